@@ -1,0 +1,191 @@
+package classify
+
+import (
+	"time"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Fact is a three-valued fact. Its zero value is NotObserved, so that a reader
+// which sets nothing claims nothing: absent evidence is not negative evidence.
+type Fact uint8
+
+// The values of a [Fact].
+const (
+	NotObserved Fact = iota // nobody looked, or the producer never records it
+	No                      // seen not to be
+	Yes                     // seen
+)
+
+// FactOf is Yes or No.
+func FactOf(b bool) Fact {
+	if b {
+		return Yes
+	}
+	return No
+}
+
+// Count is a count that may not have been observed. The zero value is "not
+// observed"; [Counted] makes an observed one.
+type Count uint32
+
+// Counted is an observed count. Negative n counts as not observed; it saturates
+// at 2^32-2.
+func Counted(n int) Count {
+	if n < 0 {
+		return 0
+	}
+	if uint64(n) >= 1<<32-1 {
+		return 1<<32 - 1
+	}
+	return Count(n) + 1
+}
+
+// Observed reports whether somebody counted.
+func (c Count) Observed() bool { return c != 0 }
+
+// N is the count, 0 when it was not observed.
+func (c Count) N() int {
+	if c == 0 {
+		return 0
+	}
+	return int(c - 1)
+}
+
+// Fact is Yes for an observed count above zero, No for an observed zero.
+func (c Count) Fact() Fact {
+	switch c {
+	case 0:
+		return NotObserved
+	case 1:
+		return No
+	default:
+		return Yes
+	}
+}
+
+// Basis says what the end of a request was concluded from. It bounds the
+// confidence of the verdict. The zero value is the weakest.
+type Basis uint8
+
+// The values of a [Basis].
+const (
+	Inferred     Basis = iota // from something missing, or from a status and text alone
+	Corroborated              // untyped, but two independent facts agree
+	Typed                     // a cause, a status or an event of the protocol
+)
+
+// MaxIDs bounds every list of ids in facts (the vocabulary's 64). A list of
+// that length may have been cut: an id that is not in it is not known to be absent.
+const MaxIDs = 64
+
+// Finish is what the finish reasons of a response say together.
+type Finish uint8
+
+// The values of a [Finish]. The ones after FinishToolCalls are limits.
+const (
+	FinishNotObserved   Finish = iota // the producer records none
+	FinishMissing                     // one was due and never came
+	FinishStop                        // the model came to its end
+	FinishToolCalls                   // the model wants tools executed
+	FinishMaxTokens                   // cut by an output token limit
+	FinishContentFilter               // cut by a content filter
+	FinishRefusal                     // the model refused
+	FinishContextWindow               // the context window was full
+	FinishPaused                      // paused, meant to be continued
+)
+
+// Transport is what the transport reported.
+type Transport struct {
+	Stage semconv.TransportStage
+	Cause semconv.TransportCause
+	Code  string // raw low-cardinality code, at most 80 bytes
+}
+
+// ProviderError is the provider's own word about a failure.
+type ProviderError struct {
+	Kind   semconv.ProviderErrorKind
+	Code   string // the provider's code or type, as [SanitizeCode] leaves it
+	InBand bool   // it came inside a 200 stream
+}
+
+// Abort is a deliberate end by this side. The zero value means that none was observed.
+type Abort struct {
+	Source semconv.AbortSource
+	Reason string // the application's low-cardinality word, at most 80 bytes
+}
+
+// Watchdog is a watchdog that fired. The zero value means that none did.
+type Watchdog struct {
+	Kind  semconv.WatchdogKind
+	Limit time.Duration
+}
+
+// Request holds the facts of one attempt of one model call. In its zero value
+// nothing was observed.
+type Request struct {
+	Start, End time.Time
+	Attempt    int // 1 for the first try; 0 when not observed
+
+	Basis  Basis
+	Phase  semconv.Phase     // where it was when it ended
+	Ended  semconv.StreamEnd // how it ended
+	Failed Fact              // the producer marked it as failed; No only where the producer means success by it
+
+	Status    int // HTTP status; 0 when there was none or it was not observed
+	Transport Transport
+	Provider  ProviderError
+	Abort     Abort
+	Watchdog  Watchdog
+	Finish    Finish
+
+	Text, Reasoning                                   Count    // deltas
+	ToolInputsStarted, ToolInputsCompleted, ToolCalls Count    // client-executed calls
+	CallIDs                                           []string // materialised calls, at most MaxIDs
+	OpenCallIDs                                       []string // input began and never completed, at most MaxIDs
+	ProviderTools                                     []string // offered provider-executed tools; nil: not observed
+	ProviderToolsStarted                              Count
+
+	HistoryCalls   []string // calls in the request's history, the newest MaxIDs; nil: not observed
+	HistoryOutputs []string // outputs in the request's history, the newest MaxIDs; nil: not observed
+
+	Events         Count         // semantic events
+	TimeToHeaders  time.Duration // from Start; 0: none came, or not observed
+	LastProgress   time.Duration // from Start; 0: none, or not observed
+	LongestGap     time.Duration
+	RetryAfter     time.Duration // the provider's wish; 0: none
+	UpstreamFailed Fact          // another span of the trace holds the upstream failure behind this response
+}
+
+// Tool holds the facts of one execution of one tool call. Only an execution
+// that began has facts; a call that nobody executed has no Tool.
+type Tool struct {
+	Start, End time.Time // zero End: still running, or its end was not observed
+	CallID     string
+	Name       string
+
+	Effect             semconv.ToolEffect  // unset reads as unknown
+	Outcome            semconv.ToolOutcome // unset: not observed
+	FailedBeforeEffect bool                // the application vouches that nothing happened
+	Delivery           semconv.OutputDelivery
+	DeliveryError      string // error type of a failed delivery
+	ErrorType          string // error.type of the tool's own failure
+	Abort              Abort  // what interrupted it, when this side did
+}
+
+// Run holds the facts of one agent run: its requests and tools in any order,
+// and what is known of the run itself.
+type Run struct {
+	Start, End time.Time
+	Ended      Fact // Yes: the run's end was seen. No: it is known never to come. NotObserved: open, or no run span exists
+	Failed     Fact // the run itself was marked as failed
+	ErrorType  string
+	Abort      Abort
+
+	AnnouncedRequests Count // how many began under the run, by its own count
+	AnnouncedTools    Count
+	ToolsRecorded     Fact // the producer would have recorded every tool that ran; a full manifest says so too
+
+	Requests []Request
+	Tools    []Tool
+}

@@ -1,0 +1,117 @@
+// Package wire turns the bytes of the providers' wire protocols into semantic
+// facts: one decoder a protocol, fed with body bytes as they pass, keeping
+// counts, ids and codes and never content. A decoder never fails and never
+// panics: what it cannot read becomes a Violation.
+package wire
+
+import (
+	"time"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+const (
+	// MaxEvent bounds one event, and one body that does not stream, in bytes: the
+	// limit at which the providers' own SDKs stop. Past it decoding stops.
+	MaxEvent = 32 << 20
+	// MaxIDs bounds every list of ids.
+	MaxIDs = 64
+)
+
+// Protocol is one wire protocol. Its methods are safe for concurrent use.
+type Protocol interface {
+	// Name is the protocol's own name: "openai_chat", "openai_responses", "anthropic_messages".
+	Name() string
+	// Provider is the gen_ai.provider.name when nothing tells it better.
+	Provider() string
+	// Operation is the gen_ai.operation.name.
+	Operation() string
+	// ReadRequest reads ids and flags out of a whole request body. The error says
+	// what is wrong with the body; what was readable is returned beside it.
+	// Nothing of body is retained.
+	ReadRequest(body []byte) (Request, error)
+	// NewDecoder makes a decoder of a response body of this content type (as the
+	// header has it): SSE for text/event-stream, one JSON document otherwise.
+	// For a content type that the protocol does not have (text/html) the decoder
+	// reports the violation unexpected_content_type at once.
+	NewDecoder(contentType string) Decoder
+	// ReadError reads the body of an HTTP error response (status >= 400), whole or
+	// its beginning, JSON or not.
+	ReadError(status int, body []byte) Error
+}
+
+// Recognise finds the protocol of a request by its method and URL path (suffix
+// match, so that gateways' prefixes and Azure's deployments are recognised).
+func Recognise(method, path string) (Protocol, bool) { return recognise(method, path) }
+
+// ByName finds a protocol by its name.
+func ByName(name string) (Protocol, bool) { return byName(name) }
+
+// Request is what a request body says.
+type Request struct {
+	Model          string // at most 256 bytes
+	Stream         bool
+	ProviderTools  []string // types of the offered provider-executed tools, at most MaxIDs; empty, not nil, when none
+	ConversationID string
+	// HistoryCalls and HistoryOutputs are the newest MaxIDs ids in the history.
+	// HistoryCalls is nil when part of the history is on the server
+	// (previous_response_id, conversation): then it was not observed.
+	HistoryCalls, HistoryOutputs []string
+}
+
+// Decoder reads one response body. It is not safe for concurrent use.
+type Decoder interface {
+	// Write consumes the next bytes of the body. It never retains p.
+	Write(p []byte)
+	// Close says that the body ended (EOF) and dispatches an event that no blank
+	// line had ended. It may be called once, after the last Write.
+	Close()
+	// State is the state after the bytes so far. The pointer stays the same.
+	State() *State
+}
+
+// Call is one client-executed tool call of a response.
+type Call struct {
+	ID, Name  string // as SafeID and SafeName leave them
+	Completed bool   // its input is complete
+	Ready     bool   // it was handed over to the application
+}
+
+// State is what a response has said so far. Counters only grow.
+type State struct {
+	Events     int // semantic events; keepalives are not among them
+	Keepalives int // comments and pings
+
+	TextChunks, ReasoningChunks                       int
+	ToolInputsStarted, ToolInputsCompleted, ToolCalls int    // true counts, also beyond len(Calls)
+	Calls                                             []Call // in order of their beginning, at most MaxIDs
+	ProviderToolsStarted                              int
+
+	// Phase is where the response is now: response_started, reasoning, text,
+	// tool_input, tool_call_ready or stream_end.
+	Phase semconv.Phase
+	// Complete: the response is semantically complete, as wire.md has it.
+	Complete bool
+	// Terminal: the protocol's terminal event came, complete or not ([DONE], message_stop,
+	// response.completed …; for a body that does not stream, its end).
+	Terminal bool
+
+	ResponseID, Model string
+	FinishReasons     []string // as the provider wrote them, one a choice, at most MaxIDs
+	Usage             Usage
+
+	Err       *Error                 // an error event inside the stream, the first one
+	Violation semconv.TransportCause // malformed_event, event_too_long, unexpected_content_type; decoding has stopped
+}
+
+// Usage holds token counts; -1 where the provider said nothing.
+type Usage struct {
+	Input, Output, CacheRead, CacheCreation, Reasoning int
+}
+
+// Error is what a provider said about a failure: codes only, never its message.
+type Error struct {
+	Type, Code string // as the provider wrote them, bounded, unsanitised
+	Status     int    // an HTTP status that the error itself names, else 0
+	RetryAfter time.Duration
+}
