@@ -1,0 +1,114 @@
+# Everything here needs Go, make and git, nothing else; what is built or fetched goes under build/ and the Go caches.
+# `make help` lists the targets.
+
+GO ?= go
+export GO
+BUILD := build
+TOOLS := $(BUILD)/tools
+COLLECTOR := $(BUILD)/otelcol-llm
+
+# The modules with code of ours. Those under internal/tools only pin versions.
+MODULES := . examples deploy/collector
+EACH := MODULES="$(MODULES)" scripts/each-module
+
+# For each package's tests; a hang ends as a failure that names the test.
+TEST_TIMEOUT ?= 5m
+# The race detector needs a C compiler; .ci/run insists on it.
+RACE ?= $(shell if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then echo -race; fi)
+TESTFLAGS ?=
+FUZZTIME ?= 10s
+FUZZ ?=
+BENCH ?= .
+BENCH_COUNT ?= 1
+BENCH_BASE ?=
+OTLP ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: demo
+demo: $(COLLECTOR) ## break an agent's stream in every way and read the verdicts; OTLP=host:port sends them on as well
+	cd examples && $(GO) run ./quickstart -otlp "$(OTLP)"
+
+.PHONY: test
+test: download ## all tests of all modules, with the race detector
+ifeq ($(RACE),)
+	@echo "test: no C compiler, so without the race detector" >&2
+endif
+	@$(EACH) test $(GO) test $(RACE) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+
+.PHONY: validate
+validate: $(COLLECTOR) ## every shipped Collector configuration, by the built Collector itself
+	cd deploy/collector && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" $(GO) test -count=1 -timeout 5m ./...
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint ## golangci-lint in all modules: style, mistakes, and who may import whom
+	@$(EACH) lint "$(CURDIR)/$<" run --config "$(CURDIR)/.golangci.yml" ./...
+
+.PHONY: fmt
+fmt: $(TOOLS)/golangci-lint ## gofumpt over all modules
+	@$(EACH) fmt "$(CURDIR)/$<" fmt --config "$(CURDIR)/.golangci.yml" ./...
+
+.PHONY: generate
+generate: $(TOOLS)/mdatagen ## semconv from its registry, the processor's parts from metadata.yaml
+	scripts/generate "$(CURDIR)/$(TOOLS)"
+
+.PHONY: check-generated
+check-generated: $(TOOLS)/mdatagen ## fail with the difference if what is generated is stale; touches nothing
+	@scripts/check-generated "$(CURDIR)/$(TOOLS)"
+
+.PHONY: bench
+bench: $(TOOLS)/benchstat ## benchmarks: BENCH=pattern BENCH_COUNT=n, BENCH_BASE=file to compare with an earlier build/bench.txt
+	@mkdir -p $(BUILD)
+	@{ $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./... || echo FAILED; } | tee $(BUILD)/bench.txt
+	@! grep -q '^FAILED$$' $(BUILD)/bench.txt
+	@$(TOOLS)/benchstat $(BENCH_BASE) $(BUILD)/bench.txt
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZTIME; FUZZ=part of a name or folder for some of them
+	@scripts/fuzz $(FUZZTIME) "$(FUZZ)"
+
+.PHONY: collector
+collector: $(COLLECTOR) ## the Collector with llm_classify, to build/otelcol-llm
+
+.PHONY: download
+download: ## fetch all modules, so that what follows needs no network
+	@$(EACH) download $(GO) mod download
+
+.PHONY: clean
+clean: ## remove build/
+	rm -rf $(BUILD)
+
+# Tools, each built from source at the version that its go.mod pins.
+$(TOOLS)/builder: PKG := go.opentelemetry.io/collector/cmd/builder
+$(TOOLS)/mdatagen: PKG := go.opentelemetry.io/collector/cmd/mdatagen
+$(TOOLS)/golangci-lint: PKG := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(TOOLS)/benchstat: PKG := golang.org/x/perf/cmd/benchstat
+
+$(TOOLS)/builder $(TOOLS)/mdatagen: internal/tools/collector/go.mod
+$(TOOLS)/golangci-lint: internal/tools/lint/go.mod
+$(TOOLS)/benchstat: internal/tools/bench/go.mod
+$(TOOLS)/builder $(TOOLS)/mdatagen $(TOOLS)/golangci-lint $(TOOLS)/benchstat:
+	@echo "building $(@F), once"
+	@mkdir -p $(TOOLS)
+	@cd $(<D) && $(GO) build -o "$(CURDIR)/$@" $(PKG)
+	@touch $@
+
+# The Collector in two steps: the builder writes its sources and go.mod when the manifest or our versions change;
+# a change to the processor's code only compiles.
+COLLECTOR_SOURCES := $(shell find processor otelllm/classify semconv -name '*.go' ! -name '*_test.go')
+
+$(BUILD)/collector/.resolved: deploy/collector/manifest.yaml go.mod go.sum $(TOOLS)/builder
+	@echo "collector: writing its sources, fetching modules"
+	@mkdir -p $(@D)
+	@$(TOOLS)/builder --config deploy/collector/manifest.yaml --skip-compilation --skip-strict-versioning=false >$(BUILD)/collector-builder.log 2>&1 || \
+		{ cat $(BUILD)/collector-builder.log >&2; exit 1; }
+	@touch $@
+
+$(COLLECTOR): $(BUILD)/collector/.resolved $(COLLECTOR_SOURCES) scripts/build-collector
+	@scripts/build-collector $@

@@ -1,0 +1,128 @@
+package collector
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A span of no model call: nothing holds it, so what these tests see is the configuration and not a verdict.
+const otherSpan = `{"resourceSpans":[{"scopeSpans":[{"spans":[{
+	"traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174","name":"SELECT",
+	"startTimeUnixNano":"1000","endTimeUnixNano":"2000"}]}]}]}`
+
+// The demo waits for what this file holds, and one Collector's forward is another one's input.
+func TestDemoWritesAndForwards(t *testing.T) {
+	bin := binary(t)
+	backend := start(t, bin, nil, "config-demo.yaml")
+	front := start(t, bin, map[string]string{"FORWARD_ENDPOINT": backend.env["OTLP_GRPC_ENDPOINT"]},
+		"config-demo.yaml", "config-forward.yaml")
+
+	resp, err := http.Post("http://"+front.env["OTLP_HTTP_ENDPOINT"]+"/v1/traces", "application/json",
+		strings.NewReader(otherSpan))
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+
+	for _, c := range []*running{front, backend} {
+		require.EventuallyWithT(t, func(t *assert.CollectT) {
+			assert.Equal(t, []string{"SELECT"}, c.spanNames(t))
+		}, 20*time.Second, 10*time.Millisecond)
+	}
+}
+
+// The spans that the file exporter has written so far are read whole lines at a time, as a reader of a growing file
+// must.
+func (c *running) spanNames(t require.TestingT) []string {
+	raw, err := os.ReadFile(c.env["OUT_FILE"])
+	require.NoError(t, err)
+	var names []string
+	for line := range bytes.Lines(raw) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break
+		}
+		var batch struct {
+			ResourceSpans []struct {
+				ScopeSpans []struct {
+					Spans []struct{ Name string }
+				}
+			}
+		}
+		require.NoError(t, json.Unmarshal(line, &batch))
+		for _, r := range batch.ResourceSpans {
+			for _, s := range r.ScopeSpans {
+				for _, span := range s.Spans {
+					names = append(names, span.Name)
+				}
+			}
+		}
+	}
+	return names
+}
+
+type running struct{ env map[string]string }
+
+// start runs the Collector on free loopback ports until the test ends, and returns once its health check answers 200.
+// It must end by itself, and well, when it is interrupted.
+func start(t *testing.T, bin string, extra map[string]string, files ...string) *running {
+	t.Helper()
+	env := map[string]string{
+		"OTLP_GRPC_ENDPOINT": freeAddress(t),
+		"OTLP_HTTP_ENDPOINT": freeAddress(t),
+		"HEALTH_ENDPOINT":    freeAddress(t),
+		"OUT_FILE":           filepath.Join(t.TempDir(), "made", "traces.jsonl"),
+	}
+	maps.Copy(env, extra)
+
+	var args []string
+	for _, file := range files {
+		args = append(args, "--config", "file:"+file)
+	}
+	cmd := exec.Command(bin, args...)
+	cmd.Env = environ(env)
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	require.NoError(t, cmd.Start())
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	t.Cleanup(func() {
+		assert.NoError(t, cmd.Process.Signal(os.Interrupt))
+		select {
+		case err := <-exited:
+			assert.NoError(t, err, "the Collector's log:\n%s", &log)
+		case <-time.After(20 * time.Second):
+			assert.NoError(t, cmd.Process.Kill())
+			err := <-exited
+			t.Errorf("the Collector did not end when interrupted: %v; its log:\n%s", err, &log)
+		}
+	})
+
+	require.Eventually(t, func() bool {
+		resp, err := http.Get("http://" + env["HEALTH_ENDPOINT"])
+		if err != nil {
+			return false
+		}
+		return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+	}, 30*time.Second, 20*time.Millisecond, "the Collector is not healthy")
+	return &running{env: env}
+}
+
+// freeAddress returns a loopback address that was free a moment ago.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
