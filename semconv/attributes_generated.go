@@ -4,404 +4,808 @@ package semconv
 
 import "go.opentelemetry.io/otel/attribute"
 
+// The keys of the attributes.
 const (
-	// RunIDKey is "llm.run.id".
-	RunIDKey = attribute.Key("llm.run.id")
-	// RequestAttemptKey is "llm.request.attempt".
-	RequestAttemptKey = attribute.Key("llm.request.attempt")
-	// RequestProviderToolsKey is "llm.request.provider_tools".
-	RequestProviderToolsKey = attribute.Key("llm.request.provider_tools")
-	// HistoryToolCallsKey is "llm.history.tool_calls".
-	HistoryToolCallsKey = attribute.Key("llm.history.tool_calls")
-	// HistoryToolOutputsKey is "llm.history.tool_outputs".
-	HistoryToolOutputsKey = attribute.Key("llm.history.tool_outputs")
-	// StreamPhaseKey is "llm.stream.phase".
-	StreamPhaseKey = attribute.Key("llm.stream.phase")
-	// StreamEndKey is "llm.stream.end".
-	StreamEndKey = attribute.Key("llm.stream.end")
-	// StreamEventsKey is "llm.stream.events".
-	StreamEventsKey = attribute.Key("llm.stream.events")
-	// StreamBytesKey is "llm.stream.bytes".
-	StreamBytesKey = attribute.Key("llm.stream.bytes")
-	// StreamKeepalivesKey is "llm.stream.keepalives".
-	StreamKeepalivesKey = attribute.Key("llm.stream.keepalives")
-	// StreamTextChunksKey is "llm.stream.text_chunks".
-	StreamTextChunksKey = attribute.Key("llm.stream.text_chunks")
-	// StreamReasoningChunksKey is "llm.stream.reasoning_chunks".
-	StreamReasoningChunksKey = attribute.Key("llm.stream.reasoning_chunks")
-	// StreamToolInputsStartedKey is "llm.stream.tool_inputs_started".
-	StreamToolInputsStartedKey = attribute.Key("llm.stream.tool_inputs_started")
-	// StreamToolInputsCompletedKey is "llm.stream.tool_inputs_completed".
-	StreamToolInputsCompletedKey = attribute.Key("llm.stream.tool_inputs_completed")
-	// StreamToolCallsKey is "llm.stream.tool_calls".
-	StreamToolCallsKey = attribute.Key("llm.stream.tool_calls")
-	// StreamToolCallIDsKey is "llm.stream.tool_call_ids".
-	StreamToolCallIDsKey = attribute.Key("llm.stream.tool_call_ids")
-	// StreamOpenToolCallIDsKey is "llm.stream.open_tool_call_ids".
-	StreamOpenToolCallIDsKey = attribute.Key("llm.stream.open_tool_call_ids")
-	// StreamProviderToolsStartedKey is "llm.stream.provider_tools_started".
-	StreamProviderToolsStartedKey = attribute.Key("llm.stream.provider_tools_started")
-	// StreamTimeToHeadersKey is "llm.stream.time_to_headers".
-	StreamTimeToHeadersKey = attribute.Key("llm.stream.time_to_headers")
-	// StreamLastProgressKey is "llm.stream.last_progress".
-	StreamLastProgressKey = attribute.Key("llm.stream.last_progress")
-	// StreamLongestGapKey is "llm.stream.longest_gap".
-	StreamLongestGapKey = attribute.Key("llm.stream.longest_gap")
-	// TransportStageKey is "llm.transport.stage".
-	TransportStageKey = attribute.Key("llm.transport.stage")
-	// TransportCauseKey is "llm.transport.cause".
-	TransportCauseKey = attribute.Key("llm.transport.cause")
-	// TransportCodeKey is "llm.transport.code".
-	TransportCodeKey = attribute.Key("llm.transport.code")
-	// TransportErrorChainKey is "llm.transport.error_chain".
-	TransportErrorChainKey = attribute.Key("llm.transport.error_chain")
-	// ProviderErrorKindKey is "llm.provider_error.kind".
-	ProviderErrorKindKey = attribute.Key("llm.provider_error.kind")
-	// ProviderErrorCodeKey is "llm.provider_error.code".
-	ProviderErrorCodeKey = attribute.Key("llm.provider_error.code")
-	// ProviderErrorInBandKey is "llm.provider_error.in_band".
-	ProviderErrorInBandKey = attribute.Key("llm.provider_error.in_band")
-	// ProviderRequestIDKey is "llm.provider.request_id".
-	ProviderRequestIDKey = attribute.Key("llm.provider.request_id")
-	// AbortSourceKey is "llm.abort.source".
+	// AbortSourceKey is the key of "llm.abort.source". Who on this side ended it.
+	//
+	// Type: enum [AbortSource]. Written by the client.
 	AbortSourceKey = attribute.Key("llm.abort.source")
-	// AbortReasonKey is "llm.abort.reason".
+
+	// AbortReasonKey is the key of "llm.abort.reason". The application's own word
+	// for the reason.
+	//
+	// At most 80 bytes. Low cardinality, such as the name of a button.
+	//
+	// Type: string. Written by the client.
 	AbortReasonKey = attribute.Key("llm.abort.reason")
-	// WatchdogKindKey is "llm.watchdog.kind".
+
+	// WatchdogKindKey is the key of "llm.watchdog.kind". What the watchdog that
+	// fired had been watching.
+	//
+	// Type: enum [WatchdogKind]. Written by the client.
 	WatchdogKindKey = attribute.Key("llm.watchdog.kind")
-	// WatchdogLimitKey is "llm.watchdog.limit".
+
+	// WatchdogLimitKey is the key of "llm.watchdog.limit". The time limit of the
+	// watchdog that fired.
+	//
+	// In seconds.
+	//
+	// Type: double, s. Written by the client.
 	WatchdogLimitKey = attribute.Key("llm.watchdog.limit")
-	// RetryAfterKey is "llm.retry.after".
-	RetryAfterKey = attribute.Key("llm.retry.after")
-	// ToolEffectKey is "llm.tool.effect".
-	ToolEffectKey = attribute.Key("llm.tool.effect")
-	// ToolOutcomeKey is "llm.tool.outcome".
-	ToolOutcomeKey = attribute.Key("llm.tool.outcome")
-	// ToolFailedBeforeEffectKey is "llm.tool.failed_before_effect".
-	ToolFailedBeforeEffectKey = attribute.Key("llm.tool.failed_before_effect")
-	// ToolOutputDeliveryKey is "llm.tool.output_delivery".
-	ToolOutputDeliveryKey = attribute.Key("llm.tool.output_delivery")
-	// ToolOutputErrorKey is "llm.tool.output_error".
-	ToolOutputErrorKey = attribute.Key("llm.tool.output_error")
-	// RunRequestsKey is "llm.run.requests".
-	RunRequestsKey = attribute.Key("llm.run.requests")
-	// RunToolsKey is "llm.run.tools".
-	RunToolsKey = attribute.Key("llm.run.tools")
-	// RunOutcomeKey is "llm.run.outcome".
-	RunOutcomeKey = attribute.Key("llm.run.outcome")
-	// RunTimelineKey is "llm.run.timeline".
-	RunTimelineKey = attribute.Key("llm.run.timeline")
-	// RunRecoveredFailuresKey is "llm.run.recovered_failures".
-	RunRecoveredFailuresKey = attribute.Key("llm.run.recovered_failures")
-	// HistoryMissingOutputsKey is "llm.history.missing_outputs".
-	HistoryMissingOutputsKey = attribute.Key("llm.history.missing_outputs")
-	// FailureClassKey is "llm.failure.class".
-	FailureClassKey = attribute.Key("llm.failure.class")
-	// FailureCauseKey is "llm.failure.cause".
-	FailureCauseKey = attribute.Key("llm.failure.cause")
-	// FailurePhaseKey is "llm.failure.phase".
-	FailurePhaseKey = attribute.Key("llm.failure.phase")
-	// FailureOriginKey is "llm.failure.origin".
-	FailureOriginKey = attribute.Key("llm.failure.origin")
-	// FailureConfidenceKey is "llm.failure.confidence".
-	FailureConfidenceKey = attribute.Key("llm.failure.confidence")
-	// FailureSummaryKey is "llm.failure.summary".
-	FailureSummaryKey = attribute.Key("llm.failure.summary")
-	// FailureEvidenceKey is "llm.failure.evidence".
-	FailureEvidenceKey = attribute.Key("llm.failure.evidence")
-	// FailureMissingEvidenceKey is "llm.failure.missing_evidence".
-	FailureMissingEvidenceKey = attribute.Key("llm.failure.missing_evidence")
-	// RetrySafetyKey is "llm.retry.safety".
-	RetrySafetyKey = attribute.Key("llm.retry.safety")
-	// RetryReasonKey is "llm.retry.reason".
-	RetryReasonKey = attribute.Key("llm.retry.reason")
-	// ClassificationTriggerKey is "llm.classification.trigger".
+
+	// ClassificationTriggerKey is the key of "llm.classification.trigger". Why the
+	// verdict was reached at that moment.
+	//
+	// Verdicts whose trigger is client were written by the client about what it
+	// saw itself. They give way to the processor's, which saw more.
+	//
+	// Type: enum [Trigger]. Written by the processor.
 	ClassificationTriggerKey = attribute.Key("llm.classification.trigger")
-	// ClassificationRulesetKey is "llm.classification.ruleset".
+
+	// ClassificationRulesetKey is the key of "llm.classification.ruleset". Version
+	// of the rules that reached the verdict.
+	//
+	// At most 256 bytes. It changes when the same facts may give another verdict.
+	//
+	// Type: string. Written by the processor.
 	ClassificationRulesetKey = attribute.Key("llm.classification.ruleset")
+
+	// FailureClassKey is the key of "llm.failure.class". What kind of failure it
+	// was.
+	//
+	// What began first is the failure; cleanup that followed it never replaces it.
+	//
+	// Type: enum [Class]. Written by the processor.
+	FailureClassKey = attribute.Key("llm.failure.class")
+
+	// FailureCauseKey is the key of "llm.failure.cause". What brought the failure
+	// about.
+	//
+	// Read together with llm.failure.class: one cause may belong to several
+	// classes.
+	//
+	// Type: enum [Cause]. Written by the processor.
+	FailureCauseKey = attribute.Key("llm.failure.cause")
+
+	// FailurePhaseKey is the key of "llm.failure.phase". How far it had got when
+	// it failed.
+	//
+	// Type: enum [Phase]. Written by the processor.
+	FailurePhaseKey = attribute.Key("llm.failure.phase")
+
+	// FailureOriginKey is the key of "llm.failure.origin". Whose doing it was.
+	//
+	// Type: enum [Origin]. Written by the processor.
+	FailureOriginKey = attribute.Key("llm.failure.origin")
+
+	// FailureConfidenceKey is the key of "llm.failure.confidence". How sure the
+	// verdict is.
+	//
+	// Low confidence never comes with safe_auto_retry.
+	//
+	// Type: enum [Confidence]. Written by the processor.
+	FailureConfidenceKey = attribute.Key("llm.failure.confidence")
+
+	// FailureSummaryKey is the key of "llm.failure.summary". One or two plain
+	// sentences about the failure, fit to show to a user.
+	//
+	// At most 512 bytes, from fixed templates, without any error text.
+	//
+	// Type: string. Written by the processor.
+	FailureSummaryKey = attribute.Key("llm.failure.summary")
+
+	// FailureEvidenceKey is the key of "llm.failure.evidence". The facts that
+	// decided, each as fact=value.
+	//
+	// At most 24 entries of at most 256 bytes.
+	//
+	// Type: string[]. Written by the processor.
+	FailureEvidenceKey = attribute.Key("llm.failure.evidence")
+
+	// FailureMissingEvidenceKey is the key of "llm.failure.missing_evidence".
+	// Names of the facts that would have raised the confidence.
+	//
+	// At most 24 entries of at most 256 bytes.
+	//
+	// Type: string[]. Written by the processor.
+	FailureMissingEvidenceKey = attribute.Key("llm.failure.missing_evidence")
+
+	// ProviderErrorKindKey is the key of "llm.provider_error.kind". What kind of
+	// error the provider reported.
+	//
+	// From its code where it has one, else from the HTTP status.
+	//
+	// Type: enum [ProviderErrorKind]. Written by the client.
+	ProviderErrorKindKey = attribute.Key("llm.provider_error.kind")
+
+	// ProviderErrorCodeKey is the key of "llm.provider_error.code". The provider's
+	// own code or type of the error.
+	//
+	// At most 80 bytes out of letters, digits and _ . : -; anything else is
+	// recorded as the word redacted.
+	//
+	// Type: string. Written by the client.
+	ProviderErrorCodeKey = attribute.Key("llm.provider_error.code")
+
+	// ProviderErrorInBandKey is the key of "llm.provider_error.in_band". Whether
+	// the error came inside a stream that had started with status 200.
+	//
+	// Type: boolean. Written by the client.
+	ProviderErrorInBandKey = attribute.Key("llm.provider_error.in_band")
+
+	// ProviderRequestIDKey is the key of "llm.provider.request_id". The provider's
+	// id of the request, to name it to the provider's support.
+	//
+	// At most 128 bytes, from the first of the headers x-request-id, request-id,
+	// x-amzn-requestid, x-ms-request-id and cf-ray.
+	//
+	// Type: string. Written by the client.
+	ProviderRequestIDKey = attribute.Key("llm.provider.request_id")
+
+	// RequestAttemptKey is the key of "llm.request.attempt". Which try of this
+	// model call the request was, 1 for the first.
+	//
+	// From the retry header that the SDK sends, or from the caller. Every attempt
+	// has a span of its own.
+	//
+	// Type: int. Written by the client.
+	RequestAttemptKey = attribute.Key("llm.request.attempt")
+
+	// RequestProviderToolsKey is the key of "llm.request.provider_tools". Types of
+	// the tools that the request offers and the provider would execute itself.
+	//
+	// At most 64 entries of at most 256 bytes. Empty means that the request was
+	// read and offers none.
+	//
+	// Type: string[]. Written by the client.
+	RequestProviderToolsKey = attribute.Key("llm.request.provider_tools")
+
+	// HistoryToolCallsKey is the key of "llm.history.tool_calls". Ids of the tool
+	// calls in the history that the request carried.
+	//
+	// The newest, at most 64 entries of at most 256 bytes; a list of 64 may have
+	// been cut. Absent when part of the history was kept by the provider, so that
+	// it could not be read.
+	//
+	// Type: string[]. Written by the client.
+	HistoryToolCallsKey = attribute.Key("llm.history.tool_calls")
+
+	// HistoryToolOutputsKey is the key of "llm.history.tool_outputs". Ids of the
+	// tool calls whose output is in the history that the request carried.
+	//
+	// The newest, at most 64 entries of at most 256 bytes; a list of 64 may have
+	// been cut.
+	//
+	// Type: string[]. Written by the client.
+	HistoryToolOutputsKey = attribute.Key("llm.history.tool_outputs")
+
+	// HistoryMissingOutputsKey is the key of "llm.history.missing_outputs". Ids of
+	// the tool calls that ran to an output which the next request does not carry.
+	//
+	// At most 64 entries of at most 256 bytes.
+	//
+	// Type: string[]. Written by the processor.
+	HistoryMissingOutputsKey = attribute.Key("llm.history.missing_outputs")
+
+	// RetryAfterKey is the key of "llm.retry.after". How long the provider wishes
+	// to be left alone before the next try.
+	//
+	// In seconds, from the headers retry-after and retry-after-ms or from the
+	// error's body.
+	//
+	// Type: double, s. Written by the client.
+	RetryAfterKey = attribute.Key("llm.retry.after")
+
+	// RetrySafetyKey is the key of "llm.retry.safety". Whether trying again is
+	// safe.
+	//
+	// Ordered from the safest on. One more side effect, or one fact less, never
+	// makes it safer.
+	//
+	// Type: enum [RetrySafety]. Written by the processor.
+	RetrySafetyKey = attribute.Key("llm.retry.safety")
+
+	// RetryReasonKey is the key of "llm.retry.reason". What decided about the
+	// safety of trying again.
+	//
+	// A guard, in the order in which guards speak, or what was seen where no guard
+	// asked for more than safe_auto_retry.
+	//
+	// Type: enum [RetryReason]. Written by the processor.
+	RetryReasonKey = attribute.Key("llm.retry.reason")
+
+	// RunIDKey is the key of "llm.run.id". Span id of the run that this request or
+	// tool belongs to.
+	//
+	// 16 lower-case hex digits, so 16 bytes. With it a reader finds the run
+	// without having seen the spans in between.
+	//
+	// Type: string. Written by the client.
+	RunIDKey = attribute.Key("llm.run.id")
+
+	// RunRequestsKey is the key of "llm.run.requests". How many request spans
+	// began under this run.
+	//
+	// With llm.run.tools it tells a reader when it has seen everything.
+	//
+	// Type: int. Written by the client.
+	RunRequestsKey = attribute.Key("llm.run.requests")
+
+	// RunToolsKey is the key of "llm.run.tools". How many tool spans began under
+	// this run.
+	//
+	// 0 proves that no tool ran. Where the attribute is absent, that is not known.
+	//
+	// Type: int. Written by the client.
+	RunToolsKey = attribute.Key("llm.run.tools")
+
+	// RunOutcomeKey is the key of "llm.run.outcome". How the run came out.
+	//
+	// Type: enum [RunOutcome]. Written by the processor.
+	RunOutcomeKey = attribute.Key("llm.run.outcome")
+
+	// RunTimelineKey is the key of "llm.run.timeline". What happened in the run, a
+	// line for each thing worth telling, with seconds from its start.
+	//
+	// At most 24 entries of at most 256 bytes. Of a longer timeline the first 8,
+	// the last 5 and every line that ends something are kept, and one line says
+	// how many were left out.
+	//
+	// Type: string[]. Written by the processor.
+	RunTimelineKey = attribute.Key("llm.run.timeline")
+
+	// RunRecoveredFailuresKey is the key of "llm.run.recovered_failures". How many
+	// failures a later attempt or the model made good.
+	//
+	// Type: int. Written by the processor.
+	RunRecoveredFailuresKey = attribute.Key("llm.run.recovered_failures")
+
+	// StreamPhaseKey is the key of "llm.stream.phase". Where the request was when
+	// it ended.
+	//
+	// Not the furthest that it ever came: text, and then a tool input that is cut,
+	// is tool_input. On a request it never passes tool_call_ready, except to
+	// stream_end.
+	//
+	// Type: enum [Phase]. Written by the client.
+	StreamPhaseKey = attribute.Key("llm.stream.phase")
+
+	// StreamEndKey is the key of "llm.stream.end". What ended the stream.
+	//
+	// Type: enum [StreamEnd]. Written by the client.
+	StreamEndKey = attribute.Key("llm.stream.end")
+
+	// StreamEventsKey is the key of "llm.stream.events". How many semantic events
+	// came. Comments and pings are not among them.
+	//
+	// Type: int. Written by the client.
+	StreamEventsKey = attribute.Key("llm.stream.events")
+
+	// StreamBytesKey is the key of "llm.stream.bytes". Size of the body as far as
+	// it was read, in bytes.
+	//
+	// Type: int, By. Written by the client.
+	StreamBytesKey = attribute.Key("llm.stream.bytes")
+
+	// StreamKeepalivesKey is the key of "llm.stream.keepalives". How many comments
+	// and pings came. They are bytes and no progress.
+	//
+	// Type: int. Written by the client.
+	StreamKeepalivesKey = attribute.Key("llm.stream.keepalives")
+
+	// StreamTextChunksKey is the key of "llm.stream.text_chunks". How many deltas
+	// held visible text.
+	//
+	// Type: int. Written by the client.
+	StreamTextChunksKey = attribute.Key("llm.stream.text_chunks")
+
+	// StreamReasoningChunksKey is the key of "llm.stream.reasoning_chunks". How
+	// many deltas held reasoning.
+	//
+	// Type: int. Written by the client.
+	StreamReasoningChunksKey = attribute.Key("llm.stream.reasoning_chunks")
+
+	// StreamToolInputsStartedKey is the key of "llm.stream.tool_inputs_started".
+	// How many inputs of client-executed tool calls began.
+	//
+	// Type: int. Written by the client.
+	StreamToolInputsStartedKey = attribute.Key("llm.stream.tool_inputs_started")
+
+	// StreamToolInputsCompletedKey is the key of
+	// "llm.stream.tool_inputs_completed". How many inputs of client-executed tool
+	// calls were completed.
+	//
+	// Type: int. Written by the client.
+	StreamToolInputsCompletedKey = attribute.Key("llm.stream.tool_inputs_completed")
+
+	// StreamToolCallsKey is the key of "llm.stream.tool_calls". How many tool
+	// calls were handed over to the application.
+	//
+	// Type: int. Written by the client.
+	StreamToolCallsKey = attribute.Key("llm.stream.tool_calls")
+
+	// StreamToolCallIDsKey is the key of "llm.stream.tool_call_ids". Ids of the
+	// tool calls that were handed over to the application.
+	//
+	// At most 64 entries of at most 256 bytes. llm.stream.tool_calls has the full
+	// count.
+	//
+	// Type: string[]. Written by the client.
+	StreamToolCallIDsKey = attribute.Key("llm.stream.tool_call_ids")
+
+	// StreamOpenToolCallIDsKey is the key of "llm.stream.open_tool_call_ids". Ids
+	// of the tool calls whose input began and was never completed.
+	//
+	// At most 64 entries of at most 256 bytes. The full count is
+	// llm.stream.tool_inputs_started less llm.stream.tool_inputs_completed.
+	//
+	// Type: string[]. Written by the client.
+	StreamOpenToolCallIDsKey = attribute.Key("llm.stream.open_tool_call_ids")
+
+	// StreamProviderToolsStartedKey is the key of
+	// "llm.stream.provider_tools_started". How many tools the provider began to
+	// execute itself during this stream.
+	//
+	// Type: int. Written by the client.
+	StreamProviderToolsStartedKey = attribute.Key("llm.stream.provider_tools_started")
+
+	// StreamTimeToHeadersKey is the key of "llm.stream.time_to_headers". Time from
+	// the start of the request to its response headers.
+	//
+	// In seconds.
+	//
+	// Type: double, s. Written by the client.
+	StreamTimeToHeadersKey = attribute.Key("llm.stream.time_to_headers")
+
+	// StreamLastProgressKey is the key of "llm.stream.last_progress". Time from
+	// the start of the request to the last semantic event.
+	//
+	// In seconds.
+	//
+	// Type: double, s. Written by the client.
+	StreamLastProgressKey = attribute.Key("llm.stream.last_progress")
+
+	// StreamLongestGapKey is the key of "llm.stream.longest_gap". Longest silence
+	// between two semantic events.
+	//
+	// In seconds. Comments and pings do not break a silence.
+	//
+	// Type: double, s. Written by the client.
+	StreamLongestGapKey = attribute.Key("llm.stream.longest_gap")
+
+	// ToolEffectKey is the key of "llm.tool.effect". What executing the call twice
+	// would do.
+	//
+	// From the application, or from a tool's MCP hints: readOnlyHint is read_only,
+	// idempotentHint is idempotent, destructive or open world without them is
+	// non_idempotent, no hints is unknown.
+	//
+	// Type: enum [ToolEffect]. Written by the client.
+	ToolEffectKey = attribute.Key("llm.tool.effect")
+
+	// ToolOutcomeKey is the key of "llm.tool.outcome". How the execution ended.
+	//
+	// Type: enum [ToolOutcome]. Written by the client.
+	ToolOutcomeKey = attribute.Key("llm.tool.outcome")
+
+	// ToolFailedBeforeEffectKey is the key of "llm.tool.failed_before_effect".
+	// Whether the application vouches that the tool failed before it had any
+	// effect.
+	//
+	// Type: boolean. Written by the client.
+	ToolFailedBeforeEffectKey = attribute.Key("llm.tool.failed_before_effect")
+
+	// ToolOutputDeliveryKey is the key of "llm.tool.output_delivery". What became
+	// of the output on its way to the model.
+	//
+	// Type: enum [OutputDelivery]. Written by the client.
+	ToolOutputDeliveryKey = attribute.Key("llm.tool.output_delivery")
+
+	// ToolOutputErrorKey is the key of "llm.tool.output_error". Type of the error
+	// with which sending the output failed.
+	//
+	// At most 256 bytes. It never replaces error.type, which is the tool's own.
+	//
+	// Type: string. Written by the client.
+	ToolOutputErrorKey = attribute.Key("llm.tool.output_error")
+
+	// TransportStageKey is the key of "llm.transport.stage". At which stage of the
+	// HTTP exchange it broke.
+	//
+	// Type: enum [TransportStage]. Written by the client.
+	TransportStageKey = attribute.Key("llm.transport.stage")
+
+	// TransportCauseKey is the key of "llm.transport.cause". What broke the
+	// transport.
+	//
+	// Concluded from the type of the error and its code, never from free text
+	// inside a message.
+	//
+	// Type: enum [TransportCause]. Written by the client.
+	TransportCauseKey = attribute.Key("llm.transport.cause")
+
+	// TransportCodeKey is the key of "llm.transport.code". The raw code of the
+	// error, where it has one.
+	//
+	// At most 256 bytes. Low cardinality, never a message.
+	//
+	// Type: string. Written by the client.
+	TransportCodeKey = attribute.Key("llm.transport.code")
+
+	// TransportErrorChainKey is the key of "llm.transport.error_chain". Type names
+	// of the error and its causes, from the outermost to the root.
+	//
+	// At most 64 entries of at most 256 bytes. Type names only, never messages.
+	//
+	// Type: string[]. Written by the client.
+	TransportErrorChainKey = attribute.Key("llm.transport.error_chain")
 )
 
-// RunID is the attribute "llm.run.id".
-func RunID(val string) attribute.KeyValue {
-	return RunIDKey.String(val)
+// The bounds of strings, in bytes, and of arrays, in entries; the entries of an
+// array are bounded like strings.
+const (
+	// DefaultMaxBytes bounds a string that has no bound of its own below.
+	DefaultMaxBytes = 256
+	// DefaultMaxItems bounds an array that has no bound of its own below.
+	DefaultMaxItems = 64
+	// MaxEvents bounds the events of one span.
+	MaxEvents = 32
+	// AbortReasonMaxBytes bounds "llm.abort.reason", in bytes.
+	AbortReasonMaxBytes = 80
+	// FailureSummaryMaxBytes bounds "llm.failure.summary", in bytes.
+	FailureSummaryMaxBytes = 512
+	// FailureEvidenceMaxItems bounds "llm.failure.evidence", in entries.
+	FailureEvidenceMaxItems = 24
+	// FailureMissingEvidenceMaxItems bounds "llm.failure.missing_evidence", in
+	// entries.
+	FailureMissingEvidenceMaxItems = 24
+	// ProviderErrorCodeMaxBytes bounds "llm.provider_error.code", in bytes.
+	ProviderErrorCodeMaxBytes = 80
+	// ProviderRequestIDMaxBytes bounds "llm.provider.request_id", in bytes.
+	ProviderRequestIDMaxBytes = 128
+	// RunIDMaxBytes bounds "llm.run.id", in bytes.
+	RunIDMaxBytes = 16
+	// RunTimelineMaxItems bounds "llm.run.timeline", in entries.
+	RunTimelineMaxItems = 24
+)
+
+// AbortSourceAttr is the attribute "llm.abort.source". Who on this side ended
+// it.
+func AbortSourceAttr(val AbortSource) attribute.KeyValue {
+	return AbortSourceKey.String(val.String())
 }
 
-// RequestAttempt is the attribute "llm.request.attempt".
+// AbortReason is the attribute "llm.abort.reason". The application's own word
+// for the reason.
+func AbortReason(val string) attribute.KeyValue {
+	return AbortReasonKey.String(val)
+}
+
+// WatchdogKindAttr is the attribute "llm.watchdog.kind". What the watchdog that
+// fired had been watching.
+func WatchdogKindAttr(val WatchdogKind) attribute.KeyValue {
+	return WatchdogKindKey.String(val.String())
+}
+
+// WatchdogLimit is the attribute "llm.watchdog.limit". The time limit of the
+// watchdog that fired.
+func WatchdogLimit(val float64) attribute.KeyValue {
+	return WatchdogLimitKey.Float64(val)
+}
+
+// ClassificationTrigger is the attribute "llm.classification.trigger". Why the
+// verdict was reached at that moment.
+func ClassificationTrigger(val Trigger) attribute.KeyValue {
+	return ClassificationTriggerKey.String(val.String())
+}
+
+// ClassificationRuleset is the attribute "llm.classification.ruleset". Version
+// of the rules that reached the verdict.
+func ClassificationRuleset(val string) attribute.KeyValue {
+	return ClassificationRulesetKey.String(val)
+}
+
+// FailureClass is the attribute "llm.failure.class". What kind of failure it
+// was.
+func FailureClass(val Class) attribute.KeyValue {
+	return FailureClassKey.String(val.String())
+}
+
+// FailureCause is the attribute "llm.failure.cause". What brought the failure
+// about.
+func FailureCause(val Cause) attribute.KeyValue {
+	return FailureCauseKey.String(val.String())
+}
+
+// FailurePhase is the attribute "llm.failure.phase". How far it had got when it
+// failed.
+func FailurePhase(val Phase) attribute.KeyValue {
+	return FailurePhaseKey.String(val.String())
+}
+
+// FailureOrigin is the attribute "llm.failure.origin". Whose doing it was.
+func FailureOrigin(val Origin) attribute.KeyValue {
+	return FailureOriginKey.String(val.String())
+}
+
+// FailureConfidence is the attribute "llm.failure.confidence". How sure the
+// verdict is.
+func FailureConfidence(val Confidence) attribute.KeyValue {
+	return FailureConfidenceKey.String(val.String())
+}
+
+// FailureSummary is the attribute "llm.failure.summary". One or two plain
+// sentences about the failure, fit to show to a user.
+func FailureSummary(val string) attribute.KeyValue {
+	return FailureSummaryKey.String(val)
+}
+
+// FailureEvidence is the attribute "llm.failure.evidence". The facts that
+// decided, each as fact=value.
+func FailureEvidence(val ...string) attribute.KeyValue {
+	return FailureEvidenceKey.StringSlice(val)
+}
+
+// FailureMissingEvidence is the attribute "llm.failure.missing_evidence". Names
+// of the facts that would have raised the confidence.
+func FailureMissingEvidence(val ...string) attribute.KeyValue {
+	return FailureMissingEvidenceKey.StringSlice(val)
+}
+
+// ProviderErrorKindAttr is the attribute "llm.provider_error.kind". What kind
+// of error the provider reported.
+func ProviderErrorKindAttr(val ProviderErrorKind) attribute.KeyValue {
+	return ProviderErrorKindKey.String(val.String())
+}
+
+// ProviderErrorCode is the attribute "llm.provider_error.code". The provider's
+// own code or type of the error.
+func ProviderErrorCode(val string) attribute.KeyValue {
+	return ProviderErrorCodeKey.String(val)
+}
+
+// ProviderErrorInBand is the attribute "llm.provider_error.in_band". Whether
+// the error came inside a stream that had started with status 200.
+func ProviderErrorInBand(val bool) attribute.KeyValue {
+	return ProviderErrorInBandKey.Bool(val)
+}
+
+// ProviderRequestID is the attribute "llm.provider.request_id". The provider's
+// id of the request, to name it to the provider's support.
+func ProviderRequestID(val string) attribute.KeyValue {
+	return ProviderRequestIDKey.String(val)
+}
+
+// RequestAttempt is the attribute "llm.request.attempt". Which try of this
+// model call the request was, 1 for the first.
 func RequestAttempt(val int) attribute.KeyValue {
 	return RequestAttemptKey.Int(val)
 }
 
-// RequestProviderTools is the attribute "llm.request.provider_tools".
+// RequestProviderTools is the attribute "llm.request.provider_tools". Types of
+// the tools that the request offers and the provider would execute itself.
 func RequestProviderTools(val ...string) attribute.KeyValue {
 	return RequestProviderToolsKey.StringSlice(val)
 }
 
-// HistoryToolCalls is the attribute "llm.history.tool_calls".
+// HistoryToolCalls is the attribute "llm.history.tool_calls". Ids of the tool
+// calls in the history that the request carried.
 func HistoryToolCalls(val ...string) attribute.KeyValue {
 	return HistoryToolCallsKey.StringSlice(val)
 }
 
-// HistoryToolOutputs is the attribute "llm.history.tool_outputs".
+// HistoryToolOutputs is the attribute "llm.history.tool_outputs". Ids of the
+// tool calls whose output is in the history that the request carried.
 func HistoryToolOutputs(val ...string) attribute.KeyValue {
 	return HistoryToolOutputsKey.StringSlice(val)
 }
 
-// StreamPhase is the attribute "llm.stream.phase".
+// HistoryMissingOutputs is the attribute "llm.history.missing_outputs". Ids of
+// the tool calls that ran to an output which the next request does not carry.
+func HistoryMissingOutputs(val ...string) attribute.KeyValue {
+	return HistoryMissingOutputsKey.StringSlice(val)
+}
+
+// RetryAfter is the attribute "llm.retry.after". How long the provider wishes
+// to be left alone before the next try.
+func RetryAfter(val float64) attribute.KeyValue {
+	return RetryAfterKey.Float64(val)
+}
+
+// RetrySafetyAttr is the attribute "llm.retry.safety". Whether trying again is
+// safe.
+func RetrySafetyAttr(val RetrySafety) attribute.KeyValue {
+	return RetrySafetyKey.String(val.String())
+}
+
+// RetryReasonAttr is the attribute "llm.retry.reason". What decided about the
+// safety of trying again.
+func RetryReasonAttr(val RetryReason) attribute.KeyValue {
+	return RetryReasonKey.String(val.String())
+}
+
+// RunID is the attribute "llm.run.id". Span id of the run that this request or
+// tool belongs to.
+func RunID(val string) attribute.KeyValue {
+	return RunIDKey.String(val)
+}
+
+// RunRequests is the attribute "llm.run.requests". How many request spans began
+// under this run.
+func RunRequests(val int) attribute.KeyValue {
+	return RunRequestsKey.Int(val)
+}
+
+// RunTools is the attribute "llm.run.tools". How many tool spans began under
+// this run.
+func RunTools(val int) attribute.KeyValue {
+	return RunToolsKey.Int(val)
+}
+
+// RunOutcomeAttr is the attribute "llm.run.outcome". How the run came out.
+func RunOutcomeAttr(val RunOutcome) attribute.KeyValue {
+	return RunOutcomeKey.String(val.String())
+}
+
+// RunTimeline is the attribute "llm.run.timeline". What happened in the run, a
+// line for each thing worth telling, with seconds from its start.
+func RunTimeline(val ...string) attribute.KeyValue {
+	return RunTimelineKey.StringSlice(val)
+}
+
+// RunRecoveredFailures is the attribute "llm.run.recovered_failures". How many
+// failures a later attempt or the model made good.
+func RunRecoveredFailures(val int) attribute.KeyValue {
+	return RunRecoveredFailuresKey.Int(val)
+}
+
+// StreamPhase is the attribute "llm.stream.phase". Where the request was when
+// it ended.
 func StreamPhase(val Phase) attribute.KeyValue {
 	return StreamPhaseKey.String(val.String())
 }
 
-// StreamEndAttr is the attribute "llm.stream.end".
+// StreamEndAttr is the attribute "llm.stream.end". What ended the stream.
 func StreamEndAttr(val StreamEnd) attribute.KeyValue {
 	return StreamEndKey.String(val.String())
 }
 
-// StreamEvents is the attribute "llm.stream.events".
+// StreamEvents is the attribute "llm.stream.events". How many semantic events
+// came. Comments and pings are not among them.
 func StreamEvents(val int) attribute.KeyValue {
 	return StreamEventsKey.Int(val)
 }
 
-// StreamBytes is the attribute "llm.stream.bytes".
+// StreamBytes is the attribute "llm.stream.bytes". Size of the body as far as
+// it was read, in bytes.
 func StreamBytes(val int) attribute.KeyValue {
 	return StreamBytesKey.Int(val)
 }
 
-// StreamKeepalives is the attribute "llm.stream.keepalives".
+// StreamKeepalives is the attribute "llm.stream.keepalives". How many comments
+// and pings came. They are bytes and no progress.
 func StreamKeepalives(val int) attribute.KeyValue {
 	return StreamKeepalivesKey.Int(val)
 }
 
-// StreamTextChunks is the attribute "llm.stream.text_chunks".
+// StreamTextChunks is the attribute "llm.stream.text_chunks". How many deltas
+// held visible text.
 func StreamTextChunks(val int) attribute.KeyValue {
 	return StreamTextChunksKey.Int(val)
 }
 
-// StreamReasoningChunks is the attribute "llm.stream.reasoning_chunks".
+// StreamReasoningChunks is the attribute "llm.stream.reasoning_chunks". How
+// many deltas held reasoning.
 func StreamReasoningChunks(val int) attribute.KeyValue {
 	return StreamReasoningChunksKey.Int(val)
 }
 
 // StreamToolInputsStarted is the attribute "llm.stream.tool_inputs_started".
+// How many inputs of client-executed tool calls began.
 func StreamToolInputsStarted(val int) attribute.KeyValue {
 	return StreamToolInputsStartedKey.Int(val)
 }
 
-// StreamToolInputsCompleted is the attribute "llm.stream.tool_inputs_completed".
+// StreamToolInputsCompleted is the attribute
+// "llm.stream.tool_inputs_completed". How many inputs of client-executed tool
+// calls were completed.
 func StreamToolInputsCompleted(val int) attribute.KeyValue {
 	return StreamToolInputsCompletedKey.Int(val)
 }
 
-// StreamToolCalls is the attribute "llm.stream.tool_calls".
+// StreamToolCalls is the attribute "llm.stream.tool_calls". How many tool calls
+// were handed over to the application.
 func StreamToolCalls(val int) attribute.KeyValue {
 	return StreamToolCallsKey.Int(val)
 }
 
-// StreamToolCallIDs is the attribute "llm.stream.tool_call_ids".
+// StreamToolCallIDs is the attribute "llm.stream.tool_call_ids". Ids of the
+// tool calls that were handed over to the application.
 func StreamToolCallIDs(val ...string) attribute.KeyValue {
 	return StreamToolCallIDsKey.StringSlice(val)
 }
 
-// StreamOpenToolCallIDs is the attribute "llm.stream.open_tool_call_ids".
+// StreamOpenToolCallIDs is the attribute "llm.stream.open_tool_call_ids". Ids
+// of the tool calls whose input began and was never completed.
 func StreamOpenToolCallIDs(val ...string) attribute.KeyValue {
 	return StreamOpenToolCallIDsKey.StringSlice(val)
 }
 
-// StreamProviderToolsStarted is the attribute "llm.stream.provider_tools_started".
+// StreamProviderToolsStarted is the attribute
+// "llm.stream.provider_tools_started". How many tools the provider began to
+// execute itself during this stream.
 func StreamProviderToolsStarted(val int) attribute.KeyValue {
 	return StreamProviderToolsStartedKey.Int(val)
 }
 
-// StreamTimeToHeaders is the attribute "llm.stream.time_to_headers".
+// StreamTimeToHeaders is the attribute "llm.stream.time_to_headers". Time from
+// the start of the request to its response headers.
 func StreamTimeToHeaders(val float64) attribute.KeyValue {
 	return StreamTimeToHeadersKey.Float64(val)
 }
 
-// StreamLastProgress is the attribute "llm.stream.last_progress".
+// StreamLastProgress is the attribute "llm.stream.last_progress". Time from the
+// start of the request to the last semantic event.
 func StreamLastProgress(val float64) attribute.KeyValue {
 	return StreamLastProgressKey.Float64(val)
 }
 
-// StreamLongestGap is the attribute "llm.stream.longest_gap".
+// StreamLongestGap is the attribute "llm.stream.longest_gap". Longest silence
+// between two semantic events.
 func StreamLongestGap(val float64) attribute.KeyValue {
 	return StreamLongestGapKey.Float64(val)
 }
 
-// TransportStageAttr is the attribute "llm.transport.stage".
-func TransportStageAttr(val TransportStage) attribute.KeyValue {
-	return TransportStageKey.String(val.String())
-}
-
-// TransportCauseAttr is the attribute "llm.transport.cause".
-func TransportCauseAttr(val TransportCause) attribute.KeyValue {
-	return TransportCauseKey.String(val.String())
-}
-
-// TransportCode is the attribute "llm.transport.code".
-func TransportCode(val string) attribute.KeyValue {
-	return TransportCodeKey.String(val)
-}
-
-// TransportErrorChain is the attribute "llm.transport.error_chain".
-func TransportErrorChain(val ...string) attribute.KeyValue {
-	return TransportErrorChainKey.StringSlice(val)
-}
-
-// ProviderErrorKindAttr is the attribute "llm.provider_error.kind".
-func ProviderErrorKindAttr(val ProviderErrorKind) attribute.KeyValue {
-	return ProviderErrorKindKey.String(val.String())
-}
-
-// ProviderErrorCode is the attribute "llm.provider_error.code".
-func ProviderErrorCode(val string) attribute.KeyValue {
-	return ProviderErrorCodeKey.String(val)
-}
-
-// ProviderErrorInBand is the attribute "llm.provider_error.in_band".
-func ProviderErrorInBand(val bool) attribute.KeyValue {
-	return ProviderErrorInBandKey.Bool(val)
-}
-
-// ProviderRequestID is the attribute "llm.provider.request_id".
-func ProviderRequestID(val string) attribute.KeyValue {
-	return ProviderRequestIDKey.String(val)
-}
-
-// AbortSourceAttr is the attribute "llm.abort.source".
-func AbortSourceAttr(val AbortSource) attribute.KeyValue {
-	return AbortSourceKey.String(val.String())
-}
-
-// AbortReason is the attribute "llm.abort.reason".
-func AbortReason(val string) attribute.KeyValue {
-	return AbortReasonKey.String(val)
-}
-
-// WatchdogKindAttr is the attribute "llm.watchdog.kind".
-func WatchdogKindAttr(val WatchdogKind) attribute.KeyValue {
-	return WatchdogKindKey.String(val.String())
-}
-
-// WatchdogLimit is the attribute "llm.watchdog.limit".
-func WatchdogLimit(val float64) attribute.KeyValue {
-	return WatchdogLimitKey.Float64(val)
-}
-
-// RetryAfter is the attribute "llm.retry.after".
-func RetryAfter(val float64) attribute.KeyValue {
-	return RetryAfterKey.Float64(val)
-}
-
-// ToolEffectAttr is the attribute "llm.tool.effect".
+// ToolEffectAttr is the attribute "llm.tool.effect". What executing the call
+// twice would do.
 func ToolEffectAttr(val ToolEffect) attribute.KeyValue {
 	return ToolEffectKey.String(val.String())
 }
 
-// ToolOutcomeAttr is the attribute "llm.tool.outcome".
+// ToolOutcomeAttr is the attribute "llm.tool.outcome". How the execution ended.
 func ToolOutcomeAttr(val ToolOutcome) attribute.KeyValue {
 	return ToolOutcomeKey.String(val.String())
 }
 
 // ToolFailedBeforeEffect is the attribute "llm.tool.failed_before_effect".
+// Whether the application vouches that the tool failed before it had any
+// effect.
 func ToolFailedBeforeEffect(val bool) attribute.KeyValue {
 	return ToolFailedBeforeEffectKey.Bool(val)
 }
 
-// ToolOutputDelivery is the attribute "llm.tool.output_delivery".
+// ToolOutputDelivery is the attribute "llm.tool.output_delivery". What became
+// of the output on its way to the model.
 func ToolOutputDelivery(val OutputDelivery) attribute.KeyValue {
 	return ToolOutputDeliveryKey.String(val.String())
 }
 
-// ToolOutputError is the attribute "llm.tool.output_error".
+// ToolOutputError is the attribute "llm.tool.output_error". Type of the error
+// with which sending the output failed.
 func ToolOutputError(val string) attribute.KeyValue {
 	return ToolOutputErrorKey.String(val)
 }
 
-// RunRequests is the attribute "llm.run.requests".
-func RunRequests(val int) attribute.KeyValue {
-	return RunRequestsKey.Int(val)
+// TransportStageAttr is the attribute "llm.transport.stage". At which stage of
+// the HTTP exchange it broke.
+func TransportStageAttr(val TransportStage) attribute.KeyValue {
+	return TransportStageKey.String(val.String())
 }
 
-// RunTools is the attribute "llm.run.tools".
-func RunTools(val int) attribute.KeyValue {
-	return RunToolsKey.Int(val)
+// TransportCauseAttr is the attribute "llm.transport.cause". What broke the
+// transport.
+func TransportCauseAttr(val TransportCause) attribute.KeyValue {
+	return TransportCauseKey.String(val.String())
 }
 
-// RunOutcomeAttr is the attribute "llm.run.outcome".
-func RunOutcomeAttr(val RunOutcome) attribute.KeyValue {
-	return RunOutcomeKey.String(val.String())
+// TransportCode is the attribute "llm.transport.code". The raw code of the
+// error, where it has one.
+func TransportCode(val string) attribute.KeyValue {
+	return TransportCodeKey.String(val)
 }
 
-// RunTimeline is the attribute "llm.run.timeline".
-func RunTimeline(val ...string) attribute.KeyValue {
-	return RunTimelineKey.StringSlice(val)
-}
-
-// RunRecoveredFailures is the attribute "llm.run.recovered_failures".
-func RunRecoveredFailures(val int) attribute.KeyValue {
-	return RunRecoveredFailuresKey.Int(val)
-}
-
-// HistoryMissingOutputs is the attribute "llm.history.missing_outputs".
-func HistoryMissingOutputs(val ...string) attribute.KeyValue {
-	return HistoryMissingOutputsKey.StringSlice(val)
-}
-
-// FailureClass is the attribute "llm.failure.class".
-func FailureClass(val Class) attribute.KeyValue {
-	return FailureClassKey.String(val.String())
-}
-
-// FailureCause is the attribute "llm.failure.cause".
-func FailureCause(val Cause) attribute.KeyValue {
-	return FailureCauseKey.String(val.String())
-}
-
-// FailurePhase is the attribute "llm.failure.phase".
-func FailurePhase(val Phase) attribute.KeyValue {
-	return FailurePhaseKey.String(val.String())
-}
-
-// FailureOrigin is the attribute "llm.failure.origin".
-func FailureOrigin(val Origin) attribute.KeyValue {
-	return FailureOriginKey.String(val.String())
-}
-
-// FailureConfidence is the attribute "llm.failure.confidence".
-func FailureConfidence(val Confidence) attribute.KeyValue {
-	return FailureConfidenceKey.String(val.String())
-}
-
-// FailureSummary is the attribute "llm.failure.summary".
-func FailureSummary(val string) attribute.KeyValue {
-	return FailureSummaryKey.String(val)
-}
-
-// FailureEvidence is the attribute "llm.failure.evidence".
-func FailureEvidence(val ...string) attribute.KeyValue {
-	return FailureEvidenceKey.StringSlice(val)
-}
-
-// FailureMissingEvidence is the attribute "llm.failure.missing_evidence".
-func FailureMissingEvidence(val ...string) attribute.KeyValue {
-	return FailureMissingEvidenceKey.StringSlice(val)
-}
-
-// RetrySafetyAttr is the attribute "llm.retry.safety".
-func RetrySafetyAttr(val RetrySafety) attribute.KeyValue {
-	return RetrySafetyKey.String(val.String())
-}
-
-// RetryReasonAttr is the attribute "llm.retry.reason".
-func RetryReasonAttr(val RetryReason) attribute.KeyValue {
-	return RetryReasonKey.String(val.String())
-}
-
-// ClassificationTrigger is the attribute "llm.classification.trigger".
-func ClassificationTrigger(val Trigger) attribute.KeyValue {
-	return ClassificationTriggerKey.String(val.String())
-}
-
-// ClassificationRuleset is the attribute "llm.classification.ruleset".
-func ClassificationRuleset(val string) attribute.KeyValue {
-	return ClassificationRulesetKey.String(val)
+// TransportErrorChain is the attribute "llm.transport.error_chain". Type names
+// of the error and its causes, from the outermost to the root.
+func TransportErrorChain(val ...string) attribute.KeyValue {
+	return TransportErrorChainKey.StringSlice(val)
 }

@@ -2,487 +2,25 @@
 
 package semconv
 
-// Phase is a closed enum.
-type Phase uint8
-
-// The values of Phase.
-const (
-	PhaseUnset Phase = iota
-	PhaseBeforeConnection
-	PhaseAwaitingResponse
-	PhaseResponseStarted
-	PhaseReasoning
-	PhaseText
-	PhaseToolInput
-	PhaseToolCallReady
-	PhaseToolExecution
-	PhaseToolOutputDelivery
-	PhaseStreamEnd
-	PhaseUnknown
-)
-
-var phaseNames = [...]string{
-	"",
-	"before_connection",
-	"awaiting_response",
-	"response_started",
-	"reasoning",
-	"text",
-	"tool_input",
-	"tool_call_ready",
-	"tool_execution",
-	"tool_output_delivery",
-	"stream_end",
-	"unknown",
-}
-
-// String is the value on the wire, "" when unset.
-func (v Phase) String() string {
-	if int(v) < len(phaseNames) {
-		return phaseNames[v]
-	}
-	return ""
-}
-
-// ParsePhase is the inverse of String.
-func ParsePhase(s string) (Phase, bool) {
-	switch s {
-	case "before_connection":
-		return PhaseBeforeConnection, true
-	case "awaiting_response":
-		return PhaseAwaitingResponse, true
-	case "response_started":
-		return PhaseResponseStarted, true
-	case "reasoning":
-		return PhaseReasoning, true
-	case "text":
-		return PhaseText, true
-	case "tool_input":
-		return PhaseToolInput, true
-	case "tool_call_ready":
-		return PhaseToolCallReady, true
-	case "tool_execution":
-		return PhaseToolExecution, true
-	case "tool_output_delivery":
-		return PhaseToolOutputDelivery, true
-	case "stream_end":
-		return PhaseStreamEnd, true
-	case "unknown":
-		return PhaseUnknown, true
-	default:
-		return PhaseUnset, false
-	}
-}
-
-// PhaseValues are all values but Unset.
-func PhaseValues() []Phase {
-	return []Phase{
-		PhaseBeforeConnection,
-		PhaseAwaitingResponse,
-		PhaseResponseStarted,
-		PhaseReasoning,
-		PhaseText,
-		PhaseToolInput,
-		PhaseToolCallReady,
-		PhaseToolExecution,
-		PhaseToolOutputDelivery,
-		PhaseStreamEnd,
-		PhaseUnknown,
-	}
-}
-
-// StreamEnd is a closed enum.
-type StreamEnd uint8
-
-// The values of StreamEnd.
-const (
-	StreamEndUnset StreamEnd = iota
-	StreamEndTerminalEvent
-	StreamEndEOF
-	StreamEndReadError
-	StreamEndHTTPError
-	StreamEndNoResponse
-	StreamEndCancelled
-	StreamEndConsumerClosed
-	StreamEndWatchdog
-	StreamEndAbandoned
-)
-
-var streamEndNames = [...]string{
-	"",
-	"terminal_event",
-	"eof",
-	"read_error",
-	"http_error",
-	"no_response",
-	"cancelled",
-	"consumer_closed",
-	"watchdog",
-	"abandoned",
-}
-
-// String is the value on the wire, "" when unset.
-func (v StreamEnd) String() string {
-	if int(v) < len(streamEndNames) {
-		return streamEndNames[v]
-	}
-	return ""
-}
-
-// ParseStreamEnd is the inverse of String.
-func ParseStreamEnd(s string) (StreamEnd, bool) {
-	switch s {
-	case "terminal_event":
-		return StreamEndTerminalEvent, true
-	case "eof":
-		return StreamEndEOF, true
-	case "read_error":
-		return StreamEndReadError, true
-	case "http_error":
-		return StreamEndHTTPError, true
-	case "no_response":
-		return StreamEndNoResponse, true
-	case "cancelled":
-		return StreamEndCancelled, true
-	case "consumer_closed":
-		return StreamEndConsumerClosed, true
-	case "watchdog":
-		return StreamEndWatchdog, true
-	case "abandoned":
-		return StreamEndAbandoned, true
-	default:
-		return StreamEndUnset, false
-	}
-}
-
-// StreamEndValues are all values but Unset.
-func StreamEndValues() []StreamEnd {
-	return []StreamEnd{
-		StreamEndTerminalEvent,
-		StreamEndEOF,
-		StreamEndReadError,
-		StreamEndHTTPError,
-		StreamEndNoResponse,
-		StreamEndCancelled,
-		StreamEndConsumerClosed,
-		StreamEndWatchdog,
-		StreamEndAbandoned,
-	}
-}
-
-// TransportStage is a closed enum.
-type TransportStage uint8
-
-// The values of TransportStage.
-const (
-	TransportStageUnset TransportStage = iota
-	TransportStageDNS
-	TransportStageConnect
-	TransportStageTLS
-	TransportStageProxy
-	TransportStageWrite
-	TransportStageHeaders
-	TransportStageBody
-)
-
-var transportStageNames = [...]string{
-	"",
-	"dns",
-	"connect",
-	"tls",
-	"proxy",
-	"write",
-	"headers",
-	"body",
-}
-
-// String is the value on the wire, "" when unset.
-func (v TransportStage) String() string {
-	if int(v) < len(transportStageNames) {
-		return transportStageNames[v]
-	}
-	return ""
-}
-
-// ParseTransportStage is the inverse of String.
-func ParseTransportStage(s string) (TransportStage, bool) {
-	switch s {
-	case "dns":
-		return TransportStageDNS, true
-	case "connect":
-		return TransportStageConnect, true
-	case "tls":
-		return TransportStageTLS, true
-	case "proxy":
-		return TransportStageProxy, true
-	case "write":
-		return TransportStageWrite, true
-	case "headers":
-		return TransportStageHeaders, true
-	case "body":
-		return TransportStageBody, true
-	default:
-		return TransportStageUnset, false
-	}
-}
-
-// TransportStageValues are all values but Unset.
-func TransportStageValues() []TransportStage {
-	return []TransportStage{
-		TransportStageDNS,
-		TransportStageConnect,
-		TransportStageTLS,
-		TransportStageProxy,
-		TransportStageWrite,
-		TransportStageHeaders,
-		TransportStageBody,
-	}
-}
-
-// TransportCause is a closed enum.
-type TransportCause uint8
-
-// The values of TransportCause.
-const (
-	TransportCauseUnset TransportCause = iota
-	TransportCauseDNSNotFound
-	TransportCauseDNSTemporary
-	TransportCauseConnectRefused
-	TransportCauseConnectUnreachable
-	TransportCauseConnectTimeout
-	TransportCauseTLS
-	TransportCauseProxy
-	TransportCauseWriteFailed
-	TransportCauseHeaderTimeout
-	TransportCauseClosedBeforeHeaders
-	TransportCauseBodyTruncated
-	TransportCauseCleanEOF
-	TransportCauseConnectionReset
-	TransportCauseH2StreamReset
-	TransportCauseH2Goaway
-	TransportCauseConnectionLost
-	TransportCauseCancelled
-	TransportCauseMalformedEvent
-	TransportCauseEventTooLong
-	TransportCauseUnexpectedContentType
-)
-
-var transportCauseNames = [...]string{
-	"",
-	"dns_not_found",
-	"dns_temporary",
-	"connect_refused",
-	"connect_unreachable",
-	"connect_timeout",
-	"tls",
-	"proxy",
-	"write_failed",
-	"header_timeout",
-	"closed_before_headers",
-	"body_truncated",
-	"clean_eof",
-	"connection_reset",
-	"h2_stream_reset",
-	"h2_goaway",
-	"connection_lost",
-	"cancelled",
-	"malformed_event",
-	"event_too_long",
-	"unexpected_content_type",
-}
-
-// String is the value on the wire, "" when unset.
-func (v TransportCause) String() string {
-	if int(v) < len(transportCauseNames) {
-		return transportCauseNames[v]
-	}
-	return ""
-}
-
-// ParseTransportCause is the inverse of String.
-func ParseTransportCause(s string) (TransportCause, bool) {
-	switch s {
-	case "dns_not_found":
-		return TransportCauseDNSNotFound, true
-	case "dns_temporary":
-		return TransportCauseDNSTemporary, true
-	case "connect_refused":
-		return TransportCauseConnectRefused, true
-	case "connect_unreachable":
-		return TransportCauseConnectUnreachable, true
-	case "connect_timeout":
-		return TransportCauseConnectTimeout, true
-	case "tls":
-		return TransportCauseTLS, true
-	case "proxy":
-		return TransportCauseProxy, true
-	case "write_failed":
-		return TransportCauseWriteFailed, true
-	case "header_timeout":
-		return TransportCauseHeaderTimeout, true
-	case "closed_before_headers":
-		return TransportCauseClosedBeforeHeaders, true
-	case "body_truncated":
-		return TransportCauseBodyTruncated, true
-	case "clean_eof":
-		return TransportCauseCleanEOF, true
-	case "connection_reset":
-		return TransportCauseConnectionReset, true
-	case "h2_stream_reset":
-		return TransportCauseH2StreamReset, true
-	case "h2_goaway":
-		return TransportCauseH2Goaway, true
-	case "connection_lost":
-		return TransportCauseConnectionLost, true
-	case "cancelled":
-		return TransportCauseCancelled, true
-	case "malformed_event":
-		return TransportCauseMalformedEvent, true
-	case "event_too_long":
-		return TransportCauseEventTooLong, true
-	case "unexpected_content_type":
-		return TransportCauseUnexpectedContentType, true
-	default:
-		return TransportCauseUnset, false
-	}
-}
-
-// TransportCauseValues are all values but Unset.
-func TransportCauseValues() []TransportCause {
-	return []TransportCause{
-		TransportCauseDNSNotFound,
-		TransportCauseDNSTemporary,
-		TransportCauseConnectRefused,
-		TransportCauseConnectUnreachable,
-		TransportCauseConnectTimeout,
-		TransportCauseTLS,
-		TransportCauseProxy,
-		TransportCauseWriteFailed,
-		TransportCauseHeaderTimeout,
-		TransportCauseClosedBeforeHeaders,
-		TransportCauseBodyTruncated,
-		TransportCauseCleanEOF,
-		TransportCauseConnectionReset,
-		TransportCauseH2StreamReset,
-		TransportCauseH2Goaway,
-		TransportCauseConnectionLost,
-		TransportCauseCancelled,
-		TransportCauseMalformedEvent,
-		TransportCauseEventTooLong,
-		TransportCauseUnexpectedContentType,
-	}
-}
-
-// ProviderErrorKind is a closed enum.
-type ProviderErrorKind uint8
-
-// The values of ProviderErrorKind.
-const (
-	ProviderErrorKindUnset ProviderErrorKind = iota
-	ProviderErrorKindRateLimited
-	ProviderErrorKindOverloaded
-	ProviderErrorKindQuotaExhausted
-	ProviderErrorKindAuthentication
-	ProviderErrorKindPermission
-	ProviderErrorKindNotFound
-	ProviderErrorKindInvalidRequest
-	ProviderErrorKindContextLengthExceeded
-	ProviderErrorKindContentPolicy
-	ProviderErrorKindServerError
-	ProviderErrorKindTimeout
-	ProviderErrorKindCancelled
-	ProviderErrorKindUnknown
-)
-
-var providerErrorKindNames = [...]string{
-	"",
-	"rate_limited",
-	"overloaded",
-	"quota_exhausted",
-	"authentication",
-	"permission",
-	"not_found",
-	"invalid_request",
-	"context_length_exceeded",
-	"content_policy",
-	"server_error",
-	"timeout",
-	"cancelled",
-	"unknown",
-}
-
-// String is the value on the wire, "" when unset.
-func (v ProviderErrorKind) String() string {
-	if int(v) < len(providerErrorKindNames) {
-		return providerErrorKindNames[v]
-	}
-	return ""
-}
-
-// ParseProviderErrorKind is the inverse of String.
-func ParseProviderErrorKind(s string) (ProviderErrorKind, bool) {
-	switch s {
-	case "rate_limited":
-		return ProviderErrorKindRateLimited, true
-	case "overloaded":
-		return ProviderErrorKindOverloaded, true
-	case "quota_exhausted":
-		return ProviderErrorKindQuotaExhausted, true
-	case "authentication":
-		return ProviderErrorKindAuthentication, true
-	case "permission":
-		return ProviderErrorKindPermission, true
-	case "not_found":
-		return ProviderErrorKindNotFound, true
-	case "invalid_request":
-		return ProviderErrorKindInvalidRequest, true
-	case "context_length_exceeded":
-		return ProviderErrorKindContextLengthExceeded, true
-	case "content_policy":
-		return ProviderErrorKindContentPolicy, true
-	case "server_error":
-		return ProviderErrorKindServerError, true
-	case "timeout":
-		return ProviderErrorKindTimeout, true
-	case "cancelled":
-		return ProviderErrorKindCancelled, true
-	case "unknown":
-		return ProviderErrorKindUnknown, true
-	default:
-		return ProviderErrorKindUnset, false
-	}
-}
-
-// ProviderErrorKindValues are all values but Unset.
-func ProviderErrorKindValues() []ProviderErrorKind {
-	return []ProviderErrorKind{
-		ProviderErrorKindRateLimited,
-		ProviderErrorKindOverloaded,
-		ProviderErrorKindQuotaExhausted,
-		ProviderErrorKindAuthentication,
-		ProviderErrorKindPermission,
-		ProviderErrorKindNotFound,
-		ProviderErrorKindInvalidRequest,
-		ProviderErrorKindContextLengthExceeded,
-		ProviderErrorKindContentPolicy,
-		ProviderErrorKindServerError,
-		ProviderErrorKindTimeout,
-		ProviderErrorKindCancelled,
-		ProviderErrorKindUnknown,
-	}
-}
-
-// AbortSource is a closed enum.
+// AbortSource is the value of "llm.abort.source": Who on this side ended it.
+// Its zero value, AbortSourceUnset, stands for an attribute that is absent.
 type AbortSource uint8
 
-// The values of AbortSource.
+// The values of [AbortSource].
 const (
 	AbortSourceUnset AbortSource = iota
+	// AbortSourceUser is "user". A person stopped it.
 	AbortSourceUser
+	// AbortSourceApplication is "application". The application stopped it.
 	AbortSourceApplication
+	// AbortSourceShutdown is "shutdown". The process was shutting down.
 	AbortSourceShutdown
+	// AbortSourceDeadline is "deadline". The caller's own deadline passed.
 	AbortSourceDeadline
+	// AbortSourceConsumer is "consumer". The reader of the stream stopped reading
+	// it.
 	AbortSourceConsumer
+	// AbortSourceUnknown is "unknown". It cannot be told.
 	AbortSourceUnknown
 )
 
@@ -496,7 +34,8 @@ var abortSourceNames = [...]string{
 	"unknown",
 }
 
-// String is the value on the wire, "" when unset.
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
 func (v AbortSource) String() string {
 	if int(v) < len(abortSourceNames) {
 		return abortSourceNames[v]
@@ -504,7 +43,8 @@ func (v AbortSource) String() string {
 	return ""
 }
 
-// ParseAbortSource is the inverse of String.
+// ParseAbortSource finds the value that an attribute holds. It is false for
+// anything else, the empty string too.
 func ParseAbortSource(s string) (AbortSource, bool) {
 	switch s {
 	case "user":
@@ -524,7 +64,7 @@ func ParseAbortSource(s string) (AbortSource, bool) {
 	}
 }
 
-// AbortSourceValues are all values but Unset.
+// AbortSourceValues are all values in their order, without AbortSourceUnset.
 func AbortSourceValues() []AbortSource {
 	return []AbortSource{
 		AbortSourceUser,
@@ -536,15 +76,23 @@ func AbortSourceValues() []AbortSource {
 	}
 }
 
-// WatchdogKind is a closed enum.
+// WatchdogKind is the value of "llm.watchdog.kind": What the watchdog that
+// fired had been watching. Its zero value, WatchdogKindUnset, stands for an
+// attribute that is absent.
 type WatchdogKind uint8
 
-// The values of WatchdogKind.
+// The values of [WatchdogKind].
 const (
 	WatchdogKindUnset WatchdogKind = iota
+	// WatchdogKindConnect is "connect". There was no connection in time.
 	WatchdogKindConnect
+	// WatchdogKindFirstProgress is "first_progress". No semantic event came in
+	// time.
 	WatchdogKindFirstProgress
+	// WatchdogKindIdle is "idle". Between two semantic events it was silent for
+	// too long.
 	WatchdogKindIdle
+	// WatchdogKindTotal is "total". The request as a whole took too long.
 	WatchdogKindTotal
 )
 
@@ -556,7 +104,8 @@ var watchdogKindNames = [...]string{
 	"total",
 }
 
-// String is the value on the wire, "" when unset.
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
 func (v WatchdogKind) String() string {
 	if int(v) < len(watchdogKindNames) {
 		return watchdogKindNames[v]
@@ -564,7 +113,8 @@ func (v WatchdogKind) String() string {
 	return ""
 }
 
-// ParseWatchdogKind is the inverse of String.
+// ParseWatchdogKind finds the value that an attribute holds. It is false for
+// anything else, the empty string too.
 func ParseWatchdogKind(s string) (WatchdogKind, bool) {
 	switch s {
 	case "connect":
@@ -580,7 +130,7 @@ func ParseWatchdogKind(s string) (WatchdogKind, bool) {
 	}
 }
 
-// WatchdogKindValues are all values but Unset.
+// WatchdogKindValues are all values in their order, without WatchdogKindUnset.
 func WatchdogKindValues() []WatchdogKind {
 	return []WatchdogKind{
 		WatchdogKindConnect,
@@ -590,260 +140,141 @@ func WatchdogKindValues() []WatchdogKind {
 	}
 }
 
-// ToolEffect is a closed enum.
-type ToolEffect uint8
+// Trigger is the value of "llm.classification.trigger": Why the verdict was
+// reached at that moment. Its zero value, TriggerUnset, stands for an attribute
+// that is absent.
+type Trigger uint8
 
-// The values of ToolEffect.
+// The values of [Trigger].
 const (
-	ToolEffectUnset ToolEffect = iota
-	ToolEffectReadOnly
-	ToolEffectIdempotent
-	ToolEffectNonIdempotent
-	ToolEffectUnknown
+	TriggerUnset Trigger = iota
+	// TriggerComplete is "complete". The run's end and everything that it
+	// announced had arrived.
+	TriggerComplete
+	// TriggerRunEnded is "run_ended". The run's end had arrived, without saying
+	// how much there would be.
+	TriggerRunEnded
+	// TriggerHoldExpired is "hold_expired". The span had been held as long as
+	// spans may be held.
+	TriggerHoldExpired
+	// TriggerRunExpired is "run_expired". The run's end had not come for too long.
+	TriggerRunExpired
+	// TriggerSpanLimit is "span_limit". The run had more spans than may be held.
+	TriggerSpanLimit
+	// TriggerMemory is "memory". Memory for held spans had run out.
+	TriggerMemory
+	// TriggerShutdown is "shutdown". The processor was shutting down.
+	TriggerShutdown
+	// TriggerLate is "late". The span came after its run had been judged.
+	TriggerLate
+	// TriggerClient is "client". The client judged it itself.
+	TriggerClient
 )
 
-var toolEffectNames = [...]string{
+var triggerNames = [...]string{
 	"",
-	"read_only",
-	"idempotent",
-	"non_idempotent",
-	"unknown",
+	"complete",
+	"run_ended",
+	"hold_expired",
+	"run_expired",
+	"span_limit",
+	"memory",
+	"shutdown",
+	"late",
+	"client",
 }
 
-// String is the value on the wire, "" when unset.
-func (v ToolEffect) String() string {
-	if int(v) < len(toolEffectNames) {
-		return toolEffectNames[v]
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
+func (v Trigger) String() string {
+	if int(v) < len(triggerNames) {
+		return triggerNames[v]
 	}
 	return ""
 }
 
-// ParseToolEffect is the inverse of String.
-func ParseToolEffect(s string) (ToolEffect, bool) {
+// ParseTrigger finds the value that an attribute holds. It is false for
+// anything else, the empty string too.
+func ParseTrigger(s string) (Trigger, bool) {
 	switch s {
-	case "read_only":
-		return ToolEffectReadOnly, true
-	case "idempotent":
-		return ToolEffectIdempotent, true
-	case "non_idempotent":
-		return ToolEffectNonIdempotent, true
-	case "unknown":
-		return ToolEffectUnknown, true
+	case "complete":
+		return TriggerComplete, true
+	case "run_ended":
+		return TriggerRunEnded, true
+	case "hold_expired":
+		return TriggerHoldExpired, true
+	case "run_expired":
+		return TriggerRunExpired, true
+	case "span_limit":
+		return TriggerSpanLimit, true
+	case "memory":
+		return TriggerMemory, true
+	case "shutdown":
+		return TriggerShutdown, true
+	case "late":
+		return TriggerLate, true
+	case "client":
+		return TriggerClient, true
 	default:
-		return ToolEffectUnset, false
+		return TriggerUnset, false
 	}
 }
 
-// ToolEffectValues are all values but Unset.
-func ToolEffectValues() []ToolEffect {
-	return []ToolEffect{
-		ToolEffectReadOnly,
-		ToolEffectIdempotent,
-		ToolEffectNonIdempotent,
-		ToolEffectUnknown,
+// TriggerValues are all values in their order, without TriggerUnset.
+func TriggerValues() []Trigger {
+	return []Trigger{
+		TriggerComplete,
+		TriggerRunEnded,
+		TriggerHoldExpired,
+		TriggerRunExpired,
+		TriggerSpanLimit,
+		TriggerMemory,
+		TriggerShutdown,
+		TriggerLate,
+		TriggerClient,
 	}
 }
 
-// ToolOutcome is a closed enum.
-type ToolOutcome uint8
-
-// The values of ToolOutcome.
-const (
-	ToolOutcomeUnset ToolOutcome = iota
-	ToolOutcomeSucceeded
-	ToolOutcomeFailed
-	ToolOutcomeTimedOut
-	ToolOutcomeInterrupted
-	ToolOutcomeRejected
-	ToolOutcomeInvalidInput
-)
-
-var toolOutcomeNames = [...]string{
-	"",
-	"succeeded",
-	"failed",
-	"timed_out",
-	"interrupted",
-	"rejected",
-	"invalid_input",
-}
-
-// String is the value on the wire, "" when unset.
-func (v ToolOutcome) String() string {
-	if int(v) < len(toolOutcomeNames) {
-		return toolOutcomeNames[v]
-	}
-	return ""
-}
-
-// ParseToolOutcome is the inverse of String.
-func ParseToolOutcome(s string) (ToolOutcome, bool) {
-	switch s {
-	case "succeeded":
-		return ToolOutcomeSucceeded, true
-	case "failed":
-		return ToolOutcomeFailed, true
-	case "timed_out":
-		return ToolOutcomeTimedOut, true
-	case "interrupted":
-		return ToolOutcomeInterrupted, true
-	case "rejected":
-		return ToolOutcomeRejected, true
-	case "invalid_input":
-		return ToolOutcomeInvalidInput, true
-	default:
-		return ToolOutcomeUnset, false
-	}
-}
-
-// ToolOutcomeValues are all values but Unset.
-func ToolOutcomeValues() []ToolOutcome {
-	return []ToolOutcome{
-		ToolOutcomeSucceeded,
-		ToolOutcomeFailed,
-		ToolOutcomeTimedOut,
-		ToolOutcomeInterrupted,
-		ToolOutcomeRejected,
-		ToolOutcomeInvalidInput,
-	}
-}
-
-// OutputDelivery is a closed enum.
-type OutputDelivery uint8
-
-// The values of OutputDelivery.
-const (
-	OutputDeliveryUnset OutputDelivery = iota
-	OutputDeliveryPending
-	OutputDeliverySent
-	OutputDeliveryFailed
-	OutputDeliveryCached
-)
-
-var outputDeliveryNames = [...]string{
-	"",
-	"pending",
-	"sent",
-	"failed",
-	"cached",
-}
-
-// String is the value on the wire, "" when unset.
-func (v OutputDelivery) String() string {
-	if int(v) < len(outputDeliveryNames) {
-		return outputDeliveryNames[v]
-	}
-	return ""
-}
-
-// ParseOutputDelivery is the inverse of String.
-func ParseOutputDelivery(s string) (OutputDelivery, bool) {
-	switch s {
-	case "pending":
-		return OutputDeliveryPending, true
-	case "sent":
-		return OutputDeliverySent, true
-	case "failed":
-		return OutputDeliveryFailed, true
-	case "cached":
-		return OutputDeliveryCached, true
-	default:
-		return OutputDeliveryUnset, false
-	}
-}
-
-// OutputDeliveryValues are all values but Unset.
-func OutputDeliveryValues() []OutputDelivery {
-	return []OutputDelivery{
-		OutputDeliveryPending,
-		OutputDeliverySent,
-		OutputDeliveryFailed,
-		OutputDeliveryCached,
-	}
-}
-
-// RunOutcome is a closed enum.
-type RunOutcome uint8
-
-// The values of RunOutcome.
-const (
-	RunOutcomeUnset RunOutcome = iota
-	RunOutcomeSucceeded
-	RunOutcomeRecovered
-	RunOutcomeLimited
-	RunOutcomeFailed
-	RunOutcomeAborted
-	RunOutcomeIncomplete
-)
-
-var runOutcomeNames = [...]string{
-	"",
-	"succeeded",
-	"recovered",
-	"limited",
-	"failed",
-	"aborted",
-	"incomplete",
-}
-
-// String is the value on the wire, "" when unset.
-func (v RunOutcome) String() string {
-	if int(v) < len(runOutcomeNames) {
-		return runOutcomeNames[v]
-	}
-	return ""
-}
-
-// ParseRunOutcome is the inverse of String.
-func ParseRunOutcome(s string) (RunOutcome, bool) {
-	switch s {
-	case "succeeded":
-		return RunOutcomeSucceeded, true
-	case "recovered":
-		return RunOutcomeRecovered, true
-	case "limited":
-		return RunOutcomeLimited, true
-	case "failed":
-		return RunOutcomeFailed, true
-	case "aborted":
-		return RunOutcomeAborted, true
-	case "incomplete":
-		return RunOutcomeIncomplete, true
-	default:
-		return RunOutcomeUnset, false
-	}
-}
-
-// RunOutcomeValues are all values but Unset.
-func RunOutcomeValues() []RunOutcome {
-	return []RunOutcome{
-		RunOutcomeSucceeded,
-		RunOutcomeRecovered,
-		RunOutcomeLimited,
-		RunOutcomeFailed,
-		RunOutcomeAborted,
-		RunOutcomeIncomplete,
-	}
-}
-
-// Class is a closed enum.
+// Class is the value of "llm.failure.class": What kind of failure it was. Its
+// zero value, ClassUnset, stands for an attribute that is absent.
 type Class uint8
 
-// The values of Class.
+// The values of [Class].
 const (
 	ClassUnset Class = iota
+	// ClassWatchdogTimeout is "watchdog_timeout". A watchdog fired.
 	ClassWatchdogTimeout
+	// ClassLocalAbort is "local_abort". This side ended it on purpose.
 	ClassLocalAbort
+	// ClassProviderError is "provider_error". The provider reported an error.
 	ClassProviderError
+	// ClassConnectionFailed is "connection_failed". No byte of the request left
+	// this side.
 	ClassConnectionFailed
+	// ClassStreamInterrupted is "stream_interrupted". The transport broke after
+	// bytes of the request had left.
 	ClassStreamInterrupted
+	// ClassProtocolViolation is "protocol_violation". What came was not the
+	// protocol.
 	ClassProtocolViolation
+	// ClassOutputLimited is "output_limited". The answer came to its end, but a
+	// limit, a filter or a refusal had cut it.
 	ClassOutputLimited
+	// ClassEmptyCompletion is "empty_completion". The answer came to its end with
+	// nothing in it, while output was due.
 	ClassEmptyCompletion
+	// ClassToolFailed is "tool_failed". A tool failed, and the run ended on it.
 	ClassToolFailed
+	// ClassToolOutputLost is "tool_output_lost". A tool ran to an output that the
+	// model never got.
 	ClassToolOutputLost
+	// ClassApplicationError is "application_error". The run failed, and nothing
+	// that it did explains it.
 	ClassApplicationError
+	// ClassRunAbandoned is "run_abandoned". The run's end, or a child that it
+	// announced, never arrived.
 	ClassRunAbandoned
+	// ClassUnclassified is "unclassified". None of the others.
 	ClassUnclassified
 )
 
@@ -864,7 +295,8 @@ var classNames = [...]string{
 	"unclassified",
 }
 
-// String is the value on the wire, "" when unset.
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
 func (v Class) String() string {
 	if int(v) < len(classNames) {
 		return classNames[v]
@@ -872,7 +304,8 @@ func (v Class) String() string {
 	return ""
 }
 
-// ParseClass is the inverse of String.
+// ParseClass finds the value that an attribute holds. It is false for anything
+// else, the empty string too.
 func ParseClass(s string) (Class, bool) {
 	switch s {
 	case "watchdog_timeout":
@@ -906,7 +339,7 @@ func ParseClass(s string) (Class, bool) {
 	}
 }
 
-// ClassValues are all values but Unset.
+// ClassValues are all values in their order, without ClassUnset.
 func ClassValues() []Class {
 	return []Class{
 		ClassWatchdogTimeout,
@@ -925,70 +358,156 @@ func ClassValues() []Class {
 	}
 }
 
-// Cause is a closed enum.
+// Cause is the value of "llm.failure.cause": What brought the failure about.
+// Its zero value, CauseUnset, stands for an attribute that is absent.
 type Cause uint8
 
-// The values of Cause.
+// The values of [Cause].
 const (
 	CauseUnset Cause = iota
+	// CauseConnect is "connect". A watchdog. There was no connection in time.
 	CauseConnect
+	// CauseFirstProgress is "first_progress". A watchdog. No semantic event came
+	// in time.
 	CauseFirstProgress
+	// CauseIdle is "idle". A watchdog. Between two semantic events it was silent
+	// for too long.
 	CauseIdle
+	// CauseTotal is "total". A watchdog. The request as a whole took too long.
 	CauseTotal
+	// CauseUser is "user". A person stopped it.
 	CauseUser
+	// CauseApplication is "application". The application stopped it.
 	CauseApplication
+	// CauseShutdown is "shutdown". The process was shutting down.
 	CauseShutdown
+	// CauseDeadline is "deadline". The caller's own deadline passed.
 	CauseDeadline
+	// CauseConsumerClosed is "consumer_closed". The reader of the stream stopped
+	// reading it.
 	CauseConsumerClosed
+	// CauseRateLimited is "rate_limited". Too many requests or tokens in a time.
 	CauseRateLimited
+	// CauseOverloaded is "overloaded". The provider had no capacity just then.
 	CauseOverloaded
+	// CauseQuotaExhausted is "quota_exhausted". The account's quota or credit is
+	// used up. Waiting does not help.
 	CauseQuotaExhausted
+	// CauseAuthentication is "authentication". The credentials were missing or
+	// wrong.
 	CauseAuthentication
+	// CausePermission is "permission". The credentials do not allow this.
 	CausePermission
+	// CauseNotFound is "not_found". The model or resource does not exist.
 	CauseNotFound
+	// CauseInvalidRequest is "invalid_request". The provider could not accept the
+	// request as it was.
 	CauseInvalidRequest
+	// CauseContextLengthExceeded is "context_length_exceeded". The input is longer
+	// than the model can take.
 	CauseContextLengthExceeded
+	// CauseContentPolicy is "content_policy". The provider's content policy
+	// rejected it.
 	CauseContentPolicy
+	// CauseServerError is "server_error". Something failed inside the provider.
 	CauseServerError
+	// CauseTimeout is "timeout". It took too long.
 	CauseTimeout
+	// CauseCancelled is "cancelled". The provider cancelled the response.
 	CauseCancelled
+	// CauseDNSNotFound is "dns_not_found". The host name does not exist.
 	CauseDNSNotFound
+	// CauseDNSTemporary is "dns_temporary". The name server could not answer just
+	// then.
 	CauseDNSTemporary
+	// CauseConnectRefused is "connect_refused". The host refused the connection.
 	CauseConnectRefused
+	// CauseConnectUnreachable is "connect_unreachable". There was no route to the
+	// host.
 	CauseConnectUnreachable
+	// CauseConnectTimeout is "connect_timeout". Connecting took too long.
 	CauseConnectTimeout
+	// CauseTLS is "tls". The TLS handshake failed, or the certificate did not
+	// verify.
 	CauseTLS
+	// CauseProxy is "proxy". The proxy could not be reached, or refused.
 	CauseProxy
+	// CauseWriteFailed is "write_failed". The request could not be written to the
+	// end.
 	CauseWriteFailed
+	// CauseClosedBeforeHeaders is "closed_before_headers". The connection was
+	// closed before any response headers.
 	CauseClosedBeforeHeaders
+	// CauseHeaderTimeout is "header_timeout". Response headers took too long.
 	CauseHeaderTimeout
+	// CauseBodyTruncated is "body_truncated". The body ended before the end that
+	// its framing had promised.
 	CauseBodyTruncated
+	// CauseConnectionReset is "connection_reset". The connection was reset.
 	CauseConnectionReset
+	// CauseH2StreamReset is "h2_stream_reset". The HTTP/2 stream was reset.
 	CauseH2StreamReset
+	// CauseH2Goaway is "h2_goaway". The server closed the HTTP/2 connection with
+	// GOAWAY.
 	CauseH2Goaway
+	// CauseConnectionLost is "connection_lost". The HTTP/2 connection stopped
+	// answering.
 	CauseConnectionLost
+	// CauseCleanEOF is "clean_eof". The body ended cleanly, but without the
+	// protocol's terminal event.
 	CauseCleanEOF
+	// CauseMalformedEvent is "malformed_event". An event was not what the protocol
+	// allows.
 	CauseMalformedEvent
+	// CauseUnexpectedContentType is "unexpected_content_type". The body was
+	// something else than the protocol, such as an HTML page.
 	CauseUnexpectedContentType
+	// CauseEventTooLong is "event_too_long". One event was longer than can be
+	// decoded.
 	CauseEventTooLong
+	// CauseMaxOutputTokens is "max_output_tokens". The limit on output tokens was
+	// reached.
 	CauseMaxOutputTokens
+	// CauseContentFilter is "content_filter". A content filter cut the answer.
 	CauseContentFilter
+	// CauseRefusal is "refusal". The model refused.
 	CauseRefusal
+	// CauseContextWindow is "context_window". The model's context window was full.
 	CauseContextWindow
+	// CausePaused is "paused". The model paused, to be continued.
 	CausePaused
+	// CauseSwallowedError is "swallowed_error". Another span of the trace holds
+	// the failure that this clean answer hides.
 	CauseSwallowedError
+	// CauseNoContent is "no_content". The answer had nothing in it.
 	CauseNoContent
+	// CauseExecutionError is "execution_error". The tool came to an error.
 	CauseExecutionError
+	// CauseInterrupted is "interrupted". The tool was stopped before its end.
 	CauseInterrupted
+	// CauseRejected is "rejected". The tool was not allowed to run.
 	CauseRejected
+	// CauseInvalidInput is "invalid_input". The tool's input was not usable.
 	CauseInvalidInput
+	// CauseIncompleteInput is "incomplete_input". The tool ran although the input
+	// of its call was never completed.
 	CauseIncompleteInput
+	// CauseDeliveryFailed is "delivery_failed". Sending the tool's output failed.
 	CauseDeliveryFailed
+	// CauseNeverAnswered is "never_answered". The tool's output was never sent to
+	// the model.
 	CauseNeverAnswered
+	// CauseOmittedFromRetry is "omitted_from_retry". A later request's history
+	// lacks a tool output produced before it.
 	CauseOmittedFromRetry
+	// CauseRunError is "run_error". The run itself was marked as failed.
 	CauseRunError
+	// CauseMissingEnd is "missing_end". The run's end never arrived.
 	CauseMissingEnd
+	// CauseMissingChildren is "missing_children". Requests or tools that the run
+	// announced never arrived.
 	CauseMissingChildren
+	// CauseUnknown is "unknown". It cannot be told.
 	CauseUnknown
 )
 
@@ -1055,7 +574,8 @@ var causeNames = [...]string{
 	"unknown",
 }
 
-// String is the value on the wire, "" when unset.
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
 func (v Cause) String() string {
 	if int(v) < len(causeNames) {
 		return causeNames[v]
@@ -1063,7 +583,8 @@ func (v Cause) String() string {
 	return ""
 }
 
-// ParseCause is the inverse of String.
+// ParseCause finds the value that an attribute holds. It is false for anything
+// else, the empty string too.
 func ParseCause(s string) (Cause, bool) {
 	switch s {
 	case "connect":
@@ -1189,7 +710,7 @@ func ParseCause(s string) (Cause, bool) {
 	}
 }
 
-// CauseValues are all values but Unset.
+// CauseValues are all values in their order, without CauseUnset.
 func CauseValues() []Cause {
 	return []Cause{
 		CauseConnect,
@@ -1254,19 +775,138 @@ func CauseValues() []Cause {
 	}
 }
 
-// Origin is a closed enum.
+// Phase is the value of "llm.failure.phase": How far it had got when it failed.
+// And of "llm.stream.phase": Where the request was when it ended. Its zero
+// value, PhaseUnset, stands for an attribute that is absent.
+type Phase uint8
+
+// The values of [Phase].
+const (
+	PhaseUnset Phase = iota
+	// PhaseBeforeConnection is "before_connection". No connection yet, nothing had
+	// left this side.
+	PhaseBeforeConnection
+	// PhaseAwaitingResponse is "awaiting_response". The request was on its way, no
+	// response headers had come.
+	PhaseAwaitingResponse
+	// PhaseResponseStarted is "response_started". Headers had come, and nothing of
+	// the answer itself.
+	PhaseResponseStarted
+	// PhaseReasoning is "reasoning". The model was reasoning.
+	PhaseReasoning
+	// PhaseText is "text". The model was writing visible text.
+	PhaseText
+	// PhaseToolInput is "tool_input". The model was writing the input of a tool
+	// call.
+	PhaseToolInput
+	// PhaseToolCallReady is "tool_call_ready". A tool call was complete and ready
+	// to be executed.
+	PhaseToolCallReady
+	// PhaseToolExecution is "tool_execution". A tool was running.
+	PhaseToolExecution
+	// PhaseToolOutputDelivery is "tool_output_delivery". A tool's output was on
+	// its way to the model.
+	PhaseToolOutputDelivery
+	// PhaseStreamEnd is "stream_end". The response had come to its end.
+	PhaseStreamEnd
+	// PhaseUnknown is "unknown". It cannot be told.
+	PhaseUnknown
+)
+
+var phaseNames = [...]string{
+	"",
+	"before_connection",
+	"awaiting_response",
+	"response_started",
+	"reasoning",
+	"text",
+	"tool_input",
+	"tool_call_ready",
+	"tool_execution",
+	"tool_output_delivery",
+	"stream_end",
+	"unknown",
+}
+
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
+func (v Phase) String() string {
+	if int(v) < len(phaseNames) {
+		return phaseNames[v]
+	}
+	return ""
+}
+
+// ParsePhase finds the value that an attribute holds. It is false for anything
+// else, the empty string too.
+func ParsePhase(s string) (Phase, bool) {
+	switch s {
+	case "before_connection":
+		return PhaseBeforeConnection, true
+	case "awaiting_response":
+		return PhaseAwaitingResponse, true
+	case "response_started":
+		return PhaseResponseStarted, true
+	case "reasoning":
+		return PhaseReasoning, true
+	case "text":
+		return PhaseText, true
+	case "tool_input":
+		return PhaseToolInput, true
+	case "tool_call_ready":
+		return PhaseToolCallReady, true
+	case "tool_execution":
+		return PhaseToolExecution, true
+	case "tool_output_delivery":
+		return PhaseToolOutputDelivery, true
+	case "stream_end":
+		return PhaseStreamEnd, true
+	case "unknown":
+		return PhaseUnknown, true
+	default:
+		return PhaseUnset, false
+	}
+}
+
+// PhaseValues are all values in their order, without PhaseUnset.
+func PhaseValues() []Phase {
+	return []Phase{
+		PhaseBeforeConnection,
+		PhaseAwaitingResponse,
+		PhaseResponseStarted,
+		PhaseReasoning,
+		PhaseText,
+		PhaseToolInput,
+		PhaseToolCallReady,
+		PhaseToolExecution,
+		PhaseToolOutputDelivery,
+		PhaseStreamEnd,
+		PhaseUnknown,
+	}
+}
+
+// Origin is the value of "llm.failure.origin": Whose doing it was. Its zero
+// value, OriginUnset, stands for an attribute that is absent.
 type Origin uint8
 
-// The values of Origin.
+// The values of [Origin].
 const (
 	OriginUnset Origin = iota
+	// OriginWatchdog is "watchdog". A watchdog of this side.
 	OriginWatchdog
+	// OriginLocal is "local". This side, on purpose.
 	OriginLocal
+	// OriginProvider is "provider". The provider of the model.
 	OriginProvider
+	// OriginTransport is "transport". The way between the two sides.
 	OriginTransport
+	// OriginGateway is "gateway". A proxy between this side and the provider.
 	OriginGateway
+	// OriginTool is "tool". A tool.
 	OriginTool
+	// OriginApplication is "application". The application around the model calls.
 	OriginApplication
+	// OriginUnknown is "unknown". It cannot be told.
 	OriginUnknown
 )
 
@@ -1282,7 +922,8 @@ var originNames = [...]string{
 	"unknown",
 }
 
-// String is the value on the wire, "" when unset.
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
 func (v Origin) String() string {
 	if int(v) < len(originNames) {
 		return originNames[v]
@@ -1290,7 +931,8 @@ func (v Origin) String() string {
 	return ""
 }
 
-// ParseOrigin is the inverse of String.
+// ParseOrigin finds the value that an attribute holds. It is false for anything
+// else, the empty string too.
 func ParseOrigin(s string) (Origin, bool) {
 	switch s {
 	case "watchdog":
@@ -1314,7 +956,7 @@ func ParseOrigin(s string) (Origin, bool) {
 	}
 }
 
-// OriginValues are all values but Unset.
+// OriginValues are all values in their order, without OriginUnset.
 func OriginValues() []Origin {
 	return []Origin{
 		OriginWatchdog,
@@ -1328,14 +970,21 @@ func OriginValues() []Origin {
 	}
 }
 
-// Confidence is a closed enum.
+// Confidence is the value of "llm.failure.confidence": How sure the verdict is.
+// Its zero value, ConfidenceUnset, stands for an attribute that is absent.
 type Confidence uint8
 
-// The values of Confidence.
+// The values of [Confidence].
 const (
 	ConfidenceUnset Confidence = iota
+	// ConfidenceHigh is "high". What ended it is typed, and every fact that
+	// decides about a retry was observed.
 	ConfidenceHigh
+	// ConfidenceMedium is "medium". Typed with such a fact unobserved, or untyped
+	// with two independent facts that agree.
 	ConfidenceMedium
+	// ConfidenceLow is "low". Concluded from something that is missing, or from a
+	// status and text alone.
 	ConfidenceLow
 )
 
@@ -1346,7 +995,8 @@ var confidenceNames = [...]string{
 	"low",
 }
 
-// String is the value on the wire, "" when unset.
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
 func (v Confidence) String() string {
 	if int(v) < len(confidenceNames) {
 		return confidenceNames[v]
@@ -1354,7 +1004,8 @@ func (v Confidence) String() string {
 	return ""
 }
 
-// ParseConfidence is the inverse of String.
+// ParseConfidence finds the value that an attribute holds. It is false for
+// anything else, the empty string too.
 func ParseConfidence(s string) (Confidence, bool) {
 	switch s {
 	case "high":
@@ -1368,7 +1019,7 @@ func ParseConfidence(s string) (Confidence, bool) {
 	}
 }
 
-// ConfidenceValues are all values but Unset.
+// ConfidenceValues are all values in their order, without ConfidenceUnset.
 func ConfidenceValues() []Confidence {
 	return []Confidence{
 		ConfidenceHigh,
@@ -1377,14 +1028,148 @@ func ConfidenceValues() []Confidence {
 	}
 }
 
-// RetrySafety is a closed enum.
+// ProviderErrorKind is the value of "llm.provider_error.kind": What kind of
+// error the provider reported. Its zero value, ProviderErrorKindUnset, stands
+// for an attribute that is absent.
+type ProviderErrorKind uint8
+
+// The values of [ProviderErrorKind].
+const (
+	ProviderErrorKindUnset ProviderErrorKind = iota
+	// ProviderErrorKindRateLimited is "rate_limited". Too many requests or tokens
+	// in a time.
+	ProviderErrorKindRateLimited
+	// ProviderErrorKindOverloaded is "overloaded". The provider had no capacity
+	// just then.
+	ProviderErrorKindOverloaded
+	// ProviderErrorKindQuotaExhausted is "quota_exhausted". The account's quota or
+	// credit is used up. Waiting does not help.
+	ProviderErrorKindQuotaExhausted
+	// ProviderErrorKindAuthentication is "authentication". The credentials were
+	// missing or wrong.
+	ProviderErrorKindAuthentication
+	// ProviderErrorKindPermission is "permission". The credentials do not allow
+	// this.
+	ProviderErrorKindPermission
+	// ProviderErrorKindNotFound is "not_found". The model or resource does not
+	// exist.
+	ProviderErrorKindNotFound
+	// ProviderErrorKindInvalidRequest is "invalid_request". The provider could not
+	// accept the request as it was.
+	ProviderErrorKindInvalidRequest
+	// ProviderErrorKindContextLengthExceeded is "context_length_exceeded". The
+	// input is longer than the model can take.
+	ProviderErrorKindContextLengthExceeded
+	// ProviderErrorKindContentPolicy is "content_policy". The provider's content
+	// policy rejected it.
+	ProviderErrorKindContentPolicy
+	// ProviderErrorKindServerError is "server_error". Something failed inside the
+	// provider.
+	ProviderErrorKindServerError
+	// ProviderErrorKindTimeout is "timeout". It took too long.
+	ProviderErrorKindTimeout
+	// ProviderErrorKindCancelled is "cancelled". The provider cancelled the
+	// response.
+	ProviderErrorKindCancelled
+	// ProviderErrorKindUnknown is "unknown". It cannot be told.
+	ProviderErrorKindUnknown
+)
+
+var providerErrorKindNames = [...]string{
+	"",
+	"rate_limited",
+	"overloaded",
+	"quota_exhausted",
+	"authentication",
+	"permission",
+	"not_found",
+	"invalid_request",
+	"context_length_exceeded",
+	"content_policy",
+	"server_error",
+	"timeout",
+	"cancelled",
+	"unknown",
+}
+
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
+func (v ProviderErrorKind) String() string {
+	if int(v) < len(providerErrorKindNames) {
+		return providerErrorKindNames[v]
+	}
+	return ""
+}
+
+// ParseProviderErrorKind finds the value that an attribute holds. It is false
+// for anything else, the empty string too.
+func ParseProviderErrorKind(s string) (ProviderErrorKind, bool) {
+	switch s {
+	case "rate_limited":
+		return ProviderErrorKindRateLimited, true
+	case "overloaded":
+		return ProviderErrorKindOverloaded, true
+	case "quota_exhausted":
+		return ProviderErrorKindQuotaExhausted, true
+	case "authentication":
+		return ProviderErrorKindAuthentication, true
+	case "permission":
+		return ProviderErrorKindPermission, true
+	case "not_found":
+		return ProviderErrorKindNotFound, true
+	case "invalid_request":
+		return ProviderErrorKindInvalidRequest, true
+	case "context_length_exceeded":
+		return ProviderErrorKindContextLengthExceeded, true
+	case "content_policy":
+		return ProviderErrorKindContentPolicy, true
+	case "server_error":
+		return ProviderErrorKindServerError, true
+	case "timeout":
+		return ProviderErrorKindTimeout, true
+	case "cancelled":
+		return ProviderErrorKindCancelled, true
+	case "unknown":
+		return ProviderErrorKindUnknown, true
+	default:
+		return ProviderErrorKindUnset, false
+	}
+}
+
+// ProviderErrorKindValues are all values in their order, without
+// ProviderErrorKindUnset.
+func ProviderErrorKindValues() []ProviderErrorKind {
+	return []ProviderErrorKind{
+		ProviderErrorKindRateLimited,
+		ProviderErrorKindOverloaded,
+		ProviderErrorKindQuotaExhausted,
+		ProviderErrorKindAuthentication,
+		ProviderErrorKindPermission,
+		ProviderErrorKindNotFound,
+		ProviderErrorKindInvalidRequest,
+		ProviderErrorKindContextLengthExceeded,
+		ProviderErrorKindContentPolicy,
+		ProviderErrorKindServerError,
+		ProviderErrorKindTimeout,
+		ProviderErrorKindCancelled,
+		ProviderErrorKindUnknown,
+	}
+}
+
+// RetrySafety is the value of "llm.retry.safety": Whether trying again is safe.
+// Its zero value, RetrySafetyUnset, stands for an attribute that is absent.
 type RetrySafety uint8
 
-// The values of RetrySafety.
+// The values of [RetrySafety].
 const (
 	RetrySafetyUnset RetrySafety = iota
+	// RetrySafetySafeAutoRetry is "safe_auto_retry". A program may try again
+	// without asking.
 	RetrySafetySafeAutoRetry
+	// RetrySafetyUserConfirmedRetry is "user_confirmed_retry". Ask the user before
+	// trying again.
 	RetrySafetyUserConfirmedRetry
+	// RetrySafetyNoRetry is "no_retry". Do not try again.
 	RetrySafetyNoRetry
 )
 
@@ -1395,7 +1180,8 @@ var retrySafetyNames = [...]string{
 	"no_retry",
 }
 
-// String is the value on the wire, "" when unset.
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
 func (v RetrySafety) String() string {
 	if int(v) < len(retrySafetyNames) {
 		return retrySafetyNames[v]
@@ -1403,7 +1189,8 @@ func (v RetrySafety) String() string {
 	return ""
 }
 
-// ParseRetrySafety is the inverse of String.
+// ParseRetrySafety finds the value that an attribute holds. It is false for
+// anything else, the empty string too.
 func ParseRetrySafety(s string) (RetrySafety, bool) {
 	switch s {
 	case "safe_auto_retry":
@@ -1417,7 +1204,7 @@ func ParseRetrySafety(s string) (RetrySafety, bool) {
 	}
 }
 
-// RetrySafetyValues are all values but Unset.
+// RetrySafetyValues are all values in their order, without RetrySafetyUnset.
 func RetrySafetyValues() []RetrySafety {
 	return []RetrySafety{
 		RetrySafetySafeAutoRetry,
@@ -1426,28 +1213,60 @@ func RetrySafetyValues() []RetrySafety {
 	}
 }
 
-// RetryReason is a closed enum.
+// RetryReason is the value of "llm.retry.reason": What decided about the safety
+// of trying again. Its zero value, RetryReasonUnset, stands for an attribute
+// that is absent.
 type RetryReason uint8
 
-// The values of RetryReason.
+// The values of [RetryReason].
 const (
 	RetryReasonUnset RetryReason = iota
+	// RetryReasonUserAbort is "user_abort". A person stopped it.
 	RetryReasonUserAbort
+	// RetryReasonLocalShutdown is "local_shutdown". The process was shutting down,
+	// or the application stopped it.
 	RetryReasonLocalShutdown
+	// RetryReasonNotTransient is "not_transient". The cause would be there again.
 	RetryReasonNotTransient
+	// RetryReasonToolSideEffect is "tool_side_effect". A tool that must not run
+	// twice had been started.
 	RetryReasonToolSideEffect
+	// RetryReasonToolStateUnknown is "tool_state_unknown". Whether a tool ran, or
+	// what it does when it runs twice, is not known.
 	RetryReasonToolStateUnknown
+	// RetryReasonProviderToolSideEffect is "provider_tool_side_effect". The
+	// provider itself executed, or may have executed, a tool with effects.
 	RetryReasonProviderToolSideEffect
+	// RetryReasonHistoryIncomplete is "history_incomplete". The history lacks a
+	// tool output that exists.
 	RetryReasonHistoryIncomplete
+	// RetryReasonVisibleOutput is "visible_output". Visible text had already been
+	// streamed.
 	RetryReasonVisibleOutput
+	// RetryReasonDeadline is "deadline". The caller's own deadline had passed.
 	RetryReasonDeadline
+	// RetryReasonEvidenceIncomplete is "evidence_incomplete". Too little is known
+	// to call it safe.
 	RetryReasonEvidenceIncomplete
+	// RetryReasonNothingLeftClient is "nothing_left_client". No byte of the
+	// request had left this side.
 	RetryReasonNothingLeftClient
+	// RetryReasonNoOutput is "no_output". The model had put out nothing.
 	RetryReasonNoOutput
+	// RetryReasonReasoningOnly is "reasoning_only". Only reasoning had been
+	// streamed.
 	RetryReasonReasoningOnly
+	// RetryReasonIncompleteToolInput is "incomplete_tool_input". A tool call was
+	// still being written, so it had not run.
 	RetryReasonIncompleteToolInput
+	// RetryReasonToolCallNotExecuted is "tool_call_not_executed". A tool call was
+	// ready and is known not to have run.
 	RetryReasonToolCallNotExecuted
+	// RetryReasonReadOnlyToolsOnly is "read_only_tools_only". Only tools had run
+	// that change nothing.
 	RetryReasonReadOnlyToolsOnly
+	// RetryReasonIdempotentToolsOnly is "idempotent_tools_only". Only tools had
+	// run that may run twice.
 	RetryReasonIdempotentToolsOnly
 )
 
@@ -1472,7 +1291,8 @@ var retryReasonNames = [...]string{
 	"idempotent_tools_only",
 }
 
-// String is the value on the wire, "" when unset.
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
 func (v RetryReason) String() string {
 	if int(v) < len(retryReasonNames) {
 		return retryReasonNames[v]
@@ -1480,7 +1300,8 @@ func (v RetryReason) String() string {
 	return ""
 }
 
-// ParseRetryReason is the inverse of String.
+// ParseRetryReason finds the value that an attribute holds. It is false for
+// anything else, the empty string too.
 func ParseRetryReason(s string) (RetryReason, bool) {
 	switch s {
 	case "user_abort":
@@ -1522,7 +1343,7 @@ func ParseRetryReason(s string) (RetryReason, bool) {
 	}
 }
 
-// RetryReasonValues are all values but Unset.
+// RetryReasonValues are all values in their order, without RetryReasonUnset.
 func RetryReasonValues() []RetryReason {
 	return []RetryReason{
 		RetryReasonUserAbort,
@@ -1545,81 +1366,632 @@ func RetryReasonValues() []RetryReason {
 	}
 }
 
-// Trigger is a closed enum.
-type Trigger uint8
+// RunOutcome is the value of "llm.run.outcome": How the run came out. Its zero
+// value, RunOutcomeUnset, stands for an attribute that is absent.
+type RunOutcome uint8
 
-// The values of Trigger.
+// The values of [RunOutcome].
 const (
-	TriggerUnset Trigger = iota
-	TriggerComplete
-	TriggerRunEnded
-	TriggerHoldExpired
-	TriggerRunExpired
-	TriggerSpanLimit
-	TriggerMemory
-	TriggerShutdown
-	TriggerLate
-	TriggerClient
+	RunOutcomeUnset RunOutcome = iota
+	// RunOutcomeSucceeded is "succeeded". Nothing failed that mattered.
+	RunOutcomeSucceeded
+	// RunOutcomeRecovered is "recovered". Something failed, and a later attempt or
+	// the model made it good.
+	RunOutcomeRecovered
+	// RunOutcomeLimited is "limited". The run ended on an answer that a limit, a
+	// filter or a refusal had cut.
+	RunOutcomeLimited
+	// RunOutcomeFailed is "failed". The run ended on a failure.
+	RunOutcomeFailed
+	// RunOutcomeAborted is "aborted". This side stopped it on purpose.
+	RunOutcomeAborted
+	// RunOutcomeIncomplete is "incomplete". The run's end, or a child that it
+	// announced, never arrived.
+	RunOutcomeIncomplete
 )
 
-var triggerNames = [...]string{
+var runOutcomeNames = [...]string{
 	"",
-	"complete",
-	"run_ended",
-	"hold_expired",
-	"run_expired",
-	"span_limit",
-	"memory",
-	"shutdown",
-	"late",
-	"client",
+	"succeeded",
+	"recovered",
+	"limited",
+	"failed",
+	"aborted",
+	"incomplete",
 }
 
-// String is the value on the wire, "" when unset.
-func (v Trigger) String() string {
-	if int(v) < len(triggerNames) {
-		return triggerNames[v]
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
+func (v RunOutcome) String() string {
+	if int(v) < len(runOutcomeNames) {
+		return runOutcomeNames[v]
 	}
 	return ""
 }
 
-// ParseTrigger is the inverse of String.
-func ParseTrigger(s string) (Trigger, bool) {
+// ParseRunOutcome finds the value that an attribute holds. It is false for
+// anything else, the empty string too.
+func ParseRunOutcome(s string) (RunOutcome, bool) {
 	switch s {
-	case "complete":
-		return TriggerComplete, true
-	case "run_ended":
-		return TriggerRunEnded, true
-	case "hold_expired":
-		return TriggerHoldExpired, true
-	case "run_expired":
-		return TriggerRunExpired, true
-	case "span_limit":
-		return TriggerSpanLimit, true
-	case "memory":
-		return TriggerMemory, true
-	case "shutdown":
-		return TriggerShutdown, true
-	case "late":
-		return TriggerLate, true
-	case "client":
-		return TriggerClient, true
+	case "succeeded":
+		return RunOutcomeSucceeded, true
+	case "recovered":
+		return RunOutcomeRecovered, true
+	case "limited":
+		return RunOutcomeLimited, true
+	case "failed":
+		return RunOutcomeFailed, true
+	case "aborted":
+		return RunOutcomeAborted, true
+	case "incomplete":
+		return RunOutcomeIncomplete, true
 	default:
-		return TriggerUnset, false
+		return RunOutcomeUnset, false
 	}
 }
 
-// TriggerValues are all values but Unset.
-func TriggerValues() []Trigger {
-	return []Trigger{
-		TriggerComplete,
-		TriggerRunEnded,
-		TriggerHoldExpired,
-		TriggerRunExpired,
-		TriggerSpanLimit,
-		TriggerMemory,
-		TriggerShutdown,
-		TriggerLate,
-		TriggerClient,
+// RunOutcomeValues are all values in their order, without RunOutcomeUnset.
+func RunOutcomeValues() []RunOutcome {
+	return []RunOutcome{
+		RunOutcomeSucceeded,
+		RunOutcomeRecovered,
+		RunOutcomeLimited,
+		RunOutcomeFailed,
+		RunOutcomeAborted,
+		RunOutcomeIncomplete,
+	}
+}
+
+// StreamEnd is the value of "llm.stream.end": What ended the stream. Its zero
+// value, StreamEndUnset, stands for an attribute that is absent.
+type StreamEnd uint8
+
+// The values of [StreamEnd].
+const (
+	StreamEndUnset StreamEnd = iota
+	// StreamEndTerminalEvent is "terminal_event". The protocol's own terminal
+	// event.
+	StreamEndTerminalEvent
+	// StreamEndEOF is "eof". The body ended cleanly, without a terminal event.
+	StreamEndEOF
+	// StreamEndReadError is "read_error". Reading the body failed.
+	StreamEndReadError
+	// StreamEndHTTPError is "http_error". The response was an HTTP error, with
+	// status 400 or above.
+	StreamEndHTTPError
+	// StreamEndNoResponse is "no_response". The request failed before any response
+	// headers.
+	StreamEndNoResponse
+	// StreamEndCancelled is "cancelled". The request's context was cancelled, or
+	// its deadline passed.
+	StreamEndCancelled
+	// StreamEndConsumerClosed is "consumer_closed". The reader closed the body
+	// before the terminal event.
+	StreamEndConsumerClosed
+	// StreamEndWatchdog is "watchdog". A watchdog fired and ended it.
+	StreamEndWatchdog
+	// StreamEndAbandoned is "abandoned". The reader dropped the body without
+	// closing it.
+	StreamEndAbandoned
+)
+
+var streamEndNames = [...]string{
+	"",
+	"terminal_event",
+	"eof",
+	"read_error",
+	"http_error",
+	"no_response",
+	"cancelled",
+	"consumer_closed",
+	"watchdog",
+	"abandoned",
+}
+
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
+func (v StreamEnd) String() string {
+	if int(v) < len(streamEndNames) {
+		return streamEndNames[v]
+	}
+	return ""
+}
+
+// ParseStreamEnd finds the value that an attribute holds. It is false for
+// anything else, the empty string too.
+func ParseStreamEnd(s string) (StreamEnd, bool) {
+	switch s {
+	case "terminal_event":
+		return StreamEndTerminalEvent, true
+	case "eof":
+		return StreamEndEOF, true
+	case "read_error":
+		return StreamEndReadError, true
+	case "http_error":
+		return StreamEndHTTPError, true
+	case "no_response":
+		return StreamEndNoResponse, true
+	case "cancelled":
+		return StreamEndCancelled, true
+	case "consumer_closed":
+		return StreamEndConsumerClosed, true
+	case "watchdog":
+		return StreamEndWatchdog, true
+	case "abandoned":
+		return StreamEndAbandoned, true
+	default:
+		return StreamEndUnset, false
+	}
+}
+
+// StreamEndValues are all values in their order, without StreamEndUnset.
+func StreamEndValues() []StreamEnd {
+	return []StreamEnd{
+		StreamEndTerminalEvent,
+		StreamEndEOF,
+		StreamEndReadError,
+		StreamEndHTTPError,
+		StreamEndNoResponse,
+		StreamEndCancelled,
+		StreamEndConsumerClosed,
+		StreamEndWatchdog,
+		StreamEndAbandoned,
+	}
+}
+
+// ToolEffect is the value of "llm.tool.effect": What executing the call twice
+// would do. Its zero value, ToolEffectUnset, stands for an attribute that is
+// absent.
+type ToolEffect uint8
+
+// The values of [ToolEffect].
+const (
+	ToolEffectUnset ToolEffect = iota
+	// ToolEffectReadOnly is "read_only". The tool changes nothing.
+	ToolEffectReadOnly
+	// ToolEffectIdempotent is "idempotent". Executing it twice is the same as
+	// once.
+	ToolEffectIdempotent
+	// ToolEffectNonIdempotent is "non_idempotent". Executing it twice does it
+	// twice.
+	ToolEffectNonIdempotent
+	// ToolEffectUnknown is "unknown". Nobody said. This is the default.
+	ToolEffectUnknown
+)
+
+var toolEffectNames = [...]string{
+	"",
+	"read_only",
+	"idempotent",
+	"non_idempotent",
+	"unknown",
+}
+
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
+func (v ToolEffect) String() string {
+	if int(v) < len(toolEffectNames) {
+		return toolEffectNames[v]
+	}
+	return ""
+}
+
+// ParseToolEffect finds the value that an attribute holds. It is false for
+// anything else, the empty string too.
+func ParseToolEffect(s string) (ToolEffect, bool) {
+	switch s {
+	case "read_only":
+		return ToolEffectReadOnly, true
+	case "idempotent":
+		return ToolEffectIdempotent, true
+	case "non_idempotent":
+		return ToolEffectNonIdempotent, true
+	case "unknown":
+		return ToolEffectUnknown, true
+	default:
+		return ToolEffectUnset, false
+	}
+}
+
+// ToolEffectValues are all values in their order, without ToolEffectUnset.
+func ToolEffectValues() []ToolEffect {
+	return []ToolEffect{
+		ToolEffectReadOnly,
+		ToolEffectIdempotent,
+		ToolEffectNonIdempotent,
+		ToolEffectUnknown,
+	}
+}
+
+// ToolOutcome is the value of "llm.tool.outcome": How the execution ended. Its
+// zero value, ToolOutcomeUnset, stands for an attribute that is absent.
+type ToolOutcome uint8
+
+// The values of [ToolOutcome].
+const (
+	ToolOutcomeUnset ToolOutcome = iota
+	// ToolOutcomeSucceeded is "succeeded". It came to an output.
+	ToolOutcomeSucceeded
+	// ToolOutcomeFailed is "failed". It came to an error.
+	ToolOutcomeFailed
+	// ToolOutcomeTimedOut is "timed_out". It took too long.
+	ToolOutcomeTimedOut
+	// ToolOutcomeInterrupted is "interrupted". It was stopped before its end.
+	ToolOutcomeInterrupted
+	// ToolOutcomeRejected is "rejected". It was not allowed to run.
+	ToolOutcomeRejected
+	// ToolOutcomeInvalidInput is "invalid_input". Its input was not usable.
+	ToolOutcomeInvalidInput
+)
+
+var toolOutcomeNames = [...]string{
+	"",
+	"succeeded",
+	"failed",
+	"timed_out",
+	"interrupted",
+	"rejected",
+	"invalid_input",
+}
+
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
+func (v ToolOutcome) String() string {
+	if int(v) < len(toolOutcomeNames) {
+		return toolOutcomeNames[v]
+	}
+	return ""
+}
+
+// ParseToolOutcome finds the value that an attribute holds. It is false for
+// anything else, the empty string too.
+func ParseToolOutcome(s string) (ToolOutcome, bool) {
+	switch s {
+	case "succeeded":
+		return ToolOutcomeSucceeded, true
+	case "failed":
+		return ToolOutcomeFailed, true
+	case "timed_out":
+		return ToolOutcomeTimedOut, true
+	case "interrupted":
+		return ToolOutcomeInterrupted, true
+	case "rejected":
+		return ToolOutcomeRejected, true
+	case "invalid_input":
+		return ToolOutcomeInvalidInput, true
+	default:
+		return ToolOutcomeUnset, false
+	}
+}
+
+// ToolOutcomeValues are all values in their order, without ToolOutcomeUnset.
+func ToolOutcomeValues() []ToolOutcome {
+	return []ToolOutcome{
+		ToolOutcomeSucceeded,
+		ToolOutcomeFailed,
+		ToolOutcomeTimedOut,
+		ToolOutcomeInterrupted,
+		ToolOutcomeRejected,
+		ToolOutcomeInvalidInput,
+	}
+}
+
+// OutputDelivery is the value of "llm.tool.output_delivery": What became of the
+// output on its way to the model. Its zero value, OutputDeliveryUnset, stands
+// for an attribute that is absent.
+type OutputDelivery uint8
+
+// The values of [OutputDelivery].
+const (
+	OutputDeliveryUnset OutputDelivery = iota
+	// OutputDeliveryPending is "pending". It had not been sent yet.
+	OutputDeliveryPending
+	// OutputDeliverySent is "sent". It was sent.
+	OutputDeliverySent
+	// OutputDeliveryFailed is "failed". Sending it failed.
+	OutputDeliveryFailed
+	// OutputDeliveryCached is "cached". It was kept, to be sent later.
+	OutputDeliveryCached
+)
+
+var outputDeliveryNames = [...]string{
+	"",
+	"pending",
+	"sent",
+	"failed",
+	"cached",
+}
+
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
+func (v OutputDelivery) String() string {
+	if int(v) < len(outputDeliveryNames) {
+		return outputDeliveryNames[v]
+	}
+	return ""
+}
+
+// ParseOutputDelivery finds the value that an attribute holds. It is false for
+// anything else, the empty string too.
+func ParseOutputDelivery(s string) (OutputDelivery, bool) {
+	switch s {
+	case "pending":
+		return OutputDeliveryPending, true
+	case "sent":
+		return OutputDeliverySent, true
+	case "failed":
+		return OutputDeliveryFailed, true
+	case "cached":
+		return OutputDeliveryCached, true
+	default:
+		return OutputDeliveryUnset, false
+	}
+}
+
+// OutputDeliveryValues are all values in their order, without
+// OutputDeliveryUnset.
+func OutputDeliveryValues() []OutputDelivery {
+	return []OutputDelivery{
+		OutputDeliveryPending,
+		OutputDeliverySent,
+		OutputDeliveryFailed,
+		OutputDeliveryCached,
+	}
+}
+
+// TransportStage is the value of "llm.transport.stage": At which stage of the
+// HTTP exchange it broke. Its zero value, TransportStageUnset, stands for an
+// attribute that is absent.
+type TransportStage uint8
+
+// The values of [TransportStage].
+const (
+	TransportStageUnset TransportStage = iota
+	// TransportStageDNS is "dns". Looking up the host name.
+	TransportStageDNS
+	// TransportStageConnect is "connect". Opening the connection.
+	TransportStageConnect
+	// TransportStageTLS is "tls". The TLS handshake.
+	TransportStageTLS
+	// TransportStageProxy is "proxy". Reaching the host through a proxy.
+	TransportStageProxy
+	// TransportStageWrite is "write". Writing the request.
+	TransportStageWrite
+	// TransportStageHeaders is "headers". Waiting for the response headers.
+	TransportStageHeaders
+	// TransportStageBody is "body". Reading the response body.
+	TransportStageBody
+)
+
+var transportStageNames = [...]string{
+	"",
+	"dns",
+	"connect",
+	"tls",
+	"proxy",
+	"write",
+	"headers",
+	"body",
+}
+
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
+func (v TransportStage) String() string {
+	if int(v) < len(transportStageNames) {
+		return transportStageNames[v]
+	}
+	return ""
+}
+
+// ParseTransportStage finds the value that an attribute holds. It is false for
+// anything else, the empty string too.
+func ParseTransportStage(s string) (TransportStage, bool) {
+	switch s {
+	case "dns":
+		return TransportStageDNS, true
+	case "connect":
+		return TransportStageConnect, true
+	case "tls":
+		return TransportStageTLS, true
+	case "proxy":
+		return TransportStageProxy, true
+	case "write":
+		return TransportStageWrite, true
+	case "headers":
+		return TransportStageHeaders, true
+	case "body":
+		return TransportStageBody, true
+	default:
+		return TransportStageUnset, false
+	}
+}
+
+// TransportStageValues are all values in their order, without
+// TransportStageUnset.
+func TransportStageValues() []TransportStage {
+	return []TransportStage{
+		TransportStageDNS,
+		TransportStageConnect,
+		TransportStageTLS,
+		TransportStageProxy,
+		TransportStageWrite,
+		TransportStageHeaders,
+		TransportStageBody,
+	}
+}
+
+// TransportCause is the value of "llm.transport.cause": What broke the
+// transport. Its zero value, TransportCauseUnset, stands for an attribute that
+// is absent.
+type TransportCause uint8
+
+// The values of [TransportCause].
+const (
+	TransportCauseUnset TransportCause = iota
+	// TransportCauseDNSNotFound is "dns_not_found". The host name does not exist.
+	TransportCauseDNSNotFound
+	// TransportCauseDNSTemporary is "dns_temporary". The name server could not
+	// answer just then.
+	TransportCauseDNSTemporary
+	// TransportCauseConnectRefused is "connect_refused". The host refused the
+	// connection.
+	TransportCauseConnectRefused
+	// TransportCauseConnectUnreachable is "connect_unreachable". There was no
+	// route to the host.
+	TransportCauseConnectUnreachable
+	// TransportCauseConnectTimeout is "connect_timeout". Connecting took too long.
+	TransportCauseConnectTimeout
+	// TransportCauseTLS is "tls". The TLS handshake failed, or the certificate did
+	// not verify.
+	TransportCauseTLS
+	// TransportCauseProxy is "proxy". The proxy could not be reached, or refused.
+	TransportCauseProxy
+	// TransportCauseWriteFailed is "write_failed". The request could not be
+	// written to the end.
+	TransportCauseWriteFailed
+	// TransportCauseHeaderTimeout is "header_timeout". Response headers took too
+	// long.
+	TransportCauseHeaderTimeout
+	// TransportCauseClosedBeforeHeaders is "closed_before_headers". The connection
+	// was closed before any response headers.
+	TransportCauseClosedBeforeHeaders
+	// TransportCauseBodyTruncated is "body_truncated". The body ended before the
+	// end that its framing had promised.
+	TransportCauseBodyTruncated
+	// TransportCauseCleanEOF is "clean_eof". The body ended cleanly, but without
+	// the protocol's terminal event.
+	TransportCauseCleanEOF
+	// TransportCauseConnectionReset is "connection_reset". The connection was
+	// reset.
+	TransportCauseConnectionReset
+	// TransportCauseH2StreamReset is "h2_stream_reset". The HTTP/2 stream was
+	// reset.
+	TransportCauseH2StreamReset
+	// TransportCauseH2Goaway is "h2_goaway". The server closed the HTTP/2
+	// connection with GOAWAY.
+	TransportCauseH2Goaway
+	// TransportCauseConnectionLost is "connection_lost". The HTTP/2 connection
+	// stopped answering.
+	TransportCauseConnectionLost
+	// TransportCauseCancelled is "cancelled". This side cancelled the request. It
+	// is no fault of the transport.
+	TransportCauseCancelled
+	// TransportCauseMalformedEvent is "malformed_event". An event was not what the
+	// protocol allows.
+	TransportCauseMalformedEvent
+	// TransportCauseEventTooLong is "event_too_long". One event was longer than
+	// can be decoded.
+	TransportCauseEventTooLong
+	// TransportCauseUnexpectedContentType is "unexpected_content_type". The body
+	// was something else than the protocol, such as an HTML page.
+	TransportCauseUnexpectedContentType
+)
+
+var transportCauseNames = [...]string{
+	"",
+	"dns_not_found",
+	"dns_temporary",
+	"connect_refused",
+	"connect_unreachable",
+	"connect_timeout",
+	"tls",
+	"proxy",
+	"write_failed",
+	"header_timeout",
+	"closed_before_headers",
+	"body_truncated",
+	"clean_eof",
+	"connection_reset",
+	"h2_stream_reset",
+	"h2_goaway",
+	"connection_lost",
+	"cancelled",
+	"malformed_event",
+	"event_too_long",
+	"unexpected_content_type",
+}
+
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
+func (v TransportCause) String() string {
+	if int(v) < len(transportCauseNames) {
+		return transportCauseNames[v]
+	}
+	return ""
+}
+
+// ParseTransportCause finds the value that an attribute holds. It is false for
+// anything else, the empty string too.
+func ParseTransportCause(s string) (TransportCause, bool) {
+	switch s {
+	case "dns_not_found":
+		return TransportCauseDNSNotFound, true
+	case "dns_temporary":
+		return TransportCauseDNSTemporary, true
+	case "connect_refused":
+		return TransportCauseConnectRefused, true
+	case "connect_unreachable":
+		return TransportCauseConnectUnreachable, true
+	case "connect_timeout":
+		return TransportCauseConnectTimeout, true
+	case "tls":
+		return TransportCauseTLS, true
+	case "proxy":
+		return TransportCauseProxy, true
+	case "write_failed":
+		return TransportCauseWriteFailed, true
+	case "header_timeout":
+		return TransportCauseHeaderTimeout, true
+	case "closed_before_headers":
+		return TransportCauseClosedBeforeHeaders, true
+	case "body_truncated":
+		return TransportCauseBodyTruncated, true
+	case "clean_eof":
+		return TransportCauseCleanEOF, true
+	case "connection_reset":
+		return TransportCauseConnectionReset, true
+	case "h2_stream_reset":
+		return TransportCauseH2StreamReset, true
+	case "h2_goaway":
+		return TransportCauseH2Goaway, true
+	case "connection_lost":
+		return TransportCauseConnectionLost, true
+	case "cancelled":
+		return TransportCauseCancelled, true
+	case "malformed_event":
+		return TransportCauseMalformedEvent, true
+	case "event_too_long":
+		return TransportCauseEventTooLong, true
+	case "unexpected_content_type":
+		return TransportCauseUnexpectedContentType, true
+	default:
+		return TransportCauseUnset, false
+	}
+}
+
+// TransportCauseValues are all values in their order, without
+// TransportCauseUnset.
+func TransportCauseValues() []TransportCause {
+	return []TransportCause{
+		TransportCauseDNSNotFound,
+		TransportCauseDNSTemporary,
+		TransportCauseConnectRefused,
+		TransportCauseConnectUnreachable,
+		TransportCauseConnectTimeout,
+		TransportCauseTLS,
+		TransportCauseProxy,
+		TransportCauseWriteFailed,
+		TransportCauseHeaderTimeout,
+		TransportCauseClosedBeforeHeaders,
+		TransportCauseBodyTruncated,
+		TransportCauseCleanEOF,
+		TransportCauseConnectionReset,
+		TransportCauseH2StreamReset,
+		TransportCauseH2Goaway,
+		TransportCauseConnectionLost,
+		TransportCauseCancelled,
+		TransportCauseMalformedEvent,
+		TransportCauseEventTooLong,
+		TransportCauseUnexpectedContentType,
 	}
 }

@@ -2,22 +2,39 @@
 
 package semconv
 
-// The names of span events.
+// The names of the events on spans.
 const (
-	EventRequestWritten           = "llm.request.written"
-	EventResponseStarted          = "llm.response.started"
-	EventStreamFirstProgress      = "llm.stream.first_progress"
-	EventStreamTextStarted        = "llm.stream.text_started"
-	EventStreamReasoningStarted   = "llm.stream.reasoning_started"
-	EventStreamToolInputStarted   = "llm.stream.tool_input_started"
+	// EventRequestWritten says: The request had been written to the end.
+	EventRequestWritten = "llm.request.written"
+	// EventResponseStarted says: The response headers came.
+	EventResponseStarted = "llm.response.started"
+	// EventStreamFirstProgress says: The first semantic event came.
+	EventStreamFirstProgress = "llm.stream.first_progress"
+	// EventStreamTextStarted says: The first visible text came.
+	EventStreamTextStarted = "llm.stream.text_started"
+	// EventStreamReasoningStarted says: The first reasoning came.
+	EventStreamReasoningStarted = "llm.stream.reasoning_started"
+	// EventStreamToolInputStarted says: The input of a tool call began. Once for
+	// each tool call.
+	EventStreamToolInputStarted = "llm.stream.tool_input_started"
+	// EventStreamToolInputCompleted says: The input of a tool call was complete.
+	// Once for each tool call.
 	EventStreamToolInputCompleted = "llm.stream.tool_input_completed"
-	EventStreamFinish             = "llm.stream.finish"
-	EventStreamInterrupted        = "llm.stream.interrupted"
-	EventAbort                    = "llm.abort"
-	EventWatchdogFired            = "llm.watchdog.fired"
-	EventToolOutputSent           = "llm.tool.output_sent"
-	EventToolOutputFailed         = "llm.tool.output_failed"
+	// EventStreamFinish says: The stream came to its terminal event.
+	EventStreamFinish = "llm.stream.finish"
+	// EventStreamInterrupted says: The stream ended without its terminal event.
+	EventStreamInterrupted = "llm.stream.interrupted"
+	// EventAbort says: This side ended it on purpose.
+	EventAbort = "llm.abort"
+	// EventWatchdogFired says: A watchdog fired.
+	EventWatchdogFired = "llm.watchdog.fired"
+	// EventToolOutputSent says: The output of the tool was sent.
+	EventToolOutputSent = "llm.tool.output_sent"
+	// EventToolOutputFailed says: Sending the output of the tool failed.
+	EventToolOutputFailed = "llm.tool.output_failed"
 )
 
-// SpanRunAbandoned is the name of the span that stands for a run whose end never came.
+// SpanRunAbandoned is the name of a span. Stands for a run whose end never
+// came. Written by the processor under the missing run's id, with no length,
+// because none of the run's own spans is left to carry the verdict.
 const SpanRunAbandoned = "llm.run.abandoned"

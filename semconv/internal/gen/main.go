@@ -1,0 +1,92 @@
+// Command gen reads the semantic-convention registry under semconv/model, checks
+// it, and writes the Go vocabulary of package semconv and the reference page.
+//
+// It is run by go generate in the folder of package semconv.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	semconv := flag.String("semconv", ".", "folder of package semconv, with the registry in its folder model")
+	docs := flag.String("docs", filepath.Join("..", "docs", "reference"), "folder of the reference page")
+	check := flag.Bool("check", false, "write nothing, fail when a file is stale")
+	flag.Parse()
+	if err := run(*semconv, *docs, *check); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run generates all files from the registry in semconv/model. With check it
+// writes nothing and fails where a file is not what it would have written.
+func run(semconv, docs string, check bool) error {
+	files, err := generate(filepath.Join(semconv, "model"))
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		path := filepath.Join(semconv, f.name)
+		if f.page {
+			path = filepath.Join(docs, f.name)
+		}
+		have, err := os.ReadFile(path)
+		if err == nil && bytes.Equal(have, f.content) {
+			continue
+		}
+		if check {
+			return fmt.Errorf("%s is stale: run go generate ./semconv and commit what it writes", path)
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("cannot make the folder of %s: %w", path, err)
+		}
+		if err := os.WriteFile(path, f.content, 0o644); err != nil {
+			return fmt.Errorf("cannot write a generated file: %w", err)
+		}
+	}
+	return nil
+}
+
+// file is one generated file.
+type file struct {
+	name    string
+	page    bool // it belongs to the documentation
+	content []byte
+}
+
+// generate makes all files from the registry in the folder model. Its result
+// depends on nothing but the registry's bytes.
+func generate(model string) ([]file, error) {
+	reg, err := load(os.DirFS(model))
+	if err != nil {
+		return nil, err
+	}
+	standard, err := otelAttributes(model)
+	if err != nil {
+		return nil, err
+	}
+	if err := reg.check(standard); err != nil {
+		return nil, err
+	}
+	files := []file{{name: "attributes.md", page: true, content: page(reg)}}
+	for _, source := range []struct {
+		name  string
+		write func(*registry) []byte
+	}{
+		{"attributes_generated.go", goAttributes},
+		{"enums_generated.go", goEnums},
+		{"events_generated.go", goEvents},
+	} {
+		content, err := gofmt(source.write(reg))
+		if err != nil {
+			return nil, fmt.Errorf("%s: the generator wrote Go that does not parse: %w", source.name, err)
+		}
+		files = append(files, file{name: source.name, content: content})
+	}
+	return files, nil
+}
