@@ -1,0 +1,335 @@
+// Package sse frames a stream of server-sent events that arrives in chunks cut
+// anywhere. It follows the event stream interpretation of the HTML standard, but
+// for three things that an observer needs: comments are reported, an event with
+// a name and no data is dispatched, and so is, flagged, an event that the end of
+// the stream cuts.
+package sse
+
+import "bytes"
+
+// Event is one event. Its slices are valid only during the call that delivers it.
+type Event struct {
+	Name []byte // the event field; empty when there was none
+	Data []byte // the data lines, joined by \n
+	// Unterminated: the stream ended before the blank line that dispatches an event,
+	// so that its last line may be cut short.
+	Unterminated bool
+}
+
+// Sink takes what a [Decoder] finds, in the order of the stream.
+type Sink interface {
+	Event(ev Event)
+	// Comment is called once a comment line.
+	Comment()
+	// Stray is called for a line that begins with '{', which no field does: an error
+	// that a server wrote without framing it. line is valid only during the call.
+	Stray(line []byte)
+	// TooLong says that an event went beyond the limit. It is the last call.
+	TooLong()
+}
+
+// Decoder splits bytes into events. An event that lies wholly inside one Write
+// is delivered without being copied. A Decoder must not be copied after its
+// first use and is not safe for concurrent use.
+type Decoder struct {
+	sink Sink
+	max  int
+
+	line []byte // the line that the last Write left unfinished
+
+	// name and data are the pending event. They point into the chunk being written
+	// or into the carried line until keep copies them to buffers of their own,
+	// which it does before either memory changes.
+	name, data         []byte
+	hasData            bool
+	pending            bool // some field of the pending event came
+	nameHeld, dataHeld bool // it lives in the buffer of its own
+	nameBuf, dataBuf   []byte
+
+	bom     int  // how many bytes of a byte order mark have matched; -1: the start is past
+	afterCR bool // the last byte was \r: a \n that follows belongs to it
+	stopped bool
+}
+
+// keepBuffer is the capacity up to which a buffer outlives its event. One long
+// event must not cost its memory for the rest of the stream.
+const keepBuffer = 64 << 10
+
+const bom = "\xEF\xBB\xBF"
+
+// New makes a decoder. max bounds an event, in bytes: its name, its data and the
+// raw line that is being read. It must be positive.
+func New(sink Sink, max int) *Decoder {
+	return &Decoder{sink: sink, max: max}
+}
+
+// Write consumes the next bytes of the stream. It does not retain p.
+func (d *Decoder) Write(p []byte) {
+	if d.stopped || len(p) == 0 {
+		return
+	}
+	if d.bom >= 0 {
+		if p = d.skipBOM(p); len(p) == 0 {
+			return
+		}
+	}
+	if d.afterCR {
+		d.afterCR = false
+		if p[0] == '\n' {
+			p = p[1:]
+		}
+	}
+	d.lines(p)
+	if !d.stopped {
+		d.keep()
+	}
+}
+
+// lines takes the complete lines of p and carries the rest.
+func (d *Decoder) lines(p []byte) {
+	// nextLF and nextCR are the places of the next line ends of each sort, looked
+	// for again only when passed: neither sort is searched twice.
+	nextLF, nextCR := -1, -1
+	for at := 0; at < len(p); {
+		if nextCR < at {
+			nextCR = indexFrom(p, at, '\r')
+		}
+		if !d.pending && len(d.line) == 0 {
+			if at = d.plain(p[:nextCR], at); d.stopped || at == len(p) {
+				return
+			}
+		}
+		if nextLF < at {
+			nextLF = indexFrom(p, at, '\n')
+		}
+		end := min(nextLF, nextCR)
+		if end == len(p) {
+			d.carry(p[at:])
+			return
+		}
+		line := p[at:end]
+		if len(d.line) > 0 {
+			if !d.carry(line) {
+				return
+			}
+			line = d.line
+		}
+		if end == nextCR {
+			if end+1 == len(p) {
+				d.afterCR = true
+			} else if p[end+1] == '\n' {
+				end++
+			}
+		}
+		at = end + 1
+
+		d.take(line)
+		if d.stopped {
+			return
+		}
+		d.line = d.line[:0] // its memory stays as it is until the next carry
+	}
+}
+
+// plain delivers the events from at on that have the shape nearly all have: an
+// event line or none, one data line, a blank line, all ended by \n. It returns the
+// place of the first line that it leaves to the general way. p holds no \r.
+func (d *Decoder) plain(p []byte, at int) int {
+	for !d.stopped {
+		var ev Event
+		i := at
+		if hasPrefix(p, i, "event: ") {
+			n := bytes.IndexByte(p[i:], '\n')
+			if n < 0 || n > d.max {
+				return at
+			}
+			ev.Name = p[i+len("event: ") : i+n]
+			i += n + 1
+		}
+		if !hasPrefix(p, i, "data: ") {
+			return at
+		}
+		n := bytes.IndexByte(p[i:], '\n')
+		if n < 0 || n+len(ev.Name) > d.max || i+n+1 == len(p) || p[i+n+1] != '\n' {
+			return at
+		}
+		ev.Data = p[i+len("data: ") : i+n]
+		d.sink.Event(ev)
+		at = i + n + 2
+	}
+	return at
+}
+
+func hasPrefix(p []byte, at int, prefix string) bool {
+	return len(p)-at >= len(prefix) && string(p[at:at+len(prefix)]) == prefix
+}
+
+// indexFrom is the place of c in p at or after at, len(p) when there is none.
+func indexFrom(p []byte, at int, c byte) int {
+	i := bytes.IndexByte(p[at:], c)
+	if i < 0 {
+		return len(p)
+	}
+	return at + i
+}
+
+// Close ends the stream: what is pending is dispatched as unterminated.
+func (d *Decoder) Close() {
+	if d.stopped {
+		return
+	}
+	if d.bom > 0 {
+		d.line = append(d.line, bom[:d.bom]...)
+	}
+	d.bom = -1
+	if len(d.line) > 0 {
+		d.take(d.line)
+	}
+	if !d.stopped && d.pending {
+		d.dispatch(true)
+	}
+	d.stop()
+}
+
+// take reads one line, without its end.
+func (d *Decoder) take(line []byte) {
+	if len(line) == 0 {
+		if d.pending {
+			d.dispatch(false)
+		}
+		return
+	}
+	if len(line)+len(d.name)+len(d.data) > d.max {
+		d.tooLong()
+		return
+	}
+	switch line[0] {
+	case ':':
+		d.sink.Comment()
+	case 'd':
+		if v, ok := field(line, "data"); ok {
+			d.addData(v)
+		}
+	case 'e':
+		if v, ok := field(line, "event"); ok {
+			d.name, d.nameHeld, d.pending = v, false, true
+		}
+	case '{':
+		d.sink.Stray(line)
+	}
+}
+
+// field is the value of a line that holds the named field. A line without a
+// colon is a field with an empty value; one space after the colon is not part of it.
+func field(line []byte, name string) ([]byte, bool) {
+	if len(line) < len(name) || string(line[:len(name)]) != name {
+		return nil, false
+	}
+	v := line[len(name):]
+	if len(v) == 0 {
+		return v, true
+	}
+	if v[0] != ':' {
+		return nil, false
+	}
+	if len(v) > 1 && v[1] == ' ' {
+		return v[2:], true
+	}
+	return v[1:], true
+}
+
+func (d *Decoder) addData(v []byte) {
+	d.pending = true
+	if !d.hasData {
+		d.data, d.hasData, d.dataHeld = v, true, false
+		return
+	}
+	d.holdData()
+	d.dataBuf = append(d.dataBuf, '\n')
+	d.dataBuf = append(d.dataBuf, v...)
+	d.data = d.dataBuf
+}
+
+// dispatch delivers the pending event. By the standard one with a name alone is
+// dropped; it is delivered here, because it shows that the stream is alive.
+func (d *Decoder) dispatch(unterminated bool) {
+	d.sink.Event(Event{Name: d.name, Data: d.data, Unterminated: unterminated})
+	d.name, d.data, d.hasData, d.pending, d.nameHeld, d.dataHeld = nil, nil, false, false, false, false
+	d.nameBuf = reuse(d.nameBuf)
+	d.dataBuf = reuse(d.dataBuf)
+}
+
+func reuse(b []byte) []byte {
+	if cap(b) > keepBuffer {
+		return nil
+	}
+	return b[:0]
+}
+
+// carry keeps b as the continuation of the unfinished line. It reports whether
+// the event is still within its limit.
+func (d *Decoder) carry(b []byte) bool {
+	if len(d.line)+len(b)+len(d.name)+len(d.data) > d.max {
+		d.tooLong()
+		return false
+	}
+	if len(d.line) == 0 {
+		// The pending event may point into the memory that the last carried line had.
+		d.keep()
+		d.line = reuse(d.line)
+	}
+	d.line = append(d.line, b...)
+	return true
+}
+
+// keep copies the pending event out of memory that is about to change.
+func (d *Decoder) keep() {
+	if !d.pending {
+		return
+	}
+	if !d.nameHeld {
+		d.nameBuf = append(d.nameBuf[:0], d.name...)
+		d.name, d.nameHeld = d.nameBuf, true
+	}
+	d.holdData()
+}
+
+// holdData makes data live in dataBuf.
+func (d *Decoder) holdData() {
+	if !d.dataHeld {
+		d.dataBuf = append(d.dataBuf[:0], d.data...)
+		d.data, d.dataHeld = d.dataBuf, true
+	}
+}
+
+func (d *Decoder) tooLong() {
+	d.stop()
+	d.sink.TooLong()
+}
+
+// stop ends the decoding and lets go of all memory.
+func (d *Decoder) stop() {
+	d.stopped, d.pending, d.hasData = true, false, false
+	d.line, d.name, d.data, d.nameBuf, d.dataBuf = nil, nil, nil, nil, nil
+}
+
+// Stop ends the decoding: what comes later is ignored. A sink may call it.
+func (d *Decoder) Stop() { d.stop() }
+
+// skipBOM drops a byte order mark at the start of the stream, which may come in
+// pieces, and returns what follows it.
+func (d *Decoder) skipBOM(p []byte) []byte {
+	for len(p) > 0 && d.bom < len(bom) && p[0] == bom[d.bom] {
+		d.bom++
+		p = p[1:]
+	}
+	switch {
+	case d.bom == len(bom):
+		d.bom = -1
+	case len(p) > 0:
+		// Not a mark after all: what looked like one is the beginning of a line.
+		d.line = append(d.line, bom[:d.bom]...)
+		d.bom = -1
+	}
+	return p
+}

@@ -1,0 +1,277 @@
+package sse
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// recorder writes down what a decoder delivers, one entry a call.
+type recorder struct{ got []string }
+
+func (r *recorder) Event(ev Event) {
+	s := fmt.Sprintf("%s|%s", ev.Name, ev.Data)
+	if ev.Unterminated {
+		s += "|cut"
+	}
+	r.got = append(r.got, s)
+}
+func (r *recorder) Comment()          { r.got = append(r.got, ":") }
+func (r *recorder) Stray(line []byte) { r.got = append(r.got, "stray "+string(line)) }
+func (r *recorder) TooLong()          { r.got = append(r.got, "too long") }
+
+// decode feeds in as chunks that end at the given places.
+func decode(in string, limit int, cuts ...int) []string {
+	var r recorder
+	d := New(&r, limit)
+	at := 0
+	for _, cut := range append(cuts, len(in)) {
+		// A chunk of its own, overwritten afterwards: whatever is retained shows.
+		p := []byte(in[at:cut])
+		d.Write(p)
+		for i := range p {
+			p[i] = '#'
+		}
+		at = cut
+	}
+	d.Close()
+	return r.got
+}
+
+func everyByte(in string) []int {
+	cuts := make([]int, 0, len(in))
+	for i := range len(in) {
+		cuts = append(cuts, i)
+	}
+	return cuts
+}
+
+const unlimited = 1 << 20
+
+func TestFraming(t *testing.T) {
+	for _, tt := range []struct {
+		name, in string
+		want     []string
+	}{
+		{"nothing", "", nil},
+		{"blank lines", "\n\n\r\n\r", nil},
+		{"one event", "data: a\n\n", []string{"|a"}},
+		{"named", "event: x\ndata: a\n\n", []string{"x|a"}},
+		{"name after data", "data: a\nevent: x\n\n", []string{"x|a"}},
+		{"last name counts", "event: x\nevent: y\ndata: a\n\n", []string{"y|a"}},
+		{"the name does not outlive its event", "event: x\ndata: a\n\ndata: b\n\n", []string{"x|a", "|b"}},
+		{"name alone", "event: ping\n\n", []string{"ping|"}},
+		{"empty data", "data:\n\ndata\n\ndata: \n\n", []string{"|", "|", "|"}},
+		{"one space belongs to the colon", "data:  a \n\n", []string{"| a "}},
+		{"no space", "data:a:b\n\n", []string{"|a:b"}},
+		{"several data lines", "data: a\ndata:\ndata: b\n\n", []string{"|a\n\nb"}},
+		{"crlf", "event: x\r\ndata: a\r\ndata: b\r\n\r\n", []string{"x|a\nb"}},
+		{"cr", "event: x\rdata: a\rdata: b\r\rdata: c\r\r", []string{"x|a\nb", "|c"}},
+		{"mixed line ends", "data: a\r\ndata: b\rdata: c\n\r\n", []string{"|a\nb\nc"}},
+		{"lf cr is two ends", "data: a\n\rdata: b\n\r", []string{"|a", "|b"}},
+		{"comment", ": hi\n\n:\ndata: a\n: in between\ndata: b\n\n", []string{":", ":", ":", "|a\nb"}},
+		{"other fields", "id: 1\nretry: 10\nfoo\ndatax: 1\ndat: 2\nevents: 3\n data: 4\ndata: a\n\n", []string{"|a"}},
+		{"only other fields", "id: 1\n\n", nil},
+		{"stray object", "{\"error\":1}\n\ndata: a\n{\n\n", []string{"stray {\"error\":1}", "stray {", "|a"}},
+		{"stray object at the end", "{\"error\":1}", []string{"stray {\"error\":1}"}},
+		{"byte order mark", "\xEF\xBB\xBFdata: a\n\n", []string{"|a"}},
+		{"byte order mark alone", "\xEF\xBB\xBF", nil},
+		{"half a byte order mark", "\xEF\xBB", nil},
+		{"no byte order mark after all", "\xEF\xBBdata: a\n\ndata: b\n\n", []string{"|b"}},
+		{"byte order mark later", "data: a\n\n\xEF\xBB\xBFdata: b\n\n", []string{"|a"}},
+		{"no blank line at the end", "data: a\n\ndata: b\n", []string{"|a", "|b|cut"}},
+		{"no line end at the end", "event: x\ndata: a", []string{"x|a|cut"}},
+		{"cr at the end", "data: a\r\r", []string{"|a"}},
+		{"cut in a field name", "data: a\nda", []string{"|a|cut"}},
+		{"cut in a comment", "data: a\n\n: b", []string{"|a", ":"}},
+		{"NUL and bytes that are no UTF-8", "data: \x00\xFF\n\n", []string{"|\x00\xFF"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			assert.Equal(t, tt.want, decode(tt.in, unlimited), "in one piece")
+			assert.Equal(t, tt.want, decode(tt.in, unlimited, everyByte(tt.in)...), "byte by byte")
+			for cut := range len(tt.in) {
+				assert.Equal(t, tt.want, decode(tt.in, unlimited, cut), "cut at %d", cut)
+			}
+		})
+	}
+}
+
+func TestLimit(t *testing.T) {
+	for _, tt := range []struct {
+		name, in string
+		limit    int
+		want     []string
+	}{
+		{"line at the limit", "data: 4567\n\ndata: b\n\n", 10, []string{"|4567", "|b"}},
+		{"line past it", "data: a\n\ndata: 45678\n\ndata: b\n\n", 10, []string{"|a", "too long"}},
+		{"line without end", "data: a\n\ndata: 4567890", 10, []string{"|a", "too long"}},
+		{"comment past it", ": 3456789012\n\n", 10, []string{"too long"}},
+		{"data lines add up", "data: 4567\ndata: 8\n\n", 10, []string{"too long"}},
+		{"data lines within it", "data: 4\ndata: 6\n\n", 10, []string{"|4\n6"}},
+		{"name and data add up", "event: a\ndata: 567\n\n", 10, []string{"a|567"}},
+		{"name and data past it", "event: ab\ndata: 567\n\n", 10, []string{"too long"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			assert.Equal(t, tt.want, decode(tt.in, tt.limit), "in one piece")
+			assert.Equal(t, tt.want, decode(tt.in, tt.limit, everyByte(tt.in)...), "byte by byte")
+		})
+	}
+}
+
+func TestLimitHoldsWhileALineGrows(t *testing.T) {
+	var r recorder
+	d := New(&r, 1000)
+	chunk := bytes.Repeat([]byte("a"), 100)
+	for range 100 {
+		d.Write(chunk)
+		assert.LessOrEqual(t, cap(d.line), 2048)
+	}
+	assert.Equal(t, []string{"too long"}, r.got)
+}
+
+func TestStopFromTheSink(t *testing.T) {
+	var s stopper
+	d := New(&s, unlimited)
+	s.d = d
+	d.Write([]byte("data: a\n\ndata: b\n\nda"))
+	d.Write([]byte("ta: c\n\n"))
+	d.Close()
+	assert.Equal(t, 1, s.events)
+}
+
+type stopper struct {
+	recorder
+
+	d      *Decoder
+	events int
+}
+
+func (s *stopper) Event(Event) { s.events++; s.d.Stop() }
+
+// A long event must not hold its memory for the rest of the stream.
+func TestLongBufferIsLetGo(t *testing.T) {
+	var r recorder
+	d := New(&r, unlimited)
+	long := "data: " + strings.Repeat("x", 4*keepBuffer)
+	d.Write([]byte(long[:100]))
+	d.Write([]byte(long[100:]))
+	d.Write([]byte("\n"))
+	d.Write([]byte("\ndata: a\nda"))
+	require.Len(t, r.got, 1)
+	assert.LessOrEqual(t, cap(d.line), keepBuffer)
+	assert.LessOrEqual(t, cap(d.dataBuf), keepBuffer)
+}
+
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	in := []byte(strings.Repeat("event: message\ndata: {\"delta\":\"some words\"}\n\n: ping\n\ndata: a\ndata: b\n\n", 20))
+	for _, size := range []int{len(in), 7, 61} {
+		var c counter
+		d := New(&c, unlimited)
+		run := func() {
+			for at := 0; at < len(in); at += size {
+				d.Write(in[at:min(at+size, len(in))])
+			}
+		}
+		run()
+		assert.Zero(t, testing.AllocsPerRun(10, run), "chunks of %d bytes", size)
+	}
+}
+
+type counter struct{ events, bytes int }
+
+func (c *counter) Event(ev Event) { c.events++; c.bytes += len(ev.Data) }
+func (c *counter) Comment()       {}
+func (c *counter) Stray([]byte)   {}
+func (c *counter) TooLong()       {}
+
+// reference is the framing written the simplest way, on the whole text at once.
+func reference(in string) []string {
+	in = strings.TrimPrefix(in, bom)
+	if in == bom[:1] || in == bom[:2] {
+		return nil // half a mark and the end: a field without a meaning
+	}
+	in = strings.ReplaceAll(in, "\r\n", "\n")
+	in = strings.ReplaceAll(in, "\r", "\n")
+	lines := strings.Split(in, "\n")
+	var got []string
+	var name string
+	var data []string
+	pending := false
+	dispatch := func(suffix string) {
+		if pending {
+			got = append(got, name+"|"+strings.Join(data, "\n")+suffix)
+		}
+		name, data, pending = "", nil, false
+	}
+	for i, line := range lines {
+		field, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case line == "" && i == len(lines)-1: // what follows the last line end is no line
+		case line == "":
+			dispatch("")
+		case field == "":
+			got = append(got, ":")
+		case field == "data":
+			data, pending = append(data, value), true
+		case field == "event":
+			name, pending = value, true
+		case line[0] == '{':
+			got = append(got, "stray "+line)
+		}
+	}
+	dispatch("|cut")
+	return got
+}
+
+func FuzzFraming(f *testing.F) {
+	f.Add("event: x\r\ndata: a\rdata: b\n\n: c\n\ndata", uint64(1))
+	f.Add("\xEF\xBB\xBFdata\n\r\n{}\r\r", uint64(2))
+	f.Add("\xEF\xBBdata: a\n\n", uint64(3))
+	f.Fuzz(func(t *testing.T, in string, seed uint64) {
+		want := reference(in)
+		assert.Equal(t, want, decode(in, unlimited), "in one piece")
+		assert.Equal(t, want, decode(in, unlimited, randomCuts(len(in), seed)...), "in pieces")
+		limit := 1 + int(seed%40)
+		assert.Equal(t, decode(in, limit), decode(in, limit, everyByte(in)...), "limit %d", limit)
+	})
+}
+
+func randomCuts(n int, seed uint64) []int {
+	r := rand.New(rand.NewPCG(seed, 1))
+	var cuts []int
+	for at := 0; at < n; at += r.IntN(9) {
+		cuts = append(cuts, at)
+	}
+	return cuts
+}
+
+func BenchmarkFraming(b *testing.B) {
+	payload := `{"type":"response.output_text.delta","item_id":"msg_0001","output_index":0,"content_index":0,"delta":" word"}`
+	for _, bm := range []struct{ name, event string }{
+		{"data", "data: " + payload + "\n\n"},
+		{"event+data", "event: response.output_text.delta\ndata: " + payload + "\n\n"},
+		{"crlf", "data: " + payload + "\r\n\r\n"},
+	} {
+		for _, size := range []int{32 << 10, 1 << 10} {
+			b.Run(fmt.Sprintf("%s/chunk=%d", bm.name, size), func(b *testing.B) {
+				in := []byte(strings.Repeat(bm.event, 1000))
+				var c counter
+				b.SetBytes(int64(len(in)))
+				b.ReportAllocs()
+				for b.Loop() {
+					d := New(&c, 32<<20)
+					for at := 0; at < len(in); at += size {
+						d.Write(in[at:min(at+size, len(in))])
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(c.events), "ns/event")
+			})
+		}
+	}
+}
