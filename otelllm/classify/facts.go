@@ -99,7 +99,31 @@ const (
 type Transport struct {
 	Stage semconv.TransportStage
 	Cause semconv.TransportCause
-	Code  string // raw low-cardinality code, at most 80 bytes
+	// Code is the raw low-cardinality code, at most 80 bytes. For the cause tls it
+	// tells a certificate that does not verify ([CodeCertificate]) from a handshake
+	// that failed for another reason.
+	Code string
+}
+
+// CodeCertificate is the transport code of a peer's certificate that does not
+// verify: the name that OpenSSL and Python have for it.
+const CodeCertificate = "CERTIFICATE_VERIFY_FAILED"
+
+// certificate reports whether a TLS failure was about a certificate. Without a
+// code that is not known. The codes beside [CodeCertificate] are Node's
+// (X509_verify_cert_error_string as node:tls reports it).
+func (t Transport) certificate() Fact {
+	switch t.Code {
+	case "":
+		return NotObserved
+	case CodeCertificate, "CERT_HAS_EXPIRED", "CERT_NOT_YET_VALID", "CERT_REVOKED", "CERT_REJECTED", "CERT_UNTRUSTED",
+		"DEPTH_ZERO_SELF_SIGNED_CERT", "SELF_SIGNED_CERT_IN_CHAIN", "ERR_TLS_CERT_ALTNAME_INVALID",
+		"UNABLE_TO_GET_ISSUER_CERT", "UNABLE_TO_GET_ISSUER_CERT_LOCALLY", "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
+		"HOSTNAME_MISMATCH", "INVALID_CA":
+		return Yes
+	default:
+		return No
+	}
 }
 
 // ProviderError is the provider's own word about a failure.

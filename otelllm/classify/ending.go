@@ -1,0 +1,195 @@
+package classify
+
+import "github.com/otelllm/otelllm-go/semconv"
+
+// ending is everything that the class table reads of one request.
+type ending struct {
+	watchdog  semconv.WatchdogKind
+	abort     semconv.AbortSource
+	end       semconv.StreamEnd
+	provider  semconv.ProviderErrorKind // also set by an HTTP status >= 400 alone
+	transport semconv.TransportCause
+	finish    Finish
+	content   Fact // anything at all came: text, reasoning, a tool input, a provider tool
+	failed    Fact // the producer's own word
+	upstream  Fact // another span holds the upstream failure
+	connected Fact // a connection had been made: false only before_connection
+}
+
+// what is a row of the class table.
+type what struct {
+	class  semconv.Class
+	cause  semconv.Cause
+	origin semconv.Origin
+}
+
+// endingOf abstracts the facts that say how a request ended.
+func endingOf(r *Request) ending {
+	e := ending{
+		watchdog:  r.Watchdog.Kind,
+		abort:     r.Abort.Source,
+		end:       r.Ended,
+		provider:  r.Provider.Kind,
+		transport: r.Transport.Cause,
+		finish:    r.Finish,
+		content:   content(r),
+		failed:    r.Failed,
+		upstream:  r.UpstreamFailed,
+		connected: NotObserved,
+	}
+	if e.provider == semconv.ProviderErrorKindUnset && r.Status >= 400 {
+		e.provider = ProviderErrorKind(r.Status, r.Provider.Code)
+	}
+	switch r.Phase {
+	case semconv.PhaseUnset, semconv.PhaseUnknown:
+	default:
+		e.connected = FactOf(r.Phase != semconv.PhaseBeforeConnection)
+	}
+	return e
+}
+
+// content reports whether anything of an answer came.
+func content(r *Request) Fact {
+	seen := No
+	for _, c := range [...]Count{r.Text, r.Reasoning, r.ToolInputsStarted, r.ToolCalls, r.ProviderToolsStarted} {
+		switch c.Fact() {
+		case Yes:
+			return Yes
+		case NotObserved:
+			seen = NotObserved
+		case No:
+		}
+	}
+	return seen
+}
+
+// what is the class table: the first row that holds decides. It returns the zero
+// value for a request that nothing is known to have failed in.
+//
+// What began first is the cause. An error of the provider or bytes that are not
+// the protocol can only have been read before this side let go of the stream, so
+// an untyped local end after them is their cleanup; a typed abort is not.
+func (e ending) what() what {
+	switch {
+	case e.watchdog != semconv.WatchdogKindUnset || e.end == semconv.StreamEndWatchdog:
+		return what{semconv.ClassWatchdogTimeout, watchdogCause(e.watchdog), semconv.OriginWatchdog}
+
+	case e.abort != semconv.AbortSourceUnset || e.letGo() && e.provider == semconv.ProviderErrorKindUnset && !e.violated():
+		return what{semconv.ClassLocalAbort, abortCause(e.abort), semconv.OriginLocal}
+
+	case e.provider != semconv.ProviderErrorKindUnset || e.end == semconv.StreamEndHTTPError:
+		return what{semconv.ClassProviderError, providerCause(e.provider), semconv.OriginProvider}
+
+	case failsConnection(e.transport),
+		e.end == semconv.StreamEndNoResponse && e.transport == semconv.TransportCauseUnset && e.connected == No:
+		return what{semconv.ClassConnectionFailed, transportCause(e.transport), semconv.OriginTransport}
+
+	case interrupts(e.transport),
+		e.transport == semconv.TransportCauseUnset && (e.end == semconv.StreamEndReadError || e.end == semconv.StreamEndNoResponse):
+		return what{semconv.ClassStreamInterrupted, transportCause(e.transport), semconv.OriginTransport}
+
+	case e.violated():
+		return what{semconv.ClassProtocolViolation, transportCause(e.transport), semconv.OriginProvider}
+
+	case e.end == semconv.StreamEndEOF,
+		e.end == semconv.StreamEndTerminalEvent && e.finish == FinishMissing && e.content != No:
+		// A clean end without the protocol's word that the answer is whole; [DONE] is no such word.
+		return what{semconv.ClassStreamInterrupted, semconv.CauseCleanEOF, semconv.OriginTransport}
+
+	case e.complete() && e.finish.limited() != semconv.CauseUnset:
+		return what{semconv.ClassOutputLimited, e.finish.limited(), semconv.OriginProvider}
+
+	case e.complete() && e.content == No && e.upstream == Yes:
+		return what{semconv.ClassEmptyCompletion, semconv.CauseSwallowedError, semconv.OriginGateway}
+
+	case e.complete() && e.content == No:
+		return what{semconv.ClassEmptyCompletion, semconv.CauseNoContent, semconv.OriginProvider}
+
+	case e.failed == Yes:
+		return what{semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown}
+
+	default:
+		return what{}
+	}
+}
+
+// letGo: this side ended the stream, whoever told it to.
+func (e ending) letGo() bool {
+	switch e.end {
+	case semconv.StreamEndCancelled, semconv.StreamEndConsumerClosed, semconv.StreamEndAbandoned:
+		return true
+	default:
+		return e.transport == semconv.TransportCauseCancelled
+	}
+}
+
+// violated: the bytes were not the protocol.
+func (e ending) violated() bool {
+	switch e.transport {
+	case semconv.TransportCauseMalformedEvent, semconv.TransportCauseEventTooLong, semconv.TransportCauseUnexpectedContentType:
+		return true
+	default:
+		return false
+	}
+}
+
+// complete: the answer came to the end that the protocol has for it.
+func (e ending) complete() bool {
+	switch e.end {
+	case semconv.StreamEndTerminalEvent:
+		return true
+	case semconv.StreamEndUnset: // a producer that records no ending, but a finish reason
+		return e.finish > FinishMissing
+	default:
+		return false
+	}
+}
+
+// succeeded: nothing failed, and that is known, not assumed. It is asked only
+// where [ending.what] names no class.
+func (e ending) succeeded() bool {
+	return e.complete() || e.failed == No
+}
+
+// failsConnection: no request byte left this side.
+func failsConnection(c semconv.TransportCause) bool {
+	switch c {
+	case semconv.TransportCauseDNSNotFound, semconv.TransportCauseDNSTemporary,
+		semconv.TransportCauseConnectRefused, semconv.TransportCauseConnectUnreachable, semconv.TransportCauseConnectTimeout,
+		semconv.TransportCauseTLS, semconv.TransportCauseProxy:
+		return true
+	default:
+		return false
+	}
+}
+
+// interrupts: the transport broke after the connection had been made.
+func interrupts(c semconv.TransportCause) bool {
+	switch c {
+	case semconv.TransportCauseWriteFailed, semconv.TransportCauseClosedBeforeHeaders, semconv.TransportCauseHeaderTimeout,
+		semconv.TransportCauseBodyTruncated, semconv.TransportCauseConnectionReset, semconv.TransportCauseH2StreamReset,
+		semconv.TransportCauseH2Goaway, semconv.TransportCauseConnectionLost, semconv.TransportCauseCleanEOF:
+		return true
+	default:
+		return false
+	}
+}
+
+// causeOf is the failure cause of the same name as another enum's value.
+func causeOf(name string) semconv.Cause {
+	if c, ok := semconv.ParseCause(name); ok {
+		return c
+	}
+	return semconv.CauseUnknown
+}
+
+func transportCause(c semconv.TransportCause) semconv.Cause   { return causeOf(c.String()) }
+func providerCause(k semconv.ProviderErrorKind) semconv.Cause { return causeOf(k.String()) }
+func watchdogCause(k semconv.WatchdogKind) semconv.Cause      { return causeOf(k.String()) }
+
+func abortCause(s semconv.AbortSource) semconv.Cause {
+	if s == semconv.AbortSourceConsumer {
+		return semconv.CauseConsumerClosed
+	}
+	return causeOf(s.String())
+}

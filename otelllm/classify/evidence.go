@@ -1,0 +1,177 @@
+package classify
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// maxEvidence bounds the lists of evidence, and maxEvidenceLen each entry, in bytes.
+const (
+	maxEvidence    = 24
+	maxEvidenceLen = 256
+)
+
+// Names of standard facts, as the OpenTelemetry conventions have them. They are
+// named in evidence, never read or written here.
+const (
+	factStatus       = "http.response.status_code"
+	factErrorType    = "error.type"
+	factFinish       = "gen_ai.response.finish_reasons"
+	factToolCallID   = "gen_ai.tool.call.id"
+	factAgentRunSpan = "invoke_agent"
+)
+
+// evidence collects `fact=value` entries.
+type evidence []string
+
+func (e *evidence) add(fact, value string) {
+	if value == "" || len(*e) >= maxEvidence {
+		return
+	}
+	entry := fact + "=" + value
+	if len(entry) > maxEvidenceLen {
+		entry = strings.ToValidUTF8(entry[:maxEvidenceLen], "")
+	}
+	*e = append(*e, entry)
+}
+
+func (e *evidence) count(fact string, c Count) {
+	if c.Fact() == Yes {
+		e.add(fact, strconv.Itoa(c.N()))
+	}
+}
+
+// requestEvidence lists the facts that a request's verdict rests on.
+func requestEvidence(r *Request) []string {
+	e := make(evidence, 0, 8)
+	e.add(string(semconv.StreamEndKey), r.Ended.String())
+	if r.Status > 0 {
+		e.add(factStatus, strconv.Itoa(r.Status))
+	}
+	e.add(string(semconv.TransportCauseKey), r.Transport.Cause.String())
+	e.add(string(semconv.TransportCodeKey), r.Transport.Code)
+	e.add(string(semconv.TransportStageKey), r.Transport.Stage.String())
+	e.add(string(semconv.ProviderErrorKindKey), r.Provider.Kind.String())
+	e.add(string(semconv.ProviderErrorCodeKey), r.Provider.Code)
+	if r.Provider.InBand {
+		e.add(string(semconv.ProviderErrorInBandKey), "true")
+	}
+	e.addAbort(r.Abort)
+	e.add(string(semconv.WatchdogKindKey), r.Watchdog.Kind.String())
+	if r.Finish.limited() != semconv.CauseUnset || r.Finish == FinishMissing {
+		e.add(factFinish, finishWord(r.Finish))
+	}
+	e.add(string(semconv.StreamPhaseKey), r.Phase.String())
+	e.count(string(semconv.StreamTextChunksKey), r.Text)
+	e.count(string(semconv.StreamReasoningChunksKey), r.Reasoning)
+	e.count(string(semconv.StreamToolInputsStartedKey), r.ToolInputsStarted)
+	e.count(string(semconv.StreamToolInputsCompletedKey), r.ToolInputsCompleted)
+	e.count(string(semconv.StreamToolCallsKey), r.ToolCalls)
+	e.count(string(semconv.StreamProviderToolsStartedKey), r.ProviderToolsStarted)
+	if r.Attempt > 1 {
+		e.add(string(semconv.RequestAttemptKey), strconv.Itoa(r.Attempt))
+	}
+	return e
+}
+
+func (e *evidence) addAbort(a Abort) {
+	e.add(string(semconv.AbortSourceKey), a.Source.String())
+	e.add(string(semconv.AbortReasonKey), a.Reason)
+}
+
+func finishWord(f Finish) string {
+	if f == FinishMissing {
+		return "missing"
+	}
+	return f.limited().String()
+}
+
+// toolEvidence lists the facts that a tool's verdict rests on.
+func toolEvidence(t *Tool) []string {
+	e := make(evidence, 0, 6)
+	e.addTool(t)
+	return e
+}
+
+func (e *evidence) addTool(t *Tool) {
+	e.add(factToolCallID, t.CallID)
+	e.add(string(semconv.ToolOutcomeKey), t.Outcome.String())
+	e.add(factErrorType, t.ErrorType)
+	e.add(string(semconv.ToolEffectKey), t.effect().String())
+	if t.FailedBeforeEffect {
+		e.add(string(semconv.ToolFailedBeforeEffectKey), "true")
+	}
+	e.add(string(semconv.ToolOutputDeliveryKey), t.Delivery.String())
+	e.add(string(semconv.ToolOutputErrorKey), t.DeliveryError)
+	e.addAbort(t.Abort)
+}
+
+// runEvidence lists what the run's verdict rests on: the part that it came to
+// grief on, and the effects that its guards looked at.
+func (j *judge) runEvidence(p *primary) []string {
+	e := make(evidence, 0, 12)
+	if p.request != nil {
+		e = append(e, requestEvidence(p.request)...)
+	}
+	if p.tool != nil {
+		e.addTool(p.tool)
+	}
+	if p.request == nil && p.tool == nil {
+		e.addAbort(j.run.Abort)
+		e.add(factErrorType, j.run.ErrorType)
+	}
+	if j.run.Ended == No {
+		e.add(factAgentRunSpan, "missing")
+	}
+	e.announced(string(semconv.RunRequestsKey), j.run.AnnouncedRequests, len(j.run.Requests))
+	e.announced(string(semconv.RunToolsKey), j.run.AnnouncedTools, len(j.run.Tools))
+	for t := range j.run.Tools {
+		tool := &j.run.Tools[t]
+		if tool == p.tool || !tool.mayHaveActed() {
+			continue
+		}
+		switch effect := tool.effect(); effect {
+		case semconv.ToolEffectNonIdempotent, semconv.ToolEffectUnknown:
+			e.add(string(semconv.ToolEffectKey), effect.String())
+			return e // one is enough for the guard
+		default:
+		}
+	}
+	return e
+}
+
+func (e *evidence) announced(fact string, announced Count, seen int) {
+	if announced.N() > seen {
+		e.add(fact, strconv.Itoa(announced.N())+" (seen "+strconv.Itoa(seen)+")")
+	}
+}
+
+// missingEvidence names the facts that would have raised the confidence. r is
+// the request that the verdict is about, nil for a tool's.
+func missingEvidence(k *risk, r *Request) []string {
+	if k.confidence() == semconv.ConfidenceHigh {
+		return nil
+	}
+	var names []string
+	miss := func(missing bool, name string) {
+		if missing {
+			names = append(names, name)
+		}
+	}
+	if r != nil && k.basis != Typed {
+		miss(r.Ended == semconv.StreamEndUnset, string(semconv.StreamEndKey))
+		miss(r.Transport.Cause == semconv.TransportCauseUnset && r.Status < 400 && !r.Provider.InBand, string(semconv.TransportCauseKey))
+		miss(r.Finish == FinishNotObserved, factFinish)
+		miss(r.Phase == semconv.PhaseUnset || r.Phase == semconv.PhaseUnknown, string(semconv.StreamPhaseKey))
+	}
+	miss(k.text == NotObserved, string(semconv.StreamTextChunksKey))
+	miss(k.calls == callsUnknown, string(semconv.RunToolsKey))
+	miss(k.started.has(semconv.ToolEffectUnknown), string(semconv.ToolEffectKey))
+	miss(k.providerTools == providerToolsUnknown, string(semconv.RequestProviderToolsKey))
+	miss(k.missingOutput == NotObserved, string(semconv.HistoryToolOutputsKey))
+	miss(k.unseen, string(semconv.RunIDKey))
+	miss(k.class == semconv.ClassRunAbandoned && !k.unseen, factAgentRunSpan)
+	return names
+}

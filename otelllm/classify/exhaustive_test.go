@@ -1,0 +1,375 @@
+package classify
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// table is the class table as the design states it, by the words of the
+// vocabulary: the oracle that the code is held against.
+var table = map[string]struct{ causes, origins string }{
+	"watchdog_timeout":   {"connect first_progress idle total unknown", "watchdog"},
+	"local_abort":        {"user application shutdown deadline consumer_closed unknown", "local"},
+	"provider_error":     {"rate_limited overloaded quota_exhausted authentication permission not_found invalid_request context_length_exceeded content_policy server_error timeout cancelled unknown", "provider"},
+	"connection_failed":  {"dns_not_found dns_temporary connect_refused connect_unreachable connect_timeout tls proxy unknown", "transport"},
+	"stream_interrupted": {"write_failed closed_before_headers header_timeout body_truncated connection_reset h2_stream_reset h2_goaway connection_lost clean_eof unknown", "transport"},
+	"protocol_violation": {"malformed_event unexpected_content_type event_too_long", "provider"},
+	"output_limited":     {"max_output_tokens content_filter refusal context_window paused", "provider"},
+	"empty_completion":   {"swallowed_error no_content", "provider gateway"},
+	"tool_failed":        {"execution_error timeout interrupted rejected invalid_input incomplete_input", "tool"},
+	"tool_output_lost":   {"delivery_failed never_answered omitted_from_retry", "application"},
+	"application_error":  {"run_error", "application"},
+	"run_abandoned":      {"missing_end missing_children", "unknown"},
+	"unclassified":       {"unknown", "unknown"},
+}
+
+func allows(words, word string) bool { return slices.Contains(strings.Fields(words), word) }
+
+// withUnset is every value of an enum and its absence.
+func withUnset[T any](values []T) []T {
+	var unset T
+	return append([]T{unset}, values...)
+}
+
+var (
+	facts    = []Fact{NotObserved, No, Yes}
+	bases    = []Basis{Inferred, Corroborated, Typed}
+	finishAs = []Finish{FinishNotObserved, FinishMissing, FinishStop, FinishToolCalls, FinishMaxTokens, FinishContentFilter, FinishRefusal, FinishContextWindow, FinishPaused}
+)
+
+// TestEveryEnding walks the class table over every combination of what it reads.
+func TestEveryEnding(t *testing.T) {
+	sources, ends := withUnset(semconv.AbortSourceValues()), withUnset(semconv.StreamEndValues())
+	watchdogs, kinds, transports := withUnset(semconv.WatchdogKindValues()), withUnset(semconv.ProviderErrorKindValues()), withUnset(semconv.TransportCauseValues())
+	combinations := len(sources) * len(ends) * len(watchdogs) * len(kinds) * len(transports) * len(finishAs) * 3 * 3 * 3 * 3
+	t.Logf("%d combinations", combinations)
+
+	for i, end := range ends {
+		if i%walkEvery != 0 {
+			continue
+		}
+		t.Run("end="+end.String(), func(t *testing.T) {
+			t.Parallel()
+			seen := map[what]ending{}
+			n := 0
+			for _, watchdog := range watchdogs {
+				for _, abort := range sources {
+					for _, kind := range kinds {
+						for _, cause := range transports {
+							for _, finish := range finishAs {
+								for f := range 81 {
+									e := ending{
+										watchdog: watchdog, abort: abort, end: end, provider: kind, transport: cause, finish: finish,
+										content: facts[f%3], failed: facts[f/3%3], upstream: facts[f/9%3], connected: facts[f/27],
+									}
+									n++
+									w := e.what()
+									if problem := endingProblem(e, w); problem != "" {
+										t.Fatalf("%s: %+v gives %+v", problem, e, w)
+									}
+									if _, ok := seen[w]; !ok {
+										seen[w] = e
+									}
+								}
+							}
+						}
+					}
+				}
+			}
+			require.Equal(t, combinations/len(ends), n)
+			for w, e := range seen {
+				if w == (what{}) {
+					continue
+				}
+				row, ok := table[w.class.String()]
+				require.True(t, ok, "%+v gives the class %q, which is not in the table", e, w.class)
+				assert.True(t, allows(row.causes, w.cause.String()), "%+v: cause %s of class %s", e, w.cause, w.class)
+				assert.True(t, allows(row.origins, w.origin.String()), "%+v: origin %s of class %s", e, w.origin, w.class)
+			}
+		})
+	}
+}
+
+// endingProblem states what must hold of one row, "" when it does. It avoids
+// assert: it runs tens of millions of times.
+func endingProblem(e ending, w what) string {
+	switch {
+	case (e.abort != 0) && e.watchdog == 0 && e.end != semconv.StreamEndWatchdog && w.origin != semconv.OriginLocal:
+		return "a local abort is blamed on somebody else"
+	case e.watchdog != 0 && w.class != semconv.ClassWatchdogTimeout:
+		return "a watchdog that fired is not the class"
+	case w.class == 0 && e.failed == Yes:
+		return "a failure without a class"
+	case w.class == 0 && (e.provider != 0 || e.transport != 0):
+		return "an error without a class"
+	case w.class == 0 && e.end != semconv.StreamEndTerminalEvent && e.end != semconv.StreamEndUnset:
+		return "an end that is none passes as success"
+	case w.class == 0 && e.succeeded() && e.finish == FinishMissing && e.failed != No:
+		return "a missing finish reason passes as success"
+	case w.class == 0 && e.finish.limited() != 0 && e.complete():
+		return "a limit passes as success"
+	case w.class == semconv.ClassProviderError && e.provider == 0 && e.end != semconv.StreamEndHTTPError:
+		return "the provider is blamed without a word from it"
+	case w.class == semconv.ClassEmptyCompletion && e.content != No:
+		return "empty without having looked"
+	case w.cause == semconv.CauseSwallowedError && e.upstream != Yes:
+		return "swallowed error without an upstream failure"
+	case w.class != 0 && (w.cause == 0 || w.origin == 0):
+		return "a class without cause or origin"
+	default:
+		return ""
+	}
+}
+
+// dimensions of a risk, for one class and cause. Their product is every
+// combination that the guards can see.
+const (
+	dimBasis = iota
+	dimUnseen
+	dimExtra // certificate for tls, repeated for a protocol violation
+	dimAbort
+	dimText
+	dimCalls
+	dimStarted
+	dimProvider
+	dimMissing
+	dimSent // from here on: read for the reason of a safe retry only
+	dimReasoning
+	dimToolInput
+	dims
+)
+
+var dimSize = [dims]int{3, 2, 3, 7, 3, 3, 16, 4, 3, 3, 3, 3}
+
+func riskAt(class semconv.Class, cause semconv.Cause, x *[dims]int) risk {
+	k := risk{
+		class: class, cause: cause, basis: bases[x[dimBasis]], unseen: x[dimUnseen] == 1,
+		abort: semconv.AbortSource(x[dimAbort]), sent: facts[x[dimSent]], reasoning: facts[x[dimReasoning]],
+		text: facts[x[dimText]], toolInput: facts[x[dimToolInput]], calls: callState(x[dimCalls]),
+		started:       effects(x[dimStarted] << semconv.ToolEffectReadOnly),
+		providerTools: providerTools(x[dimProvider]), missingOutput: facts[x[dimMissing]],
+	}
+	if class == semconv.ClassProtocolViolation {
+		k.repeated = x[dimExtra] > 0
+	} else {
+		k.certificate = facts[x[dimExtra]]
+	}
+	return k
+}
+
+// TestEveryRisk walks the guards over every class and cause of the table and
+// every combination of the facts that they read. The safety of each is kept, so
+// that every neighbour, one side effect more or one observation less, can be
+// compared: it must never be lower.
+func TestEveryRisk(t *testing.T) {
+	for i, e := range []semconv.ToolEffect{semconv.ToolEffectReadOnly, semconv.ToolEffectIdempotent, semconv.ToolEffectNonIdempotent, semconv.ToolEffectUnknown} {
+		require.Equal(t, effects(1<<i<<semconv.ToolEffectReadOnly), effects(1<<e), "the set of effects is laid out as the test takes it")
+	}
+	require.Len(t, withUnset(semconv.AbortSourceValues()), dimSize[dimAbort])
+
+	pairs, total := 0, 0
+	for _, class := range semconv.ClassValues() {
+		row, ok := table[class.String()]
+		require.True(t, ok, "class %s is missing from the table", class)
+		for _, word := range strings.Fields(row.causes) {
+			cause, ok := semconv.ParseCause(word)
+			require.True(t, ok, word)
+			size := dimSize
+			if cause != semconv.CauseTLS && class != semconv.ClassProtocolViolation {
+				size[dimExtra] = 1 // read by no other cause
+			}
+			n := 1
+			for _, s := range size {
+				n *= s
+			}
+			pairs++
+			total += n
+			if (pairs-1)%walkEvery != 0 {
+				continue
+			}
+			t.Run(class.String()+"/"+word, func(t *testing.T) {
+				t.Parallel()
+				everyRisk(t, class, cause, size, n)
+			})
+		}
+	}
+	t.Logf("%d pairs of class and cause, %d combinations", pairs, total)
+}
+
+func everyRisk(t *testing.T, class semconv.Class, cause semconv.Cause, size [dims]int, n int) {
+	safety := make([]semconv.RetrySafety, n/reasonOnly)
+	worded := make([]bool, summaryKeys)
+	var x [dims]int
+	for i := range n {
+		k := riskAt(class, cause, &x)
+		s, reason := k.judge()
+		if i%reasonOnly == 0 {
+			safety[i/reasonOnly] = s
+		}
+		problem := riskProblem(&k, s, reason)
+		if problem == "" && safety[i/reasonOnly] != s {
+			problem = "what only names the reason changes the safety"
+		}
+		if problem != "" {
+			t.Fatalf("%s: %+v gives %s (%s)", problem, k, s, reason)
+		}
+		if key := summaryKey(&k, s, reason); !worded[key] {
+			worded[key] = true
+			for _, phase := range semconv.PhaseValues() {
+				d := Diagnosis{Class: class, Cause: cause, Phase: phase, Retry: Retry{Safety: s, Reason: reason}}
+				d.Summary = summarize(&d, &k)
+				if problem := summaryProblem(&d, &k); problem != "" {
+					t.Fatalf("%s: %+v says %q", problem, k, d.Summary)
+				}
+			}
+		}
+		next(&x, &size, dims)
+	}
+
+	var stride [dims]int
+	for d, s := dims-1, 1; d >= 0; d-- {
+		stride[d] = s
+		s *= size[d]
+	}
+	x = [dims]int{}
+	for i := range safety {
+		for s := range worseSteps {
+			step := &worseSteps[s]
+			if step.dim == dimExtra && class != semconv.ClassConnectionFailed {
+				continue
+			}
+			to, ok := step.to(x[step.dim])
+			if !ok {
+				continue
+			}
+			if other := safety[i+(to-x[step.dim])*stride[step.dim]/reasonOnly]; other < safety[i] {
+				worse := x
+				worse[step.dim] = to
+				t.Fatalf("%s makes a retry safer: %+v is %s, %+v is %s", step.name,
+					riskAt(class, cause, &x), safety[i], riskAt(class, cause, &worse), other)
+			}
+		}
+		next(&x, &size, dimSent)
+	}
+}
+
+// reasonOnly is how many combinations there are of the last dimensions, which
+// may name the reason of a safe retry but never change the safety.
+const reasonOnly = 3 * 3 * 3
+
+// next moves x to the next combination of its first n dimensions.
+func next(x, size *[dims]int, n int) {
+	for d := n - 1; d >= 0; d-- {
+		if x[d]++; x[d] < size[d] {
+			return
+		}
+		x[d] = 0
+	}
+}
+
+// worseSteps are the ways in which a situation gets worse by one step, or is
+// known less well.
+var worseSteps = []struct {
+	name string
+	dim  int
+	to   func(from int) (int, bool)
+}{
+	{"a weaker basis", dimBasis, func(from int) (int, bool) { return from - 1, from > 0 }},
+	{"a part that never arrived", dimUnseen, func(from int) (int, bool) { return 1, from == 0 }},
+	{"not knowing whether it was the certificate", dimExtra, func(from int) (int, bool) { return int(NotObserved), from == int(No) }},
+	{"an abort", dimAbort, func(from int) (int, bool) { return int(semconv.AbortSourceUser), from == 0 }},
+	{"a deadline", dimAbort, func(from int) (int, bool) { return int(semconv.AbortSourceDeadline), from == 0 }},
+	{"text", dimText, func(from int) (int, bool) { return int(Yes), from == int(No) }},
+	{"not knowing about text", dimText, func(from int) (int, bool) { return int(NotObserved), from != int(NotObserved) }},
+	{"calls", dimCalls, func(from int) (int, bool) { return from + 1, from < int(callsUnknown) }},
+	{"a read-only tool", dimStarted, func(from int) (int, bool) { return from | 1, from&1 == 0 }},
+	{"an idempotent tool", dimStarted, func(from int) (int, bool) { return from | 2, from&2 == 0 }},
+	{"a non-idempotent tool", dimStarted, func(from int) (int, bool) { return from | 4, from&4 == 0 }},
+	{"a tool of unknown effect", dimStarted, func(from int) (int, bool) { return from | 8, from&8 == 0 }},
+	{"not knowing the effect of a read-only tool", dimStarted, func(from int) (int, bool) { return from&^1 | 8, from&1 != 0 }},
+	{"not knowing the effect of an idempotent tool", dimStarted, func(from int) (int, bool) { return from&^2 | 8, from&2 != 0 }},
+	{"not knowing the effect of a non-idempotent tool", dimStarted, func(from int) (int, bool) { return from&^4 | 8, from&4 != 0 }},
+	{"provider tools", dimProvider, func(from int) (int, bool) { return int(providerToolsBegan), from == int(providerToolsNone) }},
+	{"not knowing about provider tools", dimProvider, func(from int) (int, bool) {
+		return int(providerToolsUnknown), from != int(providerToolsUnknown)
+	}},
+	{"a missing output", dimMissing, func(from int) (int, bool) { return int(Yes), from == int(No) }},
+	{"not knowing about outputs", dimMissing, func(from int) (int, bool) { return int(NotObserved), from != int(NotObserved) }},
+}
+
+func riskProblem(k *risk, s semconv.RetrySafety, reason semconv.RetryReason) string {
+	switch {
+	case s == 0 || reason == 0:
+		return "no verdict"
+	case s != SafeAutoRetry:
+		return ""
+	case k.text != No:
+		return "safe although text was or may have been shown"
+	case k.started.has(semconv.ToolEffectNonIdempotent) || k.started.has(semconv.ToolEffectUnknown):
+		return "safe in spite of an unaccounted effect"
+	case k.calls == callsUnknown || k.providerTools != providerToolsNone || k.missingOutput != No || k.unseen:
+		return "safe although not everything was observed"
+	case k.confidence() == semconv.ConfidenceLow:
+		return "safe at low confidence"
+	case k.abort == semconv.AbortSourceUser || k.abort == semconv.AbortSourceShutdown || k.abort == semconv.AbortSourceApplication || k.abort == semconv.AbortSourceDeadline:
+		return "safe after an abort"
+	default:
+		return ""
+	}
+}
+
+// summaryKeys bounds [summaryKey].
+const summaryKeys = 4 * 32 * 3 * 4 * 16 * 3 * 3 * 2 * 2
+
+// summaryKey numbers all that the words of a summary can differ by, beside
+// class, cause and phase.
+func summaryKey(k *risk, s semconv.RetrySafety, reason semconv.RetryReason) int {
+	bit := func(b bool) int {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	key := int(s)
+	key = key*32 + int(reason)
+	key = key*3 + int(k.calls)
+	key = key*4 + int(k.providerTools)
+	key = key*16 + int(k.started>>semconv.ToolEffectReadOnly)
+	key = key*3 + int(k.text)
+	key = key*3 + int(k.toolInput)
+	key = key*2 + bit(k.sent == No)
+	return key*2 + bit(k.observed())
+}
+
+func summaryProblem(d *Diagnosis, k *risk) string {
+	s := d.Summary
+	switch {
+	case s == "" || len(s) > 512:
+		return fmt.Sprintf("a summary of %d bytes", len(s))
+	case strings.Contains(s, "safe to retry automatically") != (d.Retry.Safety == SafeAutoRetry):
+		return "summary and safety contradict each other"
+	case strings.Contains(s, "Ask before retrying") != (d.Retry.Safety == UserConfirmedRetry):
+		return "summary and safety contradict each other"
+	case strings.Contains(s, "The tool had not run") && (k.calls == callsUnknown || k.started.has(semconv.ToolEffectNonIdempotent) || k.started.has(semconv.ToolEffectUnknown)):
+		return "the summary denies a tool that may have run"
+	case strings.Contains(s, "had already run") && k.started == 0:
+		return "the summary tells of a tool that did not run"
+	case strings.Contains(s, "provider reported") != (d.Class == semconv.ClassProviderError):
+		return "the summary blames the provider wrongly"
+	case strings.Contains(s, "A tool failed") != (d.Class == semconv.ClassToolFailed):
+		return "the summary blames a tool wrongly"
+	case strings.Contains(s, "Nothing had been shown") && k.text != No:
+		return "the summary denies text that may have been shown"
+	case strings.Contains(s, "Nothing had been sent") && k.sent != No:
+		return "the summary denies what was sent"
+	default:
+		return ""
+	}
+}

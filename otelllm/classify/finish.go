@@ -1,0 +1,80 @@
+package classify
+
+import (
+	"strings"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// finishes maps the providers' finish reasons, in lower case, to what they say.
+// Sources: OpenAI Chat Completions and Responses, Anthropic Messages, Gemini,
+// Bedrock Converse, Ollama, and the Vercel AI SDK's unified words.
+var finishes = map[string]Finish{
+	"stop": FinishStop, "end_turn": FinishStop, "stop_sequence": FinishStop, "completed": FinishStop,
+	"eos": FinishStop, "end": FinishStop, "complete": FinishStop, "load": FinishStop, "unload": FinishStop,
+
+	"tool_calls": FinishToolCalls, "tool-calls": FinishToolCalls, "tool_call": FinishToolCalls,
+	"tool_use": FinishToolCalls, "function_call": FinishToolCalls,
+
+	"length": FinishMaxTokens, "max_tokens": FinishMaxTokens, "max_output_tokens": FinishMaxTokens,
+
+	"content_filter": FinishContentFilter, "content-filter": FinishContentFilter, "content_filtered": FinishContentFilter,
+	"guardrail_intervened": FinishContentFilter, "safety": FinishContentFilter, "recitation": FinishContentFilter,
+	"blocklist": FinishContentFilter, "prohibited_content": FinishContentFilter, "spii": FinishContentFilter,
+	"image_safety": FinishContentFilter, "language": FinishContentFilter,
+
+	"refusal": FinishRefusal,
+
+	"model_context_window_exceeded": FinishContextWindow, "model_length": FinishContextWindow,
+
+	"pause_turn": FinishPaused, "pause": FinishPaused,
+
+	"error": FinishMissing, "unknown": FinishMissing, "interrupted": FinishMissing,
+}
+
+// ParseFinish reads the finish reasons of a response, one a choice, as the
+// provider wrote them. A missing reason (none at all in a non-nil list, or
+// `error`) outweighs a limit, a limit outweighs a tool call, a tool call
+// outweighs a plain stop. A reason that is not known says nothing but that the
+// model came to an end. A nil list was not observed.
+func ParseFinish(reasons []string) Finish {
+	if reasons == nil {
+		return FinishNotObserved
+	}
+	if len(reasons) == 0 {
+		return FinishMissing
+	}
+	worst := FinishStop
+	for _, reason := range reasons {
+		finish, ok := finishes[reason]
+		if !ok {
+			finish, ok = finishes[strings.ToLower(reason)]
+		}
+		switch {
+		case !ok:
+		case finish == FinishMissing:
+			return FinishMissing
+		case finish > worst:
+			worst = finish
+		}
+	}
+	return worst
+}
+
+// limited is the cause of an answer that a limit cut, unset for any other finish.
+func (f Finish) limited() semconv.Cause {
+	switch f {
+	case FinishMaxTokens:
+		return semconv.CauseMaxOutputTokens
+	case FinishContentFilter:
+		return semconv.CauseContentFilter
+	case FinishRefusal:
+		return semconv.CauseRefusal
+	case FinishContextWindow:
+		return semconv.CauseContextWindow
+	case FinishPaused:
+		return semconv.CausePaused
+	default:
+		return semconv.CauseUnset
+	}
+}

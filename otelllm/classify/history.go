@@ -1,0 +1,147 @@
+package classify
+
+import (
+	"slices"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// hasOutput: the tool ran to something that the model was due to get, a result
+// or the word of its failure.
+func (t *Tool) hasOutput() bool {
+	if t.End.IsZero() {
+		return false
+	}
+	switch t.Outcome {
+	case semconv.ToolOutcomeUnset, semconv.ToolOutcomeInterrupted:
+		return false
+	default:
+		return true
+	}
+}
+
+// missingOutput reports whether the history of r lacks an output that existed
+// when r began.
+func (j *judge) missingOutput(r *Request) Fact {
+	missing := No
+	for t := range j.run.Tools {
+		tool := &j.run.Tools[t]
+		if !tool.hasOutput() || tool.End.After(r.Start) {
+			continue
+		}
+		missing = worse(missing, j.lacks(r, tool))
+	}
+	return missing
+}
+
+// lacks reports whether r's history lacks the output of a tool that had ended
+// before r began.
+//
+// A call that is gone together with an output which a completed request had
+// carried before was summarised away, not lost. A list as long as its bound may
+// have been cut, so it proves nothing about what is not in it.
+func (j *judge) lacks(r *Request, tool *Tool) Fact {
+	switch {
+	case tool.CallID == "":
+		return NotObserved
+	case slices.Contains(r.HistoryOutputs, tool.CallID):
+		return No
+	case slices.Contains(r.HistoryCalls, tool.CallID):
+		return Yes
+	case r.HistoryCalls == nil:
+		return NotObserved
+	case j.answered(tool, r):
+		return No
+	case len(r.HistoryOutputs) >= MaxIDs:
+		return NotObserved
+	default:
+		return Yes
+	}
+}
+
+// answered reports whether the model got the tool's output: it was sent on its
+// own, or a request that carried it ran to its end (before the request until,
+// when that is not nil).
+func (j *judge) answered(tool *Tool, until *Request) bool {
+	if tool.Delivery == semconv.OutputDeliverySent {
+		return true
+	}
+	if tool.CallID == "" {
+		return false
+	}
+	for _, i := range j.order {
+		r := &j.run.Requests[i]
+		if until != nil && !r.Start.Before(until.Start) {
+			return false
+		}
+		if j.states[i].answered() && slices.Contains(r.HistoryOutputs, tool.CallID) {
+			return true
+		}
+	}
+	return false
+}
+
+// missingOutputs names the calls whose output r's history is seen to lack, at most MaxIDs.
+func (j *judge) missingOutputs(r *Request) []string {
+	var ids []string
+	for t := range j.run.Tools {
+		tool := &j.run.Tools[t]
+		if tool.hasOutput() && !tool.End.After(r.Start) && j.lacks(r, tool) == Yes && len(ids) < MaxIDs {
+			ids = append(ids, tool.CallID)
+		}
+	}
+	return ids
+}
+
+// lost says how a tool's output failed to reach the model, unset when it did or
+// when nothing says that it did not.
+func (j *judge) lost(tool *Tool) semconv.Cause {
+	if j.answered(tool, nil) {
+		return semconv.CauseUnset
+	}
+	carried, omitted, asked := false, false, false
+	for _, i := range j.order {
+		r := &j.run.Requests[i]
+		if tool.End.IsZero() || r.Start.Before(tool.End) {
+			continue
+		}
+		switch {
+		case tool.CallID != "" && slices.Contains(r.HistoryOutputs, tool.CallID):
+			carried = true
+		case tool.hasOutput() && j.lacks(r, tool) == Yes && j.retries(r, tool):
+			omitted = true
+		default:
+			asked = asked || tool.CallID == "" || j.lacks(r, tool) != Yes
+		}
+	}
+	switch {
+	case omitted:
+		return semconv.CauseOmittedFromRetry
+	case carried:
+		return semconv.CauseUnset // the request that carried it tells what happened
+	case tool.Delivery == semconv.OutputDeliveryFailed:
+		return semconv.CauseDeliveryFailed
+	case asked || !tool.hasOutput() || tool.Delivery == semconv.OutputDeliveryCached:
+		return semconv.CauseUnset
+	default:
+		return semconv.CauseNeverAnswered
+	}
+}
+
+// retries reports whether r takes up the thread that the tool's call belongs to:
+// it still holds the call, or it comes after a failed request that had made the
+// call or carried its output. Without that, r may be another agent's thread,
+// which owes nothing to the tool.
+func (j *judge) retries(r *Request, tool *Tool) bool {
+	if slices.Contains(r.HistoryCalls, tool.CallID) {
+		return true
+	}
+	for i := range j.run.Requests {
+		before := &j.run.Requests[i]
+		if j.states[i] == stateFailed && !before.End.After(r.Start) &&
+			(slices.Contains(before.HistoryOutputs, tool.CallID) || slices.Contains(before.CallIDs, tool.CallID)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,213 @@
+package classify
+
+import (
+	"strings"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// maxCode bounds a provider's code, in bytes.
+const maxCode = 80
+
+// Redacted stands in for a code that holds anything but [A-Za-z0-9_.:-].
+const Redacted = "redacted"
+
+// SanitizeCode returns code when it is fit to be recorded: at most 80 bytes of
+// [A-Za-z0-9_.:-]. Anything else becomes [Redacted], because a gateway may put
+// free text where a code belongs. An empty code stays empty.
+func SanitizeCode(code string) string {
+	if len(code) > maxCode {
+		return Redacted
+	}
+	for i := range len(code) {
+		switch c := code[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9',
+			c == '_', c == '.', c == ':', c == '-':
+		default:
+			return Redacted
+		}
+	}
+	return code
+}
+
+// providerCodes maps the providers' own codes and types, in lower case, to the
+// kind of error they name. Sources: the error references of OpenAI, Anthropic,
+// Azure OpenAI, Gemini (google.rpc.Code), Bedrock and vLLM. Codes are compared
+// whole: a word inside a longer text proves nothing.
+var providerCodes = map[string]semconv.ProviderErrorKind{
+	"rate_limit_exceeded":                  semconv.ProviderErrorKindRateLimited,
+	"rate_limit_error":                     semconv.ProviderErrorKindRateLimited,
+	"rate_limited":                         semconv.ProviderErrorKindRateLimited,
+	"too_many_requests":                    semconv.ProviderErrorKindRateLimited,
+	"tokens":                               semconv.ProviderErrorKindRateLimited, // OpenAI's error.type beside rate_limit_exceeded
+	"requests":                             semconv.ProviderErrorKindRateLimited,
+	"resource_exhausted":                   semconv.ProviderErrorKindRateLimited,
+	"throttlingexception":                  semconv.ProviderErrorKindRateLimited,
+	"toomanyrequestsexception":             semconv.ProviderErrorKindRateLimited,
+	"slow_down":                            semconv.ProviderErrorKindOverloaded,
+	"overloaded":                           semconv.ProviderErrorKindOverloaded,
+	"overloaded_error":                     semconv.ProviderErrorKindOverloaded,
+	"server_is_overloaded":                 semconv.ProviderErrorKindOverloaded,
+	"engine_overloaded":                    semconv.ProviderErrorKindOverloaded,
+	"unavailable":                          semconv.ProviderErrorKindOverloaded,
+	"service_unavailable":                  semconv.ProviderErrorKindOverloaded,
+	"serviceunavailableexception":          semconv.ProviderErrorKindOverloaded,
+	"modelnotreadyexception":               semconv.ProviderErrorKindOverloaded,
+	"insufficient_quota":                   semconv.ProviderErrorKindQuotaExhausted,
+	"quota_exceeded":                       semconv.ProviderErrorKindQuotaExhausted,
+	"billing_error":                        semconv.ProviderErrorKindQuotaExhausted,
+	"billing_hard_limit_reached":           semconv.ProviderErrorKindQuotaExhausted,
+	"billing_not_active":                   semconv.ProviderErrorKindQuotaExhausted,
+	"insufficient_credits":                 semconv.ProviderErrorKindQuotaExhausted,
+	"servicequotaexceedexception":          semconv.ProviderErrorKindQuotaExhausted,
+	"servicequotaexceededexception":        semconv.ProviderErrorKindQuotaExhausted,
+	"authentication_error":                 semconv.ProviderErrorKindAuthentication,
+	"invalid_api_key":                      semconv.ProviderErrorKindAuthentication,
+	"invalid_authentication":               semconv.ProviderErrorKindAuthentication,
+	"unauthenticated":                      semconv.ProviderErrorKindAuthentication,
+	"unauthorized":                         semconv.ProviderErrorKindAuthentication,
+	"permission_error":                     semconv.ProviderErrorKindPermission,
+	"permission_denied":                    semconv.ProviderErrorKindPermission,
+	"accessdeniedexception":                semconv.ProviderErrorKindPermission,
+	"unsupported_country_region_territory": semconv.ProviderErrorKindPermission,
+	"not_found_error":                      semconv.ProviderErrorKindNotFound,
+	"not_found":                            semconv.ProviderErrorKindNotFound,
+	"model_not_found":                      semconv.ProviderErrorKindNotFound,
+	"deploymentnotfound":                   semconv.ProviderErrorKindNotFound,
+	"resourcenotfoundexception":            semconv.ProviderErrorKindNotFound,
+	"invalid_request_error":                semconv.ProviderErrorKindInvalidRequest,
+	"invalid_request":                      semconv.ProviderErrorKindInvalidRequest,
+	"invalid_prompt":                       semconv.ProviderErrorKindInvalidRequest,
+	"invalid_argument":                     semconv.ProviderErrorKindInvalidRequest,
+	"request_too_large":                    semconv.ProviderErrorKindInvalidRequest,
+	"badrequesterror":                      semconv.ProviderErrorKindInvalidRequest, // vLLM
+	"validationexception":                  semconv.ProviderErrorKindInvalidRequest,
+	"failed_precondition":                  semconv.ProviderErrorKindInvalidRequest,
+	"context_length_exceeded":              semconv.ProviderErrorKindContextLengthExceeded,
+	"context_window_exceeded":              semconv.ProviderErrorKindContextLengthExceeded,
+	"string_above_max_length":              semconv.ProviderErrorKindContextLengthExceeded,
+	"model_context_window_exceeded":        semconv.ProviderErrorKindContextLengthExceeded,
+	"content_filter":                       semconv.ProviderErrorKindContentPolicy,
+	"content_policy_violation":             semconv.ProviderErrorKindContentPolicy,
+	"responsibleaipolicyviolation":         semconv.ProviderErrorKindContentPolicy,
+	"moderation_blocked":                   semconv.ProviderErrorKindContentPolicy,
+	"safety":                               semconv.ProviderErrorKindContentPolicy,
+	"server_error":                         semconv.ProviderErrorKindServerError,
+	"internal_error":                       semconv.ProviderErrorKindServerError,
+	"internal_server_error":                semconv.ProviderErrorKindServerError,
+	"internalservererror":                  semconv.ProviderErrorKindServerError, // vLLM
+	"internal":                             semconv.ProviderErrorKindServerError,
+	"api_error":                            semconv.ProviderErrorKindServerError,
+	"internalserverexception":              semconv.ProviderErrorKindServerError,
+	"modelstreamerrorexception":            semconv.ProviderErrorKindServerError,
+	"modelerrorexception":                  semconv.ProviderErrorKindServerError,
+	"timeout":                              semconv.ProviderErrorKindTimeout,
+	"timeout_error":                        semconv.ProviderErrorKindTimeout,
+	"vector_store_timeout":                 semconv.ProviderErrorKindTimeout,
+	"deadline_exceeded":                    semconv.ProviderErrorKindTimeout,
+	"modeltimeoutexception":                semconv.ProviderErrorKindTimeout,
+	"cancelled":                            semconv.ProviderErrorKindCancelled,
+	"canceled":                             semconv.ProviderErrorKindCancelled,
+	"request_cancelled":                    semconv.ProviderErrorKindCancelled,
+}
+
+// generalCodes are the codes that name a family rather than a cause. A more
+// telling code beside them, or the HTTP status, decides first.
+var generalCodes = map[string]bool{
+	"invalid_request_error": true,
+	"invalid_request":       true,
+	"api_error":             true,
+	"server_error":          true,
+	"badrequesterror":       true,
+	"tokens":                true,
+	"requests":              true,
+}
+
+// ProviderErrorKind is the kind of a provider's error, by its own codes first
+// and by its HTTP status second. Codes are tried in order; one that names a
+// family only (invalid_request_error) gives way to one that names a cause
+// (context_length_exceeded), and to the statuses 401, 403, 404, 408, 429, 504
+// and 529. A code that is itself a status (OpenRouter, vLLM: 429) counts as one.
+//
+// The status 429 alone is rate_limited: only a code tells an exhausted quota
+// from a rate limit. It returns unknown when nothing says more, and never the
+// unset value.
+func ProviderErrorKind(status int, codes ...string) semconv.ProviderErrorKind {
+	general := semconv.ProviderErrorKindUnset
+	for _, code := range codes {
+		if len(code) > maxCode {
+			continue
+		}
+		code = strings.ToLower(code)
+		if s, ok := statusCode(code); ok {
+			if status < 400 {
+				status = s
+			}
+			continue
+		}
+		kind, ok := providerCodes[code]
+		switch {
+		case !ok:
+		case generalCodes[code]:
+			if general == semconv.ProviderErrorKindUnset {
+				general = kind
+			}
+		default:
+			return kind
+		}
+	}
+	if kind := statusKind(status); kind != semconv.ProviderErrorKindUnset {
+		return kind
+	}
+	if general != semconv.ProviderErrorKindUnset {
+		return general
+	}
+	switch {
+	case status >= 500:
+		return semconv.ProviderErrorKindServerError
+	case status >= 400:
+		return semconv.ProviderErrorKindInvalidRequest
+	default:
+		return semconv.ProviderErrorKindUnknown
+	}
+}
+
+// statusCode reads a code that is an HTTP error status in digits.
+func statusCode(code string) (int, bool) {
+	if len(code) != 3 || (code[0] != '4' && code[0] != '5') {
+		return 0, false
+	}
+	n := 0
+	for i := range len(code) {
+		c := code[i]
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n, true
+}
+
+// statusKind is the kind of the statuses that name a cause by themselves.
+func statusKind(status int) semconv.ProviderErrorKind {
+	switch status {
+	case 401:
+		return semconv.ProviderErrorKindAuthentication
+	case 402:
+		return semconv.ProviderErrorKindQuotaExhausted
+	case 403:
+		return semconv.ProviderErrorKindPermission
+	case 404:
+		return semconv.ProviderErrorKindNotFound
+	case 408, 504:
+		return semconv.ProviderErrorKindTimeout
+	case 429:
+		return semconv.ProviderErrorKindRateLimited
+	case 499:
+		return semconv.ProviderErrorKindCancelled
+	case 503, 529:
+		return semconv.ProviderErrorKindOverloaded
+	default:
+		return semconv.ProviderErrorKindUnset
+	}
+}

@@ -1,0 +1,347 @@
+package classify
+
+import (
+	"slices"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// risk is everything that the guards read: what had happened when it failed, as
+// far as it was observed. Every field is a small enum or a set of four, so that
+// the guards can be checked over every combination.
+type risk struct {
+	class semconv.Class
+	cause semconv.Cause
+	basis Basis
+
+	certificate Fact // a tls failure is about a certificate
+	repeated    bool // the same protocol violation had come before
+	unseen      bool // a part that was announced never arrived
+
+	abort semconv.AbortSource // the deliberate end, if that is what ended it
+
+	sent      Fact // anything left this side
+	reasoning Fact
+	text      Fact // visible text had been streamed
+	toolInput Fact // a tool input had begun
+
+	calls         callState
+	started       effects // effects of the tools that began and are not accounted for
+	providerTools providerTools
+	missingOutput Fact // the history lacks a tool output that exists
+}
+
+// callState says what became of the calls that the model had handed over.
+type callState uint8
+
+const (
+	callsNone        callState = iota // none was ready, or every one is accounted for
+	callsNotExecuted                  // some were ready and are known not to have been executed
+	callsUnknown                      // some were or may have been ready, and whether they ran is not observed
+)
+
+// providerTools says what tools on the provider's side may have done.
+type providerTools uint8
+
+const (
+	providerToolsNone     providerTools = iota // none offered, none began, or only such as have no effects
+	providerToolsUnknown                       // what was offered is not observed
+	providerToolsPossible                      // offered, and what the response contained is not known
+	providerToolsBegan                         // one that may have effects began
+)
+
+// effects is a set of [semconv.ToolEffect].
+type effects uint8
+
+func (s effects) has(e semconv.ToolEffect) bool { return s&(1<<e) != 0 }
+
+func (s effects) with(t *Tool) effects { return s | 1<<t.effect() }
+
+// effect is what executing the tool may do; unknown unless somebody said it.
+func (t *Tool) effect() semconv.ToolEffect {
+	if t.Effect == semconv.ToolEffectUnset {
+		return semconv.ToolEffectUnknown
+	}
+	return t.Effect
+}
+
+// observed reports whether every fact that a guard reads was observed.
+func (k *risk) observed() bool {
+	return !k.unseen && k.text != NotObserved && k.calls != callsUnknown &&
+		k.providerTools != providerToolsUnknown && k.missingOutput != NotObserved
+}
+
+// harmlessProviderTools have no effects outside the answer.
+var harmlessProviderTools = []string{"web_search", "file_search", "web_fetch", "retrieval"}
+
+// requestRisk is the risk of sending request i again as it was.
+func (j *judge) requestRisk(i int, w what) risk {
+	r := &j.run.Requests[i]
+	k := risk{
+		class: w.class, cause: w.cause, basis: r.Basis,
+		certificate:   r.Transport.certificate(),
+		repeated:      w.class == semconv.ClassProtocolViolation && j.violatedBefore(i),
+		abort:         r.Abort.Source,
+		missingOutput: j.missingOutput(r),
+		sent:          No, reasoning: No, text: No, toolInput: No, // joined below
+	}
+	j.addResponse(&k, r)
+	for t := range j.run.Tools {
+		tool := &j.run.Tools[t]
+		if tool.mayHaveActed() && j.concerns(tool, r) && !slices.Contains(r.HistoryOutputs, tool.CallID) {
+			k.started = k.started.with(tool)
+		}
+	}
+	if j.unaccountedCalls(i) {
+		k.calls = callsUnknown
+	}
+	return k
+}
+
+// runRisk is the risk of repeating the whole run from its start.
+func (j *judge) runRisk(w what, basis Basis, abort semconv.AbortSource) risk {
+	k := risk{
+		class: w.class, cause: w.cause, basis: basis, abort: abort,
+		missingOutput: No, reasoning: No, text: No, toolInput: No, sent: No,
+		certificate: No,
+		unseen:      j.childMissing(),
+	}
+	for i := range j.run.Requests {
+		r := &j.run.Requests[i]
+		if w.class == semconv.ClassConnectionFailed && failsConnection(r.Transport.Cause) {
+			k.certificate = worse(k.certificate, r.Transport.certificate())
+		}
+		if w.class == semconv.ClassProtocolViolation {
+			k.repeated = k.repeated || j.violatedBefore(i)
+		}
+		j.addResponse(&k, r)
+	}
+	for t := range j.run.Tools {
+		if tool := &j.run.Tools[t]; tool.mayHaveActed() {
+			k.started = k.started.with(tool)
+		}
+	}
+	return k
+}
+
+// addResponse joins what one request's response shows into k.
+func (j *judge) addResponse(k *risk, r *Request) {
+	barren := r.barren()
+	seen := func(c Count) Fact {
+		if barren && c.Fact() == NotObserved {
+			return No
+		}
+		return c.Fact()
+	}
+	k.sent = worse(k.sent, r.sent())
+	k.text = worse(k.text, seen(r.Text))
+	k.reasoning = worse(k.reasoning, seen(r.Reasoning))
+	k.toolInput = worse(k.toolInput, seen(r.ToolInputsStarted))
+	k.calls = max(k.calls, j.callState(r, barren))
+	k.providerTools = max(k.providerTools, r.providerTools())
+}
+
+// worse joins two facts about harm: seen outweighs not observed, which outweighs
+// seen not to be. The zero value of k is NotObserved, so joins start from No.
+func worse(a, b Fact) Fact {
+	switch {
+	case a == Yes || b == Yes:
+		return Yes
+	case a == NotObserved || b == NotObserved:
+		return NotObserved
+	default:
+		return No
+	}
+}
+
+// sent reports whether anything of the request left this side.
+func (r *Request) sent() Fact {
+	switch {
+	case r.Status > 0:
+		return Yes
+	case r.Phase == semconv.PhaseBeforeConnection, failsConnection(r.Transport.Cause):
+		return No
+	case r.Phase == semconv.PhaseUnset, r.Phase == semconv.PhaseUnknown:
+		return NotObserved
+	default:
+		return Yes
+	}
+}
+
+// barren: no answer can have come, whether somebody counted or not.
+func (r *Request) barren() bool {
+	switch r.Phase {
+	case semconv.PhaseBeforeConnection, semconv.PhaseAwaitingResponse:
+		return true
+	case semconv.PhaseUnset, semconv.PhaseUnknown:
+	default:
+		return r.Status >= 400
+	}
+	switch r.Transport.Cause {
+	case semconv.TransportCauseClosedBeforeHeaders, semconv.TransportCauseHeaderTimeout, semconv.TransportCauseWriteFailed:
+		return true
+	}
+	return r.Status >= 400 || r.Ended == semconv.StreamEndHTTPError || r.Ended == semconv.StreamEndNoResponse ||
+		failsConnection(r.Transport.Cause) || r.Watchdog.Kind == semconv.WatchdogKindConnect
+}
+
+// callState says what became of the calls of one response.
+func (j *judge) callState(r *Request, barren bool) callState {
+	ready := max(r.ToolCalls.N(), r.ToolInputsCompleted.N(), len(r.CallIDs))
+	switch {
+	case ready == 0 && !barren && !r.ToolCalls.Observed() && !r.ToolInputsCompleted.Observed():
+		return callsUnknown
+	case ready == 0:
+		return callsNone
+	}
+	executed := 0
+	for _, id := range r.CallIDs {
+		if j.toolOf(id) != nil {
+			executed++
+		}
+	}
+	switch {
+	case executed >= ready:
+		return callsNone
+	case j.toolsRecorded():
+		return callsNotExecuted
+	default:
+		return callsUnknown
+	}
+}
+
+// providerTools says what provider-executed tools of this request may have done.
+func (r *Request) providerTools() providerTools {
+	harmful := slices.ContainsFunc(r.ProviderTools, func(name string) bool {
+		return !slices.Contains(harmlessProviderTools, name)
+	})
+	switch began := r.ProviderToolsStarted.Fact(); {
+	case began == Yes && (harmful || len(r.ProviderTools) == 0):
+		return providerToolsBegan
+	case r.sent() == No, r.Status >= 400 && r.Status < 500:
+		return providerToolsNone // the provider never had it, or refused it
+	case r.ProviderTools == nil:
+		return providerToolsUnknown
+	case !harmful:
+		return providerToolsNone
+	case began == No && r.Events.Fact() == Yes:
+		return providerToolsNone
+	default:
+		return providerToolsPossible
+	}
+}
+
+// mayHaveActed: the tool began to execute and nobody vouches that nothing happened.
+func (t *Tool) mayHaveActed() bool {
+	switch t.Outcome {
+	case semconv.ToolOutcomeRejected, semconv.ToolOutcomeInvalidInput:
+		return false
+	default:
+		return !t.FailedBeforeEffect
+	}
+}
+
+// concerns reports whether sending r again could repeat what tool did: it began
+// before r ended, or it executed one of r's own calls. A tool without an id can
+// not be told apart, so it concerns every request.
+func (j *judge) concerns(tool *Tool, r *Request) bool {
+	return tool.CallID == "" || tool.Start.Before(r.End) ||
+		slices.Contains(r.CallIDs, tool.CallID) || slices.Contains(r.OpenCallIDs, tool.CallID)
+}
+
+// toolOf finds the execution of a call; the last one where it was executed again.
+func (j *judge) toolOf(id string) *Tool {
+	if j.tools == nil {
+		j.tools = make(map[string]*Tool, len(j.run.Tools))
+		for t := range j.run.Tools {
+			if tool := &j.run.Tools[t]; tool.CallID != "" {
+				j.tools[tool.CallID] = tool
+			}
+		}
+	}
+	return j.tools[id]
+}
+
+// toolsRecorded reports whether a tool that ran would have been recorded: the
+// producer says so, and nothing contradicts it. An output in the history of a
+// call that this run's own model made, and that no recorded tool executed, does:
+// such an agent executes tools that nobody records.
+func (j *judge) toolsRecorded() bool {
+	if j.recorded == NotObserved {
+		announced := j.run.AnnouncedTools
+		full := announced.Observed() && len(j.run.Tools) >= announced.N()
+		j.recorded = FactOf((full || j.run.ToolsRecorded == Yes) && !j.toolsUnrecorded())
+	}
+	return j.recorded == Yes
+}
+
+func (j *judge) toolsUnrecorded() bool {
+	nameless := 0
+	for t := range j.run.Tools {
+		if j.run.Tools[t].CallID == "" {
+			nameless++
+		}
+	}
+	orphans := map[string]bool{}
+	for i := range j.run.Requests {
+		for _, id := range j.run.Requests[i].CallIDs {
+			if j.toolOf(id) == nil {
+				orphans[id] = true
+			}
+		}
+	}
+	if len(orphans) <= nameless {
+		return false
+	}
+	carried := map[string]bool{}
+	for i := range j.run.Requests {
+		for _, id := range j.run.Requests[i].HistoryOutputs {
+			if orphans[id] {
+				carried[id] = true
+			}
+		}
+	}
+	return len(carried) > nameless
+}
+
+// unaccountedCalls reports whether a call of request i's past may have run
+// unseen: it is in its history, or an earlier request of the run made it, its
+// output is not in the history, and no tool is known to have executed it.
+func (j *judge) unaccountedCalls(i int) bool {
+	r := &j.run.Requests[i]
+	open := func(ids []string) bool {
+		for _, id := range ids {
+			if !slices.Contains(r.HistoryOutputs, id) && j.toolOf(id) == nil && !j.toolsRecorded() {
+				return true
+			}
+		}
+		return false
+	}
+	if open(r.HistoryCalls) {
+		return true
+	}
+	for e := range j.run.Requests {
+		earlier := &j.run.Requests[e]
+		if e != i && !earlier.End.After(r.Start) && open(earlier.CallIDs) {
+			return true
+		}
+	}
+	return false
+}
+
+// violatedBefore reports whether an earlier request of the run met the same
+// protocol violation, or request i is itself a later attempt.
+func (j *judge) violatedBefore(i int) bool {
+	r := &j.run.Requests[i]
+	if r.Attempt > 1 {
+		return true
+	}
+	for e := range j.run.Requests {
+		earlier := &j.run.Requests[e]
+		if e != i && earlier.Start.Before(r.Start) && earlier.Transport.Cause == r.Transport.Cause &&
+			j.whats[e].class == semconv.ClassProtocolViolation {
+			return true
+		}
+	}
+	return false
+}

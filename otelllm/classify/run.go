@@ -1,0 +1,415 @@
+package classify
+
+import (
+	"slices"
+	"time"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// state is what one request came to.
+type state uint8
+
+const (
+	stateUnknown state = iota // nothing says that it failed, nothing says that it did not
+	stateOK
+	stateLimited // complete, but cut by a limit or paused
+	stateAborted // ended by this side on purpose
+	stateFailed
+)
+
+// answered: the model answered, in full or up to a limit.
+func (s state) answered() bool { return s == stateOK || s == stateLimited }
+
+// judge holds what the rules derive from a run while they look at it.
+type judge struct {
+	run    *Run
+	order  []int // indexes of requests by their start
+	whats  []what
+	states []state
+
+	recorded Fact             // toolsRecorded, once asked
+	tools    map[string]*Tool // toolOf, once asked
+}
+
+// Judge diagnoses a run and each of its parts. It reads r and keeps nothing of
+// it but the ids that it names.
+//
+// A run that is still open (Ended not observed) is judged on what is there: its
+// parts get the verdicts that what came before them allows.
+func Judge(r *Run) Verdicts {
+	j := judge{
+		run:    r,
+		order:  make([]int, len(r.Requests)),
+		whats:  make([]what, len(r.Requests)),
+		states: make([]state, len(r.Requests)),
+	}
+	for i := range r.Requests {
+		j.order[i] = i
+		e := endingOf(&r.Requests[i])
+		j.whats[i] = e.what()
+		j.states[i] = stateOf(j.whats[i].class, e)
+	}
+	slices.SortStableFunc(j.order, func(a, b int) int { return r.Requests[a].Start.Compare(r.Requests[b].Start) })
+
+	v := Verdicts{Requests: make([]Diagnosis, len(r.Requests)), Tools: make([]Diagnosis, len(r.Tools))}
+	for i := range r.Requests {
+		if j.whats[i].class != semconv.ClassUnset {
+			v.Requests[i] = j.diagnoseRequest(i)
+		}
+	}
+	for t := range r.Tools {
+		v.Tools[t] = j.diagnoseTool(&r.Tools[t])
+	}
+	v.Run = j.diagnoseRun(&v)
+	return v
+}
+
+func stateOf(c semconv.Class, e ending) state {
+	switch c {
+	case semconv.ClassUnset:
+		if e.succeeded() {
+			return stateOK
+		}
+		return stateUnknown
+	case semconv.ClassLocalAbort:
+		return stateAborted
+	case semconv.ClassOutputLimited:
+		return stateLimited
+	default:
+		return stateFailed
+	}
+}
+
+func (j *judge) diagnoseRequest(i int) Diagnosis {
+	r, w := &j.run.Requests[i], j.whats[i]
+	k := j.requestRisk(i, w)
+	d := w.diagnosis(requestPhase(r, w), &k)
+	d.Retry.After = retryAfter(d.Retry.Safety, r)
+	d.MissingOutputs = j.missingOutputs(r)
+	d.Evidence = requestEvidence(r)
+	d.MissingEvidence = missingEvidence(&k, r)
+	d.Summary = summarize(&d, &k)
+	return d
+}
+
+// requestPhase is where the request was when it ended.
+func requestPhase(r *Request, w what) semconv.Phase {
+	switch {
+	case w.class == semconv.ClassConnectionFailed:
+		return semconv.PhaseBeforeConnection
+	case r.Phase != semconv.PhaseUnset:
+		return r.Phase
+	default:
+		return semconv.PhaseUnknown
+	}
+}
+
+func (w what) diagnosis(phase semconv.Phase, k *risk) Diagnosis {
+	d := Diagnosis{Class: w.class, Cause: w.cause, Origin: w.origin, Phase: phase, Confidence: k.confidence()}
+	d.Retry.Safety, d.Retry.Reason = k.judge()
+	return d
+}
+
+func retryAfter(safety semconv.RetrySafety, r *Request) (after time.Duration) {
+	if safety != NoRetry {
+		after = r.RetryAfter
+	}
+	return after
+}
+
+// toolWhat is the class table for one execution of a tool.
+func (j *judge) toolWhat(t *Tool) what {
+	failed := func(c semconv.Cause) what { return what{semconv.ClassToolFailed, c, semconv.OriginTool} }
+	switch {
+	case t.Outcome == semconv.ToolOutcomeRejected:
+		return failed(semconv.CauseRejected)
+	case t.Outcome == semconv.ToolOutcomeInvalidInput:
+		return failed(semconv.CauseInvalidInput)
+	case j.inputIncomplete(t):
+		return failed(semconv.CauseIncompleteInput)
+	case t.Abort.Source != semconv.AbortSourceUnset && (t.Outcome == semconv.ToolOutcomeInterrupted || t.Outcome == semconv.ToolOutcomeUnset):
+		return what{semconv.ClassLocalAbort, abortCause(t.Abort.Source), semconv.OriginLocal}
+	case t.Outcome == semconv.ToolOutcomeTimedOut:
+		return failed(semconv.CauseTimeout)
+	case t.Outcome == semconv.ToolOutcomeInterrupted:
+		return failed(semconv.CauseInterrupted)
+	case t.Outcome == semconv.ToolOutcomeFailed:
+		return failed(semconv.CauseExecutionError)
+	case t.Delivery == semconv.OutputDeliveryFailed && !j.answered(t, nil):
+		return what{semconv.ClassToolOutputLost, semconv.CauseDeliveryFailed, semconv.OriginApplication}
+	default:
+		return what{}
+	}
+}
+
+// inputIncomplete: the tool executed a call whose input never completed.
+func (j *judge) inputIncomplete(t *Tool) bool {
+	if t.CallID == "" {
+		return false
+	}
+	open := false
+	for i := range j.run.Requests {
+		r := &j.run.Requests[i]
+		if slices.Contains(r.CallIDs, t.CallID) {
+			return false
+		}
+		open = open || slices.Contains(r.OpenCallIDs, t.CallID)
+	}
+	return open
+}
+
+func (j *judge) diagnoseTool(t *Tool) Diagnosis {
+	w := j.toolWhat(t)
+	if w.class == semconv.ClassUnset {
+		return Diagnosis{}
+	}
+	k := risk{
+		class: w.class, cause: w.cause, basis: Typed, abort: t.Abort.Source,
+		sent: Yes, text: No, reasoning: No, toolInput: No, missingOutput: No,
+	}
+	if t.mayHaveActed() {
+		k.started = k.started.with(t)
+	} else {
+		k.calls = callsNotExecuted
+	}
+	phase := semconv.PhaseToolExecution
+	if w.class == semconv.ClassToolOutputLost {
+		phase = semconv.PhaseToolOutputDelivery
+	}
+	d := w.diagnosis(phase, &k)
+	d.Evidence = toolEvidence(t)
+	d.MissingEvidence = missingEvidence(&k, nil)
+	d.Summary = summarize(&d, &k)
+	return d
+}
+
+// primary is the failure that the run came to.
+type primary struct {
+	what
+	phase   semconv.Phase
+	basis   Basis
+	abort   semconv.AbortSource
+	request *Request // the request that it is the failure of, if it is one
+	tool    *Tool    // the tool, likewise
+}
+
+func (j *judge) diagnoseRun(v *Verdicts) Diagnosis {
+	p, recovered, missing := j.primary(v)
+	d := Diagnosis{RecoveredFailures: recovered, MissingOutputs: missing}
+	switch {
+	case p.class != semconv.ClassUnset:
+		k := j.runRisk(p.what, p.basis, p.abort)
+		outcome := outcomeOf(p.class)
+		d = p.diagnosis(p.phase, &k)
+		d.Outcome, d.RecoveredFailures, d.MissingOutputs = outcome, recovered, missing
+		d.Evidence = j.runEvidence(&p)
+		d.MissingEvidence = missingEvidence(&k, p.request)
+		if p.request != nil {
+			d.Retry.After = retryAfter(d.Retry.Safety, p.request)
+		}
+		d.Summary = summarize(&d, &k)
+	case recovered > 0:
+		d.Outcome = semconv.RunOutcomeRecovered
+	default:
+		d.Outcome = semconv.RunOutcomeSucceeded
+	}
+	d.Timeline = j.timeline(v)
+	return d
+}
+
+func outcomeOf(c semconv.Class) semconv.RunOutcome {
+	switch c {
+	case semconv.ClassOutputLimited:
+		return semconv.RunOutcomeLimited
+	case semconv.ClassLocalAbort:
+		return semconv.RunOutcomeAborted
+	case semconv.ClassRunAbandoned, semconv.ClassUnclassified:
+		return semconv.RunOutcomeIncomplete
+	default:
+		return semconv.RunOutcomeFailed
+	}
+}
+
+// primary finds the failure that the run came to, counts those that were made
+// good, and names the outputs that were lost. The first that holds is the run's:
+//
+//  1. a tool that ran on an input that never completed, unless the model answered it
+//  2. an output that could not be delivered, or that a retry left out
+//  3. a request that failed, was cut by a limit or was stopped, and nothing made good
+//  4. a deliberate end of the run, or of a tool of it
+//  5. a tool that failed, and the run ended on it
+//  6. an output that the model never got, when the run failed
+//  7. the run's own failure
+//  8. a run without its end or without children that it announced
+//  9. a last request of which nothing is known
+func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string) {
+	var incomplete, undelivered, failedTool, neverAnswered, abortedTool *Tool
+	var undeliveredCause semconv.Cause
+	for t := range j.run.Tools {
+		tool := &j.run.Tools[t]
+		lost := j.lost(tool)
+		if lost != semconv.CauseUnset && lost != semconv.CauseNeverAnswered && tool.CallID != "" && len(missing) < MaxIDs {
+			missing = append(missing, tool.CallID)
+		}
+		class, cause := v.Tools[t].Class, v.Tools[t].Cause
+		switch good := j.toolMadeGood(tool, lost); {
+		case lost == semconv.CauseDeliveryFailed || lost == semconv.CauseOmittedFromRetry:
+			undelivered, undeliveredCause = tool, lost
+		case class == semconv.ClassToolFailed && good:
+			recovered++
+		case cause == semconv.CauseIncompleteInput:
+			incomplete = tool
+		case class == semconv.ClassToolFailed:
+			failedTool = later(failedTool, tool)
+		case class == semconv.ClassLocalAbort && !good:
+			abortedTool = later(abortedTool, tool)
+		case lost == semconv.CauseNeverAnswered:
+			neverAnswered = tool
+		}
+	}
+	ended, made := j.endedOn()
+	recovered += made
+
+	run := j.run
+	tool := func(t *Tool, w what, phase semconv.Phase) primary {
+		return primary{what: w, phase: phase, basis: Typed, tool: t, abort: t.Abort.Source}
+	}
+	lost := func(t *Tool, c semconv.Cause) primary {
+		p := tool(t, what{semconv.ClassToolOutputLost, c, semconv.OriginApplication}, semconv.PhaseToolOutputDelivery)
+		p.abort = semconv.AbortSourceUnset
+		return p
+	}
+	switch {
+	case incomplete != nil:
+		p = tool(incomplete, j.toolWhat(incomplete), semconv.PhaseToolExecution)
+	case undelivered != nil:
+		p = lost(undelivered, undeliveredCause)
+	case ended >= 0:
+		r := &run.Requests[ended]
+		p = primary{what: j.whats[ended], phase: requestPhase(r, j.whats[ended]), basis: r.Basis, abort: r.Abort.Source, request: r}
+	case run.Abort.Source != semconv.AbortSourceUnset:
+		p = primary{what: what{semconv.ClassLocalAbort, abortCause(run.Abort.Source), semconv.OriginLocal}, phase: semconv.PhaseUnknown, basis: Typed}
+		if abortedTool != nil {
+			p.phase, p.tool = semconv.PhaseToolExecution, abortedTool
+		}
+	case abortedTool != nil:
+		p = tool(abortedTool, j.toolWhat(abortedTool), semconv.PhaseToolExecution)
+	case failedTool != nil:
+		p = tool(failedTool, j.toolWhat(failedTool), semconv.PhaseToolExecution)
+	case neverAnswered != nil && run.Failed == Yes:
+		p = lost(neverAnswered, semconv.CauseNeverAnswered)
+		missing = append(missing, neverAnswered.CallID)
+	case run.Failed == Yes:
+		p = primary{what: what{semconv.ClassApplicationError, semconv.CauseRunError, semconv.OriginApplication}, phase: semconv.PhaseUnknown, basis: Typed}
+	case run.Ended == No:
+		p = primary{what: what{semconv.ClassRunAbandoned, semconv.CauseMissingEnd, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
+	case j.childMissing():
+		p = primary{what: what{semconv.ClassRunAbandoned, semconv.CauseMissingChildren, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
+	case j.lastUnknown():
+		p = primary{what: what{semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
+	}
+	// A stop of the whole run by a person holds, whatever failed first.
+	if run.Abort.Source == semconv.AbortSourceUser || p.abort == semconv.AbortSourceUnset && p.class == semconv.ClassLocalAbort {
+		p.abort = run.Abort.Source
+	}
+	return p, recovered, missing
+}
+
+func later(a, b *Tool) *Tool {
+	if a == nil || b.End.After(a.End) {
+		return b
+	}
+	return a
+}
+
+// endedOn finds the request that the run ended on, -1 when its last request
+// answered, and counts the failures before it that a later request made good.
+// A request that this side stopped, or that a limit cut, is not a failure to be
+// made good: when the run went on after it, it is forgotten.
+func (j *judge) endedOn() (request, recovered int) {
+	request = -1
+	for _, i := range j.order {
+		switch s := j.states[i]; {
+		case s == stateOK || s == stateUnknown:
+		case j.wentOn(i):
+			if s == stateFailed {
+				recovered++
+			}
+		case request < 0 || !j.cleanedUpAfter(i, request):
+			request = i
+		}
+	}
+	return request, recovered
+}
+
+// wentOn reports whether a later request took up what request i left.
+func (j *judge) wentOn(i int) bool {
+	f := &j.run.Requests[i]
+	for n := len(j.order) - 1; n >= 0; n-- {
+		l := j.order[n]
+		r := &j.run.Requests[l]
+		if l == i || r.Start.Before(f.End) {
+			return false
+		}
+		if j.states[l].answered() && (j.run.Failed == No || j.states[i] != stateFailed || continues(r, f)) {
+			return true
+		}
+	}
+	return false
+}
+
+// continues reports whether r goes on in the thread of f: it carries every
+// output that f carried, as far as that can be seen.
+func continues(r, f *Request) bool {
+	if r.HistoryCalls == nil || f.HistoryCalls == nil || len(r.HistoryOutputs) >= MaxIDs {
+		return true
+	}
+	for _, id := range f.HistoryOutputs {
+		if !slices.Contains(r.HistoryOutputs, id) {
+			return false
+		}
+	}
+	return true
+}
+
+// cleanedUpAfter reports whether request i was in flight when another one failed,
+// and was only then stopped: cleanup never overwrites the cause.
+func (j *judge) cleanedUpAfter(i, failed int) bool {
+	a, f := &j.run.Requests[i], &j.run.Requests[failed]
+	return j.states[i] == stateAborted && j.states[failed] == stateFailed &&
+		a.Abort.Source != semconv.AbortSourceUser && a.Start.Before(f.End) && !a.End.Before(f.End)
+}
+
+// toolMadeGood reports whether the model got the tool's output or the word of
+// its failure, or the run went on well without it.
+func (j *judge) toolMadeGood(t *Tool, lost semconv.Cause) bool {
+	if j.answered(t, nil) {
+		return true
+	}
+	if lost == semconv.CauseOmittedFromRetry || lost == semconv.CauseDeliveryFailed || j.run.Failed == Yes {
+		return false
+	}
+	for n := len(j.order) - 1; n >= 0; n-- {
+		i := j.order[n]
+		if j.run.Requests[i].Start.Before(t.End) {
+			return false
+		}
+		if j.states[i].answered() {
+			return true
+		}
+	}
+	return false
+}
+
+// childMissing: the run announced more children than are here.
+func (j *judge) childMissing() bool {
+	return j.run.AnnouncedRequests.N() > len(j.run.Requests) || j.run.AnnouncedTools.N() > len(j.run.Tools)
+}
+
+// lastUnknown: nothing says how the last request went, and the run does not say
+// that it went well.
+func (j *judge) lastUnknown() bool {
+	n := len(j.order)
+	return n > 0 && j.states[j.order[n-1]] == stateUnknown && j.run.Failed != No
+}

@@ -1,0 +1,236 @@
+package classify
+
+import (
+	"strings"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// summarize says in plain words what broke and where, what had or had not
+// happened, and what may be done. It is built from fixed templates only: no
+// error text, no name, no content ever enters it.
+func summarize(d *Diagnosis, k *risk) string {
+	var b strings.Builder
+	b.Grow(256)
+	b.WriteString(broke(d.Class, d.Cause))
+	if during := during(d); during != "" {
+		b.WriteByte(' ')
+		b.WriteString(during)
+	}
+	b.WriteByte('.')
+	if state := happened(d, k); state != "" {
+		b.WriteByte(' ')
+		b.WriteString(state)
+	}
+	b.WriteByte(' ')
+	b.WriteString(advice(d, k))
+	return b.String()
+}
+
+// broke is what broke.
+func broke(class semconv.Class, cause semconv.Cause) string {
+	switch class {
+	case semconv.ClassWatchdogTimeout:
+		return named("The request was stopped by a watchdog", cause)
+	case semconv.ClassLocalAbort:
+		return named("The request was stopped on this side", cause)
+	case semconv.ClassProviderError:
+		return named("The model provider reported an error", cause)
+	case semconv.ClassConnectionFailed:
+		return named("The connection to the model could not be made", cause)
+	case semconv.ClassStreamInterrupted:
+		if cause == semconv.CauseCleanEOF {
+			return "The answer of the model ended early, without the event that closes it"
+		}
+		return named("The connection to the model was lost", cause)
+	case semconv.ClassProtocolViolation:
+		return named("The response was not what the protocol allows", cause)
+	case semconv.ClassOutputLimited:
+		return named("The model did not give its whole answer", cause)
+	case semconv.ClassEmptyCompletion:
+		if cause == semconv.CauseSwallowedError {
+			return "The model call came back empty, because a gateway had swallowed an error of its upstream"
+		}
+		return "The model call came back complete, but with nothing in it"
+	case semconv.ClassToolFailed:
+		return named("A tool failed", cause)
+	case semconv.ClassToolOutputLost:
+		return named("The output of a tool never reached the model", cause)
+	case semconv.ClassApplicationError:
+		return "The agent reported a failure, and none of its model calls or tools explains it"
+	case semconv.ClassRunAbandoned:
+		return named("The record of the run is not whole", cause)
+	default:
+		return "Something failed, and nothing recorded says what"
+	}
+}
+
+// causeWords are the words for the causes that do not read well as they are.
+var causeWords = map[semconv.Cause]string{
+	semconv.CauseConnect:               "no connection in time",
+	semconv.CauseFirstProgress:         "no first sign of an answer in time",
+	semconv.CauseIdle:                  "the stream stood still for too long",
+	semconv.CauseTotal:                 "it took too long altogether",
+	semconv.CauseUser:                  "a person pressed stop",
+	semconv.CauseApplication:           "the application cancelled it",
+	semconv.CauseShutdown:              "the process was shutting down",
+	semconv.CauseDeadline:              "the deadline of the caller had passed",
+	semconv.CauseConsumerClosed:        "the reader closed the stream",
+	semconv.CauseOverloaded:            "it is overloaded",
+	semconv.CauseRateLimited:           "rate limit",
+	semconv.CauseQuotaExhausted:        "the quota is exhausted",
+	semconv.CauseAuthentication:        "the credentials were not accepted",
+	semconv.CausePermission:            "permission denied",
+	semconv.CauseNotFound:              "no such model or address",
+	semconv.CauseInvalidRequest:        "the request is not valid",
+	semconv.CauseContextLengthExceeded: "the request is too long for the model",
+	semconv.CauseContentPolicy:         "content policy",
+	semconv.CauseServerError:           "an error on its side",
+	semconv.CauseDNSNotFound:           "the host name does not exist",
+	semconv.CauseDNSTemporary:          "the host name could not be looked up for now",
+	semconv.CauseConnectRefused:        "connection refused",
+	semconv.CauseConnectUnreachable:    "the host or network is unreachable",
+	semconv.CauseConnectTimeout:        "connecting took too long",
+	semconv.CauseTLS:                   "the TLS handshake failed",
+	semconv.CauseProxy:                 "the proxy did not let it through",
+	semconv.CauseWriteFailed:           "the request could not be sent whole",
+	semconv.CauseClosedBeforeHeaders:   "closed before any response",
+	semconv.CauseHeaderTimeout:         "no response headers in time",
+	semconv.CauseBodyTruncated:         "the response was cut short",
+	semconv.CauseH2StreamReset:         "HTTP/2 stream reset",
+	semconv.CauseH2Goaway:              "the server closed the HTTP/2 connection",
+	semconv.CauseConnectionLost:        "connection lost",
+	semconv.CauseMalformedEvent:        "an event could not be read",
+	semconv.CauseUnexpectedContentType: "another kind of content, such as a web page",
+	semconv.CauseEventTooLong:          "an event was too long",
+	semconv.CauseMaxOutputTokens:       "the limit of output tokens was reached",
+	semconv.CauseContentFilter:         "a content filter cut it",
+	semconv.CauseRefusal:               "it refused",
+	semconv.CauseContextWindow:         "its context window was full",
+	semconv.CausePaused:                "it paused and waits to be continued",
+	semconv.CauseExecutionError:        "its execution ended in an error",
+	semconv.CauseInterrupted:           "it was interrupted",
+	semconv.CauseRejected:              "the call was rejected",
+	semconv.CauseInvalidInput:          "the input was not valid",
+	semconv.CauseIncompleteInput:       "it ran on an input that the model had never completed",
+	semconv.CauseDeliveryFailed:        "sending it failed",
+	semconv.CauseNeverAnswered:         "the run ended before it was sent",
+	semconv.CauseOmittedFromRetry:      "a later request left it out",
+	semconv.CauseMissingEnd:            "its end never came",
+	semconv.CauseMissingChildren:       "parts that it announced never came",
+}
+
+// named adds the cause in brackets, unless it is not known.
+func named(phrase string, cause semconv.Cause) string {
+	if cause == semconv.CauseUnknown || cause == semconv.CauseUnset {
+		return phrase
+	}
+	words, ok := causeWords[cause]
+	if !ok {
+		words = strings.ReplaceAll(cause.String(), "_", " ")
+	}
+	return phrase + " (" + words + ")"
+}
+
+// during is where it was, for what can happen at any point of a stream.
+func during(d *Diagnosis) string {
+	switch d.Class {
+	case semconv.ClassWatchdogTimeout, semconv.ClassLocalAbort, semconv.ClassStreamInterrupted,
+		semconv.ClassProtocolViolation, semconv.ClassProviderError:
+	default:
+		return ""
+	}
+	switch d.Phase {
+	case semconv.PhaseBeforeConnection:
+		return "before a connection had been made"
+	case semconv.PhaseAwaitingResponse:
+		if d.Class == semconv.ClassProviderError {
+			return ""
+		}
+		return "while the model had not begun to respond"
+	case semconv.PhaseResponseStarted:
+		if d.Class == semconv.ClassProviderError {
+			return "before any output"
+		}
+		return "just after the response had begun"
+	case semconv.PhaseReasoning:
+		return "while the assistant was still reasoning"
+	case semconv.PhaseText:
+		return "while the assistant was writing its answer"
+	case semconv.PhaseToolInput:
+		return "while the assistant was still writing a tool call"
+	case semconv.PhaseToolCallReady:
+		return "after the assistant had written a tool call"
+	case semconv.PhaseToolExecution:
+		return "while a tool was running"
+	default:
+		return ""
+	}
+}
+
+// happened is what had, or had not, happened by then.
+func happened(d *Diagnosis, k *risk) string {
+	switch {
+	case d.Class == semconv.ClassRunAbandoned, d.Class == semconv.ClassUnclassified:
+		return ""
+	case d.Class == semconv.ClassToolFailed && k.calls == callsNotExecuted && k.started == 0:
+		return "It had not changed anything."
+	case k.started.has(semconv.ToolEffectNonIdempotent):
+		return "A tool that changes things had already run."
+	case k.started.has(semconv.ToolEffectUnknown):
+		return "A tool had already run, and what it may have changed is not known."
+	case k.calls == callsUnknown:
+		return "Whether a tool ran is not known."
+	case k.providerTools == providerToolsBegan || k.providerTools == providerToolsPossible:
+		return "A tool on the side of the provider may already have acted."
+	case k.started != 0:
+		return "Only tools that are safe to repeat had run."
+	case k.calls == callsNotExecuted, k.toolInput == Yes:
+		return "The tool had not run."
+	case k.text == Yes && d.Class != semconv.ClassOutputLimited:
+		return "Part of the answer had already been shown."
+	case k.sent == No:
+		return "Nothing had been sent."
+	case k.text == No && k.observed() && d.Class != semconv.ClassEmptyCompletion && d.Class != semconv.ClassOutputLimited &&
+		d.Class != semconv.ClassApplicationError && d.Class != semconv.ClassToolOutputLost:
+		return "Nothing had been shown yet."
+	default:
+		return ""
+	}
+}
+
+// advice is what may be done.
+func advice(d *Diagnosis, k *risk) string {
+	switch d.Retry.Safety {
+	case SafeAutoRetry:
+		return "It is safe to retry automatically."
+	case NoRetry:
+		switch d.Retry.Reason {
+		case semconv.RetryReasonUserAbort, semconv.RetryReasonLocalShutdown:
+			return "It was ended on purpose: do not retry."
+		default:
+			if d.Cause == semconv.CausePaused {
+				return "Continue it instead of retrying."
+			}
+			return "Trying again as it was would not help."
+		}
+	default:
+		switch d.Retry.Reason {
+		case semconv.RetryReasonToolSideEffect:
+			return "Ask before retrying: it could be done twice."
+		case semconv.RetryReasonToolStateUnknown, semconv.RetryReasonProviderToolSideEffect:
+			return "Ask before retrying: something could be done twice."
+		case semconv.RetryReasonHistoryIncomplete:
+			return "Ask before retrying: the history lacks the output of a tool that has run."
+		case semconv.RetryReasonVisibleOutput:
+			if k.toolInput == Yes || k.calls == callsNotExecuted {
+				return "Ask before retrying: part of the answer had already been shown."
+			}
+			return "Ask before retrying: it would be shown again from the start."
+		case semconv.RetryReasonDeadline:
+			return "Ask before retrying: the time that the caller allowed is over."
+		default:
+			return "Ask before retrying: what is recorded does not prove that it is safe."
+		}
+	}
+}

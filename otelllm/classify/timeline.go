@@ -1,0 +1,200 @@
+package classify
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// The bounds of a timeline, in lines.
+const (
+	maxTimeline   = 24
+	timelineHead  = 8
+	timelineTail  = 5
+	maxTimelineID = 64 // bytes of a tool's name
+)
+
+// line is one line of a timeline before it is written out: most are never written.
+type line struct {
+	at       time.Time
+	terminal bool // tells how something failed, or how the run ended: never left out while there is room
+	kind     lineKind
+	index    int // of the request in start order, or of the tool
+}
+
+type lineKind uint8
+
+const (
+	lineRequest lineKind = iota
+	lineHeaders
+	lineRequestEnd
+	lineTool
+	lineToolEnd
+	lineRunEnd
+)
+
+// timeline tells the run in at most 24 lines, `+1.204s request 2: headers 200`:
+// the first 8, the last 5 and every line that tells of a failure, with one line
+// for what is left out. Times count from the beginning of the run, or of its
+// earliest part when the run's own is not known.
+func (j *judge) timeline(v *Verdicts) []string {
+	lines := make([]line, 0, 3*len(j.run.Requests)+2*len(j.run.Tools)+1)
+	for n, i := range j.order {
+		r := &j.run.Requests[i]
+		lines = append(lines, line{at: r.Start, kind: lineRequest, index: n})
+		if r.TimeToHeaders > 0 && r.Status > 0 {
+			lines = append(lines, line{at: r.Start.Add(r.TimeToHeaders), kind: lineHeaders, index: n})
+		}
+		lines = append(lines, line{at: r.End, kind: lineRequestEnd, index: n, terminal: j.whats[i].class != semconv.ClassUnset})
+	}
+	for t := range j.run.Tools {
+		tool := &j.run.Tools[t]
+		lines = append(lines, line{at: tool.Start, kind: lineTool, index: t})
+		if !tool.End.IsZero() {
+			lines = append(lines, line{at: tool.End, kind: lineToolEnd, index: t, terminal: v.Tools[t].Failed()})
+		}
+	}
+	if j.run.Ended == Yes {
+		lines = append(lines, line{at: j.run.End, kind: lineRunEnd, terminal: true})
+	}
+	slices.SortStableFunc(lines, func(a, b line) int { return a.at.Compare(b.at) })
+
+	start := j.run.Start
+	if len(lines) > 0 && (start.IsZero() || lines[0].at.Before(start)) {
+		start = lines[0].at
+	}
+	kept, gap := keep(lines)
+	out := make([]string, 0, len(kept)+1)
+	for n, l := range kept {
+		if n == gap {
+			out = append(out, "… "+strconv.Itoa(len(lines)-len(kept))+" more …")
+		}
+		out = append(out, j.write(l, start, v))
+	}
+	return out
+}
+
+// keep chooses the lines to write, and the place of the line that says how many
+// are left out, -1 when none are.
+func keep(lines []line) (kept []line, gap int) {
+	if len(lines) <= maxTimeline {
+		return lines, -1
+	}
+	room := maxTimeline - 1 - timelineHead - timelineTail
+	middle := lines[timelineHead : len(lines)-timelineTail]
+	kept = append(kept, lines[:timelineHead]...)
+	terminal := make([]line, 0, room)
+	for n := len(middle) - 1; n >= 0 && len(terminal) < room; n-- { // the newest, when there are too many
+		if middle[n].terminal {
+			terminal = append(terminal, middle[n])
+		}
+	}
+	slices.Reverse(terminal)
+	kept = append(kept, terminal...)
+	return append(kept, lines[len(lines)-timelineTail:]...), timelineHead
+}
+
+func (j *judge) write(l line, start time.Time, v *Verdicts) string {
+	b := make([]byte, 0, 96)
+	b = appendOffset(b, l.at.Sub(start))
+	switch l.kind {
+	case lineRequest:
+		r := &j.run.Requests[j.order[l.index]]
+		b = appendRequest(b, l.index)
+		b = append(b, "sent"...)
+		if r.sent() == No {
+			b = append(b[:len(b)-len("sent")], "begun"...)
+		}
+		if r.Attempt > 1 {
+			b = append(b, ", attempt "...)
+			b = strconv.AppendInt(b, int64(r.Attempt), 10)
+		}
+	case lineHeaders:
+		b = appendRequest(b, l.index)
+		b = append(b, "headers "...)
+		b = strconv.AppendInt(b, int64(j.run.Requests[j.order[l.index]].Status), 10)
+	case lineRequestEnd:
+		i := j.order[l.index]
+		b = appendRequest(b, l.index)
+		b = appendRequestEnd(b, &j.run.Requests[i], &v.Requests[i], j.states[i])
+	case lineTool:
+		b = appendTool(b, &j.run.Tools[l.index])
+		b = append(b, "started"...)
+	case lineToolEnd:
+		tool := &j.run.Tools[l.index]
+		b = appendTool(b, tool)
+		b = appendToolEnd(b, tool)
+	case lineRunEnd:
+		b = append(b, "run: ended"...)
+		switch {
+		case j.run.Abort.Source != semconv.AbortSourceUnset:
+			b = append(b, ", stopped by "...)
+			b = append(b, j.run.Abort.Source.String()...)
+		case j.run.Failed == Yes:
+			b = append(b, " in failure"...)
+		}
+	}
+	return string(b)
+}
+
+// appendOffset writes a duration as +1.204s.
+func appendOffset(b []byte, d time.Duration) []byte {
+	b = append(b, '+')
+	b = strconv.AppendFloat(b, d.Seconds(), 'f', 3, 64)
+	return append(b, "s "...)
+}
+
+func appendRequest(b []byte, n int) []byte {
+	b = append(b, "request "...)
+	b = strconv.AppendInt(b, int64(n+1), 10)
+	return append(b, ": "...)
+}
+
+func appendTool(b []byte, t *Tool) []byte {
+	b = append(b, "tool"...)
+	if name := SanitizeCode(t.Name); name != "" && name != Redacted && len(name) <= maxTimelineID {
+		b = append(b, ' ')
+		b = append(b, name...)
+	}
+	return append(b, ": "...)
+}
+
+func appendRequestEnd(b []byte, r *Request, d *Diagnosis, s state) []byte {
+	switch {
+	case d.Failed():
+		b = append(b, d.Class.String()...)
+		b = append(b, " ("...)
+		b = append(b, d.Cause.String()...)
+		b = append(b, ") at "...)
+		b = append(b, d.Phase.String()...)
+	case s == stateOK && r.ToolCalls.N() > 0:
+		b = append(b, "complete, "...)
+		b = strconv.AppendInt(b, int64(r.ToolCalls.N()), 10)
+		b = append(b, " tool call"...)
+		if r.ToolCalls.N() > 1 {
+			b = append(b, 's')
+		}
+	case s == stateOK:
+		b = append(b, "complete"...)
+	default:
+		b = append(b, "ended, how is not known"...)
+	}
+	return b
+}
+
+func appendToolEnd(b []byte, t *Tool) []byte {
+	if t.Outcome == semconv.ToolOutcomeUnset {
+		b = append(b, "ended, how is not known"...)
+	} else {
+		b = append(b, t.Outcome.String()...)
+	}
+	switch t.Delivery {
+	case semconv.OutputDeliveryFailed:
+		b = append(b, ", and sending its output failed"...)
+	case semconv.OutputDeliverySent:
+		b = append(b, ", output sent"...)
+	}
+	return b
+}
