@@ -1,0 +1,92 @@
+package faultyllm
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// Names that [DNS] fails to resolve.
+const (
+	UnknownHost  = "api.unknown-model.test"  // no such name
+	TroubledHost = "api.troubled-model.test" // the name server is in trouble: try again
+)
+
+// DNS is a name server on loopback that resolves nothing: [TroubledHost] gets
+// SERVFAIL, every other name NXDOMAIN.
+type DNS struct {
+	conn net.PacketConn
+	done sync.WaitGroup
+}
+
+// StartDNS starts the name server on a free port.
+func StartDNS() (*DNS, error) {
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("faultyllm: listen on loopback: %w", err)
+	}
+	d := &DNS{conn: conn}
+	d.done.Go(d.serve)
+	return d, nil
+}
+
+// Resolver asks this name server and no other.
+func (d *DNS) Resolver() *net.Resolver {
+	return &net.Resolver{
+		PreferGo: true,
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var dialer net.Dialer
+			return dialer.DialContext(ctx, "udp", d.conn.LocalAddr().String())
+		},
+	}
+}
+
+// Close stops the name server.
+func (d *DNS) Close() error {
+	err := d.conn.Close()
+	d.done.Wait()
+	return err
+}
+
+func (d *DNS) serve() {
+	buf := make([]byte, 4096)
+	for {
+		n, from, err := d.conn.ReadFrom(buf)
+		if err != nil {
+			return
+		}
+		if reply, err := answerDNS(buf[:n]); err == nil {
+			_, _ = d.conn.WriteTo(reply, from) // a resolver that has gone asks no more
+		}
+	}
+}
+
+func answerDNS(query []byte) ([]byte, error) {
+	var p dnsmessage.Parser
+	header, err := p.Start(query)
+	if err != nil {
+		return nil, err
+	}
+	question, err := p.Question()
+	if err != nil {
+		return nil, err
+	}
+	code := dnsmessage.RCodeNameError
+	if strings.HasPrefix(question.Name.String(), TroubledHost+".") { // the resolver's search list may follow
+		code = dnsmessage.RCodeServerFailure
+	}
+	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{
+		ID: header.ID, Response: true, RecursionDesired: header.RecursionDesired, RecursionAvailable: true, RCode: code,
+	})
+	if err := b.StartQuestions(); err != nil {
+		return nil, err
+	}
+	if err := b.Question(question); err != nil {
+		return nil, err
+	}
+	return b.Finish()
+}

@@ -1,0 +1,25 @@
+// Package faultyllm is a model server that breaks on purpose. It speaks OpenAI
+// Chat Completions, OpenAI Responses and Anthropic Messages from scripts, streamed
+// or as one JSON document as the request asks, and goes wrong exactly where the
+// script says so: it resets the connection, ends it inside the body, ends the
+// stream clean but early, stalls, answers with the providers' HTTP errors, or
+// reports an error inside a 200.
+//
+// A script is a list of [Step]s, one for what the model says and one for what
+// breaks:
+//
+//	srv, err := faultyllm.Start()
+//	srv.Play("demo", faultyllm.Answer(
+//		faultyllm.Text("I will ", "apply the patch."),
+//		faultyllm.ToolInput("call_1", "apply_patch", `{"path":`, `"main.go",`),
+//		faultyllm.Reset(),
+//	))
+//	client := openai.NewClient(option.WithBaseURL(srv.BaseURL("demo", faultyllm.Chat)))
+//
+// The same script plays over every wire. What was really sent, and where it was
+// cut, is recorded: [Server.Records] is the ground truth that a diagnosis is
+// measured against.
+//
+// Everything listens on loopback only. Nothing waits longer than a script asks,
+// and the same script gives the same bytes.
+package faultyllm

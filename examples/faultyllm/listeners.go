@@ -1,0 +1,159 @@
+package faultyllm
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Port is a loopback port where a connection cannot be made.
+type Port struct {
+	addr  string
+	close func() error
+	once  sync.Once
+	err   error
+}
+
+// Addr is the host:port.
+func (p *Port) Addr() string { return p.addr }
+
+// BaseURL is a base URL at this port, as the wire's SDK wants it.
+func (p *Port) BaseURL(scheme string, w Wire) string { return scheme + "://" + p.addr + w.base() }
+
+// Close releases the port.
+func (p *Port) Close() error {
+	p.once.Do(func() { p.err = p.close() })
+	return p.err
+}
+
+// RefusingPort is a port that refuses every connection. It is the local end of a
+// connection that the package holds open, so that nobody else can come to listen
+// on it.
+func RefusingPort() (*Port, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("faultyllm: listen on loopback: %w", err)
+	}
+	defer ln.Close()
+	conn, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		return nil, fmt.Errorf("faultyllm: hold a port: %w", err)
+	}
+	peer, err := ln.Accept()
+	if err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("faultyllm: hold a port: %w", err)
+	}
+	return &Port{addr: conn.LocalAddr().String(), close: func() error {
+		_ = conn.Close() // first, so that the lingering state is on its side
+		return peer.Close()
+	}}, nil
+}
+
+// UntrustedTLS is a port that speaks TLS with a certificate that nobody has signed
+// but itself.
+func UntrustedTLS() (*Port, error) {
+	cert, err := selfSigned()
+	if err != nil {
+		return nil, err
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("faultyllm: listen on loopback: %w", err)
+	}
+	srv := &http.Server{
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          log.New(io.Discard, "", 0), // every handshake fails: that is what it is for
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "faultyllm: the client accepted a certificate that it should not trust", http.StatusTeapot)
+		}),
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = srv.Serve(tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}))
+	}()
+	return &Port{addr: ln.Addr().String(), close: func() error {
+		err := srv.Close()
+		<-done
+		return err
+	}}, nil
+}
+
+// GarbageTLS is a port where a TLS client finds something that is no TLS: it reads
+// the client's hello and answers as a plain HTTP server would.
+func GarbageTLS() (*Port, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("faultyllm: listen on loopback: %w", err)
+	}
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() { answerGarbage(conn) })
+		}
+	})
+	return &Port{addr: ln.Addr().String(), close: func() error {
+		err := ln.Close()
+		conns.Wait()
+		return err
+	}}, nil
+}
+
+func answerGarbage(conn net.Conn) {
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if err := readRecord(conn); err != nil {
+		return
+	}
+	_, _ = conn.Write([]byte("SSH-2.0-OpenSSH_9.9\r\nnot what you came for\r\n"))
+	_ = conn.(*net.TCPConn).CloseWrite()
+	_, _ = conn.Read(make([]byte, 512)) // the client's alert or its close
+}
+
+// readRecord reads the one TLS record that a client hello is.
+func readRecord(conn net.Conn) error {
+	var header [5]byte
+	if _, err := io.ReadFull(conn, header[:]); err != nil {
+		return err
+	}
+	_, err := io.CopyN(io.Discard, conn, int64(header[3])<<8|int64(header[4]))
+	return err
+}
+
+func selfSigned() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("faultyllm: make a key: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "faultyllm"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(24 * time.Hour),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:     []string{"localhost"},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("faultyllm: make a certificate: %w", err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}

@@ -1,0 +1,185 @@
+package faultyllm
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strconv"
+)
+
+// player plays one exchange.
+type player struct {
+	w       http.ResponseWriter
+	rc      *http.ResponseController
+	gone    context.Context // done when the client has gone
+	closing <-chan struct{}
+	ids     ids
+	record  Record
+}
+
+func (p *player) play(e Exchange) {
+	if e.kind == exchangeSilence {
+		p.fault(e.steps[0])
+		if p.record.Ending == EndedEarly || p.record.Ending == EndedByClient {
+			p.hangUp(false) // by returning the handler would write headers
+		}
+		return
+	}
+	h := p.w.Header()
+	for k, v := range e.header {
+		h[k] = v
+	}
+	p.record.RequestID = p.ids.id("req_", 0)
+	h.Set(p.record.Wire.requestIDHeader(), p.record.RequestID)
+	switch e.kind {
+	case exchangeFailure:
+		p.record.Status = e.failure.write(p.w, p.record.Wire, p.record.RequestID)
+	case exchangeBody:
+		p.document(e, e.body.contentType, e.body.data)
+	default:
+		if p.record.Streamed {
+			p.stream(e)
+		} else {
+			p.document(e, "application/json", p.record.Wire.document(e.steps, p.ids))
+		}
+	}
+}
+
+// stream plays the frames one by one, each flushed, until a fault ends them.
+func (p *player) stream(e Exchange) {
+	frames := e.frames(p.record.Wire, p.ids)
+	length := 0
+	for _, f := range frames {
+		length += len(f.data)
+	}
+	if e.cut != nil { // the length that was promised is that of the whole
+		length = 0
+		for _, f := range p.record.Wire.render(e.steps, p.ids) {
+			length += len(f.data)
+		}
+	}
+	p.w.Header().Set("Cache-Control", "no-cache")
+	p.headers("text/event-stream; charset=utf-8", e.framing, length+missing(frames))
+	if !p.flush() {
+		return
+	}
+	for _, f := range frames {
+		if f.fault.kind != 0 {
+			if !p.fault(f.fault) {
+				return
+			}
+			continue
+		}
+		if !p.write(f.data) {
+			return
+		}
+		p.record.Sent.add(f.sent)
+	}
+}
+
+// missing is how much a Content-Length must promise beyond the frames, so that a
+// stream which its script truncates is short of it.
+func missing(frames []frame) int {
+	for _, f := range frames {
+		if f.fault.kind != 0 && f.fault.kind != stepPause {
+			return len("data: [DONE]\n\n")
+		}
+	}
+	return 0
+}
+
+// document writes a body that does not stream. A fault that ends it falls in its middle.
+func (p *player) document(e Exchange, contentType string, data []byte) {
+	framing := e.framing
+	if framing == Natural {
+		framing = ContentLength
+	}
+	p.headers(contentType, framing, len(data))
+	var fault Step
+	for _, s := range e.steps {
+		if s.kind == stepPause {
+			if !p.fault(s) {
+				return
+			}
+		} else if s.kind.fault() {
+			fault = s
+		}
+	}
+	if fault.kind == 0 {
+		if p.write(data) {
+			p.record.Sent.Bytes = len(data)
+		}
+		return
+	}
+	if half := data[:len(data)/2]; p.write(half) {
+		p.record.Sent.Bytes = len(half)
+		p.fault(fault)
+	}
+}
+
+func (p *player) headers(contentType string, f Framing, length int) {
+	h := p.w.Header()
+	h.Set("Content-Type", contentType)
+	switch f {
+	case ContentLength:
+		h.Set("Content-Length", strconv.Itoa(length))
+	case CloseDelimited:
+		h.Set("Connection", "close")
+		h.Set("Transfer-Encoding", "identity")
+	}
+	p.record.Status = http.StatusOK
+	p.w.WriteHeader(http.StatusOK)
+}
+
+func (p *player) write(data []byte) bool {
+	if _, err := p.w.Write(data); err != nil {
+		p.record.Ending = EndedByClient
+		return false
+	}
+	return p.flush()
+}
+
+func (p *player) flush() bool {
+	if err := p.rc.Flush(); err != nil {
+		p.record.Ending = EndedByClient
+		return false
+	}
+	return true
+}
+
+// fault does what the step says and reports whether the exchange goes on.
+func (p *player) fault(s Step) bool {
+	switch s.kind {
+	case stepReset:
+		p.record.Ending = EndedReset
+		p.hangUp(true)
+	case stepTruncate:
+		p.record.Ending = EndedTruncated
+		p.hangUp(false)
+	case stepCleanEnd:
+		p.record.Ending = EndedEarly
+	case stepStall:
+		wait(p.gone, p.closing, 0)
+		p.record.Ending = EndedByClient
+	case stepPause:
+		if wait(p.gone, p.closing, s.pause) {
+			return true
+		}
+		p.record.Ending = EndedByClient
+	}
+	return false
+}
+
+// hangUp takes the connection away from the HTTP server and closes it: with a
+// reset, or with a FIN. What was written before has reached the client's kernel
+// already, which hands it to the reader ahead of the reset.
+func (p *player) hangUp(reset bool) {
+	conn, _, err := p.rc.Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler) // HTTP/2 or a connection that is gone: the server resets the stream
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok && reset {
+		_ = tcp.SetLinger(0) // on a connection that is gone there is nothing to reset
+	}
+	_ = conn.Close()
+}

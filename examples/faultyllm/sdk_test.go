@@ -1,0 +1,366 @@
+package faultyllm_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anthropics/anthropic-sdk-go"
+	anthropicoption "github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/openai/openai-go/v3"
+	openaioption "github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+)
+
+// answer is what an SDK made of a response.
+type answer struct {
+	text, reasoning, refusal string
+	calls                    []toolCall
+	finish                   string
+	input, output            int64
+}
+
+type toolCall struct{ id, name, arguments string }
+
+const model = "test-model"
+
+func start(t *testing.T) *faultyllm.Server {
+	t.Helper()
+	srv, err := faultyllm.Start()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, srv.Close()) })
+	return srv
+}
+
+// client is an HTTP client of its own, so that no connection is shared between tests.
+func client(t *testing.T) *http.Client {
+	t.Helper()
+	tr := &http.Transport{}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
+}
+
+func ask(ctx context.Context, w faultyllm.Wire, baseURL string, hc *http.Client, stream bool, retries int) (answer, error) {
+	switch w {
+	case faultyllm.Chat:
+		return askChat(ctx, openai.NewClient(openaiOptions(baseURL, hc, retries)...), stream)
+	case faultyllm.Responses:
+		return askResponses(ctx, openai.NewClient(openaiOptions(baseURL, hc, retries)...), stream)
+	default:
+		return askAnthropic(ctx, anthropic.NewClient(anthropicoption.WithBaseURL(baseURL), anthropicoption.WithAPIKey("sk-test"),
+			anthropicoption.WithHTTPClient(hc), anthropicoption.WithMaxRetries(retries)), stream)
+	}
+}
+
+func openaiOptions(baseURL string, hc *http.Client, retries int) []openaioption.RequestOption {
+	return []openaioption.RequestOption{
+		openaioption.WithBaseURL(baseURL), openaioption.WithAPIKey("sk-test"),
+		openaioption.WithHTTPClient(hc), openaioption.WithMaxRetries(retries),
+	}
+}
+
+func askChat(ctx context.Context, c openai.Client, stream bool) (answer, error) {
+	params := openai.ChatCompletionNewParams{Model: model, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("hello")}}
+	var a answer
+	var whole openai.ChatCompletion
+	if stream {
+		s := c.Chat.Completions.NewStreaming(ctx, params)
+		var acc openai.ChatCompletionAccumulator
+		for s.Next() {
+			chunk := s.Current()
+			if !acc.AddChunk(chunk) {
+				return a, errors.New("the accumulator refused a chunk")
+			}
+			for _, choice := range chunk.Choices {
+				if f, ok := choice.Delta.JSON.ExtraFields["reasoning_content"]; ok {
+					a.reasoning += unquote(f.Raw())
+				}
+			}
+		}
+		if err := s.Err(); err != nil {
+			return a, err
+		}
+		whole = acc.ChatCompletion
+	} else {
+		got, err := c.Chat.Completions.New(ctx, params)
+		if err != nil {
+			return a, err
+		}
+		whole = *got
+	}
+	if len(whole.Choices) != 1 {
+		return a, errors.New("not one choice")
+	}
+	m := whole.Choices[0].Message
+	if f, ok := m.JSON.ExtraFields["reasoning_content"]; ok && !stream {
+		a.reasoning = unquote(f.Raw())
+	}
+	a.text, a.refusal, a.finish = m.Content, m.Refusal, whole.Choices[0].FinishReason
+	for _, call := range m.ToolCalls {
+		a.calls = append(a.calls, toolCall{call.ID, call.Function.Name, call.Function.Arguments})
+	}
+	a.input, a.output = whole.Usage.PromptTokens, whole.Usage.CompletionTokens
+	return a, nil
+}
+
+func askResponses(ctx context.Context, c openai.Client, stream bool) (answer, error) {
+	params := responses.ResponseNewParams{Model: model, Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("hello")}}
+	var a answer
+	var whole responses.Response
+	var deltas string
+	if stream {
+		s := c.Responses.NewStreaming(ctx, params)
+		for s.Next() {
+			switch e := s.Current(); e.Type {
+			case "response.output_text.delta", "response.refusal.delta":
+				deltas += e.Delta
+			case "response.completed", "response.incomplete", "response.failed":
+				whole = e.Response
+			case "error":
+				a.finish = "error " + e.Code
+			}
+		}
+		if err := s.Err(); err != nil {
+			return a, err
+		}
+	} else {
+		got, err := c.Responses.New(ctx, params)
+		if err != nil {
+			return a, err
+		}
+		whole = *got
+	}
+	if whole.Status == "failed" {
+		return a, errors.New(string(whole.Error.Code))
+	}
+	a.finish = string(whole.Status)
+	if whole.IncompleteDetails.Reason != "" {
+		a.finish = whole.IncompleteDetails.Reason
+	}
+	for _, item := range whole.Output {
+		switch item.Type {
+		case "message":
+			for _, part := range item.Content {
+				a.text += part.Text
+				a.refusal += part.Refusal
+			}
+		case "reasoning":
+			for _, part := range item.Summary {
+				a.reasoning += part.Text
+			}
+		case "function_call":
+			a.calls = append(a.calls, toolCall{item.CallID, item.Name, item.Arguments.OfString})
+		}
+	}
+	if stream && deltas != a.text+a.refusal {
+		return a, errors.New("the deltas are not the whole text")
+	}
+	a.input, a.output = whole.Usage.InputTokens, whole.Usage.OutputTokens
+	return a, nil
+}
+
+func askAnthropic(ctx context.Context, c anthropic.Client, stream bool) (answer, error) {
+	params := anthropic.MessageNewParams{
+		Model: model, MaxTokens: 1024,
+		Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock("hello"))},
+	}
+	var a answer
+	var whole anthropic.Message
+	if stream {
+		s := c.Messages.NewStreaming(ctx, params)
+		defer s.Close()
+		for s.Next() {
+			if err := whole.Accumulate(s.Current()); err != nil {
+				return a, err
+			}
+		}
+		if err := s.Err(); err != nil {
+			return a, err
+		}
+	} else {
+		got, err := c.Messages.New(ctx, params)
+		if err != nil {
+			return a, err
+		}
+		whole = *got
+	}
+	a.finish = string(whole.StopReason)
+	for _, block := range whole.Content {
+		switch b := block.AsAny().(type) {
+		case anthropic.TextBlock:
+			a.text += b.Text
+		case anthropic.ThinkingBlock:
+			a.reasoning += b.Thinking
+		case anthropic.ToolUseBlock:
+			a.calls = append(a.calls, toolCall{b.ID, b.Name, string(b.Input)})
+		}
+	}
+	a.input, a.output = whole.Usage.InputTokens, whole.Usage.OutputTokens
+	return a, nil
+}
+
+func unquote(raw string) string { return strings.TrimSuffix(strings.TrimPrefix(raw, `"`), `"`) }
+
+func TestTheRealSDKsReadHealthyAnswersWhole(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		steps []faultyllm.Step
+		want  answer // finish is per wire
+		ends  map[faultyllm.Wire]string
+	}{{
+		name:  "text",
+		steps: []faultyllm.Step{faultyllm.Text("Hel", "lo, \"world\"\n", "– ok"), faultyllm.Finish(faultyllm.Stop)},
+		want:  answer{text: "Hello, \"world\"\n– ok"},
+		ends:  map[faultyllm.Wire]string{faultyllm.Chat: "stop", faultyllm.Responses: "completed", faultyllm.Anthropic: "end_turn"},
+	}, {
+		name: "reasoning, keepalives and text",
+		steps: []faultyllm.Step{
+			faultyllm.Ping(), faultyllm.Reasoning("Let me ", "think."), faultyllm.Ping(),
+			faultyllm.Text("Done", "."), faultyllm.Finish(faultyllm.Stop),
+		},
+		want: answer{reasoning: "Let me think.", text: "Done."},
+		ends: map[faultyllm.Wire]string{faultyllm.Chat: "stop", faultyllm.Responses: "completed", faultyllm.Anthropic: "end_turn"},
+	}, {
+		name: "text and two tool calls",
+		steps: []faultyllm.Step{
+			faultyllm.Text("I will look."),
+			faultyllm.ToolCall("call_1", "read_file", `{"path":`, `"a.go"`, `}`),
+			faultyllm.ToolCall("call_2", "apply_patch", `{"patch":"+x"}`),
+			faultyllm.Finish(faultyllm.ToolCalls),
+		},
+		want: answer{text: "I will look.", calls: []toolCall{
+			{"call_1", "read_file", `{"path":"a.go"}`}, {"call_2", "apply_patch", `{"patch":"+x"}`},
+		}},
+		ends: map[faultyllm.Wire]string{faultyllm.Chat: "tool_calls", faultyllm.Responses: "completed", faultyllm.Anthropic: "tool_use"},
+	}, {
+		name:  "cut by the token limit",
+		steps: []faultyllm.Step{faultyllm.Text("And then"), faultyllm.Finish(faultyllm.Length)},
+		want:  answer{text: "And then"},
+		ends:  map[faultyllm.Wire]string{faultyllm.Chat: "length", faultyllm.Responses: "max_output_tokens", faultyllm.Anthropic: "max_tokens"},
+	}, {
+		name:  "content filter",
+		steps: []faultyllm.Step{faultyllm.Text("First you"), faultyllm.Finish(faultyllm.ContentFilter)},
+		want:  answer{text: "First you"},
+		ends:  map[faultyllm.Wire]string{faultyllm.Chat: "content_filter", faultyllm.Responses: "content_filter", faultyllm.Anthropic: "refusal"},
+	}, {
+		name:  "refusal",
+		steps: []faultyllm.Step{faultyllm.Refusal("I can't ", "help with that."), faultyllm.Finish(faultyllm.Refused)},
+		want:  answer{refusal: "I can't help with that."},
+		ends:  map[faultyllm.Wire]string{faultyllm.Chat: "stop", faultyllm.Responses: "completed", faultyllm.Anthropic: "refusal"},
+	}} {
+		for _, w := range faultyllm.Wires() {
+			for _, stream := range []bool{true, false} {
+				name := tc.name + "/" + w.String() + map[bool]string{true: "/stream", false: "/document"}[stream]
+				t.Run(name, func(t *testing.T) {
+					srv := start(t)
+					srv.Play("c", faultyllm.Answer(tc.steps...))
+					got, err := ask(t.Context(), w, srv.BaseURL("c", w), client(t), stream, 0)
+					require.NoError(t, err)
+					want := tc.want
+					want.finish = tc.ends[w]
+					if w == faultyllm.Anthropic { // knows no refusal text
+						want.text, want.refusal = want.text+want.refusal, ""
+					}
+					want.input, want.output = 42, got.output
+					assert.Equal(t, want, got)
+					assert.Positive(t, got.output)
+
+					records, err := srv.Records("c")
+					require.NoError(t, err)
+					require.Len(t, records, 1)
+					r := records[0]
+					assert.Equal(t, w, r.Wire)
+					assert.Equal(t, stream, r.Streamed)
+					assert.Equal(t, http.StatusOK, r.Status)
+					assert.Equal(t, faultyllm.EndedWhole, r.Ending)
+					if stream {
+						assert.True(t, r.Sent.Terminal)
+						assert.Equal(t, len(want.calls), r.Sent.ToolInputsStarted)
+						assert.Equal(t, len(want.calls), r.Sent.ToolInputsCompleted)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestTheRealSDKsSeeTheProvidersErrors(t *testing.T) {
+	for _, tc := range []struct {
+		trouble faultyllm.Trouble
+		openai  int
+		code    string
+		claude  int
+		typ     string
+	}{
+		{faultyllm.RateLimited, 429, "rate_limit_exceeded", 429, "rate_limit_error"},
+		{faultyllm.QuotaExhausted, 429, "insufficient_quota", 402, "billing_error"},
+		{faultyllm.Unauthorized, 401, "invalid_api_key", 401, "authentication_error"},
+		{faultyllm.ContextTooLong, 400, "context_length_exceeded", 400, "invalid_request_error"},
+		{faultyllm.Overloaded, 503, "server_is_overloaded", 529, "overloaded_error"},
+		{faultyllm.ServerError, 500, "server_error", 500, "api_error"},
+	} {
+		for _, w := range faultyllm.Wires() {
+			t.Run(tc.code+"/"+w.String(), func(t *testing.T) {
+				srv := start(t)
+				srv.Play("c", faultyllm.Refuse(faultyllm.Failure{Trouble: tc.trouble}))
+				_, err := ask(t.Context(), w, srv.BaseURL("c", w), client(t), true, 0)
+				if w == faultyllm.Anthropic {
+					var e *anthropic.Error
+					require.ErrorAs(t, err, &e)
+					assert.Equal(t, tc.claude, e.StatusCode)
+					assert.Contains(t, e.RawJSON(), tc.typ)
+					assert.NotEmpty(t, e.RequestID)
+					return
+				}
+				var e *openai.Error
+				require.ErrorAs(t, err, &e)
+				assert.Equal(t, tc.openai, e.StatusCode)
+				assert.Equal(t, tc.code, e.Code)
+			})
+		}
+	}
+}
+
+func TestTheSDKsRetryWhatTheyAreToldToRetry(t *testing.T) {
+	for _, w := range faultyllm.Wires() {
+		t.Run(w.String(), func(t *testing.T) {
+			srv := start(t)
+			wait := 20 * time.Millisecond // Anthropic only knows whole seconds: there it names none
+			failure := faultyllm.Failure{Trouble: faultyllm.RateLimited, RetryAfter: wait}
+			if w == faultyllm.Anthropic {
+				failure.RetryAfter = 0
+			}
+			srv.Play("c", faultyllm.Refuse(failure), faultyllm.Answer(faultyllm.Text("ok"), faultyllm.Finish(faultyllm.Stop)))
+			got, err := ask(t.Context(), w, srv.BaseURL("c", w), client(t), true, 1)
+			require.NoError(t, err)
+			assert.Equal(t, "ok", got.text)
+			records, err := srv.Records("c")
+			require.NoError(t, err)
+			require.Len(t, records, 2)
+			assert.Equal(t, http.StatusTooManyRequests, records[0].Status)
+			assert.Equal(t, "0", records[0].RetryCount)
+			assert.Equal(t, "1", records[1].RetryCount)
+		})
+	}
+}
+
+func TestTheSDKsSeeErrorsInBand(t *testing.T) {
+	for _, w := range faultyllm.Wires() {
+		t.Run(w.String(), func(t *testing.T) {
+			srv := start(t)
+			srv.Play("c", faultyllm.Answer(faultyllm.Text("so "), faultyllm.InBand(faultyllm.Failure{Trouble: faultyllm.Overloaded})))
+			_, err := ask(t.Context(), w, srv.BaseURL("c", w), client(t), true, 0)
+			require.Error(t, err)
+			assert.Contains(t, err.Error(), map[faultyllm.Wire]string{
+				faultyllm.Chat: "server_is_overloaded", faultyllm.Responses: "server_is_overloaded", faultyllm.Anthropic: "overloaded_error",
+			}[w])
+		})
+	}
+}

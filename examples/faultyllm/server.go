@@ -1,0 +1,223 @@
+package faultyllm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Server is a model server that breaks as it is told. Its methods are safe for
+// concurrent use.
+type Server struct {
+	addr    string
+	http    *http.Server
+	closing chan struct{}
+	served  chan error
+	once    sync.Once
+
+	mu    sync.Mutex
+	cases map[string]*caseState // under mu
+}
+
+// caseState is the script of one case and how far it has been played. Guarded by Server.mu.
+type caseState struct {
+	script  []Exchange
+	records []*Record
+	extra   int // requests after the script's end
+	running int
+	idle    *sync.Cond
+}
+
+// Start listens on a free port of the loopback interface.
+func Start() (*Server, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("faultyllm: listen on loopback: %w", err)
+	}
+	return Serve(ln), nil
+}
+
+// Serve answers on ln, which it owns from here on.
+func Serve(ln net.Listener) *Server {
+	s := &Server{
+		addr:    ln.Addr().String(),
+		closing: make(chan struct{}),
+		served:  make(chan error, 1),
+		cases:   make(map[string]*caseState),
+	}
+	s.http = &http.Server{Handler: http.HandlerFunc(s.handle), ReadHeaderTimeout: 10 * time.Second}
+	go func() { s.served <- s.http.Serve(ln) }()
+	return s
+}
+
+// Close ends every stalled exchange and every connection.
+func (s *Server) Close() error {
+	var err error
+	s.once.Do(func() {
+		close(s.closing)
+		err = s.http.Close()
+		if serveErr := <-s.served; !errors.Is(serveErr, http.ErrServerClosed) {
+			err = errors.Join(err, serveErr)
+		}
+	})
+	return err
+}
+
+// Addr is the host:port that the server listens on.
+func (s *Server) Addr() string { return s.addr }
+
+// Play sets the exchanges of a case: its first request gets the first of them,
+// and so on. The key is part of the URL and may hold letters, digits, '-', '_' and '.'.
+// Playing a key again starts it anew.
+func (s *Server) Play(key string, exchanges ...Exchange) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cases[key] = &caseState{script: exchanges, idle: sync.NewCond(&s.mu)}
+}
+
+// BaseURL is the base URL of a case, as the wire's SDK wants it.
+func (s *Server) BaseURL(key string, w Wire) string {
+	return "http://" + s.addr + "/case/" + key + w.base()
+}
+
+// Records waits until no exchange of the case is running and returns what was
+// sent, in the order of the requests. The error says what was asked for beyond
+// the script.
+func (s *Server) Records(key string) ([]Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.cases[key]
+	if c == nil {
+		return nil, fmt.Errorf("faultyllm: no case %q", key)
+	}
+	for c.running > 0 {
+		c.idle.Wait()
+	}
+	records := make([]Record, len(c.records))
+	for i, r := range c.records {
+		records[i] = *r
+	}
+	if c.extra > 0 {
+		return records, fmt.Errorf("faultyllm: case %q: %d requests, but only %d exchanges are scripted",
+			key, len(c.script)+c.extra, len(c.script))
+	}
+	return records, nil
+}
+
+// Started is how many exchanges of the case have begun.
+func (s *Server) Started(key string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.cases[key]; c != nil {
+		return len(c.records)
+	}
+	return 0
+}
+
+// next takes the next exchange of a case.
+func (s *Server) next(key string) (e Exchange, r *Record, index int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.cases[key]
+	if c == nil {
+		return Exchange{}, nil, 0, false
+	}
+	index = len(c.records)
+	if index >= len(c.script) {
+		c.extra++
+		return Exchange{}, nil, 0, false
+	}
+	r = &Record{}
+	c.records = append(c.records, r)
+	c.running++
+	return c.script[index], r, index, true
+}
+
+// end publishes the record of an exchange.
+func (s *Server) end(key string, r *Record, done Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*r = done
+	if c := s.cases[key]; c != nil {
+		c.running--
+		c.idle.Broadcast()
+	}
+}
+
+func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
+	key, ok := caseKey(r.URL.Path)
+	wire, known := wireOf(r.URL.Path)
+	if !ok || !known || r.Method != http.MethodPost {
+		notFound(w, "no such endpoint")
+		return
+	}
+	// All of the body: what is left unread would turn a FIN into a reset.
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client went away while it was asking
+	}
+	var asked struct {
+		Model  string `json:"model"`
+		Stream bool   `json:"stream"`
+	}
+	if err := json.Unmarshal(body, &asked); err != nil {
+		http.Error(w, "faultyllm: the request body is no JSON", http.StatusBadRequest)
+		return
+	}
+	e, record, index, ok := s.next(key)
+	if !ok {
+		notFound(w, "nothing is scripted for this request")
+		return
+	}
+	p := &player{
+		w: w, rc: http.NewResponseController(w), gone: r.Context(), closing: s.closing,
+		ids: ids{seed: fmt.Sprintf("%s/%d", key, index), model: asked.Model},
+		record: Record{
+			Wire: wire, Streamed: asked.Stream, RetryCount: r.Header.Get("X-Stainless-Retry-Count"),
+		},
+	}
+	defer func() { s.end(key, record, p.record) }()
+	p.play(e)
+}
+
+// caseKey is the key in /case/{key}/….
+func caseKey(path string) (string, bool) {
+	rest, ok := strings.CutPrefix(path, "/case/")
+	if !ok {
+		return "", false
+	}
+	key, _, ok := strings.Cut(rest, "/")
+	return key, ok && key != ""
+}
+
+func notFound(w http.ResponseWriter, why string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("x-should-retry", "false")
+	w.WriteHeader(http.StatusNotFound)
+	_, _ = fmt.Fprintf(w, `{"error":{"message":%s,"type":"invalid_request_error","param":null,"code":"not_found"}}`, q("faultyllm: "+why))
+}
+
+// wait waits for d, for the client to go away or for the server to close, and
+// reports whether d passed. A d of 0 waits for the others alone.
+func wait(gone context.Context, closing <-chan struct{}, d time.Duration) bool {
+	var passed <-chan time.Time
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		passed = t.C
+	}
+	select {
+	case <-passed:
+		return true
+	case <-gone.Done():
+	case <-closing:
+	}
+	return false
+}
