@@ -5,7 +5,6 @@
 package main
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -15,33 +14,22 @@ import (
 func main() {
 	semconv := flag.String("semconv", ".", "folder of package semconv, with the registry in its folder model")
 	docs := flag.String("docs", filepath.Join("..", "docs", "reference"), "folder of the reference page")
-	check := flag.Bool("check", false, "write nothing, fail when a file is stale")
 	flag.Parse()
-	if err := run(*semconv, *docs, *check); err != nil {
+	if err := run(*semconv, *docs); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// run generates all files from the registry in semconv/model. With check it
-// writes nothing and fails where a file is not what it would have written.
-func run(semconv, docs string, check bool) error {
+// run generates all files from the registry in semconv/model. A registry with
+// any problem writes nothing.
+func run(semconv, docs string) error {
 	files, err := generate(filepath.Join(semconv, "model"))
 	if err != nil {
 		return err
 	}
 	for _, f := range files {
-		path := filepath.Join(semconv, f.name)
-		if f.page {
-			path = filepath.Join(docs, f.name)
-		}
-		have, err := os.ReadFile(path)
-		if err == nil && bytes.Equal(have, f.content) {
-			continue
-		}
-		if check {
-			return fmt.Errorf("%s is stale: run go generate ./semconv and commit what it writes", path)
-		}
+		path := f.path(semconv, docs)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return fmt.Errorf("cannot make the folder of %s: %w", path, err)
 		}
@@ -59,6 +47,13 @@ type file struct {
 	content []byte
 }
 
+func (f file) path(semconv, docs string) string {
+	if f.page {
+		return filepath.Join(docs, f.name)
+	}
+	return filepath.Join(semconv, f.name)
+}
+
 // generate makes all files from the registry in the folder model. Its result
 // depends on nothing but the registry's bytes.
 func generate(model string) ([]file, error) {
@@ -66,13 +61,18 @@ func generate(model string) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	standard, err := otelAttributes(model)
+	standard, err := otelAttributes()
 	if err != nil {
 		return nil, err
 	}
 	if err := reg.check(standard); err != nil {
 		return nil, err
 	}
+	return render(reg)
+}
+
+// render makes all files from a registry that holds.
+func render(reg *registry) ([]file, error) {
 	files := []file{{name: "attributes.md", page: true, content: page(reg)}}
 	for _, source := range []struct {
 		name  string

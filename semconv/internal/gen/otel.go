@@ -17,17 +17,17 @@ import (
 const otelVersion = "1.41.0"
 
 // otelAttributes are the names of OpenTelemetry's attributes, read from the
-// source of the Go package that this project uses them by. from is any folder
-// inside the module.
-func otelAttributes(from string) (map[string]bool, error) {
+// source of the Go package that this project uses them by. The working folder
+// must be inside the module.
+func otelAttributes() (map[string]bool, error) {
 	const path = "go.opentelemetry.io/otel/semconv/v" + otelVersion
-	from, err := filepath.Abs(from)
+	wd, err := os.Getwd()
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the module: %w", err)
 	}
-	pkg, err := build.Default.Import(path, from, build.FindOnly)
+	pkg, err := build.Default.Import(path, wd, build.FindOnly)
 	if err != nil {
-		return nil, fmt.Errorf("cannot find OpenTelemetry's attributes, go.mod must require the module of %s: %w", path, err)
+		return nil, fmt.Errorf("cannot find OpenTelemetry's attributes; run this inside the module, whose go.mod must require %s: %w", path, err)
 	}
 	entries, err := os.ReadDir(pkg.Dir)
 	if err != nil {
