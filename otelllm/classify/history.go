@@ -21,9 +21,12 @@ func (t *Tool) hasOutput() bool {
 }
 
 // missingOutput reports whether the history of r lacks an output that existed
-// when r began.
+// when r began. Where neither the history nor the tools were observed, it may.
 func (j *judge) missingOutput(r *Request) Fact {
 	missing := No
+	if r.HistoryCalls == nil && !j.toolsRecorded() {
+		missing = NotObserved
+	}
 	for t := range j.run.Tools {
 		tool := &j.run.Tools[t]
 		if !tool.hasOutput() || tool.End.After(r.Start) {

@@ -31,6 +31,14 @@ type risk struct {
 	missingOutput Fact // the history lacks a tool output that exists
 }
 
+// readyCalls is how many calls the response handed over, or may have: an input
+// that is complete may be executed before the call is. It is not known where
+// nobody counted and an answer may have come.
+func (r *Request) readyCalls() (n int, known bool) {
+	n = max(r.ToolCalls.N(), r.ToolInputsCompleted.N(), len(r.CallIDs))
+	return n, n > 0 || r.ToolCalls.Observed() || r.ToolInputsCompleted.Observed() || r.barren()
+}
+
 // callState says what became of the calls that the model had handed over.
 type callState uint8
 
@@ -137,7 +145,7 @@ func (j *judge) addResponse(k *risk, r *Request) {
 	k.text = worse(k.text, seen(r.Text))
 	k.reasoning = worse(k.reasoning, seen(r.Reasoning))
 	k.toolInput = worse(k.toolInput, seen(r.ToolInputsStarted))
-	k.calls = max(k.calls, j.callState(r, barren))
+	k.calls = max(k.calls, j.callState(r))
 	k.providerTools = max(k.providerTools, r.providerTools())
 }
 
@@ -186,10 +194,10 @@ func (r *Request) barren() bool {
 }
 
 // callState says what became of the calls of one response.
-func (j *judge) callState(r *Request, barren bool) callState {
-	ready := max(r.ToolCalls.N(), r.ToolInputsCompleted.N(), len(r.CallIDs))
+func (j *judge) callState(r *Request) callState {
+	ready, known := r.readyCalls()
 	switch {
-	case ready == 0 && !barren && !r.ToolCalls.Observed() && !r.ToolInputsCompleted.Observed():
+	case !known:
 		return callsUnknown
 	case ready == 0:
 		return callsNone
@@ -263,9 +271,9 @@ func (j *judge) toolOf(id string) *Tool {
 }
 
 // toolsRecorded reports whether a tool that ran would have been recorded: the
-// producer says so, and nothing contradicts it. An output in the history of a
-// call that this run's own model made, and that no recorded tool executed, does:
-// such an agent executes tools that nobody records.
+// producer says so, and nothing contradicts it. An output of a call that this
+// run's own model made, and that no recorded tool executed, does: such an agent
+// executes tools that nobody records.
 func (j *judge) toolsRecorded() bool {
 	if j.recorded == NotObserved {
 		announced := j.run.AnnouncedTools
@@ -282,31 +290,40 @@ func (j *judge) toolsUnrecorded() bool {
 			nameless++
 		}
 	}
-	orphans := map[string]bool{}
+	orphans := 0
 	for i := range j.run.Requests {
-		for _, id := range j.run.Requests[i].CallIDs {
-			if j.toolOf(id) == nil {
-				orphans[id] = true
+		maker := &j.run.Requests[i]
+		for _, id := range maker.CallIDs {
+			if j.toolOf(id) == nil && j.laterCarries(maker, func(output string) bool { return output == id }) {
+				orphans++
 			}
 		}
-	}
-	if len(orphans) <= nameless {
-		return false
-	}
-	carried := map[string]bool{}
-	for i := range j.run.Requests {
-		for _, id := range j.run.Requests[i].HistoryOutputs {
-			if orphans[id] {
-				carried[id] = true
-			}
+		calls, known := maker.readyCalls()
+		if (!known || calls > len(maker.CallIDs)) && j.laterCarries(maker, func(output string) bool {
+			return j.toolOf(output) == nil && !slices.Contains(maker.HistoryOutputs, output) && !slices.Contains(maker.CallIDs, output)
+		}) {
+			orphans++
 		}
 	}
-	return len(carried) > nameless
+	return orphans > nameless
+}
+
+// laterCarries reports whether a request after maker carries such an output, or
+// whether its history is not observed, so that it may.
+func (j *judge) laterCarries(maker *Request, such func(output string) bool) bool {
+	for i := range j.run.Requests {
+		r := &j.run.Requests[i]
+		if r != maker && !r.Start.Before(maker.End) && (r.HistoryCalls == nil || slices.ContainsFunc(r.HistoryOutputs, such)) {
+			return true
+		}
+	}
+	return false
 }
 
 // unaccountedCalls reports whether a call of request i's past may have run
-// unseen: it is in its history, or an earlier request of the run made it, its
-// output is not in the history, and no tool is known to have executed it.
+// unseen: it is in its history, or an earlier request of the run made it or may
+// have made it, its output is not in the history, and no tool is known to have
+// executed it.
 func (j *judge) unaccountedCalls(i int) bool {
 	r := &j.run.Requests[i]
 	open := func(ids []string) bool {
@@ -322,7 +339,11 @@ func (j *judge) unaccountedCalls(i int) bool {
 	}
 	for e := range j.run.Requests {
 		earlier := &j.run.Requests[e]
-		if e != i && !earlier.End.After(r.Start) && open(earlier.CallIDs) {
+		if e == i || earlier.End.After(r.Start) {
+			continue
+		}
+		calls, known := earlier.readyCalls()
+		if open(earlier.CallIDs) || (!known || calls > len(earlier.CallIDs)) && !j.toolsRecorded() {
 			return true
 		}
 	}

@@ -1,0 +1,270 @@
+package classify
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// shapes of one request, from each state that a request can come to.
+var shapes = []struct {
+	name   string
+	change func(*Request)
+}{
+	{"answers", answers},
+	{"calls", calls("a")},
+	{"reset before output", reset(semconv.PhaseResponseStarted)},
+	{"reset in text", all(reset(semconv.PhaseText), func(r *Request) { r.Text = Counted(1) })},
+	{"reset in tool input", all(reset(semconv.PhaseToolInput), func(r *Request) {
+		r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"}
+	})},
+	{"reset at tool call ready", all(calls("a"), reset(semconv.PhaseToolCallReady))},
+	{"user abort", aborted(semconv.AbortSourceUser)},
+	{"limited", all(answers, func(r *Request) { r.Finish = FinishMaxTokens })},
+	{"rate limited", refused(429, semconv.ProviderErrorKindRateLimited)},
+	{"nothing known", func(r *Request) { *r = Request{Start: r.Start, End: r.End} }},
+}
+
+// histories of the second request: what it says of the call "a".
+var histories = []struct {
+	name           string
+	calls, outputs []string
+}{
+	{"carries", []string{"a"}, []string{"a"}},
+	{"dangles", []string{"a"}, []string{}},
+	{"empty", []string{}, []string{}},
+	{"not observed", nil, nil},
+}
+
+// TestEveryRun judges every run of up to two requests and one tool: each shape of
+// request, each history, each tool by effect, outcome and delivery, each way of
+// ending. What must hold of every verdict is held against it, and adding an
+// unseen effect or removing an observation never makes it safer.
+func TestEveryRun(t *testing.T) {
+	var tools []*Tool
+	tools = append(tools, nil)
+	for _, effect := range semconv.ToolEffectValues() {
+		for _, outcome := range withUnset(semconv.ToolOutcomeValues()) {
+			for _, delivery := range semconv.OutputDeliveryValues() {
+				f := tool(1, 2, "a", effect, outcome)
+				f.Delivery = delivery
+				tools = append(tools, &f)
+			}
+		}
+	}
+	n := 0
+	for i := range shapes {
+		if i%walkEvery != 0 {
+			continue
+		}
+		for second := -1; second < len(shapes)*len(histories); second++ {
+			for _, f := range tools {
+				for end := range 3 * 3 * 2 * 2 {
+					r := Run{Start: t0, End: at(60), Ended: facts[end%3], Failed: facts[end/3%3], Requests: []Request{request(0, 1, shapes[i].change)}}
+					if end/9%2 == 1 {
+						r.Abort.Source = semconv.AbortSourceUser
+					}
+					if second >= 0 {
+						h := histories[second%len(histories)]
+						q := request(3, 4, shapes[second/len(histories)].change)
+						q.HistoryCalls, q.HistoryOutputs = h.calls, h.outputs
+						if len(q.CallIDs) > 0 {
+							q.CallIDs = []string{"b"} // ids are unique
+						}
+						r.Requests = append(r.Requests, q)
+					}
+					if f != nil {
+						r.Tools = []Tool{*f}
+					}
+					if end/18 == 1 {
+						r.AnnouncedRequests, r.AnnouncedTools = Counted(len(r.Requests)), Counted(len(r.Tools))
+					}
+					n++
+					if problem := runProblem(&r); problem != "" {
+						t.Fatalf("%s\n%+v", problem, r)
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d runs", n)
+}
+
+func runProblem(r *Run) string {
+	v := Judge(r)
+	if problem := verdictProblem(r, &v.Run); problem != "" {
+		return "run: " + problem
+	}
+	if v.Run.Outcome == semconv.RunOutcomeUnset {
+		return "no outcome"
+	}
+	if failed := v.Run.Outcome != semconv.RunOutcomeSucceeded && v.Run.Outcome != semconv.RunOutcomeRecovered; failed != v.Run.Failed() {
+		return "outcome " + v.Run.Outcome.String() + " with class " + v.Run.Class.String()
+	}
+	if r.Abort.Source == semconv.AbortSourceUser && v.Run.Retry.Safety != NoRetry {
+		return "a run that a person stopped may be repeated: " + words(&v.Run)
+	}
+	for i := range v.Requests {
+		if problem := verdictProblem(r, &v.Requests[i]); problem != "" {
+			return fmt.Sprintf("request %d: %s", i+1, problem)
+		}
+		switch v.Requests[i].Class {
+		case semconv.ClassToolFailed, semconv.ClassToolOutputLost, semconv.ClassApplicationError, semconv.ClassRunAbandoned:
+			return "a request is blamed for " + v.Requests[i].Class.String()
+		default:
+		}
+		if v.Requests[i].Failed() && v.Run.Failed() && len(r.Requests) == 1 && len(r.Tools) == 0 &&
+			v.Run.Retry.Safety < v.Requests[i].Retry.Safety && r.Abort.Source == 0 {
+			return "repeating the run is safer than repeating its only request"
+		}
+	}
+	if r.Ended != NotObserved || r.Failed != NotObserved || r.Abort.Source != 0 {
+		return "" // a request's verdict reads none of these
+	}
+	for _, less := range lessKnown {
+		q := *r
+		q.Requests, q.Tools = append([]Request(nil), r.Requests...), append([]Tool(nil), r.Tools...)
+		less.change(&q)
+		w := Judge(&q)
+		for i := range v.Requests {
+			before, after := v.Requests[i].Retry.Safety, w.Requests[i].Retry.Safety
+			if v.Requests[i].Failed() && after < before {
+				return fmt.Sprintf("%s makes request %d safer: %s, then %s", less.name, i+1, words(&v.Requests[i]), words(&w.Requests[i]))
+			}
+		}
+	}
+	return ""
+}
+
+// lessKnown removes observations, or adds an effect.
+var lessKnown = []struct {
+	name   string
+	change func(*Run)
+}{
+	{"not knowing the text", func(r *Run) { each(r, func(q *Request) { q.Text = 0 }) }},
+	{"not knowing the calls", func(r *Run) {
+		each(r, func(q *Request) { q.ToolCalls, q.ToolInputsCompleted, q.CallIDs = 0, 0, nil })
+	}},
+	{"not knowing the history", func(r *Run) { each(r, func(q *Request) { q.HistoryCalls, q.HistoryOutputs = nil, nil }) }},
+	{"not knowing the provider's tools", func(r *Run) { each(r, func(q *Request) { q.ProviderTools = nil }) }},
+	{"no manifest", func(r *Run) { r.AnnouncedTools = 0 }},
+	{"a tool without an id", func(r *Run) {
+		r.Tools = append(r.Tools, Tool{Start: at(0.5), End: at(0.6), Effect: semconv.ToolEffectNonIdempotent, Outcome: semconv.ToolOutcomeSucceeded})
+		if r.AnnouncedTools.Observed() {
+			r.AnnouncedTools++
+		}
+	}},
+	{"not knowing the effect", func(r *Run) {
+		for t := range r.Tools {
+			r.Tools[t].Effect = semconv.ToolEffectUnset
+		}
+	}},
+}
+
+func each(r *Run, change func(*Request)) {
+	for i := range r.Requests {
+		change(&r.Requests[i])
+	}
+}
+
+// verdictProblem states what must hold of every diagnosis.
+func verdictProblem(r *Run, d *Diagnosis) string {
+	if !d.Failed() {
+		if d.Retry != (Retry{}) || d.Summary != "" || d.Cause != 0 {
+			return "a verdict about nothing"
+		}
+		return ""
+	}
+	row, ok := table[d.Class.String()]
+	switch {
+	case !ok || !allows(row.causes, d.Cause.String()) || !allows(row.origins, d.Origin.String()):
+		return fmt.Sprintf("%s/%s/%s is not in the table", d.Class, d.Cause, d.Origin)
+	case d.Phase == 0 || d.Confidence == 0 || d.Retry.Safety == 0 || d.Retry.Reason == 0 || d.Summary == "":
+		return "an incomplete verdict: " + words(d)
+	case d.Class == semconv.ClassToolFailed && len(r.Tools) == 0:
+		return "a tool is blamed that never began"
+	case strings.Contains(d.Summary, "The tool had not run") && ranUnsafely(r) && d.Outcome != 0:
+		return "the run's summary denies a tool that ran: " + d.Summary
+	case d.Confidence == semconv.ConfidenceLow && d.Retry.Safety == SafeAutoRetry:
+		return "safe at low confidence"
+	case len(d.Summary) > 512 || len(d.Timeline) > maxTimeline || len(d.Evidence) > maxEvidence:
+		return "out of bounds"
+	default:
+		return ""
+	}
+}
+
+func ranUnsafely(r *Run) bool {
+	for t := range r.Tools {
+		if f := &r.Tools[t]; f.mayHaveActed() && (f.effect() == semconv.ToolEffectNonIdempotent || f.effect() == semconv.ToolEffectUnknown) {
+			return true
+		}
+	}
+	return false
+}
+
+// FuzzJudge: whatever the facts, a verdict that keeps the rules, and no panic.
+func FuzzJudge(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		next := func(n int) int {
+			if len(data) == 0 {
+				return 0
+			}
+			b := data[0]
+			data = data[1:]
+			return int(b) % n
+		}
+		ids := func() []string {
+			if next(4) == 0 {
+				return nil
+			}
+			out := []string{}
+			for range next(4) {
+				out = append(out, string(rune('a'+next(5))))
+			}
+			return out
+		}
+		r := Run{Start: at(float64(next(3))), End: at(float64(next(60))), Ended: Fact(next(3)), Failed: Fact(next(3)), ToolsRecorded: Fact(next(3))}
+		r.Abort.Source = semconv.AbortSource(next(7))
+		r.AnnouncedRequests, r.AnnouncedTools = Count(next(5)), Count(next(5))
+		for range next(6) {
+			q := Request{
+				Start: at(float64(next(30))), Attempt: next(4), Basis: Basis(next(3)), Phase: semconv.Phase(next(12)),
+				Ended: semconv.StreamEnd(next(10)), Failed: Fact(next(3)), Status: []int{0, 200, 429, 500}[next(4)], Finish: Finish(next(9)),
+				Text: Count(next(3)), Reasoning: Count(next(3)), ToolInputsStarted: Count(next(3)), ToolInputsCompleted: Count(next(3)),
+				ToolCalls: Count(next(3)), CallIDs: ids(), OpenCallIDs: ids(), ProviderTools: ids(), ProviderToolsStarted: Count(next(3)),
+				HistoryCalls: ids(), HistoryOutputs: ids(), Events: Count(next(3)), UpstreamFailed: Fact(next(3)),
+			}
+			q.End = q.Start.Add(at(float64(next(10))).Sub(t0))
+			q.Transport.Cause = semconv.TransportCause(next(len(semconv.TransportCauseValues()) + 1))
+			q.Provider.Kind = semconv.ProviderErrorKind(next(len(semconv.ProviderErrorKindValues()) + 1))
+			q.Abort.Source, q.Watchdog.Kind = semconv.AbortSource(next(7)), semconv.WatchdogKind(next(5))
+			r.Requests = append(r.Requests, q)
+		}
+		for range next(5) {
+			f := Tool{Start: at(float64(next(30))), Effect: semconv.ToolEffect(next(5)), Outcome: semconv.ToolOutcome(next(7)), Delivery: semconv.OutputDelivery(next(5))}
+			if next(4) > 0 {
+				f.End = f.Start.Add(at(float64(next(10))).Sub(t0))
+			}
+			if next(4) > 0 {
+				f.CallID = string(rune('a' + next(5)))
+			}
+			f.Abort.Source, f.FailedBeforeEffect = semconv.AbortSource(next(7)), next(5) == 0
+			r.Tools = append(r.Tools, f)
+		}
+		v := Judge(&r)
+		require.NotEqual(t, semconv.RunOutcomeUnset, v.Run.Outcome)
+		require.Empty(t, verdictProblem(&r, &v.Run))
+		for i := range v.Requests {
+			require.Empty(t, verdictProblem(&r, &v.Requests[i]))
+		}
+		for i := range v.Tools {
+			require.Empty(t, verdictProblem(&r, &v.Tools[i]))
+		}
+	})
+}

@@ -1,0 +1,218 @@
+package classify
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+func TestProviderErrorKind(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		codes  []string
+		want   string
+	}{
+		{429, nil, "rate_limited"},
+		{429, []string{"insufficient_quota", "insufficient_quota"}, "quota_exhausted"},
+		{429, []string{"tokens", "rate_limit_exceeded"}, "rate_limited"},
+		{429, []string{"requests", "insufficient_quota"}, "quota_exhausted"},
+		{400, []string{"invalid_request_error", "context_length_exceeded"}, "context_length_exceeded"},
+		{400, []string{"invalid_request_error"}, "invalid_request"},
+		{400, []string{"invalid_request_error", "billing_not_active"}, "quota_exhausted"},
+		{401, []string{"invalid_request_error", "invalid_api_key"}, "authentication"},
+		{401, []string{"invalid_request_error"}, "authentication"},
+		{402, nil, "quota_exhausted"},
+		{403, nil, "permission"},
+		{404, []string{"not_found_error"}, "not_found"},
+		{408, nil, "timeout"},
+		{413, []string{"request_too_large"}, "invalid_request"},
+		{418, nil, "invalid_request"},
+		{500, []string{"api_error"}, "server_error"},
+		{500, nil, "server_error"},
+		{502, nil, "server_error"},
+		{503, nil, "overloaded"},
+		{503, []string{"server_error"}, "overloaded"},
+		{504, nil, "timeout"},
+		{529, []string{"overloaded_error"}, "overloaded"},
+		{0, []string{"overloaded_error"}, "overloaded"},
+		{200, []string{"api_error"}, "server_error"},
+		{200, []string{"server_error", "rate_limit_exceeded"}, "rate_limited"},
+		{200, []string{"429"}, "rate_limited"},
+		{0, []string{"ThrottlingException"}, "rate_limited"},
+		{0, []string{"the upstream said rate_limit_exceeded"}, "unknown"}, // never a part of a text
+		{0, []string{strings.Repeat("x", 100)}, "unknown"},
+		{0, nil, "unknown"},
+		{200, []string{"4x9", "999"}, "unknown"},
+	} {
+		assert.Equal(t, c.want, ProviderErrorKind(c.status, c.codes...).String(), "%d %q", c.status, c.codes)
+	}
+}
+
+func TestSanitizeCode(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "", "rate_limit_exceeded": "rate_limit_exceeded", "a.b:c-D_9": "a.b:c-D_9",
+		"Your key sk-123 is wrong": Redacted, "naïve": Redacted, "a\nb": Redacted,
+		strings.Repeat("a", 80): strings.Repeat("a", 80), strings.Repeat("a", 81): Redacted,
+	} {
+		assert.Equal(t, want, SanitizeCode(in), "%q", in)
+	}
+}
+
+func TestParseFinish(t *testing.T) {
+	for _, c := range []struct {
+		reasons []string
+		want    Finish
+	}{
+		{nil, FinishNotObserved},
+		{[]string{}, FinishMissing},
+		{[]string{"error"}, FinishMissing},
+		{[]string{"stop", "error"}, FinishMissing},
+		{[]string{"stop"}, FinishStop},
+		{[]string{"STOP"}, FinishStop},
+		{[]string{"end_turn"}, FinishStop},
+		{[]string{"something new"}, FinishStop},
+		{[]string{"stop", "tool_calls"}, FinishToolCalls},
+		{[]string{"tool-calls"}, FinishToolCalls},
+		{[]string{"tool_calls", "length"}, FinishMaxTokens},
+		{[]string{"max_tokens"}, FinishMaxTokens},
+		{[]string{"MAX_TOKENS"}, FinishMaxTokens},
+		{[]string{"content_filter"}, FinishContentFilter},
+		{[]string{"SAFETY"}, FinishContentFilter},
+		{[]string{"refusal"}, FinishRefusal},
+		{[]string{"model_context_window_exceeded"}, FinishContextWindow},
+		{[]string{"pause_turn"}, FinishPaused},
+	} {
+		assert.Equal(t, c.want, ParseFinish(c.reasons), "%q", c.reasons)
+	}
+}
+
+func TestCount(t *testing.T) {
+	var unseen Count
+	assert.False(t, unseen.Observed())
+	assert.Equal(t, NotObserved, unseen.Fact())
+	assert.Equal(t, NotObserved, Counted(-1).Fact())
+	assert.Equal(t, No, Counted(0).Fact())
+	assert.Equal(t, Yes, Counted(1).Fact())
+	assert.Equal(t, 7, Counted(7).N())
+	assert.Equal(t, 1<<32-2, Counted(1<<40).N())
+}
+
+func TestTimelineOfALongRun(t *testing.T) {
+	var requests []Request
+	for i := range 200 {
+		change := answers
+		if i == 2 || i == 100 {
+			change = reset(semconv.PhaseResponseStarted)
+		}
+		requests = append(requests, request(float64(i), float64(i)+0.5, change))
+	}
+	r := run(false, requests)
+	r.End = at(201)
+	v := Judge(&r)
+	lines := v.Run.Timeline
+	require.LessOrEqual(t, len(lines), 24)
+	assert.Equal(t, "+0.000s request 1: sent", lines[0])
+	assert.Equal(t, "+0.100s request 1: headers 200", lines[1])
+	assert.Equal(t, "+0.500s request 1: complete", lines[2])
+	assert.Equal(t, "… 586 more …", lines[8])
+	assert.Contains(t, lines, "+2.500s request 3: stream_interrupted (connection_reset) at response_started")
+	assert.Contains(t, lines, "+100.500s request 101: stream_interrupted (connection_reset) at response_started")
+	assert.Equal(t, "+201.000s run: ended", lines[len(lines)-1])
+	assert.Equal(t, "recovered", v.Run.Outcome.String())
+	assert.Equal(t, 2, v.Run.RecoveredFailures)
+}
+
+func TestTimelineKeepsTheNewestFailures(t *testing.T) {
+	var requests []Request
+	for i := range 100 {
+		requests = append(requests, request(float64(i), float64(i)+0.5, reset(semconv.PhaseResponseStarted)))
+	}
+	r := run(true, requests)
+	v := Judge(&r)
+	assert.Len(t, v.Run.Timeline, 24)
+	assert.Equal(t, "… 278 more …", v.Run.Timeline[8])
+	assert.True(t, slices.ContainsFunc(v.Run.Timeline, func(l string) bool { return strings.Contains(l, "request 97: stream_interrupted") }))
+}
+
+// A tool's name is the application's, but it may come from the model: what does
+// not look like a name stays out of the timeline.
+func TestTimelineNamesOnlyNames(t *testing.T) {
+	f := tool(1, 2, "a", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
+	f.Name = "my secret is 1234"
+	r := run(false, []Request{request(0, 1, calls("a")), request(3, 4, all(answers, carries("a")))}, f)
+	assert.NotContains(t, strings.Join(Judge(&r).Run.Timeline, "\n"), "secret")
+	assert.Contains(t, Judge(&r).Run.Timeline, "+1.000s tool: started")
+}
+
+func TestMissingOutputsOfARequestThatFailed(t *testing.T) {
+	requests := []Request{request(0, 1, calls("a")), request(3, 4, reset(semconv.PhaseResponseStarted))}
+	r := run(true, requests, tool(1, 2, "a", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded))
+	v := Judge(&r)
+	assert.Equal(t, []string{"a"}, v.Requests[1].MissingOutputs)
+	assert.Equal(t, "user_confirmed_retry (history_incomplete)", v.Requests[1].Retry.Safety.String()+" ("+v.Requests[1].Retry.Reason.String()+")")
+}
+
+// A history longer than its bound was cut: what is not in it is not known to be
+// missing, unless an answered request had carried it before.
+func TestAFullHistoryProvesNothing(t *testing.T) {
+	full := make([]string, MaxIDs)
+	for i := range full {
+		full[i] = fmt.Sprintf("call-%d", i)
+	}
+	first := tool(1, 2, "a", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
+	cut := request(9, 10, all(reset(semconv.PhaseResponseStarted), carries(full...)))
+	r := run(true, []Request{request(0, 1, calls("a")), cut}, first)
+	v := Judge(&r)
+	assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, v.Requests[1].Retry.Reason)
+	assert.Empty(t, v.Requests[1].MissingOutputs)
+
+	r = run(true, []Request{request(0, 1, calls("a")), request(3, 4, all(answers, carries("a"))), cut}, first)
+	v = Judge(&r)
+	assert.Equal(t, SafeAutoRetry, v.Requests[2].Retry.Safety, words(&v.Requests[2]))
+}
+
+func TestRetryAfter(t *testing.T) {
+	limited := request(0, 1, refused(429, semconv.ProviderErrorKindRateLimited))
+	limited.RetryAfter = 7 * time.Second
+	r := run(true, []Request{limited})
+	v := Judge(&r)
+	assert.Equal(t, 7*time.Second, v.Run.Retry.After)
+	assert.Equal(t, 7*time.Second, v.Requests[0].Retry.After)
+
+	limited.Provider.Kind = semconv.ProviderErrorKindQuotaExhausted
+	r = run(true, []Request{limited})
+	assert.Zero(t, Judge(&r).Run.Retry.After, "no wait makes a retry right that must not be")
+}
+
+func BenchmarkJudge(b *testing.B) {
+	var requests []Request
+	var tools []Tool
+	for i := range 10 {
+		id, before := fmt.Sprintf("call-%d", i), []string{}
+		for n := range i {
+			before = append(before, fmt.Sprintf("call-%d", n))
+		}
+		requests = append(requests, request(float64(i), float64(i)+0.5, all(calls(id), carries(before...))))
+		if i < 9 {
+			tools = append(tools, tool(float64(i)+0.5, float64(i)+0.9, id, semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded))
+		}
+	}
+	healthy := run(false, requests, tools...)
+	broken := healthy
+	broken.Requests = append(slices.Clone(requests[:9]), request(9, 9.5, reset(semconv.PhaseText)))
+	for name, r := range map[string]*Run{"healthy run of 20 spans": &healthy, "broken run of 20 spans": &broken} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				Judge(r)
+			}
+		})
+	}
+}
