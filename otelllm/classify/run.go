@@ -346,8 +346,7 @@ func (j *judge) endedOn() (request, recovered int) {
 // wentOn reports whether a later request took up what request i left.
 func (j *judge) wentOn(i int) bool {
 	f := &j.run.Requests[i]
-	for n := len(j.order) - 1; n >= 0; n-- {
-		l := j.order[n]
+	for _, l := range slices.Backward(j.order) {
 		r := &j.run.Requests[l]
 		if l == i || r.Start.Before(f.End) {
 			return false
@@ -390,8 +389,7 @@ func (j *judge) toolMadeGood(t *Tool, lost semconv.Cause) bool {
 	if lost == semconv.CauseOmittedFromRetry || lost == semconv.CauseDeliveryFailed || j.run.Failed == Yes {
 		return false
 	}
-	for n := len(j.order) - 1; n >= 0; n-- {
-		i := j.order[n]
+	for _, i := range slices.Backward(j.order) {
 		if j.run.Requests[i].Start.Before(t.End) {
 			return false
 		}
