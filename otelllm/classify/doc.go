@@ -12,7 +12,9 @@
 //   - risk.go: what had already happened by then, as far as it was observed.
 //   - guard.go: the guards that together decide whether a retry is safe.
 //   - confidence.go: how sure the verdict may be.
-//   - run.go: which failure is the run's, and what was made good.
+//   - executed.go: which calls are known to have been executed, or not to.
+//   - run.go: which failure is the run's.
+//   - recovery.go: which failures a later attempt or the model made good.
 //   - history.go: which tool outputs the model never got.
 //   - summary.go, evidence.go, timeline.go: the same in words.
 //

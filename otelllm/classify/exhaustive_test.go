@@ -178,7 +178,7 @@ func TestEveryRisk(t *testing.T) {
 	for _, class := range semconv.ClassValues() {
 		row, ok := table[class.String()]
 		require.True(t, ok, "class %s is missing from the table", class)
-		for _, word := range strings.FieldsSeq(row.causes) {
+		for word := range strings.FieldsSeq(row.causes) {
 			cause, ok := semconv.ParseCause(word)
 			require.True(t, ok, word)
 			size := dimSize

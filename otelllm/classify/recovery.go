@@ -1,0 +1,84 @@
+package classify
+
+import (
+	"slices"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// endedOn finds the request that the run ended on, -1 when its last request
+// answered, and counts the failures before it that a later request made good.
+// A request that this side stopped, or that a limit cut, is not a failure to be
+// made good: when the run went on after it, it is forgotten.
+func (j *judge) endedOn() (request, recovered int) {
+	request = -1
+	for _, i := range j.order {
+		switch s := j.states[i]; {
+		case s == stateOK || s == stateUnknown:
+		case j.wentOn(i):
+			if s == stateFailed {
+				recovered++
+			}
+		case request < 0 || !j.cleanedUpAfter(i, request):
+			request = i
+		}
+	}
+	return request, recovered
+}
+
+// wentOn reports whether a later request took up what request i left.
+func (j *judge) wentOn(i int) bool {
+	f := &j.run.Requests[i]
+	for _, l := range slices.Backward(j.order) {
+		r := &j.run.Requests[l]
+		if l == i || r.Start.Before(f.End) {
+			return false
+		}
+		if j.states[l].answered() && (j.run.Failed == No || j.states[i] != stateFailed || continues(r, f)) {
+			return true
+		}
+	}
+	return false
+}
+
+// continues reports whether r goes on in the thread of f: it carries every
+// output that f carried, as far as that can be seen.
+func continues(r, f *Request) bool {
+	if r.HistoryCalls == nil || f.HistoryCalls == nil || len(r.HistoryOutputs) >= MaxIDs {
+		return true
+	}
+	for _, id := range f.HistoryOutputs {
+		if !slices.Contains(r.HistoryOutputs, id) {
+			return false
+		}
+	}
+	return true
+}
+
+// cleanedUpAfter reports whether request i was in flight when another one failed,
+// and was only then stopped: cleanup never overwrites the cause.
+func (j *judge) cleanedUpAfter(i, failed int) bool {
+	a, f := &j.run.Requests[i], &j.run.Requests[failed]
+	return j.states[i] == stateAborted && j.states[failed] == stateFailed &&
+		a.Abort.Source != semconv.AbortSourceUser && a.Start.Before(f.End) && !a.End.Before(f.End)
+}
+
+// toolMadeGood reports whether the model got the tool's output or the word of
+// its failure, or the run went on well without it.
+func (j *judge) toolMadeGood(t *Tool, lost semconv.Cause) bool {
+	if j.answered(t, nil) {
+		return true
+	}
+	if lost == semconv.CauseOmittedFromRetry || lost == semconv.CauseDeliveryFailed || j.run.Failed == Yes {
+		return false
+	}
+	for _, i := range slices.Backward(j.order) {
+		if j.run.Requests[i].Start.Before(t.End) {
+			return false
+		}
+		if j.states[i].answered() {
+			return true
+		}
+	}
+	return false
+}
