@@ -1,0 +1,86 @@
+package llmclassify
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+)
+
+// Defaults of [Config].
+const (
+	defaultMaxHold        = 30 * time.Second
+	defaultSettle         = 2 * time.Second
+	defaultRunTimeout     = time.Hour
+	defaultMaxHeldBytes   = 256 << 20
+	defaultMaxFactBytes   = 64 << 20
+	defaultMaxSpansPerRun = 10_000
+)
+
+// Config configures the processor llm_classify.
+type Config struct {
+	// MaxHold bounds how long a span is held. A span whose run is not judged by
+	// then goes out with the verdict that what came before it allows; its facts
+	// stay for the run's verdict. Default 30s.
+	MaxHold time.Duration `mapstructure:"max_hold"`
+
+	// Settle is how long a run span that does not announce how many requests and
+	// tools it has waits for those that come after it. At most MaxHold. Default 2s.
+	Settle time.Duration `mapstructure:"settle"`
+
+	// RunTimeout bounds how long the facts of spans that have gone out wait for
+	// their run span. At least MaxHold. Default 1h.
+	RunTimeout time.Duration `mapstructure:"run_timeout"`
+
+	// MaxHeldBytes bounds the memory of held spans, in bytes as this processor
+	// estimates them. At the bound the runs whose time would come first are judged
+	// on what is there and forwarded. While the next consumer fails, new spans are
+	// refused there instead. Default 268435456 (256 MiB).
+	MaxHeldBytes int `mapstructure:"max_held_bytes"`
+
+	// MaxFactBytes bounds the memory of the facts of spans that have gone out, in
+	// bytes. Past it the oldest are forgotten. Default 67108864 (64 MiB).
+	MaxFactBytes int `mapstructure:"max_fact_bytes"`
+
+	// MaxSpansPerRun bounds how many spans of one run are held at a time, and of
+	// one trace those that name no run. More go out early, all at once; their
+	// facts stay. Default 10000.
+	MaxSpansPerRun int `mapstructure:"max_spans_per_run"`
+}
+
+var _ component.Config = (*Config)(nil)
+
+func createDefaultConfig() component.Config {
+	return &Config{
+		MaxHold:        defaultMaxHold,
+		Settle:         defaultSettle,
+		RunTimeout:     defaultRunTimeout,
+		MaxHeldBytes:   defaultMaxHeldBytes,
+		MaxFactBytes:   defaultMaxFactBytes,
+		MaxSpansPerRun: defaultMaxSpansPerRun,
+	}
+}
+
+// Validate checks each option and how they go together. It reports all that is wrong.
+func (c *Config) Validate() error {
+	var errs []error
+	positive := func(ok bool, option string, value any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s must be greater than 0, is %v", option, value))
+		}
+	}
+	positive(c.MaxHold > 0, "max_hold", c.MaxHold)
+	positive(c.Settle > 0, "settle", c.Settle)
+	positive(c.RunTimeout > 0, "run_timeout", c.RunTimeout)
+	positive(c.MaxHeldBytes > 0, "max_held_bytes", c.MaxHeldBytes)
+	positive(c.MaxFactBytes > 0, "max_fact_bytes", c.MaxFactBytes)
+	positive(c.MaxSpansPerRun > 0, "max_spans_per_run", c.MaxSpansPerRun)
+	if c.Settle > c.MaxHold {
+		errs = append(errs, fmt.Errorf("settle (%v) must not be greater than max_hold (%v): no span is held longer than that", c.Settle, c.MaxHold))
+	}
+	if c.RunTimeout < c.MaxHold {
+		errs = append(errs, fmt.Errorf("run_timeout (%v) must not be less than max_hold (%v): facts wait after their spans have gone out", c.RunTimeout, c.MaxHold))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,29 @@
+package llmclassify
+
+import (
+	"context"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/processor"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+)
+
+// NewFactory makes the factory of the processor llm_classify.
+func NewFactory() processor.Factory {
+	return processor.NewFactory(
+		metadata.Type,
+		createDefaultConfig,
+		processor.WithTraces(createTraces, metadata.TracesStability),
+	)
+}
+
+func createTraces(
+	_ context.Context,
+	set processor.Settings,
+	cfg component.Config,
+	next consumer.Traces,
+) (processor.Traces, error) {
+	return newTraces(set, cfg.(*Config), next, systemClock{})
+}

@@ -1,0 +1,117 @@
+package assemble
+
+import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+)
+
+// standing is what a member is to its run.
+type standing struct {
+	// above is the index of the nearest request or tool above it, -1 if none.
+	above int
+	// apart: it is none of the run's own requests and tools, but judged for
+	// itself: a gateway's request beneath the agent's, an MCP call beneath the
+	// tool that makes it.
+	apart bool
+	// attempts are the requests beneath it that it is the logical call of. They are
+	// one request with it, so that it is none of the run's requests itself.
+	attempts []int
+}
+
+// own: it is one of the run's own requests or tools.
+func (s *standing) own() bool { return !s.apart && len(s.attempts) == 0 }
+
+// standings finds the standing of every member, by index.
+func standings(members []Member) []standing {
+	byID := make(map[pcommon.SpanID]int, len(members))
+	for i := range members {
+		if _, ok := byID[members[i].ID]; !ok {
+			byID[members[i].ID] = i
+		}
+	}
+	s := make([]standing, len(members))
+	for i := range members {
+		m := &members[i]
+		s[i].above = -1
+		above, ok := byID[m.Above]
+		if !ok || above == i {
+			continue
+		}
+		s[i].above = above
+		switch a := &members[above]; {
+		case m.Role == hold.Request && a.Role == hold.Request:
+			if attempts(m, a) {
+				s[above].attempts = append(s[above].attempts, i)
+			} else {
+				s[i].apart = m.Run.IsEmpty()
+			}
+		case m.Role == hold.Tool && a.Role == hold.Tool:
+			s[i].apart = sameCall(m, a)
+		}
+	}
+	elsewhere(members, s)
+	for i := range s {
+		if !s[i].apart && members[i].Run.IsEmpty() {
+			s[i].apart = beneathApart(s, i)
+		}
+	}
+	return s
+}
+
+// attempts reports whether m is an attempt of the logical call a above it. Only
+// the client of this project names a run, and it records attempts. Where
+// neither names one, both are of one service, and m does not serve another's.
+func attempts(m, a *Member) bool {
+	if !a.Run.IsEmpty() {
+		return false
+	}
+	return !m.Run.IsEmpty() || !m.Known.Server && sameService(m.Item, a.Item)
+}
+
+// sameCall reports whether the tool span m executes the call of a above it, as
+// an MCP client's span does beneath the agent's.
+func sameCall(m, a *Member) bool {
+	if !m.Run.IsEmpty() {
+		return false
+	}
+	inner, outer := m.Known.Facts(m.Span, dialect.Tool).Tool, a.Known.Facts(a.Span, dialect.Tool).Tool
+	return inner.CallID == "" || inner.CallID == outer.CallID
+}
+
+// elsewhere sets requests apart that another service made, in a run whose own
+// client records every request: one that names the run would be its.
+func elsewhere(members []Member, s []standing) {
+	var run *Item
+	named := false
+	for i := range members {
+		switch m := &members[i]; {
+		case m.Role == hold.Run:
+			run = m.Item
+		case m.Role == hold.Request:
+			named = named || !m.Run.IsEmpty()
+		}
+	}
+	if run == nil || !named {
+		return
+	}
+	for i := range members {
+		if m := &members[i]; m.Role == hold.Request && m.Run.IsEmpty() && !sameService(m.Item, run) {
+			s[i].apart = true
+		}
+	}
+}
+
+// beneathApart: what is beneath something apart is apart, too.
+func beneathApart(s []standing, i int) bool {
+	for range maxDepth {
+		if i = s[i].above; i < 0 {
+			return false
+		}
+		if s[i].apart {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,159 @@
+// Package assemble turns the spans of a trace into runs: whose a span is, which
+// spans are attempts of the run's requests, and what else in the trace explains
+// them.
+package assemble
+
+import (
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
+)
+
+// Known is what the processor knows of a span: how its dialect reads it, and
+// where it came from.
+type Known struct {
+	dialect.Reading
+	Origin *origin.Scope
+	Server bool // the span serves a request of another process
+}
+
+// The processor's instances of what hold is generic over.
+type (
+	Item    = hold.Item[Known]
+	Trace   = hold.Trace[Known]
+	Member  = hold.Member[Known]
+	Release = hold.Release[Known]
+)
+
+// maxDepth bounds a walk up a parent chain, against cycles.
+const maxDepth = 128
+
+// Locate says whose a span is:
+//
+//  1. the run that it names;
+//  2. the first run on its parent chain, as far as that leads through spans that
+//     are here or were seen;
+//  3. where the chain breaks off, the innermost run that it began within;
+//  4. else no run's: then the LLM spans under one parent are one run.
+func Locate(t *Trace, it *Item) hold.Place {
+	if it.Role == hold.Run {
+		return hold.Place{Run: it.ID, Known: true}
+	}
+	c := climb(t, it)
+	place := hold.Place{Above: c.above}
+	switch {
+	case !it.Run.IsEmpty():
+		return known(t, place, it.Run)
+	case !c.run.IsEmpty():
+		return known(t, place, c.run)
+	case !c.unseen.IsEmpty():
+		if run := innermost(t, it, c.unseen); run != nil {
+			place.Run, place.Known = run.ID, true
+			return place
+		}
+		place.Open = true
+	}
+	place.Run = c.standsFor()
+	return place
+}
+
+// known completes the place of an item of this run.
+func known(t *Trace, place hold.Place, run pcommon.SpanID) hold.Place {
+	span := t.Item(run)
+	place.Run = run
+	place.Known = span != nil && span.Role == hold.Run
+	place.Open = !place.Known
+	return place
+}
+
+// chain is what a walk up the parents of a span found.
+type chain struct {
+	above  pcommon.SpanID // the first request or tool on it, empty if none
+	run    pcommon.SpanID // the first run on it, empty if none
+	unseen pcommon.SpanID // the id at which it breaks off, empty where it reaches a root or a run
+	top    *Item          // the highest LLM span on it
+}
+
+// standsFor is the id under which spans without a run are one: their parent's,
+// or the span's own where it has none.
+func (c chain) standsFor() pcommon.SpanID {
+	if c.top.Parent.IsEmpty() {
+		return c.top.ID
+	}
+	return c.top.Parent
+}
+
+func climb(t *Trace, it *Item) chain {
+	c := chain{top: it}
+	id := it.Parent
+	for range maxDepth {
+		if id.IsEmpty() {
+			return c
+		}
+		above := t.Item(id)
+		if above == nil {
+			parent, ok := t.Parent(id)
+			if !ok {
+				c.unseen = id
+				return c
+			}
+			id = parent
+			continue
+		}
+		if above.Role == hold.Run {
+			c.run = above.ID
+			return c
+		}
+		if c.above.IsEmpty() {
+			c.above = above.ID
+		}
+		if !above.Run.IsEmpty() {
+			c.run = above.Run
+			return c
+		}
+		c.top = above
+		id = above.Parent
+	}
+	return c
+}
+
+const (
+	// maxRuns bounds how many runs of a trace are looked at, the newest first.
+	maxRuns = 256
+	// maxSkew is how far the clocks of two services may be apart.
+	maxSkew = pcommon.Timestamp(time.Second)
+)
+
+// innermost finds the innermost run within which it began. A run whose own chain
+// breaks off at the same span is beside it, not above it.
+func innermost(t *Trace, it *Item, unseen pcommon.SpanID) *Item {
+	var found *Item
+	runs := t.Runs()
+	for _, run := range runs[max(0, len(runs)-maxRuns):] {
+		if found != nil && run.Start <= found.Start {
+			continue
+		}
+		if began(it, run) && climb(t, run).unseen != unseen {
+			found = run
+		}
+	}
+	return found
+}
+
+// began reports whether it began within run, by their clocks.
+func began(it, run *Item) bool {
+	from, to := run.Start, run.End
+	if !sameService(it, run) {
+		from, to = from-min(from, maxSkew), to+maxSkew
+	}
+	return from <= it.Start && it.Start <= to
+}
+
+func sameService(a, b *Item) bool {
+	return a.Known.Origin == b.Known.Origin ||
+		a.Known.Origin != nil && b.Known.Origin != nil && a.Known.Origin.Resource.Key == b.Known.Origin.Resource.Key
+}

@@ -1,0 +1,95 @@
+// Package dialect reads spans into facts: one file for each family of
+// instrumentations, all of them behind [Dialect].
+//
+// A dialect says what a span is and reads what its producer records. What the
+// producer never records, and what carries the wrong type, stays not observed.
+package dialect
+
+import (
+	"unsafe"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+)
+
+// Kind says what a span is to a diagnosis. The zero value is [Other].
+type Kind uint8
+
+// The kinds of spans.
+const (
+	Other   Kind = iota // no part of a diagnosis; HTTP client spans are among these
+	Request             // a model call, or one attempt of it
+	Tool                // one execution of one tool call
+	Run                 // one agent run
+)
+
+// Head is what has to be known of a span before its facts are read.
+type Head struct {
+	Kind Kind
+	// Run is the id of the run that a request or tool names as its own (llm.run.id), empty when it names none.
+	Run pcommon.SpanID
+	// Requests and Tools are what a run span announces to have begun under it.
+	Requests, Tools classify.Count
+}
+
+// Facts are the facts of one span. Exactly one field is set, by the span's kind;
+// those of a run lack its requests and tools.
+type Facts struct {
+	Request *classify.Request
+	Tool    *classify.Tool
+	Run     *classify.Run
+}
+
+// Size estimates the memory of the facts in bytes.
+func (f Facts) Size() int {
+	switch {
+	case f.Request != nil:
+		r := f.Request
+		size := int(unsafe.Sizeof(*r)) + len(r.Transport.Code) + len(r.Provider.Code) + len(r.Abort.Reason)
+		for _, list := range [...][]string{r.CallIDs, r.OpenCallIDs, r.ProviderTools, r.HistoryCalls, r.HistoryOutputs} {
+			for _, s := range list {
+				size += int(unsafe.Sizeof(s)) + len(s)
+			}
+		}
+		return size
+	case f.Tool != nil:
+		t := f.Tool
+		return int(unsafe.Sizeof(*t)) + len(t.CallID) + len(t.Name) + len(t.DeliveryError) + len(t.ErrorType) + len(t.Abort.Reason)
+	case f.Run != nil:
+		return int(unsafe.Sizeof(*f.Run)) + len(f.Run.ErrorType) + len(f.Run.Abort.Reason)
+	default:
+		return 0
+	}
+}
+
+// Dialect reads the spans of one family of instrumentations. Implementations
+// are stateless; their methods are safe for concurrent use and never panic,
+// whatever a span carries.
+type Dialect interface {
+	// Name is for logs and tests.
+	Name() string
+	// Markers are attribute keys. A span without any of them is not this dialect's.
+	Markers() []string
+	// Recognise says what the span is; Kind is Other when it is not this dialect's.
+	Recognise(span ptrace.Span) Head
+	// Read reads the facts of a span that Recognise said to be of this kind.
+	Read(span ptrace.Span, kind Kind) Facts
+}
+
+// Reading is a span as its dialect reads it: lazily, once, and kept when the
+// span itself has gone. It is not safe for concurrent use before the first call
+// of Facts has returned.
+type Reading struct {
+	Dialect Dialect
+	facts   Facts
+}
+
+// Facts reads the facts off span at the first call and returns the same ever after.
+func (r *Reading) Facts(span ptrace.Span, kind Kind) Facts {
+	if r.facts == (Facts{}) {
+		r.facts = r.Dialect.Read(span, kind)
+	}
+	return r.facts
+}

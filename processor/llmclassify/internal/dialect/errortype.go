@@ -1,0 +1,121 @@
+package dialect
+
+import (
+	"strings"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// failure is what the name of an error says. Exactly one field is set where the
+// name is known.
+type failure struct {
+	transport semconv.TransportCause
+	provider  semconv.ProviderErrorKind
+	abort     semconv.AbortSource
+	watchdog  semconv.WatchdogKind
+}
+
+// failures maps the names of errors to what they say: system and undici codes,
+// and the base names of classes of the providers' SDKs, httpx, httpcore, aiohttp
+// and LiteLLM. Names are compared whole, never searched for in a text.
+//
+// A name that says only that something failed (APIError, Error, TypeError) is
+// not here. Neither is a bare "timeout", which may be either side's.
+var failures = map[string]failure{
+	// System codes.
+	"ECONNRESET":   {transport: semconv.TransportCauseConnectionReset},
+	"EPIPE":        {transport: semconv.TransportCauseWriteFailed},
+	"ECONNREFUSED": {transport: semconv.TransportCauseConnectRefused},
+	"ETIMEDOUT":    {transport: semconv.TransportCauseConnectTimeout},
+	"EHOSTUNREACH": {transport: semconv.TransportCauseConnectUnreachable},
+	"ENETUNREACH":  {transport: semconv.TransportCauseConnectUnreachable},
+	"ENOTFOUND":    {transport: semconv.TransportCauseDNSNotFound},
+	"EAI_AGAIN":    {transport: semconv.TransportCauseDNSTemporary},
+
+	// undici.
+	"UND_ERR_SOCKET":                      {transport: semconv.TransportCauseConnectionReset},
+	"UND_ERR_CONNECT_TIMEOUT":             {transport: semconv.TransportCauseConnectTimeout},
+	"UND_ERR_HEADERS_TIMEOUT":             {transport: semconv.TransportCauseHeaderTimeout},
+	"UND_ERR_BODY_TIMEOUT":                {watchdog: semconv.WatchdogKindIdle},
+	"UND_ERR_RES_CONTENT_LENGTH_MISMATCH": {transport: semconv.TransportCauseBodyTruncated},
+	"UND_ERR_PRX_TLS":                     {transport: semconv.TransportCauseProxy},
+	"UND_ERR_PRX_CONN":                    {transport: semconv.TransportCauseProxy},
+	"UND_ERR_ABORTED":                     {abort: semconv.AbortSourceUnknown},
+
+	// Cancellation, by whoever did it.
+	"AbortError":            {abort: semconv.AbortSourceUnknown},
+	"APIUserAbortError":     {abort: semconv.AbortSourceUnknown},
+	"CancelledError":        {abort: semconv.AbortSourceUnknown},
+	"CancellationException": {abort: semconv.AbortSourceUnknown},
+	"GeneratorExit":         {abort: semconv.AbortSourceUnknown},
+	"cancelled":             {abort: semconv.AbortSourceUnknown},
+	"canceled":              {abort: semconv.AbortSourceUnknown},
+	"TimeoutError":          {abort: semconv.AbortSourceDeadline}, // AbortSignal.timeout, asyncio.timeout: the caller's own
+	"deadlineExceededError": {abort: semconv.AbortSourceDeadline}, // Go's context
+
+	// httpx, httpcore, aiohttp.
+	"ConnectTimeout":                  {transport: semconv.TransportCauseConnectTimeout},
+	"ConnectionTimeoutError":          {transport: semconv.TransportCauseConnectTimeout},
+	"PoolTimeout":                     {transport: semconv.TransportCauseConnectTimeout},
+	"ConnectError":                    {transport: semconv.TransportCauseConnectRefused},
+	"ClientConnectorError":            {transport: semconv.TransportCauseConnectRefused},
+	"ClientConnectorDNSError":         {transport: semconv.TransportCauseDNSNotFound},
+	"ClientConnectorCertificateError": {transport: semconv.TransportCauseTLS},
+	"ClientConnectorSSLError":         {transport: semconv.TransportCauseTLS},
+	"RemoteProtocolError":             {transport: semconv.TransportCauseBodyTruncated},
+	"ClientPayloadError":              {transport: semconv.TransportCauseBodyTruncated},
+	"ReadError":                       {transport: semconv.TransportCauseConnectionReset},
+	"ServerDisconnectedError":         {transport: semconv.TransportCauseConnectionReset},
+	"ClientOSError":                   {transport: semconv.TransportCauseConnectionReset},
+	"WriteError":                      {transport: semconv.TransportCauseWriteFailed},
+	"WriteTimeout":                    {transport: semconv.TransportCauseWriteFailed},
+	"ProxyError":                      {transport: semconv.TransportCauseProxy},
+	"ClientProxyConnectionError":      {transport: semconv.TransportCauseProxy},
+	"ReadTimeout":                     {watchdog: semconv.WatchdogKindIdle},
+	"SocketTimeoutError":              {watchdog: semconv.WatchdogKindIdle},
+
+	// The providers' SDKs. A connection error there may be of any stage.
+	"APIConnectionError":        {transport: semconv.TransportCauseConnectionLost},
+	"APITimeoutError":           {watchdog: semconv.WatchdogKindIdle},
+	"APIConnectionTimeoutError": {watchdog: semconv.WatchdogKindIdle},
+	"RateLimitError":            {provider: semconv.ProviderErrorKindRateLimited},
+	"OverloadedError":           {provider: semconv.ProviderErrorKindOverloaded},
+	"ServiceUnavailableError":   {provider: semconv.ProviderErrorKindOverloaded},
+	"AuthenticationError":       {provider: semconv.ProviderErrorKindAuthentication},
+	"PermissionDeniedError":     {provider: semconv.ProviderErrorKindPermission},
+	"NotFoundError":             {provider: semconv.ProviderErrorKindNotFound},
+	"BadRequestError":           {provider: semconv.ProviderErrorKindInvalidRequest},
+	"UnprocessableEntityError":  {provider: semconv.ProviderErrorKindInvalidRequest},
+	"RequestTooLargeError":      {provider: semconv.ProviderErrorKindInvalidRequest},
+	"InternalServerError":       {provider: semconv.ProviderErrorKindServerError},
+	"DeadlineExceededError":     {provider: semconv.ProviderErrorKindTimeout}, // anthropic-sdk: HTTP 504
+
+	"ContextWindowExceededError":  {provider: semconv.ProviderErrorKindContextLengthExceeded},
+	"ContentPolicyViolationError": {provider: semconv.ProviderErrorKindContentPolicy},
+}
+
+// llhttpPrefix begins the codes of undici's HTTP parser.
+const llhttpPrefix = "HPE_"
+
+// failureOf looks up the name of an error: a code, or the name of a class with or
+// without its packages. The name of a provider's code counts too.
+func failureOf(name string) (failure, bool) {
+	if name == "" || len(name) > maxString {
+		return failure{}, false
+	}
+	base := name[strings.LastIndexAny(name, ".:/*")+1:]
+	if f, ok := failures[base]; ok {
+		return f, true
+	}
+	if strings.HasPrefix(base, llhttpPrefix) {
+		return failure{transport: semconv.TransportCauseMalformedEvent}, true
+	}
+	if base == "timeout" {
+		return failure{}, false
+	}
+	if kind := classify.ProviderErrorKind(0, base); kind != semconv.ProviderErrorKindUnknown {
+		return failure{provider: kind}, true
+	}
+	return failure{}, false
+}

@@ -1,0 +1,211 @@
+package dialect
+
+import (
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// OTelLLM reads spans of this project's own client, in any language: the
+// vocabulary's facts on a span of the GenAI conventions. It is the inverse of
+// what the client writes.
+type OTelLLM struct{}
+
+var _ Dialect = OTelLLM{}
+
+// Name implements [Dialect].
+func (OTelLLM) Name() string { return "otelllm" }
+
+// Markers implements [Dialect].
+func (OTelLLM) Markers() []string {
+	return []string{
+		string(semconv.StreamEndKey), string(semconv.StreamPhaseKey),
+		string(semconv.ToolEffectKey), string(semconv.ToolOutcomeKey),
+		string(semconv.RunRequestsKey), string(semconv.RunToolsKey),
+	}
+}
+
+// Recognise implements [Dialect]. The operation alone is the conventions', so
+// that a fact of the vocabulary has to stand beside it.
+func (OTelLLM) Recognise(span ptrace.Span) Head {
+	var head Head
+	var own [Run + 1]bool
+	for key, v := range span.Attributes().All() {
+		switch key {
+		case string(otelsemconv.GenAIOperationNameKey):
+			head.Kind = operation(v)
+		case string(semconv.StreamEndKey), string(semconv.StreamPhaseKey):
+			own[Request] = true
+		case string(semconv.ToolEffectKey), string(semconv.ToolOutcomeKey):
+			own[Tool] = true
+		case string(semconv.RunRequestsKey):
+			head.Requests = count(v)
+			own[Run] = true
+		case string(semconv.RunToolsKey):
+			head.Tools = count(v)
+			own[Run] = true
+		case string(semconv.RunIDKey):
+			head.Run = spanID(v)
+		}
+	}
+	if !own[head.Kind] {
+		return Head{}
+	}
+	return head
+}
+
+// Read implements [Dialect].
+func (OTelLLM) Read(span ptrace.Span, kind Kind) Facts {
+	switch kind {
+	case Request:
+		return Facts{Request: ownRequest(span)}
+	case Tool:
+		return Facts{Tool: ownTool(span)}
+	case Run:
+		return Facts{Run: ownRun(span)}
+	default:
+		return Facts{}
+	}
+}
+
+func ownRequest(span ptrace.Span) *classify.Request {
+	r := &classify.Request{
+		Start: at(span.StartTimestamp()), End: at(span.EndTimestamp()),
+		ProviderTools: []string{}, // the client names every one that is offered: none named is none offered
+	}
+	for key, v := range span.Attributes().All() {
+		switch key {
+		case string(semconv.RequestAttemptKey):
+			r.Attempt = count(v).N()
+		case string(semconv.RequestProviderToolsKey):
+			r.ProviderTools = list(v)
+		case string(semconv.HistoryToolCallsKey):
+			r.HistoryCalls = list(v)
+		case string(semconv.HistoryToolOutputsKey):
+			r.HistoryOutputs = list(v)
+
+		case string(semconv.StreamPhaseKey):
+			r.Phase = enum(v, semconv.ParsePhase)
+		case string(semconv.StreamEndKey):
+			r.Ended = enum(v, semconv.ParseStreamEnd)
+		case string(semconv.StreamEventsKey):
+			r.Events = count(v)
+		case string(semconv.StreamTextChunksKey):
+			r.Text = count(v)
+		case string(semconv.StreamReasoningChunksKey):
+			r.Reasoning = count(v)
+		case string(semconv.StreamToolInputsStartedKey):
+			r.ToolInputsStarted = count(v)
+		case string(semconv.StreamToolInputsCompletedKey):
+			r.ToolInputsCompleted = count(v)
+		case string(semconv.StreamToolCallsKey):
+			r.ToolCalls = count(v)
+		case string(semconv.StreamToolCallIDsKey):
+			r.CallIDs = list(v)
+		case string(semconv.StreamOpenToolCallIDsKey):
+			r.OpenCallIDs = list(v)
+		case string(semconv.StreamProviderToolsStartedKey):
+			r.ProviderToolsStarted = count(v)
+		case string(semconv.StreamTimeToHeadersKey):
+			r.TimeToHeaders = seconds(v)
+		case string(semconv.StreamLastProgressKey):
+			r.LastProgress = seconds(v)
+		case string(semconv.StreamLongestGapKey):
+			r.LongestGap = seconds(v)
+
+		case string(semconv.TransportStageKey):
+			r.Transport.Stage = enum(v, semconv.ParseTransportStage)
+		case string(semconv.TransportCauseKey):
+			r.Transport.Cause = enum(v, semconv.ParseTransportCause)
+		case string(semconv.TransportCodeKey):
+			r.Transport.Code = text(v, maxWord)
+		case string(semconv.ProviderErrorKindKey):
+			r.Provider.Kind = enum(v, semconv.ParseProviderErrorKind)
+		case string(semconv.ProviderErrorCodeKey):
+			r.Provider.Code = classify.SanitizeCode(text(v, maxString))
+		case string(semconv.ProviderErrorInBandKey):
+			r.Provider.InBand = boolean(v)
+		case string(semconv.AbortSourceKey):
+			r.Abort.Source = enum(v, semconv.ParseAbortSource)
+		case string(semconv.AbortReasonKey):
+			r.Abort.Reason = text(v, maxWord)
+		case string(semconv.WatchdogKindKey):
+			r.Watchdog.Kind = enum(v, semconv.ParseWatchdogKind)
+		case string(semconv.WatchdogLimitKey):
+			r.Watchdog.Limit = seconds(v)
+		case string(semconv.RetryAfterKey):
+			r.RetryAfter = seconds(v)
+
+		case string(otelsemconv.HTTPResponseStatusCodeKey):
+			r.Status = status(v)
+		case string(otelsemconv.GenAIResponseFinishReasonsKey):
+			r.Finish = classify.ParseFinish(list(v))
+		}
+	}
+	if r.Ended != semconv.StreamEndUnset {
+		r.Basis = classify.Typed
+	}
+	switch {
+	case span.Status().Code() == ptrace.StatusCodeError:
+		r.Failed = classify.Yes
+	case r.Ended == semconv.StreamEndTerminalEvent:
+		r.Failed = classify.No // this producer means success by it; an abort is UNSET too
+	}
+	return r
+}
+
+func ownTool(span ptrace.Span) *classify.Tool {
+	t := &classify.Tool{Start: at(span.StartTimestamp()), End: at(span.EndTimestamp())}
+	for key, v := range span.Attributes().All() {
+		switch key {
+		case string(otelsemconv.GenAIToolCallIDKey):
+			t.CallID = text(v, maxString)
+		case string(otelsemconv.GenAIToolNameKey):
+			t.Name = text(v, maxString)
+		case string(otelsemconv.ErrorTypeKey):
+			t.ErrorType = text(v, maxString)
+		case string(semconv.ToolEffectKey):
+			t.Effect = enum(v, semconv.ParseToolEffect)
+		case string(semconv.ToolOutcomeKey):
+			t.Outcome = enum(v, semconv.ParseToolOutcome)
+		case string(semconv.ToolFailedBeforeEffectKey):
+			t.FailedBeforeEffect = boolean(v)
+		case string(semconv.ToolOutputDeliveryKey):
+			t.Delivery = enum(v, semconv.ParseOutputDelivery)
+		case string(semconv.ToolOutputErrorKey):
+			t.DeliveryError = text(v, maxString)
+		case string(semconv.AbortSourceKey):
+			t.Abort.Source = enum(v, semconv.ParseAbortSource)
+		case string(semconv.AbortReasonKey):
+			t.Abort.Reason = text(v, maxWord)
+		}
+	}
+	return t
+}
+
+func ownRun(span ptrace.Span) *classify.Run {
+	run := &classify.Run{Start: at(span.StartTimestamp()), End: at(span.EndTimestamp()), Ended: classify.Yes}
+	for key, v := range span.Attributes().All() {
+		switch key {
+		case string(otelsemconv.ErrorTypeKey):
+			run.ErrorType = text(v, maxString)
+		case string(semconv.RunRequestsKey):
+			run.AnnouncedRequests = count(v)
+		case string(semconv.RunToolsKey):
+			run.AnnouncedTools = count(v)
+		case string(semconv.AbortSourceKey):
+			run.Abort.Source = enum(v, semconv.ParseAbortSource)
+		case string(semconv.AbortReasonKey):
+			run.Abort.Reason = text(v, maxWord)
+		}
+	}
+	switch {
+	case span.Status().Code() == ptrace.StatusCodeError:
+		run.Failed = classify.Yes
+	case run.Abort.Source == semconv.AbortSourceUnset:
+		run.Failed = classify.No // this producer ends a run with its error, or without one
+	}
+	return run
+}

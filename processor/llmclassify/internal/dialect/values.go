@@ -1,0 +1,119 @@
+package dialect
+
+import (
+	"encoding/hex"
+	"math"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+)
+
+// Bounds of strings in facts, in bytes. Producers keep them; what comes over the
+// wire may not.
+const (
+	maxString = 256
+	maxWord   = 80
+)
+
+// text is a string value, cut to max bytes; empty when it is no string. A cut
+// string is cloned, so that facts never pin a giant one.
+func text(v pcommon.Value, limit int) string {
+	if v.Type() != pcommon.ValueTypeStr {
+		return ""
+	}
+	s := v.Str()
+	if len(s) > limit {
+		s = strings.Clone(strings.ToValidUTF8(s[:limit], ""))
+	}
+	return s
+}
+
+// count is an observed count, or none for what is no integer or is negative.
+func count(v pcommon.Value) classify.Count {
+	if v.Type() != pcommon.ValueTypeInt || v.Int() < 0 {
+		return 0
+	}
+	return classify.Counted(int(min(v.Int(), math.MaxUint32)))
+}
+
+// seconds is a duration given in seconds, 0 for what is none. Integers count:
+// JavaScript exporters write whole doubles as integers.
+func seconds(v pcommon.Value) time.Duration {
+	var s float64
+	switch v.Type() {
+	case pcommon.ValueTypeDouble:
+		s = v.Double()
+	case pcommon.ValueTypeInt:
+		s = float64(v.Int())
+	default:
+		return 0
+	}
+	const most = float64(math.MaxInt64 / int64(time.Second))
+	if !(s > 0 && s < most) { // NaN fails both
+		return 0
+	}
+	return time.Duration(s * float64(time.Second))
+}
+
+// status is an HTTP status code, 0 for what is none.
+func status(v pcommon.Value) int {
+	if v.Type() != pcommon.ValueTypeInt || v.Int() < 100 || v.Int() > 599 {
+		return 0
+	}
+	return int(v.Int())
+}
+
+func boolean(v pcommon.Value) bool {
+	return v.Type() == pcommon.ValueTypeBool && v.Bool()
+}
+
+// enum parses an enum value with its generated parser, unset for what is none.
+func enum[E any](v pcommon.Value, parse func(string) (E, bool)) (e E) {
+	if v.Type() == pcommon.ValueTypeStr {
+		if parsed, ok := parse(v.Str()); ok {
+			return parsed
+		}
+	}
+	return e
+}
+
+// list is a list of strings, nil when v is none or holds anything else: a list
+// that cannot be read whole proves nothing. Of more than [classify.MaxIDs] the
+// newest, the last ones, are kept.
+func list(v pcommon.Value) []string {
+	if v.Type() != pcommon.ValueTypeSlice {
+		return nil
+	}
+	slice := v.Slice()
+	from := max(0, slice.Len()-classify.MaxIDs)
+	ids := make([]string, 0, slice.Len()-from)
+	for i := from; i < slice.Len(); i++ {
+		if slice.At(i).Type() != pcommon.ValueTypeStr {
+			return nil
+		}
+		ids = append(ids, text(slice.At(i), maxString))
+	}
+	return ids
+}
+
+// spanID reads a span id of 16 hex digits, empty for what is none.
+func spanID(v pcommon.Value) (id pcommon.SpanID) {
+	if v.Type() != pcommon.ValueTypeStr || len(v.Str()) != 2*len(id) {
+		return pcommon.SpanID{}
+	}
+	if _, err := hex.Decode(id[:], []byte(v.Str())); err != nil {
+		return pcommon.SpanID{}
+	}
+	return id
+}
+
+// at is the time of a timestamp, zero when it was never set.
+func at(ts pcommon.Timestamp) time.Time {
+	if ts == 0 {
+		return time.Time{}
+	}
+	return ts.AsTime()
+}

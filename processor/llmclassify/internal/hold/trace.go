@@ -1,0 +1,167 @@
+package hold
+
+import (
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+// Trace is what is here of one trace. Its exported methods are what
+// Config.Locate sees of it.
+type Trace[F any] struct {
+	id    pcommon.TraceID
+	items []*Item[F] // in order of arrival, those that are gone included until the next sweep
+	byID  map[pcommon.SpanID]*Item[F]
+	runs  map[pcommon.SpanID]*run[F] // by the run's id; the empty id is for items that name no run
+	spans []*Item[F]                 // the run spans
+	links map[pcommon.SpanID]pcommon.SpanID
+
+	live     int        // items that are not gone
+	oldest   int        // no item before this index is held
+	settling []*Item[F] // run spans that wait for Config.Settle, in order of arrival
+
+	touched  bool
+	deadline time.Time
+	index    int // in Buffer.due; -1 when nothing is held
+}
+
+// run counts what is here of one run.
+type run[F any] struct {
+	id              pcommon.SpanID
+	span            *Item[F]
+	requests, tools int // members that name the run, also those whose spans have gone
+	held            int
+	changed         bool // since it was last looked at
+}
+
+// complete: the run span is here, and as many members as it announced.
+func (r *run[F]) complete() bool {
+	return r.span != nil && r.span.Announced.Known &&
+		r.requests >= r.span.Announced.Requests && r.tools >= r.span.Announced.Tools
+}
+
+// smallTrace is how many items are searched one by one rather than indexed.
+const smallTrace = 16
+
+func newTrace[F any](id pcommon.TraceID) *Trace[F] {
+	return &Trace[F]{id: id, runs: make(map[pcommon.SpanID]*run[F], 1), index: -1}
+}
+
+// Item finds a span by its id, the first one where several share it.
+func (t *Trace[F]) Item(id pcommon.SpanID) *Item[F] {
+	if t.byID != nil {
+		return t.byID[id]
+	}
+	for _, it := range t.items {
+		if it.ID == id && !it.gone {
+			return it
+		}
+	}
+	return nil
+}
+
+// Parent finds the parent of a span that was seen and is not here.
+func (t *Trace[F]) Parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
+	parent, ok = t.links[id]
+	return parent, ok
+}
+
+// Runs are the run spans that are here.
+func (t *Trace[F]) Runs() []*Item[F] { return t.spans }
+
+func (t *Trace[F]) add(it *Item[F], now time.Time) {
+	it.arrived, it.held, it.trace = now, true, t
+	first := t.Item(it.ID) == nil // a span that is delivered twice counts once
+	t.items = append(t.items, it)
+	t.live++
+	switch {
+	case t.byID != nil:
+		if first {
+			t.byID[it.ID] = it
+		}
+	case len(t.items) > smallTrace:
+		t.reindex()
+	}
+	r := t.runs[it.owner()]
+	if r == nil {
+		r = &run[F]{id: it.owner()}
+		t.runs[r.id] = r
+	}
+	r.held++
+	r.changed = true
+	switch {
+	case !first:
+	case it.Role == Request:
+		r.requests++
+	case it.Role == Tool:
+		r.tools++
+	case it.Role == Run:
+		r.span = it
+		t.spans = append(t.spans, it)
+		if !it.Announced.Known {
+			t.settling = append(t.settling, it)
+		}
+	}
+}
+
+func (t *Trace[F]) reindex() {
+	if len(t.items) <= smallTrace {
+		t.byID = nil
+		return
+	}
+	t.byID = make(map[pcommon.SpanID]*Item[F], len(t.items))
+	for _, it := range t.items {
+		if _, ok := t.byID[it.ID]; !ok && !it.gone {
+			t.byID[it.ID] = it
+		}
+	}
+}
+
+// linkSize is the memory of one link, with its share of the map.
+const linkSize = 40
+
+// link reports whether the link is new.
+func (t *Trace[F]) link(id, parent pcommon.SpanID) bool {
+	if _, ok := t.links[id]; ok {
+		return false
+	}
+	if t.links == nil {
+		t.links = make(map[pcommon.SpanID]pcommon.SpanID)
+	}
+	t.links[id] = parent
+	return true
+}
+
+// drop forgets an item. The lists have it until [Trace.compact].
+func (t *Trace[F]) drop(it *Item[F]) {
+	it.gone = true
+	t.live--
+	if t.byID != nil && t.byID[it.ID] == it {
+		delete(t.byID, it.ID)
+	}
+}
+
+// compact takes what is gone off the lists.
+func (t *Trace[F]) compact() {
+	isGone := func(it *Item[F]) bool { return it.gone }
+	if len(t.items) == t.live {
+		return
+	}
+	t.items = deleteFunc(t.items, isGone)
+	t.spans = deleteFunc(t.spans, isGone)
+	t.settling = deleteFunc(t.settling, isGone)
+	t.oldest = 0
+	if t.byID != nil {
+		t.reindex()
+	}
+}
+
+// oldestHeld is the span that has been held longest, nil when none is held.
+func (t *Trace[F]) oldestHeld() *Item[F] {
+	for ; t.oldest < len(t.items); t.oldest++ {
+		if it := t.items[t.oldest]; it.held && !it.gone {
+			return it
+		}
+	}
+	return nil
+}

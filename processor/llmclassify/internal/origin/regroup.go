@@ -1,0 +1,52 @@
+package origin
+
+import "go.opentelemetry.io/collector/pdata/ptrace"
+
+// Regroup builds traces out of spans of any origins, each resource and each
+// scope of it once.
+type Regroup struct {
+	traces    ptrace.Traces
+	resources map[*Resource]ptrace.ResourceSpans
+	scopes    map[*Scope]ptrace.SpanSlice
+
+	last      *Scope // spans come in rows of one scope
+	lastSpans ptrace.SpanSlice
+}
+
+// NewRegroup begins with no spans.
+func NewRegroup() *Regroup {
+	return &Regroup{
+		traces:    ptrace.NewTraces(),
+		resources: make(map[*Resource]ptrace.ResourceSpans, 1),
+		scopes:    make(map[*Scope]ptrace.SpanSlice, 1),
+	}
+}
+
+// Append adds an empty span of this origin.
+func (r *Regroup) Append(scope *Scope) ptrace.Span {
+	if scope != r.last {
+		r.last, r.lastSpans = scope, r.spans(scope)
+	}
+	return r.lastSpans.AppendEmpty()
+}
+
+// Traces is what was built.
+func (r *Regroup) Traces() ptrace.Traces { return r.traces }
+
+func (r *Regroup) spans(scope *Scope) ptrace.SpanSlice {
+	if spans, ok := r.scopes[scope]; ok {
+		return spans
+	}
+	rs, ok := r.resources[scope.Resource]
+	if !ok {
+		rs = r.traces.ResourceSpans().AppendEmpty()
+		rs.SetSchemaUrl(scope.Resource.schemaURL)
+		scope.Resource.resource.CopyTo(rs.Resource())
+		r.resources[scope.Resource] = rs
+	}
+	ss := rs.ScopeSpans().AppendEmpty()
+	ss.SetSchemaUrl(scope.schemaURL)
+	scope.scope.CopyTo(ss.Scope())
+	r.scopes[scope] = ss.Spans()
+	return ss.Spans()
+}

@@ -1,0 +1,123 @@
+// Package stamp writes verdicts onto spans.
+//
+// It only ever adds attributes. The one exception are verdicts that the client
+// had written (trigger `client`), which give way. Verdicts by anyone else stay as
+// they are, and none is put beside them: two classifiers on one span would
+// contradict each other, and a second look at a span that this processor has
+// judged must not double its verdict.
+package stamp
+
+import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// capacity is how many attributes a verdict has at most, a run's included.
+const capacity = 19
+
+// Span writes the verdict on a request or tool. Where nothing failed, only a
+// span that is released early says so, by the trigger alone.
+func Span(span ptrace.Span, d *classify.Diagnosis, trigger semconv.Trigger) {
+	attrs := span.Attributes()
+	if !makeRoom(attrs) || !d.Failed() && !early(trigger) {
+		return
+	}
+	if d.Failed() {
+		attrs.EnsureCapacity(attrs.Len() + capacity)
+		failure(attrs, d)
+		putStrings(attrs, string(semconv.HistoryMissingOutputsKey), d.MissingOutputs)
+	}
+	attrs.PutStr(string(semconv.ClassificationTriggerKey), trigger.String())
+}
+
+// Run writes the verdict on a run onto the span that carries it. own is the
+// verdict on that span itself, where it is no run span; it fills in what the
+// run's leaves unsaid, when the run was made good and the span was not.
+func Run(span ptrace.Span, d, own *classify.Diagnosis, trigger semconv.Trigger) {
+	attrs := span.Attributes()
+	if !makeRoom(attrs) {
+		return
+	}
+	attrs.EnsureCapacity(attrs.Len() + capacity)
+	attrs.PutStr(string(semconv.RunOutcomeKey), d.Outcome.String())
+	putStrings(attrs, string(semconv.RunTimelineKey), d.Timeline)
+	if d.RecoveredFailures > 0 {
+		attrs.PutInt(string(semconv.RunRecoveredFailuresKey), int64(d.RecoveredFailures))
+	}
+	putStrings(attrs, string(semconv.HistoryMissingOutputsKey), d.MissingOutputs)
+	switch {
+	case d.Failed():
+		failure(attrs, d)
+	case own.Failed():
+		failure(attrs, own)
+	}
+	attrs.PutStr(string(semconv.ClassificationTriggerKey), trigger.String())
+	attrs.PutStr(string(semconv.ClassificationRulesetKey), classify.Ruleset)
+}
+
+// early: the span went out before its run could be judged as a whole, or after.
+func early(trigger semconv.Trigger) bool {
+	return trigger != semconv.TriggerComplete && trigger != semconv.TriggerRunEnded
+}
+
+func failure(attrs pcommon.Map, d *classify.Diagnosis) {
+	attrs.PutStr(string(semconv.FailureClassKey), d.Class.String())
+	attrs.PutStr(string(semconv.FailureCauseKey), d.Cause.String())
+	attrs.PutStr(string(semconv.FailurePhaseKey), d.Phase.String())
+	attrs.PutStr(string(semconv.FailureOriginKey), d.Origin.String())
+	attrs.PutStr(string(semconv.FailureConfidenceKey), d.Confidence.String())
+	attrs.PutStr(string(semconv.FailureSummaryKey), d.Summary)
+	putStrings(attrs, string(semconv.FailureEvidenceKey), d.Evidence)
+	putStrings(attrs, string(semconv.FailureMissingEvidenceKey), d.MissingEvidence)
+	attrs.PutStr(string(semconv.RetrySafetyKey), d.Retry.Safety.String())
+	attrs.PutStr(string(semconv.RetryReasonKey), d.Retry.Reason.String())
+}
+
+func putStrings(attrs pcommon.Map, key string, values []string) {
+	if len(values) == 0 {
+		return
+	}
+	slice := attrs.PutEmptySlice(key)
+	slice.EnsureCapacity(len(values))
+	for _, v := range values {
+		slice.AppendEmpty().SetStr(v)
+	}
+}
+
+// makeRoom makes room for a verdict. It reports whether there is any: no verdict
+// stands there, or the client's did and is now gone.
+func makeRoom(attrs pcommon.Map) bool {
+	judged, client := false, false
+	for key, v := range attrs.All() {
+		if !verdict(key) {
+			continue
+		}
+		judged = true
+		if key == string(semconv.ClassificationTriggerKey) {
+			client = v.Type() == pcommon.ValueTypeStr && v.Str() == semconv.TriggerClient.String()
+		}
+	}
+	if judged && client {
+		attrs.RemoveIf(func(key string, _ pcommon.Value) bool { return verdict(key) })
+	}
+	return !judged || client
+}
+
+// verdict reports whether the key is one of the vocabulary's verdicts.
+func verdict(key string) bool {
+	switch key {
+	case string(semconv.RunOutcomeKey), string(semconv.RunTimelineKey), string(semconv.RunRecoveredFailuresKey),
+		string(semconv.HistoryMissingOutputsKey),
+		string(semconv.FailureClassKey), string(semconv.FailureCauseKey), string(semconv.FailurePhaseKey),
+		string(semconv.FailureOriginKey), string(semconv.FailureConfidenceKey), string(semconv.FailureSummaryKey),
+		string(semconv.FailureEvidenceKey), string(semconv.FailureMissingEvidenceKey),
+		string(semconv.RetrySafetyKey), string(semconv.RetryReasonKey),
+		string(semconv.ClassificationTriggerKey), string(semconv.ClassificationRulesetKey):
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,108 @@
+package llmclassify
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// telemetry is the processor's own metrics.
+type telemetry struct {
+	builder *metadata.TelemetryBuilder
+	// Attribute sets are made once: they cost more than the measurements.
+	permanent, temporary metric.MeasurementOption
+	byMemory, byTimeout  metric.MeasurementOption
+	triggers             [semconv.TriggerClient + 1]metric.MeasurementOption
+}
+
+func newTelemetry(set component.TelemetrySettings) (*telemetry, error) {
+	builder, err := metadata.NewTelemetryBuilder(set)
+	if err != nil {
+		return nil, err
+	}
+	with := func(kv attribute.KeyValue) metric.MeasurementOption {
+		return metric.WithAttributeSet(attribute.NewSet(kv))
+	}
+	t := &telemetry{
+		builder:   builder,
+		permanent: with(attribute.Bool("permanent", true)),
+		temporary: with(attribute.Bool("permanent", false)),
+		byMemory:  with(attribute.String("reason", "memory")),
+		byTimeout: with(attribute.String("reason", "run_timeout")),
+	}
+	for i := range t.triggers {
+		t.triggers[i] = with(attribute.String("trigger", semconv.Trigger(i).String()))
+	}
+	return t, nil
+}
+
+// observe registers what the gauges read.
+func (t *telemetry) observe(loads func() load) error {
+	gauge := func(value func(load) int) metric.Int64Callback {
+		return func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(int64(value(loads())))
+			return nil
+		}
+	}
+	for _, err := range []error{
+		t.builder.RegisterProcessorLlmClassifyTracesHeldCallback(gauge(func(l load) int { return l.traces })),
+		t.builder.RegisterProcessorLlmClassifyBytesHeldCallback(gauge(func(l load) int { return l.bytes })),
+		t.builder.RegisterProcessorLlmClassifyFactBytesCallback(gauge(func(l load) int { return l.factBytes })),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *telemetry) shutdown() { t.builder.Shutdown() }
+
+func (t *telemetry) came(spans int)    { add(t.builder.ProcessorLlmClassifySpansIn, spans) }
+func (t *telemetry) passed(spans int)  { add(t.builder.ProcessorLlmClassifySpansPassed, spans) }
+func (t *telemetry) held(spans int)    { add(t.builder.ProcessorLlmClassifySpansHeld, spans) }
+func (t *telemetry) late(spans int)    { add(t.builder.ProcessorLlmClassifySpansLate, spans) }
+func (t *telemetry) refused(spans int) { add(t.builder.ProcessorLlmClassifySpansRefused, spans) }
+
+func (t *telemetry) forwarded(spans int) {
+	add(t.builder.ProcessorLlmClassifySpansForwarded, spans)
+}
+
+func (t *telemetry) forwardFailed(spans int, permanent bool) {
+	option := t.temporary
+	if permanent {
+		option = t.permanent
+	}
+	add(t.builder.ProcessorLlmClassifyForwardFailures, spans, option)
+}
+
+func (t *telemetry) forgot(f hold.Forgotten) {
+	add(t.builder.ProcessorLlmClassifyFactsForgotten, f.Memory, t.byMemory)
+	add(t.builder.ProcessorLlmClassifyFactsForgotten, f.Timeout, t.byTimeout)
+}
+
+func (t *telemetry) holdTime(d time.Duration, trigger semconv.Trigger) {
+	t.builder.ProcessorLlmClassifyHoldTime.Record(context.Background(), d.Seconds(), t.triggers[trigger])
+}
+
+func (t *telemetry) run(d *classify.Diagnosis, trigger semconv.Trigger) {
+	add(t.builder.ProcessorLlmClassifyRuns, 1, metric.WithAttributeSet(attribute.NewSet(
+		attribute.String("outcome", d.Outcome.String()),
+		attribute.String("class", d.Class.String()),
+		attribute.String("trigger", trigger.String()),
+	)))
+}
+
+func add(counter metric.Int64Counter, n int, options ...metric.AddOption) {
+	if n > 0 {
+		counter.Add(context.Background(), int64(n), options...)
+	}
+}
