@@ -29,7 +29,7 @@ type Port struct {
 func (p *Port) Addr() string { return p.addr }
 
 // BaseURL is a base URL at this port, as the wire's SDK wants it.
-func (p *Port) BaseURL(scheme string, w Wire) string { return scheme + "://" + p.addr + w.base() }
+func (p *Port) BaseURL(scheme string, w Wire) string { return BaseURL(scheme, p.addr, w) }
 
 // Close releases the port.
 func (p *Port) Close() error {

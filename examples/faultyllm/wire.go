@@ -38,6 +38,10 @@ func (w Wire) base() string {
 	return "/v1/"
 }
 
+// BaseURL is the base URL of a model server at host (with or without a port), as
+// the wire's SDK wants it.
+func BaseURL(scheme, host string, w Wire) string { return scheme + "://" + host + w.base() }
+
 // wireOf tells the wire by the end of a request's path.
 func wireOf(path string) (Wire, bool) {
 	switch {

@@ -1,0 +1,91 @@
+// Package acceptance holds the acceptance cases of the design: what is done to an
+// agent on the wire, and what the classified trace has to say about it. The
+// demo and the end-to-end test run the same cases.
+package acceptance
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/examples/internal/agent"
+	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Case is one thing that happens to an agent, over one wire.
+type Case struct {
+	Number  int    // of the acceptance cases of the design
+	Title   string // what is done
+	Variant string // which of several, empty where the wire alone tells
+	Wire    faultyllm.Wire
+	Script  []faultyllm.Exchange
+	Want    Want
+
+	// prepare, if set, changes how the agent is set up.
+	prepare func(*World, *Setup)
+}
+
+// Label names the case for people.
+func (c *Case) Label() string {
+	label := fmt.Sprintf("%02d %s (%s", c.Number, c.Title, c.Wire)
+	if c.Variant != "" {
+		label += ", " + c.Variant
+	}
+	return label + ")"
+}
+
+var notInKey = regexp.MustCompile(`[^a-z0-9]+`)
+
+// Key names the case in URLs and files.
+func (c *Case) Key() string {
+	key := fmt.Sprintf("%02d-%s", c.Number, c.Wire)
+	if c.Variant != "" {
+		key += "-" + strings.Trim(notInKey.ReplaceAllString(strings.ToLower(c.Variant), "-"), "-")
+	}
+	return key
+}
+
+// Setup is how the agent of a case is made and run.
+type Setup struct {
+	Config agent.Config
+	Agent  agent.Agent
+
+	BaseURL   string
+	Transport *http.Transport
+	APIKey    string
+	Prompt    string
+	Deadline  time.Duration // of the caller; 0: none
+	NoRun     bool          // the agent's author did not use StartRun and StartTool
+	Abort     otelllm.AbortFunc
+}
+
+// Verdict is what is expected of one span. The zero value is a span that tells
+// of no failure. Members of a verdict with a class that are unset are not
+// compared.
+type Verdict struct {
+	Class  semconv.Class
+	Cause  semconv.Cause
+	Phase  semconv.Phase
+	Origin semconv.Origin
+	Safety semconv.RetrySafety
+	Reason semconv.RetryReason
+}
+
+// Want is what the classified trace of a case has to say.
+type Want struct {
+	Outcome  semconv.RunOutcome
+	Run      Verdict
+	Requests []Verdict // every request, in the order of their start
+	Tools    []Verdict // every tool, likewise
+
+	Recovered      int
+	MissingOutputs []string
+	RetryAfter     time.Duration // of the first request
+	InBand         bool          // the last request's error came inside a 200
+	Says           []string      // in the run's summary
+	Evidence       []string      // among the run's evidence
+}

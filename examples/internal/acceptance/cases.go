@@ -1,0 +1,75 @@
+package acceptance
+
+import (
+	"slices"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Cases are the acceptance cases 1 to 11, 13 to 18, 20, 21 and 24, with their
+// variants, in order. The expectations are the design's table, written down
+// before the code was asked.
+func Cases() []Case {
+	all := slices.Concat(
+		interrupted(), connections(), history(), aborts(), providers(), tools(), limits(),
+		[]Case{longRun()},
+	)
+	slices.SortStableFunc(all, func(a, b Case) int { return a.Number - b.Number })
+	return all
+}
+
+// Short names of what the tables below are full of.
+const (
+	safe      = semconv.RetrySafetySafeAutoRetry
+	confirmed = semconv.RetrySafetyUserConfirmedRetry
+	never     = semconv.RetrySafetyNoRetry
+)
+
+// over makes one case a wire.
+func over(wires []faultyllm.Wire, make func(faultyllm.Wire) Case) []Case {
+	var cases []Case
+	for _, w := range wires {
+		c := make(w)
+		c.Wire = w
+		cases = append(cases, c)
+	}
+	return cases
+}
+
+func everywhere(make func(faultyllm.Wire) Case) []Case { return over(faultyllm.Wires(), make) }
+
+// failed is what a run wants that came to one failure in its last request, after
+// good ones.
+func failed(v Verdict, good int, says ...string) Want {
+	return Want{
+		Outcome: semconv.RunOutcomeFailed, Run: v,
+		Requests: append(make([]Verdict, good), v), Says: says,
+	}
+}
+
+// interruption is a stream that the transport broke.
+func interruption(cause semconv.Cause, phase semconv.Phase, safety semconv.RetrySafety, reason semconv.RetryReason) Verdict {
+	return Verdict{
+		Class: semconv.ClassStreamInterrupted, Cause: cause, Phase: phase, Origin: semconv.OriginTransport,
+		Safety: safety, Reason: reason,
+	}
+}
+
+// What the model says in the scripts.
+var (
+	thinking = faultyllm.Reasoning("The test fails because ", "the loop stops one too early. ", "I should patch it.")
+	saying   = faultyllm.Text("The loop stops ", "one too early. ", "I will patch it.")
+	patching = faultyllm.ToolInput(patchCall, patchTool, `{"path":"main.go",`, `"patch":"- for i := 0; i <`)
+	patch    = faultyllm.ToolCall(patchCall, patchTool, `{"path":"main.go",`, `"patch":"-<\n+<="}`)
+	reading  = faultyllm.ToolCall(readCall, readTool, `{"path":`, `"main.go"}`)
+	done     = []faultyllm.Step{faultyllm.Text("Patched, ", "and the test passes."), faultyllm.Finish(faultyllm.Stop)}
+)
+
+// The tools, and the ids of their calls.
+const (
+	patchTool = "apply_patch" // non-idempotent
+	readTool  = "read_file"   // read-only
+	patchCall = "call_patch_1"
+	readCall  = "call_read_1"
+)

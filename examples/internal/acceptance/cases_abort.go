@@ -1,0 +1,65 @@
+package acceptance
+
+import (
+	"time"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// aborts are the cases 10 and 11: this side ends it, on purpose.
+func aborts() []Case {
+	stopped := func(cause semconv.Cause, phase semconv.Phase, safety semconv.RetrySafety, reason semconv.RetryReason) Want {
+		w := failed(Verdict{
+			Class: semconv.ClassLocalAbort, Cause: cause, Phase: phase, Origin: semconv.OriginLocal,
+			Safety: safety, Reason: reason,
+		}, 0)
+		w.Outcome = semconv.RunOutcomeAborted
+		return w
+	}
+	// stopAt aborts as soon as the first text has been shown.
+	stopAt := func(source otelllm.AbortSource, reason string) func(*World, *Setup) {
+		return func(_ *World, s *Setup) {
+			s.Agent.OnText = func(string) { s.Abort(source, reason) }
+		}
+	}
+	midText := []faultyllm.Exchange{faultyllm.Answer(saying, faultyllm.Stall())}
+
+	cases := everywhere(func(faultyllm.Wire) Case {
+		return Case{
+			Number: 10, Title: "the user presses stop in the middle of the text",
+			Script:  midText,
+			Want:    stopped(semconv.CauseUser, semconv.PhaseText, never, semconv.RetryReasonUserAbort),
+			prepare: stopAt(otelllm.AbortUser, "stop_button"),
+		}
+	})
+	const deadline = 200 * time.Millisecond
+	late := func(_ *World, s *Setup) { s.Deadline = deadline }
+	return append(cases,
+		Case{
+			Number: 11, Title: "ended by this side", Variant: "shutdown", Wire: faultyllm.Responses,
+			Script:  midText,
+			Want:    stopped(semconv.CauseShutdown, semconv.PhaseText, never, semconv.RetryReasonLocalShutdown),
+			prepare: stopAt(otelllm.AbortShutdown, "sigterm"),
+		},
+		Case{
+			Number: 11, Title: "ended by this side", Variant: "deadline", Wire: faultyllm.Chat,
+			Script:  []faultyllm.Exchange{faultyllm.Answer(faultyllm.Begin(), faultyllm.Stall())},
+			Want:    stopped(semconv.CauseDeadline, semconv.PhaseResponseStarted, confirmed, semconv.RetryReasonDeadline),
+			prepare: late,
+		},
+		Case{
+			Number: 11, Title: "ended by this side", Variant: "deadline before the headers", Wire: faultyllm.Anthropic,
+			Script:  []faultyllm.Exchange{faultyllm.BeforeHeaders(faultyllm.Stall())},
+			Want:    stopped(semconv.CauseDeadline, semconv.PhaseAwaitingResponse, confirmed, semconv.RetryReasonDeadline),
+			prepare: late,
+		},
+		Case{
+			Number: 11, Title: "ended by this side", Variant: "deadline in the text", Wire: faultyllm.Anthropic,
+			Script:  midText,
+			Want:    stopped(semconv.CauseDeadline, semconv.PhaseText, confirmed, semconv.RetryReasonVisibleOutput),
+			prepare: late,
+		},
+	)
+}

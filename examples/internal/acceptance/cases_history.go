@@ -1,0 +1,51 @@
+package acceptance
+
+import (
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/examples/internal/agent"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// history are the cases 8 and 9: a tool with effects ran, and then a stream broke.
+func history() []Case {
+	asks := faultyllm.Answer(saying, patch, faultyllm.Finish(faultyllm.ToolCalls))
+	breaks := faultyllm.Answer(faultyllm.Begin(), faultyllm.Reset())
+	cut := interruption(semconv.CauseConnectionReset, semconv.PhaseResponseStarted, safe, semconv.RetryReasonNoOutput)
+
+	cases := everywhere(func(faultyllm.Wire) Case {
+		run := cut
+		run.Safety, run.Reason = confirmed, semconv.RetryReasonToolSideEffect
+		return Case{
+			Number: 8, Title: "a tool with effects ran, the next request cut before any output",
+			Script: []faultyllm.Exchange{asks, breaks},
+			Want: Want{
+				Outcome: semconv.RunOutcomeFailed, Run: run,
+				Requests: []Verdict{{}, cut}, Tools: []Verdict{{}},
+			},
+		}
+	})
+
+	lost := Verdict{
+		Class: semconv.ClassToolOutputLost, Cause: semconv.CauseOmittedFromRetry, Phase: semconv.PhaseToolOutputDelivery,
+		Origin: semconv.OriginApplication, Safety: confirmed, Reason: semconv.RetryReasonToolSideEffect,
+	}
+	again := func(wire faultyllm.Wire, variant string, answer faultyllm.Exchange, last Verdict, forget func(agent.History)) Case {
+		return Case{
+			Number: 9, Title: "as 8, and the retry lacks the tool's output", Variant: variant, Wire: wire,
+			Script: []faultyllm.Exchange{asks, breaks, answer},
+			Want: Want{
+				Outcome: semconv.RunOutcomeFailed, Run: lost, MissingOutputs: []string{patchCall},
+				Requests: []Verdict{{}, cut, last}, Tools: []Verdict{{}},
+			},
+			prepare: func(_ *World, s *Setup) { s.Agent.Retries, s.Agent.BeforeRetry = 1, forget },
+		}
+	}
+	// Sent again as it was, without the output of a tool that had its effect.
+	unsafe := cut
+	unsafe.Safety, unsafe.Reason = confirmed, semconv.RetryReasonToolSideEffect
+	return append(cases,
+		again(faultyllm.Chat, "output left out", faultyllm.Answer(done...), Verdict{}, agent.History.ForgetOutputs),
+		again(faultyllm.Responses, "output left out, cut again", breaks, unsafe, agent.History.ForgetOutputs),
+		again(faultyllm.Anthropic, "back to before the call", faultyllm.Answer(done...), Verdict{}, agent.History.ForgetCalls),
+	)
+}

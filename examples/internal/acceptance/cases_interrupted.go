@@ -1,0 +1,84 @@
+package acceptance
+
+import (
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// interrupted are the cases 1, 2 and 4 to 7: a stream that breaks where it must not.
+func interrupted() []Case {
+	var cases []Case
+	add := func(more ...Case) { cases = append(cases, more...) }
+
+	add(everywhere(func(faultyllm.Wire) Case {
+		return Case{
+			Number: 1, Title: "text, tool input begun, reset",
+			Script: []faultyllm.Exchange{faultyllm.Answer(thinking, saying, patching, faultyllm.Reset())},
+			Want: failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolInput, confirmed, semconv.RetryReasonVisibleOutput), 0,
+				"connection reset", "tool call", "The tool had not run."),
+		}
+	})...)
+
+	add(everywhere(func(faultyllm.Wire) Case {
+		return Case{
+			Number: 2, Title: "no text, tool input begun, reset",
+			Script: []faultyllm.Exchange{faultyllm.Answer(thinking, patching, faultyllm.Reset())},
+			Want: failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolInput, safe, semconv.RetryReasonIncompleteToolInput), 0,
+				"The tool had not run.", "It is safe to retry automatically."),
+		}
+	})...)
+
+	headersThenFIN := failed(interruption(semconv.CauseBodyTruncated, semconv.PhaseResponseStarted, safe, semconv.RetryReasonNoOutput), 0)
+	add(everywhere(func(faultyllm.Wire) Case {
+		return Case{
+			Number: 4, Title: "headers, then FIN inside the body", Variant: "chunked",
+			Script: []faultyllm.Exchange{faultyllm.Answer(faultyllm.Begin(), faultyllm.Truncate())},
+			Want:   headersThenFIN,
+		}
+	})...)
+	add(Case{
+		Number: 4, Title: "headers, then FIN inside the body", Variant: "content length", Wire: faultyllm.Anthropic,
+		Script: []faultyllm.Exchange{faultyllm.Answer(faultyllm.Truncate()).Framed(faultyllm.ContentLength)},
+		Want:   headersThenFIN,
+	}, Case{
+		Number: 4, Title: "headers, then FIN inside the body", Variant: "not streamed", Wire: faultyllm.Responses,
+		Script:  []faultyllm.Exchange{faultyllm.Answer(saying, patch, faultyllm.Truncate(), faultyllm.Finish(faultyllm.ToolCalls))},
+		Want:    headersThenFIN,
+		prepare: func(_ *World, s *Setup) { s.Config.Stream = false },
+	})
+
+	add(everywhere(func(faultyllm.Wire) Case {
+		return Case{
+			Number: 5, Title: "text, then a clean end without the terminal event",
+			Script: []faultyllm.Exchange{faultyllm.Answer(saying, faultyllm.CleanEnd())},
+			Want:   failed(interruption(semconv.CauseCleanEOF, semconv.PhaseText, confirmed, semconv.RetryReasonVisibleOutput), 0),
+		}
+	})...)
+
+	add(everywhere(func(faultyllm.Wire) Case {
+		return Case{
+			Number: 6, Title: "reasoning only, reset",
+			Script: []faultyllm.Exchange{faultyllm.Answer(thinking, faultyllm.Reset())},
+			Want:   failed(interruption(semconv.CauseConnectionReset, semconv.PhaseReasoning, safe, semconv.RetryReasonReasoningOnly), 0),
+		}
+	})...)
+
+	ready := faultyllm.Answer(thinking, patch, faultyllm.FinishReason(faultyllm.ToolCalls), faultyllm.Reset())
+	add(everywhere(func(faultyllm.Wire) Case {
+		return Case{
+			Number: 7, Title: "tool call ready, never started, reset",
+			Script: []faultyllm.Exchange{ready},
+			Want: failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolCallReady, safe, semconv.RetryReasonToolCallNotExecuted), 0,
+				"The tool had not run."),
+		}
+	})...)
+	add(over([]faultyllm.Wire{faultyllm.Chat, faultyllm.Responses}, func(faultyllm.Wire) Case {
+		return Case{
+			Number: 7, Title: "tool call ready, never started, reset", Variant: "tools not observed",
+			Script:  []faultyllm.Exchange{ready},
+			Want:    failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolCallReady, confirmed, semconv.RetryReasonToolStateUnknown), 0),
+			prepare: func(_ *World, s *Setup) { s.NoRun = true },
+		}
+	})...)
+	return cases
+}

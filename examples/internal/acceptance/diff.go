@@ -1,0 +1,145 @@
+package acceptance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/examples/internal/report"
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// differences collects what is not as it should be.
+type differences []string
+
+func (d *differences) add(format string, args ...any) { *d = append(*d, fmt.Sprintf(format, args...)) }
+
+// differs compares one value; both are written as the vocabulary has them.
+func (d *differences) differs(what string, want, got fmt.Stringer) {
+	if want.String() != got.String() {
+		d.add("%s is %q, expected %q", what, got, want)
+	}
+}
+
+// Diff compares the judged runs of a case's trace with what is expected and
+// names every difference, none if there is none.
+func (c *Case) Diff(runs []report.Run) []string {
+	var d differences
+	if len(runs) != 1 {
+		d.add("%d runs were judged, expected 1", len(runs))
+		return d
+	}
+	run := &runs[0]
+	want := &c.Want
+	d.differs("outcome", want.Outcome, run.Verdict.Outcome)
+	d.verdict("run", want.Run, run.Verdict)
+	d.parts("request", want.Requests, run.Requests)
+	d.parts("tool", want.Tools, run.Tools)
+	if run.Verdict.Recovered != want.Recovered {
+		d.add("recovered failures: %d, expected %d", run.Verdict.Recovered, want.Recovered)
+	}
+	if !slices.Equal(run.Verdict.MissingOutputs, want.MissingOutputs) {
+		d.add("missing outputs: %q, expected %q", run.Verdict.MissingOutputs, want.MissingOutputs)
+	}
+	for _, words := range want.Says {
+		if !strings.Contains(run.Verdict.Summary, words) {
+			d.add("summary does not say %q: %q", words, run.Verdict.Summary)
+		}
+	}
+	for _, fact := range want.Evidence {
+		if !slices.Contains(run.Verdict.Evidence, fact) {
+			d.add("evidence lacks %s: %q", fact, run.Verdict.Evidence)
+		}
+	}
+	if len(run.Verdict.Timeline) == 0 {
+		d.add("no timeline")
+	}
+	if run.Verdict.Ruleset == "" {
+		d.add("no ruleset")
+	}
+	d.facts(want, run)
+	return d
+}
+
+// facts compares what the client recorded beside the verdicts.
+func (d *differences) facts(want *Want, run *report.Run) {
+	if len(run.Requests) == 0 {
+		return // parts has said so
+	}
+	if got := run.Requests[0].RetryAfter(); got.Round(time.Millisecond) != want.RetryAfter {
+		d.add("request 1: retry after %s, expected %s", got, want.RetryAfter)
+	}
+	inBand, ok := run.Requests[len(run.Requests)-1].Attributes.Get(string(semconv.ProviderErrorInBandKey))
+	if got := ok && inBand.Bool(); got != want.InBand {
+		d.add("last request: error in band: %t, expected %t", got, want.InBand)
+	}
+	if want.Run.Class == semconv.ClassLocalAbort && run.Status != ptrace.StatusCodeUnset {
+		d.add("run: status %s, expected Unset: it was ended on purpose", run.Status)
+	}
+}
+
+func (d *differences) parts(what string, want []Verdict, got []report.Span) {
+	if len(got) != len(want) {
+		d.add("%d %ss, expected %d", len(got), what, len(want))
+		return
+	}
+	for i := range got {
+		name := fmt.Sprintf("%s %d", what, i+1)
+		d.verdict(name, want[i], got[i].Verdict)
+		if status, ok := statusOf(want[i].Class); ok && got[i].Status != status {
+			d.add("%s: status %s, expected %s", name, got[i].Status, status)
+		}
+	}
+}
+
+// statusOf is the span status that goes with a class, where the conventions say.
+func statusOf(c semconv.Class) (ptrace.StatusCode, bool) {
+	switch c {
+	case semconv.ClassUnset, semconv.ClassLocalAbort:
+		return ptrace.StatusCodeUnset, true
+	case semconv.ClassOutputLimited, semconv.ClassEmptyCompletion:
+		return 0, false
+	default:
+		return ptrace.StatusCodeError, true
+	}
+}
+
+func (d *differences) verdict(name string, want Verdict, got report.Verdict) {
+	for _, u := range got.Unknown {
+		d.add("%s: not of the vocabulary: %s", name, u)
+	}
+	d.differs(name+": class", want.Class, got.Class)
+	if want.Class == semconv.ClassUnset {
+		return
+	}
+	d.differs(name+": cause", want.Cause, got.Cause)
+	d.differs(name+": phase", want.Phase, got.Phase)
+	d.differs(name+": origin", want.Origin, got.Origin)
+	d.differs(name+": retry safety", want.Safety, got.Safety)
+	d.differs(name+": retry reason", want.Reason, got.Reason)
+	if got.Summary == "" {
+		d.add("%s: no summary", name)
+	}
+	if got.Safety == semconv.RetrySafetySafeAutoRetry && got.Confidence == semconv.ConfidenceLow {
+		d.add("%s: a safe retry at low confidence", name)
+	}
+}
+
+// DiffLive compares the client's own view of the run with the Collector's: the
+// same facts have to give the same verdict.
+func DiffLive(live classify.Diagnosis, run *report.Run) []string {
+	var d differences
+	v := &run.Verdict
+	d.differs("live outcome", v.Outcome, live.Outcome)
+	d.differs("live class", v.Class, live.Class)
+	d.differs("live cause", v.Cause, live.Cause)
+	d.differs("live phase", v.Phase, live.Phase)
+	d.differs("live origin", v.Origin, live.Origin)
+	d.differs("live retry safety", v.Safety, live.Retry.Safety)
+	d.differs("live retry reason", v.Reason, live.Retry.Reason)
+	return d
+}

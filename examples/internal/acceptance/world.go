@@ -1,0 +1,167 @@
+package acceptance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	anthropicoption "github.com/anthropics/anthropic-sdk-go/option"
+	openaioption "github.com/openai/openai-go/v3/option"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/examples/internal/agent"
+	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+)
+
+// World is everything that the cases break against. Cases may run in it at the
+// same time.
+type World struct {
+	Server    *faultyllm.Server
+	Refusing  *faultyllm.Port
+	Untrusted *faultyllm.Port
+	Garbage   *faultyllm.Port
+	DNS       *faultyllm.DNS
+}
+
+// NewWorld starts it all on loopback.
+func NewWorld() (*World, error) {
+	w := &World{}
+	var err error
+	start := func(f func() error) {
+		if err == nil {
+			err = f()
+		}
+	}
+	start(func() (err error) { w.Server, err = faultyllm.Start(); return })
+	start(func() (err error) { w.Refusing, err = faultyllm.RefusingPort(); return })
+	start(func() (err error) { w.Untrusted, err = faultyllm.UntrustedTLS(); return })
+	start(func() (err error) { w.Garbage, err = faultyllm.GarbageTLS(); return })
+	start(func() (err error) { w.DNS, err = faultyllm.StartDNS(); return })
+	if err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+// Close ends it all. What was not started is left out.
+func (w *World) Close() error {
+	var errs []error
+	if w.DNS != nil {
+		errs = append(errs, w.DNS.Close())
+	}
+	for _, p := range []*faultyllm.Port{w.Garbage, w.Untrusted, w.Refusing} {
+		if p != nil {
+			errs = append(errs, p.Close())
+		}
+	}
+	if w.Server != nil {
+		errs = append(errs, w.Server.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Result is what the agent's side knows of a case that has been run.
+type Result struct {
+	TraceID  trace.TraceID
+	Observed bool               // there was a run to ask
+	Live     classify.Diagnosis // the run's own view, after its end
+	Err      error              // what the agent returned
+	Sent     []faultyllm.Record // what the server really sent
+}
+
+// tracerName is the scope of the spans that stand for the application around the agent.
+const tracerName = "github.com/otelllm/otelllm-go/examples"
+
+// Run runs the case's agent to its end, with spans that go to tp. The error is
+// about the case itself, not about what was broken on purpose.
+func (w *World) Run(ctx context.Context, c *Case, tp trace.TracerProvider) (Result, error) {
+	w.Server.Play(c.Key(), c.Script...)
+	// What an application has around its agent: a span of its own kind.
+	ctx, span := tp.Tracer(tracerName).Start(ctx, "handle_task", trace.WithSpanKind(trace.SpanKindServer))
+	defer span.End()
+	result := Result{TraceID: span.SpanContext().TraceID()}
+
+	s := w.setup(c)
+	if s.Deadline > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.Deadline)
+		defer cancel()
+	}
+	ctx, s.Abort = otelllm.WithAbort(ctx)
+	defer s.Transport.CloseIdleConnections()
+	client := &http.Client{Transport: otelllm.NewTransport(s.Transport, otelllm.WithTracerProvider(tp))}
+	s.Agent.Model = s.model(c.Wire, client)
+
+	var run *otelllm.Run
+	if s.NoRun {
+		s.Agent.Model.User(s.Prompt)
+		_, result.Err = s.Agent.Model.Ask(ctx, s.Agent.Tools, func(string) {})
+	} else {
+		s.Agent.Started = func(r *otelllm.Run) { run = r }
+		s.Agent.Options = []otelllm.RunOption{otelllm.WithTracerProvider(tp), otelllm.WithConversationID("conversation-" + c.Key())}
+		_, result.Err = s.Agent.Run(ctx, s.Prompt)
+	}
+	if run != nil {
+		result.Observed, result.Live = true, run.Diagnosis()
+	}
+
+	var err error
+	if result.Sent, err = w.Server.Records(c.Key()); err != nil {
+		return result, err
+	}
+	if len(result.Sent) != len(c.Script) {
+		return result, fmt.Errorf("case %s: %d of %d scripted exchanges were asked for (the agent ended with: %w)",
+			c.Key(), len(result.Sent), len(c.Script), orNone(result.Err))
+	}
+	return result, nil
+}
+
+var errNone = errors.New("no error")
+
+func orNone(err error) error {
+	if err == nil {
+		return errNone
+	}
+	return err
+}
+
+func (w *World) setup(c *Case) *Setup {
+	s := &Setup{
+		Config:    agent.Config{Model: model(c.Wire), Stream: true},
+		Agent:     agent.Agent{Name: "coder", Tools: toolbox()},
+		BaseURL:   w.Server.BaseURL(c.Key(), c.Wire),
+		Transport: &http.Transport{TLSHandshakeTimeout: 5 * time.Second},
+		APIKey:    "sk-none",
+		Prompt:    "Make the failing test pass.",
+	}
+	if c.prepare != nil {
+		c.prepare(w, s)
+	}
+	return s
+}
+
+func model(w faultyllm.Wire) string {
+	if w == faultyllm.Anthropic {
+		return "claude-sonnet-4-5"
+	}
+	return "gpt-5.1"
+}
+
+// model makes the conversation with the wire's SDK.
+func (s *Setup) model(w faultyllm.Wire, client *http.Client) agent.Model {
+	if w == faultyllm.Anthropic {
+		return agent.NewAnthropic(s.Config,
+			anthropicoption.WithBaseURL(s.BaseURL), anthropicoption.WithAPIKey(s.APIKey), anthropicoption.WithHTTPClient(client))
+	}
+	opts := []openaioption.RequestOption{
+		openaioption.WithBaseURL(s.BaseURL), openaioption.WithAPIKey(s.APIKey), openaioption.WithHTTPClient(client),
+	}
+	if w == faultyllm.Responses {
+		return agent.NewResponses(s.Config, opts...)
+	}
+	return agent.NewChat(s.Config, opts...)
+}

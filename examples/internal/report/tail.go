@@ -1,0 +1,62 @@
+package report
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// Tail reads a file of OTLP JSON lines while it is being written. It is not safe
+// for concurrent use.
+type Tail struct {
+	path    string
+	offset  int64
+	partial []byte // a last line that is still on its way
+	decoder ptrace.JSONUnmarshaler
+}
+
+// NewTail makes a reader of path, which need not exist yet.
+func NewTail(path string) *Tail { return &Tail{path: path} }
+
+// Read adds what has come since the last call, whole lines only, and says
+// whether anything did.
+func (t *Tail) Read(into *Spans, now time.Time) (bool, error) {
+	f, err := os.Open(t.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	if _, err := f.Seek(t.offset, io.SeekStart); err != nil {
+		return false, err
+	}
+	fresh, err := io.ReadAll(f)
+	if err != nil {
+		return false, err
+	}
+	t.offset += int64(len(fresh))
+	t.partial = append(t.partial, fresh...)
+	for {
+		line, rest, whole := bytes.Cut(t.partial, []byte("\n"))
+		if !whole {
+			return len(fresh) > 0, nil
+		}
+		t.partial = rest
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		td, err := t.decoder.UnmarshalTraces(line)
+		if err != nil {
+			return true, fmt.Errorf("%s: a line that is no OTLP JSON: %w", t.path, err)
+		}
+		into.Add(td, now)
+	}
+}
