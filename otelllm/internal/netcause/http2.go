@@ -1,0 +1,84 @@
+package netcause
+
+import (
+	"errors"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// h2Codes are the error codes of HTTP/2 (RFC 9113, section 7).
+var h2Codes = [...]string{
+	"NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT",
+	"STREAM_CLOSED", "FRAME_SIZE_ERROR", "REFUSED_STREAM", "CANCEL", "COMPRESSION_ERROR",
+	"CONNECT_ERROR", "ENHANCE_YOUR_CALM", "INADEQUATE_SECURITY", "HTTP_1_1_REQUIRED",
+}
+
+func h2Code(n uint64) string {
+	if n < uint64(len(h2Codes)) {
+		return h2Codes[n]
+	}
+	return "0x" + strconv.FormatUint(n, 16)
+}
+
+// knownH2Code is text when it is the name of a code, else "".
+func knownH2Code(text string) string {
+	for _, name := range h2Codes {
+		if text == name {
+			return name
+		}
+	}
+	return ""
+}
+
+// streamError has the fields of net/http's bundled StreamError, whose As copies
+// itself into any struct of these three.
+type streamError struct {
+	StreamID uint32
+	Code     uint32
+	Cause    error
+}
+
+// Error makes streamError a target for errors.As.
+func (streamError) Error() string { return "http2 stream error" }
+
+// http2Sign reads the errors of net/http's bundled HTTP/2 and of
+// golang.org/x/net/http2. Their types are not exported, or not ours to depend on:
+// they are told by name and read by field.
+func http2Sign(err error) sign {
+	t := reflect.TypeOf(err)
+	switch t.PkgPath() {
+	case "net/http", "net/http/internal/http2", "golang.org/x/net/http2":
+	default:
+		return sign{}
+	}
+	v := reflect.ValueOf(err)
+	switch strings.TrimPrefix(t.Name(), "http2") {
+	case "StreamError":
+		var s streamError
+		if errors.As(err, &s) {
+			return sign{cause: semconv.TransportCauseH2StreamReset, code: h2Code(uint64(s.Code))}
+		}
+		return sign{cause: semconv.TransportCauseH2StreamReset, code: codeField(v, "Code")}
+	case "GoAwayError":
+		return sign{cause: semconv.TransportCauseH2Goaway, code: codeField(v, "ErrCode")}
+	case "ConnectionError":
+		if v.CanUint() {
+			return sign{cause: semconv.TransportCauseConnectionLost, code: h2Code(v.Uint())}
+		}
+	}
+	return sign{}
+}
+
+// codeField reads the error code out of a field of that name.
+func codeField(v reflect.Value, name string) string {
+	if v.Kind() != reflect.Struct {
+		return ""
+	}
+	if f := v.FieldByName(name); f.IsValid() && f.CanUint() {
+		return h2Code(f.Uint())
+	}
+	return ""
+}

@@ -1,0 +1,133 @@
+package netcause
+
+import (
+	"reflect"
+	"strings"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// What the standard library says in words alone. Sources: net/http/transport.go,
+// net/http/h2_bundle.go (golang.org/x/net/http2 has the same), net/http/internal/chunked.go.
+var messages = map[string]sign{
+	"net/http: timeout awaiting response headers": {cause: semconv.TransportCauseHeaderTimeout},
+	"http2: timeout awaiting response headers":    {cause: semconv.TransportCauseHeaderTimeout},
+
+	"net/http: TLS handshake timeout":                          {cause: semconv.TransportCauseTLS, code: codeTimeout},
+	"http: server gave HTTP response to HTTPS client":          {cause: semconv.TransportCauseTLS, code: codeRecordHeader},
+	"http2: could not negotiate protocol mutually":             {cause: semconv.TransportCauseTLS, code: codeHandshake},
+	"http: server closed idle connection":                      {cause: semconv.TransportCauseClosedBeforeHeaders},
+	"http: idle connection timeout":                            {cause: semconv.TransportCauseClosedBeforeHeaders},
+	"http: persistConn.readLoop exiting":                       {cause: semconv.TransportCauseClosedBeforeHeaders},
+	"http2: client conn is closed":                             {cause: semconv.TransportCauseClosedBeforeHeaders},
+	"http2: client conn not usable":                            {cause: semconv.TransportCauseClosedBeforeHeaders},
+	"http2: client conn could not be established":              {cause: semconv.TransportCauseClosedBeforeHeaders},
+	"http2: client connection lost":                            {cause: semconv.TransportCauseConnectionLost},
+	"http: unexpected EOF reading trailer":                     {cause: semconv.TransportCauseBodyTruncated},
+	"http2: response header list larger than advertised limit": {cause: semconv.TransportCauseMalformedEvent},
+
+	"http2: Transport received Server's graceful shutdown GOAWAY": {cause: semconv.TransportCauseH2Goaway, code: "NO_ERROR"},
+
+	// The framing of a body is not what it claims to be.
+	"header line too long":                                                       {cause: semconv.TransportCauseMalformedEvent},
+	"chunked encoding contains too much non-data":                                {cause: semconv.TransportCauseMalformedEvent},
+	"malformed chunked encoding":                                                 {cause: semconv.TransportCauseMalformedEvent},
+	"chunked line ends with bare LF":                                             {cause: semconv.TransportCauseMalformedEvent},
+	"invalid CR in chunked line":                                                 {cause: semconv.TransportCauseMalformedEvent},
+	"empty hex number for chunk length":                                          {cause: semconv.TransportCauseMalformedEvent},
+	"invalid byte in chunk length":                                               {cause: semconv.TransportCauseMalformedEvent},
+	"http chunk length too large":                                                {cause: semconv.TransportCauseMalformedEvent},
+	"http: suspiciously long trailer after chunked body":                         {cause: semconv.TransportCauseMalformedEvent},
+	"net/http: server replied with more than declared Content-Length; truncated": {cause: semconv.TransportCauseMalformedEvent},
+
+	"http: nil Request.URL":                              {unsent: true},
+	"http: nil Request.Header":                           {unsent: true},
+	"http: no Host in request URL":                       {unsent: true},
+	"http2: unsupported scheme":                          {unsent: true},
+	"net/http: cannot rewind body after connection loss": {cause: semconv.TransportCauseClosedBeforeHeaders},
+}
+
+// Messages that go on after a fixed beginning. What follows is never read,
+// except where it must be one of a closed list.
+var beginnings = []struct {
+	text string
+	sign sign
+}{
+	{`unsupported protocol scheme "`, sign{unsent: true}},
+	{"net/http: invalid header ", sign{unsent: true}},
+	{"net/http: invalid trailer ", sign{unsent: true}},
+	{`net/http: invalid method "`, sign{unsent: true}},
+	{`malformed HTTP response "`, sign{cause: semconv.TransportCauseMalformedEvent}},
+	{`malformed HTTP version "`, sign{cause: semconv.TransportCauseMalformedEvent}},
+	{`malformed HTTP status code "`, sign{cause: semconv.TransportCauseMalformedEvent}},
+	{"malformed MIME header", sign{cause: semconv.TransportCauseMalformedEvent}}, // textproto.ProtocolError
+	{"net/http: server response headers exceeded ", sign{cause: semconv.TransportCauseMalformedEvent}},
+}
+
+// messageSign reads an error that the standard library gives no type of its own.
+func messageSign(err error) sign {
+	text, ok := standardMessage(err)
+	if !ok {
+		return sign{}
+	}
+	return textSign(text)
+}
+
+func textSign(text string) sign {
+	if s, ok := messages[text]; ok {
+		return s
+	}
+	for i := range beginnings {
+		if strings.HasPrefix(text, beginnings[i].text) {
+			return beginnings[i].sign
+		}
+	}
+	if code, ok := strings.CutPrefix(text, "http2: Transport received GOAWAY from server ErrCode:"); ok {
+		return sign{cause: semconv.TransportCauseH2Goaway, code: knownH2Code(code)}
+	}
+	if rest, ok := strings.CutPrefix(text, "stream error: stream ID "); ok {
+		return streamErrorText(rest)
+	}
+	if inner, ok := strings.CutPrefix(text, "http2: Transport: cannot retry err ["); ok {
+		if inner, ok = strings.CutSuffix(inner, "] after Request.Body was written; define Request.GetBody to avoid this error"); ok {
+			return textSign(inner)
+		}
+	}
+	return sign{}
+}
+
+// streamErrorText reads "7; REFUSED_STREAM" or "7; REFUSED_STREAM; cause", the
+// end of an HTTP/2 stream error that net/http has put into another message.
+func streamErrorText(rest string) sign {
+	rest = strings.TrimLeft(rest, "0123456789")
+	rest, ok := strings.CutPrefix(rest, "; ")
+	if !ok {
+		return sign{}
+	}
+	code, _, _ := strings.Cut(rest, ";")
+	return sign{cause: semconv.TransportCauseH2StreamReset, code: knownH2Code(code)}
+}
+
+// standardMessage is the message of an error whose type belongs to the packages
+// that net/http makes its errors with. The message of any other type is not
+// asked for: it is somebody's free text.
+func standardMessage(err error) (string, bool) {
+	t := reflect.TypeOf(err)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.PkgPath() {
+	case "errors", "net/http", "net/textproto", "golang.org/x/net/http2", "net/http/internal/http2":
+		return err.Error(), true
+	default:
+		return "", false
+	}
+}
+
+// bareMessage is the message of an error made by errors.New.
+func bareMessage(err error) (string, bool) {
+	if reflect.TypeOf(err).String() != "*errors.errorString" {
+		return "", false
+	}
+	return err.Error(), true
+}

@@ -1,0 +1,69 @@
+package netcause
+
+import (
+	"crypto/tls"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Codes of TLS failures that are not about a certificate.
+const (
+	codeHandshake    = "HANDSHAKE"     // the handshake broke, and nothing says how
+	codeRecordHeader = "RECORD_HEADER" // what came was no TLS at all
+)
+
+func tlsSign(err error) sign {
+	switch e := err.(type) { //nolint:errorlint // one link of a chain that is walked outside
+	case *tls.CertificateVerificationError:
+		return sign{cause: semconv.TransportCauseTLS, code: classify.CodeCertificate}
+	case tls.RecordHeaderError, *tls.RecordHeaderError:
+		return sign{cause: semconv.TransportCauseTLS, code: codeRecordHeader}
+	case tls.AlertError:
+		return sign{cause: semconv.TransportCauseTLS, code: alertCode(uint8(e))}
+	}
+	if err == http.ErrSchemeMismatch { //nolint:errorlint // one link
+		return sign{cause: semconv.TransportCauseTLS, code: codeRecordHeader}
+	}
+	t := reflect.TypeOf(err)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.PkgPath() == "crypto/x509" {
+		return sign{cause: semconv.TransportCauseTLS, code: classify.CodeCertificate}
+	}
+	return sign{}
+}
+
+// alertSign reads a TLS alert, sent or received. Its type in crypto/tls is not
+// exported, but it is a uint8 there too. After the handshake an alert is a lost
+// connection: the request had long left this side.
+func alertSign(alert error, at semconv.TransportStage) sign {
+	code := ""
+	if v := reflect.ValueOf(alert); v.Kind() == reflect.Uint8 && v.Type().PkgPath() == "crypto/tls" {
+		code = alertCode(uint8(v.Uint()))
+	}
+	switch at {
+	case semconv.TransportStageWrite, semconv.TransportStageHeaders, semconv.TransportStageBody:
+		return sign{cause: semconv.TransportCauseConnectionLost, code: code}
+	default:
+		return byStageAlone(semconv.TransportStageTLS, code)
+	}
+}
+
+// alertCode names an alert: [classify.CodeCertificate] for those by which one
+// side refuses the other's certificate, else the name of RFC 8446 in capitals.
+func alertCode(alert uint8) string {
+	switch alert {
+	case 42, 43, 44, 45, 46, 48, 116: // bad, unsupported, revoked, expired, unknown, unknown_ca, required
+		return classify.CodeCertificate
+	}
+	name, ok := strings.CutPrefix(tls.AlertError(alert).Error(), "tls: ")
+	if !ok || strings.Contains(name, "(") { // alert(n): not one of the RFC's
+		return codeHandshake
+	}
+	return strings.ToUpper(strings.ReplaceAll(name, " ", "_"))
+}

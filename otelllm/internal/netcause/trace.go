@@ -1,0 +1,177 @@
+package netcause
+
+import (
+	"crypto/tls"
+	"net/http/httptrace"
+	"sync"
+	"time"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Trace follows one request through net/http, by the hooks of httptrace, so that
+// a failure can be put at its stage. Hooks run on net/http's goroutines, some of
+// them after RoundTrip has returned; a Trace is safe for concurrent use.
+//
+// A RoundTripper that calls no hooks leaves everything not observed.
+type Trace struct {
+	https  bool
+	target string // host:port
+	now    func() time.Time
+
+	mu sync.Mutex
+	// Everything below is guarded by mu.
+	called     bool // any hook was called: the RoundTripper is traced
+	proxied    bool // the first hop is not the target
+	conns      int  // connections that the request was given, one for each try
+	everWrote  bool // on any of them
+	writtenAt  time.Time
+	resolving  bool
+	connecting bool
+	connected  bool
+	tlsBegun   bool
+	tlsDone    bool
+	gotConn    bool // of the current try, as are the next two
+	wrote      bool
+	firstByte  bool
+}
+
+// NewTrace makes a Trace of one request to target (host:port). Https says that
+// the scheme of its URL is.
+func NewTrace(target string, https bool, now func() time.Time) *Trace {
+	return &Trace{target: target, https: https, now: now}
+}
+
+// Hooks are the hooks to put on the request's context. httptrace.WithClientTrace
+// composes them with those that are there already.
+func (t *Trace) Hooks() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GetConn:              t.getConn,
+		GotConn:              t.onConn,
+		DNSStart:             func(httptrace.DNSStartInfo) { t.dialling(&t.resolving, true) },
+		DNSDone:              func(i httptrace.DNSDoneInfo) { t.dialling(&t.resolving, i.Err != nil) },
+		ConnectStart:         func(string, string) { t.dialling(&t.connecting, true) },
+		ConnectDone:          t.connectDone,
+		TLSHandshakeStart:    t.handshakeStart,
+		TLSHandshakeDone:     func(_ tls.ConnectionState, err error) { t.dialling(&t.tlsDone, err == nil) },
+		WroteHeaders:         t.wroteHeaders,
+		WroteRequest:         t.wroteRequest,
+		GotFirstResponseByte: t.gotFirstByte,
+	}
+}
+
+// getConn begins a try: net/http looks for a connection, to the proxy where there is one.
+func (t *Trace) getConn(firstHop string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.called, t.proxied = true, firstHop != t.target
+	t.resolving, t.connecting, t.connected, t.tlsBegun, t.tlsDone = false, false, false, false, false
+	t.gotConn, t.wrote, t.firstByte = false, false, false
+}
+
+// dialling notes progress of a dial. A dial may go on in the background after the
+// request was given another connection: then it is not the request's any more.
+func (t *Trace) dialling(what *bool, value bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.called = true
+	if !t.gotConn {
+		*what = value
+	}
+}
+
+// handshakeStart may come twice: with a proxy, then through it with the target.
+func (t *Trace) handshakeStart() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.called = true
+	if !t.gotConn {
+		t.tlsBegun, t.tlsDone = true, false
+	}
+}
+
+func (t *Trace) connectDone(_, _ string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.gotConn && err == nil { // one of several addresses is enough
+		t.connected = true
+	}
+}
+
+func (t *Trace) onConn(httptrace.GotConnInfo) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.called = true
+	t.conns++
+	t.gotConn, t.wrote, t.firstByte = true, false, false
+}
+
+func (t *Trace) wroteHeaders() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.called, t.everWrote = true, true
+}
+
+func (t *Trace) wroteRequest(info httptrace.WroteRequestInfo) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if info.Err == nil {
+		t.wrote, t.everWrote, t.writtenAt = true, true, t.now()
+	}
+}
+
+func (t *Trace) gotFirstByte() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.firstByte = true
+}
+
+// Stage is where the current try of the request is, before its headers have
+// come: never [semconv.TransportStageBody]; unset when nothing is known.
+func (t *Trace) Stage() semconv.TransportStage {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case !t.called:
+		return semconv.TransportStageUnset
+	case t.gotConn && t.wrote, t.firstByte:
+		return semconv.TransportStageHeaders
+	case t.gotConn:
+		return semconv.TransportStageWrite
+	case t.tlsBegun && !t.tlsDone:
+		return semconv.TransportStageTLS
+	case t.connected && t.proxied && t.https:
+		return semconv.TransportStageProxy // the CONNECT is all there is between the two hops
+	case t.tlsDone:
+		return semconv.TransportStageTLS
+	case t.connecting:
+		return semconv.TransportStageConnect
+	case t.resolving:
+		return semconv.TransportStageDNS
+	default:
+		return semconv.TransportStageConnect
+	}
+}
+
+// Sent says whether anything of the request may have left this side, and whether
+// that is known at all.
+func (t *Trace) Sent() (sent, known bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.everWrote || t.conns > 0, t.called
+}
+
+// WrittenAt is when the request had been written whole, the last time it was
+// sent; the zero time if it was not.
+func (t *Trace) WrittenAt() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.writtenAt
+}
+
+// Resends is how often net/http sent the request again by itself.
+func (t *Trace) Resends() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(0, t.conns-1)
+}

@@ -1,0 +1,136 @@
+// Package nettest breaks connections for tests: real listeners on loopback that
+// reset, truncate, fall silent or speak nonsense, over TCP, TLS, HTTP/2 and DNS.
+package nettest
+
+import (
+	"bufio"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Listen serves every connection to a new loopback listener with serve, which
+// owns it; what serve left open is closed when the test ends, and serve is waited
+// for. It returns the listener's address.
+func Listen(tb testing.TB, serve func(net.Conn)) (addr string) {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(tb, err)
+	accept(tb, l, serve)
+	return l.Addr().String()
+}
+
+// ListenTLS is Listen behind a TLS server, whose handshake is done when serve
+// begins. The returned configuration trusts the server; protos are offered by ALPN.
+func ListenTLS(tb testing.TB, serve func(*tls.Conn), protos ...string) (addr string, client *tls.Config) {
+	tb.Helper()
+	server, client := TLS(tb)
+	server.NextProtos = protos
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(tb, err)
+	accept(tb, l, func(c net.Conn) {
+		conn := tls.Server(c, server)
+		if conn.Handshake() == nil {
+			serve(conn)
+		}
+	})
+	return l.Addr().String(), client
+}
+
+// TLS makes a server's configuration for loopback and one of a client that trusts it.
+func TLS(tb testing.TB) (server, client *tls.Config) {
+	tb.Helper()
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	defer s.Close()
+	transport, ok := s.Client().Transport.(*http.Transport)
+	require.True(tb, ok)
+	return &tls.Config{Certificates: s.TLS.Certificates, MinVersion: tls.VersionTLS12}, transport.TLSClientConfig.Clone()
+}
+
+func accept(tb testing.TB, l net.Listener, serve func(net.Conn)) {
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		conns []net.Conn
+	)
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			conns = append(conns, c)
+			mu.Unlock()
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				serve(c)
+			}()
+		}
+	}()
+	tb.Cleanup(func() {
+		_ = l.Close()
+		mu.Lock()
+		for _, c := range conns {
+			_ = c.Close()
+		}
+		mu.Unlock()
+		wg.Wait()
+	})
+}
+
+// Refused is the address of a loopback port on which nobody listens.
+func Refused(tb testing.TB) (addr string) {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(tb, err)
+	addr = l.Addr().String()
+	require.NoError(tb, l.Close())
+	return addr
+}
+
+// Reset closes a connection with a TCP RST, whatever is on top of it.
+func Reset(c net.Conn) {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if t, ok := c.(*net.TCPConn); ok {
+		_ = t.SetLinger(0)
+	}
+	_ = c.Close()
+}
+
+// HangUp ends what this side sends with a TCP FIN and then waits for the other
+// side to close. A close could turn into an RST when something sent is unread.
+func HangUp(c net.Conn) {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if t, ok := c.(*net.TCPConn); ok {
+		_ = t.CloseWrite()
+	}
+	Wait(c)
+}
+
+// ReadRequest reads one HTTP/1 request with its body, so that what follows is an
+// answer to it. Nil when the connection ended before.
+func ReadRequest(c net.Conn) *http.Request {
+	req, err := http.ReadRequest(bufio.NewReader(c))
+	if err != nil {
+		return nil
+	}
+	_, _ = io.Copy(io.Discard, req.Body)
+	return req
+}
+
+// Wait blocks until the other side closes.
+func Wait(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
