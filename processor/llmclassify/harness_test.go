@@ -1,0 +1,153 @@
+package llmclassify
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor/processortest"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+)
+
+// manualClock stands still until it is told.
+type manualClock struct {
+	mu     sync.Mutex
+	now    time.Time
+	timers []*manualTimer
+}
+
+func newManualClock() *manualClock { return &manualClock{now: t0} }
+
+func (c *manualClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *manualClock) NewTimer(d time.Duration) timer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := &manualTimer{clock: c, c: make(chan time.Time, 1), at: c.now.Add(d)}
+	c.timers = append(c.timers, t)
+	t.fire()
+	return t
+}
+
+// advance moves the time on and fires what is due by then.
+func (c *manualClock) advance(d time.Duration) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+	for _, t := range c.timers {
+		t.fire()
+	}
+	return c.now
+}
+
+// waitsUntil reports whether a timer is set to exactly this time.
+func (c *manualClock) waitsUntil(at time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.timers, func(t *manualTimer) bool { return t.at.Equal(at) })
+}
+
+type manualTimer struct {
+	clock *manualClock
+	c     chan time.Time
+	at    time.Time // zero when it is not set
+}
+
+func (t *manualTimer) fire() {
+	if !t.at.IsZero() && !t.at.After(t.clock.now) {
+		t.at = time.Time{}
+		t.c <- t.clock.now
+	}
+}
+
+func (t *manualTimer) C() <-chan time.Time { return t.c }
+
+func (t *manualTimer) Reset(d time.Duration) {
+	t.clock.mu.Lock()
+	defer t.clock.mu.Unlock()
+	select {
+	case <-t.c:
+	default:
+	}
+	t.at = t.clock.now.Add(d)
+	t.fire()
+}
+
+func (t *manualTimer) Stop() {
+	t.clock.mu.Lock()
+	defer t.clock.mu.Unlock()
+	t.at = time.Time{}
+}
+
+// harness is a processor that is driven by hand: no goroutine, no timer.
+type harness struct {
+	*traces
+	clock     *manualClock
+	sink      *consumertest.TracesSink
+	telemetry *componenttest.Telemetry
+}
+
+func newHarness(tb testing.TB, cfg *Config, next consumer.Traces) *harness {
+	tb.Helper()
+	h := &harness{clock: newManualClock(), sink: new(consumertest.TracesSink), telemetry: componenttest.NewTelemetry()}
+	tb.Cleanup(func() { require.NoError(tb, h.telemetry.Shutdown(context.Background())) }) //nolint:usetesting // the test's context is done by then
+	if next == nil {
+		next = h.sink
+	}
+	set := processortest.NewNopSettings(metadata.Type)
+	set.TelemetrySettings = h.telemetry.NewTelemetrySettings()
+	var err error
+	h.traces, err = newTraces(set, cfg, next, h.clock)
+	require.NoError(tb, err)
+	return h
+}
+
+func (h *harness) consume(tb testing.TB, specs ...spanSpec) {
+	tb.Helper()
+	require.NoError(tb, h.ConsumeTraces(tb.Context(), tracesOf(tb, specs...)))
+}
+
+// pass lets time pass and does what is due by then.
+func (h *harness) pass(tb testing.TB, d time.Duration) {
+	tb.Helper()
+	h.tick(tb.Context(), h.clock.advance(d))
+}
+
+// out is everything that came out, in one.
+func (h *harness) out() ptrace.Traces {
+	all := ptrace.NewTraces()
+	for _, td := range h.sink.AllTraces() {
+		c := ptrace.NewTraces()
+		td.CopyTo(c)
+		c.ResourceSpans().MoveAndAppendTo(all.ResourceSpans())
+	}
+	return all
+}
+
+// spansOf are the spans of td, by id.
+func spansOf(td ptrace.Traces) map[pcommon.SpanID]ptrace.Span {
+	found := map[pcommon.SpanID]ptrace.Span{}
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, span := range ss.Spans().All() {
+				found[span.SpanID()] = span
+			}
+		}
+	}
+	return found
+}
+
+func defaultConfig() *Config { return createDefaultConfig().(*Config) }
