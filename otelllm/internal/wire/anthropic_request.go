@@ -1,0 +1,91 @@
+package wire
+
+import "bytes"
+
+// readMessagesRequest reads a request of the Messages API.
+func readMessagesRequest(body []byte) (Request, error) {
+	req := Request{ProviderTools: []string{}}
+	var calls, outputs newestIDs
+	c := cursor{b: body}
+	isObject := c.peek() == '{'
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "model":
+			req.Model = safeModel(c.str())
+		case "stream":
+			req.Stream = c.boolean()
+		case "messages":
+			for ok := c.array(); ok; ok = c.element() {
+				readMessage(&c, &calls, &outputs)
+			}
+		case "tools":
+			for ok := c.array(); ok; ok = c.element() {
+				if name := serverTool(readType(&c)); len(name) > 0 {
+					req.ProviderTools = addTool(req.ProviderTools, name)
+				}
+			}
+		case "mcp_servers":
+			if c.something() {
+				req.ProviderTools = addTool(req.ProviderTools, []byte("mcp"))
+			}
+		default:
+			c.skip()
+		}
+	}
+	req.HistoryCalls, req.HistoryOutputs = calls.safe(), outputs.safe()
+	return req, requestError(&c, isObject)
+}
+
+func readMessage(c *cursor, calls, outputs *newestIDs) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if string(key) != "content" {
+			c.skip()
+			continue
+		}
+		for ok := c.array(); ok; ok = c.element() {
+			var typ, id, callID []byte
+			for key, ok := c.object(); ok; key, ok = c.key() {
+				switch string(key) {
+				case "type":
+					typ = c.str()
+				case "id":
+					id = c.str()
+				case "tool_use_id":
+					callID = c.str()
+				default:
+					c.skip()
+				}
+			}
+			switch string(typ) {
+			case "tool_use":
+				calls.add(id)
+			case "tool_result":
+				outputs.add(callID)
+			}
+		}
+	}
+}
+
+// clientTools are Anthropic's tools that the application executes; their types
+// carry a version, as in bash_20250124.
+var clientTools = [...]string{"custom", "bash", "text_editor", "computer", "memory"}
+
+// serverTool is the name under which an offered tool of this type is recorded; nil
+// for those that the application executes. A type that is not known is taken for
+// the provider's: it may have effects.
+func serverTool(typ []byte) []byte {
+	name := unversioned(typ)
+	for _, client := range clientTools {
+		if string(name) == client {
+			return nil
+		}
+	}
+	switch {
+	case string(name) == "mcp_toolset":
+		return []byte("mcp")
+	case bytes.HasPrefix(name, []byte("tool_search")):
+		return []byte("tool_search") // tool_search_tool_regex, tool_search_tool_bm25
+	default:
+		return name
+	}
+}

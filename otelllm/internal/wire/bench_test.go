@@ -1,0 +1,190 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// benchStreams are streams of the size and the shape of recorded ones: mostly
+// deltas of a word each, with the events around them.
+func benchStreams(n int) map[string]string {
+	var chat, responses, anthropic strings.Builder
+	word := func(i int) string {
+		return [...]string{" the", " connection", ",", " was\\n", " reset", " \\\"here\\\""}[i%6]
+	}
+
+	const chunk = `{"id":"chatcmpl-D8Z5oo6uDh67AD85p73ksdT1KxhE0","object":"chat.completion.chunk","created":1770933892,"model":"gpt-4.1-nano-2025-04-14","service_tier":"default","system_fingerprint":"fp_de604bd877",`
+	for i := range n {
+		fmt.Fprintf(&chat, "data: "+chunk+`"choices":[{"index":0,"delta":{"content":"%s"},"logprobs":null,"finish_reason":null}],"usage":null,"obfuscation":"Qup1BsQ3"}`+"\n\n", word(i))
+	}
+	chat.WriteString("data: " + chunk + `"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}],"usage":null}` + "\n\ndata: [DONE]\n\n")
+
+	responses.WriteString("event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"resp_1\",\"model\":\"m\"}}\n\n")
+	for i := range n {
+		fmt.Fprintf(&responses, "event: response.output_text.delta\ndata: "+`{"type":"response.output_text.delta","sequence_number":%d,"item_id":"msg_0372d86dfc1762fe00692741f339a08190bce9b78ee2079295","output_index":0,"content_index":0,"delta":"%s","logprobs":[],"obfuscation":"wsWQt8Nr5nwWBf7"}`+"\n\n", i, word(i))
+	}
+	responses.WriteString("event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"id\":\"resp_1\",\"status\":\"completed\"}}\n\n")
+
+	anthropic.WriteString("event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"model\":\"m\",\"usage\":{\"input_tokens\":3}}}\n\n")
+	for i := range n {
+		fmt.Fprintf(&anthropic, "event: content_block_delta\ndata: "+`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"%s"}}`+"\n\n", word(i))
+	}
+	anthropic.WriteString("event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")
+
+	return map[string]string{
+		"openai_chat":        chat.String(),
+		"openai_responses":   responses.String(),
+		"anthropic_messages": anthropic.String(),
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	streams := benchStreams(1000)
+	for _, p := range protocols {
+		stream := []byte(streams[p.Name()])
+		b.Run(p.Name(), func(b *testing.B) {
+			benchDecode(b, p, stream)
+		})
+		b.Run("encoding_json/"+p.Name(), func(b *testing.B) {
+			benchJSON(b, p.Name(), stream)
+		})
+	}
+}
+
+// BenchmarkDecodeRecorded decodes the recorded streams, where they are.
+func BenchmarkDecodeRecorded(b *testing.B) {
+	dir := fixturesDir(b)
+	for _, folder := range [...]string{"openai-chat", "openai-responses", "anthropic-messages"} {
+		var all []byte
+		var p Protocol
+		files, _ := filepath.Glob(filepath.Join(dir, folder, "*.jsonl"))
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				b.Fatal(err)
+			}
+			rec := recordingOf(b, folder, data)
+			p = rec.protocol
+			// Terminal events would end the decoding early.
+			for _, ev := range rec.events {
+				if !strings.Contains(ev, "message_stop") && !strings.Contains(ev, "event: response.completed") && !strings.Contains(ev, "[DONE]") && !strings.Contains(ev, "event: error") && !strings.Contains(ev, "response.failed") {
+					all = append(all, ev...)
+				}
+			}
+		}
+		b.Run(p.Name(), func(b *testing.B) { benchDecode(b, p, all) })
+	}
+}
+
+// benchDecode decodes stream in reads of 4 KiB, as a connection delivers them.
+func benchDecode(b *testing.B, p Protocol, stream []byte) {
+	const read = 4 << 10
+	var events int
+	var before, after runtime.MemStats
+	b.SetBytes(int64(len(stream)))
+	runtime.ReadMemStats(&before)
+	for b.Loop() {
+		d := p.NewDecoder("text/event-stream")
+		for at := 0; at < len(stream); at += read {
+			d.Write(stream[at:min(at+read, len(stream))])
+		}
+		d.Close()
+		if d.State().Violation != 0 {
+			b.Fatal(d.State().Violation)
+		}
+		events += d.State().Events + d.State().Keepalives
+	}
+	runtime.ReadMemStats(&after)
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(events), "ns/event")
+	b.ReportMetric(float64(after.Mallocs-before.Mallocs)/float64(events), "allocs/event")
+}
+
+// benchJSON is what the same facts cost with encoding/json into small structs,
+// after a framing that costs nothing.
+func benchJSON(b *testing.B, name string, stream []byte) {
+	var payloads [][]byte
+	for _, line := range strings.Split(string(stream), "\n") {
+		if data, ok := strings.CutPrefix(line, "data: "); ok && data != "[DONE]" {
+			payloads = append(payloads, []byte(data))
+		}
+	}
+	var chat struct {
+		Choices []struct {
+			Index int
+			Delta struct {
+				Content          *string
+				ReasoningContent *string `json:"reasoning_content"`
+				ToolCalls        []struct {
+					Index int
+					ID    string
+				} `json:"tool_calls"`
+			}
+			FinishReason *string `json:"finish_reason"`
+		}
+		Usage *struct {
+			PromptTokens int `json:"prompt_tokens"`
+		}
+		Error *struct{ Type, Code string }
+	}
+	var other struct {
+		Type        string
+		OutputIndex int `json:"output_index"`
+		Index       int
+		Delta       json.RawMessage
+		Item        *struct{ Type, CallID string }
+	}
+	into := any(&other)
+	if name == "openai_chat" {
+		into = &chat
+	}
+	b.SetBytes(int64(len(stream)))
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, p := range payloads {
+			if err := json.Unmarshal(p, into); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(payloads)), "ns/event")
+}
+
+func BenchmarkReadRequest(b *testing.B) {
+	text := strings.Repeat(`He said \"no\".\n `, 200)
+	for _, tt := range []struct{ name, before, turn, after string }{
+		{
+			"openai_chat", `{"model":"m","stream":true,"messages":[`,
+			`{"role":"assistant","content":null,"tool_calls":[{"id":"call_%d","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]},{"role":"tool","tool_call_id":"call_%[1]d","content":"%s"}`, `]}`,
+		},
+		{
+			"openai_responses", `{"model":"m","stream":true,"input":[`,
+			`{"type":"function_call","call_id":"call_%d","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"call_%[1]d","output":"%s"}`, `]}`,
+		},
+		{
+			"anthropic_messages", `{"model":"m","stream":true,"messages":[`,
+			`{"role":"assistant","content":[{"type":"tool_use","id":"toolu_%d","name":"f","input":{"a":1}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_%[1]d","content":"%s"}]}`, `]}`,
+		},
+	} {
+		var turns []string
+		for i := range 300 {
+			turns = append(turns, fmt.Sprintf(tt.turn, i, text))
+		}
+		body := []byte(tt.before + strings.Join(turns, ",") + tt.after)
+		p, _ := ByName(tt.name)
+		b.Run(tt.name, func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				req, err := p.ReadRequest(body)
+				if err != nil || len(req.HistoryOutputs) != MaxIDs {
+					b.Fatal(err, len(req.HistoryOutputs))
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,59 @@
+package wire
+
+// readChatRequest reads a Chat Completions request.
+func readChatRequest(body []byte) (Request, error) {
+	req := Request{ProviderTools: []string{}}
+	var calls, outputs newestIDs
+	c := cursor{b: body}
+	isObject := c.peek() == '{'
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "model":
+			req.Model = safeModel(c.str())
+		case "stream":
+			req.Stream = c.boolean()
+		case "messages":
+			for ok := c.array(); ok; ok = c.element() {
+				readChatMessage(&c, &calls, &outputs)
+			}
+		case "tools":
+			for ok := c.array(); ok; ok = c.element() {
+				switch typ := readType(&c); string(typ) {
+				case "function", "custom":
+				default: // a server's own: Groq's browser_search, …
+					req.ProviderTools = addTool(req.ProviderTools, typ)
+				}
+			}
+		case "web_search_options":
+			if c.peek() == '{' {
+				req.ProviderTools = addTool(req.ProviderTools, []byte("web_search"))
+			}
+			c.skip()
+		default:
+			c.skip()
+		}
+	}
+	req.HistoryCalls, req.HistoryOutputs = calls.safe(), outputs.safe()
+	return req, requestError(&c, isObject)
+}
+
+func readChatMessage(c *cursor, calls, outputs *newestIDs) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "tool_call_id":
+			outputs.add(c.str())
+		case "tool_calls":
+			for ok := c.array(); ok; ok = c.element() {
+				for key, ok := c.object(); ok; key, ok = c.key() {
+					if string(key) == "id" {
+						calls.add(c.str())
+					} else {
+						c.skip()
+					}
+				}
+			}
+		default:
+			c.skip()
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package wire
+
+import (
+	"bytes"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/sse"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// reader is what one protocol makes of the payloads of a response. It changes the
+// state only by a payload that is well-formed to its end.
+type reader interface {
+	// event reads the payload of one event; name is the SSE event field.
+	event(name, data []byte) verdict
+	// document reads a whole body that does not stream.
+	document(data []byte) verdict
+	// done takes the [DONE] that ends Chat Completions, and that gateways append to
+	// other protocols too.
+	done()
+	// tally is where both write what they read.
+	tally() *tally
+}
+
+// verdict is what a payload was.
+type verdict uint8
+
+const (
+	malformed verdict = iota
+	progress
+	keepalive
+)
+
+// bodyDecoder is the [Decoder] of protocols whose responses are SSE or one JSON
+// document. It finds the framing, hands payloads to the protocol's reader and
+// stops at the first byte that is not the protocol.
+type bodyDecoder struct {
+	reader reader
+	state  *State
+
+	mode   mode
+	sniff  sniffer
+	frames *sse.Decoder // when framed
+	doc    document     // when whole or bare
+}
+
+type mode uint8
+
+const (
+	sniffing mode = iota // the framing is not known yet
+	framed               // SSE
+	whole                // one JSON document
+	bare                 // one JSON document where SSE was announced: at best an error
+	stopped              // a violation, or Close
+)
+
+func newDecoder(contentType string, r reader) Decoder {
+	d := &bodyDecoder{reader: r, state: &r.tally().State}
+	d.state.Phase = semconv.PhaseResponseStarted
+	d.state.Usage = unknownUsage
+	d.state.FinishReasons = []string{}
+	d.sniff.media = mediaOf(contentType)
+	if d.sniff.media == mediaForeign {
+		d.violate(semconv.TransportCauseUnexpectedContentType)
+	}
+	return d
+}
+
+func (d *bodyDecoder) State() *State { return d.state }
+
+func (d *bodyDecoder) Write(p []byte) {
+	if d.mode == sniffing {
+		d.begin(p)
+		return
+	}
+	d.write(p)
+}
+
+func (d *bodyDecoder) write(p []byte) {
+	switch d.mode {
+	case framed:
+		d.frames.Write(p)
+	case whole, bare:
+		d.writeDocument(p)
+	}
+}
+
+// begin looks at the first bytes of the body until they show the framing.
+func (d *bodyDecoder) begin(p []byte) {
+	for i, b := range p {
+		m, decided := d.sniff.next(b)
+		if !decided {
+			continue
+		}
+		d.mode = m
+		switch m {
+		case stopped:
+			d.violate(d.sniff.violation)
+			return
+		case framed:
+			d.frames = sse.New((*payloads)(d), MaxEvent)
+		}
+		// head holds the byte itself as well.
+		d.write(d.sniff.head())
+		d.write(p[i+1:])
+		return
+	}
+}
+
+func (d *bodyDecoder) writeDocument(p []byte) {
+	switch d.doc.write(p) {
+	case documentOpen:
+	case documentTooLong:
+		d.violate(semconv.TransportCauseEventTooLong)
+	case documentComplete:
+		d.readDocument(d.doc.bytes())
+	}
+}
+
+func (d *bodyDecoder) readDocument(data []byte) {
+	t := d.reader.tally()
+	if d.mode == bare {
+		f, ok := faultOf(data)
+		if !ok || !f.seen {
+			d.violate(semconv.TransportCauseMalformedEvent)
+			return
+		}
+		d.state.Events++
+		t.fail(&f)
+		d.stop()
+		return
+	}
+	if d.reader.document(data) == malformed {
+		d.violate(semconv.TransportCauseMalformedEvent)
+		return
+	}
+	d.state.Events++
+	d.state.Terminal = true
+	if d.state.Complete {
+		d.state.Phase = semconv.PhaseStreamEnd
+	} else {
+		d.state.Phase = semconv.PhaseResponseStarted
+	}
+	d.stop()
+}
+
+func (d *bodyDecoder) Close() {
+	switch d.mode {
+	case sniffing:
+		// A few bytes that could still have become anything: they were cut.
+	case framed:
+		d.frames.Close()
+	case whole, bare:
+		// A document that has not closed was cut. What it said never reached the
+		// application, so it counts for nothing.
+	}
+	d.stop()
+}
+
+func (d *bodyDecoder) violate(cause semconv.TransportCause) {
+	d.state.Violation = cause
+	d.stop()
+}
+
+// stop lets go of what is buffered; bytes that come later are ignored.
+func (d *bodyDecoder) stop() {
+	d.mode = stopped
+	if d.frames != nil {
+		d.frames.Stop()
+	}
+	d.doc = document{}
+}
+
+// payloads is the decoder as the sink of its SSE framing.
+type payloads bodyDecoder
+
+func (d *payloads) Event(ev sse.Event) {
+	if isBlank(ev.Data) {
+		d.state.Keepalives++ // a heartbeat: a name at most
+		return
+	}
+	if ev.Data[0] == '[' && bytes.HasPrefix(ev.Data, []byte("[DONE]")) {
+		d.state.Events++
+		d.reader.done()
+		return
+	}
+	switch d.reader.event(ev.Name, ev.Data) {
+	case progress:
+		d.state.Events++
+	case keepalive:
+		d.state.Keepalives++
+	case malformed:
+		// What the end of the body cut short is an interruption, not a violation.
+		if !ev.Unterminated {
+			(*bodyDecoder)(d).violate(semconv.TransportCauseMalformedEvent)
+		}
+	}
+}
+
+func (d *payloads) Comment() { d.state.Keepalives++ }
+
+// Stray takes an error that a server or a gateway wrote into the stream without
+// framing it. The SDKs overlook such a line; the cause of what follows is in it.
+func (d *payloads) Stray(line []byte) {
+	if f, ok := faultOf(line); ok && f.seen {
+		d.state.Events++
+		d.reader.tally().fail(&f)
+	}
+}
+
+func (d *payloads) TooLong() {
+	(*bodyDecoder)(d).violate(semconv.TransportCauseEventTooLong)
+}
+
+func isBlank(data []byte) bool {
+	return len(data) == 0 || data[0] <= ' ' && len(bytes.TrimSpace(data)) == 0
+}

@@ -1,0 +1,223 @@
+package wire
+
+import (
+	"bytes"
+	"strconv"
+	"time"
+)
+
+// fault is what was read of an error object. Its slices are the payload's own.
+type fault struct {
+	seen      bool
+	typ, code []byte
+	status    int
+	after     time.Duration
+}
+
+// read reads the value of an `error` member: an object, or a text that says
+// nothing fit to be recorded. null, "" and {} are no error.
+func (f *fault) read(c *cursor) {
+	if c.peek() != '{' {
+		f.seen = c.filled() || f.seen
+		return
+	}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		f.seen = true
+		f.member(c, key)
+	}
+}
+
+// member reads one member of an error object.
+func (f *fault) member(c *cursor, key []byte) {
+	switch string(key) {
+	case "type":
+		f.typ = c.text()
+	case "code":
+		f.code = c.text()
+		f.setStatus(f.code)
+	case "status", "status_code", "statusCode", "http_status":
+		// A number here, a word in Google's errors (RESOURCE_EXHAUSTED).
+		status := c.text()
+		if !f.setStatus(status) && len(f.typ) == 0 {
+			f.typ = status
+		}
+	case "message":
+		if c.peek() != '"' {
+			c.skip()
+			return
+		}
+		if message, _, ok := c.rawString(); ok && f.after == 0 {
+			f.after = hintedDelay(message)
+		}
+	case "retry_after", "retry_after_seconds":
+		f.setAfter(c.text(), time.Second)
+	case "retry_after_ms":
+		f.setAfter(c.text(), time.Millisecond)
+	case "metadata", "details":
+		for key, ok := c.object(); ok; key, ok = c.key() {
+			switch string(key) {
+			case "retry_after", "retry_after_seconds", "retry_after_ms":
+				f.member(c, key)
+			default:
+				c.skip()
+			}
+		}
+	default:
+		c.skip()
+	}
+}
+
+// setStatus takes b when it is an HTTP status of a failure.
+func (f *fault) setStatus(b []byte) bool {
+	if len(b) != 3 || b[0] != '4' && b[0] != '5' {
+		return false
+	}
+	n, err := strconv.Atoi(string(b))
+	if err != nil {
+		return false
+	}
+	f.status = n
+	return true
+}
+
+func (f *fault) setAfter(b []byte, unit time.Duration) {
+	if n, err := strconv.ParseFloat(string(b), 64); err == nil {
+		f.after = delay(n, unit)
+	}
+}
+
+// asError copies what was read.
+func (f *fault) asError() *Error {
+	return &Error{Type: bounded(f.typ), Code: bounded(f.code), Status: f.status, RetryAfter: f.after}
+}
+
+// fill adds to e what it does not say.
+func (f *fault) fill(e *Error) {
+	if e.Type == "" {
+		e.Type = bounded(f.typ)
+	}
+	if e.Code == "" {
+		e.Code = bounded(f.code)
+	}
+	if e.Status == 0 {
+		e.Status = f.status
+	}
+	if e.RetryAfter == 0 {
+		e.RetryAfter = f.after
+	}
+}
+
+// faultOf reads a document that may be an error in any of the providers' shapes:
+//
+//	{"error":{"type","code",…}}                  OpenAI, Azure
+//	{"type":"error","error":{"type"}}            Anthropic
+//	{"object":"error","type","code"}             vLLM
+//	{"type":"error","code","message"}            OpenAI Responses
+//	{"error":"text"}                             others
+//
+// ok says that the document was well-formed. What a cut one said is there as well.
+func faultOf(data []byte) (f fault, ok bool) {
+	c := cursor{b: data}
+	var nested, flat fault
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "error":
+			nested.read(&c)
+		case "object":
+			flat.seen = string(c.str()) == "error" || flat.seen
+		case "type":
+			if typ := c.str(); string(typ) == "error" {
+				flat.seen = true
+			} else {
+				flat.typ = typ
+			}
+		default:
+			flat.member(&c, key)
+		}
+	}
+	if !nested.seen {
+		return flat, c.end()
+	}
+	if nested.after == 0 {
+		nested.after = flat.after
+	}
+	if nested.status == 0 {
+		nested.status = flat.status
+	}
+	return nested, c.end()
+}
+
+// readError is ReadError for every protocol: the shapes of errors are shared.
+func readError(body []byte) Error {
+	f, _ := faultOf(bytes.TrimPrefix(body, []byte(byteOrderMark)))
+	// Under an error status a flat object is an error without saying so: gateways
+	// answer {"code":…,"message":…} and {"statusCode":…,"message":…}.
+	return *f.asError()
+}
+
+const (
+	// maxAfter bounds a delay that a provider asks for.
+	maxAfter = 24 * time.Hour
+	// maxMessage is how much of a message is searched for a delay.
+	maxMessage = 4 << 10
+)
+
+// hintedDelay finds the delay that a rate limit's message asks for: "Please try
+// again in 1m3.5s.", "Please retry after 20 seconds." It has no other field, and
+// an error inside a stream has no headers. 0: none.
+func hintedDelay(message []byte) time.Duration {
+	message = message[:min(len(message), maxMessage)]
+	for _, words := range [...]string{"ry again in ", "etry after ", "etry in "} {
+		if i := bytes.Index(message, []byte(words)); i >= 0 {
+			return readDelay(message[i+len(words):])
+		}
+	}
+	return 0
+}
+
+// readDelay reads durations in a row: 6m0s, 20ms, 1.5 seconds.
+func readDelay(b []byte) time.Duration {
+	var sum time.Duration
+	for {
+		n := 0
+		for n < len(b) && n < 12 && (b[n]-'0' <= 9 || b[n] == '.') {
+			n++
+		}
+		// The dot that ends a sentence is none of the number.
+		value, err := strconv.ParseFloat(string(b[:n]), 64)
+		if err != nil {
+			return sum
+		}
+		b = bytes.TrimLeft(b[n:], " ")
+		word := 0
+		for word < len(b) && (b[word]|0x20)-'a' < 26 {
+			word++
+		}
+		unit, ok := units[string(b[:word])]
+		if !ok {
+			return sum
+		}
+		sum = min(sum+delay(value, unit), maxAfter)
+		b = b[word:]
+	}
+}
+
+// delay is n units, within 0 and maxAfter.
+func delay(n float64, unit time.Duration) time.Duration {
+	ns := n * float64(unit)
+	switch {
+	case !(ns > 0): // NaN as well
+		return 0
+	case ns > float64(maxAfter):
+		return maxAfter
+	default:
+		return time.Duration(ns)
+	}
+}
+
+var units = map[string]time.Duration{
+	"ms": time.Millisecond, "millisecond": time.Millisecond, "milliseconds": time.Millisecond,
+	"s": time.Second, "sec": time.Second, "secs": time.Second, "second": time.Second, "seconds": time.Second,
+	"m": time.Minute, "min": time.Minute, "mins": time.Minute, "minute": time.Minute, "minutes": time.Minute,
+	"h": time.Hour, "hr": time.Hour, "hour": time.Hour, "hours": time.Hour,
+}

@@ -1,0 +1,197 @@
+package wire
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// What every protocol does with bodies that are not what they should be.
+func TestBodies(t *testing.T) {
+	const (
+		malformedEvent = semconv.TransportCauseMalformedEvent
+		unexpectedType = semconv.TransportCauseUnexpectedContentType
+		html           = "<!DOCTYPE html><html><body>502 Bad Gateway</body></html>"
+		apiError       = `{"error":{"message":"secret","type":"server_error","code":"boom"}}`
+	)
+	tests := []decodeTest{
+		{"empty", "", "", nil},
+		{"empty, no type", "none", "", nil},
+		{"empty json", jsonType, "", nil},
+		{"blank json", jsonType, " \n", nil},
+
+		{"html by its type", "text/html; charset=utf-8", html, violated(unexpectedType)},
+		{"html by its type, empty", "text/html", "", violated(unexpectedType)},
+		{"a type with a broken parameter", "text/html; charset", html, violated(unexpectedType)},
+		{"xml by its type", "application/xml", "<a/>", violated(unexpectedType)},
+		{"an image", "image/png", "\x89PNG", violated(unexpectedType)},
+		{"html called json", jsonType, html, violated(unexpectedType)},
+		{"html called an event stream", sseType, "\n  " + html, violated(unexpectedType)},
+		{"html without a type", "none", html, violated(unexpectedType)},
+		{"html as text", "text/plain", html, violated(unexpectedType)},
+
+		{"text called json", jsonType, "upstream connect error", violated(malformedEvent)},
+		{"text without a type", "none", "upstream connect error", violated(malformedEvent)},
+		{"text that begins like a field", "none", "date: now", violated(malformedEvent)},
+		{"an array", jsonType, "[]", violated(malformedEvent)},
+		{"json that is none", jsonType, `{oops}`, violated(malformedEvent)},
+		{"json with a hole", jsonType, `{"a":}`, violated(malformedEvent)},
+		{"brackets that do not match", jsonType, `{"a":]}`, violated(malformedEvent)},
+		{"truncated json", jsonType, `{"error":{"code":"a"`, nil},
+		{"truncated in a string", jsonType, `{"a":"}}}`, nil},
+		{"truncated in an escape", jsonType, `{"a":"\`, nil},
+
+		{"bare error in an event stream", sseType, apiError, all(events(1), failed(Error{Type: "server_error", Code: "boom"}))},
+		{"bare indented error in an event stream", sseType, "{\n  \"error\": {\n    \"type\": \"a\"\n  }\n}\n", all(events(1), failed(Error{Type: "a"}))},
+		{"bare json in an event stream that is no error", sseType, `{"id":"x"}`, violated(malformedEvent)},
+		{"bare json in an event stream, broken", sseType, `{"id":"x"x}`, violated(malformedEvent)},
+		{"bare json in an event stream, cut", sseType, `{"error":{"type":"a"`, nil},
+		{"bare error after events", sseType, "data: {}\n\n" + apiError + "\n\n", all(events(2), failed(Error{Type: "server_error", Code: "boom"}))},
+		{"bare json after events that is no error", sseType, "data: {}\n\n{\"a\":1}\n\n", events(1)},
+		{"error in json", jsonType, apiError, all(events(1), failed(Error{Type: "server_error", Code: "boom"}))},
+		{"error in json without a type", "none", "\xEF\xBB\xBF\n" + apiError, all(events(1), failed(Error{Type: "server_error", Code: "boom"}))},
+
+		{"events called json", jsonType, "data: {}\n\n", events(1)},
+		{"events without a type", "none", "event: x\ndata: {}\n\n", events(1)},
+		{"events as text", "text/plain", "\n: hi\n\nid: 1\ndata: {}\n\n", all(events(1), keepalives(1))},
+		{"events as bytes", "application/octet-stream", "retry: 1\ndata: {}\n\n", events(1)},
+		{"events after a byte order mark", "none", "\xEF\xBB\xBFdata: {}\n\n", events(1)},
+		{"half a field without a type", "none", "dat", nil},
+
+		{"heartbeats", sseType, ": a\n\n:\n\ndata:\n\ndata: \n\ndata:   \n\nevent: x\n\n", keepalives(6)},
+		{"malformed event", sseType, "data: {}\n\ndata: {\"a\":\n\ndata: {}\n\n", all(events(1), violated(malformedEvent))},
+		{"two documents in an event", sseType, "data: {}{}\n\n", violated(malformedEvent)},
+		{"control character in an event", sseType, "data: {\"a\":\"\x01\"}\n\n", violated(malformedEvent)},
+		{"text in an event", sseType, "data: upstream error\n\n", violated(malformedEvent)},
+		{"an event over several lines", sseType, "data: {\ndata: }\n\n", events(1)},
+		{"an unknown event", sseType, "event: new\ndata: {\"type\":\"new.thing\",\"x\":[1,{}]}\n\n", events(1)},
+		{"an event that is no object", sseType, "data: null\n\ndata: 1\n\n", events(2)},
+		{"cut inside an event", sseType, "data: {}\n\ndata: {\"a\":", events(1)},
+		{"cut before the blank line", sseType, "data: {}\n\ndata: {}\n", events(2)},
+		{"cut before the line end", sseType, "data: {}", events(1)},
+	}
+	for _, p := range protocols {
+		t.Run(p.Name(), func(t *testing.T) { runDecodeTests(t, p, tests) })
+	}
+}
+
+func TestEventTooLong(t *testing.T) {
+	long := "data: {\"a\":\"" + strings.Repeat("x", 1<<20)
+	for _, p := range protocols {
+		d := p.NewDecoder(sseType)
+		d.Write([]byte("data: {}\n\n"))
+		d.Write([]byte(long))
+		for d.State().Violation == semconv.TransportCauseUnset {
+			d.Write([]byte(long[100:]))
+		}
+		d.Write([]byte("\"}\n\ndata: {}\n\n"))
+		d.Close()
+		want := started()
+		all(events(1), violated(semconv.TransportCauseEventTooLong))(want)
+		assert.Equal(t, want, d.State(), p.Name())
+
+		d = p.NewDecoder(jsonType)
+		d.Write([]byte(long[len("data: "):]))
+		for d.State().Violation == semconv.TransportCauseUnset {
+			d.Write([]byte(long[100:]))
+		}
+		d.Write([]byte("\"}"))
+		d.Close()
+		want = started()
+		violated(semconv.TransportCauseEventTooLong)(want)
+		assert.Equal(t, want, d.State(), p.Name())
+	}
+}
+
+// A body is read at its last byte: some clients never ask for the EOF.
+func TestDocumentIsReadAtItsLastByte(t *testing.T) {
+	d := openAIChat{}.NewDecoder(jsonType)
+	d.Write([]byte(`{"choices":[{"index":0,"message":{"content":"a}"},"finish_reason":"stop"}]`))
+	assert.False(t, d.State().Terminal)
+	d.Write([]byte("}"))
+	assert.True(t, d.State().Complete)
+	before := *d.State()
+	d.Write([]byte("\n{}<html>"))
+	d.Close()
+	assert.Equal(t, &before, d.State())
+}
+
+func TestWriteAfterClose(t *testing.T) {
+	for _, p := range protocols {
+		for _, ct := range []string{sseType, jsonType, ""} {
+			d := p.NewDecoder(ct)
+			d.Close()
+			d.Write([]byte("data: {}\n\n{}"))
+			assert.Equal(t, started(), d.State())
+		}
+	}
+}
+
+// Millions of small things in one payload must not become millions of structs.
+func TestListsOfOnePayloadAreBounded(t *testing.T) {
+	many := strings.TrimSuffix(strings.Repeat("{},", 1<<20), ",")
+	for body, p := range map[string]Protocol{
+		`{"choices":[` + many + `]}`: openAIChat{},
+		`{"choices":[{"message":{"tool_calls":[` + many + `]},"finish_reason":"stop"}]}`: openAIChat{},
+		`{"status":"completed","output":[` + many + `]}`:                                openAIResponses{},
+		`{"type":"message","content":[` + many + `],"stop_reason":"end_turn"}`:           anthropicMessages{},
+	} {
+		s := decode(p, jsonType, body)
+		assert.True(t, s.Terminal)
+		assert.LessOrEqual(t, s.ToolInputsStarted, maxListed)
+		assert.LessOrEqual(t, len(s.Calls), MaxIDs)
+	}
+}
+
+func TestRecognise(t *testing.T) {
+	for _, tt := range []struct{ method, path, want string }{
+		{"POST", "/v1/chat/completions", "openai_chat"},
+		{"POST", "/openai/deployments/gpt-4o/chat/completions", "openai_chat"},
+		{"POST", "/api/v1/chat/completions/", "openai_chat"},
+		{"POST", "/v1/responses", "openai_responses"},
+		{"POST", "/openai/v1/responses", "openai_responses"},
+		{"POST", "/backend-api/codex/responses", "openai_responses"},
+		{"POST", "/v1/messages", "anthropic_messages"},
+		{"POST", "/anthropic/v1/messages", "anthropic_messages"},
+		{"GET", "/v1/responses", ""},
+		{"POST", "/v1/messages/count_tokens", ""},
+		{"POST", "/v1/messages/batches", ""},
+		{"POST", "/v1/threads/t/messages", ""},
+		{"POST", "/v1/responses/resp_1/cancel", ""},
+		{"POST", "/v1/embeddings", ""},
+		{"POST", "", ""},
+	} {
+		p, ok := Recognise(tt.method, tt.path)
+		assert.Equal(t, tt.want != "", ok, tt.path)
+		if ok {
+			assert.Equal(t, tt.want, p.Name(), tt.path)
+			same, ok := ByName(tt.want)
+			assert.True(t, ok)
+			assert.Equal(t, p, same)
+		}
+	}
+	_, ok := ByName("soap")
+	assert.False(t, ok)
+}
+
+func TestSafe(t *testing.T) {
+	long := strings.Repeat("x", 200)
+	assert.Equal(t, "call_1.a:b/c-D", SafeID("call_1.a:b/c-D"))
+	assert.Empty(t, SafeID(""))
+	assert.Equal(t, "id-4da963c72a97ccb7", SafeID("the user's name is"))
+	assert.Regexp(t, "^id-[0-9a-f]{16}$", SafeID(long))
+	assert.Equal(t, long[:128], SafeID(long[:128]))
+	assert.NotEqual(t, SafeID("a b"), SafeID("a c"))
+
+	assert.Equal(t, "mcp__server__tool", SafeName("mcp__server__tool"))
+	assert.Empty(t, SafeName(""))
+	assert.Equal(t, "redacted", SafeName("my tool"))
+	assert.Equal(t, "redacted", SafeName(long[:65]))
+
+	assert.Equal(t, "org/model@v1[1m]", safeModel([]byte("org/model@v1[1m]")))
+	assert.Equal(t, "redacted", safeModel([]byte("a sentence")))
+	assert.Equal(t, "redacted", safeModel([]byte(long+long)))
+}

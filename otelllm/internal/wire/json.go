@@ -1,0 +1,433 @@
+package wire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math/bits"
+)
+
+// cursor walks over one JSON document and keeps nothing of it. It accepts what
+// encoding/json accepts, byte for byte, so that "malformed" means what the SDK
+// above would say.
+//
+// The caller consumes each value exactly once: by one of the readers of scalars, by
+// skip, or by a loop over its members:
+//
+//	for key, ok := c.object(); ok; key, ok = c.key() { … }
+//	for ok := c.array(); ok; ok = c.element() { … }
+//
+// A value of another type than asked for is skipped and reads as absent or empty.
+// Once the document has proved malformed, bad is set, every loop ends and every
+// reader returns nothing, so that callers check once, at the end.
+type cursor struct {
+	b     []byte
+	i     int
+	depth int
+	fresh bool // the object or array was opened just now: no comma is due
+	bad   bool
+	badAt int // where it proved malformed
+}
+
+// maxDepth is encoding/json's own limit of nesting.
+const maxDepth = 10000
+
+func (c *cursor) fail() {
+	if !c.bad {
+		c.bad, c.badAt = true, c.i
+	}
+	c.i = len(c.b)
+}
+
+// peek is the first byte of the next token, 0 at the end.
+func (c *cursor) peek() byte {
+	for c.i < len(c.b) {
+		b := c.b[c.i]
+		if b > ' ' {
+			return b
+		}
+		if b != ' ' && b != '\n' && b != '\r' && b != '\t' {
+			c.fail()
+			return 0
+		}
+		c.i++
+	}
+	return 0
+}
+
+// end reports whether the document was well-formed and nothing follows it.
+func (c *cursor) end() bool {
+	return c.peek() == 0 && !c.bad && c.i == len(c.b)
+}
+
+// object enters an object and goes to its first member. On false there was none,
+// and the value is consumed.
+func (c *cursor) object() ([]byte, bool) {
+	if !c.open('{') {
+		return nil, false
+	}
+	return c.key()
+}
+
+// array enters an array and goes to its first element. On false there was none,
+// and the value is consumed.
+func (c *cursor) array() bool {
+	return c.open('[') && c.element()
+}
+
+// open enters a container; on false there was another value, and it is consumed.
+func (c *cursor) open(bracket byte) bool {
+	if c.peek() != bracket {
+		c.skip()
+		return false
+	}
+	if c.depth == maxDepth {
+		c.fail()
+		return false
+	}
+	c.depth++
+	c.i++
+	c.fresh = true
+	return true
+}
+
+// next goes to the next member of the container that bracket closes, or leaves it.
+func (c *cursor) next(bracket byte) bool {
+	b := c.peek()
+	switch {
+	case b == bracket:
+		c.i++
+		c.depth--
+		c.fresh = false
+		return false
+	case c.fresh:
+		c.fresh = false
+		return b != 0 || c.missing()
+	case b == ',':
+		c.i++
+		return true
+	default:
+		return c.missing()
+	}
+}
+
+// missing marks the document as malformed: a token that was due is not there.
+func (c *cursor) missing() bool {
+	c.fail()
+	return false
+}
+
+// element goes to the next element of an array; false at its end.
+func (c *cursor) element() bool {
+	return c.next(']')
+}
+
+// key goes to the next member of an object and returns its name, which is valid
+// until the document is; false at its end.
+func (c *cursor) key() ([]byte, bool) {
+	if !c.next('}') {
+		return nil, false
+	}
+	k, escaped, ok := c.name()
+	if escaped {
+		k = unescape(k)
+	}
+	return k, ok
+}
+
+// name consumes the name of a member and its colon.
+func (c *cursor) name() (name []byte, escaped, ok bool) {
+	if c.peek() != '"' {
+		return nil, false, c.missing()
+	}
+	start := c.i + 1
+	if escaped, ok = c.pass(); !ok {
+		return nil, false, false
+	}
+	name = c.b[start : c.i-1]
+	if !c.at(':') && c.peek() != ':' {
+		return nil, false, c.missing()
+	}
+	c.i++
+	return name, escaped, true
+}
+
+// rawString reads a string, whose opening quote is the next byte, as it is written.
+func (c *cursor) rawString() (s []byte, escaped, ok bool) {
+	start := c.i + 1
+	if escaped, ok = c.pass(); !ok {
+		return nil, false, false
+	}
+	return c.b[start : c.i-1], escaped, true
+}
+
+// pass consumes a string, whose opening quote is the next byte.
+func (c *cursor) pass() (escaped, ok bool) {
+	b := c.b
+	i := c.i + 1
+	for {
+		if i+8 <= len(b) {
+			marks := special(binary.LittleEndian.Uint64(b[i : i+8]))
+			if marks == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(marks) / 8
+		} else {
+			i = plainEnd(b, i)
+		}
+		if i >= len(b) {
+			return false, c.missing()
+		}
+		switch b[i] {
+		case '"':
+			c.i = i + 1
+			return escaped, true
+		case '\\':
+			n := escapeLen(b[i:])
+			if n == 0 {
+				return false, c.missing()
+			}
+			escaped = true
+			i += n
+		default: // a control character
+			return false, c.missing()
+		}
+	}
+}
+
+// special marks quotes, backslashes and control characters among the eight bytes
+// of w, each by the highest bit of its byte. Only the lowest mark is to be trusted:
+// false ones stand above true ones.
+func special(w uint64) uint64 {
+	const (
+		ones  = 0x0101010101010101
+		highs = 0x8080808080808080
+	)
+	quote := w ^ ones*'"'
+	slash := w ^ ones*'\\'
+	return ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*' ')&^w) & highs
+}
+
+// plainEnd is the place of the first quote, backslash or control character at or
+// after i, len(b) when there is none.
+func plainEnd(b []byte, i int) int {
+	for ; i+8 <= len(b); i += 8 {
+		if marks := special(binary.LittleEndian.Uint64(b[i : i+8])); marks != 0 {
+			return i + bits.TrailingZeros64(marks)/8
+		}
+	}
+	for ; i < len(b); i++ {
+		if b[i] == '"' || b[i] == '\\' || b[i] < ' ' {
+			break
+		}
+	}
+	return i
+}
+
+// escapeLen is the length of the escape sequence that b begins with, 0 if it is none.
+func escapeLen(b []byte) int {
+	if len(b) < 2 {
+		return 0
+	}
+	switch b[1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return 2
+	case 'u':
+		if len(b) < 6 {
+			return 0
+		}
+		for _, h := range b[2:6] {
+			if !isHex(h) {
+				return 0
+			}
+		}
+		return 6
+	default:
+		return 0
+	}
+}
+
+func isHex(c byte) bool {
+	return c-'0' < 10 || (c|0x20)-'a' < 6
+}
+
+// unescape is the text of a string as it is written between its quotes. Escapes
+// are rare in what is read here, so it may cost an allocation.
+func unescape(raw []byte) []byte {
+	var s string
+	quoted := make([]byte, 0, len(raw)+2)
+	quoted = append(append(append(quoted, '"'), raw...), '"')
+	if json.Unmarshal(quoted, &s) != nil {
+		return nil // not reached: the cursor has accepted it
+	}
+	return []byte(s)
+}
+
+// str reads a string; nil for any other value. The bytes are the document's own
+// unless the string holds escapes.
+func (c *cursor) str() []byte {
+	if c.peek() != '"' {
+		c.skip()
+		return nil
+	}
+	s, escaped, ok := c.rawString()
+	if ok && escaped {
+		s = unescape(s)
+	}
+	return s
+}
+
+// filled reads a value and reports whether it is a string with something in it.
+func (c *cursor) filled() bool {
+	if c.peek() != '"' {
+		c.skip()
+		return false
+	}
+	s, _, ok := c.rawString()
+	return ok && len(s) > 0
+}
+
+// boolean reads a value and reports whether it is true.
+func (c *cursor) boolean() bool {
+	is := c.peek() == 't'
+	c.skip()
+	return is && !c.bad
+}
+
+// number reads the text of a number; nil for any other value.
+func (c *cursor) number() []byte {
+	b := c.peek()
+	start := c.i
+	c.skip()
+	if c.bad || b != '-' && b-'0' > 9 {
+		return nil
+	}
+	return c.b[start:c.i]
+}
+
+// count reads a number that counts something; -1 for any other value.
+func (c *cursor) count() int {
+	n := 0
+	digits := c.number()
+	if len(digits) == 0 || len(digits) > 12 {
+		return -1
+	}
+	for _, d := range digits {
+		if d-'0' > 9 {
+			return -1
+		}
+		n = n*10 + int(d-'0')
+	}
+	return n
+}
+
+// text reads a string or a number as it is written; nil for any other value.
+func (c *cursor) text() []byte {
+	if c.peek() == '"' {
+		return c.str()
+	}
+	return c.number()
+}
+
+// something consumes a value and reports whether it holds anything: not null, not
+// false, not an empty string, object or array.
+func (c *cursor) something() bool {
+	switch b := c.peek(); b {
+	case '"':
+		return c.filled()
+	case '{', '[':
+		some := false
+		c.open(b)
+		for c.next(b + 2) { // ']' and '}' are two above their openings
+			some = true
+			if b == '{' {
+				c.name()
+			}
+			c.skip()
+		}
+		return some && !c.bad
+	case 'n', 'f':
+		c.skip()
+		return false
+	default:
+		c.skip()
+		return !c.bad
+	}
+}
+
+// skip consumes one value.
+func (c *cursor) skip() {
+	switch b := c.peek(); b {
+	case '"':
+		c.pass()
+	case '{':
+		c.open(b)
+		for c.next('}') {
+			c.name()
+			c.skip()
+		}
+	case '[':
+		c.open(b)
+		for c.next(']') {
+			c.skip()
+		}
+	case 't':
+		c.literal("true")
+	case 'f':
+		c.literal("false")
+	case 'n':
+		c.literal("null")
+	default:
+		c.skipNumber()
+	}
+}
+
+func (c *cursor) literal(word string) {
+	if len(c.b)-c.i < len(word) || string(c.b[c.i:c.i+len(word)]) != word {
+		c.fail()
+		return
+	}
+	c.i += len(word)
+}
+
+// skipNumber consumes -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?
+func (c *cursor) skipNumber() {
+	if c.at('-') {
+		c.i++
+	}
+	if c.at('0') {
+		c.i++
+	} else if !c.digits() {
+		c.fail()
+		return
+	}
+	if c.at('.') {
+		c.i++
+		if !c.digits() {
+			c.fail()
+			return
+		}
+	}
+	if c.at('e') || c.at('E') {
+		c.i++
+		if c.at('+') || c.at('-') {
+			c.i++
+		}
+		if !c.digits() {
+			c.fail()
+		}
+	}
+}
+
+func (c *cursor) at(b byte) bool {
+	return c.i < len(c.b) && c.b[c.i] == b
+}
+
+// digits consumes digits and reports whether there were any.
+func (c *cursor) digits() bool {
+	start := c.i
+	for c.i < len(c.b) && c.b[c.i]-'0' <= 9 {
+		c.i++
+	}
+	return c.i > start
+}

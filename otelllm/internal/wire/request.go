@@ -1,0 +1,58 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// errEmptyBody and the other errors about request bodies name places, never bytes.
+var errEmptyBody = errors.New("wire: the request body is empty")
+
+// requestError says what is wrong with a request body that c has walked through.
+func requestError(c *cursor, isObject bool) error {
+	switch {
+	case len(c.b) == 0:
+		return errEmptyBody
+	case !isObject:
+		return errors.New("wire: the request body is not a JSON object")
+	case !c.end():
+		if !c.bad {
+			c.badAt = c.i
+		}
+		return fmt.Errorf("wire: the request body is not valid JSON at byte %d of %d", c.badAt, len(c.b))
+	default:
+		return nil
+	}
+}
+
+// newestIDs keeps the newest MaxIDs ids, in order. They point into the body.
+type newestIDs struct {
+	ring [MaxIDs][]byte
+	n    int // how many were added
+}
+
+func (r *newestIDs) add(id []byte) {
+	if len(id) > 0 {
+		r.ring[r.n%MaxIDs] = id
+		r.n++
+	}
+}
+
+// safe copies the ids, the oldest first. It is never nil.
+func (r *newestIDs) safe() []string {
+	ids := make([]string, 0, min(r.n, MaxIDs))
+	for i := max(0, r.n-MaxIDs); i < r.n; i++ {
+		ids = append(ids, safeID(r.ring[i%MaxIDs]))
+	}
+	return ids
+}
+
+// addTool adds the type of an offered provider-executed tool, once.
+func addTool(tools []string, name []byte) []string {
+	safe := safeName(name)
+	if safe == "" || len(tools) == MaxIDs || slices.Contains(tools, safe) {
+		return tools
+	}
+	return append(tools, safe)
+}

@@ -1,0 +1,405 @@
+package wire
+
+import (
+	"bytes"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// openAIResponses is OpenAI Responses, also as Azure and gateways serve it.
+type openAIResponses struct{}
+
+func (openAIResponses) Name() string                          { return "openai_responses" }
+func (openAIResponses) Provider() string                      { return "openai" }
+func (openAIResponses) Operation() string                     { return "chat" }
+func (openAIResponses) NewDecoder(ct string) Decoder          { return newDecoder(ct, &responsesReader{}) }
+func (openAIResponses) ReadError(_ int, b []byte) Error       { return readError(b) }
+func (openAIResponses) ReadRequest(b []byte) (Request, error) { return readResponsesRequest(b) }
+
+// responsesReader follows one response of the Responses API.
+type responsesReader struct {
+	t        tally
+	open     []openItem // items that have been added and are not done
+	anyItems bool       // some item event came
+	ev       responsesEvent
+
+	// shape is that of the last delta; deltaType and deltaIndex are what it was.
+	shape      shape
+	deltaType  []byte
+	deltaIndex int
+}
+
+// openItem is an output item under way. Its index names it: gateways change ids
+// from event to event.
+type openItem struct {
+	index int    // output_index; -1 when the events have none
+	id    string // only then: as SafeID leaves it
+	kind  itemKind
+	call  call
+}
+
+// responsesEvent is what one payload says. Its slices are the payload's own.
+type responsesEvent struct {
+	typ         []byte
+	outputIndex int
+	itemID      []byte
+	delta       bool // there is a delta with something in it
+	unshaped    bool // it says more than a shape has holes for
+	item        responsesItem
+	response    responsesObject
+	fault       fault
+}
+
+// responsesObject is a response: the payload of an event, or a whole body.
+type responsesObject struct {
+	id, model, status, reason []byte
+	output                    []responsesItem
+	hasOutput                 bool
+	usage                     Usage
+	fault                     fault
+}
+
+func (r *responsesReader) tally() *tally { return &r.t }
+
+// done takes a [DONE], which this protocol does not have: it changes nothing.
+func (r *responsesReader) done() {}
+
+func (r *responsesReader) event(name, data []byte) verdict {
+	ev := &r.ev
+	if f, ok := r.shape.match(data); ok {
+		ev.typ, ev.outputIndex, ev.delta = r.deltaType, r.deltaIndex, f.has(whatText)
+		return r.apply()
+	}
+	defer r.forget()
+	if !r.read(data) {
+		return malformed
+	}
+	if len(ev.typ) == 0 {
+		ev.typ = name
+	} else if ev.outputIndex >= 0 && !ev.unshaped && bytes.HasSuffix(ev.typ, deltaSuffix) {
+		r.deltaType = append(r.deltaType[:0], ev.typ...)
+		r.deltaIndex = ev.outputIndex
+		r.shape.learn(data)
+	}
+	return r.apply()
+}
+
+var deltaSuffix = []byte(".delta")
+
+// read parses a payload into r.ev.
+func (r *responsesReader) read(data []byte) bool {
+	ev := &r.ev
+	ev.outputIndex = -1
+	r.shape.begin()
+	var flat fault
+	c := cursor{b: data}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "type":
+			ev.typ = c.str()
+		case "output_index":
+			ev.outputIndex = c.count()
+		case "item_id":
+			ev.itemID = c.str()
+		case "delta":
+			if c.peek() == '"' {
+				ev.delta = r.shape.filled(&c, whatText) || ev.delta
+			} else {
+				ev.delta, ev.unshaped = c.something() || ev.delta, true
+			}
+		case "sequence_number":
+			r.shape.number(&c)
+		case "obfuscation":
+			r.shape.filled(&c, whatOther)
+		case "item":
+			ev.item, ev.unshaped = readItem(&c), true
+		case "response":
+			ev.response.read(&c)
+			ev.unshaped = true
+		case "error":
+			ev.fault.read(&c)
+		case "code", "message", "status", "retry_after":
+			flat.member(&c, key) // an error event is flat
+		default:
+			c.skip()
+		}
+	}
+	if !ev.fault.seen {
+		ev.fault = flat
+	}
+	return c.end()
+}
+
+// forget lets go of the payload, of which nothing may be retained.
+func (r *responsesReader) forget() {
+	output := r.ev.response.output
+	clear(output)
+	r.ev = responsesEvent{}
+	r.ev.response.output = output[:0]
+}
+
+// apply makes the event part of the state.
+func (r *responsesReader) apply() verdict {
+	ev := &r.ev
+	switch string(ev.typ) {
+	case "keepalive", "ping":
+		return keepalive
+	case "error", "response.failed", "response.cancelled":
+		r.failed()
+		return progress
+	}
+	if r.t.Terminal {
+		return progress
+	}
+	switch string(ev.typ) {
+	case "response.output_text.delta", "response.refusal.delta",
+		"response.audio.delta", "response.audio.transcript.delta":
+		if ev.delta {
+			r.t.text()
+		}
+	case "response.reasoning_text.delta", "response.reasoning_summary_text.delta",
+		"response.reasoning.delta", "response.reasoning_summary.delta":
+		if ev.delta {
+			r.t.thought()
+		}
+	case "response.function_call_arguments.done", "response.custom_tool_call_input.done",
+		"response.apply_patch_call_operation_diff.done":
+		if it := r.find(ev.outputIndex, ev.itemID); it != nil && it.kind == itemClient {
+			r.t.complete(&it.call)
+		}
+	case "response.output_item.added":
+		r.added(ev.outputIndex, &ev.item)
+	case "response.output_item.done":
+		r.itemDone(ev.outputIndex, &ev.item)
+	case "response.created", "response.queued", "response.in_progress":
+		r.t.identify(ev.response.id, ev.response.model)
+	case "response.completed":
+		r.completed(&ev.response)
+	case "response.incomplete":
+		r.incomplete(&ev.response)
+	default:
+		// The input of every sort of call comes in deltas, each sort with a name of its own.
+		if bytes.HasSuffix(ev.typ, deltaSuffix) {
+			if it := r.find(ev.outputIndex, ev.itemID); it != nil && it.kind == itemClient {
+				r.t.Phase = semconv.PhaseToolInput
+			}
+		}
+	}
+	return progress
+}
+
+// failed takes an error event or the response.failed that may follow it.
+func (r *responsesReader) failed() {
+	ev := &r.ev
+	f := &ev.fault
+	if string(ev.typ) != "error" {
+		r.t.identify(ev.response.id, ev.response.model)
+		r.t.use(ev.response.usage)
+		f = &ev.response.fault
+		if string(ev.typ) == "response.cancelled" && len(f.code) == 0 {
+			f.code = []byte("cancelled")
+		}
+	}
+	r.t.fail(f)
+}
+
+// find is the open item that an event is about; nil if there is none.
+func (r *responsesReader) find(index int, id []byte) *openItem {
+	for i := len(r.open) - 1; i >= 0; i-- {
+		it := &r.open[i]
+		if it.index != index {
+			continue
+		}
+		if index >= 0 || string(id) == it.id || safeID(id) == it.id {
+			return it
+		}
+	}
+	return nil
+}
+
+func (r *responsesReader) added(index int, item *responsesItem) {
+	r.anyItems = true
+	it := openItem{index: index, kind: item.kind()}
+	if index < 0 {
+		it.id = safeID(item.id)
+	}
+	switch it.kind {
+	case itemClient:
+		it.call = r.t.start(item.callID, item.toolName())
+	case itemProvider:
+		r.t.ProviderToolsStarted++
+	case itemReasoning:
+		r.t.Phase = semconv.PhaseReasoning
+	}
+	if len(r.open) < maxOpen {
+		r.open = append(r.open, it)
+	}
+}
+
+func (r *responsesReader) itemDone(index int, item *responsesItem) {
+	it := r.find(index, item.id)
+	if it == nil {
+		// A gateway that sends whole items only.
+		r.added(index, item)
+		if it = r.find(index, item.id); it == nil {
+			return // beyond the bound of what is remembered
+		}
+	}
+	switch it.kind {
+	case itemClient:
+		if it.call.at >= 0 {
+			// The id that is handed over counts, should it have changed on the way.
+			if id := safeID(item.callID); id != "" {
+				r.t.Calls[it.call.at].ID = id
+			}
+			r.t.fillIn(it.call, nil, item.toolName())
+		}
+		if string(item.status) == "incomplete" {
+			return // stays open
+		}
+		r.t.handOver(&it.call)
+	case itemMessage:
+		if item.text && r.t.TextChunks == 0 {
+			r.t.text() // no deltas came
+		}
+	}
+	r.close(it)
+}
+
+// close forgets an open item.
+func (r *responsesReader) close(it *openItem) {
+	*it = r.open[len(r.open)-1]
+	r.open = r.open[:len(r.open)-1]
+}
+
+func (r *responsesReader) completed(resp *responsesObject) {
+	r.outcome(resp)
+	for i := range r.open {
+		if it := &r.open[i]; it.kind == itemClient {
+			r.t.handOver(&it.call) // its own end was lost; the whole is complete
+		}
+	}
+	r.open = r.open[:0]
+	if r.t.ToolCalls > 0 {
+		r.t.finish([]byte("tool_calls"))
+	} else {
+		r.t.finish([]byte("stop"))
+	}
+	r.t.end()
+}
+
+func (r *responsesReader) incomplete(resp *responsesObject) {
+	r.outcome(resp)
+	if len(resp.reason) == 0 {
+		resp.reason = []byte("incomplete")
+	}
+	r.t.finish(resp.reason)
+	r.t.end()
+}
+
+// outcome takes what every end of a response carries.
+func (r *responsesReader) outcome(resp *responsesObject) {
+	r.t.identify(resp.id, resp.model)
+	r.t.use(resp.usage)
+	if r.anyItems {
+		return
+	}
+	// The items come in the final response only.
+	for i := range resp.output {
+		item := &resp.output[i]
+		switch kind := item.kind(); {
+		case kind == itemReasoning && item.reasoning:
+			r.t.thought()
+		case kind == itemMessage && item.text:
+			r.t.text()
+			item.text = false
+		}
+		r.added(i, item)
+		r.itemDone(i, item)
+	}
+}
+
+func (r *responsesReader) document(data []byte) verdict {
+	defer r.forget()
+	resp := &r.ev.response
+	c := cursor{b: data}
+	resp.read(&c)
+	if !c.end() {
+		return malformed
+	}
+	switch string(resp.status) {
+	case "incomplete":
+		r.incomplete(resp)
+	case "failed", "cancelled":
+		r.ev.typ = append([]byte("response."), resp.status...)
+		r.failed()
+	case "queued", "in_progress":
+		// A background response: the exchange is complete, the answer is asked for later.
+		r.t.identify(resp.id, resp.model)
+		r.t.finish(resp.status)
+		r.t.end()
+	default:
+		switch {
+		case resp.fault.seen:
+			r.t.fail(&resp.fault)
+		case resp.hasOutput:
+			r.completed(resp)
+		}
+	}
+	return progress
+}
+
+// read reads a response object.
+func (o *responsesObject) read(c *cursor) {
+	o.usage = unknownUsage
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "id":
+			o.id = c.str()
+		case "model":
+			o.model = c.str()
+		case "status":
+			o.status = c.str()
+		case "error":
+			o.fault.read(c)
+		case "incomplete_details":
+			for key, ok := c.object(); ok; key, ok = c.key() {
+				if string(key) == "reason" {
+					o.reason = c.str()
+				} else {
+					c.skip()
+				}
+			}
+		case "output":
+			o.hasOutput = c.peek() == '['
+			for ok := c.array(); ok; ok = c.element() {
+				if item := readItem(c); len(o.output) < maxListed {
+					o.output = append(o.output, item)
+				}
+			}
+		case "usage":
+			o.usage = readResponsesUsage(c)
+		default:
+			c.skip()
+		}
+	}
+}
+
+func readResponsesUsage(c *cursor) Usage {
+	u := unknownUsage
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "input_tokens":
+			u.Input = c.count()
+		case "output_tokens":
+			u.Output = c.count()
+		case "input_tokens_details":
+			u.CacheRead = readMember(c, "cached_tokens")
+		case "output_tokens_details":
+			u.Reasoning = readMember(c, "reasoning_tokens")
+		default:
+			c.skip()
+		}
+	}
+	return u
+}

@@ -1,0 +1,140 @@
+package wire
+
+import "bytes"
+
+// readResponsesRequest reads a request of the Responses API.
+func readResponsesRequest(body []byte) (Request, error) {
+	req := Request{ProviderTools: []string{}}
+	var calls, outputs newestIDs
+	elsewhere := false // part of the history is on the server
+	c := cursor{b: body}
+	isObject := c.peek() == '{'
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "model":
+			req.Model = safeModel(c.str())
+		case "stream":
+			req.Stream = c.boolean()
+		case "previous_response_id":
+			elsewhere = c.filled() || elsewhere
+		case "conversation":
+			if id := readConversation(&c); len(id) > 0 {
+				req.ConversationID = safeID(id)
+				elsewhere = true
+			}
+		case "input":
+			for ok := c.array(); ok; ok = c.element() {
+				if readInputItem(&c, &calls, &outputs) {
+					elsewhere = true
+				}
+			}
+		case "tools":
+			for ok := c.array(); ok; ok = c.element() {
+				if name := readResponsesTool(&c); len(name) > 0 {
+					req.ProviderTools = addTool(req.ProviderTools, name)
+				}
+			}
+		default:
+			c.skip()
+		}
+	}
+	req.HistoryOutputs = outputs.safe()
+	if !elsewhere {
+		req.HistoryCalls = calls.safe()
+	}
+	return req, requestError(&c, isObject)
+}
+
+// readConversation reads a conversation: its id, or an object that holds it.
+func readConversation(c *cursor) (id []byte) {
+	if c.peek() == '"' {
+		return c.str()
+	}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if string(key) == "id" {
+			id = c.str()
+		} else {
+			c.skip()
+		}
+	}
+	return id
+}
+
+// readInputItem reads one item of the history. It reports whether the item is only
+// a reference to one that the server has.
+func readInputItem(c *cursor, calls, outputs *newestIDs) (reference bool) {
+	var it responsesItem
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "type":
+			it.typ = c.str()
+		case "id":
+			it.id = c.str()
+		case "call_id":
+			it.callID = c.str()
+		case "execution":
+			it.execution = c.str()
+		case "environment":
+			it.environment = readType(c)
+		default:
+			c.skip()
+		}
+	}
+	switch {
+	case string(it.typ) == "item_reference":
+		return true
+	case it.kind() == itemClient:
+		calls.add(it.callID)
+	case bytes.HasSuffix(it.typ, []byte("_call_output")), string(it.typ) == "tool_search_output":
+		if len(it.callID) == 0 && string(it.typ) == "local_shell_call_output" {
+			it.callID = it.id // which is the call's in this one
+		}
+		outputs.add(it.callID)
+	}
+	return false
+}
+
+// readResponsesTool reads an offered tool and returns the name under which it is
+// recorded; nil for those that the application executes.
+func readResponsesTool(c *cursor) []byte {
+	var typ, execution, environment []byte
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "type":
+			typ = c.str()
+		case "execution":
+			execution = c.str()
+		case "environment":
+			environment = readType(c)
+		default:
+			c.skip()
+		}
+	}
+	switch string(typ) {
+	case "function", "custom", "namespace", "computer", "computer_use_preview", "local_shell", "apply_patch":
+		return nil
+	case "shell":
+		if !bytes.HasPrefix(environment, []byte("container")) {
+			return nil
+		}
+	case "tool_search":
+		if string(execution) == "client" {
+			return nil
+		}
+	}
+	return unversioned(typ)
+}
+
+// unversioned is the name of a tool without the date or stage of its version:
+// web_search_preview_2025_03_11, web_search_20250305 → web_search.
+func unversioned(typ []byte) []byte {
+	end := len(typ)
+	for end > 0 && (typ[end-1]-'0' <= 9 || typ[end-1] == '_') {
+		end--
+	}
+	// Only a whole date is one: a name may well end in a digit.
+	if len(typ)-end >= len("_20250305") && typ[end] == '_' {
+		typ = typ[:end]
+	}
+	return bytes.TrimSuffix(typ, []byte("_preview"))
+}

@@ -1,0 +1,171 @@
+package wire
+
+// shape is the form of a delta, learnt from one payload and recognised in the next.
+// The deltas of a stream differ in a few values: the text itself, a sequence
+// number, padding. The rest (ids, type, index, most of the bytes) repeats. A payload
+// that has the same bytes around values of the same sort says the same thing and is
+// as well-formed as the one learnt from, so it need not be parsed. A shape holds
+// nothing of the values.
+type shape struct {
+	literal []byte // what lies around the holes, end to end
+	holes   []hole
+	off     bool // nothing is learnt: for tests that compare
+
+	// The holes of the payload being parsed.
+	spans    [maxHoles]span
+	n        int
+	overflow bool
+}
+
+// hole is a place where a value may differ.
+type hole struct {
+	at   int // where it is in literal
+	what what
+}
+
+// what is what the value in a hole means.
+type what uint8
+
+const (
+	whatNumber    what = iota
+	whatOther          // a string that means nothing here
+	whatText           // visible text
+	whatReasoning      // reasoning
+)
+
+type span struct {
+	start, end int
+	what       what
+}
+
+// filled says which sorts of strings had something in them.
+type filled uint8
+
+func (f filled) has(w what) bool { return f&(1<<w) != 0 }
+
+const (
+	maxHoles = 6
+	maxShape = 2 << 10
+)
+
+// begin prepares for the parsing of a payload.
+func (s *shape) begin() { s.n, s.overflow = 0, false }
+
+// filled reads a value as [cursor.filled] does. If it is a string it is a hole.
+func (s *shape) filled(c *cursor, w what) bool {
+	if c.peek() != '"' {
+		c.skip()
+		return false
+	}
+	start := c.i + 1
+	if _, ok := c.pass(); !ok {
+		return false
+	}
+	s.add(span{start, c.i - 1, w})
+	return c.i-1 > start
+}
+
+// number consumes a value. If it is a plain number it is a hole.
+func (s *shape) number(c *cursor) {
+	c.peek()
+	start := c.i
+	c.skip()
+	if end := endOfDigits(c.b, start); !c.bad && end == c.i && end > start {
+		s.add(span{start, end, whatNumber})
+	}
+}
+
+func (s *shape) add(sp span) {
+	if s.n == maxHoles {
+		s.overflow = true
+		return
+	}
+	s.spans[s.n] = sp
+	s.n++
+}
+
+// learn takes the form of the payload that was parsed since begin.
+func (s *shape) learn(data []byte) {
+	s.forget()
+	if s.off || s.overflow || len(data) > maxShape+s.values() {
+		return
+	}
+	at := 0
+	for _, sp := range s.spans[:s.n] {
+		s.literal = append(s.literal, data[at:sp.start]...)
+		s.holes = append(s.holes, hole{at: len(s.literal), what: sp.what})
+		at = sp.end
+	}
+	s.literal = append(s.literal, data[at:]...)
+}
+
+// values is how many bytes of the payload lie in holes.
+func (s *shape) values() (n int) {
+	for _, sp := range s.spans[:s.n] {
+		n += sp.end - sp.start
+	}
+	return n
+}
+
+func (s *shape) forget() {
+	s.literal, s.holes = s.literal[:0], s.holes[:0]
+}
+
+// match reports whether data has the form learnt last.
+func (s *shape) match(data []byte) (f filled, ok bool) {
+	if len(s.literal) == 0 {
+		return 0, false
+	}
+	at, from := 0, 0
+	for _, h := range s.holes {
+		n := h.at - from
+		if len(data)-at < n || string(data[at:at+n]) != string(s.literal[from:h.at]) {
+			return 0, false
+		}
+		at += n
+		from = h.at
+		end := 0
+		if h.what == whatNumber {
+			end = endOfDigits(data, at)
+			if end == at {
+				return 0, false
+			}
+		} else {
+			// The quotes are part of the literal.
+			end = endOfString(data, at)
+			if end > at {
+				f |= 1 << h.what
+			}
+		}
+		at = end
+	}
+	return f, string(data[at:]) == string(s.literal[from:])
+}
+
+// endOfDigits is the end of the digits at i, or i when they are not a JSON number.
+func endOfDigits(b []byte, i int) int {
+	end := i
+	for end < len(b) && b[end]-'0' <= 9 {
+		end++
+	}
+	if end-i > 1 && b[i] == '0' {
+		return i
+	}
+	return end
+}
+
+// endOfString is the place of the closing quote of the string whose content begins
+// at i, or of the first byte that a string cannot hold.
+func endOfString(b []byte, i int) int {
+	for {
+		i = plainEnd(b, i)
+		if i == len(b) || b[i] != '\\' {
+			return i
+		}
+		n := escapeLen(b[i:])
+		if n == 0 {
+			return i
+		}
+		i += n
+	}
+}

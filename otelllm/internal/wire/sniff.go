@@ -1,0 +1,94 @@
+package wire
+
+import (
+	"mime"
+	"strings"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// media is what a content type says about a body.
+type media uint8
+
+const (
+	mediaUnknown media = iota // nothing, or nothing that helps
+	mediaSSE
+	mediaJSON
+	mediaForeign // no model answers so
+)
+
+// mediaOf reads a Content-Type header.
+func mediaOf(contentType string) media {
+	// A malformed parameter does not make the type unknown.
+	base, _, err := mime.ParseMediaType(contentType)
+	if err != nil && base == "" {
+		base, _, _ = strings.Cut(contentType, ";")
+		base = strings.ToLower(strings.TrimSpace(base))
+	}
+	kind, sub, _ := strings.Cut(base, "/")
+	switch {
+	case base == "text/event-stream":
+		return mediaSSE
+	case sub == "json", strings.HasSuffix(sub, "+json"):
+		return mediaJSON
+	case kind == "image", kind == "audio", kind == "video", kind == "font", kind == "multipart",
+		sub == "html", sub == "xml", sub == "css", sub == "javascript", sub == "pdf", strings.HasSuffix(sub, "+xml"):
+		return mediaForeign
+	default:
+		return mediaUnknown
+	}
+}
+
+// sniffer finds the framing of a body by its first bytes. The content type alone
+// is not enough: gateways stream under application/json, answer a stream request
+// with an error in plain JSON under text/event-stream, and send no type at all;
+// the SDKs read all of these by what is there.
+type sniffer struct {
+	media     media
+	violation semconv.TransportCause // why the mode is stopped
+
+	buf [8]byte // the first bytes, without white space and a byte order mark
+	n   int
+}
+
+// next takes one more byte of the beginning. White space before the first token
+// means nothing in either framing.
+func (s *sniffer) next(b byte) (m mode, decided bool) {
+	if s.n == 0 && (b == ' ' || b == '\t' || b == '\r' || b == '\n') {
+		return sniffing, false
+	}
+	s.buf[s.n] = b
+	s.n++
+	head := string(s.head())
+	switch {
+	case head == byteOrderMark:
+		s.n = 0
+		return sniffing, false
+	case strings.HasPrefix(byteOrderMark, head):
+		return sniffing, false
+	case head == "{" && s.media == mediaSSE:
+		return bare, true
+	case head == "{":
+		return whole, true
+	case head == "<":
+		s.violation = semconv.TransportCauseUnexpectedContentType
+		return stopped, true
+	case s.media == mediaSSE:
+		return framed, true
+	}
+	for _, field := range [...]string{":", "data:", "event:", "id:", "retry:"} {
+		if head == field {
+			return framed, true
+		}
+		if strings.HasPrefix(field, head) {
+			return sniffing, false
+		}
+	}
+	s.violation = semconv.TransportCauseMalformedEvent
+	return stopped, true
+}
+
+const byteOrderMark = "\xEF\xBB\xBF"
+
+// head is what was looked at.
+func (s *sniffer) head() []byte { return s.buf[:s.n] }

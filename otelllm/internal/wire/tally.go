@@ -1,0 +1,150 @@
+package wire
+
+import "github.com/otelllm/otelllm-go/semconv"
+
+// unknownUsage is a Usage of which nothing was said.
+var unknownUsage = Usage{Input: -1, Output: -1, CacheRead: -1, CacheCreation: -1, Reasoning: -1}
+
+// maxOpen bounds what a decoder remembers about calls and choices that have begun
+// and not ended. No answer comes near it; past it they are counted, not matched.
+const maxOpen = 1024
+
+// maxListed bounds what is read out of one list of one payload: a list of millions
+// of empty objects must not become millions of structs.
+const maxListed = 4096
+
+// tally is the state of a response and the steps in which it grows, the same for
+// every protocol.
+type tally struct {
+	State
+}
+
+// call is a client-executed tool call that a decoder still has to follow.
+type call struct {
+	at        int // its place in State.Calls; -1 beyond the bound of that list
+	completed bool
+	ready     bool
+}
+
+// text records a delta of visible output.
+func (t *tally) text() {
+	t.TextChunks++
+	t.Phase = semconv.PhaseText
+}
+
+// thought records a delta of reasoning.
+func (t *tally) thought() {
+	t.ReasoningChunks++
+	t.Phase = semconv.PhaseReasoning
+}
+
+// start records the beginning of a call's input.
+func (t *tally) start(id, name []byte) call {
+	t.ToolInputsStarted++
+	t.Phase = semconv.PhaseToolInput
+	if len(t.Calls) == MaxIDs {
+		return call{at: -1}
+	}
+	t.Calls = append(t.Calls, Call{ID: safeID(id), Name: safeName(name)})
+	return call{at: len(t.Calls) - 1}
+}
+
+// fillIn adds what the beginning of a call did not say.
+func (t *tally) fillIn(c call, id, name []byte) {
+	if c.at < 0 {
+		return
+	}
+	known := &t.Calls[c.at]
+	if known.ID == "" && len(id) > 0 {
+		known.ID = safeID(id)
+	}
+	if known.Name == "" && len(name) > 0 {
+		known.Name = safeName(name)
+	}
+}
+
+// complete records that the input of a call is complete.
+func (t *tally) complete(c *call) {
+	if c.completed {
+		return
+	}
+	c.completed = true
+	t.ToolInputsCompleted++
+	t.Phase = semconv.PhaseToolCallReady
+	if c.at >= 0 {
+		t.Calls[c.at].Completed = true
+	}
+}
+
+// handOver records that the application has a call, whose input is complete.
+func (t *tally) handOver(c *call) {
+	t.complete(c)
+	if c.ready {
+		return
+	}
+	c.ready = true
+	t.ToolCalls++
+	if c.at >= 0 {
+		t.Calls[c.at].Ready = true
+	}
+}
+
+// handOverAll hands over every call whose input is complete.
+func (t *tally) handOverAll() {
+	t.ToolCalls = t.ToolInputsCompleted
+	for i := range t.Calls {
+		t.Calls[i].Ready = t.Calls[i].Completed
+	}
+}
+
+// identify records the response's id and model, the first ones said.
+func (t *tally) identify(id, model []byte) {
+	if t.ResponseID == "" && len(id) > 0 {
+		t.ResponseID = safeID(id)
+	}
+	if t.Model == "" && len(model) > 0 {
+		t.Model = safeModel(model)
+	}
+}
+
+// use records token counts over those that came before: usage is cumulative.
+func (t *tally) use(u Usage) {
+	for _, f := range [...]struct{ to, from *int }{
+		{&t.Usage.Input, &u.Input},
+		{&t.Usage.Output, &u.Output},
+		{&t.Usage.CacheRead, &u.CacheRead},
+		{&t.Usage.CacheCreation, &u.CacheCreation},
+		{&t.Usage.Reasoning, &u.Reasoning},
+	} {
+		if *f.from >= 0 {
+			*f.to = *f.from
+		}
+	}
+}
+
+// finish records the finish reason of a choice.
+func (t *tally) finish(reason []byte) {
+	if len(t.FinishReasons) < MaxIDs {
+		t.FinishReasons = append(t.FinishReasons, safeName(reason))
+	}
+}
+
+// end records that the response is semantically complete and at its terminal event.
+func (t *tally) end() {
+	t.Complete, t.Terminal = true, true
+	t.Phase = semconv.PhaseStreamEnd
+}
+
+// fail records an error event. The first one is the cause; a later one only fills
+// in what it left out. After the terminal event nothing is an error any more.
+func (t *tally) fail(f *fault) {
+	if t.Err != nil {
+		f.fill(t.Err)
+		return
+	}
+	if t.Terminal {
+		return
+	}
+	t.Err = f.asError()
+	t.Complete, t.Terminal = false, true
+}
