@@ -1,6 +1,7 @@
 package faultyllm
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -27,6 +28,7 @@ type Failure struct {
 	Trouble    Trouble
 	RetryAfter time.Duration // 0: the provider names none; Anthropic names whole seconds, rounded up
 	Message    string        // empty: the provider's usual words
+	Code       string        // OpenAI's code, or Anthropic's type; empty: the usual one
 }
 
 // voice is how one provider speaks of a trouble.
@@ -98,14 +100,9 @@ func (f *Failure) voice(w Wire) voice {
 
 func (f *Failure) message() string { return f.in(openAIVoices[f.Trouble]) }
 
-func (f *Failure) in(v voice) string {
-	if f.Message != "" {
-		return f.Message
-	}
-	return v.message
-}
+func (f *Failure) in(v voice) string { return cmp.Or(f.Message, v.message) }
 
-func (f *Failure) responsesCode() string { return openAIVoices[f.Trouble].responses }
+func (f *Failure) responsesCode() string { return cmp.Or(f.Code, openAIVoices[f.Trouble].responses) }
 
 // chatBody is the error as OpenAI's error body and Chat's in-band event have it.
 func (f *Failure) chatBody() string {
@@ -113,12 +110,12 @@ func (f *Failure) chatBody() string {
 	if f.Trouble == EngineFailure {
 		return fmt.Sprintf(`{"error":{"message":%s,"type":%s,"param":null,"code":%d}}`, q(f.in(v)), q(v.typ), v.status)
 	}
-	return fmt.Sprintf(`{"error":{"message":%s,"type":%s,"param":%s,"code":%s}}`, q(f.in(v)), q(v.typ), orNull(v.param), orNull(v.code))
+	return fmt.Sprintf(`{"error":{"message":%s,"type":%s,"param":%s,"code":%s}}`, q(f.in(v)), q(v.typ), orNull(v.param), orNull(cmp.Or(f.Code, v.code)))
 }
 
 func (f *Failure) anthropicBody(requestID string) string {
 	v := anthropicVoices[f.Trouble]
-	return fmt.Sprintf(`{"type":"error","error":{"type":%s,"message":%s},"request_id":%s}`, q(v.typ), q(f.in(v)), q(requestID))
+	return fmt.Sprintf(`{"type":"error","error":{"type":%s,"message":%s},"request_id":%s}`, q(cmp.Or(f.Code, v.typ)), q(f.in(v)), q(requestID))
 }
 
 func orNull(s string) string {

@@ -25,17 +25,19 @@ type Case struct {
 	Script  []faultyllm.Exchange
 	Want    Want
 
-	// prepare, if set, changes how the agent is set up.
-	prepare func(*World, *Setup)
+	// Prepare, if set, changes how the agent is set up.
+	Prepare func(*World, *Setup)
 }
 
 // Label names the case for people.
-func (c *Case) Label() string {
-	label := fmt.Sprintf("%02d %s (%s", c.Number, c.Title, c.Wire)
-	if c.Variant != "" {
-		label += ", " + c.Variant
+func (c *Case) Label() string { return fmt.Sprintf("%02d %s (%s)", c.Number, c.Title, c.How()) }
+
+// How names the wire and the variant.
+func (c *Case) How() string {
+	if c.Variant == "" {
+		return c.Wire.String()
 	}
-	return label + ")"
+	return c.Wire.String() + ", " + c.Variant
 }
 
 var notInKey = regexp.MustCompile(`[^a-z0-9]+`)
@@ -56,7 +58,10 @@ type Setup struct {
 
 	BaseURL   string
 	Transport *http.Transport
+	Wrap      func(http.RoundTripper) http.RoundTripper // around Transport, below otelllm; nil: nothing
 	APIKey    string
+	Headers   map[string]string // of each request
+	Query     map[string]string // of each request's URL
 	Prompt    string
 	Deadline  time.Duration // of the caller; 0: none
 	NoRun     bool          // the agent's author did not use StartRun and StartTool

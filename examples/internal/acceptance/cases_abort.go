@@ -31,7 +31,7 @@ func aborts() []Case {
 			Number: 10, Title: "the user presses stop in the middle of the text",
 			Script:  midText,
 			Want:    stopped(semconv.CauseUser, semconv.PhaseText, never, semconv.RetryReasonUserAbort),
-			prepare: stopAt(otelllm.AbortUser, "stop_button"),
+			Prepare: stopAt(otelllm.AbortUser, "stop_button"),
 		}
 	})
 	const deadline = 200 * time.Millisecond
@@ -41,25 +41,25 @@ func aborts() []Case {
 			Number: 11, Title: "ended by this side", Variant: "shutdown", Wire: faultyllm.Responses,
 			Script:  midText,
 			Want:    stopped(semconv.CauseShutdown, semconv.PhaseText, never, semconv.RetryReasonLocalShutdown),
-			prepare: stopAt(otelllm.AbortShutdown, "sigterm"),
+			Prepare: stopAt(otelllm.AbortShutdown, "sigterm"),
 		},
 		Case{
 			Number: 11, Title: "ended by this side", Variant: "deadline", Wire: faultyllm.Chat,
 			Script:  []faultyllm.Exchange{faultyllm.Answer(faultyllm.Begin(), faultyllm.Stall())},
 			Want:    stopped(semconv.CauseDeadline, semconv.PhaseResponseStarted, confirmed, semconv.RetryReasonDeadline),
-			prepare: late,
+			Prepare: late,
 		},
 		Case{
 			Number: 11, Title: "ended by this side", Variant: "deadline before the headers", Wire: faultyllm.Anthropic,
 			Script:  []faultyllm.Exchange{faultyllm.BeforeHeaders(faultyllm.Stall())},
 			Want:    stopped(semconv.CauseDeadline, semconv.PhaseAwaitingResponse, confirmed, semconv.RetryReasonDeadline),
-			prepare: late,
+			Prepare: late,
 		},
 		Case{
 			Number: 11, Title: "ended by this side", Variant: "deadline in the text", Wire: faultyllm.Anthropic,
 			Script:  midText,
 			Want:    stopped(semconv.CauseDeadline, semconv.PhaseText, confirmed, semconv.RetryReasonVisibleOutput),
-			prepare: late,
+			Prepare: late,
 		},
 	)
 }

@@ -19,7 +19,7 @@ func connections() []Case {
 				Class: semconv.ClassConnectionFailed, Cause: cause, Phase: semconv.PhaseBeforeConnection, Origin: semconv.OriginTransport,
 				Safety: safety, Reason: reason,
 			}, 0),
-			prepare: prepare,
+			Prepare: prepare,
 		}
 	}
 	sent, lasting := semconv.RetryReasonNothingLeftClient, semconv.RetryReasonNotTransient

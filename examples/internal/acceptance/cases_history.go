@@ -37,7 +37,7 @@ func history() []Case {
 				Outcome: semconv.RunOutcomeFailed, Run: lost, MissingOutputs: []string{patchCall},
 				Requests: []Verdict{{}, cut, last}, Tools: []Verdict{{}},
 			},
-			prepare: func(_ *World, s *Setup) { s.Agent.Retries, s.Agent.BeforeRetry = 1, forget },
+			Prepare: func(_ *World, s *Setup) { s.Agent.Retries, s.Agent.BeforeRetry = 1, forget },
 		}
 	}
 	// Sent again as it was, without the output of a tool that had its effect.

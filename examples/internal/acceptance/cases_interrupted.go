@@ -44,7 +44,7 @@ func interrupted() []Case {
 		Number: 4, Title: "headers, then FIN inside the body", Variant: "not streamed", Wire: faultyllm.Responses,
 		Script:  []faultyllm.Exchange{faultyllm.Answer(saying, patch, faultyllm.Truncate(), faultyllm.Finish(faultyllm.ToolCalls))},
 		Want:    headersThenFIN,
-		prepare: func(_ *World, s *Setup) { s.Config.Stream = false },
+		Prepare: func(_ *World, s *Setup) { s.Config.Stream = false },
 	})
 
 	add(everywhere(func(faultyllm.Wire) Case {
@@ -77,7 +77,7 @@ func interrupted() []Case {
 			Number: 7, Title: "tool call ready, never started, reset", Variant: "tools not observed",
 			Script:  []faultyllm.Exchange{ready},
 			Want:    failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolCallReady, confirmed, semconv.RetryReasonToolStateUnknown), 0),
-			prepare: func(_ *World, s *Setup) { s.NoRun = true },
+			Prepare: func(_ *World, s *Setup) { s.NoRun = true },
 		}
 	})...)
 	return cases

@@ -40,7 +40,7 @@ func longRun() Case {
 	return Case{
 		Number: 24, Title: fmt.Sprintf("%d requests, longer than spans are held, one cut and retried", longRequests), Wire: faultyllm.Chat,
 		Script: script, Want: want,
-		prepare: func(_ *World, s *Setup) {
+		Prepare: func(_ *World, s *Setup) {
 			s.Agent.Retries = 1
 			s.Agent.MaxTurns = longRequests
 		},

@@ -35,7 +35,7 @@ func providers() []Case {
 				Outcome: semconv.RunOutcomeRecovered, Recovered: 1, RetryAfter: wish,
 				Requests: []Verdict{reported(semconv.CauseRateLimited, semconv.PhaseResponseStarted, safe, semconv.RetryReasonNoOutput), {}},
 			},
-			prepare: func(_ *World, s *Setup) { s.Config.Retries = 2 },
+			Prepare: func(_ *World, s *Setup) { s.Config.Retries = 2 },
 		}
 	})...)
 

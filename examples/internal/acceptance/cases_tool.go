@@ -39,7 +39,7 @@ func tools() []Case {
 				Outcome: semconv.RunOutcomeRecovered, Recovered: 1,
 				Requests: make([]Verdict, 2), Tools: []Verdict{sideEffect},
 			},
-			prepare: func(_ *World, s *Setup) { broken(s) },
+			Prepare: func(_ *World, s *Setup) { broken(s) },
 		}
 	})...)
 
@@ -51,7 +51,7 @@ func tools() []Case {
 				Outcome: semconv.RunOutcomeFailed, Run: v,
 				Requests: make([]Verdict, 1), Tools: []Verdict{v},
 			},
-			prepare: func(_ *World, s *Setup) {
+			Prepare: func(_ *World, s *Setup) {
 				broken(s)
 				s.Agent.StopOnToolError = true
 			},
@@ -77,7 +77,7 @@ func tools() []Case {
 				MissingOutputs: []string{patchCall},
 				Evidence:       []string{"llm.tool.outcome=failed", "llm.tool.output_delivery=failed"},
 			},
-			prepare: func(w *World, s *Setup) {
+			Prepare: func(w *World, s *Setup) {
 				broken(s)
 				s.Agent.Deliver = post(w.Refusing.BaseURL("http", faultyllm.Chat) + "outputs")
 			},
@@ -93,7 +93,7 @@ func tools() []Case {
 				Outcome: semconv.RunOutcomeFailed, Run: incomplete, Tools: []Verdict{incomplete},
 				Requests: []Verdict{interruption(semconv.CauseCleanEOF, semconv.PhaseToolInput, confirmed, semconv.RetryReasonToolSideEffect)},
 			},
-			prepare: func(_ *World, s *Setup) { s.Agent.StopOnToolError = true },
+			Prepare: func(_ *World, s *Setup) { s.Agent.StopOnToolError = true },
 		}
 	})...)
 	return cases

@@ -116,11 +116,17 @@ func (d *differences) verdict(name string, want Verdict, got report.Verdict) {
 	if want.Class == semconv.ClassUnset {
 		return
 	}
-	d.differs(name+": cause", want.Cause, got.Cause)
-	d.differs(name+": phase", want.Phase, got.Phase)
-	d.differs(name+": origin", want.Origin, got.Origin)
-	d.differs(name+": retry safety", want.Safety, got.Safety)
-	d.differs(name+": retry reason", want.Reason, got.Reason)
+	for _, m := range []struct {
+		what      string
+		want, got fmt.Stringer
+	}{
+		{"cause", want.Cause, got.Cause}, {"phase", want.Phase, got.Phase}, {"origin", want.Origin, got.Origin},
+		{"retry safety", want.Safety, got.Safety}, {"retry reason", want.Reason, got.Reason},
+	} {
+		if m.want.String() != "" {
+			d.differs(name+": "+m.what, m.want, m.got)
+		}
+	}
 	if got.Summary == "" {
 		d.add("%s: no summary", name)
 	}

@@ -93,7 +93,11 @@ func (w *World) Run(ctx context.Context, c *Case, tp trace.TracerProvider) (Resu
 	}
 	ctx, s.Abort = otelllm.WithAbort(ctx)
 	defer s.Transport.CloseIdleConnections()
-	client := &http.Client{Transport: otelllm.NewTransport(s.Transport, otelllm.WithTracerProvider(tp))}
+	var base http.RoundTripper = s.Transport
+	if s.Wrap != nil {
+		base = s.Wrap(base)
+	}
+	client := &http.Client{Transport: otelllm.NewTransport(base, otelllm.WithTracerProvider(tp))}
 	s.Agent.Model = s.model(c.Wire, client)
 
 	var run *otelllm.Run
@@ -138,8 +142,8 @@ func (w *World) setup(c *Case) *Setup {
 		APIKey:    "sk-none",
 		Prompt:    "Make the failing test pass.",
 	}
-	if c.prepare != nil {
-		c.prepare(w, s)
+	if c.Prepare != nil {
+		c.Prepare(w, s)
 	}
 	return s
 }
@@ -154,11 +158,25 @@ func model(w faultyllm.Wire) string {
 // model makes the conversation with the wire's SDK.
 func (s *Setup) model(w faultyllm.Wire, client *http.Client) agent.Model {
 	if w == faultyllm.Anthropic {
-		return agent.NewAnthropic(s.Config,
-			anthropicoption.WithBaseURL(s.BaseURL), anthropicoption.WithAPIKey(s.APIKey), anthropicoption.WithHTTPClient(client))
+		opts := []anthropicoption.RequestOption{
+			anthropicoption.WithBaseURL(s.BaseURL), anthropicoption.WithAPIKey(s.APIKey), anthropicoption.WithHTTPClient(client),
+		}
+		for k, v := range s.Headers {
+			opts = append(opts, anthropicoption.WithHeader(k, v))
+		}
+		for k, v := range s.Query {
+			opts = append(opts, anthropicoption.WithQuery(k, v))
+		}
+		return agent.NewAnthropic(s.Config, opts...)
 	}
 	opts := []openaioption.RequestOption{
 		openaioption.WithBaseURL(s.BaseURL), openaioption.WithAPIKey(s.APIKey), openaioption.WithHTTPClient(client),
+	}
+	for k, v := range s.Headers {
+		opts = append(opts, openaioption.WithHeader(k, v))
+	}
+	for k, v := range s.Query {
+		opts = append(opts, openaioption.WithQuery(k, v))
 	}
 	if w == faultyllm.Responses {
 		return agent.NewResponses(s.Config, opts...)

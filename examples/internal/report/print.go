@@ -31,10 +31,10 @@ type Row struct {
 	Run   *Run
 }
 
-// columns of the table, after the label.
 var columns = [...]string{"outcome", "class", "cause", "phase", "retry"}
 
-func (r Row) cells() [len(columns)]string {
+// Cells are the columns of the table after the label.
+func (r Row) Cells() [len(columns)]string {
 	if r.Run == nil {
 		return [len(columns)]string{"no verdict", "-", "-", "-", "-"}
 	}
@@ -57,13 +57,13 @@ func (p *Printer) Table(rows []Row) {
 	}
 	for _, r := range rows {
 		label = max(label, utf8.RuneCountInString(r.Label))
-		for i, c := range r.cells() {
+		for i, c := range r.Cells() {
 			widths[i] = max(widths[i], len(c))
 		}
 	}
 	p.line(p.paint(dim, "%s", pad("", label)), func(i int) string { return p.paint(dim, "%s", pad(columns[i], widths[i])) })
 	for _, r := range rows {
-		cells := r.cells()
+		cells := r.Cells()
 		p.line(pad(r.Label, label), func(i int) string {
 			text := pad(cells[i], widths[i])
 			switch columns[i] {

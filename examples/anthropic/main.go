@@ -1,0 +1,63 @@
+// Anthropic asks a model one question with anthropic-sdk-go, and
+// says what went wrong if anything did.
+//
+//	export ANTHROPIC_API_KEY=...                                # ANTHROPIC_BASE_URL for another endpoint
+//	export OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318    # the Collector
+//	go run ./anthropic 'Why is the sky blue?'
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/option"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/otelllm/otelllm-go/otelllm"
+)
+
+func main() {
+	if err := ask(context.Background(), os.Stdout, strings.Join(os.Args[1:], " ")); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func ask(ctx context.Context, out io.Writer, question string) (err error) {
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		return err
+	}
+	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
+	defer func() { err = errors.Join(err, provider.Shutdown(ctx)) }()
+	otel.SetTracerProvider(provider)
+
+	client := anthropic.NewClient(option.WithHTTPClient(&http.Client{
+		Transport: otelllm.NewTransport(http.DefaultTransport),
+	}))
+	runCtx, run := otelllm.StartRun(ctx, "example")
+	stream := client.Messages.NewStreaming(runCtx, anthropic.MessageNewParams{
+		Model:     anthropic.ModelClaudeSonnet4_5,
+		MaxTokens: 1024,
+		Messages:  []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(question))},
+	})
+	defer stream.Close()
+	for stream.Next() {
+		if event, ok := stream.Current().AsAny().(anthropic.ContentBlockDeltaEvent); ok {
+			fmt.Fprint(out, event.Delta.Text)
+		}
+	}
+	run.End(stream.Err())
+	if d := run.Diagnosis(); d.Failed() { // also where the SDK reports no error
+		fmt.Fprintf(out, "\n%s (%s: %s)\n", d.Summary, d.Retry.Safety, d.Retry.Reason)
+	}
+	return stream.Err()
+}

@@ -1,0 +1,202 @@
+package e2e
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/examples/internal/acceptance"
+	"github.com/otelllm/otelllm-go/examples/internal/report"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// runAll runs cases at the same time, waits until the Collector has judged each of
+// them, and stops it, so that nothing can come afterwards.
+func runAll(t *testing.T, p *pipeline, cases []acceptance.Case) []acceptance.Result {
+	t.Helper()
+	world, err := acceptance.NewWorld()
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, world.Close()) }()
+
+	results := make([]acceptance.Result, len(cases))
+	slots := make(chan struct{}, 4*runtime.GOMAXPROCS(0))
+	var all sync.WaitGroup
+	for i := len(cases) - 1; i >= 0; i-- { // the longest is the last
+		all.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			result, err := world.Run(t.Context(), &cases[i], p.provider)
+			assert.NoError(t, err, cases[i].Label())
+			results[i] = result
+		})
+	}
+	all.Wait()
+	require.NoError(t, p.provider.ForceFlush(t.Context()))
+	// Not required: what is missing is told case by case.
+	assert.Eventually(t, func() bool {
+		for i := range cases {
+			runs := p.sink.runs(traceID(&results[i]))
+			if len(runs) == 0 || len(runs[0].Requests) < len(cases[i].Want.Requests) {
+				return false
+			}
+		}
+		return true
+	}, patience, 10*time.Millisecond, "not every run was judged")
+	p.stop(t)
+	return results
+}
+
+func TestAcceptance(t *testing.T) {
+	p := start(t)
+	cases := acceptance.Cases()
+	results := runAll(t, p, cases)
+	if t.Failed() {
+		t.Logf("the Collector's log:\n%.4000s", p.logs)
+	}
+	sent := byTrace(p.ended.Ended())
+
+	for i := range cases {
+		c, result := &cases[i], &results[i]
+		t.Run(c.Label(), func(t *testing.T) {
+			id := traceID(result)
+			runs := p.sink.runs(id)
+			for _, difference := range c.Diff(runs) {
+				t.Error(difference)
+			}
+			wholeTrace(t, sent[result.TraceID], p.sink.trace(id))
+			if len(runs) != 1 {
+				return
+			}
+			run := &runs[0]
+			t.Run("the client says the same", func(t *testing.T) {
+				if !result.Observed {
+					t.Skip("no run was started, so there is none to ask")
+				}
+				for _, difference := range acceptance.DiffLive(result.Live, run) {
+					t.Error(difference)
+				}
+			})
+			t.Run("the facts are true", func(t *testing.T) { trueFacts(t, result.Sent, run.Requests) })
+			t.Run("nothing is held for too long", func(t *testing.T) {
+				for _, s := range append(run.Requests, run.Tools...) {
+					// The SDK's batch, the wire and a busy machine come on top of what the Collector may hold.
+					assert.Less(t, s.Arrived.Sub(s.End), maxHold+1500*time.Millisecond, s.Name)
+				}
+			})
+			if c.Number == 24 {
+				assert.Equal(t, semconv.TriggerHoldExpired, run.Requests[2].Verdict.Trigger)
+				assert.Equal(t, semconv.TriggerComplete, run.Verdict.Trigger)
+				assert.Greater(t, run.End.Sub(run.Start), 2*maxHold, "the run did not outlive what spans are held")
+			}
+		})
+	}
+}
+
+func traceID(r *acceptance.Result) pcommon.TraceID { return pcommon.TraceID(r.TraceID) }
+
+func byTrace(spans []sdktrace.ReadOnlySpan) map[trace.TraceID][]sdktrace.ReadOnlySpan {
+	m := make(map[trace.TraceID][]sdktrace.ReadOnlySpan)
+	for _, s := range spans {
+		id := s.SpanContext().TraceID()
+		m[id] = append(m[id], s)
+	}
+	return m
+}
+
+// wholeTrace checks that the Collector exported each span that it was sent, once,
+// with everything that the client had recorded on it as it was.
+func wholeTrace(t *testing.T, sent []sdktrace.ReadOnlySpan, exported []report.Span) {
+	t.Helper()
+	got := make(map[pcommon.SpanID]report.Span, len(exported))
+	for _, s := range exported {
+		_, twice := got[s.ID]
+		assert.False(t, twice, "span %s came twice", s.Name)
+		got[s.ID] = s
+	}
+	assert.Len(t, exported, len(sent))
+	for _, s := range sent {
+		g, ok := got[pcommon.SpanID(s.SpanContext().SpanID())]
+		if !assert.True(t, ok, "span %s is lost", s.Name()) {
+			continue
+		}
+		for _, kv := range s.Attributes() {
+			v, ok := g.Attributes.Get(string(kv.Key))
+			if assert.True(t, ok, "span %s lost %s", s.Name(), kv.Key) {
+				assert.Equal(t, asString(kv.Value), v.AsString(), "span %s: %s", s.Name(), kv.Key)
+			}
+		}
+	}
+}
+
+// asString writes an attribute's value as pdata writes it.
+func asString(v attribute.Value) string {
+	var p pcommon.Value
+	switch v.Type() {
+	case attribute.STRINGSLICE:
+		p = pcommon.NewValueSlice()
+		for _, s := range v.AsStringSlice() {
+			p.Slice().AppendEmpty().SetStr(s)
+		}
+	case attribute.FLOAT64:
+		p = pcommon.NewValueDouble(v.AsFloat64())
+	case attribute.INT64:
+		p = pcommon.NewValueInt(v.AsInt64())
+	case attribute.BOOL:
+		p = pcommon.NewValueBool(v.AsBool())
+	default:
+		p = pcommon.NewValueStr(v.AsString())
+	}
+	return p.AsString()
+}
+
+// trueFacts holds what the client recorded against what the server knows that it sent.
+func trueFacts(t *testing.T, truth []faultyllm.Record, requests []report.Span) {
+	t.Helper()
+	if len(truth) == 0 { // no connection was made
+		return
+	}
+	if !assert.Len(t, requests, len(truth)) {
+		return
+	}
+	for i, r := range truth {
+		attrs := requests[i].Attributes
+		number := func(key attribute.Key) int {
+			v, _ := attrs.Get(string(key))
+			if v == (pcommon.Value{}) {
+				return 0
+			}
+			return int(v.Int())
+		}
+		if r.RequestID != "" {
+			id, ok := attrs.Get(string(semconv.ProviderRequestIDKey))
+			if assert.True(t, ok, "request %d: no request id", i+1) {
+				assert.Equal(t, r.RequestID, id.Str())
+			}
+		}
+		if status, ok := attrs.Get("http.response.status_code"); ok {
+			assert.Equal(t, r.Status, int(status.Int()))
+		} else {
+			assert.Zero(t, r.Status)
+		}
+		if !r.Streamed || r.Ending == faultyllm.EndedByClient { // how much of it was read is the client's affair
+			continue
+		}
+		assert.Equal(t, r.Sent.TextChunks, number(semconv.StreamTextChunksKey), "request %d: text chunks", i+1)
+		assert.Equal(t, r.Sent.ReasoningChunks, number(semconv.StreamReasoningChunksKey), "request %d: reasoning chunks", i+1)
+		assert.Equal(t, r.Sent.ToolInputsStarted, number(semconv.StreamToolInputsStartedKey), "request %d: tool inputs started", i+1)
+		assert.Equal(t, r.Sent.ToolInputsCompleted, number(semconv.StreamToolInputsCompletedKey), "request %d: tool inputs completed", i+1)
+		assert.Equal(t, r.Sent.Keepalives, number(semconv.StreamKeepalivesKey), "request %d: keepalives", i+1)
+		if r.Sent.Bytes > 0 {
+			assert.Equal(t, r.Sent.Bytes, number(semconv.StreamBytesKey), "request %d: bytes", i+1)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/examples/internal/acceptance"
+	"github.com/otelllm/otelllm-go/examples/internal/agent"
+	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// The places that nothing may leave from. Each canary is told apart by its place.
+var places = []string{
+	"prompt", "text", "reasoning", "refusal", "tool-arguments", "tool-result", "tool-error", "delivery-error",
+	"api-key", "request-header", "response-header", "url-query", "provider-message", "provider-message-in-band", "provider-code",
+	"html-page", "not-json",
+}
+
+func canary(place string) string { return "cAnArY-" + place + "-7f3a" }
+
+// wiretap keeps every byte that crosses the wire, so that a canary which never
+// was there cannot pass for one that was kept in.
+type wiretap struct {
+	mu   sync.Mutex
+	seen bytes.Buffer // under mu
+}
+
+// Write keeps p.
+func (w *wiretap) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen.Write(p)
+}
+
+func (w *wiretap) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen.String()
+}
+
+func (w *wiretap) around(base http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		out, err := httputil.DumpRequestOut(req, true)
+		if err != nil {
+			return nil, err
+		}
+		_, _ = w.Write(out)
+		resp, err := base.RoundTrip(req)
+		if err != nil {
+			return nil, err
+		}
+		head, err := httputil.DumpResponse(resp, false)
+		if err != nil {
+			return nil, err
+		}
+		_, _ = w.Write(head)
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.TeeReader(resp.Body, w), resp.Body}
+		return resp, nil
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// planted are cases with a canary in every place.
+func planted(tap *wiretap) []acceptance.Case {
+	tooling := errors.New(canary("tool-error"))
+	plant := func(s *acceptance.Setup) {
+		s.Prompt = canary("prompt")
+		s.APIKey = "sk-" + canary("api-key")
+		s.Headers = map[string]string{"X-Canary": canary("request-header")}
+		s.Query = map[string]string{"key": canary("url-query")}
+		s.Wrap = tap.around
+		s.Agent.Tools = []agent.Tool{
+			{Name: "fetch", Effect: otelllm.NonIdempotent, Do: func(context.Context, string) (string, error) { return canary("tool-result"), nil }},
+			{Name: "break", Effect: otelllm.NonIdempotent, Do: func(context.Context, string) (string, error) { return "", tooling }},
+		}
+	}
+	arguments := []string{`{"q":"`, canary("tool-arguments"), `"}`}
+	header := func(e faultyllm.Exchange) faultyllm.Exchange { return e.With("X-Answer", canary("response-header")) }
+	says := []faultyllm.Step{faultyllm.Reasoning(canary("reasoning")), faultyllm.Text(canary("text"))}
+	answer := func(steps ...faultyllm.Step) faultyllm.Exchange {
+		return header(faultyllm.Answer(append(says[:len(says):len(says)], steps...)...))
+	}
+	failure := faultyllm.Failure{Trouble: faultyllm.ServerError, Message: canary("provider-message"), Code: "is " + canary("provider-code")}
+	inBand := failure
+	inBand.Message = canary("provider-message-in-band")
+
+	var cases []acceptance.Case
+	for _, w := range faultyllm.Wires() {
+		for _, stream := range []bool{true, false} {
+			for i, script := range [][]faultyllm.Exchange{
+				{ // whole: tools that work and break, then an answer
+					answer(
+						faultyllm.ToolCall("call_1", "fetch", arguments...), faultyllm.ToolCall("call_2", "break", arguments...),
+						faultyllm.Finish(faultyllm.ToolCalls)),
+					answer(faultyllm.Finish(faultyllm.Stop)),
+				},
+				{answer(faultyllm.ToolInput("call_1", "fetch", arguments...), faultyllm.Reset())},
+				{answer(faultyllm.ToolInput("call_1", "break", arguments...), faultyllm.CleanEnd(), faultyllm.Finish(faultyllm.Stop))},
+				{answer(faultyllm.InBand(inBand))},
+				{header(faultyllm.Refuse(failure))},
+				{header(faultyllm.Answer(faultyllm.Refusal(canary("refusal")), faultyllm.Finish(faultyllm.Refused)))},
+				{header(faultyllm.Body("text/html", []byte("<html>"+canary("html-page")+"</html>")))},
+				{header(faultyllm.Body("application/json", []byte(canary("not-json"))))},
+				{header(faultyllm.Body("text/event-stream", []byte("event: "+canary("not-json")+"\ndata: "+canary("not-json")+"\n\n")))},
+			} {
+				cases = append(cases, acceptance.Case{
+					Number: i, Title: "canary", Variant: fmt.Sprintf("%d %t", i, stream), Wire: w, Script: script,
+					Prepare: func(_ *acceptance.World, s *acceptance.Setup) {
+						plant(s)
+						s.Config.Stream = stream
+						if i == 2 { // the failure itself cannot be delivered, and the error says where to
+							s.Agent.Deliver = func(context.Context, string, string) error { return errors.New(canary("delivery-error")) }
+						}
+					},
+				})
+			}
+		}
+	}
+	// Errors that hold the URL, its query included.
+	for _, w := range faultyllm.Wires() {
+		cases = append(cases, acceptance.Case{
+			Number: 90, Title: "canary", Variant: "refused", Wire: w,
+			Prepare: func(world *acceptance.World, s *acceptance.Setup) {
+				plant(s)
+				s.BaseURL = world.Refusing.BaseURL("http", w)
+			},
+		})
+	}
+	return cases
+}
+
+func TestNothingPrivateLeaves(t *testing.T) {
+	p := start(t)
+	tap := &wiretap{}
+	cases := planted(tap)
+	results := runAll(t, p, cases)
+
+	// Every canary was really there.
+	crossed := tap.String()
+	for _, r := range results {
+		if r.Err != nil {
+			crossed += r.Err.Error()
+		}
+	}
+	for _, place := range places {
+		assert.Contains(t, crossed, canary(place), "the canary of %s was never planted", place)
+	}
+
+	for what, bytes := range map[string]string{
+		"the exported traces": string(p.sink.exported()),
+		"the Collector's log": p.logs.String(),
+		"the SDK's spans":     fmt.Sprintf("%+v", tracetest.SpanStubsFromReadOnlySpans(p.ended.Ended())),
+	} {
+		assert.NotEmpty(t, bytes, what)
+		for _, place := range places {
+			if i := strings.Index(bytes, canary(place)); i >= 0 {
+				t.Errorf("%s hold the canary of %s: …%q…", what, place, bytes[max(0, i-100):min(len(bytes), i+100)])
+			}
+		}
+		assert.NotContains(t, bytes, "cAnArY", what)
+	}
+	// What does leave is there: the test looks at real exports.
+	assert.Contains(t, string(p.sink.exported()), semconv.ClassStreamInterrupted.String())
+}

@@ -1,0 +1,59 @@
+// Package otlptest is an OTLP receiver for tests.
+package otlptest
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+)
+
+// Receiver takes traces in OTLP over HTTP.
+type Receiver struct {
+	URL string // for OTEL_EXPORTER_OTLP_ENDPOINT
+
+	mu    sync.Mutex
+	names []string // under mu
+}
+
+// Start starts a receiver that ends with the test.
+func Start(t testing.TB) *Receiver {
+	t.Helper()
+	r := &Receiver{}
+	srv := httptest.NewServer(http.HandlerFunc(r.receive))
+	t.Cleanup(srv.Close)
+	r.URL = srv.URL
+	return r
+}
+
+// Names are the names of the spans that have come, in the order of their coming.
+func (r *Receiver) Names() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string(nil), r.names...)
+}
+
+func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return
+	}
+	export := ptraceotlp.NewExportRequest()
+	if err := export.UnmarshalProto(body); err != nil || req.URL.Path != "/v1/traces" {
+		http.Error(w, "otlptest: not an export of traces", http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rs := range export.Traces().ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, s := range ss.Spans().All() {
+				r.names = append(r.names, s.Name())
+			}
+		}
+	}
+	w.Header().Set("Content-Type", "application/x-protobuf")
+}

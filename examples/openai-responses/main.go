@@ -1,0 +1,62 @@
+// Openai-responses asks a model one question with openai-go over Responses, and
+// says what went wrong if anything did.
+//
+//	export OPENAI_API_KEY=...                                   # OPENAI_BASE_URL for another endpoint
+//	export OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318    # the Collector
+//	go run ./openai-responses 'Why is the sky blue?'
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/otelllm/otelllm-go/otelllm"
+)
+
+func main() {
+	if err := ask(context.Background(), os.Stdout, strings.Join(os.Args[1:], " ")); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func ask(ctx context.Context, out io.Writer, question string) (err error) {
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		return err
+	}
+	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
+	defer func() { err = errors.Join(err, provider.Shutdown(ctx)) }()
+	otel.SetTracerProvider(provider)
+
+	client := openai.NewClient(option.WithHTTPClient(&http.Client{
+		Transport: otelllm.NewTransport(http.DefaultTransport),
+	}))
+	runCtx, run := otelllm.StartRun(ctx, "example")
+	stream := client.Responses.NewStreaming(runCtx, responses.ResponseNewParams{
+		Model: openai.ChatModelGPT5_1,
+		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(question)},
+	})
+	for stream.Next() {
+		if event := stream.Current(); event.Type == "response.output_text.delta" {
+			fmt.Fprint(out, event.Delta)
+		}
+	}
+	run.End(stream.Err())
+	if d := run.Diagnosis(); d.Failed() { // also where the SDK reports no error
+		fmt.Fprintf(out, "\n%s (%s: %s)\n", d.Summary, d.Retry.Safety, d.Retry.Reason)
+	}
+	return stream.Err()
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/examples/internal/acceptance"
+	"github.com/otelllm/otelllm-go/examples/internal/report"
+)
+
+// patience is how long a verdict may take to come, once the agents are done.
+const patience = 15 * time.Second
+
+func run(ctx context.Context, o options) (err error) {
+	started := time.Now()
+	if err := os.MkdirAll(o.path(o.out), 0o755); err != nil {
+		return fmt.Errorf("make the folder for the output: %w", err)
+	}
+	tracesName := filepath.Join(o.out, "traces.jsonl")
+	logName := filepath.Join(o.out, "collector.log")
+	tracesPath := o.path(tracesName)
+	if err := os.Remove(tracesPath); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove the traces of an earlier demo: %w", err)
+	}
+
+	say("starting the Collector and a model server that breaks")
+	world, err := acceptance.NewWorld()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, world.Close()) }()
+	col, err := startCollector(ctx, &o, tracesPath, o.path(logName))
+	if err != nil {
+		return err
+	}
+	stopped := false
+	defer func() {
+		if !stopped {
+			err = errors.Join(err, col.stop())
+		}
+	}()
+
+	cases := acceptance.Cases()
+	say("running an agent through %d cases: the longest outlives a few times what the Collector holds", len(cases))
+	d := &demo{cases: cases, world: world, tail: report.NewTail(tracesPath)}
+	if err := d.agents(ctx, col); err != nil {
+		return err
+	}
+	say("waiting for the last verdicts")
+	if err := d.verdicts(ctx, col); err != nil {
+		return err
+	}
+	stopped = true
+	if err := col.stop(); err != nil {
+		return err
+	}
+	if _, err := d.tail.Read(&d.spans, time.Now()); err != nil { // what it wrote while it ended
+		return err
+	}
+
+	wrong := d.print()
+	fmt.Printf("\n%d cases in %s. The classified traces: %s\n", len(cases), time.Since(started).Round(100*time.Millisecond), tracesName)
+	if o.otlp != "" {
+		if log := logTail(col.logPath, 1000); strings.Contains(log, "Exporting failed") {
+			return fmt.Errorf("the traces could not be sent on to %s:\n%s", o.otlp, logTail(col.logPath, 5))
+		}
+		fmt.Printf("Sent on to %s as well, as service %s.\n", o.otlp, serviceName)
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("%d of %d cases are not as expected:\n%s", len(wrong), len(cases), strings.Join(wrong, "\n"))
+	}
+	fmt.Println("Every verdict is the expected one.")
+	return nil
+}
+
+func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "demo: "+format+"\n", args...) }
+
+const serviceName = "otelllm-demo"
+
+// demo is one pass through the cases.
+type demo struct {
+	cases   []acceptance.Case
+	world   *acceptance.World
+	results []acceptance.Result // by the index of the case
+	tail    *report.Tail
+	spans   report.Spans
+}
+
+// agents runs the cases, as many at once as the machine bears, and reads the
+// classified traces that come meanwhile.
+func (d *demo) agents(ctx context.Context, col *collector) (err error) {
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpoint(col.endpoint), otlptracehttp.WithInsecure())
+	if err != nil {
+		return fmt.Errorf("make the exporter: %w", err)
+	}
+	provider := sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(exporter, sdktrace.WithBatchTimeout(100*time.Millisecond), sdktrace.WithMaxQueueSize(1<<14)),
+		sdktrace.WithResource(resource.NewSchemaless(semconv.ServiceName(serviceName))),
+	)
+	defer func() {
+		if flushErr := provider.Shutdown(ctx); flushErr != nil {
+			err = errors.Join(err, fmt.Errorf("send the spans to the Collector: %w%s", flushErr, col.tail()))
+		}
+	}()
+
+	d.results = make([]acceptance.Result, len(d.cases))
+	errs := make([]error, len(d.cases))
+	slots := make(chan struct{}, 4*runtime.GOMAXPROCS(0))
+	var all sync.WaitGroup
+	for i := len(d.cases) - 1; i >= 0; i-- { // the longest is the last
+		all.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if ctx.Err() == nil {
+				d.results[i], errs[i] = d.world.Run(ctx, &d.cases[i], provider)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(done)
+	}()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return errors.Join(errs...)
+		case <-tick.C:
+			if _, err := d.tail.Read(&d.spans, time.Now()); err != nil {
+				<-done
+				return err
+			}
+		}
+	}
+}
+
+// verdicts reads until every case has its verdict, or until none will come.
+func (d *demo) verdicts(ctx context.Context, col *collector) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := d.tail.Read(&d.spans, time.Now()); err != nil {
+			return err
+		}
+		if d.complete() {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-col.exited:
+			return nil // stop tells why
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+				return nil // what is missing is told as a difference
+			}
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (d *demo) complete() bool {
+	for i := range d.cases {
+		runs := d.runs(i)
+		if len(runs) == 0 || len(runs[0].Requests) < len(d.cases[i].Want.Requests) || len(runs[0].Tools) < len(d.cases[i].Want.Tools) {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *demo) runs(i int) []report.Run { return d.spans.Runs(pcommon.TraceID(d.results[i].TraceID)) }
