@@ -253,6 +253,9 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 			missing = append(missing, tool.CallID)
 		}
 		class, cause := v.Tools[t].Class, v.Tools[t].Cause
+		if class == semconv.ClassUnset && lost == semconv.CauseUnset {
+			continue
+		}
 		switch good := j.toolMadeGood(tool, lost); {
 		case lost == semconv.CauseDeliveryFailed || lost == semconv.CauseOmittedFromRetry:
 			undelivered, undeliveredCause = tool, lost

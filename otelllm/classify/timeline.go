@@ -1,6 +1,7 @@
 package classify
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -18,8 +19,8 @@ const (
 
 // line is one line of a timeline before it is written out: most are never written.
 type line struct {
-	at       time.Time
-	terminal bool // tells how something failed, or how the run ended: never left out while there is room
+	at       time.Duration // since the beginning
+	terminal bool          // tells how something failed, or how the run ended: never left out while there is room
 	kind     lineKind
 	index    int // of the request in start order, or of the tool
 }
@@ -40,40 +41,55 @@ const (
 // for what is left out. Times count from the beginning of the run, or of its
 // earliest part when the run's own is not known.
 func (j *judge) timeline(v *Verdicts) []string {
+	start := j.start()
 	lines := make([]line, 0, 3*len(j.run.Requests)+2*len(j.run.Tools)+1)
 	for n, i := range j.order {
 		r := &j.run.Requests[i]
-		lines = append(lines, line{at: r.Start, kind: lineRequest, index: n})
+		began := r.Start.Sub(start)
+		lines = append(lines, line{at: began, kind: lineRequest, index: n})
 		if r.TimeToHeaders > 0 && r.Status > 0 {
-			lines = append(lines, line{at: r.Start.Add(r.TimeToHeaders), kind: lineHeaders, index: n})
+			lines = append(lines, line{at: began + r.TimeToHeaders, kind: lineHeaders, index: n})
 		}
-		lines = append(lines, line{at: r.End, kind: lineRequestEnd, index: n, terminal: j.whats[i].class != semconv.ClassUnset})
+		lines = append(lines, line{at: r.End.Sub(start), kind: lineRequestEnd, index: n, terminal: j.whats[i].class != semconv.ClassUnset})
 	}
 	for t := range j.run.Tools {
 		tool := &j.run.Tools[t]
-		lines = append(lines, line{at: tool.Start, kind: lineTool, index: t})
+		lines = append(lines, line{at: tool.Start.Sub(start), kind: lineTool, index: t})
 		if !tool.End.IsZero() {
-			lines = append(lines, line{at: tool.End, kind: lineToolEnd, index: t, terminal: v.Tools[t].Failed()})
+			lines = append(lines, line{at: tool.End.Sub(start), kind: lineToolEnd, index: t, terminal: v.Tools[t].Failed()})
 		}
 	}
 	if j.run.Ended == Yes {
-		lines = append(lines, line{at: j.run.End, kind: lineRunEnd, terminal: true})
+		lines = append(lines, line{at: j.run.End.Sub(start), kind: lineRunEnd, terminal: true})
 	}
-	slices.SortStableFunc(lines, func(a, b line) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
 
-	start := j.run.Start
-	if len(lines) > 0 && (start.IsZero() || lines[0].at.Before(start)) {
-		start = lines[0].at
-	}
 	kept, gap := keep(lines)
 	out := make([]string, 0, len(kept)+1)
 	for n, l := range kept {
 		if n == gap {
 			out = append(out, "… "+strconv.Itoa(len(lines)-len(kept))+" more …")
 		}
-		out = append(out, j.write(l, start, v))
+		out = append(out, j.write(l, v))
 	}
 	return out
+}
+
+// start is where the run, or the earliest part of it, begins.
+func (j *judge) start() time.Time {
+	start := j.run.Start
+	earlier := func(t time.Time) {
+		if start.IsZero() || t.Before(start) {
+			start = t
+		}
+	}
+	if len(j.order) > 0 {
+		earlier(j.run.Requests[j.order[0]].Start)
+	}
+	for t := range j.run.Tools {
+		earlier(j.run.Tools[t].Start)
+	}
+	return start
 }
 
 // keep chooses the lines to write, and the place of the line that says how many
@@ -96,9 +112,9 @@ func keep(lines []line) (kept []line, gap int) {
 	return append(kept, lines[len(lines)-timelineTail:]...), timelineHead
 }
 
-func (j *judge) write(l line, start time.Time, v *Verdicts) string {
+func (j *judge) write(l line, v *Verdicts) string {
 	b := make([]byte, 0, 96)
-	b = appendOffset(b, l.at.Sub(start))
+	b = appendOffset(b, l.at)
 	switch l.kind {
 	case lineRequest:
 		r := &j.run.Requests[j.order[l.index]]
