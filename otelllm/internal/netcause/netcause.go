@@ -378,3 +378,21 @@ func codeIn(err error) string {
 	}
 	return ""
 }
+
+// RootType is the name of the type that says most about an error: the innermost
+// of its chain that is not one of the standard library's containers for text.
+func RootType(err error) (name string) {
+	defer func() {
+		_ = recover() // an Unwrap panicked: the name so far stands
+	}()
+	name = TypeName(err)
+	chain := links(err)
+	for i := len(chain) - 1; i >= 0; i-- {
+		switch n := TypeName(chain[i]); n {
+		case "*errors.errorString", "*fmt.wrapError", "*fmt.wrapErrors", "*errors.joinError":
+		default:
+			return n
+		}
+	}
+	return TypeName(chain[len(chain)-1])
+}

@@ -1,0 +1,98 @@
+package otelllm
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// AbortSource says who ended something on purpose.
+type AbortSource = semconv.AbortSource
+
+// Sources of an abort that an application can name. Deadlines, bodies that are
+// closed early and cancellations without a typed cause are recognised without
+// being named.
+const (
+	AbortUser        = semconv.AbortSourceUser        // a person pressed stop
+	AbortApplication = semconv.AbortSourceApplication // the application decided
+	AbortShutdown    = semconv.AbortSourceShutdown    // the process is going down
+)
+
+// AbortFunc cancels a context with provenance. Reason is the application's own
+// low-cardinality word, such as "stop_button": at most 80 bytes of
+// [A-Za-z0-9_.:-]; anything else is recorded as "redacted". The first call counts.
+// A call is due even when nothing was aborted, as for a context's own cancel
+// function, to let go of what the context holds.
+type AbortFunc func(source AbortSource, reason string)
+
+// WithAbort returns a context that can be cancelled with a typed cause, so that
+// a deliberate end is never taken for a broken connection: context.Cause of the
+// context is then an [*AbortError].
+func WithAbort(ctx context.Context) (context.Context, AbortFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return ctx, func(source AbortSource, reason string) {
+		cancel(&AbortError{Source: source, Reason: reason})
+	}
+}
+
+// AbortError is the cause of a context that an [AbortFunc] cancelled. HTTP/1
+// response bodies return it as it is, so it also answers to
+// errors.Is(err, context.Canceled).
+type AbortError struct {
+	Source AbortSource
+	Reason string
+}
+
+// Error implements error.
+func (e *AbortError) Error() string {
+	text := "otelllm: aborted"
+	if e.Source != semconv.AbortSourceUnset {
+		text += " by " + e.Source.String()
+	}
+	if e.Reason != "" {
+		text += " (" + e.Reason + ")"
+	}
+	return text
+}
+
+// Is reports that an abort is a cancellation.
+func (e *AbortError) Is(target error) bool { return target == context.Canceled } //nolint:errorlint // an Is method compares
+
+func (e *AbortError) abort() classify.Abort {
+	source := e.Source
+	if source == semconv.AbortSourceUnset {
+		source = semconv.AbortSourceUnknown
+	}
+	return classify.Abort{Source: source, Reason: classify.SanitizeCode(e.Reason)}
+}
+
+// abortOf says who cancelled ctx, or let its deadline pass. The zero value: nobody did.
+func abortOf(ctx context.Context, now time.Time) classify.Abort {
+	err := ctx.Err()
+	if err == nil {
+		if deadline, ok := ctx.Deadline(); ok && !now.Before(deadline) {
+			return classify.Abort{Source: semconv.AbortSourceDeadline}
+		}
+		return classify.Abort{}
+	}
+	var typed *AbortError
+	switch {
+	case errors.As(context.Cause(ctx), &typed):
+		return typed.abort()
+	case errors.Is(err, context.DeadlineExceeded):
+		return classify.Abort{Source: semconv.AbortSourceDeadline}
+	default:
+		return classify.Abort{Source: semconv.AbortSourceUnknown}
+	}
+}
+
+// someAbort is a, or an abort of unknown source where a names none.
+func someAbort(a classify.Abort) classify.Abort {
+	if a.Source == semconv.AbortSourceUnset {
+		a.Source = semconv.AbortSourceUnknown
+	}
+	return a
+}

@@ -1,0 +1,47 @@
+package otelllm
+
+import (
+	"io"
+	"runtime"
+)
+
+// responseBody passes a response's body on and lets the attempt see it. It has no
+// methods but those of a body: net/http's have no others.
+type responseBody struct {
+	io.ReadCloser
+
+	attempt *attempt
+	cleanup runtime.Cleanup
+}
+
+// newResponseBody wraps body. A consumer that loses it without closing it ends
+// the attempt when the garbage collector finds out: the attempt must never refer
+// to the wrapper.
+func newResponseBody(body io.ReadCloser, a *attempt) *responseBody {
+	b := &responseBody{ReadCloser: body, attempt: a}
+	b.cleanup = runtime.AddCleanup(b, (*attempt).abandoned, a)
+	return b
+}
+
+// Read implements io.Reader.
+func (b *responseBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if !b.attempt.over.Load() && b.attempt.read(p, n, err) {
+		b.cleanup.Stop()
+	}
+	// Until here b is in use, whatever the consumer does with it.
+	runtime.KeepAlive(b)
+	return n, err
+}
+
+// Close implements io.Closer. The attempt is told first: how things stood when
+// the consumer let go is what counts, not what closing does to them.
+func (b *responseBody) Close() error {
+	if !b.attempt.over.Load() {
+		b.attempt.closed()
+		b.cleanup.Stop()
+	}
+	err := b.ReadCloser.Close()
+	runtime.KeepAlive(b)
+	return err
+}

@@ -1,0 +1,189 @@
+package otelllm
+
+import (
+	"slices"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// how says what ended the reading of a response.
+type how uint8
+
+const (
+	byEOF   how = iota // the body came to its end
+	byError            // reading it failed
+	byClose            // the consumer closed it
+	byDrop             // the consumer lost it without closing it
+)
+
+// closing is everything that decides how a response ended.
+type closing struct {
+	how     how
+	status  int
+	state   *wire.State      // what the body said; nil when nobody could read it
+	failure netcause.Failure // of byError
+	// abort: byError, the error is the word of a cancelled context; otherwise, the
+	// context had been cancelled before.
+	abort classify.Abort
+}
+
+// conclusion is how a response ended.
+type conclusion struct {
+	end       semconv.StreamEnd
+	phase     semconv.Phase
+	transport classify.Transport
+	abort     classify.Abort
+	chain     []string
+	due       bool // a finish reason was due and never came
+}
+
+// conclude decides how a response ended. What began first is the cause: what the
+// stream itself said comes before how the reading of it stopped, and a violation
+// comes before the close by which a consumer answers it.
+func conclude(c closing) conclusion {
+	st := c.state
+	switch {
+	case c.status >= 400:
+		return conclusion{end: semconv.StreamEndHTTPError, phase: semconv.PhaseResponseStarted}
+	case st == nil:
+		return c.unread()
+	case st.Err != nil:
+		return conclusion{end: semconv.StreamEndTerminalEvent, phase: st.Phase, due: true}
+	case st.Complete && (st.Terminal || c.how != byError || c.aborted()):
+		// The answer is whole. Without the terminal event it is so when this side
+		// let go of the stream, or when the stream ended cleanly.
+		return conclusion{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}
+	case st.Terminal && empty(st):
+		return conclusion{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd, due: true}
+	case st.Terminal:
+		// The server meant to stop here, but the answer has no end.
+		return conclusion{end: semconv.StreamEndEOF, phase: st.Phase, transport: inBody(semconv.TransportCauseCleanEOF), due: true}
+	case st.Violation != semconv.TransportCauseUnset:
+		end, _ := c.stopped()
+		return conclusion{end: end, phase: st.Phase, transport: inBody(st.Violation), due: true}
+	}
+	end, abort := c.stopped()
+	out := conclusion{end: end, phase: st.Phase, abort: abort, due: abort == classify.Abort{}}
+	switch end {
+	case semconv.StreamEndEOF:
+		out.transport = inBody(semconv.TransportCauseCleanEOF)
+	case semconv.StreamEndReadError:
+		out.transport, out.chain = transportOf(c.failure), c.failure.Chain
+	case semconv.StreamEndCancelled:
+		out.transport = c.cancelled()
+	}
+	if st.Complete { // and cut before the terminal event
+		out.due = false
+	}
+	return out
+}
+
+// unread concludes a response that nobody could read: a redirect, an encoding of
+// the content that is not undone, a decoder that had to be given up. Whether it
+// was whole is not observed, so a clean end or a close says nothing.
+func (c closing) unread() conclusion {
+	out := conclusion{phase: semconv.PhaseUnknown}
+	switch {
+	case c.aborted():
+		out.end, out.abort, out.transport = semconv.StreamEndCancelled, c.abort, c.cancelled()
+	case c.how == byError:
+		out.end, out.transport, out.chain = semconv.StreamEndReadError, transportOf(c.failure), c.failure.Chain
+	case c.how == byDrop:
+		out.end, out.abort = semconv.StreamEndAbandoned, classify.Abort{Source: semconv.AbortSourceConsumer}
+	}
+	return out
+}
+
+// stopped is how the reading itself stopped, and by whose will.
+func (c closing) stopped() (semconv.StreamEnd, classify.Abort) {
+	consumer := classify.Abort{Source: semconv.AbortSourceConsumer}
+	switch {
+	case c.how == byEOF:
+		return semconv.StreamEndEOF, classify.Abort{}
+	case c.aborted():
+		return semconv.StreamEndCancelled, c.abort
+	case c.how == byError:
+		return semconv.StreamEndReadError, classify.Abort{}
+	case c.how == byDrop:
+		return semconv.StreamEndAbandoned, consumer
+	default:
+		return semconv.StreamEndConsumerClosed, consumer
+	}
+}
+
+// cancelled is what the transport had to say about a cancellation.
+func (c closing) cancelled() classify.Transport {
+	if c.how != byError {
+		return classify.Transport{}
+	}
+	return inBody(semconv.TransportCauseCancelled)
+}
+
+func (c closing) aborted() bool { return c.abort.Source != semconv.AbortSourceUnset }
+
+// empty: nothing of an answer came.
+func empty(st *wire.State) bool {
+	return st.TextChunks == 0 && st.ReasoningChunks == 0 && st.ToolInputsStarted == 0 && st.ToolCalls == 0 && st.ProviderToolsStarted == 0
+}
+
+func inBody(c semconv.TransportCause) classify.Transport {
+	return classify.Transport{Stage: semconv.TransportStageBody, Cause: c}
+}
+
+func transportOf(f netcause.Failure) classify.Transport {
+	return classify.Transport{Stage: f.Stage, Cause: f.Cause, Code: f.Code}
+}
+
+// unanswered decides how a request ended that got no response. Abort is set when
+// the error is the word of a cancelled context. Sent and known are what the trace
+// saw of the request leaving this side.
+func unanswered(f netcause.Failure, abort classify.Abort, sent, known bool) conclusion {
+	out := conclusion{end: semconv.StreamEndNoResponse, phase: semconv.PhaseUnknown, chain: f.Chain}
+	switch {
+	case f.Unsent, known && !sent, !known && f.Cause != semconv.TransportCauseUnset && beforeConnection(f.Stage):
+		out.phase = semconv.PhaseBeforeConnection
+	case known, f.Stage == semconv.TransportStageWrite, f.Stage == semconv.TransportStageHeaders:
+		out.phase = semconv.PhaseAwaitingResponse
+	}
+	if abort.Source != semconv.AbortSourceUnset {
+		out.end, out.abort, out.chain = semconv.StreamEndCancelled, abort, nil
+		out.transport = classify.Transport{Stage: f.Stage, Cause: semconv.TransportCauseCancelled}
+		return out
+	}
+	out.transport = transportOf(f)
+	if f.Unsent {
+		out.transport = classify.Transport{}
+	}
+	return out
+}
+
+func beforeConnection(s semconv.TransportStage) bool {
+	switch s {
+	case semconv.TransportStageDNS, semconv.TransportStageConnect, semconv.TransportStageTLS, semconv.TransportStageProxy:
+		return true
+	default:
+		return false
+	}
+}
+
+// finishReasons are the reasons as they are recorded: those that came, and
+// `error` where one was due and never came. Nil: none was due.
+func finishReasons(came []string, due bool) []string {
+	if len(came) == 0 && !due {
+		return nil
+	}
+	reasons := make([]string, 0, len(came)+1)
+	for _, r := range came {
+		reasons = append(reasons, classify.SanitizeCode(r))
+	}
+	if due && !slices.Contains(reasons, finishError) {
+		reasons = append(reasons[:min(len(reasons), classify.MaxIDs-1)], finishError)
+	}
+	return reasons
+}
+
+// finishError is what the GenAI conventions put where no finish reason came.
+const finishError = "error"

@@ -1,0 +1,20 @@
+// Package otelllm records what happens to an agent's calls of language models:
+// every attempt on the wire becomes a span that says how far the stream came,
+// what broke it, what had already happened, and so whether it is safe to try
+// again.
+//
+// [NewTransport] is all that a model client needs:
+//
+//	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport)}
+//
+// It recognises OpenAI Chat Completions, OpenAI Responses and Anthropic Messages,
+// streaming or not, whatever SDK is above it. More knowledge gives better
+// verdicts: [StartRun] joins the requests and tools of one agent run, [StartTool]
+// says which tools ran and what they may have done, [WithAbort] tells a person's
+// stop from a broken connection. [Run.Diagnosis] judges what has been seen so far.
+//
+// The instrument never changes the music. Bytes, errors and their moments are
+// those of the transport below. Of content nothing is kept or recorded: no
+// prompts, completions, tool arguments or results, no headers but the providers'
+// request ids, no URL queries, no messages of errors.
+package otelllm

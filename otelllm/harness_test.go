@@ -1,0 +1,126 @@
+package otelllm
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
+)
+
+// recorder is an SDK that keeps the spans that have ended.
+type recorder struct {
+	*sdktrace.TracerProvider
+
+	spans *tracetest.SpanRecorder
+}
+
+func newRecorder(tb testing.TB, opts ...sdktrace.TracerProviderOption) *recorder {
+	tb.Helper()
+	r := &recorder{spans: tracetest.NewSpanRecorder()}
+	r.TracerProvider = sdktrace.NewTracerProvider(append(opts, sdktrace.WithSpanProcessor(r.spans))...)
+	tb.Cleanup(func() { _ = r.Shutdown(context.Background()) })
+	return r
+}
+
+// only is the one span that has ended.
+func (r *recorder) only(tb testing.TB) span {
+	tb.Helper()
+	ended := r.spans.Ended()
+	require.Len(tb, ended, 1)
+	return span{ended[0]}
+}
+
+// named are the ended spans of this name.
+func (r *recorder) named(name string) (spans []span) {
+	for _, s := range r.spans.Ended() {
+		if s.Name() == name {
+			spans = append(spans, span{s})
+		}
+	}
+	return spans
+}
+
+type span struct{ sdktrace.ReadOnlySpan }
+
+// get is an attribute's value, nil where there is none.
+func (s span) get(key attribute.Key) any {
+	for _, kv := range s.Attributes() {
+		if kv.Key == key {
+			return kv.Value.AsInterface()
+		}
+	}
+	return nil
+}
+
+func (s span) events() (names []string) {
+	for _, e := range s.Events() {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+func (s span) failed() bool { return s.Status().Code == codes.Error }
+
+// script is a server that answers every request with text, then does what then says.
+func script(tb testing.TB, text string, then func(net.Conn)) (baseURL string) {
+	tb.Helper()
+	return "http://" + nettest.Listen(tb, func(c net.Conn) {
+		if nettest.ReadRequest(c) == nil {
+			return
+		}
+		_, _ = io.WriteString(c, text)
+		if then == nil {
+			nettest.HangUp(c)
+			return
+		}
+		then(c)
+	})
+}
+
+const (
+	sseHead  = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+	jsonHead = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+
+	chatPath      = "/v1/chat/completions"
+	responsesPath = "/v1/responses"
+	messagesPath  = "/v1/messages"
+
+	chatBody = `{"model":"gpt-5","stream":true,"messages":[{"role":"user","content":"hi"}]}`
+)
+
+// call makes one model call and reads the answer to whatever end it has.
+func call(ctx context.Context, rt http.RoundTripper, url, body string) (read string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := rt.RoundTrip(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return string(b), err
+}
+
+// base is a transport of its own, so that no test uses another one's connections.
+func base(tb testing.TB) *http.Transport {
+	tb.Helper()
+	t := &http.Transport{DisableCompression: true}
+	tb.Cleanup(t.CloseIdleConnections)
+	return t
+}
+
+const patience = 10 * time.Second

@@ -1,0 +1,198 @@
+// Package spanfacts writes facts onto spans. It is the one place where a fact
+// becomes an attribute: what the client judges live and what a reader of its
+// spans judges later are the same values, because the attributes are made from
+// the very structs that are judged.
+package spanfacts
+
+import (
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Identity says which request a span is about. It is known when the span starts
+// (but for what a request body says that cannot be read before it is sent), and
+// samplers see it.
+type Identity struct {
+	Operation, Provider string
+	Model               string // "" when not known
+	Stream              classify.Fact
+	ConversationID      string
+	ServerAddress       string
+	ServerPort          int
+	RunID               string
+}
+
+// SpanName is the name of a request's span.
+func (id *Identity) SpanName() string {
+	if id.Model == "" {
+		return id.Operation
+	}
+	return id.Operation + " " + id.Model
+}
+
+// Append appends the attributes of id to dst.
+func (id *Identity) Append(dst []attribute.KeyValue) []attribute.KeyValue {
+	dst = append(dst,
+		otelsemconv.GenAIOperationNameKey.String(id.Operation),
+		otelsemconv.GenAIProviderNameKey.String(id.Provider),
+	)
+	dst = appendString(dst, otelsemconv.ServerAddressKey, id.ServerAddress)
+	if id.ServerPort > 0 {
+		dst = append(dst, otelsemconv.ServerPort(id.ServerPort))
+	}
+	dst = appendString(dst, semconv.RunIDKey, id.RunID)
+	return id.AppendBody(dst)
+}
+
+// AppendBody appends to dst those attributes of id that come from the request's body.
+func (id *Identity) AppendBody(dst []attribute.KeyValue) []attribute.KeyValue {
+	dst = appendString(dst, otelsemconv.GenAIRequestModelKey, id.Model)
+	dst = appendString(dst, otelsemconv.GenAIConversationIDKey, id.ConversationID)
+	if id.Stream != classify.NotObserved {
+		dst = append(dst, otelsemconv.GenAIRequestStream(id.Stream == classify.Yes))
+	}
+	return dst
+}
+
+// Request holds what one attempt came to: the facts that are judged, and beside
+// them what is recorded for people only.
+type Request struct {
+	classify.Request
+
+	FinishReasons []string // as recorded; [classify.Request.Finish] is what they say
+	ErrorType     string   // error.type, "" where nothing failed
+	ErrorChain    []string
+
+	Streams       bool // it was read event by event; then the next two mean something
+	Keepalives    int
+	Bytes         int64         // of the response's body; negative: there was none
+	FirstChunk    time.Duration // to the first semantic event of a stream, from the start; 0: none
+	Resends       int
+	ResponseID    string
+	ResponseModel string
+	RequestID     string // the provider's own id for this exchange
+	Usage         wire.Usage
+}
+
+// SetFinish records the finish reasons. Nil: not observed.
+func (r *Request) SetFinish(reasons []string) {
+	r.FinishReasons = reasons
+	r.Finish = classify.ParseFinish(reasons)
+}
+
+// Settle derives what follows from the other facts. Call it when all are there.
+func (r *Request) Settle() {
+	if r.Ended != semconv.StreamEndUnset {
+		r.Basis = classify.Typed
+	}
+	switch {
+	case r.ErrorType != "":
+		r.Failed = classify.Yes
+	case r.Ended == semconv.StreamEndTerminalEvent:
+		r.Failed = classify.No
+	}
+}
+
+// Append appends the attributes of r to dst.
+func (r *Request) Append(dst []attribute.KeyValue) []attribute.KeyValue {
+	if r.Attempt > 0 {
+		dst = append(dst, semconv.RequestAttempt(r.Attempt))
+	}
+	// An empty list was seen to be empty; an absent one was not seen.
+	dst = appendList(dst, semconv.RequestProviderToolsKey, r.ProviderTools)
+	dst = appendList(dst, semconv.HistoryToolCallsKey, r.HistoryCalls)
+	dst = appendList(dst, semconv.HistoryToolOutputsKey, r.HistoryOutputs)
+	dst = r.appendStream(dst)
+	dst = r.appendEnd(dst)
+	return r.appendResponse(dst)
+}
+
+func (r *Request) appendStream(dst []attribute.KeyValue) []attribute.KeyValue {
+	if r.Phase != semconv.PhaseUnset {
+		dst = append(dst, semconv.StreamPhase(r.Phase))
+	}
+	if r.Ended != semconv.StreamEndUnset {
+		dst = append(dst, semconv.StreamEndAttr(r.Ended))
+	}
+	dst = appendCount(dst, semconv.StreamEventsKey, r.Events)
+	dst = appendCount(dst, semconv.StreamTextChunksKey, r.Text)
+	dst = appendCount(dst, semconv.StreamReasoningChunksKey, r.Reasoning)
+	dst = appendCount(dst, semconv.StreamToolInputsStartedKey, r.ToolInputsStarted)
+	dst = appendCount(dst, semconv.StreamToolInputsCompletedKey, r.ToolInputsCompleted)
+	dst = appendCount(dst, semconv.StreamToolCallsKey, r.ToolCalls)
+	dst = appendCount(dst, semconv.StreamProviderToolsStartedKey, r.ProviderToolsStarted)
+	if len(r.CallIDs) > 0 {
+		dst = append(dst, semconv.StreamToolCallIDs(r.CallIDs...))
+	}
+	if len(r.OpenCallIDs) > 0 {
+		dst = append(dst, semconv.StreamOpenToolCallIDs(r.OpenCallIDs...))
+	}
+	if r.Bytes >= 0 {
+		dst = append(dst, semconv.StreamBytes(int(r.Bytes)))
+	}
+	if r.Streams {
+		dst = append(dst, semconv.StreamKeepalives(r.Keepalives))
+		dst = appendSeconds(dst, otelsemconv.GenAIResponseTimeToFirstChunkKey, r.FirstChunk)
+	}
+	dst = appendSeconds(dst, semconv.StreamTimeToHeadersKey, r.TimeToHeaders)
+	dst = appendSeconds(dst, semconv.StreamLastProgressKey, r.LastProgress)
+	return appendSeconds(dst, semconv.StreamLongestGapKey, r.LongestGap)
+}
+
+func (r *Request) appendEnd(dst []attribute.KeyValue) []attribute.KeyValue {
+	if r.Status > 0 {
+		dst = append(dst, otelsemconv.HTTPResponseStatusCode(r.Status))
+	}
+	if r.Resends > 0 {
+		dst = append(dst, otelsemconv.HTTPRequestResendCount(r.Resends))
+	}
+	dst = appendString(dst, otelsemconv.ErrorTypeKey, r.ErrorType)
+	if r.Transport.Stage != semconv.TransportStageUnset {
+		dst = append(dst, semconv.TransportStageAttr(r.Transport.Stage))
+	}
+	if r.Transport.Cause != semconv.TransportCauseUnset {
+		dst = append(dst, semconv.TransportCauseAttr(r.Transport.Cause))
+	}
+	dst = appendString(dst, semconv.TransportCodeKey, r.Transport.Code)
+	if len(r.ErrorChain) > 0 {
+		dst = append(dst, semconv.TransportErrorChain(r.ErrorChain...))
+	}
+	if r.Provider.Kind != semconv.ProviderErrorKindUnset {
+		dst = append(dst, semconv.ProviderErrorKindAttr(r.Provider.Kind), semconv.ProviderErrorInBand(r.Provider.InBand))
+	}
+	dst = appendString(dst, semconv.ProviderErrorCodeKey, r.Provider.Code)
+	dst = appendSeconds(dst, semconv.RetryAfterKey, r.RetryAfter)
+	if r.Watchdog.Kind != semconv.WatchdogKindUnset {
+		dst = append(dst, semconv.WatchdogKindAttr(r.Watchdog.Kind))
+		dst = appendSeconds(dst, semconv.WatchdogLimitKey, r.Watchdog.Limit)
+	}
+	return appendAbort(dst, r.Abort)
+}
+
+func (r *Request) appendResponse(dst []attribute.KeyValue) []attribute.KeyValue {
+	dst = appendList(dst, otelsemconv.GenAIResponseFinishReasonsKey, r.FinishReasons)
+	dst = appendString(dst, otelsemconv.GenAIResponseIDKey, r.ResponseID)
+	dst = appendString(dst, otelsemconv.GenAIResponseModelKey, r.ResponseModel)
+	dst = appendString(dst, semconv.ProviderRequestIDKey, r.RequestID)
+	for _, u := range [...]struct {
+		key attribute.Key
+		n   int
+	}{
+		{otelsemconv.GenAIUsageInputTokensKey, r.Usage.Input},
+		{otelsemconv.GenAIUsageOutputTokensKey, r.Usage.Output},
+		{otelsemconv.GenAIUsageCacheReadInputTokensKey, r.Usage.CacheRead},
+		{otelsemconv.GenAIUsageCacheCreationInputTokensKey, r.Usage.CacheCreation},
+		{otelsemconv.GenAIUsageReasoningOutputTokensKey, r.Usage.Reasoning},
+	} {
+		if u.n >= 0 {
+			dst = append(dst, u.key.Int(u.n))
+		}
+	}
+	return dst
+}

@@ -1,0 +1,59 @@
+package spanfacts
+
+import (
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// MaxString bounds every string on a span, in bytes.
+const MaxString = 256
+
+// Bound cuts s to at most 256 bytes of valid UTF-8.
+func Bound(s string) string {
+	if len(s) > MaxString {
+		s = s[:MaxString]
+	}
+	return strings.ToValidUTF8(s, "")
+}
+
+func appendString(dst []attribute.KeyValue, key attribute.Key, s string) []attribute.KeyValue {
+	if s == "" {
+		return dst
+	}
+	return append(dst, key.String(s))
+}
+
+// appendList appends a list; nil was not observed.
+func appendList(dst []attribute.KeyValue, key attribute.Key, list []string) []attribute.KeyValue {
+	if list == nil {
+		return dst
+	}
+	return append(dst, key.StringSlice(list))
+}
+
+func appendCount(dst []attribute.KeyValue, key attribute.Key, c classify.Count) []attribute.KeyValue {
+	if !c.Observed() {
+		return dst
+	}
+	return append(dst, key.Int(c.N()))
+}
+
+func appendSeconds(dst []attribute.KeyValue, key attribute.Key, d time.Duration) []attribute.KeyValue {
+	if d <= 0 {
+		return dst
+	}
+	return append(dst, key.Float64(d.Seconds()))
+}
+
+func appendAbort(dst []attribute.KeyValue, a classify.Abort) []attribute.KeyValue {
+	if a.Source == semconv.AbortSourceUnset {
+		return dst
+	}
+	dst = append(dst, semconv.AbortSourceAttr(a.Source))
+	return appendString(dst, semconv.AbortReasonKey, a.Reason)
+}

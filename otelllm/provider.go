@@ -1,0 +1,99 @@
+package otelllm
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+)
+
+// hosts names the provider where the host makes it evident; a * stands for
+// anything. The values are those of gen_ai.provider.name where the conventions
+// have one.
+var hosts = []struct{ host, provider string }{
+	{"api.openai.com", otelsemconv.GenAIProviderNameOpenAI.Value.AsString()},
+	{"api.anthropic.com", otelsemconv.GenAIProviderNameAnthropic.Value.AsString()},
+	{"*.openai.azure.com", otelsemconv.GenAIProviderNameAzureAIOpenAI.Value.AsString()},
+	{"*.cognitiveservices.azure.com", otelsemconv.GenAIProviderNameAzureAIOpenAI.Value.AsString()},
+	{"*.services.ai.azure.com", otelsemconv.GenAIProviderNameAzureAIInference.Value.AsString()},
+	{"*.inference.ai.azure.com", otelsemconv.GenAIProviderNameAzureAIInference.Value.AsString()},
+	{"bedrock-runtime.*.amazonaws.com", otelsemconv.GenAIProviderNameAWSBedrock.Value.AsString()},
+	{"generativelanguage.googleapis.com", otelsemconv.GenAIProviderNameGCPGemini.Value.AsString()},
+	{"aiplatform.googleapis.com", otelsemconv.GenAIProviderNameGCPVertexAI.Value.AsString()},
+	{"*.aiplatform.googleapis.com", otelsemconv.GenAIProviderNameGCPVertexAI.Value.AsString()},
+	{"*-aiplatform.googleapis.com", otelsemconv.GenAIProviderNameGCPVertexAI.Value.AsString()}, // us-east1-aiplatform…
+	{"api.groq.com", otelsemconv.GenAIProviderNameGroq.Value.AsString()},
+	{"api.mistral.ai", otelsemconv.GenAIProviderNameMistralAI.Value.AsString()},
+	{"codestral.mistral.ai", otelsemconv.GenAIProviderNameMistralAI.Value.AsString()},
+	{"api.deepseek.com", otelsemconv.GenAIProviderNameDeepseek.Value.AsString()},
+	{"api.x.ai", otelsemconv.GenAIProviderNameXAI.Value.AsString()},
+	{"*.api.x.ai", otelsemconv.GenAIProviderNameXAI.Value.AsString()},
+	{"api.perplexity.ai", otelsemconv.GenAIProviderNamePerplexity.Value.AsString()},
+	{"api.cohere.ai", otelsemconv.GenAIProviderNameCohere.Value.AsString()},
+	{"api.cohere.com", otelsemconv.GenAIProviderNameCohere.Value.AsString()},
+	{"*.ml.cloud.ibm.com", otelsemconv.GenAIProviderNameIBMWatsonxAI.Value.AsString()},
+	{"openrouter.ai", "openrouter"},
+	{"api.together.xyz", "together_ai"},
+	{"api.fireworks.ai", "fireworks_ai"},
+	{"api.cerebras.ai", "cerebras"},
+}
+
+// providerOf is the gen_ai.provider.name of a request.
+func providerOf(host string, protocol wire.Protocol) string {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	for _, h := range hosts {
+		before, after, wild := strings.Cut(h.host, "*")
+		if host == h.host || wild && len(host) > len(before)+len(after) && strings.HasPrefix(host, before) && strings.HasSuffix(host, after) {
+			return h.provider
+		}
+	}
+	return protocol.Provider()
+}
+
+// portOf is the port of a URL, by its scheme where it names none; 0: none is known.
+func portOf(u *url.URL) int {
+	if port := u.Port(); port != "" {
+		n, err := strconv.Atoi(port)
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	switch u.Scheme {
+	case "https":
+		return 443
+	case "http":
+		return 80
+	default:
+		return 0
+	}
+}
+
+// recognise finds the protocol of a request; false: it is no model call.
+func (c *config) recognise(req *http.Request) (wire.Protocol, bool) {
+	if req.URL == nil {
+		return nil, false
+	}
+	if p, ok := wire.Recognise(req.Method, req.URL.Path); ok {
+		return p, true
+	}
+	if c.protocol == nil || req.Method != http.MethodPost {
+		return nil, false
+	}
+	switch mediaType(req.Header) {
+	case "", "application/json":
+		return c.protocol, true
+	default:
+		return nil, false
+	}
+}
+
+// mediaType is the Content-Type of h without its parameters.
+func mediaType(h http.Header) string {
+	base, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	return strings.ToLower(strings.TrimSpace(base))
+}
