@@ -80,27 +80,26 @@ func (r *messagesReader) tally() *tally { return &r.t }
 func (r *messagesReader) done() {}
 
 func (r *messagesReader) event(name, data []byte) verdict {
-	ev := &r.ev
 	if f, ok := r.shape.match(data); ok {
-		ev.typ, ev.index = contentBlockDelta, r.deltaIndex
-		ev.delta.typ, ev.delta.filled = r.deltaType, f.has(whatText)
-		return r.apply()
+		if !r.t.Terminal {
+			r.delta(r.deltaIndex, &messagesDelta{typ: r.deltaType, filled: f.has(whatText)})
+		}
+		return progress
 	}
 	defer r.forget()
 	if !r.read(data) {
 		return malformed
 	}
+	ev := &r.ev
 	if len(ev.typ) == 0 {
 		ev.typ = name
-	} else if string(ev.typ) == string(contentBlockDelta) {
+	} else if string(ev.typ) == "content_block_delta" {
 		r.deltaType = append(r.deltaType[:0], ev.delta.typ...)
 		r.deltaIndex = ev.index
 		r.shape.learn(data)
 	}
 	return r.apply()
 }
-
-var contentBlockDelta = []byte("content_block_delta")
 
 // read parses a payload, an event or a whole message, into r.ev.
 func (r *messagesReader) read(data []byte) bool {
@@ -239,8 +238,7 @@ func (r *messagesReader) apply() verdict {
 		// A second one begins the message anew, as the SDK does it; calls that the
 		// first one left open stay open.
 		r.open = r.open[:0]
-		r.t.identify(ev.message.id, ev.message.model)
-		r.use(&ev.message.usage)
+		r.begin(&ev.message)
 	case "message_delta":
 		r.stop(ev.delta.stop)
 		r.use(&ev.message.usage)
@@ -365,14 +363,21 @@ func (r *messagesReader) document(data []byte) verdict {
 		r.t.fail(&ev.fault)
 		return progress
 	}
-	r.t.identify(ev.message.id, ev.message.model)
-	r.use(&ev.message.usage)
-	for i := range ev.message.content {
-		r.startBlock(i, &ev.message.content[i])
-		r.stopBlock(i)
-	}
-	if r.stop(ev.message.stop); len(ev.message.stop) > 0 {
+	if r.begin(&ev.message); len(ev.message.stop) > 0 {
 		r.end()
 	}
 	return progress
+}
+
+// begin takes a message. That of message_start is mostly empty, but not always:
+// when a program of the provider's calls the application's tools, it holds the
+// calls and the stop_reason, and nothing but message_stop follows.
+func (r *messagesReader) begin(m *messagesObject) {
+	r.t.identify(m.id, m.model)
+	r.use(&m.usage)
+	for i := range m.content {
+		r.startBlock(i, &m.content[i])
+		r.stopBlock(i)
+	}
+	r.stop(m.stop)
 }

@@ -68,17 +68,27 @@ func BenchmarkDecodeRecorded(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			rec := recordingOf(b, folder, data)
-			p = rec.protocol
-			// Terminal events would end the decoding early.
-			for _, ev := range rec.events {
-				if !strings.Contains(ev, "message_stop") && !strings.Contains(ev, "event: response.completed") && !strings.Contains(ev, "[DONE]") && !strings.Contains(ev, "event: error") && !strings.Contains(ev, "response.failed") {
-					all = append(all, ev...)
+			for _, rec := range recordingsOf(b, data) {
+				p = rec.protocol
+				for _, ev := range rec.events {
+					// Terminal events would end the decoding early.
+					if !isTerminal(ev) {
+						all = append(all, ev...)
+					}
 				}
 			}
 		}
 		b.Run(p.Name(), func(b *testing.B) { benchDecode(b, p, all) })
 	}
+}
+
+func isTerminal(event string) bool {
+	for _, typ := range [...]string{"event: message_stop", "event: response.completed", "event: response.failed", "event: error", "data: [DONE]"} {
+		if strings.HasPrefix(event, typ) {
+			return true
+		}
+	}
+	return false
 }
 
 // benchDecode decodes stream in reads of 4 KiB, as a connection delivers them.

@@ -346,10 +346,12 @@ func (r *chatReader) applyChoices() {
 		r.finishCalls(d.index, d.finish)
 		failed = failed || string(d.finish) == "error"
 	}
-	r.judge()
 	if failed && !ch.fault.seen {
 		// OpenRouter's finish reason, without the error object that it mostly sends.
 		ch.fault = fault{seen: true, typ: []byte("error")}
+	}
+	if !ch.fault.seen {
+		r.judge()
 	}
 }
 

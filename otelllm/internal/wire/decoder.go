@@ -175,7 +175,9 @@ type payloads bodyDecoder
 
 func (d *payloads) Event(ev sse.Event) {
 	if isBlank(ev.Data) {
-		d.state.Keepalives++ // a heartbeat: a name at most
+		if !ev.Unterminated {
+			d.state.Keepalives++ // a heartbeat: a name at most
+		}
 		return
 	}
 	if ev.Data[0] == '[' && bytes.HasPrefix(ev.Data, []byte("[DONE]")) {

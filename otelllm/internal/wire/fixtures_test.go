@@ -1,9 +1,18 @@
 package wire
 
 import (
+	"bytes"
+	"encoding/json"
 	"flag"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 var fixtures = flag.String("fixtures", os.Getenv("OTELLLM_FIXTURES"), "folder of recorded streams, one folder a protocol")
@@ -20,12 +29,433 @@ func fixturesDir(tb testing.TB) string {
 // recording is one recorded stream as it comes over the wire.
 type recording struct {
 	protocol Protocol
-	payloads []string // the JSON of each event
-	events   []string // the bytes of each event
+	payloads []map[string]any // of each event; nil for [DONE]
+	events   []string         // the bytes of each event
 }
 
-// recordingOf frames the payloads of a recording, one a line.
-func recordingOf(tb testing.TB, folder string, lines []byte) recording {
+// recordingsOf frames the payloads of a file, one a line. A file may hold the
+// streams of several turns.
+func recordingsOf(tb testing.TB, lines []byte) []recording {
 	tb.Helper()
-	return recording{}
+	var recs []recording
+	var rec recording
+	flush := func() {
+		if rec.protocol == (openAIChat{}) {
+			rec.payloads = append(rec.payloads, nil)
+			rec.events = append(rec.events, "data: [DONE]\n\n")
+		}
+		if len(rec.events) > 0 {
+			recs = append(recs, rec)
+		}
+		rec = recording{}
+	}
+	ended := false
+	for line := range bytes.Lines(lines) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
+			continue
+		}
+		var payload map[string]any
+		require.NoError(tb, json.Unmarshal(line, &payload))
+		typ, _ := payload["type"].(string)
+		if ended {
+			flush()
+			ended = false
+		}
+		event := "event: " + typ + "\ndata: " + string(line) + "\n\n"
+		switch {
+		case strings.HasPrefix(typ, "response."), typ == "error" && rec.protocol == (openAIResponses{}):
+			rec.protocol = openAIResponses{}
+			ended = typ == "response.completed" || typ == "response.failed" || typ == "response.incomplete"
+		case typ != "":
+			rec.protocol = anthropicMessages{}
+			ended = typ == "message_stop"
+		default:
+			rec.protocol = openAIChat{}
+			event = "data: " + string(line) + "\n\n"
+		}
+		rec.payloads = append(rec.payloads, payload)
+		rec.events = append(rec.events, event)
+	}
+	flush()
+	return recs
+}
+
+// TestStreams cuts every stream after every event, and within the next, and
+// compares with what encoding/json and the rules of wire.md say.
+func TestStreams(t *testing.T) {
+	assert.Equal(t, 4, testFolder(t, filepath.Join("testdata", "streams")))
+}
+
+func TestRecordedStreams(t *testing.T) {
+	dir := fixturesDir(t)
+	for folder, wanted := range map[string]int{"openai-chat": 11, "openai-responses": 28, "azure-openai": 8, "anthropic-messages": 31} {
+		n := testFolder(t, filepath.Join(dir, folder))
+		assert.GreaterOrEqual(t, n, wanted, "recordings in %s", folder)
+	}
+}
+
+// testFolder tests the streams in a folder and returns in how many files they are.
+func testFolder(t *testing.T, folder string) int {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.jsonl"))
+	require.NoError(t, err)
+	for _, file := range files {
+		lines, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for i, rec := range recordingsOf(t, lines) {
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".jsonl")+"/"+itoa(i), func(t *testing.T) {
+				testRecording(t, rec)
+			})
+		}
+	}
+	return len(files)
+}
+
+func testRecording(t *testing.T, rec recording) {
+	t.Helper()
+	o := newOracle(rec.protocol)
+	assert.Equal(t, o.state, *decode(rec.protocol, sseType, ""), "before the first event")
+	stream := ""
+	for k, event := range rec.events {
+		stream += event
+		o.see(rec.payloads[k])
+		got := decode(rec.protocol, sseType, stream)
+		if !assert.Equal(t, o.state, *got, "cut after event %d: %.300s", k, event) {
+			return
+		}
+		if k+1 < len(rec.events) {
+			next := rec.events[k+1]
+			got = decode(rec.protocol, sseType, stream+next[:len(next)/2])
+			require.Equal(t, o.state, *got, "cut within event %d", k+1)
+		}
+	}
+	got := decode(rec.protocol, sseType, stream)
+	assert.True(t, got.Terminal, "terminal")
+	assert.Equal(t, got.Err == nil, got.Complete, "complete unless the provider failed")
+	assert.NotEmpty(t, got.ResponseID)
+	assert.NotEmpty(t, got.Model)
+	assert.Equal(t, got, decode(rec.protocol, sseType, stream, everyByte(stream)...), "byte by byte")
+	assert.Equal(t, got, decode(rec.protocol, sseType, strings.ReplaceAll(stream, "\n", "\r\n")), "with CRLF")
+}
+
+// oracle reads the payloads with encoding/json and applies the rules the plain way.
+type oracle struct {
+	state State
+	seen  func(map[string]any)
+
+	choices  map[float64]bool   // finished or not
+	owner    map[string]float64 // choice of a call
+	keys     map[string]int     // calls by choice and index, output index or block index
+	provider map[string]bool
+	usage    map[string]float64
+	stop     string
+}
+
+func newOracle(p Protocol) *oracle {
+	o := &oracle{
+		state: *started(), choices: map[float64]bool{}, owner: map[string]float64{},
+		keys: map[string]int{}, provider: map[string]bool{}, usage: map[string]float64{},
+	}
+	o.seen = map[Protocol]func(map[string]any){
+		openAIChat{}: o.chat, openAIResponses{}: o.responses, anthropicMessages{}: o.messages,
+	}[p]
+	return o
+}
+
+func (o *oracle) see(payload map[string]any) {
+	if payload["type"] == "ping" {
+		o.state.Keepalives++
+		return
+	}
+	o.state.Events++
+	o.seen(payload)
+}
+
+// path walks into nested objects; nil when something is not there.
+func path(v any, keys ...string) any {
+	for _, key := range keys {
+		m, _ := v.(map[string]any)
+		v = m[key]
+	}
+	return v
+}
+
+func text(v any, keys ...string) string {
+	s, _ := path(v, keys...).(string)
+	return s
+}
+
+func list(v any, keys ...string) []any {
+	l, _ := path(v, keys...).([]any)
+	return l
+}
+
+func number(v any, keys ...string) float64 {
+	n, _ := path(v, keys...).(float64)
+	return n
+}
+
+func (o *oracle) begin(key, id, name string) {
+	o.keys[key] = len(o.state.Calls)
+	o.state.Calls = append(o.state.Calls, Call{ID: id, Name: name})
+	o.state.ToolInputsStarted++
+	o.state.Phase = semconv.PhaseToolInput
+}
+
+func (o *oracle) complete(key string) {
+	if i, ok := o.keys[key]; ok && !o.state.Calls[i].Completed {
+		o.state.Calls[i].Completed = true
+		o.state.ToolInputsCompleted++
+		o.state.Phase = semconv.PhaseToolCallReady
+	}
+}
+
+func (o *oracle) hand(key string) {
+	if i, ok := o.keys[key]; ok && !o.state.Calls[i].Ready {
+		o.state.Calls[i].Ready = true
+		o.state.ToolCalls++
+	}
+}
+
+func (o *oracle) named(id, model string) {
+	if o.state.ResponseID == "" {
+		o.state.ResponseID = id
+	}
+	if o.state.Model == "" {
+		o.state.Model = model
+	}
+}
+
+// counted reads token counts that are there.
+func counted(v any, to map[*int][]string) {
+	for field, keys := range to {
+		if n, ok := path(v, keys...).(float64); ok {
+			*field = int(n)
+		}
+	}
+}
+
+func (o *oracle) chat(ev map[string]any) {
+	if ev == nil {
+		o.state.Terminal = true
+		if o.state.Complete {
+			o.state.Phase = semconv.PhaseStreamEnd
+		}
+		return
+	}
+	o.named(text(ev, "id"), text(ev, "model"))
+	u := &o.state.Usage
+	counted(ev["usage"], map[*int][]string{
+		&u.Input: {"prompt_tokens"}, &u.Output: {"completion_tokens"},
+		&u.CacheRead: {"prompt_tokens_details", "cached_tokens"}, &u.Reasoning: {"completion_tokens_details", "reasoning_tokens"},
+	})
+	for _, ch := range list(ev, "choices") {
+		o.chatChoice(ch)
+	}
+	if len(list(ev, "choices")) == 0 {
+		return
+	}
+	complete := true
+	for _, finished := range o.choices {
+		complete = complete && finished
+	}
+	if o.state.Complete = complete; complete {
+		o.state.Phase = semconv.PhaseStreamEnd
+		if o.state.ToolCalls > 0 {
+			o.state.Phase = semconv.PhaseToolCallReady
+		}
+	}
+}
+
+func (o *oracle) chatChoice(ch any) {
+	index := number(ch, "index")
+	if _, ok := o.choices[index]; !ok {
+		o.choices[index] = false
+	}
+	said := text(ch, "delta", "content")
+	thought := text(ch, "delta", "reasoning_content")
+	for _, part := range list(ch, "delta", "content") { // Mistral
+		said += text(part, "text")
+		for _, thinking := range list(part, "thinking") {
+			thought += text(thinking, "text")
+		}
+	}
+	if thought != "" {
+		o.state.ReasoningChunks++
+		o.state.Phase = semconv.PhaseReasoning
+	}
+	if said != "" {
+		o.state.TextChunks++
+		o.state.Phase = semconv.PhaseText
+	}
+	for i, call := range list(ch, "delta", "tool_calls") {
+		if n, ok := path(call, "index").(float64); ok {
+			i = int(n)
+		}
+		key := itoa(int(index)) + "/" + itoa(i)
+		if _, ok := o.keys[key]; !ok {
+			o.begin(key, text(call, "id"), text(call, "function", "name"))
+			o.owner[key] = index
+		}
+		o.state.Phase = semconv.PhaseToolInput
+	}
+	if reason := text(ch, "finish_reason"); reason != "" {
+		o.choices[index] = true
+		o.state.FinishReasons = append(o.state.FinishReasons, reason)
+		for key, choice := range o.owner {
+			if choice == index {
+				o.complete(key)
+				o.hand(key)
+			}
+		}
+	}
+}
+
+func (o *oracle) responses(ev map[string]any) {
+	typ := text(ev, "type")
+	index := itoa(int(number(ev, "output_index")))
+	itemType := text(ev, "item", "type")
+	switch {
+	case typ == "response.output_text.delta":
+		o.state.TextChunks++
+		o.state.Phase = semconv.PhaseText
+	case strings.HasPrefix(typ, "response.reasoning") && strings.HasSuffix(typ, "_text.delta"):
+		o.state.ReasoningChunks++
+		o.state.Phase = semconv.PhaseReasoning
+	case typ == "response.output_item.added":
+		o.responsesItem(index, itemType, ev["item"])
+	case typ == "response.output_item.done":
+		o.complete(index)
+		o.hand(index)
+		if i, ok := o.keys[index]; ok {
+			o.state.Calls[i].ID = text(ev, "item", "call_id")
+		}
+	case typ == "response.function_call_arguments.done", typ == "response.custom_tool_call_input.done",
+		typ == "response.apply_patch_call_operation_diff.done":
+		o.complete(index)
+	case strings.HasSuffix(typ, ".delta"):
+		if _, ok := o.keys[index]; ok {
+			o.state.Phase = semconv.PhaseToolInput
+		}
+	case typ == "error":
+		o.state.Err = &Error{Type: text(ev, "error", "type"), Code: text(ev, "error", "code")}
+		o.state.Terminal = true
+	case typ == "response.created":
+		o.named(text(ev, "response", "id"), text(ev, "response", "model"))
+	case typ == "response.completed":
+		o.state.Complete, o.state.Terminal = true, true
+		o.state.Phase = semconv.PhaseStreamEnd
+		o.state.FinishReasons = []string{"stop"}
+		if len(o.keys) > 0 {
+			o.state.FinishReasons = []string{"tool_calls"}
+		}
+		u := &o.state.Usage
+		counted(path(ev, "response", "usage"), map[*int][]string{
+			&u.Input: {"input_tokens"}, &u.Output: {"output_tokens"},
+			&u.CacheRead: {"input_tokens_details", "cached_tokens"}, &u.Reasoning: {"output_tokens_details", "reasoning_tokens"},
+		})
+	}
+}
+
+func (o *oracle) responsesItem(index, itemType string, item any) {
+	client := map[string]string{
+		"function_call": text(item, "name"), "custom_tool_call": text(item, "name"),
+		"local_shell_call": "local_shell", "apply_patch_call": "apply_patch",
+	}
+	if text(item, "execution") == "client" {
+		client["tool_search_call"] = "tool_search"
+	}
+	if !strings.Contains(text(item, "environment", "type"), "container") {
+		client["shell_call"] = "shell"
+	}
+	name, isClient := client[itemType]
+	switch {
+	case itemType == "reasoning":
+		o.state.Phase = semconv.PhaseReasoning
+	case isClient:
+		o.begin(index, text(item, "call_id"), name)
+	case strings.HasSuffix(itemType, "_call"), itemType == "mcp_list_tools", itemType == "program":
+		o.state.ProviderToolsStarted++
+	}
+}
+
+func (o *oracle) messages(ev map[string]any) {
+	index := itoa(int(number(ev, "index")))
+	switch typ := text(ev, "type"); typ {
+	case "message_start":
+		o.keys = map[string]int{}
+		o.named(text(ev, "message", "id"), text(ev, "message", "model"))
+		o.messagesUsage(path(ev, "message", "usage"))
+		for i, block := range list(ev, "message", "content") {
+			o.begin("start"+itoa(i), text(block, "id"), text(block, "name")) // none but tools so far
+			o.complete("start" + itoa(i))
+		}
+		o.messagesStop(text(ev, "message", "stop_reason"))
+	case "content_block_start":
+		o.messagesBlock(index, ev["content_block"])
+	case "content_block_delta":
+		switch text(ev, "delta", "type") {
+		case "text_delta":
+			if text(ev, "delta", "text") != "" {
+				o.state.TextChunks++
+				o.state.Phase = semconv.PhaseText
+			}
+		case "thinking_delta":
+			o.state.Phase = semconv.PhaseReasoning
+			if text(ev, "delta", "thinking") != "" {
+				o.state.ReasoningChunks++
+			}
+		case "input_json_delta":
+			if _, ok := o.keys[index]; ok {
+				o.state.Phase = semconv.PhaseToolInput
+			}
+		}
+	case "content_block_stop":
+		o.complete(index)
+	case "message_delta":
+		o.messagesUsage(ev["usage"])
+		o.messagesStop(text(ev, "delta", "stop_reason"))
+	case "message_stop":
+		o.state.Complete, o.state.Terminal = true, true
+		o.state.Phase = semconv.PhaseStreamEnd
+		for key := range o.keys {
+			o.hand(key)
+		}
+	}
+}
+
+func (o *oracle) messagesStop(reason string) {
+	if reason != "" {
+		o.state.FinishReasons = []string{reason}
+	}
+}
+
+func (o *oracle) messagesBlock(index string, block any) {
+	delete(o.keys, index)
+	switch typ := text(block, "type"); {
+	case typ == "tool_use":
+		o.begin(index, text(block, "id"), text(block, "name"))
+	case typ == "thinking":
+		o.state.Phase = semconv.PhaseReasoning
+	case strings.HasSuffix(typ, "_tool_use"):
+		o.state.ProviderToolsStarted++
+	}
+}
+
+func (o *oracle) messagesUsage(usage any) {
+	for _, key := range []string{"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"} {
+		if n, ok := path(usage, key).(float64); ok {
+			o.usage[key] = n
+		}
+	}
+	u := &o.state.Usage
+	counted(map[string]any{
+		"in": o.usage["input_tokens"] + o.usage["cache_read_input_tokens"] + o.usage["cache_creation_input_tokens"],
+	}, map[*int][]string{&u.Input: {"in"}})
+	for field, key := range map[*int]string{&u.Output: "output_tokens", &u.CacheRead: "cache_read_input_tokens", &u.CacheCreation: "cache_creation_input_tokens"} {
+		if n, ok := o.usage[key]; ok {
+			*field = int(n)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -136,7 +137,7 @@ func TestListsOfOnePayloadAreBounded(t *testing.T) {
 	for body, p := range map[string]Protocol{
 		`{"choices":[` + many + `]}`: openAIChat{},
 		`{"choices":[{"message":{"tool_calls":[` + many + `]},"finish_reason":"stop"}]}`: openAIChat{},
-		`{"status":"completed","output":[` + many + `]}`:                                openAIResponses{},
+		`{"status":"completed","output":[` + many + `]}`:                                 openAIResponses{},
 		`{"type":"message","content":[` + many + `],"stop_reason":"end_turn"}`:           anthropicMessages{},
 	} {
 		s := decode(p, jsonType, body)
@@ -145,6 +146,8 @@ func TestListsOfOnePayloadAreBounded(t *testing.T) {
 		assert.LessOrEqual(t, len(s.Calls), MaxIDs)
 	}
 }
+
+func itoa(n int) string { return strconv.Itoa(n) }
 
 func TestRecognise(t *testing.T) {
 	for _, tt := range []struct{ method, path, want string }{

@@ -65,15 +65,17 @@ func (r *responsesReader) tally() *tally { return &r.t }
 func (r *responsesReader) done() {}
 
 func (r *responsesReader) event(name, data []byte) verdict {
-	ev := &r.ev
 	if f, ok := r.shape.match(data); ok {
-		ev.typ, ev.outputIndex, ev.delta = r.deltaType, r.deltaIndex, f.has(whatText)
-		return r.apply()
+		if !r.t.Terminal {
+			r.delta(r.deltaType, r.deltaIndex, nil, f.has(whatText))
+		}
+		return progress
 	}
 	defer r.forget()
 	if !r.read(data) {
 		return malformed
 	}
+	ev := &r.ev
 	if len(ev.typ) == 0 {
 		ev.typ = name
 	} else if ev.outputIndex >= 0 && !ev.unshaped && bytes.HasSuffix(ev.typ, deltaSuffix) {
@@ -152,16 +154,6 @@ func (r *responsesReader) apply() verdict {
 		return progress
 	}
 	switch string(ev.typ) {
-	case "response.output_text.delta", "response.refusal.delta",
-		"response.audio.delta", "response.audio.transcript.delta":
-		if ev.delta {
-			r.t.text()
-		}
-	case "response.reasoning_text.delta", "response.reasoning_summary_text.delta",
-		"response.reasoning.delta", "response.reasoning_summary.delta":
-		if ev.delta {
-			r.t.thought()
-		}
 	case "response.function_call_arguments.done", "response.custom_tool_call_input.done",
 		"response.apply_patch_call_operation_diff.done":
 		if it := r.find(ev.outputIndex, ev.itemID); it != nil && it.kind == itemClient {
@@ -178,14 +170,32 @@ func (r *responsesReader) apply() verdict {
 	case "response.incomplete":
 		r.incomplete(&ev.response)
 	default:
-		// The input of every sort of call comes in deltas, each sort with a name of its own.
 		if bytes.HasSuffix(ev.typ, deltaSuffix) {
-			if it := r.find(ev.outputIndex, ev.itemID); it != nil && it.kind == itemClient {
-				r.t.Phase = semconv.PhaseToolInput
-			}
+			r.delta(ev.typ, ev.outputIndex, ev.itemID, ev.delta)
 		}
 	}
 	return progress
+}
+
+// delta takes a piece of an item. filled: there is something in it.
+func (r *responsesReader) delta(typ []byte, index int, id []byte, filled bool) {
+	switch string(typ) {
+	case "response.output_text.delta", "response.refusal.delta",
+		"response.audio.delta", "response.audio.transcript.delta":
+		if filled {
+			r.t.text()
+		}
+	case "response.reasoning_text.delta", "response.reasoning_summary_text.delta",
+		"response.reasoning.delta", "response.reasoning_summary.delta":
+		if filled {
+			r.t.thought()
+		}
+	default:
+		// The input of every sort of call comes in deltas, each sort with a name of its own.
+		if it := r.find(index, id); it != nil && it.kind == itemClient {
+			r.t.Phase = semconv.PhaseToolInput
+		}
+	}
 }
 
 // failed takes an error event or the response.failed that may follow it.

@@ -32,8 +32,9 @@ type Protocol interface {
 	ReadRequest(body []byte) (Request, error)
 	// NewDecoder makes a decoder of a response body of this content type (as the
 	// header has it): SSE for text/event-stream, one JSON document otherwise.
-	// For a content type that the protocol does not have (text/html) the decoder
-	// reports the violation unexpected_content_type at once.
+	// The first bytes outweigh a content type that is missing or wrong. For one that
+	// no model answers with (text/html) the decoder reports the violation
+	// unexpected_content_type at once.
 	NewDecoder(contentType string) Decoder
 	// ReadError reads the body of an HTTP error response (status >= 400), whole or
 	// its beginning, JSON or not.
@@ -72,7 +73,7 @@ type Decoder interface {
 
 // Call is one client-executed tool call of a response.
 type Call struct {
-	ID, Name  string // as SafeID and SafeName leave them
+	ID, Name  string // as SafeID and SafeName leave them; a legacy function_call has no id
 	Completed bool   // its input is complete
 	Ready     bool   // it was handed over to the application
 }
@@ -93,18 +94,21 @@ type State struct {
 	// Complete: the response is semantically complete, as wire.md has it.
 	Complete bool
 	// Terminal: the protocol's terminal event came, complete or not ([DONE], message_stop,
-	// response.completed …; for a body that does not stream, its end).
+	// response.completed, an error event …; for a body that does not stream, its end).
+	// Nothing that follows it changes the outcome.
 	Terminal bool
 
 	ResponseID, Model string
-	FinishReasons     []string // as the provider wrote them, one a choice, at most MaxIDs
+	FinishReasons     []string // as the provider wrote them (SafeName), one a choice, at most MaxIDs; never nil
 	Usage             Usage
 
 	Err       *Error                 // an error event inside the stream, the first one
 	Violation semconv.TransportCause // malformed_event, event_too_long, unexpected_content_type; decoding has stopped
 }
 
-// Usage holds token counts; -1 where the provider said nothing.
+// Usage holds token counts; -1 where the provider said nothing. Input counts the
+// whole input, what was read from or written to a cache included, for every
+// protocol, as the GenAI conventions want it.
 type Usage struct {
 	Input, Output, CacheRead, CacheCreation, Reasoning int
 }

@@ -1,0 +1,141 @@
+package wire
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// delta is a chunk of Chat Completions with one choice.
+func delta(delta, finish string) string {
+	if finish == "" {
+		finish = "null"
+	} else {
+		finish = `"` + finish + `"`
+	}
+	return `{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-x","choices":[{"index":0,"delta":` +
+		delta + `,"logprobs":null,"finish_reason":` + finish + `}],"usage":null}`
+}
+
+const done = "data: [DONE]\n\n"
+
+func TestChat(t *testing.T) {
+	gpt := response("chatcmpl-1", "gpt-x")
+	role := delta(`{"role":"assistant","content":"","refusal":null}`, "")
+	hello, world := delta(`{"content":"hello"}`, ""), delta(`{"content":" wor\"ld"}`, "")
+	think := delta(`{"reasoning_content":"hm"}`, "")
+	callA := delta(`{"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"f","arguments":""}}]}`, "")
+	argsA := delta(`{"tool_calls":[{"index":0,"function":{"arguments":"{\"x\""}}]}`, "")
+	argsA2 := delta(`{"tool_calls":[{"index":0,"function":{"arguments":":1}"}}]}`, "")
+	callB := delta(`{"tool_calls":[{"index":1,"id":"call_b","type":"function","function":{"name":"f","arguments":""}}]}`, "")
+	argsB := delta(`{"tool_calls":[{"index":1,"function":{"arguments":"{}"}}]}`, "")
+	stop, toolCalls := delta(`{}`, "stop"), delta(`{}`, "tool_calls")
+	usage := `{"id":"chatcmpl-1","choices":[],"usage":{"prompt_tokens":15,"completion_tokens":78,"total_tokens":93,"prompt_tokens_details":{"audio_tokens":0,"cached_tokens":5},"completion_tokens_details":{"reasoning_tokens":64}}}`
+	second := func(delta, finish string) string {
+		return `{"choices":[{"finish_reason":` + finish + `,"delta":` + delta + `,"index":1}]}`
+	}
+
+	runDecodeTests(t, openAIChat{}, []decodeTest{
+		{"role only", "", data(role), all(gpt, events(1))},
+		{"text", "", data(role, hello, world), all(gpt, events(3), texts(2), phase(semconv.PhaseText))},
+		{"empty text between", "", data(hello, delta(`{"content":""}`, ""), delta(`{"content":null}`, ""), world), all(gpt, events(4), texts(2), phase(semconv.PhaseText))},
+		{"a whole answer", "", data(role, hello, world, stop, usage) + done, all(gpt, events(6), texts(2), ended("stop"), func(s *State) {
+			s.Usage = Usage{Input: 15, Output: 78, CacheRead: 5, CacheCreation: -1, Reasoning: 64}
+		})},
+		{"complete before [DONE]", "", data(hello, stop), all(gpt, events(2), texts(1), ended("stop"), func(s *State) { s.Terminal = false })},
+		{"finish in the last delta", "", data(hello, delta(`{"content":"!"}`, "stop")) + done, all(gpt, events(3), texts(2), ended("stop"))},
+		{"[DONE] without the line end", "", data(hello, stop) + "data: [DONE]", all(gpt, events(3), texts(1), ended("stop"))},
+		{"[DONE] cut", "", data(hello, stop) + "data: [DON", all(gpt, events(2), texts(1), ended("stop"), func(s *State) { s.Terminal = false })},
+		{"[DONE] alone", "", done, all(events(1), terminal)},
+		{"[DONE] proves nothing", "", data(role, hello) + done, all(gpt, events(3), texts(1), phase(semconv.PhaseText), terminal)},
+		{"nothing counts after [DONE]", "", data(hello, stop) + done + data(world, toolCalls), all(gpt, events(5), texts(1), ended("stop"))},
+		{"crlf", "", strings.ReplaceAll(data(hello, stop)+done, "\n", "\r\n"), all(gpt, events(3), texts(1), ended("stop"))},
+		{"keepalives", "", ": OPENROUTER PROCESSING\n\n" + data(hello) + ": OPENROUTER PROCESSING\n\n", all(gpt, events(1), keepalives(2), texts(1), phase(semconv.PhaseText))},
+		{"filters before the answer", "", data(`{"choices":[],"id":"","model":"","prompt_filter_results":[{}]}`, hello), all(gpt, events(2), texts(1), phase(semconv.PhaseText))},
+		{"length", "", data(hello, delta(`{}`, "length")) + done, all(gpt, events(3), texts(1), ended("length"))},
+		{"refusal", "", data(delta(`{"refusal":"I can't"}`, ""), stop) + done, all(gpt, events(3), texts(1), ended("stop"))},
+		{"audio", "", data(delta(`{"audio":{"transcript":"a"}}`, "")), all(gpt, events(1), texts(1), phase(semconv.PhaseText))},
+		{"a finish reason that is text", "", data(delta(`{}`, "the secret is")) + done, all(gpt, events(2), ended("redacted"))},
+		{"a model and id that are text", "", data(`{"id":"my id","model":"my model","choices":[]}`), all(events(1), response(SafeID("my id"), "redacted"))},
+
+		{"reasoning", "", data(think, think), all(gpt, events(2), thoughts(2), phase(semconv.PhaseReasoning))},
+		{"reasoning, as others call it", "", data(delta(`{"content":"","reasoning":"a","reasoning_details":[{"text":"a"}]}`, "")), all(gpt, events(1), thoughts(1), phase(semconv.PhaseReasoning))},
+		{"encrypted reasoning", "", data(delta(`{"reasoning":null,"reasoning_details":[{"data":"a"}]}`, "")), all(gpt, events(1), thoughts(1), phase(semconv.PhaseReasoning))},
+		{"reasoning, then text", "", data(think, delta(`{"content":null,"reasoning_content":"x"}`, ""), hello), all(gpt, events(3), thoughts(2), texts(1), phase(semconv.PhaseText))},
+		{"empty reasoning beside text", "", data(delta(`{"content":"a","reasoning_content":""}`, "")), all(gpt, events(1), texts(1), phase(semconv.PhaseText))},
+		{"content in parts", "", data(delta(`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}`, ""), delta(`{"content":[{"type":"text","text":"4"}]}`, ""), delta(`{"content":[{"type":"text","text":""}]}`, "")), all(gpt, events(3), thoughts(1), texts(1), phase(semconv.PhaseText))},
+
+		{"call begun", "", data(role, callA), all(gpt, events(2), calls("call_a"), phase(semconv.PhaseToolInput))},
+		{"call input under way", "", data(callA, argsA), all(gpt, events(2), calls("call_a"), phase(semconv.PhaseToolInput))},
+		{"text, then a call", "", data(hello, callA, argsA), all(gpt, events(3), texts(1), calls("call_a"), phase(semconv.PhaseToolInput))},
+		{"the next index is only a hint", "", data(callA, argsA, argsA2, callB, argsB), all(gpt, events(5), calls("call_a", "call_b"), phase(semconv.PhaseToolInput))},
+		{"calls handed over", "", data(callA, argsA, argsA2, callB, argsB, toolCalls), all(gpt, events(6), calls("call_a!", "call_b!"), ended("tool_calls"), phase(semconv.PhaseToolCallReady), func(s *State) { s.Terminal = false })},
+		{"usage after the calls", "", data(callA, toolCalls, `{"choices":[],"usage":{"prompt_tokens":1}}`), all(gpt, events(3), calls("call_a!"), ended("tool_calls"), phase(semconv.PhaseToolCallReady), func(s *State) { s.Terminal = false; s.Usage.Input = 1 })},
+		{"calls and [DONE]", "", data(callA, argsA, argsA2, toolCalls) + done, all(gpt, events(5), calls("call_a!"), ended("tool_calls"))},
+		{"calls under stop", "", data(callA, argsA, argsA2, stop) + done, all(gpt, events(5), calls("call_a!"), ended("stop"))},
+		{"a call cut by the limit", "", data(callA, argsA, delta(`{}`, "length")) + done, all(gpt, events(4), calls("call_a"), ended("length"))},
+		{"calls without [DONE]'s proof", "", data(callA, argsA) + done, all(gpt, events(3), calls("call_a"), phase(semconv.PhaseToolInput), terminal)},
+		{"a whole call in one delta", "", data(delta(`{"content":null,"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}},{"id":"b","function":{"name":"g","arguments":"{}"}}]}`, "tool_calls")) + done, all(gpt, events(2), calls("a!", "b/g!"), ended("tool_calls"))},
+		{"every call at index 0", "", data(
+			delta(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}`, ""),
+			delta(`{"tool_calls":[{"index":0,"id":"b","function":{"name":"f","arguments":"{}"}}]}`, "")), all(gpt, events(2), calls("a", "b"), phase(semconv.PhaseToolInput))},
+		{"a new id for every fragment", "", data(callA, delta(`{"tool_calls":[{"index":0,"id":"other","function":{"name":"","arguments":"{}"}}]}`, ""), delta(`{"tool_calls":[{"index":0,"id":"third","function":{"name":null,"arguments":"{}"}}]}`, ""), toolCalls), all(gpt, events(4), calls("call_a!"), ended("tool_calls"), phase(semconv.PhaseToolCallReady), func(s *State) { s.Terminal = false })},
+		{"the same id in every fragment", "", data(callA, callA, toolCalls) + done, all(gpt, events(4), calls("call_a!"), ended("tool_calls"))},
+		{"id and name come later", "", data(
+			delta(`{"tool_calls":[{"index":0,"function":{"arguments":""}}]}`, ""),
+			delta(`{"tool_calls":[{"index":0,"id":"a","function":{}}]}`, ""),
+			delta(`{"tool_calls":[{"index":0,"function":{"name":"f"}}]}`, "")), all(gpt, events(3), calls("a"), phase(semconv.PhaseToolInput))},
+		{"custom tool", "", data(delta(`{"tool_calls":[{"index":0,"id":"a","type":"custom","custom":{"name":"f","input":"x"}}]}`, ""), toolCalls) + done, all(gpt, events(3), calls("a!"), ended("tool_calls"))},
+		{"function_call", "", data(delta(`{"function_call":{"name":"f","arguments":""}}`, ""), delta(`{"function_call":{"arguments":"{}"}}`, ""), delta(`{"function_call":null}`, ""), delta(`{}`, "function_call")) + done, all(gpt, events(5), calls("!"), ended("function_call"))},
+		{"no tool_calls", "", data(delta(`{"tool_calls":null}`, ""), delta(`{"tool_calls":[]}`, "")), all(gpt, events(2))},
+		{"ids and names that are text", "", data(delta(`{"tool_calls":[{"index":0,"id":"my id","function":{"name":"my tool"}}]}`, "")), all(gpt, events(1), calls(SafeID("my id")+"/redacted"), phase(semconv.PhaseToolInput))},
+		{"call after text after call", "", data(callA, hello, argsA), all(gpt, events(3), texts(1), calls("call_a"), phase(semconv.PhaseToolInput))},
+
+		{"two choices, one finished", "", data(delta(`{"content":"a"}`, ""), second(`{"content":"b"}`, "null"), stop), all(gpt, events(3), texts(2), finished("stop"), phase(semconv.PhaseText))},
+		{"two choices", "", data(hello, second(`{"content":"b"}`, "null"), stop, second(`{}`, `"length"`)) + done, all(gpt, events(5), texts(2), ended("stop", "length"))},
+		{"two choices, calls of one", "", data(callA, second(`{"tool_calls":[{"index":0,"id":"b","function":{"name":"f"}}]}`, "null"), toolCalls), all(gpt, events(3), calls("call_a!", "b"), finished("tool_calls"), phase(semconv.PhaseToolCallReady))},
+		{"two choices in one chunk", "", data(`{"choices":[{"index":0,"delta":{"content":"a"}},{"index":1,"delta":{"content":"b"}}]}`), all(events(1), texts(2), phase(semconv.PhaseText))},
+		{"a choice that comes late", "", data(stop, second(`{"content":"b"}`, "null")), all(gpt, events(2), texts(1), finished("stop"), phase(semconv.PhaseText))},
+
+		{"error", "", data(hello, `{"error":{"message":"secret","type":"server_error","param":null,"code":"boom"}}`), all(gpt, events(2), texts(1), phase(semconv.PhaseText), failed(Error{Type: "server_error", Code: "boom"}))},
+		{"error and [DONE]", "", data(hello, `{"error":{"message":"secret","type":"InternalServerError","code":500}}`) + done, all(gpt, events(3), texts(1), phase(semconv.PhaseText), failed(Error{Type: "InternalServerError", Code: "500", Status: 500}))},
+		{"vLLM's older error", "", data(`{"object":"error","message":"secret","type":"BadRequestError","param":null,"code":400}`) + done, all(events(2), failed(Error{Type: "BadRequestError", Code: "400", Status: 400}))},
+		{"error that is text", "", data(`{"error":"secret"}`), all(events(1), failed(Error{}))},
+		{"error by the event's name", "", "event: error\ndata: {\"message\":\"secret\",\"code\":\"a\"}\n\n", all(events(1), failed(Error{Code: "a"}))},
+		{"no error", "", data(`{"error":null,"choices":[]}`, `{"error":{},"choices":[]}`, `{"error":"","choices":[]}`), events(3)},
+		{"error after the finish reason", "", data(hello, stop, `{"error":{"code":"late"}}`) + done, all(gpt, events(4), texts(1), finished("stop"), phase(semconv.PhaseStreamEnd), failed(Error{Code: "late"}))},
+		{"error after [DONE]", "", data(hello, stop) + done + data(`{"error":{"code":"late"}}`), all(gpt, events(4), texts(1), ended("stop"))},
+		{"error with a hint", "", data(`{"error":{"code":"rate_limit_exceeded","type":"tokens","message":"Limit 30000. Please try again in 1m3.5s. Visit"}}`), all(events(1), failed(Error{Type: "tokens", Code: "rate_limit_exceeded", RetryAfter: 63500 * time.Millisecond}))},
+		{"finish reason error", "", data(hello, `{"id":"gen-1","error":{"code":502,"message":"Provider disconnected"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}`) + done, all(gpt, events(3), texts(1), phase(semconv.PhaseText), finished("error"), failed(Error{Code: "502", Status: 502}))},
+		{"finish reason error alone", "", data(callA, delta(`{}`, "error")) + done, all(gpt, events(3), calls("call_a"), phase(semconv.PhaseToolInput), finished("error"), failed(Error{Type: "error"}))},
+		{"two errors", "", data(`{"error":{"code":"first"}}`, `{"error":{"code":"second","type":"t"}}`), all(events(2), failed(Error{Type: "t", Code: "first"}))},
+
+		{"a whole completion", jsonType, `{"id":"chatcmpl-1","object":"chat.completion","model":"gpt-x","choices":[{"index":0,"message":{"role":"assistant","content":"hi","refusal":null},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`, all(gpt, events(1), texts(1), ended("stop"), func(s *State) { s.Usage.Input, s.Usage.Output = 1, 2 })},
+		{"a whole completion with calls", jsonType, `{"id":"chatcmpl-1","model":"gpt-x","choices":[{"index":0,"message":{"content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"b","type":"function","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}`, all(gpt, events(1), calls("a!", "b!"), ended("tool_calls"))},
+		{"a whole completion without a finish reason", jsonType, `{"id":"chatcmpl-1","model":"gpt-x","choices":[{"index":0,"message":{"content":"a"}}]}`, all(gpt, events(1), texts(1), terminal)},
+		{"a whole completion, cut", jsonType, `{"id":"chatcmpl-1","model":"gpt-x","choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}]`, nil},
+		{"a whole completion as one event", "", data(`{"id":"chatcmpl-1","model":"gpt-x","choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}]}`) + done, all(gpt, events(2), texts(1), ended("stop"))},
+		{"nothing of a completion", jsonType, `{"choices":{"a":1},"usage":[],"model":7}`, all(events(1), terminal)},
+		{"a whole error", jsonType, `{"error":{"message":"secret","type":"t","code":null}}`, all(events(1), failed(Error{Type: "t"}))},
+	})
+}
+
+// More calls than are listed are counted all the same.
+func TestChatManyCalls(t *testing.T) {
+	var body strings.Builder
+	want := started()
+	response("chatcmpl-1", "gpt-x")(want)
+	var ids []string
+	for i := range 100 {
+		id := "call_" + string(rune('a'+i%26)) + string(rune('a'+i/26))
+		ids = append(ids, id+"!")
+		body.WriteString(data(delta(`{"tool_calls":[{"index":`+itoa(i)+`,"id":"`+id+`","function":{"name":"f","arguments":""}}]}`, "")))
+		body.WriteString(data(delta(`{"tool_calls":[{"index":`+itoa(i)+`,"function":{"arguments":"{}"}}]}`, "")))
+	}
+	body.WriteString(data(delta(`{}`, "tool_calls")) + done)
+	all(calls(ids...), events(202), ended("tool_calls"))(want)
+	want.Calls = want.Calls[:MaxIDs]
+	runDecodeTests(t, openAIChat{}, []decodeTest{{"100", "", body.String(), func(s *State) { *s = *want }}})
+}

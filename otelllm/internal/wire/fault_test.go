@@ -1,0 +1,68 @@
+package wire
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestReadError(t *testing.T) {
+	for _, tt := range []struct {
+		name, body string
+		want       Error
+	}{
+		{"nothing", ``, Error{}},
+		{"text", `upstream connect error`, Error{}},
+		{"html", `<html>`, Error{}},
+		{"OpenAI", `{"error":{"message":"secret","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`, Error{Type: "invalid_request_error", Code: "context_length_exceeded"}},
+		{"OpenAI, no code", `{"error":{"message":"secret","type":"server_error","param":null,"code":null}}`, Error{Type: "server_error"}},
+		{"OpenAI, rate limit", `{"error":{"message":"Rate limit reached for x in organization org-secret on tokens per min. Limit: 1. Please try again in 6m0s. Contact us","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`, Error{Type: "tokens", Code: "rate_limit_exceeded", RetryAfter: 6 * time.Minute}},
+		{"Anthropic", `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}`, Error{Type: "overloaded_error"}},
+		{"Azure", `{"error":{"code":"429","message":"Requests have exceeded the rate limit. Please retry after 20 seconds."}}`, Error{Code: "429", Status: 429, RetryAfter: 20 * time.Second}},
+		{"Azure's gateway", `{ "statusCode": 429, "message": "Rate limit is exceeded. Try again in 20 seconds." }`, Error{Status: 429, RetryAfter: 20 * time.Second}},
+		{"Azure's content filter", `{"error":{"message":"x","type":null,"param":"prompt","code":"content_filter","status":400,"innererror":{"code":"ResponsibleAIPolicyViolation"}}}`, Error{Code: "content_filter", Status: 400}},
+		{"vLLM", `{"object":"error","message":"x","type":"BadRequestError","param":null,"code":400}`, Error{Type: "BadRequestError", Code: "400", Status: 400}},
+		{"OpenRouter", `{"error":{"message":"x","code":429,"metadata":{"provider_name":"p","retry_after":1.5}},"user_id":"u"}`, Error{Code: "429", Status: 429, RetryAfter: 1500 * time.Millisecond}},
+		{"Google's", `{"error":{"code":503,"message":"x","status":"UNAVAILABLE"}}`, Error{Type: "UNAVAILABLE", Code: "503", Status: 503}},
+		{"flat", `{"code":"InvalidKey","message":"x"}`, Error{Code: "InvalidKey"}},
+		{"flat, with a hint", `{"error":"x","retry_after_ms":1500}`, Error{RetryAfter: 1500 * time.Millisecond}},
+		{"a text", `{"error":"secret"}`, Error{}},
+		{"its beginning", `{"error":{"type":"t","code":"c","message":"sec`, Error{Type: "t", Code: "c"}},
+		{"with a byte order mark", "\xEF\xBB\xBF" + `{"error":{"type":"t"}}`, Error{Type: "t"}},
+		{"a long code", `{"error":{"code":"` + strings.Repeat("x", 1000) + `"}}`, Error{Code: strings.Repeat("x", maxCode)}},
+		{"a code that is no status", `{"error":{"code":200}}`, Error{Code: "200"}},
+		{"an object where a text is due", `{"error":{"type":{"a":1},"code":["x"],"message":{"y":"Please try again in 1s"}}}`, Error{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, p := range protocols {
+				assert.Equal(t, tt.want, p.ReadError(400, []byte(tt.body)), p.Name())
+			}
+		})
+	}
+}
+
+func TestHintedDelay(t *testing.T) {
+	for message, want := range map[string]time.Duration{
+		"":                                                         0,
+		"no hint":                                                  0,
+		"Please try again in 20ms.":                                20 * time.Millisecond,
+		"Please try again in 1.2s. Visit":                          1200 * time.Millisecond,
+		"Please try again in 1m3.5s.":                              63500 * time.Millisecond,
+		"Please try again in 7m12s":                                7*time.Minute + 12*time.Second,
+		"Please try again in 1h2m.":                                62 * time.Minute,
+		"Please retry after 1 second.":                             time.Second,
+		"Please retry after 86400 seconds.":                        24 * time.Hour,
+		"Please retry in 5 minutes":                                5 * time.Minute,
+		"Please try again in 99999999999h":                         maxAfter,
+		"Please try again in 999999999999999999999999":             0,
+		"Please try again in later":                                0,
+		"Please try again in 1e5s":                                 0,
+		"Please try again in ..s":                                  0,
+		"Please try again in 5 parsecs":                            0,
+		strings.Repeat("x", maxMessage) + "Please try again in 5s": 0,
+	} {
+		assert.Equal(t, want, hintedDelay([]byte(message)), message)
+	}
+}

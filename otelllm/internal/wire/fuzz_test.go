@@ -1,0 +1,258 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/sse"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// unshaped decodes without learning shapes: every payload is parsed.
+func unshaped(p Protocol, contentType, body string) *State {
+	var r reader
+	switch p {
+	case openAIChat{}:
+		r = &chatReader{shape: shape{off: true}}
+	case openAIResponses{}:
+		r = &responsesReader{shape: shape{off: true}}
+	default:
+		m := newMessagesReader()
+		m.shape.off = true
+		r = m
+	}
+	d := newDecoder(contentType, r)
+	d.Write([]byte(body))
+	d.Close()
+	return d.State()
+}
+
+func FuzzDecodeChat(f *testing.F)      { fuzzDecode(f, openAIChat{}) }
+func FuzzDecodeResponses(f *testing.F) { fuzzDecode(f, openAIResponses{}) }
+func FuzzDecodeMessages(f *testing.F)  { fuzzDecode(f, anthropicMessages{}) }
+
+func fuzzDecode(f *testing.F, p Protocol) {
+	f.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", "streams", "*.jsonl"))
+	require.NoError(f, err)
+	for _, file := range files {
+		lines, err := os.ReadFile(file)
+		require.NoError(f, err)
+		for _, rec := range recordingsOf(f, lines) {
+			if rec.protocol != p {
+				continue
+			}
+			f.Add([]byte(strings.Join(rec.events, "")), uint64(1))
+			for i := 0; i+3 < len(rec.events); i += 3 {
+				f.Add([]byte(strings.Join(rec.events[i:i+3], "")), uint64(i))
+			}
+		}
+	}
+	f.Add([]byte(`{"error":{"type":"a","code":429}}`), uint64(2))
+	f.Add([]byte(`{"id":"x","model":"m","status":"completed","type":"message","stop_reason":"end_turn","content":[{"type":"text","text":"a"}],"output":[{"type":"function_call","call_id":"c"}],"choices":[{"message":{"content":"x"},"finish_reason":"stop"}]}`), uint64(3))
+	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"\\u00e9\"}}]}\r\n\r\n: x\r\n\r\ndata: [DONE]"), uint64(4))
+
+	types := []string{sseType, jsonType, "", "text/html"}
+	f.Fuzz(func(t *testing.T, body []byte, seed uint64) {
+		ct := types[seed%4]
+		whole := decode(p, ct, string(body))
+		checkState(t, whole)
+		r := rand.New(rand.NewPCG(seed, 1))
+		assert.Equal(t, whole, decode(p, ct, string(body), randomCuts(r, len(body))...), "in pieces")
+		assert.Equal(t, whole, unshaped(p, ct, string(body)), "with every payload parsed")
+		if ct == sseType {
+			assert.Equal(t, !wellFormedStream(body), whole.Violation == semconv.TransportCauseMalformedEvent, "malformed as encoding/json has it")
+		}
+	})
+}
+
+// checkState checks what holds of every state.
+func checkState(t *testing.T, s *State) {
+	t.Helper()
+	assert.LessOrEqual(t, s.ToolInputsCompleted, s.ToolInputsStarted)
+	assert.LessOrEqual(t, s.ToolCalls, s.ToolInputsCompleted)
+	assert.LessOrEqual(t, len(s.Calls), min(s.ToolInputsStarted, MaxIDs))
+	assert.LessOrEqual(t, len(s.FinishReasons), MaxIDs)
+	assert.GreaterOrEqual(t, s.Phase, semconv.PhaseResponseStarted)
+	if s.Err != nil {
+		assert.False(t, s.Complete, "complete and failed")
+		assert.True(t, s.Terminal, "failed and not terminal")
+		assert.LessOrEqual(t, len(s.Err.Code), maxCode)
+		assert.LessOrEqual(t, len(s.Err.Type), maxCode)
+		assert.True(t, s.Err.RetryAfter >= 0 && s.Err.RetryAfter <= maxAfter)
+	}
+	for _, c := range s.Calls {
+		assert.Equal(t, SafeID(c.ID), c.ID)
+		assert.Equal(t, SafeName(c.Name), c.Name)
+		assert.False(t, c.Ready && !c.Completed)
+	}
+	for _, reason := range s.FinishReasons {
+		assert.Equal(t, SafeName(reason), reason)
+	}
+	assert.Equal(t, SafeID(s.ResponseID), s.ResponseID)
+	assert.Equal(t, safeModel([]byte(s.Model)), s.Model)
+}
+
+// wellFormedStream reports whether every payload of an event stream is JSON, as far
+// as the stream goes.
+func wellFormedStream(body []byte) bool {
+	head := bytes.TrimLeft(body, " \t\r\n")
+	head = bytes.TrimLeft(bytes.TrimPrefix(head, []byte(byteOrderMark)), " \t\r\n")
+	if bytes.HasPrefix(head, []byte("<")) {
+		return true // another violation
+	}
+	if bytes.HasPrefix(head, []byte("{")) {
+		// One document, which only counts once it has closed.
+		var d document
+		if d.write(head) != documentComplete {
+			return true
+		}
+		f, ok := faultOf(d.buf)
+		return ok && json.Valid(d.buf) && f.seen
+	}
+	sink := &validator{ok: true}
+	d := sse.New(sink, MaxEvent)
+	d.Write(head)
+	d.Close()
+	return sink.ok
+}
+
+type validator struct{ ok bool }
+
+func (v *validator) Event(ev sse.Event) {
+	data := bytes.TrimSpace(ev.Data)
+	if len(data) > 0 && !bytes.HasPrefix(ev.Data, []byte("[DONE]")) && !ev.Unterminated {
+		v.ok = v.ok && json.Valid(ev.Data)
+	}
+}
+func (v *validator) Comment()     {}
+func (v *validator) Stray([]byte) {}
+func (v *validator) TooLong()     {}
+
+func FuzzReadRequest(f *testing.F) {
+	f.Add([]byte(`{"model":"m","stream":true,"messages":[{"tool_calls":[{"id":"a"}]},{"tool_call_id":"a"},{"content":[{"type":"tool_use","id":"a"},{"type":"tool_result","tool_use_id":"a"}]}],"tools":[{"type":"web_search_20250305"}]}`))
+	f.Add([]byte(`{"conversation":{"id":"c"},"input":[{"type":"function_call","call_id":"a"},{"type":"item_reference"}],"web_search_options":{},"mcp_servers":[{}]}`))
+	f.Add([]byte(`{"model":1,"messages":{},"input":7,"tools":"x"}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var object map[string]json.RawMessage
+		valid := json.Unmarshal(body, &object) == nil && object != nil
+		for _, p := range protocols {
+			before := slices.Clone(body)
+			req, err := p.ReadRequest(body)
+			assert.Equal(t, before, body, "the body is changed")
+			assert.Equal(t, valid, err == nil, p.Name())
+			assert.LessOrEqual(t, len(req.Model), maxModel)
+			assert.NotNil(t, req.HistoryOutputs)
+			assert.NotNil(t, req.ProviderTools)
+			for _, ids := range [][]string{req.HistoryCalls, req.HistoryOutputs, {req.ConversationID}} {
+				assert.LessOrEqual(t, len(ids), MaxIDs)
+				for _, id := range ids {
+					assert.Equal(t, SafeID(id), id)
+				}
+			}
+			for _, name := range req.ProviderTools {
+				assert.Equal(t, SafeName(name), name)
+			}
+		}
+	})
+}
+
+func FuzzReadError(f *testing.F) {
+	f.Add(400, []byte(`{"error":{"message":"Please try again in 1m3.5s.","type":"tokens","param":null,"code":"rate_limit_exceeded","retry_after":"7"}}`))
+	f.Add(529, []byte(`{"type":"error","error":{"type":"overloaded_error"}}`))
+	f.Add(500, []byte(`{"object":"error","code":500,"statusCode":503,"metadata":{"retry_after_ms":1e9}}`))
+	f.Fuzz(func(t *testing.T, status int, body []byte) {
+		for _, p := range protocols {
+			e := p.ReadError(status, body)
+			assert.LessOrEqual(t, len(e.Type), maxCode)
+			assert.LessOrEqual(t, len(e.Code), maxCode)
+			assert.True(t, e.Status == 0 || e.Status >= 400 && e.Status <= 599)
+			assert.True(t, e.RetryAfter >= 0 && e.RetryAfter <= maxAfter)
+		}
+	})
+}
+
+// A payload of a known shape must mean what it means when it is parsed. The streams
+// here alternate between shapes, and look alike where they differ.
+func TestShapes(t *testing.T) {
+	chatDelta := func(d string) string { return data(delta(d, "")) }
+	block := func(index, d string) string {
+		return named(`{"type":"content_block_delta","index":` + index + `,"delta":` + d + `}`)
+	}
+	for _, tt := range []struct {
+		name string
+		p    Protocol
+		body string
+	}{
+		{"text and reasoning in one", openAIChat{}, chatDelta(`{"content":"a","reasoning":""}`) + chatDelta(`{"content":"","reasoning":"b"}`) + chatDelta(`{"content":"a","reasoning":"b"}`)},
+		{"audio beside text", openAIChat{}, chatDelta(`{"content":"a","audio":{"data":"x"}}`) + chatDelta(`{"content":"","audio":{"data":"x"}}`)},
+		{"parts", openAIChat{}, strings.Repeat(chatDelta(`{"content":[{"type":"text","text":"a"}]}`), 3)},
+		{"calls", openAIChat{}, chatDelta(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}`) + strings.Repeat(chatDelta(`{"tool_calls":[{"index":0,"function":{"arguments":"x"}}]}`), 3) + chatDelta(`{"content":"a"}`) + chatDelta(`{"tool_calls":[{"index":0,"function":{"arguments":""}}]}`)},
+		{"two of one name", openAIChat{}, chatDelta(`{"content":"a","content":""}`) + chatDelta(`{"content":"","content":"a"}`) + chatDelta(`{"content":"","content":""}`)},
+		{"an error that looks like a delta", openAIChat{}, chatDelta(`{"content":"a"}`) + strings.Replace(chatDelta(`{"content":"a"}`), "data:", "event: error\ndata:", 1)},
+		{"broken after a shape", openAIChat{}, chatDelta(`{"content":"a"}`) + chatDelta(`{"content":"\x"}`)},
+		{"a longer end", openAIChat{}, chatDelta(`{"content":"a"}`) + data(delta(`{"content":"a"}`, "")+"}")},
+		{"created that is no number", openAIChat{}, data(`{"created":1,"choices":[{"delta":{"content":"a"}}]}`, `{"created":01,"choices":[{"delta":{"content":"a"}}]}`)},
+		{"created that is a fraction", openAIChat{}, data(`{"created":1.5,"choices":[{"delta":{"content":"a"}}]}`, `{"created":2.5,"choices":[{"delta":{"content":"a"}}]}`, `{"created":2,"choices":[{"delta":{"content":"a"}}]}`)},
+		{"usage in every chunk", openAIChat{}, data(`{"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":1}}`, `{"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":2}}`)},
+		{"input and text", anthropicMessages{}, named(`{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"f"}}`) + strings.Repeat(block("0", `{"type":"input_json_delta","partial_json":"x"}`)+block("1", `{"type":"text_delta","text":"x"}`), 3)},
+		{"the same type at another index", anthropicMessages{}, named(`{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"f"}}`) + block("1", `{"type":"input_json_delta","partial_json":"x"}`) + block("0", `{"type":"input_json_delta","partial_json":"x"}`)},
+		{"another payload after a shape", anthropicMessages{}, strings.Repeat(block("0", `{"type":"text_delta","text":"x"}`), 2) + named(`{}`) + data(`{"type":"content_block_delta"}`, `{"index":0}`)},
+		{"another payload after a shape", openAIResponses{}, strings.Repeat(data(`{"type":"response.output_text.delta","output_index":1,"delta":"a"}`), 2) + data(`{}`, `{"output_index":1}`)},
+		{"items by index", openAIResponses{}, named(item("added", "0", `{"type":"function_call","call_id":"a","name":"f"}`), `{"type":"response.x.delta","output_index":1,"delta":"a"}`, `{"type":"response.output_text.delta","output_index":1,"delta":"a"}`, `{"type":"response.x.delta","output_index":0,"delta":"a"}`)},
+		{"sequence numbers", openAIResponses{}, named(`{"type":"response.output_text.delta","sequence_number":9,"output_index":1,"delta":"a"}`, `{"type":"response.output_text.delta","sequence_number":10,"output_index":1,"delta":""}`, `{"type":"response.output_text.delta","sequence_number":-1,"output_index":1,"delta":"a"}`)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			assert.Equal(t, unshaped(tt.p, sseType, tt.body), decode(tt.p, sseType, tt.body))
+		})
+	}
+}
+
+// What a shape keeps are the bytes around the values, never the values.
+func TestShapesKeepNoText(t *testing.T) {
+	const secret = "canary"
+	readers := map[Protocol]reader{openAIChat{}: &chatReader{}, openAIResponses{}: &responsesReader{}, anthropicMessages{}: newMessagesReader()}
+	for p, body := range map[Protocol]string{
+		openAIChat{}:        delta(`{"content":"canary","reasoning":"canary","tool_calls":[{"index":0,"function":{"arguments":"canary"}}]}`, ""),
+		openAIResponses{}:   `{"type":"response.output_text.delta","output_index":1,"delta":"canary","obfuscation":"canary"}`,
+		anthropicMessages{}: `{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"canary"}}`,
+	} {
+		r := readers[p]
+		require.Equal(t, progress, r.event(nil, []byte(body)))
+		var s *shape
+		switch r := r.(type) {
+		case *chatReader:
+			s = &r.shape
+		case *responsesReader:
+			s = &r.shape
+		case *messagesReader:
+			s = &r.shape
+		}
+		require.NotEmpty(t, s.literal, p.Name())
+		assert.NotContains(t, string(s.literal), secret, p.Name())
+	}
+}
+
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	for name, stream := range benchStreams(50) {
+		p, _ := ByName(name)
+		d := p.NewDecoder(sseType)
+		deltas := stream[strings.Index(stream, "\n\n")+2:]
+		deltas = deltas[:strings.LastIndex(deltas[:len(deltas)-400], "\n\n")+2]
+		d.Write([]byte(stream[:strings.Index(stream, "\n\n")+2]))
+		body := []byte(deltas)
+		d.Write(body)
+		assert.Zero(t, testing.AllocsPerRun(20, func() { d.Write(body) }), name)
+		assert.Greater(t, d.State().TextChunks, 20*30, name)
+		assert.False(t, d.State().Terminal, name)
+	}
+}

@@ -1,0 +1,128 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+type requestTest struct {
+	name, body string
+	want       Request
+}
+
+func runRequestTests(t *testing.T, p Protocol, tests []requestTest) {
+	t.Helper()
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := p.ReadRequest([]byte(tt.body))
+			require.NoError(t, err)
+			if tt.want.ProviderTools == nil {
+				tt.want.ProviderTools = []string{}
+			}
+			assert.Equal(t, tt.want, got)
+		})
+	}
+}
+
+var none = []string{}
+
+func TestChatRequest(t *testing.T) {
+	runRequestTests(t, openAIChat{}, []requestTest{
+		{"nothing", `{}`, Request{HistoryCalls: none, HistoryOutputs: none}},
+		{"first turn", `{"model":"gpt-x","stream":true,"messages":[{"role":"user","content":"call_x \"id\":\"call_y\""}]}`, Request{Model: "gpt-x", Stream: true, HistoryCalls: none, HistoryOutputs: none}},
+		{"not streaming", `{"model":"gpt-x","stream":false,"messages":"none"}`, Request{Model: "gpt-x", HistoryCalls: none, HistoryOutputs: none}},
+		{
+			"history", `{"messages":[{"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{\"id\":\"no\"}"}},{"function":{},"id":"b"}]},
+			{"role":"tool","tool_call_id":"a","content":"{\"tool_call_id\":\"no\"}"},{"content":[{"id":"no"}],"tool_call_id":"b","role":"tool"},{"role":"assistant","tool_calls":null}],"model":"m"}`,
+			Request{Model: "m", HistoryCalls: []string{"a", "b"}, HistoryOutputs: []string{"a", "b"}},
+		},
+		{"ids that are text", `{"messages":[{"tool_calls":[{"id":"my id"},{"id":"my\u0020id"},{"id":""},{"id":7}]}]}`, Request{HistoryCalls: []string{SafeID("my id"), SafeID("my id")}, HistoryOutputs: none}},
+		{"provider's tools", `{"web_search_options":{},"tools":[{"type":"function","function":{"name":"f"}},{"type":"custom"},{"type":"browser_search"},{"type":"browser_search"},{"type":"my tool"},{}]}`, Request{ProviderTools: []string{"web_search", "browser_search", "redacted"}, HistoryCalls: none, HistoryOutputs: none}},
+		{"no web search", `{"web_search_options":null,"tools":null}`, Request{HistoryCalls: none, HistoryOutputs: none}},
+	})
+}
+
+func TestResponsesRequest(t *testing.T) {
+	runRequestTests(t, openAIResponses{}, []requestTest{
+		{"text", `{"model":"gpt-x","input":"hello","stream":true}`, Request{Model: "gpt-x", Stream: true, HistoryCalls: none, HistoryOutputs: none}},
+		{
+			"history", `{"input":[{"role":"user","content":[{"type":"input_text","text":"x"}]},
+			{"type":"reasoning","id":"rs","encrypted_content":"…"},
+			{"type":"function_call","id":"fc","call_id":"a","name":"f","arguments":"{}"},{"call_id":"b","type":"custom_tool_call"},
+			{"type":"computer_call","call_id":"c"},{"type":"local_shell_call","call_id":"d"},{"type":"apply_patch_call","call_id":"e"},{"type":"shell_call","call_id":"f"},
+			{"type":"web_search_call","id":"ws"},{"type":"mcp_call","id":"m"},{"type":"shell_call","call_id":"g","environment":{"type":"container_auto"}},
+			{"type":"function_call_output","call_id":"a","output":"x"},{"output":[],"type":"custom_tool_call_output","call_id":"b"},
+			{"type":"computer_call_output","call_id":"c"},{"type":"local_shell_call_output","id":"d"},{"type":"apply_patch_call_output","call_id":"e"},{"type":"shell_call_output","call_id":"f"}]}`,
+			Request{HistoryCalls: []string{"a", "b", "c", "d", "e", "f"}, HistoryOutputs: []string{"a", "b", "c", "d", "e", "f"}},
+		},
+		{"previous response", `{"previous_response_id":"resp_1","input":[{"type":"function_call_output","call_id":"a"}]}`, Request{HistoryOutputs: []string{"a"}}},
+		{"no previous response", `{"previous_response_id":null,"conversation":null,"input":[{"type":"function_call","call_id":"a"}]}`, Request{HistoryCalls: []string{"a"}, HistoryOutputs: none}},
+		{"conversation", `{"conversation":"conv_1","input":[]}`, Request{ConversationID: "conv_1", HistoryOutputs: none}},
+		{"conversation as an object", `{"conversation":{"id":"conv_1"},"input":[]}`, Request{ConversationID: "conv_1", HistoryOutputs: none}},
+		{"references", `{"input":[{"type":"item_reference","id":"fc_1"},{"type":"function_call_output","call_id":"a"}]}`, Request{HistoryOutputs: []string{"a"}}},
+		{
+			"provider's tools", `{"tools":[{"type":"function","name":"web_search"},{"type":"custom"},{"type":"computer_use_preview"},{"type":"local_shell"},{"type":"apply_patch"},{"type":"shell"},{"type":"tool_search","execution":"client"},
+			{"type":"web_search_preview_2025_03_11"},{"type":"web_search_2025_08_26"},{"type":"file_search","vector_store_ids":["v"]},{"type":"code_interpreter","container":{"type":"auto"}},{"type":"mcp","server_label":"a"},{"type":"mcp","server_label":"b"},{"type":"image_generation"},{"type":"shell","environment":{"type":"container_auto"}},{"type":"tool_search"}]}`,
+			Request{ProviderTools: []string{"web_search", "file_search", "code_interpreter", "mcp", "image_generation", "shell", "tool_search"}, HistoryCalls: none, HistoryOutputs: none},
+		},
+	})
+}
+
+func TestMessagesRequest(t *testing.T) {
+	runRequestTests(t, anthropicMessages{}, []requestTest{
+		{"text", `{"model":"claude-x","max_tokens":5,"stream":true,"system":"tool_use","messages":[{"role":"user","content":"x"}]}`, Request{Model: "claude-x", Stream: true, HistoryCalls: none, HistoryOutputs: none}},
+		{
+			"history", `{"messages":[{"role":"assistant","content":[{"type":"text","text":"x"},{"type":"tool_use","id":"a","name":"f","input":{"id":"no","type":"tool_use"}},{"input":{},"id":"b","type":"tool_use"},{"type":"server_tool_use","id":"no"}]},
+			{"content":[{"tool_use_id":"a","type":"tool_result","content":[{"type":"tool_result","tool_use_id":"no"}]},{"type":"tool_result","tool_use_id":"b","is_error":true},{"type":"web_search_tool_result","tool_use_id":"no"}],"role":"user"}]}`,
+			Request{HistoryCalls: []string{"a", "b"}, HistoryOutputs: []string{"a", "b"}},
+		},
+		{
+			"provider's tools", `{"mcp_servers":[{"type":"url","url":"https://example.com"}],"tools":[{"name":"f","input_schema":{"type":"object"}},{"type":"custom","name":"g"},{"type":"bash_20250124"},{"type":"text_editor_20250728"},{"type":"computer_20250124"},{"type":"memory_20250818"},
+			{"type":"web_search_20250305","name":"web_search"},{"type":"web_fetch_20250910"},{"type":"code_execution_20250825"},{"type":"tool_search_tool_regex_20251119"},{"type":"tool_search_tool_bm25_20251119"},{"type":"mcp_toolset"},{"type":"advisor_20260301"}]}`,
+			Request{ProviderTools: []string{"mcp", "web_search", "web_fetch", "code_execution", "tool_search", "advisor"}, HistoryCalls: none, HistoryOutputs: none},
+		},
+		{"no mcp", `{"mcp_servers":[],"tools":[]}`, Request{HistoryCalls: none, HistoryOutputs: none}},
+	})
+}
+
+func TestNewestIDs(t *testing.T) {
+	var messages []string
+	for i := range 200 {
+		messages = append(messages, fmt.Sprintf(`{"role":"tool","tool_call_id":"c%d"}`, i))
+	}
+	for n := range messages {
+		req, err := openAIChat{}.ReadRequest([]byte(`{"messages":[` + strings.Join(messages[:n], ",") + `]}`))
+		require.NoError(t, err)
+		require.Len(t, req.HistoryOutputs, min(n, MaxIDs))
+		for i, id := range req.HistoryOutputs {
+			require.Equal(t, fmt.Sprintf("c%d", max(0, n-MaxIDs)+i), id)
+		}
+	}
+}
+
+// What is wrong with a body is said without a byte of it, and what was readable is
+// returned all the same.
+func TestBrokenRequests(t *testing.T) {
+	for _, tt := range []struct{ body, want string }{
+		{"", "wire: the request body is empty"},
+		{"secret", "wire: the request body is not a JSON object"},
+		{" \n", "wire: the request body is not a JSON object"},
+		{`["secret"]`, "wire: the request body is not a JSON object"},
+		{`{"model":"m"`, "wire: the request body is not valid JSON at byte 12 of 12"},
+		{`{"model":"m",secret}`, "wire: the request body is not valid JSON at byte 13 of 20"},
+		{`{"model":"m"}secret`, "wire: the request body is not valid JSON at byte 13 of 19"},
+		{"{\"model\":\"m\",\"a\":\"secret\x01\"}", "wire: the request body is not valid JSON at byte 17 of 27"},
+	} {
+		for _, p := range protocols {
+			req, err := p.ReadRequest([]byte(tt.body))
+			require.EqualError(t, err, tt.want)
+			if strings.Contains(tt.body, "model") {
+				assert.Equal(t, "m", req.Model)
+			}
+		}
+	}
+}
