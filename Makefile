@@ -31,9 +31,12 @@ OTLP ?=
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
+# Compiled as the Collector is, so that what both are made of is compiled once.
 .PHONY: demo
 demo: $(COLLECTOR) ## break an agent's stream in every way and read the verdicts; OTLP=host:port sends them on as well
-	cd examples && $(GO) run ./quickstart -otlp "$(OTLP)"
+	@echo "demo: compiling the agent"
+	@cd examples && CGO_ENABLED=0 $(GO) build -trimpath -o ../$(BUILD)/quickstart ./quickstart
+	@$(BUILD)/quickstart -root . -otlp "$(OTLP)"
 
 .PHONY: test
 test: download ## all tests of all modules, with the race detector
