@@ -9,13 +9,15 @@ import (
 // endedOn finds the request that the run ended on, -1 when its last request
 // answered, and counts the failures before it that a later request made good.
 // A request that this side stopped, or that a limit cut, is not a failure to be
-// made good: when the run went on after it, it is forgotten.
-func (j *judge) endedOn() (request, recovered int) {
+// made good: when the run went on after it, it is forgotten. A request that
+// carried an output which was then lost is not made good by an answer that never
+// saw the output.
+func (j *judge) endedOn(lost []string) (request, recovered int) {
 	request = -1
 	for _, i := range j.order {
 		switch s := j.states[i]; {
 		case s == stateOK || s == stateUnknown:
-		case j.wentOn(i):
+		case !carriesAny(&j.run.Requests[i], lost) && j.wentOn(i):
 			if s == stateFailed {
 				recovered++
 			}
@@ -24,6 +26,10 @@ func (j *judge) endedOn() (request, recovered int) {
 		}
 	}
 	return request, recovered
+}
+
+func carriesAny(r *Request, ids []string) bool {
+	return slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(r.HistoryOutputs, id) })
 }
 
 // wentOn reports whether a later request took up what request i left.

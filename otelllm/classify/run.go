@@ -271,7 +271,7 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 			neverAnswered = tool
 		}
 	}
-	ended, made := j.endedOn()
+	ended, made := j.endedOn(missing)
 	recovered += made
 
 	run := j.run

@@ -182,6 +182,16 @@ func TestAcceptance(t *testing.T) {
 			missing:  []string{"a"}, origin: semconv.OriginApplication,
 		},
 		{
+			name: "9 and the model answers without it",
+			run: run(false, []Request{
+				request(0, 1, calls("a")), request(3, 4, all(reset(semconv.PhaseResponseStarted), carries("a"))),
+				request(5, 6, answers),
+			}, tool(1, 2, "a", write, ok)), outcome: "failed",
+			want:     "tool_output_lost/omitted_from_retry@tool_output_delivery user_confirmed_retry (tool_side_effect)",
+			requests: []string{"", "stream_interrupted/connection_reset@response_started safe_auto_retry (no_output)", ""},
+			missing:  []string{"a"},
+		},
+		{
 			name: "10 stop in mid-text", run: run(false, []Request{request(0, 1, aborted(semconv.AbortSourceUser))}), outcome: "aborted",
 			want:     "local_abort/user@text no_retry (user_abort)",
 			requests: []string{"local_abort/user@text no_retry (user_abort)"}, origin: semconv.OriginLocal,
