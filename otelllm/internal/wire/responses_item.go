@@ -8,6 +8,7 @@ type responsesItem struct {
 	execution                     []byte // of a tool_search_call: client or server
 	environment                   []byte // of a shell_call: local, container_…
 	text                          bool   // a message with something in it
+	refused                       bool   // which is a refusal
 	reasoning                     bool   // a reasoning item with something in it
 }
 
@@ -81,9 +82,8 @@ func readItem(c *cursor) responsesItem {
 		case "environment":
 			it.environment = readType(c)
 		case "content":
-			if readContentText(c) {
-				it.text = true
-			}
+			text, refused := readContentText(c)
+			it.text, it.refused = it.text || text, it.refused || refused
 		case "summary", "encrypted_content":
 			it.reasoning = c.something() || it.reasoning
 		default:
@@ -109,17 +109,20 @@ func readType(c *cursor) (typ []byte) {
 	return typ
 }
 
-// readContentText reads content parts and reports whether there is text in them.
-func readContentText(c *cursor) (text bool) {
+// readContentText reads content parts and reports whether there is text in them,
+// and whether any of it is a refusal.
+func readContentText(c *cursor) (text, refused bool) {
 	for ok := c.array(); ok; ok = c.element() {
 		for key, ok := c.object(); ok; key, ok = c.key() {
 			switch string(key) {
-			case "text", "refusal", "transcript":
+			case "refusal":
+				refused = c.filled() || refused
+			case "text", "transcript":
 				text = c.filled() || text
 			default:
 				c.skip()
 			}
 		}
 	}
-	return text
+	return text || refused, refused
 }

@@ -50,6 +50,8 @@ func TestResponses(t *testing.T) {
 		{"text", "", named(created, message, text("hi"), text(" there"), text("\\n")), all(resp, events(5), texts(3), phase(semconv.PhaseText))},
 		{"empty text", "", named(text(""), text("a"), text("")), all(events(3), texts(1), phase(semconv.PhaseText))},
 		{"refusal", "", named(`{"type":"response.refusal.delta","output_index":0,"delta":"no"}`), all(events(1), texts(1), phase(semconv.PhaseText))},
+		{"a whole refusal", "", named(`{"type":"response.refusal.delta","output_index":0,"delta":"no"}`, bare), all(resp, events(2), texts(1), ended("refusal"))},
+		{"a refusal that no delta brought", "", named(message, item("done", "0", `{"type":"message","id":"m","content":[{"type":"refusal","refusal":"no"}]}`), bare), all(resp, events(3), texts(1), ended("refusal"))},
 		{"a whole answer", "", named(created, inProgress, message, text("hi"), messageDone, completed), all(resp, used, events(6), texts(1), ended("stop"))},
 		{"without names", "", data(created, inProgress, message, text("hi"), messageDone, completed), all(resp, used, events(6), texts(1), ended("stop"))},
 		{"without types", "", "event: response.output_text.delta\ndata: {\"output_index\":0,\"delta\":\"a\"}\n\nevent: response.completed\ndata: {\"response\":{}}\n\n", all(events(2), texts(1), ended("stop"))},

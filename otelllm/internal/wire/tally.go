@@ -122,6 +122,10 @@ func (t *tally) use(u Usage) {
 	}
 }
 
+// finishRefusal is the finish reason of an answer that is a refusal, where the
+// provider has no word of its own for it.
+const finishRefusal = "refusal"
+
 // finish records the finish reason of a choice.
 func (t *tally) finish(reason []byte) {
 	if len(t.FinishReasons) < MaxIDs {
