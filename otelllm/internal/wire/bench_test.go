@@ -165,7 +165,7 @@ func benchJSON(b *testing.B, name string, stream []byte) {
 }
 
 func BenchmarkReadRequest(b *testing.B) {
-	text := strings.Repeat(`He said \"no\".\n `, 200)
+	text := strings.Repeat(`\tif err != nil {\n\t\treturn fmt.Errorf(\"read the file %s: %w\", name, err)\n\t}\n`, 40)
 	for _, tt := range []struct{ name, before, turn, after string }{
 		{
 			"openai_chat", `{"model":"m","stream":true,"messages":[`,

@@ -1,0 +1,150 @@
+package wire
+
+// messagesEvent is what one payload says. Its slices are the payload's own.
+type messagesEvent struct {
+	typ     []byte
+	index   int
+	block   messagesBlock
+	delta   messagesDelta
+	message messagesObject
+	fault   fault
+}
+
+// messagesObject is a message: that of message_start, or a whole body. The usage of
+// message_delta is read into it as well.
+type messagesObject struct {
+	id, model, stop []byte
+	content         []messagesBlock
+	usage           messagesUsage
+}
+
+type messagesBlock struct {
+	typ, id, name []byte
+	filled        bool // there is text, reasoning or redacted reasoning in it
+}
+
+type messagesDelta struct {
+	typ, stop []byte
+	filled    bool
+}
+
+// messagesUsage are Anthropic's counts, of which input_tokens leaves out what was
+// read from or written to the cache; -1 where nothing was said.
+type messagesUsage struct {
+	input, output, cacheRead, cacheCreation int
+}
+
+var unknownMessagesUsage = messagesUsage{-1, -1, -1, -1}
+
+// read parses a payload, an event or a whole message, into r.ev.
+func (r *messagesReader) read(data []byte) bool {
+	ev := &r.ev
+	ev.message.usage = unknownMessagesUsage
+	r.shape.begin()
+	c := cursor{b: data}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "type":
+			ev.typ = c.str()
+		case "index":
+			ev.index = c.count()
+		case "delta":
+			r.readDelta(&c)
+		case "content_block":
+			ev.block = readMessagesBlock(&c)
+		case "message":
+			for key, ok := c.object(); ok; key, ok = c.key() {
+				ev.message.member(&c, key)
+			}
+		case "error":
+			ev.fault.read(&c)
+		default:
+			ev.message.member(&c, key)
+		}
+	}
+	return c.end()
+}
+
+// forget lets go of the payload, of which nothing may be retained.
+func (r *messagesReader) forget() {
+	content := r.ev.message.content
+	clear(content)
+	r.ev = messagesEvent{}
+	r.ev.message.content = content[:0]
+}
+
+// member reads one member of a message.
+func (m *messagesObject) member(c *cursor, key []byte) {
+	switch string(key) {
+	case "id":
+		m.id = c.str()
+	case "model":
+		m.model = c.str()
+	case "stop_reason":
+		m.stop = c.str()
+	case "content":
+		for ok := c.array(); ok; ok = c.element() {
+			if b := readMessagesBlock(c); len(m.content) < maxListed {
+				m.content = append(m.content, b)
+			}
+		}
+	case "usage":
+		m.usage.read(c)
+	default:
+		c.skip()
+	}
+}
+
+func readMessagesBlock(c *cursor) messagesBlock {
+	var b messagesBlock
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "type":
+			b.typ = c.str()
+		case "id":
+			b.id = c.str()
+		case "name":
+			b.name = c.str()
+		case "text", "thinking", "data":
+			b.filled = c.filled() || b.filled
+		default:
+			c.skip()
+		}
+	}
+	return b
+}
+
+func (r *messagesReader) readDelta(c *cursor) {
+	d := &r.ev.delta
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "type":
+			d.typ = c.str()
+		case "text", "thinking":
+			d.filled = r.shape.filled(c, whatText) || d.filled
+		case "partial_json":
+			r.shape.filled(c, whatOther)
+		case "stop_reason":
+			d.stop = c.str()
+		default:
+			c.skip()
+		}
+	}
+}
+
+func (u *messagesUsage) read(c *cursor) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "input_tokens":
+			u.input = c.count()
+		case "output_tokens":
+			u.output = c.count()
+		case "cache_read_input_tokens":
+			u.cacheRead = c.count()
+		case "cache_creation_input_tokens":
+			u.cacheCreation = c.count()
+		default:
+			c.skip()
+		}
+	}
+}

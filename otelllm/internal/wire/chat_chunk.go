@@ -1,0 +1,252 @@
+package wire
+
+// chatChunk is what one payload says. Its slices are the payload's own.
+type chatChunk struct {
+	id, model []byte
+	choices   []chatDelta
+	fragments []chatFragment
+	usage     Usage
+	fault     fault
+}
+
+// chatDelta is the part of a chunk that is about one choice.
+type chatDelta struct {
+	index           int
+	text, reasoning bool
+	refused         bool // the text is a refusal
+	unshaped        bool // some of it was read where a shape has no hole
+	finish          []byte
+	fragments       int // how many of chatChunk.fragments are its
+}
+
+// chatFragment is a piece of a call's input.
+type chatFragment struct {
+	index    int
+	id, name []byte
+}
+
+// read parses a payload into r.chunk. A chunk and a whole completion differ in one
+// word: delta or message.
+func (r *chatReader) read(data []byte) bool {
+	ch := &r.chunk
+	ch.usage = unknownUsage
+	r.shape.begin()
+	c := cursor{b: data}
+	var isError bool
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "id":
+			ch.id = c.str()
+		case "model":
+			ch.model = c.str()
+		case "choices":
+			for ok := c.array(); ok; ok = c.element() {
+				r.readChoice(&c)
+			}
+		case "usage":
+			ch.usage = readChatUsage(&c)
+		case "error":
+			ch.fault.read(&c)
+		case "object":
+			isError = string(c.str()) == "error"
+		case "created":
+			r.shape.number(&c)
+		case "obfuscation":
+			r.shape.filled(&c, whatOther)
+		default:
+			c.skip()
+		}
+	}
+	if !c.end() {
+		r.forget()
+		return false
+	}
+	if isError && !ch.fault.seen {
+		ch.fault, _ = faultOf(data) // vLLM's flat form
+	}
+	return true
+}
+
+// forget lets go of the payload, of which nothing may be retained.
+func (r *chatReader) forget() {
+	ch := &r.chunk
+	clear(ch.choices)
+	clear(ch.fragments)
+	*ch = chatChunk{choices: ch.choices[:0], fragments: ch.fragments[:0]}
+}
+
+func (r *chatReader) readChoice(c *cursor) {
+	var d chatDelta
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "index":
+			d.index = max(c.count(), 0)
+		case "delta", "message":
+			r.readDelta(c, &d)
+		case "finish_reason":
+			d.finish = c.str()
+		default:
+			c.skip()
+		}
+	}
+	if len(r.chunk.choices) < maxListed {
+		r.chunk.choices = append(r.chunk.choices, d)
+	}
+}
+
+func (r *chatReader) readDelta(c *cursor, d *chatDelta) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "content":
+			r.readContent(c, d)
+		case "refusal":
+			if c.something() {
+				d.text, d.refused, d.unshaped = true, true, true
+			}
+		case "audio":
+			if c.something() {
+				d.text, d.unshaped = true, true
+			}
+		case "reasoning_content", "reasoning", "reasoning_details":
+			if c.peek() == '"' {
+				d.reasoning = r.shape.filled(c, whatReasoning) || d.reasoning
+			} else if c.something() {
+				d.reasoning, d.unshaped = true, true
+			}
+		case "tool_calls":
+			r.readFragments(c, d)
+		case "function_call":
+			if c.peek() == '{' {
+				r.readFragment(c, d, legacyIndex)
+			} else {
+				c.skip()
+			}
+		default:
+			c.skip()
+		}
+	}
+}
+
+// readContent reads a content, which is a text or, at Mistral, a list of parts.
+func (r *chatReader) readContent(c *cursor, d *chatDelta) {
+	if c.peek() != '[' {
+		d.text = r.shape.filled(c, whatText) || d.text
+		return
+	}
+	d.unshaped = true
+	for ok := c.array(); ok; ok = c.element() {
+		var thinking, text bool
+		for key, ok := c.object(); ok; key, ok = c.key() {
+			switch string(key) {
+			case "thinking":
+				thinking = c.something()
+			case "text", "refusal":
+				text = c.filled() || text
+			default:
+				c.skip()
+			}
+		}
+		d.reasoning = d.reasoning || thinking
+		d.text = d.text || text
+	}
+}
+
+func (r *chatReader) readFragments(c *cursor, d *chatDelta) {
+	place := 0
+	for ok := c.array(); ok; ok = c.element() {
+		// Mistral sends whole calls without an index: the place in the list is it.
+		r.readFragment(c, d, place)
+		place++
+	}
+}
+
+func (r *chatReader) readFragment(c *cursor, d *chatDelta, index int) {
+	f := chatFragment{index: index}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "index":
+			if n := c.count(); n >= 0 {
+				f.index = n
+			}
+		case "id":
+			f.id = c.str()
+		case "name": // of a function_call
+			f.name = c.str()
+		case "function", "custom":
+			f.name = r.readFunction(c)
+		default:
+			c.skip()
+		}
+	}
+	if len(r.chunk.fragments) < maxListed {
+		r.chunk.fragments = append(r.chunk.fragments, f)
+		d.fragments++
+	}
+}
+
+// readFunction reads the name of a function object.
+func (r *chatReader) readFunction(c *cursor) (name []byte) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "name":
+			name = c.str()
+		case "arguments", "input":
+			r.shape.filled(c, whatOther)
+		default:
+			c.skip()
+		}
+	}
+	return name
+}
+
+func readChatUsage(c *cursor) Usage {
+	u := unknownUsage
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "prompt_tokens":
+			u.Input = c.count()
+		case "completion_tokens":
+			u.Output = c.count()
+		case "prompt_tokens_details":
+			u.CacheRead = readMember(c, "cached_tokens")
+		case "completion_tokens_details":
+			u.Reasoning = readMember(c, "reasoning_tokens")
+		default:
+			c.skip()
+		}
+	}
+	return u
+}
+
+// readMember reads one count out of an object; -1 when it is not there.
+func readMember(c *cursor, name string) int {
+	n := -1
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if string(key) == name {
+			n = c.count()
+		} else {
+			c.skip()
+		}
+	}
+	return n
+}
+
+// learn takes the chunk's shape if it is a plain delta.
+func (r *chatReader) learn(data []byte) {
+	ch := &r.chunk
+	if len(ch.choices) != 1 || len(ch.fragments) > 1 || ch.usage != unknownUsage || ch.fault.seen {
+		return
+	}
+	d := &ch.choices[0]
+	if len(d.finish) > 0 || d.unshaped {
+		return
+	}
+	for _, f := range ch.fragments {
+		if len(f.id) > 0 || len(f.name) > 0 {
+			return
+		}
+		r.piece[0] = chatFragment{index: f.index}
+	}
+	r.delta = chatDelta{index: d.index, fragments: d.fragments}
+	r.shape.learn(data)
+}

@@ -1,0 +1,129 @@
+package wire
+
+// responsesEvent is what one payload says. Its slices are the payload's own.
+type responsesEvent struct {
+	typ         []byte
+	outputIndex int
+	itemID      []byte
+	delta       bool // there is a delta with something in it
+	unshaped    bool // it says more than a shape has holes for
+	item        responsesItem
+	response    responsesObject
+	fault       fault
+}
+
+// responsesObject is a response: the payload of an event, or a whole body.
+type responsesObject struct {
+	id, model, status, reason []byte
+	output                    []responsesItem
+	hasOutput                 bool
+	usage                     Usage
+	fault                     fault
+}
+
+// read parses a payload into r.ev.
+func (r *responsesReader) read(data []byte) bool {
+	ev := &r.ev
+	ev.outputIndex = -1
+	r.shape.begin()
+	var flat fault
+	c := cursor{b: data}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "type":
+			ev.typ = c.str()
+		case "output_index":
+			ev.outputIndex = c.count()
+		case "item_id":
+			ev.itemID = c.str()
+		case "delta":
+			if c.peek() == '"' {
+				ev.delta = r.shape.filled(&c, whatText) || ev.delta
+			} else {
+				ev.delta, ev.unshaped = c.something() || ev.delta, true
+			}
+		case "sequence_number":
+			r.shape.number(&c)
+		case "obfuscation":
+			r.shape.filled(&c, whatOther)
+		case "item":
+			ev.item, ev.unshaped = readItem(&c), true
+		case "response":
+			ev.response.read(&c)
+			ev.unshaped = true
+		case "error":
+			ev.fault.read(&c)
+		case "code", "message", "status", "retry_after":
+			flat.member(&c, key) // an error event is flat
+		default:
+			c.skip()
+		}
+	}
+	if !ev.fault.seen {
+		ev.fault = flat
+	}
+	return c.end()
+}
+
+// forget lets go of the payload, of which nothing may be retained.
+func (r *responsesReader) forget() {
+	output := r.ev.response.output
+	clear(output)
+	r.ev = responsesEvent{}
+	r.ev.response.output = output[:0]
+}
+
+// read reads a response object.
+func (o *responsesObject) read(c *cursor) {
+	o.usage = unknownUsage
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "id":
+			o.id = c.str()
+		case "model":
+			o.model = c.str()
+		case "status":
+			o.status = c.str()
+		case "error":
+			o.fault.read(c)
+		case "incomplete_details":
+			for key, ok := c.object(); ok; key, ok = c.key() {
+				if string(key) == "reason" {
+					o.reason = c.str()
+				} else {
+					c.skip()
+				}
+			}
+		case "output":
+			o.hasOutput = c.peek() == '['
+			for ok := c.array(); ok; ok = c.element() {
+				if item := readItem(c); len(o.output) < maxListed {
+					o.output = append(o.output, item)
+				}
+			}
+		case "usage":
+			o.usage = readResponsesUsage(c)
+		default:
+			c.skip()
+		}
+	}
+}
+
+func readResponsesUsage(c *cursor) Usage {
+	u := unknownUsage
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "input_tokens":
+			u.Input = c.count()
+		case "output_tokens":
+			u.Output = c.count()
+		case "input_tokens_details":
+			u.CacheRead = readMember(c, "cached_tokens")
+		case "output_tokens_details":
+			u.Reasoning = readMember(c, "reasoning_tokens")
+		default:
+			c.skip()
+		}
+	}
+	return u
+}
