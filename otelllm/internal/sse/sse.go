@@ -32,8 +32,8 @@ type Sink interface {
 // is delivered without being copied. A Decoder must not be copied after its
 // first use and is not safe for concurrent use.
 type Decoder struct {
-	sink Sink
-	max  int
+	sink  Sink
+	limit int
 
 	line []byte // the line that the last Write left unfinished
 
@@ -57,10 +57,10 @@ const keepBuffer = 64 << 10
 
 const bom = "\xEF\xBB\xBF"
 
-// New makes a decoder. max bounds an event, in bytes: its name, its data and the
+// New makes a decoder. limit bounds an event, in bytes: its name, its data and the
 // raw line that is being read. It must be positive.
-func New(sink Sink, max int) *Decoder {
-	return &Decoder{sink: sink, max: max}
+func New(sink Sink, limit int) *Decoder {
+	return &Decoder{sink: sink, limit: limit}
 }
 
 // Write consumes the next bytes of the stream. It does not retain p.
@@ -140,7 +140,7 @@ func (d *Decoder) plain(p []byte, at int) int {
 		i := at
 		if hasPrefix(p, i, "event: ") {
 			n := bytes.IndexByte(p[i:], '\n')
-			if n < 0 || n > d.max {
+			if n < 0 || n > d.limit {
 				return at
 			}
 			ev.Name = p[i+len("event: ") : i+n]
@@ -150,7 +150,7 @@ func (d *Decoder) plain(p []byte, at int) int {
 			return at
 		}
 		n := bytes.IndexByte(p[i:], '\n')
-		if n < 0 || n+len(ev.Name) > d.max || i+n+1 == len(p) || p[i+n+1] != '\n' {
+		if n < 0 || n+len(ev.Name) > d.limit || i+n+1 == len(p) || p[i+n+1] != '\n' {
 			return at
 		}
 		ev.Data = p[i+len("data: ") : i+n]
@@ -199,7 +199,7 @@ func (d *Decoder) take(line []byte) {
 		}
 		return
 	}
-	if len(line)+len(d.name)+len(d.data) > d.max {
+	if len(line)+len(d.name)+len(d.data) > d.limit {
 		d.tooLong()
 		return
 	}
@@ -269,7 +269,7 @@ func reuse(b []byte) []byte {
 // carry keeps b as the continuation of the unfinished line. It reports whether
 // the event is still within its limit.
 func (d *Decoder) carry(b []byte) bool {
-	if len(d.line)+len(b)+len(d.name)+len(d.data) > d.max {
+	if len(d.line)+len(b)+len(d.name)+len(d.data) > d.limit {
 		d.tooLong()
 		return false
 	}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -151,8 +152,8 @@ func (r *messagesReader) stopBlock(index int) {
 
 // find is the place of a block in r.open; -1 if it is not there.
 func (r *messagesReader) find(index int) int {
-	for i := len(r.open) - 1; i >= 0; i-- {
-		if r.open[i].index == index {
+	for i, b := range slices.Backward(r.open) {
+		if b.index == index {
 			return i
 		}
 	}

@@ -118,7 +118,7 @@ func benchDecode(b *testing.B, p Protocol, stream []byte) {
 // after a framing that costs nothing.
 func benchJSON(b *testing.B, name string, stream []byte) {
 	var payloads [][]byte
-	for _, line := range strings.Split(string(stream), "\n") {
+	for line := range strings.SplitSeq(string(stream), "\n") {
 		if data, ok := strings.CutPrefix(line, "data: "); ok && data != "[DONE]" {
 			payloads = append(payloads, []byte(data))
 		}

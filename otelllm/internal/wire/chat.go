@@ -117,9 +117,10 @@ func (r *chatReader) applyChoices() {
 		choice.finished = true
 		if choice.refused && string(d.finish) == "stop" {
 			// OpenAI ends a refusal as it ends an answer. Anthropic's word for it says which it is.
-			d.finish = []byte(finishRefusal)
+			r.t.finish([]byte(finishRefusal))
+		} else {
+			r.t.finish(d.finish)
 		}
-		r.t.finish(d.finish)
 		r.finishCalls(d.index, d.finish)
 		failed = failed || string(d.finish) == "error"
 	}

@@ -149,7 +149,6 @@ type oracle struct {
 	keys     map[string]int     // calls by choice and index, output index or block index
 	provider map[string]bool
 	usage    map[string]float64
-	stop     string
 }
 
 func newOracle(p Protocol) *oracle {
@@ -273,19 +272,19 @@ func (o *oracle) chatChoice(ch any) {
 	if _, ok := o.choices[index]; !ok {
 		o.choices[index] = false
 	}
-	said := text(ch, "delta", "content")
-	thought := text(ch, "delta", "reasoning_content")
+	said := text(ch, "delta", "content") != ""
+	thought := text(ch, "delta", "reasoning_content") != ""
 	for _, part := range list(ch, "delta", "content") { // Mistral
-		said += text(part, "text")
+		said = said || text(part, "text") != ""
 		for _, thinking := range list(part, "thinking") {
-			thought += text(thinking, "text")
+			thought = thought || text(thinking, "text") != ""
 		}
 	}
-	if thought != "" {
+	if thought {
 		o.state.ReasoningChunks++
 		o.state.Phase = semconv.PhaseReasoning
 	}
-	if said != "" {
+	if said {
 		o.state.TextChunks++
 		o.state.Phase = semconv.PhaseText
 	}

@@ -99,8 +99,11 @@ type State struct {
 	Terminal bool
 
 	ResponseID, Model string
-	FinishReasons     []string // as the provider wrote them (SafeName), one a choice, at most MaxIDs; never nil
-	Usage             Usage
+	// FinishReasons are as the provider wrote them (SafeName), one a choice, at most
+	// MaxIDs, never nil. Responses, which has none, gets OpenAI's words for it: stop,
+	// tool_calls, or why it is incomplete; OpenAI's refusals, which end with stop, get refusal.
+	FinishReasons []string
+	Usage         Usage
 
 	Err       *Error                 // an error event inside the stream, the first one
 	Violation semconv.TransportCause // malformed_event, event_too_long, unexpected_content_type; decoding has stopped
