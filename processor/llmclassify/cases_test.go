@@ -211,7 +211,6 @@ func acceptance() []struct {
 					v := failure(semconv.ClassToolOutputLost, semconv.CauseOmittedFromRetry, semconv.PhaseToolOutputDelivery, semconv.OriginApplication).
 						because(confirm, semconv.RetryReasonToolSideEffect).on(semconv.RunOutcomeFailed)
 					v.missing = []string{"call_1"}
-					v.recovered = 1
 					return v
 				}(),
 			},

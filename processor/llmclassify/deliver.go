@@ -48,9 +48,9 @@ func (p *traces) judge(release *assemble.Release, regroup *origin.Regroup, out *
 			continue
 		}
 		if i == d.Carrier {
-			stamp.Run(m.Span, d.Run, &d.Members[i], trigger)
+			stamp.Run(m.Span, d.Run, d.Members[i], trigger)
 		} else {
-			stamp.Span(m.Span, &d.Members[i], trigger)
+			stamp.Span(m.Span, d.Members[i], trigger)
 		}
 		m.Span.MoveTo(regroup.Append(m.Known.Origin))
 		out.spans++

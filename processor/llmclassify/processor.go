@@ -101,9 +101,12 @@ const lastTries = 5
 
 // flush sends what waits to be sent again, until ctx is done.
 func (p *traces) flush(ctx context.Context) error {
-	for range lastTries {
+	for try := 1; ; try++ {
 		if p.forwarder.retry(ctx) {
 			return nil
+		}
+		if try == lastTries {
+			break
 		}
 		at, _ := p.forwarder.due()
 		wait := p.clock.NewTimer(at.Sub(p.clock.Now()))

@@ -17,16 +17,16 @@ type Diagnoses struct {
 	// Carrier is the member that carries Run: the run span, or without one the
 	// last LLM span to end.
 	Carrier int
-	// Members are the verdicts on requests and tools, by member; the zero value
-	// where nothing failed.
-	Members []classify.Diagnosis
+	// Members are the verdicts on requests and tools, by member; nil where nothing
+	// failed.
+	Members []*classify.Diagnosis
 }
 
 // Diagnose judges a release: its own requests and tools as a run, and each of
 // the spans that are none of those for itself.
 func Diagnose(release *Release) Diagnoses {
 	members := release.Members
-	d := Diagnoses{Carrier: -1, Members: make([]classify.Diagnosis, len(members))}
+	d := Diagnoses{Carrier: -1, Members: make([]*classify.Diagnosis, len(members))}
 	s := standings(members)
 	for i := range members {
 		if s[i].apart && len(s[i].attempts) == 0 {
@@ -38,10 +38,10 @@ func Diagnose(release *Release) Diagnoses {
 	linkUpstream(release, s, d.Members, run, requests)
 	verdicts := classify.Judge(run)
 	for n, i := range requests {
-		d.Members[i] = verdicts.Requests[n]
+		d.Members[i] = failed(&verdicts.Requests[n])
 	}
 	for n, i := range tools {
-		d.Members[i] = verdicts.Tools[n]
+		d.Members[i] = failed(&verdicts.Tools[n])
 	}
 	for i := range members {
 		if len(s[i].attempts) > 0 {
@@ -81,12 +81,12 @@ func assemble(release *Release, s []standing) (run *classify.Run, requests, tool
 	run.Requests = make([]classify.Request, len(requests))
 	for n, i := range requests {
 		m := &release.Members[i]
-		run.Requests[n] = *m.Known.Facts(m.Span, dialect.Request).Request
+		m.Known.Request(m.Span, &run.Requests[n])
 	}
 	run.Tools = make([]classify.Tool, len(tools))
 	for n, i := range tools {
 		m := &release.Members[i]
-		run.Tools[n] = *m.Known.Facts(m.Span, dialect.Tool).Tool
+		m.Known.Tool(m.Span, &run.Tools[n])
 	}
 	if release.Run == nil {
 		span(run)
@@ -116,24 +116,34 @@ func span(run *classify.Run) {
 	}
 }
 
+// failed is the verdict where it tells of a failure, else nil.
+func failed(d *classify.Diagnosis) *classify.Diagnosis {
+	if !d.Failed() {
+		return nil
+	}
+	return d
+}
+
 // alone judges a request or tool for itself.
-func alone(m *Member) classify.Diagnosis {
+func alone(m *Member) *classify.Diagnosis {
 	switch m.Role {
 	case hold.Request:
-		facts := *m.Known.Facts(m.Span, dialect.Request).Request
-		return classify.Judge(&classify.Run{Requests: []classify.Request{facts}}).Requests[0]
+		run := classify.Run{Requests: make([]classify.Request, 1)}
+		m.Known.Request(m.Span, &run.Requests[0])
+		return failed(&classify.Judge(&run).Requests[0])
 	case hold.Tool:
-		facts := *m.Known.Facts(m.Span, dialect.Tool).Tool
-		return classify.Judge(&classify.Run{Tools: []classify.Tool{facts}}).Tools[0]
+		run := classify.Run{Tools: make([]classify.Tool, 1)}
+		m.Known.Tool(m.Span, &run.Tools[0])
+		return failed(&classify.Judge(&run).Tools[0])
 	default:
-		return classify.Diagnosis{}
+		return nil
 	}
 }
 
 // logical is the verdict on the logical call of several attempts: the last
 // one's. Where that did not fail, who recorded the call saw less than who
 // recorded the attempt, unless the call was marked as failed.
-func logical(members []Member, s []standing, verdicts []classify.Diagnosis, i int) classify.Diagnosis {
+func logical(members []Member, s []standing, verdicts []*classify.Diagnosis, i int) *classify.Diagnosis {
 	last := i
 	for range maxDepth {
 		attempts := s[last].attempts
@@ -142,21 +152,21 @@ func logical(members []Member, s []standing, verdicts []classify.Diagnosis, i in
 		}
 		last = slices.MaxFunc(attempts, func(a, b int) int { return cmp.Compare(members[a].Start, members[b].Start) })
 	}
-	if last != i && verdicts[last].Failed() {
+	if last != i && verdicts[last] != nil {
 		return verdicts[last]
 	}
 	m := &members[i]
 	if m.Known.Facts(m.Span, dialect.Request).Request.Failed != classify.Yes {
-		return classify.Diagnosis{}
+		return nil
 	}
 	return alone(m)
 }
 
 // linkUpstream tells requests that another span of the trace holds the failure
 // behind their answer: one beneath it, or of another service within its time.
-func linkUpstream(release *Release, s []standing, verdicts []classify.Diagnosis, run *classify.Run, requests []int) {
+func linkUpstream(release *Release, s []standing, verdicts []*classify.Diagnosis, run *classify.Run, requests []int) {
 	for i := range release.Members {
-		if !s[i].apart || !failedUpstream(&verdicts[i]) {
+		if !s[i].apart || !failedUpstream(verdicts[i]) {
 			continue
 		}
 		failed := &release.Members[i]
@@ -186,8 +196,11 @@ func beneath(s []standing, i, request int) bool {
 // have swallowed. One that this side ended is not: a gateway stops when its
 // caller does.
 func failedUpstream(d *classify.Diagnosis) bool {
+	if d == nil {
+		return false
+	}
 	switch d.Class {
-	case semconv.ClassUnset, semconv.ClassLocalAbort, semconv.ClassOutputLimited:
+	case semconv.ClassLocalAbort, semconv.ClassOutputLimited:
 		return false
 	default:
 		return true

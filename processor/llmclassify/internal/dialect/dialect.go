@@ -74,8 +74,9 @@ type Dialect interface {
 	Markers() []string
 	// Recognise says what the span is; Kind is Other when it is not this dialect's.
 	Recognise(span ptrace.Span) Head
-	// Read reads the facts of a span that Recognise said to be of this kind.
-	Read(span ptrace.Span, kind Kind) Facts
+	// Read reads the facts of a span that Recognise said to be of this kind into
+	// the field of into that is set, which points to a zero value.
+	Read(span ptrace.Span, into Facts)
 }
 
 // Reading is a span as its dialect reads it: lazily, once, and kept when the
@@ -89,7 +90,37 @@ type Reading struct {
 // Facts reads the facts off span at the first call and returns the same ever after.
 func (r *Reading) Facts(span ptrace.Span, kind Kind) Facts {
 	if r.facts == (Facts{}) {
-		r.facts = r.Dialect.Read(span, kind)
+		switch kind {
+		case Request:
+			r.facts.Request = new(classify.Request)
+		case Tool:
+			r.facts.Tool = new(classify.Tool)
+		case Run:
+			r.facts.Run = new(classify.Run)
+		default:
+			return Facts{}
+		}
+		r.Dialect.Read(span, r.facts)
 	}
 	return r.facts
+}
+
+// Request writes the facts of a request to where they are wanted.
+func (r *Reading) Request(span ptrace.Span, to *classify.Request) {
+	if r.facts.Request != nil {
+		*to = *r.facts.Request
+		return
+	}
+	*to = classify.Request{}
+	r.Dialect.Read(span, Facts{Request: to})
+}
+
+// Tool writes the facts of a tool to where they are wanted.
+func (r *Reading) Tool(span ptrace.Span, to *classify.Tool) {
+	if r.facts.Tool != nil {
+		*to = *r.facts.Tool
+		return
+	}
+	*to = classify.Tool{}
+	r.Dialect.Read(span, Facts{Tool: to})
 }

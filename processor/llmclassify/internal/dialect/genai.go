@@ -57,16 +57,14 @@ func (GenAI) Recognise(span ptrace.Span) Head {
 }
 
 // Read implements [Dialect].
-func (GenAI) Read(span ptrace.Span, kind Kind) Facts {
-	switch kind {
-	case Request:
-		return Facts{Request: genAIRequest(span)}
-	case Tool:
-		return Facts{Tool: genAITool(span)}
-	case Run:
-		return Facts{Run: genAIRun(span)}
-	default:
-		return Facts{}
+func (GenAI) Read(span ptrace.Span, into Facts) {
+	switch {
+	case into.Request != nil:
+		genAIRequest(span, into.Request)
+	case into.Tool != nil:
+		genAITool(span, into.Tool)
+	case into.Run != nil:
+		genAIRun(span, into.Run)
 	}
 }
 
@@ -76,8 +74,8 @@ const (
 	finishInterrupted = "interrupted"
 )
 
-func genAIRequest(span ptrace.Span) *classify.Request {
-	r := &classify.Request{
+func genAIRequest(span ptrace.Span, r *classify.Request) {
+	*r = classify.Request{
 		Start: at(span.StartTimestamp()), End: at(span.EndTimestamp()),
 		Phase: semconv.PhaseUnknown, Failed: failed(span),
 	}
@@ -130,7 +128,6 @@ func genAIRequest(span ptrace.Span) *classify.Request {
 	case unset && streamed:
 		r.Ended = semconv.StreamEndEOF // a finish reason was due, and neither it nor an error came
 	}
-	return r
 }
 
 // apply writes what an error's name says about how a request ended.
@@ -156,8 +153,8 @@ func codeOf(name string) string {
 	return ""
 }
 
-func genAITool(span ptrace.Span) *classify.Tool {
-	t := &classify.Tool{Start: at(span.StartTimestamp()), End: at(span.EndTimestamp())}
+func genAITool(span ptrace.Span, t *classify.Tool) {
+	*t = classify.Tool{Start: at(span.StartTimestamp()), End: at(span.EndTimestamp())}
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case string(otelsemconv.GenAIToolCallIDKey):
@@ -187,11 +184,10 @@ func genAITool(span ptrace.Span) *classify.Tool {
 			t.Outcome = semconv.ToolOutcomeInterrupted
 		}
 	}
-	return t
 }
 
-func genAIRun(span ptrace.Span) *classify.Run {
-	run := &classify.Run{
+func genAIRun(span ptrace.Span, run *classify.Run) {
+	*run = classify.Run{
 		Start: at(span.StartTimestamp()), End: at(span.EndTimestamp()),
 		Ended: classify.Yes, Failed: failed(span),
 	}
@@ -205,7 +201,6 @@ func genAIRun(span ptrace.Span) *classify.Run {
 	if f, _ := failureOf(name); known {
 		run.Abort.Source = f.abort
 	}
-	return run
 }
 
 // failed is the producer's own word.

@@ -57,21 +57,19 @@ func (OTelLLM) Recognise(span ptrace.Span) Head {
 }
 
 // Read implements [Dialect].
-func (OTelLLM) Read(span ptrace.Span, kind Kind) Facts {
-	switch kind {
-	case Request:
-		return Facts{Request: ownRequest(span)}
-	case Tool:
-		return Facts{Tool: ownTool(span)}
-	case Run:
-		return Facts{Run: ownRun(span)}
-	default:
-		return Facts{}
+func (OTelLLM) Read(span ptrace.Span, into Facts) {
+	switch {
+	case into.Request != nil:
+		ownRequest(span, into.Request)
+	case into.Tool != nil:
+		ownTool(span, into.Tool)
+	case into.Run != nil:
+		ownRun(span, into.Run)
 	}
 }
 
-func ownRequest(span ptrace.Span) *classify.Request {
-	r := &classify.Request{
+func ownRequest(span ptrace.Span, r *classify.Request) {
+	*r = classify.Request{
 		Start: at(span.StartTimestamp()), End: at(span.EndTimestamp()),
 		ProviderTools: []string{}, // the client names every one that is offered: none named is none offered
 	}
@@ -153,11 +151,10 @@ func ownRequest(span ptrace.Span) *classify.Request {
 	case r.Ended == semconv.StreamEndTerminalEvent:
 		r.Failed = classify.No // this producer means success by it; an abort is UNSET too
 	}
-	return r
 }
 
-func ownTool(span ptrace.Span) *classify.Tool {
-	t := &classify.Tool{Start: at(span.StartTimestamp()), End: at(span.EndTimestamp())}
+func ownTool(span ptrace.Span, t *classify.Tool) {
+	*t = classify.Tool{Start: at(span.StartTimestamp()), End: at(span.EndTimestamp())}
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case string(otelsemconv.GenAIToolCallIDKey):
@@ -182,11 +179,10 @@ func ownTool(span ptrace.Span) *classify.Tool {
 			t.Abort.Reason = text(v, maxWord)
 		}
 	}
-	return t
 }
 
-func ownRun(span ptrace.Span) *classify.Run {
-	run := &classify.Run{Start: at(span.StartTimestamp()), End: at(span.EndTimestamp()), Ended: classify.Yes}
+func ownRun(span ptrace.Span, run *classify.Run) {
+	*run = classify.Run{Start: at(span.StartTimestamp()), End: at(span.EndTimestamp()), Ended: classify.Yes}
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case string(otelsemconv.ErrorTypeKey):
@@ -207,5 +203,4 @@ func ownRun(span ptrace.Span) *classify.Run {
 	case run.Abort.Source == semconv.AbortSourceUnset:
 		run.Failed = classify.No // this producer ends a run with its error, or without one
 	}
-	return run
 }

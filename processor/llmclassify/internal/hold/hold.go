@@ -215,10 +215,15 @@ func late[F any](it *Item[F]) Release[F] {
 }
 
 // Link says that the span id was seen to have this parent and is not held: it
-// completes the parent chains of what is. Links of traces that are not here, and
-// more than Config.MaxSpansPerRun of one trace, are ignored.
+// completes the parent chains of what is. Links of traces that are not here, more
+// than Config.MaxSpansPerRun of one trace, and what Config.MaxFactBytes has no room
+// for, are ignored: without a link a run only waits for its span for longer.
 func (b *Buffer[F]) Link(trace pcommon.TraceID, id, parent pcommon.SpanID) {
-	if t := b.traces[trace]; t != nil && len(t.links) < b.cfg.MaxSpansPerRun && t.link(id, parent) {
+	t := b.traces[trace]
+	if t == nil || len(t.links) >= b.cfg.MaxSpansPerRun || b.factBytes+linkSize > b.cfg.MaxFactBytes {
+		return
+	}
+	if t.link(id, parent) {
 		b.factBytes += linkSize
 	}
 }

@@ -26,8 +26,7 @@ func (b *Buffer[F]) expire(now time.Time) {
 	}
 }
 
-// trim forgets what has waited longest, down to the bound. Links alone never
-// outlive the spans that they are for.
+// trim forgets what has waited longest, down to the bound.
 func (b *Buffer[F]) trim() {
 	for b.factBytes > b.cfg.MaxFactBytes {
 		it := b.kept.front()

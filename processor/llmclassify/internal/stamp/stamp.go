@@ -18,14 +18,14 @@ import (
 // capacity is how many attributes a verdict has at most, a run's included.
 const capacity = 19
 
-// Span writes the verdict on a request or tool. Where nothing failed, only a
-// span that is released early says so, by the trigger alone.
+// Span writes the verdict on a request or tool. Where d is nil nothing failed,
+// and only a span that goes out early says so, by the trigger alone.
 func Span(span ptrace.Span, d *classify.Diagnosis, trigger semconv.Trigger) {
 	attrs := span.Attributes()
-	if !makeRoom(attrs) || !d.Failed() && !early(trigger) {
+	if !makeRoom(attrs) || d == nil && !early(trigger) {
 		return
 	}
-	if d.Failed() {
+	if d != nil {
 		attrs.EnsureCapacity(attrs.Len() + capacity)
 		failure(attrs, d)
 		putStrings(attrs, string(semconv.HistoryMissingOutputsKey), d.MissingOutputs)
@@ -34,8 +34,8 @@ func Span(span ptrace.Span, d *classify.Diagnosis, trigger semconv.Trigger) {
 }
 
 // Run writes the verdict on a run onto the span that carries it. own is the
-// verdict on that span itself, where it is no run span; it fills in what the
-// run's leaves unsaid, when the run was made good and the span was not.
+// verdict on that span itself, where it is no run span, or nil; it fills in what
+// the run's leaves unsaid, when the run was made good and the span was not.
 func Run(span ptrace.Span, d, own *classify.Diagnosis, trigger semconv.Trigger) {
 	attrs := span.Attributes()
 	if !makeRoom(attrs) {
@@ -51,7 +51,7 @@ func Run(span ptrace.Span, d, own *classify.Diagnosis, trigger semconv.Trigger) 
 	switch {
 	case d.Failed():
 		failure(attrs, d)
-	case own.Failed():
+	case own != nil:
 		failure(attrs, own)
 	}
 	attrs.PutStr(string(semconv.ClassificationTriggerKey), trigger.String())

@@ -1,0 +1,149 @@
+package llmclassify
+
+import (
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor/processortest"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// The peers' measure: 128 traces of 1,662 spans, 8 attributes on each.
+const (
+	benchTraces = 128
+	benchSpans  = 1662
+	benchAttrs  = 8
+)
+
+// benchBatch is one call, marshalled. llm says which of a trace's spans are LLM
+// spans: the run span comes last and completes it.
+func benchBatch(b *testing.B, llm func(i int) bool) []byte {
+	b.Helper()
+	td := ptrace.NewTraces()
+	rs := td.ResourceSpans().AppendEmpty()
+	rs.Resource().Attributes().PutStr("service.name", agentService)
+	spans := rs.ScopeSpans().AppendEmpty().Spans()
+	for trace := range benchTraces {
+		n := benchSpans / benchTraces
+		if trace < benchSpans%benchTraces {
+			n++
+		}
+		requests, any := 0, false
+		for i := range n {
+			id := byte(i + 1)
+			s := otherSpan(id, 1, 0.1, 0.2)
+			switch last := i == n-1; {
+			case last && any:
+				s = runSpan(200, 0, 3, requests, 0)
+			case llm(trace*n+i) || last && llm(0):
+				any = true
+				requests++
+				s = requestSpan(id, 200, float64(i), float64(i)+0.5).with(
+					semconv.StreamEndKey.String(semconv.StreamEndTerminalEvent.String()), semconv.StreamPhase(semconv.PhaseStreamEnd))
+			}
+			s.trace = byte(trace + 1)
+			span := spans.AppendEmpty()
+			s.write(b, span)
+			for a := span.Attributes().Len(); a < benchAttrs; a++ {
+				span.Attributes().PutStr(fmt.Sprintf("app.attribute.%d", a), "a value as long as most of them")
+			}
+		}
+	}
+	require.Equal(b, benchSpans, td.SpanCount())
+	data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
+	require.NoError(b, err)
+	return data
+}
+
+var benchMixes = []struct {
+	name string
+	llm  func(i int) bool
+}{
+	{"all", func(int) bool { return true }},
+	{"one in ten", func(i int) bool { return i%10 == 0 }},
+	{"none", func(int) bool { return false }},
+}
+
+func newBenchProcessor(b *testing.B) *traces {
+	b.Helper()
+	p, err := newTraces(processortest.NewNopSettings(metadata.Type), defaultConfig(), consumertest.NewNop(), systemClock{})
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, p.Shutdown(b.Context())) })
+	return p
+}
+
+// BenchmarkConsumeTraces takes calls as a receiver does, unmarshalling included;
+// passthrough is the same without the processor. spans/s counts the time in
+// ConsumeTraces alone. Every run is complete within its call.
+func BenchmarkConsumeTraces(b *testing.B) {
+	for _, mix := range benchMixes {
+		data := benchBatch(b, mix.llm)
+		run := func(next consumer.Traces) func(*testing.B) {
+			return func(b *testing.B) {
+				b.ReportAllocs()
+				var consuming time.Duration
+				for n := uint64(0); b.Loop(); n++ {
+					td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
+					if err != nil {
+						b.Fatal(err)
+					}
+					renew(td, n)
+					start := time.Now()
+					err = next.ConsumeTraces(b.Context(), td)
+					consuming += time.Since(start)
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(benchSpans)*float64(b.N)/consuming.Seconds(), "spans/s")
+			}
+		}
+		b.Run(mix.name+"/processor", run(newBenchProcessor(b)))
+		b.Run(mix.name+"/passthrough", run(consumertest.NewNop()))
+	}
+}
+
+// renew gives the traces of td ids that were never seen.
+func renew(td ptrace.Traces, n uint64) {
+	for _, span := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+		id := span.TraceID()
+		binary.BigEndian.PutUint64(id[:], n)
+		span.SetTraceID(id)
+	}
+}
+
+// BenchmarkHeld reports what a held span costs in memory, its own included, and
+// what the processor thinks that it costs.
+func BenchmarkHeld(b *testing.B) {
+	data := benchBatch(b, func(int) bool { return true })
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	for b.Loop() {
+		p := newBenchProcessor(b)
+		before := heap()
+		td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
+		require.NoError(b, err)
+		spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+		spans.RemoveIf(func(s ptrace.Span) bool { return s.SpanID() == spanID(200) }) // no run ends
+		n := float64(spans.Len())
+		require.NoError(b, p.ConsumeTraces(b.Context(), td))
+		td = ptrace.NewTraces()
+		b.ReportMetric(float64(heap()-before)/n, "B/span")
+		b.ReportMetric(float64(p.load().bytes)/n, "estimated-B/span")
+		runtime.KeepAlive(td)
+	}
+}

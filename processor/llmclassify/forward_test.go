@@ -1,0 +1,214 @@
+package llmclassify
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/client"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+var errDown = errors.New("down for now")
+
+// flakyNext is a next consumer that fails as it is told, spoiling what it was
+// given if it mutates.
+type flakyNext struct {
+	consumertest.TracesSink
+	mutates bool
+	fail    func(ptrace.Traces) error // nil: takes everything
+	tries   int
+	tenants []string // of the clients in whose name spans came
+}
+
+func (n *flakyNext) Capabilities() consumer.Capabilities {
+	return consumer.Capabilities{MutatesData: n.mutates}
+}
+
+func (n *flakyNext) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
+	n.tries++
+	n.tenants = append(n.tenants, client.FromContext(ctx).Metadata.Get("tenant")...)
+	if n.fail != nil {
+		if err := n.fail(td); err != nil {
+			if n.mutates {
+				td.ResourceSpans().RemoveIf(func(ptrace.ResourceSpans) bool { return true })
+			}
+			return err
+		}
+	}
+	return n.TracesSink.ConsumeTraces(ctx, td)
+}
+
+func down(ptrace.Traces) error { return errDown }
+
+func finishedRun(trace byte) []spanSpec {
+	return []spanSpec{requestSpan(2, 1, 0.1, 1).answered("stop", answer).of(trace), runSpan(1, 0, 3, 1, 0).of(trace)}
+}
+
+// An error of the next consumer over the other spans leaves no LLM span taken.
+func TestOthersRefused(t *testing.T) {
+	next := &flakyNext{fail: down}
+	h := newHarness(t, defaultConfig(), next)
+	specs := append(finishedRun(1), otherSpan(9, 1, 0.1, 0.2))
+	require.ErrorIs(t, h.ConsumeTraces(t.Context(), tracesOf(t, specs...)), errDown)
+	assert.Equal(t, load{}, h.load())
+	require.ErrorIs(t, h.ConsumeTraces(t.Context(), tracesOf(t, otherSpan(9, 1, 0.1, 0.2))), errDown)
+
+	next.fail = func(td ptrace.Traces) error { return consumererror.NewTraces(errDown, td) }
+	err := h.ConsumeTraces(t.Context(), tracesOf(t, specs...))
+	require.ErrorContains(t, err, errDown.Error())
+	var partial consumererror.Traces
+	assert.NotErrorAs(t, err, &partial, "all of it is to be sent again, not the part that failed")
+
+	next.fail = func(ptrace.Traces) error { return consumererror.NewPermanent(errDown) }
+	assert.True(t, consumererror.IsPermanent(h.ConsumeTraces(t.Context(), tracesOf(t, specs...))))
+	assert.Equal(t, load{}, h.load())
+
+	next.fail = nil
+	require.NoError(t, h.ConsumeTraces(t.Context(), tracesOf(t, specs...)))
+	assert.Equal(t, len(specs), next.SpanCount())
+	refused, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_spans_refused")
+	require.NoError(t, err)
+	assert.Equal(t, int64(3*len(specs)+1), total(t, refused))
+}
+
+// What the next consumer refuses for now is kept as it was and sent again.
+func TestForwardRefusedForNow(t *testing.T) {
+	for name, mutates := range map[string]bool{"next does not mutate": false, "next mutates": true} {
+		t.Run(name, func(t *testing.T) {
+			next := &flakyNext{fail: down, mutates: mutates}
+			h := newHarness(t, defaultConfig(), next)
+			h.consume(t, finishedRun(1)...)
+			h.consume(t, finishedRun(2)...)
+			assert.Equal(t, 1, next.tries, "the second queues behind the first")
+			kept := h.load().bytes
+			assert.Positive(t, kept)
+
+			for _, wait := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second} {
+				tries := next.tries
+				at, ok := h.nextDue()
+				require.True(t, ok)
+				assert.Equal(t, h.clock.Now().Add(wait), at)
+				h.pass(t, wait-1)
+				assert.Equal(t, tries, next.tries)
+				h.pass(t, 1)
+				assert.Equal(t, tries+1, next.tries)
+			}
+			assert.Equal(t, kept, h.load().bytes)
+			next.fail = nil
+			h.pass(t, 4*time.Second)
+			assert.Equal(t, 4, next.SpanCount())
+			for _, td := range next.AllTraces() {
+				assert.Equal(t, ran(semconv.RunOutcomeSucceeded, 0), verdictOf(spansOf(td)[spanID(1)]))
+			}
+			assert.Equal(t, load{}, h.load())
+			_, ok := h.nextDue()
+			assert.False(t, ok)
+
+			next.fail = down // the backoff begins anew
+			h.consume(t, finishedRun(3)...)
+			at, _ := h.nextDue()
+			assert.Equal(t, h.clock.Now().Add(firstRetry), at)
+		})
+	}
+}
+
+func TestForwardPartlyRefused(t *testing.T) {
+	next := &flakyNext{fail: func(td ptrace.Traces) error {
+		failed := ptrace.NewTraces()
+		td.CopyTo(failed)
+		n := 0
+		failed.ResourceSpans().At(0).ScopeSpans().At(0).Spans().RemoveIf(func(ptrace.Span) bool { n++; return n > 1 })
+		return consumererror.NewTraces(errDown, failed)
+	}}
+	h := newHarness(t, defaultConfig(), next)
+	h.consume(t, finishedRun(1)...)
+	next.fail = nil
+	h.pass(t, firstRetry)
+	assert.Equal(t, 1, next.SpanCount(), "only what was refused is sent again")
+}
+
+func TestForwardRefusedForGood(t *testing.T) {
+	next := &flakyNext{fail: func(ptrace.Traces) error { return consumererror.NewPermanent(errDown) }}
+	h := newHarness(t, defaultConfig(), next)
+	h.consume(t, finishedRun(1)...)
+	assert.Equal(t, load{}, h.load())
+	_, ok := h.nextDue()
+	assert.False(t, ok)
+	failures, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_forward_failures")
+	require.NoError(t, err)
+	assert.Equal(t, int64(2), total(t, failures))
+}
+
+// While the next consumer fails and the bound is reached, calls are refused
+// before anything of them is owned or forwarded.
+func TestRefusedAtTheBound(t *testing.T) {
+	next := &flakyNext{}
+	cfg := defaultConfig()
+	h := newHarness(t, cfg, next)
+	next.fail = func(td ptrace.Traces) error {
+		if _, ok := spansOf(td)[spanID(9)]; ok {
+			return nil // takes other spans
+		}
+		return errDown
+	}
+	h.consume(t, finishedRun(1)...)
+	h.shard.maxBytes = 3 * h.load().bytes / 2
+	before, tries := h.load(), next.tries
+
+	err := h.ConsumeTraces(t.Context(), tracesOf(t, append(finishedRun(2), otherSpan(9, 1, 0.1, 0.2))...))
+	require.ErrorIs(t, err, errFull)
+	assert.False(t, consumererror.IsPermanent(err), "the sender is to send it again")
+	assert.Equal(t, before, h.load())
+	assert.Equal(t, tries, next.tries, "the other spans were not forwarded either: they come again")
+	h.consume(t, otherSpan(9, 1, 0.1, 0.2)) // alone they pass
+
+	next.fail = nil
+	h.pass(t, firstRetry)
+	h.consume(t, finishedRun(2)...)
+	assert.Equal(t, 5, next.SpanCount())
+}
+
+func TestShutdownWithFailingNext(t *testing.T) {
+	next := &flakyNext{fail: down}
+	h := newHarness(t, defaultConfig(), next)
+	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer))
+	next.fail = func(ptrace.Traces) error {
+		if next.tries < 3 {
+			return errDown
+		}
+		return nil
+	}
+	done := make(chan error)
+	go func() { done <- h.Shutdown(t.Context()) }()
+	at := t0.Add(2 * firstRetry) // the second wait
+	require.Eventually(t, func() bool { return h.clock.waitsUntil(at) }, 10*time.Second, time.Millisecond)
+	h.clock.advance(2 * firstRetry)
+	require.NoError(t, <-done, "it is tried again before anything is given up")
+	assert.Equal(t, 1, next.SpanCount())
+
+	next = &flakyNext{fail: down}
+	h = newHarness(t, defaultConfig(), next)
+	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorContains(t, h.Shutdown(ctx), "1 classified spans are lost")
+}
+
+// Spans of many callers go out in nobody's name.
+func TestForwardInNobodysName(t *testing.T) {
+	next := &flakyNext{}
+	h := newHarness(t, defaultConfig(), next)
+	ctx := client.NewContext(t.Context(), client.Info{Metadata: client.NewMetadata(map[string][]string{"tenant": {"a"}})})
+	require.NoError(t, h.ConsumeTraces(ctx, tracesOf(t, append(finishedRun(1), otherSpan(9, 1, 0.1, 0.2))...)))
+	assert.Equal(t, 2, next.tries)
+	assert.Equal(t, []string{"a"}, next.tenants, "the other spans go out in their caller's")
+}

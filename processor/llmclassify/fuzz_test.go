@@ -1,0 +1,224 @@
+package llmclassify
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/golden"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// FuzzConsumeTraces feeds hostile spans: no panic, every span comes out once
+// with all that it had, and every bound holds.
+func FuzzConsumeTraces(f *testing.F) {
+	marshaler := ptrace.ProtoMarshaler{}
+	paths, err := filepath.Glob(filepath.Join("testdata", "traces", "*", "*.yaml"))
+	require.NoError(f, err)
+	require.NotEmpty(f, paths)
+	for _, path := range paths {
+		td, err := golden.ReadTraces(path)
+		require.NoError(f, err)
+		data, err := marshaler.MarshalTraces(td)
+		require.NoError(f, err)
+		f.Add(data, uint8(0), false)
+	}
+	for seed := range 16 {
+		f.Add([]byte(strings.Repeat(string(rune('a'+seed))+"\x00\xff\x01", 200+seed)), uint8(seed), true)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, seed uint8, made bool) {
+		var td ptrace.Traces
+		if made {
+			td = hostileTraces(data[:min(len(data), 1<<11)])
+		} else {
+			var err error
+			if td, err = (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data); err != nil {
+				return
+			}
+		}
+		checkHostile(t, td, seed)
+	})
+}
+
+// checkHostile sends td through a processor and demands every span back.
+func checkHostile(t *testing.T, td ptrace.Traces, seed uint8) {
+	t.Helper()
+	cfg := defaultConfig()
+	switch seed % 4 {
+	case 1:
+		cfg.MaxHeldBytes = 2000
+	case 2:
+		cfg.MaxSpansPerRun = 2
+	case 3:
+		cfg.MaxFactBytes = 1000
+	}
+	h := newHarness(t, cfg, nil)
+	want := inventory{}
+	want.add(td, 1)
+	again := ptrace.NewTraces() // everything is delivered twice
+	td.CopyTo(again)
+	want.add(td, 1)
+
+	for i, call := range splitTraces(td, int(seed/4%4)+1) {
+		require.NoError(t, h.ConsumeTraces(t.Context(), call))
+		require.LessOrEqual(t, h.load().bytes, cfg.MaxHeldBytes)
+		require.LessOrEqual(t, h.load().factBytes, cfg.MaxFactBytes)
+		h.pass(t, time.Duration(i)*time.Second)
+	}
+	h.pass(t, cfg.MaxHold)
+	require.Zero(t, h.load().bytes, "nothing is held longer than max_hold")
+	require.NoError(t, h.ConsumeTraces(t.Context(), again))
+	require.NoError(t, h.Shutdown(t.Context()))
+	for _, td := range h.sink.AllTraces() {
+		want.add(td, -1)
+	}
+	for key, n := range want {
+		require.Zero(t, n, "%+d times too few: %s", n, key)
+	}
+}
+
+// inventory counts spans by all that they have but verdicts.
+type inventory map[string]int
+
+func (v inventory) add(td ptrace.Traces, n int) {
+	verdicts := []string{"llm.failure.", "llm.classification.", "llm.retry.safety", "llm.retry.reason",
+		"llm.run.outcome", "llm.run.timeline", "llm.run.recovered_failures", "llm.history.missing_outputs"}
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, span := range ss.Spans().All() {
+				attrs := pcommon.NewMap()
+				span.Attributes().CopyTo(attrs)
+				attrs.RemoveIf(func(key string, _ pcommon.Value) bool {
+					for _, prefix := range verdicts {
+						if strings.HasPrefix(key, prefix) {
+							return true
+						}
+					}
+					return false
+				})
+				v[fmt.Sprint(span.TraceID(), span.SpanID(), span.ParentSpanID(), span.Name(), span.Kind(), span.StartTimestamp(), span.EndTimestamp(),
+					span.Events().Len(), span.Links().Len(), span.Status().Code(), span.TraceState().AsRaw(), span.Flags(),
+					rs.SchemaUrl(), rs.Resource().Attributes().AsRaw(), ss.Scope().Name(), ss.Scope().Attributes().AsRaw(), attrs.AsRaw())] += n
+			}
+		}
+	}
+}
+
+// splitTraces deals the spans of td out over n calls.
+func splitTraces(td ptrace.Traces, n int) []ptrace.Traces {
+	calls := make([]ptrace.Traces, n)
+	for call := range calls {
+		calls[call] = ptrace.NewTraces()
+		td.CopyTo(calls[call])
+		i := -1
+		for _, rs := range calls[call].ResourceSpans().All() {
+			for _, ss := range rs.ScopeSpans().All() {
+				ss.Spans().RemoveIf(func(ptrace.Span) bool { i++; return i%n != call })
+			}
+		}
+	}
+	return calls
+}
+
+// hostileTraces makes spans of the vocabulary with ids, times, keys and values
+// that the bytes choose, mostly wrong.
+func hostileTraces(data []byte) ptrace.Traces {
+	next := func() (b byte) {
+		if len(data) > 0 {
+			b, data = data[0], data[1:]
+		}
+		return b
+	}
+	keys := []string{
+		string(otelsemconv.GenAIOperationNameKey), string(otelsemconv.McpMethodNameKey), string(otelsemconv.ErrorTypeKey),
+		string(otelsemconv.GenAIResponseFinishReasonsKey), string(otelsemconv.HTTPResponseStatusCodeKey),
+		string(otelsemconv.GenAIToolCallIDKey), string(otelsemconv.GenAIRequestStreamKey),
+		string(semconv.RunIDKey), string(semconv.RunRequestsKey), string(semconv.RunToolsKey),
+		string(semconv.StreamEndKey), string(semconv.StreamPhaseKey), string(semconv.StreamTextChunksKey),
+		string(semconv.StreamToolCallIDsKey), string(semconv.StreamOpenToolCallIDsKey), string(semconv.StreamLastProgressKey),
+		string(semconv.HistoryToolCallsKey), string(semconv.HistoryToolOutputsKey), string(semconv.RequestProviderToolsKey),
+		string(semconv.TransportCauseKey), string(semconv.ProviderErrorKindKey), string(semconv.ProviderErrorCodeKey),
+		string(semconv.AbortSourceKey), string(semconv.WatchdogKindKey), string(semconv.RetryAfterKey),
+		string(semconv.ToolEffectKey), string(semconv.ToolOutcomeKey), string(semconv.ToolOutputDeliveryKey),
+		string(semconv.ClassificationTriggerKey), string(semconv.FailureClassKey), "other", "",
+	}
+	words := []string{
+		"chat", "execute_tool", "invoke_agent", "tools/call", "stop", "error", "terminal_event", "read_error", "eof", "text",
+		"tool_input", "connection_reset", "rate_limited", "user", "idle", "non_idempotent", "failed", "succeeded", "sent",
+		"client", "late", "RateLimitError", "", "\xff\xfe", strings.Repeat("x", 1000), "bb00000000000001", "bb00000000000002",
+	}
+	var value func(v pcommon.Value, depth int)
+	value = func(v pcommon.Value, depth int) {
+		switch next() % 8 {
+		case 0, 1, 2:
+			v.SetStr(words[int(next())%len(words)])
+		case 3:
+			v.SetInt([]int64{0, 1, 2, 3, 200, 429, -1, math.MaxInt64, math.MinInt64}[next()%9])
+		case 4:
+			v.SetDouble([]float64{0, 1.5, -1, math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64}[next()%7])
+		case 5:
+			v.SetBool(next()%2 == 0)
+		case 6:
+			slice := v.SetEmptySlice()
+			for range next() % 80 {
+				if e := slice.AppendEmpty(); depth < 4 {
+					value(e, depth+1)
+				}
+			}
+		case 7:
+			if m := v.SetEmptyMap(); depth < 4 {
+				value(m.PutEmpty(keys[int(next())%len(keys)]), depth+1)
+			}
+		}
+	}
+	id := func() (id pcommon.SpanID) {
+		if n := next() % 8; n > 0 {
+			id = pcommon.SpanID{0xbb, 7: n}
+		}
+		return id
+	}
+	ts := func() pcommon.Timestamp {
+		if b := next(); b < 240 {
+			return at(float64(b) / 10)
+		}
+		return pcommon.Timestamp(binary.BigEndian.Uint64([]byte{next(), next(), next(), next(), next(), next(), next(), next()}))
+	}
+	td := ptrace.NewTraces()
+	for len(data) > 0 {
+		rs := td.ResourceSpans().AppendEmpty()
+		rs.Resource().Attributes().PutStr("service.name", hex.EncodeToString([]byte{next() % 3}))
+		spans := rs.ScopeSpans().AppendEmpty().Spans()
+		for range next()%8 + 1 {
+			span := spans.AppendEmpty()
+			if n := next() % 4; n > 0 {
+				span.SetTraceID(traceID(n))
+			}
+			span.SetSpanID(id())
+			span.SetParentSpanID(id())
+			span.SetKind(ptrace.SpanKind(next() % 7))
+			span.SetStartTimestamp(ts())
+			span.SetEndTimestamp(ts())
+			span.Status().SetCode(ptrace.StatusCode(next() % 4))
+			span.Attributes().PutStr(keys[0], words[next()%4])
+			for range next() % 12 {
+				value(span.Attributes().PutEmpty(keys[int(next())%len(keys)]), 0)
+			}
+			if next()%4 == 0 {
+				event := span.Events().AppendEmpty()
+				event.SetName(otelsemconv.ExceptionEventName)
+				value(event.Attributes().PutEmpty(string(otelsemconv.ExceptionTypeKey)), 0)
+			}
+		}
+	}
+	return td
+}
