@@ -1,14 +1,11 @@
-// Anthropic asks a model one question with anthropic-sdk-go, and
-// says what went wrong if anything did.
+// Anthropic asks one question with anthropic-sdk-go over Messages. Set ANTHROPIC_API_KEY (ANTHROPIC_BASE_URL for another
+// endpoint) and OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4318 for a Collector on this machine), then
 //
-//	export ANTHROPIC_API_KEY=...                                # ANTHROPIC_BASE_URL for another endpoint
-//	export OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318    # the Collector
 //	go run ./anthropic 'Why is the sky blue?'
 package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -31,13 +28,13 @@ func main() {
 	}
 }
 
-func ask(ctx context.Context, out io.Writer, question string) (err error) {
+func ask(ctx context.Context, out io.Writer, question string) error {
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return err
 	}
 	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
-	defer func() { err = errors.Join(err, provider.Shutdown(ctx)) }()
+	defer provider.Shutdown(ctx) // sends what is left
 	otel.SetTracerProvider(provider)
 
 	client := anthropic.NewClient(option.WithHTTPClient(&http.Client{
@@ -45,9 +42,8 @@ func ask(ctx context.Context, out io.Writer, question string) (err error) {
 	}))
 	runCtx, run := otelllm.StartRun(ctx, "example")
 	stream := client.Messages.NewStreaming(runCtx, anthropic.MessageNewParams{
-		Model:     anthropic.ModelClaudeSonnet4_5,
-		MaxTokens: 1024,
-		Messages:  []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(question))},
+		Model: anthropic.ModelClaudeSonnet5_5, MaxTokens: 1024,
+		Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(question))},
 	})
 	defer stream.Close()
 	for stream.Next() {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -97,7 +98,7 @@ func planted(tap *wiretap) []acceptance.Case {
 	header := func(e faultyllm.Exchange) faultyllm.Exchange { return e.With("X-Answer", canary("response-header")) }
 	says := []faultyllm.Step{faultyllm.Reasoning(canary("reasoning")), faultyllm.Text(canary("text"))}
 	answer := func(steps ...faultyllm.Step) faultyllm.Exchange {
-		return header(faultyllm.Answer(append(says[:len(says):len(says)], steps...)...))
+		return header(faultyllm.Answer(append(slices.Clip(says), steps...)...))
 	}
 	failure := faultyllm.Failure{Trouble: faultyllm.ServerError, Message: canary("provider-message"), Code: "is " + canary("provider-code")}
 	inBand := failure
@@ -155,12 +156,10 @@ func TestNothingPrivateLeaves(t *testing.T) {
 	results := runAll(t, p, cases)
 
 	// Every canary was really there.
-	crossed := tap.String()
-	for _, r := range results {
-		if r.Err != nil {
-			crossed += r.Err.Error()
-		}
+	for i := range results {
+		_, _ = fmt.Fprintln(tap, results[i].Err)
 	}
+	crossed := tap.String()
 	for _, place := range places {
 		assert.Contains(t, crossed, canary(place), "the canary of %s was never planted", place)
 	}

@@ -44,7 +44,7 @@ type voice struct {
 var openAIVoices = [numberOfTroubles]voice{
 	RateLimited: {
 		status: http.StatusTooManyRequests, typ: "tokens", code: "rate_limit_exceeded", responses: "rate_limit_exceeded", retry: true,
-		message: "Rate limit reached for gpt-5.1 in organization org-demo on tokens per min (TPM): Limit 30000, Used 29871, Requested 1042.",
+		message: "Rate limit reached for gpt-5.5 in organization org-demo on tokens per min (TPM): Limit 30000, Used 29871, Requested 1042.",
 	},
 	QuotaExhausted: {
 		status: http.StatusTooManyRequests, typ: "insufficient_quota", code: "insufficient_quota", responses: "insufficient_quota",

@@ -2,6 +2,7 @@ package faultyllm
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -26,9 +27,7 @@ func (p *player) play(e Exchange) {
 		return
 	}
 	h := p.w.Header()
-	for k, v := range e.header {
-		h[k] = v
-	}
+	maps.Copy(h, e.header)
 	p.record.RequestID = p.ids.id("req_", 0)
 	h.Set(p.record.Wire.requestIDHeader(), p.record.RequestID)
 	switch e.kind {

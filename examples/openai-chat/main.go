@@ -1,14 +1,11 @@
-// Openai-chat asks a model one question with openai-go over Chat Completions, and
-// says what went wrong if anything did.
+// Openai-chat asks one question with openai-go over Chat Completions. Set OPENAI_API_KEY (OPENAI_BASE_URL for another
+// endpoint) and OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4318 for a Collector on this machine), then
 //
-//	export OPENAI_API_KEY=...                                   # OPENAI_BASE_URL for another endpoint
-//	export OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318    # the Collector
 //	go run ./openai-chat 'Why is the sky blue?'
 package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -31,13 +28,13 @@ func main() {
 	}
 }
 
-func ask(ctx context.Context, out io.Writer, question string) (err error) {
+func ask(ctx context.Context, out io.Writer, question string) error {
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return err
 	}
 	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
-	defer func() { err = errors.Join(err, provider.Shutdown(ctx)) }()
+	defer provider.Shutdown(ctx) // sends what is left
 	otel.SetTracerProvider(provider)
 
 	client := openai.NewClient(option.WithHTTPClient(&http.Client{
@@ -45,7 +42,7 @@ func ask(ctx context.Context, out io.Writer, question string) (err error) {
 	}))
 	runCtx, run := otelllm.StartRun(ctx, "example")
 	stream := client.Chat.Completions.NewStreaming(runCtx, openai.ChatCompletionNewParams{
-		Model:    openai.ChatModelGPT5_1,
+		Model:    openai.ChatModelGPT5_5,
 		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(question)},
 	})
 	for stream.Next() {

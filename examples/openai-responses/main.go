@@ -1,14 +1,11 @@
-// Openai-responses asks a model one question with openai-go over Responses, and
-// says what went wrong if anything did.
+// Openai-responses asks one question with openai-go over Responses. Set OPENAI_API_KEY (OPENAI_BASE_URL for another
+// endpoint) and OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4318 for a Collector on this machine), then
 //
-//	export OPENAI_API_KEY=...                                   # OPENAI_BASE_URL for another endpoint
-//	export OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318    # the Collector
 //	go run ./openai-responses 'Why is the sky blue?'
 package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -32,13 +29,13 @@ func main() {
 	}
 }
 
-func ask(ctx context.Context, out io.Writer, question string) (err error) {
+func ask(ctx context.Context, out io.Writer, question string) error {
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return err
 	}
 	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
-	defer func() { err = errors.Join(err, provider.Shutdown(ctx)) }()
+	defer provider.Shutdown(ctx) // sends what is left
 	otel.SetTracerProvider(provider)
 
 	client := openai.NewClient(option.WithHTTPClient(&http.Client{
@@ -46,7 +43,7 @@ func ask(ctx context.Context, out io.Writer, question string) (err error) {
 	}))
 	runCtx, run := otelllm.StartRun(ctx, "example")
 	stream := client.Responses.NewStreaming(runCtx, responses.ResponseNewParams{
-		Model: openai.ChatModelGPT5_1,
+		Model: openai.ChatModelGPT5_5,
 		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(question)},
 	})
 	for stream.Next() {

@@ -41,7 +41,7 @@ func TestTheExample(t *testing.T) {
 			}
 			names := spans.Names()
 			assert.Contains(t, names, "invoke_agent example")
-			assert.Contains(t, names, "chat gpt-5.1")
+			assert.Contains(t, names, "chat gpt-5.5")
 		})
 	}
 }

@@ -27,25 +27,21 @@ const (
 )
 
 // over makes one case a wire.
-func over(wires []faultyllm.Wire, make func(faultyllm.Wire) Case) []Case {
+func over(wires []faultyllm.Wire, build func(faultyllm.Wire) Case) []Case {
 	var cases []Case
 	for _, w := range wires {
-		c := make(w)
+		c := build(w)
 		c.Wire = w
 		cases = append(cases, c)
 	}
 	return cases
 }
 
-func everywhere(make func(faultyllm.Wire) Case) []Case { return over(faultyllm.Wires(), make) }
+func everywhere(build func(faultyllm.Wire) Case) []Case { return over(faultyllm.Wires(), build) }
 
-// failed is what a run wants that came to one failure in its last request, after
-// good ones.
-func failed(v Verdict, good int, says ...string) Want {
-	return Want{
-		Outcome: semconv.RunOutcomeFailed, Run: v,
-		Requests: append(make([]Verdict, good), v), Says: says,
-	}
+// failed is what is wanted of a run of one request that failed.
+func failed(v Verdict, says ...string) Want {
+	return Want{Outcome: semconv.RunOutcomeFailed, Run: v, Requests: []Verdict{v}, Says: says}
 }
 
 // interruption is a stream that the transport broke.

@@ -14,7 +14,7 @@ func aborts() []Case {
 		w := failed(Verdict{
 			Class: semconv.ClassLocalAbort, Cause: cause, Phase: phase, Origin: semconv.OriginLocal,
 			Safety: safety, Reason: reason,
-		}, 0)
+		})
 		w.Outcome = semconv.RunOutcomeAborted
 		return w
 	}

@@ -18,7 +18,7 @@ func connections() []Case {
 			Want: failed(Verdict{
 				Class: semconv.ClassConnectionFailed, Cause: cause, Phase: semconv.PhaseBeforeConnection, Origin: semconv.OriginTransport,
 				Safety: safety, Reason: reason,
-			}, 0),
+			}),
 			Prepare: prepare,
 		}
 	}

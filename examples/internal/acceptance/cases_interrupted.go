@@ -14,7 +14,7 @@ func interrupted() []Case {
 		return Case{
 			Number: 1, Title: "text, tool input begun, reset",
 			Script: []faultyllm.Exchange{faultyllm.Answer(thinking, saying, patching, faultyllm.Reset())},
-			Want: failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolInput, confirmed, semconv.RetryReasonVisibleOutput), 0,
+			Want: failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolInput, confirmed, semconv.RetryReasonVisibleOutput),
 				"connection reset", "tool call", "The tool had not run."),
 		}
 	})...)
@@ -23,12 +23,12 @@ func interrupted() []Case {
 		return Case{
 			Number: 2, Title: "no text, tool input begun, reset",
 			Script: []faultyllm.Exchange{faultyllm.Answer(thinking, patching, faultyllm.Reset())},
-			Want: failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolInput, safe, semconv.RetryReasonIncompleteToolInput), 0,
+			Want: failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolInput, safe, semconv.RetryReasonIncompleteToolInput),
 				"The tool had not run.", "It is safe to retry automatically."),
 		}
 	})...)
 
-	headersThenFIN := failed(interruption(semconv.CauseBodyTruncated, semconv.PhaseResponseStarted, safe, semconv.RetryReasonNoOutput), 0)
+	headersThenFIN := failed(interruption(semconv.CauseBodyTruncated, semconv.PhaseResponseStarted, safe, semconv.RetryReasonNoOutput))
 	add(everywhere(func(faultyllm.Wire) Case {
 		return Case{
 			Number: 4, Title: "headers, then FIN inside the body", Variant: "chunked",
@@ -51,7 +51,7 @@ func interrupted() []Case {
 		return Case{
 			Number: 5, Title: "text, then a clean end without the terminal event",
 			Script: []faultyllm.Exchange{faultyllm.Answer(saying, faultyllm.CleanEnd())},
-			Want:   failed(interruption(semconv.CauseCleanEOF, semconv.PhaseText, confirmed, semconv.RetryReasonVisibleOutput), 0),
+			Want:   failed(interruption(semconv.CauseCleanEOF, semconv.PhaseText, confirmed, semconv.RetryReasonVisibleOutput)),
 		}
 	})...)
 
@@ -59,7 +59,7 @@ func interrupted() []Case {
 		return Case{
 			Number: 6, Title: "reasoning only, reset",
 			Script: []faultyllm.Exchange{faultyllm.Answer(thinking, faultyllm.Reset())},
-			Want:   failed(interruption(semconv.CauseConnectionReset, semconv.PhaseReasoning, safe, semconv.RetryReasonReasoningOnly), 0),
+			Want:   failed(interruption(semconv.CauseConnectionReset, semconv.PhaseReasoning, safe, semconv.RetryReasonReasoningOnly)),
 		}
 	})...)
 
@@ -68,7 +68,7 @@ func interrupted() []Case {
 		return Case{
 			Number: 7, Title: "tool call ready, never started, reset",
 			Script: []faultyllm.Exchange{ready},
-			Want: failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolCallReady, safe, semconv.RetryReasonToolCallNotExecuted), 0,
+			Want: failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolCallReady, safe, semconv.RetryReasonToolCallNotExecuted),
 				"The tool had not run."),
 		}
 	})...)
@@ -76,7 +76,7 @@ func interrupted() []Case {
 		return Case{
 			Number: 7, Title: "tool call ready, never started, reset", Variant: "tools not observed",
 			Script:  []faultyllm.Exchange{ready},
-			Want:    failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolCallReady, confirmed, semconv.RetryReasonToolStateUnknown), 0),
+			Want:    failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolCallReady, confirmed, semconv.RetryReasonToolStateUnknown)),
 			Prepare: func(_ *World, s *Setup) { s.NoRun = true },
 		}
 	})...)

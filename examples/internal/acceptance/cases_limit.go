@@ -16,11 +16,14 @@ func limits() []Case {
 	}{
 		{"length", []faultyllm.Step{saying, faultyllm.Finish(faultyllm.Length)}, semconv.CauseMaxOutputTokens, faultyllm.Wires()},
 		{
-			"refusal", []faultyllm.Step{faultyllm.Refusal("I can't ", "help with that."), faultyllm.Finish(faultyllm.Refused)},
+			"refusal",
+			[]faultyllm.Step{faultyllm.Refusal("I can't ", "help with that."), faultyllm.Finish(faultyllm.Refused)},
 			semconv.CauseRefusal, faultyllm.Wires(),
 		},
 		{
-			"content filter", []faultyllm.Step{saying, faultyllm.Finish(faultyllm.ContentFilter)}, semconv.CauseContentFilter,
+			"content filter",
+			[]faultyllm.Step{saying, faultyllm.Finish(faultyllm.ContentFilter)},
+			semconv.CauseContentFilter,
 			[]faultyllm.Wire{faultyllm.Chat, faultyllm.Responses}, // Anthropic's word for it is refusal
 		},
 	} {
@@ -28,7 +31,7 @@ func limits() []Case {
 			want := failed(Verdict{
 				Class: semconv.ClassOutputLimited, Cause: t.cause, Phase: semconv.PhaseStreamEnd, Origin: semconv.OriginProvider,
 				Safety: never, Reason: semconv.RetryReasonNotTransient,
-			}, 0)
+			})
 			want.Outcome = semconv.RunOutcomeLimited
 			return Case{
 				Number: 21, Title: "the answer is cut by a limit", Variant: t.variant,

@@ -56,13 +56,13 @@ func providers() []Case {
 			return Case{
 				Number: 14, Title: "an error that a retry cannot mend", Variant: t.variant,
 				Script: []faultyllm.Exchange{faultyllm.Refuse(faultyllm.Failure{Trouble: t.trouble})},
-				Want:   failed(reported(cause, semconv.PhaseResponseStarted, never, semconv.RetryReasonNotTransient), 0),
+				Want:   failed(reported(cause, semconv.PhaseResponseStarted, never, semconv.RetryReasonNotTransient)),
 			}
 		})...)
 	}
 
 	add(everywhere(func(faultyllm.Wire) Case {
-		want := failed(reported(semconv.CauseOverloaded, semconv.PhaseText, confirmed, semconv.RetryReasonVisibleOutput), 0)
+		want := failed(reported(semconv.CauseOverloaded, semconv.PhaseText, confirmed, semconv.RetryReasonVisibleOutput))
 		want.InBand = true
 		return Case{
 			Number: 15, Title: "overloaded, inside a 200 after text",
@@ -70,7 +70,7 @@ func providers() []Case {
 			Want:   want,
 		}
 	})...)
-	thenDone := failed(reported(semconv.CauseServerError, semconv.PhaseText, confirmed, semconv.RetryReasonVisibleOutput), 0)
+	thenDone := failed(reported(semconv.CauseServerError, semconv.PhaseText, confirmed, semconv.RetryReasonVisibleOutput))
 	thenDone.InBand = true
 	add(Case{
 		Number: 15, Title: "error inside a 200, then [DONE]", Wire: faultyllm.Chat, Variant: "then DONE",

@@ -120,8 +120,11 @@ func (d *differences) verdict(name string, want Verdict, got report.Verdict) {
 		what      string
 		want, got fmt.Stringer
 	}{
-		{"cause", want.Cause, got.Cause}, {"phase", want.Phase, got.Phase}, {"origin", want.Origin, got.Origin},
-		{"retry safety", want.Safety, got.Safety}, {"retry reason", want.Reason, got.Reason},
+		{"cause", want.Cause, got.Cause},
+		{"phase", want.Phase, got.Phase},
+		{"origin", want.Origin, got.Origin},
+		{"retry safety", want.Safety, got.Safety},
+		{"retry reason", want.Reason, got.Reason},
 	} {
 		if m.want.String() != "" {
 			d.differs(name+": "+m.what, m.want, m.got)

@@ -150,9 +150,9 @@ func (w *World) setup(c *Case) *Setup {
 
 func model(w faultyllm.Wire) string {
 	if w == faultyllm.Anthropic {
-		return "claude-sonnet-4-5"
+		return "claude-sonnet-5-5"
 	}
-	return "gpt-5.1"
+	return "gpt-5.5"
 }
 
 // model makes the conversation with the wire's SDK.

@@ -20,11 +20,11 @@ type Receiver struct {
 }
 
 // Start starts a receiver that ends with the test.
-func Start(t testing.TB) *Receiver {
-	t.Helper()
+func Start(tb testing.TB) *Receiver {
+	tb.Helper()
 	r := &Receiver{}
 	srv := httptest.NewServer(http.HandlerFunc(r.receive))
-	t.Cleanup(srv.Close)
+	tb.Cleanup(srv.Close)
 	r.URL = srv.URL
 	return r
 }
