@@ -132,7 +132,8 @@ type Config[F any] struct {
 	RunTimeout time.Duration
 	// MaxSpansPerRun bounds the spans that are held of one run, and those of one trace that name no run.
 	MaxSpansPerRun int
-	// MaxFactBytes bounds what is kept beside the held spans, in estimated bytes.
+	// MaxFactBytes bounds what is kept beside the held spans, in estimated bytes. At
+	// most an eighth of it more remembers which runs were judged.
 	MaxFactBytes int
 
 	// Locate says whose an item is. It must be pure.
@@ -280,11 +281,13 @@ func (b *Buffer[F]) Drain(now time.Time) (releases []Release[F]) {
 	for {
 		t := b.due.popFirst()
 		if t == nil {
-			return releases
+			break
 		}
 		releases = b.sweep(t, now, Shutdown, releases, everything[F])
 		b.schedule(t)
 	}
+	b.trim()
+	return releases
 }
 
 func everything[F any](*Item[F], Place) bool { return true }

@@ -6,8 +6,12 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// judgedSize is the memory of one entry of [judged], with its share of the map.
-const judgedSize = 64
+const (
+	// judgedSize is the memory of one entry of [judged], with its share of the map.
+	judgedSize = 64
+	// minJudged is how many entries there is always room for.
+	minJudged = 1024
+)
 
 type runKey struct {
 	trace pcommon.TraceID
@@ -25,7 +29,7 @@ type judged struct {
 }
 
 func newJudged(period time.Duration, limit int) judged {
-	return judged{period: period, limit: max(limit, 1), now: make(map[runKey]struct{})}
+	return judged{period: period, limit: max(limit, minJudged), now: make(map[runKey]struct{})}
 }
 
 func (j *judged) rotate(now time.Time) {

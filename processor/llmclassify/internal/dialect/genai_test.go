@@ -1,0 +1,211 @@
+package dialect
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+func TestGenAIRequest(t *testing.T) {
+	const (
+		unset = ptrace.StatusCodeUnset
+		ok    = ptrace.StatusCodeOk
+		err   = ptrace.StatusCodeError
+	)
+	list := func(s ...any) []any { return s }
+	for _, tt := range []struct {
+		name       string
+		status     ptrace.StatusCode
+		attrs      map[string]any
+		exceptions []string
+		want       classify.Request // without times
+	}{
+		{"nothing known", unset, nil, nil, classify.Request{Phase: semconv.PhaseUnknown}},
+		{
+			"finished", unset, map[string]any{"gen_ai.response.finish_reasons": list("stop")}, nil,
+			classify.Request{Phase: semconv.PhaseStreamEnd, Ended: semconv.StreamEndTerminalEvent, Basis: classify.Typed, Finish: classify.FinishStop},
+		},
+		{
+			"finished after an exception that was got over", unset,
+			map[string]any{"gen_ai.response.finish_reasons": list("stop")},
+			[]string{"RateLimitError"},
+			classify.Request{Phase: semconv.PhaseStreamEnd, Ended: semconv.StreamEndTerminalEvent, Basis: classify.Typed, Finish: classify.FinishStop},
+		},
+		{
+			"stream without a finish reason", unset, map[string]any{"gen_ai.request.stream": true}, nil,
+			classify.Request{Phase: semconv.PhaseUnknown, Ended: semconv.StreamEndEOF},
+		},
+		{
+			"stream with an empty list", unset, map[string]any{"gen_ai.request.stream": true, "gen_ai.response.finish_reasons": list()}, nil,
+			classify.Request{Phase: semconv.PhaseUnknown, Ended: semconv.StreamEndEOF, Finish: classify.FinishMissing},
+		},
+		{
+			"stream without a finish reason, said to be well", ok, map[string]any{"gen_ai.request.stream": true}, nil,
+			classify.Request{Phase: semconv.PhaseUnknown, Failed: classify.No},
+		},
+		{
+			"finish reason error", unset, map[string]any{"gen_ai.response.finish_reasons": list("error")}, nil,
+			classify.Request{
+				Phase: semconv.PhaseUnknown, Ended: semconv.StreamEndCancelled, Finish: classify.FinishMissing,
+				Abort: classify.Abort{Source: semconv.AbortSourceUnknown},
+			},
+		},
+		{
+			"finish reason interrupted", unset, map[string]any{"gen_ai.response.finish_reasons": list("interrupted")}, nil,
+			classify.Request{Phase: semconv.PhaseUnknown, Ended: semconv.StreamEndEOF, Basis: classify.Corroborated, Finish: classify.FinishMissing},
+		},
+		{
+			"failed, and nothing says how", err, map[string]any{"gen_ai.request.stream": true, "gen_ai.response.finish_reasons": list("error")},
+			[]string{"Error", "AI_APICallError"},
+			classify.Request{Phase: semconv.PhaseUnknown, Failed: classify.Yes, Finish: classify.FinishMissing},
+		},
+		{
+			"status", err, map[string]any{"http.response.status_code": 429, "error.type": "RateLimitError"}, nil,
+			classify.Request{
+				Phase: semconv.PhaseResponseStarted, Ended: semconv.StreamEndHTTPError, Basis: classify.Typed, Failed: classify.Yes, Status: 429,
+				Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindRateLimited, Code: "RateLimitError"},
+			},
+		},
+		{
+			"status with a code that says more", err, map[string]any{"http.response.status_code": 429, "error.type": "insufficient_quota"}, nil,
+			classify.Request{
+				Phase: semconv.PhaseResponseStarted, Ended: semconv.StreamEndHTTPError, Basis: classify.Typed, Failed: classify.Yes, Status: 429,
+				Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindQuotaExhausted, Code: "insufficient_quota"},
+			},
+		},
+		{
+			"status as error.type", err, map[string]any{"error.type": "503"}, nil,
+			classify.Request{
+				Phase: semconv.PhaseResponseStarted, Ended: semconv.StreamEndHTTPError, Basis: classify.Typed, Failed: classify.Yes, Status: 503,
+				Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindOverloaded, Code: "503"},
+			},
+		},
+		{
+			"class of the SDK", err, map[string]any{"error.type": "openai.AuthenticationError"}, nil,
+			classify.Request{
+				Phase: semconv.PhaseUnknown, Basis: classify.Typed, Failed: classify.Yes,
+				Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindAuthentication, Code: "openai.AuthenticationError"},
+			},
+		},
+		{
+			"transport code", err, map[string]any{"error.type": "ECONNRESET"}, nil,
+			classify.Request{
+				Phase: semconv.PhaseUnknown, Basis: classify.Typed, Failed: classify.Yes,
+				Transport: classify.Transport{Cause: semconv.TransportCauseConnectionReset, Code: "ECONNRESET"},
+			},
+		},
+		{
+			"transport code in an exception", err, nil, []string{"httpx.RemoteProtocolError"},
+			classify.Request{
+				Phase: semconv.PhaseUnknown, Basis: classify.Typed, Failed: classify.Yes,
+				Transport: classify.Transport{Cause: semconv.TransportCauseBodyTruncated, Code: "httpx.RemoteProtocolError"},
+			},
+		},
+		{
+			"cancelled", err, map[string]any{"error.type": "asyncio.exceptions.CancelledError"}, nil,
+			classify.Request{
+				Phase: semconv.PhaseUnknown, Ended: semconv.StreamEndCancelled, Basis: classify.Typed, Failed: classify.Yes,
+				Abort: classify.Abort{Source: semconv.AbortSourceUnknown},
+			},
+		},
+		{
+			"the SDK's timer", err, map[string]any{"error.type": "APITimeoutError"}, nil,
+			classify.Request{
+				Phase: semconv.PhaseUnknown, Ended: semconv.StreamEndWatchdog, Basis: classify.Typed, Failed: classify.Yes,
+				Watchdog: classify.Watchdog{Kind: semconv.WatchdogKindIdle},
+			},
+		},
+		{
+			"a text that holds a name is no name", err, map[string]any{"error.type": "RateLimitError: slow down"}, nil,
+			classify.Request{Phase: semconv.PhaseUnknown, Failed: classify.Yes},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			attrs := map[string]any{"gen_ai.operation.name": "chat"}
+			for key, v := range tt.attrs {
+				attrs[key] = v
+			}
+			s := span(t, attrs)
+			s.Status().SetCode(tt.status)
+			s.Status().SetMessage("rate limit exceeded, connection reset by peer") // never read
+			for _, exception := range tt.exceptions {
+				e := s.Events().AppendEmpty()
+				e.SetName("exception")
+				e.Attributes().PutStr("exception.type", exception)
+				e.Attributes().PutStr("exception.message", "overloaded_error ECONNRESET")
+			}
+			tt.want.Start, tt.want.End = start, end
+			assert.Equal(t, &tt.want, read(t, s).Request)
+		})
+	}
+}
+
+func TestGenAITool(t *testing.T) {
+	for _, tt := range []struct {
+		status    ptrace.StatusCode
+		errorType string
+		want      semconv.ToolOutcome
+	}{
+		{ptrace.StatusCodeUnset, "", semconv.ToolOutcomeUnset},
+		{ptrace.StatusCodeOk, "", semconv.ToolOutcomeSucceeded},
+		{ptrace.StatusCodeError, "ValueError", semconv.ToolOutcomeFailed},
+		{ptrace.StatusCodeError, "tool_error", semconv.ToolOutcomeFailed},
+		{ptrace.StatusCodeError, "TimeoutError", semconv.ToolOutcomeTimedOut},
+		{ptrace.StatusCodeError, "CancelledError", semconv.ToolOutcomeInterrupted},
+	} {
+		attrs := map[string]any{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.id": "call_1", "gen_ai.tool.name": "grep"}
+		if tt.errorType != "" {
+			attrs["error.type"] = tt.errorType
+		}
+		s := span(t, attrs)
+		s.Status().SetCode(tt.status)
+		assert.Equal(t, &classify.Tool{
+			Start: start, End: end, CallID: "call_1", Name: "grep", Outcome: tt.want, ErrorType: tt.errorType,
+		}, read(t, s).Tool, tt.errorType)
+	}
+}
+
+func TestGenAIRun(t *testing.T) {
+	s := span(t, map[string]any{"gen_ai.operation.name": "invoke_agent", "llm.run.requests": "2"})
+	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.No}, read(t, s).Run,
+		"a run that says how many requests it has is ours, whatever it says")
+
+	s = span(t, map[string]any{"gen_ai.operation.name": "invoke_agent"})
+	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes}, read(t, s).Run, "UNSET is no success")
+	s.Status().SetCode(ptrace.StatusCodeError)
+	s.Attributes().PutStr("error.type", "AbortError")
+	assert.Equal(t, &classify.Run{
+		Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes, ErrorType: "AbortError",
+		Abort: classify.Abort{Source: semconv.AbortSourceUnknown},
+	}, read(t, s).Run)
+}
+
+// No name says two things, and a bare timeout says nothing of whose it was.
+func TestFailures(t *testing.T) {
+	for name, f := range failures {
+		set := 0
+		for _, is := range []bool{
+			f.transport != semconv.TransportCauseUnset, f.provider != semconv.ProviderErrorKindUnset,
+			f.abort != semconv.AbortSourceUnset, f.watchdog != semconv.WatchdogKindUnset,
+		} {
+			if is {
+				set++
+			}
+		}
+		assert.Equal(t, 1, set, name)
+	}
+	for _, name := range []string{"", "timeout", "Error", "TypeError", "APIError", "APIStatusError", "AI_APICallError", "openai."} {
+		_, ok := failureOf(name)
+		assert.False(t, ok, name)
+	}
+	f, ok := failureOf("HPE_INVALID_CONSTANT")
+	assert.True(t, ok)
+	assert.Equal(t, semconv.TransportCauseMalformedEvent, f.transport)
+	f, ok = failureOf("overloaded_error")
+	assert.True(t, ok)
+	assert.Equal(t, semconv.ProviderErrorKindOverloaded, f.provider)
+}

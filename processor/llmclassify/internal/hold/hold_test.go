@@ -1,0 +1,341 @@
+package hold
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func after(d time.Duration) time.Time { return t0.Add(d) }
+
+// fact is what these tests know of a span: whether it was read.
+type fact struct{ read bool }
+
+const (
+	maxHold    = 30 * time.Second
+	settle     = 2 * time.Second
+	runTimeout = time.Hour
+	spanBytes  = 100
+	factBytes  = 10
+)
+
+// locate: a span that names no run is its parent's, if that is a run here; the
+// parent is a root if it was seen.
+func locate(t *Trace[fact], it *Item[fact]) Place {
+	id := it.Run
+	if it.Role == Run {
+		id = it.ID
+	} else if id.IsEmpty() {
+		id = it.Parent
+	}
+	if span := t.Item(id); span != nil && span.Role == Run {
+		return Place{Run: id, Known: true}
+	}
+	_, seen := t.Parent(id)
+	return Place{Run: id, Open: !seen}
+}
+
+func config() Config[fact] {
+	return Config[fact]{
+		MaxHold: maxHold, Settle: settle, RunTimeout: runTimeout, MaxSpansPerRun: 1000, MaxFactBytes: 1 << 20,
+		Locate: locate,
+		Read: func(it *Item[fact]) int {
+			if it.Known.read || it.Span == (ptrace.Span{}) {
+				panic("read twice, or when it had gone")
+			}
+			it.Known.read = true
+			return factBytes
+		},
+	}
+}
+
+func id(n byte) pcommon.SpanID {
+	if n == 0 {
+		return pcommon.SpanID{}
+	}
+	return pcommon.SpanID{7: n}
+}
+
+func arrive(n byte, role Role, run byte) Arrival[fact] {
+	return Arrival[fact]{Trace: pcommon.TraceID{15: 1}, Item: &Item[fact]{
+		ID: id(n), Role: role, Run: id(run), Parent: id(run), Span: ptrace.NewSpan(), Size: spanBytes,
+	}}
+}
+
+func (a Arrival[F]) in(trace byte) Arrival[F] { a.Trace = pcommon.TraceID{15: trace}; return a }
+func (a Arrival[F]) loose(parent byte) Arrival[F] {
+	a.Item.Run, a.Item.Parent = id(0), id(parent)
+	return a
+}
+func (a Arrival[F]) announces(requests, tools int) Arrival[F] {
+	a.Item.Announced = Announced{true, requests, tools}
+	return a
+}
+
+// shape is a release in short.
+type shape struct {
+	reason Reason
+	whole  bool
+	run    bool
+	out    []byte
+	known  []byte // members that are not out
+}
+
+func shapes(t *testing.T, releases []Release[fact]) (list []shape) {
+	t.Helper()
+	for _, r := range releases {
+		s := shape{reason: r.Reason, whole: r.Whole, run: r.Run != nil}
+		for _, m := range r.Members {
+			assert.Equal(t, m.Out, m.Span != (ptrace.Span{}))
+			if m.Out {
+				s.out = append(s.out, m.ID[7])
+			} else {
+				assert.True(t, m.Known.read, "what is no longer here, or not released, has been read")
+				s.known = append(s.known, m.ID[7])
+			}
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+func empty(t *testing.T, b *Buffer[fact]) {
+	t.Helper()
+	assert.Zero(t, b.Traces())
+	assert.Zero(t, b.Bytes())
+	assert.Zero(t, b.FactBytes())
+	_, ok := b.Next()
+	assert.False(t, ok)
+}
+
+func TestComplete(t *testing.T) {
+	b := New(config())
+	assert.Empty(t, b.Add(t0, []Arrival[fact]{arrive(2, Request, 1), arrive(1, Run, 0).announces(2, 1)}))
+	assert.Empty(t, b.Add(t0, []Arrival[fact]{arrive(3, Tool, 1), arrive(2, Request, 1)}), "a span that comes twice counts once")
+	assert.Equal(t, []shape{{Complete, true, true, []byte{2, 1, 3, 2, 4}, nil}}, shapes(t, b.Add(t0, []Arrival[fact]{arrive(4, Request, 1)})))
+	empty(t, b)
+}
+
+func TestCompleteAtOnce(t *testing.T) {
+	b := New(config())
+	assert.Equal(t, []shape{{Complete, true, true, []byte{1}, nil}}, shapes(t, b.Add(t0, []Arrival[fact]{arrive(1, Run, 0).announces(0, 0)})))
+	empty(t, b)
+}
+
+func TestSettle(t *testing.T) {
+	b := New(config())
+	b.Add(t0, []Arrival[fact]{arrive(1, Run, 0)})
+	b.Add(after(time.Second), []Arrival[fact]{arrive(2, Request, 1), arrive(11, Run, 0), arrive(12, Tool, 11)})
+	next, ok := b.Next()
+	require.True(t, ok)
+	assert.Equal(t, after(settle), next)
+	assert.Empty(t, b.Due(after(settle-1)))
+	assert.Equal(t, []shape{{RunEnded, true, true, []byte{1, 2}, nil}}, shapes(t, b.Due(after(settle))))
+	next, _ = b.Next()
+	assert.Equal(t, after(time.Second+settle), next)
+	assert.Equal(t, []shape{{RunEnded, true, true, []byte{11, 12}, nil}}, shapes(t, b.Due(after(time.Minute))))
+	empty(t, b)
+}
+
+// Spans expire in the company of those that are about to; what is known of them
+// stays for the run.
+func TestHoldExpired(t *testing.T) {
+	b := New(config())
+	b.Add(t0, []Arrival[fact]{arrive(2, Request, 1)})
+	b.Add(after(maxHold/expirySlack), []Arrival[fact]{arrive(3, Tool, 1)})
+	b.Add(after(maxHold/expirySlack+1), []Arrival[fact]{arrive(4, Request, 1)})
+	assert.Empty(t, b.Due(after(maxHold-1)))
+	releases := b.Due(after(maxHold))
+	assert.Equal(t, []shape{{HoldExpired, false, false, []byte{2, 3}, []byte{4}}}, shapes(t, releases))
+	assert.Equal(t, maxHold, releases[0].Members[0].Held)
+	assert.Equal(t, 1*spanBytes, b.Bytes())
+	assert.Equal(t, 2*(itemSize+factBytes), b.FactBytes())
+	assert.Equal(t, []shape{{Complete, true, true, []byte{4, 1}, []byte{2, 3}}},
+		shapes(t, b.Add(after(time.Minute/2+1), []Arrival[fact]{arrive(1, Run, 0).announces(2, 1)})))
+	empty(t, b)
+}
+
+// A run span that waits in vain for its children is judged with those that came.
+func TestMissingChildren(t *testing.T) {
+	b := New(config())
+	b.Add(t0, []Arrival[fact]{arrive(2, Request, 1)})
+	b.Add(after(10*time.Second), []Arrival[fact]{arrive(1, Run, 0).announces(5, 0)})
+	assert.Equal(t, []shape{{HoldExpired, false, true, []byte{2}, []byte{1}}}, shapes(t, b.Due(after(maxHold))))
+	assert.Equal(t, []shape{{HoldExpired, true, true, []byte{1}, []byte{2}}}, shapes(t, b.Due(after(maxHold+10*time.Second))))
+	empty(t, b)
+}
+
+func TestNoRunWillCome(t *testing.T) {
+	b := New(config())
+	b.Add(t0, []Arrival[fact]{arrive(2, Request, 0).loose(9)})
+	b.Add(after(20*time.Second), []Arrival[fact]{arrive(3, Request, 0).loose(9)})
+	b.Link(pcommon.TraceID{15: 1}, id(9), id(0))
+	b.Link(pcommon.TraceID{15: 2}, id(9), id(0)) // of no interest
+	assert.Equal(t, linkSize, b.FactBytes())
+	assert.Equal(t, []shape{{HoldExpired, true, false, []byte{2, 3}, nil}}, shapes(t, b.Due(after(maxHold))))
+	empty(t, b)
+}
+
+func TestSpanLimit(t *testing.T) {
+	cfg := config()
+	cfg.MaxSpansPerRun = 2
+	b := New(cfg)
+	assert.Empty(t, b.Add(t0, []Arrival[fact]{arrive(2, Request, 1), arrive(3, Request, 1), arrive(12, Request, 11), arrive(5, Request, 0).loose(9)}))
+	assert.Equal(t, []shape{{SpanLimit, false, false, []byte{2, 3, 4}, nil}}, shapes(t, b.Add(t0, []Arrival[fact]{arrive(4, Request, 1)})),
+		"the other runs of the trace are not touched")
+	b.Add(t0, []Arrival[fact]{arrive(6, Request, 0).loose(9)})
+	assert.Equal(t, []shape{{SpanLimit, false, false, []byte{5, 6}, nil}, {SpanLimit, false, false, []byte{7}, nil}},
+		shapes(t, b.Add(t0, []Arrival[fact]{arrive(7, Request, 0).loose(8)})), "spans of no run count together")
+	for n := range byte(5) {
+		b.Link(pcommon.TraceID{15: 1}, id(100+n), id(0))
+	}
+	assert.Equal(t, 6*(itemSize+factBytes)+2*linkSize, b.FactBytes(), "links are bounded, too")
+}
+
+func TestEvict(t *testing.T) {
+	b := New(config())
+	for trace := range byte(5) {
+		b.Add(after(time.Duration(trace)*time.Second), []Arrival[fact]{arrive(2, Request, 1).in(trace + 1), arrive(3, Tool, 1).in(trace + 1)})
+	}
+	assert.Empty(t, b.Evict(after(time.Minute), 0))
+	assert.Len(t, shapes(t, b.Evict(after(time.Minute), spanBytes)), 1, "one trace is enough")
+	releases := b.Evict(after(time.Minute), 3*spanBytes)
+	require.Len(t, releases, 2)
+	assert.Equal(t, Memory, releases[0].Reason)
+	assert.Equal(t, 59*time.Second, releases[0].Members[0].Held, "the oldest goes first")
+	assert.Equal(t, 4*spanBytes, b.Bytes())
+	assert.Len(t, b.Evict(after(time.Minute), 1<<30), 2)
+	assert.Zero(t, b.Bytes())
+	assert.Equal(t, 5, b.Traces(), "their facts wait")
+}
+
+func TestDrain(t *testing.T) {
+	b := New(config())
+	b.Add(t0, []Arrival[fact]{arrive(2, Request, 1), arrive(1, Run, 0), arrive(2, Request, 1).in(2), arrive(3, Request, 1)})
+	assert.ElementsMatch(t, []shape{{Shutdown, true, true, []byte{2, 1, 3}, nil}, {Shutdown, false, false, []byte{2}, nil}}, shapes(t, b.Drain(t0)))
+	assert.Zero(t, b.Bytes())
+}
+
+func TestLate(t *testing.T) {
+	b := New(config())
+	b.Add(t0, []Arrival[fact]{arrive(1, Run, 0).announces(0, 0)})
+	for _, a := range []Arrival[fact]{arrive(2, Request, 1), arrive(2, Request, 0).loose(1), arrive(1, Run, 0)} {
+		assert.Equal(t, []shape{{Late, false, false, []byte{a.Item.ID[7]}, nil}}, shapes(t, b.Add(after(time.Second), []Arrival[fact]{a})))
+	}
+	empty(t, b)
+	assert.Empty(t, b.Add(t0, []Arrival[fact]{arrive(2, Request, 1).in(2), arrive(5, Run, 0).announces(3, 3)}), "not the run of another trace, not another run")
+	b.Drain(t0)
+	assert.NotEmpty(t, b.Add(after(maxHold), []Arrival[fact]{arrive(2, Request, 1)}), "remembered for a period")
+	b.Due(after(2 * maxHold))
+	assert.Empty(t, b.Add(after(3*maxHold), []Arrival[fact]{arrive(2, Request, 1)}), "and forgotten after two")
+}
+
+func TestJudgedIsBounded(t *testing.T) {
+	j := newJudged(time.Hour, 10)
+	for n := range 10 * minJudged {
+		j.rotate(t0)
+		j.add(pcommon.TraceID{byte(n >> 8), byte(n)}, id(1))
+		require.LessOrEqual(t, len(j.now)+len(j.previous), 2*minJudged)
+		require.True(t, j.contains(pcommon.TraceID{byte(n >> 8), byte(n)}, id(1)))
+	}
+}
+
+func TestFactsAreBounded(t *testing.T) {
+	cfg := config()
+	cfg.MaxFactBytes = 3 * (itemSize + factBytes)
+	b := New(cfg)
+	for trace := range byte(5) {
+		b.Add(after(time.Duration(trace)), []Arrival[fact]{arrive(2, Request, 1).in(trace + 1)})
+	}
+	b.Due(after(time.Minute))
+	assert.Equal(t, cfg.MaxFactBytes, b.FactBytes())
+	assert.Equal(t, Forgotten{Memory: 2}, b.Forgotten())
+	assert.Equal(t, Forgotten{}, b.Forgotten())
+	assert.Equal(t, 3, b.Traces())
+
+	next, ok := b.Next()
+	require.True(t, ok)
+	assert.Equal(t, after(2+runTimeout), next, "the oldest that is left")
+	assert.Empty(t, b.Due(after(3+runTimeout)))
+	assert.Equal(t, Forgotten{Timeout: 2}, b.Forgotten())
+	b.Due(after(time.Minute + runTimeout))
+	empty(t, b)
+}
+
+// Whatever comes in whatever order, every span is released once, nothing is held
+// for longer than it may be, no run is judged twice, and nothing is left over.
+func TestEverySpanOnce(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // repeatable on purpose
+		cfg := config()
+		cfg.MaxSpansPerRun = 5 + r.IntN(20)
+		cfg.MaxFactBytes = 500 + r.IntN(20_000)
+		b := New(cfg)
+		now := t0
+		came := map[*Item[fact]]time.Time{}
+		judged := map[runKey]time.Time{}
+		check := func(releases []Release[fact]) {
+			for _, release := range releases {
+				for _, m := range release.Members {
+					if !m.Out {
+						continue
+					}
+					at, ok := came[m.Item]
+					require.True(t, ok, "seed %d: released twice", seed)
+					require.LessOrEqual(t, now.Sub(at), maxHold, "seed %d", seed)
+					delete(came, m.Item)
+				}
+				if release.Whole && release.Run != nil {
+					key := runKey{release.Run.trace.id, release.Run.ID}
+					if before, ok := judged[key]; ok {
+						require.GreaterOrEqual(t, now.Sub(before), maxHold, "seed %d: judged twice", seed)
+					}
+					judged[key] = now
+				}
+			}
+			require.LessOrEqual(t, b.FactBytes(), cfg.MaxFactBytes)
+			require.Equal(t, len(came)*spanBytes, b.Bytes(), "seed %d", seed)
+		}
+		for range 300 {
+			switch r.IntN(10) {
+			case 0:
+				now = now.Add(time.Duration(r.IntN(3000)) * time.Millisecond)
+				if next, ok := b.Next(); ok && next.Before(now) {
+					now = next // the timer keeps its time
+				}
+				check(b.Due(now))
+			case 1:
+				check(b.Evict(now, r.IntN(5)*spanBytes))
+			case 2:
+				b.Link(pcommon.TraceID{15: byte(r.IntN(3) + 1)}, id(byte(r.IntN(30))), id(byte(r.IntN(30))))
+			default:
+				var batch []Arrival[fact]
+				for range r.IntN(5) + 1 {
+					a := arrive(byte(r.IntN(40)+1), Role(r.IntN(3)), byte(r.IntN(6))).in(byte(r.IntN(3) + 1))
+					if r.IntN(3) == 0 {
+						a = a.loose(byte(r.IntN(10)))
+					}
+					if r.IntN(2) == 0 {
+						a = a.announces(r.IntN(4), r.IntN(3))
+					}
+					came[a.Item] = now
+					batch = append(batch, a)
+				}
+				check(b.Add(now, batch))
+			}
+		}
+		check(b.Drain(now))
+		require.Empty(t, came, "seed %d", seed)
+		now = now.Add(runTimeout)
+		check(b.Due(now))
+		empty(t, b)
+		require.Empty(t, b.due.heap)
+	}
+}
