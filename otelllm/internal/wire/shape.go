@@ -1,5 +1,7 @@
 package wire
 
+import "slices"
+
 // shape is the form of a delta, learnt from one payload and recognised in the next.
 // The deltas of a stream differ in a few values: the text itself, a sequence
 // number, padding. The rest (ids, type, index, most of the bytes) repeats. A payload
@@ -8,7 +10,8 @@ package wire
 // nothing of the values.
 type shape struct {
 	literal []byte // what lies around the holes, end to end
-	holes   []hole
+	holes   [maxHoles]hole
+	nHoles  int
 	off     bool // nothing is learnt: for tests that compare
 
 	// The holes of the payload being parsed.
@@ -86,16 +89,18 @@ func (s *shape) add(sp span) {
 
 // learn takes the form of the payload that was parsed since begin.
 func (s *shape) learn(data []byte) {
-	s.forget()
+	s.literal, s.nHoles = s.literal[:0], 0
 	if s.off || s.overflow || len(data) > maxShape+s.values() {
 		return
 	}
+	s.literal = slices.Grow(s.literal, len(data))
 	at := 0
-	for _, sp := range s.spans[:s.n] {
+	for i, sp := range s.spans[:s.n] {
 		s.literal = append(s.literal, data[at:sp.start]...)
-		s.holes = append(s.holes, hole{at: len(s.literal), what: sp.what})
+		s.holes[i] = hole{at: len(s.literal), what: sp.what}
 		at = sp.end
 	}
+	s.nHoles = s.n
 	s.literal = append(s.literal, data[at:]...)
 }
 
@@ -107,17 +112,13 @@ func (s *shape) values() (n int) {
 	return n
 }
 
-func (s *shape) forget() {
-	s.literal, s.holes = s.literal[:0], s.holes[:0]
-}
-
 // match reports whether data has the form learnt last.
 func (s *shape) match(data []byte) (f filled, ok bool) {
 	if len(s.literal) == 0 {
 		return 0, false
 	}
 	at, from := 0, 0
-	for _, h := range s.holes {
+	for _, h := range s.holes[:s.nHoles] {
 		n := h.at - from
 		if len(data)-at < n || string(data[at:at+n]) != string(s.literal[from:h.at]) {
 			return 0, false
