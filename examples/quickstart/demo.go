@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -54,7 +55,7 @@ func run(ctx context.Context, o options) (err error) {
 	}()
 
 	cases := acceptance.Cases()
-	say("running an agent through %d cases: the longest outlives a few times what the Collector holds", len(cases))
+	say("running agents through %d cases", len(cases))
 	d := &demo{cases: cases, world: world, tail: report.NewTail(tracesPath)}
 	if err := d.agents(ctx, col); err != nil {
 		return err
@@ -120,10 +121,11 @@ func (d *demo) agents(ctx context.Context, col *collector) (err error) {
 	errs := make([]error, len(d.cases))
 	slots := make(chan struct{}, 4*runtime.GOMAXPROCS(0))
 	var all sync.WaitGroup
+	var ended atomic.Int32
 	for i := len(d.cases) - 1; i >= 0; i-- { // the longest is the last
 		all.Go(func() {
 			slots <- struct{}{}
-			defer func() { <-slots }()
+			defer func() { <-slots; ended.Add(1) }()
 			if ctx.Err() == nil {
 				d.results[i], errs[i] = d.world.Run(ctx, &d.cases[i], provider)
 			}
@@ -136,8 +138,12 @@ func (d *demo) agents(ctx context.Context, col *collector) (err error) {
 	}()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	progress := time.NewTicker(2 * time.Second)
+	defer progress.Stop()
 	for {
 		select {
+		case <-progress.C:
+			say("%d of %d have ended; the longest is a run of some seconds", ended.Load(), len(d.cases))
 		case <-done:
 			if ctx.Err() != nil {
 				return context.Cause(ctx)

@@ -4,71 +4,85 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/otelllm/otelllm-go/examples/internal/acceptance"
 	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
-// print prints a line a case, then each kind of failure as an operator would read
-// it, and returns what is not as expected.
+// print prints a line a case, then each failure as an operator would read it, and
+// returns what is not as expected.
 func (d *demo) print() (wrong []string) {
-	p := report.NewPrinter(os.Stdout)
-	rows := make([]report.Row, len(d.cases))
+	verdicts := make([]*report.Run, len(d.cases))
 	for i := range d.cases {
-		rows[i].Label = d.cases[i].Label()
 		runs := d.runs(i)
 		if len(runs) > 0 {
-			rows[i].Run = &runs[0]
+			verdicts[i] = &runs[0]
 		}
 		differences := d.cases[i].Diff(runs)
 		if r := d.results[i]; len(runs) == 1 && r.Observed {
 			differences = append(differences, acceptance.DiffLive(r.Live, &runs[0])...)
 		}
 		if len(differences) > 0 {
-			wrong = append(wrong, fmt.Sprintf("  %s:\n    %s", rows[i].Label, strings.Join(differences, "\n    ")))
+			wrong = append(wrong, fmt.Sprintf("  %s:\n    %s", d.cases[i].Label(), strings.Join(differences, "\n    ")))
 		}
 	}
+	lines := gather(d.cases, verdicts)
+	p := report.NewPrinter(os.Stdout)
+	fmt.Println("\nOver C: OpenAI Chat Completions, R: OpenAI Responses, A: Anthropic Messages")
 	fmt.Println()
-	p.Table(rows)
+	p.Table(table(lines))
 	fmt.Println("\nWhat an operator reads of each failure:")
-	for _, g := range groups(d.cases, rows) {
-		fmt.Println()
-		p.Detail(rows[g[0]])
-		if len(g) > 1 {
-			same := make([]string, len(g)-1)
-			for n, i := range g[1:] {
-				same[n] = d.cases[i].How()
-			}
-			fmt.Printf("  the same over: %s\n", strings.Join(same, "; "))
+	for _, l := range lines {
+		if l.run == nil || l.run.Verdict.Failed() {
+			fmt.Println()
+			p.Detail(report.Row{Label: l.name + " (" + strings.Join(l.wires, ", ") + ")", Run: l.run})
 		}
 	}
 	return wrong
 }
 
-// groups gathers the rows that failed: one group for what is the same to a reader,
-// which is the same case with the same verdict over another wire.
-func groups(cases []acceptance.Case, rows []report.Row) [][]int {
-	type same struct {
-		number  int
-		cells   string
-		summary string
+// line is one case with what came of it, over every wire that gave the same.
+type line struct {
+	name  string
+	wires []string
+	run   *report.Run // over the first of the wires; nil: no verdict
+}
+
+// gather joins the wires of a case that read the same.
+func gather(cases []acceptance.Case, verdicts []*report.Run) []*line {
+	var lines []*line
+	index := map[string]*line{}
+	for i, run := range verdicts {
+		key := cases[i].Name()
+		if run != nil {
+			key += fmt.Sprint(report.Row{Run: run}.Cells(), run.Verdict.Reason, run.Verdict.Summary)
+		}
+		l := index[key]
+		if l == nil {
+			l = &line{name: cases[i].Name(), run: run}
+			index[key] = l
+			lines = append(lines, l)
+		}
+		l.wires = append(l.wires, cases[i].Wire.String())
 	}
-	var groups [][]int
-	index := map[same]int{}
-	for i, r := range rows {
-		if r.Run != nil && !r.Run.Verdict.Failed() {
-			continue
-		}
-		key := same{number: cases[i].Number}
-		if r.Run != nil {
-			key.cells, key.summary = fmt.Sprint(r.Cells()), r.Run.Verdict.Summary
-		}
-		if g, ok := index[key]; ok {
-			groups[g] = append(groups[g], i)
-			continue
-		}
-		index[key] = len(groups)
-		groups = append(groups, []int{i})
+	return lines
+}
+
+// table makes a row of each line: the name, and the wires by their first letters.
+func table(lines []*line) []report.Row {
+	width := 0
+	for _, l := range lines {
+		width = max(width, utf8.RuneCountInString(l.name))
 	}
-	return groups
+	rows := make([]report.Row, len(lines))
+	for i, l := range lines {
+		var wires strings.Builder
+		for _, w := range l.wires {
+			wires.WriteString(strings.ToUpper(w[:1]))
+		}
+		pad := strings.Repeat(" ", width-utf8.RuneCountInString(l.name))
+		rows[i] = report.Row{Label: l.name + pad + "  " + wires.String(), Run: l.run}
+	}
+	return rows
 }

@@ -30,14 +30,15 @@ type Case struct {
 }
 
 // Label names the case for people.
-func (c *Case) Label() string { return fmt.Sprintf("%02d %s (%s)", c.Number, c.Title, c.How()) }
+func (c *Case) Label() string { return c.Name() + " (" + c.Wire.String() + ")" }
 
-// How names the wire and the variant.
-func (c *Case) How() string {
-	if c.Variant == "" {
-		return c.Wire.String()
+// Name names the case for people, whatever the wire.
+func (c *Case) Name() string {
+	name := fmt.Sprintf("%02d %s", c.Number, c.Title)
+	if c.Variant != "" {
+		name += ": " + c.Variant
 	}
-	return c.Wire.String() + ", " + c.Variant
+	return name
 }
 
 var notInKey = regexp.MustCompile(`[^a-z0-9]+`)

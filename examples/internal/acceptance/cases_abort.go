@@ -28,13 +28,13 @@ func aborts() []Case {
 
 	cases := everywhere(func(faultyllm.Wire) Case {
 		return Case{
-			Number: 10, Title: "the user presses stop in the middle of the text",
+			Number: 10, Title: "user presses stop in the text",
 			Script:  midText,
 			Want:    stopped(semconv.CauseUser, semconv.PhaseText, never, semconv.RetryReasonUserAbort),
 			Prepare: stopAt(otelllm.AbortUser, "stop_button"),
 		}
 	})
-	const deadline = 200 * time.Millisecond
+	const deadline = time.Second // enough for a busy machine to get to where it is stalled
 	late := func(_ *World, s *Setup) { s.Deadline = deadline }
 	return append(cases,
 		Case{
@@ -50,7 +50,7 @@ func aborts() []Case {
 			Prepare: late,
 		},
 		Case{
-			Number: 11, Title: "ended by this side", Variant: "deadline before the headers", Wire: faultyllm.Anthropic,
+			Number: 11, Title: "ended by this side", Variant: "deadline before headers", Wire: faultyllm.Anthropic,
 			Script:  []faultyllm.Exchange{faultyllm.BeforeHeaders(faultyllm.Stall())},
 			Want:    stopped(semconv.CauseDeadline, semconv.PhaseAwaitingResponse, confirmed, semconv.RetryReasonDeadline),
 			Prepare: late,

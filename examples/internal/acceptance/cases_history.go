@@ -16,7 +16,7 @@ func history() []Case {
 		run := cut
 		run.Safety, run.Reason = confirmed, semconv.RetryReasonToolSideEffect
 		return Case{
-			Number: 8, Title: "a tool with effects ran, the next request cut before any output",
+			Number: 8, Title: "tool ran, next request RST",
 			Script: []faultyllm.Exchange{asks, breaks},
 			Want: Want{
 				Outcome: semconv.RunOutcomeFailed, Run: run,
@@ -31,7 +31,7 @@ func history() []Case {
 	}
 	again := func(wire faultyllm.Wire, variant string, answer faultyllm.Exchange, last Verdict, forget func(agent.History)) Case {
 		return Case{
-			Number: 9, Title: "as 8, and the retry lacks the tool's output", Variant: variant, Wire: wire,
+			Number: 9, Title: "retry lacks the tool's output", Variant: variant, Wire: wire,
 			Script: []faultyllm.Exchange{asks, breaks, answer},
 			Want: Want{
 				Outcome: semconv.RunOutcomeFailed, Run: lost, MissingOutputs: []string{patchCall},
@@ -44,8 +44,8 @@ func history() []Case {
 	unsafe := cut
 	unsafe.Safety, unsafe.Reason = confirmed, semconv.RetryReasonToolSideEffect
 	return append(cases,
-		again(faultyllm.Chat, "output left out", faultyllm.Answer(done...), Verdict{}, agent.History.ForgetOutputs),
-		again(faultyllm.Responses, "output left out, cut again", breaks, unsafe, agent.History.ForgetOutputs),
-		again(faultyllm.Anthropic, "back to before the call", faultyllm.Answer(done...), Verdict{}, agent.History.ForgetCalls),
+		again(faultyllm.Chat, "output dropped", faultyllm.Answer(done...), Verdict{}, agent.History.ForgetOutputs),
+		again(faultyllm.Responses, "cut again", breaks, unsafe, agent.History.ForgetOutputs),
+		again(faultyllm.Anthropic, "from a checkpoint", faultyllm.Answer(done...), Verdict{}, agent.History.ForgetCalls),
 	)
 }

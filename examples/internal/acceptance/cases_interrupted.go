@@ -12,7 +12,7 @@ func interrupted() []Case {
 
 	add(everywhere(func(faultyllm.Wire) Case {
 		return Case{
-			Number: 1, Title: "text, tool input begun, reset",
+			Number: 1, Title: "text, tool input begun, RST",
 			Script: []faultyllm.Exchange{faultyllm.Answer(thinking, saying, patching, faultyllm.Reset())},
 			Want: failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolInput, confirmed, semconv.RetryReasonVisibleOutput),
 				"connection reset", "tool call", "The tool had not run."),
@@ -21,7 +21,7 @@ func interrupted() []Case {
 
 	add(everywhere(func(faultyllm.Wire) Case {
 		return Case{
-			Number: 2, Title: "no text, tool input begun, reset",
+			Number: 2, Title: "tool input begun, RST",
 			Script: []faultyllm.Exchange{faultyllm.Answer(thinking, patching, faultyllm.Reset())},
 			Want: failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolInput, safe, semconv.RetryReasonIncompleteToolInput),
 				"The tool had not run.", "It is safe to retry automatically."),
@@ -31,17 +31,17 @@ func interrupted() []Case {
 	headersThenFIN := failed(interruption(semconv.CauseBodyTruncated, semconv.PhaseResponseStarted, safe, semconv.RetryReasonNoOutput))
 	add(everywhere(func(faultyllm.Wire) Case {
 		return Case{
-			Number: 4, Title: "headers, then FIN inside the body", Variant: "chunked",
+			Number: 4, Title: "headers, then FIN in the body", Variant: "chunked",
 			Script: []faultyllm.Exchange{faultyllm.Answer(faultyllm.Begin(), faultyllm.Truncate())},
 			Want:   headersThenFIN,
 		}
 	})...)
 	add(Case{
-		Number: 4, Title: "headers, then FIN inside the body", Variant: "content length", Wire: faultyllm.Anthropic,
+		Number: 4, Title: "headers, then FIN in the body", Variant: "content length", Wire: faultyllm.Anthropic,
 		Script: []faultyllm.Exchange{faultyllm.Answer(faultyllm.Truncate()).Framed(faultyllm.ContentLength)},
 		Want:   headersThenFIN,
 	}, Case{
-		Number: 4, Title: "headers, then FIN inside the body", Variant: "not streamed", Wire: faultyllm.Responses,
+		Number: 4, Title: "headers, then FIN in the body", Variant: "not streamed", Wire: faultyllm.Responses,
 		Script:  []faultyllm.Exchange{faultyllm.Answer(saying, patch, faultyllm.Truncate(), faultyllm.Finish(faultyllm.ToolCalls))},
 		Want:    headersThenFIN,
 		Prepare: func(_ *World, s *Setup) { s.Config.Stream = false },
@@ -49,7 +49,7 @@ func interrupted() []Case {
 
 	add(everywhere(func(faultyllm.Wire) Case {
 		return Case{
-			Number: 5, Title: "text, then a clean end without the terminal event",
+			Number: 5, Title: "text, then a clean EOF",
 			Script: []faultyllm.Exchange{faultyllm.Answer(saying, faultyllm.CleanEnd())},
 			Want:   failed(interruption(semconv.CauseCleanEOF, semconv.PhaseText, confirmed, semconv.RetryReasonVisibleOutput)),
 		}
@@ -57,7 +57,7 @@ func interrupted() []Case {
 
 	add(everywhere(func(faultyllm.Wire) Case {
 		return Case{
-			Number: 6, Title: "reasoning only, reset",
+			Number: 6, Title: "reasoning only, RST",
 			Script: []faultyllm.Exchange{faultyllm.Answer(thinking, faultyllm.Reset())},
 			Want:   failed(interruption(semconv.CauseConnectionReset, semconv.PhaseReasoning, safe, semconv.RetryReasonReasoningOnly)),
 		}
@@ -66,7 +66,7 @@ func interrupted() []Case {
 	ready := faultyllm.Answer(thinking, patch, faultyllm.FinishReason(faultyllm.ToolCalls), faultyllm.Reset())
 	add(everywhere(func(faultyllm.Wire) Case {
 		return Case{
-			Number: 7, Title: "tool call ready, never started, reset",
+			Number: 7, Title: "tool call ready, RST",
 			Script: []faultyllm.Exchange{ready},
 			Want: failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolCallReady, safe, semconv.RetryReasonToolCallNotExecuted),
 				"The tool had not run."),
@@ -74,7 +74,7 @@ func interrupted() []Case {
 	})...)
 	add(over([]faultyllm.Wire{faultyllm.Chat, faultyllm.Responses}, func(faultyllm.Wire) Case {
 		return Case{
-			Number: 7, Title: "tool call ready, never started, reset", Variant: "tools not observed",
+			Number: 7, Title: "tool call ready, RST", Variant: "tools not observed",
 			Script:  []faultyllm.Exchange{ready},
 			Want:    failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolCallReady, confirmed, semconv.RetryReasonToolStateUnknown)),
 			Prepare: func(_ *World, s *Setup) { s.NoRun = true },

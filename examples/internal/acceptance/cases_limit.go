@@ -34,7 +34,7 @@ func limits() []Case {
 			})
 			want.Outcome = semconv.RunOutcomeLimited
 			return Case{
-				Number: 21, Title: "the answer is cut by a limit", Variant: t.variant,
+				Number: 21, Title: "answer cut by a limit", Variant: t.variant,
 				Script: []faultyllm.Exchange{faultyllm.Answer(t.steps...)}, Want: want,
 			}
 		})...)

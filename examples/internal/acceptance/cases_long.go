@@ -38,7 +38,7 @@ func longRun() Case {
 	}
 	want.Requests[longCut] = interruption(semconv.CauseConnectionReset, semconv.PhaseResponseStarted, safe, semconv.RetryReasonNoOutput)
 	return Case{
-		Number: 24, Title: fmt.Sprintf("%d requests, longer than spans are held, one cut and retried", longRequests), Wire: faultyllm.Chat,
+		Number: 24, Title: fmt.Sprintf("%d requests, one cut and retried", longRequests), Wire: faultyllm.Chat,
 		Script: script, Want: want,
 		Prepare: func(_ *World, s *Setup) {
 			s.Agent.Retries = 1

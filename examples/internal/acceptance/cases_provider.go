@@ -54,7 +54,7 @@ func providers() []Case {
 				cause = semconv.CauseInvalidRequest // only Anthropic's free text knows more
 			}
 			return Case{
-				Number: 14, Title: "an error that a retry cannot mend", Variant: t.variant,
+				Number: 14, Title: "retry cannot mend it", Variant: t.variant,
 				Script: []faultyllm.Exchange{faultyllm.Refuse(faultyllm.Failure{Trouble: t.trouble})},
 				Want:   failed(reported(cause, semconv.PhaseResponseStarted, never, semconv.RetryReasonNotTransient)),
 			}
@@ -65,7 +65,7 @@ func providers() []Case {
 		want := failed(reported(semconv.CauseOverloaded, semconv.PhaseText, confirmed, semconv.RetryReasonVisibleOutput))
 		want.InBand = true
 		return Case{
-			Number: 15, Title: "overloaded, inside a 200 after text",
+			Number: 15, Title: "overloaded, inside a 200",
 			Script: []faultyllm.Exchange{faultyllm.Answer(saying, faultyllm.InBand(faultyllm.Failure{Trouble: faultyllm.Overloaded}))},
 			Want:   want,
 		}
@@ -73,7 +73,7 @@ func providers() []Case {
 	thenDone := failed(reported(semconv.CauseServerError, semconv.PhaseText, confirmed, semconv.RetryReasonVisibleOutput))
 	thenDone.InBand = true
 	add(Case{
-		Number: 15, Title: "error inside a 200, then [DONE]", Wire: faultyllm.Chat, Variant: "then DONE",
+		Number: 15, Title: "error inside a 200", Wire: faultyllm.Chat, Variant: "then [DONE]",
 		Script: []faultyllm.Exchange{faultyllm.Answer(saying, faultyllm.InBand(faultyllm.Failure{Trouble: faultyllm.EngineFailure}), faultyllm.End())},
 		Want:   thenDone,
 	})

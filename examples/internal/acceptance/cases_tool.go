@@ -33,7 +33,7 @@ func tools() []Case {
 
 	add(everywhere(func(faultyllm.Wire) Case {
 		return Case{
-			Number: 16, Title: "a tool fails, the model gets the failure and answers",
+			Number: 16, Title: "tool fails, the model answers it",
 			Script: []faultyllm.Exchange{asks, faultyllm.Answer(done...)},
 			Want: Want{
 				Outcome: semconv.RunOutcomeRecovered, Recovered: 1,
@@ -45,7 +45,7 @@ func tools() []Case {
 
 	ends := func(wire faultyllm.Wire, variant string, e faultyllm.Exchange, v Verdict) Case {
 		return Case{
-			Number: 17, Title: "a tool fails and the run ends", Variant: variant, Wire: wire,
+			Number: 17, Title: "tool fails, the run ends", Variant: variant, Wire: wire,
 			Script: []faultyllm.Exchange{e},
 			Want: Want{
 				Outcome: semconv.RunOutcomeFailed, Run: v,
@@ -65,7 +65,7 @@ func tools() []Case {
 
 	add(over([]faultyllm.Wire{faultyllm.Responses, faultyllm.Anthropic}, func(faultyllm.Wire) Case {
 		return Case{
-			Number: 18, Title: "a tool fails, and so does sending its failure",
+			Number: 18, Title: "tool fails, sending its failure too",
 			Script: []faultyllm.Exchange{asks},
 			Want: Want{
 				Outcome: semconv.RunOutcomeFailed,
@@ -87,7 +87,7 @@ func tools() []Case {
 	incomplete := failure(semconv.CauseIncompleteInput, never, semconv.RetryReasonNotTransient)
 	add(everywhere(func(faultyllm.Wire) Case {
 		return Case{
-			Number: 20, Title: "a tool is executed although its input never completed",
+			Number: 20, Title: "tool run on an incomplete input",
 			Script: []faultyllm.Exchange{faultyllm.Answer(thinking, patching, faultyllm.CleanEnd())},
 			Want: Want{
 				Outcome: semconv.RunOutcomeFailed, Run: incomplete, Tools: []Verdict{incomplete},
