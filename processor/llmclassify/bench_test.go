@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -145,5 +146,42 @@ func BenchmarkHeld(b *testing.B) {
 		b.ReportMetric(float64(heap()-before)/n, "B/span")
 		b.ReportMetric(float64(p.load().bytes)/n, "estimated-B/span")
 		runtime.KeepAlive(td)
+	}
+}
+
+// BenchmarkClassifyRun reads, assembles and judges a run of 20 spans: 8 requests,
+// one of them cut and tried again, 11 tools and the run.
+func BenchmarkClassifyRun(b *testing.B) {
+	calls := counts{inputs: 2, completed: 2, calls: 2, callIDs: []string{"call_1", "call_2"}}
+	var specs []spanSpec
+	for i := range 8 {
+		r := requestSpan(byte(i+2), 1, float64(i), float64(i)+0.4).history([]string{"call_1", "call_2"}, []string{"call_1", "call_2"})
+		switch i {
+		case 3:
+			r = r.cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{})
+		case 7:
+			r = r.answered("stop", answer)
+		default:
+			r = r.answered("tool_calls", calls)
+		}
+		specs = append(specs, r)
+	}
+	for i := range 11 {
+		specs = append(specs, toolSpan(byte(i+20), 1, float64(i)/2+0.4, float64(i)/2+0.6, fmt.Sprintf("call_%d", i), semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded))
+	}
+	p := newBenchProcessor(b)
+	now := time.Now()
+	td := tracesOf(b, append(specs, runSpan(1, 0, 9, 8, 11))...)
+	batch := recognise(p.registry, p.origins, now, td)
+	batch.take(td)
+	releases := p.shard.own(now, &batch, nil)
+	require.Len(b, releases, 1)
+	require.Len(b, releases[0].Members, 20)
+	b.ReportAllocs()
+	for b.Loop() {
+		d := assemble.Diagnose(&releases[0])
+		if d.Run.Outcome != semconv.RunOutcomeRecovered {
+			b.Fatal(d.Run.Outcome)
+		}
 	}
 }

@@ -73,7 +73,7 @@ func newItem(span ptrace.Span, head dialect.Head, by dialect.Dialect, from *orig
 			Known:    head.Requests.Observed() && head.Tools.Observed(),
 			Requests: head.Requests.N(), Tools: head.Tools.N(),
 		},
-		Size: origin.SpanSize(span),
+		Size: hold.ItemSize + origin.SpanSize(span),
 		Known: assemble.Known{
 			Reading: dialect.Reading{Dialect: by},
 			Origin:  from,
@@ -83,7 +83,7 @@ func newItem(span ptrace.Span, head dialect.Head, by dialect.Dialect, from *orig
 }
 
 // take moves the LLM spans out of td, which keeps the others, and no resource
-// or scope that has become empty.
+// or scope without spans.
 func (b *batch) take(td ptrace.Traces) {
 	taken := ptrace.NewSpanSlice()
 	taken.EnsureCapacity(len(b.arrivals))

@@ -2,8 +2,9 @@ package hold
 
 import "time"
 
-// itemSize is the memory of an item and its place in the lists, without its span.
-const itemSize = 256
+// ItemSize is the memory of an item and its place in the lists in bytes, without
+// its span.
+const ItemSize = 256
 
 // Forgotten counts items that were forgotten before their run was judged.
 type Forgotten struct {

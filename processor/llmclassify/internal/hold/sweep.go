@@ -148,7 +148,7 @@ func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now time.Time, why Reason, who
 func (b *Buffer[F]) read(it *Item[F]) {
 	if !it.read {
 		it.read = true
-		it.factSize = itemSize + b.cfg.Read(it)
+		it.factSize = ItemSize + b.cfg.Read(it)
 	}
 }
 
