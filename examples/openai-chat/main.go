@@ -34,7 +34,7 @@ func ask(ctx context.Context, out io.Writer, question string) error {
 		return err
 	}
 	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
-	defer provider.Shutdown(ctx) // sends what is left
+	defer func() { _ = provider.Shutdown(ctx) }() // sends what is left; OpenTelemetry logs what fails
 	otel.SetTracerProvider(provider)
 
 	client := openai.NewClient(option.WithHTTPClient(&http.Client{

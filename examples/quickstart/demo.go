@@ -74,16 +74,25 @@ func run(ctx context.Context, o options) (err error) {
 
 	wrong := d.print()
 	fmt.Printf("\n%d cases in %s. The classified traces: %s\n", len(cases), time.Since(started).Round(100*time.Millisecond), tracesName)
-	if o.otlp != "" {
-		if log := logTail(col.logPath, 1000); strings.Contains(log, "Exporting failed") {
-			return fmt.Errorf("the traces could not be sent on to %s:\n%s", o.otlp, logTail(col.logPath, 5))
-		}
-		fmt.Printf("Sent on to %s as well, as service %s.\n", o.otlp, serviceName)
-	}
 	if len(wrong) > 0 {
-		return fmt.Errorf("%d of %d cases are not as expected:\n%s", len(wrong), len(cases), strings.Join(wrong, "\n"))
+		err = fmt.Errorf("%d of %d cases are not as expected:\n%s", len(wrong), len(cases), strings.Join(wrong, "\n"))
+	} else {
+		fmt.Println("Every verdict is the expected one.")
 	}
-	fmt.Println("Every verdict is the expected one.")
+	return errors.Join(err, forwarded(&o, col))
+}
+
+// forwarded says whether the backend got the traces too, if there is one.
+func forwarded(o *options, col *collector) error {
+	if o.otlp == "" {
+		return nil
+	}
+	for line := range strings.Lines(logTail(col.logPath, 1000)) {
+		if strings.Contains(line, "Exporting failed") {
+			return fmt.Errorf("the traces could not be sent on to %s; does a backend take OTLP over gRPC there? The Collector's log says:\n  %.400s", o.otlp, line)
+		}
+	}
+	fmt.Printf("Sent on to %s as well, as service %s.\n", o.otlp, serviceName)
 	return nil
 }
 

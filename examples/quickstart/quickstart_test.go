@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/examples/internal/acceptance"
+	"github.com/otelllm/otelllm-go/examples/internal/report"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// The test's own binary stands in for the Collector: how it fails is in this variable.
+const fakeMode = "QUICKSTART_FAKE_COLLECTOR"
+
+// fakeNote is a file that the fake Collector notes its process id in.
+const fakeNote = "QUICKSTART_FAKE_NOTE"
+
+func TestMain(m *testing.M) {
+	if mode := os.Getenv(fakeMode); mode != "" {
+		os.Exit(fakeCollector(mode))
+	}
+	os.Exit(m.Run())
+}
+
+func fakeCollector(mode string) int {
+	note, err := os.OpenFile(os.Getenv(fakeNote), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 3
+	}
+	fmt.Fprintln(note, os.Getpid())
+	switch mode {
+	case "taken":
+		fmt.Fprintln(os.Stderr, "listen tcp 127.0.0.1:4318: bind: address already in use")
+		return 1
+	case "dies":
+		fmt.Fprintln(os.Stderr, "a reason to die")
+		return 1
+	case "never ready":
+		select {} // until it is killed, or dies of a signal
+	case "ready": // and takes traces, and does nothing with them
+		mux := http.NewServeMux()
+		mux.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
+		go func() { _ = http.ListenAndServe(os.Getenv("OTLP_HTTP_ENDPOINT"), mux) }()
+		_ = http.ListenAndServe(os.Getenv("HEALTH_ENDPOINT"), mux)
+	}
+	return 4
+}
+
+// fake makes options with a fake Collector, and the file with its process ids.
+func fake(t *testing.T, mode string) (options, string) {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	root := t.TempDir()
+	config := filepath.Join(root, "config.yaml")
+	require.NoError(t, os.WriteFile(config, nil, 0o600))
+	note := filepath.Join(root, "pids")
+	t.Setenv(fakeMode, mode)
+	t.Setenv(fakeNote, note)
+	return options{root: root, collector: self, config: "config.yaml", forwardConfig: "config.yaml", out: "out"}, note
+}
+
+// launches reads the process ids, and makes sure that none of them lives.
+func launches(t *testing.T, note string) int {
+	t.Helper()
+	raw, err := os.ReadFile(note)
+	require.NoError(t, err)
+	pids := strings.Fields(string(raw))
+	for _, text := range pids {
+		pid, err := strconv.Atoi(text)
+		require.NoError(t, err)
+		require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "the Collector lives on")
+	}
+	return len(pids)
+}
+
+func TestACollectorThatIsNotBuilt(t *testing.T) {
+	o, _ := fake(t, "dies")
+	o.collector = "build/otelcol-llm"
+	require.ErrorContains(t, run(t.Context(), o), "there is no build/otelcol-llm: build it with `make collector`")
+}
+
+func TestACollectorThatDies(t *testing.T) {
+	o, note := fake(t, "dies")
+	err := run(t.Context(), o)
+	require.ErrorContains(t, err, "the Collector does not get ready: it has ended: exit status 1")
+	require.ErrorContains(t, err, "a reason to die")
+	assert.Equal(t, 1, launches(t, note))
+}
+
+func TestAPortThatIsTakenIsNotTheEnd(t *testing.T) {
+	o, note := fake(t, "taken")
+	require.ErrorContains(t, run(t.Context(), o), "address already in use")
+	assert.Equal(t, 3, launches(t, note))
+}
+
+func TestACollectorThatIsNeverReady(t *testing.T) {
+	o, note := fake(t, "never ready")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errBudget)
+	defer cancel()
+	require.ErrorContains(t, run(ctx, o), errBudget.Error())
+	assert.Equal(t, 1, launches(t, note))
+}
+
+func TestAnInterruptEndsEverything(t *testing.T) {
+	o, note := fake(t, "ready")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx, o) }()
+	require.Eventually(t, func() bool { // the Collector runs, and so do the agents
+		raw, err := os.ReadFile(note)
+		return err == nil && len(raw) > 0
+	}, 10*time.Second, 5*time.Millisecond)
+	cancel()
+	select {
+	case err := <-done:
+		require.ErrorIs(t, err, context.Canceled)
+	case <-time.After(20 * time.Second):
+		t.Fatal("it does not end")
+	}
+	assert.Equal(t, 1, launches(t, note))
+}
+
+func TestFreeAddressesDiffer(t *testing.T) {
+	addresses, err := freeAddresses(3)
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for _, a := range addresses {
+		assert.False(t, seen[a])
+		seen[a] = true
+		ln, err := net.Listen("tcp", a)
+		require.NoError(t, err)
+		require.NoError(t, ln.Close())
+	}
+}
+
+func TestWiresThatReadTheSameAreOneLine(t *testing.T) {
+	verdict := func(cause semconv.Cause) *report.Run {
+		return &report.Run{Span: report.Span{Verdict: report.Verdict{Class: semconv.ClassProviderError, Cause: cause}}}
+	}
+	var cases []acceptance.Case
+	for _, w := range faultyllm.Wires() {
+		cases = append(cases, acceptance.Case{Number: 14, Title: "an error", Wire: w})
+	}
+	cases = append(cases, acceptance.Case{Number: 15, Title: "another error", Wire: faultyllm.Chat})
+	runs := []*report.Run{verdict(semconv.CauseOverloaded), verdict(semconv.CauseRateLimited), verdict(semconv.CauseOverloaded), nil}
+	rows := table(gather(cases, runs))
+	labels := make([]string, len(rows))
+	for i, r := range rows {
+		labels[i] = r.Label
+	}
+	assert.Equal(t, []string{"14 an error       CA", "14 an error       R", "15 another error  C"}, labels)
+	assert.Nil(t, rows[2].Run)
+}
+
+func TestALogsTail(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	assert.Empty(t, logTail(path, 2))
+	require.NoError(t, os.WriteFile(path, []byte("a\nb\nc\n"), 0o600))
+	assert.Equal(t, "b\nc", logTail(path, 2))
+	assert.Equal(t, "a\nb\nc", logTail(path, 20))
+}
