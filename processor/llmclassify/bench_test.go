@@ -38,15 +38,15 @@ func benchBatch(b *testing.B, llm func(i int) bool) []byte {
 		if trace < benchSpans%benchTraces {
 			n++
 		}
-		requests, any := 0, false
+		requests, found := 0, false
 		for i := range n {
 			id := byte(i + 1)
 			s := otherSpan(id, 1, 0.1, 0.2)
 			switch last := i == n-1; {
-			case last && any:
+			case last && found:
 				s = runSpan(200, 0, 3, requests, 0)
 			case llm(trace*n+i) || last && llm(0):
-				any = true
+				found = true
 				requests++
 				s = requestSpan(id, 200, float64(i), float64(i)+0.5).with(
 					semconv.StreamEndKey.String(semconv.StreamEndTerminalEvent.String()), semconv.StreamPhase(semconv.PhaseStreamEnd))
@@ -167,7 +167,7 @@ func BenchmarkClassifyRun(b *testing.B) {
 		specs = append(specs, r)
 	}
 	for i := range 11 {
-		specs = append(specs, toolSpan(byte(i+20), 1, float64(i)/2+0.4, float64(i)/2+0.6, fmt.Sprintf("call_%d", i), semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded))
+		specs = append(specs, toolSpan(byte(i+20), float64(i)/2+0.4, float64(i)/2+0.6, fmt.Sprintf("call_%d", i), semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded))
 	}
 	p := newBenchProcessor(b)
 	now := time.Now()

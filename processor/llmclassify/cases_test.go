@@ -123,7 +123,7 @@ func acceptance() []struct {
 	}
 	call := counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_1"}}
 	answer := counts{text: 3}
-	failedTool := toolSpan(3, 1, 1.5, 2, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeFailed).failed("*fs.PathError")
+	failedTool := toolSpan(3, 1.5, 2, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeFailed).failed("*fs.PathError")
 
 	one := func(r spanSpec) []spanSpec {
 		return []spanSpec{r, runSpan(1, 0, 3, 1, 0).failed("*errors.errorString")}
@@ -138,7 +138,7 @@ func acceptance() []struct {
 		{
 			name: "01_reset_in_tool_input_after_text",
 			spans: append(one(requestSpan(2, 1, 0.1, 2).cut(semconv.PhaseToolInput, semconv.TransportCauseConnectionReset, "ECONNRESET",
-				counts{text: 3, inputs: 1, openIDs: []string{"call_1"}})), otherSpan(9, 1, 0.1, 0.2), httpSpan(8, 2, 0.1, 2)),
+				counts{text: 3, inputs: 1, openIDs: []string{"call_1"}})), otherSpan(9, 1, 0.1, 0.2), httpSpan(8, 2)),
 			want: both(reset.because(confirm, semconv.RetryReasonVisibleOutput), semconv.RunOutcomeFailed),
 		},
 		{
@@ -185,7 +185,7 @@ func acceptance() []struct {
 			name: "08_cut_after_side_effect_history_whole",
 			spans: []spanSpec{
 				requestSpan(2, 1, 0.1, 1).answered("tool_calls", call),
-				toolSpan(3, 1, 1.1, 1.9, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded),
+				toolSpan(3, 1.1, 1.9, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded),
 				requestSpan(4, 1, 2, 2.5).history([]string{"call_1"}, []string{"call_1"}).
 					cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{}),
 				runSpan(1, 0, 3, 2, 1).failed("*errors.errorString"),
@@ -199,7 +199,7 @@ func acceptance() []struct {
 			name: "09_retry_lacks_output",
 			spans: []spanSpec{
 				requestSpan(2, 1, 0.1, 1).answered("tool_calls", call),
-				toolSpan(3, 1, 1.1, 1.9, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded),
+				toolSpan(3, 1.1, 1.9, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded),
 				requestSpan(4, 1, 2, 2.5).history([]string{"call_1"}, []string{"call_1"}).
 					cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{}),
 				requestSpan(5, 1, 2.6, 2.9).with(semconv.RequestAttempt(2)).history(nil, nil).answered("stop", answer),
@@ -330,7 +330,7 @@ func acceptance() []struct {
 			name: "19_gateway_swallows_error",
 			spans: []spanSpec{
 				requestSpan(2, 1, 0.1, 2).answered("stop", counts{}),
-				httpSpan(5, 2, 0.1, 2),
+				httpSpan(5, 2),
 				genAISpan(6, 5, otelsemconv.GenAIOperationNameChat, 0.3, 1.5, otelsemconv.HTTPResponseStatusCode(503)).failed("503").in(gatewayService),
 				runSpan(1, 0, 3, 1, 0),
 			},
@@ -351,7 +351,7 @@ func acceptance() []struct {
 			spans: []spanSpec{
 				requestSpan(2, 1, 0.1, 1).cut(semconv.PhaseToolInput, semconv.TransportCauseConnectionReset, "ECONNRESET",
 					counts{inputs: 1, openIDs: []string{"call_1"}}),
-				toolSpan(3, 1, 1.1, 1.9, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded),
+				toolSpan(3, 1.1, 1.9, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded),
 				runSpan(1, 0, 3, 1, 1).failed("*errors.errorString"),
 			},
 			want: wants{

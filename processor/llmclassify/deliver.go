@@ -24,21 +24,21 @@ var triggers = [...]semconv.Trigger{
 
 // deliver judges releases, stamps the verdicts and forwards the spans together.
 func (p *traces) deliver(ctx context.Context, releases []assemble.Release) {
-	p.telemetry.forgot(p.shard.forgotten())
+	p.telemetry.forgot(ctx, p.shard.forgotten())
 	if len(releases) == 0 {
 		return
 	}
 	out := parcel{}
 	regroup := origin.NewRegroup()
 	for i := range releases {
-		p.judge(&releases[i], regroup, &out)
+		p.judge(ctx, &releases[i], regroup, &out)
 	}
 	out.traces = regroup.Traces()
 	p.forwarder.send(ctx, out)
 }
 
 // judge judges one release and moves its spans, stamped, to where they go out.
-func (p *traces) judge(release *assemble.Release, regroup *origin.Regroup, out *parcel) {
+func (p *traces) judge(ctx context.Context, release *assemble.Release, regroup *origin.Regroup, out *parcel) {
 	trigger := triggers[release.Reason]
 	d := assemble.Diagnose(release)
 	var held time.Duration
@@ -58,11 +58,11 @@ func (p *traces) judge(release *assemble.Release, regroup *origin.Regroup, out *
 		held = max(held, m.Held)
 	}
 	if d.Run != nil {
-		p.telemetry.run(d.Run, trigger)
+		p.telemetry.run(ctx, d.Run, trigger)
 	}
 	if release.Reason == hold.Late {
-		p.telemetry.late(len(release.Members))
+		p.telemetry.late(ctx, len(release.Members))
 		return
 	}
-	p.telemetry.holdTime(held, trigger)
+	p.telemetry.holdTime(ctx, held, trigger)
 }

@@ -106,11 +106,11 @@ func (f *forwarder) try(ctx context.Context, p parcel) (left parcel, ok bool) {
 	// The spans are of many callers: none of them speaks for all.
 	err := f.next.ConsumeTraces(client.NewContext(ctx, client.Info{}), p.traces)
 	if err == nil {
-		f.telemetry.forwarded(p.spans)
+		f.telemetry.forwarded(ctx, p.spans)
 		return parcel{}, true
 	}
 	permanent := consumererror.IsPermanent(err)
-	f.telemetry.forwardFailed(p.spans, permanent)
+	f.telemetry.forwardFailed(ctx, p.spans, permanent)
 	if permanent {
 		f.logger.Error("The next consumer refused classified spans for good; they are lost",
 			zap.Int("spans", p.spans), zap.Error(err))
@@ -120,7 +120,7 @@ func (f *forwarder) try(ctx context.Context, p parcel) (left parcel, ok bool) {
 	if errors.As(err, &partial) && partial.Data().SpanCount() < p.spans {
 		left.traces = partial.Data()
 		left.spans = left.traces.SpanCount()
-		f.telemetry.forwarded(p.spans - left.spans)
+		f.telemetry.forwarded(ctx, p.spans-left.spans)
 	}
 	return left, false
 }

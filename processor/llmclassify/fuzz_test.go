@@ -91,8 +91,10 @@ func checkHostile(t *testing.T, td ptrace.Traces, seed uint8) {
 type inventory map[string]int
 
 func (v inventory) add(td ptrace.Traces, n int) {
-	verdicts := []string{"llm.failure.", "llm.classification.", "llm.retry.safety", "llm.retry.reason",
-		"llm.run.outcome", "llm.run.timeline", "llm.run.recovered_failures", "llm.history.missing_outputs"}
+	verdicts := []string{
+		"llm.failure.", "llm.classification.", "llm.retry.safety", "llm.retry.reason",
+		"llm.run.outcome", "llm.run.timeline", "llm.run.recovered_failures", "llm.history.missing_outputs",
+	}
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, span := range ss.Spans().All() {

@@ -103,7 +103,7 @@ type harness struct {
 func newHarness(tb testing.TB, cfg *Config, next consumer.Traces) *harness {
 	tb.Helper()
 	h := &harness{clock: newManualClock(), sink: new(consumertest.TracesSink), telemetry: componenttest.NewTelemetry()}
-	tb.Cleanup(func() { require.NoError(tb, h.telemetry.Shutdown(context.Background())) }) //nolint:usetesting // the test's context is done by then
+	tb.Cleanup(func() { require.NoError(tb, h.telemetry.Shutdown(context.Background())) })
 	if next == nil {
 		next = h.sink
 	}

@@ -73,8 +73,8 @@ func (*traces) Capabilities() consumer.Capabilities {
 }
 
 // Start implements component.Component.
-func (p *traces) Start(context.Context, component.Host) error {
-	ctx, stop := context.WithCancel(context.Background())
+func (p *traces) Start(ctx context.Context, _ component.Host) error {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // that one is for starting
 	p.stop = stop
 	p.done.Go(func() { p.run(ctx) })
 	return nil
@@ -129,14 +129,14 @@ func (p *traces) flush(ctx context.Context) error {
 // LLM spans are taken over: an error means that none was.
 func (p *traces) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	spans := td.SpanCount()
-	p.telemetry.came(spans)
+	p.telemetry.came(ctx, spans)
 	now := p.clock.Now()
 	b := recognise(p.registry, p.origins, now, td)
 	if len(b.arrivals) == 0 {
 		return p.pass(ctx, td, spans)
 	}
 	if err := p.shard.admit(b.size, p.forwarder.pending()); err != nil {
-		p.telemetry.refused(spans)
+		p.telemetry.refused(ctx, spans)
 		return err
 	}
 	b.take(td)
@@ -146,12 +146,12 @@ func (p *traces) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 		seen = p.shard.links(td, b.arrivals)
 		if err := p.next.ConsumeTraces(ctx, td); err != nil {
 			p.shard.withdraw(b.size)
-			p.telemetry.refused(spans)
+			p.telemetry.refused(ctx, spans)
 			return whole(err)
 		}
-		p.telemetry.passed(rest)
+		p.telemetry.passed(ctx, rest)
 	}
-	p.telemetry.held(len(b.arrivals))
+	p.telemetry.held(ctx, len(b.arrivals))
 	p.deliver(ctx, p.shard.own(now, &b, seen))
 	p.nudge()
 	return nil
@@ -161,10 +161,10 @@ func (p *traces) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 func (p *traces) pass(ctx context.Context, td ptrace.Traces, spans int) error {
 	seen := p.shard.links(td, nil)
 	if err := p.next.ConsumeTraces(ctx, td); err != nil {
-		p.telemetry.refused(spans)
+		p.telemetry.refused(ctx, spans)
 		return err
 	}
-	p.telemetry.passed(spans)
+	p.telemetry.passed(ctx, spans)
 	if len(seen) > 0 {
 		p.shard.see(seen)
 	}

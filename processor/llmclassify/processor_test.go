@@ -21,7 +21,7 @@ func early(trigger semconv.Trigger) verdict { return verdict{trigger: trigger} }
 
 func TestOthersPassInTheSameCall(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, otherSpan(8, 1, 0.1, 0.2), requestSpan(2, 1, 0.1, 1).answered("stop", answer), httpSpan(9, 2, 0.1, 0.9))
+	h.consume(t, otherSpan(8, 1, 0.1, 0.2), requestSpan(2, 1, 0.1, 1).answered("stop", answer), httpSpan(9, 0.9))
 	out := spansOf(h.out())
 	assert.Len(t, out, 2)
 	assert.Contains(t, out, spanID(8))
@@ -50,7 +50,7 @@ func TestCompleteInAnyOrder(t *testing.T) {
 	run := runSpan(1, 0, 3, 2, 1)
 	parts := []spanSpec{
 		requestSpan(2, 1, 0.1, 1).answered("tool_calls", counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_1"}}),
-		toolSpan(3, 1, 1.1, 1.9, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded),
+		toolSpan(3, 1.1, 1.9, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded),
 		requestSpan(4, 1, 2, 2.5).history([]string{"call_1"}, []string{"call_1"}).answered("stop", answer),
 		run,
 	}

@@ -236,13 +236,13 @@ func (s spanSpec) history(calls, outputs []string) spanSpec {
 	return s.with(semconv.HistoryToolCalls(calls...), semconv.HistoryToolOutputs(outputs...))
 }
 
-// toolSpan is an execution of a tool, as this project's client records it.
-func toolSpan(id, run byte, from, to float64, call string, effect semconv.ToolEffect, outcome semconv.ToolOutcome) spanSpec {
+// toolSpan is an execution of a tool under run 1, as this project's client records it.
+func toolSpan(id byte, from, to float64, call string, effect semconv.ToolEffect, outcome semconv.ToolOutcome) spanSpec {
 	return spanSpec{
-		id: id, parent: run, name: "execute_tool apply_patch", kind: ptrace.SpanKindInternal, from: from, to: to,
+		id: id, parent: 1, name: "execute_tool apply_patch", kind: ptrace.SpanKindInternal, from: from, to: to,
 		attrs: []attribute.KeyValue{
 			otelsemconv.GenAIOperationNameExecuteTool, otelsemconv.GenAIToolName("apply_patch"),
-			otelsemconv.GenAIToolCallID(call), semconv.RunID(spanID(run).String()),
+			otelsemconv.GenAIToolCallID(call), semconv.RunID(spanID(1).String()),
 			semconv.ToolEffectKey.String(effect.String()), semconv.ToolOutcomeKey.String(outcome.String()),
 		},
 	}
@@ -256,10 +256,10 @@ func otherSpan(id, parent byte, from, to float64) spanSpec {
 	}
 }
 
-// httpSpan is an HTTP client's span beneath a request.
-func httpSpan(id, parent byte, from, to float64) spanSpec {
+// httpSpan is an HTTP client's span beneath request 2.
+func httpSpan(id byte, to float64) spanSpec {
 	return spanSpec{
-		id: id, parent: parent, name: "POST", kind: ptrace.SpanKindClient, from: from, to: to,
+		id: id, parent: 2, name: "POST", kind: ptrace.SpanKindClient, from: 0.1, to: to,
 		attrs: []attribute.KeyValue{
 			otelsemconv.HTTPRequestMethodPost, otelsemconv.URLFull("https://api.example.com/v1/chat/completions"),
 			otelsemconv.HTTPResponseStatusCode(200),

@@ -66,43 +66,57 @@ func (t *telemetry) observe(loads func() load) error {
 
 func (t *telemetry) shutdown() { t.builder.Shutdown() }
 
-func (t *telemetry) came(spans int)    { add(t.builder.ProcessorLlmClassifySpansIn, spans) }
-func (t *telemetry) passed(spans int)  { add(t.builder.ProcessorLlmClassifySpansPassed, spans) }
-func (t *telemetry) held(spans int)    { add(t.builder.ProcessorLlmClassifySpansHeld, spans) }
-func (t *telemetry) late(spans int)    { add(t.builder.ProcessorLlmClassifySpansLate, spans) }
-func (t *telemetry) refused(spans int) { add(t.builder.ProcessorLlmClassifySpansRefused, spans) }
-
-func (t *telemetry) forwarded(spans int) {
-	add(t.builder.ProcessorLlmClassifySpansForwarded, spans)
+func (t *telemetry) came(ctx context.Context, spans int) {
+	add(ctx, t.builder.ProcessorLlmClassifySpansIn, spans)
 }
 
-func (t *telemetry) forwardFailed(spans int, permanent bool) {
+func (t *telemetry) passed(ctx context.Context, spans int) {
+	add(ctx, t.builder.ProcessorLlmClassifySpansPassed, spans)
+}
+
+func (t *telemetry) held(ctx context.Context, spans int) {
+	add(ctx, t.builder.ProcessorLlmClassifySpansHeld, spans)
+}
+
+func (t *telemetry) late(ctx context.Context, spans int) {
+	add(ctx, t.builder.ProcessorLlmClassifySpansLate, spans)
+}
+
+func (t *telemetry) refused(ctx context.Context, spans int) {
+	add(ctx, t.builder.ProcessorLlmClassifySpansRefused, spans)
+}
+
+func (t *telemetry) forwarded(ctx context.Context, spans int) {
+	add(ctx, t.builder.ProcessorLlmClassifySpansForwarded, spans)
+}
+
+func (t *telemetry) forwardFailed(ctx context.Context, spans int, permanent bool) {
 	option := t.temporary
 	if permanent {
 		option = t.permanent
 	}
-	add(t.builder.ProcessorLlmClassifyForwardFailures, spans, option)
+	add(ctx, t.builder.ProcessorLlmClassifyForwardFailures, spans, option)
 }
 
-func (t *telemetry) forgot(f hold.Forgotten) {
-	add(t.builder.ProcessorLlmClassifyFactsForgotten, f.Memory, t.byMemory)
-	add(t.builder.ProcessorLlmClassifyFactsForgotten, f.Timeout, t.byTimeout)
+func (t *telemetry) forgot(ctx context.Context, f hold.Forgotten) {
+	add(ctx, t.builder.ProcessorLlmClassifyFactsForgotten, f.Memory, t.byMemory)
+	add(ctx, t.builder.ProcessorLlmClassifyFactsForgotten, f.Timeout, t.byTimeout)
 }
 
-func (t *telemetry) holdTime(d time.Duration, trigger semconv.Trigger) {
-	t.builder.ProcessorLlmClassifyHoldTime.Record(context.Background(), d.Seconds(), t.triggers[trigger])
+func (t *telemetry) holdTime(ctx context.Context, d time.Duration, trigger semconv.Trigger) {
+	t.builder.ProcessorLlmClassifyHoldTime.Record(ctx, d.Seconds(), t.triggers[trigger])
 }
 
-func (t *telemetry) run(d *classify.Diagnosis, trigger semconv.Trigger) {
-	add(t.builder.ProcessorLlmClassifyRuns, 1, metric.WithAttributeSet(attribute.NewSet(
+func (t *telemetry) run(ctx context.Context, d *classify.Diagnosis, trigger semconv.Trigger) {
+	add(ctx, t.builder.ProcessorLlmClassifyRuns, 1, metric.WithAttributeSet(attribute.NewSet(
 		attribute.String("outcome", d.Outcome.String()),
 		attribute.String("class", d.Class.String()),
 		attribute.String("trigger", trigger.String()),
 	)))
 }
 
-func add(counter metric.Int64Counter, n int, options ...metric.AddOption) {
+func add(ctx context.Context, counter metric.Int64Counter, n int, options ...metric.AddOption) {
 	if n > 0 {
-		counter.Add(context.Background(), int64(n), options...)
+		counter.Add(ctx, int64(n), options...)
 	}
 }

@@ -26,7 +26,7 @@ func total(t *testing.T, m metricdata.Metrics) (sum int64) {
 func TestTelemetry(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	complete := []spanSpec{
-		requestSpan(2, 1, 0.1, 1).answered("length", answer), runSpan(1, 0, 3, 1, 0), otherSpan(9, 2, 0.1, 0.2), httpSpan(8, 2, 0.1, 0.2),
+		requestSpan(2, 1, 0.1, 1).answered("length", answer), runSpan(1, 0, 3, 1, 0), otherSpan(9, 2, 0.1, 0.2), httpSpan(8, 0.2),
 	}
 	h.consume(t, complete...)
 	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer)) // late

@@ -146,9 +146,12 @@ func TestLocate(t *testing.T) {
 		},
 		{
 			name: "another service's clock",
-			nodes: []node{run(1, 0, 10, 20),
-				{id: 2, parent: 99, from: 9, to: 12, service: "other"}, {id: 3, parent: 98, from: 9, to: 12},
-				{id: 4, parent: 97, from: 7, to: 12, service: "other"}},
+			nodes: []node{
+				run(1, 0, 10, 20),
+				{id: 2, parent: 99, from: 9, to: 12, service: "other"},
+				{id: 3, parent: 98, from: 9, to: 12},
+				{id: 4, parent: 97, from: 7, to: 12, service: "other"},
+			},
 			want: map[byte]hold.Place{2: known(1), 3: {Run: id(98), Open: true}, 4: {Run: id(97), Open: true}},
 		},
 		{
@@ -227,7 +230,8 @@ func TestRequestsBeneathRequests(t *testing.T) {
 			name: "our attempts beneath an instrumentation's call, the last one failed",
 			nodes: []node{
 				{id: 2, parent: 1, from: 1, to: 8, facts: failedCall},
-				{id: 3, parent: 2, run: 1, from: 2, to: 3, facts: overloaded}, {id: 4, parent: 2, run: 1, from: 4, to: 5, facts: reset},
+				{id: 3, parent: 2, run: 1, from: 2, to: 3, facts: overloaded},
+				{id: 4, parent: 2, run: 1, from: 4, to: 5, facts: reset},
 			},
 			want:    map[byte]semconv.Cause{2: semconv.CauseConnectionReset, 3: semconv.CauseOverloaded, 4: semconv.CauseConnectionReset},
 			outcome: semconv.RunOutcomeFailed,
@@ -236,7 +240,8 @@ func TestRequestsBeneathRequests(t *testing.T) {
 			name: "our attempts beneath a call that did not see that all was well",
 			nodes: []node{
 				{id: 2, parent: 1, from: 1, to: 8, facts: request(classify.Request{Ended: semconv.StreamEndEOF})},
-				{id: 3, parent: 2, run: 1, from: 2, to: 3, facts: overloaded}, {id: 4, parent: 2, run: 1, from: 4, to: 5, facts: stopped},
+				{id: 3, parent: 2, run: 1, from: 2, to: 3, facts: overloaded},
+				{id: 4, parent: 2, run: 1, from: 4, to: 5, facts: stopped},
 			},
 			want:    map[byte]semconv.Cause{3: semconv.CauseOverloaded},
 			outcome: semconv.RunOutcomeRecovered,
@@ -245,7 +250,8 @@ func TestRequestsBeneathRequests(t *testing.T) {
 			name: "attempts without a named run, in one service",
 			nodes: []node{
 				{id: 2, parent: 1, from: 1, to: 8, facts: stopped},
-				{id: 3, parent: 2, from: 2, to: 3, facts: overloaded}, {id: 4, parent: 2, from: 4, to: 5, facts: stopped},
+				{id: 3, parent: 2, from: 2, to: 3, facts: overloaded},
+				{id: 4, parent: 2, from: 4, to: 5, facts: stopped},
 			},
 			want:    map[byte]semconv.Cause{3: semconv.CauseOverloaded},
 			outcome: semconv.RunOutcomeRecovered,

@@ -21,11 +21,15 @@ type Known struct {
 	Server bool // the span serves a request of another process
 }
 
-// The processor's instances of what hold is generic over.
+// What hold is generic over, as the processor uses it.
 type (
-	Item    = hold.Item[Known]
-	Trace   = hold.Trace[Known]
-	Member  = hold.Member[Known]
+	// Item is a span and its place in its trace.
+	Item = hold.Item[Known]
+	// Trace is what is here of one trace.
+	Trace = hold.Trace[Known]
+	// Member is one span of a release.
+	Member = hold.Member[Known]
+	// Release is spans to forward, and everything known of their run.
 	Release = hold.Release[Known]
 )
 

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,7 +27,9 @@ func TestGenAIRequest(t *testing.T) {
 	}{
 		{"nothing known", unset, nil, nil, classify.Request{Phase: semconv.PhaseUnknown}},
 		{
-			"finished", unset, map[string]any{"gen_ai.response.finish_reasons": list("stop")}, nil,
+			"finished", unset,
+			map[string]any{"gen_ai.response.finish_reasons": list("stop")},
+			nil,
 			classify.Request{Phase: semconv.PhaseStreamEnd, Ended: semconv.StreamEndTerminalEvent, Basis: classify.Typed, Finish: classify.FinishStop},
 		},
 		{
@@ -36,99 +39,125 @@ func TestGenAIRequest(t *testing.T) {
 			classify.Request{Phase: semconv.PhaseStreamEnd, Ended: semconv.StreamEndTerminalEvent, Basis: classify.Typed, Finish: classify.FinishStop},
 		},
 		{
-			"stream without a finish reason", unset, map[string]any{"gen_ai.request.stream": true}, nil,
+			"stream without a finish reason", unset,
+			map[string]any{"gen_ai.request.stream": true},
+			nil,
 			classify.Request{Phase: semconv.PhaseUnknown, Ended: semconv.StreamEndEOF},
 		},
 		{
-			"stream with an empty list", unset, map[string]any{"gen_ai.request.stream": true, "gen_ai.response.finish_reasons": list()}, nil,
+			"stream with an empty list", unset,
+			map[string]any{"gen_ai.request.stream": true, "gen_ai.response.finish_reasons": list()},
+			nil,
 			classify.Request{Phase: semconv.PhaseUnknown, Ended: semconv.StreamEndEOF, Finish: classify.FinishMissing},
 		},
 		{
-			"stream without a finish reason, said to be well", ok, map[string]any{"gen_ai.request.stream": true}, nil,
+			"stream without a finish reason, said to be well", ok,
+			map[string]any{"gen_ai.request.stream": true},
+			nil,
 			classify.Request{Phase: semconv.PhaseUnknown, Failed: classify.No},
 		},
 		{
-			"finish reason error", unset, map[string]any{"gen_ai.response.finish_reasons": list("error")}, nil,
+			"finish reason error", unset,
+			map[string]any{"gen_ai.response.finish_reasons": list("error")},
+			nil,
 			classify.Request{
 				Phase: semconv.PhaseUnknown, Ended: semconv.StreamEndCancelled, Finish: classify.FinishMissing,
 				Abort: classify.Abort{Source: semconv.AbortSourceUnknown},
 			},
 		},
 		{
-			"finish reason interrupted", unset, map[string]any{"gen_ai.response.finish_reasons": list("interrupted")}, nil,
+			"finish reason interrupted", unset,
+			map[string]any{"gen_ai.response.finish_reasons": list("interrupted")},
+			nil,
 			classify.Request{Phase: semconv.PhaseUnknown, Ended: semconv.StreamEndEOF, Basis: classify.Corroborated, Finish: classify.FinishMissing},
 		},
 		{
-			"failed, and nothing says how", err, map[string]any{"gen_ai.request.stream": true, "gen_ai.response.finish_reasons": list("error")},
+			"failed, and nothing says how", err,
+			map[string]any{"gen_ai.request.stream": true, "gen_ai.response.finish_reasons": list("error")},
 			[]string{"Error", "AI_APICallError"},
 			classify.Request{Phase: semconv.PhaseUnknown, Failed: classify.Yes, Finish: classify.FinishMissing},
 		},
 		{
-			"status", err, map[string]any{"http.response.status_code": 429, "error.type": "RateLimitError"}, nil,
+			"status", err,
+			map[string]any{"http.response.status_code": 429, "error.type": "RateLimitError"},
+			nil,
 			classify.Request{
 				Phase: semconv.PhaseResponseStarted, Ended: semconv.StreamEndHTTPError, Basis: classify.Typed, Failed: classify.Yes, Status: 429,
 				Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindRateLimited, Code: "RateLimitError"},
 			},
 		},
 		{
-			"status with a code that says more", err, map[string]any{"http.response.status_code": 429, "error.type": "insufficient_quota"}, nil,
+			"status with a code that says more", err,
+			map[string]any{"http.response.status_code": 429, "error.type": "insufficient_quota"},
+			nil,
 			classify.Request{
 				Phase: semconv.PhaseResponseStarted, Ended: semconv.StreamEndHTTPError, Basis: classify.Typed, Failed: classify.Yes, Status: 429,
 				Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindQuotaExhausted, Code: "insufficient_quota"},
 			},
 		},
 		{
-			"status as error.type", err, map[string]any{"error.type": "503"}, nil,
+			"status as error.type", err,
+			map[string]any{"error.type": "503"},
+			nil,
 			classify.Request{
 				Phase: semconv.PhaseResponseStarted, Ended: semconv.StreamEndHTTPError, Basis: classify.Typed, Failed: classify.Yes, Status: 503,
 				Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindOverloaded, Code: "503"},
 			},
 		},
 		{
-			"class of the SDK", err, map[string]any{"error.type": "openai.AuthenticationError"}, nil,
+			"class of the SDK", err,
+			map[string]any{"error.type": "openai.AuthenticationError"},
+			nil,
 			classify.Request{
 				Phase: semconv.PhaseUnknown, Basis: classify.Typed, Failed: classify.Yes,
 				Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindAuthentication, Code: "openai.AuthenticationError"},
 			},
 		},
 		{
-			"transport code", err, map[string]any{"error.type": "ECONNRESET"}, nil,
+			"transport code", err,
+			map[string]any{"error.type": "ECONNRESET"},
+			nil,
 			classify.Request{
 				Phase: semconv.PhaseUnknown, Basis: classify.Typed, Failed: classify.Yes,
 				Transport: classify.Transport{Cause: semconv.TransportCauseConnectionReset, Code: "ECONNRESET"},
 			},
 		},
 		{
-			"transport code in an exception", err, nil, []string{"httpx.RemoteProtocolError"},
+			"transport code in an exception", err, nil,
+			[]string{"httpx.RemoteProtocolError"},
 			classify.Request{
 				Phase: semconv.PhaseUnknown, Basis: classify.Typed, Failed: classify.Yes,
 				Transport: classify.Transport{Cause: semconv.TransportCauseBodyTruncated, Code: "httpx.RemoteProtocolError"},
 			},
 		},
 		{
-			"cancelled", err, map[string]any{"error.type": "asyncio.exceptions.CancelledError"}, nil,
+			"cancelled", err,
+			map[string]any{"error.type": "asyncio.exceptions.CancelledError"},
+			nil,
 			classify.Request{
 				Phase: semconv.PhaseUnknown, Ended: semconv.StreamEndCancelled, Basis: classify.Typed, Failed: classify.Yes,
 				Abort: classify.Abort{Source: semconv.AbortSourceUnknown},
 			},
 		},
 		{
-			"the SDK's timer", err, map[string]any{"error.type": "APITimeoutError"}, nil,
+			"the SDK's timer", err,
+			map[string]any{"error.type": "APITimeoutError"},
+			nil,
 			classify.Request{
 				Phase: semconv.PhaseUnknown, Ended: semconv.StreamEndWatchdog, Basis: classify.Typed, Failed: classify.Yes,
 				Watchdog: classify.Watchdog{Kind: semconv.WatchdogKindIdle},
 			},
 		},
 		{
-			"a text that holds a name is no name", err, map[string]any{"error.type": "RateLimitError: slow down"}, nil,
+			"a text that holds a name is no name", err,
+			map[string]any{"error.type": "RateLimitError: slow down"},
+			nil,
 			classify.Request{Phase: semconv.PhaseUnknown, Failed: classify.Yes},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			attrs := map[string]any{"gen_ai.operation.name": "chat"}
-			for key, v := range tt.attrs {
-				attrs[key] = v
-			}
+			maps.Copy(attrs, tt.attrs)
 			s := span(t, attrs)
 			s.Status().SetCode(tt.status)
 			s.Status().SetMessage("rate limit exceeded, connection reset by peer") // never read

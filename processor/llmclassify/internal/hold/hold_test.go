@@ -74,6 +74,7 @@ func (a Arrival[F]) loose(parent byte) Arrival[F] {
 	a.Item.Run, a.Item.Parent = id(0), id(parent)
 	return a
 }
+
 func (a Arrival[F]) announces(requests, tools int) Arrival[F] {
 	a.Item.Announced = Announced{true, requests, tools}
 	return a

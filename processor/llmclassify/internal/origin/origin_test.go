@@ -161,10 +161,10 @@ func TestSpanSize(t *testing.T) {
 				require.NoError(t, err)
 				held[i] = td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
 			}
-			real := float64(heap()-before) / copies
+			actual := float64(heap()-before) / copies
 			estimate := float64(SpanSize(held[0]))
-			t.Logf("%s: %.0f bytes, estimated %.0f", tt.name, real, estimate)
-			assert.InEpsilon(t, real, estimate, 1.0/3)
+			t.Logf("%s: %.0f bytes, estimated %.0f", tt.name, actual, estimate)
+			assert.InEpsilon(t, actual, estimate, 1.0/3)
 			runtime.KeepAlive(held)
 		})
 	}

@@ -1,6 +1,7 @@
 package stamp
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -30,12 +31,10 @@ func failureAttrs() map[string]any {
 	}
 }
 
-func merged(maps ...map[string]any) map[string]any {
+func merged(list ...map[string]any) map[string]any {
 	all := map[string]any{}
-	for _, m := range maps {
-		for key, v := range m {
-			all[key] = v
-		}
+	for _, m := range list {
+		maps.Copy(all, m)
 	}
 	return all
 }
@@ -56,14 +55,24 @@ func TestSpan(t *testing.T) {
 		{"nothing failed, and it had settled", facts, nil, semconv.TriggerRunEnded, facts},
 		{"nothing failed, and it goes early", facts, nil, semconv.TriggerMemory, merged(facts, attrs{"llm.classification.trigger": "memory"})},
 		{"failed", facts, &reset, semconv.TriggerComplete, merged(facts, failureAttrs(), attrs{"llm.classification.trigger": "complete"})},
-		{"the client's verdict gives way", merged(facts, client), &reset, semconv.TriggerLate,
-			merged(facts, failureAttrs(), attrs{"llm.classification.trigger": "late"})},
+		{
+			"the client's verdict gives way", merged(facts, client), &reset, semconv.TriggerLate,
+			merged(facts, failureAttrs(), attrs{"llm.classification.trigger": "late"}),
+		},
 		{"the client's verdict gives way to none", merged(facts, client), nil, semconv.TriggerComplete, facts},
-		{"judged before", attrs{"llm.classification.trigger": "complete", "llm.failure.class": "local_abort"}, &reset, semconv.TriggerLate,
-			attrs{"llm.classification.trigger": "complete", "llm.failure.class": "local_abort"}},
+		{
+			"judged before",
+			attrs{"llm.classification.trigger": "complete", "llm.failure.class": "local_abort"},
+			&reset, semconv.TriggerLate,
+			attrs{"llm.classification.trigger": "complete", "llm.failure.class": "local_abort"},
+		},
 		{"somebody else's verdict", attrs{"llm.failure.class": 7}, &reset, semconv.TriggerComplete, attrs{"llm.failure.class": 7}},
-		{"a trigger that is none", attrs{"llm.classification.trigger": []any{"client"}}, &reset, semconv.TriggerComplete,
-			attrs{"llm.classification.trigger": []any{"client"}}},
+		{
+			"a trigger that is none",
+			attrs{"llm.classification.trigger": []any{"client"}},
+			&reset, semconv.TriggerComplete,
+			attrs{"llm.classification.trigger": []any{"client"}},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			span := ptrace.NewSpan()
