@@ -149,7 +149,7 @@ func requestSpan(id, run byte, from, to float64) spanSpec {
 		attrs: []attribute.KeyValue{
 			otelsemconv.GenAIOperationNameChat, otelsemconv.GenAIProviderNameOpenAI,
 			otelsemconv.GenAIRequestModel("gpt-test"), otelsemconv.GenAIRequestStream(true),
-			semconv.RequestAttempt(1),
+			semconv.RequestAttempt(1), semconv.RequestProviderTools(),
 			semconv.HistoryToolCalls(), semconv.HistoryToolOutputs(),
 		},
 	}

@@ -69,10 +69,8 @@ func (OTelLLM) Read(span ptrace.Span, into Facts) {
 }
 
 func ownRequest(span ptrace.Span, r *classify.Request) {
-	*r = classify.Request{
-		Start: at(span.StartTimestamp()), End: at(span.EndTimestamp()),
-		ProviderTools: []string{}, // the client names every one that is offered: none named is none offered
-	}
+	// An empty list was seen to be empty; an absent one was not seen.
+	*r = classify.Request{Start: at(span.StartTimestamp()), End: at(span.EndTimestamp())}
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case string(semconv.RequestAttemptKey):

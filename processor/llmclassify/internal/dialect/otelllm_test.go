@@ -90,13 +90,13 @@ func TestOTelLLMAbsent(t *testing.T) {
 	r := read(t, span(t, map[string]any{"gen_ai.operation.name": "chat", "llm.stream.end": "no_response"})).Request
 	assert.Equal(t, &classify.Request{
 		Start: start, End: end, Basis: classify.Typed, Ended: semconv.StreamEndNoResponse,
-		ProviderTools: []string{}, // none was offered
 	}, r)
 	r = read(t, span(t, map[string]any{
 		"gen_ai.operation.name": "chat", "llm.stream.end": "terminal_event",
-		"llm.history.tool_calls": []any{}, "llm.history.tool_outputs": []any{},
+		"llm.history.tool_calls": []any{}, "llm.history.tool_outputs": []any{}, "llm.request.provider_tools": []any{},
 	})).Request
 	assert.Equal(t, classify.No, r.Failed, "this producer means success by UNSET after a terminal event")
+	assert.NotNil(t, r.ProviderTools, "a list that is empty was seen to be")
 	assert.NotNil(t, r.HistoryCalls)
 	assert.NotNil(t, r.HistoryOutputs)
 }

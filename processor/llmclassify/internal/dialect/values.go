@@ -55,7 +55,7 @@ func seconds(v pcommon.Value) time.Duration {
 	if !(s > 0 && s < most) { // NaN fails both
 		return 0
 	}
-	return time.Duration(s * float64(time.Second))
+	return time.Duration(math.Round(s * float64(time.Second)))
 }
 
 // status is an HTTP status code, 0 for what is none.
