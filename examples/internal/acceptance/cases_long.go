@@ -11,7 +11,7 @@ import (
 // The run of case 24: it outlives a max_hold of one second a few times.
 const (
 	longRequests = 200
-	longPause    = 15 * time.Millisecond // before each answer
+	longPause    = 20 * time.Millisecond // before each answer
 	longCut      = 2                     // the index of the request that is cut
 )
 

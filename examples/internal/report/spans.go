@@ -16,6 +16,7 @@ type Span struct {
 	TraceID    pcommon.TraceID
 	ID, Parent pcommon.SpanID
 	Name       string
+	Scope      string // name of the instrumentation scope
 	Start, End time.Time
 	Status     ptrace.StatusCode
 	Attributes pcommon.Map
@@ -50,17 +51,17 @@ func (s *Spans) Add(td ptrace.Traces, now time.Time) {
 				if _, known := s.traces[id]; !known {
 					s.order = append(s.order, id)
 				}
-				s.traces[id] = append(s.traces[id], read(span, now))
+				s.traces[id] = append(s.traces[id], read(span, ss.Scope().Name(), now))
 			}
 		}
 	}
 }
 
-func read(span ptrace.Span, now time.Time) Span {
+func read(span ptrace.Span, scope string, now time.Time) Span {
 	attrs := pcommon.NewMap()
 	span.Attributes().CopyTo(attrs)
 	return Span{
-		TraceID: span.TraceID(), ID: span.SpanID(), Parent: span.ParentSpanID(), Name: span.Name(),
+		TraceID: span.TraceID(), ID: span.SpanID(), Parent: span.ParentSpanID(), Name: span.Name(), Scope: scope,
 		Start: span.StartTimestamp().AsTime(), End: span.EndTimestamp().AsTime(), Status: span.Status().Code(),
 		Attributes: attrs, Verdict: ReadVerdict(attrs), Arrived: now,
 	}
