@@ -22,23 +22,51 @@ var triggers = [...]semconv.Trigger{
 	hold.Late:        semconv.TriggerLate,
 }
 
+// maxParcelBytes is when a parcel is full, in bytes of estimated memory. On the
+// wire spans are smaller, so that a full one stays well below the 4 MiB that gRPC
+// receivers take by default.
+const maxParcelBytes = 2 << 20
+
+// packer packs stamped spans into parcels and sends those that are full.
+type packer struct {
+	forwarder *forwarder
+	regroup   *origin.Regroup
+	parcel    parcel
+}
+
+func (k *packer) add(ctx context.Context, m *assemble.Member) {
+	if k.regroup == nil {
+		k.regroup = origin.NewRegroup()
+	}
+	m.Span.MoveTo(k.regroup.Append(m.Known.Origin))
+	k.parcel.spans++
+	if k.parcel.bytes += m.Size; k.parcel.bytes >= maxParcelBytes {
+		k.send(ctx)
+	}
+}
+
+func (k *packer) send(ctx context.Context) {
+	if k.parcel.spans == 0 {
+		return
+	}
+	k.parcel.traces = k.regroup.Traces()
+	k.forwarder.send(ctx, k.parcel)
+	k.parcel, k.regroup = parcel{}, nil
+}
+
 // deliver judges releases, stamps the verdicts and forwards the spans together.
 func (p *traces) deliver(ctx context.Context, releases []assemble.Release) {
 	p.telemetry.forgot(ctx, p.shard.forgotten())
-	if len(releases) == 0 {
-		return
-	}
-	out := parcel{}
-	regroup := origin.NewRegroup()
+	k := packer{forwarder: p.forwarder}
 	for i := range releases {
-		p.judge(ctx, &releases[i], regroup, &out)
+		p.judge(ctx, &releases[i], &k)
+		releases[i] = assemble.Release{} // its spans are on their way
 	}
-	out.traces = regroup.Traces()
-	p.forwarder.send(ctx, out)
+	k.send(ctx)
 }
 
-// judge judges one release and moves its spans, stamped, to where they go out.
-func (p *traces) judge(ctx context.Context, release *assemble.Release, regroup *origin.Regroup, out *parcel) {
+// judge judges one release and packs its spans, stamped.
+func (p *traces) judge(ctx context.Context, release *assemble.Release, k *packer) {
 	trigger := triggers[release.Reason]
 	d := assemble.Diagnose(release)
 	var held time.Duration
@@ -52,9 +80,7 @@ func (p *traces) judge(ctx context.Context, release *assemble.Release, regroup *
 		} else {
 			stamp.Span(m.Span, d.Members[i], trigger)
 		}
-		m.Span.MoveTo(regroup.Append(m.Known.Origin))
-		out.spans++
-		out.bytes += m.Size
+		k.add(ctx, m)
 		held = max(held, m.Held)
 	}
 	if d.Run != nil {

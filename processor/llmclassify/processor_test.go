@@ -1,6 +1,7 @@
 package llmclassify
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -290,6 +292,21 @@ func TestMemory(t *testing.T) {
 			require.NoError(t, h.Shutdown(t.Context()))
 			assert.Equal(t, traces, h.out().SpanCount())
 		})
+	}
+}
+
+// However much is released at once, it goes out in calls that receivers take.
+func TestParcels(t *testing.T) {
+	h := newHarness(t, defaultConfig(), nil)
+	const spans = 5000
+	for i := range spans {
+		h.consume(t, requestSpan(byte(i%250+2), 1, 0.1, 1).answered("stop", answer).with(attribute.String("app", strings.Repeat("x", i%2000))))
+	}
+	require.NoError(t, h.Shutdown(t.Context()))
+	assert.Equal(t, spans, h.sink.SpanCount())
+	assert.Greater(t, len(h.sink.AllTraces()), 2)
+	for _, td := range h.sink.AllTraces() {
+		assert.Less(t, (&ptrace.ProtoMarshaler{}).TracesSize(td), 4<<20)
 	}
 }
 

@@ -25,18 +25,16 @@ type group[F any] struct {
 // sweepReady releases the runs of t that are complete or too large.
 func (b *Buffer[F]) sweepReady(t *Trace[F], now time.Time, releases []Release[F]) []Release[F] {
 	var complete, large map[pcommon.SpanID]bool
-	for id, r := range t.runs {
-		if !r.changed {
-			continue
-		}
+	for _, r := range t.changed {
 		r.changed = false
 		switch {
 		case r.complete():
-			complete = with(complete, id)
+			complete = with(complete, r.id)
 		case r.held > b.cfg.MaxSpansPerRun:
-			large = with(large, id)
+			large = with(large, r.id)
 		}
 	}
+	t.changed = t.changed[:0]
 	if complete != nil {
 		releases = b.sweep(t, now, Complete, releases, func(_ *Item[F], p Place) bool { return complete[p.Run] })
 	}

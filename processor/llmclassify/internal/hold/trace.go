@@ -21,6 +21,7 @@ type Trace[F any] struct {
 	settling []*Item[F] // run spans that wait for Config.Settle, in order of arrival
 
 	touched  bool
+	changed  []*run[F] // since they were last looked at
 	deadline time.Time
 	index    int // in Buffer.due; -1 when nothing is held
 }
@@ -31,7 +32,7 @@ type run[F any] struct {
 	span            *Item[F]
 	requests, tools int // members that name the run, also those whose spans have gone
 	held            int
-	changed         bool // since it was last looked at
+	changed         bool // it is in Trace.changed
 }
 
 // complete: the run span is here, and as many members as it announced.
@@ -88,7 +89,10 @@ func (t *Trace[F]) add(it *Item[F], now time.Time) {
 		t.runs[r.id] = r
 	}
 	r.held++
-	r.changed = true
+	if !r.changed {
+		r.changed = true
+		t.changed = append(t.changed, r)
+	}
 	switch {
 	case !first:
 	case it.Role == Request:
