@@ -23,5 +23,9 @@ func tracerOf(ctx context.Context, given trace.TracerProvider) trace.Tracer {
 			given = otel.GetTracerProvider()
 		}
 	}
-	return given.Tracer(ScopeName, trace.WithInstrumentationVersion(Version))
+	return tracerFrom(given)
+}
+
+func tracerFrom(p trace.TracerProvider) trace.Tracer {
+	return p.Tracer(ScopeName, trace.WithInstrumentationVersion(Version))
 }

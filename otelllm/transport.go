@@ -49,7 +49,7 @@ func NewTransport(base http.RoundTripper, opts ...Option) *Transport {
 		}
 	}
 	if t.config.provider != nil {
-		t.tracer = tracerOf(context.Background(), t.config.provider)
+		t.tracer = tracerFrom(t.config.provider)
 	}
 	return t
 }
