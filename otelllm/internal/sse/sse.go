@@ -22,8 +22,10 @@ type Sink interface {
 	// Comment is called once a comment line.
 	Comment()
 	// Stray is called for a line that begins with '{', which no field does: an error
-	// that a server wrote without framing it. line is valid only during the call.
-	Stray(line []byte)
+	// that a server wrote without framing it. Such an object may be indented: the
+	// lines that follow, up to a blank line or a line of the stream's own, come in
+	// further calls. line is valid only during the call.
+	Stray(line []byte, first bool)
 	// TooLong says that an event went beyond the limit. It is the last call.
 	TooLong()
 }
@@ -46,6 +48,7 @@ type Decoder struct {
 	nameHeld, dataHeld bool // it lives in the buffer of its own
 	nameBuf, dataBuf   []byte
 
+	stray   bool // the last line was a stray one
 	bom     int  // how many bytes of a byte order mark have matched; -1: the start is past
 	afterCR bool // the last byte was \r: a \n that follows belongs to it
 	stopped bool
@@ -154,6 +157,7 @@ func (d *Decoder) plain(p []byte, at int) int {
 			return at
 		}
 		ev.Data = p[i+len("data: ") : i+n]
+		d.stray = false
 		d.sink.Event(ev)
 		at = i + n + 2
 	}
@@ -194,6 +198,7 @@ func (d *Decoder) Close() {
 // take reads one line, without its end.
 func (d *Decoder) take(line []byte) {
 	if len(line) == 0 {
+		d.stray = false
 		if d.pending {
 			d.dispatch(false)
 		}
@@ -202,6 +207,14 @@ func (d *Decoder) take(line []byte) {
 	if len(line)+len(d.name)+len(d.data) > d.limit {
 		d.tooLong()
 		return
+	}
+	if d.stray {
+		switch line[0] {
+		case ' ', '\t', '}', ']', '"':
+			d.sink.Stray(line, false)
+			return
+		}
+		d.stray = false
 	}
 	switch line[0] {
 	case ':':
@@ -215,7 +228,8 @@ func (d *Decoder) take(line []byte) {
 			d.name, d.nameHeld, d.pending = v, false, true
 		}
 	case '{':
-		d.sink.Stray(line)
+		d.stray = true
+		d.sink.Stray(line, true)
 	}
 }
 

@@ -21,9 +21,15 @@ func (r *recorder) Event(ev Event) {
 	}
 	r.got = append(r.got, s)
 }
-func (r *recorder) Comment()          { r.got = append(r.got, ":") }
-func (r *recorder) Stray(line []byte) { r.got = append(r.got, "stray "+string(line)) }
-func (r *recorder) TooLong()          { r.got = append(r.got, "too long") }
+func (r *recorder) Comment() { r.got = append(r.got, ":") }
+func (r *recorder) Stray(line []byte, first bool) {
+	word := "more "
+	if first {
+		word = "stray "
+	}
+	r.got = append(r.got, word+string(line))
+}
+func (r *recorder) TooLong() { r.got = append(r.got, "too long") }
 
 // decode feeds in as chunks that end at the given places.
 func decode(in string, limit int, cuts ...int) []string {
@@ -78,6 +84,8 @@ func TestFraming(t *testing.T) {
 		{"other fields", "id: 1\nretry: 10\nfoo\ndatax: 1\ndat: 2\nevents: 3\n data: 4\ndata: a\n\n", []string{"|a"}},
 		{"only other fields", "id: 1\n\n", nil},
 		{"stray object", "{\"error\":1}\n\ndata: a\n{\n\n", []string{"stray {\"error\":1}", "stray {", "|a"}},
+		{"stray object on several lines", "{\n  \"a\": 1,\n\t\"b\"\n}\n\n  x\n}\ndata: a\n\n", []string{"stray {", "more   \"a\": 1,", "more \t\"b\"", "more }", "|a"}},
+		{"an event ends a stray object", "{\ndata: a\n\n  x\n{\n: c\n}\n{\nretry\n}\n", []string{"stray {", "|a", "stray {", ":", "stray {"}},
 		{"stray object at the end", "{\"error\":1}", []string{"stray {\"error\":1}"}},
 		{"byte order mark", "\xEF\xBB\xBFdata: a\n\n", []string{"|a"}},
 		{"byte order mark alone", "\xEF\xBB\xBF", nil},
@@ -184,10 +192,10 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 
 type counter struct{ events, bytes int }
 
-func (c *counter) Event(ev Event) { c.events++; c.bytes += len(ev.Data) }
-func (c *counter) Comment()       {}
-func (c *counter) Stray([]byte)   {}
-func (c *counter) TooLong()       {}
+func (c *counter) Event(ev Event)     { c.events++; c.bytes += len(ev.Data) }
+func (c *counter) Comment()           {}
+func (c *counter) Stray([]byte, bool) {}
+func (c *counter) TooLong()           {}
 
 // reference is the framing written the simplest way, on the whole text at once.
 func reference(in string) []string {
@@ -201,7 +209,7 @@ func reference(in string) []string {
 	var got []string
 	var name string
 	var data []string
-	pending := false
+	pending, stray := false, false
 	dispatch := func(suffix string) {
 		if pending {
 			got = append(got, name+"|"+strings.Join(data, "\n")+suffix)
@@ -211,10 +219,13 @@ func reference(in string) []string {
 	for i, line := range lines {
 		field, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")
+		stray = stray && line != "" && strings.Contains(" \t}]\"", line[:1])
 		switch {
 		case line == "" && i == len(lines)-1: // what follows the last line end is no line
 		case line == "":
 			dispatch("")
+		case stray:
+			got = append(got, "more "+line)
 		case field == "":
 			got = append(got, ":")
 		case field == "data":
@@ -223,6 +234,7 @@ func reference(in string) []string {
 			name, pending = value, true
 		case line[0] == '{':
 			got = append(got, "stray "+line)
+			stray = true
 		}
 	}
 	dispatch("|cut")

@@ -13,7 +13,7 @@ type anthropicMessages struct{}
 func (anthropicMessages) Name() string                          { return "anthropic_messages" }
 func (anthropicMessages) Provider() string                      { return "anthropic" }
 func (anthropicMessages) Operation() string                     { return "chat" }
-func (anthropicMessages) NewDecoder(ct string) Decoder          { return newDecoder(ct, newMessagesReader()) }
+func (anthropicMessages) NewDecoder(ct string) Decoder          { return newDecoder(ct, newMessagesReader(), 0) }
 func (anthropicMessages) ReadError(_ int, b []byte) Error       { return readError(b) }
 func (anthropicMessages) ReadRequest(b []byte) (Request, error) { return readMessagesRequest(b) }
 

@@ -36,7 +36,14 @@ func benchStreams(n int) map[string]string {
 	}
 	anthropic.WriteString("event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")
 
+	var google strings.Builder
+	for i := range n {
+		fmt.Fprintf(&google, "data: "+`{"candidates":[{"content":{"parts":[{"text":"%s"}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":%d,"totalTokenCount":%d,"promptTokensDetails":[{"modality":"TEXT","tokenCount":9}],"thoughtsTokenCount":302},"modelVersion":"gemini-3-pro-preview","responseId":"M3iLaY-AI7zTxN8P3Piw4Qg"}`+"\r\n\r\n", strings.Repeat(word(i), 5), i, i+311)
+	}
+	google.WriteString(`data: {"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP","index":0}],"responseId":"M3iLaY-AI7zTxN8P3Piw4Qg"}` + "\r\n\r\n")
+
 	return map[string]string{
+		"gemini":             google.String(),
 		"openai_chat":        chat.String(),
 		"openai_responses":   responses.String(),
 		"anthropic_messages": anthropic.String(),
@@ -59,7 +66,7 @@ func BenchmarkDecode(b *testing.B) {
 // BenchmarkDecodeRecorded decodes the recorded streams, where they are.
 func BenchmarkDecodeRecorded(b *testing.B) {
 	dir := fixturesDir(b)
-	for _, folder := range [...]string{"openai-chat", "openai-responses", "anthropic-messages"} {
+	for _, folder := range [...]string{"openai-chat", "openai-responses", "anthropic-messages", "gemini"} {
 		var all []byte
 		var p Protocol
 		files, _ := filepath.Glob(filepath.Join(dir, folder, "*.jsonl"))
@@ -119,7 +126,7 @@ func benchDecode(b *testing.B, p Protocol, stream []byte) {
 func benchJSON(b *testing.B, name string, stream []byte) {
 	var payloads [][]byte
 	for line := range strings.SplitSeq(string(stream), "\n") {
-		if data, ok := strings.CutPrefix(line, "data: "); ok && data != "[DONE]" {
+		if data, ok := strings.CutPrefix(strings.TrimSuffix(line, "\r"), "data: "); ok && data != "[DONE]" {
 			payloads = append(payloads, []byte(data))
 		}
 	}
@@ -148,9 +155,26 @@ func benchJSON(b *testing.B, name string, stream []byte) {
 		Delta       json.RawMessage
 		Item        *struct{ Type, CallID string }
 	}
+	var google struct {
+		Candidates []struct {
+			Index   int
+			Content struct {
+				Parts []struct {
+					Text         string
+					Thought      bool
+					FunctionCall *struct{ ID, Name string }
+				}
+			}
+			FinishReason string
+		}
+		UsageMetadata *struct{ PromptTokenCount, CandidatesTokenCount int }
+	}
 	into := any(&other)
-	if name == "openai_chat" {
+	switch name {
+	case "openai_chat":
 		into = &chat
+	case "gemini":
+		into = &google
 	}
 	b.SetBytes(int64(len(stream)))
 	b.ReportAllocs()
@@ -174,6 +198,10 @@ func BenchmarkReadRequest(b *testing.B) {
 		{
 			"openai_responses", `{"model":"m","stream":true,"input":[`,
 			`{"type":"function_call","call_id":"call_%d","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"call_%[1]d","output":"%s"}`, `]}`,
+		},
+		{
+			"gemini", `{"contents":[`,
+			`{"role":"model","parts":[{"functionCall":{"id":"call_%d","name":"f","args":{"a":1}}}]},{"role":"user","parts":[{"functionResponse":{"id":"call_%[1]d","name":"f","response":{"output":"%s"}}}]}`, `]}`,
 		},
 		{
 			"anthropic_messages", `{"model":"m","stream":true,"messages":[`,

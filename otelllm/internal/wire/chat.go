@@ -9,7 +9,7 @@ type openAIChat struct{}
 func (openAIChat) Name() string                          { return "openai_chat" }
 func (openAIChat) Provider() string                      { return "openai" }
 func (openAIChat) Operation() string                     { return "chat" }
-func (openAIChat) NewDecoder(ct string) Decoder          { return newDecoder(ct, &chatReader{}) }
+func (openAIChat) NewDecoder(ct string) Decoder          { return newDecoder(ct, &chatReader{}, 0) }
 func (openAIChat) ReadError(_ int, b []byte) Error       { return readError(b) }
 func (openAIChat) ReadRequest(b []byte) (Request, error) { return readChatRequest(b) }
 
@@ -228,6 +228,9 @@ func cutsInput[T string | []byte](reason T) bool {
 	case "max_tokens", "refusal", "model_context_window_exceeded": // Anthropic
 		return true
 	case "max_output_tokens": // OpenAI Responses
+		return true
+	case "MAX_TOKENS", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "OTHER", "SAFETY",
+		"RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII": // Gemini
 		return true
 	default:
 		return false

@@ -30,9 +30,9 @@ const (
 	keepalive
 )
 
-// bodyDecoder is the [Decoder] of protocols whose responses are SSE or one JSON
-// document. It finds the framing, hands payloads to the protocol's reader and
-// stops at the first byte that is not the protocol.
+// bodyDecoder is the [Decoder] of every protocol. It finds the framing, hands
+// payloads to the protocol's reader and stops at the first byte that is not the
+// protocol.
 type bodyDecoder struct {
 	reader reader
 	state  *State
@@ -40,7 +40,9 @@ type bodyDecoder struct {
 	mode   mode
 	sniff  sniffer
 	frames *sse.Decoder // when framed
-	doc    document     // when whole or bare
+	doc    document     // when whole, bare or listed: the object that is being read
+	list   listPlace    // when listed
+	stray  document     // when framed: an object between the events
 }
 
 type mode uint8
@@ -50,15 +52,16 @@ const (
 	framed               // SSE
 	whole                // one JSON document
 	bare                 // one JSON document where SSE was announced: at best an error
+	listed               // JSON objects in an array
 	stopped              // a violation, or Close
 )
 
-func newDecoder(contentType string, r reader) Decoder {
+func newDecoder(contentType string, r reader, f forms) Decoder {
 	d := &bodyDecoder{reader: r, state: &r.tally().State}
 	d.state.Phase = semconv.PhaseResponseStarted
 	d.state.Usage = unknownUsage
 	d.state.FinishReasons = []string{}
-	d.sniff.media = mediaOf(contentType)
+	d.sniff.media, d.sniff.forms = mediaOf(contentType), f
 	if d.sniff.media == mediaForeign {
 		d.violate(semconv.TransportCauseUnexpectedContentType)
 	}
@@ -81,6 +84,8 @@ func (d *bodyDecoder) write(p []byte) {
 		d.frames.Write(p)
 	case whole, bare:
 		d.writeDocument(p)
+	case listed:
+		d.writeList(p)
 	}
 }
 
@@ -152,6 +157,8 @@ func (d *bodyDecoder) Close() {
 	case whole, bare:
 		// A document that has not closed was cut. What it said never reached the
 		// application, so it counts for nothing.
+	case listed:
+		// The same holds of the object that was cut.
 	}
 	d.stop()
 }
@@ -167,46 +174,59 @@ func (d *bodyDecoder) stop() {
 	if d.frames != nil {
 		d.frames.Stop()
 	}
-	d.doc = document{}
+	d.doc, d.stray = document{}, document{}
 }
 
-// payloads is the decoder as the sink of its SSE framing.
-type payloads bodyDecoder
-
-func (d *payloads) Event(ev sse.Event) {
-	if isBlank(ev.Data) {
-		if !ev.Unterminated {
+// payload takes the payload of one event. Cut: the body ended within it.
+func (d *bodyDecoder) payload(name, data []byte, cut bool) {
+	if isBlank(data) {
+		if !cut {
 			d.state.Keepalives++ // a heartbeat: a name at most
 		}
 		return
 	}
-	if ev.Data[0] == '[' && bytes.HasPrefix(ev.Data, []byte("[DONE]")) {
+	if data[0] == '[' && bytes.HasPrefix(data, []byte("[DONE]")) {
 		d.state.Events++
 		d.reader.done()
 		return
 	}
-	switch d.reader.event(ev.Name, ev.Data) {
+	switch d.reader.event(name, data) {
 	case progress:
 		d.state.Events++
 	case keepalive:
 		d.state.Keepalives++
 	case malformed:
 		// What the end of the body cut short is an interruption, not a violation.
-		if !ev.Unterminated {
-			(*bodyDecoder)(d).violate(semconv.TransportCauseMalformedEvent)
+		if !cut {
+			d.violate(semconv.TransportCauseMalformedEvent)
 		}
 	}
+}
+
+// payloads is the decoder as the sink of its SSE framing.
+type payloads bodyDecoder
+
+func (d *payloads) Event(ev sse.Event) {
+	(*bodyDecoder)(d).payload(ev.Name, ev.Data, ev.Unterminated)
 }
 
 func (d *payloads) Comment() { d.state.Keepalives++ }
 
 // Stray takes an error that a server or a gateway wrote into the stream without
-// framing it. The SDKs overlook such a line; the cause of what follows is in it.
-func (d *payloads) Stray(line []byte) {
-	if f, ok := faultOf(line); ok && f.seen {
+// framing it, on one line or on several. Some SDKs overlook it; the cause of what
+// follows is in it.
+func (d *payloads) Stray(line []byte, first bool) {
+	if first {
+		d.stray.reset()
+	}
+	if d.stray.write(line) != documentComplete {
+		return
+	}
+	if f, ok := faultOf(d.stray.bytes()); ok && f.seen {
 		d.state.Events++
 		d.reader.tally().fail(&f)
 	}
+	d.stray = document{}
 }
 
 func (d *payloads) TooLong() {

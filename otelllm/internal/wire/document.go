@@ -72,3 +72,15 @@ func (d *document) scan(p []byte) int {
 }
 
 func (d *document) bytes() []byte { return d.buf }
+
+// reset begins another document, in the same memory unless that is much.
+func (d *document) reset() {
+	buf := d.buf[:0]
+	if cap(buf) > keepDocument {
+		buf = nil
+	}
+	*d = document{buf: buf}
+}
+
+// keepDocument is the capacity up to which a buffer outlives its document.
+const keepDocument = 4 << 10

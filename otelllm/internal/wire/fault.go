@@ -10,6 +10,7 @@ import (
 type fault struct {
 	seen      bool
 	typ, code []byte
+	reason    []byte // Google's code, where code is a status
 	status    int
 	after     time.Duration
 }
@@ -54,16 +55,35 @@ func (f *fault) member(c *cursor, key []byte) {
 	case "retry_after_ms":
 		f.setAfter(c.text(), time.Millisecond)
 	case "metadata", "details":
-		for key, ok := c.object(); ok; key, ok = c.key() {
-			switch string(key) {
-			case "retry_after", "retry_after_seconds", "retry_after_ms":
-				f.member(c, key)
-			default:
-				c.skip()
+		if c.peek() == '[' {
+			for ok := c.array(); ok; ok = c.element() {
+				f.detail(c)
 			}
+		} else {
+			f.detail(c)
 		}
 	default:
 		c.skip()
+	}
+}
+
+// detail reads what stands beside an error: OpenRouter's metadata, or one of
+// Google's details, of which RetryInfo says when to come back and ErrorInfo what
+// the status means.
+func (f *fault) detail(c *cursor) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "retry_after", "retry_after_seconds", "retry_after_ms":
+			f.member(c, key)
+		case "retryDelay":
+			if after := readDelay(c.str()); after > 0 {
+				f.after = after
+			}
+		case "reason":
+			f.reason = c.str()
+		default:
+			c.skip()
+		}
 	}
 }
 
@@ -88,7 +108,15 @@ func (f *fault) setAfter(b []byte, unit time.Duration) {
 
 // asError copies what was read.
 func (f *fault) asError() *Error {
-	return &Error{Type: bounded(f.typ), Code: bounded(f.code), Status: f.status, RetryAfter: f.after}
+	return &Error{Type: bounded(f.typ), Code: bounded(f.named()), Status: f.status, RetryAfter: f.after}
+}
+
+// named is the code, or the word for it where the code is but a status.
+func (f *fault) named() []byte {
+	if len(f.reason) > 0 && (f.status != 0 || len(f.code) == 0) {
+		return f.reason
+	}
+	return f.code
 }
 
 // fill adds to e what it does not say.
@@ -97,7 +125,7 @@ func (f *fault) fill(e *Error) {
 		e.Type = bounded(f.typ)
 	}
 	if e.Code == "" {
-		e.Code = bounded(f.code)
+		e.Code = bounded(f.named())
 	}
 	if e.Status == 0 {
 		e.Status = f.status
@@ -113,7 +141,8 @@ func (f *fault) fill(e *Error) {
 //	{"type":"error","error":{"type"}}            Anthropic
 //	{"object":"error","type","code"}             vLLM
 //	{"type":"error","code","message"}            OpenAI Responses
-//	{"error":"text"}                             others
+//	{"error":{"code":503,"status","details"}}    Google
+//	{"error":"text"}                             Ollama, others
 //
 // ok says that the document was well-formed. What a cut one said is there as well.
 func faultOf(data []byte) (f fault, ok bool) {

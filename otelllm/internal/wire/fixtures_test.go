@@ -67,6 +67,9 @@ func recordingsOf(tb testing.TB, lines []byte) []recording {
 		case strings.HasPrefix(typ, "response."), typ == "error" && rec.protocol == (openAIResponses{}):
 			rec.protocol = openAIResponses{}
 			ended = typ == "response.completed" || typ == "response.failed" || typ == "response.incomplete"
+		case payload["candidates"] != nil || payload["promptFeedback"] != nil:
+			rec.protocol = gemini{}
+			event = "data: " + string(line) + "\r\n\r\n"
 		case typ != "":
 			rec.protocol = anthropicMessages{}
 			ended = typ == "message_stop"
@@ -84,12 +87,12 @@ func recordingsOf(tb testing.TB, lines []byte) []recording {
 // TestStreams cuts every stream after every event, and within the next, and
 // compares with what encoding/json and the rules of wire.md say.
 func TestStreams(t *testing.T) {
-	assert.Equal(t, 4, testFolder(t, filepath.Join("testdata", "streams")))
+	assert.Equal(t, 5, testFolder(t, filepath.Join("testdata", "streams")))
 }
 
 func TestRecordedStreams(t *testing.T) {
 	dir := fixturesDir(t)
-	for folder, wanted := range map[string]int{"openai-chat": 11, "openai-responses": 28, "azure-openai": 8, "anthropic-messages": 31} {
+	for folder, wanted := range map[string]int{"openai-chat": 11, "openai-responses": 28, "azure-openai": 8, "anthropic-messages": 31, "gemini": 9} {
 		n := testFolder(t, filepath.Join(dir, folder))
 		assert.GreaterOrEqual(t, n, wanted, "recordings in %s", folder)
 	}
@@ -131,12 +134,40 @@ func testRecording(t *testing.T, rec recording) {
 		}
 	}
 	got := decode(rec.protocol, sseType, stream)
-	assert.True(t, got.Terminal, "terminal")
+	assert.Equal(t, rec.protocol != (gemini{}), got.Terminal, "terminal")
 	assert.Equal(t, got.Err == nil, got.Complete, "complete unless the provider failed")
 	assert.NotEmpty(t, got.ResponseID)
 	assert.NotEmpty(t, got.Model)
 	assert.Equal(t, got, decode(rec.protocol, sseType, stream, everyByte(stream)...), "byte by byte")
+	if rec.protocol == (gemini{}) {
+		assert.Equal(t, got, decode(rec.protocol, sseType, strings.ReplaceAll(stream, "\r\n", "\n")), "with LF")
+		testArray(t, rec)
+		return
+	}
 	assert.Equal(t, got, decode(rec.protocol, sseType, strings.ReplaceAll(stream, "\n", "\r\n")), "with CRLF")
+}
+
+// testArray is the same stream as one JSON array, indented as Google does it.
+func testArray(t *testing.T, rec recording) {
+	t.Helper()
+	o := newOracle(rec.protocol)
+	stream, next := "", "["
+	for k, payload := range rec.payloads {
+		object, err := json.MarshalIndent(payload, "", "  ")
+		require.NoError(t, err)
+		stream += next + string(object)
+		o.see(payload)
+		require.Equal(t, o.state, *decode(rec.protocol, jsonType, stream), "cut after object %d", k)
+		require.Equal(t, o.state, *decode(rec.protocol, jsonType, stream+",\r\n{\"candidates\":[{"), "cut within object %d", k+1)
+		next = "\n,\r\n"
+	}
+	stream += "\n]\n"
+	o.state.Terminal = true
+	if o.state.Complete {
+		o.state.Phase = semconv.PhaseStreamEnd
+	}
+	assert.Equal(t, o.state, *decode(rec.protocol, jsonType, stream))
+	assert.Equal(t, o.state, *decode(rec.protocol, sseType, stream, everyByte(stream)...), "byte by byte")
 }
 
 // oracle reads the payloads with encoding/json and applies the rules the plain way.
@@ -157,7 +188,7 @@ func newOracle(p Protocol) *oracle {
 		keys: map[string]int{}, provider: map[string]bool{}, usage: map[string]float64{},
 	}
 	o.seen = map[Protocol]func(map[string]any){
-		openAIChat{}: o.chat, openAIResponses{}: o.responses, anthropicMessages{}: o.messages,
+		openAIChat{}: o.chat, openAIResponses{}: o.responses, anthropicMessages{}: o.messages, gemini{}: o.gemini,
 	}[p]
 	return o
 }

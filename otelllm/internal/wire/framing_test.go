@@ -37,7 +37,6 @@ func TestBodies(t *testing.T) {
 		{"text called json", jsonType, "upstream connect error", violated(malformedEvent)},
 		{"text without a type", "none", "upstream connect error", violated(malformedEvent)},
 		{"text that begins like a field", "none", "date: now", violated(malformedEvent)},
-		{"an array", jsonType, "[]", violated(malformedEvent)},
 		{"json that is none", jsonType, `{oops}`, violated(malformedEvent)},
 		{"json with a hole", jsonType, `{"a":}`, violated(malformedEvent)},
 		{"brackets that do not match", jsonType, `{"a":]}`, violated(malformedEvent)},
@@ -51,6 +50,9 @@ func TestBodies(t *testing.T) {
 		{"bare json in an event stream, broken", sseType, `{"id":"x"x}`, violated(malformedEvent)},
 		{"bare json in an event stream, cut", sseType, `{"error":{"type":"a"`, nil},
 		{"bare error after events", sseType, "data: {}\n\n" + apiError + "\n\n", all(events(2), failed(Error{Type: "server_error", Code: "boom"}))},
+		{"bare indented error after events", sseType, "data: {}\n\n{\n  \"error\": {\n    \"type\": \"a\",\n    \"param\": [\n    ]\n  }\n}\n", all(events(2), failed(Error{Type: "a"}))},
+		{"bare json cut by an event", sseType, "{\n  \"error\": {\n    \"type\": \"a\"\ndata: {}\n\n }\n}\n", violated(malformedEvent)},
+		{"bare json after events, cut by an event", sseType, "data: {}\n\n{\n  \"error\": {\n    \"type\": \"a\"\ndata: {}\n\n }\n}\n", events(2)},
 		{"bare json after events that is no error", sseType, "data: {}\n\n{\"a\":1}\n\n", events(1)},
 		{"error in json", jsonType, apiError, all(events(1), failed(Error{Type: "server_error", Code: "boom"}))},
 		{"error in json without a type", "none", "\xEF\xBB\xBF\n" + apiError, all(events(1), failed(Error{Type: "server_error", Code: "boom"}))},
@@ -77,6 +79,7 @@ func TestBodies(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.Name(), func(t *testing.T) { runDecodeTests(t, p, tests) })
 	}
+	runDecodeTests(t, openAIChat{}, []decodeTest{{"an array", jsonType, "[]", violated(malformedEvent)}})
 }
 
 func TestEventTooLong(t *testing.T) {
@@ -139,6 +142,8 @@ func TestListsOfOnePayloadAreBounded(t *testing.T) {
 		`{"choices":[{"message":{"tool_calls":[` + many + `]},"finish_reason":"stop"}]}`: openAIChat{},
 		`{"status":"completed","output":[` + many + `]}`:                                 openAIResponses{},
 		`{"type":"message","content":[` + many + `],"stop_reason":"end_turn"}`:           anthropicMessages{},
+		`{"candidates":[` + many + `]}`:                                                  gemini{},
+		`{"candidates":[{"content":{"parts":[` + many + `]},"finishReason":"STOP"}]}`:    gemini{},
 	} {
 		s := decode(p, jsonType, body)
 		assert.True(t, s.Terminal)
@@ -159,6 +164,10 @@ func TestRecognise(t *testing.T) {
 		{"POST", "/backend-api/codex/responses", "openai_responses"},
 		{"POST", "/v1/messages", "anthropic_messages"},
 		{"POST", "/anthropic/v1/messages", "anthropic_messages"},
+		{"POST", "/v1beta/models/gemini-x:generateContent", "gemini"},
+		{"POST", "/v1/projects/p/locations/l/publishers/google/models/gemini-x:streamGenerateContent", "gemini"},
+		{"POST", "/v1beta/models/gemini-x:countTokens", ""},
+		{"POST", "/v1beta/models/gemini-x/generateContent", ""},
 		{"GET", "/v1/responses", ""},
 		{"POST", "/v1/messages/count_tokens", ""},
 		{"POST", "/v1/messages/batches", ""},
@@ -173,7 +182,7 @@ func TestRecognise(t *testing.T) {
 			assert.Equal(t, tt.want, p.Name(), tt.path)
 			same, ok := ByName(tt.want)
 			assert.True(t, ok)
-			assert.Equal(t, p, same)
+			assert.IsType(t, p, same)
 		}
 	}
 	_, ok := ByName("soap")

@@ -19,26 +19,32 @@ import (
 
 // unshaped decodes without learning shapes: every payload is parsed.
 func unshaped(p Protocol, contentType, body string) *State {
-	var r reader
-	switch p {
-	case openAIChat{}:
-		r = &chatReader{shape: shape{off: true}}
-	case openAIResponses{}:
-		r = &responsesReader{shape: shape{off: true}}
-	default:
-		m := newMessagesReader()
-		m.shape.off = true
-		r = m
-	}
-	d := newDecoder(contentType, r)
+	d := p.NewDecoder(contentType)
+	shapeOf(d.(*bodyDecoder).reader).off = true
 	d.Write([]byte(body))
 	d.Close()
 	return d.State()
 }
 
+func shapeOf(r reader) *shape {
+	switch r := r.(type) {
+	case *chatReader:
+		return &r.shape
+	case *responsesReader:
+		return &r.shape
+	case *messagesReader:
+		return &r.shape
+	case *geminiReader:
+		return &r.shape
+	default:
+		panic("a reader without a shape")
+	}
+}
+
 func FuzzDecodeChat(f *testing.F)      { fuzzDecode(f, openAIChat{}) }
 func FuzzDecodeResponses(f *testing.F) { fuzzDecode(f, openAIResponses{}) }
 func FuzzDecodeMessages(f *testing.F)  { fuzzDecode(f, anthropicMessages{}) }
+func FuzzDecodeGemini(f *testing.F)    { fuzzDecode(f, gemini{}) }
 
 func fuzzDecode(f *testing.F, p Protocol) {
 	f.Helper()
@@ -59,6 +65,7 @@ func fuzzDecode(f *testing.F, p Protocol) {
 	}
 	f.Add([]byte(`{"error":{"type":"a","code":429}}`), uint64(2))
 	f.Add([]byte(`{"id":"x","model":"m","status":"completed","type":"message","stop_reason":"end_turn","content":[{"type":"text","text":"a"}],"output":[{"type":"function_call","call_id":"c"}],"choices":[{"message":{"content":"x"},"finish_reason":"stop"}]}`), uint64(3))
+	f.Add([]byte(`[{"candidates":[{"content":{"parts":[{"text":"a"},{"functionCall":{"name":"f","willContinue":true}}]}}],"usageMetadata":{"candidatesTokenCount":1}},`+"\r\n"+`{"candidates":[{"content":{"parts":[{"functionCall":{}}]},"finishReason":"STOP"}],"promptFeedback":{"blockReason":"OTHER"}}]`), uint64(5))
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"\\u00e9\"}}]}\r\n\r\n: x\r\n\r\ndata: [DONE]"), uint64(4))
 
 	types := []string{sseType, jsonType, "", "text/html"}
@@ -70,7 +77,7 @@ func fuzzDecode(f *testing.F, p Protocol) {
 		assert.Equal(t, whole, decode(p, ct, string(body), randomCuts(r, len(body))...), "in pieces")
 		assert.Equal(t, whole, unshaped(p, ct, string(body)), "with every payload parsed")
 		if ct == sseType {
-			assert.Equal(t, !wellFormedStream(body), whole.Violation == semconv.TransportCauseMalformedEvent, "malformed as encoding/json has it")
+			assert.Equal(t, !wellFormedStream(p, body), whole.Violation == semconv.TransportCauseMalformedEvent, "malformed as encoding/json has it")
 		}
 	})
 }
@@ -104,7 +111,7 @@ func checkState(t *testing.T, s *State) {
 
 // wellFormedStream reports whether every payload of an event stream is JSON, as far
 // as the stream goes.
-func wellFormedStream(body []byte) bool {
+func wellFormedStream(p Protocol, body []byte) bool {
 	head := bytes.TrimLeft(body, " \t\r\n")
 	head = bytes.TrimLeft(bytes.TrimPrefix(head, []byte(byteOrderMark)), " \t\r\n")
 	if bytes.HasPrefix(head, []byte("<")) {
@@ -119,11 +126,43 @@ func wellFormedStream(body []byte) bool {
 		f, ok := faultOf(d.buf)
 		return ok && json.Valid(d.buf) && f.seen
 	}
+	if p == (gemini{}) && bytes.HasPrefix(head, []byte("[")) {
+		return wellFormedList(head)
+	}
 	sink := &validator{ok: true}
 	d := sse.New(sink, MaxEvent)
 	d.Write(head)
 	d.Close()
 	return sink.ok
+}
+
+// wellFormedList reports whether an array holds nothing but objects, as far as it
+// goes: an object counts once it has closed.
+func wellFormedList(body []byte) bool {
+	body = body[1:]
+	for due := "{]"; ; {
+		if body = bytes.TrimLeft(body, " \t\r\n"); len(body) == 0 {
+			return true
+		}
+		if !strings.Contains(due, string(body[:1])) {
+			return false
+		}
+		switch body[0] {
+		case ']':
+			return true
+		case ',':
+			due, body = "{", body[1:]
+		case '{':
+			var d document
+			if d.write(body) != documentComplete {
+				return true
+			}
+			if !json.Valid(d.buf) {
+				return false
+			}
+			due, body = ",]", body[len(d.buf):]
+		}
+	}
 }
 
 type validator struct{ ok bool }
@@ -134,9 +173,9 @@ func (v *validator) Event(ev sse.Event) {
 		v.ok = v.ok && json.Valid(ev.Data)
 	}
 }
-func (v *validator) Comment()     {}
-func (v *validator) Stray([]byte) {}
-func (v *validator) TooLong()     {}
+func (v *validator) Comment()           {}
+func (v *validator) Stray([]byte, bool) {}
+func (v *validator) TooLong()           {}
 
 func FuzzReadRequest(f *testing.F) {
 	f.Add([]byte(`{"model":"m","stream":true,"messages":[{"tool_calls":[{"id":"a"}]},{"tool_call_id":"a"},{"content":[{"type":"tool_use","id":"a"},{"type":"tool_result","tool_use_id":"a"}]}],"tools":[{"type":"web_search_20250305"}]}`))
@@ -220,23 +259,15 @@ func TestShapes(t *testing.T) {
 // What a shape keeps are the bytes around the values, never the values.
 func TestShapesKeepNoText(t *testing.T) {
 	const secret = "canary"
-	readers := map[Protocol]reader{openAIChat{}: &chatReader{}, openAIResponses{}: &responsesReader{}, anthropicMessages{}: newMessagesReader()}
 	for p, body := range map[Protocol]string{
 		openAIChat{}:        delta(`{"content":"canary","reasoning":"canary","tool_calls":[{"index":0,"function":{"arguments":"canary"}}]}`, ""),
 		openAIResponses{}:   `{"type":"response.output_text.delta","output_index":1,"delta":"canary","obfuscation":"canary"}`,
 		anthropicMessages{}: `{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"canary"}}`,
+		gemini{}:            `{"candidates":[{"content":{"parts":[{"text":"canary"}]}}],"usageMetadata":{"totalTokenCount":7}}`,
 	} {
-		r := readers[p]
+		r := p.NewDecoder("").(*bodyDecoder).reader
 		require.Equal(t, progress, r.event(nil, []byte(body)))
-		var s *shape
-		switch r := r.(type) {
-		case *chatReader:
-			s = &r.shape
-		case *responsesReader:
-			s = &r.shape
-		case *messagesReader:
-			s = &r.shape
-		}
+		s := shapeOf(r)
 		require.NotEmpty(t, s.literal, p.Name())
 		assert.NotContains(t, string(s.literal), secret, p.Name())
 	}
@@ -244,6 +275,9 @@ func TestShapesKeepNoText(t *testing.T) {
 
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	for name, stream := range benchStreams(50) {
+		if !strings.Contains(stream, "\n\n") {
+			continue // not ended by blank lines: below
+		}
 		p, _ := ByName(name)
 		d := p.NewDecoder(sseType)
 		deltas := stream[strings.Index(stream, "\n\n")+2:]
@@ -253,6 +287,23 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		d.Write(body)
 		assert.Zero(t, testing.AllocsPerRun(20, func() { d.Write(body) }), name)
 		assert.Greater(t, d.State().TextChunks, 20*30, name)
+		assert.False(t, d.State().Terminal, name)
+	}
+	const chunk = `{"candidates":[{"content":{"parts":[{"text":" words \\n"}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":10},"modelVersion":"m"}`
+	for name, tt := range map[string]struct {
+		p            Protocol
+		before, item string
+	}{
+		"gemini":       {gemini{}, "", "data: " + chunk + "\r\n\r\n"},
+		"gemini array": {gemini{}, "[" + chunk, ",\r\n" + chunk},
+	} {
+		d := tt.p.NewDecoder("")
+		d.Write([]byte(tt.before + tt.item))
+		body := []byte(strings.Repeat(tt.item, 50))
+		run := func() { d.Write(body[:333]); d.Write(body[333:]) }
+		run()
+		assert.Zero(t, testing.AllocsPerRun(20, run), name)
+		assert.Greater(t, d.State().TextChunks, 20*50, name)
 		assert.False(t, d.State().Terminal, name)
 	}
 }

@@ -187,11 +187,14 @@ func (c *cursor) number() []byte {
 	return c.b[start:c.i]
 }
 
+// maxDigits bounds a number that counts something.
+const maxDigits = 12
+
 // count reads a number that counts something; -1 for any other value.
 func (c *cursor) count() int {
 	n := 0
 	digits := c.number()
-	if len(digits) == 0 || len(digits) > 12 {
+	if len(digits) == 0 || len(digits) > maxDigits {
 		return -1
 	}
 	for _, d := range digits {

@@ -6,15 +6,28 @@ import (
 )
 
 // protocols are all the wire protocols. A new one is a line here and files of its
-// own; one that is neither SSE nor JSON brings its framing to newDecoder.
+// own; a framing that none of them has yet is a mode of bodyDecoder.
 var protocols = []struct {
 	Protocol
 
-	suffix string // of the path of its requests
+	// at is the protocol as the path of a request names it, with what else the path
+	// says; nil: it is no request of this protocol.
+	at func(path string) Protocol
 }{
-	{openAIChat{}, "/chat/completions"},
-	{openAIResponses{}, "/responses"},
-	{anthropicMessages{}, "/v1/messages"},
+	{openAIChat{}, atEnd(openAIChat{}, "/chat/completions")},
+	{openAIResponses{}, atEnd(openAIResponses{}, "/responses")},
+	{anthropicMessages{}, atEnd(anthropicMessages{}, "/v1/messages")},
+	{gemini{}, geminiAt},
+}
+
+// atEnd is p on paths that end so, nil on others.
+func atEnd(p Protocol, suffix string) func(string) Protocol {
+	return func(path string) Protocol {
+		if strings.HasSuffix(path, suffix) {
+			return p
+		}
+		return nil
+	}
 }
 
 func recognise(method, path string) (Protocol, bool) {
@@ -22,9 +35,9 @@ func recognise(method, path string) (Protocol, bool) {
 		return nil, false
 	}
 	path = strings.TrimSuffix(path, "/")
-	for _, p := range protocols {
-		if strings.HasSuffix(path, p.suffix) {
-			return p.Protocol, true
+	for _, known := range protocols {
+		if p := known.at(path); p != nil {
+			return p, true
 		}
 	}
 	return nil, false

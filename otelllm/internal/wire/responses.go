@@ -12,7 +12,7 @@ type openAIResponses struct{}
 func (openAIResponses) Name() string                          { return "openai_responses" }
 func (openAIResponses) Provider() string                      { return "openai" }
 func (openAIResponses) Operation() string                     { return "chat" }
-func (openAIResponses) NewDecoder(ct string) Decoder          { return newDecoder(ct, &responsesReader{}) }
+func (openAIResponses) NewDecoder(ct string) Decoder          { return newDecoder(ct, &responsesReader{}, 0) }
 func (openAIResponses) ReadError(_ int, b []byte) Error       { return readError(b) }
 func (openAIResponses) ReadRequest(b []byte) (Request, error) { return readResponsesRequest(b) }
 

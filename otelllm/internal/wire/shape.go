@@ -14,7 +14,7 @@ type shape struct {
 	nHoles  int
 	off     bool // nothing is learnt: for tests that compare
 
-	// The holes of the payload being parsed.
+	// The holes of the payload that was parsed or matched last.
 	spans    [maxHoles]span
 	n        int
 	overflow bool
@@ -24,21 +24,25 @@ type shape struct {
 type hole struct {
 	at   int // where it is in literal
 	what what
+	of   uint8
 }
 
 // what is what the value in a hole means.
 type what uint8
 
 const (
-	whatNumber    what = iota
-	whatOther          // a string that means nothing here
-	whatText           // visible text
-	whatReasoning      // reasoning
+	whatNumber    what = iota // a number that means nothing here
+	whatCount                 // a number that the reader wants: see count
+	whatOther                 // a string that means nothing here
+	whatText                  // visible text
+	whatReasoning             // reasoning
 )
 
+// span is where in a payload the value of a hole is.
 type span struct {
 	start, end int
 	what       what
+	of         uint8 // of a whatCount: what it counts
 }
 
 // filled says which sorts of strings had something in them.
@@ -64,7 +68,7 @@ func (s *shape) filled(c *cursor, w what) bool {
 	if _, ok := c.pass(); !ok {
 		return false
 	}
-	s.add(span{start, c.i - 1, w})
+	s.add(span{start: start, end: c.i - 1, what: w})
 	return c.i-1 > start
 }
 
@@ -74,7 +78,31 @@ func (s *shape) number(c *cursor) {
 	start := c.i
 	c.skip()
 	if end := endOfDigits(c.b, start); !c.bad && end == c.i && end > start {
-		s.add(span{start, end, whatNumber})
+		s.add(span{start: start, end: end, what: whatNumber})
+	}
+}
+
+// count reads a number that counts something, as [cursor.count] does, into to[of].
+// If it is a plain number it is a hole whose value a match reads again.
+func (s *shape) count(c *cursor, to []int, of uint8) {
+	c.peek()
+	start := c.i
+	to[of] = c.count()
+	if !c.bad && to[of] >= 0 {
+		s.add(span{start, c.i, whatCount, of})
+	}
+}
+
+// recount reads the counts of the payload data that has matched just now into to.
+func (s *shape) recount(data []byte, to []int) {
+	for _, sp := range s.spans[:s.nHoles] {
+		if sp.what == whatCount {
+			n := 0
+			for _, digit := range data[sp.start:sp.end] {
+				n = n*10 + int(digit-'0')
+			}
+			to[sp.of] = n
+		}
 	}
 }
 
@@ -97,11 +125,21 @@ func (s *shape) learn(data []byte) {
 	at := 0
 	for i, sp := range s.spans[:s.n] {
 		s.literal = append(s.literal, data[at:sp.start]...)
-		s.holes[i] = hole{at: len(s.literal), what: sp.what}
+		s.holes[i] = hole{at: len(s.literal), what: sp.what, of: sp.of}
 		at = sp.end
 	}
 	s.nHoles = s.n
 	s.literal = append(s.literal, data[at:]...)
+}
+
+// texts is how many holes of the payload are texts.
+func (s *shape) texts() (n int) {
+	for _, sp := range s.spans[:s.n] {
+		if sp.what == whatText {
+			n++
+		}
+	}
+	return n
 }
 
 // values is how many bytes of the payload lie in holes.
@@ -118,7 +156,7 @@ func (s *shape) match(data []byte) (f filled, ok bool) {
 		return 0, false
 	}
 	at, from := 0, 0
-	for _, h := range s.holes[:s.nHoles] {
+	for i, h := range s.holes[:s.nHoles] {
 		n := h.at - from
 		if len(data)-at < n || string(data[at:at+n]) != string(s.literal[from:h.at]) {
 			return 0, false
@@ -126,9 +164,9 @@ func (s *shape) match(data []byte) (f filled, ok bool) {
 		at += n
 		from = h.at
 		end := 0
-		if h.what == whatNumber {
+		if h.what <= whatCount {
 			end = endOfDigits(data, at)
-			if end == at {
+			if end == at || h.what == whatCount && end-at > maxDigits {
 				return 0, false
 			}
 		} else {
@@ -138,6 +176,7 @@ func (s *shape) match(data []byte) (f filled, ok bool) {
 				f |= 1 << h.what
 			}
 		}
+		s.spans[i] = span{at, end, h.what, h.of}
 		at = end
 	}
 	return f, string(data[at:]) == string(s.literal[from:])

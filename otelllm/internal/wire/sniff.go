@@ -39,12 +39,20 @@ func mediaOf(contentType string) media {
 	}
 }
 
+// forms are the framings that a protocol has beside SSE and one JSON object.
+type forms uint8
+
+const (
+	formArray forms = 1 << iota // JSON objects in an array
+)
+
 // sniffer finds the framing of a body by its first bytes. The content type alone
 // is not enough: gateways stream under application/json, answer a stream request
 // with an error in plain JSON under text/event-stream, and send no type at all;
 // the SDKs read all of these by what is there.
 type sniffer struct {
 	media     media
+	forms     forms
 	violation semconv.TransportCause // why the mode is stopped
 
 	buf [8]byte // the first bytes, without white space and a byte order mark
@@ -66,6 +74,8 @@ func (s *sniffer) next(b byte) (m mode, decided bool) {
 		return sniffing, false
 	case strings.HasPrefix(byteOrderMark, head):
 		return sniffing, false
+	case head == "[" && s.forms&formArray != 0:
+		return listed, true
 	case head == "{" && s.media == mediaSSE:
 		return bare, true
 	case head == "{":

@@ -1,0 +1,249 @@
+package wire
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// gemini is Google's generateContent and streamGenerateContent, of the Gemini API
+// and of Vertex AI. It has no terminal event: a response is complete when every
+// candidate that was seen has a finishReason, or when promptFeedback says that the
+// prompt was blocked. The stream is SSE (alt=sse), else one JSON array.
+// https://ai.google.dev/api/generate-content
+type gemini struct {
+	// What the path of the request says, which the body does not: empty when the
+	// protocol was named and not recognised.
+	model  string
+	stream bool
+}
+
+func (gemini) Name() string      { return "gemini" }
+func (gemini) Provider() string  { return "gcp.gemini" }
+func (gemini) Operation() string { return "generate_content" }
+
+func (gemini) NewDecoder(ct string) Decoder { return newDecoder(ct, &geminiReader{}, formArray) }
+
+// ReadError reads an error, which is an object in an array where the answer would
+// have been an array.
+func (gemini) ReadError(_ int, b []byte) Error {
+	b = bytes.TrimLeft(bytes.TrimPrefix(b, []byte(byteOrderMark)), " \t\r\n[")
+	return readError(b)
+}
+
+func (g gemini) ReadRequest(b []byte) (Request, error) {
+	req, err := readGeminiRequest(b)
+	if req.Model == "" {
+		req.Model = safeModel([]byte(g.model))
+	}
+	req.Stream = g.stream
+	return req, err
+}
+
+// geminiAt reads …/models/{model}:streamGenerateContent and …:generateContent.
+func geminiAt(path string) Protocol {
+	colon := strings.LastIndexByte(path, ':')
+	if colon < 0 {
+		return nil
+	}
+	resource, method := path[:colon], path[colon+1:]
+	model := resource[strings.LastIndexByte(resource, '/')+1:]
+	switch method {
+	case "streamGenerateContent":
+		return gemini{model: model, stream: true}
+	case "generateContent":
+		return gemini{model: model}
+	default:
+		return nil
+	}
+}
+
+// geminiReader follows one response.
+type geminiReader struct {
+	t          tally
+	candidates []geminiCandidate
+	chunk      geminiChunk
+
+	// shape is that of the last chunk that was a plain piece of text of one
+	// candidate; candidate and thought are what it was.
+	shape     shape
+	candidate int
+	thought   bool
+	usage     geminiUsage
+}
+
+type geminiCandidate struct {
+	index    int
+	finished bool
+	open     bool // call is one whose input will continue
+	call     call
+}
+
+func (r *geminiReader) tally() *tally { return &r.t }
+
+func (r *geminiReader) event(_, data []byte) verdict {
+	if f, ok := r.shape.match(data); ok {
+		if !r.t.Terminal {
+			r.shape.recount(data, r.usage[:])
+			r.t.use(r.usage.counts())
+			r.candidateOf(r.candidate)
+			r.say(f.has(whatText), r.thought)
+			r.judge()
+		}
+		return progress
+	}
+	return r.document(data)
+}
+
+// document reads a whole answer, which is as a chunk is.
+func (r *geminiReader) document(data []byte) verdict {
+	defer r.forget()
+	if !r.read(data) {
+		return malformed
+	}
+	r.learn(data)
+	r.apply()
+	return progress
+}
+
+// done takes the end of the array, or a [DONE] from a gateway.
+func (r *geminiReader) done() {
+	if r.t.Terminal {
+		return
+	}
+	r.t.Terminal = true
+	if r.t.Complete {
+		r.t.Phase = semconv.PhaseStreamEnd
+	}
+}
+
+// apply makes the chunk part of the state.
+func (r *geminiReader) apply() {
+	ch := &r.chunk
+	if !r.t.Terminal {
+		r.t.identify(ch.id, ch.model)
+		r.t.use(ch.usage.counts())
+		parts := ch.parts
+		for i := range ch.candidates {
+			d := &ch.candidates[i]
+			r.applyCandidate(d, parts[:d.parts])
+			parts = parts[d.parts:]
+		}
+		if len(ch.candidates) > 0 {
+			r.judge()
+		}
+		if len(ch.blocked) > 0 && !r.t.Complete {
+			r.t.finish(blockReason(ch.blocked))
+			r.t.Complete, r.t.Phase = true, semconv.PhaseStreamEnd
+		}
+	}
+	if ch.fault.seen {
+		r.t.fail(&ch.fault)
+	}
+}
+
+// blockReason is the finish reason of a prompt that was blocked. Gemini's words are
+// those of its finish reasons but for these two, which by themselves say nothing.
+func blockReason(reason []byte) []byte {
+	switch string(reason) {
+	case "OTHER", "BLOCKED_REASON_UNSPECIFIED", "BLOCK_REASON_UNSPECIFIED":
+		return []byte("content_filter")
+	default:
+		return reason
+	}
+}
+
+func (r *geminiReader) applyCandidate(d *geminiDelta, parts []geminiPart) {
+	known := r.candidateOf(d.index)
+	for i := range parts {
+		r.part(known, &parts[i])
+	}
+	if known == nil || known.finished || len(d.finish) == 0 {
+		return
+	}
+	known.finished = true
+	r.t.finish(d.finish)
+	if known.open && !cutsInput(d.finish) {
+		r.t.handOver(&known.call) // Vertex may leave out the end of the last call
+	}
+	known.open = false
+}
+
+func (r *geminiReader) part(known *geminiCandidate, p *geminiPart) {
+	switch p.kind {
+	case geminiText:
+		r.say(p.filled, p.thought)
+	case geminiCall:
+		r.callPart(known, p)
+	case geminiServerTool:
+		r.t.ProviderToolsStarted++
+	}
+}
+
+func (r *geminiReader) say(filled, thought bool) {
+	switch {
+	case !filled:
+	case thought:
+		r.t.thought()
+	default:
+		r.t.text()
+	}
+}
+
+// callPart takes a function call. It comes whole, and is the application's with
+// that. On Vertex it may come in pieces: the first has the name, and each but the
+// last says that it will continue.
+func (r *geminiReader) callPart(known *geminiCandidate, p *geminiPart) {
+	var c call
+	switch {
+	case known != nil && known.open && len(p.name) == 0:
+		c = known.call
+		r.t.fillIn(c, p.id, nil)
+		r.t.Phase = semconv.PhaseToolInput
+	case len(p.name) == 0 && len(p.id) == 0:
+		return // a piece of a call that was not seen to begin
+	default:
+		c = r.t.start(p.id, p.name)
+	}
+	if p.continues {
+		if known != nil {
+			known.open, known.call = true, c
+		}
+		return
+	}
+	r.t.handOver(&c)
+	if known != nil && len(p.name) == 0 {
+		known.open = false
+	}
+}
+
+// judge looks whether the response is complete.
+func (r *geminiReader) judge() {
+	r.t.Complete = true
+	for _, known := range r.candidates {
+		r.t.Complete = r.t.Complete && known.finished
+	}
+	switch {
+	case !r.t.Complete:
+	case r.t.ToolCalls == 0:
+		r.t.Phase = semconv.PhaseStreamEnd
+	default:
+		r.t.Phase = semconv.PhaseToolCallReady
+	}
+}
+
+// candidateOf is the candidate of this index; nil beyond the bound of what is
+// remembered.
+func (r *geminiReader) candidateOf(index int) *geminiCandidate {
+	for i := range r.candidates {
+		if r.candidates[i].index == index {
+			return &r.candidates[i]
+		}
+	}
+	if len(r.candidates) == maxOpen {
+		return nil
+	}
+	r.candidates = append(r.candidates, geminiCandidate{index: index})
+	return &r.candidates[len(r.candidates)-1]
+}

@@ -1,0 +1,225 @@
+package wire
+
+// geminiChunk is what one payload says. Its slices are the payload's own.
+type geminiChunk struct {
+	id, model  []byte
+	candidates []geminiDelta
+	parts      []geminiPart
+	blocked    []byte
+	usage      geminiUsage
+	fault      fault
+}
+
+// geminiDelta is the part of a chunk that is about one candidate.
+type geminiDelta struct {
+	index  int
+	finish []byte
+	parts  int // how many of geminiChunk.parts are its
+}
+
+type geminiPart struct {
+	kind      geminiKind
+	filled    bool // of a text: there is some
+	thought   bool
+	continues bool // of a call: its input goes on in the next part
+	id, name  []byte
+}
+
+type geminiKind uint8
+
+const (
+	geminiOther geminiKind = iota
+	geminiText
+	geminiCall
+	geminiServerTool
+)
+
+// geminiUsage are Google's counts by the names below; -1 where nothing was said.
+type geminiUsage [5]int
+
+const (
+	geminiPrompt uint8 = iota
+	geminiToolPrompt
+	geminiCandidates
+	geminiThoughts
+	geminiCached
+)
+
+var unknownGeminiUsage = geminiUsage{-1, -1, -1, -1, -1}
+
+// counts are the counts as the GenAI conventions have them: the input with what a
+// provider's tool added to it, the output with its reasoning.
+func (u *geminiUsage) counts() Usage {
+	return Usage{
+		Input:         sum(u[geminiPrompt], u[geminiToolPrompt]),
+		Output:        sum(u[geminiCandidates], u[geminiThoughts]),
+		CacheRead:     u[geminiCached],
+		CacheCreation: -1,
+		Reasoning:     u[geminiThoughts],
+	}
+}
+
+// sum adds two counts, either of which may be unknown.
+func sum(a, b int) int {
+	if a < 0 || b < 0 {
+		return max(a, b)
+	}
+	return a + b
+}
+
+// read parses a payload into r.chunk.
+func (r *geminiReader) read(data []byte) bool {
+	ch := &r.chunk
+	ch.usage = unknownGeminiUsage
+	r.shape.begin()
+	c := cursor{b: data}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "responseId":
+			ch.id = c.str()
+		case "modelVersion":
+			ch.model = c.str()
+		case "candidates":
+			for ok := c.array(); ok; ok = c.element() {
+				r.readCandidate(&c)
+			}
+		case "usageMetadata":
+			r.readUsage(&c)
+		case "promptFeedback":
+			for key, ok := c.object(); ok; key, ok = c.key() {
+				if string(key) == "blockReason" {
+					ch.blocked = c.str()
+				} else {
+					c.skip()
+				}
+			}
+		case "error":
+			ch.fault.read(&c)
+		default:
+			c.skip()
+		}
+	}
+	return c.end()
+}
+
+// forget lets go of the payload, of which nothing may be retained.
+func (r *geminiReader) forget() {
+	ch := &r.chunk
+	clear(ch.candidates)
+	clear(ch.parts)
+	*ch = geminiChunk{candidates: ch.candidates[:0], parts: ch.parts[:0]}
+}
+
+func (r *geminiReader) readCandidate(c *cursor) {
+	var d geminiDelta
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "index":
+			d.index = max(c.count(), 0)
+		case "finishReason":
+			if d.finish = c.str(); string(d.finish) == "FINISH_REASON_UNSPECIFIED" {
+				d.finish = nil
+			}
+		case "content":
+			for key, ok := c.object(); ok; key, ok = c.key() {
+				if string(key) != "parts" {
+					c.skip()
+					continue
+				}
+				for ok := c.array(); ok; ok = c.element() {
+					r.readPart(c, &d)
+				}
+			}
+		default:
+			c.skip()
+		}
+	}
+	if len(r.chunk.candidates) < maxListed {
+		r.chunk.candidates = append(r.chunk.candidates, d)
+	} else {
+		r.chunk.parts = r.chunk.parts[:len(r.chunk.parts)-d.parts]
+	}
+}
+
+func (r *geminiReader) readPart(c *cursor, d *geminiDelta) {
+	var p geminiPart
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "text":
+			p.kind = geminiText
+			p.filled = r.shape.filled(c, whatText) || p.filled
+		case "thought":
+			p.thought = c.boolean()
+		case "inlineData", "fileData": // a picture, speech: output like a text
+			if c.something() {
+				p.kind, p.filled = geminiText, true
+			}
+		case "functionCall":
+			if c.peek() == '{' {
+				p.kind = geminiCall
+			}
+			p.readCall(c)
+		case "executableCode", "toolCall":
+			if c.something() {
+				p.kind = geminiServerTool
+			}
+		default:
+			c.skip()
+		}
+	}
+	if len(r.chunk.parts) < maxListed {
+		r.chunk.parts = append(r.chunk.parts, p)
+		d.parts++
+	}
+}
+
+func (p *geminiPart) readCall(c *cursor) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "id":
+			p.id = c.str()
+		case "name":
+			p.name = c.str()
+		case "willContinue":
+			p.continues = c.boolean()
+		default: // args, partialArgs
+			c.skip()
+		}
+	}
+}
+
+func (r *geminiReader) readUsage(c *cursor) {
+	u := r.chunk.usage[:]
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "promptTokenCount":
+			r.shape.count(c, u, geminiPrompt)
+		case "toolUsePromptTokenCount":
+			r.shape.count(c, u, geminiToolPrompt)
+		case "candidatesTokenCount":
+			r.shape.count(c, u, geminiCandidates)
+		case "thoughtsTokenCount":
+			r.shape.count(c, u, geminiThoughts)
+		case "cachedContentTokenCount":
+			r.shape.count(c, u, geminiCached)
+		case "totalTokenCount":
+			r.shape.number(c)
+		default:
+			c.skip()
+		}
+	}
+}
+
+// learn takes the chunk's shape if it is a plain piece of text.
+func (r *geminiReader) learn(data []byte) {
+	ch := &r.chunk
+	if len(ch.candidates) != 1 || len(ch.parts) != 1 || len(ch.blocked) > 0 || ch.fault.seen {
+		return
+	}
+	d, p := &ch.candidates[0], &ch.parts[0]
+	if len(d.finish) > 0 || p.kind != geminiText || r.shape.texts() != 1 {
+		return
+	}
+	r.candidate, r.thought, r.usage = d.index, p.thought, ch.usage
+	r.shape.learn(data)
+}

@@ -1,0 +1,126 @@
+package wire
+
+// readGeminiRequest reads a request to generate content. Its fields come as the
+// REST reference writes them or, as protocol buffers allow, in snake case. The ids
+// of calls are optional: unless every call and every output has one, what the
+// history holds was not observed, and HistoryCalls is nil.
+func readGeminiRequest(body []byte) (Request, error) {
+	req := Request{ProviderTools: []string{}}
+	var h geminiHistory
+	c := cursor{b: body}
+	isObject := c.peek() == '{'
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "model":
+			req.Model = safeModel(c.str())
+		case "contents":
+			if c.peek() == '{' { // a single content
+				h.content(&c)
+				continue
+			}
+			for ok := c.array(); ok; ok = c.element() {
+				h.content(&c)
+			}
+		case "cachedContent", "cached_content":
+			h.elsewhere = c.something() || h.elsewhere
+		case "tools":
+			for ok := c.array(); ok; ok = c.element() {
+				req.ProviderTools = readGeminiTool(&c, req.ProviderTools)
+			}
+		default:
+			c.skip()
+		}
+	}
+	req.HistoryOutputs = h.outputs.safe()
+	if !h.elsewhere {
+		req.HistoryCalls = h.calls.safe()
+	}
+	return req, requestError(&c, isObject)
+}
+
+// geminiHistory is what the contents of a request hold.
+type geminiHistory struct {
+	calls, outputs newestIDs
+	elsewhere      bool // something has no id, or is on the server
+}
+
+func (h *geminiHistory) content(c *cursor) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if string(key) != "parts" {
+			c.skip()
+			continue
+		}
+		if c.peek() == '{' {
+			h.part(c)
+			continue
+		}
+		for ok := c.array(); ok; ok = c.element() {
+			h.part(c)
+		}
+	}
+}
+
+func (h *geminiHistory) part(c *cursor) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "functionCall", "function_call":
+			h.add(c, &h.calls)
+		case "functionResponse", "function_response":
+			h.add(c, &h.outputs)
+		default:
+			c.skip()
+		}
+	}
+}
+
+func (h *geminiHistory) add(c *cursor, to *newestIDs) {
+	if c.peek() != '{' {
+		c.skip()
+		return
+	}
+	var id []byte
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if string(key) == "id" {
+			id = c.str()
+		} else {
+			c.skip()
+		}
+	}
+	to.add(id)
+	h.elsewhere = h.elsewhere || len(id) == 0
+}
+
+// readGeminiTool adds the provider-executed tools of one entry, each of which is a
+// member of it. One that is not known is taken for the provider's: it may have effects.
+func readGeminiTool(c *cursor, tools []string) []string {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		name := snake(key)
+		switch offered := c.peek() != 'n'; string(name) {
+		case "function_declarations", "computer_use": // the application executes them
+		case "mcp_servers":
+			if offered {
+				tools = addTool(tools, []byte("mcp"))
+			}
+		default:
+			if offered {
+				tools = addTool(tools, name)
+			}
+		}
+		c.skip()
+	}
+	return tools
+}
+
+// snake is a field's name in snake case: googleSearch is google_search.
+func snake(name []byte) []byte {
+	name = name[:min(len(name), maxSafeName+1)]
+	out := make([]byte, 0, len(name)+4)
+	for _, b := range name {
+		if 'A' <= b && b <= 'Z' {
+			out = append(out, '_')
+			b |= 0x20
+		}
+		out = append(out, b)
+	}
+	return out
+}

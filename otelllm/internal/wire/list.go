@@ -1,0 +1,78 @@
+package wire
+
+import (
+	"bytes"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// listPlace is where a decoder is in a JSON array of objects.
+type listPlace uint8
+
+const (
+	listBegins listPlace = iota // the bracket is the next byte
+	listEmpty                   // an object or the end is due
+	listAfter                   // a comma or the end is due
+	listComma                   // an object is due
+	listWithin                  // an object has begun
+	listEnded
+)
+
+// writeList takes the next bytes of an array of objects, each of which is an event.
+// The end of the array is the last word of the stream, as [DONE] is elsewhere.
+func (d *bodyDecoder) writeList(p []byte) {
+	for d.mode == listed {
+		if d.list != listWithin {
+			if p = bytes.TrimLeft(p, " \t\r\n"); len(p) == 0 {
+				return
+			}
+			if p[0] != '{' || d.list == listAfter {
+				d.between(p[0])
+				p = p[1:]
+				continue
+			}
+			d.list = listWithin
+			d.doc.reset()
+		}
+		if len(p) == 0 {
+			return
+		}
+		p = d.writeItem(p)
+	}
+}
+
+// between takes a byte that stands between the objects.
+func (d *bodyDecoder) between(b byte) {
+	switch {
+	case b == '[' && d.list == listBegins:
+		d.list = listEmpty
+	case b == ',' && d.list == listAfter:
+		d.list = listComma
+	case b == ']' && (d.list == listEmpty || d.list == listAfter):
+		d.list = listEnded
+		d.reader.done()
+		d.stop()
+	default:
+		d.violate(semconv.TransportCauseMalformedEvent)
+	}
+}
+
+// writeItem takes the next bytes of an object and returns what follows it. An
+// object that lies wholly in p is not copied.
+func (d *bodyDecoder) writeItem(p []byte) []byte {
+	n := d.doc.scan(p)
+	if len(d.doc.buf)+n > MaxEvent {
+		d.violate(semconv.TransportCauseEventTooLong)
+		return nil
+	}
+	item := p[:n]
+	if len(d.doc.buf) > 0 || !d.doc.closed {
+		d.doc.buf = append(d.doc.buf, item...)
+		item = d.doc.buf
+	}
+	if d.doc.closed {
+		d.list = listAfter
+		d.payload(nil, item, false)
+	}
+	return p[n:]
+}
