@@ -44,6 +44,10 @@ ifeq ($(RACE),)
 	@echo "test: no C compiler, so without the race detector" >&2
 endif
 	@$(EACH) test $(GO) test $(RACE) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
+ifneq ($(RACE),)
+	@echo "test: the rules over every combination of facts, without the race detector"
+	@$(GO) test -timeout $(TEST_TIMEOUT) -run '^TestEvery' ./otelllm/classify
+endif
 
 .PHONY: validate
 validate: $(COLLECTOR) ## every shipped Collector configuration, by the built Collector itself
