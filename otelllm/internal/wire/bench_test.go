@@ -42,7 +42,14 @@ func benchStreams(n int) map[string]string {
 	}
 	google.WriteString(`data: {"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP","index":0}],"responseId":"M3iLaY-AI7zTxN8P3Piw4Qg"}` + "\r\n\r\n")
 
+	var local strings.Builder
+	for i := range n {
+		fmt.Fprintf(&local, `{"model":"llama3.2:3b","created_at":"2026-01-02T03:04:%02d.%06dZ","message":{"role":"assistant","content":"%s"},"done":false}`+"\n", i%60, i, word(i))
+	}
+	local.WriteString(`{"model":"llama3.2:3b","created_at":"2026-01-02T03:05:00Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","prompt_eval_count":9,"eval_count":1000}` + "\n")
+
 	return map[string]string{
+		"ollama":             local.String(),
 		"gemini":             google.String(),
 		"openai_chat":        chat.String(),
 		"openai_responses":   responses.String(),
@@ -104,9 +111,13 @@ func benchDecode(b *testing.B, p Protocol, stream []byte) {
 	var events int
 	var before, after runtime.MemStats
 	b.SetBytes(int64(len(stream)))
+	ct := "text/event-stream"
+	if p == (ollama{}) {
+		ct = linesType
+	}
 	runtime.ReadMemStats(&before)
 	for b.Loop() {
-		d := p.NewDecoder("text/event-stream")
+		d := p.NewDecoder(ct)
 		for at := 0; at < len(stream); at += read {
 			d.Write(stream[at:min(at+read, len(stream))])
 		}
@@ -126,7 +137,7 @@ func benchDecode(b *testing.B, p Protocol, stream []byte) {
 func benchJSON(b *testing.B, name string, stream []byte) {
 	var payloads [][]byte
 	for line := range strings.SplitSeq(string(stream), "\n") {
-		if data, ok := strings.CutPrefix(strings.TrimSuffix(line, "\r"), "data: "); ok && data != "[DONE]" {
+		if data, ok := strings.CutPrefix(strings.TrimSuffix(line, "\r"), "data: "); (ok || strings.HasPrefix(data, "{")) && data != "[DONE]" {
 			payloads = append(payloads, []byte(data))
 		}
 	}
@@ -169,12 +180,18 @@ func benchJSON(b *testing.B, name string, stream []byte) {
 		}
 		UsageMetadata *struct{ PromptTokenCount, CandidatesTokenCount int }
 	}
+	var local struct {
+		Message struct{ Content, Thinking string }
+		Done    bool
+	}
 	into := any(&other)
 	switch name {
 	case "openai_chat":
 		into = &chat
 	case "gemini":
 		into = &google
+	case "ollama":
+		into = &local
 	}
 	b.SetBytes(int64(len(stream)))
 	b.ReportAllocs()
@@ -198,6 +215,10 @@ func BenchmarkReadRequest(b *testing.B) {
 		{
 			"openai_responses", `{"model":"m","stream":true,"input":[`,
 			`{"type":"function_call","call_id":"call_%d","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"call_%[1]d","output":"%s"}`, `]}`,
+		},
+		{
+			"ollama", `{"model":"m","messages":[`,
+			`{"role":"assistant","tool_calls":[{"id":"call_%d","function":{"name":"f","arguments":{"a":1}}}]},{"role":"tool","tool_call_id":"call_%[1]d","content":"%s"}`, `]}`,
 		},
 		{
 			"gemini", `{"contents":[`,

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	sseType  = "text/event-stream; charset=utf-8"
-	jsonType = "application/json"
+	sseType   = "text/event-stream; charset=utf-8"
+	jsonType  = "application/json"
+	linesType = "application/x-ndjson"
 )
 
 // decode feeds body in chunks that end at the given places, and overwrites each

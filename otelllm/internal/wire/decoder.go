@@ -42,6 +42,8 @@ type bodyDecoder struct {
 	frames *sse.Decoder // when framed
 	doc    document     // when whole, bare or listed: the object that is being read
 	list   listPlace    // when listed
+	loose  bool         // when listed: there is no array, only objects in a row
+	line   []byte       // when lined: the line that the last Write left unfinished
 	stray  document     // when framed: an object between the events
 }
 
@@ -52,7 +54,8 @@ const (
 	framed               // SSE
 	whole                // one JSON document
 	bare                 // one JSON document where SSE was announced: at best an error
-	listed               // JSON objects in an array
+	listed               // JSON objects in an array or in a row
+	lined                // JSON objects, one a line
 	stopped              // a violation, or Close
 )
 
@@ -86,6 +89,8 @@ func (d *bodyDecoder) write(p []byte) {
 		d.writeDocument(p)
 	case listed:
 		d.writeList(p)
+	case lined:
+		d.writeLines(p)
 	}
 }
 
@@ -103,6 +108,10 @@ func (d *bodyDecoder) begin(p []byte) {
 			return
 		case framed:
 			d.frames = sse.New((*payloads)(d), MaxEvent)
+		case listed:
+			if d.loose = b == '{'; d.loose {
+				d.list = listLoose
+			}
 		}
 		// head holds the byte itself as well.
 		d.write(d.sniff.head())
@@ -159,6 +168,10 @@ func (d *bodyDecoder) Close() {
 		// application, so it counts for nothing.
 	case listed:
 		// The same holds of the object that was cut.
+	case lined:
+		if len(d.line) > 0 {
+			d.payload(nil, d.line, true)
+		}
 	}
 	d.stop()
 }
@@ -174,7 +187,7 @@ func (d *bodyDecoder) stop() {
 	if d.frames != nil {
 		d.frames.Stop()
 	}
-	d.doc, d.stray = document{}, document{}
+	d.doc, d.stray, d.line = document{}, document{}, nil
 }
 
 // payload takes the payload of one event. Cut: the body ended within it.

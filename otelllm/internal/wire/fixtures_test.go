@@ -70,6 +70,10 @@ func recordingsOf(tb testing.TB, lines []byte) []recording {
 		case payload["candidates"] != nil || payload["promptFeedback"] != nil:
 			rec.protocol = gemini{}
 			event = "data: " + string(line) + "\r\n\r\n"
+		case payload["created_at"] != nil:
+			rec.protocol = ollama{}
+			event = string(line) + "\n"
+			ended = payload["done"] == true
 		case typ != "":
 			rec.protocol = anthropicMessages{}
 			ended = typ == "message_stop"
@@ -87,7 +91,7 @@ func recordingsOf(tb testing.TB, lines []byte) []recording {
 // TestStreams cuts every stream after every event, and within the next, and
 // compares with what encoding/json and the rules of wire.md say.
 func TestStreams(t *testing.T) {
-	assert.Equal(t, 5, testFolder(t, filepath.Join("testdata", "streams")))
+	assert.Equal(t, 7, testFolder(t, filepath.Join("testdata", "streams")))
 }
 
 func TestRecordedStreams(t *testing.T) {
@@ -118,33 +122,37 @@ func testFolder(t *testing.T, folder string) int {
 func testRecording(t *testing.T, rec recording) {
 	t.Helper()
 	o := newOracle(rec.protocol)
-	assert.Equal(t, o.state, *decode(rec.protocol, sseType, ""), "before the first event")
+	ct := sseType
+	if rec.protocol == (ollama{}) {
+		ct = linesType
+	}
+	assert.Equal(t, o.state, *decode(rec.protocol, ct, ""), "before the first event")
 	stream := ""
 	for k, event := range rec.events {
 		stream += event
 		o.see(rec.payloads[k])
-		got := decode(rec.protocol, sseType, stream)
+		got := decode(rec.protocol, ct, stream)
 		if !assert.Equal(t, o.state, *got, "cut after event %d: %.300s", k, event) {
 			return
 		}
 		if k+1 < len(rec.events) {
 			next := rec.events[k+1]
-			got = decode(rec.protocol, sseType, stream+next[:len(next)/2])
+			got = decode(rec.protocol, ct, stream+next[:len(next)/2])
 			require.Equal(t, o.state, *got, "cut within event %d", k+1)
 		}
 	}
-	got := decode(rec.protocol, sseType, stream)
+	got := decode(rec.protocol, ct, stream)
 	assert.Equal(t, rec.protocol != (gemini{}), got.Terminal, "terminal")
 	assert.Equal(t, got.Err == nil, got.Complete, "complete unless the provider failed")
-	assert.NotEmpty(t, got.ResponseID)
+	assert.Equal(t, rec.protocol != (ollama{}), got.ResponseID != "", "the response's id")
 	assert.NotEmpty(t, got.Model)
-	assert.Equal(t, got, decode(rec.protocol, sseType, stream, everyByte(stream)...), "byte by byte")
+	assert.Equal(t, got, decode(rec.protocol, ct, stream, everyByte(stream)...), "byte by byte")
 	if rec.protocol == (gemini{}) {
-		assert.Equal(t, got, decode(rec.protocol, sseType, strings.ReplaceAll(stream, "\r\n", "\n")), "with LF")
+		assert.Equal(t, got, decode(rec.protocol, ct, strings.ReplaceAll(stream, "\r\n", "\n")), "with LF")
 		testArray(t, rec)
 		return
 	}
-	assert.Equal(t, got, decode(rec.protocol, sseType, strings.ReplaceAll(stream, "\n", "\r\n")), "with CRLF")
+	assert.Equal(t, got, decode(rec.protocol, ct, strings.ReplaceAll(stream, "\n", "\r\n")), "with CRLF")
 }
 
 // testArray is the same stream as one JSON array, indented as Google does it.
@@ -188,7 +196,7 @@ func newOracle(p Protocol) *oracle {
 		keys: map[string]int{}, provider: map[string]bool{}, usage: map[string]float64{},
 	}
 	o.seen = map[Protocol]func(map[string]any){
-		openAIChat{}: o.chat, openAIResponses{}: o.responses, anthropicMessages{}: o.messages, gemini{}: o.gemini,
+		openAIChat{}: o.chat, openAIResponses{}: o.responses, anthropicMessages{}: o.messages, gemini{}: o.gemini, ollama{}: o.ollama,
 	}[p]
 	return o
 }

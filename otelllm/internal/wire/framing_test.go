@@ -142,6 +142,7 @@ func TestListsOfOnePayloadAreBounded(t *testing.T) {
 		`{"choices":[{"message":{"tool_calls":[` + many + `]},"finish_reason":"stop"}]}`: openAIChat{},
 		`{"status":"completed","output":[` + many + `]}`:                                 openAIResponses{},
 		`{"type":"message","content":[` + many + `],"stop_reason":"end_turn"}`:           anthropicMessages{},
+		`{"message":{"tool_calls":[` + many + `]},"done":true}`:                          ollama{},
 		`{"candidates":[` + many + `]}`:                                                  gemini{},
 		`{"candidates":[{"content":{"parts":[` + many + `]},"finishReason":"STOP"}]}`:    gemini{},
 	} {
@@ -167,6 +168,9 @@ func TestRecognise(t *testing.T) {
 		{"POST", "/v1beta/models/gemini-x:generateContent", "gemini"},
 		{"POST", "/v1/projects/p/locations/l/publishers/google/models/gemini-x:streamGenerateContent", "gemini"},
 		{"POST", "/v1beta/models/gemini-x:countTokens", ""},
+		{"POST", "/api/chat", "ollama"},
+		{"POST", "/ollama/api/generate", "ollama"},
+		{"POST", "/api/embed", ""},
 		{"POST", "/v1beta/models/gemini-x/generateContent", ""},
 		{"GET", "/v1/responses", ""},
 		{"POST", "/v1/messages/count_tokens", ""},

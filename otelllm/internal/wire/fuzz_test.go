@@ -36,6 +36,8 @@ func shapeOf(r reader) *shape {
 		return &r.shape
 	case *geminiReader:
 		return &r.shape
+	case *ollamaReader:
+		return &r.shape
 	default:
 		panic("a reader without a shape")
 	}
@@ -45,6 +47,7 @@ func FuzzDecodeChat(f *testing.F)      { fuzzDecode(f, openAIChat{}) }
 func FuzzDecodeResponses(f *testing.F) { fuzzDecode(f, openAIResponses{}) }
 func FuzzDecodeMessages(f *testing.F)  { fuzzDecode(f, anthropicMessages{}) }
 func FuzzDecodeGemini(f *testing.F)    { fuzzDecode(f, gemini{}) }
+func FuzzDecodeOllama(f *testing.F)    { fuzzDecode(f, ollama{}) }
 
 func fuzzDecode(f *testing.F, p Protocol) {
 	f.Helper()
@@ -66,6 +69,8 @@ func fuzzDecode(f *testing.F, p Protocol) {
 	f.Add([]byte(`{"error":{"type":"a","code":429}}`), uint64(2))
 	f.Add([]byte(`{"id":"x","model":"m","status":"completed","type":"message","stop_reason":"end_turn","content":[{"type":"text","text":"a"}],"output":[{"type":"function_call","call_id":"c"}],"choices":[{"message":{"content":"x"},"finish_reason":"stop"}]}`), uint64(3))
 	f.Add([]byte(`[{"candidates":[{"content":{"parts":[{"text":"a"},{"functionCall":{"name":"f","willContinue":true}}]}}],"usageMetadata":{"candidatesTokenCount":1}},`+"\r\n"+`{"candidates":[{"content":{"parts":[{"functionCall":{}}]},"finishReason":"STOP"}],"promptFeedback":{"blockReason":"OTHER"}}]`), uint64(5))
+	f.Add([]byte("{\"message\":{\"content\":\"a\"},\"done\":false}\n{\"message\":{\"content\":\"\",\"tool_calls\":[{\"function\":{\"name\":\"f\"}}]},\"done\":false}\n\n{\"response\":\"a\",\"done\":true}{\"error\":\"x\"}"), uint64(6))
+	f.Add([]byte("{\"message\":{\"content\":\"a\"},\"done\":false} {\"message\":{\"content\":\"b\"},\"done\":false}\n"), uint64(1))
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"\\u00e9\"}}]}\r\n\r\n: x\r\n\r\ndata: [DONE]"), uint64(4))
 
 	types := []string{sseType, jsonType, "", "text/html"}
@@ -263,6 +268,7 @@ func TestShapesKeepNoText(t *testing.T) {
 		openAIChat{}:        delta(`{"content":"canary","reasoning":"canary","tool_calls":[{"index":0,"function":{"arguments":"canary"}}]}`, ""),
 		openAIResponses{}:   `{"type":"response.output_text.delta","output_index":1,"delta":"canary","obfuscation":"canary"}`,
 		anthropicMessages{}: `{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"canary"}}`,
+		ollama{}:            `{"model":"m","created_at":"canary","message":{"content":"canary","thinking":"canary"},"done":false}`,
 		gemini{}:            `{"candidates":[{"content":{"parts":[{"text":"canary"}]}}],"usageMetadata":{"totalTokenCount":7}}`,
 	} {
 		r := p.NewDecoder("").(*bodyDecoder).reader
@@ -290,11 +296,13 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		assert.False(t, d.State().Terminal, name)
 	}
 	const chunk = `{"candidates":[{"content":{"parts":[{"text":" words \\n"}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":10},"modelVersion":"m"}`
+	const line = `{"model":"m","created_at":"2026-01-02T03:04:05.678901Z","message":{"role":"assistant","content":" words \\n"},"done":false}`
 	for name, tt := range map[string]struct {
 		p            Protocol
 		before, item string
 	}{
 		"gemini":       {gemini{}, "", "data: " + chunk + "\r\n\r\n"},
+		"ollama":       {ollama{}, "", line + "\n"},
 		"gemini array": {gemini{}, "[" + chunk, ",\r\n" + chunk},
 	} {
 		d := tt.p.NewDecoder("")

@@ -14,12 +14,14 @@ const (
 	listEmpty                   // an object or the end is due
 	listAfter                   // a comma or the end is due
 	listComma                   // an object is due
+	listLoose                   // an object is due, and no array is around it
 	listWithin                  // an object has begun
 	listEnded
 )
 
-// writeList takes the next bytes of an array of objects, each of which is an event.
-// The end of the array is the last word of the stream, as [DONE] is elsewhere.
+// writeList takes the next bytes of an array of objects, or of objects in a row, each
+// of which is an event. The end of the array is the last word of the stream, as
+// [DONE] is elsewhere.
 func (d *bodyDecoder) writeList(p []byte) {
 	for d.mode == listed {
 		if d.list != listWithin {
@@ -71,7 +73,9 @@ func (d *bodyDecoder) writeItem(p []byte) []byte {
 		item = d.doc.buf
 	}
 	if d.doc.closed {
-		d.list = listAfter
+		if d.list = listAfter; d.loose {
+			d.list = listLoose
+		}
 		d.payload(nil, item, false)
 	}
 	return p[n:]

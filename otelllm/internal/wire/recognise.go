@@ -18,6 +18,7 @@ var protocols = []struct {
 	{openAIResponses{}, atEnd(openAIResponses{}, "/responses")},
 	{anthropicMessages{}, atEnd(anthropicMessages{}, "/v1/messages")},
 	{gemini{}, geminiAt},
+	{ollama{}, ollamaAt},
 }
 
 // atEnd is p on paths that end so, nil on others.

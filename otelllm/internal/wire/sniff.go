@@ -44,6 +44,7 @@ type forms uint8
 
 const (
 	formArray forms = 1 << iota // JSON objects in an array
+	formLines                   // JSON objects, one a line
 )
 
 // sniffer finds the framing of a body by its first bytes. The content type alone
@@ -78,6 +79,10 @@ func (s *sniffer) next(b byte) (m mode, decided bool) {
 		return listed, true
 	case head == "{" && s.media == mediaSSE:
 		return bare, true
+	case head == "{" && s.forms&formLines != 0 && s.media == mediaJSON:
+		return listed, true // mostly one; it may be indented
+	case head == "{" && s.forms&formLines != 0:
+		return lined, true
 	case head == "{":
 		return whole, true
 	case head == "<":

@@ -1,0 +1,200 @@
+package wire
+
+import "strings"
+
+// ollama is Ollama's own API: a stream of one JSON object a line, or one object
+// where the request says "stream": false. The object with "done": true ends the
+// response and completes it; done_reason says why.
+// https://github.com/ollama/ollama/blob/main/docs/api.md
+type ollama struct {
+	generate bool // /api/generate, whose requests have no messages
+}
+
+func (ollama) Name() string                          { return "ollama" }
+func (ollama) Provider() string                      { return "ollama" }
+func (ollama) NewDecoder(ct string) Decoder          { return newDecoder(ct, &ollamaReader{}, formLines) }
+func (ollama) ReadError(_ int, b []byte) Error       { return readError(b) }
+func (ollama) ReadRequest(b []byte) (Request, error) { return readOllamaRequest(b) }
+
+func (o ollama) Operation() string {
+	if o.generate {
+		return "text_completion"
+	}
+	return "chat"
+}
+
+func ollamaAt(path string) Protocol {
+	switch {
+	case strings.HasSuffix(path, "/api/chat"):
+		return ollama{}
+	case strings.HasSuffix(path, "/api/generate"):
+		return ollama{generate: true}
+	default:
+		return nil
+	}
+}
+
+// ollamaReader follows one response.
+type ollamaReader struct {
+	t     tally
+	line  ollamaLine
+	shape shape // of the last line that was a piece of text or of reasoning
+}
+
+// ollamaLine is what one payload says. Its slices are the payload's own.
+type ollamaLine struct {
+	model, reason   []byte
+	text, reasoning bool
+	calls           []ollamaCall
+	done            bool
+	input, output   int
+	fault           fault
+}
+
+type ollamaCall struct{ id, name []byte }
+
+func (r *ollamaReader) tally() *tally { return &r.t }
+
+// done takes a [DONE], which this protocol does not have: it changes nothing.
+func (r *ollamaReader) done() {}
+
+func (r *ollamaReader) event(_, data []byte) verdict {
+	if f, ok := r.shape.match(data); ok {
+		if !r.t.Terminal {
+			r.say(f.has(whatText), f.has(whatReasoning))
+		}
+		return progress
+	}
+	return r.document(data)
+}
+
+// document reads a whole answer, which is as a line is.
+func (r *ollamaReader) document(data []byte) verdict {
+	defer r.forget()
+	if !r.read(data) {
+		return malformed
+	}
+	l := &r.line
+	if !l.done && len(l.calls) == 0 && !l.fault.seen && l.input < 0 && l.output < 0 {
+		r.shape.learn(data)
+	}
+	r.apply()
+	return progress
+}
+
+func (r *ollamaReader) apply() {
+	l := &r.line
+	if l.fault.seen {
+		r.t.fail(&l.fault)
+		return
+	}
+	if r.t.Terminal {
+		return
+	}
+	r.t.identify(nil, l.model)
+	r.say(l.text, l.reasoning)
+	for _, made := range l.calls {
+		c := r.t.start(made.id, made.name)
+		r.t.handOver(&c) // it comes whole
+	}
+	if !l.done {
+		return
+	}
+	usage := unknownUsage
+	usage.Input, usage.Output = l.input, l.output
+	r.t.use(usage)
+	if len(l.reason) == 0 {
+		l.reason = []byte("stop") // servers older than done_reason
+	}
+	r.t.finish(l.reason)
+	r.t.end()
+}
+
+func (r *ollamaReader) say(text, reasoning bool) {
+	if reasoning {
+		r.t.thought()
+	}
+	if text {
+		r.t.text()
+	}
+}
+
+// read parses a payload into r.line.
+func (r *ollamaReader) read(data []byte) bool {
+	l := &r.line
+	l.input, l.output = -1, -1
+	r.shape.begin()
+	c := cursor{b: data}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "model":
+			l.model = c.str()
+		case "created_at":
+			r.shape.filled(&c, whatOther)
+		case "message":
+			for key, ok := c.object(); ok; key, ok = c.key() {
+				r.member(&c, key)
+			}
+		case "response", "thinking": // of /api/generate
+			r.member(&c, key)
+		case "done":
+			l.done = c.boolean()
+		case "done_reason":
+			l.reason = c.str()
+		case "prompt_eval_count":
+			l.input = c.count()
+		case "eval_count":
+			l.output = c.count()
+		case "error":
+			l.fault.read(&c)
+		default:
+			c.skip()
+		}
+	}
+	return c.end()
+}
+
+// member reads one member of a message.
+func (r *ollamaReader) member(c *cursor, key []byte) {
+	l := &r.line
+	switch string(key) {
+	case "content", "response":
+		l.text = r.shape.filled(c, whatText) || l.text
+	case "thinking":
+		l.reasoning = r.shape.filled(c, whatReasoning) || l.reasoning
+	case "tool_calls":
+		for ok := c.array(); ok; ok = c.element() {
+			if made := readOllamaCall(c); len(l.calls) < maxListed {
+				l.calls = append(l.calls, made)
+			}
+		}
+	default:
+		c.skip()
+	}
+}
+
+func readOllamaCall(c *cursor) (made ollamaCall) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "id":
+			made.id = c.str()
+		case "function":
+			for key, ok := c.object(); ok; key, ok = c.key() {
+				if string(key) == "name" {
+					made.name = c.str()
+				} else {
+					c.skip()
+				}
+			}
+		default:
+			c.skip()
+		}
+	}
+	return made
+}
+
+// forget lets go of the payload, of which nothing may be retained.
+func (r *ollamaReader) forget() {
+	clear(r.line.calls)
+	r.line = ollamaLine{calls: r.line.calls[:0]}
+}
