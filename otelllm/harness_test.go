@@ -1,6 +1,8 @@
 package otelllm
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"io"
 	"net"
@@ -124,3 +126,11 @@ func base(tb testing.TB) *http.Transport {
 }
 
 const patience = 10 * time.Second
+
+func gzipped(s string) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = io.WriteString(w, s)
+	_ = w.Close()
+	return b.Bytes()
+}

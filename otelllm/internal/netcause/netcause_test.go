@@ -263,7 +263,7 @@ func TestOf(t *testing.T) {
 		},
 		{
 			"no write gets through", func(t *testing.T) (http.RoundTripper, string) {
-				addr := nettest.Listen(t, nettest.Wait)
+				addr := nettest.Listen(t, func(net.Conn) { <-t.Context().Done() })
 				return &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 					var d net.Dialer
 					c, err := d.DialContext(ctx, network, addr)

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Listen serves every connection to a new loopback listener with serve, which
-// owns it; what serve left open is closed when the test ends, and serve is waited
-// for. It returns the listener's address.
+// Listen serves every connection to a new loopback listener with serve. When
+// serve returns, or when the test ends, the connection is closed; serve is waited
+// for. Listen returns the listener's address.
 func Listen(tb testing.TB, serve func(net.Conn)) (addr string) {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,33 +54,39 @@ func TLS(tb testing.TB) (server, client *tls.Config) {
 }
 
 func accept(tb testing.TB, l net.Listener, serve func(net.Conn)) {
+	tb.Helper()
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex
-		conns []net.Conn
+		conns = map[net.Conn]struct{}{}
+		over  bool
 	)
-	wg.Add(1)
-	go func() {
-		defer wg.Done()
+	wg.Go(func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
 			mu.Lock()
-			conns = append(conns, c)
+			conns[c] = struct{}{}
+			if over {
+				_ = c.Close()
+			}
 			mu.Unlock()
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
+			wg.Go(func() {
 				serve(c)
-			}()
+				_ = c.Close()
+				mu.Lock()
+				delete(conns, c)
+				mu.Unlock()
+			})
 		}
-	}()
+	})
 	tb.Cleanup(func() {
 		_ = l.Close()
 		mu.Lock()
-		for _, c := range conns {
+		over = true
+		for c := range conns {
 			_ = c.Close()
 		}
 		mu.Unlock()

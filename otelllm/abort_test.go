@@ -1,0 +1,316 @@
+package otelllm
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+const firstText = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n"
+
+func hold(tb testing.TB) func(net.Conn) {
+	return func(net.Conn) { <-tb.Context().Done() }
+}
+
+// TestAborts ends a call on purpose in every way, before an answer and in it, over
+// HTTP/1 and HTTP/2. None of them is an error of anybody.
+func TestAborts(t *testing.T) {
+	typed := errors.New("the application's own cause")
+	hows := []struct {
+		name   string
+		ctx    func(context.Context) (context.Context, func())
+		source string
+		reason any
+	}{
+		{"user", func(ctx context.Context) (context.Context, func()) {
+			ctx, abort := WithAbort(ctx)
+			return ctx, func() { abort(AbortUser, "stop_button") }
+		}, "user", "stop_button"},
+		{"shutdown", func(ctx context.Context) (context.Context, func()) {
+			ctx, abort := WithAbort(ctx)
+			return ctx, func() { abort(AbortShutdown, ""); abort(AbortUser, "too_late") }
+		}, "shutdown", nil},
+		{"application, with a sentence for a reason", func(ctx context.Context) (context.Context, func()) {
+			ctx, abort := WithAbort(ctx)
+			return ctx, func() { abort(AbortApplication, "secret words of the application") }
+		}, "application", "redacted"},
+		{"no source", func(ctx context.Context) (context.Context, func()) {
+			ctx, abort := WithAbort(ctx)
+			return ctx, func() { abort(semconv.AbortSourceUnset, "") }
+		}, "unknown", nil},
+		{"plain cancel", func(ctx context.Context) (context.Context, func()) {
+			ctx, cancel := context.WithCancel(ctx)
+			return ctx, cancel
+		}, "unknown", nil},
+		{"a cause of the application's own", func(ctx context.Context) (context.Context, func()) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			return ctx, func() { cancel(typed) }
+		}, "unknown", nil},
+		{"deadline", func(ctx context.Context) (context.Context, func()) {
+			ctx, cancel := context.WithTimeout(ctx, 250*time.Millisecond)
+			_ = cancel // the deadline is to pass
+			return ctx, func() { <-ctx.Done() }
+		}, "deadline", nil},
+		{"deadline with a cause", func(ctx context.Context) (context.Context, func()) {
+			ctx, cancel := context.WithTimeoutCause(ctx, 250*time.Millisecond, typed)
+			_ = cancel
+			return ctx, func() { <-ctx.Done() }
+		}, "deadline", nil},
+	}
+	servers := []struct {
+		name  string
+		phase string
+		// ready is called when the call is where it is to be.
+		setup func(t *testing.T, ready func()) (http.RoundTripper, string)
+	}{
+		{"dialling", "before_connection", func(t *testing.T, ready func()) (http.RoundTripper, string) {
+			b := base(t)
+			b.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				ready()
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return b, "http://model.example.com"
+		}},
+		{"awaiting headers", "awaiting_response", func(t *testing.T, ready func()) (http.RoundTripper, string) {
+			return base(t), script(t, "", func(c net.Conn) { ready(); nettest.Wait(c) })
+		}},
+		{"awaiting headers, HTTP/2", "awaiting_response", func(t *testing.T, ready func()) (http.RoundTripper, string) {
+			url, client := nettest.ListenH2(t, func(*nettest.H2Conn, uint32) { ready() })
+			return h2Base(t, client), url
+		}},
+		{"in text", "text", func(t *testing.T, ready func()) (http.RoundTripper, string) {
+			return onFirstByte{base(t), ready}, script(t, sseHead+firstText, nettest.Wait)
+		}},
+		{"in text, HTTP/2", "text", func(t *testing.T, ready func()) (http.RoundTripper, string) {
+			url, client := nettest.ListenH2(t, func(c *nettest.H2Conn, id uint32) {
+				c.Headers(id, "text/event-stream")
+				c.Data(id, firstText)
+			})
+			return onFirstByte{h2Base(t, client), ready}, url
+		}},
+	}
+	for _, server := range servers {
+		for _, how := range hows {
+			t.Run(server.name+"/"+how.name, func(t *testing.T) {
+				t.Parallel()
+				r := newRecorder(t)
+				ctx, abort := how.ctx(t.Context())
+				rt, url := server.setup(t, abort)
+				ctx, run := StartRun(ctx, "coder", WithTracerProvider(r))
+				_, err := call(ctx, NewTransport(rt), url+chatPath, chatBody)
+				require.Error(t, err)
+				run.End(err)
+				d := run.Diagnosis()
+
+				require.Len(t, r.named("chat gpt-5"), 1)
+				for _, s := range []span{r.named("chat gpt-5")[0], r.named("invoke_agent coder")[0]} {
+					assert.Equal(t, how.source, s.get("llm.abort.source"), "%v", err)
+					assert.Equal(t, how.reason, s.get("llm.abort.reason"))
+					assert.Nil(t, s.get("error.type"))
+					assert.False(t, s.failed())
+				}
+				s := r.named("chat gpt-5")[0]
+				assert.Equal(t, "cancelled", s.get("llm.stream.end"))
+				assert.Equal(t, "cancelled", s.get("llm.transport.cause"))
+				assert.Equal(t, server.phase, s.get("llm.stream.phase"))
+				assert.Nil(t, s.get("gen_ai.response.finish_reasons"), "none was due any more")
+				assert.Contains(t, s.events(), "llm.abort")
+				assert.Equal(t, semconv.ClassLocalAbort, d.Class)
+				assert.Equal(t, how.source, d.Cause.String())
+				assert.Equal(t, semconv.RunOutcomeAborted, d.Outcome)
+			})
+		}
+	}
+}
+
+// onFirstByte calls something when the first byte of a body has come.
+type onFirstByte struct {
+	http.RoundTripper
+
+	call func()
+}
+
+func (o onFirstByte) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := o.RoundTripper.RoundTrip(req)
+	if err == nil {
+		resp.Body = &firstByteBody{ReadCloser: resp.Body, call: o.call}
+	}
+	return resp, err
+}
+
+type firstByteBody struct {
+	io.ReadCloser
+
+	call func()
+}
+
+func (b *firstByteBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 && b.call != nil {
+		b.call()
+		b.call = nil
+	}
+	return n, err
+}
+
+// http.Client's own timeout is a deadline of the caller; net/http's other timeouts are not.
+func TestTimeouts(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		client     http.Client
+		headers    time.Duration // the transport's patience for headers
+		want       map[string]any
+	}{
+		{"the client's, before headers", "", http.Client{Timeout: 30 * time.Millisecond}, 0, map[string]any{"llm.abort.source": "deadline", "llm.stream.end": "cancelled"}},
+		{"the client's, in the body", sseHead + firstText, http.Client{Timeout: 30 * time.Millisecond}, 0, map[string]any{"llm.abort.source": "deadline", "llm.stream.end": "cancelled"}},
+		{"headers", "", http.Client{}, 10 * time.Millisecond, map[string]any{"llm.abort.source": nil, "llm.stream.end": "no_response", "llm.transport.cause": "header_timeout"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRecorder(t)
+			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+			b := base(t)
+			b.ResponseHeaderTimeout = tt.headers
+			tt.client.Transport = NewTransport(b)
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, tt.text, hold(t))+chatPath, strings.NewReader(chatBody))
+			require.NoError(t, err)
+			resp, err := tt.client.Do(req)
+			if err == nil {
+				_, err = io.ReadAll(resp.Body)
+				resp.Body.Close()
+			}
+			require.ErrorIs(t, err, context.DeadlineExceeded, "all of them look like it")
+			run.End(err)
+			s := r.named("chat gpt-5")[0]
+			for key, want := range tt.want {
+				assert.Equal(t, want, s.get(attribute.Key(key)), key)
+			}
+			runSpan := r.named("invoke_agent coder")[0]
+			assert.Equal(t, tt.want["llm.abort.source"], runSpan.get("llm.abort.source"))
+			assert.Equal(t, tt.want["llm.abort.source"] == nil, runSpan.failed())
+		})
+	}
+}
+
+// A break that comes while the context ends is a break: what the error itself is decides.
+func TestBreakAndAbortTogether(t *testing.T) {
+	for _, abortFirst := range []bool{true, false} {
+		r := newRecorder(t)
+		ctx, abort := WithAbort(t.Context())
+		body := io.NopCloser(io.MultiReader(strings.NewReader(firstText), failing{func() error {
+			if abortFirst {
+				abort(AbortUser, "stop_button")
+			}
+			return io.ErrUnexpectedEOF
+		}}))
+		rt := roundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: body}, nil
+		})
+		_, err := call(ctx, NewTransport(rt, WithTracerProvider(r)), "http://x"+chatPath, chatBody)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		abort(AbortUser, "stop_button")
+		s := r.only(t)
+		assert.Equal(t, "body_truncated", s.get("llm.transport.cause"))
+		assert.Nil(t, s.get("llm.abort.source"))
+		assert.True(t, s.failed())
+	}
+}
+
+type failing struct{ err func() error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err() }
+
+// A consumer that loses the body ends the recording all the same.
+func TestAbandoned(t *testing.T) {
+	r := newRecorder(t)
+	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+	func() {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, sseHead+firstText, hold(t))+chatPath, strings.NewReader(chatBody))
+		require.NoError(t, err)
+		resp, err := NewTransport(base(t)).RoundTrip(req)
+		require.NoError(t, err)
+		_, err = io.ReadFull(resp.Body, make([]byte, len(firstText)))
+		require.NoError(t, err)
+		assert.Empty(t, r.spans.Ended())
+	}()
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		return len(r.spans.Ended()) == 1
+	}, patience, time.Millisecond)
+	s := r.only(t)
+	assert.Equal(t, "abandoned", s.get("llm.stream.end"))
+	assert.Equal(t, "consumer", s.get("llm.abort.source"))
+	d := run.Diagnosis()
+	assert.Equal(t, semconv.ClassLocalAbort, d.Class)
+	assert.Equal(t, semconv.CauseConsumerClosed, d.Cause)
+}
+
+// A body in use is never taken for a lost one.
+func TestNotAbandonedWhileRead(t *testing.T) {
+	r := newRecorder(t)
+	var b strings.Builder
+	for range 300 {
+		b.WriteString(firstText)
+	}
+	rt := roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(&collecting{strings.NewReader(b.String())})}, nil
+	})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x"+chatPath, strings.NewReader(chatBody))
+	require.NoError(t, err)
+	resp, err := NewTransport(rt, WithTracerProvider(r)).RoundTrip(req)
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, resp.Body) // the last use: no Close, and EOF is the last Read
+	require.NoError(t, err)
+	assert.Equal(t, "eof", r.only(t).get("llm.stream.end"))
+}
+
+// collecting collects garbage in the middle of every Read.
+type collecting struct{ r io.Reader }
+
+func (c *collecting) Read(p []byte) (int, error) {
+	runtime.GC()
+	return c.r.Read(p[:min(len(p), 1000)])
+}
+
+func TestAbortError(t *testing.T) {
+	ctx, abort := WithAbort(t.Context())
+	abort(AbortUser, "stop_button")
+	abort(AbortShutdown, "late")
+	err := context.Cause(ctx)
+	var typed *AbortError
+	require.ErrorAs(t, err, &typed)
+	assert.Equal(t, AbortError{AbortUser, "stop_button"}, *typed, "the first one counts")
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotErrorIs(t, err, context.DeadlineExceeded)
+	require.EqualError(t, err, "otelllm: aborted by user (stop_button)")
+	require.EqualError(t, &AbortError{}, "otelllm: aborted")
+	assert.ErrorIs(t, ctx.Err(), context.Canceled)
+}
+
+func TestAbortOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		assert.Zero(t, abortOf(t.Context(), time.Now()))
+		ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(time.Second))
+		defer cancel()
+		assert.Zero(t, abortOf(ctx, time.Now()))
+		// The moment has come, and the context's timer is a little late.
+		assert.Equal(t, classify.Abort{Source: semconv.AbortSourceDeadline}, abortOf(ctx, time.Now().Add(time.Second)))
+		time.Sleep(2 * time.Second)
+		assert.Equal(t, classify.Abort{Source: semconv.AbortSourceDeadline}, abortOf(ctx, time.Now()))
+	})
+}
