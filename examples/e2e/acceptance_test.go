@@ -86,13 +86,8 @@ func TestAcceptance(t *testing.T) {
 				}
 			})
 			t.Run("the facts are true", func(t *testing.T) { trueFacts(t, result.Sent, run.Requests) })
-			t.Run("nothing is held for too long", func(t *testing.T) {
-				for _, s := range append(run.Requests, run.Tools...) {
-					// The SDK's batch, the wire and a busy machine come on top of what the Collector may hold.
-					assert.Less(t, s.Arrived.Sub(p.left.of(t, s.ID)), maxHold+2500*time.Millisecond, s.Name)
-				}
-			})
 			if c.Number == 24 {
+				// Its span went out while the run was going on; the run is judged on it all the same.
 				assert.Equal(t, semconv.TriggerHoldExpired, run.Requests[2].Verdict.Trigger)
 				assert.Equal(t, semconv.TriggerComplete, run.Verdict.Trigger)
 				assert.Greater(t, run.End.Sub(run.Start), 2*maxHold, "the run did not outlive what spans are held")

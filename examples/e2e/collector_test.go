@@ -45,7 +45,6 @@ type pipeline struct {
 	logs     *logs
 	provider *sdktrace.TracerProvider
 	ended    *tracetest.SpanRecorder // what the SDK exported, as it was
-	left     *departures
 
 	collector *otelcol.Collector
 	ran       chan error
@@ -54,7 +53,7 @@ type pipeline struct {
 
 func start(t *testing.T) *pipeline {
 	t.Helper()
-	p := &pipeline{sink: &sink{}, logs: &logs{}, ended: tracetest.NewSpanRecorder(), left: &departures{}, ran: make(chan error, 1)}
+	p := &pipeline{sink: &sink{}, logs: &logs{}, ended: tracetest.NewSpanRecorder(), ran: make(chan error, 1)}
 	endpoint := freeAddress(t)
 	col, err := otelcol.NewCollector(otelcol.CollectorSettings{
 		BuildInfo:               component.NewDefaultBuildInfo(),
@@ -77,7 +76,7 @@ func start(t *testing.T) *pipeline {
 	exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpoint(endpoint), otlptracehttp.WithInsecure())
 	require.NoError(t, err)
 	p.provider = sdktrace.NewTracerProvider(
-		sdktrace.WithSpanProcessor(p.ended), sdktrace.WithSpanProcessor(p.left),
+		sdktrace.WithSpanProcessor(p.ended),
 		sdktrace.WithBatcher(exporter, sdktrace.WithBatchTimeout(50*time.Millisecond), sdktrace.WithMaxQueueSize(1<<14)),
 	)
 	return p
@@ -136,26 +135,6 @@ func (p *pipeline) factories() (otelcol.Factories, error) {
 		Exporters:  map[component.Type]exporter.Factory{out.Type(): out},
 		Telemetry:  otelconftelemetry.NewFactory(),
 	}, nil
-}
-
-// departures notes when each span left the client. That can be later than its
-// end: a tool's span waits for word of its output.
-type departures struct{ times sync.Map }
-
-var _ sdktrace.SpanProcessor = (*departures)(nil)
-
-func (d *departures) OnEnd(s sdktrace.ReadOnlySpan) {
-	d.times.Store(pcommon.SpanID(s.SpanContext().SpanID()), time.Now())
-}
-func (d *departures) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
-func (d *departures) Shutdown(context.Context) error                  { return nil }
-func (d *departures) ForceFlush(context.Context) error                { return nil }
-
-func (d *departures) of(t *testing.T, id pcommon.SpanID) time.Time {
-	t.Helper()
-	at, ok := d.times.Load(id)
-	require.True(t, ok, "span %s never left the client", id)
-	return at.(time.Time)
 }
 
 // sink is an exporter that keeps what it gets: as spans, and as the bytes that
