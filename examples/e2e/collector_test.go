@@ -172,7 +172,7 @@ func (s *sink) consume(_ context.Context, td ptrace.Traces) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.spans.Add(td, time.Now())
+	s.spans.Add(td)
 	s.bytes.Write(p)
 	s.bytes.Write(j)
 	return nil

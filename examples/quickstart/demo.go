@@ -68,7 +68,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err := col.stop(); err != nil {
 		return err
 	}
-	if _, err := d.tail.Read(&d.spans, time.Now()); err != nil { // what it wrote while it ended
+	if _, err := d.tail.Read(&d.spans); err != nil { // what it wrote while it ended
 		return err
 	}
 
@@ -159,7 +159,7 @@ func (d *demo) agents(ctx context.Context, col *collector) (err error) {
 			}
 			return errors.Join(errs...)
 		case <-tick.C:
-			if _, err := d.tail.Read(&d.spans, time.Now()); err != nil {
+			if _, err := d.tail.Read(&d.spans); err != nil {
 				<-done
 				return err
 			}
@@ -174,7 +174,7 @@ func (d *demo) verdicts(ctx context.Context, col *collector) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if _, err := d.tail.Read(&d.spans, time.Now()); err != nil {
+		if _, err := d.tail.Read(&d.spans); err != nil {
 			return err
 		}
 		if d.complete() {

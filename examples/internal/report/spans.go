@@ -21,7 +21,6 @@ type Span struct {
 	Status     ptrace.StatusCode
 	Attributes pcommon.Map
 	Verdict    Verdict
-	Arrived    time.Time // when it was read
 }
 
 // RetryAfter is how long the provider wished to be left alone, 0 when it said nothing.
@@ -39,8 +38,8 @@ type Spans struct {
 	order  []pcommon.TraceID
 }
 
-// Add takes the spans of td, which arrived at now. It keeps nothing of td.
-func (s *Spans) Add(td ptrace.Traces, now time.Time) {
+// Add takes the spans of td, and keeps nothing of td.
+func (s *Spans) Add(td ptrace.Traces) {
 	if s.traces == nil {
 		s.traces = make(map[pcommon.TraceID][]Span)
 	}
@@ -51,19 +50,19 @@ func (s *Spans) Add(td ptrace.Traces, now time.Time) {
 				if _, known := s.traces[id]; !known {
 					s.order = append(s.order, id)
 				}
-				s.traces[id] = append(s.traces[id], read(span, ss.Scope().Name(), now))
+				s.traces[id] = append(s.traces[id], read(span, ss.Scope().Name()))
 			}
 		}
 	}
 }
 
-func read(span ptrace.Span, scope string, now time.Time) Span {
+func read(span ptrace.Span, scope string) Span {
 	attrs := pcommon.NewMap()
 	span.Attributes().CopyTo(attrs)
 	return Span{
 		TraceID: span.TraceID(), ID: span.SpanID(), Parent: span.ParentSpanID(), Name: span.Name(), Scope: scope,
 		Start: span.StartTimestamp().AsTime(), End: span.EndTimestamp().AsTime(), Status: span.Status().Code(),
-		Attributes: attrs, Verdict: ReadVerdict(attrs), Arrived: now,
+		Attributes: attrs, Verdict: ReadVerdict(attrs),
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
@@ -26,7 +25,7 @@ func NewTail(path string) *Tail { return &Tail{path: path} }
 
 // Read adds what has come since the last call, whole lines only, and says
 // whether anything did.
-func (t *Tail) Read(into *Spans, now time.Time) (bool, error) {
+func (t *Tail) Read(into *Spans) (bool, error) {
 	f, err := os.Open(t.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -57,6 +56,6 @@ func (t *Tail) Read(into *Spans, now time.Time) (bool, error) {
 		if err != nil {
 			return true, fmt.Errorf("%s: a line that is no OTLP JSON: %w", t.path, err)
 		}
-		into.Add(td, now)
+		into.Add(td)
 	}
 }
