@@ -164,7 +164,7 @@ func TestAGrowingFileIsReadByWholeLines(t *testing.T) {
 func TestPrinting(t *testing.T) {
 	var spans report.Spans
 	spans.Add(failedRun())
-	spans.Add(loneRequest(), at)
+	spans.Add(loneRequest())
 	runs := spans.All()
 	rows := []report.Row{{Label: "one – cut", Run: &runs[0]}, {Label: "two, a longer label", Run: &runs[1]}, {Label: "three"}}
 
