@@ -151,8 +151,10 @@ func (r *messagesReader) stopBlock(index int) {
 }
 
 // find is the place of a block in r.open; -1 if it is not there.
-func (r *messagesReader) find(index int) int {
-	for i, b := range slices.Backward(r.open) {
+func (r *messagesReader) find(index int) int { return findBlock(r.open, index) }
+
+func findBlock(open []openBlock, index int) int {
+	for i, b := range slices.Backward(open) {
 		if b.index == index {
 			return i
 		}
@@ -179,8 +181,7 @@ func (r *messagesReader) end() {
 	}
 }
 
-// use records Anthropic's counts. Usage.Input counts the whole input, as the GenAI
-// conventions want it and the other providers do.
+// use records Anthropic's counts, which are cumulative each for itself.
 func (r *messagesReader) use(u *messagesUsage) {
 	for _, f := range [...]struct{ to, from *int }{
 		{&r.usage.input, &u.input},
@@ -192,17 +193,7 @@ func (r *messagesReader) use(u *messagesUsage) {
 			*f.to = *f.from
 		}
 	}
-	total := Usage{
-		Input:         r.usage.input,
-		Output:        r.usage.output,
-		CacheRead:     r.usage.cacheRead,
-		CacheCreation: r.usage.cacheCreation,
-		Reasoning:     -1,
-	}
-	if total.Input >= 0 {
-		total.Input += max(total.CacheRead, 0) + max(total.CacheCreation, 0)
-	}
-	r.t.use(total)
+	r.t.use(r.usage.counts())
 }
 
 func (r *messagesReader) document(data []byte) verdict {

@@ -28,13 +28,22 @@ type messagesDelta struct {
 	filled    bool
 }
 
-// messagesUsage are Anthropic's counts, of which input_tokens leaves out what was
-// read from or written to the cache; -1 where nothing was said.
+// messagesUsage are the counts of Anthropic and Bedrock, of which the input leaves
+// out what was read from or written to the cache; -1 where nothing was said.
 type messagesUsage struct {
 	input, output, cacheRead, cacheCreation int
 }
 
 var unknownMessagesUsage = messagesUsage{-1, -1, -1, -1}
+
+// counts are the counts as the GenAI conventions have them: the input is the whole one.
+func (u *messagesUsage) counts() Usage {
+	total := Usage{Input: u.input, Output: u.output, CacheRead: u.cacheRead, CacheCreation: u.cacheCreation, Reasoning: -1}
+	if total.Input >= 0 {
+		total.Input += max(total.CacheRead, 0) + max(total.CacheCreation, 0)
+	}
+	return total
+}
 
 // read parses a payload, an event or a whole message, into r.ev.
 func (r *messagesReader) read(data []byte) bool {

@@ -48,7 +48,14 @@ func benchStreams(n int) map[string]string {
 	}
 	local.WriteString(`{"model":"llama3.2:3b","created_at":"2026-01-02T03:05:00Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","prompt_eval_count":9,"eval_count":1000}` + "\n")
 
+	var aws strings.Builder
+	for i := range n {
+		aws.WriteString(frame("contentBlockDelta", fmt.Sprintf(`{"contentBlockIndex":0,"delta":{"text":"%s"},"p":"%s"}`, word(i), "abcdefghijklmnopqrstuvwxyz"[:i%26])))
+	}
+	aws.WriteString(frame("messageStop", `{"stopReason":"end_turn"}`))
+
 	return map[string]string{
+		"bedrock_converse":   aws.String(),
 		"ollama":             local.String(),
 		"gemini":             google.String(),
 		"openai_chat":        chat.String(),
@@ -64,6 +71,9 @@ func BenchmarkDecode(b *testing.B) {
 		b.Run(p.Name(), func(b *testing.B) {
 			benchDecode(b, p, stream)
 		})
+		if p.Name() == (bedrockConverse{}).Name() {
+			continue // no lines to take the payloads from
+		}
 		b.Run("encoding_json/"+p.Name(), func(b *testing.B) {
 			benchJSON(b, p.Name(), stream)
 		})
@@ -73,7 +83,7 @@ func BenchmarkDecode(b *testing.B) {
 // BenchmarkDecodeRecorded decodes the recorded streams, where they are.
 func BenchmarkDecodeRecorded(b *testing.B) {
 	dir := fixturesDir(b)
-	for _, folder := range [...]string{"openai-chat", "openai-responses", "anthropic-messages", "gemini"} {
+	for _, folder := range [...]string{"openai-chat", "openai-responses", "anthropic-messages", "gemini", "bedrock"} {
 		var all []byte
 		var p Protocol
 		files, _ := filepath.Glob(filepath.Join(dir, folder, "*.jsonl"))
@@ -98,7 +108,7 @@ func BenchmarkDecodeRecorded(b *testing.B) {
 
 func isTerminal(event string) bool {
 	for _, typ := range [...]string{"event: message_stop", "event: response.completed", "event: response.failed", "event: error", "data: [DONE]"} {
-		if strings.HasPrefix(event, typ) {
+		if strings.HasPrefix(event, typ) || strings.Contains(event, "\x0bmessageStop") {
 			return true
 		}
 	}
@@ -112,8 +122,11 @@ func benchDecode(b *testing.B, p Protocol, stream []byte) {
 	var before, after runtime.MemStats
 	b.SetBytes(int64(len(stream)))
 	ct := "text/event-stream"
-	if p == (ollama{}) {
+	switch p.Name() {
+	case ollama{}.Name():
 		ct = linesType
+	case bedrockConverse{}.Name():
+		ct = awsType
 	}
 	runtime.ReadMemStats(&before)
 	for b.Loop() {
@@ -215,6 +228,10 @@ func BenchmarkReadRequest(b *testing.B) {
 		{
 			"openai_responses", `{"model":"m","stream":true,"input":[`,
 			`{"type":"function_call","call_id":"call_%d","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"call_%[1]d","output":"%s"}`, `]}`,
+		},
+		{
+			"bedrock_converse", `{"messages":[`,
+			`{"role":"assistant","content":[{"toolUse":{"toolUseId":"tooluse_%d","name":"f","input":{"a":1}}}]},{"role":"user","content":[{"toolResult":{"toolUseId":"tooluse_%[1]d","content":[{"text":"%s"}]}}]}`, `]}`,
 		},
 		{
 			"ollama", `{"model":"m","messages":[`,

@@ -229,6 +229,8 @@ func cutsInput[T string | []byte](reason T) bool {
 		return true
 	case "max_output_tokens": // OpenAI Responses
 		return true
+	case "content_filtered", "guardrail_intervened", "malformed_model_output", "malformed_tool_use": // Bedrock
+		return true
 	case "MAX_TOKENS", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "OTHER", "SAFETY",
 		"RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII": // Gemini
 		return true

@@ -15,6 +15,7 @@ const (
 	sseType   = "text/event-stream; charset=utf-8"
 	jsonType  = "application/json"
 	linesType = "application/x-ndjson"
+	awsType   = "application/vnd.amazon.eventstream"
 )
 
 // decode feeds body in chunks that end at the given places, and overwrites each

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/sse"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire/eventstream"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -37,14 +38,15 @@ type bodyDecoder struct {
 	reader reader
 	state  *State
 
-	mode   mode
-	sniff  sniffer
-	frames *sse.Decoder // when framed
-	doc    document     // when whole, bare or listed: the object that is being read
-	list   listPlace    // when listed
-	loose  bool         // when listed: there is no array, only objects in a row
-	line   []byte       // when lined: the line that the last Write left unfinished
-	stray  document     // when framed: an object between the events
+	mode    mode
+	sniff   sniffer
+	frames  *sse.Decoder         // when framed
+	packets *eventstream.Decoder // when packed
+	doc     document             // when whole, bare or listed: the object that is being read
+	list    listPlace            // when listed
+	loose   bool                 // when listed: there is no array, only objects in a row
+	line    []byte               // when lined: the line that the last Write left unfinished
+	stray   document             // when framed: an object between the events
 }
 
 type mode uint8
@@ -56,6 +58,7 @@ const (
 	bare                 // one JSON document where SSE was announced: at best an error
 	listed               // JSON objects in an array or in a row
 	lined                // JSON objects, one a line
+	packed               // AWS event-stream messages
 	stopped              // a violation, or Close
 )
 
@@ -91,6 +94,8 @@ func (d *bodyDecoder) write(p []byte) {
 		d.writeList(p)
 	case lined:
 		d.writeLines(p)
+	case packed:
+		d.packets.Write(p)
 	}
 }
 
@@ -108,6 +113,8 @@ func (d *bodyDecoder) begin(p []byte) {
 			return
 		case framed:
 			d.frames = sse.New((*payloads)(d), MaxEvent)
+		case packed:
+			d.packets = eventstream.New((*messages)(d), MaxEvent)
 		case listed:
 			if d.loose = b == '{'; d.loose {
 				d.list = listLoose
@@ -168,6 +175,8 @@ func (d *bodyDecoder) Close() {
 		// application, so it counts for nothing.
 	case listed:
 		// The same holds of the object that was cut.
+	case packed:
+		// A message that was cut counts for nothing: its checksum is missing.
 	case lined:
 		if len(d.line) > 0 {
 			d.payload(nil, d.line, true)
@@ -186,6 +195,9 @@ func (d *bodyDecoder) stop() {
 	d.mode = stopped
 	if d.frames != nil {
 		d.frames.Stop()
+	}
+	if d.packets != nil {
+		d.packets.Stop()
 	}
 	d.doc, d.stray, d.line = document{}, document{}, nil
 }

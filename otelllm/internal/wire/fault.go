@@ -142,6 +142,7 @@ func (f *fault) fill(e *Error) {
 //	{"object":"error","type","code"}             vLLM
 //	{"type":"error","code","message"}            OpenAI Responses
 //	{"error":{"code":503,"status","details"}}    Google
+//	{"__type":"ThrottlingException","message"}   AWS
 //	{"error":"text"}                             Ollama, others
 //
 // ok says that the document was well-formed. What a cut one said is there as well.
@@ -159,6 +160,11 @@ func faultOf(data []byte) (f fault, ok bool) {
 				flat.seen = true
 			} else {
 				flat.typ = typ
+			}
+		case "__type":
+			if typ := c.str(); len(flat.typ) == 0 {
+				// It may have the namespace of the service before it.
+				flat.typ = typ[bytes.LastIndexByte(typ, '#')+1:]
 			}
 		default:
 			flat.member(&c, key)

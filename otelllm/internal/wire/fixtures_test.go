@@ -70,6 +70,13 @@ func recordingsOf(tb testing.TB, lines []byte) []recording {
 		case payload["candidates"] != nil || payload["promptFeedback"] != nil:
 			rec.protocol = gemini{}
 			event = "data: " + string(line) + "\r\n\r\n"
+		case len(payload) == 1 && payload["error"] == nil && payload["candidates"] == nil && typ == "":
+			rec.protocol = bedrockConverse{}
+			for name, inner := range payload {
+				object, err := json.Marshal(inner)
+				require.NoError(tb, err)
+				event = frame(name, string(object))
+			}
 		case payload["created_at"] != nil:
 			rec.protocol = ollama{}
 			event = string(line) + "\n"
@@ -91,12 +98,12 @@ func recordingsOf(tb testing.TB, lines []byte) []recording {
 // TestStreams cuts every stream after every event, and within the next, and
 // compares with what encoding/json and the rules of wire.md say.
 func TestStreams(t *testing.T) {
-	assert.Equal(t, 7, testFolder(t, filepath.Join("testdata", "streams")))
+	assert.Equal(t, 8, testFolder(t, filepath.Join("testdata", "streams")))
 }
 
 func TestRecordedStreams(t *testing.T) {
 	dir := fixturesDir(t)
-	for folder, wanted := range map[string]int{"openai-chat": 11, "openai-responses": 28, "azure-openai": 8, "anthropic-messages": 31, "gemini": 9} {
+	for folder, wanted := range map[string]int{"openai-chat": 11, "openai-responses": 28, "azure-openai": 8, "anthropic-messages": 31, "gemini": 9, "bedrock": 12} {
 		n := testFolder(t, filepath.Join(dir, folder))
 		assert.GreaterOrEqual(t, n, wanted, "recordings in %s", folder)
 	}
@@ -123,8 +130,11 @@ func testRecording(t *testing.T, rec recording) {
 	t.Helper()
 	o := newOracle(rec.protocol)
 	ct := sseType
-	if rec.protocol == (ollama{}) {
+	switch rec.protocol {
+	case ollama{}:
 		ct = linesType
+	case bedrockConverse{}:
+		ct = awsType
 	}
 	assert.Equal(t, o.state, *decode(rec.protocol, ct, ""), "before the first event")
 	stream := ""
@@ -144,15 +154,17 @@ func testRecording(t *testing.T, rec recording) {
 	got := decode(rec.protocol, ct, stream)
 	assert.Equal(t, rec.protocol != (gemini{}), got.Terminal, "terminal")
 	assert.Equal(t, got.Err == nil, got.Complete, "complete unless the provider failed")
-	assert.Equal(t, rec.protocol != (ollama{}), got.ResponseID != "", "the response's id")
-	assert.NotEmpty(t, got.Model)
+	assert.Equal(t, ct == sseType, got.ResponseID != "", "the response's id")
+	assert.Equal(t, ct != awsType, got.Model != "", "the model")
 	assert.Equal(t, got, decode(rec.protocol, ct, stream, everyByte(stream)...), "byte by byte")
 	if rec.protocol == (gemini{}) {
 		assert.Equal(t, got, decode(rec.protocol, ct, strings.ReplaceAll(stream, "\r\n", "\n")), "with LF")
 		testArray(t, rec)
 		return
 	}
-	assert.Equal(t, got, decode(rec.protocol, ct, strings.ReplaceAll(stream, "\n", "\r\n")), "with CRLF")
+	if ct != awsType {
+		assert.Equal(t, got, decode(rec.protocol, ct, strings.ReplaceAll(stream, "\n", "\r\n")), "with CRLF")
+	}
 }
 
 // testArray is the same stream as one JSON array, indented as Google does it.
@@ -196,7 +208,7 @@ func newOracle(p Protocol) *oracle {
 		keys: map[string]int{}, provider: map[string]bool{}, usage: map[string]float64{},
 	}
 	o.seen = map[Protocol]func(map[string]any){
-		openAIChat{}: o.chat, openAIResponses{}: o.responses, anthropicMessages{}: o.messages, gemini{}: o.gemini, ollama{}: o.ollama,
+		openAIChat{}: o.chat, openAIResponses{}: o.responses, anthropicMessages{}: o.messages, gemini{}: o.gemini, ollama{}: o.ollama, bedrockConverse{}: o.converse,
 	}[p]
 	return o
 }

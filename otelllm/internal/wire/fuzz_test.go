@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/sse"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire/eventstream"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -38,6 +39,8 @@ func shapeOf(r reader) *shape {
 		return &r.shape
 	case *ollamaReader:
 		return &r.shape
+	case *converseReader:
+		return &r.shape
 	default:
 		panic("a reader without a shape")
 	}
@@ -48,6 +51,7 @@ func FuzzDecodeResponses(f *testing.F) { fuzzDecode(f, openAIResponses{}) }
 func FuzzDecodeMessages(f *testing.F)  { fuzzDecode(f, anthropicMessages{}) }
 func FuzzDecodeGemini(f *testing.F)    { fuzzDecode(f, gemini{}) }
 func FuzzDecodeOllama(f *testing.F)    { fuzzDecode(f, ollama{}) }
+func FuzzDecodeBedrock(f *testing.F)   { fuzzDecode(f, bedrockConverse{}) }
 
 func fuzzDecode(f *testing.F, p Protocol) {
 	f.Helper()
@@ -72,6 +76,8 @@ func fuzzDecode(f *testing.F, p Protocol) {
 	f.Add([]byte("{\"message\":{\"content\":\"a\"},\"done\":false}\n{\"message\":{\"content\":\"\",\"tool_calls\":[{\"function\":{\"name\":\"f\"}}]},\"done\":false}\n\n{\"response\":\"a\",\"done\":true}{\"error\":\"x\"}"), uint64(6))
 	f.Add([]byte("{\"message\":{\"content\":\"a\"},\"done\":false} {\"message\":{\"content\":\"b\"},\"done\":false}\n"), uint64(1))
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"\\u00e9\"}}]}\r\n\r\n: x\r\n\r\ndata: [DONE]"), uint64(4))
+
+	f.Add([]byte(frame("contentBlockDelta", `{"contentBlockIndex":0,"delta":{"text":"a"},"p":"a"}`)+frame("contentBlockDelta", `{"contentBlockIndex":0,"delta":{"text":""},"p":"ab"}`)+exception("throttlingException", `{"message":"x"}`)), uint64(8))
 
 	types := []string{sseType, jsonType, "", "text/html"}
 	f.Fuzz(func(t *testing.T, body []byte, seed uint64) {
@@ -119,6 +125,9 @@ func checkState(t *testing.T, s *State) {
 func wellFormedStream(p Protocol, body []byte) bool {
 	head := bytes.TrimLeft(body, " \t\r\n")
 	head = bytes.TrimLeft(bytes.TrimPrefix(head, []byte(byteOrderMark)), " \t\r\n")
+	if p == (bedrockConverse{}) && isMessages(head) {
+		return wellFormedMessages(head)
+	}
 	if bytes.HasPrefix(head, []byte("<")) {
 		return true // another violation
 	}
@@ -170,6 +179,16 @@ func wellFormedList(body []byte) bool {
 	}
 }
 
+// wellFormedMessages reports whether the payloads of messages are JSON, and their
+// framing is right, as far as they go.
+func wellFormedMessages(body []byte) bool {
+	sink := &validator{ok: true}
+	d := eventstream.New(sink, MaxEvent)
+	d.Write(body)
+	d.Close()
+	return sink.ok
+}
+
 type validator struct{ ok bool }
 
 func (v *validator) Event(ev sse.Event) {
@@ -178,6 +197,13 @@ func (v *validator) Event(ev sse.Event) {
 		v.ok = v.ok && json.Valid(ev.Data)
 	}
 }
+
+func (v *validator) Message(m *eventstream.Message) {
+	if string(m.Type) != "exception" && string(m.Type) != "error" {
+		v.Event(sse.Event{Data: m.Payload})
+	}
+}
+func (v *validator) Malformed()         { v.ok = false }
 func (v *validator) Comment()           {}
 func (v *validator) Stray([]byte, bool) {}
 func (v *validator) TooLong()           {}
@@ -268,11 +294,12 @@ func TestShapesKeepNoText(t *testing.T) {
 		openAIChat{}:        delta(`{"content":"canary","reasoning":"canary","tool_calls":[{"index":0,"function":{"arguments":"canary"}}]}`, ""),
 		openAIResponses{}:   `{"type":"response.output_text.delta","output_index":1,"delta":"canary","obfuscation":"canary"}`,
 		anthropicMessages{}: `{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"canary"}}`,
+		bedrockConverse{}:   `{"contentBlockIndex":0,"delta":{"text":"canary"},"p":"canary"}`,
 		ollama{}:            `{"model":"m","created_at":"canary","message":{"content":"canary","thinking":"canary"},"done":false}`,
 		gemini{}:            `{"candidates":[{"content":{"parts":[{"text":"canary"}]}}],"usageMetadata":{"totalTokenCount":7}}`,
 	} {
 		r := p.NewDecoder("").(*bodyDecoder).reader
-		require.Equal(t, progress, r.event(nil, []byte(body)))
+		require.Equal(t, progress, r.event([]byte("contentBlockDelta"), []byte(body)))
 		s := shapeOf(r)
 		require.NotEmpty(t, s.literal, p.Name())
 		assert.NotContains(t, string(s.literal), secret, p.Name())
@@ -303,6 +330,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}{
 		"gemini":       {gemini{}, "", "data: " + chunk + "\r\n\r\n"},
 		"ollama":       {ollama{}, "", line + "\n"},
+		"bedrock":      {bedrockConverse{}, "", frame("contentBlockDelta", `{"contentBlockIndex":0,"delta":{"text":" words \\n"},"p":"abc"}`)},
 		"gemini array": {gemini{}, "[" + chunk, ",\r\n" + chunk},
 	} {
 		d := tt.p.NewDecoder("")

@@ -18,6 +18,7 @@ var protocols = []struct {
 	{openAIResponses{}, atEnd(openAIResponses{}, "/responses")},
 	{anthropicMessages{}, atEnd(anthropicMessages{}, "/v1/messages")},
 	{gemini{}, geminiAt},
+	{bedrockConverse{}, bedrockAt},
 	{ollama{}, ollamaAt},
 }
 

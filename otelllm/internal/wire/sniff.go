@@ -14,6 +14,7 @@ const (
 	mediaUnknown media = iota // nothing, or nothing that helps
 	mediaSSE
 	mediaJSON
+	mediaMessages
 	mediaForeign // no model answers so
 )
 
@@ -29,6 +30,8 @@ func mediaOf(contentType string) media {
 	switch {
 	case base == "text/event-stream":
 		return mediaSSE
+	case sub == "vnd.amazon.eventstream":
+		return mediaMessages
 	case sub == "json", strings.HasSuffix(sub, "+json"):
 		return mediaJSON
 	case kind == "image", kind == "audio", kind == "video", kind == "font", kind == "multipart",
@@ -43,8 +46,9 @@ func mediaOf(contentType string) media {
 type forms uint8
 
 const (
-	formArray forms = 1 << iota // JSON objects in an array
-	formLines                   // JSON objects, one a line
+	formArray    forms = 1 << iota // JSON objects in an array
+	formLines                      // JSON objects, one a line
+	formMessages                   // AWS event-stream messages
 )
 
 // sniffer finds the framing of a body by its first bytes. The content type alone
@@ -75,9 +79,11 @@ func (s *sniffer) next(b byte) (m mode, decided bool) {
 		return sniffing, false
 	case strings.HasPrefix(byteOrderMark, head):
 		return sniffing, false
+	case s.forms&formMessages != 0 && isMessages(s.head()):
+		return packed, true
 	case head == "[" && s.forms&formArray != 0:
 		return listed, true
-	case head == "{" && s.media == mediaSSE:
+	case head == "{" && (s.media == mediaSSE || s.media == mediaMessages):
 		return bare, true
 	case head == "{" && s.forms&formLines != 0 && s.media == mediaJSON:
 		return listed, true // mostly one; it may be indented

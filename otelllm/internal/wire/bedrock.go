@@ -1,0 +1,195 @@
+package wire
+
+import (
+	"strings"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// bedrockConverse is Amazon Bedrock's Converse and ConverseStream. messageStop is
+// the terminal event, and completes the response when it has a stopReason; the
+// metadata that follows it holds the usage. An exception ends the stream.
+// https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html
+type bedrockConverse struct {
+	// What the path of the request says, which the body does not: empty when the
+	// protocol was named and not recognised.
+	model  string
+	stream bool
+}
+
+func (bedrockConverse) Name() string      { return "bedrock_converse" }
+func (bedrockConverse) Provider() string  { return "aws.bedrock" }
+func (bedrockConverse) Operation() string { return "chat" }
+
+func (bedrockConverse) NewDecoder(ct string) Decoder {
+	return newDecoder(ct, newConverseReader(), formMessages)
+}
+
+// ReadError reads an error. Its type is mostly in the header x-amzn-errortype alone.
+func (bedrockConverse) ReadError(_ int, b []byte) Error { return readError(b) }
+
+func (p bedrockConverse) ReadRequest(b []byte) (Request, error) {
+	req, err := readConverseRequest(b)
+	if req.Model == "" {
+		req.Model = safeModel([]byte(p.model))
+	}
+	req.Stream = p.stream
+	return req, err
+}
+
+// bedrockAt reads …/model/{id}/converse-stream and …/model/{id}/converse. The id may
+// be an ARN, with slashes in it.
+func bedrockAt(path string) Protocol {
+	_, rest, _ := strings.Cut(path, "/model/")
+	if model, ok := strings.CutSuffix(rest, "/converse-stream"); ok {
+		return bedrockConverse{model: model, stream: true}
+	}
+	if model, ok := strings.CutSuffix(rest, "/converse"); ok {
+		return bedrockConverse{model: model}
+	}
+	return nil
+}
+
+// converseReader follows one response.
+type converseReader struct {
+	t    tally
+	open []openBlock // client-executed toolUse blocks that have not stopped
+	ev   converseEvent
+
+	// shape is that of the last delta; deltaIndex and deltaKind are what it was.
+	shape      shape
+	deltaIndex int
+	deltaKind  converseKind
+}
+
+func newConverseReader() *converseReader { return &converseReader{} }
+
+func (r *converseReader) tally() *tally { return &r.t }
+
+// done takes a [DONE], which this protocol does not have: it changes nothing.
+func (r *converseReader) done() {}
+
+func (r *converseReader) event(name, data []byte) verdict {
+	isDelta := string(name) == "contentBlockDelta"
+	if isDelta {
+		if f, ok := r.shape.match(data); ok {
+			if !r.t.Terminal {
+				r.delta(r.deltaIndex, r.deltaKind, f.has(whatText))
+			}
+			return progress
+		}
+	}
+	defer r.forget()
+	if !r.read(data) {
+		return malformed
+	}
+	ev := &r.ev
+	if ev.fault.seen {
+		r.t.fail(&ev.fault)
+		return progress
+	}
+	if isDelta && !ev.delta.unshaped {
+		r.deltaIndex, r.deltaKind = ev.index, ev.delta.kind
+		r.shape.learn(data)
+	}
+	r.apply(name)
+	return progress
+}
+
+func (r *converseReader) apply(name []byte) {
+	ev := &r.ev
+	if string(name) == "metadata" {
+		r.t.use(ev.usage.counts()) // after the terminal event as well
+		return
+	}
+	if r.t.Terminal {
+		return
+	}
+	switch string(name) {
+	case "contentBlockDelta":
+		r.delta(ev.index, ev.delta.kind, ev.delta.filled)
+	case "contentBlockStart":
+		r.startBlock(ev.index, &ev.start)
+	case "contentBlockStop":
+		r.stopBlock(ev.index)
+	case "messageStop":
+		r.end(ev.stop)
+	}
+}
+
+func (r *converseReader) delta(index int, kind converseKind, filled bool) {
+	switch kind {
+	case converseText:
+		if filled {
+			r.t.text()
+		}
+	case converseReasoning:
+		if r.t.Phase = semconv.PhaseReasoning; filled {
+			r.t.thought()
+		}
+	case converseTool:
+		if r.find(index) >= 0 {
+			r.t.Phase = semconv.PhaseToolInput
+		}
+	}
+}
+
+func (r *converseReader) startBlock(index int, b *converseBlock) {
+	switch {
+	case b.kind != converseTool:
+		r.delta(index, b.kind, b.filled)
+	case string(b.typ) == "server_tool_use":
+		r.t.ProviderToolsStarted++
+	default:
+		began := openBlock{index: index, call: r.t.start(b.id, b.name)}
+		if len(r.open) < maxOpen {
+			r.open = append(r.open, began)
+		}
+	}
+}
+
+func (r *converseReader) stopBlock(index int) {
+	if i := r.find(index); i >= 0 {
+		r.t.complete(&r.open[i].call)
+		r.open = append(r.open[:i], r.open[i+1:]...)
+	}
+}
+
+// find is the place of a block in r.open; -1 if it is not there.
+func (r *converseReader) find(index int) int { return findBlock(r.open, index) }
+
+// end is messageStop: the message is handed over as it is, and its calls with it
+// unless the answer was cut within them.
+func (r *converseReader) end(reason []byte) {
+	r.t.Terminal = true
+	if len(reason) > 0 {
+		r.t.finish(reason)
+	}
+	if !cutsInput(reason) {
+		r.t.handOverAll()
+	}
+	if len(reason) > 0 {
+		r.t.end()
+	}
+}
+
+func (r *converseReader) document(data []byte) verdict {
+	defer r.forget()
+	if !r.read(data) {
+		return malformed
+	}
+	ev := &r.ev
+	if ev.fault.seen {
+		r.t.fail(&ev.fault)
+		return progress
+	}
+	r.t.use(ev.usage.counts())
+	for i := range ev.content {
+		r.startBlock(i, &ev.content[i])
+		r.stopBlock(i)
+	}
+	if len(ev.stop) > 0 {
+		r.end(ev.stop)
+	}
+	return progress
+}

@@ -1,0 +1,160 @@
+package wire
+
+// converseEvent is what one payload says. Its slices are the payload's own.
+type converseEvent struct {
+	index   int
+	start   converseBlock
+	delta   converseBlock
+	content []converseBlock // of a whole answer
+	stop    []byte
+	usage   messagesUsage
+	fault   fault
+}
+
+// converseBlock is a block of content, or a piece of one.
+type converseBlock struct {
+	kind          converseKind
+	filled        bool // of a text or reasoning: there is some
+	unshaped      bool // it was read where a shape has no hole
+	id, name, typ []byte
+}
+
+type converseKind uint8
+
+const (
+	converseOther converseKind = iota
+	converseText
+	converseReasoning
+	converseTool
+)
+
+// read parses a payload, an event or a whole answer, into r.ev.
+func (r *converseReader) read(data []byte) bool {
+	ev := &r.ev
+	ev.usage = unknownMessagesUsage
+	r.shape.begin()
+	c := cursor{b: data}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "contentBlockIndex":
+			ev.index = c.count()
+		case "delta":
+			ev.delta = r.readBlock(&c)
+		case "start":
+			ev.start = r.readBlock(&c)
+		case "stopReason":
+			ev.stop = c.str()
+		case "usage":
+			readConverseUsage(&c, &ev.usage)
+		case "output":
+			r.readOutput(&c)
+		case "error":
+			ev.fault.read(&c)
+		case "p": // padding
+			r.shape.filled(&c, whatOther)
+		default:
+			c.skip()
+		}
+	}
+	return c.end()
+}
+
+// forget lets go of the payload, of which nothing may be retained.
+func (r *converseReader) forget() {
+	content := r.ev.content
+	clear(content)
+	r.ev = converseEvent{content: content[:0]}
+}
+
+func (r *converseReader) readOutput(c *cursor) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if string(key) != "message" {
+			c.skip()
+			continue
+		}
+		for key, ok := c.object(); ok; key, ok = c.key() {
+			if string(key) != "content" {
+				c.skip()
+				continue
+			}
+			for ok := c.array(); ok; ok = c.element() {
+				if b := r.readBlock(c); len(r.ev.content) < maxListed {
+					r.ev.content = append(r.ev.content, b)
+				}
+			}
+		}
+	}
+}
+
+func (r *converseReader) readBlock(c *cursor) converseBlock {
+	var b converseBlock
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "text":
+			b.kind = converseText
+			b.filled = r.shape.filled(c, whatText) || b.filled
+		case "image", "video", "audio": // output like a text
+			if c.something() {
+				b.kind, b.filled, b.unshaped = converseText, true, true
+			}
+		case "reasoningContent":
+			b.kind = converseReasoning
+			r.readReasoning(c, &b)
+		case "toolUse":
+			b.kind = converseTool
+			r.readTool(c, &b)
+		default: // citations, toolResult, cachePoint
+			c.skip()
+		}
+	}
+	return b
+}
+
+func (r *converseReader) readReasoning(c *cursor, b *converseBlock) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "text", "redactedContent":
+			b.filled = r.shape.filled(c, whatText) || b.filled
+		case "reasoningText": // of a whole answer
+			r.readReasoning(c, b)
+		case "signature":
+			r.shape.filled(c, whatOther)
+		default:
+			c.skip()
+		}
+	}
+}
+
+func (r *converseReader) readTool(c *cursor, b *converseBlock) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "toolUseId":
+			b.id = c.str()
+		case "name":
+			b.name = c.str()
+		case "type":
+			b.typ = c.str()
+		case "input":
+			r.shape.filled(c, whatOther)
+		default:
+			c.skip()
+		}
+	}
+}
+
+func readConverseUsage(c *cursor, u *messagesUsage) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "inputTokens":
+			u.input = c.count()
+		case "outputTokens":
+			u.output = c.count()
+		case "cacheReadInputTokens":
+			u.cacheRead = c.count()
+		case "cacheWriteInputTokens":
+			u.cacheCreation = c.count()
+		default:
+			c.skip()
+		}
+	}
+}

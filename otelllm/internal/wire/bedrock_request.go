@@ -1,0 +1,93 @@
+package wire
+
+// readConverseRequest reads a request of the Converse API.
+func readConverseRequest(body []byte) (Request, error) {
+	req := Request{ProviderTools: []string{}}
+	var calls, outputs newestIDs
+	c := cursor{b: body}
+	isObject := c.peek() == '{'
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "model", "modelId": // of gateways: Bedrock has it in the path
+			req.Model = safeModel(c.str())
+		case "messages":
+			for ok := c.array(); ok; ok = c.element() {
+				readConverseMessage(&c, &calls, &outputs)
+			}
+		case "toolConfig":
+			for key, ok := c.object(); ok; key, ok = c.key() {
+				if string(key) != "tools" {
+					c.skip()
+					continue
+				}
+				for ok := c.array(); ok; ok = c.element() {
+					if name := readNested(&c, "systemTool", "name"); len(name) > 0 {
+						req.ProviderTools = addTool(req.ProviderTools, name)
+					}
+				}
+			}
+		default:
+			c.skip()
+		}
+	}
+	req.HistoryCalls, req.HistoryOutputs = calls.safe(), outputs.safe()
+	return req, requestError(&c, isObject)
+}
+
+func readConverseMessage(c *cursor, calls, outputs *newestIDs) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if string(key) != "content" {
+			c.skip()
+			continue
+		}
+		for ok := c.array(); ok; ok = c.element() {
+			for key, ok := c.object(); ok; key, ok = c.key() {
+				switch string(key) {
+				case "toolUse":
+					if id, typ := readToolUse(c); string(typ) != "server_tool_use" {
+						calls.add(id)
+					}
+				case "toolResult":
+					// The results of the provider's own tools have types of their own.
+					if id, typ := readToolUse(c); len(typ) == 0 || string(typ) == "tool_result" {
+						outputs.add(id)
+					}
+				default:
+					c.skip()
+				}
+			}
+		}
+	}
+}
+
+func readToolUse(c *cursor) (id, typ []byte) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "toolUseId":
+			id = c.str()
+		case "type":
+			typ = c.str()
+		default:
+			c.skip()
+		}
+	}
+	return id, typ
+}
+
+// readNested reads the string at outer.inner of an object; nil when it is not there.
+func readNested(c *cursor, outer, inner string) (s []byte) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if string(key) != outer {
+			c.skip()
+			continue
+		}
+		for key, ok := c.object(); ok; key, ok = c.key() {
+			if string(key) == inner {
+				s = c.str()
+			} else {
+				c.skip()
+			}
+		}
+	}
+	return s
+}

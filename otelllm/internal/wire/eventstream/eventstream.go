@@ -1,0 +1,165 @@
+// Package eventstream frames a stream of AWS event-stream messages
+// (application/vnd.amazon.eventstream) that arrives in chunks cut anywhere, and
+// checks both checksums of each.
+//
+//	total length   4 bytes, big endian, of the whole message
+//	header length  4 bytes
+//	prelude CRC    4 bytes, CRC-32 (IEEE) of the above
+//	headers        name length 1, name, type 1, value
+//	payload
+//	message CRC    4 bytes, CRC-32 (IEEE) of all of the above
+//
+// https://smithy.io/2.0/aws/amazon-eventstream.html
+package eventstream
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+// Message is one message. Its slices are valid only during the call that delivers
+// it. A header that is absent or no string is empty.
+type Message struct {
+	Type      []byte // :message-type: event, exception or error
+	Event     []byte // :event-type, of an event
+	Exception []byte // :exception-type, of an exception
+	ErrorCode []byte // :error-code, of an error
+	Payload   []byte
+}
+
+// Sink takes what a [Decoder] finds, in the order of the stream.
+type Sink interface {
+	Message(m *Message)
+	// Malformed says that a checksum or a length is wrong: where the next message
+	// would begin is not known. It is the last call.
+	Malformed()
+	// TooLong says that a message is longer than the limit. It is the last call.
+	TooLong()
+}
+
+// Decoder splits bytes into messages. A message that lies wholly inside one Write
+// is delivered without being copied. A Decoder is not safe for concurrent use.
+type Decoder struct {
+	sink    Sink
+	limit   int
+	buf     []byte // the message that the last Write left unfinished
+	stopped bool
+
+	// The headers of the last message and what they say: they repeat, so the same
+	// bytes are not read again. at are places in headers.
+	headers []byte
+	at      [numbered]span
+	message Message
+}
+
+const (
+	prelude  = 12
+	checksum = 4
+	// keepBuffer is the capacity up to which a buffer outlives its message.
+	keepBuffer = 4 << 10
+	// maxHeaders bounds the headers that are remembered.
+	maxHeaders = 1 << 10
+)
+
+// New makes a decoder. limit bounds a message, in bytes. It must be positive.
+func New(sink Sink, limit int) *Decoder {
+	return &Decoder{sink: sink, limit: limit}
+}
+
+// Write consumes the next bytes of the stream. It does not retain p.
+func (d *Decoder) Write(p []byte) {
+	for !d.stopped && len(p) > 0 {
+		if len(d.buf) > 0 {
+			p = d.resume(p)
+			continue
+		}
+		n := d.next(p)
+		if d.stopped || n == 0 {
+			return
+		}
+		if n > len(p) {
+			d.buf = append(d.buf, p...)
+			return
+		}
+		d.take(p[:n])
+		p = p[n:]
+	}
+}
+
+// resume adds the beginning of p to the unfinished message and returns the rest.
+func (d *Decoder) resume(p []byte) []byte {
+	if n := prelude - len(d.buf); n > 0 {
+		n = min(n, len(p))
+		d.buf = append(d.buf, p[:n]...)
+		p = p[n:]
+		if len(d.buf) < prelude {
+			return nil
+		}
+	}
+	total := d.next(d.buf)
+	if d.stopped {
+		return nil
+	}
+	n := min(total-len(d.buf), len(p))
+	d.buf = append(d.buf, p[:n]...)
+	if len(d.buf) == total {
+		d.take(d.buf)
+		if d.buf = d.buf[:0]; cap(d.buf) > keepBuffer {
+			d.buf = nil
+		}
+	}
+	return p[n:]
+}
+
+// next is the length of the message that p begins with; more than len(p) where p
+// does not hold its prelude.
+func (d *Decoder) next(p []byte) int {
+	if len(p) < prelude {
+		return prelude
+	}
+	total, headers := binary.BigEndian.Uint32(p), binary.BigEndian.Uint32(p[4:])
+	switch {
+	case crc32.ChecksumIEEE(p[:8]) != binary.BigEndian.Uint32(p[8:]),
+		total < prelude+checksum, headers > total-prelude-checksum:
+		d.Stop()
+		d.sink.Malformed()
+		return 0
+	case uint64(total) > uint64(d.limit):
+		d.Stop()
+		d.sink.TooLong()
+		return 0
+	default:
+		return int(total)
+	}
+}
+
+// take delivers one whole message.
+func (d *Decoder) take(p []byte) {
+	end := len(p) - checksum
+	headers := p[prelude : prelude+binary.BigEndian.Uint32(p[4:])]
+	if crc32.ChecksumIEEE(p[:end]) != binary.BigEndian.Uint32(p[end:]) || !d.read(headers) {
+		d.Stop()
+		d.sink.Malformed()
+		return
+	}
+	m := &d.message
+	m.Type, m.Event = d.at[messageType].of(headers), d.at[eventType].of(headers)
+	m.Exception, m.ErrorCode = d.at[exceptionType].of(headers), d.at[errorCode].of(headers)
+	m.Payload = p[prelude+len(headers) : end]
+	d.sink.Message(m)
+	d.message = Message{}
+}
+
+// Close ends the stream. It reports whether that was between two messages.
+func (d *Decoder) Close() bool {
+	whole := len(d.buf) == 0
+	d.Stop()
+	return whole
+}
+
+// Stop ends the decoding and lets go of all memory; what comes later is ignored. A
+// sink may call it.
+func (d *Decoder) Stop() {
+	d.stopped = true
+	d.buf, d.headers = nil, nil
+}

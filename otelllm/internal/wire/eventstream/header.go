@@ -1,0 +1,97 @@
+package eventstream
+
+import "encoding/binary"
+
+// span is where in the headers a value is.
+type span struct{ start, end int }
+
+func (s span) of(headers []byte) []byte { return headers[s.start:s.end] }
+
+// The headers that are read.
+const (
+	messageType = iota
+	eventType
+	exceptionType
+	errorCode
+	numbered
+)
+
+func numberOf(name []byte) int {
+	switch string(name) {
+	case ":message-type":
+		return messageType
+	case ":event-type":
+		return eventType
+	case ":exception-type":
+		return exceptionType
+	case ":error-code":
+		return errorCode
+	default:
+		return numbered
+	}
+}
+
+// Types of values.
+const (
+	typeTrue = iota
+	typeFalse
+	typeByte
+	typeInt16
+	typeInt32
+	typeInt64
+	typeBytes
+	typeString
+	typeTimestamp
+	typeUUID
+)
+
+// read finds the headers in b. It reports whether b is well-formed.
+func (d *Decoder) read(b []byte) bool {
+	if len(d.headers) > 0 && string(d.headers) == string(b) {
+		return true
+	}
+	d.headers, d.at = d.headers[:0], [numbered]span{}
+	for i := 0; i < len(b); {
+		name := i + 1
+		i = name + int(b[i])
+		if i >= len(b) {
+			return false
+		}
+		n := numberOf(b[name:i])
+		kind := b[i]
+		i++
+		size := 0
+		switch kind {
+		case typeTrue, typeFalse:
+		case typeByte:
+			size = 1
+		case typeInt16:
+			size = 2
+		case typeInt32:
+			size = 4
+		case typeInt64, typeTimestamp:
+			size = 8
+		case typeUUID:
+			size = 16
+		case typeBytes, typeString:
+			if len(b)-i < 2 {
+				return false
+			}
+			size = int(binary.BigEndian.Uint16(b[i:]))
+			i += 2
+		default:
+			return false
+		}
+		if len(b)-i < size {
+			return false
+		}
+		if kind == typeString && n < numbered {
+			d.at[n] = span{i, i + size}
+		}
+		i += size
+	}
+	if len(b) <= maxHeaders {
+		d.headers = append(d.headers, b...)
+	}
+	return true
+}
