@@ -59,7 +59,7 @@ func (e *AbortError) Error() string {
 }
 
 // Is reports that an abort is a cancellation.
-func (e *AbortError) Is(target error) bool { return target == context.Canceled } //nolint:errorlint // an Is method compares
+func (e *AbortError) Is(target error) bool { return target == context.Canceled }
 
 func (e *AbortError) abort() classify.Abort {
 	source := e.Source

@@ -24,6 +24,7 @@ import (
 const firstText = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n"
 
 func hold(tb testing.TB) func(net.Conn) {
+	tb.Helper()
 	return func(net.Conn) { <-tb.Context().Done() }
 }
 

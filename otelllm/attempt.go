@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,10 +47,9 @@ type attempt struct {
 	mu sync.Mutex
 	// Everything below is guarded by mu.
 	facts     spanfacts.Request
-	decoder   wire.Decoder // nil: the body is not read
-	state     *wire.State  // of decoder
-	errorBody []byte       // of a response with an error status
-	headerAt  time.Duration
+	decoder   wire.Decoder  // nil: the body is not read
+	state     *wire.State   // of decoder
+	errorBody []byte        // of a response with an error status
 	wait      time.Duration // of the headers' retry-after
 	lastAt    time.Duration // of the last semantic event
 	times     *timeline     // nil: no events
@@ -229,137 +227,6 @@ func (a *attempt) settle(c conclusion, now time.Time) {
 	a.times.end(c, now)
 	a.errorBody, a.decoder, a.state = nil, nil, nil
 	a.over.Store(true)
-}
-
-// apply writes into f how the attempt ended, with mu held. It changes nothing else.
-func (a *attempt) apply(f *spanfacts.Request, c conclusion, now time.Time) {
-	f.Start, f.End = a.start, now
-	f.Ended, f.Phase, f.Transport, f.Abort, f.ErrorChain = c.end, c.phase, c.transport, c.abort, c.chain
-	f.Resends = a.trace.Resends()
-	if a.state != nil {
-		fillState(f, a.state)
-		f.SetFinish(finishReasons(a.state.FinishReasons, c.due))
-	}
-	switch {
-	case f.Status >= 400:
-		a.applyErrorResponse(f)
-	case a.state != nil && a.state.Err != nil:
-		applyError(f, f.Status, a.state.Err)
-		f.Provider.InBand = true
-	}
-	f.ErrorType = errorType(f)
-	f.Settle()
-}
-
-// applyErrorResponse reads what the provider said under an error status, as far
-// as the SDK has read it.
-func (a *attempt) applyErrorResponse(f *spanfacts.Request) {
-	e := wire.Error{}
-	func() {
-		defer func() { _ = recover() }() // of a reader of bytes that may be anything
-		e = a.protocol.ReadError(f.Status, a.errorBody)
-	}()
-	if a.wait > 0 {
-		e.RetryAfter = a.wait
-	}
-	applyError(f, f.Status, &e)
-}
-
-func applyError(f *spanfacts.Request, status int, e *wire.Error) {
-	if status < 400 {
-		status = e.Status
-	}
-	f.Provider.Kind = classify.ProviderErrorKind(status, e.Code, e.Type)
-	f.Provider.Code = providerCode(e.Code, e.Type)
-	f.RetryAfter = e.RetryAfter
-}
-
-// fillState takes over what the response said.
-func fillState(f *spanfacts.Request, st *wire.State) {
-	f.Events = classify.Counted(st.Events)
-	f.Keepalives = st.Keepalives
-	f.Text, f.Reasoning = classify.Counted(st.TextChunks), classify.Counted(st.ReasoningChunks)
-	f.ToolInputsStarted = classify.Counted(st.ToolInputsStarted)
-	f.ToolInputsCompleted = classify.Counted(st.ToolInputsCompleted)
-	f.ToolCalls = classify.Counted(st.ToolCalls)
-	f.ProviderToolsStarted = classify.Counted(st.ProviderToolsStarted)
-	f.CallIDs, f.OpenCallIDs = nil, nil
-	for i := range st.Calls {
-		switch c := &st.Calls[i]; {
-		case c.ID == "":
-		case c.Completed:
-			f.CallIDs = append(f.CallIDs, c.ID)
-		default:
-			f.OpenCallIDs = append(f.OpenCallIDs, c.ID)
-		}
-	}
-	f.ResponseID, f.ResponseModel = st.ResponseID, st.Model
-	f.Usage = st.Usage
-}
-
-// errorType is the error.type of what failed, "" where nothing did or where this
-// side ended it on purpose.
-func errorType(f *spanfacts.Request) string {
-	switch {
-	case f.Ended == semconv.StreamEndHTTPError:
-		return strconv.Itoa(f.Status)
-	case f.Provider.Kind != semconv.ProviderErrorKindUnset:
-		if f.Provider.Code != "" && f.Provider.Code != classify.Redacted {
-			return f.Provider.Code
-		}
-		return f.Provider.Kind.String()
-	case f.Abort.Source != semconv.AbortSourceUnset:
-		return ""
-	case f.Transport.Cause != semconv.TransportCauseUnset:
-		return f.Transport.Cause.String()
-	case len(f.ErrorChain) > 0:
-		return f.ErrorChain[len(f.ErrorChain)-1]
-	case f.Ended == semconv.StreamEndTerminalEvent && f.Finish == classify.FinishMissing:
-		return semconv.CauseNoContent.String()
-	case f.Ended == semconv.StreamEndNoResponse:
-		return "_OTHER" // the conventions' word for what nobody can name
-	default:
-		return ""
-	}
-}
-
-// snapshot is what the attempt would come to if its body were closed now, where
-// the protocol has had its last word already: an SDK returns an in-band error, or
-// the end of a stream, before it closes the body.
-func (a *attempt) snapshot(now time.Time) (classify.Request, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.over.Load() || a.state == nil || !a.state.Terminal {
-		return classify.Request{}, false
-	}
-	f := a.facts
-	a.fillAsked(&f)
-	a.apply(&f, conclude(closing{how: byClose, status: f.Status, state: a.state}), now)
-	return f.Request, true
-}
-
-// fillAsked takes over what the request's body said, once it is known.
-func (a *attempt) fillAsked(f *spanfacts.Request) {
-	if a.tee == nil {
-		return
-	}
-	a.tee.mu.Lock()
-	said := a.tee.asked
-	a.tee.mu.Unlock()
-	takeAsked(f, &said)
-}
-
-// takeIdentity takes over what the request's body said about the request itself.
-// A run knows its conversation better than one of its requests does.
-func takeIdentity(id *spanfacts.Identity, said *asked) {
-	id.Model, id.Stream = said.Model, said.stream
-	if id.ConversationID == "" {
-		id.ConversationID = said.ConversationID
-	}
-}
-
-func takeAsked(f *spanfacts.Request, said *asked) {
-	f.ProviderTools, f.HistoryCalls, f.HistoryOutputs = said.ProviderTools, said.HistoryCalls, said.HistoryOutputs
 }
 
 // end hands the facts over to the run and ends the span. It is called once, by

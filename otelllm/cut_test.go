@@ -165,12 +165,10 @@ func runCut(t *testing.T, rt *Transport, provider *sdktrace.TracerProvider, serv
 	d := run.Diagnosis()
 	facts, _ := run.seen()
 	require.Len(t, facts.Requests, 1)
-	require.Len(t, last(facts.Requests).HistoryCalls, 0)
+	require.Empty(t, facts.Requests[0].HistoryCalls)
 	run.End(nil)
 	return d, facts.Requests[0]
 }
-
-func last[T any](list []T) *T { return &list[len(list)-1] }
 
 // expected is what is due of an answer that was cut.
 type expected struct {

@@ -134,3 +134,20 @@ func gzipped(s string) []byte {
 	_ = w.Close()
 	return b.Bytes()
 }
+
+// assertSame compares texts of megabytes without printing them.
+func assertSame(tb testing.TB, want, got string) {
+	tb.Helper()
+	if want != got {
+		tb.Errorf("%d bytes, want %d; they differ at %d", len(got), len(want), differAt(want, got))
+	}
+}
+
+func differAt(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return min(len(a), len(b))
+}

@@ -119,9 +119,7 @@ type requestTee struct {
 // Read implements io.Reader.
 func (t *requestTee) Read(p []byte) (int, error) {
 	n, err := t.ReadCloser.Read(p)
-	if n > 0 && n <= len(p) || err == io.EOF { //nolint:errorlint // readers return it bare
-		t.keep(p[:max(0, min(n, len(p)))], err == io.EOF) //nolint:errorlint // as above
-	}
+	t.keep(p[:max(0, min(n, len(p)))], err == io.EOF)
 	return n, err
 }
 

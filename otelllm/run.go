@@ -96,15 +96,10 @@ func (r *Run) End(err error) {
 	f := &r.facts
 	f.Ended, f.End = classify.Yes, now
 	f.AnnouncedRequests, f.AnnouncedTools = classify.Counted(r.begunRequests), classify.Counted(r.begunTools)
-	switch {
-	case err == nil:
+	if err == nil {
 		f.Failed = classify.No
-	default:
-		f.Abort = r.abortIn(err, now)
-		if f.Abort.Source == semconv.AbortSourceUnset {
-			f.Failed = classify.Yes
-			f.ErrorType = netcause.RootType(err)
-		}
+	} else if f.Abort = r.abortIn(err, now); f.Abort.Source == semconv.AbortSourceUnset {
+		f.Failed, f.ErrorType = classify.Yes, netcause.RootType(err)
 	}
 	ended := *f
 	waiting := r.waiting

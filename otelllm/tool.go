@@ -121,12 +121,13 @@ func (t *Tool) End(err error) {
 		t.endSpan()
 	})
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.spanEnded {
-		timer.Stop()
-		return
-	}
 	t.timer = timer
+	ended := t.spanEnded
+	t.mu.Unlock()
+	if ended { // meanwhile, by another goroutine
+		timer.Stop()
+		t.run.unwait(t)
+	}
 }
 
 // OutputSent records that the tool's output, or the word of its failure, has

@@ -62,14 +62,15 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return t.base.RoundTrip(req)
 	}
-	a, ctx := t.begin(req, protocol)
-	if a == nil {
-		if ctx != req.Context() {
-			req = req.WithContext(ctx)
-		}
+	ctx, a := t.begin(req.Context(), req, protocol)
+	switch {
+	case a != nil:
+		return a.roundTrip(ctx, t.base, req)
+	case ctx != nil:
+		return t.base.RoundTrip(req.WithContext(ctx))
+	default:
 		return t.base.RoundTrip(req)
 	}
-	return a.roundTrip(t.base, req, ctx)
 }
 
 // CloseIdleConnections closes the idle connections of the transport below, where
@@ -80,10 +81,11 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// begin starts the attempt. Nil: nobody listens.
-func (t *Transport) begin(req *http.Request, protocol wire.Protocol) (*attempt, context.Context) {
+// begin starts the attempt, and returns it with the context that holds its span.
+// Without an attempt nobody listens; the context is nil where it would hold
+// nothing new.
+func (t *Transport) begin(caller context.Context, req *http.Request, protocol wire.Protocol) (context.Context, *attempt) {
 	start := time.Now()
-	caller := req.Context()
 	run := runOf(caller)
 	parent := trace.SpanContextFromContext(caller)
 	id := spanfacts.Identity{
@@ -118,9 +120,9 @@ func (t *Transport) begin(req *http.Request, protocol wire.Protocol) (*attempt, 
 	if !span.IsRecording() && run == nil {
 		span.End()
 		if span.SpanContext().Equal(parent) { // a provider that does nothing
-			ctx = caller
+			ctx = nil
 		}
-		return nil, ctx
+		return ctx, nil
 	}
 	if !early {
 		said, read = readAhead(req, protocol)
@@ -143,7 +145,7 @@ func (t *Transport) begin(req *http.Request, protocol wire.Protocol) (*attempt, 
 		a.times = &timeline{moments: make([]moment, 0, 8)}
 	}
 	run.attemptBegan(a)
-	return a, ctx
+	return ctx, a
 }
 
 func startAttributes(id *spanfacts.Identity) trace.SpanStartOption {
@@ -155,7 +157,7 @@ func hostPort(req *http.Request, port int) string {
 }
 
 // roundTrip sends the request and begins to watch its response. Ctx holds the span.
-func (a *attempt) roundTrip(base http.RoundTripper, req *http.Request, ctx context.Context) (*http.Response, error) { //nolint:revive // ctx is beside the request that it replaces
+func (a *attempt) roundTrip(ctx context.Context, base http.RoundTripper, req *http.Request) (*http.Response, error) {
 	sent := req.WithContext(httptrace.WithClientTrace(ctx, a.trace.Hooks()))
 	if a.tee != nil {
 		sent.Body = a.tee

@@ -29,7 +29,7 @@ import (
 
 // post sends one POST through rt and reads the answer to its end, as a recorder
 // would: it returns the error, where it struck, and the trace.
-func post(t *testing.T, ctx context.Context, rt http.RoundTripper, target string, body io.Reader) (error, semconv.TransportStage, *netcause.Trace) { //nolint:revive // the error is the subject
+func post(t *testing.T, ctx context.Context, rt http.RoundTripper, target string, body io.Reader) (semconv.TransportStage, *netcause.Trace, error) { //nolint:revive // t first, as in every helper
 	t.Helper()
 	req, err := http.NewRequest(http.MethodPost, target, body)
 	require.NoError(t, err)
@@ -37,11 +37,11 @@ func post(t *testing.T, ctx context.Context, rt http.RoundTripper, target string
 	req = req.WithContext(httptrace.WithClientTrace(ctx, trace.Hooks()))
 	resp, err := rt.RoundTrip(req)
 	if err != nil {
-		return err, trace.Stage(), trace
+		return trace.Stage(), trace, err
 	}
 	defer resp.Body.Close()
 	_, err = io.Copy(io.Discard, resp.Body)
-	return err, semconv.TransportStageBody, trace
+	return semconv.TransportStageBody, trace, err
 }
 
 const (
@@ -477,7 +477,7 @@ func TestOf(t *testing.T) {
 			if closer, ok := rt.(interface{ CloseIdleConnections() }); ok {
 				t.Cleanup(closer.CloseIdleConnections)
 			}
-			err, at, trace := post(t, t.Context(), rt, target, strings.NewReader("{}"))
+			at, trace, err := post(t, t.Context(), rt, target, strings.NewReader("{}"))
 			require.Error(t, err)
 			f := netcause.Of(err, at)
 			sent, known := trace.Sent()
@@ -536,7 +536,7 @@ func TestTraceResend(t *testing.T) {
 	})
 	rt := &http.Transport{}
 	t.Cleanup(rt.CloseIdleConnections)
-	err, _, trace := post(t, t.Context(), rt, "http://"+addr, strings.NewReader("{}"))
+	_, trace, err := post(t, t.Context(), rt, "http://"+addr, strings.NewReader("{}"))
 	require.NoError(t, err)
 	assert.Zero(t, trace.Resends())
 	assert.False(t, trace.WrittenAt().IsZero())
@@ -554,7 +554,7 @@ func TestTraceResend(t *testing.T) {
 	assert.Len(t, conns, 2)
 
 	// Without that header the error surfaces.
-	err, at, trace := post(t, t.Context(), rt, "http://"+addr, strings.NewReader("{}"))
+	at, trace, err := post(t, t.Context(), rt, "http://"+addr, strings.NewReader("{}"))
 	require.Error(t, err)
 	assert.Equal(t, semconv.TransportCauseClosedBeforeHeaders, netcause.Of(err, at).Cause)
 	sent, _ := trace.Sent()
@@ -669,7 +669,7 @@ func TestCancelled(t *testing.T) {
 				t.Cleanup(rt.(*http.Transport).CloseIdleConnections)
 				ctx, cancel := how.ctx(t.Context())
 				defer cancel()
-				err, _, _ := post(t, ctx, rt, target, strings.NewReader("{}"))
+				_, _, err := post(t, ctx, rt, target, strings.NewReader("{}"))
 				require.Error(t, err)
 				assert.True(t, netcause.Cancelled(ctx, err, time.Now()), "%T %v", err, err)
 			})
@@ -685,7 +685,7 @@ func TestCancelled(t *testing.T) {
 	})
 	t.Run("net/http's own timeout is no deadline", func(t *testing.T) {
 		rt := &http.Transport{ResponseHeaderTimeout: time.Millisecond}
-		err, _, _ := post(t, t.Context(), rt, "http://"+nettest.Listen(t, nettest.Wait), strings.NewReader("{}"))
+		_, _, err := post(t, t.Context(), rt, "http://"+nettest.Listen(t, nettest.Wait), strings.NewReader("{}"))
 		require.ErrorIs(t, err, context.DeadlineExceeded, "this is the trap")
 		ctx, cancel := context.WithTimeout(t.Context(), 0)
 		defer cancel()

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -155,10 +156,7 @@ func TestRunRoundTrip(t *testing.T) {
 
 func TestBound(t *testing.T) {
 	assert.Equal(t, "héllo", spanfacts.Bound("héllo"))
-	long := ""
-	for range 200 {
-		long += "é"
-	}
+	long := strings.Repeat("é", 200)
 	assert.Len(t, spanfacts.Bound(long), 256)
 	assert.Len(t, spanfacts.Bound("a"+long), 255, "not within a character")
 	assert.Equal(t, "ab", spanfacts.Bound("a\xffb"))

@@ -1,0 +1,143 @@
+package otelllm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+)
+
+// everything is all that a span would export.
+func everything(s span) string {
+	var b strings.Builder
+	put := func(attrs []attribute.KeyValue) {
+		for _, kv := range attrs {
+			fmt.Fprintln(&b, kv.Key, kv.Value.String())
+		}
+	}
+	fmt.Fprintln(&b, s.Name(), s.Status(), s.SpanContext().TraceState(), s.Links())
+	put(s.Attributes())
+	for _, e := range s.Events() {
+		fmt.Fprintln(&b, e.Name)
+		put(e.Attributes)
+	}
+	return b.String()
+}
+
+// TestNothingLeaks plants a canary in every place where content or a secret can
+// be, in calls that go well and in calls that go wrong, and looks for it in all
+// that would be exported.
+func TestNothingLeaks(t *testing.T) {
+	const canary = "CANARY"
+	requests := map[string]string{
+		chatPath: `{"model":"gpt-5","stream":true,"user":"CANARY","metadata":{"CANARY":"CANARY"},"tools":[{"type":"function","function":{"name":"CANARY f","description":"CANARY"}}],"messages":[
+			{"role":"system","content":"CANARY"},{"role":"user","name":"CANARY","content":[{"type":"text","text":"CANARY"}]},
+			{"role":"assistant","content":"CANARY","tool_calls":[{"id":"call CANARY","type":"function","function":{"name":"CANARY f","arguments":"{\"CANARY\":1}"}}]},
+			{"role":"tool","tool_call_id":"call CANARY","content":"CANARY"}]}`,
+		responsesPath: `{"model":"gpt-5","stream":true,"instructions":"CANARY","conversation":"CANARY conversation","input":[{"role":"user","content":"CANARY"},
+			{"type":"function_call","call_id":"call CANARY","name":"CANARY f","arguments":"CANARY"},{"type":"function_call_output","call_id":"call CANARY","output":"CANARY"}],"tools":[{"type":"CANARY tool"}]}`,
+		messagesPath: `{"model":"claude-x","stream":true,"system":"CANARY","metadata":{"user_id":"CANARY"},"messages":[{"role":"user","content":"CANARY"},
+			{"role":"assistant","content":[{"type":"tool_use","id":"toolu CANARY","name":"CANARY f","input":{"CANARY":1}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu CANARY","content":"CANARY"}]}]}`,
+	}
+	answers := map[string]string{
+		"chat": `data: {"id":"id CANARY","model":"model CANARY","system_fingerprint":"CANARY","choices":[{"index":0,"delta":{"content":"CANARY","reasoning_content":"CANARY","tool_calls":[{"index":0,"id":"call CANARY","function":{"name":"CANARY f","arguments":"CANARY"}}]}}]}
+
+data: {"choices":[{"index":0,"delta":{},"finish_reason":"because CANARY"}]}
+
+data: [DONE]
+
+`,
+		"responses": `data: {"type":"response.created","response":{"id":"id CANARY","model":"model CANARY"}}
+
+data: {"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","call_id":"call CANARY","name":"CANARY f","arguments":"CANARY"}}
+
+data: {"type":"response.output_text.delta","delta":"CANARY"}
+
+data: {"type":"response.incomplete","response":{"incomplete_details":{"reason":"because CANARY"}}}
+
+`,
+		"messages": `data: {"type":"message_start","message":{"id":"id CANARY","model":"model CANARY"}}
+
+data: {"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"toolu CANARY","name":"CANARY f"}}
+
+data: {"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"CANARY"}}
+
+data: {"type":"message_delta","delta":{"stop_reason":"because CANARY"}}
+
+`,
+		"error in band": `data: {"error":{"message":"CANARY","type":"type CANARY","code":"code CANARY","param":"CANARY"}}
+
+`,
+		"malformed": "data: CANARY\n\n: CANARY\n\nCANARY: CANARY\n\n",
+	}
+	r := newRecorder(t)
+	check := func(t *testing.T, diagnosis string) {
+		t.Helper()
+		require.NotEmpty(t, r.spans.Ended())
+		for _, s := range r.spans.Ended() {
+			assert.NotContains(t, everything(span{s}), canary)
+		}
+		assert.NotContains(t, diagnosis, canary)
+		r.spans.Reset()
+	}
+	for path, body := range requests {
+		for name, answer := range answers {
+			for _, status := range []int{http.StatusOK, http.StatusBadRequest, http.StatusTooManyRequests} {
+				t.Run(fmt.Sprint(path, "/", name, "/", status), func(t *testing.T) {
+					s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						_, _ = io.Copy(io.Discard, r.Body)
+						w.Header().Set("Content-Type", "text/event-stream; CANARY=CANARY")
+						w.Header().Set("X-Request-Id", "an id with CANARY in it")
+						w.Header().Set("Cf-Ray", "CANARY "+strings.Repeat("x", 200))
+						w.Header().Set("Retry-After", canary)
+						w.Header().Set("Set-Cookie", "CANARY=CANARY")
+						w.Header().Set("X-Canary", canary)
+						w.WriteHeader(status)
+						_, _ = io.WriteString(w, answer)
+						_ = http.NewResponseController(w).Flush()
+						panic(http.ErrAbortHandler)
+					}))
+					defer s.Close()
+					ctx, abort := WithAbort(t.Context())
+					ctx, run := StartRun(ctx, "coder", WithTracerProvider(r))
+					req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+path+"?key=CANARY&CANARY=1", strings.NewReader(body))
+					require.NoError(t, err)
+					req.URL.User = nil
+					req.Header.Set("Authorization", "Bearer CANARY")
+					req.Header.Set("X-Api-Key", canary)
+					req.Header.Set("X-Stainless-Retry-Count", canary)
+					req.Header.Set("User-Agent", canary)
+					resp, err := NewTransport(s.Client().Transport).RoundTrip(req)
+					require.NoError(t, err)
+					_, _ = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+					_, tool := StartTool(ctx, ToolCall{ID: "call CANARY", Name: "CANARY f"})
+					tool.End(fmt.Errorf("CANARY: %w", FailedBeforeEffect(errors.New("CANARY"))))
+					tool.OutputFailed(errors.New(canary))
+					_, tool = StartTool(ctx, ToolCall{ID: "call_9", Name: "f"})
+					abort(AbortUser, "CANARY is the reason")
+					tool.End(ctx.Err())
+					run.End(errors.New(canary))
+					check(t, fmt.Sprintf("%+v", run.Diagnosis()))
+				})
+			}
+		}
+	}
+	t.Run("no answer", func(t *testing.T) {
+		ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+		rt := roundTripper(func(*http.Request) (*http.Response, error) { return nil, fmt.Errorf("CANARY %w", errors.New(canary)) })
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://CANARYuser:CANARY@127.0.0.1:1"+chatPath+"?CANARY", strings.NewReader("CANARY"))
+		require.NoError(t, err)
+		_, err = NewTransport(rt).RoundTrip(req)
+		require.Error(t, err)
+		run.End(err)
+		check(t, fmt.Sprintf("%+v", run.Diagnosis()))
+	})
+}

@@ -1,0 +1,354 @@
+package otelllm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts/spanread"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+func TestRunSpan(t *testing.T) {
+	r := newRecorder(t)
+	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r), WithConversationID("conv_1"))
+	assert.True(t, trace.SpanContextFromContext(ctx).IsValid())
+	inner, sub := StartRun(ctx, "reviewer")
+	_, tool := StartTool(inner, ToolCall{ID: "call_1", Name: "read_file", Effect: ReadOnly})
+	tool.End(nil)
+	sub.End(nil)
+	url := script(t, sseHead+strings.Join(ownStreams()[0].events, ""), nil)
+	_, err := call(ctx, NewTransport(base(t)), url+chatPath, chatBody)
+	require.NoError(t, err)
+	run.End(nil)
+	run.End(errors.New("too late"))
+
+	outer, reviewer := r.named("invoke_agent coder")[0], r.named("invoke_agent reviewer")[0]
+	request, toolSpan := r.named("chat gpt-5")[0], r.named("execute_tool read_file")[0]
+	assert.Equal(t, trace.SpanKindInternal, outer.SpanKind())
+	for key, want := range map[attribute.Key]any{
+		"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "coder", "gen_ai.conversation.id": "conv_1",
+		"llm.run.requests": int64(1), "llm.run.tools": int64(0), "error.type": nil, "llm.run.id": nil,
+	} {
+		assert.Equal(t, want, outer.get(key), key)
+	}
+	assert.False(t, outer.failed())
+	assert.Equal(t, int64(0), reviewer.get("llm.run.requests"))
+	assert.Equal(t, int64(1), reviewer.get("llm.run.tools"), "the innermost run counts")
+	assert.Equal(t, reviewer.SpanContext().SpanID().String(), toolSpan.get("llm.run.id"))
+	assert.Equal(t, outer.SpanContext().SpanID().String(), request.get("llm.run.id"))
+	assert.Equal(t, "conv_1", request.get("gen_ai.conversation.id"))
+	assert.Equal(t, outer.SpanContext().SpanID(), request.Parent().SpanID())
+	assert.Equal(t, outer.SpanContext().SpanID(), reviewer.Parent().SpanID())
+}
+
+func TestRunEnd(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		err    error
+		failed bool
+		typ    any
+		source any
+	}{
+		{"nil", nil, false, nil, nil},
+		{"an error", fmt.Errorf("secret: %w", &fs.PathError{Op: "open", Path: "secret", Err: syscall.ENOENT}), true, "syscall.Errno", nil},
+		{"an error of no type", errors.New("secret"), true, "*errors.errorString", nil},
+		{"an abort", fmt.Errorf("secret: %w", &AbortError{Source: AbortUser, Reason: "stop"}), false, nil, "user"},
+		{"a cancellation", fmt.Errorf("secret: %w", context.Canceled), false, nil, "unknown"},
+		{"a deadline of nobody's", context.DeadlineExceeded, true, "context.deadlineExceededError", nil},
+		{"an error that panics", bomb{}, true, "otelllm.bomb", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRecorder(t)
+			_, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+			run.End(tt.err)
+			s := r.only(t)
+			assert.Equal(t, tt.failed, s.failed())
+			assert.Equal(t, tt.typ, s.get("error.type"))
+			assert.Equal(t, tt.source, s.get("llm.abort.source"))
+			assert.Empty(t, s.Status().Description)
+			assert.Empty(t, s.Events())
+		})
+	}
+}
+
+type bomb struct{}
+
+func (bomb) Error() string        { panic("Error") }
+func (bomb) Unwrap() error        { panic("Unwrap") }
+func (bomb) Is(error) bool        { panic("Is") }
+func (bomb) As(target any) bool   { panic("As") }
+func (bomb) Timeout() (late bool) { panic("Timeout") }
+
+// Nothing is set up, and everything can be called all the same.
+func TestNobodyListens(t *testing.T) {
+	var (
+		run  *Run
+		tool *Tool
+	)
+	run.End(nil)
+	tool.End(nil)
+	tool.OutputSent()
+	tool.OutputFailed(nil)
+	assert.Zero(t, run.Diagnosis())
+
+	ctx, run := StartRun(t.Context(), "")
+	_, tool = StartTool(ctx, ToolCall{})
+	tool.End(nil)
+	_, err := call(ctx, NewTransport(base(t)), "http://"+nettest.Refused(t)+chatPath, chatBody)
+	require.Error(t, err)
+	run.End(err)
+	d := run.Diagnosis()
+	assert.Equal(t, semconv.ClassConnectionFailed, d.Class, "a run diagnoses itself without a provider too")
+	assert.Equal(t, semconv.CauseConnectRefused, d.Cause)
+	assert.False(t, trace.SpanContextFromContext(ctx).IsValid())
+}
+
+// judgeSpans judges a run by its spans alone, as the Collector does.
+func judgeSpans(t *testing.T, r *recorder) classify.Diagnosis {
+	t.Helper()
+	var run classify.Run
+	for _, ended := range r.spans.Ended() {
+		s := span{ended}
+		switch s.get("gen_ai.operation.name") {
+		case "invoke_agent":
+			parts := run
+			run = spanread.Run(readable(s))
+			run.Requests, run.Tools = parts.Requests, parts.Tools
+		case "execute_tool":
+			run.Tools = append(run.Tools, spanread.Tool(readable(s)))
+		default:
+			run.Requests = append(run.Requests, spanread.Request(readable(s)))
+		}
+	}
+	return classify.Judge(&run).Run
+}
+
+// An agent's turn with a retry and tools: what the run says while it is open, and
+// what its spans say in the end.
+func TestRunDiagnosis(t *testing.T) {
+	answers := make(chan func(http.ResponseWriter), 4)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		(<-answers)(w)
+	}))
+	defer s.Close()
+	play := func(events ...string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, strings.Join(events, ""))
+		}
+	}
+	cut := func(events ...string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) {
+			play(events...)(w)
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+	}
+	final := "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"done\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"
+	withOutput := `{"model":"gpt-5","stream":true,"messages":[{"role":"assistant","tool_calls":[{"id":"call_2","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"call_2","content":"x"}]}`
+
+	setup := func(t *testing.T) (context.Context, *Run, func(body string) error, *recorder) {
+		t.Helper()
+		r := newRecorder(t)
+		ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+		rt := NewTransport(s.Client().Transport)
+		return ctx, run, func(body string) error {
+			_, err := call(ctx, rt, s.URL+chatPath, body)
+			return err
+		}, r
+	}
+
+	t.Run("a tool ran, and the next request was cut", func(t *testing.T) {
+		ctx, run, ask, r := setup(t)
+		answers <- play(ownStreams()[1].events...)
+		require.NoError(t, ask(chatBody))
+		assert.False(t, ptr(run.Diagnosis()).Failed(), "nothing yet")
+		_, tool := StartTool(ctx, ToolCall{ID: "call_2", Name: "f", Effect: NonIdempotent})
+		tool.End(nil)
+		answers <- cut()
+		err := ask(withOutput)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		d := run.Diagnosis()
+		assert.Equal(t, semconv.ClassStreamInterrupted, d.Class)
+		assert.Equal(t, classify.UserConfirmedRetry, d.Retry.Safety)
+		assert.Equal(t, semconv.RetryReasonToolSideEffect, d.Retry.Reason)
+		seen, _ := run.seen()
+		requests := classify.Judge(&seen).Requests
+		assert.Equal(t, classify.SafeAutoRetry, requests[1].Retry.Safety, "the request itself carries the output")
+
+		answers <- play(final)
+		require.NoError(t, ask(withOutput))
+		run.End(nil)
+		d = run.Diagnosis()
+		assert.Equal(t, semconv.RunOutcomeRecovered, d.Outcome)
+		assert.Equal(t, 1, d.RecoveredFailures)
+		assert.Equal(t, judgeSpans(t, r), d)
+	})
+
+	t.Run("the retried request lacks the output", func(t *testing.T) {
+		ctx, run, ask, r := setup(t)
+		answers <- play(ownStreams()[1].events...)
+		require.NoError(t, ask(chatBody))
+		_, tool := StartTool(ctx, ToolCall{ID: "call_2", Name: "f", Effect: NonIdempotent})
+		tool.End(nil)
+		answers <- cut()
+		require.Error(t, ask(withOutput))
+		answers <- cut()
+		err := ask(chatBody)
+		require.Error(t, err)
+		run.End(err)
+		d := run.Diagnosis()
+		assert.Equal(t, semconv.ClassToolOutputLost, d.Class)
+		assert.Equal(t, semconv.CauseOmittedFromRetry, d.Cause)
+		assert.Equal(t, []string{"call_2"}, d.MissingOutputs)
+		assert.Equal(t, judgeSpans(t, r), d)
+	})
+
+	t.Run("a call that is ready, and nobody executed it", func(t *testing.T) {
+		_, run, ask, r := setup(t)
+		answers <- cut(ownStreams()[1].events[:2]...)
+		err := ask(chatBody)
+		require.Error(t, err)
+		d := run.Diagnosis()
+		assert.Equal(t, semconv.PhaseToolCallReady, d.Phase)
+		assert.Equal(t, classify.SafeAutoRetry, d.Retry.Safety)
+		assert.Equal(t, semconv.RetryReasonToolCallNotExecuted, d.Retry.Reason)
+		run.End(err)
+		assert.Equal(t, judgeSpans(t, r), run.Diagnosis())
+	})
+}
+
+// An SDK tells of an error in the stream, or of its end, before it closes the
+// body: the run knows by then.
+func TestDiagnosisBeforeClose(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		events string
+		class  semconv.Class
+	}{
+		{"error in band", firstText + "data: {\"error\":{\"code\":\"slow_down\"}}\n\n", semconv.ClassProviderError},
+		{"empty [DONE]", "data: [DONE]\n\n", semconv.ClassEmptyCompletion},
+		{"not ended yet", firstText, semconv.ClassUnset},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRecorder(t)
+			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, sseHead+tt.events, hold(t))+chatPath, strings.NewReader(chatBody))
+			require.NoError(t, err)
+			resp, err := NewTransport(base(t)).RoundTrip(req)
+			require.NoError(t, err)
+			_, err = io.ReadFull(resp.Body, make([]byte, len(tt.events)))
+			require.NoError(t, err)
+			assert.Equal(t, tt.class, run.Diagnosis().Class)
+			assert.Empty(t, r.spans.Ended(), "looking changes nothing")
+			resp.Body.Close()
+			if tt.class != semconv.ClassUnset {
+				assert.Equal(t, tt.class, run.Diagnosis().Class)
+				assert.Len(t, run.requests, 1)
+			}
+		})
+	}
+}
+
+// A request that outlives its run was announced, and is told of when it ends.
+func TestRequestOutlivesItsRun(t *testing.T) {
+	r := newRecorder(t)
+	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, sseHead+firstText, nil)+chatPath, strings.NewReader(chatBody))
+	require.NoError(t, err)
+	resp, err := NewTransport(base(t)).RoundTrip(req)
+	require.NoError(t, err)
+	run.End(nil)
+	assert.Equal(t, int64(1), r.only(t).get("llm.run.requests"))
+	assert.Equal(t, semconv.CauseMissingChildren, run.Diagnosis().Cause)
+	_, _ = io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+	assert.Equal(t, semconv.CauseCleanEOF, run.Diagnosis().Cause)
+}
+
+// A run of thousands of parts keeps a bounded number of them, and what it has
+// forgotten makes a verdict cautious, never a success a failure.
+func TestRunIsBounded(t *testing.T) {
+	r := newRecorder(t)
+	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+	stream := strings.Join(ownStreams()[1].events, "")
+	answer := func(req *http.Request) (*http.Response, error) {
+		if stream == "" {
+			return nil, syscall.ECONNREFUSED
+		}
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(strings.NewReader(stream))}, nil
+	}
+	rt := NewTransport(roundTripper(answer))
+	_, tool := StartTool(ctx, ToolCall{ID: "early", Name: "pay", Effect: NonIdempotent})
+	tool.End(nil)
+	for range maxParts + 10 {
+		_, err := call(ctx, rt, "http://x"+chatPath, chatBody)
+		require.NoError(t, err)
+		_, tool := StartTool(ctx, ToolCall{ID: "call_2", Name: "look", Effect: ReadOnly})
+		tool.OutputSent()
+		tool.End(nil)
+	}
+	assert.Len(t, run.requests, maxParts)
+	assert.Len(t, run.tools, maxParts)
+	assert.Equal(t, semconv.ClassUnset, run.Diagnosis().Class)
+	stream = "" // the connection is refused from now on
+	_, err := call(ctx, rt, "http://x"+chatPath, chatBody)
+	require.Error(t, err)
+	d := run.Diagnosis()
+	assert.True(t, d.Failed())
+	assert.NotEqual(t, classify.SafeAutoRetry, d.Retry.Safety, "a payment was forgotten")
+	run.End(err)
+	assert.Equal(t, int64(maxParts+11), r.named("invoke_agent coder")[0].get("llm.run.requests"))
+}
+
+// Many goroutines use one run, one transport and their tools at once.
+func TestConcurrentRun(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, strings.Join(ownStreams()[0].events, ""))
+	}))
+	defer s.Close()
+	r := newRecorder(t)
+	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+	rt := NewTransport(s.Client().Transport)
+	var wg sync.WaitGroup
+	const n = 50
+	for i := range n {
+		wg.Go(func() {
+			_, err := call(ctx, rt, s.URL+chatPath, chatBody)
+			assert.NoError(t, err) //nolint:testifylint // require would end a goroutine that is not the test's
+			_, tool := StartTool(ctx, ToolCall{ID: fmt.Sprint("call_", i), Name: "f"})
+			go tool.OutputSent()
+			tool.End(nil)
+			_ = run.Diagnosis()
+		})
+	}
+	wg.Wait()
+	run.End(nil)
+	runSpan := r.named("invoke_agent coder")[0]
+	assert.Equal(t, int64(n), runSpan.get("llm.run.requests"))
+	assert.Equal(t, int64(n), runSpan.get("llm.run.tools"))
+	assert.Len(t, r.named("chat gpt-5"), n)
+	assert.Len(t, r.named("execute_tool f"), n)
+	assert.Len(t, run.requests, n)
+}
+
+func ptr[T any](v T) *T { return &v }

@@ -1,0 +1,222 @@
+package otelllm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts/spanread"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+func TestToolOutcomes(t *testing.T) {
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	aborted, abort := WithAbort(context.Background())
+	abort(AbortShutdown, "sigterm")
+	late, cancel := context.WithTimeout(context.Background(), 0)
+	defer cancel()
+	typed := errors.New("typed")
+	caused, cancelCause := context.WithCancelCause(context.Background())
+	cancelCause(typed)
+	_, timeout := net.DialTimeout("tcp", "127.0.0.1:1", 1)
+	for _, tt := range []struct {
+		name    string
+		ctx     context.Context
+		err     error
+		outcome string
+		typ     any
+		before  any
+		source  any
+		failed  bool
+	}{
+		{"nil", t.Context(), nil, "succeeded", nil, nil, nil, false},
+		{"failed", t.Context(), &fs.PathError{Op: "secret", Err: fs.ErrNotExist}, "failed", "*fs.PathError", nil, nil, true},
+		{"failed before effect", t.Context(), fmt.Errorf("x: %w", FailedBeforeEffect(io.ErrUnexpectedEOF)), "failed", "*errors.errorString", true, nil, true},
+		{"rejected", t.Context(), fmt.Errorf("secret: %w", ErrRejected), "rejected", "rejected", nil, nil, true},
+		{"invalid input", t.Context(), FailedBeforeEffect(ErrInvalidInput), "invalid_input", "invalid_input", true, nil, true},
+		{"its own timeout", t.Context(), context.DeadlineExceeded, "timed_out", "context.deadlineExceededError", nil, nil, true},
+		{"a timeout of the network", t.Context(), timeout, "timed_out", "*net.timeoutError", nil, nil, true},
+		{"its caller's deadline", late, late.Err(), "timed_out", "context.deadlineExceededError", nil, "deadline", true},
+		{"cancelled", cancelled, fmt.Errorf("x: %w", context.Canceled), "interrupted", nil, nil, "unknown", false},
+		{"a context below was cancelled", t.Context(), context.Canceled, "interrupted", nil, nil, "unknown", false},
+		{"aborted, by the plain error", aborted, aborted.Err(), "interrupted", nil, nil, "shutdown", false},
+		{"aborted, by the cause", aborted, context.Cause(aborted), "interrupted", nil, nil, "shutdown", false},
+		{"cancelled with a cause", caused, typed, "interrupted", nil, nil, "unknown", false},
+		{"failed while cancelled", cancelled, io.ErrUnexpectedEOF, "failed", "*errors.errorString", nil, nil, true},
+		{"an error that panics", t.Context(), bomb{}, "failed", "otelllm.bomb", nil, nil, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRecorder(t)
+			ctx, run := StartRun(tt.ctx, "coder", WithTracerProvider(r))
+			_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "patch"})
+			tool.End(tt.err)
+			tool.End(errors.New("too late"))
+			run.End(nil)
+			s := r.named("execute_tool patch")[0]
+			for key, want := range map[attribute.Key]any{
+				"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "patch", "gen_ai.tool.call.id": "call_1", "gen_ai.tool.type": "function",
+				"llm.tool.effect": "unknown", "llm.tool.outcome": tt.outcome, "error.type": tt.typ, "llm.tool.failed_before_effect": tt.before, "llm.abort.source": tt.source,
+			} {
+				assert.Equal(t, want, s.get(key), key)
+			}
+			assert.Equal(t, tt.failed, s.failed())
+			facts, _ := run.seen()
+			assert.Equal(t, []classify.Tool{spanread.Tool(readable(s))}, facts.Tools, "what is judged is what is on the span")
+		})
+	}
+	assert.NoError(t, FailedBeforeEffect(nil))
+}
+
+func TestToolNames(t *testing.T) {
+	r := newRecorder(t)
+	_, tool := StartTool(traced(t, r), ToolCall{ID: "an id with secret words", Name: "a secret sentence", Effect: Effect(200)})
+	tool.End(nil)
+	s := r.named("execute_tool redacted")[0]
+	assert.Equal(t, "redacted", s.get("gen_ai.tool.name"))
+	assert.Regexp(t, "^id-[0-9a-f]{16}$", s.get("gen_ai.tool.call.id"))
+	assert.Equal(t, "unknown", s.get("llm.tool.effect"))
+}
+
+// traced is a context with a span of r in it.
+func traced(t *testing.T, r *recorder) context.Context {
+	t.Helper()
+	ctx, s := r.Tracer("app").Start(t.Context(), "app")
+	t.Cleanup(func() { s.End() })
+	return ctx
+}
+
+// Word of the delivery comes before or after the end of the tool; the tool's own
+// error stays what it was, and the span has both.
+func TestOutputDelivery(t *testing.T) {
+	lost := &net.OpError{Op: "write", Err: syscall.EPIPE}
+	for _, tt := range []struct {
+		name     string
+		do       func(*Tool)
+		delivery string
+		err      any
+	}{
+		{"never told", func(t *Tool) { t.End(nil) }, "pending", nil},
+		{"sent after", func(t *Tool) { t.End(nil); t.OutputSent() }, "sent", nil},
+		{"sent before", func(t *Tool) { t.OutputSent(); t.End(nil) }, "sent", nil},
+		{"failed after", func(t *Tool) { t.End(io.EOF); t.OutputFailed(lost) }, "failed", "syscall.Errno"},
+		{"failed before", func(t *Tool) { t.OutputFailed(lost); t.End(io.EOF) }, "failed", "syscall.Errno"},
+		{"failed without an error", func(t *Tool) { t.End(io.EOF); t.OutputFailed(nil) }, "failed", "_OTHER"},
+		{"failed, then sent", func(t *Tool) { t.End(nil); t.OutputFailed(lost); t.OutputSent() }, "sent", nil},
+		{"sent, then failed", func(t *Tool) { t.End(nil); t.OutputSent(); t.OutputFailed(lost) }, "sent", nil},
+		{"interrupted", func(t *Tool) { t.End(context.Canceled) }, "", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRecorder(t)
+			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+			_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "patch"})
+			tt.do(tool)
+			run.End(nil)
+			s := r.named("execute_tool patch")[0]
+			if tt.delivery == "" {
+				assert.Nil(t, s.get("llm.tool.output_delivery"))
+			} else {
+				assert.Equal(t, tt.delivery, s.get("llm.tool.output_delivery"))
+			}
+			assert.Equal(t, tt.err, s.get("llm.tool.output_error"))
+			facts, _ := run.seen()
+			assert.Equal(t, []classify.Tool{spanread.Tool(readable(s))}, facts.Tools)
+		})
+	}
+}
+
+// The span of a tool waits for word of the delivery, but not for long, and its
+// times are those of the execution.
+func TestOutputDeliveryWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder(t)
+		ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+		_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "patch"})
+		tool.End(io.ErrUnexpectedEOF)
+		ended := time.Now()
+		assert.Empty(t, r.spans.Ended())
+		time.Sleep(outputWait - 1)
+		synctest.Wait()
+		assert.Empty(t, r.spans.Ended())
+		time.Sleep(2 * time.Nanosecond)
+		synctest.Wait()
+		s := r.only(t)
+		assert.Equal(t, ended, s.EndTime())
+		assert.Equal(t, "pending", s.get("llm.tool.output_delivery"))
+
+		// Too late for the span; the run still knows, and tells.
+		tool.OutputFailed(syscall.EPIPE)
+		assert.Equal(t, semconv.OutputDeliveryFailed, tool.seen().Delivery)
+		assert.Equal(t, semconv.CauseDeliveryFailed, run.Diagnosis().Cause)
+		run.End(nil)
+		runSpan := r.named("invoke_agent coder")[0]
+		require.Equal(t, []string{"llm.tool.output_failed"}, runSpan.events())
+		assert.ElementsMatch(t, []attribute.KeyValue{
+			attribute.String("gen_ai.tool.call.id", "call_1"), attribute.String("llm.tool.output_error", "syscall.Errno"),
+		}, runSpan.Events()[0].Attributes)
+		assert.Len(t, r.spans.Ended(), 2, "no span twice")
+	})
+}
+
+// Outside of a run nobody could let the span go later.
+func TestToolOutsideOfARun(t *testing.T) {
+	r := newRecorder(t)
+	ctx := traced(t, r)
+	_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "patch"})
+	tool.End(nil)
+	s := r.only(t)
+	assert.Nil(t, s.get("llm.run.id"))
+	tool.OutputFailed(io.EOF)
+
+	_, tool = StartTool(ctx, ToolCall{ID: "call_2", Name: "patch"})
+	tool.OutputFailed(io.EOF)
+	tool.End(nil)
+	assert.Equal(t, "failed", r.named("execute_tool patch")[1].get("llm.tool.output_delivery"))
+
+	ctx, run := StartRun(ctx, "coder")
+	run.End(nil)
+	_, tool = StartTool(ctx, ToolCall{ID: "call_3", Name: "patch"})
+	tool.End(nil)
+	assert.Len(t, r.named("execute_tool patch"), 3, "a tool after its run's end does not wait either")
+}
+
+// Acceptance case 18: the tool fails, and sending its failure output fails too.
+func TestToolFailsAndItsOutputIsLost(t *testing.T) {
+	for name, order := range map[string]func(*Tool){
+		"the natural order":     func(t *Tool) { t.End(&fs.PathError{Err: fs.ErrPermission}); t.OutputFailed(syscall.EPIPE) },
+		"the delivery is first": func(t *Tool) { t.OutputFailed(syscall.EPIPE); t.End(&fs.PathError{Err: fs.ErrPermission}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRecorder(t)
+			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+			url := script(t, sseHead+strings.Join(ownStreams()[1].events, ""), nil)
+			_, err := call(ctx, NewTransport(base(t)), url+chatPath, chatBody)
+			require.NoError(t, err)
+			_, tool := StartTool(ctx, ToolCall{ID: "call_2", Name: "read_file", Effect: ReadOnly})
+			order(tool)
+			run.End(syscall.EPIPE)
+			d := run.Diagnosis()
+			assert.Equal(t, semconv.ClassToolOutputLost, d.Class)
+			assert.Equal(t, semconv.CauseDeliveryFailed, d.Cause)
+			assert.Contains(t, strings.Join(d.Evidence, " "), "llm.tool.outcome=failed")
+			assert.Contains(t, strings.Join(d.Evidence, " "), "llm.tool.output_delivery=failed")
+			s := r.named("execute_tool read_file")[0]
+			assert.Equal(t, "*fs.PathError", s.get("error.type"))
+			assert.Equal(t, "syscall.Errno", s.get("llm.tool.output_error"))
+			assert.Equal(t, judgeSpans(t, r), d, "the spans say the same")
+		})
+	}
+}
