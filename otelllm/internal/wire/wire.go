@@ -20,7 +20,8 @@ const (
 
 // Protocol is one wire protocol. Its methods are safe for concurrent use.
 type Protocol interface {
-	// Name is the protocol's own name: "openai_chat", "openai_responses", "anthropic_messages".
+	// Name is the protocol's own name: "openai_chat", "openai_responses",
+	// "anthropic_messages", "gemini", "bedrock_converse", "ollama".
 	Name() string
 	// Provider is the gen_ai.provider.name when nothing tells it better.
 	Provider() string
@@ -31,8 +32,9 @@ type Protocol interface {
 	// Nothing of body is retained.
 	ReadRequest(body []byte) (Request, error)
 	// NewDecoder makes a decoder of a response body of this content type (as the
-	// header has it): SSE for text/event-stream, one JSON document otherwise.
-	// The first bytes outweigh a content type that is missing or wrong. For one that
+	// header has it): SSE for text/event-stream, one JSON document otherwise, and
+	// what the protocol has beside them: an array of objects (Gemini), an object a
+	// line (Ollama), AWS event-stream messages (Bedrock). The first bytes outweigh a content type that is missing or wrong. For one that
 	// no model answers with (text/html) the decoder reports the violation
 	// unexpected_content_type at once.
 	NewDecoder(contentType string) Decoder
@@ -42,7 +44,10 @@ type Protocol interface {
 }
 
 // Recognise finds the protocol of a request by its method and URL path (suffix
-// match, so that gateways' prefixes and Azure's deployments are recognised).
+// match, so that gateways' prefixes and Azure's deployments are recognised). Where
+// the path holds what other protocols have in the body (Gemini and Bedrock: the
+// model, and whether the answer streams) the protocol returned knows it, and its
+// ReadRequest says it.
 func Recognise(method, path string) (Protocol, bool) { return recognise(method, path) }
 
 // ByName finds a protocol by its name.
@@ -56,7 +61,8 @@ type Request struct {
 	ConversationID string
 	// HistoryCalls and HistoryOutputs are the newest MaxIDs ids in the history.
 	// HistoryCalls is nil when part of the history is on the server
-	// (previous_response_id, conversation): then it was not observed.
+	// (previous_response_id, conversation, cachedContent) or has no ids (Gemini,
+	// Ollama): then it was not observed.
 	HistoryCalls, HistoryOutputs []string
 }
 
@@ -95,6 +101,7 @@ type State struct {
 	Complete bool
 	// Terminal: the protocol's terminal event came, complete or not ([DONE], message_stop,
 	// response.completed, an error event …; for a body that does not stream, its end).
+	// Gemini's event stream has none: it ends with Complete alone.
 	// Nothing that follows it changes the outcome.
 	Terminal bool
 
@@ -110,8 +117,9 @@ type State struct {
 }
 
 // Usage holds token counts; -1 where the provider said nothing. Input counts the
-// whole input, what was read from or written to a cache included, for every
-// protocol, as the GenAI conventions want it.
+// whole input, what was read from or written to a cache included, and Output the
+// whole output, reasoning included, for every protocol, as the GenAI conventions
+// want it.
 type Usage struct {
 	Input, Output, CacheRead, CacheCreation, Reasoning int
 }
