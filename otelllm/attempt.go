@@ -2,12 +2,14 @@ package otelllm
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -99,15 +101,23 @@ func (a *attempt) giveUp() {
 // read sees what one Read of the body returned. It reports whether that was the
 // end of the attempt.
 func (a *attempt) read(p []byte, n int, err error) (ended bool) {
+	defer a.contain()
 	now := time.Now()
-	a.mu.Lock()
-	if a.over.Load() {
-		a.mu.Unlock()
-		return true
+	if a.take(p[:max(0, min(n, len(p)))], err, now) {
+		a.end(now)
 	}
-	a.observe(p[:max(0, min(n, len(p)))], now)
+	return a.over.Load()
+}
+
+// take takes what one Read returned. It reports whether that ended the attempt.
+func (a *attempt) take(p []byte, err error, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over.Load() {
+		return false
+	}
+	a.observe(p, now)
 	if err == nil {
-		a.mu.Unlock()
 		return false
 	}
 	c := closing{how: byError}
@@ -123,8 +133,6 @@ func (a *attempt) read(p []byte, n int, err error) (ended bool) {
 		c.failure = netcause.Of(err, semconv.TransportStageBody)
 	}
 	a.conclude(c, now)
-	a.mu.Unlock()
-	a.end(now)
 	return true
 }
 
@@ -183,36 +191,52 @@ func (a *attempt) closed() { a.letGo(byClose) }
 func (a *attempt) abandoned() { a.letGo(byDrop) }
 
 func (a *attempt) letGo(h how) {
+	defer a.contain()
 	now := time.Now()
-	a.mu.Lock()
-	if a.over.Load() {
-		a.mu.Unlock()
-		return
+	if a.finish(func() { a.conclude(closing{how: h, abort: abortOf(a.ctx, now)}, now) }) {
+		a.end(now)
 	}
-	a.conclude(closing{how: h, abort: abortOf(a.ctx, now)}, now)
-	a.mu.Unlock()
-	a.end(now)
+}
+
+// finish runs conclude, with mu held, unless the attempt has ended. It reports
+// whether it did.
+func (a *attempt) finish(conclude func()) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over.Load() {
+		return false
+	}
+	conclude()
+	return true
+}
+
+// contain, deferred, keeps a panic of the recording, or of the application's span
+// processors, from the consumer of the stream: it ends the recording.
+func (a *attempt) contain() {
+	if p := recover(); p != nil {
+		a.over.Store(true)
+		// The value may hold anything; its type is enough to find where it came from.
+		otel.Handle(fmt.Errorf("otelllm: the recording of a model call ended by a panic (%T); the call itself went on", p))
+	}
 }
 
 // unanswered ends the attempt because no response came. Err may be nil: the
 // transport below broke its contract or panicked.
 func (a *attempt) unanswered(err error) {
+	defer a.contain()
 	now := time.Now()
-	a.mu.Lock()
-	if a.over.Load() {
-		a.mu.Unlock()
-		return
+	if a.finish(func() {
+		var abort classify.Abort
+		failure := netcause.Of(err, a.trace.Stage())
+		if netcause.Cancelled(a.ctx, err, now) {
+			abort = someAbort(abortOf(a.ctx, now))
+		}
+		sent, known := a.trace.Sent()
+		a.facts.Bytes = -1
+		a.settle(unanswered(failure, abort, sent, known), now)
+	}) {
+		a.end(now)
 	}
-	var abort classify.Abort
-	failure := netcause.Of(err, a.trace.Stage())
-	if netcause.Cancelled(a.ctx, err, now) {
-		abort = someAbort(abortOf(a.ctx, now))
-	}
-	sent, known := a.trace.Sent()
-	a.facts.Bytes = -1
-	a.settle(unanswered(failure, abort, sent, known), now)
-	a.mu.Unlock()
-	a.end(now)
 }
 
 // conclude decides, with mu held, how a response ended.

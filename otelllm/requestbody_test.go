@@ -9,12 +9,16 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
@@ -237,3 +241,22 @@ func TestPanicsOfReaders(t *testing.T) {
 		})
 	}
 }
+
+// A span processor that panics ends the recording, not the stream.
+func TestPanicOfASpanProcessor(t *testing.T) {
+	var handled error
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = err }))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(bombProcessor{}))
+	events := strings.Join(ownStreams()[0].events, "")
+	rt := NewTransport(base(t), WithTracerProvider(provider))
+	got, err := call(t.Context(), rt, script(t, sseHead+events, nil)+chatPath, chatBody)
+	require.NoError(t, err)
+	assert.Equal(t, events, got)
+	require.ErrorContains(t, handled, "ended by a panic (string)")
+	_, err = call(t.Context(), rt, "http://"+nettest.Refused(t)+chatPath, chatBody)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+}
+
+type bombProcessor struct{ nowhere }
+
+func (bombProcessor) OnEnd(sdktrace.ReadOnlySpan) { panic("secret") }
