@@ -21,7 +21,8 @@ var finishes = map[string]Finish{
 	"content_filter": FinishContentFilter, "content-filter": FinishContentFilter, "content_filtered": FinishContentFilter,
 	"guardrail_intervened": FinishContentFilter, "safety": FinishContentFilter, "recitation": FinishContentFilter,
 	"blocklist": FinishContentFilter, "prohibited_content": FinishContentFilter, "spii": FinishContentFilter,
-	"image_safety": FinishContentFilter, "language": FinishContentFilter,
+	"image_safety": FinishContentFilter, "language": FinishContentFilter, "model_armor": FinishContentFilter,
+	"jailbreak": FinishContentFilter, "image_prohibited_content": FinishContentFilter, "image_recitation": FinishContentFilter,
 
 	"refusal": FinishRefusal,
 

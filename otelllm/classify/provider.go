@@ -63,6 +63,7 @@ var providerCodes = map[string]semconv.ProviderErrorKind{
 	"servicequotaexceededexception":        semconv.ProviderErrorKindQuotaExhausted,
 	"authentication_error":                 semconv.ProviderErrorKindAuthentication,
 	"invalid_api_key":                      semconv.ProviderErrorKindAuthentication,
+	"api_key_invalid":                      semconv.ProviderErrorKindAuthentication, // Google
 	"invalid_authentication":               semconv.ProviderErrorKindAuthentication,
 	"unauthenticated":                      semconv.ProviderErrorKindAuthentication,
 	"unauthorized":                         semconv.ProviderErrorKindAuthentication,
