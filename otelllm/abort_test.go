@@ -63,13 +63,13 @@ func TestAborts(t *testing.T) {
 			return ctx, func() { cancel(typed) }
 		}, "unknown", nil},
 		{"deadline", func(ctx context.Context) (context.Context, func()) {
-			ctx, cancel := context.WithTimeout(ctx, 250*time.Millisecond)
-			_ = cancel // the deadline is to pass
-			return ctx, func() { <-ctx.Done() }
+			e := &expiring{Context: ctx, done: make(chan struct{})}
+			return e, e.expire
 		}, "deadline", nil},
 		{"deadline with a cause", func(ctx context.Context) (context.Context, func()) {
-			ctx, cancel := context.WithTimeoutCause(ctx, 250*time.Millisecond, typed)
-			_ = cancel
+			// Long enough for a busy machine to get where the call is to be.
+			ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Second, typed)
+			_ = cancel // the deadline is to pass
 			return ctx, func() { <-ctx.Done() }
 		}, "deadline", nil},
 	}
@@ -137,6 +137,27 @@ func TestAborts(t *testing.T) {
 				assert.Equal(t, semconv.RunOutcomeAborted, d.Outcome)
 			})
 		}
+	}
+}
+
+// expiring is a context whose deadline passes when the test says so, by a clock
+// that is no part of the test.
+type expiring struct {
+	context.Context
+
+	done chan struct{}
+}
+
+func (e *expiring) expire()                     { close(e.done) }
+func (e *expiring) Done() <-chan struct{}       { return e.done }
+func (e *expiring) Deadline() (time.Time, bool) { return time.Now().Add(time.Hour), true }
+
+func (e *expiring) Err() error {
+	select {
+	case <-e.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
 	}
 }
 
