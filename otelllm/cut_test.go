@@ -30,12 +30,17 @@ type cut struct {
 	stop    func(net.Conn) // on the server's side; nil: it goes silent
 	// local: this side stops reading. With cancel it cancels first.
 	local, cancel bool
+	// sparse: of a long stream, only one event in sparsely is cut after. What the
+	// decoder knows there is the same as at the other cuts; the stop differs.
+	sparse bool
 
 	class  semconv.Class // of an answer that is cut by it
 	cause  semconv.Cause
 	origin semconv.Origin
 	end    semconv.StreamEnd
 }
+
+const sparsely = 7
 
 var cuts = []cut{
 	{
@@ -47,15 +52,15 @@ var cuts = []cut{
 		class: semconv.ClassStreamInterrupted, cause: semconv.CauseConnectionReset, origin: semconv.OriginTransport, end: semconv.StreamEndReadError,
 	},
 	{
-		name: "truncated", chunked: true, stop: nettest.HangUp,
+		name: "truncated", sparse: true, chunked: true, stop: nettest.HangUp,
 		class: semconv.ClassStreamInterrupted, cause: semconv.CauseBodyTruncated, origin: semconv.OriginTransport, end: semconv.StreamEndReadError,
 	},
 	{
-		name: "consumer closes", chunked: true, local: true,
+		name: "consumer closes", sparse: true, chunked: true, local: true,
 		class: semconv.ClassLocalAbort, cause: semconv.CauseConsumerClosed, origin: semconv.OriginLocal, end: semconv.StreamEndConsumerClosed,
 	},
 	{
-		name: "user stops", chunked: true, local: true, cancel: true,
+		name: "user stops", sparse: true, chunked: true, local: true, cancel: true,
 		class: semconv.ClassLocalAbort, cause: semconv.CauseUser, origin: semconv.OriginLocal, end: semconv.StreamEndCancelled,
 	},
 }
@@ -112,6 +117,9 @@ func TestCuts(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			for _, c := range cuts {
 				for k := range len(s.events) + 1 {
+					if c.sparse && k%sparsely != 0 && len(s.events) > 2*sparsely {
+						continue
+					}
 					prefix := strings.Join(s.events[:k], "")
 					d, request := runCut(t, rt, provider, server, s.path, prefix, c)
 					checkCut(t, c, expectCut(protocol, prefix, c), d, &request)
@@ -286,6 +294,9 @@ func TestCutsHTTP2(t *testing.T) {
 		} {
 			t.Run(s.name+"/"+c.name, func(t *testing.T) {
 				for k := range len(s.events) + 1 {
+					if k%sparsely != 0 && len(s.events) > 2*sparsely {
+						continue
+					}
 					prefix := strings.Join(s.events[:k], "")
 					read := make(chan struct{})
 					url, client := nettest.ListenH2(t, func(conn *nettest.H2Conn, id uint32) {
