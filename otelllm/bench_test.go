@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -43,8 +44,9 @@ func longRequest(n int) []byte {
 }
 
 // BenchmarkTransport compares one client with and without the transport. The
-// variants take turns call by call in one loop, so that what disturbs one
-// disturbs all; x-… is the median of a variant over the median of the bare client.
+// variants take turns call by call in one loop, in random order, so that what
+// disturbs one disturbs all; x-… is the median of a variant over the median of the
+// bare client.
 func BenchmarkTransport(b *testing.B) {
 	sdk := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(nowhere{}))
 	unsampled := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(nowhere{}), sdktrace.WithSampler(sdktrace.NeverSample()))
@@ -81,7 +83,7 @@ func BenchmarkTransport(b *testing.B) {
 			buf := make([]byte, 32<<10)
 			b.ReportAllocs()
 			for b.Loop() {
-				for i := range variants {
+				for _, i := range rand.Perm(len(variants)) {
 					v := &variants[i]
 					start := time.Now()
 					require.NoError(b, exchange(b.Context(), v.rt, server.URL+chatPath, body, buf))

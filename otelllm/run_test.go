@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"syscall"
@@ -94,6 +95,46 @@ func (bomb) Unwrap() error        { panic("Unwrap") }
 func (bomb) Is(error) bool        { panic("Is") }
 func (bomb) As(target any) bool   { panic("As") }
 func (bomb) Timeout() (late bool) { panic("Timeout") }
+
+// The run's error has lost who cancelled it; the part that was cancelled knows.
+func TestRunEndByItsParts(t *testing.T) {
+	wrapped := &url.Error{Op: "Post", URL: "secret", Err: context.Canceled}
+	t.Run("a request", func(t *testing.T) {
+		r := newRecorder(t)
+		ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+		below, abort := WithAbort(ctx)
+		abort(AbortUser, "stop")
+		_, err := call(below, NewTransport(base(t)), "http://"+nettest.Refused(t)+chatPath, chatBody)
+		require.Error(t, err)
+		run.End(wrapped)
+		assert.Equal(t, "user", r.named("invoke_agent coder")[0].get("llm.abort.source"))
+	})
+	t.Run("a tool", func(t *testing.T) {
+		r := newRecorder(t)
+		ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+		below, abort := WithAbort(ctx)
+		toolCtx, tool := StartTool(below, ToolCall{ID: "call_1", Name: "f"})
+		abort(AbortShutdown, "sigterm")
+		tool.End(toolCtx.Err())
+		run.End(wrapped)
+		s := r.named("invoke_agent coder")[0]
+		assert.Equal(t, "shutdown", s.get("llm.abort.source"))
+		assert.Equal(t, "sigterm", s.get("llm.abort.reason"))
+		assert.Equal(t, semconv.RunOutcomeAborted, run.Diagnosis().Outcome)
+	})
+	t.Run("a request before the last one", func(t *testing.T) {
+		r := newRecorder(t)
+		ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+		below, abort := WithAbort(ctx)
+		abort(AbortUser, "stop")
+		_, err := call(below, NewTransport(base(t)), "http://"+nettest.Refused(t)+chatPath, chatBody)
+		require.Error(t, err)
+		_, err = call(ctx, NewTransport(base(t)), "http://"+nettest.Refused(t)+chatPath, chatBody)
+		require.Error(t, err)
+		run.End(wrapped)
+		assert.Equal(t, "unknown", r.named("invoke_agent coder")[0].get("llm.abort.source"), "what ended last was not aborted")
+	})
+}
 
 // Nothing is set up, and everything can be called all the same.
 func TestNobodyListens(t *testing.T) {
@@ -250,13 +291,17 @@ func TestDiagnosisBeforeClose(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
 			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, sseHead+tt.events, hold(t))+chatPath, strings.NewReader(chatBody))
+			body := io.MultiReader(strings.NewReader(historyBody)) // read as it is sent
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, sseHead+tt.events, hold(t))+chatPath, body)
 			require.NoError(t, err)
 			resp, err := NewTransport(base(t)).RoundTrip(req)
 			require.NoError(t, err)
 			_, err = io.ReadFull(resp.Body, make([]byte, len(tt.events)))
 			require.NoError(t, err)
 			assert.Equal(t, tt.class, run.Diagnosis().Class)
+			if seen, _ := run.seen(); tt.class != semconv.ClassUnset {
+				assert.Equal(t, []string{"call_1"}, seen.Requests[0].HistoryOutputs)
+			}
 			assert.Empty(t, r.spans.Ended(), "looking changes nothing")
 			resp.Body.Close()
 			if tt.class != semconv.ClassUnset {

@@ -580,6 +580,20 @@ func TestOfWords(t *testing.T) {
 		{"unwraps to nothing", wrapped{}, semconv.TransportStageBody, semconv.TransportCauseUnset, ""},
 		{"a panicking error", bomb{}, semconv.TransportStageBody, semconv.TransportCauseUnset, ""},
 		{"closed under the request", net.ErrClosed, semconv.TransportStageBody, semconv.TransportCauseConnectionLost, ""},
+		{"closed in a handshake by this side", net.ErrClosed, semconv.TransportStageTLS, semconv.TransportCauseTLS, "HANDSHAKE"},
+		{"a read that failed on the way", &net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ETIMEDOUT)}, semconv.TransportStageBody, semconv.TransportCauseConnectionLost, "ETIMEDOUT"},
+		{"an errno without an operation, dialling", syscall.ENETUNREACH, semconv.TransportStageConnect, semconv.TransportCauseConnectUnreachable, "ENETUNREACH"},
+		{"timed out by the kernel, dialling", syscall.ETIMEDOUT, semconv.TransportStageConnect, semconv.TransportCauseConnectTimeout, "ETIMEDOUT"},
+		{"an errno without an operation, in a handshake", syscall.ECONNRESET, semconv.TransportStageTLS, semconv.TransportCauseTLS, "ECONNRESET"},
+		{"a broken pipe in the body", syscall.EPIPE, semconv.TransportStageBody, semconv.TransportCauseConnectionReset, "EPIPE"},
+		{"a broken pipe before it", syscall.EPIPE, semconv.TransportStageWrite, semconv.TransportCauseWriteFailed, "EPIPE"},
+		{"an errno that networks do not have", syscall.ENOENT, semconv.TransportStageBody, semconv.TransportCauseUnset, ""},
+		{"too slow, resolving", os.ErrDeadlineExceeded, semconv.TransportStageDNS, semconv.TransportCauseDNSTemporary, ""},
+		{"too slow, at the proxy", os.ErrDeadlineExceeded, semconv.TransportStageProxy, semconv.TransportCauseProxy, ""},
+		{"too slow, writing", os.ErrDeadlineExceeded, semconv.TransportStageWrite, semconv.TransportCauseWriteFailed, "TIMEOUT"},
+		{"too slow, awaiting headers", os.ErrDeadlineExceeded, semconv.TransportStageHeaders, semconv.TransportCauseHeaderTimeout, ""},
+		{"a scheme mismatch", http.ErrSchemeMismatch, semconv.TransportStageUnset, semconv.TransportCauseTLS, "RECORD_HEADER"},
+		{"an unknown alert", tls.AlertError(199), semconv.TransportStageTLS, semconv.TransportCauseTLS, "HANDSHAKE"},
 		{"no stage known, EOF", io.EOF, semconv.TransportStageUnset, semconv.TransportCauseClosedBeforeHeaders, ""},
 		{"alert after the handshake", &net.OpError{Op: "remote error", Err: tls.AlertError(80)}, semconv.TransportStageBody, semconv.TransportCauseConnectionLost, "INTERNAL_ERROR"},
 		{"alert about our certificate", &net.OpError{Op: "remote error", Err: tls.AlertError(42)}, semconv.TransportStageTLS, semconv.TransportCauseTLS, "CERTIFICATE_VERIFY_FAILED"},
@@ -725,3 +739,28 @@ func TestClosedHere(t *testing.T) {
 	}
 	assert.False(t, netcause.ClosedHere(io.ErrUnexpectedEOF))
 }
+
+func TestRootType(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{errors.New("x"), "*errors.errorString"},
+		{fmt.Errorf("x: %w", errors.New("x")), "*errors.errorString"},
+		{&os.PathError{Err: syscall.ENOENT}, "syscall.Errno"},
+		{&net.OpError{Err: errors.New("x")}, "*net.OpError"},
+		{fmt.Errorf("x: %w", errors.Join(nil, foreign("x"))), "netcause_test.foreign"},
+		{bomb{}, "netcause_test.bomb"},
+		{generic[struct{ LongName map[string]map[string]int }]{}, ""},
+	} {
+		got := netcause.RootType(tt.err)
+		assert.LessOrEqual(t, len(got), 256)
+		if tt.want != "" {
+			assert.Equal(t, tt.want, got)
+		}
+	}
+}
+
+type generic[T any] struct{}
+
+func (generic[T]) Error() string { return "" }
