@@ -108,7 +108,7 @@ func errorType(f *spanfacts.Request) string {
 func (a *attempt) snapshot(now time.Time) (classify.Request, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.over.Load() || a.state == nil || !a.state.Terminal {
+	if a.over.Load() || a.state == nil || !a.state.Terminal && !a.state.Complete {
 		return classify.Request{}, false
 	}
 	f := a.facts
