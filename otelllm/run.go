@@ -210,15 +210,27 @@ func (r *Run) seen() (run classify.Run, all bool) {
 	return run, !r.forgotten
 }
 
-// attemptBegan counts a request of the run.
+// attemptBegan counts a request of the run. A tool whose output its history
+// carries needs no other word of the delivery: its span goes.
 func (r *Run) attemptBegan(a *attempt) {
 	if r == nil {
 		return
 	}
+	var carried []*Tool
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.begunRequests++
 	r.flying = append(r.flying, a)
+	r.waiting = slices.DeleteFunc(r.waiting, func(t *Tool) bool {
+		if t.callID == "" || !slices.Contains(a.facts.HistoryOutputs, t.callID) {
+			return false
+		}
+		carried = append(carried, t)
+		return true
+	})
+	r.mu.Unlock()
+	for _, t := range carried {
+		t.endSpan()
+	}
 }
 
 // attemptEnded keeps the facts of a request of the run.

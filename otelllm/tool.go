@@ -47,9 +47,10 @@ const outputWait = 5 * time.Second
 // Tool is one execution of one tool call. It is safe for concurrent use, and a nil
 // *Tool does nothing.
 type Tool struct {
-	ctx  context.Context // the caller's: aborts are read off it
-	run  *Run            // nil: outside of a run
-	span trace.Span
+	ctx    context.Context // the caller's: aborts are read off it
+	run    *Run            // nil: outside of a run
+	span   trace.Span
+	callID string // as it is recorded
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
@@ -61,8 +62,8 @@ type Tool struct {
 // StartTool starts the execution of a tool call and its span, `execute_tool
 // {tool}`. It belongs to the run of ctx. End it with what the tool returned.
 func StartTool(ctx context.Context, call ToolCall) (context.Context, *Tool) {
-	t := &Tool{ctx: ctx, run: runOf(ctx)}
-	t.facts = classify.Tool{Start: time.Now(), CallID: wire.SafeID(call.ID), Name: wire.SafeName(call.Name), Effect: call.Effect}
+	t := &Tool{ctx: ctx, run: runOf(ctx), callID: wire.SafeID(call.ID)}
+	t.facts = classify.Tool{Start: time.Now(), CallID: t.callID, Name: wire.SafeName(call.Name), Effect: call.Effect}
 	if t.facts.Effect.String() == "" {
 		t.facts.Effect = semconv.ToolEffectUnknown
 	}
@@ -87,7 +88,8 @@ func StartTool(ctx context.Context, call ToolCall) (context.Context, *Tool) {
 // nothing.
 //
 // Under a run the span of the tool ends now but leaves later: with [Tool.OutputSent],
-// with the end of the run, or after five seconds, whichever comes first. So word of
+// with the first request that carries its output, with the end of the run, or after
+// five seconds, whichever comes first. So word of
 // the output's delivery, which comes after the end, is still on the span. Outside
 // of a run it leaves at once; report the delivery before, if there is one.
 func (t *Tool) End(err error) {

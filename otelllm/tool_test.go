@@ -171,6 +171,26 @@ func TestOutputDeliveryWait(t *testing.T) {
 	})
 }
 
+// A request that carries the output is word enough: the span waits no longer.
+func TestOutputThatARequestCarries(t *testing.T) {
+	r := newRecorder(t)
+	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+	for _, id := range []string{"call_1", "call_2"} {
+		_, tool := StartTool(ctx, ToolCall{ID: id, Name: "patch"})
+		tool.End(nil)
+	}
+	require.Empty(t, r.spans.Ended())
+	body := `{"model":"gpt-5","messages":[{"role":"assistant","tool_calls":[{"id":"call_1"},{"id":"call_2"}]},{"role":"tool","tool_call_id":"call_1","content":"x"}]}`
+	_, err := call(ctx, NewTransport(base(t)), script(t, sseHead, nil)+chatPath, body)
+	require.NoError(t, err)
+	left := r.named("execute_tool patch")
+	require.Len(t, left, 1)
+	assert.Equal(t, "call_1", left[0].get("gen_ai.tool.call.id"))
+	assert.Equal(t, "pending", left[0].get("llm.tool.output_delivery"))
+	run.End(nil)
+	assert.Len(t, r.named("execute_tool patch"), 2)
+}
+
 // Outside of a run nobody could let the span go later.
 func TestToolOutsideOfARun(t *testing.T) {
 	r := newRecorder(t)
