@@ -1,47 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/otelllm/otelllm-go/examples/faultyllm"
-	"github.com/otelllm/otelllm-go/examples/internal/otlptest"
+	"github.com/otelllm/otelllm-go/examples/internal/exampletest"
 )
 
 func TestTheExample(t *testing.T) {
-	for _, tc := range []struct {
-		name  string
-		steps []faultyllm.Step
-		says  []string
-		fails bool
-	}{
-		{"whole", []faultyllm.Step{faultyllm.Text("Rayleigh ", "scattering."), faultyllm.Finish(faultyllm.Stop)}, []string{"Rayleigh scattering."}, false},
-		{"reset", []faultyllm.Step{faultyllm.Text("Rayleigh "), faultyllm.Reset()}, []string{"Rayleigh ", "connection reset", "user_confirmed_retry: visible_output"}, true},
-		// The SDK reports no error: only the diagnosis tells.
-		{"clean end", []faultyllm.Step{faultyllm.Text("Rayleigh "), faultyllm.CleanEnd()}, []string{"ended early", "user_confirmed_retry: visible_output"}, false},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			srv, err := faultyllm.Start()
-			require.NoError(t, err)
-			defer func() { assert.NoError(t, srv.Close()) }()
-			srv.Play("c", faultyllm.Answer(tc.steps...))
-			spans := otlptest.Start(t)
-			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", spans.URL)
-			t.Setenv("OPENAI_BASE_URL", srv.BaseURL("c", faultyllm.Chat))
-			t.Setenv("OPENAI_API_KEY", "sk-none")
-
-			var out bytes.Buffer
-			err = ask(t.Context(), &out, "Why is the sky blue?")
-			assert.Equal(t, tc.fails, err != nil, "%v", err)
-			for _, words := range tc.says {
-				assert.Contains(t, out.String(), words)
-			}
-			names := spans.Names()
-			assert.Contains(t, names, "invoke_agent example")
-			assert.Contains(t, names, "chat gpt-5.5")
-		})
-	}
+	exampletest.Run(t, exampletest.Example{Ask: ask, Wire: faultyllm.Chat, Env: "OPENAI", Model: "gpt-5.5"})
 }

@@ -1,0 +1,62 @@
+// Package exampletest runs the small programs, one an SDK, against the model
+// server that breaks. They are the same program but for the SDK.
+package exampletest
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/examples/internal/otlptest"
+)
+
+// Example is a small program.
+type Example struct {
+	Ask   func(ctx context.Context, out io.Writer, question string) error
+	Wire  faultyllm.Wire
+	Env   string // what the names of the SDK's variables begin with: OPENAI
+	Model string
+}
+
+// Run runs it over an answer that is whole, one that is reset, and one that ends
+// cleanly without its end.
+func Run(t *testing.T, e Example) {
+	t.Helper()
+	for _, tc := range []struct {
+		name  string
+		steps []faultyllm.Step
+		says  []string
+		fails bool
+	}{
+		{"whole", []faultyllm.Step{faultyllm.Text("Rayleigh ", "scattering."), faultyllm.Finish(faultyllm.Stop)}, []string{"Rayleigh scattering."}, false},
+		{"reset", []faultyllm.Step{faultyllm.Text("Rayleigh "), faultyllm.Reset()}, []string{"Rayleigh ", "connection reset", "user_confirmed_retry: visible_output"}, true},
+		// The SDK reports no error: only the diagnosis tells.
+		{"clean end", []faultyllm.Step{faultyllm.Text("Rayleigh "), faultyllm.CleanEnd()}, []string{"ended early", "user_confirmed_retry: visible_output"}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			srv, err := faultyllm.Start()
+			require.NoError(t, err)
+			defer func() { assert.NoError(t, srv.Close()) }()
+			srv.Play("c", faultyllm.Answer(tc.steps...))
+			spans := otlptest.Start(t)
+			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", spans.URL)
+			t.Setenv(e.Env+"_BASE_URL", srv.BaseURL("c", e.Wire))
+			t.Setenv(e.Env+"_API_KEY", "sk-none")
+
+			var out bytes.Buffer
+			err = e.Ask(t.Context(), &out, "Why is the sky blue?")
+			assert.Equal(t, tc.fails, err != nil, "%v", err)
+			for _, words := range tc.says {
+				assert.Contains(t, out.String(), words)
+			}
+			names := spans.Names()
+			assert.Contains(t, names, "invoke_agent example")
+			assert.Contains(t, names, "chat "+e.Model)
+		})
+	}
+}
