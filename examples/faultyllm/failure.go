@@ -14,10 +14,10 @@ type Trouble uint8
 // The troubles, each answered with the status and body that the wire's provider uses.
 const (
 	RateLimited    Trouble = iota // 429
-	QuotaExhausted                // OpenAI: 429 insufficient_quota; Anthropic: 402 billing_error
-	Unauthorized                  // 401
+	QuotaExhausted                // OpenAI: 429 insufficient_quota; Anthropic: 402 billing_error; Gemini: 429 of a day's quota
+	Unauthorized                  // 401; Gemini: 400 API_KEY_INVALID
 	ContextTooLong                // 400
-	Overloaded                    // OpenAI: 503; Anthropic: 529
+	Overloaded                    // OpenAI, Gemini: 503; Anthropic: 529
 	ServerError                   // 500
 	EngineFailure                 // vLLM's way on Chat: a bare status number as the code
 	numberOfTroubles
@@ -26,9 +26,9 @@ const (
 // Failure is a provider's error, before the stream ([Refuse]) or inside it ([InBand]).
 type Failure struct {
 	Trouble    Trouble
-	RetryAfter time.Duration // 0: the provider names none; Anthropic names whole seconds, rounded up
+	RetryAfter time.Duration // 0: the provider names none; Anthropic names whole seconds, rounded up; Gemini names it in the body
 	Message    string        // empty: the provider's usual words
-	Code       string        // OpenAI's code, or Anthropic's type; empty: the usual one
+	Code       string        // OpenAI's code, Anthropic's type, Gemini's status; empty: the usual one
 }
 
 // voice is how one provider speaks of a trouble.
@@ -92,10 +92,14 @@ var anthropicVoices = [numberOfTroubles]voice{
 const statusOverloaded = 529
 
 func (f *Failure) voice(w Wire) voice {
-	if w == Anthropic {
+	switch w {
+	case Anthropic:
 		return anthropicVoices[f.Trouble]
+	case Gemini:
+		return geminiVoices[f.Trouble]
+	default:
+		return openAIVoices[f.Trouble]
 	}
-	return openAIVoices[f.Trouble]
 }
 
 func (f *Failure) message() string { return f.in(openAIVoices[f.Trouble]) }
@@ -130,6 +134,25 @@ func (f *Failure) write(w http.ResponseWriter, wire Wire, requestID string) int 
 	v := f.voice(wire)
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
+	if wire != Gemini { // Google has no such headers: what its body says is all
+		f.headers(h, wire, v)
+	}
+	w.WriteHeader(v.status)
+	var body string
+	switch wire {
+	case Anthropic:
+		body = f.anthropicBody(requestID)
+	case Gemini:
+		body = f.geminiBody()
+	default:
+		body = f.chatBody()
+	}
+	_, _ = w.Write([]byte(body)) // a client that has gone needs no error
+	return v.status
+}
+
+// headers tells the SDK whether and when to try again.
+func (f *Failure) headers(h http.Header, wire Wire, v voice) {
 	h.Set("x-should-retry", strconv.FormatBool(v.retry))
 	if f.RetryAfter > 0 {
 		h.Set("retry-after", strconv.FormatInt(int64((f.RetryAfter+time.Second-1)/time.Second), 10))
@@ -137,11 +160,4 @@ func (f *Failure) write(w http.ResponseWriter, wire Wire, requestID string) int 
 			h.Set("retry-after-ms", strconv.FormatInt(f.RetryAfter.Milliseconds(), 10))
 		}
 	}
-	w.WriteHeader(v.status)
-	body := f.chatBody()
-	if wire == Anthropic {
-		body = f.anthropicBody(requestID)
-	}
-	_, _ = w.Write([]byte(body)) // a client that has gone needs no error
-	return v.status
 }

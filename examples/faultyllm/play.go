@@ -28,8 +28,10 @@ func (p *player) play(e Exchange) {
 	}
 	h := p.w.Header()
 	maps.Copy(h, e.header)
-	p.record.RequestID = p.ids.id("req_", 0)
-	h.Set(p.record.Wire.requestIDHeader(), p.record.RequestID)
+	if header := p.record.Wire.requestIDHeader(); header != "" {
+		p.record.RequestID = p.ids.id("req_", 0)
+		h.Set(header, p.record.RequestID)
+	}
 	switch e.kind {
 	case exchangeFailure:
 		p.record.Status = e.failure.write(p.w, p.record.Wire, p.record.RequestID)

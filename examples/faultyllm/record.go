@@ -8,7 +8,7 @@ type Sent struct {
 
 	TextChunks, ReasoningChunks            int // deltas
 	ToolInputsStarted, ToolInputsCompleted int
-	Terminal                               bool // the terminal event
+	Terminal                               bool // the terminal event; on Gemini the chunk with the reason
 }
 
 func (s *Sent) add(o Sent) {
@@ -57,7 +57,7 @@ type Record struct {
 	Wire       Wire
 	Streamed   bool   // the request asked for a stream
 	Status     int    // 0: no headers were sent
-	RequestID  string // as the response header has it; empty without headers
+	RequestID  string // as the response header has it; empty without headers, and on Gemini
 	RetryCount string // the request's X-Stainless-Retry-Count
 	Sent       Sent
 	Ending     Ending

@@ -47,28 +47,30 @@ const (
 	Stop          Reason = "stop"
 	ToolCalls     Reason = "tool_calls"
 	Length        Reason = "length"
-	ContentFilter Reason = "content_filter" // on Anthropic: refusal, which is its filter's word
-	Refused       Reason = "refusal"        // Chat and Responses: a normal end after a refusal text
+	ContentFilter Reason = "content_filter" // on Anthropic: refusal, which is its filter's word; on Gemini: SAFETY
+	Refused       Reason = "refusal"        // Chat and Responses: a normal end after a refusal text; on Gemini: SAFETY
 )
 
 // Begin is how a stream opens before the model has said anything: the role chunk,
-// response.created, message_start. Every answer begins with it by itself; it is a
-// step of its own where a fault comes right after it.
+// response.created, message_start; on Gemini nothing. Every answer begins with it by
+// itself; it is a step of its own where a fault comes right after it.
 func Begin() Step { return Step{kind: stepBegin} }
 
 // Text is visible text, one delta a chunk.
 func Text(chunks ...string) Step { return Step{kind: stepText, chunks: chunks} }
 
 // Reasoning is reasoning that precedes the answer, one delta a chunk: DeepSeek's
-// reasoning_content on Chat, a summary on Responses, thinking on Anthropic.
+// reasoning_content on Chat, a summary on Responses, thinking on Anthropic, thoughts
+// on Gemini.
 func Reasoning(chunks ...string) Step { return Step{kind: stepReasoning, chunks: chunks} }
 
-// Refusal is the text of a refusal, one delta a chunk. On Anthropic it is plain
-// text: only the stop reason tells.
+// Refusal is the text of a refusal, one delta a chunk. On Anthropic and Gemini it is
+// plain text: only the reason tells.
 func Refusal(chunks ...string) Step { return Step{kind: stepRefusal, chunks: chunks} }
 
 // ToolInput begins a tool call and writes its arguments, one delta a fragment,
-// but does not complete them.
+// but does not complete them. Gemini sends calls whole: of this one nothing, until
+// it is complete.
 func ToolInput(id, name string, fragments ...string) Step {
 	return Step{kind: stepToolInput, id: id, name: name, chunks: fragments}
 }
@@ -81,7 +83,8 @@ func ToolCall(id, name string, fragments ...string) Step {
 	return Step{kind: stepToolCall, id: id, name: name, chunks: fragments}
 }
 
-// Ping is a keepalive: a comment, on Anthropic a ping event.
+// Ping is a keepalive: a comment, on Anthropic a ping event. Gemini sends none, but
+// a proxy may; its Go SDK takes a comment for an error.
 func Ping() Step { return Step{kind: stepPing} }
 
 // Finish ends the answer as it should end: the reason, the usage and the
@@ -89,10 +92,12 @@ func Ping() Step { return Step{kind: stepPing} }
 func Finish(r Reason) Step { return Step{kind: stepFinish, reason: r} }
 
 // FinishReason gives the reason without the terminal event. On Responses, where
-// only the terminal event has a reason, it closes the open item.
+// only the terminal event has a reason, it closes the open item. On Gemini it is all
+// of [Finish]: the reason is the end.
 func FinishReason(r Reason) Step { return Step{kind: stepFinishReason, reason: r} }
 
-// End is the terminal event alone: `[DONE]`, response.completed, message_stop.
+// End is the terminal event alone: `[DONE]`, response.completed, message_stop; on
+// Gemini nothing.
 func End() Step { return Step{kind: stepEnd} }
 
 // InBand is the provider's error inside the stream, under a status of 200.

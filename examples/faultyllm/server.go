@@ -2,7 +2,6 @@ package faultyllm
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -163,12 +162,9 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client went away while it was asking
 	}
-	var asked struct {
-		Model  string `json:"model"`
-		Stream bool   `json:"stream"`
-	}
-	if err := json.Unmarshal(body, &asked); err != nil {
-		http.Error(w, "faultyllm: the request body is no JSON", http.StatusBadRequest)
+	asked, err := wire.read(r.URL, body)
+	if err != nil {
+		http.Error(w, "faultyllm: "+err.Error(), http.StatusBadRequest)
 		return
 	}
 	e, record, index, ok := s.next(key)

@@ -22,15 +22,37 @@ import (
 	"github.com/otelllm/otelllm-go/examples/faultyllm"
 )
 
-var paths = map[faultyllm.Wire]string{
-	faultyllm.Chat: "chat/completions", faultyllm.Responses: "responses", faultyllm.Anthropic: "v1/messages",
+var wires = append(faultyllm.Wires(), faultyllm.Gemini)
+
+func path(w faultyllm.Wire, stream bool) string {
+	switch {
+	case w == faultyllm.Chat:
+		return "chat/completions"
+	case w == faultyllm.Responses:
+		return "responses"
+	case w == faultyllm.Anthropic:
+		return "v1/messages"
+	case stream:
+		return "v1beta/models/m:streamGenerateContent?alt=sse"
+	default:
+		return "v1beta/models/m:generateContent"
+	}
+}
+
+// events counts the events of a stream by what ends them.
+func events(w faultyllm.Wire, stream []byte) int {
+	end := "\n\n"
+	if w == faultyllm.Gemini {
+		end = "\r\n\r\n"
+	}
+	return bytes.Count(stream, []byte(end))
 }
 
 // post asks for a response as an SDK would, without one.
 func post(ctx context.Context, t *testing.T, hc *http.Client, baseURL string, w faultyllm.Wire, stream bool) (*http.Response, error) {
 	t.Helper()
 	body := fmt.Sprintf(`{"model":"m","stream":%t}`, stream)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, baseURL+paths[w], strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, baseURL+path(w, stream), strings.NewReader(body))
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	return hc.Do(req)
@@ -60,13 +82,13 @@ func TestFaultsAreWhatTheySay(t *testing.T) {
 		{"clean end", faultyllm.CleanEnd(), faultyllm.Natural, clean, faultyllm.EndedEarly},
 		{"clean end, close delimited", faultyllm.CleanEnd(), faultyllm.CloseDelimited, clean, faultyllm.EndedEarly},
 	} {
-		for _, w := range faultyllm.Wires() {
+		for _, w := range wires {
 			t.Run(tc.name+"/"+w.String(), func(t *testing.T) {
 				srv := start(t)
 				whole := streamed(t, srv, "whole", w, faultyllm.Answer(script...))
-				events := faultyllm.Answer(script...).Events(w)
-				require.Equal(t, events, bytes.Count(whole, []byte("\n\n")))
-				for n := range events {
+				all := faultyllm.Answer(script...).Events(w)
+				require.Equal(t, all, events(w, whole))
+				for n := range all {
 					const key = "whole" // the ids in the bytes are made of it
 					srv.Play(key, faultyllm.Answer(script...).CutAfter(n, tc.fault).Framed(tc.framing))
 					resp, err := post(t.Context(), t, client(t), srv.BaseURL(key, w), w, true)
@@ -75,7 +97,7 @@ func TestFaultsAreWhatTheySay(t *testing.T) {
 					tc.want(t, err)
 					require.NoError(t, resp.Body.Close())
 					require.True(t, bytes.HasPrefix(whole, got), "cut after %d: not a prefix of the whole", n)
-					require.Equal(t, n, bytes.Count(got, []byte("\n\n")))
+					require.Equal(t, n, events(w, got))
 
 					records, err := srv.Records(key)
 					require.NoError(t, err)
@@ -103,7 +125,7 @@ func streamed(t *testing.T, srv *faultyllm.Server, key string, w faultyllm.Wire,
 
 func TestADocumentBreaksInItsMiddle(t *testing.T) {
 	srv := start(t)
-	for _, w := range faultyllm.Wires() {
+	for _, w := range wires {
 		srv.Play("c", faultyllm.Answer(faultyllm.Text("a long answer"), faultyllm.Truncate(), faultyllm.Finish(faultyllm.Stop)))
 		resp, err := post(t.Context(), t, client(t), srv.BaseURL("c", w), w, false)
 		require.NoError(t, err)
@@ -209,7 +231,7 @@ func TestARequestBeyondTheScriptIsToldOf(t *testing.T) {
 }
 
 func TestTheSameScriptGivesTheSameBytes(t *testing.T) {
-	for _, w := range faultyllm.Wires() {
+	for _, w := range wires {
 		first := streamed(t, start(t), "c", w, faultyllm.Answer(script...))
 		again := streamed(t, start(t), "c", w, faultyllm.Answer(script...))
 		assert.Equal(t, string(first), string(again))
@@ -278,6 +300,24 @@ func TestBodiesThatAreNoProtocol(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	assert.Equal(t, "{not json", string(body))
+}
+
+func TestWhatIsAskedWronglyIsRefused(t *testing.T) {
+	srv := start(t)
+	srv.Play("c", faultyllm.Answer(faultyllm.Finish(faultyllm.Stop)))
+	for _, tc := range []struct{ path, body, want string }{
+		{"v1/responses", "{", "the request body is no JSON"},
+		{"v1beta/models/m:generateContent", "[", "the request body is no JSON"},
+		{"v1beta/models/m:streamGenerateContent", "{}", "served with alt=sse alone"},
+	} {
+		resp, err := http.Post("http://"+srv.Addr()+"/case/c/"+tc.path, "application/json", strings.NewReader(tc.body))
+		require.NoError(t, err)
+		said, err := io.ReadAll(resp.Body)
+		require.NoError(t, errors.Join(err, resp.Body.Close()))
+		assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
+		assert.Contains(t, string(said), tc.want)
+	}
+	assert.Zero(t, srv.Started("c"), "nothing of the script is played for it")
 }
 
 func TestWhatIsNoModelCallIsNotFound(t *testing.T) {

@@ -1,6 +1,11 @@
 package faultyllm
 
-import "strings"
+import (
+	"encoding/json"
+	"errors"
+	"net/url"
+	"strings"
+)
 
 // Wire is a wire protocol that the server speaks.
 type Wire uint8
@@ -10,12 +15,15 @@ const (
 	Chat      Wire = iota // OpenAI Chat Completions
 	Responses             // OpenAI Responses
 	Anthropic             // Anthropic Messages
+	Gemini                // Gemini's streamGenerateContent (alt=sse) and generateContent
 )
 
-// Wires are all wires, in order.
+// Wires are the wires that have every kind of step, in order. Gemini stands beside
+// them: it begins with the first words, has function calls whole, and no event for
+// the end of a stream.
 func Wires() []Wire { return []Wire{Chat, Responses, Anthropic} }
 
-// String is a short lower-case name: "chat", "responses", "anthropic".
+// String is a short lower-case name: "chat", "responses", "anthropic", "gemini".
 func (w Wire) String() string {
 	switch w {
 	case Chat:
@@ -24,15 +32,18 @@ func (w Wire) String() string {
 		return "responses"
 	case Anthropic:
 		return "anthropic"
+	case Gemini:
+		return "gemini"
 	default:
 		return "unknown"
 	}
 }
 
 // base is the path prefix that an SDK's base URL carries itself: openai-go appends
-// "chat/completions" to ".../v1/", anthropic-sdk-go appends "v1/messages".
+// "chat/completions" to ".../v1/", anthropic-sdk-go appends "v1/messages", genai
+// appends "v1beta/models/…".
 func (w Wire) base() string {
-	if w == Anthropic {
+	if w == Anthropic || w == Gemini {
 		return "/"
 	}
 	return "/v1/"
@@ -51,17 +62,52 @@ func wireOf(path string) (Wire, bool) {
 		return Responses, true
 	case strings.HasSuffix(path, "/v1/messages"):
 		return Anthropic, true
+	case strings.HasSuffix(path, geminiDocumentMethod), strings.HasSuffix(path, geminiStreamMethod):
+		return Gemini, true
 	default:
 		return 0, false
 	}
 }
 
-// requestIDHeader is the response header that carries the provider's request id.
-func (w Wire) requestIDHeader() string {
-	if w == Anthropic {
-		return "request-id"
+const (
+	geminiDocumentMethod = ":generateContent"
+	geminiStreamMethod   = ":streamGenerateContent"
+)
+
+// asked is what a request asks for, of what the server minds.
+type asked struct {
+	Model  string `json:"model"`
+	Stream bool   `json:"stream"`
+}
+
+// read reads a request. Gemini has in the URL what the others have in the body.
+func (w Wire) read(u *url.URL, body []byte) (asked, error) {
+	var a asked
+	if err := json.Unmarshal(body, &a); err != nil {
+		return asked{}, errors.New("the request body is no JSON")
 	}
-	return "x-request-id"
+	if w != Gemini {
+		return a, nil
+	}
+	resource, stream := strings.CutSuffix(u.Path, geminiStreamMethod)
+	if stream && u.Query().Get("alt") != "sse" {
+		return asked{}, errors.New("streamGenerateContent is served with alt=sse alone")
+	}
+	resource = strings.TrimSuffix(resource, geminiDocumentMethod)
+	return asked{Model: resource[strings.LastIndexByte(resource, '/')+1:], Stream: stream}, nil
+}
+
+// requestIDHeader is the response header that carries the provider's request id;
+// empty: the provider sends none.
+func (w Wire) requestIDHeader() string {
+	switch w {
+	case Anthropic:
+		return "request-id"
+	case Gemini: // its id is in the body
+		return ""
+	default:
+		return "x-request-id"
+	}
 }
 
 // render turns an answer's steps into the frames of a stream.
@@ -89,6 +135,8 @@ func (w Wire) renderer(id ids) renderer {
 		return &responsesRenderer{ids: id}
 	case Anthropic:
 		return &anthropicRenderer{ids: id}
+	case Gemini:
+		return &geminiRenderer{ids: id}
 	default:
 		return &chatRenderer{ids: id}
 	}
@@ -103,6 +151,8 @@ func (w Wire) document(steps []Step, id ids) []byte {
 		return responsesDocument(m, id)
 	case Anthropic:
 		return anthropicDocument(m, id)
+	case Gemini:
+		return geminiDocument(m, id)
 	default:
 		return chatDocument(m, id)
 	}
