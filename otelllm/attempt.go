@@ -2,30 +2,17 @@ package otelllm
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
-	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
-	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// maxErrorBody bounds how much of an error response is kept to be read.
-const maxErrorBody = 64 << 10
-
-// attempt records one attempt of one model call, from before dialling until its
-// stream has ended.
+// attempt records one attempt of one model call over HTTP, from before dialling
+// until its stream has ended.
 //
 //	begin ─► RoundTrip ─┬─► unanswered ──────────────────────────────┐
 //	                    └─► answered ─► read, read … ─► EOF, error, ─┴─► end
@@ -34,68 +21,19 @@ const maxErrorBody = 64 << 10
 // It is used by the goroutine that called RoundTrip, those that read and close
 // the body, and the one that cleans up after a body that was lost.
 type attempt struct {
-	ctx      context.Context // the caller's: aborts are read off it
-	run      *Run            // nil: outside of a run
-	span     trace.Span
-	protocol wire.Protocol
-	identity spanfacts.Identity
-	trace    *netcause.Trace
-	tee      *requestTee // nil: the body was read before it was sent
-	start    time.Time
+	exchange
 
-	// over is set, under mu, when the attempt has ended. It may be read without.
-	over atomic.Bool
-
-	mu sync.Mutex
-	// Everything below is guarded by mu.
-	facts     spanfacts.Request
-	decoder   wire.Decoder  // nil: the body is not read
-	state     *wire.State   // of decoder
-	errorBody []byte        // of a response with an error status
-	wait      time.Duration // of the headers' retry-after
-	lastAt    time.Duration // of the last semantic event
-	times     *timeline     // nil: no events
+	trace   *netcause.Trace
+	dog     *dog     // nil: nothing is watched
+	serving *serving // the gateway's request that this attempt is made for, nil: none
 }
 
 // answered takes the response, before anybody reads its body.
 func (a *attempt) answered(resp *http.Response, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	defer a.giveUp()
-	f := &a.facts
-	f.Status = resp.StatusCode
-	f.TimeToHeaders = now.Sub(a.start)
-	f.RequestID = requestID(resp.Header)
-	a.times.mark(semconv.EventResponseStarted, now)
-	switch {
-	case resp.StatusCode >= 400:
-		a.wait = retryAfter(resp.Header, now)
-	case resp.StatusCode < 200, resp.StatusCode >= 300, encoded(resp):
-		// Nothing that could be read: a redirect, or a compression that the
-		// application asked for and undoes itself.
-	default:
-		a.decoder = a.protocol.NewDecoder(resp.Header.Get("Content-Type"))
-		a.state = a.decoder.State()
-		f.Streams = mediaType(resp.Header) == "text/event-stream" || a.identity.Stream == classify.Yes
-	}
-}
-
-// encoded reports whether a body's content is encoded and will reach the reader so.
-func encoded(resp *http.Response) bool {
-	switch resp.Header.Get("Content-Encoding") {
-	case "", "identity":
-		return false
-	default:
-		return !resp.Uncompressed
-	}
-}
-
-// giveUp, deferred with mu held, turns a panic of a decoder into an end of the
-// reading. The stream and its consumer never hear of it.
-func (a *attempt) giveUp() {
-	if recover() != nil {
-		a.decoder, a.state = nil, nil
-	}
+	a.respond(resp.StatusCode, resp.Header, encoded(resp), now)
+	a.dog.answered(a.decoder != nil && a.facts.Streams, now)
 }
 
 // read sees what one Read of the body returned. It reports whether that was the
@@ -116,8 +54,10 @@ func (a *attempt) take(p []byte, err error, now time.Time) bool {
 	if a.over.Load() {
 		return false
 	}
+	before := a.events()
 	a.observe(p, now)
 	if err == nil {
+		a.dog.waited(a.events() != before, a.silent(), now)
 		return false
 	}
 	c := closing{how: byError}
@@ -126,7 +66,9 @@ func (a *attempt) take(p []byte, err error, now time.Time) bool {
 		c.how = byEOF
 		a.endOfBody(now)
 	case netcause.ClosedHere(err):
-		c.how, c.abort = byClose, abortOf(a.ctx, now)
+		c.how, c.abort, c.watchdog = byClose, abortOf(a.ctx, now), a.dog.bitten()
+	case a.dog.did(err, now):
+		c.watchdog = a.dog.bitten()
 	case netcause.Cancelled(a.ctx, err, now):
 		c.abort = someAbort(abortOf(a.ctx, now))
 	default:
@@ -136,87 +78,47 @@ func (a *attempt) take(p []byte, err error, now time.Time) bool {
 	return true
 }
 
-// observe takes the next bytes of the body.
-func (a *attempt) observe(p []byte, now time.Time) {
-	defer a.giveUp()
-	a.facts.Bytes += int64(len(p))
-	if len(p) == 0 {
-		return
+// events is how many semantic events have come, with mu held.
+func (a *attempt) events() int {
+	if a.state == nil {
+		return 0
 	}
-	if a.facts.Status >= 400 {
-		a.errorBody = append(a.errorBody, p[:min(len(p), maxErrorBody-len(a.errorBody))]...)
-		return
-	}
-	if a.decoder == nil {
-		return
-	}
-	before := a.state.Events
-	a.decoder.Write(p)
-	a.progress(before, now)
+	return a.state.Events
 }
 
-// endOfBody lets the decoder take what no blank line had ended.
-func (a *attempt) endOfBody(now time.Time) {
-	if a.decoder == nil {
-		return
-	}
-	defer a.giveUp()
-	before := a.state.Events
-	a.decoder.Close()
-	a.progress(before, now)
-}
-
-// progress keeps the clocks of semantic progress. All events of one Read arrived
-// with it.
-func (a *attempt) progress(before int, now time.Time) {
-	if a.state.Events == before {
-		return
-	}
-	at := now.Sub(a.start)
-	f := &a.facts
-	switch {
-	case before > 0:
-		f.LongestGap = max(f.LongestGap, at-a.lastAt)
-	case f.Streams:
-		f.FirstChunk = at
-	}
-	a.lastAt, f.LastProgress = at, at
-	a.times.progress(a.state, now)
+// silent: no semantic progress can be seen any more, with mu held: the protocol
+// has had its last word, or nobody can read the stream.
+func (a *attempt) silent() bool {
+	return a.state == nil || a.state.Terminal || a.state.Violation != semconv.TransportCauseUnset
 }
 
 // closed ends the attempt because the consumer closes the body.
-func (a *attempt) closed() { a.letGo(byClose) }
+func (a *attempt) closed() { a.letGo(byClose, classify.Abort{}) }
 
 // abandoned ends the attempt because the consumer lost the body.
-func (a *attempt) abandoned() { a.letGo(byDrop) }
+func (a *attempt) abandoned() {
+	a.letGo(byDrop, classify.Abort{})
+	a.dog.release()
+}
 
-func (a *attempt) letGo(h how) {
+// shutdown ends the attempt because the process is going down.
+func (a *attempt) shutdown() { a.letGo(byClose, classify.Abort{Source: AbortShutdown}) }
+
+// letGo ends the attempt by this side's will: abort's, else the context's.
+func (a *attempt) letGo(h how, abort classify.Abort) {
 	defer a.contain()
 	now := time.Now()
-	if a.finish(func() { a.conclude(closing{how: h, abort: abortOf(a.ctx, now)}, now) }) {
+	if a.finish(func() {
+		if abort.Source == semconv.AbortSourceUnset {
+			abort = abortOf(a.ctx, now)
+		}
+		if a.facts.TimeToHeaders == 0 {
+			a.notAnswered(netcause.Failure{Stage: a.trace.Stage()}, someAbort(abort), classify.Watchdog{}, now)
+			return
+		}
+		a.conclude(closing{how: h, abort: abort, watchdog: a.dog.bitten()}, now)
+	}) {
 		a.end(now)
-	}
-}
-
-// finish runs conclude, with mu held, unless the attempt has ended. It reports
-// whether it did.
-func (a *attempt) finish(conclude func()) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.over.Load() {
-		return false
-	}
-	conclude()
-	return true
-}
-
-// contain, deferred, keeps a panic of the recording, or of the application's span
-// processors, from the consumer of the stream: it ends the recording.
-func (a *attempt) contain() {
-	if p := recover(); p != nil {
-		a.over.Store(true)
-		// The value may hold anything; its type is enough to find where it came from.
-		otel.Handle(fmt.Errorf("otelllm: the recording of a model call ended by a panic (%T); the call itself went on", p))
 	}
 }
 
@@ -226,58 +128,72 @@ func (a *attempt) unanswered(err error) {
 	defer a.contain()
 	now := time.Now()
 	if a.finish(func() {
-		var abort classify.Abort
 		failure := netcause.Of(err, a.trace.Stage())
-		if netcause.Cancelled(a.ctx, err, now) {
-			abort = someAbort(abortOf(a.ctx, now))
+		switch {
+		case a.dog.did(err, now):
+			a.notAnswered(failure, classify.Abort{}, a.dog.bitten(), now)
+		case netcause.Cancelled(a.ctx, err, now):
+			a.notAnswered(failure, someAbort(abortOf(a.ctx, now)), classify.Watchdog{}, now)
+		default:
+			a.notAnswered(failure, classify.Abort{}, classify.Watchdog{}, now)
 		}
-		sent, known := a.trace.Sent()
-		a.facts.Bytes = -1
-		a.settle(unanswered(failure, abort, sent, known), now)
 	}) {
 		a.end(now)
 	}
 }
 
-// conclude decides, with mu held, how a response ended.
+// notAnswered makes the facts final, with mu held, where no response came.
+func (a *attempt) notAnswered(failure netcause.Failure, abort classify.Abort, watchdog classify.Watchdog, now time.Time) {
+	sent, known := a.trace.Sent()
+	a.facts.Bytes = -1
+	a.settle(unanswered(failure, abort, watchdog, sent, known), now)
+}
+
+// settle, with mu held, makes the facts final.
+func (a *attempt) settle(c conclusion, now time.Time) {
+	a.facts.Resends = a.trace.Resends()
+	a.times.requestWritten(a.trace.WrittenAt())
+	a.exchange.settle(c, now)
+}
+
+// conclude decides, with mu held, how a response ended, and makes it final.
 func (a *attempt) conclude(c closing, now time.Time) {
 	c.status, c.state = a.facts.Status, a.state
 	a.settle(conclude(c), now)
 }
 
-// settle, with mu held, makes the facts final.
-func (a *attempt) settle(c conclusion, now time.Time) {
-	a.apply(&a.facts, c, now)
-	a.times.end(c, now)
-	a.errorBody, a.decoder, a.state = nil, nil, nil
-	a.over.Store(true)
+// end ends the record. A gateway that makes the attempt for a request of its own
+// hears of it first.
+func (a *attempt) end(now time.Time) {
+	a.serving.upstreamEnded(a)
+	a.exchange.end(now)
 }
 
-// end hands the facts over to the run and ends the span. It is called once, by
-// the one that set over.
-func (a *attempt) end(now time.Time) {
+// word is the error that the consumer is told for err, by which the attempt has
+// ended: err itself, but where the application asked for another.
+func (a *attempt) word(err error) (word error) {
+	word = err
+	defer a.contain()
 	a.mu.Lock()
-	if a.tee != nil {
-		said := a.tee.result()
-		takeAsked(&a.facts, &said)
-		takeIdentity(&a.identity, &said)
-	}
-	facts := a.facts
+	facts := a.facts.Request
 	a.mu.Unlock()
-	a.run.attemptEnded(a, &facts.Request)
-	if !a.span.IsRecording() {
-		a.span.End(trace.WithTimestamp(now))
-		return
+	if err != io.EOF && facts.Watchdog.Kind != semconv.WatchdogKindUnset { //nolint:errorlint // as in take
+		word = a.dog.err
 	}
-	attrs := make([]attribute.KeyValue, 0, 40)
-	if a.tee != nil {
-		a.span.SetName(a.identity.SpanName())
-		attrs = a.identity.AppendBody(attrs)
+	if !a.config.streamErrors || !brokeOff(&facts) {
+		return word
 	}
-	a.span.SetAttributes(facts.Append(attrs)...)
-	a.times.write(a.span, a.trace.WrittenAt())
-	if facts.ErrorType != "" {
-		a.span.SetStatus(codes.Error, "")
+	if word == io.EOF { //nolint:errorlint // as in take
+		word = io.ErrUnexpectedEOF
 	}
-	a.span.End(trace.WithTimestamp(now))
+	return &StreamError{Diagnosis: a.run.verdictOn(&facts), err: word}
+}
+
+// watch returns the context to send the request with, where it is watched.
+func (a *attempt) watch(ctx context.Context, w Watchdog) context.Context {
+	if w == (Watchdog{}) {
+		return ctx
+	}
+	ctx, a.dog = watch(ctx, w, a.identity.Stream == classify.Yes, a.start, a.trace.Connecting, a.over.Load)
+	return ctx
 }

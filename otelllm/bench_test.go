@@ -86,7 +86,7 @@ func BenchmarkTransport(b *testing.B) {
 				for _, i := range rand.Perm(len(variants)) {
 					v := &variants[i]
 					start := time.Now()
-					require.NoError(b, exchange(b.Context(), v.rt, server.URL+chatPath, body, buf))
+					require.NoError(b, exchangeOnce(b.Context(), v.rt, server.URL+chatPath, body, buf))
 					v.spent = append(v.spent, time.Since(start))
 				}
 			}
@@ -100,7 +100,7 @@ func BenchmarkTransport(b *testing.B) {
 	}
 }
 
-func exchange(ctx context.Context, rt http.RoundTripper, url string, body, buf []byte) error {
+func exchangeOnce(ctx context.Context, rt http.RoundTripper, url string, body, buf []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func BenchmarkOverhead(b *testing.B) {
 			body, buf := longRequest(1), make([]byte, 32<<10)
 			b.ReportAllocs()
 			for b.Loop() {
-				require.NoError(b, exchange(b.Context(), rt, "http://x"+chatPath, body, buf))
+				require.NoError(b, exchangeOnce(b.Context(), rt, "http://x"+chatPath, body, buf))
 			}
 		})
 	}

@@ -12,6 +12,7 @@ type responseBody struct {
 
 	attempt *attempt
 	cleanup runtime.Cleanup
+	err     error // in place of the body's own, once it has been told
 }
 
 // newResponseBody wraps body. A consumer that loses it without closing it ends
@@ -25,9 +26,20 @@ func newResponseBody(body io.ReadCloser, a *attempt) *responseBody {
 
 // Read implements io.Reader.
 func (b *responseBody) Read(p []byte) (int, error) {
+	if b.err != nil {
+		return 0, b.err
+	}
+	a := b.attempt
+	a.dog.reads()
 	n, err := b.ReadCloser.Read(p)
-	if !b.attempt.over.Load() && b.attempt.read(p, n, err) {
+	if !a.over.Load() && a.read(p, n, err) && err != nil {
 		b.cleanup.Stop()
+		if word := a.word(err); word != err { //nolint:errorlint // whether it is another one
+			err, b.err = word, word
+		}
+	}
+	if err != nil {
+		a.dog.release()
 	}
 	// Until here b is in use, whatever the consumer does with it.
 	runtime.KeepAlive(b)
@@ -37,11 +49,13 @@ func (b *responseBody) Read(p []byte) (int, error) {
 // Close implements io.Closer. The attempt is told first: how things stood when
 // the consumer let go is what counts, not what closing does to them.
 func (b *responseBody) Close() error {
-	if !b.attempt.over.Load() {
-		b.attempt.closed()
-		b.cleanup.Stop()
+	a := b.attempt
+	if !a.over.Load() {
+		a.closed()
 	}
+	b.cleanup.Stop()
 	err := b.ReadCloser.Close()
+	a.dog.release()
 	runtime.KeepAlive(b)
 	return err
 }

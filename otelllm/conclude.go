@@ -28,6 +28,8 @@ type closing struct {
 	// abort: byError, the error is the word of a cancelled context; otherwise, the
 	// context had been cancelled before.
 	abort classify.Abort
+	// watchdog is the one by which this side ended it.
+	watchdog classify.Watchdog
 }
 
 // conclusion is how a response ended.
@@ -36,6 +38,7 @@ type conclusion struct {
 	phase     semconv.Phase
 	transport classify.Transport
 	abort     classify.Abort
+	watchdog  classify.Watchdog
 	chain     []string
 	due       bool // a finish reason was due and never came
 }
@@ -52,7 +55,7 @@ func conclude(c closing) conclusion {
 		return c.unread()
 	case st.Err != nil:
 		return conclusion{end: semconv.StreamEndTerminalEvent, phase: st.Phase, due: true}
-	case st.Complete && (st.Terminal || c.how != byError || c.aborted()):
+	case st.Complete && (st.Terminal || c.how != byError || c.aborted() || c.bitten()):
 		// The answer is whole. Without the terminal event it is so when this side
 		// let go of the stream, or when the stream ended cleanly.
 		return conclusion{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}
@@ -68,6 +71,8 @@ func conclude(c closing) conclusion {
 	end, abort := c.stopped()
 	out := conclusion{end: end, phase: st.Phase, abort: abort, due: abort == classify.Abort{}}
 	switch end {
+	case semconv.StreamEndWatchdog:
+		out.watchdog, out.transport = c.watchdog, c.cancelled()
 	case semconv.StreamEndEOF:
 		out.transport = inBody(semconv.TransportCauseCleanEOF)
 	case semconv.StreamEndReadError:
@@ -87,6 +92,8 @@ func conclude(c closing) conclusion {
 func (c closing) unread() conclusion {
 	out := conclusion{phase: semconv.PhaseUnknown}
 	switch {
+	case c.bitten():
+		out.end, out.watchdog, out.transport = semconv.StreamEndWatchdog, c.watchdog, c.cancelled()
 	case c.aborted():
 		out.end, out.abort, out.transport = semconv.StreamEndCancelled, c.abort, c.cancelled()
 	case c.how == byError:
@@ -103,6 +110,8 @@ func (c closing) stopped() (semconv.StreamEnd, classify.Abort) {
 	switch {
 	case c.how == byEOF:
 		return semconv.StreamEndEOF, classify.Abort{}
+	case c.bitten():
+		return semconv.StreamEndWatchdog, classify.Abort{}
 	case c.aborted():
 		return semconv.StreamEndCancelled, c.abort
 	case c.how == byError:
@@ -124,6 +133,8 @@ func (c closing) cancelled() classify.Transport {
 
 func (c closing) aborted() bool { return c.abort.Source != semconv.AbortSourceUnset }
 
+func (c closing) bitten() bool { return c.watchdog.Kind != semconv.WatchdogKindUnset }
+
 // empty: nothing of an answer came.
 func empty(st *wire.State) bool {
 	return st.TextChunks == 0 && st.ReasoningChunks == 0 && st.ToolInputsStarted == 0 && st.ToolCalls == 0 && st.ProviderToolsStarted == 0
@@ -138,15 +149,20 @@ func transportOf(f netcause.Failure) classify.Transport {
 }
 
 // unanswered decides how a request ended that got no response. Abort is set when
-// the error is the word of a cancelled context. Sent and known are what the trace
-// saw of the request leaving this side.
-func unanswered(f netcause.Failure, abort classify.Abort, sent, known bool) conclusion {
+// the error is the word of a cancelled context, watchdog when it is the word of
+// one. Sent and known are what the trace saw of the request leaving this side.
+func unanswered(f netcause.Failure, abort classify.Abort, watchdog classify.Watchdog, sent, known bool) conclusion {
 	out := conclusion{end: semconv.StreamEndNoResponse, phase: semconv.PhaseUnknown, chain: f.Chain}
 	switch {
 	case f.Unsent, known && !sent, !known && f.Cause != semconv.TransportCauseUnset && beforeConnection(f.Stage):
 		out.phase = semconv.PhaseBeforeConnection
 	case known, f.Stage == semconv.TransportStageWrite, f.Stage == semconv.TransportStageHeaders:
 		out.phase = semconv.PhaseAwaitingResponse
+	}
+	if watchdog.Kind != semconv.WatchdogKindUnset {
+		out.end, out.watchdog, out.chain = semconv.StreamEndWatchdog, watchdog, nil
+		out.transport = classify.Transport{Stage: f.Stage, Cause: semconv.TransportCauseCancelled}
+		return out
 	}
 	if abort.Source != semconv.AbortSourceUnset {
 		out.end, out.abort, out.chain = semconv.StreamEndCancelled, abort, nil

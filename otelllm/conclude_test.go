@@ -152,11 +152,11 @@ func TestUnanswered(t *testing.T) {
 		{"not even tried", netcause.Failure{Unsent: true}, false, false, semconv.PhaseBeforeConnection},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			out := unanswered(tt.failure, classify.Abort{}, tt.sent, tt.known)
+			out := unanswered(tt.failure, classify.Abort{}, classify.Watchdog{}, tt.sent, tt.known)
 			assert.Equal(t, tt.phase, out.phase)
 			assert.Equal(t, semconv.StreamEndNoResponse, out.end)
 			user := classify.Abort{Source: semconv.AbortSourceUser}
-			out = unanswered(tt.failure, user, tt.sent, tt.known)
+			out = unanswered(tt.failure, user, classify.Watchdog{}, tt.sent, tt.known)
 			assert.Equal(t, tt.phase, out.phase)
 			assert.Equal(t, semconv.StreamEndCancelled, out.end)
 			assert.Equal(t, user, out.abort)

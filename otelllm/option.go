@@ -4,13 +4,17 @@ import (
 	"fmt"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
-// Option configures a [Transport].
+// Option configures a [Transport], and whatever else records requests: a handler
+// ([NewHandler]), a [Realtime] session, a [Request] of another transport. What an
+// option does not apply to ignores it.
 type Option interface{ applyTransport(*config) }
 
 // RunOption configures a [Run].
@@ -27,11 +31,30 @@ type config struct {
 	events       bool
 	providerName string        // "": by host and protocol
 	protocol     wire.Protocol // of requests that no path tells; nil: they pass
+	verdicts     bool
+	streamErrors bool
+	watchdog     Watchdog
+	propagator   propagation.TextMapPropagator // nil: nothing is sent
+	meterFrom    metric.MeterProvider          // nil: the global one
+	meters       *meters                       // of meterFrom
+}
+
+// newConfig is the configuration that opts make.
+func newConfig(opts []Option) config {
+	c := config{events: true}
+	for _, o := range opts {
+		if o != nil {
+			o.applyTransport(&c)
+		}
+	}
+	c.meters = newMeters(c.meterFrom)
+	return c
 }
 
 type runConfig struct {
 	provider       trace.TracerProvider
 	conversationID string
+	verdicts       bool
 }
 
 type optionFunc func(*config)
@@ -68,12 +91,55 @@ func WithEvents(on bool) Option {
 	return optionFunc(func(c *config) { c.events = on })
 }
 
+type verdictsOption struct{}
+
+func (verdictsOption) applyTransport(c *config) { c.verdicts = true }
+
+func (verdictsOption) applyRun(c *runConfig) { c.verdicts = true }
+
+// WithVerdicts writes the live diagnosis onto the spans, so that it can be read
+// without a Collector: on a run's span always, on the spans of its requests and
+// tools where they failed. Given to a transport it is about the transport's
+// requests. The verdict on a request rests on what came before it; on every span
+// llm.classification.trigger is "client", and the Collector's processor replaces
+// what stands beside it by a verdict that saw more.
+func WithVerdicts() CommonOption { return verdictsOption{} }
+
+// WithStreamErrors makes a stream that broke off an error, a [*StreamError], where
+// its SDK would show a whole answer. It changes what the reader of the stream
+// gets: opt-in for applications whose SDK does not look for the protocol's last
+// word.
+func WithStreamErrors() Option {
+	return optionFunc(func(c *config) { c.streamErrors = true })
+}
+
+// WithWatchdog ends calls that take too long; see [Watchdog] for what is watched,
+// and [DefaultWatchdog] for good limits. It applies to a [Transport] only.
+func WithWatchdog(w Watchdog) Option {
+	return optionFunc(func(c *config) { c.watchdog = w })
+}
+
+// WithPropagators says that trace context is sent with the requests, by p. Without
+// it, and with nil, none is: a provider has no use for it. Give it to the client
+// of a gateway of one's own, and to the gateway's [NewHandler], which reads trace
+// context by the global propagator where it is given none.
+func WithPropagators(p propagation.TextMapPropagator) Option {
+	return optionFunc(func(c *config) { c.propagator = p })
+}
+
+// WithMeterProvider says where metrics go: the GenAI conventions' client
+// instruments. Without it, or with nil, they go to the global provider.
+func WithMeterProvider(provider metric.MeterProvider) Option {
+	return optionFunc(func(c *config) { c.meterFrom = provider })
+}
+
 // WithProvider is for gateways. Name, where it is not empty, is recorded as
 // gen_ai.provider.name instead of what host and protocol tell. Protocol, where it
 // is not empty, is the wire protocol of every POST of JSON whose path tells none:
-// "openai_chat", "openai_responses" or "anthropic_messages". Give a protocol only
-// to a client that makes no other calls. An unknown protocol is reported to the
-// OpenTelemetry error handler and otherwise ignored.
+// "openai_chat", "openai_responses", "anthropic_messages", "gemini",
+// "bedrock_converse" or "ollama". Give a protocol only to a client that makes no
+// other calls. An unknown protocol is reported to the OpenTelemetry error handler
+// and otherwise ignored.
 func WithProvider(name, protocol string) Option {
 	return optionFunc(func(c *config) {
 		if name != "" {
@@ -84,7 +150,7 @@ func WithProvider(name, protocol string) Option {
 		}
 		p, ok := wire.ByName(protocol)
 		if !ok {
-			otel.Handle(fmt.Errorf("otelllm: WithProvider: unknown protocol %q; use openai_chat, openai_responses or anthropic_messages", protocol))
+			otel.Handle(fmt.Errorf("otelllm: WithProvider: unknown protocol %q; use openai_chat, openai_responses, anthropic_messages, gemini, bedrock_converse or ollama", protocol))
 			return
 		}
 		c.protocol = p

@@ -8,6 +8,7 @@ import (
 
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
@@ -72,6 +73,23 @@ func portOf(u *url.URL) int {
 		return 0
 	}
 }
+
+// identify says which request one to u is, as far as that is known before its body.
+func (c *config) identify(protocol wire.Protocol, u *url.URL) spanfacts.Identity {
+	id := spanfacts.Identity{
+		Operation:     protocol.Operation(),
+		Provider:      c.providerName,
+		ServerAddress: spanfacts.Bound(u.Hostname()),
+		ServerPort:    portOf(u),
+	}
+	if id.Provider == "" {
+		id.Provider = providerOf(id.ServerAddress, protocol)
+	}
+	return id
+}
+
+// acts: something other than recording was asked for.
+func (c *config) acts() bool { return c.streamErrors || c.watchdog != (Watchdog{}) }
 
 // recognise finds the protocol of a request; false: it is no model call.
 func (c *config) recognise(req *http.Request) (wire.Protocol, bool) {

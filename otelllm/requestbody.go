@@ -140,10 +140,19 @@ func (t *requestTee) keep(p []byte, end bool) {
 	}
 }
 
-// result is what the body said, if it was sent whole; nothing is kept after it.
-func (t *requestTee) result() asked {
+// drop forgets what has been kept of a body that was not sent whole.
+func (t *requestTee) drop() {
+	if t == nil {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.buf, t.over = nil, true
+}
+
+// said is what the body said, if it has been sent whole.
+func (t *requestTee) said() asked {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	return t.asked
 }

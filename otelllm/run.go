@@ -26,14 +26,15 @@ type Run struct {
 	span           trace.Span
 	id             string // span id in hex, "" when there is none
 	conversationID string
+	verdicts       bool // its spans say what the client makes of them
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
 	facts         classify.Run // without its parts
 	requests      []classify.Request
 	tools         []*Tool
-	flying        []*attempt // begun and not ended
-	waiting       []*Tool    // ended, and their spans wait for word of the output's delivery
+	flying        []*record // begun and not ended
+	waiting       []*Tool   // ended, and their spans wait for word of the output's delivery
 	begunRequests int
 	begunTools    int
 	forgotten     bool // more parts came than are kept
@@ -66,13 +67,14 @@ func StartRun(ctx context.Context, agent string, opts ...RunOption) (context.Con
 	}
 	start := time.Now()
 	parent := trace.SpanContextFromContext(ctx)
-	run := &Run{ctx: ctx, conversationID: c.conversationID}
+	run := &Run{ctx: ctx, conversationID: c.conversationID, verdicts: c.verdicts}
 	run.facts.Start = start
 	ctx, run.span = tracerOf(ctx, c.provider).Start(ctx, name, trace.WithTimestamp(start),
 		trace.WithAttributes(spanfacts.RunStart(agent, c.conversationID)...))
 	if sc := run.span.SpanContext(); sc.IsValid() && !sc.Equal(parent) {
 		run.id = sc.SpanID().String()
 	}
+	open.addRun(run)
 	return context.WithValue(ctx, runKey{}, run), run
 }
 
@@ -106,11 +108,17 @@ func (r *Run) End(err error) {
 	r.waiting = nil
 	r.mu.Unlock()
 
+	open.removeRun(r)
 	for _, t := range waiting {
 		t.endSpan()
 	}
 	if r.span.IsRecording() {
-		r.span.SetAttributes(spanfacts.RunEnd(&ended)...)
+		attrs := spanfacts.RunEnd(&ended)
+		if r.verdicts {
+			d := r.Diagnosis()
+			attrs = spanfacts.AppendRunVerdict(attrs, &d)
+		}
+		r.span.SetAttributes(attrs...)
 		if ended.Failed == classify.Yes {
 			r.span.SetStatus(codes.Error, "")
 		}
@@ -185,6 +193,36 @@ func (r *Run) Diagnosis() classify.Diagnosis {
 	return d
 }
 
+// writesVerdicts: the spans of the run's parts say what the client makes of them.
+func (r *Run) writesVerdicts() bool { return r != nil && r.verdicts }
+
+// verdictOn judges one request on what has been seen so far, as a part of its run
+// where it has one. It is the zero value where nothing failed.
+func (r *Run) verdictOn(f *classify.Request) classify.Diagnosis {
+	if r == nil {
+		return classify.Judge(&classify.Run{Requests: []classify.Request{*f}}).Requests[0]
+	}
+	seen, _ := r.seen()
+	for i := len(seen.Requests) - 1; i >= 0; i-- {
+		if q := &seen.Requests[i]; q.Start.Equal(f.Start) && q.End.Equal(f.End) {
+			return classify.Judge(&seen).Requests[i]
+		}
+	}
+	seen.Requests = append(seen.Requests, *f) // forgotten: there were too many after it
+	return classify.Judge(&seen).Requests[len(seen.Requests)-1]
+}
+
+// verdictOnTool is verdictOn for a tool.
+func (r *Run) verdictOnTool(t *classify.Tool) classify.Diagnosis {
+	seen, _ := r.seen()
+	for i := len(seen.Tools) - 1; i >= 0; i-- {
+		if u := &seen.Tools[i]; u.Start.Equal(t.Start) && u.CallID == t.CallID {
+			return classify.Judge(&seen).Tools[i]
+		}
+	}
+	return classify.Diagnosis{}
+}
+
 // seen copies what is known of the run and its parts, and says whether it is all
 // that there was.
 func (r *Run) seen() (run classify.Run, all bool) {
@@ -210,9 +248,9 @@ func (r *Run) seen() (run classify.Run, all bool) {
 	return run, !r.forgotten
 }
 
-// attemptBegan counts a request of the run. A tool whose output its history
+// requestBegan counts a request of the run. A tool whose output its history
 // carries needs no other word of the delivery: its span goes.
-func (r *Run) attemptBegan(a *attempt) {
+func (r *Run) requestBegan(a *record) {
 	if r == nil {
 		return
 	}
@@ -233,8 +271,8 @@ func (r *Run) attemptBegan(a *attempt) {
 	}
 }
 
-// attemptEnded keeps the facts of a request of the run.
-func (r *Run) attemptEnded(a *attempt, f *classify.Request) {
+// requestEnded keeps the facts of a request of the run.
+func (r *Run) requestEnded(a *record, f *classify.Request) {
 	if r == nil {
 		return
 	}

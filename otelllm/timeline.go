@@ -25,6 +25,7 @@ type timeline struct {
 	moments []moment
 	calls   int // events about single calls
 
+	written                               time.Time // the request, whole; zero: it was not
 	progressed, text, reasoning, finished bool
 	begun                                 int    // calls of which the beginning is told
 	completed                             uint64 // calls of which the completion is told, a bit each
@@ -83,6 +84,8 @@ func (t *timeline) call(name string, c *wire.Call, at time.Time) {
 func (t *timeline) end(c conclusion, at time.Time) {
 	switch {
 	case t == nil:
+	case c.watchdog.Kind != semconv.WatchdogKindUnset:
+		t.mark(semconv.EventWatchdogFired, at)
 	case c.abort.Source != semconv.AbortSourceUnset:
 		t.mark(semconv.EventAbort, at)
 	case c.due, c.end == semconv.StreamEndReadError:
@@ -90,14 +93,21 @@ func (t *timeline) end(c conclusion, at time.Time) {
 	}
 }
 
-// write puts the events on the span. Written is when the request had been
-// written, which the transport may say at any time; zero: it was not.
-func (t *timeline) write(span trace.Span, written time.Time) {
+// requestWritten takes when the request had been written, which the transport may
+// say at any time.
+func (t *timeline) requestWritten(at time.Time) {
+	if t != nil {
+		t.written = at
+	}
+}
+
+// write puts the events on the span.
+func (t *timeline) write(span trace.Span) {
 	if t == nil {
 		return
 	}
-	if !written.IsZero() {
-		span.AddEvent(semconv.EventRequestWritten, trace.WithTimestamp(written))
+	if !t.written.IsZero() {
+		span.AddEvent(semconv.EventRequestWritten, trace.WithTimestamp(t.written))
 	}
 	for i := range t.moments {
 		m := &t.moments[i]

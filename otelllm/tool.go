@@ -26,6 +26,7 @@ const (
 	ReadOnly      = semconv.ToolEffectReadOnly      // it changes nothing
 	Idempotent    = semconv.ToolEffectIdempotent    // twice is as once
 	NonIdempotent = semconv.ToolEffectNonIdempotent // twice is not as once
+	EffectUnknown = semconv.ToolEffectUnknown       // nobody has said
 )
 
 // ToolCall is a call that the model made and the application executes.
@@ -77,6 +78,7 @@ func StartTool(ctx context.Context, call ToolCall) (context.Context, *Tool) {
 	ctx, t.span = tracerOf(ctx, nil).Start(ctx, name, trace.WithTimestamp(t.facts.Start),
 		trace.WithAttributes(spanfacts.ToolStart(&t.facts, runID)...))
 	t.run.toolBegan(t)
+	open.addTool(t)
 	return ctx, t
 }
 
@@ -111,6 +113,7 @@ func (t *Tool) End(err error) {
 	if f.Outcome == semconv.ToolOutcomeInterrupted && t.span.IsRecording() {
 		t.span.AddEvent(semconv.EventAbort, trace.WithTimestamp(now))
 	}
+	open.removeTool(t)
 	final := f.Delivery == semconv.OutputDeliverySent || !t.span.IsRecording()
 	t.mu.Unlock()
 
@@ -136,6 +139,13 @@ func (t *Tool) End(err error) {
 // reached the model on a way of its own, outside of the next request's history.
 func (t *Tool) OutputSent() { t.delivered(semconv.OutputDeliverySent, "", semconv.EventToolOutputSent) }
 
+// OutputCached records that the tool's output, or the word of its failure, has been
+// kept by the application to be sent later: it is not lost, and not with the model
+// yet. An [Tool.OutputSent] or [Tool.OutputFailed] may follow.
+func (t *Tool) OutputCached() {
+	t.delivered(semconv.OutputDeliveryCached, "", "")
+}
+
 // OutputFailed records that sending the tool's output on a way of its own failed.
 // It never replaces the tool's own error. An [Tool.OutputSent] may follow, when
 // sending again went well.
@@ -159,7 +169,7 @@ func (t *Tool) delivered(d semconv.OutputDelivery, errorType, event string) {
 	}
 	t.facts.Delivery, t.facts.DeliveryError = d, errorType
 	gone, id := t.spanEnded, t.facts.CallID
-	if !gone && t.span.IsRecording() {
+	if !gone && event != "" && t.span.IsRecording() {
 		t.span.AddEvent(event, trace.WithTimestamp(now))
 	}
 	leave := !gone && !t.facts.End.IsZero() && d == semconv.OutputDeliverySent
@@ -169,13 +179,18 @@ func (t *Tool) delivered(d semconv.OutputDelivery, errorType, event string) {
 	case leave:
 		t.run.unwait(t)
 		t.endSpan()
-	case gone:
+	case gone && event != "":
 		t.run.lateDelivery(id, event, errorType, now)
 	}
 }
 
 // endSpan lets the span go, once, with what is known by then.
 func (t *Tool) endSpan() {
+	var verdict classify.Diagnosis
+	if t.run.writesVerdicts() {
+		f := t.seen() // before the lock: judging the run looks at all its tools
+		verdict = t.run.verdictOnTool(&f)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.spanEnded {
@@ -186,7 +201,7 @@ func (t *Tool) endSpan() {
 		t.timer.Stop()
 	}
 	if t.span.IsRecording() {
-		t.span.SetAttributes(spanfacts.ToolEnd(&t.facts)...)
+		t.span.SetAttributes(spanfacts.AppendVerdict(spanfacts.ToolEnd(&t.facts), &verdict)...)
 		if t.facts.ErrorType != "" {
 			t.span.SetStatus(codes.Error, "")
 		}

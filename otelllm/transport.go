@@ -6,13 +6,15 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
@@ -20,33 +22,26 @@ import (
 
 // Transport is an http.RoundTripper that records model calls. Requests that are
 // none pass untouched, and so does everything while nobody listens: no
-// TracerProvider is set and no run is open. It is safe for concurrent use.
+// TracerProvider is set, no run is open, nobody keeps metrics, and no option asks
+// for more than recording. It is safe for concurrent use.
 //
 // Every attempt becomes one span of kind CLIENT, `chat {model}`, which ends when
 // the response's body has been read, has failed or is closed. A body that is
 // never read to its end or closed ends its span when it is garbage collected.
+// Where one Transport lies above another, the one above records.
 type Transport struct {
 	base   http.RoundTripper
 	config config
 	tracer trace.Tracer // of config.provider; nil: by context
-
-	// heard: some span of this transport came from an SDK. Until then a request's
-	// body is not read before its span says that somebody listens.
-	heard atomic.Bool
 }
 
 // NewTransport wraps base, http.DefaultTransport when it is nil. The request's
 // body is read for the ids in its history (from GetBody where there is one, else
 // as it is sent, at most 8 MiB), the response's body as the consumer reads it.
 func NewTransport(base http.RoundTripper, opts ...Option) *Transport {
-	t := &Transport{base: base, config: config{events: true}}
+	t := &Transport{base: base, config: newConfig(opts)}
 	if t.base == nil {
 		t.base = http.DefaultTransport
-	}
-	for _, o := range opts {
-		if o != nil {
-			o.applyTransport(&t.config)
-		}
 	}
 	if t.config.provider != nil {
 		t.tracer = tracerFrom(t.config.provider)
@@ -56,20 +51,23 @@ func NewTransport(base http.RoundTripper, opts ...Option) *Transport {
 
 var _ http.RoundTripper = (*Transport)(nil)
 
+// attemptKey marks the context of a request that is recorded already.
+type attemptKey struct{}
+
 // RoundTrip implements http.RoundTripper. It neither changes nor keeps req.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	protocol, ok := t.config.recognise(req)
-	if !ok {
+	if !ok || req.Context().Value(attemptKey{}) != nil {
 		return t.base.RoundTrip(req)
 	}
 	ctx, a := t.begin(req.Context(), req, protocol)
 	switch {
 	case a != nil:
-		return a.roundTrip(ctx, t.base, req)
+		return t.send(ctx, a, req)
 	case ctx != nil:
-		return t.base.RoundTrip(req.WithContext(ctx))
+		return t.base.RoundTrip(t.propagate(req.WithContext(ctx)))
 	default:
-		return t.base.RoundTrip(req)
+		return t.base.RoundTrip(t.propagate(req))
 	}
 }
 
@@ -86,25 +84,19 @@ func (t *Transport) CloseIdleConnections() {
 // nothing new.
 func (t *Transport) begin(caller context.Context, req *http.Request, protocol wire.Protocol) (context.Context, *attempt) {
 	start := time.Now()
+	c := &t.config
 	run := runOf(caller)
 	parent := trace.SpanContextFromContext(caller)
-	id := spanfacts.Identity{
-		Operation:     protocol.Operation(),
-		Provider:      t.config.providerName,
-		ServerAddress: spanfacts.Bound(req.URL.Hostname()),
-		ServerPort:    portOf(req.URL),
-	}
-	if id.Provider == "" {
-		id.Provider = providerOf(id.ServerAddress, protocol)
-	}
+	id := c.identify(protocol, req.URL)
 	if run != nil {
 		id.RunID, id.ConversationID = run.id, run.conversationID
 	}
 
 	var said asked
-	read, early := false, run != nil || parent.IsValid() || t.heard.Load()
+	read, early := false, run != nil || parent.IsSampled()
 	if early {
-		// Before the span starts, so that samplers see the model.
+		// Before the span starts, so that samplers see the model. Where the parent is
+		// not sampled this will hardly be: then the body is not even looked at.
 		said, read = readAhead(req, protocol)
 		takeIdentity(&id, &said)
 	}
@@ -114,10 +106,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	}
 	ctx, span := tracer.Start(caller, id.SpanName(), trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithTimestamp(start), startAttributes(&id))
-	if sc := span.SpanContext(); sc.IsValid() && !sc.Equal(parent) && !t.heard.Load() {
-		t.heard.Store(true)
-	}
-	if !span.IsRecording() && run == nil {
+	if !span.IsRecording() && run == nil && !c.acts() && !c.meters.enabled(ctx) {
 		span.End()
 		if span.SpanContext().Equal(parent) { // a provider that does nothing
 			ctx = nil
@@ -127,38 +116,53 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	if !early {
 		said, read = readAhead(req, protocol)
 		takeIdentity(&id, &said)
-		span.SetName(id.SpanName())
-		span.SetAttributes(id.AppendBody(nil)...)
+		if span.IsRecording() {
+			span.SetName(id.SpanName())
+			span.SetAttributes(id.AppendBody(nil)...)
+		}
 	}
 
 	a := &attempt{
-		ctx: caller, run: run, span: span, protocol: protocol, identity: id, start: start,
-		trace: netcause.NewTrace(hostPort(req, id.ServerPort), req.URL.Scheme == "https", time.Now),
+		trace:   netcause.NewTrace(hostPort(req.URL, id.ServerPort), req.URL.Scheme == "https", time.Now),
+		serving: servingOf(caller),
 	}
+	a.protocol = protocol
+	a.record.init(caller, c, span, &id, start)
 	a.facts.Attempt = attemptOf(req.Header)
-	a.facts.Usage = wire.Usage{Input: -1, Output: -1, CacheRead: -1, CacheCreation: -1, Reasoning: -1}
 	takeAsked(&a.facts, &said)
 	if !read {
-		a.tee = &requestTee{ReadCloser: req.Body, protocol: protocol, length: req.ContentLength}
+		a.teeAsked(&requestTee{ReadCloser: req.Body, protocol: protocol, length: req.ContentLength})
 	}
-	if t.config.events && span.IsRecording() {
-		a.times = &timeline{moments: make([]moment, 0, 8)}
-	}
-	run.attemptBegan(a)
+	a.begun(a.shutdown)
 	return ctx, a
+}
+
+// propagate puts trace context on the request's headers, where that was asked for.
+func (t *Transport) propagate(req *http.Request) *http.Request {
+	if t.config.propagator == nil {
+		return req
+	}
+	req = req.WithContext(req.Context()) // a copy: a RoundTripper must not change req
+	req.Header = req.Header.Clone()
+	if req.Header == nil {
+		req.Header = http.Header{}
+	}
+	t.config.propagator.Inject(req.Context(), propagation.HeaderCarrier(req.Header))
+	return req
 }
 
 func startAttributes(id *spanfacts.Identity) trace.SpanStartOption {
 	return trace.WithAttributes(id.Append(make([]attribute.KeyValue, 0, 8))...)
 }
 
-func hostPort(req *http.Request, port int) string {
-	return net.JoinHostPort(req.URL.Hostname(), strconv.Itoa(port))
+func hostPort(u *url.URL, port int) string {
+	return net.JoinHostPort(u.Hostname(), strconv.Itoa(port))
 }
 
-// roundTrip sends the request and begins to watch its response. Ctx holds the span.
-func (a *attempt) roundTrip(ctx context.Context, base http.RoundTripper, req *http.Request) (*http.Response, error) {
-	sent := req.WithContext(httptrace.WithClientTrace(ctx, a.trace.Hooks()))
+// send sends the request and begins to watch its response. Ctx holds the span.
+func (t *Transport) send(ctx context.Context, a *attempt, req *http.Request) (*http.Response, error) {
+	ctx = a.watch(context.WithValue(ctx, attemptKey{}, a), t.config.watchdog)
+	sent := t.propagate(req.WithContext(httptrace.WithClientTrace(ctx, a.trace.Hooks())))
 	if a.tee != nil {
 		sent.Body = a.tee
 	}
@@ -166,12 +170,15 @@ func (a *attempt) roundTrip(ctx context.Context, base http.RoundTripper, req *ht
 	defer func() {
 		if !returned { // a panic below, or a goroutine that ended
 			a.unanswered(nil)
+			a.dog.release()
 		}
 	}()
-	resp, err := base.RoundTrip(sent)
+	resp, err := t.base.RoundTrip(sent)
 	returned = true
 	if err != nil || resp == nil {
 		a.unanswered(err)
+		err = a.word(err)
+		a.dog.release()
 		return resp, err
 	}
 	if resp.Request == sent {
@@ -180,9 +187,11 @@ func (a *attempt) roundTrip(ctx context.Context, base http.RoundTripper, req *ht
 	a.answered(resp, time.Now())
 	switch {
 	case resp.StatusCode == http.StatusSwitchingProtocols:
-		a.letGo(byEOF) // the connection is somebody else's now
+		a.letGo(byEOF, classify.Abort{}) // the connection is somebody else's now
+		a.dog.unleash()
 	case resp.Body == nil || resp.Body == http.NoBody:
 		a.read(nil, 0, io.EOF)
+		a.dog.release()
 	default:
 		resp.Body = newResponseBody(resp.Body, a)
 	}

@@ -131,22 +131,26 @@ func TestProviderByHost(t *testing.T) {
 	}
 }
 
-// The model is on the span when the sampler looks, and the decision is kept.
+// The model is on the span when the sampler looks, where the parent is sampled,
+// and the decision is kept.
 func TestSampling(t *testing.T) {
 	stream := ownStreams()[0]
 	sampler := &noteSampler{}
 	r := newRecorder(t, sdktrace.WithSampler(sampler))
 	rt := NewTransport(base(t), WithTracerProvider(r))
 	url := script(t, sseHead+strings.Join(stream.events, ""), nil)
-	for range 2 {
-		_, err := call(t.Context(), rt, url+chatPath, chatBody)
+	sampled := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled,
+	}))
+	for _, ctx := range []context.Context{t.Context(), sampled} {
+		_, err := call(ctx, rt, url+chatPath, chatBody)
 		require.NoError(t, err)
 	}
 	require.Len(t, sampler.seen, 2)
 	assert.Equal(t, "gpt-5", sampler.seen[1]["gen_ai.request.model"].AsString())
 	assert.Equal(t, "openai", sampler.seen[0]["gen_ai.provider.name"].AsString())
 	for _, s := range r.spans.Ended() {
-		assert.Equal(t, "chat gpt-5", s.Name(), "the first one too, whose body was read after its start")
+		assert.Equal(t, "chat gpt-5", s.Name(), "the root too, whose body was read after its start")
 		assert.Equal(t, "gpt-5", span{s}.get("gen_ai.request.model"))
 	}
 

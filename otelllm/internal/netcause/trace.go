@@ -161,6 +161,14 @@ func (t *Trace) Sent() (sent, known bool) {
 	return t.everWrote || t.conns > 0, t.called
 }
 
+// Connecting says whether the request still waits for its first connection, and
+// whether that is known at all.
+func (t *Trace) Connecting() (yes, known bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.conns == 0, t.called
+}
+
 // WrittenAt is when the request had been written whole, the last time it was
 // sent; the zero time if it was not.
 func (t *Trace) WrittenAt() time.Time {

@@ -11,6 +11,7 @@ type fault struct {
 	seen      bool
 	typ, code []byte
 	reason    []byte // Google's code, where code is a status
+	eventID   []byte // of the Realtime API: the client's event that it is about
 	status    int
 	after     time.Duration
 }
@@ -50,6 +51,8 @@ func (f *fault) member(c *cursor, key []byte) {
 		if message, _, ok := c.rawString(); ok && f.after == 0 {
 			f.after = hintedDelay(message)
 		}
+	case "event_id":
+		f.eventID = c.str()
 	case "retry_after", "retry_after_seconds":
 		f.setAfter(c.text(), time.Second)
 	case "retry_after_ms":

@@ -109,7 +109,10 @@ func (r *responsesReader) apply() verdict {
 func (r *responsesReader) delta(typ []byte, index int, id []byte, filled bool) {
 	switch string(typ) {
 	case "response.output_text.delta", "response.refusal.delta",
-		"response.audio.delta", "response.audio.transcript.delta":
+		"response.audio.delta", "response.audio.transcript.delta",
+		// Of the Realtime API, before and since it became generally available.
+		"response.text.delta", "response.audio_transcript.delta",
+		"response.output_audio.delta", "response.output_audio_transcript.delta":
 		if filled {
 			r.t.text()
 			r.refused = r.refused || string(typ) == "response.refusal.delta"

@@ -23,12 +23,19 @@ type responsesObject struct {
 
 // read parses a payload into r.ev.
 func (r *responsesReader) read(data []byte) bool {
-	ev := &r.ev
-	ev.outputIndex = -1
 	r.shape.begin()
+	return r.ev.read(data, &r.shape, nil)
+}
+
+// read parses a payload. Members that own takes are not read here; it may be nil.
+func (ev *responsesEvent) read(data []byte, s *shape, own func(c *cursor, key []byte) bool) bool {
+	ev.outputIndex = -1
 	var flat fault
 	c := cursor{b: data}
 	for key, ok := c.object(); ok; key, ok = c.key() {
+		if own != nil && own(&c, key) {
+			continue
+		}
 		switch string(key) {
 		case "type":
 			ev.typ = c.str()
@@ -38,14 +45,14 @@ func (r *responsesReader) read(data []byte) bool {
 			ev.itemID = c.str()
 		case "delta":
 			if c.peek() == '"' {
-				ev.delta = r.shape.filled(&c, whatText) || ev.delta
+				ev.delta = s.filled(&c, whatText) || ev.delta
 			} else {
 				ev.delta, ev.unshaped = c.something() || ev.delta, true
 			}
 		case "sequence_number":
-			r.shape.number(&c)
+			s.number(&c)
 		case "obfuscation":
-			r.shape.filled(&c, whatOther)
+			s.filled(&c, whatOther)
 		case "item":
 			ev.item, ev.unshaped = readItem(&c), true
 		case "response":
@@ -94,6 +101,17 @@ func (o *responsesObject) read(c *cursor) {
 					c.skip()
 				}
 			}
+		case "status_details": // of the Realtime API
+			for key, ok := c.object(); ok; key, ok = c.key() {
+				switch string(key) {
+				case "reason":
+					o.reason = c.str()
+				case "error":
+					o.fault.read(c)
+				default:
+					c.skip()
+				}
+			}
 		case "output":
 			o.hasOutput = c.peek() == '['
 			for ok := c.array(); ok; ok = c.element() {
@@ -117,9 +135,9 @@ func readResponsesUsage(c *cursor) Usage {
 			u.Input = c.count()
 		case "output_tokens":
 			u.Output = c.count()
-		case "input_tokens_details":
+		case "input_tokens_details", "input_token_details": // the latter of the Realtime API
 			u.CacheRead = readMember(c, "cached_tokens")
-		case "output_tokens_details":
+		case "output_tokens_details", "output_token_details":
 			u.Reasoning = readMember(c, "reasoning_tokens")
 		default:
 			c.skip()

@@ -2,47 +2,12 @@ package otelllm
 
 import (
 	"strconv"
-	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 	"github.com/otelllm/otelllm-go/semconv"
 )
-
-// apply writes into f how the attempt ended, with mu held. It changes nothing else.
-func (a *attempt) apply(f *spanfacts.Request, c conclusion, now time.Time) {
-	f.Start, f.End = a.start, now
-	f.Ended, f.Phase, f.Transport, f.Abort, f.ErrorChain = c.end, c.phase, c.transport, c.abort, c.chain
-	f.Resends = a.trace.Resends()
-	if a.state != nil {
-		fillState(f, a.state)
-		f.SetFinish(finishReasons(a.state.FinishReasons, c.due))
-	}
-	switch {
-	case f.Status >= 400:
-		a.applyErrorResponse(f)
-	case a.state != nil && a.state.Err != nil:
-		applyError(f, f.Status, a.state.Err)
-		f.Provider.InBand = true
-	}
-	f.ErrorType = errorType(f)
-	f.Settle()
-}
-
-// applyErrorResponse reads what the provider said under an error status, as far
-// as the SDK has read it.
-func (a *attempt) applyErrorResponse(f *spanfacts.Request) {
-	e := wire.Error{}
-	func() {
-		defer func() { _ = recover() }() // of a reader of bytes that may be anything
-		e = a.protocol.ReadError(f.Status, a.errorBody)
-	}()
-	if a.wait > 0 {
-		e.RetryAfter = a.wait
-	}
-	applyError(f, f.Status, &e)
-}
 
 func applyError(f *spanfacts.Request, status int, e *wire.Error) {
 	if status < 400 {
@@ -87,6 +52,8 @@ func errorType(f *spanfacts.Request) string {
 			return f.Provider.Code
 		}
 		return f.Provider.Kind.String()
+	case f.Watchdog.Kind != semconv.WatchdogKindUnset:
+		return semconv.ClassWatchdogTimeout.String()
 	case f.Abort.Source != semconv.AbortSourceUnset:
 		return ""
 	case f.Transport.Cause != semconv.TransportCauseUnset:
@@ -100,32 +67,6 @@ func errorType(f *spanfacts.Request) string {
 	default:
 		return ""
 	}
-}
-
-// snapshot is what the attempt would come to if its body were closed now, where
-// the protocol has had its last word already: an SDK returns an in-band error, or
-// the end of a stream, before it closes the body.
-func (a *attempt) snapshot(now time.Time) (classify.Request, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.over.Load() || a.state == nil || !a.state.Terminal && !a.state.Complete {
-		return classify.Request{}, false
-	}
-	f := a.facts
-	a.fillAsked(&f)
-	a.apply(&f, conclude(closing{how: byClose, status: f.Status, state: a.state}), now)
-	return f.Request, true
-}
-
-// fillAsked takes over what the request's body said, once it is known.
-func (a *attempt) fillAsked(f *spanfacts.Request) {
-	if a.tee == nil {
-		return
-	}
-	a.tee.mu.Lock()
-	said := a.tee.asked
-	a.tee.mu.Unlock()
-	takeAsked(f, &said)
 }
 
 // takeIdentity takes over what the request's body said about the request itself.

@@ -1,0 +1,145 @@
+package otelllm
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// maxErrorBody bounds how much of an error response is kept to be read.
+const maxErrorBody = 64 << 10
+
+// exchange is the record of a request that is answered over HTTP: it reads the
+// response as its bytes pass, on whichever side of the connection.
+type exchange struct {
+	record
+
+	protocol wire.Protocol
+	tee      *requestTee // nil: the request's body was read before it was sent
+
+	// Everything below is guarded by mu.
+	header    http.Header   // of a response with an error status
+	decoder   wire.Decoder  // nil: the body is not read
+	errorBody []byte        // of a response with an error status
+	wait      time.Duration // of the headers' retry-after
+}
+
+// respond takes a response's status and headers, with mu held.
+func (x *exchange) respond(status int, header http.Header, encoded bool, now time.Time) {
+	defer x.giveUp()
+	f := &x.facts
+	f.Status = status
+	f.TimeToHeaders = now.Sub(x.start)
+	f.RequestID = requestID(header)
+	x.times.mark(semconv.EventResponseStarted, now)
+	switch {
+	case status >= 400:
+		x.header, x.wait = header, retryAfter(header, now)
+	case status < 200, status >= 300, encoded:
+		// Nothing that could be read: a redirect, or a compression that the
+		// application asked for and undoes itself.
+	default:
+		x.decoder = x.protocol.NewDecoder(header.Get("Content-Type"))
+		x.state = x.decoder.State()
+		f.Streams = mediaType(header) == "text/event-stream" || x.identity.Stream == classify.Yes
+	}
+}
+
+// giveUp, deferred with mu held, turns a panic of a decoder into an end of the
+// reading. The stream and its consumer never hear of it.
+func (x *exchange) giveUp() {
+	if recover() != nil {
+		x.decoder, x.state = nil, nil
+	}
+}
+
+// observe takes the next bytes of the body, with mu held.
+func (x *exchange) observe(p []byte, now time.Time) {
+	defer x.giveUp()
+	x.facts.Bytes += int64(len(p))
+	if len(p) == 0 {
+		return
+	}
+	if x.facts.Status >= 400 {
+		x.errorBody = append(x.errorBody, p[:min(len(p), maxErrorBody-len(x.errorBody))]...)
+		return
+	}
+	if x.decoder == nil {
+		return
+	}
+	before := x.state.Events
+	x.decoder.Write(p)
+	x.progress(before, now)
+}
+
+// endOfBody lets the decoder take, with mu held, what no blank line had ended.
+func (x *exchange) endOfBody(now time.Time) {
+	if x.decoder == nil {
+		return
+	}
+	defer x.giveUp()
+	before := x.state.Events
+	x.decoder.Close()
+	x.progress(before, now)
+}
+
+// conclude decides, with mu held, how a response ended, and makes it final.
+func (x *exchange) conclude(c closing, now time.Time) {
+	c.status, c.state = x.facts.Status, x.state
+	x.settle(conclude(c), now)
+}
+
+// settle, with mu held, makes the facts final.
+func (x *exchange) settle(c conclusion, now time.Time) {
+	if x.facts.Status >= 400 {
+		x.readErrorResponse()
+	}
+	x.record.settle(c, now)
+	x.header, x.errorBody, x.decoder = nil, nil, nil
+}
+
+// end ends the record.
+func (x *exchange) end(now time.Time) {
+	x.record.end(now)
+	x.tee.drop()
+}
+
+// readErrorResponse reads what the provider said under an error status, as far as
+// the SDK has read it.
+func (x *exchange) readErrorResponse() {
+	e := wire.Error{}
+	func() {
+		defer func() { _ = recover() }() // of a reader of bytes that may be anything
+		e = x.protocol.ReadError(x.facts.Status, x.errorBody)
+	}()
+	if x.wait > 0 {
+		e.RetryAfter = x.wait
+	}
+	applyError(&x.facts, x.facts.Status, &e)
+}
+
+// teeAsked lets what the request's body says be read as it is sent.
+func (x *exchange) teeAsked(t *requestTee) {
+	x.tee = t
+	x.late = func(f *spanfacts.Request, id *spanfacts.Identity) {
+		said := t.said()
+		takeAsked(f, &said)
+		takeIdentity(id, &said)
+	}
+}
+
+// encoded reports whether a body's content is encoded and will reach the reader so.
+func encoded(resp *http.Response) bool { return !resp.Uncompressed && contentEncoded(resp.Header) }
+
+func contentEncoded(h http.Header) bool {
+	switch h.Get("Content-Encoding") {
+	case "", "identity":
+		return false
+	default:
+		return true
+	}
+}

@@ -1,0 +1,342 @@
+package wire
+
+import (
+	"bytes"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Realtime reads the frames of one session of the OpenAI Realtime API, each a JSON
+// object with a type. It knows the names of events since the API became generally
+// available (response.output_text.delta) and those of the beta that Azure and
+// gateways still send (response.text.delta). It keeps counts, ids and codes, never
+// content. It is not safe for concurrent use.
+//
+// Sources: the API reference of client and server events,
+// https://platform.openai.com/docs/api-reference/realtime-client-events and
+// https://platform.openai.com/docs/api-reference/realtime-server-events, and the
+// types of package realtime in github.com/openai/openai-go/v3.
+type Realtime struct {
+	model       string
+	serverModel bool        // the server said it, whose word outweighs the client's
+	open        []*exchange // responses that have begun and are not done, the oldest first
+	ev          realtimeEvent
+
+	// shape is that of the last delta; last is the response that it belonged to and
+	// deltaType and deltaIndex are what it was.
+	shape      shape
+	last       *exchange
+	deltaType  []byte
+	deltaIndex int
+}
+
+// MaxOpenResponses bounds the responses of a session that are followed at once. A
+// conversation has one at a time, and others beside it when they are asked for
+// outside of it (conversation: none). The oldest is forgotten past it.
+const MaxOpenResponses = 8
+
+// FrameKind is what a frame means for the one who follows the session.
+type FrameKind uint8
+
+const (
+	// FrameOther is none of the others, and no progress: session and rate limit
+	// events, input audio, items of the conversation, events that are not known, and
+	// those of a response that was not seen to begin, is done or is forgotten.
+	FrameOther FrameKind = iota
+	// FrameAsked is response.create, sent. With voice activity detection the server
+	// begins responses that nobody asked for so.
+	FrameAsked
+	// FrameBegan is response.created.
+	FrameBegan
+	// FrameProgress is any other event of an open response, by its response_id.
+	FrameProgress
+	// FrameDone is response.done, "always emitted, no matter the final state".
+	FrameDone
+	// FrameOutputSent is a conversation.item.create, sent, whose item is a
+	// function_call_output.
+	FrameOutputSent
+	// FrameCancelSent is response.cancel, sent.
+	FrameCancelSent
+	// FrameError is an error event. Most leave the session open, as the reference
+	// says; one may answer a request that came too early or too late
+	// (conversation_already_has_active_response, response_cancel_not_active).
+	FrameError
+	// FrameHistoryChanged is a conversation.item.delete or .truncate, sent, or the
+	// server's word that it did so: from then on what the history holds is not known.
+	FrameHistoryChanged
+	// FrameUnreadable is no JSON object, or longer than MaxEvent.
+	FrameUnreadable
+)
+
+// Reasons of a cancelled response, as the API writes them.
+const (
+	CancelTurnDetected = "turn_detected"    // the user began to speak
+	CancelClient       = "client_cancelled" // response.cancel
+)
+
+// Frame is what one frame says.
+type Frame struct {
+	Kind FrameKind
+	// ResponseID is the response that a FrameBegan, FrameProgress or FrameDone is
+	// about, as SafeID leaves it, and the one that a FrameCancelSent names; "" when
+	// it names none.
+	ResponseID string
+	// State is what the response of a FrameBegan, FrameProgress or FrameDone has said
+	// so far. The pointer is the same over its life; after FrameDone the state changes
+	// no more. Its Model is mostly empty: the session has it, the response need not.
+	// The end of a response is in it: Complete for the status completed; Complete with
+	// the reason as finish reason for incomplete (max_output_tokens, content_filter);
+	// Err for failed; for cancelled neither, and the finish reason cancelled.
+	State *State
+	// Cancelled, of a FrameDone: the response was cancelled. CancelReason is its
+	// status_details.reason, as SafeName leaves it; "" when there is none.
+	Cancelled    bool
+	CancelReason string
+	CallID       string // of a FrameOutputSent, as SafeID leaves it
+	Err          *Error // of a FrameError: codes only
+	// EventID, as SafeID leaves it, is the event_id of a FrameAsked, a
+	// FrameOutputSent and a FrameCancelSent, and of a FrameError that of the client's
+	// event that it is about; "" when there is none.
+	EventID string
+}
+
+// exchange is one response and its reader.
+type exchange struct {
+	responsesReader
+
+	id  string // as SafeID leaves it
+	raw []byte // as the events write it, unless that is long
+}
+
+// NewRealtime makes a reader of one session.
+func NewRealtime() *Realtime { return &Realtime{} }
+
+// Model is the session's model as session.created, session.updated or else a
+// session.update said it, at most 256 bytes of visible ASCII; "" before.
+func (r *Realtime) Model() string { return r.model }
+
+// Received takes a text frame that the server sent. It does not retain p.
+func (r *Realtime) Received(p []byte) Frame {
+	if f, ok := r.shape.match(p); ok {
+		r.last.delta(r.deltaType, r.deltaIndex, nil, f.has(whatText))
+		return r.last.progress(FrameProgress)
+	}
+	if !r.read(p) {
+		return Frame{Kind: FrameUnreadable}
+	}
+	defer r.forget()
+	ev := &r.ev
+	switch string(ev.typ) {
+	case "error":
+		return Frame{Kind: FrameError, Err: ev.fault.asError(), EventID: safeID(ev.fault.eventID)}
+	case "session.created", "session.updated":
+		r.setModel(true)
+	case "conversation.item.deleted", "conversation.item.truncated":
+		return Frame{Kind: FrameHistoryChanged}
+	case "response.created":
+		return r.begin()
+	case "response.done":
+		return r.end()
+	default:
+		if bytes.HasPrefix(ev.typ, []byte("response.")) {
+			return r.progress(p)
+		}
+	}
+	return Frame{}
+}
+
+// Sent takes a text frame that was written to the server. It does not retain p.
+func (r *Realtime) Sent(p []byte) Frame {
+	if !r.read(p) {
+		return Frame{Kind: FrameUnreadable}
+	}
+	defer r.forget()
+	ev := &r.ev
+	switch string(ev.typ) {
+	case "response.create":
+		return Frame{Kind: FrameAsked, EventID: safeID(ev.eventID)}
+	case "response.cancel":
+		return Frame{Kind: FrameCancelSent, ResponseID: safeID(ev.responseID), EventID: safeID(ev.eventID)}
+	case "conversation.item.create":
+		if string(ev.item.typ) == "function_call_output" {
+			return Frame{Kind: FrameOutputSent, CallID: safeID(ev.item.callID), EventID: safeID(ev.eventID)}
+		}
+	case "conversation.item.delete", "conversation.item.truncate":
+		return Frame{Kind: FrameHistoryChanged}
+	case "session.update":
+		r.setModel(false)
+	}
+	return Frame{}
+}
+
+func (r *Realtime) setModel(server bool) {
+	if len(r.ev.model) == 0 || r.serverModel && !server {
+		return
+	}
+	r.model, r.serverModel = safeModel(r.ev.model), server
+}
+
+// begin takes response.created.
+func (r *Realtime) begin() Frame {
+	id := r.ev.response.id
+	if x := r.find(id); x != nil {
+		return x.progress(FrameProgress)
+	}
+	x := &exchange{id: safeID(id)}
+	if len(id) <= maxSafeID {
+		x.raw = bytes.Clone(id)
+	}
+	x.t.State = State{ResponseID: x.id, Phase: semconv.PhaseResponseStarted, FinishReasons: []string{}, Usage: unknownUsage}
+	if len(r.open) == MaxOpenResponses {
+		r.drop(r.open[0])
+	}
+	r.open = append(r.open, x)
+	return x.progress(FrameBegan)
+}
+
+// progress takes an event within a response. Those of its items mean what they mean
+// in the Responses API; how it ends is said by response.done alone.
+func (r *Realtime) progress(p []byte) Frame {
+	x := r.find(r.ev.responseID)
+	if x == nil {
+		return Frame{}
+	}
+	ev := &r.ev
+	if ev.outputIndex >= 0 && !ev.unshaped && bytes.HasSuffix(ev.typ, deltaSuffix) {
+		r.deltaType = append(r.deltaType[:0], ev.typ...)
+		r.deltaIndex, r.last = ev.outputIndex, x
+		r.shape.learn(p)
+	}
+	for _, suffix := range [...]string{".added", ".delta", ".done"} {
+		if bytes.HasSuffix(ev.typ, []byte(suffix)) {
+			x.ev = ev.responsesEvent
+			x.apply()
+			x.ev = responsesEvent{}
+			break
+		}
+	}
+	return x.progress(FrameProgress)
+}
+
+// end takes response.done.
+func (r *Realtime) end() Frame {
+	resp := &r.ev.response
+	x := r.find(resp.id)
+	if x == nil {
+		return Frame{}
+	}
+	r.drop(x)
+	f := x.progress(FrameDone)
+	switch string(resp.status) {
+	case "completed":
+		x.completed(resp)
+	case "incomplete":
+		x.incomplete(resp)
+	case "failed":
+		x.outcome(resp)
+		x.t.fail(&resp.fault)
+	case "cancelled":
+		x.outcome(resp)
+		x.t.finish(resp.status)
+		f.Cancelled, f.CancelReason = true, safeName(resp.reason)
+	default:
+		x.outcome(resp) // a status that is not known proves nothing
+	}
+	x.t.Terminal = true
+	return f
+}
+
+// find is the open response of this id; nil if there is none. An event that names
+// no response belongs to the only one that is open.
+func (r *Realtime) find(id []byte) *exchange {
+	if len(id) == 0 && len(r.open) == 1 {
+		return r.open[0]
+	}
+	for _, x := range r.open {
+		if string(id) == string(x.raw) || len(id) > maxSafeID && safeID(id) == x.id {
+			return x
+		}
+	}
+	return nil
+}
+
+// drop forgets a response.
+func (r *Realtime) drop(x *exchange) {
+	for i := range r.open {
+		if r.open[i] == x {
+			r.open = append(r.open[:i], r.open[i+1:]...)
+			break
+		}
+	}
+	if r.last == x {
+		r.last, r.shape.literal = nil, r.shape.literal[:0] // which must not match any more
+	}
+}
+
+// progress counts an event of the response.
+func (x *exchange) progress(kind FrameKind) Frame {
+	x.t.Events++
+	return Frame{Kind: kind, ResponseID: x.id, State: &x.t.State}
+}
+
+// realtimeEvent is what one frame says. Its slices are the frame's own.
+type realtimeEvent struct {
+	responsesEvent
+
+	eventID, responseID []byte
+	model               []byte // of the session
+}
+
+// read parses a frame into r.ev.
+func (r *Realtime) read(p []byte) bool {
+	if len(p) > MaxEvent {
+		return false
+	}
+	ev := &r.ev
+	r.shape.begin()
+	isObject := (&cursor{b: p}).peek() == '{'
+	ok := isObject && ev.read(p, &r.shape, func(c *cursor, key []byte) bool {
+		switch string(key) {
+		case "event_id":
+			ev.eventID = nil
+			if c.peek() != '"' {
+				c.skip()
+				return true
+			}
+			start := c.i + 1
+			r.shape.filled(c, whatOther) // every event has another
+			if !c.bad {
+				ev.eventID = p[start : c.i-1]
+			}
+		case "response_id":
+			ev.responseID = c.str()
+		case "session":
+			for key, ok := c.object(); ok; key, ok = c.key() {
+				if string(key) == "model" {
+					ev.model = c.str()
+				} else {
+					c.skip()
+				}
+			}
+		default:
+			return false
+		}
+		return true
+	})
+	if !ok {
+		r.forget()
+		return false
+	}
+	if bytes.IndexByte(ev.eventID, '\\') >= 0 {
+		ev.eventID = unescape(ev.eventID)
+	}
+	return true
+}
+
+// forget lets go of the frame, of which nothing may be retained.
+func (r *Realtime) forget() {
+	output := r.ev.response.output
+	clear(output)
+	r.ev = realtimeEvent{}
+	r.ev.response.output = output[:0]
+}

@@ -1,0 +1,137 @@
+package otelllm
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/semconv/v1.41.0/genaiconv"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// meters are the GenAI conventions' instruments of a client. A nil *meters records
+// nothing.
+type meters struct {
+	duration genaiconv.ClientOperationDuration
+	first    genaiconv.ClientOperationTimeToFirstChunk
+	perChunk genaiconv.ClientOperationTimePerOutputChunk
+	tokens   genaiconv.ClientTokenUsage
+}
+
+// The bucket boundaries are those that the conventions advise.
+var (
+	durationBuckets = metric.WithExplicitBucketBoundaries(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+	firstBuckets    = metric.WithExplicitBucketBoundaries(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+	chunkBuckets    = metric.WithExplicitBucketBoundaries(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5)
+	tokenBuckets    = metric.WithExplicitBucketBoundaries(1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
+)
+
+// newMeters makes the instruments; provider nil: the global one. Errors go to the
+// OpenTelemetry error handler, and the instrument concerned records nothing.
+func newMeters(provider metric.MeterProvider) *meters {
+	if provider == nil {
+		provider = otel.GetMeterProvider()
+	}
+	meter := provider.Meter(ScopeName, metric.WithInstrumentationVersion(Version))
+	m := &meters{}
+	handled := func(err error) {
+		if err != nil {
+			otel.Handle(err)
+		}
+	}
+	var err error
+	m.duration, err = genaiconv.NewClientOperationDuration(meter, durationBuckets)
+	handled(err)
+	m.first, err = genaiconv.NewClientOperationTimeToFirstChunk(meter, firstBuckets)
+	handled(err)
+	m.perChunk, err = genaiconv.NewClientOperationTimePerOutputChunk(meter, chunkBuckets)
+	handled(err)
+	m.tokens, err = genaiconv.NewClientTokenUsage(meter, tokenBuckets)
+	handled(err)
+	return m
+}
+
+// enabled: somebody keeps what is recorded.
+func (m *meters) enabled(ctx context.Context) bool { return m != nil && m.duration.Enabled(ctx) }
+
+// chunkMeter records the times between the chunks of one stream. Chunks that
+// arrive in one Read are one: nothing passed between them that could be measured.
+type chunkMeter struct {
+	set    attribute.Set
+	ready  bool
+	silent bool // nobody keeps it
+}
+
+func (c *chunkMeter) chunk(r *record, gap time.Duration) {
+	m := r.config.meters
+	if m == nil || c.silent {
+		return
+	}
+	if !c.ready {
+		if c.silent = !m.perChunk.Enabled(r.ctx); c.silent {
+			return
+		}
+		c.set, c.ready = attribute.NewSet(metricAttributes(&r.identity, r.state.Model)...), true
+	}
+	m.perChunk.RecordSet(r.ctx, gap.Seconds(), c.set)
+}
+
+// metricAttributes are the attributes that all instruments have in common.
+func metricAttributes(id *spanfacts.Identity, responseModel string) []attribute.KeyValue {
+	attrs := make([]attribute.KeyValue, 0, 12)
+	attrs = append(attrs,
+		otelsemconv.GenAIOperationNameKey.String(id.Operation),
+		otelsemconv.GenAIProviderNameKey.String(id.Provider),
+	)
+	if id.Model != "" {
+		attrs = append(attrs, otelsemconv.GenAIRequestModel(id.Model))
+	}
+	if responseModel != "" {
+		attrs = append(attrs, otelsemconv.GenAIResponseModel(responseModel))
+	}
+	if id.ServerAddress != "" {
+		attrs = append(attrs, otelsemconv.ServerAddress(id.ServerAddress))
+		if id.ServerPort > 0 {
+			attrs = append(attrs, otelsemconv.ServerPort(id.ServerPort))
+		}
+	}
+	return attrs
+}
+
+// ended records what a request came to. error.type tells its failure; a watchdog
+// and an abort are told by llm.watchdog.kind and llm.abort.source, the latter
+// without an error.type: it is none.
+func (m *meters) ended(r *record, f *spanfacts.Request) {
+	ctx := context.WithoutCancel(r.ctx)
+	if !m.enabled(ctx) {
+		return
+	}
+	common := metricAttributes(&r.identity, f.ResponseModel)
+	set := attribute.NewSet(common...)
+	if f.Streams && f.FirstChunk > 0 {
+		m.first.RecordSet(ctx, f.FirstChunk.Seconds(), set)
+	}
+	for _, u := range [...]struct {
+		tokens int
+		kind   genaiconv.TokenTypeAttr
+	}{{f.Usage.Input, genaiconv.TokenTypeInput}, {f.Usage.Output, genaiconv.TokenTypeOutput}} {
+		if u.tokens >= 0 {
+			m.tokens.RecordSet(ctx, int64(u.tokens), attribute.NewSet(append(common[:len(common):len(common)], otelsemconv.GenAITokenTypeKey.String(string(u.kind)))...))
+		}
+	}
+	if f.ErrorType != "" {
+		common = append(common, otelsemconv.ErrorTypeKey.String(f.ErrorType))
+	}
+	if f.Watchdog.Kind != semconv.WatchdogKindUnset {
+		common = append(common, semconv.WatchdogKindAttr(f.Watchdog.Kind))
+	}
+	if f.Abort.Source != semconv.AbortSourceUnset {
+		common = append(common, semconv.AbortSourceAttr(f.Abort.Source))
+	}
+	m.duration.RecordSet(ctx, f.End.Sub(f.Start).Seconds(), attribute.NewSet(common...))
+}

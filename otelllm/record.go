@@ -1,0 +1,180 @@
+package otelllm
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+)
+
+// record is the recording of one request: its facts while they come to be, and its
+// span. What sees the request (an attempt over HTTP, a gateway's handler, a
+// realtime session, the application itself) fills it in and settles it, once.
+type record struct {
+	ctx      context.Context // the caller's: aborts are read off it
+	run      *Run            // nil: outside of a run
+	span     trace.Span
+	config   *config
+	identity spanfacts.Identity
+	start    time.Time
+
+	// late fills in, with mu held, what is known only after the request was sent; nil: nothing.
+	late func(f *spanfacts.Request, id *spanfacts.Identity)
+	// over is set, under mu, when the facts are final. It may be read without.
+	over atomic.Bool
+
+	mu sync.Mutex
+	// Everything below is guarded by mu.
+	facts  spanfacts.Request
+	state  *wire.State   // what the response has said; nil when nobody can read it
+	lastAt time.Duration // of the last semantic event
+	times  *timeline     // nil: no events
+	chunks chunkMeter
+}
+
+// init begins to record a request. The span has been started.
+func (r *record) init(ctx context.Context, c *config, span trace.Span, id *spanfacts.Identity, start time.Time) {
+	r.ctx, r.run, r.span, r.config, r.identity, r.start = ctx, runOf(ctx), span, c, *id, start
+	r.facts.Usage = wire.Usage{Input: -1, Output: -1, CacheRead: -1, CacheCreation: -1, Reasoning: -1}
+	if c.events && span.IsRecording() {
+		r.times = &timeline{moments: make([]moment, 0, 8)}
+	}
+}
+
+// begun tells those who keep count of open requests. Shutdown ends this one.
+func (r *record) begun(shutdown func()) {
+	open.add(r, shutdown)
+	r.run.requestBegan(r)
+}
+
+// progress keeps, with mu held, the clocks of semantic progress. Before is how
+// many events there had been; all new ones arrived at now.
+func (r *record) progress(before int, now time.Time) {
+	if r.state.Events == before {
+		return
+	}
+	at := now.Sub(r.start)
+	f := &r.facts
+	switch {
+	case before > 0:
+		f.LongestGap = max(f.LongestGap, at-r.lastAt)
+		if f.Streams {
+			r.chunks.chunk(r, at-r.lastAt)
+		}
+	case f.Streams:
+		f.FirstChunk = at
+	}
+	r.lastAt, f.LastProgress = at, at
+	r.times.progress(r.state, now)
+}
+
+// apply writes into f, with mu held, how the request ended. It changes nothing else.
+func (r *record) apply(f *spanfacts.Request, c conclusion, now time.Time) {
+	f.Start, f.End = r.start, now
+	f.Ended, f.Phase, f.Transport, f.Abort, f.Watchdog, f.ErrorChain = c.end, c.phase, c.transport, c.abort, c.watchdog, c.chain
+	if r.state != nil {
+		fillState(f, r.state)
+		f.SetFinish(finishReasons(r.state.FinishReasons, c.due))
+		if r.state.Err != nil && f.Status < 400 {
+			applyError(f, f.Status, r.state.Err)
+			f.Provider.InBand = true
+		}
+	}
+	f.ErrorType = errorType(f)
+	f.Settle()
+}
+
+// settle, with mu held, makes the facts final.
+func (r *record) settle(c conclusion, now time.Time) {
+	r.apply(&r.facts, c, now)
+	r.times.end(c, now)
+	r.over.Store(true)
+}
+
+// finish runs conclude, with mu held, unless the request is over. It reports
+// whether it did: then the caller has to end the record.
+func (r *record) finish(conclude func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over.Load() {
+		return false
+	}
+	conclude()
+	return true
+}
+
+// end hands the facts over to the run and ends the span. It is called once, by
+// the one that settled.
+func (r *record) end(now time.Time) {
+	open.remove(r)
+	r.mu.Lock()
+	learnt := r.late != nil
+	if learnt {
+		r.late(&r.facts, &r.identity)
+	}
+	r.state = nil
+	facts := r.facts
+	r.mu.Unlock()
+
+	r.run.requestEnded(r, &facts.Request)
+	r.config.meters.ended(r, &facts)
+	if !r.span.IsRecording() {
+		r.span.End(trace.WithTimestamp(now))
+		return
+	}
+	attrs := make([]attribute.KeyValue, 0, 40)
+	if learnt {
+		r.span.SetName(r.identity.SpanName())
+		attrs = r.identity.AppendBody(attrs)
+	}
+	attrs = facts.Append(attrs)
+	if r.config.verdicts || r.run.writesVerdicts() {
+		d := r.run.verdictOn(&facts.Request)
+		attrs = spanfacts.AppendVerdict(attrs, &d)
+	}
+	r.span.SetAttributes(attrs...)
+	r.times.write(r.span)
+	if facts.ErrorType != "" {
+		r.span.SetStatus(codes.Error, "")
+	}
+	r.span.End(trace.WithTimestamp(now))
+}
+
+// snapshot is what the request would come to if its stream were let go now, where
+// the protocol has had its last word already: an SDK returns an in-band error, or
+// the end of a stream, before it closes the body.
+func (r *record) snapshot(now time.Time) (classify.Request, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over.Load() || r.state == nil || !r.state.Terminal && !r.state.Complete {
+		return classify.Request{}, false
+	}
+	f := r.facts
+	if r.late != nil {
+		id := r.identity
+		r.late(&f, &id)
+	}
+	r.apply(&f, conclude(closing{how: byClose, status: f.Status, state: r.state}), now)
+	return f.Request, true
+}
+
+// contain, deferred, keeps a panic of the recording, or of the application's span
+// processors, from the consumer of the stream: it ends the recording.
+func (r *record) contain() {
+	if p := recover(); p != nil {
+		r.over.Store(true)
+		open.remove(r)
+		// The value may hold anything; its type is enough to find where it came from.
+		otel.Handle(fmt.Errorf("otelllm: the recording of a model call ended by a panic (%T); the call itself went on", p))
+	}
+}
