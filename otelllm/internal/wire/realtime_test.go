@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -206,7 +207,7 @@ func TestRealtimeResponsesAtOnce(t *testing.T) {
 	assert.Same(t, first.State, text(strange).State)
 
 	for i := range MaxOpenResponses - 2 {
-		assert.Equal(t, FrameBegan, r.Received([]byte(rtCreated(fmt.Sprint(i)))).Kind)
+		assert.Equal(t, FrameBegan, r.Received([]byte(rtCreated(strconv.Itoa(i)))).Kind)
 	}
 	assert.Equal(t, FrameProgress, text("a").Kind)
 	r.Received([]byte(rtCreated("one more")))
