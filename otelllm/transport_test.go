@@ -1,6 +1,7 @@
 package otelllm
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
