@@ -39,6 +39,7 @@ func newShard(cfg *Config) *shard {
 			MaxSpansPerRun: cfg.MaxSpansPerRun,
 			MaxFactBytes:   cfg.MaxFactBytes,
 			Locate:         assemble.Locate,
+			Explained:      assemble.Explained,
 			Read:           readFacts,
 		}),
 	}

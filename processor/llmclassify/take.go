@@ -10,6 +10,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // arrival is one LLM span on its way into the buffer.
@@ -73,13 +74,30 @@ func newItem(span ptrace.Span, head dialect.Head, by dialect.Dialect, from *orig
 			Known:    head.Requests.Observed() && head.Tools.Observed(),
 			Requests: head.Requests.N(), Tools: head.Tools.N(),
 		},
-		Size: hold.ItemSize + origin.SpanSize(span),
+		Unexplained: head.Kind == dialect.Request && empty(span),
+		Size:        hold.ItemSize + origin.SpanSize(span),
 		Known: assemble.Known{
 			Reading: dialect.Reading{Dialect: by},
 			Origin:  from,
 			Server:  span.Kind() == ptrace.SpanKindServer,
 		},
 	}
+}
+
+// empty reports whether an answer may have come to its end with nothing in it. It
+// is quick, and may say so of one that had something in it.
+func empty(span ptrace.Span) bool {
+	attrs := span.Attributes()
+	end, ok := attrs.Get(string(semconv.StreamEndKey))
+	if !ok || end.Type() != pcommon.ValueTypeStr || end.Str() != semconv.StreamEndTerminalEvent.String() {
+		return false
+	}
+	for _, key := range [...]string{string(semconv.StreamTextChunksKey), string(semconv.StreamToolInputsStartedKey)} {
+		if n, ok := attrs.Get(key); !ok || n.Int() != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // take moves the LLM spans out of td, which keeps the others, and no resource

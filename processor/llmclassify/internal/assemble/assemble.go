@@ -2,6 +2,7 @@ package assemble
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
@@ -20,6 +21,16 @@ type Diagnoses struct {
 	// Members are the verdicts on requests and tools, by member; nil where nothing
 	// failed.
 	Members []*classify.Diagnosis
+
+	unexplained bool // a request of the run has an answer with nothing in it, and nothing says why
+}
+
+// Explained reports whether no span that may still come would change the verdict
+// on a run that is complete: no request of it has an answer with nothing in it,
+// the reason of which other services' spans may tell.
+func Explained(release *Release) bool {
+	d := Diagnose(release)
+	return !d.unexplained
 }
 
 // Diagnose judges a release: its own requests and tools as a run, and each of
@@ -30,15 +41,17 @@ func Diagnose(release *Release) Diagnoses {
 	s := standings(members)
 	for i := range members {
 		if s[i].apart && len(s[i].attempts) == 0 {
-			d.Members[i] = alone(&members[i])
+			d.Members[i] = alone(&members[i], classify.NotObserved)
 		}
 	}
+	linkApart(members, s, d.Members)
 
 	run, requests, tools := assemble(release, s)
 	linkUpstream(release, s, d.Members, run, requests)
 	verdicts := classify.Judge(run)
 	for n, i := range requests {
 		d.Members[i] = failed(&verdicts.Requests[n])
+		d.unexplained = d.unexplained || unexplained(d.Members[i])
 	}
 	for n, i := range tools {
 		d.Members[i] = failed(&verdicts.Tools[n])
@@ -124,12 +137,14 @@ func failed(d *classify.Diagnosis) *classify.Diagnosis {
 	return d
 }
 
-// alone judges a request or tool for itself.
-func alone(m *Member) *classify.Diagnosis {
+// alone judges a request or tool for itself; upstream is whether another span
+// holds the failure behind a request's answer.
+func alone(m *Member, upstream classify.Fact) *classify.Diagnosis {
 	switch m.Role {
 	case hold.Request:
 		run := classify.Run{Requests: make([]classify.Request, 1)}
 		m.Known.Request(m.Span, &run.Requests[0])
+		run.Requests[0].UpstreamFailed = upstream
 		return failed(&classify.Judge(&run).Requests[0])
 	case hold.Tool:
 		run := classify.Run{Tools: make([]classify.Tool, 1)}
@@ -159,37 +174,73 @@ func logical(members []Member, s []standing, verdicts []*classify.Diagnosis, i i
 	if m.Known.Facts(m.Span, dialect.Request).Request.Failed != classify.Yes {
 		return nil
 	}
-	return alone(m)
+	return alone(m, classify.NotObserved)
 }
 
-// linkUpstream tells requests that another span of the trace holds the failure
-// behind their answer: one beneath it, or of another service within its time.
-func linkUpstream(release *Release, s []standing, verdicts []*classify.Diagnosis, run *classify.Run, requests []int) {
-	for i := range release.Members {
+// unexplained: an answer came to its end with nothing in it, and nothing says why.
+func unexplained(d *classify.Diagnosis) bool {
+	return d != nil && d.Cause == semconv.CauseNoContent
+}
+
+// linkApart judges requests apart anew that swallowed the failure of one beneath
+// them: what a gateway served, by what it asked for.
+func linkApart(members []Member, s []standing, verdicts []*classify.Diagnosis) {
+	for i := range members {
 		if !s[i].apart || !failedUpstream(verdicts[i]) {
 			continue
 		}
-		failed := &release.Members[i]
-		for n, request := range requests {
-			m := &release.Members[request]
-			within := m.Start <= failed.Start && failed.End <= m.End && !sameService(m.Item, failed.Item)
-			if within || beneath(s, i, request) {
-				run.Requests[n].UpstreamFailed = classify.Yes
+		for above := range ancestors(s, i) {
+			if s[above].apart && unexplained(verdicts[above]) {
+				verdicts[above] = alone(&members[above], classify.Yes)
 			}
 		}
 	}
 }
 
-func beneath(s []standing, i, request int) bool {
-	for range maxDepth {
-		if i = s[i].above; i < 0 {
-			return false
-		}
-		if i == request {
-			return true
+// linkUpstream tells requests that another span of the trace holds the failure
+// behind their answer: one beneath it, or of another service within its time.
+func linkUpstream(release *Release, s []standing, verdicts []*classify.Diagnosis, run *classify.Run, requests []int) {
+	empty := make(map[int]*classify.Request)
+	for n, i := range requests {
+		if r := &run.Requests[n]; r.Text.Fact() == classify.No {
+			empty[i] = r
 		}
 	}
-	return false
+	if len(empty) == 0 {
+		return
+	}
+	for i := range release.Members {
+		if !s[i].apart || !failedUpstream(verdicts[i]) {
+			continue
+		}
+		for above := range ancestors(s, i) {
+			if r := empty[above]; r != nil {
+				r.UpstreamFailed = classify.Yes
+			}
+		}
+		for request, r := range empty {
+			if meanwhile(release.Members[request].Item, release.Members[i].Item) {
+				r.UpstreamFailed = classify.Yes
+			}
+		}
+	}
+}
+
+// meanwhile reports whether another service did it within the time of the
+// request, as far as their clocks agree.
+func meanwhile(request, it *Item) bool {
+	return !sameService(request, it) && request.Start <= it.Start+maxSkew && it.End <= request.End+maxSkew
+}
+
+// ancestors are the requests and tools above a member, the nearest first.
+func ancestors(s []standing, i int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for range maxDepth {
+			if i = s[i].above; i < 0 || !yield(i) {
+				return
+			}
+		}
+	}
 }
 
 // failedUpstream: what a request apart came to is a failure that an answer could

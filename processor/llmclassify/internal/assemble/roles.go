@@ -36,10 +36,14 @@ func standings(members []Member) []standing {
 		m := &members[i]
 		s[i].above = -1
 		above, ok := byID[m.Above]
-		if !ok || above == i {
+		s[i].apart = m.Foreign
+		if !ok || above == i || members[above].Foreign && !m.Foreign {
 			continue
 		}
 		s[i].above = above
+		if m.Foreign {
+			continue
+		}
 		switch a := &members[above]; {
 		case m.Role == hold.Request && a.Role == hold.Request:
 			if attempts(m, a) {
@@ -87,6 +91,7 @@ func elsewhere(members []Member, s []standing) {
 	named := false
 	for i := range members {
 		switch m := &members[i]; {
+		case m.Foreign:
 		case m.Role == hold.Run:
 			run = m.Item
 		case m.Role == hold.Request:

@@ -28,13 +28,15 @@ type Reason uint8
 
 // The reasons for a release.
 const (
-	Complete    Reason = iota // the run span is here, and as many requests and tools as it announced
-	RunEnded                  // the run span, which announced nothing, has been here for Config.Settle
-	HoldExpired               // a span has been here for Config.MaxHold
-	SpanLimit                 // the run holds more than Config.MaxSpansPerRun
-	Memory                    // room was asked for
-	Shutdown                  // the buffer was drained
-	Late                      // the span's run had been judged before it came
+	// Complete: the run span is here, and as many requests and tools as it
+	// announced, and they are explained or have waited for that for Config.Settle.
+	Complete    Reason = iota
+	RunEnded           // the run span, which announced nothing, has been here for Config.Settle
+	HoldExpired        // a span has been here for Config.MaxHold
+	SpanLimit          // the run holds more than Config.MaxSpansPerRun
+	Memory             // room was asked for
+	Shutdown           // the buffer was drained
+	Late               // the span's run had been judged before it came
 	numReasons
 )
 
@@ -61,6 +63,9 @@ type Item[F any] struct {
 	Role       Role
 	Start, End pcommon.Timestamp
 	Announced  Announced // run spans only
+	// Unexplained: what came of it may be explained by spans of other services,
+	// which come later than those of its run. See Config.Explained.
+	Unexplained bool
 
 	Span  ptrace.Span // the buffer's from Add until it is released in a Member
 	Size  int         // estimated memory of Span, bytes
@@ -107,6 +112,9 @@ type Member[F any] struct {
 	Held time.Duration
 	// Above is the nearest request or tool above it, empty if none is known.
 	Above pcommon.SpanID
+	// Foreign: it is of another run of the trace, and here as evidence alone: where
+	// something of this run is Unexplained.
+	Foreign bool
 }
 
 // Release is spans to forward, and everything known of the run that they are of.
@@ -126,7 +134,8 @@ type Release[F any] struct {
 type Config[F any] struct {
 	// MaxHold bounds how long a span is held.
 	MaxHold time.Duration
-	// Settle is how long a run span that announces nothing waits for its children.
+	// Settle is how long a run span that announces nothing waits for its children,
+	// and one that is complete for what explains its children.
 	Settle time.Duration
 	// RunTimeout bounds how long what is known of released spans waits for their run.
 	RunTimeout time.Duration
@@ -138,6 +147,10 @@ type Config[F any] struct {
 
 	// Locate says whose an item is. It must be pure.
 	Locate func(*Trace[F], *Item[F]) Place
+	// Explained reports whether nothing that may still come would change the
+	// verdict on a run that is complete and has items that are Unexplained. It is
+	// asked again whenever anything comes, and must not keep the release.
+	Explained func(*Release[F]) bool
 	// Read reads Known off the item's Span, which is about to go while the item
 	// stays, and returns its memory in bytes.
 	Read func(*Item[F]) int
@@ -195,7 +208,7 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F]) (releases []Releas
 			t = newTrace[F](a.Trace)
 			b.traces[a.Trace] = t
 		}
-		t.add(a.Item, now)
+		t.add(a.Item, now, b.cfg.Settle)
 		b.bytes += a.Item.Size
 		if !t.touched {
 			t.touched = true

@@ -20,6 +20,9 @@ type group[F any] struct {
 	above []pcommon.SpanID // by item
 	due   int              // held items that are due
 	end   bool             // the run span is one of them
+
+	unexplained bool
+	others      []Member[F] // of other groups, where unexplained
 }
 
 // sweepReady releases the runs of t that are complete or too large.
@@ -35,6 +38,11 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now time.Time, releases []Release[F]
 		}
 	}
 	t.changed = t.changed[:0]
+	for _, s := range t.settling { // what came may explain it
+		if s.why == Complete {
+			complete = with(complete, s.span.ID)
+		}
+	}
 	if complete != nil {
 		releases = b.sweep(t, now, Complete, releases, func(_ *Item[F], p Place) bool { return complete[p.Run] })
 	}
@@ -55,15 +63,22 @@ func with(set map[pcommon.SpanID]bool, id pcommon.SpanID) map[pcommon.SpanID]boo
 // sweepDue releases the runs of t that have settled and the spans that have been
 // held for long enough.
 func (b *Buffer[F]) sweepDue(t *Trace[F], now time.Time, releases []Release[F]) []Release[F] {
-	var settled map[pcommon.SpanID]bool
-	for len(t.settling) > 0 && !t.settling[0].arrived.Add(b.cfg.Settle).After(now) {
-		if it := t.settling[0]; it.held && !it.gone {
-			settled = with(settled, it.ID)
+	var ended, complete map[pcommon.SpanID]bool
+	for len(t.settling) > 0 && !t.settling[0].until.After(now) {
+		switch s := t.settling[0]; {
+		case !s.span.held || s.span.gone:
+		case s.why == Complete:
+			complete = with(complete, s.span.ID)
+		default:
+			ended = with(ended, s.span.ID)
 		}
 		t.settling = t.settling[1:]
 	}
-	if settled != nil {
-		releases = b.sweep(t, now, RunEnded, releases, func(_ *Item[F], p Place) bool { return settled[p.Run] })
+	if complete != nil {
+		releases = b.sweep(t, now, Complete, releases, func(_ *Item[F], p Place) bool { return complete[p.Run] })
+	}
+	if ended != nil {
+		releases = b.sweep(t, now, RunEnded, releases, func(_ *Item[F], p Place) bool { return ended[p.Run] })
 	}
 	if oldest := t.oldestHeld(); oldest != nil && !oldest.arrived.Add(b.cfg.MaxHold).After(now) {
 		since := now.Add(b.cfg.MaxHold/expirySlack - b.cfg.MaxHold)
@@ -97,6 +112,7 @@ func (b *Buffer[F]) sweep(t *Trace[F], now time.Time, why Reason, releases []Rel
 		if it.Role == Run && g.run == nil {
 			g.run = it
 		}
+		g.unexplained = g.unexplained || it.Unexplained
 		if it.held && due(it, place) {
 			g.due++
 			g.end = g.end || it.Role == Run
@@ -105,6 +121,12 @@ func (b *Buffer[F]) sweep(t *Trace[F], now time.Time, why Reason, releases []Rel
 	for _, g := range groups {
 		if g.due == 0 {
 			continue
+		}
+		if g.unexplained {
+			b.foreign(g, groups)
+			if why == Complete && b.waits(t, g, now) {
+				continue
+			}
 		}
 		whole := g.end || !g.place.Known && !g.place.Open
 		releases = append(releases, b.cut(t, g, now, why, whole, due))
@@ -117,7 +139,7 @@ func (b *Buffer[F]) sweep(t *Trace[F], now time.Time, why Reason, releases []Rel
 func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now time.Time, why Reason, whole bool,
 	due func(*Item[F], Place) bool,
 ) Release[F] {
-	release := Release[F]{Reason: why, Whole: whole, Run: g.run, Members: make([]Member[F], 0, len(g.items))}
+	release := Release[F]{Reason: why, Whole: whole, Run: g.run, Members: make([]Member[F], 0, len(g.items)+len(g.others))}
 	for i, it := range g.items {
 		m := Member[F]{Item: it, Above: g.above[i], Out: it.held && (whole || due(it, g.place))}
 		switch {
@@ -135,6 +157,7 @@ func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now time.Time, why Reason, who
 		}
 		release.Members = append(release.Members, m)
 	}
+	release.Members = append(release.Members, g.others...)
 	if whole {
 		delete(t.runs, g.place.Run)
 		b.judged.add(t.id, g.place.Run)
@@ -180,10 +203,8 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 		return
 	}
 	t.deadline = oldest.arrived.Add(b.cfg.MaxHold)
-	if len(t.settling) > 0 {
-		if settled := t.settling[0].arrived.Add(b.cfg.Settle); settled.Before(t.deadline) {
-			t.deadline = settled
-		}
+	if len(t.settling) > 0 && t.settling[0].until.Before(t.deadline) {
+		t.deadline = t.settling[0].until
 	}
 	b.due.set(t)
 }

@@ -16,14 +16,21 @@ type Trace[F any] struct {
 	spans []*Item[F]                 // the run spans
 	links map[pcommon.SpanID]pcommon.SpanID
 
-	live     int        // items that are not gone
-	oldest   int        // no item before this index is held
-	settling []*Item[F] // run spans that wait for Config.Settle, in order of arrival
+	live     int           // items that are not gone
+	oldest   int           // no item before this index is held
+	settling []settling[F] // in order of time
 
 	touched  bool
 	changed  []*run[F] // since they were last looked at
 	deadline time.Time
 	index    int // in Buffer.due; -1 when nothing is held
+}
+
+// settling is a run span that waits for Config.Settle.
+type settling[F any] struct {
+	span  *Item[F]
+	until time.Time
+	why   Reason // RunEnded, or Complete where it waits to be Explained
 }
 
 // run counts what is here of one run.
@@ -33,6 +40,7 @@ type run[F any] struct {
 	requests, tools int // members that name the run, also those whose spans have gone
 	held            int
 	changed         bool // it is in Trace.changed
+	waits           bool // it is complete, and in Trace.settling to be Explained
 }
 
 // complete: the run span is here, and as many members as it announced.
@@ -70,7 +78,7 @@ func (t *Trace[F]) Parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 // Runs are the run spans that are here.
 func (t *Trace[F]) Runs() []*Item[F] { return t.spans }
 
-func (t *Trace[F]) add(it *Item[F], now time.Time) {
+func (t *Trace[F]) add(it *Item[F], now time.Time, settle time.Duration) {
 	it.arrived, it.held, it.trace = now, true, t
 	first := t.Item(it.ID) == nil // a span that is delivered twice counts once
 	t.items = append(t.items, it)
@@ -103,7 +111,7 @@ func (t *Trace[F]) add(it *Item[F], now time.Time) {
 		r.span = it
 		t.spans = append(t.spans, it)
 		if !it.Announced.Known {
-			t.settling = append(t.settling, it)
+			t.settling = append(t.settling, settling[F]{it, now.Add(settle), RunEnded})
 		}
 	}
 }
@@ -153,7 +161,7 @@ func (t *Trace[F]) compact() {
 	}
 	t.items = deleteFunc(t.items, isGone)
 	t.spans = deleteFunc(t.spans, isGone)
-	t.settling = deleteFunc(t.settling, isGone)
+	t.settling = deleteFunc(t.settling, func(s settling[F]) bool { return s.span.gone })
 	t.oldest = 0
 	if t.byID != nil {
 		t.reindex()

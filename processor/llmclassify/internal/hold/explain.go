@@ -1,0 +1,54 @@
+package hold
+
+import "time"
+
+// maxForeign bounds the items of other runs that are looked at to explain one.
+const maxForeign = 256
+
+// foreign lets g have the requests of other groups as evidence, the newest ones.
+func (b *Buffer[F]) foreign(g *group[F], groups []*group[F]) {
+	for _, other := range groups {
+		if other == g {
+			continue
+		}
+		for i, it := range other.items {
+			if it.Role != Request || it.gone {
+				continue
+			}
+			b.read(it) // it may be released before g is
+			g.others = append(g.others, Member[F]{Item: it, Above: other.above[i], Foreign: true})
+		}
+	}
+	g.others = g.others[max(0, len(g.others)-maxForeign):]
+}
+
+// waits reports whether a run that is complete is to wait, for Config.Settle from
+// now or from when it first did, for what explains it.
+func (b *Buffer[F]) waits(t *Trace[F], g *group[F], now time.Time) bool {
+	r := t.runs[g.place.Run]
+	if r == nil || g.run == nil {
+		return false
+	}
+	if r.waits {
+		i := 0
+		for i < len(t.settling) && t.settling[i].span != g.run {
+			i++
+		}
+		if i == len(t.settling) { // it has waited
+			return false
+		}
+	}
+	release := Release[F]{Reason: Complete, Whole: true, Run: g.run, Members: make([]Member[F], 0, len(g.items)+len(g.others))}
+	for i, it := range g.items {
+		release.Members = append(release.Members, Member[F]{Item: it, Span: it.Span, Out: it.held, Above: g.above[i]})
+	}
+	release.Members = append(release.Members, g.others...)
+	if b.cfg.Explained(&release) {
+		return false
+	}
+	if !r.waits {
+		r.waits = true
+		t.settling = append(t.settling, settling[F]{g.run, now.Add(b.cfg.Settle), Complete})
+	}
+	return true
+}
