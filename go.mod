@@ -3,6 +3,7 @@ module github.com/otelllm/otelllm-go
 go 1.25.0
 
 require (
+	github.com/felixge/httpsnoop v1.0.4
 	github.com/open-telemetry/opentelemetry-collector-contrib/pkg/golden v0.159.0
 	github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatatest v0.159.0
 	github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatautil v0.159.0

@@ -84,6 +84,8 @@ func abortOf(ctx context.Context, now time.Time) classify.Abort {
 		return typed.abort()
 	case errors.Is(err, context.DeadlineExceeded):
 		return classify.Abort{Source: semconv.AbortSourceDeadline}
+	case servingOf(ctx).clientGone():
+		return classify.Abort{Source: semconv.AbortSourceConsumer}
 	default:
 		return classify.Abort{Source: semconv.AbortSourceUnknown}
 	}

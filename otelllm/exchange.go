@@ -95,7 +95,7 @@ func (x *exchange) conclude(c closing, now time.Time) {
 
 // settle, with mu held, makes the facts final.
 func (x *exchange) settle(c conclusion, now time.Time) {
-	if x.facts.Status >= 400 {
+	if c.end == semconv.StreamEndHTTPError && x.facts.Provider.Kind == semconv.ProviderErrorKindUnset {
 		x.readErrorResponse()
 	}
 	x.record.settle(c, now)

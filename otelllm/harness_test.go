@@ -125,7 +125,10 @@ func base(tb testing.TB) *http.Transport {
 	return t
 }
 
-const patience = 10 * time.Second
+const (
+	patience = 10 * time.Second
+	timeStep = time.Millisecond // between two looks at something that is to come
+)
 
 func gzipped(s string) []byte {
 	var b bytes.Buffer

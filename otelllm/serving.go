@@ -1,9 +1,171 @@
 package otelllm
 
-import "context"
+import (
+	"context"
+	"net/http"
+	"time"
 
-type serving struct{}
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
+	"github.com/otelllm/otelllm-go/semconv"
+)
 
-func servingOf(context.Context) *serving { return nil }
+// serving records one model call that a gateway serves, from its arrival until the
+// handler has returned. It is used by the goroutines of the handler.
+type serving struct {
+	exchange
 
-func (s *serving) upstreamEnded(*attempt) {}
+	// Everything below is guarded by mu.
+	responded bool
+	gone      bool               // writing to the client failed
+	upstream  *spanfacts.Request // what the last attempt upstream came to; nil: none has ended
+}
+
+type servingKey struct{}
+
+// servingOf is the served request that ctx belongs to, nil when there is none.
+func servingOf(ctx context.Context) *serving {
+	s, _ := ctx.Value(servingKey{}).(*serving)
+	return s
+}
+
+// clientGone: the client of the served request went away. Only that, or the end of
+// the handler, ends the request's own context without a typed cause.
+func (s *serving) clientGone() bool { return s != nil && s.ctx.Err() != nil }
+
+// upstreamEnded takes what an attempt upstream came to. The last one counts: what
+// was made good by another attempt is no failure of the served request.
+func (s *serving) upstreamEnded(a *attempt) {
+	if s == nil {
+		return
+	}
+	a.mu.Lock()
+	facts := a.facts
+	a.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.upstream = &facts
+}
+
+// header takes the response's status and headers, the first time that they are final.
+func (s *serving) header(status int, h http.Header) {
+	defer s.contain()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.responded || s.over.Load() || status < 200 && status != http.StatusSwitchingProtocols {
+		return
+	}
+	s.responded = true
+	if status >= 400 {
+		h = h.Clone() // the handler may go on using it, for trailers
+	}
+	s.respond(status, h, contentEncoded(h), time.Now())
+}
+
+// wrote takes what one Write sent, and how it ended.
+func (s *serving) wrote(p []byte, err error) {
+	defer s.contain()
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over.Load() {
+		return
+	}
+	s.observe(p, now)
+	s.gone = s.gone || err != nil
+}
+
+// hijacked: the connection is somebody else's now.
+func (s *serving) hijacked() {
+	defer s.contain()
+	now := time.Now()
+	if s.finish(func() { s.conclude(closing{how: byEOF}, now) }) {
+		s.end(now)
+	}
+}
+
+// shutdown ends the recording because the process is going down.
+func (s *serving) shutdown() {
+	defer s.contain()
+	now := time.Now()
+	if s.finish(func() { s.conclude(closing{how: byClose, abort: classify.Abort{Source: AbortShutdown}}, now) }) {
+		s.end(now)
+	}
+}
+
+// returned ends the recording when the handler has returned, or panics.
+func (s *serving) returned(panics bool) {
+	defer s.contain()
+	now := time.Now()
+	if s.finish(func() { s.settle(s.served(panics, now), now) }) {
+		s.end(now)
+	}
+}
+
+// served decides, with mu held, how the response came out.
+//
+// An answer that is whole, or an error that was passed on, is what it is. Where it
+// is neither, and an upstream failed, that is the cause, whatever the gateway made
+// of it: a clean end, a `[DONE]`, a status of its own, a client that went away over it.
+func (s *serving) served(panics bool, now time.Time) conclusion {
+	abort := abortOf(s.ctx, now)
+	if s.gone || abort.Source == semconv.AbortSourceUnknown {
+		abort = classify.Abort{Source: semconv.AbortSourceConsumer}
+	}
+	cutShort := panics || abort.Source != semconv.AbortSourceUnset
+	if !s.responded && !cutShort {
+		s.respond(http.StatusOK, http.Header{}, false, now) // what net/http answers for a handler that wrote nothing
+	}
+	if !cutShort {
+		s.endOfBody(now)
+	}
+	c := closing{how: byEOF, status: s.facts.Status, state: s.state}
+	if st := s.state; st != nil && (st.Err != nil || st.Complete) {
+		return conclude(c)
+	}
+	if up := s.upstream; up != nil && up.Abort.Source != semconv.AbortSourceUnset && abort.Source == semconv.AbortSourceUnset {
+		abort = up.Abort // by the gateway's will, then
+	} else if up != nil && up.Failed == classify.Yes {
+		return s.failedUpstream(up, cutShort)
+	}
+	switch {
+	case s.facts.Status >= 400:
+	case abort.Source != semconv.AbortSourceUnset:
+		if s.state == nil && s.facts.Status == 0 {
+			return conclusion{end: semconv.StreamEndConsumerClosed, phase: semconv.PhaseAwaitingResponse, abort: abort}
+		}
+		c.how, c.abort = byClose, abort
+		if abort.Source == semconv.AbortSourceConsumer {
+			c.abort = classify.Abort{} // closing by itself is the consumer's
+		}
+	case panics:
+		c.how, c.failure = byError, netcause.Failure{Stage: semconv.TransportStageBody, Chain: []string{"panic"}}
+	}
+	return conclude(c)
+}
+
+// failedUpstream is the end of a response whose upstream failed. The facts of the
+// failure become those of the served request.
+func (s *serving) failedUpstream(up *spanfacts.Request, cutShort bool) conclusion {
+	f := &s.facts
+	out := conclusion{end: semconv.StreamEndEOF, phase: up.Phase, transport: up.Transport, watchdog: up.Watchdog, chain: up.ErrorChain, due: true}
+	f.Provider, f.RetryAfter = up.Provider, up.RetryAfter
+	switch st := s.state; {
+	case f.Status >= 400, f.Status == 0:
+		// The answer is the gateway's own word for it, or there is none.
+		out.end, out.due = up.Ended, false
+	case st != nil:
+		out.phase = st.Phase
+		switch {
+		case st.Terminal:
+			out.end = semconv.StreamEndTerminalEvent // and nobody would know by it
+			if empty(st) {
+				out.phase = semconv.PhaseStreamEnd
+			}
+		case cutShort:
+			out.end = semconv.StreamEndReadError
+		}
+	}
+	return out
+}

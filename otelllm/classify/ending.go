@@ -37,7 +37,7 @@ func endingOf(r *Request) ending {
 		upstream:  r.UpstreamFailed,
 		connected: NotObserved,
 	}
-	if e.provider == semconv.ProviderErrorKindUnset && r.Status >= 400 {
+	if e.provider == semconv.ProviderErrorKindUnset && r.Status >= 400 && !r.brokenOff() {
 		e.provider = ProviderErrorKind(r.Status, r.Provider.Code)
 	}
 	switch r.Phase {
@@ -46,6 +46,17 @@ func endingOf(r *Request) ending {
 		e.connected = FactOf(r.Phase != semconv.PhaseBeforeConnection)
 	}
 	return e
+}
+
+// brokenOff: the provider's own answer never came, or not whole. A status beside
+// that is a gateway's word for it (502), not the provider's.
+func (r *Request) brokenOff() bool {
+	switch r.Ended {
+	case semconv.StreamEndNoResponse, semconv.StreamEndReadError, semconv.StreamEndEOF, semconv.StreamEndWatchdog:
+		return true
+	default:
+		return false
+	}
 }
 
 // content reports whether anything of an answer came.

@@ -1,0 +1,158 @@
+package otelllm
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/felixge/httpsnoop"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+)
+
+// handler records the model calls that a gateway serves.
+type handler struct {
+	next       http.Handler
+	config     config
+	propagator propagation.TextMapPropagator
+}
+
+// NewHandler wraps the serving side of a gateway: a proxy, or anything else that
+// answers model calls by making some. Every model call that it serves becomes a
+// span of kind SERVER, `chat {model}`, with the facts of the stream as it was
+// served. Requests that are none pass untouched.
+//
+// Give the transport that the gateway calls its upstream with to [NewTransport]:
+// attempts made under the context of a served request are its upstream. So the
+// span tells apart an upstream that failed, also where the gateway hid it behind a
+// clean `[DONE]`; a client that went away, which is no error; and a deliberate end
+// by the gateway itself ([WithAbort]). What failed upstream is the cause: the
+// span names it.
+//
+// Trace context is read from the request's headers, by [WithPropagators] or the
+// global propagator, unless the request's context holds a span already. The
+// optional interfaces of the ResponseWriter (http.Flusher and the others) and
+// http.ResponseController work as without it. [WithWatchdog], [WithStreamErrors]
+// and [WithMeterProvider] do not apply.
+func NewHandler(next http.Handler, opts ...Option) http.Handler {
+	h := &handler{next: next, config: newConfig(opts)}
+	h.config.streamErrors, h.config.watchdog, h.config.meters = false, Watchdog{}, nil
+	h.propagator = h.config.propagator
+	return h
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	protocol, ok := h.config.recognise(r)
+	if !ok {
+		h.next.ServeHTTP(w, r)
+		return
+	}
+	ctx, s := h.begin(r, protocol)
+	r = r.WithContext(ctx)
+	if s == nil {
+		h.next.ServeHTTP(w, r)
+		return
+	}
+	if s.tee != nil {
+		r.Body = s.tee
+	}
+	panics := true
+	// A panic goes on as it is: it is how a proxy breaks off a response.
+	defer func() { s.returned(panics) }()
+	h.next.ServeHTTP(s.writer(w), r)
+	panics = false
+}
+
+// begin starts the span of a served request; nil: nobody listens.
+func (h *handler) begin(r *http.Request, protocol wire.Protocol) (context.Context, *serving) {
+	start := time.Now()
+	ctx := r.Context()
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		p := h.propagator
+		if p == nil {
+			p = otel.GetTextMapPropagator()
+		}
+		ctx = p.Extract(ctx, propagation.HeaderCarrier(r.Header))
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	id := h.config.identify(protocol, &url.URL{Scheme: scheme, Host: r.Host})
+	if run := runOf(ctx); run != nil {
+		id.RunID, id.ConversationID = run.id, run.conversationID
+	}
+	ctx, span := tracerOf(ctx, h.config.provider).Start(ctx, id.SpanName(), trace.WithSpanKind(trace.SpanKindServer),
+		trace.WithTimestamp(start), startAttributes(&id))
+	if !span.IsRecording() {
+		span.End()
+		return ctx, nil
+	}
+	s := &serving{}
+	s.protocol = protocol
+	s.record.init(r.Context(), &h.config, span, &id, start)
+	s.facts.Attempt = attemptOf(r.Header)
+	if r.Body != nil && r.Body != http.NoBody {
+		s.teeAsked(&requestTee{ReadCloser: r.Body, protocol: protocol, length: r.ContentLength})
+	}
+	s.begun(s.shutdown)
+	return context.WithValue(ctx, servingKey{}, s), s
+}
+
+// writer lets s see what is written to w. It has those optional interfaces that w has.
+func (s *serving) writer(w http.ResponseWriter) http.ResponseWriter {
+	write := func(next httpsnoop.WriteFunc) httpsnoop.WriteFunc {
+		return func(p []byte) (int, error) {
+			s.header(http.StatusOK, w.Header())
+			n, err := next(p)
+			s.wrote(p[:max(0, min(n, len(p)))], err)
+			return n, err
+		}
+	}
+	return httpsnoop.Wrap(w, httpsnoop.Hooks{
+		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
+			return func(status int) {
+				s.header(status, w.Header())
+				next(status)
+			}
+		},
+		Write: write,
+		// What is copied into w is seen where it is written.
+		ReadFrom: func(httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
+			return func(src io.Reader) (int64, error) {
+				return io.Copy(writerFunc(write(w.Write)), onlyReader{src})
+			}
+		},
+		Flush: func(next httpsnoop.FlushFunc) httpsnoop.FlushFunc {
+			return func() {
+				s.header(http.StatusOK, w.Header())
+				next()
+			}
+		},
+		Hijack: func(next httpsnoop.HijackFunc) httpsnoop.HijackFunc {
+			return func() (net.Conn, *bufio.ReadWriter, error) {
+				conn, rw, err := next()
+				if err == nil {
+					s.hijacked()
+				}
+				return conn, rw, err
+			}
+		},
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// onlyReader hides a reader's WriteTo: what it writes has to pass the hook in
+// pieces that a reader would get.
+type onlyReader struct{ io.Reader }
