@@ -1,0 +1,106 @@
+// Package stacktest runs the programs that call a tool, one a Go stack, against the
+// model server that breaks: what the stack says of an answer that was cut, against
+// what the diagnosis says. The programs do the same: they ask, execute the tool
+// "forecast" and ask again, trusting a stack that reports no error.
+package stacktest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Program is a program that calls a tool.
+type Program struct {
+	Ask  func(ctx context.Context, out io.Writer, question string, opts ...otelllm.Option) error
+	Wire faultyllm.Wire
+	// Key and URL are the environment variables of the API key and of the endpoint.
+	Key, URL string
+	// Request is the name of its requests' spans.
+	Request string
+	// Silent are the cases in which the stack reports no error, though there is one.
+	Silent []string
+}
+
+// Run runs p over every case, as it is, and over every cut again with
+// [otelllm.WithStreamErrors], under which no stack is silent.
+func Run(t *testing.T, p Program) {
+	t.Helper()
+	known := cases(p.Wire)
+	for _, name := range p.Silent {
+		require.True(t, slices.ContainsFunc(known, func(c testCase) bool { return c.name == name }), "no case %q", name)
+	}
+	for _, c := range known {
+		t.Run(c.name, func(t *testing.T) { p.run(t, &c, slices.Contains(p.Silent, c.name)) })
+		if !c.cut {
+			continue
+		}
+		t.Run(c.name+", stream errors", func(t *testing.T) {
+			said := p.run(t, &c, false, otelllm.WithStreamErrors())
+			var broke *otelllm.StreamError
+			require.ErrorAs(t, said, &broke, "the stack hands the error on")
+			assert.Equal(t, c.retry(), fmt.Sprintf("(%s: %s)", broke.Diagnosis.Retry.Safety, broke.Diagnosis.Retry.Reason))
+		})
+	}
+}
+
+// run runs p over one case and returns what it said.
+func (p *Program) run(t *testing.T, c *testCase, silent bool, opts ...otelllm.Option) error {
+	t.Helper()
+	srv, err := faultyllm.Start()
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, srv.Close()) }()
+	srv.Play("c", c.script...)
+	spans := receive(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", spans.url)
+	t.Setenv(p.Key, "sk-none")
+	t.Setenv(p.URL, srv.BaseURL("c", p.Wire))
+
+	var out bytes.Buffer
+	said := p.Ask(t.Context(), &out, "Will it snow in Oslo?", opts...)
+
+	toolSaid := errors.Is(said, otelllm.ErrInvalidInput)
+	tools, well := c.tools, c.summary == ""
+	if silent {
+		tools, well = c.trusting.tools, c.trusting.well
+		assert.Equal(t, c.trusting.toolFails, toolSaid, "%v", said)
+		if !toolSaid {
+			require.NoError(t, said)
+		}
+	} else {
+		assert.Equal(t, well, said == nil, "%v", said)
+		assert.False(t, toolSaid, "the stack said nothing, its tool did: %v", said)
+	}
+	if well {
+		assert.Contains(t, out.String(), "It will snow.")
+		assert.NotContains(t, out.String(), "retry")
+	} else {
+		assert.Contains(t, out.String(), c.summary)
+		assert.Contains(t, out.String(), c.retry())
+	}
+
+	records, err := srv.Records("c")
+	require.NoError(t, err)
+	requests := spans.named(p.Request)
+	require.Len(t, requests, len(records), "a span for each request")
+	for _, fact := range c.facts {
+		assert.Equal(t, fact.Value.AsString(), requests[0].attributes[string(fact.Key)], fact.Key)
+	}
+	if len(requests) > 1 {
+		assert.Equal(t, []any{"call_1"}, requests[1].attributes[string(semconv.HistoryToolOutputsKey)], "the model gets the tool's output")
+	}
+	assert.Len(t, spans.named("execute_tool forecast"), tools)
+	assert.Len(t, spans.named("invoke_agent example"), 1)
+	return said
+}
