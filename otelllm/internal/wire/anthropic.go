@@ -3,19 +3,66 @@ package wire
 import (
 	"bytes"
 	"slices"
+	"strings"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// anthropicMessages is Anthropic Messages.
-type anthropicMessages struct{}
+// anthropicMessages is Anthropic Messages, also as Vertex AI serves it (the model is
+// in the path) and Amazon Bedrock's InvokeModel (the model is in the path, and the
+// events of a stream are in AWS event-stream messages).
+// https://docs.anthropic.com/en/api/messages
+// https://cloud.google.com/vertex-ai/generative-ai/docs/partner-models/claude/use-claude
+// https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages.html
+type anthropicMessages struct {
+	// What the path of the request says, which the body does not.
+	model  string
+	stream bool
+	host   string // the gen_ai.provider.name
+	// versioned: the path does not tell whose model it is. The anthropic_version that
+	// every body has there does.
+	versioned bool
+}
 
-func (anthropicMessages) Name() string                          { return "anthropic_messages" }
-func (anthropicMessages) Provider() string                      { return "anthropic" }
-func (anthropicMessages) Operation() string                     { return "chat" }
-func (anthropicMessages) NewDecoder(ct string) Decoder          { return newDecoder(ct, newMessagesReader(), 0) }
-func (anthropicMessages) ReadError(_ int, b []byte) Error       { return readError(b) }
-func (anthropicMessages) ReadRequest(b []byte) (Request, error) { return readMessagesRequest(b) }
+func (anthropicMessages) Name() string      { return "anthropic_messages" }
+func (anthropicMessages) Operation() string { return "chat" }
+func (anthropicMessages) NewDecoder(ct string) Decoder {
+	return newDecoder(ct, newMessagesReader(), formMessages)
+}
+func (anthropicMessages) ReadError(_ int, b []byte) Error { return readError(b) }
+
+func (p anthropicMessages) Provider() string { return or(p.host, "anthropic") }
+
+func (p anthropicMessages) ReadRequest(b []byte) (Request, error) {
+	req, messages, version, err := readMessagesRequest(b)
+	req.asked(p.model)
+	req.Stream = req.Stream || p.stream
+	req.IsCall = messages && req.Model != "" && (version || !p.versioned)
+	return req, err
+}
+
+// messagesAt reads …/v1/messages, Vertex AI's …/publishers/anthropic/models/{model}:
+// streamRawPredict and :rawPredict, and Bedrock's …/model/{id}/invoke-with-response-
+// stream and /invoke. /v1/messages is no proof: services that send messages to
+// people have it as well. Nor is a model of Bedrock's behind an ARN that does not
+// say what it is.
+func messagesAt(path string) (p Protocol, sure bool) {
+	if strings.HasSuffix(path, "/v1/messages") {
+		return anthropicMessages{}, false
+	}
+	if model, stream, ok := publishedModel(path, "anthropic"); ok {
+		return anthropicMessages{model: model, stream: stream, host: providerVertex}, true
+	}
+	model, stream, ok := bedrockModel(path, "/invoke-with-response-stream", "/invoke")
+	if !ok {
+		return nil, false
+	}
+	sure = strings.Contains(model, "anthropic.")
+	if !sure && !strings.HasPrefix(model, "arn:") {
+		return nil, false // another maker's, whose messages are others
+	}
+	return anthropicMessages{model: model, stream: stream, host: providerBedrock, versioned: !sure}, sure
+}
 
 // messagesReader follows one response of the Messages API.
 type messagesReader struct {
@@ -23,6 +70,7 @@ type messagesReader struct {
 	open  []openBlock // client-executed tool_use blocks that have not stopped
 	usage messagesUsage
 	ev    messagesEvent
+	inner []byte // the event that a chunk of Bedrock's held last; its memory is used again
 
 	// shape is that of the last delta; deltaType and deltaIndex are what it was.
 	shape      shape
@@ -45,6 +93,13 @@ func (r *messagesReader) tally() *tally { return &r.t }
 func (r *messagesReader) done() {}
 
 func (r *messagesReader) event(name, data []byte) verdict {
+	if string(name) == "chunk" {
+		var ok bool
+		if data, ok = r.unwrap(data); !ok {
+			return malformed
+		}
+		name = nil
+	}
 	if f, ok := r.shape.match(data); ok {
 		if !r.t.Terminal {
 			r.delta(r.deltaIndex, &messagesDelta{typ: r.deltaType, filled: f.has(whatText)})

@@ -1,5 +1,7 @@
 package wire
 
+import "encoding/base64"
+
 // messagesEvent is what one payload says. Its slices are the payload's own.
 type messagesEvent struct {
 	typ     []byte
@@ -72,6 +74,32 @@ func (r *messagesReader) read(data []byte) bool {
 		}
 	}
 	return c.end()
+}
+
+// unwrap is the event inside of a chunk of Bedrock's: {"bytes":"base64"}. ok: the chunk
+// is well-formed. One without bytes holds an empty event.
+func (r *messagesReader) unwrap(data []byte) (inner []byte, ok bool) {
+	var encoded []byte
+	c := cursor{b: data}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if string(key) == "bytes" {
+			encoded = c.str()
+		} else {
+			c.skip() // padding
+		}
+	}
+	if !c.end() {
+		return nil, false
+	}
+	if len(encoded) == 0 {
+		return []byte("{}"), true
+	}
+	if cap(r.inner) > keepDocument {
+		r.inner = nil
+	}
+	var err error
+	r.inner, err = base64.StdEncoding.AppendDecode(r.inner[:0], encoded)
+	return r.inner, err == nil
 }
 
 // forget lets go of the payload, of which nothing may be retained.

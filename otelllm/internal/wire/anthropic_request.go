@@ -2,9 +2,10 @@ package wire
 
 import "bytes"
 
-// readMessagesRequest reads a request of the Messages API.
-func readMessagesRequest(body []byte) (Request, error) {
-	req := Request{ProviderTools: []string{}}
+// readMessagesRequest reads a request of the Messages API. messages: it has a list
+// of them; version: it has an anthropic_version.
+func readMessagesRequest(body []byte) (req Request, messages, version bool, err error) {
+	req = Request{ProviderTools: []string{}}
 	var calls, outputs newestIDs
 	c := cursor{b: body}
 	isObject := c.peek() == '{'
@@ -14,7 +15,10 @@ func readMessagesRequest(body []byte) (Request, error) {
 			req.Model = safeModel(c.str())
 		case "stream":
 			req.Stream = c.boolean()
+		case "anthropic_version":
+			version = c.filled()
 		case "messages":
+			messages = c.peek() == '['
 			for ok := c.array(); ok; ok = c.element() {
 				readMessage(&c, &calls, &outputs)
 			}
@@ -33,7 +37,7 @@ func readMessagesRequest(body []byte) (Request, error) {
 		}
 	}
 	req.HistoryCalls, req.HistoryOutputs = calls.safe(), outputs.safe()
-	return req, requestError(&c, isObject)
+	return req, messages, version, requestError(&c, isObject)
 }
 
 func readMessage(c *cursor, calls, outputs *newestIDs) {

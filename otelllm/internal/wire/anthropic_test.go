@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 
@@ -98,4 +99,36 @@ func TestMessages(t *testing.T) {
 func TestMessagesCRLF(t *testing.T) {
 	body := strings.ReplaceAll(named(`{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`, `{"type":"message_stop"}`), "\n", "\r\n")
 	runDecodeTests(t, anthropicMessages{}, []decodeTest{{"crlf", "", body, all(events(2), ended("end_turn"))}})
+}
+
+// chunk is an event as InvokeModelWithResponseStream wraps it.
+func chunk(event string) string {
+	return frame("chunk", `{"bytes":"`+base64.StdEncoding.EncodeToString([]byte(event))+`","p":"abcdefghij"}`)
+}
+
+// The events of a stream that Amazon Bedrock's InvokeModel serves.
+func TestMessagesInChunks(t *testing.T) {
+	start := chunk(`{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[],"stop_reason":null,"usage":{"input_tokens":10,"output_tokens":1}}}`)
+	hi := chunk(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hi"}}`)
+	stop := chunk(`{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":15}}`) +
+		chunk(`{"type":"message_stop","amazon-bedrock-invocationMetrics":{"inputTokenCount":10,"outputTokenCount":15}}`)
+	tool := chunk(`{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"a","name":"f","input":{}}}`) +
+		chunk(`{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{}"}}`) +
+		chunk(`{"type":"content_block_stop","index":1}`)
+	msg := response("msg_1", "claude-x")
+	used := func(s *State) {
+		s.Usage = Usage{Input: 10, Output: 15, CacheRead: -1, CacheCreation: -1, Reasoning: -1}
+	}
+	runDecodeTests(t, anthropicMessages{}, []decodeTest{
+		{"whole", awsType, start + hi + hi + stop, all(msg, used, events(5), texts(2), ended("end_turn"))},
+		{"a call", awsType, hi + tool, all(events(4), texts(1), calls("a+"), phase(semconv.PhaseToolCallReady))},
+		{"an exception", awsType, hi + exception("modelStreamErrorException", `{"message":"secret"}`), all(events(2), texts(1), phase(semconv.PhaseText), failed(Error{Type: "modelStreamErrorException"}))},
+		{"an error of the model", awsType, hi + chunk(`{"type":"error","error":{"type":"overloaded_error"}}`), all(events(2), texts(1), phase(semconv.PhaseText), failed(Error{Type: "overloaded_error"}))},
+		{"cut", awsType, hi + hi[:len(hi)-5], all(events(1), texts(1), phase(semconv.PhaseText))},
+		{"nothing in it", awsType, frame("chunk", `{}`), events(1)},
+		{"not base64", awsType, hi + frame("chunk", `{"bytes":"e30=!"}`), all(events(1), texts(1), phase(semconv.PhaseText), violated(semconv.TransportCauseMalformedEvent))},
+		{"not an event", awsType, frame("chunk", `{"bytes":"aGk="}`), violated(semconv.TransportCauseMalformedEvent)},
+		{"long", awsType, chunk(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"`+strings.Repeat("x", 9000)+`"}}`) + hi, all(events(2), texts(2), phase(semconv.PhaseText))},
+		{"not streaming", jsonType, `{"id":"msg_1","type":"message","model":"claude-x","content":[{"type":"text","text":"hi"}],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":15}}`, all(msg, used, events(1), texts(1), ended("end_turn"))},
+	})
 }

@@ -15,39 +15,48 @@ type bedrockConverse struct {
 	// protocol was named and not recognised.
 	model  string
 	stream bool
+	placed bool // the path said these
 }
 
 func (bedrockConverse) Name() string      { return "bedrock_converse" }
-func (bedrockConverse) Provider() string  { return "aws.bedrock" }
+func (bedrockConverse) Provider() string  { return providerBedrock }
 func (bedrockConverse) Operation() string { return "chat" }
 
 func (bedrockConverse) NewDecoder(ct string) Decoder {
 	return newDecoder(ct, newConverseReader(), formMessages)
 }
 
-// ReadError reads an error. Its type is mostly in the header x-amzn-errortype alone.
+// ReadError reads an error. Its type is mostly in a header alone: see [CompleteError].
 func (bedrockConverse) ReadError(_ int, b []byte) Error { return readError(b) }
 
 func (p bedrockConverse) ReadRequest(b []byte) (Request, error) {
-	req, err := readConverseRequest(b)
-	if req.Model == "" {
-		req.Model = safeModel([]byte(p.model))
+	req, messages, err := readConverseRequest(b)
+	req.asked(p.model)
+	if p.placed {
+		req.Stream, req.StreamUnknown = p.stream, false
 	}
-	req.Stream = p.stream
+	// Under a path of its own a gateway may have the model elsewhere.
+	req.IsCall = messages
 	return req, err
 }
 
-// bedrockAt reads …/model/{id}/converse-stream and …/model/{id}/converse. The id may
-// be an ARN, with slashes in it.
-func bedrockAt(path string) Protocol {
+// bedrockAt reads …/model/{id}/converse-stream and …/model/{id}/converse.
+func bedrockAt(path string) (p Protocol, sure bool) {
+	if model, stream, ok := bedrockModel(path, "/converse-stream", "/converse"); ok {
+		return bedrockConverse{model: model, stream: stream, placed: true}, true
+	}
+	return nil, false
+}
+
+// bedrockModel reads …/model/{id} and the operation after it, which has one name for
+// streams and one for whole answers. The id may be an ARN, with slashes in it.
+func bedrockModel(path, streaming, whole string) (model string, stream, ok bool) {
 	_, rest, _ := strings.Cut(path, "/model/")
-	if model, ok := strings.CutSuffix(rest, "/converse-stream"); ok {
-		return bedrockConverse{model: model, stream: true}
+	if model, ok = strings.CutSuffix(rest, streaming); ok {
+		return model, true, true
 	}
-	if model, ok := strings.CutSuffix(rest, "/converse"); ok {
-		return bedrockConverse{model: model}
-	}
-	return nil
+	model, ok = strings.CutSuffix(rest, whole)
+	return model, false, ok
 }
 
 // converseReader follows one response.

@@ -1,8 +1,9 @@
 package wire
 
-// readConverseRequest reads a request of the Converse API.
-func readConverseRequest(body []byte) (Request, error) {
-	req := Request{ProviderTools: []string{}}
+// readConverseRequest reads a request of the Converse API. messages: it has a list of
+// them, or variables for the messages of a prompt that Bedrock has stored.
+func readConverseRequest(body []byte) (req Request, messages bool, err error) {
+	req = Request{ProviderTools: []string{}, StreamUnknown: true}
 	var calls, outputs newestIDs
 	c := cursor{b: body}
 	isObject := c.peek() == '{'
@@ -10,7 +11,13 @@ func readConverseRequest(body []byte) (Request, error) {
 		switch string(key) {
 		case "model", "modelId": // of gateways: Bedrock has it in the path
 			req.Model = safeModel(c.str())
+		case "stream": // of gateways: Bedrock has it in the path
+			req.Stream, req.StreamUnknown = readStream(&c)
+		case "promptVariables":
+			messages = c.peek() == '{' || messages
+			c.skip()
 		case "messages":
+			messages = c.peek() == '[' || messages
 			for ok := c.array(); ok; ok = c.element() {
 				readConverseMessage(&c, &calls, &outputs)
 			}
@@ -31,7 +38,7 @@ func readConverseRequest(body []byte) (Request, error) {
 		}
 	}
 	req.HistoryCalls, req.HistoryOutputs = calls.safe(), outputs.safe()
-	return req, requestError(&c, isObject)
+	return req, messages, requestError(&c, isObject)
 }
 
 func readConverseMessage(c *cursor, calls, outputs *newestIDs) {

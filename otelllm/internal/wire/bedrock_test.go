@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -130,7 +131,7 @@ func TestBedrockRequest(t *testing.T) {
 			assert.Equal(t, tt.stream, req.Stream, tt.path)
 		}
 	}
-	runRequestTests(t, bedrockConverse{model: "m", stream: true}, []requestTest{
+	runRequestTests(t, bedrockConverse{model: "m", stream: true, placed: true}, []requestTest{
 		{"text", `{"system":[{"toolUse":{"toolUseId":"no"}}],"messages":[{"role":"user","content":[{"text":"toolUseId"}]}]}`, Request{Model: "m", Stream: true, HistoryCalls: none, HistoryOutputs: none}},
 		{
 			"history", `{"messages":[{"role":"assistant","content":[{"text":"x"},{"toolUse":{"toolUseId":"a","name":"f","input":{"toolUseId":"no"}}},{"toolUse":{"toolUseId":"my id"}},{"toolUse":{"toolUseId":"no","type":"server_tool_use"}}]},
@@ -143,5 +144,19 @@ func TestBedrockRequest(t *testing.T) {
 
 func TestBedrockReadError(t *testing.T) {
 	assert.Equal(t, Error{Type: "ThrottlingException"}, bedrockConverse{}.ReadError(429, []byte(`{"__type":"com.amazon.coral.availability#ThrottlingException","message":"secret"}`)))
-	assert.Equal(t, Error{}, bedrockConverse{}.ReadError(400, []byte(`{"message":"secret"}`)))
+	assert.Equal(t, Error{Type: "ThrottlingException"}, bedrockConverse{}.ReadError(429, []byte(`{"__type":"ThrottlingException:http://internal.amazon.com/coral/","message":"secret"}`)))
+
+	for _, tt := range []struct{ body, header, want string }{
+		{`{"message":"secret"}`, "ValidationException:http://internal.amazon.com/coral/com.amazon.bedrock/", "ValidationException"},
+		{`{"message":"secret"}`, "ThrottlingException", "ThrottlingException"},
+		{`{"message":"secret"}`, "com.amazon.coral.service#AccessDeniedException", "AccessDeniedException"},
+		{`{"__type":"A","message":"secret"}`, "B", "A"},
+		{`{"message":"secret"}`, "", ""},
+		{``, strings.Repeat("x", 1000), strings.Repeat("x", maxCode)},
+	} {
+		h := http.Header{}
+		h.Set("X-Amzn-ErrorType", tt.header)
+		e := bedrockConverse{}.ReadError(400, []byte(tt.body))
+		assert.Equal(t, Error{Type: tt.want}, CompleteError(e, h.Get), tt.header)
+	}
 }

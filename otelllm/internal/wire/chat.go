@@ -1,17 +1,46 @@
 package wire
 
-import "github.com/otelllm/otelllm-go/semconv"
+import (
+	"strings"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
 
 // openAIChat is OpenAI Chat Completions and what speaks like it: Azure OpenAI,
 // OpenRouter, vLLM, DeepSeek, Groq, Mistral, xAI.
-type openAIChat struct{}
+type openAIChat struct {
+	model string // the model in the path: a deployment of Azure's, Mistral on Vertex AI
+	host  string // the gen_ai.provider.name that the path tells
+}
 
-func (openAIChat) Name() string                          { return "openai_chat" }
-func (openAIChat) Provider() string                      { return "openai" }
-func (openAIChat) Operation() string                     { return "chat" }
-func (openAIChat) NewDecoder(ct string) Decoder          { return newDecoder(ct, &chatReader{}, 0) }
-func (openAIChat) ReadError(_ int, b []byte) Error       { return readError(b) }
-func (openAIChat) ReadRequest(b []byte) (Request, error) { return readChatRequest(b) }
+func (openAIChat) Name() string                    { return "openai_chat" }
+func (openAIChat) Operation() string               { return "chat" }
+func (openAIChat) NewDecoder(ct string) Decoder    { return newDecoder(ct, &chatReader{}, 0) }
+func (openAIChat) ReadError(_ int, b []byte) Error { return readError(b) }
+
+func (p openAIChat) Provider() string { return or(p.host, "openai") }
+
+func (p openAIChat) ReadRequest(b []byte) (Request, error) {
+	req, messages, err := readChatRequest(b)
+	req.asked(p.model)
+	req.IsCall = messages && req.Model != ""
+	return req, err
+}
+
+// chatAt reads …/chat/completions, which is Azure's where it names a deployment, and
+// Mistral's models on Vertex AI.
+func chatAt(path string) (p Protocol, sure bool) {
+	if strings.HasSuffix(path, "/chat/completions") {
+		if deployment := azureDeployment(path); deployment != "" {
+			return openAIChat{model: deployment, host: providerAzure}, true
+		}
+		return openAIChat{}, true
+	}
+	if model, _, ok := publishedModel(path, "mistralai"); ok {
+		return openAIChat{model: model, host: providerVertex}, true
+	}
+	return nil, false
+}
 
 // chatReader follows one Chat Completions response.
 type chatReader struct {

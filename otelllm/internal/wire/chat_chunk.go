@@ -83,6 +83,8 @@ func (r *chatReader) readChoice(c *cursor) {
 			d.index = max(c.count(), 0)
 		case "delta", "message":
 			r.readDelta(c, &d)
+		case "text": // of Completions
+			d.text = r.shape.filled(c, whatText) || d.text
 		case "finish_reason":
 			d.finish = c.str()
 		default:

@@ -1,8 +1,8 @@
 package wire
 
-// readChatRequest reads a Chat Completions request.
-func readChatRequest(body []byte) (Request, error) {
-	req := Request{ProviderTools: []string{}}
+// readChatRequest reads a Chat Completions request. messages: it has a list of them.
+func readChatRequest(body []byte) (req Request, messages bool, err error) {
+	req = Request{ProviderTools: []string{}}
 	var calls, outputs newestIDs
 	c := cursor{b: body}
 	isObject := c.peek() == '{'
@@ -13,6 +13,7 @@ func readChatRequest(body []byte) (Request, error) {
 		case "stream":
 			req.Stream = c.boolean()
 		case "messages":
+			messages = c.peek() == '['
 			for ok := c.array(); ok; ok = c.element() {
 				readChatMessage(&c, &calls, &outputs)
 			}
@@ -34,7 +35,7 @@ func readChatRequest(body []byte) (Request, error) {
 		}
 	}
 	req.HistoryCalls, req.HistoryOutputs = calls.safe(), outputs.safe()
-	return req, requestError(&c, isObject)
+	return req, messages, requestError(&c, isObject)
 }
 
 func readChatMessage(c *cursor, calls, outputs *newestIDs) {

@@ -167,7 +167,7 @@ func faultOf(data []byte) (f fault, ok bool) {
 		case "__type":
 			if typ := c.str(); len(flat.typ) == 0 {
 				// It may have the namespace of the service before it.
-				flat.typ = typ[bytes.LastIndexByte(typ, '#')+1:]
+				flat.typ = shapeName(typ)
 			}
 		default:
 			flat.member(&c, key)
@@ -183,6 +183,25 @@ func faultOf(data []byte) (f fault, ok bool) {
 		nested.status = flat.status
 	}
 	return nested, c.end()
+}
+
+// shapeName is the name of an AWS error without the namespace of the service before
+// it and the address behind it: com.amazon.coral.service#ThrottlingException,
+// ThrottlingException:http://internal.amazon.com/coral/com.amazon.bedrock/.
+// https://smithy.io/2.0/aws/protocols/aws-restjson1-protocol.html#operation-error-serialization
+func shapeName(name []byte) []byte {
+	name, _, _ = bytes.Cut(name, []byte(":"))
+	return name[bytes.LastIndexByte(name, '#')+1:]
+}
+
+// CompleteError adds to what the body of an HTTP error response said (ReadError) what
+// its headers say: AWS has the name of an exception in x-amzn-errortype alone. header
+// is http.Header.Get or its like.
+func CompleteError(e Error, header func(name string) string) Error {
+	if e.Type == "" {
+		e.Type = bounded(shapeName([]byte(header("x-amzn-errortype"))))
+	}
+	return e
 }
 
 // readError is ReadError for every protocol: the shapes of errors are shared.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"math/rand/v2"
 	"os"
@@ -53,6 +54,8 @@ func FuzzDecodeGemini(f *testing.F)    { fuzzDecode(f, gemini{}) }
 func FuzzDecodeOllama(f *testing.F)    { fuzzDecode(f, ollama{}) }
 func FuzzDecodeBedrock(f *testing.F)   { fuzzDecode(f, bedrockConverse{}) }
 
+func FuzzDecodeCompletions(f *testing.F) { fuzzDecode(f, openAICompletions{}) }
+
 func fuzzDecode(f *testing.F, p Protocol) {
 	f.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", "streams", "*.jsonl"))
@@ -77,6 +80,7 @@ func fuzzDecode(f *testing.F, p Protocol) {
 	f.Add([]byte("{\"message\":{\"content\":\"a\"},\"done\":false} {\"message\":{\"content\":\"b\"},\"done\":false}\n"), uint64(1))
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"\\u00e9\"}}]}\r\n\r\n: x\r\n\r\ndata: [DONE]"), uint64(4))
 
+	f.Add([]byte(chunk(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}`)+chunk(`{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`)+frame("chunk", `{"bytes":"e30"}`)), uint64(9))
 	f.Add([]byte(frame("contentBlockDelta", `{"contentBlockIndex":0,"delta":{"text":"a"},"p":"a"}`)+frame("contentBlockDelta", `{"contentBlockIndex":0,"delta":{"text":""},"p":"ab"}`)+exception("throttlingException", `{"message":"x"}`)), uint64(8))
 
 	types := []string{sseType, jsonType, "", "text/html"}
@@ -125,8 +129,8 @@ func checkState(t *testing.T, s *State) {
 func wellFormedStream(p Protocol, body []byte) bool {
 	head := bytes.TrimLeft(body, " \t\r\n")
 	head = bytes.TrimLeft(bytes.TrimPrefix(head, []byte(byteOrderMark)), " \t\r\n")
-	if p == (bedrockConverse{}) && isMessages(head) {
-		return wellFormedMessages(head)
+	if (p == (bedrockConverse{}) || p == (anthropicMessages{})) && isMessages(head) {
+		return wellFormedMessages(p, head)
 	}
 	if bytes.HasPrefix(head, []byte("<")) {
 		return true // another violation
@@ -143,7 +147,7 @@ func wellFormedStream(p Protocol, body []byte) bool {
 	if p == (gemini{}) && bytes.HasPrefix(head, []byte("[")) {
 		return wellFormedList(head)
 	}
-	sink := &validator{ok: true}
+	sink := &validator{ok: true, chunks: p == (anthropicMessages{})}
 	d := sse.New(sink, MaxEvent)
 	d.Write(head)
 	d.Close()
@@ -181,26 +185,37 @@ func wellFormedList(body []byte) bool {
 
 // wellFormedMessages reports whether the payloads of messages are JSON, and their
 // framing is right, as far as they go.
-func wellFormedMessages(body []byte) bool {
-	sink := &validator{ok: true}
+func wellFormedMessages(p Protocol, body []byte) bool {
+	sink := &validator{ok: true, chunks: p == (anthropicMessages{})}
 	d := eventstream.New(sink, MaxEvent)
 	d.Write(body)
 	d.Close()
 	return sink.ok
 }
 
-type validator struct{ ok bool }
+type validator struct {
+	ok     bool
+	chunks bool // events are inside of chunks
+}
 
 func (v *validator) Event(ev sse.Event) {
 	data := bytes.TrimSpace(ev.Data)
 	if len(data) > 0 && !bytes.HasPrefix(ev.Data, []byte("[DONE]")) && !ev.Unterminated {
 		v.ok = v.ok && json.Valid(ev.Data)
+		if v.ok && v.chunks && string(ev.Name) == "chunk" {
+			var chunk map[string]any
+			_ = json.Unmarshal(ev.Data, &chunk)
+			if encoded, _ := chunk["bytes"].(string); encoded != "" {
+				inner, err := base64.StdEncoding.DecodeString(encoded)
+				v.ok = err == nil && json.Valid(inner)
+			}
+		}
 	}
 }
 
 func (v *validator) Message(m *eventstream.Message) {
 	if string(m.Type) != "exception" && string(m.Type) != "error" {
-		v.Event(sse.Event{Data: m.Payload})
+		v.Event(sse.Event{Name: m.Event, Data: m.Payload})
 	}
 }
 func (v *validator) Malformed()         { v.ok = false }
@@ -221,6 +236,7 @@ func FuzzReadRequest(f *testing.F) {
 			assert.Equal(t, before, body, "the body is changed")
 			assert.Equal(t, valid, err == nil, p.Name())
 			assert.LessOrEqual(t, len(req.Model), maxModel)
+			assert.False(t, req.Stream && req.StreamUnknown)
 			assert.NotNil(t, req.HistoryOutputs)
 			assert.NotNil(t, req.ProviderTools)
 			for _, ids := range [][]string{req.HistoryCalls, req.HistoryOutputs, {req.ConversationID}} {

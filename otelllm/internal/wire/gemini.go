@@ -17,11 +17,13 @@ type gemini struct {
 	// protocol was named and not recognised.
 	model  string
 	stream bool
+	placed bool   // the path said these
+	host   string // the gen_ai.provider.name that the path tells
 }
 
-func (gemini) Name() string      { return "gemini" }
-func (gemini) Provider() string  { return "gcp.gemini" }
-func (gemini) Operation() string { return "generate_content" }
+func (gemini) Name() string       { return "gemini" }
+func (g gemini) Provider() string { return or(g.host, "gcp.gemini") }
+func (gemini) Operation() string  { return "generate_content" }
 
 func (gemini) NewDecoder(ct string) Decoder { return newDecoder(ct, &geminiReader{}, formArray) }
 
@@ -33,30 +35,32 @@ func (gemini) ReadError(_ int, b []byte) Error {
 }
 
 func (g gemini) ReadRequest(b []byte) (Request, error) {
-	req, err := readGeminiRequest(b)
-	if req.Model == "" {
-		req.Model = safeModel([]byte(g.model))
+	req, contents, err := readGeminiRequest(b)
+	req.asked(g.model)
+	if g.placed {
+		req.Stream, req.StreamUnknown = g.stream, false
 	}
-	req.Stream = g.stream
+	// Under a path of its own a gateway may have the model elsewhere.
+	req.IsCall = contents
 	return req, err
 }
 
 // geminiAt reads …/models/{model}:streamGenerateContent and …:generateContent.
-func geminiAt(path string) Protocol {
+func geminiAt(path string) (p Protocol, sure bool) {
 	colon := strings.LastIndexByte(path, ':')
 	if colon < 0 {
-		return nil
+		return nil, false
 	}
 	resource, method := path[:colon], path[colon+1:]
 	model := resource[strings.LastIndexByte(resource, '/')+1:]
-	switch method {
-	case "streamGenerateContent":
-		return gemini{model: model, stream: true}
-	case "generateContent":
-		return gemini{model: model}
-	default:
-		return nil
+	g := gemini{model: model, placed: true, stream: method == "streamGenerateContent"}
+	if !g.stream && method != "generateContent" {
+		return nil, false
 	}
+	if strings.Contains(resource, "/publishers/") || strings.Contains(resource, "/endpoints/") {
+		g.host = providerVertex
+	}
+	return g, true
 }
 
 // geminiReader follows one response.

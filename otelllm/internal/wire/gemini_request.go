@@ -3,9 +3,9 @@ package wire
 // readGeminiRequest reads a request to generate content. Its fields come as the
 // REST reference writes them or, as protocol buffers allow, in snake case. The ids
 // of calls are optional: unless every call and every output has one, what the
-// history holds was not observed, and HistoryCalls is nil.
-func readGeminiRequest(body []byte) (Request, error) {
-	req := Request{ProviderTools: []string{}}
+// history holds was not observed, and HistoryCalls is nil. contents: it has some.
+func readGeminiRequest(body []byte) (req Request, contents bool, err error) {
+	req = Request{ProviderTools: []string{}, StreamUnknown: true}
 	var h geminiHistory
 	c := cursor{b: body}
 	isObject := c.peek() == '{'
@@ -13,7 +13,10 @@ func readGeminiRequest(body []byte) (Request, error) {
 		switch string(key) {
 		case "model":
 			req.Model = safeModel(c.str())
+		case "stream": // of gateways: Google has it in the path
+			req.Stream, req.StreamUnknown = readStream(&c)
 		case "contents":
+			contents = c.peek() == '{' || c.peek() == '['
 			if c.peek() == '{' { // a single content
 				h.content(&c)
 				continue
@@ -35,7 +38,7 @@ func readGeminiRequest(body []byte) (Request, error) {
 	if !h.elsewhere {
 		req.HistoryCalls = h.calls.safe()
 	}
-	return req, requestError(&c, isObject)
+	return req, contents, requestError(&c, isObject)
 }
 
 // geminiHistory is what the contents of a request hold.

@@ -23,14 +23,15 @@ func (o ollama) Operation() string {
 	return "chat"
 }
 
-func ollamaAt(path string) Protocol {
+// ollamaAt reads …/api/chat and …/api/generate, which many an application has.
+func ollamaAt(path string) (p Protocol, sure bool) {
 	switch {
 	case strings.HasSuffix(path, "/api/chat"):
-		return ollama{}
+		return ollama{}, false
 	case strings.HasSuffix(path, "/api/generate"):
-		return ollama{generate: true}
+		return ollama{generate: true}, false
 	default:
-		return nil
+		return nil, false
 	}
 }
 

@@ -7,6 +7,7 @@ func readOllamaRequest(body []byte) (Request, error) {
 	req := Request{Stream: true, ProviderTools: []string{}}
 	var calls, outputs newestIDs
 	observed := true
+	var messages, prompt, foreign bool
 	c := cursor{b: body}
 	isObject := c.peek() == '{'
 	for key, ok := c.object(); ok; key, ok = c.key() {
@@ -18,9 +19,14 @@ func readOllamaRequest(body []byte) (Request, error) {
 			c.skip()
 		case "context": // of /api/generate: the history as tokens
 			observed = !c.something() && observed
+		case "prompt":
+			prompt = c.peek() == '"'
+			c.skip()
 		case "messages":
+			messages = c.peek() == '['
 			for ok := c.array(); ok; ok = c.element() {
-				observed = readOllamaMessage(&c, &calls, &outputs) && observed
+				all, other := readOllamaMessage(&c, &calls, &outputs)
+				observed, foreign = observed && all, foreign || other
 			}
 		case "tools":
 			for ok := c.array(); ok; ok = c.element() {
@@ -36,17 +42,23 @@ func readOllamaRequest(body []byte) (Request, error) {
 	if observed {
 		req.HistoryCalls = calls.safe()
 	}
+	req.IsCall = (messages && !foreign || prompt) && req.Model != ""
 	return req, requestError(&c, isObject)
 }
 
-// readOllamaMessage adds the ids of a message and reports whether all are there.
-func readOllamaMessage(c *cursor, calls, outputs *newestIDs) bool {
+// readOllamaMessage adds the ids of a message and reports whether all are there, and
+// whether the message is none of Ollama's: those are texts. Front ends that send
+// theirs to an /api/chat of their own have lists in them.
+func readOllamaMessage(c *cursor, calls, outputs *newestIDs) (all, foreign bool) {
 	var role, output []byte
-	all := true
+	all = true
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "role":
 			role = c.str()
+		case "content", "parts":
+			foreign = foreign || c.peek() == '['
+			c.skip()
 		case "tool_call_id":
 			output = c.str()
 		case "tool_calls":
@@ -60,8 +72,8 @@ func readOllamaMessage(c *cursor, calls, outputs *newestIDs) bool {
 		}
 	}
 	if string(role) != "tool" {
-		return all
+		return all, foreign
 	}
 	outputs.add(output)
-	return all && len(output) > 0
+	return all && len(output) > 0, foreign
 }

@@ -11,38 +11,31 @@ var protocols = []struct {
 	Protocol
 
 	// at is the protocol as the path of a request names it, with what else the path
-	// says; nil: it is no request of this protocol.
-	at func(path string) Protocol
+	// says; nil: it is no request of this protocol. sure: no other application has
+	// such a path.
+	at func(path string) (p Protocol, sure bool)
 }{
-	{openAIChat{}, atEnd(openAIChat{}, "/chat/completions")},
-	{openAIResponses{}, atEnd(openAIResponses{}, "/responses")},
-	{anthropicMessages{}, atEnd(anthropicMessages{}, "/v1/messages")},
+	{openAIChat{}, chatAt},
+	{openAIResponses{}, responsesAt},
+	{anthropicMessages{}, messagesAt},
 	{gemini{}, geminiAt},
 	{bedrockConverse{}, bedrockAt},
 	{ollama{}, ollamaAt},
+	{openAICompletions{}, completionsAt}, // after chat, whose path ends so too
 }
 
-// atEnd is p on paths that end so, nil on others.
-func atEnd(p Protocol, suffix string) func(string) Protocol {
-	return func(path string) Protocol {
-		if strings.HasSuffix(path, suffix) {
-			return p
-		}
-		return nil
-	}
-}
-
-func recognise(method, path string) (Protocol, bool) {
+// match finds the protocol of a request. See [Match].
+func match(method, path string) (p Protocol, sure, ok bool) {
 	if method != http.MethodPost {
-		return nil, false
+		return nil, false, false
 	}
 	path = strings.TrimSuffix(path, "/")
 	for _, known := range protocols {
-		if p := known.at(path); p != nil {
-			return p, true
+		if p, sure := known.at(path); p != nil {
+			return p, sure, true
 		}
 	}
-	return nil, false
+	return nil, false, false
 }
 
 func byName(name string) (Protocol, bool) {
@@ -52,4 +45,48 @@ func byName(name string) (Protocol, bool) {
 		}
 	}
 	return nil, false
+}
+
+// azureDeployment is the deployment in a path of Azure OpenAI, which is the model
+// that is asked for: …/openai/deployments/{deployment}/….
+func azureDeployment(path string) string {
+	_, rest, _ := strings.Cut(path, "/openai/deployments/")
+	deployment, _, _ := strings.Cut(rest, "/")
+	return deployment
+}
+
+// publishedModel reads …/publishers/{publisher}/models/{model}:{method}, the path of
+// a partner's model on Vertex AI.
+func publishedModel(path, publisher string) (model string, stream, ok bool) {
+	_, rest, found := strings.Cut(path, "/publishers/"+publisher+"/models/")
+	model, method, _ := strings.Cut(rest, ":")
+	switch {
+	case !found, model == "", model == "count-tokens": // which answers no more than a number
+		return "", false, false
+	case method == "streamRawPredict":
+		return model, true, true
+	default:
+		return model, false, method == "rawPredict"
+	}
+}
+
+const (
+	providerAzure   = "azure.ai.openai"
+	providerBedrock = "aws.bedrock"
+	providerVertex  = "gcp.vertex_ai"
+)
+
+// or is the first of two names that there is.
+func or(name, otherwise string) string {
+	if name != "" {
+		return name
+	}
+	return otherwise
+}
+
+// asked completes what a body of this protocol says by what the path said.
+func (r *Request) asked(model string) {
+	if r.Model == "" {
+		r.Model = safeModel([]byte(model))
+	}
 }

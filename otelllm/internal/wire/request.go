@@ -26,6 +26,14 @@ func requestError(c *cursor, isObject bool) error {
 	}
 }
 
+// readStream reads a stream member, where it is not the protocol's own: unknown
+// unless it is true or false.
+func readStream(c *cursor) (stream, unknown bool) {
+	b := c.peek()
+	stream = c.boolean()
+	return stream, b != 't' && b != 'f'
+}
+
 // newestIDs keeps the newest MaxIDs ids, in order. They point into the body.
 type newestIDs struct {
 	ring [MaxIDs][]byte

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -15,6 +16,16 @@ func (openAIResponses) Operation() string                     { return "chat" }
 func (openAIResponses) NewDecoder(ct string) Decoder          { return newDecoder(ct, &responsesReader{}, 0) }
 func (openAIResponses) ReadError(_ int, b []byte) Error       { return readError(b) }
 func (openAIResponses) ReadRequest(b []byte) (Request, error) { return readResponsesRequest(b) }
+
+// responsesAt reads …/responses. Under /v1/ (OpenAI, OpenRouter, vLLM) and /openai/
+// (Azure) the path is proof; elsewhere it may be a survey's.
+func responsesAt(path string) (p Protocol, sure bool) {
+	before, ok := strings.CutSuffix(path, "/responses")
+	if !ok {
+		return nil, false
+	}
+	return openAIResponses{}, strings.HasSuffix(before, "/v1") || strings.HasSuffix(before, "/openai")
+}
 
 // responsesReader follows one response of the Responses API.
 type responsesReader struct {

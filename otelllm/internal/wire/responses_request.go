@@ -7,6 +7,7 @@ func readResponsesRequest(body []byte) (Request, error) {
 	req := Request{ProviderTools: []string{}}
 	var calls, outputs newestIDs
 	elsewhere := false // part of the history is on the server
+	var given, stored bool
 	c := cursor{b: body}
 	isObject := c.peek() == '{'
 	for key, ok := c.object(); ok; key, ok = c.key() {
@@ -22,7 +23,15 @@ func readResponsesRequest(body []byte) (Request, error) {
 				req.ConversationID = safeID(id)
 				elsewhere = true
 			}
+		case "prompt": // one that the server has stored, which may name the model
+			stored = c.peek() == '{'
+			c.skip()
 		case "input":
+			if given = c.peek() == '"'; given {
+				c.skip()
+				continue
+			}
+			given = c.peek() == '['
 			for ok := c.array(); ok; ok = c.element() {
 				if readInputItem(&c, &calls, &outputs) {
 					elsewhere = true
@@ -42,6 +51,7 @@ func readResponsesRequest(body []byte) (Request, error) {
 	if !elsewhere {
 		req.HistoryCalls = calls.safe()
 	}
+	req.IsCall = stored || given && req.Model != ""
 	return req, requestError(&c, isObject)
 }
 

@@ -21,7 +21,8 @@ const (
 // Protocol is one wire protocol. Its methods are safe for concurrent use.
 type Protocol interface {
 	// Name is the protocol's own name: "openai_chat", "openai_responses",
-	// "anthropic_messages", "gemini", "bedrock_converse", "ollama".
+	// "anthropic_messages", "gemini", "bedrock_converse", "ollama",
+	// "openai_completions".
 	Name() string
 	// Provider is the gen_ai.provider.name when nothing tells it better.
 	Provider() string
@@ -48,15 +49,33 @@ type Protocol interface {
 // the path holds what other protocols have in the body (Gemini and Bedrock: the
 // model, and whether the answer streams) the protocol returned knows it, and its
 // ReadRequest says it.
-func Recognise(method, path string) (Protocol, bool) { return recognise(method, path) }
+func Recognise(method, path string) (Protocol, bool) {
+	p, _, ok := match(method, path)
+	return p, ok
+}
 
-// ByName finds a protocol by its name.
+// Match is [Recognise] that tells how much the path proves. sure: it is a path that
+// only a model call has. Otherwise it is one that another application may well have
+// (/api/chat, …/responses, /v1/messages): the request is a model call only if its
+// body is one, which [Request].IsCall says.
+func Match(method, path string) (p Protocol, sure, ok bool) { return match(method, path) }
+
+// ByName finds a protocol by its name. It knows nothing of what the paths of Gemini
+// and Bedrock hold: see [Request].StreamUnknown.
 func ByName(name string) (Protocol, bool) { return byName(name) }
 
 // Request is what a request body says.
 type Request struct {
-	Model          string // at most 256 bytes
-	Stream         bool
+	Model  string // at most 256 bytes
+	Stream bool
+	// StreamUnknown: neither the body nor the path said whether the answer streams,
+	// and Stream says nothing. So it is of Gemini and Bedrock under a path that is
+	// not theirs, where the content type of the response is what tells.
+	StreamUnknown bool
+	// IsCall: the body is that of a call of this protocol. It names a model, where
+	// the path does not, and has the input of a call (messages, input, contents,
+	// prompt) in the JSON type that the protocol gives it.
+	IsCall         bool
 	ProviderTools  []string // types of the offered provider-executed tools, at most MaxIDs; empty, not nil, when none
 	ConversationID string
 	// HistoryCalls and HistoryOutputs are the newest MaxIDs ids in the history.
