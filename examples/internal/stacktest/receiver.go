@@ -10,42 +10,44 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 )
 
-// receiver takes traces in OTLP over HTTP and keeps what their spans say.
-type receiver struct {
-	url string
+// Receiver takes traces in OTLP over HTTP and keeps what their spans say.
+type Receiver struct {
+	URL string // for OTEL_EXPORTER_OTLP_ENDPOINT
 
 	mu    sync.Mutex
-	spans []span // under mu
+	spans []Span // under mu
 }
 
-type span struct {
-	name       string
-	attributes map[string]any
+// Span is what a span says of itself.
+type Span struct {
+	Name       string
+	Attributes map[string]any
 }
 
-func receive(t *testing.T) *receiver {
+// Receive starts a receiver that ends with the test.
+func Receive(t *testing.T) *Receiver {
 	t.Helper()
-	r := &receiver{}
+	r := &Receiver{}
 	srv := httptest.NewServer(http.HandlerFunc(r.take))
 	t.Cleanup(srv.Close)
-	r.url = srv.URL
+	r.URL = srv.URL
 	return r
 }
 
-// named are the spans of this name, in the order of their ends.
-func (r *receiver) named(name string) []span {
+// Named are the spans of this name, in the order of their ends.
+func (r *Receiver) Named(name string) []Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var found []span
+	var found []Span
 	for _, s := range r.spans {
-		if s.name == name || name == "" {
+		if s.Name == name {
 			found = append(found, s)
 		}
 	}
 	return found
 }
 
-func (r *receiver) take(w http.ResponseWriter, req *http.Request) {
+func (r *Receiver) take(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
 		return
@@ -60,7 +62,7 @@ func (r *receiver) take(w http.ResponseWriter, req *http.Request) {
 	for _, rs := range export.Traces().ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, s := range ss.Spans().All() {
-				r.spans = append(r.spans, span{s.Name(), s.Attributes().AsRaw()})
+				r.spans = append(r.spans, Span{s.Name(), s.Attributes().AsRaw()})
 			}
 		}
 	}

@@ -42,7 +42,7 @@ func Run(t *testing.T, p Program) {
 		require.True(t, slices.ContainsFunc(known, func(c testCase) bool { return c.name == name }), "no case %q", name)
 	}
 	for _, c := range known {
-		t.Run(c.name, func(t *testing.T) { p.run(t, &c, slices.Contains(p.Silent, c.name)) })
+		t.Run(c.name, func(t *testing.T) { _ = p.run(t, &c, slices.Contains(p.Silent, c.name)) })
 		if !c.cut {
 			continue
 		}
@@ -62,8 +62,8 @@ func (p *Program) run(t *testing.T, c *testCase, silent bool, opts ...otelllm.Op
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, srv.Close()) }()
 	srv.Play("c", c.script...)
-	spans := receive(t)
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", spans.url)
+	spans := Receive(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", spans.URL)
 	t.Setenv(p.Key, "sk-none")
 	t.Setenv(p.URL, srv.BaseURL("c", p.Wire))
 
@@ -92,15 +92,15 @@ func (p *Program) run(t *testing.T, c *testCase, silent bool, opts ...otelllm.Op
 
 	records, err := srv.Records("c")
 	require.NoError(t, err)
-	requests := spans.named(p.Request)
+	requests := spans.Named(p.Request)
 	require.Len(t, requests, len(records), "a span for each request")
 	for _, fact := range c.facts {
-		assert.Equal(t, fact.Value.AsString(), requests[0].attributes[string(fact.Key)], fact.Key)
+		assert.Equal(t, fact.Value.AsString(), requests[0].Attributes[string(fact.Key)], fact.Key)
 	}
 	if len(requests) > 1 {
-		assert.Equal(t, []any{"call_1"}, requests[1].attributes[string(semconv.HistoryToolOutputsKey)], "the model gets the tool's output")
+		assert.Equal(t, []any{"call_1"}, requests[1].Attributes[string(semconv.HistoryToolOutputsKey)], "the model gets the tool's output")
 	}
-	assert.Len(t, spans.named("execute_tool forecast"), tools)
-	assert.Len(t, spans.named("invoke_agent example"), 1)
+	assert.Len(t, spans.Named("execute_tool forecast"), tools)
+	assert.Len(t, spans.Named("invoke_agent example"), 1)
 	return said
 }
