@@ -135,7 +135,7 @@ func (r *chatReader) apply() {
 func (r *chatReader) applyChoices() {
 	ch := &r.chunk
 	fragments := ch.fragments
-	failed := false
+	var failed []byte
 	for i := range ch.choices {
 		d := &ch.choices[i]
 		choice := r.applyDelta(d, fragments[:d.fragments])
@@ -151,11 +151,13 @@ func (r *chatReader) applyChoices() {
 			r.t.finish(d.finish)
 		}
 		r.finishCalls(d.index, d.finish)
-		failed = failed || string(d.finish) == "error"
+		if saysFailed(d.finish) {
+			failed = d.finish
+		}
 	}
-	if failed && !ch.fault.seen {
-		// OpenRouter's finish reason, without the error object that it mostly sends.
-		ch.fault = fault{seen: true, typ: []byte("error")}
+	if len(failed) > 0 && !ch.fault.seen {
+		// The reason stands for the error object that mostly comes with it.
+		ch.fault = fault{seen: true, typ: failed}
 	}
 	if !ch.fault.seen {
 		r.judge()
@@ -248,11 +250,24 @@ func (r *chatReader) finishCalls(choice int, reason []byte) {
 	r.open = kept
 }
 
+// saysFailed reports whether a finish reason is an error: OpenRouter's, Mistral's and
+// vLLM's word for one, and DeepSeek's for a model that ran out of what it runs on.
+func saysFailed(reason []byte) bool {
+	switch string(reason) {
+	case "error", "insufficient_system_resource":
+		return true
+	default:
+		return false
+	}
+}
+
 // cutsInput reports whether an answer that finishes so may end within the input of
 // a call.
 func cutsInput[T string | []byte](reason T) bool {
 	switch string(reason) {
 	case "length", "content_filter", "error": // OpenAI, OpenRouter
+		return true
+	case "model_length", "abort", "insufficient_system_resource": // Mistral, vLLM, DeepSeek
 		return true
 	case "max_tokens", "refusal", "model_context_window_exceeded": // Anthropic
 		return true

@@ -47,6 +47,8 @@ func (r *chatReader) read(data []byte) bool {
 			ch.usage = readChatUsage(&c)
 		case "error":
 			ch.fault.read(&c)
+		case "x_groq":
+			ch.readGroq(&c)
 		case "object":
 			isError = string(c.str()) == "error"
 		case "created":
@@ -65,6 +67,32 @@ func (r *chatReader) read(data []byte) bool {
 		ch.fault, _ = faultOf(data) // vLLM's flat form
 	}
 	return true
+}
+
+// readGroq reads what Groq says beside the chunk: the usage of a stream, and why it
+// stopped early, which is a text or a code.
+func (ch *chatChunk) readGroq(c *cursor) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "usage":
+			if u := readChatUsage(c); ch.usage == unknownUsage {
+				ch.usage = u
+			}
+		case "error":
+			if c.peek() != '"' {
+				ch.fault.read(c)
+				continue
+			}
+			if why := c.str(); len(why) > 0 {
+				ch.fault.seen = true
+				if isSafe(why, maxSafeName) {
+					ch.fault.code = why
+				}
+			}
+		default:
+			c.skip()
+		}
+	}
 }
 
 // forget lets go of the payload, of which nothing may be retained.
@@ -87,6 +115,8 @@ func (r *chatReader) readChoice(c *cursor) {
 			d.text = r.shape.filled(c, whatText) || d.text
 		case "finish_reason":
 			d.finish = c.str()
+		case "error": // of OpenRouter, in an answer that does not stream
+			r.chunk.fault.read(c)
 		default:
 			c.skip()
 		}
