@@ -26,12 +26,16 @@ type attempt struct {
 	trace   *netcause.Trace
 	dog     *dog     // nil: nothing is watched
 	serving *serving // the gateway's request that this attempt is made for, nil: none
+	fired   error    // guarded by mu: the watchdog's own, where it is what ended the reading
 }
 
 // answered takes the response, before anybody reads its body.
 func (a *attempt) answered(resp *http.Response, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.over.Load() { // by Shutdown, and its facts are being written
+		return
+	}
 	a.respond(resp.StatusCode, resp.Header, encoded(resp), now)
 	a.dog.answered(a.decoder != nil && a.facts.Streams, now)
 }
@@ -68,7 +72,7 @@ func (a *attempt) take(p []byte, err error, now time.Time) bool {
 	case netcause.ClosedHere(err):
 		c.how, c.abort, c.watchdog = byClose, abortOf(a.ctx, now), a.dog.bitten()
 	case a.dog.did(err, now):
-		c.watchdog = a.dog.bitten()
+		c.watchdog, a.fired = a.dog.bitten(), a.dog.err
 	case netcause.Cancelled(a.ctx, err, now):
 		c.abort = someAbort(abortOf(a.ctx, now))
 	default:
@@ -112,7 +116,7 @@ func (a *attempt) letGo(h how, abort classify.Abort) {
 		if abort.Source == semconv.AbortSourceUnset {
 			abort = abortOf(a.ctx, now)
 		}
-		if a.facts.TimeToHeaders == 0 {
+		if a.facts.Status == 0 {
 			a.notAnswered(netcause.Failure{Stage: a.trace.Stage()}, someAbort(abort), classify.Watchdog{}, now)
 			return
 		}
@@ -131,6 +135,7 @@ func (a *attempt) unanswered(err error) {
 		failure := netcause.Of(err, a.trace.Stage())
 		switch {
 		case a.dog.did(err, now):
+			a.fired = a.dog.err
 			a.notAnswered(failure, classify.Abort{}, a.dog.bitten(), now)
 		case netcause.Cancelled(a.ctx, err, now):
 			a.notAnswered(failure, someAbort(abortOf(a.ctx, now)), classify.Watchdog{}, now)
@@ -175,10 +180,10 @@ func (a *attempt) word(err error) (word error) {
 	word = err
 	defer a.contain()
 	a.mu.Lock()
-	facts := a.facts.Request
+	facts, fired := a.facts.Request, a.fired
 	a.mu.Unlock()
-	if err != io.EOF && facts.Watchdog.Kind != semconv.WatchdogKindUnset { //nolint:errorlint // as in take
-		word = a.dog.err
+	if fired != nil {
+		word = fired
 	}
 	if !a.config.streamErrors || !brokeOff(&facts) {
 		return word

@@ -2,6 +2,7 @@ package otelllm
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -9,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/semconv/v1.41.0/genaiconv"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -31,12 +33,31 @@ var (
 	tokenBuckets    = metric.WithExplicitBucketBoundaries(1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
 )
 
-// newMeters makes the instruments; provider nil: the global one. Errors go to the
-// OpenTelemetry error handler, and the instrument concerned records nothing.
+// newMeters makes the instruments; provider nil: the global one.
 func newMeters(provider metric.MeterProvider) *meters {
 	if provider == nil {
 		provider = otel.GetMeterProvider()
 	}
+	if known := lastMeters.Load(); known != nil && known.provider == provider {
+		return known.meters
+	}
+	m := makeMeters(provider)
+	lastMeters.Store(&metersOf{provider, m})
+	return m
+}
+
+// lastMeters are the instruments made last: most processes have one provider, and
+// every request that an application records by itself asks for them.
+var lastMeters atomic.Pointer[metersOf]
+
+type metersOf struct {
+	provider metric.MeterProvider
+	meters   *meters
+}
+
+// makeMeters makes the instruments. Errors go to the OpenTelemetry error handler,
+// and the instrument concerned records nothing.
+func makeMeters(provider metric.MeterProvider) *meters {
 	meter := provider.Meter(ScopeName, metric.WithInstrumentationVersion(Version))
 	m := &meters{}
 	handled := func(err error) {
@@ -62,8 +83,8 @@ func (m *meters) enabled(ctx context.Context) bool { return m != nil && m.durati
 // chunkMeter records the times between the chunks of one stream. Chunks that
 // arrive in one Read are one: nothing passed between them that could be measured.
 type chunkMeter struct {
+	ctx    context.Context // of the measurements; nil until the first
 	set    attribute.Set
-	ready  bool
 	silent bool // nobody keeps it
 }
 
@@ -72,13 +93,24 @@ func (c *chunkMeter) chunk(r *record, gap time.Duration) {
 	if m == nil || c.silent {
 		return
 	}
-	if !c.ready {
+	if c.ctx == nil {
 		if c.silent = !m.perChunk.Enabled(r.ctx); c.silent {
 			return
 		}
-		c.set, c.ready = attribute.NewSet(metricAttributes(&r.identity, r.state.Model)...), true
+		id := r.identity
+		if r.late != nil { // a provider that answers has read the request
+			f := r.facts
+			r.late(&f, &id)
+		}
+		c.ctx, c.set = r.measuring(), attribute.NewSet(metricAttributes(&id, r.state.Model)...)
 	}
-	m.perChunk.RecordSet(r.ctx, gap.Seconds(), c.set)
+	m.perChunk.RecordSet(c.ctx, gap.Seconds(), c.set)
+}
+
+// measuring is the context of the request's measurements: exemplars name its span,
+// and a cancellation by which it ended does not end them.
+func (r *record) measuring() context.Context {
+	return trace.ContextWithSpan(context.WithoutCancel(r.ctx), r.span)
 }
 
 // metricAttributes are the attributes that all instruments have in common.
@@ -107,10 +139,10 @@ func metricAttributes(id *spanfacts.Identity, responseModel string) []attribute.
 // and an abort are told by llm.watchdog.kind and llm.abort.source, the latter
 // without an error.type: it is none.
 func (m *meters) ended(r *record, f *spanfacts.Request) {
-	ctx := context.WithoutCancel(r.ctx)
-	if !m.enabled(ctx) {
+	if !m.enabled(r.ctx) {
 		return
 	}
+	ctx := r.measuring()
 	common := metricAttributes(&r.identity, f.ResponseModel)
 	set := attribute.NewSet(common...)
 	if f.Streams && f.FirstChunk > 0 {

@@ -53,8 +53,9 @@ func (r *record) init(ctx context.Context, c *config, span trace.Span, id *spanf
 
 // begun tells those who keep count of open requests. Shutdown ends this one.
 func (r *record) begun(shutdown func()) {
-	open.add(r, shutdown)
+	// The run first: once the request is open, Shutdown may end it at any moment.
 	r.run.requestBegan(r)
+	open.add(r, shutdown)
 }
 
 // progress keeps, with mu held, the clocks of semantic progress. Before is how
@@ -174,7 +175,19 @@ func (r *record) contain() {
 	if p := recover(); p != nil {
 		r.over.Store(true)
 		open.remove(r)
-		// The value may hold anything; its type is enough to find where it came from.
-		otel.Handle(fmt.Errorf("otelllm: the recording of a model call ended by a panic (%T); the call itself went on", p))
+		panicked(p)
 	}
+}
+
+// contained, deferred, is contain for what is about more than one record.
+func contained() {
+	if p := recover(); p != nil {
+		panicked(p)
+	}
+}
+
+// panicked reports a panic. Its value may hold anything; its type is enough to find
+// where it came from.
+func panicked(p any) {
+	otel.Handle(fmt.Errorf("otelllm: the recording of a model call ended by a panic (%T); the call itself went on", p))
 }

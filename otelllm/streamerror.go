@@ -25,11 +25,12 @@ func (e *StreamError) Error() string {
 // Unwrap returns the error of the body.
 func (e *StreamError) Unwrap() error { return e.err }
 
-// brokeOff: a response broke off that was no error by itself, and not by this side's will.
+// brokeOff: a response broke off that was no error by itself, and not by this
+// side's will. A request that got no response has an error already.
 func brokeOff(f *classify.Request) bool {
 	switch f.Ended {
 	case semconv.StreamEndEOF, semconv.StreamEndReadError, semconv.StreamEndWatchdog:
-		return f.Status < 400 && f.Abort.Source == semconv.AbortSourceUnset
+		return f.Status > 0 && f.Status < 400 && f.Abort.Source == semconv.AbortSourceUnset
 	default:
 		return false
 	}

@@ -172,8 +172,11 @@ func (d *dog) look() {
 		d.arm(now)
 		return
 	}
-	d.err = &WatchdogError{Kind: kind, Limit: d.limit(kind)}
-	d.cancel(d.err)
+	fired := &WatchdogError{Kind: kind, Limit: d.limit(kind)}
+	d.cancel(fired)
+	if context.Cause(d.sent) == fired { //nolint:errorlint // itself: else the caller was first, at the last moment
+		d.err = fired
+	}
 }
 
 func (d *dog) limit(k semconv.WatchdogKind) time.Duration {
