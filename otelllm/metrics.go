@@ -153,7 +153,7 @@ func (m *meters) ended(r *record, f *spanfacts.Request) {
 		kind   genaiconv.TokenTypeAttr
 	}{{f.Usage.Input, genaiconv.TokenTypeInput}, {f.Usage.Output, genaiconv.TokenTypeOutput}} {
 		if u.tokens >= 0 {
-			m.tokens.RecordSet(ctx, int64(u.tokens), attribute.NewSet(append(common[:len(common):len(common)], otelsemconv.GenAITokenTypeKey.String(string(u.kind)))...))
+			m.tokens.RecordSet(ctx, int64(u.tokens), attribute.NewSet(append(slices.Clip(common), otelsemconv.GenAITokenTypeKey.String(string(u.kind)))...))
 		}
 	}
 	if f.ErrorType != "" {

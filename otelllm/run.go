@@ -288,6 +288,21 @@ func (r *Run) requestEnded(a *record, f *classify.Request) {
 	r.requests = append(r.requests, *f)
 }
 
+// toolOf is the last tool of the run that executes this call, nil when there is none.
+func (r *Run) toolOf(callID string) *Tool {
+	if r == nil || callID == "" {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range slices.Backward(r.tools) {
+		if t.callID == callID {
+			return t
+		}
+	}
+	return nil
+}
+
 func (r *Run) toolBegan(t *Tool) {
 	if r == nil {
 		return

@@ -95,7 +95,7 @@ func one(err error, at semconv.TransportStage) sign {
 	if code, ok := errnoName(err); ok {
 		return errnoSign(code, at)
 	}
-	return sign{}
+	return closeSign(err)
 }
 
 const codeTimeout = "TIMEOUT"

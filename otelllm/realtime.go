@@ -1,0 +1,371 @@
+package otelllm
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// maxAsked bounds the responses that have been asked for and have not begun.
+const maxAsked = 8
+
+// Realtime observes one session of the OpenAI Realtime API, over any WebSocket
+// library: it is told of every text frame. Each response becomes a request span
+// under the run of the session's context, from the response.create that asked for
+// it (or from its beginning, where the server began it by itself) to its
+// response.done. A function call's output that is sent is delivered: its tool,
+// if [StartTool] was given the call's id, needs no [Tool.OutputSent].
+//
+// It is safe for concurrent use, and a nil *Realtime does nothing. One that is lost
+// without [Realtime.Close] ends its responses when it is garbage collected, as
+// abandoned.
+type Realtime struct {
+	session *session
+	cleanup runtime.Cleanup
+}
+
+// session is what is known of a Realtime. It never refers to it.
+type session struct {
+	ctx    context.Context
+	config config
+
+	mu sync.Mutex
+	// Everything below is guarded by mu.
+	wire  *wire.Realtime
+	asked []*response               // asked for and not begun, the oldest first
+	open  map[*wire.State]*response // begun and not done
+	// What the conversation holds: the session began it, so all of it was seen, until
+	// something was taken out of it.
+	calls, outputs []string
+	changed        bool
+}
+
+// response is one response of a session.
+type response struct {
+	record
+
+	eventID string // of the response.create that asked for it
+}
+
+// NewRealtime begins to observe a session. Ctx is the session's own: aborts are
+// read off it. Of opts, [WithWatchdog], [WithStreamErrors] and [WithPropagators]
+// do not apply; the provider is "openai" unless [WithProvider] names another.
+func NewRealtime(ctx context.Context, opts ...Option) *Realtime {
+	s := &session{
+		ctx: ctx, config: newConfig(opts), wire: wire.NewRealtime(), open: map[*wire.State]*response{},
+		calls: []string{}, outputs: []string{},
+	}
+	if s.config.providerName == "" {
+		s.config.providerName = otelsemconv.GenAIProviderNameOpenAI.Value.AsString()
+	}
+	t := &Realtime{session: s}
+	t.cleanup = runtime.AddCleanup(t, (*session).abandoned, s)
+	return t
+}
+
+// Received tells of a text frame from the server, when it has been read. Nothing of
+// it is kept.
+func (t *Realtime) Received(frame []byte) {
+	if t == nil {
+		return
+	}
+	t.session.do(func(s *session, now time.Time) []func() { return s.received(s.wire.Received(frame), now) })
+	runtime.KeepAlive(t)
+}
+
+// Sent tells of a text frame that has been written to the server. Nothing of it is
+// kept.
+func (t *Realtime) Sent(frame []byte) {
+	if t == nil {
+		return
+	}
+	t.session.do(func(s *session, now time.Time) []func() { return s.sent(s.wire.Sent(frame), now) })
+	runtime.KeepAlive(t)
+}
+
+// SendFailed tells of a text frame that could not be written. The output of a tool
+// that it held has not reached the model, a response that it asked for never began.
+func (t *Realtime) SendFailed(frame []byte, err error) {
+	if t == nil {
+		return
+	}
+	t.session.do(func(s *session, now time.Time) []func() { return s.unsent(s.wire.Sent(frame), err, now) })
+	runtime.KeepAlive(t)
+}
+
+// Close ends the observation, with the error that the session ended on, or nil
+// where this side closed it. A response that is still open has been cut: err says
+// by what, as for [Request.End]; a WebSocket library's CloseError is known too.
+// Calls after the first find nothing open.
+func (t *Realtime) Close(err error) {
+	if t == nil {
+		return
+	}
+	t.cleanup.Stop()
+	t.session.close(err)
+	runtime.KeepAlive(t)
+}
+
+// do lets f look at a frame. What it returns is done when mu is free again: the end
+// of a response is told to its run.
+func (s *session) do(f func(*session, time.Time) []func()) {
+	defer contained()
+	now := time.Now()
+	s.mu.Lock()
+	after := func() []func() {
+		defer s.mu.Unlock()
+		return f(s, now)
+	}()
+	for _, f := range after {
+		f()
+	}
+}
+
+func (s *session) received(f wire.Frame, now time.Time) []func() {
+	switch f.Kind {
+	case wire.FrameBegan:
+		r := s.oldestAsked()
+		if r == nil {
+			r = s.begin(now)
+		}
+		s.open[f.State] = r
+		r.follow(f.State, now)
+	case wire.FrameProgress:
+		if r := s.open[f.State]; r != nil {
+			r.follow(f.State, now)
+		}
+	case wire.FrameDone:
+		r := s.open[f.State]
+		if r == nil {
+			return nil
+		}
+		delete(s.open, f.State)
+		for i := range f.State.Calls {
+			if c := &f.State.Calls[i]; c.Ready && c.ID != "" {
+				s.calls = remember(s.calls, c.ID)
+			}
+		}
+		r.follow(f.State, now)
+		return r.done(closing{how: byEOF, abort: s.cancelled(&f, now)}, now)
+	case wire.FrameError:
+		// About a response only where it names what asked for it: most errors leave the
+		// session as it was.
+		if i := slices.IndexFunc(s.asked, func(r *response) bool { return f.EventID != "" && r.eventID == f.EventID }); i >= 0 {
+			r := s.asked[i]
+			s.asked = slices.Delete(s.asked, i, i+1)
+			return r.refused(f.Err, now)
+		}
+	case wire.FrameHistoryChanged:
+		s.changed = true
+	}
+	return nil
+}
+
+func (s *session) sent(f wire.Frame, now time.Time) []func() {
+	switch f.Kind {
+	case wire.FrameAsked:
+		r := s.begin(now)
+		r.eventID = f.EventID
+		r.mu.Lock()
+		r.times.requestWritten(now)
+		r.mu.Unlock()
+		s.asked = append(s.asked, r)
+		if len(s.asked) > maxAsked { // nobody answers them
+			lost := s.asked[0]
+			s.asked = slices.Delete(s.asked, 0, 1)
+			return lost.done(closing{how: byEOF}, now)
+		}
+	case wire.FrameOutputSent:
+		s.outputs = remember(s.outputs, f.CallID)
+		tool := runOf(s.ctx).toolOf(f.CallID)
+		return []func(){tool.OutputSent}
+	case wire.FrameHistoryChanged:
+		s.changed = true
+	}
+	return nil
+}
+
+func (s *session) unsent(f wire.Frame, err error, now time.Time) []func() {
+	switch f.Kind {
+	case wire.FrameAsked:
+		r := s.begin(now)
+		return r.broken(err, semconv.TransportStageWrite, now)
+	case wire.FrameOutputSent:
+		tool := runOf(s.ctx).toolOf(f.CallID)
+		return []func(){func() { tool.OutputFailed(err) }}
+	}
+	return nil
+}
+
+func (s *session) close(err error) {
+	s.endAll(func(r *response, at semconv.TransportStage, now time.Time) []func() {
+		if err == nil {
+			return r.done(closing{how: byClose, abort: abortOf(s.ctx, now)}, now)
+		}
+		return r.broken(err, at, now)
+	})
+}
+
+func (s *session) abandoned() {
+	s.endAll(func(r *response, _ semconv.TransportStage, now time.Time) []func() {
+		return r.done(closing{how: byDrop, abort: abortOf(s.ctx, now)}, now)
+	})
+}
+
+// endAll ends every response that has not ended.
+func (s *session) endAll(end func(r *response, at semconv.TransportStage, now time.Time) []func()) {
+	s.do(func(s *session, now time.Time) (after []func()) {
+		for _, r := range s.asked {
+			after = append(after, end(r, semconv.TransportStageHeaders, now)...)
+		}
+		for _, r := range s.open {
+			after = append(after, end(r, semconv.TransportStageBody, now)...)
+		}
+		s.asked = nil
+		clear(s.open)
+		return after
+	})
+}
+
+// cancelled says by whose will a response ended; the zero value: it came to its end.
+func (s *session) cancelled(f *wire.Frame, now time.Time) classify.Abort {
+	switch {
+	case !f.Cancelled:
+		return classify.Abort{}
+	case f.CancelReason == wire.CancelTurnDetected: // a person began to speak
+		return classify.Abort{Source: AbortUser, Reason: f.CancelReason}
+	}
+	if a := abortOf(s.ctx, now); a.Source != semconv.AbortSourceUnset {
+		return a
+	}
+	return classify.Abort{Source: AbortApplication, Reason: classify.SanitizeCode(f.CancelReason)}
+}
+
+func (s *session) oldestAsked() *response {
+	if len(s.asked) == 0 {
+		return nil
+	}
+	r := s.asked[0]
+	s.asked = slices.Delete(s.asked, 0, 1)
+	return r
+}
+
+// begin starts the span of a response, with the session's mu held.
+func (s *session) begin(now time.Time) *response {
+	id := spanfacts.Identity{
+		Operation: otelsemconv.GenAIOperationNameChat.Value.AsString(),
+		Provider:  s.config.providerName,
+		Model:     s.wire.Model(),
+		Stream:    classify.Yes,
+	}
+	if run := runOf(s.ctx); run != nil {
+		id.RunID, id.ConversationID = run.id, run.conversationID
+	}
+	_, span := tracerOf(s.ctx, s.config.provider).Start(s.ctx, id.SpanName(), trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithTimestamp(now), startAttributes(&id))
+	r := &response{}
+	r.init(s.ctx, &s.config, span, &id, now)
+	r.facts.Bytes, r.facts.Streams = -1, true
+	if !s.changed {
+		r.facts.HistoryCalls, r.facts.HistoryOutputs = slices.Clone(s.calls), slices.Clone(s.outputs)
+	}
+	r.begun(func() {
+		for _, f := range r.done(closing{how: byClose, abort: classify.Abort{Source: AbortShutdown}}, time.Now()) {
+			f()
+		}
+	})
+	return r
+}
+
+// remember appends an id to a list of the last 64.
+func remember(list []string, id string) []string {
+	if len(list) == classify.MaxIDs {
+		list = slices.Delete(list, 0, 1)
+	}
+	return append(list, id)
+}
+
+// follow takes what the response has said by now. The session's reader goes on
+// writing its own state, so this is a copy.
+func (r *response) follow(st *wire.State, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over.Load() {
+		return
+	}
+	before := 0
+	if r.state == nil {
+		r.facts.TimeToHeaders = now.Sub(r.start)
+		r.times.mark(semconv.EventResponseStarted, now)
+	} else {
+		before = r.state.Events
+	}
+	state := *st
+	state.Calls = slices.Clone(st.Calls)
+	r.state = &state
+	r.progress(before, now)
+}
+
+// done makes the facts final, as c says, and returns what ends the span; nil: it
+// has ended already.
+func (r *response) done(c closing, now time.Time) []func() {
+	if !r.finish(func() { r.settle(r.conclusion(c), now) }) {
+		return nil
+	}
+	return []func(){func() { r.end(now) }}
+}
+
+// conclusion decides, with mu held, how the response ended.
+func (r *response) conclusion(c closing) conclusion {
+	c.status, c.state = r.facts.Status, r.state
+	switch {
+	case r.state == nil && c.how == byDrop && !c.aborted():
+		return conclusion{end: semconv.StreamEndAbandoned, phase: semconv.PhaseAwaitingResponse, abort: classify.Abort{Source: semconv.AbortSourceConsumer}}
+	case r.state == nil && c.how == byClose && !c.aborted():
+		return conclusion{end: semconv.StreamEndConsumerClosed, phase: semconv.PhaseAwaitingResponse, abort: classify.Abort{Source: semconv.AbortSourceConsumer}}
+	case r.state == nil:
+		return unanswered(c.failure, c.abort, classify.Watchdog{}, true, true)
+	case c.aborted() && r.state.Terminal && !r.state.Complete && r.state.Err == nil: // response.done says that it was cancelled
+		return conclusion{end: semconv.StreamEndCancelled, phase: r.state.Phase, abort: c.abort}
+	}
+	return conclude(c)
+}
+
+// broken ends the response because the session failed with err. At is where the
+// session was.
+func (r *response) broken(err error, at semconv.TransportStage, now time.Time) []func() {
+	c := closing{how: byError}
+	var typed *AbortError
+	switch {
+	case as(err, &typed):
+		c.abort = typed.abort()
+	case netcause.Cancelled(r.ctx, err, now):
+		c.abort = someAbort(abortOf(r.ctx, now))
+	default:
+		c.failure = netcause.Of(err, at)
+	}
+	return r.done(c, now)
+}
+
+// refused ends a response that the server would not begin.
+func (r *response) refused(e *wire.Error, now time.Time) []func() {
+	if !r.finish(func() {
+		applyError(&r.facts, 0, e)
+		r.facts.Provider.InBand = true
+		r.settle(conclusion{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseAwaitingResponse, due: true}, now)
+	}) {
+		return nil
+	}
+	return []func(){func() { r.end(now) }}
+}

@@ -1,0 +1,227 @@
+package otelllm
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+)
+
+const (
+	rtSession = `{"type":"session.created","event_id":"e0","session":{"type":"realtime","id":"sess_1","model":"gpt-realtime"}}`
+	rtCreate  = `{"type":"response.create","event_id":"c1"}`
+	rtCreated = `{"type":"response.created","event_id":"e1","response":{"object":"realtime.response","id":"r1","status":"in_progress"}}`
+	rtText    = `{"type":"response.output_text.delta","event_id":"e2","response_id":"r1","item_id":"i1","output_index":0,"content_index":0,"delta":"a"}`
+	rtAdded   = `{"type":"response.output_item.added","event_id":"e3","response_id":"r1","output_index":0,"item":{"id":"i1","type":"function_call","status":"in_progress","name":"f","call_id":"call_a","arguments":""}}`
+	rtArgs    = `{"type":"response.function_call_arguments.delta","event_id":"e4","response_id":"r1","item_id":"i1","output_index":0,"call_id":"call_a","delta":"{"}`
+	rtCall    = `{"type":"response.output_item.done","event_id":"e5","response_id":"r1","output_index":0,"item":{"id":"i1","type":"function_call","status":"completed","name":"f","call_id":"call_a","arguments":"{}"}}`
+	rtOutput  = `{"type":"conversation.item.create","event_id":"c2","item":{"type":"function_call_output","call_id":"call_a","output":"secret"}}`
+)
+
+func rtDone(status, details string) string {
+	return fmt.Sprintf(`{"type":"response.done","event_id":"e9","response":{"object":"realtime.response","id":"r1","status":%q,"status_details":%s,"usage":{"total_tokens":5,"input_tokens":3,"output_tokens":2}}}`, status, details)
+}
+
+// WebSocket libraries' errors of a close have this shape.
+type CloseError struct {
+	Code   int
+	Reason string
+}
+
+func (e CloseError) Error() string { return "closed: " + e.Reason }
+
+func TestRealtimeEnds(t *testing.T) {
+	reset := &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	for _, tt := range []struct {
+		name     string
+		asked    bool
+		received []string
+		close    error
+		want     map[attribute.Key]any
+		failed   bool
+	}{
+		{
+			"whole", true, []string{rtCreated, rtText, rtDone("completed", "null")}, nil,
+			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.stream.phase": "stream_end", "llm.stream.text_chunks": int64(1), "gen_ai.usage.output_tokens": int64(2)}, false,
+		},
+		{
+			"begun by the server", false, []string{rtCreated, rtText, rtDone("completed", "null")}, nil,
+			map[attribute.Key]any{"llm.stream.end": "terminal_event", "gen_ai.response.id": "r1"}, false,
+		},
+		{
+			"failed", true, []string{rtCreated, rtText, rtDone("failed", `{"type":"failed","error":{"type":"server_error","code":"rate_limit_exceeded"}}`)}, nil,
+			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.provider_error.kind": "rate_limited", "llm.provider_error.in_band": true, "llm.stream.phase": "text"}, true,
+		},
+		{
+			"limited", true, []string{rtCreated, rtText, rtDone("incomplete", `{"type":"incomplete","reason":"max_output_tokens"}`)}, nil,
+			map[attribute.Key]any{"llm.stream.end": "terminal_event", "gen_ai.response.finish_reasons": []string{"max_output_tokens"}}, false,
+		},
+		{
+			"the user began to speak", true, []string{rtCreated, rtText, rtDone("cancelled", `{"type":"cancelled","reason":"turn_detected"}`)}, nil,
+			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "user", "llm.abort.reason": "turn_detected", "llm.stream.phase": "text"}, false,
+		},
+		{
+			"cancelled by the client", true, []string{rtCreated, rtText, rtDone("cancelled", `{"type":"cancelled","reason":"client_cancelled"}`)}, nil,
+			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "application"}, false,
+		},
+		{
+			"reset in a tool's input", true, []string{rtCreated, rtText, rtAdded, rtArgs}, reset,
+			map[attribute.Key]any{"llm.stream.end": "read_error", "llm.transport.cause": "connection_reset", "llm.transport.code": "ECONNRESET", "llm.stream.phase": "tool_input", "llm.stream.open_tool_call_ids": []string{"call_a"}}, true,
+		},
+		{
+			"closed by the server in text", true, []string{rtCreated, rtText}, fmt.Errorf("read: %w", CloseError{Code: 1001, Reason: "secret"}),
+			map[attribute.Key]any{"llm.stream.end": "read_error", "llm.transport.cause": "clean_eof", "llm.transport.code": "WS_1001"}, true,
+		},
+		{
+			"lost without a close frame", true, []string{rtCreated, rtText}, &CloseError{Code: 1006},
+			map[attribute.Key]any{"llm.transport.cause": "connection_lost", "llm.transport.code": "WS_1006"}, true,
+		},
+		{
+			"lost before it began", true, nil, io.EOF,
+			map[attribute.Key]any{"llm.stream.end": "no_response", "llm.transport.cause": "closed_before_headers", "llm.stream.phase": "awaiting_response"}, true,
+		},
+		{
+			"closed by this side", true, []string{rtCreated, rtText}, nil,
+			map[attribute.Key]any{"llm.stream.end": "consumer_closed", "llm.abort.source": "consumer"}, false,
+		},
+		{
+			"stopped", true, []string{rtCreated, rtText}, &AbortError{Source: AbortUser, Reason: "stop_button"},
+			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "user", "llm.abort.reason": "stop_button"}, false,
+		},
+		{
+			"refused", true, []string{`{"type":"error","event_id":"e1","error":{"type":"invalid_request_error","code":"conversation_already_has_active_response","message":"secret","event_id":"c1"}}`}, nil,
+			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.provider_error.kind": "invalid_request", "llm.provider_error.code": "conversation_already_has_active_response"}, true,
+		},
+		{
+			"an error about something else", true, []string{rtCreated, `{"type":"error","event_id":"e1","error":{"type":"invalid_request_error","code":"input_audio_buffer_commit_empty","event_id":"c7"}}`, rtText, rtDone("completed", "null")}, nil,
+			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.provider_error.kind": nil}, false,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRecorder(t)
+			session := NewRealtime(t.Context(), WithTracerProvider(r), WithProvider("openai", ""))
+			session.Received([]byte(rtSession))
+			if tt.asked {
+				session.Sent([]byte(rtCreate))
+			}
+			for _, f := range tt.received {
+				session.Received([]byte(f))
+			}
+			session.Close(tt.close)
+			session.Close(errors.New("again"))
+			s := r.only(t)
+			assert.Equal(t, "chat gpt-realtime", s.Name())
+			for key, want := range tt.want {
+				assert.Equal(t, want, s.get(key), key)
+			}
+			assert.Equal(t, tt.failed, s.failed())
+			assert.Empty(t, open.requests)
+		})
+	}
+}
+
+// TestRealtimeTools: the delivery of a tool's output is seen, or that it failed, and
+// the next response's history says what the conversation holds.
+func TestRealtimeTools(t *testing.T) {
+	for _, delivered := range []bool{true, false} {
+		t.Run(fmt.Sprint("delivered ", delivered), func(t *testing.T) {
+			r := newRecorder(t)
+			ctx, run := StartRun(t.Context(), "voice", WithTracerProvider(r))
+			session := NewRealtime(ctx)
+			session.Received([]byte(rtSession))
+			session.Sent([]byte(rtCreate))
+			for _, f := range []string{rtCreated, rtAdded, rtArgs, rtCall, rtDone("completed", "null")} {
+				session.Received([]byte(f))
+			}
+			_, tool := StartTool(ctx, ToolCall{ID: "call_a", Name: "f", Effect: ReadOnly})
+			tool.End(errors.New("tool broke"))
+			lost := errors.New("broken pipe")
+			if delivered {
+				session.Sent([]byte(rtOutput))
+				session.Sent([]byte(rtCreate))
+				session.Received([]byte(rtCreated))
+				session.Received([]byte(rtText))
+				session.Received([]byte(rtDone("completed", "null")))
+				session.Close(nil)
+				run.End(nil)
+			} else {
+				session.SendFailed([]byte(rtOutput), lost)
+				session.Close(lost)
+				run.End(lost)
+			}
+			executed := r.named("execute_tool f")
+			require.Len(t, executed, 1)
+			assert.Equal(t, "failed", executed[0].get("llm.tool.outcome"))
+			requests := r.named("chat gpt-realtime")
+			assert.Equal(t, []string{"call_a"}, requests[0].get("llm.stream.tool_call_ids"))
+			assert.Equal(t, []string{}, requests[0].get("llm.history.tool_outputs"))
+			d := run.Diagnosis()
+			if delivered {
+				assert.Equal(t, "sent", executed[0].get("llm.tool.output_delivery"))
+				require.Len(t, requests, 2)
+				assert.Equal(t, []string{"call_a"}, requests[1].get("llm.history.tool_outputs"))
+				assert.Equal(t, []string{"call_a"}, requests[1].get("llm.history.tool_calls"))
+				assert.Equal(t, "recovered", d.Outcome.String())
+				return
+			}
+			assert.Equal(t, "failed", executed[0].get("llm.tool.output_delivery"))
+			assert.Equal(t, "tool_output_lost/delivery_failed", d.Class.String()+"/"+d.Cause.String())
+		})
+	}
+}
+
+func TestRealtimeAbandoned(t *testing.T) {
+	r := newRecorder(t)
+	func() {
+		session := NewRealtime(t.Context(), WithTracerProvider(r))
+		session.Received([]byte(rtSession))
+		session.Sent([]byte(rtCreate))
+		session.Received([]byte(rtCreated))
+		session.Received([]byte(rtText))
+	}()
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		return len(r.spans.Ended()) == 1
+	}, patience, timeStep)
+	assert.Equal(t, "abandoned", r.only(t).get("llm.stream.end"))
+	var none *Realtime
+	none.Received(nil)
+	none.Sent(nil)
+	none.SendFailed(nil, nil)
+	none.Close(nil)
+}
+
+// TestRealtimeDiagnosis reads the run while another goroutine feeds the session.
+func TestRealtimeDiagnosis(t *testing.T) {
+	ctx, run := StartRun(t.Context(), "voice", WithTracerProvider(newRecorder(t)))
+	session := NewRealtime(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 50 {
+			session.Sent([]byte(rtCreate))
+			for _, f := range []string{rtCreated, rtAdded, rtArgs, rtCall, rtDone("completed", "null")} {
+				session.Received([]byte(f))
+			}
+		}
+	}()
+	for range 50 {
+		_ = run.Diagnosis()
+	}
+	<-done
+	session.Close(nil)
+	_, tool := StartTool(ctx, ToolCall{ID: "call_a", Name: "f"})
+	tool.End(nil)
+	run.End(nil)
+	assert.NotEqual(t, classify.Diagnosis{}, run.Diagnosis())
+}

@@ -1,0 +1,143 @@
+package otelllm
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+)
+
+func TestRequestEnds(t *testing.T) {
+	reset := &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	for _, tt := range []struct {
+		name  string
+		steps func(*Request)
+		err   error
+		want  map[attribute.Key]any
+		class string
+	}{
+		{
+			"whole", func(q *Request) {
+				q.Sent()
+				q.Answered(0)
+				q.Response("resp_1", "model-x-1")
+				q.Reasoning()
+				q.Text()
+				q.Keepalive()
+				q.Text()
+				q.Usage(Usage{Input: 7, Output: 2})
+				q.Finished("stop")
+				q.Text() // after the end
+			}, nil,
+			map[attribute.Key]any{
+				"llm.stream.end": "terminal_event", "llm.stream.phase": "stream_end", "llm.stream.text_chunks": int64(2), "llm.stream.reasoning_chunks": int64(1),
+				"llm.stream.keepalives": int64(1), "gen_ai.usage.input_tokens": int64(7), "gen_ai.response.id": "resp_1", "gen_ai.response.model": "model-x-1",
+				"gen_ai.response.finish_reasons": []string{"stop"}, "llm.stream.events": int64(4), "llm.request.attempt": int64(2), "llm.stream.bytes": nil,
+			}, "",
+		},
+		{
+			"cut in a tool's input", func(q *Request) {
+				q.Sent()
+				q.Text()
+				q.ToolInputStarted("call_a", "f")
+			}, reset,
+			map[attribute.Key]any{
+				"llm.stream.end": "read_error", "llm.stream.phase": "tool_input", "llm.transport.cause": "connection_reset", "llm.transport.stage": "body",
+				"llm.stream.open_tool_call_ids": []string{"call_a"}, "llm.stream.tool_inputs_started": int64(1), "llm.stream.tool_inputs_completed": int64(0),
+			}, "stream_interrupted/connection_reset",
+		},
+		{
+			"calls", func(q *Request) {
+				q.ToolInputStarted("call_a", "f")
+				q.ToolInputCompleted("call_a")
+				q.ToolCall("call_b", "g")
+				q.Finished("tool_calls")
+			}, nil,
+			map[attribute.Key]any{"llm.stream.tool_call_ids": []string{"call_a", "call_b"}, "llm.stream.tool_calls": int64(2), "llm.stream.end": "terminal_event"}, "",
+		},
+		{
+			"no last word", func(q *Request) { q.Text() }, nil,
+			map[attribute.Key]any{"llm.stream.end": "eof", "llm.transport.cause": "clean_eof", "llm.stream.phase": "text"}, "stream_interrupted/clean_eof",
+		},
+		{
+			"refused with a status", func(q *Request) {
+				q.Sent()
+				q.ProviderError(429, "slow_down", 3*time.Second)
+			}, errors.New("secret"),
+			map[attribute.Key]any{"llm.stream.end": "http_error", "llm.provider_error.kind": "overloaded", "llm.retry.after": 3.0, "http.response.status_code": int64(429), "error.type": "429"}, "provider_error/overloaded",
+		},
+		{
+			"failed in the stream", func(q *Request) {
+				q.Text()
+				q.ProviderError(0, "overloaded_error", 0)
+			}, errors.New("secret"),
+			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.provider_error.kind": "overloaded", "llm.provider_error.in_band": true, "llm.stream.phase": "text"}, "provider_error/overloaded",
+		},
+		{
+			"no answer", func(q *Request) { q.Sent() }, reset,
+			map[attribute.Key]any{"llm.stream.end": "no_response", "llm.transport.cause": "connection_reset", "llm.stream.phase": "awaiting_response"}, "stream_interrupted/connection_reset",
+		},
+		{
+			"stopped", func(q *Request) { q.Text() }, &AbortError{Source: AbortUser},
+			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "user", "error.type": nil}, "local_abort/user",
+		},
+		{
+			"cancelled", func(q *Request) { q.Text() }, context.Canceled,
+			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "unknown"}, "local_abort/unknown",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRecorder(t)
+			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+			_, q := StartRequest(ctx, RequestInfo{
+				Provider: "acme", Model: "model-x", Stream: true, ServerAddress: "model.internal", ServerPort: 9, Attempt: 2,
+				HistoryCalls: []string{"old"}, HistoryOutputs: []string{"old"}, ProviderTools: []string{},
+			})
+			tt.steps(q)
+			q.End(tt.err)
+			q.End(errors.New("again"))
+			s := r.only(t)
+			assert.Equal(t, "chat model-x", s.Name())
+			for key, want := range tt.want {
+				assert.Equal(t, want, s.get(key), key)
+			}
+			assert.Equal(t, "acme", s.get("gen_ai.provider.name"))
+			assert.Equal(t, []string{"old"}, s.get("llm.history.tool_outputs"))
+			assert.Equal(t, s.get("error.type") != nil, s.failed())
+			class := ""
+			if d := run.Diagnosis(); d.Failed() {
+				class = d.Class.String() + "/" + d.Cause.String()
+			}
+			assert.Equal(t, tt.class, class)
+			assert.Empty(t, open.requests)
+			for _, kv := range s.Attributes() {
+				assert.NotContains(t, strings.ToLower(kv.Value.String()), "secret")
+			}
+		})
+	}
+}
+
+func TestRequestAbandoned(t *testing.T) {
+	r := newRecorder(t)
+	func() {
+		_, q := StartRequest(t.Context(), RequestInfo{Model: "m"}, WithTracerProvider(r))
+		q.Text()
+	}()
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		return len(r.spans.Ended()) == 1
+	}, patience, timeStep)
+	assert.Equal(t, "abandoned", r.only(t).get("llm.stream.end"))
+	var none *Request
+	none.Text()
+	none.End(nil)
+}
