@@ -1,0 +1,4 @@
+// Package coexistence holds tests alone: the transport beside others that trace and
+// retry. Whatever stands above or below it, each request on the wire is one span of
+// ours, and a run reads as one call with its attempts.
+package coexistence
