@@ -114,7 +114,7 @@ func (x *exchange) readErrorResponse() {
 	e := wire.Error{}
 	func() {
 		defer func() { _ = recover() }() // of a reader of bytes that may be anything
-		e = x.protocol.ReadError(x.facts.Status, x.errorBody)
+		e = wire.CompleteError(x.protocol.ReadError(x.facts.Status, x.errorBody), x.header.Get)
 	}()
 	if x.wait > 0 {
 		e.RetryAfter = x.wait

@@ -50,8 +50,8 @@ func NewHandler(next http.Handler, opts ...Option) http.Handler {
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	protocol, ok := h.config.recognise(r)
-	if !ok {
+	protocol, sure, ok := h.config.recognise(r)
+	if !ok || !sure && !jsonBody(r) {
 		h.next.ServeHTTP(w, r)
 		return
 	}

@@ -2,6 +2,7 @@ package otelllm
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 

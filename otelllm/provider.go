@@ -45,6 +45,17 @@ var hosts = []struct{ host, provider string }{
 
 // providerOf is the gen_ai.provider.name of a request.
 func providerOf(host string, protocol wire.Protocol) string {
+	if name := hostProvider(host); name != "" {
+		return name
+	}
+	return protocol.Provider()
+}
+
+// knownHost: the host is a provider's.
+func knownHost(host string) bool { return hostProvider(host) != "" }
+
+// hostProvider is the provider whose host it is, "" where none of them has it.
+func hostProvider(host string) string {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	for _, h := range hosts {
 		before, after, wild := strings.Cut(h.host, "*")
@@ -52,7 +63,7 @@ func providerOf(host string, protocol wire.Protocol) string {
 			return h.provider
 		}
 	}
-	return protocol.Provider()
+	return ""
 }
 
 // portOf is the port of a URL, by its scheme where it names none; 0: none is known.
@@ -91,22 +102,28 @@ func (c *config) identify(protocol wire.Protocol, u *url.URL) spanfacts.Identity
 // acts: something other than recording was asked for.
 func (c *config) acts() bool { return c.streamErrors || c.watchdog != (Watchdog{}) }
 
-// recognise finds the protocol of a request; false: it is no model call.
-func (c *config) recognise(req *http.Request) (wire.Protocol, bool) {
+// recognise finds the protocol of a request; false: it is no model call. Not sure:
+// another application may have such a path, so the body decides, where it can be read.
+func (c *config) recognise(req *http.Request) (p wire.Protocol, sure, ok bool) {
 	if req.URL == nil {
-		return nil, false
+		return nil, false, false
 	}
-	if p, ok := wire.Recognise(req.Method, req.URL.Path); ok {
-		return p, true
+	if p, sure, ok = wire.Match(req.Method, req.URL.Path); ok {
+		return p, sure || knownHost(req.URL.Hostname()), true
 	}
 	if c.protocol == nil || req.Method != http.MethodPost {
-		return nil, false
+		return nil, false, false
 	}
+	return c.protocol, true, jsonBody(req)
+}
+
+// jsonBody: the request's body is JSON by its content type, or has none.
+func jsonBody(req *http.Request) bool {
 	switch mediaType(req.Header) {
 	case "", "application/json":
-		return c.protocol, true
+		return true
 	default:
-		return nil, false
+		return false
 	}
 }
 

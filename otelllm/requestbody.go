@@ -22,6 +22,7 @@ type asked struct {
 	wire.Request
 
 	stream classify.Fact
+	read   bool // the body was there to be read, whatever it turned out to be
 }
 
 // readAsked reads a whole body. Of a body that is not what it should be only the
@@ -29,14 +30,18 @@ type asked struct {
 func readAsked(p wire.Protocol, body []byte) (a asked) {
 	defer func() {
 		if recover() != nil {
-			a = asked{}
+			a = asked{read: true}
 		}
 	}()
 	r, err := p.ReadRequest(body)
 	if err != nil {
-		return asked{Request: wire.Request{Model: r.Model}}
+		return asked{Request: wire.Request{Model: r.Model}, read: true}
 	}
-	return asked{Request: r, stream: classify.FactOf(r.Stream)}
+	a = asked{Request: r, read: true}
+	if !r.StreamUnknown {
+		a.stream = classify.FactOf(r.Stream)
+	}
+	return a
 }
 
 // readAhead reads the body of a request that can be had twice, before it is sent.

@@ -56,11 +56,11 @@ type attemptKey struct{}
 
 // RoundTrip implements http.RoundTripper. It neither changes nor keeps req.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	protocol, ok := t.config.recognise(req)
+	protocol, sure, ok := t.config.recognise(req)
 	if !ok || req.Context().Value(attemptKey{}) != nil {
 		return t.base.RoundTrip(req)
 	}
-	ctx, a := t.begin(req.Context(), req, protocol)
+	ctx, a := t.begin(req.Context(), req, protocol, sure)
 	switch {
 	case a != nil:
 		return t.send(ctx, a, req)
@@ -80,9 +80,9 @@ func (t *Transport) CloseIdleConnections() {
 }
 
 // begin starts the attempt, and returns it with the context that holds its span.
-// Without an attempt nobody listens; the context is nil where it would hold
-// nothing new.
-func (t *Transport) begin(caller context.Context, req *http.Request, protocol wire.Protocol) (context.Context, *attempt) {
+// Without an attempt nobody listens, or it is no model call; the context is nil
+// where it would hold nothing new. Sure: the path proves that it is one.
+func (t *Transport) begin(caller context.Context, req *http.Request, protocol wire.Protocol, sure bool) (context.Context, *attempt) {
 	start := time.Now()
 	c := &t.config
 	run := runOf(caller)
@@ -93,11 +93,14 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	}
 
 	var said asked
-	read, early := false, run != nil || parent.IsSampled()
+	read, early := false, run != nil || parent.IsSampled() || !sure
 	if early {
 		// Before the span starts, so that samplers see the model. Where the parent is
 		// not sampled this will hardly be: then the body is not even looked at.
 		said, read = readAhead(req, protocol)
+		if !sure && (said.read && !said.IsCall || !said.read && !jsonBody(req)) {
+			return nil, nil
+		}
 		takeIdentity(&id, &said)
 	}
 	tracer := t.tracer

@@ -120,7 +120,7 @@ func TestProviderByHost(t *testing.T) {
 	} {
 		req, err := http.NewRequest(http.MethodPost, "https://x"+chatPath, http.NoBody)
 		require.NoError(t, err)
-		protocol, ok := (&config{}).recognise(req)
+		protocol, _, ok := (&config{}).recognise(req)
 		require.True(t, ok)
 		assert.Equal(t, want, providerOf(host, protocol), host)
 	}

@@ -1,0 +1,77 @@
+package otelllm
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestUnsurePaths: a path that another application may have is a model call only
+// where its body is one, and is passed untouched otherwise.
+func TestUnsurePaths(t *testing.T) {
+	url := script(t, jsonHead+`{}`, nil)
+	for _, tt := range []struct {
+		name, path, body string
+		once             bool // the body cannot be had twice
+		contentType      string
+		recorded         bool
+	}{
+		{"Responses by its body", "/gateway/responses", `{"model":"gpt-5","input":"hi"}`, false, "application/json", true},
+		{"a survey's answers", "/survey/responses", `{"answers":[1,2]}`, false, "application/json", false},
+		{"a survey's form", "/survey/responses", `a=b`, false, "application/x-www-form-urlencoded", false},
+		{"Ollama by its body", "/api/chat", `{"model":"llama","messages":[{"role":"user","content":"hi"}]}`, false, "application/json", true},
+		{"another chat", "/api/chat", `{"room":7,"text":"hi"}`, false, "application/json", false},
+		{"another chat with a model", "/api/chat", `{"model":"sofa","text":"hi"}`, false, "application/json", false},
+		{"not to be read before it is sent", "/api/chat", `{"model":"llama","messages":[]}`, true, "application/json", true},
+		{"an upload that is not to be read", "/api/generate", `x`, true, "multipart/form-data; boundary=x", false},
+		{"certain by its path", "/v1/chat/completions", `{"odd":true}`, false, "application/json", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRecorder(t)
+			var body io.Reader = strings.NewReader(tt.body)
+			if tt.once {
+				body = io.NopCloser(body)
+			}
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+tt.path, body)
+			require.NoError(t, err)
+			req.Header.Set("Content-Type", tt.contentType)
+			resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req)
+			require.NoError(t, err)
+			_, ours := resp.Body.(*responseBody)
+			resp.Body.Close()
+			assert.Equal(t, tt.recorded, ours)
+			assert.Len(t, r.spans.Ended(), map[bool]int{true: 1}[tt.recorded])
+		})
+	}
+}
+
+// TestBedrockErrorHeader: AWS names an exception in a header alone.
+func TestBedrockErrorHeader(t *testing.T) {
+	r := newRecorder(t)
+	url := script(t, "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nX-Amzn-Errortype: ThrottlingException:http://internal.amazon.com/coral/\r\nContent-Length: 20\r\n\r\n{\"message\":\"secret\"}", nil)
+	_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), url+"/model/claude-x/converse", `{"messages":[]}`)
+	require.NoError(t, err)
+	s := r.only(t)
+	assert.Equal(t, "ThrottlingException", s.get("llm.provider_error.code"))
+	assert.Equal(t, "rate_limited", s.get("llm.provider_error.kind"))
+}
+
+// TestProtocolOfAGateway: a protocol whose path says much is read under another
+// path too, and what only the path says is not claimed.
+func TestProtocolOfAGateway(t *testing.T) {
+	r := newRecorder(t)
+	url := script(t, sseHead+"data: {\"candidates\":[{\"index\":0,\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}],\"modelVersion\":\"gemini-x\"}\n\n", nil)
+	_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r), WithProvider("acme", "gemini")), url+"/llm", `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`)
+	require.NoError(t, err)
+	s := r.only(t)
+	assert.Equal(t, "generate_content", s.Name())
+	assert.Equal(t, "acme", s.get("gen_ai.provider.name"))
+	assert.Nil(t, s.get("gen_ai.request.stream"), "nothing said so")
+	assert.Equal(t, "terminal_event", s.get("llm.stream.end"))
+	assert.Equal(t, int64(1), s.get("llm.stream.text_chunks"))
+	assert.NotNil(t, s.get("gen_ai.response.time_to_first_chunk"), "it did stream")
+}
