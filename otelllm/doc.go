@@ -7,11 +7,23 @@
 //
 //	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport)}
 //
-// It recognises OpenAI Chat Completions, OpenAI Responses and Anthropic Messages,
-// streaming or not, whatever SDK is above it. More knowledge gives better
-// verdicts: [StartRun] joins the requests and tools of one agent run, [StartTool]
-// says which tools ran and what they may have done, [WithAbort] tells a person's
-// stop from a broken connection. [Run.Diagnosis] judges what has been seen so far.
+// It recognises OpenAI Chat Completions, Responses and Completions, Anthropic
+// Messages, Gemini, Amazon Bedrock and Ollama, streaming or not, whatever SDK is
+// above it. More knowledge gives better verdicts: [StartRun] joins the requests and
+// tools of one agent run, [StartTool] says which tools ran and what they may have
+// done, [WithAbort] tells a person's stop from a broken connection. [Run.Diagnosis]
+// judges what has been seen so far.
+//
+// What is not an HTTP client has an entry of its own: [NewHandler] the serving side
+// of a gateway, [NewRealtime] a realtime session over a WebSocket, [StartRequest]
+// any other transport.
+//
+// Options do more than record, where that is asked for: [WithWatchdog] ends what
+// has gone silent, [WithStreamErrors] makes an error of a stream that broke off
+// where SDKs show a whole answer, [WithVerdicts] writes the diagnosis onto the
+// spans, so that the first value needs no Collector. Metrics come by the GenAI
+// conventions' instruments ([WithMeterProvider]). [Shutdown] ends what is open when
+// the process goes down.
 //
 // The instrument never changes the music. Bytes, errors and their moments are
 // those of the transport below. Of content nothing is kept or recorded: no

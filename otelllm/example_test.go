@@ -7,8 +7,15 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
+	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
@@ -144,4 +151,226 @@ func ExampleWithAbort() {
 	// Output:
 	// true
 	// aborted local_abort user no_retry
+}
+
+// show prints some attributes of the spans that have ended.
+func show(spans *tracetest.InMemoryExporter, keys ...attribute.Key) {
+	for _, span := range spans.GetSpans() {
+		fmt.Println(span.Name)
+		for _, key := range keys {
+			for _, kv := range span.Attributes {
+				if kv.Key == key {
+					fmt.Println(" ", kv.Key, kv.Value.String())
+				}
+			}
+		}
+	}
+}
+
+// A stream that breaks off without its last word looks whole to most SDKs. Here
+// it is an error, and the error carries the diagnosis.
+func ExampleWithStreamErrors() {
+	server := model(false, text) // a clean end, too early
+	defer server.Close()
+	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport, otelllm.WithStreamErrors())}
+
+	err := ask(context.Background(), client, server.URL)
+	var cut *otelllm.StreamError
+	if errors.As(err, &cut) {
+		fmt.Println(cut.Diagnosis.Class, cut.Diagnosis.Cause, cut.Diagnosis.Retry.Safety)
+	}
+	fmt.Println(errors.Is(err, io.ErrUnexpectedEOF))
+	// Output:
+	// stream_interrupted clean_eof user_confirmed_retry
+	// true
+}
+
+// A watchdog ends what has gone silent. DefaultWatchdog has good limits; these
+// are short, for the example.
+func ExampleWithWatchdog() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: "+text+"\n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done() // and nothing more
+	}))
+	defer server.Close()
+	limits := otelllm.DefaultWatchdog()
+	limits.Idle = 50 * time.Millisecond
+	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport, otelllm.WithWatchdog(limits))}
+
+	ctx, run := otelllm.StartRun(context.Background(), "coder")
+	err := ask(ctx, client, server.URL)
+	var fired *otelllm.WatchdogError
+	if errors.As(err, &fired) {
+		fmt.Println(fired.Kind, fired.Limit)
+	}
+	d := run.Diagnosis()
+	fmt.Println(d.Class, d.Cause, d.Phase)
+	run.End(err)
+	// Output:
+	// idle 50ms
+	// watchdog_timeout idle text
+}
+
+// The first verdicts need no Collector: here the client writes them itself.
+func ExampleWithVerdicts() {
+	server := model(true, tool)
+	defer server.Close()
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport)}
+
+	ctx, run := otelllm.StartRun(context.Background(), "coder", otelllm.WithTracerProvider(provider), otelllm.WithVerdicts())
+	run.End(ask(ctx, client, server.URL))
+	show(spans, "llm.run.outcome", "llm.failure.class", "llm.retry.safety", "llm.classification.trigger")
+	// Output:
+	// chat gpt-5
+	//   llm.failure.class stream_interrupted
+	//   llm.retry.safety safe_auto_retry
+	//   llm.classification.trigger client
+	// invoke_agent coder
+	//   llm.run.outcome failed
+	//   llm.failure.class stream_interrupted
+	//   llm.retry.safety safe_auto_retry
+	//   llm.classification.trigger client
+}
+
+// Metrics come by the GenAI conventions' instruments.
+func ExampleWithMeterProvider() {
+	server := model(false, text, finish, done)
+	defer server.Close()
+	reader := metric.NewManualReader()
+	meters := metric.NewMeterProvider(metric.WithReader(reader))
+	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport, otelllm.WithMeterProvider(meters))}
+
+	if err := ask(context.Background(), client, server.URL); err != nil {
+		fmt.Println(err)
+	}
+	var all metricdata.ResourceMetrics
+	_ = reader.Collect(context.Background(), &all)
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		if m.Name == "gen_ai.client.operation.duration" {
+			fmt.Println(m.Name, m.Unit)
+		}
+	}
+	// Output:
+	// gen_ai.client.operation.duration s
+}
+
+// Trace context goes to a gateway of one's own, where it is asked for.
+func ExampleWithPropagators() {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		fmt.Println(r.Header.Get("Traceparent") != "")
+	}))
+	defer server.Close()
+	provider := sdktrace.NewTracerProvider()
+	for _, rt := range []http.RoundTripper{
+		otelllm.NewTransport(nil, otelllm.WithTracerProvider(provider)),
+		otelllm.NewTransport(nil, otelllm.WithTracerProvider(provider), otelllm.WithPropagators(propagation.TraceContext{})),
+	} {
+		_ = ask(context.Background(), &http.Client{Transport: rt}, server.URL)
+	}
+	// Output:
+	// false
+	// true
+}
+
+// Both sides of a gateway: what it serves, and what it asks for.
+func ExampleNewHandler() {
+	upstream := model(true, text) // breaks off
+	defer upstream.Close()
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+
+	target, _ := url.Parse(upstream.URL)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = otelllm.NewTransport(http.DefaultTransport)
+	handled := make(chan struct{})
+	handler := otelllm.NewHandler(proxy, otelllm.WithTracerProvider(provider))
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(handled)
+		handler.ServeHTTP(w, r)
+	}))
+	defer gateway.Close()
+
+	fmt.Println(ask(context.Background(), http.DefaultClient, gateway.URL))
+	<-handled
+	for _, span := range spans.GetSpans() {
+		fmt.Println(span.SpanKind)
+	}
+	show(spans, "llm.stream.end", "llm.transport.cause")
+	// Output:
+	// unexpected EOF
+	// client
+	// server
+	// chat gpt-5
+	//   llm.stream.end read_error
+	//   llm.transport.cause body_truncated
+	// chat gpt-5
+	//   llm.stream.end read_error
+	//   llm.transport.cause body_truncated
+}
+
+// A realtime session is told of every text frame, by whatever library reads them.
+func ExampleNewRealtime() {
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+
+	session := otelllm.NewRealtime(context.Background(), otelllm.WithTracerProvider(provider))
+	session.Received([]byte(`{"type":"session.created","session":{"model":"gpt-realtime"}}`))
+	session.Sent([]byte(`{"type":"response.create"}`))
+	session.Received([]byte(`{"type":"response.created","response":{"id":"resp_1","status":"in_progress"}}`))
+	session.Received([]byte(`{"type":"response.output_text.delta","response_id":"resp_1","delta":"Hel"}`))
+	session.Close(io.ErrUnexpectedEOF) // what the library said when the session broke
+	show(spans, "llm.stream.end", "llm.stream.phase", "llm.transport.cause")
+	// Output:
+	// chat gpt-realtime
+	//   llm.stream.end read_error
+	//   llm.stream.phase text
+	//   llm.transport.cause body_truncated
+}
+
+// A model that is not reached over HTTP tells its steps itself.
+func ExampleStartRequest() {
+	ctx, run := otelllm.StartRun(context.Background(), "coder")
+	_, request := otelllm.StartRequest(ctx, otelllm.RequestInfo{
+		Provider: "acme", Model: "in-process-7b", Stream: true,
+		// None, and that is known: what is left out makes the verdict more careful.
+		ProviderTools: []string{}, HistoryCalls: []string{}, HistoryOutputs: []string{},
+	})
+	request.Sent()
+	request.Answered(0)
+	request.Reasoning()
+	request.ToolCall("call_1", "read_file")
+	request.End(io.ErrUnexpectedEOF) // it died before it said that it had finished
+	run.End(io.ErrUnexpectedEOF)
+
+	d := run.Diagnosis()
+	fmt.Println(d.Class, d.Phase, d.Retry.Safety, d.Retry.Reason)
+	// Output:
+	// stream_interrupted tool_call_ready safe_auto_retry tool_call_not_executed
+}
+
+// What a process still has open when it goes down is recorded as aborted by it.
+func ExampleShutdown() {
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	_, run := otelllm.StartRun(context.Background(), "coder", otelllm.WithTracerProvider(provider))
+
+	_ = otelllm.Shutdown(context.Background())
+	_ = provider.Shutdown(context.Background())
+	fmt.Println(run.Diagnosis().Outcome, run.Diagnosis().Cause)
+	// Output:
+	// aborted shutdown
+}
+
+// The effect of an MCP tool, from its annotations.
+func ExampleToolEffectFromMCP() {
+	var annotations *otelllm.MCPAnnotations // (*otelllm.MCPAnnotations)(tool.Annotations)
+	fmt.Println(otelllm.ToolEffectFromMCP(annotations))
+	fmt.Println(otelllm.ToolEffectFromMCP(&otelllm.MCPAnnotations{ReadOnlyHint: true}))
+	// Output:
+	// unknown
+	// read_only
 }
