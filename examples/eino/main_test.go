@@ -10,6 +10,6 @@ import (
 func TestTheExample(t *testing.T) {
 	stacktest.Run(t, stacktest.Program{
 		Ask: ask, Wire: faultyllm.Chat, Key: "OPENAI_API_KEY", URL: "OPENAI_BASE_URL", Request: "chat gpt-5.5",
-		Silent: []string{stacktest.CleanEndInText, stacktest.CleanEndInCall, stacktest.CleanEndAtCall},
+		Silent: []string{stacktest.CleanEndInText, stacktest.CleanEndInCall, stacktest.CleanEndAtCall, stacktest.Filtered},
 	})
 }

@@ -38,7 +38,11 @@ func (r *geminiRenderer) step(b *builder, s Step) {
 		r.complete(b)
 	case stepFinishReason:
 		r.complete(b)
-		r.chunk(b, geminiText(""), geminiReason(s.reason), Sent{Terminal: true})
+		last := geminiText("")
+		if s.reason == ContentFilter || s.reason == Refused {
+			last = "" // what was filtered has no content
+		}
+		r.chunk(b, last, geminiReason(s.reason), Sent{Terminal: true})
 	case stepError:
 		// Without "data:": the SDKs know errors in a stream in this form.
 		b.raw(s.failure.geminiBody()+"\r\n\r\n", Sent{})
@@ -61,18 +65,23 @@ func (r *geminiRenderer) chunk(b *builder, part, finish string, sent Sent) {
 	b.raw("data: "+geminiAnswer(r.said, part, finish, r.ids)+"\r\n\r\n", sent)
 }
 
-// geminiAnswer is one GenerateContentResponse; an empty finish is none.
+// geminiAnswer is one GenerateContentResponse. Without parts it has no content, and
+// an empty finish is none.
 func geminiAnswer(m message, parts, finish string, id ids) string {
+	content := ""
+	if parts != "" {
+		content = `"content":{"parts":[` + parts + `],"role":"model"},`
+	}
 	if finish != "" {
-		finish = `,"finishReason":` + q(finish)
+		finish = `"finishReason":` + q(finish) + ","
 	}
 	// The candidates' tokens are those of the answer alone: thoughts are counted beside them.
 	thoughts := len(m.reasoning) / 4
 	candidates := m.outputTokens() - thoughts
-	return fmt.Sprintf(`{"candidates":[{"content":{"parts":[%s],"role":"model"}%s,"index":0}],`+
+	return fmt.Sprintf(`{"candidates":[{%s%s"index":0}],`+
 		`"usageMetadata":{"promptTokenCount":%d,"candidatesTokenCount":%d,"totalTokenCount":%d,`+
 		`"promptTokensDetails":[{"modality":"TEXT","tokenCount":%d}],"thoughtsTokenCount":%d},"modelVersion":%s,"responseId":%s}`,
-		parts, finish, inputTokens, candidates, inputTokens+candidates+thoughts, inputTokens, thoughts, q(id.model), q(id.id("", 0)))
+		content, finish, inputTokens, candidates, inputTokens+candidates+thoughts, inputTokens, thoughts, q(id.model), q(id.id("", 0)))
 }
 
 func geminiText(text string) string { return `{"text":` + q(text) + `}` }

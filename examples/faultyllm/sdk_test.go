@@ -243,7 +243,11 @@ func (a *answer) add(r *genai.GenerateContentResponse) error {
 	if len(r.Candidates) != 1 {
 		return errors.New("not one candidate")
 	}
-	for _, part := range r.Candidates[0].Content.Parts {
+	content := r.Candidates[0].Content
+	if content == nil { // a filter's last word
+		content = &genai.Content{}
+	}
+	for _, part := range content.Parts {
 		switch {
 		case part.FunctionCall != nil:
 			arguments, err := json.Marshal(part.FunctionCall.Args)

@@ -94,7 +94,9 @@ func read(ctx context.Context, models *genai.Models, out io.Writer, history []*g
 		}
 		fmt.Fprint(out, response.Text())
 		for _, candidate := range response.Candidates {
-			reply.Parts = append(reply.Parts, candidate.Content.Parts...)
+			if candidate.Content != nil { // it is where the provider stopped the answer
+				reply.Parts = append(reply.Parts, candidate.Content.Parts...)
+			}
 		}
 	}
 	return reply, nil

@@ -10,6 +10,6 @@ import (
 func TestTheExample(t *testing.T) {
 	stacktest.Run(t, stacktest.Program{
 		Ask: ask, Wire: faultyllm.Gemini, Key: "GEMINI_API_KEY", URL: "GOOGLE_GEMINI_BASE_URL", Request: "generate_content gemini-3-pro",
-		Silent: []string{stacktest.CleanEndInText, stacktest.CleanEndInCall, stacktest.CleanEndAtCall},
+		Silent: []string{stacktest.CleanEndInText, stacktest.CleanEndInCall, stacktest.CleanEndAtCall, stacktest.Filtered},
 	})
 }

@@ -15,6 +15,7 @@ const (
 	CleanEndInCall = "clean end in a tool call"
 	CleanEndAtCall = "clean end after a tool call"
 	ErrorInBand    = "error in band"
+	Filtered       = "cut by a filter"
 )
 
 // testCase is a script and what comes of it where the stack reports what went wrong.
@@ -60,6 +61,11 @@ func cases(w faultyllm.Wire) []testCase {
 		script: []faultyllm.Exchange{faultyllm.Refuse(faultyllm.Failure{Trouble: faultyllm.RateLimited})}, summary: "rate limit",
 		safety: semconv.RetrySafetySafeAutoRetry, reason: semconv.RetryReasonNoOutput,
 		facts: []attribute.KeyValue{semconv.ProviderErrorKindAttr(semconv.ProviderErrorKindRateLimited)},
+	}, {
+		name:   Filtered,
+		script: []faultyllm.Exchange{faultyllm.Answer(saying, faultyllm.Finish(faultyllm.ContentFilter))}, summary: "content filter",
+		safety: semconv.RetrySafetyNoRetry, reason: semconv.RetryReasonNotTransient,
+		facts: []attribute.KeyValue{semconv.StreamPhase(semconv.PhaseStreamEnd)},
 	}, {
 		name:   ErrorInBand,
 		script: []faultyllm.Exchange{faultyllm.Answer(saying, faultyllm.InBand(faultyllm.Failure{Trouble: faultyllm.Overloaded}))},
