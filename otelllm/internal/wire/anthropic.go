@@ -72,10 +72,35 @@ type messagesReader struct {
 	ev    messagesEvent
 	inner []byte // the event that a chunk of Bedrock's held last; its memory is used again
 
-	// shape is that of the last delta; deltaType and deltaIndex are what it was.
-	shape      shape
-	deltaType  []byte
-	deltaIndex int
+	shapes shapes[blockDelta]
+}
+
+// blockDelta is a piece of a block.
+type blockDelta struct {
+	kind  blockDeltaKind
+	index int
+}
+
+type blockDeltaKind uint8
+
+const (
+	blockOther blockDeltaKind = iota
+	blockText
+	blockThinking
+	blockInput
+)
+
+func blockDeltaOf(typ []byte) blockDeltaKind {
+	switch string(typ) {
+	case "text_delta":
+		return blockText
+	case "thinking_delta":
+		return blockThinking
+	case "input_json_delta":
+		return blockInput
+	default:
+		return blockOther
+	}
 }
 
 type openBlock struct {
@@ -100,9 +125,9 @@ func (r *messagesReader) event(name, data []byte) verdict {
 		}
 		name = nil
 	}
-	if f, ok := r.shape.match(data); ok {
+	if d, f := r.shapes.match(data); d != nil {
 		if !r.t.Terminal {
-			r.delta(r.deltaIndex, &messagesDelta{typ: r.deltaType, filled: f.has(whatText)})
+			r.delta(*d, f.has(whatText))
 		}
 		return progress
 	}
@@ -114,9 +139,7 @@ func (r *messagesReader) event(name, data []byte) verdict {
 	if len(ev.typ) == 0 {
 		ev.typ = name
 	} else if string(ev.typ) == "content_block_delta" {
-		r.deltaType = append(r.deltaType[:0], ev.delta.typ...)
-		r.deltaIndex = ev.index
-		r.shape.learn(data)
+		r.shapes.learn(data, blockDelta{blockDeltaOf(ev.delta.typ), ev.index})
 	}
 	return r.apply()
 }
@@ -136,7 +159,7 @@ func (r *messagesReader) apply() verdict {
 	}
 	switch string(ev.typ) {
 	case "content_block_delta":
-		r.delta(ev.index, &ev.delta)
+		r.delta(blockDelta{blockDeltaOf(ev.delta.typ), ev.index}, ev.delta.filled)
 	case "content_block_start":
 		r.startBlock(ev.index, &ev.block)
 	case "content_block_stop":
@@ -155,20 +178,20 @@ func (r *messagesReader) apply() verdict {
 	return progress
 }
 
-func (r *messagesReader) delta(index int, d *messagesDelta) {
-	switch string(d.typ) {
-	case "text_delta":
-		if d.filled {
+func (r *messagesReader) delta(d blockDelta, filled bool) {
+	switch d.kind {
+	case blockText:
+		if filled {
 			r.t.text()
 		}
-	case "thinking_delta":
-		if d.filled {
+	case blockThinking:
+		if filled {
 			r.t.thought()
 		} else {
 			r.t.Phase = semconv.PhaseReasoning
 		}
-	case "input_json_delta":
-		if r.find(index) >= 0 {
+	case blockInput:
+		if r.find(d.index) >= 0 {
 			r.t.Phase = semconv.PhaseToolInput
 		}
 	}

@@ -51,7 +51,7 @@ func (u *messagesUsage) counts() Usage {
 func (r *messagesReader) read(data []byte) bool {
 	ev := &r.ev
 	ev.message.usage = unknownMessagesUsage
-	r.shape.begin()
+	r.shapes.begin()
 	c := cursor{b: data}
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
@@ -158,9 +158,9 @@ func (r *messagesReader) readDelta(c *cursor) {
 		case "type":
 			d.typ = c.str()
 		case "text", "thinking":
-			d.filled = r.shape.filled(c, whatText) || d.filled
+			d.filled = r.shapes.filled(c, whatText) || d.filled
 		case "partial_json":
-			r.shape.filled(c, whatOther)
+			r.shapes.filled(c, whatOther)
 		case "stop_reason":
 			d.stop = c.str()
 		default:

@@ -65,10 +65,13 @@ type converseReader struct {
 	open []openBlock // client-executed toolUse blocks that have not stopped
 	ev   converseEvent
 
-	// shape is that of the last delta; deltaIndex and deltaKind are what it was.
-	shape      shape
-	deltaIndex int
-	deltaKind  converseKind
+	shapes shapes[converseDelta]
+}
+
+// converseDelta is a piece of a block.
+type converseDelta struct {
+	index int
+	kind  converseKind
 }
 
 func newConverseReader() *converseReader { return &converseReader{} }
@@ -81,9 +84,9 @@ func (r *converseReader) done() {}
 func (r *converseReader) event(name, data []byte) verdict {
 	isDelta := string(name) == "contentBlockDelta"
 	if isDelta {
-		if f, ok := r.shape.match(data); ok {
+		if d, f := r.shapes.match(data); d != nil {
 			if !r.t.Terminal {
-				r.delta(r.deltaIndex, r.deltaKind, f.has(whatText))
+				r.delta(d.index, d.kind, f.has(whatText))
 			}
 			return progress
 		}
@@ -98,8 +101,7 @@ func (r *converseReader) event(name, data []byte) verdict {
 		return progress
 	}
 	if isDelta && !ev.delta.unshaped {
-		r.deltaIndex, r.deltaKind = ev.index, ev.delta.kind
-		r.shape.learn(data)
+		r.shapes.learn(data, converseDelta{ev.index, ev.delta.kind})
 	}
 	r.apply(name)
 	return progress

@@ -32,7 +32,7 @@ const (
 func (r *converseReader) read(data []byte) bool {
 	ev := &r.ev
 	ev.usage = unknownMessagesUsage
-	r.shape.begin()
+	r.shapes.begin()
 	c := cursor{b: data}
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
@@ -51,7 +51,7 @@ func (r *converseReader) read(data []byte) bool {
 		case "error":
 			ev.fault.read(&c)
 		case "p": // padding
-			r.shape.filled(&c, whatOther)
+			r.shapes.filled(&c, whatOther)
 		default:
 			c.skip()
 		}
@@ -92,7 +92,7 @@ func (r *converseReader) readBlock(c *cursor) converseBlock {
 		switch string(key) {
 		case "text":
 			b.kind = converseText
-			b.filled = r.shape.filled(c, whatText) || b.filled
+			b.filled = r.shapes.filled(c, whatText) || b.filled
 		case "image", "video", "audio": // output like a text
 			if c.something() {
 				b.kind, b.filled, b.unshaped = converseText, true, true
@@ -114,11 +114,11 @@ func (r *converseReader) readReasoning(c *cursor, b *converseBlock) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "text", "redactedContent":
-			b.filled = r.shape.filled(c, whatText) || b.filled
+			b.filled = r.shapes.filled(c, whatText) || b.filled
 		case "reasoningText": // of a whole answer
 			r.readReasoning(c, b)
 		case "signature":
-			r.shape.filled(c, whatOther)
+			r.shapes.filled(c, whatOther)
 		default:
 			c.skip()
 		}
@@ -135,7 +135,7 @@ func (r *converseReader) readTool(c *cursor, b *converseBlock) {
 		case "type":
 			b.typ = c.str()
 		case "input":
-			r.shape.filled(c, whatOther)
+			r.shapes.filled(c, whatOther)
 		default:
 			c.skip()
 		}

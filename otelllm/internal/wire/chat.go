@@ -49,12 +49,16 @@ type chatReader struct {
 	open    []chatCall // calls whose choice has not finished
 	chunk   chatChunk
 
-	// shape is that of the last chunk that was a plain delta: a piece of text,
-	// reasoning or tool input of one choice, and nothing else. delta and piece are
-	// what such a chunk says beside what its holes say.
-	shape shape
-	delta chatDelta
-	piece [1]chatFragment
+	// shapes are those of chunks that were plain deltas: a piece of text, reasoning or
+	// tool input of one choice, and nothing else.
+	shapes shapes[chatPiece]
+}
+
+// chatPiece is what a plain delta says beside what its holes say.
+type chatPiece struct {
+	choice int
+	call   int // the index of the call whose input it has
+	called bool
 }
 
 type chatChoice struct {
@@ -76,10 +80,12 @@ func (r *chatReader) tally() *tally { return &r.t }
 
 func (r *chatReader) event(name, data []byte) verdict {
 	isError := string(name) == "error"
-	if f, ok := r.shape.match(data); ok && !isError {
+	if p, f := r.shapes.match(data); p != nil && !isError {
 		if !r.t.Terminal {
-			r.delta.text, r.delta.reasoning = f.has(whatText), f.has(whatReasoning)
-			r.applyDelta(&r.delta, r.piece[:r.delta.fragments])
+			r.applyDelta(&chatDelta{index: p.choice, text: f.has(whatText), reasoning: f.has(whatReasoning)}, nil)
+			if p.called {
+				r.fragment(p.choice, chatFragment{index: p.call})
+			}
 			r.judge()
 		}
 		return progress

@@ -30,7 +30,7 @@ type chatFragment struct {
 func (r *chatReader) read(data []byte) bool {
 	ch := &r.chunk
 	ch.usage = unknownUsage
-	r.shape.begin()
+	r.shapes.begin()
 	c := cursor{b: data}
 	var isError bool
 	for key, ok := c.object(); ok; key, ok = c.key() {
@@ -52,9 +52,9 @@ func (r *chatReader) read(data []byte) bool {
 		case "object":
 			isError = string(c.str()) == "error"
 		case "created":
-			r.shape.number(&c)
+			r.shapes.number(&c)
 		case "obfuscation":
-			r.shape.filled(&c, whatOther)
+			r.shapes.filled(&c, whatOther)
 		default:
 			c.skip()
 		}
@@ -112,7 +112,7 @@ func (r *chatReader) readChoice(c *cursor) {
 		case "delta", "message":
 			r.readDelta(c, &d)
 		case "text": // of Completions
-			d.text = r.shape.filled(c, whatText) || d.text
+			d.text = r.shapes.filled(c, whatText) || d.text
 		case "finish_reason":
 			d.finish = c.str()
 		case "error": // of OpenRouter, in an answer that does not stream
@@ -141,7 +141,7 @@ func (r *chatReader) readDelta(c *cursor, d *chatDelta) {
 			}
 		case "reasoning_content", "reasoning", "reasoning_details":
 			if c.peek() == '"' {
-				d.reasoning = r.shape.filled(c, whatReasoning) || d.reasoning
+				d.reasoning = r.shapes.filled(c, whatReasoning) || d.reasoning
 			} else if c.something() {
 				d.reasoning, d.unshaped = true, true
 			}
@@ -162,7 +162,7 @@ func (r *chatReader) readDelta(c *cursor, d *chatDelta) {
 // readContent reads a content, which is a text or, at Mistral, a list of parts.
 func (r *chatReader) readContent(c *cursor, d *chatDelta) {
 	if c.peek() != '[' {
-		d.text = r.shape.filled(c, whatText) || d.text
+		d.text = r.shapes.filled(c, whatText) || d.text
 		return
 	}
 	d.unshaped = true
@@ -223,7 +223,7 @@ func (r *chatReader) readFunction(c *cursor) (name []byte) {
 		case "name":
 			name = c.str()
 		case "arguments", "input":
-			r.shape.filled(c, whatOther)
+			r.shapes.filled(c, whatOther)
 		default:
 			c.skip()
 		}
@@ -273,12 +273,12 @@ func (r *chatReader) learn(data []byte) {
 	if len(d.finish) > 0 || d.unshaped {
 		return
 	}
+	p := chatPiece{choice: d.index}
 	for _, f := range ch.fragments {
 		if len(f.id) > 0 || len(f.name) > 0 {
 			return
 		}
-		r.piece[0] = chatFragment{index: f.index}
+		p.call, p.called = f.index, true
 	}
-	r.delta = chatDelta{index: d.index, fragments: d.fragments}
-	r.shape.learn(data)
+	r.shapes.learn(data, p)
 }

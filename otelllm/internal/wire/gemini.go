@@ -69,11 +69,14 @@ type geminiReader struct {
 	candidates []geminiCandidate
 	chunk      geminiChunk
 
-	// shape is that of the last chunk that was a plain piece of text of one
-	// candidate; candidate and thought are what it was.
-	shape     shape
+	shapes shapes[geminiPiece]
+}
+
+// geminiPiece is what a chunk says that is no more than a piece of one candidate, of
+// its text or of the input of a call that has begun, and counts.
+type geminiPiece struct {
 	candidate int
-	thought   bool
+	part      geminiPart // without id and name
 	usage     geminiUsage
 }
 
@@ -87,12 +90,12 @@ type geminiCandidate struct {
 func (r *geminiReader) tally() *tally { return &r.t }
 
 func (r *geminiReader) event(_, data []byte) verdict {
-	if f, ok := r.shape.match(data); ok {
+	if p, f := r.shapes.match(data); p != nil {
 		if !r.t.Terminal {
-			r.shape.recount(data, r.usage[:])
-			r.t.use(r.usage.counts())
-			r.candidateOf(r.candidate)
-			r.say(f.has(whatText), r.thought)
+			r.shapes.recount(data, p.usage[:])
+			r.t.use(p.usage.counts())
+			p.part.filled = f.has(whatText)
+			r.part(r.candidateOf(p.candidate), &p.part)
 			r.judge()
 		}
 		return progress

@@ -21,6 +21,7 @@ type geminiPart struct {
 	kind      geminiKind
 	filled    bool // of a text: there is some
 	thought   bool
+	unshaped  bool // some of it was read where a shape has no hole
 	continues bool // of a call: its input goes on in the next part
 	id, name  []byte
 }
@@ -71,7 +72,7 @@ func sum(a, b int) int {
 func (r *geminiReader) read(data []byte) bool {
 	ch := &r.chunk
 	ch.usage = unknownGeminiUsage
-	r.shape.begin()
+	r.shapes.begin()
 	c := cursor{b: data}
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
@@ -147,18 +148,18 @@ func (r *geminiReader) readPart(c *cursor, d *geminiDelta) {
 		switch string(key) {
 		case "text":
 			p.kind = geminiText
-			p.filled = r.shape.filled(c, whatText) || p.filled
+			p.filled = r.shapes.filled(c, whatText) || p.filled
 		case "thought":
 			p.thought = c.boolean()
 		case "inlineData", "fileData": // a picture, speech: output like a text
 			if c.something() {
-				p.kind, p.filled = geminiText, true
+				p.kind, p.filled, p.unshaped = geminiText, true, true
 			}
 		case "functionCall":
 			if c.peek() == '{' {
 				p.kind = geminiCall
 			}
-			p.readCall(c)
+			r.readCall(c, &p)
 		case "executableCode", "toolCall":
 			if c.something() {
 				p.kind = geminiServerTool
@@ -173,7 +174,7 @@ func (r *geminiReader) readPart(c *cursor, d *geminiDelta) {
 	}
 }
 
-func (p *geminiPart) readCall(c *cursor) {
+func (r *geminiReader) readCall(c *cursor, p *geminiPart) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "id":
@@ -182,7 +183,25 @@ func (p *geminiPart) readCall(c *cursor) {
 			p.name = c.str()
 		case "willContinue":
 			p.continues = c.boolean()
-		default: // args, partialArgs
+		case "partialArgs":
+			for ok := c.array(); ok; ok = c.element() {
+				r.readPartialArg(c)
+			}
+		default: // args
+			c.skip()
+		}
+	}
+}
+
+// readPartialArg reads a piece of an argument, of which nothing counts.
+func (r *geminiReader) readPartialArg(c *cursor) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "jsonPath", "stringValue":
+			r.shapes.filled(c, whatOther)
+		case "numberValue":
+			r.shapes.number(c)
+		default:
 			c.skip()
 		}
 	}
@@ -193,33 +212,37 @@ func (r *geminiReader) readUsage(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "promptTokenCount":
-			r.shape.count(c, u, geminiPrompt)
+			r.shapes.count(c, u, geminiPrompt)
 		case "toolUsePromptTokenCount":
-			r.shape.count(c, u, geminiToolPrompt)
+			r.shapes.count(c, u, geminiToolPrompt)
 		case "candidatesTokenCount":
-			r.shape.count(c, u, geminiCandidates)
+			r.shapes.count(c, u, geminiCandidates)
 		case "thoughtsTokenCount":
-			r.shape.count(c, u, geminiThoughts)
+			r.shapes.count(c, u, geminiThoughts)
 		case "cachedContentTokenCount":
-			r.shape.count(c, u, geminiCached)
+			r.shapes.count(c, u, geminiCached)
 		case "totalTokenCount":
-			r.shape.number(c)
+			r.shapes.number(c)
 		default:
 			c.skip()
 		}
 	}
 }
 
-// learn takes the chunk's shape if it is a plain piece of text.
+// learn takes the chunk's shape if it is a piece of one candidate and nothing else.
 func (r *geminiReader) learn(data []byte) {
 	ch := &r.chunk
 	if len(ch.candidates) != 1 || len(ch.parts) != 1 || len(ch.blocked) > 0 || ch.fault.seen {
 		return
 	}
 	d, p := &ch.candidates[0], &ch.parts[0]
-	if len(d.finish) > 0 || p.kind != geminiText || r.shape.texts() != 1 {
+	if len(d.finish) > 0 || len(p.id) > 0 || len(p.name) > 0 || p.unshaped {
 		return
 	}
-	r.candidate, r.thought, r.usage = d.index, p.thought, ch.usage
-	r.shape.learn(data)
+	piece := *p
+	piece.id, piece.name = nil, nil // they would hold on to the payload
+	switch texts := r.shapes.texts(); {
+	case p.kind == geminiText && texts == 1, p.kind == geminiCall && texts == 0:
+		r.shapes.learn(data, geminiPiece{d.index, piece, ch.usage})
+	}
 }

@@ -37,9 +37,9 @@ func ollamaAt(path string) (p Protocol, sure bool) {
 
 // ollamaReader follows one response.
 type ollamaReader struct {
-	t     tally
-	line  ollamaLine
-	shape shape // of the last line that was a piece of text or of reasoning
+	t      tally
+	line   ollamaLine
+	shapes shapes[struct{}] // of lines that were pieces of text or of reasoning
 }
 
 // ollamaLine is what one payload says. Its slices are the payload's own.
@@ -60,7 +60,7 @@ func (r *ollamaReader) tally() *tally { return &r.t }
 func (r *ollamaReader) done() {}
 
 func (r *ollamaReader) event(_, data []byte) verdict {
-	if f, ok := r.shape.match(data); ok {
+	if known, f := r.shapes.match(data); known != nil {
 		if !r.t.Terminal {
 			r.say(f.has(whatText), f.has(whatReasoning))
 		}
@@ -77,7 +77,7 @@ func (r *ollamaReader) document(data []byte) verdict {
 	}
 	l := &r.line
 	if !l.done && len(l.calls) == 0 && !l.fault.seen && l.input < 0 && l.output < 0 {
-		r.shape.learn(data)
+		r.shapes.learn(data, struct{}{})
 	}
 	r.apply()
 	return progress
@@ -124,14 +124,14 @@ func (r *ollamaReader) say(text, reasoning bool) {
 func (r *ollamaReader) read(data []byte) bool {
 	l := &r.line
 	l.input, l.output = -1, -1
-	r.shape.begin()
+	r.shapes.begin()
 	c := cursor{b: data}
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "model":
 			l.model = c.str()
 		case "created_at":
-			r.shape.filled(&c, whatOther)
+			r.shapes.filled(&c, whatOther)
 		case "message":
 			for key, ok := c.object(); ok; key, ok = c.key() {
 				r.member(&c, key)
@@ -160,9 +160,9 @@ func (r *ollamaReader) member(c *cursor, key []byte) {
 	l := &r.line
 	switch string(key) {
 	case "content", "response":
-		l.text = r.shape.filled(c, whatText) || l.text
+		l.text = r.shapes.filled(c, whatText) || l.text
 	case "thinking":
-		l.reasoning = r.shape.filled(c, whatReasoning) || l.reasoning
+		l.reasoning = r.shapes.filled(c, whatReasoning) || l.reasoning
 	case "tool_calls":
 		for ok := c.array(); ok; ok = c.element() {
 			if made := readOllamaCall(c); len(l.calls) < maxListed {

@@ -22,12 +22,14 @@ type Realtime struct {
 	open        []*exchange // responses that have begun and are not done, the oldest first
 	ev          realtimeEvent
 
-	// shape is that of the last delta; last is the response that it belonged to and
-	// deltaType and deltaIndex are what it was.
-	shape      shape
-	last       *exchange
-	deltaType  []byte
-	deltaIndex int
+	shapes shapes[realtimeDelta]
+}
+
+// realtimeDelta is a piece of an item of a response.
+type realtimeDelta struct {
+	responsesDelta
+
+	of *exchange
 }
 
 // MaxOpenResponses bounds the responses of a session that are followed at once. A
@@ -117,9 +119,9 @@ func (r *Realtime) Model() string { return r.model }
 
 // Received takes a text frame that the server sent. It does not retain p.
 func (r *Realtime) Received(p []byte) Frame {
-	if f, ok := r.shape.match(p); ok {
-		r.last.delta(r.deltaType, r.deltaIndex, nil, f.has(whatText))
-		return r.last.progress(FrameProgress)
+	if d, f := r.shapes.match(p); d != nil {
+		d.of.delta(d.responsesDelta, nil, f.has(whatText))
+		return d.of.progress(FrameProgress)
 	}
 	if !r.read(p) {
 		return Frame{Kind: FrameUnreadable}
@@ -203,9 +205,7 @@ func (r *Realtime) progress(p []byte) Frame {
 	}
 	ev := &r.ev
 	if ev.outputIndex >= 0 && !ev.unshaped && bytes.HasSuffix(ev.typ, deltaSuffix) {
-		r.deltaType = append(r.deltaType[:0], ev.typ...)
-		r.deltaIndex, r.last = ev.outputIndex, x
-		r.shape.learn(p)
+		r.shapes.learn(p, realtimeDelta{responsesDelta{deltaKindOf(ev.typ), ev.outputIndex}, x})
 	}
 	for _, suffix := range [...]string{".added", ".delta", ".done"} {
 		if bytes.HasSuffix(ev.typ, []byte(suffix)) {
@@ -268,9 +268,7 @@ func (r *Realtime) drop(x *exchange) {
 			break
 		}
 	}
-	if r.last == x {
-		r.last, r.shape.literal = nil, r.shape.literal[:0] // which must not match any more
-	}
+	r.shapes.forget(func(d *realtimeDelta) bool { return d.of == x })
 }
 
 // progress counts an event of the response.
@@ -293,9 +291,9 @@ func (r *Realtime) read(p []byte) bool {
 		return false
 	}
 	ev := &r.ev
-	r.shape.begin()
+	r.shapes.begin()
 	isObject := (&cursor{b: p}).peek() == '{'
-	ok := isObject && ev.read(p, &r.shape, func(c *cursor, key []byte) bool {
+	ok := isObject && ev.read(p, &r.shapes.values, func(c *cursor, key []byte) bool {
 		switch string(key) {
 		case "event_id":
 			ev.eventID = nil
@@ -304,7 +302,7 @@ func (r *Realtime) read(p []byte) bool {
 				return true
 			}
 			start := c.i + 1
-			r.shape.filled(c, whatOther) // every event has another
+			r.shapes.filled(c, whatOther) // every event has another
 			if !c.bad {
 				ev.eventID = p[start : c.i-1]
 			}

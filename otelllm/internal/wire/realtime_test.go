@@ -96,7 +96,7 @@ func TestRealtimeResponses(t *testing.T) {
 			identified(want)
 			tt.want(want)
 			r, plain := NewRealtime(), NewRealtime()
-			plain.shape.off = true
+			plain.shapes.off = true
 			var first *State
 			var f Frame
 			for _, frame := range tt.frames {
@@ -230,7 +230,8 @@ func TestRealtimeSteadyStateAllocatesNothing(t *testing.T) {
 	}
 	run()
 	assert.Zero(t, testing.AllocsPerRun(20, run))
-	assert.NotContains(t, string(r.shape.literal), "AbC0", "no content is kept")
+	assert.Equal(t, 1, r.shapes.kept)
+	assert.NotContains(t, string(r.shapes.known[0].literal), "AbC0", "no content is kept")
 }
 
 func FuzzRealtime(f *testing.F) {
@@ -250,7 +251,7 @@ func FuzzRealtime(f *testing.F) {
 	f.Add([]byte(rtCreated("r1") + "\n" + rtDelta("response.text.delta", "a") + "\n" + strings.Replace(rtDelta("response.text.delta", "a"), "r1", "r2", 1) + "\n{"))
 	f.Fuzz(func(t *testing.T, session []byte) {
 		r, plain := NewRealtime(), NewRealtime()
-		plain.shape.off = true
+		plain.shapes.off = true
 		for line := range strings.SplitSeq(string(session), "\n") {
 			take := (*Realtime).Received
 			line, sent := strings.CutPrefix(line, ">")

@@ -35,10 +35,39 @@ type responsesReader struct {
 	refused  bool       // the text is a refusal
 	ev       responsesEvent
 
-	// shape is that of the last delta; deltaType and deltaIndex are what it was.
-	shape      shape
-	deltaType  []byte
-	deltaIndex int
+	shapes shapes[responsesDelta]
+}
+
+// responsesDelta is a piece of an item.
+type responsesDelta struct {
+	kind  deltaKind
+	index int // output_index
+}
+
+type deltaKind uint8
+
+const (
+	deltaInput     deltaKind = iota // of a call: each sort of call has a name of its own for it
+	deltaText                       // visible output
+	deltaRefusal                    // the same, but a refusal
+	deltaReasoning                  //
+)
+
+func deltaKindOf(typ []byte) deltaKind {
+	switch string(typ) {
+	case "response.refusal.delta":
+		return deltaRefusal
+	case "response.output_text.delta", "response.audio.delta", "response.audio.transcript.delta",
+		// Of the Realtime API, before and since it became generally available.
+		"response.text.delta", "response.audio_transcript.delta",
+		"response.output_audio.delta", "response.output_audio_transcript.delta":
+		return deltaText
+	case "response.reasoning_text.delta", "response.reasoning_summary_text.delta",
+		"response.reasoning.delta", "response.reasoning_summary.delta":
+		return deltaReasoning
+	default:
+		return deltaInput
+	}
 }
 
 // openItem is an output item under way. Its index names it: gateways change ids
@@ -56,9 +85,9 @@ func (r *responsesReader) tally() *tally { return &r.t }
 func (r *responsesReader) done() {}
 
 func (r *responsesReader) event(name, data []byte) verdict {
-	if f, ok := r.shape.match(data); ok {
+	if d, f := r.shapes.match(data); d != nil {
 		if !r.t.Terminal {
-			r.delta(r.deltaType, r.deltaIndex, nil, f.has(whatText))
+			r.delta(*d, nil, f.has(whatText))
 		}
 		return progress
 	}
@@ -70,9 +99,7 @@ func (r *responsesReader) event(name, data []byte) verdict {
 	if len(ev.typ) == 0 {
 		ev.typ = name
 	} else if ev.outputIndex >= 0 && !ev.unshaped && bytes.HasSuffix(ev.typ, deltaSuffix) {
-		r.deltaType = append(r.deltaType[:0], ev.typ...)
-		r.deltaIndex = ev.outputIndex
-		r.shape.learn(data)
+		r.shapes.learn(data, responsesDelta{deltaKindOf(ev.typ), ev.outputIndex})
 	}
 	return r.apply()
 }
@@ -110,32 +137,26 @@ func (r *responsesReader) apply() verdict {
 		r.incomplete(&ev.response)
 	default:
 		if bytes.HasSuffix(ev.typ, deltaSuffix) {
-			r.delta(ev.typ, ev.outputIndex, ev.itemID, ev.delta)
+			r.delta(responsesDelta{deltaKindOf(ev.typ), ev.outputIndex}, ev.itemID, ev.delta)
 		}
 	}
 	return progress
 }
 
 // delta takes a piece of an item. filled: there is something in it.
-func (r *responsesReader) delta(typ []byte, index int, id []byte, filled bool) {
-	switch string(typ) {
-	case "response.output_text.delta", "response.refusal.delta",
-		"response.audio.delta", "response.audio.transcript.delta",
-		// Of the Realtime API, before and since it became generally available.
-		"response.text.delta", "response.audio_transcript.delta",
-		"response.output_audio.delta", "response.output_audio_transcript.delta":
+func (r *responsesReader) delta(d responsesDelta, id []byte, filled bool) {
+	switch d.kind {
+	case deltaText, deltaRefusal:
 		if filled {
 			r.t.text()
-			r.refused = r.refused || string(typ) == "response.refusal.delta"
+			r.refused = r.refused || d.kind == deltaRefusal
 		}
-	case "response.reasoning_text.delta", "response.reasoning_summary_text.delta",
-		"response.reasoning.delta", "response.reasoning_summary.delta":
+	case deltaReasoning:
 		if filled {
 			r.t.thought()
 		}
-	default:
-		// The input of every sort of call comes in deltas, each sort with a name of its own.
-		if it := r.find(index, id); it != nil && it.kind == itemClient {
+	case deltaInput:
+		if it := r.find(d.index, id); it != nil && it.kind == itemClient {
 			r.t.Phase = semconv.PhaseToolInput
 		}
 	}

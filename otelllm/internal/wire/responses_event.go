@@ -23,12 +23,12 @@ type responsesObject struct {
 
 // read parses a payload into r.ev.
 func (r *responsesReader) read(data []byte) bool {
-	r.shape.begin()
-	return r.ev.read(data, &r.shape, nil)
+	r.shapes.begin()
+	return r.ev.read(data, &r.shapes.values, nil)
 }
 
 // read parses a payload. Members that own takes are not read here; it may be nil.
-func (ev *responsesEvent) read(data []byte, s *shape, own func(c *cursor, key []byte) bool) bool {
+func (ev *responsesEvent) read(data []byte, s *values, own func(c *cursor, key []byte) bool) bool {
 	ev.outputIndex = -1
 	var flat fault
 	c := cursor{b: data}

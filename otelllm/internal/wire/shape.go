@@ -1,23 +1,34 @@
 package wire
 
-import "slices"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
-// shape is the form of a delta, learnt from one payload and recognised in the next.
-// The deltas of a stream differ in a few values: the text itself, a sequence
-// number, padding. The rest (ids, type, index, most of the bytes) repeats. A payload
-// that has the same bytes around values of the same sort says the same thing and is
-// as well-formed as the one learnt from, so it need not be parsed. A shape holds
-// nothing of the values.
-type shape struct {
+// shapes are the forms of the deltas that came last, learnt from one payload and
+// recognised in the next. The deltas of a stream differ in a few values: the text
+// itself, a sequence number, padding. The rest (ids, type, index, most of the bytes)
+// repeats. A payload that has the same bytes around values of the same sort says the
+// same thing and is as well-formed as the one learnt from, so it need not be parsed.
+// A few are kept, because streams alternate: calls side by side, items one after the
+// other. They hold nothing of the values. M is what a payload of a shape means.
+type shapes[M any] struct {
+	values // of the payload that was parsed or matched last
+
+	known [maxShapes]shape[M]
+	kept  int  // how many of known there are
+	last  int  // the one that matched or was learnt last, which is tried first
+	next  int  // the one to be replaced next
+	size  int  // of all literals
+	off   bool // nothing is learnt: for tests that compare
+}
+
+// shape is one form.
+type shape[M any] struct {
 	literal []byte // what lies around the holes, end to end
 	holes   [maxHoles]hole
 	nHoles  int
-	off     bool // nothing is learnt: for tests that compare
-
-	// The holes of the payload that was parsed or matched last.
-	spans    [maxHoles]span
-	n        int
-	overflow bool
+	means   M
 }
 
 // hole is a place where a value may differ.
@@ -51,15 +62,24 @@ type filled uint8
 func (f filled) has(w what) bool { return f&(1<<w) != 0 }
 
 const (
-	maxHoles = 6
-	maxShape = 2 << 10
+	maxHoles  = 6
+	maxShapes = 4
+	// maxLiterals bounds the literals of all shapes together, in bytes.
+	maxLiterals = 2 << 10
 )
 
+// values are the places in a payload where a value may differ.
+type values struct {
+	spans    [maxHoles]span
+	n        int
+	overflow bool // there are more, or others, than holes can be
+}
+
 // begin prepares for the parsing of a payload.
-func (s *shape) begin() { s.n, s.overflow = 0, false }
+func (s *values) begin() { s.n, s.overflow = 0, false }
 
 // filled reads a value as [cursor.filled] does. If it is a string it is a hole.
-func (s *shape) filled(c *cursor, w what) bool {
+func (s *values) filled(c *cursor, w what) bool {
 	if c.peek() != '"' {
 		c.skip()
 		return false
@@ -73,7 +93,7 @@ func (s *shape) filled(c *cursor, w what) bool {
 }
 
 // number consumes a value. If it is a plain number it is a hole.
-func (s *shape) number(c *cursor) {
+func (s *values) number(c *cursor) {
 	c.peek()
 	start := c.i
 	c.skip()
@@ -84,18 +104,20 @@ func (s *shape) number(c *cursor) {
 
 // count reads a number that counts something, as [cursor.count] does, into to[of].
 // If it is a plain number it is a hole whose value a match reads again.
-func (s *shape) count(c *cursor, to []int, of uint8) {
+func (s *values) count(c *cursor, to []int, of uint8) {
 	c.peek()
 	start := c.i
 	to[of] = c.count()
-	if !c.bad && to[of] >= 0 {
-		s.add(span{start, c.i, whatCount, of})
+	if c.bad || to[of] < 0 {
+		s.overflow = true // not worth a hole of its own
+		return
 	}
+	s.add(span{start, c.i, whatCount, of})
 }
 
 // recount reads the counts of the payload data that has matched just now into to.
-func (s *shape) recount(data []byte, to []int) {
-	for _, sp := range s.spans[:s.nHoles] {
+func (s *values) recount(data []byte, to []int) {
+	for _, sp := range s.spans[:s.n] {
 		if sp.what == whatCount {
 			n := 0
 			for _, digit := range data[sp.start:sp.end] {
@@ -106,7 +128,7 @@ func (s *shape) recount(data []byte, to []int) {
 	}
 }
 
-func (s *shape) add(sp span) {
+func (s *values) add(sp span) {
 	if s.n == maxHoles {
 		s.overflow = true
 		return
@@ -115,25 +137,71 @@ func (s *shape) add(sp span) {
 	s.n++
 }
 
-// learn takes the form of the payload that was parsed since begin.
-func (s *shape) learn(data []byte) {
-	s.literal, s.nHoles = s.literal[:0], 0
-	if s.off || s.overflow || len(data) > maxShape+s.values() {
+// learn takes the form of the payload that was parsed since begin, and what it means.
+func (s *shapes[M]) learn(data []byte, means M) {
+	size := len(data) - s.length()
+	if s.off || s.overflow || size > maxLiterals {
 		return
 	}
-	s.literal = slices.Grow(s.literal, len(data))
+	sh := s.room(size)
 	at := 0
 	for i, sp := range s.spans[:s.n] {
-		s.literal = append(s.literal, data[at:sp.start]...)
-		s.holes[i] = hole{at: len(s.literal), what: sp.what, of: sp.of}
+		sh.literal = append(sh.literal, data[at:sp.start]...)
+		sh.holes[i] = hole{at: len(sh.literal), what: sp.what, of: sp.of}
 		at = sp.end
 	}
-	s.nHoles = s.n
-	s.literal = append(s.literal, data[at:]...)
+	sh.nHoles = s.n
+	sh.literal = append(sh.literal, data[at:]...)
+	sh.means = means
+}
+
+// room makes room for a literal of this size. What was recognised longest ago goes,
+// more or less.
+func (s *shapes[M]) room(size int) *shape[M] {
+	if s.kept < maxShapes && s.size+size <= maxLiterals {
+		s.last = s.kept
+		s.kept++
+	} else {
+		s.last = s.victim(s.last)
+	}
+	sh := &s.known[s.last]
+	s.size += size - len(sh.literal)
+	sh.literal = sh.literal[:0]
+	if cap(sh.literal) < size || cap(sh.literal) > 2*size {
+		sh.literal = make([]byte, 0, size)
+	}
+	for s.size > maxLiterals {
+		if s.next = (s.next + 1) % s.kept; s.next != s.last {
+			s.size -= len(s.known[s.next].literal)
+			s.known[s.next].literal = nil
+		}
+	}
+	return sh
+}
+
+// victim is the shape to be replaced, another than keep if there is one.
+func (s *shapes[M]) victim(keep int) int {
+	if s.kept == 0 {
+		s.kept = 1
+	}
+	if s.next = (s.next + 1) % s.kept; s.next == keep {
+		s.next = (s.next + 1) % s.kept
+	}
+	return s.next
+}
+
+// forget drops the shapes that mean what of says.
+func (s *shapes[M]) forget(of func(means *M) bool) {
+	for i := range s.kept {
+		if sh := &s.known[i]; of(&sh.means) {
+			s.size -= len(sh.literal)
+			*sh = shape[M]{}
+		}
+	}
 }
 
 // texts is how many holes of the payload are texts.
-func (s *shape) texts() (n int) {
+func (s *values) texts() (n int) {
 	for _, sp := range s.spans[:s.n] {
 		if sp.what == whatText {
 			n++
@@ -142,23 +210,45 @@ func (s *shape) texts() (n int) {
 	return n
 }
 
-// values is how many bytes of the payload lie in holes.
-func (s *shape) values() (n int) {
+// length is how many bytes of the payload lie in holes.
+func (s *values) length() (n int) {
 	for _, sp := range s.spans[:s.n] {
 		n += sp.end - sp.start
 	}
 	return n
 }
 
-// match reports whether data has the form learnt last.
-func (s *shape) match(data []byte) (f filled, ok bool) {
-	if len(s.literal) == 0 {
+// match is what data means if it has the form of a known shape; nil if it has not.
+func (s *shapes[M]) match(data []byte) (means *M, f filled) {
+	if s.kept == 0 {
+		return nil, 0
+	}
+	sh := &s.known[s.last]
+	if f, ok := s.matches(data, sh.literal, sh.holes[:sh.nHoles]); ok {
+		return &sh.means, f
+	}
+	for i := range s.kept {
+		if i == s.last {
+			continue
+		}
+		sh := &s.known[i]
+		if f, ok := s.matches(data, sh.literal, sh.holes[:sh.nHoles]); ok {
+			s.last = i
+			return &sh.means, f
+		}
+	}
+	return nil, 0
+}
+
+// matches reports whether data has the form of a literal with these holes.
+func (s *values) matches(data, literal []byte, holes []hole) (f filled, ok bool) {
+	if len(literal) == 0 {
 		return 0, false
 	}
 	at, from := 0, 0
-	for i, h := range s.holes[:s.nHoles] {
+	for i, h := range holes {
 		n := h.at - from
-		if len(data)-at < n || string(data[at:at+n]) != string(s.literal[from:h.at]) {
+		if len(data)-at < n || string(data[at:at+n]) != string(literal[from:h.at]) {
 			return 0, false
 		}
 		at += n
@@ -179,7 +269,8 @@ func (s *shape) match(data []byte) (f filled, ok bool) {
 		s.spans[i] = span{at, end, h.what, h.of}
 		at = end
 	}
-	return f, string(data[at:]) == string(s.literal[from:])
+	s.n = len(holes)
+	return f, string(data[at:]) == string(literal[from:])
 }
 
 // endOfDigits is the end of the digits at i, or i when they are not a JSON number.
@@ -198,14 +289,27 @@ func endOfDigits(b []byte, i int) int {
 // at i, or of the first byte that a string cannot hold.
 func endOfString(b []byte, i int) int {
 	for {
-		i = plainEnd(b, i)
-		if i == len(b) || b[i] != '\\' {
-			return i
+		if i+8 <= len(b) {
+			marks := special(binary.LittleEndian.Uint64(b[i : i+8]))
+			if marks == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(marks) / 8
+		} else {
+			i = plainEnd(b, i)
 		}
-		n := escapeLen(b[i:])
-		if n == 0 {
+		switch {
+		case i == len(b) || b[i] != '\\':
 			return i
+		case i+1 < len(b) && plainEscapes[b[i+1]]:
+			i += 2
+		default:
+			n := escapeLen(b[i:])
+			if n == 0 {
+				return i
+			}
+			i += n
 		}
-		i += n
 	}
 }
