@@ -3,6 +3,7 @@ package coexistence
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/openai/openai-go/v3"
@@ -59,7 +60,8 @@ func TestBesideOtelhttp(t *testing.T) {
 	}
 }
 
-func (w *world) askOpenAI(ctx context.Context, rt http.RoundTripper, opts ...option.RequestOption) (text string, err error) {
+func (w *world) askOpenAI(ctx context.Context, rt http.RoundTripper, opts ...option.RequestOption) (string, error) {
+	var text strings.Builder
 	client := openai.NewClient(append([]option.RequestOption{
 		option.WithBaseURL(w.srv.BaseURL("c", faultyllm.Chat)), option.WithAPIKey("sk-test"), option.WithHTTPClient(&http.Client{Transport: rt}),
 	}, opts...)...)
@@ -69,10 +71,10 @@ func (w *world) askOpenAI(ctx context.Context, rt http.RoundTripper, opts ...opt
 	defer stream.Close()
 	for stream.Next() {
 		for _, choice := range stream.Current().Choices {
-			text += choice.Delta.Content
+			text.WriteString(choice.Delta.Content)
 		}
 	}
-	return text, stream.Err()
+	return text.String(), stream.Err()
 }
 
 // A client that is wrapped twice, by the application and by a framework, say: the

@@ -125,7 +125,7 @@ func (a *agent) read(ctx context.Context, params openai.ChatCompletionNewParams)
 // execute executes a tool call on the MCP server. A tool that reports a failure has
 // an output, which the model is told; an error is that of the server or of the way
 // to it, and nobody knows then whether the tool has run.
-func (a *agent) execute(ctx context.Context, id, name, arguments string) (output string, err error) {
+func (a *agent) execute(ctx context.Context, id, name, arguments string) (string, error) {
 	tool, known := a.tools[name]
 	if !known {
 		tool = &mcp.Tool{}
@@ -142,9 +142,10 @@ func (a *agent) execute(ctx context.Context, id, name, arguments string) (output
 		span.End(err)
 		return "", err
 	}
+	var output strings.Builder
 	for _, content := range result.Content {
 		if text, ok := content.(*mcp.TextContent); ok {
-			output += text.Text
+			output.WriteString(text.Text)
 		}
 	}
 	if result.IsError {
@@ -152,7 +153,7 @@ func (a *agent) execute(ctx context.Context, id, name, arguments string) (output
 	} else {
 		span.End(nil)
 	}
-	return output, nil
+	return output.String(), nil
 }
 
 var errTool = errors.New("the tool reported a failure")
