@@ -1,0 +1,166 @@
+package otelllm
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// overHTTP runs test against a server of its own over each HTTP version: plain
+// HTTP/1.1, and HTTP/2 over TLS.
+func overHTTP(t *testing.T, handler http.HandlerFunc, test func(t *testing.T, rt *http.Transport, url string)) {
+	t.Helper()
+	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(version, func(t *testing.T) {
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				assert.Equal(t, version, r.Proto)
+				_, _ = io.Copy(io.Discard, r.Body) // only then a server sees the client go
+				handler(w, r)
+			}))
+			if s.EnableHTTP2 = version == "HTTP/2.0"; s.EnableHTTP2 {
+				s.StartTLS()
+			} else {
+				s.Start()
+			}
+			rt, ok := s.Client().Transport.(*http.Transport)
+			require.True(t, ok)
+			rt.DisableCompression = true
+			t.Cleanup(func() {
+				rt.CloseIdleConnections()
+				s.Close()
+			})
+			test(t, rt, s.URL)
+		})
+	}
+}
+
+// say sends pieces of an event stream at once.
+func say(w http.ResponseWriter, pieces ...string) error {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, p := range pieces {
+		if _, err := io.WriteString(w, p); err != nil {
+			return err
+		}
+	}
+	return http.NewResponseController(w).Flush()
+}
+
+// TestHTTP2Breaks breaks streams as only HTTP/2 can, over TLS: what the frames
+// said is what is recorded.
+func TestHTTP2Breaks(t *testing.T) {
+	inText := func(then func(c *nettest.H2Conn, id uint32)) func(*nettest.H2Conn, uint32) {
+		return func(c *nettest.H2Conn, id uint32) {
+			c.Headers(id, "text/event-stream")
+			c.Data(id, firstText)
+			then(c, id)
+		}
+	}
+	rst := func(code uint32) func(*nettest.H2Conn, uint32) {
+		return func(c *nettest.H2Conn, id uint32) { c.RST(id, code) }
+	}
+	for _, tt := range []struct {
+		name  string
+		serve func(*nettest.H2Conn, uint32)
+		cause semconv.TransportCause
+		code  any
+		end   semconv.StreamEnd
+		phase string
+	}{
+		{"RST_STREAM INTERNAL_ERROR", inText(rst(2)), semconv.TransportCauseH2StreamReset, "INTERNAL_ERROR", semconv.StreamEndReadError, "text"},
+		{"RST_STREAM NO_ERROR", inText(rst(0)), semconv.TransportCauseH2StreamReset, "NO_ERROR", semconv.StreamEndReadError, "text"},
+		{"RST_STREAM PROTOCOL_ERROR", inText(rst(1)), semconv.TransportCauseH2StreamReset, "PROTOCOL_ERROR", semconv.StreamEndReadError, "text"},
+		{"RST_STREAM REFUSED_STREAM", inText(rst(7)), semconv.TransportCauseH2StreamReset, "REFUSED_STREAM", semconv.StreamEndReadError, "text"},
+		{"RST_STREAM CANCEL by the server", inText(rst(8)), semconv.TransportCauseH2StreamReset, "CANCEL", semconv.StreamEndReadError, "text"},
+		{"RST_STREAM ENHANCE_YOUR_CALM", inText(rst(11)), semconv.TransportCauseH2StreamReset, "ENHANCE_YOUR_CALM", semconv.StreamEndReadError, "text"},
+		{"RST_STREAM with a code that nobody knows", inText(rst(0x7777)), semconv.TransportCauseH2StreamReset, "0x7777", semconv.StreamEndReadError, "text"},
+		{"RST_STREAM before the headers", rst(2), semconv.TransportCauseH2StreamReset, "INTERNAL_ERROR", semconv.StreamEndNoResponse, "awaiting_response"},
+		{"GOAWAY with an error, then the end", inText(func(c *nettest.H2Conn, id uint32) {
+			c.GoAway(id, 11, "CANARY")
+			nettest.HangUp(c.Conn)
+		}), semconv.TransportCauseH2Goaway, "ENHANCE_YOUR_CALM", semconv.StreamEndReadError, "text"},
+		{"GOAWAY without an error, then the end", inText(func(c *nettest.H2Conn, id uint32) {
+			c.GoAway(id, 0, "")
+			nettest.HangUp(c.Conn)
+		}), semconv.TransportCauseH2Goaway, "NO_ERROR", semconv.StreamEndReadError, "text"},
+		{"GOAWAY that gives the stream up", inText(func(c *nettest.H2Conn, _ uint32) { c.GoAway(0, 2, "CANARY") }), semconv.TransportCauseH2Goaway, "INTERNAL_ERROR", semconv.StreamEndReadError, "text"},
+		{"a lost ping", inText(func(c *nettest.H2Conn, _ uint32) { c.Mute = true }), semconv.TransportCauseConnectionLost, nil, semconv.StreamEndReadError, "text"},
+		{"a lost ping before the headers", func(c *nettest.H2Conn, _ uint32) { c.Mute = true }, semconv.TransportCauseConnectionLost, nil, semconv.StreamEndNoResponse, "awaiting_response"},
+		{"a reset below", inText(func(c *nettest.H2Conn, _ uint32) { nettest.Reset(c.Conn) }), semconv.TransportCauseConnectionReset, "ECONNRESET", semconv.StreamEndReadError, "text"},
+		{"END_STREAM without the terminal event", inText(func(c *nettest.H2Conn, id uint32) { c.End(id) }), semconv.TransportCauseCleanEOF, nil, semconv.StreamEndEOF, "text"},
+		{"END_STREAM before anything", func(c *nettest.H2Conn, id uint32) {
+			c.Headers(id, "text/event-stream")
+			c.End(id)
+		}, semconv.TransportCauseCleanEOF, nil, semconv.StreamEndEOF, "response_started"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRecorder(t)
+			url, client := nettest.ListenH2(t, tt.serve)
+			rt := h2Base(t, client)
+			rt.HTTP2 = &http.HTTP2Config{SendPingTimeout: 20 * time.Millisecond, PingTimeout: 20 * time.Millisecond}
+			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+			_, err := call(ctx, NewTransport(rt), url+chatPath, chatBody)
+			assert.Equal(t, tt.end == semconv.StreamEndEOF, err == nil, "%v", err)
+			s := r.only(t)
+			assert.Equal(t, tt.end.String(), s.get("llm.stream.end"), "%v", err)
+			assert.Equal(t, tt.cause.String(), s.get("llm.transport.cause"), "%v", err)
+			assert.Equal(t, tt.code, s.get("llm.transport.code"))
+			assert.Equal(t, tt.phase, s.get("llm.stream.phase"))
+			assert.Equal(t, tt.cause.String(), s.get("error.type"))
+			assert.Nil(t, s.get("llm.abort.source"), "a reset by the server is no cancellation of this side")
+			assert.True(t, s.failed())
+			assert.NotContains(t, everything(s), "CANARY")
+			d := run.Diagnosis()
+			assert.Equal(t, tt.cause.String(), d.Cause.String())
+			assert.Equal(t, semconv.OriginTransport, d.Origin)
+			run.End(err)
+		})
+	}
+}
+
+// A GOAWAY that lets the stream be served is no break.
+func TestHTTP2GoAwayThatLetsTheStreamEnd(t *testing.T) {
+	r := newRecorder(t)
+	url, client := nettest.ListenH2(t, func(c *nettest.H2Conn, id uint32) {
+		c.Headers(id, "text/event-stream")
+		c.Data(id, firstText)
+		c.GoAway(id, 0, "bye")
+		c.Data(id, chatStop+chatDone)
+		c.End(id)
+	})
+	got, err := call(t.Context(), NewTransport(h2Base(t, client), WithTracerProvider(r)), url+chatPath, chatBody)
+	require.NoError(t, err)
+	assert.Equal(t, firstText+chatStop+chatDone, got)
+	assert.Equal(t, "terminal_event", r.only(t).get("llm.stream.end"))
+	assert.Nil(t, r.only(t).get("llm.transport.cause"))
+}
+
+// A stream that is refused was not processed: net/http sends it again by itself,
+// and the attempt says so.
+func TestHTTP2Refused(t *testing.T) {
+	var tries atomic.Int32
+	url, client := nettest.ListenH2(t, func(c *nettest.H2Conn, id uint32) {
+		if tries.Add(1) == 1 {
+			c.RST(id, 7)
+			return
+		}
+		c.Headers(id, "text/event-stream")
+		c.Data(id, firstText+chatStop+chatDone)
+		c.End(id)
+	})
+	r := newRecorder(t)
+	got, err := call(t.Context(), NewTransport(h2Base(t, client), WithTracerProvider(r)), url+chatPath, chatBody)
+	require.NoError(t, err)
+	assert.True(t, strings.HasSuffix(got, chatDone))
+	assert.Equal(t, "terminal_event", r.only(t).get("llm.stream.end"))
+	assert.Equal(t, int64(1), r.only(t).get("http.request.resend_count"))
+}

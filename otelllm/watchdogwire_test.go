@@ -1,0 +1,276 @@
+package otelllm
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// limit is short enough for a test and has no other meaning: no assertion depends
+// on who is fast.
+const limit = 30 * time.Millisecond
+
+// noLeak fails the test when goroutines are left that were not there before.
+func noLeak(t *testing.T) {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+}
+
+// forever repeats something until it fails or the client has gone.
+func forever(w http.ResponseWriter, r *http.Request, text string) {
+	for say(w, text) == nil {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// TestWatchdogsOverTheWire lets watchdogs end real requests. The server hears of
+// it, the reader gets the watchdog's own error, and nothing is left.
+func TestWatchdogsOverTheWire(t *testing.T) {
+	noLeak(t)
+	for _, tt := range []struct {
+		name   string
+		limits Watchdog
+		serve  http.HandlerFunc
+		kind   semconv.WatchdogKind
+		phase  string
+	}{
+		{"silent before the headers", Watchdog{FirstProgress: limit}, func(http.ResponseWriter, *http.Request) {}, semconv.WatchdogKindFirstProgress, "awaiting_response"},
+		{"silent after the headers", Watchdog{FirstProgress: limit}, func(w http.ResponseWriter, _ *http.Request) { _ = say(w) }, semconv.WatchdogKindFirstProgress, ""},
+		{"keepalives before anything else", Watchdog{FirstProgress: limit}, func(w http.ResponseWriter, r *http.Request) { forever(w, r, keepalive) }, semconv.WatchdogKindFirstProgress, ""},
+		{"silent in the text", Watchdog{Idle: limit}, func(w http.ResponseWriter, _ *http.Request) { _ = say(w, firstText) }, semconv.WatchdogKindIdle, "text"},
+		{"keepalives only", Watchdog{Idle: limit}, func(w http.ResponseWriter, r *http.Request) {
+			_ = say(w, firstText)
+			forever(w, r, keepalive)
+		}, semconv.WatchdogKindIdle, "text"},
+		{"endless", Watchdog{Total: limit, Idle: time.Hour}, func(w http.ResponseWriter, r *http.Request) { forever(w, r, firstText) }, semconv.WatchdogKindTotal, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			gone := make(chan struct{}, 1)
+			overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+				tt.serve(w, r)
+				<-r.Context().Done()
+				gone <- struct{}{}
+			}, func(t *testing.T, b *http.Transport, url string) {
+				r := newRecorder(t)
+				ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+				_, err := call(ctx, NewTransport(b, WithWatchdog(tt.limits)), url+chatPath, chatBody)
+				assert.Equal(t, &WatchdogError{Kind: tt.kind, Limit: limit}, err)
+				<-gone
+				s := r.only(t)
+				assert.Equal(t, "watchdog", s.get("llm.stream.end"))
+				assert.Equal(t, tt.kind.String(), s.get("llm.watchdog.kind"))
+				assert.InDelta(t, limit.Seconds(), s.get("llm.watchdog.limit"), 0)
+				assert.Equal(t, "cancelled", s.get("llm.transport.cause"))
+				assert.Equal(t, "watchdog_timeout", s.get("error.type"))
+				assert.Contains(t, s.events(), semconv.EventWatchdogFired)
+				if tt.phase != "" {
+					assert.Equal(t, tt.phase, s.get("llm.stream.phase"))
+				}
+				assert.GreaterOrEqual(t, s.EndTime().Sub(s.StartTime()), limit)
+				d := run.Diagnosis()
+				assert.Equal(t, "watchdog_timeout/"+tt.kind.String(), d.Class.String()+"/"+d.Cause.String())
+				run.End(err)
+			})
+		})
+	}
+}
+
+// TestConnectWatchdog keeps a request from getting a connection in every way.
+func TestConnectWatchdog(t *testing.T) {
+	noLeak(t)
+	silent := func(t *testing.T) string {
+		t.Helper()
+		return nettest.Listen(t, nettest.Wait)
+	}
+	for _, tt := range []struct {
+		name  string
+		setup func(t *testing.T, b *http.Transport) (url string)
+		stage string
+	}{
+		{"name lookup", func(_ *testing.T, b *http.Transport) string {
+			b.DialContext = (&net.Dialer{Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}}}).DialContext
+			return "http://model.example.com"
+		}, "dns"},
+		{"dialling", func(_ *testing.T, b *http.Transport) string {
+			b.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return "http://model.example.com"
+		}, "connect"},
+		{"TLS", func(t *testing.T, _ *http.Transport) string { return "https://" + silent(t) }, "tls"},
+		{"TLS that is to be HTTP/2", func(t *testing.T, b *http.Transport) string {
+			b.ForceAttemptHTTP2 = true
+			return "https://" + silent(t)
+		}, "tls"},
+		{"a proxy's CONNECT", func(t *testing.T, b *http.Transport) string {
+			proxy, err := url.Parse("http://" + silent(t))
+			require.NoError(t, err)
+			b.Proxy = http.ProxyURL(proxy)
+			return "https://model.example.com"
+		}, "proxy"},
+		{"no free connection", func(t *testing.T, b *http.Transport) string {
+			b.MaxConnsPerHost = 1
+			url := script(t, sseHead+firstText, nettest.Wait)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(""))
+			require.NoError(t, err)
+			resp, err := b.RoundTrip(req) // takes it and keeps it
+			require.NoError(t, err)
+			t.Cleanup(func() { resp.Body.Close() })
+			return url
+		}, "connect"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := base(t)
+			url := tt.setup(t, b)
+			r := newRecorder(t)
+			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+chatPath, strings.NewReader(chatBody))
+			require.NoError(t, err)
+			client := http.Client{Transport: NewTransport(b, WithWatchdog(Watchdog{Connect: limit}), WithStreamErrors())}
+			_, err = client.Do(req)
+			var fired *WatchdogError
+			require.ErrorAs(t, err, &fired)
+			assert.Equal(t, WatchdogError{Kind: semconv.WatchdogKindConnect, Limit: limit}, *fired)
+			var timeout net.Error
+			require.ErrorAs(t, err, &timeout)
+			assert.True(t, timeout.Timeout(), "as http.Client tells it")
+			require.NotErrorAs(t, err, new(*StreamError), "no stream was broken")
+
+			s := r.only(t)
+			assert.Equal(t, "watchdog", s.get("llm.stream.end"))
+			assert.Equal(t, "connect", s.get("llm.watchdog.kind"))
+			assert.Equal(t, "before_connection", s.get("llm.stream.phase"))
+			assert.Equal(t, tt.stage, s.get("llm.transport.stage"))
+			d := run.Diagnosis()
+			assert.Equal(t, "watchdog_timeout/connect safe_auto_retry", d.Class.String()+"/"+d.Cause.String()+" "+d.Retry.Safety.String(), "nothing was sent")
+			run.End(err)
+		})
+	}
+}
+
+// TestEndsAtOnce lets a reset by the server, a stop of the user and a watchdog come
+// at one moment, in any order. The error that the reader gets and what is recorded
+// have to be the same story.
+func TestEndsAtOnce(t *testing.T) {
+	noLeak(t)
+	const rounds = 150
+	type round struct {
+		now   chan struct{} // closed when the call is where it is to be
+		early bool          // before the headers
+	}
+	due := make(chan round, 1)
+	next := func() (round, bool) {
+		select {
+		case r := <-due:
+			return r, true
+		case <-t.Context().Done(): // a request that came late
+			return round{}, false
+		}
+	}
+	h1 := "http://" + nettest.Listen(t, func(c net.Conn) {
+		if nettest.ReadRequest(c) == nil {
+			return
+		}
+		current, ok := next()
+		if !ok {
+			return
+		}
+		if !current.early {
+			_, _ = io.WriteString(c, sseHead+firstText)
+		}
+		close(current.now)
+		nettest.Reset(c)
+	})
+	h2, config := nettest.ListenH2(t, func(c *nettest.H2Conn, id uint32) {
+		current, ok := next()
+		if !ok {
+			return
+		}
+		if !current.early {
+			c.Headers(id, "text/event-stream")
+			c.Data(id, firstText)
+		}
+		close(current.now)
+		c.RST(id, 2)
+	})
+	told := map[string]int{}
+	for i := range rounds {
+		var (
+			b   = base(t)
+			url = h1
+		)
+		if i%2 == 1 {
+			b, url = h2Base(t, config.Clone()), h2
+		}
+		current := round{make(chan struct{}), i%3 == 0}
+		due <- current
+		r := newRecorder(t)
+		ctx, abort := WithAbort(t.Context())
+		stopped := make(chan struct{})
+		go func() {
+			<-current.now
+			time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
+			abort(AbortUser, "stop_button")
+			close(stopped)
+		}()
+		_, err := call(ctx, NewTransport(b, WithTracerProvider(r), WithWatchdog(Watchdog{Total: time.Duration(1+rand.IntN(6000)) * time.Microsecond})), url+chatPath, chatBody)
+		select {
+		case <-current.now:
+		default: // the limit came before the server had the request, or while it was sent
+			select {
+			case <-due:
+				close(current.now)
+			case <-current.now:
+			}
+		}
+		<-stopped
+		b.CloseIdleConnections()
+
+		s := r.only(t)
+		end, cause, abortSource, kind := s.get("llm.stream.end"), s.get("llm.transport.cause"), s.get("llm.abort.source"), s.get("llm.watchdog.kind")
+		var fired *WatchdogError
+		switch {
+		case errors.As(err, &fired):
+			told["watchdog"]++
+			assert.Equal(t, []any{"watchdog", "cancelled", nil, "total"}, []any{end, cause, abortSource, kind}, "%v", err)
+		case errors.Is(err, context.Canceled):
+			told["abort"]++
+			assert.Equal(t, []any{"cancelled", "cancelled", "user", nil}, []any{end, cause, abortSource, kind}, "%v", err)
+		default:
+			told["break"]++
+			require.Error(t, err)
+			assert.Equal(t, []any{nil, nil}, []any{abortSource, kind}, "%v", err)
+			assert.Contains(t, []any{"read_error", "no_response"}, end, "%v", err)
+			assert.NotEqual(t, "cancelled", cause, "%v", err)
+			if i%2 == 0 {
+				assert.True(t, errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE), "%v", err)
+			}
+		}
+		require.False(t, t.Failed(), "round %d: %v", i, err)
+	}
+	t.Logf("told as: %v", told)
+}
