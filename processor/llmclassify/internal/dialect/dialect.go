@@ -2,7 +2,14 @@
 // instrumentations, all of them behind [Dialect].
 //
 // A dialect says what a span is and reads what its producer records. What the
-// producer never records, and what carries the wrong type, stays not observed.
+// producer never records, and what carries the wrong type, stays not observed:
+// that costs a verdict confidence, and never makes a retry safer. UNSET is no
+// success unless the dialect says so. Where one mark stands for several endings
+// (an early close and a broken connection, say), the request is not put down to
+// any of them.
+//
+// Of error messages only whole texts that are fixed in a producer's own source are
+// compared (texts.go); nothing of a message is ever copied.
 package dialect
 
 import (
@@ -32,6 +39,9 @@ type Head struct {
 	Run pcommon.SpanID
 	// Requests and Tools are what a run span announces to have begun under it.
 	Requests, Tools classify.Count
+	// Exchange says of a span of Kind Other that it is an HTTP client's, which
+	// [ReadExchange] reads.
+	Exchange bool
 }
 
 // Facts are the facts of one span. Exactly one field is set, by the span's kind;
@@ -68,12 +78,10 @@ func (f Facts) Size() int {
 // are stateless; their methods are safe for concurrent use and never panic,
 // whatever a span carries.
 type Dialect interface {
-	// Name is for logs and tests.
+	// Name is what the configuration calls it.
 	Name() string
-	// Markers are attribute keys. A span without any of them is not this dialect's.
-	Markers() []string
 	// Recognise says what the span is; Kind is Other when it is not this dialect's.
-	Recognise(span ptrace.Span) Head
+	Recognise(s *Sight) Head
 	// Read reads the facts of a span that Recognise said to be of this kind into
 	// the field of into that is set, which points to a zero value.
 	Read(span ptrace.Span, into Facts)

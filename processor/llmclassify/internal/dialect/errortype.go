@@ -7,14 +7,21 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// failure is what the name of an error says. Exactly one field is set where the
-// name is known.
+// failure is what the name of an error says. Exactly one of the fields but code and
+// vague is set where the name is known.
 type failure struct {
 	transport semconv.TransportCause
 	provider  semconv.ProviderErrorKind
 	abort     semconv.AbortSource
 	watchdog  semconv.WatchdogKind
+	end       semconv.StreamEnd // how it ended, where that alone is known
+	unstaged  bool              // the transport failed, at a stage that nobody tells: before a connection, or after
+
+	code  string // the code that tells more than the name
+	vague bool   // the name covers causes that no retry helps against, too: an unknown host, a bad certificate
 }
+
+func (f failure) known() bool { return f != failure{} }
 
 // failures maps the names of errors to what they say: system and undici codes,
 // and the base names of classes of the providers' SDKs, httpx, httpcore, aiohttp
@@ -32,6 +39,22 @@ var failures = map[string]failure{
 	"ENETUNREACH":  {transport: semconv.TransportCauseConnectUnreachable},
 	"ENOTFOUND":    {transport: semconv.TransportCauseDNSNotFound},
 	"EAI_AGAIN":    {transport: semconv.TransportCauseDNSTemporary},
+
+	// Node's TLS. Which of them are about the certificate is classify's to say.
+	"CERT_HAS_EXPIRED":                  {transport: semconv.TransportCauseTLS},
+	"CERT_NOT_YET_VALID":                {transport: semconv.TransportCauseTLS},
+	"CERT_REVOKED":                      {transport: semconv.TransportCauseTLS},
+	"CERT_REJECTED":                     {transport: semconv.TransportCauseTLS},
+	"CERT_UNTRUSTED":                    {transport: semconv.TransportCauseTLS},
+	"DEPTH_ZERO_SELF_SIGNED_CERT":       {transport: semconv.TransportCauseTLS},
+	"SELF_SIGNED_CERT_IN_CHAIN":         {transport: semconv.TransportCauseTLS},
+	"UNABLE_TO_VERIFY_LEAF_SIGNATURE":   {transport: semconv.TransportCauseTLS},
+	"UNABLE_TO_GET_ISSUER_CERT":         {transport: semconv.TransportCauseTLS},
+	"UNABLE_TO_GET_ISSUER_CERT_LOCALLY": {transport: semconv.TransportCauseTLS},
+	"ERR_TLS_CERT_ALTNAME_INVALID":      {transport: semconv.TransportCauseTLS},
+	"HOSTNAME_MISMATCH":                 {transport: semconv.TransportCauseTLS},
+	"INVALID_CA":                        {transport: semconv.TransportCauseTLS},
+	"EPROTO":                            {transport: semconv.TransportCauseTLS},
 
 	// undici.
 	"UND_ERR_SOCKET":                      {transport: semconv.TransportCauseConnectionReset},
@@ -58,10 +81,10 @@ var failures = map[string]failure{
 	"ConnectTimeout":                  {transport: semconv.TransportCauseConnectTimeout},
 	"ConnectionTimeoutError":          {transport: semconv.TransportCauseConnectTimeout},
 	"PoolTimeout":                     {transport: semconv.TransportCauseConnectTimeout},
-	"ConnectError":                    {transport: semconv.TransportCauseConnectRefused},
-	"ClientConnectorError":            {transport: semconv.TransportCauseConnectRefused},
+	"ConnectError":                    {transport: semconv.TransportCauseConnectRefused, vague: true},
+	"ClientConnectorError":            {transport: semconv.TransportCauseConnectRefused, vague: true},
 	"ClientConnectorDNSError":         {transport: semconv.TransportCauseDNSNotFound},
-	"ClientConnectorCertificateError": {transport: semconv.TransportCauseTLS},
+	"ClientConnectorCertificateError": {transport: semconv.TransportCauseTLS, code: classify.CodeCertificate},
 	"ClientConnectorSSLError":         {transport: semconv.TransportCauseTLS},
 	"RemoteProtocolError":             {transport: semconv.TransportCauseBodyTruncated},
 	"ClientPayloadError":              {transport: semconv.TransportCauseBodyTruncated},
@@ -76,7 +99,7 @@ var failures = map[string]failure{
 	"SocketTimeoutError":              {watchdog: semconv.WatchdogKindIdle},
 
 	// The providers' SDKs. A connection error there may be of any stage.
-	"APIConnectionError":        {transport: semconv.TransportCauseConnectionLost},
+	"APIConnectionError":        {unstaged: true},
 	"APITimeoutError":           {watchdog: semconv.WatchdogKindIdle},
 	"APIConnectionTimeoutError": {watchdog: semconv.WatchdogKindIdle},
 	"RateLimitError":            {provider: semconv.ProviderErrorKindRateLimited},
@@ -104,18 +127,23 @@ func failureOf(name string) (failure, bool) {
 	if name == "" || len(name) > maxString {
 		return failure{}, false
 	}
-	base := name[strings.LastIndexAny(name, ".:/*")+1:]
+	base := baseName(name)
 	if f, ok := failures[base]; ok {
 		return f, true
 	}
 	if strings.HasPrefix(base, llhttpPrefix) {
 		return failure{transport: semconv.TransportCauseMalformedEvent}, true
 	}
-	if base == "timeout" {
-		return failure{}, false
+	if base == "timeout" || statusOf(base) != 0 {
+		return failure{}, false // either side's; an HTTP status, which is not the error's name
 	}
 	if kind := classify.ProviderErrorKind(0, base); kind != semconv.ProviderErrorKindUnknown {
 		return failure{provider: kind}, true
 	}
 	return failure{}, false
+}
+
+// baseName is the name of a class without its packages.
+func baseName(name string) string {
+	return name[strings.LastIndexAny(name, ".:/*")+1:]
 }

@@ -220,6 +220,7 @@ func TestFailures(t *testing.T) {
 		for _, is := range []bool{
 			f.transport != semconv.TransportCauseUnset, f.provider != semconv.ProviderErrorKindUnset,
 			f.abort != semconv.AbortSourceUnset, f.watchdog != semconv.WatchdogKindUnset,
+			f.end != semconv.StreamEndUnset, f.unstaged,
 		} {
 			if is {
 				set++

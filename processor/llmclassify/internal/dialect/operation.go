@@ -1,7 +1,5 @@
 package dialect
 
-import "go.opentelemetry.io/collector/pdata/pcommon"
-
 // The GenAI conventions' operations that matter to a diagnosis.
 const (
 	opChat            = "chat"
@@ -12,12 +10,12 @@ const (
 	opInvokeWorkflow  = "invoke_workflow"
 )
 
+// mcpToolCall is the mcp.method.name of a tool call.
+const mcpToolCall = "tools/call"
+
 // operation says what a span of this gen_ai.operation.name is.
-func operation(v pcommon.Value) Kind {
-	if v.Type() != pcommon.ValueTypeStr {
-		return Other
-	}
-	switch v.Str() {
+func operation(name string) Kind {
+	switch name {
 	case opChat, opTextCompletion, opGenerateContent:
 		return Request
 	case opExecuteTool:

@@ -18,41 +18,16 @@ var _ Dialect = OTelLLM{}
 // Name implements [Dialect].
 func (OTelLLM) Name() string { return "otelllm" }
 
-// Markers implements [Dialect].
-func (OTelLLM) Markers() []string {
-	return []string{
-		string(semconv.StreamEndKey), string(semconv.StreamPhaseKey),
-		string(semconv.ToolEffectKey), string(semconv.ToolOutcomeKey),
-		string(semconv.RunRequestsKey), string(semconv.RunToolsKey),
-	}
-}
-
 // Recognise implements [Dialect]. The operation alone is the conventions', so
 // that a fact of the vocabulary has to stand beside it.
-func (OTelLLM) Recognise(span ptrace.Span) Head {
-	var head Head
-	var own [Run + 1]bool
-	for key, v := range span.Attributes().All() {
-		switch key {
-		case string(otelsemconv.GenAIOperationNameKey):
-			head.Kind = operation(v)
-		case string(semconv.StreamEndKey), string(semconv.StreamPhaseKey):
-			own[Request] = true
-		case string(semconv.ToolEffectKey), string(semconv.ToolOutcomeKey):
-			own[Tool] = true
-		case string(semconv.RunRequestsKey):
-			head.Requests = count(v)
-			own[Run] = true
-		case string(semconv.RunToolsKey):
-			head.Tools = count(v)
-			own[Run] = true
-		case string(semconv.RunIDKey):
-			head.Run = spanID(v)
-		}
-	}
-	if !own[head.Kind] {
+func (OTelLLM) Recognise(s *Sight) Head {
+	kind := operation(s.operation)
+	own := [...]marks{Request: markOwnRequest, Tool: markOwnTool, Run: markOwnRun}
+	if kind == Other || !s.marks.has(own[kind]) {
 		return Head{}
 	}
+	head := s.head(kind)
+	head.Requests, head.Tools = s.requests, s.tools
 	return head
 }
 

@@ -1,62 +1,114 @@
 package dialect
 
 import (
+	"fmt"
+	"strings"
+
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
+
+// all are the dialects that there are, in the order in which they are asked: the
+// one that knows more about its producer comes first, the conventions last.
+var all = [...]Dialect{
+	OTelLLM{}, Anthropic{}, Vercel{}, OpenAIAgents{}, OpenInference{},
+	Vercel7{}, OpenLLMetry{}, OpenAIJS{}, GoCompile{}, GenAI{},
+}
+
+// Names are the names of all dialects, in the order in which they are asked.
+func Names() []string {
+	names := make([]string, len(all))
+	for i, d := range all {
+		names[i] = d.Name()
+	}
+	return names
+}
+
+// scoped is a dialect that reads the spans of several producers, which only their
+// scopes tell apart.
+type scoped interface {
+	Dialect
+	in(s scope) Dialect
+}
 
 // Registry asks dialects in order; the first that recognises a span reads it.
 // It is safe for concurrent use.
 type Registry struct {
 	dialects []Dialect
-	// markers says, as a bit set over dialects, whose marker a key is.
-	markers map[string]uint32
-	// first and length tell most keys apart from markers without hashing them.
-	first  [256]bool
-	length uint64
 }
 
-// maxMarkerLen bounds the length of a marker, in bytes.
-const maxMarkerLen = 63
-
-// NewRegistry makes a registry of at most 32 dialects. An earlier one wins where
-// two recognise the same span.
+// NewRegistry makes a registry. An earlier dialect wins where two recognise the
+// same span.
 func NewRegistry(dialects ...Dialect) *Registry {
-	r := &Registry{dialects: dialects, markers: make(map[string]uint32)}
-	for i, d := range dialects {
-		for _, key := range d.Markers() {
-			if key == "" || len(key) > maxMarkerLen {
-				panic("dialect " + d.Name() + ": a marker is empty or longer than 63 bytes: " + key)
-			}
-			r.markers[key] |= 1 << i
-			r.first[key[0]] = true
-			r.length |= 1 << len(key)
-		}
-	}
-	return r
+	return &Registry{dialects: dialects}
 }
 
 // Default is the registry of every dialect there is.
 func Default() *Registry {
-	return NewRegistry(OTelLLM{}, GenAI{})
+	return NewRegistry(all[:]...)
 }
 
-// Recognise says what a span is and who reads it. It costs one pass over the
-// attributes of a span without markers; the dialect is nil for Other.
+// NewSet makes a registry of the dialects of these names, in any order; of all
+// when no name is given. A span of a dialect that is left out is read by another
+// one that recognises it (gen_ai reads whatever keeps the conventions), or by none.
+// An unknown name is an error, and so is one that is there twice.
+func NewSet(names ...string) (*Registry, error) {
+	if len(names) == 0 {
+		return Default(), nil
+	}
+	wanted := make(map[string]bool, len(names))
+	for _, name := range names {
+		if wanted[name] {
+			return nil, fmt.Errorf("dialect %q is named twice", name)
+		}
+		wanted[name] = true
+	}
+	r := &Registry{}
+	for _, d := range all {
+		if wanted[d.Name()] {
+			r.dialects = append(r.dialects, d)
+			delete(wanted, d.Name())
+		}
+	}
+	for _, name := range names {
+		if wanted[name] {
+			return nil, fmt.Errorf("unknown dialect %q: use any of %s", name, strings.Join(Names(), ", "))
+		}
+	}
+	return r, nil
+}
+
+// Recognise is the same as In("").Recognise, for a span of which the scope is not
+// known: what only a scope tells of its producer is then not known either.
 func (r *Registry) Recognise(span ptrace.Span) (Head, Dialect) {
-	var candidates uint32
-	for key := range span.Attributes().All() {
-		if len(key) > maxMarkerLen || r.length&(1<<len(key)) == 0 || !r.first[key[0]] {
-			continue
+	return Scope{registry: r}.Recognise(span)
+}
+
+// In returns what recognises the spans of one instrumentation scope, by its name.
+func (r *Registry) In(name string) Scope {
+	return Scope{registry: r, scope: scopeOf(name)}
+}
+
+// Scope recognises the spans of one instrumentation scope. It is safe for
+// concurrent use.
+type Scope struct {
+	registry *Registry
+	scope    scope
+}
+
+// Recognise says what a span is and who reads it, in one pass over its
+// attributes; the dialect is nil for Other.
+func (s Scope) Recognise(span ptrace.Span) (Head, Dialect) {
+	var sight Sight
+	look(s.scope, span, &sight)
+	if !sight.nothing() {
+		for _, d := range s.registry.dialects {
+			if head := d.Recognise(&sight); head.Kind != Other {
+				if by, ok := d.(scoped); ok {
+					d = by.in(s.scope)
+				}
+				return head, d
+			}
 		}
-		candidates |= r.markers[key]
 	}
-	for i := 0; candidates != 0; i, candidates = i+1, candidates>>1 {
-		if candidates&1 == 0 {
-			continue
-		}
-		if head := r.dialects[i].Recognise(span); head.Kind != Other {
-			return head, r.dialects[i]
-		}
-	}
-	return Head{}, nil
+	return Head{Exchange: sight.marks.has(markHTTPExchange) && span.Kind() == ptrace.SpanKindClient}, nil
 }

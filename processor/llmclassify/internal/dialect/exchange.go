@@ -1,0 +1,149 @@
+package dialect
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Exchange is what the span of an HTTP client says of one exchange. Beneath a
+// request's span it is evidence of how the request ended, often the only one with a
+// code. Its strings are bounded and pin nothing but themselves.
+type Exchange struct {
+	Start, End time.Time
+	Status     int // HTTP status; 0 when no response came, or it was not recorded
+	Resent     int // how often it had been sent before; 0 when not recorded
+
+	fault fault
+}
+
+// DOMException's legacy codes, which undici's instrumentation writes as error.type.
+const (
+	domAbort   = "20"
+	domTimeout = "23"
+)
+
+// ReadExchange reads the span of an HTTP client ([Head.Exchange]): undici's, otelhttp's,
+// httpx's and aiohttp's alike. A cut body keeps its status beside the code; a person's
+// abort leaves the code unset.
+func ReadExchange(span ptrace.Span) Exchange {
+	x := Exchange{Start: at(span.StartTimestamp()), End: at(span.EndTimestamp())}
+	errorType := ""
+	for key, v := range span.Attributes().All() {
+		switch key {
+		case string(otelsemconv.HTTPResponseStatusCodeKey), keyOldHTTPStatus:
+			x.Status = status(v)
+		case string(otelsemconv.HTTPRequestResendCountKey):
+			x.Resent = count(v).N()
+		case string(otelsemconv.ErrorTypeKey):
+			errorType = text(v, maxString)
+		}
+	}
+	switch errorType {
+	case domAbort:
+		x.fault = fault{failure: failure{abort: semconv.AbortSourceUnknown}, known: true, typed: true, name: errorType}
+	case domTimeout:
+		x.fault = fault{failure: failure{abort: semconv.AbortSourceDeadline}, known: true, typed: true, name: errorType}
+	default:
+		x.fault = faultOf(span, errorType)
+	}
+	if x.Status == 0 {
+		x.Status = x.fault.status
+	}
+	return x
+}
+
+// Explain adds to the facts of a request what the HTTP exchanges beneath its span
+// tell. They come in any order; the one that began last tells how it ended. A request
+// that is known to have come to its end, and one of which its own producer knows a
+// precise cause, keeps what it has.
+//
+// No exchange makes a request a success: a response that ended cleanly may have been
+// cut by a proxy, and what it held was not seen.
+func Explain(r *classify.Request, exchanges []Exchange) {
+	if len(exchanges) == 0 {
+		return
+	}
+	x := slices.MaxFunc(exchanges, func(a, b Exchange) int { return cmp.Compare(a.Start.UnixNano(), b.Start.UnixNano()) })
+	r.Attempt = max(r.Attempt, attemptOf(x))
+	if r.Status == 0 && x.Status < 400 {
+		r.Status = x.Status
+	}
+	switch {
+	case r.Failed == classify.No, r.Ended == semconv.StreamEndTerminalEvent:
+	case r.Abort.Source != semconv.AbortSourceUnset && r.Basis == classify.Typed, r.Watchdog.Kind != semconv.WatchdogKindUnset:
+		// This side's own doing: the exchange broke because of it.
+	case r.Provider.Kind != semconv.ProviderErrorKindUnset && r.Basis == classify.Typed:
+		x.ofProvider(r)
+	case x.Status >= 400:
+		x.refused(r)
+	case x.fault.known && !x.fault.unstaged && x.fault.provider == semconv.ProviderErrorKindUnset:
+		x.broke(r)
+	}
+}
+
+// attemptOf is 0 where the exchange says nothing of it.
+func attemptOf(x Exchange) int {
+	if x.Resent == 0 {
+		return 0
+	}
+	return x.Resent + 1
+}
+
+// ofProvider: the provider's error is known; how it came may not be.
+func (x *Exchange) ofProvider(r *classify.Request) {
+	switch {
+	case r.Ended != semconv.StreamEndUnset:
+	case x.Status >= 400:
+		r.Status, r.Ended, r.Phase = x.Status, semconv.StreamEndHTTPError, semconv.PhaseResponseStarted
+	case x.Status > 0:
+		r.Provider.InBand = true
+	}
+}
+
+// refused: the response was an HTTP error.
+func (x *Exchange) refused(r *classify.Request) {
+	clearEnd(r)
+	r.Status, r.Ended, r.Phase, r.Basis = x.Status, semconv.StreamEndHTTPError, semconv.PhaseResponseStarted, classify.Typed
+	r.Provider.Kind = classify.ProviderErrorKind(x.Status)
+}
+
+// broke: the exchange has an error of its own.
+func (x *Exchange) broke(r *classify.Request) {
+	clearEnd(r)
+	r.Failed = worse(r.Failed, x.fault.abort)
+	s := signs{fault: x.fault}
+	s.apply(r)
+	switch cause := r.Transport.Cause; {
+	case cause == semconv.TransportCauseUnset:
+	case x.Status > 0:
+		r.Transport.Stage = semconv.TransportStageBody
+	case cause == semconv.TransportCauseConnectionReset, cause == semconv.TransportCauseBodyTruncated:
+		// Nothing was received.
+		r.Transport.Cause, r.Phase = semconv.TransportCauseClosedBeforeHeaders, semconv.PhaseAwaitingResponse
+	}
+}
+
+// worse: an exchange that broke means that the request failed, unless this side
+// ended it.
+func worse(failed classify.Fact, abort semconv.AbortSource) classify.Fact {
+	if abort == semconv.AbortSourceUnset {
+		return classify.Yes
+	}
+	return failed
+}
+
+// clearEnd takes back what was concluded from less.
+func clearEnd(r *classify.Request) {
+	r.Ended, r.Abort, r.Watchdog = semconv.StreamEndUnset, classify.Abort{}, classify.Watchdog{}
+	r.Provider, r.Transport = classify.ProviderError{}, classify.Transport{}
+	if r.Finish > classify.FinishMissing {
+		r.Finish = classify.FinishNotObserved
+	}
+}

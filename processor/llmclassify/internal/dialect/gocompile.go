@@ -1,0 +1,53 @@
+package dialect
+
+import (
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+)
+
+// GoCompile reads the spans of OpenTelemetry's compile-time instrumentation for Go
+// (scopes go.opentelemetry.io/otelc/…), of OpenAI's and Anthropic's clients.
+//
+// A refused request has its status in error.type, alone or as a status line. An error
+// before the response has the name of a Go type, which for net/http is *url.Error
+// whatever it was. A stream that ended before its finish reason is marked alike
+// whether it was closed, cut or just ended: ERROR "stream aborted" with the finish
+// reason error, in older versions UNSET with an empty list. It is put down to none of
+// them. gen_ai.response.time_to_first_token is microseconds, and says no phase.
+type GoCompile struct{}
+
+var _ Dialect = GoCompile{}
+
+// Name implements [Dialect].
+func (GoCompile) Name() string { return "go_compile" }
+
+// Recognise implements [Dialect].
+func (GoCompile) Recognise(s *Sight) Head {
+	if s.scope != scopeGoCompile && !s.marks.has(markGoCompile) {
+		return Head{}
+	}
+	return s.head(operation(s.operation))
+}
+
+// Read implements [Dialect].
+func (GoCompile) Read(span ptrace.Span, into Facts) {
+	switch {
+	case into.Request != nil:
+		goCompileRequest(span, into.Request)
+	case into.Tool != nil:
+		genAITool(span, into.Tool)
+	case into.Run != nil:
+		readRun(span, into.Run)
+	}
+}
+
+func goCompileRequest(span ptrace.Span, r *classify.Request) {
+	var s signs
+	s.begin(span, r)
+	for key, v := range span.Attributes().All() {
+		s.read(key, v, r)
+	}
+	s.end(span, r)
+	s.conclude(r)
+}

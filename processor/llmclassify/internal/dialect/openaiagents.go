@@ -1,0 +1,70 @@
+package dialect
+
+import (
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+)
+
+// OpenAIAgents reads the spans of OpenAI's agents SDK through OpenInference (scopes
+// @arizeai/openinference-instrumentation-openai-agents and
+// openinference.instrumentation.openai_agents): LLM spans generation and response,
+// TOOL with tool.name and no id, AGENT; CHAIN turn is glue.
+//
+// An exception event has a message and no type, so that hardly an error says what it
+// was. The root AGENT is OK whatever became of the run: the OK of an AGENT is no
+// success. No finish reason is recorded. The usage of an answer comes with its last
+// event, so that OK with a count of tokens is success, and OK without one is not
+// known. Whether a request streamed, phases and histories are not recorded.
+type OpenAIAgents struct{}
+
+var _ Dialect = OpenAIAgents{}
+
+// Name implements [Dialect].
+func (OpenAIAgents) Name() string { return "openai_agents" }
+
+// Recognise implements [Dialect]. Nothing but the scope tells its spans apart.
+func (OpenAIAgents) Recognise(s *Sight) Head {
+	if s.scope != scopeOpenAIAgents {
+		return Head{}
+	}
+	return s.head(openInferenceKind(s.openInference))
+}
+
+// Read implements [Dialect].
+func (OpenAIAgents) Read(span ptrace.Span, into Facts) {
+	switch {
+	case into.Request != nil:
+		openAIAgentsRequest(span, into.Request)
+	case into.Tool != nil:
+		openInferenceTool(span, into.Tool)
+	case into.Run != nil:
+		readRun(span, into.Run)
+		if into.Run.Failed == classify.No {
+			into.Run.Failed = classify.NotObserved
+		}
+	}
+}
+
+func openAIAgentsRequest(span ptrace.Span, r *classify.Request) {
+	var s signs
+	s.begin(span, r)
+	usage := false
+	for key, v := range span.Attributes().All() {
+		switch key {
+		case keyOITokens, keyOITokensOfAnswer:
+			usage = usage || count(v).N() > 0
+		default:
+			if openInferenceCall(key) {
+				addID(&r.CallIDs, v)
+				continue
+			}
+			s.read(key, v, r)
+		}
+	}
+	s.end(span, r)
+	if r.Failed == classify.No && !usage {
+		r.Failed = classify.NotObserved
+	}
+	s.conclude(r)
+}

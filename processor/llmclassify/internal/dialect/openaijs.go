@@ -1,0 +1,72 @@
+package dialect
+
+import (
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// OpenAIJS reads the spans of OpenTelemetry's instrumentation of OpenAI's client for
+// JavaScript (scope @opentelemetry/instrumentation-openai).
+//
+// Only refused requests are marked, by the class of the client's error; an
+// APIConnectionError may be of any stage. A stream that ends without a finish
+// reason has an empty list; one that is cut or aborted is not exported. On Responses
+// the finish reason stop stands for a limit, too, and for a tool input that was cut.
+type OpenAIJS struct{}
+
+var _ Dialect = OpenAIJS{}
+
+// keyGenAISystem is the old name of gen_ai.provider.name, which the versions before
+// Responses have.
+const keyGenAISystem = "gen_ai.system"
+
+// Name implements [Dialect].
+func (OpenAIJS) Name() string { return "openai_js" }
+
+// Recognise implements [Dialect]. Nothing but the scope tells its spans apart.
+func (OpenAIJS) Recognise(s *Sight) Head {
+	if s.scope != scopeOpenAIJS {
+		return Head{}
+	}
+	return s.head(operation(s.operation))
+}
+
+// Read implements [Dialect].
+func (OpenAIJS) Read(span ptrace.Span, into Facts) {
+	switch {
+	case into.Request != nil:
+		openAIJSRequest(span, into.Request)
+	case into.Tool != nil:
+		genAITool(span, into.Tool)
+	case into.Run != nil:
+		readRun(span, into.Run)
+	}
+}
+
+func openAIJSRequest(span ptrace.Span, r *classify.Request) {
+	var s signs
+	s.begin(span, r)
+	chat := false
+	for key, v := range span.Attributes().All() {
+		switch key {
+		case keyGenAISystem:
+			chat = true
+		case string(otelsemconv.OpenAIAPITypeKey):
+			chat = word(v) == otelsemconv.OpenAIAPITypeChatCompletions.Value.AsString()
+		default:
+			s.read(key, v, r)
+		}
+	}
+	s.end(span, r)
+	if !chat && s.has(finishStop) {
+		s.reasons, r.Finish = nil, classify.FinishNotObserved
+	}
+	switch {
+	case s.conclude(r), r.Failed == classify.Yes:
+	case s.unset && s.reasons != nil && len(s.reasons) == 0:
+		r.Ended = semconv.StreamEndEOF
+	}
+}

@@ -1,0 +1,73 @@
+package dialect
+
+import (
+	"testing"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+func openAIJS(status ptrace.StatusCode, more map[string]any) shape {
+	attrs := map[string]any{
+		"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-test", "server.address": "api.openai.com", "server.port": 443,
+	}
+	for k, v := range more {
+		attrs[k] = v
+	}
+	return shape{scope: "@opentelemetry/instrumentation-openai", name: "chat gpt-test", kind: ptrace.SpanKindClient, status: status, attrs: attrs}
+}
+
+func TestOpenAIJS(t *testing.T) {
+	type m = map[string]any
+	list := func(s ...any) []any { return append([]any{}, s...) }
+	const finish = "gen_ai.response.finish_reasons"
+	checkRequests(t, OpenAIJS{}, []requestCase{
+		{"finished", openAIJS(statusUnset, m{"gen_ai.system": "openai", finish: list("stop")}), []truth{success}, well, answered(classify.FinishStop)},
+		{
+			"finished, the API named", openAIJS(statusUnset, m{"gen_ai.provider.name": "openai", "openai.api.type": "chat_completions", finish: list("stop")}),
+			[]truth{success},
+			well, answered(classify.FinishStop),
+		},
+		{
+			"Responses: stop stands for a limit, too", openAIJS(statusUnset, m{"gen_ai.provider.name": "openai", finish: list("stop")}),
+			[]truth{success, limited, cut},
+			unknown, classify.Request{},
+		},
+		{"Responses: a call", openAIJS(statusUnset, m{"gen_ai.provider.name": "openai", finish: list("tool_call")}), []truth{success}, well, answered(classify.FinishToolCalls)},
+		{
+			"the stream just ended", openAIJS(statusUnset, m{"gen_ai.system": "openai", finish: list()}),
+			[]truth{cut},
+			interrupted(semconv.CauseCleanEOF, low), classify.Request{Ended: semconv.StreamEndEOF, Finish: classify.FinishMissing},
+		},
+		{
+			"rate limited", openAIJS(statusError, m{"gen_ai.system": "openai", "error.type": "RateLimitError"}),
+			[]truth{passing},
+			ofProvider(semconv.CauseRateLimited, confirm), said(semconv.ProviderErrorKindRateLimited, "RateLimitError"),
+		},
+		{
+			"bad request", openAIJS(statusError, m{"gen_ai.system": "openai", "error.type": "BadRequestError"}),
+			[]truth{refusal},
+			ofProvider(semconv.CauseInvalidRequest, never), said(semconv.ProviderErrorKindInvalidRequest, "BadRequestError"),
+		},
+		{
+			"no connection", openAIJS(statusError, m{"gen_ai.system": "openai", "error.type": "APIConnectionError"}),
+			[]truth{unsent, badHost, early},
+			unclassified, failedWith(classify.Request{}),
+		},
+		{
+			"the SDK's timer", openAIJS(statusError, m{"gen_ai.system": "openai", "error.type": "APIConnectionTimeoutError"}),
+			[]truth{timer},
+			verdict{semconv.ClassWatchdogTimeout, semconv.CauseIdle, medium, confirm},
+			failedWith(classify.Request{Ended: semconv.StreamEndWatchdog, Basis: classify.Typed, Watchdog: classify.Watchdog{Kind: semconv.WatchdogKindIdle}}),
+		},
+		{
+			"aborted before a response", openAIJS(statusError, m{"gen_ai.system": "openai", "error.type": "APIUserAbortError"}),
+			[]truth{stopped},
+			aborted(semconv.CauseUnknown, medium),
+			failedWith(classify.Request{Ended: semconv.StreamEndCancelled, Basis: classify.Typed, Abort: classify.Abort{Source: semconv.AbortSourceUnknown}}),
+		},
+		{"ended without a word", openAIJS(statusUnset, m{"gen_ai.system": "openai"}), []truth{success, cut}, unknown, classify.Request{}},
+	})
+}

@@ -1,0 +1,149 @@
+package dialect
+
+import (
+	"encoding/json"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// OpenInference reads the spans of Arize's instrumentations: openinference.span.kind
+// says what they are. A CHAIN is glue, no run.
+//
+// A failure is ERROR with an exception event; on Responses with no message for an end
+// of the stream, an abort and a timeout alike. A stream that ends without a finish
+// reason has none, and so has one that was aborted, which may read OK: OK is success
+// only for a request that is known not to have streamed. For Go the body of an HTTP
+// error is its status text, a stream has its request's attributes only, and a cut one
+// may not be exported at all. Messages of the history are recorded in part by some and
+// dropped by attribute limits, so that they prove nothing about what is not there.
+type OpenInference struct{}
+
+var _ Dialect = OpenInference{}
+
+// Keys of OpenInference.
+const (
+	keyOIFinish         = "llm.finish_reason"
+	keyOIParameters     = "llm.invocation_parameters"
+	keyOIToolID         = "tool.id"
+	keyOIToolName       = "tool.name"
+	keyOIToolCallID     = "tool_call.id"
+	oiOutputMessages    = "llm.output_messages."
+	oiOutputCallID      = ".tool_call.id"
+	eventOIFirstToken   = "First Token Stream Event"
+	oiLLM               = "LLM"
+	oiTool              = "TOOL"
+	oiAgent             = "AGENT"
+	keyOITokens         = "llm.token_count.total"
+	keyOITokensOfAnswer = "llm.token_count.completion"
+)
+
+// Name implements [Dialect].
+func (OpenInference) Name() string { return "openinference" }
+
+// Recognise implements [Dialect].
+func (OpenInference) Recognise(s *Sight) Head { return s.head(openInferenceKind(s.openInference)) }
+
+func openInferenceKind(name string) Kind {
+	switch {
+	case name == "":
+		return Other
+	case strings.EqualFold(name, oiLLM):
+		return Request
+	case strings.EqualFold(name, oiTool):
+		return Tool
+	case strings.EqualFold(name, oiAgent):
+		return Run
+	default:
+		return Other
+	}
+}
+
+// Read implements [Dialect].
+func (OpenInference) Read(span ptrace.Span, into Facts) {
+	switch {
+	case into.Request != nil:
+		openInferenceRequest(span, into.Request)
+	case into.Tool != nil:
+		openInferenceTool(span, into.Tool)
+	case into.Run != nil:
+		readRun(span, into.Run)
+	}
+}
+
+func openInferenceRequest(span ptrace.Span, r *classify.Request) {
+	var s signs
+	s.begin(span, r)
+	whole := false // known not to have streamed
+	for key, v := range span.Attributes().All() {
+		switch key {
+		case keyOIFinish:
+			s.finish(v)
+		case keyOIParameters:
+			streams := openInferenceStreams(v)
+			s.streamed = s.streamed || streams == classify.Yes
+			whole = streams == classify.No
+		default:
+			if openInferenceCall(key) {
+				addID(&r.CallIDs, v)
+				continue
+			}
+			s.read(key, v, r)
+		}
+	}
+	s.streamed = s.streamed || openInferenceStreamed(span)
+	s.end(span, r)
+	if r.Failed == classify.No && (!whole || s.streamed) {
+		r.Failed = classify.NotObserved
+	}
+	switch {
+	case s.conclude(r), r.Failed == classify.Yes:
+	case s.unset && s.streamed && len(s.reasons) == 0:
+		r.Ended = semconv.StreamEndEOF
+	}
+}
+
+// openInferenceCall: the key is that of the id of a call of the answer.
+func openInferenceCall(key string) bool {
+	return strings.HasPrefix(key, oiOutputMessages) && strings.HasSuffix(key, oiOutputCallID)
+}
+
+// openInferenceStreamed reports whether a first token was noted. Its time is not
+// taken for a phase: the token may be of reasoning, text or a call.
+func openInferenceStreamed(span ptrace.Span) bool {
+	for i := range min(span.Events().Len(), maxExceptions) {
+		if span.Events().At(i).Name() == eventOIFirstToken {
+			return true
+		}
+	}
+	return false
+}
+
+// openInferenceStreams reads out of the parameters of the call whether it asked for
+// a stream.
+func openInferenceStreams(v pcommon.Value) classify.Fact {
+	if v.Type() != pcommon.ValueTypeStr || len(v.Str()) > maxJSON {
+		return classify.NotObserved
+	}
+	var parameters struct {
+		Stream    bool `json:"stream"`
+		Streaming bool `json:"streaming"` // LangChain
+	}
+	if json.Unmarshal([]byte(v.Str()), &parameters) != nil {
+		return classify.NotObserved
+	}
+	return classify.FactOf(parameters.Stream || parameters.Streaming)
+}
+
+func openInferenceTool(span ptrace.Span, t *classify.Tool) {
+	readTool(span, t, keyOIToolID, keyOIToolName)
+	if t.CallID == "" {
+		if v, ok := span.Attributes().Get(keyOIToolCallID); ok {
+			t.CallID = text(v, maxString)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package dialect
+
+import (
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// OpenLLMetry reads the spans of Traceloop's instrumentations, for JavaScript and
+// Python, in their present form (gen_ai.*) and their older ones (llm.request.type,
+// gen_ai.completion.0.finish_reason, llm.response.finish_reason).
+//
+// An error is ERROR with an exception event; a cut stream may read OK, so that OK is no
+// success. For JavaScript a finish reason stop is written for cut, aborted and empty
+// streams, too, and proves nothing; on Responses the span of a stream ends with its
+// headers. A task is a step, no run. Calls' ids are there in the older form only, and
+// only with recorded content. Counts of tokens are no counts of chunks: the one
+// token of a cut answer is a placeholder. Histories are not recorded.
+type OpenLLMetry struct {
+	scope scope // which language; unknown where the scope was not
+}
+
+var _ scoped = OpenLLMetry{}
+
+// Keys of OpenLLMetry's older forms.
+const (
+	keyLLMFinish        = "llm.response.finish_reason"
+	keyLLMStop          = "llm.response.stop_reason"
+	keyGenAIFinish      = "gen_ai.response.finish_reason"
+	keyGenAIStop        = "gen_ai.response.stop_reason"
+	keyCompletionFinish = "gen_ai.completion.0.finish_reason"
+	completionCalls     = "gen_ai.completion.0.tool_calls."
+	keyTraceloopEntity  = "traceloop.entity.name"
+)
+
+// Values of traceloop.span.kind and llm.request.type.
+const (
+	traceloopWorkflow = "workflow"
+	traceloopAgent    = "agent"
+	traceloopTool     = "tool"
+	requestChat       = "chat"
+	requestCompletion = "completion"
+)
+
+// Name implements [Dialect].
+func (OpenLLMetry) Name() string { return "openllmetry" }
+
+func (OpenLLMetry) in(s scope) Dialect { return OpenLLMetry{s} }
+
+// Recognise implements [Dialect].
+func (OpenLLMetry) Recognise(s *Sight) Head {
+	if s.scope != scopeOpenLLMetryJS && s.scope != scopeOpenLLMetryPython && !s.marks.has(markOpenLLMetry) {
+		return Head{}
+	}
+	if kind := operation(s.operation); kind != Other {
+		return s.head(kind)
+	}
+	switch s.requestType {
+	case requestChat, requestCompletion:
+		return s.head(Request)
+	}
+	switch s.traceloop {
+	case traceloopWorkflow, traceloopAgent:
+		return s.head(Run)
+	case traceloopTool:
+		return s.head(Tool)
+	}
+	return Head{}
+}
+
+// Read implements [Dialect].
+func (d OpenLLMetry) Read(span ptrace.Span, into Facts) {
+	switch {
+	case into.Request != nil:
+		d.request(span, into.Request)
+	case into.Tool != nil:
+		genAITool(span, into.Tool)
+		if v, ok := span.Attributes().Get(keyTraceloopEntity); ok && into.Tool.Name == "" {
+			into.Tool.Name = text(v, maxString)
+		}
+	case into.Run != nil:
+		readRun(span, into.Run)
+	}
+}
+
+func (d OpenLLMetry) request(span ptrace.Span, r *classify.Request) {
+	var s signs
+	s.begin(span, r)
+	if r.Failed == classify.No {
+		r.Failed = classify.NotObserved // a cut stream may read OK
+	}
+	old := false // a finish reason in an older form, which is the provider's own
+	streaming := classify.NotObserved
+	for key, v := range span.Attributes().All() {
+		switch key {
+		case keyLLMStreaming, keyGenAIStreaming:
+			if v.Type() == pcommon.ValueTypeBool {
+				streaming = classify.FactOf(v.Bool())
+			}
+		case keyLLMFinish, keyLLMStop, keyGenAIFinish, keyGenAIStop, keyCompletionFinish:
+			if !old && s.reasons == nil {
+				s.finish(v)
+				old = s.reasons != nil
+			}
+		default:
+			if strings.HasPrefix(key, completionCalls) && strings.HasSuffix(key, ".id") {
+				addID(&r.CallIDs, v)
+				continue
+			}
+			s.read(key, v, r)
+		}
+	}
+	s.streamed = streaming == classify.Yes
+	s.end(span, r)
+	if d.scope != scopeOpenLLMetryPython && !old && streaming != classify.No && s.has(finishStop) {
+		r.Finish = classify.FinishNotObserved
+	}
+	switch {
+	case s.conclude(r), r.Failed == classify.Yes:
+	case s.streamed && len(s.reasons) == 0 && s.unset:
+		r.Ended = semconv.StreamEndEOF
+	}
+}
+
+// addID adds an id to a list that is bounded. Of more than the bound the first
+// are kept.
+func addID(ids *[]string, v pcommon.Value) {
+	if id := text(v, maxString); id != "" && len(*ids) < classify.MaxIDs {
+		*ids = append(*ids, id)
+	}
+}

@@ -1,0 +1,198 @@
+package dialect
+
+import (
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Sight is what one pass over a span finds: everything that any dialect
+// recognises its spans by. Its strings are the span's own.
+type Sight struct {
+	scope scope
+	marks marks
+
+	operation     string // gen_ai.operation.name
+	openInference string // openinference.span.kind
+	vercel        string // ai.operationId
+	traceloop     string // traceloop.span.kind
+	requestType   string // llm.request.type
+
+	run             pcommon.SpanID // llm.run.id
+	requests, tools classify.Count // llm.run.requests, llm.run.tools
+}
+
+// marks is a set of things that are there or not.
+type marks uint16
+
+const (
+	markOwnRequest   marks = 1 << iota // a fact of the vocabulary about a request
+	markOwnTool                        // about a tool
+	markOwnRun                         // about a run
+	markMCPCall                        // an MCP call of a tool
+	markAnthropic                      // an attribute that only Anthropic's SDKs write
+	markVercel7                        // one that only version 7 of the AI SDK writes
+	markOpenLLMetry                    // one that only OpenLLMetry writes
+	markGoCompile                      // one that only the compile-time tool for Go writes
+	markHTTPMethod                     // an HTTP method
+	markHTTPTarget                     // where an HTTP request went
+	markHTTPExchange = markHTTPMethod | markHTTPTarget
+)
+
+func (m marks) has(all marks) bool { return m&all == all }
+
+// Keys of other producers, beside those of OpenTelemetry's conventions.
+const (
+	keyOpenInferenceKind = "openinference.span.kind"
+	keyVercelOperation   = "ai.operationId"
+	keyTraceloopKind     = "traceloop.span.kind"
+	keyLLMRequestType    = "llm.request.type"
+	keyLLMStreaming      = "llm.is_streaming"
+	keyGenAIStreaming    = "gen_ai.is_streaming"
+	keyGenAIIsStream     = "gen_ai.request.is_stream"
+	keyTimeToFirstToken  = "gen_ai.response.time_to_first_token"
+	keyTimeToFirstChunk  = "gen_ai.client.operation.time_to_first_chunk"
+	keyOperationDuration = "gen_ai.client.operation.duration"
+	keyToolDuration      = "gen_ai.execute_tool.duration"
+	keyAnthropicStop     = "anthropic.message.stop_reason"
+	keyAnthropicRequest  = "anthropic.request.id"
+	keyOldHTTPMethod     = "http.method"
+	keyOldHTTPURL        = "http.url"
+	keyOldHTTPHost       = "net.peer.name"
+	keyOldHTTPStatus     = "http.status_code"
+)
+
+// look passes once over the attributes of a span.
+func look(in scope, span ptrace.Span, s *Sight) {
+	s.scope = in
+	for key, v := range span.Attributes().All() {
+		switch key {
+		case string(otelsemconv.GenAIOperationNameKey):
+			s.operation = word(v)
+		case string(otelsemconv.McpMethodNameKey):
+			if word(v) == mcpToolCall {
+				s.marks |= markMCPCall
+			}
+
+		case string(semconv.StreamEndKey), string(semconv.StreamPhaseKey):
+			s.marks |= markOwnRequest
+		case string(semconv.ToolEffectKey), string(semconv.ToolOutcomeKey):
+			s.marks |= markOwnTool
+		case string(semconv.RunRequestsKey):
+			s.requests = count(v)
+			s.marks |= markOwnRun
+		case string(semconv.RunToolsKey):
+			s.tools = count(v)
+			s.marks |= markOwnRun
+		case string(semconv.RunIDKey):
+			s.run = spanID(v)
+
+		case keyOpenInferenceKind:
+			s.openInference = word(v)
+		case keyVercelOperation:
+			s.vercel = word(v)
+		case keyTraceloopKind:
+			s.traceloop = word(v)
+			s.marks |= markOpenLLMetry
+		case keyLLMRequestType:
+			s.requestType = word(v)
+			s.marks |= markOpenLLMetry
+		case keyLLMStreaming, keyGenAIStreaming:
+			s.marks |= markOpenLLMetry
+		case keyGenAIIsStream, keyTimeToFirstToken:
+			s.marks |= markGoCompile
+		case keyTimeToFirstChunk, keyOperationDuration, keyToolDuration:
+			s.marks |= markVercel7
+		case keyAnthropicStop, keyAnthropicRequest:
+			s.marks |= markAnthropic
+
+		case string(otelsemconv.HTTPRequestMethodKey), keyOldHTTPMethod:
+			s.marks |= markHTTPMethod
+		case string(otelsemconv.URLFullKey), string(otelsemconv.ServerAddressKey), keyOldHTTPURL, keyOldHTTPHost:
+			s.marks |= markHTTPTarget
+		}
+	}
+}
+
+// nothing: no dialect recognises a span by what was seen of it.
+func (s *Sight) nothing() bool {
+	return s.operation == "" && s.openInference == "" && s.vercel == "" && s.traceloop == "" && s.requestType == "" && !s.marks.has(markMCPCall)
+}
+
+// word is a string value that is short enough to be one of an enum, else empty.
+func word(v pcommon.Value) string {
+	if v.Type() != pcommon.ValueTypeStr || len(v.Str()) > maxWord {
+		return ""
+	}
+	return v.Str()
+}
+
+// head is the head of a span of this kind; empty where it is none.
+func (s *Sight) head(kind Kind) Head {
+	if kind == Other {
+		return Head{}
+	}
+	return Head{Kind: kind, Run: s.run}
+}
+
+// standard is what the GenAI conventions have the span to be.
+func (s *Sight) standard() Kind {
+	kind := operation(s.operation)
+	if kind == Other && s.marks.has(markMCPCall) {
+		kind = Tool
+	}
+	return kind
+}
+
+// scope is whose instrumentation scope a span came under.
+type scope uint8
+
+const (
+	scopeUnknown scope = iota
+	scopeAnthropicGo
+	scopeAnthropicTS
+	scopeVercel7
+	scopeOpenInference
+	scopeOpenAIAgents
+	scopeOpenLLMetryJS
+	scopeOpenLLMetryPython
+	scopeOpenAIJS
+	scopeGoCompile
+)
+
+// scopes are the names of instrumentation scopes, or what they begin with; the
+// first that fits is taken.
+var scopes = [...]struct {
+	name   string
+	prefix bool
+	scope  scope
+}{
+	{"com.anthropic.sdk.go", true, scopeAnthropicGo},
+	{"com.anthropic.sdk.typescript", true, scopeAnthropicTS},
+	{"gen_ai", false, scopeVercel7},
+	{"@arizeai/openinference-instrumentation-openai-agents", false, scopeOpenAIAgents},
+	{"openinference.instrumentation.openai_agents", false, scopeOpenAIAgents},
+	{"@arizeai/openinference-", true, scopeOpenInference},
+	{"openinference.instrumentation.", true, scopeOpenInference},
+	{"github.com/Arize-ai/openinference/", true, scopeOpenInference},
+	{"@traceloop/", true, scopeOpenLLMetryJS},
+	{"opentelemetry.instrumentation.openai.v", true, scopeOpenLLMetryPython},
+	{"traceloop.", true, scopeOpenLLMetryPython},
+	{"@opentelemetry/instrumentation-openai", false, scopeOpenAIJS},
+	{"go.opentelemetry.io/otelc/", true, scopeGoCompile},
+	{"github.com/open-telemetry/opentelemetry-go-compile-instrumentation/", true, scopeGoCompile},
+}
+
+func scopeOf(name string) scope {
+	for i := range scopes {
+		if s := &scopes[i]; name == s.name || s.prefix && strings.HasPrefix(name, s.name) {
+			return s.scope
+		}
+	}
+	return scopeUnknown
+}

@@ -1,0 +1,101 @@
+package dialect
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// fixed is what an error message says that is a fixed text of a producer.
+type fixed struct {
+	failure
+	// class is the base name of the class whose message the text is; empty where
+	// the text stands for itself.
+	class string
+}
+
+// texts are whole error messages that are fixed in the source of undici, httpx,
+// httpcore, openai-agents and the AI SDK. A message is compared whole, never
+// searched, and never recorded: the words of one may stand in any tool's output.
+var texts = map[string]fixed{
+	// undici: the body broke, the cause behind it has the code.
+	"terminated": {failure{end: semconv.StreamEndReadError}, "TypeError"},
+	// The same, as openai-agents records the error of a stream.
+	`Error streaming response: {"error":"TypeError: terminated"}`: {failure: failure{end: semconv.StreamEndReadError}},
+
+	// The AI SDK: the body of a successful response broke.
+	"Failed to process successful response": {failure{end: semconv.StreamEndReadError}, "AI_APICallError"},
+	// The AI SDK over undici: no response came.
+	"Cannot connect to API: other side closed":     {failure{transport: semconv.TransportCauseClosedBeforeHeaders}, "AI_APICallError"},
+	"Cannot connect to API: read ECONNRESET":       {failure{transport: semconv.TransportCauseClosedBeforeHeaders}, "AI_APICallError"},
+	"Cannot connect to API: Headers Timeout Error": {failure{transport: semconv.TransportCauseHeaderTimeout}, "AI_APICallError"},
+
+	// httpcore.
+	"Server disconnected without sending a response.": {failure{transport: semconv.TransportCauseClosedBeforeHeaders}, "RemoteProtocolError"},
+	"[Errno -2] Name or service not known":            {failure{transport: semconv.TransportCauseDNSNotFound}, "ConnectError"},
+	"[Errno -5] No address associated with hostname":  {failure{transport: semconv.TransportCauseDNSNotFound}, "ConnectError"},
+	"[Errno 8] nodename nor servname provided, or not known": {
+		failure{transport: semconv.TransportCauseDNSNotFound}, "ConnectError",
+	},
+	"[Errno -3] Temporary failure in name resolution": {failure{transport: semconv.TransportCauseDNSTemporary}, "ConnectError"},
+	"All connection attempts failed":                  {failure{transport: semconv.TransportCauseConnectRefused}, "ConnectError"},
+	"[Errno 111] Connection refused":                  {failure{transport: semconv.TransportCauseConnectRefused}, "ConnectError"},
+	"[Errno 61] Connection refused":                   {failure{transport: semconv.TransportCauseConnectRefused}, "ConnectError"},
+	// aiohttp.
+	"Server disconnected": {failure{transport: semconv.TransportCauseConnectionReset}, "ServerDisconnectedError"},
+}
+
+// certificateText begins what OpenSSL says through Python of a peer's certificate;
+// the reason and a line number of C source follow.
+const certificateText = "[SSL: " + classify.CodeCertificate + "] certificate verify failed: "
+
+// maxText bounds the error messages that are compared, in bytes.
+const maxText = 160
+
+// textOf looks up a whole error message, for an error of this class.
+func textOf(message, class string) (failure, bool) {
+	if message == "" || len(message) > maxText {
+		return failure{}, false
+	}
+	base := baseName(class)
+	if f, ok := texts[message]; ok && (f.class == "" || f.class == base) {
+		return f.failure, true
+	}
+	if base == "ConnectError" && strings.HasPrefix(message, certificateText) {
+		return failure{transport: semconv.TransportCauseTLS, code: classify.CodeCertificate}, true
+	}
+	return failure{}, false
+}
+
+// statusOf reads an HTTP status out of what a producer has where an error's name
+// belongs: "429", or Go's status line "429 Too Many Requests". It is 0 for anything
+// else, and for a status that is no error.
+func statusOf(name string) int {
+	if len(name) < 3 || len(name) > maxWord {
+		return 0
+	}
+	code := 0
+	for _, c := range []byte(name[:3]) {
+		if c < '0' || c > '9' {
+			return 0
+		}
+		code = code*10 + int(c-'0')
+	}
+	if code < 400 || code > 599 || len(name) > 3 && name[3:] != " "+http.StatusText(code) {
+		return 0
+	}
+	return code
+}
+
+// statuses are the texts that Go's net/http has for the error statuses.
+var statuses = func() map[string]int {
+	m := make(map[string]int)
+	for code := 400; code <= 599; code++ {
+		if text := http.StatusText(code); text != "" {
+			m[text] = code
+		}
+	}
+	return m
+}()

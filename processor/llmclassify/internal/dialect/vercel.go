@@ -1,0 +1,135 @@
+package dialect
+
+import (
+	"encoding/json"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Vercel reads the AI SDK's spans up to version 6, and those of version 7's legacy
+// mode: ai.operationId says what they are.
+//
+// Every attempt that failed before a response is a span, ERROR with AI_APICallError,
+// which says neither a status nor a code. An error in the stream is the finish
+// reason error under UNSET; a stream that just ends is other, which a provider's
+// own reason may be, too; an abort ends the span UNSET with no finish reason. A cut
+// stream is not exported at all. Calls' ids come with recorded outputs only. A
+// tool without an error is UNSET: its result may tell of a failure. Phases, counts
+// and histories are not recorded.
+type Vercel struct{}
+
+var _ Dialect = Vercel{}
+
+// Keys of the AI SDK.
+const (
+	keyVercelFinish    = "ai.response.finishReason"
+	keyVercelToolCalls = "ai.response.toolCalls"
+	keyVercelToolID    = "ai.toolCall.id"
+	keyVercelToolName  = "ai.toolCall.name"
+)
+
+// Name implements [Dialect].
+func (Vercel) Name() string { return "vercel_ai" }
+
+// Recognise implements [Dialect].
+func (Vercel) Recognise(s *Sight) Head {
+	switch s.vercel {
+	case "":
+		return Head{}
+	case "ai.toolCall":
+		return s.head(Tool)
+	case "ai.streamText", "ai.generateText", "ai.streamObject", "ai.generateObject":
+		return s.head(Run)
+	case "ai.streamText.doStream", "ai.generateText.doGenerate", "ai.streamObject.doStream", "ai.generateObject.doGenerate":
+		return s.head(Request)
+	}
+	if strings.HasSuffix(s.vercel, ".doStream") || strings.HasSuffix(s.vercel, ".doGenerate") {
+		return s.head(Request)
+	}
+	return Head{}
+}
+
+// Read implements [Dialect].
+func (Vercel) Read(span ptrace.Span, into Facts) {
+	switch {
+	case into.Request != nil:
+		vercelRequest(span, into.Request)
+	case into.Tool != nil:
+		readTool(span, into.Tool, keyVercelToolID, keyVercelToolName)
+	case into.Run != nil:
+		readRun(span, into.Run)
+	}
+}
+
+func vercelRequest(span ptrace.Span, r *classify.Request) {
+	var s signs
+	s.begin(span, r)
+	finish := ""
+	for key, v := range span.Attributes().All() {
+		switch key {
+		case keyVercelFinish:
+			finish = text(v, maxWord)
+		case keyVercelToolCalls:
+			r.CallIDs = vercelCalls(v)
+		default:
+			s.read(key, v, r)
+		}
+	}
+	if finish != "" {
+		s.reasons = []string{finish}
+	}
+	s.end(span, r)
+	vercelEnd(&s, r)
+}
+
+// vercelEnd draws the conclusions that hold for every version.
+func vercelEnd(s *signs, r *classify.Request) {
+	switch {
+	case s.has(finishError) && !s.known && !s.recorded && r.Status < 400:
+		// An error that came in the stream: a thrown one is recorded, and has no
+		// finish reason.
+		r.Failed, r.Basis = classify.Yes, classify.Corroborated
+		r.Provider.Kind, r.Provider.InBand = semconv.ProviderErrorKindUnknown, true
+	case s.has(finishOther) || s.has(finishUnknown):
+		// A stream that just ended, or a provider's reason that has no word here.
+		r.Finish = classify.FinishNotObserved
+		if r.Status >= 400 || s.known {
+			s.conclude(r)
+		}
+	case s.conclude(r), r.Failed == classify.Yes:
+	case s.has(finishInterrupted):
+		r.Ended, r.Basis = semconv.StreamEndEOF, classify.Corroborated
+	case s.unset && len(s.reasons) == 0:
+		r.Ended, r.Abort.Source = semconv.StreamEndCancelled, semconv.AbortSourceUnknown
+	}
+}
+
+// maxJSON bounds the JSON that is looked into for ids, in bytes.
+const maxJSON = 64 << 10
+
+// vercelCalls reads the ids of the calls of a response, nil where they cannot be
+// read whole. The inputs beside them are passed over.
+func vercelCalls(v pcommon.Value) []string {
+	if v.Type() != pcommon.ValueTypeStr || len(v.Str()) > maxJSON {
+		return nil
+	}
+	var calls []struct {
+		ID string `json:"toolCallId"`
+	}
+	if json.Unmarshal([]byte(v.Str()), &calls) != nil || len(calls) > classify.MaxIDs {
+		return nil
+	}
+	var ids []string
+	for _, c := range calls {
+		if c.ID == "" || len(c.ID) > maxString {
+			return nil
+		}
+		ids = append(ids, c.ID)
+	}
+	return ids
+}

@@ -1,0 +1,55 @@
+package dialect
+
+import (
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+)
+
+// Vercel7 reads the spans of the AI SDK from version 7 on (scope gen_ai): the
+// conventions' operations, invoke_agent over agent_step over chat. A step is glue,
+// no run of its own.
+//
+// A thrown error is ERROR with an exception event, never error.type: without recorded
+// content all of them look alike, with it AI_APICallError and AI_RetryError say no
+// status and no code. An error in the stream is ERROR with the finish reason error
+// and no exception; a stream that just ends is interrupted; an abort leaves the span
+// UNSET with no finish reason. The spans of earlier attempts never end, so a failure
+// that the SDK got over is not seen. The stream events are added at the end of the
+// step: their times are no first chunk's. Phases, calls, histories are not recorded.
+type Vercel7 struct{}
+
+var _ Dialect = Vercel7{}
+
+// Name implements [Dialect].
+func (Vercel7) Name() string { return "vercel_ai_v7" }
+
+// Recognise implements [Dialect].
+func (Vercel7) Recognise(s *Sight) Head {
+	if s.scope != scopeVercel7 && !s.marks.has(markVercel7) {
+		return Head{}
+	}
+	return s.head(operation(s.operation))
+}
+
+// Read implements [Dialect].
+func (Vercel7) Read(span ptrace.Span, into Facts) {
+	switch {
+	case into.Request != nil:
+		vercel7Request(span, into.Request)
+	case into.Tool != nil:
+		genAITool(span, into.Tool)
+	case into.Run != nil:
+		readRun(span, into.Run)
+	}
+}
+
+func vercel7Request(span ptrace.Span, r *classify.Request) {
+	var s signs
+	s.begin(span, r)
+	for key, v := range span.Attributes().All() {
+		s.read(key, v, r)
+	}
+	s.end(span, r)
+	vercelEnd(&s, r)
+}

@@ -1,0 +1,210 @@
+package dialect
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// vercel6 is a span of ai 6.0, as its telemetry writes it.
+func vercel6(operation string, status ptrace.StatusCode, more map[string]any, events ...event) shape {
+	attrs := map[string]any{
+		"operation.name": operation, "ai.operationId": operation, "ai.model.provider": "openai.chat", "ai.model.id": "gpt-test",
+		"ai.settings.maxRetries": 2, "ai.prompt.messages": canary, "gen_ai.system": "openai.chat", "gen_ai.request.model": "gpt-test",
+	}
+	for k, v := range more {
+		attrs[k] = v
+	}
+	return shape{scope: "ai", name: operation, kind: ptrace.SpanKindInternal, status: status, attrs: attrs, events: events}
+}
+
+func vercelFinish(reason string) map[string]any {
+	return map[string]any{
+		"ai.response.finishReason": reason, "gen_ai.response.finish_reasons": []any{reason}, "ai.response.text": canary,
+		"ai.response.msToFirstChunk": 12.5, "ai.usage.outputTokens": 3,
+	}
+}
+
+func TestVercelRequest(t *testing.T) {
+	const do = "ai.streamText.doStream"
+	calls := vercelFinish("tool-calls")
+	calls["ai.response.toolCalls"] = `[{"toolCallId":"call_1","toolName":"write","input":{"toolCallId":"` + canary + `"}},{"toolCallId":"call_2"}]`
+	called := answered(classify.FinishToolCalls)
+	called.CallIDs = []string{"call_1", "call_2"}
+	broken := vercelFinish("tool-calls")
+	broken["ai.response.toolCalls"] = `[{"toolCallId":"call_1","toolName":"wri`
+
+	checkRequests(t, Vercel{}, []requestCase{
+		{"finished", vercel6(do, statusUnset, vercelFinish("stop")), []truth{success}, well, answered(classify.FinishStop)},
+		{"calls", vercel6(do, statusUnset, calls), []truth{success}, well, called},
+		{"calls that an attribute limit cut", vercel6(do, statusUnset, broken), []truth{success}, well, answered(classify.FinishToolCalls)},
+		{
+			"length", vercel6("ai.generateText.doGenerate", statusUnset, vercelFinish("length")),
+			[]truth{limited},
+			verdict{semconv.ClassOutputLimited, semconv.CauseMaxOutputTokens, medium, never}, answered(classify.FinishMaxTokens),
+		},
+		{
+			"content filter", vercel6(do, statusUnset, vercelFinish("content-filter")),
+			[]truth{limited},
+			verdict{semconv.ClassOutputLimited, semconv.CauseContentFilter, medium, never}, answered(classify.FinishContentFilter),
+		},
+		{
+			"refused or never connected, before a response", vercel6(do, statusError, nil, event{class: "AI_APICallError", message: canary}),
+			[]truth{passing, refusal, unsent, early},
+			unclassified, failedWith(classify.Request{}),
+		},
+		{
+			"closed before headers", vercel6(do, statusError, nil, event{class: "AI_APICallError", message: "Cannot connect to API: other side closed"}),
+			[]truth{early},
+			interrupted(semconv.CauseClosedBeforeHeaders, medium),
+			classify.Request{Basis: classify.Corroborated, Failed: classify.Yes, Transport: classify.Transport{Cause: semconv.TransportCauseClosedBeforeHeaders}},
+		},
+		{
+			"the body of a whole response broke", vercel6("ai.generateText.doGenerate", statusError, nil, event{class: "AI_APICallError", message: "Failed to process successful response"}),
+			[]truth{cut},
+			interrupted(semconv.CauseUnknown, medium),
+			classify.Request{Basis: classify.Corroborated, Failed: classify.Yes, Ended: semconv.StreamEndReadError},
+		},
+		{
+			"an error in the stream", vercel6(do, statusUnset, vercelFinish("error")),
+			[]truth{inBand},
+			ofProvider(semconv.CauseUnknown, never),
+			classify.Request{
+				Basis: classify.Corroborated, Failed: classify.Yes, Finish: classify.FinishMissing,
+				Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindUnknown, InBand: true},
+			},
+		},
+		{
+			"just ended, or a reason without a word", vercel6(do, statusUnset, vercelFinish("other")),
+			[]truth{cut, success},
+			unknown, classify.Request{},
+		},
+		{
+			"aborted", vercel6(do, statusUnset, nil), []truth{stopped}, aborted(semconv.CauseUnknown, low),
+			classify.Request{Ended: semconv.StreamEndCancelled, Abort: classify.Abort{Source: semconv.AbortSourceUnknown}},
+		},
+		{
+			"aborted, as an error", vercel6(do, statusError, nil, event{class: "AbortError", message: canary}),
+			[]truth{stopped},
+			aborted(semconv.CauseUnknown, medium),
+			classify.Request{Basis: classify.Typed, Failed: classify.Yes, Ended: semconv.StreamEndCancelled, Abort: classify.Abort{Source: semconv.AbortSourceUnknown}},
+		},
+		{
+			"AbortSignal.timeout", vercel6(do, statusError, nil, event{class: "TimeoutError", message: canary}),
+			[]truth{deadline},
+			aborted(semconv.CauseDeadline, medium),
+			classify.Request{Basis: classify.Typed, Failed: classify.Yes, Ended: semconv.StreamEndCancelled, Abort: classify.Abort{Source: semconv.AbortSourceDeadline}},
+		},
+	})
+}
+
+func TestVercelOthers(t *testing.T) {
+	tool := map[string]any{"ai.toolCall.name": "write", "ai.toolCall.id": "call_1", "ai.toolCall.args": canary, "ai.toolCall.result": canary}
+	_, d, facts := vercel6("ai.toolCall", statusUnset, tool).read(t)
+	assert.Equal(t, Vercel{}, d)
+	assert.Equal(t, &classify.Tool{Start: start, End: end, CallID: "call_1", Name: "write"}, facts.Tool, "the result may tell of a failure")
+	_, _, facts = vercel6("ai.toolCall", statusError, tool, event{class: "Error", message: canary}).read(t)
+	assert.Equal(t, &classify.Tool{Start: start, End: end, CallID: "call_1", Name: "write", Outcome: semconv.ToolOutcomeFailed, ErrorType: "Error"}, facts.Tool)
+
+	_, _, facts = vercel6("ai.streamText", statusUnset, vercelFinish("stop")).read(t)
+	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes}, facts.Run)
+	_, _, facts = vercel6("ai.streamText", statusError, nil, event{class: "AI_RetryError", message: canary}).read(t)
+	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes, ErrorType: "AI_RetryError"}, facts.Run)
+
+	for _, other := range []string{"ai.embed", "ai.embed.doEmbed", "ai.rerank", "agent_step"} {
+		head, d, _ := vercel6(other, statusUnset, nil).read(t)
+		assert.Equal(t, Other, head.Kind, other)
+		assert.Nil(t, d)
+	}
+}
+
+// vercel7 is a span of ai 7.0 with @ai-sdk/otel.
+func vercel7(operation string, status ptrace.StatusCode, more map[string]any, events ...event) shape {
+	attrs := map[string]any{
+		"gen_ai.operation.name": operation, "gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-test", "gen_ai.input.messages": canary,
+	}
+	for k, v := range more {
+		attrs[k] = v
+	}
+	return shape{scope: "gen_ai", name: operation + " gpt-test", kind: ptrace.SpanKindClient, status: status, attrs: attrs, events: events}
+}
+
+func TestVercel7Request(t *testing.T) {
+	done := func(reason string) map[string]any {
+		return map[string]any{
+			"gen_ai.response.finish_reasons": []any{reason}, "gen_ai.client.operation.time_to_first_chunk": 0.25,
+			"gen_ai.client.operation.duration": 2, "gen_ai.output.messages": canary,
+		}
+	}
+	streamEvents := []event{{name: "gen_ai.stream.first_chunk"}, {name: "gen_ai.stream.finish"}}
+	checkRequests(t, Vercel7{}, []requestCase{
+		{"finished", vercel7("chat", statusUnset, done("stop"), streamEvents...), []truth{success}, well, answered(classify.FinishStop)},
+		{"calls", vercel7("chat", statusUnset, done("tool-calls")), []truth{success}, well, answered(classify.FinishToolCalls)},
+		{
+			"thrown, content off", vercel7("chat", statusError, nil, event{class: "Error", message: "AI SDK operation failed"}),
+			[]truth{cut, passing, refusal, unsent, stopped},
+			unclassified, failedWith(classify.Request{}),
+		},
+		{
+			"refused, content on", vercel7("chat", statusError, nil, event{class: "AI_APICallError", message: canary}),
+			[]truth{passing, refusal, unsent},
+			unclassified, failedWith(classify.Request{}),
+		},
+		{
+			"given up, content on", vercel7("chat", statusError, nil, event{class: "AI_RetryError", message: canary}),
+			[]truth{passing, refusal, unsent},
+			unclassified, failedWith(classify.Request{}),
+		},
+		{
+			"reset, content on", vercel7("chat", statusError, map[string]any{"http.response.status_code": 200},
+				event{class: "AI_APICallError", message: "Failed to process successful response"}),
+			[]truth{cut},
+			interrupted(semconv.CauseUnknown, medium),
+			classify.Request{Basis: classify.Corroborated, Failed: classify.Yes, Ended: semconv.StreamEndReadError, Status: 200},
+		},
+		{
+			"an error in the stream", vercel7("chat", statusError, done("error")),
+			[]truth{inBand},
+			ofProvider(semconv.CauseUnknown, never),
+			classify.Request{
+				Basis: classify.Corroborated, Failed: classify.Yes, Finish: classify.FinishMissing,
+				Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindUnknown, InBand: true},
+			},
+		},
+		{
+			"thrown beside a finish reason", vercel7("chat", statusError, done("error"), event{class: "Error", message: canary}),
+			[]truth{cut, inBand},
+			unclassified, failedWith(classify.Request{Finish: classify.FinishMissing}),
+		},
+		{
+			"just ended", vercel7("chat", statusUnset, done("interrupted")), []truth{cut}, interrupted(semconv.CauseCleanEOF, medium),
+			classify.Request{Basis: classify.Corroborated, Ended: semconv.StreamEndEOF, Finish: classify.FinishMissing},
+		},
+		{
+			"aborted", vercel7("chat", statusUnset, nil), []truth{stopped}, aborted(semconv.CauseUnknown, low),
+			classify.Request{Ended: semconv.StreamEndCancelled, Abort: classify.Abort{Source: semconv.AbortSourceUnknown}},
+		},
+	})
+
+	for operation, kind := range map[string]Kind{"execute_tool": Tool, "invoke_agent": Run, "agent_step": Other, "embeddings": Other} {
+		head, _, _ := vercel7(operation, statusUnset, nil).read(t)
+		assert.Equal(t, kind, head.Kind, operation)
+	}
+	_, _, facts := vercel7("execute_tool", statusError, map[string]any{"gen_ai.tool.call.id": "call_1", "gen_ai.tool.name": "write", "gen_ai.execute_tool.duration": 0.1},
+		event{class: "Error", message: "AI SDK operation failed"}).read(t)
+	assert.Equal(t, &classify.Tool{Start: start, End: end, CallID: "call_1", Name: "write", Outcome: semconv.ToolOutcomeFailed, ErrorType: "Error"}, facts.Tool)
+
+	// Without its scope a finished span is told by its own keys, another one is read as the conventions have it.
+	s := vercel7("chat", statusUnset, done("stop"))
+	s.scope = ""
+	_, d, _ := s.read(t)
+	assert.Equal(t, Vercel7{}, d)
+	s = vercel7("chat", statusUnset, nil)
+	s.scope = ""
+	_, d, _ = s.read(t)
+	assert.Equal(t, GenAI{}, d)
+}
