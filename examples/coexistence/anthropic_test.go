@@ -41,7 +41,7 @@ func TestUnderTheAnthropicSDKsOwnTelemetry(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, tc.script...)
-			d, err := w.run(t, func(ctx context.Context) error { return w.askAnthropic(ctx) })
+			d, err := w.run(t, func(ctx context.Context) error { return w.askAnthropic(ctx, otelllm.NewTransport(w.wire)) })
 			assert.Equal(t, tc.fails, err != nil, "%v", err)
 			tc.verdict(t, &d)
 
@@ -55,10 +55,10 @@ func TestUnderTheAnthropicSDKsOwnTelemetry(t *testing.T) {
 	}
 }
 
-func (w *world) askAnthropic(ctx context.Context, opts ...option.RequestOption) error {
+func (w *world) askAnthropic(ctx context.Context, rt http.RoundTripper, opts ...option.RequestOption) error {
 	client := anthropic.NewClient(append([]option.RequestOption{
 		option.WithBaseURL(w.srv.BaseURL("c", faultyllm.Anthropic)), option.WithAPIKey("sk-test"), option.WithMaxRetries(1),
-		option.WithHTTPClient(&http.Client{Transport: otelllm.NewTransport(w.wire)}),
+		option.WithHTTPClient(&http.Client{Transport: rt}),
 	}, opts...)...)
 	stream := client.Messages.NewStreaming(ctx, anthropic.MessageNewParams{
 		Model: model, MaxTokens: 1024,
@@ -75,14 +75,14 @@ func (w *world) askAnthropic(ctx context.Context, opts ...option.RequestOption) 
 // sent, though a propagator is set.
 func TestWhoseTraceContextIsSent(t *testing.T) {
 	w := newWorld(t, answered)
-	_, err := w.run(t, func(ctx context.Context) error { return w.askAnthropic(ctx) })
+	_, err := w.run(t, func(ctx context.Context) error { return w.askAnthropic(ctx, otelllm.NewTransport(w.wire)) })
 	require.NoError(t, err)
 	theirs := w.scope(anthropicScope)[0].SpanContext()
 	assert.Equal(t, []string{"00-" + theirs.TraceID().String() + "-" + theirs.SpanID().String() + "-01"}, w.wire.traceparents)
 
 	w = newWorld(t, answered)
 	_, err = w.run(t, func(ctx context.Context) error {
-		return w.askAnthropic(ctx, option.WithOpenTelemetryPropagation(false))
+		return w.askAnthropic(ctx, otelllm.NewTransport(w.wire), option.WithOpenTelemetryPropagation(false))
 	})
 	require.NoError(t, err)
 	assert.Equal(t, []string{""}, w.wire.traceparents)
