@@ -2,6 +2,7 @@ package otelllm
 
 import (
 	"io"
+	"net/http"
 	"runtime"
 )
 
@@ -58,4 +59,15 @@ func (b *responseBody) Close() error {
 	a.dog.release()
 	runtime.KeepAlive(b)
 	return err
+}
+
+// noBody ends the attempt of a response without a body. It returns what the
+// consumer reads: body itself, where its end is the word that is due.
+func noBody(body io.ReadCloser, a *attempt) io.ReadCloser {
+	defer a.dog.release()
+	a.read(nil, 0, io.EOF)
+	if word := a.word(io.EOF); word != io.EOF { //nolint:errorlint // whether it is another one
+		return &responseBody{ReadCloser: http.NoBody, attempt: a, err: word}
+	}
+	return body
 }

@@ -2,7 +2,6 @@ package otelllm
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -193,8 +192,7 @@ func (t *Transport) send(ctx context.Context, a *attempt, req *http.Request) (*h
 		a.letGo(byEOF, classify.Abort{}) // the connection is somebody else's now
 		a.dog.unleash()
 	case resp.Body == nil || resp.Body == http.NoBody:
-		a.read(nil, 0, io.EOF)
-		a.dog.release()
+		resp.Body = noBody(resp.Body, a)
 	default:
 		resp.Body = newResponseBody(resp.Body, a)
 	}
