@@ -30,11 +30,23 @@ type Sink interface {
 	TooLong()
 }
 
+// Taker is a [Sink] that knows events by their bytes: one that came before in nearly
+// the same bytes need not be taken apart again.
+type Taker interface {
+	Sink
+	// Take looks at the bytes of the stream from the beginning of an event on; p ends
+	// where the Write does, or before the first \r. If p begins with an event that it
+	// knows, an event line or none, one data line and a blank line, it takes the event
+	// as [Sink].Event would have been given it, and returns how long it is; else 0.
+	Take(p []byte) int
+}
+
 // Decoder splits bytes into events. An event that lies wholly inside one Write
 // is delivered without being copied. A Decoder must not be copied after its
 // first use and is not safe for concurrent use.
 type Decoder struct {
 	sink  Sink
+	taker Taker // the same, or nil
 	limit int
 
 	line []byte // the line that the last Write left unfinished
@@ -63,7 +75,8 @@ const bom = "\xEF\xBB\xBF"
 // New makes a decoder. limit bounds an event, in bytes: its name, its data and the
 // raw line that is being read. It must be positive.
 func New(sink Sink, limit int) *Decoder {
-	return &Decoder{sink: sink, limit: limit}
+	taker, _ := sink.(Taker)
+	return &Decoder{sink: sink, taker: taker, limit: limit}
 }
 
 // Write consumes the next bytes of the stream. It does not retain p.
@@ -139,6 +152,13 @@ func (d *Decoder) lines(p []byte) {
 // place of the first line that it leaves to the general way. p holds no \r.
 func (d *Decoder) plain(p []byte, at int) int {
 	for !d.stopped {
+		if d.taker != nil {
+			if n := d.taker.Take(p[at:min(len(p), at+d.limit)]); n > 0 {
+				d.stray = false
+				at += n
+				continue
+			}
+		}
 		var ev Event
 		i := at
 		if hasPrefix(p, i, "event: ") {

@@ -126,9 +126,7 @@ func (r *messagesReader) event(name, data []byte) verdict {
 		name = nil
 	}
 	if d, f := r.shapes.match(data); d != nil {
-		if !r.t.Terminal {
-			r.delta(*d, f.has(whatText))
-		}
+		r.known(d, f)
 		return progress
 	}
 	defer r.forget()
@@ -139,9 +137,24 @@ func (r *messagesReader) event(name, data []byte) verdict {
 	if len(ev.typ) == 0 {
 		ev.typ = name
 	} else if string(ev.typ) == "content_block_delta" {
-		r.shapes.learn(data, blockDelta{blockDeltaOf(ev.delta.typ), ev.index})
+		r.shapes.learn(name, data, blockDelta{blockDeltaOf(ev.delta.typ), ev.index})
 	}
 	return r.apply()
+}
+
+func (r *messagesReader) take(p []byte) int {
+	d, f, n := r.shapes.take(p)
+	if d != nil {
+		r.known(d, f)
+	}
+	return n
+}
+
+// known takes a delta of a known shape.
+func (r *messagesReader) known(d *blockDelta, f filled) {
+	if !r.t.Terminal {
+		r.delta(*d, f.has(whatText))
+	}
 }
 
 // apply makes the event part of the state.

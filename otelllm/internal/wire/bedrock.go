@@ -85,9 +85,7 @@ func (r *converseReader) event(name, data []byte) verdict {
 	isDelta := string(name) == "contentBlockDelta"
 	if isDelta {
 		if d, f := r.shapes.match(data); d != nil {
-			if !r.t.Terminal {
-				r.delta(d.index, d.kind, f.has(whatText))
-			}
+			r.known(d, f)
 			return progress
 		}
 	}
@@ -101,10 +99,25 @@ func (r *converseReader) event(name, data []byte) verdict {
 		return progress
 	}
 	if isDelta && !ev.delta.unshaped {
-		r.shapes.learn(data, converseDelta{ev.index, ev.delta.kind})
+		r.shapes.learn(name, data, converseDelta{ev.index, ev.delta.kind})
 	}
 	r.apply(name)
 	return progress
+}
+
+func (r *converseReader) take(p []byte) int {
+	d, f, n := r.shapes.take(p)
+	if d != nil {
+		r.known(d, f)
+	}
+	return n
+}
+
+// known takes a delta of a known shape.
+func (r *converseReader) known(d *converseDelta, f filled) {
+	if !r.t.Terminal {
+		r.delta(d.index, d.kind, f.has(whatText))
+	}
 }
 
 func (r *converseReader) apply(name []byte) {

@@ -81,13 +81,7 @@ func (r *chatReader) tally() *tally { return &r.t }
 func (r *chatReader) event(name, data []byte) verdict {
 	isError := string(name) == "error"
 	if p, f := r.shapes.match(data); p != nil && !isError {
-		if !r.t.Terminal {
-			r.applyDelta(&chatDelta{index: p.choice, text: f.has(whatText), reasoning: f.has(whatReasoning)}, nil)
-			if p.called {
-				r.fragment(p.choice, chatFragment{index: p.call})
-			}
-			r.judge()
-		}
+		r.known(p, f)
 		return progress
 	}
 	if !r.read(data) {
@@ -98,9 +92,29 @@ func (r *chatReader) event(name, data []byte) verdict {
 		r.chunk.fault, _ = faultOf(data)
 		r.chunk.fault.seen = true
 	}
-	r.learn(data)
+	r.learn(name, data)
 	r.apply()
 	return progress
+}
+
+func (r *chatReader) take(p []byte) int {
+	piece, f, n := r.shapes.take(p)
+	if piece != nil {
+		r.known(piece, f)
+	}
+	return n
+}
+
+// known takes a plain delta of a known shape.
+func (r *chatReader) known(p *chatPiece, f filled) {
+	if r.t.Terminal {
+		return
+	}
+	r.applyDelta(&chatDelta{index: p.choice, text: f.has(whatText), reasoning: f.has(whatReasoning)}, nil)
+	if p.called {
+		r.fragment(p.choice, chatFragment{index: p.call})
+	}
+	r.judge()
 }
 
 func (r *chatReader) document(data []byte) verdict {

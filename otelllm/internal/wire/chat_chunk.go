@@ -264,7 +264,7 @@ func readMember(c *cursor, name string) int {
 }
 
 // learn takes the chunk's shape if it is a plain delta.
-func (r *chatReader) learn(data []byte) {
+func (r *chatReader) learn(name, data []byte) {
 	ch := &r.chunk
 	if len(ch.choices) != 1 || len(ch.fragments) > 1 || ch.usage != unknownUsage || ch.fault.seen {
 		return
@@ -280,5 +280,5 @@ func (r *chatReader) learn(data []byte) {
 		}
 		p.call, p.called = f.index, true
 	}
-	r.shapes.learn(data, p)
+	r.shapes.learn(name, data, p)
 }

@@ -18,6 +18,9 @@ type reader interface {
 	// done takes the [DONE] that ends Chat Completions, and that gateways append to
 	// other protocols too.
 	done()
+	// take reads the event that p begins with, as it comes in an event stream, if it is
+	// one whose form it knows, and returns its length; else 0. Such an event is progress.
+	take(p []byte) int
 	// tally is where both write what they read.
 	tally() *tally
 }
@@ -233,6 +236,15 @@ type payloads bodyDecoder
 
 func (d *payloads) Event(ev sse.Event) {
 	(*bodyDecoder)(d).payload(ev.Name, ev.Data, ev.Unterminated)
+}
+
+// Take implements [sse.Taker].
+func (d *payloads) Take(p []byte) int {
+	n := d.reader.take(p)
+	if n > 0 {
+		d.state.Events++
+	}
+	return n
 }
 
 func (d *payloads) Comment() { d.state.Keepalives++ }

@@ -91,16 +91,30 @@ func (r *geminiReader) tally() *tally { return &r.t }
 
 func (r *geminiReader) event(_, data []byte) verdict {
 	if p, f := r.shapes.match(data); p != nil {
-		if !r.t.Terminal {
-			r.shapes.recount(data, p.usage[:])
-			r.t.use(p.usage.counts())
-			p.part.filled = f.has(whatText)
-			r.part(r.candidateOf(p.candidate), &p.part)
-			r.judge()
-		}
+		r.known(data, p, f)
 		return progress
 	}
 	return r.document(data)
+}
+
+func (r *geminiReader) take(p []byte) int {
+	piece, f, n := r.shapes.take(p)
+	if piece != nil {
+		r.known(p, piece, f)
+	}
+	return n
+}
+
+// known takes a piece of a known shape, which was found in data.
+func (r *geminiReader) known(data []byte, p *geminiPiece, f filled) {
+	if r.t.Terminal {
+		return
+	}
+	r.shapes.recount(data, p.usage[:])
+	r.t.use(p.usage.counts())
+	p.part.filled = f.has(whatText)
+	r.part(r.candidateOf(p.candidate), &p.part)
+	r.judge()
 }
 
 // document reads a whole answer, which is as a chunk is.

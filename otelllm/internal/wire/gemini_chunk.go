@@ -243,6 +243,6 @@ func (r *geminiReader) learn(data []byte) {
 	piece.id, piece.name = nil, nil // they would hold on to the payload
 	switch texts := r.shapes.texts(); {
 	case p.kind == geminiText && texts == 1, p.kind == geminiCall && texts == 0:
-		r.shapes.learn(data, geminiPiece{d.index, piece, ch.usage})
+		r.shapes.learn(nil, data, geminiPiece{d.index, piece, ch.usage})
 	}
 }

@@ -61,12 +61,25 @@ func (r *ollamaReader) done() {}
 
 func (r *ollamaReader) event(_, data []byte) verdict {
 	if known, f := r.shapes.match(data); known != nil {
-		if !r.t.Terminal {
-			r.say(f.has(whatText), f.has(whatReasoning))
-		}
+		r.known(f)
 		return progress
 	}
 	return r.document(data)
+}
+
+func (r *ollamaReader) take(p []byte) int {
+	known, f, n := r.shapes.take(p)
+	if known != nil {
+		r.known(f)
+	}
+	return n
+}
+
+// known takes a piece of a known shape.
+func (r *ollamaReader) known(f filled) {
+	if !r.t.Terminal {
+		r.say(f.has(whatText), f.has(whatReasoning))
+	}
 }
 
 // document reads a whole answer, which is as a line is.
@@ -77,7 +90,7 @@ func (r *ollamaReader) document(data []byte) verdict {
 	}
 	l := &r.line
 	if !l.done && len(l.calls) == 0 && !l.fault.seen && l.input < 0 && l.output < 0 {
-		r.shapes.learn(data, struct{}{})
+		r.shapes.learn(nil, data, struct{}{})
 	}
 	r.apply()
 	return progress

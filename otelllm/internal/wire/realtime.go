@@ -205,7 +205,7 @@ func (r *Realtime) progress(p []byte) Frame {
 	}
 	ev := &r.ev
 	if ev.outputIndex >= 0 && !ev.unshaped && bytes.HasSuffix(ev.typ, deltaSuffix) {
-		r.shapes.learn(p, realtimeDelta{responsesDelta{deltaKindOf(ev.typ), ev.outputIndex}, x})
+		r.shapes.learn(nil, p, realtimeDelta{responsesDelta{deltaKindOf(ev.typ), ev.outputIndex}, x})
 	}
 	for _, suffix := range [...]string{".added", ".delta", ".done"} {
 		if bytes.HasSuffix(ev.typ, []byte(suffix)) {

@@ -86,9 +86,7 @@ func (r *responsesReader) done() {}
 
 func (r *responsesReader) event(name, data []byte) verdict {
 	if d, f := r.shapes.match(data); d != nil {
-		if !r.t.Terminal {
-			r.delta(*d, nil, f.has(whatText))
-		}
+		r.known(d, f)
 		return progress
 	}
 	defer r.forget()
@@ -99,12 +97,27 @@ func (r *responsesReader) event(name, data []byte) verdict {
 	if len(ev.typ) == 0 {
 		ev.typ = name
 	} else if ev.outputIndex >= 0 && !ev.unshaped && bytes.HasSuffix(ev.typ, deltaSuffix) {
-		r.shapes.learn(data, responsesDelta{deltaKindOf(ev.typ), ev.outputIndex})
+		r.shapes.learn(name, data, responsesDelta{deltaKindOf(ev.typ), ev.outputIndex})
 	}
 	return r.apply()
 }
 
 var deltaSuffix = []byte(".delta")
+
+func (r *responsesReader) take(p []byte) int {
+	d, f, n := r.shapes.take(p)
+	if d != nil {
+		r.known(d, f)
+	}
+	return n
+}
+
+// known takes a delta of a known shape.
+func (r *responsesReader) known(d *responsesDelta, f filled) {
+	if !r.t.Terminal {
+		r.delta(*d, nil, f.has(whatText))
+	}
+}
 
 // apply makes the event part of the state.
 func (r *responsesReader) apply() verdict {

@@ -25,7 +25,8 @@ type shapes[M any] struct {
 
 // shape is one form.
 type shape[M any] struct {
-	literal []byte // what lies around the holes, end to end
+	literal []byte // what lies around the holes, end to end, after the frame
+	frame   int    // how much of it stands before the payload in an event stream
 	holes   [maxHoles]hole
 	nHoles  int
 	means   M
@@ -138,21 +139,31 @@ func (s *values) add(sp span) {
 }
 
 // learn takes the form of the payload that was parsed since begin, and what it means.
-func (s *shapes[M]) learn(data []byte, means M) {
-	size := len(data) - s.length()
+// name is the event's, which is part of its form in an event stream.
+func (s *shapes[M]) learn(name, data []byte, means M) {
+	const event, field = "event: ", "data: "
+	frame := len(field)
+	if len(name) > 0 {
+		frame += len(event) + len(name) + 1
+	}
+	size := frame + len(data) - s.length()
 	if s.off || s.overflow || size > maxLiterals {
 		return
 	}
 	sh := s.room(size)
+	sh.means, sh.frame, sh.nHoles = means, frame, s.n
+	b := sh.literal
+	if len(name) > 0 {
+		b = append(append(append(b, event...), name...), '\n')
+	}
+	b = append(b, field...)
 	at := 0
 	for i, sp := range s.spans[:s.n] {
-		sh.literal = append(sh.literal, data[at:sp.start]...)
-		sh.holes[i] = hole{at: len(sh.literal), what: sp.what, of: sp.of}
+		b = append(b, data[at:sp.start]...)
+		sh.holes[i] = hole{at: len(b), what: sp.what, of: sp.of}
 		at = sp.end
 	}
-	sh.nHoles = s.n
-	sh.literal = append(sh.literal, data[at:]...)
-	sh.means = means
+	sh.literal = append(b, data[at:]...)
 }
 
 // room makes room for a literal of this size. What was recognised longest ago goes,
@@ -218,38 +229,60 @@ func (s *values) length() (n int) {
 	return n
 }
 
-// match is what data means if it has the form of a known shape; nil if it has not.
+// match is what a payload means if it has the form of a known shape; nil if it has not.
 func (s *shapes[M]) match(data []byte) (means *M, f filled) {
-	if s.kept == 0 {
+	if s.kept == 0 || len(data) == 0 {
 		return nil, 0
 	}
-	sh := &s.known[s.last]
-	if f, ok := s.matches(data, sh.literal, sh.holes[:sh.nHoles]); ok {
-		return &sh.means, f
-	}
-	for i := range s.kept {
-		if i == s.last {
-			continue
-		}
+	i := s.last
+	for {
 		sh := &s.known[i]
-		if f, ok := s.matches(data, sh.literal, sh.holes[:sh.nHoles]); ok {
+		if f, n := s.matches(data, sh.literal, sh.frame, sh.holes[:sh.nHoles]); n == len(data) {
 			s.last = i
 			return &sh.means, f
 		}
+		if i++; i == s.kept {
+			i = 0
+		}
+		if i == s.last {
+			return nil, 0
+		}
 	}
-	return nil, 0
 }
 
-// matches reports whether data has the form of a literal with these holes.
-func (s *values) matches(data, literal []byte, holes []hole) (f filled, ok bool) {
-	if len(literal) == 0 {
-		return 0, false
+// take is what the event means that p begins with, as it comes over the wire: its
+// lines, if it has the form of a known shape; nil if it has not. n is its length.
+func (s *shapes[M]) take(p []byte) (means *M, f filled, n int) {
+	if s.kept == 0 {
+		return nil, 0, 0
 	}
-	at, from := 0, 0
+	i := s.last
+	for {
+		sh := &s.known[i]
+		if f, n := s.matches(p, sh.literal, 0, sh.holes[:sh.nHoles]); n > 0 && len(p)-n >= 2 && p[n] == '\n' && p[n+1] == '\n' {
+			s.last = i
+			return &sh.means, f, n + 2
+		}
+		if i++; i == s.kept {
+			i = 0
+		}
+		if i == s.last {
+			return nil, 0, 0
+		}
+	}
+}
+
+// matches is how many bytes of data have the form of the literal, from a place in it
+// on, with these holes; 0 if they have not.
+func (s *values) matches(data, literal []byte, from int, holes []hole) (f filled, n int) {
+	if len(literal) == 0 {
+		return 0, 0 // it was dropped
+	}
+	at := 0
 	for i, h := range holes {
 		n := h.at - from
 		if len(data)-at < n || string(data[at:at+n]) != string(literal[from:h.at]) {
-			return 0, false
+			return 0, 0
 		}
 		at += n
 		from = h.at
@@ -257,7 +290,7 @@ func (s *values) matches(data, literal []byte, holes []hole) (f filled, ok bool)
 		if h.what <= whatCount {
 			end = endOfDigits(data, at)
 			if end == at || h.what == whatCount && end-at > maxDigits {
-				return 0, false
+				return 0, 0
 			}
 		} else {
 			// The quotes are part of the literal.
@@ -270,7 +303,11 @@ func (s *values) matches(data, literal []byte, holes []hole) (f filled, ok bool)
 		at = end
 	}
 	s.n = len(holes)
-	return f, string(data[at:]) == string(literal[from:])
+	n = len(literal) - from
+	if len(data)-at < n || string(data[at:at+n]) != string(literal[from:]) {
+		return 0, 0
+	}
+	return f, at + n
 }
 
 // endOfDigits is the end of the digits at i, or i when they are not a JSON number.
