@@ -45,12 +45,34 @@ const (
 	typeUUID
 )
 
-// read finds the headers in b. It reports whether b is well-formed.
-func (d *Decoder) read(b []byte) bool {
-	if len(d.headers) > 0 && string(d.headers) == string(b) {
-		return true
+// headers are the headers of a message and where in them the values are.
+type headers struct {
+	bytes []byte
+	at    [numbered]span
+}
+
+// read finds the headers in b; nil if b is not well-formed. The result is valid until
+// the next call.
+func (d *Decoder) read(b []byte) *[numbered]span {
+	for i := range d.known {
+		if h := &d.known[i]; len(h.bytes) > 0 && string(h.bytes) == string(b) {
+			return &h.at
+		}
 	}
-	d.headers, d.at = d.headers[:0], [numbered]span{}
+	h := &d.known[d.oldest]
+	d.oldest = 1 - d.oldest
+	h.bytes, h.at = h.bytes[:0], [numbered]span{}
+	if !h.find(b) {
+		return nil
+	}
+	if len(b) <= maxHeaders {
+		h.bytes = append(h.bytes, b...)
+	}
+	return &h.at
+}
+
+// find finds the values in b. It reports whether b is well-formed.
+func (h *headers) find(b []byte) bool {
 	for i := 0; i < len(b); {
 		name := i + 1
 		i = name + int(b[i])
@@ -86,12 +108,9 @@ func (d *Decoder) read(b []byte) bool {
 			return false
 		}
 		if kind == typeString && n < numbered {
-			d.at[n] = span{i, i + size}
+			h.at[n] = span{i, i + size}
 		}
 		i += size
-	}
-	if len(b) <= maxHeaders {
-		d.headers = append(d.headers, b...)
 	}
 	return true
 }
