@@ -68,7 +68,7 @@ type Decoder struct {
 
 // keepBuffer is the capacity up to which a buffer outlives its event. One long
 // event must not cost its memory for the rest of the stream.
-const keepBuffer = 64 << 10
+const keepBuffer = 4 << 10
 
 const bom = "\xEF\xBB\xBF"
 

@@ -33,8 +33,19 @@ func (r *recorder) TooLong() { r.got = append(r.got, "too long") }
 
 // decode feeds in as chunks that end at the given places.
 func decode(in string, limit int, cuts ...int) []string {
-	var r recorder
-	d := New(&r, limit)
+	return decodeInto(&recorder{}, in, limit, cuts...)
+}
+
+// written is a sink that writes down.
+type written interface {
+	Sink
+	entries() []string
+}
+
+func (r *recorder) entries() []string { return r.got }
+
+func decodeInto(r written, in string, limit int, cuts ...int) []string {
+	d := New(r, limit)
 	at := 0
 	for _, cut := range append(cuts, len(in)) {
 		// A chunk of its own, overwritten afterwards: whatever is retained shows.
@@ -46,7 +57,7 @@ func decode(in string, limit int, cuts ...int) []string {
 		at = cut
 	}
 	d.Close()
-	return r.got
+	return r.entries()
 }
 
 func everyByte(in string) []int {
@@ -249,9 +260,54 @@ func FuzzFraming(f *testing.F) {
 		want := reference(in)
 		assert.Equal(t, want, decode(in, unlimited), "in one piece")
 		assert.Equal(t, want, decode(in, unlimited, randomCuts(len(in), seed)...), "in pieces")
+		assert.Equal(t, want, decodeInto(&taker{every: 1 + seed%3}, in, unlimited, randomCuts(len(in), seed)...), "with a sink that takes some itself")
 		limit := 1 + int(seed%40)
 		assert.Equal(t, decode(in, limit), decode(in, limit, everyByte(in)...), "limit %d", limit)
 	})
+}
+
+// taker takes plain events itself, one in so many.
+type taker struct {
+	recorder
+
+	every, asked uint64
+}
+
+func (s *taker) Take(p []byte) int {
+	head, _, whole := strings.Cut(string(p), "\n\n")
+	name, data, named := strings.Cut(head, "\n")
+	if !named {
+		name, data = "", head
+	}
+	name, isName := strings.CutPrefix(name, "event: ")
+	data, isData := strings.CutPrefix(data, "data: ")
+	if s.asked++; s.asked%s.every != 0 || !whole || !isData || named && !isName || strings.ContainsAny(data, "\n") {
+		return 0
+	}
+	s.Event(Event{Name: []byte(name), Data: []byte(data)})
+	return len(head) + 2
+}
+
+func TestTaker(t *testing.T) {
+	const in = ": a\n\nevent: x\ndata: 1\n\ndata: 2\n\n{\"error\":\ndata: 3\n\n }\n\ndata: 4\ndata: 5\n\ndata: 6\r\n\r\ndata: 7\n\nevent: y\n\ndata: 8"
+	want := reference(in)
+	for every := range uint64(4) {
+		for size := range len(in) {
+			s := &taker{every: every + 1}
+			require.Equal(t, want, decodeInto(s, in, unlimited, cutsOf(len(in), size+1)...), "chunks of %d", size+1)
+			require.NotZero(t, s.asked)
+		}
+	}
+	s := &taker{every: 1}
+	assert.Equal(t, decode("data: 12345678\n\n", 9), decodeInto(s, "data: 12345678\n\n", 9), "longer than the limit")
+}
+
+func cutsOf(n, size int) []int {
+	var cuts []int
+	for at := size; at < n; at += size {
+		cuts = append(cuts, at)
+	}
+	return cuts
 }
 
 func randomCuts(n int, seed uint64) []int {
