@@ -55,7 +55,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	ctx, s := h.begin(r, protocol)
+	ctx, s := h.begin(r.Context(), r, protocol)
 	r = r.WithContext(ctx)
 	if s == nil {
 		h.next.ServeHTTP(w, r)
@@ -72,9 +72,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // begin starts the span of a served request; nil: nobody listens.
-func (h *handler) begin(r *http.Request, protocol wire.Protocol) (context.Context, *serving) {
+func (h *handler) begin(caller context.Context, r *http.Request, protocol wire.Protocol) (context.Context, *serving) {
 	start := time.Now()
-	ctx := r.Context()
+	ctx := caller
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		p := h.propagator
 		if p == nil {
@@ -98,7 +98,7 @@ func (h *handler) begin(r *http.Request, protocol wire.Protocol) (context.Contex
 	}
 	s := &serving{}
 	s.protocol = protocol
-	s.record.init(r.Context(), &h.config, span, &id, start)
+	s.record.init(caller, &h.config, span, &id, start)
 	s.facts.Attempt = attemptOf(r.Header)
 	if r.Body != nil && r.Body != http.NoBody {
 		s.teeAsked(&requestTee{ReadCloser: r.Body, protocol: protocol, length: r.ContentLength})

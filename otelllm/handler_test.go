@@ -222,8 +222,7 @@ func TestGatewayClientGone(t *testing.T) {
 func TestGatewayAborts(t *testing.T) {
 	upstream := script(t, sseHead+chatText, func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) })
 	client := &http.Client{Transport: NewTransport(base(t))}
-	var g *gateway
-	g = newGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	g := newGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, abort := WithAbort(r.Context())
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, upstream+chatPath, r.Body)
 		if err != nil {

@@ -113,7 +113,7 @@ func last(list []string, safe func(string) string) []string {
 	return out
 }
 
-// Sent: the request has left this side.
+// Sent tells that the request has left this side.
 func (q *Request) Sent() {
 	q.do(func(r *manualRecord, now time.Time) {
 		r.sent = true
@@ -121,7 +121,7 @@ func (q *Request) Sent() {
 	})
 }
 
-// Answered: the response has begun. Status is its status in the manner of HTTP, 0
+// Answered tells that the response has begun. Status is its status in the manner of HTTP, 0
 // where the transport has none. Chunks and calls imply it.
 func (q *Request) Answered(status int) {
 	q.do(func(r *manualRecord, now time.Time) {
@@ -135,32 +135,32 @@ func (q *Request) Response(id, model string) {
 	q.tell(func(m *wire.Manual) { m.Identify(id, model) })
 }
 
-// Text: a chunk of visible output came. The chunk itself is not wanted.
+// Text tells of a chunk of visible output. The chunk itself is not wanted.
 func (q *Request) Text() { q.tell((*wire.Manual).Text) }
 
-// Reasoning: a chunk of reasoning came.
+// Reasoning tells of a chunk of reasoning.
 func (q *Request) Reasoning() { q.tell((*wire.Manual).Reasoning) }
 
-// Keepalive: the other side gave a sign of life that is no progress.
+// Keepalive tells that the other side gave a sign of life that is no progress.
 func (q *Request) Keepalive() { q.tell((*wire.Manual).Keepalive) }
 
-// ToolInputStarted: the input of a tool call began to come.
+// ToolInputStarted tells that the input of a tool call began to come.
 func (q *Request) ToolInputStarted(id, name string) {
 	q.tell(func(m *wire.Manual) { m.StartCall(id, name) })
 }
 
-// ToolInputCompleted: the input of a tool call is complete.
+// ToolInputCompleted tells that the input of a tool call is complete.
 func (q *Request) ToolInputCompleted(id string) {
 	q.tell(func(m *wire.Manual) { m.CompleteCall(id, "") })
 }
 
-// ToolCall: a tool call has been handed to the application, its input whole. A
+// ToolCall tells that a tool call has been handed to the application, its input whole. A
 // transport that gives calls in one piece needs no other word about them.
 func (q *Request) ToolCall(id, name string) {
 	q.tell(func(m *wire.Manual) { m.HandOver(id, name) })
 }
 
-// ProviderTool: a tool that the provider executes itself began.
+// ProviderTool tells that a tool that the provider executes itself began.
 func (q *Request) ProviderTool() { q.tell((*wire.Manual).ProviderTool) }
 
 // Usage tells the token counts so far, whole ones: later ones replace earlier.
@@ -170,13 +170,13 @@ func (q *Request) Usage(u Usage) {
 	})
 }
 
-// Finished: the model has come to its end, for this reason ("stop", "tool_calls",
+// Finished tells that the model has come to its end, for this reason ("stop", "tool_calls",
 // "length", …). Without it a request that ends has been cut.
 func (q *Request) Finished(reason string) {
 	q.tell(func(m *wire.Manual) { m.Finish(reason) })
 }
 
-// ProviderError: the provider said that it failed. Status is one in the manner of
+// ProviderError tells that the provider said that it failed. Status is one in the manner of
 // HTTP (0: none), code its own word ("overloaded"), after the fact where the wait
 // that it asks for is not zero.
 func (q *Request) ProviderError(status int, code string, after time.Duration) {

@@ -42,7 +42,8 @@ func TestRequestEnds(t *testing.T) {
 				"llm.stream.end": "terminal_event", "llm.stream.phase": "stream_end", "llm.stream.text_chunks": int64(2), "llm.stream.reasoning_chunks": int64(1),
 				"llm.stream.keepalives": int64(1), "gen_ai.usage.input_tokens": int64(7), "gen_ai.response.id": "resp_1", "gen_ai.response.model": "model-x-1",
 				"gen_ai.response.finish_reasons": []string{"stop"}, "llm.stream.events": int64(4), "llm.request.attempt": int64(2), "llm.stream.bytes": nil,
-			}, "",
+			},
+			"",
 		},
 		{
 			"cut in a tool's input", func(q *Request) {
@@ -53,7 +54,8 @@ func TestRequestEnds(t *testing.T) {
 			map[attribute.Key]any{
 				"llm.stream.end": "read_error", "llm.stream.phase": "tool_input", "llm.transport.cause": "connection_reset", "llm.transport.stage": "body",
 				"llm.stream.open_tool_call_ids": []string{"call_a"}, "llm.stream.tool_inputs_started": int64(1), "llm.stream.tool_inputs_completed": int64(0),
-			}, "stream_interrupted/connection_reset",
+			},
+			"stream_interrupted/connection_reset",
 		},
 		{
 			"calls", func(q *Request) {
@@ -62,37 +64,44 @@ func TestRequestEnds(t *testing.T) {
 				q.ToolCall("call_b", "g")
 				q.Finished("tool_calls")
 			}, nil,
-			map[attribute.Key]any{"llm.stream.tool_call_ids": []string{"call_a", "call_b"}, "llm.stream.tool_calls": int64(2), "llm.stream.end": "terminal_event"}, "",
+			map[attribute.Key]any{"llm.stream.tool_call_ids": []string{"call_a", "call_b"}, "llm.stream.tool_calls": int64(2), "llm.stream.end": "terminal_event"},
+			"",
 		},
 		{
 			"no last word", func(q *Request) { q.Text() }, nil,
-			map[attribute.Key]any{"llm.stream.end": "eof", "llm.transport.cause": "clean_eof", "llm.stream.phase": "text"}, "stream_interrupted/clean_eof",
+			map[attribute.Key]any{"llm.stream.end": "eof", "llm.transport.cause": "clean_eof", "llm.stream.phase": "text"},
+			"stream_interrupted/clean_eof",
 		},
 		{
 			"refused with a status", func(q *Request) {
 				q.Sent()
 				q.ProviderError(429, "slow_down", 3*time.Second)
 			}, errors.New("secret"),
-			map[attribute.Key]any{"llm.stream.end": "http_error", "llm.provider_error.kind": "overloaded", "llm.retry.after": 3.0, "http.response.status_code": int64(429), "error.type": "429"}, "provider_error/overloaded",
+			map[attribute.Key]any{"llm.stream.end": "http_error", "llm.provider_error.kind": "overloaded", "llm.retry.after": 3.0, "http.response.status_code": int64(429), "error.type": "429"},
+			"provider_error/overloaded",
 		},
 		{
 			"failed in the stream", func(q *Request) {
 				q.Text()
 				q.ProviderError(0, "overloaded_error", 0)
 			}, errors.New("secret"),
-			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.provider_error.kind": "overloaded", "llm.provider_error.in_band": true, "llm.stream.phase": "text"}, "provider_error/overloaded",
+			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.provider_error.kind": "overloaded", "llm.provider_error.in_band": true, "llm.stream.phase": "text"},
+			"provider_error/overloaded",
 		},
 		{
 			"no answer", func(q *Request) { q.Sent() }, reset,
-			map[attribute.Key]any{"llm.stream.end": "no_response", "llm.transport.cause": "connection_reset", "llm.stream.phase": "awaiting_response"}, "stream_interrupted/connection_reset",
+			map[attribute.Key]any{"llm.stream.end": "no_response", "llm.transport.cause": "connection_reset", "llm.stream.phase": "awaiting_response"},
+			"stream_interrupted/connection_reset",
 		},
 		{
 			"stopped", func(q *Request) { q.Text() }, &AbortError{Source: AbortUser},
-			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "user", "error.type": nil}, "local_abort/user",
+			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "user", "error.type": nil},
+			"local_abort/user",
 		},
 		{
 			"cancelled", func(q *Request) { q.Text() }, context.Canceled,
-			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "unknown"}, "local_abort/unknown",
+			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "unknown"},
+			"local_abort/unknown",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -144,12 +144,12 @@ func (t *Transport) propagate(req *http.Request) *http.Request {
 	if t.config.propagator == nil {
 		return req
 	}
-	req = req.WithContext(req.Context()) // a copy: a RoundTripper must not change req
-	req.Header = req.Header.Clone()
+	ctx := req.Context()
+	req = req.Clone(ctx) // a RoundTripper must not change the caller's
 	if req.Header == nil {
 		req.Header = http.Header{}
 	}
-	t.config.propagator.Inject(req.Context(), propagation.HeaderCarrier(req.Header))
+	t.config.propagator.Inject(ctx, propagation.HeaderCarrier(req.Header))
 	return req
 }
 
