@@ -14,10 +14,11 @@ import (
 const (
 	UnknownHost  = "api.unknown-model.test"  // no such name
 	TroubledHost = "api.troubled-model.test" // the name server is in trouble: try again
+	SilentHost   = "api.silent-model.test"   // no answer comes
 )
 
 // DNS is a name server on loopback that resolves nothing: [TroubledHost] gets
-// SERVFAIL, every other name NXDOMAIN.
+// SERVFAIL, [SilentHost] no answer, every other name NXDOMAIN.
 type DNS struct {
 	conn net.PacketConn
 	done sync.WaitGroup
@@ -59,12 +60,13 @@ func (d *DNS) serve() {
 		if err != nil {
 			return
 		}
-		if reply, err := answerDNS(buf[:n]); err == nil {
+		if reply, err := answerDNS(buf[:n]); err == nil && reply != nil {
 			_, _ = d.conn.WriteTo(reply, from) // a resolver that has gone asks no more
 		}
 	}
 }
 
+// answerDNS is the reply to a query; nil: none.
 func answerDNS(query []byte) ([]byte, error) {
 	var p dnsmessage.Parser
 	header, err := p.Start(query)
@@ -76,8 +78,11 @@ func answerDNS(query []byte) ([]byte, error) {
 		return nil, err
 	}
 	code := dnsmessage.RCodeNameError
-	if strings.HasPrefix(question.Name.String(), TroubledHost+".") { // the resolver's search list may follow
+	switch name := question.Name.String(); { // the resolver's search list may follow
+	case strings.HasPrefix(name, TroubledHost+"."):
 		code = dnsmessage.RCodeServerFailure
+	case strings.HasPrefix(name, SilentHost+"."):
+		return nil, nil
 	}
 	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{
 		ID: header.ID, Response: true, RecursionDesired: header.RecursionDesired, RecursionAvailable: true, RCode: code,

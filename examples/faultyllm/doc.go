@@ -1,7 +1,7 @@
 // Package faultyllm is a model server that breaks on purpose. It speaks OpenAI
-// Chat Completions, OpenAI Responses, Anthropic Messages and Gemini from scripts,
-// streamed or as one JSON document as the request asks, and goes wrong exactly where
-// the script says so: it resets the connection, ends it inside the body, ends the
+// Chat Completions, OpenAI Responses, Anthropic Messages, Gemini and Vertex AI from
+// scripts, streamed or as one JSON document as the request asks, and goes wrong
+// exactly where the script says so: it resets the connection, ends it inside the body, ends the
 // stream clean but early, stalls, answers with the providers' HTTP errors, or
 // reports an error inside a 200.
 //

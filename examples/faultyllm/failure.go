@@ -95,7 +95,7 @@ func (f *Failure) voice(w Wire) voice {
 	switch w {
 	case Anthropic:
 		return anthropicVoices[f.Trouble]
-	case Gemini:
+	case Gemini, Vertex:
 		return geminiVoices[f.Trouble]
 	default:
 		return openAIVoices[f.Trouble]
@@ -134,7 +134,7 @@ func (f *Failure) write(w http.ResponseWriter, wire Wire, requestID string) int 
 	v := f.voice(wire)
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	if wire != Gemini { // Google has no such headers: what its body says is all
+	if !wire.google() { // Google has no such headers: what its body says is all
 		f.headers(h, wire, v)
 	}
 	w.WriteHeader(v.status)
@@ -142,7 +142,7 @@ func (f *Failure) write(w http.ResponseWriter, wire Wire, requestID string) int 
 	switch wire {
 	case Anthropic:
 		body = f.anthropicBody(requestID)
-	case Gemini:
+	case Gemini, Vertex:
 		body = f.geminiBody()
 	default:
 		body = f.chatBody()

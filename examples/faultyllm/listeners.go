@@ -93,29 +93,53 @@ func UntrustedTLS() (*Port, error) {
 
 // GarbageTLS is a port where a TLS client finds something that is no TLS: it reads
 // the client's hello and answers as a plain HTTP server would.
-func GarbageTLS() (*Port, error) {
+func GarbageTLS() (*Port, error) { return accepting(answerGarbage) }
+
+// SilentPort is a port that takes connections and never says a word on them: a TLS
+// handshake with it has no end.
+func SilentPort() (*Port, error) { return accepting(keepSilent) }
+
+// accepting is a port that hands each connection to its own handle.
+func accepting(handle func(conn net.Conn, closing <-chan struct{})) (*Port, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("faultyllm: listen on loopback: %w", err)
 	}
 	var conns sync.WaitGroup
+	closing := make(chan struct{})
 	conns.Go(func() {
 		for {
 			conn, err := ln.Accept()
 			if err != nil {
 				return
 			}
-			conns.Go(func() { answerGarbage(conn) })
+			conns.Go(func() { handle(conn, closing) })
 		}
 	})
 	return &Port{addr: ln.Addr().String(), close: func() error {
 		err := ln.Close()
+		close(closing)
 		conns.Wait()
 		return err
 	}}, nil
 }
 
-func answerGarbage(conn net.Conn) {
+// keepSilent reads what comes until the client goes or the port is closed.
+func keepSilent(conn net.Conn, closing <-chan struct{}) {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = io.Copy(io.Discard, conn)
+	}()
+	select {
+	case <-gone:
+	case <-closing:
+	}
+	_ = conn.Close()
+	<-gone
+}
+
+func answerGarbage(conn net.Conn, _ <-chan struct{}) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
 	if err := readRecord(conn); err != nil {

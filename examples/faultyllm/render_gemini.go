@@ -93,7 +93,11 @@ func geminiCall(c call) string {
 	if !json.Valid([]byte(args)) { // the API always sends an object
 		args = "{}"
 	}
-	return fmt.Sprintf(`{"functionCall":{"id":%s,"name":%s,"args":%s}}`, q(c.id), q(c.name), args)
+	id := ""
+	if c.id != "" {
+		id = `"id":` + q(c.id) + ","
+	}
+	return fmt.Sprintf(`{"functionCall":{%s"name":%s,"args":%s}}`, id, q(c.name), args)
 }
 
 // geminiReason is the reason as Gemini has it: it stops to call a function as it

@@ -70,7 +70,7 @@ func Refusal(chunks ...string) Step { return Step{kind: stepRefusal, chunks: chu
 
 // ToolInput begins a tool call and writes its arguments, one delta a fragment,
 // but does not complete them. Gemini sends calls whole: of this one nothing, until
-// it is complete.
+// it is complete. Vertex sends argument by argument, those that are there.
 func ToolInput(id, name string, fragments ...string) Step {
 	return Step{kind: stepToolInput, id: id, name: name, chunks: fragments}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ type answer struct {
 	calls                    []toolCall
 	finish                   string
 	input, output            int64
+	pieces                   map[string]any // arguments of the last call, while it comes in pieces
 }
 
 type toolCall struct{ id, name, arguments string }
@@ -55,8 +57,8 @@ func ask(ctx context.Context, w faultyllm.Wire, baseURL string, hc *http.Client,
 		return askChat(ctx, openai.NewClient(openaiOptions(baseURL, hc, retries)...), stream)
 	case faultyllm.Responses:
 		return askResponses(ctx, openai.NewClient(openaiOptions(baseURL, hc, retries)...), stream)
-	case faultyllm.Gemini:
-		return askGemini(ctx, baseURL, hc, stream, retries)
+	case faultyllm.Gemini, faultyllm.Vertex:
+		return askGemini(ctx, w, baseURL, hc, stream, retries)
 	default:
 		return askAnthropic(ctx, anthropic.NewClient(anthropicoption.WithBaseURL(baseURL), anthropicoption.WithAPIKey("sk-test"),
 			anthropicoption.WithHTTPClient(hc), anthropicoption.WithMaxRetries(retries)), stream)
@@ -210,14 +212,19 @@ func askAnthropic(ctx context.Context, c anthropic.Client, stream bool) (answer,
 	return a, nil
 }
 
-func askGemini(ctx context.Context, baseURL string, hc *http.Client, stream bool, retries int) (answer, error) {
+func askGemini(ctx context.Context, w faultyllm.Wire, baseURL string, hc *http.Client, stream bool, retries int) (answer, error) {
 	var a answer
-	c, err := genai.NewClient(ctx, &genai.ClientConfig{
-		APIKey: "sk-test", Backend: genai.BackendGeminiAPI, HTTPClient: hc,
-		HTTPOptions: genai.HTTPOptions{BaseURL: baseURL, RetryOptions: &genai.HTTPRetryOptions{
+	config := &genai.ClientConfig{
+		HTTPClient: hc, HTTPOptions: genai.HTTPOptions{BaseURL: baseURL, RetryOptions: &genai.HTTPRetryOptions{
 			Attempts: new(int32(retries) + 1), InitialDelay: new(0.001),
 		}},
-	})
+	}
+	if w == faultyllm.Vertex {
+		config.Backend, config.Project, config.Location = genai.BackendVertexAI, "p", "l"
+	} else {
+		config.Backend, config.APIKey = genai.BackendGeminiAPI, "sk-test"
+	}
+	c, err := genai.NewClient(ctx, config)
 	if err != nil {
 		return a, err
 	}
@@ -250,11 +257,9 @@ func (a *answer) add(r *genai.GenerateContentResponse) error {
 	for _, part := range content.Parts {
 		switch {
 		case part.FunctionCall != nil:
-			arguments, err := json.Marshal(part.FunctionCall.Args)
-			if err != nil {
+			if err := a.addCall(part.FunctionCall); err != nil {
 				return err
 			}
-			a.calls = append(a.calls, toolCall{part.FunctionCall.ID, part.FunctionCall.Name, string(arguments)})
 		case part.Thought:
 			a.reasoning += part.Text
 		default:
@@ -265,6 +270,28 @@ func (a *answer) add(r *genai.GenerateContentResponse) error {
 	a.input = int64(r.UsageMetadata.PromptTokenCount)
 	a.output = int64(r.UsageMetadata.CandidatesTokenCount + r.UsageMetadata.ThoughtsTokenCount)
 	return nil
+}
+
+// addCall takes a call that is whole, or one piece of one: then its arguments, which
+// are all texts, are joined when the last piece has come.
+func (a *answer) addCall(c *genai.FunctionCall) error {
+	if c.Name != "" {
+		a.calls, a.pieces = append(a.calls, toolCall{id: c.ID, name: c.Name}), c.Args
+	}
+	if a.pieces == nil {
+		a.pieces = map[string]any{}
+	}
+	for _, piece := range c.PartialArgs {
+		key := strings.TrimPrefix(piece.JsonPath, "$.")
+		before, _ := a.pieces[key].(string)
+		a.pieces[key] = before + piece.StringValue
+	}
+	if c.WillContinue != nil && *c.WillContinue {
+		return nil
+	}
+	arguments, err := json.Marshal(a.pieces)
+	a.calls[len(a.calls)-1].arguments, a.pieces = string(arguments), nil
+	return err
 }
 
 func unquote(raw string) string { return strings.TrimSuffix(strings.TrimPrefix(raw, `"`), `"`) }
@@ -280,14 +307,14 @@ func TestTheRealSDKsReadHealthyAnswersWhole(t *testing.T) {
 		name:  "text",
 		steps: []faultyllm.Step{faultyllm.Text("Hel", "lo, \"world\"\n", "– ok"), faultyllm.Finish(faultyllm.Stop)},
 		want:  answer{text: "Hello, \"world\"\n– ok"},
-		ends:  map[faultyllm.Wire]string{faultyllm.Chat: "stop", faultyllm.Responses: "completed", faultyllm.Anthropic: "end_turn", faultyllm.Gemini: "STOP"},
+		ends:  map[faultyllm.Wire]string{faultyllm.Chat: "stop", faultyllm.Responses: "completed", faultyllm.Anthropic: "end_turn", faultyllm.Gemini: "STOP", faultyllm.Vertex: "STOP"},
 	}, {
 		name: "reasoning and text",
 		steps: []faultyllm.Step{
 			faultyllm.Reasoning("Let me ", "think."), faultyllm.Text("Done", "."), faultyllm.Finish(faultyllm.Stop),
 		},
 		want: answer{reasoning: "Let me think.", text: "Done."},
-		ends: map[faultyllm.Wire]string{faultyllm.Chat: "stop", faultyllm.Responses: "completed", faultyllm.Anthropic: "end_turn", faultyllm.Gemini: "STOP"},
+		ends: map[faultyllm.Wire]string{faultyllm.Chat: "stop", faultyllm.Responses: "completed", faultyllm.Anthropic: "end_turn", faultyllm.Gemini: "STOP", faultyllm.Vertex: "STOP"},
 	}, {
 		name: keepalives,
 		steps: []faultyllm.Step{
@@ -307,25 +334,25 @@ func TestTheRealSDKsReadHealthyAnswersWhole(t *testing.T) {
 		want: answer{text: "I will look.", calls: []toolCall{
 			{"call_1", "read_file", `{"path":"a.go"}`}, {"call_2", "apply_patch", `{"patch":"+x"}`},
 		}},
-		ends: map[faultyllm.Wire]string{faultyllm.Chat: "tool_calls", faultyllm.Responses: "completed", faultyllm.Anthropic: "tool_use", faultyllm.Gemini: "STOP"},
+		ends: map[faultyllm.Wire]string{faultyllm.Chat: "tool_calls", faultyllm.Responses: "completed", faultyllm.Anthropic: "tool_use", faultyllm.Gemini: "STOP", faultyllm.Vertex: "STOP"},
 	}, {
 		name:  "cut by the token limit",
 		steps: []faultyllm.Step{faultyllm.Text("And then"), faultyllm.Finish(faultyllm.Length)},
 		want:  answer{text: "And then"},
-		ends:  map[faultyllm.Wire]string{faultyllm.Chat: "length", faultyllm.Responses: "max_output_tokens", faultyllm.Anthropic: "max_tokens", faultyllm.Gemini: "MAX_TOKENS"},
+		ends:  map[faultyllm.Wire]string{faultyllm.Chat: "length", faultyllm.Responses: "max_output_tokens", faultyllm.Anthropic: "max_tokens", faultyllm.Gemini: "MAX_TOKENS", faultyllm.Vertex: "MAX_TOKENS"},
 	}, {
 		name:  "content filter",
 		steps: []faultyllm.Step{faultyllm.Text("First you"), faultyllm.Finish(faultyllm.ContentFilter)},
 		want:  answer{text: "First you"},
-		ends:  map[faultyllm.Wire]string{faultyllm.Chat: "content_filter", faultyllm.Responses: "content_filter", faultyllm.Anthropic: "refusal", faultyllm.Gemini: "SAFETY"},
+		ends:  map[faultyllm.Wire]string{faultyllm.Chat: "content_filter", faultyllm.Responses: "content_filter", faultyllm.Anthropic: "refusal", faultyllm.Gemini: "SAFETY", faultyllm.Vertex: "SAFETY"},
 	}, {
 		name:  "refusal",
 		steps: []faultyllm.Step{faultyllm.Refusal("I can't ", "help with that."), faultyllm.Finish(faultyllm.Refused)},
 		want:  answer{refusal: "I can't help with that."},
-		ends:  map[faultyllm.Wire]string{faultyllm.Chat: "stop", faultyllm.Responses: "completed", faultyllm.Anthropic: "refusal", faultyllm.Gemini: "SAFETY"},
+		ends:  map[faultyllm.Wire]string{faultyllm.Chat: "stop", faultyllm.Responses: "completed", faultyllm.Anthropic: "refusal", faultyllm.Gemini: "SAFETY", faultyllm.Vertex: "SAFETY"},
 	}} {
 		for _, w := range wires {
-			if tc.name == keepalives && w == faultyllm.Gemini {
+			if tc.name == keepalives && tc.ends[w] == "" {
 				continue // TestGenaiTakesAKeepaliveForAnError
 			}
 			for _, stream := range []bool{true, false} {
@@ -337,8 +364,14 @@ func TestTheRealSDKsReadHealthyAnswersWhole(t *testing.T) {
 					require.NoError(t, err)
 					want := tc.want
 					want.finish = tc.ends[w]
-					if w == faultyllm.Anthropic || w == faultyllm.Gemini { // know no refusal text
+					if w != faultyllm.Chat && w != faultyllm.Responses { // the others know no refusal text
 						want.text, want.refusal = want.text+want.refusal, ""
+					}
+					if w == faultyllm.Vertex { // nor ids
+						want.calls = slices.Clone(want.calls)
+						for i := range want.calls {
+							want.calls[i].id = ""
+						}
 					}
 					want.input, want.output = 42, got.output
 					assert.Equal(t, want, got)
@@ -392,7 +425,7 @@ func TestTheRealSDKsSeeTheProvidersErrors(t *testing.T) {
 					assert.Equal(t, tc.claude, e.StatusCode)
 					assert.Contains(t, e.RawJSON(), tc.typ)
 					assert.NotEmpty(t, e.RequestID)
-				case faultyllm.Gemini:
+				case faultyllm.Gemini, faultyllm.Vertex:
 					var e genai.APIError
 					require.ErrorAs(t, err, &e)
 					assert.Equal(t, tc.google, e.Code)
@@ -426,7 +459,7 @@ func TestTheSDKsRetryWhatTheyAreToldToRetry(t *testing.T) {
 			require.Len(t, records, 2)
 			assert.Equal(t, http.StatusTooManyRequests, records[0].Status)
 			first, second := "0", "1"
-			if w == faultyllm.Gemini { // the SDK does not say
+			if w == faultyllm.Gemini || w == faultyllm.Vertex { // the SDK does not say
 				first, second = "", ""
 			}
 			assert.Equal(t, first, records[0].RetryCount)
@@ -444,7 +477,7 @@ func TestTheSDKsSeeErrorsInBand(t *testing.T) {
 			require.Error(t, err)
 			assert.Contains(t, err.Error(), map[faultyllm.Wire]string{
 				faultyllm.Chat: "server_is_overloaded", faultyllm.Responses: "server_is_overloaded", faultyllm.Anthropic: "overloaded_error",
-				faultyllm.Gemini: "UNAVAILABLE",
+				faultyllm.Gemini: "UNAVAILABLE", faultyllm.Vertex: "UNAVAILABLE",
 			}[w])
 		})
 	}
@@ -491,4 +524,29 @@ func TestACallOverGeminiComesWholeOrNotAtAll(t *testing.T) {
 
 	got = streamed(t, srv, "c", faultyllm.Gemini, faultyllm.Answer(begun, faultyllm.Finish(faultyllm.ToolCalls)))
 	assert.Contains(t, string(got), `{"functionCall":{"id":"call_1","name":"apply_patch","args":{}}}`)
+}
+
+func TestArgumentsOverVertexComeOneByOne(t *testing.T) {
+	srv := start(t)
+	for _, tc := range []struct {
+		fragments []string
+		want      []string // pieces after the name
+	}{
+		{[]string{`{"path":`}, nil},
+		{[]string{`{"path":"a.go","li`}, []string{`{"jsonPath":"$.path","stringValue":"a.go","willContinue":true}`, `{"jsonPath":"$.path","stringValue":""}`}},
+		{[]string{`{"n":1.5,"on":`, `true,"x":null}`}, []string{`{"jsonPath":"$.n","numberValue":1.5}`, `{"jsonPath":"$.on","boolValue":true}`, `{"jsonPath":"$.x","nullValue":"NULL_VALUE"}`}},
+		{[]string{`{"in":{"b":[2,3],"a":1}}`}, []string{`{"jsonPath":"$.in.a","numberValue":1}`, `{"jsonPath":"$.in.b[0]","numberValue":2}`, `{"jsonPath":"$.in.b[1]","numberValue":3}`}},
+		{[]string{`no object`}, nil},
+	} {
+		got := streamed(t, srv, "c", faultyllm.Vertex, faultyllm.Answer(faultyllm.ToolInput("call_1", "apply_patch", tc.fragments...), faultyllm.CleanEnd()))
+		assert.Equal(t, len(tc.want)+1, events(faultyllm.Vertex, got))
+		assert.Contains(t, string(got), `{"functionCall":{"name":"apply_patch","willContinue":true}}`)
+		for _, piece := range tc.want {
+			assert.Contains(t, string(got), `{"functionCall":{"partialArgs":[`+piece+`],"willContinue":true}}`)
+		}
+		records, err := srv.Records("c")
+		require.NoError(t, err)
+		assert.Equal(t, 1, records[0].Sent.ToolInputsStarted)
+		assert.Zero(t, records[0].Sent.ToolInputsCompleted)
+	}
 }

@@ -152,7 +152,7 @@ func (s *Server) end(key string, r *Record, done Record) {
 
 func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	key, ok := caseKey(r.URL.Path)
-	wire, known := wireOf(r.URL.Path)
+	wire, known := WireOf(r.URL.Path)
 	if !ok || !known || r.Method != http.MethodPost {
 		notFound(w, "no such endpoint")
 		return

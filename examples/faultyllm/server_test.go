@@ -22,7 +22,7 @@ import (
 	"github.com/otelllm/otelllm-go/examples/faultyllm"
 )
 
-var wires = append(faultyllm.Wires(), faultyllm.Gemini)
+var wires = append(faultyllm.Wires(), faultyllm.Gemini, faultyllm.Vertex)
 
 func path(w faultyllm.Wire, stream bool) string {
 	switch {
@@ -32,17 +32,21 @@ func path(w faultyllm.Wire, stream bool) string {
 		return "responses"
 	case w == faultyllm.Anthropic:
 		return "v1/messages"
-	case stream:
-		return "v1beta/models/m:streamGenerateContent?alt=sse"
-	default:
-		return "v1beta/models/m:generateContent"
 	}
+	resource, method := "v1beta/models/m", ":generateContent"
+	if w == faultyllm.Vertex {
+		resource = "v1beta1/projects/p/locations/l/publishers/google/models/m"
+	}
+	if stream {
+		method = ":streamGenerateContent?alt=sse"
+	}
+	return resource + method
 }
 
 // events counts the events of a stream by what ends them.
 func events(w faultyllm.Wire, stream []byte) int {
 	end := "\n\n"
-	if w == faultyllm.Gemini {
+	if w == faultyllm.Gemini || w == faultyllm.Vertex {
 		end = "\r\n\r\n"
 	}
 	return bytes.Count(stream, []byte(end))

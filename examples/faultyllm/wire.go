@@ -15,15 +15,17 @@ const (
 	Chat      Wire = iota // OpenAI Chat Completions
 	Responses             // OpenAI Responses
 	Anthropic             // Anthropic Messages
-	Gemini                // Gemini's streamGenerateContent (alt=sse) and generateContent
+	Gemini                // the Gemini API's streamGenerateContent (alt=sse) and generateContent
+	Vertex                // the same of Vertex AI, whose streams have function calls in pieces
 )
 
-// Wires are the wires that have every kind of step, in order. Gemini stands beside
-// them: it begins with the first words, has function calls whole, and no event for
-// the end of a stream.
+// Wires are the wires that have every kind of step, in order. Gemini and Vertex stand
+// beside them: they begin with the first words and have no event for the end of a
+// stream. On Gemini function calls come whole, on Vertex they have no ids.
 func Wires() []Wire { return []Wire{Chat, Responses, Anthropic} }
 
-// String is a short lower-case name: "chat", "responses", "anthropic", "gemini".
+// String is a short lower-case name: "chat", "responses", "anthropic", "gemini",
+// "vertex".
 func (w Wire) String() string {
 	switch w {
 	case Chat:
@@ -34,6 +36,8 @@ func (w Wire) String() string {
 		return "anthropic"
 	case Gemini:
 		return "gemini"
+	case Vertex:
+		return "vertex"
 	default:
 		return "unknown"
 	}
@@ -41,20 +45,23 @@ func (w Wire) String() string {
 
 // base is the path prefix that an SDK's base URL carries itself: openai-go appends
 // "chat/completions" to ".../v1/", anthropic-sdk-go appends "v1/messages", genai
-// appends "v1beta/models/…".
+// appends "v1beta/models/…" or "v1beta1/projects/…".
 func (w Wire) base() string {
-	if w == Anthropic || w == Gemini {
+	if w == Anthropic || w.google() {
 		return "/"
 	}
 	return "/v1/"
 }
 
+// google says that the wire is one of Google's.
+func (w Wire) google() bool { return w == Gemini || w == Vertex }
+
 // BaseURL is the base URL of a model server at host (with or without a port), as
 // the wire's SDK wants it.
 func BaseURL(scheme, host string, w Wire) string { return scheme + "://" + host + w.base() }
 
-// wireOf tells the wire by the end of a request's path.
-func wireOf(path string) (Wire, bool) {
+// WireOf tells the wire by the end of a request's path; false: it is none.
+func WireOf(path string) (Wire, bool) {
 	switch {
 	case strings.HasSuffix(path, "/chat/completions"):
 		return Chat, true
@@ -63,6 +70,9 @@ func wireOf(path string) (Wire, bool) {
 	case strings.HasSuffix(path, "/v1/messages"):
 		return Anthropic, true
 	case strings.HasSuffix(path, geminiDocumentMethod), strings.HasSuffix(path, geminiStreamMethod):
+		if strings.Contains(path, "/publishers/") {
+			return Vertex, true
+		}
 		return Gemini, true
 	default:
 		return 0, false
@@ -80,13 +90,13 @@ type asked struct {
 	Stream bool   `json:"stream"`
 }
 
-// read reads a request. Gemini has in the URL what the others have in the body.
+// read reads a request. Google's have in the URL what the others have in the body.
 func (w Wire) read(u *url.URL, body []byte) (asked, error) {
 	var a asked
 	if err := json.Unmarshal(body, &a); err != nil {
 		return asked{}, errors.New("the request body is no JSON")
 	}
-	if w != Gemini {
+	if !w.google() {
 		return a, nil
 	}
 	resource, stream := strings.CutSuffix(u.Path, geminiStreamMethod)
@@ -103,7 +113,7 @@ func (w Wire) requestIDHeader() string {
 	switch w {
 	case Anthropic:
 		return "request-id"
-	case Gemini: // its id is in the body
+	case Gemini, Vertex: // the id is in the body
 		return ""
 	default:
 		return "x-request-id"
@@ -129,6 +139,16 @@ func (w Wire) render(steps []Step, id ids) []frame {
 	return b.frames
 }
 
+// Stream is an answer's whole stream as this wire has it, as any server would write
+// it that speaks for the model. Faults and pauses are left out.
+func Stream(w Wire, model string, steps ...Step) []byte {
+	var out []byte
+	for _, f := range w.render(steps, ids{seed: "stream", model: model}) {
+		out = append(out, f.data...)
+	}
+	return out
+}
+
 func (w Wire) renderer(id ids) renderer {
 	switch w {
 	case Responses:
@@ -137,6 +157,8 @@ func (w Wire) renderer(id ids) renderer {
 		return &anthropicRenderer{ids: id}
 	case Gemini:
 		return &geminiRenderer{ids: id}
+	case Vertex:
+		return &vertexRenderer{geminiRenderer: geminiRenderer{ids: id}}
 	default:
 		return &chatRenderer{ids: id}
 	}
@@ -152,6 +174,11 @@ func (w Wire) document(steps []Step, id ids) []byte {
 	case Anthropic:
 		return anthropicDocument(m, id)
 	case Gemini:
+		return geminiDocument(m, id)
+	case Vertex:
+		for i := range m.calls {
+			m.calls[i].id = ""
+		}
 		return geminiDocument(m, id)
 	default:
 		return chatDocument(m, id)

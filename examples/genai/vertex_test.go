@@ -1,0 +1,56 @@
+package main
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/genai"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Vertex AI streams function calls in pieces: there a stream can be cut in a call.
+func TestACutInACallOfVertexAI(t *testing.T) {
+	half := faultyllm.ToolInput("", "forecast", `{"country":"Norway","city":`)
+	for _, tc := range []struct {
+		name  string
+		fault faultyllm.Step
+		opts  []otelllm.Option
+		cause semconv.Cause
+		said  bool // by the SDK
+	}{
+		{"clean end", faultyllm.CleanEnd(), nil, semconv.CauseCleanEOF, false},
+		{"clean end, stream errors", faultyllm.CleanEnd(), []otelllm.Option{otelllm.WithStreamErrors()}, semconv.CauseCleanEOF, true},
+		{"reset", faultyllm.Reset(), nil, semconv.CauseConnectionReset, true},
+		{"truncated", faultyllm.Truncate(), nil, semconv.CauseBodyTruncated, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			srv, err := faultyllm.Start()
+			require.NoError(t, err)
+			defer func() { assert.NoError(t, srv.Close()) }()
+			srv.Play("c", faultyllm.Answer(half, tc.fault))
+			base := &http.Transport{}
+			defer base.CloseIdleConnections()
+			client, err := genai.NewClient(t.Context(), &genai.ClientConfig{
+				Backend: genai.BackendVertexAI, Project: "p", Location: "l",
+				HTTPClient:  &http.Client{Transport: otelllm.NewTransport(base, tc.opts...)},
+				HTTPOptions: genai.HTTPOptions{BaseURL: srv.BaseURL("c", faultyllm.Vertex)},
+			})
+			require.NoError(t, err)
+
+			ctx, run := otelllm.StartRun(t.Context(), "test")
+			_, err = read(ctx, client.Models, t.Output(), genai.Text("Will it snow in Oslo?"))
+			run.End(err)
+			assert.Equal(t, tc.said, err != nil, "%v", err)
+			d := run.Diagnosis()
+			assert.Equal(t, tc.cause, d.Cause)
+			assert.Equal(t, semconv.PhaseToolInput, d.Phase)
+			assert.Equal(t, semconv.RetryReasonIncompleteToolInput, d.Retry.Reason)
+			assert.Equal(t, semconv.RetrySafetySafeAutoRetry, d.Retry.Safety)
+		})
+	}
+}
