@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/semconv/v1.41.0/genaiconv"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -84,34 +83,23 @@ func (m *meters) enabled(ctx context.Context) bool { return m != nil && m.durati
 // chunkMeter records the times between the chunks of one stream. Chunks that
 // arrive in one Read are one: nothing passed between them that could be measured.
 type chunkMeter struct {
-	ctx    context.Context // of the measurements; nil until the first
-	set    attribute.Set
-	silent bool // nobody keeps it
+	set   attribute.Set
+	ready bool
 }
 
 func (c *chunkMeter) chunk(r *record, gap time.Duration) {
-	m := r.config.meters
-	if m == nil || c.silent {
+	if r.measured == nil {
 		return
 	}
-	if c.ctx == nil {
-		if c.silent = !m.perChunk.Enabled(r.ctx); c.silent {
-			return
-		}
+	if !c.ready {
 		id := r.identity
 		if r.late != nil { // a provider that answers has read the request
 			f := r.facts
 			r.late(&f, &id)
 		}
-		c.ctx, c.set = r.measuring(), attribute.NewSet(metricAttributes(&id, r.state.Model)...)
+		c.set, c.ready = attribute.NewSet(metricAttributes(&id, r.state.Model)...), true
 	}
-	m.perChunk.RecordSet(c.ctx, gap.Seconds(), c.set)
-}
-
-// measuring is the context of the request's measurements: exemplars name its span,
-// and a cancellation by which it ended does not end them.
-func (r *record) measuring() context.Context {
-	return trace.ContextWithSpan(context.WithoutCancel(r.ctx), r.span)
+	r.config.meters.perChunk.RecordSet(r.measured, gap.Seconds(), c.set)
 }
 
 // metricAttributes are the attributes that all instruments have in common.
@@ -140,10 +128,10 @@ func metricAttributes(id *spanfacts.Identity, responseModel string) []attribute.
 // and an abort are told by llm.watchdog.kind and llm.abort.source, the latter
 // without an error.type: it is none.
 func (m *meters) ended(r *record, f *spanfacts.Request) {
-	if !m.enabled(r.ctx) {
+	ctx := r.measured
+	if ctx == nil {
 		return
 	}
-	ctx := r.measuring()
 	common := metricAttributes(&r.identity, f.ResponseModel)
 	set := attribute.NewSet(common...)
 	if f.Streams && f.FirstChunk > 0 {

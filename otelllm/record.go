@@ -27,6 +27,9 @@ type record struct {
 	config   *config
 	identity spanfacts.Identity
 	start    time.Time
+	// measured is the context of the metrics: exemplars name the span, and the
+	// cancellation by which the request may end does not end them. Nil: nobody keeps any.
+	measured context.Context
 
 	// late fills in, with mu held, what is known only after the request was sent; nil: nothing.
 	late func(f *spanfacts.Request, id *spanfacts.Identity)
@@ -48,6 +51,9 @@ func (r *record) init(ctx context.Context, c *config, span trace.Span, id *spanf
 	r.facts.Usage = wire.Usage{Input: -1, Output: -1, CacheRead: -1, CacheCreation: -1, Reasoning: -1}
 	if c.events && span.IsRecording() {
 		r.times = &timeline{moments: make([]moment, 0, 8)}
+	}
+	if c.meters.enabled(ctx) {
+		r.measured = trace.ContextWithSpan(context.WithoutCancel(ctx), span)
 	}
 }
 

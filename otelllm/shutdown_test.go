@@ -1,0 +1,329 @@
+package otelllm
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// openParts counts what is open in this process.
+func openParts() (requests, tools, runs int) {
+	open.mu.Lock()
+	defer open.mu.Unlock()
+	return len(open.requests), len(open.tools), len(open.runs)
+}
+
+// nothingOpen ends what other tests have left, so that a test sees its own parts only.
+func nothingOpen(t *testing.T) {
+	t.Helper()
+	require.NoError(t, Shutdown(t.Context()))
+	requests, tools, runs := openParts()
+	require.Equal(t, [3]int{}, [3]int{requests, tools, runs})
+}
+
+// TestShutdownMidStream shuts down while a stream is read, over both HTTP versions:
+// its span leaves, as aborted by shutdown, and the stream goes on unharmed.
+func TestShutdownMidStream(t *testing.T) {
+	nothingOpen(t)
+	next := make(chan struct{})
+	overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = say(w, firstText)
+		select {
+		case <-next:
+		case <-r.Context().Done():
+		}
+		_ = say(w, chatText+chatStop+chatDone)
+	}, func(t *testing.T, b *http.Transport, url string) {
+		r := newRecorder(t)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+chatPath, strings.NewReader(chatBody))
+		require.NoError(t, err)
+		resp, err := NewTransport(b, WithTracerProvider(r), WithStreamErrors(), WithWatchdog(Watchdog{Total: time.Hour})).RoundTrip(req)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		_, err = io.ReadFull(resp.Body, make([]byte, len(firstText)))
+		require.NoError(t, err)
+		assert.Empty(t, r.spans.Ended())
+
+		require.NoError(t, Shutdown(t.Context()))
+		s := r.only(t)
+		assert.Equal(t, "cancelled", s.get("llm.stream.end"))
+		assert.Equal(t, "shutdown", s.get("llm.abort.source"))
+		assert.Equal(t, "text", s.get("llm.stream.phase"))
+		assert.Nil(t, s.get("error.type"))
+		assert.False(t, s.failed())
+		assert.Contains(t, s.events(), semconv.EventAbort)
+		require.NoError(t, Shutdown(t.Context()), "there is nothing left to do")
+
+		next <- struct{}{}
+		rest, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		assert.Equal(t, chatText+chatStop+chatDone, string(rest))
+		require.NoError(t, resp.Body.Close())
+		assert.Len(t, r.spans.Ended(), 1)
+
+		// What begins later is recorded as ever.
+		go func() { next <- struct{}{} }()
+		_, err = call(t.Context(), NewTransport(b, WithTracerProvider(r)), url+chatPath, chatBody)
+		require.NoError(t, err)
+		require.Len(t, r.spans.Ended(), 2)
+		assert.Equal(t, "terminal_event", span{r.spans.Ended()[1]}.get("llm.stream.end"))
+	})
+}
+
+// A whole answer whose body is still open is one that came to its end.
+func TestShutdownAfterTheLastWord(t *testing.T) {
+	nothingOpen(t)
+	r := newRecorder(t)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, script(t, sseHead+firstText+chatStop+chatDone, hold(t))+chatPath, strings.NewReader(chatBody))
+	require.NoError(t, err)
+	resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req)
+	require.NoError(t, err)
+	_, err = io.ReadFull(resp.Body, make([]byte, len(firstText+chatStop+chatDone)))
+	require.NoError(t, err)
+	require.NoError(t, Shutdown(t.Context()))
+	require.NoError(t, resp.Body.Close())
+	assert.Equal(t, "terminal_event", r.only(t).get("llm.stream.end"))
+	assert.Nil(t, r.only(t).get("llm.abort.source"))
+}
+
+// TestShutdownBeforeHeaders shuts down while requests wait for their headers.
+func TestShutdownBeforeHeaders(t *testing.T) {
+	nothingOpen(t)
+	arrived, answer := make(chan struct{}), make(chan struct{})
+	overHTTP(t, func(w http.ResponseWriter, _ *http.Request) {
+		arrived <- struct{}{}
+		<-answer
+		_ = say(w, firstText+chatStop+chatDone)
+	}, func(t *testing.T, b *http.Transport, url string) {
+		r := newRecorder(t)
+		ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+		type result struct {
+			got string
+			err error
+		}
+		done := make(chan result)
+		go func() {
+			got, err := call(ctx, NewTransport(b), url+chatPath, chatBody)
+			done <- result{got, err}
+		}()
+		<-arrived
+		require.NoError(t, Shutdown(t.Context()))
+		s := r.named("chat gpt-5")
+		require.Len(t, s, 1)
+		assert.Equal(t, "cancelled", s[0].get("llm.stream.end"))
+		assert.Equal(t, "shutdown", s[0].get("llm.abort.source"))
+		assert.Equal(t, "awaiting_response", s[0].get("llm.stream.phase"))
+		runs := r.named("invoke_agent coder")
+		require.Len(t, runs, 1)
+		assert.Equal(t, "shutdown", runs[0].get("llm.abort.source"))
+		assert.Equal(t, int64(1), runs[0].get("llm.run.requests"))
+		assert.Equal(t, semconv.RunOutcomeAborted, run.Diagnosis().Outcome)
+		answer <- struct{}{}
+		got := <-done
+		require.NoError(t, got.err)
+		assert.Equal(t, firstText+chatStop+chatDone, got.got)
+		assert.Len(t, r.spans.Ended(), 2)
+		run.End(nil)
+		assert.Len(t, r.spans.Ended(), 2)
+	})
+}
+
+// Parts end before their runs, each once, and the run's verdict has seen them.
+func TestShutdownTools(t *testing.T) {
+	nothingOpen(t)
+	r := newRecorder(t)
+	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r), WithVerdicts())
+	inner, nested := StartRun(ctx, "helper")
+	_, running := StartTool(inner, ToolCall{ID: "call_1", Name: "patch", Effect: NonIdempotent})
+	_, ended := StartTool(ctx, ToolCall{ID: "call_2", Name: "look"})
+	ended.End(nil) // its span waits for word of the delivery
+	require.NoError(t, Shutdown(t.Context()))
+
+	tool := r.named("execute_tool patch")
+	require.Len(t, tool, 1)
+	assert.Equal(t, "interrupted", tool[0].get("llm.tool.outcome"))
+	assert.Equal(t, "shutdown", tool[0].get("llm.abort.source"))
+	assert.False(t, tool[0].failed())
+	assert.Len(t, r.named("execute_tool look"), 1)
+	for _, name := range []string{"invoke_agent coder", "invoke_agent helper"} {
+		require.Len(t, r.named(name), 1)
+		assert.Equal(t, "shutdown", r.named(name)[0].get("llm.abort.source"))
+	}
+	assert.Equal(t, "aborted", r.named("invoke_agent coder")[0].get("llm.run.outcome"))
+	assert.Equal(t, int64(1), r.named("invoke_agent coder")[0].get("llm.run.tools"))
+
+	running.End(nil)
+	nested.End(nil)
+	run.End(io.EOF)
+	require.NoError(t, Shutdown(t.Context()))
+	assert.Len(t, r.spans.Ended(), 4)
+}
+
+// A context that is done stops it, and it can be called again.
+func TestShutdownInTime(t *testing.T) {
+	nothingOpen(t)
+	r := newRecorder(t)
+	_, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, Shutdown(ctx), context.Canceled)
+	assert.Empty(t, r.spans.Ended())
+	require.NoError(t, Shutdown(t.Context()))
+	assert.Len(t, r.spans.Ended(), 1)
+	run.End(nil)
+	require.NoError(t, Shutdown(ctx), "nothing is left that would take time")
+}
+
+// What the application forgets is not kept alive for Shutdown's sake.
+func TestShutdownForgets(t *testing.T) {
+	nothingOpen(t)
+	collected := make(chan string, 2)
+	func() {
+		// Not under a recorder: it keeps the spans, and the contexts, that began.
+		ctx, run := StartRun(t.Context(), "coder")
+		_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "look"})
+		_, alone := StartTool(t.Context(), ToolCall{ID: "call_2", Name: "look"})
+		runtime.AddCleanup(run, func(what string) { collected <- what }, "run")
+		runtime.AddCleanup(alone, func(what string) { collected <- what }, "tool")
+		_, tools, runs := openParts()
+		assert.Equal(t, [2]int{2, 1}, [2]int{tools, runs})
+		runtime.KeepAlive(tool)
+	}()
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		requests, tools, runs := openParts()
+		return requests+tools+runs == 0
+	}, patience, time.Millisecond)
+	assert.ElementsMatch(t, []string{"run", "tool"}, []string{<-collected, <-collected})
+}
+
+// TestShutdownAtAnyMoment shuts down while requests begin, are answered, are read
+// and end: every span ends once, and no reader notices.
+func TestShutdownAtAnyMoment(t *testing.T) {
+	nothingOpen(t)
+	stream := firstText + chatText + chatStop + chatDone
+	rt := roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(strings.NewReader(stream))}, nil
+	})
+	counted := &ends{TracerProvider: newRecorder(t)}
+	stop := make(chan struct{})
+	var shutting sync.WaitGroup
+	shutting.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = Shutdown(context.Background())
+				runtime.Gosched()
+			}
+		}
+	})
+	turn := func(transport *Transport) error {
+		ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(counted))
+		// A body that can be had once only is read as it is sent.
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://x"+chatPath, io.MultiReader(strings.NewReader(chatBody)))
+		if err != nil {
+			return err
+		}
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			return err
+		}
+		got, err := io.ReadAll(resp.Body)
+		assert.Equal(t, stream, string(got))
+		_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "look"})
+		tool.End(nil)
+		_ = run.Diagnosis()
+		run.End(nil)
+		return errors.Join(err, resp.Body.Close())
+	}
+	var calling sync.WaitGroup
+	results := make(chan error, 4*200)
+	for range 4 {
+		calling.Go(func() {
+			transport := NewTransport(rt, WithVerdicts(), WithStreamErrors())
+			for range 200 {
+				results <- turn(transport)
+			}
+		})
+	}
+	calling.Wait()
+	close(stop)
+	shutting.Wait()
+	close(results)
+	for err := range results {
+		require.NoError(t, err)
+	}
+	counted.once(t, 4*200*3)
+	requests, tools, runs := openParts()
+	assert.Equal(t, [3]int{}, [3]int{requests, tools, runs})
+}
+
+// ends is a provider that counts how often each of its spans is ended, which an SDK
+// hides.
+type ends struct {
+	trace.TracerProvider
+
+	mu    sync.Mutex
+	spans []*endingSpan
+}
+
+type endingTracer struct {
+	trace.Tracer
+
+	of *ends
+}
+
+type endingSpan struct {
+	trace.Span
+
+	of *ends
+	n  atomic.Int32
+}
+
+func (e *ends) Tracer(name string, opts ...trace.TracerOption) trace.Tracer {
+	return endingTracer{e.TracerProvider.Tracer(name, opts...), e}
+}
+
+func (e endingTracer) Start(ctx context.Context, name string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
+	ctx, s := e.Tracer.Start(ctx, name, opts...)
+	ending := &endingSpan{Span: s, of: e.of}
+	e.of.mu.Lock()
+	e.of.spans = append(e.of.spans, ending)
+	e.of.mu.Unlock()
+	return trace.ContextWithSpan(ctx, ending), ending
+}
+
+func (s *endingSpan) TracerProvider() trace.TracerProvider { return s.of }
+
+func (s *endingSpan) End(opts ...trace.SpanEndOption) {
+	s.n.Add(1)
+	s.Span.End(opts...)
+}
+
+// once checks that every span that began has been ended, and once.
+func (e *ends) once(t *testing.T, want int) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	assert.Len(t, e.spans, want)
+	for _, s := range e.spans {
+		if n := s.n.Load(); n != 1 {
+			t.Fatalf("a span was ended %d times: %+v", n, s.Span)
+		}
+	}
+}
