@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -22,9 +23,7 @@ func native(scope string, status ptrace.StatusCode, more map[string]any) shape {
 		"gen_ai.request.max_tokens": 1024, "gen_ai.request.stream": true, "server.address": "api.anthropic.com", "server.port": 443,
 		"http.request.method": "POST", "http.route": "/v1/messages", "url.full": "https://api.anthropic.com/v1/messages",
 	}
-	for k, v := range more {
-		attrs[k] = v
-	}
+	maps.Copy(attrs, more)
 	return shape{scope: scope, name: "anthropic.messages.create", kind: ptrace.SpanKindClient, status: status, attrs: attrs}
 }
 

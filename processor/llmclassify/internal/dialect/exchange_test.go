@@ -65,7 +65,8 @@ func TestExplain(t *testing.T) {
 		{"headers timeout", v6, undici(0, "UND_ERR_HEADERS_TIMEOUT"), early, interrupted(semconv.CauseHeaderTimeout, medium), semconv.PhaseUnknown, 0},
 		{
 			"body timeout", v6, undici(200, "UND_ERR_BODY_TIMEOUT"), timer,
-			verdict{semconv.ClassWatchdogTimeout, semconv.CauseIdle, medium, confirm}, semconv.PhaseUnknown, 0,
+			verdict{semconv.ClassWatchdogTimeout, semconv.CauseIdle, medium, confirm},
+			semconv.PhaseUnknown, 0,
 		},
 		{"refused connection", js, undici(0, "ECONNREFUSED"), unsent, unconnected(semconv.CauseConnectRefused, confirm), semconv.PhaseBeforeConnection, 0},
 		{"unknown host", js, undici(0, "ENOTFOUND"), badHost, unconnected(semconv.CauseDNSNotFound, never), semconv.PhaseBeforeConnection, 0},

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -15,9 +16,7 @@ func otelc(status ptrace.StatusCode, message string, more map[string]any, events
 		"gen_ai.operation.name": "chat", "gen_ai.system": "openai", "gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-test",
 		"gen_ai.request.is_stream": true,
 	}
-	for k, v := range more {
-		attrs[k] = v
-	}
+	maps.Copy(attrs, more)
 	return shape{
 		scope: "go.opentelemetry.io/otelc/instrumentation/github.com/openai/openai-go", name: "chat gpt-test", kind: ptrace.SpanKindClient,
 		status: status, message: message, attrs: attrs, events: events,
@@ -40,7 +39,8 @@ func TestGoCompile(t *testing.T) {
 		{
 			"the same in older versions", otelc(statusUnset, "", m{finish: list()}),
 			[]truth{cut, stopped, deadline, inBand},
-			unknown, classify.Request{Finish: classify.FinishMissing},
+			unknown,
+			classify.Request{Finish: classify.FinishMissing},
 		},
 		{
 			"refused", otelc(statusError, "429 Too Many Requests", m{"error.type": "429"}, event{class: "*errors.errorString", message: "429 Too Many Requests"}),

@@ -9,11 +9,13 @@ import (
 // OpenAIAgents reads the spans of OpenAI's agents SDK through OpenInference (scopes
 // @arizeai/openinference-instrumentation-openai-agents and
 // openinference.instrumentation.openai_agents): LLM spans generation and response,
-// TOOL with tool.name and no id, AGENT; CHAIN turn is glue.
+// TOOL with tool.name and no id, AGENT; CHAIN turn is glue. So is the root, an AGENT
+// without graph.node.id that stands for the whole trace: it is OK whatever became of
+// the agents beneath it, which are the runs.
 //
 // An exception event has a message and no type, so that hardly an error says what it
-// was. The root AGENT is OK whatever became of the run: the OK of an AGENT is no
-// success. No finish reason is recorded. The usage of an answer comes with its last
+// was. The OK of an AGENT is no success: an agent goes on with what a broken stream
+// had brought. No finish reason is recorded. The usage of an answer comes with its last
 // event, so that OK with a count of tokens is success, and OK without one is not
 // known. Whether a request streamed, phases and histories are not recorded.
 type OpenAIAgents struct{}
@@ -28,7 +30,7 @@ func (OpenAIAgents) Recognise(s *Sight) Head {
 	if s.scope != scopeOpenAIAgents {
 		return Head{}
 	}
-	return s.head(openInferenceKind(s.openInference))
+	return s.head(openInferenceKind(s))
 }
 
 // Read implements [Dialect].

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"maps"
 	"testing"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -13,9 +14,7 @@ func openAIJS(status ptrace.StatusCode, more map[string]any) shape {
 	attrs := map[string]any{
 		"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-test", "server.address": "api.openai.com", "server.port": 443,
 	}
-	for k, v := range more {
-		attrs[k] = v
-	}
+	maps.Copy(attrs, more)
 	return shape{scope: "@opentelemetry/instrumentation-openai", name: "chat gpt-test", kind: ptrace.SpanKindClient, status: status, attrs: attrs}
 }
 
@@ -33,13 +32,15 @@ func TestOpenAIJS(t *testing.T) {
 		{
 			"Responses: stop stands for a limit, too", openAIJS(statusUnset, m{"gen_ai.provider.name": "openai", finish: list("stop")}),
 			[]truth{success, limited, cut},
-			unknown, classify.Request{},
+			unknown,
+			classify.Request{},
 		},
 		{"Responses: a call", openAIJS(statusUnset, m{"gen_ai.provider.name": "openai", finish: list("tool_call")}), []truth{success}, well, answered(classify.FinishToolCalls)},
 		{
 			"the stream just ended", openAIJS(statusUnset, m{"gen_ai.system": "openai", finish: list()}),
 			[]truth{cut},
-			interrupted(semconv.CauseCleanEOF, low), classify.Request{Ended: semconv.StreamEndEOF, Finish: classify.FinishMissing},
+			interrupted(semconv.CauseCleanEOF, low),
+			classify.Request{Ended: semconv.StreamEndEOF, Finish: classify.FinishMissing},
 		},
 		{
 			"rate limited", openAIJS(statusError, m{"gen_ai.system": "openai", "error.type": "RateLimitError"}),

@@ -46,17 +46,20 @@ const (
 func (OpenInference) Name() string { return "openinference" }
 
 // Recognise implements [Dialect].
-func (OpenInference) Recognise(s *Sight) Head { return s.head(openInferenceKind(s.openInference)) }
+func (OpenInference) Recognise(s *Sight) Head { return s.head(openInferenceKind(s)) }
 
-func openInferenceKind(name string) Kind {
-	switch {
-	case name == "":
+func openInferenceKind(s *Sight) Kind {
+	switch kind := s.openInference; {
+	case kind == "":
 		return Other
-	case strings.EqualFold(name, oiLLM):
+	case strings.EqualFold(kind, oiLLM):
 		return Request
-	case strings.EqualFold(name, oiTool):
+	case strings.EqualFold(kind, oiTool):
 		return Tool
-	case strings.EqualFold(name, oiAgent):
+	case strings.EqualFold(kind, oiAgent):
+		if s.scope == scopeOpenAIAgents && !s.marks.has(markGraphNode) {
+			return Other // the root of the trace, see [OpenAIAgents]
+		}
 		return Run
 	default:
 		return Other

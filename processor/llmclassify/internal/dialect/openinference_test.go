@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -23,9 +24,7 @@ func arize(scope, kind string, status ptrace.StatusCode, more map[string]any, ev
 		"openinference.span.kind": kind, "llm.model_name": "gpt-test", "llm.system": "openai", "input.value": canary,
 		"llm.input_messages.0.message.role": "user", "llm.input_messages.0.message.content": canary,
 	}
-	for k, v := range more {
-		attrs[k] = v
-	}
+	maps.Copy(attrs, more)
 	return shape{scope: scope, name: "OpenAI Chat Completions", kind: ptrace.SpanKindInternal, status: status, attrs: attrs, events: events}
 }
 
@@ -54,17 +53,20 @@ func TestOpenInferenceRequest(t *testing.T) {
 		{
 			"length", arize(oiOpenAI, "LLM", statusOK, m{"llm.finish_reason": "length"}),
 			[]truth{limited},
-			verdict{semconv.ClassOutputLimited, semconv.CauseMaxOutputTokens, medium, never}, answered(classify.FinishMaxTokens),
+			verdict{semconv.ClassOutputLimited, semconv.CauseMaxOutputTokens, medium, never},
+			answered(classify.FinishMaxTokens),
 		},
 		{
 			"a whole answer of a producer without finish reasons", arize("openinference.instrumentation.langchain", "LLM", statusOK, m{"llm.invocation_parameters": whole}),
 			[]truth{success},
-			well, classify.Request{Failed: classify.No},
+			well,
+			classify.Request{Failed: classify.No},
 		},
 		{
 			"OK without a finish reason: ended, aborted or an old version", arize(oiMessages, "LLM", statusOK, m{"llm.invocation_parameters": streams}),
 			[]truth{cut, stopped, success},
-			unknown, classify.Request{},
+			unknown,
+			classify.Request{},
 		},
 		{
 			"OK, streaming unknown", arize(oiMessages, "LLM", statusOK, nil), []truth{cut, stopped, success}, unknown, classify.Request{},
@@ -72,12 +74,14 @@ func TestOpenInferenceRequest(t *testing.T) {
 		{
 			"OK after a first token", arize("openinference.instrumentation.openai", "LLM", statusOK, m{"llm.invocation_parameters": whole}, event{name: "First Token Stream Event"}),
 			[]truth{cut, success},
-			unknown, classify.Request{},
+			unknown,
+			classify.Request{},
 		},
 		{
 			"the stream just ended", arize(oiOpenAI, "LLM", statusUnset, m{"llm.invocation_parameters": streams}, event{name: "First Token Stream Event"}),
 			[]truth{cut},
-			interrupted(semconv.CauseCleanEOF, low), classify.Request{Ended: semconv.StreamEndEOF},
+			interrupted(semconv.CauseCleanEOF, low),
+			classify.Request{Ended: semconv.StreamEndEOF},
 		},
 		{
 			"Responses: ended, aborted and timed out alike", arize(oiOpenAI, "LLM", statusError, m{"llm.invocation_parameters": streams}),
@@ -160,13 +164,17 @@ func TestOpenAIAgents(t *testing.T) {
 			unclassified, failedWith(classify.Request{}),
 		},
 	})
-	_, d, facts := arize(oiAgents, "AGENT", statusOK, nil).read(t)
+	agent := map[string]any{"graph.node.id": "coder"}
+	_, d, facts := arize(oiAgents, "AGENT", statusOK, agent).read(t)
 	assert.Equal(t, OpenAIAgents{}, d)
-	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes}, facts.Run, "the root is OK, whatever happened")
-	_, _, facts = arize(oiAgents, "AGENT", statusError, nil, event{message: canary}).read(t)
+	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes}, facts.Run, "an agent goes on after a broken stream")
+	_, _, facts = arize(oiAgents, "AGENT", statusError, agent, event{message: canary}).read(t)
 	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes}, facts.Run)
+	head, d, _ := arize(oiAgents, "AGENT", statusOK, nil).read(t)
+	assert.Equal(t, Head{}, head, "the root is OK, whatever happened")
+	assert.Nil(t, d)
 	_, _, facts = arize(oiAgents, "TOOL", statusOK, map[string]any{"tool.name": "write", "output.value": canary}).read(t)
 	assert.Equal(t, &classify.Tool{Start: start, End: end, Name: "write", Outcome: semconv.ToolOutcomeSucceeded}, facts.Tool)
-	head, _, _ := arize(oiAgents, "CHAIN", statusOK, nil).read(t)
+	head, _, _ = arize(oiAgents, "CHAIN", statusOK, nil).read(t)
 	assert.Equal(t, Other, head.Kind, "a turn is glue")
 }

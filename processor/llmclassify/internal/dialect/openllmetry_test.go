@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -36,9 +37,7 @@ func TestOpenLLMetryRequest(t *testing.T) {
 			"llm.request.type": "chat", "gen_ai.system": "OpenAI", "gen_ai.request.model": "gpt-test", "llm.usage.total_tokens": 12,
 			"gen_ai.prompt.0.content": canary, "gen_ai.completion.0.content": canary,
 		}
-		for k, v := range more {
-			m[k] = v
-		}
+		maps.Copy(m, more)
 		return m
 	}
 	type m = map[string]any
@@ -54,7 +53,8 @@ func TestOpenLLMetryRequest(t *testing.T) {
 		{
 			"length", traceloop(traceloopJS, statusUnset, now("length")),
 			[]truth{limited},
-			verdict{semconv.ClassOutputLimited, semconv.CauseMaxOutputTokens, medium, never}, answered(classify.FinishMaxTokens),
+			verdict{semconv.ClassOutputLimited, semconv.CauseMaxOutputTokens, medium, never},
+			answered(classify.FinishMaxTokens),
 		},
 		{"Responses: ended with its headers", traceloop(traceloopJS, statusUnset, now()), []truth{success, cut, inBand, stopped}, unknown, classify.Request{}},
 		{
@@ -93,13 +93,15 @@ func TestOpenLLMetryRequest(t *testing.T) {
 		{
 			"older: finish reason of a response", traceloop("", statusOK, before(m{"llm.response.finish_reason": "max_tokens"})),
 			[]truth{limited},
-			verdict{semconv.ClassOutputLimited, semconv.CauseMaxOutputTokens, medium, never}, answered(classify.FinishMaxTokens),
+			verdict{semconv.ClassOutputLimited, semconv.CauseMaxOutputTokens, medium, never},
+			answered(classify.FinishMaxTokens),
 		},
 		{"a cut stream may read OK", traceloop("", statusOK, before(m{"llm.is_streaming": true})), []truth{success, cut}, unknown, classify.Request{}},
 		{
 			"a stream without a finish reason", traceloop("", statusUnset, before(m{"gen_ai.is_streaming": true, "llm.response.finish_reason": "None"})),
 			[]truth{cut},
-			interrupted(semconv.CauseCleanEOF, low), classify.Request{Ended: semconv.StreamEndEOF},
+			interrupted(semconv.CauseCleanEOF, low),
+			classify.Request{Ended: semconv.StreamEndEOF},
 		},
 		{
 			"a whole answer's stop", traceloop("", statusOK, func() m { a := now("stop"); a["gen_ai.is_streaming"] = false; return a }()),

@@ -88,23 +88,28 @@ func TestPython(t *testing.T) {
 		{"GeneratorExit", python("GeneratorExit", ""), []truth{stopped}, aborted(semconv.CauseUnknown, medium), local(semconv.AbortSourceUnknown)},
 		{"TimeoutError", python("TimeoutError", ""), []truth{deadline}, aborted(semconv.CauseDeadline, medium), local(semconv.AbortSourceDeadline)},
 		{
-			"openai.RateLimitError", python("openai.RateLimitError", canary), []truth{passing},
+			"openai.RateLimitError", python("openai.RateLimitError", canary),
+			[]truth{passing},
 			ofProvider(semconv.CauseRateLimited, confirm), said(semconv.ProviderErrorKindRateLimited, "openai.RateLimitError"),
 		},
 		{
-			"openai.InternalServerError", python("openai.InternalServerError", canary), []truth{passing},
+			"openai.InternalServerError", python("openai.InternalServerError", canary),
+			[]truth{passing},
 			ofProvider(semconv.CauseServerError, confirm), said(semconv.ProviderErrorKindServerError, "openai.InternalServerError"),
 		},
 		{
-			"anthropic._exceptions.OverloadedError", python("anthropic._exceptions.OverloadedError", canary), []truth{passing},
+			"anthropic._exceptions.OverloadedError", python("anthropic._exceptions.OverloadedError", canary),
+			[]truth{passing},
 			ofProvider(semconv.CauseOverloaded, confirm), said(semconv.ProviderErrorKindOverloaded, "anthropic._exceptions.OverloadedError"),
 		},
 		{
-			"anthropic.AuthenticationError", python("anthropic.AuthenticationError", canary), []truth{refusal},
+			"anthropic.AuthenticationError", python("anthropic.AuthenticationError", canary),
+			[]truth{refusal},
 			ofProvider(semconv.CauseAuthentication, never), said(semconv.ProviderErrorKindAuthentication, "anthropic.AuthenticationError"),
 		},
 		{
-			"anthropic.BadRequestError", python("anthropic.BadRequestError", canary), []truth{refusal},
+			"anthropic.BadRequestError", python("anthropic.BadRequestError", canary),
+			[]truth{refusal},
 			ofProvider(semconv.CauseInvalidRequest, never), said(semconv.ProviderErrorKindInvalidRequest, "anthropic.BadRequestError"),
 		},
 		{"openai.APIError in the stream", python("openai.APIError", canary), []truth{inBand}, unclassified, failedWith(classify.Request{})},

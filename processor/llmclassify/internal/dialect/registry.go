@@ -10,8 +10,16 @@ import (
 // all are the dialects that there are, in the order in which they are asked: the
 // one that knows more about its producer comes first, the conventions last.
 var all = [...]Dialect{
-	OTelLLM{}, Anthropic{}, Vercel{}, OpenAIAgents{}, OpenInference{},
-	Vercel7{}, OpenLLMetry{}, OpenAIJS{}, GoCompile{}, GenAI{},
+	OTelLLM{},
+	Anthropic{},
+	Vercel{},
+	OpenAIAgents{},
+	OpenInference{},
+	Vercel7{},
+	OpenLLMetry{},
+	OpenAIJS{},
+	GoCompile{},
+	GenAI{},
 }
 
 // Names are the names of all dialects, in the order in which they are asked.
@@ -80,29 +88,33 @@ func NewSet(names ...string) (*Registry, error) {
 // Recognise is the same as In("").Recognise, for a span of which the scope is not
 // known: what only a scope tells of its producer is then not known either.
 func (r *Registry) Recognise(span ptrace.Span) (Head, Dialect) {
-	return Scope{registry: r}.Recognise(span)
+	var sight Sight
+	if sight.look(scopeUnknown, span); sight.nothing() {
+		return sight.other(span), nil // most spans, and without an allocation
+	}
+	return r.In("").Recognise(span)
 }
 
 // In returns what recognises the spans of one instrumentation scope, by its name.
-func (r *Registry) In(name string) Scope {
-	return Scope{registry: r, scope: scopeOf(name)}
+func (r *Registry) In(name string) *Scope {
+	return &Scope{registry: r, scope: scopeOf(name)}
 }
 
-// Scope recognises the spans of one instrumentation scope. It is safe for
+// Scope recognises the spans of one instrumentation scope. It is not safe for
 // concurrent use.
 type Scope struct {
 	registry *Registry
 	scope    scope
+	sight    Sight // of the span at hand
 }
 
 // Recognise says what a span is and who reads it, in one pass over its
 // attributes; the dialect is nil for Other.
-func (s Scope) Recognise(span ptrace.Span) (Head, Dialect) {
-	var sight Sight
-	look(s.scope, span, &sight)
-	if !sight.nothing() {
+func (s *Scope) Recognise(span ptrace.Span) (Head, Dialect) {
+	s.sight.look(s.scope, span)
+	if !s.sight.nothing() {
 		for _, d := range s.registry.dialects {
-			if head := d.Recognise(&sight); head.Kind != Other {
+			if head := d.Recognise(&s.sight); head.Kind != Other {
 				if by, ok := d.(scoped); ok {
 					d = by.in(s.scope)
 				}
@@ -110,5 +122,5 @@ func (s Scope) Recognise(span ptrace.Span) (Head, Dialect) {
 			}
 		}
 	}
-	return Head{Exchange: sight.marks.has(markHTTPExchange) && span.Kind() == ptrace.SpanKindClient}, nil
+	return s.sight.other(span), nil
 }

@@ -55,8 +55,15 @@ func TestNoDialectClaimsAnything(t *testing.T) {
 		require.NoError(t, err)
 		for _, in := range scopes {
 			for _, attrs := range []map[string]any{
-				nil, {"db.system": "redis"}, {"gen_ai.operation.name": "embeddings"}, {"gen_ai.operation.name": 1}, {"gen_ai.system": "openai"},
-				{"openinference.span.kind": true}, {"ai.operationId": "ai.embed"}, {"traceloop.span.kind": "task"}, {"llm.is_streaming": true},
+				nil,
+				{"db.system": "redis"},
+				{"gen_ai.operation.name": "embeddings"},
+				{"gen_ai.operation.name": 1},
+				{"gen_ai.system": "openai"},
+				{"openinference.span.kind": true},
+				{"ai.operationId": "ai.embed"},
+				{"traceloop.span.kind": "task"},
+				{"llm.is_streaming": true},
 			} {
 				s := shape{scope: in.name, attrs: attrs}
 				head, by := set.In(in.name).Recognise(s.span(t))

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -198,6 +199,7 @@ func checkVerdict(t *testing.T, r *classify.Request, want verdict, truths []trut
 	default:
 		assert.Equal(t, want, verdict{got.Class, got.Cause, got.Confidence, got.Retry.Safety}, got.Summary)
 	}
+	assert.NotContains(t, fmt.Sprint(v), "CANARY")
 	require.NotEmpty(t, truths)
 	for _, really := range truths {
 		checkTruth(t, &v, really)

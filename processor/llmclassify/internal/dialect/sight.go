@@ -39,6 +39,7 @@ const (
 	markVercel7                        // one that only version 7 of the AI SDK writes
 	markOpenLLMetry                    // one that only OpenLLMetry writes
 	markGoCompile                      // one that only the compile-time tool for Go writes
+	markGraphNode                      // a node of OpenInference's graph of agents
 	markHTTPMethod                     // an HTTP method
 	markHTTPTarget                     // where an HTTP request went
 	markHTTPExchange = markHTTPMethod | markHTTPTarget
@@ -49,6 +50,7 @@ func (m marks) has(all marks) bool { return m&all == all }
 // Keys of other producers, beside those of OpenTelemetry's conventions.
 const (
 	keyOpenInferenceKind = "openinference.span.kind"
+	keyGraphNode         = "graph.node.id"
 	keyVercelOperation   = "ai.operationId"
 	keyTraceloopKind     = "traceloop.span.kind"
 	keyLLMRequestType    = "llm.request.type"
@@ -67,10 +69,33 @@ const (
 	keyOldHTTPStatus     = "http.status_code"
 )
 
+// sightKeys are the keys that look looks for.
+var sightKeys = [...]string{
+	string(otelsemconv.GenAIOperationNameKey), string(otelsemconv.McpMethodNameKey),
+	string(semconv.StreamEndKey), string(semconv.StreamPhaseKey), string(semconv.ToolEffectKey), string(semconv.ToolOutcomeKey),
+	string(semconv.RunRequestsKey), string(semconv.RunToolsKey), string(semconv.RunIDKey),
+	keyOpenInferenceKind, keyGraphNode, keyVercelOperation, keyTraceloopKind, keyLLMRequestType, keyLLMStreaming, keyGenAIStreaming,
+	keyGenAIIsStream, keyTimeToFirstToken, keyTimeToFirstChunk, keyOperationDuration, keyToolDuration, keyAnthropicStop, keyAnthropicRequest,
+	string(otelsemconv.HTTPRequestMethodKey), keyOldHTTPMethod,
+	string(otelsemconv.URLFullKey), string(otelsemconv.ServerAddressKey), keyOldHTTPURL, keyOldHTTPHost,
+}
+
+// firsts has, by the length of a key, a set of the letters that keys of that length
+// in sightKeys begin with. It tells most other keys apart without comparing them.
+var firsts = func() (table [64]uint32) {
+	for _, key := range sightKeys {
+		table[len(key)] |= 1 << (key[0] - 'a')
+	}
+	return table
+}()
+
 // look passes once over the attributes of a span.
-func look(in scope, span ptrace.Span, s *Sight) {
-	s.scope = in
+func (s *Sight) look(in scope, span ptrace.Span) {
+	*s = Sight{scope: in}
 	for key, v := range span.Attributes().All() {
+		if len(key) == 0 || len(key) >= len(firsts) || firsts[len(key)]&(1<<(key[0]-'a')) == 0 {
+			continue
+		}
 		switch key {
 		case string(otelsemconv.GenAIOperationNameKey):
 			s.operation = word(v)
@@ -96,6 +121,8 @@ func look(in scope, span ptrace.Span, s *Sight) {
 			s.openInference = word(v)
 		case keyVercelOperation:
 			s.vercel = word(v)
+		case keyGraphNode:
+			s.marks |= markGraphNode
 		case keyTraceloopKind:
 			s.traceloop = word(v)
 			s.marks |= markOpenLLMetry
@@ -138,6 +165,11 @@ func (s *Sight) head(kind Kind) Head {
 		return Head{}
 	}
 	return Head{Kind: kind, Run: s.run}
+}
+
+// other is the head of a span that no dialect reads.
+func (s *Sight) other(span ptrace.Span) Head {
+	return Head{Exchange: s.marks.has(markHTTPExchange) && span.Kind() == ptrace.SpanKindClient}
 }
 
 // standard is what the GenAI conventions have the span to be.

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,9 +17,7 @@ func vercel6(operation string, status ptrace.StatusCode, more map[string]any, ev
 		"operation.name": operation, "ai.operationId": operation, "ai.model.provider": "openai.chat", "ai.model.id": "gpt-test",
 		"ai.settings.maxRetries": 2, "ai.prompt.messages": canary, "gen_ai.system": "openai.chat", "gen_ai.request.model": "gpt-test",
 	}
-	for k, v := range more {
-		attrs[k] = v
-	}
+	maps.Copy(attrs, more)
 	return shape{scope: "ai", name: operation, kind: ptrace.SpanKindInternal, status: status, attrs: attrs, events: events}
 }
 
@@ -45,12 +44,14 @@ func TestVercelRequest(t *testing.T) {
 		{
 			"length", vercel6("ai.generateText.doGenerate", statusUnset, vercelFinish("length")),
 			[]truth{limited},
-			verdict{semconv.ClassOutputLimited, semconv.CauseMaxOutputTokens, medium, never}, answered(classify.FinishMaxTokens),
+			verdict{semconv.ClassOutputLimited, semconv.CauseMaxOutputTokens, medium, never},
+			answered(classify.FinishMaxTokens),
 		},
 		{
 			"content filter", vercel6(do, statusUnset, vercelFinish("content-filter")),
 			[]truth{limited},
-			verdict{semconv.ClassOutputLimited, semconv.CauseContentFilter, medium, never}, answered(classify.FinishContentFilter),
+			verdict{semconv.ClassOutputLimited, semconv.CauseContentFilter, medium, never},
+			answered(classify.FinishContentFilter),
 		},
 		{
 			"refused or never connected, before a response", vercel6(do, statusError, nil, event{class: "AI_APICallError", message: canary}),
@@ -81,10 +82,13 @@ func TestVercelRequest(t *testing.T) {
 		{
 			"just ended, or a reason without a word", vercel6(do, statusUnset, vercelFinish("other")),
 			[]truth{cut, success},
-			unknown, classify.Request{},
+			unknown,
+			classify.Request{},
 		},
 		{
-			"aborted", vercel6(do, statusUnset, nil), []truth{stopped}, aborted(semconv.CauseUnknown, low),
+			"aborted", vercel6(do, statusUnset, nil),
+			[]truth{stopped},
+			aborted(semconv.CauseUnknown, low),
 			classify.Request{Ended: semconv.StreamEndCancelled, Abort: classify.Abort{Source: semconv.AbortSourceUnknown}},
 		},
 		{
@@ -127,9 +131,7 @@ func vercel7(operation string, status ptrace.StatusCode, more map[string]any, ev
 	attrs := map[string]any{
 		"gen_ai.operation.name": operation, "gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-test", "gen_ai.input.messages": canary,
 	}
-	for k, v := range more {
-		attrs[k] = v
-	}
+	maps.Copy(attrs, more)
 	return shape{scope: "gen_ai", name: operation + " gpt-test", kind: ptrace.SpanKindClient, status: status, attrs: attrs, events: events}
 }
 
@@ -181,11 +183,15 @@ func TestVercel7Request(t *testing.T) {
 			unclassified, failedWith(classify.Request{Finish: classify.FinishMissing}),
 		},
 		{
-			"just ended", vercel7("chat", statusUnset, done("interrupted")), []truth{cut}, interrupted(semconv.CauseCleanEOF, medium),
+			"just ended", vercel7("chat", statusUnset, done("interrupted")),
+			[]truth{cut},
+			interrupted(semconv.CauseCleanEOF, medium),
 			classify.Request{Basis: classify.Corroborated, Ended: semconv.StreamEndEOF, Finish: classify.FinishMissing},
 		},
 		{
-			"aborted", vercel7("chat", statusUnset, nil), []truth{stopped}, aborted(semconv.CauseUnknown, low),
+			"aborted", vercel7("chat", statusUnset, nil),
+			[]truth{stopped},
+			aborted(semconv.CauseUnknown, low),
 			classify.Request{Ended: semconv.StreamEndCancelled, Abort: classify.Abort{Source: semconv.AbortSourceUnknown}},
 		},
 	})
