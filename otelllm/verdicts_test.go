@@ -1,0 +1,192 @@
+package otelllm
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// isVerdict: the key is one of the vocabulary's verdicts.
+func isVerdict(key attribute.Key) bool {
+	switch key {
+	case semconv.RunOutcomeKey, semconv.RunTimelineKey, semconv.RunRecoveredFailuresKey, semconv.HistoryMissingOutputsKey,
+		semconv.ClassificationTriggerKey, semconv.ClassificationRulesetKey:
+		return true
+	default:
+		return strings.HasPrefix(string(key), "llm.failure.") || key == semconv.RetrySafetyKey || key == semconv.RetryReasonKey
+	}
+}
+
+// verdictOf is what a span says of itself beyond its facts.
+func verdictOf(s span) map[attribute.Key]any {
+	m := map[attribute.Key]any{}
+	for _, kv := range s.Attributes() {
+		if isVerdict(kv.Key) {
+			m[kv.Key] = kv.Value.AsInterface()
+		}
+	}
+	return m
+}
+
+// dueOf is what the vocabulary wants of a diagnosis: on a run's span, or on that of
+// a request or a tool. It is written down once more, apart from the code.
+func dueOf(d *classify.Diagnosis, run bool) map[attribute.Key]any {
+	m := map[attribute.Key]any{}
+	list := func(key attribute.Key, values []string) {
+		if len(values) > 0 {
+			m[key] = values
+		}
+	}
+	if !run && !d.Failed() {
+		return m
+	}
+	m["llm.classification.trigger"] = "client"
+	list("llm.history.missing_outputs", d.MissingOutputs)
+	if run {
+		m["llm.run.outcome"] = d.Outcome.String()
+		m["llm.classification.ruleset"] = classify.Ruleset
+		list("llm.run.timeline", d.Timeline)
+		if d.RecoveredFailures > 0 {
+			m["llm.run.recovered_failures"] = int64(d.RecoveredFailures)
+		}
+	}
+	if d.Failed() {
+		m["llm.failure.class"] = d.Class.String()
+		m["llm.failure.cause"] = d.Cause.String()
+		m["llm.failure.phase"] = d.Phase.String()
+		m["llm.failure.origin"] = d.Origin.String()
+		m["llm.failure.confidence"] = d.Confidence.String()
+		m["llm.failure.summary"] = d.Summary
+		list("llm.failure.evidence", d.Evidence)
+		list("llm.failure.missing_evidence", d.MissingEvidence)
+		m["llm.retry.safety"] = d.Retry.Safety.String()
+		m["llm.retry.reason"] = d.Retry.Reason.String()
+	}
+	return m
+}
+
+// TestVerdicts writes the live diagnosis onto the spans of runs that go well and
+// wrong, and compares it with what the run says.
+func TestVerdicts(t *testing.T) {
+	toolCall := strings.Join(ownStreams()[0].events, "")
+	whole := firstText + chatStop + chatDone
+	carries := `{"model":"gpt-5","stream":true,"messages":[{"role":"assistant","tool_calls":[{"id":"call_1","type":"function","function":{"name":"read_file","arguments":"{}"}}]},{"role":"tool","tool_call_id":"call_1","content":"x"}]}`
+	loses := `{"model":"gpt-5","stream":true,"messages":[{"role":"assistant","tool_calls":[{"id":"call_1","type":"function","function":{"name":"read_file","arguments":"{}"}}]}]}`
+	type turn struct{ body, answer string }
+	for _, tt := range []struct {
+		name     string
+		turns    []turn
+		tool     bool // the first answer's call is executed after it
+		toolErr  error
+		runErr   error
+		outcome  semconv.RunOutcome
+		class    semconv.Class   // of the run
+		requests []semconv.Class // of each
+		toolSays semconv.Class
+	}{
+		{name: "all well", turns: []turn{{chatBody, toolCall}, {carries, whole}}, tool: true, outcome: semconv.RunOutcomeSucceeded, requests: []semconv.Class{semconv.ClassUnset, semconv.ClassUnset}},
+		{name: "cut", turns: []turn{{chatBody, firstText}}, runErr: errors.New("x"), outcome: semconv.RunOutcomeFailed, class: semconv.ClassStreamInterrupted, requests: []semconv.Class{semconv.ClassStreamInterrupted}},
+		{name: "cut, then made good", turns: []turn{{chatBody, firstText}, {chatBody, whole}}, outcome: semconv.RunOutcomeRecovered, requests: []semconv.Class{semconv.ClassStreamInterrupted, semconv.ClassUnset}},
+		{name: "a tool fails", turns: []turn{{chatBody, toolCall}, {carries, whole}}, tool: true, toolErr: errors.New("x"), outcome: semconv.RunOutcomeRecovered, requests: []semconv.Class{semconv.ClassUnset, semconv.ClassUnset}, toolSays: semconv.ClassToolFailed},
+		{name: "a tool fails and its output is lost", turns: []turn{{chatBody, toolCall}, {loses, "data: {\"error\":{\"code\":\"invalid_request_error\"}}\n\n"}}, tool: true, toolErr: errors.New("x"), runErr: errors.New("x"), outcome: semconv.RunOutcomeFailed, class: semconv.ClassToolOutputLost, requests: []semconv.Class{semconv.ClassUnset, semconv.ClassProviderError}, toolSays: semconv.ClassToolFailed},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRecorder(t)
+			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r), WithVerdicts())
+			var live []map[attribute.Key]any // what the run said of each request when it had ended
+			for i, turn := range tt.turns {
+				_, err := call(ctx, NewTransport(base(t)), script(t, sseHead+turn.answer, nil)+chatPath, turn.body)
+				require.NoError(t, err)
+				seen, _ := run.seen()
+				live = append(live, dueOf(&classify.Judge(&seen).Requests[i], false))
+				if i == 0 && tt.tool {
+					_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "read_file", Effect: ReadOnly})
+					tool.End(tt.toolErr)
+				}
+			}
+			run.End(tt.runErr)
+
+			requests := r.named("chat gpt-5")
+			require.Len(t, requests, len(tt.turns))
+			for i, s := range requests {
+				assert.Equal(t, live[i], verdictOf(s), "request %d", i)
+				var want any
+				if c := tt.requests[i]; c != semconv.ClassUnset {
+					want = c.String()
+				}
+				assert.Equal(t, want, s.get("llm.failure.class"), "request %d", i)
+				assert.Nil(t, s.get("llm.run.outcome"))
+				assert.Nil(t, s.get("llm.classification.ruleset"))
+			}
+			for _, s := range r.named("execute_tool read_file") {
+				if tt.toolSays == semconv.ClassUnset {
+					assert.Empty(t, verdictOf(s))
+					continue
+				}
+				assert.Equal(t, tt.toolSays.String(), s.get("llm.failure.class"))
+				assert.Equal(t, "client", s.get("llm.classification.trigger"))
+				assert.Contains(t, verdictOf(s), semconv.RetrySafetyKey)
+				assert.Nil(t, s.get("llm.run.outcome"))
+			}
+			d := run.Diagnosis()
+			s := r.named("invoke_agent coder")[0]
+			assert.Equal(t, dueOf(&d, true), verdictOf(s))
+			assert.Equal(t, tt.outcome, d.Outcome)
+			assert.Equal(t, tt.class, d.Class)
+		})
+	}
+}
+
+// Without the option nothing is said; given to a transport alone it is about the
+// requests.
+func TestVerdictsOfATransport(t *testing.T) {
+	for _, opts := range [][]Option{nil, {WithVerdicts()}} {
+		for _, inRun := range []bool{false, true} {
+			r := newRecorder(t)
+			ctx, run := t.Context(), (*Run)(nil)
+			if inRun {
+				ctx, run = StartRun(ctx, "coder", WithTracerProvider(r))
+			}
+			_, err := call(ctx, NewTransport(base(t), append(opts, WithTracerProvider(r))...), script(t, sseHead+firstText, nil)+chatPath, chatBody)
+			require.NoError(t, err)
+			_, err = call(ctx, NewTransport(base(t), append(opts, WithTracerProvider(r))...), script(t, sseHead+firstText+chatStop+chatDone, nil)+chatPath, chatBody)
+			require.NoError(t, err)
+			_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "look"})
+			tool.End(errors.New("x"))
+			run.End(errors.New("x"))
+			for i, s := range r.named("chat gpt-5") {
+				if i == 0 && opts != nil {
+					assert.Equal(t, "clean_eof", s.get("llm.failure.cause"))
+					assert.Equal(t, "client", s.get("llm.classification.trigger"))
+					continue
+				}
+				assert.Empty(t, verdictOf(s))
+			}
+			for _, s := range append(r.named("execute_tool look"), r.named("invoke_agent coder")...) {
+				assert.Empty(t, verdictOf(s))
+			}
+		}
+	}
+}
+
+// A run under its own verdicts, and an inner one without: each says what it was asked.
+func TestVerdictsOfNestedRuns(t *testing.T) {
+	r := newRecorder(t)
+	ctx, outer := StartRun(t.Context(), "outer", WithTracerProvider(r), WithVerdicts())
+	inner, nested := StartRun(ctx, "inner")
+	rt := roundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("x") })
+	_, err := call(inner, NewTransport(rt), "http://x"+chatPath, chatBody)
+	require.Error(t, err)
+	nested.End(err)
+	outer.End(nil)
+	assert.Empty(t, verdictOf(r.named("invoke_agent inner")[0]))
+	assert.Equal(t, "succeeded", r.named("invoke_agent outer")[0].get("llm.run.outcome"))
+}
