@@ -34,10 +34,11 @@ type Sink interface {
 // the same bytes need not be taken apart again.
 type Taker interface {
 	Sink
-	// Take looks at the bytes of the stream from the beginning of an event on; p ends
-	// where the Write does, or before the first \r. If p begins with an event that it
-	// knows, an event line or none, one data line and a blank line, it takes the event
-	// as [Sink].Event would have been given it, and returns how long it is; else 0.
+	// Take looks at the bytes of the stream from the beginning of an event on, as far as
+	// the Write goes. If p begins with an event that it knows, an event line or none,
+	// one data line and a blank line, all ended by \n or all by \r\n, it takes the
+	// event as [Sink].Event would have been given it, and returns how long it is, with
+	// the end of the blank line; else 0.
 	Take(p []byte) int
 }
 
@@ -111,8 +112,11 @@ func (d *Decoder) lines(p []byte) {
 			nextCR = indexFrom(p, at, '\r')
 		}
 		if !d.pending && len(d.line) == 0 {
-			if at = d.plain(p[:nextCR], at); d.stopped || at == len(p) {
+			if at = d.plain(p, at, nextCR); d.stopped || at == len(p) {
 				return
+			}
+			if at > nextCR {
+				continue
 			}
 		}
 		if nextLF < at {
@@ -149,16 +153,21 @@ func (d *Decoder) lines(p []byte) {
 
 // plain delivers the events from at on that have the shape nearly all have: an
 // event line or none, one data line, a blank line, all ended by \n. It returns the
-// place of the first line that it leaves to the general way. p holds no \r.
-func (d *Decoder) plain(p []byte, at int) int {
-	for !d.stopped {
+// place of the first line that it leaves to the general way. cr is the place of the
+// first \r; those that the sink takes may lie beyond it.
+func (d *Decoder) plain(p []byte, at, cr int) int {
+	for all := p; !d.stopped; {
 		if d.taker != nil {
-			if n := d.taker.Take(p[at:min(len(p), at+d.limit)]); n > 0 {
+			if n := d.taker.Take(all[at:min(len(all), at+d.limit)]); n > 0 {
 				d.stray = false
 				at += n
 				continue
 			}
 		}
+		if at >= cr {
+			return at
+		}
+		p = all[:cr]
 		var ev Event
 		i := at
 		if hasPrefix(p, i, "event: ") {

@@ -275,21 +275,25 @@ type taker struct {
 
 func (s *taker) Take(p []byte) int {
 	head, _, whole := strings.Cut(string(p), "\n\n")
+	end := 2
+	if crlf, _, ok := strings.Cut(string(p), "\r\n\r\n"); ok && !strings.ContainsAny(crlf, "\r\n") {
+		head, whole, end = crlf, true, 4
+	}
 	name, data, named := strings.Cut(head, "\n")
 	if !named {
 		name, data = "", head
 	}
 	name, isName := strings.CutPrefix(name, "event: ")
 	data, isData := strings.CutPrefix(data, "data: ")
-	if s.asked++; s.asked%s.every != 0 || !whole || !isData || named && !isName || strings.ContainsAny(data, "\n") {
+	if s.asked++; s.asked%s.every != 0 || !whole || !isData || named && !isName || strings.ContainsAny(head, "\r") || strings.ContainsAny(data, "\n") {
 		return 0
 	}
 	s.Event(Event{Name: []byte(name), Data: []byte(data)})
-	return len(head) + 2
+	return len(head) + end
 }
 
 func TestTaker(t *testing.T) {
-	const in = ": a\n\nevent: x\ndata: 1\n\ndata: 2\n\n{\"error\":\ndata: 3\n\n }\n\ndata: 4\ndata: 5\n\ndata: 6\r\n\r\ndata: 7\n\nevent: y\n\ndata: 8"
+	const in = ": a\n\nevent: x\ndata: 1\n\ndata: 2\n\n{\"error\":\ndata: 3\n\n }\n\ndata: 4\ndata: 5\n\ndata: 6\r\n\r\ndata: 6b\r\n\r\n\rdata: 7\n\nevent: y\n\ndata: 8"
 	want := reference(in)
 	for every := range uint64(4) {
 		for size := range len(in) {

@@ -316,6 +316,11 @@ func TestShapes(t *testing.T) {
 		{"another payload after a shape", anthropicMessages{}, strings.Repeat(block("0", `{"type":"text_delta","text":"x"}`), 2) + named(`{}`) + data(`{"type":"content_block_delta"}`, `{"index":0}`)},
 		{"another payload after a shape", openAIResponses{}, strings.Repeat(data(`{"type":"response.output_text.delta","output_index":1,"delta":"a"}`), 2) + data(`{}`, `{"output_index":1}`)},
 		{"items by index", openAIResponses{}, named(item("added", "0", `{"type":"function_call","call_id":"a","name":"f"}`), `{"type":"response.x.delta","output_index":1,"delta":"a"}`, `{"type":"response.output_text.delta","output_index":1,"delta":"a"}`, `{"type":"response.x.delta","output_index":0,"delta":"a"}`)},
+		{"a payload of several lines, then its bytes", openAIChat{}, "data: {\ndata: \"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n" + "data: {\n\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"},
+		{"another name", anthropicMessages{}, strings.Repeat(block("0", `{"type":"text_delta","text":"x"}`), 2) + strings.Replace(block("0", `{"type":"text_delta","text":"x"}`), "event: content", "event:content", 1)},
+		{"line ends that differ", openAIChat{}, chatDelta(`{"content":"a"}`) + strings.ReplaceAll(chatDelta(`{"content":"a"}`), "\n", "\r\n") + strings.ReplaceAll(chatDelta(`{"content":"a"}`), "\n", "\r") + strings.Replace(chatDelta(`{"content":"a"}`), "\n\n", "\r\n\n", 1) + strings.ReplaceAll(chatDelta(`{"content":"a"}`), "\n", "\r\n") + chatDelta(`{"content":"a"}`)},
+		{"line ends that differ, with a name", anthropicMessages{}, block("0", `{"type":"text_delta","text":"x"}`) + strings.ReplaceAll(block("0", `{"type":"text_delta","text":"x"}`), "\n", "\r\n") + block("0", `{"type":"text_delta","text":"x"}`)},
+		{"more lines of data after what is known", openAIChat{}, chatDelta(`{"content":"a"}`) + strings.TrimSuffix(chatDelta(`{"content":"a"}`), "\n") + "data: 1\n\n"},
 		{"sequence numbers", openAIResponses{}, named(`{"type":"response.output_text.delta","sequence_number":9,"output_index":1,"delta":"a"}`, `{"type":"response.output_text.delta","sequence_number":10,"output_index":1,"delta":""}`, `{"type":"response.output_text.delta","sequence_number":-1,"output_index":1,"delta":"a"}`)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 )
@@ -27,6 +28,7 @@ type shapes[M any] struct {
 type shape[M any] struct {
 	literal []byte // what lies around the holes, end to end, after the frame
 	frame   int    // how much of it stands before the payload in an event stream
+	lines   bool   // the payload came in several lines, whose ends the literal has not as they are
 	holes   [maxHoles]hole
 	nHoles  int
 	means   M
@@ -141,10 +143,9 @@ func (s *values) add(sp span) {
 // learn takes the form of the payload that was parsed since begin, and what it means.
 // name is the event's, which is part of its form in an event stream.
 func (s *shapes[M]) learn(name, data []byte, means M) {
-	const event, field = "event: ", "data: "
-	frame := len(field)
+	frame := len(dataField)
 	if len(name) > 0 {
-		frame += len(event) + len(name) + 1
+		frame += len(eventField) + len(name) + 1
 	}
 	size := frame + len(data) - s.length()
 	if s.off || s.overflow || size > maxLiterals {
@@ -154,9 +155,9 @@ func (s *shapes[M]) learn(name, data []byte, means M) {
 	sh.means, sh.frame, sh.nHoles = means, frame, s.n
 	b := sh.literal
 	if len(name) > 0 {
-		b = append(append(append(b, event...), name...), '\n')
+		b = append(append(append(b, eventField...), name...), '\n')
 	}
-	b = append(b, field...)
+	b = append(b, dataField...)
 	at := 0
 	for i, sp := range s.spans[:s.n] {
 		b = append(b, data[at:sp.start]...)
@@ -164,7 +165,13 @@ func (s *shapes[M]) learn(name, data []byte, means M) {
 		at = sp.end
 	}
 	sh.literal = append(b, data[at:]...)
+	sh.lines = bytes.IndexByte(sh.literal[frame:], '\n') >= 0
 }
+
+const (
+	eventField = "event: "
+	dataField  = "data: "
+)
 
 // room makes room for a literal of this size. What was recognised longest ago goes,
 // more or less.
@@ -259,9 +266,12 @@ func (s *shapes[M]) take(p []byte) (means *M, f filled, n int) {
 	i := s.last
 	for {
 		sh := &s.known[i]
-		if f, n := s.matches(p, sh.literal, 0, sh.holes[:sh.nHoles]); n > 0 && len(p)-n >= 2 && p[n] == '\n' && p[n+1] == '\n' {
-			s.last = i
-			return &sh.means, f, n + 2
+		if !sh.lines {
+			f, n := s.matches(p, sh.literal, 0, sh.holes[:sh.nHoles])
+			if end := endOfEvent(p[n:], sh.frame == len(dataField)); n > 0 && end > 0 {
+				s.last = i
+				return &sh.means, f, n + end
+			}
 		}
 		if i++; i == s.kept {
 			i = 0
@@ -269,6 +279,20 @@ func (s *shapes[M]) take(p []byte) (means *M, f filled, n int) {
 		if i == s.last {
 			return nil, 0, 0
 		}
+	}
+}
+
+// endOfEvent is how long the end of an event is that p begins with: that of its last
+// line and a blank one. 0: it is none. Between lines the literals have \n; an event of
+// one line may as well end in \r\n.
+func endOfEvent(p []byte, one bool) int {
+	switch {
+	case len(p) >= 2 && p[0] == '\n' && p[1] == '\n':
+		return 2
+	case one && len(p) >= 4 && string(p[:4]) == "\r\n\r\n":
+		return 4
+	default:
+		return 0
 	}
 }
 
