@@ -268,7 +268,7 @@ func (s *shapes[M]) take(p []byte) (means *M, f filled, n int) {
 		sh := &s.known[i]
 		if !sh.lines {
 			f, n := s.matches(p, sh.literal, 0, sh.holes[:sh.nHoles])
-			if end := endOfEvent(p[n:], sh.frame == len(dataField)); n > 0 && end > 0 {
+			if end := endOfEvent(p[n:]); n > 0 && end > 0 {
 				s.last = i
 				return &sh.means, f, n + end
 			}
@@ -283,13 +283,12 @@ func (s *shapes[M]) take(p []byte) (means *M, f filled, n int) {
 }
 
 // endOfEvent is how long the end of an event is that p begins with: that of its last
-// line and a blank one. 0: it is none. Between lines the literals have \n; an event of
-// one line may as well end in \r\n.
-func endOfEvent(p []byte, one bool) int {
+// line and a blank one. 0: it is none, or one of the ends that no server writes.
+func endOfEvent(p []byte) int {
 	switch {
 	case len(p) >= 2 && p[0] == '\n' && p[1] == '\n':
 		return 2
-	case one && len(p) >= 4 && string(p[:4]) == "\r\n\r\n":
+	case len(p) >= 4 && string(p[:4]) == "\r\n\r\n":
 		return 4
 	default:
 		return 0
