@@ -83,7 +83,7 @@ func (g *gateway) await(t *testing.T, kind trace.SpanKind) (found span) {
 func TestGateway(t *testing.T) {
 	reset := func(c net.Conn) { nettest.Reset(c) }
 	// swallow answers whatever becomes of the upstream with what it had so far and a clean [DONE].
-	swallow := func(t *testing.T, target string) http.Handler {
+	swallowing := func(t *testing.T, target, end string) http.Handler {
 		client := &http.Client{Transport: NewTransport(base(t))}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, target+r.URL.Path, r.Body)
@@ -95,9 +95,11 @@ func TestGateway(t *testing.T) {
 				}
 			}
 			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = io.WriteString(w, chatDone)
+			_, _ = io.WriteString(w, end)
 		})
 	}
+	swallow := func(t *testing.T, target string) http.Handler { return swallowing(t, target, chatDone) }
+	madeUp := func(t *testing.T, target string) http.Handler { return swallowing(t, target, chatStop+chatDone) }
 	passOn := func(t *testing.T, target string) http.Handler { return proxy(t, target) }
 	for _, tt := range []struct {
 		name    string
@@ -150,6 +152,11 @@ func TestGateway(t *testing.T) {
 		{
 			"an overload is swallowed", swallow, "HTTP/1.1 503 x\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{\"error\":{\"code\":\"server_is_overloaded\"}}", nil, 200, chatDone,
 			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.provider_error.kind": "overloaded", "error.type": "server_is_overloaded"},
+			nil,
+		},
+		{
+			"a reset is swallowed, with a finish reason", madeUp, sseHead + chatText, reset, 200, chatStop + chatDone,
+			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.transport.cause": "connection_reset", "error.type": "connection_reset", "gen_ai.response.finish_reasons": []string{"stop"}},
 			nil,
 		},
 		{

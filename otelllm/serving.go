@@ -121,10 +121,13 @@ func (s *serving) served(panics bool, now time.Time) conclusion {
 		s.endOfBody(now)
 	}
 	c := closing{how: byEOF, status: s.facts.Status, state: s.state}
-	if st := s.state; st != nil && (st.Err != nil || st.Complete) {
+	up := s.upstream
+	// A clean end with nothing before it is what hides a failure, not an answer.
+	hides := up != nil && up.Failed == classify.Yes && s.state != nil && empty(s.state)
+	if st := s.state; st != nil && (st.Err != nil || st.Complete && !hides) {
 		return conclude(c)
 	}
-	if up := s.upstream; up != nil && up.Abort.Source != semconv.AbortSourceUnset && abort.Source == semconv.AbortSourceUnset {
+	if up != nil && up.Abort.Source != semconv.AbortSourceUnset && abort.Source == semconv.AbortSourceUnset {
 		abort = up.Abort // by the gateway's will, then
 	} else if up != nil && up.Failed == classify.Yes {
 		return s.failedUpstream(up, cutShort)
@@ -160,6 +163,7 @@ func (s *serving) failedUpstream(up *spanfacts.Request, cutShort bool) conclusio
 		switch {
 		case st.Terminal:
 			out.end = semconv.StreamEndTerminalEvent // and nobody would know by it
+			out.due = !st.Complete
 			if empty(st) {
 				out.phase = semconv.PhaseStreamEnd
 			}
