@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -31,7 +32,7 @@ func (anthropicMessages) NewDecoder(ct string) Decoder {
 }
 func (anthropicMessages) ReadError(_ int, b []byte) Error { return readError(b) }
 
-func (p anthropicMessages) Provider() string { return or(p.host, "anthropic") }
+func (p anthropicMessages) Provider() string { return cmp.Or(p.host, "anthropic") }
 
 func (p anthropicMessages) ReadRequest(b []byte) (Request, error) {
 	req, messages, version, err := readMessagesRequest(b)

@@ -250,6 +250,33 @@ func benchJSON(b *testing.B, name string, stream []byte) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(payloads)), "ns/event")
 }
 
+// BenchmarkRealtime reads frames of speech and of its transcript in turn, as a session
+// sends them.
+func BenchmarkRealtime(b *testing.B) {
+	r := NewRealtime()
+	r.Received([]byte(rtCreated("resp_1")))
+	var frames [][]byte
+	size := 0
+	for i := range 100 {
+		typ, delta := "response.output_audio_transcript.delta", " word"
+		if i%4 > 0 {
+			typ, delta = "response.output_audio.delta", strings.Repeat("UklGRiQA", 800)
+		}
+		frames = append(frames, fmt.Appendf(nil, `{"type":"%s","event_id":"event_%d","response_id":"resp_1","item_id":"item_1","output_index":0,"content_index":0,"delta":"%s"}`, typ, i, delta))
+		size += len(frames[i])
+	}
+	b.SetBytes(int64(size))
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, f := range frames {
+			if r.Received(f).Kind != FrameProgress {
+				b.Fatal("no progress")
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(frames)), "ns/frame")
+}
+
 func BenchmarkReadRequest(b *testing.B) {
 	text := strings.Repeat(`\tif err != nil {\n\t\treturn fmt.Errorf(\"read the file %s: %w\", name, err)\n\t}\n`, 40)
 	for _, tt := range []struct{ name, before, turn, after string }{

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -18,7 +19,7 @@ func (openAIChat) Operation() string               { return "chat" }
 func (openAIChat) NewDecoder(ct string) Decoder    { return newDecoder(ct, &chatReader{}, 0) }
 func (openAIChat) ReadError(_ int, b []byte) Error { return readError(b) }
 
-func (p openAIChat) Provider() string { return or(p.host, "openai") }
+func (p openAIChat) Provider() string { return cmp.Or(p.host, "openai") }
 
 func (p openAIChat) ReadRequest(b []byte) (Request, error) {
 	req, messages, err := readChatRequest(b)

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -22,7 +23,7 @@ type gemini struct {
 }
 
 func (gemini) Name() string       { return "gemini" }
-func (g gemini) Provider() string { return or(g.host, "gcp.gemini") }
+func (g gemini) Provider() string { return cmp.Or(g.host, "gcp.gemini") }
 func (gemini) Operation() string  { return "generate_content" }
 
 func (gemini) NewDecoder(ct string) Decoder { return newDecoder(ct, &geminiReader{}, formArray) }

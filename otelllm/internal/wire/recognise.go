@@ -76,14 +76,6 @@ const (
 	providerVertex  = "gcp.vertex_ai"
 )
 
-// or is the first of two names that there is.
-func or(name, otherwise string) string {
-	if name != "" {
-		return name
-	}
-	return otherwise
-}
-
 // asked completes what a body of this protocol says by what the path said.
 func (r *Request) asked(model string) {
 	if r.Model == "" {
