@@ -1,0 +1,78 @@
+package otelllm
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// TestToolEffectFromMCP reads annotations as they come over the wire of an MCP
+// server. A hint that is false and one that is not there are the same.
+func TestToolEffectFromMCP(t *testing.T) {
+	for _, tt := range []struct {
+		annotations string // "": the tool has none
+		want        Effect
+	}{
+		{"", EffectUnknown},
+		{`{}`, EffectUnknown},
+		{`{"title":"Read a file"}`, EffectUnknown},
+		{`{"readOnlyHint":true}`, ReadOnly},
+		{`{"readOnlyHint":true,"destructiveHint":true}`, ReadOnly},
+		{`{"readOnlyHint":true,"openWorldHint":true}`, ReadOnly},
+		{`{"readOnlyHint":false}`, EffectUnknown},
+		{`{"idempotentHint":true}`, Idempotent},
+		{`{"idempotentHint":true,"destructiveHint":true}`, Idempotent},
+		{`{"idempotentHint":false}`, EffectUnknown},
+		{`{"destructiveHint":true}`, NonIdempotent},
+		{`{"destructiveHint":false}`, EffectUnknown},
+		{`{"openWorldHint":true}`, NonIdempotent},
+		{`{"openWorldHint":false,"destructiveHint":false}`, EffectUnknown},
+		{`{"openWorldHint":true,"destructiveHint":false}`, NonIdempotent},
+	} {
+		var a *MCPAnnotations
+		if tt.annotations != "" {
+			require.NoError(t, json.Unmarshal([]byte(tt.annotations), &a))
+		}
+		assert.Equal(t, tt.want, ToolEffectFromMCP(a), tt.annotations)
+	}
+}
+
+// toolAnnotations is the type of the official Go SDK, mcp.ToolAnnotations, field by
+// field. Types of structs convert where their fields are the same, tags apart.
+type toolAnnotations struct {
+	DestructiveHint *bool  `json:"destructiveHint,omitempty"`
+	IdempotentHint  bool   `json:"idempotentHint,omitempty"`
+	OpenWorldHint   *bool  `json:"openWorldHint,omitempty"`
+	ReadOnlyHint    bool   `json:"readOnlyHint,omitempty"`
+	Title           string `json:"title,omitempty"`
+}
+
+func TestMCPAnnotationsConvert(t *testing.T) {
+	yes := true
+	a := &toolAnnotations{DestructiveHint: &yes, Title: "Delete"}
+	assert.Equal(t, NonIdempotent, ToolEffectFromMCP((*MCPAnnotations)(a)))
+	assert.True(t, reflect.TypeFor[toolAnnotations]().ConvertibleTo(reflect.TypeFor[MCPAnnotations]()))
+}
+
+// The effect is what the tool's span says, and its retry rests on it.
+func TestToolEffectFromMCPOnSpans(t *testing.T) {
+	yes := true
+	for effect, want := range map[Effect]string{
+		ToolEffectFromMCP(nil):                                    "unknown",
+		ToolEffectFromMCP(&MCPAnnotations{ReadOnlyHint: true}):    "read_only",
+		ToolEffectFromMCP(&MCPAnnotations{IdempotentHint: true}):  "idempotent",
+		ToolEffectFromMCP(&MCPAnnotations{DestructiveHint: &yes}): "non_idempotent",
+	} {
+		r := newRecorder(t)
+		ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+		_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "look", Effect: effect})
+		tool.End(nil)
+		run.End(nil)
+		assert.Equal(t, want, r.named("execute_tool look")[0].get(semconv.ToolEffectKey))
+	}
+}

@@ -1,0 +1,135 @@
+package otelllm
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/baggage"
+	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
+)
+
+// TestPropagators looks at the headers that a server gets. Trace context is sent
+// where that was asked for, and nowhere else, whatever the global propagator is.
+func TestPropagators(t *testing.T) {
+	before := otel.GetTextMapPropagator()
+	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
+	t.Cleanup(func() { otel.SetTextMapPropagator(before) })
+	headers := make(chan http.Header, 1)
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		headers <- r.Header.Clone()
+		_ = say(w, firstText+chatStop+chatDone)
+	}
+	member, err := baggage.NewMember("user", "canary")
+	require.NoError(t, err)
+	bag, err := baggage.New(member)
+	require.NoError(t, err)
+
+	traced := propagation.TraceContext{}
+	for _, tt := range []struct {
+		name    string
+		opts    []Option
+		sampler sdktrace.Sampler // nil: a provider that does nothing
+		sent    bool
+		sampled bool
+	}{
+		{"by default", nil, sdktrace.AlwaysSample(), false, false},
+		{"nil", []Option{WithPropagators(nil)}, sdktrace.AlwaysSample(), false, false},
+		{"given", []Option{WithPropagators(traced)}, sdktrace.AlwaysSample(), true, true},
+		{"given, not sampled", []Option{WithPropagators(traced)}, sdktrace.NeverSample(), true, false},
+		{"given, nobody traces", []Option{WithPropagators(traced)}, nil, false, false},
+		{"given, with stream errors", []Option{WithPropagators(traced), WithStreamErrors()}, sdktrace.AlwaysSample(), true, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			overHTTP(t, answer, func(t *testing.T, b *http.Transport, url string) {
+				var provider trace.TracerProvider = noop.NewTracerProvider()
+				r := newRecorder(t)
+				if tt.sampler != nil {
+					r = newRecorder(t, sdktrace.WithSampler(tt.sampler))
+					provider = r
+				}
+				ctx := baggage.ContextWithBaggage(t.Context(), bag)
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+chatPath, strings.NewReader(chatBody))
+				require.NoError(t, err)
+				req.Header.Set("X-Own", "1")
+				own := req.Header.Clone()
+				resp, err := NewTransport(b, append(tt.opts, WithTracerProvider(provider))...).RoundTrip(req)
+				require.NoError(t, err)
+				_, err = io.Copy(io.Discard, resp.Body)
+				require.NoError(t, err)
+				require.NoError(t, resp.Body.Close())
+				assert.Equal(t, own, req.Header, "the caller's request is the caller's")
+
+				got := <-headers
+				assert.Equal(t, "1", got.Get("X-Own"))
+				assert.Empty(t, got.Get("Baggage"), "that was asked of nobody")
+				if !tt.sent {
+					assert.Empty(t, got.Get("Traceparent"))
+					return
+				}
+				sc := trace.SpanContextFromContext(traced.Extract(t.Context(), propagation.HeaderCarrier(got)))
+				require.True(t, sc.IsValid(), got)
+				assert.Equal(t, tt.sampled, sc.IsSampled())
+				if tt.sampled {
+					assert.Equal(t, r.only(t).SpanContext().SpanID(), sc.SpanID(), "the gateway's span is the request's child")
+				}
+			})
+		})
+	}
+}
+
+// A request without headers, as other code than net/http's may make one.
+func TestPropagatorsWithoutHeaders(t *testing.T) {
+	rt := roundTripper(func(req *http.Request) (*http.Response, error) {
+		assert.NotEmpty(t, req.Header.Get("Traceparent"))
+		return nil, io.EOF
+	})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x"+chatPath, strings.NewReader(chatBody))
+	require.NoError(t, err)
+	req.Header = nil
+	_, err = NewTransport(rt, WithPropagators(propagation.TraceContext{}), WithTracerProvider(newRecorder(t))).RoundTrip(req)
+	require.ErrorIs(t, err, io.EOF)
+	assert.Nil(t, req.Header)
+}
+
+// TestTransportAboveTransport puts one above another, as an SDK's own client and an
+// application's wrapping of it do: one call is recorded once, by the one above,
+// whichever way it ends.
+func TestTransportAboveTransport(t *testing.T) {
+	for _, tt := range []struct{ name, text, end string }{
+		{"whole", sseHead + firstText + chatStop + chatDone, "terminal_event"},
+		{"cut", sseHead + firstText, "eof"},
+		{"no answer", "", "no_response"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			upper, lower, m := newRecorder(t), newRecorder(t), newMetering(t)
+			inner := NewTransport(base(t), WithTracerProvider(lower), WithMeterProvider(m))
+			outer := NewTransport(inner, WithTracerProvider(upper), WithMeterProvider(m))
+			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(upper))
+			url := script(t, tt.text, nil)
+			if tt.text == "" {
+				url = "http://" + nettest.Refused(t)
+			}
+			for range 2 { // the mark is the request's, not the context's of the caller
+				_, _ = call(ctx, outer, url+chatPath, chatBody)
+			}
+			run.End(nil)
+			assert.Empty(t, lower.spans.Started())
+			require.Len(t, upper.named("chat gpt-5"), 2)
+			assert.Equal(t, tt.end, upper.named("chat gpt-5")[0].get("llm.stream.end"))
+			assert.Equal(t, int64(2), upper.named("invoke_agent coder")[0].get("llm.run.requests"))
+			points := m.points(t)[durationMetric]
+			require.Len(t, points, 1)
+			assert.Equal(t, uint64(2), points[0].count)
+		})
+	}
+}
