@@ -37,11 +37,12 @@ func (Anthropic) Name() string { return "anthropic" }
 
 func (Anthropic) in(s scope) Dialect { return Anthropic{s} }
 
+func (Anthropic) claims() claims {
+	return claims{markAnthropic, scopesOf(scopeAnthropicGo, scopeAnthropicTS)}
+}
+
 // Recognise implements [Dialect].
 func (Anthropic) Recognise(s *Sight) Head {
-	if s.scope != scopeAnthropicGo && s.scope != scopeAnthropicTS && !s.marks.has(markAnthropic) {
-		return Head{}
-	}
 	return s.head(operation(s.operation))
 }
 

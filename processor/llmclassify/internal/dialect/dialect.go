@@ -80,6 +80,8 @@ func (f Facts) Size() int {
 type Dialect interface {
 	// Name is what the configuration calls it.
 	Name() string
+	// claims are what a span has to have for this dialect to be asked about it.
+	claims() claims
 	// Recognise says what the span is; Kind is Other when it is not this dialect's.
 	Recognise(s *Sight) Head
 	// Read reads the facts of a span that Recognise said to be of this kind into

@@ -22,6 +22,8 @@ var _ Dialect = GenAI{}
 // Name implements [Dialect].
 func (GenAI) Name() string { return "gen_ai" }
 
+func (GenAI) claims() claims { return claims{} }
+
 // Recognise implements [Dialect].
 func (GenAI) Recognise(s *Sight) Head { return s.head(s.standard()) }
 

@@ -22,11 +22,10 @@ var _ Dialect = GoCompile{}
 // Name implements [Dialect].
 func (GoCompile) Name() string { return "go_compile" }
 
+func (GoCompile) claims() claims { return claims{markGoCompile, scopesOf(scopeGoCompile)} }
+
 // Recognise implements [Dialect].
 func (GoCompile) Recognise(s *Sight) Head {
-	if s.scope != scopeGoCompile && !s.marks.has(markGoCompile) {
-		return Head{}
-	}
 	return s.head(operation(s.operation))
 }
 

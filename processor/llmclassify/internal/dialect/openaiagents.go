@@ -25,11 +25,10 @@ var _ Dialect = OpenAIAgents{}
 // Name implements [Dialect].
 func (OpenAIAgents) Name() string { return "openai_agents" }
 
+func (OpenAIAgents) claims() claims { return claims{scopes: scopesOf(scopeOpenAIAgents)} }
+
 // Recognise implements [Dialect]. Nothing but the scope tells its spans apart.
 func (OpenAIAgents) Recognise(s *Sight) Head {
-	if s.scope != scopeOpenAIAgents {
-		return Head{}
-	}
 	return s.head(openInferenceKind(s))
 }
 

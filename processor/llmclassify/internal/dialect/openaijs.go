@@ -26,11 +26,10 @@ const keyGenAISystem = "gen_ai.system"
 // Name implements [Dialect].
 func (OpenAIJS) Name() string { return "openai_js" }
 
+func (OpenAIJS) claims() claims { return claims{scopes: scopesOf(scopeOpenAIJS)} }
+
 // Recognise implements [Dialect]. Nothing but the scope tells its spans apart.
 func (OpenAIJS) Recognise(s *Sight) Head {
-	if s.scope != scopeOpenAIJS {
-		return Head{}
-	}
 	return s.head(operation(s.operation))
 }
 

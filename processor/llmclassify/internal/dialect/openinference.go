@@ -45,6 +45,8 @@ const (
 // Name implements [Dialect].
 func (OpenInference) Name() string { return "openinference" }
 
+func (OpenInference) claims() claims { return claims{marks: markOpenInference} }
+
 // Recognise implements [Dialect].
 func (OpenInference) Recognise(s *Sight) Head { return s.head(openInferenceKind(s)) }
 

@@ -51,11 +51,12 @@ func (OpenLLMetry) Name() string { return "openllmetry" }
 
 func (OpenLLMetry) in(s scope) Dialect { return OpenLLMetry{s} }
 
+func (OpenLLMetry) claims() claims {
+	return claims{markOpenLLMetry, scopesOf(scopeOpenLLMetryJS, scopeOpenLLMetryPython)}
+}
+
 // Recognise implements [Dialect].
 func (OpenLLMetry) Recognise(s *Sight) Head {
-	if s.scope != scopeOpenLLMetryJS && s.scope != scopeOpenLLMetryPython && !s.marks.has(markOpenLLMetry) {
-		return Head{}
-	}
 	if kind := operation(s.operation); kind != Other {
 		return s.head(kind)
 	}

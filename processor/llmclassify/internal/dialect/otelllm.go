@@ -18,6 +18,8 @@ var _ Dialect = OTelLLM{}
 // Name implements [Dialect].
 func (OTelLLM) Name() string { return "otelllm" }
 
+func (OTelLLM) claims() claims { return claims{marks: markOwnRequest | markOwnTool | markOwnRun} }
+
 // Recognise implements [Dialect]. The operation alone is the conventions', so
 // that a fact of the vocabulary has to stand beside it.
 func (OTelLLM) Recognise(s *Sight) Head {

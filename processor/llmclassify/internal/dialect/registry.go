@@ -41,13 +41,22 @@ type scoped interface {
 // Registry asks dialects in order; the first that recognises a span reads it.
 // It is safe for concurrent use.
 type Registry struct {
-	dialects []Dialect
+	dialects []entry
+}
+
+type entry struct {
+	Dialect
+	needs claims
 }
 
 // NewRegistry makes a registry. An earlier dialect wins where two recognise the
 // same span.
 func NewRegistry(dialects ...Dialect) *Registry {
-	return &Registry{dialects: dialects}
+	r := &Registry{}
+	for _, d := range dialects {
+		r.dialects = append(r.dialects, entry{d, d.claims()})
+	}
+	return r
 }
 
 // Default is the registry of every dialect there is.
@@ -70,10 +79,10 @@ func NewSet(names ...string) (*Registry, error) {
 		}
 		wanted[name] = true
 	}
-	r := &Registry{}
+	var dialects []Dialect
 	for _, d := range all {
 		if wanted[d.Name()] {
-			r.dialects = append(r.dialects, d)
+			dialects = append(dialects, d)
 			delete(wanted, d.Name())
 		}
 	}
@@ -82,7 +91,7 @@ func NewSet(names ...string) (*Registry, error) {
 			return nil, fmt.Errorf("unknown dialect %q: use any of %s", name, strings.Join(Names(), ", "))
 		}
 	}
-	return r, nil
+	return NewRegistry(dialects...), nil
 }
 
 // Recognise is the same as In("").Recognise, for a span of which the scope is not
@@ -113,12 +122,16 @@ type Scope struct {
 func (s *Scope) Recognise(span ptrace.Span) (Head, Dialect) {
 	s.sight.look(s.scope, span)
 	if !s.sight.nothing() {
-		for _, d := range s.registry.dialects {
+		for i := range s.registry.dialects {
+			d := &s.registry.dialects[i]
+			if !d.needs.fit(&s.sight) {
+				continue
+			}
 			if head := d.Recognise(&s.sight); head.Kind != Other {
-				if by, ok := d.(scoped); ok {
-					d = by.in(s.scope)
+				if by, ok := d.Dialect.(scoped); ok {
+					return head, by.in(s.scope)
 				}
-				return head, d
+				return head, d.Dialect
 			}
 		}
 	}

@@ -31,21 +31,34 @@ type Sight struct {
 type marks uint16
 
 const (
-	markOwnRequest   marks = 1 << iota // a fact of the vocabulary about a request
-	markOwnTool                        // about a tool
-	markOwnRun                         // about a run
-	markMCPCall                        // an MCP call of a tool
-	markAnthropic                      // an attribute that only Anthropic's SDKs write
-	markVercel7                        // one that only version 7 of the AI SDK writes
-	markOpenLLMetry                    // one that only OpenLLMetry writes
-	markGoCompile                      // one that only the compile-time tool for Go writes
-	markGraphNode                      // a node of OpenInference's graph of agents
-	markHTTPMethod                     // an HTTP method
-	markHTTPTarget                     // where an HTTP request went
-	markHTTPExchange = markHTTPMethod | markHTTPTarget
+	markOwnRequest    marks = 1 << iota // a fact of the vocabulary about a request
+	markOwnTool                         // about a tool
+	markOwnRun                          // about a run
+	markMCPCall                         // an MCP call of a tool
+	markAnthropic                       // an attribute that only Anthropic's SDKs write
+	markVercel7                         // one that only version 7 of the AI SDK writes
+	markOpenLLMetry                     // one that only OpenLLMetry writes
+	markGoCompile                       // one that only the compile-time tool for Go writes
+	markOpenInference                   // what OpenInference says a span is
+	markVercel                          // what the AI SDK says it is
+	markGraphNode                       // a node of OpenInference's graph of agents
+	markHTTPMethod                      // an HTTP method
+	markHTTPTarget                      // where an HTTP request went
+	markHTTPExchange  = markHTTPMethod | markHTTPTarget
 )
 
 func (m marks) has(all marks) bool { return m&all == all }
+
+// claims are what the spans of a dialect are told by: any of the marks, or any of
+// the scopes. Without either it is asked about every span.
+type claims struct {
+	marks  marks
+	scopes scopeSet
+}
+
+func (c claims) fit(s *Sight) bool {
+	return s.marks&c.marks != 0 || c.scopes&(1<<s.scope) != 0 || c == claims{}
+}
 
 // Keys of other producers, beside those of OpenTelemetry's conventions.
 const (
@@ -119,8 +132,10 @@ func (s *Sight) look(in scope, span ptrace.Span) {
 
 		case keyOpenInferenceKind:
 			s.openInference = word(v)
+			s.marks |= markOpenInference
 		case keyVercelOperation:
 			s.vercel = word(v)
+			s.marks |= markVercel
 		case keyGraphNode:
 			s.marks |= markGraphNode
 		case keyTraceloopKind:
@@ -196,6 +211,16 @@ const (
 	scopeOpenAIJS
 	scopeGoCompile
 )
+
+// scopeSet is a set of scopes.
+type scopeSet uint16
+
+func scopesOf(scopes ...scope) (set scopeSet) {
+	for _, s := range scopes {
+		set |= 1 << s
+	}
+	return set
+}
 
 // scopes are the names of instrumentation scopes, or what they begin with; the
 // first that fits is taken.

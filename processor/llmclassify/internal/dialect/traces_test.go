@@ -121,6 +121,7 @@ func readTrace(t *testing.T, path string) (run classify.Run, kinds string) {
 	var requests []ptrace.Span
 	exchanges := map[pcommon.SpanID][]Exchange{}
 	for _, rs := range td.ResourceSpans().All() {
+		var kindsSb124 strings.Builder
 		for _, ss := range rs.ScopeSpans().All() {
 			in := Default().In(ss.Scope().Name())
 			var kindsSb126 strings.Builder
@@ -148,8 +149,9 @@ func readTrace(t *testing.T, path string) (run classify.Run, kinds string) {
 				}
 				kindsSb126.WriteString(letter)
 			}
-			kinds += kindsSb126.String()
+			kindsSb124.WriteString(kindsSb126.String())
 		}
+		kinds += kindsSb124.String()
 	}
 	for i := range run.Requests {
 		Explain(&run.Requests[i], exchanges[requests[i].SpanID()])

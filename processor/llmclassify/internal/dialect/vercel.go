@@ -36,11 +36,11 @@ const (
 // Name implements [Dialect].
 func (Vercel) Name() string { return "vercel_ai" }
 
+func (Vercel) claims() claims { return claims{marks: markVercel} }
+
 // Recognise implements [Dialect].
 func (Vercel) Recognise(s *Sight) Head {
 	switch s.vercel {
-	case "":
-		return Head{}
 	case "ai.toolCall":
 		return s.head(Tool)
 	case "ai.streamText", "ai.generateText", "ai.streamObject", "ai.generateObject":

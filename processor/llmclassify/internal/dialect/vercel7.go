@@ -24,11 +24,10 @@ var _ Dialect = Vercel7{}
 // Name implements [Dialect].
 func (Vercel7) Name() string { return "vercel_ai_v7" }
 
+func (Vercel7) claims() claims { return claims{markVercel7, scopesOf(scopeVercel7)} }
+
 // Recognise implements [Dialect].
 func (Vercel7) Recognise(s *Sight) Head {
-	if s.scope != scopeVercel7 && !s.marks.has(markVercel7) {
-		return Head{}
-	}
 	return s.head(operation(s.operation))
 }
 
