@@ -3,6 +3,7 @@ package llmclassify
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -30,7 +31,8 @@ type Config struct {
 	Settle time.Duration `mapstructure:"settle"`
 
 	// RunTimeout bounds how long the facts of spans that have gone out wait for
-	// their run span. At least MaxHold. Default 1h.
+	// their run span, from the last that came of the run. Then the run is judged
+	// without it, on a span llm.run.abandoned. At least MaxHold. Default 1h.
 	RunTimeout time.Duration `mapstructure:"run_timeout"`
 
 	// MaxHeldBytes bounds the memory of held spans, in bytes as this processor
@@ -47,6 +49,19 @@ type Config struct {
 	// one trace those that name no run. More go out early, all at once; their
 	// facts stay. Default 10000.
 	MaxSpansPerRun int `mapstructure:"max_spans_per_run"`
+
+	// Shards is how many goroutines share the traces among them; 0 for as many as
+	// GOMAXPROCS. Default 0.
+	Shards int `mapstructure:"shards"`
+
+	// Storage is the storage extension in which held spans and the facts of open
+	// runs are kept, so that a crash loses none. Default none: they are in memory only.
+	Storage *component.ID `mapstructure:"storage"`
+
+	// MetadataKeys are the keys of client metadata that stay with held spans: spans
+	// go out in calls with the metadata of those that brought them. Without case.
+	// Default none.
+	MetadataKeys []string `mapstructure:"metadata_keys"`
 }
 
 var _ component.Config = (*Config)(nil)
@@ -76,6 +91,17 @@ func (c *Config) Validate() error {
 	positive(c.MaxHeldBytes > 0, "max_held_bytes", c.MaxHeldBytes)
 	positive(c.MaxFactBytes > 0, "max_fact_bytes", c.MaxFactBytes)
 	positive(c.MaxSpansPerRun > 0, "max_spans_per_run", c.MaxSpansPerRun)
+	if c.Shards < 0 {
+		errs = append(errs, fmt.Errorf("shards must not be less than 0, is %d", c.Shards))
+	}
+	seen := make(map[string]bool, len(c.MetadataKeys))
+	for _, key := range c.MetadataKeys {
+		lower := strings.ToLower(key)
+		if key == "" || seen[lower] {
+			errs = append(errs, fmt.Errorf("metadata_keys must be different and not empty: %q is not", key))
+		}
+		seen[lower] = true
+	}
 	if c.Settle > c.MaxHold {
 		errs = append(errs, fmt.Errorf("settle (%v) must not be greater than max_hold (%v): no span is held longer than that", c.Settle, c.MaxHold))
 	}

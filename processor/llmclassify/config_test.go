@@ -16,21 +16,25 @@ import (
 func TestConfig(t *testing.T) {
 	conf, err := confmaptest.LoadConf(filepath.Join("testdata", "config.yaml"))
 	require.NoError(t, err)
+	storageID := component.MustNewIDWithName("file_storage", "spans")
 	for _, tt := range []struct {
 		name      string
 		want      *Config
 		unmarshal string
 		errs      []string
 	}{
-		{name: "", want: defaultConfig()},
+		{name: "", want: createDefaultConfig().(*Config)},
 		{name: "all", want: &Config{
 			MaxHold: 10 * time.Second, Settle: 500 * time.Millisecond, RunTimeout: 15 * time.Minute,
-			MaxHeldBytes: 1 << 20, MaxFactBytes: 1 << 16, MaxSpansPerRun: 100,
+			MaxHeldBytes: 1 << 20, MaxFactBytes: 1 << 16, MaxSpansPerRun: 100, Shards: 4,
+			Storage: &storageID, MetadataKeys: []string{"X-Tenant", "x-region"},
 		}},
 		{name: "zero", errs: []string{
 			"max_hold must be greater than 0, is 0s",
 			"max_held_bytes must be greater than 0, is -1",
 			"max_spans_per_run must be greater than 0, is 0",
+			"shards must not be less than 0, is -1",
+			"metadata_keys must be different and not empty: \"X-Tenant\" is not",
 		}},
 		{name: "order", errs: []string{
 			"settle (2s) must not be greater than max_hold (1s)",

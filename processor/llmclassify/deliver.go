@@ -2,11 +2,18 @@ package llmclassify
 
 import (
 	"context"
+	"encoding/binary"
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.uber.org/zap"
+
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/caller"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/stamp"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -16,6 +23,7 @@ var triggers = [...]semconv.Trigger{
 	hold.Complete:    semconv.TriggerComplete,
 	hold.RunEnded:    semconv.TriggerRunEnded,
 	hold.HoldExpired: semconv.TriggerHoldExpired,
+	hold.RunExpired:  semconv.TriggerRunExpired,
 	hold.SpanLimit:   semconv.TriggerSpanLimit,
 	hold.Memory:      semconv.TriggerMemory,
 	hold.Shutdown:    semconv.TriggerShutdown,
@@ -27,68 +35,158 @@ var triggers = [...]semconv.Trigger{
 // receivers take by default.
 const maxParcelBytes = 2 << 20
 
-// packer packs stamped spans into parcels and sends those that are full.
+// verdictSize is about the memory of a verdict, in bytes.
+const verdictSize = 2 << 10
+
+// packer packs stamped spans into parcels, one for each caller in whose name they
+// came, and sends those that are full.
 type packer struct {
 	forwarder *forwarder
-	regroup   *origin.Regroup
-	parcel    parcel
+	open      []*opened
 }
 
-func (k *packer) add(ctx context.Context, m *assemble.Member) {
-	if k.regroup == nil {
-		k.regroup = origin.NewRegroup()
-	}
-	m.Span.MoveTo(k.regroup.Append(m.Known.Origin))
-	k.parcel.spans++
-	if k.parcel.bytes += m.Size; k.parcel.bytes >= maxParcelBytes {
-		k.send(ctx)
-	}
+type opened struct {
+	caller  *caller.Caller
+	regroup *origin.Regroup
+	parcel  parcel
 }
 
-func (k *packer) send(ctx context.Context) {
-	if k.parcel.spans == 0 {
-		return
+func (k *packer) of(c *caller.Caller) *opened {
+	for _, o := range k.open {
+		if o.caller == c {
+			return o
+		}
 	}
-	k.parcel.traces = k.regroup.Traces()
-	k.forwarder.send(ctx, k.parcel)
-	k.parcel, k.regroup = parcel{}, nil
+	o := &opened{caller: c, parcel: parcel{caller: c}, regroup: origin.NewRegroup()}
+	k.open = append(k.open, o)
+	return o
+}
+
+// add packs a span, which it moves, of about this many bytes.
+func (k *packer) add(ctx context.Context, span ptrace.Span, known *assemble.Known, size int) {
+	o := k.of(known.Caller)
+	if o.parcel.bytes >= maxParcelBytes {
+		k.send(ctx, o)
+	}
+	span.MoveTo(o.regroup.Append(known.Origin))
+	o.parcel.spans++
+	o.parcel.bytes += size
+}
+
+func (k *packer) send(ctx context.Context, o *opened) {
+	o.parcel.traces = o.regroup.Traces()
+	k.forwarder.send(ctx, o.parcel)
+	o.parcel, o.regroup = parcel{caller: o.caller}, origin.NewRegroup()
+}
+
+func (k *packer) close(ctx context.Context) {
+	for _, o := range k.open {
+		if o.parcel.spans > 0 || len(o.parcel.done) > 0 {
+			k.send(ctx, o)
+		}
+	}
 }
 
 // deliver judges releases, stamps the verdicts and forwards the spans together.
-func (p *traces) deliver(ctx context.Context, releases []assemble.Release) {
-	p.telemetry.forgot(ctx, p.shard.forgotten())
-	k := packer{forwarder: p.forwarder}
-	for i := range releases {
-		p.judge(ctx, &releases[i], &k)
-		releases[i] = assemble.Release{} // its spans are on their way
+func (s *shard) deliver(ctx context.Context, releases []assemble.Release) {
+	if n := s.buffer.Forgotten(); n > 0 {
+		s.p.telemetry.forgot(ctx, n)
+		s.p.update(ctx, nil, s.forgotten)
+		clear(s.forgotten)
+		s.forgotten = s.forgotten[:0]
 	}
-	k.send(ctx)
+	if len(releases) > 0 {
+		k := packer{forwarder: s.forwarder}
+		for i := range releases {
+			s.judge(ctx, &releases[i], &k)
+			releases[i] = assemble.Release{} // its spans are on their way
+		}
+		k.close(ctx)
+	}
+	s.reader.Close()
 }
 
 // judge judges one release and packs its spans, stamped.
-func (p *traces) judge(ctx context.Context, release *assemble.Release, k *packer) {
+func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer) {
 	trigger := triggers[release.Reason]
+	s.open(release)
 	d := assemble.Diagnose(release)
 	var held time.Duration
+	unreadable, journalled := 0, s.p.journal != nil
+	var last *assemble.Known
 	for i := range release.Members {
 		m := &release.Members[i]
-		if !m.Out {
+		if m.Foreign {
 			continue
 		}
-		if i == d.Carrier {
-			stamp.Run(m.Span, d.Run, d.Members[i], trigger)
-		} else {
-			stamp.Span(m.Span, d.Members[i], trigger)
+		last = &m.Known
+		if m.Out {
+			if m.Known.Body == (packed.Span{}) || m.Span.SpanID().IsEmpty() {
+				unreadable++
+				continue
+			}
+			size := m.Size
+			if i == d.Carrier || d.Members[i] != nil {
+				size += verdictSize
+			}
+			if i == d.Carrier {
+				stamp.Run(m.Span, d.Run, d.Members[i], trigger)
+			} else {
+				stamp.Span(m.Span, d.Members[i], trigger)
+			}
+			k.add(ctx, m.Span, &m.Known, size)
+			m.Known.Body = packed.Span{}
+			held = max(held, m.Held)
 		}
-		k.add(ctx, m)
-		held = max(held, m.Held)
+		if !journalled {
+			continue
+		}
+		switch parcel := &k.of(m.Known.Caller).parcel; {
+		case release.Whole || release.Reason == hold.Late:
+			parcel.done = append(parcel.done, m.Known.Ticket)
+		case m.Out:
+			parcel.spent = append(parcel.spent, m.Known.Ticket)
+		}
+	}
+	if unreadable > 0 {
+		s.p.logger.Error("Held spans cannot be read back; they are lost", zap.Int("spans", unreadable))
 	}
 	if d.Run != nil {
-		p.telemetry.run(ctx, d.Run, trigger)
+		if d.Carrier < 0 && last != nil {
+			k.add(ctx, abandoned(release, &d), last, verdictSize)
+		}
+		s.p.telemetry.run(ctx, d.Run, trigger)
 	}
-	if release.Reason == hold.Late {
-		p.telemetry.late(ctx, len(release.Members))
-		return
+	switch release.Reason {
+	case hold.Late:
+		s.p.telemetry.late(ctx, len(release.Members))
+	case hold.RunExpired: // nothing was held
+	default:
+		s.p.telemetry.holdTime(ctx, held, trigger)
 	}
-	p.telemetry.holdTime(ctx, held, trigger)
+}
+
+// abandoned is the span that stands for a run whose end never came, none of whose
+// spans is left to carry the verdict. Its id follows from the run's, so that a
+// second one after a crash is the same span.
+func abandoned(release *assemble.Release, d *assemble.Diagnoses) ptrace.Span {
+	span := ptrace.NewSpan()
+	span.SetName(semconv.SpanRunAbandoned)
+	span.SetKind(ptrace.SpanKindInternal)
+	span.SetTraceID(release.Trace)
+	span.SetParentSpanID(release.RunID)
+	var id pcommon.SpanID
+	run := binary.LittleEndian.Uint64(release.RunID[:])
+	binary.LittleEndian.PutUint64(id[:], (hash(release.Trace)^run)*0x9e3779b97f4a7c15|1)
+	span.SetSpanID(id)
+	var end pcommon.Timestamp
+	for i := range release.Members {
+		if m := &release.Members[i]; !m.Foreign {
+			end = max(end, m.End)
+		}
+	}
+	span.SetStartTimestamp(end)
+	span.SetEndTimestamp(end)
+	stamp.Run(span, d.Run, nil, semconv.TriggerRunExpired)
+	return span
 }

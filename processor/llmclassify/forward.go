@@ -3,14 +3,14 @@ package llmclassify
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
-	"go.opentelemetry.io/collector/client"
-	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/caller"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
 )
 
 // Waits between two tries at a next consumer that fails for now.
@@ -19,159 +19,206 @@ const (
 	maxRetry   = 30 * time.Second
 )
 
-// parcel is classified spans on their way to the next consumer.
+// parcel is classified spans on their way to the next consumer, all in one
+// caller's name.
 type parcel struct {
 	traces ptrace.Traces
 	spans  int
-	bytes  int // of memory, as the buffer had estimated it
+	bytes  int // of memory
+	caller *caller.Caller
+	data   []byte // the spans as they are on the wire; traces are not set then
+
+	spent, done []journal.Ticket // what is to be noted once they are taken
+}
+
+// pack makes a parcel that has to wait as small as it is on the wire.
+func (p *parcel) pack() {
+	if p.data == nil {
+		data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(p.traces)
+		if err != nil {
+			return // it stays as it is
+		}
+		p.data = data
+	}
+	p.traces, p.bytes = ptrace.Traces{}, len(p.data)
+}
+
+// unpack makes traces of a parcel that had to wait.
+func (p *parcel) unpack() error {
+	if p.traces != (ptrace.Traces{}) {
+		return nil
+	}
+	td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(p.data)
+	p.traces = td
+	return err
 }
 
 // forwarder hands parcels to the next consumer, and keeps those that it refuses
 // for now. While any is kept, new ones queue behind them: one parcel at a time
-// finds out whether the next consumer works again.
+// finds out whether the next consumer works again. It belongs to one shard.
 //
 //	send ──► next ──► taken
 //	  │        ├────► refused for good: counted, logged, gone
 //	  │        └────► refused for now ─► queue ◄─┐
 //	  └─ while the queue is not empty ──►┘  └─ retry, with backoff ─► next
 type forwarder struct {
-	next consumer.Traces
-	// mutates: what next refuses it may have changed, so that a copy has to be kept
-	mutates   bool
-	clock     clock
-	logger    *zap.Logger
-	telemetry *telemetry
+	p *traces
+	// mutates: what next refuses it may have changed, so that it has to be kept apart
+	mutates bool
 
-	// mu guards everything declared below
-	mu      sync.Mutex
 	queue   []parcel
 	bytes   int           // of queue
+	known   int           // of bytes, to the budget
 	backoff time.Duration // the last wait, 0 before the first
 	retryAt time.Time     // when queue is not empty
 }
 
-func newForwarder(next consumer.Traces, c clock, logger *zap.Logger, t *telemetry) *forwarder {
-	return &forwarder{next: next, mutates: next.Capabilities().MutatesData, clock: c, logger: logger, telemetry: t}
+func newForwarder(p *traces) *forwarder {
+	return &forwarder{p: p, mutates: p.next.Capabilities().MutatesData}
 }
 
-// pending is how many bytes wait to be sent again.
-func (f *forwarder) pending() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.bytes
-}
+// waits reports whether any parcel waits to be sent again.
+func (f *forwarder) waits() bool { return len(f.queue) > 0 }
 
 // send forwards a parcel, or keeps it. It never fails: the parcel is ours.
 func (f *forwarder) send(ctx context.Context, p parcel) {
-	f.mu.Lock()
-	waiting := len(f.queue) > 0
-	if waiting {
+	if f.waits() {
 		f.push(p)
-	}
-	f.mu.Unlock()
-	if waiting {
 		return
 	}
-	if left, ok := f.try(ctx, p); !ok {
-		f.mu.Lock()
-		defer f.mu.Unlock()
+	if left, err := f.try(ctx, p); err != nil {
 		f.push(left)
-		if f.retryAt.IsZero() {
-			f.later()
-			f.logger.Warn("The next consumer refuses classified spans for now; they are kept and sent again",
-				zap.Int("spans", left.spans))
-		}
+		f.later()
+		f.p.health.nextFails(err)
+		f.p.logger.Warn("The next consumer refuses classified spans for now; they are kept and sent again",
+			zap.Int("spans", left.spans), zap.Error(err))
 	}
 }
 
 func (f *forwarder) push(p parcel) {
+	p.pack()
 	f.queue = append(f.queue, p)
 	f.bytes += p.bytes
 }
 
-// later sets the next try. It is called under the lock.
+// later sets the next try.
 func (f *forwarder) later() {
 	f.backoff = min(max(2*f.backoff, firstRetry), maxRetry)
-	f.retryAt = f.clock.Now().Add(f.backoff)
+	f.retryAt = f.p.clock.Now().Add(f.backoff)
 }
 
-// try hands p to the next consumer. It returns false, and what is left of p, when
+// try hands p to the next consumer. It returns what is left of p and an error when
 // that refuses it for now.
-func (f *forwarder) try(ctx context.Context, p parcel) (left parcel, ok bool) {
-	left = p
-	if f.mutates {
-		left.traces = ptrace.NewTraces()
-		p.traces.CopyTo(left.traces)
+func (f *forwarder) try(ctx context.Context, p parcel) (left parcel, err error) {
+	if p.spans > 0 {
+		if p, err = f.next(ctx, p); err != nil {
+			return p, err
+		}
 	}
-	// The spans are of many callers: none of them speaks for all.
-	err := f.next.ConsumeTraces(client.NewContext(ctx, client.Info{}), p.traces)
+	f.p.update(ctx, p.spent, p.done)
+	return parcel{}, nil
+}
+
+func (f *forwarder) next(ctx context.Context, p parcel) (left parcel, err error) {
+	if f.mutates && p.data == nil {
+		p.data, _ = (&ptrace.ProtoMarshaler{}).MarshalTraces(p.traces) // an error is one of the next consumer's, too
+	}
+	if err := p.unpack(); err != nil {
+		f.p.telemetry.forwardFailed(ctx, p.spans, true)
+		f.p.logger.Error("Classified spans that waited to be sent again cannot be read back; they are lost",
+			zap.Int("spans", p.spans), zap.Error(err))
+		return p, nil
+	}
+	err = f.p.next.ConsumeTraces(p.caller.Context(ctx), p.traces)
 	if err == nil {
-		f.telemetry.forwarded(ctx, p.spans)
-		return parcel{}, true
+		f.p.telemetry.forwarded(ctx, p.spans)
+		return p, nil
 	}
 	permanent := consumererror.IsPermanent(err)
-	f.telemetry.forwardFailed(ctx, p.spans, permanent)
+	f.p.telemetry.forwardFailed(ctx, p.spans, permanent)
 	if permanent {
-		f.logger.Error("The next consumer refused classified spans for good; they are lost",
+		f.p.logger.Error("The next consumer refused classified spans for good; they are lost",
 			zap.Int("spans", p.spans), zap.Error(err))
-		return parcel{}, true
+		return p, nil
 	}
 	var partial consumererror.Traces
 	if errors.As(err, &partial) && partial.Data().SpanCount() < p.spans {
-		left.traces = partial.Data()
-		left.spans = left.traces.SpanCount()
-		f.telemetry.forwarded(ctx, p.spans-left.spans)
+		taken := p.spans - partial.Data().SpanCount()
+		f.p.telemetry.forwarded(ctx, taken)
+		p.traces, p.data = partial.Data(), nil
+		p.spans -= taken
 	}
-	return left, false
+	return p, err
 }
 
 // due is when retry is to be called; false when nothing waits.
-func (f *forwarder) due() (time.Time, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.retryAt, len(f.queue) > 0
-}
+func (f *forwarder) due() (time.Time, bool) { return f.retryAt, f.waits() }
 
-// retry sends what waits, in order, until the next consumer refuses again. It
-// reports whether nothing waits any more. It is not for concurrent use with
-// itself.
+// maxRetried bounds the parcels that are sent before others have their turn.
+const maxRetried = 8
+
+// retry sends what waits, in order, until the next consumer refuses again, and at
+// most a few parcels. It reports whether nothing waits any more.
 func (f *forwarder) retry(ctx context.Context) bool {
-	for {
-		f.mu.Lock()
-		if len(f.queue) == 0 {
-			if f.backoff > 0 {
-				f.logger.Info("The next consumer takes classified spans again")
-			}
-			f.backoff, f.retryAt = 0, time.Time{}
-			f.mu.Unlock()
-			return true
+	for range maxRetried {
+		if !f.waits() {
+			break
 		}
-		p := f.queue[0]
-		f.mu.Unlock()
-
-		left, ok := f.try(ctx, p)
-
-		f.mu.Lock()
-		if !ok {
+		before := f.queue[0].bytes
+		left, err := f.try(ctx, f.queue[0])
+		if err != nil {
+			left.pack()
+			f.bytes += left.bytes - before
 			f.queue[0] = left
 			f.later()
-			f.mu.Unlock()
 			return false
 		}
+		f.bytes -= before
 		f.queue[0] = parcel{} // lets go of it
 		f.queue = f.queue[1:]
-		f.bytes -= p.bytes
-		f.mu.Unlock()
 	}
+	if f.waits() {
+		return false
+	}
+	if f.backoff > 0 {
+		f.backoff, f.retryAt, f.queue = 0, time.Time{}, nil
+		f.p.health.nextWorks()
+		f.p.logger.Info("The next consumer takes classified spans again")
+	}
+	return true
 }
 
-// abandon gives up what waits, and returns how many spans that was.
-func (f *forwarder) abandon() (spans int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// lastTries bounds how often a failing next consumer is tried at a shutdown whose
+// context has no deadline.
+const lastTries = 5
+
+// flush sends what waits, until ctx is done. It returns how many spans are left.
+func (f *forwarder) flush(ctx context.Context) (left int) {
+	for try := 1; f.waits(); {
+		before := len(f.queue)
+		if f.retry(ctx) {
+			return 0
+		}
+		if len(f.queue) < before {
+			continue
+		}
+		if try == lastTries {
+			break
+		}
+		try++
+		wait := f.p.clock.NewTimer(f.retryAt.Sub(f.p.clock.Now()))
+		select {
+		case <-wait.C():
+		case <-ctx.Done():
+		}
+		wait.Stop()
+		if ctx.Err() != nil {
+			break
+		}
+	}
 	for _, p := range f.queue {
-		spans += p.spans
+		left += p.spans
 	}
 	f.queue, f.bytes = nil, 0
-	return spans
+	return left
 }

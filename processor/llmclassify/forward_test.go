@@ -161,7 +161,7 @@ func TestRefusedAtTheBound(t *testing.T) {
 		return errDown
 	}
 	h.consume(t, finishedRun(1)...)
-	h.shard.maxBytes = 3 * h.load().bytes / 2
+	h.budget.limit = int64(3 * h.load().bytes / 2)
 	before, tries := h.load(), next.tries
 
 	err := h.ConsumeTraces(t.Context(), tracesOf(t, append(finishedRun(2), otherSpan(9, 1, 0.1, 0.2))...))

@@ -92,7 +92,8 @@ func (t *manualTimer) Stop() {
 	t.at = time.Time{}
 }
 
-// harness is a processor that is driven by hand: no goroutine, no timer.
+// harness is a processor that is driven by hand: no goroutine, no timer. It has one
+// shard unless its configuration says otherwise.
 type harness struct {
 	*traces
 	clock     *manualClock
@@ -115,6 +116,22 @@ func newHarness(tb testing.TB, cfg *Config, next consumer.Traces) *harness {
 	return h
 }
 
+// ConsumeTraces consumes and lets the shards take over.
+func (h *harness) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
+	err := h.traces.ConsumeTraces(ctx, td)
+	h.settle(ctx)
+	return err
+}
+
+// settle lets the shards take over what is on its way to them.
+func (h *harness) settle(ctx context.Context) {
+	for _, s := range h.shards {
+		for len(s.in) > 0 {
+			s.receive(ctx, <-s.in)
+		}
+	}
+}
+
 func (h *harness) consume(tb testing.TB, specs ...spanSpec) {
 	tb.Helper()
 	require.NoError(tb, h.ConsumeTraces(tb.Context(), tracesOf(tb, specs...)))
@@ -123,7 +140,26 @@ func (h *harness) consume(tb testing.TB, specs ...spanSpec) {
 // pass lets time pass and does what is due by then.
 func (h *harness) pass(tb testing.TB, d time.Duration) {
 	tb.Helper()
-	h.tick(tb.Context(), h.clock.advance(d))
+	now := h.clock.advance(d)
+	for _, s := range h.shards {
+		for {
+			at, ok := s.next()
+			if !ok || at.After(now) {
+				break
+			}
+			s.tick(tb.Context(), now)
+		}
+	}
+}
+
+// nextDue is when the first shard has something to do; false when none has.
+func (h *harness) nextDue() (next time.Time, ok bool) {
+	for _, s := range h.shards {
+		if at, due := s.next(); due && (!ok || at.Before(next)) {
+			next, ok = at, true
+		}
+	}
+	return next, ok
 }
 
 // out is everything that came out, in one.
@@ -150,4 +186,9 @@ func spansOf(td ptrace.Traces) map[pcommon.SpanID]ptrace.Span {
 	return found
 }
 
-func defaultConfig() *Config { return createDefaultConfig().(*Config) }
+// defaultConfig is the default one, but for a single shard.
+func defaultConfig() *Config {
+	cfg := createDefaultConfig().(*Config)
+	cfg.Shards = 1
+	return cfg
+}

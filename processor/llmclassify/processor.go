@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -14,27 +15,36 @@ import (
 	"go.opentelemetry.io/collector/processor"
 	"go.uber.org/zap"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/caller"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
-// traces is the processor. ConsumeTraces recognises and takes; the shard says
-// what is due; what is due is judged and forwarded by whoever made it due: the
-// caller that brought the last span, or the goroutine of the timer.
+// traces is the processor. ConsumeTraces recognises and takes the LLM spans, and
+// hands them to the shards of their traces, which do the rest.
 type traces struct {
+	cfg       *Config
+	id        component.ID
 	registry  *dialect.Registry
 	origins   *origin.Table
-	shard     *shard
-	forwarder *forwarder
+	callers   *caller.Table
+	shards    []*shard
+	interest  *interest
+	budget    *budget
+	journal   *journal.Journal // nil without storage; set by Start
+	health    health
 	telemetry *telemetry
 	next      consumer.Traces
 	clock     clock
 	logger    *zap.Logger
 
-	wake chan struct{} // the timer may be set too late
-	stop context.CancelFunc
-	done sync.WaitGroup
-	once sync.Once
+	calls gate // the calls of ConsumeTraces that are in their shards' way
+	stop  context.CancelFunc
+	quit  chan struct{}
+	done  sync.WaitGroup
+	once  sync.Once
 }
 
 var _ processor.Traces = (*traces)(nil)
@@ -48,22 +58,38 @@ func newTraces(set processor.Settings, cfg *Config, next consumer.Traces, c cloc
 		return nil, err
 	}
 	p := &traces{
+		cfg:       cfg,
+		id:        set.ID,
 		registry:  dialect.Default(),
 		origins:   origin.NewTable(cfg.MaxHold, maxOrigins),
-		shard:     newShard(cfg),
-		forwarder: newForwarder(next, c, set.Logger, t),
+		callers:   caller.NewTable(cfg.MetadataKeys),
+		interest:  new(interest),
+		budget:    &budget{limit: int64(cfg.MaxHeldBytes)},
 		telemetry: t,
 		next:      next,
 		clock:     c,
 		logger:    set.Logger,
-		wake:      make(chan struct{}, 1),
+		quit:      make(chan struct{}),
+	}
+	shards := cfg.Shards
+	if shards == 0 {
+		shards = runtime.GOMAXPROCS(0)
+	}
+	for range shards {
+		p.shards = append(p.shards, newShard(p, cfg, shards))
 	}
 	return p, t.observe(p.load)
 }
 
-func (p *traces) load() load {
-	l := p.shard.load()
-	l.bytes += p.forwarder.pending()
+// load is what the processor holds.
+type load struct{ traces, bytes, factBytes int }
+
+func (p *traces) load() (l load) {
+	for _, s := range p.shards {
+		l.traces += int(s.traces.Load())
+		l.factBytes += int(s.factBytes.Load())
+	}
+	l.bytes = int(p.budget.used.Load())
 	return l
 }
 
@@ -72,11 +98,24 @@ func (*traces) Capabilities() consumer.Capabilities {
 	return consumer.Capabilities{MutatesData: true}
 }
 
-// Start implements component.Component.
-func (p *traces) Start(ctx context.Context, _ component.Host) error {
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // that one is for starting
+// Start implements component.Component. It takes up what an earlier process had
+// left in the storage.
+func (p *traces) Start(ctx context.Context, host component.Host) error {
+	p.health.start(host)
+	if p.cfg.Storage != nil {
+		var err error
+		if p.journal, err = openJournal(ctx, host, *p.cfg.Storage, p.id, p.logger); err != nil {
+			return err
+		}
+	}
+	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // that one is for starting
 	p.stop = stop
-	p.done.Go(func() { p.run(ctx) })
+	for _, s := range p.shards {
+		p.done.Go(func() { s.run(work, p.quit) })
+	}
+	if p.journal != nil {
+		return p.replay(ctx)
+	}
 	return nil
 }
 
@@ -84,46 +123,53 @@ func (p *traces) Start(ctx context.Context, _ component.Host) error {
 // that is held, within ctx.
 func (p *traces) Shutdown(ctx context.Context) (err error) {
 	p.once.Do(func() {
+		p.calls.close(ctx)
 		if p.stop != nil {
-			p.stop()
+			release := context.AfterFunc(ctx, p.stop) // what is stuck in the next consumer is to come back
+			defer release()
+			close(p.quit)
 			p.done.Wait()
+			p.stop()
 		}
-		p.deliver(ctx, p.shard.close(p.clock.Now()))
-		err = p.flush(ctx)
+		err = p.drain(ctx)
+		if p.journal != nil {
+			err = errors.Join(err, p.journal.Close(ctx))
+		}
 		p.telemetry.shutdown()
 	})
 	return err
 }
 
-// lastTries bounds how often a failing next consumer is tried at a shutdown whose
-// context has no deadline.
-const lastTries = 5
-
-// flush sends what waits to be sent again, until ctx is done.
-func (p *traces) flush(ctx context.Context) error {
-	for try := 1; ; try++ {
-		if p.forwarder.retry(ctx) {
-			return nil
-		}
-		if try == lastTries {
-			break
-		}
-		at, _ := p.forwarder.due()
-		wait := p.clock.NewTimer(at.Sub(p.clock.Now()))
-		select {
-		case <-wait.C():
-		case <-ctx.Done():
-		}
-		wait.Stop()
-		if ctx.Err() != nil {
-			break
-		}
+// drain judges and forwards all that is held.
+func (p *traces) drain(ctx context.Context) error {
+	left := make([]int, len(p.shards))
+	var done sync.WaitGroup
+	for i, s := range p.shards {
+		done.Go(func() {
+			s.drain(ctx)
+			left[i] = s.forwarder.flush(ctx)
+			s.account()
+		})
 	}
-	if lost := p.forwarder.abandon(); lost > 0 {
-		return fmt.Errorf("%d classified spans are lost: the next consumer did not take them before the end of the shutdown", lost)
+	done.Wait()
+	spans := 0
+	for _, n := range left {
+		spans += n
 	}
-	return nil
+	switch {
+	case spans == 0:
+		return nil
+	case p.journal != nil:
+		p.logger.Warn("The next consumer did not take classified spans before the end of the shutdown; they are in the storage for the next start",
+			zap.Int("spans", spans))
+		return nil
+	default:
+		return fmt.Errorf("%d classified spans are lost: the next consumer did not take them before the end of the shutdown", spans)
+	}
 }
+
+// errShutdown is returned for spans that come after the shutdown began.
+var errShutdown = errors.New("llm_classify is shut down and takes no spans")
 
 // ConsumeTraces implements consumer.Traces. Other spans are forwarded before the
 // LLM spans are taken over: an error means that none was.
@@ -132,89 +178,151 @@ func (p *traces) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	p.telemetry.came(ctx, spans)
 	now := p.clock.Now()
 	b := recognise(p.registry, p.origins, now, td)
-	if len(b.arrivals) == 0 {
+	defer b.release()
+	if len(b.found) == 0 {
 		return p.pass(ctx, td, spans)
 	}
-	if err := p.shard.admit(b.size, p.forwarder.pending()); err != nil {
+	if err := p.take(ctx, now, b, td, spans); err != nil {
 		p.telemetry.refused(ctx, spans)
 		return err
 	}
-	b.take(td)
-	rest := spans - len(b.arrivals)
-	var seen []link
-	if rest > 0 {
-		seen = p.shard.links(td, b.arrivals)
+	return nil
+}
+
+// take takes over the LLM spans of a call and forwards the others.
+func (p *traces) take(ctx context.Context, now time.Time, b *batch, td ptrace.Traces, spans int) error {
+	if !p.calls.enter() {
+		return errShutdown
+	}
+	defer p.calls.leave()
+	if err := p.budget.admit(b.size); err != nil {
+		return err
+	}
+	deliveries := p.deliveries(b)
+	if err := p.reserve(ctx, deliveries); err != nil {
+		p.budget.add(-b.size)
+		return err
+	}
+	for _, id := range b.traces {
+		p.interest.add(id, 1)
+	}
+	err := p.own(ctx, now, b, deliveries, td, spans-len(b.found))
+	if err != nil {
+		for _, id := range b.traces {
+			p.interest.add(id, -1)
+		}
+		p.unreserve(deliveries)
+		p.budget.add(-b.size)
+	}
+	return err
+}
+
+// own moves the LLM spans out of td, forwards the others and hands over.
+func (p *traces) own(ctx context.Context, now time.Time, b *batch, deliveries []delivery, td ptrace.Traces, others int) error {
+	who := p.callers.Of(ctx)
+	taken := b.take(td, p.journal != nil)
+	b.embody(taken)
+	tickets, err := p.write(ctx, now, who, taken)
+	if err != nil {
+		return err
+	}
+	var seen [][]link
+	if others > 0 {
+		seen = p.links(td)
 		if err := p.next.ConsumeTraces(ctx, td); err != nil {
-			p.shard.withdraw(b.size)
-			p.telemetry.refused(ctx, spans)
+			p.unwrite(ctx, tickets, len(b.found))
 			return whole(err)
 		}
-		p.telemetry.passed(ctx, rest)
+		p.telemetry.passed(ctx, others)
 	}
-	p.telemetry.held(ctx, len(b.arrivals))
-	p.deliver(ctx, p.shard.own(now, &b, seen))
-	p.nudge()
+	b.sign(who, tickets)
+	p.telemetry.held(ctx, len(b.found))
+	for i := range deliveries {
+		if seen != nil {
+			deliveries[i].seen = seen[i]
+		}
+		if deliveries[i].arrivals != nil {
+			p.shards[i].in <- deliveries[i] // it has a place
+		} else if deliveries[i].seen != nil {
+			p.tell(ctx, i, deliveries[i].seen)
+		}
+	}
 	return nil
 }
 
 // pass forwards a call without LLM spans.
 func (p *traces) pass(ctx context.Context, td ptrace.Traces, spans int) error {
-	seen := p.shard.links(td, nil)
+	seen := p.links(td)
 	if err := p.next.ConsumeTraces(ctx, td); err != nil {
 		p.telemetry.refused(ctx, spans)
 		return err
 	}
 	p.telemetry.passed(ctx, spans)
-	if len(seen) > 0 {
-		p.shard.see(seen)
+	if seen != nil && p.calls.enter() {
+		defer p.calls.leave()
+		for i, links := range seen {
+			if links != nil {
+				p.tell(ctx, i, links)
+			}
+		}
 	}
 	return nil
 }
 
-// nudge makes the timer be set anew.
-func (p *traces) nudge() {
+// tell tells a shard of spans that were seen. Without it runs only wait for
+// longer: where ctx ends first, nothing is lost.
+func (p *traces) tell(ctx context.Context, shard int, seen []link) {
 	select {
-	case p.wake <- struct{}{}:
-	default: // it is on its way
+	case p.shards[shard].places <- struct{}{}:
+		p.shards[shard].in <- delivery{seen: seen}
+	case <-ctx.Done():
 	}
 }
 
-// run does what the time has come for, until ctx is done.
-func (p *traces) run(ctx context.Context) {
-	const idle = time.Hour
-	t := p.clock.NewTimer(idle)
-	defer t.Stop()
-	for {
-		wait := idle
-		if at, ok := p.nextDue(); ok {
-			wait = max(at.Sub(p.clock.Now()), 0)
+// reserve gets a place for each delivery, always in the same order, so that no two
+// calls wait for each other.
+func (p *traces) reserve(ctx context.Context, deliveries []delivery) error {
+	for i := range deliveries {
+		if deliveries[i].arrivals == nil {
+			continue
 		}
-		t.Reset(wait)
 		select {
+		case p.shards[i].places <- struct{}{}:
 		case <-ctx.Done():
-			return
-		case <-p.wake:
-		case <-t.C():
-			p.tick(ctx, p.clock.Now())
+			p.unreserve(deliveries[:i])
+			return fmt.Errorf("waiting for earlier spans to be taken over: %w", ctx.Err())
+		}
+	}
+	return nil
+}
+
+func (p *traces) unreserve(deliveries []delivery) {
+	for i := range deliveries {
+		if deliveries[i].arrivals != nil {
+			<-p.shards[i].places
 		}
 	}
 }
 
-// nextDue is when tick is to be called next; false when nothing waits.
-func (p *traces) nextDue() (time.Time, bool) {
-	next, ok := p.shard.next()
-	if retry, waits := p.forwarder.due(); waits && (!ok || retry.Before(next)) {
-		return retry, true
+// deliveries are the items of b, by shard.
+func (p *traces) deliveries(b *batch) []delivery {
+	deliveries := make([]delivery, len(p.shards))
+	arrivals := b.arrivals()
+	if len(p.shards) == 1 {
+		deliveries[0] = delivery{arrivals: arrivals, size: b.size}
+		return deliveries
 	}
-	return next, ok
-}
-
-// tick judges and forwards what is due, and sends again what was refused.
-func (p *traces) tick(ctx context.Context, now time.Time) {
-	p.deliver(ctx, p.shard.due(now))
-	if at, ok := p.forwarder.due(); ok && !at.After(now) {
-		p.forwarder.retry(ctx)
+	for _, a := range arrivals {
+		d := &deliveries[p.shardOf(a.Trace)]
+		if d.arrivals == nil {
+			d.arrivals = make([]assemble.Arrival, 0, len(arrivals))
+		}
+		d.arrivals = append(d.arrivals, a)
+		for _, it := range a.Items {
+			d.size += it.Size
+		}
 	}
+	return deliveries
 }
 
 // whole hides from the sender that only a part of the call may have failed: the

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
@@ -322,13 +323,10 @@ func TestFactsForgotten(t *testing.T) {
 	assert.LessOrEqual(t, h.load().factBytes, cfg.MaxFactBytes)
 	forgotten, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_facts_forgotten")
 	require.NoError(t, err)
-	assert.Positive(t, total(t, forgotten))
+	assert.Greater(t, total(t, forgotten), int64(50))
 
 	h.pass(t, defaultRunTimeout)
 	assert.Equal(t, load{}, h.load(), "no run waits for ever")
-	forgotten, err = h.telemetry.GetMetric("otelcol_processor_llm_classify_facts_forgotten")
-	require.NoError(t, err)
-	assert.Equal(t, int64(100), total(t, forgotten))
 }
 
 // What comes after its run was judged goes out at once, with its own verdict; a
@@ -369,9 +367,12 @@ func TestShutdown(t *testing.T) {
 	}
 	require.NoError(t, h.Shutdown(t.Context()), "a second shutdown does nothing")
 
-	// What still comes is not lost.
-	h.consume(t, requestSpan(5, 1, 0.1, 1).answered("stop", answer))
-	assert.Equal(t, 4, h.out().SpanCount())
+	// What still comes is refused, so that it is not lost.
+	err := h.ConsumeTraces(t.Context(), tracesOf(t, requestSpan(5, 1, 0.1, 1).answered("stop", answer)))
+	require.ErrorIs(t, err, errShutdown)
+	assert.False(t, consumererror.IsPermanent(err))
+	h.consume(t, otherSpan(9, 1, 0.1, 0.2))
+	assert.Equal(t, 4, h.out().SpanCount(), "other spans pass")
 }
 
 func TestVerifyShutdown(t *testing.T) {
@@ -390,6 +391,7 @@ func TestTimer(t *testing.T) {
 	require.Eventually(t, func() bool { return c.waitsUntil(t0.Add(defaultSettle)) }, 10*time.Second, time.Millisecond,
 		"the timer is set for the run that settles")
 	require.NoError(t, p.ConsumeTraces(t.Context(), tracesOf(t, requestSpan(2, 1, 0.1, 1).of(2))))
+	require.Eventually(t, func() bool { return p.load().traces == 2 }, 10*time.Second, time.Millisecond)
 	c.advance(defaultSettle)
 	require.Eventually(t, func() bool { return sink.SpanCount() == 1 }, 10*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool { return c.waitsUntil(t0.Add(defaultMaxHold)) }, 10*time.Second, time.Millisecond,

@@ -1,154 +1,234 @@
 package llmclassify
 
 import (
-	"errors"
-	"sync"
+	"context"
+	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
 )
 
-// errFull is returned for spans that cannot be held: sending them again later
-// loses nothing.
-var errFull = errors.New("max_held_bytes is reached and the next consumer does not take spans for now: send these again later")
-
-// shard holds the live runs of the traces that are its own: a lock over a pure
-// buffer. Releases are made under the lock, and judged and forwarded outside of it.
+// shard holds the live runs of the traces that are its own. One goroutine does
+// all its work: takes over what comes, judges what is due, forwards it.
+//
+//	ConsumeTraces ── place, delivery ──► in ──► receive ─┐
+//	                                   timer ──► tick ───┴─► buffer ─► judge ─► forwarder ─► next
 type shard struct {
-	maxBytes int
+	p         *traces
+	buffer    *hold.Buffer[assemble.Known]
+	forwarder *forwarder
+	reader    packed.Reader
+	forgotten []journal.Ticket // of facts that were forgotten
 
-	// mu guards everything declared below
-	mu       sync.Mutex
-	buffer   *hold.Buffer[assemble.Known]
-	admitted int // bytes of spans that were admitted and are not yet owned
-	closed   bool
+	// places has one element for each delivery that may be put into in, which has
+	// room for all of them: whoever has a place never waits.
+	places chan struct{}
+	in     chan delivery
+
+	used      int // bytes that the budget knows of
+	traces    atomic.Int64
+	bytes     atomic.Int64
+	factBytes atomic.Int64
+	waiting   atomic.Int64 // bytes that wait to be sent again
 }
 
-func newShard(cfg *Config) *shard {
-	return &shard{
-		maxBytes: cfg.MaxHeldBytes,
-		buffer: hold.New(hold.Config[assemble.Known]{
-			MaxHold:        cfg.MaxHold,
-			Settle:         cfg.Settle,
-			RunTimeout:     cfg.RunTimeout,
-			MaxSpansPerRun: cfg.MaxSpansPerRun,
-			MaxFactBytes:   cfg.MaxFactBytes,
-			Locate:         assemble.Locate,
-			Explained:      assemble.Explained,
-			Read:           readFacts,
-		}),
+// delivery is what one call brings to a shard.
+type delivery struct {
+	at       time.Time // when it came, where it is of an earlier process; else zero
+	arrivals []assemble.Arrival
+	seen     []link
+	size     int // bytes that the budget knows of
+}
+
+const (
+	// maxDeliveries bounds the deliveries on their way to a shard.
+	maxDeliveries = 32
+	// maxTracesDue bounds how many traces are released before the shard looks up for
+	// what has come: a burst of deadlines must not keep callers waiting.
+	maxTracesDue = 16
+)
+
+func newShard(p *traces, cfg *Config, shards int) *shard {
+	s := &shard{
+		p:      p,
+		places: make(chan struct{}, maxDeliveries),
+		in:     make(chan delivery, maxDeliveries),
 	}
-}
-
-// kinds are the kinds of spans by their role in the buffer.
-var kinds = [...]dialect.Kind{hold.Request: dialect.Request, hold.Tool: dialect.Tool, hold.Run: dialect.Run}
-
-func readFacts(it *assemble.Item) int {
-	return it.Known.Facts(it.Span, kinds[it.Role]).Size()
-}
-
-// admit makes sure that size bytes may be owned, before anything is forwarded:
-// while pending bytes wait because the next consumer fails, the bound holds for
-// both together. What is admitted is given back with own or withdraw.
-func (s *shard) admit(size, pending int) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if pending > 0 && s.buffer.Bytes()+s.admitted+pending+size > s.maxBytes {
-		return errFull
-	}
-	s.admitted += size
-	return nil
-}
-
-func (s *shard) withdraw(size int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.admitted -= size
-}
-
-// links finds where the spans of td, none of them an LLM span, stand in traces
-// that are held or of which spans arrive with them.
-func (s *shard) links(td ptrace.Traces, arrivals []arrival) []link {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(arrivals) == 0 && s.buffer.Traces() == 0 {
-		return nil
-	}
-	arriving := make(map[pcommon.TraceID]struct{})
-	for _, a := range arrivals {
-		arriving[a.Trace] = struct{}{}
-	}
-	return links(td, func(id pcommon.TraceID) bool {
-		_, ok := arriving[id]
-		return ok || s.buffer.Has(id)
+	s.forwarder = newForwarder(p)
+	s.buffer = hold.New(p.clock.Now(), hold.Config[assemble.Known]{
+		MaxHold:        cfg.MaxHold,
+		Settle:         cfg.Settle,
+		RunTimeout:     cfg.RunTimeout,
+		MaxSpansPerRun: cfg.MaxSpansPerRun,
+		MaxFactBytes:   max(cfg.MaxFactBytes/shards, 1),
+		Locate:         assemble.Locate,
+		Explained:      s.explained,
+		Read:           s.read,
+		Forget:         s.forget,
+		Watch:          p.interest.add,
 	})
+	return s
 }
 
-// own takes over admitted spans and returns what is due because of them.
-func (s *shard) own(now time.Time, b *batch, seen []link) []hold.Release[assemble.Known] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.admitted -= b.size
-	releases := s.buffer.Add(now, b.arrivals)
-	for _, l := range seen {
+// read reads the facts of a span that is about to go.
+func (s *shard) read(it *assemble.Item) int {
+	span, ok := s.reader.Span(it.Known.Body)
+	if !ok {
+		span = ptrace.NewSpan() // deliver tells of it
+	}
+	return it.Known.Facts(span, kinds[it.Role]).Size()
+}
+
+func (s *shard) explained(release *assemble.Release) bool {
+	s.open(release)
+	return assemble.Explained(release)
+}
+
+func (s *shard) forget(it *assemble.Item) {
+	s.forgotten = append(s.forgotten, it.Known.Ticket)
+}
+
+// open gives the members of a release their spans, where they have any.
+func (s *shard) open(release *assemble.Release) {
+	for i := range release.Members {
+		m := &release.Members[i]
+		var ok bool
+		if m.Span, ok = s.reader.Span(m.Known.Body); !ok {
+			m.Span = ptrace.NewSpan() // its facts have been read
+		}
+	}
+}
+
+// run does the shard's work until quit is closed.
+func (s *shard) run(ctx context.Context, quit <-chan struct{}) {
+	const idle = time.Hour
+	t := s.p.clock.NewTimer(idle)
+	defer t.Stop()
+	for {
+		wait := idle
+		if at, ok := s.next(); ok {
+			wait = max(at.Sub(s.p.clock.Now()), 0)
+		}
+		t.Reset(wait)
+		select {
+		case <-quit:
+			return
+		case d := <-s.in:
+			s.receive(ctx, d)
+		case <-t.C():
+			s.tick(ctx, s.p.clock.Now())
+		}
+	}
+}
+
+// receive takes over a delivery, and judges and forwards what is due because of it.
+func (s *shard) receive(ctx context.Context, d delivery) {
+	<-s.places
+	now := s.p.clock.Now()
+	at := now
+	if !d.at.IsZero() {
+		at = d.at
+	}
+	releases := s.buffer.Add(at, d.arrivals)
+	for _, l := range d.seen {
 		s.buffer.Link(l.trace, l.id, l.parent)
 	}
-	if s.closed {
-		return append(releases, s.buffer.Drain(now)...)
+	for _, a := range d.arrivals {
+		s.p.interest.add(a.Trace, -1) // the buffer's own is there now
 	}
-	if over := s.buffer.Bytes() - s.maxBytes; over > 0 {
-		releases = append(releases, s.buffer.Evict(now, over)...)
+	s.p.budget.add(-d.size)
+	s.deliver(ctx, releases)
+	s.pack(d.arrivals)
+	s.account()
+	for s.buffer.Bytes() > 0 && !s.forwarder.waits() { // what would wait to be sent again frees nothing
+		over := s.p.budget.over()
+		if over <= 0 {
+			break
+		}
+		s.deliver(ctx, s.buffer.Evict(now, over))
+		s.account()
 	}
-	return releases
 }
 
-// see notes where spans stand in traces of which none is owned with them.
-func (s *shard) see(seen []link) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range seen {
-		s.buffer.Link(l.trace, l.id, l.parent)
+// pack makes small what stays of a delivery.
+func (s *shard) pack(arrivals []assemble.Arrival) {
+	var bodies []*packed.Span
+	var items []*assemble.Item
+	flush := func() {
+		if len(items) == 0 {
+			return
+		}
+		if size := packed.Pack(bodies); size > 0 {
+			for _, it := range items {
+				s.buffer.Resize(it, hold.ItemSize+size)
+			}
+		}
+		bodies, items = bodies[:0], items[:0]
+	}
+	for _, a := range arrivals {
+		for _, it := range a.Items {
+			if it.Held() && it.Known.Body.Loose() {
+				bodies, items = append(bodies, &it.Known.Body), append(items, it)
+			}
+			if len(items) == packed.MaxSpans {
+				flush()
+			}
+		}
+		flush()
 	}
 }
 
-// due returns what the time has come for.
-func (s *shard) due(now time.Time) []hold.Release[assemble.Known] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buffer.Due(now)
-}
-
-// next is when due is to be called next; false when nothing waits.
+// next is when tick is to be called; false when nothing waits.
 func (s *shard) next() (time.Time, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buffer.Next()
+	next, ok := s.buffer.Next()
+	if retry, waits := s.forwarder.due(); waits && (!ok || retry.Before(next)) {
+		return retry, true
+	}
+	return next, ok
 }
 
-// close returns everything, and makes own return all that still comes.
-func (s *shard) close(now time.Time) []hold.Release[assemble.Known] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	return s.buffer.Drain(now)
+// tick judges and forwards some of what is due, and sends again what was refused.
+// Where more is due, next is not after now.
+func (s *shard) tick(ctx context.Context, now time.Time) {
+	s.deliver(ctx, s.buffer.Due(now, maxTracesDue))
+	if at, ok := s.forwarder.due(); ok && !at.After(now) {
+		s.forwarder.retry(ctx)
+	}
+	s.account()
 }
 
-// load is what a shard holds.
-type load struct{ traces, bytes, factBytes int }
-
-func (s *shard) load() load {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return load{s.buffer.Traces(), s.buffer.Bytes() + s.admitted, s.buffer.FactBytes()}
+// drain takes over what is on its way, and judges and forwards everything.
+func (s *shard) drain(ctx context.Context) {
+	for {
+		select {
+		case d := <-s.in:
+			s.receive(ctx, d)
+			continue
+		default:
+		}
+		releases := s.buffer.Drain(s.p.clock.Now(), maxTracesDue)
+		if len(releases) == 0 {
+			s.account()
+			return
+		}
+		s.deliver(ctx, releases)
+	}
 }
 
-func (s *shard) forgotten() hold.Forgotten {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buffer.Forgotten()
+// account tells the budget and the gauges what the shard holds.
+func (s *shard) account() {
+	s.traces.Store(int64(s.buffer.Traces()))
+	s.bytes.Store(int64(s.buffer.Bytes()))
+	s.factBytes.Store(int64(s.buffer.FactBytes()))
+	s.waiting.Store(int64(s.forwarder.bytes))
+	used := s.buffer.Bytes() + s.forwarder.bytes
+	s.p.budget.add(used - s.used)
+	s.p.budget.waits(s.forwarder.bytes - s.forwarder.known)
+	s.forwarder.known = s.forwarder.bytes
+	s.used = used
 }

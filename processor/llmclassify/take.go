@@ -1,47 +1,82 @@
 package llmclassify
 
 import (
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/caller"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// arrival is one LLM span on its way into the buffer.
-type arrival = hold.Arrival[assemble.Known]
+// roles are what kinds of spans are to the buffer, kinds the other way round.
+var (
+	roles = [...]hold.Role{dialect.Request: hold.Request, dialect.Tool: hold.Tool, dialect.Run: hold.Run}
+	kinds = [...]dialect.Kind{hold.Request: dialect.Request, hold.Tool: dialect.Tool, hold.Run: dialect.Run}
+)
 
-// roles are what kinds of spans are to the buffer.
-var roles = [...]hold.Role{dialect.Request: hold.Request, dialect.Tool: hold.Tool, dialect.Run: hold.Run}
-
-// batch is the LLM spans of one call, recognised and not yet taken.
+// batch is the LLM spans of one call, recognised and not yet taken. Get one with
+// recognise, and give it back with release.
 type batch struct {
-	arrivals []arrival
-	size     int // estimated memory, bytes
+	found  []found
+	scopes []scopeSpans // the ScopeSpans that have LLM spans, in order; their spans are the next ones of found
+	size   int          // estimated memory, bytes
 
-	// scopes are the ScopeSpans that have LLM spans, in order; their spans are the
-	// next ones of arrivals.
-	scopes []scopeSpans
+	traces []pcommon.TraceID       // of found
+	index  map[pcommon.TraceID]int // of traces, when there are several
 }
 
+// found is an LLM span.
+type found struct {
+	span  ptrace.Span
+	head  dialect.Head
+	by    dialect.Dialect
+	from  *origin.Scope
+	trace int // index in batch.traces
+	index int // of the span among those of its scope
+	size  int
+	item  *assemble.Item // once arrivals was called
+}
+
+// scopeSpans is a ScopeSpans with LLM spans.
 type scopeSpans struct {
-	spans   ptrace.SpanSlice
-	indexes []int // of the LLM spans among them
+	resource ptrace.ResourceSpans
+	scope    ptrace.ScopeSpans
+	n        int // how many of its spans are LLM spans
+	base     int // how many spans are in the scopes before it
+}
+
+var batches = sync.Pool{New: func() any { return &batch{index: make(map[pcommon.TraceID]int)} }}
+
+func (b *batch) release() {
+	const most = 1 << 14 // larger ones are not kept
+	if cap(b.found) > most {
+		return
+	}
+	clear(b.found)
+	clear(b.scopes)
+	clear(b.index)
+	b.found, b.scopes, b.traces, b.size = b.found[:0], b.scopes[:0], b.traces[:0], 0
+	batches.Put(b)
 }
 
 // recognise finds the LLM spans of td. It changes nothing.
 //
 // A span without a trace id or span id has no place in any trace: it is not taken.
-func recognise(registry *dialect.Registry, origins *origin.Table, now time.Time, td ptrace.Traces) batch {
-	var b batch
+func recognise(registry *dialect.Registry, origins *origin.Table, now time.Time, td ptrace.Traces) *batch {
+	b := batches.Get().(*batch)
+	base := 0
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
-			var found *scopeSpans
+			var scope *scopeSpans
 			var from *origin.Scope
 			for i, span := range ss.Spans().All() {
 				head, by := registry.Recognise(span)
@@ -49,39 +84,80 @@ func recognise(registry *dialect.Registry, origins *origin.Table, now time.Time,
 					continue
 				}
 				extra := 0
-				if found == nil {
+				if scope == nil {
 					from, extra = origins.Intern(now, rs, ss)
-					b.scopes = append(b.scopes, scopeSpans{spans: ss.Spans()})
-					found = &b.scopes[len(b.scopes)-1]
+					b.scopes = append(b.scopes, scopeSpans{resource: rs, scope: ss, base: base})
+					scope = &b.scopes[len(b.scopes)-1]
 				}
-				found.indexes = append(found.indexes, i)
-				it := newItem(span, head, by, from)
-				it.Size += extra
-				b.size += it.Size
-				b.arrivals = append(b.arrivals, arrival{Trace: span.TraceID(), Item: it})
+				scope.n++
+				size := extra + hold.ItemSize + origin.SpanSize(span)
+				b.size += size
+				b.found = append(b.found, found{span, head, by, from, b.traceOf(span.TraceID()), i, size, nil})
 			}
+			base += ss.Spans().Len()
 		}
 	}
 	return b
 }
 
-func newItem(span ptrace.Span, head dialect.Head, by dialect.Dialect, from *origin.Scope) *assemble.Item {
-	return &assemble.Item{
-		ID: span.SpanID(), Parent: span.ParentSpanID(), Run: head.Run,
-		Role:  roles[head.Kind],
-		Start: span.StartTimestamp(), End: span.EndTimestamp(),
-		Announced: hold.Announced{
-			Known:    head.Requests.Observed() && head.Tools.Observed(),
-			Requests: head.Requests.N(), Tools: head.Tools.N(),
-		},
-		Unexplained: head.Kind == dialect.Request && empty(span),
-		Size:        hold.ItemSize + origin.SpanSize(span),
-		Known: assemble.Known{
-			Reading: dialect.Reading{Dialect: by},
-			Origin:  from,
-			Server:  span.Kind() == ptrace.SpanKindServer,
-		},
+// traceOf is the index of a trace. Spans of a trace come in rows.
+func (b *batch) traceOf(id pcommon.TraceID) int {
+	if n := len(b.found); n > 0 && b.traces[b.found[n-1].trace] == id {
+		return b.found[n-1].trace
 	}
+	at, ok := b.index[id]
+	if !ok {
+		at = len(b.traces)
+		b.index[id] = at
+		b.traces = append(b.traces, id)
+	}
+	return at
+}
+
+// arrivals are the items of the batch, by trace. Their bodies are not set yet.
+func (b *batch) arrivals() []assemble.Arrival {
+	list := make([]assemble.Arrival, len(b.traces))
+	counts := make([]int, len(b.traces))
+	for i := range b.found {
+		counts[b.found[i].trace]++
+	}
+	pointers := make([]*assemble.Item, len(b.found))
+	for t, n := range counts {
+		// The items of a trace have about the same fate: one allocation for all.
+		items := make([]assemble.Item, n)
+		list[t] = assemble.Arrival{Trace: b.traces[t], Items: pointers[:n:n]}
+		pointers = pointers[n:]
+		for i := range items {
+			list[t].Items[i] = &items[i]
+		}
+		counts[t] = 0
+	}
+	for i := range b.found {
+		f := &b.found[i]
+		f.item = list[f.trace].Items[counts[f.trace]]
+		counts[f.trace]++
+		f.fill()
+	}
+	return list
+}
+
+func (f *found) fill() {
+	it := f.item
+	it.ID, it.Parent, it.Run = f.span.SpanID(), f.span.ParentSpanID(), f.head.Run
+	it.Role = roles[f.head.Kind]
+	it.Start, it.End = f.span.StartTimestamp(), f.span.EndTimestamp()
+	if f.head.Requests.Observed() && f.head.Tools.Observed() {
+		it.Announced = hold.Announced{
+			Known:    true,
+			Requests: uint32(f.head.Requests.N()), //nolint:gosec // made of 32 bits
+			Tools:    uint32(f.head.Tools.N()),    //nolint:gosec // likewise
+		}
+	}
+	it.Unexplained = f.head.Kind == dialect.Request && empty(f.span)
+	it.Size = f.size
+	it.Known.Dialect = f.by
+	it.Known.Origin = f.from
+	it.Known.Server = f.span.Kind() == ptrace.SpanKindServer
 }
 
 // empty reports whether an answer may have come to its end with nothing in it. It
@@ -100,61 +176,74 @@ func empty(span ptrace.Span) bool {
 	return true
 }
 
-// take moves the LLM spans out of td, which keeps the others, and no resource
-// or scope without spans.
-func (b *batch) take(td ptrace.Traces) {
-	taken := ptrace.NewSpanSlice()
-	taken.EnsureCapacity(len(b.arrivals))
-	for _, scope := range b.scopes {
-		if len(scope.indexes) == scope.spans.Len() {
-			scope.spans.MoveAndAppendTo(taken)
-			continue
+// take moves the LLM spans out of td, which keeps the others, and no resource or
+// scope without spans. The spans that were taken are in the order of found; they
+// have their resources and scopes where whole is set.
+func (b *batch) take(td ptrace.Traces, whole bool) ptrace.Traces {
+	taken := ptrace.NewTraces()
+	taken.ResourceSpans().EnsureCapacity(len(b.scopes))
+	next := 0
+	for _, s := range b.scopes {
+		rs := taken.ResourceSpans().AppendEmpty()
+		ss := rs.ScopeSpans().AppendEmpty()
+		if whole {
+			rs.SetSchemaUrl(s.resource.SchemaUrl())
+			s.resource.Resource().CopyTo(rs.Resource())
+			ss.SetSchemaUrl(s.scope.SchemaUrl())
+			s.scope.Scope().CopyTo(ss.Scope())
 		}
-		for _, i := range scope.indexes {
-			scope.spans.At(i).MoveTo(taken.AppendEmpty())
-		}
-		next, i := 0, -1
-		scope.spans.RemoveIf(func(ptrace.Span) bool {
-			i++
-			if next < len(scope.indexes) && scope.indexes[next] == i {
-				next++
-				return true
-			}
-			return false
+		found := b.found[next : next+s.n]
+		next += s.n
+		s.take(found, ss.Spans())
+	}
+	if len(b.scopes) > 0 {
+		td.ResourceSpans().RemoveIf(func(rs ptrace.ResourceSpans) bool {
+			rs.ScopeSpans().RemoveIf(func(ss ptrace.ScopeSpans) bool { return ss.Spans().Len() == 0 })
+			return rs.ScopeSpans().Len() == 0
 		})
 	}
-	for i := range b.arrivals {
-		b.arrivals[i].Item.Span = taken.At(i)
+	return taken
+}
+
+func (s *scopeSpans) take(list []found, to ptrace.SpanSlice) {
+	from := s.scope.Spans()
+	if len(list) == from.Len() {
+		from.MoveAndAppendTo(to)
+		return
 	}
-	td.ResourceSpans().RemoveIf(func(rs ptrace.ResourceSpans) bool {
-		rs.ScopeSpans().RemoveIf(func(ss ptrace.ScopeSpans) bool { return ss.Spans().Len() == 0 })
-		return rs.ScopeSpans().Len() == 0
+	to.EnsureCapacity(len(list))
+	for i := range list {
+		list[i].span.MoveTo(to.AppendEmpty())
+	}
+	next, i := 0, -1
+	from.RemoveIf(func(ptrace.Span) bool {
+		i++
+		if next < len(list) && list[next].index == i {
+			next++
+			return true
+		}
+		return false
 	})
 }
 
-// link is where a span that is not held stands in its trace.
-type link struct {
-	trace      pcommon.TraceID
-	id, parent pcommon.SpanID
-}
-
-// links finds the spans of td, all of them other ones, that belong to traces
-// which has says are of interest.
-func links(td ptrace.Traces, has func(pcommon.TraceID) bool) []link {
-	var found []link
-	var last pcommon.TraceID // spans of a trace come in rows
-	interesting := false
-	for _, rs := range td.ResourceSpans().All() {
-		for _, ss := range rs.ScopeSpans().All() {
-			for _, span := range ss.Spans().All() {
-				if id := span.TraceID(); id != last {
-					last, interesting = id, has(id)
-				}
-				if interesting {
-					found = append(found, link{last, span.SpanID(), span.ParentSpanID()})
-				}
-			}
+// embody gives the items their spans.
+func (b *batch) embody(taken ptrace.Traces) {
+	next := 0
+	for i, s := range b.scopes {
+		body := packed.Loose(taken.ResourceSpans().At(i).ScopeSpans().At(0).Spans())
+		for n := range s.n {
+			b.found[next].item.Known.Body = body(n)
+			next++
 		}
 	}
-	return found
+}
+
+// sign gives the items their caller and their tickets, by index.
+func (b *batch) sign(who *caller.Caller, tickets func(int) journal.Ticket) {
+	for i := range b.found {
+		known := &b.found[i].item.Known
+		if known.Caller = who; tickets != nil {
+			known.Ticket = tickets(i)
+		}
+	}
 }

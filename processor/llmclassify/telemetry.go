@@ -9,7 +9,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -19,7 +18,7 @@ type telemetry struct {
 	builder *metadata.TelemetryBuilder
 	// Attribute sets are made once: they cost more than the measurements.
 	permanent, temporary metric.MeasurementOption
-	byMemory, byTimeout  metric.MeasurementOption
+	written, unwritten   metric.MeasurementOption
 	triggers             [semconv.TriggerClient + 1]metric.MeasurementOption
 }
 
@@ -35,8 +34,8 @@ func newTelemetry(set component.TelemetrySettings) (*telemetry, error) {
 		builder:   builder,
 		permanent: with(attribute.Bool("permanent", true)),
 		temporary: with(attribute.Bool("permanent", false)),
-		byMemory:  with(attribute.String("reason", "memory")),
-		byTimeout: with(attribute.String("reason", "run_timeout")),
+		written:   with(attribute.Bool("success", true)),
+		unwritten: with(attribute.Bool("success", false)),
 	}
 	for i := range t.triggers {
 		t.triggers[i] = with(attribute.String("trigger", semconv.Trigger(i).String()))
@@ -98,9 +97,16 @@ func (t *telemetry) forwardFailed(ctx context.Context, spans int, permanent bool
 	add(ctx, t.builder.ProcessorLlmClassifyForwardFailures, spans, option)
 }
 
-func (t *telemetry) forgot(ctx context.Context, f hold.Forgotten) {
-	add(ctx, t.builder.ProcessorLlmClassifyFactsForgotten, f.Memory, t.byMemory)
-	add(ctx, t.builder.ProcessorLlmClassifyFactsForgotten, f.Timeout, t.byTimeout)
+func (t *telemetry) forgot(ctx context.Context, spans int) {
+	add(ctx, t.builder.ProcessorLlmClassifyFactsForgotten, spans)
+}
+
+func (t *telemetry) wrote(ctx context.Context, err error) {
+	option := t.written
+	if err != nil {
+		option = t.unwritten
+	}
+	add(ctx, t.builder.ProcessorLlmClassifyStorageWrites, 1, option)
 }
 
 func (t *telemetry) holdTime(ctx context.Context, d time.Duration, trigger semconv.Trigger) {

@@ -103,6 +103,9 @@ func assemble(release *Release, s []standing) (run *classify.Run, requests, tool
 	}
 	if release.Run == nil {
 		span(run)
+		if release.Reason == hold.RunExpired && release.Named {
+			run.Ended = classify.No // there is a run, and its end will not come
+		}
 	}
 	return run, requests, tools
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -64,7 +65,14 @@ func (g given) Read(_ ptrace.Span, into dialect.Facts) {
 func drain(t *testing.T, links map[byte]byte, nodes ...node) (releases []Release, places map[byte]hold.Place) {
 	t.Helper()
 	places = map[byte]hold.Place{}
-	buffer := hold.New(hold.Config[Known]{
+	spans := packed.Loose(func() ptrace.SpanSlice {
+		slice := ptrace.NewSpanSlice()
+		for range nodes {
+			slice.AppendEmpty()
+		}
+		return slice
+	}())
+	buffer := hold.New(t0, hold.Config[Known]{
 		MaxHold: time.Hour, Settle: time.Hour, RunTimeout: time.Hour, MaxSpansPerRun: 1000, MaxFactBytes: 1 << 20,
 		Locate: func(trace *Trace, it *Item) hold.Place {
 			p := Locate(trace, it)
@@ -73,26 +81,25 @@ func drain(t *testing.T, links map[byte]byte, nodes ...node) (releases []Release
 		},
 		Read: func(it *Item) int {
 			kind := [...]dialect.Kind{hold.Request: dialect.Request, hold.Tool: dialect.Tool, hold.Run: dialect.Run}[it.Role]
-			return it.Known.Facts(it.Span, kind).Size()
+			return it.Known.Facts(ptrace.NewSpan(), kind).Size()
 		},
 	})
 	origins := origin.NewTable(time.Hour, 100)
 	var arrivals []hold.Arrival[Known]
-	for _, n := range nodes {
+	for i, n := range nodes {
 		rs := ptrace.NewResourceSpans()
 		rs.Resource().Attributes().PutStr("service.name", n.service)
 		from, _ := origins.Intern(t0, rs, rs.ScopeSpans().AppendEmpty())
-		arrivals = append(arrivals, hold.Arrival[Known]{Trace: traceID, Item: &Item{
+		arrivals = append(arrivals, hold.Arrival[Known]{Trace: traceID, Items: []*Item{{
 			ID: id(n.id), Parent: id(n.parent), Run: id(n.run), Role: n.role, Start: at(n.from), End: at(n.to),
-			Span:  ptrace.NewSpan(),
-			Known: Known{Reading: dialect.Reading{Dialect: given{facts: n.facts}}, Origin: from, Server: n.server},
-		}})
+			Known: Known{Reading: dialect.Reading{Dialect: given{facts: n.facts}}, Origin: from, Body: spans(i), Server: n.server},
+		}}})
 	}
 	require.Empty(t, buffer.Add(t0, arrivals))
 	for span, parent := range links {
 		buffer.Link(traceID, id(span), id(parent))
 	}
-	return buffer.Drain(t0), places
+	return buffer.Drain(t0, 1000), places
 }
 
 func TestLocate(t *testing.T) {

@@ -8,21 +8,29 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/caller"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
 )
 
-// Known is what the processor knows of a span: how its dialect reads it, and
-// where it came from.
+// Known is what the processor knows of a span: how its dialect reads it, where
+// it came from, and where it is kept.
 type Known struct {
 	dialect.Reading
 	Origin *origin.Scope
-	Server bool // the span serves a request of another process
+	Caller *caller.Caller // nil: nobody's
+	Body   packed.Span    // none when the span has gone
+	Ticket journal.Ticket // none without a journal
+	Server bool           // the span serves a request of another process
 }
 
 // What hold is generic over, as the processor uses it.
 type (
+	// Arrival is spans of one trace that come together.
+	Arrival = hold.Arrival[Known]
 	// Item is a span and its place in its trace.
 	Item = hold.Item[Known]
 	// Trace is what is here of one trace.

@@ -3,11 +3,9 @@ package hold
 import (
 	"container/heap"
 	"slices"
-	"time"
 )
 
-// deadlines is a heap of traces by the time at which something of them is due. A
-// trace of which nothing is held is not in it.
+// deadlines is a heap of traces by the time at which something of them is due.
 type deadlines[F any] struct{ heap traceHeap[F] }
 
 // set puts t where its deadline belongs.
@@ -25,16 +23,16 @@ func (d *deadlines[F]) remove(t *Trace[F]) {
 	}
 }
 
-func (d *deadlines[F]) first() (time.Time, bool) {
+func (d *deadlines[F]) first() (age, bool) {
 	if len(d.heap) == 0 {
-		return time.Time{}, false
+		return 0, false
 	}
 	return d.heap[0].deadline, true
 }
 
 // pop takes out the first trace that is due, nil when none is.
-func (d *deadlines[F]) pop(now time.Time) *Trace[F] {
-	if first, ok := d.first(); !ok || first.After(now) {
+func (d *deadlines[F]) pop(now age) *Trace[F] {
+	if first, ok := d.first(); !ok || first > now {
 		return nil
 	}
 	return d.popFirst()
@@ -51,7 +49,7 @@ func (d *deadlines[F]) popFirst() *Trace[F] {
 type traceHeap[F any] []*Trace[F]
 
 func (h traceHeap[F]) Len() int           { return len(h) }
-func (h traceHeap[F]) Less(i, j int) bool { return h[i].deadline.Before(h[j].deadline) }
+func (h traceHeap[F]) Less(i, j int) bool { return h[i].deadline < h[j].deadline }
 
 func (h traceHeap[F]) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]

@@ -1,7 +1,5 @@
 package hold
 
-import "time"
-
 // maxForeign bounds the items of other runs that are looked at to explain one.
 const maxForeign = 256
 
@@ -24,23 +22,17 @@ func (b *Buffer[F]) foreign(g *group[F], groups []*group[F]) {
 
 // waits reports whether a run that is complete is to wait, for Config.Settle from
 // now or from when it first did, for what explains it.
-func (b *Buffer[F]) waits(t *Trace[F], g *group[F], now time.Time) bool {
-	r := t.runs[g.place.Run]
-	if r == nil || g.run == nil {
+func (b *Buffer[F]) waits(t *Trace[F], g *group[F], now age) bool {
+	r := t.runs.get(g.place.Run)
+	if r == nil || g.run == nil || r.waits && !t.settles(g.run) {
 		return false
 	}
-	if r.waits {
-		i := 0
-		for i < len(t.settling) && t.settling[i].span != g.run {
-			i++
-		}
-		if i == len(t.settling) { // it has waited
-			return false
-		}
+	release := Release[F]{
+		Reason: Complete, Whole: true, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run,
+		Members: make([]Member[F], 0, len(g.items)+len(g.others)),
 	}
-	release := Release[F]{Reason: Complete, Whole: true, Run: g.run, Members: make([]Member[F], 0, len(g.items)+len(g.others))}
 	for i, it := range g.items {
-		release.Members = append(release.Members, Member[F]{Item: it, Span: it.Span, Out: it.held, Above: g.above[i]})
+		release.Members = append(release.Members, Member[F]{Item: it, Out: it.held, Above: g.above[i]})
 	}
 	release.Members = append(release.Members, g.others...)
 	if b.cfg.Explained(&release) {
@@ -48,7 +40,17 @@ func (b *Buffer[F]) waits(t *Trace[F], g *group[F], now time.Time) bool {
 	}
 	if !r.waits {
 		r.waits = true
-		t.settling = append(t.settling, settling[F]{g.run, now.Add(b.cfg.Settle), Complete})
+		t.settling = append(t.settling, settling[F]{g.run, now + age(b.cfg.Settle), Complete})
 	}
 	return true
+}
+
+// settles reports whether the run span is waiting.
+func (t *Trace[F]) settles(run *Item[F]) bool {
+	for _, s := range t.settling {
+		if s.span == run {
+			return true
+		}
+	}
+	return false
 }

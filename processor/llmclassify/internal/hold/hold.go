@@ -1,9 +1,9 @@
 // Package hold buffers the spans of live runs: a pure structure, bounded by
 // age, spans and bytes, that is told the time and tells what to release and why.
 //
-// It knows where a span stands in its trace, and nothing of what it means. What
-// its caller knows of a span stays when the span itself has had to go, so that
-// the run can still be judged on all of them.
+// It knows where a span stands in its trace, and nothing of what it means or of
+// where it is kept. What its caller knows of a span stays when the span itself has
+// had to go, so that the run can still be judged on all of them.
 package hold
 
 import (
@@ -33,6 +33,7 @@ const (
 	Complete    Reason = iota
 	RunEnded           // the run span, which announced nothing, has been here for Config.Settle
 	HoldExpired        // a span has been here for Config.MaxHold
+	RunExpired         // nothing has come of the run for Config.RunTimeout, least of all its span
 	SpanLimit          // the run holds more than Config.MaxSpansPerRun
 	Memory             // room was asked for
 	Shutdown           // the buffer was drained
@@ -52,7 +53,7 @@ func Reasons() []Reason {
 // Announced is what a run span says to have begun under it.
 type Announced struct {
 	Known           bool
-	Requests, Tools int
+	Requests, Tools uint32
 }
 
 // Item is one span and its place in its trace. The caller fills it and hands it
@@ -60,25 +61,30 @@ type Announced struct {
 type Item[F any] struct {
 	ID, Parent pcommon.SpanID
 	Run        pcommon.SpanID // the run that the span names, empty if none; ignored on run spans
-	Role       Role
 	Start, End pcommon.Timestamp
 	Announced  Announced // run spans only
+	Role       Role
 	// Unexplained: what came of it may be explained by spans of other services,
 	// which come later than those of its run. See Config.Explained.
 	Unexplained bool
+	// Spent: the span itself has gone before; what is known of it is all that comes.
+	Spent bool
 
-	Span  ptrace.Span // the buffer's from Add until it is released in a Member
-	Size  int         // estimated memory of Span, bytes
+	Size  int // estimated memory of the item with its span, bytes; the buffer's from Add on
 	Known F
 
-	arrived    time.Time
-	held       bool // Span is here
-	gone       bool // forgotten or judged; only lists that are not yet swept still have it
-	read       bool // Known has been read
-	factSize   int  // memory of Known, bytes, while only that is here
-	trace      *Trace[F]
+	held     bool // the span is here
+	gone     bool // forgotten or judged; only lists that are not yet swept still have it
+	read     bool // Known has been read
+	arrived  age
+	factSize int // memory of Known, bytes, while only that is here
+	trace    *Trace[F]
+
 	prev, next *Item[F] // in Buffer.kept
 }
+
+// age is a time as the buffer counts it: since it was made.
+type age time.Duration
 
 // owner is the run that the item names; a run span names itself.
 func (it *Item[F]) owner() pcommon.SpanID {
@@ -87,6 +93,12 @@ func (it *Item[F]) owner() pcommon.SpanID {
 	}
 	return it.Run
 }
+
+// Held reports whether the buffer has the item's span.
+func (it *Item[F]) Held() bool { return it.held }
+
+// Gone reports whether the buffer has nothing of the item any more.
+func (it *Item[F]) Gone() bool { return it.gone }
 
 // Place says whose a span is.
 type Place struct {
@@ -104,7 +116,7 @@ type Place struct {
 // Member is one span of a [Release].
 type Member[F any] struct {
 	*Item[F]
-	// Span is set where Out is. It is the receiver's.
+	// Span is the caller's to use.
 	Span ptrace.Span
 	// Out: the span is released here. The others have gone out before, or wait on.
 	Out bool
@@ -118,13 +130,16 @@ type Member[F any] struct {
 }
 
 // Release is spans to forward, and everything known of the run that they are of.
-// Nothing in it is touched by the buffer any more; Known of an item that waits on
-// has been read and may be shared by several releases.
+// It is the caller's; of the items of members that wait on only Known is its.
 type Release[F any] struct {
 	Reason Reason
 	// Whole: this is the end of the run, whose verdict is due now and never again.
 	// Otherwise the spans that are Out go early, and what is known of them stays.
 	Whole bool
+	Trace pcommon.TraceID
+	// RunID is the id of the run, or of the span that stands for it. Named: a member names it.
+	RunID pcommon.SpanID
+	Named bool
 	// Run is the run span as far as it is known, nil if it is not.
 	Run     *Item[F]
 	Members []Member[F] // in order of arrival, the run span among them
@@ -137,12 +152,13 @@ type Config[F any] struct {
 	// Settle is how long a run span that announces nothing waits for its children,
 	// and one that is complete for what explains its children.
 	Settle time.Duration
-	// RunTimeout bounds how long what is known of released spans waits for their run.
+	// RunTimeout bounds how long what is known of released spans waits for their
+	// run, from the last that came of it.
 	RunTimeout time.Duration
 	// MaxSpansPerRun bounds the spans that are held of one run, and those of one trace that name no run.
 	MaxSpansPerRun int
 	// MaxFactBytes bounds what is kept beside the held spans, in estimated bytes. At
-	// most an eighth of it more remembers which runs were judged.
+	// most an eighth of it more remembers what was judged.
 	MaxFactBytes int
 
 	// Locate says whose an item is. It must be pure.
@@ -151,35 +167,51 @@ type Config[F any] struct {
 	// verdict on a run that is complete and has items that are Unexplained. It is
 	// asked again whenever anything comes, and must not keep the release.
 	Explained func(*Release[F]) bool
-	// Read reads Known off the item's Span, which is about to go while the item
+	// Read reads Known off the item's span, which is about to go while the item
 	// stays, and returns its memory in bytes.
 	Read func(*Item[F]) int
+	// Forget is told of items that are forgotten before their run was judged. May be nil.
+	Forget func(*Item[F])
+	// Watch is told of traces that are there now (1) and no longer (-1). May be nil.
+	Watch func(pcommon.TraceID, int32)
 }
 
 // Buffer holds live traces. It is not safe for concurrent use.
 type Buffer[F any] struct {
 	cfg    Config[F]
+	epoch  time.Time
 	traces map[pcommon.TraceID]*Trace[F]
 	due    deadlines[F]
 	kept   keptList[F]
 	judged judged
 
-	bytes     int // estimated memory of held spans
-	factBytes int // estimated memory of everything else
-	forgotten Forgotten
+	touched   []*Trace[F] // scratch
+	held      int         // spans
+	bytes     int         // estimated memory of held spans
+	factBytes int         // estimated memory of everything else
+	forgotten int
 }
 
 // New makes an empty buffer.
-func New[F any](cfg Config[F]) *Buffer[F] {
+func New[F any](now time.Time, cfg Config[F]) *Buffer[F] {
 	return &Buffer[F]{
 		cfg:    cfg,
+		epoch:  now,
 		traces: make(map[pcommon.TraceID]*Trace[F]),
-		judged: newJudged(cfg.MaxHold, cfg.MaxFactBytes/16/judgedSize),
+		judged: newJudged(cfg.RunTimeout, 2*cfg.MaxHold, cfg.MaxFactBytes),
 	}
 }
 
+func (b *Buffer[F]) age(t time.Time) age { return age(t.Sub(b.epoch)) }
+
 // Traces is how many traces have anything here.
 func (b *Buffer[F]) Traces() int { return len(b.traces) }
+
+func (b *Buffer[F]) watch(trace pcommon.TraceID, change int32) {
+	if b.cfg.Watch != nil {
+		b.cfg.Watch(trace, change)
+	}
+}
 
 // Bytes is the estimated memory of the spans that are held.
 func (b *Buffer[F]) Bytes() int { return b.bytes }
@@ -187,45 +219,69 @@ func (b *Buffer[F]) Bytes() int { return b.bytes }
 // FactBytes is the estimated memory of what is kept beside them.
 func (b *Buffer[F]) FactBytes() int { return b.factBytes }
 
-// Arrival is an item and the trace that it belongs to.
+// Arrival is spans of one trace that come together.
 type Arrival[F any] struct {
 	Trace pcommon.TraceID
-	Item  *Item[F]
+	Items []*Item[F]
 }
 
-// Add takes over the spans of arrivals and returns what is due because of them.
-// Nothing of the slice is kept.
+// Add takes over spans that came at this time, and returns what is due because
+// of them. Nothing of the slices is kept.
 func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F]) (releases []Release[F]) {
-	b.judged.rotate(now)
-	var touched []*Trace[F]
+	at := b.age(now)
+	b.judged.rotate(at)
+	touched := b.touched[:0]
 	for _, a := range arrivals {
-		if isLate(&b.judged, a.Trace, a.Item) {
-			releases = append(releases, late(a.Item))
-			continue
-		}
 		t := b.traces[a.Trace]
-		if t == nil {
-			t = newTrace[F](a.Trace)
-			b.traces[a.Trace] = t
-		}
-		t.add(a.Item, now, b.cfg.Settle)
-		b.bytes += a.Item.Size
-		if !t.touched {
-			t.touched = true
-			touched = append(touched, t)
+		for _, it := range a.Items {
+			if b.judged.late(a.Trace, it.owner(), it.Parent, it.ID) {
+				if !it.Spent {
+					releases = append(releases, late(a.Trace, it))
+				} else {
+					b.forget(it)
+				}
+				continue
+			}
+			if t == nil {
+				t = newTrace[F](a.Trace)
+				b.traces[a.Trace] = t
+				b.watch(a.Trace, 1)
+			}
+			t.add(it, at, b.age(now.Add(b.cfg.Settle)))
+			if it.Spent {
+				b.keep(it)
+			} else {
+				b.held++
+				b.bytes += it.Size
+			}
+			if !t.touched {
+				t.touched = true
+				touched = append(touched, t)
+			}
 		}
 	}
-	for _, t := range touched {
+	for i, t := range touched {
 		t.touched = false
-		releases = b.sweepReady(t, now, releases)
+		releases = b.sweepReady(t, at, releases)
 		b.schedule(t)
+		touched[i] = nil
 	}
+	b.touched = touched[:0]
 	b.trim()
 	return releases
 }
 
-func late[F any](it *Item[F]) Release[F] {
-	return Release[F]{Reason: Late, Members: []Member[F]{{Item: it, Span: it.Span, Out: true}}}
+func late[F any](trace pcommon.TraceID, it *Item[F]) Release[F] {
+	it.gone = true
+	return Release[F]{Reason: Late, Trace: trace, RunID: it.owner(), Members: []Member[F]{{Item: it, Out: true}}}
+}
+
+// Resize says that a held item's span takes another memory now, in bytes.
+func (b *Buffer[F]) Resize(it *Item[F], size int) {
+	if it.held && !it.gone {
+		b.bytes += size - it.Size
+		it.Size = size
+	}
 }
 
 // Link says that the span id was seen to have this parent and is not held: it
@@ -250,26 +306,22 @@ func (b *Buffer[F]) Has(trace pcommon.TraceID) bool {
 // Next is when [Buffer.Due] is to be called next; false when nothing waits.
 func (b *Buffer[F]) Next() (time.Time, bool) {
 	next, ok := b.due.first()
-	if oldest := b.kept.front(); oldest != nil {
-		if expires := oldest.arrived.Add(b.cfg.RunTimeout); !ok || expires.Before(next) {
-			next, ok = expires, true
-		}
-	}
-	return next, ok
+	return b.epoch.Add(time.Duration(next)), ok
 }
 
-// Due releases everything whose time has come.
-func (b *Buffer[F]) Due(now time.Time) (releases []Release[F]) {
-	b.judged.rotate(now)
-	for {
-		t := b.due.pop(now)
+// Due releases what is due of at most limit traces, the earliest first. More may
+// be due still: Next says so.
+func (b *Buffer[F]) Due(now time.Time, limit int) (releases []Release[F]) {
+	at := b.age(now)
+	b.judged.rotate(at)
+	for range limit {
+		t := b.due.pop(at)
 		if t == nil {
 			break
 		}
-		releases = b.sweepDue(t, now, releases)
+		releases = b.sweepDue(t, at, releases)
 		b.schedule(t)
 	}
-	b.expire(now)
 	b.trim()
 	return releases
 }
@@ -277,27 +329,35 @@ func (b *Buffer[F]) Due(now time.Time) (releases []Release[F]) {
 // Evict releases traces, the one whose time would come first before others,
 // until n bytes of held spans have gone or none is held.
 func (b *Buffer[F]) Evict(now time.Time, n int) (releases []Release[F]) {
-	for target := b.bytes - n; b.bytes > 0 && b.bytes > target; {
-		t := b.due.popFirst()
-		if t == nil {
-			break
-		}
-		releases = b.sweep(t, now, Memory, releases, everything[F])
-		b.schedule(t)
-	}
-	b.trim()
-	return releases
+	target := b.bytes - n
+	return b.letGoFirst(now, Memory, func() bool { return b.held > 0 && b.bytes > target })
 }
 
-// Drain releases everything that is held.
-func (b *Buffer[F]) Drain(now time.Time) (releases []Release[F]) {
-	for {
+// Drain releases everything that is held of some traces, and of all when it is
+// called until it returns nothing.
+func (b *Buffer[F]) Drain(now time.Time, limit int) (releases []Release[F]) {
+	return b.letGoFirst(now, Shutdown, func() bool { limit--; return b.held > 0 && limit >= 0 })
+}
+
+// letGoFirst releases all that is held of the traces whose time would come first,
+// while more says so.
+func (b *Buffer[F]) letGoFirst(now time.Time, why Reason, more func() bool) (releases []Release[F]) {
+	at := b.age(now)
+	var aside []*Trace[F] // nothing is held of them
+	for more() {
 		t := b.due.popFirst()
 		if t == nil {
 			break
 		}
-		releases = b.sweep(t, now, Shutdown, releases, everything[F])
+		if t.oldestHeld() == nil {
+			aside = append(aside, t)
+			continue
+		}
+		releases = b.sweep(t, at, why, releases, everything[F])
 		b.schedule(t)
+	}
+	for _, t := range aside {
+		b.due.set(t)
 	}
 	b.trim()
 	return releases

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
 var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -47,7 +46,7 @@ func config() Config[fact] {
 		MaxHold: maxHold, Settle: settle, RunTimeout: runTimeout, MaxSpansPerRun: 1000, MaxFactBytes: 1 << 20,
 		Locate: locate,
 		Read: func(it *Item[fact]) int {
-			if it.Known.read || it.Span == (ptrace.Span{}) {
+			if it.Known.read || it.Spent {
 				panic("read twice, or when it had gone")
 			}
 			it.Known.read = true
@@ -63,19 +62,33 @@ func id(n byte) pcommon.SpanID {
 	return pcommon.SpanID{7: n}
 }
 
-func arrive(n byte, role Role, run byte) Arrival[fact] {
-	return Arrival[fact]{Trace: pcommon.TraceID{15: 1}, Item: &Item[fact]{
-		ID: id(n), Role: role, Run: id(run), Parent: id(run), Span: ptrace.NewSpan(), Size: spanBytes,
+// arrival is one item of a trace.
+type arrival struct {
+	Trace pcommon.TraceID
+	Item  *Item[fact]
+}
+
+func add(b *Buffer[fact], now time.Time, arrivals []arrival) []Release[fact] {
+	var list []Arrival[fact]
+	for _, a := range arrivals {
+		list = append(list, Arrival[fact]{a.Trace, []*Item[fact]{a.Item}})
+	}
+	return b.Add(now, list)
+}
+
+func arrive(n byte, role Role, run byte) arrival {
+	return arrival{Trace: pcommon.TraceID{15: 1}, Item: &Item[fact]{
+		ID: id(n), Role: role, Run: id(run), Parent: id(run), Size: spanBytes,
 	}}
 }
 
-func (a Arrival[F]) in(trace byte) Arrival[F] { a.Trace = pcommon.TraceID{15: trace}; return a }
-func (a Arrival[F]) loose(parent byte) Arrival[F] {
+func (a arrival) in(trace byte) arrival { a.Trace = pcommon.TraceID{15: trace}; return a }
+func (a arrival) loose(parent byte) arrival {
 	a.Item.Run, a.Item.Parent = id(0), id(parent)
 	return a
 }
 
-func (a Arrival[F]) announces(requests, tools int) Arrival[F] {
+func (a arrival) announces(requests, tools uint32) arrival {
 	a.Item.Announced = Announced{true, requests, tools}
 	return a
 }
@@ -94,7 +107,6 @@ func shapes(t *testing.T, releases []Release[fact]) (list []shape) {
 	for _, r := range releases {
 		s := shape{reason: r.Reason, whole: r.Whole, run: r.Run != nil}
 		for _, m := range r.Members {
-			assert.Equal(t, m.Out, m.Span != (ptrace.Span{}))
 			if m.Out {
 				s.out = append(s.out, m.ID[7])
 			} else {
@@ -117,83 +129,83 @@ func empty(t *testing.T, b *Buffer[fact]) {
 }
 
 func TestComplete(t *testing.T) {
-	b := New(config())
-	assert.Empty(t, b.Add(t0, []Arrival[fact]{arrive(2, Request, 1), arrive(1, Run, 0).announces(2, 1)}))
-	assert.Empty(t, b.Add(t0, []Arrival[fact]{arrive(3, Tool, 1), arrive(2, Request, 1)}), "a span that comes twice counts once")
-	assert.Equal(t, []shape{{Complete, true, true, []byte{2, 1, 3, 2, 4}, nil}}, shapes(t, b.Add(t0, []Arrival[fact]{arrive(4, Request, 1)})))
+	b := New(t0, config())
+	assert.Empty(t, add(b, t0, []arrival{arrive(2, Request, 1), arrive(1, Run, 0).announces(2, 1)}))
+	assert.Empty(t, add(b, t0, []arrival{arrive(3, Tool, 1), arrive(2, Request, 1)}), "a span that comes twice counts once")
+	assert.Equal(t, []shape{{Complete, true, true, []byte{2, 1, 3, 2, 4}, nil}}, shapes(t, add(b, t0, []arrival{arrive(4, Request, 1)})))
 	empty(t, b)
 }
 
 func TestCompleteAtOnce(t *testing.T) {
-	b := New(config())
-	assert.Equal(t, []shape{{Complete, true, true, []byte{1}, nil}}, shapes(t, b.Add(t0, []Arrival[fact]{arrive(1, Run, 0).announces(0, 0)})))
+	b := New(t0, config())
+	assert.Equal(t, []shape{{Complete, true, true, []byte{1}, nil}}, shapes(t, add(b, t0, []arrival{arrive(1, Run, 0).announces(0, 0)})))
 	empty(t, b)
 }
 
 func TestSettle(t *testing.T) {
-	b := New(config())
-	b.Add(t0, []Arrival[fact]{arrive(1, Run, 0)})
-	b.Add(after(time.Second), []Arrival[fact]{arrive(2, Request, 1), arrive(11, Run, 0), arrive(12, Tool, 11)})
+	b := New(t0, config())
+	add(b, t0, []arrival{arrive(1, Run, 0)})
+	add(b, after(time.Second), []arrival{arrive(2, Request, 1), arrive(11, Run, 0), arrive(12, Tool, 11)})
 	next, ok := b.Next()
 	require.True(t, ok)
 	assert.Equal(t, after(settle), next)
-	assert.Empty(t, b.Due(after(settle-1)))
-	assert.Equal(t, []shape{{RunEnded, true, true, []byte{1, 2}, nil}}, shapes(t, b.Due(after(settle))))
+	assert.Empty(t, b.Due(after(settle-1), 1000))
+	assert.Equal(t, []shape{{RunEnded, true, true, []byte{1, 2}, nil}}, shapes(t, b.Due(after(settle), 1000)))
 	next, _ = b.Next()
 	assert.Equal(t, after(time.Second+settle), next)
-	assert.Equal(t, []shape{{RunEnded, true, true, []byte{11, 12}, nil}}, shapes(t, b.Due(after(time.Minute))))
+	assert.Equal(t, []shape{{RunEnded, true, true, []byte{11, 12}, nil}}, shapes(t, b.Due(after(time.Minute), 1000)))
 	empty(t, b)
 }
 
 // Spans expire in the company of those that are about to; what is known of them
 // stays for the run.
 func TestHoldExpired(t *testing.T) {
-	b := New(config())
-	b.Add(t0, []Arrival[fact]{arrive(2, Request, 1)})
-	b.Add(after(maxHold/expirySlack), []Arrival[fact]{arrive(3, Tool, 1)})
-	b.Add(after(maxHold/expirySlack+1), []Arrival[fact]{arrive(4, Request, 1)})
-	assert.Empty(t, b.Due(after(maxHold-1)))
-	releases := b.Due(after(maxHold))
+	b := New(t0, config())
+	add(b, t0, []arrival{arrive(2, Request, 1)})
+	add(b, after(maxHold/expirySlack), []arrival{arrive(3, Tool, 1)})
+	add(b, after(maxHold/expirySlack+1), []arrival{arrive(4, Request, 1)})
+	assert.Empty(t, b.Due(after(maxHold-1), 1000))
+	releases := b.Due(after(maxHold), 1000)
 	assert.Equal(t, []shape{{HoldExpired, false, false, []byte{2, 3}, []byte{4}}}, shapes(t, releases))
 	assert.Equal(t, maxHold, releases[0].Members[0].Held)
 	assert.Equal(t, 1*spanBytes, b.Bytes())
 	assert.Equal(t, 2*(ItemSize+factBytes), b.FactBytes())
 	assert.Equal(t, []shape{{Complete, true, true, []byte{4, 1}, []byte{2, 3}}},
-		shapes(t, b.Add(after(time.Minute/2+1), []Arrival[fact]{arrive(1, Run, 0).announces(2, 1)})))
+		shapes(t, add(b, after(time.Minute/2+1), []arrival{arrive(1, Run, 0).announces(2, 1)})))
 	empty(t, b)
 }
 
 // A run span that waits in vain for its children is judged with those that came.
 func TestMissingChildren(t *testing.T) {
-	b := New(config())
-	b.Add(t0, []Arrival[fact]{arrive(2, Request, 1)})
-	b.Add(after(10*time.Second), []Arrival[fact]{arrive(1, Run, 0).announces(5, 0)})
-	assert.Equal(t, []shape{{HoldExpired, false, true, []byte{2}, []byte{1}}}, shapes(t, b.Due(after(maxHold))))
-	assert.Equal(t, []shape{{HoldExpired, true, true, []byte{1}, []byte{2}}}, shapes(t, b.Due(after(maxHold+10*time.Second))))
+	b := New(t0, config())
+	add(b, t0, []arrival{arrive(2, Request, 1)})
+	add(b, after(10*time.Second), []arrival{arrive(1, Run, 0).announces(5, 0)})
+	assert.Equal(t, []shape{{HoldExpired, false, true, []byte{2}, []byte{1}}}, shapes(t, b.Due(after(maxHold), 1000)))
+	assert.Equal(t, []shape{{HoldExpired, true, true, []byte{1}, []byte{2}}}, shapes(t, b.Due(after(maxHold+10*time.Second), 1000)))
 	empty(t, b)
 }
 
 func TestNoRunWillCome(t *testing.T) {
-	b := New(config())
-	b.Add(t0, []Arrival[fact]{arrive(2, Request, 0).loose(9)})
-	b.Add(after(20*time.Second), []Arrival[fact]{arrive(3, Request, 0).loose(9)})
+	b := New(t0, config())
+	add(b, t0, []arrival{arrive(2, Request, 0).loose(9)})
+	add(b, after(20*time.Second), []arrival{arrive(3, Request, 0).loose(9)})
 	b.Link(pcommon.TraceID{15: 1}, id(9), id(0))
 	b.Link(pcommon.TraceID{15: 2}, id(9), id(0)) // of no interest
 	assert.Equal(t, linkSize, b.FactBytes())
-	assert.Equal(t, []shape{{HoldExpired, true, false, []byte{2, 3}, nil}}, shapes(t, b.Due(after(maxHold))))
+	assert.Equal(t, []shape{{HoldExpired, true, false, []byte{2, 3}, nil}}, shapes(t, b.Due(after(maxHold), 1000)))
 	empty(t, b)
 }
 
 func TestSpanLimit(t *testing.T) {
 	cfg := config()
 	cfg.MaxSpansPerRun = 2
-	b := New(cfg)
-	assert.Empty(t, b.Add(t0, []Arrival[fact]{arrive(2, Request, 1), arrive(3, Request, 1), arrive(12, Request, 11), arrive(5, Request, 0).loose(9)}))
-	assert.Equal(t, []shape{{SpanLimit, false, false, []byte{2, 3, 4}, nil}}, shapes(t, b.Add(t0, []Arrival[fact]{arrive(4, Request, 1)})),
+	b := New(t0, cfg)
+	assert.Empty(t, add(b, t0, []arrival{arrive(2, Request, 1), arrive(3, Request, 1), arrive(12, Request, 11), arrive(5, Request, 0).loose(9)}))
+	assert.Equal(t, []shape{{SpanLimit, false, false, []byte{2, 3, 4}, nil}}, shapes(t, add(b, t0, []arrival{arrive(4, Request, 1)})),
 		"the other runs of the trace are not touched")
-	b.Add(t0, []Arrival[fact]{arrive(6, Request, 0).loose(9)})
+	add(b, t0, []arrival{arrive(6, Request, 0).loose(9)})
 	assert.Equal(t, []shape{{SpanLimit, false, false, []byte{5, 6}, nil}, {SpanLimit, false, false, []byte{7}, nil}},
-		shapes(t, b.Add(t0, []Arrival[fact]{arrive(7, Request, 0).loose(8)})), "spans of no run count together")
+		shapes(t, add(b, t0, []arrival{arrive(7, Request, 0).loose(8)})), "spans of no run count together")
 	for n := range byte(5) {
 		b.Link(pcommon.TraceID{15: 1}, id(100+n), id(0))
 	}
@@ -201,9 +213,9 @@ func TestSpanLimit(t *testing.T) {
 }
 
 func TestEvict(t *testing.T) {
-	b := New(config())
+	b := New(t0, config())
 	for trace := range byte(5) {
-		b.Add(after(time.Duration(trace)*time.Second), []Arrival[fact]{arrive(2, Request, 1).in(trace + 1), arrive(3, Tool, 1).in(trace + 1)})
+		add(b, after(time.Duration(trace)*time.Second), []arrival{arrive(2, Request, 1).in(trace + 1), arrive(3, Tool, 1).in(trace + 1)})
 	}
 	assert.Empty(t, b.Evict(after(time.Minute), 0))
 	assert.Len(t, shapes(t, b.Evict(after(time.Minute), spanBytes)), 1, "one trace is enough")
@@ -218,56 +230,123 @@ func TestEvict(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
-	b := New(config())
-	b.Add(t0, []Arrival[fact]{arrive(2, Request, 1), arrive(1, Run, 0), arrive(2, Request, 1).in(2), arrive(3, Request, 1)})
-	assert.ElementsMatch(t, []shape{{Shutdown, true, true, []byte{2, 1, 3}, nil}, {Shutdown, false, false, []byte{2}, nil}}, shapes(t, b.Drain(t0)))
+	b := New(t0, config())
+	add(b, t0, []arrival{arrive(2, Request, 1), arrive(1, Run, 0), arrive(2, Request, 1).in(2), arrive(3, Request, 1)})
+	assert.ElementsMatch(t, []shape{{Shutdown, true, true, []byte{2, 1, 3}, nil}, {Shutdown, false, false, []byte{2}, nil}}, shapes(t, b.Drain(t0, 1000)))
 	assert.Zero(t, b.Bytes())
 }
 
 func TestLate(t *testing.T) {
-	b := New(config())
-	b.Add(t0, []Arrival[fact]{arrive(1, Run, 0).announces(0, 0)})
-	for _, a := range []Arrival[fact]{arrive(2, Request, 1), arrive(2, Request, 0).loose(1), arrive(1, Run, 0)} {
-		assert.Equal(t, []shape{{Late, false, false, []byte{a.Item.ID[7]}, nil}}, shapes(t, b.Add(after(time.Second), []Arrival[fact]{a})))
+	b := New(t0, config())
+	add(b, t0, []arrival{arrive(1, Run, 0).announces(0, 0)})
+	for _, a := range []arrival{arrive(2, Request, 1), arrive(2, Request, 0).loose(1), arrive(1, Run, 0)} {
+		assert.Equal(t, []shape{{Late, false, false, []byte{a.Item.ID[7]}, nil}}, shapes(t, add(b, after(time.Second), []arrival{a})))
 	}
 	empty(t, b)
-	assert.Empty(t, b.Add(t0, []Arrival[fact]{arrive(2, Request, 1).in(2), arrive(5, Run, 0).announces(3, 3)}), "not the run of another trace, not another run")
-	b.Drain(t0)
-	assert.NotEmpty(t, b.Add(after(maxHold), []Arrival[fact]{arrive(2, Request, 1)}), "remembered for a period")
-	b.Due(after(2 * maxHold))
-	assert.Empty(t, b.Add(after(3*maxHold), []Arrival[fact]{arrive(2, Request, 1)}), "and forgotten after two")
+	assert.Empty(t, add(b, t0, []arrival{arrive(2, Request, 1).in(2), arrive(5, Run, 0).announces(3, 3)}), "not the run of another trace, not another run")
+	b.Drain(t0, 1000)
+	assert.NotEmpty(t, add(b, after(runTimeout), []arrival{arrive(2, Request, 1)}), "remembered for a period")
+	b.Due(after(2*runTimeout), 1000)
+	assert.Empty(t, add(b, after(3*runTimeout), []arrival{arrive(2, Request, 1)}), "and forgotten after two")
 }
 
 func TestJudgedIsBounded(t *testing.T) {
-	j := newJudged(time.Hour, 10)
+	j := newJudged(time.Hour, time.Minute, 10)
+	j.rotate(0)
 	for n := range 10 * minJudged {
-		j.rotate(t0)
-		j.add(pcommon.TraceID{byte(n >> 8), byte(n)}, id(1))
-		require.LessOrEqual(t, len(j.now)+len(j.previous), 2*minJudged)
-		require.True(t, j.contains(pcommon.TraceID{byte(n >> 8), byte(n)}, id(1)))
+		trace := pcommon.TraceID{byte(n >> 8), byte(n)}
+		j.run(trace, id(1))
+		j.span(trace, id(2))
+		for _, m := range []memory{j.runs, j.spans} {
+			require.LessOrEqual(t, len(m.now)+len(m.previous), 2*minJudged)
+		}
+		require.True(t, j.late(trace, id(1), id(0), id(9)), "named")
+		require.True(t, j.late(trace, id(0), id(2), id(9)), "beneath")
+		require.False(t, j.late(trace, id(2), id(1), id(9)), "of another run, whatever is above it")
 	}
+	last := pcommon.TraceID{byte((10*minJudged - 1) >> 8), byte((10*minJudged - 1) & 0xff)}
+	j.rotate(age(2 * time.Minute))
+	j.rotate(age(4 * time.Minute))
+	assert.False(t, j.late(last, id(0), id(2), id(9)), "spans are forgotten sooner")
+	assert.True(t, j.late(last, id(1), id(0), id(9)), "than runs")
 }
 
 func TestFactsAreBounded(t *testing.T) {
 	cfg := config()
 	cfg.MaxFactBytes = 3 * (ItemSize + factBytes)
-	b := New(cfg)
+	var forgotten []byte
+	cfg.Forget = func(it *Item[fact]) { forgotten = append(forgotten, it.ID[7]) }
+	b := New(t0, cfg)
 	for trace := range byte(5) {
-		b.Add(after(time.Duration(trace)), []Arrival[fact]{arrive(2, Request, 1).in(trace + 1)})
+		add(b, after(time.Duration(trace)), []arrival{arrive(trace+2, Request, 1).in(trace + 1)})
 	}
-	b.Due(after(time.Minute))
+	b.Due(after(time.Minute), 1000)
 	assert.Equal(t, cfg.MaxFactBytes, b.FactBytes())
-	assert.Equal(t, Forgotten{Memory: 2}, b.Forgotten())
-	assert.Equal(t, Forgotten{}, b.Forgotten())
+	assert.Equal(t, 2, b.Forgotten())
+	assert.Equal(t, []byte{2, 3}, forgotten, "the oldest")
+	assert.Zero(t, b.Forgotten())
 	assert.Equal(t, 3, b.Traces())
+}
 
+// A run of which nothing comes for run_timeout is given up: what is known of it
+// is judged, once.
+func TestRunExpired(t *testing.T) {
+	b := New(t0, config())
+	add(b, t0, []arrival{arrive(2, Request, 1), arrive(3, Request, 11)})
+	b.Due(after(maxHold), 1000)
+	add(b, after(30*time.Minute), []arrival{arrive(4, Tool, 1)}) // it lives
+	b.Due(after(31*time.Minute), 1000)
 	next, ok := b.Next()
 	require.True(t, ok)
-	assert.Equal(t, after(2+runTimeout), next, "the oldest that is left")
-	assert.Empty(t, b.Due(after(3+runTimeout)))
-	assert.Equal(t, Forgotten{Timeout: 2}, b.Forgotten())
-	b.Due(after(time.Minute + runTimeout))
+	assert.Equal(t, after(runTimeout), next)
+	assert.Empty(t, b.Due(after(runTimeout-1), 1000))
+	assert.Equal(t, []shape{{RunExpired, true, false, nil, []byte{3}}}, shapes(t, b.Due(after(runTimeout), 1000)), "the other one has not been heard of for an hour")
+
+	next, _ = b.Next()
+	assert.Equal(t, after(30*time.Minute+runTimeout), next)
+	releases := b.Due(next, 1000)
+	assert.Equal(t, []shape{{RunExpired, true, false, nil, []byte{2, 4}}}, shapes(t, releases))
+	assert.Equal(t, id(1), releases[0].RunID)
+	assert.True(t, releases[0].Named)
 	empty(t, b)
+	assert.Equal(t, []shape{{Late, false, false, []byte{1}, nil}}, shapes(t, add(b, next, []arrival{arrive(1, Run, 0)})), "it has been judged")
+}
+
+// What is known of spans that went before comes back without them.
+func TestSpent(t *testing.T) {
+	spent := arrive(2, Request, 1)
+	spent.Item.Spent, spent.Item.Known.read = true, false
+	cfg := config()
+	cfg.Read = func(it *Item[fact]) int { it.Known.read = true; return factBytes }
+	b := New(t0, cfg)
+	assert.Empty(t, add(b, after(-time.Minute), []arrival{spent, arrive(3, Tool, 1)}))
+	assert.Equal(t, spanBytes, b.Bytes())
+	assert.Equal(t, ItemSize+factBytes, b.FactBytes())
+	next, _ := b.Next()
+	assert.Equal(t, after(-time.Minute+maxHold), next, "its time goes on")
+	assert.Equal(t, []shape{{HoldExpired, false, false, []byte{3}, []byte{2}}}, shapes(t, b.Due(t0, 1000)))
+	assert.Equal(t, []shape{{Complete, true, true, []byte{1}, []byte{2, 3}}},
+		shapes(t, add(b, t0, []arrival{arrive(1, Run, 0).announces(1, 1)})))
+	empty(t, b)
+}
+
+// A long list of traces is released in slices, in the order of their time.
+func TestDueInSlices(t *testing.T) {
+	b := New(t0, config())
+	for n := range byte(100) {
+		add(b, after(time.Duration(n)), []arrival{arrive(n+1, Request, 1).in(n + 1)})
+	}
+	var order []byte
+	for len(order) < 100 {
+		slice := b.Due(after(time.Minute), 7)
+		require.NotEmpty(t, slice)
+		require.LessOrEqual(t, len(slice), 7)
+		for _, r := range slice {
+			order = append(order, r.Members[0].ID[7])
+		}
+	}
+	assert.IsIncreasing(t, order)
+	assert.Empty(t, b.Due(after(time.Minute), 7))
 }
 
 // Whatever comes in whatever order, every span is released once, nothing is held
@@ -278,10 +357,10 @@ func TestEverySpanOnce(t *testing.T) {
 		cfg := config()
 		cfg.MaxSpansPerRun = 5 + r.IntN(20)
 		cfg.MaxFactBytes = 500 + r.IntN(20_000)
-		b := New(cfg)
+		b := New(t0, cfg)
 		now := t0
 		came := map[*Item[fact]]time.Time{}
-		judged := map[runKey]time.Time{}
+		judged := map[[2]any]time.Time{}
 		check := func(releases []Release[fact]) {
 			for _, release := range releases {
 				for _, m := range release.Members {
@@ -293,10 +372,10 @@ func TestEverySpanOnce(t *testing.T) {
 					require.LessOrEqual(t, now.Sub(at), maxHold, "seed %d", seed)
 					delete(came, m.Item)
 				}
-				if release.Whole && release.Run != nil {
-					key := runKey{release.Run.trace.id, release.Run.ID}
+				if release.Whole && !release.RunID.IsEmpty() {
+					key := [2]any{release.Trace, release.RunID}
 					if before, ok := judged[key]; ok {
-						require.GreaterOrEqual(t, now.Sub(before), maxHold, "seed %d: judged twice", seed)
+						require.GreaterOrEqual(t, now.Sub(before), runTimeout, "seed %d: judged twice", seed)
 					}
 					judged[key] = now
 				}
@@ -311,31 +390,33 @@ func TestEverySpanOnce(t *testing.T) {
 				if next, ok := b.Next(); ok && next.Before(now) {
 					now = next // the timer keeps its time
 				}
-				check(b.Due(now))
+				check(b.Due(now, 1000))
 			case 1:
 				check(b.Evict(now, r.IntN(5)*spanBytes))
 			case 2:
 				b.Link(pcommon.TraceID{15: byte(r.IntN(3) + 1)}, id(byte(r.IntN(30))), id(byte(r.IntN(30))))
 			default:
-				var batch []Arrival[fact]
+				var batch []arrival
 				for range r.IntN(5) + 1 {
 					a := arrive(byte(r.IntN(40)+1), Role(r.IntN(3)), byte(r.IntN(6))).in(byte(r.IntN(3) + 1))
 					if r.IntN(3) == 0 {
 						a = a.loose(byte(r.IntN(10)))
 					}
 					if r.IntN(2) == 0 {
-						a = a.announces(r.IntN(4), r.IntN(3))
+						a = a.announces(r.Uint32N(4), r.Uint32N(3))
 					}
 					came[a.Item] = now
 					batch = append(batch, a)
 				}
-				check(b.Add(now, batch))
+				check(add(b, now, batch))
 			}
 		}
-		check(b.Drain(now))
+		check(b.Drain(now, 1000))
 		require.Empty(t, came, "seed %d", seed)
-		now = now.Add(runTimeout)
-		check(b.Due(now))
+		for next, ok := b.Next(); ok; next, ok = b.Next() {
+			require.LessOrEqual(t, next.Sub(now), runTimeout)
+			check(b.Due(next, 1000))
+		}
 		empty(t, b)
 		require.Empty(t, b.due.heap)
 	}

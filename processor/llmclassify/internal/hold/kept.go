@@ -1,30 +1,15 @@
 package hold
 
-import "time"
-
 // ItemSize is the memory of an item and its place in the lists in bytes, without
 // its span.
 const ItemSize = 256
 
-// Forgotten counts items that were forgotten before their run was judged.
-type Forgotten struct {
-	Memory  int // because of Config.MaxFactBytes
-	Timeout int // because of Config.RunTimeout
-}
-
-// Forgotten returns what was forgotten since it was last asked.
-func (b *Buffer[F]) Forgotten() Forgotten {
-	f := b.forgotten
-	b.forgotten = Forgotten{}
-	return f
-}
-
-// expire forgets what waited for its run for too long.
-func (b *Buffer[F]) expire(now time.Time) {
-	for it := b.kept.front(); it != nil && !it.arrived.Add(b.cfg.RunTimeout).After(now); it = b.kept.front() {
-		b.forget(it)
-		b.forgotten.Timeout++
-	}
+// Forgotten returns how many items were forgotten because of Config.MaxFactBytes,
+// before their run was judged, since it was last asked.
+func (b *Buffer[F]) Forgotten() int {
+	n := b.forgotten
+	b.forgotten = 0
+	return n
 }
 
 // trim forgets what has waited longest, down to the bound.
@@ -34,33 +19,56 @@ func (b *Buffer[F]) trim() {
 		if it == nil {
 			return
 		}
+		t := it.trace
+		b.drop(it)
 		b.forget(it)
-		b.forgotten.Memory++
+		if t.live < len(t.items)/2 {
+			t.compact()
+		}
+		if t.live == 0 {
+			b.schedule(t)
+		}
 	}
 }
 
 func (b *Buffer[F]) forget(it *Item[F]) {
+	it.gone = true
+	b.forgotten++
+	if b.cfg.Forget != nil {
+		b.cfg.Forget(it)
+	}
+}
+
+// read reads what is known off the span, once.
+func (b *Buffer[F]) read(it *Item[F]) {
+	if !it.read {
+		it.read = true
+		it.factSize = ItemSize + b.cfg.Read(it)
+	}
+}
+
+// keep reads what is known of a span that goes, and counts it.
+func (b *Buffer[F]) keep(it *Item[F]) {
+	b.read(it)
+	b.kept.push(it)
+	b.factBytes += it.factSize
 	t := it.trace
-	b.drop(it)
-	if t.live < len(t.items)/2 {
-		t.compact()
+	if expires := it.arrived + age(b.cfg.RunTimeout); t.kept == 0 || expires < t.expires {
+		t.expires = expires
 	}
-	if t.live == 0 {
-		b.schedule(t)
-	}
+	t.kept++
 }
 
 // drop forgets an item and uncounts what was kept of it.
 func (b *Buffer[F]) drop(it *Item[F]) {
 	if b.kept.remove(it) {
 		b.factBytes -= it.factSize
+		it.trace.kept--
 	}
 	it.trace.drop(it)
 }
 
 // keptList is the items whose spans have gone, the one that went first in front.
-// It goes by the order of leaving; as spans leave in about the order in which
-// they came, the front is about the oldest.
 type keptList[F any] struct{ head, tail *Item[F] }
 
 func (l *keptList[F]) front() *Item[F] { return l.head }

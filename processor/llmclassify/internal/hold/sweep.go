@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
 // expirySlack is the share of Config.MaxHold by which spans may go before it, in
@@ -20,95 +19,125 @@ type group[F any] struct {
 	above []pcommon.SpanID // by item
 	due   int              // held items that are due
 	end   bool             // the run span is one of them
+	named bool             // an item names the run
+	last  age              // when the last of them came
 
 	unexplained bool
 	others      []Member[F] // of other groups, where unexplained
 }
 
+// runSet is a small set of runs.
+type runSet []pcommon.SpanID
+
+func (s runSet) has(id pcommon.SpanID) bool {
+	for _, run := range s {
+		if run == id {
+			return true
+		}
+	}
+	return false
+}
+
 // sweepReady releases the runs of t that are complete or too large.
-func (b *Buffer[F]) sweepReady(t *Trace[F], now time.Time, releases []Release[F]) []Release[F] {
-	var complete, large map[pcommon.SpanID]bool
-	for _, r := range t.changed {
+func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Release[F] {
+	var complete, large runSet
+	for i, r := range t.changed {
 		r.changed = false
 		switch {
 		case r.complete():
-			complete = with(complete, r.id)
+			complete = append(complete, r.id)
 		case r.held > b.cfg.MaxSpansPerRun:
-			large = with(large, r.id)
+			large = append(large, r.id)
 		}
+		t.changed[i] = nil
 	}
 	t.changed = t.changed[:0]
 	for _, s := range t.settling { // what came may explain it
-		if s.why == Complete {
-			complete = with(complete, s.span.ID)
+		if s.why == Complete && !complete.has(s.span.ID) {
+			complete = append(complete, s.span.ID)
 		}
 	}
 	if complete != nil {
-		releases = b.sweep(t, now, Complete, releases, func(_ *Item[F], p Place) bool { return complete[p.Run] })
+		releases = b.sweep(t, now, Complete, releases, func(_ *Item[F], p Place) bool { return complete.has(p.Run) })
 	}
 	if large != nil {
-		releases = b.sweep(t, now, SpanLimit, releases, func(it *Item[F], _ Place) bool { return large[it.owner()] })
+		releases = b.sweep(t, now, SpanLimit, releases, func(it *Item[F], _ Place) bool { return large.has(it.owner()) })
 	}
 	return releases
 }
 
-func with(set map[pcommon.SpanID]bool, id pcommon.SpanID) map[pcommon.SpanID]bool {
-	if set == nil {
-		set = make(map[pcommon.SpanID]bool, 1)
-	}
-	set[id] = true
-	return set
-}
-
-// sweepDue releases the runs of t that have settled and the spans that have been
-// held for long enough.
-func (b *Buffer[F]) sweepDue(t *Trace[F], now time.Time, releases []Release[F]) []Release[F] {
-	var ended, complete map[pcommon.SpanID]bool
-	for len(t.settling) > 0 && !t.settling[0].until.After(now) {
+// sweepDue releases the runs of t that have settled, the spans that have been
+// held for long enough, and the runs of which nothing has come for too long.
+func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Release[F] {
+	var ended, complete runSet
+	for len(t.settling) > 0 && t.settling[0].until <= now {
 		switch s := t.settling[0]; {
 		case !s.span.held || s.span.gone:
 		case s.why == Complete:
-			complete = with(complete, s.span.ID)
+			complete = append(complete, s.span.ID)
 		default:
-			ended = with(ended, s.span.ID)
+			ended = append(ended, s.span.ID)
 		}
 		t.settling = t.settling[1:]
 	}
 	if complete != nil {
-		releases = b.sweep(t, now, Complete, releases, func(_ *Item[F], p Place) bool { return complete[p.Run] })
+		releases = b.sweep(t, now, Complete, releases, func(_ *Item[F], p Place) bool { return complete.has(p.Run) })
 	}
 	if ended != nil {
-		releases = b.sweep(t, now, RunEnded, releases, func(_ *Item[F], p Place) bool { return ended[p.Run] })
+		releases = b.sweep(t, now, RunEnded, releases, func(_ *Item[F], p Place) bool { return ended.has(p.Run) })
 	}
-	if oldest := t.oldestHeld(); oldest != nil && !oldest.arrived.Add(b.cfg.MaxHold).After(now) {
-		since := now.Add(b.cfg.MaxHold/expirySlack - b.cfg.MaxHold)
-		releases = b.sweep(t, now, HoldExpired, releases, func(it *Item[F], _ Place) bool { return !it.arrived.After(since) })
+	if oldest := t.oldestHeld(); oldest != nil && oldest.arrived+age(b.cfg.MaxHold) <= now {
+		since := now + age(b.cfg.MaxHold/expirySlack-b.cfg.MaxHold)
+		releases = b.sweep(t, now, HoldExpired, releases, func(it *Item[F], _ Place) bool { return it.arrived <= since })
+	}
+	if t.kept > 0 && t.expires <= now {
+		releases = b.sweepExpired(t, now, releases)
 	}
 	return releases
 }
 
-// sweep releases the held spans of t that are due, and whole runs with them: a
-// run whose span is due, and one whose span will not come and of which any span
-// is due.
-func (b *Buffer[F]) sweep(t *Trace[F], now time.Time, why Reason, releases []Release[F],
-	due func(*Item[F], Place) bool,
-) []Release[F] {
+// grouped are the items of t by their run.
+func (b *Buffer[F]) grouped(t *Trace[F], due func(*Item[F], Place) bool) []*group[F] {
 	groups := make([]*group[F], 0, 2)
-	byRun := make(map[pcommon.SpanID]*group[F], 2)
+	var byRun map[pcommon.SpanID]*group[F] // when there are many
+	find := func(run pcommon.SpanID) *group[F] {
+		if byRun != nil {
+			return byRun[run]
+		}
+		for _, g := range groups {
+			if g.place.Run == run {
+				return g
+			}
+		}
+		return nil
+	}
 	for _, it := range t.items {
 		if it.gone {
 			continue
 		}
 		place := b.cfg.Locate(t, it)
-		g := byRun[place.Run]
+		g := find(place.Run)
 		if g == nil {
 			g = &group[F]{place: place}
-			byRun[place.Run] = g
+			if len(groups) == 0 {
+				g.items = make([]*Item[F], 0, t.live)
+				g.above = make([]pcommon.SpanID, 0, t.live)
+			}
 			groups = append(groups, g)
+			if byRun == nil && len(groups) > smallTrace {
+				byRun = make(map[pcommon.SpanID]*group[F], 2*len(groups))
+				for _, g := range groups {
+					byRun[g.place.Run] = g
+				}
+			} else if byRun != nil {
+				byRun[place.Run] = g
+			}
 		}
 		g.items = append(g.items, it)
 		g.above = append(g.above, place.Above)
 		g.place.Open = g.place.Open || place.Open
+		g.last = max(g.last, it.arrived)
+		g.named = g.named || it.owner() == place.Run
 		if it.Role == Run && g.run == nil {
 			g.run = it
 		}
@@ -118,6 +147,16 @@ func (b *Buffer[F]) sweep(t *Trace[F], now time.Time, why Reason, releases []Rel
 			g.end = g.end || it.Role == Run
 		}
 	}
+	return groups
+}
+
+// sweep releases the held spans of t that are due, and whole runs with them: a
+// run whose span is due, and one whose span will not come and of which any span
+// is due.
+func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F],
+	due func(*Item[F], Place) bool,
+) []Release[F] {
+	groups := b.grouped(t, due)
 	for _, g := range groups {
 		if g.due == 0 {
 			continue
@@ -135,16 +174,45 @@ func (b *Buffer[F]) sweep(t *Trace[F], now time.Time, why Reason, releases []Rel
 	return releases
 }
 
+// sweepExpired gives up the runs of which facts are kept and nothing has come for
+// Config.RunTimeout: their spans will not come.
+func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []Release[F] {
+	groups := b.grouped(t, everything[F])
+	t.expires = 0
+	first := true
+	for _, g := range groups {
+		expires := g.last + age(b.cfg.RunTimeout)
+		if expires <= now && !g.place.Known {
+			if g.unexplained {
+				b.foreign(g, groups)
+			}
+			releases = append(releases, b.cut(t, g, now, RunExpired, true, everything[F]))
+			continue
+		}
+		if expires <= now { // its span is here, and will not be for long
+			expires = now + age(b.cfg.Settle)
+		}
+		if first || expires < t.expires {
+			t.expires, first = expires, false
+		}
+	}
+	t.compact()
+	return releases
+}
+
 // cut makes the release of one group and takes out of t what goes with it.
-func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now time.Time, why Reason, whole bool,
+func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now age, why Reason, whole bool,
 	due func(*Item[F], Place) bool,
 ) Release[F] {
-	release := Release[F]{Reason: why, Whole: whole, Run: g.run, Members: make([]Member[F], 0, len(g.items)+len(g.others))}
+	release := Release[F]{
+		Reason: why, Whole: whole, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run,
+		Members: make([]Member[F], 0, len(g.items)+len(g.others)),
+	}
 	for i, it := range g.items {
 		m := Member[F]{Item: it, Above: g.above[i], Out: it.held && (whole || due(it, g.place))}
 		switch {
 		case m.Out:
-			m.Span, m.Held = it.Span, now.Sub(it.arrived)
+			m.Held = time.Duration(now - it.arrived)
 			if !whole {
 				b.keep(it)
 			}
@@ -154,38 +222,23 @@ func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now time.Time, why Reason, who
 		}
 		if whole {
 			b.drop(it)
+			b.judged.span(t.id, it.ID)
 		}
 		release.Members = append(release.Members, m)
 	}
 	release.Members = append(release.Members, g.others...)
 	if whole {
-		delete(t.runs, g.place.Run)
-		b.judged.add(t.id, g.place.Run)
+		b.judged.run(t.id, g.place.Run)
 	}
 	return release
-}
-
-// read reads what is known off the span, once.
-func (b *Buffer[F]) read(it *Item[F]) {
-	if !it.read {
-		it.read = true
-		it.factSize = ItemSize + b.cfg.Read(it)
-	}
-}
-
-// keep reads what is known of a span that goes, and counts it.
-func (b *Buffer[F]) keep(it *Item[F]) {
-	b.read(it)
-	b.kept.push(it)
-	b.factBytes += it.factSize
 }
 
 // letGo takes the span out of the item.
 func (b *Buffer[F]) letGo(t *Trace[F], it *Item[F]) {
 	it.held = false
-	it.Span = ptrace.Span{}
+	b.held--
 	b.bytes -= it.Size
-	if r := t.runs[it.owner()]; r != nil {
+	if r := t.runs.get(it.owner()); r != nil {
 		r.held--
 	}
 }
@@ -193,18 +246,28 @@ func (b *Buffer[F]) letGo(t *Trace[F], it *Item[F]) {
 // schedule puts t where its next deadline belongs, and lets go of it when
 // nothing is left of it.
 func (b *Buffer[F]) schedule(t *Trace[F]) {
-	oldest := t.oldestHeld()
-	if oldest == nil {
+	if t.live == 0 {
 		b.due.remove(t)
-		if t.live == 0 && b.traces[t.id] == t {
+		if b.traces[t.id] == t {
 			delete(b.traces, t.id)
+			b.watch(t.id, -1)
 			b.factBytes -= len(t.links) * linkSize
+			for id := range t.links { // they may be above late spans
+				b.judged.span(t.id, id)
+			}
 		}
 		return
 	}
-	t.deadline = oldest.arrived.Add(b.cfg.MaxHold)
-	if len(t.settling) > 0 && t.settling[0].until.Before(t.deadline) {
-		t.deadline = t.settling[0].until
+	const never = 1<<63 - 1
+	t.deadline = never
+	if oldest := t.oldestHeld(); oldest != nil {
+		t.deadline = oldest.arrived + age(b.cfg.MaxHold)
+	}
+	if len(t.settling) > 0 {
+		t.deadline = min(t.deadline, t.settling[0].until)
+	}
+	if t.kept > 0 {
+		t.deadline = min(t.deadline, t.expires)
 	}
 	b.due.set(t)
 }

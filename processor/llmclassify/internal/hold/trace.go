@@ -1,8 +1,6 @@
 package hold
 
 import (
-	"time"
-
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
@@ -12,48 +10,34 @@ type Trace[F any] struct {
 	id    pcommon.TraceID
 	items []*Item[F] // in order of arrival, those that are gone included until the next sweep
 	byID  map[pcommon.SpanID]*Item[F]
-	runs  map[pcommon.SpanID]*run[F] // by the run's id; the empty id is for items that name no run
-	spans []*Item[F]                 // the run spans
+	runs  runs[F]
+	spans []*Item[F] // the run spans
 	links map[pcommon.SpanID]pcommon.SpanID
 
 	live     int           // items that are not gone
 	oldest   int           // no item before this index is held
 	settling []settling[F] // in order of time
+	changed  []*run[F]     // since they were last looked at
 
+	expires  age // when runs are to be looked at that nothing comes of, while facts are kept
+	deadline age
+	index    int // in Buffer.due; -1 when it is not there
+	kept     int // items of which only what is known is here
 	touched  bool
-	changed  []*run[F] // since they were last looked at
-	deadline time.Time
-	index    int // in Buffer.due; -1 when nothing is held
 }
 
 // settling is a run span that waits for Config.Settle.
 type settling[F any] struct {
 	span  *Item[F]
-	until time.Time
+	until age
 	why   Reason // RunEnded, or Complete where it waits to be Explained
-}
-
-// run counts what is here of one run.
-type run[F any] struct {
-	id              pcommon.SpanID
-	span            *Item[F]
-	requests, tools int // members that name the run, also those whose spans have gone
-	held            int
-	changed         bool // it is in Trace.changed
-	waits           bool // it is complete, and in Trace.settling to be Explained
-}
-
-// complete: the run span is here, and as many members as it announced.
-func (r *run[F]) complete() bool {
-	return r.span != nil && r.span.Announced.Known &&
-		r.requests >= r.span.Announced.Requests && r.tools >= r.span.Announced.Tools
 }
 
 // smallTrace is how many items are searched one by one rather than indexed.
 const smallTrace = 16
 
 func newTrace[F any](id pcommon.TraceID) *Trace[F] {
-	return &Trace[F]{id: id, runs: make(map[pcommon.SpanID]*run[F], 1), index: -1}
+	return &Trace[F]{id: id, index: -1}
 }
 
 // Item finds a span by its id, the first one where several share it.
@@ -78,8 +62,8 @@ func (t *Trace[F]) Parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 // Runs are the run spans that are here.
 func (t *Trace[F]) Runs() []*Item[F] { return t.spans }
 
-func (t *Trace[F]) add(it *Item[F], now time.Time, settle time.Duration) {
-	it.arrived, it.held, it.trace = now, true, t
+func (t *Trace[F]) add(it *Item[F], now, settled age) {
+	it.arrived, it.held, it.trace = now, !it.Spent, t
 	first := t.Item(it.ID) == nil // a span that is delivered twice counts once
 	t.items = append(t.items, it)
 	t.live++
@@ -91,12 +75,11 @@ func (t *Trace[F]) add(it *Item[F], now time.Time, settle time.Duration) {
 	case len(t.items) > smallTrace:
 		t.reindex()
 	}
-	r := t.runs[it.owner()]
-	if r == nil {
-		r = &run[F]{id: it.owner()}
-		t.runs[r.id] = r
+	r := t.runs.of(it.owner())
+	r.items++
+	if it.held {
+		r.held++
 	}
-	r.held++
 	if !r.changed {
 		r.changed = true
 		t.changed = append(t.changed, r)
@@ -111,7 +94,7 @@ func (t *Trace[F]) add(it *Item[F], now time.Time, settle time.Duration) {
 		r.span = it
 		t.spans = append(t.spans, it)
 		if !it.Announced.Known {
-			t.settling = append(t.settling, settling[F]{it, now.Add(settle), RunEnded})
+			t.settling = append(t.settling, settling[F]{it, settled, RunEnded})
 		}
 	}
 }
@@ -150,6 +133,11 @@ func (t *Trace[F]) drop(it *Item[F]) {
 	t.live--
 	if t.byID != nil && t.byID[it.ID] == it {
 		delete(t.byID, it.ID)
+	}
+	if r := t.runs.get(it.owner()); r != nil {
+		if r.items--; r.items == 0 {
+			t.runs.remove(r.id)
+		}
 	}
 }
 

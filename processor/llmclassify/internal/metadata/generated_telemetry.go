@@ -40,6 +40,7 @@ type TelemetryBuilder struct {
 	ProcessorLlmClassifySpansLate       metric.Int64Counter
 	ProcessorLlmClassifySpansPassed     metric.Int64Counter
 	ProcessorLlmClassifySpansRefused    metric.Int64Counter
+	ProcessorLlmClassifyStorageWrites   metric.Int64Counter
 	ProcessorLlmClassifyTracesHeld      metric.Int64ObservableGauge
 }
 
@@ -141,7 +142,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorLlmClassifyFactsForgotten, err = builder.meter.Int64Counter(
 		"otelcol_processor_llm_classify_facts_forgotten",
-		metric.WithDescription("Spans whose facts were forgotten before their run was judged. Such a run is judged on what is left. [Alpha]"),
+		metric.WithDescription("Spans whose facts were forgotten before their run was judged, because of `max_fact_bytes`. Such a run is judged on what is left. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
@@ -198,6 +199,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_processor_llm_classify_spans_refused",
 		metric.WithDescription("Spans of calls that were refused as a whole, for the sender to send again, because the next consumer failed or `max_held_bytes` was reached while it did. [Alpha]"),
 		metric.WithUnit("{span}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorLlmClassifyStorageWrites, err = builder.meter.Int64Counter(
+		"otelcol_processor_llm_classify_storage_writes",
+		metric.WithDescription("Writes to the storage extension, where there is one. A call whose write fails is refused. [Alpha]"),
+		metric.WithUnit("{write}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorLlmClassifyTracesHeld, err = builder.meter.Int64ObservableGauge(

@@ -52,7 +52,7 @@ func AssertEqualProcessorLlmClassifyFactBytes(t *testing.T, tt *componenttest.Te
 func AssertEqualProcessorLlmClassifyFactsForgotten(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_llm_classify_facts_forgotten",
-		Description: "Spans whose facts were forgotten before their run was judged. Such a run is judged on what is left. [Alpha]",
+		Description: "Spans whose facts were forgotten before their run was judged, because of `max_fact_bytes`. Such a run is judged on what is left. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -204,6 +204,22 @@ func AssertEqualProcessorLlmClassifySpansRefused(t *testing.T, tt *componenttest
 		},
 	}
 	got, err := tt.GetMetric("otelcol_processor_llm_classify_spans_refused")
+	require.NoError(t, err)
+	metricdatatest.AssertEqual(t, want, got, opts...)
+}
+
+func AssertEqualProcessorLlmClassifyStorageWrites(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
+	want := metricdata.Metrics{
+		Name:        "otelcol_processor_llm_classify_storage_writes",
+		Description: "Writes to the storage extension, where there is one. A call whose write fails is refused. [Alpha]",
+		Unit:        "{write}",
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: true,
+			DataPoints:  dps,
+		},
+	}
+	got, err := tt.GetMetric("otelcol_processor_llm_classify_storage_writes")
 	require.NoError(t, err)
 	metricdatatest.AssertEqual(t, want, got, opts...)
 }

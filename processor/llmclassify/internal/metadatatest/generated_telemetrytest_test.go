@@ -42,6 +42,7 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ProcessorLlmClassifySpansLate.Add(context.Background(), 1)
 	tb.ProcessorLlmClassifySpansPassed.Add(context.Background(), 1)
 	tb.ProcessorLlmClassifySpansRefused.Add(context.Background(), 1)
+	tb.ProcessorLlmClassifyStorageWrites.Add(context.Background(), 1)
 	AssertEqualProcessorLlmClassifyBytesHeld(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
@@ -76,6 +77,9 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorLlmClassifySpansRefused(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorLlmClassifyStorageWrites(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorLlmClassifyTracesHeld(t, testTel,

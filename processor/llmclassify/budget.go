@@ -1,0 +1,34 @@
+package llmclassify
+
+import (
+	"errors"
+	"sync/atomic"
+)
+
+// errFull is returned for spans that cannot be held: sending them again later
+// loses nothing.
+var errFull = errors.New("max_held_bytes is reached and the next consumer does not take spans for now: send these again later")
+
+// budget is the memory that all shards have together, in bytes.
+type budget struct {
+	limit   int64
+	used    atomic.Int64 // by spans that are held, admitted or wait to be sent again
+	waiting atomic.Int64 // those of it that wait to be sent again
+}
+
+func (b *budget) add(n int)   { b.used.Add(int64(n)) }
+func (b *budget) waits(n int) { b.waiting.Add(int64(n)) }
+
+// over is how much more is used than there is, 0 or less if it is not.
+func (b *budget) over() int { return int(b.used.Load() - b.limit) }
+
+// admit takes n bytes before anything is forwarded. While spans wait because the
+// next consumer fails, the limit holds for all together: eviction would free
+// nothing. What is admitted is given back with add.
+func (b *budget) admit(n int) error {
+	if used := b.used.Add(int64(n)); used > b.limit && b.waiting.Load() > 0 {
+		b.add(-n)
+		return errFull
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+package llmclassify
+
+import (
+	"context"
+	"sync"
+)
+
+// gate counts calls, and is closed once.
+type gate struct {
+	// mu guards everything declared below
+	mu     sync.Mutex
+	inside int
+	closed bool
+	empty  chan struct{} // closed when nobody is inside any more; nil before close
+}
+
+// enter reports whether the gate is open. Whoever enters has to leave.
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.inside++
+	}
+	return !g.closed
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.inside--; g.inside == 0 && g.closed {
+		close(g.empty)
+	}
+}
+
+// close lets nobody in any more, and waits until all have left or ctx is done.
+func (g *gate) close(ctx context.Context) {
+	g.mu.Lock()
+	g.closed = true
+	g.empty = make(chan struct{})
+	if g.inside == 0 {
+		close(g.empty)
+	}
+	g.mu.Unlock()
+	select {
+	case <-g.empty:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,97 @@
+// Package packed keeps held spans in little memory: as the bytes that they are on
+// the wire, a third or less of what they take as objects, and none of them for the
+// garbage collector to follow.
+package packed
+
+import (
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// MaxSpans is how many spans are packed together at most. All of them are unpacked
+// to get one.
+const MaxSpans = 64
+
+// Span is a span that is held, loose or packed with others. Its zero value is none.
+type Span struct {
+	group *group
+	index int32
+}
+
+// group is spans that are kept together.
+type group struct {
+	data  []byte           // the spans, packed; nil while they are loose
+	spans ptrace.SpanSlice // the spans, loose or unpacked
+	open  bool             // spans is set
+}
+
+var (
+	marshaler   ptrace.ProtoMarshaler
+	unmarshaler ptrace.ProtoUnmarshaler
+)
+
+// Loose are spans as they came, by index. They are the returned function's from
+// now on; different spans may be used concurrently.
+func Loose(spans ptrace.SpanSlice) func(index int) Span {
+	g := &group{spans: spans, open: true}
+	return func(index int) Span { return Span{group: g, index: int32(index)} } //nolint:gosec // a call has fewer spans than that
+}
+
+// Loose reports whether the span is there and not packed.
+func (s Span) Loose() bool { return s.group != nil && s.group.data == nil }
+
+// Pack packs loose spans, at most [MaxSpans] of them, in place. It returns the
+// memory that each of them takes on average, in bytes; 0 when they had to stay
+// loose.
+func Pack(spans []*Span) (size int) {
+	td := ptrace.NewTraces()
+	together := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
+	together.EnsureCapacity(len(spans))
+	for i, s := range spans {
+		s.group.spans.At(int(s.index)).MoveTo(together.AppendEmpty())
+		s.index = int32(i) //nolint:gosec // below MaxSpans
+	}
+	g := &group{}
+	data, err := marshaler.MarshalTraces(td)
+	if err != nil {
+		g.spans, g.open = together, true
+	} else {
+		g.data, size = data, groupSize/len(spans)+len(data)/len(spans)
+	}
+	for _, s := range spans {
+		s.group = g
+	}
+	return size
+}
+
+// groupSize is the memory of a group beside its bytes.
+const groupSize = 96
+
+// Reader unpacks spans, and lets go of what it unpacked.
+type Reader struct{ opened []*group }
+
+// Span is the span. It is the caller's until [Reader.Close], and for good where it
+// is moved out and not asked for again. False says that it cannot be unpacked.
+func (r *Reader) Span(s Span) (ptrace.Span, bool) {
+	g := s.group
+	if g == nil {
+		return ptrace.Span{}, false
+	}
+	if !g.open {
+		td, err := unmarshaler.UnmarshalTraces(g.data)
+		if err != nil || td.SpanCount() <= int(s.index) {
+			return ptrace.Span{}, false
+		}
+		g.spans, g.open = td.ResourceSpans().At(0).ScopeSpans().At(0).Spans(), true
+		r.opened = append(r.opened, g)
+	}
+	return g.spans.At(int(s.index)), true
+}
+
+// Close lets go of what was unpacked.
+func (r *Reader) Close() {
+	for i, g := range r.opened {
+		g.spans, g.open = ptrace.SpanSlice{}, false
+		r.opened[i] = nil
+	}
+	r.opened = r.opened[:0]
+}

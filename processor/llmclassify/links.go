@@ -1,0 +1,79 @@
+package llmclassify
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// link is where a span that is not held stands in its trace.
+type link struct {
+	trace      pcommon.TraceID
+	id, parent pcommon.SpanID
+}
+
+// interest tells of which traces other spans are worth a look, without a lock:
+// those that have LLM spans here or on their way. It may name others, too.
+type interest struct {
+	total atomic.Int64
+	slots [1 << 16]atomic.Int32
+}
+
+// hash spreads trace ids, of which a part may be a time or a counter.
+func hash(id pcommon.TraceID) uint64 {
+	x := binary.LittleEndian.Uint64(id[:8])*0x9e3779b97f4a7c15 ^ binary.LittleEndian.Uint64(id[8:])
+	x ^= x >> 32
+	x *= 0xd6e8feb86659fd93
+	return x ^ x>>32
+}
+
+func (i *interest) slot(id pcommon.TraceID) *atomic.Int32 {
+	return &i.slots[hash(id)>>16%uint64(len(i.slots))]
+}
+
+func (i *interest) add(id pcommon.TraceID, n int32) {
+	i.total.Add(int64(n))
+	i.slot(id).Add(n)
+}
+
+func (i *interest) any() bool { return i.total.Load() > 0 }
+
+func (i *interest) has(id pcommon.TraceID) bool { return i.slot(id).Load() > 0 }
+
+// links finds the spans of td, all of them other ones, of traces that are worth a
+// look, by the shard that the traces are of. It returns nil where there are none.
+func (p *traces) links(td ptrace.Traces) (found [][]link) {
+	if !p.interest.any() {
+		return nil
+	}
+	var last pcommon.TraceID // spans of a trace come in rows
+	interesting, shard := false, 0
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, span := range ss.Spans().All() {
+				if id := span.TraceID(); id != last {
+					last, interesting = id, !id.IsEmpty() && p.interest.has(id)
+					shard = p.shardOf(id)
+				}
+				if !interesting {
+					continue
+				}
+				if found == nil {
+					found = make([][]link, len(p.shards))
+				}
+				found[shard] = append(found[shard], link{last, span.SpanID(), span.ParentSpanID()})
+			}
+		}
+	}
+	return found
+}
+
+// shardOf is the index of the shard that a trace is of.
+func (p *traces) shardOf(id pcommon.TraceID) int {
+	if len(p.shards) == 1 {
+		return 0
+	}
+	return int(hash(id) % uint64(len(p.shards))) //nolint:gosec // less than the number of shards
+}
