@@ -117,7 +117,8 @@ func (d OpenLLMetry) request(span ptrace.Span, r *classify.Request) {
 	}
 	s.streamed = streaming == classify.Yes
 	s.end(span, r)
-	if d.scope != scopeOpenLLMetryPython && !old && streaming != classify.No && s.has(finishStop) {
+	python := d.scope == scopeOpenLLMetryPython || d.scope == scopePython
+	if !python && !old && streaming != classify.No && s.has(finishStop) {
 		r.Finish = classify.FinishNotObserved
 	}
 	switch {

@@ -76,6 +76,12 @@ func TestOpenLLMetryRequest(t *testing.T) {
 			"Python: stop is the provider's", traceloop(traceloopPython, statusOK, now("stop")), []truth{success}, well, answered(classify.FinishStop),
 		},
 		{
+			"Python's other packages",
+			traceloop("opentelemetry.instrumentation.anthropic", statusOK, func() m { a := now("stop"); a["gen_ai.is_streaming"] = true; return a }()),
+			[]truth{success},
+			well, answered(classify.FinishStop),
+		},
+		{
 			"older: stop of a completion", traceloop("", statusOK, before(m{"gen_ai.completion.0.finish_reason": "stop", "llm.is_streaming": true})),
 			[]truth{success},
 			well, answered(classify.FinishStop),

@@ -24,6 +24,8 @@ type shape struct {
 	message string // of the status
 	attrs   map[string]any
 	events  []event
+
+	backwards bool // the attributes in their opposite order
 }
 
 // event is a span event; an exception where it has no name.
@@ -46,7 +48,11 @@ func (s shape) span(tb testing.TB) ptrace.Span {
 	span.SetEndTimestamp(pcommon.NewTimestampFromTime(end))
 	span.Status().SetCode(s.status)
 	span.Status().SetMessage(s.message)
-	for _, key := range slices.Sorted(maps.Keys(s.attrs)) {
+	keys := slices.Sorted(maps.Keys(s.attrs))
+	if s.backwards {
+		slices.Reverse(keys)
+	}
+	for _, key := range keys {
 		require.NoError(tb, span.Attributes().PutEmpty(key).FromRaw(s.attrs[key]))
 	}
 	for _, e := range s.events {
@@ -180,6 +186,12 @@ func checkRequests(t *testing.T, by Dialect, cases []requestCase) {
 			}
 			assert.Equal(t, &want, facts.Request)
 			checkVerdict(t, facts.Request, c.want, c.truths)
+
+			c.backwards = true
+			_, _, facts = c.read(t)
+			assert.ElementsMatch(t, want.CallIDs, facts.Request.CallIDs)
+			facts.Request.CallIDs = want.CallIDs
+			assert.Equal(t, &want, facts.Request, "the order of attributes says nothing")
 		})
 	}
 }

@@ -208,6 +208,7 @@ const (
 	scopeOpenAIAgents
 	scopeOpenLLMetryJS
 	scopeOpenLLMetryPython
+	scopePython // any other one by the name that Python's instrumentations have
 	scopeOpenAIJS
 	scopeGoCompile
 )
@@ -240,6 +241,7 @@ var scopes = [...]struct {
 	{"@traceloop/", true, scopeOpenLLMetryJS},
 	{"opentelemetry.instrumentation.openai.v", true, scopeOpenLLMetryPython},
 	{"traceloop.", true, scopeOpenLLMetryPython},
+	{"opentelemetry.instrumentation.", true, scopePython},
 	{"@opentelemetry/instrumentation-openai", false, scopeOpenAIJS},
 	{"go.opentelemetry.io/otelc/", true, scopeGoCompile},
 	{"github.com/open-telemetry/opentelemetry-go-compile-instrumentation/", true, scopeGoCompile},

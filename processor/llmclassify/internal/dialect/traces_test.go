@@ -120,6 +120,7 @@ func readTrace(t *testing.T, path string) (run classify.Run, kinds string) {
 
 	var requests []ptrace.Span
 	exchanges := map[pcommon.SpanID][]Exchange{}
+	var kindsSb123 strings.Builder
 	for _, rs := range td.ResourceSpans().All() {
 		var kindsSb124 strings.Builder
 		for _, ss := range rs.ScopeSpans().All() {
@@ -151,8 +152,9 @@ func readTrace(t *testing.T, path string) (run classify.Run, kinds string) {
 			}
 			kindsSb124.WriteString(kindsSb126.String())
 		}
-		kinds += kindsSb124.String()
+		kindsSb123.WriteString(kindsSb124.String())
 	}
+	kinds += kindsSb123.String()
 	for i := range run.Requests {
 		Explain(&run.Requests[i], exchanges[requests[i].SpanID()])
 	}
