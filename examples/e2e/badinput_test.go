@@ -124,7 +124,7 @@ func TestBadInputHasAClearOutcome(t *testing.T) {
 				t.Error(difference)
 			}
 			if len(runs) == 1 {
-				for _, difference := range acceptance.DiffLive(result.Live, &runs[0]) {
+				for _, difference := range c.DiffLive(result.Live, &runs[0]) {
 					t.Error(difference)
 				}
 			}

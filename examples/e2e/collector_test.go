@@ -23,8 +23,10 @@ import (
 	"go.opentelemetry.io/collector/receiver/otlpreceiver"
 	"go.opentelemetry.io/collector/service/telemetry/otelconftelemetry"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -44,7 +46,8 @@ type pipeline struct {
 	sink     *sink
 	logs     *logs
 	provider *sdktrace.TracerProvider
-	ended    *tracetest.SpanRecorder // what the SDK exported, as it was
+	gateway  *sdktrace.TracerProvider // of another process, as its resource says
+	ended    *tracetest.SpanRecorder  // what the SDKs exported, as it was
 
 	collector *otelcol.Collector
 	ran       chan error
@@ -73,12 +76,16 @@ func start(t *testing.T) *pipeline {
 	require.Eventually(t, func() bool { return col.GetState() == otelcol.StateRunning }, patience, 5*time.Millisecond,
 		"the Collector does not run:\n%s", p.logs)
 
-	exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpoint(endpoint), otlptracehttp.WithInsecure())
-	require.NoError(t, err)
-	p.provider = sdktrace.NewTracerProvider(
-		sdktrace.WithSpanProcessor(p.ended),
-		sdktrace.WithBatcher(exporter, sdktrace.WithBatchTimeout(50*time.Millisecond), sdktrace.WithMaxQueueSize(1<<14)),
-	)
+	of := func(service string) *sdktrace.TracerProvider {
+		exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpoint(endpoint), otlptracehttp.WithInsecure())
+		require.NoError(t, err)
+		return sdktrace.NewTracerProvider(
+			sdktrace.WithResource(resource.NewSchemaless(otelsemconv.ServiceName(service))),
+			sdktrace.WithSpanProcessor(p.ended),
+			sdktrace.WithBatcher(exporter, sdktrace.WithBatchTimeout(50*time.Millisecond), sdktrace.WithMaxQueueSize(1<<14)),
+		)
+	}
+	p.provider, p.gateway = of("agent"), of("gateway")
 	return p
 }
 
@@ -86,8 +93,10 @@ func start(t *testing.T) *pipeline {
 func (p *pipeline) stop(t *testing.T) {
 	t.Helper()
 	p.stopOnce.Do(func() {
-		if p.provider != nil {
-			require.NoError(t, p.provider.Shutdown(context.WithoutCancel(t.Context())))
+		for _, provider := range []*sdktrace.TracerProvider{p.gateway, p.provider} {
+			if provider != nil {
+				require.NoError(t, provider.Shutdown(context.WithoutCancel(t.Context())))
+			}
 		}
 		p.collector.Shutdown()
 		select {

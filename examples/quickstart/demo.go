@@ -38,11 +38,6 @@ func run(ctx context.Context, o options) (err error) {
 	}
 
 	say("starting the Collector and a model server that breaks")
-	world, err := acceptance.NewWorld()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, world.Close()) }()
 	col, err := startCollector(ctx, &o, tracesPath, o.path(logName))
 	if err != nil {
 		return err
@@ -56,7 +51,7 @@ func run(ctx context.Context, o options) (err error) {
 
 	cases := acceptance.Cases()
 	say("running agents through %d cases", len(cases))
-	d := &demo{cases: cases, world: world, tail: report.NewTail(tracesPath)}
+	d := &demo{cases: cases, tail: report.NewTail(tracesPath)}
 	if err := d.agents(ctx, col); err != nil {
 		return err
 	}
@@ -92,18 +87,42 @@ func forwarded(o *options, col *collector) error {
 			return fmt.Errorf("the traces could not be sent on to %s; does a backend take OTLP over gRPC there? The Collector's log says:\n  %.400s", o.otlp, line)
 		}
 	}
-	fmt.Printf("Sent on to %s as well, as service %s.\n", o.otlp, serviceName)
+	fmt.Printf("Sent on to %s as well, as services %s and %s.\n", o.otlp, serviceName, gatewayName)
 	return nil
 }
 
 func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "demo: "+format+"\n", args...) }
 
-const serviceName = "otelllm-demo"
+// The services that the spans are of: the agents, and what stands between some of
+// them and the model server.
+const (
+	serviceName = "otelllm-demo"
+	gatewayName = "otelllm-demo-gateway"
+)
+
+// tracing sends the spans of a service to the Collector.
+func tracing(ctx context.Context, col *collector, service string) (*sdktrace.TracerProvider, error) {
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpoint(col.endpoint), otlptracehttp.WithInsecure())
+	if err != nil {
+		return nil, fmt.Errorf("make the exporter: %w", err)
+	}
+	return sdktrace.NewTracerProvider(
+		sdktrace.WithBatcher(exporter, sdktrace.WithBatchTimeout(100*time.Millisecond), sdktrace.WithMaxQueueSize(1<<14)),
+		sdktrace.WithResource(resource.NewSchemaless(semconv.ServiceName(service))),
+	), nil
+}
+
+// flush sends the last spans.
+func flush(ctx context.Context, col *collector, provider *sdktrace.TracerProvider) error {
+	if err := provider.Shutdown(ctx); err != nil {
+		return fmt.Errorf("send the spans to the Collector: %w%s", err, col.tail())
+	}
+	return nil
+}
 
 // demo is one pass through the cases.
 type demo struct {
 	cases   []acceptance.Case
-	world   *acceptance.World
 	results []acceptance.Result // by the index of the case
 	tail    *report.Tail
 	spans   report.Spans
@@ -112,19 +131,21 @@ type demo struct {
 // agents runs the cases, as many at once as the machine bears, and reads the
 // classified traces that come meanwhile.
 func (d *demo) agents(ctx context.Context, col *collector) (err error) {
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpoint(col.endpoint), otlptracehttp.WithInsecure())
+	provider, err := tracing(ctx, col, serviceName)
 	if err != nil {
-		return fmt.Errorf("make the exporter: %w", err)
+		return err
 	}
-	provider := sdktrace.NewTracerProvider(
-		sdktrace.WithBatcher(exporter, sdktrace.WithBatchTimeout(100*time.Millisecond), sdktrace.WithMaxQueueSize(1<<14)),
-		sdktrace.WithResource(resource.NewSchemaless(semconv.ServiceName(serviceName))),
-	)
-	defer func() {
-		if flushErr := provider.Shutdown(ctx); flushErr != nil {
-			err = errors.Join(err, fmt.Errorf("send the spans to the Collector: %w%s", flushErr, col.tail()))
-		}
-	}()
+	defer func() { err = errors.Join(err, flush(ctx, col, provider)) }()
+	gateway, err := tracing(ctx, col, gatewayName)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, flush(ctx, col, gateway)) }()
+	world, err := acceptance.NewWorld(gateway)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, world.Close()) }()
 
 	d.results = make([]acceptance.Result, len(d.cases))
 	errs := make([]error, len(d.cases))
@@ -136,7 +157,7 @@ func (d *demo) agents(ctx context.Context, col *collector) (err error) {
 			slots <- struct{}{}
 			defer func() { <-slots; ended.Add(1) }()
 			if ctx.Err() == nil {
-				d.results[i], errs[i] = d.world.Run(ctx, &d.cases[i], provider)
+				d.results[i], errs[i] = world.Run(ctx, &d.cases[i], provider)
 			}
 		})
 	}
@@ -195,8 +216,7 @@ func (d *demo) verdicts(ctx context.Context, col *collector) error {
 
 func (d *demo) complete() bool {
 	for i := range d.cases {
-		runs := d.runs(i)
-		if len(runs) == 0 || len(runs[0].Requests) < len(d.cases[i].Want.Requests) || len(runs[0].Tools) < len(d.cases[i].Want.Tools) {
+		if !d.cases[i].Complete(d.runs(i)) {
 			return false
 		}
 	}

@@ -21,7 +21,7 @@ func (d *demo) print() (wrong []string) {
 		}
 		differences := d.cases[i].Diff(runs)
 		if r := d.results[i]; len(runs) == 1 && r.Observed {
-			differences = append(differences, acceptance.DiffLive(r.Live, &runs[0])...)
+			differences = append(differences, d.cases[i].DiffLive(r.Live, &runs[0])...)
 		}
 		if len(differences) > 0 {
 			wrong = append(wrong, fmt.Sprintf("  %s:\n    %s", d.cases[i].Label(), strings.Join(differences, "\n    ")))

@@ -60,12 +60,14 @@ type Setup struct {
 	BaseURL   string
 	Transport *http.Transport
 	Wrap      func(http.RoundTripper) http.RoundTripper // around Transport, below otelllm; nil: nothing
+	Options   []otelllm.Option                          // of the transport
 	APIKey    string
 	Headers   map[string]string // of each request
 	Query     map[string]string // of each request's URL
 	Prompt    string
 	Deadline  time.Duration // of the caller; 0: none
 	NoRun     bool          // the agent's author did not use StartRun and StartTool
+	Forgets   bool          // the agent drops a stream, and the garbage collector has to find it
 	Abort     otelllm.AbortFunc
 }
 
@@ -85,13 +87,16 @@ type Verdict struct {
 type Want struct {
 	Outcome  semconv.RunOutcome
 	Run      Verdict
+	Live     Verdict   // the client's own view, where it cannot see what the Collector sees; unset: Run
 	Requests []Verdict // every request, in the order of their start
 	Tools    []Verdict // every tool, likewise
+	Served   []Verdict // what a gateway did beneath them, likewise: what it served, and what it asked upstream
 
 	Recovered      int
 	MissingOutputs []string
-	RetryAfter     time.Duration // of the first request
-	InBand         bool          // the last request's error came inside a 200
-	Says           []string      // in the run's summary
-	Evidence       []string      // among the run's evidence
+	RetryAfter     time.Duration       // of the first request
+	InBand         bool                // the last request's error came inside a 200
+	Says           []string            // in the run's summary
+	Evidence       []string            // among the run's evidence
+	Ends           []semconv.StreamEnd // how the requests ended, where that is not told by their verdicts
 }

@@ -39,6 +39,12 @@ func (c *Case) Diff(runs []report.Run) []string {
 	d.verdict("run", want.Run, run.Verdict)
 	d.parts("request", want.Requests, run.Requests)
 	d.parts("tool", want.Tools, run.Tools)
+	d.parts("gateway's span", want.Served, run.Served)
+	for i := range run.Served {
+		if s := &run.Served[i]; s.Service == run.Service {
+			d.add("gateway's span %d is of %q, as the agent's are", i+1, s.Service)
+		}
+	}
 	if run.Verdict.Recovered != want.Recovered {
 		d.add("recovered failures: %d, expected %d", run.Verdict.Recovered, want.Recovered)
 	}
@@ -77,6 +83,12 @@ func (d *differences) facts(want *Want, run *report.Run) {
 	if got := ok && inBand.Bool(); got != want.InBand {
 		d.add("last request: error in band: %t, expected %t", got, want.InBand)
 	}
+	for i, end := range want.Ends {
+		v, ok := run.Requests[min(i, len(run.Requests)-1)].Attributes.Get(string(semconv.StreamEndKey))
+		if !ok || v.Str() != end.String() {
+			d.add("request %d: end %q, expected %q", i+1, v.AsString(), end)
+		}
+	}
 	if want.Run.Class == semconv.ClassLocalAbort && run.Status != ptrace.StatusCodeUnset {
 		d.add("run: status %s, expected Unset: it was ended on purpose", run.Status)
 	}
@@ -84,7 +96,7 @@ func (d *differences) facts(want *Want, run *report.Run) {
 
 func (d *differences) parts(what string, want []Verdict, got []report.Span) {
 	if len(got) != len(want) {
-		d.add("%d %ss, expected %d", len(got), what, len(want))
+		d.add("%d × %s, expected %d", len(got), what, len(want))
 		return
 	}
 	for i := range got {
@@ -138,11 +150,24 @@ func (d *differences) verdict(name string, want Verdict, got report.Verdict) {
 	}
 }
 
+// Complete reports whether all spans that the case wants to see have come.
+func (c *Case) Complete(runs []report.Run) bool {
+	if len(runs) == 0 {
+		return false
+	}
+	run, want := &runs[0], &c.Want
+	return len(run.Requests) >= len(want.Requests) && len(run.Tools) >= len(want.Tools) && len(run.Served) >= len(want.Served)
+}
+
 // DiffLive compares the client's own view of the run with the Collector's: the
-// same facts have to give the same verdict.
-func DiffLive(live classify.Diagnosis, run *report.Run) []string {
+// same facts have to give the same verdict. Where the Collector sees more than the
+// client can, the case says what the client makes of it.
+func (c *Case) DiffLive(live classify.Diagnosis, run *report.Run) []string {
 	var d differences
-	v := &run.Verdict
+	v := run.Verdict
+	if alone := c.Want.Live; alone.Class != semconv.ClassUnset {
+		v.Class, v.Cause, v.Phase, v.Origin, v.Safety, v.Reason = alone.Class, alone.Cause, alone.Phase, alone.Origin, alone.Safety, alone.Reason
+	}
 	d.differs("live outcome", v.Outcome, live.Outcome)
 	d.differs("live class", v.Class, live.Class)
 	d.differs("live cause", v.Cause, live.Cause)

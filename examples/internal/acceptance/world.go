@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"time"
 
 	anthropicoption "github.com/anthropics/anthropic-sdk-go/option"
@@ -15,6 +16,7 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/agent"
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // World is everything that the cases break against. Cases may run in it at the
@@ -24,11 +26,13 @@ type World struct {
 	Refusing  *faultyllm.Port
 	Untrusted *faultyllm.Port
 	Garbage   *faultyllm.Port
+	Silent    *faultyllm.Port
 	DNS       *faultyllm.DNS
+	Gateway   *Gateway
 }
 
-// NewWorld starts it all on loopback.
-func NewWorld() (*World, error) {
+// NewWorld starts it all on loopback. The spans of its gateway go to tp.
+func NewWorld(tp trace.TracerProvider) (*World, error) {
 	w := &World{}
 	var err error
 	start := func(f func() error) {
@@ -40,7 +44,9 @@ func NewWorld() (*World, error) {
 	start(func() (err error) { w.Refusing, err = faultyllm.RefusingPort(); return })
 	start(func() (err error) { w.Untrusted, err = faultyllm.UntrustedTLS(); return })
 	start(func() (err error) { w.Garbage, err = faultyllm.GarbageTLS(); return })
+	start(func() (err error) { w.Silent, err = faultyllm.SilentPort(); return })
 	start(func() (err error) { w.DNS, err = faultyllm.StartDNS(); return })
+	start(func() (err error) { w.Gateway, err = StartGateway(w.Server, tp); return })
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -50,10 +56,13 @@ func NewWorld() (*World, error) {
 // Close ends it all. What was not started is left out.
 func (w *World) Close() error {
 	var errs []error
+	if w.Gateway != nil {
+		errs = append(errs, w.Gateway.Close())
+	}
 	if w.DNS != nil {
 		errs = append(errs, w.DNS.Close())
 	}
-	for _, p := range []*faultyllm.Port{w.Garbage, w.Untrusted, w.Refusing} {
+	for _, p := range []*faultyllm.Port{w.Silent, w.Garbage, w.Untrusted, w.Refusing} {
 		if p != nil {
 			errs = append(errs, p.Close())
 		}
@@ -97,7 +106,7 @@ func (w *World) Run(ctx context.Context, c *Case, tp trace.TracerProvider) (Resu
 	if s.Wrap != nil {
 		base = s.Wrap(base)
 	}
-	client := &http.Client{Transport: otelllm.NewTransport(base, otelllm.WithTracerProvider(tp))}
+	client := &http.Client{Transport: otelllm.NewTransport(base, append(s.Options, otelllm.WithTracerProvider(tp))...)}
 	s.Agent.Model = s.model(c.Wire, client)
 
 	var run *otelllm.Run
@@ -108,6 +117,11 @@ func (w *World) Run(ctx context.Context, c *Case, tp trace.TracerProvider) (Resu
 		s.Agent.Started = func(r *otelllm.Run) { run = r }
 		s.Agent.Options = []otelllm.RunOption{otelllm.WithTracerProvider(tp), otelllm.WithConversationID("conversation-" + c.Key())}
 		_, result.Err = s.Agent.Run(ctx, s.Prompt)
+	}
+	if s.Forgets {
+		if err := collected(ctx, run); err != nil {
+			return result, fmt.Errorf("case %s: %w", c.Key(), err)
+		}
 	}
 	if run != nil {
 		result.Observed, result.Live = true, run.Diagnosis()
@@ -122,6 +136,27 @@ func (w *World) Run(ctx context.Context, c *Case, tp trace.TracerProvider) (Resu
 			c.Key(), len(result.Sent), len(c.Script), orNone(result.Err))
 	}
 	return result, nil
+}
+
+// collected waits until the garbage collector has found the stream that the run's
+// agent forgot.
+func collected(ctx context.Context, run *otelllm.Run) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("the stream that was dropped is not found"))
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		runtime.GC()
+		// Until then the run lacks a request that it has announced.
+		if run.Diagnosis().Class != semconv.ClassRunAbandoned {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 var errNone = errors.New("no error")

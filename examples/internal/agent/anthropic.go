@@ -78,7 +78,9 @@ func (m *messages) read(ctx context.Context, params anthropic.MessageNewParams, 
 		return reply, nil
 	}
 	stream := m.client.Messages.NewStreaming(ctx, params)
-	defer stream.Close()
+	if !m.config.Drops {
+		defer stream.Close()
+	}
 	for stream.Next() {
 		switch e := stream.Current().AsAny().(type) {
 		case anthropic.ContentBlockStartEvent:
@@ -90,6 +92,9 @@ func (m *messages) read(ctx context.Context, params anthropic.MessageNewParams, 
 			case anthropic.TextDelta:
 				reply.Text += d.Text
 				onText(d.Text)
+				if m.config.Drops {
+					return reply, nil
+				}
 			case anthropic.InputJSONDelta:
 				reply.Calls[len(reply.Calls)-1].Arguments += d.PartialJSON
 			}

@@ -13,6 +13,9 @@ type Config struct {
 	Model   string
 	Stream  bool
 	Retries int // the SDK's own
+	// Drops lets it stop reading at the first text and forget the stream, without
+	// closing it: what an agent should not do.
+	Drops bool
 }
 
 // chat is a conversation over Chat Completions.
@@ -73,13 +76,18 @@ func (m *chat) read(ctx context.Context, params openai.ChatCompletionNewParams, 
 	}
 	params.StreamOptions.IncludeUsage = openai.Bool(true)
 	stream := m.client.Chat.Completions.NewStreaming(ctx, params)
-	defer stream.Close()
+	if !m.config.Drops {
+		defer stream.Close()
+	}
 	var reply Reply
 	for stream.Next() {
 		for _, choice := range stream.Current().Choices {
 			if text := choice.Delta.Content; text != "" {
 				reply.Text += text
 				onText(text)
+				if m.config.Drops {
+					return reply, nil
+				}
 			}
 			for _, c := range choice.Delta.ToolCalls {
 				for int(c.Index) >= len(reply.Calls) {

@@ -75,7 +75,9 @@ func (m *conversation) read(ctx context.Context, params responses.ResponseNewPar
 		return reply, nil
 	}
 	stream := m.client.Responses.NewStreaming(ctx, params)
-	defer stream.Close()
+	if !m.config.Drops {
+		defer stream.Close()
+	}
 	var reply Reply
 	items := map[string]int{} // item id → index in reply.Calls
 	var err error
@@ -84,6 +86,9 @@ func (m *conversation) read(ctx context.Context, params responses.ResponseNewPar
 		case "response.output_text.delta":
 			reply.Text += e.Delta
 			onText(e.Delta)
+			if m.config.Drops {
+				return reply, nil
+			}
 		case "response.output_item.added":
 			if e.Item.Type == "function_call" {
 				items[e.Item.ID] = len(reply.Calls)

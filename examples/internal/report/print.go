@@ -111,6 +111,11 @@ func (p *Printer) Detail(r Row) {
 	if len(v.MissingOutputs) > 0 {
 		p.field("lost", "the output of "+strings.Join(v.MissingOutputs, ", "))
 	}
+	for i := range r.Run.Served {
+		if s := &r.Run.Served[i]; s.Verdict.Failed() {
+			p.field("beneath", s.Service+optional(", ", s.Name)+": "+s.Verdict.Class.String()+optional(" / ", s.Verdict.Cause.String()))
+		}
+	}
 	for i, line := range v.Timeline {
 		name := ""
 		if i == 0 {

@@ -98,6 +98,33 @@ func TestRunsAreFoundInAnyOrder(t *testing.T) {
 	assert.Empty(t, spans.Runs(pcommon.TraceID{7}))
 }
 
+// What gateways did is found by its place in the trace: by name it is no part of the run.
+func TestWhatGatewaysDidLiesBeneath(t *testing.T) {
+	td := failedRun()
+	asks := []any{"gen_ai.operation.name", "chat"}
+	span(td, traceA, 6, 5, "chat gpt", 33, append(asks, "llm.failure.class", "provider_error", "llm.failure.cause", "overloaded")...)
+	span(td, traceA, 5, 4, "chat gpt", 32, asks...)
+	span(td, traceA, 7, 8, "chat gpt", 33, asks...) // a loop, beside the run
+	span(td, traceA, 8, 7, "chat gpt", 33, asks...)
+	for _, rs := range td.ResourceSpans().All() {
+		if id := rs.ScopeSpans().At(0).Spans().At(0).SpanID(); id == (pcommon.SpanID{5}) || id == (pcommon.SpanID{6}) {
+			rs.Resource().Attributes().PutStr("service.name", "gateway")
+		}
+	}
+	var spans report.Spans
+	spans.Add(td)
+	runs := spans.Runs(traceA)
+	require.Len(t, runs, 1)
+	require.Len(t, runs[0].Requests, 2)
+	require.Len(t, runs[0].Served, 2)
+	assert.Equal(t, pcommon.SpanID{5}, runs[0].Served[0].ID)
+	assert.Equal(t, pcommon.SpanID{6}, runs[0].Served[1].ID)
+
+	var out bytes.Buffer
+	(&report.Printer{W: &out}).Detail(report.Row{Label: "one", Run: &runs[0]})
+	assert.Contains(t, out.String(), "  beneath   gateway, chat gpt: provider_error / overloaded\n")
+}
+
 func TestAVerdictIsReadWhole(t *testing.T) {
 	var spans report.Spans
 	spans.Add(failedRun())

@@ -16,7 +16,9 @@ type Span struct {
 	TraceID    pcommon.TraceID
 	ID, Parent pcommon.SpanID
 	Name       string
+	Kind       ptrace.SpanKind
 	Scope      string // name of the instrumentation scope
+	Service    string // service.name of the resource
 	Start, End time.Time
 	Status     ptrace.StatusCode
 	Attributes pcommon.Map
@@ -30,6 +32,7 @@ func (s *Span) RetryAfter() time.Duration { return seconds(s.Attributes, semconv
 type Run struct {
 	Span                   // the span that carries llm.run.outcome
 	Requests, Tools []Span // in the order of their start
+	Served          []Span // what gateways did beneath the requests: served them, and asked upstream; likewise
 }
 
 // Spans collects spans as they come. It is not safe for concurrent use.
@@ -44,23 +47,31 @@ func (s *Spans) Add(td ptrace.Traces) {
 		s.traces = make(map[pcommon.TraceID][]Span)
 	}
 	for _, rs := range td.ResourceSpans().All() {
+		service := ""
+		if v, ok := rs.Resource().Attributes().Get(serviceName); ok {
+			service = v.AsString()
+		}
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, span := range ss.Spans().All() {
 				id := span.TraceID()
 				if _, known := s.traces[id]; !known {
 					s.order = append(s.order, id)
 				}
-				s.traces[id] = append(s.traces[id], read(span, ss.Scope().Name()))
+				s.traces[id] = append(s.traces[id], read(span, ss.Scope().Name(), service))
 			}
 		}
 	}
 }
 
-func read(span ptrace.Span, scope string) Span {
+// serviceName is the resource attribute that tells one process from another.
+const serviceName = "service.name"
+
+func read(span ptrace.Span, scope, service string) Span {
 	attrs := pcommon.NewMap()
 	span.Attributes().CopyTo(attrs)
 	return Span{
-		TraceID: span.TraceID(), ID: span.SpanID(), Parent: span.ParentSpanID(), Name: span.Name(), Scope: scope,
+		TraceID: span.TraceID(), ID: span.SpanID(), Parent: span.ParentSpanID(),
+		Name: span.Name(), Kind: span.Kind(), Scope: scope, Service: service,
 		Start: span.StartTimestamp().AsTime(), End: span.EndTimestamp().AsTime(), Status: span.Status().Code(),
 		Attributes: attrs, Verdict: ReadVerdict(attrs),
 	}
@@ -84,6 +95,7 @@ func (s *Spans) Runs(id pcommon.TraceID) []Run {
 			continue
 		}
 		run := Run{Span: carrier}
+		asked := make(map[pcommon.SpanID]bool)
 		for _, span := range spans {
 			if !run.holds(&span) {
 				continue
@@ -91,14 +103,39 @@ func (s *Spans) Runs(id pcommon.TraceID) []Run {
 			switch kindOf(&span) {
 			case kindRequest:
 				run.Requests = append(run.Requests, span)
+				asked[span.ID] = true
 			case kindTool:
 				run.Tools = append(run.Tools, span)
 			case kindOther:
 			}
 		}
+		run.Served = beneath(asked, spans)
 		runs = append(runs, run)
 	}
 	return runs
+}
+
+// beneath are the model calls of spans that lie anywhere beneath those asked.
+func beneath(asked map[pcommon.SpanID]bool, spans []Span) []Span {
+	parents := make(map[pcommon.SpanID]pcommon.SpanID, len(spans))
+	for _, s := range spans {
+		parents[s.ID] = s.Parent
+	}
+	var found []Span
+	for _, s := range spans {
+		if asked[s.ID] || kindOf(&s) != kindRequest {
+			continue
+		}
+		// A parent that is not there ends the way up, and so does one too many: spans
+		// may lie.
+		for id, left := s.Parent, len(spans); left > 0 && !id.IsEmpty(); id, left = parents[id], left-1 {
+			if asked[id] {
+				found = append(found, s)
+				break
+			}
+		}
+	}
+	return found
 }
 
 // All returns the judged runs of every trace, traces in the order of their arrival.

@@ -1,0 +1,161 @@
+package acceptance
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/otelllm"
+)
+
+// Gateway stands between agents and the model server, as a process of its own
+// would: it has its own TracerProvider, and nothing but the trace context of their
+// requests ties its spans to those of the agents.
+type Gateway struct {
+	addr      string
+	http      *http.Server
+	transport *http.Transport
+	served    chan error
+}
+
+// GatewayMode is what a gateway makes of an upstream that fails.
+type GatewayMode string
+
+// The modes. Each is the first element of a URL's path.
+const (
+	PassesOn GatewayMode = "pass"    // a reverse proxy: the client gets what the upstream did
+	Swallows GatewayMode = "swallow" // the client gets a clean end with nothing in it
+	Retries  GatewayMode = "retry"   // it asks once more
+)
+
+// StartGateway starts a gateway to upstream on loopback, whose spans go to tp.
+func StartGateway(upstream *faultyllm.Server, tp trace.TracerProvider) (*Gateway, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen on loopback: %w", err)
+	}
+	g := &Gateway{addr: ln.Addr().String(), transport: &http.Transport{}, served: make(chan error, 1)}
+	target := &url.URL{Scheme: "http", Host: upstream.Addr()}
+	asking := otelllm.NewTransport(g.transport, otelllm.WithTracerProvider(tp))
+	buffering := &buffering{target: target, client: &http.Client{Transport: asking}}
+	mux := http.NewServeMux()
+	for mode, h := range map[GatewayMode]http.Handler{
+		PassesOn: &httputil.ReverseProxy{
+			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
+			Transport: asking, ErrorLog: log.New(io.Discard, "", 0),
+		},
+		Swallows: http.HandlerFunc(buffering.swallow),
+		Retries:  http.HandlerFunc(buffering.retry),
+	} {
+		mux.Handle("/"+string(mode)+"/", http.StripPrefix("/"+string(mode), h))
+	}
+	g.http = &http.Server{
+		Handler: otelllm.NewHandler(mux, otelllm.WithTracerProvider(tp), otelllm.WithPropagators(propagation.TraceContext{})),
+		// What it says of a request that it broke off is said by its spans.
+		ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: 10 * time.Second,
+	}
+	go func() { g.served <- g.http.Serve(ln) }()
+	return g, nil
+}
+
+// BaseURL is the base URL of a case through this gateway, as the wire's SDK wants it.
+func (g *Gateway) BaseURL(mode GatewayMode, key string, w faultyllm.Wire) string {
+	return faultyllm.BaseURL("http", g.addr+"/"+string(mode)+"/case/"+key, w)
+}
+
+// Close ends it and every connection.
+func (g *Gateway) Close() error {
+	err := g.http.Close()
+	if serveErr := <-g.served; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
+	g.transport.CloseIdleConnections()
+	return err
+}
+
+// buffering reads an upstream's answer to its end before it answers itself.
+type buffering struct {
+	target *url.URL
+	client *http.Client
+}
+
+// answer is what an upstream has answered, all of it.
+type answer struct {
+	contentType string
+	body        []byte
+}
+
+func (b *buffering) ask(r *http.Request, body []byte) (answer, error) {
+	u := b.target.JoinPath(r.URL.Path)
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header.Set("Content-Type", r.Header.Get("Content-Type"))
+	resp, err := b.client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		_, _ = io.Copy(io.Discard, resp.Body)
+		return answer{}, fmt.Errorf("the upstream answered %s", resp.Status)
+	}
+	got, err := io.ReadAll(resp.Body)
+	return answer{resp.Header.Get("Content-Type"), got}, err
+}
+
+// swallow makes an answer with nothing in it of every failure of the upstream.
+func (b *buffering) swallow(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	got, err := b.ask(r, body)
+	if err != nil {
+		got = answer{"text/event-stream", nothing(r.URL.Path)}
+	}
+	got.write(w)
+}
+
+// nothing is a stream without a word in it, that ends as it should.
+func nothing(path string) []byte {
+	wire, _ := faultyllm.WireOf(path)
+	if wire == faultyllm.Chat {
+		return []byte("data: [DONE]\n\n")
+	}
+	return faultyllm.Stream(wire, model(wire), faultyllm.Finish(faultyllm.Stop))
+}
+
+// retry asks a second time where the first came to nothing.
+func (b *buffering) retry(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	got, err := b.ask(r, body)
+	if err != nil {
+		got, err = b.ask(r, body)
+	}
+	if err != nil {
+		http.Error(w, "the upstream failed twice", http.StatusBadGateway)
+		return
+	}
+	got.write(w)
+}
+
+func (a answer) write(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", a.contentType)
+	_, _ = w.Write(a.body) // a client that has gone needs no error
+}
