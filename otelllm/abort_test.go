@@ -253,33 +253,160 @@ func TestBreakAndAbortTogether(t *testing.T) {
 	}
 }
 
+// What is recorded is how things stood when the reading failed: an abort that comes
+// when the break has been told changes nothing, nor does a break after an abort.
+func TestProvenanceIsOfTheMoment(t *testing.T) {
+	t.Run("broken, then aborted", func(t *testing.T) {
+		overHTTP(t, func(w http.ResponseWriter, _ *http.Request) {
+			_ = say(w, firstText)
+			panic(http.ErrAbortHandler)
+		}, func(t *testing.T, b *http.Transport, url string) {
+			r := newRecorder(t)
+			ctx, abort := WithAbort(t.Context())
+			ctx, run := StartRun(ctx, "coder", WithTracerProvider(r))
+			_, err := call(ctx, NewTransport(b), url+chatPath, chatBody)
+			require.Error(t, err)
+			require.NotErrorIs(t, err, context.Canceled)
+			abort(AbortUser, "stop_button")
+			run.End(err)
+			assert.Equal(t, "read_error", r.named("chat gpt-5")[0].get("llm.stream.end"))
+			assert.Nil(t, r.named("chat gpt-5")[0].get("llm.abort.source"))
+			assert.Equal(t, semconv.ClassStreamInterrupted, run.Diagnosis().Class)
+		})
+	})
+	t.Run("aborted, then broken", func(t *testing.T) {
+		gone := make(chan struct{})
+		overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+			_ = say(w, firstText)
+			<-r.Context().Done()
+			defer func() { gone <- struct{}{} }()
+			panic(http.ErrAbortHandler)
+		}, func(t *testing.T, b *http.Transport, url string) {
+			r := newRecorder(t)
+			ctx, abort := WithAbort(t.Context())
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+chatPath, strings.NewReader(chatBody))
+			require.NoError(t, err)
+			resp, err := NewTransport(b, WithTracerProvider(r)).RoundTrip(req)
+			require.NoError(t, err)
+			defer resp.Body.Close()
+			_, err = io.ReadFull(resp.Body, make([]byte, len(firstText)))
+			require.NoError(t, err)
+			abort(AbortUser, "stop_button")
+			<-gone // the server has broken it off, too
+			_, err = io.ReadAll(resp.Body)
+			require.ErrorIs(t, err, context.Canceled)
+			assert.Equal(t, "cancelled", r.only(t).get("llm.stream.end"))
+			assert.Equal(t, "user", r.only(t).get("llm.abort.source"))
+		})
+	})
+}
+
 type failing struct{ err func() error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err() }
 
-// A consumer that loses the body ends the recording all the same.
+// A consumer that loses the body ends the recording all the same, and what watched
+// the request lets go of it.
 func TestAbandoned(t *testing.T) {
-	r := newRecorder(t)
-	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
-	func() {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, sseHead+firstText, hold(t))+chatPath, strings.NewReader(chatBody))
-		require.NoError(t, err)
-		resp, err := NewTransport(base(t)).RoundTrip(req)
-		require.NoError(t, err)
-		_, err = io.ReadFull(resp.Body, make([]byte, len(firstText)))
-		require.NoError(t, err)
-		assert.Empty(t, r.spans.Ended())
-	}()
-	require.Eventually(t, func() bool {
-		runtime.GC()
-		return len(r.spans.Ended()) == 1
-	}, patience, time.Millisecond)
-	s := r.only(t)
-	assert.Equal(t, "abandoned", s.get("llm.stream.end"))
-	assert.Equal(t, "consumer", s.get("llm.abort.source"))
-	d := run.Diagnosis()
-	assert.Equal(t, semconv.ClassLocalAbort, d.Class)
-	assert.Equal(t, semconv.CauseConsumerClosed, d.Cause)
+	gone := make(chan struct{})
+	overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = say(w, firstText)
+		<-r.Context().Done()
+		gone <- struct{}{}
+	}, func(t *testing.T, b *http.Transport, url string) {
+		r := newRecorder(t)
+		ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+		func() {
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+chatPath, strings.NewReader(chatBody))
+			require.NoError(t, err)
+			resp, err := NewTransport(b, WithWatchdog(Watchdog{Total: time.Hour})).RoundTrip(req)
+			require.NoError(t, err)
+			_, err = io.ReadFull(resp.Body, make([]byte, len(firstText)))
+			require.NoError(t, err)
+			assert.Empty(t, r.spans.Ended())
+		}()
+		require.Eventually(t, func() bool {
+			runtime.GC()
+			return len(r.spans.Ended()) == 1
+		}, patience, time.Millisecond)
+		<-gone
+		s := r.only(t)
+		assert.Equal(t, "abandoned", s.get("llm.stream.end"))
+		assert.Equal(t, "consumer", s.get("llm.abort.source"))
+		d := run.Diagnosis()
+		assert.Equal(t, semconv.ClassLocalAbort, d.Class)
+		assert.Equal(t, semconv.CauseConsumerClosed, d.Cause)
+	})
+}
+
+// A consumer that closes the body early, over both HTTP versions: a close of this
+// side and no break, also where a context ended before it, whose word counts.
+func TestConsumerCloses(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		before      func(AbortFunc)
+		end, source string
+	}{
+		{"close", func(AbortFunc) {}, "consumer_closed", "consumer"},
+		{"abort, then close", func(a AbortFunc) { a(AbortUser, "stop_button") }, "cancelled", "user"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+				_ = say(w, firstText)
+				<-r.Context().Done()
+			}, func(t *testing.T, b *http.Transport, url string) {
+				r := newRecorder(t)
+				ctx, abort := WithAbort(t.Context())
+				defer abort(AbortApplication, "")
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+chatPath, strings.NewReader(chatBody))
+				require.NoError(t, err)
+				resp, err := NewTransport(b, WithTracerProvider(r)).RoundTrip(req)
+				require.NoError(t, err)
+				_, err = io.ReadFull(resp.Body, make([]byte, len(firstText)))
+				require.NoError(t, err)
+				tt.before(abort)
+				require.NoError(t, resp.Body.Close())
+				_, err = resp.Body.Read(make([]byte, 1))
+				require.Error(t, err)
+				abort(AbortShutdown, "too_late")
+				require.NoError(t, resp.Body.Close())
+				s := r.only(t)
+				assert.Equal(t, tt.end, s.get("llm.stream.end"))
+				assert.Equal(t, tt.source, s.get("llm.abort.source"))
+				assert.Equal(t, "text", s.get("llm.stream.phase"))
+				assert.False(t, s.failed())
+			})
+		})
+	}
+}
+
+// A body that is closed by one goroutine while another one reads it is closed by
+// this side, whichever of the two is first to tell.
+func TestClosedWhileRead(t *testing.T) {
+	overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = say(w, firstText)
+		<-r.Context().Done()
+	}, func(t *testing.T, b *http.Transport, url string) {
+		for range 20 {
+			r := newRecorder(t)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+chatPath, strings.NewReader(chatBody))
+			require.NoError(t, err)
+			resp, err := NewTransport(b, WithTracerProvider(r), WithStreamErrors()).RoundTrip(req)
+			require.NoError(t, err)
+			_, err = io.ReadFull(resp.Body, make([]byte, len(firstText)))
+			require.NoError(t, err)
+			read := make(chan error)
+			go func() {
+				_, err := resp.Body.Read(make([]byte, 1))
+				read <- err
+			}()
+			require.NoError(t, resp.Body.Close())
+			err = <-read
+			require.Error(t, err)
+			require.NotErrorAs(t, err, new(*StreamError))
+			assert.Equal(t, "consumer_closed", r.only(t).get("llm.stream.end"), "%v", err)
+		}
+	})
 }
 
 // A body in use is never taken for a lost one.

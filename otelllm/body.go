@@ -14,15 +14,21 @@ type responseBody struct {
 	attempt *attempt
 	cleanup runtime.Cleanup
 	err     error // in place of the body's own, once it has been told
+
+	below, seen *http.Response // as the transport below and the consumer have it
 }
 
-// newResponseBody wraps body. A consumer that loses it without closing it ends
-// the attempt when the garbage collector finds out: the attempt must never refer
-// to the wrapper.
-func newResponseBody(body io.ReadCloser, a *attempt) *responseBody {
-	b := &responseBody{ReadCloser: body, attempt: a}
+// withBody returns resp with its body wrapped. A consumer that loses it without
+// closing it ends the attempt when the garbage collector finds out: so neither the
+// attempt nor the transport below may refer to the wrapper. HTTP/2 holds on to the
+// response that it returned while the stream lasts, therefore the consumer gets a
+// copy; the trailers, which come with the body's end, are passed on to it.
+func withBody(resp *http.Response, a *attempt) *http.Response {
+	seen := *resp
+	b := &responseBody{ReadCloser: resp.Body, attempt: a, below: resp, seen: &seen}
+	seen.Body = b
 	b.cleanup = runtime.AddCleanup(b, (*attempt).abandoned, a)
-	return b
+	return &seen
 }
 
 // Read implements io.Reader.
@@ -40,6 +46,7 @@ func (b *responseBody) Read(p []byte) (int, error) {
 		}
 	}
 	if err != nil {
+		b.seen.Trailer = b.below.Trailer
 		a.dog.release()
 	}
 	// Until here b is in use, whatever the consumer does with it.

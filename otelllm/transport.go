@@ -194,7 +194,7 @@ func (t *Transport) send(ctx context.Context, a *attempt, req *http.Request) (*h
 	case resp.Body == nil || resp.Body == http.NoBody:
 		resp.Body = noBody(resp.Body, a)
 	default:
-		resp.Body = newResponseBody(resp.Body, a)
+		resp = withBody(resp, a)
 	}
 	return resp, err
 }
