@@ -67,6 +67,23 @@ func special(w uint64) uint64 {
 	return ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*' ')&^w) & highs
 }
 
+// longString is the length from which on it pays to look at more than eight bytes at a
+// time: speech and pictures are longer, words are not.
+const longString = 64
+
+// skipPlain is a place at or after i, up to which all is plain.
+func skipPlain(b []byte, i int) int {
+	for i+32 <= len(b) {
+		w := b[i : i+32]
+		if special(binary.LittleEndian.Uint64(w))|special(binary.LittleEndian.Uint64(w[8:]))|
+			special(binary.LittleEndian.Uint64(w[16:]))|special(binary.LittleEndian.Uint64(w[24:])) != 0 {
+			break
+		}
+		i += 32
+	}
+	return i
+}
+
 // plainEnd is the place of the first quote, backslash or control character at or
 // after i, len(b) when there is none.
 func plainEnd(b []byte, i int) int {

@@ -348,11 +348,13 @@ func endOfDigits(b []byte, i int) int {
 // endOfString is the place of the closing quote of the string whose content begins
 // at i, or of the first byte that a string cannot hold.
 func endOfString(b []byte, i int) int {
-	for {
+	for start := i; ; {
 		if i+8 <= len(b) {
 			marks := special(binary.LittleEndian.Uint64(b[i : i+8]))
 			if marks == 0 {
-				i += 8
+				if i += 8; i-start >= longString {
+					i = skipPlain(b, i)
+				}
 				continue
 			}
 			i += bits.TrailingZeros64(marks) / 8

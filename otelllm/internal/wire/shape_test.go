@@ -72,3 +72,22 @@ func TestNotLearnt(t *testing.T) {
 	learn(`[` + strings.Repeat(`"a",`, maxHoles-1) + `"a"]`)
 	assert.Equal(t, 1, s.kept)
 }
+
+// Whatever stands wherever in a string, its end is found, and as the cursor finds it.
+func TestEndOfString(t *testing.T) {
+	for _, mark := range []string{`"`, `\"`, `\\`, `\u00e9`, `\u00g9`, `\x`, "\n", "\x00", "\x1f", "\x20", "é", "\xff"} {
+		for at := range 3 * longString {
+			for _, after := range []int{0, 1, 7, 40} {
+				b := []byte(`"` + strings.Repeat("x", at) + mark + strings.Repeat("y", after) + `"`)
+				c := cursor{b: b}
+				_, ok := c.pass()
+				end := endOfString(b, 1)
+				require.LessOrEqual(t, end, len(b))
+				require.Equal(t, ok, end < len(b) && b[end] == '"', "%q at %d", mark, at)
+				if ok {
+					require.Equal(t, c.i-1, end, "%q at %d", mark, at)
+				}
+			}
+		}
+	}
+}
