@@ -186,7 +186,7 @@ func BenchmarkClassifyRun(b *testing.B) {
 	arrivals := batch.arrivals()
 	batch.embody(batch.take(td, false))
 	s := p.shards[0]
-	releases := s.buffer.Add(now, arrivals)
+	releases := s.buffer.Add(now, arrivals, nil)
 	require.Len(b, releases, 1)
 	require.Len(b, releases[0].Members, 20)
 	s.open(&releases[0])

@@ -6,13 +6,9 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-)
 
-// link is where a span that is not held stands in its trace.
-type link struct {
-	trace      pcommon.TraceID
-	id, parent pcommon.SpanID
-}
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+)
 
 // interest tells of which traces other spans are worth a look, without a lock:
 // those that have LLM spans here or on their way. It may name others, too.
@@ -44,7 +40,7 @@ func (i *interest) has(id pcommon.TraceID) bool { return i.slot(id).Load() > 0 }
 
 // links finds the spans of td, all of them other ones, of traces that are worth a
 // look, by the shard that the traces are of. It returns nil where there are none.
-func (p *traces) links(td ptrace.Traces) (found [][]link) {
+func (p *traces) links(td ptrace.Traces) (found [][]hold.Link) {
 	if !p.interest.any() {
 		return nil
 	}
@@ -61,9 +57,9 @@ func (p *traces) links(td ptrace.Traces) (found [][]link) {
 					continue
 				}
 				if found == nil {
-					found = make([][]link, len(p.shards))
+					found = make([][]hold.Link, len(p.shards))
 				}
-				found[shard] = append(found[shard], link{last, span.SpanID(), span.ParentSpanID()})
+				found[shard] = append(found[shard], hold.Link{Trace: last, ID: span.SpanID(), Parent: span.ParentSpanID()})
 			}
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/caller"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
@@ -226,7 +227,7 @@ func (p *traces) own(ctx context.Context, now time.Time, b *batch, deliveries []
 	if err != nil {
 		return err
 	}
-	var seen [][]link
+	var seen [][]hold.Link
 	if others > 0 {
 		seen = p.links(td)
 		if err := p.next.ConsumeTraces(ctx, td); err != nil {
@@ -271,7 +272,7 @@ func (p *traces) pass(ctx context.Context, td ptrace.Traces, spans int) error {
 
 // tell tells a shard of spans that were seen. Without it runs only wait for
 // longer: where ctx ends first, nothing is lost.
-func (p *traces) tell(ctx context.Context, shard int, seen []link) {
+func (p *traces) tell(ctx context.Context, shard int, seen []hold.Link) {
 	select {
 	case p.shards[shard].places <- struct{}{}:
 		p.shards[shard].in <- delivery{seen: seen}

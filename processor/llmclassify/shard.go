@@ -41,7 +41,7 @@ type shard struct {
 type delivery struct {
 	at       time.Time // when it came, where it is of an earlier process; else zero
 	arrivals []assemble.Arrival
-	seen     []link
+	seen     []hold.Link
 	size     int // bytes that the budget knows of
 }
 
@@ -134,10 +134,7 @@ func (s *shard) receive(ctx context.Context, d delivery) {
 	if !d.at.IsZero() {
 		at = d.at
 	}
-	releases := s.buffer.Add(at, d.arrivals)
-	for _, l := range d.seen {
-		s.buffer.Link(l.trace, l.id, l.parent)
-	}
+	releases := s.buffer.Add(at, d.arrivals, d.seen)
 	for _, a := range d.arrivals {
 		s.p.interest.add(a.Trace, -1) // the buffer's own is there now
 	}

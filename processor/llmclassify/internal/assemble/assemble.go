@@ -61,6 +61,11 @@ func Diagnose(release *Release) Diagnoses {
 			d.Members[i] = logical(members, s, d.Members, i)
 		}
 	}
+	for i := range members {
+		if first := s[i].first; first >= 0 && members[first].Role == members[i].Role {
+			d.Members[i] = d.Members[first]
+		}
+	}
 	if release.Whole {
 		d.Run, d.Carrier = &verdicts.Run, carrier(release)
 	}

@@ -95,10 +95,11 @@ func drain(t *testing.T, links map[byte]byte, nodes ...node) (releases []Release
 			Known: Known{Reading: dialect.Reading{Dialect: given{facts: n.facts}}, Origin: from, Body: spans(i), Server: n.server},
 		}}})
 	}
-	require.Empty(t, buffer.Add(t0, arrivals))
+	var seen []hold.Link
 	for span, parent := range links {
-		buffer.Link(traceID, id(span), id(parent))
+		seen = append(seen, hold.Link{Trace: traceID, ID: id(span), Parent: id(parent)})
 	}
+	require.Empty(t, buffer.Add(t0, arrivals, seen))
 	return buffer.Drain(t0, 1000), places
 }
 

@@ -15,13 +15,15 @@ type standing struct {
 	// itself: a gateway's request beneath the agent's, an MCP call beneath the
 	// tool that makes it.
 	apart bool
+	// first is the index of the span that it is a second delivery of, -1 if none.
+	first int
 	// attempts are the requests beneath it that it is the logical call of. They are
 	// one request with it, so that it is none of the run's requests itself.
 	attempts []int
 }
 
 // own: it is one of the run's own requests or tools.
-func (s *standing) own() bool { return !s.apart && len(s.attempts) == 0 }
+func (s *standing) own() bool { return !s.apart && s.first < 0 && len(s.attempts) == 0 }
 
 // standings finds the standing of every member, by index.
 func standings(members []Member) []standing {
@@ -34,7 +36,11 @@ func standings(members []Member) []standing {
 	s := make([]standing, len(members))
 	for i := range members {
 		m := &members[i]
-		s[i].above = -1
+		s[i].above, s[i].first = -1, -1
+		if first := byID[m.ID]; first != i && !m.Foreign {
+			s[i].first = first
+			continue
+		}
 		above, ok := byID[m.Above]
 		s[i].apart = m.Foreign
 		if !ok || above == i || members[above].Foreign && !m.Foreign {
@@ -57,7 +63,7 @@ func standings(members []Member) []standing {
 	}
 	elsewhere(members, s)
 	for i := range s {
-		if !s[i].apart && members[i].Run.IsEmpty() {
+		if !s[i].apart && s[i].first < 0 && members[i].Run.IsEmpty() {
 			s[i].apart = beneathApart(s, i)
 		}
 	}

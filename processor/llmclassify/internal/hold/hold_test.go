@@ -73,7 +73,7 @@ func add(b *Buffer[fact], now time.Time, arrivals []arrival) []Release[fact] {
 	for _, a := range arrivals {
 		list = append(list, Arrival[fact]{a.Trace, []*Item[fact]{a.Item}})
 	}
-	return b.Add(now, list)
+	return b.Add(now, list, nil)
 }
 
 func arrive(n byte, role Role, run byte) arrival {
@@ -189,8 +189,8 @@ func TestNoRunWillCome(t *testing.T) {
 	b := New(t0, config())
 	add(b, t0, []arrival{arrive(2, Request, 0).loose(9)})
 	add(b, after(20*time.Second), []arrival{arrive(3, Request, 0).loose(9)})
-	b.Link(pcommon.TraceID{15: 1}, id(9), id(0))
-	b.Link(pcommon.TraceID{15: 2}, id(9), id(0)) // of no interest
+	b.Add(t0, nil, []Link{{pcommon.TraceID{15: 1}, id(9), id(0)}})
+	b.Add(t0, nil, []Link{{pcommon.TraceID{15: 2}, id(9), id(0)}}) // of no interest
 	assert.Equal(t, linkSize, b.FactBytes())
 	assert.Equal(t, []shape{{HoldExpired, true, false, []byte{2, 3}, nil}}, shapes(t, b.Due(after(maxHold), 1000)))
 	empty(t, b)
@@ -207,7 +207,7 @@ func TestSpanLimit(t *testing.T) {
 	assert.Equal(t, []shape{{SpanLimit, false, false, []byte{5, 6}, nil}, {SpanLimit, false, false, []byte{7}, nil}},
 		shapes(t, add(b, t0, []arrival{arrive(7, Request, 0).loose(8)})), "spans of no run count together")
 	for n := range byte(5) {
-		b.Link(pcommon.TraceID{15: 1}, id(100+n), id(0))
+		b.Add(t0, nil, []Link{{pcommon.TraceID{15: 1}, id(100 + n), id(0)}})
 	}
 	assert.Equal(t, 6*(ItemSize+factBytes)+2*linkSize, b.FactBytes(), "links are bounded, too")
 }
@@ -394,7 +394,7 @@ func TestEverySpanOnce(t *testing.T) {
 			case 1:
 				check(b.Evict(now, r.IntN(5)*spanBytes))
 			case 2:
-				b.Link(pcommon.TraceID{15: byte(r.IntN(3) + 1)}, id(byte(r.IntN(30))), id(byte(r.IntN(30))))
+				b.Add(now, nil, []Link{{pcommon.TraceID{15: byte(r.IntN(3) + 1)}, id(byte(r.IntN(30))), id(byte(r.IntN(30)))}})
 			default:
 				var batch []arrival
 				for range r.IntN(5) + 1 {

@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -29,14 +30,7 @@ type group[F any] struct {
 // runSet is a small set of runs.
 type runSet []pcommon.SpanID
 
-func (s runSet) has(id pcommon.SpanID) bool {
-	for _, run := range s {
-		if run == id {
-			return true
-		}
-	}
-	return false
-}
+func (s runSet) has(id pcommon.SpanID) bool { return slices.Contains(s, id) }
 
 // sweepReady releases the runs of t that are complete or too large.
 func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Release[F] {

@@ -298,7 +298,7 @@ func (j *Journal) trim() {
 	j.live = j.live[n:]
 }
 
-// Open entries are calls of which spans are not Done.
+// OpenEntries is how many calls there are of which spans are not Done.
 func (j *Journal) OpenEntries() (n int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
