@@ -36,9 +36,9 @@ type Taker interface {
 	Sink
 	// Take looks at the bytes of the stream from the beginning of an event on, as far as
 	// the Write goes. If p begins with an event that it knows, an event line or none,
-	// one data line and a blank line, all ended by \n or all by \r\n, it takes the
-	// event as [Sink].Event would have been given it, and returns how long it is, with
-	// the end of the blank line; else 0.
+	// one data line and a blank line, it takes the event as [Sink].Event would have
+	// been given it, and returns how long it is, with the end of the blank line (of
+	// which a \r may not be the last byte that came); else 0.
 	Take(p []byte) int
 }
 
