@@ -125,10 +125,10 @@ func TestAnthropicRequest(t *testing.T) {
 		}...)
 	}
 	readError := failedWith(classify.Request{Ended: semconv.StreamEndReadError, Basis: classify.Typed, Status: 200})
-	bodyBroke := failedWith(classify.Request{Ended: semconv.StreamEndReadError, Basis: classify.Corroborated, Status: 200})
+	bodyBroke := failedWith(classify.Request{Ended: semconv.StreamEndReadError, Status: 200})
 	cases = append(cases, []requestCase{
 		{"Go: the body broke", native(sdkGo, statusError, end("connection_error", 200)), []truth{cut}, interrupted(semconv.CauseUnknown, medium), readError},
-		{"TypeScript: the body broke", native(sdkTS, statusError, end("client_error", 200)), []truth{cut}, interrupted(semconv.CauseUnknown, medium), bodyBroke},
+		{"TypeScript: the body broke", native(sdkTS, statusError, end("client_error", 200)), []truth{cut}, interrupted(semconv.CauseUnknown, low), bodyBroke},
 		{
 			"Go: anything else", native(sdkGo, statusError, end("client_error", 200)),
 			[]truth{cut, garbled},

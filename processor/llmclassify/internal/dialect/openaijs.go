@@ -5,16 +5,18 @@ import (
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
-	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // OpenAIJS reads the spans of OpenTelemetry's instrumentation of OpenAI's client for
 // JavaScript (scope @opentelemetry/instrumentation-openai).
 //
 // Only refused requests are marked, by the class of the client's error; an
-// APIConnectionError may be of any stage. A stream that ends without a finish
-// reason has an empty list; one that is cut or aborted is not exported. On Responses
-// the finish reason stop stands for a limit, too, and for a tool input that was cut.
+// APIConnectionError may be of any stage. A stream that is cut is not exported. One
+// that just ends has an empty list of finish reasons, and so has an aborted one, which
+// the client ends without an error: it is put down to neither. On Responses a finish
+// reason is written for each item of the answer that is done, whatever comes after: it
+// counts only beside the usage, which comes at the end, and stop stands for a limit
+// even there.
 type OpenAIJS struct{}
 
 var _ Dialect = OpenAIJS{}
@@ -48,24 +50,22 @@ func (OpenAIJS) Read(span ptrace.Span, into Facts) {
 func openAIJSRequest(span ptrace.Span, r *classify.Request) {
 	var s signs
 	s.begin(span, r)
-	chat := false
+	chat, usage := false, false
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case keyGenAISystem:
 			chat = true
 		case string(otelsemconv.OpenAIAPITypeKey):
 			chat = word(v) == otelsemconv.OpenAIAPITypeChatCompletions.Value.AsString()
+		case string(otelsemconv.GenAIUsageOutputTokensKey):
+			usage = true
 		default:
 			s.read(key, v, r)
 		}
 	}
 	s.end(span, r)
-	if !chat && s.has(finishStop) {
-		s.reasons, r.Finish = nil, classify.FinishNotObserved
+	if !chat && (!usage || s.has(finishStop)) {
+		r.Finish = classify.FinishNotObserved
 	}
-	switch {
-	case s.conclude(r), r.Failed == classify.Yes:
-	case s.unset && s.reasons != nil && len(s.reasons) == 0:
-		r.Ended = semconv.StreamEndEOF
-	}
+	s.conclude(r)
 }

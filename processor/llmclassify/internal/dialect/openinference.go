@@ -8,16 +8,16 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
-	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // OpenInference reads the spans of Arize's instrumentations: openinference.span.kind
 // says what they are. A CHAIN is glue, no run.
 //
 // A failure is ERROR with an exception event; on Responses with no message for an end
-// of the stream, an abort and a timeout alike. A stream that ends without a finish
-// reason has none, and so has one that was aborted, which may read OK: OK is success
-// only for a request that is known not to have streamed. For Go the body of an HTTP
+// of the stream, an abort and a timeout alike. A stream that just ends has no finish
+// reason, and neither has one that was aborted, which OpenAI's client ends without an
+// error and which may read OK: it is put down to neither, and OK is success only for
+// a request that is known not to have streamed. For Go the body of an HTTP
 // error is its status text, a stream has its request's attributes only, and a cut one
 // may not be exported at all. Messages of the history are recorded in part by some and
 // dropped by attribute limits, so that they prove nothing about what is not there.
@@ -105,11 +105,7 @@ func openInferenceRequest(span ptrace.Span, r *classify.Request) {
 	if r.Failed == classify.No && (!whole || s.streamed) {
 		r.Failed = classify.NotObserved
 	}
-	switch {
-	case s.conclude(r), r.Failed == classify.Yes:
-	case s.unset && s.streamed && len(s.reasons) == 0:
-		r.Ended = semconv.StreamEndEOF
-	}
+	s.conclude(r)
 }
 
 // openInferenceCall: the key is that of the id of a call of the answer.

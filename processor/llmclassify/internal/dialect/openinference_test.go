@@ -78,10 +78,10 @@ func TestOpenInferenceRequest(t *testing.T) {
 			classify.Request{},
 		},
 		{
-			"the stream just ended", arize(oiOpenAI, "LLM", statusUnset, m{"llm.invocation_parameters": streams}, event{name: "First Token Stream Event"}),
-			[]truth{cut},
-			interrupted(semconv.CauseCleanEOF, low),
-			classify.Request{Ended: semconv.StreamEndEOF},
+			"the stream just ended, or was aborted", arize(oiOpenAI, "LLM", statusUnset, m{"llm.invocation_parameters": streams}, event{name: "First Token Stream Event"}),
+			[]truth{cut, stopped},
+			unknown,
+			classify.Request{},
 		},
 		{
 			"Responses: ended, aborted and timed out alike", arize(oiOpenAI, "LLM", statusError, m{"llm.invocation_parameters": streams}),

@@ -51,7 +51,7 @@ func TestTraces(t *testing.T) {
 			"failed connection_failed/connect_refused high safe_auto_retry", []string{"connection_failed/connect_refused medium user_confirmed_retry"}, nil, "rqxx",
 		},
 		"openai_js_eof": {
-			"failed stream_interrupted/clean_eof low user_confirmed_retry", []string{"stream_interrupted/clean_eof low user_confirmed_retry"}, nil, "rq",
+			"incomplete unclassified/unknown low user_confirmed_retry", []string{""}, nil, "rq",
 		},
 		"openllmetry_cut": {
 			"failed stream_interrupted/unknown medium user_confirmed_retry", []string{"", "stream_interrupted/unknown medium user_confirmed_retry"}, []string{""}, "rtoqq",
