@@ -50,7 +50,7 @@ func (r *record) init(ctx context.Context, c *config, span trace.Span, id *spanf
 	r.ctx, r.run, r.span, r.config, r.identity, r.start = ctx, runOf(ctx), span, c, *id, start
 	r.facts.Usage = wire.Usage{Input: -1, Output: -1, CacheRead: -1, CacheCreation: -1, Reasoning: -1}
 	if c.events && span.IsRecording() {
-		r.times = &timeline{moments: make([]moment, 0, 8)}
+		r.times = newTimeline()
 	}
 	if c.meters.enabled(ctx) {
 		r.measured = trace.ContextWithSpan(context.WithoutCancel(ctx), span)
@@ -129,6 +129,10 @@ func (r *record) end(now time.Time) {
 	if learnt {
 		r.late(&r.facts, &r.identity)
 	}
+	var calls []wire.Call
+	if r.state != nil {
+		calls = r.state.Calls
+	}
 	r.state = nil
 	facts := r.facts
 	r.mu.Unlock()
@@ -139,7 +143,7 @@ func (r *record) end(now time.Time) {
 		r.span.End(trace.WithTimestamp(now))
 		return
 	}
-	attrs := make([]attribute.KeyValue, 0, 40)
+	attrs := make([]attribute.KeyValue, 0, 32)
 	if learnt {
 		r.span.SetName(r.identity.SpanName())
 		attrs = r.identity.AppendBody(attrs)
@@ -150,7 +154,7 @@ func (r *record) end(now time.Time) {
 		attrs = spanfacts.AppendVerdict(attrs, &d)
 	}
 	r.span.SetAttributes(attrs...)
-	r.times.write(r.span)
+	r.times.write(r.span, calls)
 	if facts.ErrorType != "" {
 		r.span.SetStatus(codes.Error, "")
 	}

@@ -25,21 +25,28 @@ type timeline struct {
 	moments []moment
 	calls   int // events about single calls
 
-	written                               time.Time // the request, whole; zero: it was not
+	written                               int64 // when the request was, whole; 0: it was not
 	progressed, text, reasoning, finished bool
 	begun                                 int    // calls of which the beginning is told
 	completed                             uint64 // calls of which the completion is told, a bit each
 }
 
+// moment is kept small: a stream that is open keeps those that it has had. Times
+// are nanoseconds of the Unix epoch.
 type moment struct {
-	name     string
-	at       time.Time
-	id, tool string // of a call; both empty for the others
+	name string
+	at   int64
+	call int // its place among the calls of the state; negative: it is about none
 }
+
+// ofNoCall is the call of a moment that is about the whole response.
+const ofNoCall = -1
+
+func newTimeline() *timeline { return &timeline{moments: make([]moment, 0, 6)} }
 
 func (t *timeline) mark(name string, at time.Time) {
 	if t != nil {
-		t.moments = append(t.moments, moment{name: name, at: at})
+		t.moments = append(t.moments, moment{name, at.UnixNano(), ofNoCall})
 	}
 }
 
@@ -60,24 +67,24 @@ func (t *timeline) progress(st *wire.State, at time.Time) {
 	t.once(&t.reasoning, st.ReasoningChunks > 0, semconv.EventStreamReasoningStarted, at)
 	t.once(&t.text, st.TextChunks > 0, semconv.EventStreamTextStarted, at)
 	for i := t.begun; i < len(st.Calls); i++ {
-		t.call(semconv.EventStreamToolInputStarted, &st.Calls[i], at)
+		t.call(semconv.EventStreamToolInputStarted, i, at)
 	}
 	t.begun = len(st.Calls)
 	for i := range st.Calls {
 		if bit := uint64(1) << (i % 64); st.Calls[i].Completed && t.completed&bit == 0 {
 			t.completed |= bit
-			t.call(semconv.EventStreamToolInputCompleted, &st.Calls[i], at)
+			t.call(semconv.EventStreamToolInputCompleted, i, at)
 		}
 	}
 	t.once(&t.finished, st.Complete, semconv.EventStreamFinish, at)
 }
 
-func (t *timeline) call(name string, c *wire.Call, at time.Time) {
+func (t *timeline) call(name string, i int, at time.Time) {
 	if t.calls == maxEvents-maxOnce {
 		return
 	}
 	t.calls++
-	t.moments = append(t.moments, moment{name, at, c.ID, c.Name})
+	t.moments = append(t.moments, moment{name, at.UnixNano(), i})
 }
 
 // end tells how the attempt ended.
@@ -94,38 +101,47 @@ func (t *timeline) end(c conclusion, at time.Time) {
 }
 
 // requestWritten takes when the request had been written, which the transport may
-// say at any time.
+// say at any time. The zero time: it was not.
 func (t *timeline) requestWritten(at time.Time) {
-	if t != nil {
-		t.written = at
+	if t != nil && !at.IsZero() {
+		t.written = at.UnixNano()
 	}
 }
 
-// write puts the events on the span.
-func (t *timeline) write(span trace.Span) {
+// write puts the events on the span. calls are those of the response's state.
+func (t *timeline) write(span trace.Span, calls []wire.Call) {
 	if t == nil {
 		return
 	}
-	if !t.written.IsZero() {
-		span.AddEvent(semconv.EventRequestWritten, trace.WithTimestamp(t.written))
+	// What arrived in one Read has one time: its option, and the slices, are made once.
+	last, options := int64(0), make([]trace.EventOption, 0, 2)
+	stamped := func(at int64) []trace.EventOption {
+		if at != last || len(options) == 0 {
+			last, options = at, append(options[:0], trace.WithTimestamp(time.Unix(0, at)))
+		}
+		return options
 	}
+	if t.written != 0 {
+		span.AddEvent(semconv.EventRequestWritten, stamped(t.written)...)
+	}
+	attrs := make([]attribute.KeyValue, 0, 2)
 	for i := range t.moments {
 		m := &t.moments[i]
-		if m.id == "" && m.tool == "" {
-			span.AddEvent(m.name, trace.WithTimestamp(m.at))
-			continue
+		options := stamped(m.at)
+		if m.call >= 0 && m.call < len(calls) {
+			attrs = appendCall(attrs[:0], &calls[m.call])
+			options = append(options, trace.WithAttributes(attrs...)) // which the event copies
 		}
-		span.AddEvent(m.name, trace.WithTimestamp(m.at), trace.WithAttributes(callAttributes(m)...))
+		span.AddEvent(m.name, options...)
 	}
 }
 
-func callAttributes(m *moment) []attribute.KeyValue {
-	attrs := make([]attribute.KeyValue, 0, 2)
-	if m.id != "" {
-		attrs = append(attrs, otelsemconv.GenAIToolCallID(m.id))
+func appendCall(dst []attribute.KeyValue, c *wire.Call) []attribute.KeyValue {
+	if c.ID != "" {
+		dst = append(dst, otelsemconv.GenAIToolCallID(c.ID))
 	}
-	if m.tool != "" {
-		attrs = append(attrs, otelsemconv.GenAIToolName(m.tool))
+	if c.Name != "" {
+		dst = append(dst, otelsemconv.GenAIToolName(c.Name))
 	}
-	return attrs
+	return dst
 }
