@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"time"
+	"unsafe"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
@@ -21,6 +22,12 @@ type Exchange struct {
 	Resent     int // how often it had been sent before; 0 when not recorded
 
 	fault fault
+}
+
+// Size estimates the memory of an exchange that is kept, in bytes. Of several beneath
+// one span only the one that began last need be kept, see [Explain].
+func (x *Exchange) Size() int {
+	return int(unsafe.Sizeof(*x)) + len(x.fault.name) + len(x.fault.code)
 }
 
 // DOMException's legacy codes, which undici's instrumentation writes as error.type.

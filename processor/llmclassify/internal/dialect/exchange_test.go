@@ -143,6 +143,10 @@ func TestExchangesAreOfClients(t *testing.T) {
 	head, _, _ = s.read(t)
 	assert.Equal(t, Head{}, head)
 
+	x := exchangeOf(t, undici(0, "ECONNREFUSED"))
+	assert.Greater(t, x.Size(), len("ECONNREFUSED"))
+	assert.Less(t, x.Size(), 300)
+
 	span := undici(99999, "").span(t)
 	span.SetStartTimestamp(pcommon.Timestamp(0))
 	assert.Zero(t, ReadExchange(span).Status)
