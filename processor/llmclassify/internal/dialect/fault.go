@@ -1,0 +1,116 @@
+package dialect
+
+import (
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// fault is what a span says of its error.
+type fault struct {
+	failure
+	name     string // as it was recorded, empty when there was none
+	known    bool   // failure says something
+	status   int    // an HTTP status in an error's place, 0 for none
+	typed    bool   // the name itself is known, not a text alone
+	agrees   bool   // a text and the class that it belongs to agree
+	recorded bool   // an exception was recorded
+}
+
+// basis is what a conclusion from the error rests on.
+func (f *fault) basis() classify.Basis {
+	switch {
+	case f.vague:
+		return classify.Inferred
+	case f.typed:
+		return classify.Typed
+	case f.agrees:
+		return classify.Corroborated
+	default:
+		return classify.Inferred
+	}
+}
+
+// maxExceptions bounds how many events of a span are looked at.
+const maxExceptions = 32
+
+// faultOf finds the error of a span: error.type, then the types of the exception
+// events in their order; the first name whose meaning is known, else the first
+// there is. A fixed text beside a name says more of it; it stands for itself where
+// no name is known.
+func faultOf(span ptrace.Span, errorType string) (f fault) {
+	f.take(errorType)
+	f.typed = f.known || f.status != 0
+	var said failure
+	var class string
+	for i := range min(span.Events().Len(), maxExceptions) {
+		event := span.Events().At(i)
+		if event.Name() != otelsemconv.ExceptionEventName {
+			continue
+		}
+		f.recorded = true
+		var name, message string
+		for key, v := range event.Attributes().All() {
+			switch key {
+			case string(otelsemconv.ExceptionTypeKey):
+				name = text(v, maxString)
+			case string(otelsemconv.ExceptionMessageKey):
+				if v.Type() == pcommon.ValueTypeStr {
+					message = v.Str()
+				}
+			}
+		}
+		if !f.typed {
+			f.take(name)
+			f.typed = f.known || f.status != 0
+		}
+		if t, ok := textOf(message, name); ok && !said.known() {
+			said, class = t, name
+		}
+		if code := statuses[message]; code != 0 && f.status == 0 && f.name == "" {
+			f.status = code
+		}
+	}
+	if !said.known() {
+		said, _ = textOf(span.Status().Message(), errorType)
+	}
+	switch {
+	case !said.known():
+	case !f.known && f.status == 0:
+		f.failure, f.known, f.agrees = said, true, class != ""
+	case f.transport != semconv.TransportCauseUnset && said.transport != semconv.TransportCauseUnset:
+		f.failure = said // the name and its text: the text is the more precise
+	}
+	if f.status == 0 && !f.known && f.name == "" {
+		f.status = statuses[span.Status().Message()]
+	}
+	return f
+}
+
+// take takes a name where no better one is known yet.
+func (f *fault) take(name string) {
+	if name == "" || f.known {
+		return
+	}
+	if known, ok := failureOf(name); ok {
+		f.failure, f.known, f.name = known, true, name
+		return
+	}
+	if f.status == 0 {
+		f.status = statusOf(name)
+	}
+	if f.name == "" {
+		f.name = name
+	}
+}
+
+// codeOf is the name of an error where it is fit to be a code, else empty.
+func codeOf(name string) string {
+	if code := classify.SanitizeCode(name); code != classify.Redacted {
+		return code
+	}
+	return ""
+}

@@ -1,0 +1,67 @@
+package dialect
+
+import (
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// readTool reads a tool's span. keys are those of the call's id and the tool's
+// name, in the producer's words.
+func readTool(span ptrace.Span, t *classify.Tool, id, name string) {
+	*t = classify.Tool{Start: at(span.StartTimestamp()), End: at(span.EndTimestamp())}
+	for key, v := range span.Attributes().All() {
+		switch key {
+		case id:
+			t.CallID = text(v, maxString)
+		case name:
+			t.Name = text(v, maxString)
+		case string(otelsemconv.ErrorTypeKey):
+			t.ErrorType = text(v, maxString)
+		}
+	}
+	switch failed(span) {
+	case classify.Yes:
+		t.Outcome = semconv.ToolOutcomeFailed
+	case classify.No:
+		t.Outcome = semconv.ToolOutcomeSucceeded
+	case classify.NotObserved: // a failure may be told in the result alone
+		if t.ErrorType == mcpToolError {
+			t.Outcome = semconv.ToolOutcomeFailed
+		}
+	}
+	f := faultOf(span, t.ErrorType)
+	if t.ErrorType == "" {
+		t.ErrorType = f.name
+	}
+	if t.Outcome != semconv.ToolOutcomeFailed {
+		return
+	}
+	switch {
+	case f.abort == semconv.AbortSourceDeadline, f.watchdog != semconv.WatchdogKindUnset:
+		t.Outcome = semconv.ToolOutcomeTimedOut
+	case f.abort != semconv.AbortSourceUnset:
+		t.Outcome = semconv.ToolOutcomeInterrupted
+	}
+}
+
+// mcpToolError is the error.type of an MCP result with isError.
+const mcpToolError = "tool_error"
+
+// readRun reads a run's span.
+func readRun(span ptrace.Span, run *classify.Run) {
+	*run = classify.Run{
+		Start: at(span.StartTimestamp()), End: at(span.EndTimestamp()),
+		Ended: classify.Yes, Failed: failed(span),
+	}
+	if v, ok := span.Attributes().Get(string(otelsemconv.ErrorTypeKey)); ok {
+		run.ErrorType = text(v, maxString)
+	}
+	f := faultOf(span, run.ErrorType)
+	if run.ErrorType == "" {
+		run.ErrorType = f.name
+	}
+	run.Abort.Source = f.abort
+}
