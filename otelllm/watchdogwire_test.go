@@ -146,30 +146,40 @@ func TestConnectWatchdog(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := base(t)
 			url := tt.setup(t, b)
-			r := newRecorder(t)
-			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+chatPath, strings.NewReader(chatBody))
-			require.NoError(t, err)
-			client := http.Client{Transport: NewTransport(b, WithWatchdog(Watchdog{Connect: limit}), WithStreamErrors())}
-			_, err = client.Do(req)
-			var fired *WatchdogError
-			require.ErrorAs(t, err, &fired)
-			assert.Equal(t, WatchdogError{Kind: semconv.WatchdogKindConnect, Limit: limit}, *fired)
-			var timeout net.Error
-			require.ErrorAs(t, err, &timeout)
-			assert.True(t, timeout.Timeout(), "as http.Client tells it")
-			require.NotErrorAs(t, err, new(*StreamError), "no stream was broken")
-
-			s := r.only(t)
-			assert.Equal(t, "watchdog", s.get("llm.stream.end"))
-			assert.Equal(t, "connect", s.get("llm.watchdog.kind"))
-			assert.Equal(t, "before_connection", s.get("llm.stream.phase"))
-			assert.Equal(t, tt.stage, s.get("llm.transport.stage"))
-			d := run.Diagnosis()
-			assert.Equal(t, "watchdog_timeout/connect safe_auto_retry", d.Class.String()+"/"+d.Cause.String()+" "+d.Retry.Safety.String(), "nothing was sent")
-			run.End(err)
+			// A busy machine may be slow to get to where it is to be kept.
+			for within := limit; !connectWatched(t, b, url, within, tt.stage); within *= 2 {
+				require.Less(t, within, patience)
+			}
 		})
 	}
+}
+
+// connectWatched makes a request that gets no connection. It reports whether it came
+// as far as it was to come.
+func connectWatched(t *testing.T, b *http.Transport, url string, within time.Duration, stage string) bool {
+	t.Helper()
+	r := newRecorder(t)
+	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+chatPath, strings.NewReader(chatBody))
+	require.NoError(t, err)
+	client := http.Client{Transport: NewTransport(b, WithWatchdog(Watchdog{Connect: within}), WithStreamErrors())}
+	_, err = client.Do(req)
+	var fired *WatchdogError
+	require.ErrorAs(t, err, &fired)
+	assert.Equal(t, WatchdogError{Kind: semconv.WatchdogKindConnect, Limit: within}, *fired)
+	var timeout net.Error
+	require.ErrorAs(t, err, &timeout)
+	assert.True(t, timeout.Timeout(), "as http.Client tells it")
+	require.NotErrorAs(t, err, new(*StreamError), "no stream was broken")
+
+	s := r.only(t)
+	assert.Equal(t, "watchdog", s.get("llm.stream.end"))
+	assert.Equal(t, "connect", s.get("llm.watchdog.kind"))
+	assert.Equal(t, "before_connection", s.get("llm.stream.phase"))
+	d := run.Diagnosis()
+	assert.Equal(t, "watchdog_timeout/connect safe_auto_retry", d.Class.String()+"/"+d.Cause.String()+" "+d.Retry.Safety.String(), "nothing was sent")
+	run.End(err)
+	return s.get("llm.transport.stage") == stage
 }
 
 // TestEndsAtOnce lets a reset by the server, a stop of the user and a watchdog come
