@@ -50,8 +50,16 @@ ifneq ($(RACE),)
 endif
 
 .PHONY: validate
-validate: $(COLLECTOR) ## every shipped Collector configuration, by the built Collector itself
-	cd deploy/collector && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" $(GO) test -count=1 -timeout 5m ./...
+validate: $(COLLECTOR) $(BUILD)/validate/traces.jsonl ## every file under deploy/collector, by the program it is for
+	cd deploy/collector && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" DEMO_TRACES="$(CURDIR)/$(BUILD)/validate/traces.jsonl" \
+		PROMETHEUS_BIN="$$("$(CURDIR)/scripts/prometheus" "$(CURDIR)/$(TOOLS)/prometheus")" \
+		$(GO) test -count=1 -timeout 5m ./...
+
+# What the demo's agents record. Whether its verdicts are right is for `make demo` to say.
+$(BUILD)/validate/traces.jsonl: $(COLLECTOR)
+	@echo "validate: running the demo for its traces"
+	@cd examples && CGO_ENABLED=0 $(GO) build -trimpath -o ../$(BUILD)/quickstart ./quickstart
+	@$(BUILD)/quickstart -root . -out $(BUILD)/validate >$(BUILD)/validate.log 2>&1 || test -s $@ || { cat $(BUILD)/validate.log >&2; exit 1; }
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## golangci-lint in all modules: style, mistakes, and who may import whom

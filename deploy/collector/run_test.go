@@ -42,31 +42,45 @@ func TestDemoWritesAndForwards(t *testing.T) {
 	}
 }
 
+type span struct {
+	Name       string
+	Kind       int
+	TraceID    string `json:"traceId"`
+	Attributes []struct {
+		Key   string
+		Value map[string]any
+	}
+}
+
 // The spans that the file exporter has written so far are read whole lines at a time, as a reader of a growing file
 // must.
-func (c *running) spanNames(t require.TestingT) []string {
+func (c *running) spans(t require.TestingT) []span {
 	raw, err := os.ReadFile(c.env["OUT_FILE"])
 	require.NoError(t, err)
-	var names []string
+	var spans []span
 	for line := range bytes.Lines(raw) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
 			break
 		}
 		var batch struct {
 			ResourceSpans []struct {
-				ScopeSpans []struct {
-					Spans []struct{ Name string }
-				}
+				ScopeSpans []struct{ Spans []span }
 			}
 		}
 		require.NoError(t, json.Unmarshal(line, &batch))
 		for _, r := range batch.ResourceSpans {
 			for _, s := range r.ScopeSpans {
-				for _, span := range s.Spans {
-					names = append(names, span.Name)
-				}
+				spans = append(spans, s.Spans...)
 			}
 		}
+	}
+	return spans
+}
+
+func (c *running) spanNames(t require.TestingT) []string {
+	var names []string
+	for _, s := range c.spans(t) {
+		names = append(names, s.Name)
 	}
 	return names
 }
@@ -74,7 +88,6 @@ func (c *running) spanNames(t require.TestingT) []string {
 type running struct{ env map[string]string }
 
 // start runs the Collector on free loopback ports until the test ends, and returns once its health check answers 200.
-// It must end by itself, and well, when it is interrupted.
 func start(t *testing.T, bin string, extra map[string]string, files ...string) *running {
 	t.Helper()
 	env := map[string]string{
@@ -91,31 +104,21 @@ func start(t *testing.T, bin string, extra map[string]string, files ...string) *
 	}
 	cmd := exec.Command(bin, args...)
 	cmd.Env = environ(env)
-	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
-	require.NoError(t, cmd.Start())
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
-	t.Cleanup(func() {
-		assert.NoError(t, cmd.Process.Signal(os.Interrupt))
-		select {
-		case err := <-exited:
-			assert.NoError(t, err, "the Collector's log:\n%s", &log)
-		case <-time.After(20 * time.Second):
-			assert.NoError(t, cmd.Process.Kill())
-			err := <-exited
-			t.Errorf("the Collector did not end when interrupted: %v; its log:\n%s", err, &log)
-		}
-	})
+	run(t, cmd)
+	healthy(t, env["HEALTH_ENDPOINT"])
+	return &running{env: env}
+}
 
+// healthy waits until every pipeline of the Collector runs.
+func healthy(t *testing.T, address string) {
+	t.Helper()
 	require.Eventually(t, func() bool {
-		resp, err := http.Get("http://" + env["HEALTH_ENDPOINT"])
+		resp, err := http.Get("http://" + address)
 		if err != nil {
 			return false
 		}
 		return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 	}, 30*time.Second, 20*time.Millisecond, "the Collector is not healthy")
-	return &running{env: env}
 }
 
 // freeAddress returns a loopback address that was free a moment ago.

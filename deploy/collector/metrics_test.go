@@ -1,0 +1,108 @@
+package collector
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The demo's runs, through the real Collector into the real Prometheus: what is counted there is what was judged.
+func TestMetricsEndToEnd(t *testing.T) {
+	v := readVocabulary(t)
+	m := startMonitored(t)
+	traces := demoTraces(t, v)
+
+	replay(t, m.otlp, traces)
+	t.Run("a run counts once", func(t *testing.T) {
+		eventually(t, func(t *assert.CollectT) {
+			judged := float64(len(m.backend.traceIDs(t, "llm.run.outcome")))
+			require.Positive(t, judged)
+			for _, expr := range []string{
+				`sum(llm_run_calls_total)`,
+				`sum(llm_run_duration_seconds_count)`,
+				`sum(otelcol_processor_llm_classify_runs)`,
+			} {
+				assert.InDelta(t, judged, m.number(t, expr), 0, expr)
+			}
+			for _, s := range m.query(t, `sum by (llm_run_outcome) (llm_run_calls_total)`) {
+				assert.Contains(t, v.attributes["llm.run.outcome"].values, s.labels["llm_run_outcome"])
+			}
+		})
+	})
+
+	// The same again, and from another process of the same service: counts add up, in the same series.
+	for range 2 {
+		for _, batch := range traces {
+			for _, r := range list(batch["resourceSpans"]) {
+				resource := r.(map[string]any)["resource"].(map[string]any)
+				resource["attributes"] = append(list(resource["attributes"]), map[string]any{
+					"key": "service.instance.id", "value": map[string]any{"stringValue": "another"},
+				})
+			}
+		}
+		replay(t, m.otlp, traces)
+	}
+	t.Run("counts add up", func(t *testing.T) {
+		for expr, attribute := range map[string]string{
+			`sum(llm_run_calls_total)`:                                         "llm.run.outcome",
+			`sum(llm_tool_calls_total)`:                                        "llm.tool.outcome",
+			`sum(llm_request_calls_total)`:                                     "llm.request.provider_tools",
+			`sum(llm_request_calls_total{llm_watchdog_kind!=""})`:              "llm.watchdog.kind",
+			`sum(llm_request_time_to_first_chunk_seconds_count)`:               "gen_ai.response.time_to_first_chunk",
+			`sum(llm_request_longest_gap_seconds_bucket{le="+Inf"})`:           "llm.stream.longest_gap",
+			`sum(llm_run_calls_total{llm_failure_class="tool_output_lost"})>0`: "",
+		} {
+			eventually(t, func(t *assert.CollectT) {
+				if attribute == "" {
+					require.Positive(t, m.number(t, expr), expr)
+					return
+				}
+				want := len(m.backend.traceIDs(t, attribute))
+				require.Positive(t, want, attribute)
+				assert.InDelta(t, want, m.number(t, expr), 0, expr)
+			})
+		}
+	})
+
+	t.Run("exemplars lead to the trace", func(t *testing.T) {
+		for _, metric := range []string{"llm_run_calls_total", "llm_request_calls_total", "llm_tool_calls_total", "llm_run_duration_seconds_bucket"} {
+			eventually(t, func(t *assert.CollectT) {
+				ids := m.exemplars(t, metric)
+				require.NotEmpty(t, ids, metric)
+				known := map[string]bool{}
+				for _, span := range m.backend.spans(t) {
+					known[span.TraceID] = true
+				}
+				for _, id := range ids {
+					assert.True(t, known[id], "%s has an exemplar of trace %s, which the backend does not have", metric, id)
+				}
+			})
+		}
+	})
+
+	t.Run("rules", func(t *testing.T) {
+		for _, group := range readRules(t, "prometheus/recording.yaml").Groups {
+			for _, rule := range group.Rules {
+				eventually(t, func(t *assert.CollectT) {
+					require.NotEmpty(t, m.query(t, rule.Record), "%s has no data", rule.Record)
+				})
+			}
+		}
+	})
+}
+
+// traceIDs returns the trace id of each span with the attribute, but those of a gateway, which serve a request that its
+// client has counted.
+func (c *running) traceIDs(t require.TestingT, attribute string) []string {
+	const server = 2
+	var ids []string
+	for _, span := range c.spans(t) {
+		for _, a := range span.Attributes {
+			if a.Key == attribute && span.Kind != server {
+				ids = append(ids, span.TraceID)
+			}
+		}
+	}
+	return ids
+}

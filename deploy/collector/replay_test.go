@@ -1,0 +1,87 @@
+package collector
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// demoTraces returns the spans of `make demo` as its agents sent them: what it keeps, without the verdicts. `make
+// validate` runs the demo first and names its file; a plain `go test` has none.
+func demoTraces(t *testing.T, v vocabulary) []map[string]any {
+	t.Helper()
+	path := os.Getenv("DEMO_TRACES")
+	if path == "" {
+		t.Skip("DEMO_TRACES names no traces: run `make validate`, which makes some")
+	}
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var batches []map[string]any
+	for line := range bytes.Lines(raw) {
+		var batch map[string]any
+		require.NoError(t, json.Unmarshal(line, &batch))
+		eachScope(batch, func(scope map[string]any) {
+			var spans []any
+			for _, s := range list(scope["spans"]) {
+				span := s.(map[string]any)
+				if span["name"] == "llm.run.abandoned" { // of the Collector's making
+					continue
+				}
+				var attributes []any
+				for _, a := range list(span["attributes"]) {
+					if name, _ := a.(map[string]any)["key"].(string); !v.attributes[name].verdict {
+						attributes = append(attributes, a)
+					}
+				}
+				span["attributes"] = attributes
+				spans = append(spans, span)
+			}
+			scope["spans"] = spans
+		})
+		batches = append(batches, batch)
+	}
+	require.NotEmpty(t, batches, path)
+	return batches
+}
+
+// replay sends the batches over OTLP/HTTP as traces that nobody has seen yet.
+func replay(t *testing.T, address string, batches []map[string]any) {
+	t.Helper()
+	fresh := make([]byte, 4)
+	_, err := rand.Read(fresh)
+	require.NoError(t, err)
+	for _, batch := range batches {
+		eachScope(batch, func(scope map[string]any) {
+			for _, s := range list(scope["spans"]) {
+				span := s.(map[string]any)
+				span["traceId"] = hex.EncodeToString(fresh) + span["traceId"].(string)[8:]
+			}
+		})
+		body, err := json.Marshal(batch)
+		require.NoError(t, err)
+		resp, err := http.Post("http://"+address+"/v1/traces", "application/json", bytes.NewReader(body))
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		assert.Equal(t, http.StatusOK, resp.StatusCode)
+	}
+}
+
+func eachScope(batch map[string]any, do func(map[string]any)) {
+	for _, r := range list(batch["resourceSpans"]) {
+		for _, s := range list(r.(map[string]any)["scopeSpans"]) {
+			do(s.(map[string]any))
+		}
+	}
+}
+
+func list(v any) []any {
+	l, _ := v.([]any)
+	return l
+}
