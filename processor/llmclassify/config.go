@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 )
 
 // Defaults of [Config].
@@ -54,6 +56,9 @@ type Config struct {
 	// GOMAXPROCS. Default 0.
 	Shards int `mapstructure:"shards"`
 
+	// Dialects are the names of the dialects that are read. Default none, which is all.
+	Dialects []string `mapstructure:"dialects"`
+
 	// Storage is the storage extension in which held spans and the facts of open
 	// runs are kept, so that a crash loses none. Default none: they are in memory only.
 	Storage *component.ID `mapstructure:"storage"`
@@ -93,6 +98,9 @@ func (c *Config) Validate() error {
 	positive(c.MaxSpansPerRun > 0, "max_spans_per_run", c.MaxSpansPerRun)
 	if c.Shards < 0 {
 		errs = append(errs, fmt.Errorf("shards must not be less than 0, is %d", c.Shards))
+	}
+	if _, err := dialect.NewSet(c.Dialects...); err != nil {
+		errs = append(errs, fmt.Errorf("dialects: %w", err))
 	}
 	seen := make(map[string]bool, len(c.MetadataKeys))
 	for _, key := range c.MetadataKeys {

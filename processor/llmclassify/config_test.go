@@ -26,13 +26,14 @@ func TestConfig(t *testing.T) {
 		{name: "", want: createDefaultConfig().(*Config)},
 		{name: "all", want: &Config{
 			MaxHold: 10 * time.Second, Settle: 500 * time.Millisecond, RunTimeout: 15 * time.Minute,
-			MaxHeldBytes: 1 << 20, MaxFactBytes: 1 << 16, MaxSpansPerRun: 100, Shards: 4,
+			MaxHeldBytes: 1 << 20, MaxFactBytes: 1 << 16, MaxSpansPerRun: 100, Shards: 4, Dialects: []string{"gen_ai", "otelllm"},
 			Storage: &storageID, MetadataKeys: []string{"X-Tenant", "x-region"},
 		}},
 		{name: "zero", errs: []string{
 			"max_hold must be greater than 0, is 0s",
 			"max_held_bytes must be greater than 0, is -1",
 			"max_spans_per_run must be greater than 0, is 0",
+			`dialects: unknown dialect "latin": use any of `,
 			"shards must not be less than 0, is -1",
 			"metadata_keys must be different and not empty: \"X-Tenant\" is not",
 		}},

@@ -58,10 +58,14 @@ func newTraces(set processor.Settings, cfg *Config, next consumer.Traces, c cloc
 	if err != nil {
 		return nil, err
 	}
+	registry, err := dialect.NewSet(cfg.Dialects...)
+	if err != nil {
+		return nil, fmt.Errorf("dialects: %w", err)
+	}
 	p := &traces{
 		cfg:       cfg,
 		id:        set.ID,
-		registry:  dialect.Default(),
+		registry:  registry,
 		origins:   origin.NewTable(cfg.MaxHold, maxOrigins),
 		callers:   caller.NewTable(cfg.MetadataKeys),
 		interest:  new(interest),
@@ -83,12 +87,13 @@ func newTraces(set processor.Settings, cfg *Config, next consumer.Traces, c cloc
 }
 
 // load is what the processor holds.
-type load struct{ traces, bytes, factBytes int }
+type load struct{ traces, bytes, factBytes, evidence int }
 
 func (p *traces) load() (l load) {
 	for _, s := range p.shards {
 		l.traces += int(s.traces.Load())
 		l.factBytes += int(s.factBytes.Load())
+		l.evidence += int(s.evidenced.Load())
 	}
 	l.bytes = int(p.budget.used.Load())
 	return l
@@ -181,7 +186,7 @@ func (p *traces) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	b := recognise(p.registry, p.origins, now, td)
 	defer b.release()
 	if len(b.found) == 0 {
-		return p.pass(ctx, td, spans)
+		return p.pass(ctx, td, spans, b)
 	}
 	if err := p.take(ctx, now, b, td, spans); err != nil {
 		p.telemetry.refused(ctx, spans)
@@ -228,8 +233,9 @@ func (p *traces) own(ctx context.Context, now time.Time, b *batch, deliveries []
 		return err
 	}
 	var seen [][]hold.Link
+	var https [][]exchange
 	if others > 0 {
-		seen = p.links(td)
+		seen, https = p.links(td), p.exchanges(b)
 		if err := p.next.ConsumeTraces(ctx, td); err != nil {
 			p.unwrite(ctx, tickets, len(b.found))
 			return whole(err)
@@ -242,42 +248,63 @@ func (p *traces) own(ctx context.Context, now time.Time, b *batch, deliveries []
 		if seen != nil {
 			deliveries[i].seen = seen[i]
 		}
+		if https != nil {
+			deliveries[i].https = https[i]
+		}
 		if deliveries[i].arrivals != nil {
 			p.shards[i].in <- deliveries[i] // it has a place
-		} else if deliveries[i].seen != nil {
-			p.tell(ctx, i, deliveries[i].seen)
+		} else {
+			p.tell(ctx, i, deliveries[i])
 		}
 	}
 	return nil
 }
 
 // pass forwards a call without LLM spans.
-func (p *traces) pass(ctx context.Context, td ptrace.Traces, spans int) error {
-	seen := p.links(td)
+func (p *traces) pass(ctx context.Context, td ptrace.Traces, spans int, b *batch) error {
+	seen, https := p.links(td), p.exchanges(b)
 	if err := p.next.ConsumeTraces(ctx, td); err != nil {
 		p.telemetry.refused(ctx, spans)
 		return err
 	}
 	p.telemetry.passed(ctx, spans)
-	if seen != nil && p.calls.enter() {
+	if (seen != nil || https != nil) && p.calls.enter() {
 		defer p.calls.leave()
-		for i, links := range seen {
-			if links != nil {
-				p.tell(ctx, i, links)
+		for i := range p.shards {
+			var d delivery
+			if seen != nil {
+				d.seen = seen[i]
 			}
+			if https != nil {
+				d.https = https[i]
+			}
+			p.tell(ctx, i, d)
 		}
 	}
 	return nil
 }
 
-// tell tells a shard of spans that were seen. Without it runs only wait for
-// longer: where ctx ends first, nothing is lost.
-func (p *traces) tell(ctx context.Context, shard int, seen []hold.Link) {
-	select {
-	case p.shards[shard].places <- struct{}{}:
-		p.shards[shard].in <- delivery{seen: seen}
-	case <-ctx.Done():
+// tell tells a shard of spans that were seen. Where it has no time for that before
+// ctx ends, runs wait for longer and verdicts are less sure, but nothing is lost. It
+// does not wait for evidence of failures that may be nobody's.
+func (p *traces) tell(ctx context.Context, shard int, d delivery) {
+	if d.seen == nil && d.https == nil {
+		return
 	}
+	place := p.shards[shard].places
+	select {
+	case place <- struct{}{}:
+	default:
+		if d.seen == nil {
+			return
+		}
+		select {
+		case place <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+	}
+	p.shards[shard].in <- d
 }
 
 // reserve gets a place for each delivery, always in the same order, so that no two

@@ -23,6 +23,7 @@ type shard struct {
 	buffer    *hold.Buffer[assemble.Known]
 	forwarder *forwarder
 	reader    packed.Reader
+	evidence  *evidence
 	forgotten []journal.Ticket // of facts that were forgotten
 
 	// places has one element for each delivery that may be put into in, which has
@@ -34,6 +35,7 @@ type shard struct {
 	traces    atomic.Int64
 	bytes     atomic.Int64
 	factBytes atomic.Int64
+	evidenced atomic.Int64 // bytes of evidence
 	waiting   atomic.Int64 // bytes that wait to be sent again
 }
 
@@ -42,6 +44,7 @@ type delivery struct {
 	at       time.Time // when it came, where it is of an earlier process; else zero
 	arrivals []assemble.Arrival
 	seen     []hold.Link
+	https    []exchange
 	size     int // bytes that the budget knows of
 }
 
@@ -60,6 +63,7 @@ func newShard(p *traces, cfg *Config, shards int) *shard {
 		in:     make(chan delivery, maxDeliveries),
 	}
 	s.forwarder = newForwarder(p)
+	s.evidence = newEvidence(cfg.MaxHold, max(cfg.MaxFactBytes/shards, 1)/16)
 	s.buffer = hold.New(p.clock.Now(), hold.Config[assemble.Known]{
 		MaxHold:        cfg.MaxHold,
 		Settle:         cfg.Settle,
@@ -101,6 +105,7 @@ func (s *shard) open(release *assemble.Release) {
 		if m.Span, ok = s.reader.Span(m.Known.Body); !ok {
 			m.Span = ptrace.NewSpan() // its facts have been read
 		}
+		s.explain(release.Trace, m.Item, m.Span)
 	}
 }
 
@@ -133,6 +138,9 @@ func (s *shard) receive(ctx context.Context, d delivery) {
 	at := now
 	if !d.at.IsZero() {
 		at = d.at
+	}
+	for i := range d.https {
+		s.evidence.add(now, &d.https[i])
 	}
 	releases := s.buffer.Add(at, d.arrivals, d.seen)
 	for _, a := range d.arrivals {
@@ -222,6 +230,7 @@ func (s *shard) account() {
 	s.traces.Store(int64(s.buffer.Traces()))
 	s.bytes.Store(int64(s.buffer.Bytes()))
 	s.factBytes.Store(int64(s.buffer.FactBytes()))
+	s.evidenced.Store(int64(s.evidence.size()))
 	s.waiting.Store(int64(s.forwarder.bytes))
 	used := s.buffer.Bytes() + s.forwarder.bytes
 	s.p.budget.add(used - s.used)

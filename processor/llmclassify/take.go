@@ -27,8 +27,9 @@ var (
 // recognise, and give it back with release.
 type batch struct {
 	found  []found
-	scopes []scopeSpans // the ScopeSpans that have LLM spans, in order; their spans are the next ones of found
-	size   int          // estimated memory, bytes
+	scopes []scopeSpans  // the ScopeSpans that have LLM spans, in order; their spans are the next ones of found
+	size   int           // estimated memory, bytes
+	https  []ptrace.Span // spans of HTTP clients, which may hold evidence
 
 	traces []pcommon.TraceID       // of found
 	index  map[pcommon.TraceID]int // of traces, when there are several
@@ -58,13 +59,14 @@ var batches = sync.Pool{New: func() any { return &batch{index: make(map[pcommon.
 
 func (b *batch) release() {
 	const most = 1 << 14 // larger ones are not kept
-	if cap(b.found) > most {
+	if cap(b.found) > most || cap(b.https) > most {
 		return
 	}
 	clear(b.found)
 	clear(b.scopes)
 	clear(b.index)
-	b.found, b.scopes, b.traces, b.size = b.found[:0], b.scopes[:0], b.traces[:0], 0
+	clear(b.https)
+	b.found, b.scopes, b.traces, b.size, b.https = b.found[:0], b.scopes[:0], b.traces[:0], 0, b.https[:0]
 	batches.Put(b)
 }
 
@@ -76,10 +78,15 @@ func recognise(registry *dialect.Registry, origins *origin.Table, now time.Time,
 	base := 0
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
+			recogniser := registry.In(ss.Scope().Name())
 			var scope *scopeSpans
 			var from *origin.Scope
 			for i, span := range ss.Spans().All() {
-				head, by := registry.Recognise(span)
+				head, by := recogniser.Recognise(span)
+				if head.Exchange {
+					b.https = append(b.https, span)
+					continue
+				}
 				if head.Kind == dialect.Other || span.TraceID().IsEmpty() || span.SpanID().IsEmpty() {
 					continue
 				}

@@ -54,6 +54,7 @@ func (t *telemetry) observe(loads func() load) error {
 	for _, err := range []error{
 		t.builder.RegisterProcessorLlmClassifyTracesHeldCallback(gauge(func(l load) int { return l.traces })),
 		t.builder.RegisterProcessorLlmClassifyBytesHeldCallback(gauge(func(l load) int { return l.bytes })),
+		t.builder.RegisterProcessorLlmClassifyEvidenceBytesCallback(gauge(func(l load) int { return l.evidence })),
 		t.builder.RegisterProcessorLlmClassifyFactBytesCallback(gauge(func(l load) int { return l.factBytes })),
 	} {
 		if err != nil {

@@ -29,6 +29,7 @@ type TelemetryBuilder struct {
 	mu                                  sync.Mutex
 	registrations                       []metric.Registration
 	ProcessorLlmClassifyBytesHeld       metric.Int64ObservableGauge
+	ProcessorLlmClassifyEvidenceBytes   metric.Int64ObservableGauge
 	ProcessorLlmClassifyFactBytes       metric.Int64ObservableGauge
 	ProcessorLlmClassifyFactsForgotten  metric.Int64Counter
 	ProcessorLlmClassifyForwardFailures metric.Int64Counter
@@ -61,6 +62,21 @@ func (builder *TelemetryBuilder) RegisterProcessorLlmClassifyBytesHeldCallback(c
 		cb(ctx, &observerInt64{inst: builder.ProcessorLlmClassifyBytesHeld, obs: o})
 		return nil
 	}, builder.ProcessorLlmClassifyBytesHeld)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorLlmClassifyEvidenceBytesCallback sets callback for observable ProcessorLlmClassifyEvidenceBytes metric.
+func (builder *TelemetryBuilder) RegisterProcessorLlmClassifyEvidenceBytesCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorLlmClassifyEvidenceBytes, obs: o})
+		return nil
+	}, builder.ProcessorLlmClassifyEvidenceBytes)
 	if err != nil {
 		return err
 	}
@@ -131,6 +147,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	builder.ProcessorLlmClassifyBytesHeld, err = builder.meter.Int64ObservableGauge(
 		"otelcol_processor_llm_classify_bytes_held",
 		metric.WithDescription("Estimated memory of the spans that are held, or wait to be sent again. [Alpha]"),
+		metric.WithUnit("By"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorLlmClassifyEvidenceBytes, err = builder.meter.Int64ObservableGauge(
+		"otelcol_processor_llm_classify_evidence_bytes",
+		metric.WithDescription("Estimated memory of what the spans of HTTP clients said, until the request that they are beneath comes. At most a sixteenth of `max_fact_bytes`; of more the oldest is forgotten. [Alpha]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)

@@ -24,6 +24,10 @@ func TestSetupTelemetry(t *testing.T) {
 		observer.Observe(1)
 		return nil
 	}))
+	require.NoError(t, tb.RegisterProcessorLlmClassifyEvidenceBytesCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
 	require.NoError(t, tb.RegisterProcessorLlmClassifyFactBytesCallback(func(_ context.Context, observer metric.Int64Observer) error {
 		observer.Observe(1)
 		return nil
@@ -44,6 +48,9 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ProcessorLlmClassifySpansRefused.Add(context.Background(), 1)
 	tb.ProcessorLlmClassifyStorageWrites.Add(context.Background(), 1)
 	AssertEqualProcessorLlmClassifyBytesHeld(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorLlmClassifyEvidenceBytes(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorLlmClassifyFactBytes(t, testTel,

@@ -1,0 +1,101 @@
+package llmclassify
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// An HTTP client's span tells what the request's own does not, whenever it comes:
+// usually before, as it ends before. It passes in the call that brought it.
+func TestExchangeExplains(t *testing.T) {
+	request := chatSpan(2, 1, 0.1, 2).streaming().failed("")
+	run := agentSpan(1, 0, 0, 3).failed("")
+	broken := httpSpan(8, 2).failed("ECONNRESET")
+	for name, calls := range map[string][][]spanSpec{
+		"before":           {{broken}, {request}, {run}},
+		"long before":      {{broken}, {}, {request}, {run}},
+		"with":             {{request, broken, run}},
+		"after":            {{request}, {broken}, {run}},
+		"after everything": {{request, run}, {broken}},
+		"the last of two":  {{httpSpan(7, 1.1).at(0.2), broken.at(1.2)}, {request, run}},
+		"either way round": {{broken.at(1.2)}, {httpSpan(7, 1.1).at(0.2)}, {request, run}},
+	} {
+		for _, shards := range []int{1, 3} {
+			cfg := defaultConfig()
+			cfg.Shards = shards
+			h := newHarness(t, cfg, nil)
+			passed := 0
+			for _, call := range calls {
+				h.consume(t, call...)
+				for _, s := range call {
+					if s.name == broken.name {
+						passed++
+					}
+				}
+				require.Equal(t, passed, h.sink.SpanCount(), name)
+				if len(call) == 0 {
+					h.clock.advance(20 * time.Second)
+				}
+			}
+			h.pass(t, defaultSettle)
+			v := verdictOf(spansOf(h.out())[spanID(2)])
+			assert.Equal(t, semconv.ClassStreamInterrupted, v.class, name)
+			assert.Equal(t, semconv.CauseConnectionReset, v.cause, name)
+			assert.Equal(t, semconv.CauseConnectionReset, verdictOf(spansOf(h.out())[spanID(1)]).cause, name)
+			assert.Equal(t, load{}, h.load(), name)
+		}
+	}
+}
+
+func (s spanSpec) at(from float64) spanSpec { s.from = from; return s }
+
+// Facts that are kept have the exchange in them.
+func TestExchangeOfSpanThatWent(t *testing.T) {
+	h := newHarness(t, defaultConfig(), nil)
+	h.consume(t, chatSpan(2, 1, 0.1, 2).streaming().failed(""), httpSpan(8, 2).failed("ECONNRESET"))
+	h.pass(t, 3*defaultMaxHold)
+	assert.Equal(t, semconv.CauseConnectionReset, verdictOf(spansOf(h.out())[spanID(2)]).cause)
+	h.consume(t, agentSpan(1, 0, 0, 3).failed(""))
+	h.pass(t, defaultSettle)
+	assert.Equal(t, semconv.CauseConnectionReset, verdictOf(spansOf(h.out())[spanID(1)]).cause)
+}
+
+// What went well and belongs to no trace with LLM spans is not kept; what failed is
+// forgotten in time, and never takes more than its bound.
+func TestEvidenceIsBounded(t *testing.T) {
+	h := newHarness(t, defaultConfig(), nil)
+	h.consume(t, httpSpan(8, 2))
+	assert.Zero(t, h.load().evidence)
+	h.consume(t, httpSpan(8, 2).failed("ECONNRESET"), httpSpan(8, 2).failed("ECONNRESET").of(2))
+	assert.Positive(t, h.load().evidence)
+	for trace := range byte(3) {
+		h.clock.advance(defaultMaxHold)
+		h.consume(t, httpSpan(8, 2).failed("ECONNRESET").of(trace+3))
+	}
+	kept := h.load().evidence
+	for trace := range byte(10) {
+		h.clock.advance(defaultMaxHold)
+		h.consume(t, httpSpan(8, 2).failed("ECONNRESET").of(trace+6))
+	}
+	assert.Equal(t, kept, h.load().evidence, "those of before are forgotten")
+
+	e := newEvidence(time.Minute, 1000)
+	span := ptrace.NewSpan()
+	span.Attributes().PutStr(string(otelsemconv.ErrorTypeKey), "ECONNRESET")
+	for n := range 1000 {
+		e.add(t0, &exchange{spanKey{traceID(byte(n)), spanID(byte(n >> 8))}, dialect.ReadExchange(span)})
+		require.LessOrEqual(t, e.size(), 1000)
+	}
+	_, ok := e.take(spanKey{traceID(999 & 0xff), spanID(999 >> 8)})
+	assert.True(t, ok, "the newest is there")
+	_, ok = e.take(spanKey{traceID(0), spanID(0)})
+	assert.False(t, ok)
+}
