@@ -1,8 +1,10 @@
 package otelllm
 
 import (
+	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -10,53 +12,84 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // FuzzBody answers with any bytes under any status and content type, in pieces of
-// any size: the consumer gets them as they are, and the span ends with a phase.
+// any size: Read by Read the consumer gets what it would get without the transport,
+// and the span ends with a phase.
 func FuzzBody(f *testing.F) {
-	for _, s := range ownStreams() {
-		f.Add(s.path, "text/event-stream", strings.Join(s.events, ""), chatBody, uint16(200), uint8(7))
+	for _, w := range wireStreams() {
+		f.Add(w.path, w.contentType, w.text(), w.request, uint16(200), uint8(7))
+		f.Add(w.path, w.contentType, w.text()[:len(w.text())/2], w.request, uint16(200), uint8(66))
+		f.Add(w.path, "application/json", w.text(), w.request, uint16(429), uint8(1))
 	}
 	f.Add(chatPath, "text/html", "<html>", "{", uint16(503), uint8(0))
 	f.Add(messagesPath, "application/json", `{"type":"error"}`, `{"messages":[{"content":[{"type":"tool_use","id":"a"}]}]}`, uint16(529), uint8(1))
 	r := newRecorder(f)
 	f.Fuzz(func(t *testing.T, path, contentType, answer, request string, status uint16, piece uint8) {
 		r.spans.Reset()
-		var body io.Reader = strings.NewReader(answer)
-		switch {
-		case piece == 1:
-			body = iotest.OneByteReader(body)
-		case piece%3 == 0:
-			body = iotest.DataErrReader(body)
-		case piece%3 == 1:
-			body = iotest.TimeoutReader(body)
+		// How it is cut, how it ends and who is asked are told by the bits of one number.
+		size := int(piece&15) + 1
+		body := func() *pieces {
+			p := &pieces{end: io.EOF, with: piece&16 != 0}
+			if piece&32 != 0 {
+				p.end = iotest.ErrTimeout
+			}
+			for part := range slices.Chunk([]byte(answer), size*size) {
+				p.left = append(p.left, string(part))
+			}
+			return p
 		}
+		opts := []Option{WithTracerProvider(r), WithProvider("", "openai_chat")}
+		if piece&64 != 0 {
+			opts = append(opts, WithVerdicts(), WithWatchdog(Watchdog{Total: time.Hour}))
+		}
+		strict := piece&128 != 0
+		if strict {
+			opts = append(opts, WithStreamErrors())
+		}
+		sent := ""
+		below := answering(int(status), http.Header{"Content-Type": {contentType}}, body())
 		rt := NewTransport(roundTripper(func(req *http.Request) (*http.Response, error) {
-			sent, err := io.ReadAll(req.Body)
-			require.NoError(t, err)
-			require.Equal(t, request, string(sent))
-			return &http.Response{StatusCode: int(status), Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(body)}, nil
-		}), WithTracerProvider(r), WithProvider("", "openai_chat"))
+			b, err := io.ReadAll(req.Body)
+			sent = string(b)
+			if err != nil {
+				return nil, err
+			}
+			req.Body = nil
+			return below(req)
+		}), opts...)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/", io.MultiReader(strings.NewReader(request)))
 		require.NoError(t, err)
 		req.URL.Path = path
 		resp, err := rt.RoundTrip(req)
 		require.NoError(t, err)
-		var got strings.Builder
-		_, err = io.Copy(&got, resp.Body)
-		if err == nil {
-			assert.Equal(t, answer, got.String())
-		} else {
-			require.ErrorIs(t, err, iotest.ErrTimeout)
-			assert.True(t, strings.HasPrefix(answer, got.String()))
-		}
+		got, want := readsOf(resp.Body), readsOf(body())
 		require.NoError(t, resp.Body.Close())
+		for i := range got {
+			if broken := (*StreamError)(nil); strict && errors.As(got[i].err, &broken) {
+				require.NotErrorIs(t, broken, io.EOF)
+				got[i].err = want[i].err
+			}
+		}
+		assert.Equal(t, want, got)
+		assert.Equal(t, request, sent)
+		if len(r.spans.Ended()) == 0 {
+			return // it is no model call
+		}
 		s := r.only(t)
 		if status != http.StatusSwitchingProtocols {
 			assert.NotNil(t, s.get("llm.stream.phase"))
 		}
 		assert.LessOrEqual(t, len(s.Events()), maxEvents)
+		for _, kv := range s.Attributes() {
+			if kv.Value.Type() == attribute.STRING && kv.Key != semconv.FailureSummaryKey {
+				assert.LessOrEqual(t, len(kv.Value.AsString()), 256, kv.Key)
+			}
+		}
 	})
 }
 
