@@ -104,25 +104,17 @@ func (d *Decoder) Write(p []byte) {
 
 // lines takes the complete lines of p and carries the rest.
 func (d *Decoder) lines(p []byte) {
-	// nextLF and nextCR are the places of the next line ends of each sort, looked
-	// for again only when passed: neither sort is searched twice.
-	nextLF, nextCR := -1, -1
+	nextLF := -1 // the place of the next \n, looked for again only when passed
 	for at := 0; at < len(p); {
-		if nextCR < at {
-			nextCR = indexFrom(p, at, '\r')
-		}
 		if !d.pending && len(d.line) == 0 {
-			if at = d.plain(p, at, nextCR); d.stopped || at == len(p) {
+			if at = d.plain(p, at); d.stopped || at == len(p) {
 				return
-			}
-			if at > nextCR {
-				continue
 			}
 		}
 		if nextLF < at {
-			nextLF = indexFrom(p, at, '\n')
+			nextLF = at + index(p[at:], '\n')
 		}
-		end := min(nextLF, nextCR)
+		end := at + index(p[at:nextLF], '\r')
 		if end == len(p) {
 			d.carry(p[at:])
 			return
@@ -134,7 +126,7 @@ func (d *Decoder) lines(p []byte) {
 			}
 			line = d.line
 		}
-		if end == nextCR {
+		if p[end] == '\r' {
 			if end+1 == len(p) {
 				d.afterCR = true
 			} else if p[end+1] == '\n' {
@@ -152,22 +144,17 @@ func (d *Decoder) lines(p []byte) {
 }
 
 // plain delivers the events from at on that have the shape nearly all have: an
-// event line or none, one data line, a blank line, all ended by \n. It returns the
-// place of the first line that it leaves to the general way. cr is the place of the
-// first \r; those that the sink takes may lie beyond it.
-func (d *Decoder) plain(p []byte, at, cr int) int {
-	for all := p; !d.stopped; {
+// event line or none, one data line, a blank line, all ended by \n, and those that the
+// sink takes. It returns the place of the first line that it leaves to the general way.
+func (d *Decoder) plain(p []byte, at int) int {
+	for !d.stopped {
 		if d.taker != nil {
-			if n := d.taker.Take(all[at:min(len(all), at+d.limit)]); n > 0 {
+			if n := d.taker.Take(p[at:min(len(p), at+d.limit)]); n > 0 {
 				d.stray = false
 				at += n
 				continue
 			}
 		}
-		if at >= cr {
-			return at
-		}
-		p = all[:cr]
 		var ev Event
 		i := at
 		if hasPrefix(p, i, "event: ") {
@@ -185,6 +172,9 @@ func (d *Decoder) plain(p []byte, at, cr int) int {
 		if n < 0 || n+len(ev.Name) > d.limit || i+n+1 == len(p) || p[i+n+1] != '\n' {
 			return at
 		}
+		if bytes.IndexByte(p[at:i+n], '\r') >= 0 {
+			return at // which ends a line too
+		}
 		ev.Data = p[i+len("data: ") : i+n]
 		d.stray = false
 		d.sink.Event(ev)
@@ -197,13 +187,12 @@ func hasPrefix(p []byte, at int, prefix string) bool {
 	return len(p)-at >= len(prefix) && string(p[at:at+len(prefix)]) == prefix
 }
 
-// indexFrom is the place of c in p at or after at, len(p) when there is none.
-func indexFrom(p []byte, at int, c byte) int {
-	i := bytes.IndexByte(p[at:], c)
-	if i < 0 {
-		return len(p)
+// index is the place of c in p, len(p) when there is none.
+func index(p []byte, c byte) int {
+	if i := bytes.IndexByte(p, c); i >= 0 {
+		return i
 	}
-	return at + i
+	return len(p)
 }
 
 // Close ends the stream: what is pending is dispatched as unterminated.
