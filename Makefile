@@ -54,6 +54,7 @@ validate: $(COLLECTOR) $(BUILD)/validate/traces.jsonl ## every file under deploy
 	cd deploy/collector && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" DEMO_TRACES="$(CURDIR)/$(BUILD)/validate/traces.jsonl" \
 		PROMETHEUS_BIN="$$("$(CURDIR)/scripts/prometheus" "$(CURDIR)/$(TOOLS)/prometheus")" \
 		$(GO) test -count=1 -timeout 5m ./...
+	scripts/check-grafana $(TOOLS)/grafana-schema
 
 # What the demo's agents record. Whether its verdicts are right is for `make demo` to say.
 $(BUILD)/validate/traces.jsonl: $(COLLECTOR)

@@ -90,6 +90,8 @@ func TestMetricsEndToEnd(t *testing.T) {
 			}
 		}
 	})
+
+	t.Run("dashboards", func(t *testing.T) { everyPanelHasData(t, m.prometheus) })
 }
 
 // traceIDs returns the trace id of each span with the attribute, but those of a gateway, which serve a request that its

@@ -1,0 +1,245 @@
+package collector
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+// names is every name that a query or a page may use, and what it stands for.
+type names struct {
+	vocabulary
+	// otel are the names of metrics as config-metrics.yaml has them.
+	otel map[string]bool
+	// metrics by their name in Prometheus, with their labels; nil where the labels are not held against anything.
+	metrics map[string]map[string]bool
+}
+
+var (
+	attributeName = regexp.MustCompile(`\bllm\.[a-z0-9_.]*[a-z0-9_*]`)
+	labelName     = regexp.MustCompile(`\b(llm|gen_ai)_[a-z0-9_]+`)
+	recordedName  = regexp.MustCompile(`\b[a-z_]+:llm_[a-z0-9_]+(:[a-z0-9_]+)?`)
+	ownName       = regexp.MustCompile(`\botelcol_processor_llm_classify_[a-z_]+`)
+	selector      = regexp.MustCompile(`([a-z_][a-z0-9_:]*)\{([^{}]*)\}`)
+	matcher       = regexp.MustCompile(`([a-z_]+) ?(?:=~|!~|!=|=) ?"([^"]*)"`)
+	comparison    = regexp.MustCompile(`\b((?:llm|gen_ai)\.[a-z_.]+) ?(?:=~|!~|!=|=) ?"([^"]*)"`)
+)
+
+// otherWords look like names and are none: components of the Collector.
+var otherWords = map[string]bool{"llm_classify": true, "gen_ai_normalizer": true}
+
+// Dashboards, rules, TraceQL and pages speak of nothing that is not in the vocabulary, and of no value that an enum does
+// not have: a name that nobody writes gives an empty panel and an alert that never fires.
+func TestNames(t *testing.T) {
+	n := readNames(t)
+	var seen int
+	for _, root := range []string{".", "../../docs/operate"} {
+		require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			switch filepath.Ext(path) {
+			case ".yaml", ".json", ".md":
+			default:
+				return err
+			}
+			if strings.HasPrefix(path, "grafana/schema/") {
+				return err
+			}
+			raw, err := os.ReadFile(path)
+			require.NoError(t, err)
+			for i, line := range strings.Split(strings.ReplaceAll(string(raw), `\"`, `"`), "\n") {
+				seen += n.check(line, func(problem, name string) {
+					t.Errorf("%s:%d: %s: %s", path, i+1, problem, name)
+				})
+			}
+			return nil
+		}))
+	}
+	assert.Greater(t, seen, 500, "names that were held against the vocabulary")
+}
+
+func TestNamesRefuse(t *testing.T) {
+	n := readNames(t)
+	for line, want := range map[string]string{
+		`{ span.llm.run.outcom = "failed" }`:                           "llm.run.outcom",
+		`{ span.llm.run.outcome = "broken" }`:                          `llm.run.outcome="broken"`,
+		`sum(llm_run_call_total)`:                                      "llm_run_call_total",
+		`sum by (llm_failure_kind) (llm_run_calls_total)`:              "llm_failure_kind",
+		`llm_run_calls_total{llm_retry_safety=~"no_retry|never"}`:      `llm_retry_safety="never"`,
+		`llm_run_calls_total{llm_watchdog_kind="idle"}`:                "llm_run_calls_total{llm_watchdog_kind}",
+		`llm_request_duration_seconds_bucket{llm_failure_cause="tls"}`: "llm_request_duration_seconds_bucket{llm_failure_cause}",
+		`service:llm_runs:rate6m`:                                      "service:llm_runs:rate6m",
+		`otelcol_processor_llm_classify_span_in`:                       "otelcol_processor_llm_classify_span_in",
+		"see `llm.fail.*`":                                             "llm.fail.*",
+	} {
+		var got []string
+		n.check(line, func(_, name string) { got = append(got, name) })
+		assert.Equal(t, []string{want}, got, line)
+	}
+	for _, line := range []string{
+		`{ span.llm.run.outcome = "failed" && span.llm.failure.class =~ "stream_interrupted|provider_error" }`,
+		`provider_model:llm_requests:rate5m{gen_ai_provider_name="openai"}`,
+		"`llm.failure.*` of llm_classify", `llm_run_calls_total{service_name=~"$service", llm_failure_class!=""}`,
+	} {
+		n.check(line, func(problem, name string) { t.Errorf("%s: %s: %s", line, problem, name) })
+	}
+}
+
+// check reports each name of a line that there is not, and returns how many names it has seen.
+func (n *names) check(line string, report func(problem, name string)) (seen int) {
+	for _, name := range attributeName.FindAllString(line, -1) {
+		seen++
+		if _, ok := n.attributes[name]; !ok && !n.events[name] && !n.otel[name] && !n.prefix(name) && name != "llm.run.abandoned" {
+			report("neither an attribute nor an event", name)
+		}
+	}
+	for _, name := range recordedName.FindAllString(line, -1) {
+		seen++
+		if _, ok := n.metrics[name]; !ok {
+			report("no rule records it", name)
+		}
+	}
+	for _, name := range ownName.FindAllString(line, -1) {
+		seen++
+		if _, ok := n.metrics[name]; !ok {
+			report("llm_classify has no such metric", name)
+		}
+	}
+	for _, name := range labelName.FindAllString(recordedName.ReplaceAllString(line, ""), -1) {
+		seen++
+		_, metric := n.metrics[name]
+		if _, label := n.label(name); !metric && !label && !otherWords[name] {
+			report("neither a metric nor a label", name)
+		}
+	}
+	for _, s := range selector.FindAllStringSubmatch(line, -1) {
+		for _, m := range matcher.FindAllStringSubmatch(s[2], -1) {
+			if labels := n.metrics[s[1]]; labels != nil && !labels[m[1]] {
+				report("the metric has no such label", s[1]+"{"+m[1]+"}")
+			}
+			if a, ok := n.label(m[1]); ok {
+				a.checkValues(m[1], m[2], report)
+			}
+		}
+	}
+	for _, c := range comparison.FindAllStringSubmatch(line, -1) {
+		n.attributes[c[1]].checkValues(c[1], c[2], report)
+	}
+	return seen
+}
+
+// checkValues holds the alternatives of a comparison against the values of an enum.
+func (a attribute) checkValues(name, values string, report func(problem, name string)) {
+	known := map[string]bool{"": true}
+	for _, v := range a.values {
+		known[v] = true
+	}
+	for value := range strings.SplitSeq(values, "|") {
+		if a.values != nil && !known[value] && !strings.Contains(value, "$") {
+			report("no such value", name+`="`+value+`"`)
+		}
+	}
+}
+
+// prefix reports whether a name such as llm.failure.* stands for some attributes.
+func (n *names) prefix(name string) bool {
+	prefix, ok := strings.CutSuffix(name, "*")
+	for attribute := range n.attributes {
+		if ok && strings.HasPrefix(attribute, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// label returns the attribute of a Prometheus label.
+func (n *names) label(name string) (attribute, bool) {
+	for id, a := range n.attributes {
+		if strings.ReplaceAll(id, ".", "_") == name {
+			return a, true
+		}
+	}
+	return attribute{}, false
+}
+
+func readNames(t *testing.T) *names {
+	t.Helper()
+	n := &names{vocabulary: readVocabulary(t), otel: map[string]bool{}, metrics: map[string]map[string]bool{}}
+
+	// What config-metrics.yaml makes, with the labels that it gives.
+	type keys []struct{ Name, Key string }
+	var config struct {
+		Connectors map[string]struct {
+			Namespace       string
+			Dimensions      keys
+			CallsDimensions keys `yaml:"calls_dimensions"`
+			Spans           []struct {
+				Name, Unit string
+				Attributes keys
+				Sum        any
+			}
+		}
+	}
+	raw, err := os.ReadFile("config-metrics.yaml")
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(raw, &config))
+	labels := func(lists ...keys) map[string]bool {
+		set := map[string]bool{"service_name": true, "job": true, "instance": true}
+		for _, list := range lists {
+			for _, k := range list {
+				name := k.Name + k.Key
+				assert.Contains(t, n.attributes, name, "config-metrics.yaml")
+				set[strings.ReplaceAll(name, ".", "_")] = true
+			}
+		}
+		return set
+	}
+	histogram := func(name string, labels map[string]bool) {
+		n.metrics[name] = labels
+		n.metrics[name+"_sum"], n.metrics[name+"_count"] = labels, labels
+		with := maps.Clone(labels)
+		with["le"] = true
+		n.metrics[name+"_bucket"] = with
+	}
+	for _, c := range config.Connectors {
+		if c.Namespace != "" {
+			n.otel[c.Namespace], n.otel[c.Namespace+".calls"], n.otel[c.Namespace+".duration"] = true, true, true
+			name := strings.ReplaceAll(c.Namespace, ".", "_")
+			n.metrics[name+"_calls_total"] = labels(c.Dimensions, c.CallsDimensions)
+			histogram(name+"_duration_seconds", labels(c.Dimensions))
+		}
+		for _, s := range c.Spans {
+			n.otel[s.Name] = true
+			name := strings.ReplaceAll(s.Name, ".", "_")
+			if s.Sum != nil {
+				n.metrics[name+"_total"] = labels(s.Attributes)
+				continue
+			}
+			require.Equal(t, "s", s.Unit, s.Name)
+			histogram(name+"_seconds", labels(s.Attributes))
+		}
+	}
+	require.Contains(t, n.metrics, "llm_run_calls_total")
+
+	// What the rules make of it.
+	for _, group := range readRules(t, "prometheus/recording.yaml").Groups {
+		for _, rule := range group.Rules {
+			n.metrics[rule.Record] = nil
+		}
+	}
+
+	// What llm_classify says of itself.
+	raw, err = os.ReadFile("../../processor/llmclassify/documentation.md")
+	require.NoError(t, err)
+	for _, name := range regexp.MustCompile(`(?m)^### (otelcol_processor_llm_classify_[a-z_]+)$`).FindAllStringSubmatch(string(raw), -1) {
+		n.metrics[name[1]], n.metrics[name[1]+"_bucket"] = nil, nil
+	}
+	require.Contains(t, n.metrics, "otelcol_processor_llm_classify_spans_in")
+	return n
+}
