@@ -22,6 +22,9 @@ BENCH ?= .
 BENCH_COUNT ?= 1
 BENCH_BASE ?=
 OTLP ?=
+IN ?=
+JAEGER ?= $(BUILD)/jaeger
+DEMO_JAEGER_FLAGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -37,6 +40,19 @@ demo: $(COLLECTOR) ## break an agent's stream in every way and read the verdicts
 	@echo "demo: compiling the agent"
 	@cd examples && CGO_ENABLED=0 $(GO) build -trimpath -o ../$(BUILD)/quickstart ./quickstart
 	@$(BUILD)/quickstart -root . -otlp "$(OTLP)"
+
+.PHONY: demo-jaeger
+demo-jaeger: $(COLLECTOR) $(JAEGER) ## the demo with a real Jaeger, and the links to open; JAEGER=path for a released one, with web pages
+	@echo "demo-jaeger: compiling the agent"
+	@cd examples && CGO_ENABLED=0 $(GO) build -trimpath -o ../$(BUILD)/ ./quickstart ./diagnose
+	@cd examples && CGO_ENABLED=0 $(GO) build -trimpath -o ../$(BUILD)/demo-with-jaeger ./jaeger
+	@$(BUILD)/demo-with-jaeger -root . -jaeger "$(JAEGER)" $(DEMO_JAEGER_FLAGS)
+
+.PHONY: classify
+classify: $(COLLECTOR) ## verdicts on traces that you have: IN=traces.jsonl, OTLP JSON
+	@if [ -z "$(IN)" ]; then echo "classify: which traces? make classify IN=traces.jsonl" >&2; exit 2; fi
+	@cd examples && CGO_ENABLED=0 $(GO) build -trimpath -o ../$(BUILD)/ ./diagnose
+	@$(BUILD)/diagnose -root . $(IN)
 
 .PHONY: test
 test: download ## all tests of all modules, with the race detector
@@ -126,5 +142,8 @@ $(BUILD)/collector/.resolved: deploy/collector/manifest.yaml go.mod go.sum $(TOO
 		{ cat $(BUILD)/collector-builder.log >&2; exit 1; }
 	@touch $@
 
-$(COLLECTOR): $(BUILD)/collector/.resolved $(COLLECTOR_SOURCES) scripts/build-collector
+$(COLLECTOR): $(BUILD)/collector/.resolved $(COLLECTOR_SOURCES) scripts/build-collector scripts/compile
 	@scripts/build-collector $@
+
+$(BUILD)/jaeger: internal/tools/jaeger/go.mod scripts/build-jaeger scripts/compile
+	@scripts/build-jaeger $@

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// finding is what -check says of one span.
+type finding struct {
+	TraceID        string          `json:"trace_id"`
+	SpanID         string          `json:"span_id"`
+	Name           string          `json:"name"`
+	Kind           string          `json:"kind"`
+	Present        []string        `json:"present"` // in the order of value, as Missing
+	Missing        []missing       `json:"missing,omitempty"`
+	Contradictions []contradiction `json:"contradictions,omitempty"`
+}
+
+type missing struct {
+	Fact   string `json:"fact"`
+	Needed bool   `json:"needed"` // by a verdict; the others only tell more
+	Why    string `json:"why"`    // what is not known without it
+}
+
+// lacks reports whether the span lacks what a verdict needs.
+func (f *finding) lacks() bool {
+	return slices.ContainsFunc(f.Missing, func(m missing) bool { return m.Needed })
+}
+
+// check prints what stands on each span. The status says whether all is well.
+func check(traces []*trace, asJSON bool, w io.Writer) (int, error) {
+	var findings []finding
+	others := 0
+	for _, t := range traces {
+		found, rest := examine(t)
+		findings = append(findings, found...)
+		others += rest
+	}
+	status := statusOK
+	for i := range findings {
+		if findings[i].lacks() || len(findings[i].Contradictions) > 0 {
+			status = statusCheck
+		}
+	}
+	if len(findings) == 0 { // then nothing can be judged at all
+		status = statusCheck
+	}
+	if asJSON {
+		encoder := json.NewEncoder(w)
+		encoder.SetEscapeHTML(false)
+		for i := range findings {
+			if err := encoder.Encode(&findings[i]); err != nil {
+				return status, err
+			}
+		}
+		return status, nil
+	}
+	printFindings(w, findings, others)
+	return status, nil
+}
+
+// examine looks at the spans of a trace, in the order of their start, and counts
+// those that are none of a model call, a tool or a run.
+func examine(t *trace) (findings []finding, others int) {
+	var sights []sight
+	hasRun := false
+	parents := make(map[pcommon.SpanID]pcommon.SpanID, t.spans)
+	requests := make(map[pcommon.SpanID]bool)
+	for span := range t.all() {
+		s := see(span)
+		parents[span.SpanID()] = span.ParentSpanID()
+		requests[span.SpanID()] = s.kind == kindRequest
+		if s.kind == kindOther {
+			others++
+			continue
+		}
+		hasRun = hasRun || s.kind == kindRun
+		sights = append(sights, s)
+	}
+	slices.SortStableFunc(sights, func(a, b sight) int { return cmp.Compare(a.span.StartTimestamp(), b.span.StartTimestamp()) })
+	for i := range sights {
+		s := &sights[i]
+		s.run = hasRun && !beneath(s.span, parents, requests)
+		f := finding{TraceID: t.id.String(), SpanID: s.span.SpanID().String(), Name: s.span.Name(), Kind: s.kind.String()}
+		f.look(s)
+		f.Contradictions = append(f.Contradictions, s.contradictions()...)
+		f.relate(s, sights)
+		findings = append(findings, f)
+	}
+	return findings, others
+}
+
+// beneath reports whether a request is somewhere above the span.
+func beneath(span ptrace.Span, parents map[pcommon.SpanID]pcommon.SpanID, requests map[pcommon.SpanID]bool) bool {
+	// One step too many ends the way up, since spans may lie.
+	for id, left := span.ParentSpanID(), len(parents); left > 0 && !id.IsEmpty(); id, left = parents[id], left-1 {
+		if requests[id] {
+			return true
+		}
+	}
+	return false
+}
+
+// look goes through the facts of the span's kind.
+func (f *finding) look(s *sight) {
+	ordered, others := factsOf(s.kind)
+	if op := s.text(string(otelsemconv.GenAIOperationNameKey)); op != "" && kindByOperation[op] != s.kind {
+		f.Contradictions = append(f.Contradictions, fmt.Sprintf("%s=%q is no operation of a %s", otelsemconv.GenAIOperationNameKey, cut(op), s.kind))
+	}
+	for _, fact := range ordered {
+		v, ok := s.attrs.Get(fact.key)
+		switch {
+		case ok:
+			f.value(&fact, v)
+		case fact.due == nil || fact.due(s):
+			f.Missing = append(f.Missing, missing{fact.key, fact.needed, fact.why})
+		}
+	}
+	for _, fact := range others {
+		if v, ok := s.attrs.Get(fact.key); ok {
+			f.value(&fact, v)
+		}
+	}
+}
+
+func (f *finding) value(fact *fact, v pcommon.Value) {
+	if problem := fact.valid(v); problem != "" {
+		f.Contradictions = append(f.Contradictions, fact.key+" "+problem)
+		return
+	}
+	f.Present = append(f.Present, fact.key)
+}
+
+func factsOf(k kind) (ordered, others []fact) {
+	switch k {
+	case kindRequest:
+		return requestFacts, otherRequestFacts
+	case kindTool:
+		return toolFacts, otherToolFacts
+	default:
+		return runFacts, otherRunFacts
+	}
+}
+
+// relate holds the span against the others of its trace.
+func (f *finding) relate(s *sight, all []sight) {
+	switch s.kind {
+	case kindRun:
+		for _, announced := range []struct {
+			key  string
+			kind kind
+		}{{string(semconv.RunRequestsKey), kindRequest}, {string(semconv.RunToolsKey), kindTool}} {
+			if !s.has(announced.key) {
+				continue
+			}
+			here, want := int64(0), s.int(announced.key)
+			for i := range all {
+				if all[i].kind == announced.kind && all[i].text(string(semconv.RunIDKey)) == f.SpanID {
+					here++
+				}
+			}
+			if here > want {
+				f.Contradictions = append(f.Contradictions, fmt.Sprintf("%s=%d, and %d spans name it as their run", announced.key, want, here))
+			} else if here < want {
+				f.Missing = append(f.Missing, missing{
+					fmt.Sprintf("%d of %d %s spans", want-here, want, announced.kind), true,
+					"announced by " + announced.key + " and not in the trace: sampled away, lost, or not naming the run",
+				})
+			}
+		}
+	case kindRequest, kindTool:
+		id := s.text(string(semconv.RunIDKey))
+		if id == "" {
+			return
+		}
+		i := slices.IndexFunc(all, func(o sight) bool { return o.span.SpanID().String() == id })
+		switch {
+		case i < 0:
+			f.Missing = append(f.Missing, missing{"the span of the run", true, "named by " + string(semconv.RunIDKey) + " and not in the trace: the run's end is not known"})
+		case all[i].kind != kindRun:
+			f.Contradictions = append(f.Contradictions, fmt.Sprintf("%s names a %s, not a run", semconv.RunIDKey, all[i].kind))
+		}
+	case kindOther:
+	}
+}
+
+// printFindings prints each span, and what it comes to.
+func printFindings(w io.Writer, findings []finding, others int) {
+	trace, good, lacking, contradictory := "", 0, 0, 0
+	for i := range findings {
+		f := &findings[i]
+		if f.TraceID != trace {
+			trace = f.TraceID
+			fmt.Fprintf(w, "trace %s\n", trace)
+		}
+		fmt.Fprintf(w, "  %s %s  %s\n", f.Kind, f.SpanID, f.Name)
+		for _, c := range f.Contradictions {
+			fmt.Fprintf(w, "    CONTRADICTION  %s\n", c)
+		}
+		for _, m := range f.Missing {
+			if m.Needed {
+				fmt.Fprintf(w, "    MISSING        %s: not known without it: %s\n", m.Fact, m.Why)
+			}
+		}
+		var useful []string
+		for _, m := range f.Missing {
+			if !m.Needed {
+				useful = append(useful, m.Fact)
+			}
+		}
+		list(w, "could be added", useful)
+		list(w, "present", f.Present)
+		switch {
+		case len(f.Contradictions) > 0:
+			contradictory++
+		case f.lacks():
+			lacking++
+		default:
+			good++
+		}
+	}
+	if len(findings) == 0 {
+		fmt.Fprintf(w, "None of %s is a model call, a tool or an agent's run: each of them needs at least %s\n(chat, text_completion, generate_content; execute_tool; invoke_agent).\n",
+			count(others, "span"), otelsemconv.GenAIOperationNameKey)
+		return
+	}
+	fmt.Fprintf(w, "\n%s: %d have all that a verdict needs, %d lack some of it, %d contradict themselves. %s of other kinds.\n",
+		count(len(findings), "span"), good, lacking, contradictory, count(others, "span"))
+}
+
+func list(w io.Writer, name string, items []string) {
+	if len(items) > 0 {
+		fmt.Fprintf(w, "    %-14s %s\n", name, strings.Join(items, " "))
+	}
+}

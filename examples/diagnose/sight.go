@@ -1,0 +1,168 @@
+package main
+
+import (
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// kind is what a span is.
+type kind uint8
+
+const (
+	kindOther kind = iota
+	kindRequest
+	kindTool
+	kindRun
+)
+
+func (k kind) String() string { return [...]string{"other", "request", "tool", "run"}[k] }
+
+// kinds of spans by what proves them: the operation, or a fact that only they have.
+var (
+	kindByOperation = map[string]kind{
+		"chat": kindRequest, "text_completion": kindRequest, "generate_content": kindRequest,
+		"execute_tool": kindTool, "invoke_agent": kindRun,
+	}
+	kindByFact = []struct {
+		key  string
+		kind kind
+	}{
+		{string(semconv.StreamEndKey), kindRequest},
+		{string(semconv.StreamPhaseKey), kindRequest},
+		{string(semconv.ToolOutcomeKey), kindTool},
+		{string(semconv.ToolEffectKey), kindTool},
+		{string(semconv.RunRequestsKey), kindRun},
+		{string(semconv.RunToolsKey), kindRun},
+	}
+)
+
+// sight is one span and what its facts say.
+type sight struct {
+	span  ptrace.Span
+	attrs pcommon.Map
+	kind  kind
+	run   bool // the trace has a run that the span should be part of
+
+	end    semconv.StreamEnd
+	phase  semconv.Phase
+	status int64
+}
+
+func see(span ptrace.Span) sight {
+	s := sight{span: span, attrs: span.Attributes()}
+	s.kind = kindByOperation[s.text(string(otelsemconv.GenAIOperationNameKey))]
+	for _, by := range kindByFact {
+		if s.kind == kindOther && s.has(by.key) {
+			s.kind = by.kind
+		}
+	}
+	if span.Name() == semconv.SpanRunAbandoned { // a verdict and no facts
+		s.kind = kindOther
+	}
+	s.end, _ = semconv.ParseStreamEnd(s.text(string(semconv.StreamEndKey)))
+	s.phase, _ = semconv.ParsePhase(s.text(string(semconv.StreamPhaseKey)))
+	s.status = s.int(string(otelsemconv.HTTPResponseStatusCodeKey))
+	return s
+}
+
+func (s *sight) has(key string) bool {
+	_, ok := s.attrs.Get(key)
+	return ok
+}
+
+func (s *sight) text(key string) string {
+	if v, ok := s.attrs.Get(key); ok && v.Type() == pcommon.ValueTypeStr {
+		return v.Str()
+	}
+	return ""
+}
+
+// int is an int attribute, 0 when it is not there.
+func (s *sight) int(key string) int64 {
+	if v, ok := s.attrs.Get(key); ok {
+		return v.Int()
+	}
+	return 0
+}
+
+func (s *sight) bool(key string) bool {
+	v, ok := s.attrs.Get(key)
+	return ok && v.Bool()
+}
+
+func (s *sight) list(key string) []string {
+	v, ok := s.attrs.Get(key)
+	if !ok || v.Type() != pcommon.ValueTypeSlice {
+		return nil
+	}
+	list := make([]string, 0, v.Slice().Len())
+	for _, e := range v.Slice().All() {
+		list = append(list, e.Str())
+	}
+	return list
+}
+
+// endedBy: it ended in one of these ways.
+func endedBy(ends ...semconv.StreamEnd) func(*sight) bool {
+	return func(s *sight) bool { return slices.Contains(ends, s.end) }
+}
+
+// sent: something of the request left this side, as far as is known.
+func (s *sight) sent() bool { return s.phase != semconv.PhaseBeforeConnection }
+
+// responded: response headers came.
+func (s *sight) responded() bool {
+	return s.phase >= semconv.PhaseResponseStarted && s.phase <= semconv.PhaseStreamEnd || s.status > 0
+}
+
+// answering: an answer may have come.
+func (s *sight) answering() bool {
+	switch s.phase {
+	case semconv.PhaseBeforeConnection, semconv.PhaseAwaitingResponse:
+		return false
+	default:
+		return s.status < 400 && s.end != semconv.StreamEndHTTPError && s.end != semconv.StreamEndNoResponse
+	}
+}
+
+func (s *sight) complete() bool { return s.end == semconv.StreamEndTerminalEvent }
+
+func (s *sight) progressed() bool { return s.int(string(semconv.StreamEventsKey)) > 0 }
+
+func (s *sight) handedOver() bool { return s.int(string(semconv.StreamToolCallsKey)) > 0 }
+
+func (s *sight) leftOpen() bool {
+	return s.int(string(semconv.StreamToolInputsStartedKey)) > s.int(string(semconv.StreamToolInputsCompletedKey))
+}
+
+func (s *sight) providerFailed() bool {
+	return s.end == semconv.StreamEndHTTPError || s.bool(string(semconv.ProviderErrorInBandKey))
+}
+
+func (s *sight) broke() bool {
+	cause, _ := semconv.ParseTransportCause(s.text(string(semconv.TransportCauseKey)))
+	return (s.end == semconv.StreamEndReadError || s.end == semconv.StreamEndNoResponse) && cause != semconv.TransportCauseUnset
+}
+
+func (s *sight) tlsFailed() bool {
+	return s.text(string(semconv.TransportCauseKey)) == semconv.TransportCauseTLS.String()
+}
+
+func (s *sight) failed() bool { return s.span.Status().Code() == ptrace.StatusCodeError }
+
+func (s *sight) hasRun() bool { return s.run && s.span.Kind() != ptrace.SpanKindServer }
+
+// hasOutput: the tool came to something that the model was due to get.
+func (s *sight) hasOutput() bool {
+	outcome, _ := semconv.ParseToolOutcome(s.text(string(semconv.ToolOutcomeKey)))
+	return outcome != semconv.ToolOutcomeUnset && outcome != semconv.ToolOutcomeInterrupted
+}
+
+func (s *sight) deliveryFailed() bool {
+	return s.text(string(semconv.ToolOutputDeliveryKey)) == semconv.OutputDeliveryFailed.String()
+}

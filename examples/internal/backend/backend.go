@@ -1,0 +1,107 @@
+// Package backend reads traces back from where they are kept, over the public
+// HTTP APIs of Jaeger and Tempo.
+package backend
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// ErrNotFound is returned for a trace that the backend does not have.
+var ErrNotFound = errors.New("the backend has no such trace")
+
+// maxAnswer bounds an answer, in bytes.
+const maxAnswer = 256 << 20
+
+// ParseTraceID reads the hexadecimal id of a trace. Jaeger shows ids without
+// their leading zeros; they are put back.
+func ParseTraceID(text string) (pcommon.TraceID, error) {
+	const digits = 2 * len(pcommon.TraceID{})
+	var id pcommon.TraceID
+	if len(text) == 0 || len(text) > digits {
+		return id, fmt.Errorf("%q is no trace id: it has %d characters, not 1 to %d hexadecimal digits", text, len(text), digits)
+	}
+	raw, err := hex.DecodeString(strings.Repeat("0", digits-len(text)) + text)
+	if err != nil {
+		return id, fmt.Errorf("%q is no trace id: it is not made of hexadecimal digits", text)
+	}
+	if copy(id[:], raw); id.IsEmpty() {
+		return id, fmt.Errorf("%q is no trace id: it is zero", text)
+	}
+	return id, nil
+}
+
+// client asks one backend.
+type client struct {
+	name string // for people
+	base *url.URL
+	http *http.Client
+}
+
+func newClient(name, base string) (client, error) {
+	u, err := url.Parse(base)
+	if err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+		err = errors.New("it has to begin with http:// or https:// and a host")
+	}
+	if err != nil {
+		return client{}, fmt.Errorf("%q is no address of a %s: %w", base, name, err)
+	}
+	return client{name, u, &http.Client{}}, nil
+}
+
+// get asks for a path beneath the base. The error of a 404 is ErrNotFound.
+func (c *client) get(ctx context.Context, path []string, query url.Values, accept string) ([]byte, error) {
+	u := c.base.JoinPath(path...)
+	u.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", accept)
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", c.name, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the answer of %s to %s: %w", c.name, u, err)
+	case resp.StatusCode == http.StatusNotFound:
+		return nil, fmt.Errorf("%s, %s: %w", c.name, u, ErrNotFound)
+	case resp.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%s answered %s to %s: %.200s", c.name, resp.Status, u, bytes.TrimSpace(body))
+	case len(body) > maxAnswer:
+		return nil, fmt.Errorf("the answer of %s to %s is larger than %d MiB", c.name, u, maxAnswer>>20)
+	case strings.HasPrefix(http.DetectContentType(body), "text/html"):
+		return nil, fmt.Errorf("%s answered with a web page, not with data: is %s the address of its API?", u, c.base)
+	}
+	return body, nil
+}
+
+// whole refuses an answer that has no span of the trace.
+func whole(name string, td ptrace.Traces, id pcommon.TraceID) (ptrace.Traces, error) {
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, span := range ss.Spans().All() {
+				if span.TraceID() == id {
+					return td, nil
+				}
+			}
+		}
+	}
+	return td, fmt.Errorf("%s, trace %s: %w", name, id, ErrNotFound)
+}
+
+// String is the address of the backend.
+func (c *client) String() string { return c.base.String() }

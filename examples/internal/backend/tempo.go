@@ -1,0 +1,34 @@
+package backend
+
+import (
+	"context"
+	"fmt"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// Tempo is a Grafana Tempo, by its HTTP API.
+type Tempo struct{ client }
+
+// NewTempo makes a client of the Tempo at base, as http://127.0.0.1:3200.
+func NewTempo(base string) (*Tempo, error) {
+	c, err := newClient("Tempo", base)
+	return &Tempo{c}, err
+}
+
+// Trace reads a whole trace. Tempo's JSON is only mostly OTLP's, with ids in
+// base64; its protobuf, a message with the resource spans in field 1, reads as
+// OTLP's TracesData.
+func (t *Tempo) Trace(ctx context.Context, id pcommon.TraceID) (ptrace.Traces, error) {
+	body, err := t.get(ctx, []string{"api", "traces", id.String()}, nil, "application/protobuf")
+	if err != nil {
+		return ptrace.Traces{}, err
+	}
+	var decoder ptrace.ProtoUnmarshaler
+	td, err := decoder.UnmarshalTraces(body)
+	if err != nil {
+		return ptrace.Traces{}, fmt.Errorf("the answer of Tempo about trace %s is no OTLP: %w", id, err)
+	}
+	return whole("Tempo", td, id)
+}

@@ -1,0 +1,200 @@
+// Package process runs the programs that stand around an agent, a Collector or a
+// Jaeger, for the demos and the end-to-end tests.
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Spec says what to run.
+type Spec struct {
+	Name   string   // for people, as in "the Collector"
+	Path   string   // of the program
+	Args   []string // without the program itself
+	Env    []string // key=value, in front of which stands the environment of this process
+	Log    string   // file that takes what it writes; it is truncated
+	Health string   // URL that answers 200 once the program is ready
+}
+
+// Process is a program that runs.
+type Process struct {
+	spec   Spec
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when it has ended
+	err    error         // how, once exited is closed
+}
+
+// Start starts a program and waits until it is ready. It has its own process
+// group, so that an interrupt from the terminal reaches it only through Stop.
+// When ctx ends before the program is ready, the program ends too; afterwards ctx
+// means nothing to it.
+func Start(ctx context.Context, spec Spec) (*Process, error) {
+	log, err := os.Create(spec.Log)
+	if err != nil {
+		return nil, fmt.Errorf("make the log of %s: %w", spec.Name, err)
+	}
+	defer log.Close() // the program has its own
+	p := &Process{spec: spec, cmd: exec.Command(spec.Path, spec.Args...), exited: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), spec.Env...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = ownGroup()
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.exited)
+	}()
+	if err := p.ready(ctx); err != nil {
+		p.Kill()
+		return nil, fmt.Errorf("%s does not get ready: %w%s", spec.Name, err, p.tail())
+	}
+	return p, nil
+}
+
+// StartOnFreePorts starts what spec makes of n loopback addresses that are free.
+// Since somebody else may take one before the program does, it tries three times.
+func StartOnFreePorts(ctx context.Context, n int, spec func(addresses []string) Spec) (*Process, error) {
+	for attempt := 1; ; attempt++ {
+		addresses, err := FreeAddresses(n)
+		if err != nil {
+			return nil, err
+		}
+		s := spec(addresses)
+		p, err := Start(ctx, s)
+		if err == nil || attempt == 3 || ctx.Err() != nil || !strings.Contains(LogTail(s.Log, 1000), "address already in use") {
+			return p, err
+		}
+	}
+}
+
+// ready asks until the program says that it is ready.
+func (p *Process) ready(ctx context.Context) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.spec.Health, nil); err == nil {
+			if resp, err := http.DefaultClient.Do(req); err == nil {
+				_ = resp.Body.Close()
+				if resp.StatusCode == http.StatusOK {
+					return nil
+				}
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-p.exited:
+			return fmt.Errorf("it has ended: %w", orEnded(p.err))
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+var errEnded = errors.New("without an error")
+
+func orEnded(err error) error {
+	if err == nil {
+		return errEnded
+	}
+	return err
+}
+
+// Exited is closed when the program has ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Log is the file that takes what the program writes.
+func (p *Process) Log() string { return p.spec.Log }
+
+// Stop interrupts the program and waits until it has ended, by force once it has
+// had its time. The error says whether it ended well, with the end of its log.
+func (p *Process) Stop(patience time.Duration) error {
+	select {
+	case <-p.exited: // before it was asked to
+		return fmt.Errorf("%s has ended early: %w%s", p.spec.Name, orEnded(p.err), p.tail())
+	default:
+	}
+	if err := p.cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.Kill()
+		return fmt.Errorf("interrupt %s: %w", p.spec.Name, err)
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-p.exited:
+	case <-timer.C:
+		p.Kill()
+		return fmt.Errorf("%s did not end within %s and was killed%s", p.spec.Name, patience, p.tail())
+	}
+	if p.err != nil {
+		return fmt.Errorf("%s ended with: %w%s", p.spec.Name, p.err, p.tail())
+	}
+	return nil
+}
+
+// Kill ends the program as a crash would, and returns when it is gone.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.exited
+}
+
+// Signal sends a signal to the program.
+func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
+
+// tail is the end of the log, to be added to an error.
+func (p *Process) tail() string {
+	if text := LogTail(p.spec.Log, 20); text != "" {
+		return "\nthe end of its log:\n" + text
+	}
+	return ""
+}
+
+// LogTail is the last lines of a file, empty if there are none.
+func LogTail(path string, lines int) string {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	all := strings.Split(string(bytes.TrimSpace(raw)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// FreeAddresses finds loopback addresses with ports that are free now, all
+// different.
+func FreeAddresses(n int) ([]string, error) {
+	addresses := make([]string, 0, n)
+	for range n {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("find a free port on loopback: %w", err)
+		}
+		defer ln.Close()
+		addresses = append(addresses, ln.Addr().String())
+	}
+	return addresses, nil
+}
+
+// Need says what to do about a file that has to be there and is not.
+func Need(path, remedy string) error {
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no %s: %s", path, remedy)
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s is a folder: %s", path, remedy)
+	default:
+		return nil
+	}
+}

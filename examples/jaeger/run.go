@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/examples/internal/backend"
+	"github.com/otelllm/otelllm-go/examples/internal/process"
+	"github.com/otelllm/otelllm-go/examples/internal/report"
+)
+
+const (
+	startPatience  = 60 * time.Second // for Jaeger to get ready; a healthy one needs one
+	ingestPatience = 15 * time.Second // for the last trace to be found, once the demo is done
+	stopPatience   = 10 * time.Second
+)
+
+func run(ctx context.Context, o *options, out io.Writer) (err error) {
+	for _, need := range []struct{ path, remedy string }{
+		{o.jaeger, "build it with `make demo-jaeger`, or name a released Jaeger 2 with -jaeger"},
+		{o.config, "-config names it, -root the folder that it is relative to"},
+		{o.quickstart, "build it with `make demo`"},
+	} {
+		if err := process.Need(o.path(need.path), need.remedy); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(o.path(o.out), 0o755); err != nil {
+		return fmt.Errorf("make the folder for the output: %w", err)
+	}
+	say("starting Jaeger")
+	j, err := startJaeger(ctx, o)
+	if err != nil {
+		return err
+	}
+	stopped := false
+	defer func() {
+		if !stopped {
+			err = errors.Join(err, j.process.Stop(stopPatience))
+		}
+	}()
+
+	if err := demo(ctx, o, j.otlp, out); err != nil {
+		return err
+	}
+	runs, err := readRuns(filepath.Join(o.path(o.out), "traces.jsonl"))
+	if err != nil {
+		return err
+	}
+	say("looking for the traces in Jaeger")
+	if err := j.arrived(ctx, runs); err != nil {
+		return err
+	}
+	if err := j.links(ctx, runs, out); err != nil {
+		return err
+	}
+	if o.once {
+		stopped = true
+		return j.process.Stop(stopPatience)
+	}
+	fmt.Fprintln(out, "\nJaeger goes on, with the traces in its memory, until you press Ctrl-C.")
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(out, "\nInterrupted: Jaeger ends, and forgets the traces.")
+	case <-j.process.Exited(): // Stop tells how
+	}
+	stopped = true
+	return j.process.Stop(stopPatience)
+}
+
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "demo-jaeger: "+format+"\n", args...)
+}
+
+// demo runs the quickstart, which sends what it classifies on to Jaeger.
+func demo(ctx context.Context, o *options, otlp string, out io.Writer) error {
+	root, err := filepath.Abs(o.root)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, o.path(o.quickstart), "-root", root, "-out", o.out, "-otlp", otlp)
+	cmd.Stdout, cmd.Stderr = out, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 2 * stopPatience
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("the demo did not end well: %w", err)
+	}
+	return nil
+}
+
+// readRuns reads the judged runs that the demo has written.
+func readRuns(path string) ([]report.Run, error) {
+	var spans report.Spans
+	if _, err := report.NewTail(path).Read(&spans); err != nil {
+		return nil, err
+	}
+	runs := spans.All()
+	if len(runs) == 0 {
+		return nil, fmt.Errorf("%s has no classified run", path)
+	}
+	return runs, nil
+}
+
+// jaeger is the running Jaeger.
+type jaeger struct {
+	process *process.Process
+	otlp    string // host:port that takes OTLP over gRPC
+	api     *backend.Jaeger
+}
+
+func startJaeger(ctx context.Context, o *options) (*jaeger, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("not within %s", startPatience))
+	defer cancel()
+	j := &jaeger{}
+	var http string
+	var err error
+	j.process, err = process.StartOnFreePorts(ctx, 4, func(free []string) process.Spec {
+		j.otlp, http = free[0], free[1]
+		if isFree(o.listen) {
+			http = o.listen
+		}
+		return process.Spec{
+			Name: "Jaeger", Path: o.path(o.jaeger), Args: []string{"--config", "file:" + o.path(o.config)},
+			Env:    []string{"JAEGER_OTLP=" + j.otlp, "JAEGER_HTTP=" + http, "JAEGER_GRPC=" + free[2], "JAEGER_HEALTH=" + free[3]},
+			Log:    filepath.Join(o.path(o.out), "jaeger.log"),
+			Health: "http://" + free[3] + "/status",
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if http != o.listen {
+		say("%s is taken, so Jaeger listens on %s", o.listen, http)
+	}
+	if j.api, err = backend.NewJaeger("http://" + http); err != nil {
+		return nil, errors.Join(err, j.process.Stop(stopPatience))
+	}
+	return j, nil
+}
+
+// isFree: nobody listens on the address now.
+func isFree(address string) bool {
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		return false
+	}
+	return ln.Close() == nil
+}
+
+// arrived waits until Jaeger has every run.
+func (j *jaeger) arrived(ctx context.Context, runs []report.Run) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, ingestPatience, errMissing)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for i := range runs {
+		for {
+			found, err := j.has(ctx, &runs[i])
+			if found {
+				break
+			}
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+			select {
+			case <-tick.C:
+			case <-j.process.Exited():
+				return nil // Stop tells how
+			case <-ctx.Done():
+				return fmt.Errorf("run %d of %d, %s in trace %s: %w", i+1, len(runs), runs[i].Name, runs[i].TraceID, context.Cause(ctx))
+			}
+		}
+	}
+	return nil
+}
+
+var errMissing = fmt.Errorf("Jaeger did not have it within %s", ingestPatience)
+
+// has reports whether Jaeger has the span with the run's verdict.
+func (j *jaeger) has(ctx context.Context, run *report.Run) (bool, error) {
+	td, err := j.api.Trace(ctx, run.TraceID)
+	if errors.Is(err, backend.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var spans report.Spans
+	spans.Add(td)
+	for _, got := range spans.Runs(pcommon.TraceID(run.TraceID)) {
+		if got.ID == run.ID {
+			return true, nil
+		}
+	}
+	return false, nil
+}
