@@ -179,18 +179,18 @@ func TestDifferential(t *testing.T) {
 			for end, err := range ends {
 				for j, status := range []int{http.StatusOK, http.StatusAccepted, http.StatusFound, http.StatusBadRequest, http.StatusTooManyRequests, 529} {
 					header := http.Header{"Content-Type": {types[(i+j)%len(types)]}}
-					make := func() *pieces { return &pieces{left: slices.Clone(bodies[name]), end: err, with: j%2 == 0} }
-					want := readsOf(make())
-					got := through(t, NewTransport(answering(status, header, make()), WithTracerProvider(r), WithVerdicts(), WithWatchdog(Watchdog{Idle: time.Hour})), w.path, w.request)
+					fresh := func() *pieces { return &pieces{left: slices.Clone(bodies[name]), end: err, with: j%2 == 0} }
+					want := readsOf(fresh())
+					got := through(t, NewTransport(answering(status, header, fresh()), WithTracerProvider(r), WithVerdicts(), WithWatchdog(Watchdog{Idle: time.Hour})), w.path, w.request)
 					if !assert.Equal(t, want, got, "%s as %s %d %v %s", name, w.name, status, header, end) {
 						return
 					}
 					// Stream errors change the word at the end, and nothing else.
-					got = through(t, NewTransport(answering(status, header, make()), WithTracerProvider(r), WithStreamErrors()), w.path, w.request)
+					got = through(t, NewTransport(answering(status, header, fresh()), WithTracerProvider(r), WithStreamErrors()), w.path, w.request)
 					for k := range got {
 						if broken := (*StreamError)(nil); errors.As(got[k].err, &broken) {
 							word := want[k].err
-							if word == io.EOF {
+							if word == io.EOF { //nolint:errorlint // bodies return it bare
 								word = io.ErrUnexpectedEOF
 							}
 							require.ErrorIs(t, got[k].err, word)
