@@ -95,9 +95,9 @@ check-generated: $(TOOLS)/mdatagen ## fail with the difference if what is genera
 	@scripts/check-generated "$(CURDIR)/$(TOOLS)"
 
 .PHONY: bench
-bench: $(TOOLS)/benchstat ## benchmarks: BENCH=pattern BENCH_COUNT=n, BENCH_BASE=file to compare with an earlier build/bench.txt
+bench: $(TOOLS)/benchstat ## benchmarks, peers in bench/: BENCH=pattern BENCH_COUNT=n, BENCH_BASE=file to compare with an earlier build/bench.txt
 	@mkdir -p $(BUILD)
-	@{ $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./... || echo FAILED; } | tee $(BUILD)/bench.txt
+	@{ MODULES=". bench" scripts/each-module bench $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./... || echo FAILED; } | tee $(BUILD)/bench.txt
 	@! grep -q '^FAILED$$' $(BUILD)/bench.txt
 	@$(TOOLS)/benchstat $(BENCH_BASE) $(BUILD)/bench.txt
 

@@ -1,0 +1,120 @@
+package collector
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// The batch: one call of 128 traces, 1,662 spans and 8 attributes a span.
+const (
+	tracesPerBatch = 128
+	spansPerBatch  = 1662
+	attrsPerSpan   = 8
+)
+
+// mix says which spans of the batch are LLM spans. Where a trace has any, its last
+// span is the run's, which announces them: the run is complete with the batch.
+type mix struct {
+	name string
+	llm  func(i int) bool
+}
+
+var mixes = []mix{
+	{"every span", func(int) bool { return true }},
+	{"one in ten", func(i int) bool { return i%10 == 0 }},
+	{"none", func(int) bool { return false }},
+}
+
+// batch is one call, marshalled. Open leaves the runs' own spans out: nothing is
+// complete. It returns how many spans are LLM spans.
+func (m mix) batch(tb testing.TB, open bool) (data []byte, spans, llm int) {
+	tb.Helper()
+	td := ptrace.NewTraces()
+	rs := td.ResourceSpans().AppendEmpty()
+	rs.Resource().Attributes().PutStr("service.name", "agent")
+	ss := rs.ScopeSpans().AppendEmpty()
+	ss.Scope().SetName("bench")
+	ordinal := 0
+	for trace := range tracesPerBatch {
+		n := spansPerBatch / tracesPerBatch
+		if trace < spansPerBatch%tracesPerBatch {
+			n++
+		}
+		run := pcommon.SpanID{0xbb, 6: byte(trace), 7: 255}
+		requests := 0
+		for i := range n {
+			isRun := i == n-1 && requests > 0
+			if isRun && open {
+				continue
+			}
+			span := ss.Spans().AppendEmpty()
+			span.SetTraceID(pcommon.TraceID{0xaa, 15: byte(trace)})
+			span.SetSpanID(pcommon.SpanID{0xbb, 6: byte(trace), 7: byte(i)})
+			span.SetStartTimestamp(pcommon.Timestamp(1_790_000_000_000_000_000 + i*1_000_000))
+			span.SetEndTimestamp(span.StartTimestamp() + 900_000)
+			a := span.Attributes()
+			switch {
+			case isRun:
+				span.SetSpanID(run)
+				span.SetName("invoke_agent coder")
+				a.PutStr("gen_ai.operation.name", "invoke_agent")
+				a.PutStr("gen_ai.agent.name", "coder")
+				a.PutInt(string(semconv.RunRequestsKey), int64(requests))
+				a.PutInt(string(semconv.RunToolsKey), 0)
+			case m.llm(ordinal):
+				requests++
+				span.SetName("chat gpt-5")
+				span.SetKind(ptrace.SpanKindClient)
+				span.SetParentSpanID(run)
+				a.PutStr("gen_ai.operation.name", "chat")
+				a.PutStr("gen_ai.provider.name", "openai")
+				a.PutStr("gen_ai.request.model", "gpt-5")
+				a.PutStr(string(semconv.RunIDKey), run.String())
+				a.PutStr(string(semconv.StreamEndKey), semconv.StreamEndTerminalEvent.String())
+				a.PutStr(string(semconv.StreamPhaseKey), semconv.PhaseStreamEnd.String())
+				a.PutInt("http.response.status_code", 200)
+			default:
+				span.SetName("SELECT orders")
+				span.SetKind(ptrace.SpanKindClient)
+				a.PutStr("db.system.name", "postgresql")
+			}
+			if isRun || m.llm(ordinal) {
+				llm++
+			}
+			ordinal++
+			for k := a.Len(); k < attrsPerSpan; k++ {
+				a.PutStr(fmt.Sprintf("app.attribute.%d", k), "a value as long as most of them")
+			}
+		}
+	}
+	data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
+	require.NoError(tb, err)
+	return data, td.SpanCount(), llm
+}
+
+// fresh unmarshals data n times; no two have a trace in common, nor with any before.
+func fresh(tb testing.TB, data []byte, n int) []ptrace.Traces {
+	tb.Helper()
+	all := make([]ptrace.Traces, n)
+	for i := range all {
+		td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
+		require.NoError(tb, err)
+		generation++
+		for _, span := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+			id := span.TraceID()
+			binary.BigEndian.PutUint64(id[:], generation)
+			span.SetTraceID(id)
+		}
+		all[i] = td
+	}
+	return all
+}
+
+var generation uint64

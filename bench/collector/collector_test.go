@@ -1,0 +1,190 @@
+package collector
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/bench/internal/cpu"
+	"github.com/otelllm/otelllm-go/bench/internal/stats"
+)
+
+// rounds is how many rounds are measured at least.
+const rounds = 5
+
+// BenchmarkThroughput sends batches through each processor until every span has
+// come out again. The processors take turns in random order. What counts is the
+// processor time of all goroutines, so that waiting costs nothing:
+//
+//	ns/span-…          of a processor, less that of a pass-through
+//	x-…                a peer's over llm_classify's, within a round
+func BenchmarkThroughput(b *testing.B) {
+	const batches = 12
+	for _, m := range mixes {
+		b.Run(m.name, func(b *testing.B) {
+			data, spans, _ := m.batch(b, false)
+			all := peers()
+			added := make([][]float64, len(all))
+			ratios := make([][]float64, len(all))
+			for b.Loop() {
+				for range rounds {
+					spent := make([]float64, len(all))
+					for _, i := range rand.Perm(len(all)) {
+						spent[i] = float64(through(b, all[i], fresh(b, data, batches), batches*spans)) / float64(batches*spans)
+					}
+					for i := range all {
+						added[i] = append(added[i], spent[i]-spent[0])
+						ratios[i] = append(ratios[i], spent[i]/spent[1])
+					}
+				}
+			}
+			b.ReportMetric(0, "ns/op")
+			for i, p := range all {
+				if i > 0 {
+					b.ReportMetric(stats.Median(added[i]), "ns/span-"+p.name)
+				}
+				if i > 1 {
+					b.ReportMetric(stats.Median(ratios[i]), "x-"+p.name)
+				}
+			}
+		})
+	}
+}
+
+// through is the processor time that it takes until all spans are out.
+func through(b *testing.B, p peer, batches []ptrace.Traces, spans int) time.Duration {
+	b.Helper()
+	out := newSink(spans)
+	first, stop := p.start(b, p.soon, out)
+	defer stop()
+	runtime.GC()
+	start := cpu.Time()
+	for _, td := range batches {
+		require.NoError(b, first.ConsumeTraces(b.Context(), td))
+	}
+	select {
+	case <-out.all:
+	case <-time.After(time.Minute):
+		b.Fatalf("%s: %d of %d spans have not come out", p.name, out.left.Load(), spans)
+	}
+	return cpu.Time() - start
+}
+
+// BenchmarkCores is how much faster two cores are than one: llm_classify, as many
+// callers as cores, by the clock on the wall. It says something only on a machine
+// that has two cores to give.
+func BenchmarkCores(b *testing.B) {
+	const batches = 24
+	if runtime.NumCPU() < 2 {
+		b.Skip("one core only")
+	}
+	p := peers()[1]
+	for _, m := range mixes {
+		b.Run(m.name, func(b *testing.B) {
+			data, spans, _ := m.batch(b, false)
+			before := runtime.GOMAXPROCS(0)
+			defer runtime.GOMAXPROCS(before)
+			var ratios []float64
+			for b.Loop() {
+				var spent [3]time.Duration
+				for _, i := range rand.Perm(2) {
+					cores := i + 1
+					runtime.GOMAXPROCS(cores)
+					spent[cores] = concurrently(b, p, fresh(b, data, batches), batches*spans, cores)
+				}
+				ratios = append(ratios, float64(spent[1])/float64(spent[2]))
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(stats.Median(ratios), "x-2-cores")
+		})
+	}
+}
+
+func concurrently(b *testing.B, p peer, batches []ptrace.Traces, spans, callers int) time.Duration {
+	b.Helper()
+	out := newSink(spans)
+	first, stop := p.start(b, p.soon, out)
+	defer stop()
+	runtime.GC()
+	start := time.Now()
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			for k := i; k < len(batches); k += callers {
+				assert.NoError(b, first.ConsumeTraces(b.Context(), batches[k]))
+			}
+		})
+	}
+	wg.Wait()
+	<-out.all
+	return time.Since(start)
+}
+
+// BenchmarkRetained is the heap that each span of the batch retains while it is
+// held, its own data included: of all spans, whether they are LLM spans or not.
+func BenchmarkRetained(b *testing.B) {
+	const batches = 12
+	for _, m := range mixes {
+		b.Run(m.name, func(b *testing.B) {
+			data, spans, llm := m.batch(b, true)
+			for b.Loop() {
+				for _, p := range peers()[1:] {
+					retained := held(b, p, data, batches)
+					b.ReportMetric(retained/float64(batches*spans), "B/span-"+p.name)
+					if p.name == "llm_classify" && llm > 0 {
+						b.ReportMetric(retained/float64(batches*llm), "B/llm-span-"+p.name)
+					}
+				}
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// held is how much the heap grows by n batches that a processor holds.
+func held(b *testing.B, p peer, data []byte, n int) float64 {
+	b.Helper()
+	first, stop := p.start(b, p.never, newSink(-1))
+	before := inUse()
+	consume(b, first, data, n)
+	after := settled()
+	stop()
+	return float64(after - before)
+}
+
+func consume(b *testing.B, first consumer.Traces, data []byte, n int) {
+	b.Helper()
+	for range n {
+		require.NoError(b, first.ConsumeTraces(b.Context(), fresh(b, data, 1)[0]))
+	}
+}
+
+// settled is the heap in use once the goroutines of a processor have taken in
+// what they were sent: when it does not change any more.
+func settled() int64 {
+	last := inUse()
+	for range 50 {
+		time.Sleep(20 * time.Millisecond)
+		now := inUse()
+		if diff := now - last; diff > -4096 && diff < 4096 {
+			return now
+		}
+		last = now
+	}
+	return last
+}
+
+func inUse() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

@@ -1,0 +1,82 @@
+package collector
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/groupbytraceprocessor"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/tailsamplingprocessor"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/confmap"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor"
+	"go.opentelemetry.io/collector/processor/processortest"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify"
+)
+
+// peer is one way for spans to go through. Soon lets go of what it holds as soon
+// as it can, never holds on to everything.
+type peer struct {
+	name        string
+	factory     processor.Factory // nil: straight through
+	soon, never map[string]any
+}
+
+func peers() []peer {
+	sampleAll := []any{map[string]any{"name": "all", "type": "always_sample"}}
+	return []peer{
+		{name: "pass-through"},
+		{name: "llm_classify", factory: llmclassify.NewFactory(), soon: map[string]any{}, never: map[string]any{
+			"max_hold": "1h", "run_timeout": "2h", "max_held_bytes": 1 << 40,
+		}},
+		{
+			name: "tail_sampling", factory: tailsamplingprocessor.NewFactory(),
+			soon:  map[string]any{"policies": sampleAll, "decision_wait": "1s", "num_traces": 1 << 20},
+			never: map[string]any{"policies": sampleAll, "decision_wait": "1h", "num_traces": 1 << 20},
+		},
+		{
+			name: "groupbytrace", factory: groupbytraceprocessor.NewFactory(),
+			soon:  map[string]any{"wait_duration": "100ms", "num_traces": 1 << 20},
+			never: map[string]any{"wait_duration": "1h", "num_traces": 1 << 20},
+		},
+	}
+}
+
+// start makes the processor and starts it. Stop ends it.
+func (p peer) start(tb testing.TB, config map[string]any, next consumer.Traces) (first consumer.Traces, stop func()) {
+	tb.Helper()
+	if p.factory == nil {
+		return next, func() {}
+	}
+	cfg := p.factory.CreateDefaultConfig()
+	require.NoError(tb, confmap.NewFromStringMap(config).Unmarshal(cfg))
+	made, err := p.factory.CreateTraces(tb.Context(), processortest.NewNopSettings(p.factory.Type()), cfg, next)
+	require.NoError(tb, err)
+	require.NoError(tb, made.Start(tb.Context(), componenttest.NewNopHost()))
+	return made, func() { require.NoError(tb, made.Shutdown(context.Background())) }
+}
+
+// sink counts the spans that come out, and lets them go.
+type sink struct {
+	left atomic.Int64
+	all  chan struct{}
+}
+
+func newSink(spans int) *sink {
+	s := &sink{all: make(chan struct{})}
+	s.left.Store(int64(spans))
+	return s
+}
+
+func (*sink) Capabilities() consumer.Capabilities { return consumer.Capabilities{} }
+
+func (s *sink) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
+	if s.left.Add(-int64(td.SpanCount())) == 0 {
+		close(s.all)
+	}
+	return nil
+}

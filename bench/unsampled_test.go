@@ -1,0 +1,96 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/otelllm/otelllm-go/bench/internal/stats"
+	"github.com/otelllm/otelllm-go/otelllm"
+)
+
+// unsampledParent is a context whose span, remote, is not sampled.
+func unsampledParent() context.Context {
+	return trace.ContextWithRemoteSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, Remote: true,
+	}))
+}
+
+// BenchmarkNotSampled is what the transport adds to a request of which nothing is
+// recorded: ns-added a request over the RoundTripper below, by processor time.
+func BenchmarkNotSampled(b *testing.B) {
+	oneCore(b)
+	never := sdk(sdktrace.WithSampler(sdktrace.NeverSample()))
+	parentBased := sdk(sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())))
+	for _, v := range []struct {
+		name     string
+		provider trace.TracerProvider
+		ctx      context.Context
+	}{
+		{"no provider", noop.NewTracerProvider(), context.Background()},
+		{"NeverSample", never, context.Background()},
+		{"parent not sampled", parentBased, unsampledParent()},
+	} {
+		for _, size := range []int{0, 1 << 20} {
+			for _, w := range []*wire{chat, anthropicMessages, gateway} {
+				b.Run(fmt.Sprintf("%s/%s/request of %d KiB", v.name, w.name, size>>10), func(b *testing.B) {
+					benchNotSampled(v.ctx, b, v.provider, w, size)
+				})
+			}
+		}
+	}
+}
+
+// gateway is a wire under a path that others have as well, on a host that is no
+// provider's: whether it is a model call only its body says.
+var gateway = &wire{"anthropic_messages at a gateway", "http://gateway.internal/v1/messages", sseType, anthropicMessages.request}
+
+func benchNotSampled(ctx context.Context, b *testing.B, provider trace.TracerProvider, w *wire, size int) {
+	const calls = 200
+	answer := deltas(w, 0, nil, "", "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")
+	own := &sameBody{body: io.NopCloser(&eventwise{events: answer.events})} // two of them are equal only if they are the same
+	with := otelllm.NewTransport(own, otelllm.WithTracerProvider(provider))
+	body := w.body(size)
+	require.Equal(b, own.body, send(b, with, w.post(ctx, b, body)).Body, "the response's body is not the one that came")
+
+	req := w.post(ctx, b, body)
+	requests := func(rt http.RoundTripper) func() time.Duration {
+		return timed(func() {
+			for range calls {
+				resp, err := rt.RoundTrip(req)
+				if err != nil || resp.Body != own.body {
+					b.Fatal("the response's body is not the one that came", err)
+				}
+			}
+		})
+	}
+	variants := []func() time.Duration{requests(own), requests(with)}
+	var spent []time.Duration
+	var added []float64
+	for b.Loop() {
+		spent = round(spent, variants...)
+		added = append(added, float64(spent[1]-spent[0])/calls)
+	}
+	require.Equal(b, req.Body, own.sent, "the request's body is not the one that was to be sent")
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(stats.Median(added), "ns-added")
+	b.ReportMetric(testing.AllocsPerRun(100, func() { _, _ = with.RoundTrip(req) })-
+		testing.AllocsPerRun(100, func() { _, _ = own.RoundTrip(req) }), "allocs-added")
+}
+
+// sameBody answers every request with one and the same body, and keeps the last
+// request's.
+type sameBody struct{ body, sent io.ReadCloser }
+
+func (s *sameBody) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.sent = req.Body
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {sseType}}, Body: s.body}, nil
+}
