@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,11 +14,13 @@ import (
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/stamp"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -76,43 +80,63 @@ var benchMixes = []struct {
 	{"none", func(int) bool { return false }},
 }
 
-func newBenchProcessor(b *testing.B) *traces {
+func newBenchProcessor(b *testing.B, next consumer.Traces) *traces {
 	b.Helper()
-	p, err := newTraces(processortest.NewNopSettings(metadata.Type), defaultConfig(), consumertest.NewNop(), systemClock{})
+	p, err := newTraces(processortest.NewNopSettings(metadata.Type), createDefaultConfig().(*Config), next, systemClock{})
 	require.NoError(b, err)
 	require.NoError(b, p.Start(b.Context(), componenttest.NewNopHost()))
 	b.Cleanup(func() { require.NoError(b, p.Shutdown(context.Background())) })
 	return p
 }
 
-// BenchmarkConsumeTraces takes calls as a receiver does, unmarshalling included;
-// passthrough is the same without the processor. spans/s counts the time in
-// ConsumeTraces alone. Every run is complete within its call.
+// BenchmarkConsumeTraces takes calls that are ready in memory, and counts until
+// everything has come out; passthrough is the same without the processor. Every run
+// is complete within its call.
 func BenchmarkConsumeTraces(b *testing.B) {
 	for _, mix := range benchMixes {
 		data := benchBatch(b, mix.llm)
-		run := func(next consumer.Traces) func(*testing.B) {
+		run := func(make func(*testing.B, consumer.Traces) consumer.Traces) func(*testing.B) {
 			return func(b *testing.B) {
+				var out atomic.Int64
+				sink, err := consumer.NewTraces(func(_ context.Context, td ptrace.Traces) error {
+					out.Add(int64(td.SpanCount()))
+					return nil
+				})
+				require.NoError(b, err)
+				next := make(b, sink)
 				b.ReportAllocs()
-				var consuming time.Duration
+				const calls = 16
+				var spent time.Duration
+				var spans int64
 				for b.Loop() {
-					td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
-					if err != nil {
-						b.Fatal(err)
+					var ready [calls]ptrace.Traces
+					for i := range ready {
+						ready[i], err = (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
+						if err != nil {
+							b.Fatal(err)
+						}
+						renew(ready[i])
 					}
-					renew(td)
 					start := time.Now()
-					err = next.ConsumeTraces(b.Context(), td)
-					consuming += time.Since(start)
-					if err != nil {
-						b.Fatal(err)
+					for _, td := range ready {
+						if err := next.ConsumeTraces(b.Context(), td); err != nil {
+							b.Fatal(err)
+						}
+						spans += benchSpans
 					}
+					for out.Load() < spans {
+						runtime.Gosched()
+					}
+					spent += time.Since(start)
 				}
-				b.ReportMetric(float64(benchSpans)*float64(b.N)/consuming.Seconds(), "spans/s")
+				b.ReportMetric(float64(spent.Nanoseconds())/float64(spans), "ns/span")
+				b.ReportMetric(float64(spans)/spent.Seconds(), "spans/s")
 			}
 		}
-		b.Run(mix.name+"/processor", run(newBenchProcessor(b)))
-		b.Run(mix.name+"/passthrough", run(consumertest.NewNop()))
+		b.Run(mix.name+"/processor", run(func(b *testing.B, next consumer.Traces) consumer.Traces {
+			return newBenchProcessor(b, next)
+		}))
+		b.Run(mix.name+"/passthrough", run(func(_ *testing.B, next consumer.Traces) consumer.Traces { return next }))
 	}
 }
 
@@ -140,7 +164,7 @@ func BenchmarkHeld(b *testing.B) {
 		return m.HeapAlloc
 	}
 	for b.Loop() {
-		p := newBenchProcessor(b)
+		p := newBenchProcessor(b, consumertest.NewNop())
 		before := heap()
 		td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
 		require.NoError(b, err)
@@ -179,9 +203,11 @@ func BenchmarkClassifyRun(b *testing.B) {
 	for i := range 11 {
 		specs = append(specs, toolSpan(byte(i+20), float64(i)/2+0.4, float64(i)/2+0.6, fmt.Sprintf("call_%d", i), semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded))
 	}
-	p := newBenchProcessor(b)
+	p, err := newTraces(processortest.NewNopSettings(metadata.Type), defaultConfig(), consumertest.NewNop(), systemClock{})
+	require.NoError(b, err)
 	now := time.Now()
-	td := tracesOf(b, append(specs, runSpan(1, 0, 9, 8, 11))...)
+	specs = append(specs, runSpan(1, 0, 9, 8, 11))
+	td := tracesOf(b, specs...)
 	batch := recognise(p.registry, p.origins, now, td)
 	arrivals := batch.arrivals()
 	batch.embody(batch.take(td, false))
@@ -196,6 +222,39 @@ func BenchmarkClassifyRun(b *testing.B) {
 			d := assemble.Diagnose(&releases[0])
 			if d.Run.Outcome != semconv.RunOutcomeRecovered {
 				b.Fatal(d.Run.Outcome)
+			}
+		}
+	})
+	b.Run("judge and stamp", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			d := assemble.Diagnose(&releases[0])
+			for i := range releases[0].Members {
+				m := &releases[0].Members[i]
+				stamped := m.Span.Attributes().Len()
+				if i == d.Carrier {
+					stamp.Run(m.Span, d.Run, nil, semconv.TriggerComplete)
+				} else {
+					stamp.Span(m.Span, d.Members[i], semconv.TriggerComplete)
+				}
+				if m.Span.Attributes().Len() > stamped { // for the next time
+					m.Span.Attributes().RemoveIf(func(key string, _ pcommon.Value) bool {
+						return strings.HasPrefix(key, "llm.failure.") || strings.HasPrefix(key, "llm.classification.") ||
+							key == string(semconv.RunOutcomeKey) || key == string(semconv.RunTimelineKey) ||
+							key == string(semconv.RunRecoveredFailuresKey) ||
+							key == string(semconv.RetrySafetyKey) || key == string(semconv.RetryReasonKey)
+					})
+				}
+			}
+		}
+	})
+	b.Run("decode", func(b *testing.B) { // what the run's OTLP costs, for comparison
+		data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(tracesOf(b, specs...))
+		require.NoError(b, err)
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data); err != nil {
+				b.Fatal(err)
 			}
 		}
 	})

@@ -208,18 +208,18 @@ func linkApart(members []Member, s []standing, verdicts []*classify.Diagnosis) {
 // linkUpstream tells requests that another span of the trace holds the failure
 // behind their answer: one beneath it, or of another service within its time.
 func linkUpstream(release *Release, s []standing, verdicts []*classify.Diagnosis, run *classify.Run, requests []int) {
-	empty := make(map[int]*classify.Request)
-	for n, i := range requests {
-		if r := &run.Requests[n]; r.Text.Fact() == classify.No {
-			empty[i] = r
-		}
-	}
-	if len(empty) == 0 {
-		return
-	}
+	var empty map[int]*classify.Request // answers that may have nothing in them, once something failed
 	for i := range release.Members {
 		if !s[i].apart || !failedUpstream(verdicts[i]) {
 			continue
+		}
+		if empty == nil {
+			empty = make(map[int]*classify.Request)
+			for n, request := range requests {
+				if r := &run.Requests[n]; r.Text.Fact() == classify.No {
+					empty[request] = r
+				}
+			}
 		}
 		for above := range ancestors(s, i) {
 			if r := empty[above]; r != nil {

@@ -27,23 +27,18 @@ func (s *standing) own() bool { return !s.apart && s.first < 0 && len(s.attempts
 
 // standings finds the standing of every member, by index.
 func standings(members []Member) []standing {
-	byID := make(map[pcommon.SpanID]int, len(members))
-	for i := range members {
-		if _, ok := byID[members[i].ID]; !ok {
-			byID[members[i].ID] = i
-		}
-	}
+	find := finder(members)
 	s := make([]standing, len(members))
 	for i := range members {
 		m := &members[i]
 		s[i].above, s[i].first = -1, -1
-		if first := byID[m.ID]; first != i && !m.Foreign {
+		if first := find(m.ID); first != i && !m.Foreign {
 			s[i].first = first
 			continue
 		}
-		above, ok := byID[m.Above]
+		above := find(m.Above)
 		s[i].apart = m.Foreign
-		if !ok || above == i || members[above].Foreign && !m.Foreign {
+		if above < 0 || above == i || members[above].Foreign && !m.Foreign {
 			continue
 		}
 		s[i].above = above
@@ -68,6 +63,36 @@ func standings(members []Member) []standing {
 		}
 	}
 	return s
+}
+
+// finder finds members by their id, the first of several; -1 where there is none.
+func finder(members []Member) func(pcommon.SpanID) int {
+	const few = 32 // are searched one by one
+	if len(members) <= few {
+		return func(id pcommon.SpanID) int {
+			if id.IsEmpty() {
+				return -1
+			}
+			for i := range members {
+				if members[i].ID == id {
+					return i
+				}
+			}
+			return -1
+		}
+	}
+	byID := make(map[pcommon.SpanID]int, len(members))
+	for i := range members {
+		if _, ok := byID[members[i].ID]; !ok {
+			byID[members[i].ID] = i
+		}
+	}
+	return func(id pcommon.SpanID) int {
+		if i, ok := byID[id]; ok {
+			return i
+		}
+		return -1
+	}
 }
 
 // attempts reports whether m is an attempt of the logical call a above it. Only

@@ -1,0 +1,179 @@
+package llmclassify
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor/processortest"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// tally counts what comes out, and fails three times in ten.
+type tally struct {
+	mu       sync.Mutex
+	random   *rand.Rand
+	spans    map[spanKey]int
+	verdicts map[pcommon.TraceID]int
+	works    bool // no more failures
+}
+
+func (*tally) Capabilities() consumer.Capabilities { return consumer.Capabilities{MutatesData: true} }
+
+func (c *tally) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fails := !c.works && c.random.IntN(10) < 3
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, span := range ss.Spans().All() {
+				if fails {
+					span.SetName("changed by who refused it")
+					continue
+				}
+				c.spans[spanKey{span.TraceID(), span.SpanID()}]++
+				if verdictOf(span).outcome != semconv.RunOutcomeUnset {
+					c.verdicts[span.TraceID()]++
+				}
+			}
+		}
+	}
+	if fails {
+		return errDown
+	}
+	return nil
+}
+
+// Many send at once, the next consumer fails three times in ten, and there is far
+// too little memory: every span that was acknowledged comes out once, and every run
+// has one verdict.
+func TestConcurrent(t *testing.T) {
+	storage := component.MustNewID("disk")
+	for name, tt := range map[string]struct {
+		shards  int
+		bytes   int
+		storage *component.ID
+	}{
+		"one shard":                    {1, 1 << 28, nil},
+		"four shards":                  {4, 1 << 28, nil},
+		"four shards, little memory":   {4, 100_000, nil},
+		"three shards, with a disk":    {3, 100_000, &storage},
+		"one shard, next to no memory": {1, 5_000, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := createDefaultConfig().(*Config)
+			cfg.Shards, cfg.MaxHeldBytes, cfg.Storage = tt.shards, tt.bytes, tt.storage
+			cfg.RunTimeout = 10_000 * time.Hour // however slow this machine is
+			next := &tally{random: rand.New(rand.NewPCG(1, 2)), spans: map[spanKey]int{}, verdicts: map[pcommon.TraceID]int{}} //nolint:gosec // repeatable
+			p, err := newTraces(processortest.NewNopSettings(metadata.Type), cfg, next, hurriedClock{began: time.Now()})
+			require.NoError(t, err)
+			d := newDisk()
+			require.NoError(t, p.Start(t.Context(), hostWith{storage: d}))
+
+			const senders, runs = 8, 40
+			var sending sync.WaitGroup
+			sent := make([]map[spanKey]int, senders)
+			for sender := range senders {
+				sent[sender] = map[spanKey]int{}
+				sending.Go(func() { sendRuns(t, p, uint64(sender), runs, sent[sender]) })
+			}
+			sending.Wait()
+			next.mu.Lock()
+			next.works = true
+			next.mu.Unlock()
+			require.NoError(t, p.Shutdown(t.Context()))
+
+			want := 0
+			for _, spans := range sent {
+				for key, n := range spans {
+					want += n
+					assert.Equal(t, n, next.spans[key], "span %s of %s", key.id, key.trace)
+				}
+			}
+			got := 0
+			for _, n := range next.spans {
+				got += n
+			}
+			assert.Equal(t, want, got)
+			assert.Len(t, next.verdicts, senders*runs)
+			for trace, n := range next.verdicts {
+				assert.Equal(t, 1, n, "verdicts on the run of %s", trace)
+			}
+			held := p.load()
+			held.evidence = 0 // of no request that is still to come
+			assert.Equal(t, load{}, held)
+			assert.Empty(t, d.entries())
+		})
+	}
+}
+
+// hurriedClock goes a thousand times as fast.
+type hurriedClock struct {
+	systemClock
+	began time.Time
+}
+
+func (c hurriedClock) Now() time.Time { return c.began.Add(1000 * time.Since(c.began)) }
+
+func (c hurriedClock) NewTimer(d time.Duration) timer {
+	return hurriedTimer{c.systemClock.NewTimer(d / 1000)}
+}
+
+type hurriedTimer struct{ timer }
+
+func (t hurriedTimer) Reset(d time.Duration) { t.timer.Reset(d / 1000) }
+
+// sendRuns sends runs in calls of some spans each, again as long as a call is
+// refused, and counts what was acknowledged.
+func sendRuns(t *testing.T, p *traces, sender uint64, runs int, sent map[spanKey]int) {
+	r := rand.New(rand.NewPCG(sender, 3)) //nolint:gosec // repeatable
+	var waiting []spanSpec
+	traceOf := func(run int) byte { return byte(run + 1) }
+	for run := range runs {
+		trace := traceOf(run)
+		specs := []spanSpec{
+			requestSpan(2, 1, 0.1, 0.4).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded").of(trace),
+			requestSpan(3, 1, 0.5, 1).with(semconv.RequestAttempt(2)).answered("stop", answer).of(trace),
+			runSpan(1, 0, 3, 2, 0).of(trace), otherSpan(9, 1, 0.1, 0.2).of(trace), httpSpan(8, 0.4).failed("429").of(trace),
+		}
+		r.Shuffle(len(specs), func(i, j int) { specs[i], specs[j] = specs[j], specs[i] })
+		waiting = append(waiting, specs...)
+		for len(waiting) > 10 || run == runs-1 && len(waiting) > 0 {
+			n := min(r.IntN(5)+1, len(waiting))
+			td := tracesOf(t, waiting[:n]...)
+			waiting = waiting[n:]
+			for _, span := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+				id := span.TraceID()
+				binary.BigEndian.PutUint64(id[4:], sender+1)
+				span.SetTraceID(id)
+				sent[spanKey{id, span.SpanID()}]++
+			}
+			for {
+				again := ptrace.NewTraces()
+				td.CopyTo(again)
+				err := p.ConsumeTraces(t.Context(), again)
+				if err == nil {
+					break
+				}
+				time.Sleep(time.Millisecond)
+				if consumererror.IsPermanent(err) {
+					t.Errorf("refused for good: %v", err)
+					return
+				}
+			}
+		}
+	}
+}
