@@ -76,7 +76,7 @@ func TestConcurrent(t *testing.T) {
 			t.Parallel()
 			cfg := createDefaultConfig().(*Config)
 			cfg.Shards, cfg.MaxHeldBytes, cfg.Storage = tt.shards, tt.bytes, tt.storage
-			cfg.RunTimeout = 10_000 * time.Hour // however slow this machine is
+			cfg.RunTimeout = 10_000 * time.Hour                                                                                // however slow this machine is
 			next := &tally{random: rand.New(rand.NewPCG(1, 2)), spans: map[spanKey]int{}, verdicts: map[pcommon.TraceID]int{}} //nolint:gosec // repeatable
 			p, err := newTraces(processortest.NewNopSettings(metadata.Type), cfg, next, hurriedClock{began: time.Now()})
 			require.NoError(t, err)

@@ -34,7 +34,7 @@ func FuzzConsumeTraces(f *testing.F) {
 		f.Add(data, uint8(0), false)
 	}
 	for seed := range 16 {
-		f.Add([]byte(strings.Repeat(string(rune('a'+seed))+"\x00\xff\x01", 200+seed)), uint8(seed), true)
+		f.Add([]byte(strings.Repeat(string(rune('a'+seed))+"\x00\xff\x01", 200+seed)), uint8(17*seed), true)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, seed uint8, made bool) {
 		var td ptrace.Traces
@@ -62,7 +62,12 @@ func checkHostile(t *testing.T, td ptrace.Traces, seed uint8) {
 	case 3:
 		cfg.MaxFactBytes = 1000
 	}
+	cfg.Shards = int(seed/16%3) + 1
 	h := newHarness(t, cfg, nil)
+	d := newDisk()
+	if seed >= 128 {
+		h.openOn(t, d)
+	}
 	want := inventory{}
 	want.add(td, 1)
 	again := ptrace.NewTraces() // everything is delivered twice
@@ -76,9 +81,19 @@ func checkHostile(t *testing.T, td ptrace.Traces, seed uint8) {
 		h.pass(t, time.Duration(i)*time.Second)
 	}
 	h.pass(t, cfg.MaxHold)
+	if seed >= 192 { // it is killed, and another one goes on
+		sink := h.sink
+		h = newHarness(t, cfg, sink)
+		h.sink = sink
+		h.clock.advance(cfg.MaxHold + time.Minute)
+		h.openOn(t, d)
+	}
 	require.Zero(t, h.load().bytes, "nothing is held longer than max_hold")
 	require.NoError(t, h.ConsumeTraces(t.Context(), again))
+	h.pass(t, cfg.RunTimeout)
+	require.Zero(t, h.load().traces)
 	require.NoError(t, h.Shutdown(t.Context()))
+	require.Empty(t, d.entries())
 	for _, td := range h.sink.AllTraces() {
 		want.add(td, -1)
 	}
@@ -98,6 +113,9 @@ func (v inventory) add(td ptrace.Traces, n int) {
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, span := range ss.Spans().All() {
+				if n < 0 && span.Name() == semconv.SpanRunAbandoned && span.StartTimestamp() == span.EndTimestamp() {
+					continue // added
+				}
 				attrs := pcommon.NewMap()
 				span.Attributes().CopyTo(attrs)
 				attrs.RemoveIf(func(key string, _ pcommon.Value) bool {

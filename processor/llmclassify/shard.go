@@ -169,8 +169,9 @@ func (s *shard) pack(arrivals []assemble.Arrival) {
 			return
 		}
 		if size := packed.Pack(bodies); size > 0 {
+			size += hold.ItemSize + hold.TraceSize/len(items)
 			for _, it := range items {
-				s.buffer.Resize(it, hold.ItemSize+size)
+				s.buffer.Resize(it, size)
 			}
 		}
 		bodies, items = bodies[:0], items[:0]

@@ -117,6 +117,7 @@ func (b *batch) traceOf(id pcommon.TraceID) int {
 		at = len(b.traces)
 		b.index[id] = at
 		b.traces = append(b.traces, id)
+		b.size += hold.TraceSize
 	}
 	return at
 }
@@ -137,6 +138,7 @@ func (b *batch) arrivals() []assemble.Arrival {
 		for i := range items {
 			list[t].Items[i] = &items[i]
 		}
+		items[0].Size = hold.TraceSize
 		counts[t] = 0
 	}
 	for i := range b.found {
@@ -161,7 +163,7 @@ func (f *found) fill() {
 		}
 	}
 	it.Unexplained = f.head.Kind == dialect.Request && empty(f.span)
-	it.Size = f.size
+	it.Size += f.size
 	it.Known.Dialect = f.by
 	it.Known.Origin = f.from
 	it.Known.Server = f.span.Kind() == ptrace.SpanKindServer

@@ -4,6 +4,10 @@ package hold
 // its span.
 const ItemSize = 256
 
+// TraceSize is the memory of a trace of which anything is held in bytes, beside its
+// items. Whoever adds items has it in their sizes.
+const TraceSize = 384
+
 // Forgotten returns how many items were forgotten because of Config.MaxFactBytes,
 // before their run was judged, since it was last asked.
 func (b *Buffer[F]) Forgotten() int {

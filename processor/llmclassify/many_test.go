@@ -1,0 +1,87 @@
+package llmclassify
+
+import (
+	"encoding/binary"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// TestManyTraces holds many traces at once and releases all of them in the order in
+// which they came, a few at a time: between two of those whatever comes has its
+// turn. How long the longest took is logged; LLMCLASSIFY_MAX_PAUSE (10ms) makes it
+// a bound, on a machine that is quiet.
+func TestManyTraces(t *testing.T) {
+	many := 100_000
+	if testing.Short() || raceEnabled {
+		many = 10_000
+	}
+	cfg := defaultConfig()
+	cfg.MaxHeldBytes = 1 << 30
+	h := newHarness(t, cfg, nil)
+	const calls = 1000
+	number := uint64(0)
+	for range many / calls {
+		td := ptrace.NewTraces()
+		template := tracesOf(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer)).ResourceSpans().At(0)
+		template.CopyTo(td.ResourceSpans().AppendEmpty())
+		spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+		spans.EnsureCapacity(calls)
+		for spans.Len() < calls {
+			spans.At(0).CopyTo(spans.AppendEmpty())
+		}
+		for _, span := range spans.All() {
+			number++
+			span.SetTraceID(numbered(number))
+		}
+		require.NoError(t, h.ConsumeTraces(t.Context(), td))
+		h.clock.advance(time.Microsecond)
+	}
+	require.Equal(t, many, h.load().traces)
+	require.Empty(t, h.sink.AllTraces())
+	t.Logf("%d bytes a span, as estimated", h.load().bytes/many)
+
+	now := h.clock.advance(defaultMaxHold)
+	s := h.shards[0]
+	var longest time.Duration
+	turns := 0
+	for at, ok := s.next(); ok && !at.After(now); at, ok = s.next() {
+		start := time.Now()
+		s.tick(t.Context(), now)
+		longest = max(longest, time.Since(start))
+		turns++
+	}
+	t.Logf("%d turns, the longest %v", turns, longest)
+	assert.GreaterOrEqual(t, turns, many/maxTracesDue)
+	if bound := os.Getenv("LLMCLASSIFY_MAX_PAUSE"); bound != "" {
+		most, err := time.ParseDuration(bound)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, longest, most)
+	}
+
+	next := uint64(0)
+	for _, td := range h.sink.AllTraces() {
+		for _, span := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+			id := span.TraceID()
+			n := binary.BigEndian.Uint64(id[8:])
+			require.Equal(t, (next/calls)*calls, (n-1)/calls*calls, "in the order in which they came, those of one call in any: "+strconv.FormatUint(n, 10))
+			require.Equal(t, early(semconv.TriggerHoldExpired), verdictOf(span))
+			next++
+		}
+	}
+	assert.Equal(t, uint64(many), next)
+}
+
+func numbered(n uint64) (id pcommon.TraceID) {
+	id[0] = 0xcc
+	binary.BigEndian.PutUint64(id[8:], n)
+	return id
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package llmclassify
+
+const raceEnabled = true
