@@ -44,7 +44,7 @@ func (a *attempt) answered(resp *http.Response, now time.Time) {
 // end of the attempt.
 func (a *attempt) read(p []byte, n int, err error) (ended bool) {
 	defer a.contain()
-	now := time.Now()
+	now := a.now()
 	if a.take(p[:max(0, min(n, len(p)))], err, now) {
 		a.end(now)
 	}
@@ -111,7 +111,7 @@ func (a *attempt) shutdown() { a.letGo(byClose, classify.Abort{Source: AbortShut
 // letGo ends the attempt by this side's will: abort's, else the context's.
 func (a *attempt) letGo(h how, abort classify.Abort) {
 	defer a.contain()
-	now := time.Now()
+	now := a.now()
 	if a.finish(func() {
 		if abort.Source == semconv.AbortSourceUnset {
 			abort = abortOf(a.ctx, now)
@@ -130,7 +130,7 @@ func (a *attempt) letGo(h how, abort classify.Abort) {
 // transport below broke its contract or panicked.
 func (a *attempt) unanswered(err error) {
 	defer a.contain()
-	now := time.Now()
+	now := a.now()
 	if a.finish(func() {
 		failure := netcause.Of(err, a.trace.Stage())
 		switch {
