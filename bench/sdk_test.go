@@ -130,8 +130,9 @@ const rounds = 10
 //
 // Each is a median over rounds for every stream; what is printed is the mean over
 // the streams, ± half of its 95 % interval of confidence, once over all and once
-// over the long ones, of 100 events or more: in a stream of a few events hardly
-// anything but beginning and end is measured.
+// over the long ones, of 50 events or more: in a stream of a few events hardly
+// anything but beginning and end is measured. %-…-total is all added over all spent,
+// as an application sees it that reads these streams one after the other.
 func BenchmarkAgainstSDKs(b *testing.B) {
 	oneCore(b)
 	streams := recorded(b)
@@ -178,6 +179,8 @@ type comparison struct {
 	wholeCall []float64
 	perEvent  []float64 // ns of the SDK's own
 	events    int
+	// ns added by each measure, and of the SDK's own decoding and of its whole call
+	addedAlone, addedInPlace, addedWhole, decoding, whole []float64
 }
 
 // compare prepares the comparison over s; nil where the SDK cannot read it: it is
@@ -264,11 +267,17 @@ func (c *comparison) round(b *testing.B) {
 	c.alone = append(c.alone, percent(with.decoding, without.decoding, bare.decoding))
 	c.inPlace = append(c.inPlace, percent(under.decoding, bare.decoding, bare.decoding))
 	c.wholeCall = append(c.wholeCall, percent(under.whole, bare.whole, bare.whole))
+	once := func(to *[]float64, d time.Duration) { *to = append(*to, float64(d)/float64(c.repeat)) }
+	once(&c.addedAlone, with.decoding-without.decoding)
+	once(&c.addedInPlace, under.decoding-bare.decoding)
+	once(&c.addedWhole, under.whole-bare.whole)
+	once(&c.decoding, bare.decoding)
+	once(&c.whole, bare.whole)
 	c.perEvent = append(c.perEvent, float64(bare.decoding)/float64(c.repeat*c.events))
 }
 
 // manyEvents is from where a stream counts as a long one.
-const manyEvents = 100
+const manyEvents = 50
 
 func report(b *testing.B, compared []*comparison) {
 	b.Helper()
@@ -289,6 +298,9 @@ func report(b *testing.B, compared []*comparison) {
 			}
 		}
 		b.ReportMetric(float64(len(alone)), "streams"+group.name)
+		if len(alone) < 2 {
+			continue // no interval
+		}
 		for _, m := range []struct {
 			name   string
 			values []float64
@@ -298,4 +310,14 @@ func report(b *testing.B, compared []*comparison) {
 			b.ReportMetric(half, "±%-"+m.name+group.name)
 		}
 	}
+	total := func(of func(*comparison) []float64) (sum float64) {
+		for _, c := range compared {
+			sum += stats.Median(of(c))
+		}
+		return sum
+	}
+	decoding := total(func(c *comparison) []float64 { return c.decoding })
+	b.ReportMetric(100*total(func(c *comparison) []float64 { return c.addedAlone })/decoding, "%-alone-total")
+	b.ReportMetric(100*total(func(c *comparison) []float64 { return c.addedInPlace })/decoding, "%-in-place-total")
+	b.ReportMetric(100*total(func(c *comparison) []float64 { return c.addedWhole })/total(func(c *comparison) []float64 { return c.whole }), "%-whole-call-total")
 }
