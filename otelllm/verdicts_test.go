@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -189,4 +190,27 @@ func TestVerdictsOfNestedRuns(t *testing.T) {
 	outer.End(nil)
 	assert.Empty(t, verdictOf(r.named("invoke_agent inner")[0]))
 	assert.Equal(t, "succeeded", r.named("invoke_agent outer")[0].get("llm.run.outcome"))
+}
+
+// Every part of a verdict is written, also those that a client that sees everything
+// seldom has: missing evidence, failures made good.
+func TestVerdictIsWrittenWhole(t *testing.T) {
+	d := classify.Diagnosis{
+		Outcome: semconv.RunOutcomeFailed, Class: semconv.ClassStreamInterrupted, Cause: semconv.CauseCleanEOF, Phase: semconv.PhaseText,
+		Origin: semconv.OriginTransport, Confidence: semconv.ConfidenceLow, Summary: "s", Evidence: []string{"a=b"}, MissingEvidence: []string{"c"},
+		Retry:             classify.Retry{Safety: classify.UserConfirmedRetry, Reason: semconv.RetryReasonVisibleOutput},
+		RecoveredFailures: 2, Timeline: []string{"+0s"}, MissingOutputs: []string{"call_1"},
+	}
+	r := newRecorder(t)
+	for _, run := range []bool{false, true} {
+		_, s := r.Tracer("x").Start(t.Context(), "x")
+		if run {
+			s.SetAttributes(spanfacts.AppendRunVerdict(nil, &d)...)
+		} else {
+			s.SetAttributes(spanfacts.AppendVerdict(nil, &d)...)
+		}
+		s.End()
+		assert.Equal(t, dueOf(&d, run), verdictOf(r.only(t)))
+		r.spans.Reset()
+	}
 }
