@@ -95,7 +95,7 @@ func newBenchProcessor(b *testing.B, next consumer.Traces) *traces {
 func BenchmarkConsumeTraces(b *testing.B) {
 	for _, mix := range benchMixes {
 		data := benchBatch(b, mix.llm)
-		run := func(make func(*testing.B, consumer.Traces) consumer.Traces) func(*testing.B) {
+		run := func(before func(*testing.B, consumer.Traces) consumer.Traces) func(*testing.B) {
 			return func(b *testing.B) {
 				var out atomic.Int64
 				sink, err := consumer.NewTraces(func(_ context.Context, td ptrace.Traces) error {
@@ -103,7 +103,7 @@ func BenchmarkConsumeTraces(b *testing.B) {
 					return nil
 				})
 				require.NoError(b, err)
-				next := make(b, sink)
+				next := before(b, sink)
 				b.ReportAllocs()
 				const calls = 16
 				var spent time.Duration

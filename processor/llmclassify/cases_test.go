@@ -2,6 +2,7 @@ package llmclassify
 
 import (
 	"flag"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -420,6 +421,7 @@ func checkGolden(t *testing.T, name string, in, out ptrace.Traces) {
 	}{{"in.yaml", in}, {"out.yaml", out}} {
 		path := filepath.Join("testdata", "traces", name, f.file)
 		if *update {
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 			sortAttributes(f.td)
 			require.NoError(t, golden.WriteTracesToFile(path, f.td))
 		}

@@ -32,12 +32,17 @@ func abandonedSpans(td ptrace.Traces) (found []ptrace.Span) {
 // no length beneath the run's id.
 func TestRunAbandoned(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("tool_calls", counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_1"}}),
-		toolSpan(3, 1.1, 1.9, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded))
+	parts := []spanSpec{
+		requestSpan(2, 1, 0.1, 1).answered("tool_calls", counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_1"}}),
+		toolSpan(3, 1.1, 1.9, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded),
+		requestSpan(4, 1, 2, 40).history([]string{"call_1"}, []string{"call_1"}).answered("stop", answer),
+	}
+	h.consume(t, parts[:2]...)
 	h.pass(t, defaultMaxHold)
-	h.consume(t, requestSpan(4, 1, 2, 40).history([]string{"call_1"}, []string{"call_1"}).answered("stop", answer))
+	h.consume(t, parts[2])
 	h.pass(t, defaultMaxHold)
-	out := spansOf(h.out())
+	before := h.out()
+	out := spansOf(before)
 	require.Len(t, out, 3)
 	for _, span := range out {
 		assert.Equal(t, early(semconv.TriggerHoldExpired), verdictOf(span), "nothing failed in it")
@@ -66,10 +71,22 @@ func TestRunAbandoned(t *testing.T) {
 	require.True(t, ok)
 	assert.Positive(t, timeline.Slice().Len())
 	assert.Equal(t, load{}, h.load())
+	checkGolden(t, "22_run_abandoned", tracesOf(t, parts...), append2(before, td))
 
 	h.sink.Reset()
 	h.consume(t, runSpan(1, 0, 41, 2, 1))
 	assert.Equal(t, map[byte]verdict{1: early(semconv.TriggerLate)}, verdicts(h.out()), "a run is judged once")
+}
+
+// append2 is both, one after the other.
+func append2(a, b ptrace.Traces) ptrace.Traces {
+	all := ptrace.NewTraces()
+	for _, td := range []ptrace.Traces{a, b} {
+		for _, rs := range td.ResourceSpans().All() {
+			rs.CopyTo(all.ResourceSpans().AppendEmpty())
+		}
+	}
+	return all
 }
 
 // verdicts are what the spans of td say, by span.

@@ -113,8 +113,8 @@ func (v inventory) add(td ptrace.Traces, n int) {
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, span := range ss.Spans().All() {
-				if n < 0 && span.Name() == semconv.SpanRunAbandoned && span.StartTimestamp() == span.EndTimestamp() {
-					continue // added
+				if span.Name() == semconv.SpanRunAbandoned && span.StartTimestamp() == span.EndTimestamp() {
+					continue // may have been added
 				}
 				attrs := pcommon.NewMap()
 				span.Attributes().CopyTo(attrs)

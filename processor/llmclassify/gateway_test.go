@@ -1,6 +1,7 @@
 package llmclassify
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,9 @@ func TestGatewaySpansInAnyOrder(t *testing.T) {
 
 				h.pass(t, defaultMaxHold) // the gateway's wait for their own run, where they have one
 				out = spansOf(h.out())
+				if order == "after" {
+					checkGolden(t, "19_gateway_"+strings.ReplaceAll(name, " ", "_"), tracesOf(t, append(append([]spanSpec{}, agent...), gateway...)...), h.out())
+				}
 				assert.Equal(t, semconv.CauseOverloaded, verdictOf(out[spanID(7)]).cause, "its own span names the cause")
 				assert.Contains(t, out, spanID(6))
 			})
