@@ -137,7 +137,7 @@ func WithMeterProvider(provider metric.MeterProvider) Option {
 // gen_ai.provider.name instead of what host and protocol tell. Protocol, where it
 // is not empty, is the wire protocol of every POST of JSON whose path tells none:
 // "openai_chat", "openai_responses", "anthropic_messages", "gemini",
-// "bedrock_converse" or "ollama". Give a protocol only to a client that makes no
+// "bedrock_converse", "ollama" or "openai_completions". Give a protocol only to a client that makes no
 // other calls. An unknown protocol is reported to the OpenTelemetry error handler
 // and otherwise ignored.
 func WithProvider(name, protocol string) Option {
@@ -150,7 +150,7 @@ func WithProvider(name, protocol string) Option {
 		}
 		p, ok := wire.ByName(protocol)
 		if !ok {
-			otel.Handle(fmt.Errorf("otelllm: WithProvider: unknown protocol %q; use openai_chat, openai_responses, anthropic_messages, gemini, bedrock_converse or ollama", protocol))
+			otel.Handle(fmt.Errorf("otelllm: WithProvider: unknown protocol %q; use openai_chat, openai_responses, anthropic_messages, gemini, bedrock_converse, ollama or openai_completions", protocol))
 			return
 		}
 		c.protocol = p

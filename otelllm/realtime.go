@@ -139,8 +139,10 @@ func (s *session) received(f wire.Frame, now time.Time) []func() {
 		if r == nil {
 			r = s.begin(now)
 		}
+		lost := s.makeRoom(now)
 		s.open[f.State] = r
 		r.follow(f.State, now)
+		return lost
 	case wire.FrameProgress:
 		if r := s.open[f.State]; r != nil {
 			r.follow(f.State, now)
@@ -250,6 +252,23 @@ func (s *session) cancelled(f *wire.Frame, now time.Time) classify.Abort {
 		return a
 	}
 	return classify.Abort{Source: AbortApplication, Reason: classify.SanitizeCode(f.CancelReason)}
+}
+
+// makeRoom ends the oldest open response where there are as many as the reader
+// follows: no frame will tell of it any more.
+func (s *session) makeRoom(now time.Time) []func() {
+	if len(s.open) < wire.MaxOpenResponses {
+		return nil
+	}
+	var oldest *wire.State
+	for st, r := range s.open {
+		if oldest == nil || r.start.Before(s.open[oldest].start) {
+			oldest = st
+		}
+	}
+	r := s.open[oldest]
+	delete(s.open, oldest)
+	return r.done(closing{how: byDrop, abort: abortOf(s.ctx, now)}, now)
 }
 
 func (s *session) oldestAsked() *response {

@@ -12,7 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var fixtures = flag.String("fixtures", os.Getenv("OTELLLM_FIXTURES"), "folder of recorded streams, one folder a protocol")
+var fixtures = flag.String("fixtures", "", "folder of recorded streams, one folder a protocol; by default that of OTELLLM_FIXTURES")
+
+// fixturesDir is the folder of recorded streams, "" for none. It asks for the
+// variable here and not at the start, so that the go command knows that the result
+// hangs on it and takes none from its cache.
+func fixturesDir() string {
+	if *fixtures != "" {
+		return *fixtures
+	}
+	return os.Getenv("OTELLLM_FIXTURES")
+}
 
 // stream is a model's answer as it comes over the wire.
 type stream struct {
@@ -26,13 +36,14 @@ type stream struct {
 func streams(tb testing.TB) []stream {
 	tb.Helper()
 	all := ownStreams()
-	if *fixtures == "" {
+	dir := fixturesDir()
+	if dir == "" {
 		return all
 	}
 	for _, folder := range []string{"openai-chat", "openai-responses", "azure-openai", "anthropic-messages"} {
-		files, err := filepath.Glob(filepath.Join(*fixtures, folder, "*.jsonl"))
+		files, err := filepath.Glob(filepath.Join(dir, folder, "*.jsonl"))
 		require.NoError(tb, err)
-		require.NotEmpty(tb, files, "no recorded streams in %s", filepath.Join(*fixtures, folder))
+		require.NotEmpty(tb, files, "no recorded streams in %s", filepath.Join(dir, folder))
 		for _, file := range files {
 			lines, err := os.ReadFile(file)
 			require.NoError(tb, err)

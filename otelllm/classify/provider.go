@@ -102,14 +102,20 @@ var providerCodes = map[string]semconv.ProviderErrorKind{
 	"internalserverexception":              semconv.ProviderErrorKindServerError,
 	"modelstreamerrorexception":            semconv.ProviderErrorKindServerError,
 	"modelerrorexception":                  semconv.ProviderErrorKindServerError,
-	"timeout":                              semconv.ProviderErrorKindTimeout,
-	"timeout_error":                        semconv.ProviderErrorKindTimeout,
-	"vector_store_timeout":                 semconv.ProviderErrorKindTimeout,
-	"deadline_exceeded":                    semconv.ProviderErrorKindTimeout,
-	"modeltimeoutexception":                semconv.ProviderErrorKindTimeout,
-	"cancelled":                            semconv.ProviderErrorKindCancelled,
-	"canceled":                             semconv.ProviderErrorKindCancelled,
-	"request_cancelled":                    semconv.ProviderErrorKindCancelled,
+	// The model's own output was not fit to be used; another try writes another.
+	"malformed_function_call": semconv.ProviderErrorKindServerError, // Gemini
+	"unexpected_tool_call":    semconv.ProviderErrorKindServerError,
+	"malformed_response":      semconv.ProviderErrorKindServerError,
+	"malformed_model_output":  semconv.ProviderErrorKindServerError, // Bedrock
+	"malformed_tool_use":      semconv.ProviderErrorKindServerError,
+	"timeout":                 semconv.ProviderErrorKindTimeout,
+	"timeout_error":           semconv.ProviderErrorKindTimeout,
+	"vector_store_timeout":    semconv.ProviderErrorKindTimeout,
+	"deadline_exceeded":       semconv.ProviderErrorKindTimeout,
+	"modeltimeoutexception":   semconv.ProviderErrorKindTimeout,
+	"cancelled":               semconv.ProviderErrorKindCancelled,
+	"canceled":                semconv.ProviderErrorKindCancelled,
+	"request_cancelled":       semconv.ProviderErrorKindCancelled,
 }
 
 // generalCodes are the codes that name a family rather than a cause. A more
@@ -147,6 +153,9 @@ func ProviderErrorKind(status int, codes ...string) semconv.ProviderErrorKind {
 			continue
 		}
 		kind, ok := providerCodes[code]
+		if !ok && strings.Contains(code, "perday") { // Google's name of a quota: GenerateRequestsPerDayPerProjectPerModel
+			return semconv.ProviderErrorKindQuotaExhausted
+		}
 		switch {
 		case !ok:
 		case generalCodes[code]:

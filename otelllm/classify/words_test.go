@@ -21,6 +21,9 @@ func TestProviderErrorKind(t *testing.T) {
 	}{
 		{429, nil, "rate_limited"},
 		{429, []string{"insufficient_quota", "insufficient_quota"}, "quota_exhausted"},
+		{429, []string{"GenerateRequestsPerDayPerProjectPerModel-FreeTier", "RESOURCE_EXHAUSTED"}, "quota_exhausted"},
+		{429, []string{"GenerateRequestsPerMinutePerProjectPerModel", "RESOURCE_EXHAUSTED"}, "rate_limited"},
+		{200, []string{"", "MALFORMED_FUNCTION_CALL"}, "server_error"},
 		{429, []string{"tokens", "rate_limit_exceeded"}, "rate_limited"},
 		{429, []string{"requests", "insufficient_quota"}, "quota_exhausted"},
 		{400, []string{"invalid_request_error", "context_length_exceeded"}, "context_length_exceeded"},

@@ -185,10 +185,14 @@ func (r *converseReader) find(index int) int { return findBlock(r.open, index) }
 // end is messageStop: the message is handed over as it is, and its calls with it
 // unless the answer was cut within them.
 func (r *converseReader) end(reason []byte) {
-	r.t.Terminal = true
 	if len(reason) > 0 {
 		r.t.finish(reason)
 	}
+	if saysFailed(reason) {
+		r.t.fail(&fault{seen: true, typ: reason})
+		return
+	}
+	r.t.Terminal = true
 	if !cutsInput(reason) {
 		r.t.handOverAll()
 	}

@@ -272,10 +272,16 @@ func (r *chatReader) finishCalls(choice int, reason []byte) {
 }
 
 // saysFailed reports whether a finish reason is an error: OpenRouter's, Mistral's and
-// vLLM's word for one, and DeepSeek's for a model that ran out of what it runs on.
+// vLLM's word for one, DeepSeek's for a model that ran out of what it runs on, and
+// Gemini's and Bedrock's for an output of the model that they could not read. Such an
+// answer is not whole, whatever came before it.
 func saysFailed(reason []byte) bool {
 	switch string(reason) {
 	case "error", "insufficient_system_resource":
+		return true
+	case "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE": // Gemini
+		return true
+	case "malformed_model_output", "malformed_tool_use": // Bedrock
 		return true
 	default:
 		return false

@@ -11,6 +11,7 @@ type fault struct {
 	seen      bool
 	typ, code []byte
 	reason    []byte // Google's code, where code is a status
+	quota     []byte // Google's name of a quota that is used up
 	eventID   []byte // of the Realtime API: the client's event that it is about
 	status    int
 	after     time.Duration
@@ -84,8 +85,28 @@ func (f *fault) detail(c *cursor) {
 			}
 		case "reason":
 			f.reason = c.str()
+		case "violations":
+			for ok := c.array(); ok; ok = c.element() {
+				f.violation(c)
+			}
 		default:
 			c.skip()
+		}
+	}
+}
+
+// violation reads one violation of Google's QuotaFailure. Only the name of the quota
+// tells one that is used up for the day (…PerDay…) from a limit of a minute: the
+// status and the reason of both are the same.
+// https://ai.google.dev/gemini-api/docs/rate-limits
+func (f *fault) violation(c *cursor) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if string(key) != "quotaId" {
+			c.skip()
+			continue
+		}
+		if id := c.str(); bytes.Contains(id, []byte("PerDay")) {
+			f.quota = id
 		}
 	}
 }
@@ -116,6 +137,9 @@ func (f *fault) asError() *Error {
 
 // named is the code, or the word for it where the code is but a status.
 func (f *fault) named() []byte {
+	if len(f.quota) > 0 {
+		return f.quota
+	}
 	if len(f.reason) > 0 && (f.status != 0 || len(f.code) == 0) {
 		return f.reason
 	}

@@ -152,7 +152,7 @@ func (r *geminiReader) apply() {
 			r.applyCandidate(d, parts[:d.parts])
 			parts = parts[d.parts:]
 		}
-		if len(ch.candidates) > 0 {
+		if len(ch.candidates) > 0 && !ch.fault.seen {
 			r.judge()
 		}
 		if len(ch.blocked) > 0 && !r.t.Complete {
@@ -190,6 +190,9 @@ func (r *geminiReader) applyCandidate(d *geminiDelta, parts []geminiPart) {
 		r.t.handOver(&known.call) // Vertex may leave out the end of the last call
 	}
 	known.open = false
+	if saysFailed(d.finish) && !r.chunk.fault.seen {
+		r.chunk.fault = fault{seen: true, typ: d.finish}
+	}
 }
 
 func (r *geminiReader) part(known *geminiCandidate, p *geminiPart) {

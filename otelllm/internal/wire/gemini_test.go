@@ -84,7 +84,7 @@ func TestGemini(t *testing.T) {
 		{"a call in pieces, an empty end", "", crlf(begin, part(`{"functionCall":{}}`), begin), all(events(3), calls("/f!", "/f"), toolChunk)},
 		{"a call in pieces without an end", "", crlf(begin, more, stop("STOP")), all(events(3), calls("/f!"), finished("STOP"), complete, phase(callReady))},
 		{"a call in pieces that was cut", "", crlf(begin, more, stop("MAX_TOKENS")), all(events(3), calls("/f"), done("MAX_TOKENS"))},
-		{"a call that was malformed", "", crlf(stop("MALFORMED_FUNCTION_CALL")), all(events(1), done("MALFORMED_FUNCTION_CALL"))},
+		{"a call that was malformed", "", crlf(hi, stop("MALFORMED_FUNCTION_CALL")), all(events(2), texts(1), phase(semconv.PhaseText), finished("MALFORMED_FUNCTION_CALL"), failed(Error{Type: "MALFORMED_FUNCTION_CALL"}))},
 		{"a piece of nothing", "", crlf(last), events(1)},
 		{"a call in pieces of another candidate", "", crlf(begin, chunk(candidate("1", `{"functionCall":{}}`, ""))), all(events(2), calls("/f"), toolChunk)},
 		{"no call", "", crlf(part(`{"functionCall":null}`)), events(1)},
