@@ -1,9 +1,9 @@
 // Package faultyllm is a model server that breaks on purpose. It speaks OpenAI
-// Chat Completions, OpenAI Responses, Anthropic Messages, Gemini and Vertex AI from
-// scripts, streamed or as one JSON document as the request asks, and goes wrong
-// exactly where the script says so: it resets the connection, ends it inside the body, ends the
-// stream clean but early, stalls, answers with the providers' HTTP errors, or
-// reports an error inside a 200.
+// Chat Completions, OpenAI Responses, Anthropic Messages, Gemini, Vertex AI and
+// OpenAI Realtime from scripts, streamed or as one JSON document as the request asks,
+// and goes wrong exactly where the script says so: it resets the connection, ends it
+// inside the body, ends the stream clean but early, stalls, answers with the
+// providers' HTTP errors, or reports an error inside a 200.
 //
 // A script is a list of [Step]s, one for what the model says and one for what
 // breaks:

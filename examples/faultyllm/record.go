@@ -4,7 +4,7 @@ package faultyllm
 type Sent struct {
 	Events     int // SSE events but keepalives; the terminal event included
 	Keepalives int // comments and pings
-	Bytes      int // body bytes
+	Bytes      int // body bytes; none on Realtime, which has messages
 
 	TextChunks, ReasoningChunks            int // deltas
 	ToolInputsStarted, ToolInputsCompleted int
@@ -55,10 +55,11 @@ func (e Ending) String() string {
 // Record is the truth about one exchange: what the server sent, and how it ended.
 type Record struct {
 	Wire       Wire
-	Streamed   bool   // the request asked for a stream
-	Status     int    // 0: no headers were sent
-	RequestID  string // as the response header has it; empty without headers, and on Gemini
-	RetryCount string // the request's X-Stainless-Retry-Count
+	Streamed   bool     // the request asked for a stream
+	Status     int      // 0: no headers were sent, or Realtime
+	RequestID  string   // as the response header has it; empty without headers, on Gemini and on Realtime
+	RetryCount string   // the request's X-Stainless-Retry-Count
+	Outputs    []string // on Realtime: the calls whose outputs had come when the client asked
 	Sent       Sent
 	Ending     Ending
 }

@@ -21,6 +21,8 @@ type Server struct {
 	served  chan error
 	once    sync.Once
 
+	sessions sync.WaitGroup // WebSockets, which http does not know of
+
 	mu    sync.Mutex
 	cases map[string]*caseState // under mu
 }
@@ -52,6 +54,7 @@ func Serve(ln net.Listener) *Server {
 		cases:   make(map[string]*caseState),
 	}
 	s.http = &http.Server{Handler: http.HandlerFunc(s.handle), ReadHeaderTimeout: 10 * time.Second}
+	s.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	go func() { s.served <- s.http.Serve(ln) }()
 	return s
 }
@@ -60,8 +63,14 @@ func Serve(ln net.Listener) *Server {
 func (s *Server) Close() error {
 	var err error
 	s.once.Do(func() {
+		s.mu.Lock()
 		close(s.closing)
+		for _, c := range s.cases {
+			c.idle.Broadcast() // whoever awaits more of it waits in vain
+		}
+		s.mu.Unlock()
 		err = s.http.Close()
+		s.sessions.Wait()
 		if serveErr := <-s.served; !errors.Is(serveErr, http.ErrServerClosed) {
 			err = errors.Join(err, serveErr)
 		}
@@ -110,6 +119,42 @@ func (s *Server) Records(key string) ([]Record, error) {
 	return records, nil
 }
 
+// Await waits until n exchanges of the case have ended, however they did.
+func (s *Server) Await(ctx context.Context, key string, n int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.cases[key]
+	if c == nil {
+		return fmt.Errorf("faultyllm: no case %q", key)
+	}
+	stop := context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		c.idle.Broadcast()
+	})
+	defer stop()
+	for len(c.records)-c.running < n {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if s.closed() {
+			return fmt.Errorf("faultyllm: case %q: closed before %d exchanges had ended", key, n)
+		}
+		c.idle.Wait()
+	}
+	return nil
+}
+
+// closed says, with mu held, that the server is being closed.
+func (s *Server) closed() bool {
+	select {
+	case <-s.closing:
+		return true
+	default:
+		return false
+	}
+}
+
 // Started is how many exchanges of the case have begun.
 func (s *Server) Started(key string) int {
 	s.mu.Lock()
@@ -150,11 +195,34 @@ func (s *Server) end(key string, r *Record, done Record) {
 	}
 }
 
+// sessionBegins counts a session in, unless the server is being closed.
+func (s *Server) sessionBegins() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed() {
+		return false
+	}
+	s.sessions.Add(1)
+	return true
+}
+
 func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	key, ok := caseKey(r.URL.Path)
 	wire, known := WireOf(r.URL.Path)
-	if !ok || !known || r.Method != http.MethodPost {
+	method := http.MethodPost
+	if wire == Realtime {
+		method = http.MethodGet
+	}
+	if !ok || !known || r.Method != method {
 		notFound(w, "no such endpoint")
+		return
+	}
+	if wire == Realtime {
+		if !s.sessionBegins() {
+			return // the server is being closed
+		}
+		defer s.sessions.Done()
+		s.realtime(w, r, key)
 		return
 	}
 	// All of the body: what is left unread would turn a FIN into a reset.

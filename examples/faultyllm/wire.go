@@ -17,15 +17,17 @@ const (
 	Anthropic             // Anthropic Messages
 	Gemini                // the Gemini API's streamGenerateContent (alt=sse) and generateContent
 	Vertex                // the same of Vertex AI, whose streams have function calls in pieces
+	Realtime              // OpenAI Realtime: a WebSocket, in which every exchange is a response
 )
 
 // Wires are the wires that have every kind of step, in order. Gemini and Vertex stand
 // beside them: they begin with the first words and have no event for the end of a
-// stream. On Gemini function calls come whole, on Vertex they have no ids.
+// stream. On Gemini function calls come whole, on Vertex they have no ids. Realtime
+// shows no reasoning and sends no keepalives.
 func Wires() []Wire { return []Wire{Chat, Responses, Anthropic} }
 
 // String is a short lower-case name: "chat", "responses", "anthropic", "gemini",
-// "vertex".
+// "vertex", "realtime".
 func (w Wire) String() string {
 	switch w {
 	case Chat:
@@ -38,6 +40,8 @@ func (w Wire) String() string {
 		return "gemini"
 	case Vertex:
 		return "vertex"
+	case Realtime:
+		return "realtime"
 	default:
 		return "unknown"
 	}
@@ -45,7 +49,8 @@ func (w Wire) String() string {
 
 // base is the path prefix that an SDK's base URL carries itself: openai-go appends
 // "chat/completions" to ".../v1/", anthropic-sdk-go appends "v1/messages", genai
-// appends "v1beta/models/…" or "v1beta1/projects/…".
+// appends "v1beta/models/…" or "v1beta1/projects/…"; a Realtime client appends
+// "realtime?model=…".
 func (w Wire) base() string {
 	if w == Anthropic || w.google() {
 		return "/"
@@ -69,6 +74,8 @@ func WireOf(path string) (Wire, bool) {
 		return Responses, true
 	case strings.HasSuffix(path, "/v1/messages"):
 		return Anthropic, true
+	case strings.HasSuffix(path, "/realtime"):
+		return Realtime, true
 	case strings.HasSuffix(path, geminiDocumentMethod), strings.HasSuffix(path, geminiStreamMethod):
 		if strings.Contains(path, "/publishers/") {
 			return Vertex, true
@@ -159,6 +166,8 @@ func (w Wire) renderer(id ids) renderer {
 		return &geminiRenderer{ids: id}
 	case Vertex:
 		return &vertexRenderer{geminiRenderer: geminiRenderer{ids: id}}
+	case Realtime:
+		return &realtimeRenderer{ids: id}
 	default:
 		return &chatRenderer{ids: id}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
 	"github.com/otelllm/otelllm-go/examples/internal/acceptance"
 	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
@@ -29,7 +30,7 @@ func (d *demo) print() (wrong []string) {
 	}
 	lines := gather(d.cases, verdicts)
 	p := report.NewPrinter(os.Stdout)
-	fmt.Println("\nOver C: OpenAI Chat Completions, R: OpenAI Responses, A: Anthropic Messages")
+	fmt.Println("\nOver C: OpenAI Chat Completions, R: OpenAI Responses, A: Anthropic Messages, W: OpenAI Realtime, a WebSocket")
 	fmt.Println()
 	p.Table(table(lines))
 	fmt.Println("\nWhat an operator reads of each failure:")
@@ -79,6 +80,9 @@ func table(lines []*line) []report.Row {
 	for i, l := range lines {
 		var wires strings.Builder
 		for _, w := range l.wires {
+			if w == faultyllm.Realtime.String() { // its first letter is taken
+				w = "websocket"
+			}
 			wires.WriteString(strings.ToUpper(w[:1]))
 		}
 		pad := strings.Repeat(" ", width-utf8.RuneCountInString(l.name))

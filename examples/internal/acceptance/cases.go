@@ -36,6 +36,9 @@ func over(wires []faultyllm.Wire, build func(faultyllm.Wire) Case) []Case {
 	return cases
 }
 
+// withSessions are the wires of SDKs, and Realtime.
+func withSessions() []faultyllm.Wire { return append(faultyllm.Wires(), faultyllm.Realtime) }
+
 func everywhere(build func(faultyllm.Wire) Case) []Case { return over(faultyllm.Wires(), build) }
 
 // failed is what is wanted of a run of one request that failed.

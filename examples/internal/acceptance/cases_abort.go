@@ -26,7 +26,7 @@ func aborts() []Case {
 	}
 	midText := []faultyllm.Exchange{faultyllm.Answer(saying, faultyllm.Stall())}
 
-	cases := everywhere(func(faultyllm.Wire) Case {
+	cases := over(withSessions(), func(faultyllm.Wire) Case {
 		return Case{
 			Number: 10, Title: "user presses stop in the text",
 			Script:  midText,

@@ -10,7 +10,7 @@ func interrupted() []Case {
 	var cases []Case
 	add := func(more ...Case) { cases = append(cases, more...) }
 
-	add(everywhere(func(faultyllm.Wire) Case {
+	add(over(withSessions(), func(faultyllm.Wire) Case {
 		return Case{
 			Number: 1, Title: "text, tool input begun, RST",
 			Script: []faultyllm.Exchange{faultyllm.Answer(thinking, saying, patching, faultyllm.Reset())},
@@ -47,7 +47,7 @@ func interrupted() []Case {
 		Prepare: func(_ *World, s *Setup) { s.Config.Stream = false },
 	})
 
-	add(everywhere(func(faultyllm.Wire) Case {
+	add(over(withSessions(), func(faultyllm.Wire) Case {
 		return Case{
 			Number: 5, Title: "text, then a clean EOF",
 			Script: []faultyllm.Exchange{faultyllm.Answer(saying, faultyllm.CleanEnd())},

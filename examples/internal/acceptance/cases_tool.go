@@ -31,7 +31,7 @@ func tools() []Case {
 	}
 	sideEffect := failure(semconv.CauseExecutionError, confirmed, semconv.RetryReasonToolSideEffect)
 
-	add(everywhere(func(faultyllm.Wire) Case {
+	add(over(withSessions(), func(faultyllm.Wire) Case {
 		return Case{
 			Number: 16, Title: "tool fails, the model answers it",
 			Script: []faultyllm.Exchange{asks, faultyllm.Answer(done...)},
@@ -83,6 +83,8 @@ func tools() []Case {
 			},
 		}
 	})...)
+
+	add(sessions(asks, sideEffect, broken)...)
 
 	incomplete := failure(semconv.CauseIncompleteInput, never, semconv.RetryReasonNotTransient)
 	add(everywhere(func(faultyllm.Wire) Case {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"runtime"
 	"time"
 
@@ -106,8 +107,14 @@ func (w *World) Run(ctx context.Context, c *Case, tp trace.TracerProvider) (Resu
 	if s.Wrap != nil {
 		base = s.Wrap(base)
 	}
-	client := &http.Client{Transport: otelllm.NewTransport(base, append(s.Options, otelllm.WithTracerProvider(tp))...)}
-	s.Agent.Model = s.model(c.Wire, client)
+	options := append(s.Options, otelllm.WithTracerProvider(tp))
+	if c.Wire == faultyllm.Realtime {
+		session := s.session(&http.Client{Transport: base}, options)
+		defer session.Close()
+		s.Agent.Model = session
+	} else {
+		s.Agent.Model = s.model(c.Wire, &http.Client{Transport: otelllm.NewTransport(base, options...)})
+	}
 
 	var run *otelllm.Run
 	if s.NoRun {
@@ -184,10 +191,26 @@ func (w *World) setup(c *Case) *Setup {
 }
 
 func model(w faultyllm.Wire) string {
-	if w == faultyllm.Anthropic {
+	switch w {
+	case faultyllm.Anthropic:
 		return "claude-sonnet-5-5"
+	case faultyllm.Realtime:
+		return "gpt-realtime"
+	default:
+		return "gpt-5.5"
 	}
-	return "gpt-5.5"
+}
+
+// session makes the conversation over a WebSocket.
+func (s *Setup) session(client *http.Client, options []otelllm.Option) *agent.Realtime {
+	server := agent.Server{BaseURL: s.BaseURL, Client: client, Header: http.Header{"Authorization": {"Bearer " + s.APIKey}}, Query: url.Values{}}
+	for k, v := range s.Headers {
+		server.Header.Set(k, v)
+	}
+	for k, v := range s.Query {
+		server.Query.Set(k, v)
+	}
+	return agent.NewRealtime(s.Config, server, options...)
 }
 
 // model makes the conversation with the wire's SDK.

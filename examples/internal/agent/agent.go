@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/otelllm/otelllm-go/otelllm"
 )
@@ -31,6 +32,9 @@ type Agent struct {
 	Deliver func(ctx context.Context, id, output string) error
 	// StopOnToolError ends the run when a tool fails, instead of telling the model.
 	StopOnToolError bool
+	// TalksOn lets the model go on talking while tools are executed: the next turn is
+	// asked for at once, and outputs follow it.
+	TalksOn bool
 	// MaxTurns bounds the loop; 0 is 16.
 	MaxTurns int
 
@@ -52,8 +56,9 @@ type Model interface {
 	// Ask sends the history and reads the answer, which joins the history if the SDK
 	// reports no error.
 	Ask(ctx context.Context, tools []Tool, onText func(string)) (Reply, error)
-	// Output adds the output of a tool call.
-	Output(call Call, output string, failed bool)
+	// Output adds the output of a tool call to the history; where that is the
+	// server's, it may fail.
+	Output(ctx context.Context, call Call, output string, failed bool) error
 }
 
 // History is what a retry can lose of a conversation.
@@ -97,13 +102,37 @@ func (a *Agent) Run(ctx context.Context, prompt string) (text string, err error)
 		if len(reply.Calls) == 0 {
 			return reply.Text, nil
 		}
-		for _, call := range reply.Calls {
-			if err := a.execute(ctx, call); err != nil {
-				return "", err
-			}
+		if err := a.executeAll(ctx, reply.Calls); err != nil {
+			return "", err
 		}
 	}
 	return "", ErrTooManyTurns
+}
+
+// executeAll executes the calls of a turn, one after the other or, where the model
+// talks on, beside it.
+func (a *Agent) executeAll(ctx context.Context, calls []Call) error {
+	if !a.TalksOn {
+		for _, call := range calls {
+			if err := a.handOver(ctx, call, a.start(ctx, call)()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	results := make([]result, len(calls))
+	var all sync.WaitGroup
+	for i, call := range calls {
+		execute := a.start(ctx, call)
+		all.Go(func() { results[i] = execute() })
+	}
+	_, err := a.ask(ctx)
+	all.Wait()
+	// What was done is told, whatever became of the talk.
+	for i, call := range calls {
+		err = errors.Join(err, a.handOver(ctx, call, results[i]))
+	}
+	return err
 }
 
 // ask asks for one turn, again where the stream broke and a retry is left.
@@ -125,32 +154,47 @@ func (a *Agent) text(t string) {
 	}
 }
 
-// execute executes one tool call and adds its output, or its failure, to the history.
-func (a *Agent) execute(ctx context.Context, call Call) error {
+// result is what a tool call came to.
+type result struct {
+	span   *otelllm.Tool
+	output string
+	err    error
+}
+
+// start starts the execution of one tool call; what it returns does the rest.
+func (a *Agent) start(ctx context.Context, call Call) func() result {
 	tool, known := a.tool(call.Name)
-	toolCtx, span := otelllm.StartTool(ctx, otelllm.ToolCall{ID: call.ID, Name: call.Name, Effect: tool.Effect})
-	var output string
-	var err error
-	if known {
-		output, err = tool.Do(toolCtx, call.Arguments)
-	} else {
-		err = fmt.Errorf("%w: no such tool", otelllm.ErrInvalidInput)
-	}
-	span.End(err)
-	if err != nil {
-		if a.StopOnToolError {
-			return fmt.Errorf("tool %s: %w", call.Name, err)
+	ctx, span := otelllm.StartTool(ctx, otelllm.ToolCall{ID: call.ID, Name: call.Name, Effect: tool.Effect})
+	return func() result {
+		r := result{span: span}
+		if known {
+			r.output, r.err = tool.Do(ctx, call.Arguments)
+		} else {
+			r.err = fmt.Errorf("%w: no such tool", otelllm.ErrInvalidInput)
 		}
-		output = err.Error()
+		span.End(r.err)
+		return r
+	}
+}
+
+// handOver adds the output of a tool call, or its failure, to the history.
+func (a *Agent) handOver(ctx context.Context, call Call, r result) error {
+	if r.err != nil {
+		if a.StopOnToolError {
+			return fmt.Errorf("tool %s: %w", call.Name, r.err)
+		}
+		r.output = r.err.Error()
 	}
 	if a.Deliver != nil {
-		if err := a.Deliver(ctx, call.ID, output); err != nil {
-			span.OutputFailed(err)
+		if err := a.Deliver(ctx, call.ID, r.output); err != nil {
+			r.span.OutputFailed(err)
 			return fmt.Errorf("deliver the output of %s: %w", call.Name, err)
 		}
-		span.OutputSent()
+		r.span.OutputSent()
 	}
-	a.Model.Output(call, output, err != nil)
+	if err := a.Model.Output(ctx, call, r.output, r.err != nil); err != nil {
+		return fmt.Errorf("send the output of %s: %w", call.Name, err)
+	}
 	return nil
 }
 

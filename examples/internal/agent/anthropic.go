@@ -26,13 +26,14 @@ func (m *messages) User(text string) {
 }
 
 // Output joins the outputs of one turn in one message, as the API wants them.
-func (m *messages) Output(call Call, output string, failed bool) {
+func (m *messages) Output(_ context.Context, call Call, output string, failed bool) error {
 	block := anthropic.NewToolResultBlock(call.ID, output, failed)
 	if n := len(m.history); n > 0 && isOutput(m.history[n-1]) {
 		m.history[n-1].Content = append(m.history[n-1].Content, block)
-		return
+		return nil
 	}
 	m.history = append(m.history, anthropic.NewUserMessage(block))
+	return nil
 }
 
 func isOutput(p anthropic.MessageParam) bool {

@@ -32,8 +32,9 @@ func NewChat(c Config, opts ...option.RequestOption) Model {
 
 func (m *chat) User(text string) { m.messages = append(m.messages, openai.UserMessage(text)) }
 
-func (m *chat) Output(call Call, output string, _ bool) {
+func (m *chat) Output(_ context.Context, call Call, output string, _ bool) error {
 	m.messages = append(m.messages, openai.ToolMessage(output, call.ID))
+	return nil
 }
 
 func (m *chat) ForgetOutputs() {

@@ -26,10 +26,11 @@ func (m *conversation) User(text string) {
 	m.input = append(m.input, responses.ResponseInputItemParamOfMessage(text, responses.EasyInputMessageRoleUser))
 }
 
-func (m *conversation) Output(call Call, output string, _ bool) {
+func (m *conversation) Output(_ context.Context, call Call, output string, _ bool) error {
 	item := responses.ResponseInputItemParamOfFunctionCallOutput(output)
 	item.OfFunctionCallOutput.CallID = openai.String(call.ID)
 	m.input = append(m.input, item)
+	return nil
 }
 
 func (m *conversation) ForgetOutputs() {
