@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -293,7 +294,7 @@ func TestHandlerChangesNothing(t *testing.T) {
 				_, hijacker := w.(http.Hijacker)
 				_, readerFrom := w.(io.ReaderFrom)
 				assert.True(t, flusher && hijacker && readerFrom)
-				assert.NoError(t, http.NewResponseController(w).EnableFullDuplex())
+				assert.NoError(t, http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience)))
 				w.WriteHeader(http.StatusEarlyHints)
 				assert.NoError(t, http.NewResponseController(w).Flush())
 			}))

@@ -11,7 +11,8 @@ import (
 // in this process, as aborted by shutdown, so that their spans can leave before
 // the TracerProvider is shut down. It touches no stream: to end those is for the
 // application, best with [WithAbort] and [AbortShutdown] before. What begins later
-// is recorded as ever.
+// is recorded as ever. [WithWatchdog] and [WithStreamErrors] have no effect any more
+// on a stream whose recording has been ended so.
 //
 // It returns the error of ctx when that is done before all have been ended; the
 // rest stays open.

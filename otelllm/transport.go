@@ -27,7 +27,8 @@ import (
 // Every attempt becomes one span of kind CLIENT, `chat {model}`, which ends when
 // the response's body has been read, has failed or is closed. A body that is
 // never read to its end or closed ends its span when it is garbage collected.
-// Where one Transport lies above another, the one above records.
+// Where one Transport lies above another, the one above records, and only its
+// options count.
 type Transport struct {
 	base   http.RoundTripper
 	config config
@@ -64,9 +65,14 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case a != nil:
 		return t.send(ctx, a, req)
 	case ctx != nil:
-		return t.base.RoundTrip(t.propagate(req.WithContext(ctx)))
+		sent := t.propagate(req.WithContext(ctx))
+		resp, err := t.base.RoundTrip(sent)
+		if resp != nil && resp.Request == sent {
+			resp.Request = req
+		}
+		return resp, err
 	default:
-		return t.base.RoundTrip(t.propagate(req))
+		return t.base.RoundTrip(req)
 	}
 }
 
@@ -110,7 +116,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 		trace.WithTimestamp(start), startAttributes(&id))
 	if !span.IsRecording() && run == nil && !c.acts() && !c.meters.enabled(ctx) {
 		span.End()
-		if span.SpanContext().Equal(parent) { // a provider that does nothing
+		if span.SpanContext().Equal(parent) && c.propagator == nil { // a provider that does nothing
 			ctx = nil
 		}
 		return ctx, nil
