@@ -43,6 +43,22 @@ var shipped = []struct {
 		env:       map[string]string{"BACKEND_OTLP": "tempo:14317"},
 		container: "compose/collector.yaml",
 	},
+	{
+		name:      "Kubernetes, single",
+		files:     []string{"config.yaml", "config-metrics.yaml", "kubernetes/single/collector.yaml"},
+		container: "kubernetes/single/collector.yaml",
+	},
+	{
+		name:      "Kubernetes, gateway",
+		files:     []string{"kubernetes/two-layers/collector-gateway.yaml"},
+		container: "kubernetes/two-layers/collector-gateway.yaml",
+	},
+	{
+		name:      "Kubernetes, classifier",
+		files:     []string{"config.yaml", "config-metrics.yaml", "kubernetes/two-layers/collector-classifier.yaml"},
+		env:       map[string]string{"JOURNAL": os.TempDir()},
+		container: "kubernetes/two-layers/collector-classifier.yaml",
+	},
 }
 
 var demoEnv = map[string]string{

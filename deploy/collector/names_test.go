@@ -24,7 +24,8 @@ type names struct {
 }
 
 var (
-	attributeName = regexp.MustCompile(`\bllm\.[a-z0-9_.]*[a-z0-9_*]`)
+	// Not what follows a hyphen or a slash: hosts and files.
+	attributeName = regexp.MustCompile(`(?:^|[^-/\w])(llm\.[a-z0-9_.]*[a-z0-9_*])`)
 	labelName     = regexp.MustCompile(`\b(llm|gen_ai)_[a-z0-9_]+`)
 	recordedName  = regexp.MustCompile(`\b[a-z_]+:llm_[a-z0-9_]+(:[a-z0-9_]+)?`)
 	ownName       = regexp.MustCompile(`\botelcol_processor_llm_classify_[a-z_]+`)
@@ -93,8 +94,9 @@ func TestNamesRefuse(t *testing.T) {
 
 // check reports each name of a line that there is not, and returns how many names it has seen.
 func (n *names) check(line string, report func(problem, name string)) (seen int) {
-	for _, name := range attributeName.FindAllString(line, -1) {
+	for _, match := range attributeName.FindAllStringSubmatch(line, -1) {
 		seen++
+		name := match[1]
 		if _, ok := n.attributes[name]; !ok && !n.events[name] && !n.otel[name] && !n.prefix(name) && name != "llm.run.abandoned" {
 			report("neither an attribute nor an event", name)
 		}

@@ -34,7 +34,7 @@ func TestCompose(t *testing.T) {
 	assert.ElementsMatch(t, []string{"collector", "jaeger", "tempo", "prometheus", "grafana"}, project.ServiceNames())
 	for name, service := range project.Services {
 		t.Run(name, func(t *testing.T) {
-			assert.Regexp(t, regexp.MustCompile(`:v?\d+\.\d+\.\d+$|^otelcol-llm:local$`), service.Image, "pinned")
+			assert.Regexp(t, `:v?\d+\.\d+\.\d+$|^otelcol-llm:local$`, service.Image, "pinned")
 			assert.Equal(t, name == "collector", service.Build != nil)
 			assert.True(t, service.ReadOnly)
 			assert.Equal(t, []string{"ALL"}, service.CapDrop)
