@@ -17,6 +17,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
+	"go.opentelemetry.io/otel/attribute"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
@@ -54,8 +56,7 @@ func benchBatch(b *testing.B, llm func(i int) bool) []byte {
 			case llm(trace*n+i) || last && llm(0):
 				found = true
 				requests++
-				s = requestSpan(id, 200, float64(i), float64(i)+0.5).with(
-					semconv.StreamEndKey.String(semconv.StreamEndTerminalEvent.String()), semconv.StreamPhase(semconv.PhaseStreamEnd))
+				s = benchRequest(id, 200, float64(i), float64(i)+0.5)
 			}
 			s.trace = byte(trace + 1)
 			span := spans.AppendEmpty()
@@ -69,6 +70,18 @@ func benchBatch(b *testing.B, llm func(i int) bool) []byte {
 	data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
 	require.NoError(b, err)
 	return data
+}
+
+// benchRequest is a request with a run, and no more attributes than the peers' spans.
+func benchRequest(id, run byte, from, to float64) spanSpec {
+	return spanSpec{
+		id: id, parent: run, name: "chat gpt-test", kind: ptrace.SpanKindClient, from: from, to: to,
+		attrs: []attribute.KeyValue{
+			otelsemconv.GenAIOperationNameChat, otelsemconv.GenAIProviderNameOpenAI, otelsemconv.GenAIRequestModel("gpt-test"),
+			semconv.RunID(spanID(run).String()),
+			semconv.StreamEndKey.String(semconv.StreamEndTerminalEvent.String()), semconv.StreamPhase(semconv.PhaseStreamEnd),
+		},
+	}
 }
 
 var benchMixes = []struct {
@@ -152,10 +165,9 @@ func renew(td ptrace.Traces) {
 	}
 }
 
-// BenchmarkHeld reports what a held span costs in memory, its own included, and
-// what the processor thinks that it costs.
+// BenchmarkHeld reports what is held for each span that came, LLM span or not, and
+// what the processor thinks that it is. No run ends.
 func BenchmarkHeld(b *testing.B) {
-	data := benchBatch(b, func(int) bool { return true })
 	heap := func() uint64 {
 		runtime.GC()
 		runtime.GC()
@@ -163,23 +175,34 @@ func BenchmarkHeld(b *testing.B) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	for b.Loop() {
-		p := newBenchProcessor(b, consumertest.NewNop())
-		before := heap()
-		td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
-		require.NoError(b, err)
-		spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
-		spans.RemoveIf(func(s ptrace.Span) bool { return s.SpanID() == spanID(200) }) // no run ends
-		n := float64(spans.Len())
-		require.NoError(b, p.ConsumeTraces(b.Context(), td))
-		for p.load().traces < benchTraces {
-			time.Sleep(time.Millisecond)
-		}
-		require.NoError(b, p.ConsumeTraces(b.Context(), ptrace.NewTraces()))
-		td = ptrace.NewTraces()
-		b.ReportMetric(float64(heap()-before)/n, "B/span")
-		b.ReportMetric(float64(p.load().bytes)/n, "estimated-B/span")
-		runtime.KeepAlive(td)
+	for _, mix := range benchMixes {
+		data := benchBatch(b, mix.llm)
+		b.Run(mix.name, func(b *testing.B) {
+			const calls = 20
+			p := newBenchProcessor(b, consumertest.NewNop())
+			before := heap()
+			n := 0
+			for range calls {
+				td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
+				require.NoError(b, err)
+				renew(td)
+				spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+				spans.RemoveIf(func(s ptrace.Span) bool { return s.SpanID() == spanID(200) })
+				n += spans.Len()
+				require.NoError(b, p.ConsumeTraces(b.Context(), td))
+			}
+			for _, s := range p.shards {
+				for len(s.places)+len(s.in) > 0 {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			time.Sleep(100 * time.Millisecond) // for the last delivery to be packed
+			for b.Loop() {
+				b.ReportMetric(float64(heap()-before)/float64(n), "B/span")
+				b.ReportMetric(float64(p.load().bytes+p.load().factBytes)/float64(n), "estimated-B/span")
+			}
+			runtime.KeepAlive(p)
+		})
 	}
 }
 

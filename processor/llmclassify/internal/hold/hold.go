@@ -225,15 +225,6 @@ type Arrival[F any] struct {
 	Items []*Item[F]
 }
 
-// Link says that the span ID was seen to have this parent and is not held: it
-// completes the parent chains of what is. Links of traces that are not here, more
-// than Config.MaxSpansPerRun of one trace, and what Config.MaxFactBytes has no room
-// for, are ignored: without a link a run only waits for its span for longer.
-type Link struct {
-	Trace      pcommon.TraceID
-	ID, Parent pcommon.SpanID
-}
-
 // Add takes over spans that came at this time, with links of others that came
 // with them, and returns what is due because of them. Nothing of the slices is kept.
 func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (releases []Release[F]) {
@@ -293,16 +284,6 @@ func (b *Buffer[F]) Resize(it *Item[F], size int) {
 	if it.held && !it.gone {
 		b.bytes += size - it.Size
 		it.Size = size
-	}
-}
-
-func (b *Buffer[F]) link(l Link) {
-	t := b.traces[l.Trace]
-	if t == nil || len(t.links) >= b.cfg.MaxSpansPerRun || b.factBytes+linkSize > b.cfg.MaxFactBytes {
-		return
-	}
-	if t.link(l.ID, l.Parent) {
-		b.factBytes += linkSize
 	}
 }
 

@@ -245,13 +245,14 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 		if b.traces[t.id] == t {
 			delete(b.traces, t.id)
 			b.watch(t.id, -1)
-			b.factBytes -= len(t.links) * linkSize
-			for id := range t.links { // they may be above late spans
-				b.judged.span(t.id, id)
+			b.factBytes -= len(t.links.list) * linkSize
+			for _, link := range t.links.list { // they may be above late spans
+				b.judged.span(t.id, link[0])
 			}
 		}
 		return
 	}
+	t.links.rest()
 	const never = 1<<63 - 1
 	t.deadline = never
 	if oldest := t.oldestHeld(); oldest != nil {

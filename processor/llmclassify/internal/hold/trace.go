@@ -12,7 +12,7 @@ type Trace[F any] struct {
 	byID  map[pcommon.SpanID]*Item[F]
 	runs  runs[F]
 	spans []*Item[F] // the run spans
-	links map[pcommon.SpanID]pcommon.SpanID
+	links links
 
 	live     int           // items that are not gone
 	oldest   int           // no item before this index is held
@@ -55,8 +55,7 @@ func (t *Trace[F]) Item(id pcommon.SpanID) *Item[F] {
 
 // Parent finds the parent of a span that was seen and is not here.
 func (t *Trace[F]) Parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
-	parent, ok = t.links[id]
-	return parent, ok
+	return t.links.parent(id)
 }
 
 // Runs are the run spans that are here.
@@ -110,21 +109,6 @@ func (t *Trace[F]) reindex() {
 			t.byID[it.ID] = it
 		}
 	}
-}
-
-// linkSize is the memory of one link, with its share of the map.
-const linkSize = 40
-
-// link reports whether the link is new.
-func (t *Trace[F]) link(id, parent pcommon.SpanID) bool {
-	if _, ok := t.links[id]; ok {
-		return false
-	}
-	if t.links == nil {
-		t.links = make(map[pcommon.SpanID]pcommon.SpanID)
-	}
-	t.links[id] = parent
-	return true
 }
 
 // drop forgets an item. The lists have it until [Trace.compact].
