@@ -195,6 +195,7 @@ func (m *Realtime) receive(ctx context.Context) (realtimeEvent, error) {
 	_, frame, err := m.conn.Read(ctx)
 	if err != nil {
 		m.observed.Close(err)
+		_ = m.conn.CloseNow() // which a context that was done before does not
 		return e, err
 	}
 	m.observed.Received(frame)

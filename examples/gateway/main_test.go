@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/examples/internal/stacktest"
+	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// patience bounds every wait for a server in the same process.
+const patience = 20 * time.Second
+
+// kept are the ended spans of one of the two processes.
+type kept struct {
+	*trace.TracerProvider
+
+	spans *tracetest.SpanRecorder
+}
+
+func keep() kept {
+	spans := tracetest.NewSpanRecorder()
+	return kept{trace.NewTracerProvider(trace.WithSpanProcessor(spans)), spans}
+}
+
+// ofKind are the spans of a kind, once there are n of them, in the order of their ends.
+func (k kept) ofKind(t *testing.T, kind oteltrace.SpanKind, n int) []trace.ReadOnlySpan {
+	t.Helper()
+	var found []trace.ReadOnlySpan
+	require.Eventually(t, func() bool {
+		found = nil
+		for _, s := range k.spans.Ended() {
+			if s.SpanKind() == kind {
+				found = append(found, s)
+			}
+		}
+		return len(found) == n
+	}, patience, time.Millisecond)
+	return found
+}
+
+func says(s trace.ReadOnlySpan) map[string]string {
+	m := map[string]string{}
+	for _, kv := range s.Attributes() {
+		m[string(kv.Key)] = kv.Value.String()
+	}
+	return m
+}
+
+// agentTurn is one turn of an agent behind the gateway. Stop, if set, is called at the first text.
+func agentTurn(ctx context.Context, baseURL string, spans kept, stop func(otelllm.AbortFunc)) classify.Diagnosis {
+	ctx, abort := otelllm.WithAbort(ctx)
+	ctx, run := otelllm.StartRun(ctx, "agent", otelllm.WithTracerProvider(spans))
+	client := openai.NewClient(option.WithBaseURL(baseURL), option.WithAPIKey("sk-none"), option.WithMaxRetries(0), option.WithHTTPClient(&http.Client{
+		Transport: otelllm.NewTransport(&http.Transport{DisableKeepAlives: true}, otelllm.WithPropagators(propagation.TraceContext{})),
+	}))
+	stream := client.Chat.Completions.NewStreaming(ctx, openai.ChatCompletionNewParams{
+		Model: openai.ChatModelGPT5_5, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("Why is the sky blue?")},
+	})
+	defer stream.Close()
+	for stream.Next() {
+		if stop != nil && len(stream.Current().Choices) > 0 && stream.Current().Choices[0].Delta.Content != "" {
+			stop(abort)
+		}
+	}
+	run.End(stream.Err())
+	return run.Diagnosis()
+}
+
+func TestTheGateway(t *testing.T) {
+	whole := faultyllm.Answer(faultyllm.Text("Rayleigh ", "scattering."), faultyllm.Finish(faultyllm.Stop))
+	dead := faultyllm.BeforeHeaders(faultyllm.Reset())
+	for _, tt := range []struct {
+		name     string
+		script   []faultyllm.Exchange
+		swallows bool
+		stops    bool
+		agent    string            // what the agent's process makes of it
+		served   map[string]string // what the gateway says of what it served
+		attempts []string          // what it says of each attempt upstream: error.type
+	}{
+		{
+			"whole",
+			[]faultyllm.Exchange{whole},
+			false, false, "succeeded",
+			map[string]string{"llm.stream.end": "terminal_event", "llm.stream.text_chunks": "2", "http.response.status_code": "200", "error.type": ""},
+			[]string{""},
+		},
+		{
+			"the upstream resets in the text",
+			[]faultyllm.Exchange{faultyllm.Answer(faultyllm.Text("Rayleigh "), faultyllm.Reset())},
+			false, false,
+			"failed stream_interrupted/body_truncated", // all that the agent can see
+			map[string]string{"llm.stream.end": "read_error", "llm.stream.phase": "text", "llm.transport.cause": "connection_reset", "error.type": "connection_reset"},
+			[]string{"connection_reset"},
+		},
+		{
+			"a retry makes it good",
+			[]faultyllm.Exchange{dead, whole},
+			false, false, "succeeded",
+			map[string]string{"llm.stream.end": "terminal_event", "llm.transport.cause": "", "error.type": ""},
+			[]string{"connection_reset", ""},
+		},
+		{
+			"overloaded twice",
+			[]faultyllm.Exchange{faultyllm.Refuse(faultyllm.Failure{Trouble: faultyllm.Overloaded}), faultyllm.Refuse(faultyllm.Failure{Trouble: faultyllm.Overloaded})},
+			false, false,
+			"failed provider_error/overloaded",
+			map[string]string{"llm.stream.end": "http_error", "llm.provider_error.kind": "overloaded", "http.response.status_code": "503"},
+			[]string{"503", "503"},
+		},
+		{
+			"the failure is swallowed",
+			[]faultyllm.Exchange{dead, dead},
+			true, false,
+			"failed empty_completion/no_content", // the Collector, which sees both processes, says swallowed_error
+			map[string]string{"llm.stream.end": "terminal_event", "http.response.status_code": "200", "error.type": "connection_reset"},
+			[]string{"connection_reset", "connection_reset"},
+		},
+		{
+			"the client stops",
+			[]faultyllm.Exchange{faultyllm.Answer(faultyllm.Text("Rayleigh "), faultyllm.Stall())},
+			false, true, "aborted local_abort/user",
+			map[string]string{"llm.stream.end": "consumer_closed", "llm.abort.source": "consumer", "error.type": ""},
+			[]string{""},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			upstream, err := faultyllm.Start()
+			require.NoError(t, err)
+			defer func() { assert.NoError(t, upstream.Close()) }()
+			upstream.Play("c", tt.script...)
+			agent, gateway := keep(), keep()
+
+			var failed func(http.ResponseWriter, *http.Request, error)
+			if tt.swallows {
+				failed = func(w http.ResponseWriter, _ *http.Request, _ error) {
+					w.Header().Set("Content-Type", "text/event-stream")
+					_, _ = io.WriteString(w, "data: [DONE]\n\n")
+				}
+			}
+			srv := httptest.NewServer(newGateway(&url.URL{Scheme: "http", Host: upstream.Addr()}, gateway.TracerProvider, failed))
+			defer srv.Close()
+			base, err := url.Parse(upstream.BaseURL("c", faultyllm.Chat))
+			require.NoError(t, err)
+			var stop func(otelllm.AbortFunc)
+			if tt.stops {
+				stop = func(abort otelllm.AbortFunc) { abort(otelllm.AbortUser, "stop_button") }
+			}
+			d := agentTurn(t.Context(), srv.URL+base.Path, agent, stop)
+			got := d.Outcome.String()
+			if d.Failed() {
+				got += " " + d.Class.String() + "/" + d.Cause.String()
+			}
+			assert.Equal(t, tt.agent, got)
+
+			served := gateway.ofKind(t, oteltrace.SpanKindServer, 1)[0]
+			for key, want := range tt.served {
+				assert.Equal(t, want, says(served)[key], key)
+			}
+			attempts := gateway.ofKind(t, oteltrace.SpanKindClient, len(tt.attempts))
+			for i, want := range tt.attempts {
+				assert.Equal(t, want, says(attempts[i])["error.type"], "attempt %d", i+1)
+				assert.Equal(t, want != "", attempts[i].Status().Code == codes.Error)
+				assert.Equal(t, served.SpanContext().SpanID(), attempts[i].Parent().SpanID())
+			}
+			assert.Equal(t, says(served)["error.type"] != "", served.Status().Code == codes.Error)
+			// One trace through both, and no trace context to the provider.
+			asked := agent.ofKind(t, oteltrace.SpanKindClient, 1)[0]
+			assert.Equal(t, asked.SpanContext().SpanID(), served.Parent().SpanID())
+			assert.Equal(t, asked.SpanContext().TraceID(), served.SpanContext().TraceID())
+		})
+	}
+}
+
+// The program itself: it serves until it is told to end, and then sends its spans.
+func TestTheProgram(t *testing.T) {
+	upstream, err := faultyllm.Start()
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, upstream.Close()) }()
+	upstream.Play("c", faultyllm.Answer(faultyllm.Text("a"), faultyllm.Finish(faultyllm.Stop)))
+	spans := stacktest.Receive(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", spans.URL)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- run(ctx, ln, "http://"+upstream.Addr()) }()
+	base, err := url.Parse(upstream.BaseURL("c", faultyllm.Chat))
+	require.NoError(t, err)
+	d := agentTurn(t.Context(), "http://"+ln.Addr().String()+base.Path, keep(), nil)
+	assert.Equal(t, semconv.RunOutcomeSucceeded, d.Outcome)
+	cancel()
+	require.NoError(t, <-done)
+	assert.Len(t, spans.Named("chat gpt-5.5"), 2)
+
+	ln, err = net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.ErrorContains(t, run(t.Context(), ln, ""), "UPSTREAM_URL")
+}

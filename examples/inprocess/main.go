@@ -1,0 +1,127 @@
+// Inprocess asks a model that lives in the same process: no HTTP, no SDK, and the same facts and verdicts. Set
+// OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4318 for a Collector on this machine), then
+//
+//	go run ./inprocess 'Why is the sky blue?'
+//
+// The model here is a fake that says your words backwards. What is around it is what a real one needs.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/otelllm/otelllm-go/otelllm"
+)
+
+func main() {
+	ctx, abort := otelllm.WithAbort(context.Background())
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt)
+	go func() {
+		<-interrupted
+		abort(otelllm.AbortUser, "ctrl_c")
+	}()
+	if err := ask(ctx, os.Stdout, backwards, strings.Join(os.Args[1:], " ")); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func ask(ctx context.Context, out io.Writer, m model, question string) error {
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		return err
+	}
+	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
+	// Sends what is left, also where ctx is what ended the run; OpenTelemetry logs what fails.
+	defer func() { _ = provider.Shutdown(context.WithoutCancel(ctx)) }()
+	otel.SetTracerProvider(provider)
+
+	runCtx, run := otelllm.StartRun(ctx, "example")
+	err = generate(runCtx, out, m, question)
+	run.End(err)
+	if d := run.Diagnosis(); d.Failed() {
+		fmt.Fprintf(out, "\n%s (%s: %s)\n", d.Summary, d.Retry.Safety, d.Retry.Reason)
+	}
+	return err
+}
+
+// generate makes one model call, and tells the recording what comes to be of it as it comes to be.
+func generate(ctx context.Context, out io.Writer, m model, question string) error {
+	ctx, request := otelllm.StartRequest(ctx, otelllm.RequestInfo{
+		Provider: "local", Model: "backwards-1b", Stream: true, Attempt: 1,
+		// Nothing of the kind: said, so that a reader need not wonder.
+		ProviderTools: []string{}, HistoryCalls: []string{}, HistoryOutputs: []string{},
+	})
+	err := tell(ctx, out, request, m, question)
+	request.End(err)
+	return err
+}
+
+func tell(ctx context.Context, out io.Writer, request *otelllm.Request, m model, question string) error {
+	request.Sent()
+	tokens := 0
+	for p := range m(ctx, question) {
+		switch {
+		case p.err != nil:
+			return p.err
+		case p.finish != "":
+			request.Usage(otelllm.Usage{Input: len(strings.Fields(question)), Output: tokens})
+			request.Finished(p.finish)
+		case p.thought:
+			request.Reasoning()
+		default:
+			request.Text()
+			fmt.Fprint(out, p.text)
+		}
+		tokens++
+	}
+	return ctx.Err() // a channel that is closed early says nothing of why
+}
+
+// model generates in a goroutine of its own; the channel is closed when it is done, or when ctx is.
+type model func(ctx context.Context, question string) <-chan piece
+
+// piece is one thing that a model comes up with.
+type piece struct {
+	text    string
+	thought bool
+	finish  string // why it stopped: the last piece
+	err     error
+}
+
+// backwards is the fake.
+func backwards(ctx context.Context, question string) <-chan piece {
+	words := strings.Fields(question)
+	slices.Reverse(words)
+	pieces := []piece{{thought: true}}
+	for _, w := range words {
+		pieces = append(pieces, piece{text: w + " "})
+	}
+	return play(ctx, append(pieces, piece{finish: "stop"}))
+}
+
+// play sends pieces until ctx is done.
+func play(ctx context.Context, pieces []piece) <-chan piece {
+	c := make(chan piece)
+	go func() {
+		defer close(c)
+		for _, p := range pieces {
+			select {
+			case c <- p:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return c
+}
