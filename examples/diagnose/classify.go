@@ -203,4 +203,3 @@ func collect(path string, traces []*trace) error {
 	}
 	return nil
 }
-

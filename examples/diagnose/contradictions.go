@@ -98,8 +98,10 @@ func (s *sight) requestCounts(say sayer) {
 		phase semconv.Phase
 		key   string
 	}{
-		{semconv.PhaseText, text}, {semconv.PhaseReasoning, reasoning},
-		{semconv.PhaseToolInput, started}, {semconv.PhaseToolCallReady, started},
+		{semconv.PhaseText, text},
+		{semconv.PhaseReasoning, reasoning},
+		{semconv.PhaseToolInput, started},
+		{semconv.PhaseToolCallReady, started},
 	} {
 		say(s.phase == in.phase && s.has(in.key) && n(in.key) == 0, "%s=%s, and %s=0", semconv.StreamPhaseKey, s.phase, in.key)
 	}

@@ -115,8 +115,7 @@ func readDocuments(name string, raw []byte, add func(ptrace.Traces)) error {
 			return nil
 		case err != nil:
 			at := end
-			var syntax *json.SyntaxError
-			if errors.As(err, &syntax) {
+			if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 				at = min(int(syntax.Offset), len(raw))
 			}
 			if errors.Is(err, io.ErrUnexpectedEOF) {
@@ -152,7 +151,7 @@ func notText(raw []byte) error {
 func readDocument(document json.RawMessage) (ptrace.Traces, error) {
 	var shape struct {
 		ResourceSpans   json.RawMessage `json:"resourceSpans"`
-		Result          json.RawMessage `json:"result"` // Jaeger's API v3
+		Result          json.RawMessage `json:"result"`  // Jaeger's API v3
 		Batches         json.RawMessage `json:"batches"` // Tempo's API
 		Trace           json.RawMessage `json:"trace"`   // Tempo's API v2
 		ResourceLogs    json.RawMessage `json:"resourceLogs"`
@@ -172,7 +171,7 @@ func readDocument(document json.RawMessage) (ptrace.Traces, error) {
 	case shape.Trace != nil:
 		return readDocument(shape.Trace)
 	case shape.Data != nil:
-		return ptrace.Traces{}, errors.New("Jaeger's own JSON is no OTLP: read the trace with -jaeger URL -trace ID, or save it from /api/v3/traces/ID")
+		return ptrace.Traces{}, errors.New("this is Jaeger's own JSON, not OTLP: read the trace with -jaeger URL -trace ID, or save it from /api/v3/traces/ID")
 	case shape.ResourceLogs != nil, shape.ResourceMetrics != nil:
 		return ptrace.Traces{}, errors.New("OTLP JSON of logs or metrics: traces are needed, with resourceSpans")
 	}

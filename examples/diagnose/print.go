@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-
 	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
@@ -150,4 +149,3 @@ func verdict(s *report.Span) verdictJSON {
 	}
 	return out
 }
-

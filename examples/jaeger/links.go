@@ -127,4 +127,3 @@ func fetch(ctx context.Context, url string) (string, error) {
 	}
 	return string(body), err
 }
-

@@ -33,7 +33,7 @@ func main() {
 	flag.StringVar(&o.config, "config", "examples/jaeger/jaeger.yaml", "Jaeger configuration `file`")
 	flag.StringVar(&o.quickstart, "quickstart", "build/quickstart", "the quickstart's `binary`, which needs the Collector's beside it")
 	flag.StringVar(&o.out, "out", "build/demo-jaeger", "`folder` for traces.jsonl and the logs")
-	flag.StringVar(&o.listen, "listen", "127.0.0.1:16686", "`host:port` of Jaeger's web pages and API; a free port if it is taken")
+	flag.StringVar(&o.listen, "listen", "127.0.0.1:16686", "`host:port` of Jaeger's web pages and API; a free port if it is taken, or empty")
 	flag.BoolVar(&o.once, "once", false, "end when the links are printed, for use without a person")
 	flag.Parse()
 	if flag.NArg() > 0 {

@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
-
 	"github.com/otelllm/otelllm-go/examples/internal/backend"
 	"github.com/otelllm/otelllm-go/examples/internal/process"
 	"github.com/otelllm/otelllm-go/examples/internal/report"
@@ -49,23 +47,28 @@ func run(ctx context.Context, o *options, out io.Writer) (err error) {
 		}
 	}()
 
-	if err := demo(ctx, o, j.otlp, out); err != nil {
-		return err
+	// A verdict that is not the expected one is no reason not to look at the traces.
+	demoErr := demo(ctx, o, j.otlp, out)
+	if ctx.Err() != nil {
+		return demoErr
 	}
 	runs, err := readRuns(filepath.Join(o.path(o.out), "traces.jsonl"))
 	if err != nil {
-		return err
+		return errors.Join(demoErr, err)
 	}
 	say("looking for the traces in Jaeger")
 	if err := j.arrived(ctx, runs); err != nil {
-		return err
+		return errors.Join(demoErr, err)
 	}
 	if err := j.links(ctx, runs, out); err != nil {
-		return err
+		return errors.Join(demoErr, err)
 	}
+	stopped = true
 	if o.once {
-		stopped = true
-		return j.process.Stop(stopPatience)
+		return errors.Join(demoErr, j.process.Stop(stopPatience))
+	}
+	if demoErr != nil {
+		say("%v", demoErr)
 	}
 	fmt.Fprintln(out, "\nJaeger goes on, with the traces in its memory, until you press Ctrl-C.")
 	select {
@@ -73,8 +76,7 @@ func run(ctx context.Context, o *options, out io.Writer) (err error) {
 		fmt.Fprintln(out, "\nInterrupted: Jaeger ends, and forgets the traces.")
 	case <-j.process.Exited(): // Stop tells how
 	}
-	stopped = true
-	return j.process.Stop(stopPatience)
+	return errors.Join(demoErr, j.process.Stop(stopPatience))
 }
 
 func say(format string, args ...any) {
@@ -128,7 +130,7 @@ func startJaeger(ctx context.Context, o *options) (*jaeger, error) {
 	var err error
 	j.process, err = process.StartOnFreePorts(ctx, 4, func(free []string) process.Spec {
 		j.otlp, http = free[0], free[1]
-		if isFree(o.listen) {
+		if o.listen != "" && isFree(o.listen) {
 			http = o.listen
 		}
 		return process.Spec{
@@ -141,7 +143,7 @@ func startJaeger(ctx context.Context, o *options) (*jaeger, error) {
 	if err != nil {
 		return nil, err
 	}
-	if http != o.listen {
+	if o.listen != "" && http != o.listen {
 		say("%s is taken, so Jaeger listens on %s", o.listen, http)
 	}
 	if j.api, err = backend.NewJaeger("http://" + http); err != nil {
@@ -186,7 +188,7 @@ func (j *jaeger) arrived(ctx context.Context, runs []report.Run) error {
 	return nil
 }
 
-var errMissing = fmt.Errorf("Jaeger did not have it within %s", ingestPatience)
+var errMissing = fmt.Errorf("not there within %s", ingestPatience)
 
 // has reports whether Jaeger has the span with the run's verdict.
 func (j *jaeger) has(ctx context.Context, run *report.Run) (bool, error) {
@@ -199,7 +201,7 @@ func (j *jaeger) has(ctx context.Context, run *report.Run) (bool, error) {
 	}
 	var spans report.Spans
 	spans.Add(td)
-	for _, got := range spans.Runs(pcommon.TraceID(run.TraceID)) {
+	for _, got := range spans.Runs(run.TraceID) {
 		if got.ID == run.ID {
 			return true, nil
 		}
