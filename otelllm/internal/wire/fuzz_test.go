@@ -144,7 +144,9 @@ func checkState(t *testing.T, s *State) {
 // as the stream goes.
 func wellFormedStream(p Protocol, body []byte) bool {
 	head := bytes.TrimLeft(body, " \t\r\n")
-	head = bytes.TrimLeft(bytes.TrimPrefix(head, []byte(byteOrderMark)), " \t\r\n")
+	for bytes.HasPrefix(head, []byte(byteOrderMark)) { // one is enough; more say no more
+		head = bytes.TrimLeft(head[len(byteOrderMark):], " \t\r\n")
+	}
 	if (p == (bedrockConverse{}) || p == (anthropicMessages{})) && isMessages(head) {
 		return wellFormedMessages(p, head)
 	}
