@@ -122,7 +122,7 @@ func (w *World) Run(ctx context.Context, c *Case, tp trace.TracerProvider) (Resu
 		_, result.Err = s.Agent.Model.Ask(ctx, s.Agent.Tools, func(string) {})
 	} else {
 		s.Agent.Started = func(r *otelllm.Run) { run = r }
-		s.Agent.Options = []otelllm.RunOption{otelllm.WithTracerProvider(tp), otelllm.WithConversationID("conversation-" + c.Key())}
+		s.Agent.Options = append(s.Agent.Options, otelllm.WithTracerProvider(tp), otelllm.WithConversationID("conversation-"+c.Key()))
 		_, result.Err = s.Agent.Run(ctx, s.Prompt)
 	}
 	if s.Forgets {
