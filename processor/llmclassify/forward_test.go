@@ -3,17 +3,21 @@ package llmclassify
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/client"
+	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor/processortest"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -211,4 +215,46 @@ func TestForwardInNobodysName(t *testing.T) {
 	require.NoError(t, h.ConsumeTraces(ctx, tracesOf(t, append(finishedRun(1), otherSpan(9, 1, 0.1, 0.2))...)))
 	assert.Equal(t, 2, next.tries)
 	assert.Equal(t, []string{"a"}, next.tenants, "the other spans go out in their caller's")
+}
+
+// A shutdown ends with its context, whatever the next consumer does.
+func TestShutdownHonoursItsDeadline(t *testing.T) {
+	for name, heeds := range map[string]bool{"a next consumer that heeds its context": true, "one that does not": false} {
+		for _, started := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, started: %v", name, started), func(t *testing.T) {
+				called, release := make(chan struct{}, 10), make(chan struct{})
+				defer close(release)
+				next, err := consumer.NewTraces(func(ctx context.Context, _ ptrace.Traces) error {
+					called <- struct{}{}
+					heeded := ctx.Done()
+					if !heeds {
+						heeded = nil
+					}
+					select {
+					case <-heeded:
+						return ctx.Err()
+					case <-release:
+						return nil
+					}
+				})
+				require.NoError(t, err)
+				p, err := newTraces(processortest.NewNopSettings(metadata.Type), defaultConfig(), next, hurriedClock{began: time.Now()})
+				require.NoError(t, err)
+				if started {
+					require.NoError(t, p.Start(t.Context(), componenttest.NewNopHost()))
+				}
+				require.NoError(t, p.ConsumeTraces(t.Context(), tracesOf(t, finishedRun(1)...)))
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error)
+				go func() { done <- p.Shutdown(ctx) }()
+				<-called // it is stuck
+				cancel()
+				if err := <-done; heeds {
+					require.ErrorContains(t, err, "2 classified spans are lost")
+				} else {
+					require.ErrorIs(t, err, errStuck)
+				}
+			})
+		}
+	}
 }

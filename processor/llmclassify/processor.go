@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -130,38 +131,68 @@ func (p *traces) Start(ctx context.Context, host component.Host) error {
 func (p *traces) Shutdown(ctx context.Context) (err error) {
 	p.once.Do(func() {
 		p.calls.close(ctx)
+		defer p.telemetry.shutdown()
 		if p.stop != nil {
-			release := context.AfterFunc(ctx, p.stop) // what is stuck in the next consumer is to come back
-			defer release()
 			close(p.quit)
-			p.done.Wait()
+			stop := context.AfterFunc(ctx, p.stop) // what is stuck in the next consumer is to come back
+			defer stop()
+			if !p.returns(ctx, &p.done) {
+				err = errStuck
+				return
+			}
 			p.stop()
 		}
 		err = p.drain(ctx)
 		if p.journal != nil {
 			err = errors.Join(err, p.journal.Close(ctx))
 		}
-		p.telemetry.shutdown()
 	})
 	return err
 }
 
+var errStuck = errors.New("the next consumer does not return: what is held is lost, unless there is a storage")
+
+// grace is how long after the end of a shutdown's context the next consumer may
+// take to notice it.
+const grace = time.Second
+
+// returns waits for work, for little longer than ctx. It reports whether it ended.
+func (p *traces) returns(ctx context.Context, work *sync.WaitGroup) bool {
+	ended := make(chan struct{})
+	go func() {
+		work.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return true
+	case <-ctx.Done():
+	}
+	late := p.clock.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case <-ended:
+		return true
+	case <-late.C():
+		return false
+	}
+}
+
 // drain judges and forwards all that is held.
 func (p *traces) drain(ctx context.Context) error {
-	left := make([]int, len(p.shards))
+	var left atomic.Int64
 	var done sync.WaitGroup
-	for i, s := range p.shards {
+	for _, s := range p.shards {
 		done.Go(func() {
 			s.drain(ctx)
-			left[i] = s.forwarder.flush(ctx)
+			left.Add(int64(s.forwarder.flush(ctx)))
 			s.account()
 		})
 	}
-	done.Wait()
-	spans := 0
-	for _, n := range left {
-		spans += n
+	if !p.returns(ctx, &done) {
+		return errStuck
 	}
+	spans := int(left.Load())
 	switch {
 	case spans == 0:
 		return nil

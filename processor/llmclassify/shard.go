@@ -51,9 +51,11 @@ type delivery struct {
 const (
 	// maxDeliveries bounds the deliveries on their way to a shard.
 	maxDeliveries = 32
-	// maxTracesDue bounds how many traces are released before the shard looks up for
-	// what has come: a burst of deadlines must not keep callers waiting.
-	maxTracesDue = 16
+	// maxDue is about how many spans are looked at before the shard turns to what has
+	// come, some milliseconds of work: a burst of deadlines must not keep callers waiting.
+	maxDue = 1024
+	// maxDrained is how many traces are released at a time at the end.
+	maxDrained = 128
 )
 
 func newShard(p *traces, cfg *Config, shards int) *shard {
@@ -201,7 +203,7 @@ func (s *shard) next() (time.Time, bool) {
 // tick judges and forwards some of what is due, and sends again what was refused.
 // Where more is due, next is not after now.
 func (s *shard) tick(ctx context.Context, now time.Time) {
-	s.deliver(ctx, s.buffer.Due(now, maxTracesDue))
+	s.deliver(ctx, s.buffer.Due(now, maxDue))
 	if at, ok := s.forwarder.due(); ok && !at.After(now) {
 		s.forwarder.retry(ctx)
 	}
@@ -217,7 +219,7 @@ func (s *shard) drain(ctx context.Context) {
 			continue
 		default:
 		}
-		releases := s.buffer.Drain(s.p.clock.Now(), maxTracesDue)
+		releases := s.buffer.Drain(s.p.clock.Now(), maxDrained)
 		if len(releases) == 0 {
 			s.account()
 			return

@@ -202,6 +202,9 @@ func New[F any](now time.Time, cfg Config[F]) *Buffer[F] {
 	}
 }
 
+// traceWork is the work that a trace makes beside its spans', in spans.
+const traceWork = 8
+
 func (b *Buffer[F]) age(t time.Time) age { return age(t.Sub(b.epoch)) }
 
 // Traces is how many traces have anything here.
@@ -298,16 +301,17 @@ func (b *Buffer[F]) Next() (time.Time, bool) {
 	return b.epoch.Add(time.Duration(next)), ok
 }
 
-// Due releases what is due of at most limit traces, the earliest first. More may
-// be due still: Next says so.
+// Due releases what is due, the earliest trace first, until there is work of about
+// limit spans. More may be due still: Next says so.
 func (b *Buffer[F]) Due(now time.Time, limit int) (releases []Release[F]) {
 	at := b.age(now)
 	b.judged.rotate(at)
-	for range limit {
+	for limit > 0 {
 		t := b.due.pop(at)
 		if t == nil {
 			break
 		}
+		limit -= traceWork + t.live
 		releases = b.sweepDue(t, at, releases)
 		b.schedule(t)
 	}
