@@ -123,9 +123,14 @@ func (d *bodyDecoder) begin(p []byte) {
 				d.list = listLoose
 			}
 		}
-		// head holds the byte itself as well.
-		d.write(d.sniff.head())
-		d.write(p[i+1:])
+		// head holds the byte itself as well. Where all of it came just now, p has it
+		// together with what follows, and the first line need not be put together.
+		if head := d.sniff.head(); bytes.HasSuffix(p[:i+1], head) {
+			d.write(p[i+1-len(head):])
+		} else {
+			d.write(head)
+			d.write(p[i+1:])
+		}
 		return
 	}
 }

@@ -27,16 +27,16 @@ type shapes[M any] struct {
 // shape is one form.
 type shape[M any] struct {
 	literal []byte // what lies around the holes, end to end, after the frame
-	frame   int    // how much of it stands before the payload in an event stream
-	lines   bool   // the payload came in several lines, whose ends the literal has not as they are
 	holes   [maxHoles]hole
-	nHoles  int
+	frame   uint16 // how much of it stands before the payload in an event stream
+	nHoles  uint8
+	lines   bool // the payload came in several lines, whose ends the literal has not as they are
 	means   M
 }
 
 // hole is a place where a value may differ.
 type hole struct {
-	at   int // where it is in literal
+	at   uint16 // where it is in literal
 	what what
 	of   uint8
 }
@@ -54,7 +54,7 @@ const (
 
 // span is where in a payload the value of a hole is.
 type span struct {
-	start, end int
+	start, end int32 // no payload is longer than MaxEvent
 	what       what
 	of         uint8 // of a whatCount: what it counts
 }
@@ -91,7 +91,7 @@ func (s *values) filled(c *cursor, w what) bool {
 	if _, ok := c.pass(); !ok {
 		return false
 	}
-	s.add(span{start: start, end: c.i - 1, what: w})
+	s.add(start, c.i-1, w, 0)
 	return c.i-1 > start
 }
 
@@ -101,7 +101,7 @@ func (s *values) number(c *cursor) {
 	start := c.i
 	c.skip()
 	if end := endOfDigits(c.b, start); !c.bad && end == c.i && end > start {
-		s.add(span{start: start, end: end, what: whatNumber})
+		s.add(start, end, whatNumber, 0)
 	}
 }
 
@@ -115,7 +115,7 @@ func (s *values) count(c *cursor, to []int, of uint8) {
 		s.overflow = true // not worth a hole of its own
 		return
 	}
-	s.add(span{start, c.i, whatCount, of})
+	s.add(start, c.i, whatCount, of)
 }
 
 // recount reads the counts of the payload data that has matched just now into to.
@@ -131,12 +131,12 @@ func (s *values) recount(data []byte, to []int) {
 	}
 }
 
-func (s *values) add(sp span) {
+func (s *values) add(start, end int, w what, of uint8) {
 	if s.n == maxHoles {
 		s.overflow = true
 		return
 	}
-	s.spans[s.n] = sp
+	s.spans[s.n] = span{int32(start), int32(end), w, of}
 	s.n++
 }
 
@@ -152,16 +152,16 @@ func (s *shapes[M]) learn(name, data []byte, means M) {
 		return
 	}
 	sh := s.room(size)
-	sh.means, sh.frame, sh.nHoles = means, frame, s.n
+	sh.means, sh.frame, sh.nHoles = means, uint16(frame), uint8(s.n)
 	b := sh.literal
 	if len(name) > 0 {
 		b = append(append(append(b, eventField...), name...), '\n')
 	}
 	b = append(b, dataField...)
-	at := 0
+	at := int32(0)
 	for i, sp := range s.spans[:s.n] {
 		b = append(b, data[at:sp.start]...)
-		sh.holes[i] = hole{at: len(b), what: sp.what, of: sp.of}
+		sh.holes[i] = hole{at: uint16(len(b)), what: sp.what, of: sp.of}
 		at = sp.end
 	}
 	sh.literal = append(b, data[at:]...)
@@ -231,7 +231,7 @@ func (s *values) texts() (n int) {
 // length is how many bytes of the payload lie in holes.
 func (s *values) length() (n int) {
 	for _, sp := range s.spans[:s.n] {
-		n += sp.end - sp.start
+		n += int(sp.end - sp.start)
 	}
 	return n
 }
@@ -244,7 +244,7 @@ func (s *shapes[M]) match(data []byte) (means *M, f filled) {
 	i := s.last
 	for {
 		sh := &s.known[i]
-		if f, n := s.matches(data, sh.literal, sh.frame, sh.holes[:sh.nHoles]); n == len(data) {
+		if f, n := s.matches(data, sh.literal, int(sh.frame), sh.holes[:sh.nHoles]); n == len(data) {
 			s.last = i
 			return &sh.means, f
 		}
@@ -303,12 +303,13 @@ func (s *values) matches(data, literal []byte, from int, holes []hole) (f filled
 	}
 	at := 0
 	for i, h := range holes {
-		n := h.at - from
-		if len(data)-at < n || string(data[at:at+n]) != string(literal[from:h.at]) {
+		hole := int(h.at)
+		n := hole - from
+		if len(data)-at < n || string(data[at:at+n]) != string(literal[from:hole]) {
 			return 0, 0
 		}
 		at += n
-		from = h.at
+		from = hole
 		end := 0
 		if h.what <= whatCount {
 			end = endOfDigits(data, at)
@@ -322,7 +323,7 @@ func (s *values) matches(data, literal []byte, from int, holes []hole) (f filled
 				f |= 1 << h.what
 			}
 		}
-		s.spans[i] = span{at, end, h.what, h.of}
+		s.spans[i] = span{int32(at), int32(end), h.what, h.of}
 		at = end
 	}
 	s.n = len(holes)

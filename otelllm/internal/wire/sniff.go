@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"mime"
 	"strings"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -20,12 +19,9 @@ const (
 
 // mediaOf reads a Content-Type header.
 func mediaOf(contentType string) media {
-	// A malformed parameter does not make the type unknown.
-	base, _, err := mime.ParseMediaType(contentType)
-	if err != nil && base == "" {
-		base, _, _ = strings.Cut(contentType, ";")
-		base = strings.ToLower(strings.TrimSpace(base))
-	}
+	// A malformed parameter does not make the type unknown: none is looked at.
+	base, _, _ := strings.Cut(contentType, ";")
+	base = strings.ToLower(strings.TrimSpace(base))
 	kind, sub, _ := strings.Cut(base, "/")
 	switch {
 	case base == "text/event-stream":
