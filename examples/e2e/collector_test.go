@@ -56,6 +56,12 @@ type pipeline struct {
 
 func start(t *testing.T) *pipeline {
 	t.Helper()
+	return startFor(t, time.Hour)
+}
+
+// startFor is start with a run_timeout.
+func startFor(t *testing.T, runTimeout time.Duration) *pipeline {
+	t.Helper()
 	p := &pipeline{sink: &sink{}, logs: &logs{}, ended: tracetest.NewSpanRecorder(), ran: make(chan error, 1)}
 	endpoint := freeAddress(t)
 	col, err := otelcol.NewCollector(otelcol.CollectorSettings{
@@ -65,7 +71,7 @@ func start(t *testing.T) *pipeline {
 		SkipSettingGRPCLogger:   true,
 		LoggingOptions:          []zap.Option{zap.WrapCore(func(zapcore.Core) zapcore.Core { return p.logs.core() })},
 		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
-			URIs:              []string{"yaml:" + config(endpoint)},
+			URIs:              []string{"yaml:" + config(endpoint, runTimeout)},
 			ProviderFactories: []confmap.ProviderFactory{yamlprovider.NewFactory()},
 		}},
 	})
@@ -108,7 +114,7 @@ func (p *pipeline) stop(t *testing.T) {
 	})
 }
 
-func config(endpoint string) string {
+func config(endpoint string, runTimeout time.Duration) string {
 	return fmt.Sprintf(`
 receivers:
   otlp:
@@ -119,6 +125,7 @@ processors:
   llm_classify:
     max_hold: %s
     settle: 500ms
+    run_timeout: %s
 exporters:
   sink:
 service:
@@ -132,7 +139,7 @@ service:
       level: none
     logs:
       level: debug
-`, endpoint, maxHold)
+`, endpoint, maxHold, runTimeout)
 }
 
 // factories is the small set that these tests need: the contrib set takes minutes to compile.

@@ -67,6 +67,7 @@ type Setup struct {
 	Prompt    string
 	Deadline  time.Duration // of the caller; 0: none
 	NoRun     bool          // the agent's author did not use StartRun and StartTool
+	Killed    bool          // the agent's process dies after its first answer: the run has no end
 	Forgets   bool          // the agent drops a stream, and the garbage collector has to find it
 	Abort     otelllm.AbortFunc
 }

@@ -117,10 +117,16 @@ func (w *World) Run(ctx context.Context, c *Case, tp trace.TracerProvider) (Resu
 	}
 
 	var run *otelllm.Run
-	if s.NoRun {
+	switch {
+	case s.Killed:
+		// The spans that have ended have been sent; the run's never is.
+		runCtx, _ := otelllm.StartRun(ctx, s.Agent.Name, otelllm.WithTracerProvider(tp))
+		s.Agent.Model.User(s.Prompt)
+		_, result.Err = s.Agent.Model.Ask(runCtx, s.Agent.Tools, func(string) {})
+	case s.NoRun:
 		s.Agent.Model.User(s.Prompt)
 		_, result.Err = s.Agent.Model.Ask(ctx, s.Agent.Tools, func(string) {})
-	} else {
+	default:
 		s.Agent.Started = func(r *otelllm.Run) { run = r }
 		s.Agent.Options = append(s.Agent.Options, otelllm.WithTracerProvider(tp), otelllm.WithConversationID("conversation-"+c.Key()))
 		_, result.Err = s.Agent.Run(ctx, s.Prompt)

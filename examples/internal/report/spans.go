@@ -177,6 +177,9 @@ func kindOf(s *Span) kind {
 // names none and hangs under the same parent as the span that stands for the run.
 func (r *Run) holds(s *Span) bool {
 	if id, ok := s.Attributes.Get(string(semconv.RunIDKey)); ok {
+		if r.Name == semconv.SpanRunAbandoned { // it stands for a run whose span never came
+			return id.Str() == r.Parent.String()
+		}
 		return id.Str() == r.ID.String()
 	}
 	return kindOf(&r.Span) != kindOther && s.Parent == r.Parent
