@@ -325,6 +325,20 @@ func TestStart(t *testing.T) {
 	assert.Equal(t, []string{"Processor llm_classify/x traces"}, d.asked)
 	assert.Len(t, d.entries(), 2, "the facts of the open run, and that its span has gone")
 
+	// Another process goes on, with all its goroutines: many calls at once.
+	h := newHarnessOn(t, d, defaultConfig(), nil, t0)
+	for n := range 200 {
+		require.NoError(t, h.ConsumeTraces(t.Context(), tracesOf(t, runSpan(1, 0, 3, 1, 0).of(byte(n+2)))))
+	}
+	p, err = start(hostWith{id: d})
+	require.NoError(t, err)
+	for n := range 200 {
+		require.NoError(t, p.ConsumeTraces(t.Context(), tracesOf(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer).of(byte(n+2)))))
+	}
+	require.NoError(t, p.ConsumeTraces(t.Context(), tracesOf(t, runSpan(1, 0, 3, 1, 0))))
+	require.NoError(t, p.Shutdown(t.Context()))
+	assert.Empty(t, d.entries())
+
 	_, err = start(componenttest.NewNopHost())
 	require.ErrorContains(t, err, `the extension "file_storage" is not there`)
 	_, err = start(hostWith{id: struct {

@@ -114,13 +114,13 @@ func Open(ctx context.Context, client storage.Client, logger *zap.Logger) (*Jour
 // Replay gives each call of an earlier process to yield, in their order, until
 // that fails. Entries that are none are set aside with a log line.
 func (j *Journal) Replay(ctx context.Context, yield func(*Replayed) error) error {
-	for seq := j.first; seq < j.next; seq++ {
+	for seq, end := j.first, j.next; seq < end; seq++ {
 		value, err := j.client.Get(ctx, key(seq))
 		if err != nil {
 			return fmt.Errorf("reading entry %d of the journal from the storage: %w", seq, err)
 		}
 		if value == nil {
-			j.live = append(j.live, nil)
+			j.found(nil)
 			continue
 		}
 		states, err := j.client.Get(ctx, key(seq)+statesKey)
@@ -129,14 +129,15 @@ func (j *Journal) Replay(ctx context.Context, yield func(*Replayed) error) error
 		}
 		r, err := decode(value, states)
 		if err != nil {
-			j.live = append(j.live, nil)
+			j.found(nil)
 			j.setAside(ctx, seq, value, err)
 			continue
 		}
 		e := &entry{seq: seq, states: slices.Clone(r.States)}
-		j.live = append(j.live, e)
 		r.dropDone(e)
-		if e.left = len(r.States); e.left == 0 {
+		e.left = len(r.States)
+		j.found(e)
+		if e.left == 0 {
 			if err := j.write(ctx, []*entry{e}); err != nil {
 				return err
 			}
@@ -150,6 +151,13 @@ func (j *Journal) Replay(ctx context.Context, yield func(*Replayed) error) error
 	defer j.mu.Unlock()
 	j.trim()
 	return nil
+}
+
+// found notes what stands under the next number. Shards may be at work already.
+func (j *Journal) found(e *entry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.live = append(j.live, e)
 }
 
 // dropDone leaves what is not done, with its tickets.
