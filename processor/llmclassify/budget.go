@@ -14,6 +14,19 @@ type budget struct {
 	limit   int64
 	used    atomic.Int64 // by spans that are held, admitted or wait to be sent again
 	waiting atomic.Int64 // those of it that wait to be sent again
+	full    atomic.Bool  // the limit was reached, and little has gone since
+}
+
+// reached reports whether the limit is reached for the first time since most of it
+// was free; it is to be told of whenever something changed.
+func (b *budget) reached(now bool) bool {
+	if now {
+		return !b.full.Swap(true)
+	}
+	if b.full.Load() && b.used.Load() < b.limit/2 {
+		b.full.Store(false)
+	}
+	return false
 }
 
 func (b *budget) add(n int)   { b.used.Add(int64(n)) }

@@ -13,6 +13,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
 	"go.opentelemetry.io/otel/attribute"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -265,6 +267,8 @@ func TestMemory(t *testing.T) {
 			cfg := defaultConfig()
 			cfg.MaxHeldBytes = 10 * size
 			h := newHarness(t, cfg, nil)
+			core, logs := observer.New(zap.WarnLevel)
+			h.logger = zap.New(core)
 			const traces = 100
 			var specs []spanSpec
 			for i := range traces {
@@ -288,6 +292,7 @@ func TestMemory(t *testing.T) {
 					assert.Equal(t, early(semconv.TriggerMemory), verdictOf(span))
 				}
 			}
+			assert.Len(t, logs.TakeAll(), 1, "said once")
 			held := traces - spans
 			assert.Positive(t, held)
 			require.NoError(t, h.Shutdown(t.Context()))

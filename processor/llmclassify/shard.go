@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.uber.org/zap"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
@@ -152,11 +153,12 @@ func (s *shard) receive(ctx context.Context, d delivery) {
 	s.deliver(ctx, releases)
 	s.pack(d.arrivals)
 	s.account()
-	for s.buffer.Bytes() > 0 && !s.forwarder.waits() { // what would wait to be sent again frees nothing
-		over := s.p.budget.over()
-		if over <= 0 {
-			break
-		}
+	over := s.p.budget.over()
+	if s.p.budget.reached(over > 0) {
+		s.p.logger.Warn("max_held_bytes is reached: runs are judged before their time, on what is there; raise it, or lower max_hold",
+			zap.Int64("max_held_bytes", s.p.budget.limit))
+	}
+	for ; over > 0 && s.buffer.Bytes() > 0 && !s.forwarder.waits(); over = s.p.budget.over() { // what would wait to be sent again frees nothing
 		s.deliver(ctx, s.buffer.Evict(now, over))
 		s.account()
 	}
