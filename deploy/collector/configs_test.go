@@ -24,9 +24,9 @@ var shipped = []struct {
 	// ownListeners: the addresses to listen on are the caller's, by ${env:…_ENDPOINT}. All others are for one machine
 	// and listen on loopback only.
 	ownListeners bool
-	// container is the file, if any, that listens on every address: inside a container, loopback reaches nobody. What
-	// publishes the container decides who comes in, and is tested where it is.
-	container string
+	// beyond is the file, if any, that listens beyond loopback: with TLS where the caller says, or inside a container, where
+	// loopback reaches nobody. What publishes the container decides who comes in, and is tested where it is.
+	beyond string
 }{
 	{name: "one machine", files: []string{"config.yaml"}},
 	{name: "one machine with metrics", files: []string{"config.yaml", "config-metrics.yaml"}},
@@ -38,26 +38,45 @@ var shipped = []struct {
 		ownListeners: true,
 	},
 	{
-		name:      "Compose",
-		files:     []string{"config.yaml", "config-metrics.yaml", "compose/collector.yaml"},
-		env:       map[string]string{"BACKEND_OTLP": "tempo:14317"},
-		container: "compose/collector.yaml",
+		name:   "one machine with TLS",
+		files:  []string{"config.yaml", "config-tls.yaml"},
+		env:    tlsEnv,
+		beyond: "config-tls.yaml",
 	},
 	{
-		name:      "Kubernetes, single",
-		files:     []string{"config.yaml", "config-metrics.yaml", "kubernetes/single/collector.yaml"},
-		container: "kubernetes/single/collector.yaml",
+		name:   "one machine with TLS, tokens, metrics and redaction",
+		files:  []string{"config.yaml", "config-metrics.yaml", "config-tls.yaml", "config-token.yaml", "config-redaction.yaml"},
+		env:    tlsEnv,
+		beyond: "config-tls.yaml",
 	},
 	{
-		name:      "Kubernetes, gateway",
-		files:     []string{"kubernetes/two-layers/collector-gateway.yaml"},
-		container: "kubernetes/two-layers/collector-gateway.yaml",
+		name:   "one machine with TLS and OpenID Connect",
+		files:  []string{"config.yaml", "config-tls.yaml", "config-oidc.yaml"},
+		env:    tlsEnv,
+		beyond: "config-tls.yaml",
+	},
+	{name: "one machine with redaction", files: []string{"config.yaml", "config-redaction.yaml"}},
+	{
+		name:   "Compose",
+		files:  []string{"config.yaml", "config-metrics.yaml", "compose/collector.yaml"},
+		env:    map[string]string{"BACKEND_OTLP": "tempo:14317"},
+		beyond: "compose/collector.yaml",
 	},
 	{
-		name:      "Kubernetes, classifier",
-		files:     []string{"config.yaml", "config-metrics.yaml", "kubernetes/two-layers/collector-classifier.yaml"},
-		env:       map[string]string{"JOURNAL": os.TempDir()},
-		container: "kubernetes/two-layers/collector-classifier.yaml",
+		name:   "Kubernetes, single",
+		files:  []string{"config.yaml", "config-metrics.yaml", "kubernetes/single/collector.yaml"},
+		beyond: "kubernetes/single/collector.yaml",
+	},
+	{
+		name:   "Kubernetes, gateway",
+		files:  []string{"kubernetes/two-layers/collector-gateway.yaml"},
+		beyond: "kubernetes/two-layers/collector-gateway.yaml",
+	},
+	{
+		name:   "Kubernetes, classifier",
+		files:  []string{"config.yaml", "config-metrics.yaml", "kubernetes/two-layers/collector-classifier.yaml"},
+		env:    map[string]string{"JOURNAL": os.TempDir()},
+		beyond: "kubernetes/two-layers/collector-classifier.yaml",
 	},
 }
 
@@ -67,6 +86,18 @@ var demoEnv = map[string]string{
 	"HEALTH_ENDPOINT":    "127.0.0.1:13133",
 	"OUT_FILE":           "traces.jsonl",
 	"FORWARD_ENDPOINT":   "127.0.0.1:14317",
+}
+
+// tlsEnv is what the files for what lies beyond loopback ask for. validate does not read the files that it names.
+var tlsEnv = map[string]string{
+	"OTLP_GRPC_ENDPOINT": "127.0.0.1:4317",
+	"OTLP_HTTP_ENDPOINT": "127.0.0.1:4318",
+	"TLS_CERT":           "cert.pem",
+	"TLS_KEY":            "key.pem",
+	"TLS_CLIENT_CA":      "ca.pem",
+	"TOKENS_FILE":        "tokens",
+	"OIDC_ISSUER":        "https://login.example",
+	"OIDC_AUDIENCE":      "otelcol-llm",
 }
 
 func TestEveryFileIsShipped(t *testing.T) {
@@ -165,7 +196,7 @@ func TestListensOnLoopback(t *testing.T) {
 						assert.Regexp(t, `^\$\{env:[A-Z_]+_ENDPOINT\}$`, l.address, "%s", l.path)
 						continue
 					}
-					if file == s.container {
+					if file == s.beyond {
 						continue
 					}
 					assert.True(t, loopback(l.address), "%s listens on %q", l.path, l.address)

@@ -22,7 +22,7 @@ type dashboard struct {
 	}
 	Panels []struct {
 		Title   string
-		Targets []struct{ Expr string }
+		Targets []struct{ Expr, Query string }
 	}
 }
 

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -49,6 +51,33 @@ func demoTraces(t *testing.T, v vocabulary) []map[string]any {
 	}
 	require.NotEmpty(t, batches, path)
 	return batches
+}
+
+// age moves all spans in time, so that the last one ended so long ago.
+func age(t *testing.T, batches []map[string]any, ago time.Duration) {
+	t.Helper()
+	times := func(do func(holder map[string]any, key string, at int64)) {
+		for _, batch := range batches {
+			eachScope(batch, func(scope map[string]any) {
+				for _, s := range list(scope["spans"]) {
+					holders := append([]any{s}, list(s.(map[string]any)["events"])...)
+					for _, h := range holders {
+						for _, key := range []string{"startTimeUnixNano", "endTimeUnixNano", "timeUnixNano"} {
+							if text, ok := h.(map[string]any)[key].(string); ok {
+								at, err := strconv.ParseInt(text, 10, 64)
+								require.NoError(t, err)
+								do(h.(map[string]any), key, at)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+	var last int64
+	times(func(_ map[string]any, _ string, at int64) { last = max(last, at) })
+	by := time.Now().Add(-ago).UnixNano() - last
+	times(func(holder map[string]any, key string, at int64) { holder[key] = strconv.FormatInt(at+by, 10) })
 }
 
 // replay sends the batches over OTLP/HTTP as traces that nobody has seen yet.

@@ -1,0 +1,287 @@
+package collector
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// guarded is config.yaml with the files that guard it, its backend, and an agent with a certificate.
+type guarded struct {
+	url     string
+	backend *running
+	// agent is an HTTP client with a certificate of the CA; stranger is one without.
+	agent, stranger *http.Client
+}
+
+func startGuarded(t *testing.T, env map[string]string, files ...string) *guarded {
+	t.Helper()
+	bin := binary(t)
+	ca := newAuthority(t)
+	all := map[string]string{
+		"OTLP_GRPC_ENDPOINT": freeAddress(t),
+		"OTLP_HTTP_ENDPOINT": freeAddress(t),
+		"TLS_CLIENT_CA":      ca.file,
+	}
+	all["TLS_CERT"], all["TLS_KEY"] = ca.issue(t, "server")
+	certificate, key := ca.issue(t, "agent")
+	agent, err := tls.LoadX509KeyPair(certificate, key)
+	require.NoError(t, err)
+	maps.Copy(all, env)
+
+	g := &guarded{url: "https://" + all["OTLP_HTTP_ENDPOINT"] + "/v1/traces", backend: start(t, bin, nil, "config-demo.yaml")}
+	all["BACKEND_OTLP"] = g.backend.env["OTLP_GRPC_ENDPOINT"]
+	health := freeAddress(t)
+	overlay := filepath.Join(t.TempDir(), "overlay.yaml")
+	require.NoError(t, os.WriteFile(overlay, fmt.Appendf(nil, `
+extensions: {health_check: {endpoint: %q}}
+exporters: {otlp_grpc: {tls: {insecure: true}}}
+processors: {batch: {timeout: 10ms}}
+service: {telemetry: {metrics: {level: none, readers: []}}}
+`, health), 0o600))
+	var args []string
+	for _, file := range append(append([]string{"config.yaml", "config-tls.yaml"}, files...), overlay) {
+		args = append(args, "--config", "file:"+file)
+	}
+	cmd := exec.Command(bin, args...)
+	cmd.Env = environ(all)
+	run(t, cmd)
+	healthy(t, health)
+	client := func(certificates ...tls.Certificate) *http.Client {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.pool, Certificates: certificates, MinVersion: tls.VersionTLS13}}
+		t.Cleanup(transport.CloseIdleConnections)
+		return &http.Client{Transport: transport}
+	}
+	g.agent, g.stranger = client(agent), client()
+	return g
+}
+
+// post returns the status of sending one span, or an error before there is one.
+func post(client *http.Client, url, token, body string) (int, error) {
+	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	return resp.StatusCode, resp.Body.Close()
+}
+
+func TestMutualTLS(t *testing.T) {
+	g := startGuarded(t, nil)
+	_, err := post(g.stranger, g.url, "", otherSpan)
+	require.ErrorContains(t, err, "certificate required")
+	status, err := post(http.DefaultClient, strings.Replace(g.url, "https", "http", 1), "", otherSpan)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusBadRequest, status, "plain text")
+
+	t.Run("too large", func(t *testing.T) {
+		large := strings.Replace(otherSpan, "SELECT", strings.Repeat("x", 5<<20), 1)
+		status, err := post(g.agent, g.url, "", large)
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, status, 400)
+		assert.Less(t, status, 500)
+	})
+
+	status, err = post(g.agent, g.url, "", otherSpan)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusOK, status)
+	eventually(t, func(t *assert.CollectT) { assert.Equal(t, []string{"SELECT"}, g.backend.spanNames(t)) })
+}
+
+func TestTokens(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	require.NoError(t, os.WriteFile(tokens, []byte("first-token # the old agents\nsecond-token\n"), 0o600))
+	g := startGuarded(t, map[string]string{"TOKENS_FILE": tokens}, "config-token.yaml")
+	for token, want := range map[string]int{
+		"":             http.StatusUnauthorized,
+		"wrong-token":  http.StatusUnauthorized,
+		"first-token":  http.StatusOK,
+		"second-token": http.StatusOK,
+	} {
+		status, err := post(g.agent, g.url, token, otherSpan)
+		require.NoError(t, err)
+		assert.Equal(t, want, status, "token %q", token)
+	}
+}
+
+func TestOpenIDConnect(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	encode := base64.RawURLEncoding.EncodeToString
+	mux := http.NewServeMux()
+	issuer := httptest.NewServer(mux)
+	defer issuer.Close()
+	answer := func(path string, value map[string]any) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			assert.NoError(t, json.NewEncoder(w).Encode(value))
+		})
+	}
+	answer("/.well-known/openid-configuration", map[string]any{
+		"issuer": issuer.URL, "jwks_uri": issuer.URL + "/keys", "authorization_endpoint": issuer.URL, "token_endpoint": issuer.URL,
+		"id_token_signing_alg_values_supported": []string{"RS256"},
+	})
+	answer("/keys", map[string]any{"keys": []any{map[string]any{
+		"kty": "RSA", "alg": "RS256", "use": "sig", "kid": "k", "n": encode(key.N.Bytes()), "e": encode(big.NewInt(int64(key.E)).Bytes()),
+	}}})
+	token := func(audience string, until time.Time) string {
+		claims, err := json.Marshal(map[string]any{"iss": issuer.URL, "aud": audience, "sub": "agent", "exp": until.Unix()})
+		require.NoError(t, err)
+		signed := encode([]byte(`{"alg":"RS256","kid":"k"}`)) + "." + encode(claims)
+		hash := sha256.Sum256([]byte(signed))
+		signature, err := rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, hash[:])
+		require.NoError(t, err)
+		return signed + "." + encode(signature)
+	}
+
+	g := startGuarded(t, map[string]string{"OIDC_ISSUER": issuer.URL, "OIDC_AUDIENCE": "otelcol-llm"}, "config-oidc.yaml")
+	soon, past := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
+	for _, tt := range []struct {
+		name, token string
+		want        int
+	}{
+		{"none", "", http.StatusUnauthorized},
+		{"for another", token("another", soon), http.StatusUnauthorized},
+		{"expired", token("otelcol-llm", past), http.StatusUnauthorized},
+		{"ours", token("otelcol-llm", soon), http.StatusOK},
+	} {
+		status, err := post(g.agent, g.url, tt.token, otherSpan)
+		require.NoError(t, err)
+		assert.Equal(t, tt.want, status, tt.name)
+	}
+}
+
+// What other instrumentations record of content does not leave, and what llm_classify writes does, whole.
+func TestRedaction(t *testing.T) {
+	const canary = "CANARY-prompt-or-secret"
+	content := []string{
+		"gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.prompt.0.content", "gen_ai.completion.0.content",
+		"gen_ai.system_instructions", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result", "gen_ai.tool.definitions",
+		"traceloop.entity.input", "traceloop.entity.output", "input.value", "output.value", "llm.input_messages.0.message.content",
+		"llm.output_messages.0.message.content", "llm.prompts.0", "llm.invocation_parameters", "tool.parameters", "ai.prompt",
+		"ai.prompt.messages", "ai.response.text", "ai.response.toolCalls", "ai.toolCall.args", "ai.toolCall.result",
+		"http.request.header.authorization", "url.query",
+	}
+	text := func(key, value string) string {
+		return fmt.Sprintf(`{"key":%q,"value":{"stringValue":%q}}`, key, value)
+	}
+	attributes := []string{
+		text("gen_ai.operation.name", "invoke_agent"), text("gen_ai.agent.name", "coder"), text("error.type", "timeout"),
+		// Secrets under names that nobody would think of.
+		text("note", "key sk-"+canary+"0123456789"), text("header", "Bearer "+canary+"0123456789"),
+		text("jwt", "eyJ"+canary+"."+canary+"."+canary),
+	}
+	for _, key := range content {
+		attributes = append(attributes, text(key, canary))
+	}
+	event := fmt.Sprintf(`{"name":"exception","timeUnixNano":"1500","attributes":[%s,%s]}`,
+		text("exception.message", canary), text("gen_ai.event.content", canary))
+	body := fmt.Sprintf(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"5b8efff798038103d269b633813fc60c",
+		"spanId":"eee19b7ec3c1b174","name":"invoke_agent coder","kind":1,"startTimeUnixNano":"1000","endTimeUnixNano":"2000",
+		"status":{"code":2},"events":[%s],"attributes":[%s,
+			{"key":"llm.run.requests","value":{"intValue":"0"}},{"key":"llm.run.tools","value":{"intValue":"0"}}]}]}]}]}`,
+		event, strings.Join(attributes, ","))
+
+	g := startGuarded(t, nil, "config-redaction.yaml")
+	status, err := post(g.agent, g.url, "", body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, status)
+	eventually(t, func(t *assert.CollectT) { require.Len(t, g.backend.spans(t), 1) })
+	raw, err := os.ReadFile(g.backend.env["OUT_FILE"])
+	require.NoError(t, err)
+	assert.NotContains(t, string(raw), "CANARY")
+
+	got := map[string]map[string]any{}
+	for _, a := range g.backend.spans(t)[0].Attributes {
+		got[a.Key] = a.Value
+	}
+	assert.Equal(t, "failed", got["llm.run.outcome"]["stringValue"])
+	assert.Equal(t, "coder", got["gen_ai.agent.name"]["stringValue"])
+	assert.NotEmpty(t, got["llm.failure.summary"]["stringValue"])
+	assert.NotContains(t, fmt.Sprint(got["llm.run.timeline"], got["llm.failure.summary"], got["llm.failure.evidence"]), "***")
+	for _, key := range content {
+		assert.Contains(t, got, key, "that something was there remains to be seen")
+	}
+}
+
+// authority issues certificates for 127.0.0.1.
+type authority struct {
+	file        string
+	pool        *x509.CertPool
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "CA"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	certificate, err := x509.ParseCertificate(raw)
+	require.NoError(t, err)
+	a := &authority{file: writePEM(t, "CERTIFICATE", raw), pool: x509.NewCertPool(), certificate: certificate, key: key}
+	a.pool.AddCert(certificate)
+	return a
+}
+
+// issue returns the files of a new certificate and its key.
+func (a *authority) issue(t *testing.T, name string) (certificate, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	raw, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, a.certificate, &private.PublicKey, a.key)
+	require.NoError(t, err)
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	return writePEM(t, "CERTIFICATE", raw), writePEM(t, "PRIVATE KEY", der)
+}
+
+func writePEM(t *testing.T, kind string, der []byte) string {
+	t.Helper()
+	var out bytes.Buffer
+	require.NoError(t, pem.Encode(&out, &pem.Block{Type: kind, Bytes: der}))
+	path := filepath.Join(t.TempDir(), "file.pem")
+	require.NoError(t, os.WriteFile(path, out.Bytes(), 0o600))
+	return path
+}
