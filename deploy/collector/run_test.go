@@ -3,6 +3,7 @@ package collector
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -46,6 +47,7 @@ type span struct {
 	Name       string
 	Kind       int
 	TraceID    string `json:"traceId"`
+	SpanID     string `json:"spanId"`
 	Attributes []struct {
 		Key   string
 		Value map[string]any
@@ -128,4 +130,44 @@ func freeAddress(t *testing.T) string {
 	require.NoError(t, err)
 	defer l.Close()
 	return l.Addr().String()
+}
+
+// The classifier of Kubernetes' two layers, with its journal: nothing that was acknowledged is lost while its backend is
+// away, and it starts again on the same volume.
+func TestClassifierKeepsWhatItHas(t *testing.T) {
+	bin := binary(t)
+	traces := demoTraces(t, readVocabulary(t))
+	journal, backendAt := t.TempDir(), freeAddress(t)
+	overlay := filepath.Join(t.TempDir(), "overlay.yaml")
+	classifier := func(t *testing.T) string {
+		otlp, health := freeAddress(t), freeAddress(t)
+		require.NoError(t, os.WriteFile(overlay, fmt.Appendf(nil, `
+extensions: {health_check: {endpoint: %q}}
+receivers: {otlp: {protocols: {grpc: {endpoint: %q}, http: {endpoint: %q}}}}
+processors: {llm_classify: {max_hold: 1s, settle: 500ms}}
+exporters: {prometheus: {endpoint: %q}, otlp_grpc: {retry_on_failure: {initial_interval: 100ms, max_interval: 200ms}}}
+service: {telemetry: {metrics: {level: none, readers: []}}}
+`, health, freeAddress(t), otlp, freeAddress(t)), 0o600))
+		cmd := exec.Command(bin, "--config=file:config.yaml", "--config=file:config-metrics.yaml",
+			"--config=file:kubernetes/two-layers/collector-classifier.yaml", "--config=file:"+overlay)
+		cmd.Env = environ(map[string]string{"BACKEND_OTLP": backendAt, "JOURNAL": journal})
+		run(t, cmd)
+		healthy(t, health)
+		return otlp
+	}
+	t.Run("while the backend is away", func(t *testing.T) { replay(t, classifier(t), traces) })
+
+	backend := start(t, bin, map[string]string{"OTLP_GRPC_ENDPOINT": backendAt}, "config-demo.yaml")
+	classifier(t)
+	var want int
+	for _, batch := range traces {
+		eachScope(batch, func(scope map[string]any) { want += len(list(scope["spans"])) })
+	}
+	eventually(t, func(t *assert.CollectT) {
+		sent := map[string]bool{}
+		for _, s := range backend.spans(t) {
+			sent[s.TraceID+s.SpanID] = true
+		}
+		require.GreaterOrEqual(t, len(sent), want)
+	})
 }
