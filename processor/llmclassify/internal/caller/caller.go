@@ -4,6 +4,7 @@ package caller
 
 import (
 	"context"
+	"encoding/binary"
 	"strings"
 	"sync"
 
@@ -69,20 +70,20 @@ func (t *Table) With(metadata map[string][]string) *Caller {
 }
 
 func (t *Table) intern(get func(string) []string) *Caller {
-	var id strings.Builder
+	var id []byte // every value with its length before it, so that no two are alike
 	for _, key := range t.keys {
-		for _, value := range get(key) {
-			id.WriteByte(1)
-			id.WriteString(strings.ReplaceAll(value, "\x00", "\x00\x01"))
-			id.WriteByte(0)
+		all := get(key)
+		id = binary.AppendUvarint(id, uint64(len(all)))
+		for _, value := range all {
+			id = binary.AppendUvarint(id, uint64(len(value)))
+			id = append(id, value...)
 		}
-		id.WriteByte(2)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.now[id.String()]
+	c := t.now[string(id)]
 	if c == nil {
-		c = t.previous[id.String()]
+		c = t.previous[string(id)]
 	}
 	if c == nil {
 		values := make(map[string][]string, len(t.keys))
@@ -96,6 +97,6 @@ func (t *Table) intern(get func(string) []string) *Caller {
 	if len(t.now) >= limit {
 		t.previous, t.now = t.now, make(map[string]*Caller)
 	}
-	t.now[id.String()] = c
+	t.now[string(id)] = c
 	return c
 }

@@ -421,3 +421,43 @@ func TestEverySpanOnce(t *testing.T) {
 		require.Empty(t, b.due.heap)
 	}
 }
+
+// A complete run with something unexplained waits for what explains it, and at most
+// for settle. Requests of other runs are shown, and stay where they are.
+func TestUnexplained(t *testing.T) {
+	for name, tt := range map[string]struct {
+		explains bool // what comes after a second
+		wait     time.Duration
+	}{
+		"explained in time": {true, time.Second},
+		"never explained":   {false, settle},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config()
+			cfg.Explained = func(r *Release[fact]) bool {
+				for _, m := range r.Members {
+					if m.Foreign {
+						assert.False(t, m.Out)
+						return tt.explains
+					}
+				}
+				return false
+			}
+			b := New(t0, cfg)
+			empty := arrive(2, Request, 1)
+			empty.Item.Unexplained = true
+			assert.Empty(t, add(b, t0, []arrival{empty, arrive(1, Run, 0).announces(1, 0)}))
+			next, _ := b.Next()
+			assert.Equal(t, after(settle), next)
+			releases := add(b, after(time.Second), []arrival{arrive(12, Request, 11)})
+			if !tt.explains {
+				assert.Empty(t, releases)
+				releases = b.Due(after(settle), 1000)
+			}
+			assert.Equal(t, []shape{{Complete, true, true, []byte{2, 1}, []byte{12}}}, shapes(t, releases))
+			assert.True(t, releases[0].Members[2].Foreign)
+			assert.Equal(t, tt.wait, releases[0].Members[0].Held)
+			assert.Equal(t, spanBytes, b.Bytes(), "the other run's waits on")
+		})
+	}
+}

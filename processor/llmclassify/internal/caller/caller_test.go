@@ -1,0 +1,53 @@
+package caller
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/client"
+)
+
+func in(metadata map[string][]string) context.Context {
+	return client.NewContext(context.Background(), client.Info{Metadata: client.NewMetadata(metadata)})
+}
+
+func TestOf(t *testing.T) {
+	table := NewTable([]string{"Tenant", "region"})
+	a := table.Of(in(map[string][]string{"tenant": {"a"}, "authorization": {"secret"}}))
+	require.NotNil(t, a)
+	assert.Same(t, a, table.Of(in(map[string][]string{"TENANT": {"a"}})), "keys have no case, and others do not count")
+	assert.Equal(t, []string{"a"}, client.FromContext(a.Context(t.Context())).Metadata.Get("tenant"))
+	assert.Empty(t, client.FromContext(a.Context(t.Context())).Metadata.Get("authorization"))
+	assert.Same(t, a, table.With(a.Metadata()), "it comes back from where it was written")
+
+	assert.Nil(t, NewTable(nil).Of(in(map[string][]string{"tenant": {"a"}})))
+	var nobody *Caller
+	assert.Empty(t, nobody.Metadata())
+	ctx := nobody.Context(in(map[string][]string{"tenant": {"a"}}))
+	assert.Empty(t, client.FromContext(ctx).Metadata.Get("tenant"), "nobody's spans go out in nobody's name")
+}
+
+// What differs in any value is not one, however the values are put together.
+func TestTellsApart(t *testing.T) {
+	table := NewTable([]string{"x", "y"})
+	seen := map[*Caller]bool{}
+	for _, metadata := range []map[string][]string{
+		{}, {"x": {""}}, {"x": {"a"}}, {"y": {"a"}}, {"x": {"a", "b"}}, {"x": {"b", "a"}}, {"x": {"ab"}}, {"x": {"a"}, "y": {"b"}},
+		{"x": {"a\x00\x01b"}}, {"x": {"a\x00\x02\x01b"}}, {"x": {"a\x00", "b"}}, {"x": {"a", "\x00b"}}, {"x": {"a\x00\x01"}},
+	} {
+		c := table.Of(in(metadata))
+		assert.False(t, seen[c], "%q", metadata)
+		seen[c] = true
+	}
+}
+
+func TestBounded(t *testing.T) {
+	table := NewTable([]string{"x"})
+	for i := range 5 * limit {
+		table.Of(in(map[string][]string{"x": {strconv.Itoa(i)}}))
+		require.LessOrEqual(t, len(table.now)+len(table.previous), 2*limit)
+	}
+}
