@@ -35,8 +35,19 @@ func TestTellsApart(t *testing.T) {
 	table := NewTable([]string{"x", "y"})
 	seen := map[*Caller]bool{}
 	for _, metadata := range []map[string][]string{
-		{}, {"x": {""}}, {"x": {"a"}}, {"y": {"a"}}, {"x": {"a", "b"}}, {"x": {"b", "a"}}, {"x": {"ab"}}, {"x": {"a"}, "y": {"b"}},
-		{"x": {"a\x00\x01b"}}, {"x": {"a\x00\x02\x01b"}}, {"x": {"a\x00", "b"}}, {"x": {"a", "\x00b"}}, {"x": {"a\x00\x01"}},
+		{},
+		{"x": {""}},
+		{"x": {"a"}},
+		{"y": {"a"}},
+		{"x": {"a", "b"}},
+		{"x": {"b", "a"}},
+		{"x": {"ab"}},
+		{"x": {"a"}, "y": {"b"}},
+		{"x": {"a\x00\x01b"}},
+		{"x": {"a\x00\x02\x01b"}},
+		{"x": {"a\x00", "b"}},
+		{"x": {"a", "\x00b"}},
+		{"x": {"a\x00\x01"}},
 	} {
 		c := table.Of(in(metadata))
 		assert.False(t, seen[c], "%q", metadata)
