@@ -12,8 +12,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelllm/otelllm-go/examples/faultyllm"
@@ -27,7 +29,7 @@ import (
 var places = []string{
 	"prompt", "text", "reasoning", "refusal", "tool-arguments", "tool-result", "tool-error", "delivery-error",
 	"api-key", "request-header", "response-header", "url-query", "provider-message", "provider-message-in-band", "provider-code",
-	"html-page", "not-json",
+	"html-page", "not-json", "own-error", "own-code",
 }
 
 func canary(place string) string { return "cAnArY-" + place + "-7f3a" }
@@ -68,6 +70,9 @@ func (w *wiretap) around(base http.RoundTripper) http.RoundTripper {
 			return nil, err
 		}
 		_, _ = w.Write(head)
+		if resp.StatusCode == http.StatusSwitchingProtocols { // the body is the connection
+			return resp, nil
+		}
 		resp.Body = struct {
 			io.Reader
 			io.Closer
@@ -89,6 +94,9 @@ func planted(tap *wiretap) []acceptance.Case {
 		s.Headers = map[string]string{"X-Canary": canary("request-header")}
 		s.Query = map[string]string{"key": canary("url-query")}
 		s.Wrap = tap.around
+		// All that writes of what it sees.
+		s.Options = []otelllm.Option{otelllm.WithStreamErrors(), otelllm.WithVerdicts()}
+		s.Agent.Options = []otelllm.RunOption{otelllm.WithVerdicts()}
 		s.Agent.Tools = []agent.Tool{
 			{Name: "fetch", Effect: otelllm.NonIdempotent, Do: func(context.Context, string) (string, error) { return canary("tool-result"), nil }},
 			{Name: "break", Effect: otelllm.NonIdempotent, Do: func(context.Context, string) (string, error) { return "", tooling }},
@@ -128,13 +136,50 @@ func planted(tap *wiretap) []acceptance.Case {
 					Prepare: func(_ *acceptance.World, s *acceptance.Setup) {
 						plant(s)
 						s.Config.Stream = stream
-						if i == 2 { // the failure itself cannot be delivered, and the error says where to
+						if i == 2 { // the agent takes the cut for an end; the failure itself cannot be delivered, and the error says where to
+							s.Options = []otelllm.Option{otelllm.WithVerdicts()}
 							s.Agent.Deliver = func(context.Context, string, string) error { return errors.New(canary("delivery-error")) }
 						}
 					},
 				})
 			}
 		}
+	}
+	// Through a gateway, which passes on or hides; by a watchdog; over a WebSocket.
+	add := func(number int, variant string, w faultyllm.Wire, script []faultyllm.Exchange, prepare func(*acceptance.World, *acceptance.Setup, string)) {
+		c := acceptance.Case{Number: number, Title: "canary", Variant: variant, Wire: w, Script: script}
+		c.Prepare = func(world *acceptance.World, s *acceptance.Setup) {
+			plant(s)
+			prepare(world, s, c.Key())
+		}
+		cases = append(cases, c)
+	}
+	through := func(mode acceptance.GatewayMode, w faultyllm.Wire) func(*acceptance.World, *acceptance.Setup, string) {
+		return func(world *acceptance.World, s *acceptance.Setup, key string) {
+			s.BaseURL = world.Gateway.BaseURL(mode, key, w)
+			s.Options = append(s.Options, otelllm.WithPropagators(propagation.TraceContext{}))
+		}
+	}
+	reset := answer(faultyllm.ToolInput("call_1", "fetch", arguments...), faultyllm.Reset())
+	for _, w := range faultyllm.Wires() {
+		add(50, "passed on", w, []faultyllm.Exchange{reset}, through(acceptance.PassesOn, w))
+		add(51, "swallowed", w, []faultyllm.Exchange{header(faultyllm.Refuse(failure))}, through(acceptance.Swallows, w))
+		add(52, "tried again", w, []faultyllm.Exchange{reset, answer(faultyllm.Finish(faultyllm.Stop))}, through(acceptance.Retries, w))
+		add(53, "watched", w, []faultyllm.Exchange{answer(faultyllm.Stall())}, func(_ *acceptance.World, s *acceptance.Setup, _ string) {
+			s.Options = append(s.Options, otelllm.WithWatchdog(otelllm.Watchdog{Idle: 200 * time.Millisecond}))
+		})
+	}
+	for i, script := range [][]faultyllm.Exchange{
+		{
+			answer(faultyllm.ToolCall("call_1", "fetch", arguments...), faultyllm.ToolCall("call_2", "break", arguments...), faultyllm.Finish(faultyllm.ToolCalls)),
+			answer(faultyllm.Finish(faultyllm.Stop)),
+		},
+		{reset},
+		{answer(faultyllm.ToolCall("call_2", "break", arguments...), faultyllm.Finish(faultyllm.ToolCalls), faultyllm.Reset())},
+		{answer(faultyllm.InBand(inBand))},
+		{faultyllm.Refuse(failure)},
+	} {
+		add(60+i, "session", faultyllm.Realtime, script, func(*acceptance.World, *acceptance.Setup, string) {})
 	}
 	// Errors that hold the URL, its query included.
 	for _, w := range faultyllm.Wires() {
@@ -153,6 +198,7 @@ func TestNothingPrivateLeaves(t *testing.T) {
 	p := start(t)
 	tap := &wiretap{}
 	cases := planted(tap)
+	_, _ = fmt.Fprintln(tap, ownTransport(t.Context(), p))
 	results := runAll(t, p, cases)
 
 	// Every canary was really there.
@@ -179,4 +225,29 @@ func TestNothingPrivateLeaves(t *testing.T) {
 	}
 	// What does leave is there: the test looks at real exports.
 	assert.Contains(t, string(p.sink.exported()), semconv.ClassStreamInterrupted.String())
+}
+
+// ownTransport makes a call over no HTTP at all, which fails with words of its own.
+func ownTransport(ctx context.Context, p *pipeline) error {
+	ctx, run := otelllm.StartRun(ctx, "local", otelllm.WithTracerProvider(p.provider), otelllm.WithVerdicts())
+	var errs []error
+	for _, fail := range []func(*otelllm.Request) error{
+		func(q *otelllm.Request) error {
+			q.Text()
+			return errors.New(canary("own-error"))
+		},
+		func(q *otelllm.Request) error {
+			q.ProviderError(http.StatusServiceUnavailable, "is "+canary("own-code"), 0)
+			return errors.New("is " + canary("own-code"))
+		},
+	} {
+		_, q := otelllm.StartRequest(ctx, otelllm.RequestInfo{Provider: "local", Model: "m"})
+		q.Sent()
+		err := fail(q)
+		q.End(err)
+		errs = append(errs, err)
+	}
+	err := errors.Join(errs...)
+	run.End(err)
+	return err
 }

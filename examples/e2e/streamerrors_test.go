@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"testing"
@@ -105,7 +104,7 @@ func TestACleanEndIsAnErrorOnRequest(t *testing.T) {
 				assert.Equal(t, semconv.CauseCleanEOF, broke.Diagnosis.Cause)
 				assert.Equal(t, semconv.PhaseText, broke.Diagnosis.Phase)
 				assert.Equal(t, semconv.RetrySafetyUserConfirmedRetry, broke.Diagnosis.Retry.Safety)
-				assert.True(t, errors.Is(err, io.ErrUnexpectedEOF))
+				require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 			})
 		}
 	}

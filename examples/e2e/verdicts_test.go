@@ -42,7 +42,6 @@ func TestTheClientsVerdictsGiveWay(t *testing.T) {
 				t.Error(difference)
 			}
 			assert.True(t, slices.ContainsFunc(sent[results[i].TraceID], func(s sdktrace.ReadOnlySpan) bool {
-
 				return slices.Contains(s.Attributes(), judged)
 			}), "the client judged nothing: this test proves nothing")
 			for _, s := range p.sink.trace(id) {

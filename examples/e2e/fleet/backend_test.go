@@ -1,0 +1,144 @@
+package fleet
+
+import (
+	"context"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/grpc"
+
+	"github.com/otelllm/otelllm-go/examples/internal/report"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// store is the trace backend: it takes OTLP over gRPC, at an address for each
+// classifier, so that it knows who sent what.
+type store struct {
+	mu    sync.Mutex
+	spans map[spanKey]ptrace.Span               // under mu; the latest that came
+	from  map[pcommon.TraceID]map[int]int       // under mu: model calls, tools and runs by classifier
+	heads map[pcommon.TraceID][]semconv.Trigger // under mu: why each run's verdict was given
+	td    map[pcommon.TraceID][]ptrace.Traces   // under mu
+	seen  map[spanKey]int                       // under mu: how often each came
+}
+
+type spanKey struct {
+	trace pcommon.TraceID
+	span  pcommon.SpanID
+}
+
+func newStore() *store {
+	return &store{
+		spans: make(map[spanKey]ptrace.Span), from: make(map[pcommon.TraceID]map[int]int),
+		heads: make(map[pcommon.TraceID][]semconv.Trigger), td: make(map[pcommon.TraceID][]ptrace.Traces),
+		seen: make(map[spanKey]int),
+	}
+}
+
+// listen gives a classifier its address to send to.
+func (s *store) listen(t *testing.T, classifier int) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	srv := grpc.NewServer()
+	ptraceotlp.RegisterGRPCServer(srv, &door{store: s, classifier: classifier})
+	go func() { _ = srv.Serve(ln) }()
+	t.Cleanup(srv.Stop)
+	return ln.Addr().String()
+}
+
+// door is where one classifier's spans come in.
+type door struct {
+	ptraceotlp.UnimplementedGRPCServer
+	store      *store
+	classifier int
+}
+
+func (d *door) Export(_ context.Context, req ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
+	d.store.take(d.classifier, req.Traces())
+	return ptraceotlp.NewExportResponse(), nil
+}
+
+func (s *store) take(classifier int, td ptrace.Traces) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, span := range ss.Spans().All() {
+				s.takeSpan(classifier, rs, ss, span)
+			}
+		}
+	}
+}
+
+func (s *store) takeSpan(classifier int, rs ptrace.ResourceSpans, ss ptrace.ScopeSpans, span ptrace.Span) {
+	key := spanKey{span.TraceID(), span.SpanID()}
+	s.seen[key]++
+	if s.seen[key] == 1 { // what comes again is the same
+		one := ptrace.NewTraces()
+		to := one.ResourceSpans().AppendEmpty()
+		rs.Resource().CopyTo(to.Resource())
+		scope := to.ScopeSpans().AppendEmpty()
+		ss.Scope().CopyTo(scope.Scope())
+		span.CopyTo(scope.Spans().AppendEmpty())
+		s.spans[key] = scope.Spans().At(0)
+		s.td[key.trace] = append(s.td[key.trace], one)
+	}
+	verdict := report.ReadVerdict(span.Attributes())
+	if verdict.Outcome != semconv.RunOutcomeUnset {
+		s.heads[key.trace] = append(s.heads[key.trace], verdict.Trigger)
+	}
+	if _, isLLM := span.Attributes().Get("gen_ai.operation.name"); isLLM {
+		if s.from[key.trace] == nil {
+			s.from[key.trace] = make(map[int]int)
+		}
+		s.from[key.trace][classifier]++
+	}
+}
+
+// runs are the judged runs of a trace.
+func (s *store) runs(id pcommon.TraceID) []report.Run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var spans report.Spans
+	for _, td := range s.td[id] {
+		spans.Add(td)
+	}
+	return spans.Runs(id)
+}
+
+// places are the classifiers that sent model calls, tools or runs of a trace.
+func (s *store) places(id pcommon.TraceID) []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var places []int
+	for classifier := range s.from[id] {
+		places = append(places, classifier)
+	}
+	slices.Sort(places)
+	return places
+}
+
+// missing are those spans that have not come.
+func (s *store) missing(sent []spanKey) []spanKey {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(sent), func(k spanKey) bool { return s.seen[k] > 0 })
+}
+
+// requests are the request spans of a trace that have come, with their verdicts.
+func (s *store) requests(id pcommon.TraceID) []report.Span {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all report.Spans
+	for _, td := range s.td[id] {
+		all.Add(td)
+	}
+	return all.Trace(id)
+}

@@ -1,0 +1,130 @@
+package fleet
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+const prometheusOverlay = `
+exporters: {prometheus: {endpoint: "${env:EXPORTED}"}}
+`
+
+// One gateway, three classifiers, spans of each trace over four connections. One
+// classifier crashes while it holds parts of runs and while others are under way,
+// and comes back: every trace is judged in one place, as if nothing had happened,
+// and no span that was acknowledged is missing.
+func TestAClassifierCrashes(t *testing.T) {
+	backend := newStore()
+	var classifiers []*node
+	for i := range 3 {
+		c := newClassifier(t, i, backend, prometheusOverlay)
+		c.start(t)
+		classifiers = append(classifiers, c)
+	}
+	gateway := newGateway(t, "gateway", classifiers...)
+	gateway.start(t)
+
+	a := newAgents(t, 4, gateway.http)
+	const holding = 30
+	begun, gate := make(chan struct{}, holding), make(chan struct{})
+	a.start(t, held(holding, begun, gate))
+	for range holding {
+		<-begun
+	}
+	a.start(t, quick("before", 1))
+	a.flush(t)
+	eventually(t, "each classifier holds runs", func(ct *assert.CollectT) {
+		traces := 0.0
+		for _, c := range classifiers {
+			held := c.metric(ct, "otelcol_processor_llm_classify_traces_held")
+			assert.Positive(ct, held)
+			traces += held
+		}
+		assert.GreaterOrEqual(ct, traces, float64(holding))
+	})
+
+	victim := classifiers[1]
+	victim.kill()
+	a.start(t, quick("during", 2)) // a third of them wait at the gateway
+	close(gate)
+	cases := a.wait()
+	a.flush(t) // acknowledged by the gateway, while the victim is away
+	victim.start(t)
+
+	eventually(t, "every verdict", func(ct *assert.CollectT) {
+		for _, c := range cases {
+			assert.NotEmpty(ct, backend.runs(c.trace), c.Label())
+		}
+		assert.Empty(ct, backend.missing(a.scatter.all()), "acknowledged, and not here")
+	})
+	byPlace := make(map[int]int)
+	for _, c := range cases {
+		assert.Empty(t, c.Diff(backend.runs(c.trace)), c.Label())
+		places := backend.places(c.trace)
+		require.Len(t, places, 1, "%s was judged in several places", c.Label())
+		byPlace[places[0]]++
+	}
+	assert.Len(t, byPlace, len(classifiers), "every classifier had its part")
+	t.Logf("%d runs, by classifier: %v", len(cases), byPlace)
+}
+
+// splitOverlay lets a run that is not whole be judged in seconds.
+const splitOverlay = prometheusOverlay + `
+processors: {llm_classify: {max_hold: 2s, settle: 500ms, run_timeout: 3s}}
+`
+
+// A trace is split: two gateways do not agree about the classifiers, as happens
+// for some seconds whenever their list changes. Traces of classifiers that both
+// know are judged in one place as ever. The others are judged in two, where each
+// part lacks something: it says so, and no verdict is bolder than the whole one.
+func TestASplitTraceIsJudgedWithCaution(t *testing.T) {
+	backend := newStore()
+	var classifiers []*node
+	for i := range 3 {
+		c := newClassifier(t, i, backend, splitOverlay)
+		c.start(t)
+		classifiers = append(classifiers, c)
+	}
+	all := newGateway(t, "a gateway that knows all", classifiers...)
+	all.start(t)
+	fewer := newGateway(t, "a gateway that knows two", classifiers[0], classifiers[2])
+	fewer.start(t)
+
+	a := newAgents(t, 2, all.http, fewer.http)
+	a.start(t, quick("split", 3))
+	cases := a.wait()
+	a.flush(t)
+	eventually(t, "every verdict, and every span", func(ct *assert.CollectT) {
+		for _, c := range cases {
+			assert.NotEmpty(ct, backend.runs(c.trace), c.Label())
+		}
+		assert.Empty(ct, backend.missing(a.scatter.all()), "acknowledged, and not here")
+	})
+
+	split := 0
+	for _, c := range cases {
+		runs := backend.runs(c.trace)
+		if len(backend.places(c.trace)) == 1 {
+			assert.Empty(t, c.Diff(runs), c.Label())
+			continue
+		}
+		split++
+		marked := false
+		for _, run := range runs {
+			v := &run.Verdict
+			marked = marked || v.Trigger != semconv.TriggerComplete
+			// What the whole trace would have said is the least that may be said.
+			if v.Failed() && c.Want.Run.Class != semconv.ClassUnset {
+				assert.GreaterOrEqual(t, v.Safety, c.Want.Run.Safety, "%s: %s / %s because of %s", c.Label(), v.Class, v.Cause, v.Reason)
+			}
+			assert.NotEqual(t, semconv.RunOutcomeSucceeded, v.Outcome, "%s: a part of it looks whole", c.Label())
+		}
+		assert.True(t, marked, "%s: nothing says that it is not whole", c.Label())
+	}
+	require.Positive(t, split)
+	t.Logf("%d runs, %d of them split", len(cases), split)
+}
