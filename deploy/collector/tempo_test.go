@@ -44,9 +44,10 @@ func TestTempo(t *testing.T) {
 
 	// Its ports are said by the configuration; a loopback address of its own keeps them free.
 	const host = "127.0.33.1"
-	cmd := exec.Command(tempo, "-config.file=tempo/tempo.yaml", "-config.expand-env=true")
+	cmd := exec.CommandContext(t.Context(), tempo, "-config.file=tempo/tempo.yaml", "-config.expand-env=true")
 	cmd.Env = append(os.Environ(), "TEMPO_LISTEN="+host, "TEMPO_DATA="+t.TempDir())
-	run(t, cmd)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Wait() }) // killed at the end of the test: asked to end, it takes half a minute
 	api := "http://" + host + ":3200"
 	eventually(t, func(t *assert.CollectT) {
 		resp, err := http.Get(api + "/ready")
