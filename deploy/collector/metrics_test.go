@@ -1,6 +1,8 @@
 package collector
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -46,8 +48,8 @@ func TestMetricsEndToEnd(t *testing.T) {
 	t.Run("counts add up", func(t *testing.T) {
 		for expr, attribute := range map[string]string{
 			`sum(llm_run_calls_total)`:                                         "llm.run.outcome",
-			`sum(llm_tool_calls_total)`:                                        "llm.tool.outcome",
-			`sum(llm_request_calls_total)`:                                     "llm.request.provider_tools",
+			`sum(llm_tool_calls_total)`:                                        "gen_ai.operation.name=execute_tool",
+			`sum(llm_request_calls_total)`:                                     "gen_ai.operation.name=chat|text_completion|generate_content",
 			`sum(llm_request_calls_total{llm_watchdog_kind!=""})`:              "llm.watchdog.kind",
 			`sum(llm_request_time_to_first_chunk_seconds_count)`:               "gen_ai.response.time_to_first_chunk",
 			`sum(llm_request_longest_gap_seconds_bucket{le="+Inf"})`:           "llm.stream.longest_gap",
@@ -94,14 +96,16 @@ func TestMetricsEndToEnd(t *testing.T) {
 	t.Run("dashboards", func(t *testing.T) { everyPanelHasData(t, m.prometheus) })
 }
 
-// traceIDs returns the trace id of each span with the attribute, but those of a gateway, which serve a request that its
-// client has counted.
+// traceIDs returns the trace id of each span with the attribute, or with one of the values after "=", but of none of a
+// gateway, which serves a request that its client has counted.
 func (c *running) traceIDs(t require.TestingT, attribute string) []string {
 	const server = 2
+	key, values, only := strings.Cut(attribute, "=")
 	var ids []string
 	for _, span := range c.spans(t) {
 		for _, a := range span.Attributes {
-			if a.Key == attribute && span.Kind != server {
+			value, _ := a.Value["stringValue"].(string)
+			if a.Key == key && span.Kind != server && (!only || slices.Contains(strings.Split(values, "|"), value)) {
 				ids = append(ids, span.TraceID)
 			}
 		}
