@@ -125,6 +125,7 @@ func (x *exchange) readErrorResponse() {
 // teeAsked lets what the request's body says be read as it is sent.
 func (x *exchange) teeAsked(t *requestTee) {
 	x.tee = t
+	x.untold = true
 	x.late = func(f *spanfacts.Request, id *spanfacts.Identity) {
 		said := t.said()
 		takeAsked(f, &said)

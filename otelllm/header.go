@@ -48,7 +48,11 @@ func idRune(c rune) bool {
 // attemptOf is the ordinal of the attempt by the retry header of the OpenAI and
 // Anthropic SDKs, which count retries from 0; 0: not observed.
 func attemptOf(h http.Header) int {
-	n, err := strconv.Atoi(h.Get("X-Stainless-Retry-Count"))
+	count := h.Get("X-Stainless-Retry-Count")
+	if count == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(count)
 	if err != nil || n < 0 || n >= maxAttempt {
 		return 0
 	}

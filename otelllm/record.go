@@ -33,6 +33,8 @@ type record struct {
 
 	// late fills in, with mu held, what is known only after the request was sent; nil: nothing.
 	late func(f *spanfacts.Request, id *spanfacts.Identity)
+	// untold: the span started without what the request's body says; its end tells.
+	untold bool
 	// over is set, under mu, when the facts are final. It may be read without.
 	over atomic.Bool
 
@@ -129,8 +131,7 @@ func (r *record) finish(conclude func()) bool {
 func (r *record) end(now time.Time) {
 	open.remove(r)
 	r.mu.Lock()
-	learnt := r.late != nil
-	if learnt {
+	if r.late != nil {
 		r.late(&r.facts, &r.identity)
 	}
 	var calls []wire.Call
@@ -148,7 +149,7 @@ func (r *record) end(now time.Time) {
 		return
 	}
 	attrs := make([]attribute.KeyValue, 0, 32)
-	if learnt {
+	if r.untold {
 		r.span.SetName(r.identity.SpanName())
 		attrs = r.identity.AppendBody(attrs)
 	}

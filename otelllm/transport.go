@@ -98,6 +98,9 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	}
 
 	var said asked
+	if !sure && run == nil && parent.IsValid() && !parent.IsSampled() && !c.acts() && !c.meters.enabled(caller) {
+		return nil, nil // not worth the reading of a body
+	}
 	read, early := false, run != nil || parent.IsSampled() || !sure
 	if early {
 		// Before the span starts, so that samplers see the model. Where the parent is
@@ -124,10 +127,6 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	if !early {
 		said, read = readAhead(req, protocol)
 		takeIdentity(&id, &said)
-		if span.IsRecording() {
-			span.SetName(id.SpanName())
-			span.SetAttributes(id.AppendBody(nil)...)
-		}
 	}
 
 	a := &attempt{
@@ -138,6 +137,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	a.record.init(caller, c, span, &id, start)
 	a.facts.Attempt = attemptOf(req.Header)
 	takeAsked(&a.facts, &said)
+	a.untold = !early
 	if !read {
 		a.teeAsked(&requestTee{ReadCloser: req.Body, protocol: protocol, length: req.ContentLength})
 	}
