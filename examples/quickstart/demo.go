@@ -49,7 +49,7 @@ func run(ctx context.Context, o options) (err error) {
 		}
 	}()
 
-	cases := acceptance.Cases()
+	cases := acceptance.WithKilled()
 	say("running agents through %d cases", len(cases))
 	d := &demo{cases: cases, tail: report.NewTail(tracesPath)}
 	if err := d.agents(ctx, col); err != nil {

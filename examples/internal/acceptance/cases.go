@@ -7,13 +7,20 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Cases are the acceptance cases 1 to 21, 23 and 24, with their variants, in order. The expectations are the design's table, written down
-// before the code was asked.
+// Cases are the acceptance cases 1 to 21, 23 and 24, with their variants, in order.
+// The expectations are the design's table, written down before the code was asked.
 func Cases() []Case {
-	all := slices.Concat(
+	return ordered(
 		interrupted(), connections(), history(), aborts(), providers(), watchdogs(), tools(), limits(), gateways(), dropped(),
 		[]Case{longRun()},
 	)
+}
+
+// WithKilled are all acceptance cases, in order.
+func WithKilled() []Case { return ordered(Cases(), Killed()) }
+
+func ordered(groups ...[]Case) []Case {
+	all := slices.Concat(groups...)
 	slices.SortStableFunc(all, func(a, b Case) int { return a.Number - b.Number })
 	return all
 }

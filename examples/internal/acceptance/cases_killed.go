@@ -7,7 +7,7 @@ import (
 
 // Killed is case 22: the process dies, and with it the end of the run. After
 // run_timeout a span of the Collector's own stands for it. It is not among [Cases]:
-// it needs a Collector whose run_timeout is short.
+// it needs a Collector whose run_timeout is short. [WithKilled] has it too.
 func Killed() []Case {
 	return everywhere(func(faultyllm.Wire) Case {
 		return Case{
