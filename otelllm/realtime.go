@@ -137,7 +137,7 @@ func (s *session) received(f wire.Frame, now time.Time) []func() {
 	case wire.FrameBegan:
 		r := s.oldestAsked()
 		if r == nil {
-			r = s.begin(now)
+			r = s.begin(f.ProviderTools, now)
 		}
 		lost := s.makeRoom(now)
 		s.open[f.State] = r
@@ -177,7 +177,7 @@ func (s *session) received(f wire.Frame, now time.Time) []func() {
 func (s *session) sent(f wire.Frame, now time.Time) []func() {
 	switch f.Kind {
 	case wire.FrameAsked:
-		r := s.begin(now)
+		r := s.begin(f.ProviderTools, now)
 		r.eventID = f.EventID
 		r.mu.Lock()
 		r.times.requestWritten(now)
@@ -201,7 +201,7 @@ func (s *session) sent(f wire.Frame, now time.Time) []func() {
 func (s *session) unsent(f wire.Frame, err error, now time.Time) []func() {
 	switch f.Kind {
 	case wire.FrameAsked:
-		r := s.begin(now)
+		r := s.begin(f.ProviderTools, now)
 		return r.broken(err, semconv.TransportStageWrite, now)
 	case wire.FrameOutputSent:
 		tool := runOf(s.ctx).toolOf(f.CallID)
@@ -281,7 +281,7 @@ func (s *session) oldestAsked() *response {
 }
 
 // begin starts the span of a response, with the session's mu held.
-func (s *session) begin(now time.Time) *response {
+func (s *session) begin(providerTools []string, now time.Time) *response {
 	id := spanfacts.Identity{
 		Operation: otelsemconv.GenAIOperationNameChat.Value.AsString(),
 		Provider:  s.config.providerName,
@@ -295,7 +295,7 @@ func (s *session) begin(now time.Time) *response {
 		trace.WithTimestamp(now), startAttributes(&id))
 	r := &response{}
 	r.init(s.ctx, &s.config, span, &id, now)
-	r.facts.Bytes, r.facts.Streams = -1, true
+	r.facts.Bytes, r.facts.Streams, r.facts.ProviderTools = -1, true, providerTools
 	if !s.changed {
 		r.facts.HistoryCalls, r.facts.HistoryOutputs = slices.Clone(s.calls), slices.Clone(s.outputs)
 	}

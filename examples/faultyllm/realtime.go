@@ -116,7 +116,7 @@ func (c *realtimeSession) serve(ctx, gone context.Context) {
 }
 
 func (c *realtimeSession) session() string {
-	return fmt.Sprintf(`"session":{"type":"realtime","object":"realtime.session","id":%s,"model":%s,"output_modalities":["text"]}`,
+	return fmt.Sprintf(`"session":{"type":"realtime","object":"realtime.session","id":%s,"model":%s,"output_modalities":["text"],"tools":[]}`,
 		q(ids{seed: c.key}.id("sess_", 0)), q(c.model))
 }
 

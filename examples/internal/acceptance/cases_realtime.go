@@ -40,11 +40,10 @@ func sessions(asks faultyllm.Exchange, tool Verdict, broken func(*Setup)) []Case
 	cutBesideTool := cut
 	cutBesideTool.Reason = semconv.RetryReasonToolSideEffect
 
-	// Which tools of the provider's own the session offers is not observed.
 	inTool := Case{
 		Number: 2, Title: "tool input begun, RST", Wire: faultyllm.Realtime,
 		Script: []faultyllm.Exchange{faultyllm.Answer(patching, faultyllm.Reset())},
-		Want: failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolInput, confirmed, semconv.RetryReasonEvidenceIncomplete),
+		Want: failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolInput, safe, semconv.RetryReasonIncompleteToolInput),
 			"The tool had not run."),
 	}
 	talkingOn := Case{

@@ -19,6 +19,7 @@ import (
 type Realtime struct {
 	model       string
 	serverModel bool        // the server said it, whose word outweighs the client's
+	tools       []string    // provider-executed ones that the session offers; nil: nobody has said
 	open        []*exchange // responses that have begun and are not done, the oldest first
 	ev          realtimeEvent
 
@@ -94,8 +95,12 @@ type Frame struct {
 	// status_details.reason, as SafeName leaves it; "" when there is none.
 	Cancelled    bool
 	CancelReason string
-	CallID       string // of a FrameOutputSent, as SafeID leaves it
-	Err          *Error // of a FrameError: codes only
+	// ProviderTools, of a FrameAsked and a FrameBegan, are the types of the
+	// provider-executed tools that the response is offered, those of the session; nil:
+	// not known, as where a response.create brings tools of its own. They change no more.
+	ProviderTools []string
+	CallID        string // of a FrameOutputSent, as SafeID leaves it
+	Err           *Error // of a FrameError: codes only
 	// EventID, as SafeID leaves it, is the event_id of a FrameAsked, a
 	// FrameOutputSent and a FrameCancelSent, and of a FrameError that of the client's
 	// event that it is about; "" when there is none.
@@ -132,11 +137,13 @@ func (r *Realtime) Received(p []byte) Frame {
 	case "error":
 		return Frame{Kind: FrameError, Err: ev.fault.asError(), EventID: safeID(ev.fault.eventID)}
 	case "session.created", "session.updated":
-		r.setModel(true)
+		r.setSession(true)
 	case "conversation.item.deleted", "conversation.item.truncated":
 		return Frame{Kind: FrameHistoryChanged}
 	case "response.created":
-		return r.begin()
+		f := r.begin()
+		f.ProviderTools = r.tools
+		return f
 	case "response.done":
 		return r.end()
 	default:
@@ -156,7 +163,11 @@ func (r *Realtime) Sent(p []byte) Frame {
 	ev := &r.ev
 	switch string(ev.typ) {
 	case "response.create":
-		return Frame{Kind: FrameAsked, EventID: safeID(ev.eventID)}
+		f := Frame{Kind: FrameAsked, EventID: safeID(ev.eventID), ProviderTools: r.tools}
+		if bytes.Contains(p, []byte(`"tools"`)) {
+			f.ProviderTools = nil
+		}
+		return f
 	case "response.cancel":
 		return Frame{Kind: FrameCancelSent, ResponseID: safeID(ev.responseID), EventID: safeID(ev.eventID)}
 	case "conversation.item.create":
@@ -166,12 +177,16 @@ func (r *Realtime) Sent(p []byte) Frame {
 	case "conversation.item.delete", "conversation.item.truncate":
 		return Frame{Kind: FrameHistoryChanged}
 	case "session.update":
-		r.setModel(false)
+		r.setSession(false)
 	}
 	return Frame{}
 }
 
-func (r *Realtime) setModel(server bool) {
+// setSession takes what a session event said.
+func (r *Realtime) setSession(server bool) {
+	if r.ev.tools != nil {
+		r.tools = r.ev.tools
+	}
 	if len(r.ev.model) == 0 || r.serverModel && !server {
 		return
 	}
@@ -282,7 +297,8 @@ type realtimeEvent struct {
 	responsesEvent
 
 	eventID, responseID []byte
-	model               []byte // of the session
+	model               []byte   // of the session
+	tools               []string // of the session; nil: it did not say. Not the frame's own
 }
 
 // read parses a frame into r.ev.
@@ -310,9 +326,17 @@ func (r *Realtime) read(p []byte) bool {
 			ev.responseID = c.str()
 		case "session":
 			for key, ok := c.object(); ok; key, ok = c.key() {
-				if string(key) == "model" {
+				switch string(key) {
+				case "model":
 					ev.model = c.str()
-				} else {
+				case "tools":
+					ev.tools = []string{}
+					for ok := c.array(); ok; ok = c.element() {
+						if name := readResponsesTool(c); len(name) > 0 {
+							ev.tools = addTool(ev.tools, name)
+						}
+					}
+				default:
 					c.skip()
 				}
 			}

@@ -284,3 +284,18 @@ func FuzzRealtime(f *testing.F) {
 		}
 	})
 }
+
+// TestRealtimeTools: what the provider may execute by itself is the session's, or not known.
+func TestRealtimeTools(t *testing.T) {
+	r := NewRealtime()
+	ask := []byte(`{"type":"response.create"}`)
+	assert.Nil(t, r.Sent(ask).ProviderTools, "nobody has said")
+	r.Received([]byte(`{"type":"session.created","session":{"model":"m"}}`))
+	assert.Nil(t, r.Sent(ask).ProviderTools)
+	r.Received([]byte(`{"type":"session.created","session":{"model":"m","tools":[]}}`))
+	assert.Equal(t, []string{}, r.Sent(ask).ProviderTools)
+	r.Sent([]byte(`{"type":"session.update","session":{"tools":[{"type":"function","name":"f"},{"type":"mcp","server_label":"s"}]}}`))
+	assert.Equal(t, []string{"mcp"}, r.Sent(ask).ProviderTools)
+	assert.Equal(t, []string{"mcp"}, r.Received([]byte(rtCreated("r1"))).ProviderTools)
+	assert.Nil(t, r.Sent([]byte(`{"type":"response.create","response":{"tools":[]}}`)).ProviderTools, "tools of its own")
+}
