@@ -56,6 +56,7 @@ type response struct {
 	record
 
 	eventID string // of the response.create that asked for it
+	unasked bool   // it began before anybody told that it had been asked for
 }
 
 // NewRealtime begins to observe a session. Ctx is the session's own: aborts are
@@ -138,6 +139,7 @@ func (s *session) received(f wire.Frame, now time.Time) []func() {
 		r := s.oldestAsked()
 		if r == nil {
 			r = s.begin(f.ProviderTools, now)
+			r.unasked = true
 		}
 		lost := s.makeRoom(now)
 		s.open[f.State] = r
@@ -177,6 +179,14 @@ func (s *session) received(f wire.Frame, now time.Time) []func() {
 func (s *session) sent(f wire.Frame, now time.Time) []func() {
 	switch f.Kind {
 	case wire.FrameAsked:
+		// Where one goroutine writes and another reads, a response may be told of before
+		// what asked for it. A server refuses to begin a second one beside it.
+		for _, r := range s.open {
+			if r.unasked {
+				r.unasked, r.eventID = false, f.EventID
+				return nil
+			}
+		}
 		r := s.begin(f.ProviderTools, now)
 		r.eventID = f.EventID
 		r.mu.Lock()

@@ -220,6 +220,20 @@ func TestRealtimeTools(t *testing.T) {
 	}
 }
 
+// TestRealtimeToldLate: a response may be read before the writer has told of what
+// asked for it. It is one request.
+func TestRealtimeToldLate(t *testing.T) {
+	r := newRecorder(t)
+	session := NewRealtime(t.Context(), WithTracerProvider(r))
+	session.Received([]byte(rtSession))
+	session.Received([]byte(rtCreated))
+	session.Sent([]byte(rtCreate))
+	session.Received([]byte(rtText))
+	session.Received([]byte(rtDone("completed", "null")))
+	session.Close(nil)
+	assert.Equal(t, "terminal_event", r.only(t).get("llm.stream.end"))
+}
+
 func TestRealtimeAbandoned(t *testing.T) {
 	r := newRecorder(t)
 	func() {
