@@ -143,11 +143,11 @@ func (s *session) received(f wire.Frame, now time.Time) []func() {
 		}
 		lost := s.makeRoom(now)
 		s.open[f.State] = r
-		r.follow(f.State, now)
+		r.follow(f.State, s.wire.Model(), now)
 		return lost
 	case wire.FrameProgress:
 		if r := s.open[f.State]; r != nil {
-			r.follow(f.State, now)
+			r.follow(f.State, s.wire.Model(), now)
 		}
 	case wire.FrameDone:
 		r := s.open[f.State]
@@ -160,7 +160,7 @@ func (s *session) received(f wire.Frame, now time.Time) []func() {
 				s.calls = remember(s.calls, c.ID)
 			}
 		}
-		r.follow(f.State, now)
+		r.follow(f.State, s.wire.Model(), now)
 		return r.done(closing{how: byEOF, abort: s.cancelled(&f, now)}, now)
 	case wire.FrameError:
 		// About a response only where it names what asked for it: most errors leave the
@@ -327,11 +327,14 @@ func remember(list []string, id string) []string {
 
 // follow takes what the response has said by now. The session's reader goes on
 // writing its own state, so this is a copy.
-func (r *response) follow(st *wire.State, now time.Time) {
+func (r *response) follow(st *wire.State, model string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over.Load() {
 		return
+	}
+	if r.identity.Model == "" && model != "" { // asked for before the session said it
+		r.identity.Model, r.untold = model, true
 	}
 	before := 0
 	if r.state == nil {

@@ -234,6 +234,19 @@ func TestRealtimeToldLate(t *testing.T) {
 	assert.Equal(t, "terminal_event", r.only(t).get("llm.stream.end"))
 }
 
+// A client may ask before it has read what the session is.
+func TestRealtimeAskedFirst(t *testing.T) {
+	r := newRecorder(t)
+	session := NewRealtime(t.Context(), WithTracerProvider(r))
+	session.Sent([]byte(rtCreate))
+	for _, f := range []string{rtSession, rtCreated, rtText, rtDone("completed", "null")} {
+		session.Received([]byte(f))
+	}
+	s := r.only(t)
+	assert.Equal(t, "chat gpt-realtime", s.Name())
+	assert.Equal(t, "gpt-realtime", s.get("gen_ai.request.model"))
+}
+
 func TestRealtimeAbandoned(t *testing.T) {
 	r := newRecorder(t)
 	func() {
