@@ -26,8 +26,10 @@ func TestReadError(t *testing.T) {
 		{"vLLM", `{"object":"error","message":"x","type":"BadRequestError","param":null,"code":400}`, Error{Type: "BadRequestError", Code: "400", Status: 400}},
 		{"OpenRouter", `{"error":{"message":"x","code":429,"metadata":{"provider_name":"p","retry_after":1.5}},"user_id":"u"}`, Error{Code: "429", Status: 429, RetryAfter: 1500 * time.Millisecond}},
 		{"Google's", `{"error":{"code":503,"message":"x","status":"UNAVAILABLE"}}`, Error{Type: "UNAVAILABLE", Code: "503", Status: 503}},
-		{"Google's day's quota", `{"error":{"code":429,"message":"x","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaMetric":"m","quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier","quotaDimensions":{"model":"x"},"quotaValue":"50"}]},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34s"}]}}`,
-			Error{Type: "RESOURCE_EXHAUSTED", Code: "GenerateRequestsPerDayPerProjectPerModel-FreeTier", Status: 429, RetryAfter: 34 * time.Second}},
+		{
+			"Google's day's quota", `{"error":{"code":429,"message":"x","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaMetric":"m","quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier","quotaDimensions":{"model":"x"},"quotaValue":"50"}]},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34s"}]}}`,
+			Error{Type: "RESOURCE_EXHAUSTED", Code: "GenerateRequestsPerDayPerProjectPerModel-FreeTier", Status: 429, RetryAfter: 34 * time.Second},
+		},
 		{"Google's limit of a minute", `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"violations":[{"quotaId":"GenerateRequestsPerMinutePerProjectPerModel"}]}]}}`, Error{Type: "RESOURCE_EXHAUSTED", Code: "429", Status: 429}},
 		{"flat", `{"code":"InvalidKey","message":"x"}`, Error{Code: "InvalidKey"}},
 		{"flat, with a hint", `{"error":"x","retry_after_ms":1500}`, Error{RetryAfter: 1500 * time.Millisecond}},
