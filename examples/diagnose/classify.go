@@ -162,10 +162,8 @@ func sum(r io.Reader, metrics ...string) (int, error) {
 			continue
 		}
 		// The name, perhaps labels in braces, the value, perhaps a time.
-		_, value, labelled := strings.Cut(line, "} ")
-		if !labelled {
-			_, value, _ = strings.Cut(line, " ")
-		}
+		value := line[strings.LastIndex(line, "} ")+1:]
+		_, value, _ = strings.Cut(value, " ")
 		value, _, _ = strings.Cut(value, " ")
 		n, err := strconv.ParseFloat(value, 64)
 		if err != nil {

@@ -114,7 +114,7 @@ func readDocuments(name string, raw []byte, add func(ptrace.Traces)) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			at := end
+			at := end + len(raw[end:]) - len(bytes.TrimLeft(raw[end:], " \t\r\n")) // where the document begins
 			if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 				at = min(int(syntax.Offset), len(raw))
 			}

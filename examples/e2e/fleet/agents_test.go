@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -88,8 +89,7 @@ func newAgents(t *testing.T, ways int, endpoints ...string) *agents {
 		for _, endpoint := range endpoints {
 			exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpoint(endpoint), otlptracehttp.WithInsecure())
 			require.NoError(t, err)
-			// Asked for by hand: a test that knows what has been acknowledged.
-			a.scatter.ways = append(a.scatter.ways, sdktrace.NewBatchSpanProcessor(exporter, sdktrace.WithMaxQueueSize(1<<14)))
+			a.scatter.ways = append(a.scatter.ways, sdktrace.NewBatchSpanProcessor(exporter, sdktrace.WithBatchTimeout(100*time.Millisecond), sdktrace.WithMaxQueueSize(1<<14)))
 		}
 	}
 	a.provider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(a.scatter),
@@ -110,9 +110,7 @@ func (a *agents) start(t *testing.T, cases []acceptance.Case) {
 	for i := range cases {
 		a.running.Go(func() {
 			result, err := a.world.Run(t.Context(), &cases[i], a.provider)
-			if !assert.NoError(t, err, cases[i].Label()) {
-				return
-			}
+			assert.NoError(t, err, cases[i].Label())
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.done = append(a.done, ran{cases[i], pcommon.TraceID(result.TraceID)})

@@ -14,18 +14,15 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/otelllm/otelllm-go/examples/internal/report"
-	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // store is the trace backend: it takes OTLP over gRPC, at an address for each
 // classifier, so that it knows who sent what.
 type store struct {
-	mu    sync.Mutex
-	spans map[spanKey]ptrace.Span               // under mu; the latest that came
-	from  map[pcommon.TraceID]map[int]int       // under mu: model calls, tools and runs by classifier
-	heads map[pcommon.TraceID][]semconv.Trigger // under mu: why each run's verdict was given
-	td    map[pcommon.TraceID][]ptrace.Traces   // under mu
-	seen  map[spanKey]int                       // under mu: how often each came
+	mu   sync.Mutex
+	from map[pcommon.TraceID]map[int]int     // under mu: model calls, tools and runs by classifier
+	td   map[pcommon.TraceID][]ptrace.Traces // under mu
+	seen map[spanKey]int                     // under mu: how often each came
 }
 
 type spanKey struct {
@@ -35,8 +32,8 @@ type spanKey struct {
 
 func newStore() *store {
 	return &store{
-		spans: make(map[spanKey]ptrace.Span), from: make(map[pcommon.TraceID]map[int]int),
-		heads: make(map[pcommon.TraceID][]semconv.Trigger), td: make(map[pcommon.TraceID][]ptrace.Traces),
+		from: make(map[pcommon.TraceID]map[int]int),
+		td:   make(map[pcommon.TraceID][]ptrace.Traces),
 		seen: make(map[spanKey]int),
 	}
 }
@@ -87,12 +84,7 @@ func (s *store) takeSpan(classifier int, rs ptrace.ResourceSpans, ss ptrace.Scop
 		scope := to.ScopeSpans().AppendEmpty()
 		ss.Scope().CopyTo(scope.Scope())
 		span.CopyTo(scope.Spans().AppendEmpty())
-		s.spans[key] = scope.Spans().At(0)
 		s.td[key.trace] = append(s.td[key.trace], one)
-	}
-	verdict := report.ReadVerdict(span.Attributes())
-	if verdict.Outcome != semconv.RunOutcomeUnset {
-		s.heads[key.trace] = append(s.heads[key.trace], verdict.Trigger)
 	}
 	if _, isLLM := span.Attributes().Get("gen_ai.operation.name"); isLLM {
 		if s.from[key.trace] == nil {
@@ -130,15 +122,4 @@ func (s *store) missing(sent []spanKey) []spanKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(sent), func(k spanKey) bool { return s.seen[k] > 0 })
-}
-
-// requests are the request spans of a trace that have come, with their verdicts.
-func (s *store) requests(id pcommon.TraceID) []report.Span {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var all report.Spans
-	for _, td := range s.td[id] {
-		all.Add(td)
-	}
-	return all.Trace(id)
 }

@@ -95,13 +95,6 @@ func (n *node) kill() {
 	n.running = nil
 }
 
-// stop ends it as a rollout does.
-func (n *node) stop(t *testing.T) {
-	t.Helper()
-	require.NoError(t, n.running.Stop(stopPatience))
-	n.running = nil
-}
-
 // metric adds up the series of a metric that the Collector has of itself.
 func (n *node) metric(t require.TestingT, name string) float64 {
 	resp, err := http.Get(n.metrics)
@@ -124,7 +117,7 @@ func (n *node) metric(t require.TestingT, name string) float64 {
 // eventually waits for a condition, up to a bound that no healthy run comes near.
 func eventually(t *testing.T, what string, check func(t *assert.CollectT)) {
 	t.Helper()
-	require.EventuallyWithT(t, check, 30*time.Second, 50*time.Millisecond, what)
+	require.EventuallyWithT(t, check, 30*time.Second, 20*time.Millisecond, what)
 }
 
 // telemetry is the part of an overlay that every node has.

@@ -35,7 +35,6 @@ func TestAClassifierCrashes(t *testing.T) {
 	for range holding {
 		<-begun
 	}
-	a.start(t, quick("before", 1))
 	a.flush(t)
 	eventually(t, "each classifier holds runs", func(ct *assert.CollectT) {
 		traces := 0.0
@@ -47,7 +46,12 @@ func TestAClassifierCrashes(t *testing.T) {
 		assert.GreaterOrEqual(ct, traces, float64(holding))
 	})
 
+	// At the worst moment: it has judged runs, and what it forwarded is still on its way.
 	victim := classifiers[1]
+	a.start(t, quick("before", 1))
+	eventually(t, "the victim judges", func(ct *assert.CollectT) {
+		assert.Positive(ct, victim.metric(ct, "otelcol_processor_llm_classify_spans_forwarded"))
+	})
 	victim.kill()
 	a.start(t, quick("during", 2)) // a third of them wait at the gateway
 	close(gate)
