@@ -112,7 +112,7 @@ func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer)
 	s.open(release)
 	d := assemble.Diagnose(release)
 	var held time.Duration
-	unreadable, journalled := 0, s.p.journal != nil
+	unreadable, out, journalled := 0, 0, s.p.journal != nil
 	var last *assemble.Known
 	for i := range release.Members {
 		m := &release.Members[i]
@@ -121,6 +121,7 @@ func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer)
 		}
 		last = &m.Known
 		if m.Out {
+			out++
 			if m.Known.Body == (packed.Span{}) || m.Span.SpanID().IsEmpty() {
 				unreadable++
 				continue
@@ -142,7 +143,7 @@ func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer)
 			continue
 		}
 		switch parcel := &k.of(m.Known.Caller).parcel; {
-		case release.Whole || release.Reason == hold.Late:
+		case release.Whole || release.Reason == hold.Late || release.Reason == hold.RunExpired:
 			parcel.done = append(parcel.done, m.Known.Ticket)
 		case m.Out:
 			parcel.spent = append(parcel.spent, m.Known.Ticket)
@@ -159,7 +160,7 @@ func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer)
 	}
 	switch release.Reason {
 	case hold.Late:
-		s.p.telemetry.late(ctx, len(release.Members))
+		s.p.telemetry.late(ctx, out)
 	case hold.RunExpired: // nothing was held
 	default:
 		s.p.telemetry.holdTime(ctx, held, trigger)

@@ -103,10 +103,13 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 	touched := b.touched[:0]
 	for _, a := range arrivals {
 		t := b.traces[a.Trace]
+		var late []pcommon.SpanID
 		for _, it := range a.Items {
 			if b.judged.late(a.Trace, it.owner(), it.Parent, it.ID) {
+				b.judged.span(a.Trace, it.ID) // what is beneath it is late, too
+				late = append(late, it.ID)
 				if !it.Spent {
-					releases = append(releases, late(a.Trace, it))
+					releases = append(releases, lateRelease(a.Trace, it, true))
 				} else {
 					b.forget(it)
 				}
@@ -114,6 +117,7 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 			}
 			if t == nil {
 				t = newTrace[F](a.Trace)
+				t.judged = b.judged.any(a.Trace)
 				b.traces[a.Trace] = t
 				b.watch(a.Trace, 1)
 			}
@@ -129,12 +133,21 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 				touched = append(touched, t)
 			}
 		}
+		if t == nil || len(late) == 0 {
+			continue
+		}
+		t.late = append(t.late, late...)
+		if !t.touched {
+			t.touched = true
+			touched = append(touched, t)
+		}
 	}
 	for _, l := range links {
 		b.link(l)
 	}
 	for i, t := range touched {
 		t.touched = false
+		releases = b.sweepLate(t, at, releases)
 		releases = b.sweepReady(t, at, releases)
 		b.schedule(t)
 		touched[i] = nil
@@ -142,11 +155,6 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 	b.touched = touched[:0]
 	b.trim()
 	return releases
-}
-
-func late[F any](trace pcommon.TraceID, it *Item[F]) Release[F] {
-	it.gone = true
-	return Release[F]{Reason: Late, Trace: trace, RunID: it.owner(), Members: []Member[F]{{Item: it, Out: true}}}
 }
 
 // Resize says that a held item's span takes another memory now, in bytes.

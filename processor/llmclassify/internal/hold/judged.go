@@ -15,8 +15,8 @@ const (
 )
 
 // judged remembers what was judged, so that no run is judged twice: runs, which a
-// late span may name, and spans of judged runs and those between them, which
-// may be the parent of a late one.
+// late span may name, their traces, and spans of judged runs, those between them and
+// late ones, which may be the parent of a late one.
 type judged struct {
 	seed        maphash.Seed
 	runs, spans memory
@@ -39,6 +39,15 @@ func (j *judged) key(trace pcommon.TraceID, span pcommon.SpanID) uint64 {
 func (j *judged) rotate(now age) {
 	j.runs.rotate(now)
 	j.spans.rotate(now)
+}
+
+// trace remembers that a run of the trace has been judged.
+func (j *judged) trace(trace pcommon.TraceID) { j.runs.add(j.key(trace, pcommon.SpanID{})) }
+
+// any reports whether a run of the trace has been judged. Spans that only stood for a
+// run because none was found for long do not count: there may be more of their kind.
+func (j *judged) any(trace pcommon.TraceID) bool {
+	return j.runs.contains(j.key(trace, pcommon.SpanID{}))
 }
 
 // run remembers a run whose verdict has been given.

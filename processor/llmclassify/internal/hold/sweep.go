@@ -27,6 +27,10 @@ type group[F any] struct {
 	others      []Member[F] // of other groups, where unexplained
 }
 
+// isRun reports whether there is a run that they are of, and not just spans under one
+// parent: its span is here, or one of them names it.
+func (g *group[F]) isRun() bool { return g.run != nil || g.named }
+
 // runSet is a small set of runs.
 type runSet []pcommon.SpanID
 
@@ -174,8 +178,13 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 	groups := b.grouped(t, everything[F])
 	t.expires = 0
 	first := true
+	agents := t.judged || slices.ContainsFunc(groups, (*group[F]).isRun)
 	for _, g := range groups {
 		expires := g.last + age(b.cfg.RunTimeout)
+		if expires <= now && agents && !g.isRun() {
+			releases = append(releases, b.giveUp(t, g))
+			continue
+		}
 		if expires <= now && !g.place.Known {
 			if g.unexplained {
 				b.foreign(g, groups)
@@ -223,6 +232,10 @@ func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now age, why Reason, whole boo
 	release.Members = append(release.Members, g.others...)
 	if whole {
 		b.judged.run(t.id, g.place.Run)
+		if why != RunExpired || g.isRun() {
+			t.judged = true
+			b.judged.trace(t.id)
+		}
 	}
 	return release
 }

@@ -24,6 +24,8 @@ type Trace[F any] struct {
 	index    int // in Buffer.due; -1 when it is not there
 	kept     int // items of which only what is known is here
 	touched  bool
+	judged   bool             // a run of it was judged, see judged.any
+	late     []pcommon.SpanID // that came since sweepLate
 }
 
 // settling is a run span that waits for Config.Settle.

@@ -1,0 +1,80 @@
+package hold
+
+import (
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+func lateRelease[F any](trace pcommon.TraceID, it *Item[F], out bool) Release[F] {
+	it.gone = true
+	return Release[F]{Reason: Late, Trace: trace, RunID: it.owner(), Members: []Member[F]{{Item: it, Out: out}}}
+}
+
+// sweepLate releases what came before the spans above it and is late, as they have
+// turned out to be: another service's spans come in any order.
+func (b *Buffer[F]) sweepLate(t *Trace[F], now age, releases []Release[F]) []Release[F] {
+	if len(t.late) == 0 {
+		return releases
+	}
+	beneath := make(map[pcommon.SpanID][]*Item[F])
+	for _, it := range t.items {
+		if !it.gone && it.owner().IsEmpty() {
+			above := t.above(it)
+			beneath[above] = append(beneath[above], it)
+		}
+	}
+	for late := t.late; len(late) > 0; {
+		id := late[len(late)-1]
+		late = late[:len(late)-1]
+		for _, it := range beneath[id] {
+			late = append(late, it.ID)
+			b.judged.span(t.id, it.ID)
+			out, held := it.held, time.Duration(now-it.arrived)
+			if out {
+				b.letGo(t, it)
+			}
+			b.drop(it)
+			release := lateRelease(t.id, it, out)
+			if out {
+				release.Members[0].Held = held
+			}
+			releases = append(releases, release)
+		}
+		delete(beneath, id) // parents may be in a circle
+	}
+	t.late = nil
+	t.compact()
+	return releases
+}
+
+// maxLinks bounds a walk up spans that are not here, against cycles.
+const maxLinks = 128
+
+// above is the parent of it, or where that was seen and is not here, the first above
+// it that is here or was not seen.
+func (t *Trace[F]) above(it *Item[F]) pcommon.SpanID {
+	id := it.Parent
+	for range maxLinks {
+		parent, seen := t.links.parent(id)
+		if !seen || parent.IsEmpty() {
+			break
+		}
+		id = parent
+	}
+	return id
+}
+
+// giveUp lets go of what is known of spans that no run was found for, in a trace that
+// has another: they are no run, but what another service did for that one.
+func (b *Buffer[F]) giveUp(t *Trace[F], g *group[F]) Release[F] {
+	release := Release[F]{
+		Reason: RunExpired, Trace: t.id, RunID: g.place.Run, Members: make([]Member[F], 0, len(g.items)),
+	}
+	for i, it := range g.items {
+		b.drop(it)
+		b.judged.span(t.id, it.ID)
+		release.Members = append(release.Members, Member[F]{Item: it, Above: g.above[i]})
+	}
+	return release
+}
