@@ -33,6 +33,10 @@ func Cancelled(ctx context.Context, err error, now time.Time) bool {
 			return true
 		case done && same(e, cause):
 			return true
+		case done && e == net.ErrClosed: //nolint:errorlint // as above
+			// This process closed the connection, and ctx is why it does: net/http says so
+			// itself but for a moment, the libraries for WebSockets leave it at that.
+			return true
 		}
 		if text, ok := standardMessage(e); ok {
 			switch text {

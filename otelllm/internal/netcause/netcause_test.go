@@ -764,3 +764,15 @@ func TestRootType(t *testing.T) {
 type generic[T any] struct{}
 
 func (generic[T]) Error() string { return "" }
+
+// A connection that this process closed is closed on purpose where the context was
+// cancelled, and lost where it was not.
+func TestCancelledByClosing(t *testing.T) {
+	closed := &net.OpError{Op: "read", Net: "tcp", Err: net.ErrClosed}
+	ctx, cancel := context.WithCancel(t.Context())
+	assert.False(t, Cancelled(ctx, closed, time.Now()))
+	cancel()
+	assert.True(t, Cancelled(ctx, closed, time.Now()))
+	assert.False(t, Cancelled(ctx, &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}, time.Now()), "broken, not closed")
+	assert.Equal(t, semconv.TransportCauseConnectionLost, Of(closed, semconv.TransportStageBody).Cause)
+}
