@@ -770,9 +770,9 @@ func (generic[T]) Error() string { return "" }
 func TestCancelledByClosing(t *testing.T) {
 	closed := &net.OpError{Op: "read", Net: "tcp", Err: net.ErrClosed}
 	ctx, cancel := context.WithCancel(t.Context())
-	assert.False(t, Cancelled(ctx, closed, time.Now()))
+	assert.False(t, netcause.Cancelled(ctx, closed, time.Now()))
 	cancel()
-	assert.True(t, Cancelled(ctx, closed, time.Now()))
-	assert.False(t, Cancelled(ctx, &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}, time.Now()), "broken, not closed")
-	assert.Equal(t, semconv.TransportCauseConnectionLost, Of(closed, semconv.TransportStageBody).Cause)
+	assert.True(t, netcause.Cancelled(ctx, closed, time.Now()))
+	assert.False(t, netcause.Cancelled(ctx, &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}, time.Now()), "broken, not closed")
+	assert.Equal(t, semconv.TransportCauseConnectionLost, netcause.Of(closed, semconv.TransportStageBody).Cause)
 }
