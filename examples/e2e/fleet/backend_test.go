@@ -14,15 +14,16 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/otelllm/otelllm-go/examples/internal/report"
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // store is the trace backend: it takes OTLP over gRPC, at an address for each
 // classifier, so that it knows who sent what.
 type store struct {
 	mu   sync.Mutex
-	from map[pcommon.TraceID]map[int]int     // under mu: model calls, tools and runs by classifier
-	td   map[pcommon.TraceID][]ptrace.Traces // under mu
-	seen map[spanKey]int                     // under mu: how often each came
+	from map[pcommon.TraceID]map[int]int                      // under mu: model calls, tools and runs by classifier
+	td   map[pcommon.TraceID]map[pcommon.SpanID]ptrace.Traces // under mu
+	seen map[spanKey]int                                      // under mu: how often each came
 }
 
 type spanKey struct {
@@ -33,7 +34,7 @@ type spanKey struct {
 func newStore() *store {
 	return &store{
 		from: make(map[pcommon.TraceID]map[int]int),
-		td:   make(map[pcommon.TraceID][]ptrace.Traces),
+		td:   make(map[pcommon.TraceID]map[pcommon.SpanID]ptrace.Traces),
 		seen: make(map[spanKey]int),
 	}
 }
@@ -77,14 +78,20 @@ func (s *store) take(classifier int, td ptrace.Traces) {
 func (s *store) takeSpan(classifier int, rs ptrace.ResourceSpans, ss ptrace.ScopeSpans, span ptrace.Span) {
 	key := spanKey{span.TraceID(), span.SpanID()}
 	s.seen[key]++
-	if s.seen[key] == 1 { // what comes again is the same
+	// A span that is sent again after its run was judged comes as late, without the
+	// run's verdict, and may overtake the first: the copy with the verdict counts.
+	_, judged := span.Attributes().Get(string(semconv.RunOutcomeKey))
+	if s.seen[key] == 1 || judged {
 		one := ptrace.NewTraces()
 		to := one.ResourceSpans().AppendEmpty()
 		rs.Resource().CopyTo(to.Resource())
 		scope := to.ScopeSpans().AppendEmpty()
 		ss.Scope().CopyTo(scope.Scope())
 		span.CopyTo(scope.Spans().AppendEmpty())
-		s.td[key.trace] = append(s.td[key.trace], one)
+		if s.td[key.trace] == nil {
+			s.td[key.trace] = make(map[pcommon.SpanID]ptrace.Traces)
+		}
+		s.td[key.trace][key.span] = one
 	}
 	if _, isLLM := span.Attributes().Get("gen_ai.operation.name"); isLLM {
 		if s.from[key.trace] == nil {
@@ -115,6 +122,18 @@ func (s *store) places(id pcommon.TraceID) []int {
 	}
 	slices.Sort(places)
 	return places
+}
+
+// again is how many spans came more than once.
+func (s *store) again() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, times := range s.seen {
+		if times > 1 {
+			n++
+		}
+	}
+	return n
 }
 
 // missing are those spans that have not come.
