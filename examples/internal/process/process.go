@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -148,9 +147,6 @@ func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.exited
 }
-
-// Signal sends a signal to the program.
-func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
 // tail is the end of the log, to be added to an error.
 func (p *Process) tail() string {
