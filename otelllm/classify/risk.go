@@ -16,7 +16,8 @@ type risk struct {
 
 	certificate Fact // a tls failure is about a certificate
 	repeated    bool // the same protocol violation had come before
-	unseen      bool // a part that was announced never arrived
+	unseen      bool // a part that was announced never arrived, or may exist unannounced
+	endless     bool // the latter: the run's end never came. It only names what is missing
 
 	abort semconv.AbortSource // the deliberate end, if that is what ended it
 
@@ -112,7 +113,9 @@ func (j *judge) runRisk(w what, basis Basis, abort semconv.AbortSource) risk {
 		class: w.class, cause: w.cause, basis: basis, abort: abort,
 		missingOutput: No, reasoning: No, text: No, toolInput: No, sent: No,
 		certificate: No,
-		unseen:      j.childMissing(),
+		// A run whose end never came has announced nothing: any part of it may be elsewhere.
+		unseen:  j.childMissing() || j.run.Ended == No,
+		endless: j.run.Ended == No,
 	}
 	for i := range j.run.Requests {
 		r := &j.run.Requests[i]
