@@ -151,20 +151,20 @@ func (a *attempt) unanswered(err error) {
 func (a *attempt) notAnswered(failure netcause.Failure, abort classify.Abort, watchdog classify.Watchdog, now time.Time) {
 	sent, known := a.trace.Sent()
 	a.facts.Bytes = -1
+	a.traced()
 	a.settle(unanswered(failure, abort, watchdog, sent, known), now)
-}
-
-// settle, with mu held, makes the facts final.
-func (a *attempt) settle(c conclusion, now time.Time) {
-	a.facts.Resends = a.trace.Resends()
-	a.times.requestWritten(a.trace.WrittenAt())
-	a.exchange.settle(c, now)
 }
 
 // conclude decides, with mu held, how a response ended, and makes it final.
 func (a *attempt) conclude(c closing, now time.Time) {
-	c.status, c.state = a.facts.Status, a.state
-	a.settle(conclude(c), now)
+	a.traced()
+	a.exchange.conclude(c, now)
+}
+
+// traced takes over, with mu held, what the trace knows of the request by now.
+func (a *attempt) traced() {
+	a.facts.Resends = a.trace.Resends()
+	a.times.requestWritten(a.trace.WrittenAt())
 }
 
 // end ends the record. A gateway that makes the attempt for a request of its own

@@ -1,7 +1,9 @@
 package otelllm
 
 import (
+	"context"
 	"slices"
+	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
@@ -30,6 +32,22 @@ type closing struct {
 	abort classify.Abort
 	// watchdog is the one by which this side ended it.
 	watchdog classify.Watchdog
+}
+
+// closedBy is the closing of a request that ended on err, which is not nil. At is
+// where the request was.
+func closedBy(ctx context.Context, err error, at semconv.TransportStage, now time.Time) closing {
+	c := closing{how: byError}
+	var typed *AbortError
+	switch {
+	case as(err, &typed):
+		c.abort = typed.abort()
+	case netcause.Cancelled(ctx, err, now):
+		c.abort = someAbort(abortOf(ctx, now))
+	default:
+		c.failure = netcause.Of(err, at)
+	}
+	return c
 }
 
 // conclusion is how a response ended.

@@ -33,9 +33,8 @@ func (x *exchange) respond(status int, header http.Header, encoded bool, now tim
 	defer x.giveUp()
 	f := &x.facts
 	f.Status = status
-	f.TimeToHeaders = now.Sub(x.start)
 	f.RequestID = requestID(header)
-	x.times.mark(semconv.EventResponseStarted, now)
+	x.headersCame(now)
 	switch {
 	case status >= 400:
 		x.header, x.wait = header, retryAfter(header, now)

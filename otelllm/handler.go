@@ -19,9 +19,8 @@ import (
 
 // handler records the model calls that a gateway serves.
 type handler struct {
-	next       http.Handler
-	config     config
-	propagator propagation.TextMapPropagator
+	next   http.Handler
+	config config
 }
 
 // NewHandler wraps the serving side of a gateway: a proxy, or anything else that
@@ -44,7 +43,6 @@ type handler struct {
 func NewHandler(next http.Handler, opts ...Option) http.Handler {
 	h := &handler{next: next, config: newConfig(opts)}
 	h.config.streamErrors, h.config.watchdog, h.config.meters = false, Watchdog{}, nil
-	h.propagator = h.config.propagator
 	return h
 }
 
@@ -76,7 +74,7 @@ func (h *handler) begin(caller context.Context, r *http.Request, protocol wire.P
 	start := time.Now()
 	ctx := caller
 	if !trace.SpanContextFromContext(ctx).IsValid() {
-		p := h.propagator
+		p := h.config.propagator
 		if p == nil {
 			p = otel.GetTextMapPropagator()
 		}
@@ -87,9 +85,7 @@ func (h *handler) begin(caller context.Context, r *http.Request, protocol wire.P
 		scheme = "https"
 	}
 	id := h.config.identify(protocol, &url.URL{Scheme: scheme, Host: r.Host})
-	if run := runOf(ctx); run != nil {
-		id.RunID, id.ConversationID = run.id, run.conversationID
-	}
+	runOf(ctx).identify(&id)
 	ctx, span := tracerOf(ctx, h.config.provider).Start(ctx, id.SpanName(), trace.WithSpanKind(trace.SpanKindServer),
 		trace.WithTimestamp(start), startAttributes(&id))
 	if !span.IsRecording() {

@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
-	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -298,9 +297,7 @@ func (s *session) begin(providerTools []string, now time.Time) *response {
 		Model:     s.wire.Model(),
 		Stream:    classify.Yes,
 	}
-	if run := runOf(s.ctx); run != nil {
-		id.RunID, id.ConversationID = run.id, run.conversationID
-	}
+	runOf(s.ctx).identify(&id)
 	_, span := tracerOf(s.ctx, s.config.provider).Start(s.ctx, id.SpanName(), trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithTimestamp(now), startAttributes(&id))
 	r := &response{}
@@ -338,8 +335,7 @@ func (r *response) follow(st *wire.State, model string, now time.Time) {
 	}
 	before := 0
 	if r.state == nil {
-		r.facts.TimeToHeaders = now.Sub(r.start)
-		r.times.mark(semconv.EventResponseStarted, now)
+		r.headersCame(now)
 	} else {
 		before = r.state.Events
 	}
@@ -377,17 +373,7 @@ func (r *response) conclusion(c closing) conclusion {
 // broken ends the response because the session failed with err. At is where the
 // session was.
 func (r *response) broken(err error, at semconv.TransportStage, now time.Time) []func() {
-	c := closing{how: byError}
-	var typed *AbortError
-	switch {
-	case as(err, &typed):
-		c.abort = typed.abort()
-	case netcause.Cancelled(r.ctx, err, now):
-		c.abort = someAbort(abortOf(r.ctx, now))
-	default:
-		c.failure = netcause.Of(err, at)
-	}
-	return r.done(c, now)
+	return r.done(closedBy(r.ctx, err, at, now), now)
 }
 
 // refused ends a response that the server would not begin.

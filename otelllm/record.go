@@ -15,6 +15,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // record is the recording of one request: its facts while they come to be, and its
@@ -68,6 +69,12 @@ func (r *record) begun(shutdown func()) {
 	// The run first: once the request is open, Shutdown may end it at any moment.
 	r.run.requestBegan(r)
 	open.add(r, shutdown)
+}
+
+// headersCame: the response has begun, with mu held.
+func (r *record) headersCame(now time.Time) {
+	r.facts.TimeToHeaders = now.Sub(r.start)
+	r.times.mark(semconv.EventResponseStarted, now)
 }
 
 // progress keeps, with mu held, the clocks of semantic progress. Before is how

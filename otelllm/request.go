@@ -10,7 +10,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
-	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -81,10 +80,7 @@ func StartRequest(ctx context.Context, info RequestInfo, opts ...Option) (contex
 	if id.Provider == "" {
 		id.Provider = spanfacts.Bound(info.Provider)
 	}
-	run := runOf(ctx)
-	if run != nil {
-		id.RunID, id.ConversationID = run.id, run.conversationID
-	}
+	runOf(ctx).identify(&id)
 	caller := ctx
 	ctx, span := tracerOf(ctx, c.provider).Start(ctx, id.SpanName(), trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithTimestamp(start), startAttributes(&id))
@@ -242,8 +238,7 @@ func (r *manualRecord) answer(now time.Time) {
 	}
 	r.response = wire.NewManual()
 	r.state = r.response.State()
-	r.facts.TimeToHeaders = now.Sub(r.start)
-	r.times.mark(semconv.EventResponseStarted, now)
+	r.headersCame(now)
 }
 
 func (r *manualRecord) finished(err error) {
@@ -256,17 +251,11 @@ func (r *manualRecord) finished(err error) {
 
 // closing decides, with mu held, how the request ended.
 func (r *manualRecord) closing(err error, now time.Time) conclusion {
-	c := closing{how: byEOF, status: r.facts.Status, state: r.state}
-	var typed *AbortError
-	switch {
-	case err == nil:
-	case as(err, &typed):
-		c.how, c.abort = byError, typed.abort()
-	case netcause.Cancelled(r.ctx, err, now):
-		c.how, c.abort = byError, someAbort(abortOf(r.ctx, now))
-	default:
-		c.how, c.failure = byError, netcause.Of(err, r.stage())
+	c := closing{how: byEOF}
+	if err != nil {
+		c = closedBy(r.ctx, err, r.stage(), now)
 	}
+	c.status, c.state = r.facts.Status, r.state
 	if r.state == nil && c.status < http.StatusBadRequest {
 		return r.unanswered(c)
 	}

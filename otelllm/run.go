@@ -193,6 +193,13 @@ func (r *Run) Diagnosis() classify.Diagnosis {
 	return d
 }
 
+// identify says on a request which run it belongs to.
+func (r *Run) identify(id *spanfacts.Identity) {
+	if r != nil {
+		id.RunID, id.ConversationID = r.id, r.conversationID
+	}
+}
+
 // writesVerdicts: the spans of the run's parts say what the client makes of them.
 func (r *Run) writesVerdicts() bool { return r != nil && r.verdicts }
 

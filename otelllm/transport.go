@@ -93,9 +93,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	run := runOf(caller)
 	parent := trace.SpanContextFromContext(caller)
 	id := c.identify(protocol, req.URL)
-	if run != nil {
-		id.RunID, id.ConversationID = run.id, run.conversationID
-	}
+	run.identify(&id)
 
 	var said asked
 	if !sure && run == nil && parent.IsValid() && !parent.IsSampled() && !c.acts() && !c.meters.enabled(caller) {
