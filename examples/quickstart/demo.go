@@ -19,6 +19,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/examples/internal/acceptance"
+	"github.com/otelllm/otelllm-go/examples/internal/process"
 	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
@@ -45,7 +46,7 @@ func run(ctx context.Context, o options) (err error) {
 	stopped := false
 	defer func() {
 		if !stopped {
-			err = errors.Join(err, col.stop())
+			err = errors.Join(err, col.Stop(stopPatience))
 		}
 	}()
 
@@ -60,7 +61,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	stopped = true
-	if err := col.stop(); err != nil {
+	if err := col.Stop(stopPatience); err != nil {
 		return err
 	}
 	if _, err := d.tail.Read(&d.spans); err != nil { // what it wrote while it ended
@@ -82,7 +83,7 @@ func forwarded(o *options, col *collector) error {
 	if o.otlp == "" {
 		return nil
 	}
-	for line := range strings.Lines(logTail(col.logPath, 1000)) {
+	for line := range strings.Lines(process.LogTail(col.Log(), 1000)) {
 		if strings.Contains(line, "Exporting failed") {
 			return fmt.Errorf("the traces could not be sent on to %s; does a backend take OTLP over gRPC there? The Collector's log says:\n  %.400s", o.otlp, line)
 		}
@@ -115,7 +116,7 @@ func tracing(ctx context.Context, col *collector, service string) (*sdktrace.Tra
 // flush sends the last spans.
 func flush(ctx context.Context, col *collector, provider *sdktrace.TracerProvider) error {
 	if err := provider.Shutdown(ctx); err != nil {
-		return fmt.Errorf("send the spans to the Collector: %w%s", err, col.tail())
+		return fmt.Errorf("send the spans to the Collector: %w%s", err, col.Tail())
 	}
 	return nil
 }
@@ -203,7 +204,7 @@ func (d *demo) verdicts(ctx context.Context, col *collector) error {
 		}
 		select {
 		case <-tick.C:
-		case <-col.exited:
+		case <-col.Exited():
 			return nil // stop tells why
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -134,19 +133,6 @@ func TestAnInterruptEndsEverything(t *testing.T) {
 	assert.Equal(t, 1, launches(t, note))
 }
 
-func TestFreeAddressesDiffer(t *testing.T) {
-	addresses, err := freeAddresses(3)
-	require.NoError(t, err)
-	seen := map[string]bool{}
-	for _, a := range addresses {
-		assert.False(t, seen[a])
-		seen[a] = true
-		ln, err := net.Listen("tcp", a)
-		require.NoError(t, err)
-		require.NoError(t, ln.Close())
-	}
-}
-
 func TestWiresThatReadTheSameAreOneLine(t *testing.T) {
 	verdict := func(cause semconv.Cause) *report.Run {
 		return &report.Run{Span: report.Span{Verdict: report.Verdict{Class: semconv.ClassProviderError, Cause: cause}}}
@@ -164,12 +150,4 @@ func TestWiresThatReadTheSameAreOneLine(t *testing.T) {
 	}
 	assert.Equal(t, []string{"14 an error       CA", "14 an error       R", "15 another error  C"}, labels)
 	assert.Nil(t, rows[2].Run)
-}
-
-func TestALogsTail(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log")
-	assert.Empty(t, logTail(path, 2))
-	require.NoError(t, os.WriteFile(path, []byte("a\nb\nc\n"), 0o600))
-	assert.Equal(t, "b\nc", logTail(path, 2))
-	assert.Equal(t, "a\nb\nc", logTail(path, 20))
 }

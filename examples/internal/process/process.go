@@ -57,7 +57,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	}()
 	if err := p.ready(ctx); err != nil {
 		p.Kill()
-		return nil, fmt.Errorf("%s does not get ready: %w%s", spec.Name, err, p.tail())
+		return nil, fmt.Errorf("%s does not get ready: %w%s", spec.Name, err, p.Tail())
 	}
 	return p, nil
 }
@@ -121,7 +121,7 @@ func (p *Process) Log() string { return p.spec.Log }
 func (p *Process) Stop(patience time.Duration) error {
 	select {
 	case <-p.exited: // before it was asked to
-		return fmt.Errorf("%s has ended early: %w%s", p.spec.Name, orEnded(p.err), p.tail())
+		return fmt.Errorf("%s has ended early: %w%s", p.spec.Name, orEnded(p.err), p.Tail())
 	default:
 	}
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -134,10 +134,10 @@ func (p *Process) Stop(patience time.Duration) error {
 	case <-p.exited:
 	case <-timer.C:
 		p.Kill()
-		return fmt.Errorf("%s did not end within %s and was killed%s", p.spec.Name, patience, p.tail())
+		return fmt.Errorf("%s did not end within %s and was killed%s", p.spec.Name, patience, p.Tail())
 	}
 	if p.err != nil {
-		return fmt.Errorf("%s ended with: %w%s", p.spec.Name, p.err, p.tail())
+		return fmt.Errorf("%s ended with: %w%s", p.spec.Name, p.err, p.Tail())
 	}
 	return nil
 }
@@ -148,8 +148,8 @@ func (p *Process) Kill() {
 	<-p.exited
 }
 
-// tail is the end of the log, to be added to an error.
-func (p *Process) tail() string {
+// Tail is the end of the log, to be added to an error.
+func (p *Process) Tail() string {
 	if text := LogTail(p.spec.Log, 20); text != "" {
 		return "\nthe end of its log:\n" + text
 	}

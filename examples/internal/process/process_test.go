@@ -141,3 +141,16 @@ func TestNeed(t *testing.T) {
 	assert.Equal(t, "a\nb\nc", strings.TrimSpace(process.LogTail(file, 9)))
 	assert.Empty(t, process.LogTail(filepath.Join(dir, "x"), 9))
 }
+
+func TestFreeAddressesDiffer(t *testing.T) {
+	addresses, err := process.FreeAddresses(3)
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for _, a := range addresses {
+		assert.False(t, seen[a])
+		seen[a] = true
+		ln, err := net.Listen("tcp", a)
+		require.NoError(t, err)
+		require.NoError(t, ln.Close())
+	}
+}
