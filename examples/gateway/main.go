@@ -68,13 +68,21 @@ func run(ctx context.Context, ln net.Listener, upstream string) error {
 	}()
 
 	srv := &http.Server{Handler: newGateway(target, spans, nil), ReadHeaderTimeout: 10 * time.Second}
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		<-ctx.Done()
-		_ = srv.Close()
+		// What is being served may end by itself, so that its span is whole; then it is cut.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if srv.Shutdown(ctx) != nil {
+			_ = srv.Close()
+		}
 	}()
 	if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
+	<-ended
 	return nil
 }
 
