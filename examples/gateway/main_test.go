@@ -21,7 +21,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/examples/faultyllm"
-	"github.com/otelllm/otelllm-go/examples/internal/stacktest"
+	"github.com/otelllm/otelllm-go/examples/internal/otlptest"
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -198,7 +198,7 @@ func TestTheProgram(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, upstream.Close()) }()
 	upstream.Play("c", faultyllm.Answer(faultyllm.Text("a"), faultyllm.Finish(faultyllm.Stop)))
-	spans := stacktest.Receive(t)
+	spans := otlptest.Start(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", spans.URL)
 
 	ctx, cancel := context.WithCancel(t.Context())

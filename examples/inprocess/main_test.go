@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/otelllm/otelllm-go/examples/internal/stacktest"
+	"github.com/otelllm/otelllm-go/examples/internal/otlptest"
 	"github.com/otelllm/otelllm-go/otelllm"
 )
 
@@ -58,7 +58,7 @@ func TestTheExample(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			spans := stacktest.Receive(t)
+			spans := otlptest.Start(t)
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", spans.URL)
 			ctx, abort := otelllm.WithAbort(t.Context())
 			var out bytes.Buffer

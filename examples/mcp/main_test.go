@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelllm/otelllm-go/examples/faultyllm"
-	"github.com/otelllm/otelllm-go/examples/internal/stacktest"
+	"github.com/otelllm/otelllm-go/examples/internal/otlptest"
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -80,7 +80,7 @@ func TestTheVerdictRestsOnTheAnnotations(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { assert.NoError(t, srv.Close()) }()
 			srv.Play("c", faultyllm.Answer(faultyllm.ToolCall("call_1", tc.tool, `{"city":"Oslo"}`), faultyllm.Finish(faultyllm.ToolCalls)), tc.next)
-			spans := stacktest.Receive(t)
+			spans := otlptest.Start(t)
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", spans.URL)
 			t.Setenv("OPENAI_API_KEY", "sk-none")
 			t.Setenv("OPENAI_BASE_URL", srv.BaseURL("c", faultyllm.Chat))

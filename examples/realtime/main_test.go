@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelllm/otelllm-go/examples/faultyllm"
-	"github.com/otelllm/otelllm-go/examples/internal/stacktest"
+	"github.com/otelllm/otelllm-go/examples/internal/otlptest"
 )
 
 func TestTheExample(t *testing.T) {
@@ -87,7 +87,7 @@ func TestTheExample(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { assert.NoError(t, srv.Close()) }()
 			srv.Play("c", tt.script...)
-			spans := stacktest.Receive(t)
+			spans := otlptest.Start(t)
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", spans.URL)
 			t.Setenv("OPENAI_BASE_URL", srv.BaseURL("c", faultyllm.Realtime))
 			t.Setenv("OPENAI_API_KEY", "sk-none")

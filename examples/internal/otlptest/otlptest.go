@@ -11,12 +11,18 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 )
 
-// Receiver takes traces in OTLP over HTTP.
+// Receiver takes traces in OTLP over HTTP and keeps what their spans say.
 type Receiver struct {
 	URL string // for OTEL_EXPORTER_OTLP_ENDPOINT
 
 	mu    sync.Mutex
-	names []string // under mu
+	spans []Span // under mu
+}
+
+// Span is what a span says of itself.
+type Span struct {
+	Name       string
+	Attributes map[string]any
 }
 
 // Start starts a receiver that ends with the test.
@@ -33,7 +39,24 @@ func Start(tb testing.TB) *Receiver {
 func (r *Receiver) Names() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]string(nil), r.names...)
+	names := make([]string, len(r.spans))
+	for i, s := range r.spans {
+		names[i] = s.Name
+	}
+	return names
+}
+
+// Named are the spans of this name, in the order of their coming.
+func (r *Receiver) Named(name string) []Span {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var found []Span
+	for _, s := range r.spans {
+		if s.Name == name {
+			found = append(found, s)
+		}
+	}
+	return found
 }
 
 func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) {
@@ -51,7 +74,7 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) {
 	for _, rs := range export.Traces().ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, s := range ss.Spans().All() {
-				r.names = append(r.names, s.Name())
+				r.spans = append(r.spans, Span{s.Name(), s.Attributes().AsRaw()})
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/examples/internal/otlptest"
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -64,7 +65,7 @@ func (p *Program) run(t *testing.T, c *testCase, silent bool, opts ...otelllm.Op
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, srv.Close()) }()
 	srv.Play("c", c.script...)
-	spans := Receive(t)
+	spans := otlptest.Start(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", spans.URL)
 	t.Setenv(p.Key, "sk-none")
 	t.Setenv(p.URL, srv.BaseURL("c", p.Wire))
