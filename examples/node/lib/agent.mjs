@@ -1,0 +1,79 @@
+// The agent that every producer here instruments: it asks, shows what streams in,
+// runs the tools that are asked for, and asks again with what they said.
+import { Agent } from 'undici';
+
+// maxTurns bounds how often the model is asked in one run.
+const maxTurns = 4;
+
+// loop runs an agent on a model that keeps its own history:
+//   user(text), ask({signal, onText}) → calls [{id, name, input}], output(call, text)
+// onText returns true when nobody wants to read on.
+export async function loop(model, { prompt, tools, signal, onText, endOnToolFailure }) {
+  model.user(prompt);
+  for (let turn = 0; turn < maxTurns; turn++) {
+    const calls = await model.ask({ signal, onText });
+    if (!calls?.length) return;
+    for (const call of calls) {
+      const tool = tools.find((t) => t.name === call.name);
+      let output;
+      try {
+        output = await tool.execute(JSON.parse(call.input), { signal, callId: call.id });
+      } catch (error) {
+        if (endOnToolFailure || signal?.aborted) throw error;
+        output = `the tool failed: ${error.name}`;
+      }
+      model.output(call, output);
+    }
+  }
+}
+
+// A task says what happens in one run; every field but baseURL is optional:
+//   baseURL           of the model server
+//   maxRetries        of the SDK; 0 if absent
+//   timeouts          {connect, headers, body} of undici, in ms
+//   abortOn           'text' or 'tool': when a person presses stop
+//   deadline          ms, for AbortSignal.timeout
+//   stopReading       leave the stream after the first text
+//   tool              'throws': it fails; 'waits': it ends only with the signal
+//   endOnToolFailure  the run ends when a tool fails
+export function runOf(task) {
+  const stop = new AbortController();
+  const signal = task.deadline ? AbortSignal.timeout(task.deadline) : stop.signal;
+  const { connect, headers, body } = task.timeouts ?? {};
+  const dispatcher = task.timeouts && new Agent({
+    headersTimeout: headers, bodyTimeout: body, ...(connect && { connect: { timeout: connect } }),
+  });
+  return {
+    prompt: 'Fix the bug in main.go.',
+    signal,
+    endOnToolFailure: task.endOnToolFailure,
+    onText() {
+      if (task.abortOn === 'text') stop.abort();
+      return Boolean(task.stopReading);
+    },
+    tools: [{
+      name: 'apply_patch',
+      description: 'Change a file.',
+      parameters: { type: 'object', properties: { path: { type: 'string' } }, required: ['path'] },
+      async execute(_input, { signal: s = signal } = {}) {
+        if (task.tool === 'throws') throw new PatchError('the file has changed since');
+        if (task.abortOn === 'tool') stop.abort();
+        if (task.tool === 'waits') {
+          await new Promise((resolve) => (s.aborted ? resolve() : s.addEventListener('abort', resolve, { once: true })));
+        }
+        s?.throwIfAborted();
+        return 'patched';
+      },
+    }],
+    // For clients that take baseURL, maxRetries and what fetch is called with.
+    client: {
+      baseURL: task.baseURL, apiKey: 'none', maxRetries: task.maxRetries ?? 0,
+      ...(dispatcher && { fetchOptions: { dispatcher } }),
+    },
+    dispatcher,
+  };
+}
+
+class PatchError extends Error {
+  name = 'PatchError';
+}

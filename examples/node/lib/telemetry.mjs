@@ -1,0 +1,19 @@
+// The SDK of an agent: spans go out in batches, in OTLP over HTTP, to
+// OTEL_EXPORTER_OTLP_ENDPOINT.
+import { context, trace } from '@opentelemetry/api';
+import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
+import { resourceFromAttributes } from '@opentelemetry/resources';
+import { BatchSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace';
+
+// startTelemetry makes the process's TracerProvider. Call shutdown before the
+// process ends: it sends what is left.
+export function startTelemetry(service) {
+  context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
+  const provider = new TracerProvider({
+    resource: resourceFromAttributes({ 'service.name': service }),
+    spanProcessors: [new BatchSpanProcessor({ exporter: new OTLPTraceExporter(), scheduledDelayMillis: 200 })],
+  });
+  trace.setGlobalTracerProvider(provider);
+  return provider;
+}

@@ -1,0 +1,16 @@
+// OpenTelemetry's own instrumentation of the openai client. It finds the client
+// where it is required.
+import { createRequire } from 'node:module';
+import { registerInstrumentations } from '@opentelemetry/instrumentation';
+import { OpenAIInstrumentation } from '@opentelemetry/instrumentation-openai';
+import { loop } from '../lib/agent.mjs';
+import { chat } from '../lib/openai.mjs';
+
+let OpenAI;
+
+export function instrument(tracerProvider) {
+  registerInstrumentations({ tracerProvider, instrumentations: [new OpenAIInstrumentation({ captureMessageContent: false })] });
+  ({ OpenAI } = createRequire(import.meta.url)('openai'));
+}
+
+export const run = (r) => loop(chat(new OpenAI(r.client), r.tools), r);
