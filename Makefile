@@ -7,9 +7,13 @@ BUILD := build
 TOOLS := $(BUILD)/tools
 COLLECTOR := $(BUILD)/otelcol-llm
 
-# The modules with code of ours. Those under internal/tools only pin versions.
+# The modules with code of ours. Those under internal/tools only pin versions; bench is compiled and linted, and its
+# benchmarks are run by hand.
 MODULES := . examples deploy/collector
 EACH := MODULES="$(MODULES)" scripts/each-module
+# What needs no race detector is compiled in one way, so that the Collector, Jaeger, the tools, the linter and the tests
+# of deploy/ share what they have in common.
+PLAIN := CGO_ENABLED=0 GOFLAGS="$(strip $(shell $(GO) env GOFLAGS) -trimpath)"
 
 # For each package's tests; a hang ends as a failure that names the test.
 TEST_TIMEOUT ?= 5m
@@ -38,20 +42,20 @@ help: ## this list
 .PHONY: demo
 demo: $(COLLECTOR) ## break an agent's stream in every way and read the verdicts; OTLP=host:port sends them on as well
 	@echo "demo: compiling the agent"
-	@cd examples && CGO_ENABLED=0 $(GO) build -trimpath -o ../$(BUILD)/quickstart ./quickstart
+	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/quickstart ./quickstart
 	@$(BUILD)/quickstart -root . -otlp "$(OTLP)"
 
 .PHONY: demo-jaeger
 demo-jaeger: $(COLLECTOR) $(JAEGER) ## the demo with a real Jaeger, and the links to open; JAEGER=path for a released one, with web pages
 	@echo "demo-jaeger: compiling the agent"
-	@cd examples && CGO_ENABLED=0 $(GO) build -trimpath -o ../$(BUILD)/ ./quickstart ./diagnose
-	@cd examples && CGO_ENABLED=0 $(GO) build -trimpath -o ../$(BUILD)/demo-with-jaeger ./jaeger
+	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/ ./quickstart ./diagnose
+	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/demo-with-jaeger ./jaeger
 	@$(BUILD)/demo-with-jaeger -root . -jaeger "$(JAEGER)" $(DEMO_JAEGER_FLAGS)
 
 .PHONY: classify
 classify: $(COLLECTOR) ## verdicts on traces that you have: IN=traces.jsonl, OTLP JSON
 	@if [ -z "$(IN)" ]; then echo "classify: which traces? make classify IN=traces.jsonl" >&2; exit 2; fi
-	@cd examples && CGO_ENABLED=0 $(GO) build -trimpath -o ../$(BUILD)/ ./diagnose
+	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/ ./diagnose
 	@$(BUILD)/diagnose -root . $(IN)
 
 .PHONY: test
@@ -62,29 +66,34 @@ endif
 	@$(EACH) test $(GO) test $(RACE) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 ifneq ($(RACE),)
 	@echo "test: the rules over every combination of facts, without the race detector"
-	@$(GO) test -timeout $(TEST_TIMEOUT) -run '^TestEvery' ./otelllm/classify
+	@$(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) -run '^TestEvery' ./otelllm/classify
 endif
+
+.PHONY: e2e
+e2e: $(COLLECTOR) $(JAEGER) ## the tests with processes: a real Jaeger, two layers of Collectors that crash, Kafka, old traces
+	cd examples && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" JAEGER_BIN="$(abspath $(JAEGER))" \
+		$(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./jaeger ./diagnose ./e2e/fleet
 
 .PHONY: validate
 validate: $(COLLECTOR) $(BUILD)/validate/traces.jsonl ## every file under deploy/collector, by the program it is for
 	cd deploy/collector && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" DEMO_TRACES="$(CURDIR)/$(BUILD)/validate/traces.jsonl" \
 		PROMETHEUS_BIN="$$("$(CURDIR)/scripts/prometheus" "$(CURDIR)/$(TOOLS)/prometheus")" \
-		$(GO) test -count=1 -timeout 5m ./...
+		$(PLAIN) $(GO) test -count=1 -timeout 5m $(TESTFLAGS) ./...
 	scripts/check-grafana $(TOOLS)/grafana-schema
 
 # What the demo's agents record. Whether its verdicts are right is for `make demo` to say.
 $(BUILD)/validate/traces.jsonl: $(COLLECTOR)
 	@echo "validate: running the demo for its traces"
-	@cd examples && CGO_ENABLED=0 $(GO) build -trimpath -o ../$(BUILD)/quickstart ./quickstart
+	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/quickstart ./quickstart
 	@$(BUILD)/quickstart -root . -out $(BUILD)/validate >$(BUILD)/validate.log 2>&1 || test -s $@ || { cat $(BUILD)/validate.log >&2; exit 1; }
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## golangci-lint in all modules: style, mistakes, and who may import whom
-	@$(EACH) lint "$(CURDIR)/$<" run --config "$(CURDIR)/.golangci.yml" ./...
+	@MODULES="$(MODULES) bench" $(PLAIN) scripts/each-module lint "$(CURDIR)/$<" run --config "$(CURDIR)/.golangci.yml" ./...
 
 .PHONY: fmt
 fmt: $(TOOLS)/golangci-lint ## gofumpt over all modules
-	@$(EACH) fmt "$(CURDIR)/$<" fmt --config "$(CURDIR)/.golangci.yml" ./...
+	@MODULES="$(MODULES) bench" scripts/each-module fmt "$(CURDIR)/$<" fmt --config "$(CURDIR)/.golangci.yml" ./...
 
 .PHONY: generate
 generate: $(TOOLS)/mdatagen ## semconv from its registry, the processor's parts from metadata.yaml
@@ -103,7 +112,7 @@ bench: $(TOOLS)/benchstat ## benchmarks, peers in bench/: BENCH=pattern BENCH_CO
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME; FUZZ=part of a name or folder for some of them
-	@scripts/fuzz $(FUZZTIME) "$(FUZZ)"
+	@$(PLAIN) scripts/fuzz $(FUZZTIME) "$(FUZZ)"
 
 .PHONY: collector
 collector: $(COLLECTOR) ## the Collector with llm_classify, to build/otelcol-llm
@@ -128,7 +137,7 @@ $(TOOLS)/benchstat: internal/tools/bench/go.mod
 $(TOOLS)/builder $(TOOLS)/mdatagen $(TOOLS)/golangci-lint $(TOOLS)/benchstat:
 	@echo "building $(@F), once"
 	@mkdir -p $(TOOLS)
-	@cd $(<D) && $(GO) build -o "$(CURDIR)/$@" $(PKG)
+	@cd $(<D) && $(PLAIN) $(GO) build -o "$(CURDIR)/$@" $(PKG)
 	@touch $@
 
 # The Collector in two steps: the builder writes its sources and go.mod when the manifest or our versions change;
