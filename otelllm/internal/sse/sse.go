@@ -76,8 +76,15 @@ const bom = "\xEF\xBB\xBF"
 // New makes a decoder. limit bounds an event, in bytes: its name, its data and the
 // raw line that is being read. It must be positive.
 func New(sink Sink, limit int) *Decoder {
-	taker, _ := sink.(Taker)
-	return &Decoder{sink: sink, taker: taker, limit: limit}
+	d := &Decoder{}
+	d.Init(sink, limit)
+	return d
+}
+
+// Init makes d as [New] makes one, for a decoder that is part of something else.
+func (d *Decoder) Init(sink Sink, limit int) {
+	d.sink, d.limit = sink, limit
+	d.taker, _ = sink.(Taker)
 }
 
 // Write consumes the next bytes of the stream. It does not retain p.

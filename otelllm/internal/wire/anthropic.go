@@ -28,7 +28,9 @@ type anthropicMessages struct {
 func (anthropicMessages) Name() string      { return "anthropic_messages" }
 func (anthropicMessages) Operation() string { return "chat" }
 func (anthropicMessages) NewDecoder(ct string) Decoder {
-	return newDecoder(ct, newMessagesReader(), formMessages)
+	d, r := newDecoder[messagesReader](ct, formMessages)
+	r.usage = unknownMessagesUsage
+	return d
 }
 func (anthropicMessages) ReadError(_ int, b []byte) Error { return readError(b) }
 
@@ -70,7 +72,6 @@ type messagesReader struct {
 	t     tally
 	open  []openBlock // client-executed tool_use blocks that have not stopped
 	usage messagesUsage
-	ev    messagesEvent
 	inner []byte // the event that a chunk of Bedrock's held last; its memory is used again
 
 	shapes shapes[blockDelta]
@@ -109,10 +110,6 @@ type openBlock struct {
 	call  call
 }
 
-func newMessagesReader() *messagesReader {
-	return &messagesReader{usage: unknownMessagesUsage}
-}
-
 func (r *messagesReader) tally() *tally { return &r.t }
 
 // done takes a [DONE], which this protocol does not have: it changes nothing.
@@ -130,17 +127,16 @@ func (r *messagesReader) event(name, data []byte) verdict {
 		r.known(d, f)
 		return progress
 	}
-	defer r.forget()
-	if !r.read(data) {
+	var ev messagesEvent
+	if !r.read(data, &ev) {
 		return malformed
 	}
-	ev := &r.ev
 	if len(ev.typ) == 0 {
 		ev.typ = name
 	} else if string(ev.typ) == "content_block_delta" {
 		r.shapes.learn(name, data, blockDelta{blockDeltaOf(ev.delta.typ), ev.index})
 	}
-	return r.apply()
+	return r.apply(&ev)
 }
 
 func (r *messagesReader) take(p []byte) int {
@@ -159,8 +155,7 @@ func (r *messagesReader) known(d *blockDelta, f filled) {
 }
 
 // apply makes the event part of the state.
-func (r *messagesReader) apply() verdict {
-	ev := &r.ev
+func (r *messagesReader) apply(ev *messagesEvent) verdict {
 	switch string(ev.typ) {
 	case "ping":
 		return keepalive
@@ -256,7 +251,7 @@ func findBlock(open []openBlock, index int) int {
 
 func (r *messagesReader) stop(reason []byte) {
 	if len(reason) > 0 {
-		r.t.FinishReasons = []string{safeName(reason)}
+		r.t.FinishReasons = []string{finishReason(reason)}
 	}
 }
 
@@ -289,11 +284,10 @@ func (r *messagesReader) use(u *messagesUsage) {
 }
 
 func (r *messagesReader) document(data []byte) verdict {
-	defer r.forget()
-	if !r.read(data) {
+	var ev messagesEvent
+	if !r.read(data, &ev) {
 		return malformed
 	}
-	ev := &r.ev
 	if string(ev.typ) == "error" || ev.fault.seen {
 		r.t.fail(&ev.fault)
 		return progress

@@ -47,9 +47,8 @@ func (u *messagesUsage) counts() Usage {
 	return total
 }
 
-// read parses a payload, an event or a whole message, into r.ev.
-func (r *messagesReader) read(data []byte) bool {
-	ev := &r.ev
+// read parses a payload, an event or a whole message, into ev.
+func (r *messagesReader) read(data []byte, ev *messagesEvent) bool {
 	ev.message.usage = unknownMessagesUsage
 	r.shapes.begin()
 	c := cursor{b: data}
@@ -60,7 +59,7 @@ func (r *messagesReader) read(data []byte) bool {
 		case "index":
 			ev.index = c.count()
 		case "delta":
-			r.readDelta(&c)
+			r.readDelta(&c, &ev.delta)
 		case "content_block":
 			ev.block = readMessagesBlock(&c)
 		case "message":
@@ -100,14 +99,6 @@ func (r *messagesReader) unwrap(data []byte) (inner []byte, ok bool) {
 	var err error
 	r.inner, err = base64.StdEncoding.AppendDecode(r.inner[:0], encoded)
 	return r.inner, err == nil
-}
-
-// forget lets go of the payload, of which nothing may be retained.
-func (r *messagesReader) forget() {
-	content := r.ev.message.content
-	clear(content)
-	r.ev = messagesEvent{}
-	r.ev.message.content = content[:0]
 }
 
 // member reads one member of a message.
@@ -151,8 +142,7 @@ func readMessagesBlock(c *cursor) messagesBlock {
 	return b
 }
 
-func (r *messagesReader) readDelta(c *cursor) {
-	d := &r.ev.delta
+func (r *messagesReader) readDelta(c *cursor, d *messagesDelta) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "type":

@@ -23,7 +23,8 @@ func (bedrockConverse) Provider() string  { return providerBedrock }
 func (bedrockConverse) Operation() string { return "chat" }
 
 func (bedrockConverse) NewDecoder(ct string) Decoder {
-	return newDecoder(ct, newConverseReader(), formMessages)
+	d, _ := newDecoder[converseReader](ct, formMessages)
+	return d
 }
 
 // ReadError reads an error. Its type is mostly in a header alone: see [CompleteError].
@@ -63,7 +64,6 @@ func bedrockModel(path, streaming, whole string) (model string, stream, ok bool)
 type converseReader struct {
 	t    tally
 	open []openBlock // client-executed toolUse blocks that have not stopped
-	ev   converseEvent
 
 	shapes shapes[converseDelta]
 }
@@ -73,8 +73,6 @@ type converseDelta struct {
 	index int
 	kind  converseKind
 }
-
-func newConverseReader() *converseReader { return &converseReader{} }
 
 func (r *converseReader) tally() *tally { return &r.t }
 
@@ -89,11 +87,10 @@ func (r *converseReader) event(name, data []byte) verdict {
 			return progress
 		}
 	}
-	defer r.forget()
-	if !r.read(data) {
+	var ev converseEvent
+	if !r.read(data, &ev) {
 		return malformed
 	}
-	ev := &r.ev
 	if ev.fault.seen {
 		r.t.fail(&ev.fault)
 		return progress
@@ -101,7 +98,7 @@ func (r *converseReader) event(name, data []byte) verdict {
 	if isDelta && !ev.delta.unshaped {
 		r.shapes.learn(name, data, converseDelta{ev.index, ev.delta.kind})
 	}
-	r.apply(name)
+	r.apply(name, &ev)
 	return progress
 }
 
@@ -120,8 +117,7 @@ func (r *converseReader) known(d *converseDelta, f filled) {
 	}
 }
 
-func (r *converseReader) apply(name []byte) {
-	ev := &r.ev
+func (r *converseReader) apply(name []byte, ev *converseEvent) {
 	if string(name) == "metadata" {
 		r.t.use(ev.usage.counts()) // after the terminal event as well
 		return
@@ -202,11 +198,10 @@ func (r *converseReader) end(reason []byte) {
 }
 
 func (r *converseReader) document(data []byte) verdict {
-	defer r.forget()
-	if !r.read(data) {
+	var ev converseEvent
+	if !r.read(data, &ev) {
 		return malformed
 	}
-	ev := &r.ev
 	if ev.fault.seen {
 		r.t.fail(&ev.fault)
 		return progress

@@ -28,9 +28,8 @@ const (
 	converseTool
 )
 
-// read parses a payload, an event or a whole answer, into r.ev.
-func (r *converseReader) read(data []byte) bool {
-	ev := &r.ev
+// read parses a payload, an event or a whole answer, into ev.
+func (r *converseReader) read(data []byte, ev *converseEvent) bool {
 	ev.usage = unknownMessagesUsage
 	r.shapes.begin()
 	c := cursor{b: data}
@@ -47,7 +46,7 @@ func (r *converseReader) read(data []byte) bool {
 		case "usage":
 			readConverseUsage(&c, &ev.usage)
 		case "output":
-			r.readOutput(&c)
+			r.readOutput(&c, ev)
 		case "error":
 			ev.fault.read(&c)
 		case "p": // padding
@@ -59,14 +58,7 @@ func (r *converseReader) read(data []byte) bool {
 	return c.end()
 }
 
-// forget lets go of the payload, of which nothing may be retained.
-func (r *converseReader) forget() {
-	content := r.ev.content
-	clear(content)
-	r.ev = converseEvent{content: content[:0]}
-}
-
-func (r *converseReader) readOutput(c *cursor) {
+func (r *converseReader) readOutput(c *cursor, ev *converseEvent) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		if string(key) != "message" {
 			c.skip()
@@ -78,8 +70,8 @@ func (r *converseReader) readOutput(c *cursor) {
 				continue
 			}
 			for ok := c.array(); ok; ok = c.element() {
-				if b := r.readBlock(c); len(r.ev.content) < maxListed {
-					r.ev.content = append(r.ev.content, b)
+				if b := r.readBlock(c); len(ev.content) < maxListed {
+					ev.content = append(ev.content, b)
 				}
 			}
 		}

@@ -16,8 +16,12 @@ type openAIChat struct {
 
 func (openAIChat) Name() string                    { return "openai_chat" }
 func (openAIChat) Operation() string               { return "chat" }
-func (openAIChat) NewDecoder(ct string) Decoder    { return newDecoder(ct, &chatReader{}, 0) }
 func (openAIChat) ReadError(_ int, b []byte) Error { return readError(b) }
+
+func (openAIChat) NewDecoder(ct string) Decoder {
+	d, _ := newDecoder[chatReader](ct, 0)
+	return d
+}
 
 func (p openAIChat) Provider() string { return cmp.Or(p.host, "openai") }
 
@@ -48,7 +52,6 @@ type chatReader struct {
 	t       tally
 	choices []chatChoice
 	open    []chatCall // calls whose choice has not finished
-	chunk   chatChunk
 
 	// shapes are those of chunks that were plain deltas: a piece of text, reasoning or
 	// tool input of one choice, and nothing else.
@@ -85,16 +88,17 @@ func (r *chatReader) event(name, data []byte) verdict {
 		r.known(p, f)
 		return progress
 	}
-	if !r.read(data) {
+	ch := chatChunk{usage: unknownUsage}
+	if !r.read(data, &ch) {
 		return malformed
 	}
-	if isError && !r.chunk.fault.seen {
+	if isError && !ch.fault.seen {
 		// The event's name says it; the object is flat.
-		r.chunk.fault, _ = faultOf(data)
-		r.chunk.fault.seen = true
+		ch.fault, _ = faultOf(data)
+		ch.fault.seen = true
 	}
-	r.learn(name, data)
-	r.apply()
+	r.learn(name, data, &ch)
+	r.apply(&ch)
 	return progress
 }
 
@@ -111,18 +115,19 @@ func (r *chatReader) known(p *chatPiece, f filled) {
 	if r.t.Terminal {
 		return
 	}
-	r.applyDelta(&chatDelta{index: p.choice, text: f.has(whatText), reasoning: f.has(whatReasoning)}, nil)
+	r.applyDelta(&chatDelta{index: p.choice, text: f.has(whatText), reasoning: f.has(whatReasoning)})
 	if p.called {
-		r.fragment(p.choice, chatFragment{index: p.call})
+		r.fragment(p.choice, &chatFragment{index: p.call})
 	}
 	r.judge()
 }
 
 func (r *chatReader) document(data []byte) verdict {
-	if !r.read(data) {
+	ch := chatChunk{usage: unknownUsage}
+	if !r.read(data, &ch) {
 		return malformed
 	}
-	r.apply()
+	r.apply(&ch)
 	return progress
 }
 
@@ -138,29 +143,29 @@ func (r *chatReader) done() {
 }
 
 // apply makes the chunk part of the state.
-func (r *chatReader) apply() {
-	ch := &r.chunk
+func (r *chatReader) apply(ch *chatChunk) {
 	if !r.t.Terminal {
 		r.t.identify(ch.id, ch.model)
 		r.t.use(ch.usage)
-		if len(ch.choices) > 0 {
-			r.applyChoices()
+		if ch.choices.n > 0 {
+			r.applyChoices(ch)
 		}
 	}
 	if ch.fault.seen {
 		r.t.fail(&ch.fault)
 	}
-	r.forget()
 }
 
-func (r *chatReader) applyChoices() {
-	ch := &r.chunk
-	fragments := ch.fragments
+func (r *chatReader) applyChoices(ch *chatChunk) {
+	fragment := 0
 	var failed []byte
-	for i := range ch.choices {
-		d := &ch.choices[i]
-		choice := r.applyDelta(d, fragments[:d.fragments])
-		fragments = fragments[d.fragments:]
+	for i := range ch.choices.n {
+		d := ch.choices.at(i)
+		choice := r.applyDelta(d)
+		for range d.fragments {
+			r.fragment(d.index, ch.fragments.at(fragment))
+			fragment++
+		}
 		if len(d.finish) == 0 || choice == nil || choice.finished {
 			continue
 		}
@@ -185,9 +190,9 @@ func (r *chatReader) applyChoices() {
 	}
 }
 
-// applyDelta makes what a choice says, but for its finish reason, part of the
-// state. The choice is nil beyond the bound of what is remembered.
-func (r *chatReader) applyDelta(d *chatDelta, fragments []chatFragment) *chatChoice {
+// applyDelta makes what a choice says, but for its calls and its finish reason, part
+// of the state. The choice is nil beyond the bound of what is remembered.
+func (r *chatReader) applyDelta(d *chatDelta) *chatChoice {
 	choice := r.choice(d.index)
 	if d.reasoning {
 		r.t.thought()
@@ -197,9 +202,6 @@ func (r *chatReader) applyDelta(d *chatDelta, fragments []chatFragment) *chatCho
 	}
 	if choice != nil && d.refused {
 		choice.refused = true
-	}
-	for _, f := range fragments {
-		r.fragment(d.index, f)
 	}
 	return choice
 }
@@ -234,7 +236,7 @@ func (r *chatReader) choice(index int) *chatChoice {
 // fragment takes a piece of a call's input. A new id under an old index is a new
 // call when a name comes with it: some servers give every call the index 0. An id
 // alone is not: others make up a new one for every fragment.
-func (r *chatReader) fragment(choice int, f chatFragment) {
+func (r *chatReader) fragment(choice int, f *chatFragment) {
 	for i := len(r.open) - 1; i >= 0; i-- {
 		known := &r.open[i]
 		if known.choice != choice || known.index != f.index {

@@ -3,8 +3,8 @@ package wire
 // chatChunk is what one payload says. Its slices are the payload's own.
 type chatChunk struct {
 	id, model []byte
-	choices   []chatDelta
-	fragments []chatFragment
+	choices   few[chatDelta]
+	fragments few[chatFragment]
 	usage     Usage
 	fault     fault
 }
@@ -16,7 +16,7 @@ type chatDelta struct {
 	refused         bool // the text is a refusal
 	unshaped        bool // some of it was read where a shape has no hole
 	finish          []byte
-	fragments       int // how many of chatChunk.fragments are its
+	fragments       int // how many of the chunk's fragments are its
 }
 
 // chatFragment is a piece of a call's input.
@@ -25,11 +25,9 @@ type chatFragment struct {
 	id, name []byte
 }
 
-// read parses a payload into r.chunk. A chunk and a whole completion differ in one
+// read parses a payload into ch. A chunk and a whole completion differ in one
 // word: delta or message.
-func (r *chatReader) read(data []byte) bool {
-	ch := &r.chunk
-	ch.usage = unknownUsage
+func (r *chatReader) read(data []byte, ch *chatChunk) bool {
 	r.shapes.begin()
 	c := cursor{b: data}
 	var isError bool
@@ -41,7 +39,7 @@ func (r *chatReader) read(data []byte) bool {
 			ch.model = c.str()
 		case "choices":
 			for ok := c.array(); ok; ok = c.element() {
-				r.readChoice(&c)
+				r.readChoice(&c, ch)
 			}
 		case "usage":
 			ch.usage = readChatUsage(&c)
@@ -60,7 +58,6 @@ func (r *chatReader) read(data []byte) bool {
 		}
 	}
 	if !c.end() {
-		r.forget()
 		return false
 	}
 	if isError && !ch.fault.seen {
@@ -95,38 +92,30 @@ func (ch *chatChunk) readGroq(c *cursor) {
 	}
 }
 
-// forget lets go of the payload, of which nothing may be retained.
-func (r *chatReader) forget() {
-	ch := &r.chunk
-	clear(ch.choices)
-	clear(ch.fragments)
-	*ch = chatChunk{choices: ch.choices[:0], fragments: ch.fragments[:0]}
-}
-
-func (r *chatReader) readChoice(c *cursor) {
+func (r *chatReader) readChoice(c *cursor, ch *chatChunk) {
 	var d chatDelta
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "index":
 			d.index = max(c.count(), 0)
 		case "delta", "message":
-			r.readDelta(c, &d)
+			r.readDelta(c, ch, &d)
 		case "text": // of Completions
 			d.text = r.shapes.filled(c, whatText) || d.text
 		case "finish_reason":
 			d.finish = c.str()
 		case "error": // of OpenRouter, in an answer that does not stream
-			r.chunk.fault.read(c)
+			ch.fault.read(c)
 		default:
 			c.skip()
 		}
 	}
-	if len(r.chunk.choices) < maxListed {
-		r.chunk.choices = append(r.chunk.choices, d)
+	if ch.choices.n < maxListed {
+		ch.choices.add(d)
 	}
 }
 
-func (r *chatReader) readDelta(c *cursor, d *chatDelta) {
+func (r *chatReader) readDelta(c *cursor, ch *chatChunk, d *chatDelta) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "content":
@@ -146,10 +135,10 @@ func (r *chatReader) readDelta(c *cursor, d *chatDelta) {
 				d.reasoning, d.unshaped = true, true
 			}
 		case "tool_calls":
-			r.readFragments(c, d)
+			r.readFragments(c, ch, d)
 		case "function_call":
 			if c.peek() == '{' {
-				r.readFragment(c, d, legacyIndex)
+				r.readFragment(c, ch, d, legacyIndex)
 			} else {
 				c.skip()
 			}
@@ -183,16 +172,16 @@ func (r *chatReader) readContent(c *cursor, d *chatDelta) {
 	}
 }
 
-func (r *chatReader) readFragments(c *cursor, d *chatDelta) {
+func (r *chatReader) readFragments(c *cursor, ch *chatChunk, d *chatDelta) {
 	place := 0
 	for ok := c.array(); ok; ok = c.element() {
 		// Mistral sends whole calls without an index: the place in the list is it.
-		r.readFragment(c, d, place)
+		r.readFragment(c, ch, d, place)
 		place++
 	}
 }
 
-func (r *chatReader) readFragment(c *cursor, d *chatDelta, index int) {
+func (r *chatReader) readFragment(c *cursor, ch *chatChunk, d *chatDelta, index int) {
 	f := chatFragment{index: index}
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
@@ -210,8 +199,8 @@ func (r *chatReader) readFragment(c *cursor, d *chatDelta, index int) {
 			c.skip()
 		}
 	}
-	if len(r.chunk.fragments) < maxListed {
-		r.chunk.fragments = append(r.chunk.fragments, f)
+	if ch.fragments.n < maxListed {
+		ch.fragments.add(f)
 		d.fragments++
 	}
 }
@@ -264,17 +253,17 @@ func readMember(c *cursor, name string) int {
 }
 
 // learn takes the chunk's shape if it is a plain delta.
-func (r *chatReader) learn(name, data []byte) {
-	ch := &r.chunk
-	if len(ch.choices) != 1 || len(ch.fragments) > 1 || ch.usage != unknownUsage || ch.fault.seen {
+func (r *chatReader) learn(name, data []byte, ch *chatChunk) {
+	if ch.choices.n != 1 || ch.fragments.n > 1 || ch.usage != unknownUsage || ch.fault.seen {
 		return
 	}
-	d := &ch.choices[0]
+	d := ch.choices.at(0)
 	if len(d.finish) > 0 || d.unshaped {
 		return
 	}
 	p := chatPiece{choice: d.index}
-	for _, f := range ch.fragments {
+	if ch.fragments.n > 0 {
+		f := ch.fragments.at(0)
 		if len(f.id) > 0 || len(f.name) > 0 {
 			return
 		}

@@ -43,7 +43,7 @@ type bodyDecoder struct {
 
 	mode    mode
 	sniff   sniffer
-	frames  *sse.Decoder         // when framed
+	frames  sse.Decoder          // when framed
 	packets *eventstream.Decoder // when packed
 	doc     document             // when whole, bare or listed: the object that is being read
 	list    listPlace            // when listed
@@ -65,8 +65,22 @@ const (
 	stopped              // a violation, or Close
 )
 
-func newDecoder(contentType string, r reader, f forms) Decoder {
-	d := &bodyDecoder{reader: r, state: &r.tally().State}
+// newDecoder makes a decoder and its reader, an R, in one piece of memory: that of a
+// short stream is much of what its decoding costs.
+func newDecoder[R any, P interface {
+	*R
+	reader
+}](contentType string, f forms) (Decoder, *R) {
+	both := &struct {
+		bodyDecoder
+		reader R
+	}{}
+	both.bodyDecoder.init(contentType, P(&both.reader), f)
+	return &both.bodyDecoder, &both.reader
+}
+
+func (d *bodyDecoder) init(contentType string, r reader, f forms) {
+	d.reader, d.state = r, &r.tally().State
 	d.state.Phase = semconv.PhaseResponseStarted
 	d.state.Usage = unknownUsage
 	d.state.FinishReasons = []string{}
@@ -74,7 +88,6 @@ func newDecoder(contentType string, r reader, f forms) Decoder {
 	if d.sniff.media == mediaForeign {
 		d.violate(semconv.TransportCauseUnexpectedContentType)
 	}
-	return d
 }
 
 func (d *bodyDecoder) State() *State { return d.state }
@@ -115,7 +128,7 @@ func (d *bodyDecoder) begin(p []byte) {
 			d.violate(d.sniff.violation)
 			return
 		case framed:
-			d.frames = sse.New((*payloads)(d), MaxEvent)
+			d.frames.Init((*payloads)(d), MaxEvent)
 		case packed:
 			d.packets = eventstream.New((*messages)(d), MaxEvent)
 		case listed:
@@ -201,9 +214,7 @@ func (d *bodyDecoder) violate(cause semconv.TransportCause) {
 // stop lets go of what is buffered; bytes that come later are ignored.
 func (d *bodyDecoder) stop() {
 	d.mode = stopped
-	if d.frames != nil {
-		d.frames.Stop()
-	}
+	d.frames.Stop()
 	if d.packets != nil {
 		d.packets.Stop()
 	}

@@ -26,7 +26,10 @@ func (gemini) Name() string       { return "gemini" }
 func (g gemini) Provider() string { return cmp.Or(g.host, "gcp.gemini") }
 func (gemini) Operation() string  { return "generate_content" }
 
-func (gemini) NewDecoder(ct string) Decoder { return newDecoder(ct, &geminiReader{}, formArray) }
+func (gemini) NewDecoder(ct string) Decoder {
+	d, _ := newDecoder[geminiReader](ct, formArray)
+	return d
+}
 
 // ReadError reads an error, which is an object in an array where the answer would
 // have been an array.
@@ -68,7 +71,6 @@ func geminiAt(path string) (p Protocol, sure bool) {
 type geminiReader struct {
 	t          tally
 	candidates []geminiCandidate
-	chunk      geminiChunk
 
 	shapes shapes[geminiPiece]
 }
@@ -120,12 +122,12 @@ func (r *geminiReader) known(data []byte, p *geminiPiece, f filled) {
 
 // document reads a whole answer, which is as a chunk is.
 func (r *geminiReader) document(data []byte) verdict {
-	defer r.forget()
-	if !r.read(data) {
+	ch := geminiChunk{usage: unknownGeminiUsage}
+	if !r.read(data, &ch) {
 		return malformed
 	}
-	r.learn(data)
-	r.apply()
+	r.learn(data, &ch)
+	r.apply(&ch)
 	return progress
 }
 
@@ -141,18 +143,17 @@ func (r *geminiReader) done() {
 }
 
 // apply makes the chunk part of the state.
-func (r *geminiReader) apply() {
-	ch := &r.chunk
+func (r *geminiReader) apply(ch *geminiChunk) {
 	if !r.t.Terminal {
 		r.t.identify(ch.id, ch.model)
 		r.t.use(ch.usage.counts())
-		parts := ch.parts
-		for i := range ch.candidates {
-			d := &ch.candidates[i]
-			r.applyCandidate(d, parts[:d.parts])
-			parts = parts[d.parts:]
+		part := 0
+		for i := range ch.candidates.n {
+			d := ch.candidates.at(i)
+			r.applyCandidate(ch, d, part)
+			part += d.parts
 		}
-		if len(ch.candidates) > 0 && !ch.fault.seen {
+		if ch.candidates.n > 0 && !ch.fault.seen {
 			r.judge()
 		}
 		if len(ch.blocked) > 0 && !r.t.Complete {
@@ -176,10 +177,11 @@ func blockReason(reason []byte) []byte {
 	}
 }
 
-func (r *geminiReader) applyCandidate(d *geminiDelta, parts []geminiPart) {
+// applyCandidate takes what a candidate says, whose parts begin at part.
+func (r *geminiReader) applyCandidate(ch *geminiChunk, d *geminiDelta, part int) {
 	known := r.candidateOf(d.index)
-	for i := range parts {
-		r.part(known, &parts[i])
+	for i := range d.parts {
+		r.part(known, ch.parts.at(part+i))
 	}
 	if known == nil || known.finished || len(d.finish) == 0 {
 		return
@@ -190,8 +192,8 @@ func (r *geminiReader) applyCandidate(d *geminiDelta, parts []geminiPart) {
 		r.t.handOver(&known.call) // Vertex may leave out the end of the last call
 	}
 	known.open = false
-	if saysFailed(d.finish) && !r.chunk.fault.seen {
-		r.chunk.fault = fault{seen: true, typ: d.finish}
+	if saysFailed(d.finish) && !ch.fault.seen {
+		ch.fault = fault{seen: true, typ: d.finish}
 	}
 }
 

@@ -3,8 +3,8 @@ package wire
 // geminiChunk is what one payload says. Its slices are the payload's own.
 type geminiChunk struct {
 	id, model  []byte
-	candidates []geminiDelta
-	parts      []geminiPart
+	candidates few[geminiDelta]
+	parts      few[geminiPart]
 	blocked    []byte
 	usage      geminiUsage
 	fault      fault
@@ -14,7 +14,7 @@ type geminiChunk struct {
 type geminiDelta struct {
 	index  int
 	finish []byte
-	parts  int // how many of geminiChunk.parts are its
+	parts  int // how many of the chunk's parts are its
 }
 
 type geminiPart struct {
@@ -68,10 +68,8 @@ func sum(a, b int) int {
 	return a + b
 }
 
-// read parses a payload into r.chunk.
-func (r *geminiReader) read(data []byte) bool {
-	ch := &r.chunk
-	ch.usage = unknownGeminiUsage
+// read parses a payload into ch.
+func (r *geminiReader) read(data []byte, ch *geminiChunk) bool {
 	r.shapes.begin()
 	c := cursor{b: data}
 	for key, ok := c.object(); ok; key, ok = c.key() {
@@ -82,10 +80,10 @@ func (r *geminiReader) read(data []byte) bool {
 			ch.model = c.str()
 		case "candidates":
 			for ok := c.array(); ok; ok = c.element() {
-				r.readCandidate(&c)
+				r.readCandidate(&c, ch)
 			}
 		case "usageMetadata":
-			r.readUsage(&c)
+			r.readUsage(&c, ch.usage[:])
 		case "promptFeedback":
 			for key, ok := c.object(); ok; key, ok = c.key() {
 				if string(key) == "blockReason" {
@@ -103,15 +101,7 @@ func (r *geminiReader) read(data []byte) bool {
 	return c.end()
 }
 
-// forget lets go of the payload, of which nothing may be retained.
-func (r *geminiReader) forget() {
-	ch := &r.chunk
-	clear(ch.candidates)
-	clear(ch.parts)
-	*ch = geminiChunk{candidates: ch.candidates[:0], parts: ch.parts[:0]}
-}
-
-func (r *geminiReader) readCandidate(c *cursor) {
+func (r *geminiReader) readCandidate(c *cursor, ch *geminiChunk) {
 	var d geminiDelta
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
@@ -128,21 +118,21 @@ func (r *geminiReader) readCandidate(c *cursor) {
 					continue
 				}
 				for ok := c.array(); ok; ok = c.element() {
-					r.readPart(c, &d)
+					r.readPart(c, ch, &d)
 				}
 			}
 		default:
 			c.skip()
 		}
 	}
-	if len(r.chunk.candidates) < maxListed {
-		r.chunk.candidates = append(r.chunk.candidates, d)
+	if ch.candidates.n < maxListed {
+		ch.candidates.add(d)
 	} else {
-		r.chunk.parts = r.chunk.parts[:len(r.chunk.parts)-d.parts]
+		ch.parts.cut(ch.parts.n - d.parts)
 	}
 }
 
-func (r *geminiReader) readPart(c *cursor, d *geminiDelta) {
+func (r *geminiReader) readPart(c *cursor, ch *geminiChunk, d *geminiDelta) {
 	var p geminiPart
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
@@ -168,8 +158,8 @@ func (r *geminiReader) readPart(c *cursor, d *geminiDelta) {
 			c.skip()
 		}
 	}
-	if len(r.chunk.parts) < maxListed {
-		r.chunk.parts = append(r.chunk.parts, p)
+	if ch.parts.n < maxListed {
+		ch.parts.add(p)
 		d.parts++
 	}
 }
@@ -207,8 +197,7 @@ func (r *geminiReader) readPartialArg(c *cursor) {
 	}
 }
 
-func (r *geminiReader) readUsage(c *cursor) {
-	u := r.chunk.usage[:]
+func (r *geminiReader) readUsage(c *cursor, u []int) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "promptTokenCount":
@@ -230,12 +219,11 @@ func (r *geminiReader) readUsage(c *cursor) {
 }
 
 // learn takes the chunk's shape if it is a piece of one candidate and nothing else.
-func (r *geminiReader) learn(data []byte) {
-	ch := &r.chunk
-	if len(ch.candidates) != 1 || len(ch.parts) != 1 || len(ch.blocked) > 0 || ch.fault.seen {
+func (r *geminiReader) learn(data []byte, ch *geminiChunk) {
+	if ch.candidates.n != 1 || ch.parts.n != 1 || len(ch.blocked) > 0 || ch.fault.seen {
 		return
 	}
-	d, p := &ch.candidates[0], &ch.parts[0]
+	d, p := ch.candidates.at(0), ch.parts.at(0)
 	if len(d.finish) > 0 || len(p.id) > 0 || len(p.name) > 0 || p.unshaped {
 		return
 	}

@@ -12,9 +12,13 @@ type ollama struct {
 
 func (ollama) Name() string                          { return "ollama" }
 func (ollama) Provider() string                      { return "ollama" }
-func (ollama) NewDecoder(ct string) Decoder          { return newDecoder(ct, &ollamaReader{}, formLines) }
 func (ollama) ReadError(_ int, b []byte) Error       { return readError(b) }
 func (ollama) ReadRequest(b []byte) (Request, error) { return readOllamaRequest(b) }
+
+func (ollama) NewDecoder(ct string) Decoder {
+	d, _ := newDecoder[ollamaReader](ct, formLines)
+	return d
+}
 
 func (o ollama) Operation() string {
 	if o.generate {
@@ -38,7 +42,6 @@ func ollamaAt(path string) (p Protocol, sure bool) {
 // ollamaReader follows one response.
 type ollamaReader struct {
 	t      tally
-	line   ollamaLine
 	shapes shapes[struct{}] // of lines that were pieces of text or of reasoning
 }
 
@@ -84,20 +87,18 @@ func (r *ollamaReader) known(f filled) {
 
 // document reads a whole answer, which is as a line is.
 func (r *ollamaReader) document(data []byte) verdict {
-	defer r.forget()
-	if !r.read(data) {
+	var l ollamaLine
+	if !r.read(data, &l) {
 		return malformed
 	}
-	l := &r.line
 	if !l.done && len(l.calls) == 0 && !l.fault.seen && l.input < 0 && l.output < 0 {
 		r.shapes.learn(nil, data, struct{}{})
 	}
-	r.apply()
+	r.apply(&l)
 	return progress
 }
 
-func (r *ollamaReader) apply() {
-	l := &r.line
+func (r *ollamaReader) apply(l *ollamaLine) {
 	if l.fault.seen {
 		r.t.fail(&l.fault)
 		return
@@ -133,9 +134,8 @@ func (r *ollamaReader) say(text, reasoning bool) {
 	}
 }
 
-// read parses a payload into r.line.
-func (r *ollamaReader) read(data []byte) bool {
-	l := &r.line
+// read parses a payload into l.
+func (r *ollamaReader) read(data []byte, l *ollamaLine) bool {
 	l.input, l.output = -1, -1
 	r.shapes.begin()
 	c := cursor{b: data}
@@ -147,10 +147,10 @@ func (r *ollamaReader) read(data []byte) bool {
 			r.shapes.filled(&c, whatOther)
 		case "message":
 			for key, ok := c.object(); ok; key, ok = c.key() {
-				r.member(&c, key)
+				r.member(&c, key, l)
 			}
 		case "response", "thinking": // of /api/generate
-			r.member(&c, key)
+			r.member(&c, key, l)
 		case "done":
 			l.done = c.boolean()
 		case "done_reason":
@@ -169,8 +169,7 @@ func (r *ollamaReader) read(data []byte) bool {
 }
 
 // member reads one member of a message.
-func (r *ollamaReader) member(c *cursor, key []byte) {
-	l := &r.line
+func (r *ollamaReader) member(c *cursor, key []byte, l *ollamaLine) {
 	switch string(key) {
 	case "content", "response":
 		l.text = r.shapes.filled(c, whatText) || l.text
@@ -205,10 +204,4 @@ func readOllamaCall(c *cursor) (made ollamaCall) {
 		}
 	}
 	return made
-}
-
-// forget lets go of the payload, of which nothing may be retained.
-func (r *ollamaReader) forget() {
-	clear(r.line.calls)
-	r.line = ollamaLine{calls: r.line.calls[:0]}
 }

@@ -21,7 +21,6 @@ type Realtime struct {
 	serverModel bool        // the server said it, whose word outweighs the client's
 	tools       []string    // provider-executed ones that the session offers; nil: nobody has said
 	open        []*exchange // responses that have begun and are not done, the oldest first
-	ev          realtimeEvent
 
 	shapes shapes[realtimeDelta]
 }
@@ -128,27 +127,26 @@ func (r *Realtime) Received(p []byte) Frame {
 		d.of.delta(d.responsesDelta, nil, f.has(whatText))
 		return d.of.progress(FrameProgress)
 	}
-	if !r.read(p) {
+	var ev realtimeEvent
+	if !r.read(p, &ev) {
 		return Frame{Kind: FrameUnreadable}
 	}
-	defer r.forget()
-	ev := &r.ev
 	switch string(ev.typ) {
 	case "error":
-		return Frame{Kind: FrameError, Err: ev.fault.asError(), EventID: safeID(ev.fault.eventID)}
+		return Frame{Kind: FrameError, Err: ev.failure().asError(), EventID: safeID(ev.failure().eventID)}
 	case "session.created", "session.updated":
-		r.setSession(true)
+		r.setSession(&ev, true)
 	case "conversation.item.deleted", "conversation.item.truncated":
 		return Frame{Kind: FrameHistoryChanged}
 	case "response.created":
-		f := r.begin()
+		f := r.begin(ev.response.id)
 		f.ProviderTools = r.tools
 		return f
 	case "response.done":
-		return r.end()
+		return r.end(&ev.response)
 	default:
 		if bytes.HasPrefix(ev.typ, []byte("response.")) {
-			return r.progress(p)
+			return r.progress(p, &ev)
 		}
 	}
 	return Frame{}
@@ -156,11 +154,10 @@ func (r *Realtime) Received(p []byte) Frame {
 
 // Sent takes a text frame that was written to the server. It does not retain p.
 func (r *Realtime) Sent(p []byte) Frame {
-	if !r.read(p) {
+	var ev realtimeEvent
+	if !r.read(p, &ev) {
 		return Frame{Kind: FrameUnreadable}
 	}
-	defer r.forget()
-	ev := &r.ev
 	switch string(ev.typ) {
 	case "response.create":
 		f := Frame{Kind: FrameAsked, EventID: safeID(ev.eventID), ProviderTools: r.tools}
@@ -177,25 +174,24 @@ func (r *Realtime) Sent(p []byte) Frame {
 	case "conversation.item.delete", "conversation.item.truncate":
 		return Frame{Kind: FrameHistoryChanged}
 	case "session.update":
-		r.setSession(false)
+		r.setSession(&ev, false)
 	}
 	return Frame{}
 }
 
 // setSession takes what a session event said.
-func (r *Realtime) setSession(server bool) {
-	if r.ev.tools != nil {
-		r.tools = r.ev.tools
+func (r *Realtime) setSession(ev *realtimeEvent, server bool) {
+	if ev.tools != nil {
+		r.tools = ev.tools
 	}
-	if len(r.ev.model) == 0 || r.serverModel && !server {
+	if len(ev.model) == 0 || r.serverModel && !server {
 		return
 	}
-	r.model, r.serverModel = safeModel(r.ev.model), server
+	r.model, r.serverModel = safeModel(ev.model), server
 }
 
 // begin takes response.created.
-func (r *Realtime) begin() Frame {
-	id := r.ev.response.id
+func (r *Realtime) begin(id []byte) Frame {
 	if x := r.find(id); x != nil {
 		return x.progress(FrameProgress)
 	}
@@ -213,20 +209,17 @@ func (r *Realtime) begin() Frame {
 
 // progress takes an event within a response. Those of its items mean what they mean
 // in the Responses API; how it ends is said by response.done alone.
-func (r *Realtime) progress(p []byte) Frame {
-	x := r.find(r.ev.responseID)
+func (r *Realtime) progress(p []byte, ev *realtimeEvent) Frame {
+	x := r.find(ev.responseID)
 	if x == nil {
 		return Frame{}
 	}
-	ev := &r.ev
 	if ev.outputIndex >= 0 && !ev.unshaped && bytes.HasSuffix(ev.typ, deltaSuffix) {
 		r.shapes.learn(nil, p, realtimeDelta{responsesDelta{deltaKindOf(ev.typ), ev.outputIndex}, x})
 	}
 	for _, suffix := range [...]string{".added", ".delta", ".done"} {
 		if bytes.HasSuffix(ev.typ, []byte(suffix)) {
-			x.ev = ev.responsesEvent
-			x.apply()
-			x.ev = responsesEvent{}
+			x.apply(&ev.responsesEvent)
 			break
 		}
 	}
@@ -234,8 +227,7 @@ func (r *Realtime) progress(p []byte) Frame {
 }
 
 // end takes response.done.
-func (r *Realtime) end() Frame {
-	resp := &r.ev.response
+func (r *Realtime) end(resp *responsesObject) Frame {
 	x := r.find(resp.id)
 	if x == nil {
 		return Frame{}
@@ -301,64 +293,66 @@ type realtimeEvent struct {
 	tools               []string // of the session; nil: it did not say. Not the frame's own
 }
 
-// read parses a frame into r.ev.
-func (r *Realtime) read(p []byte) bool {
+// read parses a frame into ev.
+func (r *Realtime) read(p []byte, ev *realtimeEvent) bool {
 	if len(p) > MaxEvent {
 		return false
 	}
-	ev := &r.ev
-	r.shapes.begin()
-	isObject := (&cursor{b: p}).peek() == '{'
-	ok := isObject && ev.read(p, &r.shapes.values, func(c *cursor, key []byte) bool {
+	s := &r.shapes.values
+	s.begin()
+	ev.begin()
+	c := cursor{b: p}
+	if c.peek() != '{' {
+		return false
+	}
+	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "event_id":
-			ev.eventID = nil
-			if c.peek() != '"' {
-				c.skip()
-				return true
-			}
-			start := c.i + 1
-			r.shapes.filled(c, whatOther) // every event has another
-			if !c.bad {
-				ev.eventID = p[start : c.i-1]
-			}
+			ev.eventID = readEventID(&c, s)
 		case "response_id":
 			ev.responseID = c.str()
 		case "session":
-			for key, ok := c.object(); ok; key, ok = c.key() {
-				switch string(key) {
-				case "model":
-					ev.model = c.str()
-				case "tools":
-					ev.tools = []string{}
-					for ok := c.array(); ok; ok = c.element() {
-						if name := readResponsesTool(c); len(name) > 0 {
-							ev.tools = addTool(ev.tools, name)
-						}
-					}
-				default:
-					c.skip()
+			ev.readSession(&c)
+		default:
+			ev.member(&c, key, s)
+		}
+	}
+	return c.end()
+}
+
+// readEventID reads an id that every event has another of: a hole in its shape.
+func readEventID(c *cursor, s *values) []byte {
+	if c.peek() != '"' {
+		c.skip()
+		return nil
+	}
+	start := c.i + 1
+	s.filled(c, whatOther)
+	if c.bad {
+		return nil
+	}
+	id := c.b[start : c.i-1]
+	if bytes.IndexByte(id, '\\') >= 0 {
+		id = unescape(id)
+	}
+	return id
+}
+
+// readSession reads what a session event says.
+func (ev *realtimeEvent) readSession(c *cursor) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "model":
+			ev.model = c.str()
+		case "tools":
+			ev.tools = []string{}
+			for ok := c.array(); ok; ok = c.element() {
+				if name := readResponsesTool(c); len(name) > 0 {
+					ev.tools = addTool(ev.tools, name)
 				}
 			}
 		default:
-			return false
+			c.skip()
 		}
-		return true
-	})
-	if !ok {
-		r.forget()
-		return false
 	}
-	if bytes.IndexByte(ev.eventID, '\\') >= 0 {
-		ev.eventID = unescape(ev.eventID)
-	}
-	return true
-}
-
-// forget lets go of the frame, of which nothing may be retained.
-func (r *Realtime) forget() {
-	output := r.ev.response.output
-	clear(output)
-	r.ev = realtimeEvent{}
-	r.ev.response.output = output[:0]
 }

@@ -13,9 +13,13 @@ type openAIResponses struct{}
 func (openAIResponses) Name() string                          { return "openai_responses" }
 func (openAIResponses) Provider() string                      { return "openai" }
 func (openAIResponses) Operation() string                     { return "chat" }
-func (openAIResponses) NewDecoder(ct string) Decoder          { return newDecoder(ct, &responsesReader{}, 0) }
 func (openAIResponses) ReadError(_ int, b []byte) Error       { return readError(b) }
 func (openAIResponses) ReadRequest(b []byte) (Request, error) { return readResponsesRequest(b) }
+
+func (openAIResponses) NewDecoder(ct string) Decoder {
+	d, _ := newDecoder[responsesReader](ct, 0)
+	return d
+}
 
 // responsesAt reads …/responses. Under /v1/ (OpenAI, OpenRouter, vLLM) and /openai/
 // (Azure) the path is proof; elsewhere it may be a survey's.
@@ -33,7 +37,6 @@ type responsesReader struct {
 	open     []openItem // items that have been added and are not done
 	anyItems bool       // some item event came
 	refused  bool       // the text is a refusal
-	ev       responsesEvent
 
 	shapes shapes[responsesDelta]
 }
@@ -89,17 +92,16 @@ func (r *responsesReader) event(name, data []byte) verdict {
 		r.known(d, f)
 		return progress
 	}
-	defer r.forget()
-	if !r.read(data) {
+	var ev responsesEvent
+	if !r.read(data, &ev) {
 		return malformed
 	}
-	ev := &r.ev
 	if len(ev.typ) == 0 {
 		ev.typ = name
 	} else if ev.outputIndex >= 0 && !ev.unshaped && bytes.HasSuffix(ev.typ, deltaSuffix) {
 		r.shapes.learn(name, data, responsesDelta{deltaKindOf(ev.typ), ev.outputIndex})
 	}
-	return r.apply()
+	return r.apply(&ev)
 }
 
 var deltaSuffix = []byte(".delta")
@@ -120,13 +122,12 @@ func (r *responsesReader) known(d *responsesDelta, f filled) {
 }
 
 // apply makes the event part of the state.
-func (r *responsesReader) apply() verdict {
-	ev := &r.ev
+func (r *responsesReader) apply(ev *responsesEvent) verdict {
 	switch string(ev.typ) {
 	case "keepalive", "ping":
 		return keepalive
 	case "error", "response.failed", "response.cancelled":
-		r.failed()
+		r.failed(ev)
 		return progress
 	}
 	if r.t.Terminal {
@@ -176,9 +177,8 @@ func (r *responsesReader) delta(d responsesDelta, id []byte, filled bool) {
 }
 
 // failed takes an error event or the response.failed that may follow it.
-func (r *responsesReader) failed() {
-	ev := &r.ev
-	f := &ev.fault
+func (r *responsesReader) failed(ev *responsesEvent) {
+	f := ev.failure()
 	if string(ev.typ) != "error" {
 		r.t.identify(ev.response.id, ev.response.model)
 		r.t.use(ev.response.usage)
@@ -311,8 +311,8 @@ func (r *responsesReader) outcome(resp *responsesObject) {
 }
 
 func (r *responsesReader) document(data []byte) verdict {
-	defer r.forget()
-	resp := &r.ev.response
+	var ev responsesEvent
+	resp := &ev.response
 	c := cursor{b: data}
 	resp.read(&c)
 	if !c.end() {
@@ -322,8 +322,8 @@ func (r *responsesReader) document(data []byte) verdict {
 	case "incomplete":
 		r.incomplete(resp)
 	case "failed", "cancelled":
-		r.ev.typ = append([]byte("response."), resp.status...)
-		r.failed()
+		ev.typ = append([]byte("response."), resp.status...)
+		r.failed(&ev)
 	case "queued", "in_progress":
 		// A background response: the exchange is complete, the answer is asked for later.
 		r.t.identify(resp.id, resp.model)

@@ -10,6 +10,7 @@ type responsesEvent struct {
 	item        responsesItem
 	response    responsesObject
 	fault       fault
+	flat        fault // the members of an error that stand beside the type
 }
 
 // responsesObject is a response: the payload of an event, or a whole body.
@@ -21,63 +22,60 @@ type responsesObject struct {
 	fault                     fault
 }
 
-// read parses a payload into r.ev.
-func (r *responsesReader) read(data []byte) bool {
-	r.shapes.begin()
-	return r.ev.read(data, &r.shapes.values, nil)
-}
-
-// read parses a payload. Members that own takes are not read here; it may be nil.
-func (ev *responsesEvent) read(data []byte, s *values, own func(c *cursor, key []byte) bool) bool {
-	ev.outputIndex = -1
-	var flat fault
+// read parses a payload into ev.
+func (r *responsesReader) read(data []byte, ev *responsesEvent) bool {
+	s := &r.shapes.values
+	s.begin()
+	ev.begin()
 	c := cursor{b: data}
 	for key, ok := c.object(); ok; key, ok = c.key() {
-		if own != nil && own(&c, key) {
-			continue
-		}
-		switch string(key) {
-		case "type":
-			ev.typ = c.str()
-		case "output_index":
-			ev.outputIndex = c.count()
-		case "item_id":
-			ev.itemID = c.str()
-		case "delta":
-			if c.peek() == '"' {
-				ev.delta = s.filled(&c, whatText) || ev.delta
-			} else {
-				ev.delta, ev.unshaped = c.something() || ev.delta, true
-			}
-		case "sequence_number":
-			s.number(&c)
-		case "obfuscation":
-			s.filled(&c, whatOther)
-		case "item":
-			ev.item, ev.unshaped = readItem(&c), true
-		case "response":
-			ev.response.read(&c)
-			ev.unshaped = true
-		case "error":
-			ev.fault.read(&c)
-		case "code", "message", "status", "retry_after":
-			flat.member(&c, key) // an error event is flat
-		default:
-			c.skip()
-		}
-	}
-	if !ev.fault.seen {
-		ev.fault = flat
+		ev.member(&c, key, s)
 	}
 	return c.end()
 }
 
-// forget lets go of the payload, of which nothing may be retained.
-func (r *responsesReader) forget() {
-	output := r.ev.response.output
-	clear(output)
-	r.ev = responsesEvent{}
-	r.ev.response.output = output[:0]
+// begin prepares for the reading of a payload.
+func (ev *responsesEvent) begin() { ev.outputIndex = -1 }
+
+// member reads one member of a payload.
+func (ev *responsesEvent) member(c *cursor, key []byte, s *values) {
+	switch string(key) {
+	case "type":
+		ev.typ = c.str()
+	case "output_index":
+		ev.outputIndex = c.count()
+	case "item_id":
+		ev.itemID = c.str()
+	case "delta":
+		if c.peek() == '"' {
+			ev.delta = s.filled(c, whatText) || ev.delta
+		} else {
+			ev.delta, ev.unshaped = c.something() || ev.delta, true
+		}
+	case "sequence_number":
+		s.number(c)
+	case "obfuscation":
+		s.filled(c, whatOther)
+	case "item":
+		ev.item, ev.unshaped = readItem(c), true
+	case "response":
+		ev.response.read(c)
+		ev.unshaped = true
+	case "error":
+		ev.fault.read(c)
+	case "code", "message", "status", "retry_after":
+		ev.flat.member(c, key)
+	default:
+		c.skip()
+	}
+}
+
+// failure is the error of an error event.
+func (ev *responsesEvent) failure() *fault {
+	if ev.fault.seen {
+		return &ev.fault
+	}
+	return &ev.flat
 }
 
 // read reads a response object.

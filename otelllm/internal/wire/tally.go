@@ -129,7 +129,25 @@ const finishRefusal = "refusal"
 // finish records the finish reason of a choice.
 func (t *tally) finish(reason []byte) {
 	if len(t.FinishReasons) < MaxIDs {
-		t.FinishReasons = append(t.FinishReasons, safeName(reason))
+		t.FinishReasons = append(t.FinishReasons, finishReason(reason))
+	}
+}
+
+// finishReason is [safeName] that has the words of most answers at hand.
+func finishReason(reason []byte) string {
+	switch string(reason) {
+	case "stop":
+		return "stop"
+	case "tool_calls":
+		return "tool_calls"
+	case "end_turn":
+		return "end_turn"
+	case "tool_use":
+		return "tool_use"
+	case "STOP":
+		return "STOP"
+	default:
+		return safeName(reason)
 	}
 }
 

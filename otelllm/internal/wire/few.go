@@ -1,0 +1,32 @@
+package wire
+
+// few is a list that mostly has one element, for which it needs no memory of its own.
+type few[T any] struct {
+	first T
+	more  []T
+	n     int
+}
+
+// add appends an element.
+func (f *few[T]) add(v T) {
+	if f.n == 0 {
+		f.first = v
+	} else {
+		f.more = append(f.more, v)
+	}
+	f.n++
+}
+
+// at is the element at i, which is less than n.
+func (f *few[T]) at(i int) *T {
+	if i == 0 {
+		return &f.first
+	}
+	return &f.more[i-1]
+}
+
+// cut drops the elements from n on.
+func (f *few[T]) cut(n int) {
+	f.n = n
+	f.more = f.more[:max(n-1, 0)]
+}
