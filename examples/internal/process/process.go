@@ -110,6 +110,9 @@ func orEnded(err error) error {
 	return err
 }
 
+// PID is the number of the program's process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Exited is closed when the program has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
@@ -119,14 +122,19 @@ func (p *Process) Log() string { return p.spec.Log }
 // Stop interrupts the program and waits until it has ended, by force once it has
 // had its time. The error says whether it ended well, with the end of its log.
 func (p *Process) Stop(patience time.Duration) error {
+	return p.StopBy(os.Interrupt, patience)
+}
+
+// StopBy is Stop by another signal.
+func (p *Process) StopBy(signal os.Signal, patience time.Duration) error {
 	select {
 	case <-p.exited: // before it was asked to
 		return fmt.Errorf("%s has ended early: %w%s", p.spec.Name, orEnded(p.err), p.Tail())
 	default:
 	}
-	if err := p.cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		p.Kill()
-		return fmt.Errorf("interrupt %s: %w", p.spec.Name, err)
+		return fmt.Errorf("send %s to %s: %w", signal, p.spec.Name, err)
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
