@@ -96,6 +96,51 @@ func TestMetricsEndToEnd(t *testing.T) {
 	t.Run("dashboards", func(t *testing.T) { everyPanelHasData(t, m.prometheus) })
 }
 
+// OTLP promises delivery at least once: an exporter that got no answer sends again, and a gateway sends a whole batch
+// again when one of several classifiers is away. Twice before the verdict or once more after it: a run counts once.
+// Requests and tools count as often as they are delivered, which docs/operate/metrics.md says.
+func TestSentMoreThanOnce(t *testing.T) {
+	v := readVocabulary(t)
+	m := startMonitored(t)
+	all := demoTraces(t, v)
+	renew(t, all)
+	isRun := func(span map[string]any) bool { return strings.HasPrefix(span["name"].(string), "invoke_agent") }
+	parts := pick(t, all, func(span map[string]any) bool { return !isRun(span) })
+	runs := pick(t, all, isRun)
+
+	check := func(times int) {
+		t.Helper()
+		eventually(t, func(t *assert.CollectT) {
+			deliveries, judged := map[string]int{}, map[string]bool{}
+			for _, span := range m.backend.spans(t) {
+				deliveries[span.TraceID+span.SpanID]++
+				for _, a := range span.Attributes {
+					if a.Key == "llm.run.outcome" {
+						judged[span.TraceID+span.SpanID] = true
+					}
+				}
+			}
+			for id, n := range deliveries {
+				require.Equal(t, times, n, id)
+			}
+			require.NotEmpty(t, judged)
+			assert.InDelta(t, len(judged), m.number(t, `sum(llm_run_calls_total)`), 0, "runs")
+			for expr, attribute := range map[string]string{
+				`sum(llm_request_calls_total)`: "gen_ai.operation.name=chat|text_completion|generate_content",
+				`sum(llm_tool_calls_total)`:    "gen_ai.operation.name=execute_tool",
+			} {
+				assert.InDelta(t, len(m.backend.traceIDs(t, attribute)), m.number(t, expr), 0, expr)
+			}
+		})
+	}
+	for _, batches := range [][]map[string]any{parts, parts, runs, runs} { // the second copies of parts come before the verdict
+		send(t, m.otlp, batches)
+	}
+	check(2)
+	send(t, m.otlp, all)
+	check(3)
+}
+
 // traceIDs returns the trace id of each span with the attribute, or with one of the values after "=", but of none of a
 // gateway, which serves a request that its client has counted.
 func (c *running) traceIDs(t require.TestingT, attribute string) []string {

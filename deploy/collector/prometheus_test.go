@@ -241,7 +241,7 @@ func startMonitored(t *testing.T, files ...string) *monitored {
 	t.Helper()
 	bin := binary(t)
 	promBinary(t, "prometheus")
-	m := &monitored{otlp: freeAddress(t), backend: start(t, bin, nil, "config-demo.yaml")}
+	m := &monitored{otlp: freeAddress(t), backend: startBackend(t, bin, nil)}
 	verdicts, own, health := freeAddress(t), freeAddress(t), freeAddress(t)
 	ownHost, ownPort, _ := strings.Cut(own, ":")
 	overlay := filepath.Join(t.TempDir(), "overlay.yaml")

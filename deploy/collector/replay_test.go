@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -80,8 +81,15 @@ func age(t *testing.T, batches []map[string]any, ago time.Duration) {
 	times(func(holder map[string]any, key string, at int64) { holder[key] = strconv.FormatInt(at+by, 10) })
 }
 
-// replay sends the batches over OTLP/HTTP as traces that nobody has seen yet.
+// replay sends the batches as traces that nobody has seen yet.
 func replay(t *testing.T, address string, batches []map[string]any) {
+	t.Helper()
+	renew(t, batches)
+	send(t, address, batches)
+}
+
+// renew gives the traces ids that nobody has seen yet.
+func renew(t *testing.T, batches []map[string]any) {
 	t.Helper()
 	fresh := make([]byte, 4)
 	_, err := rand.Read(fresh)
@@ -93,6 +101,13 @@ func replay(t *testing.T, address string, batches []map[string]any) {
 				span["traceId"] = hex.EncodeToString(fresh) + span["traceId"].(string)[8:]
 			}
 		})
+	}
+}
+
+// send sends the batches over OTLP/HTTP.
+func send(t *testing.T, address string, batches []map[string]any) {
+	t.Helper()
+	for _, batch := range batches {
 		body, err := json.Marshal(batch)
 		require.NoError(t, err)
 		resp, err := http.Post("http://"+address+"/v1/traces", "application/json", bytes.NewReader(body))
@@ -100,6 +115,21 @@ func replay(t *testing.T, address string, batches []map[string]any) {
 		require.NoError(t, resp.Body.Close())
 		assert.Equal(t, http.StatusOK, resp.StatusCode)
 	}
+}
+
+// pick copies the batches, with the spans that keep says.
+func pick(t *testing.T, batches []map[string]any, keep func(span map[string]any) bool) []map[string]any {
+	t.Helper()
+	raw, err := json.Marshal(batches)
+	require.NoError(t, err)
+	var picked []map[string]any
+	require.NoError(t, json.Unmarshal(raw, &picked))
+	for _, batch := range picked {
+		eachScope(batch, func(scope map[string]any) {
+			scope["spans"] = slices.DeleteFunc(list(scope["spans"]), func(s any) bool { return !keep(s.(map[string]any)) })
+		})
+	}
+	return picked
 }
 
 func eachScope(batch map[string]any, do func(map[string]any)) {

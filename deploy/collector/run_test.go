@@ -26,7 +26,7 @@ const otherSpan = `{"resourceSpans":[{"scopeSpans":[{"spans":[{
 // The demo waits for what this file holds, and one Collector's forward is another one's input.
 func TestDemoWritesAndForwards(t *testing.T) {
 	bin := binary(t)
-	backend := start(t, bin, nil, "config-demo.yaml")
+	backend := startBackend(t, bin, nil)
 	front := start(t, bin, map[string]string{"FORWARD_ENDPOINT": backend.env["OTLP_GRPC_ENDPOINT"]},
 		"config-demo.yaml", "config-forward.yaml")
 
@@ -90,7 +90,8 @@ func (c *running) spanNames(t require.TestingT) []string {
 type running struct{ env map[string]string }
 
 // start runs the Collector on free loopback ports until the test ends, and returns once its health check answers 200.
-func start(t *testing.T, bin string, extra map[string]string, files ...string) *running {
+// configs are files, or anything with a scheme.
+func start(t *testing.T, bin string, extra map[string]string, configs ...string) *running {
 	t.Helper()
 	env := map[string]string{
 		"OTLP_GRPC_ENDPOINT": freeAddress(t),
@@ -101,14 +102,24 @@ func start(t *testing.T, bin string, extra map[string]string, files ...string) *
 	maps.Copy(env, extra)
 
 	var args []string
-	for _, file := range files {
-		args = append(args, "--config", "file:"+file)
+	for _, config := range configs {
+		if !strings.Contains(config, ":") {
+			config = "file:" + config
+		}
+		args = append(args, "--config", config)
 	}
 	cmd := exec.Command(bin, args...)
 	cmd.Env = environ(env)
 	run(t, cmd)
 	healthy(t, env["HEALTH_ENDPOINT"])
 	return &running{env: env}
+}
+
+// startBackend runs the Collector in the place of a trace backend: it writes what it is sent, and judges nothing, so that
+// no verdict in its file is its own.
+func startBackend(t *testing.T, bin string, extra map[string]string) *running {
+	t.Helper()
+	return start(t, bin, extra, "config-demo.yaml", "yaml:service::pipelines::traces::processors: []")
 }
 
 // healthy waits until every pipeline of the Collector runs.
@@ -157,7 +168,7 @@ service: {telemetry: {metrics: {level: none, readers: []}}}
 	}
 	t.Run("while the backend is away", func(t *testing.T) { replay(t, classifier(t), traces) })
 
-	backend := start(t, bin, map[string]string{"OTLP_GRPC_ENDPOINT": backendAt}, "config-demo.yaml")
+	backend := startBackend(t, bin, map[string]string{"OTLP_GRPC_ENDPOINT": backendAt})
 	classifier(t)
 	var want int
 	for _, batch := range traces {

@@ -54,7 +54,7 @@ func startGuarded(t *testing.T, env map[string]string, files ...string) *guarded
 	require.NoError(t, err)
 	maps.Copy(all, env)
 
-	g := &guarded{url: "https://" + all["OTLP_HTTP_ENDPOINT"] + "/v1/traces", backend: start(t, bin, nil, "config-demo.yaml")}
+	g := &guarded{url: "https://" + all["OTLP_HTTP_ENDPOINT"] + "/v1/traces", backend: startBackend(t, bin, nil)}
 	all["BACKEND_OTLP"] = g.backend.env["OTLP_GRPC_ENDPOINT"]
 	health := freeAddress(t)
 	overlay := filepath.Join(t.TempDir(), "overlay.yaml")
