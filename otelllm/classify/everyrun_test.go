@@ -2,6 +2,7 @@ package classify
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -187,7 +188,10 @@ func verdictProblem(r *Run, d *Diagnosis) string {
 		return "an incomplete verdict: " + words(d)
 	case d.Class == semconv.ClassToolFailed && len(r.Tools) == 0:
 		return "a tool is blamed that never began"
-	case strings.Contains(d.Summary, "The tool had not run") && ranUnsafely(r) && d.Outcome != 0:
+	case d.Origin == semconv.OriginApplication && d.Cause != semconv.CauseDeliveryFailed && d.Cause != semconv.CauseOmittedFromRetry &&
+		(!r.AnnouncedRequests.Observed() || r.AnnouncedRequests.N() > len(r.Requests)):
+		return "the application is blamed where a request may be missing"
+	case strings.Contains(d.Summary, "The tool had not run") && toolCalled(r) && d.Outcome != 0:
 		return "the run's summary denies a tool that ran: " + d.Summary
 	case d.Confidence == semconv.ConfidenceLow && d.Retry.Safety == SafeAutoRetry:
 		return "safe at low confidence"
@@ -198,13 +202,9 @@ func verdictProblem(r *Run, d *Diagnosis) string {
 	}
 }
 
-func ranUnsafely(r *Run) bool {
-	for t := range r.Tools {
-		if f := &r.Tools[t]; f.mayHaveActed() && (f.effect() == semconv.ToolEffectNonIdempotent || f.effect() == semconv.ToolEffectUnknown) {
-			return true
-		}
-	}
-	return false
+// toolCalled: a tool of the run was called, whatever it did. A rejected call is none.
+func toolCalled(r *Run) bool {
+	return slices.ContainsFunc(r.Tools, func(t Tool) bool { return t.Outcome != semconv.ToolOutcomeRejected })
 }
 
 // FuzzJudge: whatever the facts, a verdict that keeps the rules, and no panic.

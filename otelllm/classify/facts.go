@@ -208,7 +208,10 @@ type Run struct {
 
 	AnnouncedRequests Count // how many began under the run, by its own count
 	AnnouncedTools    Count
-	ToolsRecorded     Fact // the producer would have recorded every tool that ran; a full manifest says so too
+	// Within: every run that began within this one, as an agent that is a tool of
+	// another does, is known to have gone well (Yes), or one of them is not (No).
+	Within        Fact
+	ToolsRecorded Fact // the producer would have recorded every tool that ran; a full manifest says so too
 
 	Requests []Request
 	Tools    []Tool

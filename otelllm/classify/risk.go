@@ -17,7 +17,12 @@ type risk struct {
 	certificate Fact // a tls failure is about a certificate
 	repeated    bool // the same protocol violation had come before
 	unseen      bool // a part that was announced never arrived, or may exist unannounced
-	endless     bool // the latter: the run's end never came. It only names what is missing
+
+	// These only choose words and name what is missing.
+	endless     bool // a part may exist unannounced, because the run's end never came
+	unannounced bool // the run does not say how many parts it has
+	silent      bool // nothing was marked as failed
+	refused     bool // a tool was called, and vouches that nothing came of it
 
 	abort semconv.AbortSource // the deliberate end, if that is what ended it
 
@@ -97,9 +102,10 @@ func (j *judge) requestRisk(i int, w what) risk {
 	j.addResponse(&k, r)
 	for t := range j.run.Tools {
 		tool := &j.run.Tools[t]
-		if tool.mayHaveActed() && j.concerns(tool, r) && !slices.Contains(r.HistoryOutputs, tool.CallID) {
-			k.started = k.started.with(tool)
+		if !j.concerns(tool, r) || slices.Contains(r.HistoryOutputs, tool.CallID) {
+			continue
 		}
+		k.add(tool)
 	}
 	if j.unaccountedCalls(i) {
 		k.calls = callsUnknown
@@ -114,8 +120,9 @@ func (j *judge) runRisk(w what, basis Basis, abort semconv.AbortSource) risk {
 		missingOutput: No, reasoning: No, text: No, toolInput: No, sent: No,
 		certificate: No,
 		// A run whose end never came has announced nothing: any part of it may be elsewhere.
-		unseen:  j.childMissing() || j.run.Ended == No,
-		endless: j.run.Ended == No,
+		unseen:      j.childMissing() || j.run.Ended == No,
+		endless:     j.run.Ended == No,
+		unannounced: !j.run.AnnouncedRequests.Observed(),
 	}
 	for i := range j.run.Requests {
 		r := &j.run.Requests[i]
@@ -128,11 +135,19 @@ func (j *judge) runRisk(w what, basis Basis, abort semconv.AbortSource) risk {
 		j.addResponse(&k, r)
 	}
 	for t := range j.run.Tools {
-		if tool := &j.run.Tools[t]; tool.mayHaveActed() {
-			k.started = k.started.with(tool)
-		}
+		k.add(&j.run.Tools[t])
 	}
 	return k
+}
+
+// add joins an execution of a tool.
+func (k *risk) add(tool *Tool) {
+	switch {
+	case tool.mayHaveActed():
+		k.started = k.started.with(tool)
+	case tool.Outcome != semconv.ToolOutcomeRejected: // such a call was never made
+		k.refused = true
+	}
 }
 
 // addResponse joins what one request's response shows into k.

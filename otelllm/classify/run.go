@@ -200,6 +200,7 @@ func (j *judge) diagnoseRun(v *Verdicts) Diagnosis {
 	switch {
 	case p.class != semconv.ClassUnset:
 		k := j.runRisk(p.what, p.basis, p.abort)
+		k.silent = p.class == semconv.ClassUnclassified && p.request == nil && j.run.Failed != Yes
 		outcome := outcomeOf(p.class)
 		d = p.diagnosis(p.phase, &k)
 		d.Outcome, d.RecoveredFailures, d.MissingOutputs = outcome, recovered, missing
@@ -239,10 +240,10 @@ func outcomeOf(c semconv.Class) semconv.RunOutcome {
 //  3. a request that failed, was cut by a limit or was stopped, and nothing made good
 //  4. a deliberate end of the run, or of a tool of it
 //  5. a tool that failed, and the run ended on it
-//  6. an output that the model never got, when the run failed
-//  7. the run's own failure
+//  6. an output that the model never got, when the run failed and nothing of it is missing
+//  7. the run's own failure, likewise: a part that nobody saw might explain it
 //  8. a run without its end or without children that it announced
-//  9. a last request of which nothing is known
+//  9. a run that failed, or whose end nothing tells of
 func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string) {
 	var incomplete, undelivered, failedTool, neverAnswered, abortedTool *Tool
 	var undeliveredCause semconv.Cause
@@ -300,16 +301,16 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		p = tool(abortedTool, j.toolWhat(abortedTool), semconv.PhaseToolExecution)
 	case failedTool != nil:
 		p = tool(failedTool, j.toolWhat(failedTool), semconv.PhaseToolExecution)
-	case neverAnswered != nil && run.Failed == Yes:
+	case neverAnswered != nil && run.Failed == Yes && j.whole():
 		p = lost(neverAnswered, semconv.CauseNeverAnswered)
 		missing = append(missing, neverAnswered.CallID)
-	case run.Failed == Yes:
+	case run.Failed == Yes && j.whole():
 		p = primary{what: what{semconv.ClassApplicationError, semconv.CauseRunError, semconv.OriginApplication}, phase: semconv.PhaseUnknown, basis: Typed}
 	case run.Ended == No:
 		p = primary{what: what{semconv.ClassRunAbandoned, semconv.CauseMissingEnd, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
 	case j.childMissing():
 		p = primary{what: what{semconv.ClassRunAbandoned, semconv.CauseMissingChildren, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
-	case j.lastUnknown():
+	case run.Failed == Yes, j.endUnknown():
 		p = primary{what: what{semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
 	}
 	// A stop of the whole run by a person holds, whatever failed first.
@@ -331,9 +332,22 @@ func (j *judge) childMissing() bool {
 	return j.run.AnnouncedRequests.N() > len(j.run.Requests) || j.run.AnnouncedTools.N() > len(j.run.Tools)
 }
 
-// lastUnknown: nothing says how the last request went, and the run does not say
-// that it went well.
-func (j *judge) lastUnknown() bool {
+// whole: the run said how many children it has, and every one of them is here.
+func (j *judge) whole() bool {
+	return j.run.AnnouncedRequests.Observed() && j.run.AnnouncedTools.Observed() && !j.childMissing()
+}
+
+// endUnknown: nothing says how the run went: neither its own word nor its last
+// request, nor, where it has none, the runs within it. A run span of which no
+// request was seen, and that does not say that it made none, has lost some.
+func (j *judge) endUnknown() bool {
 	n := len(j.order)
-	return n > 0 && j.states[j.order[n-1]] == stateUnknown && j.run.Failed != No
+	switch {
+	case j.run.Failed == No:
+		return false
+	case n > 0:
+		return j.states[j.order[n-1]] == stateUnknown
+	default:
+		return j.run.Ended == Yes && !j.run.AnnouncedRequests.Observed() && j.run.Within != Yes
+	}
 }

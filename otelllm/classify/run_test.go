@@ -334,6 +334,90 @@ func TestAcceptance(t *testing.T) {
 			}(), outcome: "incomplete", want: "run_abandoned/missing_children@unknown user_confirmed_retry (visible_output)", requests: []string{""},
 		},
 		{
+			name: "a failed run, and a child that never came", run: func() Run {
+				r := run(true, []Request{request(0, 1, answers)})
+				r.AnnouncedRequests, r.ErrorType = Counted(2), "*net.OpError"
+				return r
+			}(), outcome: "incomplete", want: "run_abandoned/missing_children@unknown user_confirmed_retry (visible_output)", requests: []string{""},
+			origin: semconv.OriginUnknown,
+		},
+		{
+			name: "a failed run that announces nothing, and none of its requests is here",
+			run:  Run{Start: t0, End: at(9), Ended: Yes, Failed: Yes, ErrorType: "ECONNRESET"}, outcome: "incomplete",
+			want: "unclassified/unknown@unknown user_confirmed_retry (evidence_incomplete)", origin: semconv.OriginUnknown,
+		},
+		{
+			name: "a failed run that announces nothing, whose requests went well",
+			run:  Run{Start: t0, End: at(9), Ended: Yes, Failed: Yes, Requests: []Request{request(0, 1, answers)}}, outcome: "incomplete",
+			want: "unclassified/unknown@unknown user_confirmed_retry (visible_output)", requests: []string{""}, origin: semconv.OriginUnknown,
+		},
+		{
+			name: "an output that no request took up, in a run that announces nothing",
+			run: Run{
+				Start: t0, End: at(9), Ended: Yes, Failed: Yes, Requests: []Request{request(0, 1, calls("a"))},
+				Tools: []Tool{tool(1, 2, "a", semconv.ToolEffectIdempotent, ok)},
+			}, outcome: "incomplete",
+			want: "unclassified/unknown@unknown user_confirmed_retry (evidence_incomplete)", requests: []string{""}, origin: semconv.OriginUnknown,
+		},
+		{
+			name: "a failed run that made no request", run: run(true, nil), outcome: "failed",
+			want: "application_error/run_error@unknown user_confirmed_retry (evidence_incomplete)", origin: semconv.OriginApplication,
+		},
+		{
+			name: "a run of which no request is here, and that says nothing of how it went",
+			run:  Run{Start: t0, End: at(9), Ended: Yes}, outcome: "incomplete",
+			want: "unclassified/unknown@unknown user_confirmed_retry (evidence_incomplete)", origin: semconv.OriginUnknown,
+		},
+		{
+			name: "the same, with a tool",
+			run:  Run{Start: t0, End: at(9), Ended: Yes, Tools: []Tool{tool(1, 2, "a", write, ok)}}, outcome: "incomplete",
+			want: "unclassified/unknown@unknown user_confirmed_retry (tool_side_effect)",
+		},
+		{
+			name: "a run of which no request is here, and whose own runs went well",
+			run:  Run{Start: t0, End: at(9), Ended: Yes, Within: Yes}, outcome: "succeeded",
+		},
+		{
+			name: "a run of which no request is here, and one of whose own runs did not go well",
+			run:  Run{Start: t0, End: at(9), Ended: Yes, Within: No}, outcome: "incomplete",
+			want: "unclassified/unknown@unknown user_confirmed_retry (evidence_incomplete)",
+		},
+		{
+			name: "a run that says that it made no request", run: func() Run {
+				r := run(false, nil)
+				r.Failed = NotObserved
+				return r
+			}(), outcome: "succeeded",
+		},
+		{
+			name: "a run that says that it went well", run: Run{Start: t0, End: at(9), Ended: Yes, Failed: No}, outcome: "succeeded",
+		},
+		{
+			name: "a tool that refuses the half of an input", run: run(true, []Request{request(0, 1, toolInput(0))},
+				tool(1, 2, "a", write, semconv.ToolOutcomeInvalidInput)), outcome: "failed",
+			want:     "stream_interrupted/connection_reset@tool_input safe_auto_retry (incomplete_tool_input)",
+			requests: []string{"stream_interrupted/connection_reset@tool_input safe_auto_retry (incomplete_tool_input)"},
+			tools:    []string{"tool_failed/invalid_input@tool_execution no_retry (not_transient)"},
+			origin:   semconv.OriginTransport,
+		},
+		{
+			name: "cut between the end of a call's input and the call", run: run(true, []Request{request(0, 1, inputOnly)}), outcome: "failed",
+			want:     "stream_interrupted/connection_reset@tool_call_ready safe_auto_retry (tool_call_not_executed)",
+			requests: []string{"stream_interrupted/connection_reset@tool_call_ready safe_auto_retry (tool_call_not_executed)"},
+		},
+		{
+			name: "the same, and whether its tool ran is not observed",
+			run:  Run{Start: t0, Requests: []Request{request(0, 1, inputOnly)}}, outcome: "failed",
+			want:     "stream_interrupted/connection_reset@tool_call_ready user_confirmed_retry (tool_state_unknown)",
+			requests: []string{"stream_interrupted/connection_reset@tool_call_ready user_confirmed_retry (tool_state_unknown)"},
+		},
+		{
+			name: "the same, and its tool ran", run: run(true, []Request{request(0, 1, inputOnly)}, tool(1, 2, "a", write, ok)), outcome: "failed",
+			want:     "stream_interrupted/connection_reset@tool_call_ready user_confirmed_retry (tool_side_effect)",
+			requests: []string{"stream_interrupted/connection_reset@tool_call_ready user_confirmed_retry (tool_side_effect)"},
+			tools:    []string{""},
+		},
+		{
 			name: "a producer that says nothing of the end", run: Run{Start: t0, Requests: []Request{{Start: t0, End: at(1)}}}, outcome: "incomplete",
 			want: "unclassified/unknown@unknown user_confirmed_retry (tool_state_unknown)", requests: []string{""},
 		},
@@ -391,6 +475,14 @@ func TestAcceptance(t *testing.T) {
 	}
 }
 
+// inputOnly is what Anthropic's client records of a stream that is cut after the
+// input of a call, which is the application's only with the message.
+func inputOnly(r *Request) {
+	calls("a")(r)
+	reset(semconv.PhaseToolCallReady)(r)
+	r.ToolCalls, r.Finish = Counted(0), FinishMissing
+}
+
 func violation(r *Request) {
 	r.Ended, r.Phase = semconv.StreamEndConsumerClosed, semconv.PhaseResponseStarted
 	r.Transport.Cause = semconv.TransportCauseMalformedEvent
@@ -407,6 +499,60 @@ func TestSummaryOfTheFirstIncident(t *testing.T) {
 	assert.Equal(t, semconv.ConfidenceHigh, v.Run.Confidence)
 	assert.Contains(t, v.Run.Evidence, "llm.transport.cause=connection_reset")
 	assert.Empty(t, v.Run.MissingEvidence)
+}
+
+// What is said of a tool that was called on half an input and refused it.
+func TestSummaryOfARefusedInput(t *testing.T) {
+	half := func(r *Request) {
+		reset(semconv.PhaseToolInput)(r)
+		r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"}
+	}
+	cut := "The connection to the model was lost (connection reset) while the assistant was still writing a tool call. "
+	for _, c := range []struct {
+		outcome semconv.ToolOutcome
+		before  bool
+		run     string
+		tool    string
+	}{
+		{
+			semconv.ToolOutcomeInvalidInput, false,
+			cut + "The tool had been called and had changed nothing. It is safe to retry automatically.",
+			"A tool failed (the input was not valid). It had not changed anything. Trying again as it was would not help.",
+		},
+		{
+			semconv.ToolOutcomeRejected, false,
+			cut + "The tool had not run. It is safe to retry automatically.",
+			"A tool failed (the call was rejected). It had not changed anything. Trying again as it was would not help.",
+		},
+		{
+			semconv.ToolOutcomeFailed, true,
+			"A tool failed (it ran on an input that the model had never completed). The tool had been called and had changed nothing. Trying again as it was would not help.",
+			"A tool failed (it ran on an input that the model had never completed). It had not changed anything. Trying again as it was would not help.",
+		},
+	} {
+		f := tool(1, 2, "a", semconv.ToolEffectNonIdempotent, c.outcome)
+		f.FailedBeforeEffect = c.before
+		r := run(true, []Request{request(0, 3, half)}, f)
+		v := Judge(&r)
+		assert.Equal(t, c.run, v.Run.Summary, c.outcome)
+		assert.Equal(t, c.tool, v.Tools[0].Summary, c.outcome)
+	}
+}
+
+// A run of which nothing was seen is not said to have failed, and what is missing is named.
+func TestSummaryOfARunThatNothingIsKnownOf(t *testing.T) {
+	r := Run{Start: t0, End: at(9), Ended: Yes}
+	v := Judge(&r)
+	assert.Equal(t, "Nothing recorded says how it went. Ask before retrying: what is recorded does not prove that it is safe.", v.Run.Summary)
+	assert.Equal(t, semconv.ConfidenceLow, v.Run.Confidence)
+	assert.Contains(t, v.Run.MissingEvidence, "llm.run.requests")
+
+	r.Failed, r.ErrorType = Yes, "ECONNRESET"
+	v = Judge(&r)
+	assert.Equal(t, "Something failed, and nothing recorded says what. Ask before retrying: what is recorded does not prove that it is safe.", v.Run.Summary)
+	assert.Equal(t, semconv.ConfidenceLow, v.Run.Confidence)
+	assert.Contains(t, v.Run.Evidence, "error.type=ECONNRESET")
+	assert.Contains(t, v.Run.MissingEvidence, "llm.run.requests")
 }
 
 // Both failures of one tool call are kept: the tool's own error, and the loss of its output.

@@ -12,7 +12,7 @@ import (
 func summarize(d *Diagnosis, k *risk) string {
 	var b strings.Builder
 	b.Grow(256)
-	b.WriteString(broke(d.Class, d.Cause))
+	b.WriteString(broke(d, k))
 	if during := during(d); during != "" {
 		b.WriteByte(' ')
 		b.WriteString(during)
@@ -28,8 +28,9 @@ func summarize(d *Diagnosis, k *risk) string {
 }
 
 // broke is what broke.
-func broke(class semconv.Class, cause semconv.Cause) string {
-	switch class {
+func broke(d *Diagnosis, k *risk) string {
+	cause := d.Cause
+	switch d.Class {
 	case semconv.ClassWatchdogTimeout:
 		return named("The request was stopped by a watchdog", cause)
 	case semconv.ClassLocalAbort:
@@ -61,6 +62,9 @@ func broke(class semconv.Class, cause semconv.Cause) string {
 	case semconv.ClassRunAbandoned:
 		return named("The record of the run is not whole", cause)
 	default:
+		if k.silent {
+			return "Nothing recorded says how it went"
+		}
 		return "Something failed, and nothing recorded says what"
 	}
 }
@@ -186,6 +190,9 @@ func happened(d *Diagnosis, k *risk) string {
 	case k.started != 0:
 		return "Only tools that are safe to repeat had run."
 	case k.calls == callsNotExecuted, k.toolInput == Yes:
+		if k.refused {
+			return "The tool had been called and had changed nothing."
+		}
 		return "The tool had not run."
 	case k.text == Yes && d.Class != semconv.ClassOutputLimited:
 		return "Part of the answer had already been shown."
