@@ -97,7 +97,7 @@ func (p *Printer) Detail(r Row) {
 		return
 	}
 	v := &r.Run.Verdict
-	for _, line := range wrap(v.Summary, 96) {
+	for _, line := range Wrap(v.Summary, 96) {
 		fmt.Fprintf(p.W, "  %s\n", line)
 	}
 	p.field("what", p.paint(outcomeColor(r.Run), "%s", v.Outcome)+optional(": ", v.Class.String())+optional(" / ", v.Cause.String())+
@@ -151,8 +151,8 @@ func pad(s string, width int) string {
 	return s
 }
 
-// wrap breaks a text into lines of at most width runes where words allow it.
-func wrap(text string, width int) []string {
+// Wrap breaks a text into lines of at most width runes where words allow it.
+func Wrap(text string, width int) []string {
 	var lines []string
 	line := ""
 	for word := range strings.FieldsSeq(text) {
