@@ -3,6 +3,7 @@ package llmclassify
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -97,9 +98,16 @@ func (s *shard) deliver(ctx context.Context, releases []assemble.Release) {
 	}
 	if len(releases) > 0 {
 		k := packer{forwarder: s.forwarder}
+		last := judgedLast(releases)
 		for i := range releases {
+			if !slices.Contains(last, i) {
+				s.judge(ctx, &releases[i], &k)
+				releases[i] = assemble.Release{} // its spans are on their way
+			}
+		}
+		for _, i := range last {
 			s.judge(ctx, &releases[i], &k)
-			releases[i] = assemble.Release{} // its spans are on their way
+			releases[i] = assemble.Release{}
 		}
 		k.close(ctx)
 	}
@@ -110,7 +118,10 @@ func (s *shard) deliver(ctx context.Context, releases []assemble.Release) {
 func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer) {
 	trigger := triggers[release.Reason]
 	s.open(release)
-	d := assemble.Diagnose(release)
+	d := assemble.DiagnoseOver(release, s.ended.within(release))
+	if d.Run != nil && release.Run != nil {
+		s.ended.add(s.p.clock.Now(), release.Trace, release.Run, d.Run)
+	}
 	var held time.Duration
 	unreadable, out, journalled := 0, 0, s.p.journal != nil
 	var last *assemble.Known

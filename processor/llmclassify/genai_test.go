@@ -46,7 +46,7 @@ func TestGenAI(t *testing.T) {
 	incomplete := verdict{}.because(confirm, semconv.RetryReasonEvidenceIncomplete)
 	toolUnknown := verdict{}.because(confirm, semconv.RetryReasonToolStateUnknown)
 
-	lost := medium(failure(semconv.ClassStreamInterrupted, semconv.CauseConnectionLost, semconv.PhaseUnknown, semconv.OriginTransport)).
+	broke := medium(failure(semconv.ClassStreamInterrupted, semconv.CauseUnknown, semconv.PhaseUnknown, semconv.OriginTransport)).
 		because(toolUnknown.safety, toolUnknown.reason)
 	cut := low(failure(semconv.ClassStreamInterrupted, semconv.CauseCleanEOF, semconv.PhaseUnknown, semconv.OriginTransport)).
 		because(toolUnknown.safety, toolUnknown.reason)
@@ -82,7 +82,15 @@ func TestGenAI(t *testing.T) {
 		{
 			name:  "genai_connection_error",
 			spans: []spanSpec{chatSpan(2, 1, 0.1, 2).streaming().failed("APIConnectionError"), agentSpan(1, 0, 0, 3).failed("APIConnectionError")},
-			want:  wants{2: lost, 1: lost.on(semconv.RunOutcomeFailed)},
+			want:  wants{2: unclassified, 1: unclassified.on(semconv.RunOutcomeIncomplete)},
+		},
+		{
+			name: "genai_connection_error_after_a_response",
+			spans: []spanSpec{
+				chatSpan(2, 1, 0.1, 2).streaming().failed("APIConnectionError").with(otelsemconv.GenAIResponseID("msg_1")),
+				agentSpan(1, 0, 0, 3).failed("APIConnectionError"),
+			},
+			want: wants{2: broke, 1: broke.on(semconv.RunOutcomeFailed)},
 		},
 		{
 			name: "genai_exception_event_names_the_error",
@@ -140,6 +148,27 @@ func TestGenAI(t *testing.T) {
 		{
 			name:  "genai_nothing_known_of_the_last_request",
 			spans: []spanSpec{chatSpan(2, 1, 0.1, 2), agentSpan(1, 0, 0, 3)},
+			want: wants{1: low(failure(semconv.ClassUnclassified, semconv.CauseUnknown, semconv.PhaseUnknown, semconv.OriginUnknown)).
+				because(toolUnknown.safety, toolUnknown.reason).on(semconv.RunOutcomeIncomplete)},
+		},
+		{
+			name:  "genai_failed_run_without_its_requests",
+			spans: []spanSpec{agentSpan(1, 0, 0, 3).failed("ECONNRESET")},
+			want: wants{1: low(failure(semconv.ClassUnclassified, semconv.CauseUnknown, semconv.PhaseUnknown, semconv.OriginUnknown)).
+				because(incomplete.safety, incomplete.reason).on(semconv.RunOutcomeIncomplete)},
+		},
+		{
+			name:  "genai_run_without_its_requests",
+			spans: []spanSpec{agentSpan(1, 0, 0, 3)},
+			want: wants{1: low(failure(semconv.ClassUnclassified, semconv.CauseUnknown, semconv.PhaseUnknown, semconv.OriginUnknown)).
+				because(incomplete.safety, incomplete.reason).on(semconv.RunOutcomeIncomplete)},
+		},
+		{
+			name: "genai_failed_run_whose_last_request_is_missing",
+			spans: []spanSpec{
+				chatSpan(2, 1, 0.1, 1).finished("tool_use"), callSpan(3, 1, 1.1, 1.2, "call_1"),
+				agentSpan(1, 0, 0, 3).failed("httpx.RemoteProtocolError"),
+			},
 			want: wants{1: low(failure(semconv.ClassUnclassified, semconv.CauseUnknown, semconv.PhaseUnknown, semconv.OriginUnknown)).
 				because(toolUnknown.safety, toolUnknown.reason).on(semconv.RunOutcomeIncomplete)},
 		},

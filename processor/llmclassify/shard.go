@@ -25,6 +25,7 @@ type shard struct {
 	forwarder *forwarder
 	reader    packed.Reader
 	evidence  *evidence
+	ended     *endedRuns
 	forgotten []journal.Ticket // of facts that were forgotten
 
 	// places has one element for each delivery that may be put into in, which has
@@ -67,6 +68,7 @@ func newShard(p *traces, cfg *Config, shards int) *shard {
 	}
 	s.forwarder = newForwarder(p)
 	s.evidence = newEvidence(cfg.MaxHold, max(cfg.MaxFactBytes/shards, 1)/16)
+	s.ended = newEndedRuns(cfg.RunTimeout, max(cfg.MaxFactBytes/shards, 1)/32)
 	s.buffer = hold.New(p.clock.Now(), hold.Config[assemble.Known]{
 		MaxHold:        cfg.MaxHold,
 		Settle:         cfg.Settle,

@@ -36,6 +36,12 @@ func Explained(release *Release) bool {
 // Diagnose judges a release: its own requests and tools as a run, and each of
 // the spans that are none of those for itself.
 func Diagnose(release *Release) Diagnoses {
+	return DiagnoseOver(release, classify.NotObserved)
+}
+
+// DiagnoseOver is Diagnose for a run of which it is known how the runs within it
+// went, see [classify.Run].
+func DiagnoseOver(release *Release, within classify.Fact) Diagnoses {
 	members := release.Members
 	d := Diagnoses{Carrier: -1, Members: make([]*classify.Diagnosis, len(members))}
 	s := standings(members)
@@ -47,6 +53,7 @@ func Diagnose(release *Release) Diagnoses {
 	linkApart(members, s, d.Members)
 
 	run, requests, tools := assemble(release, s)
+	run.Within = within
 	linkUpstream(release, s, d.Members, run, requests)
 	verdicts := classify.Judge(run)
 	for n, i := range requests {

@@ -14,7 +14,9 @@ import (
 // These record how a request ended only as a finish reason, a status and the
 // name of an error. How far it had got, what had been streamed, which tools were
 // offered and what the history held is never recorded: it stays not observed,
-// which costs confidence and never safety. UNSET is no success.
+// which costs confidence and never safety. UNSET is no success. The name of an error
+// that may be of any stage (APIConnectionError) says that a stream was interrupted only
+// beside something that a response had brought.
 type GenAI struct{}
 
 var _ Dialect = GenAI{}
@@ -46,9 +48,6 @@ func genAIRequest(span ptrace.Span, r *classify.Request) {
 		s.read(key, v, r)
 	}
 	s.end(span, r)
-	if s.unstaged {
-		s.failure = failure{transport: semconv.TransportCauseConnectionLost}
-	}
 	switch {
 	case s.conclude(r), r.Failed == classify.Yes:
 	case s.unset && s.has(finishError):

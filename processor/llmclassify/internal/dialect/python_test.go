@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"maps"
 	"testing"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -20,6 +21,12 @@ func python(errorType, message string) shape {
 		},
 		events: []event{{class: errorType, message: message}},
 	}
+}
+
+// responded is the span with something that only a response brings.
+func responded(s shape, more map[string]any) shape {
+	maps.Copy(s.attrs, more)
+	return s
 }
 
 // TestPython reads what Python's HTTP clients and SDKs raise.
@@ -111,6 +118,28 @@ func TestPython(t *testing.T) {
 			"anthropic.BadRequestError", python("anthropic.BadRequestError", canary),
 			[]truth{refusal},
 			ofProvider(semconv.CauseInvalidRequest, never), said(semconv.ProviderErrorKindInvalidRequest, "anthropic.BadRequestError"),
+		},
+		{
+			"a connection error of any stage", python("openai.APIConnectionError", "Connection error."),
+			[]truth{unsent, badHost, early, cut},
+			unclassified, failedWith(classify.Request{}),
+		},
+		{
+			"a connection error after a response had begun", responded(python("openai.APIConnectionError", "Connection error."), map[string]any{"gen_ai.response.id": "chatcmpl-1"}),
+			[]truth{cut},
+			interrupted(semconv.CauseUnknown, medium),
+			failedWith(classify.Request{Ended: semconv.StreamEndReadError, Basis: classify.Corroborated}),
+		},
+		{
+			"a connection error after a status", responded(python("anthropic.APIConnectionError", "Connection error."), map[string]any{"http.response.status_code": 200}),
+			[]truth{cut},
+			interrupted(semconv.CauseUnknown, medium),
+			failedWith(classify.Request{Ended: semconv.StreamEndReadError, Basis: classify.Corroborated, Status: 200}),
+		},
+		{
+			"an empty id is no response", responded(python("openai.APIConnectionError", "Connection error."), map[string]any{"gen_ai.response.id": ""}),
+			[]truth{unsent, badHost, early, cut},
+			unclassified, failedWith(classify.Request{}),
 		},
 		{"openai.APIError in the stream", python("openai.APIError", canary), []truth{inBand}, unclassified, failedWith(classify.Request{})},
 	}

@@ -26,6 +26,7 @@ type signs struct {
 	fault
 	errorType string
 	streamed  bool
+	responded bool     // something of a response was recorded
 	reasons   []string // nil where none was recorded
 	unset     bool     // the status is UNSET
 }
@@ -48,6 +49,8 @@ func (s *signs) read(key string, v pcommon.Value, r *classify.Request) {
 		s.reasons = list(v)
 	case string(otelsemconv.HTTPResponseStatusCodeKey):
 		r.Status = status(v)
+	case string(otelsemconv.GenAIResponseIDKey):
+		s.responded = s.responded || text(v, maxString) != ""
 	case string(otelsemconv.ErrorTypeKey):
 		s.errorType = text(v, maxString)
 	}
@@ -114,6 +117,8 @@ func (s *signs) apply(r *classify.Request) {
 		r.Ended, r.Watchdog.Kind = semconv.StreamEndWatchdog, s.watchdog
 	case s.provider != semconv.ProviderErrorKindUnset:
 		r.Provider.Kind, r.Provider.Code = s.provider, codeOf(s.name)
+	case s.unstaged && (s.responded || r.Status > 0):
+		r.Ended, r.Basis = semconv.StreamEndReadError, classify.Corroborated // there was a response to break
 	case s.unstaged:
 		// It may have broken before a connection or in the body: two classes, and
 		// nothing to choose by.
