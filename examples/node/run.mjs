@@ -1,7 +1,8 @@
 // Runs agents under one producer's instrumentation, a trace for each task:
 //   node run.mjs <producer> <tasks.json>
 // Tasks are those of lib/agent.mjs, with a name; for each a line of JSON says which
-// trace it left and what the application saw: names and codes of errors, no words.
+// trace it left and what the application saw: names and codes of errors, no words. A last line says {"unhandled":true} when a promise was
+// rejected with nobody to see it, which ends a process that does not provide for it.
 // Spans go to OTEL_EXPORTER_OTLP_ENDPOINT. NODE_HTTP_SPANS=1 adds those of undici.
 import { readFileSync } from 'node:fs';
 import { SpanKind, trace } from '@opentelemetry/api';
@@ -10,17 +11,21 @@ import { UndiciInstrumentation } from '@opentelemetry/instrumentation-undici';
 import { runOf } from './lib/agent.mjs';
 import { startTelemetry } from './lib/telemetry.mjs';
 
+// An instrumentation that splits a stream may leave the error of one half to nobody.
+let unhandled = false;
+process.on('unhandledRejection', () => { unhandled = true; });
+
 const [producer, tasks] = process.argv.slice(2);
 const provider = startTelemetry(producer);
 if (process.env.NODE_HTTP_SPANS) registerInstrumentations({ tracerProvider: provider, instrumentations: [new UndiciInstrumentation()] });
-const { instrument, run } = await import(`./producers/${producer}.mjs`);
+const { instrument, pressedStop, run } = await import(`./producers/${producer}.mjs`);
 await instrument?.(provider);
 
 await Promise.all(JSON.parse(readFileSync(tasks, 'utf8')).map(async (task) => {
   // What an application has around its agent: a span of its own kind.
   await trace.getTracer('examples/node').startActiveSpan('handle_task', { kind: SpanKind.SERVER }, async (span) => {
     let saw = [];
-    const r = runOf(task);
+    const r = runOf(task, pressedStop);
     try {
       await run(r);
     } catch (error) {
@@ -32,6 +37,7 @@ await Promise.all(JSON.parse(readFileSync(tasks, 'utf8')).map(async (task) => {
   });
 }));
 await provider.shutdown();
+if (unhandled) console.log(JSON.stringify({ unhandled: true }));
 process.exit(); // connections that tasks left behind hold nothing up
 
 // chain names an error and what caused it, outermost first.

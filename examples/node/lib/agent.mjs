@@ -1,6 +1,6 @@
 // The agent that every producer here instruments: it asks, shows what streams in,
 // runs the tools that are asked for, and asks again with what they said.
-import { Agent } from 'undici';
+import { Agent, fetch } from 'undici';
 
 // maxTurns bounds how often the model is asked in one run.
 const maxTurns = 4;
@@ -27,8 +27,9 @@ export async function loop(model, { prompt, tools, signal, onText, endOnToolFail
   }
 }
 
-// A task says what happens in one run; every field but baseURL is optional:
+// A task says what happens in one run; every field but the first two is optional:
 //   baseURL           of the model server
+//   api               'chat', 'responses' or 'messages'
 //   maxRetries        of the SDK; 0 if absent
 //   timeouts          {connect, headers, body} of undici, in ms
 //   abortOn           'text' or 'tool': when a person presses stop
@@ -36,7 +37,7 @@ export async function loop(model, { prompt, tools, signal, onText, endOnToolFail
 //   stopReading       leave the stream after the first text
 //   tool              'throws': it fails; 'waits': it ends only with the signal
 //   endOnToolFailure  the run ends when a tool fails
-export function runOf(task) {
+export function runOf(task, pressedStop = () => undefined) {
   const stop = new AbortController();
   const signal = task.deadline ? AbortSignal.timeout(task.deadline) : stop.signal;
   const { connect, headers, body } = task.timeouts ?? {};
@@ -44,11 +45,12 @@ export function runOf(task) {
     headersTimeout: headers, bodyTimeout: body, ...(connect && { connect: { timeout: connect } }),
   });
   return {
+    api: task.api,
     prompt: 'Fix the bug in main.go.',
     signal,
     endOnToolFailure: task.endOnToolFailure,
     onText() {
-      if (task.abortOn === 'text') stop.abort();
+      if (task.abortOn === 'text') stop.abort(pressedStop());
       return Boolean(task.stopReading);
     },
     tools: [{
@@ -57,7 +59,7 @@ export function runOf(task) {
       parameters: { type: 'object', properties: { path: { type: 'string' } }, required: ['path'] },
       async execute(_input, { signal: s = signal } = {}) {
         if (task.tool === 'throws') throw new PatchError('the file has changed since');
-        if (task.abortOn === 'tool') stop.abort();
+        if (task.abortOn === 'tool') stop.abort(pressedStop());
         if (task.tool === 'waits') {
           await new Promise((resolve) => (s.aborted ? resolve() : s.addEventListener('abort', resolve, { once: true })));
         }
@@ -65,10 +67,10 @@ export function runOf(task) {
         return 'patched';
       },
     }],
-    // For clients that take baseURL, maxRetries and what fetch is called with.
+    // What every client takes.
     client: {
       baseURL: task.baseURL, apiKey: 'none', maxRetries: task.maxRetries ?? 0,
-      ...(dispatcher && { fetchOptions: { dispatcher } }),
+      ...(dispatcher && { fetch: (url, init) => fetch(url, { ...init, dispatcher }) }),
     },
     dispatcher,
   };

@@ -4,7 +4,8 @@ import { createRequire } from 'node:module';
 import { registerInstrumentations } from '@opentelemetry/instrumentation';
 import { OpenAIInstrumentation } from '@opentelemetry/instrumentation-openai';
 import { loop } from '../lib/agent.mjs';
-import { chat } from '../lib/openai.mjs';
+import { chat } from '../lib/chat.mjs';
+import { responses } from '../lib/responses.mjs';
 
 let OpenAI;
 
@@ -13,4 +14,4 @@ export function instrument(tracerProvider) {
   ({ OpenAI } = createRequire(import.meta.url)('openai'));
 }
 
-export const run = (r) => loop(chat(new OpenAI(r.client), r.tools), r);
+export const run = (r) => loop((r.api === 'responses' ? responses : chat)(new OpenAI(r.client), r.tools), r);

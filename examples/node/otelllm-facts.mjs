@@ -1,0 +1,629 @@
+// What happened to each model request, on spans of its own: the facts of
+// docs/reference/attributes.md, from which llm_classify makes its verdicts. It needs
+// @opentelemetry/api and nothing else; copy this file.
+//
+//   const openai = new OpenAI({ fetch: factsFetch() });   // or Anthropic: whatever takes a fetch
+//   const stop = new AbortController();                   // stop.abort(new Abort('user', 'stop_button'))
+//   await withRun('coder', { signal: stop.signal }, async () => {
+//     const stream = await openai.chat.completions.create({ … }, { signal: stop.signal });
+//     …
+//     await withTool({ id: call.id, name: call.name, effect: 'non_idempotent' }, () => applyPatch(input));
+//   });
+//
+// It knows OpenAI's Chat Completions and Responses and Anthropic's Messages, streamed
+// or not. The bytes, errors and moments of a response stay what they are: it is read
+// when the client reads it, and what the recording cannot follow ends the recording
+// alone. Names, counts, ids, times and codes are recorded; never words.
+import { context, createContextKey, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
+
+const tracer = trace.getTracer('otelllm-facts');
+const runKey = createContextKey('otelllm run');
+
+// Abort is a reason for AbortController.abort that says whose doing it is:
+// source is 'user', 'application', 'shutdown' or 'deadline', reason a word of yours.
+export class Abort extends Error {
+  name = 'AbortError';
+  constructor(source, reason) {
+    super('aborted');
+    this.source = source;
+    this.reason = reason;
+  }
+}
+
+// withRun runs fn as one run of an agent. Clients wrap signals and lose their
+// reasons: signal is the one by which the run is stopped.
+export function withRun(agent, { signal } = {}, fn) {
+  const attributes = { 'gen_ai.operation.name': 'invoke_agent', 'gen_ai.agent.name': word(agent) };
+  return tracer.startActiveSpan(`invoke_agent ${word(agent)}`, { attributes }, async (span) => {
+    const run = { id: span.spanContext().spanId, signal, requests: 0, tools: 0, open: new Set(), abort: undefined };
+    try {
+      return await context.with(context.active().setValue(runKey, run), fn);
+    } catch (error) {
+      const abort = isAbort(error, signal) ? abortOf(error, signal) : /Abort|Timeout/.test(nameOf(error)) ? run.abort : undefined;
+      if (abort) setAbort(span, abort);
+      else failed(span, nameOf(error));
+      throw error;
+    } finally {
+      for (const request of run.open) request.end('abandoned'); // nobody is left to read it
+      span.setAttributes({ 'llm.run.requests': run.requests, 'llm.run.tools': run.tools });
+      span.end();
+    }
+  });
+}
+
+// withTool runs fn as the execution of one tool call. effect is 'read_only',
+// 'idempotent', 'non_idempotent' or 'unknown'. An MCP result with isError failed.
+export function withTool({ id, name, effect = 'unknown' }, fn) {
+  const run = context.active().getValue(runKey);
+  if (run) run.tools++;
+  const attributes = {
+    'gen_ai.operation.name': 'execute_tool', 'gen_ai.tool.name': word(name), 'gen_ai.tool.call.id': word(id),
+    'llm.tool.effect': effect, ...(run && { 'llm.run.id': run.id }),
+  };
+  return tracer.startActiveSpan(`execute_tool ${word(name)}`, { attributes }, async (span) => {
+    let outcome = 'succeeded';
+    try {
+      const result = await fn();
+      if (result?.isError === true) {
+        outcome = 'failed';
+        failed(span, 'tool_error');
+      }
+      return result;
+    } catch (error) {
+      outcome = 'failed';
+      if (isAbort(error, run?.signal)) {
+        const abort = abortOf(error, run?.signal);
+        outcome = abort.source === 'deadline' ? 'timed_out' : 'interrupted';
+        setAbort(span, abort);
+        if (run) run.abort = abort;
+      }
+      if (outcome !== 'interrupted') failed(span, nameOf(error));
+      throw error;
+    } finally {
+      span.setAttribute('llm.tool.outcome', outcome);
+      if (outcome !== 'interrupted') span.setAttribute('llm.tool.output_delivery', 'pending');
+      span.end();
+    }
+  });
+}
+
+// effectOf is the effect that an MCP tool's annotations tell of. Only what the server
+// said counts, and only of a server that you trust.
+export function effectOf({ readOnlyHint, idempotentHint, destructiveHint, openWorldHint } = {}) {
+  if (readOnlyHint) return 'read_only';
+  if (idempotentHint) return 'idempotent';
+  return destructiveHint || openWorldHint ? 'non_idempotent' : 'unknown';
+}
+
+// factsFetch is a fetch that records model requests and passes on all others.
+export function factsFetch(fetch = globalThis.fetch) {
+  return async (input, init) => {
+    const request = safely(() => Recording.of(input, init));
+    if (!request) return fetch(input, init);
+    let response;
+    try {
+      response = await context.with(trace.setSpan(context.active(), request.span), fetch, undefined, input, init);
+    } catch (error) {
+      request.end('error', error);
+      throw error;
+    }
+    return safely(() => request.watch(response)) ?? response;
+  };
+}
+
+const safely = (f) => {
+  try {
+    return f();
+  } catch {
+    return undefined;
+  }
+};
+
+const maxBody = 8 << 20; // characters of one event or document; beyond, the recording gives up
+
+// Recording is one request on the wire.
+class Recording {
+  // of begins a recording; undefined: it is no model request.
+  static of(input, init) {
+    const url = new URL(input.url ?? input);
+    const protocol = protocols.find((p) => url.pathname.endsWith(p.path));
+    if (!protocol || (init?.method ?? input.method)?.toUpperCase() !== 'POST' || typeof init?.body !== 'string') return undefined;
+    return new Recording(protocol, url, JSON.parse(init.body), new Headers(init.headers), init.signal ?? undefined);
+  }
+
+  constructor(protocol, url, body, headers, signal) {
+    this.start = performance.now();
+    this.run = context.active().getValue(runKey);
+    this.signal = signal;
+    this.protocol = protocol;
+    this.state = {
+      events: 0, bytes: 0, keepalives: 0, text: 0, reasoning: 0, providerTools: 0, calls: [], choices: new Map(),
+      phase: 'response_started', finish: [], terminal: false, complete: false, error: undefined, violation: undefined,
+    };
+    const retries = headers.get('x-stainless-retry-count');
+    const history = protocol.history(body);
+    this.span = tracer.startSpan(`chat ${word(body.model)}`, {
+      kind: SpanKind.CLIENT,
+      attributes: {
+        'gen_ai.operation.name': 'chat', 'gen_ai.provider.name': protocol.provider, 'gen_ai.request.model': word(body.model),
+        'gen_ai.request.stream': body.stream === true,
+        'server.address': url.hostname, 'server.port': Number(url.port) || (url.protocol === 'https:' ? 443 : 80),
+        'llm.request.provider_tools': protocol.providerTools(body),
+        ...(retries !== null && { 'llm.request.attempt': Number(retries) + 1 }),
+        ...(history && { 'llm.history.tool_calls': ids(history.calls), 'llm.history.tool_outputs': ids(history.outputs) }),
+        ...(this.run && { 'llm.run.id': this.run.id }),
+      },
+    });
+    if (this.run) {
+      this.run.requests++;
+      this.run.open.add(this);
+      this.run.abort = undefined;
+    }
+    // Who has stopped a stream need not read on to hear of it.
+    this.onAbort = () => this.end('error', signal.reason);
+    signal?.addEventListener('abort', this.onAbort, { once: true });
+  }
+
+  seconds = () => Math.max(performance.now() - this.start, 0.001) / 1000;
+
+  // watch is the response with a body that is recorded as it is read.
+  watch(response) {
+    const type = response.headers.get('content-type') ?? '';
+    this.status = response.status;
+    this.toHeaders = this.seconds();
+    this.retryAfter = retryAfter(response.headers);
+    this.requestId = ['x-request-id', 'request-id', 'cf-ray'].map((h) => response.headers.get(h)).find(Boolean);
+    this.document = this.status >= 400 || type.includes('json');
+    if (!this.document && !type.includes('event-stream')) this.state.violation = 'unexpected_content_type';
+    if (!response.body) {
+      this.end('eof');
+      return response;
+    }
+    const reader = response.body.getReader();
+    const body = new ReadableStream({
+      type: 'bytes', // and with no buffer of its own: a chunk is read when it is asked for
+      pull: async (controller) => {
+        let chunk;
+        try {
+          chunk = await reader.read();
+        } catch (error) {
+          this.end('error', error);
+          throw error; // the same one, to who reads
+        }
+        if (chunk.done) {
+          this.eof();
+          controller.close();
+          controller.byobRequest?.respond(0);
+        } else {
+          this.bytes(chunk.value);
+          controller.enqueue(chunk.value);
+        }
+      },
+      cancel: (reason) => {
+        this.end('close');
+        return reader.cancel(reason);
+      },
+    });
+    const watched = new Response(body, response);
+    Object.defineProperty(watched, 'url', { value: response.url });
+    return watched;
+  }
+
+  // bytes takes a chunk of the body, before the client gets it.
+  bytes(chunk) {
+    const s = this.state;
+    s.bytes += chunk.byteLength;
+    if (!this.over && !this.lost) this.guard(() => this.take((this.decoder ??= new TextDecoder()).decode(chunk, { stream: true })));
+  }
+
+  take(text) {
+    this.rest = (this.rest ?? '') + text;
+    if (this.rest.length > maxBody) throw new Error('too long to follow');
+    if (this.document) return;
+    const lines = this.rest.split(/\r\n|\n|\r(?!$)/);
+    this.rest = lines.pop();
+    for (const line of lines) {
+      if (line.startsWith(':')) this.state.keepalives++;
+      else if (line.startsWith('data:')) (this.data ??= []).push(line.slice(line[5] === ' ' ? 6 : 5));
+      else if (line === '' && this.data) {
+        this.event(this.data.join('\n'));
+        this.data = undefined;
+      }
+    }
+  }
+
+  event(data) {
+    const s = this.state;
+    const at = this.seconds();
+    if (data === '[DONE]') {
+      s.terminal = true;
+    } else {
+      let event;
+      try {
+        event = JSON.parse(data);
+      } catch {
+        s.violation ??= 'malformed_event';
+        return;
+      }
+      if (event.type === 'ping') {
+        s.keepalives++;
+        return;
+      }
+      this.protocol.event(event, s);
+      if (s.events++ > 0) this.gap = Math.max(this.gap ?? 0, at - this.lastProgress);
+      this.lastProgress = at;
+    }
+    if (s.terminal) this.end('close'); // the protocol's last word: nothing after it counts
+  }
+
+  eof() {
+    if (!this.over && this.document && !this.lost) {
+      this.guard(() => {
+        const body = JSON.parse(this.rest ?? '');
+        if (this.status >= 400) this.state.error = errorIn(body) ?? {};
+        else this.protocol.document(body, this.state);
+        this.lastProgress = this.seconds();
+      });
+    }
+    this.end('eof');
+  }
+
+  // guard ends the recording of the body where it cannot be followed.
+  guard(f) {
+    try {
+      f();
+    } catch {
+      this.lost = true;
+    }
+  }
+
+  // end settles the facts, once: the first end is the cause.
+  // how: 'eof', 'error', 'close' by the consumer, 'abandoned'.
+  end(how, error) {
+    if (this.over) return;
+    this.over = true;
+    this.run?.open.delete(this);
+    this.signal?.removeEventListener('abort', this.onAbort);
+    safely(() => this.settle(conclude(this, how, error)));
+    this.span.end();
+  }
+
+  settle(c) {
+    const s = this.state;
+    const known = !this.lost && this.status < 400;
+    const calls = s.calls;
+    if (c.abort && this.run) this.run.abort = c.abort;
+    this.span.setAttributes(defined({
+      'llm.stream.end': c.end, 'llm.stream.phase': c.phase,
+      'http.response.status_code': this.status, 'llm.provider.request_id': this.requestId && word(this.requestId),
+      'llm.stream.time_to_headers': this.toHeaders, 'llm.stream.last_progress': this.lastProgress, 'llm.stream.longest_gap': this.gap,
+      'llm.stream.bytes': this.status ? s.bytes : undefined, 'llm.retry.after': this.retryAfter,
+      'llm.transport.stage': c.stage, 'llm.transport.cause': c.cause, 'llm.transport.code': c.code, 'llm.transport.error_chain': c.chain,
+      'llm.provider_error.kind': s.error && errorKind(this.status, s.error), 'llm.provider_error.code': s.error && word(s.error.code ?? s.error.type),
+      'llm.provider_error.in_band': s.error && this.status < 400 ? true : undefined,
+      'llm.watchdog.kind': c.watchdog,
+      ...(known && {
+        'llm.stream.events': s.events, 'llm.stream.keepalives': s.keepalives,
+        'llm.stream.text_chunks': s.text, 'llm.stream.reasoning_chunks': s.reasoning,
+        'llm.stream.tool_inputs_started': calls.length, 'llm.stream.tool_inputs_completed': calls.filter((x) => x.completed).length,
+        'llm.stream.tool_calls': calls.filter((x) => x.ready).length,
+        'llm.stream.tool_call_ids': ids(calls.filter((x) => x.ready).map((x) => x.id)),
+        'llm.stream.open_tool_call_ids': ids(calls.filter((x) => !x.completed).map((x) => x.id)),
+        'llm.stream.provider_tools_started': s.providerTools,
+        'gen_ai.response.id': s.id && word(s.id), 'gen_ai.response.model': s.model && word(s.model),
+        'gen_ai.usage.input_tokens': s.input, 'gen_ai.usage.output_tokens': s.output,
+        'gen_ai.response.finish_reasons': s.finish.length || c.due ? [...s.finish.map(word), ...(c.due ? ['error'] : [])] : undefined,
+      }),
+    }));
+    if (c.abort) setAbort(this.span, c.abort);
+    if (c.end === 'http_error') failed(this.span, String(this.status));
+    else if (s.error) failed(this.span, word(s.error.code ?? s.error.type) ?? errorKind(this.status, s.error));
+    else if (c.watchdog) failed(this.span, 'watchdog_timeout');
+    else if (!c.abort && (c.cause || c.end === 'no_response')) failed(this.span, c.cause ?? c.chain?.at(-1) ?? '_OTHER');
+    else if (c.end === 'terminal_event' && c.due) failed(this.span, 'no_content');
+  }
+}
+
+// conclude decides how a request ended. What the stream itself said comes before how
+// the reading of it stopped.
+function conclude(r, how, error) {
+  const s = r.state;
+  const abort = error !== undefined && isAbort(error, r.signal) ? abortOf(error, r.run?.signal, r.signal) : undefined;
+  const broke = how === 'error' && !abort ? transportOf(error, r.status) : {};
+  if (!r.status) {
+    const phase = ['dns', 'connect', 'tls', 'proxy'].includes(broke.stage) ? 'before_connection' : broke.stage ? 'awaiting_response' : 'unknown';
+    if (abort) return { end: 'cancelled', phase: 'unknown', abort };
+    return { end: 'no_response', phase, chain: chainOf(error), ...broke };
+  }
+  if (r.status >= 400) {
+    s.error ??= {}; // its body was not read
+    return { end: 'http_error', phase: 'response_started' };
+  }
+  const stop = () => {
+    if (abort) return { end: 'cancelled', abort, stage: 'body', cause: 'cancelled' };
+    if (broke.watchdog) return { end: 'watchdog', watchdog: broke.watchdog, stage: 'body', cause: 'cancelled', due: true };
+    if (how === 'error') return { end: 'read_error', chain: chainOf(error), ...broke, due: true };
+    if (how === 'eof') return { end: 'eof', stage: 'body', cause: 'clean_eof', due: true };
+    return { end: how === 'close' ? 'consumer_closed' : how, abort: { source: 'consumer' } };
+  };
+  if (r.lost) return how === 'error' || how === 'abandoned' ? { ...stop(), phase: 'unknown' } : { phase: 'unknown' };
+  if (s.error) return { end: 'terminal_event', phase: s.phase, due: true };
+  if (s.complete && (s.terminal || how !== 'error' || abort)) return { end: 'terminal_event', phase: 'stream_end' };
+  if (s.terminal && !s.text && !s.reasoning && !s.calls.length && !s.providerTools) return { end: 'terminal_event', phase: 'stream_end', due: true };
+  if (s.terminal) return { end: 'eof', phase: s.phase, stage: 'body', cause: 'clean_eof', due: true };
+  if (s.violation) return { end: stop().end, phase: s.phase, stage: 'body', cause: s.violation, due: true };
+  return { phase: s.phase, ...stop(), ...(s.complete && { due: false }) };
+}
+
+// The protocols. event and document make what was said part of the state.
+
+const text = (s) => { s.text++; s.phase = 'text'; };
+const thought = (s) => { s.reasoning++; s.phase = 'reasoning'; };
+const begin = (s, key, id) => { s.phase = 'tool_input'; s.calls.push({ key, id, completed: false, ready: false }); };
+const complete = (s, call) => { call.completed = true; s.phase = 'tool_call_ready'; };
+const call = (s, key) => s.calls.findLast((c) => c.key === key);
+const usage = (s, input, output) => { s.input = input ?? s.input; s.output = output ?? s.output; };
+const identify = (s, { id, model } = {}) => { s.id ??= id; s.model ??= model; };
+
+function done(s) {
+  s.complete = s.terminal = true;
+  for (const c of s.calls) c.ready = c.completed;
+  s.phase = 'stream_end';
+}
+
+const chat = {
+  path: '/chat/completions', provider: 'openai',
+  history: ({ messages = [] }) => ({
+    calls: messages.flatMap((m) => m.tool_calls?.map((c) => c.id) ?? []),
+    outputs: messages.filter((m) => m.role === 'tool').map((m) => m.tool_call_id),
+  }),
+  providerTools: ({ tools = [], web_search_options: web }) => [...offered(tools, ['function', 'custom']), ...(web ? ['web_search'] : [])],
+  event(e, s) {
+    identify(s, e);
+    usage(s, e.usage?.prompt_tokens, e.usage?.completion_tokens);
+    for (const { index, delta = {}, finish_reason: reason } of e.choices ?? []) {
+      s.choices.set(index, s.choices.get(index) || reason != null);
+      if (delta.reasoning_content || delta.reasoning) thought(s);
+      if (delta.content || delta.refusal) text(s);
+      for (const c of delta.tool_calls ?? []) {
+        const key = `${index}/${c.index}`;
+        if (call(s, key)) s.phase = 'tool_input';
+        else begin(s, key, c.id);
+      }
+      if (reason == null) continue;
+      s.finish.push(String(reason));
+      if (/^(length|content_filter|error)$/.test(reason)) continue; // it may be cut within a call
+      for (const c of s.calls.filter((x) => x.key.startsWith(`${index}/`))) {
+        complete(s, c);
+        c.ready = true;
+      }
+    }
+    s.complete = s.choices.size > 0 && [...s.choices.values()].every(Boolean);
+    if (s.complete) s.phase = s.calls.some((c) => c.ready) ? 'tool_call_ready' : 'stream_end';
+    if (e.error) fail(s, errorIn(e));
+  },
+  document(body, s) {
+    const choices = body.choices?.map((c) => ({ ...c, delta: { ...c.message, tool_calls: c.message?.tool_calls?.map((t, index) => ({ ...t, index })) } }));
+    chat.event({ ...body, choices }, s);
+    s.terminal = true;
+  },
+};
+
+const responses = {
+  path: '/responses', provider: 'openai',
+  history: ({ input, previous_response_id: before, conversation }) => (before || conversation ? undefined : { // the rest is with the provider
+    calls: items(input).filter((i) => /^(function|custom_tool)_call$/.test(i.type)).map((i) => i.call_id),
+    outputs: items(input).filter((i) => /^(function|custom_tool)_call_output$/.test(i.type)).map((i) => i.call_id),
+  }),
+  providerTools: ({ tools = [] }) => offered(tools, ['function', 'custom', 'computer', 'computer_use_preview', 'local_shell', 'apply_patch']),
+  event(e, s) {
+    const { item } = e;
+    const ours = item && /^(function|custom_tool)_call$/.test(item.type);
+    identify(s, e.response);
+    switch (e.type) {
+      case 'response.output_item.added':
+        if (ours) begin(s, e.output_index, item.call_id);
+        else if (/_call$|^mcp_list_tools$/.test(item.type) && !/^(computer|local_shell|apply_patch)_call$/.test(item.type)) s.providerTools++;
+        break;
+      case 'response.output_text.delta': case 'response.refusal.delta': text(s); break;
+      case 'response.reasoning_text.delta': case 'response.reasoning_summary_text.delta': thought(s); break;
+      case 'response.function_call_arguments.delta': case 'response.custom_tool_call_input.delta': s.phase = 'tool_input'; break;
+      case 'response.function_call_arguments.done': case 'response.custom_tool_call_input.done': {
+        const c = call(s, e.output_index);
+        if (c) complete(s, c);
+        break;
+      }
+      case 'response.output_item.done':
+        if (ours) {
+          const c = call(s, e.output_index);
+          if (c && item.status !== 'incomplete') { complete(s, c); c.ready = true; }
+        }
+        break;
+      case 'response.completed': case 'response.incomplete':
+        usage(s, e.response.usage?.input_tokens, e.response.usage?.output_tokens);
+        s.finish.push(e.response.incomplete_details?.reason ?? (s.calls.some((c) => c.ready) ? 'tool_calls' : 'stop'));
+        done(s);
+        break;
+      case 'response.failed': fail(s, errorIn(e.response) ?? {}); break;
+      case 'error': fail(s, errorIn(e) ?? {}); break;
+    }
+  },
+  document(response, s) {
+    for (const [i, item] of items(response.output).entries()) {
+      responses.event({ type: 'response.output_item.added', output_index: i, item }, s);
+      responses.event({ type: 'response.output_item.done', output_index: i, item }, s);
+      if (item.type === 'message') text(s);
+    }
+    responses.event({ type: `response.${response.status ?? 'completed'}`, response }, s);
+  },
+};
+
+const messages = {
+  path: '/v1/messages', provider: 'anthropic',
+  history: ({ messages: all = [] }) => {
+    const blocks = all.flatMap((m) => items(m.content));
+    return { calls: blocks.filter((b) => b.type === 'tool_use').map((b) => b.id), outputs: blocks.filter((b) => b.type === 'tool_result').map((b) => b.tool_use_id) };
+  },
+  providerTools: ({ tools = [], mcp_servers: mcp = [] }) => [...offered(tools, ['custom', 'bash', 'text_editor', 'computer', 'memory']), ...(mcp.length ? ['mcp'] : [])],
+  event(e, s) {
+    switch (e.type) {
+      case 'message_start':
+        identify(s, e.message);
+        usage(s, e.message.usage?.input_tokens);
+        break;
+      case 'content_block_start':
+        if (e.content_block.type === 'tool_use') begin(s, e.index, e.content_block.id);
+        else if (/^(server|mcp)_tool_use$/.test(e.content_block.type)) s.providerTools++;
+        break;
+      case 'content_block_delta':
+        if (e.delta.type === 'text_delta') text(s);
+        else if (e.delta.type === 'thinking_delta') thought(s);
+        else if (e.delta.type === 'input_json_delta' && call(s, e.index)) s.phase = 'tool_input';
+        break;
+      case 'content_block_stop': {
+        const c = call(s, e.index);
+        if (c) complete(s, c);
+        break;
+      }
+      case 'message_delta':
+        usage(s, undefined, e.usage?.output_tokens);
+        if (e.delta.stop_reason) s.finish.push(e.delta.stop_reason);
+        break;
+      case 'message_stop':
+        if (s.finish.length) done(s);
+        s.terminal = true;
+        break;
+      case 'error': fail(s, errorIn(e) ?? {}); break;
+    }
+  },
+  document(body, s) {
+    identify(s, body);
+    for (const [index, block] of items(body.content).entries()) {
+      messages.event({ type: 'content_block_start', index, content_block: block }, s);
+      if (block.type === 'text' && block.text) text(s);
+      messages.event({ type: 'content_block_stop', index }, s);
+    }
+    messages.event({ type: 'message_delta', delta: body, usage: body.usage }, s);
+    messages.event({ type: 'message_stop' }, s);
+  },
+};
+
+const protocols = [chat, responses, messages];
+
+const items = (list) => (Array.isArray(list) ? list : []);
+
+// offered are the tools that the provider executes, by their types without versions.
+const offered = (tools, ours) => ids(tools.map((t) => (t.type ?? ours[0]).replace(/_(preview|\d).*$/, '')).filter((t) => !ours.includes(t)));
+
+function fail(s, error) {
+  if (s.error) return; // the first is the cause
+  s.error = error;
+  s.terminal = true;
+  s.complete = false;
+}
+
+// errorIn is the error of a body or an event: only its code and its type.
+function errorIn(body) {
+  const e = body?.error ?? (body?.code || body?.type === 'error' ? body : undefined);
+  if (!e) return undefined;
+  return { code: e.code ?? undefined, type: e.type === 'error' ? undefined : e.type };
+}
+
+// Kinds by the providers' codes and types first, by the status second.
+const kinds = [
+  [/^(insufficient_quota|billing_(error|hard_limit_reached|not_active)|quota_exceeded)$/, 'quota_exhausted'],
+  [/^(context_length_exceeded|string_above_max_length)$/, 'context_length_exceeded'],
+  [/^(content_filter|content_policy_violation)$/, 'content_policy'],
+  [/^(rate_limit_exceeded|rate_limit_error|tokens|requests|429)$/, 'rate_limited'],
+  [/^(overloaded_error|server_is_overloaded|slow_down|service_unavailable|503|529)$/, 'overloaded'],
+  [/^(authentication_error|invalid_api_key|401)$/, 'authentication'],
+  [/^(permission_error|403)$/, 'permission'],
+  [/^(not_found_error|model_not_found|404)$/, 'not_found'],
+  [/^(timeout_error|408|504)$/, 'timeout'],
+  [/^(invalid_request_error|invalid_prompt|request_too_large|400|413|422)$/, 'invalid_request'],
+  [/^(server_error|api_error|internal_error|5\d\d)$/, 'server_error'],
+];
+
+function errorKind(status, { code, type }) {
+  for (const said of [code, type, status >= 400 ? status : undefined]) {
+    const kind = kinds.find(([words]) => said != null && words.test(said));
+    if (kind) return kind[1];
+  }
+  return 'unknown';
+}
+
+// Causes by the codes of undici and the system: [cause, stage].
+const causes = {
+  ENOTFOUND: ['dns_not_found', 'dns'], EAI_AGAIN: ['dns_temporary', 'dns'],
+  ECONNREFUSED: ['connect_refused', 'connect'], EHOSTUNREACH: ['connect_unreachable', 'connect'], ENETUNREACH: ['connect_unreachable', 'connect'],
+  ETIMEDOUT: ['connect_timeout', 'connect'], UND_ERR_CONNECT_TIMEOUT: ['connect_timeout', 'connect'],
+  UND_ERR_PRX_TLS: ['proxy', 'proxy'], UND_ERR_PRX_CONN: ['proxy', 'proxy'],
+  EPIPE: ['write_failed', 'write'], UND_ERR_HEADERS_TIMEOUT: ['header_timeout', 'headers'],
+  ECONNRESET: ['closed_before_headers', 'headers'], UND_ERR_SOCKET: ['closed_before_headers', 'headers'],
+};
+const bodyCauses = {
+  ECONNRESET: 'connection_reset', ETIMEDOUT: 'connection_lost', UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'body_truncated',
+};
+
+// transportOf reads the first code down the chain of an error.
+function transportOf(error, status) {
+  for (let e = error, depth = 0; e && depth < 5; e = e.cause, depth++) {
+    const { code } = e;
+    if (typeof code !== 'string') continue;
+    if (code === 'UND_ERR_BODY_TIMEOUT') return { watchdog: 'idle' };
+    if (status) {
+      // undici's whole word for a FIN inside the body.
+      const cause = bodyCauses[code] ?? (code === 'UND_ERR_SOCKET' ? (e.message === 'other side closed' ? 'body_truncated' : 'connection_reset') : undefined);
+      return { cause: cause ?? (code.startsWith('HPE_') ? 'malformed_event' : undefined), stage: 'body', code: word(code) };
+    }
+    const [cause, stage] = causes[code] ?? (/CERT|SIGN|EPROTO|TLS|SSL|ALTNAME/.test(code) ? ['tls', 'tls'] : []);
+    if (cause) return { cause, stage, code: word(code) };
+  }
+  return status ? { stage: 'body' } : {};
+}
+
+function nameOf(error) {
+  const name = error?.constructor?.name ?? typeof error;
+  return word(name === 'Error' || name === 'DOMException' ? error.name : name);
+}
+
+function chainOf(error) {
+  const names = [];
+  for (let e = error; e && names.length < 5; e = e.cause) names.push(nameOf(e));
+  return names;
+}
+
+// isAbort: the error is the word of somebody on this side who stopped it.
+function isAbort(error, signal) {
+  return error instanceof Abort || error?.name === 'AbortError' || error?.name === 'TimeoutError' || Boolean(signal?.aborted && error === signal.reason);
+}
+
+// abortOf is whose doing an abort was, by the signal that knows best.
+function abortOf(error, ...signals) {
+  const reasons = [...signals.filter((s) => s?.aborted).map((s) => s.reason), error];
+  const typed = reasons.find((r) => r instanceof Abort);
+  if (typed) return { source: typed.source, reason: typed.reason };
+  return { source: reasons.some((r) => r?.name === 'TimeoutError') ? 'deadline' : 'unknown' };
+}
+
+function setAbort(span, { source, reason }) {
+  span.setAttributes(defined({ 'llm.abort.source': source, 'llm.abort.reason': reason && word(reason) }));
+}
+
+function failed(span, type) {
+  span.setAttribute('error.type', type);
+  span.setStatus({ code: SpanStatusCode.ERROR });
+}
+
+function retryAfter(headers) {
+  const ms = Number(headers.get('retry-after-ms') ?? NaN);
+  const s = Number.isNaN(ms) ? Number(headers.get('retry-after') ?? NaN) : ms / 1000;
+  return s > 0 ? s : undefined;
+}
+
+// word is a name, a code or an id, or says that it was none.
+const word = (said) => (said == null ? undefined : /^[\w.:/@-]{1,128}$/.test(said) ? String(said) : 'redacted');
+
+const ids = (list) => list.slice(-64).map(word).filter(Boolean);
+
+const defined = (attributes) => Object.fromEntries(Object.entries(attributes).filter(([, v]) => v !== undefined));
