@@ -78,6 +78,7 @@ e2e: $(COLLECTOR) $(JAEGER) ## the tests with processes: a real Jaeger, two laye
 validate: $(COLLECTOR) $(BUILD)/validate/traces.jsonl ## every file under deploy/collector, by the program it is for
 	cd deploy/collector && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" DEMO_TRACES="$(CURDIR)/$(BUILD)/validate/traces.jsonl" \
 		PROMETHEUS_BIN="$$("$(CURDIR)/scripts/prometheus" "$(CURDIR)/$(TOOLS)/prometheus")" \
+		KUBERNETES_SCHEMAS="$$("$(CURDIR)/scripts/npm-packages" kubernetes/schema "$(CURDIR)/$(TOOLS)/kubernetes-schema" "Kubernetes' schemas")" \
 		$(PLAIN) $(GO) test -count=1 -timeout 5m $(TESTFLAGS) ./...
 	scripts/check-grafana $(TOOLS)/grafana-schema
 

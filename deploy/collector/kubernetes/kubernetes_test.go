@@ -6,8 +6,10 @@ package kubernetes
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -277,6 +279,51 @@ func checkSelectors(t *testing.T, m made, pods map[string]*corev1.PodTemplateSpe
 			assert.True(t, found, "ServiceMonitor %s: no Service has port %s", name, endpoint.Port)
 		}
 	}
+}
+
+// The published schemas know what the types do not: what has to be there, and which values an enum has. npm has them, as
+// validators; KUBERNETES_SCHEMAS names the folder that scripts/npm-packages has installed them under.
+func TestPublishedSchemas(t *testing.T) {
+	dir := os.Getenv("KUBERNETES_SCHEMAS")
+	if dir == "" {
+		t.Skip("LEFT OUT: KUBERNETES_SCHEMAS names no folder: run `make validate`, which fetches them where it can")
+	}
+	raw, err := os.ReadFile("schema/check.mjs")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "check.mjs"), raw, 0o600))
+	check := func(objects []byte) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "node", "check.mjs")
+		cmd.Dir, cmd.Stdin = dir, bytes.NewReader(objects)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	for _, overlay := range []string{"single", "two-layers"} {
+		t.Run(overlay, func(t *testing.T) {
+			resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), overlay)
+			require.NoError(t, err)
+			var objects []json.RawMessage
+			for _, r := range resources.Resources() {
+				raw, err := r.MarshalJSON()
+				require.NoError(t, err)
+				objects = append(objects, raw)
+			}
+			raw, err := json.Marshal(objects)
+			require.NoError(t, err)
+			out, err := check(raw)
+			require.NoError(t, err, out)
+			assert.Equal(t, strconv.Itoa(len(objects))+" objects fit the published schemas\n", out)
+		})
+	}
+	t.Run("what does not fit is refused", func(t *testing.T) {
+		for object, want := range map[string]string{
+			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"selector":{},"template":{"spec":{"containers":[{}]}}}}`:             "must have required property name",
+			`{"apiVersion":"monitoring.coreos.com/v1","kind":"ServiceMonitor","metadata":{"name":"m"},"spec":{"selector":{},"endpoints":[{"scheme":"ftp"}]}}`: "must be equal to one of the allowed values",
+		} {
+			out, err := check([]byte("[" + object + "]"))
+			require.Error(t, err, object)
+			assert.Contains(t, out, want)
+		}
+	})
 }
 
 // The gateways ask for the classifiers by the name that these have.
