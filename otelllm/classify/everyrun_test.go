@@ -106,6 +106,10 @@ func runProblem(r *Run) string {
 	if failed := v.Run.Outcome != semconv.RunOutcomeSucceeded && v.Run.Outcome != semconv.RunOutcomeRecovered; failed != v.Run.Failed() {
 		return "outcome " + v.Run.Outcome.String() + " with class " + v.Run.Class.String()
 	}
+	if v.Run.Failed() && v.Run.Retry.Safety == SafeAutoRetry && !r.AnnouncedTools.Observed() &&
+		slices.ContainsFunc(r.Requests, func(q Request) bool { return q.HistoryCalls == nil }) {
+		return "a run of which parts may be missing may be repeated unasked: " + words(&v.Run)
+	}
 	if r.Abort.Source == semconv.AbortSourceUser && v.Run.Retry.Safety != NoRetry {
 		return "a run that a person stopped may be repeated: " + words(&v.Run)
 	}
@@ -123,7 +127,7 @@ func runProblem(r *Run) string {
 			return "repeating the run is safer than repeating its only request"
 		}
 	}
-	if r.Ended != NotObserved || r.Failed != NotObserved || r.Abort.Source != 0 {
+	if r.Ended != r.Failed || r.Ended == No || r.Abort.Source != 0 {
 		return "" // a request's verdict reads none of these
 	}
 	for _, less := range lessKnown {
@@ -131,6 +135,9 @@ func runProblem(r *Run) string {
 		q.Requests, q.Tools = append([]Request(nil), r.Requests...), append([]Tool(nil), r.Tools...)
 		less.change(&q)
 		w := Judge(&q)
+		if v.Run.Failed() && v.Run.Class == w.Run.Class && v.Run.Cause == w.Run.Cause && w.Run.Retry.Safety < v.Run.Retry.Safety {
+			return fmt.Sprintf("%s makes the run safer: %s, then %s", less.name, words(&v.Run), words(&w.Run))
+		}
 		for i := range v.Requests {
 			before, after := v.Requests[i].Retry.Safety, w.Requests[i].Retry.Safety
 			if v.Requests[i].Failed() && after < before {

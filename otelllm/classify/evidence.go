@@ -171,8 +171,8 @@ func missingEvidence(k *risk, r *Request) []string {
 	miss(k.started.has(semconv.ToolEffectUnknown), string(semconv.ToolEffectKey))
 	miss(k.providerTools == providerToolsUnknown, string(semconv.RequestProviderToolsKey))
 	miss(k.missingOutput == NotObserved, string(semconv.HistoryToolOutputsKey))
-	miss(k.unannounced && k.class == semconv.ClassUnclassified, string(semconv.RunRequestsKey))
-	miss(k.unseen && !k.endless, string(semconv.RunIDKey))
+	miss(k.unannounced, string(semconv.RunRequestsKey))
+	miss(k.unseen && !k.endless && !k.unannounced, string(semconv.RunIDKey))
 	miss(k.endless, factAgentRunSpan)
 	return names
 }

@@ -20,7 +20,7 @@ type risk struct {
 
 	// These only choose words and name what is missing.
 	endless     bool // a part may exist unannounced, because the run's end never came
-	unannounced bool // the run does not say how many parts it has
+	unannounced bool // a part may exist unannounced, because the run says of none
 	silent      bool // nothing was marked as failed
 	refused     bool // a tool was called, and vouches that nothing came of it
 
@@ -120,10 +120,10 @@ func (j *judge) runRisk(w what, basis Basis, abort semconv.AbortSource) risk {
 		missingOutput: No, reasoning: No, text: No, toolInput: No, sent: No,
 		certificate: No,
 		// A run whose end never came has announced nothing: any part of it may be elsewhere.
-		unseen:      j.childMissing() || j.run.Ended == No,
 		endless:     j.run.Ended == No,
-		unannounced: !j.run.AnnouncedRequests.Observed(),
+		unannounced: j.unannounced(),
 	}
+	k.unseen = k.endless || k.unannounced || j.childMissing()
 	for i := range j.run.Requests {
 		r := &j.run.Requests[i]
 		if w.class == semconv.ClassConnectionFailed && failsConnection(r.Transport.Cause) {
@@ -138,6 +138,17 @@ func (j *judge) runRisk(w what, basis Basis, abort semconv.AbortSource) risk {
 		k.add(&j.run.Tools[t])
 	}
 	return k
+}
+
+// unannounced reports whether the run may have parts that nobody recorded: it does
+// not say how many it has, and what its requests had before them was not observed
+// either. A producer that loses a request that was cut is of this kind.
+func (j *judge) unannounced() bool {
+	if j.run.AnnouncedRequests.Observed() || j.run.AnnouncedTools.Observed() {
+		return false
+	}
+	return len(j.run.Requests) == 0 ||
+		slices.ContainsFunc(j.run.Requests, func(r Request) bool { return r.HistoryCalls == nil })
 }
 
 // add joins an execution of a tool.

@@ -3,7 +3,6 @@ package llmclassify
 import (
 	"context"
 	"encoding/binary"
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -98,13 +97,16 @@ func (s *shard) deliver(ctx context.Context, releases []assemble.Release) {
 	}
 	if len(releases) > 0 {
 		k := packer{forwarder: s.forwarder}
-		last := judgedLast(releases)
+		var last []int
 		for i := range releases {
-			if !slices.Contains(last, i) {
-				s.judge(ctx, &releases[i], &k)
-				releases[i] = assemble.Release{} // its spans are on their way
+			if overRuns(&releases[i]) {
+				last = append(last, i)
+				continue
 			}
+			s.judge(ctx, &releases[i], &k)
+			releases[i] = assemble.Release{} // its spans are on their way
 		}
+		innermostFirst(releases, last)
 		for _, i := range last {
 			s.judge(ctx, &releases[i], &k)
 			releases[i] = assemble.Release{}

@@ -102,19 +102,18 @@ func (e *ended) beneath(release *assemble.Release) bool {
 	return false
 }
 
-// judgedLast are the releases of runs without a request of their own, the innermost
-// first: what is within them is judged before them.
-func judgedLast(releases []assemble.Release) (last []int) {
-	for i := range releases {
-		if r := &releases[i]; r.Run != nil && r.Whole && !slices.ContainsFunc(r.Members, isRequest) {
-			last = append(last, i)
-		}
-	}
-	slices.SortStableFunc(last, func(a, b int) int {
+// overRuns: it is the release of a run without a request of its own, which is judged
+// after those that may be within it.
+func overRuns(r *assemble.Release) bool {
+	return r.Run != nil && r.Whole && !slices.ContainsFunc(r.Members, func(m assemble.Member) bool {
+		return m.Role == hold.Request && !m.Foreign
+	})
+}
+
+// innermostFirst sorts the indexes of runs, those that may be within others first.
+func innermostFirst(releases []assemble.Release, runs []int) {
+	slices.SortStableFunc(runs, func(a, b int) int {
 		x, y := releases[a].Run, releases[b].Run
 		return cmp.Or(cmp.Compare(x.End, y.End), cmp.Compare(y.Start, x.Start))
 	})
-	return last
 }
-
-func isRequest(m assemble.Member) bool { return m.Role == hold.Request && !m.Foreign }

@@ -48,7 +48,7 @@ func TestTraces(t *testing.T) {
 			"failed stream_interrupted/clean_eof medium user_confirmed_retry", []string{"stream_interrupted/clean_eof medium user_confirmed_retry"}, nil, "qor",
 		},
 		"openai_js_no_connection": {
-			"failed connection_failed/connect_refused high safe_auto_retry", []string{"connection_failed/connect_refused medium user_confirmed_retry"}, nil, "rqxx",
+			"failed connection_failed/connect_refused medium user_confirmed_retry", []string{"connection_failed/connect_refused medium user_confirmed_retry"}, nil, "rqxx",
 		},
 		"openai_js_eof": {
 			"incomplete unclassified/unknown low user_confirmed_retry", []string{""}, nil, "rq",
