@@ -15,9 +15,10 @@ export async function loop(model, { prompt, tools, signal, onText, endOnToolFail
     if (!calls?.length) return;
     for (const call of calls) {
       const tool = tools.find((t) => t.name === call.name);
+      const input = JSON.parse(call.input); // half of one ends the run
       let output;
       try {
-        output = await tool.execute(JSON.parse(call.input), { signal, callId: call.id });
+        output = await tool.execute(input, { signal, callId: call.id });
       } catch (error) {
         if (endOnToolFailure || signal?.aborted) throw error;
         output = `the tool failed: ${error.name}`;

@@ -1,0 +1,204 @@
+package instrumentations
+
+import (
+	"time"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/examples/internal/nodeagent"
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// fault is one thing that is done to an agent, and the truth about it.
+type fault struct {
+	key, title string
+	script     []faultyllm.Exchange       // nil: there is no model server to talk to
+	at         func(*world) string        // base URL without a server
+	task       func(t *nodeagent.Task)    // what the agent's side does
+	run        truth                      // of the run as a whole
+	parts      []truth                    // of its requests and tools, beside what is true of the run
+	outcomes   []semconv.RunOutcome    // those that are true; incomplete always is
+	goesOn     *fault                  // the truth where the agent used the whole script
+}
+
+// truth is what is true of a run or one of its parts. Its zero value: nothing failed.
+type truth struct {
+	class  semconv.Class
+	causes []semconv.Cause // each of them is true
+	origin semconv.Origin
+	least  semconv.RetrySafety // a bolder level is wrong
+}
+
+var (
+	call    = faultyllm.ToolCall("call_1", "apply_patch", `{"path":`, `"main.go"}`)
+	half    = faultyllm.ToolInput("call_1", "apply_patch", `{"path":`)
+	words   = faultyllm.Text("The bug ", "is in ", "main.go. ")
+	called  = faultyllm.Answer(call, faultyllm.Finish(faultyllm.ToolCalls))
+	answers = faultyllm.Answer(words, faultyllm.Finish(faultyllm.Stop))
+)
+
+// broke is a stream that the transport broke.
+func broke(least semconv.RetrySafety, causes ...semconv.Cause) truth {
+	return truth{semconv.ClassStreamInterrupted, causes, semconv.OriginTransport, least}
+}
+
+func unconnected(cause semconv.Cause) truth {
+	return truth{semconv.ClassConnectionFailed, []semconv.Cause{cause}, semconv.OriginTransport, classify.SafeAutoRetry}
+}
+
+func refused(least semconv.RetrySafety, causes ...semconv.Cause) truth {
+	return truth{semconv.ClassProviderError, causes, semconv.OriginProvider, least}
+}
+
+// aborted was ended by this side; who it was need not be known.
+func aborted(least semconv.RetrySafety, cause semconv.Cause) truth {
+	return truth{semconv.ClassLocalAbort, []semconv.Cause{cause, semconv.CauseUnknown}, semconv.OriginLocal, least}
+}
+
+// tool failed. Its effects are not known to be none.
+func toolFailed(causes ...semconv.Cause) truth {
+	return truth{semconv.ClassToolFailed, causes, semconv.OriginTool, classify.UserConfirmedRetry}
+}
+
+func failedRun() []semconv.RunOutcome { return []semconv.RunOutcome{semconv.RunOutcomeFailed} }
+
+func abortedRun() []semconv.RunOutcome { return []semconv.RunOutcome{semconv.RunOutcomeAborted} }
+
+func wholeRun() []semconv.RunOutcome { return []semconv.RunOutcome{semconv.RunOutcomeSucceeded} }
+
+// recoveredRun: who saw no failure may say that it succeeded.
+func recoveredRun() []semconv.RunOutcome {
+	return []semconv.RunOutcome{semconv.RunOutcomeRecovered, semconv.RunOutcomeSucceeded}
+}
+
+// faults are all of them, in the order of the page.
+func faults() []fault {
+	const timeout = 500 // ms; undici looks at its clock every half second
+	ask, free := classify.UserConfirmedRetry, classify.SafeAutoRetry
+	answer := func(steps ...faultyllm.Step) []faultyllm.Exchange {
+		return []faultyllm.Exchange{faultyllm.Answer(steps...)}
+	}
+	return []fault{
+		{key: "answer", title: "nothing: an answer", script: []faultyllm.Exchange{answers}, outcomes: wholeRun()},
+		{key: "tool", title: "nothing: a tool, then an answer", script: []faultyllm.Exchange{called, answers}, outcomes: wholeRun()},
+
+		{
+			key: "refused", title: "connection refused", at: func(w *world) string { return w.refusing.Addr() },
+			run: unconnected(semconv.CauseConnectRefused), outcomes: failedRun(),
+		},
+		{
+			key: "connect-timeout", title: "connect timeout", at: func(w *world) string { return w.full.Addr() },
+			task: func(t *nodeagent.Task) { t.Timeouts = &nodeagent.Timeouts{Connect: timeout} },
+			run:  unconnected(semconv.CauseConnectTimeout), outcomes: failedRun(),
+		},
+		{
+			key: "reset-before-headers", title: "reset before the headers",
+			script: []faultyllm.Exchange{faultyllm.BeforeHeaders(faultyllm.Reset())},
+			run:    broke(free, semconv.CauseClosedBeforeHeaders, semconv.CauseConnectionReset), outcomes: failedRun(),
+		},
+		{
+			key: "headers-timeout", title: "headers timeout",
+			script: []faultyllm.Exchange{faultyllm.BeforeHeaders(faultyllm.Stall())},
+			task:   func(t *nodeagent.Task) { t.Timeouts = &nodeagent.Timeouts{Headers: timeout} },
+			run:    broke(free, semconv.CauseHeaderTimeout), outcomes: failedRun(),
+		},
+		{
+			key: "reset", title: "reset in a text", script: answer(words, faultyllm.Reset()),
+			run: broke(ask, semconv.CauseConnectionReset), outcomes: failedRun(),
+		},
+		{
+			key: "closed", title: "other side closed in a text", script: answer(words, faultyllm.Truncate()),
+			run: broke(ask, semconv.CauseBodyTruncated, semconv.CauseConnectionReset), outcomes: failedRun(),
+		},
+		{
+			key: "body-timeout", title: "body timeout in a text", script: answer(words, faultyllm.Stall()),
+			task:     func(t *nodeagent.Task) { t.Timeouts = &nodeagent.Timeouts{Body: timeout} },
+			run:      truth{semconv.ClassWatchdogTimeout, []semconv.Cause{semconv.CauseIdle}, semconv.OriginWatchdog, ask},
+			outcomes: failedRun(),
+		},
+		{
+			key: "clean-eof", title: "clean end in a text, without a terminal event", script: answer(words, faultyllm.CleanEnd()),
+			run: broke(ask, semconv.CauseCleanEOF), outcomes: failedRun(),
+		},
+		{
+			key: "tool-input", title: "reset within a tool call's input", script: answer(half, faultyllm.Reset()),
+			run: broke(free, semconv.CauseConnectionReset), outcomes: failedRun(),
+		},
+		{
+			key: "tool-input-eof", title: "clean end within a tool call's input",
+			script: []faultyllm.Exchange{faultyllm.Answer(half, faultyllm.CleanEnd()), answers},
+			run:    broke(free, semconv.CauseCleanEOF), outcomes: failedRun(),
+			// An agent that takes the half for a whole fails on it, tells the model so, and has its answer.
+			goesOn: &fault{outcomes: recoveredRun(), parts: []truth{
+				broke(free, semconv.CauseCleanEOF), toolFailed(semconv.CauseExecutionError, semconv.CauseInvalidInput, semconv.CauseIncompleteInput),
+			}},
+		},
+		{
+			key: "after-tool", title: "a tool ran, then a reset before the next answer",
+			script: []faultyllm.Exchange{called, faultyllm.Answer(faultyllm.Begin(), faultyllm.Reset())},
+			run:    broke(ask, semconv.CauseConnectionReset), outcomes: failedRun(),
+			parts: []truth{broke(free, semconv.CauseConnectionReset)},
+		},
+		{
+			key: "rate-limited", title: "HTTP 429", script: []faultyllm.Exchange{faultyllm.Refuse(faultyllm.Failure{Trouble: faultyllm.RateLimited})},
+			run: refused(free, semconv.CauseRateLimited), outcomes: failedRun(),
+		},
+		{
+			key: "overloaded", title: "HTTP 529 (OpenAI: 503)", script: []faultyllm.Exchange{faultyllm.Refuse(faultyllm.Failure{Trouble: faultyllm.Overloaded})},
+			run: refused(free, semconv.CauseOverloaded, semconv.CauseServerError), outcomes: failedRun(),
+		},
+		{
+			key: "recovered", title: "HTTP 429, then an answer",
+			script: []faultyllm.Exchange{
+				faultyllm.Refuse(faultyllm.Failure{Trouble: faultyllm.RateLimited, RetryAfter: 10 * time.Millisecond}), answers,
+			},
+			task:  func(t *nodeagent.Task) { t.MaxRetries = 1 },
+			parts: []truth{refused(free, semconv.CauseRateLimited)}, outcomes: recoveredRun(),
+		},
+		{
+			key: "quota", title: "HTTP 429, the quota is used up (Anthropic: 402)", script: []faultyllm.Exchange{faultyllm.Refuse(faultyllm.Failure{Trouble: faultyllm.QuotaExhausted})},
+			// A status alone does not tell it from a rate limit.
+			run: refused(classify.NoRetry, semconv.CauseQuotaExhausted, semconv.CauseRateLimited), outcomes: failedRun(),
+		},
+		{
+			key: "in-band", title: "an error in the stream after a text", script: answer(words, faultyllm.InBand(faultyllm.Failure{Trouble: faultyllm.Overloaded})),
+			run: refused(ask, semconv.CauseOverloaded), outcomes: failedRun(),
+		},
+		{
+			key: "length", title: "the answer hits the token limit", script: answer(words, faultyllm.Finish(faultyllm.Length)),
+			run:      truth{semconv.ClassOutputLimited, []semconv.Cause{semconv.CauseMaxOutputTokens}, semconv.OriginProvider, classify.NoRetry},
+			outcomes: []semconv.RunOutcome{semconv.RunOutcomeLimited},
+		},
+		{
+			key: "stop", title: "a person presses stop in a text", script: answer(words, faultyllm.Stall()),
+			task: func(t *nodeagent.Task) { t.AbortOn = "text" },
+			run:  aborted(classify.NoRetry, semconv.CauseUser), outcomes: abortedRun(),
+		},
+		{
+			key: "deadline", title: "`AbortSignal.timeout` in a text", script: answer(words, faultyllm.Stall()),
+			task: func(t *nodeagent.Task) { t.Deadline = 1000 },
+			run:  aborted(ask, semconv.CauseDeadline), outcomes: abortedRun(),
+		},
+		{
+			key: "stop-reading", title: "the consumer stops reading", script: answer(words, faultyllm.Stall()),
+			task: func(t *nodeagent.Task) { t.StopReading = true },
+			run:  aborted(classify.NoRetry, semconv.CauseConsumerClosed), outcomes: abortedRun(),
+		},
+		{
+			key: "tool-throws", title: "a tool throws, the model answers", script: []faultyllm.Exchange{called, answers},
+			task:  func(t *nodeagent.Task) { t.Tool = "throws" },
+			parts: []truth{toolFailed(semconv.CauseExecutionError)}, outcomes: recoveredRun(),
+		},
+		{
+			key: "tool-throws-end", title: "a tool throws, the run ends", script: []faultyllm.Exchange{called},
+			task: func(t *nodeagent.Task) { t.Tool, t.EndOnToolFailure = "throws", true },
+			run:  toolFailed(semconv.CauseExecutionError), outcomes: failedRun(),
+		},
+		{
+			key: "tool-aborted", title: "a person presses stop while a tool runs", script: []faultyllm.Exchange{called},
+			task: func(t *nodeagent.Task) { t.Tool, t.AbortOn = "waits", "tool" },
+			run:  aborted(classify.NoRetry, semconv.CauseUser), outcomes: abortedRun(),
+			parts: []truth{toolFailed(semconv.CauseInterrupted)},
+		},
+	}
+}

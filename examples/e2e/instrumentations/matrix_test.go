@@ -1,0 +1,231 @@
+package instrumentations
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/examples/internal/built"
+	"github.com/otelllm/otelllm-go/examples/internal/nodeagent"
+	"github.com/otelllm/otelllm-go/examples/internal/report"
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+var update = flag.Bool("update", false, "write docs/instrumentations.md instead of comparing it")
+
+// page is where the matrix is shown.
+const page = "docs/instrumentations.md"
+
+// patience bounds the agents of one process. A loaded machine needs some seconds.
+const patience = 90 * time.Second
+
+// cell is one fault under one producer.
+type cell struct {
+	fault    *fault
+	producer *producer
+	saw      []string // by the application
+	spans    []span
+}
+
+func TestMatrix(t *testing.T) {
+	agents := nodeagent.Find(t)
+	if os.Getenv("REQUIRE_NODE") != "" {
+		require.NotEmpty(t, os.Getenv("OTELCOL_BIN"), "REQUIRE_NODE is set, and OTELCOL_BIN names no Collector")
+	}
+	collector := startCollector(t)
+	world := newWorld(t)
+	m := &matrix{faults: faults(), producers: producers(), unhandled: make(map[string]bool)}
+	m.run(t, agents, world, collector)
+
+	for i := range m.cells {
+		c := &m.cells[i]
+		t.Run(c.producer.key()+"/"+c.fault.key, func(t *testing.T) {
+			for _, wrong := range c.wrong() {
+				t.Error(wrong)
+			}
+			if t.Failed() || testing.Verbose() {
+				t.Logf("saw %q\nrecorded %s\nverdicts:\n%s", c.saw, c.recorded(), c.verdicts())
+			}
+		})
+	}
+	t.Run("page", func(t *testing.T) {
+		if world.full == nil {
+			t.Skip("this machine cannot make every fault of the page")
+		}
+		path := filepath.Join(built.Root(t), filepath.FromSlash(page))
+		now := m.page()
+		if *update {
+			require.NoError(t, os.WriteFile(path, []byte(now), 0o644))
+			return
+		}
+		then, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, string(then), now, "%s is stale: `make node-matrix UPDATE=1` writes it anew", page)
+	})
+}
+
+// matrix is all of it.
+type matrix struct {
+	faults    []fault
+	producers []producer
+
+	cells     []cell          // in the order of the faults, then of the producers
+	unhandled map[string]bool // by the file of a producer
+}
+
+// run runs all agents, those of one producer's file in one process, and waits for
+// what the Collector makes of them.
+func (m *matrix) run(t *testing.T, agents *nodeagent.Agents, w *world, c *collector) {
+	t.Helper()
+	type process struct {
+		file string
+		http bool
+	}
+	tasks := make(map[process][]nodeagent.Task)
+	var order []process
+	for i := range m.producers {
+		p := &m.producers[i]
+		of := process{p.file, p.http}
+		if tasks[of] == nil {
+			order = append(order, of)
+		}
+		for j := range m.faults {
+			f := &m.faults[j]
+			base := w.baseURL(f, p)
+			if base == "" {
+				continue
+			}
+			task := nodeagent.Task{Name: p.key() + "/" + f.key, API: p.api(), BaseURL: base}
+			if f.task != nil {
+				f.task(&task)
+			}
+			tasks[of] = append(tasks[of], task)
+		}
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var (
+		all     sync.WaitGroup
+		mu      sync.Mutex
+		results = make(map[string]nodeagent.Result) // under mu
+	)
+	slots := make(chan struct{}, 2)
+	for _, of := range order {
+		all.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			left, err := agents.Run(ctx, of.file, of.http, c.endpoint, tasks[of])
+			mu.Lock()
+			defer mu.Unlock()
+			assert.NoError(t, err)
+			m.unhandled[of.file] = m.unhandled[of.file] || left.Unhandled
+			for name, r := range left.Results {
+				results[name] = r
+			}
+		})
+	}
+	all.Wait()
+	require.False(t, t.Failed())
+	c.drained(t)
+	for i := range m.faults {
+		for j := range m.producers {
+			f, p := &m.faults[i], &m.producers[j]
+			r, ok := results[p.key()+"/"+f.key]
+			if !ok {
+				continue
+			}
+			if f.goesOn != nil && w.server.Started(p.key()+"-"+f.key) == len(f.script) {
+				on := *f.goesOn
+				on.key, on.title = f.key, f.title
+				f = &on
+			}
+			m.cells = append(m.cells, cell{f, p, r.Saw, c.sink.trace(t, r.Trace)})
+		}
+	}
+}
+
+// judged are the spans with a verdict, and what it is; those of runs come first.
+func (c *cell) judged() (spans []span, verdicts []report.Verdict) {
+	for _, carrier := range [...]bool{true, false} {
+		for _, s := range c.spans {
+			v := report.ReadVerdict(s.Attributes())
+			if (v.Outcome != semconv.RunOutcomeUnset) == carrier && (carrier || v.Failed()) {
+				spans, verdicts = append(spans, s), append(verdicts, v)
+			}
+		}
+	}
+	return spans, verdicts
+}
+
+// wrong lists what the verdicts say that is not true.
+func (c *cell) wrong() (list []string) {
+	spans, verdicts := c.judged()
+	for i := range verdicts {
+		v := &verdicts[i]
+		say := func(format string, args ...any) {
+			list = append(list, fmt.Sprintf("span %s: ", spans[i].Name())+fmt.Sprintf(format, args...))
+		}
+		if len(v.Unknown) > 0 {
+			say("not of the vocabulary: %v", v.Unknown)
+		}
+		if v.Outcome != semconv.RunOutcomeUnset && !c.fault.trueOutcome(v) {
+			say("outcome %s", v.Outcome)
+		}
+		if !v.Failed() {
+			continue
+		}
+		truths := []truth{c.fault.run}
+		if v.Outcome == semconv.RunOutcomeUnset {
+			truths = append(truths, c.fault.parts...)
+		}
+		if !slices.ContainsFunc(truths, func(t truth) bool { return t.allows(v) }) {
+			say("%s / %s, origin %s, %s", v.Class, v.Cause, v.Origin, v.Safety)
+		}
+		if cautious(v) && len(v.MissingEvidence) == 0 {
+			say("%s, and nothing says which evidence is missing", v.Class)
+		}
+	}
+	return list
+}
+
+// trueOutcome: who has seen too little may leave it open, but a run that broke is no
+// success, and one that did not is no failure.
+func (f *fault) trueOutcome(v *report.Verdict) bool {
+	if slices.Contains(f.outcomes, v.Outcome) || v.Outcome == semconv.RunOutcomeIncomplete {
+		return true
+	}
+	return f.run.class != semconv.ClassUnset && cautious(v) && v.Outcome == semconv.RunOutcomeFailed
+}
+
+// cautious: the verdict claims nothing about what failed.
+func cautious(v *report.Verdict) bool {
+	return v.Class == semconv.ClassUnclassified || v.Class == semconv.ClassRunAbandoned
+}
+
+// allows reports whether the verdict claims nothing but this truth.
+func (t *truth) allows(v *report.Verdict) bool {
+	unknown := v.Origin == semconv.OriginUnknown || v.Origin == semconv.OriginUnset
+	if v.Safety < t.least && (v.Confidence != semconv.ConfidenceLow || v.Safety == classify.SafeAutoRetry) {
+		return false // who knows too little for a no asks, and says that it knows little
+	}
+	if cautious(v) {
+		return unknown && v.Safety > classify.SafeAutoRetry && (t.class != semconv.ClassUnset || v.Outcome == semconv.RunOutcomeIncomplete)
+	}
+	return v.Class == t.class && (unknown || v.Origin == t.origin) &&
+		(v.Cause == semconv.CauseUnknown || slices.Contains(t.causes, v.Cause))
+}
+
+// failedSpan: the producer marks the span as failed.
+func failedSpan(s span) bool { return s.Status().Code() == ptrace.StatusCodeError }

@@ -1,0 +1,60 @@
+package instrumentations
+
+import "github.com/otelllm/otelllm-go/examples/faultyllm"
+
+// producer is one column of the matrix: an instrumentation over one API.
+type producer struct {
+	file  string // in examples/node/producers
+	title string
+	wire  faultyllm.Wire
+	http  bool // with OpenTelemetry's instrumentation of undici
+}
+
+// api is the word that the agents have for the wire.
+func (p *producer) api() string {
+	if p.wire == faultyllm.Anthropic {
+		return "messages"
+	}
+	return p.wire.String()
+}
+
+func (p *producer) key() string {
+	key := p.file + "-" + p.api()
+	if p.http {
+		key += "-http"
+	}
+	return key
+}
+
+// label names a producer to people.
+func (p *producer) label() string {
+	label := p.title + ", " + map[faultyllm.Wire]string{
+		faultyllm.Chat: "Chat Completions", faultyllm.Responses: "Responses", faultyllm.Anthropic: "Messages",
+	}[p.wire]
+	if p.http {
+		label += ", with undici's spans"
+	}
+	return label
+}
+
+// producers are the columns. Those of one file, with and without HTTP spans, run in one process each.
+func producers() []producer {
+	var all []producer
+	add := func(file, title string, http bool, wires ...faultyllm.Wire) {
+		for _, w := range wires {
+			all = append(all, producer{file: file, title: title, wire: w})
+		}
+		if http {
+			all = append(all, producer{file: file, title: title, wire: wires[0], http: true})
+		}
+	}
+	chat, responses, messages := faultyllm.Chat, faultyllm.Responses, faultyllm.Anthropic
+	add("facts", "`otelllm-facts.mjs`", true, chat, responses, messages)
+	add("vercel-7", "Vercel AI SDK 7", true, chat, responses)
+	add("vercel-6", "Vercel AI SDK 6", true, chat)
+	add("otel-openai", "OpenTelemetry's `openai`", true, chat, responses)
+	add("openllmetry", "OpenLLMetry", true, chat, responses, messages)
+	add("openinference", "OpenInference", true, chat, responses, messages)
+	add("anthropic-sdk", "Anthropic's SDK itself", true, messages)
+	return all
+}

@@ -1,0 +1,193 @@
+package instrumentations
+
+import (
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/examples/internal/built"
+	"github.com/otelllm/otelllm-go/examples/internal/process"
+)
+
+// world is what the agents talk to.
+type world struct {
+	server   *faultyllm.Server
+	refusing *faultyllm.Port
+	full     *faultyllm.Port
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{}
+	var err error
+	w.server, err = faultyllm.Start()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, w.server.Close()) })
+	w.refusing, err = faultyllm.RefusingPort()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, w.refusing.Close()) })
+	w.full, err = faultyllm.FullPort()
+	if !errors.Is(err, errors.ErrUnsupported) {
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, w.full.Close()) })
+	}
+	return w
+}
+
+// baseURL is where a fault waits for a producer, as the SDK wants it. "": this
+// machine cannot make the fault.
+func (w *world) baseURL(f *fault, p *producer) string {
+	base := ""
+	switch {
+	case f.at == nil:
+		key := p.key() + "-" + f.key
+		w.server.Play(key, f.script...)
+		base = w.server.BaseURL(key, p.wire)
+	case f.key == "connect-timeout" && w.full == nil:
+		return ""
+	default:
+		base = faultyllm.BaseURL("http", f.at(w), p.wire)
+	}
+	return strings.TrimSuffix(base, "/")
+}
+
+// collector is the built Collector, and what it has exported.
+type collector struct {
+	*process.Process
+
+	endpoint string // URL that takes OTLP over HTTP
+	metrics  string // URL
+	sink     *sink
+}
+
+const config = `
+extensions: {health_check: {endpoint: "${env:HEALTH}"}}
+receivers: {otlp: {protocols: {http: {endpoint: "${env:OTLP}"}}}}
+processors:
+  llm_classify: {max_hold: 3s, settle: 300ms, run_timeout: 3s}
+exporters: {otlp_http: {endpoint: "${env:SINK}", compression: none, sending_queue: {enabled: false}}}
+service:
+  extensions: [health_check]
+  pipelines: {traces: {receivers: [otlp], processors: [llm_classify], exporters: [otlp_http]}}
+  telemetry:
+    metrics: {readers: [{pull: {exporter: {prometheus: {host: "127.0.0.1", port: "${env:METRICS_PORT}"}}}}]}
+    logs: {level: warn}
+`
+
+func startCollector(t *testing.T) *collector {
+	t.Helper()
+	bin := built.Collector(t)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "collector.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(config), 0o600))
+	c := &collector{sink: startSink(t)}
+	var err error
+	c.Process, err = process.StartOnFreePorts(t.Context(), 3, func(free []string) process.Spec {
+		c.endpoint, c.metrics = "http://"+free[0], "http://"+free[2]+"/metrics"
+		return process.Spec{
+			Name: "the Collector", Path: bin, Args: []string{"--config", "file:" + path},
+			Env: []string{
+				"OTLP=" + free[0], "HEALTH=" + free[1], "METRICS_PORT=" + free[2][strings.LastIndexByte(free[2], ':')+1:],
+				"SINK=" + c.sink.url,
+			},
+			Log: filepath.Join(dir, "collector.log"), Health: "http://" + free[1],
+		}
+	})
+	require.NoError(t, err)
+	return c
+}
+
+// drained waits until nothing is held any more, for whatever reason it was, and
+// stops the Collector.
+func (c *collector) drained(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		resp, err := http.Get(c.metrics)
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		held := false
+		for line := range strings.Lines(string(body)) {
+			if strings.HasPrefix(line, "otelcol_processor_llm_classify_traces_held{") {
+				held = held || !strings.HasSuffix(line, " 0\n")
+			}
+		}
+		return err == nil && !held
+	}, 30*time.Second, 50*time.Millisecond, "the Collector holds on to spans%s", c.Tail())
+	require.NoError(t, c.Stop(15*time.Second))
+}
+
+// sink is the backend behind the Collector.
+type sink struct {
+	url string
+
+	mu     sync.Mutex
+	traces map[pcommon.TraceID][]span // under mu
+}
+
+// span is one span as it was exported.
+type span struct {
+	ptrace.Span
+
+	scope string
+}
+
+func startSink(t *testing.T) *sink {
+	t.Helper()
+	s := &sink{traces: make(map[pcommon.TraceID][]span)}
+	srv := httptest.NewServer(http.HandlerFunc(s.take))
+	t.Cleanup(srv.Close)
+	s.url = srv.URL
+	return s
+}
+
+func (s *sink) take(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	export := ptraceotlp.NewExportRequest()
+	if err := export.UnmarshalProto(body); err != nil {
+		http.Error(w, "not an export of traces", http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, rs := range export.Traces().ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, one := range ss.Spans().All() {
+				s.traces[one.TraceID()] = append(s.traces[one.TraceID()], span{one, ss.Scope().Name()})
+			}
+		}
+	}
+	w.Header().Set("Content-Type", "application/x-protobuf")
+}
+
+// trace are the spans of a trace.
+func (s *sink) trace(t *testing.T, id string) []span {
+	t.Helper()
+	var key pcommon.TraceID
+	_, err := hex.Decode(key[:], []byte(id))
+	require.NoError(t, err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.traces[key]
+}
+
