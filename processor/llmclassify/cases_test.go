@@ -394,6 +394,16 @@ func TestAcceptance(t *testing.T) {
 			checkVerdicts(t, out, tt.want)
 			checkGolden(t, tt.name, tracesOf(t, tt.spans...), out)
 		})
+		t.Run(tt.name+" span by span", func(t *testing.T) {
+			h := newHarness(t, defaultConfig(), nil)
+			for _, spec := range tt.spans {
+				h.consume(t, spec)
+			}
+			out := h.out()
+			require.Equal(t, len(tt.spans), out.SpanCount(), "a run that is complete goes out in the call that completes it")
+			checkVerdicts(t, out, tt.want)
+			checkGolden(t, tt.name, tracesOf(t, tt.spans...), out)
+		})
 	}
 }
 
@@ -412,6 +422,41 @@ func checkVerdicts(t *testing.T, out ptrace.Traces, want map[byte]verdict) {
 	}
 }
 
+// merged is td with each resource and each scope once, however many calls it came out in.
+func merged(td ptrace.Traces) ptrace.Traces {
+	all := ptrace.NewTraces()
+	for _, rs := range td.ResourceSpans().All() {
+		resource, found := rs, false
+		for _, before := range all.ResourceSpans().All() {
+			if before.SchemaUrl() == rs.SchemaUrl() && before.Resource().Attributes().Equal(rs.Resource().Attributes()) {
+				resource, found = before, true
+			}
+		}
+		if !found {
+			resource = all.ResourceSpans().AppendEmpty()
+			rs.Resource().CopyTo(resource.Resource())
+			resource.SetSchemaUrl(rs.SchemaUrl())
+		}
+		for _, ss := range rs.ScopeSpans().All() {
+			scope, found := ss, false
+			for _, before := range resource.ScopeSpans().All() {
+				if before.SchemaUrl() == ss.SchemaUrl() && before.Scope().Name() == ss.Scope().Name() && before.Scope().Version() == ss.Scope().Version() {
+					scope, found = before, true
+				}
+			}
+			if !found {
+				scope = resource.ScopeSpans().AppendEmpty()
+				ss.Scope().CopyTo(scope.Scope())
+				scope.SetSchemaUrl(ss.SchemaUrl())
+			}
+			for _, span := range ss.Spans().All() {
+				span.CopyTo(scope.Spans().AppendEmpty())
+			}
+		}
+	}
+	return all
+}
+
 // checkGolden holds a whole trace to testdata, going in and coming out.
 func checkGolden(t *testing.T, name string, in, out ptrace.Traces) {
 	t.Helper()
@@ -427,7 +472,7 @@ func checkGolden(t *testing.T, name string, in, out ptrace.Traces) {
 		}
 		want, err := golden.ReadTraces(path)
 		require.NoError(t, err)
-		assert.NoError(t, ptracetest.CompareTraces(want, f.td,
+		assert.NoError(t, ptracetest.CompareTraces(merged(want), merged(f.td),
 			ptracetest.IgnoreResourceSpansOrder(), ptracetest.IgnoreScopeSpansOrder(), ptracetest.IgnoreSpansOrder()), path)
 	}
 }

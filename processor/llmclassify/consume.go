@@ -10,14 +10,16 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/caller"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
 )
 
 // errShutdown is returned for spans that come after the shutdown began.
 var errShutdown = errors.New("llm_classify is shut down and takes no spans")
 
-// ConsumeTraces implements consumer.Traces. Other spans are forwarded before the
-// LLM spans are taken over: an error means that none was.
+// ConsumeTraces implements consumer.Traces. Other spans, and the runs that came whole
+// with them, are forwarded before LLM spans are taken over: an error means that none
+// was.
 func (p *traces) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	spans := td.SpanCount()
 	p.telemetry.came(ctx, spans)
@@ -34,7 +36,8 @@ func (p *traces) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	return nil
 }
 
-// take takes over the LLM spans of a call and forwards the others.
+// take judges the runs of a call that are whole, takes over its other LLM spans and
+// forwards the rest.
 func (p *traces) take(ctx context.Context, now time.Time, b *batch, td ptrace.Traces, spans int) error {
 	if !p.calls.enter() {
 		return errShutdown
@@ -43,65 +46,120 @@ func (p *traces) take(ctx context.Context, now time.Time, b *batch, td ptrace.Tr
 	if err := p.budget.admit(b.size); err != nil {
 		return err
 	}
-	deliveries := p.deliveries(b)
-	if err := p.reserve(ctx, deliveries); err != nil {
-		p.budget.add(-b.size)
-		return err
-	}
 	for _, id := range b.traces {
 		p.interest.add(id, 1)
 	}
-	err := p.own(ctx, now, b, deliveries, td, spans-len(b.found))
+	others := spans - len(b.found)
+	p.divide(now, b, others)
+	deliveries := p.deliveries(b)
+	apart := others == 0 && b.spans > 0 // no other span waits for them to be forwarded
+	if apart {
+		d := &deliveries[p.shardOf(b.claimed[0].trace)]
+		d.parcel, d.size = &parcel{}, d.size+b.bytes
+	}
+	err := p.reserve(ctx, deliveries)
+	if err == nil {
+		if err = p.own(ctx, now, b, deliveries, td, others); err != nil {
+			p.unreserve(deliveries)
+		}
+	}
 	if err != nil {
+		p.disclaim(b)
 		for _, id := range b.traces {
 			p.interest.add(id, -1)
 		}
-		p.unreserve(deliveries)
-		p.budget.add(-b.size)
+		p.budget.add(-b.size - b.bytes)
+		return err
 	}
-	return err
+	for _, c := range b.claimed {
+		p.interest.add(c.trace, -1) // its shard knows
+	}
+	if !apart {
+		p.budget.add(-b.bytes)
+	}
+	return nil
 }
 
-// own moves the LLM spans out of td, forwards the others and hands over.
+// own moves the LLM spans that are to be held out of td, forwards what is left and
+// hands over.
 func (p *traces) own(ctx context.Context, now time.Time, b *batch, deliveries []delivery, td ptrace.Traces, others int) error {
 	who := p.callers.Of(ctx)
-	taken := b.take(td, p.journal != nil)
-	b.embody(taken)
-	tickets, err := p.write(ctx, now, who, taken)
+	tickets, err := p.takeHeld(ctx, now, who, b, td)
 	if err != nil {
 		return err
 	}
-	var seen [][]hold.Link
-	var https [][]exchange
-	if others > 0 {
-		seen, https = p.links(td), p.exchanges(b)
+	seen := p.links(td, b)
+	https := p.exchanges(b)
+	p.remember(b)
+	switch {
+	case others > 0:
+		p.judgeWhole(now, b, https)
 		if err := p.next.ConsumeTraces(ctx, td); err != nil {
 			p.unwrite(ctx, tickets, len(b.found))
 			return whole(err)
 		}
 		p.telemetry.passed(ctx, others)
+		p.telemetry.forwarded(ctx, b.spans)
+	case b.spans > 0:
+		parcel := deliveries[p.shardOf(b.claimed[0].trace)].parcel
+		*parcel, err = p.parcelOf(ctx, now, who, b, td)
+		if err != nil {
+			p.unwrite(ctx, tickets, len(b.found))
+			return err
+		}
+		p.judgeWhole(now, b, https)
 	}
+	p.gone(ctx, b)
 	b.sign(who, tickets)
 	p.telemetry.held(ctx, len(b.found))
 	for i := range deliveries {
+		d := &deliveries[i]
 		if seen != nil {
-			deliveries[i].seen = seen[i]
+			d.seen = seen[i]
 		}
 		if https != nil {
-			deliveries[i].https = https[i]
+			d.https = https[i]
 		}
-		if deliveries[i].arrivals != nil {
-			p.shards[i].in <- deliveries[i] // it has a place
-		} else {
-			p.tell(ctx, i, deliveries[i])
+		if !d.owns() {
+			p.tell(ctx, i, *d)
+			continue
 		}
+		p.suspect(d, 1)
+		p.shards[i].in <- *d // it has a place
 	}
 	return nil
 }
 
+// takeHeld takes the LLM spans that are to be held out of td, and writes them to the
+// journal.
+func (p *traces) takeHeld(ctx context.Context, now time.Time, who *caller.Caller, b *batch, td ptrace.Traces) (tickets func(int) journal.Ticket, err error) {
+	if len(b.found) == 0 {
+		return nil, nil
+	}
+	taken := b.take(td, p.journal != nil)
+	b.embody(taken)
+	return p.write(ctx, now, who, taken)
+}
+
+// parcelOf makes a parcel of a call that has nothing but runs that are whole, and
+// writes it to the journal.
+func (p *traces) parcelOf(ctx context.Context, now time.Time, who *caller.Caller, b *batch, td ptrace.Traces) (parcel, error) {
+	tickets, err := p.write(ctx, now, who, td)
+	if err != nil {
+		return parcel{}, err
+	}
+	made := parcel{traces: td, spans: b.spans, bytes: b.bytes + verdictSize*len(b.releases), caller: who}
+	if tickets != nil {
+		for i := range b.spans {
+			made.done = append(made.done, tickets(i))
+		}
+	}
+	return made, nil
+}
+
 // pass forwards a call without LLM spans.
 func (p *traces) pass(ctx context.Context, td ptrace.Traces, spans int, b *batch) error {
-	seen, https := p.links(td), p.exchanges(b)
+	seen, https := p.links(td, b), p.exchanges(b)
 	if err := p.next.ConsumeTraces(ctx, td); err != nil {
 		p.telemetry.refused(ctx, spans)
 		return err
@@ -130,27 +188,37 @@ func (p *traces) tell(ctx context.Context, shard int, d delivery) {
 	if d.seen == nil && d.https == nil {
 		return
 	}
+	p.suspect(&d, 1)
 	place := p.shards[shard].places
 	select {
 	case place <- struct{}{}:
 	default:
 		if d.seen == nil {
+			p.suspect(&d, -1)
 			return
 		}
 		select {
 		case place <- struct{}{}:
 		case <-ctx.Done():
+			p.suspect(&d, -1)
 			return
 		}
 	}
 	p.shards[shard].in <- d
 }
 
+// suspect notes of which traces there is evidence on its way to a shard.
+func (p *traces) suspect(d *delivery, change int32) {
+	for i := range d.https {
+		p.suspects.add(d.https[i].above.trace, change)
+	}
+}
+
 // reserve gets a place for each delivery, always in the same order, so that no two
 // calls wait for each other.
 func (p *traces) reserve(ctx context.Context, deliveries []delivery) error {
 	for i := range deliveries {
-		if deliveries[i].arrivals == nil {
+		if !deliveries[i].owns() {
 			continue
 		}
 		select {
@@ -165,7 +233,7 @@ func (p *traces) reserve(ctx context.Context, deliveries []delivery) error {
 
 func (p *traces) unreserve(deliveries []delivery) {
 	for i := range deliveries {
-		if deliveries[i].arrivals != nil {
+		if deliveries[i].owns() {
 			<-p.shards[i].places
 		}
 	}
@@ -174,6 +242,9 @@ func (p *traces) unreserve(deliveries []delivery) {
 // deliveries are the items of b, by shard.
 func (p *traces) deliveries(b *batch) []delivery {
 	deliveries := make([]delivery, len(p.shards))
+	if len(b.found) == 0 {
+		return deliveries
+	}
 	arrivals := b.arrivals()
 	if len(p.shards) == 1 {
 		deliveries[0] = delivery{arrivals: arrivals, size: b.size}

@@ -124,6 +124,7 @@ func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer)
 	if d.Run != nil && release.Run != nil {
 		s.ended.add(s.p.clock.Now(), release.Trace, release.Run, d.Run)
 	}
+	stampAll(release, &d, trigger)
 	var held time.Duration
 	unreadable, out, journalled := 0, 0, s.p.journal != nil
 	var last *assemble.Known
@@ -135,18 +136,13 @@ func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer)
 		last = &m.Known
 		if m.Out {
 			out++
-			if m.Known.Body == (packed.Span{}) || m.Span.SpanID().IsEmpty() {
+			if !readable(m) {
 				unreadable++
 				continue
 			}
 			size := m.Size
 			if i == d.Carrier || d.Members[i] != nil {
 				size += verdictSize
-			}
-			if i == d.Carrier {
-				stamp.Run(m.Span, d.Run, d.Members[i], trigger)
-			} else {
-				stamp.Span(m.Span, d.Members[i], trigger)
 			}
 			k.add(ctx, m.Span, &m.Known, size)
 			m.Known.Body = packed.Span{}
@@ -169,7 +165,7 @@ func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer)
 		if d.Carrier < 0 && last != nil {
 			k.add(ctx, abandoned(release, &d), last, verdictSize)
 		}
-		s.p.telemetry.run(ctx, d.Run, trigger)
+		s.p.telemetry.run(ctx, endingOf(d.Run, trigger))
 	}
 	switch release.Reason {
 	case hold.Late:
@@ -177,6 +173,22 @@ func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer)
 	case hold.RunExpired: // nothing was held
 	default:
 		s.p.telemetry.holdTime(ctx, held, trigger)
+	}
+}
+
+// readable reports whether the span of a member that is Out is there.
+func readable(m *assemble.Member) bool { return !m.Span.SpanID().IsEmpty() }
+
+// stampAll writes the verdicts onto the spans that go out.
+func stampAll(release *assemble.Release, d *assemble.Diagnoses, trigger semconv.Trigger) {
+	for i := range release.Members {
+		switch m := &release.Members[i]; {
+		case m.Foreign || !m.Out || !readable(m):
+		case i == d.Carrier:
+			stamp.Run(m.Span, d.Run, d.Members[i], trigger)
+		default:
+			stamp.Span(m.Span, d.Members[i], trigger)
+		}
 	}
 }
 

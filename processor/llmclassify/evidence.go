@@ -54,13 +54,15 @@ type evidence struct {
 	began         time.Time
 	now, previous map[spanKey]dialect.Exchange
 	bytes, older  int // of now, of previous
+	// watch is told of traces of which there is evidence (1) and no longer (-1).
+	watch func(pcommon.TraceID, int32)
 }
 
 // exchangeSize is the memory of an exchange beside its own, with its share of the map.
 const exchangeSize = 64
 
-func newEvidence(period time.Duration, bytes int) *evidence {
-	return &evidence{period: period, limit: bytes / 2, now: make(map[spanKey]dialect.Exchange)}
+func newEvidence(period time.Duration, bytes int, watch func(pcommon.TraceID, int32)) *evidence {
+	return &evidence{period: period, limit: bytes / 2, now: make(map[spanKey]dialect.Exchange), watch: watch}
 }
 
 // add keeps an exchange. Of several beneath one span the one that began last is kept.
@@ -69,11 +71,15 @@ func (e *evidence) add(now time.Time, x *exchange) {
 		x.Exchange = before
 	}
 	if size := exchangeSize + x.Size(); now.Sub(e.began) >= e.period || e.bytes+size > e.limit {
+		for above := range e.previous {
+			e.watch(above.trace, -1)
+		}
 		e.began, e.previous, e.older = now, e.now, e.bytes
 		e.now, e.bytes = make(map[spanKey]dialect.Exchange), 0
 	}
 	if size := exchangeSize + x.Size(); e.bytes+size <= e.limit {
 		e.now[x.above] = x.Exchange
+		e.watch(x.above.trace, 1)
 		e.bytes += size
 	}
 }
@@ -82,12 +88,14 @@ func (e *evidence) add(now time.Time, x *exchange) {
 func (e *evidence) take(above spanKey) (dialect.Exchange, bool) {
 	if x, ok := e.now[above]; ok {
 		delete(e.now, above)
+		e.watch(above.trace, -1)
 		e.bytes -= exchangeSize + x.Size()
 		return x, true
 	}
 	x, ok := e.previous[above]
 	if ok {
 		delete(e.previous, above)
+		e.watch(above.trace, -1)
 		e.older -= exchangeSize + x.Size()
 	}
 	return x, ok
@@ -95,12 +103,19 @@ func (e *evidence) take(above spanKey) (dialect.Exchange, bool) {
 
 func (e *evidence) size() int { return e.bytes + e.older }
 
-// explain adds to the facts of a request what the exchange beneath it tells.
-func (s *shard) explain(trace pcommon.TraceID, it *assemble.Item, span ptrace.Span) {
-	if it.Role != hold.Request || len(s.evidence.now)+len(s.evidence.previous) == 0 {
+// explain adds to the facts of requests what the exchanges beneath them tell. There
+// may be no evidence: e is nil.
+func (e *evidence) explain(release *assemble.Release) {
+	if e == nil || len(e.now)+len(e.previous) == 0 {
 		return
 	}
-	if x, ok := s.evidence.take(spanKey{trace, it.ID}); ok {
-		dialect.Explain(it.Known.Facts(span, dialect.Request).Request, []dialect.Exchange{x})
+	for i := range release.Members {
+		m := &release.Members[i]
+		if m.Role != hold.Request {
+			continue
+		}
+		if x, ok := e.take(spanKey{release.Trace, m.ID}); ok {
+			dialect.Explain(m.Known.Facts(m.Span, dialect.Request).Request, []dialect.Exchange{x})
+		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // those that have LLM spans here or on their way. It may name others, too.
 type interest struct {
 	total atomic.Int64
-	slots [1 << 16]atomic.Int32
+	slots [1 << 17]atomic.Int32
 }
 
 // hash spreads trace ids, of which a part may be a time or a counter.
@@ -38,28 +38,41 @@ func (i *interest) any() bool { return i.total.Load() > 0 }
 
 func (i *interest) has(id pcommon.TraceID) bool { return i.slot(id).Load() > 0 }
 
-// links finds the spans of td, all of them other ones, of traces that are worth a
-// look, by the shard that the traces are of. It returns nil where there are none.
-func (p *traces) links(td ptrace.Traces) (found [][]hold.Link) {
+// count is how many there are who are interested in the trace, or more.
+func (i *interest) count(id pcommon.TraceID) int32 { return i.slot(id).Load() }
+
+// links finds the spans of td, none of which is to be held, of traces that are worth
+// a look, by the shard that the traces are of. It returns nil where there are none.
+// Those of traces of b that are whole are b's.
+func (p *traces) links(td ptrace.Traces, b *batch) (found [][]hold.Link) {
 	if !p.interest.any() {
 		return nil
 	}
+	if b.whole != nil && len(b.between) < len(p.shards) {
+		b.between = make([][]hold.Link, len(p.shards))
+	}
 	var last pcommon.TraceID // spans of a trace come in rows
-	interesting, shard := false, 0
+	interesting, whole, shard := false, false, 0
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, span := range ss.Spans().All() {
 				if id := span.TraceID(); id != last {
 					last, interesting = id, !id.IsEmpty() && p.interest.has(id)
 					shard = p.shardOf(id)
+					whole = interesting && b.whole != nil && b.isWhole(id)
 				}
 				if !interesting {
+					continue
+				}
+				link := hold.Link{Trace: last, ID: span.SpanID(), Parent: span.ParentSpanID()}
+				if whole {
+					b.between[shard] = append(b.between[shard], link)
 					continue
 				}
 				if found == nil {
 					found = make([][]hold.Link, len(p.shards))
 				}
-				found[shard] = append(found[shard], hold.Link{Trace: last, ID: span.SpanID(), Parent: span.ParentSpanID()})
+				found[shard] = append(found[shard], link)
 			}
 		}
 	}

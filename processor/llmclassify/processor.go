@@ -30,6 +30,7 @@ type traces struct {
 	callers   *caller.Table
 	shards    []*shard
 	interest  *interest
+	suspects  *interest // the traces of which there is evidence
 	budget    *budget
 	journal   *journal.Journal // nil without storage; set by Start
 	health    health
@@ -66,6 +67,7 @@ func newTraces(set processor.Settings, cfg *Config, next consumer.Traces, c cloc
 		origins:   origin.NewTable(cfg.MaxHold, maxOrigins),
 		callers:   caller.NewTable(cfg.MetadataKeys),
 		interest:  new(interest),
+		suspects:  new(interest),
 		budget:    &budget{limit: int64(cfg.MaxHeldBytes)},
 		telemetry: t,
 		next:      next,

@@ -45,10 +45,14 @@ type shard struct {
 type delivery struct {
 	at       time.Time // when it came, where it is of an earlier process; else zero
 	arrivals []assemble.Arrival
+	parcel   *parcel // spans that are judged, nil where there are none
 	seen     []hold.Link
 	https    []exchange
 	size     int // bytes that the budget knows of
 }
+
+// owns reports whether there are spans in the delivery.
+func (d *delivery) owns() bool { return d.arrivals != nil || d.parcel != nil }
 
 const (
 	// maxDeliveries bounds the deliveries on their way to a shard.
@@ -67,7 +71,7 @@ func newShard(p *traces, cfg *Config, shards int) *shard {
 		in:     make(chan delivery, maxDeliveries),
 	}
 	s.forwarder = newForwarder(p)
-	s.evidence = newEvidence(cfg.MaxHold, max(cfg.MaxFactBytes/shards, 1)/16)
+	s.evidence = newEvidence(cfg.MaxHold, max(cfg.MaxFactBytes/shards, 1)/16, p.suspects.add)
 	s.ended = newEndedRuns(cfg.RunTimeout, max(cfg.MaxFactBytes/shards, 1)/32)
 	s.buffer = hold.New(p.clock.Now(), hold.Config[assemble.Known]{
 		MaxHold:        cfg.MaxHold,
@@ -102,7 +106,6 @@ func (s *shard) forget(it *assemble.Item) {
 	s.forgotten = append(s.forgotten, it.Known.Ticket)
 }
 
-// open gives the members of a release their spans, where they have any.
 func (s *shard) open(release *assemble.Release) {
 	for i := range release.Members {
 		m := &release.Members[i]
@@ -110,8 +113,8 @@ func (s *shard) open(release *assemble.Release) {
 		if m.Span, ok = s.reader.Span(m.Known.Body); !ok {
 			m.Span = ptrace.NewSpan() // its facts have been read
 		}
-		s.explain(release.Trace, m.Item, m.Span)
 	}
+	s.evidence.explain(release)
 }
 
 // run does the shard's work until quit is closed.
@@ -146,6 +149,10 @@ func (s *shard) receive(ctx context.Context, d delivery) {
 	}
 	for i := range d.https {
 		s.evidence.add(now, &d.https[i])
+		s.p.suspects.add(d.https[i].above.trace, -1) // the evidence's own is there now
+	}
+	if d.parcel != nil {
+		s.forwarder.send(ctx, *d.parcel)
 	}
 	releases := s.buffer.Add(at, d.arrivals, d.seen)
 	for _, a := range d.arrivals {

@@ -187,6 +187,8 @@ func TestStorageFails(t *testing.T) {
 	h := newHarnessOn(t, d, defaultConfig(), nil, t0)
 	var events []*componentstatus.Event
 	h.health.start(reporter(func(e *componentstatus.Event) { events = append(events, e) }))
+	h.consume(t, requestSpan(3, 1, 1, 2).answered("stop", answer))
+	before := h.load()
 	d.fail = storage.ErrStorageFull
 	specs := append(finishedRun(1), otherSpan(9, 1, 0.1, 0.2))
 	for range 2 {
@@ -195,12 +197,13 @@ func TestStorageFails(t *testing.T) {
 		assert.False(t, consumererror.IsPermanent(err))
 	}
 	assert.Empty(t, h.sink.AllTraces())
-	assert.Equal(t, load{}, h.load())
-	h.consume(t, otherSpan(9, 1, 0.1, 0.2)) // these need no storage
+	assert.Equal(t, before, h.load())
+	h.consume(t, otherSpan(9, 1, 0.1, 0.2))                                  // these need no storage
+	h.consume(t, append(finishedRun(2), otherSpan(9, 1, 0.1, 0.2).of(2))...) // nor does a run that need not be held
 
 	d.fail = nil
 	h.consume(t, specs...)
-	assert.Equal(t, 4, h.sink.SpanCount())
+	assert.Equal(t, 8, h.sink.SpanCount())
 	require.Len(t, events, 2)
 	assert.Equal(t, componentstatus.StatusRecoverableError, events[0].Status())
 	require.ErrorIs(t, events[0].Err(), storage.ErrStorageFull)
@@ -208,7 +211,7 @@ func TestStorageFails(t *testing.T) {
 	assert.Empty(t, d.entries())
 	writes, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_storage_writes")
 	require.NoError(t, err)
-	assert.Equal(t, int64(4), total(t, writes))
+	assert.Equal(t, int64(5), total(t, writes))
 }
 
 // reporter is a host that takes notice of the component's status.

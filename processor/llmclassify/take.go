@@ -26,13 +26,17 @@ var (
 // batch is the LLM spans of one call, recognised and not yet taken. Get one with
 // recognise, and give it back with release.
 type batch struct {
-	found  []found
+	found  []found       // those that are to be held
 	scopes []scopeSpans  // the ScopeSpans that have LLM spans, in order; their spans are the next ones of found
-	size   int           // estimated memory, bytes
+	size   int           // estimated memory of found, bytes
 	https  []ptrace.Span // spans of HTTP clients, which may hold evidence
 
-	traces []pcommon.TraceID       // of found
-	index  map[pcommon.TraceID]int // of traces, when there are several
+	traces []pcommon.TraceID       // of LLM spans
+	index  map[pcommon.TraceID]int // of traces
+	ended  []bool                  // by trace: a run span came that announces what it has
+	counts []int                   // by trace: LLM spans
+
+	wholes // what need not be held
 }
 
 // found is an LLM span.
@@ -67,6 +71,8 @@ func (b *batch) release() {
 	clear(b.index)
 	clear(b.https)
 	b.found, b.scopes, b.traces, b.size, b.https = b.found[:0], b.scopes[:0], b.traces[:0], 0, b.https[:0]
+	b.ended, b.counts = b.ended[:0], b.counts[:0]
+	b.wholes.clear()
 	batches.Put(b)
 }
 
@@ -99,7 +105,12 @@ func recognise(registry *dialect.Registry, origins *origin.Table, now time.Time,
 				scope.n++
 				size := extra + hold.ItemSize + origin.SpanSize(span)
 				b.size += size
-				b.found = append(b.found, found{span, head, by, from, b.traceOf(span.TraceID()), i, size, nil})
+				trace := b.traceOf(span.TraceID())
+				b.counts[trace]++
+				if head.Kind == dialect.Run && head.Requests.Observed() && head.Tools.Observed() {
+					b.ended[trace] = true
+				}
+				b.found = append(b.found, found{span, head, by, from, trace, i, size, nil})
 			}
 			base += ss.Spans().Len()
 		}
@@ -117,41 +128,43 @@ func (b *batch) traceOf(id pcommon.TraceID) int {
 		at = len(b.traces)
 		b.index[id] = at
 		b.traces = append(b.traces, id)
+		b.ended, b.counts = append(b.ended, false), append(b.counts, 0)
 		b.size += hold.TraceSize
 	}
 	return at
 }
 
-// arrivals are the items of the batch, by trace. Their bodies are not set yet.
+// arrivals are the items that are to be held, by trace. Their bodies are not set yet.
 func (b *batch) arrivals() []assemble.Arrival {
-	list := make([]assemble.Arrival, len(b.traces))
-	counts := make([]int, len(b.traces))
-	for i := range b.found {
-		counts[b.found[i].trace]++
-	}
+	list := make([]assemble.Arrival, 0, len(b.traces))
 	pointers := make([]*assemble.Item, len(b.found))
-	for t, n := range counts {
+	at := make([]int, len(b.traces)) // in list, by trace
+	for t, n := range b.counts {
+		if b.is(t) {
+			continue
+		}
 		// The items of a trace have about the same fate: one allocation for all.
 		items := make([]assemble.Item, n)
-		list[t] = assemble.Arrival{Trace: b.traces[t], Items: pointers[:n:n]}
-		pointers = pointers[n:]
 		for i := range items {
-			list[t].Items[i] = &items[i]
+			pointers[i] = &items[i]
 		}
 		items[0].Size = hold.TraceSize
-		counts[t] = 0
+		at[t] = len(list)
+		list = append(list, assemble.Arrival{Trace: b.traces[t], Items: pointers[:0:n]})
+		pointers = pointers[n:]
 	}
 	for i := range b.found {
 		f := &b.found[i]
-		f.item = list[f.trace].Items[counts[f.trace]]
-		counts[f.trace]++
-		f.fill()
+		a := &list[at[f.trace]]
+		a.Items = a.Items[:len(a.Items)+1]
+		f.item = a.Items[len(a.Items)-1]
+		f.fill(f.item)
 	}
 	return list
 }
 
-func (f *found) fill() {
-	it := f.item
+// fill writes what was found into its item.
+func (f *found) fill(it *assemble.Item) {
 	it.ID, it.Parent, it.Run = f.span.SpanID(), f.span.ParentSpanID(), f.head.Run
 	it.Role = roles[f.head.Kind]
 	it.Start, it.End = f.span.StartTimestamp(), f.span.EndTimestamp()

@@ -2,6 +2,7 @@ package llmclassify
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
@@ -20,6 +21,18 @@ type telemetry struct {
 	permanent, temporary metric.MeasurementOption
 	written, unwritten   metric.MeasurementOption
 	triggers             [semconv.TriggerClient + 1]metric.MeasurementOption
+	runs                 sync.Map // options by ending
+}
+
+// ending is what is counted of a run.
+type ending struct {
+	outcome semconv.RunOutcome
+	class   semconv.Class
+	trigger semconv.Trigger
+}
+
+func endingOf(d *classify.Diagnosis, trigger semconv.Trigger) ending {
+	return ending{d.Outcome, d.Class, trigger}
 }
 
 func newTelemetry(set component.TelemetrySettings) (*telemetry, error) {
@@ -114,12 +127,16 @@ func (t *telemetry) holdTime(ctx context.Context, d time.Duration, trigger semco
 	t.builder.ProcessorLlmClassifyHoldTime.Record(ctx, d.Seconds(), t.triggers[trigger])
 }
 
-func (t *telemetry) run(ctx context.Context, d *classify.Diagnosis, trigger semconv.Trigger) {
-	add(ctx, t.builder.ProcessorLlmClassifyRuns, 1, metric.WithAttributeSet(attribute.NewSet(
-		attribute.String("outcome", d.Outcome.String()),
-		attribute.String("class", d.Class.String()),
-		attribute.String("trigger", trigger.String()),
-	)))
+func (t *telemetry) run(ctx context.Context, v ending) {
+	options, ok := t.runs.Load(v)
+	if !ok { // there are a few hundred at most
+		options, _ = t.runs.LoadOrStore(v, []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(
+			attribute.String("outcome", v.outcome.String()),
+			attribute.String("class", v.class.String()),
+			attribute.String("trigger", v.trigger.String()),
+		))})
+	}
+	t.builder.ProcessorLlmClassifyRuns.Add(ctx, 1, options.([]metric.AddOption)...)
 }
 
 func add(ctx context.Context, counter metric.Int64Counter, n int, options ...metric.AddOption) {

@@ -50,7 +50,7 @@ type Buffer[F any] struct {
 	traces map[pcommon.TraceID]*Trace[F]
 	due    deadlines[F]
 	kept   keptList[F]
-	judged judged
+	judged *Judged
 
 	touched   []*Trace[F] // scratch
 	held      int         // spans
@@ -65,7 +65,7 @@ func New[F any](now time.Time, cfg Config[F]) *Buffer[F] {
 		cfg:    cfg,
 		epoch:  now,
 		traces: make(map[pcommon.TraceID]*Trace[F]),
-		judged: newJudged(cfg.RunTimeout, 2*cfg.MaxHold, cfg.MaxFactBytes),
+		judged: newJudged(now, cfg.RunTimeout, 2*cfg.MaxHold, cfg.MaxFactBytes),
 	}
 }
 
@@ -73,6 +73,9 @@ func New[F any](now time.Time, cfg Config[F]) *Buffer[F] {
 const traceWork = 8
 
 func (b *Buffer[F]) age(t time.Time) age { return age(t.Sub(b.epoch)) }
+
+// Judged is what the buffer remembers of what was judged.
+func (b *Buffer[F]) Judged() *Judged { return b.judged }
 
 // Traces is how many traces have anything here.
 func (b *Buffer[F]) Traces() int { return len(b.traces) }

@@ -251,14 +251,14 @@ func TestLate(t *testing.T) {
 }
 
 func TestJudgedIsBounded(t *testing.T) {
-	j := newJudged(time.Hour, time.Minute, 10)
+	j := newJudged(t0, time.Hour, time.Minute, 10)
 	j.rotate(0)
 	for n := range 10 * minJudged {
 		trace := pcommon.TraceID{byte(n >> 8), byte(n)}
-		j.run(trace, id(1))
+		j.run(trace, id(1), false)
 		j.span(trace, id(2))
 		for _, m := range []memory{j.runs, j.spans} {
-			require.LessOrEqual(t, len(m.now)+len(m.previous), 2*minJudged)
+			require.LessOrEqual(t, m.now.n+m.previous.n, 2*minJudged)
 		}
 		require.True(t, j.late(trace, id(1), id(0), id(9)), "named")
 		require.True(t, j.late(trace, id(0), id(2), id(9)), "beneath")

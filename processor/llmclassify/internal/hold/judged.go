@@ -2,65 +2,141 @@ package hold
 
 import (
 	"hash/maphash"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
 const (
-	// judgedSize is the memory of one entry of a [memory], with its share of the map.
+	// judgedSize is the memory of one entry of a [memory], with its share of what is free.
 	judgedSize = 16
 	// minJudged is how many entries there is always room for.
 	minJudged = 1024
 )
 
-// judged remembers what was judged, so that no run is judged twice: runs, which a
+// Judged remembers what was judged, so that no run is judged twice: runs, which a
 // late span may name, their traces, and spans of judged runs, those between them and
-// late ones, which may be the parent of a late one.
-type judged struct {
-	seed        maphash.Seed
+// late ones, which may be the parent of a late one. It is safe for concurrent use.
+type Judged struct {
+	epoch time.Time
+	seed  maphash.Seed
+
+	// mu guards everything declared below
+	mu          sync.Mutex
 	runs, spans memory
 }
 
 // newJudged remembers runs and spans for these periods, in a total of at most an
 // eighth of bytes.
-func newJudged(runs, spans time.Duration, bytes int) judged {
+func newJudged(epoch time.Time, runs, spans time.Duration, bytes int) *Judged {
 	limit := max(bytes/8/4/judgedSize, minJudged) // two memories of two generations
-	return judged{seed: maphash.MakeSeed(), runs: newMemory(runs, limit), spans: newMemory(spans, limit)}
+	return &Judged{
+		epoch: epoch, seed: maphash.MakeSeed(),
+		runs: memory{period: age(runs), limit: limit}, spans: memory{period: age(spans), limit: limit},
+	}
 }
 
-func (j *judged) key(trace pcommon.TraceID, span pcommon.SpanID) uint64 {
+func (j *Judged) key(trace pcommon.TraceID, span pcommon.SpanID) uint64 {
 	var key [24]byte
 	copy(key[:], trace[:])
 	copy(key[16:], span[:])
 	return maphash.Bytes(j.seed, key[:])
 }
 
-func (j *judged) rotate(now age) {
+// rotate forgets what is old enough by now.
+func (j *Judged) rotate(now age) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.turn(now)
+}
+
+// turn is rotate under the lock.
+func (j *Judged) turn(now age) {
 	j.runs.rotate(now)
 	j.spans.rotate(now)
 }
 
-// trace remembers that a run of the trace has been judged.
-func (j *judged) trace(trace pcommon.TraceID) { j.runs.add(j.key(trace, pcommon.SpanID{})) }
+// Claim remembers runs of a trace as judged, for whoever is about to judge them
+// without a buffer. It reports false, and remembers none, where one of them has been
+// judged before.
+func (j *Judged) Claim(now time.Time, trace pcommon.TraceID, runs ...pcommon.SpanID) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.turn(age(now.Sub(j.epoch)))
+	for _, run := range runs {
+		if j.runs.contains(j.key(trace, run)) {
+			return false
+		}
+	}
+	for _, run := range runs {
+		j.runs.add(j.key(trace, run))
+	}
+	j.runs.add(j.key(trace, pcommon.SpanID{}))
+	return true
+}
+
+// Disclaim takes back a claim: the runs will come again. That there are runs in the
+// trace stays true.
+func (j *Judged) Disclaim(trace pcommon.TraceID, runs ...pcommon.SpanID) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, run := range runs {
+		j.runs.remove(j.key(trace, run))
+	}
+}
+
+// Remember remembers spans of judged runs and those between them.
+func (j *Judged) Remember(spans []Link) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range spans {
+		j.spans.add(j.key(spans[i].Trace, spans[i].ID))
+	}
+}
+
+// Forget takes that back.
+func (j *Judged) Forget(spans []Link) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range spans {
+		j.spans.remove(j.key(spans[i].Trace, spans[i].ID))
+	}
+}
 
 // any reports whether a run of the trace has been judged. Spans that only stood for a
 // run because none was found for long do not count: there may be more of their kind.
-func (j *judged) any(trace pcommon.TraceID) bool {
+func (j *Judged) any(trace pcommon.TraceID) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	return j.runs.contains(j.key(trace, pcommon.SpanID{}))
 }
 
-// run remembers a run whose verdict has been given.
-func (j *judged) run(trace pcommon.TraceID, run pcommon.SpanID) { j.runs.add(j.key(trace, run)) }
+// run remembers a run whose verdict has been given; counts says that it does as one
+// of its trace.
+func (j *Judged) run(trace pcommon.TraceID, run pcommon.SpanID, counts bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.runs.add(j.key(trace, run))
+	if counts {
+		j.runs.add(j.key(trace, pcommon.SpanID{}))
+	}
+}
 
 // span remembers a span of a run whose verdict has been given.
-func (j *judged) span(trace pcommon.TraceID, span pcommon.SpanID) { j.spans.add(j.key(trace, span)) }
+func (j *Judged) span(trace pcommon.TraceID, span pcommon.SpanID) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.spans.add(j.key(trace, span))
+}
 
 // late reports whether the verdict of the span's run has been given: the run that
 // it names or is (owner), or else its parent's, or the one that it stood for
 // itself. Runs stand for themselves: what is above them does not make them late.
-func (j *judged) late(trace pcommon.TraceID, owner, parent, id pcommon.SpanID) bool {
-	if len(j.runs.now)+len(j.runs.previous) == 0 {
+func (j *Judged) late(trace pcommon.TraceID, owner, parent, id pcommon.SpanID) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.runs.empty() {
 		return false
 	}
 	switch {
@@ -72,43 +148,4 @@ func (j *judged) late(trace pcommon.TraceID, owner, parent, id pcommon.SpanID) b
 		key := j.key(trace, parent)
 		return j.runs.contains(key) || j.spans.contains(key)
 	}
-}
-
-// memory is a set of hashes that forgets: each is remembered for at least one
-// period and at most two. Of more than its limit within a period the older half
-// is forgotten sooner.
-type memory struct {
-	period        age
-	limit         int
-	began         age
-	now, previous map[uint64]struct{}
-}
-
-func newMemory(period time.Duration, limit int) memory {
-	return memory{period: age(period), limit: limit, now: make(map[uint64]struct{})}
-}
-
-func (m *memory) rotate(now age) {
-	if now-m.began >= m.period {
-		m.turn(now)
-	}
-}
-
-func (m *memory) turn(now age) {
-	m.began, m.previous, m.now = now, m.now, make(map[uint64]struct{})
-}
-
-func (m *memory) add(key uint64) {
-	if len(m.now) >= m.limit {
-		m.turn(m.began)
-	}
-	m.now[key] = struct{}{}
-}
-
-func (m *memory) contains(key uint64) bool {
-	if _, ok := m.now[key]; ok {
-		return true
-	}
-	_, ok := m.previous[key]
-	return ok
 }

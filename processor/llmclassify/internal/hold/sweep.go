@@ -231,11 +231,9 @@ func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now age, why Reason, whole boo
 	}
 	release.Members = append(release.Members, g.others...)
 	if whole {
-		b.judged.run(t.id, g.place.Run)
-		if why != RunExpired || g.isRun() {
-			t.judged = true
-			b.judged.trace(t.id)
-		}
+		counts := why != RunExpired || g.isRun()
+		t.judged = t.judged || counts
+		b.judged.run(t.id, g.place.Run, counts)
 	}
 	return release
 }

@@ -1,0 +1,116 @@
+package hold
+
+// memory is a set of hashes that forgets: each is remembered for at least one
+// period and at most two. Of more than its limit within a period the older half
+// is forgotten sooner.
+type memory struct {
+	period        age
+	limit         int
+	began         age
+	now, previous hashes
+}
+
+func (m *memory) rotate(now age) {
+	if now-m.began >= m.period {
+		m.turn(now)
+	}
+}
+
+func (m *memory) turn(now age) {
+	m.began, m.previous, m.now = now, m.now, hashes{}
+}
+
+func (m *memory) add(key uint64) {
+	if m.now.n >= m.limit {
+		m.turn(m.began)
+	}
+	m.now.add(key)
+}
+
+func (m *memory) remove(key uint64) {
+	m.now.remove(key)
+	m.previous.remove(key)
+}
+
+func (m *memory) contains(key uint64) bool {
+	return m.now.contains(key) || m.previous.contains(key)
+}
+
+func (m *memory) empty() bool { return m.now.n+m.previous.n == 0 }
+
+// hashes is a set of hashes that are spread already: a table with open addressing,
+// linear probing and at most three quarters full. Its zero value is empty.
+type hashes struct {
+	slots []uint64 // a power of two of them; 0 where free
+	n     int
+}
+
+// minHashes is how many slots the smallest table has.
+const minHashes = 64
+
+// home is where a hash is looked for first. 0 is taken for 1.
+func (h *hashes) home(key uint64) (uint64, int) {
+	if key == 0 {
+		key = 1
+	}
+	return key, int(key & uint64(len(h.slots)-1)) //nolint:gosec // less than the length
+}
+
+func (h *hashes) add(key uint64) {
+	if 4*(h.n+1) > 3*len(h.slots) {
+		h.grow()
+	}
+	key, i := h.home(key)
+	for h.slots[i] != 0 {
+		if h.slots[i] == key {
+			return
+		}
+		i = (i + 1) & (len(h.slots) - 1)
+	}
+	h.slots[i] = key
+	h.n++
+}
+
+func (h *hashes) grow() {
+	before := h.slots
+	h.slots, h.n = make([]uint64, max(2*len(before), minHashes)), 0
+	for _, key := range before {
+		if key != 0 {
+			h.add(key)
+		}
+	}
+}
+
+// find is the place of a hash, -1 where it is not there.
+func (h *hashes) find(key uint64) int {
+	if h.n == 0 {
+		return -1
+	}
+	key, i := h.home(key)
+	for h.slots[i] != 0 {
+		if h.slots[i] == key {
+			return i
+		}
+		i = (i + 1) & (len(h.slots) - 1)
+	}
+	return -1
+}
+
+func (h *hashes) contains(key uint64) bool { return h.find(key) >= 0 }
+
+// remove takes a hash out, and moves what had been put behind it because of it.
+func (h *hashes) remove(key uint64) {
+	free := h.find(key)
+	if free < 0 {
+		return
+	}
+	h.n--
+	mask := len(h.slots) - 1
+	for i := (free + 1) & mask; h.slots[i] != 0; i = (i + 1) & mask {
+		if _, home := h.home(h.slots[i]); (i-home)&mask >= (i-free)&mask {
+			h.slots[free] = h.slots[i]
+			free = i
+		}
+	}
+	h.slots[free] = 0
+}

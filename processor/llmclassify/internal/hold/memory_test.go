@@ -1,0 +1,69 @@
+package hold
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The set does what a map does, also for hashes that are spread badly.
+func TestHashes(t *testing.T) {
+	for name, spread := range map[string]func(*rand.Rand) uint64{
+		"spread":       func(r *rand.Rand) uint64 { return r.Uint64() },
+		"few, with 0":  func(r *rand.Rand) uint64 { return r.Uint64N(100) },
+		"on one place": func(r *rand.Rand) uint64 { return r.Uint64N(100) << 32 },
+		"at the end":   func(r *rand.Rand) uint64 { return 1<<40 - 1 - r.Uint64N(8) - r.Uint64N(16)<<20 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(1, 2))
+			var h hashes
+			want := map[uint64]bool{}
+			for range 20_000 {
+				key := spread(r)
+				if key == 0 {
+					key = 1 // the same, to the set
+				}
+				switch r.IntN(3) {
+				case 0:
+					h.remove(key)
+					delete(want, key)
+				default:
+					h.add(key)
+					want[key] = true
+				}
+				require.Equal(t, len(want), h.n)
+				other := spread(r)
+				require.Equal(t, want[max(other, 1)], h.contains(other))
+			}
+			for key := range want {
+				assert.True(t, h.contains(key))
+			}
+			assert.LessOrEqual(t, 4*h.n, 3*len(h.slots))
+		})
+	}
+}
+
+func TestMemoryForgets(t *testing.T) {
+	m := memory{period: 10, limit: 100}
+	assert.True(t, m.empty())
+	m.add(7)
+	m.rotate(10)
+	assert.True(t, m.contains(7), "for one period at least")
+	m.rotate(20)
+	assert.False(t, m.contains(7))
+
+	m.add(7)
+	m.rotate(30)
+	m.add(8)
+	m.remove(7)
+	m.remove(8)
+	assert.True(t, m.empty())
+
+	for key := range uint64(1000) {
+		m.add(key + 1)
+		require.LessOrEqual(t, m.now.n+m.previous.n, 200)
+		require.True(t, m.contains(key+1))
+	}
+}
