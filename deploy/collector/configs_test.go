@@ -57,6 +57,16 @@ var shipped = []struct {
 	},
 	{name: "one machine with redaction", files: []string{"config.yaml", "config-redaction.yaml"}},
 	{
+		name:  "gateway before Kafka",
+		files: []string{"config.yaml", "config-kafka-gateway.yaml"},
+		env:   map[string]string{"KAFKA_BROKERS": "127.0.0.1:9092,127.0.0.1:9093"},
+	},
+	{
+		name:  "classifier behind Kafka",
+		files: []string{"config.yaml", "config-metrics.yaml", "config-kafka-classifier.yaml"},
+		env:   map[string]string{"KAFKA_BROKERS": "127.0.0.1:9092", "KAFKA_INSTANCE": "classifier-0", "JOURNAL": os.TempDir()},
+	},
+	{
 		name:   "Compose",
 		files:  []string{"config.yaml", "config-metrics.yaml", "compose/collector.yaml"},
 		env:    map[string]string{"BACKEND_OTLP": "tempo:14317"},

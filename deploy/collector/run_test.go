@@ -117,9 +117,9 @@ func start(t *testing.T, bin string, extra map[string]string, configs ...string)
 
 // startBackend runs the Collector in the place of a trace backend: it writes what it is sent, and judges nothing, so that
 // no verdict in its file is its own.
-func startBackend(t *testing.T, bin string, extra map[string]string) *running {
+func startBackend(t *testing.T, bin string, extra map[string]string, configs ...string) *running {
 	t.Helper()
-	return start(t, bin, extra, "config-demo.yaml", "yaml:service::pipelines::traces::processors: []")
+	return start(t, bin, extra, append([]string{"config-demo.yaml", "yaml:service::pipelines::traces::processors: []"}, configs...)...)
 }
 
 // healthy waits until every pipeline of the Collector runs.

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"maps"
 	"math/big"
 	"net"
@@ -31,9 +32,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// guarded is config.yaml with the files that guard it, its backend, and an agent with a certificate.
+// guarded is config.yaml with the files that guard it, its backend, which speaks TLS, too, and an agent with a certificate.
 type guarded struct {
-	url     string
+	url     string // for OTLP over HTTP
+	grpc    string // and over gRPC
 	backend *running
 	// agent is an HTTP client with a certificate of the CA; stranger is one without.
 	agent, stranger *http.Client
@@ -49,18 +51,23 @@ func startGuarded(t *testing.T, env map[string]string, files ...string) *guarded
 		"TLS_CLIENT_CA":      ca.file,
 	}
 	all["TLS_CERT"], all["TLS_KEY"] = ca.issue(t, "server")
+	all["BACKEND_CA"] = ca.file
 	certificate, key := ca.issue(t, "agent")
 	agent, err := tls.LoadX509KeyPair(certificate, key)
 	require.NoError(t, err)
 	maps.Copy(all, env)
 
-	g := &guarded{url: "https://" + all["OTLP_HTTP_ENDPOINT"] + "/v1/traces", backend: startBackend(t, bin, nil)}
+	g := &guarded{
+		url:  "https://" + all["OTLP_HTTP_ENDPOINT"] + "/v1/traces",
+		grpc: "https://" + all["OTLP_GRPC_ENDPOINT"] + "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+	}
+	backendCertificate, backendKey := ca.issue(t, "backend")
+	g.backend = startBackend(t, bin, nil, fmt.Sprintf("yaml:receivers::otlp::protocols::grpc::tls: {cert_file: %q, key_file: %q}", backendCertificate, backendKey))
 	all["BACKEND_OTLP"] = g.backend.env["OTLP_GRPC_ENDPOINT"]
 	health := freeAddress(t)
 	overlay := filepath.Join(t.TempDir(), "overlay.yaml")
 	require.NoError(t, os.WriteFile(overlay, fmt.Appendf(nil, `
 extensions: {health_check: {endpoint: %q}}
-exporters: {otlp_grpc: {tls: {insecure: true}}}
 processors: {batch: {timeout: 10ms}}
 service: {telemetry: {metrics: {level: none, readers: []}}}
 `, health), 0o600))
@@ -73,7 +80,10 @@ service: {telemetry: {metrics: {level: none, readers: []}}}
 	run(t, cmd)
 	healthy(t, health)
 	client := func(certificates ...tls.Certificate) *http.Client {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.pool, Certificates: certificates, MinVersion: tls.VersionTLS13}}
+		transport := &http.Transport{
+			TLSClientConfig:   &tls.Config{RootCAs: ca.pool, Certificates: certificates, MinVersion: tls.VersionTLS13},
+			ForceAttemptHTTP2: true,
+		}
 		t.Cleanup(transport.CloseIdleConnections)
 		return &http.Client{Transport: transport}
 	}
@@ -98,10 +108,49 @@ func post(client *http.Client, url, token, body string) (int, error) {
 	return resp.StatusCode, resp.Body.Close()
 }
 
+// The status codes of gRPC that are expected here.
+const (
+	grpcOK                = "0"
+	grpcResourceExhausted = "8"
+	grpcUnauthenticated   = "16"
+)
+
+// call returns the status of a call over gRPC with a message of so many bytes, or an error before there is one. A message
+// of none is a request without spans.
+func call(client *http.Client, url, token string, size int) (string, error) {
+	frame := []byte{0, byte(size >> 24), byte(size >> 16), byte(size >> 8), byte(size)} // not compressed, so long
+	req, err := http.NewRequest(http.MethodPost, url, bytes.NewReader(append(frame, make([]byte, size)...)))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Content-Type", "application/grpc")
+	req.Header.Set("TE", "trailers")
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return "", err
+	}
+	if status := resp.Header.Get("Grpc-Status"); status != "" { // an error without an answer
+		return status, nil
+	}
+	return resp.Trailer.Get("Grpc-Status"), nil
+}
+
 func TestMutualTLS(t *testing.T) {
 	g := startGuarded(t, nil)
 	_, err := post(g.stranger, g.url, "", otherSpan)
 	require.ErrorContains(t, err, "certificate required")
+	_, err = call(g.stranger, g.grpc, "", 0)
+	require.ErrorContains(t, err, "certificate required")
+	code, err := call(g.agent, g.grpc, "", 0)
+	require.NoError(t, err)
+	assert.Equal(t, grpcOK, code)
 	status, err := post(http.DefaultClient, strings.Replace(g.url, "https", "http", 1), "", otherSpan)
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusBadRequest, status, "plain text")
@@ -111,6 +160,9 @@ func TestMutualTLS(t *testing.T) {
 		status, err := post(g.agent, g.url, "", large)
 		require.NoError(t, err)
 		assert.Equal(t, http.StatusBadRequest, status)
+		code, err := call(g.agent, g.grpc, "", 5<<20)
+		require.NoError(t, err)
+		assert.Equal(t, grpcResourceExhausted, code)
 	})
 
 	status, err = post(g.agent, g.url, "", otherSpan)
@@ -132,6 +184,10 @@ func TestTokens(t *testing.T) {
 		status, err := post(g.agent, g.url, token, otherSpan)
 		require.NoError(t, err)
 		assert.Equal(t, want, status, "token %q", token)
+		code, err := call(g.agent, g.grpc, token, 0)
+		require.NoError(t, err)
+		assert.Equal(t, want == http.StatusOK, code == grpcOK, "token %q: %s", token, code)
+		assert.Contains(t, []string{grpcOK, grpcUnauthenticated}, code, "token %q", token)
 	}
 }
 
@@ -179,6 +235,9 @@ func TestOpenIDConnect(t *testing.T) {
 		status, err := post(g.agent, g.url, tt.token, otherSpan)
 		require.NoError(t, err)
 		assert.Equal(t, tt.want, status, tt.name)
+		code, err := call(g.agent, g.grpc, tt.token, 0)
+		require.NoError(t, err)
+		assert.Equal(t, tt.want == http.StatusOK, code == grpcOK, "%s: %s", tt.name, code)
 	}
 }
 
