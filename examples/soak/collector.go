@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"embed"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/otelllm/otelllm-go/examples/internal/process"
+)
+
+//go:embed collector*.yaml
+var configs embed.FS
+
+// collectorSpec says which Collector to run.
+type collectorSpec struct {
+	bin     string
+	dir     string   // takes its logs and its journal; it is there
+	configs []string // paths
+	env     []string
+	limits  limits
+}
+
+// limits are llm_classify's.
+type limits struct {
+	hold, settle, runTimeout time.Duration
+	heldBytes                int
+	spansPerRun              int
+}
+
+func (l limits) env() []string {
+	return []string{
+		"MAX_HOLD=" + l.hold.String(), "SETTLE=" + l.settle.String(), "RUN_TIMEOUT=" + l.runTimeout.String(),
+		"MAX_HELD_BYTES=" + strconv.Itoa(l.heldBytes), "MAX_SPANS_PER_RUN=" + strconv.Itoa(l.spansPerRun),
+	}
+}
+
+// collector is a Collector that keeps its addresses and its journal when it ends
+// and is started again.
+type collector struct {
+	grpc, http string // host:port that take OTLP
+	metrics    string // URL
+	spec       process.Spec
+	dir        string
+	lives      int
+
+	// mu guards everything declared below
+	mu      sync.Mutex
+	running *process.Process // nil while it is not
+	peak    int64            // resident memory, bytes; 0 where it cannot be known
+}
+
+const (
+	startPatience = time.Minute
+	stopPatience  = time.Minute
+)
+
+func newCollector(s collectorSpec) (*collector, error) {
+	free, err := process.FreeAddresses(5)
+	if err != nil {
+		return nil, err
+	}
+	host, port, err := net.SplitHostPort(free[3])
+	if err != nil {
+		return nil, err
+	}
+	journal := filepath.Join(s.dir, "journal")
+	if err := os.MkdirAll(journal, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of the journal: %w", err)
+	}
+	c := &collector{grpc: free[0], http: free[1], metrics: "http://" + free[3] + "/metrics", dir: s.dir}
+	var args []string
+	for _, path := range s.configs {
+		args = append(args, "--config", "file:"+path)
+	}
+	c.spec = process.Spec{
+		Name: "the Collector", Path: s.bin, Args: args, Health: "http://" + free[2],
+		Env: append(append([]string{
+			"OTLP_GRPC=" + free[0], "OTLP_HTTP=" + free[1], "HEALTH=" + free[2], "METRICS_HOST=" + host, "METRICS_PORT=" + port,
+			"VERDICTS=" + free[4], "JOURNAL=" + journal,
+		}, s.limits.env()...), s.env...),
+	}
+	return c, nil
+}
+
+// own writes one of the soak's configurations into a folder, and returns its path.
+func own(dir, name string) (string, error) {
+	data, err := configs.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, name)
+	return path, os.WriteFile(path, data, 0o600)
+}
+
+// start starts it, again or for the first time.
+func (c *collector) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	spec := c.spec
+	spec.Log = c.log(c.lives)
+	c.lives++
+	p, err := process.Start(ctx, spec)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running = p
+	return nil
+}
+
+func (c *collector) log(life int) string {
+	return filepath.Join(c.dir, fmt.Sprintf("collector-%02d.log", life+1))
+}
+
+// ends takes the process away from whoever measures it.
+func (c *collector) ends() *process.Process {
+	c.measure()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.running
+	c.running = nil
+	return p
+}
+
+// stop asks it to end, and waits until it has.
+func (c *collector) stop() error {
+	return c.ends().StopBy(syscall.SIGTERM, stopPatience)
+}
+
+// kill ends it as a crash does.
+func (c *collector) kill() { c.ends().Kill() }
+
+// close leaves nothing running.
+func (c *collector) close() {
+	if p := c.ends(); p != nil {
+		p.Kill()
+	}
+}
+
+// measure notes the peak of the resident memory, where the system tells it.
+func (c *collector) measure() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running == nil {
+		return
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.running.PID()))
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			c.peak = max(c.peak, kib<<10)
+		}
+	}
+}
+
+// gauge adds up the series of a metric that the Collector has of itself.
+func (c *collector) gauge(ctx context.Context, name string) (total float64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.metrics, nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, fmt.Errorf("read the Collector's metrics: %w", err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if line := lines.Text(); strings.HasPrefix(line, name+"{") || strings.HasPrefix(line, name+" ") {
+			v, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+			if err != nil {
+				return 0, fmt.Errorf("read the Collector's metric %s: %w", name, err)
+			}
+			total += v
+		}
+	}
+	return total, lines.Err()
+}
+
+// confessions are what a Collector writes into its log only when something is lost or broken.
+var confessions = []string{"panic", "DATA RACE", "is lost", "are lost", "cannot be read back", "Dropping data", "set aside"}
+
+// confessed finds such lines in the logs of all its lives.
+func (c *collector) confessed() (lines []string) {
+	for life := range c.lives {
+		raw, err := os.ReadFile(c.log(life))
+		if err != nil {
+			lines = append(lines, err.Error())
+			continue
+		}
+		for line := range strings.Lines(string(raw)) {
+			for _, word := range confessions {
+				if strings.Contains(line, word) {
+					lines = append(lines, fmt.Sprintf("life %d: %s", life+1, strings.TrimSpace(line)))
+					break
+				}
+			}
+		}
+	}
+	return lines
+}

@@ -1,0 +1,402 @@
+package ledger
+
+import (
+	"cmp"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/otelllm/otelllm-go/examples/soak/internal/load"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Rules say what may happen in a part of a soak.
+type Rules struct {
+	MaxHold    time.Duration // llm_classify's max_hold
+	RunTimeout time.Duration // its run_timeout
+	SpanLimit  int           // its max_spans_per_run
+	Again      time.Duration // how long a span may have been out that a kill brings again
+	Bounded    bool          // its max_held_bytes is less than the load needs
+	Storage    bool          // it has a storage
+}
+
+// Figures are what was counted.
+type Figures struct {
+	Traces, Runs int
+	Sent         int // spans that were sent at least once
+	Acknowledged int // spans
+	Refused      int // spans, each time that they were refused and sent again
+	Unanswered   int // spans, each time that the answer was lost and they were sent again
+	Calls        int // answers to calls
+	Delivered    int // spans that came out at least once
+	Duplicates   int // spans that came out once more
+	Stops, Kills int
+	// Split is how many runs had spans on both sides of a stop or kill. AgainAfter is how
+	// many of them had another verdict from what came after it.
+	Split, AgainAfter int
+	// Oldest is the longest that a span that came twice had been out when the Collector was killed.
+	Oldest   time.Duration
+	Verdicts map[semconv.Trigger]int // runs, by trigger
+	Outcomes map[semconv.RunOutcome]int
+	Marks    map[semconv.Trigger]int // model calls and tools that bear a trigger
+}
+
+// Problem is something that must not happen.
+type Problem struct {
+	What string // "lost", "doubled", …
+	Key  Key
+	Why  string
+}
+
+func (p Problem) String() string {
+	return fmt.Sprintf("%-16s trace %s span %s: %s", p.What, hex.EncodeToString(p.Key.Trace[:]), hex.EncodeToString(p.Key.Span[:]), p.Why)
+}
+
+// What a problem may be.
+const (
+	Lost          = "lost"
+	Doubled       = "doubled"
+	Altered       = "altered"
+	Invented      = "invented"
+	NeverTaken    = "never taken"
+	NotJudged     = "not judged"
+	JudgedTwice   = "judged twice"
+	WrongVerdict  = "wrong verdict"
+	WrongTrigger  = "wrong trigger"
+	LateNotMarked = "late, not marked"
+)
+
+// slack is how far two clocks readings of one event may be apart: an
+// acknowledgement is entered after it was given.
+const slack = 250 * time.Millisecond
+
+// Settled reports whether everything that was acknowledged has come out, and every
+// run that has to be judged has been. More may come still, if something is wrong.
+func (l *Ledger) Settled(rules Rules) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.spans {
+		if s.acks > 0 && len(s.copies) == 0 {
+			return false
+		}
+	}
+	c := checker{Ledger: l, rules: rules}
+	for _, r := range l.runs {
+		if c.due(r) && len(c.verdicts(r)) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Check closes the books. Problems are in the order of their kinds and ids.
+func (l *Ledger) Check(rules Rules) (Figures, []Problem) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := checker{Ledger: l, rules: rules}
+	c.figures.Traces, c.figures.Runs = l.traces, len(l.runs)
+	c.figures.Verdicts, c.figures.Marks = make(map[semconv.Trigger]int), make(map[semconv.Trigger]int)
+	c.figures.Outcomes = make(map[semconv.RunOutcome]int)
+	c.figures.Stops, c.figures.Kills, c.figures.Split, c.figures.AgainAfter, c.figures.Oldest = 0, 0, 0, 0, 0
+	for _, s := range l.stops {
+		if s.kill {
+			c.figures.Kills++
+		} else {
+			c.figures.Stops++
+		}
+	}
+	for _, s := range l.spans {
+		c.span(s)
+	}
+	for _, r := range l.runs {
+		c.run(r)
+	}
+	for _, k := range l.invented {
+		c.add(Invented, k, "it came out and was never sent")
+	}
+	slices.SortFunc(c.problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.What, b.What), slices.Compare(a.Key.Trace[:], b.Key.Trace[:]), slices.Compare(a.Key.Span[:], b.Key.Span[:]))
+	})
+	figures := l.figures
+	figures.Verdicts, figures.Marks, figures.Outcomes = maps.Clone(figures.Verdicts), maps.Clone(figures.Marks), maps.Clone(figures.Outcomes)
+	return figures, c.problems
+}
+
+// checker goes through the books once.
+type checker struct {
+	*Ledger
+	rules    Rules
+	problems []Problem
+}
+
+func (c *checker) add(what string, k Key, format string, args ...any) {
+	c.problems = append(c.problems, Problem{what, k, fmt.Sprintf(format, args...)})
+}
+
+// between reports whether the Collector ended between two times.
+func (c *checker) between(from, to time.Time, kills bool) bool {
+	return slices.ContainsFunc(c.stops, func(s stop) bool {
+		return (s.kill || !kills) && !s.ended.Before(from.Add(-slack)) && !s.began.After(to.Add(slack))
+	})
+}
+
+func (c *checker) span(s *span) {
+	switch {
+	case s.rejected:
+		c.add(NeverTaken, s.key, "the Collector refused it for good")
+	case s.attempts > 0 && s.acks == 0:
+		c.add(NeverTaken, s.key, "no attempt of %d was acknowledged", s.attempts)
+	case s.acks > 0 && len(s.copies) == 0:
+		c.add(Lost, s.key, "%s of a %s trace, acknowledged and not come out", roles[s.role], s.shape())
+	}
+	if len(s.copies) == 0 {
+		return
+	}
+	first, last := s.copies[0].at, s.copies[len(s.copies)-1].at
+	if allowed := s.acks + s.unknown; len(s.copies) > allowed {
+		if !c.between(s.first, last, true) {
+			c.add(Doubled, s.key, "%s of a %s trace came out %d times; %d acknowledgements, %d attempts without an answer, no kill since it was sent",
+				roles[s.role], s.shape(), len(s.copies), s.acks, s.unknown)
+		}
+		for _, k := range c.stops {
+			if k.kill && k.began.After(first) && k.began.Before(last) {
+				out := k.began.Sub(first)
+				c.figures.Oldest = max(c.figures.Oldest, out)
+				if out > c.rules.Again {
+					c.add(Doubled, s.key, "it had been out for %s when the Collector was killed, and came again", out)
+				}
+				break
+			}
+		}
+	}
+	for _, d := range s.copies {
+		if d.altered {
+			c.add(Altered, s.key, "what came out of the %s is not what went in", roles[s.role])
+			break
+		}
+	}
+	for i := range s.copies {
+		c.trigger(s, &s.copies[i])
+	}
+}
+
+var roles = [...]string{load.Other: "span", load.Request: "model call", load.Tool: "tool", load.Run: "run span"}
+
+func (s *span) shape() string {
+	if s.run == nil {
+		return "-"
+	}
+	return s.run.shape
+}
+
+// trigger checks that a copy of a span bears a trigger that it may have.
+func (c *checker) trigger(s *span, d *delivery) {
+	wrong := func(format string, args ...any) {
+		c.add(WrongTrigger, s.key, "%s of a %s trace bears %q: %s", roles[s.role], s.shape(), d.trigger, fmt.Sprintf(format, args...))
+	}
+	if d.strange {
+		wrong("no word of the vocabulary")
+		return
+	}
+	if s.role == load.Other {
+		if d.trigger != semconv.TriggerUnset || d.outcome != semconv.RunOutcomeUnset {
+			wrong("it is no span to be judged")
+		}
+		return
+	}
+	if d.trigger != semconv.TriggerUnset && d.outcome == semconv.RunOutcomeUnset {
+		c.figures.Marks[d.trigger]++
+	}
+	p := &s.run.plan
+	switch d.trigger {
+	case semconv.TriggerUnset: // it went with its run
+		for _, v := range c.verdicts(s.run) {
+			if v.trigger == semconv.TriggerComplete || v.trigger == semconv.TriggerRunEnded {
+				return
+			}
+		}
+		wrong("and its run was not judged as a whole")
+	case semconv.TriggerComplete:
+		if !p.Announces {
+			wrong("nothing was announced")
+		}
+	case semconv.TriggerRunEnded:
+		if p.Announces {
+			wrong("all was announced")
+		}
+	case semconv.TriggerHoldExpired:
+		// One that has to go takes with it others of its run, and all where it is the run span.
+		if held := d.at.Sub(s.run.first()); held < c.rules.MaxHold*7/8 {
+			wrong("%s after the first of its run was sent", held)
+		}
+	case semconv.TriggerSpanLimit:
+		if p.Spans <= c.rules.SpanLimit {
+			wrong("its run has %d spans", p.Spans)
+		}
+	case semconv.TriggerMemory:
+		if !c.rules.Bounded {
+			wrong("there is room enough")
+		}
+	case semconv.TriggerShutdown:
+		if !c.between(s.first, d.at, false) {
+			wrong("the Collector was not stopped")
+		}
+	case semconv.TriggerLate:
+		if len(c.verdicts(s.run)) == 0 {
+			wrong("its run was not judged")
+		}
+	default:
+		wrong("no span that was sent may")
+	}
+}
+
+// verdicts are the first verdicts on a run of each span that has one.
+func (c *checker) verdicts(r *run) (list []delivery) {
+	for _, s := range r.spans {
+		for _, d := range s.copies {
+			if d.outcome != semconv.RunOutcomeUnset {
+				list = append(list, d)
+				break
+			}
+		}
+	}
+	for range r.abandons {
+		list = append(list, r.abandoned[0])
+	}
+	return list
+}
+
+// first is when the first span of the run was sent.
+func (r *run) first() (at time.Time) {
+	for _, s := range r.spans {
+		if s.attempts > 0 && (at.IsZero() || s.first.Before(at)) {
+			at = s.first
+		}
+	}
+	return at
+}
+
+// out is when the last of the run came out.
+func (r *run) out() (at time.Time) {
+	for _, s := range r.spans {
+		for _, d := range s.copies {
+			if d.at.After(at) {
+				at = d.at
+			}
+		}
+	}
+	for _, d := range r.abandoned {
+		if d.at.After(at) {
+			at = d.at
+		}
+	}
+	return at
+}
+
+// taken is from when to when spans of the run were taken, and how many were.
+func (r *run) taken() (from, to time.Time, spans int) {
+	for _, s := range r.spans {
+		if s.acks == 0 {
+			continue
+		}
+		if spans == 0 || s.first.Before(from) {
+			from = s.first
+		}
+		if s.acked.After(to) {
+			to = s.acked
+		}
+		spans++
+	}
+	return from, to, spans
+}
+
+// due reports whether there has to be a verdict on the run: its span was taken, or,
+// where there is none, what is known of its other spans was not lost on the way.
+func (c *checker) due(r *run) bool {
+	from, to, spans := r.taken()
+	if spans == 0 {
+		return false
+	}
+	for _, s := range r.spans {
+		if s.role == load.Run {
+			return s.acks > 0
+		}
+	}
+	// Without a storage what is known of spans that went out ends with the process.
+	return c.rules.Storage || !c.between(from, to.Add(c.rules.RunTimeout), false)
+}
+
+func (c *checker) run(r *run) {
+	from, to, spans := r.taken()
+	if spans == 0 {
+		return
+	}
+	split := c.between(from, to, false)
+	if split {
+		c.figures.Split++
+	}
+	list := c.verdicts(r)
+	if len(list) > 0 {
+		c.figures.Verdicts[list[0].trigger]++
+		c.figures.Outcomes[list[0].outcome]++
+	}
+	for _, v := range list {
+		if v.trigger == semconv.TriggerComplete && v.outcome != r.plan.Outcome {
+			c.add(WrongVerdict, r.key, "a %s run with all its spans is %q, and was to be %q", r.shape, v.outcome, r.plan.Outcome)
+		}
+		if v.trigger == semconv.TriggerLate {
+			c.add(WrongTrigger, r.key, "the verdict on a %s run bears %q", r.shape, v.trigger)
+		}
+	}
+	if len(list) == 0 {
+		if c.due(r) {
+			c.add(NotJudged, r.key, "a %s run of %d spans has no verdict", r.shape, spans)
+		}
+		return
+	}
+	// Whether a run has been judged is forgotten when the process ends, and in time: what
+	// comes after that, or is taken up again after a kill, is a run of its own.
+	forgot := split || to.Sub(from) >= c.rules.RunTimeout ||
+		c.between(from, r.out(), true)
+	switch {
+	case len(list) > 1 && forgot:
+		c.figures.AgainAfter++
+	case len(list) > 1:
+		c.add(JudgedTwice, r.key, "a %s run of %d spans has %d verdicts: %s", r.shape, spans, len(list), describe(list))
+	}
+	for _, s := range r.spans {
+		if outcomes := s.outcomes(); len(outcomes) > 1 && !forgot {
+			c.add(JudgedTwice, s.key, "copies of one span of a %s run say %s", r.shape, describe(outcomes))
+		}
+		if s.role == load.Run && len(s.copies) > 0 && !forgot && !slices.ContainsFunc(s.copies, delivery.judges) {
+			c.add(NotJudged, s.key, "the run span of a %s run came out without a verdict", r.shape)
+		}
+		if s.late && s.acks > 0 && len(s.copies) > 0 && s.first.After(list[0].at) && !forgot && s.copies[0].trigger != semconv.TriggerLate {
+			c.add(LateNotMarked, s.key, "sent after the verdict on its run had come out, it bears %q", s.copies[0].trigger)
+		}
+	}
+}
+
+func describe(list []delivery) (text string) {
+	for i, v := range list {
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprintf("%s by %s", v.outcome, v.trigger)
+	}
+	return text
+}
+
+func (d delivery) judges() bool { return d.outcome != semconv.RunOutcomeUnset }
+
+// outcomes are copies of a span that judge its run differently.
+func (s *span) outcomes() (list []delivery) {
+	for _, d := range s.copies {
+		if d.judges() && !slices.ContainsFunc(list, func(o delivery) bool { return o.outcome == d.outcome }) {
+			list = append(list, d)
+		}
+	}
+	return list
+}

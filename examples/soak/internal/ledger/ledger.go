@@ -1,0 +1,296 @@
+// Package ledger keeps the books of a soak: what was sent, what was acknowledged,
+// what came out, when the Collector was stopped or killed. From that it says what
+// was lost, doubled, altered, judged twice or not at all.
+package ledger
+
+import (
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/examples/soak/internal/load"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Key is a span, or a run by its id.
+type Key struct {
+	Trace pcommon.TraceID
+	Span  pcommon.SpanID
+}
+
+// Answer is what became of an attempt to send spans.
+type Answer uint8
+
+// The answers.
+const (
+	Acknowledged Answer = iota // they are the Collector's
+	Refused                    // it said that it has not taken them, or never saw them: they are sent again
+	Unanswered                 // it may have taken them or not; they are sent again
+	Rejected                   // it refused them for good
+)
+
+// span is what the books have of a span.
+type span struct {
+	key      Key
+	role     load.Role
+	run      *run // nil for others
+	late     bool
+	hash     uint64
+	attempts int
+	unknown  int // attempts without an answer
+	acks     int
+	rejected bool
+	first    time.Time // the first attempt
+	acked    time.Time // the first acknowledgement
+	copies   []delivery
+}
+
+// delivery is one time that a span came out.
+type delivery struct {
+	at      time.Time
+	trigger semconv.Trigger
+	outcome semconv.RunOutcome
+	failed  bool // it has a verdict that tells of a failure
+	altered bool
+	strange bool // its trigger or outcome is no word of the vocabulary
+}
+
+// run is what the books have of a run.
+type run struct {
+	key       Key
+	plan      load.Plan
+	shape     string
+	spans     []*span
+	abandoned []delivery    // copies of its llm.run.abandoned
+	abandons  map[Key]bool  // their ids
+	judged    chan struct{} // closed at the first verdict
+}
+
+// stop is an end of the Collector.
+type stop struct {
+	began, ended time.Time // of the end; the same for a kill
+	kill         bool
+}
+
+// Ledger is safe for concurrent use. Times are those of one clock.
+type Ledger struct {
+	seed maphash.Seed
+
+	// mu guards everything declared below
+	mu       sync.Mutex
+	spans    map[Key]*span
+	runs     map[Key]*run
+	traces   int
+	stops    []stop
+	invented []Key // what came and was never sent
+	figures  Figures
+}
+
+// New makes empty books.
+func New() *Ledger {
+	return &Ledger{seed: maphash.MakeSeed(), spans: make(map[Key]*span), runs: make(map[Key]*run)}
+}
+
+// Plan enters a trace before it is sent.
+func (l *Ledger) Plan(t *load.Trace) {
+	hashes := make([]uint64, len(t.Spans))
+	for i := range t.Spans {
+		s := &t.Spans[i]
+		rs := ptrace.NewResourceSpans()
+		ss := rs.ScopeSpans().AppendEmpty()
+		load.Services[s.Service].Fill(rs, ss)
+		hashes[i] = l.hash(l.around(rs, ss), s.Span)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.traces++
+	for _, p := range t.Runs {
+		key := Key{t.ID, p.ID}
+		l.runs[key] = &run{key: key, plan: p, shape: t.Shape, abandons: make(map[Key]bool), judged: make(chan struct{})}
+	}
+	for i := range t.Spans {
+		s := &t.Spans[i]
+		entry := &span{key: Key{t.ID, s.SpanID()}, role: s.Role, late: s.Late, hash: hashes[i]}
+		if s.Role != load.Other {
+			entry.run = l.runs[Key{t.ID, s.RunID}]
+			entry.run.spans = append(entry.run.spans, entry)
+		}
+		l.spans[entry.key] = entry
+	}
+}
+
+// Judged is closed when a verdict on the run has come out.
+func (l *Ledger) Judged(run Key) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.runs[run].judged
+}
+
+// Attempt enters that spans are about to be sent.
+func (l *Ledger) Attempt(keys []Key, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range keys {
+		s := l.spans[k]
+		if s.attempts == 0 {
+			s.first = at
+			l.figures.Sent++
+		}
+		s.attempts++
+	}
+}
+
+// Answer enters what became of an attempt.
+func (l *Ledger) Answer(keys []Key, a Answer, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.figures.Calls++
+	for _, k := range keys {
+		s := l.spans[k]
+		switch a {
+		case Acknowledged:
+			if s.acks++; s.acks == 1 {
+				s.acked = at
+				l.figures.Acknowledged++
+			}
+		case Refused:
+			l.figures.Refused++
+		case Unanswered:
+			s.unknown++
+			l.figures.Unanswered++
+		case Rejected:
+			s.rejected = true
+		}
+	}
+}
+
+// Deliver enters spans that came out. Nothing of td is kept.
+func (l *Ledger) Deliver(td ptrace.Traces, at time.Time) {
+	type arrival struct {
+		key, parent Key
+		abandoned   bool
+		hash        uint64
+		delivery    delivery
+	}
+	list := make([]arrival, 0, td.SpanCount())
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			around := l.around(rs, ss)
+			for _, s := range ss.Spans().All() {
+				a := arrival{key: Key{s.TraceID(), s.SpanID()}, parent: Key{s.TraceID(), s.ParentSpanID()}}
+				a.abandoned = s.Name() == semconv.SpanRunAbandoned
+				a.delivery = read(s)
+				a.delivery.at = at
+				a.hash = l.hash(around, s)
+				list = append(list, a)
+			}
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range list {
+		s, known := l.spans[a.key]
+		switch {
+		case known:
+			a.delivery.altered = a.hash != s.hash
+			s.copies = append(s.copies, a.delivery)
+			if len(s.copies) == 1 {
+				l.figures.Delivered++
+			} else {
+				l.figures.Duplicates++
+			}
+			if s.run != nil && a.delivery.outcome != semconv.RunOutcomeUnset {
+				s.run.tell()
+			}
+		case a.abandoned && l.runs[a.parent] != nil:
+			r := l.runs[a.parent]
+			r.abandoned = append(r.abandoned, a.delivery)
+			r.abandons[a.key] = true
+			r.tell()
+		default:
+			l.invented = append(l.invented, a.key)
+		}
+	}
+}
+
+func (r *run) tell() {
+	select {
+	case <-r.judged:
+	default:
+		close(r.judged)
+	}
+}
+
+// Stopped enters that the Collector was asked to end at one time, and had at another.
+func (l *Ledger) Stopped(began, ended time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stops = append(l.stops, stop{began: began, ended: ended})
+}
+
+// Killed enters that the Collector was killed.
+func (l *Ledger) Killed(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stops = append(l.stops, stop{began: at, ended: at, kill: true})
+}
+
+// read reads the verdict off a span.
+func read(s ptrace.Span) (d delivery) {
+	attrs := s.Attributes()
+	if v, ok := attrs.Get(string(semconv.ClassificationTriggerKey)); ok {
+		if d.trigger, ok = semconv.ParseTrigger(v.Str()); !ok {
+			d.strange = true
+		}
+	}
+	if v, ok := attrs.Get(string(semconv.RunOutcomeKey)); ok {
+		if d.outcome, ok = semconv.ParseRunOutcome(v.Str()); !ok {
+			d.strange = true
+		}
+	}
+	_, d.failed = attrs.Get(string(semconv.FailureClassKey))
+	return d
+}
+
+// around hashes the resource and scope that spans are in.
+func (l *Ledger) around(rs ptrace.ResourceSpans, ss ptrace.ScopeSpans) uint64 {
+	td := ptrace.NewTraces()
+	to := td.ResourceSpans().AppendEmpty()
+	rs.Resource().CopyTo(to.Resource())
+	to.SetSchemaUrl(rs.SchemaUrl())
+	in := to.ScopeSpans().AppendEmpty()
+	ss.Scope().CopyTo(in.Scope())
+	in.SetSchemaUrl(ss.SchemaUrl())
+	return l.sum(td)
+}
+
+// hash hashes a span as it is on the wire, without verdicts. It changes nothing.
+func (l *Ledger) hash(around uint64, s ptrace.Span) uint64 {
+	td := ptrace.NewTraces()
+	to := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	s.CopyTo(to)
+	to.Attributes().RemoveIf(func(key string, _ pcommon.Value) bool { return verdicts[key] })
+	return around*31 + l.sum(td)
+}
+
+func (l *Ledger) sum(td ptrace.Traces) uint64 {
+	data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
+	if err != nil {
+		return 0 // no span that was sent has it
+	}
+	return maphash.Bytes(l.seed, data)
+}
+
+// verdicts are the keys that llm_classify writes.
+var verdicts = map[string]bool{
+	string(semconv.RunOutcomeKey): true, string(semconv.RunTimelineKey): true, string(semconv.RunRecoveredFailuresKey): true,
+	string(semconv.HistoryMissingOutputsKey): true,
+	string(semconv.FailureClassKey):          true, string(semconv.FailureCauseKey): true, string(semconv.FailurePhaseKey): true,
+	string(semconv.FailureOriginKey): true, string(semconv.FailureConfidenceKey): true, string(semconv.FailureSummaryKey): true,
+	string(semconv.FailureEvidenceKey): true, string(semconv.FailureMissingEvidenceKey): true,
+	string(semconv.RetrySafetyKey): true, string(semconv.RetryReasonKey): true,
+	string(semconv.ClassificationTriggerKey): true, string(semconv.ClassificationRulesetKey): true,
+}

@@ -1,0 +1,67 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Tell writes all that the books have of a trace, for whoever looks into a
+// problem. Times are seconds from began.
+func (l *Ledger) Tell(w io.Writer, trace pcommon.TraceID, began time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := func(t time.Time) string {
+		if t.IsZero() {
+			return "-"
+		}
+		return fmt.Sprintf("%.3f", t.Sub(began).Seconds())
+	}
+	fmt.Fprintf(w, "trace %s\n", trace)
+	for _, s := range l.stops {
+		fmt.Fprintf(w, "  the Collector ended: %s to %s, kill %v\n", at(s.began), at(s.ended), s.kill)
+	}
+	var spans []*span
+	for k, s := range l.spans {
+		if k.Trace == trace {
+			spans = append(spans, s)
+		}
+	}
+	slices.SortFunc(spans, func(a, b *span) int {
+		return cmp.Or(a.first.Compare(b.first), slices.Compare(a.key.Span[:], b.key.Span[:]))
+	})
+	for _, s := range spans {
+		owner := ""
+		if s.run != nil {
+			owner = " of run " + s.run.key.Span.String()
+		}
+		fmt.Fprintf(w, "  %s %-10s%s: sent %s, acknowledged %s, %d attempts, %d without an answer", s.key.Span, roles[s.role], owner,
+			at(s.first), at(s.acked), s.attempts, s.unknown)
+		tell(w, s.copies, at)
+	}
+	for k, r := range l.runs {
+		if k.Trace == trace {
+			fmt.Fprintf(w, "  %s run, %s, planned %q", k.Span, r.shape, r.plan.Outcome)
+			tell(w, r.abandoned, at)
+		}
+	}
+}
+
+func tell(w io.Writer, copies []delivery, at func(time.Time) string) {
+	for _, d := range copies {
+		fmt.Fprintf(w, "; out %s", at(d.at))
+		if d.trigger != semconv.TriggerUnset {
+			fmt.Fprintf(w, " by %s", d.trigger)
+		}
+		if d.judges() {
+			fmt.Fprintf(w, " as %s", d.outcome)
+		}
+	}
+	fmt.Fprintln(w)
+}

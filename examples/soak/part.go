@@ -1,0 +1,416 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/examples/soak/internal/ledger"
+	"github.com/otelllm/otelllm-go/examples/soak/internal/load"
+	"github.com/otelllm/otelllm-go/examples/soak/internal/wire"
+)
+
+// part is one part of a soak: a Collector, a load, and what is done to both.
+type part struct {
+	name    string
+	proves  string
+	lasts   time.Duration // of the load; draining comes on top
+	stops   int           // SIGTERM, and a start
+	kills   int           // SIGKILL, and a start
+	outages int           // times that the backend refuses connections
+	fail    float64       // share of the calls that the backend fails
+	storage bool
+	shipped bool // the classifier of deploy/collector, with its queue
+	bounded bool // max_held_bytes is a quarter of what the load needs
+}
+
+// outcome is what came of a part.
+type outcome struct {
+	part     part
+	figures  ledger.Figures
+	problems []string
+	bound    int // max_held_bytes
+	peak     int // bytes that llm_classify held at most, where it was measured
+	memory   int64
+	loaded   time.Duration // how long the load lasted
+	took     time.Duration
+	backend  wire.BackendCalls
+}
+
+// soak is what all parts have in common.
+type soak struct {
+	root, bin, dir string
+	seed           uint64
+	open           int // traces at a time
+	traces         int // of a part at most, 0 for as many as come
+	limits         limits
+	say            func(format string, args ...any)
+}
+
+// drainPatience is how long everything may take to come out once the load has
+// ended, beside llm_classify's own times.
+const drainPatience = time.Minute
+
+func (s *soak) run(ctx context.Context, number int, p part) (o outcome, err error) {
+	began := time.Now()
+	o = outcome{part: p, bound: s.limits.heldBytes}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	seed := s.seed<<8 + uint64(number) //nolint:gosec // few parts
+	books := ledger.New()
+	backend, err := wire.NewBackend(books, seed, p.fail)
+	if err != nil {
+		return o, err
+	}
+	defer backend.Refuse()
+	c, err := s.collector(p, backend.Address())
+	if err != nil {
+		return o, err
+	}
+	if err := c.start(ctx); err != nil {
+		return o, err
+	}
+	defer c.close()
+
+	watched, unwatch := context.WithCancel(ctx)
+	defer unwatch()
+	peak := watch(watched, c)
+	senders, err := newSenders(ctx, books, c)
+	if err != nil {
+		return o, err
+	}
+	loading := s.play(ctx, books, senders, seed, p.lasts)
+	if err := s.disturb(ctx, books, backend, c, p, seed); err != nil {
+		return o, err
+	}
+	<-loading // every trace that had begun has been handed over
+	o.loaded = time.Since(began)
+	flushed := make(chan struct{})
+	go func() {
+		defer close(flushed)
+		for _, sender := range senders {
+			sender.Close()
+		}
+	}()
+	select {
+	case <-flushed:
+	case <-time.After(drainPatience):
+		o.problems = append(o.problems, fmt.Sprintf("not all spans are acknowledged a minute after the load has ended; the last error: %v", lastError(senders)))
+		cancel()
+		<-flushed
+	}
+	rules := ledger.Rules{
+		MaxHold: s.limits.hold, RunTimeout: s.limits.runTimeout, SpanLimit: s.limits.spansPerRun,
+		Again: 10 * time.Second, Bounded: p.bounded, Storage: p.storage,
+	}
+	settled(books, rules, s.limits.runTimeout+s.limits.hold+drainPatience)
+	unwatch()
+	o.peak = int(<-peak)
+	// What comes with the end counts, too.
+	ends := time.Now()
+	if err := c.stop(); err != nil {
+		o.problems = append(o.problems, err.Error())
+	}
+	books.Stopped(ends, time.Now())
+	backend.Refuse()
+	figures, problems := books.Check(rules)
+	for _, problem := range problems {
+		o.problems = append(o.problems, problem.String())
+	}
+	if err := s.tell(p, books, problems, began); err != nil {
+		return o, err
+	}
+	for _, line := range c.confessed() {
+		o.problems = append(o.problems, "the Collector's log: "+line)
+	}
+	o.figures, o.memory, o.backend, o.took = figures, c.peak, backend.Counts(), time.Since(began)
+	o.problems = append(o.problems, o.idle()...)
+	return o, nil
+}
+
+// maxTold bounds the traces that are told of.
+const maxTold = 100
+
+// tell writes what the books have of the traces that have a problem, beside the logs.
+func (s *soak) tell(p part, books *ledger.Ledger, problems []ledger.Problem, began time.Time) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	f, err := os.Create(filepath.Join(s.dir, p.name, "problems.txt"))
+	if err != nil {
+		return fmt.Errorf("write the problems down: %w", err)
+	}
+	told := make(map[pcommon.TraceID]bool)
+	for i := range problems {
+		trace := problems[i].Key.Trace
+		if told[trace] || len(told) == maxTold {
+			continue
+		}
+		told[trace] = true
+		fmt.Fprintln(f, problems[i])
+		books.Tell(f, trace, began)
+	}
+	return f.Close()
+}
+
+// idle are the ways in which a part may have proved nothing.
+func (o *outcome) idle() (list []string) {
+	f := &o.figures
+	missing := func(format string, args ...any) {
+		list = append(list, "it proves nothing: "+fmt.Sprintf(format, args...))
+	}
+	if f.Runs == 0 || f.Acknowledged == 0 {
+		missing("nothing was acknowledged")
+	}
+	if f.Unanswered > f.Sent/20 && o.part.kills == 0 {
+		missing("%d of %d spans lost their answer, so that they may come twice", f.Unanswered, f.Sent)
+	}
+	if o.part.fail > 0 && o.backend.Failed == 0 {
+		missing("the backend never failed")
+	}
+	if f.Runs-f.Split < f.Runs/10 {
+		missing("%d of %d runs were split by a stop or kill", f.Split, f.Runs)
+	}
+	return list
+}
+
+// collector is the Collector of a part, not started.
+func (s *soak) collector(p part, backend string) (*collector, error) {
+	dir := filepath.Join(s.dir, p.name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of the part %s: %w", p.name, err)
+	}
+	var files, names []string
+	switch {
+	case p.shipped:
+		for _, name := range []string{"config.yaml", "config-metrics.yaml", "kubernetes/two-layers/collector-classifier.yaml"} {
+			files = append(files, filepath.Join(s.root, "deploy", "collector", filepath.FromSlash(name)))
+		}
+		names = []string{"collector-shipped.yaml"}
+	case p.storage:
+		names = []string{"collector.yaml", "collector-storage.yaml"}
+	default:
+		names = []string{"collector.yaml"}
+	}
+	for _, name := range names {
+		path, err := own(dir, name)
+		if err != nil {
+			return nil, fmt.Errorf("write the Collector's configuration: %w", err)
+		}
+		files = append(files, path)
+	}
+	return newCollector(collectorSpec{
+		bin: s.bin, dir: dir, configs: files, limits: s.limits, env: []string{"BACKEND_OTLP=" + backend},
+	})
+}
+
+// watch measures the Collector until ctx ends, and then gives the most bytes that
+// llm_classify held.
+func watch(ctx context.Context, c *collector) <-chan float64 {
+	peak := make(chan float64, 1)
+	go func() {
+		most := 0.0
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				c.measure()
+				if held, err := c.gauge(ctx, "otelcol_processor_llm_classify_bytes_held"); err == nil { // it may not be there
+					most = max(most, held)
+				}
+			case <-ctx.Done():
+				peak <- most
+				return
+			}
+		}
+	}()
+	return peak
+}
+
+// numSenders is how many exporters the agents have together, each with its own
+// connection: spans of a run take different ways.
+const numSenders = 12
+
+func newSenders(ctx context.Context, books *ledger.Ledger, c *collector) (list []*wire.Sender, err error) {
+	for i := range numSenders {
+		if i%2 == 0 {
+			list = append(list, wire.NewHTTP(ctx, books, c.http))
+			continue
+		}
+		sender, err := wire.NewGRPC(ctx, books, c.grpc)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, sender)
+	}
+	return list, nil
+}
+
+func lastError(senders []*wire.Sender) (err error) {
+	for _, s := range senders {
+		err = errors.Join(err, s.LastError())
+	}
+	return err
+}
+
+// turn is about how long a turn of an agent takes, as a share of max_hold.
+const turnShare = 8
+
+// play sends traces, so many at a time, until it is time; then it ends those that
+// have begun. The channel is closed when all are handed over.
+func (s *soak) play(ctx context.Context, books *ledger.Ledger, senders []*wire.Sender, seed uint64, lasts time.Duration) <-chan struct{} {
+	pace := load.Pace{Turn: s.limits.hold / turnShare, MaxHold: s.limits.hold, SpanLimit: s.limits.spansPerRun}
+	var number atomic.Uint64
+	end := time.Now().Add(lasts)
+	var players sync.WaitGroup
+	for i := range s.open {
+		players.Go(func() {
+			// They do not begin all at once.
+			if !sleep(ctx, pace.Turn*time.Duration(i)/time.Duration(s.open)*turnShare) {
+				return
+			}
+			for time.Now().Before(end) && ctx.Err() == nil {
+				n := number.Add(1) - 1
+				if s.traces > 0 && n >= uint64(s.traces) { //nolint:gosec // not negative
+					return
+				}
+				t := load.New(seed, n, pace)
+				books.Plan(&t)
+				s.send(ctx, books, senders, &t, rand.New(rand.NewPCG(seed, n|1<<63))) //nolint:gosec // which way a span takes is no secret
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		players.Wait()
+	}()
+	return done
+}
+
+// send sends the spans of a trace, each when it is time.
+func (s *soak) send(ctx context.Context, books *ledger.Ledger, senders []*wire.Sender, t *load.Trace, rng *rand.Rand) {
+	began := time.Now()
+	for i := range t.Spans {
+		span := &t.Spans[i]
+		if span.Late {
+			continue
+		}
+		if !sleep(ctx, time.Until(began.Add(span.At))) || !senders[rng.IntN(len(senders))].Send(ctx, *span) {
+			return
+		}
+	}
+	for i := range t.Spans {
+		span := &t.Spans[i]
+		if !span.Late {
+			continue
+		}
+		select {
+		case <-books.Judged(ledger.Key{Trace: t.ID, Span: span.RunID}):
+		case <-time.After(s.limits.runTimeout): // it comes late all the same
+		case <-ctx.Done():
+			return
+		}
+		if !senders[rng.IntN(len(senders))].Send(ctx, *span) {
+			return
+		}
+	}
+}
+
+// sleep is false when ctx ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// disturb does to the Collector and the backend what the part says, spread over
+// its time: stops and kills by turns, and an outage between two of them.
+func (s *soak) disturb(ctx context.Context, books *ledger.Ledger, backend *wire.Backend, c *collector, p part, seed uint64) error {
+	began := time.Now()
+	rng := rand.New(rand.NewPCG(seed, 0xd157)) //nolint:gosec // when things happen is no secret
+	outages := make(chan error, 1)
+	go func() { outages <- s.refuse(ctx, backend, p, rand.New(rand.NewPCG(seed, 0x0fff))) }() //nolint:gosec // likewise
+	stops, kills := p.stops, p.kills
+	ends := stops + kills
+	for i := range ends {
+		slot := p.lasts / time.Duration(ends+1)
+		at := slot*time.Duration(i+1) + time.Duration(rng.Int64N(int64(slot/2))) - slot/4
+		if !sleep(ctx, time.Until(began.Add(at))) {
+			return ctx.Err()
+		}
+		at = time.Since(began)
+		if kills > 0 && (stops == 0 || i%2 == 0) {
+			kills--
+			books.Killed(time.Now())
+			c.kill()
+			s.say("  %5.1fs killed", at.Seconds())
+		} else {
+			stops--
+			asked := time.Now()
+			if err := c.stop(); err != nil {
+				return err
+			}
+			books.Stopped(asked, time.Now())
+			s.say("  %5.1fs stopped, in %.1fs", at.Seconds(), time.Since(asked).Seconds())
+		}
+		if !sleep(ctx, time.Duration(rng.Int64N(int64(500*time.Millisecond)))) {
+			return ctx.Err()
+		}
+		if err := c.start(ctx); err != nil {
+			return err
+		}
+	}
+	if err := <-outages; err != nil {
+		return err
+	}
+	sleep(ctx, time.Until(began.Add(p.lasts)))
+	return ctx.Err()
+}
+
+// refuse has the backend refuse connections now and then.
+func (s *soak) refuse(ctx context.Context, backend *wire.Backend, p part, rng *rand.Rand) error {
+	began := time.Now()
+	for i := range p.outages {
+		slot := p.lasts / time.Duration(p.outages)
+		at := slot*time.Duration(i) + slot/4 + time.Duration(rng.Int64N(int64(slot/4)))
+		lasts := slot/16 + time.Duration(rng.Int64N(int64(slot/8)))
+		if !sleep(ctx, time.Until(began.Add(at))) {
+			return ctx.Err()
+		}
+		backend.Refuse()
+		s.say("  %5.1fs the backend refuses connections for %.1fs", time.Since(began).Seconds(), lasts.Seconds())
+		sleep(ctx, lasts)
+		if err := backend.Listen(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settled waits until everything has come out, and a little longer for what must not.
+func settled(books *ledger.Ledger, rules ledger.Rules, patience time.Duration) {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); time.Now().Before(end) && !books.Settled(rules); {
+		<-tick.C
+	}
+	time.Sleep(rules.MaxHold)
+}
