@@ -84,6 +84,8 @@ func Explain(r *classify.Request, exchanges []Exchange) {
 	}
 	switch {
 	case r.Failed == classify.No, r.Ended == semconv.StreamEndTerminalEvent:
+	case r.Watchdog.Kind == semconv.WatchdogKindIdle && r.Phase == semconv.PhaseUnknown && x.Status == 0 && x.fault.timeout():
+		x.timedOut(r)
 	case r.Abort.Source != semconv.AbortSourceUnset && r.Basis == classify.Typed, r.Watchdog.Kind != semconv.WatchdogKindUnset:
 		// This side's own doing: the exchange broke because of it.
 	case r.Provider.Kind != semconv.ProviderErrorKindUnset && r.Basis == classify.Typed:
@@ -119,6 +121,17 @@ func (x *Exchange) refused(r *classify.Request) {
 	clearEnd(r)
 	r.Status, r.Ended, r.Phase, r.Basis = x.Status, semconv.StreamEndHTTPError, semconv.PhaseResponseStarted, classify.Typed
 	r.Provider.Kind = classify.ProviderErrorKind(x.Status)
+}
+
+// timedOut: a client has one name for all of its timeouts, and the exchange tells
+// which it was. No response came, so that it was not the silence of a body.
+func (x *Exchange) timedOut(r *classify.Request) {
+	clearEnd(r)
+	r.Failed, r.Basis = classify.Yes, x.fault.basis()
+	r.Transport.Cause = x.fault.transport
+	if r.Transport.Cause == semconv.TransportCauseUnset {
+		r.Transport.Cause, r.Transport.Stage, r.Phase = semconv.TransportCauseHeaderTimeout, semconv.TransportStageHeaders, semconv.PhaseAwaitingResponse
+	}
 }
 
 // broke: the exchange has an error of its own.
