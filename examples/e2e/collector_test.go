@@ -45,6 +45,7 @@ const patience = 30 * time.Second
 type pipeline struct {
 	sink     *sink
 	logs     *logs
+	endpoint string // host:port of OTLP over HTTP
 	provider *sdktrace.TracerProvider
 	gateway  *sdktrace.TracerProvider // of another process, as its resource says
 	ended    *tracetest.SpanRecorder  // what the SDKs exported, as it was
@@ -64,6 +65,7 @@ func startFor(t *testing.T, runTimeout time.Duration) *pipeline {
 	t.Helper()
 	p := &pipeline{sink: &sink{}, logs: &logs{}, ended: tracetest.NewSpanRecorder(), ran: make(chan error, 1)}
 	endpoint := freeAddress(t)
+	p.endpoint = endpoint
 	col, err := otelcol.NewCollector(otelcol.CollectorSettings{
 		BuildInfo:               component.NewDefaultBuildInfo(),
 		Factories:               p.factories,

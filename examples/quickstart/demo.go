@@ -18,6 +18,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/examples/incidents/incident"
 	"github.com/otelllm/otelllm-go/examples/internal/acceptance"
 	"github.com/otelllm/otelllm-go/examples/internal/process"
 	"github.com/otelllm/otelllm-go/examples/internal/report"
@@ -68,10 +69,10 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 
-	wrong := d.print()
-	fmt.Printf("\n%d cases in %s. The classified traces: %s\n", len(cases), time.Since(started).Round(100*time.Millisecond), tracesName)
+	wrong := append(d.print(), d.printIncidents()...)
+	fmt.Printf("\n%d cases and 5 incidents in %s. The classified traces: %s\n", len(cases), time.Since(started).Round(100*time.Millisecond), tracesName)
 	if len(wrong) > 0 {
-		err = fmt.Errorf("%d of %d cases are not as expected:\n%s", len(wrong), len(cases), strings.Join(wrong, "\n"))
+		err = fmt.Errorf("not as expected, %d:\n%s", len(wrong), strings.Join(wrong, "\n"))
 	} else {
 		fmt.Println("Every verdict is the expected one.")
 	}
@@ -127,6 +128,7 @@ type demo struct {
 	results []acceptance.Result // by the index of the case
 	tail    *report.Tail
 	spans   report.Spans
+	told    []told // the incidents
 }
 
 // agents runs the cases, as many at once as the machine bears, and reads the
@@ -179,7 +181,13 @@ func (d *demo) agents(ctx context.Context, col *collector) (err error) {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return errors.Join(errs...)
+			if err := errors.Join(errs...); err != nil {
+				return err
+			}
+			if err := d.incidents(ctx, provider, gateway); ctx.Err() == nil {
+				return err
+			}
+			return context.Cause(ctx)
 		case <-tick.C:
 			if _, err := d.tail.Read(&d.spans); err != nil {
 				<-done
@@ -218,6 +226,11 @@ func (d *demo) verdicts(ctx context.Context, col *collector) error {
 func (d *demo) complete() bool {
 	for i := range d.cases {
 		if !d.cases[i].Complete(d.runs(i)) {
+			return false
+		}
+	}
+	for i := range d.told {
+		if incident.First(&d.spans, &d.told[i].after) == nil {
 			return false
 		}
 	}

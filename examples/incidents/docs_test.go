@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/examples/incidents/all"
+	"github.com/otelllm/otelllm-go/examples/incidents/incident"
+	"github.com/otelllm/otelllm-go/examples/internal/built"
+	"github.com/otelllm/otelllm-go/examples/internal/report"
+)
+
+var update = flag.Bool("update", false, "write what the stories print into docs/incidents.md")
+
+// The marks between which the page is generated.
+const (
+	begin = "<!-- generated: go test ./incidents -run TestPage -update -->\n"
+	end   = "<!-- end of what is generated -->\n"
+)
+
+// The page has what the stories print when they are played with the built Collector.
+func TestPage(t *testing.T) {
+	tellings := tell(t)
+	path := filepath.Join(built.Root(t), "docs", "incidents.md")
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	before, rest, ok := strings.Cut(string(raw), begin)
+	require.True(t, ok, "%s has no %s", path, begin)
+	is, after, ok := strings.Cut(rest, end)
+	require.True(t, ok, "%s has no %s", path, end)
+	want := page(tellings)
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(before+begin+want+end+after), 0o600))
+		return
+	}
+	assert.Equal(t, want, is, "stale: `cd examples && OTELCOL_BIN=… go test ./incidents -run TestPage -update`")
+}
+
+// Before and after are as they are known, with the built Collector.
+func TestStories(t *testing.T) {
+	for _, told := range tell(t) {
+		for _, wrong := range told.Wrong() {
+			t.Error(wrong)
+		}
+	}
+}
+
+func tell(t *testing.T) []incident.Telling {
+	t.Helper()
+	tellings, err := incident.Tell(t.Context(), all.Stories(), built.Collector(t),
+		filepath.Join(built.Root(t), "deploy", "collector", "config-demo.yaml"), t.TempDir())
+	require.NoError(t, err)
+	return tellings
+}
+
+var (
+	moment  = regexp.MustCompile(`\+\d+\.\d{3}s `)
+	traceID = regexp.MustCompile(`(?m)^  trace +[0-9a-f]{32}\n`)
+)
+
+// page is the generated part: the stories with their output, without times and ids.
+func page(tellings []incident.Telling) string {
+	var b bytes.Buffer
+	for i := range tellings {
+		t := &tellings[i]
+		s := t.Story
+		var out bytes.Buffer
+		t.Output(&report.Printer{W: &out})
+		text := traceID.ReplaceAllString(moment.ReplaceAllString(out.String(), ""), "")
+		fmt.Fprintf(&b, "\n## %d. %s\n\n", i+1, s.Title)
+		for _, p := range []string{"**What people met.** " + s.Met, "**What had happened.** " + s.Happened} {
+			fmt.Fprintf(&b, "%s\n\n", strings.Join(report.Wrap(p, 120), "\n"))
+		}
+		fmt.Fprintf(&b, "```\n%s\n```\n\n", strings.TrimRight(text, "\n"))
+		fmt.Fprintf(&b, "%s\n\n", strings.Join(report.Wrap("**What to do.** "+s.Do, 120), "\n"))
+		fmt.Fprintf(&b, "Play it: `go run ./incidents -only %s`; read it: [examples/incidents/%[1]s](../examples/incidents/%[1]s/story.go).\n", s.Name)
+	}
+	return b.String() + "\n"
+}
+
+func TestChoose(t *testing.T) {
+	stories, err := choose("")
+	require.NoError(t, err)
+	assert.Len(t, stories, 5)
+	for _, s := range stories {
+		assert.DirExists(t, s.Name)
+		one, err := choose(s.Name)
+		require.NoError(t, err)
+		require.Len(t, one, 1)
+		assert.Equal(t, s.Name, one[0].Name)
+	}
+	_, err = choose("another")
+	require.ErrorContains(t, err, `there is no incident "another"; there are toolblamed, terminated`)
+}
+
+func TestACollectorThatIsNotBuilt(t *testing.T) {
+	err := run(context.Background(), "build/no-such", "none", all.Stories(), os.Stdout)
+	require.ErrorContains(t, err, "build it with `make collector`")
+}

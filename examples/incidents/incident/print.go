@@ -1,0 +1,144 @@
+package incident
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/otelllm/otelllm-go/examples/internal/report"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+var (
+	port      = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	requestID = regexp.MustCompile(`req_\w+`)
+)
+
+// Plain leaves out of lines what differs from run to run: ports and request ids.
+func Plain(lines []string) []string {
+	plain := make([]string, len(lines))
+	for i, l := range lines {
+		plain[i] = requestID.ReplaceAllString(port.ReplaceAllString(l, "127.0.0.1:…"), "req_…")
+	}
+	return plain
+}
+
+// Wrong lists what of the act is not as it is known. Judged is the run after, nil
+// if no verdict has come.
+func (a *Act) Wrong(before *Played, judged *report.Run) (wrong []string) {
+	if said := Plain(Lines(before.Spans)); !slices.Equal(said, a.Before) {
+		wrong = append(wrong, fmt.Sprintf("its spans said before:\n    %s\n  and not:\n    %s", strings.Join(said, "\n    "), strings.Join(a.Before, "\n    ")))
+	}
+	switch {
+	case judged == nil:
+		wrong = append(wrong, "no verdict has come")
+	case VerdictOf(judged) != a.After:
+		wrong = append(wrong, fmt.Sprintf("the verdict is %s, want %s", VerdictOf(judged), a.After))
+	}
+	return wrong
+}
+
+// WrongAlone says what is wrong with the verdict on the spans of before: another
+// class than they can show, or a retry that is allowed where it is not.
+func (a *Act) WrongAlone(run *report.Run) string {
+	if run == nil {
+		return "no verdict on the spans of before has come"
+	}
+	v := VerdictOf(run)
+	if v.Class != semconv.ClassUnclassified && v.Class != a.After.Class && !slices.Contains(a.Alone, v.Class) {
+		return fmt.Sprintf("on the spans of before the verdict is %s", v)
+	}
+	if v.Safety < a.After.Safety {
+		return fmt.Sprintf("on the spans of before the verdict is %s, and only %s is safe", v, a.After.Safety)
+	}
+	return ""
+}
+
+// Wrong lists what is not as it is known.
+func (t *Telling) Wrong() (wrong []string) {
+	for i := range t.Acts {
+		a := &t.Acts[i]
+		said := a.Act.Wrong(&a.Before, a.Judged)
+		if alone := a.Act.WrongAlone(a.Alone); alone != "" {
+			said = append(said, alone)
+		}
+		for _, s := range said {
+			wrong = append(wrong, t.Story.title(a.Act)+": "+s)
+		}
+	}
+	return wrong
+}
+
+// String is the verdict in one line.
+func (v Verdict) String() string {
+	if v.Class.String() == "" {
+		return v.Outcome.String()
+	}
+	return fmt.Sprintf("%s / %s at %s, origin %s; %s, because of %s", v.Class, v.Cause, v.Phase, v.Origin, v.Safety, v.Reason)
+}
+
+// Headline is the line of the span that people went by.
+func (a *Act) Headline(before *Played) string {
+	for _, l := range Lines(before.Spans) {
+		if l = strings.TrimSpace(l); strings.HasPrefix(l, a.Misled+"  ") {
+			return l
+		}
+	}
+	return ""
+}
+
+// Print tells the story.
+func (t *Telling) Print(p *report.Printer) {
+	s := t.Story
+	fmt.Fprintf(p.W, "%s: %s\n\n", s.Name, s.Title)
+	paragraph(p.W, "What people met. "+s.Met)
+	paragraph(p.W, "What had happened. "+s.Happened)
+	t.Output(p)
+	paragraph(p.W, "What to do. "+s.Do)
+}
+
+func paragraph(w io.Writer, text string) {
+	for _, line := range report.Wrap(text, 96) {
+		fmt.Fprintln(w, line)
+	}
+	fmt.Fprintln(w)
+}
+
+// Output prints the traces of each act, before and after. What is the same for all
+// acts is printed once.
+func (t *Telling) Output(p *report.Printer) {
+	same := true
+	for i := range t.Acts {
+		same = same && t.Acts[i].before() == t.Acts[0].before()
+	}
+	for i := range t.Acts {
+		a := &t.Acts[i]
+		label := ""
+		if a.Act.Label != "" {
+			label = ", " + a.Act.Label
+		}
+		switch {
+		case i == 0 && same && len(t.Acts) > 1:
+			fmt.Fprintf(p.W, "Before, each time (%s):\n%s\n", t.Story.Telemetry, a.before())
+		case i == 0 || !same:
+			fmt.Fprintf(p.W, "Before%s (%s):\n%s\n", label, t.Story.Telemetry, a.before())
+		}
+		p.Detail(report.Row{Label: "After" + label + ":", Run: a.Judged})
+		fmt.Fprintln(p.W)
+	}
+}
+
+// before are the lines of what was said before, without what differs between acts
+// by chance.
+func (a *ToldAct) before() string {
+	var b strings.Builder
+	for _, l := range Plain(Lines(a.Before.Spans)) {
+		fmt.Fprintf(&b, "  %s\n", l)
+	}
+	if a.Alone != nil {
+		fmt.Fprintf(&b, "  llm_classify on these spans alone: %s\n", VerdictOf(a.Alone))
+	}
+	return b.String()
+}

@@ -1,0 +1,105 @@
+package incident
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+)
+
+// Stage is what stories are played against.
+type Stage struct {
+	server *faultyllm.Server
+	nobody *faultyllm.Port
+}
+
+// NewStage starts a model server that breaks, on loopback.
+func NewStage() (*Stage, error) {
+	server, err := faultyllm.Start()
+	if err != nil {
+		return nil, err
+	}
+	nobody, err := faultyllm.RefusingPort()
+	if err != nil {
+		return nil, errors.Join(err, server.Close())
+	}
+	return &Stage{server, nobody}, nil
+}
+
+// Close ends it.
+func (s *Stage) Close() error { return errors.Join(s.nobody.Close(), s.server.Close()) }
+
+// Played is what came of an act.
+type Played struct {
+	TraceID trace.TraceID
+	Err     error                // what the agent's user got
+	Spans   []tracetest.SpanStub // of Before alone
+}
+
+// Before plays an act under the telemetry that it had. Its spans are also sent to
+// where also says.
+func (s *Stage) Before(ctx context.Context, story *Story, act *Act, also ...sdktrace.SpanProcessor) (Played, error) {
+	kept := tracetest.NewInMemoryExporter()
+	of := func(service string) *sdktrace.TracerProvider {
+		options := []sdktrace.TracerProviderOption{
+			sdktrace.WithSyncer(kept), sdktrace.WithResource(resource.NewSchemaless(otelsemconv.ServiceName(service))),
+		}
+		for _, p := range also {
+			options = append(options, sdktrace.WithSpanProcessor(p))
+		}
+		return sdktrace.NewTracerProvider(options...)
+	}
+	// They are not shut down: that is for whoever owns what they also send to.
+	agent, gateway := of("agent"), of("gateway")
+	played, err := s.play(ctx, story, act, "before", agent, Usual(agent), Usual(gateway))
+	played.Spans = kept.GetSpans()
+	return played, err
+}
+
+// After plays an act under otelllm, with spans that go to the two providers.
+func (s *Stage) After(ctx context.Context, story *Story, act *Act, agent, gateway trace.TracerProvider) (Played, error) {
+	return s.play(ctx, story, act, "after", agent, Otelllm(agent), Otelllm(gateway))
+}
+
+func (s *Stage) play(ctx context.Context, story *Story, act *Act, when string, tp trace.TracerProvider, agent, gateway Tracing) (Played, error) {
+	key := when + "-" + story.Name
+	for i := range story.Acts {
+		if &story.Acts[i] == act {
+			key = fmt.Sprintf("%s-%d", key, i+1)
+		}
+	}
+	s.server.Play(key, act.Script...)
+	// What an application has around its agent.
+	ctx, span := tp.Tracer("app").Start(ctx, "handle_task", trace.WithSpanKind(trace.SpanKindServer))
+	played := Played{TraceID: span.SpanContext().TraceID()}
+	played.Err = act.Run(ctx, &Program{
+		BaseURL: s.server.BaseURL(key, act.Wire),
+		Nobody:  s.nobody.BaseURL("http", act.Wire),
+		Tracing: agent, Gateway: gateway,
+	})
+	span.End()
+	records, err := s.server.Records(key)
+	if err == nil && len(records) != len(act.Script) {
+		err = fmt.Errorf("%d of %d scripted exchanges were asked for (the agent ended with: %w)", len(records), len(act.Script), orNone(played.Err))
+	}
+	if err != nil {
+		return played, fmt.Errorf("%s: %w", story.title(act), err)
+	}
+	return played, nil
+}
+
+var errNone = errors.New("no error")
+
+func orNone(err error) error {
+	if err == nil {
+		return errNone
+	}
+	return err
+}

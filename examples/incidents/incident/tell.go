@@ -1,0 +1,153 @@
+package incident
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/examples/internal/process"
+	"github.com/otelllm/otelllm-go/examples/internal/report"
+)
+
+// Telling is a story that has been played, with what every trace said.
+type Telling struct {
+	Story *Story
+	Acts  []ToldAct
+}
+
+// ToldAct is an act, before and after.
+type ToldAct struct {
+	Act    *Act
+	Before Played
+	After  Played
+	Alone  *report.Run // the spans of before, as llm_classify judged them; nil: not asked
+	Judged *report.Run // those of after; nil: no verdict came
+}
+
+const (
+	stopPatience    = 10 * time.Second
+	verdictPatience = 15 * time.Second
+)
+
+// Tell plays stories with a Collector of this binary and configuration
+// (config-demo.yaml). What the Collector writes goes to dir.
+func Tell(ctx context.Context, stories []Story, binary, config, dir string) (tellings []Telling, err error) {
+	if err := process.Need(binary, "build it with `make collector`, or name it with -collector"); err != nil {
+		return nil, err
+	}
+	if err := process.Need(config, "-root names the folder of the repository"); err != nil {
+		return nil, err
+	}
+	traces := filepath.Join(dir, "traces.jsonl")
+	var endpoint string
+	col, err := process.StartOnFreePorts(ctx, 3, func(free []string) process.Spec {
+		endpoint = free[0]
+		return process.Spec{
+			Name: "the Collector", Path: binary, Args: []string{"--config", "file:" + config},
+			Env: []string{
+				"OTLP_HTTP_ENDPOINT=" + free[0], "OTLP_GRPC_ENDPOINT=" + free[1], "HEALTH_ENDPOINT=" + free[2],
+				"OUT_FILE=" + traces,
+			},
+			Log: filepath.Join(dir, "collector.log"), Health: "http://" + free[2],
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, col.Stop(stopPatience)) }()
+	if tellings, err = playAll(ctx, stories, endpoint); err != nil {
+		return nil, err
+	}
+	return tellings, judged(ctx, tellings, report.NewTail(traces))
+}
+
+// playAll plays each act before and after; all spans go to the endpoint.
+func playAll(ctx context.Context, stories []Story, endpoint string) (tellings []Telling, err error) {
+	stage, err := NewStage()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, stage.Close()) }()
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpoint(endpoint), otlptracehttp.WithInsecure())
+	if err != nil {
+		return nil, fmt.Errorf("make the exporter: %w", err)
+	}
+	batches := sdktrace.NewBatchSpanProcessor(exporter)
+	defer func() { err = errors.Join(err, batches.Shutdown(context.WithoutCancel(ctx))) }()
+	of := func(service string) *sdktrace.TracerProvider {
+		return sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(batches), sdktrace.WithResource(resource.NewSchemaless(otelsemconv.ServiceName(service))))
+	}
+	agent, gateway := of("agent"), of("gateway")
+	for i := range stories {
+		t := Telling{Story: &stories[i]}
+		for j := range t.Story.Acts {
+			act := ToldAct{Act: &t.Story.Acts[j]}
+			if act.Before, err = stage.Before(ctx, t.Story, act.Act, batches); err != nil {
+				return nil, err
+			}
+			if act.After, err = stage.After(ctx, t.Story, act.Act, agent, gateway); err != nil {
+				return nil, err
+			}
+			t.Acts = append(t.Acts, act)
+		}
+		tellings = append(tellings, t)
+	}
+	return tellings, nil
+}
+
+// judged reads verdicts until every act has them, or until none will come.
+func judged(ctx context.Context, tellings []Telling, tail *report.Tail) error {
+	ctx, cancel := context.WithTimeout(ctx, verdictPatience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	var spans report.Spans
+	for {
+		if _, err := tail.Read(&spans); err != nil {
+			return err
+		}
+		missing := 0
+		for i := range tellings {
+			for j := range tellings[i].Acts {
+				a := &tellings[i].Acts[j]
+				a.Alone, a.Judged = First(&spans, &a.Before), First(&spans, &a.After)
+				if a.Alone == nil || a.Judged == nil {
+					missing++
+				}
+			}
+		}
+		if missing == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+				return nil // what is missing is told as wrong
+			}
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// First is the judged run of what was played, nil if there is none yet.
+func First(spans *report.Spans, p *Played) *report.Run {
+	if runs := spans.Runs(pcommon.TraceID(p.TraceID)); len(runs) > 0 {
+		return &runs[0]
+	}
+	return nil
+}
+
+// VerdictOf is what matters of a run's verdict.
+func VerdictOf(r *report.Run) Verdict {
+	v := &r.Verdict
+	return Verdict{v.Outcome, v.Class, v.Cause, v.Phase, v.Origin, v.Safety, v.Reason}
+}

@@ -1,0 +1,103 @@
+// Incidents plays the five incidents that this project began with: the same agent
+// meets the same fault over real HTTP, under the telemetry that it had and under
+// otelllm, and the Collector judges both.
+//
+//	go run ./incidents
+//	go run ./incidents -only terminated
+//
+// It ends with status 0 if every trace said what it is known to say, else with 1.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/otelllm/otelllm-go/examples/incidents/all"
+	"github.com/otelllm/otelllm-go/examples/incidents/incident"
+	"github.com/otelllm/otelllm-go/examples/internal/report"
+)
+
+// budget is how long it may take; a healthy one needs some seconds.
+const budget = 2 * time.Minute
+
+func main() {
+	root := flag.String("root", "..", "`folder` of the repository, which the Collector's path is relative to")
+	collector := flag.String("collector", "build/otelcol-llm", "Collector `binary`, as `make collector` builds it")
+	only := flag.String("only", "", "`name` of the one incident to play: "+names())
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "incidents: unexpected argument %q; -h lists the flags\n", flag.Arg(0))
+		os.Exit(2)
+	}
+	stories, err := choose(*only)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "incidents: %v\n", err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := context.WithTimeoutCause(ctx, budget, fmt.Errorf("not done within %s", budget))
+	if !filepath.IsAbs(*collector) {
+		*collector = filepath.Join(*root, *collector)
+	}
+	err = run(ctx, *collector, filepath.Join(*root, "deploy", "collector", "config-demo.yaml"), stories, os.Stdout)
+	cancel()
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "incidents: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func names() string {
+	var list []string
+	for _, s := range all.Stories() {
+		list = append(list, s.Name)
+	}
+	return strings.Join(list, ", ")
+}
+
+func choose(only string) ([]incident.Story, error) {
+	stories := all.Stories()
+	if only == "" {
+		return stories, nil
+	}
+	for _, s := range stories {
+		if s.Name == only {
+			return []incident.Story{s}, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no incident %q; there are %s", only, names())
+}
+
+// run plays the stories with a Collector of their own, and prints them.
+func run(ctx context.Context, collector, config string, stories []incident.Story, out *os.File) (err error) {
+	dir, err := os.MkdirTemp("", "incidents")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	tellings, err := incident.Tell(ctx, stories, collector, config, dir)
+	if err != nil {
+		return err
+	}
+	var wrong []string
+	for i := range tellings {
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		wrong = append(wrong, tellings[i].Wrong()...)
+		tellings[i].Print(report.NewPrinter(out))
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("not as it is known:\n  %s", strings.Join(wrong, "\n  "))
+	}
+	return nil
+}

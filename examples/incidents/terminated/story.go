@@ -1,0 +1,65 @@
+// Package terminated is the incident of runs that keep on failing with one word
+// that says nothing: Node's says "terminated", Go's "unexpected EOF".
+package terminated
+
+import (
+	"context"
+
+	"github.com/openai/openai-go/v3/option"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/examples/incidents/incident"
+	"github.com/otelllm/otelllm-go/examples/internal/agent"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Story is the incident.
+func Story() incident.Story {
+	act := func(label string, phase semconv.Phase, safety semconv.RetrySafety, reason semconv.RetryReason, steps ...faultyllm.Step) incident.Act {
+		return incident.Act{
+			Label: label, Wire: faultyllm.Chat, Run: run,
+			Script: []faultyllm.Exchange{faultyllm.Answer(append(steps, faultyllm.Truncate())...)},
+			Before: []string{
+				`handle_task  unset`,
+				`  invoke_agent coder  ERROR  "unexpected EOF"  exception.type=*errors.errorString`,
+				`    chat gpt-5.5  ERROR  "unexpected EOF"  exception.type=*errors.errorString`,
+				`      HTTP POST  ERROR  "unexpected EOF"  http.response.status_code=200  error.type=*errors.errorString`,
+			},
+			Misled: "invoke_agent " + incident.AgentName,
+			After: incident.Verdict{
+				Outcome: semconv.RunOutcomeFailed, Class: semconv.ClassStreamInterrupted, Cause: semconv.CauseBodyTruncated,
+				Phase: phase, Origin: semconv.OriginTransport, Safety: safety, Reason: reason,
+			},
+		}
+	}
+	return incident.Story{
+		Name:  "terminated",
+		Title: "The same word again and again",
+		Met: "Runs fail several times a day with the one word \"terminated\" (in Go: \"unexpected EOF\"). They all look alike, so " +
+			"that nobody dares to retry them, and people are shown an error each time.",
+		Happened: "A proxy closed connections in the middle of answers. What differed was how far the answer had come: nothing yet, " +
+			"a text on the screen, or half of a tool call. The word is the same for all of them.",
+		Do: "Retry automatically where the verdict says so, which is most of them; ask where text had been shown. Then look at " +
+			"the phase and at `llm.stream.longest_gap`: cuts that come after the same silence are a proxy's idle timeout.",
+		Telemetry: "otelhttp; run and model call by hand",
+		Acts: []incident.Act{
+			act("nothing yet", semconv.PhaseResponseStarted, semconv.RetrySafetySafeAutoRetry, semconv.RetryReasonNoOutput, faultyllm.Begin()),
+			act("in the text", semconv.PhaseText, semconv.RetrySafetyUserConfirmedRetry, semconv.RetryReasonVisibleOutput,
+				faultyllm.Text("I will ", "turn the comparison round.")),
+			act("in a tool call", semconv.PhaseToolInput, semconv.RetrySafetySafeAutoRetry, semconv.RetryReasonIncompleteToolInput,
+				faultyllm.ToolInput(incident.PatchCall, incident.PatchTool, `{"path":`)),
+		},
+	}
+}
+
+func run(ctx context.Context, p *incident.Program) error {
+	client, closeIdle := incident.Client(p.Tracing)
+	defer closeIdle()
+	a := incident.Agent{
+		Model: agent.NewChat(agent.Config{Model: incident.GPT, Stream: true},
+			option.WithBaseURL(p.BaseURL), option.WithAPIKey("sk-none"), option.WithHTTPClient(client)),
+		ModelName: incident.GPT,
+		Patch:     func() (string, error) { return "ok", nil },
+	}
+	return a.Run(ctx, p.Tracing)
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/otelllm/otelllm-go/examples/incidents/all"
+	"github.com/otelllm/otelllm-go/examples/incidents/incident"
+)
+
+// told is an act of an incident: what the telemetry said before stays in this
+// process, what it says after goes through the Collector.
+type told struct {
+	story         *incident.Story
+	act           *incident.Act
+	before, after incident.Played
+}
+
+// incidents plays the incidents that the project began with.
+func (d *demo) incidents(ctx context.Context, agent, gateway *sdktrace.TracerProvider) (err error) {
+	stage, err := incident.NewStage()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stage.Close()) }()
+	stories := all.Stories()
+	for i := range stories {
+		for j := range stories[i].Acts {
+			t := told{story: &stories[i], act: &stories[i].Acts[j]}
+			if t.before, err = stage.Before(ctx, t.story, t.act); err != nil {
+				return err
+			}
+			if t.after, err = stage.After(ctx, t.story, t.act, agent, gateway); err != nil {
+				return err
+			}
+			d.told = append(d.told, t)
+		}
+	}
+	return nil
+}
+
+// printIncidents prints a line before and one after, and returns what is not as
+// expected.
+func (d *demo) printIncidents() (wrong []string) {
+	fmt.Println("\nThe incidents that this began with: what the trace said, and what it says now (`go run ./incidents` in examples tells all)")
+	var story *incident.Story
+	var before string
+	for i := range d.told {
+		t := &d.told[i]
+		judged := incident.First(&d.spans, &t.after)
+		for _, w := range t.act.Wrong(&t.before, judged) {
+			wrong = append(wrong, fmt.Sprintf("  %s, %s:\n    %s", t.story.Name, t.act.Label, w))
+		}
+		if t.story != story {
+			fmt.Printf("\n%s\n", t.story.Title)
+		}
+		if line := t.act.Headline(&t.before); t.story != story || line != before {
+			story, before = t.story, line
+			fmt.Printf("  before  %s\n", clip(line, 110))
+		}
+		now := "no verdict"
+		if judged != nil {
+			now = incident.VerdictOf(judged).String()
+		}
+		if t.act.Label != "" {
+			now = t.act.Label + ": " + now
+		}
+		fmt.Printf("  now     %s\n", now)
+	}
+	return wrong
+}
+
+// clip cuts a line after so many characters.
+func clip(line string, most int) string {
+	if utf8.RuneCountInString(line) <= most {
+		return line
+	}
+	return string([]rune(line)[:most-1]) + "…"
+}
