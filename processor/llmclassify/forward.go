@@ -15,7 +15,7 @@ import (
 
 // Waits between two tries at a next consumer that fails for now.
 const (
-	firstRetry = 500 * time.Millisecond
+	firstRetry = 100 * time.Millisecond
 	maxRetry   = 30 * time.Second
 )
 
@@ -41,6 +41,19 @@ func (p *parcel) pack() {
 		p.data = data
 	}
 	p.traces, p.bytes = ptrace.Traces{}, len(p.data)
+}
+
+// join takes another parcel that has to wait into this one, if they may go in one
+// call: many small ones would each have to find the next consumer working.
+func (p *parcel) join(other *parcel) bool {
+	if p.caller != other.caller || p.data == nil || other.data == nil || p.bytes+other.bytes > maxParcelBytes {
+		return false
+	}
+	p.data = append(p.data, other.data...) // on the wire the one after the other are both together
+	p.bytes += other.bytes
+	p.spans += other.spans
+	p.spent, p.done = append(p.spent, other.spent...), append(p.done, other.done...)
+	return true
 }
 
 // unpack makes traces of a parcel that had to wait.
@@ -97,8 +110,11 @@ func (f *forwarder) send(ctx context.Context, p parcel) {
 
 func (f *forwarder) push(p parcel) {
 	p.pack()
-	f.queue = append(f.queue, p)
 	f.bytes += p.bytes
+	if n := len(f.queue); n > 0 && f.queue[n-1].join(&p) {
+		return
+	}
+	f.queue = append(f.queue, p)
 }
 
 // later sets the next try.
@@ -174,13 +190,14 @@ func (f *forwarder) retry(ctx context.Context) bool {
 			return false
 		}
 		f.bytes -= before
+		f.backoff = 0         // one that fails now and then is not one that is away
 		f.queue[0] = parcel{} // lets go of it
 		f.queue = f.queue[1:]
 	}
 	if f.waits() {
 		return false
 	}
-	if f.backoff > 0 {
+	if !f.retryAt.IsZero() {
 		f.backoff, f.retryAt, f.queue = 0, time.Time{}, nil
 		f.p.health.nextWorks()
 		f.p.logger.Info("The next consumer takes classified spans again")
@@ -188,25 +205,27 @@ func (f *forwarder) retry(ctx context.Context) bool {
 	return true
 }
 
-// lastTries bounds how often a failing next consumer is tried at a shutdown whose
-// context has no deadline.
-const lastTries = 5
+// At a shutdown whose context has no deadline, a next consumer that takes nothing is
+// tried this often in a row, and no longer apart than that: for half a minute.
+const (
+	lastTries    = 20
+	maxLastRetry = 2 * time.Second
+)
 
 // flush sends what waits, until ctx is done. It returns how many spans are left.
 func (f *forwarder) flush(ctx context.Context) (left int) {
-	for try := 1; f.waits(); {
+	for try := 1; f.waits(); try++ {
 		before := len(f.queue)
 		if f.retry(ctx) {
 			return 0
 		}
 		if len(f.queue) < before {
-			continue
+			try = 0
 		}
 		if try == lastTries {
 			break
 		}
-		try++
-		wait := f.p.clock.NewTimer(f.retryAt.Sub(f.p.clock.Now()))
+		wait := f.p.clock.NewTimer(min(f.retryAt.Sub(f.p.clock.Now()), maxLastRetry))
 		select {
 		case <-wait.C():
 		case <-ctx.Done():

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -96,7 +98,7 @@ func TestForwardRefusedForNow(t *testing.T) {
 			kept := h.load().bytes
 			assert.Positive(t, kept)
 
-			for _, wait := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second} {
+			for _, wait := range []time.Duration{firstRetry, 2 * firstRetry, 4 * firstRetry} {
 				tries := next.tries
 				at, ok := h.nextDue()
 				require.True(t, ok)
@@ -108,7 +110,7 @@ func TestForwardRefusedForNow(t *testing.T) {
 			}
 			assert.Equal(t, kept, h.load().bytes)
 			next.fail = nil
-			h.pass(t, 4*time.Second)
+			h.pass(t, 8*firstRetry)
 			assert.Equal(t, 4, next.SpanCount())
 			for _, td := range next.AllTraces() {
 				assert.Equal(t, ran(semconv.RunOutcomeSucceeded, 0), verdictOf(spansOf(td)[spanID(1)]))
@@ -123,6 +125,55 @@ func TestForwardRefusedForNow(t *testing.T) {
 			assert.Equal(t, h.clock.Now().Add(firstRetry), at)
 		})
 	}
+}
+
+// What has to wait goes in few calls, however many it came in: with one call in
+// three refused, small ones would never get through.
+func TestForwardTogether(t *testing.T) {
+	next := &flakyNext{fail: down}
+	h := newHarness(t, defaultConfig(), next)
+	const runs = 200
+	for i := range runs {
+		h.consume(t, finishedRun(byte(i+1))...)
+	}
+	assert.Equal(t, 1, next.tries)
+	next.fail, next.tries = nil, 0
+	h.pass(t, firstRetry)
+	assert.Equal(t, 2*runs, next.SpanCount())
+	assert.Equal(t, 1, next.tries)
+	assert.Equal(t, load{}, h.load())
+	for _, td := range next.AllTraces() {
+		data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, len(data), 4<<20, "what gRPC receivers take by default")
+	}
+}
+
+// Waits grow while nothing is taken, and begin anew when something is.
+func TestBackoffBeginsAnewAfterSuccess(t *testing.T) {
+	next := &flakyNext{fail: down}
+	h := newHarness(t, defaultConfig(), next)
+	for i := range 3 {
+		for h.shards[0].forwarder.bytes < (2*i+1)*maxParcelBytes/2 { // more than one call takes
+			h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer).with(attribute.String("long", strings.Repeat("x", 1<<18))).of(byte(i+1)),
+				runSpan(1, 0, 3, 1, 0).of(byte(i+1)))
+		}
+	}
+	require.Greater(t, len(h.shards[0].forwarder.queue), 2)
+	h.pass(t, firstRetry)
+	h.pass(t, 2*firstRetry)
+	tries := next.tries
+	next.fail = func(ptrace.Traces) error {
+		if next.tries == tries+1 {
+			return nil
+		}
+		return errDown
+	}
+	h.pass(t, 4*firstRetry)
+	require.Equal(t, tries+2, next.tries, "one was taken, the next refused")
+	at, ok := h.nextDue()
+	require.True(t, ok)
+	assert.Equal(t, h.clock.Now().Add(firstRetry), at)
 }
 
 func TestForwardPartlyRefused(t *testing.T) {
@@ -207,14 +258,51 @@ func TestShutdownWithFailingNext(t *testing.T) {
 	require.ErrorContains(t, h.Shutdown(ctx), "1 classified spans are lost")
 }
 
-// Spans of many callers go out in nobody's name.
+// At a shutdown only refusals in a row count: a next consumer that fails most of
+// the time gets everything in the end.
+func TestShutdownWithNextThatFailsMostly(t *testing.T) {
+	next := &flakyNext{fail: down}
+	p, err := newTraces(processortest.NewNopSettings(metadata.Type), defaultConfig(), next, hurriedClock{began: time.Now()})
+	require.NoError(t, err)
+	spans := 0
+	for i := range 10 { // each a call of its own
+		f := p.shards[0].forwarder
+		td := tracesOf(t, requestSpan(2, 1, 0.1, 1).with(attribute.String("long", strings.Repeat("x", maxParcelBytes))).of(byte(i+1)))
+		f.send(t.Context(), parcel{traces: td, spans: 1, bytes: maxParcelBytes})
+		spans++
+	}
+	next.tries = 0
+	next.fail = func(ptrace.Traces) error {
+		if next.tries%lastTries != 0 {
+			return errDown
+		}
+		return nil
+	}
+	require.NoError(t, p.Shutdown(t.Context()))
+	assert.Equal(t, spans, next.SpanCount())
+	assert.Equal(t, lastTries*spans, next.tries)
+
+	next = &flakyNext{fail: down} // and one that takes nothing does not hold it up for ever
+	p, err = newTraces(processortest.NewNopSettings(metadata.Type), defaultConfig(), next, hurriedClock{began: time.Now()})
+	require.NoError(t, err)
+	require.NoError(t, p.ConsumeTraces(t.Context(), tracesOf(t, finishedRun(1)...)))
+	require.ErrorContains(t, p.Shutdown(t.Context()), "2 classified spans are lost")
+}
+
+// Held spans of many callers go out in nobody's name.
 func TestForwardInNobodysName(t *testing.T) {
 	next := &flakyNext{}
 	h := newHarness(t, defaultConfig(), next)
 	ctx := client.NewContext(t.Context(), client.Info{Metadata: client.NewMetadata(map[string][]string{"tenant": {"a"}})})
-	require.NoError(t, h.ConsumeTraces(ctx, tracesOf(t, append(finishedRun(1), otherSpan(9, 1, 0.1, 0.2))...)))
+	run := finishedRun(1)
+	require.NoError(t, h.ConsumeTraces(ctx, tracesOf(t, run[0])))
+	require.NoError(t, h.ConsumeTraces(ctx, tracesOf(t, run[1], otherSpan(9, 1, 0.1, 0.2))))
 	assert.Equal(t, 2, next.tries)
 	assert.Equal(t, []string{"a"}, next.tenants, "the other spans go out in their caller's")
+
+	require.NoError(t, h.ConsumeTraces(ctx, tracesOf(t, append(finishedRun(2), otherSpan(9, 1, 0.1, 0.2))...)))
+	assert.Equal(t, 3, next.tries)
+	assert.Equal(t, []string{"a", "a"}, next.tenants, "a run that came whole goes with them")
 }
 
 // A shutdown ends with its context, whatever the next consumer does.
