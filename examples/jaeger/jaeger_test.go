@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -86,7 +87,11 @@ func TestJaegerHasTheVerdictsAndTheEvidence(t *testing.T) {
 		for id, want := range byTrace(written) {
 			td, err := j.api.Trace(ctx, id)
 			require.NoError(t, err)
-			assert.Equal(t, want, byTrace(td)[id])
+			got := byTrace(td)[id]
+			assert.Len(t, got, len(want))
+			for span, c := range want {
+				assert.Equal(t, asKept(c), got[span])
+			}
 			compared += len(want)
 		}
 		assert.Equal(t, written.SpanCount(), compared)
@@ -214,6 +219,19 @@ type event struct {
 	Name       string
 	At         pcommon.Timestamp
 	Attributes map[string]any
+}
+
+// asKept is what Jaeger keeps of a span: one without any length, as
+// llm.run.abandoned is, it takes for a mistake, makes a nanosecond long and warns of.
+func asKept(c content) content {
+	if c.Start == c.End {
+		at := func(ns pcommon.Timestamp) string { return ns.AsTime().String() }
+		c.Attributes = maps.Clone(c.Attributes)
+		c.Attributes["@jaeger@warnings"] = []any{"Negative duration detected, sanitizing end timestamp. Original end timestamp: " +
+			at(c.End) + ", adjusted to: " + at(c.End+1)}
+		c.End++
+	}
+	return c
 }
 
 // byTrace is the content of all spans, by trace and span.
