@@ -2,6 +2,7 @@ package classify
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -29,7 +30,12 @@ type judge struct {
 	states []state
 
 	recorded Fact             // toolsRecorded, once asked
-	tools    map[string]*Tool // toolOf, once asked
+	tools    map[string]*Tool // toolOf, once filled
+	filled   bool
+	answer   answer // of the tool that was asked about last
+
+	lines []line // scratch, of the timeline
+	text  []byte // likewise
 }
 
 // Judge diagnoses a run and each of its parts. It reads r and keeps nothing of
@@ -38,12 +44,19 @@ type judge struct {
 // A run that is still open (Ended not observed) is judged on what is there: its
 // parts get the verdicts that what came before them allows.
 func Judge(r *Run) Verdicts {
-	j := judge{
-		run:    r,
-		order:  make([]int, len(r.Requests)),
-		whats:  make([]what, len(r.Requests)),
-		states: make([]state, len(r.Requests)),
-	}
+	var v Verdicts
+	JudgeInto(&v, r)
+	return v
+}
+
+// JudgeInto is [Judge] for whoever judges many runs: it writes the verdicts over
+// those in v and uses the memory of its lists again.
+func JudgeInto(v *Verdicts, r *Run) {
+	j := judges.Get().(*judge)
+	defer j.release()
+	j.run = r
+	j.order, j.whats, j.states = sized(j.order, len(r.Requests)), sized(j.whats, len(r.Requests)), sized(j.states, len(r.Requests))
+	v.Requests, v.Tools = sized(v.Requests, len(r.Requests)), sized(v.Tools, len(r.Tools))
 	for i := range r.Requests {
 		j.order[i] = i
 		e := endingOf(&r.Requests[i])
@@ -52,7 +65,6 @@ func Judge(r *Run) Verdicts {
 	}
 	slices.SortStableFunc(j.order, func(a, b int) int { return r.Requests[a].Start.Compare(r.Requests[b].Start) })
 
-	v := Verdicts{Requests: make([]Diagnosis, len(r.Requests)), Tools: make([]Diagnosis, len(r.Tools))}
 	for i := range r.Requests {
 		if j.whats[i].class != semconv.ClassUnset {
 			v.Requests[i] = j.diagnoseRequest(i)
@@ -61,8 +73,27 @@ func Judge(r *Run) Verdicts {
 	for t := range r.Tools {
 		v.Tools[t] = j.diagnoseTool(&r.Tools[t])
 	}
-	v.Run = j.diagnoseRun(&v)
-	return v
+	v.Run = j.diagnoseRun(v)
+}
+
+var judges = sync.Pool{New: func() any { return new(judge) }}
+
+// release lets go of the run and keeps the memory, unless that is much.
+func (j *judge) release() {
+	const most = 1 << 10 // requests, and lines of a timeline
+	if cap(j.order) > most || cap(j.lines) > 5*most {
+		return
+	}
+	clear(j.tools)
+	*j = judge{order: j.order, whats: j.whats, states: j.states, tools: j.tools, lines: j.lines, text: j.text}
+	judges.Put(j)
+}
+
+// sized is n zero elements, in the memory of list if that has room.
+func sized[E any](list []E, n int) []E {
+	list = slices.Grow(list[:0], n)[:n]
+	clear(list)
+	return list
 }
 
 func stateOf(c semconv.Class, e ending) state {
@@ -338,15 +369,18 @@ func (j *judge) whole() bool {
 }
 
 // endUnknown: nothing says how the run went: neither its own word nor its last
-// request, nor, where it has none, the runs within it. A run span of which no
-// request was seen, and that does not say that it made none, has lost some.
+// request, nor, where it has none, the runs within it. A last request that
+// asked for tools wanted a next one, of which nobody knows whether it was sent, unless the
+// run keeps count. A run span of which no request was seen, and that does not say that it
+// made none, has lost some.
 func (j *judge) endUnknown() bool {
 	n := len(j.order)
 	switch {
 	case j.run.Failed == No:
 		return false
 	case n > 0:
-		return j.states[j.order[n-1]] == stateUnknown
+		last := j.order[n-1]
+		return j.states[last] == stateUnknown || j.run.Requests[last].Finish == FinishToolCalls && !j.run.AnnouncedTools.Observed()
 	default:
 		return j.run.Ended == Yes && !j.run.AnnouncedRequests.Observed() && j.run.Within != Yes
 	}

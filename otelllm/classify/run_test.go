@@ -555,6 +555,25 @@ func TestSummaryOfARunThatNothingIsKnownOf(t *testing.T) {
 	assert.Contains(t, v.Run.MissingEvidence, "llm.run.requests")
 }
 
+// A last request that asked for tools is no end that anybody recorded, unless the run keeps count of its tools.
+func TestRunThatStopsAtItsToolCalls(t *testing.T) {
+	wanted := Request{
+		Start: at(1), End: at(2), Ended: semconv.StreamEndTerminalEvent, Basis: Typed,
+		Phase: semconv.PhaseStreamEnd, Finish: FinishToolCalls,
+	}
+	v := Judge(&Run{Requests: []Request{wanted}})
+	assert.Equal(t, semconv.RunOutcomeIncomplete, v.Run.Outcome)
+	assert.Equal(t, semconv.ClassUnclassified, v.Run.Class)
+
+	answered := wanted
+	answered.Start, answered.End, answered.Finish = at(3), at(4), FinishStop
+	v = Judge(&Run{Requests: []Request{wanted, answered}})
+	assert.Equal(t, semconv.RunOutcomeSucceeded, v.Run.Outcome)
+
+	v = Judge(&Run{Requests: []Request{wanted}, AnnouncedTools: Counted(0)}) // open, as its own process sees it
+	assert.Equal(t, semconv.RunOutcomeSucceeded, v.Run.Outcome)
+}
+
 // Both failures of one tool call are kept: the tool's own error, and the loss of its output.
 func TestTwoFailuresOfOneCallAreBothInEvidence(t *testing.T) {
 	f := tool(1, 2, "a", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeFailed)

@@ -178,13 +178,14 @@ func TestGenAITool(t *testing.T) {
 		status    ptrace.StatusCode
 		errorType string
 		want      semconv.ToolOutcome
+		abort     semconv.AbortSource
 	}{
-		{ptrace.StatusCodeUnset, "", semconv.ToolOutcomeUnset},
-		{ptrace.StatusCodeOk, "", semconv.ToolOutcomeSucceeded},
-		{ptrace.StatusCodeError, "ValueError", semconv.ToolOutcomeFailed},
-		{ptrace.StatusCodeError, "tool_error", semconv.ToolOutcomeFailed},
-		{ptrace.StatusCodeError, "TimeoutError", semconv.ToolOutcomeTimedOut},
-		{ptrace.StatusCodeError, "CancelledError", semconv.ToolOutcomeInterrupted},
+		{ptrace.StatusCodeUnset, "", semconv.ToolOutcomeUnset, semconv.AbortSourceUnset},
+		{ptrace.StatusCodeOk, "", semconv.ToolOutcomeSucceeded, semconv.AbortSourceUnset},
+		{ptrace.StatusCodeError, "ValueError", semconv.ToolOutcomeFailed, semconv.AbortSourceUnset},
+		{ptrace.StatusCodeError, "tool_error", semconv.ToolOutcomeFailed, semconv.AbortSourceUnset},
+		{ptrace.StatusCodeError, "TimeoutError", semconv.ToolOutcomeTimedOut, semconv.AbortSourceUnset},
+		{ptrace.StatusCodeError, "CancelledError", semconv.ToolOutcomeInterrupted, semconv.AbortSourceUnknown},
 	} {
 		attrs := map[string]any{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.id": "call_1", "gen_ai.tool.name": "grep"}
 		if tt.errorType != "" {
@@ -194,6 +195,7 @@ func TestGenAITool(t *testing.T) {
 		s.Status().SetCode(tt.status)
 		assert.Equal(t, &classify.Tool{
 			Start: start, End: end, CallID: "call_1", Name: "grep", Outcome: tt.want, ErrorType: tt.errorType,
+			Abort: classify.Abort{Source: tt.abort},
 		}, read(t, s).Tool, tt.errorType)
 	}
 }

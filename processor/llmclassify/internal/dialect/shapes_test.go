@@ -207,7 +207,11 @@ func checkVerdict(t *testing.T, r *classify.Request, want verdict, truths []trut
 		assert.Equal(t, semconv.ClassUnclassified, v.Run.Class, "nothing is known, so that nothing is claimed")
 	case well:
 		assert.Equal(t, semconv.ClassUnset, got.Class)
-		assert.Equal(t, semconv.RunOutcomeSucceeded, v.Run.Outcome)
+		outcome := semconv.RunOutcomeSucceeded
+		if r.Finish == classify.FinishToolCalls {
+			outcome = semconv.RunOutcomeIncomplete // the run that stops here
+		}
+		assert.Equal(t, outcome, v.Run.Outcome)
 	default:
 		assert.Equal(t, want, verdict{got.Class, got.Cause, got.Confidence, got.Retry.Safety}, got.Summary)
 	}

@@ -43,7 +43,7 @@ func readTool(span ptrace.Span, t *classify.Tool, id, name string) {
 	case f.abort == semconv.AbortSourceDeadline, f.watchdog != semconv.WatchdogKindUnset:
 		t.Outcome = semconv.ToolOutcomeTimedOut
 	case f.abort != semconv.AbortSourceUnset:
-		t.Outcome = semconv.ToolOutcomeInterrupted
+		t.Outcome, t.Abort.Source = semconv.ToolOutcomeInterrupted, f.abort
 	}
 }
 
