@@ -18,7 +18,7 @@ type failure struct {
 	unstaged  bool              // the transport failed, at a stage that nobody tells: before a connection, or after
 
 	code  string // the code that tells more than the name
-	vague bool   // the name covers causes that no retry helps against, too: an unknown host, a bad certificate
+	vague bool   // the name covers other causes, too: an unknown host, a bad certificate, a read
 }
 
 func (f failure) known() bool { return f != failure{} }
@@ -34,7 +34,7 @@ var failures = map[string]failure{
 	"ECONNRESET":   {transport: semconv.TransportCauseConnectionReset},
 	"EPIPE":        {transport: semconv.TransportCauseWriteFailed},
 	"ECONNREFUSED": {transport: semconv.TransportCauseConnectRefused},
-	"ETIMEDOUT":    {transport: semconv.TransportCauseConnectTimeout},
+	"ETIMEDOUT":    {transport: semconv.TransportCauseConnectTimeout, vague: true}, // of reading, too
 	"EHOSTUNREACH": {transport: semconv.TransportCauseConnectUnreachable},
 	"ENETUNREACH":  {transport: semconv.TransportCauseConnectUnreachable},
 	"ENOTFOUND":    {transport: semconv.TransportCauseDNSNotFound},
