@@ -15,52 +15,24 @@ const (
 	partitions = 6
 )
 
-// kafkaGateway writes every trace to one partition.
-const kafkaGateway = `
+// kafkaOverlay moves the shipped nodes to loopback addresses that are free, and
+// their times to seconds.
+const kafkaOverlay = `
 extensions: {health_check: {endpoint: "${env:HEALTH}"}}
-receivers: {otlp: {protocols: {http: {endpoint: "${env:OTLP_HTTP}"}}}}
-exporters:
-  kafka:
-    brokers: ["${env:BROKER}"]
-    # Without it the spans of a trace lie in several partitions, and several classifiers read them.
-    partition_traces_by_id: true
-    traces: {topic: otlp_spans}
-    # Acknowledged to the agent means acknowledged by the broker.
-    sending_queue: {enabled: false}
-    producer: {required_acks: -1}
-service:
-  extensions: [health_check]
-  pipelines: {traces: {receivers: [otlp], exporters: [kafka]}}` + telemetry
-
-// kafkaClassifier reads some of the partitions. An offset is committed once the
-// spans are llm_classify's, which has them in its journal.
-const kafkaClassifier = `
-extensions:
-  health_check: {endpoint: "${env:HEALTH}"}
-  file_storage: {directory: "${env:JOURNAL}"}
 receivers:
-  kafka:
-    brokers: ["${env:BROKER}"]
-    group_id: classifiers
-    # What was written before this group existed counts, too.
-    initial_offset: earliest
-    traces: {topics: [otlp_spans]}
-    session_timeout: 6s
-    heartbeat_interval: 500ms
-    autocommit: {interval: 100ms}
-    message_marking: {after: true}
-processors: {llm_classify: {storage: file_storage, max_hold: 5s, run_timeout: 6s}}
-exporters:
-  otlp_grpc:
-    endpoint: "${env:BACKEND_OTLP}"
-    tls: {insecure: true}
-    sending_queue: {storage: file_storage}
-service:
-  extensions: [health_check, file_storage]
-  pipelines: {traces: {receivers: [kafka], processors: [llm_classify], exporters: [otlp_grpc]}}` + telemetry
+  otlp: {protocols: {grpc: {endpoint: "${env:OTLP_GRPC}"}, http: {endpoint: "${env:OTLP_HTTP}"}}}`
 
-// The same over a broker, in process and no real Kafka (franz-go's kfake): the
-// partitions are shared out among two classifiers, one crashes while runs are under
+const kafkaClassifierOverlay = kafkaOverlay + `
+  kafka: {session_timeout: 6s, heartbeat_interval: 500ms, autocommit: {interval: 100ms}}
+processors: {llm_classify: {max_hold: 5s, run_timeout: 6s}}
+exporters: {prometheus: {endpoint: "${env:EXPORTED}"}}
+service:` + telemetry
+
+const kafkaGatewayOverlay = kafkaOverlay + `
+service:` + telemetry
+
+// The shipped gateway and classifiers over a broker, in process and no real Kafka
+// (franz-go's kfake): the partitions are shared out among two classifiers, one crashes while runs are under
 // way and comes back. No span that was acknowledged is missing and every run is
 // judged; one whose partition went to another classifier may be judged in parts.
 func TestOverKafka(t *testing.T) {
@@ -68,16 +40,17 @@ func TestOverKafka(t *testing.T) {
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, topic))
 	require.NoError(t, err)
 	t.Cleanup(broker.Close)
-	env := "BROKER=" + broker.ListenAddrs()[0]
+	env := "KAFKA_BROKERS=" + broker.ListenAddrs()[0]
 
 	backend := newStore()
 	var classifiers []*node
 	for i := range 2 {
-		c := newNode(t, "classifier", kafkaClassifier, []string{env, "BACKEND_OTLP=" + backend.listen(t, i)})
+		c := newNode(t, "classifier", kafkaClassifierOverlay, []string{env, "BACKEND_OTLP=" + backend.listen(t, i)},
+			shipped(t, "config.yaml"), shipped(t, "config-metrics.yaml"), shipped(t, "config-kafka-classifier.yaml"))
 		c.start(t)
 		classifiers = append(classifiers, c)
 	}
-	gateway := newNode(t, "gateway", kafkaGateway, []string{env})
+	gateway := newNode(t, "gateway", kafkaGatewayOverlay, []string{env}, shipped(t, "config.yaml"), shipped(t, "config-kafka-gateway.yaml"))
 	gateway.start(t)
 
 	// The partitions are shared out when each classifier has had something.
