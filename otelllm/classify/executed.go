@@ -4,8 +4,11 @@ import "slices"
 
 // toolOf finds the execution of a call; the last one where it was executed again.
 func (j *judge) toolOf(id string) *Tool {
-	if j.tools == nil {
-		j.tools = make(map[string]*Tool, len(j.run.Tools))
+	if !j.filled {
+		j.filled = true
+		if j.tools == nil {
+			j.tools = make(map[string]*Tool, len(j.run.Tools))
+		}
 		for t := range j.run.Tools {
 			if tool := &j.run.Tools[t]; tool.CallID != "" {
 				j.tools[tool.CallID] = tool

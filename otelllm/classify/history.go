@@ -72,16 +72,27 @@ func (j *judge) answered(tool *Tool, until *Request) bool {
 	if tool.CallID == "" {
 		return false
 	}
+	if j.answer.to != tool { // it is asked about one tool after the other
+		j.answer = answer{to: tool, by: j.firstAnswer(tool)}
+	}
+	by := j.answer.by
+	return by != nil && (until == nil || by.Start.Before(until.Start))
+}
+
+// answer is the first request that ran to its end with the output of a tool, nil
+// where none did.
+type answer struct {
+	to *Tool
+	by *Request
+}
+
+func (j *judge) firstAnswer(tool *Tool) *Request {
 	for _, i := range j.order {
-		r := &j.run.Requests[i]
-		if until != nil && !r.Start.Before(until.Start) {
-			return false
-		}
-		if j.states[i].answered() && slices.Contains(r.HistoryOutputs, tool.CallID) {
-			return true
+		if r := &j.run.Requests[i]; j.states[i].answered() && slices.Contains(r.HistoryOutputs, tool.CallID) {
+			return r
 		}
 	}
-	return false
+	return nil
 }
 
 // missingOutputs names the calls whose output r's history is seen to lack, at most MaxIDs.

@@ -42,7 +42,7 @@ const (
 // earliest part when the run's own is not known.
 func (j *judge) timeline(v *Verdicts) []string {
 	start := j.start()
-	lines := make([]line, 0, 3*len(j.run.Requests)+2*len(j.run.Tools)+1)
+	lines := slices.Grow(j.lines[:0], 3*len(j.run.Requests)+2*len(j.run.Tools)+1)
 	for n, i := range j.order {
 		r := &j.run.Requests[i]
 		began := r.Start.Sub(start)
@@ -64,13 +64,26 @@ func (j *judge) timeline(v *Verdicts) []string {
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
 
+	j.lines = lines
+
 	kept, gap := keep(lines)
-	out := make([]string, 0, len(kept)+1)
-	for n, l := range kept {
-		if n == gap {
-			out = append(out, "… "+strconv.Itoa(len(lines)-len(kept))+" more …")
+	var ends [maxTimeline + 1]int // of the lines, which are one text: one allocation for all
+	n, b := 0, j.text[:0]
+	end := func() { ends[n] = len(b); n++ }
+	for at, l := range kept {
+		if at == gap {
+			b = append(b, "… "...)
+			b = strconv.AppendInt(b, int64(len(lines)-len(kept)), 10)
+			b = append(b, " more …"...)
+			end()
 		}
-		out = append(out, j.write(l, v))
+		b = j.write(b, l, v)
+		end()
+	}
+	j.text = b
+	text, out := string(b), make([]string, n)
+	for i, from := 0, 0; i < n; i++ {
+		out[i], from = text[from:ends[i]], ends[i]
 	}
 	return out
 }
@@ -112,8 +125,7 @@ func keep(lines []line) (kept []line, gap int) {
 	return append(kept, lines[len(lines)-timelineTail:]...), timelineHead
 }
 
-func (j *judge) write(l line, v *Verdicts) string {
-	b := make([]byte, 0, 96)
+func (j *judge) write(b []byte, l line, v *Verdicts) []byte {
 	b = appendOffset(b, l.at)
 	switch l.kind {
 	case lineRequest:
@@ -152,13 +164,20 @@ func (j *judge) write(l line, v *Verdicts) string {
 			b = append(b, " in failure"...)
 		}
 	}
-	return string(b)
+	return b
 }
 
 // appendOffset writes a duration as +1.204s.
 func appendOffset(b []byte, d time.Duration) []byte {
 	b = append(b, '+')
-	b = strconv.AppendFloat(b, d.Seconds(), 'f', 3, 64)
+	const most = 1000 * time.Hour // seconds are exact enough for whole milliseconds up to there
+	if rest := d % time.Millisecond; d < 0 || d > most || rest == time.Millisecond/2 {
+		b = strconv.AppendFloat(b, d.Seconds(), 'f', 3, 64)
+	} else {
+		ms := int64((d + time.Millisecond/2) / time.Millisecond)
+		b = strconv.AppendInt(b, ms/1000, 10)
+		b = append(b, '.', byte('0'+ms/100%10), byte('0'+ms/10%10), byte('0'+ms%10))
+	}
 	return append(b, "s "...)
 }
 
