@@ -20,7 +20,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
+	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/stamp"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -242,7 +242,7 @@ func BenchmarkClassifyRun(b *testing.B) {
 	b.Run("judge", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			d := assemble.Diagnose(&releases[0])
+			d := s.desk.Diagnose(&releases[0], classify.NotObserved)
 			if d.Run.Outcome != semconv.RunOutcomeRecovered {
 				b.Fatal(d.Run.Outcome)
 			}
@@ -251,7 +251,7 @@ func BenchmarkClassifyRun(b *testing.B) {
 	b.Run("judge and stamp", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			d := assemble.Diagnose(&releases[0])
+			d := s.desk.Diagnose(&releases[0], classify.NotObserved)
 			for i := range releases[0].Members {
 				m := &releases[0].Members[i]
 				stamped := m.Span.Attributes().Len()

@@ -120,7 +120,7 @@ func (s *shard) deliver(ctx context.Context, releases []assemble.Release) {
 func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer) {
 	trigger := triggers[release.Reason]
 	s.open(release)
-	d := assemble.DiagnoseOver(release, s.ended.within(release))
+	d := s.desk.Diagnose(release, s.ended.within(release))
 	if d.Run != nil && release.Run != nil {
 		s.ended.add(s.p.clock.Now(), release.Trace, release.Run, d.Run)
 	}

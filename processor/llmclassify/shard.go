@@ -24,6 +24,7 @@ type shard struct {
 	buffer    *hold.Buffer[assemble.Known]
 	forwarder *forwarder
 	reader    packed.Reader
+	desk      assemble.Desk
 	evidence  *evidence
 	ended     *endedRuns
 	forgotten []journal.Ticket // of facts that were forgotten
@@ -99,7 +100,7 @@ func (s *shard) read(it *assemble.Item) int {
 
 func (s *shard) explained(release *assemble.Release) bool {
 	s.open(release)
-	return assemble.Explained(release)
+	return s.desk.Explained(release)
 }
 
 func (s *shard) forget(it *assemble.Item) {

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -34,6 +35,7 @@ type wholes struct {
 	pointers []*assemble.Item
 	bodies   []ptrace.Span
 	came     []came // by trace
+	desk     assemble.Desk
 }
 
 // came are the LLM spans of a trace.
@@ -68,7 +70,7 @@ func (w *wholes) clear() {
 	clear(w.came)
 	*w = wholes{
 		releases: w.releases[:0], claimed: w.claimed[:0], between: w.between, endings: w.endings[:0],
-		members: w.members[:0], items: w.items[:0], pointers: w.pointers[:0], bodies: w.bodies[:0], came: w.came[:0],
+		members: w.members[:0], items: w.items[:0], pointers: w.pointers[:0], bodies: w.bodies[:0], came: w.came[:0], desk: w.desk,
 	}
 }
 
@@ -197,7 +199,7 @@ func (p *traces) judgeWhole(now time.Time, b *batch, https [][]exchange) {
 	for i := range b.releases {
 		release := &b.releases[i]
 		cache.explain(release)
-		d := assemble.Diagnose(release)
+		d := b.desk.Diagnose(release, classify.NotObserved)
 		stampAll(release, &d, semconv.TriggerComplete)
 		p.shards[p.shardOf(release.Trace)].ended.add(now, release.Trace, release.Run, d.Run)
 		b.endings = append(b.endings, endingOf(d.Run, semconv.TriggerComplete))

@@ -25,26 +25,33 @@ type Diagnoses struct {
 	unexplained bool // a request of the run has an answer with nothing in it, and nothing says why
 }
 
+// Desk is where releases are judged, one after the other: the memory that this takes
+// is used again. Its zero value is ready. It is not safe for concurrent use.
+type Desk struct {
+	run             classify.Run
+	requests, tools []int // which members those of run are
+	verdicts        classify.Verdicts
+	verdictOf       []*classify.Diagnosis // by member
+	standings       []standing            // by member
+}
+
 // Explained reports whether no span that may still come would change the verdict
 // on a run that is complete: no request of it has an answer with nothing in it,
 // the reason of which other services' spans may tell.
-func Explained(release *Release) bool {
-	d := Diagnose(release)
+func (k *Desk) Explained(release *Release) bool {
+	d := k.Diagnose(release, classify.NotObserved)
 	return !d.unexplained
 }
 
 // Diagnose judges a release: its own requests and tools as a run, and each of
-// the spans that are none of those for itself.
-func Diagnose(release *Release) Diagnoses {
-	return DiagnoseOver(release, classify.NotObserved)
-}
-
-// DiagnoseOver is Diagnose for a run of which it is known how the runs within it
-// went, see [classify.Run].
-func DiagnoseOver(release *Release, within classify.Fact) Diagnoses {
+// the spans that are none of those for itself. within is how the runs within the run
+// went, see [classify.Run]. What it returns is good until the next call.
+func (k *Desk) Diagnose(release *Release, within classify.Fact) Diagnoses {
 	members := release.Members
-	d := Diagnoses{Carrier: -1, Members: make([]*classify.Diagnosis, len(members))}
-	s := standings(members)
+	k.verdictOf = sized(k.verdictOf, len(members))
+	d := Diagnoses{Carrier: -1, Members: k.verdictOf}
+	k.standings = standings(members, k.standings)
+	s := k.standings
 	for i := range members {
 		if s[i].apart && len(s[i].attempts) == 0 {
 			d.Members[i] = alone(&members[i], classify.NotObserved)
@@ -52,10 +59,12 @@ func DiagnoseOver(release *Release, within classify.Fact) Diagnoses {
 	}
 	linkApart(members, s, d.Members)
 
-	run, requests, tools := assemble(release, s)
+	k.assemble(release)
+	run, requests, tools := &k.run, k.requests, k.tools
 	run.Within = within
 	linkUpstream(release, s, d.Members, run, requests)
-	verdicts := classify.Judge(run)
+	verdicts := &k.verdicts
+	classify.JudgeInto(verdicts, run)
 	for n, i := range requests {
 		d.Members[i] = failed(&verdicts.Requests[n])
 		d.unexplained = d.unexplained || unexplained(d.Members[i])
@@ -81,15 +90,20 @@ func DiagnoseOver(release *Release, within classify.Fact) Diagnoses {
 
 // assemble builds the run of a release, and says which members its requests and
 // tools are, in the order of their start.
-func assemble(release *Release, s []standing) (run *classify.Run, requests, tools []int) {
-	run = &classify.Run{}
+func (k *Desk) assemble(release *Release) {
+	run, s := &k.run, k.standings
+	before := *run
+	clear(before.Requests) // lets go of them
+	clear(before.Tools)
+	*run = classify.Run{}
 	if release.Run != nil {
 		for i := range release.Members {
 			if m := &release.Members[i]; m.Item == release.Run {
-				*run = *m.Known.Facts(m.Span, dialect.Run).Run
+				m.Known.Run(m.Span, run)
 			}
 		}
 	}
+	requests, tools := k.requests[:0], k.tools[:0]
 	for i := range release.Members {
 		switch m := &release.Members[i]; {
 		case !s[i].own():
@@ -103,12 +117,12 @@ func assemble(release *Release, s []standing) (run *classify.Run, requests, tool
 	slices.SortStableFunc(requests, byStart)
 	slices.SortStableFunc(tools, byStart)
 
-	run.Requests = make([]classify.Request, len(requests))
+	run.Requests = sized(before.Requests, len(requests))
 	for n, i := range requests {
 		m := &release.Members[i]
 		m.Known.Request(m.Span, &run.Requests[n])
 	}
-	run.Tools = make([]classify.Tool, len(tools))
+	run.Tools = sized(before.Tools, len(tools))
 	for n, i := range tools {
 		m := &release.Members[i]
 		m.Known.Tool(m.Span, &run.Tools[n])
@@ -119,7 +133,14 @@ func assemble(release *Release, s []standing) (run *classify.Run, requests, tool
 			run.Ended = classify.No // there is a run, and its end will not come
 		}
 	}
-	return run, requests, tools
+	k.requests, k.tools = requests, tools
+}
+
+// sized is n zero elements, in the memory of list if that has room.
+func sized[E any](list []E, n int) []E {
+	list = slices.Grow(list[:0], n)[:n]
+	clear(list)
+	return list
 }
 
 // span gives a run without a span of its own the time of its parts.

@@ -214,7 +214,7 @@ var (
 // causes are what is said of the failed spans of one release.
 func causes(t *testing.T, release *Release) (map[byte]semconv.Cause, Diagnoses) {
 	t.Helper()
-	d := Diagnose(release)
+	d := new(Desk).Diagnose(release, classify.NotObserved)
 	require.Len(t, d.Members, len(release.Members))
 	found := map[byte]semconv.Cause{}
 	for i, verdict := range d.Members {
@@ -363,7 +363,9 @@ func TestToolBeneathItsOwnCall(t *testing.T) {
 				node{id: 3, parent: 2, role: hold.Tool, from: 2, to: 3, facts: tt.inner},
 			)
 			require.Len(t, releases, 1)
-			run, _, tools := assemble(&releases[0], standings(releases[0].Members))
+			k := Desk{standings: standings(releases[0].Members, nil)}
+			k.assemble(&releases[0])
+			run, tools := &k.run, k.tools
 			assert.Len(t, run.Tools, tt.tools)
 			assert.Len(t, tools, tt.tools)
 			got, _ := causes(t, &releases[0])

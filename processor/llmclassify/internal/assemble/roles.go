@@ -25,10 +25,10 @@ type standing struct {
 // own: it is one of the run's own requests or tools.
 func (s *standing) own() bool { return !s.apart && s.first < 0 && len(s.attempts) == 0 }
 
-// standings finds the standing of every member, by index.
-func standings(members []Member) []standing {
+// standings finds the standing of every member, by index, in the memory of s.
+func standings(members []Member, s []standing) []standing {
 	find := finder(members)
-	s := make([]standing, len(members))
+	s = sized(s, len(members))
 	for i := range members {
 		m := &members[i]
 		s[i].above, s[i].first = -1, -1

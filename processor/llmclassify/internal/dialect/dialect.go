@@ -125,6 +125,16 @@ func (r *Reading) Request(span ptrace.Span, to *classify.Request) {
 	r.Dialect.Read(span, Facts{Request: to})
 }
 
+// Run writes the facts of a run to where they are wanted.
+func (r *Reading) Run(span ptrace.Span, to *classify.Run) {
+	if r.facts.Run != nil {
+		*to = *r.facts.Run
+		return
+	}
+	*to = classify.Run{}
+	r.Dialect.Read(span, Facts{Run: to})
+}
+
 // Tool writes the facts of a tool to where they are wanted.
 func (r *Reading) Tool(span ptrace.Span, to *classify.Tool) {
 	if r.facts.Tool != nil {
