@@ -22,10 +22,15 @@ type exchange struct {
 	tee      *requestTee // nil: the request's body was read before it was sent
 
 	// Everything below is guarded by mu.
-	header    http.Header   // of a response with an error status
-	decoder   wire.Decoder  // nil: the body is not read
-	errorBody []byte        // of a response with an error status
-	wait      time.Duration // of the headers' retry-after
+	decoder wire.Decoder   // nil: the body is not read
+	refusal *errorResponse // nil: no error status came
+}
+
+// errorResponse is a response with an error status.
+type errorResponse struct {
+	header http.Header
+	body   []byte
+	wait   time.Duration // of the headers' retry-after
 }
 
 // respond takes a response's status and headers, with mu held.
@@ -37,7 +42,7 @@ func (x *exchange) respond(status int, header http.Header, encoded bool, now tim
 	x.headersCame(now)
 	switch {
 	case status >= 400:
-		x.header, x.wait = header, retryAfter(header, now)
+		x.refusal = &errorResponse{header: header, wait: retryAfter(header, now)}
 	case status < 200, status >= 300, encoded:
 		// Nothing that could be read: a redirect, or a compression that the
 		// application asked for and undoes itself.
@@ -63,8 +68,8 @@ func (x *exchange) observe(p []byte, now time.Time) {
 	if len(p) == 0 {
 		return
 	}
-	if x.facts.Status >= 400 {
-		x.errorBody = append(x.errorBody, p[:min(len(p), maxErrorBody-len(x.errorBody))]...)
+	if e := x.refusal; e != nil {
+		e.body = append(e.body, p[:min(len(p), maxErrorBody-len(e.body))]...)
 		return
 	}
 	if x.decoder == nil {
@@ -98,7 +103,7 @@ func (x *exchange) settle(c conclusion, now time.Time) {
 		x.readErrorResponse()
 	}
 	x.record.settle(c, now)
-	x.header, x.errorBody, x.decoder = nil, nil, nil
+	x.decoder, x.refusal = nil, nil
 }
 
 // end ends the record.
@@ -110,13 +115,16 @@ func (x *exchange) end(now time.Time) {
 // readErrorResponse reads what the provider said under an error status, as far as
 // the SDK has read it.
 func (x *exchange) readErrorResponse() {
+	if x.refusal == nil {
+		x.refusal = &errorResponse{} // the status says something still
+	}
 	e := wire.Error{}
 	func() {
 		defer func() { _ = recover() }() // of a reader of bytes that may be anything
-		e = wire.CompleteError(x.protocol.ReadError(x.facts.Status, x.errorBody), x.header.Get)
+		e = wire.CompleteError(x.protocol.ReadError(x.facts.Status, x.refusal.body), x.refusal.header.Get)
 	}()
-	if x.wait > 0 {
-		e.RetryAfter = x.wait
+	if x.refusal.wait > 0 {
+		e.RetryAfter = x.refusal.wait
 	}
 	applyError(&x.facts, x.facts.Status, &e)
 }

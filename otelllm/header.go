@@ -16,15 +16,19 @@ const (
 	maxAttempt = 1000
 )
 
-// requestIDs are the headers that hold a provider's own id of an exchange: the
-// only response headers whose values are recorded.
+// requestIDs are the headers, in canonical form, that hold a provider's own id of an
+// exchange: the only response headers whose values are recorded.
 var requestIDs = [...]string{"X-Request-Id", "Request-Id", "X-Amzn-Requestid", "X-Ms-Request-Id", "Cf-Ray"}
 
 // requestID is the provider's id of the exchange, "" when there is none or when
 // it does not look like an id.
 func requestID(h http.Header) string {
 	for _, name := range requestIDs {
-		id := h.Get(name)
+		values := h[name] // which is canonical already
+		if len(values) == 0 {
+			continue
+		}
+		id := values[0]
 		if id == "" || len(id) > 128 {
 			continue
 		}

@@ -80,26 +80,24 @@ func makeMeters(provider metric.MeterProvider) *meters {
 // enabled: somebody keeps what is recorded.
 func (m *meters) enabled(ctx context.Context) bool { return m != nil && m.duration.Enabled(ctx) }
 
-// chunkMeter records the times between the chunks of one stream. Chunks that
-// arrive in one Read are one: nothing passed between them that could be measured.
-type chunkMeter struct {
-	set   attribute.Set
-	ready bool
-}
+// chunkMeter is what the times between the chunks of one stream are recorded with.
+type chunkMeter struct{ set attribute.Set }
 
-func (c *chunkMeter) chunk(r *record, gap time.Duration) {
+// chunk records, with mu held, the time between two chunks. Chunks that arrive in one
+// Read are one: nothing passed between them that could be measured.
+func (r *record) chunk(gap time.Duration) {
 	if r.measured == nil {
 		return
 	}
-	if !c.ready {
+	if r.chunks == nil {
 		id := r.identity
 		if r.late != nil { // a provider that answers has read the request
 			f := r.facts
 			r.late(&f, &id)
 		}
-		c.set, c.ready = attribute.NewSet(metricAttributes(&id, r.state.Model)...), true
+		r.chunks = &chunkMeter{attribute.NewSet(metricAttributes(&id, r.state.Model)...)}
 	}
-	r.config.meters.perChunk.RecordSet(r.measured, gap.Seconds(), c.set)
+	r.config.meters.perChunk.RecordSet(r.measured, gap.Seconds(), r.chunks.set)
 }
 
 // metricAttributes are the attributes that all instruments have in common.

@@ -15,7 +15,6 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
-	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // record is the recording of one request: its facts while they come to be, and its
@@ -42,10 +41,9 @@ type record struct {
 	mu sync.Mutex
 	// Everything below is guarded by mu.
 	facts  spanfacts.Request
-	state  *wire.State   // what the response has said; nil when nobody can read it
-	lastAt time.Duration // of the last semantic event
-	times  *timeline     // nil: no events
-	chunks chunkMeter
+	state  *wire.State // what the response has said; nil when nobody can read it
+	times  *timeline   // nil: no events
+	chunks *chunkMeter // nil: nobody keeps metrics, or no second chunk has come
 }
 
 // init begins to record a request. The span has been started.
@@ -74,7 +72,7 @@ func (r *record) begun(shutdown func()) {
 // headersCame: the response has begun, with mu held.
 func (r *record) headersCame(now time.Time) {
 	r.facts.TimeToHeaders = now.Sub(r.start)
-	r.times.mark(semconv.EventResponseStarted, now)
+	r.times.mark(responseStarted, now)
 }
 
 // progress keeps, with mu held, the clocks of semantic progress. Before is how
@@ -87,14 +85,15 @@ func (r *record) progress(before int, now time.Time) {
 	f := &r.facts
 	switch {
 	case before > 0:
-		f.LongestGap = max(f.LongestGap, at-r.lastAt)
+		gap := at - f.LastProgress
+		f.LongestGap = max(f.LongestGap, gap)
 		if f.Streams {
-			r.chunks.chunk(r, at-r.lastAt)
+			r.chunk(gap)
 		}
 	case f.Streams:
 		f.FirstChunk = at
 	}
-	r.lastAt, f.LastProgress = at, at
+	f.LastProgress = at
 	r.times.progress(r.state, now)
 }
 

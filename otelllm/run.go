@@ -181,10 +181,13 @@ func (r *Run) Diagnosis() classify.Diagnosis {
 		return classify.Diagnosis{}
 	}
 	seen, all := r.seen()
+	if !all { // a success is one by what is kept
+		seen.AnnouncedRequests, seen.AnnouncedTools = classify.Counted(len(seen.Requests)), classify.Counted(len(seen.Tools))
+	}
 	d := classify.Judge(&seen).Run
 	if !all && d.Failed() {
 		// Whatever was forgotten may have had effects: as unseen parts they make the
-		// verdict cautious. A success they leave one.
+		// verdict cautious.
 		r.mu.Lock()
 		seen.AnnouncedRequests, seen.AnnouncedTools = classify.Counted(r.begunRequests), classify.Counted(r.begunTools)
 		r.mu.Unlock()

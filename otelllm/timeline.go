@@ -31,30 +31,59 @@ type timeline struct {
 	completed                             uint64 // calls of which the completion is told, a bit each
 }
 
-// moment is kept small: a stream that is open keeps those that it has had. Times
-// are nanoseconds of the Unix epoch.
+// moment is kept small: a stream that is open keeps those that it has had.
 type moment struct {
-	name string
-	at   int64
-	call int // its place among the calls of the state; negative: it is about none
+	at   int64 // nanoseconds of the Unix epoch
+	call int8  // its place among the calls of the state, of which there are at most 64; negative: it is about none
+	what event
+}
+
+// event is a kind of event.
+type event uint8
+
+const (
+	responseStarted event = iota
+	firstProgress
+	textStarted
+	reasoningStarted
+	toolInputStarted
+	toolInputCompleted
+	streamFinish
+	streamInterrupted
+	aborted
+	watchdogFired
+)
+
+var eventNames = [...]string{
+	responseStarted:    semconv.EventResponseStarted,
+	firstProgress:      semconv.EventStreamFirstProgress,
+	textStarted:        semconv.EventStreamTextStarted,
+	reasoningStarted:   semconv.EventStreamReasoningStarted,
+	toolInputStarted:   semconv.EventStreamToolInputStarted,
+	toolInputCompleted: semconv.EventStreamToolInputCompleted,
+	streamFinish:       semconv.EventStreamFinish,
+	streamInterrupted:  semconv.EventStreamInterrupted,
+	aborted:            semconv.EventAbort,
+	watchdogFired:      semconv.EventWatchdogFired,
 }
 
 // ofNoCall is the call of a moment that is about the whole response.
 const ofNoCall = -1
 
-func newTimeline() *timeline { return &timeline{moments: make([]moment, 0, 6)} }
+// newTimeline has room for the events of an answer that is a text.
+func newTimeline() *timeline { return &timeline{moments: make([]moment, 0, 4)} }
 
-func (t *timeline) mark(name string, at time.Time) {
+func (t *timeline) mark(what event, at time.Time) {
 	if t != nil {
-		t.moments = append(t.moments, moment{name, at.UnixNano(), ofNoCall})
+		t.moments = append(t.moments, moment{at.UnixNano(), ofNoCall, what})
 	}
 }
 
 // once marks a moment the first time that it is there.
-func (t *timeline) once(done *bool, there bool, name string, at time.Time) {
+func (t *timeline) once(done *bool, there bool, what event, at time.Time) {
 	if there && !*done {
 		*done = true
-		t.mark(name, at)
+		t.mark(what, at)
 	}
 }
 
@@ -63,28 +92,28 @@ func (t *timeline) progress(st *wire.State, at time.Time) {
 	if t == nil {
 		return
 	}
-	t.once(&t.progressed, st.Events > 0, semconv.EventStreamFirstProgress, at)
-	t.once(&t.reasoning, st.ReasoningChunks > 0, semconv.EventStreamReasoningStarted, at)
-	t.once(&t.text, st.TextChunks > 0, semconv.EventStreamTextStarted, at)
+	t.once(&t.progressed, st.Events > 0, firstProgress, at)
+	t.once(&t.reasoning, st.ReasoningChunks > 0, reasoningStarted, at)
+	t.once(&t.text, st.TextChunks > 0, textStarted, at)
 	for i := t.begun; i < len(st.Calls); i++ {
-		t.call(semconv.EventStreamToolInputStarted, i, at)
+		t.call(toolInputStarted, i, at)
 	}
 	t.begun = len(st.Calls)
 	for i := range st.Calls {
 		if bit := uint64(1) << (i % 64); st.Calls[i].Completed && t.completed&bit == 0 {
 			t.completed |= bit
-			t.call(semconv.EventStreamToolInputCompleted, i, at)
+			t.call(toolInputCompleted, i, at)
 		}
 	}
-	t.once(&t.finished, st.Complete, semconv.EventStreamFinish, at)
+	t.once(&t.finished, st.Complete, streamFinish, at)
 }
 
-func (t *timeline) call(name string, i int, at time.Time) {
+func (t *timeline) call(what event, i int, at time.Time) {
 	if t.calls == maxEvents-maxOnce {
 		return
 	}
 	t.calls++
-	t.moments = append(t.moments, moment{name, at.UnixNano(), i})
+	t.moments = append(t.moments, moment{at.UnixNano(), int8(i), what})
 }
 
 // end tells how the attempt ended.
@@ -92,11 +121,11 @@ func (t *timeline) end(c conclusion, at time.Time) {
 	switch {
 	case t == nil:
 	case c.watchdog.Kind != semconv.WatchdogKindUnset:
-		t.mark(semconv.EventWatchdogFired, at)
+		t.mark(watchdogFired, at)
 	case c.abort.Source != semconv.AbortSourceUnset:
-		t.mark(semconv.EventAbort, at)
+		t.mark(aborted, at)
 	case c.due, c.end == semconv.StreamEndReadError:
-		t.mark(semconv.EventStreamInterrupted, at)
+		t.mark(streamInterrupted, at)
 	}
 }
 
@@ -128,11 +157,11 @@ func (t *timeline) write(span trace.Span, calls []wire.Call) {
 	for i := range t.moments {
 		m := &t.moments[i]
 		options := stamped(m.at)
-		if m.call >= 0 && m.call < len(calls) {
-			attrs = appendCall(attrs[:0], &calls[m.call])
+		if call := int(m.call); call >= 0 && call < len(calls) {
+			attrs = appendCall(attrs[:0], &calls[call])
 			options = append(options, trace.WithAttributes(attrs...)) // which the event copies
 		}
-		span.AddEvent(m.name, options...)
+		span.AddEvent(eventNames[m.what], options...)
 	}
 }
 

@@ -2,11 +2,8 @@ package otelllm
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
-	"strconv"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -128,7 +125,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	}
 
 	a := &attempt{
-		trace:   netcause.NewTrace(hostPort(req.URL, id.ServerPort), req.URL.Scheme == "https", time.Now),
+		trace:   netcause.NewTrace(req.URL, time.Now),
 		serving: servingOf(caller),
 	}
 	a.protocol = protocol
@@ -159,10 +156,6 @@ func (t *Transport) propagate(req *http.Request) *http.Request {
 
 func startAttributes(id *spanfacts.Identity) trace.SpanStartOption {
 	return trace.WithAttributes(id.Append(make([]attribute.KeyValue, 0, 8))...)
-}
-
-func hostPort(u *url.URL, port int) string {
-	return net.JoinHostPort(u.Hostname(), strconv.Itoa(port))
 }
 
 // send sends the request and begins to watch its response. Ctx holds the span.

@@ -33,7 +33,7 @@ func post(t *testing.T, ctx context.Context, rt http.RoundTripper, target string
 	t.Helper()
 	req, err := http.NewRequest(http.MethodPost, target, body)
 	require.NoError(t, err)
-	trace := netcause.NewTrace(req.URL.Host, req.URL.Scheme == "https", time.Now)
+	trace := netcause.NewTrace(req.URL, time.Now)
 	req = req.WithContext(httptrace.WithClientTrace(ctx, trace.Hooks()))
 	resp, err := rt.RoundTrip(req)
 	if err != nil {
@@ -504,7 +504,7 @@ func TestOfUnsent(t *testing.T) {
 	for _, target := range []string{"localhost:8080/v1", "/v1/messages", "ftp://model.example.com"} {
 		u, err := url.Parse(target)
 		require.NoError(t, err)
-		trace := netcause.NewTrace(u.Host, false, time.Now)
+		trace := netcause.NewTrace(u, time.Now)
 		req := (&http.Request{Method: http.MethodPost, URL: u, Header: http.Header{}}).WithContext(
 			httptrace.WithClientTrace(t.Context(), trace.Hooks()))
 		resp, err := (&http.Transport{}).RoundTrip(req)
@@ -544,7 +544,7 @@ func TestTraceResend(t *testing.T) {
 	req, err := http.NewRequest(http.MethodPost, "http://"+addr, strings.NewReader("{}"))
 	require.NoError(t, err)
 	req.Header.Set("Idempotency-Key", "1") // else net/http does not repeat a POST
-	trace = netcause.NewTrace(addr, false, time.Now)
+	trace = netcause.NewTrace(&url.URL{Scheme: "http", Host: addr}, time.Now)
 	resp, err := rt.RoundTrip(req.WithContext(httptrace.WithClientTrace(t.Context(), trace.Hooks())))
 	require.NoError(t, err)
 	_, err = io.Copy(io.Discard, resp.Body) // to its end, so that the connection is kept

@@ -2,7 +2,9 @@ package netcause
 
 import (
 	"crypto/tls"
+	"net"
 	"net/http/httptrace"
+	"net/url"
 	"sync"
 	"time"
 
@@ -15,8 +17,7 @@ import (
 //
 // A RoundTripper that calls no hooks leaves everything not observed.
 type Trace struct {
-	https  bool
-	target string // host:port
+	target *url.URL
 	now    func() time.Time
 
 	mu sync.Mutex
@@ -36,10 +37,9 @@ type Trace struct {
 	firstByte  bool
 }
 
-// NewTrace makes a Trace of one request to target (host:port). Https says that
-// the scheme of its URL is.
-func NewTrace(target string, https bool, now func() time.Time) *Trace {
-	return &Trace{target: target, https: https, now: now}
+// NewTrace makes a Trace of one request to target.
+func NewTrace(target *url.URL, now func() time.Time) *Trace {
+	return &Trace{target: target, now: now}
 }
 
 // Hooks are the hooks to put on the request's context. httptrace.WithClientTrace
@@ -64,9 +64,22 @@ func (t *Trace) Hooks() *httptrace.ClientTrace {
 func (t *Trace) getConn(firstHop string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.called, t.proxied = true, firstHop != t.target
+	t.called, t.proxied = true, firstHop != hostPort(t.target)
 	t.resolving, t.connecting, t.connected, t.tlsBegun, t.tlsDone = false, false, false, false, false
 	t.gotConn, t.wrote, t.firstByte = false, false, false
+}
+
+// hostPort is the address that net/http dials for u without a proxy.
+func hostPort(u *url.URL) string {
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	default:
+		port = "80"
+	}
+	return net.JoinHostPort(u.Hostname(), port)
 }
 
 // dialling notes progress of a dial. A dial may go on in the background after the
@@ -140,7 +153,7 @@ func (t *Trace) Stage() semconv.TransportStage {
 		return semconv.TransportStageWrite
 	case t.tlsBegun && !t.tlsDone:
 		return semconv.TransportStageTLS
-	case t.connected && t.proxied && t.https:
+	case t.connected && t.proxied && t.target.Scheme == "https":
 		return semconv.TransportStageProxy // the CONNECT is all there is between the two hops
 	case t.tlsDone:
 		return semconv.TransportStageTLS

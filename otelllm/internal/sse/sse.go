@@ -28,13 +28,8 @@ type Sink interface {
 	Stray(line []byte, first bool)
 	// TooLong says that an event went beyond the limit. It is the last call.
 	TooLong()
-}
-
-// Taker is a [Sink] that knows events by their bytes: one that came before in nearly
-// the same bytes need not be taken apart again.
-type Taker interface {
-	Sink
-	// Take looks at the bytes of the stream from the beginning of an event on, as far as
+	// Take is for a sink that knows events by their bytes: one that came before in
+	// nearly the same bytes need not be taken apart again. Others return 0. It looks at the bytes of the stream from the beginning of an event on, as far as
 	// the Write goes. If p begins with an event that it knows, an event line or none,
 	// one data line and a blank line, it takes the event as [Sink].Event would have
 	// been given it, and returns how long it is, with the end of the blank line (of
@@ -47,7 +42,6 @@ type Taker interface {
 // first use and is not safe for concurrent use.
 type Decoder struct {
 	sink  Sink
-	taker Taker // the same, or nil
 	limit int
 
 	line []byte // the line that the last Write left unfinished
@@ -84,7 +78,6 @@ func New(sink Sink, limit int) *Decoder {
 // Init makes d as [New] makes one, for a decoder that is part of something else.
 func (d *Decoder) Init(sink Sink, limit int) {
 	d.sink, d.limit = sink, limit
-	d.taker, _ = sink.(Taker)
 }
 
 // Write consumes the next bytes of the stream. It does not retain p.
@@ -155,12 +148,10 @@ func (d *Decoder) lines(p []byte) {
 // sink takes. It returns the place of the first line that it leaves to the general way.
 func (d *Decoder) plain(p []byte, at int) int {
 	for !d.stopped {
-		if d.taker != nil {
-			if n := d.taker.Take(p[at:min(len(p), at+d.limit)]); n > 0 {
-				d.stray = false
-				at += n
-				continue
-			}
+		if n := d.sink.Take(p[at:min(len(p), at+d.limit)]); n > 0 {
+			d.stray = false
+			at += n
+			continue
 		}
 		var ev Event
 		i := at

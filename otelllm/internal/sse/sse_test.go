@@ -21,7 +21,8 @@ func (r *recorder) Event(ev Event) {
 	}
 	r.got = append(r.got, s)
 }
-func (r *recorder) Comment() { r.got = append(r.got, ":") }
+func (r *recorder) Take([]byte) int { return 0 }
+func (r *recorder) Comment()        { r.got = append(r.got, ":") }
 func (r *recorder) Stray(line []byte, first bool) {
 	word := "more "
 	if first {
@@ -204,6 +205,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 type counter struct{ events, bytes int }
 
 func (c *counter) Event(ev Event)     { c.events++; c.bytes += len(ev.Data) }
+func (c *counter) Take([]byte) int    { return 0 }
 func (c *counter) Comment()           {}
 func (c *counter) Stray([]byte, bool) {}
 func (c *counter) TooLong()           {}

@@ -80,7 +80,7 @@ type messagesReader struct {
 // blockDelta is a piece of a block.
 type blockDelta struct {
 	kind  blockDeltaKind
-	index int
+	index int32
 }
 
 type blockDeltaKind uint8
@@ -133,8 +133,8 @@ func (r *messagesReader) event(name, data []byte) verdict {
 	}
 	if len(ev.typ) == 0 {
 		ev.typ = name
-	} else if string(ev.typ) == "content_block_delta" {
-		r.shapes.learn(name, data, blockDelta{blockDeltaOf(ev.delta.typ), ev.index})
+	} else if string(ev.typ) == "content_block_delta" && learnable(ev.index) {
+		r.shapes.learn(name, data, blockDelta{blockDeltaOf(ev.delta.typ), int32(ev.index)})
 	}
 	return r.apply(&ev)
 }
@@ -150,7 +150,7 @@ func (r *messagesReader) take(p []byte) int {
 // known takes a delta of a known shape.
 func (r *messagesReader) known(d *blockDelta, f filled) {
 	if !r.t.Terminal {
-		r.delta(*d, f.has(whatText))
+		r.delta(d.kind, int(d.index), f.has(whatText))
 	}
 }
 
@@ -168,7 +168,7 @@ func (r *messagesReader) apply(ev *messagesEvent) verdict {
 	}
 	switch string(ev.typ) {
 	case "content_block_delta":
-		r.delta(blockDelta{blockDeltaOf(ev.delta.typ), ev.index}, ev.delta.filled)
+		r.delta(blockDeltaOf(ev.delta.typ), ev.index, ev.delta.filled)
 	case "content_block_start":
 		r.startBlock(ev.index, &ev.block)
 	case "content_block_stop":
@@ -187,8 +187,8 @@ func (r *messagesReader) apply(ev *messagesEvent) verdict {
 	return progress
 }
 
-func (r *messagesReader) delta(d blockDelta, filled bool) {
-	switch d.kind {
+func (r *messagesReader) delta(kind blockDeltaKind, index int, filled bool) {
+	switch kind {
 	case blockText:
 		if filled {
 			r.t.text()
@@ -200,7 +200,7 @@ func (r *messagesReader) delta(d blockDelta, filled bool) {
 			r.t.Phase = semconv.PhaseReasoning
 		}
 	case blockInput:
-		if r.find(d.index) >= 0 {
+		if r.find(index) >= 0 {
 			r.t.Phase = semconv.PhaseToolInput
 		}
 	}

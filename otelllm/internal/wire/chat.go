@@ -60,8 +60,8 @@ type chatReader struct {
 
 // chatPiece is what a plain delta says beside what its holes say.
 type chatPiece struct {
-	choice int
-	call   int // the index of the call whose input it has
+	choice int32
+	call   int32 // the index of the call whose input it has
 	called bool
 }
 
@@ -115,9 +115,9 @@ func (r *chatReader) known(p *chatPiece, f filled) {
 	if r.t.Terminal {
 		return
 	}
-	r.applyDelta(&chatDelta{index: p.choice, text: f.has(whatText), reasoning: f.has(whatReasoning)})
+	r.applyDelta(&chatDelta{index: int(p.choice), text: f.has(whatText), reasoning: f.has(whatReasoning)})
 	if p.called {
-		r.fragment(p.choice, &chatFragment{index: p.call})
+		r.fragment(int(p.choice), &chatFragment{index: int(p.call)})
 	}
 	r.judge()
 }

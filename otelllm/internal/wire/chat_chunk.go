@@ -258,16 +258,16 @@ func (r *chatReader) learn(name, data []byte, ch *chatChunk) {
 		return
 	}
 	d := ch.choices.at(0)
-	if len(d.finish) > 0 || d.unshaped {
+	if len(d.finish) > 0 || d.unshaped || !learnable(d.index) {
 		return
 	}
-	p := chatPiece{choice: d.index}
+	p := chatPiece{choice: int32(d.index)}
 	if ch.fragments.n > 0 {
 		f := ch.fragments.at(0)
-		if len(f.id) > 0 || len(f.name) > 0 {
+		if len(f.id) > 0 || len(f.name) > 0 || !learnable(f.index) {
 			return
 		}
-		p.call, p.called = f.index, true
+		p.call, p.called = int32(f.index), true
 	}
 	r.shapes.learn(name, data, p)
 }

@@ -45,11 +45,10 @@ type bodyDecoder struct {
 	sniff   sniffer
 	frames  sse.Decoder          // when framed
 	packets *eventstream.Decoder // when packed
-	doc     document             // when whole, bare or listed: the object that is being read
+	doc     *document            // when whole, bare or listed: the object that is being read; when framed: one that stands between the events, or nil
 	list    listPlace            // when listed
 	loose   bool                 // when listed: there is no array, only objects in a row
 	line    []byte               // when lined: the line that the last Write left unfinished
-	stray   document             // when framed: an object between the events
 }
 
 type mode uint8
@@ -131,7 +130,10 @@ func (d *bodyDecoder) begin(p []byte) {
 			d.frames.Init((*payloads)(d), MaxEvent)
 		case packed:
 			d.packets = eventstream.New((*messages)(d), MaxEvent)
+		case whole, bare:
+			d.doc = &document{}
 		case listed:
+			d.doc = &document{}
 			if d.loose = b == '{'; d.loose {
 				d.list = listLoose
 			}
@@ -218,7 +220,7 @@ func (d *bodyDecoder) stop() {
 	if d.packets != nil {
 		d.packets.Stop()
 	}
-	d.doc, d.stray, d.line = document{}, document{}, nil
+	d.doc, d.line = nil, nil
 }
 
 // payload takes the payload of one event. Cut: the body ended within it.
@@ -254,7 +256,7 @@ func (d *payloads) Event(ev sse.Event) {
 	(*bodyDecoder)(d).payload(ev.Name, ev.Data, ev.Unterminated)
 }
 
-// Take implements [sse.Taker].
+// Take implements [sse.Sink].
 func (d *payloads) Take(p []byte) int {
 	n := d.reader.take(p)
 	if n > 0 {
@@ -269,17 +271,17 @@ func (d *payloads) Comment() { d.state.Keepalives++ }
 // framing it, on one line or on several. Some SDKs overlook it; the cause of what
 // follows is in it.
 func (d *payloads) Stray(line []byte, first bool) {
-	if first {
-		d.stray.reset()
+	if first || d.doc == nil {
+		d.doc = &document{}
 	}
-	if d.stray.write(line) != documentComplete {
+	if d.doc.write(line) != documentComplete {
 		return
 	}
-	if f, ok := faultOf(d.stray.bytes()); ok && f.seen {
+	if f, ok := faultOf(d.doc.bytes()); ok && f.seen {
 		d.state.Events++
 		d.reader.tally().fail(&f)
 	}
-	d.stray = document{}
+	d.doc = nil
 }
 
 func (d *payloads) TooLong() {

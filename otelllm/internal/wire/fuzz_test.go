@@ -237,6 +237,7 @@ func (v *validator) Message(m *eventstream.Message) {
 	}
 }
 func (v *validator) Malformed()         { v.ok = false }
+func (v *validator) Take([]byte) int    { return 0 }
 func (v *validator) Comment()           {}
 func (v *validator) Stray([]byte, bool) {}
 func (v *validator) TooLong()           {}

@@ -78,9 +78,9 @@ type geminiReader struct {
 // geminiPiece is what a chunk says that is no more than a piece of one candidate, of
 // its text or of the input of a call that has begun, and counts.
 type geminiPiece struct {
-	candidate int
-	part      geminiPart // without id and name
-	usage     geminiUsage
+	candidate          int32
+	kind               geminiKind
+	thought, continues bool
 }
 
 type geminiCandidate struct {
@@ -113,10 +113,10 @@ func (r *geminiReader) known(data []byte, p *geminiPiece, f filled) {
 	if r.t.Terminal {
 		return
 	}
-	r.shapes.recount(data, p.usage[:])
-	r.t.use(p.usage.counts())
-	p.part.filled = f.has(whatText)
-	r.part(r.candidateOf(p.candidate), &p.part)
+	usage := unknownGeminiUsage // all of its counts are in holes
+	r.shapes.recount(data, usage[:])
+	r.t.use(usage.counts())
+	r.part(r.candidateOf(int(p.candidate)), &geminiPart{kind: p.kind, filled: f.has(whatText), thought: p.thought, continues: p.continues})
 	r.judge()
 }
 

@@ -224,13 +224,11 @@ func (r *geminiReader) learn(data []byte, ch *geminiChunk) {
 		return
 	}
 	d, p := ch.candidates.at(0), ch.parts.at(0)
-	if len(d.finish) > 0 || len(p.id) > 0 || len(p.name) > 0 || p.unshaped {
+	if len(d.finish) > 0 || len(p.id) > 0 || len(p.name) > 0 || p.unshaped || !learnable(d.index) {
 		return
 	}
-	piece := *p
-	piece.id, piece.name = nil, nil // they would hold on to the payload
 	switch texts := r.shapes.texts(); {
 	case p.kind == geminiText && texts == 1, p.kind == geminiCall && texts == 0:
-		r.shapes.learn(nil, data, geminiPiece{d.index, piece, ch.usage})
+		r.shapes.learn(nil, data, geminiPiece{int32(d.index), p.kind, p.thought, p.continues})
 	}
 }

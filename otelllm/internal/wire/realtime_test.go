@@ -230,7 +230,7 @@ func TestRealtimeSteadyStateAllocatesNothing(t *testing.T) {
 	}
 	run()
 	assert.Zero(t, testing.AllocsPerRun(20, run))
-	assert.Equal(t, 1, r.shapes.kept)
+	assert.Equal(t, 1, int(r.shapes.kept))
 	assert.NotContains(t, string(r.shapes.known[0].literal), "AbC0", "no content is kept")
 }
 

@@ -17,11 +17,11 @@ type shapes[M any] struct {
 	values // of the payload that was parsed or matched last
 
 	known [maxShapes]shape[M]
-	kept  int  // how many of known there are
-	last  int  // the one that matched or was learnt last, which is tried first
-	next  int  // the one to be replaced next
-	size  int  // of all literals
-	off   bool // nothing is learnt: for tests that compare
+	size  uint16 // of all literals
+	kept  uint8  // how many of known there are
+	last  uint8  // the one that matched or was learnt last, which is tried first
+	next  uint8  // the one to be replaced next
+	off   bool   // nothing is learnt: for tests that compare
 }
 
 // shape is one form.
@@ -168,6 +168,10 @@ func (s *shapes[M]) learn(name, data []byte, means M) {
 	sh.lines = bytes.IndexByte(sh.literal[frame:], '\n') >= 0
 }
 
+// learnable reports whether a shape can hold an index as an int32: those of a real
+// stream are small.
+func learnable(index int) bool { return index == int(int32(index)) }
+
 const (
 	eventField = "event: "
 	dataField  = "data: "
@@ -176,21 +180,21 @@ const (
 // room makes room for a literal of this size. What was recognised longest ago goes,
 // more or less.
 func (s *shapes[M]) room(size int) *shape[M] {
-	if s.kept < maxShapes && s.size+size <= maxLiterals {
+	if s.kept < maxShapes && int(s.size)+size <= maxLiterals {
 		s.last = s.kept
 		s.kept++
 	} else {
 		s.last = s.victim(s.last)
 	}
 	sh := &s.known[s.last]
-	s.size += size - len(sh.literal)
+	s.size = uint16(int(s.size) + size - len(sh.literal)) // at most twice maxLiterals
 	sh.literal = sh.literal[:0]
 	if cap(sh.literal) < size || cap(sh.literal) > 2*size {
 		sh.literal = make([]byte, 0, size)
 	}
 	for s.size > maxLiterals {
 		if s.next = (s.next + 1) % s.kept; s.next != s.last {
-			s.size -= len(s.known[s.next].literal)
+			s.size -= uint16(len(s.known[s.next].literal))
 			s.known[s.next].literal = nil
 		}
 	}
@@ -198,7 +202,7 @@ func (s *shapes[M]) room(size int) *shape[M] {
 }
 
 // victim is the shape to be replaced, another than keep if there is one.
-func (s *shapes[M]) victim(keep int) int {
+func (s *shapes[M]) victim(keep uint8) uint8 {
 	if s.kept == 0 {
 		s.kept = 1
 	}
@@ -212,7 +216,7 @@ func (s *shapes[M]) victim(keep int) int {
 func (s *shapes[M]) forget(of func(means *M) bool) {
 	for i := range s.kept {
 		if sh := &s.known[i]; of(&sh.means) {
-			s.size -= len(sh.literal)
+			s.size -= uint16(len(sh.literal))
 			*sh = shape[M]{}
 		}
 	}

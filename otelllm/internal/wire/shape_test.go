@@ -47,11 +47,11 @@ func TestShapesAreBounded(t *testing.T) {
 			size += len(s.known[i].literal)
 			held += cap(s.known[i].literal)
 		}
-		require.Equal(t, s.size, size)
+		require.Equal(t, int(s.size), size)
 		require.LessOrEqual(t, size, maxLiterals)
 		require.LessOrEqual(t, held, 2*maxLiterals)
 	}
-	assert.Equal(t, maxShapes, s.kept)
+	assert.Equal(t, maxShapes, int(s.kept))
 }
 
 // What does not fit, or has more values than a shape has holes, is not learnt.
@@ -70,7 +70,7 @@ func TestNotLearnt(t *testing.T) {
 	learn(`[` + strings.Repeat(" ", maxLiterals) + `"a"]`)
 	assert.Zero(t, s.kept)
 	learn(`[` + strings.Repeat(`"a",`, maxHoles-1) + `"a"]`)
-	assert.Equal(t, 1, s.kept)
+	assert.Equal(t, 1, int(s.kept))
 }
 
 // Whatever stands wherever in a string, its end is found, and as the cursor finds it.

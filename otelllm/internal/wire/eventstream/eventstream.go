@@ -47,7 +47,7 @@ type Decoder struct {
 
 	// preludes are lengths whose checksum was right, by the last bits of the total
 	// length: it is a hash over eight bytes that come again and again.
-	preludes [16][prelude]byte
+	preludes [8][prelude]byte
 	// The headers that came last and what they say: those of a kind of event repeat,
 	// so the same bytes are not read again.
 	known   [2]headers
@@ -121,7 +121,7 @@ func (d *Decoder) next(p []byte) int {
 		return prelude
 	}
 	total, headers := binary.BigEndian.Uint32(p), binary.BigEndian.Uint32(p[4:])
-	if known := &d.preludes[p[3]%16]; string(known[:]) != string(p[:prelude]) {
+	if known := &d.preludes[int(p[3])%len(d.preludes)]; string(known[:]) != string(p[:prelude]) {
 		if crc32.ChecksumIEEE(p[:8]) != binary.BigEndian.Uint32(p[8:]) {
 			d.Stop()
 			d.sink.Malformed()

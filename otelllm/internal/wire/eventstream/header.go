@@ -2,8 +2,8 @@ package eventstream
 
 import "encoding/binary"
 
-// span is where in the headers a value is.
-type span struct{ start, end int }
+// span is where in the headers a value is. No message is as long as 2 GiB.
+type span struct{ start, end int32 }
 
 func (s span) of(headers []byte) []byte { return headers[s.start:s.end] }
 
@@ -108,7 +108,7 @@ func (h *headers) find(b []byte) bool {
 			return false
 		}
 		if kind == typeString && n < numbered {
-			h.at[n] = span{i, i + size}
+			h.at[n] = span{int32(i), int32(i + size)}
 		}
 		i += size
 	}
