@@ -48,8 +48,7 @@ const maxExceptions = 32
 // there is. A fixed text beside a name says more of it; it stands for itself where
 // no name is known.
 func faultOf(span ptrace.Span, errorType string) (f fault) {
-	f.take(errorType)
-	f.typed = f.known || f.status != 0
+	f.typed = f.take(errorType)
 	var said failure
 	var class string
 	for i := range min(span.Events().Len(), maxExceptions) {
@@ -70,8 +69,7 @@ func faultOf(span ptrace.Span, errorType string) (f fault) {
 			}
 		}
 		if !f.typed {
-			f.take(name)
-			f.typed = f.known || f.status != 0
+			f.typed = f.take(name)
 		}
 		if t, ok := textOf(message, name); ok && !said.known() {
 			said, class = t, name
@@ -96,21 +94,24 @@ func faultOf(span ptrace.Span, errorType string) (f fault) {
 	return f
 }
 
-// take takes a name where no better one is known yet.
-func (f *fault) take(name string) {
+// take takes a name where no better one is known yet, and reports whether it says
+// something.
+func (f *fault) take(name string) bool {
 	if name == "" || f.known {
-		return
+		return false
 	}
 	if known, ok := failureOf(name); ok {
 		f.failure, f.known, f.name = known, true, name
-		return
-	}
-	if f.status == 0 {
-		f.status = statusOf(name)
+		return true
 	}
 	if f.name == "" {
 		f.name = name
 	}
+	status := statusOf(name)
+	if f.status == 0 {
+		f.status = status
+	}
+	return status != 0
 }
 
 // codeOf is the name of an error where it is fit to be a code, else empty.

@@ -57,6 +57,7 @@ func TestPython(t *testing.T) {
 		unmade("httpx.ConnectTimeout", semconv.TransportCauseConnectTimeout, semconv.CauseConnectTimeout),
 		unmade("httpx.PoolTimeout", semconv.TransportCauseConnectTimeout, semconv.CauseConnectTimeout),
 		unmade("aiohttp.client_exceptions.ConnectionTimeoutError", semconv.TransportCauseConnectTimeout, semconv.CauseConnectTimeout),
+		unmade("aiohttp.client_exceptions.ClientConnectorSSLError", semconv.TransportCauseTLS, semconv.CauseTLS),
 		vague("httpx.ConnectError"),
 		vague("httpcore.ConnectError"),
 		vague("httpx2.ConnectError"),
@@ -74,6 +75,10 @@ func TestPython(t *testing.T) {
 			unconnected(semconv.CauseTLS, never), transport(semconv.TransportCauseTLS, classify.CodeCertificate),
 		},
 		texted("refused", "httpx.ConnectError", "All connection attempts failed", semconv.TransportCauseConnectRefused, unsent, unconnected(semconv.CauseConnectRefused, confirm)),
+		texted("refused on macOS", "httpx.ConnectError", "[Errno 61] Connection refused", semconv.TransportCauseConnectRefused, unsent, unconnected(semconv.CauseConnectRefused, confirm)),
+		texted("refused on Linux", "httpcore.ConnectError", "[Errno 111] Connection refused", semconv.TransportCauseConnectRefused, unsent, unconnected(semconv.CauseConnectRefused, confirm)),
+		texted("unknown host on macOS", "httpx.ConnectError", "[Errno 8] nodename nor servname provided, or not known", semconv.TransportCauseDNSNotFound, badHost, unconnected(semconv.CauseDNSNotFound, never)),
+		texted("a host without an address", "httpx.ConnectError", "[Errno -5] No address associated with hostname", semconv.TransportCauseDNSNotFound, badHost, unconnected(semconv.CauseDNSNotFound, never)),
 		texted("unknown host", "httpx.ConnectError", "[Errno -2] Name or service not known", semconv.TransportCauseDNSNotFound, badHost, unconnected(semconv.CauseDNSNotFound, never)),
 		texted("resolver busy", "httpx.ConnectError", "[Errno -3] Temporary failure in name resolution", semconv.TransportCauseDNSTemporary, unsent, unconnected(semconv.CauseDNSTemporary, confirm)),
 		{
