@@ -2,6 +2,7 @@ package classify
 
 import (
 	"slices"
+	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -69,6 +70,10 @@ func (j *judge) cleanedUpAfter(i, failed int) bool {
 		a.Abort.Source != semconv.AbortSourceUser && a.Start.Before(f.End) && !a.End.Before(f.End)
 }
 
+// clockGrain is how much too early a span may say that it began: the OpenTelemetry SDK
+// for JavaScript begins spans on whole milliseconds, and ends them on finer ones.
+const clockGrain = time.Millisecond
+
 // toolMadeGood reports whether the model got the tool's output or the word of
 // its failure, or the run went on well without it.
 func (j *judge) toolMadeGood(t *Tool, lost semconv.Cause) bool {
@@ -79,7 +84,7 @@ func (j *judge) toolMadeGood(t *Tool, lost semconv.Cause) bool {
 		return false
 	}
 	for _, i := range slices.Backward(j.order) {
-		if j.run.Requests[i].Start.Before(t.End) {
+		if j.run.Requests[i].Start.Add(clockGrain).Before(t.End) {
 			return false
 		}
 		if j.states[i].answered() {

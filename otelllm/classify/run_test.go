@@ -574,6 +574,18 @@ func TestRunThatStopsAtItsToolCalls(t *testing.T) {
 	assert.Equal(t, semconv.RunOutcomeSucceeded, v.Run.Outcome)
 }
 
+// Spans of JavaScript begin on whole milliseconds: a request may seem to have begun just before the tool ended that it followed.
+func TestRecoveryOverCoarseClocks(t *testing.T) {
+	failed := tool(1, 2.0007, "a", semconv.ToolEffectUnknown, semconv.ToolOutcomeFailed)
+	for at2, want := range map[float64]semconv.RunOutcome{2: semconv.RunOutcomeRecovered, 1.999: semconv.RunOutcomeFailed} {
+		answered := Request{
+			Start: at(at2), End: at(3), Ended: semconv.StreamEndTerminalEvent, Basis: Typed, Phase: semconv.PhaseStreamEnd, Finish: FinishStop,
+		}
+		v := Judge(&Run{Start: t0, End: at(4), Ended: Yes, Requests: []Request{answered}, Tools: []Tool{failed}})
+		assert.Equal(t, want, v.Run.Outcome, "%v", at2)
+	}
+}
+
 // Both failures of one tool call are kept: the tool's own error, and the loss of its output.
 func TestTwoFailuresOfOneCallAreBothInEvidence(t *testing.T) {
 	f := tool(1, 2, "a", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeFailed)
