@@ -15,7 +15,7 @@ import (
 // OK is written only after message_stop. ERROR comes with error.type, of which
 // four words stand for several things: api_error is a stream cut short or the
 // provider's own, connection_error is any stage before a response (in Go the body,
-// too), client_timeout_error is any timer of this side, client_error is in Go whatever has no
+// too), client_timeout_error is any timer, of connecting and of the headers, too, client_error is in Go whatever has no
 // other word, in TypeScript a body that broke, as a rule. UNSET covers a person's
 // cancel, an early close and a malformed line: none of them is claimed. How far the
 // answer had come, its calls, the tools offered and the history are not recorded.
@@ -98,8 +98,6 @@ func (d Anthropic) own(word string, r *classify.Request) {
 	switch {
 	case word == anthropicClient && d.scope == scopeAnthropicTS:
 		r.Ended = semconv.StreamEndReadError // as a rule: an event that cannot be read has this word, too
-	case word == anthropicTimeout && d.scope == scopeAnthropicTS:
-		r.Ended, r.Basis, r.Watchdog.Kind = semconv.StreamEndWatchdog, classify.Typed, semconv.WatchdogKindIdle
 	case word == anthropicConnection && r.Status > 0:
 		r.Ended, r.Basis = semconv.StreamEndReadError, classify.Typed // there was a response to break
 	}

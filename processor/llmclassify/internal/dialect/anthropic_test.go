@@ -140,10 +140,9 @@ func TestAnthropicRequest(t *testing.T) {
 			unclassified, failedWith(classify.Request{}),
 		},
 		{
-			"TypeScript: the SDK's own timer", native(sdkTS, statusError, end("client_timeout_error", 0)),
-			[]truth{timer},
-			verdict{semconv.ClassWatchdogTimeout, semconv.CauseIdle, medium, confirm},
-			failedWith(classify.Request{Ended: semconv.StreamEndWatchdog, Basis: classify.Typed, Watchdog: classify.Watchdog{Kind: semconv.WatchdogKindIdle}}),
+			"TypeScript: a timeout, of connecting, of the headers, the SDK's own", native(sdkTS, statusError, end("client_timeout_error", 0)),
+			[]truth{timer, unsent, early},
+			unclassified, failedWith(classify.Request{}),
 		},
 		{
 			"unknown scope: the body broke, or not", native("", statusError, end("client_error", 200)),

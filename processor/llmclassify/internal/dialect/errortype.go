@@ -16,6 +16,7 @@ type failure struct {
 	watchdog  semconv.WatchdogKind
 	end       semconv.StreamEnd // how it ended, where that alone is known
 	unstaged  bool              // the transport failed, at a stage that nobody tells: before a connection, or after
+	timer     bool              // some timeout: of connecting, of the headers, of reading, or the client's own
 
 	code  string // the code that tells more than the name
 	vague bool   // the name covers other causes, too: an unknown host, a bad certificate, a read
@@ -60,7 +61,7 @@ var failures = map[string]failure{
 	"UND_ERR_SOCKET":                      {transport: semconv.TransportCauseConnectionReset},
 	"UND_ERR_CONNECT_TIMEOUT":             {transport: semconv.TransportCauseConnectTimeout},
 	"UND_ERR_HEADERS_TIMEOUT":             {transport: semconv.TransportCauseHeaderTimeout},
-	"UND_ERR_BODY_TIMEOUT":                {watchdog: semconv.WatchdogKindIdle},
+	bodyTimeout:                           {watchdog: semconv.WatchdogKindIdle},
 	"UND_ERR_RES_CONTENT_LENGTH_MISMATCH": {transport: semconv.TransportCauseBodyTruncated},
 	"UND_ERR_PRX_TLS":                     {transport: semconv.TransportCauseProxy},
 	"UND_ERR_PRX_CONN":                    {transport: semconv.TransportCauseProxy},
@@ -98,10 +99,10 @@ var failures = map[string]failure{
 	"ReadTimeout":                     {watchdog: semconv.WatchdogKindIdle},
 	"SocketTimeoutError":              {watchdog: semconv.WatchdogKindIdle},
 
-	// The providers' SDKs. A connection error there may be of any stage.
+	// The providers' SDKs. A connection error there may be of any stage, and a timeout any one.
 	"APIConnectionError":        {unstaged: true},
-	"APITimeoutError":           {watchdog: semconv.WatchdogKindIdle},
-	"APIConnectionTimeoutError": {watchdog: semconv.WatchdogKindIdle},
+	"APITimeoutError":           {timer: true},
+	"APIConnectionTimeoutError": {timer: true},
 	"RateLimitError":            {provider: semconv.ProviderErrorKindRateLimited},
 	"OverloadedError":           {provider: semconv.ProviderErrorKindOverloaded},
 	"ServiceUnavailableError":   {provider: semconv.ProviderErrorKindOverloaded},

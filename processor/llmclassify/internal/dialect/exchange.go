@@ -30,6 +30,9 @@ func (x *Exchange) Size() int {
 	return int(unsafe.Sizeof(*x)) + len(x.fault.name) + len(x.fault.code)
 }
 
+// bodyTimeout is undici's, of which nothing but the body can be the cause.
+const bodyTimeout = "UND_ERR_BODY_TIMEOUT"
+
 // DOMException's legacy codes, which undici's instrumentation writes as error.type.
 const (
 	domAbort   = "20"
@@ -84,15 +87,13 @@ func Explain(r *classify.Request, exchanges []Exchange) {
 	}
 	switch {
 	case r.Failed == classify.No, r.Ended == semconv.StreamEndTerminalEvent:
-	case r.Watchdog.Kind == semconv.WatchdogKindIdle && r.Phase == semconv.PhaseUnknown && x.Status == 0 && x.fault.timeout():
-		x.timedOut(r)
 	case r.Abort.Source != semconv.AbortSourceUnset && r.Basis == classify.Typed, r.Watchdog.Kind != semconv.WatchdogKindUnset:
 		// This side's own doing: the exchange broke because of it.
 	case r.Provider.Kind != semconv.ProviderErrorKindUnset && r.Basis == classify.Typed:
 		x.ofProvider(r)
 	case x.Status >= 400:
 		x.refused(r)
-	case x.fault.known && !x.fault.unstaged && x.fault.provider == semconv.ProviderErrorKindUnset:
+	case x.fault.known && !x.fault.unstaged && !x.fault.timer && x.fault.provider == semconv.ProviderErrorKindUnset:
 		x.broke(r)
 	}
 }
@@ -123,17 +124,6 @@ func (x *Exchange) refused(r *classify.Request) {
 	r.Provider.Kind = classify.ProviderErrorKind(x.Status)
 }
 
-// timedOut: a client has one name for all of its timeouts, and the exchange tells
-// which it was. No response came, so that it was not the silence of a body.
-func (x *Exchange) timedOut(r *classify.Request) {
-	clearEnd(r)
-	r.Failed, r.Basis = classify.Yes, x.fault.basis()
-	r.Transport.Cause = x.fault.transport
-	if r.Transport.Cause == semconv.TransportCauseUnset {
-		r.Transport.Cause, r.Transport.Stage, r.Phase = semconv.TransportCauseHeaderTimeout, semconv.TransportStageHeaders, semconv.PhaseAwaitingResponse
-	}
-}
-
 // broke: the exchange has an error of its own.
 func (x *Exchange) broke(r *classify.Request) {
 	clearEnd(r)
@@ -141,6 +131,10 @@ func (x *Exchange) broke(r *classify.Request) {
 	s := signs{fault: x.fault}
 	s.apply(r)
 	switch cause := r.Transport.Cause; {
+	case r.Watchdog.Kind == semconv.WatchdogKindIdle && x.Status == 0 && x.fault.name != bodyTimeout:
+		// Reading took too long, and no response had come: it was not the silence of a body.
+		r.Ended, r.Watchdog, r.Phase = semconv.StreamEndUnset, classify.Watchdog{}, semconv.PhaseAwaitingResponse
+		r.Transport = classify.Transport{Stage: semconv.TransportStageHeaders, Cause: semconv.TransportCauseHeaderTimeout}
 	case cause == semconv.TransportCauseUnset:
 	case x.Status > 0:
 		r.Transport.Stage = semconv.TransportStageBody

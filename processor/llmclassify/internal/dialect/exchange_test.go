@@ -44,6 +44,7 @@ func TestExplain(t *testing.T) {
 	v7 := vercel7("chat", statusError, nil, event{class: "Error", message: "AI SDK operation failed"})
 	v6 := vercel6("ai.streamText.doStream", statusError, nil, event{class: "AI_APICallError", message: canary})
 	js := openAIJS(statusError, map[string]any{"gen_ai.system": "openai", "error.type": "APIConnectionError"})
+	timedOut := openAIJS(statusError, map[string]any{"gen_ai.system": "openai", "error.type": "APIConnectionTimeoutError"})
 	looksWell := traceloop(traceloopJS, statusUnset, map[string]any{
 		"gen_ai.operation.name": "chat", "gen_ai.response.finish_reasons": []any{"stop"},
 	})
@@ -88,6 +89,9 @@ func TestExplain(t *testing.T) {
 		{"an answer that came to its end", finished, undici(200, "ECONNRESET"), success, well, semconv.PhaseStreamEnd, 0},
 		{"httpx's class", js, undici(200, "httpx.RemoteProtocolError"), cut, interrupted(semconv.CauseBodyTruncated, medium), semconv.PhaseUnknown, semconv.TransportStageBody},
 		{"a class of any stage", js, undici(0, "APIConnectionError"), unsent, unclassified, semconv.PhaseUnknown, 0},
+		{"the headers, by a client with one word for all timeouts", timedOut, undici(0, "UND_ERR_HEADERS_TIMEOUT"), early, interrupted(semconv.CauseHeaderTimeout, medium), semconv.PhaseUnknown, 0},
+		{"the connection, likewise", timedOut, undici(0, "UND_ERR_CONNECT_TIMEOUT"), unsent, unconnected(semconv.CauseConnectTimeout, confirm), semconv.PhaseBeforeConnection, 0},
+		{"reading, with no response", timedOut, undici(0, "httpx.ReadTimeout"), early, interrupted(semconv.CauseHeaderTimeout, medium), semconv.PhaseAwaitingResponse, semconv.TransportStageHeaders},
 		{"an error of no known name", v7, undici(200, "Error"), cut, unclassified, semconv.PhaseUnknown, 0},
 		{"a Go client's type", v7, undici(0, "*url.Error"), unsent, unclassified, semconv.PhaseUnknown, 0},
 	} {

@@ -34,12 +34,6 @@ func (f *fault) basis() classify.Basis {
 	}
 }
 
-// timeout reports whether the error is a timer of this side: of a connection, or of
-// reading.
-func (f *fault) timeout() bool {
-	return f.transport == semconv.TransportCauseConnectTimeout || f.watchdog == semconv.WatchdogKindIdle
-}
-
 // maxExceptions bounds how many events of a span are looked at.
 const maxExceptions = 32
 

@@ -140,13 +140,10 @@ func TestGenAIRequest(t *testing.T) {
 			},
 		},
 		{
-			"the SDK's timer", err,
+			"any timeout", err,
 			map[string]any{"error.type": "APITimeoutError"},
 			nil,
-			classify.Request{
-				Phase: semconv.PhaseUnknown, Ended: semconv.StreamEndWatchdog, Basis: classify.Typed, Failed: classify.Yes,
-				Watchdog: classify.Watchdog{Kind: semconv.WatchdogKindIdle},
-			},
+			classify.Request{Phase: semconv.PhaseUnknown, Failed: classify.Yes},
 		},
 		{
 			"a text that holds a name is no name", err,
@@ -222,7 +219,7 @@ func TestFailures(t *testing.T) {
 		for _, is := range []bool{
 			f.transport != semconv.TransportCauseUnset, f.provider != semconv.ProviderErrorKindUnset,
 			f.abort != semconv.AbortSourceUnset, f.watchdog != semconv.WatchdogKindUnset,
-			f.end != semconv.StreamEndUnset, f.unstaged,
+			f.end != semconv.StreamEndUnset, f.unstaged, f.timer,
 		} {
 			if is {
 				set++

@@ -75,10 +75,9 @@ func TestOpenAIJS(t *testing.T) {
 			unclassified, failedWith(classify.Request{}),
 		},
 		{
-			"the SDK's timer", openAIJS(statusError, m{"gen_ai.system": "openai", "error.type": "APIConnectionTimeoutError"}),
-			[]truth{timer},
-			verdict{semconv.ClassWatchdogTimeout, semconv.CauseIdle, medium, confirm},
-			failedWith(classify.Request{Ended: semconv.StreamEndWatchdog, Basis: classify.Typed, Watchdog: classify.Watchdog{Kind: semconv.WatchdogKindIdle}}),
+			"a timeout: of connecting, of the headers, the SDK's own", openAIJS(statusError, m{"gen_ai.system": "openai", "error.type": "APIConnectionTimeoutError"}),
+			[]truth{timer, unsent, early},
+			unclassified, failedWith(classify.Request{}),
 		},
 		{
 			"aborted before a response", openAIJS(statusError, m{"gen_ai.system": "openai", "error.type": "APIUserAbortError"}),

@@ -148,8 +148,11 @@ func TestPython(t *testing.T) {
 		},
 		{"openai.APIError in the stream", python("openai.APIError", canary), []truth{inBand}, unclassified, failedWith(classify.Request{})},
 	}
-	for _, class := range []string{"httpx.ReadTimeout", "aiohttp.client_exceptions.SocketTimeoutError", "openai.APITimeoutError", "anthropic.APITimeoutError"} {
+	for _, class := range []string{"httpx.ReadTimeout", "aiohttp.client_exceptions.SocketTimeoutError"} {
 		cases = append(cases, requestCase{class, python(class, "Request timed out."), []truth{timer}, idle, watchdog})
+	}
+	for _, class := range []string{"openai.APITimeoutError", "anthropic.APITimeoutError"} { // httpx's timeouts of connecting and reading alike
+		cases = append(cases, requestCase{class, python(class, "Request timed out."), []truth{timer, unsent, early}, unclassified, failedWith(classify.Request{})})
 	}
 	checkRequests(t, GenAI{}, cases)
 }

@@ -119,8 +119,8 @@ func (s *signs) apply(r *classify.Request) {
 		r.Provider.Kind, r.Provider.Code = s.provider, codeOf(s.name)
 	case s.unstaged && (s.responded || r.Status > 0):
 		r.Ended, r.Basis = semconv.StreamEndReadError, classify.Corroborated // there was a response to break
-	case s.unstaged:
-		// It may have broken before a connection or in the body: two classes, and
+	case s.unstaged, s.timer:
+		// It may have broken before a connection or later: several classes, and
 		// nothing to choose by.
 		r.Failed, r.Basis = classify.Yes, classify.Inferred
 	case s.failure.end != semconv.StreamEndUnset:
