@@ -176,8 +176,8 @@ func (o *outcome) idle() (list []string) {
 	if o.part.fail > 0 && o.backend.Failed == 0 {
 		missing("the backend never failed")
 	}
-	if f.Runs-f.Split < f.Runs/10 {
-		missing("%d of %d runs were split by a stop or kill", f.Split, f.Runs)
+	if f.Runs-f.Split-f.Slow < f.Runs/10 {
+		missing("of %d runs %d were split by a stop or kill and %d took longer than run_timeout", f.Runs, f.Split, f.Slow)
 	}
 	return list
 }

@@ -33,9 +33,10 @@ type Figures struct {
 	Delivered    int // spans that came out at least once
 	Duplicates   int // spans that came out once more
 	Stops, Kills int
-	// Split is how many runs had spans on both sides of a stop or kill. AgainAfter is how
-	// many of them had another verdict from what came after it.
-	Split, AgainAfter int
+	// Split is how many runs had spans on both sides of a stop or kill, Slow how many
+	// others were under way for longer than llm_classify remembers. Again is how many of
+	// them had another verdict, on what came later.
+	Split, Slow, Again int
 	// Oldest is the longest that a span that came twice had been out when the Collector was killed.
 	Oldest   time.Duration
 	Verdicts map[semconv.Trigger]int // runs, by trigger
@@ -99,7 +100,7 @@ func (l *Ledger) Check(rules Rules) (Figures, []Problem) {
 	c.figures.Traces, c.figures.Runs = l.traces, len(l.runs)
 	c.figures.Verdicts, c.figures.Marks = make(map[semconv.Trigger]int), make(map[semconv.Trigger]int)
 	c.figures.Outcomes = make(map[semconv.RunOutcome]int)
-	c.figures.Stops, c.figures.Kills, c.figures.Split, c.figures.AgainAfter, c.figures.Oldest = 0, 0, 0, 0, 0
+	c.figures.Stops, c.figures.Kills, c.figures.Split, c.figures.Slow, c.figures.Again, c.figures.Oldest = 0, 0, 0, 0, 0, 0
 	for _, s := range l.stops {
 		if s.kill {
 			c.figures.Kills++
@@ -278,18 +279,13 @@ func (r *run) first() (at time.Time) {
 	return at
 }
 
-// out is when the last of the run came out.
+// out is when the last of its spans came out.
 func (r *run) out() (at time.Time) {
 	for _, s := range r.spans {
 		for _, d := range s.copies {
 			if d.at.After(at) {
 				at = d.at
 			}
-		}
-	}
-	for _, d := range r.abandoned {
-		if d.at.After(at) {
-			at = d.at
 		}
 	}
 	return at
@@ -358,11 +354,14 @@ func (c *checker) run(r *run) {
 	}
 	// Whether a run has been judged is forgotten when the process ends, and in time: what
 	// comes after that, or is taken up again after a kill, is a run of its own.
-	forgot := split || to.Sub(from) >= c.rules.RunTimeout ||
-		c.between(from, r.out(), true)
+	slow := r.out().Sub(from) >= c.rules.RunTimeout
+	if slow && !split {
+		c.figures.Slow++
+	}
+	forgot := split || slow || c.between(from, r.out(), true)
 	switch {
 	case len(list) > 1 && forgot:
-		c.figures.AgainAfter++
+		c.figures.Again++
 	case len(list) > 1:
 		c.add(JudgedTwice, r.key, "a %s run of %d spans has %d verdicts: %s", r.shape, spans, len(list), describe(list))
 	}

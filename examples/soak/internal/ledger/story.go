@@ -45,6 +45,11 @@ func (l *Ledger) Tell(w io.Writer, trace pcommon.TraceID, began time.Time) {
 			at(s.first), at(s.acked), s.attempts, s.unknown)
 		tell(w, s.copies, at)
 	}
+	for _, k := range l.invented {
+		if k.Trace == trace {
+			fmt.Fprintf(w, "  %s was never sent\n", k.Span)
+		}
+	}
 	for k, r := range l.runs {
 		if k.Trace == trace {
 			fmt.Fprintf(w, "  %s run, %s, planned %q", k.Span, r.shape, r.plan.Outcome)

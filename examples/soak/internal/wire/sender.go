@@ -50,13 +50,17 @@ type Sender struct {
 
 // NewGRPC is a sender over OTLP/gRPC.
 func NewGRPC(ctx context.Context, books *ledger.Ledger, address string) (*Sender, error) {
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithStatsHandler(watcher{}), grpc.WithConnectParams(reconnect))
+	conn, err := dial(address)
 	if err != nil {
 		return nil, fmt.Errorf("make an OTLP client of %s: %w", address, err)
 	}
 	context.AfterFunc(ctx, func() { _ = conn.Close() })
 	return newSender(ctx, books, overGRPC(ptraceotlp.NewGRPCClient(conn))), nil
+}
+
+func dial(address string) (*grpc.ClientConn, error) {
+	return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStatsHandler(watcher{}), grpc.WithConnectParams(reconnect))
 }
 
 // NewHTTP is a sender over OTLP/HTTP.

@@ -1,0 +1,461 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/examples/soak/internal/load"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+var (
+	rules = Rules{MaxHold: time.Second, RunTimeout: 10 * time.Second, SpanLimit: 20, Again: 5 * time.Second}
+	pace  = load.Pace{Turn: 100 * time.Millisecond, MaxHold: time.Second, SpanLimit: 20}
+	t0    = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+)
+
+func at(seconds float64) time.Time { return t0.Add(time.Duration(seconds * float64(time.Second))) }
+
+// out is a span that a fake Collector gives.
+type out struct {
+	load.Span
+	at      float64 // seconds from t0
+	trigger semconv.Trigger
+	outcome semconv.RunOutcome
+}
+
+// fake is a Collector that takes everything at once and is honest, until it is
+// told to lie.
+type fake struct {
+	books  *Ledger
+	traces []load.Trace
+	outs   []*out
+}
+
+const numTraces = 60
+
+// took plans and acknowledges a load, and has what an honest Collector would give.
+func took(t *testing.T) *fake {
+	t.Helper()
+	f := &fake{books: New()}
+	for n := range uint64(numTraces) {
+		tr := load.New(3, n, pace)
+		f.traces = append(f.traces, tr)
+		f.books.Plan(&tr)
+		plans := make(map[pcommon.SpanID]load.Plan)
+		for _, p := range tr.Runs {
+			plans[p.ID] = p
+			if p.Named && !p.Ends {
+				f.outs = append(f.outs, abandoned(tr.ID, p.ID))
+			}
+		}
+		for _, s := range tr.Spans {
+			keys, sent := []Key{{tr.ID, s.SpanID()}}, 0.
+			if s.Late {
+				sent = 3
+			}
+			f.books.Attempt(keys, at(sent))
+			f.books.Answer(keys, Acknowledged, at(sent+0.1))
+			f.outs = append(f.outs, honest(s, plans[s.RunID], sent))
+		}
+	}
+	return f
+}
+
+func honest(s load.Span, p load.Plan, sent float64) *out {
+	o := &out{Span: s, at: sent + 0.2}
+	switch {
+	case s.Role == load.Other:
+	case s.Late:
+		o.trigger = semconv.TriggerLate
+	case !p.Ends && p.Named:
+		o.at, o.trigger = 1.2, semconv.TriggerHoldExpired
+	case !p.Ends:
+		o.at, o.trigger, o.outcome = 1.2, semconv.TriggerHoldExpired, p.Outcome
+	case s.Role == load.Run && p.Announces:
+		o.trigger, o.outcome = semconv.TriggerComplete, p.Outcome
+	case s.Role == load.Run:
+		o.trigger, o.outcome = semconv.TriggerRunEnded, p.Outcome
+	}
+	return o
+}
+
+func abandoned(trace pcommon.TraceID, run pcommon.SpanID) *out {
+	s := ptrace.NewSpan()
+	s.SetTraceID(trace)
+	s.SetSpanID(pcommon.SpanID{0xff, 1: run[1], 2: run[2], 3: run[3], 7: run[7]})
+	s.SetParentSpanID(run)
+	s.SetName(semconv.SpanRunAbandoned)
+	return &out{Span: load.Span{Span: s}, at: 11.5, trigger: semconv.TriggerRunExpired, outcome: semconv.RunOutcomeIncomplete}
+}
+
+// give gives everything to the books, in the order of its time.
+func (f *fake) give() {
+	slices.SortStableFunc(f.outs, func(a, b *out) int { return cmp.Compare(a.at, b.at) })
+	for _, o := range f.outs {
+		if o.at == never {
+			continue
+		}
+		td := ptrace.NewTraces()
+		rs := td.ResourceSpans().AppendEmpty()
+		ss := rs.ScopeSpans().AppendEmpty()
+		load.Services[o.Service].Fill(rs, ss)
+		s := ss.Spans().AppendEmpty()
+		o.CopyTo(s)
+		s.Attributes().RemoveIf(func(key string, _ pcommon.Value) bool { return verdicts[key] }) // the client's gives way
+		if o.trigger != semconv.TriggerUnset {
+			s.Attributes().PutStr(string(semconv.ClassificationTriggerKey), o.trigger.String())
+		}
+		if o.outcome != semconv.RunOutcomeUnset {
+			s.Attributes().PutStr(string(semconv.RunOutcomeKey), o.outcome.String())
+		}
+		f.books.Deliver(td, at(o.at))
+	}
+}
+
+// never is the time of what an honest Collector would give.
+const never = 1000.
+
+// first finds the first span that is like that.
+func (f *fake) first(t *testing.T, like func(*out) bool) *out {
+	t.Helper()
+	for _, o := range f.outs {
+		if like(o) {
+			return o
+		}
+	}
+	t.Fatal("the load has no such span")
+	return nil
+}
+
+func role(r load.Role) func(*out) bool {
+	return func(o *out) bool { return o.Role == r && o.Name() != semconv.SpanRunAbandoned && !o.Late }
+}
+
+func (f *fake) drop(o *out) { o.at = never }
+
+func (f *fake) again(o *out, at float64) *out {
+	c := *o
+	c.at = at
+	f.outs = append(f.outs, &c)
+	return &c
+}
+
+func TestHonest(t *testing.T) {
+	f := took(t)
+	assert.False(t, f.books.Settled(rules))
+	f.give()
+	assert.True(t, f.books.Settled(rules))
+	figures, problems := f.books.Check(rules)
+	assert.Empty(t, problems)
+	spans, runs := 0, 0
+	for _, tr := range f.traces {
+		spans, runs = spans+len(tr.Spans), runs+len(tr.Runs)
+	}
+	assert.Equal(t, spans, figures.Sent)
+	assert.Equal(t, spans, figures.Acknowledged)
+	assert.Equal(t, spans, figures.Delivered)
+	assert.Zero(t, figures.Duplicates)
+	assert.Equal(t, numTraces, figures.Traces)
+	assert.Equal(t, runs, figures.Runs)
+	judged := 0
+	for _, n := range figures.Verdicts {
+		judged += n
+	}
+	assert.Equal(t, runs, judged, "every run has its verdict")
+	for _, trigger := range []semconv.Trigger{semconv.TriggerComplete, semconv.TriggerRunEnded, semconv.TriggerRunExpired} {
+		assert.Positive(t, figures.Verdicts[trigger], trigger.String())
+	}
+	again, problems := f.books.Check(rules)
+	assert.Equal(t, figures, again)
+	assert.Empty(t, problems)
+}
+
+// Each lie of the Collector is noticed, and named with its ids.
+func TestLies(t *testing.T) {
+	announced := func(o *out) bool { return role(load.Run)(o) && o.trigger == semconv.TriggerComplete }
+	for name, tt := range map[string]struct {
+		lie  func(*testing.T, *fake) *out // what the problem is about
+		what string
+		says string
+	}{
+		"a model call is lost": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			o := f.first(t, role(load.Request))
+			f.drop(o)
+			return o
+		}, Lost, "model call"},
+		"another span is lost": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			o := f.first(t, role(load.Other))
+			f.drop(o)
+			return o
+		}, Lost, "span of a"},
+		"a run span is lost": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			o := f.first(t, announced)
+			f.drop(o)
+			return o
+		}, Lost, "run span"},
+		"a tool comes twice": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			return f.again(f.first(t, role(load.Tool)), 1.5)
+		}, Doubled, "came out 2 times"},
+		"another span comes twice": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			return f.again(f.first(t, role(load.Other)), 1.5)
+		}, Doubled, "came out 2 times"},
+		"it came twice, and the kill was before it was sent": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			f.books.Killed(at(-5))
+			return f.again(f.first(t, role(load.Tool)), 1.5)
+		}, Doubled, "no kill since"},
+		"it came twice after a stop": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			f.books.Stopped(at(0.8), at(1))
+			return f.again(f.first(t, role(load.Tool)), 1.5)
+		}, Doubled, "no kill since"},
+		"it came long before the kill, and again": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			f.books.Killed(at(8))
+			return f.again(f.first(t, role(load.Other)), 9)
+		}, Doubled, "had been out for 7.8s"},
+		"an attribute is changed": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			o := f.first(t, role(load.Request))
+			o.Attributes().PutStr("server.address", "elsewhere")
+			return o
+		}, Altered, "not what went in"},
+		"an attribute is added": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			o := f.first(t, role(load.Other))
+			o.Attributes().PutStr("soak.more", "x")
+			return o
+		}, Altered, "not what went in"},
+		"the resource is another": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			o := f.first(t, role(load.Request))
+			o.Service = (o.Service + 1) % len(load.Services)
+			return o
+		}, Altered, "not what went in"},
+		"a span is made up": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			o := f.again(f.first(t, role(load.Other)), 1)
+			s := ptrace.NewSpan()
+			o.CopyTo(s)
+			s.SetSpanID(pcommon.SpanID{1, 2, 3})
+			o.Span.Span = s
+			return o
+		}, Invented, "never sent"},
+		"a run has no verdict": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			o := f.first(t, announced)
+			o.trigger, o.outcome = semconv.TriggerUnset, semconv.RunOutcomeUnset
+			return o
+		}, NotJudged, "no verdict"},
+		"a run without an end has no verdict": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			o := f.first(t, func(o *out) bool { return o.trigger == semconv.TriggerRunExpired })
+			f.drop(o)
+			return nil
+		}, NotJudged, "no verdict"},
+		"a run is judged twice, on another span": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			o := f.first(t, announced)
+			f.outs = append(f.outs, abandoned(o.TraceID(), o.SpanID()))
+			return o
+		}, JudgedTwice, "2 verdicts"},
+		"a run is judged twice, on a model call": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			o := f.first(t, announced)
+			call := f.first(t, func(c *out) bool { return role(load.Request)(c) && c.RunID == o.SpanID() })
+			call.outcome, call.trigger = semconv.RunOutcomeSucceeded, semconv.TriggerComplete
+			return o
+		}, JudgedTwice, "2 verdicts"},
+		"a run is judged wrongly": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			o := f.first(t, func(o *out) bool { return announced(o) && o.outcome == semconv.RunOutcomeRecovered })
+			o.outcome = semconv.RunOutcomeSucceeded
+			return o
+		}, WrongVerdict, `is "succeeded", and was to be "recovered"`},
+		"a late span is not marked": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			o := f.first(t, func(o *out) bool { return o.Late })
+			o.at, o.trigger = 4.5, semconv.TriggerHoldExpired
+			return o
+		}, LateNotMarked, "hold_expired"},
+		"room was enough":            {mark(load.Tool, 0.2, semconv.TriggerMemory), WrongTrigger, "room enough"},
+		"it was not held":            {mark(load.Tool, 0.2, semconv.TriggerHoldExpired), WrongTrigger, "after the first of its run"},
+		"it was not stopped":         {mark(load.Tool, 0.2, semconv.TriggerShutdown), WrongTrigger, "not stopped"},
+		"the client's verdict stays": {mark(load.Request, 0.2, semconv.TriggerClient), WrongTrigger, "no span that was sent may"},
+		"a run that is not large":    {mark(load.Tool, 0.2, semconv.TriggerSpanLimit), WrongTrigger, "its run has"},
+		"another span is judged":     {mark(load.Other, 0.2, semconv.TriggerLate), WrongTrigger, "no span to be judged"},
+		"a run that announced all ended without": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			o := f.first(t, announced)
+			o.trigger = semconv.TriggerRunEnded
+			return o
+		}, WrongTrigger, "all was announced"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := took(t)
+			about := tt.lie(t, f)
+			f.give()
+			_, problems := f.books.Check(rules)
+			require.NotEmpty(t, problems)
+			found := false
+			for _, p := range problems {
+				if p.What != tt.what || !strings.Contains(p.Why, tt.says) {
+					continue
+				}
+				found = about == nil || p.Key == Key{about.TraceID(), about.SpanID()}
+				if found {
+					text := p.String()
+					assert.Contains(t, text, p.Key.Trace.String())
+					assert.Contains(t, text, p.Key.Span.String())
+					var story strings.Builder
+					f.books.Tell(&story, p.Key.Trace, t0)
+					assert.Contains(t, story.String(), p.Key.Span.String())
+					break
+				}
+			}
+			assert.True(t, found, "%v", problems)
+		})
+	}
+}
+
+// mark has a span bear a trigger.
+func mark(r load.Role, at float64, trigger semconv.Trigger) func(*testing.T, *fake) *out {
+	return func(t *testing.T, f *fake) *out {
+		t.Helper()
+		o := f.first(t, func(o *out) bool { return role(r)(o) && o.trigger == semconv.TriggerUnset })
+		o.at, o.trigger = at, trigger
+		return o
+	}
+}
+
+func TestNeverTaken(t *testing.T) {
+	for name, answer := range map[string]Answer{"refused for good": Rejected, "refused for now, for ever": Refused, "without an answer": Unanswered} {
+		t.Run(name, func(t *testing.T) {
+			books := New()
+			tr := load.New(3, 1, pace)
+			books.Plan(&tr)
+			keys := []Key{{tr.ID, tr.Spans[0].SpanID()}}
+			books.Attempt(keys, at(0))
+			books.Answer(keys, answer, at(1))
+			_, problems := books.Check(rules)
+			require.Len(t, problems, 1)
+			assert.Equal(t, NeverTaken, problems[0].What)
+			assert.Equal(t, keys[0], problems[0].Key)
+		})
+	}
+}
+
+// What may happen is no problem, and is counted.
+func TestAllowances(t *testing.T) {
+	announced := func(o *out) bool { return role(load.Run)(o) && o.trigger == semconv.TriggerComplete }
+	for name, tt := range map[string]struct {
+		happens func(*testing.T, *fake)
+		check   func(*testing.T, Figures)
+		rules   func(*Rules)
+	}{
+		"twice over a kill": {func(t *testing.T, f *fake) {
+			t.Helper()
+			f.books.Killed(at(1))
+			f.again(f.first(t, role(load.Other)), 2)
+		}, func(t *testing.T, f Figures) {
+			t.Helper()
+			assert.Equal(t, 1, f.Duplicates)
+			assert.Equal(t, 1, f.Kills)
+			assert.Equal(t, 800*time.Millisecond, f.Oldest)
+		}, func(r *Rules) { r.Storage = true }},
+		"twice because an answer was lost": {func(t *testing.T, f *fake) {
+			t.Helper()
+			o := f.again(f.first(t, role(load.Other)), 2)
+			keys := []Key{{o.TraceID(), o.SpanID()}}
+			f.books.Attempt(keys, at(0.1))
+			f.books.Answer(keys, Unanswered, at(0.2))
+		}, func(t *testing.T, f Figures) {
+			t.Helper()
+			assert.Equal(t, 1, f.Unanswered)
+		}, nil},
+		"sent again and refused before": {func(t *testing.T, f *fake) {
+			t.Helper()
+			o := f.first(t, role(load.Other))
+			keys := []Key{{o.TraceID(), o.SpanID()}}
+			f.books.Attempt(keys, at(0.1))
+			f.books.Answer(keys, Refused, at(0.2))
+		}, func(t *testing.T, f Figures) {
+			t.Helper()
+			assert.Equal(t, 1, f.Refused)
+		}, nil},
+		"early for want of memory": {func(t *testing.T, f *fake) {
+			t.Helper()
+			o := f.first(t, role(load.Tool))
+			o.trigger = semconv.TriggerMemory
+		}, func(t *testing.T, f Figures) {
+			t.Helper()
+			assert.Equal(t, 1, f.Marks[semconv.TriggerMemory])
+		}, func(r *Rules) { r.Bounded = true }},
+		"judged incomplete for want of memory": {func(t *testing.T, f *fake) {
+			t.Helper()
+			o := f.first(t, announced)
+			o.trigger, o.outcome = semconv.TriggerMemory, semconv.RunOutcomeIncomplete
+			for _, c := range f.outs {
+				if c.RunID == o.SpanID() && c != o {
+					c.trigger = semconv.TriggerLate
+				}
+			}
+		}, func(t *testing.T, f Figures) {
+			t.Helper()
+			assert.Equal(t, 1, f.Verdicts[semconv.TriggerMemory])
+		}, func(r *Rules) { r.Bounded = true }},
+		"judged again after a stop": {func(t *testing.T, f *fake) {
+			t.Helper()
+			o := f.first(t, announced)
+			call := f.first(t, func(c *out) bool { return role(load.Request)(c) && c.RunID == o.SpanID() })
+			f.books.Stopped(at(0.05), at(0.08)) // in the middle of every run
+			call.at, call.trigger = 1.2, semconv.TriggerHoldExpired
+			f.outs = append(f.outs, abandoned(o.TraceID(), o.SpanID()))
+		}, func(t *testing.T, f Figures) {
+			t.Helper()
+			assert.Equal(t, 1, f.Again)
+			assert.Equal(t, f.Runs, f.Split)
+			assert.Equal(t, 1, f.Stops)
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := took(t)
+			tt.happens(t, f)
+			f.give()
+			with := rules
+			if tt.rules != nil {
+				tt.rules(&with)
+			}
+			figures, problems := f.books.Check(with)
+			assert.Empty(t, problems)
+			tt.check(t, figures)
+		})
+	}
+}
+
+func TestJudged(t *testing.T) {
+	f := took(t)
+	o := f.first(t, func(o *out) bool { return role(load.Run)(o) })
+	judged := f.books.Judged(Key{o.TraceID(), o.SpanID()})
+	select {
+	case <-judged:
+		t.Fatal("nothing has come out")
+	default:
+	}
+	f.give()
+	<-judged
+}
