@@ -224,3 +224,24 @@ func TestRunOfHours(t *testing.T) {
 	assert.Empty(t, abandonedSpans(h.out()))
 	assert.Equal(t, load{}, h.load())
 }
+
+// A run that is silent for longer than run_timeout is judged without its end, and that
+// once, however often it is heard of and silent again.
+func TestRunSilentAgainAndAgain(t *testing.T) {
+	const requests, every = 8, defaultRunTimeout + defaultMaxHold
+	h := newHarness(t, defaultConfig(), nil)
+	for i := range requests {
+		id, from := byte(i+2), float64(i)*every.Seconds()
+		h.consume(t, requestSpan(id, 1, from, from+1).answered("stop", answer))
+		h.pass(t, every)
+		if i > 0 {
+			require.Equal(t, early(semconv.TriggerLate), verdictOf(spansOf(h.out())[spanID(id)]))
+		}
+		require.Len(t, abandonedSpans(h.out()), 1)
+	}
+	h.consume(t, runSpan(1, 0, requests*every.Seconds(), requests, 0))
+	assert.Equal(t, early(semconv.TriggerLate), verdictOf(spansOf(h.out())[spanID(1)]))
+	h.pass(t, 2*defaultRunTimeout)
+	assert.Len(t, abandonedSpans(h.out()), 1)
+	assert.Equal(t, load{}, h.load())
+}

@@ -34,6 +34,11 @@ func TestRunOverRuns(t *testing.T) {
 			map[byte]semconv.RunOutcome{10: well, 20: well, 1: well},
 		},
 		{
+			"beneath it, by this project's client",
+			[]spanSpec{requestSpan(11, 10, 1.1, 1.9).answered("stop", answer), runSpan(10, 1, 2, 1, 0).under(1), agentSpan(1, 0, 0, 4)},
+			map[byte]semconv.RunOutcome{10: well, 1: well},
+		},
+		{
 			"in a tool of it",
 			[]spanSpec{finished(11, 10, 1.1, 1.9), agentSpan(10, 3, 1, 2), callSpan(3, 1, 0.9, 2.1, "call_1"), agentSpan(1, 0, 0, 4)},
 			map[byte]semconv.RunOutcome{10: well, 1: well},

@@ -110,6 +110,9 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 		for _, it := range a.Items {
 			if b.judged.late(a.Trace, it.owner(), it.Parent, it.ID) {
 				b.judged.span(a.Trace, it.ID) // what is beneath it is late, too
+				if owner := it.owner(); !owner.IsEmpty() {
+					b.judged.run(a.Trace, owner, false) // the run is heard of: it is remembered from now
+				}
 				late = append(late, it.ID)
 				if !it.Spent {
 					releases = append(releases, lateRelease(a.Trace, it, true))
