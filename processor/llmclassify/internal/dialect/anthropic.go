@@ -15,10 +15,11 @@ import (
 // OK is written only after message_stop. ERROR comes with error.type, of which
 // four words stand for several things: api_error is a stream cut short or the
 // provider's own, connection_error is any stage before a response (in Go the body,
-// too), client_timeout_error is any timer, of connecting and of the headers, too, client_error is in Go whatever has no
-// other word, in TypeScript a body that broke, as a rule. UNSET covers a person's
-// cancel, an early close and a malformed line: none of them is claimed. How far the
-// answer had come, its calls, the tools offered and the history are not recorded.
+// too), client_timeout_error is any timer, of connecting and of the headers, too,
+// client_error is in Go whatever has no other word, in TypeScript a body that broke,
+// as a rule. UNSET covers a person's cancel, an early close and a malformed line: none
+// of them is claimed. How far the answer had come, its calls, the tools offered and
+// the history are not recorded.
 type Anthropic struct {
 	scope scope // which SDK; unknown where the scope was not
 }
