@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -205,6 +206,12 @@ func TestListensOnLoopback(t *testing.T) {
 					if s.ownListeners {
 						assert.Regexp(t, `^\$\{env:[A-Z_]+_ENDPOINT\}$`, l.address, "%s", l.path)
 						continue
+					}
+					// What comes from the environment is the caller's.
+					if _, port, err := net.SplitHostPort(l.address); err == nil && !strings.HasPrefix(l.address, "${env:") {
+						number, err := strconv.Atoi(port)
+						require.NoError(t, err, l.path)
+						assert.Greater(t, number, 1023, "%s needs a privilege", l.path)
 					}
 					if file == s.beyond {
 						continue
