@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/otelllm/otelllm-go/examples/soak/internal/load"
@@ -213,12 +214,9 @@ func (c *checker) trigger(s *span, d *delivery) {
 	p := &s.run.plan
 	switch d.trigger {
 	case semconv.TriggerUnset: // it went with its run
-		for _, v := range c.verdicts(s.run) {
-			if v.trigger == semconv.TriggerComplete || v.trigger == semconv.TriggerRunEnded {
-				return
-			}
+		if !s.run.whole() {
+			wrong("and its run was not judged as a whole")
 		}
-		wrong("and its run was not judged as a whole")
 	case semconv.TriggerComplete:
 		if !p.Announces {
 			wrong("nothing was announced")
@@ -251,6 +249,15 @@ func (c *checker) trigger(s *span, d *delivery) {
 	default:
 		wrong("no span that was sent may")
 	}
+}
+
+// whole reports whether the run was judged when it had ended, by any copy of its spans.
+func (r *run) whole() bool {
+	return slices.ContainsFunc(r.spans, func(s *span) bool {
+		return slices.ContainsFunc(s.copies, func(d delivery) bool {
+			return d.judges() && (d.trigger == semconv.TriggerComplete || d.trigger == semconv.TriggerRunEnded)
+		})
+	})
 }
 
 // verdicts are the first verdicts on a run of each span that has one.
@@ -378,14 +385,12 @@ func (c *checker) run(r *run) {
 	}
 }
 
-func describe(list []delivery) (text string) {
+func describe(list []delivery) string {
+	texts := make([]string, len(list))
 	for i, v := range list {
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprintf("%s by %s", v.outcome, v.trigger)
+		texts[i] = fmt.Sprintf("%s by %s", v.outcome, v.trigger)
 	}
-	return text
+	return strings.Join(texts, ", ")
 }
 
 func (d delivery) judges() bool { return d.outcome != semconv.RunOutcomeUnset }

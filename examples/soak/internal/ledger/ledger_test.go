@@ -292,12 +292,12 @@ func TestLies(t *testing.T) {
 			o.at, o.trigger = 4.5, semconv.TriggerHoldExpired
 			return o
 		}, LateNotMarked, "hold_expired"},
-		"room was enough":            {mark(load.Tool, 0.2, semconv.TriggerMemory), WrongTrigger, "room enough"},
-		"it was not held":            {mark(load.Tool, 0.2, semconv.TriggerHoldExpired), WrongTrigger, "after the first of its run"},
-		"it was not stopped":         {mark(load.Tool, 0.2, semconv.TriggerShutdown), WrongTrigger, "not stopped"},
-		"the client's verdict stays": {mark(load.Request, 0.2, semconv.TriggerClient), WrongTrigger, "no span that was sent may"},
-		"a run that is not large":    {mark(load.Tool, 0.2, semconv.TriggerSpanLimit), WrongTrigger, "its run has"},
-		"another span is judged":     {mark(load.Other, 0.2, semconv.TriggerLate), WrongTrigger, "no span to be judged"},
+		"room was enough":            {mark(load.Tool, semconv.TriggerMemory), WrongTrigger, "room enough"},
+		"it was not held":            {mark(load.Tool, semconv.TriggerHoldExpired), WrongTrigger, "after the first of its run"},
+		"it was not stopped":         {mark(load.Tool, semconv.TriggerShutdown), WrongTrigger, "not stopped"},
+		"the client's verdict stays": {mark(load.Request, semconv.TriggerClient), WrongTrigger, "no span that was sent may"},
+		"a run that is not large":    {mark(load.Tool, semconv.TriggerSpanLimit), WrongTrigger, "its run has"},
+		"another span is judged":     {mark(load.Other, semconv.TriggerLate), WrongTrigger, "no span to be judged"},
 		"a run that announced all ended without": {func(t *testing.T, f *fake) *out {
 			t.Helper()
 			o := f.first(t, announced)
@@ -333,11 +333,11 @@ func TestLies(t *testing.T) {
 }
 
 // mark has a span bear a trigger.
-func mark(r load.Role, at float64, trigger semconv.Trigger) func(*testing.T, *fake) *out {
+func mark(r load.Role, trigger semconv.Trigger) func(*testing.T, *fake) *out {
 	return func(t *testing.T, f *fake) *out {
 		t.Helper()
 		o := f.first(t, func(o *out) bool { return role(r)(o) && o.trigger == semconv.TriggerUnset })
-		o.at, o.trigger = at, trigger
+		o.trigger = trigger
 		return o
 	}
 }

@@ -56,12 +56,11 @@ func (m *maker) span(service int, role Role, run, id, parent pcommon.SpanID, nam
 }
 
 // other adds a span that llm_classify lets pass.
-func (m *maker) other(service int, parent pcommon.SpanID, name string, from, to time.Duration) *Span {
+func (m *maker) other(service int, parent pcommon.SpanID, name string, from, to time.Duration) {
 	s := m.span(service, Other, pcommon.SpanID{}, m.id(), parent, name, from, to)
 	s.SetKind(ptrace.SpanKindClient)
 	s.Attributes().PutStr("db.system.name", "postgresql")
 	s.Attributes().PutInt("db.response.returned_rows", m.rng.Int64N(100))
-	return s
 }
 
 // server adds a root span, above everything.
@@ -304,16 +303,14 @@ func (m *maker) conventions() {
 // lone is a model call in a server, and no agent.
 func (m *maker) lone() {
 	root := m.id()
-	r := &running{maker: m, plan: Plan{ID: root, Outcome: semconv.RunOutcomeSucceeded}, now: m.around(m.pace.Turn / 10)}
-	from := r.now
-	r.now += m.around(m.pace.Turn)
-	s := m.span(researcher, Request, root, m.id(), root, "chat mistral-soak", from, r.now)
+	from := m.around(m.pace.Turn / 10)
+	to := from + m.around(m.pace.Turn)
+	s := m.span(researcher, Request, root, m.id(), root, "chat mistral-soak", from, to)
 	s.SetKind(ptrace.SpanKindClient)
-	r.plan.Spans++
 	put(s, otelsemconv.GenAIOperationNameChat, otelsemconv.GenAIProviderNameMistralAI,
 		otelsemconv.GenAIRequestModel("mistral-soak"), otelsemconv.GenAIResponseFinishReasons("stop"))
-	m.trace.Runs = append(m.trace.Runs, r.plan)
-	m.server(root, r.now+time.Millisecond)
+	m.trace.Runs = append(m.trace.Runs, Plan{ID: root, Outcome: semconv.RunOutcomeSucceeded, Spans: 1})
+	m.server(root, to+time.Millisecond)
 }
 
 func (m *maker) others() {
