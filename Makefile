@@ -26,6 +26,9 @@ BENCH ?= .
 BENCH_COUNT ?= 1
 BENCH_BASE ?=
 OTLP ?=
+SOAK ?=
+SEED ?= 1
+SOAKFLAGS ?=
 IN ?=
 JAEGER ?= $(BUILD)/jaeger
 DEMO_JAEGER_FLAGS ?=
@@ -87,6 +90,11 @@ $(BUILD)/validate/traces.jsonl: $(COLLECTOR)
 	@echo "validate: running the demo for its traces"
 	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/quickstart ./quickstart
 	@$(BUILD)/quickstart -root . -out $(BUILD)/validate >$(BUILD)/validate.log 2>&1 || test -s $@ || { cat $(BUILD)/validate.log >&2; exit 1; }
+
+.PHONY: soak
+soak: $(COLLECTOR) ## many agents against the Collector while it is stopped, killed and starved, in 5 minutes; SOAK=short in 1, SEED=n, SOAKFLAGS=-help
+	@cd examples && CGO_ENABLED=0 $(GO) build -trimpath -o ../$(BUILD)/soak ./soak
+	@$(BUILD)/soak -root . -seed $(SEED) $(if $(filter short,$(SOAK)),-short) $(SOAKFLAGS)
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## golangci-lint in all modules: style, mistakes, and who may import whom
