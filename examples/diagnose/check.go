@@ -24,6 +24,7 @@ type finding struct {
 	Present        []string        `json:"present"` // in the order of value, as Missing
 	Missing        []missing       `json:"missing,omitempty"`
 	Contradictions []contradiction `json:"contradictions,omitempty"`
+	Unknown        []string        `json:"unknown,omitempty"` // names that look like facts and are none of this kind of span
 }
 
 type missing struct {
@@ -37,8 +38,9 @@ func (f *finding) lacks() bool {
 	return slices.ContainsFunc(f.Missing, func(m missing) bool { return m.Needed })
 }
 
-// check prints what stands on each span. The status says whether all is well.
-func check(traces []*trace, asJSON bool, w io.Writer) (int, error) {
+// check prints what stands on each span. The status says whether all is well. With
+// asJSON, that there is nothing to look at is told to people, by stderr.
+func check(traces []*trace, asJSON bool, w, stderr io.Writer) (int, error) {
 	var findings []finding
 	others := 0
 	for _, t := range traces {
@@ -52,8 +54,12 @@ func check(traces []*trace, asJSON bool, w io.Writer) (int, error) {
 			status = statusCheck
 		}
 	}
-	if len(findings) == 0 { // then nothing can be judged at all
-		status = statusCheck
+	if len(findings) == 0 {
+		if !asJSON {
+			stderr = w
+		}
+		nothingToCheck(stderr, others)
+		return statusCheck, nil
 	}
 	if asJSON {
 		encoder := json.NewEncoder(w)
@@ -93,6 +99,7 @@ func examine(t *trace) (findings []finding, others int) {
 		s.run = hasRun && !beneath(s.span, parents, requests)
 		f := finding{TraceID: t.id.String(), SpanID: s.span.SpanID().String(), Name: s.span.Name(), Kind: s.kind.String()}
 		f.look(s)
+		f.Unknown = s.unknown()
 		f.Contradictions = append(f.Contradictions, s.contradictions()...)
 		f.relate(s, sights)
 		findings = append(findings, f)
@@ -220,6 +227,7 @@ func printFindings(w io.Writer, findings []finding, others int) {
 		}
 		list(w, "could be added", useful)
 		list(w, "present", f.Present)
+		list(w, "NO SUCH FACT", f.Unknown)
 		switch {
 		case len(f.Contradictions) > 0:
 			contradictory++
@@ -229,13 +237,16 @@ func printFindings(w io.Writer, findings []finding, others int) {
 			good++
 		}
 	}
-	if len(findings) == 0 {
-		fmt.Fprintf(w, "None of %s is a model call, a tool or an agent's run: each of them needs at least %s\n(chat, text_completion, generate_content; execute_tool; invoke_agent).\n",
-			count(others, "span"), otelsemconv.GenAIOperationNameKey)
-		return
-	}
 	fmt.Fprintf(w, "\n%s: %d have all that a verdict needs, %d lack some of it, %d contradict themselves. %s of other kinds.\n",
 		count(len(findings), "span"), good, lacking, contradictory, count(others, "span"))
+}
+
+// nothingToCheck says why no span was looked at.
+func nothingToCheck(w io.Writer, others int) {
+	fmt.Fprintf(w, "None of %s is a model call, a tool or an agent's run by the vocabulary: each of them needs at least %s\n"+
+		"(chat, text_completion, generate_content; execute_tool; invoke_agent). What other instrumentations call them, llm_classify\n"+
+		"may read all the same: `diagnose FILE` prints its verdicts.\n",
+		count(others, "span"), otelsemconv.GenAIOperationNameKey)
 }
 
 func list(w io.Writer, name string, items []string) {

@@ -26,6 +26,9 @@ func (s *sight) contradictions() []contradiction {
 			found = append(found, fmt.Sprintf(format, args...))
 		}
 	}
+	say(s.span.TraceID().IsEmpty(), "the span has no trace id")
+	say(s.span.SpanID().IsEmpty(), "the span has no id")
+	say(s.span.StartTimestamp() == 0, "the span has no start")
 	say(s.span.EndTimestamp() < s.span.StartTimestamp(), "the span ends before it starts")
 	switch s.kind {
 	case kindRequest:

@@ -237,6 +237,7 @@ func TestTheClientRecordsAllThatIsNeeded(t *testing.T) {
 	assert.Equal(t, statusOK, status, "%s%s", stdout, stderr)
 	assert.NotContains(t, stdout, "MISSING")
 	assert.NotContains(t, stdout, "CONTRADICTION")
+	assert.NotContains(t, stdout, "NO SUCH FACT")
 	assert.Contains(t, stdout, " 0 lack some of it, 0 contradict themselves.")
 	assert.GreaterOrEqual(t, strings.Count(stdout, "\ntrace "), len(r.cases)-1)
 }
@@ -277,6 +278,8 @@ func TestCheck(t *testing.T) {
 		{"a phase beyond a request", set("llm.stream.phase", "tool_execution"), "a request never comes that far"},
 		{"an error that is none", set("http.response.status_code", 500), "llm.stream.end=terminal_event, and http.response.status_code=500"},
 		{"no error where there was one", func(span ptrace.Span) { span.Status().SetCode(ptrace.StatusCodeUnset) }, "llm.stream.end=read_error, and the span's status is not ERROR"},
+		{"a span without an id", func(span ptrace.Span) { span.SetSpanID(pcommon.SpanID{}) }, "the span has no id"},
+		{"a span without a start", func(span ptrace.Span) { span.SetStartTimestamp(0) }, "the span has no start"},
 		{"a span that ends before it starts", func(span ptrace.Span) { span.SetEndTimestamp(span.StartTimestamp() - 1) }, "the span ends before it starts"},
 		{"a tool that succeeded and failed", func(span ptrace.Span) {
 			if strings.HasPrefix(span.Name(), "execute_tool") {
@@ -304,11 +307,32 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
+	t.Run("names that are none", func(t *testing.T) {
+		path, _ := record(t, func(span ptrace.Span) {
+			if _, ok := span.Attributes().Get("gen_ai.operation.name"); !ok {
+				return
+			}
+			span.Attributes().PutStr("llm.stream.ended", "eof")    // misspelt
+			span.Attributes().PutStr("llm.tool.effect", "unknown") // a tool's, here on every span
+			span.Attributes().PutStr("llm.request.type", "chat")   // OpenLLMetry's
+			span.Attributes().PutStr("llm.run.outcome", "failed")  // a verdict
+		})
+		status, stdout, _ := diagnose(t, "-check", path)
+		assert.Equal(t, statusOK, status, "nothing is missing for it")
+		assert.Contains(t, stdout, "NO SUCH FACT   llm.stream.ended llm.tool.effect (of a tool)\n")
+		assert.Contains(t, stdout, "NO SUCH FACT   llm.stream.ended\n", "on a tool")
+		assert.NotContains(t, stdout, "llm.request.type")
+		assert.NotContains(t, stdout, "llm.run.outcome")
+	})
 	t.Run("nothing to look at", func(t *testing.T) {
 		path, _ := record(t, func(span ptrace.Span) { span.Attributes().Clear() })
 		status, stdout, _ := diagnose(t, "-check", path)
 		assert.Equal(t, statusCheck, status)
 		assert.Contains(t, stdout, "is a model call, a tool or an agent's run")
+		status, stdout, stderr := diagnose(t, path, "-check", "-json")
+		assert.Equal(t, statusCheck, status)
+		assert.Empty(t, stdout, "JSON or nothing")
+		assert.Contains(t, stderr, "is a model call, a tool or an agent's run")
 	})
 }
 
@@ -486,7 +510,7 @@ func FuzzReadDocuments(f *testing.F) {
 			t.Fatal("nothing was read, and nothing said")
 		}
 		var out bytes.Buffer
-		if _, err := check(all.list, false, &out); err != nil {
+		if _, err := check(all.list, false, &out, &out); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -66,6 +66,7 @@ var otherRequestFacts = []fact{
 	{key: string(semconv.RetryAfterKey), valid: isSeconds},
 }
 
+// toolFacts are those of a tool, likewise.
 var toolFacts = []fact{
 	{string(otelsemconv.GenAIOperationNameKey), isText, nil, true, "the span is not recognised at all"},
 	{string(semconv.ToolEffectKey), isEnum(semconv.ParseToolEffect), nil, true, "whether repeating it could do something twice: it has to be asked for"},
@@ -84,6 +85,7 @@ var otherToolFacts = []fact{
 	{key: string(semconv.AbortReasonKey), valid: isText},
 }
 
+// runFacts are those of a run, likewise.
 var runFacts = []fact{
 	{string(otelsemconv.GenAIOperationNameKey), isText, nil, true, "the span is not recognised at all"},
 	{string(semconv.RunToolsKey), isCount, nil, true, "whether all tools that ran are in the trace: a call that was handed over may have been executed"},

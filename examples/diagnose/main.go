@@ -86,11 +86,18 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		fmt.Fprint(f.Output(), "usage: diagnose [flags] FILE...   OTLP JSON, `-` for standard input\n"+
 			"       diagnose [flags] -jaeger URL -trace ID\n       diagnose [flags] -tempo URL -trace ID\n\n")
 		f.PrintDefaults()
+		fmt.Fprint(f.Output(), "\nstatus: 0 all is well, 1 with -check: a fact that a verdict needs is missing or contradicted, 2 bad input or arguments\n")
 	}
-	if err := f.Parse(args); err != nil {
-		return nil, err
+	// Flags may stand behind files, too.
+	for {
+		if err := f.Parse(args); err != nil {
+			return nil, err
+		}
+		if f.NArg() == 0 {
+			break
+		}
+		o.files, args = append(o.files, f.Arg(0)), f.Args()[1:]
 	}
-	o.files = f.Args()
 	sources := 0
 	for _, given := range []bool{o.jaeger != "", o.tempo != "", len(o.files) > 0} {
 		if given {
@@ -114,7 +121,7 @@ func run(ctx context.Context, o *options, stdin io.Reader, stdout *os.File, stde
 		return 0, err
 	}
 	if o.check {
-		return check(in, o.json, stdout)
+		return check(in, o.json, stdout, stderr)
 	}
 	var todo []*trace
 	spans := 0

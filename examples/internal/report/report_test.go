@@ -125,6 +125,41 @@ func TestWhatGatewaysDidLiesBeneath(t *testing.T) {
 	assert.Contains(t, out.String(), "  beneath   gateway, chat gpt: provider_error / overloaded\n")
 }
 
+// Other instrumentations name no run: what hangs beneath its span is its own.
+func TestSpansThatNameNoRun(t *testing.T) {
+	td := ptrace.NewTraces()
+	span(td, traceA, 1, 0, "invoke_agent coder", 0, "gen_ai.operation.name", "invoke_agent", "llm.run.outcome", "failed")
+	span(td, traceA, 2, 1, "step 1", 1)
+	span(td, traceA, 3, 2, "chat gpt", 2, "gen_ai.operation.name", "chat")
+	span(td, traceA, 4, 3, "chat gpt", 3, "gen_ai.operation.name", "chat") // a gateway's
+	span(td, traceA, 5, 2, "execute_tool x", 4, "gen_ai.operation.name", "execute_tool")
+	span(td, traceA, 6, 5, "invoke_agent helper", 5, "gen_ai.operation.name", "invoke_agent", "llm.run.outcome", "succeeded")
+	span(td, traceA, 7, 6, "chat gpt", 6, "gen_ai.operation.name", "chat")
+	span(td, traceA, 8, 8, "chat gpt", 7, "gen_ai.operation.name", "chat") // its own parent
+	var spans report.Spans
+	spans.Add(td)
+	runs := spans.Runs(traceA)
+	require.Len(t, runs, 2)
+	ids := func(list []report.Span) (ids []byte) {
+		for _, s := range list {
+			ids = append(ids, s.ID[0])
+		}
+		return ids
+	}
+	assert.Equal(t, []byte{3}, ids(runs[0].Requests))
+	assert.Equal(t, []byte{4}, ids(runs[0].Served))
+	assert.Equal(t, []byte{5}, ids(runs[0].Tools))
+	assert.Equal(t, []byte{7}, ids(runs[1].Requests))
+
+	// An SDK's own span over ours is no further request.
+	named := ptrace.NewTraces()
+	span(named, traceB, 1, 0, "invoke_agent coder", 0, "gen_ai.operation.name", "invoke_agent", "llm.run.outcome", "failed")
+	span(named, traceB, 2, 1, "messages.create", 1, "gen_ai.operation.name", "chat")
+	span(named, traceB, 3, 2, "chat claude", 2, "gen_ai.operation.name", "chat", "llm.run.id", runID)
+	spans.Add(named)
+	assert.Equal(t, []byte{3}, ids(spans.Runs(traceB)[0].Requests))
+}
+
 func TestAVerdictIsReadWhole(t *testing.T) {
 	var spans report.Spans
 	spans.Add(failedRun())

@@ -89,6 +89,10 @@ func (s *Spans) Trace(id pcommon.TraceID) []Span {
 // Runs returns the judged runs of a trace, in the order of their start.
 func (s *Spans) Runs(id pcommon.TraceID) []Run {
 	spans := s.Trace(id)
+	byID := make(map[pcommon.SpanID]*Span, len(spans))
+	for i := range spans {
+		byID[spans[i].ID] = &spans[i]
+	}
 	var runs []Run
 	for _, carrier := range spans {
 		if carrier.Verdict.Outcome == semconv.RunOutcomeUnset {
@@ -96,11 +100,19 @@ func (s *Spans) Runs(id pcommon.TraceID) []Run {
 		}
 		run := Run{Span: carrier}
 		asked := make(map[pcommon.SpanID]bool)
+		named := make(map[kind]bool) // some of this kind name the run
+		for i := range spans {
+			if run.named(&spans[i]) {
+				named[kindOf(&spans[i])] = true
+			}
+		}
 		for _, span := range spans {
-			if !run.holds(&span) {
+			of := kindOf(&span)
+			// Where some name the run, one that does not is another's view of them.
+			if !run.named(&span) && (named[of] || !run.hangsUnder(&span, byID)) {
 				continue
 			}
-			switch kindOf(&span) {
+			switch of {
 			case kindRequest:
 				run.Requests = append(run.Requests, span)
 				asked[span.ID] = true
@@ -173,14 +185,38 @@ func kindOf(s *Span) kind {
 	}
 }
 
-// holds reports whether the span is a part of the run: it names the run, or it
-// names none and hangs under the same parent as the span that stands for the run.
-func (r *Run) holds(s *Span) bool {
-	if id, ok := s.Attributes.Get(string(semconv.RunIDKey)); ok {
-		if r.Name == semconv.SpanRunAbandoned { // it stands for a run whose span never came
-			return id.Str() == r.Parent.String()
-		}
-		return id.Str() == r.ID.String()
+// named reports whether the span names the run as its own.
+func (r *Run) named(s *Span) bool {
+	id, ok := s.Attributes.Get(string(semconv.RunIDKey))
+	if !ok {
+		return false
 	}
-	return kindOf(&r.Span) != kindOther && s.Parent == r.Parent
+	if r.Name == semconv.SpanRunAbandoned { // it stands for a run whose span never came
+		return id.Str() == r.Parent.String()
+	}
+	return id.Str() == r.ID.String()
+}
+
+// hangsUnder reports whether the span, which names no run, hangs beneath the run's
+// span, or under the same parent as the span that stands for the run.
+func (r *Run) hangsUnder(s *Span, byID map[pcommon.SpanID]*Span) bool {
+	if _, ok := s.Attributes.Get(string(semconv.RunIDKey)); ok {
+		return false
+	}
+	if kindOf(&r.Span) != kindOther {
+		return s.Parent == r.Parent
+	}
+	// Up to the nearest run. What lies beneath a request is another's view of it. A way
+	// longer than there are spans goes round.
+	up := byID[s.Parent]
+	for range byID {
+		switch {
+		case up == nil || kindOf(up) == kindRequest:
+			return false
+		case up.Verdict.Outcome != semconv.RunOutcomeUnset:
+			return up.ID == r.ID
+		}
+		up = byID[up.Parent]
+	}
+	return false
 }

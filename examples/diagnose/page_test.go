@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/examples/internal/built"
+)
+
+var update = flag.Bool("update", false, "write what is generated into docs/instrument-any-language.md")
+
+// examplesOf is the folder of the page's two traces.
+func examplesOf(t *testing.T) string {
+	t.Helper()
+	return filepath.Join(built.Root(t), "docs", "instrument-any-language")
+}
+
+// The page's whole example has all facts, and the other one lacks what the page says.
+func TestTheExamplesOfThePage(t *testing.T) {
+	status, stdout, stderr := diagnose(t, "--check", filepath.Join(examplesOf(t), "complete.json"))
+	assert.Equal(t, statusOK, status, stdout+stderr)
+	for _, word := range []string{"MISSING", "CONTRADICTION", "could be added", "NO SUCH FACT"} {
+		assert.NotContains(t, stdout, word)
+	}
+	assert.Contains(t, stdout, "4 spans: 4 have all that a verdict needs, 0 lack some of it, 0 contradict themselves.")
+
+	status, stdout, _ = diagnose(t, filepath.Join(examplesOf(t), "sparse.json"), "--check")
+	assert.Equal(t, statusCheck, status)
+	assert.Contains(t, stdout, "4 spans: 0 have all that a verdict needs, 4 lack some of it, 0 contradict themselves.")
+
+	raw, err := os.ReadFile(filepath.Join(examplesOf(t), "complete.json"))
+	require.NoError(t, err)
+	var out, errs bytes.Buffer
+	o, err := parse([]string{"-check", "-"}, &errs)
+	require.NoError(t, err)
+	file, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
+	require.NoError(t, err)
+	defer file.Close()
+	status, err = run(t.Context(), o, bytes.NewReader(raw), file, &out)
+	require.NoError(t, err)
+	assert.Equal(t, statusOK, status, "standard input")
+}
+
+// The verdicts on the page's examples are as the page says, word by word: by the
+// built Collector, on the whole example, on the other one, and without each fact.
+func TestPage(t *testing.T) {
+	collector := built.Collector(t)
+	complete := exampleRun(t, collector, "complete.json")
+	require.Len(t, complete.Requests, 2)
+	cutRequest := complete.Requests[1]
+	assert.Equal(t, "high", complete.Confidence)
+	assert.Equal(t, "high", cutRequest.Confidence)
+	assert.Equal(t, "safe_auto_retry", cutRequest.Retry.Safety)
+	assert.Equal(t, "user_confirmed_retry", complete.Retry.Safety)
+	assert.Empty(t, complete.MissingEvidence)
+	sparse := exampleRun(t, collector, "sparse.json")
+	assert.NotEqual(t, "high", sparse.Confidence)
+	assert.NotEqual(t, "safe_auto_retry", sparse.Retry.Safety)
+	assert.NotEmpty(t, sparse.MissingEvidence)
+
+	example, err := os.ReadFile(filepath.Join(examplesOf(t), "complete.json"))
+	require.NoError(t, err)
+	sections := map[string]string{
+		"request facts": factTable(t, collector, kindRequest, complete),
+		"tool facts":    factTable(t, collector, kindTool, complete),
+		"run facts":     factTable(t, collector, kindRun, complete),
+		"example":       "```json\n" + string(example) + "```\n",
+		"verdict":       verdictBlock(complete),
+		"less":          verdictBlock(sparse),
+	}
+	path := filepath.Join(built.Root(t), "docs", "instrument-any-language.md")
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	page := string(raw)
+	for name, want := range sections {
+		begin, end := "<!-- generated: "+name+" -->\n", "<!-- end of "+name+" -->\n"
+		before, rest, ok := strings.Cut(page, begin)
+		require.True(t, ok, "the page has no %s", begin)
+		is, after, ok := strings.Cut(rest, end)
+		require.True(t, ok, "the page has no %s", end)
+		if *update {
+			page = before + begin + want + end + after
+			continue
+		}
+		assert.Equal(t, want, is, "stale: `cd examples && OTELCOL_BIN=… go test ./diagnose -run TestPage -update`")
+	}
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(page), 0o600))
+	}
+}
+
+// exampleRun is the one run of an example, judged.
+func exampleRun(t *testing.T, collector, name string) runJSON {
+	t.Helper()
+	runs := judgedRuns(t, collector, filepath.Join(examplesOf(t), name))
+	require.Len(t, runs, 1)
+	return runs[0]
+}
+
+func judgedRuns(t *testing.T, collector, path string) (runs []runJSON) {
+	t.Helper()
+	status, stdout, stderr := diagnose(t, "-collector", collector, "-json", path)
+	require.Equal(t, statusOK, status, stderr)
+	for line := range strings.Lines(stdout) {
+		var r runJSON
+		require.NoError(t, json.Unmarshal([]byte(line), &r))
+		runs = append(runs, r)
+	}
+	return runs
+}
+
+// factTable has a line for each fact of a kind of span: what it answers, and what
+// becomes of the verdict on the whole example without it.
+func factTable(t *testing.T, collector string, k kind, complete runJSON) string {
+	t.Helper()
+	facts, _ := factsOf(k)
+	raw, err := os.ReadFile(filepath.Join(examplesOf(t), "complete.json"))
+	require.NoError(t, err)
+	all := ptrace.NewTraces()
+	has := make([]bool, len(facts))
+	id := func(i int) pcommon.TraceID { return pcommon.TraceID{0: byte(k), 15: byte(i + 1)} }
+	for i, fact := range facts {
+		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(raw)
+		require.NoError(t, err)
+		for _, span := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+			if s := see(span); s.kind == k {
+				has[i] = span.Attributes().Remove(fact.key) || has[i]
+			}
+			span.SetTraceID(id(i))
+		}
+		td.ResourceSpans().MoveAndAppendTo(all.ResourceSpans())
+	}
+	without := make(map[string]runJSON)
+	for _, r := range judgedRuns(t, collector, save(t, all)) {
+		if _, known := without[r.TraceID]; !known {
+			without[r.TraceID] = r
+		}
+	}
+	var b strings.Builder
+	b.WriteString("| | fact | without it nobody knows | the example's verdict without it |\n|---|---|---|---|\n")
+	for i, fact := range facts {
+		need, becomes := "", "–"
+		if fact.needed {
+			need = "needed"
+			if fact.due != nil {
+				need = "needed, where due"
+			}
+		}
+		if has[i] {
+			becomes = "no run is judged"
+			if is, ok := without[id(i).String()]; ok {
+				becomes = differences(complete, is)
+			}
+		}
+		fmt.Fprintf(&b, "| %s | `%s` | %s | %s |\n", need, fact.key, fact.why, becomes)
+	}
+	return b.String()
+}
+
+// differences are what is another one in the verdict on the run, or on the request
+// that was cut.
+func differences(was, is runJSON) string {
+	var list []string
+	say := func(of, was, is string) {
+		if was != is {
+			list = append(list, strings.TrimSpace(of+" `"+is+"`"))
+		}
+	}
+	request := func(r runJSON) spanJSON {
+		for _, q := range r.Requests {
+			if q.SpanID == was.Requests[1].SpanID {
+				return q
+			}
+		}
+		return spanJSON{}
+	}
+	what := func(v *verdictJSON) string { return v.Class + " / " + v.Cause + " at " + v.Phase }
+	retry := func(v *verdictJSON) string {
+		if v.Retry == nil {
+			return "none"
+		}
+		return v.Retry.Safety + ", " + v.Retry.Reason
+	}
+	q, p := request(was), request(is)
+	if p.Class == "" {
+		list = append(list, "request: no verdict")
+	} else {
+		say("request:", what(&q.verdictJSON), what(&p.verdictJSON))
+		say("request:", retry(&q.verdictJSON), retry(&p.verdictJSON))
+		say("request: confidence", q.Confidence, p.Confidence)
+	}
+	say("run:", what(&was.verdictJSON), what(&is.verdictJSON))
+	say("run:", retry(&was.verdictJSON), retry(&is.verdictJSON))
+	say("run: confidence", was.Confidence, is.Confidence)
+	if len(list) == 0 {
+		return "the same"
+	}
+	return strings.Join(list, "; ")
+}
+
+// verdictBlock is the verdict on a run and on its requests.
+func verdictBlock(r runJSON) string {
+	var b strings.Builder
+	line := func(what string, v *verdictJSON) {
+		fmt.Fprintf(&b, "%-9s %s / %s at %s, origin %s, confidence %s\n", what, v.Class, v.Cause, v.Phase, v.Origin, v.Confidence)
+		fmt.Fprintf(&b, "          %s, because of %s\n", v.Retry.Safety, v.Retry.Reason)
+		fmt.Fprintf(&b, "          %s\n", v.Summary)
+		if len(v.MissingEvidence) > 0 {
+			fmt.Fprintf(&b, "          not known: %s\n", strings.Join(v.MissingEvidence, ", "))
+		}
+	}
+	b.WriteString("```\n")
+	line("run", &r.verdictJSON)
+	for i := range r.Requests {
+		if r.Requests[i].Class != "" {
+			line(fmt.Sprintf("request %d", i+1), &r.Requests[i].verdictJSON)
+		}
+	}
+	b.WriteString("```\n")
+	return b.String()
+}
