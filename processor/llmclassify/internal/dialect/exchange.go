@@ -89,6 +89,8 @@ func Explain(r *classify.Request, exchanges []Exchange) {
 	case r.Failed == classify.No, r.Ended == semconv.StreamEndTerminalEvent:
 	case r.Abort.Source != semconv.AbortSourceUnset && r.Basis == classify.Typed, r.Watchdog.Kind != semconv.WatchdogKindUnset:
 		// This side's own doing: the exchange broke because of it.
+	case r.Transport.Cause != semconv.TransportCauseUnset && r.Basis == classify.Typed:
+		// Its own producer has seen what broke, and where.
 	case r.Provider.Kind != semconv.ProviderErrorKindUnset && r.Basis == classify.Typed:
 		x.ofProvider(r)
 	case x.Status >= 400:

@@ -156,3 +156,17 @@ func TestExchangesAreOfClients(t *testing.T) {
 	assert.Zero(t, ReadExchange(span).Status)
 	assert.True(t, ReadExchange(span).Start.IsZero())
 }
+
+// A client that has seen itself what broke knows better than one word for two things:
+// undici has UND_ERR_SOCKET for a connection that was closed, and for one that was lost.
+func TestExplainKeepsWhatTheProducerSaw(t *testing.T) {
+	s := span(t, map[string]any{
+		"gen_ai.operation.name": "chat", "llm.stream.end": "read_error", "llm.stream.phase": "text", "http.response.status_code": 200,
+		"llm.transport.stage": "body", "llm.transport.cause": "body_truncated", "llm.transport.code": "UND_ERR_SOCKET",
+	})
+	s.Status().SetCode(ptrace.StatusCodeError)
+	r := read(t, s).Request
+	before := *r
+	Explain(r, []Exchange{exchangeOf(t, undici(200, "UND_ERR_SOCKET"))})
+	assert.Equal(t, before, *r)
+}
