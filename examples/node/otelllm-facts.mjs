@@ -329,6 +329,8 @@ class Recording {
 function conclude(r, how, error) {
   const s = r.state;
   const abort = error !== undefined && isAbort(error, r.signal) ? abortOf(error, r.run?.signal, r.signal) : undefined;
+  // Clients abort a stream that the application leaves, by a signal of their own.
+  if (abort?.source === 'unknown' && r.status && r.run?.signal?.aborted === false) how = 'close';
   const broke = how === 'error' && !abort ? transportOf(error, r.status) : {};
   if (!r.status) {
     const phase = ['dns', 'connect', 'tls', 'proxy'].includes(broke.stage) ? 'before_connection' : broke.stage ? 'awaiting_response' : 'unknown';
@@ -340,7 +342,7 @@ function conclude(r, how, error) {
     return { end: 'http_error', phase: 'response_started' };
   }
   const stop = () => {
-    if (abort) return { end: 'cancelled', abort, stage: 'body', cause: 'cancelled' };
+    if (abort && how === 'error') return { end: 'cancelled', abort, stage: 'body', cause: 'cancelled' };
     if (broke.watchdog) return { end: 'watchdog', watchdog: broke.watchdog, stage: 'body', cause: 'cancelled', due: true };
     if (how === 'error') return { end: 'read_error', chain: chainOf(error), ...broke, due: true };
     if (how === 'eof') return { end: 'eof', stage: 'body', cause: 'clean_eof', due: true };

@@ -12,11 +12,12 @@ import (
 // fault is one thing that is done to an agent, and the truth about it.
 type fault struct {
 	key, title string
-	script     []faultyllm.Exchange       // nil: there is no model server to talk to
-	at         func(*world) string        // base URL without a server
-	task       func(t *nodeagent.Task)    // what the agent's side does
-	run        truth                      // of the run as a whole
-	parts      []truth                    // of its requests and tools, beside what is true of the run
+	script     []faultyllm.Exchange    // nil: there is no model server to talk to
+	at         func(*world) string     // base URL without a server
+	task       func(t *nodeagent.Task) // what the agent's side does
+	run        truth                   // of the run as a whole
+	also       []truth                 // what is true of it, too, where less is known
+	parts      []truth                 // of its requests and tools, beside what is true of the run
 	outcomes   []semconv.RunOutcome    // those that are true; incomplete always is
 	goesOn     *fault                  // the truth where the agent used the whole script
 }
@@ -112,8 +113,10 @@ func faults() []fault {
 		},
 		{
 			key: "body-timeout", title: "body timeout in a text", script: answer(words, faultyllm.Stall()),
-			task:     func(t *nodeagent.Task) { t.Timeouts = &nodeagent.Timeouts{Body: timeout} },
-			run:      truth{semconv.ClassWatchdogTimeout, []semconv.Cause{semconv.CauseIdle}, semconv.OriginWatchdog, ask},
+			task: func(t *nodeagent.Task) { t.Timeouts = &nodeagent.Timeouts{Body: timeout} },
+			run:  truth{semconv.ClassWatchdogTimeout, []semconv.Cause{semconv.CauseIdle}, semconv.OriginWatchdog, ask},
+			// The timer is the transport's: without its code the stream was interrupted, by whatever.
+			also:     []truth{broke(ask)},
 			outcomes: failedRun(),
 		},
 		{

@@ -11,15 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/collector/pdata/ptrace"
-
 	"github.com/otelllm/otelllm-go/examples/internal/built"
 	"github.com/otelllm/otelllm-go/examples/internal/nodeagent"
 	"github.com/otelllm/otelllm-go/examples/internal/report"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/semconv"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 var update = flag.Bool("update", false, "write docs/instrumentations.md instead of comparing it")
@@ -53,6 +51,11 @@ func TestMatrix(t *testing.T) {
 		t.Run(c.producer.key()+"/"+c.fault.key, func(t *testing.T) {
 			for _, wrong := range c.wrong() {
 				t.Error(wrong)
+			}
+			if c.producer.facts {
+				for _, missing := range c.incomplete() {
+					t.Error(missing)
+				}
 			}
 			if t.Failed() || testing.Verbose() {
 				t.Logf("saw %q\nrecorded %s\nverdicts:\n%s", c.saw, c.recorded(), c.verdicts())
@@ -186,7 +189,7 @@ func (c *cell) wrong() (list []string) {
 		if !v.Failed() {
 			continue
 		}
-		truths := []truth{c.fault.run}
+		truths := append([]truth{c.fault.run}, c.fault.also...)
 		if v.Outcome == semconv.RunOutcomeUnset {
 			truths = append(truths, c.fault.parts...)
 		}
@@ -217,8 +220,8 @@ func cautious(v *report.Verdict) bool {
 // allows reports whether the verdict claims nothing but this truth.
 func (t *truth) allows(v *report.Verdict) bool {
 	unknown := v.Origin == semconv.OriginUnknown || v.Origin == semconv.OriginUnset
-	if v.Safety < t.least && (v.Confidence != semconv.ConfidenceLow || v.Safety == classify.SafeAutoRetry) {
-		return false // who knows too little for a no asks, and says that it knows little
+	if v.Safety < t.least && (v.Safety == classify.SafeAutoRetry || v.Confidence == semconv.ConfidenceHigh) {
+		return false // who has not seen what forbids a retry asks, and does not say that all is known
 	}
 	if cautious(v) {
 		return unknown && v.Safety > classify.SafeAutoRetry && (t.class != semconv.ClassUnset || v.Outcome == semconv.RunOutcomeIncomplete)
@@ -227,5 +230,38 @@ func (t *truth) allows(v *report.Verdict) bool {
 		(v.Cause == semconv.CauseUnknown || slices.Contains(t.causes, v.Cause))
 }
 
-// failedSpan: the producer marks the span as failed.
-func failedSpan(s span) bool { return s.Status().Code() == ptrace.StatusCodeError }
+// incomplete lists what the verdict on the run leaves out, of a producer that
+// records all facts.
+func (c *cell) incomplete() (list []string) {
+	v, ok := c.run()
+	say := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	want := c.fault.run
+	if !ok || !slices.Contains(c.fault.outcomes[:1], v.Outcome) {
+		say("outcome %s, not %s", v.Outcome, c.fault.outcomes[0])
+	}
+	if v.Class != want.class || v.Origin != want.origin {
+		say("%s, origin %s, not %s, origin %s", v.Class, v.Origin, want.class, want.origin)
+	}
+	if want.class == semconv.ClassUnset {
+		return list
+	}
+	if v.Cause != want.causes[0] {
+		say("cause %s, not %s", v.Cause, want.causes[0])
+	}
+	if v.Safety != want.least {
+		say("%s, where %s is safe", v.Safety, want.least)
+	}
+	if v.Confidence != semconv.ConfidenceHigh {
+		say("confidence %s", v.Confidence)
+	}
+	return list
+}
+
+// run is the verdict on the run: that of the outermost span that carries one.
+func (c *cell) run() (v report.Verdict, ok bool) {
+	_, verdicts := c.judged()
+	if len(verdicts) == 0 || verdicts[0].Outcome == semconv.RunOutcomeUnset {
+		return report.Verdict{}, false
+	}
+	return verdicts[0], true
+}

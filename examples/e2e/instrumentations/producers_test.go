@@ -7,6 +7,7 @@ type producer struct {
 	file  string // in examples/node/producers
 	title string
 	wire  faultyllm.Wire
+	facts bool // it records the vocabulary's facts: its verdicts are not only true, but all of the truth
 	http  bool // with OpenTelemetry's instrumentation of undici
 }
 
@@ -40,21 +41,22 @@ func (p *producer) label() string {
 // producers are the columns. Those of one file, with and without HTTP spans, run in one process each.
 func producers() []producer {
 	var all []producer
-	add := func(file, title string, http bool, wires ...faultyllm.Wire) {
+	add := func(file, title string, wires ...faultyllm.Wire) {
+		p := producer{file: file, title: title, facts: file == "facts"}
 		for _, w := range wires {
-			all = append(all, producer{file: file, title: title, wire: w})
+			p.wire = w
+			all = append(all, p)
 		}
-		if http {
-			all = append(all, producer{file: file, title: title, wire: wires[0], http: true})
-		}
+		p.wire, p.http = wires[0], true
+		all = append(all, p)
 	}
 	chat, responses, messages := faultyllm.Chat, faultyllm.Responses, faultyllm.Anthropic
-	add("facts", "`otelllm-facts.mjs`", true, chat, responses, messages)
-	add("vercel-7", "Vercel AI SDK 7", true, chat, responses)
-	add("vercel-6", "Vercel AI SDK 6", true, chat)
-	add("otel-openai", "OpenTelemetry's `openai`", true, chat, responses)
-	add("openllmetry", "OpenLLMetry", true, chat, responses, messages)
-	add("openinference", "OpenInference", true, chat, responses, messages)
-	add("anthropic-sdk", "Anthropic's SDK itself", true, messages)
+	add("facts", "`otelllm-facts.mjs`", chat, responses, messages)
+	add("vercel-7", "Vercel AI SDK 7", chat, responses)
+	add("vercel-6", "Vercel AI SDK 6", chat)
+	add("otel-openai", "OpenTelemetry's `openai`", chat, responses)
+	add("openllmetry", "OpenLLMetry", chat, responses, messages)
+	add("openinference", "OpenInference", chat, responses, messages)
+	add("anthropic-sdk", "Anthropic's SDK itself", messages)
 	return all
 }

@@ -190,4 +190,3 @@ func (s *sink) trace(t *testing.T, id string) []span {
 	defer s.mu.Unlock()
 	return s.traces[key]
 }
-
