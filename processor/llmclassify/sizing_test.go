@@ -1,0 +1,153 @@
+package llmclassify
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// TestSizing measures what the README says of memory: runs of five LLM spans are held,
+// then only their facts. The heap is compared with what the processor thinks that it
+// is, and both with the README.
+func TestSizing(t *testing.T) {
+	said := regexp.MustCompile(`about ([\d.]+) to ([\d.]+) KiB for a span with 10 attributes, and\s+([\d.]+) to ([\d.]+) KiB for a\s+` +
+		`request of this project's client with all its facts. Facts take\s+([\d.]+) to ([\d.]+) KiB`).FindStringSubmatch(readme(t))
+	require.Len(t, said, 7, "the README says how large a span is")
+	var numbers []float64
+	for _, s := range said[1:] {
+		n, err := strconv.ParseFloat(s, 64)
+		require.NoError(t, err)
+		numbers = append(numbers, n)
+	}
+
+	small := chatSpan(2, 1, 0.1, 1).finished("stop").with(
+		otelsemconv.GenAIResponseModel("claude-test-2026-01-01"), otelsemconv.GenAIResponseID("msg_01XFDUDYJgAACzvnptvVoYEL"),
+		otelsemconv.GenAIUsageInputTokens(1234), otelsemconv.GenAIUsageOutputTokens(345),
+		otelsemconv.ServerAddress("api.example.com"), otelsemconv.ServerPort(443),
+	)
+	require.Len(t, small.attrs, 10)
+	full := requestSpan(2, 1, 0.1, 1).history([]string{"toolu_01A09q90qw90lq917835lq9", "toolu_01B09q90qw90lq917835lq9"},
+		[]string{"toolu_01A09q90qw90lq917835lq9", "toolu_01B09q90qw90lq917835lq9"}).
+		answered("tool_calls", counts{text: 40, inputs: 1, completed: 1, calls: 1, callIDs: []string{"toolu_01C09q90qw90lq917835lq9"}}).with(
+		otelsemconv.GenAIResponseModel("claude-test-2026-01-01"), otelsemconv.GenAIResponseID("msg_01XFDUDYJgAACzvnptvVoYEL"),
+		otelsemconv.GenAIUsageInputTokens(1234), otelsemconv.GenAIUsageOutputTokens(345), otelsemconv.GenAIConversationID("conv_5j66UpCpwteGg4YSxUnt7lPY"),
+		otelsemconv.ServerAddress("api.example.com"), otelsemconv.ServerPort(443), semconv.ProviderRequestID("req_018EeWyXxfu5pfWkrYcMdjWG"),
+	)
+	for name, tt := range map[string]struct {
+		span        spanSpec
+		least, most float64 // KiB held
+	}{
+		"10 attributes": {small, numbers[0], numbers[1]},
+		"all facts":     {full, numbers[2], numbers[3]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const runs, perRun, perCall = 2000, 5, 50
+			h := newHarness(t, defaultConfig(), nil)
+			template := tracesOf(t, tt.span)
+			before := heap()
+			number := uint64(0)
+			for range runs / perCall {
+				td := ptrace.NewTraces()
+				template.ResourceSpans().At(0).CopyTo(td.ResourceSpans().AppendEmpty())
+				spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+				for spans.Len() < perCall*perRun {
+					spans.At(0).CopyTo(spans.AppendEmpty())
+				}
+				for i, span := range spans.All() {
+					if i%perRun == 0 {
+						number++
+					}
+					span.SetTraceID(numbered(number))
+					span.SetSpanID(spanID(byte(i%perRun + 2)))
+				}
+				require.NoError(t, h.ConsumeTraces(t.Context(), td))
+			}
+			const n = runs * perRun
+			held, thought := float64(heap()-before)/n/1024, float64(h.load().bytes)/n/1024
+			t.Logf("held: %.2f KiB a span, as estimated %.2f", held, thought)
+			assert.InDelta(t, thought, held, 0.35*held, "the bound is one of memory")
+			if !raceEnabled {
+				assert.LessOrEqual(t, tt.least, held+0.05)
+				assert.GreaterOrEqual(t, tt.most, held-0.05)
+			}
+
+			h.pass(t, defaultMaxHold)
+			require.Zero(t, h.load().bytes)
+			require.Equal(t, n, h.sink.SpanCount())
+			h.sink.Reset()
+			facts, thought := float64(heap()-before)/n/1024, float64(h.load().factBytes)/n/1024
+			t.Logf("facts: %.2f KiB a span, as estimated %.2f", facts, thought)
+			assert.InDelta(t, thought, facts, 0.35*facts, "the bound is one of memory")
+			if !raceEnabled {
+				assert.LessOrEqual(t, numbers[4], facts+0.05)
+				assert.GreaterOrEqual(t, numbers[5], facts-0.05)
+			}
+			runtime.KeepAlive(h)
+		})
+	}
+}
+
+// heap is the memory in use, once what is not has been collected.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// TestReadmeNumbers: the bounds that are no options are those of the code, and every
+// metric that is named is there.
+func TestReadmeNumbers(t *testing.T) {
+	text := readme(t)
+	assert.Contains(t, text, fmt.Sprintf("| %d calls on their way to a shard |", maxDeliveries))
+	assert.Contains(t, text, fmt.Sprintf("in calls of at most about %d MiB", maxParcelBytes>>20))
+	assert.Contains(t, text, fmt.Sprintf("a backoff of %v to %v s", firstRetry.Seconds(), maxRetry.Seconds()))
+
+	sites := 0
+	for _, row := range regexp.MustCompile(`([\d,]+)(?: spans/s)? × (\d+) s × ([\d.]+) KiB: ([\d.]+) MiB`).FindAllStringSubmatch(text, -1) {
+		product := 1.0
+		for _, factor := range row[1:4] {
+			n, err := strconv.ParseFloat(strings.ReplaceAll(factor, ",", ""), 64)
+			require.NoError(t, err)
+			product *= n
+		}
+		result, err := strconv.ParseFloat(row[4], 64)
+		require.NoError(t, err)
+		assert.InEpsilon(t, product/1024, result, 0.1, row[0])
+		sites++
+	}
+	assert.Equal(t, 5, sites, "the table of sites")
+
+	metrics, err := os.ReadFile("documentation.md")
+	require.NoError(t, err)
+	named := regexp.MustCompile("otelcol_processor_llm_classify_([a-z_]+)[`{]|`…_([a-z_]+)`").FindAllStringSubmatch(text[strings.Index(text, "## What happens at each bound"):], -1)
+	found := 0
+	for _, match := range named {
+		name := match[1] + match[2]
+		if name == "" {
+			continue
+		}
+		found++
+		assert.Contains(t, string(metrics), "otelcol_processor_llm_classify_"+name+"\n", name)
+	}
+	assert.GreaterOrEqual(t, found, 5)
+	rows := regexp.MustCompile("(?m)^\\| [^|]* \\| [^|]* \\| (`.*`) \\|$").FindAllStringSubmatch(text[strings.Index(text, "## What happens at each bound"):strings.Index(text, "## Sizing")], -1)
+	require.GreaterOrEqual(t, len(rows), 6)
+	for _, row := range rows {
+		for _, name := range regexp.MustCompile("`([a-z_]+)[`{]").FindAllStringSubmatch(row[1], -1) {
+			assert.Contains(t, string(metrics), "otelcol_processor_llm_classify_"+name[1]+"\n", name[1])
+		}
+	}
+}
