@@ -128,6 +128,7 @@ func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer)
 	var held time.Duration
 	unreadable, out, journalled := 0, 0, s.p.journal != nil
 	var last *assemble.Known
+	var note []*assemble.Member
 	for i := range release.Members {
 		m := &release.Members[i]
 		if m.Foreign {
@@ -148,14 +149,8 @@ func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer)
 			m.Known.Body = packed.Span{}
 			held = max(held, m.Held)
 		}
-		if !journalled {
-			continue
-		}
-		switch parcel := &k.of(m.Known.Caller).parcel; {
-		case release.Whole || release.Reason == hold.Late || release.Reason == hold.RunExpired:
-			parcel.done = append(parcel.done, m.Known.Ticket)
-		case m.Out:
-			parcel.spent = append(parcel.spent, m.Known.Ticket)
+		if journalled {
+			note = append(note, m)
 		}
 	}
 	if unreadable > 0 {
@@ -166,6 +161,16 @@ func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer)
 			k.add(ctx, abandoned(release, &d), last, verdictSize)
 		}
 		s.p.telemetry.run(ctx, endingOf(d.Run, trigger))
+	}
+	// After the last of its spans: a run that goes in several parcels is taken up whole
+	// after a crash, or not at all.
+	for _, m := range note {
+		switch parcel := &k.of(m.Known.Caller).parcel; {
+		case release.Whole || release.Reason == hold.Late || release.Reason == hold.RunExpired:
+			parcel.done = append(parcel.done, m.Known.Ticket)
+		case m.Out:
+			parcel.spent = append(parcel.spent, m.Known.Ticket)
+		}
 	}
 	switch release.Reason {
 	case hold.Late:

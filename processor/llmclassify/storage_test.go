@@ -20,7 +20,9 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/extension/xextension/storage"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/processor/processortest"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
@@ -134,6 +136,43 @@ func TestKilled(t *testing.T) {
 	assert.Equal(t, ran(semconv.RunOutcomeRecovered, 1), got[1])
 	assert.Equal(t, load{}, h.load())
 	assert.Empty(t, d.entries())
+}
+
+// A run that is too large for one call goes in several. A process that is killed
+// between two of them has noted nothing of it: it is taken up whole, and its verdict
+// is the same.
+func TestKilledBetweenTwoCallsOfOneRun(t *testing.T) {
+	d := newDisk()
+	var left *disk // what is there when the second call comes
+	next := &flakyNext{}
+	next.fail = func(ptrace.Traces) error {
+		if next.tries == 2 {
+			left = newDisk()
+			left.content = maps.Clone(d.content)
+		}
+		return nil
+	}
+	h := newHarnessOn(t, d, defaultConfig(), next, t0)
+	const requests = 12
+	for i := range requests {
+		r := requestSpan(byte(i+2), 1, float64(i), float64(i)+0.5).answered("stop", answer)
+		if i == 0 {
+			r = requestSpan(2, 1, 0, 0.5).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded")
+		}
+		h.consume(t, r.with(attribute.String("long", strings.Repeat("x", maxParcelBytes/4))))
+	}
+	h.consume(t, runSpan(1, 0, requests, requests, 0))
+	require.Greater(t, next.tries, 2)
+	require.NotNil(t, left)
+	h.sink = &next.TracesSink
+	want := verdicts(h.out())
+	require.Len(t, want, requests+1)
+	assert.Empty(t, d.entries())
+
+	h = newHarnessOn(t, left, defaultConfig(), nil, h.clock.Now())
+	assert.Equal(t, want, verdicts(h.out()))
+	assert.Equal(t, load{}, h.load())
+	assert.Empty(t, left.entries())
 }
 
 // Whatever is done between two kills, every span that was acknowledged comes out,
