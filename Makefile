@@ -74,7 +74,8 @@ endif
 
 .PHONY: e2e
 e2e: $(COLLECTOR) $(JAEGER) ## the tests with processes: a real Jaeger, two layers of Collectors that crash, Kafka, old traces
-	cd examples && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" JAEGER_BIN="$(abspath $(JAEGER))" \
+	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/quickstart ./quickstart
+	cd examples && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" JAEGER_BIN="$(abspath $(JAEGER))" QUICKSTART_BIN="$(CURDIR)/$(BUILD)/quickstart" \
 		$(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./jaeger ./diagnose ./e2e/fleet
 
 .PHONY: validate
@@ -93,7 +94,7 @@ $(BUILD)/validate/traces.jsonl: $(COLLECTOR)
 
 .PHONY: soak
 soak: $(COLLECTOR) ## many agents against the Collector while it is stopped, killed and starved, in 5 minutes; SOAK=short in 1, SEED=n, SOAKFLAGS=-help
-	@cd examples && CGO_ENABLED=0 $(GO) build -trimpath -o ../$(BUILD)/soak ./soak
+	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/soak ./soak
 	@$(BUILD)/soak -root . -seed $(SEED) $(if $(filter short,$(SOAK)),-short) $(SOAKFLAGS)
 
 .PHONY: lint

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -251,6 +252,103 @@ func byTrace(td ptrace.Traces) map[pcommon.TraceID]map[pcommon.SpanID]content {
 		all[span.TraceID()][span.SpanID()] = c
 	}
 	return all
+}
+
+// Whoever presses Ctrl-C, while the demo runs or while Jaeger is looked at, is left
+// without any of the processes.
+func TestInterrupted(t *testing.T) {
+	quickstart := os.Getenv("QUICKSTART_BIN")
+	if quickstart == "" {
+		t.Skip("LEFT OUT: QUICKSTART_BIN names no quickstart; `make e2e` builds one")
+	}
+	if _, err := os.Stat("/proc/self/environ"); err != nil {
+		t.Skip("LEFT OUT: this system does not say which processes there are")
+	}
+	built.Collector(t)
+	for _, tt := range []struct {
+		name string
+		// at is whether the key is pressed now.
+		at   func(out string, processes []string) bool
+		want string
+	}{
+		{"while the demo runs", func(_ string, processes []string) bool {
+			return slices.ContainsFunc(processes, func(p string) bool { return strings.Contains(p, "config-demo.yaml") })
+		}, ""},
+		{"while Jaeger is looked at", func(out string, _ []string) bool {
+			return strings.Contains(out, "until you press Ctrl-C")
+		}, "Jaeger ends, and forgets the traces"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			ctx, interrupt := context.WithCancel(ctx)
+			dir := t.TempDir()
+			var out lockedBuffer
+			pressed := make(chan bool, 1)
+			go func() {
+				tick := time.NewTicker(20 * time.Millisecond)
+				defer tick.Stop()
+				for ctx.Err() == nil {
+					if tt.at(out.String(), processesWith(t, dir)) {
+						interrupt()
+						pressed <- true
+					}
+					<-tick.C
+				}
+				close(pressed)
+			}()
+			err := run(ctx, &options{
+				root: built.Root(t), jaeger: built.Jaeger(t), config: "examples/jaeger/jaeger.yaml", quickstart: quickstart, out: dir,
+			}, &out)
+			interrupt()
+			require.True(t, <-pressed)
+			if tt.want == "" {
+				require.ErrorIs(t, err, context.Canceled)
+			} else {
+				require.NoError(t, err)
+			}
+			assert.Contains(t, out.String(), tt.want)
+			assert.Empty(t, processesWith(t, dir), "still there")
+		})
+	}
+}
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	all bytes.Buffer // under mu
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.String()
+}
+
+// processesWith are the programs that have something open, or an argument, or an
+// environment, with this text in it.
+func processesWith(t *testing.T, text string) (found []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	assert.NoError(t, err)
+	for _, file := range files {
+		dir := filepath.Dir(file)
+		if dir == "/proc/"+strconv.Itoa(os.Getpid()) {
+			continue
+		}
+		environ, _ := os.ReadFile(file) // one that has ended meanwhile has none
+		arguments, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		stdout, _ := os.Readlink(filepath.Join(dir, "fd", "1")) // its log
+		if strings.Contains(string(environ)+string(arguments)+stdout, text) {
+			found = append(found, dir+": "+strings.ReplaceAll(string(arguments), "\x00", " "))
+		}
+	}
+	return found
 }
 
 func TestWhatIsNotThereIsSaid(t *testing.T) {
