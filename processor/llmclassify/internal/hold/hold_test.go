@@ -257,9 +257,8 @@ func TestJudgedIsBounded(t *testing.T) {
 		trace := pcommon.TraceID{byte(n >> 8), byte(n)}
 		j.run(trace, id(1), false)
 		j.span(trace, id(2))
-		for _, m := range []memory{j.runs, j.spans} {
-			require.LessOrEqual(t, m.now.n+m.previous.n, 2*minJudged)
-		}
+		require.LessOrEqual(t, j.runs.now.n+j.runs.previous.n, 2*minJudged)
+		require.LessOrEqual(t, j.spans.now.cost+j.spans.previous.cost, 2*(minJudged+rowCost))
 		require.True(t, j.late(trace, id(1), id(0), id(9)), "named")
 		require.True(t, j.late(trace, id(0), id(2), id(9)), "beneath")
 		require.False(t, j.late(trace, id(2), id(1), id(9)), "of another run, whatever is above it")

@@ -11,6 +11,8 @@ import (
 const (
 	// judgedSize is the memory of one entry of a [memory], with its share of what is free.
 	judgedSize = 16
+	// spanCost is that of a span in a [spanMemory].
+	spanCost = 8
 	// minJudged is how many entries there is always room for.
 	minJudged = 1024
 )
@@ -23,17 +25,19 @@ type Judged struct {
 	seed  maphash.Seed
 
 	// mu guards everything declared below
-	mu          sync.Mutex
-	runs, spans memory
+	mu    sync.Mutex
+	runs  memory
+	spans spanMemory
 }
 
 // newJudged remembers runs and spans for these periods, in a total of at most an
 // eighth of bytes.
 func newJudged(epoch time.Time, runs, spans time.Duration, bytes int) *Judged {
 	limit := max(bytes/8/4/judgedSize, minJudged) // two memories of two generations
+	spansLimit := max(bytes/8/4/spanCost, minJudged)
 	return &Judged{
 		epoch: epoch, seed: maphash.MakeSeed(),
-		runs: memory{period: age(runs), limit: limit}, spans: memory{period: age(spans), limit: limit},
+		runs: memory{period: age(runs), limit: limit}, spans: spanMemory{period: age(spans), limit: spansLimit},
 	}
 }
 
@@ -72,7 +76,7 @@ func (j *Judged) Claim(now time.Time, trace pcommon.TraceID, runs ...pcommon.Spa
 	for _, run := range runs {
 		j.runs.add(j.key(trace, run))
 	}
-	j.runs.add(j.key(trace, pcommon.SpanID{}))
+	j.runs.add(j.traceKey(trace))
 	return true
 }
 
@@ -90,26 +94,35 @@ func (j *Judged) Disclaim(trace pcommon.TraceID, runs ...pcommon.SpanID) {
 func (j *Judged) Remember(spans []Link) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for i := range spans {
-		j.spans.add(j.key(spans[i].Trace, spans[i].ID))
-	}
+	j.each(spans, j.spans.add)
 }
 
 // Forget takes that back.
 func (j *Judged) Forget(spans []Link) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.each(spans, j.spans.remove)
+}
+
+// each calls do for spans, which come in rows of one trace.
+func (j *Judged) each(spans []Link, do func(trace uint64, span pcommon.SpanID)) {
+	var trace uint64
 	for i := range spans {
-		j.spans.remove(j.key(spans[i].Trace, spans[i].ID))
+		if i == 0 || spans[i].Trace != spans[i-1].Trace {
+			trace = j.traceKey(spans[i].Trace)
+		}
+		do(trace, spans[i].ID)
 	}
 }
+
+func (j *Judged) traceKey(trace pcommon.TraceID) uint64 { return j.key(trace, pcommon.SpanID{}) }
 
 // any reports whether a run of the trace has been judged. Spans that only stood for a
 // run because none was found for long do not count: there may be more of their kind.
 func (j *Judged) any(trace pcommon.TraceID) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.runs.contains(j.key(trace, pcommon.SpanID{}))
+	return j.runs.contains(j.traceKey(trace))
 }
 
 // run remembers a run whose verdict has been given; counts says that it does as one
@@ -119,7 +132,7 @@ func (j *Judged) run(trace pcommon.TraceID, run pcommon.SpanID, counts bool) {
 	defer j.mu.Unlock()
 	j.runs.add(j.key(trace, run))
 	if counts {
-		j.runs.add(j.key(trace, pcommon.SpanID{}))
+		j.runs.add(j.traceKey(trace))
 	}
 }
 
@@ -127,7 +140,7 @@ func (j *Judged) run(trace pcommon.TraceID, run pcommon.SpanID, counts bool) {
 func (j *Judged) span(trace pcommon.TraceID, span pcommon.SpanID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.spans.add(j.key(trace, span))
+	j.spans.add(j.traceKey(trace), span)
 }
 
 // late reports whether the verdict of the span's run has been given: the run that
@@ -145,7 +158,6 @@ func (j *Judged) late(trace pcommon.TraceID, owner, parent, id pcommon.SpanID) b
 	case parent.IsEmpty():
 		return j.runs.contains(j.key(trace, id))
 	default:
-		key := j.key(trace, parent)
-		return j.runs.contains(key) || j.spans.contains(key)
+		return j.runs.contains(j.key(trace, parent)) || j.spans.contains(j.traceKey(trace), parent)
 	}
 }

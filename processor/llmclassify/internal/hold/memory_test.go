@@ -2,6 +2,7 @@ package hold
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -65,5 +66,63 @@ func TestMemoryForgets(t *testing.T) {
 		m.add(key + 1)
 		require.LessOrEqual(t, m.now.n+m.previous.n, 200)
 		require.True(t, m.contains(key+1))
+	}
+}
+
+func TestSpanMemory(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	m := spanMemory{period: 10, limit: 1 << 30}
+	want := map[[2]uint64]bool{}
+	for range 20_000 {
+		trace, span := r.Uint64N(500)<<r.UintN(32), id(byte(r.IntN(200)+1))
+		if trace == 0 {
+			trace = 1 // the same, to the set
+		}
+		key := [2]uint64{trace, uint64(span[7])}
+		switch {
+		case r.IntN(4) == 0 && want[key]:
+			m.remove(trace, span)
+			delete(want, key)
+		case !want[key]:
+			m.add(trace, span)
+			want[key] = true
+		}
+		require.Equal(t, want[key], m.contains(trace, span))
+	}
+	for trace := range uint64(500) {
+		for n := range byte(200) {
+			if key := [2]uint64{trace, uint64(n + 1)}; trace > 0 {
+				require.Equal(t, want[key], m.contains(trace, id(n+1)))
+			}
+		}
+	}
+	m.rotate(10)
+	m.rotate(20)
+	assert.False(t, m.contains(1, id(1)))
+}
+
+// What is said of the memory of what was judged is what the heap says, or more.
+func TestJudgedSize(t *testing.T) {
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	for _, spans := range []int{1, 3, 13, 100} {
+		before := heap()
+		m := spanMemory{period: 10, limit: 100_000}
+		r := rand.New(rand.NewPCG(5, 6))
+		for m.now.cost+rowCost+spans < m.limit {
+			trace := r.Uint64()
+			for n := range spans {
+				m.add(trace, id(byte(n+1)))
+			}
+		}
+		grown := heap() - before
+		t.Logf("%d spans a trace: %d bytes each", spans, grown/uint64(m.now.cost))
+		assert.LessOrEqual(t, grown, uint64(m.now.cost*spanCost*5/4))
+		runtime.KeepAlive(&m)
 	}
 }

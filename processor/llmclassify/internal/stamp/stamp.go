@@ -15,8 +15,13 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// capacity is how many attributes a verdict has at most, a run's included.
-const capacity = 19
+// How many attributes a failure has at most, and what else stands on a run and on
+// another span.
+const (
+	failureAttributes = 10
+	runAttributes     = 6
+	spanAttributes    = 2
+)
 
 // Span writes the verdict on a request or tool. Where d is nil nothing failed,
 // and only a span that goes out early says so, by the trigger alone.
@@ -26,7 +31,7 @@ func Span(span ptrace.Span, d *classify.Diagnosis, trigger semconv.Trigger) {
 		return
 	}
 	if d != nil {
-		attrs.EnsureCapacity(attrs.Len() + capacity)
+		attrs.EnsureCapacity(attrs.Len() + spanAttributes + failureAttributes)
 		failure(attrs, d)
 		putStrings(attrs, string(semconv.HistoryMissingOutputsKey), d.MissingOutputs)
 	}
@@ -41,7 +46,11 @@ func Run(span ptrace.Span, d, own *classify.Diagnosis, trigger semconv.Trigger) 
 	if !makeRoom(attrs) {
 		return
 	}
-	attrs.EnsureCapacity(attrs.Len() + capacity)
+	room := runAttributes
+	if d.Failed() || own != nil {
+		room += failureAttributes
+	}
+	attrs.EnsureCapacity(attrs.Len() + room)
 	attrs.PutStr(string(semconv.RunOutcomeKey), d.Outcome.String())
 	putStrings(attrs, string(semconv.RunTimelineKey), d.Timeline)
 	if d.RecoveredFailures > 0 {
@@ -108,6 +117,10 @@ func makeRoom(attrs pcommon.Map) bool {
 
 // verdict reports whether the key is one of the vocabulary's verdicts.
 func verdict(key string) bool {
+	const vocabulary = "llm."
+	if len(key) < len(vocabulary) || key[:len(vocabulary)] != vocabulary {
+		return false // most of them
+	}
 	switch key {
 	case string(semconv.RunOutcomeKey), string(semconv.RunTimelineKey), string(semconv.RunRecoveredFailuresKey),
 		string(semconv.HistoryMissingOutputsKey),
