@@ -78,6 +78,20 @@ e2e: $(COLLECTOR) $(JAEGER) ## the tests with processes: a real Jaeger, two laye
 	cd examples && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" JAEGER_BIN="$(abspath $(JAEGER))" QUICKSTART_BIN="$(CURDIR)/$(BUILD)/quickstart" \
 		$(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./jaeger ./diagnose ./e2e/fleet
 
+# Of Node only npm is needed: Node itself is among the packages, where it comes as one.
+NODE_PACKAGES := examples/node/node_modules/.package-lock.json
+.PHONY: node-packages
+node-packages: $(NODE_PACKAGES) ## the npm packages of examples/node, and the Node that runs them
+
+$(NODE_PACKAGES): examples/node/package.json examples/node/package-lock.json examples/node/.npmrc
+	cd examples/node && npm ci --ignore-scripts --loglevel=error
+	@touch $@
+
+.PHONY: node-matrix
+node-matrix: $(COLLECTOR) $(NODE_PACKAGES) ## agents in Node under others' instrumentations, fault by fault, against docs/instrumentations.md; UPDATE=1 writes it
+	cd examples && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" REQUIRE_NODE=1 \
+		$(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./e2e/instrumentations $(if $(UPDATE),-update)
+
 .PHONY: validate
 validate: $(COLLECTOR) $(BUILD)/validate/traces.jsonl ## every file under deploy/collector, by the program it is for
 	cd deploy/collector && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" DEMO_TRACES="$(CURDIR)/$(BUILD)/validate/traces.jsonl" \
