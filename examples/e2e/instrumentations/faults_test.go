@@ -76,8 +76,10 @@ func recoveredRun() []semconv.RunOutcome {
 func faults() []fault {
 	const timeout = 500 // ms; undici looks at its clock every half second
 	ask, free := classify.UserConfirmedRetry, classify.SafeAutoRetry
-	answer := func(steps ...faultyllm.Step) []faultyllm.Exchange {
-		return []faultyllm.Exchange{faultyllm.Answer(steps...)}
+	// Undici drops what a reader has not taken when the connection breaks. What the
+	// model said is to be read first, so that the truth is one.
+	answer := func(said, then faultyllm.Step) []faultyllm.Exchange {
+		return []faultyllm.Exchange{faultyllm.Answer(said, faultyllm.Pause(100*time.Millisecond), then)}
 	}
 	return []fault{
 		{key: "answer", title: "nothing: an answer", script: []faultyllm.Exchange{answers}, outcomes: wholeRun()},
@@ -138,7 +140,7 @@ func faults() []fault {
 		},
 		{
 			key: "after-tool", title: "a tool ran, then a reset before the next answer",
-			script: []faultyllm.Exchange{called, faultyllm.Answer(faultyllm.Begin(), faultyllm.Reset())},
+			script: []faultyllm.Exchange{called, faultyllm.Answer(faultyllm.Begin(), faultyllm.Pause(100*time.Millisecond), faultyllm.Reset())},
 			run:    broke(ask, semconv.CauseConnectionReset), outcomes: failedRun(),
 			parts: []truth{broke(free, semconv.CauseConnectionReset)},
 		},
@@ -179,7 +181,7 @@ func faults() []fault {
 		},
 		{
 			key: "deadline", title: "`AbortSignal.timeout` in a text", script: answer(words, faultyllm.Stall()),
-			task: func(t *nodeagent.Task) { t.Deadline = 1000 },
+			task: func(t *nodeagent.Task) { t.Deadline = 100 },
 			run:  aborted(ask, semconv.CauseDeadline), outcomes: abortedRun(),
 		},
 		{

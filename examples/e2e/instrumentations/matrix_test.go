@@ -49,6 +49,9 @@ func TestMatrix(t *testing.T) {
 	for i := range m.cells {
 		c := &m.cells[i]
 		t.Run(c.producer.key()+"/"+c.fault.key, func(t *testing.T) {
+			if c.fault.run.class == semconv.ClassUnset && c.fault.goesOn == nil {
+				assert.Empty(t, c.saw, "the agent itself fails")
+			}
 			for _, wrong := range c.wrong() {
 				t.Error(wrong)
 			}

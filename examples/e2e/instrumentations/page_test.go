@@ -1,31 +1,36 @@
 package instrumentations
 
 import (
-	"cmp"
+	_ "embed"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelllm/otelllm-go/examples/internal/report"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// recorded says in one line what the producer put on the spans of the trace that tells of an end.
+// recorded is what the producer put on the spans of the trace that tells of an end.
+// Spans that tell the same are counted; their order is the alphabet's, since the
+// clocks of JavaScript give none.
 func (c *cell) recorded() string {
-	spans := slices.Clone(c.spans)
-	slices.SortFunc(spans, func(a, b span) int {
-		return cmp.Or(cmp.Compare(a.StartTimestamp(), b.StartTimestamp()), -cmp.Compare(a.EndTimestamp(), b.EndTimestamp()), cmp.Compare(a.Name(), b.Name()))
-	})
-	var lines []string
-	for _, s := range spans {
+	times := make(map[string]int)
+	for _, s := range c.spans {
 		if s.scope != applicationScope && s.Name() != semconv.SpanRunAbandoned {
-			lines = append(lines, told(s))
+			times[told(s)]++
 		}
 	}
+	var lines []string
+	for _, line := range slices.Sorted(maps.Keys(times)) {
+		if n := times[line]; n > 1 {
+			line = fmt.Sprintf("%d × %s", n, line)
+		}
+		lines = append(lines, line)
+	}
 	if len(lines) == 0 {
-		return "no span"
+		return "nothing"
 	}
 	return strings.Join(lines, "; ")
 }
@@ -79,6 +84,122 @@ func (c *cell) verdicts() string {
 	return b.String()
 }
 
-func (m *matrix) page() string { return "" }
+// said is how much a verdict says.
+type said uint8
 
-var _ = report.Verdict{}
+const (
+	nothing said = iota // there is none
+	open                // that it is not known how it went
+	truly               // what really happened
+)
+
+func (s said) String() string { return [...]string{"○", "◐", "●"}[s] }
+
+func (c *cell) said() said {
+	v, ok := c.run()
+	switch {
+	case !ok:
+		if _, verdicts := c.judged(); len(verdicts) > 0 {
+			return open
+		}
+		return nothing
+	case cautious(&v):
+		return open
+	default:
+		return truly
+	}
+}
+
+// verdict is the run's, in short.
+func (c *cell) verdict() (what, retry string) {
+	v, ok := c.run()
+	switch {
+	case !ok:
+		return "–", "–"
+	case !v.Failed():
+		return v.Outcome.String(), "–"
+	case v.Class == semconv.ClassUnclassified:
+		return "`unclassified`", "`" + v.Safety.String() + "`"
+	default:
+		return "`" + v.Class.String() + " / " + v.Cause.String() + "`, " + v.Confidence.String(), "`" + v.Safety.String() + "`"
+	}
+}
+
+//go:embed page.md
+var intro string
+
+// page is the matrix for people.
+func (m *matrix) page() string {
+	var b strings.Builder
+	b.WriteString(intro)
+	m.overview(&b)
+	for i := range m.producers {
+		m.section(&b, &m.producers[i])
+	}
+	return b.String()
+}
+
+// overview has a row for each fault and a column for each producer's file.
+func (m *matrix) overview(b *strings.Builder) {
+	var files, titles []string
+	for i := range m.producers {
+		if p := &m.producers[i]; !slices.Contains(files, p.file) {
+			files, titles = append(files, p.file), append(titles, p.title)
+		}
+	}
+	fmt.Fprintf(b, "| what was done | %s |\n|---|%s\n", strings.Join(titles, " | "), strings.Repeat("---|", len(files)))
+	for i := range m.faults {
+		f := &m.faults[i]
+		fmt.Fprintf(b, "| %s |", f.title)
+		for _, file := range files {
+			b.WriteByte(' ')
+			for j := range m.cells {
+				c := &m.cells[j]
+				if c.fault.key != f.key || c.producer.file != file {
+					continue
+				}
+				if c.producer.http {
+					b.WriteByte('+')
+				}
+				b.WriteString(c.said().String())
+			}
+			b.WriteString(" |")
+		}
+		b.WriteByte('\n')
+	}
+}
+
+// section is what one producer gives.
+func (m *matrix) section(b *strings.Builder, p *producer) {
+	title := strings.ReplaceAll(p.label(), "`", "")
+	fmt.Fprintf(b, "\n## %s\n\n", title)
+	missing := make(map[string]bool)
+	for i := range m.cells {
+		if c := &m.cells[i]; c.producer == p {
+			if v, _ := c.run(); v.Failed() {
+				for _, fact := range v.MissingEvidence {
+					missing[fact] = true
+				}
+			}
+		}
+	}
+	if len(missing) > 0 {
+		fmt.Fprintf(b, "Missing for more, as `llm.failure.missing_evidence` names it: `%s`.\n\n", strings.Join(slices.Sorted(maps.Keys(missing)), "`, `"))
+	}
+	if m.unhandled[p.file] {
+		b.WriteString("It splits streams and leaves an error of one half unhandled (`unhandledRejection`): that ends a process which does not provide for it.\n\n")
+	}
+	b.WriteString("| what was done | the application saw | the spans say | verdict | repeat the run? |\n|---|---|---|---|---|\n")
+	for i := range m.cells {
+		c := &m.cells[i]
+		if c.producer != p {
+			continue
+		}
+		saw := "–"
+		if len(c.saw) > 0 {
+			saw = "`" + strings.Join(c.saw, " ← ") + "`"
+		}
+		what, retry := c.verdict()
+		fmt.Fprintf(b, "| %s | %s | %s | %s %s | %s |\n", c.fault.title, saw, c.recorded(), c.said(), what, retry)
+	}
+}

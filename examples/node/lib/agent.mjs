@@ -34,13 +34,13 @@ export async function loop(model, { prompt, tools, signal, onText, endOnToolFail
 //   maxRetries        of the SDK; 0 if absent
 //   timeouts          {connect, headers, body} of undici, in ms
 //   abortOn           'text' or 'tool': when a person presses stop
-//   deadline          ms, for AbortSignal.timeout
+//   deadline          ms after the first text, for AbortSignal.timeout
 //   stopReading       leave the stream after the first text
 //   tool              'throws': it fails; 'waits': it ends only with the signal
 //   endOnToolFailure  the run ends when a tool fails
 export function runOf(task, pressedStop = () => undefined) {
   const stop = new AbortController();
-  const signal = task.deadline ? AbortSignal.timeout(task.deadline) : stop.signal;
+  const { signal } = stop;
   const { connect, headers, body } = task.timeouts ?? {};
   const dispatcher = task.timeouts && new Agent({
     headersTimeout: headers, bodyTimeout: body, ...(connect && { connect: { timeout: connect } }),
@@ -52,6 +52,10 @@ export function runOf(task, pressedStop = () => undefined) {
     endOnToolFailure: task.endOnToolFailure,
     onText() {
       if (task.abortOn === 'text') stop.abort(pressedStop());
+      if (task.deadline) {
+        const late = AbortSignal.timeout(task.deadline);
+        late.addEventListener('abort', () => stop.abort(late.reason));
+      }
       return Boolean(task.stopReading);
     },
     tools: [{

@@ -1,7 +1,7 @@
 // OpenLLMetry's instrumentations of the openai client and of Anthropic's.
 import { AnthropicInstrumentation } from '@traceloop/instrumentation-anthropic';
 import { OpenAIInstrumentation } from '@traceloop/instrumentation-openai';
-import Anthropic from 'anthropic-0'; // the instrumentation fails on version 1
+import * as anthropic from 'anthropic-0'; // the instrumentation fails on version 1
 import * as openai from 'openai';
 import { loop } from '../lib/agent.mjs';
 import { messages } from '../lib/messages.mjs';
@@ -11,7 +11,7 @@ import { responses } from '../lib/responses.mjs';
 export function instrument(tracerProvider) {
   for (const [instrumentation, module] of [
     [new OpenAIInstrumentation({ traceContent: false }), openai.OpenAI],
-    [new AnthropicInstrumentation({ traceContent: false }), { Anthropic }],
+    [new AnthropicInstrumentation({ traceContent: false }), anthropic],
   ]) {
     instrumentation.setTracerProvider(tracerProvider);
     instrumentation.manuallyInstrument(module);
@@ -21,5 +21,5 @@ export function instrument(tracerProvider) {
 export const run = (r) => loop({
   chat: () => chat(new openai.OpenAI(r.client), r.tools),
   responses: () => responses(new openai.OpenAI(r.client), r.tools),
-  messages: () => messages(new Anthropic({ ...r.client, openTelemetry: false }), r.tools),
+  messages: () => messages(new anthropic.Anthropic({ ...r.client, openTelemetry: false }), r.tools),
 }[r.api](), r);
