@@ -88,7 +88,7 @@ func given(args []string) (o options, err error) {
 	if o.short {
 		set := make(map[string]bool)
 		flags.Visit(func(f *flag.Flag) { set[f.Name] = true })
-		for name, value := range map[string]string{"duration": "18s", "stops": "2", "kills": "2", "open": "150"} {
+		for name, value := range map[string]string{"duration": "16s", "stops": "2", "kills": "2", "open": "150"} {
 			if !set[name] {
 				if err := flags.Set(name, value); err != nil {
 					return o, err
@@ -101,8 +101,8 @@ func given(args []string) (o options, err error) {
 		return o, fmt.Errorf("unknown argument %q: there are only flags, -help lists them", flags.Arg(0))
 	case o.fail < 0 || o.fail > 0.9:
 		return o, fmt.Errorf("-fail %v: a share between 0 and 0.9", o.fail)
-	case o.duration < 4*time.Second || o.open < 1 || o.traces < 0 || o.stops < 0 || o.kills < 0:
-		return o, errors.New("-duration is to be 4s or more, -open 1 or more, and no number negative")
+	case o.duration < 2*o.limits().hold+2*time.Second || o.open < 1 || o.traces < 0 || o.stops < 0 || o.kills < 0:
+		return o, errors.New("-duration is to be 6s or more (4s in the short form), -open 1 or more, and no number negative")
 	}
 	if o.bin == "" {
 		o.bin = filepath.Join(o.root, "build", "otelcol-llm")
@@ -112,8 +112,9 @@ func given(args []string) (o options, err error) {
 
 // parts are the parts of a soak. Each has a share of the time.
 func (o *options) parts() []part {
-	rest := o.duration * 9 / 10
-	list := []part{{name: "calm", proves: "every verdict, and the need of memory", lasts: o.duration / 10}}
+	calm := max(o.duration/10, 2*o.limits().hold) // until as much is held as ever will be
+	rest := o.duration - calm
+	list := []part{{name: "calm", proves: "every verdict, and the need of memory", lasts: calm}}
 	outages := 2
 	if o.short {
 		outages = 1
@@ -127,7 +128,7 @@ func (o *options) parts() []part {
 	}
 	stops.lasts = rest * 4 / 10
 	kills := part{
-		name: "kills", proves: "at least once over kills, by the journal alone", lasts: rest * 3 / 10, kills: o.kills - o.kills/2, outages: outages,
+		name: "kills", proves: "at least once over kills, by the journal alone", lasts: (rest - stops.lasts) / 2, kills: o.kills - o.kills/2, outages: outages,
 		fail: o.fail, bounded: true, storage: true,
 	}
 	shipped := kills
@@ -136,11 +137,12 @@ func (o *options) parts() []part {
 	return append(list, stops, kills, shipped)
 }
 
-// patience of the short form and the long one.
+// limits are llm_classify's times and bounds. In the short form the end of a part does
+// not wait long for runs that never end.
 func (o *options) limits() limits {
 	l := limits{hold: 2 * time.Second, settle: 300 * time.Millisecond, runTimeout: 20 * time.Second, heldBytes: 256 << 20, spansPerRun: 150}
 	if o.short {
-		l.hold, l.runTimeout = time.Second, 6*time.Second
+		l.hold, l.runTimeout = time.Second, 5*time.Second
 	}
 	return l
 }

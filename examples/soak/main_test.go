@@ -30,7 +30,7 @@ func TestFlags(t *testing.T) {
 
 	o, err = given([]string{"-short"})
 	require.NoError(t, err)
-	assert.Equal(t, 18*time.Second, o.duration)
+	assert.Equal(t, 16*time.Second, o.duration)
 	assert.Equal(t, []int{2, 2}, []int{o.stops, o.kills})
 	assert.Less(t, o.limits().runTimeout, 10*time.Second)
 	o, err = given([]string{"-short", "-kills", "5", "-storage=false"})

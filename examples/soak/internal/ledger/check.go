@@ -156,22 +156,14 @@ func (c *checker) span(s *span) {
 	if len(s.copies) == 0 {
 		return
 	}
-	first, last := s.copies[0].at, s.copies[len(s.copies)-1].at
-	if allowed := s.acks + s.unknown; len(s.copies) > allowed {
-		if !c.between(s.first, last, true) {
-			c.add(Doubled, s.key, "%s of a %s trace came out %d times; %d acknowledgements, %d attempts without an answer, no kill since it was sent",
-				roles[s.role], s.shape(), len(s.copies), s.acks, s.unknown)
-		}
-		for _, k := range c.stops {
-			if k.kill && k.began.After(first) && k.began.Before(last) {
-				out := k.began.Sub(first)
-				c.figures.Oldest = max(c.figures.Oldest, out)
-				if out > c.rules.Again {
-					c.add(Doubled, s.key, "it had been out for %s when the Collector was killed, and came again", out)
-				}
-				break
-			}
-		}
+	if last := s.copies[len(s.copies)-1].at; len(s.copies) > s.acks+s.unknown && !c.between(s.first, last, true) {
+		c.add(Doubled, s.key, "%s of a %s trace came out %d times; %d acknowledgements, %d attempts without an answer, no kill since it was sent",
+			roles[s.role], s.shape(), len(s.copies), s.acks, s.unknown)
+	}
+	if out := c.outBeforeKill(s); out > c.rules.Again {
+		c.add(Doubled, s.key, "it had been out for %s when the Collector was killed, and came again", out)
+	} else {
+		c.figures.Oldest = max(c.figures.Oldest, out)
 	}
 	for _, d := range s.copies {
 		if d.altered {
@@ -182,6 +174,24 @@ func (c *checker) span(s *span) {
 	for i := range s.copies {
 		c.trigger(s, &s.copies[i])
 	}
+}
+
+// outBeforeKill is the longest that a copy of the span had been out when a kill
+// brought it again. One that was sent again, too, came again for that.
+func (c *checker) outBeforeKill(s *span) (longest time.Duration) {
+	if s.unknown > 0 {
+		return 0
+	}
+	for i := 1; i < len(s.copies); i++ {
+		before, after := s.copies[i-1].at, s.copies[i].at
+		for _, k := range c.stops {
+			if k.kill && k.began.After(before) && k.began.Before(after) {
+				longest = max(longest, k.began.Sub(before))
+				break
+			}
+		}
+	}
+	return longest
 }
 
 var roles = [...]string{load.Other: "span", load.Request: "model call", load.Tool: "tool", load.Run: "run span"}
