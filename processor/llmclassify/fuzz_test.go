@@ -3,9 +3,10 @@ package llmclassify
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"math"
+	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,12 @@ func FuzzConsumeTraces(f *testing.F) {
 	}
 	for seed := range 16 {
 		f.Add([]byte(strings.Repeat(string(rune('a'+seed))+"\x00\xff\x01", 200+seed)), uint8(17*seed), true)
+	}
+	random := rand.NewChaCha8([32]byte{})
+	for seed := range 16 {
+		data := make([]byte, 1<<10)
+		_, _ = random.Read(data) // never fails
+		f.Add(data, uint8(16*seed+seed%4), true)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, seed uint8, made bool) {
 		var td ptrace.Traces
@@ -98,11 +105,12 @@ func checkHostile(t *testing.T, td ptrace.Traces, seed uint8) {
 		want.add(td, -1)
 	}
 	for key, n := range want {
-		require.Zero(t, n, "%+d times too few: %s", n, key)
+		require.Zero(t, n, "%+d times too few: %q", n, key)
 	}
 }
 
-// inventory counts spans by all that they have but verdicts.
+// inventory counts spans by all that they have but verdicts, byte for byte as they are
+// on the wire, with their resource and scope.
 type inventory map[string]int
 
 func (v inventory) add(td ptrace.Traces, n int) {
@@ -116,19 +124,23 @@ func (v inventory) add(td ptrace.Traces, n int) {
 				if span.Name() == semconv.SpanRunAbandoned && span.StartTimestamp() == span.EndTimestamp() {
 					continue // may have been added
 				}
-				attrs := pcommon.NewMap()
-				span.Attributes().CopyTo(attrs)
-				attrs.RemoveIf(func(key string, _ pcommon.Value) bool {
-					for _, prefix := range verdicts {
-						if strings.HasPrefix(key, prefix) {
-							return true
-						}
-					}
-					return false
+				one := ptrace.NewTraces()
+				resource := one.ResourceSpans().AppendEmpty()
+				resource.SetSchemaUrl(rs.SchemaUrl())
+				rs.Resource().CopyTo(resource.Resource())
+				scope := resource.ScopeSpans().AppendEmpty()
+				scope.SetSchemaUrl(ss.SchemaUrl())
+				ss.Scope().CopyTo(scope.Scope())
+				alone := scope.Spans().AppendEmpty()
+				span.CopyTo(alone)
+				alone.Attributes().RemoveIf(func(key string, _ pcommon.Value) bool {
+					return slices.ContainsFunc(verdicts, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 				})
-				v[fmt.Sprint(span.TraceID(), span.SpanID(), span.ParentSpanID(), span.Name(), span.Kind(), span.StartTimestamp(), span.EndTimestamp(),
-					span.Events().Len(), span.Links().Len(), span.Status().Code(), span.TraceState().AsRaw(), span.Flags(),
-					rs.SchemaUrl(), rs.Resource().Attributes().AsRaw(), ss.Scope().Name(), ss.Scope().Attributes().AsRaw(), attrs.AsRaw())] += n
+				data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(one)
+				if err != nil {
+					panic(err)
+				}
+				v[string(data)] += n
 			}
 		}
 	}
@@ -217,7 +229,20 @@ func hostileTraces(data []byte) ptrace.Traces {
 	for len(data) > 0 {
 		rs := td.ResourceSpans().AppendEmpty()
 		rs.Resource().Attributes().PutStr("service.name", hex.EncodeToString([]byte{next() % 3}))
-		spans := rs.ScopeSpans().AppendEmpty().Spans()
+		if next()%2 == 0 {
+			rs.SetSchemaUrl("https://opentelemetry.io/schemas/1.37.0")
+			rs.Resource().SetDroppedAttributesCount(uint32(next()))
+			value(rs.Resource().Attributes().PutEmpty("resource.attribute"), 0)
+		}
+		ss := rs.ScopeSpans().AppendEmpty()
+		if next()%2 == 0 {
+			ss.SetSchemaUrl("https://opentelemetry.io/schemas/1.36.0")
+			ss.Scope().SetName(words[int(next())%len(words)])
+			ss.Scope().SetVersion("1.2.3")
+			ss.Scope().SetDroppedAttributesCount(uint32(next()))
+			value(ss.Scope().Attributes().PutEmpty("scope.attribute"), 0)
+		}
+		spans := ss.Spans()
 		for range next()%8 + 1 {
 			span := spans.AppendEmpty()
 			if n := next() % 4; n > 0 {
@@ -229,6 +254,21 @@ func hostileTraces(data []byte) ptrace.Traces {
 			span.SetStartTimestamp(ts())
 			span.SetEndTimestamp(ts())
 			span.Status().SetCode(ptrace.StatusCode(next() % 4))
+			if next()%4 == 0 {
+				span.SetName(words[int(next())%len(words)])
+				span.Status().SetMessage(words[int(next())%len(words)])
+				span.TraceState().FromRaw("vendor=value")
+				span.SetFlags(uint32(next()))
+				span.SetDroppedAttributesCount(uint32(next()))
+				span.SetDroppedEventsCount(uint32(next()))
+				span.SetDroppedLinksCount(uint32(next()))
+				link := span.Links().AppendEmpty()
+				link.SetTraceID(traceID(next()))
+				link.SetSpanID(id())
+				link.TraceState().FromRaw("vendor=linked")
+				link.SetFlags(uint32(next()))
+				value(link.Attributes().PutEmpty("link.attribute"), 0)
+			}
 			span.Attributes().PutStr(keys[0], words[next()%4])
 			for range next() % 12 {
 				value(span.Attributes().PutEmpty(keys[int(next())%len(keys)]), 0)
@@ -236,6 +276,8 @@ func hostileTraces(data []byte) ptrace.Traces {
 			if next()%4 == 0 {
 				event := span.Events().AppendEmpty()
 				event.SetName(otelsemconv.ExceptionEventName)
+				event.SetTimestamp(ts())
+				event.SetDroppedAttributesCount(uint32(next()))
 				value(event.Attributes().PutEmpty(string(otelsemconv.ExceptionTypeKey)), 0)
 			}
 		}

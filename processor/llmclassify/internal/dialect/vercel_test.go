@@ -2,6 +2,8 @@ package dialect
 
 import (
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -86,6 +88,24 @@ func TestVercelRequest(t *testing.T) {
 			classify.Request{},
 		},
 		{
+			"just ended, and an error that is known", vercel6(do, statusUnset, vercelFinish("other"), event{class: "ECONNRESET", message: canary}),
+			[]truth{cut},
+			interrupted(semconv.CauseConnectionReset, medium),
+			classify.Request{Basis: classify.Typed, Transport: classify.Transport{Cause: semconv.TransportCauseConnectionReset, Code: "ECONNRESET"}},
+		},
+		{
+			"an unknown reason, and an error that is known", vercel6(do, statusUnset, vercelFinish("unknown"), event{class: "RateLimitError"}),
+			[]truth{inBand},
+			ofProvider(semconv.CauseRateLimited, confirm),
+			classify.Request{Basis: classify.Typed, Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindRateLimited, Code: "RateLimitError"}},
+		},
+		{
+			"said to be well, without a reason", vercel6(do, statusOK, nil),
+			[]truth{success},
+			well,
+			classify.Request{Failed: classify.No},
+		},
+		{
 			"aborted", vercel6(do, statusUnset, nil),
 			[]truth{stopped},
 			aborted(semconv.CauseUnknown, low),
@@ -104,6 +124,30 @@ func TestVercelRequest(t *testing.T) {
 			classify.Request{Basis: classify.Typed, Failed: classify.Yes, Ended: semconv.StreamEndCancelled, Abort: classify.Abort{Source: semconv.AbortSourceDeadline}},
 		},
 	})
+}
+
+// Ids of calls are read whole or not at all.
+func TestVercelCalls(t *testing.T) {
+	many := strings.Repeat(`{"toolCallId":"call"},`, classify.MaxIDs)
+	for name, c := range map[string]struct {
+		value any
+		want  []string
+	}{
+		"two":               {`[{"toolCallId":"a"},{"toolCallId":"b"}]`, []string{"a", "b"}},
+		"none":              {`[]`, nil},
+		"no string":         {int64(3), nil},
+		"no list":           {`{"toolCallId":"a"}`, nil},
+		"one without an id": {`[{"toolCallId":"a"},{"toolName":"write"}]`, nil},
+		"as many as fit":    {"[" + strings.TrimSuffix(many, ",") + "]", slices.Repeat([]string{"call"}, classify.MaxIDs)},
+		"too many":          {"[" + many + `{"toolCallId":"b"}]`, nil},
+		"an id too long":    {`[{"toolCallId":"` + strings.Repeat("a", maxString+1) + `"}]`, nil},
+		"too long":          {`[{"toolCallId":"a","input":"` + strings.Repeat("x", maxJSON) + `"}]`, nil},
+	} {
+		attrs := vercelFinish("tool-calls")
+		attrs["ai.response.toolCalls"] = c.value
+		_, _, facts := vercel6("ai.streamText.doStream", statusUnset, attrs).read(t)
+		assert.Equal(t, c.want, facts.Request.CallIDs, name)
+	}
 }
 
 func TestVercelOthers(t *testing.T) {
