@@ -81,11 +81,11 @@ func examine(t *trace) (findings []finding, others int) {
 	var sights []sight
 	hasRun := false
 	parents := make(map[pcommon.SpanID]pcommon.SpanID, t.spans)
-	requests := make(map[pcommon.SpanID]bool)
+	requests, runs := make(map[pcommon.SpanID]bool), make(map[pcommon.SpanID]bool)
 	for span := range t.all() {
 		s := see(span)
 		parents[span.SpanID()] = span.ParentSpanID()
-		requests[span.SpanID()] = s.kind == kindRequest
+		requests[span.SpanID()], runs[span.SpanID()] = s.kind == kindRequest, s.kind == kindRun
 		if s.kind == kindOther {
 			others++
 			continue
@@ -96,7 +96,7 @@ func examine(t *trace) (findings []finding, others int) {
 	slices.SortStableFunc(sights, func(a, b sight) int { return cmp.Compare(a.span.StartTimestamp(), b.span.StartTimestamp()) })
 	for i := range sights {
 		s := &sights[i]
-		s.run = hasRun && !beneath(s.span, parents, requests)
+		s.run = hasRun && !runs[s.span.ParentSpanID()] && !beneath(s.span, parents, requests)
 		f := finding{TraceID: t.id.String(), SpanID: s.span.SpanID().String(), Name: s.span.Name(), Kind: s.kind.String()}
 		f.look(s)
 		f.Unknown = s.unknown()

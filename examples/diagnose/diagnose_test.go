@@ -176,7 +176,7 @@ func TestNeededFactsAreNeeded(t *testing.T) {
 	for _, key := range []string{
 		string(semconv.StreamEndKey), string(semconv.TransportCauseKey), string(semconv.ProviderErrorKindKey),
 		string(semconv.StreamTextChunksKey), string(semconv.RequestProviderToolsKey),
-		string(semconv.ToolEffectKey), string(semconv.RunIDKey),
+		string(semconv.ToolEffectKey),
 	} {
 		t.Run(key, func(t *testing.T) {
 			path, _ := record(t, func(span ptrace.Span) { span.Attributes().Remove(key) })
@@ -265,6 +265,11 @@ func TestCheck(t *testing.T) {
 		{"more calls than inputs", set("llm.stream.tool_calls", 70), "llm.stream.tool_calls=70 is more than llm.stream.tool_inputs_started"},
 		{"an id that is none", set("llm.run.id", "run-1"), "llm.run.id has to be a span id of 16 hexadecimal digits"},
 		{"a run that is not there", set("llm.run.id", "00000000000000ff"), "the span of the run: not known without it: named by llm.run.id and not in the trace"},
+		{"a part of a run that hangs elsewhere and names no run", func(span ptrace.Span) {
+			if span.Attributes().Remove("llm.run.id") {
+				span.SetParentSpanID(pcommon.SpanID{9})
+			}
+		}, "MISSING        llm.run.id: not known without it: which run it belongs to"},
 		{"more requests than announced", func(span ptrace.Span) {
 			if span.Name() == "invoke_agent coder" {
 				span.Attributes().PutInt("llm.run.requests", 0)

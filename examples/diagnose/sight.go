@@ -46,7 +46,7 @@ type sight struct {
 	span  ptrace.Span
 	attrs pcommon.Map
 	kind  kind
-	run   bool // the trace has a run that the span should be part of
+	run   bool // the trace has a run, and only llm.run.id could say that the span is part of it
 
 	end    semconv.StreamEnd
 	phase  semconv.Phase

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -22,15 +23,15 @@ import (
 
 var update = flag.Bool("update", false, "write what the stories print into docs/incidents.md")
 
-// The marks between which the page is generated.
-const (
-	begin = "<!-- generated: go test ./incidents -run TestPage -update -->\n"
-	end   = "<!-- end of what is generated -->\n"
-)
-
 // The page has what the stories print when they are played with the built Collector.
 func TestPage(t *testing.T) {
-	tellings := tell(t)
+	section(t, "stories", page(tell(t, all.Stories(), nil)))
+}
+
+// section holds what stands on the page between two marks against what it should be.
+func section(t *testing.T, name, want string) {
+	t.Helper()
+	begin, end := "<!-- generated: "+name+" -->\n", "<!-- end of "+name+" -->\n"
 	path := filepath.Join(built.Root(t), "docs", "incidents.md")
 	raw, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -38,26 +39,42 @@ func TestPage(t *testing.T) {
 	require.True(t, ok, "%s has no %s", path, begin)
 	is, after, ok := strings.Cut(rest, end)
 	require.True(t, ok, "%s has no %s", path, end)
-	want := page(tellings)
 	if *update {
 		require.NoError(t, os.WriteFile(path, []byte(before+begin+want+end+after), 0o600))
 		return
 	}
-	assert.Equal(t, want, is, "stale: `cd examples && OTELCOL_BIN=… go test ./incidents -run TestPage -update`")
+	assert.Equal(t, want, is, "stale: `cd examples && OTELCOL_BIN=… go test ./incidents -update`, with Node for what happened there")
 }
 
 // Before and after are as they are known, with the built Collector.
 func TestStories(t *testing.T) {
-	for _, told := range tell(t) {
+	for _, told := range tell(t, all.Stories(), nil) {
 		for _, wrong := range told.Wrong() {
 			t.Error(wrong)
 		}
 	}
 }
 
-func tell(t *testing.T) []incident.Telling {
+// The same of those that happened in Node, as they happened there.
+func TestNodeStories(t *testing.T) {
+	built.Collector(t) // without it there is no need to look for Node
+	node, err := incident.FindNode(filepath.Join(built.Root(t), "examples", "node"))
+	if errors.Is(err, incident.ErrNoNode) {
+		t.Skipf("LEFT OUT: %v", err)
+	}
+	require.NoError(t, err)
+	tellings := tell(t, all.NodeStories(), node)
+	section(t, "stories in Node", "\n"+outputs(tellings))
+	for _, told := range tellings {
+		for _, wrong := range told.Wrong() {
+			t.Error(wrong)
+		}
+	}
+}
+
+func tell(t *testing.T, stories []incident.Story, node *incident.Node) []incident.Telling {
 	t.Helper()
-	tellings, err := incident.Tell(t.Context(), all.Stories(), built.Collector(t),
+	tellings, err := incident.Tell(t.Context(), stories, node, built.Collector(t),
 		filepath.Join(built.Root(t), "deploy", "collector", "config-demo.yaml"), t.TempDir())
 	require.NoError(t, err)
 	return tellings
@@ -68,20 +85,34 @@ var (
 	traceID = regexp.MustCompile(`(?m)^  trace +[0-9a-f]{32}\n`)
 )
 
-// page is the generated part: the stories with their output, without times and ids.
+// output is what a story prints, without times and ids.
+func output(t *incident.Telling) string {
+	var out bytes.Buffer
+	t.Output(&report.Printer{W: &out})
+	text := traceID.ReplaceAllString(moment.ReplaceAllString(out.String(), ""), "")
+	return "```\n" + strings.TrimRight(text, "\n") + "\n```\n\n"
+}
+
+// outputs are those of stories that are told elsewhere.
+func outputs(tellings []incident.Telling) string {
+	var b strings.Builder
+	for i := range tellings {
+		fmt.Fprintf(&b, "### %s\n\n%s", tellings[i].Story.Title, output(&tellings[i]))
+	}
+	return b.String()
+}
+
+// page is the stories with their output.
 func page(tellings []incident.Telling) string {
 	var b bytes.Buffer
 	for i := range tellings {
 		t := &tellings[i]
 		s := t.Story
-		var out bytes.Buffer
-		t.Output(&report.Printer{W: &out})
-		text := traceID.ReplaceAllString(moment.ReplaceAllString(out.String(), ""), "")
 		fmt.Fprintf(&b, "\n## %d. %s\n\n", i+1, s.Title)
 		for _, p := range []string{"**What people met.** " + s.Met, "**What had happened.** " + s.Happened} {
 			fmt.Fprintf(&b, "%s\n\n", strings.Join(report.Wrap(p, 120), "\n"))
 		}
-		fmt.Fprintf(&b, "```\n%s\n```\n\n", strings.TrimRight(text, "\n"))
+		b.WriteString(output(t))
 		fmt.Fprintf(&b, "%s\n\n", strings.Join(report.Wrap("**What to do.** "+s.Do, 120), "\n"))
 		fmt.Fprintf(&b, "Play it: `go run ./incidents -only %s`; read it: [examples/incidents/%[1]s](../examples/incidents/%[1]s/story.go).\n", s.Name)
 	}
@@ -89,21 +120,21 @@ func page(tellings []incident.Telling) string {
 }
 
 func TestChoose(t *testing.T) {
-	stories, err := choose("")
+	stories, err := choose("", false)
 	require.NoError(t, err)
 	assert.Len(t, stories, 5)
 	for _, s := range stories {
 		assert.DirExists(t, s.Name)
-		one, err := choose(s.Name)
+		one, err := choose(s.Name, false)
 		require.NoError(t, err)
 		require.Len(t, one, 1)
 		assert.Equal(t, s.Name, one[0].Name)
 	}
-	_, err = choose("another")
+	_, err = choose("another", false)
 	require.ErrorContains(t, err, `there is no incident "another"; there are toolblamed, terminated`)
 }
 
 func TestACollectorThatIsNotBuilt(t *testing.T) {
-	err := run(context.Background(), "build/no-such", "none", all.Stories(), os.Stdout)
+	err := run(context.Background(), nil, "build/no-such", "none", all.Stories(), os.Stdout)
 	require.ErrorContains(t, err, "build it with `make collector`")
 }

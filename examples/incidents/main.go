@@ -4,6 +4,7 @@
 //
 //	go run ./incidents
 //	go run ./incidents -only terminated
+//	go run ./incidents -node
 //
 // It ends with status 0 if every trace said what it is known to say, else with 1.
 package main
@@ -31,13 +32,18 @@ const budget = 2 * time.Minute
 func main() {
 	root := flag.String("root", "..", "`folder` of the repository, which the Collector's path is relative to")
 	collector := flag.String("collector", "build/otelcol-llm", "Collector `binary`, as `make collector` builds it")
-	only := flag.String("only", "", "`name` of the one incident to play: "+names())
+	only := flag.String("only", "", "`name` of the one incident to play: "+names(all.Stories()))
+	inNode := flag.Bool("node", false, "play those that happened in Node as they happened there, with the packages of examples/node")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "incidents: unexpected argument %q; -h lists the flags\n", flag.Arg(0))
 		os.Exit(2)
 	}
-	stories, err := choose(*only)
+	stories, err := choose(*only, *inNode)
+	var node *incident.Node
+	if err == nil && *inNode {
+		node, err = incident.FindNode(filepath.Join(*root, "examples", "node"))
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "incidents: %v\n", err)
 		os.Exit(2)
@@ -47,7 +53,7 @@ func main() {
 	if !filepath.IsAbs(*collector) {
 		*collector = filepath.Join(*root, *collector)
 	}
-	err = run(ctx, *collector, filepath.Join(*root, "deploy", "collector", "config-demo.yaml"), stories, os.Stdout)
+	err = run(ctx, node, *collector, filepath.Join(*root, "deploy", "collector", "config-demo.yaml"), stories, os.Stdout)
 	cancel()
 	stop()
 	if err != nil {
@@ -56,16 +62,19 @@ func main() {
 	}
 }
 
-func names() string {
+func names(stories []incident.Story) string {
 	var list []string
-	for _, s := range all.Stories() {
+	for _, s := range stories {
 		list = append(list, s.Name)
 	}
 	return strings.Join(list, ", ")
 }
 
-func choose(only string) ([]incident.Story, error) {
+func choose(only string, inNode bool) ([]incident.Story, error) {
 	stories := all.Stories()
+	if inNode {
+		stories = all.NodeStories()
+	}
 	if only == "" {
 		return stories, nil
 	}
@@ -74,17 +83,17 @@ func choose(only string) ([]incident.Story, error) {
 			return []incident.Story{s}, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no incident %q; there are %s", only, names())
+	return nil, fmt.Errorf("there is no incident %q; there are %s", only, names(stories))
 }
 
 // run plays the stories with a Collector of their own, and prints them.
-func run(ctx context.Context, collector, config string, stories []incident.Story, out *os.File) (err error) {
+func run(ctx context.Context, node *incident.Node, collector, config string, stories []incident.Story, out *os.File) (err error) {
 	dir, err := os.MkdirTemp("", "incidents")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	tellings, err := incident.Tell(ctx, stories, collector, config, dir)
+	tellings, err := incident.Tell(ctx, stories, node, collector, config, dir)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,11 @@ import (
 	"github.com/otelllm/otelllm-go/examples/incidents/unheard"
 )
 
+// NodeStories are those that happened in Node, as they happened there.
+func NodeStories() []incident.Story {
+	return []incident.Story{toolblamed.NodeStory(), terminated.NodeStory()}
+}
+
 // Stories are the five incidents.
 func Stories() []incident.Story {
 	return []incident.Story{

@@ -18,6 +18,9 @@ import (
 type Stage struct {
 	server *faultyllm.Server
 	nobody *faultyllm.Port
+
+	Node *Node  // for acts that need one
+	OTLP string // URL of the Collector, for what Node sends
 }
 
 // NewStage starts a model server that breaks, on loopback.
@@ -30,7 +33,7 @@ func NewStage() (*Stage, error) {
 	if err != nil {
 		return nil, errors.Join(err, server.Close())
 	}
-	return &Stage{server, nobody}, nil
+	return &Stage{server: server, nobody: nobody}, nil
 }
 
 // Close ends it.
@@ -46,6 +49,16 @@ type Played struct {
 // Before plays an act under the telemetry that it had. Its spans are also sent to
 // where also says.
 func (s *Stage) Before(ctx context.Context, story *Story, act *Act, also ...sdktrace.SpanProcessor) (Played, error) {
+	if act.Node != nil {
+		k, err := startKeeper(also)
+		if err != nil {
+			return Played{}, err
+		}
+		played, err := s.playNode(ctx, story, act, "before", act.Node.Producer, k.url)
+		err = errors.Join(err, k.close())
+		played.Spans = k.spans
+		return played, err
+	}
 	kept := tracetest.NewInMemoryExporter()
 	of := func(service string) *sdktrace.TracerProvider {
 		options := []sdktrace.TracerProviderOption{
@@ -65,17 +78,14 @@ func (s *Stage) Before(ctx context.Context, story *Story, act *Act, also ...sdkt
 
 // After plays an act under otelllm, with spans that go to the two providers.
 func (s *Stage) After(ctx context.Context, story *Story, act *Act, agent, gateway trace.TracerProvider) (Played, error) {
+	if act.Node != nil {
+		return s.playNode(ctx, story, act, "after", factsProducer, s.OTLP)
+	}
 	return s.play(ctx, story, act, "after", agent, Otelllm(agent), Otelllm(gateway))
 }
 
 func (s *Stage) play(ctx context.Context, story *Story, act *Act, when string, tp trace.TracerProvider, agent, gateway Tracing) (Played, error) {
-	key := when + "-" + story.Name
-	for i := range story.Acts {
-		if &story.Acts[i] == act {
-			key = fmt.Sprintf("%s-%d", key, i+1)
-		}
-	}
-	s.server.Play(key, act.Script...)
+	key := s.set(story, act, when)
 	// What an application has around its agent.
 	ctx, span := tp.Tracer("app").Start(ctx, "handle_task", trace.WithSpanKind(trace.SpanKindServer))
 	played := Played{TraceID: span.SpanContext().TraceID()}
@@ -85,14 +95,44 @@ func (s *Stage) play(ctx context.Context, story *Story, act *Act, when string, t
 		Tracing: agent, Gateway: gateway,
 	})
 	span.End()
+	return played, s.check(story, act, key, &played)
+}
+
+// playNode is play for an agent in Node.
+func (s *Stage) playNode(ctx context.Context, story *Story, act *Act, when, producer, otlp string) (Played, error) {
+	if s.Node == nil {
+		return Played{}, fmt.Errorf("%s: %w", story.title(act), ErrNoNode)
+	}
+	key := s.set(story, act, when)
+	played, err := s.Node.run(ctx, producer, act.Node.API, s.server.BaseURL(key, act.Wire), otlp)
+	if err != nil {
+		return played, fmt.Errorf("%s: %w", story.title(act), err)
+	}
+	return played, s.check(story, act, key, &played)
+}
+
+// set puts the act's script on the server, under a key of its own.
+func (s *Stage) set(story *Story, act *Act, when string) string {
+	key := when + "-" + story.Name
+	for i := range story.Acts {
+		if &story.Acts[i] == act {
+			key = fmt.Sprintf("%s-%d", key, i+1)
+		}
+	}
+	s.server.Play(key, act.Script...)
+	return key
+}
+
+// check makes sure that all of the script has been played.
+func (s *Stage) check(story *Story, act *Act, key string, played *Played) error {
 	records, err := s.server.Records(key)
 	if err == nil && len(records) != len(act.Script) {
 		err = fmt.Errorf("%d of %d scripted exchanges were asked for (the agent ended with: %w)", len(records), len(act.Script), orNone(played.Err))
 	}
 	if err != nil {
-		return played, fmt.Errorf("%s: %w", story.title(act), err)
+		return fmt.Errorf("%s: %w", story.title(act), err)
 	}
-	return played, nil
+	return nil
 }
 
 var errNone = errors.New("no error")

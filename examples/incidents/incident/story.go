@@ -28,6 +28,8 @@ type Act struct {
 	Script []faultyllm.Exchange
 	// Run is the agent's program, to its end. Its error is what its user got.
 	Run func(ctx context.Context, p *Program) error
+	// Node, if set, is the agent instead.
+	Node *NodeAgent
 
 	// Before is what its spans said, as [Lines] prints them and [Plain] leaves them.
 	Before []string

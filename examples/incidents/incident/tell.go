@@ -38,8 +38,9 @@ const (
 )
 
 // Tell plays stories with a Collector of this binary and configuration
-// (config-demo.yaml). What the Collector writes goes to dir.
-func Tell(ctx context.Context, stories []Story, binary, config, dir string) (tellings []Telling, err error) {
+// (config-demo.yaml). What the Collector writes goes to dir. Node may be nil where no
+// story needs it.
+func Tell(ctx context.Context, stories []Story, node *Node, binary, config, dir string) (tellings []Telling, err error) {
 	if err := process.Need(binary, "build it with `make collector`, or name it with -collector"); err != nil {
 		return nil, err
 	}
@@ -63,19 +64,20 @@ func Tell(ctx context.Context, stories []Story, binary, config, dir string) (tel
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, col.Stop(stopPatience)) }()
-	if tellings, err = playAll(ctx, stories, endpoint); err != nil {
+	if tellings, err = playAll(ctx, stories, node, endpoint); err != nil {
 		return nil, err
 	}
 	return tellings, judged(ctx, tellings, report.NewTail(traces))
 }
 
 // playAll plays each act before and after; all spans go to the endpoint.
-func playAll(ctx context.Context, stories []Story, endpoint string) (tellings []Telling, err error) {
+func playAll(ctx context.Context, stories []Story, node *Node, endpoint string) (tellings []Telling, err error) {
 	stage, err := NewStage()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, stage.Close()) }()
+	stage.Node, stage.OTLP = node, "http://"+endpoint
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpoint(endpoint), otlptracehttp.WithInsecure())
 	if err != nil {
 		return nil, fmt.Errorf("make the exporter: %w", err)

@@ -14,11 +14,14 @@ import (
 )
 
 // Story is the incident.
-func Story() incident.Story {
+func Story() incident.Story { return story() }
+
+// story is it, with some steps before each stream breaks.
+func story(before ...faultyllm.Step) incident.Story {
 	act := func(label string, phase semconv.Phase, safety semconv.RetrySafety, reason semconv.RetryReason, steps ...faultyllm.Step) incident.Act {
 		return incident.Act{
 			Label: label, Wire: faultyllm.Chat, Run: run,
-			Script: []faultyllm.Exchange{faultyllm.Answer(append(steps, faultyllm.Truncate())...)},
+			Script: []faultyllm.Exchange{faultyllm.Answer(append(append(steps, before...), faultyllm.Truncate())...)},
 			Before: []string{
 				`handle_task  unset`,
 				`  invoke_agent coder  ERROR  "unexpected EOF"  exception.type=*errors.errorString`,

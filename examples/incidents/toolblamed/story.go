@@ -19,7 +19,10 @@ import (
 )
 
 // Story is the incident.
-func Story() incident.Story {
+func Story() incident.Story { return story() }
+
+// story is it, with some steps before the stream breaks.
+func story(before ...faultyllm.Step) incident.Story {
 	return incident.Story{
 		Name:  "toolblamed",
 		Title: "A disconnect inside a tool call, reported as a tool's failure",
@@ -33,11 +36,10 @@ func Story() incident.Story {
 		Telemetry: "anthropic-sdk-go's own spans and otelhttp; run and tool by hand",
 		Acts: []incident.Act{{
 			Wire: faultyllm.Anthropic,
-			Script: []faultyllm.Exchange{faultyllm.Answer(
+			Script: []faultyllm.Exchange{faultyllm.Answer(append(append([]faultyllm.Step{
 				faultyllm.Reasoning("The comparison ", "is the wrong way round."),
 				faultyllm.ToolInput(incident.PatchCall, incident.PatchTool, `{"path":"main.go",`, `"patch":`),
-				faultyllm.Reset(),
-			)},
+			}, before...), faultyllm.Reset())...)},
 			Run: run,
 			Before: []string{
 				`handle_task  unset`,
