@@ -262,7 +262,7 @@ func lastError(senders []*wire.Sender) (err error) {
 	return err
 }
 
-// turn is about how long a turn of an agent takes, as a share of max_hold.
+// turnShare is how many turns of an agent, more or less, max_hold is long.
 const turnShare = 8
 
 // play sends traces, so many at a time, until it is time; then it ends those that

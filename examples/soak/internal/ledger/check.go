@@ -30,7 +30,7 @@ type Figures struct {
 	Acknowledged int // spans
 	Refused      int // spans, each time that they were refused and sent again
 	Unanswered   int // spans, each time that the answer was lost and they were sent again
-	Calls        int // answers to calls
+
 	Delivered    int // spans that came out at least once
 	Duplicates   int // spans that came out once more
 	Stops, Kills int
@@ -70,7 +70,7 @@ const (
 	LateNotMarked = "late, not marked"
 )
 
-// slack is how far two clocks readings of one event may be apart: an
+// slack is how far two readings of the clock for one event may be apart: an
 // acknowledgement is entered after it was given.
 const slack = 250 * time.Millisecond
 
