@@ -183,6 +183,23 @@ func acceptance() []struct {
 			want:  both(interrupted(semconv.PhaseToolCallReady, semconv.CauseConnectionReset).because(safe, semconv.RetryReasonToolCallNotExecuted), semconv.RunOutcomeFailed),
 		},
 		{
+			// Anthropic hands a call over with the end of the message: its input is complete before.
+			name: "07_input_complete_call_not_handed_over",
+			spans: one(requestSpan(2, 1, 0.1, 2).cut(semconv.PhaseToolCallReady, semconv.TransportCauseConnectionReset, "ECONNRESET",
+				counts{inputs: 1, completed: 1, callIDs: []string{"call_1"}})),
+			want: both(interrupted(semconv.PhaseToolCallReady, semconv.CauseConnectionReset).because(safe, semconv.RetryReasonToolCallNotExecuted), semconv.RunOutcomeFailed),
+		},
+		{
+			name: "07_input_complete_and_its_tool_ran",
+			spans: []spanSpec{
+				requestSpan(2, 1, 0.1, 2).cut(semconv.PhaseToolCallReady, semconv.TransportCauseConnectionReset, "ECONNRESET",
+					counts{inputs: 1, completed: 1, callIDs: []string{"call_1"}}),
+				toolSpan(3, 1.5, 1.9, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded),
+				runSpan(1, 0, 3, 1, 1).failed("*errors.errorString"),
+			},
+			want: both(interrupted(semconv.PhaseToolCallReady, semconv.CauseConnectionReset).because(confirm, semconv.RetryReasonToolSideEffect), semconv.RunOutcomeFailed),
+		},
+		{
 			name: "08_cut_after_side_effect_history_whole",
 			spans: []spanSpec{
 				requestSpan(2, 1, 0.1, 1).answered("tool_calls", call),
@@ -359,6 +376,20 @@ func acceptance() []struct {
 				2: reset.because(confirm, semconv.RetryReasonToolSideEffect),
 				3: toolFailed(semconv.CauseIncompleteInput).because(never, semconv.RetryReasonNotTransient),
 				1: toolFailed(semconv.CauseIncompleteInput).because(never, semconv.RetryReasonNotTransient).on(semconv.RunOutcomeFailed),
+			},
+		},
+		{
+			name: "20_tool_refuses_half_an_input",
+			spans: []spanSpec{
+				requestSpan(2, 1, 0.1, 1).cut(semconv.PhaseToolInput, semconv.TransportCauseConnectionReset, "ECONNRESET",
+					counts{inputs: 1, openIDs: []string{"call_1"}}),
+				toolSpan(3, 1.1, 1.2, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeInvalidInput).failed("*json.SyntaxError"),
+				runSpan(1, 0, 3, 1, 1).failed("*net.OpError"),
+			},
+			want: wants{
+				2: reset.because(safe, semconv.RetryReasonIncompleteToolInput),
+				3: toolFailed(semconv.CauseInvalidInput).because(never, semconv.RetryReasonNotTransient),
+				1: reset.because(safe, semconv.RetryReasonIncompleteToolInput).on(semconv.RunOutcomeFailed),
 			},
 		},
 		{
