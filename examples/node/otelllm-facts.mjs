@@ -39,6 +39,7 @@ export function withRun(agent, { signal } = {}, fn) {
     try {
       return await context.with(context.active().setValue(runKey, run), fn);
     } catch (error) {
+      // Clients have names of their own for an abort, and leave it to the run whose it was.
       const abort = isAbort(error, signal) ? abortOf(error, signal) : /Abort|Timeout/.test(nameOf(error)) ? run.abort : undefined;
       if (abort) setAbort(span, abort);
       else failed(span, nameOf(error));
@@ -596,8 +597,9 @@ function chainOf(error) {
 }
 
 // isAbort: the error is the word of somebody on this side who stopped it.
+// After the signal nothing else is the cause: what fails then is cleanup.
 function isAbort(error, signal) {
-  return error instanceof Abort || error?.name === 'AbortError' || error?.name === 'TimeoutError' || Boolean(signal?.aborted && error === signal.reason);
+  return Boolean(signal?.aborted) || error instanceof Abort || error?.name === 'AbortError' || error?.name === 'TimeoutError';
 }
 
 // abortOf is whose doing an abort was, by the signal that knows best.

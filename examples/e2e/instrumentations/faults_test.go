@@ -16,6 +16,8 @@ type fault struct {
 	at         func(*world) string     // base URL without a server
 	task       func(t *nodeagent.Task) // what the agent's side does
 	run        truth                   // of the run as a whole
+	tool       bool                    // it is about tools: those of an MCP server have it, too
+	only       string                  // the producer's file that alone has it; empty: all
 	also       []truth                 // what is true of it, too, where less is known
 	parts      []truth                 // of its requests and tools, beside what is true of the run
 	outcomes   []semconv.RunOutcome    // those that are true; incomplete always is
@@ -83,7 +85,7 @@ func faults() []fault {
 	}
 	return []fault{
 		{key: "answer", title: "nothing: an answer", script: []faultyllm.Exchange{answers}, outcomes: wholeRun()},
-		{key: "tool", title: "nothing: a tool, then an answer", script: []faultyllm.Exchange{called, answers}, outcomes: wholeRun()},
+		{key: "tool", tool: true, title: "nothing: a tool, then an answer", script: []faultyllm.Exchange{called, answers}, outcomes: wholeRun()},
 
 		{
 			key: "refused", title: "connection refused", at: func(w *world) string { return w.refusing.Addr() },
@@ -139,7 +141,7 @@ func faults() []fault {
 			}},
 		},
 		{
-			key: "after-tool", title: "a tool ran, then a reset before the next answer",
+			key: "after-tool", tool: true, title: "a tool ran, then a reset before the next answer",
 			script: []faultyllm.Exchange{called, faultyllm.Answer(faultyllm.Begin(), faultyllm.Pause(100*time.Millisecond), faultyllm.Reset())},
 			run:    broke(ask, semconv.CauseConnectionReset), outcomes: failedRun(),
 			parts: []truth{broke(free, semconv.CauseConnectionReset)},
@@ -190,20 +192,25 @@ func faults() []fault {
 			run:  aborted(classify.NoRetry, semconv.CauseConsumerClosed), outcomes: abortedRun(),
 		},
 		{
-			key: "tool-throws", title: "a tool throws, the model answers", script: []faultyllm.Exchange{called, answers},
+			key: "tool-throws", tool: true, title: "a tool throws, the model answers", script: []faultyllm.Exchange{called, answers},
 			task:  func(t *nodeagent.Task) { t.Tool = "throws" },
 			parts: []truth{toolFailed(semconv.CauseExecutionError)}, outcomes: recoveredRun(),
 		},
 		{
-			key: "tool-throws-end", title: "a tool throws, the run ends", script: []faultyllm.Exchange{called},
+			key: "tool-throws-end", tool: true, title: "a tool throws, the run ends", script: []faultyllm.Exchange{called},
 			task: func(t *nodeagent.Task) { t.Tool, t.EndOnToolFailure = "throws", true },
 			run:  toolFailed(semconv.CauseExecutionError), outcomes: failedRun(),
 		},
 		{
-			key: "tool-aborted", title: "a person presses stop while a tool runs", script: []faultyllm.Exchange{called},
+			key: "tool-aborted", tool: true, title: "a person presses stop while a tool runs", script: []faultyllm.Exchange{called},
 			task: func(t *nodeagent.Task) { t.Tool, t.AbortOn = "waits", "tool" },
 			run:  aborted(classify.NoRetry, semconv.CauseUser), outcomes: abortedRun(),
 			parts: []truth{toolFailed(semconv.CauseInterrupted)},
+		},
+		{
+			key: "mcp-lost", tool: true, only: "mcp", title: "the MCP server dies in a call, the run ends", script: []faultyllm.Exchange{called},
+			task: func(t *nodeagent.Task) { t.Tool, t.EndOnToolFailure = "lost", true },
+			run:  toolFailed(semconv.CauseExecutionError), outcomes: failedRun(),
 		},
 	}
 }

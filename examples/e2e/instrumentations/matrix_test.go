@@ -108,6 +108,9 @@ func (m *matrix) run(t *testing.T, agents *nodeagent.Agents, w *world, c *collec
 		}
 		for j := range m.faults {
 			f := &m.faults[j]
+			if !p.has(f) {
+				continue
+			}
 			base := w.baseURL(f, p)
 			if base == "" {
 				continue

@@ -27,6 +27,11 @@ func (p *producer) key() string {
 	return key
 }
 
+// has reports whether the fault is done to this producer.
+func (p *producer) has(f *fault) bool {
+	return (f.only == "" || f.only == p.file) && (f.tool || p.file != "mcp")
+}
+
 // label names a producer to people.
 func (p *producer) label() string {
 	label := p.title + ", " + map[faultyllm.Wire]string{
@@ -52,6 +57,7 @@ func producers() []producer {
 	}
 	chat, responses, messages := faultyllm.Chat, faultyllm.Responses, faultyllm.Anthropic
 	add("facts", "`otelllm-facts.mjs`", chat, responses, messages)
+	all = append(all, producer{file: "mcp", title: "`otelllm-facts.mjs` and a tool over MCP", wire: chat, facts: true})
 	add("vercel-7", "Vercel AI SDK 7", chat, responses)
 	add("vercel-6", "Vercel AI SDK 6", chat)
 	add("otel-openai", "OpenTelemetry's `openai`", chat, responses)

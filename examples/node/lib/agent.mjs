@@ -36,7 +36,8 @@ export async function loop(model, { prompt, tools, signal, onText, endOnToolFail
 //   abortOn           'text' or 'tool': when a person presses stop
 //   deadline          ms after the first text, for AbortSignal.timeout
 //   stopReading       leave the stream after the first text
-//   tool              'throws': it fails; 'waits': it ends only with the signal
+//   tool              'throws': it fails; 'waits': it ends only with the signal; 'lost': its
+//                     MCP server dies
 //   endOnToolFailure  the run ends when a tool fails
 export function runOf(task, pressedStop = () => undefined) {
   const stop = new AbortController();
@@ -60,13 +61,14 @@ export function runOf(task, pressedStop = () => undefined) {
     },
     tools: [{
       name: 'apply_patch',
+      lost: task.tool === 'lost',
       description: 'Change a file.',
       parameters: { type: 'object', properties: { path: { type: 'string' } }, required: ['path'] },
       async execute(_input, { signal: s = signal } = {}) {
         if (task.tool === 'throws') throw new PatchError('the file has changed since');
         if (task.abortOn === 'tool') stop.abort(pressedStop());
-        if (task.tool === 'waits') {
-          await new Promise((resolve) => (s.aborted ? resolve() : s.addEventListener('abort', resolve, { once: true })));
+        if (task.tool === 'waits' && !s.aborted) {
+          await new Promise((resolve) => s.addEventListener('abort', resolve, { once: true }));
         }
         s?.throwIfAborted();
         return 'patched';
