@@ -341,6 +341,10 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// shortestLife is how long a Collector runs at least. It is healthy some moments
+// before it listens for signals: one that comes in between ends it as a crash would.
+const shortestLife = time.Second
+
 // disturb does to the Collector and the backend what the part says, spread over
 // its time: stops and kills by turns, and an outage between two of them.
 func (s *soak) disturb(ctx context.Context, books *ledger.Ledger, backend *wire.Backend, c *collector, p part, seed uint64) error {
@@ -349,11 +353,11 @@ func (s *soak) disturb(ctx context.Context, books *ledger.Ledger, backend *wire.
 	outages := make(chan error, 1)
 	go func() { outages <- s.refuse(ctx, backend, p, rand.New(rand.NewPCG(seed, 0x0fff))) }() //nolint:gosec // likewise
 	stops, kills := p.stops, p.kills
-	ends := stops + kills
+	ends, started := stops+kills, began
 	for i := range ends {
 		slot := p.lasts / time.Duration(ends+1)
 		at := slot*time.Duration(i+1) + time.Duration(rng.Int64N(int64(slot/2))) - slot/4
-		if !sleep(ctx, time.Until(began.Add(at))) {
+		if !sleep(ctx, max(time.Until(began.Add(at)), time.Until(started.Add(shortestLife)))) {
 			return ctx.Err()
 		}
 		at = time.Since(began)
@@ -377,6 +381,7 @@ func (s *soak) disturb(ctx context.Context, books *ledger.Ledger, backend *wire.
 		if err := c.start(ctx); err != nil {
 			return err
 		}
+		started = time.Now()
 	}
 	if err := <-outages; err != nil {
 		return err
