@@ -95,8 +95,8 @@ type Frame struct {
 	Cancelled    bool
 	CancelReason string
 	// ProviderTools, of a FrameAsked and a FrameBegan, are the types of the
-	// provider-executed tools that the response is offered, those of the session; nil:
-	// not known, as where a response.create brings tools of its own. They change no more.
+	// provider-executed tools that the response is offered: those that the
+	// response.create brings, else those of the session; nil: not known. They change no more.
 	ProviderTools []string
 	CallID        string // of a FrameOutputSent, as SafeID leaves it
 	Err           *Error // of a FrameError: codes only
@@ -160,9 +160,9 @@ func (r *Realtime) Sent(p []byte) Frame {
 	}
 	switch string(ev.typ) {
 	case "response.create":
-		f := Frame{Kind: FrameAsked, EventID: safeID(ev.eventID), ProviderTools: r.tools}
-		if bytes.Contains(p, []byte(`"tools"`)) {
-			f.ProviderTools = nil
+		f := Frame{Kind: FrameAsked, EventID: safeID(ev.eventID), ProviderTools: ev.tools}
+		if f.ProviderTools == nil {
+			f.ProviderTools = r.tools
 		}
 		return f
 	case "response.cancel":
@@ -290,7 +290,7 @@ type realtimeEvent struct {
 
 	eventID, responseID []byte
 	model               []byte   // of the session
-	tools               []string // of the session; nil: it did not say. Not the frame's own
+	tools               []string // of the session, or of the response; nil: it did not say. Not the frame's own
 }
 
 // read parses a frame into ev.
@@ -313,6 +313,8 @@ func (r *Realtime) read(p []byte, ev *realtimeEvent) bool {
 			ev.responseID = c.str()
 		case "session":
 			ev.readSession(&c)
+		case "response":
+			ev.readResponse(&c)
 		default:
 			ev.member(&c, key, s)
 		}
@@ -345,14 +347,36 @@ func (ev *realtimeEvent) readSession(c *cursor) {
 		case "model":
 			ev.model = c.str()
 		case "tools":
-			ev.tools = []string{}
-			for ok := c.array(); ok; ok = c.element() {
-				if name := readResponsesTool(c); len(name) > 0 {
-					ev.tools = addTool(ev.tools, name)
-				}
-			}
+			ev.readTools(c)
 		default:
 			c.skip()
+		}
+	}
+}
+
+// readResponse reads the response of an event, which the client asks for with tools
+// of its own or with those of the session.
+func (ev *realtimeEvent) readResponse(c *cursor) {
+	ev.unshaped = true
+	ev.response.usage = unknownUsage
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if string(key) == "tools" {
+			ev.readTools(c)
+		} else {
+			ev.response.member(c, key)
+		}
+	}
+}
+
+func (ev *realtimeEvent) readTools(c *cursor) {
+	if c.peek() != '[' {
+		c.skip() // null: nothing was said
+		return
+	}
+	ev.tools = []string{}
+	for ok := c.array(); ok; ok = c.element() {
+		if name := readResponsesTool(c); len(name) > 0 {
+			ev.tools = addTool(ev.tools, name)
 		}
 	}
 }

@@ -297,5 +297,14 @@ func TestRealtimeTools(t *testing.T) {
 	r.Sent([]byte(`{"type":"session.update","session":{"tools":[{"type":"function","name":"f"},{"type":"mcp","server_label":"s"}]}}`))
 	assert.Equal(t, []string{"mcp"}, r.Sent(ask).ProviderTools)
 	assert.Equal(t, []string{"mcp"}, r.Received([]byte(rtCreated("r1"))).ProviderTools)
-	assert.Nil(t, r.Sent([]byte(`{"type":"response.create","response":{"tools":[]}}`)).ProviderTools, "tools of its own")
+	for own, want := range map[string][]string{
+		`[]`: {},
+		`[{"type":"function","name":"f"},{"type":"mcp","server_label":"x"}]`: {"mcp"},
+		`null`: {"mcp"}, // those of the session
+	} {
+		asked := r.Sent([]byte(`{"type":"response.create","response":{"metadata":{"tools":["x"]},"tools":` + own + `}}`))
+		assert.Equal(t, FrameAsked, asked.Kind)
+		assert.Equal(t, want, asked.ProviderTools, own)
+	}
+	assert.Equal(t, []string{"mcp"}, r.Sent(ask).ProviderTools, "the session's are as they were")
 }

@@ -82,46 +82,51 @@ func (ev *responsesEvent) failure() *fault {
 func (o *responsesObject) read(c *cursor) {
 	o.usage = unknownUsage
 	for key, ok := c.object(); ok; key, ok = c.key() {
-		switch string(key) {
-		case "id":
-			o.id = c.str()
-		case "model":
-			o.model = c.str()
-		case "status":
-			o.status = c.str()
-		case "error":
-			o.fault.read(c)
-		case "incomplete_details":
-			for key, ok := c.object(); ok; key, ok = c.key() {
-				if string(key) == "reason" {
-					o.reason = c.str()
-				} else {
-					c.skip()
-				}
+		o.member(c, key)
+	}
+}
+
+// member reads one member of a response object.
+func (o *responsesObject) member(c *cursor, key []byte) {
+	switch string(key) {
+	case "id":
+		o.id = c.str()
+	case "model":
+		o.model = c.str()
+	case "status":
+		o.status = c.str()
+	case "error":
+		o.fault.read(c)
+	case "incomplete_details":
+		for key, ok := c.object(); ok; key, ok = c.key() {
+			if string(key) == "reason" {
+				o.reason = c.str()
+			} else {
+				c.skip()
 			}
-		case "status_details": // of the Realtime API
-			for key, ok := c.object(); ok; key, ok = c.key() {
-				switch string(key) {
-				case "reason":
-					o.reason = c.str()
-				case "error":
-					o.fault.read(c)
-				default:
-					c.skip()
-				}
-			}
-		case "output":
-			o.hasOutput = c.peek() == '['
-			for ok := c.array(); ok; ok = c.element() {
-				if item := readItem(c); len(o.output) < maxListed {
-					o.output = append(o.output, item)
-				}
-			}
-		case "usage":
-			o.usage = readResponsesUsage(c)
-		default:
-			c.skip()
 		}
+	case "status_details": // of the Realtime API
+		for key, ok := c.object(); ok; key, ok = c.key() {
+			switch string(key) {
+			case "reason":
+				o.reason = c.str()
+			case "error":
+				o.fault.read(c)
+			default:
+				c.skip()
+			}
+		}
+	case "output":
+		o.hasOutput = c.peek() == '['
+		for ok := c.array(); ok; ok = c.element() {
+			if item := readItem(c); len(o.output) < maxListed {
+				o.output = append(o.output, item)
+			}
+		}
+	case "usage":
+		o.usage = readResponsesUsage(c)
+	default:
+		c.skip()
 	}
 }
 
