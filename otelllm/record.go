@@ -135,7 +135,7 @@ func (r *record) finish(conclude func()) bool {
 // end hands the facts over to the run and ends the span. It is called once, by
 // the one that settled.
 func (r *record) end(now time.Time) {
-	open.remove(r)
+	defer open.remove(r) // Shutdown waits until the span has ended
 	r.mu.Lock()
 	if r.late != nil {
 		r.late(&r.facts, &r.identity)

@@ -15,10 +15,25 @@ import (
 // on a stream whose recording has been ended so.
 //
 // It returns the error of ctx when that is done before all have been ended; the
-// rest stays open.
+// rest stays open. A request that another goroutine is ending at that moment is
+// waited for, so a [sdktrace.SpanProcessor] must not call Shutdown when a span ends.
+//
+// [sdktrace.SpanProcessor]: https://pkg.go.dev/go.opentelemetry.io/otel/sdk/trace#SpanProcessor
 func Shutdown(ctx context.Context) error {
 	// Parts before their runs, so that a run's verdict has seen them.
-	for _, end := range open.all() {
+	requests, rest := open.all()
+	for _, r := range requests {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		r.end()
+	}
+	for _, r := range requests {
+		if err := open.gone(ctx, r.record); err != nil {
+			return err
+		}
+	}
+	for _, end := range rest {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -38,8 +53,15 @@ type registry struct {
 	mu sync.Mutex
 	// Everything below is guarded by mu.
 	requests map[*record]func()
+	removed  chan struct{} // closed when a request is removed; nil: nobody waits
 	tools    map[weak.Pointer[Tool]]struct{}
 	runs     map[weak.Pointer[Run]]struct{}
+}
+
+// openRequest is a request that is open, and what ends it.
+type openRequest struct {
+	record *record
+	end    func()
 }
 
 // add takes a request in; end ends its recording.
@@ -56,6 +78,31 @@ func (o *registry) remove(r *record) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.requests, r)
+	if o.removed != nil {
+		close(o.removed)
+		o.removed = nil
+	}
+}
+
+// gone waits until a request has been removed, or ctx is done.
+func (o *registry) gone(ctx context.Context, r *record) error {
+	for {
+		o.mu.Lock()
+		_, open := o.requests[r]
+		if open && o.removed == nil {
+			o.removed = make(chan struct{})
+		}
+		removed := o.removed
+		o.mu.Unlock()
+		if !open {
+			return nil
+		}
+		select {
+		case <-removed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (o *registry) addTool(t *Tool) {
@@ -96,24 +143,24 @@ func (o *registry) forgetRun(p weak.Pointer[Run]) {
 	delete(o.runs, p)
 }
 
-// all is what ends everything that is open: requests, tools, then runs.
-func (o *registry) all() []func() {
+// all is what is open: the requests, and what ends the tools, then the runs.
+func (o *registry) all() (requests []openRequest, rest []func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	ends := make([]func(), 0, len(o.requests)+len(o.tools)+len(o.runs))
-	for _, end := range o.requests {
-		ends = append(ends, end)
+	requests, rest = make([]openRequest, 0, len(o.requests)), make([]func(), 0, len(o.tools)+len(o.runs))
+	for r, end := range o.requests {
+		requests = append(requests, openRequest{r, end})
 	}
 	down := &AbortError{Source: AbortShutdown}
 	for p := range o.tools {
 		if t := p.Value(); t != nil {
-			ends = append(ends, func() { t.End(down) })
+			rest = append(rest, func() { t.End(down) })
 		}
 	}
 	for p := range o.runs {
 		if r := p.Value(); r != nil {
-			ends = append(ends, func() { r.End(down) })
+			rest = append(rest, func() { r.End(down) })
 		}
 	}
-	return ends
+	return requests, rest
 }

@@ -10,10 +10,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -327,3 +329,48 @@ func (e *ends) once(t *testing.T, want int) {
 		}
 	}
 }
+
+// A span that another goroutine is ending has left when Shutdown returns, or its
+// context is done.
+func TestShutdownWaitsForASpanThatEnds(t *testing.T) {
+	nothingOpen(t)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder(t)
+		ending, proceed := make(chan struct{}), make(chan struct{})
+		r.RegisterSpanProcessor(&slowEnd{ending: ending, proceed: proceed})
+		answer := roundTripper(func(*http.Request) (*http.Response, error) {
+			body := io.NopCloser(strings.NewReader("data: [DONE]\n\n"))
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: body}, nil
+		})
+		read := make(chan error)
+		go func() {
+			_, err := call(t.Context(), NewTransport(answer, WithTracerProvider(r)), "http://x"+chatPath, chatBody)
+			read <- err
+		}()
+		<-ending
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, Shutdown(soon), context.DeadlineExceeded)
+
+		done := make(chan error)
+		go func() { done <- Shutdown(t.Context()) }()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+			t.Fatal("Shutdown returned while a span was ending")
+		default:
+		}
+		close(proceed)
+		require.NoError(t, <-done)
+		require.NoError(t, <-read)
+	})
+}
+
+// slowEnd holds the end of a span until it may proceed.
+type slowEnd struct{ ending, proceed chan struct{} }
+
+func (s *slowEnd) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (s *slowEnd) OnEnd(sdktrace.ReadOnlySpan)                     { close(s.ending); <-s.proceed }
+func (s *slowEnd) Shutdown(context.Context) error                  { return nil }
+func (s *slowEnd) ForceFlush(context.Context) error                { return nil }
