@@ -1,6 +1,9 @@
 package faultyllm
 
-import "net/http"
+import (
+	"net/http"
+	"time"
+)
 
 // Exchange is what the server does with one request.
 type Exchange struct {
@@ -87,6 +90,20 @@ func (e Exchange) With(key, value string) Exchange {
 		e.header = http.Header{}
 	}
 	e.header.Add(key, value)
+	return e
+}
+
+// Unhurried makes the model think for d before each fault, so that a client that drops
+// what it has not read when a connection breaks has read what came before.
+func (e Exchange) Unhurried(d time.Duration) Exchange {
+	steps := make([]Step, 0, len(e.steps)+1)
+	for _, s := range e.steps {
+		if s.kind.fault() && s.kind != stepPause {
+			steps = append(steps, Pause(d))
+		}
+		steps = append(steps, s)
+	}
+	e.steps = steps
 	return e
 }
 

@@ -388,13 +388,14 @@ const chat = {
       s.choices.set(index, s.choices.get(index) || reason != null);
       if (delta.reasoning_content || delta.reasoning) thought(s);
       if (delta.content || delta.refusal) text(s);
+      s.refused ||= Boolean(delta.refusal);
       for (const c of delta.tool_calls ?? []) {
         const key = `${index}/${c.index}`;
         if (call(s, key)) s.phase = 'tool_input';
         else begin(s, key, c.id);
       }
       if (reason == null) continue;
-      s.finish.push(String(reason));
+      s.finish.push(reason === 'stop' && s.refused ? 'refusal' : String(reason)); // OpenAI ends a refusal as an answer
       if (/^(length|content_filter|error)$/.test(reason)) continue; // it may be cut within a call
       for (const c of s.calls.filter((x) => x.key.startsWith(`${index}/`))) {
         complete(s, c);
@@ -428,7 +429,8 @@ const responses = {
         if (ours) begin(s, e.output_index, item.call_id);
         else if (/_call$|^mcp_list_tools$/.test(item.type) && !/^(computer|local_shell|apply_patch)_call$/.test(item.type)) s.providerTools++;
         break;
-      case 'response.output_text.delta': case 'response.refusal.delta': text(s); break;
+      case 'response.output_text.delta': text(s); break;
+      case 'response.refusal.delta': text(s); s.refused = true; break;
       case 'response.reasoning_text.delta': case 'response.reasoning_summary_text.delta': thought(s); break;
       case 'response.function_call_arguments.delta': case 'response.custom_tool_call_input.delta': s.phase = 'tool_input'; break;
       case 'response.function_call_arguments.done': case 'response.custom_tool_call_input.done': {
@@ -444,7 +446,7 @@ const responses = {
         break;
       case 'response.completed': case 'response.incomplete':
         usage(s, e.response.usage?.input_tokens, e.response.usage?.output_tokens);
-        s.finish.push(e.response.incomplete_details?.reason ?? (s.calls.some((c) => c.ready) ? 'tool_calls' : 'stop'));
+        s.finish.push(e.response.incomplete_details?.reason ?? (s.refused ? 'refusal' : s.calls.some((c) => c.ready) ? 'tool_calls' : 'stop'));
         done(s);
         break;
       case 'response.failed': fail(s, errorIn(e.response) ?? {}); break;
@@ -456,6 +458,7 @@ const responses = {
       responses.event({ type: 'response.output_item.added', output_index: i, item }, s);
       responses.event({ type: 'response.output_item.done', output_index: i, item }, s);
       if (item.type === 'message') text(s);
+      s.refused ||= items(item.content).some((c) => c.type === 'refusal');
     }
     responses.event({ type: `response.${response.status ?? 'completed'}`, response }, s);
   },

@@ -37,10 +37,7 @@ type cell struct {
 }
 
 func TestMatrix(t *testing.T) {
-	agents := nodeagent.Find(t)
-	if os.Getenv("REQUIRE_NODE") != "" {
-		require.NotEmpty(t, os.Getenv("OTELCOL_BIN"), "REQUIRE_NODE is set, and OTELCOL_BIN names no Collector")
-	}
+	agents := find(t)
 	collector := startCollector(t)
 	world := newWorld(t)
 	m := &matrix{faults: faults(), producers: producers(), unhandled: make(map[string]bool)}
@@ -81,6 +78,16 @@ func TestMatrix(t *testing.T) {
 	})
 }
 
+// find finds the agents. Where they have to be there the Collector has to be, too.
+func find(t *testing.T) *nodeagent.Agents {
+	t.Helper()
+	agents := nodeagent.Find(t)
+	if os.Getenv("REQUIRE_NODE") != "" {
+		require.NotEmpty(t, os.Getenv("OTELCOL_BIN"), "REQUIRE_NODE is set, and OTELCOL_BIN names no Collector")
+	}
+	return agents
+}
+
 // matrix is all of it.
 type matrix struct {
 	faults    []fault
@@ -115,7 +122,7 @@ func (m *matrix) run(t *testing.T, agents *nodeagent.Agents, w *world, c *collec
 			if base == "" {
 				continue
 			}
-			task := nodeagent.Task{Name: p.key() + "/" + f.key, API: p.api(), BaseURL: base}
+			task := nodeagent.Task{Name: p.key() + "/" + f.key, API: api(p.wire), BaseURL: base}
 			if f.task != nil {
 				f.task(&task)
 			}

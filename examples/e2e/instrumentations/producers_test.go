@@ -11,16 +11,16 @@ type producer struct {
 	http  bool // with OpenTelemetry's instrumentation of undici
 }
 
-// api is the word that the agents have for the wire.
-func (p *producer) api() string {
-	if p.wire == faultyllm.Anthropic {
+// api is the word that the agents have for a wire.
+func api(w faultyllm.Wire) string {
+	if w == faultyllm.Anthropic {
 		return "messages"
 	}
-	return p.wire.String()
+	return w.String()
 }
 
 func (p *producer) key() string {
-	key := p.file + "-" + p.api()
+	key := p.file + "-" + api(p.wire)
 	if p.http {
 		key += "-http"
 	}

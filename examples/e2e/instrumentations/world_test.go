@@ -22,6 +22,7 @@ import (
 	"github.com/otelllm/otelllm-go/examples/faultyllm"
 	"github.com/otelllm/otelllm-go/examples/internal/built"
 	"github.com/otelllm/otelllm-go/examples/internal/process"
+	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
 // world is what the agents talk to.
@@ -140,6 +141,7 @@ type sink struct {
 
 	mu     sync.Mutex
 	traces map[pcommon.TraceID][]span // under mu
+	spans  report.Spans               // under mu: the same, as runs
 }
 
 // span is one span as it was exported.
@@ -170,6 +172,7 @@ func (s *sink) take(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.spans.Add(export.Traces())
 	for _, rs := range export.Traces().ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, one := range ss.Spans().All() {
@@ -183,10 +186,22 @@ func (s *sink) take(w http.ResponseWriter, r *http.Request) {
 // trace are the spans of a trace.
 func (s *sink) trace(t *testing.T, id string) []span {
 	t.Helper()
-	var key pcommon.TraceID
-	_, err := hex.Decode(key[:], []byte(id))
-	require.NoError(t, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.traces[key]
+	return s.traces[traceID(t, id)]
+}
+
+// runs are the judged runs of a trace.
+func (s *sink) runs(t *testing.T, id string) []report.Run {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.spans.Runs(traceID(t, id))
+}
+
+func traceID(t *testing.T, id string) (key pcommon.TraceID) {
+	t.Helper()
+	_, err := hex.Decode(key[:], []byte(id))
+	require.NoError(t, err)
+	return key
 }

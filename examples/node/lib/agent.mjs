@@ -61,6 +61,7 @@ export function runOf(task, pressedStop = () => undefined) {
     },
     tools: [{
       name: 'apply_patch',
+      effect: 'non_idempotent',
       lost: task.tool === 'lost',
       description: 'Change a file.',
       parameters: { type: 'object', properties: { path: { type: 'string' } }, required: ['path'] },
@@ -70,9 +71,15 @@ export function runOf(task, pressedStop = () => undefined) {
         if (task.tool === 'waits' && !s.aborted) {
           await new Promise((resolve) => s.addEventListener('abort', resolve, { once: true }));
         }
-        s?.throwIfAborted();
+        s.throwIfAborted();
         return 'patched';
       },
+    }, {
+      name: 'read_file',
+      description: 'Read a file.',
+      effect: 'read_only',
+      parameters: { type: 'object', properties: { path: { type: 'string' } }, required: ['path'] },
+      execute: async () => 'package main',
     }],
     // What every client takes.
     client: {

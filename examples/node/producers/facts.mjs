@@ -13,7 +13,7 @@ export function run(r) {
   const client = { ...r.client, fetch: factsFetch(r.client.fetch) };
   const tools = r.tools.map((t) => ({
     ...t,
-    execute: (input, call) => withTool({ id: call.callId, name: t.name, effect: 'non_idempotent' }, () => t.execute(input, call)),
+    execute: (input, call) => withTool({ id: call.callId, name: t.name, effect: t.effect }, () => t.execute(input, call)),
   }));
   const model = {
     chat: () => chat(new OpenAI(client), tools),
