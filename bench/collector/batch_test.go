@@ -24,13 +24,21 @@ const (
 type mix struct {
 	name string
 	llm  func(i int) bool
+	// apart: the runs' own spans come in a call after the others, so that these have
+	// to be held.
+	apart bool
 }
 
 var mixes = []mix{
-	{"every span", func(int) bool { return true }},
-	{"one in ten", func(i int) bool { return i%10 == 0 }},
-	{"none", func(int) bool { return false }},
+	{name: "every span", llm: everySpan},
+	{name: "every span, held", llm: everySpan, apart: true},
+	{name: "one in ten", llm: oneInTen},
+	{name: "one in ten, held", llm: oneInTen, apart: true},
+	{name: "none", llm: func(int) bool { return false }},
 }
+
+func everySpan(int) bool  { return true }
+func oneInTen(i int) bool { return i%10 == 0 }
 
 // batch is one call, marshalled. Open leaves the runs' own spans out: nothing is
 // complete. It returns how many spans are LLM spans.
@@ -118,3 +126,29 @@ func fresh(tb testing.TB, data []byte, n int) []ptrace.Traces {
 }
 
 var generation uint64
+
+// calls are n batches as they are sent.
+func (m mix) calls(tb testing.TB, data []byte, n int) []ptrace.Traces {
+	tb.Helper()
+	batches := fresh(tb, data, n)
+	if !m.apart {
+		return batches
+	}
+	calls := make([]ptrace.Traces, 0, 2*n)
+	for _, td := range batches {
+		runs := ptrace.NewTraces()
+		rs := td.ResourceSpans().At(0)
+		to := runs.ResourceSpans().AppendEmpty()
+		rs.Resource().CopyTo(to.Resource())
+		rs.ScopeSpans().At(0).Scope().CopyTo(to.ScopeSpans().AppendEmpty().Scope())
+		rs.ScopeSpans().At(0).Spans().RemoveIf(func(span ptrace.Span) bool {
+			if _, is := span.Attributes().Get(string(semconv.RunRequestsKey)); !is {
+				return false
+			}
+			span.MoveTo(to.ScopeSpans().At(0).Spans().AppendEmpty())
+			return true
+		})
+		calls = append(calls, td, runs)
+	}
+	return calls
+}

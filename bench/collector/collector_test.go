@@ -37,7 +37,7 @@ func BenchmarkThroughput(b *testing.B) {
 				for range rounds {
 					spent := make([]float64, len(all))
 					for _, i := range rand.Perm(len(all)) {
-						spent[i] = float64(through(b, all[i], fresh(b, data, batches), batches*spans)) / float64(batches*spans)
+						spent[i] = float64(through(b, all[i], m.calls(b, data, batches), batches*spans)) / float64(batches*spans)
 					}
 					for i := range all {
 						added[i] = append(added[i], spent[i]-spent[0])
@@ -97,7 +97,7 @@ func BenchmarkCores(b *testing.B) {
 				for _, i := range rand.Perm(2) {
 					cores := i + 1
 					runtime.GOMAXPROCS(cores)
-					spent[cores] = concurrently(b, p, fresh(b, data, batches), batches*spans, cores)
+					spent[cores] = concurrently(b, p, m.calls(b, data, batches), batches*spans, cores)
 				}
 				ratios = append(ratios, float64(spent[1])/float64(spent[2]))
 			}
@@ -132,6 +132,9 @@ func concurrently(b *testing.B, p peer, batches []ptrace.Traces, spans, callers 
 func BenchmarkRetained(b *testing.B) {
 	const batches = 12
 	for _, m := range mixes {
+		if m.apart {
+			continue // here all are held
+		}
 		b.Run(m.name, func(b *testing.B) {
 			data, spans, llm := m.batch(b, true)
 			for b.Loop() {

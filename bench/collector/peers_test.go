@@ -8,6 +8,7 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/groupbytraceprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/tailsamplingprocessor"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/consumer"
@@ -24,6 +25,7 @@ type peer struct {
 	name        string
 	factory     processor.Factory // nil: straight through
 	soon, never map[string]any
+	host        component.Host // nil for one without extensions
 }
 
 func peers() []peer {
@@ -56,7 +58,11 @@ func (p peer) start(tb testing.TB, config map[string]any, next consumer.Traces) 
 	require.NoError(tb, confmap.NewFromStringMap(config).Unmarshal(cfg))
 	made, err := p.factory.CreateTraces(tb.Context(), processortest.NewNopSettings(p.factory.Type()), cfg, next)
 	require.NoError(tb, err)
-	require.NoError(tb, made.Start(tb.Context(), componenttest.NewNopHost()))
+	host := p.host
+	if host == nil {
+		host = componenttest.NewNopHost()
+	}
+	require.NoError(tb, made.Start(tb.Context(), host))
 	return made, func() { require.NoError(tb, made.Shutdown(context.Background())) }
 }
 
