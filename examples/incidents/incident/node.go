@@ -47,7 +47,7 @@ type Node struct {
 // loses what nobody has read yet.
 func NodeReads() faultyllm.Step { return faultyllm.Pause(100 * time.Millisecond) }
 
-// ErrNoNode: there is no Node here, or its packages are not installed.
+// ErrNoNode says that there is no Node here, or that its packages are not installed.
 var ErrNoNode = errors.New("no Node with the packages of examples/node: `npm ci --ignore-scripts` there installs them, and a Node with them")
 
 // FindNode finds Node and the packages: the Node that comes with them, else that of

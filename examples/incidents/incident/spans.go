@@ -66,7 +66,7 @@ func line(s *tracetest.SpanStub) string {
 	for _, key := range telling {
 		for _, kv := range s.Attributes {
 			if kv.Key == key {
-				words = append(words, string(key)+"="+kv.Value.Emit())
+				words = append(words, string(key)+"="+kv.Value.String())
 			}
 		}
 	}
@@ -76,7 +76,7 @@ func line(s *tracetest.SpanStub) string {
 		}
 		for _, kv := range e.Attributes {
 			if kv.Key == otelsemconv.ExceptionTypeKey || kv.Key == otelsemconv.ExceptionMessageKey && kv.Value.AsString() != s.Status.Description {
-				words = append(words, string(kv.Key)+"="+kv.Value.Emit())
+				words = append(words, string(kv.Key)+"="+kv.Value.String())
 			}
 		}
 	}
