@@ -127,6 +127,11 @@ func TestAnthropicRequest(t *testing.T) {
 	readError := failedWith(classify.Request{Ended: semconv.StreamEndReadError, Basis: classify.Typed, Status: 200})
 	bodyBroke := failedWith(classify.Request{Ended: semconv.StreamEndReadError, Status: 200})
 	cases = append(cases, []requestCase{
+		{
+			"one of the SDK's own words under UNSET is a failure, too", native(sdkGo, statusUnset, end("api_error", 200)),
+			[]truth{cut, inBand},
+			unclassified, failedWith(withStatus(classify.Request{}, 200)),
+		},
 		{"Go: the body broke", native(sdkGo, statusError, end("connection_error", 200)), []truth{cut}, interrupted(semconv.CauseUnknown, medium), readError},
 		{"TypeScript: the body broke", native(sdkTS, statusError, end("client_error", 200)), []truth{cut}, interrupted(semconv.CauseUnknown, low), bodyBroke},
 		{

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
@@ -87,4 +88,11 @@ func TestOpenAIJS(t *testing.T) {
 		},
 		{"ended without a word", openAIJS(statusUnset, m{"gen_ai.system": "openai"}), []truth{success, cut}, unknown, classify.Request{}},
 	})
+
+	s := openAIJS(statusError, m{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "write", "gen_ai.tool.call.id": "call_1", "error.type": "ValueError"})
+	_, d, facts := s.read(t)
+	assert.Equal(t, OpenAIJS{}, d)
+	assert.Equal(t, &classify.Tool{Start: start, End: end, CallID: "call_1", Name: "write", Outcome: semconv.ToolOutcomeFailed, ErrorType: "ValueError"}, facts.Tool)
+	_, _, facts = openAIJS(statusUnset, m{"gen_ai.operation.name": "invoke_agent"}).read(t)
+	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes}, facts.Run)
 }

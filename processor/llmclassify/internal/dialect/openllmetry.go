@@ -94,7 +94,7 @@ func (d OpenLLMetry) request(span ptrace.Span, r *classify.Request) {
 	if r.Failed == classify.No {
 		r.Failed = classify.NotObserved // a cut stream may read OK
 	}
-	old := false // a finish reason in an older form, which is the provider's own
+	var old signs // finish reasons in the older forms, which are the provider's own
 	streaming := classify.NotObserved
 	for key, v := range span.Attributes().All() {
 		switch key {
@@ -103,10 +103,7 @@ func (d OpenLLMetry) request(span ptrace.Span, r *classify.Request) {
 				streaming = classify.FactOf(v.Bool())
 			}
 		case keyLLMFinish, keyLLMStop, keyGenAIFinish, keyGenAIStop, keyCompletionFinish:
-			if !old && s.reasons == nil {
-				s.finish(v)
-				old = s.reasons != nil
-			}
+			old.addFinish(v)
 		default:
 			if strings.HasPrefix(key, completionCalls) && strings.HasSuffix(key, ".id") {
 				addID(&r.CallIDs, v)
@@ -115,10 +112,13 @@ func (d OpenLLMetry) request(span ptrace.Span, r *classify.Request) {
 			s.read(key, v, r)
 		}
 	}
+	if old.reasons != nil {
+		s.reasons = old.reasons
+	}
 	s.streamed = streaming == classify.Yes
 	s.end(span, r)
 	python := d.scope == scopeOpenLLMetryPython || d.scope == scopePython
-	if !python && !old && streaming != classify.No && s.has(finishStop) {
+	if !python && old.reasons == nil && streaming != classify.No && s.has(finishStop) {
 		r.Finish = classify.FinishNotObserved
 	}
 	switch {

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"fmt"
 	"maps"
 	"testing"
 
@@ -110,6 +111,23 @@ func TestOpenLLMetryRequest(t *testing.T) {
 			classify.Request{Ended: semconv.StreamEndEOF},
 		},
 		{
+			"older: a stream without a finish reason", traceloop("", statusUnset, before(m{"llm.is_streaming": true})),
+			[]truth{cut},
+			interrupted(semconv.CauseCleanEOF, low),
+			classify.Request{Ended: semconv.StreamEndEOF},
+		},
+		{
+			"older: a finish reason under two keys", traceloop("", statusOK, before(m{"llm.response.finish_reason": "stop", "gen_ai.completion.0.finish_reason": "length"})),
+			[]truth{limited},
+			verdict{semconv.ClassOutputLimited, semconv.CauseMaxOutputTokens, medium, never},
+			answered(classify.FinishMaxTokens),
+		},
+		{
+			"older and newer: the older is the provider's own", traceloop(traceloopJS, statusOK, func() m { a := now("stop"); a["gen_ai.completion.0.finish_reason"] = "stop"; return a }()),
+			[]truth{success},
+			well, answered(classify.FinishStop),
+		},
+		{
 			"a whole answer's stop", traceloop("", statusOK, func() m { a := now("stop"); a["gen_ai.is_streaming"] = false; return a }()),
 			[]truth{success},
 			well, answered(classify.FinishStop),
@@ -120,6 +138,17 @@ func TestOpenLLMetryRequest(t *testing.T) {
 			unclassified, withFinish(failedWith(classify.Request{}), classify.FinishMissing),
 		},
 	})
+}
+
+// Ids of calls are bounded, and none is none.
+func TestOpenLLMetryCalls(t *testing.T) {
+	attrs := map[string]any{"llm.request.type": "chat", "gen_ai.completion.0.finish_reason": "tool_calls", "gen_ai.completion.0.tool_calls.999.id": ""}
+	for i := range classify.MaxIDs + 5 {
+		attrs[fmt.Sprintf("gen_ai.completion.0.tool_calls.%d.id", i)] = fmt.Sprintf("call_%d", i)
+	}
+	_, _, facts := traceloop("", statusOK, attrs).read(t)
+	assert.Len(t, facts.Request.CallIDs, classify.MaxIDs)
+	assert.NotContains(t, facts.Request.CallIDs, "")
 }
 
 func TestOpenLLMetryOthers(t *testing.T) {

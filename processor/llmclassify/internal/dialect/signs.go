@@ -58,10 +58,16 @@ func (s *signs) read(key string, v pcommon.Value, r *classify.Request) {
 
 // finish is for a producer that records one finish reason as a string.
 func (s *signs) finish(v pcommon.Value) {
+	s.reasons = nil
+	s.addFinish(v)
+}
+
+// addFinish is for one that may record it under several keys.
+func (s *signs) addFinish(v pcommon.Value) {
 	switch reason := text(v, maxWord); reason {
 	case "", "None", "null": // as languages write nothing
 	default:
-		s.reasons = []string{reason}
+		s.reasons = append(s.reasons, reason)
 	}
 }
 
