@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,6 +79,16 @@ func TestMatrix(t *testing.T) {
 	})
 }
 
+// TestFactsNeverInterfere runs the helper's own tests.
+func TestFactsNeverInterfere(t *testing.T) {
+	agents := nodeagent.Find(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	out, err := agents.Test(ctx, "otelllm-facts.test.mjs")
+	require.NoError(t, err, out)
+	require.Regexp(t, `pass [1-9]`, out)
+}
+
 // find finds the agents. Where they have to be there the Collector has to be, too.
 func find(t *testing.T) *nodeagent.Agents {
 	t.Helper()
@@ -147,9 +158,7 @@ func (m *matrix) run(t *testing.T, agents *nodeagent.Agents, w *world, c *collec
 			defer mu.Unlock()
 			assert.NoError(t, err)
 			m.unhandled[of.file] = m.unhandled[of.file] || left.Unhandled
-			for name, r := range left.Results {
-				results[name] = r
-			}
+			maps.Copy(results, left.Results)
 		})
 	}
 	all.Wait()
