@@ -90,7 +90,8 @@ export function withTool({ id, name, effect = 'unknown' }, fn) {
 
 // effectOf is the effect that an MCP tool's annotations tell of. Only what the server
 // said counts, and only of a server that you trust.
-export function effectOf({ readOnlyHint, idempotentHint, destructiveHint, openWorldHint } = {}) {
+export function effectOf(annotations) {
+  const { readOnlyHint, idempotentHint, destructiveHint, openWorldHint } = annotations ?? {};
   if (readOnlyHint) return 'read_only';
   if (idempotentHint) return 'idempotent';
   return destructiveHint || openWorldHint ? 'non_idempotent' : 'unknown';
@@ -150,7 +151,7 @@ class Recording {
         'gen_ai.request.stream': body.stream === true,
         'server.address': url.hostname, 'server.port': Number(url.port) || (url.protocol === 'https:' ? 443 : 80),
         'llm.request.provider_tools': protocol.providerTools(body),
-        ...(retries !== null && { 'llm.request.attempt': Number(retries) + 1 }),
+        ...(/^\d+$/.test(retries) && { 'llm.request.attempt': Number(retries) + 1 }),
         ...(history && { 'llm.history.tool_calls': ids(history.calls), 'llm.history.tool_outputs': ids(history.outputs) }),
         ...(this.run && { 'llm.run.id': this.run.id }),
       },
@@ -180,13 +181,12 @@ class Recording {
       this.end('eof');
       return response;
     }
-    const reader = response.body.getReader();
+    let reader;
     const body = new ReadableStream({
-      type: 'bytes', // and with no buffer of its own: a chunk is read when it is asked for
       pull: async (controller) => {
         let chunk;
         try {
-          chunk = await reader.read();
+          chunk = await (reader ??= response.body.getReader()).read();
         } catch (error) {
           this.end('error', error);
           throw error; // the same one, to who reads
@@ -194,7 +194,6 @@ class Recording {
         if (chunk.done) {
           this.eof();
           controller.close();
-          controller.byobRequest?.respond(0);
         } else {
           this.bytes(chunk.value);
           controller.enqueue(chunk.value);
@@ -202,11 +201,11 @@ class Recording {
       },
       cancel: (reason) => {
         this.end('close');
-        return reader.cancel(reason);
+        return (reader ?? response.body).cancel(reason);
       },
-    });
+    }, { highWaterMark: 0 }); // no buffer of its own: a chunk is read when it is asked for
     const watched = new Response(body, response);
-    Object.defineProperty(watched, 'url', { value: response.url });
+    for (const key of ['url', 'redirected', 'type']) Object.defineProperty(watched, key, { value: response[key] });
     return watched;
   }
 
@@ -219,7 +218,8 @@ class Recording {
 
   take(text) {
     this.rest = (this.rest ?? '') + text;
-    if (this.rest.length > maxBody) throw new Error('too long to follow');
+    this.held = (this.held ?? 0) + text.length;
+    if (this.held > maxBody) throw new Error('too long to follow');
     if (this.document) return;
     const lines = this.rest.split(/\r\n|\n|\r(?!$)/);
     this.rest = lines.pop();
@@ -229,6 +229,7 @@ class Recording {
       else if (line === '' && this.data) {
         this.event(this.data.join('\n'));
         this.data = undefined;
+        this.held = this.rest.length;
       }
     }
   }
@@ -258,8 +259,9 @@ class Recording {
   }
 
   eof() {
-    if (!this.over && this.document && !this.lost) {
+    if (!this.over && !this.lost) {
       this.guard(() => {
+        if (!this.document) return this.take('\n\n'); // an event whose end the end of the stream is
         const body = JSON.parse(this.rest ?? '');
         if (this.status >= 400) this.state.error = errorIn(body) ?? {};
         else this.protocol.document(body, this.state);

@@ -139,3 +139,11 @@ func (a *Agents) Run(ctx context.Context, producer string, httpSpans bool, endpo
 	}
 	return report, lines.Err()
 }
+
+// Test runs the tests of a file of examples/node, and returns what Node says of them.
+func (a *Agents) Test(ctx context.Context, file string) (string, error) {
+	cmd := exec.CommandContext(ctx, a.node, "--test", file)
+	cmd.Dir = a.dir
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}

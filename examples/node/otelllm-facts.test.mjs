@@ -1,0 +1,174 @@
+// What the recording must never do: change, delay or break what the client reads, or
+// record a word of it.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { context, trace } from '@opentelemetry/api';
+import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
+import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace';
+import { Abort, effectOf, factsFetch, withRun, withTool } from './otelllm-facts.mjs';
+
+const exporter = new InMemorySpanExporter();
+context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
+trace.setGlobalTracerProvider(new TracerProvider({ spanProcessors: [new SimpleSpanProcessor({ exporter })] }));
+
+const url = 'https://model.example/v1/chat/completions?key=CANARY_query';
+const ask = (body = {}) => ({
+  method: 'POST', body: JSON.stringify({ model: 'm', stream: true, messages: [{ role: 'user', content: 'CANARY_prompt' }], ...body }),
+  headers: { authorization: 'Bearer CANARY_key' },
+});
+const bytes = (text) => new TextEncoder().encode(text);
+const chunk = (delta, finish = null) => `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
+
+// answering is a fetch whose body gives these chunks and then ends, or fails with error.
+function answering(chunks, { error, type = 'text/event-stream', status = 200 } = {}) {
+  const seen = { pulls: 0, cancelled: undefined };
+  const left = chunks.map((c) => (typeof c === 'string' ? bytes(c) : c));
+  const body = new ReadableStream({
+    pull(controller) {
+      seen.pulls++;
+      if (left.length) controller.enqueue(left.shift());
+      else if (error) controller.error(error);
+      else controller.close();
+    },
+    cancel(reason) { seen.cancelled = reason; },
+  }, { highWaterMark: 0 });
+  seen.fetch = async () => new Response(body, { status, headers: { 'content-type': type } });
+  return seen;
+}
+
+async function spansOf(f) {
+  exporter.reset();
+  await f();
+  return exporter.getFinishedSpans();
+}
+
+test('every chunk arrives as it was, cut anywhere', async () => {
+  const whole = bytes(chunk({ content: 'h\u00e4llo' }) + ': ping\r\n\r\n' + chunk({}, 'stop') + 'data: [DONE]\n\n');
+  for (let cut = 1; cut < whole.length; cut++) {
+    const { fetch } = answering([whole.slice(0, cut), whole.slice(cut)]);
+    const [span] = await spansOf(async () => {
+      const got = [];
+      for await (const c of (await factsFetch(fetch)(url, ask())).body) got.push(c);
+      assert.deepEqual(got.map((c) => c.length), [cut, whole.length - cut]);
+      assert.deepEqual(Buffer.concat(got), Buffer.from(whole));
+    });
+    assert.equal(span.attributes['llm.stream.text_chunks'], 1, `cut at ${cut}`);
+    assert.equal(span.attributes['llm.stream.end'], 'terminal_event', `cut at ${cut}`);
+  }
+});
+
+test('the reader gets the very error', async () => {
+  const error = Object.assign(new TypeError('terminated'), { cause: Object.assign(new Error('CANARY_message'), { code: 'ECONNRESET' }) });
+  const { fetch } = answering([chunk({ content: 'x' })], { error });
+  const [span] = await spansOf(async () => {
+    const reader = (await factsFetch(fetch)(url, ask())).body.getReader();
+    await reader.read();
+    await assert.rejects(reader.read(), (e) => e === error);
+  });
+  assert.equal(span.attributes['llm.transport.cause'], 'connection_reset');
+});
+
+test('nothing is read ahead of the client', async () => {
+  const seen = answering(['a', 'b', 'c']);
+  const response = await factsFetch(seen.fetch)(url, ask());
+  await new Promise(setImmediate);
+  assert.equal(seen.pulls, 0);
+  const reader = response.body.getReader();
+  await reader.read();
+  await new Promise(setImmediate);
+  assert.equal(seen.pulls, 1);
+});
+
+test('a client that leaves is told to the server, with its reason', async () => {
+  const seen = answering([chunk({ content: 'x' }), chunk({ content: 'y' })]);
+  const [span] = await spansOf(async () => {
+    const reader = (await factsFetch(seen.fetch)(url, ask())).body.getReader();
+    await reader.read();
+    await reader.cancel('enough');
+  });
+  assert.equal(seen.cancelled, 'enough');
+  assert.equal(span.attributes['llm.stream.end'], 'consumer_closed');
+});
+
+test('what cannot be followed is passed on all the same', async () => {
+  for (const body of ['data: {"choices":7}\n\n', 'data: {"choices":[{"index":0,"delta":7}]}\n\n', 'data: nothing\n\n', '\0\0\0', 'data: '.repeat(2 << 20)]) {
+    const { fetch } = answering([body]);
+    const [span] = await spansOf(async () => {
+      assert.equal(await (await factsFetch(fetch)(url, ask())).text(), body);
+    });
+    assert.notEqual(span.attributes['llm.stream.end'], 'terminal_event');
+  }
+});
+
+test('an event that ends with the stream counts', async () => {
+  const { fetch } = answering([chunk({ content: 'x' }, 'stop').trimEnd()]);
+  const [span] = await spansOf(async () => { await (await factsFetch(fetch)(url, ask())).text(); });
+  assert.equal(span.attributes['llm.stream.end'], 'terminal_event');
+});
+
+test('other requests pass untouched', async () => {
+  const response = new Response('x');
+  const spans = await spansOf(async () => {
+    for (const [to, init] of [['https://model.example/v1/models', {}], [url, { method: 'GET' }], [url, { method: 'POST', body: 'no json' }], [url, undefined], ['no url', ask()]]) {
+      assert.equal(await factsFetch(async () => response)(to, init), response);
+    }
+  });
+  assert.equal(spans.length, 0);
+});
+
+test('a whole document is read by whoever reads it', async () => {
+  const document = JSON.stringify({ id: 'r', choices: [{ index: 0, message: { content: 'CANARY_answer' }, finish_reason: 'stop' }] });
+  const { fetch } = answering([document], { type: 'application/json' });
+  const [span] = await spansOf(async () => {
+    assert.equal((await (await factsFetch(fetch)(url, ask({ stream: false }))).json()).id, 'r');
+  });
+  assert.equal(span.attributes['llm.stream.end'], 'terminal_event');
+});
+
+test('no words are recorded', async () => {
+  const error = JSON.stringify({ error: { message: 'CANARY_error', type: 'CANARY of type', code: 'CANARY of code' } });
+  const spans = await spansOf(async () => {
+    await withRun('coder', {}, async () => {
+      const call = { index: 0, id: 'call_1', function: { name: 'f', arguments: 'CANARY_arguments' } };
+      const streamed = answering([chunk({ content: 'CANARY_text', tool_calls: [call] }), chunk({}, 'tool_calls'), 'data: [DONE]\n\n']);
+      await (await factsFetch(streamed.fetch)(url, ask())).text();
+      await withTool({ id: 'call_1', name: 'f' }, () => { throw new RangeError('CANARY_tool'); }).catch(() => {});
+      await withTool({ id: 'CANARY id', name: 'CANARY name' }, () => ({ isError: true, content: 'CANARY_result' }));
+      await (await factsFetch(answering([error], { type: 'application/json', status: 400 }).fetch)(url, ask())).text();
+    });
+  });
+  assert.equal(spans.length, 5);
+  for (const { name, attributes, events, status } of spans) {
+    assert.ok(!JSON.stringify({ name, attributes, events, status }).includes('CANARY'), JSON.stringify(attributes));
+  }
+});
+
+test('a stream that nobody reads ends with its run', async () => {
+  const spans = await spansOf(() => withRun('coder', {}, async () => {
+    const { body } = await factsFetch(answering([chunk({ content: 'x' }), chunk({ content: 'y' })]).fetch)(url, ask());
+    await body.getReader().read();
+  }));
+  const request = spans.find((s) => s.name.startsWith('chat'));
+  assert.equal(request.attributes['llm.stream.end'], 'abandoned');
+  assert.equal(request.attributes['llm.abort.source'], 'consumer');
+});
+
+test('whose abort it was', async () => {
+  for (const [reason, source] of [[new Abort('user', 'stop_button'), 'user'], [new DOMException('', 'TimeoutError'), 'deadline'], [undefined, 'unknown']]) {
+    const stop = new AbortController();
+    const [request] = await spansOf(() => withRun('coder', { signal: stop.signal }, async () => {
+      await factsFetch(answering([]).fetch)(url, { ...ask(), signal: stop.signal });
+      stop.abort(reason);
+    }));
+    assert.equal(request.attributes['llm.stream.end'], 'cancelled');
+    assert.equal(request.attributes['llm.abort.source'], source);
+  }
+});
+
+test('the effect of an MCP tool is what its server says', () => {
+  assert.equal(effectOf(), 'unknown');
+  assert.equal(effectOf({ readOnlyHint: false, destructiveHint: false }), 'unknown');
+  assert.equal(effectOf({ readOnlyHint: true, destructiveHint: true }), 'read_only');
+  assert.equal(effectOf({ idempotentHint: true, destructiveHint: true }), 'idempotent');
+  assert.equal(effectOf({ openWorldHint: true }), 'non_idempotent');
+});
