@@ -104,7 +104,10 @@ func TestCompletionUnnamed(t *testing.T) {
 		},
 		{
 			"a parent that passed by", 1,
-			[]spanSpec{reset(2, 8, 0.1, 0.3), otherSpan(8, 1, 0.05, 0.35), chatSpan(3, 1, 0.4, 1).finished("stop"), agentSpan(1, 0, 0, 3)},
+			[]spanSpec{
+				reset(2, 8, 0.1, 0.3), otherSpan(8, 1, 0.05, 0.35), callSpan(4, 8, 0.31, 0.33, "call_1"),
+				chatSpan(3, 1, 0.4, 1).finished("stop"), agentSpan(1, 0, 0, 3),
+			},
 			map[byte]string{2: lost, 1: recovered},
 		},
 		{
@@ -118,6 +121,11 @@ func TestCompletionUnnamed(t *testing.T) {
 			"a span that is its own parent", 1,
 			[]spanSpec{chatSpan(2, 1, 0.1, 1).finished("length"), agentSpan(1, 1, 0, 3)},
 			map[byte]string{2: limited, 1: "limited " + limited},
+		},
+		{
+			"a request that is its own parent", 2,
+			[]spanSpec{chatSpan(2, 2, 0.1, 1).finished("length"), chatSpan(3, 1, 1.1, 2).finished("stop"), agentSpan(1, 0, 0, 3)},
+			map[byte]string{2: "limited " + limited, 1: wentWell},
 		},
 		{
 			"times that are not set", 1,

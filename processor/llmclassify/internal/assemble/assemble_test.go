@@ -276,6 +276,16 @@ func TestRequestsBeneathRequests(t *testing.T) {
 			outcome: semconv.RunOutcomeSucceeded,
 		},
 		{
+			name: "nor are those of a gateway that records only what it asks for",
+			nodes: []node{
+				{id: 2, parent: 1, from: 1, to: 8, facts: stopped},
+				{id: 4, parent: 2, from: 3, to: 4, service: "gateway", facts: overloaded},
+				{id: 5, parent: 2, from: 5, to: 6, service: "gateway", facts: stopped},
+			},
+			want:    map[byte]semconv.Cause{4: semconv.CauseOverloaded},
+			outcome: semconv.RunOutcomeSucceeded,
+		},
+		{
 			name: "an upstream failure behind an answer with nothing in it",
 			nodes: []node{
 				{id: 2, parent: 1, run: 1, from: 1, to: 8, facts: nothing},
