@@ -18,6 +18,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	incidents "github.com/otelllm/otelllm-go/examples/incidents/all"
 	"github.com/otelllm/otelllm-go/examples/incidents/incident"
 	"github.com/otelllm/otelllm-go/examples/internal/acceptance"
 	"github.com/otelllm/otelllm-go/examples/internal/process"
@@ -70,7 +71,7 @@ func run(ctx context.Context, o options) (err error) {
 	}
 
 	wrong := append(d.print(), d.printIncidents()...)
-	fmt.Printf("\n%d cases and 5 incidents in %s. The classified traces: %s\n", len(cases), time.Since(started).Round(100*time.Millisecond), tracesName)
+	fmt.Printf("\n%d cases and %d incidents in %s. The classified traces: %s\n", len(cases), len(incidents.Stories()), time.Since(started).Round(100*time.Millisecond), tracesName)
 	if len(wrong) > 0 {
 		err = fmt.Errorf("not as expected, %d:\n%s", len(wrong), strings.Join(wrong, "\n"))
 	} else {
