@@ -14,7 +14,7 @@ import (
 // those that have LLM spans here or on their way. It may name others, too.
 type interest struct {
 	total atomic.Int64
-	slots [1 << 17]atomic.Int32
+	slots [1 << 16]atomic.Int32
 }
 
 // hash spreads trace ids, of which a part may be a time or a counter.
@@ -48,9 +48,6 @@ func (p *traces) links(td ptrace.Traces, b *batch) (found [][]hold.Link) {
 	if !p.interest.any() {
 		return nil
 	}
-	if b.whole != nil && len(b.between) < len(p.shards) {
-		b.between = make([][]hold.Link, len(p.shards))
-	}
 	var last pcommon.TraceID // spans of a trace come in rows
 	interesting, whole, shard := false, false, 0
 	for _, rs := range td.ResourceSpans().All() {
@@ -64,15 +61,14 @@ func (p *traces) links(td ptrace.Traces, b *batch) (found [][]hold.Link) {
 				if !interesting {
 					continue
 				}
-				link := hold.Link{Trace: last, ID: span.SpanID(), Parent: span.ParentSpanID()}
 				if whole {
-					b.between[shard] = append(b.between[shard], link)
+					b.note(last, span.SpanID())
 					continue
 				}
 				if found == nil {
 					found = make([][]hold.Link, len(p.shards))
 				}
-				found[shard] = append(found[shard], link)
+				found[shard] = append(found[shard], hold.Link{Trace: last, ID: span.SpanID(), Parent: span.ParentSpanID()})
 			}
 		}
 	}

@@ -26,8 +26,9 @@ type wholes struct {
 	spans    int // of releases
 	bytes    int // estimated memory of them
 	claimed  []claim
-	between  [][]hold.Link // by shard: the spans of their traces
-	endings  []ending      // by release
+	rows     []row            // the spans of their traces
+	ids      []pcommon.SpanID // of all rows
+	endings  []ending         // by release
 
 	// What the releases are made of.
 	members  []assemble.Member
@@ -36,6 +37,22 @@ type wholes struct {
 	bodies   []ptrace.Span
 	came     []came // by trace
 	desk     assemble.Desk
+}
+
+// row is spans of one trace that came one after the other.
+type row struct {
+	trace    pcommon.TraceID
+	from, to int // of wholes.ids
+}
+
+// note notes a span of a trace that is whole.
+func (w *wholes) note(trace pcommon.TraceID, id pcommon.SpanID) {
+	w.ids = append(w.ids, id)
+	if n := len(w.rows); n > 0 && w.rows[n-1].trace == trace {
+		w.rows[n-1].to = len(w.ids)
+		return
+	}
+	w.rows = append(w.rows, row{trace, len(w.ids) - 1, len(w.ids)})
 }
 
 // came are the LLM spans of a trace.
@@ -60,16 +77,13 @@ func (b *batch) isWhole(id pcommon.TraceID) bool {
 }
 
 func (w *wholes) clear() {
-	for i := range w.between {
-		w.between[i] = w.between[i][:0]
-	}
 	clear(w.releases)
 	clear(w.members)
 	clear(w.items)
 	clear(w.bodies)
 	clear(w.came)
 	*w = wholes{
-		releases: w.releases[:0], claimed: w.claimed[:0], between: w.between, endings: w.endings[:0],
+		releases: w.releases[:0], claimed: w.claimed[:0], rows: w.rows[:0], ids: w.ids[:0], endings: w.endings[:0],
 		members: w.members[:0], items: w.items[:0], pointers: w.pointers[:0], bodies: w.bodies[:0], came: w.came[:0], desk: w.desk,
 	}
 }
@@ -78,8 +92,9 @@ func (w *wholes) clear() {
 // b.found is to be held. The traces of b are p's interest already.
 func (p *traces) divide(now time.Time, b *batch, others int) {
 	candidates := 0
+	suspects := p.suspects.any()
 	for t, ended := range b.ended {
-		if ended && p.interest.count(b.traces[t]) == 1 && !p.suspects.has(b.traces[t]) {
+		if ended && p.interest.count(b.traces[t]) == 1 && !(suspects && p.suspects.has(b.traces[t])) {
 			candidates += b.counts[t]
 		} else {
 			b.ended[t] = false
@@ -243,19 +258,15 @@ func (p *traces) gone(ctx context.Context, b *batch) {
 
 // remember tells the shards which spans belong to runs that are whole.
 func (p *traces) remember(b *batch) {
-	for i, links := range b.between {
-		if len(links) > 0 {
-			p.shards[i].buffer.Judged().Remember(links)
-		}
+	for _, r := range b.rows {
+		p.shards[p.shardOf(r.trace)].buffer.Judged().Remember(r.trace, b.ids[r.from:r.to])
 	}
 }
 
 // disclaim takes back that the runs of b were judged: they will come again.
 func (p *traces) disclaim(b *batch) {
-	for i, links := range b.between {
-		if len(links) > 0 {
-			p.shards[i].buffer.Judged().Forget(links)
-		}
+	for _, r := range b.rows {
+		p.shards[p.shardOf(r.trace)].buffer.Judged().Forget(r.trace, b.ids[r.from:r.to])
 	}
 	for _, c := range b.claimed {
 		judged := p.shards[p.shardOf(c.trace)].buffer.Judged()

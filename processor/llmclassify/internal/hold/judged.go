@@ -90,28 +90,23 @@ func (j *Judged) Disclaim(trace pcommon.TraceID, runs ...pcommon.SpanID) {
 	}
 }
 
-// Remember remembers spans of judged runs and those between them.
-func (j *Judged) Remember(spans []Link) {
+// Remember remembers spans of a trace that are of judged runs or between those.
+func (j *Judged) Remember(trace pcommon.TraceID, spans []pcommon.SpanID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.each(spans, j.spans.add)
+	key := j.traceKey(trace)
+	for _, id := range spans {
+		j.spans.add(key, id)
+	}
 }
 
 // Forget takes that back.
-func (j *Judged) Forget(spans []Link) {
+func (j *Judged) Forget(trace pcommon.TraceID, spans []pcommon.SpanID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.each(spans, j.spans.remove)
-}
-
-// each calls do for spans, which come in rows of one trace.
-func (j *Judged) each(spans []Link, do func(trace uint64, span pcommon.SpanID)) {
-	var trace uint64
-	for i := range spans {
-		if i == 0 || spans[i].Trace != spans[i-1].Trace {
-			trace = j.traceKey(spans[i].Trace)
-		}
-		do(trace, spans[i].ID)
+	key := j.traceKey(trace)
+	for _, id := range spans {
+		j.spans.remove(key, id)
 	}
 }
 
