@@ -90,8 +90,8 @@ func httpxSpan(id byte, from float64, status int) pythonSpan {
 }
 
 // aiohttpSpan is the same under opentelemetry-instrumentation-aiohttp-client.
-func aiohttpSpan(from float64, status int) pythonSpan {
-	return exchangeSpan("opentelemetry.instrumentation.aiohttp_client", 3, from, status)
+func aiohttpSpan(status int) pythonSpan {
+	return exchangeSpan("opentelemetry.instrumentation.aiohttp_client", 3, 0.15, status)
 }
 
 func exchangeSpan(scope string, id byte, from float64, status int) pythonSpan {
@@ -213,25 +213,25 @@ func TestPython(t *testing.T) {
 		}, broke(semconv.CauseBodyTruncated)},
 		// aiohttp
 		{"python_aiohttp_cut", []pythonSpan{
-			pythonChat().ended("ClientPayloadError", incomplete), aiohttpSpan(0.15, 200), coder("aiohttp.client_exceptions.ClientPayloadError", incomplete),
+			pythonChat().ended("ClientPayloadError", incomplete), aiohttpSpan(200), coder("aiohttp.client_exceptions.ClientPayloadError", incomplete),
 		}, broke(semconv.CauseBodyTruncated)},
 		// The cause that the call itself names stays; the exchange, which had no response, does not refine it.
 		{"python_aiohttp_closed_before_headers", []pythonSpan{
 			pythonChat().ended("ServerDisconnectedError", "Server disconnected"),
-			aiohttpSpan(0.15, 0).recording("aiohttp.client_exceptions.ServerDisconnectedError", "Server disconnected"),
+			aiohttpSpan(0).recording("aiohttp.client_exceptions.ServerDisconnectedError", "Server disconnected"),
 			coder("aiohttp.client_exceptions.ServerDisconnectedError", "Server disconnected"),
 		}, broke(semconv.CauseConnectionReset)},
 		{"python_aiohttp_unknown_host", []pythonSpan{
 			pythonChat().ended("ClientConnectorDNSError", "Cannot connect to host model.invalid:443 ssl:default [Name or service not known]"),
-			aiohttpSpan(0.15, 0).recording("aiohttp.client_exceptions.ClientConnectorDNSError", "Cannot connect to host model.invalid:443 ssl:default [Name or service not known]"),
+			aiohttpSpan(0).recording("aiohttp.client_exceptions.ClientConnectorDNSError", "Cannot connect to host model.invalid:443 ssl:default [Name or service not known]"),
 			coder("aiohttp.client_exceptions.ClientConnectorDNSError", ""),
 		}, unmade(semconv.CauseDNSNotFound, never)},
 		{"python_aiohttp_idle", []pythonSpan{
-			pythonChat().ended("SocketTimeoutError", "Timeout on reading data from socket"), aiohttpSpan(0.15, 200),
+			pythonChat().ended("SocketTimeoutError", "Timeout on reading data from socket"), aiohttpSpan(200),
 			coder("aiohttp.client_exceptions.SocketTimeoutError", "Timeout on reading data from socket"),
 		}, silent},
 		{"python_aiohttp_cancelled", []pythonSpan{
-			pythonChat().ended("CancelledError", ""), aiohttpSpan(0.15, 200), coder("asyncio.exceptions.CancelledError", ""),
+			pythonChat().ended("CancelledError", ""), aiohttpSpan(200), coder("asyncio.exceptions.CancelledError", ""),
 		}, stopped},
 		// openai-python, over httpx
 		{"python_openai_rate_limited_then_success", []pythonSpan{
