@@ -286,6 +286,18 @@ func TestRequestsBeneathRequests(t *testing.T) {
 			outcome: semconv.RunOutcomeSucceeded,
 		},
 		{
+			name: "a tool of the gateway's is not the agent's",
+			nodes: []node{
+				{id: 2, parent: 1, run: 1, from: 1, to: 8, facts: stopped},
+				{id: 3, parent: 2, from: 2, to: 7, service: "gateway", server: true, facts: stopped},
+				{id: 4, parent: 3, role: hold.Tool, from: 3, to: 4, service: "gateway", facts: dialect.Facts{Tool: &classify.Tool{
+					Start: at(3).AsTime(), End: at(4).AsTime(), Outcome: semconv.ToolOutcomeFailed,
+				}}},
+			},
+			want:    map[byte]semconv.Cause{4: semconv.CauseExecutionError},
+			outcome: semconv.RunOutcomeSucceeded,
+		},
+		{
 			name: "an upstream failure behind an answer with nothing in it",
 			nodes: []node{
 				{id: 2, parent: 1, run: 1, from: 1, to: 8, facts: nothing},
