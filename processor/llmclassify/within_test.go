@@ -40,7 +40,7 @@ func TestRunOverRuns(t *testing.T) {
 		},
 		{
 			"in a tool of it",
-			[]spanSpec{finished(11, 10, 1.1, 1.9), agentSpan(10, 4, 1, 2), callSpan(4, 1, 0.9, 2.1, "call_1"), agentSpan(1, 0, 0, 4)},
+			[]spanSpec{finished(11, 10, 1.1, 1.9), agentSpan(10, 4, 1, 2), callSpan(4, 1, 0.9, 2.1, "call_7"), agentSpan(1, 0, 0, 4)},
 			map[byte]semconv.RunOutcome{10: well, 1: well},
 		},
 		{
