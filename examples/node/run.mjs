@@ -1,8 +1,9 @@
 // Runs agents under one producer's instrumentation, a trace for each task:
 //   node run.mjs <producer> <tasks.json>
 // Tasks are those of lib/agent.mjs, with a name; for each a line of JSON says which
-// trace it left and what the application saw: names and codes of errors, no words. A last line says {"unhandled":true} when a promise was
-// rejected with nobody to see it, which ends a process that does not provide for it.
+// trace it left and what the application saw: names and codes of errors, no words. A
+// last line says {"unhandled":true} when a promise was rejected with nobody to see it,
+// which ends a process that does not provide for it.
 // Spans go to OTEL_EXPORTER_OTLP_ENDPOINT. NODE_HTTP_SPANS=1 adds those of undici.
 import { readFileSync } from 'node:fs';
 import { SpanKind, trace } from '@opentelemetry/api';
@@ -17,7 +18,9 @@ process.on('unhandledRejection', () => { unhandled = true; });
 
 const [producer, tasks] = process.argv.slice(2);
 const provider = startTelemetry(producer);
-if (process.env.NODE_HTTP_SPANS) registerInstrumentations({ tracerProvider: provider, instrumentations: [new UndiciInstrumentation()] });
+if (process.env.NODE_HTTP_SPANS) {
+  registerInstrumentations({ tracerProvider: provider, instrumentations: [new UndiciInstrumentation()] });
+}
 const { instrument, pressedStop, run } = await import(`./producers/${producer}.mjs`);
 await instrument?.(provider);
 

@@ -2,12 +2,14 @@ package instrumentations
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -57,6 +59,9 @@ func TestMatrix(t *testing.T) {
 				for _, missing := range c.incomplete() {
 					t.Error(missing)
 				}
+			}
+			for _, words := range content {
+				assert.NotContains(t, c.text(), words, "content is recorded")
 			}
 			if t.Failed() || testing.Verbose() {
 				t.Logf("saw %q\nrecorded %s\nverdicts:\n%s", c.saw, c.recorded(), c.verdicts())
@@ -147,6 +152,7 @@ func (m *matrix) run(t *testing.T, agents *nodeagent.Agents, w *world, c *collec
 		all     sync.WaitGroup
 		mu      sync.Mutex
 		results = make(map[string]nodeagent.Result) // under mu
+		errs    []error                             // under mu
 	)
 	slots := make(chan struct{}, 2)
 	for _, of := range order {
@@ -156,13 +162,13 @@ func (m *matrix) run(t *testing.T, agents *nodeagent.Agents, w *world, c *collec
 			left, err := agents.Run(ctx, of.file, of.http, c.endpoint, tasks[of])
 			mu.Lock()
 			defer mu.Unlock()
-			assert.NoError(t, err)
+			errs = append(errs, err)
 			m.unhandled[of.file] = m.unhandled[of.file] || left.Unhandled
 			maps.Copy(results, left.Results)
 		})
 	}
 	all.Wait()
-	require.False(t, t.Failed())
+	require.NoError(t, errors.Join(errs...))
 	c.drained(t)
 	for i := range m.faults {
 		for j := range m.producers {
@@ -179,6 +185,22 @@ func (m *matrix) run(t *testing.T, agents *nodeagent.Agents, w *world, c *collec
 			m.cells = append(m.cells, cell{f, p, r.Saw, c.sink.trace(t, r.Trace)})
 		}
 	}
+}
+
+// content is of what people and models say, and tools take and give. Recording of it
+// is off everywhere.
+var content = []string{"Fix the bug", "The bug ", "main.go", "patched"}
+
+// text is everything that the spans say, in their names, attributes and events.
+func (c *cell) text() string {
+	var b strings.Builder
+	for _, s := range c.spans {
+		fmt.Fprintln(&b, s.Name(), s.Attributes().AsRaw(), s.Status().Message())
+		for _, e := range s.Events().All() {
+			fmt.Fprintln(&b, e.Name(), e.Attributes().AsRaw())
+		}
+	}
+	return b.String()
 }
 
 // judged are the spans with a verdict, and what it is; those of runs come first.
@@ -201,6 +223,9 @@ func (c *cell) wrong() (list []string) {
 		v := &verdicts[i]
 		say := func(format string, args ...any) {
 			list = append(list, fmt.Sprintf("span %s: ", spans[i].Name())+fmt.Sprintf(format, args...))
+		}
+		if v.Trigger == semconv.TriggerShutdown {
+			say("judged only because the Collector stopped")
 		}
 		if len(v.Unknown) > 0 {
 			say("not of the vocabulary: %v", v.Unknown)

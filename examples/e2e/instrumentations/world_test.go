@@ -124,13 +124,8 @@ func (c *collector) drained(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
-		held := false
-		for line := range strings.Lines(string(body)) {
-			if strings.HasPrefix(line, "otelcol_processor_llm_classify_traces_held{") {
-				held = held || !strings.HasSuffix(line, " 0\n")
-			}
-		}
-		return err == nil && !held
+		_, held, found := strings.Cut("\n"+string(body), "\notelcol_processor_llm_classify_traces_held ")
+		return err == nil && found && strings.HasPrefix(held, "0\n")
 	}, 30*time.Second, 50*time.Millisecond, "the Collector holds on to spans%s", c.Tail())
 	require.NoError(t, c.Stop(15*time.Second))
 }
