@@ -44,7 +44,9 @@ func (GenAI) Read(span ptrace.Span, into Facts) {
 func genAIRequest(span ptrace.Span, r *classify.Request) {
 	var s signs
 	s.begin(span, r)
+	counted := false // the tokens of an answer, which most providers tell at its end
 	for key, v := range span.Attributes().All() {
+		counted = counted || key == string(otelsemconv.GenAIUsageOutputTokensKey) && count(v).N() > 0
 		s.read(key, v, r)
 	}
 	s.end(span, r)
@@ -54,8 +56,10 @@ func genAIRequest(span ptrace.Span, r *classify.Request) {
 		r.Ended, r.Abort.Source = semconv.StreamEndCancelled, semconv.AbortSourceUnknown
 	case s.unset && s.has(finishInterrupted):
 		r.Ended, r.Basis = semconv.StreamEndEOF, classify.Corroborated
-	case s.unset && s.streamed:
-		r.Ended = semconv.StreamEndEOF // a finish reason was due, and neither it nor an error came
+	case s.unset && s.streamed && (s.reasons != nil || !counted):
+		// A finish reason was due, and neither it nor an error came. One who counts the
+		// tokens and records no finish reason at all may be one who never does.
+		r.Ended = semconv.StreamEndEOF
 	}
 }
 

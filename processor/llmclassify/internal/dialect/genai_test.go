@@ -45,6 +45,18 @@ func TestGenAIRequest(t *testing.T) {
 			classify.Request{Phase: semconv.PhaseUnknown, Ended: semconv.StreamEndEOF},
 		},
 		{
+			"stream of a producer that counts and records no finish reason", unset,
+			map[string]any{"gen_ai.request.stream": true, "gen_ai.usage.output_tokens": 20},
+			nil,
+			classify.Request{Phase: semconv.PhaseUnknown},
+		},
+		{
+			"stream with an empty list, counted", unset,
+			map[string]any{"gen_ai.request.stream": true, "gen_ai.response.finish_reasons": list(), "gen_ai.usage.output_tokens": 20},
+			nil,
+			classify.Request{Phase: semconv.PhaseUnknown, Ended: semconv.StreamEndEOF, Finish: classify.FinishMissing},
+		},
+		{
 			"stream with an empty list", unset,
 			map[string]any{"gen_ai.request.stream": true, "gen_ai.response.finish_reasons": list()},
 			nil,
