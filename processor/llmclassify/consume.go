@@ -100,6 +100,7 @@ func (p *traces) own(ctx context.Context, now time.Time, b *batch, deliveries []
 		}
 		p.telemetry.passed(ctx, others)
 		p.telemetry.forwarded(ctx, b.spans)
+		p.update(ctx, nil, nil, p.judgedWhole(now, b)) // before the sender hears that they are taken
 	case b.spans > 0:
 		parcel := deliveries[p.shardOf(b.claimed[0].trace)].parcel
 		*parcel, err = p.parcelOf(ctx, now, who, b, td)
@@ -153,6 +154,7 @@ func (p *traces) parcelOf(ctx context.Context, now time.Time, who *caller.Caller
 		for i := range b.spans {
 			made.done = append(made.done, tickets(i))
 		}
+		made.judged = p.judgedWhole(now, b)
 	}
 	return made, nil
 }

@@ -49,6 +49,7 @@ type opened struct {
 	caller  *caller.Caller
 	regroup *origin.Regroup
 	parcel  parcel
+	last    []pcommon.TraceID // of which releases were packed here, where that is asked for
 }
 
 func (k *packer) of(c *caller.Caller) *opened {
@@ -81,7 +82,7 @@ func (k *packer) send(ctx context.Context, o *opened) {
 
 func (k *packer) close(ctx context.Context) {
 	for _, o := range k.open {
-		if o.parcel.spans > 0 || len(o.parcel.done) > 0 {
+		if o.parcel.spans > 0 || len(o.parcel.done) > 0 || len(o.parcel.judged) > 0 {
 			k.send(ctx, o)
 		}
 	}
@@ -91,11 +92,11 @@ func (k *packer) close(ctx context.Context) {
 func (s *shard) deliver(ctx context.Context, releases []assemble.Release) {
 	if n := s.buffer.Forgotten(); n > 0 {
 		s.p.telemetry.forgot(ctx, n)
-		s.p.update(ctx, nil, s.forgotten)
+		s.p.update(ctx, nil, s.forgotten, nil)
 		clear(s.forgotten)
 		s.forgotten = s.forgotten[:0]
 	}
-	if len(releases) > 0 {
+	if len(releases) > 0 || len(s.passed) > 0 {
 		k := packer{forwarder: s.forwarder}
 		var last []int
 		for i := range releases {
@@ -111,6 +112,7 @@ func (s *shard) deliver(ctx context.Context, releases []assemble.Release) {
 			s.judge(ctx, &releases[i], &k)
 			releases[i] = assemble.Release{}
 		}
+		s.notePassed(&k)
 		k.close(ctx)
 	}
 	s.reader.Close()
@@ -171,6 +173,13 @@ func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer)
 		case m.Out:
 			parcel.spent = append(parcel.spent, m.Known.Ticket)
 		}
+	}
+	if journalled && last != nil {
+		with := last // whose parcel has the verdict
+		if d.Carrier >= 0 {
+			with = &release.Members[d.Carrier].Known
+		}
+		s.noteJudged(release, k.of(with.Caller))
 	}
 	switch release.Reason {
 	case hold.Late:

@@ -28,7 +28,10 @@ type parcel struct {
 	caller *caller.Caller
 	data   []byte // the spans as they are on the wire; traces are not set then
 
-	spent, done []journal.Ticket // what is to be noted once they are taken
+	// What is to be noted once they are taken: what becomes of spans, and what was
+	// judged, as [journal.Judged] encodes it.
+	spent, done []journal.Ticket
+	judged      []byte
 }
 
 // pack makes a parcel that has to wait as small as it is on the wire.
@@ -53,6 +56,7 @@ func (p *parcel) join(other *parcel) bool {
 	p.bytes += other.bytes
 	p.spans += other.spans
 	p.spent, p.done = append(p.spent, other.spent...), append(p.done, other.done...)
+	p.judged = append(p.judged, other.judged...)
 	return true
 }
 
@@ -131,7 +135,7 @@ func (f *forwarder) try(ctx context.Context, p parcel) (left parcel, err error) 
 			return p, err
 		}
 	}
-	f.p.update(ctx, p.spent, p.done)
+	f.p.update(ctx, p.spent, p.done, p.judged)
 	return parcel{}, nil
 }
 

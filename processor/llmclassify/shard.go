@@ -28,6 +28,7 @@ type shard struct {
 	evidence  *evidence
 	ended     *endedRuns
 	forgotten []journal.Ticket // of facts that were forgotten
+	passed    []passed         // since deliver noted them
 
 	// places has one element for each delivery that may be put into in, which has
 	// room for all of them: whoever has a place never waits.
@@ -84,6 +85,7 @@ func newShard(p *traces, cfg *Config, shards int) *shard {
 		Explained:      s.explained,
 		Read:           s.read,
 		Forget:         s.forget,
+		Remember:       s.remember,
 		Watch:          p.interest.add,
 	})
 	return s

@@ -51,24 +51,28 @@ func (p *traces) unwrite(ctx context.Context, tickets func(int) journal.Ticket, 
 	for i := range done {
 		done[i] = tickets(i)
 	}
-	p.update(ctx, nil, done)
+	p.update(ctx, nil, done, nil)
 }
 
-// update notes what has become of spans. An error loses nothing.
-func (p *traces) update(ctx context.Context, spent, done []journal.Ticket) {
-	if p.journal == nil || len(spent)+len(done) == 0 {
+// update notes what has become of spans, and what was judged with them. An error
+// loses nothing.
+func (p *traces) update(ctx context.Context, spent, done []journal.Ticket, judged []byte) {
+	if p.journal == nil || len(spent)+len(done)+len(judged) == 0 {
 		return
 	}
-	err := p.journal.Update(context.WithoutCancel(ctx), spent, done)
+	err := p.journal.Update(context.WithoutCancel(ctx), spent, done, judged)
 	p.health.storageIs(err)
 	p.telemetry.wrote(ctx, err)
 	if err != nil {
-		p.logger.Error("The storage does not take note of spans that were forwarded; a restart may send them again", zap.Error(err))
+		p.logger.Error("The storage does not take note of spans that were forwarded and of runs that were judged; after a restart they may come again", zap.Error(err))
 	}
 }
 
-// replay takes up the spans of an earlier process.
+// replay takes up the spans of an earlier process, and before that what it had judged.
 func (p *traces) replay(ctx context.Context) error {
+	if err := p.recall(ctx); err != nil {
+		return fmt.Errorf("taking up what an earlier process had judged: %w", err)
+	}
 	spans := 0
 	err := p.journal.Replay(ctx, func(r *journal.Replayed) error {
 		n, err := p.takeUp(ctx, r)
@@ -149,6 +153,6 @@ func (p *traces) takeUpOthers(ctx context.Context, who *caller.Caller, r *journa
 			return fmt.Errorf("forwarding spans that no dialect recognises any more: %w", err)
 		}
 	}
-	p.update(ctx, nil, done)
+	p.update(ctx, nil, done, nil)
 	return nil
 }

@@ -90,7 +90,7 @@ func (d *disk) entries() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	keys := slices.Sorted(maps.Keys(d.content))
-	return slices.DeleteFunc(keys, func(key string) bool { return key == "bounds" })
+	return slices.DeleteFunc(keys, func(key string) bool { return key == "bounds" || strings.HasPrefix(key, "judged") })
 }
 
 // newHarnessOn is a harness that takes up what is on the disk. Nothing of an

@@ -39,6 +39,9 @@ type Config[F any] struct {
 	Read func(*Item[F]) int
 	// Forget is told of items that are forgotten before their run was judged. May be nil.
 	Forget func(*Item[F])
+	// Remember is told of spans that were seen in a trace that is gone now, and are
+	// remembered with its runs. May be nil.
+	Remember func(pcommon.TraceID, pcommon.SpanID)
 	// Watch is told of traces that are there now (1) and no longer (-1). May be nil.
 	Watch func(pcommon.TraceID, int32)
 }
@@ -110,12 +113,13 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 		for _, it := range a.Items {
 			if b.judged.late(a.Trace, it.owner(), it.Parent, it.ID) {
 				b.judged.span(a.Trace, it.ID) // what is beneath it is late, too
-				if owner := it.owner(); !owner.IsEmpty() {
-					b.judged.run(a.Trace, owner, false) // the run is heard of: it is remembered from now
-				}
+				owner := it.owner()
+				again := !owner.IsEmpty() && b.judged.again(a.Trace, owner) // the run is heard of
 				late = append(late, it.ID)
 				if !it.Spent {
-					releases = append(releases, lateRelease(a.Trace, it, true))
+					release := lateRelease(a.Trace, it, true)
+					release.Again = again
+					releases = append(releases, release)
 				} else {
 					b.forget(it)
 				}

@@ -134,6 +134,9 @@ type Release[F any] struct {
 	// RunID is the id of the run, or of the span that stands for it. Named: a member names it.
 	RunID pcommon.SpanID
 	Named bool
+	// Counts: a run that is Whole counts as one of its trace, see [Judged]. Again: what
+	// is Late has its run remembered for longer.
+	Counts, Again bool
 	// Run is the run span as far as it is known, nil if it is not.
 	Run     *Item[F]
 	Members []Member[F] // in order of arrival, the run span among them

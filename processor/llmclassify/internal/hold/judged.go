@@ -110,6 +110,26 @@ func (j *Judged) Forget(trace pcommon.TraceID, spans []pcommon.SpanID) {
 	}
 }
 
+// Recall remembers what an earlier process remembered since then: runs, of which
+// counts says that they do as such of their trace, and spans. It is for as long as
+// that one would have, and at most for a period longer.
+func (j *Judged) Recall(now, since time.Time, trace pcommon.TraceID, counts bool, runs, spans []pcommon.SpanID) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.turn(age(now.Sub(j.epoch)))
+	old := age(now.Sub(since))
+	for _, run := range runs {
+		j.runs.recall(old, j.key(trace, run))
+	}
+	key := j.traceKey(trace)
+	if counts {
+		j.runs.recall(old, key)
+	}
+	for _, span := range spans {
+		j.spans.recall(old, key, span)
+	}
+}
+
 func (j *Judged) traceKey(trace pcommon.TraceID) uint64 { return j.key(trace, pcommon.SpanID{}) }
 
 // any reports whether a run of the trace has been judged. Spans that only stood for a
@@ -129,6 +149,19 @@ func (j *Judged) run(trace pcommon.TraceID, run pcommon.SpanID, counts bool) {
 	if counts {
 		j.runs.add(j.traceKey(trace))
 	}
+}
+
+// again remembers a run of which something came late: for as long as if it had been
+// judged now. It reports whether that is for longer than it was going to.
+func (j *Judged) again(trace pcommon.TraceID, run pcommon.SpanID) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	key := j.key(trace, run)
+	if j.runs.now.contains(key) {
+		return false
+	}
+	j.runs.add(key)
+	return true
 }
 
 // span remembers a span of a run whose verdict has been given.

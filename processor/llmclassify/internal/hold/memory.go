@@ -27,6 +27,16 @@ func (m *memory) add(key uint64) {
 	m.now.add(key)
 }
 
+// recall adds what has been remembered for so long already.
+func (m *memory) recall(old age, key uint64) {
+	switch {
+	case old < m.period:
+		m.add(key)
+	case old < 2*m.period && m.previous.n < m.limit:
+		m.previous.add(key)
+	}
+}
+
 func (m *memory) remove(key uint64) {
 	m.now.remove(key)
 	m.previous.remove(key)

@@ -34,6 +34,16 @@ func (m *spanMemory) add(trace uint64, span pcommon.SpanID) {
 	m.now.add(trace, span)
 }
 
+// recall adds what has been remembered for so long already.
+func (m *spanMemory) recall(old age, trace uint64, span pcommon.SpanID) {
+	switch {
+	case old < m.period:
+		m.add(trace, span)
+	case old < 2*m.period && m.previous.cost < m.limit:
+		m.previous.add(trace, span)
+	}
+}
+
 func (m *spanMemory) remove(trace uint64, span pcommon.SpanID) {
 	m.now.remove(trace, span)
 	m.previous.remove(trace, span)

@@ -233,6 +233,7 @@ func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now age, why Reason, whole boo
 	if whole {
 		counts := why != RunExpired || g.isRun()
 		t.judged = t.judged || counts
+		release.Counts = counts
 		b.judged.run(t.id, g.place.Run, counts)
 	}
 	return release
@@ -259,6 +260,9 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 			b.factBytes -= len(t.links.list) * linkSize
 			for _, link := range t.links.list { // they may be above late spans
 				b.judged.span(t.id, link[0])
+				if b.cfg.Remember != nil {
+					b.cfg.Remember(t.id, link[0])
+				}
 			}
 		}
 		return

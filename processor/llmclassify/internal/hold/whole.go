@@ -46,7 +46,7 @@ func Whole[F any](a Arrival[F], spans []ptrace.Span, alone bool, releases []Rele
 		if at < 0 || a.Items[at].Role != Run {
 			return releases[:first], room, false
 		}
-		release := Release[F]{Reason: Complete, Whole: true, Trace: a.Trace, RunID: owner, Named: true, Run: a.Items[at]}
+		release := Release[F]{Reason: Complete, Whole: true, Trace: a.Trace, RunID: owner, Named: true, Counts: true, Run: a.Items[at]}
 		var requests, tools uint32
 		from := len(room)
 		for n, m := range a.Items[i:] {

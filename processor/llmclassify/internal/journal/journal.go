@@ -49,6 +49,8 @@ type entry struct {
 //	<n>          entry n: header and spans
 //	<n>.states   one byte a span; absent while all are held
 //	aside.<n>    what stood under <n> and was no entry
+//
+// Beside them stands what was judged, see judgedKey; earlier versions did not write it.
 const (
 	boundsKey   = "bounds"
 	statesKey   = ".states"
@@ -66,8 +68,10 @@ type Journal struct {
 	client storage.Client
 	logger *zap.Logger
 
-	// writing is held while states are written, so that older ones never follow newer.
+	// writing is held while spans change their states and these are written, so that
+	// older ones never follow newer and none goes without what was judged for it.
 	writing sync.Mutex
+	judged  judgedLog // guarded by writing
 
 	// mu guards everything declared below
 	mu      sync.Mutex
@@ -138,7 +142,10 @@ func (j *Journal) Replay(ctx context.Context, yield func(*Replayed) error) error
 		e.left = len(r.States)
 		j.found(e)
 		if e.left == 0 {
-			if err := j.write(ctx, []*entry{e}); err != nil {
+			j.writing.Lock()
+			err := j.write(ctx, []*entry{e}, nil)
+			j.writing.Unlock()
+			if err != nil {
 				return err
 			}
 			continue
@@ -231,9 +238,12 @@ func (j *Journal) bounds(claimed uint64) *storage.Operation {
 	return storage.SetOperation(boundsKey, binary.LittleEndian.AppendUint64(value, claimed))
 }
 
-// Update says what has become of spans. After an error they are not lost: a crash
-// would bring them again.
-func (j *Journal) Update(ctx context.Context, spent, done []Ticket) error {
+// Update says what has become of spans, and what was judged with them, as
+// [Judged.Append] encodes it: both are written or none. After an error spans are not
+// lost: a crash would bring them again.
+func (j *Journal) Update(ctx context.Context, spent, done []Ticket, judged []byte) error {
+	j.writing.Lock()
+	defer j.writing.Unlock()
 	j.mu.Lock()
 	var changed []*entry
 	mark := func(tickets []Ticket, to State) {
@@ -257,18 +267,18 @@ func (j *Journal) Update(ctx context.Context, spent, done []Ticket) error {
 		e.dirty = false
 	}
 	j.mu.Unlock()
-	if len(changed) == 0 {
+	if len(changed)+len(judged) == 0 {
 		return nil
 	}
-	return j.write(ctx, changed)
+	return j.write(ctx, changed, judged)
 }
 
-// write writes the states of entries, and deletes those that are done.
-func (j *Journal) write(ctx context.Context, changed []*entry) error {
-	j.writing.Lock()
-	defer j.writing.Unlock()
+// write writes the states of entries, deletes those that are done, and writes what
+// was judged. It is called with writing held.
+func (j *Journal) write(ctx context.Context, changed []*entry, judged []byte) error {
+	before := j.judged
 	j.mu.Lock()
-	ops := make([]*storage.Operation, 0, 2*len(changed))
+	ops := make([]*storage.Operation, 0, 2*len(changed)+4)
 	for _, e := range changed {
 		if e.left > 0 {
 			states := make([]byte, len(e.states))
@@ -282,7 +292,12 @@ func (j *Journal) write(ctx context.Context, changed []*entry) error {
 		j.remove(e)
 	}
 	j.mu.Unlock()
+	if len(judged) > 0 || j.judged.pending {
+		j.judged.pending = false
+		ops = append(ops, j.judged.write(judged)...)
+	}
 	if err := j.client.Batch(ctx, ops...); err != nil {
+		j.judged.failed(before, judged)
 		return fmt.Errorf("writing to the storage what has become of spans: %w", err)
 	}
 	return nil

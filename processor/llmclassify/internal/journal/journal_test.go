@@ -117,8 +117,8 @@ func TestReplay(t *testing.T) {
 	require.NoError(t, err)
 	third, err := j.Append(t.Context(), t0.Add(2*time.Second), nil, tracesOf("5", "6"))
 	require.NoError(t, err)
-	require.NoError(t, j.Update(t.Context(), []Ticket{first(0)}, []Ticket{first(1), second(0)}))
-	require.NoError(t, j.Update(t.Context(), []Ticket{first(1), {}}, nil), "what is done stays done")
+	require.NoError(t, j.Update(t.Context(), []Ticket{first(0)}, []Ticket{first(1), second(0)}, nil))
+	require.NoError(t, j.Update(t.Context(), []Ticket{first(1), {}}, nil, nil), "what is done stays done")
 
 	j, replayed = reopen(t, m) // after a crash
 	require.Len(t, replayed, 2)
@@ -135,14 +135,14 @@ func TestReplay(t *testing.T) {
 
 	// The tickets of before are of no use any more; those that came are.
 	_ = third
-	require.NoError(t, j.Update(t.Context(), nil, append(r.Tickets, replayed[1].Tickets[1])))
+	require.NoError(t, j.Update(t.Context(), nil, append(r.Tickets, replayed[1].Tickets[1]), nil))
 	assert.Equal(t, 1, j.OpenEntries())
 	j, replayed = reopen(t, m)
 	require.Len(t, replayed, 1)
 	assert.Equal(t, []string{"5"}, names(replayed[0]))
 	fourth, err := j.Append(t.Context(), t0, nil, tracesOf("7"))
 	require.NoError(t, err)
-	require.NoError(t, j.Update(t.Context(), nil, append(replayed[0].Tickets, fourth(0))))
+	require.NoError(t, j.Update(t.Context(), nil, append(replayed[0].Tickets, fourth(0)), nil))
 	assert.Empty(t, m.keys(), "nothing is left")
 	require.NoError(t, j.Close(t.Context()))
 	assert.True(t, m.closed)
@@ -163,7 +163,7 @@ func TestNumbers(t *testing.T) {
 			require.False(t, seen[name])
 			seen[name] = true
 			if i%10 > 0 {
-				require.NoError(t, j.Update(t.Context(), nil, []Ticket{tickets(0)}))
+				require.NoError(t, j.Update(t.Context(), nil, []Ticket{tickets(0)}, nil))
 			}
 		}
 	}
@@ -231,7 +231,7 @@ func TestStorageFails(t *testing.T) {
 	m.fail = storage.ErrStorageFull
 	_, err = j.Append(t.Context(), t0, nil, tracesOf("2"))
 	require.ErrorIs(t, err, storage.ErrStorageFull)
-	require.ErrorIs(t, j.Update(t.Context(), nil, []Ticket{kept(0)}), storage.ErrStorageFull)
+	require.ErrorIs(t, j.Update(t.Context(), nil, []Ticket{kept(0)}, nil), storage.ErrStorageFull)
 	assert.Zero(t, j.OpenEntries())
 	_, err = Open(t.Context(), m, zap.NewNop())
 	require.ErrorIs(t, err, storage.ErrStorageFull)
@@ -240,7 +240,7 @@ func TestStorageFails(t *testing.T) {
 	require.NoError(t, err)
 	_, replayed := reopen(t, m)
 	assert.Len(t, replayed, 2, "what could not be deleted comes again")
-	require.NoError(t, j.Update(t.Context(), nil, []Ticket{again(0)}))
+	require.NoError(t, j.Update(t.Context(), nil, []Ticket{again(0)}, nil))
 
 	j, _ = reopen(t, m)
 	errStop := errors.New("stop")
@@ -263,8 +263,8 @@ func TestConcurrent(t *testing.T) {
 				var halves sync.WaitGroup
 				for i := range 2 {
 					halves.Go(func() {
-						assert.NoError(t, j.Update(t.Context(), []Ticket{tickets(i)}, nil))
-						assert.NoError(t, j.Update(t.Context(), nil, []Ticket{tickets(i)}))
+						assert.NoError(t, j.Update(t.Context(), []Ticket{tickets(i)}, nil, nil))
+						assert.NoError(t, j.Update(t.Context(), nil, []Ticket{tickets(i)}, nil))
 					})
 				}
 				halves.Wait()

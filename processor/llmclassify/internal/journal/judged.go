@@ -1,0 +1,330 @@
+package journal
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/collector/extension/xextension/storage"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.uber.org/zap"
+)
+
+// Judged is what was judged of a trace at one time.
+type Judged struct {
+	At    time.Time // in milliseconds
+	Trace pcommon.TraceID
+	// Counts: the runs count as such of the trace.
+	Counts bool
+	Runs   []pcommon.SpanID
+	Spans  []pcommon.SpanID // of judged runs or between those
+}
+
+// Append encodes what was judged, for [Journal.Update].
+func (r *Judged) Append(to []byte) []byte {
+	to = binary.AppendUvarint(to, uint64(max(r.At.UnixMilli(), 0))) //nolint:gosec // not negative
+	to = append(to, r.Trace[:]...)
+	runs := uint64(len(r.Runs)) << 1
+	if r.Counts {
+		runs |= 1
+	}
+	to = binary.AppendUvarint(to, runs)
+	to = binary.AppendUvarint(to, uint64(len(r.Spans)))
+	for _, list := range [...][]pcommon.SpanID{r.Runs, r.Spans} {
+		for i := range list {
+			to = append(to, list[i][:]...)
+		}
+	}
+	return to
+}
+
+var errCut = errors.New("a record in it is cut short")
+
+const idSize = len(pcommon.SpanID{})
+
+// header decodes what is before the ids of the first record of data. There are as
+// many of those behind it as it says.
+func (r *Judged) header(data []byte) (runs, spans int, rest []byte, err error) {
+	at, n := binary.Uvarint(data)
+	if n <= 0 || len(data)-n < len(r.Trace) {
+		return 0, 0, nil, errCut
+	}
+	if at > 1<<48 {
+		return 0, 0, nil, errors.New("a time in it is none")
+	}
+	r.At = time.UnixMilli(int64(at)) //nolint:gosec // checked
+	data = data[n:]
+	data = data[copy(r.Trace[:], data):]
+	manyRuns, n := binary.Uvarint(data)
+	if n <= 0 {
+		return 0, 0, nil, errCut
+	}
+	data = data[n:]
+	manySpans, n := binary.Uvarint(data)
+	if n <= 0 {
+		return 0, 0, nil, errCut
+	}
+	data = data[n:]
+	r.Counts = manyRuns&1 != 0
+	manyRuns >>= 1
+	room := uint64(len(data) / idSize) //nolint:gosec // not negative
+	if manyRuns > room || manySpans > room-manyRuns {
+		return 0, 0, nil, errCut
+	}
+	return int(manyRuns), int(manySpans), data, nil //nolint:gosec // there are as many
+}
+
+// next decodes the first record of data, and returns the rest.
+func (r *Judged) next(data []byte) (rest []byte, err error) {
+	runs, spans, data, err := r.header(data)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]pcommon.SpanID, runs+spans)
+	for i := range ids {
+		data = data[copy(ids[i][:], data):]
+	}
+	r.Runs, r.Spans = ids[:runs:runs], ids[runs:]
+	return data, nil
+}
+
+// What was judged stands in segments, one behind the other. Only the newest one is
+// written to. It is in up to three parts, of which the last is written again with
+// what comes next, until it is so large that it goes into the one before it: neither
+// are there many keys, nor is much written more than a few times.
+//
+//	judged           the first segment that may be there, and the newest
+//	judged.<n>       segment n, or the first part of the newest
+//	judged.<n>.2     what came after that
+//	judged.<n>.3     what came after that
+const (
+	judgedKey  = "judged"
+	judgedPart = judgedKey + "."
+)
+
+// How large the parts of a segment become, in bytes.
+const (
+	maxThird   = 4 << 10
+	maxSecond  = 16 << 10
+	maxSegment = 64 << 10
+	// minSegments is how many segments there is always room for, maxSegments how many
+	// there never are.
+	minSegments = 4
+	maxSegments = 1 << 16
+)
+
+// A part: its magic, CRC-32C of what follows, records.
+const (
+	judgedMagic = "llmr\x01"
+	recordsAt   = len(judgedMagic) + 4
+)
+
+// judgedLog is what was judged, in the storage. It is guarded by Journal.writing.
+type judgedLog struct {
+	keep  time.Duration // how long a segment is kept after its last record
+	bound int           // bytes of all segments
+
+	sealed []segment // in order, without gaps
+	bytes  int       // of sealed
+	open   segment
+	there  bool // judgedKey is as it should be
+	// pending: records could not be written
+	pending bool
+
+	// records are those of the open segment: up to first they are in its first part, up
+	// to second in that and the second one.
+	records       []byte
+	first, second int
+}
+
+// segment is a row of records.
+type segment struct {
+	seq         uint64
+	bytes       int
+	began, last time.Time // of its records
+}
+
+func segmentKey(seq uint64) string { return judgedPart + strconv.FormatUint(seq, 10) }
+
+func segmentKeys(seq uint64) [3]string {
+	key := segmentKey(seq)
+	return [...]string{key, key + ".2", key + ".3"}
+}
+
+func seal(records []byte) []byte {
+	value := make([]byte, recordsAt, recordsAt+len(records))
+	copy(value, judgedMagic)
+	binary.LittleEndian.PutUint32(value[len(judgedMagic):], crc32.Checksum(records, castagnoli))
+	return append(value, records...)
+}
+
+// unseal reads a part of a segment.
+func unseal(value []byte, yield func(*Judged)) (records []byte, err error) {
+	if len(value) < recordsAt || string(value[:len(judgedMagic)]) != judgedMagic {
+		return nil, errors.New("it is not of this journal, or of another version")
+	}
+	records = value[recordsAt:]
+	if binary.LittleEndian.Uint32(value[len(judgedMagic):]) != crc32.Checksum(records, castagnoli) {
+		return nil, errors.New("its checksum is wrong")
+	}
+	var all []Judged
+	for rest := records; len(rest) > 0; {
+		var r Judged
+		if rest, err = r.next(rest); err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	for i := range all {
+		yield(&all[i])
+	}
+	return records, nil
+}
+
+// Recall reads what was judged by earlier processes, in order, and from then on
+// keeps what is judged for as long as keep, and in at most about bound bytes. It is called
+// once, before [Journal.Replay]. What is unreadable is set aside with a log line. It
+// may yield something twice.
+func (j *Journal) Recall(ctx context.Context, now time.Time, keep time.Duration, bound int, yield func(*Judged)) error {
+	j.writing.Lock()
+	defer j.writing.Unlock()
+	l := &j.judged
+	l.keep, l.bound = keep, max(bound, minSegments*maxSegment)
+	index, err := j.client.Get(ctx, judgedKey)
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading from the storage where judged runs are: %w", err)
+	case index == nil:
+		return nil
+	case len(index) != 16 || binary.LittleEndian.Uint64(index[8:])-binary.LittleEndian.Uint64(index) > maxSegments:
+		j.logger.Warn("Where judged runs are is unreadable: what an earlier process had judged is not known",
+			zap.Int("bytes", len(index)))
+		if err := j.client.Set(ctx, asidePrefix+judgedKey, index); err != nil {
+			return fmt.Errorf("setting aside where judged runs are: %w", err)
+		}
+		l.open.seq = uint64(now.UnixNano()) //nolint:gosec // after 1970
+		return nil
+	}
+	l.there = true
+	newest := binary.LittleEndian.Uint64(index[8:])
+	for seq := binary.LittleEndian.Uint64(index); seq != newest; seq++ {
+		s := segment{seq: seq}
+		if _, err := j.recallSegment(ctx, &s, []string{segmentKey(seq)}, yield); err != nil {
+			return err
+		}
+		l.sealed = append(l.sealed, s)
+		l.bytes += s.bytes
+	}
+	l.open.seq = newest
+	keys := segmentKeys(newest)
+	l.records, err = j.recallSegment(ctx, &l.open, keys[:], yield) // with what comes next its parts are written anew
+	return err
+}
+
+// recallSegment reads a segment whose parts are under these keys.
+func (j *Journal) recallSegment(ctx context.Context, s *segment, keys []string, yield func(*Judged)) (records []byte, err error) {
+	for _, key := range keys {
+		value, err := j.client.Get(ctx, key)
+		if err != nil {
+			return nil, fmt.Errorf("reading judged runs from the storage: %w", err)
+		}
+		if value == nil {
+			continue
+		}
+		part, err := unseal(value, func(r *Judged) {
+			s.came(r.At)
+			yield(r)
+		})
+		if err != nil {
+			j.setRecordsAside(ctx, key, value, err)
+			continue
+		}
+		records = append(records, part...)
+	}
+	s.bytes = len(records)
+	return records, nil
+}
+
+func (j *Journal) setRecordsAside(ctx context.Context, key string, value []byte, why error) {
+	j.logger.Warn("Judged runs are unreadable in the storage, and set aside there: what comes of them late is judged again",
+		zap.Int("bytes", len(value)), zap.String("key", asidePrefix+key), zap.Error(why))
+	if err := j.client.Batch(ctx, storage.SetOperation(asidePrefix+key, value), storage.DeleteOperation(key)); err != nil {
+		j.logger.Error("The unreadable runs stay where they are", zap.String("key", key), zap.Error(err))
+	}
+}
+
+// came notes the time of a record.
+func (s *segment) came(at time.Time) {
+	if s.began.IsZero() {
+		s.began = at
+	}
+	s.last = at
+}
+
+// write adds records, and returns what is to be written for that.
+func (l *judgedLog) write(records []byte) (ops []*storage.Operation) {
+	l.add(records)
+	now, all := l.open.last, len(l.records)
+	keys := segmentKeys(l.open.seq)
+	full := all >= maxSegment || now.Sub(l.open.began) >= l.keep/2
+	switch {
+	case !full && all-l.second <= maxThird:
+		ops = append(ops, storage.SetOperation(keys[2], seal(l.records[l.second:])))
+	case !full && all-l.first <= maxSecond:
+		ops = append(ops, storage.SetOperation(keys[1], seal(l.records[l.first:])), storage.DeleteOperation(keys[2]))
+		l.second = all
+	default:
+		ops = append(ops, storage.SetOperation(keys[0], seal(l.records)), storage.DeleteOperation(keys[1]), storage.DeleteOperation(keys[2]))
+		l.first, l.second = all, all
+	}
+	if full {
+		l.sealed = append(l.sealed, l.open)
+		l.bytes += all
+		l.open = segment{seq: l.open.seq + 1}
+		l.records, l.first, l.second = nil, 0, 0
+	}
+	first := l.open.seq - uint64(len(l.sealed))
+	gone := 0
+	for _, s := range l.sealed {
+		if now.Sub(s.last) < l.keep && l.bytes+len(l.records) <= l.bound {
+			break
+		}
+		ops = append(ops, storage.DeleteOperation(segmentKey(s.seq)))
+		l.bytes -= s.bytes
+		gone++
+	}
+	l.sealed = l.sealed[gone:]
+	if full || gone > 0 || !l.there {
+		l.there = true
+		index := binary.LittleEndian.AppendUint64(nil, first+uint64(gone)) //nolint:gosec // not negative
+		ops = append(ops, storage.SetOperation(judgedKey, binary.LittleEndian.AppendUint64(index, l.open.seq)))
+	}
+	return ops
+}
+
+// add adds records that are not written yet.
+func (l *judgedLog) add(records []byte) {
+	var r Judged
+	for rest := records; len(rest) > 0; l.open.came(r.At) {
+		runs, spans, ids, err := r.header(rest)
+		if err != nil {
+			return // nobody could read them
+		}
+		rest = ids[(runs+spans)*idSize:]
+	}
+	l.records = append(l.records, records...)
+}
+
+// failed takes back that records were written. They are written with what comes next,
+// unless that has failed for so long that there is no room for them.
+func (l *judgedLog) failed(before judgedLog, records []byte) {
+	*l = before
+	l.pending = l.pending || len(records) > 0
+	if len(l.records)+len(records) <= l.bound {
+		l.add(records)
+	}
+}
