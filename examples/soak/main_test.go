@@ -64,7 +64,7 @@ func TestFiguresTellWhatFailed(t *testing.T) {
 }
 
 func TestAPartThatProvesNothing(t *testing.T) {
-	o := outcome{part: part{fail: 0.3}, figures: ledger.Figures{Sent: 100, Unanswered: 50, Runs: 10, Split: 10}}
+	o := outcome{part: part{fail: 0.3}, figures: ledger.Figures{Sent: 100, Unanswered: 50, Runs: 10, Unnoted: 10}}
 	assert.Len(t, o.idle(), 4)
 	o = outcome{figures: ledger.Figures{Sent: 100, Acknowledged: 100, Runs: 10}}
 	assert.Empty(t, o.idle())

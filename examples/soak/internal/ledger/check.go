@@ -21,6 +21,8 @@ type Rules struct {
 	Again      time.Duration // how long a span may have been out that a kill brings again
 	Bounded    bool          // its max_held_bytes is less than the load needs
 	Storage    bool          // it has a storage
+	Noted      time.Duration // how long a verdict may have been out that a storage has not noted
+	Queued     bool          // there is a queue behind llm_classify: a verdict may have left it long before it comes out
 }
 
 // Figures are what was counted.
@@ -34,10 +36,13 @@ type Figures struct {
 	Delivered    int // spans that came out at least once
 	Duplicates   int // spans that came out once more
 	Stops, Kills int
-	// Split is how many runs had spans on both sides of a stop or kill, Slow how many
-	// others were under way for longer than llm_classify remembers. Again is how many of
-	// them had another verdict, on what came later.
-	Split, Slow, Again int
+	// Split is how many runs had spans on both sides of a stop or kill.
+	Split int
+	// Slow is how many runs had spans that came so long after the verdict that
+	// llm_classify may not remember it, and
+	// Unnoted how many others may have been judged without a note of it that outlived the
+	// process. Again is how many of both had another verdict, on what came later.
+	Slow, Unnoted, Again int
 	// Oldest is the longest that a span that came twice had been out when the Collector was killed.
 	Oldest   time.Duration
 	Verdicts map[semconv.Trigger]int // runs, by trigger
@@ -101,7 +106,7 @@ func (l *Ledger) Check(rules Rules) (Figures, []Problem) {
 	c.figures.Traces, c.figures.Runs = l.traces, len(l.runs)
 	c.figures.Verdicts, c.figures.Marks = make(map[semconv.Trigger]int), make(map[semconv.Trigger]int)
 	c.figures.Outcomes = make(map[semconv.RunOutcome]int)
-	c.figures.Stops, c.figures.Kills, c.figures.Split, c.figures.Slow, c.figures.Again, c.figures.Oldest = 0, 0, 0, 0, 0, 0
+	c.figures.Stops, c.figures.Kills, c.figures.Split, c.figures.Slow, c.figures.Unnoted, c.figures.Again, c.figures.Oldest = 0, 0, 0, 0, 0, 0, 0
 	for _, s := range l.stops {
 		if s.kill {
 			c.figures.Kills++
@@ -369,13 +374,17 @@ func (c *checker) run(r *run) {
 		}
 		return
 	}
-	// Whether a run has been judged is forgotten when the process ends, and in time: what
-	// comes after that, or is taken up again after a kill, is a run of its own.
-	slow := r.out().Sub(from) >= c.rules.RunTimeout
-	if slow && !split {
+	// Whether a run has been judged is forgotten in time, and without a storage when the
+	// process ends: what comes after that is a run of its own.
+	slow := to.Sub(r.judgedAt()) >= c.rules.RunTimeout/2 // a verdict may have waited for the backend as long
+	unnoted := c.unnoted(r, split, from)
+	switch {
+	case slow:
 		c.figures.Slow++
+	case unnoted:
+		c.figures.Unnoted++
 	}
-	forgot := split || slow || c.between(from, r.out(), true)
+	forgot := slow || unnoted
 	switch {
 	case len(list) > 1 && forgot:
 		c.figures.Again++
@@ -393,6 +402,44 @@ func (c *checker) run(r *run) {
 			c.add(LateNotMarked, s.key, "sent after the verdict on its run had come out, it bears %q", s.copies[0].trigger)
 		}
 	}
+}
+
+// unnoted reports whether the first verdict on a run may not have been noted when the
+// process ended that gave it. With a storage that is only so where a kill came between
+// the verdict's way out and the note, which follows at once.
+func (c *checker) unnoted(r *run, split bool, from time.Time) bool {
+	if !c.rules.Storage {
+		return split || c.between(from, r.out(), true)
+	}
+	first := r.judgedAt()
+	return slices.ContainsFunc(c.stops, func(s stop) bool {
+		if !s.kill || s.ended.Before(from.Add(-slack)) {
+			return false
+		}
+		out := s.began.Sub(first)
+		return out >= -slack && out <= c.rules.Noted || c.rules.Queued && out < 0 && r.repeated()
+	})
+}
+
+// judgedAt is when the first verdict on the run came out.
+func (r *run) judgedAt() (at time.Time) {
+	first := func(list []delivery) {
+		for _, d := range list {
+			if d.judges() && (at.IsZero() || d.at.Before(at)) {
+				at = d.at
+			}
+		}
+	}
+	for _, s := range r.spans {
+		first(s.copies)
+	}
+	first(r.abandoned)
+	return at
+}
+
+// repeated reports whether a span of the run came out twice: it was taken up again.
+func (r *run) repeated() bool {
+	return slices.ContainsFunc(r.spans, func(s *span) bool { return len(s.copies) > 1 })
 }
 
 func describe(list []delivery) string {

@@ -282,6 +282,7 @@ func (l *judgedLog) write(records []byte) (ops []*storage.Operation) {
 		l.first, l.second = all, all
 	}
 	if full {
+		l.open.bytes = all
 		l.sealed = append(l.sealed, l.open)
 		l.bytes += all
 		l.open = segment{seq: l.open.seq + 1}
