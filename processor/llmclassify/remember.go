@@ -26,10 +26,14 @@ type passed struct {
 func (p *traces) recall(ctx context.Context) error {
 	now := p.clock.Now()
 	keep := 2 * max(p.cfg.RunTimeout, 2*p.cfg.MaxHold) // as long as a shard may
-	return p.journal.Recall(ctx, now, keep, p.cfg.MaxFactBytes/8, func(r *journal.Judged) {
+	err := p.journal.Recall(ctx, now, keep, p.cfg.MaxFactBytes/8, func(r *journal.Judged) {
 		judged := p.shards[p.shardOf(r.Trace)].buffer.Judged()
 		judged.Recall(now, r.At, r.Trace, r.Counts, r.Runs, r.Spans)
 	})
+	for _, s := range p.shards {
+		s.buffer.Judged().Recalled()
+	}
+	return err
 }
 
 // remember keeps what is to be noted with the next verdicts.

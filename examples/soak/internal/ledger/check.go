@@ -385,6 +385,9 @@ func (c *checker) run(r *run) {
 		c.figures.Unnoted++
 	}
 	forgot := slow || unnoted
+	// What is sent again for that long is given up before its span comes.
+	givenUp := r.out().Sub(from) >= c.rules.RunTimeout &&
+		slices.ContainsFunc(list, func(v delivery) bool { return v.trigger == semconv.TriggerRunExpired })
 	switch {
 	case len(list) > 1 && forgot:
 		c.figures.Again++
@@ -395,7 +398,7 @@ func (c *checker) run(r *run) {
 		if outcomes := s.outcomes(); len(outcomes) > 1 && !forgot {
 			c.add(JudgedTwice, s.key, "copies of one span of a %s run say %s", r.shape, describe(outcomes))
 		}
-		if s.role == load.Run && len(s.copies) > 0 && !forgot && !slices.ContainsFunc(s.copies, delivery.judges) {
+		if s.role == load.Run && len(s.copies) > 0 && !forgot && !givenUp && !slices.ContainsFunc(s.copies, delivery.judges) {
 			c.add(NotJudged, s.key, "the run span of a %s run came out without a verdict", r.shape)
 		}
 		if s.late && s.acks > 0 && len(s.copies) > 0 && s.first.After(list[0].at) && !forgot && s.copies[0].trigger != semconv.TriggerLate {

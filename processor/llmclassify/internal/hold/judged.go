@@ -111,23 +111,32 @@ func (j *Judged) Forget(trace pcommon.TraceID, spans []pcommon.SpanID) {
 }
 
 // Recall remembers what an earlier process remembered since then: runs, of which
-// counts says that they do as such of their trace, and spans. It is for as long as
-// that one would have, and at most for a period longer.
+// counts says that they do as such of their trace, and spans. They are remembered for
+// no less than that one would have. Call it before anything else, in order of time,
+// and [Judged.Recalled] at the end.
 func (j *Judged) Recall(now, since time.Time, trace pcommon.TraceID, counts bool, runs, spans []pcommon.SpanID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.turn(age(now.Sub(j.epoch)))
-	old := age(now.Sub(since))
-	for _, run := range runs {
-		j.runs.recall(old, j.key(trace, run))
-	}
-	key := j.traceKey(trace)
-	if counts {
-		j.runs.recall(old, key)
+	old, key := age(now.Sub(since)), j.traceKey(trace)
+	if old < 2*j.runs.period {
+		for _, run := range runs {
+			j.runs.add(j.key(trace, run))
+		}
+		if counts {
+			j.runs.add(key)
+		}
 	}
 	for _, span := range spans {
 		j.spans.recall(old, key, span)
 	}
+}
+
+// Recalled says that all has been recalled.
+func (j *Judged) Recalled() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.runs.older()
 }
 
 func (j *Judged) traceKey(trace pcommon.TraceID) uint64 { return j.key(trace, pcommon.SpanID{}) }

@@ -27,14 +27,20 @@ func (m *memory) add(key uint64) {
 	m.now.add(key)
 }
 
-// recall adds what has been remembered for so long already.
-func (m *memory) recall(old age, key uint64) {
-	switch {
-	case old < m.period:
-		m.add(key)
-	case old < 2*m.period && m.previous.n < m.limit:
-		m.previous.add(key)
+// older makes what was added the older of both: so that it is remembered for at least
+// one period from here on, and what is heard of again counts as new. Until then there
+// may be half as much again as the limit allows.
+func (m *memory) older() {
+	if m.previous.n == 0 {
+		m.now, m.previous = m.previous, m.now
+		return
 	}
+	for _, key := range m.now.slots {
+		if key != 0 {
+			m.previous.add(key)
+		}
+	}
+	m.now = hashes{}
 }
 
 func (m *memory) remove(key uint64) {

@@ -1,0 +1,371 @@
+package llmclassify
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/client"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// copied is another disk of the same content.
+func (d *disk) copied() *disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := newDisk()
+	c.content = maps.Clone(d.content)
+	return c
+}
+
+// runOutcomes are the verdicts on runs in td, one for each span that has one.
+func runOutcomes(td ptrace.Traces) (list []semconv.RunOutcome) {
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, span := range ss.Spans().All() {
+				if v := verdictOf(span); v.outcome != semconv.RunOutcomeUnset {
+					list = append(list, v.outcome)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// A run is judged once, over all ends of processes: what comes of it late is late,
+// however it was judged, however the process ended and however many shards the next
+// one has.
+func TestLateAfterRestart(t *testing.T) {
+	request := requestSpan(2, 1, 0.1, 1).answered("stop", answer)
+	run := runSpan(1, 0, 3, 1, 0)
+	late := []spanSpec{
+		requestSpan(3, 1, 1.5, 2).answered("stop", answer),                                // names the run
+		chatSpan(4, 1, 1.5, 2).finished("stop"),                                           // is beneath it
+		chatSpan(5, 2, 1.5, 2).finished("stop"),                                           // is beneath a span of it
+		chatSpan(6, 5, 1.6, 2).finished("stop"),                                           // is beneath a late one
+		toolSpan(7, 1.5, 2, "call", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded), // names the run
+	}
+	beneathOther := append(slices.Clone(late), chatSpan(8, 9, 1.5, 2).finished("stop"))
+	for name, tt := range map[string]struct {
+		judge func(*testing.T, *harness)
+		late  []spanSpec
+	}{
+		"held": {func(t *testing.T, h *harness) {
+			t.Helper()
+			h.consume(t, request)
+			h.consume(t, run)
+		}, late},
+		"held, with another span": {func(t *testing.T, h *harness) {
+			t.Helper()
+			h.consume(t, request)
+			h.consume(t, otherSpan(9, 2, 0.2, 0.3))
+			h.consume(t, run)
+		}, beneathOther},
+		"whole": {func(t *testing.T, h *harness) {
+			t.Helper()
+			h.consume(t, request, run)
+		}, late},
+		"whole, with another span": {func(t *testing.T, h *harness) {
+			t.Helper()
+			h.consume(t, request, run, otherSpan(9, 1, 0.2, 0.3))
+		}, beneathOther},
+		"whole, with others' runs": {func(t *testing.T, h *harness) {
+			t.Helper()
+			h.consume(t, finishedRun(7)[0], request, run, finishedRun(8)[0], finishedRun(8)[1])
+		}, late},
+		"of no agent's": {func(t *testing.T, h *harness) {
+			t.Helper()
+			h.consume(t, chatSpan(2, 1, 0.1, 1).finished("stop"), agentSpan(1, 0, 0, 3))
+			h.pass(t, defaultSettle)
+		}, late},
+		"its end never came": {func(t *testing.T, h *harness) {
+			t.Helper()
+			h.consume(t, request)
+			h.pass(t, defaultMaxHold)
+			h.pass(t, defaultRunTimeout)
+		}, late},
+	} {
+		for _, end := range []string{"killed", "stopped", "stopped twice"} {
+			t.Run(name+", "+end, func(t *testing.T) {
+				d := newDisk()
+				h := newHarnessOn(t, d, defaultConfig(), nil, t0)
+				tt.judge(t, h)
+				require.NotEmpty(t, runOutcomes(h.out()))
+				if end != "killed" {
+					require.NoError(t, h.Shutdown(t.Context()))
+				}
+				cfg := defaultConfig()
+				if end == "stopped twice" {
+					cfg.Shards = 3
+					h = newHarnessOn(t, d, cfg, nil, h.clock.Now())
+					require.NoError(t, h.Shutdown(t.Context()))
+					cfg.Shards = 2
+				}
+				h = newHarnessOn(t, d, cfg, nil, h.clock.Now().Add(time.Second))
+				h.sink.Reset()
+				for _, s := range tt.late {
+					h.consume(t, s)
+				}
+				h.consume(t, run) // once more
+				spans := spansOf(h.out())
+				require.Len(t, spans, len(tt.late)+1)
+				for id, span := range spans {
+					assert.Equal(t, semconv.TriggerLate, verdictOf(span).trigger, "%s", id)
+				}
+				h.pass(t, defaultRunTimeout)
+				h.pass(t, defaultRunTimeout)
+				for _, span := range abandonedSpans(h.out()) {
+					assert.NotEqual(t, traceID(1), span.TraceID())
+				}
+				if !strings.Contains(name, "others") {
+					assert.Empty(t, runOutcomes(h.out()))
+					assert.Empty(t, d.entries())
+				}
+				assert.Equal(t, load{}, h.load())
+			})
+		}
+	}
+}
+
+// Wherever a process is killed, a run is either judged after it or known to have
+// been: the copies of the disk are all that it ever held, from the first span to the
+// last note, with what had come out by then.
+func TestKilledAtEachWrite(t *testing.T) {
+	for name, calls := range map[string][][]spanSpec{
+		"held":   {{requestSpan(2, 1, 0.1, 1).answered("stop", answer)}, {runSpan(1, 0, 3, 1, 0)}},
+		"whole":  {finishedRun(1)},
+		"passed": {append(finishedRun(1), otherSpan(9, 1, 0.1, 0.2))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &recording{disk: newDisk()}
+			next := new(flakyNext)
+			d.out = next
+			h := newHarness(t, defaultConfig(), next)
+			h.openOn(t, d.disk)
+			var acknowledged []int // after how many writes each call was
+			d.disk.wrote = d.record
+			for _, specs := range calls {
+				h.consume(t, specs...)
+				acknowledged = append(acknowledged, len(d.moments))
+			}
+			require.Len(t, runOutcomes(spansIn(next)), 1)
+			for n, m := range d.moments {
+				noted := m.disk.hasJudged()
+				h := newHarnessOn(t, m.disk, defaultConfig(), nil, t0.Add(time.Second))
+				for c, specs := range calls {
+					if n+1 < acknowledged[c] { // its sender sends it again
+						h.consume(t, specs...)
+					}
+				}
+				h.pass(t, defaultMaxHold)
+				if noted {
+					assert.Equal(t, 1, m.judged, "it is noted when it has come out")
+					assert.Empty(t, runOutcomes(h.out()), "it was judged")
+				} else {
+					assert.Len(t, runOutcomes(h.out()), 1, "it is judged")
+				}
+				// Late, in both cases.
+				h.consume(t, requestSpan(3, 1, 1.5, 2).answered("stop", answer))
+				assert.Equal(t, semconv.TriggerLate, verdictOf(spansOf(h.out())[spanID(3)]).trigger)
+				h.pass(t, 2*defaultRunTimeout)
+				assert.LessOrEqual(t, len(runOutcomes(h.out())), 1)
+				assert.Empty(t, m.disk.entries())
+			}
+		})
+	}
+}
+
+func (d *disk) hasJudged() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.content["judged"] != nil
+}
+
+// moment is what a disk held at a time, and how many runs had been judged by then.
+type moment struct {
+	disk   *disk
+	judged int
+}
+
+// recording keeps what a disk held after each write.
+type recording struct {
+	*disk
+	out     *flakyNext
+	moments []moment
+}
+
+func (r *recording) record() {
+	c := newDisk()
+	c.content = maps.Clone(r.content)
+	r.moments = append(r.moments, moment{c, len(runOutcomes(spansIn(r.out)))})
+}
+
+func spansIn(next *flakyNext) ptrace.Traces {
+	all := ptrace.NewTraces()
+	for _, td := range next.AllTraces() {
+		c := ptrace.NewTraces()
+		td.CopyTo(c)
+		c.ResourceSpans().MoveAndAppendTo(all.ResourceSpans())
+	}
+	return all
+}
+
+// A process that is killed when the spans of a run have gone and that is not noted
+// yet brings the run again, and judges it once on what is there.
+func TestKilledBeforeTheNote(t *testing.T) {
+	d := newDisk()
+	var left *disk
+	next := &flakyNext{fail: func(ptrace.Traces) error {
+		left = d.copied() // nothing can be noted before this returns
+		return nil
+	}}
+	h := newHarnessOn(t, d, defaultConfig(), next, t0)
+	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer))
+	h.consume(t, runSpan(1, 0, 3, 1, 0))
+	want := verdicts(spansIn(next))
+	require.Equal(t, ran(semconv.RunOutcomeSucceeded, 0), want[1])
+
+	h = newHarnessOn(t, left, defaultConfig(), nil, t0)
+	assert.Equal(t, want, verdicts(h.out()))
+	h.consume(t, requestSpan(3, 1, 1.5, 2).answered("stop", answer))
+	h.pass(t, 2*defaultRunTimeout)
+	assert.Len(t, runOutcomes(h.out()), 1)
+	assert.Empty(t, left.entries())
+}
+
+// A run whose verdict waits for the next consumer is not noted as judged.
+func TestKilledWhileAVerdictWaits(t *testing.T) {
+	d := newDisk()
+	next := &flakyNext{fail: down}
+	h := newHarnessOn(t, d, defaultConfig(), next, t0)
+	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer))
+	h.consume(t, runSpan(1, 0, 3, 1, 0))
+	h.consume(t, finishedRun(2)...)                                  // joins it
+	h.consume(t, requestSpan(3, 1, 1.5, 2).answered("stop", answer)) // late for this process
+	left := d.copied()
+
+	h = newHarnessOn(t, left, defaultConfig(), nil, t0)
+	assert.Len(t, runOutcomes(h.out()), 2)
+	assert.Equal(t, semconv.TriggerLate, verdictOf(spansOf(h.out())[spanID(3)]).trigger, "it stands behind the others")
+	h.pass(t, 2*defaultRunTimeout)
+	assert.Len(t, runOutcomes(h.out()), 2)
+
+	next.fail = nil
+	h = newHarnessOn(t, d, defaultConfig(), nil, t0) // the other one lives on
+	assert.Len(t, runOutcomes(h.out()), 2)
+}
+
+// A call that is refused leaves no note: its runs come again.
+func TestRefusedRunIsNotNoted(t *testing.T) {
+	d := newDisk()
+	next := &flakyNext{fail: down}
+	h := newHarnessOn(t, d, defaultConfig(), next, t0)
+	specs := append(finishedRun(1), otherSpan(9, 1, 0.1, 0.2))
+	require.ErrorIs(t, h.ConsumeTraces(t.Context(), tracesOf(t, specs...)), errDown)
+	h = newHarnessOn(t, d, defaultConfig(), nil, t0)
+	h.consume(t, specs...)
+	assert.Len(t, runOutcomes(h.out()), 1)
+}
+
+// The spans of a run that came in several names are noted apart, and the verdict with
+// its own.
+func TestJudgedInSeveralNames(t *testing.T) {
+	cfg := defaultConfig()
+	cfg.MetadataKeys = []string{"tenant"}
+	d := newDisk()
+	var left []*disk
+	d.wrote = func() {
+		c := newDisk()
+		c.content = maps.Clone(d.content)
+		left = append(left, c)
+	}
+	h := newHarnessOn(t, d, cfg, nil, t0)
+	as := func(tenant string, specs ...spanSpec) {
+		ctx := client.NewContext(t.Context(), client.Info{Metadata: client.NewMetadata(map[string][]string{"tenant": {tenant}})})
+		require.NoError(t, h.ConsumeTraces(ctx, tracesOf(t, specs...)))
+	}
+	as("a", requestSpan(2, 1, 0.1, 1).answered("stop", answer))
+	as("b", runSpan(1, 0, 3, 1, 0))
+	require.Len(t, runOutcomes(h.out()), 1)
+	for i, d := range left {
+		h := newHarnessOn(t, d, cfg, nil, t0)
+		if i >= len(left)-2 { // one of the two names is noted
+			assert.LessOrEqual(t, len(runOutcomes(h.out())), 1)
+		}
+		h.consume(t, runSpan(1, 0, 3, 1, 0), requestSpan(3, 1, 1.5, 2).answered("stop", answer))
+		h.pass(t, 2*defaultRunTimeout)
+		assert.LessOrEqual(t, len(runOutcomes(h.out())), 1)
+		if i < len(left)-1 {
+			continue
+		}
+		assert.Empty(t, runOutcomes(h.out()))
+	}
+}
+
+// What is remembered is remembered for no less than run_timeout, and is forgotten.
+func TestForgottenAfterRestart(t *testing.T) {
+	d := newDisk()
+	h := newHarnessOn(t, d, defaultConfig(), nil, t0)
+	h.consume(t, finishedRun(1)...)
+	h = newHarnessOn(t, d.copied(), defaultConfig(), nil, t0.Add(2*defaultRunTimeout-time.Second))
+	h.consume(t, requestSpan(3, 1, 1.5, 2).answered("stop", answer))
+	assert.Equal(t, semconv.TriggerLate, verdictOf(spansOf(h.out())[spanID(3)]).trigger)
+
+	h = newHarnessOn(t, d, defaultConfig(), nil, t0.Add(2*defaultRunTimeout))
+	h.consume(t, finishedRun(1)...)
+	assert.Len(t, runOutcomes(h.out()), 1, "so long after it is a run of its own")
+}
+
+// A run of which something came late is remembered from then on.
+func TestRememberedFromTheLastThatCame(t *testing.T) {
+	d := newDisk()
+	h := newHarnessOn(t, d, defaultConfig(), nil, t0)
+	h.consume(t, finishedRun(1)...)
+	for n := range 5 {
+		h.pass(t, defaultRunTimeout*9/10)
+		if n%2 == 0 {
+			h = newHarnessOn(t, d, defaultConfig(), nil, h.clock.Now())
+		}
+		h.sink.Reset()
+		h.consume(t, requestSpan(byte(n+3), 1, 1.5, 2).answered("stop", answer))
+		assert.Equal(t, map[pcommon.SpanID]semconv.Trigger{spanID(byte(n + 3)): semconv.TriggerLate}, triggersOf(h.out()))
+	}
+}
+
+func triggersOf(td ptrace.Traces) map[pcommon.SpanID]semconv.Trigger {
+	found := map[pcommon.SpanID]semconv.Trigger{}
+	for id, span := range spansOf(td) {
+		found[id] = verdictOf(span).trigger
+	}
+	return found
+}
+
+// What is unreadable on the disk keeps nothing from starting.
+func TestUnreadableJudged(t *testing.T) {
+	d := newDisk()
+	h := newHarnessOn(t, d, defaultConfig(), nil, t0)
+	h.consume(t, finishedRun(1)...)
+	h.consume(t, finishedRun(2)[0])
+	for key := range d.content {
+		if strings.HasPrefix(key, "judged") {
+			d.content[key] = []byte("what is this")
+		}
+	}
+	h = newHarnessOn(t, d, defaultConfig(), nil, t0)
+	h.consume(t, finishedRun(2)[1])
+	assert.Len(t, runOutcomes(h.out()), 1)
+	assert.NotEmpty(t, slices.DeleteFunc(slices.Collect(maps.Keys(d.content)), func(key string) bool { return !strings.HasPrefix(key, "aside.judged") }))
+
+	d.fail = errDown
+	err := h.journal.Recall(t.Context(), t0, time.Hour, 0, nil)
+	require.ErrorIs(t, err, errDown)
+	assert.False(t, consumererror.IsPermanent(err))
+}
