@@ -12,16 +12,18 @@
 //   - stops: no storage and no queue behind llm_classify, so that it sees every
 //     failure itself, and too little memory. The Collector is stopped (SIGTERM) and
 //     started again. Every acknowledged span comes out exactly once.
-//   - kills: the same with the journal, and the Collector is killed (SIGKILL). Every
-//     acknowledged span comes out at least once, and twice only where a kill is between.
+//   - kills: the same with the journal, and the Collector is killed (SIGKILL), and
+//     stopped once. No run is judged again because of that. Every acknowledged span comes out at least once, and twice only where a kill is between.
 //   - kills-shipped: the classifier as deploy/collector ships it, with metrics and an
 //     exporter's queue on the same storage, is killed.
 //
 // In all of them every run has one verdict, a run that was seen as a whole the right
 // one, and the marks on its spans are those that they may bear; what was on a span
-// comes out as it went in. A run whose spans fall on both sides of a stop or kill may
-// be judged again on what comes after, which is counted: what was judged is
-// forgotten with the process.
+// comes out as it went in. Three kinds of runs may be judged again on what comes after,
+// which is counted: without a storage those whose spans fall on both sides of a stop,
+// as what was judged is forgotten with the process; with one those whose verdict left
+// just before a kill, so that it may not be noted; and those of which something came
+// when llm_classify may have forgotten them.
 //
 // The load is made from a seed; when things happen, and what of it falls together,
 // is not.
@@ -128,7 +130,7 @@ func (o *options) parts() []part {
 	}
 	stops.lasts = rest * 4 / 10
 	kills := part{
-		name: "kills", proves: "at least once over kills, by the journal alone", lasts: (rest - stops.lasts) / 2, kills: o.kills - o.kills/2, outages: outages,
+		name: "kills", proves: "at least once over kills, by the journal alone", lasts: (rest - stops.lasts) / 2, stops: min(o.stops, 1), kills: o.kills - o.kills/2, outages: outages,
 		fail: o.fail, bounded: true, storage: true,
 	}
 	shipped := kills

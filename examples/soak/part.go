@@ -110,7 +110,7 @@ func (s *soak) run(ctx context.Context, number int, p part) (o outcome, err erro
 	rules := ledger.Rules{
 		MaxHold: s.limits.hold, RunTimeout: s.limits.runTimeout, SpanLimit: s.limits.spansPerRun,
 		Again: 10 * time.Second, Bounded: p.bounded, Storage: p.storage,
-		Noted: 2 * time.Second, Queued: p.shipped,
+		Noted: time.Second, Queued: p.shipped,
 	}
 	settled(books, rules, s.limits.runTimeout+s.limits.hold+drainPatience)
 	unwatch()

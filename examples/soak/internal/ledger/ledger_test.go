@@ -38,14 +38,18 @@ type fake struct {
 	books  *Ledger
 	traces []load.Trace
 	outs   []*out
+	rules  Rules
 }
+
+// with has other rules hold.
+func with(f *fake, change func(*Rules)) { change(&f.rules) }
 
 const numTraces = 60
 
 // took plans and acknowledges a load, and has what an honest Collector would give.
 func took(t *testing.T) *fake {
 	t.Helper()
-	f := &fake{books: New()}
+	f := &fake{books: New(), rules: rules}
 	for n := range uint64(numTraces) {
 		tr := load.New(3, n, pace)
 		f.traces = append(f.traces, tr)
@@ -292,6 +296,39 @@ func TestLies(t *testing.T) {
 			o.at, o.trigger = 4.5, semconv.TriggerHoldExpired
 			return o
 		}, LateNotMarked, "hold_expired"},
+		"a run is judged twice over a stop, with a storage": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			with(f, func(r *Rules) { r.Storage, r.Noted = true, time.Second })
+			o := f.first(t, announced)
+			f.books.Stopped(at(0.05), at(0.08)) // in the middle of every run
+			f.outs = append(f.outs, abandoned(o.TraceID(), o.SpanID()))
+			return o
+		}, JudgedTwice, "2 verdicts"},
+		"a run is judged twice, and was noted before the kill": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			with(f, func(r *Rules) { r.Storage, r.Noted = true, time.Second })
+			o := f.first(t, announced)
+			f.books.Killed(at(1.5))
+			f.outs = append(f.outs, abandoned(o.TraceID(), o.SpanID()))
+			return o
+		}, JudgedTwice, "2 verdicts"},
+		"a run is judged twice, and came out after the kill": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			with(f, func(r *Rules) { r.Storage, r.Queued, r.Noted = true, true, time.Second })
+			o := f.first(t, announced)
+			o.at = 2
+			f.books.Killed(at(0.05))
+			f.outs = append(f.outs, abandoned(o.TraceID(), o.SpanID()))
+			return o
+		}, JudgedTwice, "2 verdicts"},
+		"a late span is not marked after a stop, with a storage": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			with(f, func(r *Rules) { r.Storage, r.Noted = true, time.Second })
+			o := f.first(t, func(o *out) bool { return o.Late })
+			f.books.Stopped(at(1.5), at(1.6))
+			o.at, o.trigger = 4.5, semconv.TriggerHoldExpired
+			return o
+		}, LateNotMarked, "hold_expired"},
 		"room was enough":            {mark(load.Tool, semconv.TriggerMemory), WrongTrigger, "room enough"},
 		"it was not held":            {mark(load.Tool, semconv.TriggerHoldExpired), WrongTrigger, "after the first of its run"},
 		"it was not stopped":         {mark(load.Tool, semconv.TriggerShutdown), WrongTrigger, "not stopped"},
@@ -309,7 +346,7 @@ func TestLies(t *testing.T) {
 			f := took(t)
 			about := tt.lie(t, f)
 			f.give()
-			_, problems := f.books.Check(rules)
+			_, problems := f.books.Check(f.rules)
 			require.NotEmpty(t, problems)
 			found := false
 			for _, p := range problems {
@@ -430,6 +467,44 @@ func TestAllowances(t *testing.T) {
 			assert.Equal(t, 1, f.Again)
 			assert.Equal(t, f.Runs, f.Split)
 			assert.Equal(t, 1, f.Stops)
+			assert.Equal(t, f.Runs, f.Unnoted+f.Slow)
+		}, nil},
+		"judged again after a kill that came before the note": {func(t *testing.T, f *fake) {
+			t.Helper()
+			o := f.first(t, announced)
+			f.books.Killed(at(0.6))
+			f.outs = append(f.outs, abandoned(o.TraceID(), o.SpanID()))
+		}, func(t *testing.T, f Figures) {
+			t.Helper()
+			assert.Equal(t, 1, f.Again)
+			assert.Equal(t, 1, f.Kills)
+			assert.Positive(t, f.Unnoted)
+		}, func(r *Rules) { r.Storage, r.Noted = true, time.Second }},
+		"judged again after a kill, from the queue": {func(t *testing.T, f *fake) {
+			t.Helper()
+			o := f.first(t, announced)
+			o.at = 2
+			call := f.first(t, func(c *out) bool { return role(load.Request)(c) && c.RunID == o.SpanID() })
+			f.books.Killed(at(0.25))
+			f.again(call, 2)
+			f.outs = append(f.outs, abandoned(o.TraceID(), o.SpanID()))
+		}, func(t *testing.T, f Figures) {
+			t.Helper()
+			assert.Equal(t, 1, f.Again)
+		}, func(r *Rules) { r.Storage, r.Queued, r.Noted = true, true, time.Second }},
+		"its span came when it had been given up": {func(t *testing.T, f *fake) {
+			t.Helper()
+			o := f.first(t, announced)
+			f.outs = append(f.outs, abandoned(o.TraceID(), o.SpanID()))
+			o.at, o.trigger, o.outcome = 12, semconv.TriggerLate, semconv.RunOutcomeUnset
+			for _, c := range f.outs {
+				if c.RunID == o.SpanID() && c != o && c.Name() != semconv.SpanRunAbandoned {
+					c.at, c.trigger = 1.2, semconv.TriggerHoldExpired
+				}
+			}
+		}, func(t *testing.T, f Figures) {
+			t.Helper()
+			assert.Zero(t, f.Again)
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
