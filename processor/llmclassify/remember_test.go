@@ -47,10 +47,10 @@ func TestLateAfterRestart(t *testing.T) {
 	request := requestSpan(2, 1, 0.1, 1).answered("stop", answer)
 	run := runSpan(1, 0, 3, 1, 0)
 	late := []spanSpec{
-		requestSpan(3, 1, 1.5, 2).answered("stop", answer),                                // names the run
-		chatSpan(4, 1, 1.5, 2).finished("stop"),                                           // is beneath it
-		chatSpan(5, 2, 1.5, 2).finished("stop"),                                           // is beneath a span of it
-		chatSpan(6, 5, 1.6, 2).finished("stop"),                                           // is beneath a late one
+		requestSpan(3, 1, 1.5, 2).answered("stop", answer),                                    // names the run
+		chatSpan(4, 1, 1.5, 2).finished("stop"),                                               // is beneath it
+		chatSpan(5, 2, 1.5, 2).finished("stop"),                                               // is beneath a span of it
+		chatSpan(6, 5, 1.6, 2).finished("stop"),                                               // is beneath a late one
 		toolSpan(7, 1.5, 2, "call", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded), // names the run
 	}
 	beneathOther := append(slices.Clone(late), chatSpan(8, 9, 1.5, 2).finished("stop"))

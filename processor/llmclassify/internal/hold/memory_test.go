@@ -1,12 +1,15 @@
 package hold
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
 // The set does what a map does, also for hashes that are spread badly.
@@ -66,6 +69,55 @@ func TestMemoryForgets(t *testing.T) {
 		m.add(key + 1)
 		require.LessOrEqual(t, m.now.n+m.previous.n, 200)
 		require.True(t, m.contains(key+1))
+	}
+}
+
+// What an earlier process remembered is remembered for no less than that would have,
+// and is not forgotten for there being more of it than one half may have.
+func TestRecall(t *testing.T) {
+	const runs, spans = 10 * time.Minute, time.Minute
+	trace, run := pcommon.TraceID{1}, id(1)
+	late := func(j *Judged) bool { return j.late(trace, run, pcommon.SpanID{}, id(3)) }
+	beneath := func(j *Judged, parent byte) bool {
+		return j.late(trace, pcommon.SpanID{}, id(parent), id(3))
+	}
+	for _, old := range []time.Duration{-time.Hour, 0, spans, 2*spans - 1, 2 * spans, runs, 2*runs - 1, 2 * runs} {
+		now := after(5 * time.Hour)
+		j := newJudged(t0, runs, spans, 0)
+		j.Recall(now, now.Add(-old), trace, old%2 == 0, []pcommon.SpanID{run}, []pcommon.SpanID{id(2)})
+		j.Recalled()
+		require.Equal(t, old < 2*runs, late(j), "%s", old)
+		require.Equal(t, old < 2*runs && old%2 == 0, j.any(trace))
+		require.Equal(t, old < 2*spans, beneath(j, 2), "%s", old)
+		require.Equal(t, old < 2*runs, beneath(j, 1), "%s", old)
+		if old >= 2*runs {
+			continue
+		}
+		j.rotate(age(5*time.Hour + runs - 1))
+		require.True(t, late(j), "whatever came of it before")
+		require.True(t, j.again(trace, run), "for longer than it was going to")
+		require.False(t, j.again(trace, run))
+		j.rotate(age(5*time.Hour + 2*runs - 2))
+		require.True(t, late(j))
+		j.rotate(age(5*time.Hour + 3*runs))
+		require.False(t, late(j))
+	}
+
+	j := newJudged(t0, runs, spans, 0)
+	const most = 2 * minJudged
+	for n := range uint64(most + minJudged/2) {
+		var run pcommon.SpanID
+		binary.LittleEndian.PutUint64(run[:], n+1)
+		j.Recall(t0, t0, trace, false, []pcommon.SpanID{run}, nil)
+	}
+	known := j.runs.now.n + j.runs.previous.n
+	j.Recalled()
+	require.Equal(t, known, j.runs.previous.n)
+	require.Zero(t, j.runs.now.n)
+	for n := range uint64(minJudged) { // those that were judged last
+		var run pcommon.SpanID
+		binary.LittleEndian.PutUint64(run[:], most+minJudged/2-n)
+		require.True(t, j.late(trace, run, pcommon.SpanID{}, id(3)))
 	}
 }
 
