@@ -92,25 +92,26 @@ func (r *Judged) next(data []byte) (rest []byte, err error) {
 	return data, nil
 }
 
-// What was judged stands in segments, one behind the other. Only the newest one is
-// written to. It is in up to three parts, of which the last is written again with
-// what comes next, until it is so large that it goes into the one before it: neither
-// are there many keys, nor is much written more than a few times.
+// What was judged stands in segments, one behind the other. The newest one is in
+// parts, of which the last is written again with what comes next until it is large
+// enough; when there is enough of all, they become one. So there are not many keys,
+// and little is written more than twice.
 //
 //	judged           the first segment that may be there, and the newest
-//	judged.<n>       segment n, or the first part of the newest
-//	judged.<n>.2     what came after that
-//	judged.<n>.3     what came after that
+//	judged.<n>       segment n, but for the newest
+//	judged.<n>.<i>   part i of the newest segment
 const (
 	judgedKey  = "judged"
 	judgedPart = judgedKey + "."
 )
 
-// How large the parts of a segment become, in bytes.
 const (
-	maxThird   = 4 << 10
-	maxSecond  = 16 << 10
+	// maxPart and maxSegment are how large a part and a segment become, in bytes, or
+	// with what is written at once a little larger.
+	maxPart    = 4 << 10
 	maxSegment = 64 << 10
+	// maxParts bounds the parts of a segment.
+	maxParts = maxSegment/maxPart + 1
 	// minSegments is how many segments there is always room for, maxSegments how many
 	// there never are.
 	minSegments = 4
@@ -135,10 +136,9 @@ type judgedLog struct {
 	// pending: records could not be written
 	pending bool
 
-	// records are those of the open segment: up to first they are in its first part, up
-	// to second in that and the second one.
-	records       []byte
-	first, second int
+	records []byte // of the open segment
+	part    int    // that is written next
+	from    int    // of records: where that part begins
 }
 
 // segment is a row of records.
@@ -150,10 +150,7 @@ type segment struct {
 
 func segmentKey(seq uint64) string { return judgedPart + strconv.FormatUint(seq, 10) }
 
-func segmentKeys(seq uint64) [3]string {
-	key := segmentKey(seq)
-	return [...]string{key, key + ".2", key + ".3"}
-}
+func partKey(seq uint64, part int) string { return segmentKey(seq) + "." + strconv.Itoa(part) }
 
 func seal(records []byte) []byte {
 	value := make([]byte, recordsAt, recordsAt+len(records))
@@ -213,40 +210,47 @@ func (j *Journal) Recall(ctx context.Context, now time.Time, keep time.Duration,
 	newest := binary.LittleEndian.Uint64(index[8:])
 	for seq := binary.LittleEndian.Uint64(index); seq != newest; seq++ {
 		s := segment{seq: seq}
-		if _, err := j.recallSegment(ctx, &s, []string{segmentKey(seq)}, yield); err != nil {
+		records, _, err := j.recallPart(ctx, &s, segmentKey(seq), yield)
+		if err != nil {
 			return err
 		}
+		s.bytes = len(records)
 		l.sealed = append(l.sealed, s)
 		l.bytes += s.bytes
 	}
 	l.open.seq = newest
-	keys := segmentKeys(newest)
-	l.records, err = j.recallSegment(ctx, &l.open, keys[:], yield) // with what comes next its parts are written anew
-	return err
+	for part := range maxParts {
+		records, found, err := j.recallPart(ctx, &l.open, partKey(newest, part), yield)
+		if err != nil {
+			return err
+		}
+		if found {
+			l.part = part + 1
+		}
+		l.records = append(l.records, records...)
+	}
+	l.from = len(l.records)
+	return nil
 }
 
-// recallSegment reads a segment whose parts are under these keys.
-func (j *Journal) recallSegment(ctx context.Context, s *segment, keys []string, yield func(*Judged)) (records []byte, err error) {
-	for _, key := range keys {
-		value, err := j.client.Get(ctx, key)
-		if err != nil {
-			return nil, fmt.Errorf("reading judged runs from the storage: %w", err)
-		}
-		if value == nil {
-			continue
-		}
-		part, err := unseal(value, func(r *Judged) {
-			s.came(r.At)
-			yield(r)
-		})
-		if err != nil {
-			j.setRecordsAside(ctx, key, value, err)
-			continue
-		}
-		records = append(records, part...)
+// recallPart reads what stands under a key, if anything does.
+func (j *Journal) recallPart(ctx context.Context, s *segment, key string, yield func(*Judged)) (records []byte, found bool, err error) {
+	value, err := j.client.Get(ctx, key)
+	if err != nil {
+		return nil, false, fmt.Errorf("reading judged runs from the storage: %w", err)
 	}
-	s.bytes = len(records)
-	return records, nil
+	if value == nil {
+		return nil, false, nil
+	}
+	records, err = unseal(value, func(r *Judged) {
+		s.came(r.At)
+		yield(r)
+	})
+	if err != nil {
+		j.setRecordsAside(ctx, key, value, err)
+		return nil, true, nil
+	}
+	return records, true, nil
 }
 
 func (j *Journal) setRecordsAside(ctx context.Context, key string, value []byte, why error) {
@@ -269,24 +273,23 @@ func (s *segment) came(at time.Time) {
 func (l *judgedLog) write(records []byte) (ops []*storage.Operation) {
 	l.add(records)
 	now, all := l.open.last, len(l.records)
-	keys := segmentKeys(l.open.seq)
-	full := all >= maxSegment || now.Sub(l.open.began) >= l.keep/2
-	switch {
-	case !full && all-l.second <= maxThird:
-		ops = append(ops, storage.SetOperation(keys[2], seal(l.records[l.second:])))
-	case !full && all-l.first <= maxSecond:
-		ops = append(ops, storage.SetOperation(keys[1], seal(l.records[l.first:])), storage.DeleteOperation(keys[2]))
-		l.second = all
-	default:
-		ops = append(ops, storage.SetOperation(keys[0], seal(l.records)), storage.DeleteOperation(keys[1]), storage.DeleteOperation(keys[2]))
-		l.first, l.second = all, all
-	}
+	full := all >= maxSegment || l.part == maxParts || now.Sub(l.open.began) >= l.keep/2
 	if full {
+		ops = append(ops, storage.SetOperation(segmentKey(l.open.seq), seal(l.records)))
+		for part := range min(l.part+1, maxParts) {
+			ops = append(ops, storage.DeleteOperation(partKey(l.open.seq, part)))
+		}
 		l.open.bytes = all
 		l.sealed = append(l.sealed, l.open)
 		l.bytes += all
 		l.open = segment{seq: l.open.seq + 1}
-		l.records, l.first, l.second = nil, 0, 0
+		l.records, l.part, l.from = nil, 0, 0
+	} else {
+		ops = append(ops, storage.SetOperation(partKey(l.open.seq, l.part), seal(l.records[l.from:])))
+		if all-l.from >= maxPart {
+			l.part++
+			l.from = all
+		}
 	}
 	first := l.open.seq - uint64(len(l.sealed))
 	gone := 0
