@@ -376,7 +376,7 @@ func (c *checker) run(r *run) {
 	}
 	// Whether a run has been judged is forgotten in time, and without a storage when the
 	// process ends: what comes after that is a run of its own.
-	slow := to.Sub(r.judgedAt()) >= c.rules.RunTimeout/2 // a verdict may have waited for the backend as long
+	slow := to.Sub(c.given(r)) >= c.rules.remembers(r)
 	unnoted := c.unnoted(r, split, from)
 	switch {
 	case slow:
@@ -414,7 +414,7 @@ func (c *checker) unnoted(r *run, split bool, from time.Time) bool {
 	if !c.rules.Storage {
 		return split || c.between(from, r.out(), true)
 	}
-	first := r.judgedAt()
+	first, _ := r.judgedAt()
 	return slices.ContainsFunc(c.stops, func(s stop) bool {
 		if !s.kill || s.ended.Before(from.Add(-slack)) {
 			return false
@@ -424,20 +424,39 @@ func (c *checker) unnoted(r *run, split bool, from time.Time) bool {
 	})
 }
 
-// judgedAt is when the first verdict on the run came out.
-func (r *run) judgedAt() (at time.Time) {
-	first := func(list []delivery) {
+// judgedAt is when the first verdict on the run came out, and the span that bore it,
+// nil for llm.run.abandoned.
+func (r *run) judgedAt() (at time.Time, on *span) {
+	first := func(s *span, list []delivery) {
 		for _, d := range list {
 			if d.judges() && (at.IsZero() || d.at.Before(at)) {
-				at = d.at
+				at, on = d.at, s
 			}
 		}
 	}
 	for _, s := range r.spans {
-		first(s.copies)
+		first(s, s.copies)
 	}
-	first(r.abandoned)
-	return at
+	first(nil, r.abandoned)
+	return at, on
+}
+
+// given is when the first verdict on the run was given at the earliest: it may have
+// waited long for the backend before it came out.
+func (c *checker) given(r *run) time.Time {
+	if _, on := r.judgedAt(); on != nil {
+		return on.first
+	}
+	return r.first().Add(c.rules.RunTimeout)
+}
+
+// remembers is how long llm_classify remembers at least that the run was judged: for
+// what does not name it, and is not right beneath it, by the spans that it had.
+func (rules *Rules) remembers(r *run) time.Duration {
+	if r.plan.Named {
+		return rules.RunTimeout
+	}
+	return min(rules.RunTimeout, 2*rules.MaxHold)
 }
 
 // repeated reports whether a span of the run came out twice: it was taken up again.
