@@ -130,9 +130,10 @@ func (o *options) parts() []part {
 	}
 	stops.lasts = rest * 4 / 10
 	kills := part{
-		name: "kills", proves: "at least once over kills, by the journal alone", lasts: (rest - stops.lasts) / 2, stops: min(o.stops, 1), kills: o.kills - o.kills/2, outages: outages,
+		name: "kills", proves: "at least once over kills, by the journal alone", lasts: (rest - stops.lasts) / 2, stops: min(o.stops/2, 1), kills: o.kills - o.kills/2, outages: outages,
 		fail: o.fail, bounded: true, storage: true,
 	}
+	stops.stops -= kills.stops
 	shipped := kills
 	shipped.name, shipped.proves = "kills-shipped", "the same as deploy/collector ships it, with a queue behind"
 	shipped.kills, shipped.shipped = o.kills/2, true
