@@ -13,7 +13,8 @@
 //     failure itself, and too little memory. The Collector is stopped (SIGTERM) and
 //     started again. Every acknowledged span comes out exactly once.
 //   - kills: the same with the journal, and the Collector is killed (SIGKILL), and
-//     stopped once. No run is judged again because of that. Every acknowledged span comes out at least once, and twice only where a kill is between.
+//     stopped once. Every acknowledged span comes out at least once, and twice only
+//     where a kill is between; no run is judged again that was noted as judged.
 //   - kills-shipped: the classifier as deploy/collector ships it, with metrics and an
 //     exporter's queue on the same storage, is killed.
 //

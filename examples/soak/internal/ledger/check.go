@@ -39,9 +39,9 @@ type Figures struct {
 	// Split is how many runs had spans on both sides of a stop or kill.
 	Split int
 	// Slow is how many runs had spans that came so long after the verdict that
-	// llm_classify may not remember it, and
-	// Unnoted how many others may have been judged without a note of it that outlived the
-	// process. Again is how many of both had another verdict, on what came later.
+	// llm_classify may not remember it, Unnoted how many others may have been judged
+	// without a note of it that outlived the process. Again is how many of both had
+	// another verdict, on what came later.
 	Slow, Unnoted, Again int
 	// Oldest is the longest that a span that came twice had been out when the Collector was killed.
 	Oldest   time.Duration
