@@ -21,7 +21,7 @@ type Rules struct {
 	Again      time.Duration // how long a span may have been out that a kill brings again
 	Bounded    bool          // its max_held_bytes is less than the load needs
 	Storage    bool          // it has a storage
-	Noted      time.Duration // how long a verdict may have been out that a storage has not noted
+	Noted      time.Duration // how long before or after a kill a verdict may come out that a storage has not noted
 	Queued     bool          // there is a queue behind llm_classify: a verdict may have left it long before it comes out
 }
 
@@ -419,8 +419,8 @@ func (c *checker) unnoted(r *run, split bool, from time.Time) bool {
 		if !s.kill || s.ended.Before(from.Add(-slack)) {
 			return false
 		}
-		out := s.began.Sub(first)
-		return out >= -slack && out <= c.rules.Noted || c.rules.Queued && out < 0 && r.repeated()
+		out := s.began.Sub(first) // less than 0: it was on its way to the backend
+		return out.Abs() <= c.rules.Noted || c.rules.Queued && out < 0 && r.repeated()
 	})
 }
 
