@@ -17,10 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
 	"github.com/otelllm/otelllm-go/examples/faultyllm"
 	"github.com/otelllm/otelllm-go/examples/internal/built"
+	"github.com/otelllm/otelllm-go/examples/internal/otlphttp"
 	"github.com/otelllm/otelllm-go/examples/internal/process"
 	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
@@ -149,33 +149,23 @@ type span struct {
 func startSink(t *testing.T) *sink {
 	t.Helper()
 	s := &sink{traces: make(map[pcommon.TraceID][]span)}
-	srv := httptest.NewServer(http.HandlerFunc(s.take))
+	srv := httptest.NewServer(otlphttp.Handler(s.take))
 	t.Cleanup(srv.Close)
 	s.url = srv.URL
 	return s
 }
 
-func (s *sink) take(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
-	export := ptraceotlp.NewExportRequest()
-	if err := export.UnmarshalProto(body); err != nil {
-		http.Error(w, "not an export of traces", http.StatusBadRequest)
-		return
-	}
+func (s *sink) take(td ptrace.Traces) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.spans.Add(export.Traces())
-	for _, rs := range export.Traces().ResourceSpans().All() {
+	s.spans.Add(td)
+	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, one := range ss.Spans().All() {
 				s.traces[one.TraceID()] = append(s.traces[one.TraceID()], span{one, ss.Scope().Name()})
 			}
 		}
 	}
-	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
 // trace are the spans of a trace.

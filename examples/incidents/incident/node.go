@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -18,7 +17,6 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -26,6 +24,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/examples/internal/otlphttp"
 )
 
 // NodeAgent is an act's agent in Node: run.mjs of examples/node runs it.
@@ -126,7 +125,7 @@ func startKeeper(also []sdktrace.SpanProcessor) (*keeper, error) {
 		return nil, fmt.Errorf("listen on loopback: %w", err)
 	}
 	k := &keeper{url: "http://" + ln.Addr().String(), done: make(chan error, 1), also: also}
-	k.http = &http.Server{Handler: http.HandlerFunc(k.take), ReadHeaderTimeout: 10 * time.Second}
+	k.http = &http.Server{Handler: otlphttp.Handler(k.take), ReadHeaderTimeout: 10 * time.Second}
 	go func() { k.done <- k.http.Serve(ln) }()
 	return k, nil
 }
@@ -139,19 +138,10 @@ func (k *keeper) close() error {
 	return err
 }
 
-func (k *keeper) take(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
-	export := ptraceotlp.NewExportRequest()
-	if err := export.UnmarshalProto(body); err != nil {
-		http.Error(w, "not an export of traces", http.StatusBadRequest)
-		return
-	}
+func (k *keeper) take(td ptrace.Traces) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, rs := range export.Traces().ResourceSpans().All() {
+	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, span := range ss.Spans().All() {
 				stub := stubOf(span)
@@ -163,7 +153,6 @@ func (k *keeper) take(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
-	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
 // stubOf is a span as this process's own SDK has it.

@@ -2,13 +2,14 @@
 package otlptest
 
 import (
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
 
-	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/examples/internal/otlphttp"
 )
 
 // Receiver takes traces in OTLP over HTTP and keeps what their spans say.
@@ -60,23 +61,21 @@ func (r *Receiver) Named(name string) []Span {
 }
 
 func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) {
-	body, err := io.ReadAll(req.Body)
-	if err != nil {
-		return
-	}
-	export := ptraceotlp.NewExportRequest()
-	if err := export.UnmarshalProto(body); err != nil || req.URL.Path != "/v1/traces" {
+	if req.URL.Path != "/v1/traces" {
 		http.Error(w, "otlptest: not an export of traces", http.StatusBadRequest)
 		return
 	}
+	otlphttp.Handler(r.take)(w, req)
+}
+
+func (r *Receiver) take(td ptrace.Traces) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, rs := range export.Traces().ResourceSpans().All() {
+	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, s := range ss.Spans().All() {
 				r.spans = append(r.spans, Span{s.Name(), s.Attributes().AsRaw()})
 			}
 		}
 	}
-	w.Header().Set("Content-Type", "application/x-protobuf")
 }
