@@ -40,6 +40,12 @@ type handler struct {
 // optional interfaces of the ResponseWriter (http.Flusher and the others) and
 // http.ResponseController work as without it. [WithWatchdog], [WithStreamErrors]
 // and [WithMeterProvider] do not apply.
+//
+// A gateway that streams a request's body on, as httputil.ReverseProxy does, should
+// call [http.ResponseController.EnableFullDuplex] first. Otherwise net/http closes
+// the body over HTTP/1 when the response begins, and where the upstream answers
+// before the transport has seen the body's end, the transport cuts the connection:
+// the span then tells of a read_error that the gateway itself brought about.
 func NewHandler(next http.Handler, opts ...Option) http.Handler {
 	h := &handler{next: next, config: newConfig(opts)}
 	h.config.streamErrors, h.config.watchdog, h.config.meters = false, Watchdog{}, nil

@@ -46,14 +46,24 @@ func newGateway(t *testing.T, next http.Handler, opts ...Option) *gateway {
 }
 
 // proxy passes everything on to target.
-func proxy(t *testing.T, target string) *httputil.ReverseProxy {
+func proxy(t *testing.T, target string) http.Handler {
 	t.Helper()
 	u, err := url.Parse(target)
 	require.NoError(t, err)
 	p := httputil.NewSingleHostReverseProxy(u)
 	p.Transport = NewTransport(base(t))
 	p.FlushInterval = -1
-	return p
+	return fullDuplex(p)
+}
+
+// fullDuplex lets next answer before it has read the last of a request. Without it
+// net/http closes the request's body when the answer begins, and a transport that
+// has yet to learn that the body is at its end cuts the connection upstream.
+func fullDuplex(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 knows no other way
+		next.ServeHTTP(w, r)
+	})
 }
 
 // served is the gateway's own span, once the handler has returned.
@@ -101,7 +111,6 @@ func TestGateway(t *testing.T) {
 	}
 	swallow := func(t *testing.T, target string) http.Handler { return swallowing(t, target, chatDone) }
 	madeUp := func(t *testing.T, target string) http.Handler { return swallowing(t, target, chatStop+chatDone) }
-	passOn := func(t *testing.T, target string) http.Handler { return proxy(t, target) }
 	for _, tt := range []struct {
 		name    string
 		gateway func(*testing.T, string) http.Handler
@@ -113,7 +122,7 @@ func TestGateway(t *testing.T) {
 		absent  []attribute.Key
 	}{
 		{
-			"whole", passOn, sseHead + chatText + chatStop + chatDone, nil, 200, chatText + chatStop + chatDone,
+			"whole", proxy, sseHead + chatText + chatStop + chatDone, nil, 200, chatText + chatStop + chatDone,
 			map[attribute.Key]any{
 				"llm.stream.end": "terminal_event", "llm.stream.phase": "stream_end", "llm.stream.text_chunks": int64(1), "gen_ai.request.model": "gpt-5",
 				"gen_ai.response.finish_reasons": []string{"stop"}, "http.response.status_code": int64(200), "llm.stream.bytes": int64(len(chatText + chatStop + chatDone)),
@@ -121,27 +130,27 @@ func TestGateway(t *testing.T) {
 			[]attribute.Key{"error.type", "llm.abort.source"},
 		},
 		{
-			"upstream resets in text", passOn, sseHead + chatText, reset, 200, chatText,
+			"upstream resets in text", proxy, sseHead + chatText, reset, 200, chatText,
 			map[attribute.Key]any{"llm.stream.end": "read_error", "llm.stream.phase": "text", "llm.transport.cause": "connection_reset", "error.type": "connection_reset"},
 			[]attribute.Key{"llm.abort.source"},
 		},
 		{
-			"upstream ends in text", passOn, sseHead + chatText, nil, 200, chatText,
+			"upstream ends in text", proxy, sseHead + chatText, nil, 200, chatText,
 			map[attribute.Key]any{"llm.stream.end": "eof", "llm.stream.phase": "text", "llm.transport.cause": "clean_eof", "error.type": "clean_eof"},
 			nil,
 		},
 		{
-			"upstream closes before headers", passOn, "", nil, 502, "",
+			"upstream closes before headers", proxy, "", nil, 502, "",
 			map[attribute.Key]any{"llm.stream.end": "no_response", "http.response.status_code": int64(502), "llm.transport.cause": "closed_before_headers", "error.type": "closed_before_headers"},
 			[]attribute.Key{"llm.provider_error.kind"},
 		},
 		{
-			"upstream is overloaded", passOn, "HTTP/1.1 529 x\r\nContent-Type: application/json\r\nRetry-After: 7\r\nConnection: close\r\n\r\n{\"error\":{\"type\":\"overloaded_error\"}}", nil, 529, `{"error":{"type":"overloaded_error"}}`,
+			"upstream is overloaded", proxy, "HTTP/1.1 529 x\r\nContent-Type: application/json\r\nRetry-After: 7\r\nConnection: close\r\n\r\n{\"error\":{\"type\":\"overloaded_error\"}}", nil, 529, `{"error":{"type":"overloaded_error"}}`,
 			map[attribute.Key]any{"llm.stream.end": "http_error", "llm.provider_error.kind": "overloaded", "error.type": "529", "llm.retry.after": 7.0},
 			nil,
 		},
 		{
-			"an error in band is passed on", passOn, sseHead + chatText + "data: {\"error\":{\"code\":\"server_error\",\"message\":\"x\"}}\n\n", nil, 200, chatText + "data: {\"error\":{\"code\":\"server_error\",\"message\":\"x\"}}\n\n",
+			"an error in band is passed on", proxy, sseHead + chatText + "data: {\"error\":{\"code\":\"server_error\",\"message\":\"x\"}}\n\n", nil, 200, chatText + "data: {\"error\":{\"code\":\"server_error\",\"message\":\"x\"}}\n\n",
 			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.provider_error.kind": "server_error", "llm.provider_error.in_band": true},
 			nil,
 		},

@@ -51,10 +51,10 @@ func StartGateway(upstream *faultyllm.Server, tp trace.TracerProvider) (*Gateway
 	buffering := &buffering{target: target, client: &http.Client{Transport: asking}}
 	mux := http.NewServeMux()
 	for mode, h := range map[GatewayMode]http.Handler{
-		PassesOn: &httputil.ReverseProxy{
+		PassesOn: fullDuplex(&httputil.ReverseProxy{
 			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
 			Transport: asking, ErrorLog: log.New(io.Discard, "", 0),
-		},
+		}),
 		Swallows: http.HandlerFunc(buffering.swallow),
 		Retries:  http.HandlerFunc(buffering.retry),
 	} {
@@ -67,6 +67,15 @@ func StartGateway(upstream *faultyllm.Server, tp trace.TracerProvider) (*Gateway
 	}
 	go func() { g.served <- g.http.Serve(ln) }()
 	return g, nil
+}
+
+// fullDuplex lets next answer before it has read the last of a request: otherwise net/http closes the request's body when
+// the answer begins, and the transport may cut the connection upstream over it.
+func fullDuplex(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		next.ServeHTTP(w, r)
+	})
 }
 
 // BaseURL is the base URL of a case through this gateway, as the wire's SDK wants it.
