@@ -69,20 +69,19 @@ func (p peer) start(tb testing.TB, config map[string]any, next consumer.Traces) 
 // sink counts the spans that come out, and lets them go.
 type sink struct {
 	left atomic.Int64
-	all  chan struct{}
+	all  chan struct{} // has room for one
 }
 
-func newSink(spans int) *sink {
-	s := &sink{all: make(chan struct{})}
-	s.left.Store(int64(spans))
-	return s
-}
+func newSink() *sink { return &sink{all: make(chan struct{}, 1)} }
+
+// expect says how many spans are to come until all are there.
+func (s *sink) expect(spans int) { s.left.Store(int64(spans)) }
 
 func (*sink) Capabilities() consumer.Capabilities { return consumer.Capabilities{} }
 
 func (s *sink) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
 	if s.left.Add(-int64(td.SpanCount())) == 0 {
-		close(s.all)
+		s.all <- struct{}{}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package llmclassify
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"sync/atomic"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -17,12 +18,14 @@ type interest struct {
 	slots [1 << 16]atomic.Int32
 }
 
-// hash spreads trace ids, of which a part may be a time or a counter.
+// hash spreads trace ids, of which any part may be a time or a counter: every bit of
+// an id counts for every bit of its hash, by a product of 128 bits.
 func hash(id pcommon.TraceID) uint64 {
-	x := binary.LittleEndian.Uint64(id[:8])*0x9e3779b97f4a7c15 ^ binary.LittleEndian.Uint64(id[8:])
-	x ^= x >> 32
-	x *= 0xd6e8feb86659fd93
-	return x ^ x>>32
+	a := binary.LittleEndian.Uint64(id[:8]) ^ 0x9e3779b97f4a7c15
+	b := binary.LittleEndian.Uint64(id[8:]) ^ 0xd6e8feb86659fd93
+	high, low := bits.Mul64(a, b)
+	high, low = bits.Mul64(high^low^a, 0xa0761d6478bd642f)
+	return high ^ low
 }
 
 func (i *interest) slot(id pcommon.TraceID) *atomic.Int32 {
