@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/groupbytraceprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/tailsamplingprocessor"
@@ -25,6 +26,7 @@ type peer struct {
 	name        string
 	factory     processor.Factory // nil: straight through
 	soon, never map[string]any
+	packs       time.Duration  // after which it makes small what it holds; zero: it does not
 	host        component.Host // nil for one without extensions
 }
 
@@ -32,9 +34,10 @@ func peers() []peer {
 	sampleAll := []any{map[string]any{"name": "all", "type": "always_sample"}}
 	return []peer{
 		{name: "pass-through"},
-		{name: "llm_classify", factory: llmclassify.NewFactory(), soon: map[string]any{}, never: map[string]any{
-			"max_hold": "1h", "run_timeout": "2h", "max_held_bytes": 1 << 40,
-		}},
+		{
+			name: "llm_classify", factory: llmclassify.NewFactory(), soon: map[string]any{}, packs: 10 * time.Second,
+			never: map[string]any{"max_hold": "1h", "run_timeout": "2h", "max_held_bytes": 1 << 40},
+		},
 		{
 			name: "tail_sampling", factory: tailsamplingprocessor.NewFactory(),
 			soon:  map[string]any{"policies": sampleAll, "decision_wait": "1s", "num_traces": 1 << 20},

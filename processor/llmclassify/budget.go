@@ -32,6 +32,9 @@ func (b *budget) reached(now bool) bool {
 func (b *budget) add(n int)   { b.used.Add(int64(n)) }
 func (b *budget) waits(n int) { b.waiting.Add(int64(n)) }
 
+// tight: it is time to make small what is held.
+func (b *budget) tight() bool { return b.used.Load() > b.limit/4 }
+
 // over is how much more is used than there is, 0 or less if it is not.
 func (b *budget) over() int { return int(b.used.Load() - b.limit) }
 

@@ -399,9 +399,12 @@ func TestTimer(t *testing.T) {
 	require.Eventually(t, func() bool { return p.load().traces == 2 }, 10*time.Second, time.Millisecond)
 	c.advance(defaultSettle)
 	require.Eventually(t, func() bool { return sink.SpanCount() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.waitsUntil(t0.Add(packAfter)) }, 10*time.Second, time.Millisecond,
+		"then for the span that is to be packed")
+	c.advance(packAfter - defaultSettle)
 	require.Eventually(t, func() bool { return c.waitsUntil(t0.Add(defaultMaxHold)) }, 10*time.Second, time.Millisecond,
-		"and then for the span that expires")
-	c.advance(defaultMaxHold - defaultSettle)
+		"and then for it to expire")
+	c.advance(defaultMaxHold - packAfter)
 	require.Eventually(t, func() bool { return sink.SpanCount() == 2 }, 10*time.Second, time.Millisecond)
 	require.NoError(t, p.Shutdown(t.Context()))
 }

@@ -29,6 +29,7 @@ type shard struct {
 	ended     *endedRuns
 	forgotten []journal.Ticket // of facts that were forgotten
 	passed    []passed         // since deliver noted them
+	loose     looseQueue       // traces of which spans may be packed
 
 	// places has one element for each delivery that may be put into in, which has
 	// room for all of them: whoever has a place never waits.
@@ -163,8 +164,9 @@ func (s *shard) receive(ctx context.Context, d delivery) {
 	}
 	s.p.budget.add(-d.size)
 	s.deliver(ctx, releases)
-	s.pack(d.arrivals)
+	spans := s.loosen(at, d.arrivals)
 	s.account()
+	s.pack(now, max(2*spans, maxDue)) // faster than they come
 	over := s.p.budget.over()
 	if s.p.budget.reached(over > 0) {
 		s.p.logger.Warn("max_held_bytes is reached: runs are judged before their time, on what is there; raise it, or lower max_hold",
@@ -176,40 +178,14 @@ func (s *shard) receive(ctx context.Context, d delivery) {
 	}
 }
 
-// pack makes small what stays of a delivery.
-func (s *shard) pack(arrivals []assemble.Arrival) {
-	var bodies []*packed.Span
-	var items []*assemble.Item
-	flush := func() {
-		if len(items) == 0 {
-			return
-		}
-		if size := packed.Pack(bodies); size > 0 {
-			size += hold.ItemSize + hold.TraceSize/len(items)
-			for _, it := range items {
-				s.buffer.Resize(it, size)
-			}
-		}
-		bodies, items = bodies[:0], items[:0]
-	}
-	for _, a := range arrivals {
-		for _, it := range a.Items {
-			if it.Held() && it.Known.Body.Loose() {
-				bodies, items = append(bodies, &it.Known.Body), append(items, it)
-			}
-			if len(items) == packed.MaxSpans {
-				flush()
-			}
-		}
-		flush()
-	}
-}
-
 // next is when tick is to be called; false when nothing waits.
 func (s *shard) next() (time.Time, bool) {
 	next, ok := s.buffer.Next()
 	if retry, waits := s.forwarder.due(); waits && (!ok || retry.Before(next)) {
-		return retry, true
+		next, ok = retry, true
+	}
+	if at, loose := s.packs(); loose && (!ok || at.Before(next)) {
+		next, ok = at, true
 	}
 	return next, ok
 }
@@ -222,6 +198,7 @@ func (s *shard) tick(ctx context.Context, now time.Time) {
 		s.forwarder.retry(ctx)
 	}
 	s.account()
+	s.pack(now, maxDue)
 }
 
 // drain takes over what is on its way, and judges and forwards everything.

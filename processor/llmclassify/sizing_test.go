@@ -24,6 +24,8 @@ func TestSizing(t *testing.T) {
 	said := regexp.MustCompile(`about ([\d.]+) to ([\d.]+) KiB for a span with 10 attributes, and\s+([\d.]+) to ([\d.]+) KiB for a\s+` +
 		`request of this project's client with all its facts. Facts take\s+([\d.]+) to ([\d.]+) KiB`).FindStringSubmatch(readme(t))
 	require.Len(t, said, 7, "the README says how large a span is")
+	require.Contains(t, strings.Join(strings.Fields(readme(t)), " "),
+		fmt.Sprintf("Spans of the last %v s are kept as they came, which takes about twice as much memory", packAfter.Seconds()))
 	var numbers []float64
 	for _, s := range said[1:] {
 		n, err := strconv.ParseFloat(s, 64)
@@ -71,18 +73,28 @@ func TestSizing(t *testing.T) {
 					span.SetTraceID(numbered(number))
 					span.SetSpanID(spanID(byte(i%perRun + 2)))
 				}
+				came, err := new(ptrace.ProtoMarshaler).MarshalTraces(td)
+				require.NoError(t, err)
+				td, err = new(ptrace.ProtoUnmarshaler).UnmarshalTraces(came) // as receivers have it: no span shares memory
+				require.NoError(t, err)
 				require.NoError(t, h.ConsumeTraces(t.Context(), td))
 			}
 			const n = runs * perRun
+			loose, thought := float64(heap()-before)/n/1024, float64(h.load().bytes)/n/1024
+			t.Logf("as they came: %.2f KiB a span, as estimated %.2f", loose, thought)
+			assert.InDelta(t, thought, loose, 0.35*loose, "the bound is one of memory")
+
+			h.pass(t, packAfter)
 			held, thought := float64(heap()-before)/n/1024, float64(h.load().bytes)/n/1024
 			t.Logf("held: %.2f KiB a span, as estimated %.2f", held, thought)
 			assert.InDelta(t, thought, held, 0.35*held, "the bound is one of memory")
 			if !raceEnabled {
 				assert.LessOrEqual(t, tt.least, held+0.05)
 				assert.GreaterOrEqual(t, tt.most, held-0.05)
+				assert.InDelta(t, 2, loose/held, 0.5)
 			}
 
-			h.pass(t, defaultMaxHold)
+			h.pass(t, defaultMaxHold-packAfter)
 			require.Zero(t, h.load().bytes)
 			require.Equal(t, n, h.sink.SpanCount())
 			h.sink.Reset()

@@ -175,6 +175,19 @@ func (b *Buffer[F]) Resize(it *Item[F], size int) {
 	}
 }
 
+// Fresh visits the held items of a trace that came since it was last called for it.
+func (b *Buffer[F]) Fresh(trace pcommon.TraceID, visit func(*Item[F])) {
+	t := b.traces[trace]
+	if t == nil {
+		return
+	}
+	for ; t.fresh < len(t.items); t.fresh++ {
+		if it := t.items[t.fresh]; it.held && !it.gone {
+			visit(it)
+		}
+	}
+}
+
 // Has reports whether anything of the trace is here.
 func (b *Buffer[F]) Has(trace pcommon.TraceID) bool {
 	return b.traces[trace] != nil

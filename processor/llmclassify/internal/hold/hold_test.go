@@ -460,3 +460,26 @@ func TestUnexplained(t *testing.T) {
 		})
 	}
 }
+
+// TestFresh: every held span is visited once, whatever goes in between.
+func TestFresh(t *testing.T) {
+	b := New(t0, config())
+	trace := pcommon.TraceID{15: 1}
+	fresh := func() (ids []byte) {
+		b.Fresh(trace, func(it *Item[fact]) { ids = append(ids, it.ID[7]) })
+		return ids
+	}
+	assert.Empty(t, fresh(), "no such trace")
+	add(b, t0, []arrival{arrive(2, Request, 1), arrive(3, Tool, 1)})
+	assert.Equal(t, []byte{2, 3}, fresh())
+	assert.Empty(t, fresh())
+	add(b, t0, []arrival{arrive(5, Request, 4), arrive(6, Request, 1)})
+	run := arrive(1, Run, 0)
+	run.Item.Announced = Announced{Known: true, Requests: 2, Tools: 1}
+	require.Len(t, add(b, t0, []arrival{run}), 1)
+	assert.Equal(t, []byte{5}, fresh(), "the others have gone")
+	add(b, t0, []arrival{arrive(7, Tool, 4)})
+	assert.Equal(t, []byte{7}, fresh())
+	require.Len(t, b.Due(after(maxHold), 1000), 1)
+	assert.Empty(t, fresh(), "what is known of a span is not a span")
+}

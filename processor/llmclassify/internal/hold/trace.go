@@ -16,6 +16,7 @@ type Trace[F any] struct {
 
 	live     int           // items that are not gone
 	oldest   int           // no item before this index is held
+	fresh    int           // Buffer.Fresh has been told of the items before this index
 	settling []settling[F] // in order of time
 	changed  []*run[F]     // since they were last looked at
 
@@ -132,6 +133,11 @@ func (t *Trace[F]) compact() {
 	isGone := func(it *Item[F]) bool { return it.gone }
 	if len(t.items) == t.live {
 		return
+	}
+	for _, it := range t.items[:t.fresh] {
+		if it.gone {
+			t.fresh--
+		}
 	}
 	t.items = deleteFunc(t.items, isGone)
 	t.spans = deleteFunc(t.spans, isGone)

@@ -1,0 +1,119 @@
+package llmclassify
+
+import (
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
+)
+
+// packAfter is how long spans are held as they came. Most runs whose spans come in
+// more than one call, because exporters cut their batches by number and by time (5 s
+// is the SDKs' default), are complete by then: to pack and unpack their spans would
+// take more time than all else that is done to them.
+const packAfter = 10 * time.Second
+
+// looseQueue is traces of which spans are held as they came, in the order in which
+// these did.
+type looseQueue struct {
+	list []looseSpans
+	head int // what is before it has been taken out
+}
+
+type looseSpans struct {
+	trace pcommon.TraceID
+	at    time.Time
+}
+
+func (q *looseQueue) push(l looseSpans) {
+	if q.head > len(q.list)/2 {
+		q.list, q.head = append(q.list[:0], q.list[q.head:]...), 0
+	}
+	q.list = append(q.list, l)
+}
+
+func (q *looseQueue) first() (l looseSpans, ok bool) {
+	if q.head == len(q.list) {
+		return looseSpans{}, false
+	}
+	return q.list[q.head], true
+}
+
+func (q *looseQueue) pop() {
+	if q.head++; q.head == len(q.list) {
+		*q = looseQueue{} // a burst's memory goes with it
+	}
+}
+
+// loosen queues what stays of a delivery, and returns how many spans it had.
+func (s *shard) loosen(at time.Time, arrivals []assemble.Arrival) (spans int) {
+	for _, a := range arrivals {
+		spans += len(a.Items)
+		for _, it := range a.Items {
+			if it.Held() {
+				s.loose.push(looseSpans{a.Trace, at})
+				break
+			}
+		}
+	}
+	return spans
+}
+
+// packs is when spans are to be packed, false when none are loose.
+func (s *shard) packs() (time.Time, bool) {
+	l, ok := s.loose.first()
+	if ok && !s.p.budget.tight() {
+		l.at = l.at.Add(packAfter)
+	}
+	return l.at, ok
+}
+
+// pack makes small what has been held for packAfter, and sooner where memory is
+// short: about limit spans of it, so that callers need not wait for all.
+func (s *shard) pack(now time.Time, limit int) {
+	for limit > 0 {
+		at, ok := s.packs()
+		if !ok || at.After(now) {
+			return
+		}
+		l, _ := s.loose.first()
+		s.loose.pop()
+		limit -= 1 + s.packTrace(l.trace)
+		s.account()
+	}
+}
+
+// packTrace packs the spans of a trace that are loose, and returns how many they are.
+// The spans of a trace have about the same fate: they are packed together.
+func (s *shard) packTrace(trace pcommon.TraceID) (spans int) {
+	var bodies [packed.MaxSpans]*packed.Span
+	var items [packed.MaxSpans]*assemble.Item
+	n := 0
+	flush := func() {
+		if n == 0 {
+			return
+		}
+		if size := packed.Pack(bodies[:n]); size > 0 {
+			size += hold.ItemSize + hold.TraceSize/n
+			for _, it := range items[:n] {
+				s.buffer.Resize(it, size)
+			}
+		}
+		n = 0
+	}
+	s.buffer.Fresh(trace, func(it *assemble.Item) {
+		if !it.Known.Body.Loose() {
+			return
+		}
+		bodies[n], items[n] = &it.Known.Body, it
+		spans++
+		if n++; n == len(items) {
+			flush()
+		}
+	})
+	flush()
+	return spans
+}
