@@ -268,16 +268,14 @@ func (r *Run) requestBegan(a *record) {
 	r.mu.Lock()
 	r.begunRequests++
 	r.flying = append(r.flying, a)
-	r.waiting = slices.DeleteFunc(r.waiting, func(t *Tool) bool {
-		if t.callID == "" || !slices.Contains(a.facts.HistoryOutputs, t.callID) {
-			return false
+	for _, t := range r.waiting {
+		if t.callID != "" && slices.Contains(a.facts.HistoryOutputs, t.callID) {
+			carried = append(carried, t)
 		}
-		carried = append(carried, t)
-		return true
-	})
+	}
 	r.mu.Unlock()
 	for _, t := range carried {
-		t.endSpan()
+		t.leave()
 	}
 }
 

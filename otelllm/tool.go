@@ -121,10 +121,7 @@ func (t *Tool) End(err error) {
 		t.endSpan()
 		return
 	}
-	timer := time.AfterFunc(outputWait, func() {
-		t.run.unwait(t)
-		t.endSpan()
-	})
+	timer := time.AfterFunc(outputWait, t.leave)
 	t.mu.Lock()
 	t.timer = timer
 	ended := t.spanEnded
@@ -177,14 +174,21 @@ func (t *Tool) delivered(d semconv.OutputDelivery, errorType, event string) {
 
 	switch {
 	case leave:
-		t.run.unwait(t)
-		t.endSpan()
+		t.leave()
 	case gone && event != "":
 		t.run.lateDelivery(id, event, errorType, now)
 	}
 }
 
-// endSpan lets the span go, once, with what is known by then.
+// leave lets a span go that waits. Only then the run forgets it: the end of the run
+// is to find it until it has left.
+func (t *Tool) leave() {
+	t.endSpan()
+	t.run.unwait(t)
+}
+
+// endSpan lets the span go, once, with what is known by then. It has gone when
+// endSpan returns, whoever lets it go.
 func (t *Tool) endSpan() {
 	var verdict classify.Diagnosis
 	if t.run.writesVerdicts() {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts/spanread"
@@ -170,6 +173,55 @@ func TestOutputDeliveryWait(t *testing.T) {
 		assert.Len(t, r.spans.Ended(), 2, "no span twice")
 	})
 }
+
+// The end of a run finds a tool as long as its span has not left, whoever is letting
+// it go: nothing leaves after the run's own span.
+func TestOutputDeliveryAtTheEndOfTheRun(t *testing.T) {
+	for name, leave := range map[string]func(context.Context, *Tool){
+		"sent": func(_ context.Context, tool *Tool) { tool.OutputSent() },
+		"carried by a request": func(ctx context.Context, _ *Tool) {
+			body := `{"model":"gpt-5","messages":[{"role":"assistant","tool_calls":[{"id":"call_1"}]},{"role":"tool","tool_call_id":"call_1","content":"x"}]}`
+			nobody := roundTripper(func(*http.Request) (*http.Response, error) { return nil, io.EOF })
+			_, _ = call(ctx, NewTransport(nobody), "http://x"+chatPath, body)
+		},
+		"never told": func(context.Context, *Tool) { time.Sleep(outputWait); synctest.Wait() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRecorder(t)
+				var (
+					run   *Run
+					tool  *Tool
+					found []bool // by the end of the run, while the tool's span was leaving
+				)
+				r.RegisterSpanProcessor(atEnd(func(s sdktrace.ReadOnlySpan) {
+					if s.Name() == "execute_tool patch" {
+						run.mu.Lock()
+						defer run.mu.Unlock()
+						found = append(found, slices.Contains(run.waiting, tool))
+					}
+				}))
+				ctx, begun := StartRun(t.Context(), "coder", WithTracerProvider(r))
+				run = begun
+				_, tool = StartTool(ctx, ToolCall{ID: "call_1", Name: "patch"})
+				tool.End(nil)
+				leave(ctx, tool)
+				assert.Equal(t, []bool{true}, found)
+				assert.Empty(t, run.waiting)
+				run.End(nil)
+				assert.Len(t, found, 1, "no span twice")
+			})
+		})
+	}
+}
+
+// atEnd is told of every span that ends.
+type atEnd func(sdktrace.ReadOnlySpan)
+
+func (f atEnd) OnEnd(s sdktrace.ReadOnlySpan)                 { f(s) }
+func (atEnd) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (atEnd) Shutdown(context.Context) error                  { return nil }
+func (atEnd) ForceFlush(context.Context) error                { return nil }
 
 // A request that carries the output is word enough: the span waits no longer.
 func TestOutputThatARequestCarries(t *testing.T) {
