@@ -48,7 +48,7 @@ func (j *judge) toolsUnrecorded() bool {
 		}
 		calls, known := maker.readyCalls()
 		if (!known || calls > len(maker.CallIDs)) && j.laterCarries(maker, func(output string) bool {
-			return j.toolOf(output) == nil && !slices.Contains(maker.HistoryOutputs, output) && !slices.Contains(maker.CallIDs, output)
+			return j.toolOf(output) == nil && !hasID(maker.HistoryOutputs, output) && !hasID(maker.CallIDs, output)
 		}) {
 			orphans++
 		}
@@ -76,7 +76,7 @@ func (j *judge) unaccountedCalls(i int) bool {
 	r := &j.run.Requests[i]
 	open := func(ids []string) bool {
 		for _, id := range ids {
-			if !slices.Contains(r.HistoryOutputs, id) && j.toolOf(id) == nil && !j.toolsRecorded() {
+			if !hasID(r.HistoryOutputs, id) && j.toolOf(id) == nil && !j.toolsRecorded() {
 				return true
 			}
 		}

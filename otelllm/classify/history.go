@@ -47,9 +47,9 @@ func (j *judge) lacks(r *Request, tool *Tool) Fact {
 	switch {
 	case tool.CallID == "":
 		return NotObserved
-	case slices.Contains(r.HistoryOutputs, tool.CallID):
+	case hasID(r.HistoryOutputs, tool.CallID):
 		return No
-	case slices.Contains(r.HistoryCalls, tool.CallID):
+	case hasID(r.HistoryCalls, tool.CallID):
 		return Yes
 	case r.HistoryCalls == nil:
 		return NotObserved
@@ -88,7 +88,7 @@ type answer struct {
 
 func (j *judge) firstAnswer(tool *Tool) *Request {
 	for _, i := range j.order {
-		if r := &j.run.Requests[i]; j.states[i].answered() && slices.Contains(r.HistoryOutputs, tool.CallID) {
+		if r := &j.run.Requests[i]; j.states[i].answered() && hasID(r.HistoryOutputs, tool.CallID) {
 			return r
 		}
 	}
@@ -120,7 +120,7 @@ func (j *judge) lost(tool *Tool) semconv.Cause {
 			continue
 		}
 		switch {
-		case tool.CallID != "" && slices.Contains(r.HistoryOutputs, tool.CallID):
+		case tool.CallID != "" && hasID(r.HistoryOutputs, tool.CallID):
 			carried = true
 		case tool.hasOutput() && j.lacks(r, tool) == Yes && j.retries(r, tool):
 			omitted = true
@@ -147,13 +147,28 @@ func (j *judge) lost(tool *Tool) semconv.Cause {
 // call or carried its output. Without that, r may be another agent's thread,
 // which owes nothing to the tool.
 func (j *judge) retries(r *Request, tool *Tool) bool {
-	if slices.Contains(r.HistoryCalls, tool.CallID) {
+	if hasID(r.HistoryCalls, tool.CallID) {
 		return true
 	}
 	for i := range j.run.Requests {
 		before := &j.run.Requests[i]
 		if j.states[i] == stateFailed && !before.End.After(r.Start) &&
-			(slices.Contains(before.HistoryOutputs, tool.CallID) || slices.Contains(before.CallIDs, tool.CallID)) {
+			(hasID(before.HistoryOutputs, tool.CallID) || hasID(before.CallIDs, tool.CallID)) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasID reports whether an id is in a list. Ids of one provider are of one length and
+// begin alike: they are told apart by how they end.
+func hasID(ids []string, id string) bool {
+	if id == "" {
+		return slices.Contains(ids, "")
+	}
+	end := id[len(id)-1]
+	for _, other := range ids {
+		if len(other) == len(id) && other[len(other)-1] == end && other == id {
 			return true
 		}
 	}

@@ -30,7 +30,7 @@ func (j *judge) endedOn(lost []string) (request, recovered int) {
 }
 
 func carriesAny(r *Request, ids []string) bool {
-	return slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(r.HistoryOutputs, id) })
+	return slices.ContainsFunc(ids, func(id string) bool { return hasID(r.HistoryOutputs, id) })
 }
 
 // wentOn reports whether a later request took up what request i left.
@@ -55,7 +55,7 @@ func continues(r, f *Request) bool {
 		return true
 	}
 	for _, id := range f.HistoryOutputs {
-		if !slices.Contains(r.HistoryOutputs, id) {
+		if !hasID(r.HistoryOutputs, id) {
 			return false
 		}
 	}

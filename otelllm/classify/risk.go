@@ -102,7 +102,7 @@ func (j *judge) requestRisk(i int, w what) risk {
 	j.addResponse(&k, r)
 	for t := range j.run.Tools {
 		tool := &j.run.Tools[t]
-		if !j.concerns(tool, r) || slices.Contains(r.HistoryOutputs, tool.CallID) {
+		if !j.concerns(tool, r) || hasID(r.HistoryOutputs, tool.CallID) {
 			continue
 		}
 		k.add(tool)
@@ -283,7 +283,7 @@ func (t *Tool) mayHaveActed() bool {
 // not be told apart, so it concerns every request.
 func (j *judge) concerns(tool *Tool, r *Request) bool {
 	return tool.CallID == "" || tool.Start.Before(r.End) ||
-		slices.Contains(r.CallIDs, tool.CallID) || slices.Contains(r.OpenCallIDs, tool.CallID)
+		hasID(r.CallIDs, tool.CallID) || hasID(r.OpenCallIDs, tool.CallID)
 }
 
 // violatedBefore reports whether an earlier request of the run met the same

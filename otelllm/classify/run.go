@@ -182,10 +182,10 @@ func (j *judge) inputIncomplete(t *Tool) bool {
 	open := false
 	for i := range j.run.Requests {
 		r := &j.run.Requests[i]
-		if slices.Contains(r.CallIDs, t.CallID) {
+		if hasID(r.CallIDs, t.CallID) {
 			return false
 		}
-		open = open || slices.Contains(r.OpenCallIDs, t.CallID)
+		open = open || hasID(r.OpenCallIDs, t.CallID)
 	}
 	return open
 }
