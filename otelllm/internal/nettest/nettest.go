@@ -94,14 +94,15 @@ func accept(tb testing.TB, l net.Listener, serve func(net.Conn)) {
 	})
 }
 
-// Refused is the address of a loopback port on which nobody listens.
+// Refused is the address of a loopback port on which nobody listens until the test
+// ends. The near side of a connection holds it: one that is only free may be given
+// to the next listener, of this process or of another.
 func Refused(tb testing.TB) (addr string) {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	held, err := net.Dial("tcp", Listen(tb, Wait))
 	require.NoError(tb, err)
-	addr = l.Addr().String()
-	require.NoError(tb, l.Close())
-	return addr
+	tb.Cleanup(func() { _ = held.Close() })
+	return held.LocalAddr().String()
 }
 
 // Reset closes a connection with a TCP RST, whatever is on top of it.
