@@ -70,7 +70,7 @@ func (s *soak) run(ctx context.Context, number int, p part) (o outcome, err erro
 	if err != nil {
 		return o, err
 	}
-	defer backend.Refuse()
+	defer backend.Close()
 	c, err := s.collector(p, backend.Address())
 	if err != nil {
 		return o, err

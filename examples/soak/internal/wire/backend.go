@@ -25,6 +25,7 @@ type Backend struct {
 	ptraceotlp.UnimplementedGRPCServer
 	books   *ledger.Ledger
 	address string
+	release func() // the address
 
 	// mu guards everything declared below
 	mu     sync.Mutex
@@ -44,10 +45,39 @@ func NewBackend(books *ledger.Ledger, seed uint64, share float64) (*Backend, err
 	if err != nil {
 		return nil, fmt.Errorf("listen for the Collector's export: %w", err)
 	}
-	b := &Backend{books: books, address: ln.Addr().String(), share: share}
+	release, err := hold(ln)
+	if err != nil {
+		_ = ln.Close()
+		return nil, fmt.Errorf("hold the address of the Collector's export: %w", err)
+	}
+	b := &Backend{books: books, address: ln.Addr().String(), release: release, share: share}
 	b.rng = rand.New(rand.NewPCG(seed, 0xbac0e2d)) //nolint:gosec // which calls fail is no secret
 	b.serve(ln)
 	return b, nil
+}
+
+// hold keeps ln's port until it is released, by a connection of its own: while
+// nobody listens there, a port that is only free may be given to somebody else.
+func hold(ln net.Listener) (release func(), err error) {
+	near, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	far, err := ln.Accept()
+	if err != nil {
+		_ = near.Close()
+		return nil, err
+	}
+	return func() {
+		_ = near.Close() // first, so that the lingering state is not on the port
+		_ = far.Close()
+	}, nil
+}
+
+// Close answers what is under way and lets go of the address.
+func (b *Backend) Close() {
+	b.Refuse()
+	b.release()
 }
 
 // Address is where it listens, host:port.

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -42,7 +43,7 @@ func TestAgainstAFailingBackend(t *testing.T) {
 	books := ledger.New()
 	backend, err := NewBackend(books, 1, 0.5)
 	require.NoError(t, err)
-	defer backend.Refuse()
+	defer backend.Close()
 	spans := planned(t, books, 1500)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -64,6 +65,26 @@ func TestAgainstAFailingBackend(t *testing.T) {
 	assert.Positive(t, figures.Refused)
 	assert.Positive(t, backend.Counts().Failed)
 	require.Error(t, sender.LastError())
+}
+
+// A backend that refuses connections keeps its address: nobody else is given it.
+func TestARefusingBackendKeepsItsAddress(t *testing.T) {
+	backend, err := NewBackend(ledger.New(), 1, 0)
+	require.NoError(t, err)
+	defer backend.Close()
+	backend.Refuse()
+	_, err = net.Dial("tcp", backend.Address())
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+
+	elsewhere, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer elsewhere.Close()
+	its, err := net.ResolveTCPAddr("tcp", backend.Address())
+	require.NoError(t, err)
+	taker := net.Dialer{LocalAddr: its}
+	_, err = taker.Dial("tcp", elsewhere.Addr().String())
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	require.NoError(t, backend.Listen())
 }
 
 func TestSendEndsWithItsContext(t *testing.T) {
@@ -138,11 +159,11 @@ func TestAnswersOverHTTP(t *testing.T) {
 // answering is an OTLP server that answers as it is told.
 type answering struct {
 	ptraceotlp.UnimplementedGRPCServer
-	answer func() error
+	answer func(context.Context) error
 }
 
-func (a *answering) Export(context.Context, ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
-	return ptraceotlp.NewExportResponse(), a.answer()
+func (a *answering) Export(ctx context.Context, _ ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
+	return ptraceotlp.NewExportResponse(), a.answer(ctx)
 }
 
 // The same status means one thing when the server gives it and another when the
@@ -150,15 +171,15 @@ func (a *answering) Export(context.Context, ptraceotlp.ExportRequest) (ptraceotl
 func TestAnswersOverGRPC(t *testing.T) {
 	var server atomic.Pointer[grpc.Server]
 	for name, tt := range map[string]struct {
-		answer func() error
+		answer func(context.Context) error
 		want   ledger.Answer
 	}{
-		"taken":            {func() error { return nil }, ledger.Acknowledged},
-		"refused":          {func() error { return status.Error(codes.Unavailable, "for now") }, ledger.Refused},
-		"refused for good": {func() error { return status.Error(codes.InvalidArgument, "never") }, ledger.Rejected},
-		"the connection breaks": {func() error {
+		"taken":            {func(context.Context) error { return nil }, ledger.Acknowledged},
+		"refused":          {func(context.Context) error { return status.Error(codes.Unavailable, "for now") }, ledger.Refused},
+		"refused for good": {func(context.Context) error { return status.Error(codes.InvalidArgument, "never") }, ledger.Rejected},
+		"the connection breaks": {func(ctx context.Context) error {
 			go server.Load().Stop()
-			time.Sleep(200 * time.Millisecond) // the server breaks its connections before it waits for this
+			<-ctx.Done() // the server breaks its connections before it waits for this
 			return nil
 		}, ledger.Unanswered},
 	} {
@@ -195,7 +216,7 @@ func TestBackendFailsByItsSeed(t *testing.T) {
 	fails := func(seed uint64) (list []bool) {
 		backend, err := NewBackend(ledger.New(), seed, 0.3)
 		require.NoError(t, err)
-		defer backend.Refuse()
+		defer backend.Close()
 		for range 1000 {
 			err := backend.fails()
 			list = append(list, err != nil)
