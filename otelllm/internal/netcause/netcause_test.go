@@ -270,7 +270,7 @@ func TestOf(t *testing.T) {
 					if tcp, ok := c.(*net.TCPConn); ok {
 						_ = tcp.CloseWrite()
 					}
-					return c, err
+					return writeOnly{c, t.Context()}, err
 				}}, "http://" + addr
 			},
 			want{semconv.TransportStageWrite, semconv.TransportCauseWriteFailed, "EPIPE", true},
@@ -497,6 +497,19 @@ type idleConn struct{ net.Conn }
 func (c idleConn) Read(p []byte) (int, error) {
 	_ = c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	return c.Conn.Read(p)
+}
+
+// writeOnly tells nothing to who reads it. net/http closes a connection that takes
+// no write; whoever reads it is told of the close, and net/http returns one of the
+// two errors, whichever comes first.
+type writeOnly struct {
+	net.Conn
+	over context.Context
+}
+
+func (c writeOnly) Read([]byte) (int, error) {
+	<-c.over.Done()
+	return 0, net.ErrClosed
 }
 
 // A request that net/http refuses to send has no transport cause, and is known not to have left.
