@@ -46,15 +46,13 @@ func (p *traces) take(ctx context.Context, now time.Time, b *batch, td ptrace.Tr
 	if err := p.budget.admit(b.size); err != nil {
 		return err
 	}
-	for _, id := range b.traces {
-		p.interest.add(id, 1)
-	}
+	p.interest.all(b.traces, 1)
 	others := spans - len(b.found)
 	p.divide(now, b, others)
 	deliveries := p.deliveries(b)
 	apart := others == 0 && b.spans > 0 // no other span waits for them to be forwarded
 	if apart {
-		d := &deliveries[p.shardOf(b.claimed[0].trace)]
+		d := &deliveries[p.shardOf(b.claimed[0])]
 		d.parcel, d.size = &parcel{}, d.size+b.bytes
 	}
 	err := p.reserve(ctx, deliveries)
@@ -65,15 +63,11 @@ func (p *traces) take(ctx context.Context, now time.Time, b *batch, td ptrace.Tr
 	}
 	if err != nil {
 		p.disclaim(b)
-		for _, id := range b.traces {
-			p.interest.add(id, -1)
-		}
+		p.interest.all(b.traces, -1)
 		p.budget.add(-b.size - b.bytes)
 		return err
 	}
-	for _, c := range b.claimed {
-		p.interest.add(c.trace, -1) // its shard knows
-	}
+	p.interest.all(b.claimed, -1) // their shards know
 	if !apart {
 		p.budget.add(-b.bytes)
 	}
@@ -102,7 +96,7 @@ func (p *traces) own(ctx context.Context, now time.Time, b *batch, deliveries []
 		p.telemetry.forwarded(ctx, b.spans)
 		p.update(ctx, nil, nil, p.judgedWhole(now, b)) // before the sender hears that they are taken
 	case b.spans > 0:
-		parcel := deliveries[p.shardOf(b.claimed[0].trace)].parcel
+		parcel := deliveries[p.shardOf(b.claimed[0])].parcel
 		*parcel, err = p.parcelOf(ctx, now, who, b, td)
 		if err != nil {
 			p.unwrite(ctx, tickets, len(b.found))

@@ -162,7 +162,7 @@ func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer)
 		if d.Carrier < 0 && last != nil {
 			k.add(ctx, abandoned(release, &d), last, verdictSize)
 		}
-		s.p.telemetry.run(ctx, endingOf(d.Run, trigger))
+		s.p.telemetry.run(ctx, endingOf(d.Run, trigger), 1)
 	}
 	// After the last of its spans: a run that goes in several parcels is taken up whole
 	// after a crash, or not at all.

@@ -37,6 +37,14 @@ func (i *interest) add(id pcommon.TraceID, n int32) {
 	i.slot(id).Add(n)
 }
 
+// all is add for many: callers share the total.
+func (i *interest) all(ids []pcommon.TraceID, n int32) {
+	i.total.Add(int64(n) * int64(len(ids)))
+	for _, id := range ids {
+		i.slot(id).Add(n)
+	}
+}
+
 func (i *interest) any() bool { return i.total.Load() > 0 }
 
 func (i *interest) has(id pcommon.TraceID) bool { return i.slot(id).Load() > 0 }

@@ -94,13 +94,13 @@ func (p *traces) judgedWhole(now time.Time, b *batch) (records []byte) {
 	if p.journal == nil {
 		return nil
 	}
-	rows := b.rows
-	for _, c := range b.claimed {
-		r := journal.Judged{At: now, Trace: c.trace, Counts: true}
-		for i := range b.releases[c.from:c.to] {
-			r.Runs = append(r.Runs, b.releases[c.from+i].RunID)
+	rows, releases := b.rows, b.releases
+	for _, trace := range b.claimed {
+		r := journal.Judged{At: now, Trace: trace, Counts: true}
+		for ; len(releases) > 0 && releases[0].Trace == trace; releases = releases[1:] {
+			r.Runs = append(r.Runs, releases[0].RunID)
 		}
-		if len(rows) > 0 && rows[0].trace == c.trace { // they are mostly in the same order
+		if len(rows) > 0 && rows[0].trace == trace { // they are mostly in the same order
 			r.Spans = b.ids[rows[0].from:rows[0].to]
 			rows = rows[1:]
 		}

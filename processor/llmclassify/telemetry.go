@@ -127,7 +127,8 @@ func (t *telemetry) holdTime(ctx context.Context, d time.Duration, trigger semco
 	t.builder.ProcessorLlmClassifyHoldTime.Record(ctx, d.Seconds(), t.triggers[trigger])
 }
 
-func (t *telemetry) run(ctx context.Context, v ending) {
+// run counts n runs that ended alike.
+func (t *telemetry) run(ctx context.Context, v ending, n int) {
 	options, ok := t.runs.Load(v)
 	if !ok { // there are a few hundred at most
 		options, _ = t.runs.LoadOrStore(v, []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(
@@ -136,7 +137,7 @@ func (t *telemetry) run(ctx context.Context, v ending) {
 			attribute.String("trigger", v.trigger.String()),
 		))})
 	}
-	t.builder.ProcessorLlmClassifyRuns.Add(ctx, 1, options.([]metric.AddOption)...)
+	t.builder.ProcessorLlmClassifyRuns.Add(ctx, int64(n), options.([]metric.AddOption)...)
 }
 
 func add(ctx context.Context, counter metric.Int64Counter, n int, options ...metric.AddOption) {

@@ -23,12 +23,12 @@ import (
 type wholes struct {
 	whole    []bool // by trace; nil where none is
 	releases []assemble.Release
-	spans    int // of releases
-	bytes    int // estimated memory of them
-	claimed  []claim
-	rows     []row            // the spans of their traces
-	ids      []pcommon.SpanID // of all rows
-	endings  []ending         // by release
+	spans    int               // of releases
+	bytes    int               // estimated memory of them
+	claimed  []pcommon.TraceID // whose runs these are
+	rows     []row             // the spans of their traces
+	ids      []pcommon.SpanID  // of all rows
+	endings  []ending          // by release
 
 	// What the releases are made of.
 	members  []assemble.Member
@@ -59,12 +59,6 @@ func (w *wholes) note(trace pcommon.TraceID, id pcommon.SpanID) {
 type came struct {
 	assemble.Arrival
 	spans []ptrace.Span // by item
-}
-
-// claim is releases of one trace.
-type claim struct {
-	trace    pcommon.TraceID
-	from, to int // of wholes.releases
 }
 
 // is reports whether a trace, by index, need not be held.
@@ -121,7 +115,7 @@ func (p *traces) divide(now time.Time, b *batch, others int) {
 			b.whole = make([]bool, len(b.traces))
 		}
 		b.whole[t] = true
-		b.claimed = append(b.claimed, claim{a.Trace, from, len(b.releases)})
+		b.claimed = append(b.claimed, a.Trace)
 		b.spans += len(a.Items)
 	}
 	b.leaveHeld()
@@ -250,9 +244,14 @@ func (b *batch) evidence(https [][]exchange) (cache *evidence) {
 // gone counts the runs that are whole, once they are forwarded or their forwarder's.
 func (p *traces) gone(ctx context.Context, b *batch) {
 	p.telemetry.held(ctx, b.spans)
-	for _, v := range b.endings {
-		p.telemetry.run(ctx, v)
+	alike := 0
+	for i, v := range b.endings {
 		p.telemetry.holdTime(ctx, 0, v.trigger)
+		alike++
+		if i+1 == len(b.endings) || b.endings[i+1] != v {
+			p.telemetry.run(ctx, v, alike)
+			alike = 0
+		}
 	}
 }
 
@@ -268,10 +267,8 @@ func (p *traces) disclaim(b *batch) {
 	for _, r := range b.rows {
 		p.shards[p.shardOf(r.trace)].buffer.Judged().Forget(r.trace, b.ids[r.from:r.to])
 	}
-	for _, c := range b.claimed {
-		judged := p.shards[p.shardOf(c.trace)].buffer.Judged()
-		for i := range b.releases[c.from:c.to] {
-			judged.Disclaim(c.trace, b.releases[c.from+i].RunID)
-		}
+	for i := range b.releases {
+		r := &b.releases[i]
+		p.shards[p.shardOf(r.Trace)].buffer.Judged().Disclaim(r.Trace, r.RunID)
 	}
 }
