@@ -78,7 +78,7 @@ type agent struct {
 	long    bool // it lasts for longer than max_hold
 	silent  bool // it announces no counts
 	endless bool // its run span never comes
-	late    bool // one of its spans comes after the verdict
+	late    bool // one of its spans begins after its end, and comes after the verdict
 	huge    bool // it has more spans than may be held
 
 	parent pcommon.SpanID
@@ -148,6 +148,7 @@ func (m *maker) agent(a agent) time.Duration {
 	}
 	if a.late {
 		announced := r.plan.Spans
+		r.now = end + time.Millisecond // what begins before the end is announced
 		r.request(turn/2, ending{late: true})
 		m.other(coder, r.plan.ID, "INSERT answers", r.now, r.now+time.Millisecond)
 		r.plan.Spans = announced

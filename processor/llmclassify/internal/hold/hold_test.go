@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
 var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -134,6 +135,40 @@ func TestComplete(t *testing.T) {
 	assert.Empty(t, add(b, t0, []arrival{arrive(3, Tool, 1), arrive(2, Request, 1)}), "a span that comes twice counts once")
 	assert.Equal(t, []shape{{Complete, true, true, []byte{2, 1, 3, 2, 4}, nil}}, shapes(t, add(b, t0, []arrival{arrive(4, Request, 1)})))
 	empty(t, b)
+}
+
+// TestNotAnnounced: what began after the run had ended, twice delivered or not, does
+// not stand for a member that has yet to come, and goes with the run.
+func TestNotAnnounced(t *testing.T) {
+	span := func(n byte, role Role, start, end pcommon.Timestamp) arrival {
+		run := byte(1)
+		if role == Run {
+			run = 0
+		}
+		a := arrive(n, role, run)
+		a.Item.Start, a.Item.End = start, end
+		return a
+	}
+	all := []arrival{
+		span(2, Request, 10, 20), span(5, Request, 101, 120), span(6, Tool, 130, 140), span(5, Request, 101, 120),
+		span(1, Run, 0, 100).announces(2, 1), span(3, Tool, 20, 30),
+	}
+	b := New(t0, config())
+	for _, a := range all {
+		assert.Empty(t, add(b, t0, []arrival{a}))
+	}
+	last := span(4, Request, 100, 130) // as it ended is not after
+	assert.Equal(t, []shape{{Complete, true, true, []byte{2, 5, 6, 5, 1, 3, 4}, nil}}, shapes(t, add(b, t0, []arrival{last})))
+	empty(t, b)
+
+	for _, tt := range []struct {
+		end   pcommon.Timestamp
+		whole bool
+	}{{100, false}, {0, true}} { // without its end nothing is known to be after it
+		items := []*Item[fact]{span(2, Request, 10, 20).Item, span(5, Request, 101, 120).Item, span(1, Run, 0, tt.end).announces(2, 0).Item}
+		_, _, ok := Whole(Arrival[fact]{Trace: pcommon.TraceID{15: 1}, Items: items}, make([]ptrace.Span, 3), true, nil, nil)
+		assert.Equal(t, tt.whole, ok)
+	}
 }
 
 func TestCompleteAtOnce(t *testing.T) {

@@ -6,17 +6,41 @@ import "go.opentelemetry.io/collector/pdata/pcommon"
 type run[F any] struct {
 	id              pcommon.SpanID
 	span            *Item[F]
-	requests, tools uint32 // members that name the run, also those whose spans have gone
+	requests, tools uint32            // members that name the run, also those whose spans have gone
+	latest          pcommon.Timestamp // when the last of these began
 	items, held     int
 	changed         bool // it is in Trace.changed
 	waits           bool // it is complete, and was in Trace.settling to be Explained
 }
 
 // complete: the run span is here, and as many members as it announced.
-func (r *run[F]) complete() bool {
-	return r.span != nil && r.span.Announced.Known &&
-		r.requests >= r.span.Announced.Requests && r.tools >= r.span.Announced.Tools
+//
+// What began when the run had ended was not announced: it must not stand for a member
+// that is still on its way. Both times are of one clock, that of the run's process.
+func (t *Trace[F]) complete(r *run[F]) bool {
+	if r.span == nil || !r.span.Announced.Known {
+		return false
+	}
+	requests, tools := r.requests, r.tools
+	if begunAfter(r.latest, r.span) {
+		for _, it := range t.items {
+			if it.gone || it.owner() != r.id || !begunAfter(it.Start, r.span) || t.Item(it.ID) != it {
+				continue
+			}
+			switch it.Role {
+			case Request:
+				requests--
+			case Tool:
+				tools--
+			case Run:
+			}
+		}
+	}
+	return requests >= r.span.Announced.Requests && tools >= r.span.Announced.Tools
 }
+
+// begunAfter reports whether a time is after the end of a run, where that is known.
+func begunAfter[F any](at pcommon.Timestamp, run *Item[F]) bool { return run.End != 0 && at > run.End }
 
 // runs are the runs of a trace by their id; the empty id is for items that name
 // no run. Most traces have one or two: a list is searched, and indexed when it

@@ -42,7 +42,7 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Re
 	for i, r := range t.changed {
 		r.changed = false
 		switch {
-		case r.complete():
+		case t.complete(r):
 			complete = append(complete, r.id)
 		case r.held > b.cfg.MaxSpansPerRun:
 			large = append(large, r.id)

@@ -86,6 +86,9 @@ func (t *Trace[F]) add(it *Item[F], now, settled age) {
 		r.changed = true
 		t.changed = append(t.changed, r)
 	}
+	if it.Role != Run {
+		r.latest = max(r.latest, it.Start)
+	}
 	switch {
 	case !first:
 	case it.Role == Request:

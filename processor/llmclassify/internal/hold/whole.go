@@ -54,10 +54,11 @@ func Whole[F any](a Arrival[F], spans []ptrace.Span, alone bool, releases []Rele
 				continue
 			}
 			member := Member[F]{Item: m, Span: spans[i+n], Out: true}
-			switch m.Role {
-			case Request:
+			switch {
+			case begunAfter(m.Start, release.Run):
+			case m.Role == Request:
 				requests++
-			case Tool:
+			case m.Role == Tool:
 				tools++
 			}
 			if above := find(a.Items, m.Parent); m.Role != Run && above >= 0 && a.Items[above].Role != Run {
