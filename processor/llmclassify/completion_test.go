@@ -335,3 +335,17 @@ func TestLateBeneathWhatWasJudged(t *testing.T) {
 	h.pass(t, defaultRunTimeout)
 	assert.Empty(t, abandonedSpans(h.out()), "a run is judged once")
 }
+
+// TestLaggingShard: a run whose end has come, and waits for its shard, is not given up.
+func TestLaggingShard(t *testing.T) {
+	h := newHarness(t, defaultConfig(), nil)
+	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer))
+	h.clock.advance(defaultMaxHold)
+	require.NoError(t, h.traces.ConsumeTraces(t.Context(), tracesOf(t, runSpan(1, 0, 2, 1, 0))))
+	require.Zero(t, h.sink.SpanCount(), "the shard has not had its turn")
+	h.shards[0].wake(t.Context())
+	out := spansOf(h.out())
+	require.Len(t, out, 2)
+	assert.Equal(t, verdict{outcome: semconv.RunOutcomeSucceeded, trigger: semconv.TriggerComplete}, verdictOf(out[spanID(1)]))
+	assert.Zero(t, verdictOf(out[spanID(2)]), "nor does its request go early")
+}

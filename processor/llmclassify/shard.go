@@ -138,9 +138,18 @@ func (s *shard) run(ctx context.Context, quit <-chan struct{}) {
 		case d := <-s.in:
 			s.receive(ctx, d)
 		case <-t.C():
-			s.tick(ctx, s.p.clock.Now())
+			s.wake(ctx)
 		}
 	}
+}
+
+// wake does what is due. What has come before is taken over first: a run must not be
+// given up on spans that wait in the channel.
+func (s *shard) wake(ctx context.Context) {
+	for range len(s.in) {
+		s.receive(ctx, <-s.in)
+	}
+	s.tick(ctx, s.p.clock.Now())
 }
 
 // receive takes over a delivery, and judges and forwards what is due because of it.
