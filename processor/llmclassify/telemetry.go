@@ -20,7 +20,7 @@ type telemetry struct {
 	// Attribute sets are made once: they cost more than the measurements.
 	permanent, temporary metric.MeasurementOption
 	written, unwritten   metric.MeasurementOption
-	triggers             [semconv.TriggerClient + 1]metric.MeasurementOption
+	triggers             [semconv.TriggerClient + 1][]metric.RecordOption
 	runs                 sync.Map // options by ending
 }
 
@@ -51,7 +51,7 @@ func newTelemetry(set component.TelemetrySettings) (*telemetry, error) {
 		unwritten: with(attribute.Bool("success", false)),
 	}
 	for i := range t.triggers {
-		t.triggers[i] = with(attribute.String("trigger", semconv.Trigger(i).String()))
+		t.triggers[i] = []metric.RecordOption{with(attribute.String("trigger", semconv.Trigger(i).String()))}
 	}
 	return t, nil
 }
@@ -124,7 +124,7 @@ func (t *telemetry) wrote(ctx context.Context, err error) {
 }
 
 func (t *telemetry) holdTime(ctx context.Context, d time.Duration, trigger semconv.Trigger) {
-	t.builder.ProcessorLlmClassifyHoldTime.Record(ctx, d.Seconds(), t.triggers[trigger])
+	t.builder.ProcessorLlmClassifyHoldTime.Record(ctx, d.Seconds(), t.triggers[trigger]...)
 }
 
 // run counts n runs that ended alike.

@@ -15,11 +15,11 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// How many attributes a failure has at most, and what else stands on a run and on
-// another span.
+// How many attributes a failure has at most, and what else stands on a run, at least,
+// and on another span, at most.
 const (
 	failureAttributes = 10
-	runAttributes     = 6
+	runAttributes     = 4
 	spanAttributes    = 2
 )
 
@@ -47,6 +47,12 @@ func Run(span ptrace.Span, d, own *classify.Diagnosis, trigger semconv.Trigger) 
 		return
 	}
 	room := runAttributes
+	if d.RecoveredFailures > 0 {
+		room++
+	}
+	if len(d.MissingOutputs) > 0 {
+		room++
+	}
 	if d.Failed() || own != nil {
 		room += failureAttributes
 	}
