@@ -76,11 +76,13 @@ type collector struct {
 	sink     *sink
 }
 
+// config of the Collector. The spans of an agent leave in batches, 200 ms and an export apart, and a tool that is stopped
+// may end in the one after its run's: a run settles for well longer than that, or it is judged without the tool.
 const config = `
 extensions: {health_check: {endpoint: "${env:HEALTH}"}}
 receivers: {otlp: {protocols: {http: {endpoint: "${env:OTLP}"}}}}
 processors:
-  llm_classify: {max_hold: 3s, settle: 300ms, run_timeout: 3s}
+  llm_classify: {max_hold: 3s, settle: 2s, run_timeout: 3s}
 exporters: {otlp_http: {endpoint: "${env:SINK}", compression: none, sending_queue: {enabled: false}}}
 service:
   extensions: [health_check]
