@@ -290,6 +290,7 @@ func ExampleNewHandler() {
 	handler := otelllm.NewHandler(proxy, otelllm.WithTracerProvider(provider))
 	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(handled)
+		_ = http.NewResponseController(w).EnableFullDuplex() // the proxy streams the request on
 		handler.ServeHTTP(w, r)
 	}))
 	defer gateway.Close()
