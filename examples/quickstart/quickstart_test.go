@@ -108,10 +108,22 @@ func TestAPortThatIsTakenIsNotTheEnd(t *testing.T) {
 
 func TestACollectorThatIsNeverReady(t *testing.T) {
 	o, note := fake(t, "never ready")
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errBudget)
-	defer cancel()
-	require.ErrorContains(t, run(ctx, o), errBudget.Error())
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx, o) }()
+	awaitLaunch(t, note)
+	cancel(errBudget) // the time is up
+	require.ErrorContains(t, <-done, errBudget.Error())
 	assert.Equal(t, 1, launches(t, note))
+}
+
+// awaitLaunch waits until the fake Collector runs.
+func awaitLaunch(t *testing.T, note string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		raw, err := os.ReadFile(note)
+		return err == nil && len(raw) > 0
+	}, 10*time.Second, 5*time.Millisecond)
 }
 
 func TestAnInterruptEndsEverything(t *testing.T) {
@@ -119,10 +131,7 @@ func TestAnInterruptEndsEverything(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- run(ctx, o) }()
-	require.Eventually(t, func() bool { // the Collector runs, and so do the agents
-		raw, err := os.ReadFile(note)
-		return err == nil && len(raw) > 0
-	}, 10*time.Second, 5*time.Millisecond)
+	awaitLaunch(t, note) // and so do the agents
 	cancel()
 	select {
 	case err := <-done:
