@@ -43,9 +43,6 @@ func (p *traces) take(ctx context.Context, now time.Time, b *batch, td ptrace.Tr
 		return errShutdown
 	}
 	defer p.calls.leave()
-	if err := p.budget.admit(b.size); err != nil {
-		return err
-	}
 	p.interest.all(b.traces, 1)
 	others := spans - len(b.found)
 	p.divide(now, b, others)
@@ -55,16 +52,9 @@ func (p *traces) take(ctx context.Context, now time.Time, b *batch, td ptrace.Tr
 		d := &deliveries[p.shardOf(b.claimed[0])]
 		d.parcel, d.size = &parcel{}, d.size+b.bytes
 	}
-	err := p.reserve(ctx, deliveries)
-	if err == nil {
-		if err = p.own(ctx, now, b, deliveries, td, others); err != nil {
-			p.unreserve(deliveries)
-		}
-	}
-	if err != nil {
+	if err := p.handOver(ctx, now, b, deliveries, td, others); err != nil {
 		p.disclaim(b)
 		p.interest.all(b.traces, -1)
-		p.budget.add(-b.size - b.bytes)
 		return err
 	}
 	p.interest.all(b.claimed, -1) // their shards know
@@ -72,6 +62,24 @@ func (p *traces) take(ctx context.Context, now time.Time, b *batch, td ptrace.Tr
 		p.budget.add(-b.bytes)
 	}
 	return nil
+}
+
+// handOver waits for the shards, and takes over what there is memory for. Calls that
+// wait do not count: what is held must not go early to make room for them.
+func (p *traces) handOver(ctx context.Context, now time.Time, b *batch, deliveries []delivery, td ptrace.Traces, others int) error {
+	if err := p.reserve(ctx, deliveries); err != nil {
+		return err
+	}
+	size := b.size + b.bytes
+	err := p.budget.admit(size)
+	if err == nil {
+		if err = p.own(ctx, now, b, deliveries, td, others); err == nil {
+			return nil
+		}
+		p.budget.add(-size)
+	}
+	p.unreserve(deliveries)
+	return err
 }
 
 // own moves the LLM spans that are to be held out of td, forwards what is left and

@@ -59,7 +59,7 @@ func (d *delivery) owns() bool { return d.arrivals != nil || d.parcel != nil }
 
 const (
 	// maxDeliveries bounds the deliveries on their way to a shard.
-	maxDeliveries = 32
+	maxDeliveries = 8
 	// maxDue is about how many spans are looked at before the shard turns to what has
 	// come, some milliseconds of work: a burst of deadlines must not keep callers waiting.
 	maxDue = 1024
