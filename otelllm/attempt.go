@@ -23,10 +23,11 @@ import (
 type attempt struct {
 	exchange
 
-	trace   *netcause.Trace
-	dog     *dog     // nil: nothing is watched
-	serving *serving // the gateway's request that this attempt is made for, nil: none
-	fired   error    // guarded by mu: the watchdog's own, where it is what ended the reading
+	trace   netcause.Trace
+	marked  markedContext // that the request is sent with
+	dog     *dog          // nil: nothing is watched
+	serving *serving      // the gateway's request that this attempt is made for, nil: none
+	fired   error         // guarded by mu: the watchdog's own, where it is what ended the reading
 }
 
 // answered takes the response, before anybody reads its body.
@@ -178,6 +179,9 @@ func (a *attempt) end(now time.Time) {
 // ended: err itself, but where the application asked for another.
 func (a *attempt) word(err error) (word error) {
 	word = err
+	if a.dog == nil && !a.config.streamErrors {
+		return word
+	}
 	defer a.contain()
 	a.mu.Lock()
 	facts, fired := a.facts.Request, a.fired
@@ -192,6 +196,12 @@ func (a *attempt) word(err error) (word error) {
 		word = io.ErrUnexpectedEOF
 	}
 	return &StreamError{Diagnosis: a.run.verdictOn(&facts), err: word}
+}
+
+// mark returns the context to send the request with, which says that it is recorded.
+func (a *attempt) mark(ctx context.Context) context.Context {
+	a.marked = markedContext{ctx}
+	return &a.marked
 }
 
 // watch returns the context to send the request with, where it is watched.

@@ -47,7 +47,7 @@ func (x *exchange) respond(status int, header http.Header, encoded bool, now tim
 		// Nothing that could be read: a redirect, or a compression that the
 		// application asked for and undoes itself.
 	default:
-		x.decoder = x.protocol.NewDecoder(header.Get("Content-Type"))
+		x.decoder = x.protocol.NewDecoder(value(header, "Content-Type"))
 		x.state = x.decoder.State()
 		f.Streams = mediaType(header) == "text/event-stream" || x.identity.Stream == classify.Yes
 	}
@@ -144,7 +144,7 @@ func (x *exchange) teeAsked(t *requestTee) {
 func encoded(resp *http.Response) bool { return !resp.Uncompressed && contentEncoded(resp.Header) }
 
 func contentEncoded(h http.Header) bool {
-	switch h.Get("Content-Encoding") {
+	switch value(h, "Content-Encoding") {
 	case "", "identity":
 		return false
 	default:

@@ -24,17 +24,21 @@ var requestIDs = [...]string{"X-Request-Id", "Request-Id", "X-Amzn-Requestid", "
 // it does not look like an id.
 func requestID(h http.Header) string {
 	for _, name := range requestIDs {
-		values := h[name] // which is canonical already
-		if len(values) == 0 {
-			continue
-		}
-		id := values[0]
+		id := value(h, name)
 		if id == "" || len(id) > 128 {
 			continue
 		}
 		if strings.IndexFunc(id, func(c rune) bool { return !idRune(c) }) < 0 {
 			return id
 		}
+	}
+	return ""
+}
+
+// value is the first value of a header, whose name is in canonical form.
+func value(h http.Header, name string) string {
+	if values := h[name]; len(values) > 0 {
+		return values[0]
 	}
 	return ""
 }
@@ -52,7 +56,7 @@ func idRune(c rune) bool {
 // attemptOf is the ordinal of the attempt by the retry header of the OpenAI and
 // Anthropic SDKs, which count retries from 0; 0: not observed.
 func attemptOf(h http.Header) int {
-	count := h.Get("X-Stainless-Retry-Count")
+	count := value(h, "X-Stainless-Retry-Count")
 	if count == "" {
 		return 0
 	}

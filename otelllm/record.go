@@ -44,6 +44,8 @@ type record struct {
 	state  *wire.State // what the response has said; nil when nobody can read it
 	times  *timeline   // nil: no events
 	chunks *chunkMeter // nil: nobody keeps metrics, or no second chunk has come
+
+	timeline timeline // what times is, where there are events
 }
 
 // init begins to record a request. The span has been started.
@@ -51,7 +53,7 @@ func (r *record) init(ctx context.Context, c *config, span trace.Span, id *spanf
 	r.ctx, r.run, r.span, r.config, r.identity, r.start = ctx, runOf(ctx), span, c, *id, start
 	r.facts.Usage = wire.Usage{Input: -1, Output: -1, CacheRead: -1, CacheCreation: -1, Reasoning: -1}
 	if c.events && span.IsRecording() {
-		r.times = newTimeline()
+		r.times = r.timeline.begin()
 	}
 	if c.meters.enabled(ctx) {
 		r.measured = trace.ContextWithSpan(context.WithoutCancel(ctx), span)

@@ -82,8 +82,7 @@ func StartRequest(ctx context.Context, info RequestInfo, opts ...Option) (contex
 	}
 	runOf(ctx).identify(&id)
 	caller := ctx
-	ctx, span := tracerOf(ctx, c.provider).Start(ctx, id.SpanName(), trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithTimestamp(start), startAttributes(&id))
+	ctx, span := tracerOf(ctx, c.provider).Start(ctx, id.SpanName(), clientKind, trace.WithTimestamp(start), startAttributes(&id))
 	r := &manualRecord{}
 	r.init(caller, &c, span, &id, start)
 	r.facts.Bytes = -1

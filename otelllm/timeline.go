@@ -29,6 +29,8 @@ type timeline struct {
 	progressed, text, reasoning, finished bool
 	begun                                 int    // calls of which the beginning is told
 	completed                             uint64 // calls of which the completion is told, a bit each
+
+	first [4]moment // the memory of the first moments
 }
 
 // moment is kept small: a stream that is open keeps those that it has had.
@@ -70,8 +72,11 @@ var eventNames = [...]string{
 // ofNoCall is the call of a moment that is about the whole response.
 const ofNoCall = -1
 
-// newTimeline has room for the events of an answer that is a text.
-func newTimeline() *timeline { return &timeline{moments: make([]moment, 0, 4)} }
+// begin begins to collect, with room for the events of an answer that is a text.
+func (t *timeline) begin() *timeline {
+	t.moments = t.first[:0]
+	return t
+}
 
 func (t *timeline) mark(what event, at time.Time) {
 	if t != nil {

@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
-	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
@@ -50,6 +49,17 @@ var _ http.RoundTripper = (*Transport)(nil)
 
 // attemptKey marks the context of a request that is recorded already.
 type attemptKey struct{}
+
+// markedContext is a context that holds the mark. It is part of its attempt.
+type markedContext struct{ context.Context }
+
+// Value implements context.Context.
+func (c *markedContext) Value(key any) any {
+	if key == (attemptKey{}) {
+		return true
+	}
+	return c.Context.Value(key)
+}
 
 // RoundTrip implements http.RoundTripper. It neither changes nor keeps req.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -110,8 +120,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	if tracer == nil {
 		tracer = tracerOf(caller, nil)
 	}
-	ctx, span := tracer.Start(caller, id.SpanName(), trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithTimestamp(start), startAttributes(&id))
+	ctx, span := tracer.Start(caller, id.SpanName(), clientKind, trace.WithTimestamp(start), startAttributes(&id))
 	if !span.IsRecording() && run == nil && !c.acts() && !c.meters.enabled(ctx) {
 		span.End()
 		if span.SpanContext().Equal(parent) && c.propagator == nil { // a provider that does nothing
@@ -124,10 +133,8 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 		takeIdentity(&id, &said)
 	}
 
-	a := &attempt{
-		trace:   netcause.NewTrace(req.URL, time.Now),
-		serving: servingOf(caller),
-	}
+	a := &attempt{serving: servingOf(caller)}
+	a.trace.Init(req.URL, time.Now)
 	a.protocol = protocol
 	a.record.init(caller, c, span, &id, start)
 	a.facts.Attempt = attemptOf(req.Header)
@@ -154,13 +161,16 @@ func (t *Transport) propagate(req *http.Request) *http.Request {
 	return req
 }
 
+// clientKind is the kind of every request's span.
+var clientKind = trace.WithSpanKind(trace.SpanKindClient)
+
 func startAttributes(id *spanfacts.Identity) trace.SpanStartOption {
 	return trace.WithAttributes(id.Append(make([]attribute.KeyValue, 0, 8))...)
 }
 
 // send sends the request and begins to watch its response. Ctx holds the span.
 func (t *Transport) send(ctx context.Context, a *attempt, req *http.Request) (*http.Response, error) {
-	ctx = a.watch(context.WithValue(ctx, attemptKey{}, a), t.config.watchdog)
+	ctx = a.watch(a.mark(ctx), t.config.watchdog)
 	sent := t.propagate(req.WithContext(httptrace.WithClientTrace(ctx, a.trace.Hooks())))
 	if a.tee != nil {
 		sent.Body = a.tee
@@ -183,7 +193,7 @@ func (t *Transport) send(ctx context.Context, a *attempt, req *http.Request) (*h
 	if resp.Request == sent {
 		resp.Request = req
 	}
-	a.answered(resp, time.Now())
+	a.answered(resp, a.now())
 	switch {
 	case resp.StatusCode == http.StatusSwitchingProtocols:
 		a.letGo(byEOF, classify.Abort{}) // the connection is somebody else's now

@@ -39,8 +39,13 @@ type Trace struct {
 
 // NewTrace makes a Trace of one request to target.
 func NewTrace(target *url.URL, now func() time.Time) *Trace {
-	return &Trace{target: target, now: now}
+	t := &Trace{}
+	t.Init(target, now)
+	return t
 }
+
+// Init makes t as [NewTrace] makes one, for a Trace that is part of something else.
+func (t *Trace) Init(target *url.URL, now func() time.Time) { t.target, t.now = target, now }
 
 // Hooks are the hooks to put on the request's context. httptrace.WithClientTrace
 // composes them with those that are there already.
