@@ -12,35 +12,38 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
-// hosts names the provider where the host makes it evident; a * stands for
-// anything. The values are those of gen_ai.provider.name where the conventions
-// have one.
-var hosts = []struct{ host, provider string }{
-	{"api.openai.com", otelsemconv.GenAIProviderNameOpenAI.Value.AsString()},
-	{"api.anthropic.com", otelsemconv.GenAIProviderNameAnthropic.Value.AsString()},
-	{"*.openai.azure.com", otelsemconv.GenAIProviderNameAzureAIOpenAI.Value.AsString()},
-	{"*.cognitiveservices.azure.com", otelsemconv.GenAIProviderNameAzureAIOpenAI.Value.AsString()},
-	{"*.services.ai.azure.com", otelsemconv.GenAIProviderNameAzureAIInference.Value.AsString()},
-	{"*.inference.ai.azure.com", otelsemconv.GenAIProviderNameAzureAIInference.Value.AsString()},
-	{"bedrock-runtime.*.amazonaws.com", otelsemconv.GenAIProviderNameAWSBedrock.Value.AsString()},
-	{"generativelanguage.googleapis.com", otelsemconv.GenAIProviderNameGCPGemini.Value.AsString()},
-	{"aiplatform.googleapis.com", otelsemconv.GenAIProviderNameGCPVertexAI.Value.AsString()},
-	{"*.aiplatform.googleapis.com", otelsemconv.GenAIProviderNameGCPVertexAI.Value.AsString()},
-	{"*-aiplatform.googleapis.com", otelsemconv.GenAIProviderNameGCPVertexAI.Value.AsString()}, // us-east1-aiplatform…
-	{"api.groq.com", otelsemconv.GenAIProviderNameGroq.Value.AsString()},
-	{"api.mistral.ai", otelsemconv.GenAIProviderNameMistralAI.Value.AsString()},
-	{"codestral.mistral.ai", otelsemconv.GenAIProviderNameMistralAI.Value.AsString()},
-	{"api.deepseek.com", otelsemconv.GenAIProviderNameDeepseek.Value.AsString()},
-	{"api.x.ai", otelsemconv.GenAIProviderNameXAI.Value.AsString()},
-	{"*.api.x.ai", otelsemconv.GenAIProviderNameXAI.Value.AsString()},
-	{"api.perplexity.ai", otelsemconv.GenAIProviderNamePerplexity.Value.AsString()},
-	{"api.cohere.ai", otelsemconv.GenAIProviderNameCohere.Value.AsString()},
-	{"api.cohere.com", otelsemconv.GenAIProviderNameCohere.Value.AsString()},
-	{"*.ml.cloud.ibm.com", otelsemconv.GenAIProviderNameIBMWatsonxAI.Value.AsString()},
-	{"openrouter.ai", "openrouter"},
-	{"api.together.xyz", "together_ai"},
-	{"api.fireworks.ai", "fireworks_ai"},
-	{"api.cerebras.ai", "cerebras"},
+// hosts names the provider where the host makes it evident. The values are those of
+// gen_ai.provider.name where the conventions have one.
+var hosts = map[string]string{
+	"api.openai.com":                    otelsemconv.GenAIProviderNameOpenAI.Value.AsString(),
+	"api.anthropic.com":                 otelsemconv.GenAIProviderNameAnthropic.Value.AsString(),
+	"generativelanguage.googleapis.com": otelsemconv.GenAIProviderNameGCPGemini.Value.AsString(),
+	"aiplatform.googleapis.com":         otelsemconv.GenAIProviderNameGCPVertexAI.Value.AsString(),
+	"api.groq.com":                      otelsemconv.GenAIProviderNameGroq.Value.AsString(),
+	"api.mistral.ai":                    otelsemconv.GenAIProviderNameMistralAI.Value.AsString(),
+	"codestral.mistral.ai":              otelsemconv.GenAIProviderNameMistralAI.Value.AsString(),
+	"api.deepseek.com":                  otelsemconv.GenAIProviderNameDeepseek.Value.AsString(),
+	"api.x.ai":                          otelsemconv.GenAIProviderNameXAI.Value.AsString(),
+	"api.perplexity.ai":                 otelsemconv.GenAIProviderNamePerplexity.Value.AsString(),
+	"api.cohere.ai":                     otelsemconv.GenAIProviderNameCohere.Value.AsString(),
+	"api.cohere.com":                    otelsemconv.GenAIProviderNameCohere.Value.AsString(),
+	"openrouter.ai":                     "openrouter",
+	"api.together.xyz":                  "together_ai",
+	"api.fireworks.ai":                  "fireworks_ai",
+	"api.cerebras.ai":                   "cerebras",
+}
+
+// hostPatterns are the hosts of which a part is the customer's, or a region.
+var hostPatterns = []struct{ before, after, provider string }{
+	{"", ".openai.azure.com", otelsemconv.GenAIProviderNameAzureAIOpenAI.Value.AsString()},
+	{"", ".cognitiveservices.azure.com", otelsemconv.GenAIProviderNameAzureAIOpenAI.Value.AsString()},
+	{"", ".services.ai.azure.com", otelsemconv.GenAIProviderNameAzureAIInference.Value.AsString()},
+	{"", ".inference.ai.azure.com", otelsemconv.GenAIProviderNameAzureAIInference.Value.AsString()},
+	{"bedrock-runtime.", ".amazonaws.com", otelsemconv.GenAIProviderNameAWSBedrock.Value.AsString()},
+	{"", ".aiplatform.googleapis.com", otelsemconv.GenAIProviderNameGCPVertexAI.Value.AsString()},
+	{"", "-aiplatform.googleapis.com", otelsemconv.GenAIProviderNameGCPVertexAI.Value.AsString()}, // us-east1-aiplatform…
+	{"", ".api.x.ai", otelsemconv.GenAIProviderNameXAI.Value.AsString()},
+	{"", ".ml.cloud.ibm.com", otelsemconv.GenAIProviderNameIBMWatsonxAI.Value.AsString()},
 }
 
 // providerOf is the gen_ai.provider.name of a request.
@@ -57,10 +60,13 @@ func knownHost(host string) bool { return hostProvider(host) != "" }
 // hostProvider is the provider whose host it is, "" where none of them has it.
 func hostProvider(host string) string {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	for _, h := range hosts {
-		before, after, wild := strings.Cut(h.host, "*")
-		if host == h.host || wild && len(host) > len(before)+len(after) && strings.HasPrefix(host, before) && strings.HasSuffix(host, after) {
-			return h.provider
+	if provider, ok := hosts[host]; ok {
+		return provider
+	}
+	for i := range hostPatterns {
+		p := &hostPatterns[i]
+		if len(host) > len(p.before)+len(p.after) && strings.HasPrefix(host, p.before) && strings.HasSuffix(host, p.after) {
+			return p.provider
 		}
 	}
 	return ""
@@ -129,6 +135,6 @@ func jsonBody(req *http.Request) bool {
 
 // mediaType is the Content-Type of h without its parameters.
 func mediaType(h http.Header) string {
-	base, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	base, _, _ := strings.Cut(value(h, "Content-Type"), ";")
 	return strings.ToLower(strings.TrimSpace(base))
 }
