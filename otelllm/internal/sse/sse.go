@@ -50,15 +50,15 @@ type Decoder struct {
 	// or into the carried line until keep copies them to buffers of their own,
 	// which it does before either memory changes.
 	name, data         []byte
+	nameBuf, dataBuf   []byte
+	nameHeld, dataHeld bool // it lives in the buffer of its own
 	hasData            bool
 	pending            bool // some field of the pending event came
-	nameHeld, dataHeld bool // it lives in the buffer of its own
-	nameBuf, dataBuf   []byte
 
 	stray   bool // the last line was a stray one
-	bom     int  // how many bytes of a byte order mark have matched; -1: the start is past
 	afterCR bool // the last byte was \r: a \n that follows belongs to it
 	stopped bool
+	bom     int8 // how many bytes of a byte order mark have matched; -1: the start is past
 }
 
 // keepBuffer is the capacity up to which a buffer outlives its event. One long
@@ -349,12 +349,12 @@ func (d *Decoder) Stop() { d.stop() }
 // skipBOM drops a byte order mark at the start of the stream, which may come in
 // pieces, and returns what follows it.
 func (d *Decoder) skipBOM(p []byte) []byte {
-	for len(p) > 0 && d.bom < len(bom) && p[0] == bom[d.bom] {
+	for len(p) > 0 && int(d.bom) < len(bom) && p[0] == bom[d.bom] {
 		d.bom++
 		p = p[1:]
 	}
 	switch {
-	case d.bom == len(bom):
+	case int(d.bom) == len(bom):
 		d.bom = -1
 	case len(p) > 0:
 		// Not a mark after all: what looked like one is the beginning of a line.

@@ -52,6 +52,7 @@ type chatReader struct {
 	t       tally
 	choices []chatChoice
 	open    []chatCall // calls whose choice has not finished
+	head    chatHead
 
 	// shapes are those of chunks that were plain deltas: a piece of text, reasoning or
 	// tool input of one choice, and nothing else.

@@ -1,5 +1,7 @@
 package wire
 
+import "bytes"
+
 // chatChunk is what one payload says. Its slices are the payload's own.
 type chatChunk struct {
 	id, model []byte
@@ -31,24 +33,33 @@ func (r *chatReader) read(data []byte, ch *chatChunk) bool {
 	r.shapes.begin()
 	c := cursor{b: data}
 	var isError bool
-	for key, ok := c.object(); ok; key, ok = c.key() {
+	heading := true // nothing has been said but what chunks have in common
+	key, ok := r.begin(&c)
+	for ; ok; key, ok = c.key() {
 		switch string(key) {
 		case "id":
 			ch.id = c.str()
 		case "model":
 			ch.model = c.str()
 		case "choices":
+			if heading && !r.shapes.off {
+				r.head.keep(data[:c.i], &r.shapes.values)
+			}
+			heading = false
 			for ok := c.array(); ok; ok = c.element() {
 				r.readChoice(&c, ch)
 			}
 		case "usage":
-			ch.usage = readChatUsage(&c)
+			ch.usage, heading = readChatUsage(&c), false
 		case "error":
 			ch.fault.read(&c)
+			heading = false
 		case "x_groq":
 			ch.readGroq(&c)
+			heading = false
 		case "object":
 			isError = string(c.str()) == "error"
+			heading = heading && !isError
 		case "created":
 			r.shapes.number(&c)
 		case "obfuscation":
@@ -64,6 +75,45 @@ func (r *chatReader) read(data []byte, ch *chatChunk) bool {
 		ch.fault, _ = faultOf(data) // vLLM's flat form
 	}
 	return true
+}
+
+// begin goes to the first member of the chunk that c is at the beginning of; to its
+// choices where that of an earlier chunk came before them, whose id and model are known.
+func (r *chatReader) begin(c *cursor) ([]byte, bool) {
+	if r.t.ResponseID == "" || r.t.Model == "" || len(r.head.text) == 0 || !bytes.HasPrefix(c.b, r.head.text) {
+		return c.object()
+	}
+	c.i, c.depth = len(r.head.text), 1
+	if sp := r.head.number; sp.end > 0 {
+		r.shapes.add(int(sp.start), int(sp.end), sp.what, sp.of)
+	}
+	return choicesKey, true
+}
+
+var choicesKey = []byte("choices")
+
+// chatHead is what a chunk holds before the value of its choices: who it is from, which
+// is the same in every chunk of a response.
+type chatHead struct {
+	text   []byte
+	number span // the hole in it, if it has one: when the response began
+}
+
+// maxHead bounds what is kept of a chunk.
+const maxHead = 512
+
+// keep takes the head of a chunk, in which there are the values v.
+func (h *chatHead) keep(text []byte, v *values) {
+	if len(text) > maxHead || v.n > 1 || v.overflow || bytes.Equal(text, h.text) {
+		return
+	}
+	if cap(h.text) < len(text) {
+		h.text = make([]byte, 0, len(text))
+	}
+	h.text, h.number = append(h.text[:0], text...), span{}
+	if v.n == 1 {
+		h.number = v.spans[0]
+	}
 }
 
 // readGroq reads what Groq says beside the chunk: the usage of a stream, and why it

@@ -1,9 +1,12 @@
 package wire
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -139,4 +142,38 @@ func TestChatManyCalls(t *testing.T) {
 	all(calls(ids...), events(202), ended("tool_calls"))(want)
 	want.Calls = want.Calls[:MaxIDs]
 	runDecodeTests(t, openAIChat{}, []decodeTest{{"100", "", body.String(), func(s *State) { *s = *want }}})
+}
+
+// What chunks have in common before their choices is passed over once it is known, and
+// what they have not is read: another id or model changes nothing, an error does.
+func TestChatHeads(t *testing.T) {
+	const choices = `"choices":[{"index":0,"delta":{"tool_calls":[{"index":%d,"id":"c%[1]d","function":{"name":"f","arguments":"{}"}}]}}]`
+	head := func(n int, before string) string {
+		return fmt.Sprintf(`data: {"id":"","model":"m",`+before+choices+"}\n\n", n)
+	}
+	named := func(n int, before string) string { return strings.Replace(head(n, before), `"id":""`, `"id":"r1"`, 1) }
+	for name, tt := range map[string]struct {
+		stream string
+		calls  int
+		failed bool
+	}{
+		"one head":              {named(0, `"created":1,`) + named(1, `"created":1,`) + named(2, `"created":1,`), 3, false},
+		"a number that changes": {named(0, `"created":1,`) + named(1, `"created":2,`) + named(2, `"created":2,`) + named(3, `"created":33,`), 4, false},
+		"an id that comes late": {head(0, "") + head(1, "") + named(2, "") + named(3, "") + head(4, ""), 5, false},
+		"a longer one":          {named(0, "") + named(1, `"x":"`+strings.Repeat("x", maxHead)+`",`) + named(2, ""), 3, false},
+		"usage in it":           {named(0, `"usage":{"prompt_tokens":1},`) + named(1, `"usage":{"prompt_tokens":1},`) + named(2, `"usage":{"prompt_tokens":7},`), 3, false},
+		"an error in it":        {named(0, "") + named(1, `"error":{"code":"overloaded"},`), 2, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := decode(openAIChat{}, sseType, tt.stream)
+			assert.Equal(t, unshaped(openAIChat{}, sseType, tt.stream), got)
+			assert.Equal(t, tt.calls, got.ToolInputsStarted)
+			assert.Equal(t, tt.failed, got.Err != nil)
+			assert.Equal(t, "m", got.Model)
+			assert.Equal(t, "r1", got.ResponseID)
+			if name == "usage in it" {
+				assert.Equal(t, 7, got.Usage.Input)
+			}
+		})
+	}
 }

@@ -42,12 +42,12 @@ type bodyDecoder struct {
 	state  *State
 
 	mode    mode
+	list    listPlace // when listed
+	loose   bool      // when listed: there is no array, only objects in a row
 	sniff   sniffer
 	frames  sse.Decoder          // when framed
 	packets *eventstream.Decoder // when packed
 	doc     *document            // when whole, bare or listed: the object that is being read; when framed: one that stands between the events, or nil
-	list    listPlace            // when listed
-	loose   bool                 // when listed: there is no array, only objects in a row
 	line    []byte               // when lined: the line that the last Write left unfinished
 }
 

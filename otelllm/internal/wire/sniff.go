@@ -57,7 +57,7 @@ type sniffer struct {
 	violation semconv.TransportCause // why the mode is stopped
 
 	buf [8]byte // the first bytes, without white space and a byte order mark
-	n   int
+	n   uint8
 }
 
 // next takes one more byte of the beginning. White space before the first token
