@@ -42,10 +42,13 @@ func (q *looseQueue) first() (l looseSpans, ok bool) {
 	return q.list[q.head], true
 }
 
-func (q *looseQueue) pop() {
+// pop takes out the first, which is there.
+func (q *looseQueue) pop() looseSpans {
+	l := q.list[q.head]
 	if q.head++; q.head == len(q.list) {
 		*q = looseQueue{} // a burst's memory goes with it
 	}
+	return l
 }
 
 // loosen queues what stays of a delivery, and returns how many spans it had.
@@ -79,9 +82,7 @@ func (s *shard) pack(now time.Time, limit int) {
 		if !ok || at.After(now) {
 			return
 		}
-		l, _ := s.loose.first()
-		s.loose.pop()
-		limit -= 1 + s.packTrace(l.trace)
+		limit -= 1 + s.packTrace(s.loose.pop().trace)
 		s.account()
 	}
 }

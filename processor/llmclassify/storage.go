@@ -109,9 +109,7 @@ func (p *traces) takeUp(ctx context.Context, r *journal.Replayed) (spans int, er
 		}
 	}
 	b.embody(b.take(r.Traces, false))
-	for _, id := range b.traces {
-		p.interest.add(id, 1)
-	}
+	p.interest.all(b.traces, 1)
 	p.budget.add(b.size)
 	for i := range deliveries {
 		d := deliveries[i]
