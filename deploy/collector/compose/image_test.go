@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -83,11 +84,12 @@ func TestImage(t *testing.T) {
 	require.Len(t, user, 2)
 
 	// Its ports may be taken here; and it keeps its journal in the volume.
+	const anyPort = "127.0.0.1:0"
 	health := free(t)
 	command = append(
 		command,
-		fmt.Sprintf("--config=yaml:receivers::otlp::protocols: {grpc: {endpoint: %q}, http: {endpoint: %q}}", free(t), free(t)),
-		fmt.Sprintf("--config=yaml:exporters::prometheus::endpoint: %q", free(t)),
+		fmt.Sprintf("--config=yaml:receivers::otlp::protocols: {grpc: {endpoint: %q}, http: {endpoint: %q}}", anyPort, anyPort),
+		fmt.Sprintf("--config=yaml:exporters::prometheus::endpoint: %q", anyPort),
 		fmt.Sprintf("--config=yaml:extensions: {health_check: {endpoint: %q}, file_storage: {directory: /var/lib/otelcol-llm}}", health),
 		"--config=yaml:service: {extensions: [health_check, file_storage], telemetry: {metrics: {level: none, readers: []}}}",
 		"--config=yaml:processors::llm_classify::storage: file_storage",
@@ -97,7 +99,12 @@ func TestImage(t *testing.T) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = "/", []string{}, &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: uint32(user[0]), Gid: uint32(user[1])}}
-	require.NoError(t, cmd.Start())
+	// A Collector says that it is ready before it takes signals, and an interrupt would end it there. It inherits that
+	// interrupts are ignored, which holds until it takes them.
+	signal.Ignore(os.Interrupt)
+	err = cmd.Start()
+	signal.Reset(os.Interrupt)
+	require.NoError(t, err)
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
 	defer func() {
@@ -109,12 +116,20 @@ func TestImage(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 	}, 30*time.Second, 20*time.Millisecond)
-	require.NoError(t, cmd.Process.Signal(os.Interrupt))
-	select {
-	case err := <-exited:
-		require.NoError(t, err, log.String())
-	case <-time.After(20 * time.Second):
-		t.Fatal("it does not end when interrupted")
+	interrupt := time.NewTicker(20 * time.Millisecond)
+	defer interrupt.Stop()
+	patience := time.After(20 * time.Second)
+ends:
+	for {
+		select {
+		case <-interrupt.C:
+			_ = cmd.Process.Signal(os.Interrupt) // fails once it has ended
+		case err := <-exited:
+			require.NoError(t, err, log.String())
+			break ends
+		case <-patience:
+			t.Fatal("it does not end when interrupted")
+		}
 	}
 	var volume int
 	for name := range tree(t, root) {
