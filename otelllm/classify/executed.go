@@ -2,8 +2,19 @@ package classify
 
 import "slices"
 
+// fewTools are searched one by one.
+const fewTools = 16
+
 // toolOf finds the execution of a call; the last one where it was executed again.
 func (j *judge) toolOf(id string) *Tool {
+	if len(j.run.Tools) <= fewTools {
+		for t := len(j.run.Tools) - 1; t >= 0; t-- {
+			if tool := &j.run.Tools[t]; tool.CallID == id && id != "" {
+				return tool
+			}
+		}
+		return nil
+	}
 	if !j.filled {
 		j.filled = true
 		if j.tools == nil {

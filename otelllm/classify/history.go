@@ -113,24 +113,23 @@ func (j *judge) lost(tool *Tool) semconv.Cause {
 	if j.answered(tool, nil) {
 		return semconv.CauseUnset
 	}
-	carried, omitted, asked := false, false, false
+	carried, asked := false, false
 	for _, i := range j.order {
 		r := &j.run.Requests[i]
 		if tool.End.IsZero() || r.Start.Before(tool.End) {
 			continue
 		}
-		switch {
-		case tool.CallID != "" && hasID(r.HistoryOutputs, tool.CallID):
+		if tool.CallID != "" && hasID(r.HistoryOutputs, tool.CallID) {
 			carried = true
-		case tool.hasOutput() && j.lacks(r, tool) == Yes && j.retries(r, tool):
-			omitted = true
-		default:
-			asked = asked || tool.CallID == "" || j.lacks(r, tool) != Yes
+			continue
 		}
+		lacks := j.lacks(r, tool) == Yes
+		if lacks && tool.hasOutput() && j.retries(r, tool) {
+			return semconv.CauseOmittedFromRetry
+		}
+		asked = asked || !lacks
 	}
 	switch {
-	case omitted:
-		return semconv.CauseOmittedFromRetry
 	case carried:
 		return semconv.CauseUnset // the request that carried it tells what happened
 	case tool.Delivery == semconv.OutputDeliveryFailed:
@@ -150,9 +149,9 @@ func (j *judge) retries(r *Request, tool *Tool) bool {
 	if hasID(r.HistoryCalls, tool.CallID) {
 		return true
 	}
-	for i := range j.run.Requests {
+	for _, i := range j.failed {
 		before := &j.run.Requests[i]
-		if j.states[i] == stateFailed && !before.End.After(r.Start) &&
+		if !before.End.After(r.Start) &&
 			(hasID(before.HistoryOutputs, tool.CallID) || hasID(before.CallIDs, tool.CallID)) {
 			return true
 		}

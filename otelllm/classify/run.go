@@ -28,14 +28,15 @@ type judge struct {
 	order  []int // indexes of requests by their start
 	whats  []what
 	states []state
+	failed []int // indexes of requests that failed
 
 	recorded Fact             // toolsRecorded, once asked
 	tools    map[string]*Tool // toolOf, once filled
 	filled   bool
 	answer   answer // of the tool that was asked about last
 
-	lines []line // scratch, of the timeline
-	text  []byte // likewise
+	lines, others []line // scratch, of the timeline
+	text          []byte // likewise
 }
 
 // Judge diagnoses a run and each of its parts. It reads r and keeps nothing of
@@ -62,6 +63,9 @@ func JudgeInto(v *Verdicts, r *Run) {
 		e := endingOf(&r.Requests[i])
 		j.whats[i] = e.what()
 		j.states[i] = stateOf(j.whats[i].class, e)
+		if j.states[i] == stateFailed {
+			j.failed = append(j.failed, i)
+		}
 	}
 	slices.SortStableFunc(j.order, func(a, b int) int { return r.Requests[a].Start.Compare(r.Requests[b].Start) })
 
@@ -85,7 +89,10 @@ func (j *judge) release() {
 		return
 	}
 	clear(j.tools)
-	*j = judge{order: j.order, whats: j.whats, states: j.states, tools: j.tools, lines: j.lines, text: j.text}
+	*j = judge{
+		order: j.order, whats: j.whats, states: j.states, failed: j.failed[:0], tools: j.tools,
+		lines: j.lines, others: j.others, text: j.text,
+	}
 	judges.Put(j)
 }
 

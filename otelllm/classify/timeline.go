@@ -52,6 +52,7 @@ func (j *judge) timeline(v *Verdicts) []string {
 		}
 		lines = append(lines, line{at: r.End.Sub(start), kind: lineRequestEnd, index: n, terminal: j.whats[i].class != semconv.ClassUnset})
 	}
+	ofRequests := len(lines)
 	for t := range j.run.Tools {
 		tool := &j.run.Tools[t]
 		lines = append(lines, line{at: tool.Start.Sub(start), kind: lineTool, index: t})
@@ -62,8 +63,7 @@ func (j *judge) timeline(v *Verdicts) []string {
 	if j.run.Ended == Yes {
 		lines = append(lines, line{at: j.run.End.Sub(start), kind: lineRunEnd, terminal: true})
 	}
-	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
-
+	j.inOrder(lines, ofRequests)
 	j.lines = lines
 
 	kept, gap := keep(lines)
@@ -86,6 +86,30 @@ func (j *judge) timeline(v *Verdicts) []string {
 		out[i], from = text[from:ends[i]], ends[i]
 	}
 	return out
+}
+
+// inOrder sorts lines by their time; those of the same time stay as they are. The
+// first of them, so many, and the others are in order already where no request and
+// no tool overlaps another: then to merge them is all there is to do.
+func (j *judge) inOrder(lines []line, first int) {
+	inTime := func(lines []line) {
+		byTime := func(a, b line) int { return cmp.Compare(a.at, b.at) }
+		if !slices.IsSortedFunc(lines, byTime) {
+			slices.SortStableFunc(lines, byTime)
+		}
+	}
+	inTime(lines[:first])
+	inTime(lines[first:])
+	j.others = append(j.others[:0], lines[first:]...)
+	others := j.others
+	for to := len(lines) - 1; len(others) > 0; to-- {
+		if last := len(others) - 1; first == 0 || lines[first-1].at <= others[last].at {
+			lines[to], others = others[last], others[:last]
+		} else {
+			first--
+			lines[to] = lines[first]
+		}
+	}
 }
 
 // start is where the run, or the earliest part of it, begins.
