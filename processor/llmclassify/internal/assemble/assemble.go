@@ -33,6 +33,7 @@ type Desk struct {
 	verdicts        classify.Verdicts
 	verdictOf       []*classify.Diagnosis // by member
 	standings       []standing            // by member
+	lists           dialect.Lists         // of run
 }
 
 // Explained reports whether no span that may still come would change the verdict
@@ -93,9 +94,8 @@ func (k *Desk) Diagnose(release *Release, within classify.Fact) Diagnoses {
 func (k *Desk) assemble(release *Release) {
 	run, s := &k.run, k.standings
 	before := *run
-	clear(before.Requests) // lets go of them
-	clear(before.Tools)
 	*run = classify.Run{}
+	k.lists.Reset()
 	if release.Run != nil {
 		for i := range release.Members {
 			if m := &release.Members[i]; m.Item == release.Run {
@@ -117,12 +117,12 @@ func (k *Desk) assemble(release *Release) {
 	slices.SortStableFunc(requests, byStart)
 	slices.SortStableFunc(tools, byStart)
 
-	run.Requests = sized(before.Requests, len(requests))
+	run.Requests = room(before.Requests, len(requests))
 	for n, i := range requests {
 		m := &release.Members[i]
-		m.Known.Request(m.Span, &run.Requests[n])
+		m.Known.Request(m.Span, &run.Requests[n], &k.lists)
 	}
-	run.Tools = sized(before.Tools, len(tools))
+	run.Tools = room(before.Tools, len(tools))
 	for n, i := range tools {
 		m := &release.Members[i]
 		m.Known.Tool(m.Span, &run.Tools[n])
@@ -134,6 +134,13 @@ func (k *Desk) assemble(release *Release) {
 		}
 	}
 	k.requests, k.tools = requests, tools
+}
+
+// room is n elements that are to be written, in the memory of list if that has room. It
+// lets go of what else was there.
+func room[E any](list []E, n int) []E {
+	clear(list[min(n, len(list)):])
+	return slices.Grow(list[:0], n)[:n]
 }
 
 // sized is n zero elements, in the memory of list if that has room.
@@ -179,7 +186,7 @@ func alone(m *Member, upstream classify.Fact) *classify.Diagnosis {
 	switch m.Role {
 	case hold.Request:
 		run := classify.Run{Requests: make([]classify.Request, 1)}
-		m.Known.Request(m.Span, &run.Requests[0])
+		m.Known.Request(m.Span, &run.Requests[0], nil)
 		run.Requests[0].UpstreamFailed = upstream
 		return failed(&classify.Judge(&run).Requests[0])
 	case hold.Tool:

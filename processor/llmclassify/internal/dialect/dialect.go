@@ -44,34 +44,35 @@ type Head struct {
 	Exchange bool
 }
 
-// Facts are the facts of one span. Exactly one field is set, by the span's kind;
-// those of a run lack its requests and tools.
+// Facts are the facts of one span. Exactly one of the first fields is set, by the
+// span's kind; those of a run lack its requests and tools.
 type Facts struct {
 	Request *classify.Request
 	Tool    *classify.Tool
 	Run     *classify.Run
+
+	Lists *Lists // where their lists are made, nil where they are kept
 }
 
 // Size estimates the memory of the facts in bytes.
 func (f Facts) Size() int {
+	size := int(unsafe.Sizeof(f))
 	switch {
 	case f.Request != nil:
 		r := f.Request
-		size := int(unsafe.Sizeof(*r)) + len(r.Transport.Code) + len(r.Provider.Code) + len(r.Abort.Reason)
+		size += int(unsafe.Sizeof(*r)) + len(r.Transport.Code) + len(r.Provider.Code) + len(r.Abort.Reason)
 		for _, list := range [...][]string{r.CallIDs, r.OpenCallIDs, r.ProviderTools, r.HistoryCalls, r.HistoryOutputs} {
 			for _, s := range list {
 				size += int(unsafe.Sizeof(s)) + len(s)
 			}
 		}
-		return size
 	case f.Tool != nil:
 		t := f.Tool
-		return int(unsafe.Sizeof(*t)) + len(t.CallID) + len(t.Name) + len(t.DeliveryError) + len(t.ErrorType) + len(t.Abort.Reason)
+		size += int(unsafe.Sizeof(*t)) + len(t.CallID) + len(t.Name) + len(t.DeliveryError) + len(t.ErrorType) + len(t.Abort.Reason)
 	case f.Run != nil:
-		return int(unsafe.Sizeof(*f.Run)) + len(f.Run.ErrorType) + len(f.Run.Abort.Reason)
-	default:
-		return 0
+		size += int(unsafe.Sizeof(*f.Run)) + len(f.Run.ErrorType) + len(f.Run.Abort.Reason)
 	}
+	return size
 }
 
 // Dialect reads the spans of one family of instrumentations. Implementations
@@ -94,40 +95,59 @@ type Dialect interface {
 // of Facts has returned.
 type Reading struct {
 	Dialect Dialect
-	facts   Facts
+	facts   *Facts
 }
 
 // Facts reads the facts off span at the first call and returns the same ever after.
 func (r *Reading) Facts(span ptrace.Span, kind Kind) Facts {
-	if r.facts == (Facts{}) {
-		switch kind {
-		case Request:
-			r.facts.Request = new(classify.Request)
-		case Tool:
-			r.facts.Tool = new(classify.Tool)
-		case Run:
-			r.facts.Run = new(classify.Run)
-		default:
-			return Facts{}
-		}
-		r.Dialect.Read(span, r.facts)
+	if kind == Other {
+		return Facts{}
 	}
-	return r.facts
+	if r.facts == nil {
+		r.facts = factsOf(kind)
+		r.Dialect.Read(span, *r.facts)
+	}
+	return *r.facts
 }
 
-// Request writes the facts of a request to where they are wanted.
-func (r *Reading) Request(span ptrace.Span, to *classify.Request) {
-	if r.facts.Request != nil {
+// kept is facts that are kept, in one piece of memory.
+type kept[T any] struct {
+	Facts
+	of T
+}
+
+// factsOf makes the facts of a span of this kind, which is not Other.
+func factsOf(kind Kind) *Facts {
+	switch kind {
+	case Request:
+		f := new(kept[classify.Request])
+		f.Request = &f.of
+		return &f.Facts
+	case Tool:
+		f := new(kept[classify.Tool])
+		f.Tool = &f.of
+		return &f.Facts
+	default:
+		f := new(kept[classify.Run])
+		f.Run = &f.of
+		return &f.Facts
+	}
+}
+
+// Request writes the facts of a request to where they are wanted. Their lists may be
+// in lists.
+func (r *Reading) Request(span ptrace.Span, to *classify.Request, lists *Lists) {
+	if r.facts != nil {
 		*to = *r.facts.Request
 		return
 	}
 	*to = classify.Request{}
-	r.Dialect.Read(span, Facts{Request: to})
+	r.Dialect.Read(span, Facts{Request: to, Lists: lists})
 }
 
 // Run writes the facts of a run to where they are wanted.
 func (r *Reading) Run(span ptrace.Span, to *classify.Run) {
-	if r.facts.Run != nil {
+	if r.facts != nil {
 		*to = *r.facts.Run
 		return
 	}
@@ -137,7 +157,7 @@ func (r *Reading) Run(span ptrace.Span, to *classify.Run) {
 
 // Tool writes the facts of a tool to where they are wanted.
 func (r *Reading) Tool(span ptrace.Span, to *classify.Tool) {
-	if r.facts.Tool != nil {
+	if r.facts != nil {
 		*to = *r.facts.Tool
 		return
 	}

@@ -114,7 +114,9 @@ func FuzzDialects(f *testing.F) {
 	for i, d := range all {
 		sets[i], _ = NewSet(d.Name())
 	}
+	var lists Lists // used again and again, as a desk does
 	f.Fuzz(func(t *testing.T, data []byte) {
+		lists.Reset()
 		roll := dice(data)
 		scope, span := roll.span()
 		_, child := roll.span()
@@ -130,7 +132,7 @@ func FuzzDialects(f *testing.F) {
 			switch head.Kind {
 			case Request:
 				var again classify.Request
-				(&Reading{Dialect: d}).Request(span, &again)
+				(&Reading{Dialect: d}).Request(span, &again, &lists)
 				assert.Equal(t, *facts.Request, again)
 				checkFuzzed(t, d, span, facts.Request)
 				Explain(&again, []Exchange{exchange})

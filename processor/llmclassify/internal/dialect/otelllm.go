@@ -37,7 +37,7 @@ func (OTelLLM) Recognise(s *Sight) Head {
 func (OTelLLM) Read(span ptrace.Span, into Facts) {
 	switch {
 	case into.Request != nil:
-		ownRequest(span, into.Request)
+		ownRequest(span, into.Request, into.Lists)
 	case into.Tool != nil:
 		ownTool(span, into.Tool)
 	case into.Run != nil:
@@ -45,19 +45,19 @@ func (OTelLLM) Read(span ptrace.Span, into Facts) {
 	}
 }
 
-func ownRequest(span ptrace.Span, r *classify.Request) {
+func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 	// An empty list was seen to be empty; an absent one was not seen.
-	*r = classify.Request{Start: at(span.StartTimestamp()), End: at(span.EndTimestamp())}
+	r.Start, r.End = at(span.StartTimestamp()), at(span.EndTimestamp())
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case string(semconv.RequestAttemptKey):
 			r.Attempt = count(v).N()
 		case string(semconv.RequestProviderToolsKey):
-			r.ProviderTools = list(v)
+			r.ProviderTools = list(v, lists)
 		case string(semconv.HistoryToolCallsKey):
-			r.HistoryCalls = list(v)
+			r.HistoryCalls = list(v, lists)
 		case string(semconv.HistoryToolOutputsKey):
-			r.HistoryOutputs = list(v)
+			r.HistoryOutputs = list(v, lists)
 
 		case string(semconv.StreamPhaseKey):
 			r.Phase = enum(v, semconv.ParsePhase)
@@ -76,9 +76,9 @@ func ownRequest(span ptrace.Span, r *classify.Request) {
 		case string(semconv.StreamToolCallsKey):
 			r.ToolCalls = count(v)
 		case string(semconv.StreamToolCallIDsKey):
-			r.CallIDs = list(v)
+			r.CallIDs = list(v, lists)
 		case string(semconv.StreamOpenToolCallIDsKey):
-			r.OpenCallIDs = list(v)
+			r.OpenCallIDs = list(v, lists)
 		case string(semconv.StreamProviderToolsStartedKey):
 			r.ProviderToolsStarted = count(v)
 		case string(semconv.StreamTimeToHeadersKey):
@@ -114,7 +114,7 @@ func ownRequest(span ptrace.Span, r *classify.Request) {
 		case string(otelsemconv.HTTPResponseStatusCodeKey):
 			r.Status = status(v)
 		case string(otelsemconv.GenAIResponseFinishReasonsKey):
-			r.Finish = classify.ParseFinish(list(v))
+			r.Finish = classify.ParseFinish(list(v, lists))
 		}
 	}
 	if r.Ended != semconv.StreamEndUnset {
@@ -129,7 +129,7 @@ func ownRequest(span ptrace.Span, r *classify.Request) {
 }
 
 func ownTool(span ptrace.Span, t *classify.Tool) {
-	*t = classify.Tool{Start: at(span.StartTimestamp()), End: at(span.EndTimestamp())}
+	t.Start, t.End = at(span.StartTimestamp()), at(span.EndTimestamp())
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case string(otelsemconv.GenAIToolCallIDKey):
@@ -157,7 +157,7 @@ func ownTool(span ptrace.Span, t *classify.Tool) {
 }
 
 func ownRun(span ptrace.Span, run *classify.Run) {
-	*run = classify.Run{Start: at(span.StartTimestamp()), End: at(span.EndTimestamp()), Ended: classify.Yes}
+	run.Start, run.End, run.Ended = at(span.StartTimestamp()), at(span.EndTimestamp()), classify.Yes
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case string(otelsemconv.ErrorTypeKey):

@@ -222,9 +222,9 @@ func TestReadingIsLazyAndKept(t *testing.T) {
 	s := span(t, map[string]any{"gen_ai.operation.name": "chat", "llm.stream.end": "eof", "llm.transport.code": "E", "llm.history.tool_calls": []any{"abc"}})
 	r := Reading{Dialect: OTelLLM{}}
 	var direct, kept classify.Request
-	r.Request(s, &direct)
+	r.Request(s, &direct, nil)
 	facts := r.Facts(s, Request)
-	r.Request(ptrace.NewSpan(), &kept)
+	r.Request(ptrace.NewSpan(), &kept, nil)
 	assert.Equal(t, direct, *facts.Request)
 	assert.Equal(t, direct, kept, "the span has gone, its facts stay")
 	assert.Greater(t, facts.Size(), 100)

@@ -46,7 +46,7 @@ func (s *signs) read(key string, v pcommon.Value, r *classify.Request) {
 	case string(otelsemconv.GenAIRequestStreamKey):
 		s.streamed = s.streamed || boolean(v)
 	case string(otelsemconv.GenAIResponseFinishReasonsKey):
-		s.reasons = list(v)
+		s.reasons = list(v, nil)
 	case string(otelsemconv.HTTPResponseStatusCodeKey):
 		r.Status = status(v)
 	case string(otelsemconv.GenAIResponseIDKey):

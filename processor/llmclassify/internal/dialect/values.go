@@ -83,13 +83,13 @@ func enum[E any](v pcommon.Value, parse func(string) (E, bool)) (e E) {
 // list is a list of strings, nil when v is none or holds anything else: a list
 // that cannot be read whole proves nothing. Of more than [classify.MaxIDs] the
 // newest, the last ones, are kept.
-func list(v pcommon.Value) []string {
+func list(v pcommon.Value, room *Lists) []string {
 	if v.Type() != pcommon.ValueTypeSlice {
 		return nil
 	}
 	slice := v.Slice()
 	from := max(0, slice.Len()-classify.MaxIDs)
-	ids := make([]string, 0, slice.Len()-from)
+	ids := room.take(slice.Len() - from)
 	for i := from; i < slice.Len(); i++ {
 		if slice.At(i).Type() != pcommon.ValueTypeStr {
 			return nil

@@ -124,8 +124,13 @@ func makeRoom(attrs pcommon.Map) bool {
 // verdict reports whether the key is one of the vocabulary's verdicts.
 func verdict(key string) bool {
 	const vocabulary = "llm."
-	if len(key) < len(vocabulary) || key[:len(vocabulary)] != vocabulary {
+	if len(key) <= len(vocabulary) || key[:len(vocabulary)] != vocabulary {
 		return false // most of them
+	}
+	switch key[len(vocabulary)] {
+	case 'c', 'f', 'h', 'r': // what follows is classification, failure, history, run or retry
+	default:
+		return false // most of the others: facts
 	}
 	switch key {
 	case string(semconv.RunOutcomeKey), string(semconv.RunTimelineKey), string(semconv.RunRecoveredFailuresKey),
