@@ -191,6 +191,18 @@ func TestLocate(t *testing.T) {
 	}
 }
 
+// A run's end may be too early by as much as its start was rounded down.
+func TestBeganOnWholeMilliseconds(t *testing.T) {
+	whole := at(1)
+	run := &Item{ID: id(1), Role: hold.Run, Start: whole, End: whole + pcommon.Timestamp(261_851*time.Microsecond)}
+	for start, want := range map[time.Duration]bool{
+		-time.Nanosecond: false, 0: true, 261 * time.Millisecond: true, 262 * time.Millisecond: true, 263 * time.Millisecond: false,
+	} {
+		it := &Item{ID: id(2), Role: hold.Tool, Start: pcommon.Timestamp(int64(whole) + int64(start))}
+		assert.Equal(t, want, began(it, run), "%s after the run", start)
+	}
+}
+
 func request(r classify.Request) dialect.Facts {
 	if r.Basis == classify.Inferred {
 		r.Basis = classify.Typed
