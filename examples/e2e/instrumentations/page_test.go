@@ -89,8 +89,8 @@ func (c *cell) verdicts() string {
 	spans, verdicts := c.judged()
 	for i := range verdicts {
 		v := &verdicts[i]
-		fmt.Fprintf(&b, "  %s: %s %s / %s at %s, origin %s, %s, %s (%s) missing %q\n", spans[i].Name(), v.Outcome, v.Class, v.Cause, v.Phase,
-			v.Origin, v.Confidence, v.Safety, v.Reason, v.MissingEvidence)
+		fmt.Fprintf(&b, "  %s: %s %s / %s at %s, origin %s, %s, %s (%s) missing %q, judged at %s\n", spans[i].Name(), v.Outcome, v.Class, v.Cause, v.Phase,
+			v.Origin, v.Confidence, v.Safety, v.Reason, v.MissingEvidence, v.Trigger)
 	}
 	return b.String()
 }
