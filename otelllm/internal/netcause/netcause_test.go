@@ -789,3 +789,25 @@ func TestCancelledByClosing(t *testing.T) {
 	assert.False(t, netcause.Cancelled(ctx, &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}, time.Now()), "broken, not closed")
 	assert.Equal(t, semconv.TransportCauseConnectionLost, netcause.Of(closed, semconv.TransportStageBody).Cause)
 }
+
+// A RoundTripper of its own kind may dial under the request's context and tell nothing else. That it
+// never told of a connection does not say that nothing was sent.
+func TestTraceOfDialerAlone(t *testing.T) {
+	received := make(chan *http.Request, 1)
+	addr := nettest.Listen(t, func(c net.Conn) { received <- nettest.ReadRequest(c); _ = c.Close() })
+	_, port, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	target := &url.URL{Scheme: "http", Host: net.JoinHostPort("localhost", port)} // a name, to be resolved
+	trace := netcause.NewTrace(target, time.Now)
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(httptrace.WithClientTrace(t.Context(), trace.Hooks()), "tcp4", target.Host)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
+	require.NoError(t, err)
+	require.NotNil(t, <-received)
+
+	_, known := trace.Sent()
+	assert.False(t, known)
+	assert.Equal(t, semconv.TransportStageUnset, trace.Stage())
+}

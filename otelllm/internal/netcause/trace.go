@@ -22,13 +22,12 @@ type Trace struct {
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
-	called     bool // any hook was called: the RoundTripper is traced
+	called     bool // the RoundTripper tells of its connections, and not only a dialer or TLS below it
 	proxied    bool // the first hop is not the target
 	conns      int  // connections that the request was given, one for each try
 	everWrote  bool // on any of them
 	writtenAt  time.Time
 	resolving  bool
-	connecting bool
 	connected  bool
 	tlsBegun   bool
 	tlsDone    bool
@@ -55,11 +54,9 @@ func (t *Trace) Hooks() *httptrace.ClientTrace {
 		GotConn:              t.onConn,
 		DNSStart:             func(httptrace.DNSStartInfo) { t.dialling(&t.resolving, true) },
 		DNSDone:              func(i httptrace.DNSDoneInfo) { t.dialling(&t.resolving, i.Err != nil) },
-		ConnectStart:         func(string, string) { t.dialling(&t.connecting, true) },
 		ConnectDone:          t.connectDone,
 		TLSHandshakeStart:    t.handshakeStart,
 		TLSHandshakeDone:     func(_ tls.ConnectionState, err error) { t.dialling(&t.tlsDone, err == nil) },
-		WroteHeaders:         t.wroteHeaders,
 		WroteRequest:         t.wroteRequest,
 		GotFirstResponseByte: t.gotFirstByte,
 	}
@@ -70,7 +67,7 @@ func (t *Trace) getConn(firstHop string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.called, t.proxied = true, firstHop != hostPort(t.target)
-	t.resolving, t.connecting, t.connected, t.tlsBegun, t.tlsDone = false, false, false, false, false
+	t.resolving, t.connected, t.tlsBegun, t.tlsDone = false, false, false, false
 	t.gotConn, t.wrote, t.firstByte = false, false, false
 }
 
@@ -92,7 +89,6 @@ func hostPort(u *url.URL) string {
 func (t *Trace) dialling(what *bool, value bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.called = true
 	if !t.gotConn {
 		*what = value
 	}
@@ -102,7 +98,6 @@ func (t *Trace) dialling(what *bool, value bool) {
 func (t *Trace) handshakeStart() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.called = true
 	if !t.gotConn {
 		t.tlsBegun, t.tlsDone = true, false
 	}
@@ -124,15 +119,10 @@ func (t *Trace) onConn(httptrace.GotConnInfo) {
 	t.gotConn, t.wrote, t.firstByte = true, false, false
 }
 
-func (t *Trace) wroteHeaders() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.called, t.everWrote = true, true
-}
-
 func (t *Trace) wroteRequest(info httptrace.WroteRequestInfo) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.called = true
 	if info.Err == nil {
 		t.wrote, t.everWrote, t.writtenAt = true, true, t.now()
 	}
@@ -162,8 +152,6 @@ func (t *Trace) Stage() semconv.TransportStage {
 		return semconv.TransportStageProxy // the CONNECT is all there is between the two hops
 	case t.tlsDone:
 		return semconv.TransportStageTLS
-	case t.connecting:
-		return semconv.TransportStageConnect
 	case t.resolving:
 		return semconv.TransportStageDNS
 	default:
