@@ -261,7 +261,7 @@ func (p *traces) deliveries(b *batch) []delivery {
 		}
 		d.arrivals = append(d.arrivals, a)
 		for _, it := range a.Items {
-			d.size += it.Size
+			d.size += int(it.Size)
 		}
 	}
 	return deliveries

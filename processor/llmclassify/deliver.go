@@ -143,7 +143,7 @@ func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer)
 				unreadable++
 				continue
 			}
-			size := m.Size
+			size := int(m.Size)
 			if i == d.Carrier || d.Members[i] != nil {
 				size += verdictSize
 			}

@@ -19,36 +19,38 @@ const packAfter = 10 * time.Second
 // looseQueue is traces of which spans are held as they came, in the order in which
 // these did.
 type looseQueue struct {
-	list []looseSpans
-	head int // what is before it has been taken out
+	epoch time.Time
+	list  []looseSpans
+	head  int // what is before it has been taken out
 }
 
 type looseSpans struct {
 	trace pcommon.TraceID
-	at    time.Time
+	at    time.Duration // since the queue's epoch
 }
 
-func (q *looseQueue) push(l looseSpans) {
+func (q *looseQueue) push(trace pcommon.TraceID, at time.Time) {
 	if q.head > len(q.list)/2 {
 		q.list, q.head = append(q.list[:0], q.list[q.head:]...), 0
 	}
-	q.list = append(q.list, l)
+	q.list = append(q.list, looseSpans{trace, at.Sub(q.epoch)})
 }
 
-func (q *looseQueue) first() (l looseSpans, ok bool) {
+// first is when the first came, false where none is there.
+func (q *looseQueue) first() (at time.Time, ok bool) {
 	if q.head == len(q.list) {
-		return looseSpans{}, false
+		return time.Time{}, false
 	}
-	return q.list[q.head], true
+	return q.epoch.Add(q.list[q.head].at), true
 }
 
 // pop takes out the first, which is there.
-func (q *looseQueue) pop() looseSpans {
-	l := q.list[q.head]
+func (q *looseQueue) pop() pcommon.TraceID {
+	trace := q.list[q.head].trace
 	if q.head++; q.head == len(q.list) {
-		*q = looseQueue{} // a burst's memory goes with it
+		q.list, q.head = nil, 0 // a burst's memory goes with it
 	}
-	return l
+	return trace
 }
 
 // loosen queues what stays of a delivery, and returns how many spans it had.
@@ -57,7 +59,7 @@ func (s *shard) loosen(at time.Time, arrivals []assemble.Arrival) (spans int) {
 		spans += len(a.Items)
 		for _, it := range a.Items {
 			if it.Held() {
-				s.loose.push(looseSpans{a.Trace, at})
+				s.loose.push(a.Trace, at)
 				break
 			}
 		}
@@ -67,11 +69,11 @@ func (s *shard) loosen(at time.Time, arrivals []assemble.Arrival) (spans int) {
 
 // packs is when spans are to be packed, false when none are loose.
 func (s *shard) packs() (time.Time, bool) {
-	l, ok := s.loose.first()
+	at, ok := s.loose.first()
 	if ok && !s.p.budget.tight() {
-		l.at = l.at.Add(packAfter)
+		at = at.Add(packAfter)
 	}
-	return l.at, ok
+	return at, ok
 }
 
 // pack makes small what has been held for packAfter, and sooner where memory is
@@ -82,7 +84,7 @@ func (s *shard) pack(now time.Time, limit int) {
 		if !ok || at.After(now) {
 			return
 		}
-		limit -= 1 + s.packTrace(s.loose.pop().trace)
+		limit -= 1 + s.packTrace(s.loose.pop())
 		s.account()
 	}
 }

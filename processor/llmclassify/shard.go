@@ -74,6 +74,7 @@ func newShard(p *traces, cfg *Config, shards int) *shard {
 		in:     make(chan delivery, maxDeliveries),
 	}
 	s.forwarder = newForwarder(p)
+	s.loose.epoch = p.clock.Now()
 	s.evidence = newEvidence(cfg.MaxHold, max(cfg.MaxFactBytes/shards, 1)/16, p.suspects.add)
 	s.ended = newEndedRuns(cfg.RunTimeout, max(cfg.MaxFactBytes/shards, 1)/32)
 	s.buffer = hold.New(p.clock.Now(), hold.Config[assemble.Known]{

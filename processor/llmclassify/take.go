@@ -176,7 +176,7 @@ func (f *found) fill(it *assemble.Item) {
 		}
 	}
 	it.Unexplained = f.head.Kind == dialect.Request && empty(f.span)
-	it.Size += f.size
+	it.Size += int32(f.size) //nolint:gosec // no message is that large
 	it.Known.Dialect = f.by
 	it.Known.Origin = f.from
 	it.Known.Server = f.span.Kind() == ptrace.SpanKindServer
@@ -186,16 +186,13 @@ func (f *found) fill(it *assemble.Item) {
 // is quick, and may say so of one that had something in it.
 func empty(span ptrace.Span) bool {
 	attrs := span.Attributes()
-	end, ok := attrs.Get(string(semconv.StreamEndKey))
-	if !ok || end.Type() != pcommon.ValueTypeStr || end.Str() != semconv.StreamEndTerminalEvent.String() {
-		return false
-	}
 	for _, key := range [...]string{string(semconv.StreamTextChunksKey), string(semconv.StreamToolInputsStartedKey)} {
-		if n, ok := attrs.Get(key); !ok || n.Int() != 0 {
+		if n, ok := attrs.Get(key); !ok || n.Int() != 0 { // most of them have one or the other
 			return false
 		}
 	}
-	return true
+	end, ok := attrs.Get(string(semconv.StreamEndKey))
+	return ok && end.Type() == pcommon.ValueTypeStr && end.Str() == semconv.StreamEndTerminalEvent.String()
 }
 
 // take moves the LLM spans out of td, which keeps the others, and no resource or

@@ -10,7 +10,7 @@ func (b *Buffer[F]) foreign(g *group[F], groups []*group[F]) {
 			continue
 		}
 		for i, it := range other.items {
-			if it.Role != Request || it.gone {
+			if it.Role != Request || it.Gone() {
 				continue
 			}
 			b.read(it) // it may be released before g is
@@ -32,7 +32,7 @@ func (b *Buffer[F]) waits(t *Trace[F], g *group[F], now age) bool {
 		Members: make([]Member[F], 0, len(g.items)+len(g.others)),
 	}
 	for i, it := range g.items {
-		release.Members = append(release.Members, Member[F]{Item: it, Out: it.held, Above: g.above[i]})
+		release.Members = append(release.Members, Member[F]{Item: it, Out: it.Held(), Above: g.above[i]})
 	}
 	release.Members = append(release.Members, g.others...)
 	if b.cfg.Explained(&release) {

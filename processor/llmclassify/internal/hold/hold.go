@@ -7,6 +7,7 @@
 package hold
 
 import (
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -55,10 +56,11 @@ type Buffer[F any] struct {
 	kept   keptList[F]
 	judged *Judged
 
-	touched   []*Trace[F] // scratch
-	held      int         // spans
-	bytes     int         // estimated memory of held spans
-	factBytes int         // estimated memory of everything else
+	touched   []*Trace[F]   // scratch
+	late      []lateSpan[F] // likewise: those of an Add
+	held      int           // spans
+	bytes     int           // estimated memory of held spans
+	factBytes int           // estimated memory of everything else
 	forgotten int
 }
 
@@ -110,6 +112,9 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 	for _, a := range arrivals {
 		t := b.traces[a.Trace]
 		var late []pcommon.SpanID
+		if t != nil {
+			t.items = slices.Grow(t.items, len(a.Items))
+		}
 		for _, it := range a.Items {
 			if b.judged.late(a.Trace, it.owner(), it.Parent, it.ID) {
 				b.judged.span(a.Trace, it.ID) // what is beneath it is late, too
@@ -127,6 +132,7 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 			}
 			if t == nil {
 				t = newTrace[F](a.Trace)
+				t.items = make([]*Item[F], 0, len(a.Items))
 				t.judged = b.judged.any(a.Trace)
 				b.traces[a.Trace] = t
 				b.watch(a.Trace, 1)
@@ -136,7 +142,7 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 				b.keep(it)
 			} else {
 				b.held++
-				b.bytes += it.Size
+				b.bytes += int(it.Size)
 			}
 			if !t.touched {
 				t.touched = true
@@ -146,14 +152,16 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 		if t == nil || len(late) == 0 {
 			continue
 		}
-		t.late = append(t.late, late...)
+		for _, id := range late {
+			b.late = append(b.late, lateSpan[F]{t, id})
+		}
 		if !t.touched {
 			t.touched = true
 			touched = append(touched, t)
 		}
 	}
-	for _, l := range links {
-		b.link(l)
+	for len(links) > 0 {
+		links = links[b.link(links):]
 	}
 	for i, t := range touched {
 		t.touched = false
@@ -163,15 +171,17 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 		touched[i] = nil
 	}
 	b.touched = touched[:0]
+	clear(b.late)
+	b.late = b.late[:0]
 	b.trim()
 	return releases
 }
 
 // Resize says that a held item's span takes another memory now, in bytes.
 func (b *Buffer[F]) Resize(it *Item[F], size int) {
-	if it.held && !it.gone {
-		b.bytes += size - it.Size
-		it.Size = size
+	if it.Held() {
+		b.bytes += size - int(it.Size)
+		it.Size = int32(size) //nolint:gosec // no message is that large
 	}
 }
 
@@ -182,7 +192,7 @@ func (b *Buffer[F]) Fresh(trace pcommon.TraceID, visit func(*Item[F])) {
 		return
 	}
 	for ; t.fresh < len(t.items); t.fresh++ {
-		if it := t.items[t.fresh]; it.held && !it.gone {
+		if it := t.items[t.fresh]; it.Held() {
 			visit(it)
 		}
 	}

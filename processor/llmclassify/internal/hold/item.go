@@ -58,24 +58,31 @@ type Item[F any] struct {
 	Start, End pcommon.Timestamp
 	Announced  Announced // run spans only
 	Role       Role
+	state      state
 	// Unexplained: what came of it may be explained by spans of other services,
 	// which come later than those of its run. See Config.Explained.
 	Unexplained bool
 	// Spent: the span itself has gone before; what is known of it is all that comes.
 	Spent bool
 
-	Size  int // estimated memory of the item with its span, bytes; the buffer's from Add on
-	Known F
+	Size     int32 // estimated memory of the item with its span, bytes; the buffer's from Add on
+	factSize int32 // memory of the item while only Known is here, bytes; 0 before Known is read
+	Known    F
 
-	held     bool // the span is here
-	gone     bool // forgotten or judged; only lists that are not yet swept still have it
-	read     bool // Known has been read
-	arrived  age
-	factSize int // memory of Known, bytes, while only that is here
-	trace    *Trace[F]
-
+	arrived    age
+	trace      *Trace[F]
 	prev, next *Item[F] // in Buffer.kept
 }
+
+// state is what the buffer has of an item.
+type state uint8
+
+const (
+	stateNew  state = iota
+	stateHeld       // the span is here
+	stateKept       // only what is known of it is here
+	stateGone       // forgotten or judged; only lists that are not yet swept still have it
+)
 
 // age is a time as the buffer counts it: since it was made.
 type age time.Duration
@@ -89,10 +96,10 @@ func (it *Item[F]) owner() pcommon.SpanID {
 }
 
 // Held reports whether the buffer has the item's span.
-func (it *Item[F]) Held() bool { return it.held }
+func (it *Item[F]) Held() bool { return it.state == stateHeld }
 
 // Gone reports whether the buffer has nothing of the item any more.
-func (it *Item[F]) Gone() bool { return it.gone }
+func (it *Item[F]) Gone() bool { return it.state == stateGone }
 
 // Place says whose a span is.
 type Place struct {

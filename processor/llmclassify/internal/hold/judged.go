@@ -92,11 +92,19 @@ func (j *Judged) Disclaim(trace pcommon.TraceID, runs ...pcommon.SpanID) {
 
 // Remember remembers spans of a trace that are of judged runs or between those.
 func (j *Judged) Remember(trace pcommon.TraceID, spans []pcommon.SpanID) {
+	j.remember(trace, len(spans), func(i int) pcommon.SpanID { return spans[i] })
+}
+
+// remember is Remember for n spans, whatever they are in.
+func (j *Judged) remember(trace pcommon.TraceID, n int, span func(i int) pcommon.SpanID) {
+	if n == 0 {
+		return
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	key := j.traceKey(trace)
-	for _, id := range spans {
-		j.spans.add(key, id)
+	for i := range n {
+		j.spans.add(key, span(i))
 	}
 }
 

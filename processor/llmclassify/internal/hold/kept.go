@@ -36,7 +36,7 @@ func (b *Buffer[F]) trim() {
 }
 
 func (b *Buffer[F]) forget(it *Item[F]) {
-	it.gone = true
+	it.state = stateGone
 	b.forgotten++
 	if b.cfg.Forget != nil {
 		b.cfg.Forget(it)
@@ -45,9 +45,8 @@ func (b *Buffer[F]) forget(it *Item[F]) {
 
 // read reads what is known off the span, once.
 func (b *Buffer[F]) read(it *Item[F]) {
-	if !it.read {
-		it.read = true
-		it.factSize = ItemSize + b.cfg.Read(it)
+	if it.factSize == 0 {
+		it.factSize = int32(ItemSize + b.cfg.Read(it)) //nolint:gosec // facts are bounded
 	}
 }
 
@@ -55,7 +54,7 @@ func (b *Buffer[F]) read(it *Item[F]) {
 func (b *Buffer[F]) keep(it *Item[F]) {
 	b.read(it)
 	b.kept.push(it)
-	b.factBytes += it.factSize
+	b.factBytes += int(it.factSize)
 	t := it.trace
 	if expires := it.arrived + age(b.cfg.RunTimeout); t.kept == 0 || expires < t.expires {
 		t.expires = expires
@@ -66,7 +65,7 @@ func (b *Buffer[F]) keep(it *Item[F]) {
 // drop forgets an item and uncounts what was kept of it.
 func (b *Buffer[F]) drop(it *Item[F]) {
 	if b.kept.remove(it) {
-		b.factBytes -= it.factSize
+		b.factBytes -= int(it.factSize)
 		it.trace.kept--
 	}
 	it.trace.drop(it)

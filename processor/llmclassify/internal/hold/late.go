@@ -7,30 +7,45 @@ import (
 )
 
 func lateRelease[F any](trace pcommon.TraceID, it *Item[F], out bool) Release[F] {
-	it.gone = true
+	it.state = stateGone
 	return Release[F]{Reason: Late, Trace: trace, RunID: it.owner(), Members: []Member[F]{{Item: it, Out: out}}}
+}
+
+// lateSpan is a span that came late, of a trace of which there is something.
+type lateSpan[F any] struct {
+	trace *Trace[F]
+	id    pcommon.SpanID
 }
 
 // sweepLate releases what came before the spans above it and is late, as they have
 // turned out to be: another service's spans come in any order.
 func (b *Buffer[F]) sweepLate(t *Trace[F], now age, releases []Release[F]) []Release[F] {
-	if len(t.late) == 0 {
+	if len(b.late) == 0 { // mostly
+		return releases
+	}
+	var late []pcommon.SpanID
+	for _, l := range b.late {
+		if l.trace == t {
+			late = append(late, l.id)
+		}
+	}
+	if len(late) == 0 {
 		return releases
 	}
 	beneath := make(map[pcommon.SpanID][]*Item[F])
 	for _, it := range t.items {
-		if !it.gone && it.owner().IsEmpty() {
+		if !it.Gone() && it.owner().IsEmpty() {
 			above := t.above(it)
 			beneath[above] = append(beneath[above], it)
 		}
 	}
-	for late := t.late; len(late) > 0; {
+	for len(late) > 0 {
 		id := late[len(late)-1]
 		late = late[:len(late)-1]
 		for _, it := range beneath[id] {
 			late = append(late, it.ID)
 			b.judged.span(t.id, it.ID)
-			out, held := it.held, time.Duration(now-it.arrived)
+			out, held := it.Held(), time.Duration(now-it.arrived)
 			if out {
 				b.letGo(t, it)
 			}
@@ -43,7 +58,6 @@ func (b *Buffer[F]) sweepLate(t *Trace[F], now age, releases []Release[F]) []Rel
 		}
 		delete(beneath, id) // parents may be in a circle
 	}
-	t.late = nil
 	t.compact()
 	return releases
 }

@@ -1,6 +1,10 @@
 package hold
 
-import "go.opentelemetry.io/collector/pdata/pcommon"
+import (
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
 
 // Link says that the span ID was seen to have this parent and is not held: it
 // completes the parent chains of what is. Links of traces that are not here, more
@@ -21,8 +25,11 @@ type links struct {
 	index map[pcommon.SpanID]pcommon.SpanID
 }
 
-func (l *links) add(id, parent pcommon.SpanID) {
-	l.list = append(l.list, [2]pcommon.SpanID{id, parent})
+func (l *links) add(links []Link) {
+	l.list = slices.Grow(l.list, len(links))
+	for i := range links {
+		l.list = append(l.list, [2]pcommon.SpanID{links[i].ID, links[i].Parent})
+	}
 	l.index = nil
 }
 
@@ -50,11 +57,20 @@ func (l *links) parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 // rest lets go of the index.
 func (l *links) rest() { l.index = nil }
 
-func (b *Buffer[F]) link(l Link) {
-	t := b.traces[l.Trace]
-	if t == nil || len(t.links.list) >= b.cfg.MaxSpansPerRun || b.factBytes+linkSize > b.cfg.MaxFactBytes {
-		return
+// link adds the first links of a list, those that are of one trace, and returns how
+// many they are.
+func (b *Buffer[F]) link(list []Link) (n int) {
+	for n < len(list) && list[n].Trace == list[0].Trace {
+		n++
 	}
-	t.links.add(l.ID, l.Parent)
-	b.factBytes += linkSize
+	t := b.traces[list[0].Trace]
+	if t == nil {
+		return n
+	}
+	room := min(b.cfg.MaxSpansPerRun-len(t.links.list), (b.cfg.MaxFactBytes-b.factBytes)/linkSize)
+	if take := min(n, room); take > 0 {
+		t.links.add(list[:take])
+		b.factBytes += take * linkSize
+	}
+	return n
 }

@@ -24,7 +24,7 @@ func (t *Trace[F]) complete(r *run[F]) bool {
 	requests, tools := r.requests, r.tools
 	if begunAfter(r.latest, r.span) {
 		for _, it := range t.items {
-			if it.gone || it.owner() != r.id || !begunAfter(it.Start, r.span) || t.Item(it.ID) != it {
+			if it.Gone() || it.owner() != r.id || !begunAfter(it.Start, r.span) || t.Item(it.ID) != it {
 				continue
 			}
 			switch it.Role {

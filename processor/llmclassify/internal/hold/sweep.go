@@ -70,7 +70,7 @@ func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Rele
 	var ended, complete runSet
 	for len(t.settling) > 0 && t.settling[0].until <= now {
 		switch s := t.settling[0]; {
-		case !s.span.held || s.span.gone:
+		case !s.span.Held():
 		case s.why == Complete:
 			complete = append(complete, s.span.ID)
 		default:
@@ -110,7 +110,7 @@ func (b *Buffer[F]) grouped(t *Trace[F], due func(*Item[F], Place) bool) []*grou
 		return nil
 	}
 	for _, it := range t.items {
-		if it.gone {
+		if it.Gone() {
 			continue
 		}
 		place := b.cfg.Locate(t, it)
@@ -140,7 +140,7 @@ func (b *Buffer[F]) grouped(t *Trace[F], due func(*Item[F], Place) bool) []*grou
 			g.run = it
 		}
 		g.unexplained = g.unexplained || it.Unexplained
-		if it.held && due(it, place) {
+		if it.Held() && due(it, place) {
 			g.due++
 			g.end = g.end || it.Role == Run
 		}
@@ -212,7 +212,7 @@ func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now age, why Reason, whole boo
 		Members: make([]Member[F], 0, len(g.items)+len(g.others)),
 	}
 	for i, it := range g.items {
-		m := Member[F]{Item: it, Above: g.above[i], Out: it.held && (whole || due(it, g.place))}
+		m := Member[F]{Item: it, Above: g.above[i], Out: it.Held() && (whole || due(it, g.place))}
 		switch {
 		case m.Out:
 			m.Held = time.Duration(now - it.arrived)
@@ -220,12 +220,11 @@ func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now age, why Reason, whole boo
 				b.keep(it)
 			}
 			b.letGo(t, it)
-		case it.held:
+		case it.Held():
 			b.read(it) // it waits on, and is evidence already
 		}
 		if whole {
 			b.drop(it)
-			b.judged.span(t.id, it.ID)
 		}
 		release.Members = append(release.Members, m)
 	}
@@ -234,6 +233,7 @@ func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now age, why Reason, whole boo
 		counts := why != RunExpired || g.isRun()
 		t.judged = t.judged || counts
 		release.Counts = counts
+		b.judged.remember(t.id, len(g.items), func(i int) pcommon.SpanID { return g.items[i].ID })
 		b.judged.run(t.id, g.place.Run, counts)
 	}
 	return release
@@ -241,9 +241,9 @@ func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now age, why Reason, whole boo
 
 // letGo takes the span out of the item.
 func (b *Buffer[F]) letGo(t *Trace[F], it *Item[F]) {
-	it.held = false
+	it.state = stateKept
 	b.held--
-	b.bytes -= it.Size
+	b.bytes -= int(it.Size)
 	if r := t.runs.get(it.owner()); r != nil {
 		r.held--
 	}
@@ -258,12 +258,7 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 			delete(b.traces, t.id)
 			b.watch(t.id, -1)
 			b.factBytes -= len(t.links.list) * linkSize
-			for _, link := range t.links.list { // they may be above late spans
-				b.judged.span(t.id, link[0])
-				if b.cfg.Remember != nil {
-					b.cfg.Remember(t.id, link[0])
-				}
-			}
+			b.rememberLinks(t)
 		}
 		return
 	}
@@ -280,4 +275,16 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 		t.deadline = min(t.deadline, t.expires)
 	}
 	b.due.set(t)
+}
+
+// rememberLinks: the spans that were seen in a trace may be above late ones.
+func (b *Buffer[F]) rememberLinks(t *Trace[F]) {
+	list := t.links.list
+	b.judged.remember(t.id, len(list), func(i int) pcommon.SpanID { return list[i][0] })
+	if b.cfg.Remember == nil {
+		return
+	}
+	for _, link := range list {
+		b.cfg.Remember(t.id, link[0])
+	}
 }

@@ -25,8 +25,7 @@ type Trace[F any] struct {
 	index    int // in Buffer.due; -1 when it is not there
 	kept     int // items of which only what is known is here
 	touched  bool
-	judged   bool             // a run of it was judged, see judged.any
-	late     []pcommon.SpanID // that came since sweepLate
+	judged   bool // a run of it was judged, see judged.any
 }
 
 // settling is a run span that waits for Config.Settle.
@@ -49,7 +48,7 @@ func (t *Trace[F]) Item(id pcommon.SpanID) *Item[F] {
 		return t.byID[id]
 	}
 	for _, it := range t.items {
-		if it.ID == id && !it.gone {
+		if it.ID == id && !it.Gone() {
 			return it
 		}
 	}
@@ -65,7 +64,10 @@ func (t *Trace[F]) Parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 func (t *Trace[F]) Runs() []*Item[F] { return t.spans }
 
 func (t *Trace[F]) add(it *Item[F], now, settled age) {
-	it.arrived, it.held, it.trace = now, !it.Spent, t
+	it.arrived, it.state, it.trace = now, stateHeld, t
+	if it.Spent {
+		it.state = stateKept
+	}
 	first := t.Item(it.ID) == nil // a span that is delivered twice counts once
 	t.items = append(t.items, it)
 	t.live++
@@ -79,7 +81,7 @@ func (t *Trace[F]) add(it *Item[F], now, settled age) {
 	}
 	r := t.runs.of(it.owner())
 	r.items++
-	if it.held {
+	if it.Held() {
 		r.held++
 	}
 	if !r.changed {
@@ -111,7 +113,7 @@ func (t *Trace[F]) reindex() {
 	}
 	t.byID = make(map[pcommon.SpanID]*Item[F], len(t.items))
 	for _, it := range t.items {
-		if _, ok := t.byID[it.ID]; !ok && !it.gone {
+		if _, ok := t.byID[it.ID]; !ok && !it.Gone() {
 			t.byID[it.ID] = it
 		}
 	}
@@ -119,7 +121,7 @@ func (t *Trace[F]) reindex() {
 
 // drop forgets an item. The lists have it until [Trace.compact].
 func (t *Trace[F]) drop(it *Item[F]) {
-	it.gone = true
+	it.state = stateGone
 	t.live--
 	if t.byID != nil && t.byID[it.ID] == it {
 		delete(t.byID, it.ID)
@@ -133,18 +135,17 @@ func (t *Trace[F]) drop(it *Item[F]) {
 
 // compact takes what is gone off the lists.
 func (t *Trace[F]) compact() {
-	isGone := func(it *Item[F]) bool { return it.gone }
 	if len(t.items) == t.live {
 		return
 	}
 	for _, it := range t.items[:t.fresh] {
-		if it.gone {
+		if it.Gone() {
 			t.fresh--
 		}
 	}
-	t.items = deleteFunc(t.items, isGone)
-	t.spans = deleteFunc(t.spans, isGone)
-	t.settling = deleteFunc(t.settling, func(s settling[F]) bool { return s.span.gone })
+	t.items = deleteFunc(t.items, (*Item[F]).Gone)
+	t.spans = deleteFunc(t.spans, (*Item[F]).Gone)
+	t.settling = deleteFunc(t.settling, func(s settling[F]) bool { return s.span.Gone() })
 	t.oldest = 0
 	if t.byID != nil {
 		t.reindex()
@@ -154,7 +155,7 @@ func (t *Trace[F]) compact() {
 // oldestHeld is the span that has been held longest, nil when none is held.
 func (t *Trace[F]) oldestHeld() *Item[F] {
 	for ; t.oldest < len(t.items); t.oldest++ {
-		if it := t.items[t.oldest]; it.held && !it.gone {
+		if it := t.items[t.oldest]; it.Held() {
 			return it
 		}
 	}
