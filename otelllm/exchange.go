@@ -103,13 +103,19 @@ func (x *exchange) settle(c conclusion, now time.Time) {
 		x.readErrorResponse()
 	}
 	x.record.settle(c, now)
-	x.decoder, x.refusal = nil, nil
+	x.refusal = nil
 }
 
 // end ends the record.
 func (x *exchange) end(now time.Time) {
 	x.record.end(now)
 	x.tee.drop()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.decoder != nil {
+		x.decoder.Release()
+		x.decoder = nil
+	}
 }
 
 // readErrorResponse reads what the provider said under an error status, as far as

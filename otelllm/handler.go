@@ -92,8 +92,7 @@ func (h *handler) begin(caller context.Context, r *http.Request, protocol wire.P
 	}
 	id := h.config.identify(protocol, &url.URL{Scheme: scheme, Host: r.Host})
 	runOf(ctx).identify(&id)
-	ctx, span := tracerOf(ctx, h.config.provider).Start(ctx, id.SpanName(), trace.WithSpanKind(trace.SpanKindServer),
-		trace.WithTimestamp(start), startAttributes(&id))
+	ctx, span := startSpan(ctx, tracerOf(ctx, h.config.provider), serverKind, &id, start)
 	if !span.IsRecording() {
 		span.End()
 		return ctx, nil

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
@@ -298,8 +297,7 @@ func (s *session) begin(providerTools []string, now time.Time) *response {
 		Stream:    classify.Yes,
 	}
 	runOf(s.ctx).identify(&id)
-	_, span := tracerOf(s.ctx, s.config.provider).Start(s.ctx, id.SpanName(), trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithTimestamp(now), startAttributes(&id))
+	_, span := startSpan(s.ctx, tracerOf(s.ctx, s.config.provider), clientKind, &id, now)
 	r := &response{}
 	r.init(s.ctx, &s.config, span, &id, now)
 	r.facts.Bytes, r.facts.Streams, r.facts.ProviderTools = -1, true, providerTools

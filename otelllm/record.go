@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
@@ -46,6 +45,23 @@ type record struct {
 	chunks *chunkMeter // nil: nobody keeps metrics, or no second chunk has come
 
 	timeline timeline // what times is, where there are events
+}
+
+// The kinds of a request's span.
+var (
+	clientKind = trace.WithSpanKind(trace.SpanKindClient)
+	serverKind = trace.WithSpanKind(trace.SpanKindServer)
+)
+
+// startSpan starts the span of a request.
+func startSpan(
+	ctx context.Context, tracer trace.Tracer, kind trace.SpanStartOption, id *spanfacts.Identity, start time.Time,
+) (context.Context, trace.Span) {
+	mem := takeScratch()
+	mem.attrs = id.Append(mem.attrs)
+	ctx, span := tracer.Start(ctx, id.SpanName(), kind, trace.WithTimestamp(start), trace.WithAttributes(mem.attrs...))
+	mem.giveBack()
+	return ctx, span
 }
 
 // init begins to record a request. The span has been started.
@@ -156,18 +172,19 @@ func (r *record) end(now time.Time) {
 		r.span.End(trace.WithTimestamp(now))
 		return
 	}
-	attrs := make([]attribute.KeyValue, 0, 32)
+	mem := takeScratch()
 	if r.untold {
 		r.span.SetName(r.identity.SpanName())
-		attrs = r.identity.AppendBody(attrs)
+		mem.attrs = r.identity.AppendBody(mem.attrs)
 	}
-	attrs = facts.Append(attrs)
+	mem.attrs = facts.Append(mem.attrs)
 	if r.config.verdicts || r.run.writesVerdicts() {
 		d := r.run.verdictOn(&facts.Request)
-		attrs = spanfacts.AppendVerdict(attrs, &d)
+		mem.attrs = spanfacts.AppendVerdict(mem.attrs, &d)
 	}
-	r.span.SetAttributes(attrs...)
-	r.times.write(r.span, calls)
+	r.span.SetAttributes(mem.attrs...)
+	r.times.write(r.span, calls, mem)
+	mem.giveBack()
 	if facts.ErrorType != "" {
 		r.span.SetStatus(codes.Error, "")
 	}

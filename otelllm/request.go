@@ -7,7 +7,6 @@ import (
 	"time"
 
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
@@ -82,7 +81,7 @@ func StartRequest(ctx context.Context, info RequestInfo, opts ...Option) (contex
 	}
 	runOf(ctx).identify(&id)
 	caller := ctx
-	ctx, span := tracerOf(ctx, c.provider).Start(ctx, id.SpanName(), clientKind, trace.WithTimestamp(start), startAttributes(&id))
+	ctx, span := startSpan(ctx, tracerOf(ctx, c.provider), clientKind, &id, start)
 	r := &manualRecord{}
 	r.init(caller, &c, span, &id, start)
 	r.facts.Bytes = -1

@@ -143,12 +143,12 @@ func (t *timeline) requestWritten(at time.Time) {
 }
 
 // write puts the events on the span. calls are those of the response's state.
-func (t *timeline) write(span trace.Span, calls []wire.Call) {
+func (t *timeline) write(span trace.Span, calls []wire.Call, mem *scratch) {
 	if t == nil {
 		return
 	}
-	// What arrived in one Read has one time: its option, and the slices, are made once.
-	last, options := int64(0), make([]trace.EventOption, 0, 2)
+	// What arrived in one Read has one time: its option is made once.
+	last, options := int64(0), mem.options[:0]
 	stamped := func(at int64) []trace.EventOption {
 		if at != last || len(options) == 0 {
 			last, options = at, append(options[:0], trace.WithTimestamp(time.Unix(0, at)))
@@ -158,13 +158,11 @@ func (t *timeline) write(span trace.Span, calls []wire.Call) {
 	if t.written != 0 {
 		span.AddEvent(semconv.EventRequestWritten, stamped(t.written)...)
 	}
-	attrs := make([]attribute.KeyValue, 0, 2)
 	for i := range t.moments {
 		m := &t.moments[i]
 		options := stamped(m.at)
 		if call := int(m.call); call >= 0 && call < len(calls) {
-			attrs = appendCall(attrs[:0], &calls[call])
-			options = append(options, trace.WithAttributes(attrs...)) // which the event copies
+			options = append(options, trace.WithAttributes(appendCall(mem.call[:0], &calls[call])...))
 		}
 		span.AddEvent(eventNames[m.what], options...)
 	}

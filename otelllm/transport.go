@@ -6,12 +6,10 @@ import (
 	"net/http/httptrace"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
-	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
@@ -120,7 +118,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	if tracer == nil {
 		tracer = tracerOf(caller, nil)
 	}
-	ctx, span := tracer.Start(caller, id.SpanName(), clientKind, trace.WithTimestamp(start), startAttributes(&id))
+	ctx, span := startSpan(caller, tracer, clientKind, &id, start)
 	if !span.IsRecording() && run == nil && !c.acts() && !c.meters.enabled(ctx) {
 		span.End()
 		if span.SpanContext().Equal(parent) && c.propagator == nil { // a provider that does nothing
@@ -159,13 +157,6 @@ func (t *Transport) propagate(req *http.Request) *http.Request {
 	}
 	t.config.propagator.Inject(ctx, propagation.HeaderCarrier(req.Header))
 	return req
-}
-
-// clientKind is the kind of every request's span.
-var clientKind = trace.WithSpanKind(trace.SpanKindClient)
-
-func startAttributes(id *spanfacts.Identity) trace.SpanStartOption {
-	return trace.WithAttributes(id.Append(make([]attribute.KeyValue, 0, 8))...)
 }
 
 // send sends the request and begins to watch its response. Ctx holds the span.

@@ -75,9 +75,9 @@ func JudgeInto(v *Verdicts, r *Run) {
 		}
 	}
 	for t := range r.Tools {
-		v.Tools[t] = j.diagnoseTool(&r.Tools[t])
+		j.diagnoseTool(&r.Tools[t], &v.Tools[t])
 	}
-	v.Run = j.diagnoseRun(v)
+	j.diagnoseRun(v, &v.Run)
 }
 
 var judges = sync.Pool{New: func() any { return new(judge) }}
@@ -197,10 +197,11 @@ func (j *judge) inputIncomplete(t *Tool) bool {
 	return open
 }
 
-func (j *judge) diagnoseTool(t *Tool) Diagnosis {
+// diagnoseTool writes what failed of a tool, if anything did.
+func (j *judge) diagnoseTool(t *Tool, d *Diagnosis) {
 	w := j.toolWhat(t)
 	if w.class == semconv.ClassUnset {
-		return Diagnosis{}
+		return
 	}
 	k := risk{
 		class: w.class, cause: w.cause, basis: Typed, abort: t.Abort.Source,
@@ -215,11 +216,10 @@ func (j *judge) diagnoseTool(t *Tool) Diagnosis {
 	if w.class == semconv.ClassToolOutputLost {
 		phase = semconv.PhaseToolOutputDelivery
 	}
-	d := w.diagnosis(phase, &k)
+	*d = w.diagnosis(phase, &k)
 	d.Evidence = toolEvidence(t)
 	d.MissingEvidence = missingEvidence(&k, nil)
-	d.Summary = summarize(&d, &k)
-	return d
+	d.Summary = summarize(d, &k)
 }
 
 // primary is the failure that the run came to.
@@ -232,29 +232,29 @@ type primary struct {
 	tool    *Tool    // the tool, likewise
 }
 
-func (j *judge) diagnoseRun(v *Verdicts) Diagnosis {
+// diagnoseRun writes how the run went.
+func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 	p, recovered, missing := j.primary(v)
-	d := Diagnosis{RecoveredFailures: recovered, MissingOutputs: missing}
+	*d = Diagnosis{RecoveredFailures: recovered, MissingOutputs: missing}
 	switch {
 	case p.class != semconv.ClassUnset:
 		k := j.runRisk(p.what, p.basis, p.abort)
 		k.silent = p.class == semconv.ClassUnclassified && p.request == nil && j.run.Failed != Yes
 		outcome := outcomeOf(p.class)
-		d = p.diagnosis(p.phase, &k)
+		*d = p.diagnosis(p.phase, &k)
 		d.Outcome, d.RecoveredFailures, d.MissingOutputs = outcome, recovered, missing
 		d.Evidence = j.runEvidence(&p)
 		d.MissingEvidence = missingEvidence(&k, p.request)
 		if p.request != nil {
 			d.Retry.After = retryAfter(d.Retry.Safety, p.request)
 		}
-		d.Summary = summarize(&d, &k)
+		d.Summary = summarize(d, &k)
 	case recovered > 0:
 		d.Outcome = semconv.RunOutcomeRecovered
 	default:
 		d.Outcome = semconv.RunOutcomeSucceeded
 	}
 	d.Timeline = j.timeline(v)
-	return d
 }
 
 func outcomeOf(c semconv.Class) semconv.RunOutcome {

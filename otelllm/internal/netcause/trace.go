@@ -22,18 +22,18 @@ type Trace struct {
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
-	called     bool // the RoundTripper tells of its connections, and not only a dialer or TLS below it
-	proxied    bool // the first hop is not the target
-	conns      int  // connections that the request was given, one for each try
-	everWrote  bool // on any of them
-	writtenAt  time.Time
-	resolving  bool
-	connected  bool
-	tlsBegun   bool
-	tlsDone    bool
-	gotConn    bool // of the current try, as are the next two
-	wrote      bool
-	firstByte  bool
+	called    bool // the RoundTripper tells of its connections, and not only a dialer or TLS below it
+	proxied   bool // the first hop is not the target
+	conns     int  // connections that the request was given, one for each try
+	everWrote bool // on any of them
+	writtenAt time.Time
+	resolving bool
+	connected bool
+	tlsBegun  bool
+	tlsDone   bool
+	gotConn   bool // of the current try, as are the next two
+	wrote     bool
+	firstByte bool
 }
 
 // NewTrace makes a Trace of one request to target.

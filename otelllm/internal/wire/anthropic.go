@@ -25,11 +25,13 @@ type anthropicMessages struct {
 	versioned bool
 }
 
+var messagesDecoders decoders[messagesReader, *messagesReader]
+
 func (anthropicMessages) Name() string      { return "anthropic_messages" }
 func (anthropicMessages) Operation() string { return "chat" }
 func (anthropicMessages) NewDecoder(ct string) Decoder {
-	d, r := newDecoder[messagesReader](ct, formMessages)
-	r.usage = unknownMessagesUsage
+	d := messagesDecoders.get(ct, formMessages)
+	d.reader.usage = unknownMessagesUsage
 	return d
 }
 func (anthropicMessages) ReadError(_ int, b []byte) Error { return readError(b) }

@@ -22,10 +22,9 @@ func (bedrockConverse) Name() string      { return "bedrock_converse" }
 func (bedrockConverse) Provider() string  { return providerBedrock }
 func (bedrockConverse) Operation() string { return "chat" }
 
-func (bedrockConverse) NewDecoder(ct string) Decoder {
-	d, _ := newDecoder[converseReader](ct, formMessages)
-	return d
-}
+var converseDecoders decoders[converseReader, *converseReader]
+
+func (bedrockConverse) NewDecoder(ct string) Decoder { return converseDecoders.get(ct, formMessages) }
 
 // ReadError reads an error. Its type is mostly in a header alone: see [CompleteError].
 func (bedrockConverse) ReadError(_ int, b []byte) Error { return readError(b) }

@@ -18,10 +18,9 @@ func (openAIChat) Name() string                    { return "openai_chat" }
 func (openAIChat) Operation() string               { return "chat" }
 func (openAIChat) ReadError(_ int, b []byte) Error { return readError(b) }
 
-func (openAIChat) NewDecoder(ct string) Decoder {
-	d, _ := newDecoder[chatReader](ct, 0)
-	return d
-}
+var chatDecoders decoders[chatReader, *chatReader]
+
+func (openAIChat) NewDecoder(ct string) Decoder { return chatDecoders.get(ct, 0) }
 
 func (p openAIChat) Provider() string { return cmp.Or(p.host, "openai") }
 

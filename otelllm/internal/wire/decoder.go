@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"sync"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/sse"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire/eventstream"
@@ -64,18 +65,38 @@ const (
 	stopped              // a violation, or Close
 )
 
-// newDecoder makes a decoder and its reader, an R, in one piece of memory: that of a
+// decoder is a bodyDecoder and its reader, an R, in one piece of memory: that of a
 // short stream is much of what its decoding costs.
-func newDecoder[R any, P interface {
+type decoder[R any, P interface {
 	*R
 	reader
-}](contentType string, f forms) (Decoder, *R) {
-	both := &struct {
-		bodyDecoder
-		reader R
-	}{}
-	both.bodyDecoder.init(contentType, P(&both.reader), f)
-	return &both.bodyDecoder, &both.reader
+}] struct {
+	bodyDecoder
+	reader R
+	from   *decoders[R, P]
+}
+
+// decoders makes decoders of one protocol. Those that were released are used again.
+type decoders[R any, P interface {
+	*R
+	reader
+}] struct{ released sync.Pool }
+
+func (ds *decoders[R, P]) get(contentType string, f forms) *decoder[R, P] {
+	d, ok := ds.released.Get().(*decoder[R, P])
+	if !ok {
+		d = &decoder[R, P]{}
+	}
+	d.from = ds
+	d.init(contentType, P(&d.reader), f)
+	return d
+}
+
+// Release implements [Decoder]. The slices and texts of the state are left as they are.
+func (d *decoder[R, P]) Release() {
+	from := d.from
+	*d = decoder[R, P]{}
+	from.released.Put(d)
 }
 
 func (d *bodyDecoder) init(contentType string, r reader, f forms) {

@@ -19,10 +19,14 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
+func readerOf(d Decoder) reader { return d.(interface{ its() reader }).its() }
+
+func (d *bodyDecoder) its() reader { return d.reader }
+
 // unshaped decodes without learning shapes: every payload is parsed.
 func unshaped(p Protocol, contentType, body string) *State {
 	d := p.NewDecoder(contentType)
-	shapesOf(d.(*bodyDecoder).reader).unlearn()
+	shapesOf(readerOf(d)).unlearn()
 	d.Write([]byte(body))
 	d.Close()
 	return d.State()
@@ -343,7 +347,7 @@ func TestShapesKeepNoText(t *testing.T) {
 		ollama{}:            `{"model":"m","created_at":"canary","message":{"content":"canary","thinking":"canary"},"done":false}`,
 		gemini{}:            `{"candidates":[{"content":{"parts":[{"text":"canary"}]}}],"usageMetadata":{"totalTokenCount":7}}`,
 	} {
-		r := p.NewDecoder("").(*bodyDecoder).reader
+		r := readerOf(p.NewDecoder(""))
 		require.Equal(t, progress, r.event([]byte("contentBlockDelta"), []byte(body)))
 		learnt := shapesOf(r).literals()
 		require.NotEmpty(t, learnt, p.Name())

@@ -26,10 +26,9 @@ func (gemini) Name() string       { return "gemini" }
 func (g gemini) Provider() string { return cmp.Or(g.host, "gcp.gemini") }
 func (gemini) Operation() string  { return "generate_content" }
 
-func (gemini) NewDecoder(ct string) Decoder {
-	d, _ := newDecoder[geminiReader](ct, formArray)
-	return d
-}
+var geminiDecoders decoders[geminiReader, *geminiReader]
+
+func (gemini) NewDecoder(ct string) Decoder { return geminiDecoders.get(ct, formArray) }
 
 // ReadError reads an error, which is an object in an array where the answer would
 // have been an array.

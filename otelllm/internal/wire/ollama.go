@@ -15,10 +15,9 @@ func (ollama) Provider() string                      { return "ollama" }
 func (ollama) ReadError(_ int, b []byte) Error       { return readError(b) }
 func (ollama) ReadRequest(b []byte) (Request, error) { return readOllamaRequest(b) }
 
-func (ollama) NewDecoder(ct string) Decoder {
-	d, _ := newDecoder[ollamaReader](ct, formLines)
-	return d
-}
+var ollamaDecoders decoders[ollamaReader, *ollamaReader]
+
+func (ollama) NewDecoder(ct string) Decoder { return ollamaDecoders.get(ct, formLines) }
 
 func (o ollama) Operation() string {
 	if o.generate {

@@ -16,10 +16,9 @@ func (openAIResponses) Operation() string                     { return "chat" }
 func (openAIResponses) ReadError(_ int, b []byte) Error       { return readError(b) }
 func (openAIResponses) ReadRequest(b []byte) (Request, error) { return readResponsesRequest(b) }
 
-func (openAIResponses) NewDecoder(ct string) Decoder {
-	d, _ := newDecoder[responsesReader](ct, 0)
-	return d
-}
+var responsesDecoders decoders[responsesReader, *responsesReader]
+
+func (openAIResponses) NewDecoder(ct string) Decoder { return responsesDecoders.get(ct, 0) }
 
 // responsesAt reads …/responses. Under /v1/ (OpenAI, OpenRouter, vLLM) and /openai/
 // (Azure) the path is proof; elsewhere it may be a survey's.

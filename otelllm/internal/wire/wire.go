@@ -94,6 +94,9 @@ type Decoder interface {
 	Close()
 	// State is the state after the bytes so far. The pointer stays the same.
 	State() *State
+	// Release gives the decoder back, to be used again: neither it nor the State that it
+	// returned may be used any more. What the State's slices hold stays as it is.
+	Release()
 }
 
 // Call is one client-executed tool call of a response.

@@ -1,0 +1,36 @@
+package wire
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A decoder that was released decodes the next stream as a new one does, and what was
+// taken from its state before stays as it was.
+func TestRelease(t *testing.T) {
+	for name, stream := range benchStreams(3) {
+		t.Run(name, func(t *testing.T) {
+			p, ok := ByName(name)
+			require.True(t, ok)
+			fresh := *decode(p, sseType, stream)
+			for range 100 { // a pool forgets some under the race detector
+				cut := p.NewDecoder(sseType)
+				cut.Write([]byte(stream[:2*len(stream)/3]))
+				kept := *cut.State()
+				calls, reasons := append([]Call(nil), kept.Calls...), append([]string(nil), kept.FinishReasons...)
+				cut.Release()
+
+				again := p.NewDecoder(sseType)
+				require.Equal(t, *p.NewDecoder(sseType).State(), *again.State())
+				again.Write([]byte(stream))
+				again.Close()
+				require.Equal(t, fresh, *again.State())
+				assert.Equal(t, calls, append([]Call(nil), kept.Calls...))
+				assert.Equal(t, reasons, append([]string(nil), kept.FinishReasons...))
+				again.Release()
+			}
+		})
+	}
+}
