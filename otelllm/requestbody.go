@@ -64,15 +64,22 @@ func readAhead(req *http.Request, p wire.Protocol) (a asked, ok bool) {
 		return asked{}, true // it is not for us to complain
 	}
 	defer body.Close()
-	s := inPlace{protocol: p, length: req.ContentLength}
-	if _, err := io.Copy(&s, body); err != nil {
+	s := bodies.Get().(*inPlace)
+	s.protocol, s.length = p, req.ContentLength
+	if _, err := io.Copy(s, body); err != nil {
 		return asked{}, true
 	}
 	if !s.read {
 		s.asked = readAsked(p, s.buf)
 	}
-	return s.asked, true
+	a = s.asked
+	*s = inPlace{}
+	bodies.Put(s)
+	return a, true
 }
+
+// bodies are empty, to be used again.
+var bodies = sync.Pool{New: func() any { return &inPlace{} }}
 
 // inPlace takes a body from an io.Copy. A body in memory writes itself in one
 // piece (bytes.Reader, bytes.Buffer), which is read where it lies: megabytes are

@@ -19,6 +19,7 @@ import (
 type Trace struct {
 	target *url.URL
 	now    func() time.Time
+	hooks  httptrace.ClientTrace // that Hooks returns
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
@@ -47,9 +48,9 @@ func NewTrace(target *url.URL, now func() time.Time) *Trace {
 func (t *Trace) Init(target *url.URL, now func() time.Time) { t.target, t.now = target, now }
 
 // Hooks are the hooks to put on the request's context. httptrace.WithClientTrace
-// composes them with those that are there already.
+// composes them with those that are there already. Call it once.
 func (t *Trace) Hooks() *httptrace.ClientTrace {
-	return &httptrace.ClientTrace{
+	t.hooks = httptrace.ClientTrace{
 		GetConn:              t.getConn,
 		GotConn:              t.onConn,
 		DNSStart:             func(httptrace.DNSStartInfo) { t.dialling(&t.resolving, true) },
@@ -60,6 +61,7 @@ func (t *Trace) Hooks() *httptrace.ClientTrace {
 		WroteRequest:         t.wroteRequest,
 		GotFirstResponseByte: t.gotFirstByte,
 	}
+	return &t.hooks
 }
 
 // getConn begins a try: net/http looks for a connection, to the proxy where there is one.
