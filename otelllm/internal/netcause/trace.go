@@ -19,7 +19,6 @@ import (
 type Trace struct {
 	target *url.URL
 	now    func() time.Time
-	hooks  httptrace.ClientTrace // that Hooks returns
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
@@ -48,9 +47,9 @@ func NewTrace(target *url.URL, now func() time.Time) *Trace {
 func (t *Trace) Init(target *url.URL, now func() time.Time) { t.target, t.now = target, now }
 
 // Hooks are the hooks to put on the request's context. httptrace.WithClientTrace
-// composes them with those that are there already. Call it once.
+// composes them with those that are there already.
 func (t *Trace) Hooks() *httptrace.ClientTrace {
-	t.hooks = httptrace.ClientTrace{
+	return &httptrace.ClientTrace{
 		GetConn:              t.getConn,
 		GotConn:              t.onConn,
 		DNSStart:             func(httptrace.DNSStartInfo) { t.dialling(&t.resolving, true) },
@@ -61,7 +60,6 @@ func (t *Trace) Hooks() *httptrace.ClientTrace {
 		WroteRequest:         t.wroteRequest,
 		GotFirstResponseByte: t.gotFirstByte,
 	}
-	return &t.hooks
 }
 
 // getConn begins a try: net/http looks for a connection, to the proxy where there is one.
