@@ -88,12 +88,13 @@ func recognise(registry *dialect.Registry, origins *origin.Table, now time.Time,
 			var scope *scopeSpans
 			var from *origin.Scope
 			for i, span := range ss.Spans().All() {
+				id := span.TraceID() // from memory while the attributes come from there, too
 				head, by := recogniser.Recognise(span)
 				if head.Exchange {
 					b.https = append(b.https, span)
 					continue
 				}
-				if head.Kind == dialect.Other || span.TraceID().IsEmpty() || span.SpanID().IsEmpty() {
+				if head.Kind == dialect.Other || id.IsEmpty() || span.SpanID().IsEmpty() {
 					continue
 				}
 				extra := 0
@@ -105,7 +106,7 @@ func recognise(registry *dialect.Registry, origins *origin.Table, now time.Time,
 				scope.n++
 				size := extra + hold.ItemSize + origin.SpanSize(span)
 				b.size += size
-				trace := b.traceOf(span.TraceID())
+				trace := b.traceOf(id)
 				b.counts[trace]++
 				if head.Kind == dialect.Run && head.Requests.Observed() && head.Tools.Observed() {
 					b.ended[trace] = true
