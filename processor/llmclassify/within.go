@@ -82,7 +82,7 @@ func (e *endedRuns) within(release *assemble.Release) classify.Fact {
 	for _, list := range [...][]ended{e.previous[release.Trace], e.now[release.Trace]} {
 		for i := range list {
 			switch inner := &list[i]; {
-			case !inner.beneath(release) && (inner.parent == run.Parent || inner.start < run.Start || inner.end > run.End):
+			case !inner.beneath(release) && (inner.parent == run.Parent || inner.start < run.Start || inner.end > run.End+assemble.ClockGrain):
 			case !inner.well:
 				return classify.No
 			default:
@@ -114,6 +114,6 @@ func overRuns(r *assemble.Release) bool {
 func innermostFirst(releases []assemble.Release, runs []int) {
 	slices.SortStableFunc(runs, func(a, b int) int {
 		x, y := releases[a].Run, releases[b].Run
-		return cmp.Or(cmp.Compare(x.End, y.End), cmp.Compare(y.Start, x.Start))
+		return cmp.Or(cmp.Compare(y.Start, x.Start), cmp.Compare(x.End, y.End))
 	})
 }

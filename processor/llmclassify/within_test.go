@@ -49,6 +49,11 @@ func TestRunOverRuns(t *testing.T) {
 			map[byte]semconv.RunOutcome{10: well, 1: well},
 		},
 		{
+			"ending with it, by a clock of whole milliseconds",
+			[]spanSpec{finished(11, 10, 1.1, 1.9), agentSpan(10, 8, 1, 4.0004), otherSpan(8, 9, 0.8, 4), otherSpan(9, 1, 0.5, 4), agentSpan(1, 0, 0, 4)},
+			map[byte]semconv.RunOutcome{10: well, 1: well},
+		},
+		{
 			"two deep",
 			[]spanSpec{finished(11, 10, 1.1, 1.9), agentSpan(10, 2, 1, 2), agentSpan(2, 1, 0.5, 3), agentSpan(1, 0, 0, 3)},
 			map[byte]semconv.RunOutcome{10: well, 2: well, 1: well},

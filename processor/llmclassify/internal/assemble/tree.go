@@ -138,11 +138,12 @@ const (
 	maxRuns = 256
 	// maxSkew is how far the clocks of two services may be apart.
 	maxSkew = pcommon.Timestamp(time.Second)
-	// clockGrain is how much too early a span may say that it ended: the OpenTelemetry SDK
-	// for JavaScript begins spans on whole milliseconds, and adds a finer duration to that.
-	// What began in the same millisecond may seem to have begun after the end.
-	clockGrain = pcommon.Timestamp(time.Millisecond)
 )
+
+// ClockGrain is how much too early a span may say that it ended: the OpenTelemetry SDK
+// for JavaScript begins spans on whole milliseconds, and adds a finer duration to that.
+// What began or ended in the same millisecond may seem to have done so after the end.
+const ClockGrain = pcommon.Timestamp(time.Millisecond)
 
 // innermost finds the innermost run within which it began. A run whose own chain
 // breaks off at the same span is beside it, not above it.
@@ -162,7 +163,7 @@ func innermost(t *Trace, it *Item, unseen pcommon.SpanID) *Item {
 
 // began reports whether it began within run, by their clocks.
 func began(it, run *Item) bool {
-	from, to := run.Start, run.End+clockGrain
+	from, to := run.Start, run.End+ClockGrain
 	if !sameService(it, run) {
 		from, to = from-min(from, maxSkew), to+maxSkew
 	}
