@@ -80,6 +80,16 @@ func newSink() *sink { return &sink{all: make(chan struct{}, 1)} }
 // expect says how many spans are to come until all are there.
 func (s *sink) expect(spans int) { s.left.Store(int64(spans)) }
 
+// wait waits until all are there.
+func (s *sink) wait(b *testing.B, p peer) {
+	b.Helper()
+	select {
+	case <-s.all:
+	case <-time.After(time.Minute):
+		require.FailNow(b, "spans have not come out", "%s: %d are left", p.name, s.left.Load())
+	}
+}
+
 func (*sink) Capabilities() consumer.Capabilities { return consumer.Capabilities{} }
 
 func (s *sink) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
