@@ -33,7 +33,7 @@ func post(t *testing.T, ctx context.Context, rt http.RoundTripper, target string
 	t.Helper()
 	req, err := http.NewRequest(http.MethodPost, target, body)
 	require.NoError(t, err)
-	trace := netcause.NewTrace(req.URL, time.Now)
+	trace := newTrace(req.URL, time.Now)
 	req = req.WithContext(httptrace.WithClientTrace(ctx, trace.Hooks()))
 	resp, err := rt.RoundTrip(req)
 	if err != nil {
@@ -517,7 +517,7 @@ func TestOfUnsent(t *testing.T) {
 	for _, target := range []string{"localhost:8080/v1", "/v1/messages", "ftp://model.example.com"} {
 		u, err := url.Parse(target)
 		require.NoError(t, err)
-		trace := netcause.NewTrace(u, time.Now)
+		trace := newTrace(u, time.Now)
 		req := (&http.Request{Method: http.MethodPost, URL: u, Header: http.Header{}}).WithContext(
 			httptrace.WithClientTrace(t.Context(), trace.Hooks()))
 		resp, err := (&http.Transport{}).RoundTrip(req)
@@ -557,7 +557,7 @@ func TestTraceResend(t *testing.T) {
 	req, err := http.NewRequest(http.MethodPost, "http://"+addr, strings.NewReader("{}"))
 	require.NoError(t, err)
 	req.Header.Set("Idempotency-Key", "1") // else net/http does not repeat a POST
-	trace = netcause.NewTrace(&url.URL{Scheme: "http", Host: addr}, time.Now)
+	trace = newTrace(&url.URL{Scheme: "http", Host: addr}, time.Now)
 	resp, err := rt.RoundTrip(req.WithContext(httptrace.WithClientTrace(t.Context(), trace.Hooks())))
 	require.NoError(t, err)
 	_, err = io.Copy(io.Discard, resp.Body) // to its end, so that the connection is kept
@@ -798,7 +798,7 @@ func TestTraceOfDialerAlone(t *testing.T) {
 	_, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
 	target := &url.URL{Scheme: "http", Host: net.JoinHostPort("localhost", port)} // a name, to be resolved
-	trace := netcause.NewTrace(target, time.Now)
+	trace := newTrace(target, time.Now)
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(httptrace.WithClientTrace(t.Context(), trace.Hooks()), "tcp4", target.Host)
 	require.NoError(t, err)
@@ -810,4 +810,10 @@ func TestTraceOfDialerAlone(t *testing.T) {
 	_, known := trace.Sent()
 	assert.False(t, known)
 	assert.Equal(t, semconv.TransportStageUnset, trace.Stage())
+}
+
+func newTrace(target *url.URL, now func() time.Time) *netcause.Trace {
+	t := &netcause.Trace{}
+	t.Init(target, now)
+	return t
 }

@@ -36,14 +36,7 @@ type Trace struct {
 	firstByte bool
 }
 
-// NewTrace makes a Trace of one request to target.
-func NewTrace(target *url.URL, now func() time.Time) *Trace {
-	t := &Trace{}
-	t.Init(target, now)
-	return t
-}
-
-// Init makes t as [NewTrace] makes one, for a Trace that is part of something else.
+// Init makes t the Trace of one request to target.
 func (t *Trace) Init(target *url.URL, now func() time.Time) { t.target, t.now = target, now }
 
 // Hooks are the hooks to put on the request's context. httptrace.WithClientTrace
