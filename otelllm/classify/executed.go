@@ -7,9 +7,12 @@ const fewTools = 16
 
 // toolOf finds the execution of a call; the last one where it was executed again.
 func (j *judge) toolOf(id string) *Tool {
+	if id == "" {
+		return nil
+	}
 	if len(j.run.Tools) <= fewTools {
-		for t := len(j.run.Tools) - 1; t >= 0; t-- {
-			if tool := &j.run.Tools[t]; tool.CallID == id && id != "" {
+		for t := range slices.Backward(j.run.Tools) {
+			if tool := &j.run.Tools[t]; tool.CallID == id {
 				return tool
 			}
 		}
@@ -21,9 +24,7 @@ func (j *judge) toolOf(id string) *Tool {
 			j.tools = make(map[string]*Tool, len(j.run.Tools))
 		}
 		for t := range j.run.Tools {
-			if tool := &j.run.Tools[t]; tool.CallID != "" {
-				j.tools[tool.CallID] = tool
-			}
+			j.tools[j.run.Tools[t].CallID] = &j.run.Tools[t]
 		}
 	}
 	return j.tools[id]
