@@ -116,21 +116,17 @@ func TestImage(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 	}, 30*time.Second, 20*time.Millisecond)
-	interrupt := time.NewTicker(20 * time.Millisecond)
-	defer interrupt.Stop()
-	patience := time.After(20 * time.Second)
-ends:
-	for {
+	var ended error
+	require.Eventually(t, func() bool {
 		select {
-		case <-interrupt.C:
+		case ended = <-exited:
+			return true
+		default:
 			_ = cmd.Process.Signal(os.Interrupt) // fails once it has ended
-		case err := <-exited:
-			require.NoError(t, err, log.String())
-			break ends
-		case <-patience:
-			t.Fatal("it does not end when interrupted")
+			return false
 		}
-	}
+	}, 20*time.Second, 20*time.Millisecond, "it does not end when interrupted")
+	require.NoError(t, ended, log.String())
 	var volume int
 	for name := range tree(t, root) {
 		switch {
