@@ -48,8 +48,7 @@ func BenchmarkThroughput(b *testing.B) {
 				for range rounds {
 					spent := make([]float64, len(all))
 					for _, i := range rand.Perm(len(all)) {
-						next := func(batches int) []ptrace.Traces { return m.calls(b, data, batches) }
-						spent[i] = float64(streamed(b, all[i], next, batches, spans)) / float64(batches*spans)
+						spent[i] = float64(streamed(b, all[i], m, data, batches, spans)) / float64(batches*spans)
 					}
 					for i := range all {
 						added[i] = append(added[i], spent[i]-spent[0])
@@ -70,16 +69,16 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
-// streamed sends batches of so many spans, as next makes them, and is the processor
-// time of that until all are out. A few ahead of them are not measured.
-func streamed(b *testing.B, p peer, next func(batches int) []ptrace.Traces, batches, spans int) (used time.Duration) {
+// streamed sends batches of so many spans, and is the processor time of that until all
+// are out. A few ahead of them are not measured.
+func streamed(b *testing.B, p peer, m mix, data []byte, batches, spans int) (used time.Duration) {
 	b.Helper()
 	const atOnce = 24
 	out := newSink()
 	first, stop := p.start(b, p.soon, out)
 	defer stop()
 	send := func(batches int) time.Duration {
-		calls := next(batches)
+		calls := m.calls(b, data, batches)
 		out.expect(batches * spans)
 		start := cpu.Time()
 		for _, td := range calls {
