@@ -2,19 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelllm/otelllm-go/examples/soak/internal/ledger"
-	"github.com/otelllm/otelllm-go/examples/soak/internal/load"
 	"github.com/otelllm/otelllm-go/examples/soak/internal/wire"
 )
 
@@ -241,175 +236,12 @@ func watch(ctx context.Context, c *collector) <-chan float64 {
 // connection: spans of a run take different ways.
 const numSenders = 12
 
-func newSenders(ctx context.Context, books *ledger.Ledger, c *collector) (list []*wire.Sender, err error) {
-	for i := range numSenders {
-		if i%2 == 0 {
-			list = append(list, wire.NewHTTP(ctx, books, c.http))
-			continue
-		}
-		sender, err := wire.NewGRPC(ctx, books, c.grpc)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, sender)
-	}
-	return list, nil
-}
-
-func lastError(senders []*wire.Sender) (err error) {
-	for _, s := range senders {
-		err = errors.Join(err, s.LastError())
-	}
-	return err
-}
-
 // turnShare is how many turns of an agent, more or less, max_hold is long.
 const turnShare = 8
-
-// play sends traces, so many at a time, until it is time; then it ends those that
-// have begun. The channel is closed when all are handed over.
-func (s *soak) play(ctx context.Context, books *ledger.Ledger, senders []*wire.Sender, seed uint64, lasts time.Duration) <-chan struct{} {
-	pace := load.Pace{Turn: s.limits.hold / turnShare, MaxHold: s.limits.hold, SpanLimit: s.limits.spansPerRun}
-	var number atomic.Uint64
-	end := time.Now().Add(lasts)
-	var players sync.WaitGroup
-	for i := range s.open {
-		players.Go(func() {
-			// They do not begin all at once.
-			if !sleep(ctx, pace.Turn*time.Duration(i)/time.Duration(s.open)*turnShare) {
-				return
-			}
-			for time.Now().Before(end) && ctx.Err() == nil {
-				n := number.Add(1) - 1
-				if s.traces > 0 && n >= uint64(s.traces) { //nolint:gosec // not negative
-					return
-				}
-				t := load.New(seed, n, pace)
-				books.Plan(&t)
-				s.send(ctx, books, senders, &t, rand.New(rand.NewPCG(seed, n|1<<63))) //nolint:gosec // which way a span takes is no secret
-			}
-		})
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		players.Wait()
-	}()
-	return done
-}
-
-// send sends the spans of a trace, each when it is time.
-func (s *soak) send(ctx context.Context, books *ledger.Ledger, senders []*wire.Sender, t *load.Trace, rng *rand.Rand) {
-	began := time.Now()
-	for i := range t.Spans {
-		span := &t.Spans[i]
-		if span.Late {
-			continue
-		}
-		if !sleep(ctx, time.Until(began.Add(span.At))) || !senders[rng.IntN(len(senders))].Send(ctx, *span) {
-			return
-		}
-	}
-	for i := range t.Spans {
-		span := &t.Spans[i]
-		if !span.Late {
-			continue
-		}
-		select {
-		case <-books.Judged(ledger.Key{Trace: t.ID, Span: span.RunID}):
-		case <-time.After(s.limits.runTimeout): // it comes late all the same
-		case <-ctx.Done():
-			return
-		}
-		if !senders[rng.IntN(len(senders))].Send(ctx, *span) {
-			return
-		}
-	}
-}
-
-// sleep is false when ctx ended before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // shortestLife is how long a Collector runs at least. It is healthy some moments
 // before it listens for signals: one that comes in between ends it as a crash would.
 const shortestLife = time.Second
-
-// disturb does to the Collector and the backend what the part says, spread over
-// its time: stops and kills by turns, and an outage between two of them.
-func (s *soak) disturb(ctx context.Context, books *ledger.Ledger, backend *wire.Backend, c *collector, p part, seed uint64) error {
-	began := time.Now()
-	rng := rand.New(rand.NewPCG(seed, 0xd157)) //nolint:gosec // when things happen is no secret
-	outages := make(chan error, 1)
-	go func() { outages <- s.refuse(ctx, backend, p, rand.New(rand.NewPCG(seed, 0x0fff))) }() //nolint:gosec // likewise
-	stops, kills := p.stops, p.kills
-	ends, started := stops+kills, began
-	for i := range ends {
-		slot := p.lasts / time.Duration(ends+1)
-		at := slot*time.Duration(i+1) + time.Duration(rng.Int64N(int64(slot/2))) - slot/4
-		if !sleep(ctx, max(time.Until(began.Add(at)), time.Until(started.Add(shortestLife)))) {
-			return ctx.Err()
-		}
-		at = time.Since(began)
-		if kills > 0 && (stops == 0 || i%2 == 0) {
-			kills--
-			books.Killed(time.Now())
-			c.kill()
-			s.say("  %5.1fs killed", at.Seconds())
-		} else {
-			stops--
-			asked := time.Now()
-			if err := c.stop(); err != nil {
-				return err
-			}
-			books.Stopped(asked, time.Now())
-			s.say("  %5.1fs stopped, in %.1fs", at.Seconds(), time.Since(asked).Seconds())
-		}
-		if !sleep(ctx, time.Duration(rng.Int64N(int64(500*time.Millisecond)))) {
-			return ctx.Err()
-		}
-		if err := c.start(ctx); err != nil {
-			return err
-		}
-		started = time.Now()
-	}
-	if err := <-outages; err != nil {
-		return err
-	}
-	sleep(ctx, time.Until(began.Add(p.lasts)))
-	return ctx.Err()
-}
-
-// refuse has the backend refuse connections now and then.
-func (s *soak) refuse(ctx context.Context, backend *wire.Backend, p part, rng *rand.Rand) error {
-	began := time.Now()
-	for i := range p.outages {
-		slot := p.lasts / time.Duration(p.outages)
-		at := slot*time.Duration(i) + slot/4 + time.Duration(rng.Int64N(int64(slot/4)))
-		lasts := slot/16 + time.Duration(rng.Int64N(int64(slot/8)))
-		if !sleep(ctx, time.Until(began.Add(at))) {
-			return ctx.Err()
-		}
-		backend.Refuse()
-		s.say("  %5.1fs the backend refuses connections for %.1fs", time.Since(began).Seconds(), lasts.Seconds())
-		sleep(ctx, lasts)
-		if err := backend.Listen(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // settled waits until everything has come out, and a little longer for what must not.
 func settled(books *ledger.Ledger, rules ledger.Rules, patience time.Duration) {

@@ -1,0 +1,219 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/otelllm/otelllm-go/examples/soak/internal/load"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// whole reports whether the run was judged when it had ended, by any copy of its spans.
+func (r *run) whole() bool {
+	return slices.ContainsFunc(r.spans, func(s *span) bool {
+		return slices.ContainsFunc(s.copies, func(d delivery) bool {
+			return d.judges() && (d.trigger == semconv.TriggerComplete || d.trigger == semconv.TriggerRunEnded)
+		})
+	})
+}
+
+// verdicts are the first verdicts on a run of each span that has one.
+func (c *checker) verdicts(r *run) (list []delivery) {
+	for _, s := range r.spans {
+		for _, d := range s.copies {
+			if d.outcome != semconv.RunOutcomeUnset {
+				list = append(list, d)
+				break
+			}
+		}
+	}
+	for range r.abandons {
+		list = append(list, r.abandoned[0])
+	}
+	return list
+}
+
+// first is when the first span of the run was sent.
+func (r *run) first() (at time.Time) {
+	for _, s := range r.spans {
+		if s.attempts > 0 && (at.IsZero() || s.first.Before(at)) {
+			at = s.first
+		}
+	}
+	return at
+}
+
+// out is when the last of its spans came out.
+func (r *run) out() (at time.Time) {
+	for _, s := range r.spans {
+		for _, d := range s.copies {
+			if d.at.After(at) {
+				at = d.at
+			}
+		}
+	}
+	return at
+}
+
+// taken is from when to when spans of the run were taken, and how many were.
+func (r *run) taken() (from, to time.Time, spans int) {
+	for _, s := range r.spans {
+		if s.acks == 0 {
+			continue
+		}
+		if spans == 0 || s.first.Before(from) {
+			from = s.first
+		}
+		if s.acked.After(to) {
+			to = s.acked
+		}
+		spans++
+	}
+	return from, to, spans
+}
+
+// due reports whether there has to be a verdict on the run: its span was taken, or,
+// where there is none, what is known of its other spans was not lost on the way.
+func (c *checker) due(r *run) bool {
+	from, to, spans := r.taken()
+	if spans == 0 {
+		return false
+	}
+	for _, s := range r.spans {
+		if s.role == load.Run {
+			return s.acks > 0
+		}
+	}
+	// Without a storage what is known of spans that went out ends with the process.
+	return c.rules.Storage || !c.between(from, to.Add(c.rules.RunTimeout), false)
+}
+
+func (c *checker) run(r *run) {
+	from, to, spans := r.taken()
+	if spans == 0 {
+		return
+	}
+	split := c.between(from, to, false)
+	if split {
+		c.figures.Split++
+	}
+	list := c.verdicts(r)
+	if len(list) > 0 {
+		c.figures.Verdicts[list[0].trigger]++
+		c.figures.Outcomes[list[0].outcome]++
+	}
+	for _, v := range list {
+		if v.trigger == semconv.TriggerComplete && v.outcome != r.plan.Outcome {
+			c.add(WrongVerdict, r.key, "a %s run with all its spans is %q, and was to be %q", r.shape, v.outcome, r.plan.Outcome)
+		}
+		if v.trigger == semconv.TriggerLate {
+			c.add(WrongTrigger, r.key, "the verdict on a %s run bears %q", r.shape, v.trigger)
+		}
+	}
+	if len(list) == 0 {
+		if c.due(r) {
+			c.add(NotJudged, r.key, "a %s run of %d spans has no verdict", r.shape, spans)
+		}
+		return
+	}
+	// Whether a run has been judged is forgotten in time, and without a storage when the
+	// process ends: what comes after that is a run of its own.
+	slow := to.Sub(c.given(r)) >= c.rules.remembers(r)
+	unnoted := c.unnoted(r, split, from)
+	switch {
+	case slow:
+		c.figures.Slow++
+	case unnoted:
+		c.figures.Unnoted++
+	}
+	forgot := slow || unnoted
+	// What is sent again for that long is given up before its span comes.
+	givenUp := r.out().Sub(from) >= c.rules.RunTimeout &&
+		slices.ContainsFunc(list, func(v delivery) bool { return v.trigger == semconv.TriggerRunExpired })
+	switch {
+	case len(list) > 1 && forgot:
+		c.figures.Again++
+	case len(list) > 1:
+		c.add(JudgedTwice, r.key, "a %s run of %d spans has %d verdicts: %s", r.shape, spans, len(list), describe(list))
+	}
+	for _, s := range r.spans {
+		if outcomes := s.outcomes(); len(outcomes) > 1 && !forgot {
+			c.add(JudgedTwice, s.key, "copies of one span of a %s run say %s", r.shape, describe(outcomes))
+		}
+		if s.role == load.Run && len(s.copies) > 0 && !forgot && !givenUp && !slices.ContainsFunc(s.copies, delivery.judges) {
+			c.add(NotJudged, s.key, "the run span of a %s run came out without a verdict", r.shape)
+		}
+		if s.late && s.acks > 0 && len(s.copies) > 0 && s.first.After(list[0].at) && !forgot && s.copies[0].trigger != semconv.TriggerLate {
+			c.add(LateNotMarked, s.key, "sent after the verdict on its run had come out, it bears %q", s.copies[0].trigger)
+		}
+	}
+}
+
+// unnoted reports whether the first verdict on a run may not have been noted when the
+// process ended that gave it. With a storage that is only so where a kill came between
+// the verdict's way out and the note, which follows at once.
+func (c *checker) unnoted(r *run, split bool, from time.Time) bool {
+	if !c.rules.Storage {
+		return split || c.between(from, r.out(), true)
+	}
+	first, _ := r.judgedAt()
+	return slices.ContainsFunc(c.stops, func(s stop) bool {
+		if !s.kill || s.ended.Before(from.Add(-slack)) {
+			return false
+		}
+		out := s.began.Sub(first) // less than 0: it was on its way to the backend
+		return out.Abs() <= c.rules.Noted || c.rules.Queued && out < 0 && r.repeated()
+	})
+}
+
+// judgedAt is when the first verdict on the run came out, and the span that bore it,
+// nil for llm.run.abandoned.
+func (r *run) judgedAt() (at time.Time, on *span) {
+	first := func(s *span, list []delivery) {
+		for _, d := range list {
+			if d.judges() && (at.IsZero() || d.at.Before(at)) {
+				at, on = d.at, s
+			}
+		}
+	}
+	for _, s := range r.spans {
+		first(s, s.copies)
+	}
+	first(nil, r.abandoned)
+	return at, on
+}
+
+// given is when the first verdict on the run was given at the earliest: it may have
+// waited long for the backend before it came out.
+func (c *checker) given(r *run) time.Time {
+	if _, on := r.judgedAt(); on != nil {
+		return on.first
+	}
+	return r.first().Add(c.rules.RunTimeout)
+}
+
+// remembers is how long llm_classify remembers at least that the run was judged: for
+// what does not name it, and is not right beneath it, by the spans that it had.
+func (rules *Rules) remembers(r *run) time.Duration {
+	if r.plan.Named {
+		return rules.RunTimeout
+	}
+	return min(rules.RunTimeout, 2*rules.MaxHold)
+}
+
+// repeated reports whether a span of the run came out twice: it was taken up again.
+func (r *run) repeated() bool {
+	return slices.ContainsFunc(r.spans, func(s *span) bool { return len(s.copies) > 1 })
+}
+
+func describe(list []delivery) string {
+	texts := make([]string, len(list))
+	for i, v := range list {
+		texts[i] = fmt.Sprintf("%s by %s", v.outcome, v.trigger)
+	}
+	return strings.Join(texts, ", ")
+}
+
+func (d delivery) judges() bool { return d.outcome != semconv.RunOutcomeUnset }

@@ -1,0 +1,135 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/otelllm/otelllm-go/examples/soak/internal/load"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+func (c *checker) span(s *span) {
+	switch {
+	case s.rejected:
+		c.add(NeverTaken, s.key, "the Collector refused it for good")
+	case s.attempts > 0 && s.acks == 0:
+		c.add(NeverTaken, s.key, "no attempt of %d was acknowledged", s.attempts)
+	case s.acks > 0 && len(s.copies) == 0:
+		c.add(Lost, s.key, "%s of a %s trace, acknowledged and not come out", roles[s.role], s.shape())
+	}
+	if len(s.copies) == 0 {
+		return
+	}
+	if last := s.copies[len(s.copies)-1].at; len(s.copies) > s.acks+s.unknown && !c.between(s.first, last, true) {
+		c.add(Doubled, s.key, "%s of a %s trace came out %d times; %d acknowledgements, %d attempts without an answer, no kill since it was sent",
+			roles[s.role], s.shape(), len(s.copies), s.acks, s.unknown)
+	}
+	if out := c.outBeforeKill(s); out > c.rules.Again {
+		c.add(Doubled, s.key, "it had been out for %s when the Collector was killed, and came again", out)
+	} else {
+		c.figures.Oldest = max(c.figures.Oldest, out)
+	}
+	for _, d := range s.copies {
+		if d.altered {
+			c.add(Altered, s.key, "what came out of the %s is not what went in", roles[s.role])
+			break
+		}
+	}
+	for i := range s.copies {
+		c.trigger(s, &s.copies[i])
+	}
+}
+
+// outBeforeKill is the longest that a copy of the span had been out when a kill
+// brought it again. One that was sent again, too, came again for that.
+func (c *checker) outBeforeKill(s *span) (longest time.Duration) {
+	if s.unknown > 0 {
+		return 0
+	}
+	for i := 1; i < len(s.copies); i++ {
+		before, after := s.copies[i-1].at, s.copies[i].at
+		for _, k := range c.stops {
+			if k.kill && k.began.After(before) && k.began.Before(after) {
+				longest = max(longest, k.began.Sub(before))
+				break
+			}
+		}
+	}
+	return longest
+}
+
+func (s *span) shape() string {
+	if s.run == nil {
+		return "-"
+	}
+	return s.run.shape
+}
+
+// trigger checks that a copy of a span bears a trigger that it may have.
+func (c *checker) trigger(s *span, d *delivery) {
+	wrong := func(format string, args ...any) {
+		c.add(WrongTrigger, s.key, "%s of a %s trace bears %q: %s", roles[s.role], s.shape(), d.trigger, fmt.Sprintf(format, args...))
+	}
+	if d.strange {
+		wrong("no word of the vocabulary")
+		return
+	}
+	if s.role == load.Other {
+		if d.trigger != semconv.TriggerUnset || d.outcome != semconv.RunOutcomeUnset {
+			wrong("it is no span to be judged")
+		}
+		return
+	}
+	if d.trigger != semconv.TriggerUnset && d.outcome == semconv.RunOutcomeUnset {
+		c.figures.Marks[d.trigger]++
+	}
+	p := &s.run.plan
+	switch d.trigger {
+	case semconv.TriggerUnset: // it went with its run
+		if !s.run.whole() {
+			wrong("and its run was not judged as a whole")
+		}
+	case semconv.TriggerComplete:
+		if !p.Announces {
+			wrong("nothing was announced")
+		}
+	case semconv.TriggerRunEnded:
+		if p.Announces {
+			wrong("all was announced")
+		}
+	case semconv.TriggerHoldExpired:
+		// One that has to go takes with it others of its run, and all where it is the run span.
+		if held := d.at.Sub(s.run.first()); held < c.rules.MaxHold*7/8 {
+			wrong("%s after the first of its run was sent", held)
+		}
+	case semconv.TriggerSpanLimit:
+		if p.Spans <= c.rules.SpanLimit {
+			wrong("its run has %d spans", p.Spans)
+		}
+	case semconv.TriggerMemory:
+		if !c.rules.Bounded {
+			wrong("there is room enough")
+		}
+	case semconv.TriggerShutdown:
+		if !c.between(s.first, d.at, false) {
+			wrong("the Collector was not stopped")
+		}
+	case semconv.TriggerLate:
+		if len(c.verdicts(s.run)) == 0 {
+			wrong("its run was not judged")
+		}
+	default:
+		wrong("no span that was sent may")
+	}
+}
+
+// outcomes are copies of a span that judge its run differently.
+func (s *span) outcomes() (list []delivery) {
+	for _, d := range s.copies {
+		if d.judges() && !slices.ContainsFunc(list, func(o delivery) bool { return o.outcome == d.outcome }) {
+			list = append(list, d)
+		}
+	}
+	return list
+}
