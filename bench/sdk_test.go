@@ -83,12 +83,20 @@ var callers = map[*wire]func(http.RoundTripper) (caller, error){
 }
 
 // stopwatch answers from memory and takes the time from a response's headers until
-// its body tells the end, or the caller is done with it: what lies between is the
-// decoding, the SDK's own and the transport's.
+// its body tells the end, or the SDK closes it: what lies between is the decoding,
+// the SDK's own and the transport's. What a transport does about a stream that has
+// ended lies beyond it.
 type stopwatch struct {
 	contentType string
 	open        func() io.Reader
 	began, end  time.Duration
+}
+
+// stop ends the time, unless it has ended.
+func (s *stopwatch) stop() {
+	if s.end == 0 {
+		s.end = cpu.Time()
+	}
 }
 
 func (s *stopwatch) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -105,10 +113,37 @@ type watched struct {
 
 func (w *watched) Read(p []byte) (int, error) {
 	n, err := w.Reader.Read(p)
-	if err != nil && w.by.end == 0 {
-		w.by.end = cpu.Time()
+	if err != nil {
+		w.by.stop()
 	}
 	return n, err
+}
+
+// closes is a RoundTripper that tells a stopwatch when what lies above it closes a
+// response's body, before what lies below hears of it.
+type closes struct {
+	http.RoundTripper
+
+	by *stopwatch
+}
+
+func (c closes) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := c.RoundTripper.RoundTrip(req)
+	if err == nil {
+		resp.Body = closing{resp.Body, c.by}
+	}
+	return resp, err
+}
+
+type closing struct {
+	io.ReadCloser
+
+	by *stopwatch
+}
+
+func (c closing) Close() error {
+	c.by.stop()
+	return c.ReadCloser.Close()
 }
 
 // cost is what one call took.
@@ -195,9 +230,9 @@ func compare(b *testing.B, s *stream, eventByEvent bool) *comparison {
 	with := otelllm.NewTransport(base, otelllm.WithTracerProvider(sdk()))
 	c := &comparison{events: len(s.events)}
 
-	bare, err := callers[s.wire](base)
+	bare, err := callers[s.wire](closes{base, base})
 	require.NoError(b, err)
-	under, err := callers[s.wire](with)
+	under, err := callers[s.wire](closes{with, base})
 	require.NoError(b, err)
 	n, err := bare(b.Context())
 	if err != nil || n == 0 {
@@ -212,7 +247,7 @@ func compare(b *testing.B, s *stream, eventByEvent bool) *comparison {
 			if err != nil || got != n {
 				b.Fatalf("%s: %d of %d events: %v", s.name, got, n, err)
 			}
-			return cost{decoding: min(end, orElse(base.end, end)) - base.began, whole: end - start}
+			return cost{decoding: base.end - base.began, whole: end - start}
 		}
 	}
 	buf, body := make([]byte, 4<<10), s.wire.body(0)
@@ -239,13 +274,6 @@ func compare(b *testing.B, s *stream, eventByEvent bool) *comparison {
 	const fastest = time.Microsecond
 	c.repeat = int(least/max(fastest, c.variants[0]().whole)) + 1
 	return c
-}
-
-func orElse(d, other time.Duration) time.Duration {
-	if d == 0 {
-		return other
-	}
-	return d
 }
 
 // round measures each variant once, in random order.
