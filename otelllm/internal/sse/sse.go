@@ -5,7 +5,11 @@
 // the stream cuts.
 package sse
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/carry"
+)
 
 // Event is one event. Its slices are valid only during the call that delivers it.
 type Event struct {
@@ -60,10 +64,6 @@ type Decoder struct {
 	stopped bool
 	bom     int8 // how many bytes of a byte order mark have matched; -1: the start is past
 }
-
-// keepBuffer is the capacity up to which a buffer outlives its event. One long
-// event must not cost its memory for the rest of the stream.
-const keepBuffer = 4 << 10
 
 const bom = "\xEF\xBB\xBF"
 
@@ -276,7 +276,7 @@ func (d *Decoder) addData(v []byte) {
 	}
 	d.holdData()
 	d.dataBuf = append(d.dataBuf, '\n')
-	d.dataBuf = append(d.dataBuf, v...)
+	d.dataBuf = carry.Append(d.dataBuf, v)
 	d.data = d.dataBuf
 }
 
@@ -285,15 +285,7 @@ func (d *Decoder) addData(v []byte) {
 func (d *Decoder) dispatch(unterminated bool) {
 	d.sink.Event(Event{Name: d.name, Data: d.data, Unterminated: unterminated})
 	d.name, d.data, d.hasData, d.pending, d.nameHeld, d.dataHeld = nil, nil, false, false, false, false
-	d.nameBuf = reuse(d.nameBuf)
-	d.dataBuf = reuse(d.dataBuf)
-}
-
-func reuse(b []byte) []byte {
-	if cap(b) > keepBuffer {
-		return nil
-	}
-	return b[:0]
+	d.nameBuf, d.dataBuf, d.line = carry.Reset(d.nameBuf), carry.Reset(d.dataBuf), carry.Reset(d.line)
 }
 
 // carry keeps b as the continuation of the unfinished line. It reports whether
@@ -306,9 +298,9 @@ func (d *Decoder) carry(b []byte) bool {
 	if len(d.line) == 0 {
 		// The pending event may point into the memory that the last carried line had.
 		d.keep()
-		d.line = reuse(d.line)
+		d.line = carry.Reset(d.line)
 	}
-	d.line = append(d.line, b...)
+	d.line = carry.Append(d.line, b)
 	return true
 }
 
@@ -327,7 +319,7 @@ func (d *Decoder) keep() {
 // holdData makes data live in dataBuf.
 func (d *Decoder) holdData() {
 	if !d.dataHeld {
-		d.dataBuf = append(d.dataBuf[:0], d.data...)
+		d.dataBuf = carry.Append(d.dataBuf[:0], d.data)
 		d.data, d.dataHeld = d.dataBuf, true
 	}
 }

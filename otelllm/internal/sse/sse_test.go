@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/carry"
 )
 
 // recorder writes down what a decoder delivers, one entry a call.
@@ -177,14 +179,14 @@ func (s *stopper) Event(Event) { s.events++; s.d.Stop() }
 func TestLongBufferIsLetGo(t *testing.T) {
 	var r recorder
 	d := New(&r, unlimited)
-	long := "data: " + strings.Repeat("x", 4*keepBuffer)
+	long := "data: " + strings.Repeat("x", 4*carry.Keep)
 	d.Write([]byte(long[:100]))
 	d.Write([]byte(long[100:]))
 	d.Write([]byte("\n"))
 	d.Write([]byte("\ndata: a\nda"))
 	require.Len(t, r.got, 1)
-	assert.LessOrEqual(t, cap(d.line), keepBuffer)
-	assert.LessOrEqual(t, cap(d.dataBuf), keepBuffer)
+	assert.LessOrEqual(t, cap(d.line), carry.Keep)
+	assert.LessOrEqual(t, cap(d.dataBuf), carry.Keep)
 }
 
 func TestSteadyStateAllocatesNothing(t *testing.T) {

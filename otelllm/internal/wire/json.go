@@ -258,17 +258,8 @@ func (c *cursor) skip() {
 	switch b := c.peek(); b {
 	case '"':
 		c.pass()
-	case '{':
-		c.open(b)
-		for c.next('}') {
-			c.name()
-			c.skip()
-		}
-	case '[':
-		c.open(b)
-		for c.next(']') {
-			c.skip()
-		}
+	case '{', '[':
+		c.skipNested()
 	case 't':
 		c.literal("true")
 	case 'f':

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 
+	"github.com/otelllm/otelllm-go/otelllm/internal/carry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -24,9 +25,7 @@ func (d *bodyDecoder) writeLines(p []byte) {
 			line = d.line
 		}
 		d.payload(nil, line, false)
-		if d.line = d.line[:0]; cap(d.line) > keepDocument {
-			d.line = nil
-		}
+		d.line = carry.Reset(d.line)
 	}
 }
 
@@ -37,6 +36,6 @@ func (d *bodyDecoder) keepLine(b []byte) bool {
 		d.violate(semconv.TransportCauseEventTooLong)
 		return false
 	}
-	d.line = append(d.line, b...)
+	d.line = carry.Append(d.line, b)
 	return true
 }

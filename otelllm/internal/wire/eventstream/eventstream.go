@@ -15,6 +15,8 @@ package eventstream
 import (
 	"encoding/binary"
 	"hash/crc32"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/carry"
 )
 
 // Message is one message. Its slices are valid only during the call that delivers
@@ -58,8 +60,6 @@ type Decoder struct {
 const (
 	prelude  = 12
 	checksum = 4
-	// keepBuffer is the capacity up to which a buffer outlives its message.
-	keepBuffer = 4 << 10
 	// maxHeaders bounds the headers that are remembered.
 	maxHeaders = 1 << 10
 )
@@ -81,7 +81,7 @@ func (d *Decoder) Write(p []byte) {
 			return
 		}
 		if n > len(p) {
-			d.buf = append(d.buf, p...)
+			d.buf = carry.Append(d.buf, p)
 			return
 		}
 		d.take(p[:n])
@@ -104,12 +104,10 @@ func (d *Decoder) resume(p []byte) []byte {
 		return nil
 	}
 	n := min(total-len(d.buf), len(p))
-	d.buf = append(d.buf, p[:n]...)
+	d.buf = carry.Append(d.buf, p[:n])
 	if len(d.buf) == total {
 		d.take(d.buf)
-		if d.buf = d.buf[:0]; cap(d.buf) > keepBuffer {
-			d.buf = nil
-		}
+		d.buf = carry.Reset(d.buf)
 	}
 	return p[n:]
 }
