@@ -40,9 +40,22 @@ func BenchmarkNotSampled(b *testing.B) {
 		{"parent not sampled", parentBased, unsampledParent()},
 	} {
 		for _, size := range []int{0, 1 << 20} {
-			for _, w := range []*wire{chat, anthropicMessages, gateway} {
-				b.Run(fmt.Sprintf("%s/%s/request of %d KiB", v.name, w.name, size>>10), func(b *testing.B) {
-					benchNotSampled(v.ctx, b, v.provider, w, size)
+			for _, r := range []struct {
+				name  string
+				wire  *wire
+				asSDK bool
+			}{
+				{chat.name, chat, true},
+				{anthropicMessages.name, anthropicMessages, true},
+				{"anthropic_messages at a gateway", gateway, true},
+				{"anthropic_messages at a gateway, no SDK", gateway, false},
+			} {
+				b.Run(fmt.Sprintf("%s/%s/request of %d KiB", v.name, r.name, size>>10), func(b *testing.B) {
+					req := r.wire.post(v.ctx, b, r.wire.body(size))
+					if r.asSDK && r.wire != chat {
+						req.Header.Set("Anthropic-Version", "2023-06-01")
+					}
+					benchNotSampled(b, v.provider, r.wire, req)
 				})
 			}
 		}
@@ -50,18 +63,18 @@ func BenchmarkNotSampled(b *testing.B) {
 }
 
 // gateway is a wire under a path that others have as well, on a host that is no
-// provider's: whether it is a model call only its body says.
+// provider's: whether it is a model call the header of Anthropic's SDKs says, and
+// without it only the body.
 var gateway = &wire{"anthropic_messages at a gateway", "http://gateway.internal/v1/messages", sseType, anthropicMessages.request}
 
-func benchNotSampled(ctx context.Context, b *testing.B, provider trace.TracerProvider, w *wire, size int) {
+func benchNotSampled(b *testing.B, provider trace.TracerProvider, w *wire, req *http.Request) {
+	b.Helper()
 	const calls = 200
 	answer := deltas(w, 0, nil, "", "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")
 	own := &sameBody{body: io.NopCloser(&eventwise{events: answer.events})} // two of them are equal only if they are the same
 	with := otelllm.NewTransport(own, otelllm.WithTracerProvider(provider))
-	body := w.body(size)
-	require.Equal(b, own.body, send(b, with, w.post(ctx, b, body)).Body, "the response's body is not the one that came")
+	require.Equal(b, own.body, send(b, with, req).Body, "the response's body is not the one that came")
 
-	req := w.post(ctx, b, body)
 	requests := func(rt http.RoundTripper) func() time.Duration {
 		return timed(func() {
 			for range calls {

@@ -109,18 +109,35 @@ func (c *config) identify(protocol wire.Protocol, u *url.URL) spanfacts.Identity
 func (c *config) acts() bool { return c.streamErrors || c.watchdog != (Watchdog{}) }
 
 // recognise finds the protocol of a request; false: it is no model call. Not sure:
-// another application may have such a path, so the body decides, where it can be read.
+// another application may have such a path, and neither the host nor a header says
+// more, so the body decides, where it can be read.
 func (c *config) recognise(req *http.Request) (p wire.Protocol, sure, ok bool) {
 	if req.URL == nil {
 		return nil, false, false
 	}
 	if p, sure, ok = wire.Match(req.Method, req.URL.Path); ok {
-		return p, sure || knownHost(req.URL.Hostname()), true
+		return p, sure || vouched(p.Name(), req.Header) || knownHost(req.URL.Hostname()), true
 	}
 	if c.protocol == nil || req.Method != http.MethodPost {
 		return nil, false, false
 	}
 	return c.protocol, true, jsonBody(req)
+}
+
+// vouched: the headers are those of the protocol's own clients. The header of
+// Anthropic's version is one that its API insists on.
+func vouched(protocol string, h http.Header) bool {
+	agent := value(h, "User-Agent")
+	switch protocol {
+	case "anthropic_messages":
+		return value(h, "Anthropic-Version") != ""
+	case "openai_responses":
+		return strings.HasPrefix(agent, "OpenAI/") || strings.HasPrefix(agent, "AzureOpenAI/")
+	case "ollama":
+		return strings.HasPrefix(agent, "ollama/") || strings.HasPrefix(agent, "ollama-")
+	default:
+		return false
+	}
 }
 
 // jsonBody: the request's body is JSON by its content type, or has none.
