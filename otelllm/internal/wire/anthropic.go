@@ -114,6 +114,11 @@ type openBlock struct {
 
 func (r *messagesReader) tally() *tally { return &r.t }
 
+func (r *messagesReader) reset() {
+	r.shapes.reset()
+	*r = messagesReader{open: emptied(r.open), shapes: r.shapes}
+}
+
 // done takes a [DONE], which this protocol does not have: it changes nothing.
 func (r *messagesReader) done() {}
 

@@ -75,6 +75,11 @@ type converseDelta struct {
 
 func (r *converseReader) tally() *tally { return &r.t }
 
+func (r *converseReader) reset() {
+	r.shapes.reset()
+	*r = converseReader{open: emptied(r.open), shapes: r.shapes}
+}
+
 // done takes a [DONE], which this protocol does not have: it changes nothing.
 func (r *converseReader) done() {}
 

@@ -82,6 +82,11 @@ const legacyIndex = -1
 
 func (r *chatReader) tally() *tally { return &r.t }
 
+func (r *chatReader) reset() {
+	r.shapes.reset()
+	*r = chatReader{choices: emptied(r.choices), open: emptied(r.open), head: chatHead{text: r.head.text[:0]}, shapes: r.shapes}
+}
+
 func (r *chatReader) event(name, data []byte) verdict {
 	isError := string(name) == "error"
 	if p, f := r.shapes.match(data); p != nil && !isError {

@@ -24,6 +24,8 @@ type reader interface {
 	take(p []byte) int
 	// tally is where both write what they read.
 	tally() *tally
+	// reset makes it as new. Small memory of its own it may keep.
+	reset()
 }
 
 // verdict is what a payload was.
@@ -94,9 +96,9 @@ func (ds *decoders[R, P]) get(contentType string, f forms) *decoder[R, P] {
 
 // Release implements [Decoder]. The slices and texts of the state are left as they are.
 func (d *decoder[R, P]) Release() {
-	from := d.from
-	*d = decoder[R, P]{}
-	from.released.Put(d)
+	d.bodyDecoder = bodyDecoder{}
+	P(&d.reader).reset()
+	d.from.released.Put(d)
 }
 
 func (d *bodyDecoder) init(contentType string, r reader, f forms) {

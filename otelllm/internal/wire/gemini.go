@@ -91,6 +91,11 @@ type geminiCandidate struct {
 
 func (r *geminiReader) tally() *tally { return &r.t }
 
+func (r *geminiReader) reset() {
+	r.shapes.reset()
+	*r = geminiReader{candidates: emptied(r.candidates), shapes: r.shapes}
+}
+
 func (r *geminiReader) event(_, data []byte) verdict {
 	if p, f := r.shapes.match(data); p != nil {
 		r.known(data, p, f)

@@ -58,6 +58,11 @@ type ollamaCall struct{ id, name []byte }
 
 func (r *ollamaReader) tally() *tally { return &r.t }
 
+func (r *ollamaReader) reset() {
+	r.shapes.reset()
+	*r = ollamaReader{shapes: r.shapes}
+}
+
 // done takes a [DONE], which this protocol does not have: it changes nothing.
 func (r *ollamaReader) done() {}
 

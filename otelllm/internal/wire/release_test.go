@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -33,4 +34,19 @@ func TestRelease(t *testing.T) {
 			}
 		})
 	}
+}
+
+// However much one response needs, its decoder keeps little of it for the next.
+func TestReleaseKeepsLittle(t *testing.T) {
+	d := chatDecoders.get(sseType, 0)
+	for i := range 2 * maxOpen {
+		text := fmt.Sprintf(`data: {"id":"%0*d","choices":[{"index":%d,"delta":{"content":"a","tool_calls":[{"index":0,"function":{"arguments":"b"}}]}}]}`+"\n\n", i%1500, i, i)
+		d.Write([]byte(text))
+	}
+	d.reader.reset()
+	kept := cap(d.reader.choices) + cap(d.reader.open) + cap(d.reader.head.text)
+	for i := range d.reader.shapes.known {
+		kept += cap(d.reader.shapes.known[i].literal)
+	}
+	assert.LessOrEqual(t, kept, maxLiterals+maxHead+32)
 }

@@ -37,6 +37,8 @@ type responsesReader struct {
 	anyItems bool       // some item event came
 	refused  bool       // the text is a refusal
 
+	began, tools repeated // the response as it began, and its tools
+
 	shapes shapes[responsesDelta]
 }
 
@@ -82,6 +84,11 @@ type openItem struct {
 }
 
 func (r *responsesReader) tally() *tally { return &r.t }
+
+func (r *responsesReader) reset() {
+	r.shapes.reset()
+	*r = responsesReader{open: emptied(r.open), shapes: r.shapes}
+}
 
 // done takes a [DONE], which this protocol does not have: it changes nothing.
 func (r *responsesReader) done() {}

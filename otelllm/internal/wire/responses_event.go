@@ -29,15 +29,52 @@ func (r *responsesReader) read(data []byte, ev *responsesEvent) bool {
 	ev.begin()
 	c := cursor{b: data}
 	for key, ok := c.object(); ok; key, ok = c.key() {
-		ev.member(&c, key, s)
+		if string(key) == "response" {
+			r.readResponse(&c, ev)
+		} else {
+			ev.member(&c, key, s)
+		}
 	}
 	return c.end()
+}
+
+// readResponse reads the response of an event. Every one that brings it brings all of
+// it, with the tools that the request had, which are most of it.
+func (r *responsesReader) readResponse(c *cursor, ev *responsesEvent) {
+	ev.unshaped = true
+	if string(ev.typ) == "response.in_progress" && r.began.pass(c) {
+		return // what response.created said has been taken
+	}
+	c.peek()
+	start := c.i
+	ev.response.usage = unknownUsage
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch {
+		case string(key) != "tools":
+			ev.response.member(c, key)
+		case !r.tools.pass(c):
+			c.peek()
+			start := c.i
+			c.skip()
+			r.keep(&r.tools, c, start)
+		}
+	}
+	if string(ev.typ) == "response.created" {
+		r.keep(&r.began, c, start)
+	}
+}
+
+// keep has a value recognised that will come again: the one that c has just consumed.
+func (r *responsesReader) keep(v *repeated, c *cursor, start int) {
+	if !r.shapes.off {
+		v.learn(c, start)
+	}
 }
 
 // begin prepares for the reading of a payload.
 func (ev *responsesEvent) begin() { ev.outputIndex = -1 }
 
-// member reads one member of a payload.
+// member reads one member of a payload, but for its response.
 func (ev *responsesEvent) member(c *cursor, key []byte, s *values) {
 	switch string(key) {
 	case "type":
@@ -58,9 +95,6 @@ func (ev *responsesEvent) member(c *cursor, key []byte, s *values) {
 		s.filled(c, whatOther)
 	case "item":
 		ev.item, ev.unshaped = readItem(c), true
-	case "response":
-		ev.response.read(c)
-		ev.unshaped = true
 	case "error":
 		ev.fault.read(c)
 	case "code", "message", "status", "retry_after":

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"slices"
 )
 
 // shapes are the forms of the deltas that came last, learnt from one payload and
@@ -190,7 +191,7 @@ func (s *shapes[M]) room(size int) *shape[M] {
 	s.size = uint16(int(s.size) + size - len(sh.literal)) // at most twice maxLiterals
 	sh.literal = sh.literal[:0]
 	if cap(sh.literal) < size || cap(sh.literal) > 2*size {
-		sh.literal = make([]byte, 0, size)
+		sh.literal = slices.Grow([]byte(nil), size)
 	}
 	for s.size > maxLiterals {
 		if s.next = (s.next + 1) % s.kept; s.next != s.last {
@@ -210,6 +211,21 @@ func (s *shapes[M]) victim(keep uint8) uint8 {
 		s.next = (s.next + 1) % s.kept
 	}
 	return s.next
+}
+
+// reset forgets all shapes. The memory of small ones stays.
+func (s *shapes[M]) reset() {
+	const small = maxLiterals / maxShapes
+	var literals [maxShapes][]byte
+	for i := range s.known {
+		if literal := s.known[i].literal; cap(literal) <= small {
+			literals[i] = literal[:0]
+		}
+	}
+	*s = shapes[M]{}
+	for i := range s.known {
+		s.known[i].literal = literals[i]
+	}
 }
 
 // forget drops the shapes that mean what of says.
