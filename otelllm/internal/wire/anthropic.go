@@ -277,17 +277,12 @@ func (r *messagesReader) end() {
 
 // use records Anthropic's counts, which are cumulative each for itself.
 func (r *messagesReader) use(u *messagesUsage) {
-	for _, f := range [...]struct{ to, from *int }{
-		{&r.usage.input, &u.input},
-		{&r.usage.output, &u.output},
-		{&r.usage.cacheRead, &u.cacheRead},
-		{&r.usage.cacheCreation, &u.cacheCreation},
-	} {
-		if *f.from >= 0 {
-			*f.to = *f.from
-		}
-	}
-	r.t.use(r.usage.counts())
+	known := &r.usage
+	known.input = latest(known.input, u.input)
+	known.output = latest(known.output, u.output)
+	known.cacheRead = latest(known.cacheRead, u.cacheRead)
+	known.cacheCreation = latest(known.cacheCreation, u.cacheCreation)
+	r.t.use(known.counts())
 }
 
 func (r *messagesReader) document(data []byte) verdict {

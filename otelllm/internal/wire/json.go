@@ -205,8 +205,18 @@ const maxDigits = 12
 
 // count reads a number that counts something; -1 for any other value.
 func (c *cursor) count() int {
+	c.peek()
+	if end := endOfCount(c.b, c.i); end > 0 {
+		digits := c.b[c.i:end]
+		c.i = end
+		return countOf(digits)
+	}
+	return countOf(c.number())
+}
+
+// countOf is the number that digits are; -1 if they are none or too many.
+func countOf(digits []byte) int {
 	n := 0
-	digits := c.number()
 	if len(digits) == 0 || len(digits) > maxDigits {
 		return -1
 	}
@@ -267,8 +277,22 @@ func (c *cursor) skip() {
 	case 'n':
 		c.literal("null")
 	default:
-		c.skipNumber()
+		if end := endOfCount(c.b, c.i); end > 0 {
+			c.i = end
+		} else {
+			c.skipNumber()
+		}
 	}
+}
+
+// endOfCount is the end of the number at i, where it is one of digits alone and a
+// member or an element; 0 where it may be another.
+func endOfCount(b []byte, i int) int {
+	end := endOfDigits(b, i)
+	if end > i && end < len(b) && (b[end] == ',' || b[end] == '}' || b[end] == ']') {
+		return end
+	}
+	return 0
 }
 
 func (c *cursor) literal(word string) {

@@ -171,7 +171,7 @@ func endOfScalar(b []byte, i int) int {
 	case 'n':
 		return endOfWord(b, i, "null")
 	}
-	if end := endOfDigits(b, i); end > i && end < len(b) && (b[end] == ',' || b[end] == '}' || b[end] == ']') {
+	if end := endOfCount(b, i); end > 0 {
 		return end
 	}
 	c := cursor{b: b, i: i}

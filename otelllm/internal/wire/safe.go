@@ -75,15 +75,21 @@ func isSafe[T string | []byte](s T, limit int) bool {
 		return false
 	}
 	for i := range len(s) {
-		switch c := s[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9',
-			c == '_', c == '.', c == ':', c == '/', c == '-':
-		default:
+		if !safeBytes[s[i]] {
 			return false
 		}
 	}
 	return true
 }
+
+// safeBytes are those of [A-Za-z0-9_.:/-]: ids are so mixed that comparisons one
+// after the other are mostly foreseen wrong.
+var safeBytes = func() (safe [256]bool) {
+	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:/-" {
+		safe[c] = true
+	}
+	return safe
+}()
 
 func hashed(id []byte) string {
 	sum := sha256.Sum256(id)

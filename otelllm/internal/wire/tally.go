@@ -109,17 +109,20 @@ func (t *tally) identify(id, model []byte) {
 
 // use records token counts over those that came before: usage is cumulative.
 func (t *tally) use(u Usage) {
-	for _, f := range [...]struct{ to, from *int }{
-		{&t.Usage.Input, &u.Input},
-		{&t.Usage.Output, &u.Output},
-		{&t.Usage.CacheRead, &u.CacheRead},
-		{&t.Usage.CacheCreation, &u.CacheCreation},
-		{&t.Usage.Reasoning, &u.Reasoning},
-	} {
-		if *f.from >= 0 {
-			*f.to = *f.from
-		}
+	known := &t.Usage
+	known.Input = latest(known.Input, u.Input)
+	known.Output = latest(known.Output, u.Output)
+	known.CacheRead = latest(known.CacheRead, u.CacheRead)
+	known.CacheCreation = latest(known.CacheCreation, u.CacheCreation)
+	known.Reasoning = latest(known.Reasoning, u.Reasoning)
+}
+
+// latest is a count as it is known once n, negative where nothing was said, has come.
+func latest(known, n int) int {
+	if n >= 0 {
+		return n
 	}
+	return known
 }
 
 // finishRefusal is the finish reason of an answer that is a refusal, where the
