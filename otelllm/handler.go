@@ -104,7 +104,7 @@ func (h *handler) begin(caller context.Context, r *http.Request, protocol wire.P
 	if r.Body != nil && r.Body != http.NoBody {
 		s.teeAsked(&requestTee{ReadCloser: r.Body, protocol: protocol, length: r.ContentLength})
 	}
-	s.begun(s.shutdown)
+	s.begun(s)
 	return context.WithValue(ctx, servingKey{}, s), s
 }
 

@@ -304,12 +304,15 @@ func (s *session) begin(providerTools []string, now time.Time) *response {
 	if !s.changed {
 		r.facts.HistoryCalls, r.facts.HistoryOutputs = slices.Clone(s.calls), slices.Clone(s.outputs)
 	}
-	r.begun(func() {
-		for _, f := range r.done(closing{how: byClose, abort: classify.Abort{Source: AbortShutdown}}, time.Now()) {
-			f()
-		}
-	})
+	r.begun(r)
 	return r
+}
+
+// shutdown ends the recording because the process is going down.
+func (r *response) shutdown() {
+	for _, f := range r.done(closing{how: byClose, abort: classify.Abort{Source: AbortShutdown}}, time.Now()) {
+		f()
+	}
 }
 
 // remember appends an id to a list of the last 64.

@@ -59,7 +59,8 @@ func startSpan(
 ) (context.Context, trace.Span) {
 	mem := takeScratch()
 	mem.attrs = id.Append(mem.attrs)
-	ctx, span := tracer.Start(ctx, id.SpanName(), kind, trace.WithTimestamp(start), trace.WithAttributes(mem.attrs...))
+	mem.start = append(mem.start, kind, trace.WithTimestamp(start), trace.WithAttributes(mem.attrs...))
+	ctx, span := tracer.Start(ctx, id.SpanName(), mem.start...)
 	mem.giveBack()
 	return ctx, span
 }
@@ -80,11 +81,14 @@ func (r *record) init(ctx context.Context, c *config, span trace.Span, id *spanf
 // no step of the wall clock comes between two moments of one request.
 func (r *record) now() time.Time { return r.start.Add(time.Since(r.start)) }
 
-// begun tells those who keep count of open requests. Shutdown ends this one.
-func (r *record) begun(shutdown func()) {
+// recording is a request whose recording Shutdown can end.
+type recording interface{ shutdown() }
+
+// begun tells those who keep count of open requests. The record is that of whole.
+func (r *record) begun(whole recording) {
 	// The run first: once the request is open, Shutdown may end it at any moment.
 	r.run.requestBegan(r)
-	open.add(r, shutdown)
+	open.add(r, whole)
 }
 
 // headersCame: the response has begun, with mu held.
@@ -184,11 +188,12 @@ func (r *record) end(now time.Time) {
 	}
 	r.span.SetAttributes(mem.attrs...)
 	r.times.write(r.span, calls, mem)
-	mem.giveBack()
 	if facts.ErrorType != "" {
 		r.span.SetStatus(codes.Error, "")
 	}
-	r.span.End(trace.WithTimestamp(now))
+	mem.end = append(mem.end, trace.WithTimestamp(now))
+	r.span.End(mem.end...)
+	mem.giveBack()
 }
 
 // snapshot is what the request would come to if its stream were let go now, where

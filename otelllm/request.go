@@ -89,7 +89,7 @@ func StartRequest(ctx context.Context, info RequestInfo, opts ...Option) (contex
 	r.facts.Streams = info.Stream
 	r.facts.ProviderTools = last(info.ProviderTools, wire.SafeName)
 	r.facts.HistoryCalls, r.facts.HistoryOutputs = last(info.HistoryCalls, wire.SafeID), last(info.HistoryOutputs, wire.SafeID)
-	r.begun(func() { r.letGo(byClose, classify.Abort{Source: AbortShutdown}) })
+	r.begun(r)
 	q := &Request{record: r}
 	q.cleanup = runtime.AddCleanup(q, func(r *manualRecord) { r.letGo(byDrop, classify.Abort{}) }, r)
 	return ctx, q
@@ -276,6 +276,9 @@ func (r *manualRecord) stage() semconv.TransportStage {
 		return semconv.TransportStageUnset
 	}
 }
+
+// shutdown ends the request because the process is going down.
+func (r *manualRecord) shutdown() { r.letGo(byClose, classify.Abort{Source: AbortShutdown}) }
 
 // letGo ends the request by this side's will.
 func (r *manualRecord) letGo(h how, abort classify.Abort) {

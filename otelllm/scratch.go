@@ -13,6 +13,8 @@ type scratch struct {
 	attrs   []attribute.KeyValue
 	call    []attribute.KeyValue // of an event about a call
 	options []trace.EventOption
+	start   []trace.SpanStartOption
+	end     []trace.SpanEndOption
 }
 
 var scratches = sync.Pool{New: func() any {
@@ -20,6 +22,8 @@ var scratches = sync.Pool{New: func() any {
 		attrs:   make([]attribute.KeyValue, 0, 48), // few spans have more
 		call:    make([]attribute.KeyValue, 0, 2),
 		options: make([]trace.EventOption, 0, 2),
+		start:   make([]trace.SpanStartOption, 0, 3),
+		end:     make([]trace.SpanEndOption, 0, 1),
 	}
 }}
 
@@ -30,6 +34,8 @@ func (s *scratch) giveBack() {
 	clear(s.attrs)
 	clear(s.call[:cap(s.call)])
 	clear(s.options[:cap(s.options)])
-	s.attrs = s.attrs[:0]
+	clear(s.start)
+	clear(s.end)
+	s.attrs, s.start, s.end = s.attrs[:0], s.start[:0], s.end[:0]
 	scratches.Put(s)
 }

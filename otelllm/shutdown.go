@@ -26,7 +26,7 @@ func Shutdown(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		r.end()
+		r.shutdown()
 	}
 	for _, r := range requests {
 		if err := open.gone(ctx, r.record); err != nil {
@@ -52,26 +52,26 @@ var open registry
 type registry struct {
 	mu sync.Mutex
 	// Everything below is guarded by mu.
-	requests map[*record]func()
+	requests map[*record]recording
 	removed  chan struct{} // closed when a request is removed; nil: nobody waits
 	tools    map[weak.Pointer[Tool]]struct{}
 	runs     map[weak.Pointer[Run]]struct{}
 }
 
-// openRequest is a request that is open, and what ends it.
+// openRequest is a request that is open, and its record.
 type openRequest struct {
 	record *record
-	end    func()
+	recording
 }
 
-// add takes a request in; end ends its recording.
-func (o *registry) add(r *record, end func()) {
+// add takes a request in. The record is that of whole.
+func (o *registry) add(r *record, whole recording) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.requests == nil {
-		o.requests = map[*record]func(){}
+		o.requests = map[*record]recording{}
 	}
-	o.requests[r] = end
+	o.requests[r] = whole
 }
 
 func (o *registry) remove(r *record) {
@@ -148,8 +148,8 @@ func (o *registry) all() (requests []openRequest, rest []func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	requests, rest = make([]openRequest, 0, len(o.requests)), make([]func(), 0, len(o.tools)+len(o.runs))
-	for r, end := range o.requests {
-		requests = append(requests, openRequest{r, end})
+	for r, whole := range o.requests {
+		requests = append(requests, openRequest{r, whole})
 	}
 	down := &AbortError{Source: AbortShutdown}
 	for p := range o.tools {

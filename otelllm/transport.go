@@ -141,7 +141,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	if !read {
 		a.teeAsked(&requestTee{ReadCloser: req.Body, protocol: protocol, length: req.ContentLength})
 	}
-	a.begun(a.shutdown)
+	a.begun(a)
 	return ctx, a
 }
 
