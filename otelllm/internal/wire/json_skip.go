@@ -133,7 +133,8 @@ func endOfName(b []byte, i int) int {
 }
 
 // endOfQuoted is the end of the string whose opening quote is at i, its closing
-// quote included; 0 if it has none or is not well-formed.
+// quote included; 0 if it has none or is not well-formed. It is the loop of
+// [cursor.pass] once more: without a cursor, what is passed over goes by faster.
 func endOfQuoted(b []byte, i int) int {
 	for i++; ; {
 		if i+8 <= len(b) {
