@@ -247,6 +247,9 @@ func compare(b *testing.B, s *stream, eventByEvent bool) *comparison {
 			if err != nil || got != n {
 				b.Fatalf("%s: %d of %d events: %v", s.name, got, n, err)
 			}
+			if base.end == 0 {
+				b.Fatalf("%s: the SDK neither reads the body to its end nor closes it", s.name)
+			}
 			return cost{decoding: base.end - base.began, whole: end - start}
 		}
 	}

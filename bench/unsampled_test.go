@@ -41,18 +41,18 @@ func BenchmarkNotSampled(b *testing.B) {
 	} {
 		for _, size := range []int{0, 1 << 20} {
 			for _, r := range []struct {
-				name  string
-				wire  *wire
-				asSDK bool
+				name      string
+				wire      *wire
+				versioned bool
 			}{
-				{chat.name, chat, true},
+				{chat.name, chat, false},
 				{anthropicMessages.name, anthropicMessages, true},
-				{"anthropic_messages at a gateway", gateway, true},
-				{"anthropic_messages at a gateway, no SDK", gateway, false},
+				{"anthropic_messages at a gateway", gateway, false},
+				{"anthropic_messages at a gateway, with its version", gateway, true},
 			} {
 				b.Run(fmt.Sprintf("%s/%s/request of %d KiB", v.name, r.name, size>>10), func(b *testing.B) {
 					req := r.wire.post(v.ctx, b, r.wire.body(size))
-					if r.asSDK && r.wire != chat {
+					if r.versioned {
 						req.Header.Set("Anthropic-Version", "2023-06-01")
 					}
 					benchNotSampled(b, v.provider, r.wire, req)
@@ -63,7 +63,7 @@ func BenchmarkNotSampled(b *testing.B) {
 }
 
 // gateway is a wire under a path that others have as well, on a host that is no
-// provider's: whether it is a model call the header of Anthropic's SDKs says, and
+// provider's: whether it is a model call Anthropic's version header says, and
 // without it only the body.
 var gateway = &wire{"anthropic_messages at a gateway", "http://gateway.internal/v1/messages", sseType, anthropicMessages.request}
 

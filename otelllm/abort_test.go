@@ -339,6 +339,23 @@ func TestAbandoned(t *testing.T) {
 	})
 }
 
+// A body that is lost is lost, though its response is kept.
+func TestAbandonedBodyOfAResponseThatIsKept(t *testing.T) {
+	r := newRecorder(t)
+	url := script(t, sseHead+"data: {\"choices\":[]}\n\n", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+chatPath, strings.NewReader(chatBody))
+	require.NoError(t, err)
+	resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req)
+	require.NoError(t, err)
+	resp.Body = http.NoBody //nolint:bodyclose // that is the point
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		return len(r.spans.Ended()) == 1
+	}, patience, time.Millisecond)
+	assert.Equal(t, "abandoned", r.only(t).get("llm.stream.end"))
+	runtime.KeepAlive(resp)
+}
+
 // A consumer that closes the body early, over both HTTP versions: a close of this
 // side and no break, also where a context ended before it, whose word counts.
 func TestConsumerCloses(t *testing.T) {

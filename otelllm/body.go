@@ -24,15 +24,11 @@ type responseBody struct {
 // response that it returned while the stream lasts, therefore the consumer gets a
 // copy; the trailers, which come with the body's end, are passed on to it.
 func withBody(resp *http.Response, a *attempt) *http.Response {
-	both := &struct { // in one piece of memory
-		body responseBody
-		seen http.Response
-	}{responseBody{ReadCloser: resp.Body, attempt: a, below: resp}, *resp}
-	b := &both.body
-	b.seen = &both.seen
-	b.seen.Body = b
+	seen := *resp // by itself: who keeps the response may have lost its body
+	b := &responseBody{ReadCloser: resp.Body, attempt: a, below: resp, seen: &seen}
+	seen.Body = b
 	b.cleanup = runtime.AddCleanup(b, (*attempt).abandoned, a)
-	return b.seen
+	return &seen
 }
 
 // Read implements io.Reader.

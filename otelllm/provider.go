@@ -124,20 +124,9 @@ func (c *config) recognise(req *http.Request) (p wire.Protocol, sure, ok bool) {
 	return c.protocol, true, jsonBody(req)
 }
 
-// vouched: the headers are those of the protocol's own clients. The header of
-// Anthropic's version is one that its API insists on.
+// vouched: a header that the protocol's API insists on, and nobody else has, is there.
 func vouched(protocol string, h http.Header) bool {
-	agent := value(h, "User-Agent")
-	switch protocol {
-	case "anthropic_messages":
-		return value(h, "Anthropic-Version") != ""
-	case "openai_responses":
-		return strings.HasPrefix(agent, "OpenAI/") || strings.HasPrefix(agent, "AzureOpenAI/")
-	case "ollama":
-		return strings.HasPrefix(agent, "ollama/") || strings.HasPrefix(agent, "ollama-")
-	default:
-		return false
-	}
+	return protocol == "anthropic_messages" && value(h, "Anthropic-Version") != ""
 }
 
 // jsonBody: the request's body is JSON by its content type, or has none.

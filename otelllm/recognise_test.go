@@ -49,27 +49,24 @@ func TestUnsurePaths(t *testing.T) {
 	}
 }
 
-// TestVouched: on a path that others have too the headers of a protocol's own client
-// are proof, whatever the body says; another client's are none.
+// TestVouched: on a path that others have too the header that Anthropic's API insists
+// on is proof. That a client is an SDK is none: Ollama's loads models by the same path,
+// and any SDK may be pointed at another service.
 func TestVouched(t *testing.T) {
 	url := script(t, jsonHead+`{}`, nil)
 	for _, tt := range []struct {
-		name, path, header, value string
-		recorded                  bool
+		name, path, header, value, body string
+		recorded                        bool
 	}{
-		{"Anthropic's version", "/v1/messages", "anthropic-version", "2023-06-01", true},
-		{"no version", "/v1/messages", "User-Agent", "Anthropic/Go 1.84.0", false},
-		{"openai-go", "/gateway/responses", "User-Agent", "OpenAI/Go 3.95.0", true},
-		{"openai-python for Azure", "/gateway/responses", "User-Agent", "AzureOpenAI/Python 2.9.0", true},
-		{"a survey's client", "/survey/responses", "User-Agent", "survey/2.0", false},
-		{"another protocol's header", "/survey/responses", "anthropic-version", "2023-06-01", false},
-		{"Ollama's client", "/api/chat", "User-Agent", "ollama/0.12.0 (amd64 linux) Go/go1.26.0", true},
-		{"Ollama's client for Python", "/api/chat", "User-Agent", "ollama-python/0.6.0 (x86_64 linux) Python/3.13.0", true},
-		{"a browser", "/api/chat", "User-Agent", "Mozilla/5.0", false},
+		{"Anthropic's version", "/v1/messages", "anthropic-version", "2023-06-01", `{"odd":true}`, true},
+		{"no version", "/v1/messages", "User-Agent", "Anthropic/Go 1.84.0", `{"odd":true}`, false},
+		{"another protocol's header", "/survey/responses", "anthropic-version", "2023-06-01", `{"answers":[1]}`, false},
+		{"an SDK for a survey", "/survey/responses", "User-Agent", "OpenAI/Go 3.95.0", `{"answers":[1]}`, false},
+		{"Ollama loads a model", "/api/chat", "User-Agent", "ollama-python/0.6.0 (x86_64 linux) Python/3.13.0", `{"model":"llama3"}`, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+tt.path, strings.NewReader(`{"odd":true}`))
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+tt.path, strings.NewReader(tt.body))
 			require.NoError(t, err)
 			req.Header.Set("Content-Type", "application/json")
 			req.Header.Set(tt.header, tt.value)

@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// scratch is memory for what is handed to a tracer or a span, which copies what it
-// keeps. Its slices are empty when it is taken.
+// scratch is memory for what is handed to a tracer or a span, attributes and options,
+// both of which copy what they keep. Its slices are empty when it is taken.
 type scratch struct {
 	attrs   []attribute.KeyValue
 	call    []attribute.KeyValue // of an event about a call

@@ -58,7 +58,7 @@ func Reset(b []byte) []byte {
 	return nil
 }
 
-// lend has the memory of b used again. Its slice escapes here, and in no one's way.
+// lend has the memory of b used again.
 func lend(pool *sync.Pool, b []byte) {
 	b = b[:0]
 	pool.Put(&b)

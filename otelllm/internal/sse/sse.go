@@ -139,7 +139,9 @@ func (d *Decoder) lines(p []byte) {
 		if d.stopped {
 			return
 		}
-		d.line = d.line[:0] // its memory stays as it is until the next carry
+		if d.line = d.line[:0]; !d.pending { // else its memory stays as it is until the next carry
+			d.line = carry.Reset(d.line)
+		}
 	}
 }
 

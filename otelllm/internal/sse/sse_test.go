@@ -189,6 +189,18 @@ func TestLongBufferIsLetGo(t *testing.T) {
 	assert.LessOrEqual(t, cap(d.dataBuf), carry.Keep)
 }
 
+// Nor does a long line that is no event's.
+func TestLongLineIsLetGo(t *testing.T) {
+	for _, line := range []string{": ", "id: ", "nothing: "} {
+		var r recorder
+		d := New(&r, unlimited)
+		d.Write([]byte(line + strings.Repeat("x", 2*carry.Keep)))
+		d.Write([]byte("xx\n\ndata: a\n\n"))
+		assert.Contains(t, r.got, "|a")
+		assert.LessOrEqual(t, cap(d.line), carry.Keep)
+	}
+}
+
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	in := []byte(strings.Repeat("event: message\ndata: {\"delta\":\"some words\"}\n\n: ping\n\ndata: a\ndata: b\n\n", 20))
 	for _, size := range []int{len(in), 7, 61} {

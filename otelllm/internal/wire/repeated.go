@@ -2,9 +2,9 @@ package wire
 
 import "hash/maphash"
 
-// repeated recognises an object or array that has been read before, byte for byte, so
-// that it need not be read again: it is as well-formed as it was, and says the same.
-// It holds nothing of the value. The zero value has seen none.
+// repeated skips an object or array that comes again and says nothing here: one that
+// has the length and the hash of the last one is as well-formed as that was. It holds
+// nothing of the value. The zero value has seen none.
 type repeated struct {
 	length int
 	sum    uint64
@@ -12,22 +12,26 @@ type repeated struct {
 
 var repeatedSeed = maphash.MakeSeed()
 
-// pass consumes the next value of c and reports true, if it is the one that was seen.
-func (r *repeated) pass(c *cursor) bool {
+// skip consumes the next value of c. Learn: it may come again.
+func (r *repeated) skip(c *cursor, learn bool) {
 	c.peek()
-	end := c.i + r.length
-	if r.length == 0 || end > len(c.b) || maphash.Bytes(repeatedSeed, c.b[c.i:end]) != r.sum {
-		return false
+	start := c.i
+	if r.length > 0 {
+		if end := start + r.length; end <= len(c.b) && maphash.Bytes(repeatedSeed, c.b[start:end]) == r.sum {
+			c.i = end
+			return
+		}
+		// Another value came. To look for the old one again and again would take far
+		// longer than the payload is long.
+		*r = repeated{}
 	}
-	c.i = end
-	return true
-}
-
-// learn takes the value that c has just consumed, from start on. One that is short
-// takes no longer to read than to recognise.
-func (r *repeated) learn(c *cursor, start int) {
-	const short = 128
-	if value := c.b[start:c.i]; !c.bad && len(value) > short && (value[0] == '{' || value[0] == '[') {
+	c.skip()
+	const short = 128 // takes no longer to read than to recognise
+	if c.bad || !learn || c.i-start <= short {
+		return
+	}
+	// Only these have an end of their own: a number might go on.
+	if value := c.b[start:c.i]; value[0] == '{' || value[0] == '[' {
 		*r = repeated{len(value), maphash.Bytes(repeatedSeed, value)}
 	}
 }

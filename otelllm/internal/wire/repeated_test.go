@@ -14,37 +14,43 @@ func TestRepeated(t *testing.T) {
 	long := `{"a":[` + strings.Repeat(`"some words",`, 20) + `null]}`
 	for _, tt := range []struct {
 		name, first, then string
-		same              bool
+		known             bool // it was learnt
 	}{
 		{"the same", long, long, true},
 		{"the same after white space", long, " \n" + long, true},
-		{"one byte is another", long, strings.Replace(long, "words", "Words", 1), false},
-		{"it goes on", long, long[:len(long)-1] + `,"b":1}`, false},
-		{"it is cut", long, long[:len(long)-1], false},
+		{"one byte is another", long, strings.Replace(long, "words", "Words", 1), true},
+		{"it goes on", long, long[:len(long)-1] + `,"b":1}`, true},
+		{"it is cut", long, long[:len(long)-1], true},
+		{"broken", long, strings.Replace(long, `","`, `"."`, 1), true},
 		{"an array", "[" + long + "]", "[" + long + "]", true},
 		{"short", `{"a":1}`, `{"a":1}`, false},
-		{"no object or array: it may go on", strings.Repeat("1", 200), strings.Repeat("1", 200), false},
+		{"no object or array: it may go on", strings.Repeat("1", 200), strings.Repeat("1", 300), false},
 		{"not well-formed", long[:len(long)-1], long[:len(long)-1], false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var r repeated
-			c := cursor{b: []byte(tt.first)}
-			assert.False(t, r.pass(&c))
-			c.skip()
-			r.learn(&c, 0)
+			r.skip(&cursor{b: []byte(tt.first)}, true)
+			require.Equal(t, tt.known, r != repeated{})
 
-			c = cursor{b: []byte(tt.then)}
-			require.Equal(t, tt.same, r.pass(&c))
-			if !tt.same {
-				c.skip()
-			}
+			c := cursor{b: []byte(tt.then)}
+			r.skip(&c, false)
 			assert.Equal(t, wellFormed([]byte(tt.then)), c.end())
 		})
 	}
 }
 
-// What a response says again is not read again, and what it says otherwise is.
-func TestResponseSaidAgain(t *testing.T) {
+// A value that is looked for in vain is forgotten: what is looked at is never more
+// than a few times what has come.
+func TestRepeatedLooksOnce(t *testing.T) {
+	var r repeated
+	r.skip(&cursor{b: []byte("[" + strings.Repeat("1,", 1000) + "1]")}, true)
+	c := cursor{b: []byte("1" + strings.Repeat(" ", 3000))}
+	r.skip(&c, true)
+	assert.Equal(t, repeated{}, r)
+}
+
+// The tools of a response are passed over where they are the same, and read where not.
+func TestToolsSaidAgain(t *testing.T) {
 	tools := `[{"type":"function","name":"f","parameters":{"d":"` + strings.Repeat("what it takes ", 20) + `"}}]`
 	response := func(status, tools string) string {
 		return `{"id":"resp_1","model":"gpt-5","status":"` + status + `","output":[],"tools":` + tools + `,"usage":{"input_tokens":1,"output_tokens":2}}`
@@ -65,6 +71,7 @@ func TestResponseSaidAgain(t *testing.T) {
 		{"broken within the response", event("in_progress", strings.Replace(response("in_progress", tools), `"status"`, `"status`, 1)), semconv.TransportCauseMalformedEvent, false},
 		{"broken behind it", event("in_progress", response("in_progress", tools)+"}"), semconv.TransportCauseMalformedEvent, false},
 		{"what began, as an end", event("failed", response("in_progress", tools)), 0, false},
+		{"twice in one response", event("completed", strings.Replace(response("completed", tools), `"tools"`, `"tools":1,"tools"`, 1)), 0, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			st := decode(openAIResponses{}, sseType, created+tt.body)

@@ -37,7 +37,7 @@ type responsesReader struct {
 	anyItems bool       // some item event came
 	refused  bool       // the text is a refusal
 
-	began, tools repeated // the response as it began, and its tools
+	tools repeated // of the response: most of it, in every event that brings it
 
 	shapes shapes[responsesDelta]
 }

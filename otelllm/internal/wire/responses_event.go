@@ -38,36 +38,16 @@ func (r *responsesReader) read(data []byte, ev *responsesEvent) bool {
 	return c.end()
 }
 
-// readResponse reads the response of an event. Every one that brings it brings all of
-// it, with the tools that the request had, which are most of it.
+// readResponse reads the response of an event.
 func (r *responsesReader) readResponse(c *cursor, ev *responsesEvent) {
 	ev.unshaped = true
-	if string(ev.typ) == "response.in_progress" && r.began.pass(c) {
-		return // what response.created said has been taken
-	}
-	c.peek()
-	start := c.i
 	ev.response.usage = unknownUsage
 	for key, ok := c.object(); ok; key, ok = c.key() {
-		switch {
-		case string(key) != "tools":
+		if string(key) == "tools" {
+			r.tools.skip(c, !r.shapes.off)
+		} else {
 			ev.response.member(c, key)
-		case !r.tools.pass(c):
-			c.peek()
-			start := c.i
-			c.skip()
-			r.keep(&r.tools, c, start)
 		}
-	}
-	if string(ev.typ) == "response.created" {
-		r.keep(&r.began, c, start)
-	}
-}
-
-// keep has a value recognised that will come again: the one that c has just consumed.
-func (r *responsesReader) keep(v *repeated, c *cursor, start int) {
-	if !r.shapes.off {
-		v.learn(c, start)
 	}
 }
 

@@ -56,8 +56,8 @@ func Recognise(method, path string) (Protocol, bool) {
 
 // Match is [Recognise] that tells how much the path proves. sure: it is a path that
 // only a model call has. Otherwise it is one that another application may well have
-// (/api/chat, …/responses, /v1/messages): the request is a model call only if its
-// body is one, which [Request].IsCall says.
+// (/api/chat, …/responses, /v1/messages): unless the host or a header proves it, the
+// request is a model call only if its body is one, which [Request].IsCall says.
 func Match(method, path string) (p Protocol, sure, ok bool) { return match(method, path) }
 
 // ByName finds a protocol by its name. It knows nothing of what the paths of Gemini
