@@ -62,6 +62,7 @@ type Decoder struct {
 	stray   bool // the last line was a stray one
 	afterCR bool // the last byte was \r: a \n that follows belongs to it
 	stopped bool
+	nextCR  int  // the place of the next \r in what is being written, as plain looked for it last
 	bom     int8 // how many bytes of a byte order mark have matched; -1: the start is past
 }
 
@@ -104,10 +105,11 @@ func (d *Decoder) Write(p []byte) {
 
 // lines takes the complete lines of p and carries the rest.
 func (d *Decoder) lines(p []byte) {
-	nextLF, nextCR := -1, -1 // the places of the next \n and \r, looked for again only when passed
+	nextLF := -1 // the place of the next \n, looked for again only when passed
+	d.nextCR = -1
 	for at := 0; at < len(p); {
 		if !d.pending && len(d.line) == 0 {
-			if at = d.plain(p, at, &nextCR); d.stopped || at == len(p) {
+			if at = d.plain(p, at); d.stopped || at == len(p) {
 				return
 			}
 		}
@@ -148,8 +150,7 @@ func (d *Decoder) lines(p []byte) {
 // plain delivers the events from at on that have the shape nearly all have: an
 // event line or none, one data line, a blank line, all ended by \n, and those that the
 // sink takes. It returns the place of the first line that it leaves to the general way.
-// The place of the next \r is for its use.
-func (d *Decoder) plain(p []byte, at int, nextCR *int) int {
+func (d *Decoder) plain(p []byte, at int) int {
 	for !d.stopped {
 		if n := d.sink.Take(p[at:min(len(p), at+d.limit)]); n > 0 {
 			d.stray = false
@@ -173,10 +174,10 @@ func (d *Decoder) plain(p []byte, at int, nextCR *int) int {
 		if n < 0 || n+len(ev.Name) > d.limit || i+n+1 == len(p) || p[i+n+1] != '\n' {
 			return at
 		}
-		if *nextCR < at {
-			*nextCR = at + index(p[at:], '\r')
+		if d.nextCR < at {
+			d.nextCR = at + index(p[at:], '\r')
 		}
-		if *nextCR < i+n {
+		if d.nextCR < i+n {
 			return at // it ends a line too
 		}
 		ev.Data = p[i+len("data: ") : i+n]
