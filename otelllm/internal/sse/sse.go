@@ -62,7 +62,6 @@ type Decoder struct {
 	stray   bool // the last line was a stray one
 	afterCR bool // the last byte was \r: a \n that follows belongs to it
 	stopped bool
-	nextCR  int  // the place of the next \r in what is being written, as plain looked for it last
 	bom     int8 // how many bytes of a byte order mark have matched; -1: the start is past
 }
 
@@ -106,7 +105,6 @@ func (d *Decoder) Write(p []byte) {
 // lines takes the complete lines of p and carries the rest.
 func (d *Decoder) lines(p []byte) {
 	nextLF := -1 // the place of the next \n, looked for again only when passed
-	d.nextCR = -1
 	for at := 0; at < len(p); {
 		if !d.pending && len(d.line) == 0 {
 			if at = d.plain(p, at); d.stopped || at == len(p) {
@@ -174,11 +172,8 @@ func (d *Decoder) plain(p []byte, at int) int {
 		if n < 0 || n+len(ev.Name) > d.limit || i+n+1 == len(p) || p[i+n+1] != '\n' {
 			return at
 		}
-		if d.nextCR < at {
-			d.nextCR = at + index(p[at:], '\r')
-		}
-		if d.nextCR < i+n {
-			return at // it ends a line too
+		if bytes.IndexByte(p[at:i+n], '\r') >= 0 {
+			return at // which ends a line too
 		}
 		ev.Data = p[i+len("data: ") : i+n]
 		d.stray = false
