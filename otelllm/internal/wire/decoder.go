@@ -101,6 +101,17 @@ func (d *decoder[R, P]) Release() {
 	d.from.released.Put(d)
 }
 
+// emptied is list without its elements, for another response; without its memory too
+// where that is more than nearly all responses need.
+func emptied[T any](list []T) []T {
+	const most = 16
+	if cap(list) > most {
+		return nil
+	}
+	clear(list[:cap(list)])
+	return list[:0]
+}
+
 func (d *bodyDecoder) init(contentType string, r reader, f forms) {
 	d.reader, d.state = r, &r.tally().State
 	d.state.Phase = semconv.PhaseResponseStarted

@@ -25,17 +25,6 @@ func (f *few[T]) at(i int) *T {
 	return &f.more[i-1]
 }
 
-// emptied is list without its elements, for another response; without its memory too
-// where that is more than nearly all responses need.
-func emptied[T any](list []T) []T {
-	const most = 16
-	if cap(list) > most {
-		return nil
-	}
-	clear(list[:cap(list)])
-	return list[:0]
-}
-
 // cut drops the elements from n on.
 func (f *few[T]) cut(n int) {
 	f.n = n

@@ -146,11 +146,9 @@ func (c *cursor) name() (name []byte, escaped, ok bool) {
 	if c.peek() != '"' {
 		return nil, false, c.missing()
 	}
-	start := c.i + 1
-	if escaped, ok = c.pass(); !ok {
+	if name, escaped, ok = c.rawString(); !ok {
 		return nil, false, false
 	}
-	name = c.b[start : c.i-1]
 	if !c.at(':') && c.peek() != ':' {
 		return nil, false, c.missing()
 	}
@@ -205,18 +203,8 @@ const maxDigits = 12
 
 // count reads a number that counts something; -1 for any other value.
 func (c *cursor) count() int {
-	c.peek()
-	if end := endOfCount(c.b, c.i); end > 0 {
-		digits := c.b[c.i:end]
-		c.i = end
-		return countOf(digits)
-	}
-	return countOf(c.number())
-}
-
-// countOf is the number that digits are; -1 if they are none or too many.
-func countOf(digits []byte) int {
 	n := 0
+	digits := c.number()
 	if len(digits) == 0 || len(digits) > maxDigits {
 		return -1
 	}
@@ -277,34 +265,26 @@ func (c *cursor) skip() {
 	case 'n':
 		c.literal("null")
 	default:
-		if end := endOfCount(c.b, c.i); end > 0 {
-			c.i = end
-		} else {
-			c.skipNumber()
-		}
+		c.skipNumber()
 	}
-}
-
-// endOfCount is the end of the number at i, where it is one of digits alone and a
-// member or an element; 0 where it may be another.
-func endOfCount(b []byte, i int) int {
-	end := endOfDigits(b, i)
-	if end > i && end < len(b) && (b[end] == ',' || b[end] == '}' || b[end] == ']') {
-		return end
-	}
-	return 0
 }
 
 func (c *cursor) literal(word string) {
-	if len(c.b)-c.i < len(word) || string(c.b[c.i:c.i+len(word)]) != word {
+	if end := endOfWord(c.b, c.i, word); end > 0 {
+		c.i = end
+	} else {
 		c.fail()
-		return
 	}
-	c.i += len(word)
 }
 
 // skipNumber consumes -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?
 func (c *cursor) skipNumber() {
+	// Nearly every number is one of digits alone, and a member or an element.
+	end := endOfDigits(c.b, c.i)
+	if end > c.i && end < len(c.b) && (c.b[end] == ',' || c.b[end] == '}' || c.b[end] == ']') {
+		c.i = end
+		return
+	}
 	if c.at('-') {
 		c.i++
 	}

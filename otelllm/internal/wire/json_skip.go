@@ -7,7 +7,7 @@ import (
 
 // skipNested consumes the object or array whose bracket is the next byte. Most of a
 // response says nothing here, and goes by in one loop that keeps its place in
-// registers: by the steps of the cursor it takes half as long again.
+// registers: by the steps of the cursor it takes a quarter longer.
 func (c *cursor) skipNested() {
 	const most = 64 // containers, a bit of kinds each
 	var (
@@ -134,7 +134,8 @@ func endOfName(b []byte, i int) int {
 
 // endOfQuoted is the end of the string whose opening quote is at i, its closing
 // quote included; 0 if it has none or is not well-formed. It is the loop of
-// [cursor.pass] once more: without a cursor, what is passed over goes by faster.
+// [cursor.pass] once more, which has to tell of escapes: with one loop for both,
+// short streams take 2 to 4 % longer to decode.
 func endOfQuoted(b []byte, i int) int {
 	for i++; ; {
 		if i+8 <= len(b) {
@@ -171,9 +172,6 @@ func endOfScalar(b []byte, i int) int {
 		return endOfWord(b, i, "false")
 	case 'n':
 		return endOfWord(b, i, "null")
-	}
-	if end := endOfCount(b, i); end > 0 {
-		return end
 	}
 	c := cursor{b: b, i: i}
 	if c.skipNumber(); c.bad {

@@ -320,7 +320,7 @@ func (r *responsesReader) document(data []byte) verdict {
 	var ev responsesEvent
 	resp := &ev.response
 	c := cursor{b: data}
-	resp.read(&c)
+	r.readResponse(&c, &ev)
 	if !c.end() {
 		return malformed
 	}

@@ -38,7 +38,7 @@ func (r *responsesReader) read(data []byte, ev *responsesEvent) bool {
 	return c.end()
 }
 
-// readResponse reads the response of an event.
+// readResponse reads the response of an event, or one that is a whole body.
 func (r *responsesReader) readResponse(c *cursor, ev *responsesEvent) {
 	ev.unshaped = true
 	ev.response.usage = unknownUsage
@@ -90,14 +90,6 @@ func (ev *responsesEvent) failure() *fault {
 		return &ev.fault
 	}
 	return &ev.flat
-}
-
-// read reads a response object.
-func (o *responsesObject) read(c *cursor) {
-	o.usage = unknownUsage
-	for key, ok := c.object(); ok; key, ok = c.key() {
-		o.member(c, key)
-	}
 }
 
 // member reads one member of a response object.
