@@ -51,7 +51,6 @@ type chatReader struct {
 	t       tally
 	choices []chatChoice
 	open    []chatCall // calls whose choice has not finished
-	head    chatHead
 
 	// shapes are those of chunks that were plain deltas: a piece of text, reasoning or
 	// tool input of one choice, and nothing else.
@@ -84,7 +83,7 @@ func (r *chatReader) tally() *tally { return &r.t }
 
 func (r *chatReader) reset() {
 	r.shapes.reset()
-	*r = chatReader{choices: emptied(r.choices), open: emptied(r.open), head: chatHead{text: r.head.text[:0]}, shapes: r.shapes}
+	*r = chatReader{choices: emptied(r.choices), open: emptied(r.open), shapes: r.shapes}
 }
 
 func (r *chatReader) event(name, data []byte) verdict {

@@ -1,7 +1,5 @@
 package wire
 
-import "bytes"
-
 // chatChunk is what one payload says. Its slices are the payload's own.
 type chatChunk struct {
 	id, model []byte
@@ -9,6 +7,7 @@ type chatChunk struct {
 	fragments few[chatFragment]
 	usage     Usage
 	fault     fault
+	head      int // where the value of the choices begins, if nothing but who it is from stands before it; else 0
 }
 
 // chatDelta is the part of a chunk that is about one choice.
@@ -42,8 +41,8 @@ func (r *chatReader) read(data []byte, ch *chatChunk) bool {
 		case "model":
 			ch.model = c.str()
 		case "choices":
-			if heading && !r.shapes.off {
-				r.head.keep(data[:c.i], &r.shapes.values)
+			if heading {
+				ch.head = c.i
 			}
 			heading = false
 			for ok := c.array(); ok; ok = c.element() {
@@ -78,43 +77,22 @@ func (r *chatReader) read(data []byte, ch *chatChunk) bool {
 }
 
 // begin goes to the first member of the chunk that c is at the beginning of; to its
-// choices where that of an earlier chunk came before them, whose id and model are known.
+// choices where those of an earlier chunk came after the same, whose id and model are
+// known: who a chunk is from is the same in every chunk of a response.
 func (r *chatReader) begin(c *cursor) ([]byte, bool) {
-	if r.t.ResponseID == "" || r.t.Model == "" || len(r.head.text) == 0 || !bytes.HasPrefix(c.b, r.head.text) {
+	if r.t.ResponseID == "" || r.t.Model == "" {
 		return c.object()
 	}
-	c.i, c.depth = len(r.head.text), 1
-	if sp := r.head.number; sp.end > 0 {
-		r.shapes.add(int(sp.start), int(sp.end), sp.what, sp.of)
+	n := r.shapes.head(c.b)
+	if n == 0 {
+		r.shapes.begin()
+		return c.object()
 	}
+	c.i, c.depth = n, 1
 	return choicesKey, true
 }
 
 var choicesKey = []byte("choices")
-
-// chatHead is what a chunk holds before the value of its choices: who it is from, which
-// is the same in every chunk of a response.
-type chatHead struct {
-	text   []byte
-	number span // the hole in it, if it has one: when the response began
-}
-
-// maxHead bounds what is kept of a chunk.
-const maxHead = 512
-
-// keep takes the head of a chunk, in which there are the values v.
-func (h *chatHead) keep(text []byte, v *values) {
-	if len(text) > maxHead || v.n > 1 || v.overflow || bytes.Equal(text, h.text) {
-		return
-	}
-	if cap(h.text) < len(text) {
-		h.text = make([]byte, 0, len(text))
-	}
-	h.text, h.number = append(h.text[:0], text...), span{}
-	if v.n == 1 {
-		h.number = v.spans[0]
-	}
-}
 
 // readGroq reads what Groq says beside the chunk: the usage of a stream, and why it
 // stopped early, which is a text or a code.
@@ -319,5 +297,7 @@ func (r *chatReader) learn(name, data []byte, ch *chatChunk) {
 		}
 		p.call, p.called = int32(f.index), true
 	}
-	r.shapes.learn(name, data, p)
+	if r.shapes.learn(name, data, p) {
+		r.shapes.learnHead(ch.head)
+	}
 }

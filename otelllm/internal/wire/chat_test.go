@@ -144,25 +144,33 @@ func TestChatManyCalls(t *testing.T) {
 	runDecodeTests(t, openAIChat{}, []decodeTest{{"100", "", body.String(), func(s *State) { *s = *want }}})
 }
 
-// What chunks have in common before their choices is passed over once it is known, and
-// what they have not is read: another id or model changes nothing, an error does.
+// What chunks have in common before their choices is passed over once a plain delta has
+// shown it, and what they have not is read: another id or model changes nothing, an
+// error does.
 func TestChatHeads(t *testing.T) {
 	const choices = `"choices":[{"index":0,"delta":{"tool_calls":[{"index":%d,"id":"c%[1]d","function":{"name":"f","arguments":"{}"}}]}}]`
 	head := func(n int, before string) string {
 		return fmt.Sprintf(`data: {"id":"","model":"m",`+before+choices+"}\n\n", n)
 	}
 	named := func(n int, before string) string { return strings.Replace(head(n, before), `"id":""`, `"id":"r1"`, 1) }
+	said := func(before string) string {
+		return `data: {"id":"r1","model":"m",` + before + `"choices":[{"index":0,"delta":{"content":"a"}}]}` + "\n\n"
+	}
 	for name, tt := range map[string]struct {
 		stream string
 		calls  int
 		failed bool
 	}{
-		"one head":              {named(0, `"created":1,`) + named(1, `"created":1,`) + named(2, `"created":1,`), 3, false},
-		"a number that changes": {named(0, `"created":1,`) + named(1, `"created":2,`) + named(2, `"created":2,`) + named(3, `"created":33,`), 4, false},
-		"an id that comes late": {head(0, "") + head(1, "") + named(2, "") + named(3, "") + head(4, ""), 5, false},
-		"a longer one":          {named(0, "") + named(1, `"x":"`+strings.Repeat("x", maxHead)+`",`) + named(2, ""), 3, false},
-		"usage in it":           {named(0, `"usage":{"prompt_tokens":1},`) + named(1, `"usage":{"prompt_tokens":1},`) + named(2, `"usage":{"prompt_tokens":7},`), 3, false},
-		"an error in it":        {named(0, "") + named(1, `"error":{"code":"overloaded"},`), 2, true},
+		"one head":              {said(`"created":1,`) + named(0, `"created":1,`) + named(1, `"created":1,`) + named(2, `"created":1,`), 3, false},
+		"a number that changes": {said(`"created":1,`) + named(0, `"created":1,`) + named(1, `"created":2,`) + named(2, `"created":2,`) + named(3, `"created":33,`), 4, false},
+		"an id that comes late": {head(0, "") + head(1, "") + named(2, "") + said("") + named(3, "") + head(4, ""), 5, false},
+		"a longer one":          {said("") + said(`"x":"`+strings.Repeat("x", maxLiterals)+`",`) + named(0, "") + named(1, `"x":"`+strings.Repeat("x", maxLiterals)+`",`) + named(2, ""), 3, false},
+		"usage in it":           {said("") + named(0, `"usage":{"prompt_tokens":1},`) + named(1, `"usage":{"prompt_tokens":1},`) + named(2, `"usage":{"prompt_tokens":7},`), 3, false},
+		"an error in it":        {said("") + named(0, "") + named(1, `"error":{"code":"overloaded"},`), 2, true},
+		"a text in it":          {said(`"obfuscation":"ab","created":1,`) + named(0, `"obfuscation":"abc","created":22,`) + named(1, `"obfuscation":"","created":3,`), 2, false},
+		"no number in it":       {said(`"created":1,`) + named(0, `"created":"1",`) + named(1, `"created":null,`), 2, false},
+		"after the choices":     {said("") + strings.Replace(said(""), `"choices"`, `"usage":null,"choices"`, 1) + named(0, "") + named(1, `"usage":null,`), 2, false},
+		"as a line of its own":  {strings.Replace(said(""), `"model"`, "\ndata: \"model\"", 1) + named(0, "") + strings.Replace(named(1, ""), `"model"`, "\ndata: \"model\"", 1), 2, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := decode(openAIChat{}, sseType, tt.stream)

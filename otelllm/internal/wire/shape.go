@@ -30,6 +30,7 @@ type shape[M any] struct {
 	literal []byte // what lies around the holes, end to end, after the frame
 	holes   [maxHoles]hole
 	frame   uint16 // how much of it stands before the payload in an event stream
+	head    uint16 // how much of it payloads of other forms begin with; no more than frame: nobody has said
 	nHoles  uint8
 	lines   bool // the payload came in several lines, whose ends the literal has not as they are
 	means   M
@@ -142,18 +143,19 @@ func (s *values) add(start, end int, w what, of uint8) {
 }
 
 // learn takes the form of the payload that was parsed since begin, and what it means.
-// name is the event's, which is part of its form in an event stream.
-func (s *shapes[M]) learn(name, data []byte, means M) {
+// name is the event's, which is part of its form in an event stream. It reports whether
+// that could be learnt.
+func (s *shapes[M]) learn(name, data []byte, means M) bool {
 	frame := len(dataField)
 	if len(name) > 0 {
 		frame += len(eventField) + len(name) + 1
 	}
 	size := frame + len(data) - s.length()
 	if s.off || s.overflow || size > maxLiterals {
-		return
+		return false
 	}
 	sh := s.room(size)
-	sh.means, sh.frame, sh.nHoles = means, uint16(frame), uint8(s.n)
+	sh.means, sh.frame, sh.head, sh.nHoles = means, uint16(frame), 0, uint8(s.n)
 	b := sh.literal
 	if len(name) > 0 {
 		b = append(append(append(b, eventField...), name...), '\n')
@@ -167,6 +169,35 @@ func (s *shapes[M]) learn(name, data []byte, means M) {
 	}
 	sh.literal = append(b, data[at:]...)
 	sh.lines = bytes.IndexByte(sh.literal[frame:], '\n') >= 0
+	return true
+}
+
+// learnHead says that payloads of other forms, too, begin as the one that was learnt
+// just now does: with its first n bytes, but for the values in them.
+func (s *shapes[M]) learnHead(n int) {
+	sh := &s.known[s.last]
+	at := int(sh.frame) + n
+	for _, sp := range s.spans[:s.n] {
+		if int(sp.end) <= n {
+			at -= int(sp.end - sp.start)
+		}
+	}
+	sh.head = uint16(at)
+}
+
+// head is how long the head is that a payload begins with, if it is that of the shape
+// that came last; 0 if it is not. The values are then those of the head.
+func (s *shapes[M]) head(data []byte) int {
+	sh := &s.known[s.last]
+	if sh.head <= sh.frame || int(sh.head) > len(sh.literal) {
+		return 0
+	}
+	holes := sh.holes[:sh.nHoles]
+	for len(holes) > 0 && holes[len(holes)-1].at >= sh.head {
+		holes = holes[:len(holes)-1]
+	}
+	_, n := s.matches(data, sh.literal[:sh.head], int(sh.frame), holes)
+	return n
 }
 
 // learnable reports whether a shape can hold an index as an int32: those of a real
