@@ -47,6 +47,8 @@ type session struct {
 	// something was taken out of it.
 	calls, outputs []string
 	changed        bool
+	// closed: no response begins any more, since nobody would end it.
+	closed bool
 }
 
 // response is one response of a session.
@@ -79,7 +81,7 @@ func (t *Realtime) Received(frame []byte) {
 	if t == nil {
 		return
 	}
-	t.session.do(func(s *session, now time.Time) []func() { return s.received(s.wire.Received(frame), now) })
+	t.session.do(func(s *session, now time.Time) []func() { return s.received(s.counted(s.wire.Received(frame)), now) })
 	runtime.KeepAlive(t)
 }
 
@@ -89,7 +91,7 @@ func (t *Realtime) Sent(frame []byte) {
 	if t == nil {
 		return
 	}
-	t.session.do(func(s *session, now time.Time) []func() { return s.sent(s.wire.Sent(frame), now) })
+	t.session.do(func(s *session, now time.Time) []func() { return s.sent(s.counted(s.wire.Sent(frame)), now) })
 	runtime.KeepAlive(t)
 }
 
@@ -99,7 +101,7 @@ func (t *Realtime) SendFailed(frame []byte, err error) {
 	if t == nil {
 		return
 	}
-	t.session.do(func(s *session, now time.Time) []func() { return s.unsent(s.wire.Sent(frame), err, now) })
+	t.session.do(func(s *session, now time.Time) []func() { return s.unsent(s.counted(s.wire.Sent(frame)), err, now) })
 	runtime.KeepAlive(t)
 }
 
@@ -107,6 +109,9 @@ func (t *Realtime) SendFailed(frame []byte, err error) {
 // where this side closed it. A response that is still open has been cut: err says
 // by what, as for [Request.End]; a WebSocket library's CloseError is known too.
 // Calls after the first find nothing open.
+//
+// A goroutine that writes may tell of its frames after one that reads has closed:
+// they begin no response, and what they say of a tool's output is recorded as ever.
 func (t *Realtime) Close(err error) {
 	if t == nil {
 		return
@@ -129,6 +134,14 @@ func (s *session) do(f func(*session, time.Time) []func()) {
 	for _, f := range after {
 		f()
 	}
+}
+
+// counted is f, or nothing where f would begin a response after the end.
+func (s *session) counted(f wire.Frame) wire.Frame {
+	if s.closed && (f.Kind == wire.FrameAsked || f.Kind == wire.FrameBegan) {
+		return wire.Frame{}
+	}
+	return f
 }
 
 func (s *session) received(f wire.Frame, now time.Time) []func() {
@@ -233,9 +246,10 @@ func (s *session) abandoned() {
 	})
 }
 
-// endAll ends every response that has not ended.
+// endAll ends every response that has not ended, and lets none begin.
 func (s *session) endAll(end func(r *response, at semconv.TransportStage, now time.Time) []func()) {
 	s.do(func(s *session, now time.Time) (after []func()) {
+		s.closed = true
 		for _, r := range s.asked {
 			after = append(after, end(r, semconv.TransportStageHeaders, now)...)
 		}

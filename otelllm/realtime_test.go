@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -266,6 +267,74 @@ func TestRealtimeAbandoned(t *testing.T) {
 	none.Sent(nil)
 	none.SendFailed(nil, nil)
 	none.Close(nil)
+}
+
+// TestRealtimeAfterClose: what is told of after the end begins no response, and is
+// still word of a tool's output.
+func TestRealtimeAfterClose(t *testing.T) {
+	sent := func(frame string) func(*Realtime) { return func(s *Realtime) { s.Sent([]byte(frame)) } }
+	received := func(frame string) func(*Realtime) { return func(s *Realtime) { s.Received([]byte(frame)) } }
+	unsent := func(frame string) func(*Realtime) {
+		return func(s *Realtime) { s.SendFailed([]byte(frame), syscall.EPIPE) }
+	}
+	for _, tt := range []struct {
+		name     string
+		late     func(*Realtime)
+		delivery string
+	}{
+		{"asked", sent(rtCreate), "pending"},
+		{"begun", received(rtCreated), "pending"},
+		{"could not ask", unsent(rtCreate), "pending"},
+		{"done", received(rtDone("completed", "null")), "pending"},
+		{"an output sent", sent(rtOutput), "sent"},
+		{"an output that could not be sent", unsent(rtOutput), "failed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, end := range []func(*Realtime){
+				func(s *Realtime) { s.Close(nil) },
+				func(s *Realtime) { s.Close(io.EOF) },
+				func(s *Realtime) { s.session.abandoned() },
+			} {
+				r := newRecorder(t)
+				ctx, run := StartRun(t.Context(), "voice", WithTracerProvider(r))
+				session := NewRealtime(ctx)
+				session.Received([]byte(rtSession))
+				_, tool := StartTool(ctx, ToolCall{ID: "call_a", Name: "f"})
+				tool.End(nil)
+				end(session)
+				tt.late(session)
+				run.End(nil)
+				assert.Empty(t, r.named("chat gpt-realtime"))
+				assert.Len(t, r.spans.Ended(), len(r.spans.Started()))
+				assert.Equal(t, tt.delivery, r.named("execute_tool f")[0].get("llm.tool.output_delivery"))
+				assert.Empty(t, open.requests)
+			}
+		})
+	}
+}
+
+// A goroutine that writes does not know yet that the one that reads has closed.
+func TestRealtimeClosedWhileWriting(t *testing.T) {
+	r := newRecorder(t)
+	ctx := traced(t, r)
+	var wait sync.WaitGroup
+	for range 200 {
+		session := NewRealtime(ctx)
+		wait.Go(func() {
+			for range 5 {
+				session.Sent([]byte(rtCreate))
+				session.SendFailed([]byte(rtCreate), syscall.EPIPE)
+			}
+		})
+		wait.Go(func() {
+			session.Received([]byte(rtCreated))
+			session.Received([]byte(rtText))
+			session.Close(io.EOF)
+		})
+	}
+	wait.Wait()
+	assert.Len(t, r.spans.Ended(), len(r.spans.Started())-1, "all but the application's own")
+	assert.Empty(t, open.requests)
 }
 
 // TestRealtimeDiagnosis reads the run while another goroutine feeds the session.
