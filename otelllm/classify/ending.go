@@ -45,6 +45,15 @@ func endingOf(r *Request) ending {
 	default:
 		e.connected = FactOf(r.Phase != semconv.PhaseBeforeConnection)
 	}
+	if failsConnection(e.transport) && e.connected == Yes {
+		// A transport that sends again what it had sent before (net/http does so by
+		// itself) tells of its last try. What broke is the connection that the request
+		// went out on.
+		e.transport = semconv.TransportCauseConnectionLost
+		if r.Phase == semconv.PhaseAwaitingResponse {
+			e.transport = semconv.TransportCauseClosedBeforeHeaders
+		}
+	}
 	return e
 }
 
@@ -162,7 +171,7 @@ func (e ending) succeeded() bool {
 	return e.complete() || e.failed == No
 }
 
-// failsConnection: no request byte left this side.
+// failsConnection: no request byte left this side on that try.
 func failsConnection(c semconv.TransportCause) bool {
 	switch c {
 	case semconv.TransportCauseDNSNotFound, semconv.TransportCauseDNSTemporary,

@@ -42,24 +42,82 @@ func (j *judge) missingOutput(r *Request) Fact {
 //
 // A call that is gone together with an output which a completed request had
 // carried before was summarised away, not lost. A list as long as its bound may
-// have been cut, so it proves nothing about what is not in it.
+// have been cut, so it mostly proves nothing about what is not in it.
 func (j *judge) lacks(r *Request, tool *Tool) Fact {
+	cut := len(r.HistoryOutputs) >= MaxIDs
 	switch {
 	case tool.CallID == "":
 		return NotObserved
-	case hasID(r.HistoryOutputs, tool.CallID):
+	case j.carries(r, tool):
 		return No
-	case hasID(r.HistoryCalls, tool.CallID):
+	case hasID(r.HistoryOutputs, tool.CallID):
+		// That of another call of the same id. Which of them the history holds is not known
+		// unless it holds more calls than outputs.
+		if countID(r.HistoryCalls, tool.CallID) > countID(r.HistoryOutputs, tool.CallID) {
+			return Yes
+		}
+		return NotObserved
+	case hasID(r.HistoryCalls, tool.CallID) && (!cut || j.reaches(r, tool)):
 		return Yes
 	case r.HistoryCalls == nil:
 		return NotObserved
 	case j.answered(tool, r):
 		return No
-	case len(r.HistoryOutputs) >= MaxIDs:
+	case cut:
 		return NotObserved
 	default:
 		return Yes
 	}
+}
+
+// carries reports whether r's history holds the output of this execution of a tool.
+// Some models and servers use an id again: then there are as many outputs in the
+// history as calls that were made with the id by the time that the tool began.
+func (j *judge) carries(r *Request, tool *Tool) bool {
+	if !hasID(r.HistoryOutputs, tool.CallID) || tool.Start.After(r.Start.Add(clockGrain)) {
+		return false
+	}
+	if !j.shared(tool) {
+		return true
+	}
+	made := 0
+	for i := range j.run.Requests {
+		if by := &j.run.Requests[i]; by.makes(tool.CallID) && by.Start.Before(tool.Start) {
+			made++
+		}
+	}
+	return countID(r.HistoryOutputs, tool.CallID) >= made
+}
+
+// shared reports whether another execution has the id of the tool's call.
+func (j *judge) shared(tool *Tool) bool {
+	for i := range j.run.Tools {
+		if other := &j.run.Tools[i]; other != tool && other.CallID == tool.CallID {
+			return true
+		}
+	}
+	return false
+}
+
+// makes reports whether the response of r made the call of this id, or began to.
+func (r *Request) makes(id string) bool { return hasID(r.CallIDs, id) || hasID(r.OpenCallIDs, id) }
+
+// reaches reports whether the newest outputs of r's history, which are all that is
+// known of it, reach back beyond those of the response that made the tool's call: an
+// earlier response's output is the first of them.
+func (j *judge) reaches(r *Request, tool *Tool) bool {
+	first, maker := j.maker(r.HistoryOutputs[0]), j.maker(tool.CallID)
+	return first != nil && maker != nil && first.Start.Before(maker.Start)
+}
+
+// maker is the first request that made the call of this id; nil if none is known.
+func (j *judge) maker(id string) *Request {
+	for _, i := range j.order {
+		if r := &j.run.Requests[i]; r.makes(id) {
+			return r
+		}
+	}
+	return nil
 }
 
 // answered reports whether the model got the tool's output: it was sent on its
@@ -88,7 +146,7 @@ type answer struct {
 
 func (j *judge) firstAnswer(tool *Tool) *Request {
 	for _, i := range j.order {
-		if r := &j.run.Requests[i]; j.states[i].answered() && hasID(r.HistoryOutputs, tool.CallID) {
+		if r := &j.run.Requests[i]; j.states[i].answered() && j.carries(r, tool) {
 			return r
 		}
 	}
@@ -119,12 +177,15 @@ func (j *judge) lost(tool *Tool) semconv.Cause {
 		if tool.End.IsZero() || r.Start.Before(tool.End) {
 			continue
 		}
-		if tool.CallID != "" && hasID(r.HistoryOutputs, tool.CallID) {
+		if j.carries(r, tool) {
 			carried = true
 			continue
 		}
 		lacks := j.lacks(r, tool) == Yes
 		if lacks && tool.hasOutput() && j.retries(r, tool) {
+			if tool.Delivery == semconv.OutputDeliveryFailed {
+				return semconv.CauseDeliveryFailed // what came first is why it is not there
+			}
 			return semconv.CauseOmittedFromRetry
 		}
 		asked = asked || !lacks
@@ -157,6 +218,16 @@ func (j *judge) retries(r *Request, tool *Tool) bool {
 		}
 	}
 	return false
+}
+
+// countID is how often an id is in a list.
+func countID(ids []string, id string) (n int) {
+	for _, other := range ids {
+		if other == id {
+			n++
+		}
+	}
+	return n
 }
 
 // hasID reports whether an id is in a list. Ids of one provider are of one length and

@@ -102,7 +102,7 @@ func (j *judge) requestRisk(i int, w what) risk {
 	j.addResponse(&k, r)
 	for t := range j.run.Tools {
 		tool := &j.run.Tools[t]
-		if !j.concerns(tool, r) || hasID(r.HistoryOutputs, tool.CallID) {
+		if !j.concerns(tool, r) || j.carries(r, tool) {
 			continue
 		}
 		k.add(tool)
@@ -196,12 +196,14 @@ func (r *Request) sent() Fact {
 	switch {
 	case r.Status > 0:
 		return Yes
-	case r.Phase == semconv.PhaseBeforeConnection, failsConnection(r.Transport.Cause):
+	case r.Phase == semconv.PhaseBeforeConnection:
 		return No
-	case r.Phase == semconv.PhaseUnset, r.Phase == semconv.PhaseUnknown:
-		return NotObserved
+	case r.Phase != semconv.PhaseUnset && r.Phase != semconv.PhaseUnknown:
+		return Yes // on an earlier try, should the last one have failed to connect
+	case failsConnection(r.Transport.Cause):
+		return No
 	default:
-		return Yes
+		return NotObserved
 	}
 }
 

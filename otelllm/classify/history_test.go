@@ -1,0 +1,154 @@
+package classify
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Some models and servers use the id of a call again. What an earlier call of the same
+// id came to says nothing about a later one.
+func TestReusedCallIDs(t *testing.T) {
+	const (
+		read  = semconv.ToolEffectReadOnly
+		write = semconv.ToolEffectNonIdempotent
+		ok    = semconv.ToolOutcomeSucceeded
+	)
+	cut := reset(semconv.PhaseResponseStarted)
+	began := func(r *Request) { r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"call_0"} }
+	twice := carries("call_0", "call_0")
+	for _, c := range []struct {
+		name     string
+		requests []Request
+		tools    []Tool
+		want     string // of the last request
+		missing  []string
+	}{
+		{
+			"the tool of this very response ran",
+			[]Request{request(0, 1, calls("call_0")), request(3, 6, all(carries("call_0"), reset(semconv.PhaseToolInput), began))},
+			[]Tool{tool(1, 2, "call_0", read, ok), tool(4, 5, "call_0", write, ok)},
+			"stream_interrupted/connection_reset@tool_input user_confirmed_retry (tool_side_effect)", nil,
+		},
+		{
+			"the second one ran, and the history stops before it",
+			[]Request{request(0, 1, calls("call_0")), request(3, 4, all(carries("call_0"), calls("call_0"), carries("call_0"))), request(7, 8, all(cut, carries("call_0")))},
+			[]Tool{tool(1, 2, "call_0", read, ok), tool(5, 6, "call_0", write, ok)},
+			"stream_interrupted/connection_reset@response_started user_confirmed_retry (tool_side_effect)", nil,
+		},
+		{
+			"the second one ran, and its output is missing",
+			[]Request{request(0, 1, calls("call_0")), request(3, 4, all(calls("call_0"), carries("call_0"))), request(7, 8, all(cut, carries("call_0"), func(r *Request) { r.HistoryCalls = []string{"call_0", "call_0"} }))},
+			[]Tool{tool(1, 2, "call_0", read, ok), tool(5, 6, "call_0", write, ok)},
+			"stream_interrupted/connection_reset@response_started user_confirmed_retry (tool_side_effect)",
+			[]string{"call_0"},
+		},
+		{
+			"both are carried",
+			[]Request{request(0, 1, calls("call_0")), request(3, 4, all(calls("call_0"), carries("call_0"))), request(7, 8, all(cut, twice))},
+			[]Tool{tool(1, 2, "call_0", read, ok), tool(5, 6, "call_0", write, ok)},
+			"stream_interrupted/connection_reset@response_started safe_auto_retry (no_output)", nil,
+		},
+		{
+			"one call that was executed again",
+			[]Request{request(0, 1, calls("call_0")), request(7, 8, all(cut, carries("call_0")))},
+			[]Tool{tool(1, 2, "call_0", write, semconv.ToolOutcomeFailed), tool(5, 6, "call_0", write, ok)},
+			"stream_interrupted/connection_reset@response_started safe_auto_retry (no_output)", nil,
+		},
+		{
+			"a clock of whole milliseconds",
+			[]Request{request(0, 1, calls("call_0")), request(2.0001, 3, all(cut, carries("call_0")))},
+			[]Tool{tool(2.0005, 2.0006, "call_0", write, ok)},
+			"stream_interrupted/connection_reset@response_started safe_auto_retry (no_output)", nil,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := run(true, c.requests, c.tools...)
+			v := Judge(&r)
+			last := &v.Requests[len(v.Requests)-1]
+			assert.Equal(t, c.want, words(last))
+			assert.Equal(t, c.missing, last.MissingOutputs)
+		})
+	}
+}
+
+// Of a long history only the newest ids are known, of calls and of outputs each for
+// itself. What the lists have lost is not seen to be lost.
+func TestCutHistories(t *testing.T) {
+	const ok = semconv.ToolOutcomeSucceeded
+	newest := func(ids []string) []string { return ids[max(0, len(ids)-MaxIDs):] }
+	var ids []string
+	var tools []Tool
+	for i := range 70 {
+		id := "call_" + strconv.Itoa(i)
+		ids = append(ids, id)
+		tools = append(tools, tool(1+float64(i)/100, 1.005+float64(i)/100, id, semconv.ToolEffectReadOnly, ok))
+	}
+	reversed := slices.Clone(ids)
+	slices.Reverse(reversed)
+	history := func(calls, outputs []string) func(*Request) {
+		return func(r *Request) { r.HistoryCalls, r.HistoryOutputs = newest(calls), newest(outputs) }
+	}
+	cut := reset(semconv.PhaseResponseStarted)
+	for _, c := range []struct {
+		name     string
+		requests []Request
+		tools    []Tool
+		missing  []string
+	}{
+		{"in order", []Request{request(0, 1, calls(ids...)), request(3, 4, all(cut, history(ids, ids)))}, tools, nil},
+		{"the other way round", []Request{request(0, 1, calls(ids...)), request(3, 4, all(cut, history(ids, reversed)))}, tools, nil},
+		{
+			"the last one of a later response is lost",
+			[]Request{
+				request(0, 0.5, calls(ids[:69]...)), request(2, 2.5, all(calls(ids[69]), history(ids[:69], ids[:69]))),
+				request(5, 6, all(cut, history(ids, ids[:69]))),
+			},
+			append(slices.Clone(tools[:69]), tool(3, 4, ids[69], semconv.ToolEffectReadOnly, ok)),
+			[]string{ids[69]},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := run(true, c.requests, c.tools...)
+			v := Judge(&r)
+			assert.Equal(t, c.missing, v.Requests[len(v.Requests)-1].MissingOutputs)
+			assert.Equal(t, c.missing == nil, v.Run.Class != semconv.ClassToolOutputLost, words(&v.Run))
+		})
+	}
+}
+
+// An output that could not be sent is not one that a later request left out, also
+// where the application goes on to ask for an answer without it.
+func TestDeliveryFailedBeforeTheNextRequest(t *testing.T) {
+	failed := tool(1, 2, "a", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeFailed)
+	failed.Delivery = semconv.OutputDeliveryFailed
+	next := request(3, 4, func(r *Request) {
+		r.Ended, r.Phase, r.Status = semconv.StreamEndNoResponse, semconv.PhaseAwaitingResponse, 0
+		r.Transport = Transport{Stage: semconv.TransportStageWrite, Cause: semconv.TransportCauseWriteFailed}
+		r.HistoryCalls = []string{"a"}
+	})
+	r := run(true, []Request{request(0, 1, calls("a")), next}, failed)
+	v := Judge(&r)
+	assert.Equal(t, "tool_output_lost/delivery_failed@tool_output_delivery user_confirmed_retry (tool_side_effect)", words(&v.Run))
+}
+
+// A transport that sends a request again by itself, and is refused then, had sent it.
+func TestRefusedAfterItWasSent(t *testing.T) {
+	for phase, want := range map[semconv.Phase]string{
+		semconv.PhaseAwaitingResponse: "stream_interrupted/closed_before_headers@awaiting_response user_confirmed_retry (provider_tool_side_effect)",
+		semconv.PhaseBeforeConnection: "connection_failed/connect_refused@before_connection safe_auto_retry (nothing_left_client)",
+		semconv.PhaseUnknown:          "connection_failed/connect_refused@before_connection safe_auto_retry (nothing_left_client)",
+	} {
+		refused := request(0, 1, func(r *Request) {
+			r.Ended, r.Phase, r.Status, r.Events = semconv.StreamEndNoResponse, phase, 0, Counted(0)
+			r.Transport = Transport{semconv.TransportStageConnect, semconv.TransportCauseConnectRefused, "ECONNREFUSED"}
+			r.ProviderTools = []string{"mcp"}
+		})
+		v := Judge(&Run{Start: t0, End: at(2), Ended: Yes, Requests: []Request{refused}})
+		assert.Equal(t, want, words(&v.Requests[0]))
+	}
+}
