@@ -276,7 +276,8 @@ func ExampleWithPropagators() {
 	// true
 }
 
-// Both sides of a gateway: what it serves, and what it asks for.
+// Both sides of a gateway: what it serves, and what it asks for. A proxy passes on
+// the headers that it is sent, so it deletes the agent's trace context itself.
 func ExampleNewHandler() {
 	upstream := model(true, text) // breaks off
 	defer upstream.Close()
@@ -284,8 +285,15 @@ func ExampleNewHandler() {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 
 	target, _ := url.Parse(upstream.URL)
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport = otelllm.NewTransport(http.DefaultTransport)
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			for _, name := range []string{"Traceparent", "Tracestate", "Baggage"} {
+				r.Out.Header.Del(name)
+			}
+		},
+		Transport: otelllm.NewTransport(http.DefaultTransport),
+	}
 	handled := make(chan struct{})
 	handler := otelllm.NewHandler(proxy, otelllm.WithTracerProvider(provider))
 	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -94,7 +94,10 @@ func newGateway(target *url.URL, spans *trace.TracerProvider, failed func(http.R
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
-			r.Out.Header.Del("Traceparent") // the provider has no use for it
+			// A proxy passes on what it is sent, and the provider has no use for the agent's trace context.
+			for _, name := range []string{"Traceparent", "Tracestate", "Baggage"} {
+				r.Out.Header.Del(name)
+			}
 		},
 		Transport:    retrying{asks},
 		ErrorHandler: failed,
