@@ -122,13 +122,19 @@ func WithWatchdog(w Watchdog) Option {
 // WithPropagators says that trace context is sent with the requests, by p. Without
 // it, and with nil, none is: a provider has no use for it. Give it to the client
 // of a gateway of one's own, and to the gateway's [NewHandler], which reads trace
-// context by the global propagator where it is given none.
+// context by the global propagator where it is given none. Nothing is removed from
+// a request: a proxy deletes the trace context of its own client itself.
 func WithPropagators(p propagation.TextMapPropagator) Option {
 	return optionFunc(func(c *config) { c.propagator = p })
 }
 
 // WithMeterProvider says where metrics go: the GenAI conventions' client
-// instruments. Without it, or with nil, they go to the global provider.
+// instruments, gen_ai.client.operation.duration, .time_to_first_chunk and
+// .time_per_output_chunk in seconds, and gen_ai.client.token.usage. Without it, or
+// with nil, they go to the global provider. On the duration error.type tells a
+// failure, llm.watchdog.kind beside it that a watchdog ended the call, and
+// llm.abort.source, without an error.type, that this side did on purpose. Sampling
+// leaves nothing out of them.
 func WithMeterProvider(provider metric.MeterProvider) Option {
 	return optionFunc(func(c *config) { c.meterFrom = provider })
 }
