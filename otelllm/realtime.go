@@ -23,7 +23,8 @@ const maxAsked = 8
 // under the run of the session's context, from the response.create that asked for
 // it (or from its beginning, where the server began it by itself) to its
 // response.done. A function call's output that is sent is delivered: its tool,
-// if [StartTool] was given the call's id, needs no [Tool.OutputSent].
+// if [StartTool] was given the call's id, needs no [Tool.OutputSent]. Where the server
+// refuses it, with an error that names its event_id, the delivery has failed.
 //
 // It is safe for concurrent use, and a nil *Realtime does nothing. One that is lost
 // without [Realtime.Close] ends its responses when it is garbage collected, as
@@ -47,6 +48,7 @@ type session struct {
 	// something was taken out of it.
 	calls, outputs []string
 	changed        bool
+	refusable      []sentOutput // by the server, of the last 64 that were sent
 	// closed: no response begins any more, since nobody would end it.
 	closed bool
 }
@@ -57,6 +59,13 @@ type response struct {
 
 	eventID string // of the response.create that asked for it
 	unasked bool   // it began before anybody told that it had been asked for
+}
+
+// sentOutput is the output of a tool that was sent with an id by which the server
+// may refuse it.
+type sentOutput struct {
+	eventID, callID string
+	at              time.Time
 }
 
 // NewRealtime begins to observe a session. Ctx is the session's own: aborts are
@@ -147,15 +156,17 @@ func (s *session) counted(f wire.Frame) wire.Frame {
 func (s *session) received(f wire.Frame, now time.Time) []func() {
 	switch f.Kind {
 	case wire.FrameBegan:
+		after := s.makeRoom(now)
 		r := s.oldestAsked()
 		if r == nil {
 			r = s.begin(f.ProviderTools, now)
 			r.unasked = true
+		} else {
+			after = append(after, s.accepted(r)...)
 		}
-		lost := s.makeRoom(now)
 		s.open[f.State] = r
 		r.follow(f.State, s.wire.Model(), now)
-		return lost
+		return after
 	case wire.FrameProgress:
 		if r := s.open[f.State]; r != nil {
 			r.follow(f.State, s.wire.Model(), now)
@@ -174,17 +185,61 @@ func (s *session) received(f wire.Frame, now time.Time) []func() {
 		r.follow(f.State, s.wire.Model(), now)
 		return r.done(closing{how: byEOF, abort: s.cancelled(&f, now)}, now)
 	case wire.FrameError:
-		// About a response only where it names what asked for it: most errors leave the
-		// session as it was.
-		if i := slices.IndexFunc(s.asked, func(r *response) bool { return f.EventID != "" && r.eventID == f.EventID }); i >= 0 {
-			r := s.asked[i]
-			s.asked = slices.Delete(s.asked, i, i+1)
-			return r.refused(f.Err, now)
-		}
+		return s.refused(&f, now)
 	case wire.FrameHistoryChanged:
 		s.changed = true
 	}
 	return nil
+}
+
+// refused takes an error. Most leave the session as it was: it is about a response,
+// or a tool's output, only where it names the event that asked for it, or that held it.
+func (s *session) refused(f *wire.Frame, now time.Time) []func() {
+	if f.EventID == "" {
+		return nil
+	}
+	if i := slices.IndexFunc(s.asked, func(r *response) bool { return r.eventID == f.EventID }); i >= 0 {
+		r := s.asked[i]
+		s.asked = slices.Delete(s.asked, i, i+1)
+		return r.refused(f.Err, now)
+	}
+	if i := slices.IndexFunc(s.refusable, func(o sentOutput) bool { return o.eventID == f.EventID }); i >= 0 {
+		id := s.refusable[i].callID
+		s.refusable = slices.Delete(s.refusable, i, i+1)
+		s.outputRefused(id)
+	}
+	return nil
+}
+
+// outputRefused: the conversation does not hold this output of a call. It may hold
+// another one.
+func (s *session) outputRefused(callID string) {
+	if i := slices.Index(s.outputs, callID); i >= 0 {
+		s.outputs = slices.Delete(s.outputs, i, i+1)
+	}
+	if slices.Contains(s.outputs, callID) {
+		return
+	}
+	for _, r := range s.asked {
+		r.lacks(callID)
+	}
+	for _, r := range s.open {
+		r.lacks(callID)
+	}
+	runOf(s.ctx).toolOf(callID).outputRefused()
+}
+
+// accepted: r has begun, and was asked for by an event of the client's. A server takes
+// those in their order, so it refuses no output any more that was sent before.
+func (s *session) accepted(r *response) (after []func()) {
+	s.refusable = slices.DeleteFunc(s.refusable, func(o sentOutput) bool {
+		if o.at.After(r.start) {
+			return false
+		}
+		after = append(after, runOf(s.ctx).toolOf(o.callID).outputAccepted)
+		return true
+	})
+	return after
 }
 
 func (s *session) sent(f wire.Frame, now time.Time) []func() {
@@ -195,7 +250,7 @@ func (s *session) sent(f wire.Frame, now time.Time) []func() {
 		for _, r := range s.open {
 			if r.unasked {
 				r.unasked, r.eventID = false, f.EventID
-				return nil
+				return s.accepted(r)
 			}
 		}
 		r := s.begin(f.ProviderTools, now)
@@ -212,7 +267,11 @@ func (s *session) sent(f wire.Frame, now time.Time) []func() {
 	case wire.FrameOutputSent:
 		s.outputs = remember(s.outputs, f.CallID)
 		tool := runOf(s.ctx).toolOf(f.CallID)
-		return []func(){tool.OutputSent}
+		if f.EventID == "" { // nothing could name it
+			return []func(){tool.OutputSent}
+		}
+		s.refusable = remember(s.refusable, sentOutput{f.EventID, f.CallID, now})
+		tool.outputWritten() // now, before the refusal is read: no span leaves by it
 	case wire.FrameHistoryChanged:
 		s.changed = true
 	}
@@ -329,12 +388,22 @@ func (r *response) shutdown() {
 	}
 }
 
-// remember appends an id to a list of the last 64.
-func remember(list []string, id string) []string {
+// remember appends to a list of the last 64.
+func remember[T any](list []T, last T) []T {
 	if len(list) == classify.MaxIDs {
 		list = slices.Delete(list, 0, 1)
 	}
-	return append(list, id)
+	return append(list, last)
+}
+
+// lacks: the history of the response does not hold the output of this call. Copies of
+// the facts share the list.
+func (r *response) lacks(callID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over.Load() {
+		r.facts.HistoryOutputs = slices.DeleteFunc(slices.Clone(r.facts.HistoryOutputs), func(id string) bool { return id == callID })
+	}
 }
 
 // follow takes what the response has said by now. The session's reader goes on

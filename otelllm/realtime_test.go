@@ -7,15 +7,19 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 const (
@@ -219,6 +223,132 @@ func TestRealtimeTools(t *testing.T) {
 			assert.Equal(t, "tool_output_lost/delivery_failed", d.Class.String()+"/"+d.Cause.String())
 		})
 	}
+}
+
+// TestRealtimeRefusedOutput: the server may refuse an output that has been sent. Then
+// the conversation does not hold it.
+func TestRealtimeRefusedOutput(t *testing.T) {
+	const (
+		refusal = `{"type":"error","event_id":"e8","error":{"type":"invalid_request_error","code":"invalid_tool_call_id","message":"secret","event_id":"c2"}}`
+		again   = `{"type":"conversation.item.create","event_id":"c3","item":{"type":"function_call_output","call_id":"call_a","output":"secret"}}`
+		unnamed = `{"type":"conversation.item.create","item":{"type":"function_call_output","call_id":"call_a","output":"secret"}}`
+	)
+	sent := func(frame string) func(*Realtime, *Tool) { return func(s *Realtime, _ *Tool) { s.Sent([]byte(frame)) } }
+	received := func(frame string) func(*Realtime, *Tool) {
+		return func(s *Realtime, _ *Tool) { s.Received([]byte(frame)) }
+	}
+	sendFailed := func(s *Realtime, _ *Tool) { s.SendFailed([]byte(again), syscall.EPIPE) }
+	ended := func(_ *Realtime, tool *Tool) { tool.End(nil) }
+	closed := func(s *Realtime, _ *Tool) { s.Close(nil) }
+	done := rtDone("completed", "null")
+	none, held := []string{}, []string{"call_a"}
+	for _, tt := range []struct {
+		name     string
+		steps    []func(*Realtime, *Tool)
+		delivery string
+		history  []string // of the last response, nil: there is none
+	}{
+		{"refused", []func(*Realtime, *Tool){ended, sent(rtOutput), received(refusal)}, "failed", nil},
+		{"before the tool has ended", []func(*Realtime, *Tool){sent(rtOutput), received(refusal), ended}, "failed", nil},
+		{"while the tool ends", []func(*Realtime, *Tool){sent(rtOutput), ended, received(refusal)}, "failed", nil},
+		{"before the next response is asked for", []func(*Realtime, *Tool){ended, sent(rtOutput), received(refusal), sent(rtCreate), received(rtCreated), received(done)}, "failed", none},
+		{"after the next response was asked for", []func(*Realtime, *Tool){ended, sent(rtOutput), sent(rtCreate), received(refusal), received(rtCreated), received(done)}, "failed", none},
+		{"in a response that the server began", []func(*Realtime, *Tool){ended, sent(rtOutput), received(rtCreated), received(refusal), received(done)}, "failed", none},
+		{"after the session's end", []func(*Realtime, *Tool){ended, sent(rtOutput), closed, received(refusal)}, "failed", nil},
+		{"sent again", []func(*Realtime, *Tool){ended, sent(rtOutput), received(refusal), sent(again), sent(rtCreate), received(rtCreated), received(done)}, "sent", held},
+		{"one of two", []func(*Realtime, *Tool){ended, sent(rtOutput), sent(again), received(refusal), sent(rtCreate), received(rtCreated), received(done)}, "sent", held},
+		{"written, and not a second time", []func(*Realtime, *Tool){ended, sent(rtOutput), sendFailed}, "sent", nil},
+		{"about something else", []func(*Realtime, *Tool){ended, sent(again), received(refusal)}, "sent", nil},
+		{"sent without an id", []func(*Realtime, *Tool){ended, sent(unnamed), received(refusal)}, "sent", nil},
+		{"used by a response", []func(*Realtime, *Tool){ended, sent(rtOutput), sent(rtCreate), received(rtCreated), received(refusal), received(done)}, "sent", held},
+		{"used by a response that is told of late", []func(*Realtime, *Tool){ended, sent(rtOutput), received(rtCreated), sent(rtCreate), received(refusal), received(done)}, "sent", held},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRecorder(t)
+			ctx, run := StartRun(t.Context(), "voice", WithTracerProvider(r))
+			session := NewRealtime(ctx)
+			session.Received([]byte(rtSession))
+			_, tool := StartTool(ctx, ToolCall{ID: "call_a", Name: "f"})
+			for _, step := range tt.steps {
+				step(session, tool)
+			}
+			session.Close(nil)
+			run.End(io.EOF)
+			executed := r.named("execute_tool f")
+			require.Len(t, executed, 1)
+			assert.Equal(t, tt.delivery, executed[0].get("llm.tool.output_delivery"))
+			if tt.delivery == "failed" {
+				assert.Equal(t, "otelllm.outputRefused", executed[0].get("llm.tool.output_error"))
+				assert.Equal(t, semconv.ClassToolOutputLost, run.Diagnosis().Class)
+			}
+			assert.Equal(t, judgeSpans(t, r), run.Diagnosis(), "the spans say the same")
+			requests := r.named("chat gpt-realtime")
+			if tt.history == nil {
+				assert.Empty(t, requests)
+				return
+			}
+			require.Len(t, requests, 1)
+			assert.Equal(t, tt.history, requests[0].get("llm.history.tool_outputs"))
+		})
+	}
+}
+
+// The span of a tool leaves when its output cannot be refused any more, and does not
+// wait for it long.
+func TestRealtimeRefusableOutputWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder(t)
+		ctx, run := StartRun(t.Context(), "voice", WithTracerProvider(r))
+		session := NewRealtime(ctx)
+		tools := func() int { return len(r.named("execute_tool f")) }
+		for range 2 {
+			_, tool := StartTool(ctx, ToolCall{ID: "call_a", Name: "f"})
+			tool.End(nil)
+			session.Sent([]byte(rtOutput))
+			assert.Zero(t, tools())
+			session.Sent([]byte(rtCreate))
+			assert.Zero(t, tools(), "it has been asked for, not begun")
+			session.Received([]byte(rtCreated))
+			assert.Equal(t, 1, tools())
+			session.Received([]byte(rtDone("completed", "null")))
+			r.spans.Reset()
+		}
+		_, tool := StartTool(ctx, ToolCall{ID: "call_b", Name: "f"})
+		tool.End(nil)
+		session.Sent([]byte(strings.Replace(rtOutput, "call_a", "call_b", 1)))
+		time.Sleep(outputWait)
+		synctest.Wait()
+		assert.Equal(t, 1, tools())
+
+		// Too late for the span; the run still knows, and tells.
+		session.Received([]byte(`{"type":"error","error":{"type":"invalid_request_error","event_id":"c2"}}`))
+		assert.Equal(t, semconv.OutputDeliveryFailed, tool.seen().Delivery)
+		session.Close(nil)
+		run.End(nil)
+		assert.Equal(t, []string{"llm.tool.output_failed"}, r.named("invoke_agent voice")[0].events())
+	})
+}
+
+// What may be refused is remembered, as much as there is of anything.
+func TestRealtimeRefusableOutputsAreBounded(t *testing.T) {
+	ctx, run := StartRun(t.Context(), "voice", WithTracerProvider(newRecorder(t)))
+	session := NewRealtime(ctx)
+	for i := range classify.MaxIDs + 1 {
+		_, tool := StartTool(ctx, ToolCall{ID: fmt.Sprint("call_", i), Name: "f"})
+		tool.End(nil)
+		session.Sent(fmt.Appendf(nil, `{"type":"conversation.item.create","event_id":"c%d","item":{"type":"function_call_output","call_id":"call_%d"}}`, i, i))
+	}
+	for i := range classify.MaxIDs + 1 {
+		session.Received(fmt.Appendf(nil, `{"type":"error","error":{"type":"invalid_request_error","event_id":"c%d"}}`, i))
+	}
+	facts, _ := run.seen()
+	assert.Equal(t, semconv.OutputDeliverySent, facts.Tools[0].Delivery)
+	for _, f := range facts.Tools[1:] {
+		assert.Equal(t, semconv.OutputDeliveryFailed, f.Delivery)
+	}
+	assert.Empty(t, session.session.outputs)
+	session.Close(nil)
+	run.End(nil)
 }
 
 // TestRealtimeToldLate: a response may be read before the writer has told of what

@@ -56,6 +56,7 @@ type Tool struct {
 	mu sync.Mutex
 	// Everything below is guarded by mu.
 	facts     classify.Tool
+	refusable bool // the output was sent, and the server may refuse it yet
 	spanEnded bool
 	timer     *time.Timer // while the span waits for word of the delivery
 }
@@ -91,9 +92,11 @@ func StartTool(ctx context.Context, call ToolCall) (context.Context, *Tool) {
 //
 // Under a run the span of the tool ends now but leaves later: with [Tool.OutputSent],
 // with the first request that carries its output, with the end of the run, or after
-// five seconds, whichever comes first. So word of
-// the output's delivery, which comes after the end, is still on the span. Outside
-// of a run it leaves at once; report the delivery before, if there is one.
+// five seconds, whichever comes first. So word of the output's delivery, which comes
+// after the end, is still on the span. Where the output was sent in a [Realtime]
+// session, whose server may refuse it, the span waits for a response that was asked
+// for after it to begin. Outside of a run it leaves at once; report the delivery
+// before, if there is one.
 func (t *Tool) End(err error) {
 	if t == nil {
 		return
@@ -114,14 +117,14 @@ func (t *Tool) End(err error) {
 		t.span.AddEvent(semconv.EventAbort, trace.WithTimestamp(now))
 	}
 	open.removeTool(t)
-	final := f.Delivery == semconv.OutputDeliverySent || !t.span.IsRecording()
+	final := f.Delivery == semconv.OutputDeliverySent && !t.refusable || !t.span.IsRecording()
 	t.mu.Unlock()
 
 	if final || t.run == nil || !t.run.wait(t) {
 		t.endSpan()
 		return
 	}
-	timer := time.AfterFunc(outputWait, t.leave)
+	timer := time.AfterFunc(outputWait, t.letGo)
 	t.mu.Lock()
 	t.timer = timer
 	ended := t.spanEnded
@@ -154,6 +157,55 @@ func (t *Tool) OutputFailed(err error) {
 	t.delivered(semconv.OutputDeliveryFailed, errorType, semconv.EventToolOutputFailed)
 }
 
+// outputWritten is OutputSent where the server may refuse the output yet: one of
+// outputAccepted and outputRefused may follow.
+func (t *Tool) outputWritten() {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	if t.facts.Delivery != semconv.OutputDeliverySent {
+		t.refusable = true
+	}
+	t.mu.Unlock()
+	t.OutputSent()
+}
+
+// outputAccepted: what outputWritten told of cannot be refused any more.
+func (t *Tool) outputAccepted() {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	t.refusable = false
+	waits := !t.facts.End.IsZero() && !t.spanEnded
+	t.mu.Unlock()
+	if waits {
+		t.letGo()
+	}
+}
+
+// outputRefused is OutputFailed where the server refused what outputWritten told of:
+// that had not arrived.
+func (t *Tool) outputRefused() {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	if t.refusable {
+		t.refusable = false
+		t.facts.Delivery = semconv.OutputDeliveryPending
+	}
+	t.mu.Unlock()
+	t.OutputFailed(outputRefused{})
+}
+
+// outputRefused is the error of a delivery that the server refused. Its type is
+// what is recorded.
+type outputRefused struct{}
+
+func (outputRefused) Error() string { return "otelllm: the server refused the tool's output" }
+
 func (t *Tool) delivered(d semconv.OutputDelivery, errorType, event string) {
 	if t == nil {
 		return
@@ -180,9 +232,19 @@ func (t *Tool) delivered(d semconv.OutputDelivery, errorType, event string) {
 	}
 }
 
-// leave lets a span go that waits. Only then the run forgets it: the end of the run
-// is to find it until it has left.
+// leave lets a span go that waits, unless it has to wait for a refusal.
 func (t *Tool) leave() {
+	t.mu.Lock()
+	refusable := t.refusable
+	t.mu.Unlock()
+	if !refusable {
+		t.letGo()
+	}
+}
+
+// letGo lets a span go that waits. Only then the run forgets it: the end of the run
+// is to find it until it has left.
+func (t *Tool) letGo() {
 	t.endSpan()
 	t.run.unwait(t)
 }

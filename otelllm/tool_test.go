@@ -120,6 +120,11 @@ func TestOutputDelivery(t *testing.T) {
 		{"failed without an error", func(t *Tool) { t.End(io.EOF); t.OutputFailed(nil) }, "failed", "_OTHER"},
 		{"failed, then sent", func(t *Tool) { t.End(nil); t.OutputFailed(lost); t.OutputSent() }, "sent", nil},
 		{"sent, then failed", func(t *Tool) { t.End(nil); t.OutputSent(); t.OutputFailed(lost) }, "sent", nil},
+		{"refused", func(t *Tool) { t.outputWritten(); t.End(nil); t.outputRefused() }, "failed", "otelllm.outputRefused"},
+		{"refused, then sent", func(t *Tool) { t.outputWritten(); t.End(nil); t.outputRefused(); t.outputWritten(); t.outputAccepted() }, "sent", nil},
+		{"accepted, then refused", func(t *Tool) { t.outputWritten(); t.End(nil); t.outputAccepted(); t.outputRefused() }, "sent", nil},
+		{"sent otherwise, then refused", func(t *Tool) { t.OutputSent(); t.outputWritten(); t.outputRefused(); t.End(nil) }, "sent", nil},
+		{"written, then failed", func(t *Tool) { t.End(nil); t.outputWritten(); t.OutputFailed(lost) }, "sent", nil},
 		{"interrupted", func(t *Tool) { t.End(context.Canceled) }, "", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
