@@ -12,6 +12,7 @@ import (
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/semconv/v1.41.0/genaiconv"
 
+	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -27,10 +28,8 @@ type meters struct {
 
 // The bucket boundaries are those that the conventions advise.
 var (
-	durationBuckets = metric.WithExplicitBucketBoundaries(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-	firstBuckets    = metric.WithExplicitBucketBoundaries(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-	chunkBuckets    = metric.WithExplicitBucketBoundaries(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5)
-	tokenBuckets    = metric.WithExplicitBucketBoundaries(1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
+	timeBuckets  = metric.WithExplicitBucketBoundaries(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+	tokenBuckets = metric.WithExplicitBucketBoundaries(1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
 )
 
 // newMeters makes the instruments; provider nil: the global one.
@@ -66,11 +65,11 @@ func makeMeters(provider metric.MeterProvider) *meters {
 		}
 	}
 	var err error
-	m.duration, err = genaiconv.NewClientOperationDuration(meter, durationBuckets)
+	m.duration, err = genaiconv.NewClientOperationDuration(meter, timeBuckets)
 	handled(err)
-	m.first, err = genaiconv.NewClientOperationTimeToFirstChunk(meter, firstBuckets)
+	m.first, err = genaiconv.NewClientOperationTimeToFirstChunk(meter, timeBuckets)
 	handled(err)
-	m.perChunk, err = genaiconv.NewClientOperationTimePerOutputChunk(meter, chunkBuckets)
+	m.perChunk, err = genaiconv.NewClientOperationTimePerOutputChunk(meter, timeBuckets)
 	handled(err)
 	m.tokens, err = genaiconv.NewClientTokenUsage(meter, tokenBuckets)
 	handled(err)
@@ -144,7 +143,7 @@ func (m *meters) ended(r *record, f *spanfacts.Request) {
 		}
 	}
 	if f.ErrorType != "" {
-		common = append(common, otelsemconv.ErrorTypeKey.String(f.ErrorType))
+		common = append(common, otelsemconv.ErrorTypeKey.String(boundedErrorType(f)))
 	}
 	if f.Watchdog.Kind != semconv.WatchdogKindUnset {
 		common = append(common, semconv.WatchdogKindAttr(f.Watchdog.Kind))
@@ -153,4 +152,13 @@ func (m *meters) ended(r *record, f *spanfacts.Request) {
 		common = append(common, semconv.AbortSourceAttr(f.Abort.Source))
 	}
 	m.duration.RecordSet(ctx, f.End.Sub(f.Start).Seconds(), attribute.NewSet(common...))
+}
+
+// boundedErrorType is the error.type of a metric: a provider's own code is one only
+// where it is known, since each value is a series of its own.
+func boundedErrorType(f *spanfacts.Request) string {
+	if f.ErrorType == f.Provider.Code && classify.ProviderErrorKind(0, f.Provider.Code) == semconv.ProviderErrorKindUnknown {
+		return f.Provider.Kind.String()
+	}
+	return f.ErrorType
 }

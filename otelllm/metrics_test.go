@@ -76,9 +76,11 @@ func (m *metering) points(t *testing.T) map[string][]point {
 			switch h := metric.Data.(type) {
 			case metricdata.Histogram[float64]:
 				assert.Equal(t, "s", metric.Unit, metric.Name)
+				assert.Equal(t, []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92}, h.DataPoints[0].Bounds, metric.Name)
 				points[metric.Name] = histogram(h)
 			case metricdata.Histogram[int64]:
 				assert.Equal(t, "{token}", metric.Unit, metric.Name)
+				assert.Equal(t, []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864}, h.DataPoints[0].Bounds, metric.Name)
 				points[metric.Name] = histogram(h)
 			default:
 				t.Errorf("%s is a %T", metric.Name, metric.Data)
@@ -180,6 +182,7 @@ func TestMetricsOfFailures(t *testing.T) {
 		{"cut", cut, Watchdog{}, false, [3]any{"clean_eof"}},
 		{"HTTP error", "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", Watchdog{}, false, [3]any{"503"}},
 		{"error in band", cut + "data: {\"error\":{\"code\":\"server_is_overloaded\"}}\n\n", Watchdog{}, false, [3]any{"server_is_overloaded"}},
+		{"an error in band that nobody knows", cut + "data: {\"error\":{\"code\":\"req-4711\"}}\n\n", Watchdog{}, false, [3]any{"unknown"}},
 		{"watchdog", "", Watchdog{Total: limit}, false, [3]any{"watchdog_timeout", "total"}},
 		{"abort", "", Watchdog{}, true, [3]any{nil, nil, "user"}},
 	} {
