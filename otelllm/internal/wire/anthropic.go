@@ -302,9 +302,13 @@ func (r *messagesReader) document(data []byte) verdict {
 
 // begin takes a message. That of message_start is mostly empty, but not always:
 // when a program of the provider's calls the application's tools, it holds the
-// calls and the stop_reason, and nothing but message_stop follows.
+// calls and the stop_reason, and nothing but message_stop follows. Until there is a
+// stop_reason the output's count is a placeholder.
 func (r *messagesReader) begin(m *messagesObject) {
 	r.t.identify(m.id, m.model)
+	if len(m.stop) == 0 {
+		m.usage.output = -1
+	}
 	r.use(&m.usage)
 	for i := range m.content {
 		r.startBlock(i, &m.content[i])

@@ -38,9 +38,9 @@ func TestMessages(t *testing.T) {
 	thinkStart := blockStart("0", `{"type":"thinking","thinking":"","signature":""}`)
 
 	runDecodeTests(t, anthropicMessages{}, []decodeTest{
-		{"begun", "", named(start), all(msg, events(1), used(1))},
-		{"text block", "", named(start, textStart), all(msg, events(2), used(1))},
-		{"text", "", named(start, textStart, text("hi"), text(" \\u00e9"), text("")), all(msg, events(5), used(1), texts(2), phase(semconv.PhaseText))},
+		{"begun", "", named(start), all(msg, events(1), used(-1))},
+		{"text block", "", named(start, textStart), all(msg, events(2), used(-1))},
+		{"text", "", named(start, textStart, text("hi"), text(" \\u00e9"), text("")), all(msg, events(5), used(-1), texts(2), phase(semconv.PhaseText))},
 		{"text in the block's start", "", named(blockStart("0", `{"type":"text","text":"hi"}`)), all(events(1), texts(1), phase(semconv.PhaseText))},
 		{"a whole answer", "", named(start, textStart, ping, text("hi"), blockStop("0"), stop("end_turn"), end), all(msg, events(6), keepalives(1), used(15), texts(1), ended("end_turn"))},
 		{"without names", "", data(start, textStart, ping, text("hi"), blockStop("0"), stop("end_turn"), end), all(msg, events(6), keepalives(1), used(15), texts(1), ended("end_turn"))},
@@ -82,7 +82,7 @@ func TestMessages(t *testing.T) {
 		{"server tool", "", named(text("a"), blockStart("1", `{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}`), input, blockStop("1"), blockStart("2", `{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]}`), blockStop("2")), all(events(6), texts(1), providerTools(1), phase(semconv.PhaseText))},
 		{"mcp tool", "", named(blockStart("0", `{"type":"mcp_tool_use","id":"m","name":"echo","server_name":"s"}`), blockStart("1", `{"type":"mcp_tool_result","tool_use_id":"m","content":[{"type":"text","text":"secret"}]}`)), all(events(2), providerTools(1))},
 
-		{"error", "", named(start, text("hi"), `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}`), all(msg, events(3), used(1), texts(1), phase(semconv.PhaseText), failed(Error{Type: "overloaded_error"}))},
+		{"error", "", named(start, text("hi"), `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}`), all(msg, events(3), used(-1), texts(1), phase(semconv.PhaseText), failed(Error{Type: "overloaded_error"}))},
 		{"error by its name", "", "event: error\ndata: {\"error\":{\"type\":\"api_error\"}}\n\n", all(events(1), failed(Error{Type: "api_error"}))},
 		{"error in a tool's input", "", named(tool, input, `{"type":"error","error":{"type":"api_error"}}`), all(events(3), calls("toolu_a"), phase(semconv.PhaseToolInput), failed(Error{Type: "api_error"}))},
 		{"message_stop after an error", "", named(tool, blockStop("1"), `{"type":"error","error":{"type":"api_error"}}`, stop("tool_use"), end), all(events(5), calls("toolu_a+"), phase(semconv.PhaseToolCallReady), failed(Error{Type: "api_error"}))},

@@ -442,6 +442,10 @@ func (o *oracle) messages(ev map[string]any) {
 		o.keys = map[string]int{}
 		o.named(text(ev, "message", "id"), text(ev, "message", "model"))
 		o.messagesUsage(path(ev, "message", "usage"))
+		if text(ev, "message", "stop_reason") == "" { // the output's count is a placeholder
+			delete(o.usage, "output_tokens")
+			o.state.Usage.Output = -1
+		}
 		for i, block := range list(ev, "message", "content") {
 			o.begin("start"+itoa(i), text(block, "id"), text(block, "name")) // none but tools so far
 			o.complete("start" + itoa(i))
