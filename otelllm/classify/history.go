@@ -74,10 +74,10 @@ func (j *judge) lacks(r *Request, tool *Tool) Fact {
 // Some models and servers use an id again: then there are as many outputs in the
 // history as calls that were made with the id by the time that the tool began.
 func (j *judge) carries(r *Request, tool *Tool) bool {
-	if !hasID(r.HistoryOutputs, tool.CallID) || tool.Start.After(r.Start.Add(clockGrain)) {
+	if !hasID(r.HistoryOutputs, tool.CallID) || tool.Start.After(r.Start) && tool.Start.Sub(r.Start) > clockGrain {
 		return false
 	}
-	if !j.shared(tool) {
+	if j.reused == No || !j.reuses() || !j.shared(tool) {
 		return true
 	}
 	made := 0
@@ -87,6 +87,20 @@ func (j *judge) carries(r *Request, tool *Tool) bool {
 		}
 	}
 	return countID(r.HistoryOutputs, tool.CallID) >= made
+}
+
+// reuses reports whether any two executions have the id of one call.
+func (j *judge) reuses() bool {
+	if j.reused == NotObserved {
+		j.reused = No
+		for t := range j.run.Tools {
+			if tool := &j.run.Tools[t]; tool.CallID != "" && j.toolOf(tool.CallID) != tool {
+				j.reused = Yes
+				break
+			}
+		}
+	}
+	return j.reused == Yes
 }
 
 // shared reports whether another execution has the id of the tool's call.

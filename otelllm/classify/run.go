@@ -31,6 +31,7 @@ type judge struct {
 	failed []int // indexes of requests that failed
 
 	recorded Fact             // toolsRecorded, once asked
+	reused   Fact             // reuses, once asked
 	tools    map[string]*Tool // toolOf, once filled
 	filled   bool
 	answer   answer // of the tool that was asked about last
