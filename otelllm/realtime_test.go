@@ -1,6 +1,7 @@
 package otelllm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -135,6 +136,13 @@ func TestRealtimeEnds(t *testing.T) {
 			[]string{rtCreated, rtText},
 			&AbortError{Source: AbortUser, Reason: "stop_button"},
 			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "user", "llm.abort.reason": "stop_button"},
+			false,
+		},
+		{
+			"a deadline of its reader", true,
+			[]string{rtCreated, rtText},
+			fmt.Errorf("read: %w", context.DeadlineExceeded),
+			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "deadline", "llm.stream.phase": "text"},
 			false,
 		},
 		{

@@ -9,6 +9,7 @@ import (
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -189,9 +190,10 @@ func (q *Request) ProviderError(status int, code string, after time.Duration) {
 
 // End ends the request, with the error that the transport ended on, nil for none.
 // An error that is the word of a deliberate end, as for [Run.End], is recorded as
-// an abort. Of any other the transport's cause is found where the standard library
-// names one (a connection reset, a refusal), and the types of its chain are kept,
-// never the message. Calls after the first do nothing.
+// an abort, and so is context.DeadlineExceeded, whichever context's it is. Of any
+// other the transport's cause is found where the standard library names one (a
+// connection reset, a refusal), and the types of its chain are kept, never the
+// message. Calls after the first do nothing.
 //
 // End(nil) before [Request.Finished] is a stream that ended without its last word.
 func (q *Request) End(err error) {
@@ -251,13 +253,24 @@ func (r *manualRecord) finished(err error) {
 func (r *manualRecord) closing(err error, now time.Time) conclusion {
 	c := closing{how: byEOF}
 	if err != nil {
-		c = closedBy(r.ctx, err, r.stage(), now)
+		c = toldBy(r.ctx, err, r.stage(), now)
 	}
 	c.status, c.state = r.facts.Status, r.state
 	if r.state == nil && c.status < http.StatusBadRequest {
 		return r.unanswered(c)
 	}
 	return conclude(c)
+}
+
+// toldBy is closedBy for an error that the application tells of. Between it and its
+// contexts stands no net/http, whose timeouts claim to be deadlines, so
+// context.DeadlineExceeded itself is the word of one that ctx may not know.
+func toldBy(ctx context.Context, err error, at semconv.TransportStage, now time.Time) closing {
+	c := closedBy(ctx, err, at, now)
+	if !c.aborted() && netcause.Holds(err, context.DeadlineExceeded) {
+		return closing{how: byError, abort: classify.Abort{Source: semconv.AbortSourceDeadline}}
+	}
+	return c
 }
 
 // unanswered is the end of a request that got no response.

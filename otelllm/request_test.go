@@ -3,6 +3,7 @@ package otelllm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"runtime"
@@ -14,6 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 func TestRequestEnds(t *testing.T) {
@@ -103,6 +106,22 @@ func TestRequestEnds(t *testing.T) {
 			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "unknown"},
 			"local_abort/unknown",
 		},
+		{
+			"a deadline of its own", func(q *Request) { q.Sent() }, fmt.Errorf("call: %w", context.DeadlineExceeded),
+			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "deadline", "llm.stream.phase": "awaiting_response", "llm.transport.cause": "cancelled", "error.type": nil},
+			"local_abort/deadline",
+		},
+		{
+			"a deadline of its own in text", func(q *Request) { q.Text() }, context.DeadlineExceeded,
+			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "deadline", "llm.stream.phase": "text", "error.type": nil},
+			"local_abort/deadline",
+		},
+		{
+			"what only claims to be a deadline", func(q *Request) { q.Text() },
+			claimedDeadline{},
+			map[attribute.Key]any{"llm.stream.end": "read_error", "llm.abort.source": nil},
+			"stream_interrupted/unknown",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
@@ -134,6 +153,33 @@ func TestRequestEnds(t *testing.T) {
 		})
 	}
 }
+
+// The deadline of a context that the request was made with, below the one that it was
+// started with.
+func TestRequestDeadlineBelow(t *testing.T) {
+	r := newRecorder(t)
+	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
+	below, q := StartRequest(ctx, RequestInfo{Model: "model-x"})
+	below, cancel := context.WithTimeout(below, 0)
+	defer cancel()
+	q.Sent()
+	q.End(below.Err())
+	run.End(below.Err())
+	for _, name := range []string{"chat model-x", "invoke_agent coder"} {
+		s := r.named(name)[0]
+		assert.Equal(t, "deadline", s.get("llm.abort.source"))
+		assert.False(t, s.failed())
+	}
+	assert.Equal(t, judgeSpans(t, r), run.Diagnosis(), "the spans say the same")
+	assert.Equal(t, semconv.ClassLocalAbort, run.Diagnosis().Class)
+}
+
+// claimedDeadline is like the timeouts of net and net/http.
+type claimedDeadline struct{}
+
+func (claimedDeadline) Error() string        { return "secret" }
+func (claimedDeadline) Timeout() bool        { return true }
+func (claimedDeadline) Is(target error) bool { return target == context.DeadlineExceeded }
 
 func TestRequestAbandoned(t *testing.T) {
 	r := newRecorder(t)

@@ -65,6 +65,18 @@ func passed(ctx context.Context, now time.Time) bool {
 	return ok && !now.Before(deadline)
 }
 
+// Holds reports whether target itself is a link of err's chain. An Is method, which may
+// claim anything, is not asked.
+func Holds(err, target error) bool {
+	defer func() { _ = recover() }() // a foreign Unwrap panicked: then it is not seen
+	for _, e := range links(err) {
+		if same(e, target) {
+			return true
+		}
+	}
+	return false
+}
+
 // same compares by identity; errors of types that cannot be compared are not the same.
 func same(a, b error) (equal bool) {
 	defer func() {

@@ -732,6 +732,33 @@ func TestCancelled(t *testing.T) {
 	})
 }
 
+type uncomparable struct{ _ []int }
+
+func (uncomparable) Error() string { return "secret" }
+
+func TestHolds(t *testing.T) {
+	_, timeout := net.DialTimeout("tcp", "127.0.0.1:1", 1)
+	require.ErrorIs(t, timeout, context.DeadlineExceeded, "this is the trap")
+	for _, tt := range []struct {
+		name        string
+		err, target error
+		want        bool
+	}{
+		{"itself", context.DeadlineExceeded, context.DeadlineExceeded, true},
+		{"wrapped", fmt.Errorf("x: %w", &url.Error{Err: context.DeadlineExceeded}), context.DeadlineExceeded, true},
+		{"what claims to be it", timeout, context.DeadlineExceeded, false},
+		{"another", io.EOF, context.DeadlineExceeded, false},
+		{"none", nil, context.DeadlineExceeded, false},
+		{"no target", io.EOF, nil, false},
+		{"one that cannot be compared", uncomparable{}, uncomparable{}, false},
+		{"one that panics", bomb{}, io.EOF, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			assert.Equal(t, tt.want, netcause.Holds(tt.err, tt.target))
+		})
+	}
+}
+
 func TestClosedHere(t *testing.T) {
 	h2, client := nettest.ListenH2(t, func(c *nettest.H2Conn, id uint32) { c.Headers(id, "text/event-stream"); c.Data(id, "hello") })
 	for name, target := range map[string]string{
