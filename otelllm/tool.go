@@ -85,10 +85,10 @@ func StartTool(ctx context.Context, call ToolCall) (context.Context, *Tool) {
 
 // End ends the execution with what the tool returned. The outcome is read off the
 // types of err: nil succeeded; [ErrRejected] and [ErrInvalidInput] as they say;
-// an [*AbortError] or a cancelled context interrupted; context.DeadlineExceeded
-// timed out; anything else failed. [FailedBeforeEffect] adds that nothing
-// happened. Only types are recorded, never messages. Calls after the first do
-// nothing.
+// an [*AbortError] or a cancelled context interrupted; context.DeadlineExceeded, or
+// the cause that ctx has for its own deadline, timed out; anything else failed.
+// [FailedBeforeEffect] adds that nothing happened. Only types are recorded, never
+// messages. Calls after the first do nothing.
 //
 // Under a run the span of the tool ends now but leaves later: with [Tool.OutputSent],
 // with the first request that carries its output, with the end of the run, or after

@@ -35,6 +35,10 @@ func TestToolOutcomes(t *testing.T) {
 	typed := errors.New("typed")
 	caused, cancelCause := context.WithCancelCause(context.Background())
 	cancelCause(typed)
+	lateCaused, cancel := context.WithTimeoutCause(context.Background(), 0, typed)
+	defer cancel()
+	lateAborted, cancel := context.WithTimeoutCause(context.Background(), 0, &AbortError{Source: AbortShutdown})
+	defer cancel()
 	_, timeout := net.DialTimeout("tcp", "127.0.0.1:1", 1)
 	for _, tt := range []struct {
 		name    string
@@ -59,6 +63,12 @@ func TestToolOutcomes(t *testing.T) {
 		{"aborted, by the plain error", aborted, aborted.Err(), "interrupted", nil, nil, "shutdown", false},
 		{"aborted, by the cause", aborted, context.Cause(aborted), "interrupted", nil, nil, "shutdown", false},
 		{"cancelled with a cause", caused, typed, "interrupted", nil, nil, "unknown", false},
+		{"its caller's deadline with a cause", lateCaused, lateCaused.Err(), "timed_out", "context.deadlineExceededError", nil, "deadline", true},
+		{"its caller's deadline, by the cause", lateCaused, fmt.Errorf("x: %w", context.Cause(lateCaused)), "timed_out", "*errors.errorString", nil, "deadline", true},
+		{"the cause of a deadline that did not pass", t.Context(), typed, "failed", "*errors.errorString", nil, nil, true},
+		{"a deadline that aborts", lateAborted, context.Cause(lateAborted), "interrupted", nil, nil, "shutdown", false},
+		{"cancelled below after a deadline with a cause", lateCaused, context.Canceled, "interrupted", nil, nil, "deadline", false},
+		{"failed after a deadline with a cause", lateCaused, io.ErrUnexpectedEOF, "failed", "*errors.errorString", nil, nil, true},
 		{"failed while cancelled", cancelled, io.ErrUnexpectedEOF, "failed", "*errors.errorString", nil, nil, true},
 		{"an error that panics", t.Context(), bomb{}, "failed", "otelllm.bomb", nil, nil, true},
 	} {

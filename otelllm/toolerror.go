@@ -55,7 +55,7 @@ func toolResult(t *classify.Tool, ctx context.Context, err error, now time.Time)
 		t.Outcome, t.ErrorType = semconv.ToolOutcomeInvalidInput, semconv.ToolOutcomeInvalidInput.String()
 	case as(err, &typed):
 		t.Outcome, t.Abort, t.ErrorType = semconv.ToolOutcomeInterrupted, typed.abort(), ""
-	case is(err, context.DeadlineExceeded):
+	case is(err, context.DeadlineExceeded), deadlineCause(ctx, err):
 		// The tool's own timeout, or its caller's deadline; the second is told.
 		t.Outcome = semconv.ToolOutcomeTimedOut
 		if a := abortOf(ctx, now); a.Source == semconv.AbortSourceDeadline {
@@ -66,6 +66,11 @@ func toolResult(t *classify.Tool, ctx context.Context, err error, now time.Time)
 	default:
 		t.Outcome = semconv.ToolOutcomeFailed
 	}
+}
+
+// deadlineCause reports whether err is the cause of ctx, whose deadline has passed.
+func deadlineCause(ctx context.Context, err error) bool {
+	return is(ctx.Err(), context.DeadlineExceeded) && netcause.Holds(err, context.Cause(ctx))
 }
 
 // is is errors.Is over errors of the application, whose methods may panic.
