@@ -193,6 +193,32 @@ func TestTheGateway(t *testing.T) {
 }
 
 // The program itself: it serves until it is told to end, and then sends its spans.
+// What the agent says of itself by its headers is none of the provider's business.
+func TestTheAgentsTraceContextStaysHere(t *testing.T) {
+	var seen http.Header
+	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.Header.Clone() }))
+	defer upstream.Close()
+	target, err := url.Parse(upstream.URL)
+	require.NoError(t, err)
+	gateway := httptest.NewServer(newGateway(target, keep().TracerProvider, nil))
+	defer gateway.Close()
+
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, gateway.URL+"/v1/chat/completions", nil)
+	require.NoError(t, err)
+	for name, value := range map[string]string{
+		"Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Tracestate": "a=b", "Baggage": "user=alice", "X-Other": "kept",
+	} {
+		req.Header.Set(name, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	assert.Equal(t, "kept", seen.Get("X-Other"))
+	for _, name := range []string{"Traceparent", "Tracestate", "Baggage"} {
+		assert.Empty(t, seen.Get(name), name)
+	}
+}
+
 func TestTheProgram(t *testing.T) {
 	upstream, err := faultyllm.Start()
 	require.NoError(t, err)
