@@ -209,6 +209,12 @@ func (a *attempt) watch(ctx context.Context, w Watchdog) context.Context {
 	if w == (Watchdog{}) {
 		return ctx
 	}
-	ctx, a.dog = watch(ctx, w, a.identity.Stream == classify.Yes, a.start, a.trace.Connecting, a.over.Load)
+	a.mu.Lock()
+	streams := a.asksStream()
+	a.mu.Unlock()
+	ctx, a.dog = watch(ctx, w, streams, a.start, a.trace.Connecting, a.over.Load)
+	if a.tee != nil {
+		a.tee.dog = a.dog
+	}
 	return ctx
 }

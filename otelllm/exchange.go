@@ -49,8 +49,18 @@ func (x *exchange) respond(status int, header http.Header, encoded bool, now tim
 	default:
 		x.decoder = x.protocol.NewDecoder(value(header, "Content-Type"))
 		x.state = x.decoder.State()
-		f.Streams = mediaType(header) == "text/event-stream" || x.identity.Stream == classify.Yes
+		f.Streams = mediaType(header) == "text/event-stream" || x.asksStream()
 	}
+}
+
+// asksStream reports, with mu held, whether the request is known to ask for a stream:
+// by its body, as far as that has been read, else by its path.
+func (x *exchange) asksStream() bool {
+	stream := x.identity.Stream
+	if stream == classify.NotObserved {
+		stream = x.tee.said().stream
+	}
+	return stream == classify.Yes || stream == classify.NotObserved && streamsByPath(x.protocol)
 }
 
 // giveUp, deferred with mu held, turns a panic of a decoder into an end of the

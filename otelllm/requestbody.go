@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
@@ -43,6 +44,13 @@ func readAsked(p wire.Protocol, body []byte) (a asked) {
 	}
 	return a
 }
+
+// streamsByPath: a request streams whatever its body says.
+func streamsByPath(p wire.Protocol) bool {
+	return readAsked(p, saysNoStream).stream == classify.Yes
+}
+
+var saysNoStream = []byte(`{"stream":false}`)
 
 // readAhead reads the body of a request that can be had twice, before it is sent.
 // It reports false where the body has to be read as it is sent. It never touches
@@ -119,6 +127,7 @@ type requestTee struct {
 
 	protocol wire.Protocol
 	length   int64
+	dog      *dog // hears of a body that asks for a stream
 
 	mu sync.Mutex
 	// Everything below is guarded by mu: the transport reads the body on a
@@ -131,25 +140,30 @@ type requestTee struct {
 // Read implements io.Reader.
 func (t *requestTee) Read(p []byte) (int, error) {
 	n, err := t.ReadCloser.Read(p)
-	t.keep(p[:max(0, min(n, len(p)))], err == io.EOF)
+	if t.keep(p[:max(0, min(n, len(p)))], err == io.EOF) {
+		t.dog.asked(time.Now())
+	}
 	return n, err
 }
 
-func (t *requestTee) keep(p []byte, end bool) {
+// keep reports whether the body is whole by now, and asks for a stream.
+func (t *requestTee) keep(p []byte, end bool) (streams bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
-		return
+		return false
 	}
 	if len(t.buf)+len(p) > maxRequestCopy {
 		t.buf, t.over = nil, true
-		return
+		return false
 	}
 	t.buf = append(t.buf, p...)
-	if end || t.length > 0 && int64(len(t.buf)) == t.length {
-		t.asked = readAsked(t.protocol, t.buf)
-		t.buf, t.over = nil, true
+	if !end && (t.length <= 0 || int64(len(t.buf)) != t.length) {
+		return false
 	}
+	t.asked = readAsked(t.protocol, t.buf)
+	t.buf, t.over = nil, true
+	return t.asked.stream == classify.Yes
 }
 
 // drop forgets what has been kept of a body that was not sent whole.
@@ -164,6 +178,9 @@ func (t *requestTee) drop() {
 
 // said is what the body said, if it has been sent whole.
 func (t *requestTee) said() asked {
+	if t == nil {
+		return asked{}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.asked

@@ -21,7 +21,9 @@ import (
 // something. Keepalives, comments and pings are bytes but no progress. They count
 // only the time in which somebody waits for the network, so that a consumer that
 // takes its time over what it has read is not cut off. They watch streams only: a
-// call that does not stream is silent until its answer is whole.
+// call that does not stream is silent until its answer is whole. That a call streams
+// is known from its path, from its request's body once that has been read (before it
+// is sent, where it can be had twice, else as it is sent), or from its response.
 type Watchdog struct {
 	// Connect bounds the time until there is a connection: name lookup, dialling,
 	// TLS, and waiting for a free one. It needs a transport below that calls the
@@ -96,6 +98,7 @@ type dog struct {
 	timer      *time.Timer
 	set        time.Time     // what timer is set to; zero: to nothing
 	streams    bool          // FirstProgress and Idle apply
+	responded  bool          // the response has said whether they do
 	connected  bool          // Connect does not, any more
 	waiting    bool          // somebody waits for the network
 	since      time.Time     // when the waiting began
@@ -104,8 +107,8 @@ type dog struct {
 	err        *WatchdogError // it has fired
 }
 
-// watch begins to watch. Streams says that FirstProgress applies before a response
-// tells.
+// watch begins to watch. Streams says that FirstProgress applies already, before the
+// request's body or a response tells.
 func watch(ctx context.Context, w Watchdog, streams bool, start time.Time, connecting func() (yes, known bool), over func() bool) (context.Context, *dog) {
 	d := &dog{limits: w, start: start, caller: ctx, connecting: connecting, over: over, streams: streams, waiting: true, since: start}
 	d.sent, d.cancel = context.WithCancelCause(ctx)
@@ -192,6 +195,21 @@ func (d *dog) limit(k semconv.WatchdogKind) time.Duration {
 	}
 }
 
+// asked: the request's body has been read whole, as it was sent, and it asks for a
+// stream. The limit counts from the start of the request all the same.
+func (d *dog) asked(now time.Time) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.responded || d.over() { // the transport may send on after it has answered
+		return
+	}
+	d.streams = true
+	d.arm(now)
+}
+
 // answered: the headers have come. From here the consumer's Reads say when
 // somebody waits.
 func (d *dog) answered(streams bool, now time.Time) {
@@ -200,12 +218,8 @@ func (d *dog) answered(streams bool, now time.Time) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.streams {
-		d.quiet += now.Sub(d.since)
-	} else {
-		d.quiet = now.Sub(d.start)
-	}
-	d.connected, d.waiting, d.streams = true, false, streams
+	d.quiet = now.Sub(d.start)
+	d.connected, d.responded, d.waiting, d.streams = true, true, false, streams
 }
 
 // reads: somebody begins to wait for the next bytes.

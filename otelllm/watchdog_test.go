@@ -1,6 +1,7 @@
 package otelllm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -81,7 +82,10 @@ func (*played) Close() error { return nil }
 type watchedCall struct {
 	name   string
 	limits Watchdog
+	path   string        // of the request; "": chatPath
 	body   string        // of the request; "": chatBody
+	once   bool          // the body cannot be had twice
+	upload time.Duration // when the body has been read as it is sent; negative: never
 	hooks  bool          // the transport below tells how far it is
 	conn   time.Duration // when it has a connection; negative: never
 	header time.Duration // when the headers come; negative: never
@@ -98,6 +102,7 @@ type watchedCall struct {
 	at    time.Duration        // when the consumer hears of the end
 	end   semconv.StreamEnd    // where no watchdog fired; Unset: terminal_event
 	err   error                // as above; nil: none
+	span  string               // "": "chat gpt-5"
 }
 
 const never = -1
@@ -130,6 +135,20 @@ var watchedCalls = []watchedCall{
 	},
 	{name: "first progress in time, then silence", limits: Watchdog{FirstProgress: 10 * sec}, header: 3 * sec, parts: []part{{9 * sec, firstText}, {500 * sec, chatStop}, {501 * sec, chatDone}}, then: io.EOF, at: 501 * sec},
 	{name: "Idle does not begin before the first progress", limits: Watchdog{Idle: 10 * sec}, header: 3 * sec, parts: []part{{300 * sec, chatText}, {301 * sec, chatStop + chatDone}}, then: io.EOF, at: 301 * sec},
+	{name: "a body that is read as it is sent asks for a stream", limits: Watchdog{FirstProgress: 10 * sec}, once: true, upload: 2 * sec, header: never, fires: semconv.WatchdogKindFirstProgress, at: 10 * sec},
+	{name: "its sending counts", limits: Watchdog{FirstProgress: 10 * sec}, once: true, upload: 15 * sec, header: never, fires: semconv.WatchdogKindFirstProgress, at: 15 * sec},
+	{name: "another limit is set already", limits: Watchdog{FirstProgress: 10 * sec, Total: 60 * sec}, once: true, upload: 2 * sec, header: never, fires: semconv.WatchdogKindFirstProgress, at: 10 * sec},
+	{name: "another limit comes first", limits: Watchdog{FirstProgress: 10 * sec, Total: 5 * sec}, once: true, upload: 2 * sec, header: never, fires: semconv.WatchdogKindTotal, at: 5 * sec},
+	{name: "a body that is read as it is sent asks for no stream", limits: Watchdog{FirstProgress: 10 * sec, Idle: 10 * sec}, body: `{"model":"gpt-5","messages":[]}`, once: true, header: 200 * sec, kind: "application/json", parts: []part{{250 * sec, `{"choices":[{"index":0,"message":{"content":"a"},`}, {300 * sec, `"finish_reason":"stop"}]}`}}, then: io.EOF, at: 300 * sec},
+	{name: "a body that is never read whole says nothing", limits: Watchdog{FirstProgress: 10 * sec}, once: true, upload: never, header: 100 * sec, fires: semconv.WatchdogKindFirstProgress, at: 100 * sec, span: "chat"},
+	{name: "the user stops once the body has been read", limits: Watchdog{FirstProgress: 10 * sec}, once: true, upload: 2 * sec, header: never, abort: 5 * sec, end: semconv.StreamEndCancelled, err: context.Canceled, at: 5 * sec},
+	{name: "the path says that it streams", limits: Watchdog{FirstProgress: 10 * sec}, path: "/model/gpt-5/converse-stream", body: `{"messages":[]}`, once: true, upload: never, header: never, fires: semconv.WatchdogKindFirstProgress, at: 10 * sec, span: "chat"},
+	{name: "the path says that it does not", limits: Watchdog{FirstProgress: 10 * sec}, path: "/model/gpt-5/converse", body: `{"messages":[]}`, once: true, header: 100 * sec, kind: "application/json", parts: []part{{101 * sec, `{"output":{"message":{"content":[{"text":"a"}]}},"stopReason":"end_turn"}`}}, then: io.EOF, at: 101 * sec},
+	{name: "the path says it of a body that cannot be read", limits: Watchdog{FirstProgress: 10 * sec}, path: "/v1beta/models/gpt-5:streamGenerateContent", body: "secret", header: never, fires: semconv.WatchdogKindFirstProgress, at: 10 * sec, span: "generate_content gpt-5"},
+	{
+		name: "a stream of another type, asked for by a body that is read as it is sent", limits: Watchdog{Idle: 10 * sec}, path: "/api/chat", body: `{"model":"gpt-5","messages":[]}`, once: true,
+		kind: "application/x-ndjson", parts: []part{{1 * sec, `{"message":{"role":"assistant","content":"a"},"done":false}` + "\n"}}, fires: semconv.WatchdogKindIdle, at: 11 * sec,
+	},
 	{name: "silent in the text", limits: Watchdog{Idle: 10 * sec}, parts: []part{{1 * sec, firstText}, {10 * sec, chatText}}, fires: semconv.WatchdogKindIdle, at: 20 * sec},
 	{name: "keepalives only", limits: Watchdog{Idle: 10 * sec}, parts: seq([]part{{1 * sec, firstText}}, keepalives(2*sec, 60*sec)), fires: semconv.WatchdogKindIdle, at: 11 * sec},
 	{name: "half an event", limits: Watchdog{Idle: 10 * sec}, parts: []part{{1 * sec, firstText}, {9 * sec, chatText[:20]}, {12 * sec, chatText[20:]}}, fires: semconv.WatchdogKindIdle, at: 11 * sec},
@@ -215,6 +234,12 @@ func (tt *watchedCall) below(start time.Time, http2 bool, sent **http.Request) r
 			}
 			hooks.GotConn(httptrace.GotConnInfo{})
 		}
+		if tt.once && tt.upload >= 0 {
+			if !until(tt.upload) {
+				return nil, body.word()
+			}
+			_, _ = io.Copy(io.Discard, req.Body)
+		}
 		if !until(tt.header) {
 			return nil, body.word()
 		}
@@ -244,12 +269,13 @@ func playWatched(t *testing.T, tt watchedCall, http2 bool) {
 	if tt.limits == (Watchdog{}) {
 		opts = nil
 	}
-	body := tt.body
-	if body == "" {
-		body = chatBody
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://x"+chatPath, strings.NewReader(body))
+	body := cmp.Or(tt.body, chatBody)
+	name := cmp.Or(tt.span, "chat gpt-5")
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://x"+cmp.Or(tt.path, chatPath), strings.NewReader(body))
 	require.NoError(t, err)
+	if tt.once {
+		req.GetBody = nil
+	}
 	resp, err := NewTransport(tt.below(start, http2, &sent), opts...).RoundTrip(req)
 	for i := 0; err == nil; i++ {
 		if i < len(tt.think) {
@@ -258,7 +284,7 @@ func playWatched(t *testing.T, tt watchedCall, http2 bool) {
 		_, err = resp.Body.Read(make([]byte, 4096))
 	}
 	assert.Equal(t, tt.at, time.Since(start), "%v", err)
-	sp := r.named("chat gpt-5")
+	sp := r.named(name)
 	require.Len(t, sp, 1, "it ends with the word to the consumer")
 
 	if tt.fires != semconv.WatchdogKindUnset {
@@ -311,7 +337,7 @@ func playWatched(t *testing.T, tt watchedCall, http2 bool) {
 	cause := context.Cause(sent.Context())
 	time.Sleep(1000 * time.Hour) // no timer is left that could do anything
 	assert.Equal(t, cause, context.Cause(sent.Context()))
-	assert.Len(t, r.named("chat gpt-5"), 1)
+	assert.Len(t, r.named(name), 1)
 }
 
 // of is the limit of a kind.

@@ -7,8 +7,11 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/goleak"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
@@ -108,6 +112,91 @@ func TestWatchdogsOverTheWire(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWatchdogBodyReadOnce watches requests whose body cannot be had twice, as those
+// of the AWS SDK and of a reverse proxy, at a server that never answers.
+func TestWatchdogBodyReadOnce(t *testing.T) {
+	noLeak(t)
+	watched := func(b *http.Transport, within time.Duration) *Transport {
+		return NewTransport(b, WithWatchdog(Watchdog{FirstProgress: within}), WithTracerProvider(noop.NewTracerProvider()))
+	}
+	client := func(t *testing.T, b *http.Transport, url, body string) error {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+		require.NoError(t, err)
+		req.GetBody = nil
+		_, err = watched(b, limit).RoundTrip(req)
+		return err
+	}
+	proxy := func(t *testing.T, b *http.Transport, target, body string) (err error) {
+		u, parsing := url.Parse(target)
+		require.NoError(t, parsing)
+		p := &httputil.ReverseProxy{
+			Rewrite:      func(r *httputil.ProxyRequest) { r.Out.URL = u },
+			Transport:    watched(b, limit),
+			ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, failed error) { err = failed },
+		}
+		p.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, target, strings.NewReader(body)))
+		return err
+	}
+	for _, tt := range []struct{ name, path, body string }{
+		{"the body says it", chatPath, chatBody},
+		{"Gemini's path says it", "/v1beta/models/gemini-3:streamGenerateContent", `{"contents":[]}`},
+		{"Bedrock's path says it", "/model/m/converse-stream", `{"messages":[]}`},
+		{"the path of Bedrock's InvokeModel says it", "/model/anthropic.m/invoke-with-response-stream", `{"messages":[]}`},
+	} {
+		for by, send := range map[string]func(t *testing.T, b *http.Transport, url, body string) error{"client": client, "proxy": proxy} {
+			t.Run(tt.name+"/"+by, func(t *testing.T) {
+				overHTTP(t, func(_ http.ResponseWriter, r *http.Request) {
+					select {
+					case <-r.Context().Done():
+					case <-time.After(patience / 5):
+					}
+				}, func(t *testing.T, b *http.Transport, url string) {
+					assert.Equal(t, &WatchdogError{Kind: semconv.WatchdogKindFirstProgress, Limit: limit}, send(t, b, url+tt.path, tt.body))
+				})
+			})
+		}
+	}
+}
+
+// TestWatchdogBodiesReadAtOnce lets bodies be read whole while limits are reached,
+// answers come and callers go, in any order and many at a time: nothing is left, and
+// no error is anybody else's.
+func TestWatchdogBodiesReadAtOnce(t *testing.T) {
+	noLeak(t)
+	overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-time.After(time.Duration(rand.IntN(6000)) * time.Microsecond):
+			_ = say(w, firstText+chatStop+chatDone)
+		}
+	}, func(t *testing.T, b *http.Transport, url string) {
+		var calls sync.WaitGroup
+		for range 200 {
+			within := time.Duration(1+rand.IntN(6000)) * time.Microsecond
+			rt := NewTransport(b, WithWatchdog(Watchdog{FirstProgress: within, Total: time.Hour}), WithTracerProvider(newRecorder(t)))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(20000))*time.Microsecond)
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+chatPath, io.NopCloser(oneByOne{strings.NewReader(chatBody)}))
+			require.NoError(t, err)
+			calls.Go(func() {
+				resp, err := rt.RoundTrip(req)
+				if err == nil {
+					_, err = io.ReadAll(resp.Body)
+					_ = resp.Body.Close()
+				}
+				var fired *WatchdogError
+				switch {
+				case errors.As(err, &fired):
+					assert.Equal(t, WatchdogError{Kind: semconv.WatchdogKindFirstProgress, Limit: within}, *fired)
+				case err != nil:
+					assert.ErrorIs(t, err, context.DeadlineExceeded)
+				}
+			})
+		}
+		calls.Wait()
+	})
 }
 
 // TestConnectWatchdog keeps a request from getting a connection in every way.
