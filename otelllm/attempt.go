@@ -91,10 +91,12 @@ func (a *attempt) events() int {
 	return a.state.Events
 }
 
-// silent: no semantic progress can be seen any more, with mu held: the protocol
-// has had its last word, or nobody can read the stream.
+// silent: no semantic progress is due any more, with mu held: the protocol has had
+// its last word, nobody can read the stream, or the answer is whole, unless another
+// choice begins.
 func (a *attempt) silent() bool {
-	return a.state == nil || a.state.Terminal || a.state.Violation != semconv.TransportCauseUnset
+	st := a.state
+	return st == nil || st.Terminal || st.Complete || st.Violation != semconv.TransportCauseUnset
 }
 
 // closed ends the attempt because the consumer closes the body.

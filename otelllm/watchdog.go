@@ -32,9 +32,13 @@ type Watchdog struct {
 	// FirstProgress bounds the wait for the first semantic event of a stream, from
 	// the start of the request.
 	FirstProgress time.Duration
-	// Idle bounds the wait between two semantic events.
+	// Idle bounds the wait between two semantic events. Once an answer is whole it is
+	// off, also where the stream stays open, for not every protocol has a last word:
+	// only Total and the caller's own deadline bound that.
 	Idle time.Duration
-	// Total bounds the whole call, the consumer's own time included.
+	// Total bounds the whole call, the consumer's own time included. Where it ends the
+	// reading of an answer that is whole already, the answer remains one: the reader
+	// gets the error, and the span does not call it a failure.
 	Total time.Duration
 }
 
@@ -99,6 +103,7 @@ type dog struct {
 	set        time.Time     // what timer is set to; zero: to nothing
 	streams    bool          // FirstProgress and Idle apply
 	responded  bool          // the response has said whether they do
+	silent     bool          // there is nothing to come that they could wait for
 	connected  bool          // Connect does not, any more
 	waiting    bool          // somebody waits for the network
 	since      time.Time     // when the waiting began
@@ -129,7 +134,7 @@ func (d *dog) due() (at time.Time, kind semconv.WatchdogKind) {
 	if !d.connected {
 		earliest(d.limits.Connect, d.start, semconv.WatchdogKindConnect)
 	}
-	if d.streams && d.waiting {
+	if d.streams && d.waiting && !d.silent {
 		if d.progressed {
 			earliest(d.limits.Idle, d.since.Add(-d.quiet), semconv.WatchdogKindIdle)
 		} else {
@@ -234,7 +239,7 @@ func (d *dog) reads() {
 	d.arm(now)
 }
 
-// waited: the bytes have come. Silent: no progress can be seen any more.
+// waited: the bytes have come. Silent: no progress is due any more.
 func (d *dog) waited(progress, silent bool, now time.Time) {
 	if d == nil {
 		return
@@ -248,9 +253,7 @@ func (d *dog) waited(progress, silent bool, now time.Time) {
 	if progress {
 		d.progressed, d.quiet = true, 0
 	}
-	if silent {
-		d.streams = false
-	}
+	d.silent = silent
 }
 
 // did reports whether err is the word of the cancellation by which the dog ended
