@@ -140,6 +140,42 @@ func TestAborts(t *testing.T) {
 	}
 }
 
+// TestAbortAfterTheCause aborts streams that had gone wrong before. What began first is
+// the cause, and nothing on the span says otherwise.
+func TestAbortAfterTheCause(t *testing.T) {
+	for _, tt := range []struct{ name, said, end, cause, class string }{
+		{"nonsense", firstText + "data: {nonsense\n\n", "read_error", "malformed_event", "protocol_violation"},
+		{"a last word without a finish reason", firstText + chatDone, "eof", "clean_eof", "stream_interrupted"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+				_ = say(w, tt.said)
+				<-r.Context().Done()
+			}, func(t *testing.T, b *http.Transport, url string) {
+				r := newRecorder(t)
+				ctx, abort := WithAbort(t.Context())
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+chatPath, strings.NewReader(chatBody))
+				require.NoError(t, err)
+				resp, err := NewTransport(b, WithTracerProvider(r), WithVerdicts()).RoundTrip(req)
+				require.NoError(t, err)
+				defer resp.Body.Close()
+				_, err = io.ReadFull(resp.Body, make([]byte, len(tt.said)))
+				require.NoError(t, err)
+				abort(AbortUser, "stop_button")
+				_, err = resp.Body.Read(make([]byte, 1))
+				require.ErrorIs(t, err, context.Canceled)
+				s := r.only(t)
+				assert.Equal(t, tt.end, s.get("llm.stream.end"))
+				assert.Equal(t, tt.cause, s.get("llm.transport.cause"))
+				assert.Equal(t, tt.cause, s.get("error.type"))
+				assert.Equal(t, tt.class, s.get("llm.failure.class"))
+				assert.Nil(t, s.get("llm.abort.source"))
+				assert.True(t, s.failed())
+			})
+		})
+	}
+}
+
 // expiring is a context whose deadline passes when the test says so, by a clock
 // that is no part of the test.
 type expiring struct {

@@ -27,7 +27,10 @@ type attempt struct {
 	marked  markedContext // that the request is sent with
 	dog     *dog          // nil: nothing is watched
 	serving *serving      // the gateway's request that this attempt is made for, nil: none
-	fired   error         // guarded by mu: the watchdog's own, where it is what ended the reading
+
+	// Everything below is guarded by mu.
+	fired   error // the watchdog's own, where it is what ended the reading
+	aborted bool  // the reading ended by the word of the caller's cancelled context
 }
 
 // answered takes the response, before anybody reads its body.
@@ -76,6 +79,7 @@ func (a *attempt) take(p []byte, err error, now time.Time) bool {
 		c.watchdog, a.fired = a.dog.bitten(), a.dog.err
 	case netcause.Cancelled(a.ctx, err, now):
 		c.abort = someAbort(abortOf(a.ctx, now))
+		a.aborted = true
 	default:
 		c.failure = netcause.Of(err, semconv.TransportStageBody)
 	}
@@ -186,12 +190,12 @@ func (a *attempt) word(err error) (word error) {
 	}
 	defer a.contain()
 	a.mu.Lock()
-	facts, fired := a.facts.Request, a.fired
+	facts, fired, aborted := a.facts.Request, a.fired, a.aborted
 	a.mu.Unlock()
 	if fired != nil {
 		word = fired
 	}
-	if !a.config.streamErrors || !brokeOff(&facts) {
+	if !a.config.streamErrors || aborted || !brokeOff(&facts) {
 		return word
 	}
 	if word == io.EOF { //nolint:errorlint // as in take

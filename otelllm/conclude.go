@@ -83,8 +83,7 @@ func conclude(c closing) conclusion {
 		// The server meant to stop here, but the answer has no end.
 		return conclusion{end: semconv.StreamEndEOF, phase: st.Phase, transport: inBody(semconv.TransportCauseCleanEOF), due: true}
 	case st.Violation != semconv.TransportCauseUnset:
-		end, _ := c.stopped()
-		return conclusion{end: end, phase: st.Phase, transport: inBody(st.Violation), due: true}
+		return conclusion{end: c.unwilled(), phase: st.Phase, transport: inBody(st.Violation), due: true}
 	}
 	end, abort := c.stopped()
 	out := conclusion{end: end, phase: st.Phase, abort: abort, due: abort == classify.Abort{}}
@@ -139,6 +138,15 @@ func (c closing) stopped() (semconv.StreamEnd, classify.Abort) {
 	default:
 		return semconv.StreamEndConsumerClosed, consumer
 	}
+}
+
+// unwilled is how the reading stopped, whoever wanted it to. An abort, or a watchdog,
+// among the facts would be taken for the cause: where it is not, the end does not
+// point to it either.
+func (c closing) unwilled() semconv.StreamEnd {
+	c.abort, c.watchdog = classify.Abort{}, classify.Watchdog{}
+	end, _ := c.stopped()
+	return end
 }
 
 // cancelled is what the transport had to say about a cancellation.

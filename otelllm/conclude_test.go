@@ -29,6 +29,7 @@ func TestConclude(t *testing.T) {
 	resetBody := classify.Transport{Stage: semconv.TransportStageBody, Cause: semconv.TransportCauseConnectionReset, Code: "ECONNRESET"}
 	user := classify.Abort{Source: semconv.AbortSourceUser, Reason: "stop_button"}
 	consumer := classify.Abort{Source: semconv.AbortSourceConsumer}
+	total := classify.Watchdog{Kind: semconv.WatchdogKindTotal}
 
 	type want = conclusion
 	for _, tt := range []struct {
@@ -47,6 +48,7 @@ func TestConclude(t *testing.T) {
 		{"complete without [DONE], reset", closing{how: byError, state: complete, failure: reset}, want{end: semconv.StreamEndReadError, phase: semconv.PhaseText, transport: resetBody, chain: reset.Chain}},
 
 		{"[DONE] after content without a finish reason", closing{how: byClose, state: doneOnly}, want{end: semconv.StreamEndEOF, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseCleanEOF), due: true}},
+		{"[DONE] after content without a finish reason, then stopped", closing{how: byError, state: doneOnly, abort: user}, want{end: semconv.StreamEndEOF, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseCleanEOF), due: true}},
 		{"[DONE] alone", closing{how: byEOF, state: emptyDone}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd, due: true}},
 
 		{"error in band, then closed", closing{how: byClose, state: inBand}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseText, due: true}},
@@ -62,7 +64,9 @@ func TestConclude(t *testing.T) {
 		{"lost in text", closing{how: byDrop, state: text()}, want{end: semconv.StreamEndAbandoned, phase: semconv.PhaseText, abort: consumer}},
 
 		{"malformed, then closed", closing{how: byClose, state: malformed}, want{end: semconv.StreamEndConsumerClosed, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseMalformedEvent), due: true}},
-		{"malformed, then stopped", closing{how: byError, state: malformed, abort: user}, want{end: semconv.StreamEndCancelled, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseMalformedEvent), due: true}},
+		{"malformed, then stopped", closing{how: byError, state: malformed, abort: user}, want{end: semconv.StreamEndReadError, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseMalformedEvent), due: true}},
+		{"malformed, then stopped, then closed", closing{how: byClose, state: malformed, abort: user}, want{end: semconv.StreamEndConsumerClosed, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseMalformedEvent), due: true}},
+		{"malformed, then a watchdog", closing{how: byError, state: malformed, watchdog: total}, want{end: semconv.StreamEndReadError, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseMalformedEvent), due: true}},
 		{"malformed, then reset", closing{how: byError, state: malformed, failure: reset}, want{end: semconv.StreamEndReadError, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseMalformedEvent), due: true}},
 		{"malformed, then EOF", closing{how: byEOF, state: malformed}, want{end: semconv.StreamEndEOF, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseMalformedEvent), due: true}},
 
@@ -85,53 +89,70 @@ func TestConclude(t *testing.T) {
 // Whatever a stream said and however it stopped, a conclusion is consistent.
 func TestConcludeAlways(t *testing.T) {
 	aborts := []classify.Abort{{}, {Source: semconv.AbortSourceUser}, {Source: semconv.AbortSourceDeadline}}
-	bools := []bool{false, true}
+	watchdogs := []classify.Watchdog{{}, {Kind: semconv.WatchdogKindTotal}}
 	n := 0
 	for _, h := range []how{byEOF, byError, byClose, byDrop} {
 		for _, abort := range aborts {
-			for _, complete := range bools {
-				for _, terminal := range bools {
-					for _, failed := range bools {
-						for _, violated := range bools {
-							for _, content := range bools {
-								st := &wire.State{Complete: complete, Terminal: terminal, Phase: semconv.PhaseResponseStarted}
-								if failed {
-									st.Err = &wire.Error{}
-								}
-								if violated {
-									st.Violation = semconv.TransportCauseEventTooLong
-								}
-								if content {
-									st.TextChunks, st.Phase = 1, semconv.PhaseText
-								}
-								c := closing{how: h, state: st, abort: abort}
-								if h == byError && abort.Source == semconv.AbortSourceUnset {
-									c.failure = netcause.Failure{Stage: semconv.TransportStageBody, Cause: semconv.TransportCauseConnectionReset}
-								}
-								out := conclude(c)
-								n++
-								assert.NotEqual(t, semconv.StreamEndUnset, out.end, "%+v", c)
-								if out.abort.Source != semconv.AbortSourceUnset {
-									assert.NotEqual(t, semconv.StreamEndTerminalEvent, out.end, "%+v", c)
-									assert.Contains(t, []semconv.TransportCause{semconv.TransportCauseUnset, semconv.TransportCauseCancelled}, out.transport.Cause, "one cause: %+v", c)
-									assert.False(t, out.due, "this side did not wait for it: %+v", c)
-								}
-								if out.end == semconv.StreamEndTerminalEvent {
-									assert.True(t, complete || terminal || failed, "%+v", c)
-									assert.Zero(t, out.transport, "%+v", c)
-								}
-								if !complete && !terminal && !failed {
-									assert.NotEqual(t, semconv.PhaseStreamEnd, out.phase)
-									assert.True(t, out.transport.Cause != semconv.TransportCauseUnset || out.abort.Source != semconv.AbortSourceUnset, "somebody ended it: %+v", c)
-								}
-							}
-						}
+			for _, watchdog := range watchdogs {
+				for _, st := range states() {
+					c := closing{how: h, state: st, abort: abort, watchdog: watchdog}
+					if h == byError && !c.aborted() && !c.bitten() {
+						c.failure = netcause.Failure{Stage: semconv.TransportStageBody, Cause: semconv.TransportCauseConnectionReset}
 					}
+					consistent(t, c, conclude(c))
+					n++
 				}
 			}
 		}
 	}
-	assert.Equal(t, 4*3*32, n)
+	assert.Equal(t, 4*3*2*32, n)
+}
+
+// states are all combinations of what a stream may have said.
+func states() (all []*wire.State) {
+	for i := range 32 {
+		is := func(bit int) bool { return i&(1<<bit) != 0 }
+		st := &wire.State{Complete: is(0), Terminal: is(1), Phase: semconv.PhaseResponseStarted}
+		if is(2) {
+			st.Err = &wire.Error{}
+		}
+		if is(3) {
+			st.Violation = semconv.TransportCauseEventTooLong
+		}
+		if is(4) {
+			st.TextChunks, st.Phase = 1, semconv.PhaseText
+		}
+		all = append(all, st)
+	}
+	return all
+}
+
+// consistent checks that no fact of a conclusion stands against another.
+func consistent(t *testing.T, c closing, out conclusion) {
+	t.Helper()
+	said := c.state.Complete || c.state.Terminal || c.state.Err != nil
+	aborted, bitten := out.abort.Source != semconv.AbortSourceUnset, out.watchdog.Kind != semconv.WatchdogKindUnset
+	assert.NotEqual(t, semconv.StreamEndUnset, out.end, "%+v", c)
+	assert.Equal(t, bitten, out.end == semconv.StreamEndWatchdog, "%+v", c)
+	assert.False(t, aborted && bitten, "one cause: %+v", c)
+	if out.end == semconv.StreamEndCancelled {
+		assert.True(t, aborted, "whoever it was: %+v", c)
+	}
+	if aborted || bitten {
+		assert.NotEqual(t, semconv.StreamEndTerminalEvent, out.end, "%+v", c)
+		assert.Contains(t, []semconv.TransportCause{semconv.TransportCauseUnset, semconv.TransportCauseCancelled}, out.transport.Cause, "one cause: %+v", c)
+	}
+	if aborted {
+		assert.False(t, out.due, "this side did not wait for it: %+v", c)
+	}
+	if out.end == semconv.StreamEndTerminalEvent {
+		assert.True(t, said, "%+v", c)
+		assert.Zero(t, out.transport, "%+v", c)
+	}
+	if !said {
+		assert.NotEqual(t, semconv.PhaseStreamEnd, out.phase)
+		assert.True(t, out.transport.Cause != semconv.TransportCauseUnset || aborted || bitten, "somebody ended it: %+v", c)
+	}
 }
 
 func TestUnanswered(t *testing.T) {

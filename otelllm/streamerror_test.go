@@ -69,6 +69,14 @@ func TestStreamErrors(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}, is: errAny, text: `{"error"`},
 		{name: "redirect", serve: answer(http.StatusNotModified, "text/event-stream", "")},
+		{name: "abort after a terminal event without a finish reason", abort: true, serve: func(w http.ResponseWriter, r *http.Request) {
+			_ = say(w, firstText+chatDone)
+			<-r.Context().Done()
+		}, is: context.Canceled, text: firstText + chatDone},
+		{name: "abort after nonsense", abort: true, serve: func(w http.ResponseWriter, r *http.Request) {
+			_ = say(w, "data: {nonsense\n\n")
+			<-r.Context().Done()
+		}, is: context.Canceled, text: "data: {nonsense\n\n"},
 		{name: "abort", abort: true, serve: func(w http.ResponseWriter, r *http.Request) {
 			_ = say(w, firstText)
 			<-r.Context().Done()

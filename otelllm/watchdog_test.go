@@ -197,6 +197,7 @@ var watchedCalls = []watchedCall{
 	},
 	// The answer stands, and the reader hears why the reading ended.
 	{name: "Total after the finish reason", limits: Watchdog{Idle: 10 * sec, Total: 60 * sec}, parts: []part{{1 * sec, firstText + chatStop}}, end: semconv.StreamEndTerminalEvent, err: &WatchdogError{Kind: semconv.WatchdogKindTotal, Limit: 60 * sec}, at: 60 * sec},
+	{name: "Total after nonsense", limits: Watchdog{Idle: 10 * sec, Total: 60 * sec}, parts: []part{{1 * sec, "data: {nonsense\n\n"}}, end: semconv.StreamEndReadError, err: &WatchdogError{Kind: semconv.WatchdogKindTotal, Limit: 60 * sec}, at: 60 * sec},
 	{name: "another choice begins when one has finished", limits: Watchdog{Idle: 10 * sec}, parts: []part{{1 * sec, firstText + chatStop}, {30 * sec, strings.Replace(chatText, `"index":0`, `"index":1`, 1)}}, fires: semconv.WatchdogKindIdle, at: 40 * sec},
 }
 
