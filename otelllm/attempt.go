@@ -8,6 +8,7 @@ import (
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -96,11 +97,12 @@ func (a *attempt) events() int {
 }
 
 // silent: no semantic progress is due any more, with mu held: the protocol has had
-// its last word, nobody can read the stream, or the answer is whole, unless another
-// choice begins.
+// its last word, or nobody can read the stream. Where there is no last word the answer
+// is whole, unless another choice begins.
 func (a *attempt) silent() bool {
 	st := a.state
-	return st == nil || st.Terminal || st.Complete || st.Violation != semconv.TransportCauseUnset
+	return st == nil || st.Terminal || st.Violation != semconv.TransportCauseUnset ||
+		st.Complete && !wire.HasLastWord(a.protocol)
 }
 
 // closed ends the attempt because the consumer closes the body.

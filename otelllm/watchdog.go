@@ -32,13 +32,15 @@ type Watchdog struct {
 	// FirstProgress bounds the wait for the first semantic event of a stream, from
 	// the start of the request.
 	FirstProgress time.Duration
-	// Idle bounds the wait between two semantic events. Once an answer is whole it is
-	// off, also where the stream stays open, for not every protocol has a last word:
-	// only Total and the caller's own deadline bound that.
+	// Idle bounds the wait between two semantic events, until the protocol's last word.
+	// Gemini has none: there it is off once the answer is whole, and what bounds a
+	// stream that stays open is Total and the caller's own deadline.
+	//
+	// Where Idle or Total ends the reading of an answer that is whole but for the last
+	// word, the answer remains one: the reader gets the error, and the span does not
+	// call it a failure.
 	Idle time.Duration
-	// Total bounds the whole call, the consumer's own time included. Where it ends the
-	// reading of an answer that is whole already, the answer remains one: the reader
-	// gets the error, and the span does not call it a failure.
+	// Total bounds the whole call, the consumer's own time included.
 	Total time.Duration
 }
 

@@ -189,16 +189,22 @@ var watchedCalls = []watchedCall{
 	// The error itself decides: the reader was told of a break, at the very moment of the limit.
 	{name: "it breaks as the limit is reached", limits: Watchdog{Idle: 10 * sec}, parts: []part{{1 * sec, firstText}}, broken: syscall.ECONNRESET, end: semconv.StreamEndReadError, err: syscall.ECONNRESET, at: 11 * sec},
 	{name: "it breaks as the limit is reached, before the headers", limits: Watchdog{FirstProgress: 10 * sec}, header: never, broken: syscall.ECONNRESET, end: semconv.StreamEndNoResponse, err: syscall.ECONNRESET, at: 10 * sec},
-	// Whole as far as its words go, but no terminal event came: nobody waits for progress any more.
-	{name: "silent between the finish reason and the terminal event", limits: Watchdog{Idle: 10 * sec}, parts: []part{{1 * sec, firstText + chatStop}, {500 * sec, chatDone}}, then: io.EOF, at: 500 * sec},
+	// Whole as far as its words go, but no terminal event came: the answer stands, and the reader hears why it ended.
+	{name: "silent between the finish reason and the terminal event", limits: Watchdog{Idle: 10 * sec}, parts: []part{{1 * sec, firstText + chatStop}}, end: semconv.StreamEndTerminalEvent, err: &WatchdogError{Kind: semconv.WatchdogKindIdle, Limit: 10 * sec}, at: 11 * sec},
 	{
 		name: "silent after an answer whose protocol has no terminal event", limits: Watchdog{Idle: 10 * sec}, path: "/v1beta/models/gpt-5:streamGenerateContent", body: `{"contents":[]}`,
 		parts: []part{{1 * sec, "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}]}\n\n"}, {500 * sec, keepalive}}, then: io.EOF, at: 500 * sec, span: "generate_content gpt-5",
 	},
 	// The answer stands, and the reader hears why the reading ended.
-	{name: "Total after the finish reason", limits: Watchdog{Idle: 10 * sec, Total: 60 * sec}, parts: []part{{1 * sec, firstText + chatStop}}, end: semconv.StreamEndTerminalEvent, err: &WatchdogError{Kind: semconv.WatchdogKindTotal, Limit: 60 * sec}, at: 60 * sec},
+	{name: "Total after the finish reason", limits: Watchdog{Total: 60 * sec}, parts: []part{{1 * sec, firstText + chatStop}}, end: semconv.StreamEndTerminalEvent, err: &WatchdogError{Kind: semconv.WatchdogKindTotal, Limit: 60 * sec}, at: 60 * sec},
 	{name: "Total after nonsense", limits: Watchdog{Idle: 10 * sec, Total: 60 * sec}, parts: []part{{1 * sec, "data: {nonsense\n\n"}}, end: semconv.StreamEndReadError, err: &WatchdogError{Kind: semconv.WatchdogKindTotal, Limit: 60 * sec}, at: 60 * sec},
-	{name: "another choice begins when one has finished", limits: Watchdog{Idle: 10 * sec}, parts: []part{{1 * sec, firstText + chatStop}, {30 * sec, strings.Replace(chatText, `"index":0`, `"index":1`, 1)}}, fires: semconv.WatchdogKindIdle, at: 40 * sec},
+	{
+		name: "another candidate begins when one has finished", limits: Watchdog{Idle: 10 * sec}, path: "/v1beta/models/gpt-5:streamGenerateContent", body: `{"contents":[]}`,
+		parts: []part{
+			{1 * sec, "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}]}\n\n"},
+			{30 * sec, "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"b\"}]},\"index\":1}]}\n\n"},
+		}, fires: semconv.WatchdogKindIdle, at: 40 * sec, span: "generate_content gpt-5",
+	},
 }
 
 // TestWatchdogs plays calls by the clock, with the words of both HTTP versions.

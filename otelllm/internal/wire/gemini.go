@@ -26,6 +26,13 @@ func (gemini) Name() string       { return "gemini" }
 func (g gemini) Provider() string { return cmp.Or(g.host, "gcp.gemini") }
 func (gemini) Operation() string  { return "generate_content" }
 
+// HasLastWord reports whether a response of p has a terminal event. Where it has none,
+// nothing need follow what completes it.
+func HasLastWord(p Protocol) bool {
+	_, silent := p.(gemini)
+	return !silent
+}
+
 var geminiDecoders decoders[geminiReader, *geminiReader]
 
 func (gemini) NewDecoder(ct string) Decoder { return geminiDecoders.get(ct, formArray) }
