@@ -118,7 +118,14 @@ func (s *serving) writer(w http.ResponseWriter) http.ResponseWriter {
 			return n, err
 		}
 	}
-	return httpsnoop.Wrap(w, httpsnoop.Hooks{
+	failing, fails := w.(flushErrorer)
+	flush := flushFunc(func() error {
+		s.header(http.StatusOK, w.Header())
+		err := failing.FlushError()
+		s.wrote(nil, err)
+		return err
+	})
+	hooked := httpsnoop.Wrap(w, httpsnoop.Hooks{
 		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
 			return func(status int) {
 				s.header(status, w.Header())
@@ -133,6 +140,9 @@ func (s *serving) writer(w http.ResponseWriter) http.ResponseWriter {
 			}
 		},
 		Flush: func(next httpsnoop.FlushFunc) httpsnoop.FlushFunc {
+			if fails {
+				return func() { _ = flush() }
+			}
 			return func() {
 				s.header(http.StatusOK, w.Header())
 				next()
@@ -148,7 +158,76 @@ func (s *serving) writer(w http.ResponseWriter) http.ResponseWriter {
 			}
 		},
 	})
+	if !fails {
+		return hooked
+	}
+	_, strings := w.(io.StringWriter)
+	return withFlushError(hooked, strings, flush, func(text string) (int, error) {
+		s.header(http.StatusOK, w.Header())
+		n, err := io.WriteString(w, text)
+		s.wrote([]byte(text[:max(0, min(n, len(text)))]), err)
+		return n, err
+	})
 }
+
+// withFlushError adds to w, which httpsnoop has made, what httpsnoop does not know.
+// http.ResponseController asks for FlushError before Flush, which loses the error.
+// It knows the interfaces that the writers of HTTP/1, HTTP/2 and HTTP/3 have; a
+// writer of any other kind keeps those that httpsnoop has given it.
+func withFlushError(w http.ResponseWriter, strings bool, flush flushFunc, write stringFunc) http.ResponseWriter {
+	unwrapper, _ := w.(httpsnoop.Unwrapper)
+	flusher, flushes := w.(http.Flusher)
+	notifier, notifies := w.(closeNotifier)
+	hijacker, hijacks := w.(http.Hijacker)
+	reader, reads := w.(io.ReaderFrom)
+	pusher, pushes := w.(http.Pusher)
+	flushable := flushWriter{w, unwrapper, flusher, flush}
+	switch (shape{flushes, strings, notifies, hijacks, reads, pushes}) {
+	case shape{flushes: true, strings: true, notifies: true, hijacks: true, reads: true}: // HTTP/1
+		return struct {
+			flushWriter
+			io.StringWriter
+			closeNotifier
+			http.Hijacker
+			io.ReaderFrom
+		}{flushable, write, notifier, hijacker, reader}
+	case shape{flushes: true, strings: true, notifies: true, pushes: true}: // HTTP/2
+		return struct {
+			flushWriter
+			io.StringWriter
+			closeNotifier
+			http.Pusher
+		}{flushable, write, notifier, pusher}
+	case shape{flushes: true}: // HTTP/3
+		return flushable
+	default:
+		return w
+	}
+}
+
+// shape says which optional interfaces a writer has.
+type shape struct{ flushes, strings, notifies, hijacks, reads, pushes bool }
+
+// flushWriter is a writer whose Flush can tell of a failure.
+type flushWriter struct {
+	http.ResponseWriter
+	httpsnoop.Unwrapper
+	http.Flusher
+	flushErrorer
+}
+
+type flushErrorer interface{ FlushError() error }
+
+// closeNotifier is http.CloseNotifier, which is deprecated but not gone.
+type closeNotifier interface{ CloseNotify() <-chan bool }
+
+type flushFunc func() error
+
+func (f flushFunc) FlushError() error { return f() }
+
+type stringFunc func(string) (int, error)
+
+func (f stringFunc) WriteString(text string) (int, error) { return f(text) }
 
 type writerFunc func([]byte) (int, error)
 

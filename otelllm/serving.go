@@ -63,7 +63,7 @@ func (s *serving) header(status int, h http.Header) {
 	s.respond(status, h, contentEncoded(h), time.Now())
 }
 
-// wrote takes what one Write sent, and how it ended.
+// wrote takes what one Write or Flush sent, and how it ended.
 func (s *serving) wrote(p []byte, err error) {
 	defer s.contain()
 	now := time.Now()

@@ -1,0 +1,174 @@
+package otelllm
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+)
+
+// overVersions runs test against a gateway of its own over each HTTP version.
+// Configure may change the server before it starts, serve makes the handler.
+func overVersions(t *testing.T, serve func(*testing.T, *recorder) http.Handler, configure func(*http.Server), test func(*testing.T, *gateway, *http.Transport)) {
+	t.Helper()
+	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(version, func(t *testing.T) {
+			g := &gateway{recorder: newRecorder(t)}
+			h := serve(t, g.recorder)
+			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				assert.Equal(t, version, r.Proto)
+				h.ServeHTTP(w, r)
+			}))
+			if configure != nil {
+				configure(srv.Config)
+			}
+			if srv.EnableHTTP2 = version == "HTTP/2.0"; srv.EnableHTTP2 {
+				srv.StartTLS()
+			} else {
+				srv.Start()
+			}
+			rt, ok := srv.Client().Transport.(*http.Transport)
+			require.True(t, ok)
+			rt.DisableCompression = true
+			t.Cleanup(func() {
+				rt.CloseIdleConnections()
+				srv.Close()
+			})
+			g.url = srv.URL
+			test(t, g, rt)
+		})
+	}
+}
+
+// recorded serves h with every span and verdict recorded by r.
+func recorded(h http.Handler, r *recorder) http.Handler {
+	return NewHandler(h, WithTracerProvider(r), WithVerdicts())
+}
+
+// post asks the gateway and returns its response, whose body the test closes.
+func (g *gateway) post(ctx context.Context, rt http.RoundTripper) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url+chatPath, strings.NewReader(chatBody))
+	if err != nil {
+		return nil, err
+	}
+	return rt.RoundTrip(req)
+}
+
+// assertFacts compares what a span says; a nil is a fact that it must not state.
+func assertFacts(t *testing.T, s span, want map[attribute.Key]any) {
+	t.Helper()
+	for key, value := range want {
+		assert.Equal(t, value, s.get(key), key)
+	}
+}
+
+// TestHandlerFlushError: http.ResponseController.Flush fails as it does without the
+// handler, so that a gateway that stops on it does.
+func TestHandlerFlushError(t *testing.T) {
+	for name, wrap := range map[string]func(http.Handler, *recorder) http.Handler{
+		"plain":      func(h http.Handler, _ *recorder) http.Handler { return h },
+		"NewHandler": recorded,
+	} {
+		t.Run(name, func(t *testing.T) {
+			flushed := make(chan error, 1)
+			overVersions(t, func(_ *testing.T, r *recorder) http.Handler {
+				return wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					c := http.NewResponseController(w)
+					var err error
+					for end := time.Now().Add(patience); err == nil && time.Now().Before(end); time.Sleep(5 * timeStep) {
+						_, _ = io.WriteString(w, chatText)
+						err = c.Flush()
+					}
+					flushed <- err
+				}), r)
+			}, nil, func(t *testing.T, g *gateway, rt *http.Transport) {
+				ctx, cancel := context.WithCancel(t.Context())
+				resp, err := g.post(ctx, rt)
+				require.NoError(t, err)
+				defer resp.Body.Close()
+				cancel()
+				require.Error(t, <-flushed)
+				if name == "plain" {
+					return
+				}
+				assertFacts(t, g.served(t), map[attribute.Key]any{"llm.stream.end": "consumer_closed", "llm.abort.source": "consumer"})
+			})
+		})
+	}
+}
+
+// optional are the optional interfaces that a response writer has.
+func optional(w http.ResponseWriter) map[string]bool {
+	_, flusher := w.(http.Flusher)
+	_, flushError := w.(interface{ FlushError() error })
+	_, closeNotifier := w.(interface{ CloseNotify() <-chan bool })
+	_, hijacker := w.(http.Hijacker)
+	_, readerFrom := w.(io.ReaderFrom)
+	_, pusher := w.(http.Pusher)
+	_, stringWriter := w.(io.StringWriter)
+	return map[string]bool{
+		"Flusher": flusher, "FlushError": flushError, "CloseNotifier": closeNotifier, "Hijacker": hijacker,
+		"ReaderFrom": readerFrom, "Pusher": pusher, "StringWriter": stringWriter,
+	}
+}
+
+// TestHandlerInterfaces: the writers of net/http have under the handler what they have
+// without it.
+func TestHandlerInterfaces(t *testing.T) {
+	overVersions(t, func(t *testing.T, r *recorder) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			_, _ = io.Copy(io.Discard, req.Body) // of full duplex only the call is tested
+			want := optional(w)
+			assert.True(t, want["FlushError"] && want["StringWriter"])
+			recorded(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				assert.Equal(t, want, optional(w))
+				c := http.NewResponseController(w)
+				assert.NoError(t, c.SetWriteDeadline(time.Now().Add(patience)))
+				assert.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
+				assert.NoError(t, c.EnableFullDuplex())
+				n, err := io.WriteString(w, chatText+chatStop+chatDone)
+				assert.Equal(t, len(chatText+chatStop+chatDone), n)
+				assert.NoError(t, err)
+				assert.NoError(t, c.Flush())
+			}), r).ServeHTTP(w, req)
+		})
+	}, nil, func(t *testing.T, g *gateway, rt *http.Transport) {
+		read, err := call(t.Context(), rt, g.url+chatPath, chatBody)
+		require.NoError(t, err)
+		assert.Equal(t, chatText+chatStop+chatDone, read)
+		assertFacts(t, g.served(t), map[attribute.Key]any{"llm.stream.bytes": int64(len(read)), "http.response.status_code": int64(200)})
+	})
+}
+
+// http3Writer has the interfaces that the writers of HTTP/3 have.
+type http3Writer struct{ http.ResponseWriter }
+
+func (http3Writer) Flush()            {}
+func (http3Writer) FlushError() error { return io.ErrClosedPipe }
+
+// TestHandlerOtherWriters: so have those of others.
+func TestHandlerOtherWriters(t *testing.T) {
+	bare := struct{ http.ResponseWriter }{httptest.NewRecorder()}
+	for name, tt := range map[string]struct {
+		w    http.ResponseWriter
+		want error
+	}{
+		"HTTP/3": {http3Writer{bare}, io.ErrClosedPipe},
+		"bare":   {bare, http.ErrNotSupported},
+	} {
+		t.Run(name, func(t *testing.T) {
+			recorded(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				assert.Equal(t, optional(tt.w), optional(w))
+				assert.ErrorIs(t, http.NewResponseController(w).Flush(), tt.want)
+			}), newRecorder(t)).ServeHTTP(tt.w, httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(chatBody)))
+		})
+	}
+}
