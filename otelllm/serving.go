@@ -2,7 +2,9 @@ package otelllm
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
@@ -18,8 +20,8 @@ type serving struct {
 
 	// Everything below is guarded by mu.
 	responded bool
-	gone      bool               // writing to the client failed
-	upstream  *spanfacts.Request // what the last attempt upstream came to; nil: none has ended
+	cut       semconv.AbortSource // by whose doing the client cannot be written to any more; unset: it can
+	upstream  *spanfacts.Request  // what the last attempt upstream came to; nil: none has ended
 }
 
 type servingKey struct{}
@@ -36,16 +38,41 @@ func (s *serving) clientGone() bool { return s != nil && s.ctx.Err() != nil }
 
 // upstreamEnded takes what an attempt upstream came to. The last one counts: what
 // was made good by another attempt is no failure of the served request.
+//
+// A context that net/http cancelled over a write that failed does not say why. By
+// it the attempt takes its end for the client's doing; what the write said is known here.
 func (s *serving) upstreamEnded(a *attempt) {
 	if s == nil {
 		return
 	}
+	s.mu.Lock()
+	cut := s.cut
+	s.mu.Unlock()
 	a.mu.Lock()
+	if f := &a.facts; cut != semconv.AbortSourceUnset && f.Ended == semconv.StreamEndCancelled && f.Abort.Source == semconv.AbortSourceConsumer {
+		f.Abort.Source = cut
+	}
 	facts := a.facts
 	a.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.upstream = &facts
+}
+
+// aborted is who ended the request before it was answered whole, with mu held. What
+// the context names comes first; the zero value: nobody did.
+func (s *serving) aborted(now time.Time) classify.Abort {
+	abort := abortOf(s.ctx, now)
+	switch abort.Source {
+	case semconv.AbortSourceUnset:
+		abort.Source = s.cut
+	case semconv.AbortSourceUnknown, semconv.AbortSourceConsumer:
+		abort = classify.Abort{Source: semconv.AbortSourceConsumer}
+		if s.cut != semconv.AbortSourceUnset {
+			abort.Source = s.cut
+		}
+	}
+	return abort
 }
 
 // header takes the response's status and headers, the first time that they are final.
@@ -73,8 +100,29 @@ func (s *serving) wrote(p []byte, err error) {
 		return
 	}
 	s.observe(p, now)
-	s.gone = s.gone || err != nil
+	if s.cut == semconv.AbortSourceUnset {
+		s.cut = cutBy(err)
+	}
 }
+
+// cutBy is by whose doing a client cannot be written to any more: its own, which
+// any error says that nobody else brought about.
+func cutBy(err error) semconv.AbortSource {
+	switch {
+	case err == nil,
+		errors.Is(err, http.ErrBodyNotAllowed), errors.Is(err, http.ErrContentLength), err.Error() == http2ContentLength, // the handler's mistakes
+		errors.Is(err, errors.ErrUnsupported): // a Flush that did nothing
+		return semconv.AbortSourceUnset
+	case errors.Is(err, os.ErrDeadlineExceeded): // http.Server's WriteTimeout, or the handler's SetWriteDeadline
+		return semconv.AbortSourceDeadline
+	default:
+		return semconv.AbortSourceConsumer
+	}
+}
+
+// http2ContentLength is what net/http says over HTTP/2 where it says
+// http.ErrContentLength over HTTP/1.
+const http2ContentLength = "http2: handler wrote more than declared Content-Length"
 
 // hijacked: the connection is somebody else's now.
 func (s *serving) hijacked() {
@@ -109,10 +157,7 @@ func (s *serving) returned(panics bool) {
 // is neither, and an upstream failed, that is the cause, whatever the gateway made
 // of it: a clean end, a `[DONE]`, a status of its own, a client that went away over it.
 func (s *serving) served(panics bool, now time.Time) conclusion {
-	abort := abortOf(s.ctx, now)
-	if s.gone || abort.Source == semconv.AbortSourceUnknown {
-		abort = classify.Abort{Source: semconv.AbortSourceConsumer}
-	}
+	abort := s.aborted(now)
 	cutShort := panics || abort.Source != semconv.AbortSourceUnset
 	if !s.responded && !cutShort {
 		s.respond(http.StatusOK, http.Header{}, false, now) // what net/http answers for a handler that wrote nothing
@@ -135,12 +180,13 @@ func (s *serving) served(panics bool, now time.Time) conclusion {
 	switch {
 	case s.facts.Status >= 400:
 	case abort.Source != semconv.AbortSourceUnset:
-		if s.state == nil && s.facts.Status == 0 {
-			return conclusion{end: semconv.StreamEndConsumerClosed, phase: semconv.PhaseAwaitingResponse, abort: abort}
-		}
 		c.how, c.abort = byClose, abort
 		if abort.Source == semconv.AbortSourceConsumer {
 			c.abort = classify.Abort{} // closing by itself is the consumer's
+		}
+		if s.state == nil && s.facts.Status == 0 {
+			end, by := c.stopped()
+			return conclusion{end: end, phase: semconv.PhaseAwaitingResponse, abort: by}
 		}
 	case panics:
 		c.how, c.failure = byError, netcause.Failure{Stage: semconv.TransportStageBody, Chain: []string{"panic"}}

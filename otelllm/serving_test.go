@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +67,154 @@ func assertFacts(t *testing.T, s span, want map[attribute.Key]any) {
 	t.Helper()
 	for key, value := range want {
 		assert.Equal(t, value, s.get(key), key)
+	}
+}
+
+// talk writes text until that fails, by each way that a handler has.
+func talk(t *testing.T) map[string]func(w http.ResponseWriter) error {
+	t.Helper()
+	until := func(write func(w http.ResponseWriter) error) func(http.ResponseWriter) error {
+		return func(w http.ResponseWriter) (err error) {
+			for end := time.Now().Add(patience); err == nil && time.Now().Before(end); time.Sleep(5 * timeStep) {
+				err = write(w)
+			}
+			return err
+		}
+	}
+	return map[string]func(http.ResponseWriter) error{
+		"controller": until(func(w http.ResponseWriter) error { return say(w, chatText) }),
+		"Flusher": until(func(w http.ResponseWriter) error {
+			_, err := io.WriteString(w, chatText)
+			w.(http.Flusher).Flush()
+			return err
+		}),
+		"Write": until(func(w http.ResponseWriter) error {
+			_, err := w.Write([]byte(strings.Repeat(chatText, 100)))
+			return err
+		}),
+	}
+}
+
+// TestGatewayWriteTimeout: a response that the server's own deadline cuts is not
+// one that its client let go of.
+func TestGatewayWriteTimeout(t *testing.T) {
+	for name, write := range talk(t) {
+		t.Run(name, func(t *testing.T) {
+			overVersions(t, func(t *testing.T, r *recorder) http.Handler {
+				return recorded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					w.Header().Set("Content-Type", "text/event-stream")
+					assert.ErrorIs(t, write(w), os.ErrDeadlineExceeded)
+				}), r)
+			}, func(s *http.Server) { s.WriteTimeout = 100 * time.Millisecond }, func(t *testing.T, g *gateway, rt *http.Transport) {
+				resp, err := g.post(t.Context(), rt)
+				require.NoError(t, err)
+				defer resp.Body.Close()
+				_, err = io.Copy(io.Discard, resp.Body)
+				require.Error(t, err)
+				s := g.served(t)
+				assertFacts(t, s, map[attribute.Key]any{
+					"llm.stream.end": "cancelled", "llm.abort.source": "deadline", "llm.stream.phase": "text", "http.response.status_code": int64(200),
+					"llm.failure.class": "local_abort", "llm.failure.cause": "deadline", "llm.retry.safety": "user_confirmed_retry",
+				})
+				assert.False(t, s.failed())
+			})
+		})
+	}
+}
+
+// TestGatewayWriteTimeoutUpstream: net/http ends the request's context without a
+// cause when it could not write in time. Upstream it is told apart all the same,
+// over HTTP/1; over HTTP/2 the context ends before anything is written.
+func TestGatewayWriteTimeoutUpstream(t *testing.T) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		for say(w, chatText) == nil {
+			time.Sleep(5 * timeStep)
+		}
+	}))
+	defer upstream.Close()
+	g := &gateway{recorder: newRecorder(t)}
+	srv := httptest.NewUnstartedServer(recorded(proxy(t, upstream.URL), g.recorder))
+	srv.Config.WriteTimeout = 100 * time.Millisecond
+	srv.Start()
+	defer srv.Close()
+	g.url = srv.URL
+	_, err := call(t.Context(), base(t), g.url+chatPath, chatBody)
+	require.Error(t, err)
+	for _, s := range []span{g.served(t), g.upstream(t)} {
+		assertFacts(t, s, map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "deadline", "llm.stream.phase": "text", "error.type": nil})
+		assert.False(t, s.failed())
+	}
+}
+
+// TestGatewayAbortBeatsWriteErrors: an abort with a name is the reason for what
+// cannot be written after it.
+func TestGatewayAbortBeatsWriteErrors(t *testing.T) {
+	for name, write := range talk(t) {
+		t.Run(name, func(t *testing.T) {
+			var hangUp func()
+			overVersions(t, func(t *testing.T, r *recorder) http.Handler {
+				h := recorded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					assert.NoError(t, say(w, chatText))
+					<-r.Context().Done()
+					hangUp()
+					assert.Error(t, write(w))
+				}), r)
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					ctx, abort := WithAbort(r.Context())
+					time.AfterFunc(20*time.Millisecond, func() { abort(AbortShutdown, "") })
+					h.ServeHTTP(w, r.WithContext(ctx))
+				})
+			}, func(s *http.Server) { hangUp = func() { _ = s.Close() } }, func(t *testing.T, g *gateway, rt *http.Transport) {
+				resp, err := g.post(t.Context(), rt)
+				require.NoError(t, err)
+				defer resp.Body.Close()
+				_, err = io.Copy(io.Discard, resp.Body)
+				require.Error(t, err)
+				s := g.served(t)
+				assertFacts(t, s, map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "shutdown", "llm.failure.cause": "shutdown"})
+				assert.False(t, s.failed())
+			})
+		})
+	}
+}
+
+// TestGatewayHandlersMistakes: a write that net/http refuses says nothing of the client.
+func TestGatewayHandlersMistakes(t *testing.T) {
+	const answer = `{"id":"c","model":"gpt-5","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}`
+	for _, tt := range []struct {
+		name  string
+		serve func(*testing.T, http.ResponseWriter)
+		want  map[attribute.Key]any
+	}{
+		{"a body that is not allowed", func(t *testing.T, w http.ResponseWriter) {
+			w.WriteHeader(http.StatusNoContent)
+			_, err := io.WriteString(w, "{}")
+			assert.ErrorIs(t, err, http.ErrBodyNotAllowed)
+		}, map[attribute.Key]any{"http.response.status_code": int64(204), "llm.abort.source": nil}},
+		{"more than was declared", func(t *testing.T, w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", "10")
+			_, err := io.WriteString(w, answer[:10])
+			assert.NoError(t, err)
+			assert.NoError(t, http.NewResponseController(w).Flush()) // HTTP/2 does not count before
+			_, err = io.WriteString(w, answer[10:])
+			assert.Error(t, err)
+		}, map[attribute.Key]any{"http.response.status_code": int64(200), "llm.abort.source": nil, "llm.stream.bytes": int64(10)}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			overVersions(t, func(t *testing.T, r *recorder) http.Handler {
+				return recorded(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { tt.serve(t, w) }), r)
+			}, nil, func(t *testing.T, g *gateway, rt *http.Transport) {
+				resp, err := g.post(t.Context(), rt)
+				require.NoError(t, err)
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				assertFacts(t, g.served(t), tt.want)
+			})
+		})
 	}
 }
 
