@@ -19,7 +19,7 @@ type serving struct {
 	exchange
 
 	// Everything below is guarded by mu.
-	responded bool
+	responded bool                // while the client was there
 	cut       semconv.AbortSource // by whose doing the client cannot be written to any more; unset: it can
 	upstream  *spanfacts.Request  // what the last attempt upstream came to; nil: none has ended
 }
@@ -76,6 +76,7 @@ func (s *serving) aborted(now time.Time) classify.Abort {
 }
 
 // header takes the response's status and headers, the first time that they are final.
+// What the gateway says to a client that has gone before is nobody's answer.
 func (s *serving) header(status int, h http.Header) {
 	defer s.contain()
 	s.mu.Lock()
@@ -83,11 +84,15 @@ func (s *serving) header(status int, h http.Header) {
 	if s.responded || s.over.Load() || status < 200 && status != http.StatusSwitchingProtocols {
 		return
 	}
+	now := time.Now()
+	if s.aborted(now).Source == semconv.AbortSourceConsumer {
+		return
+	}
 	s.responded = true
 	if status >= 400 {
 		h = h.Clone() // the handler may go on using it, for trailers
 	}
-	s.respond(status, h, contentEncoded(h), time.Now())
+	s.respond(status, h, contentEncoded(h), now)
 }
 
 // wrote takes what one Write or Flush sent, and how it ended.
@@ -99,7 +104,9 @@ func (s *serving) wrote(p []byte, err error) {
 	if s.over.Load() {
 		return
 	}
-	s.observe(p, now)
+	if s.responded {
+		s.observe(p, now)
+	}
 	if s.cut == semconv.AbortSourceUnset {
 		s.cut = cutBy(err)
 	}
@@ -201,6 +208,8 @@ func (s *serving) failedUpstream(up *spanfacts.Request, cutShort bool) conclusio
 	out := conclusion{end: semconv.StreamEndEOF, phase: up.Phase, transport: up.Transport, watchdog: up.Watchdog, chain: up.ErrorChain, due: true}
 	f.Provider, f.RetryAfter = up.Provider, up.RetryAfter
 	switch st := s.state; {
+	case f.Status == 0 && up.Ended == semconv.StreamEndHTTPError:
+		out.end, out.due = semconv.StreamEndNoResponse, false // the status was told upstream, not here
 	case f.Status >= 400, f.Status == 0:
 		// The answer is the gateway's own word for it, or there is none.
 		out.end, out.due = up.Ended, false

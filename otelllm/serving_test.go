@@ -3,6 +3,7 @@ package otelllm
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -68,6 +69,152 @@ func assertFacts(t *testing.T, s span, want map[attribute.Key]any) {
 	for key, value := range want {
 		assert.Equal(t, value, s.get(key), key)
 	}
+}
+
+// goneUnanswered are the facts of a call whose client went away before any answer.
+var goneUnanswered = map[attribute.Key]any{
+	"llm.stream.end": "consumer_closed", "llm.stream.phase": "awaiting_response", "llm.abort.source": "consumer",
+	"http.response.status_code": nil, "error.type": nil, "llm.provider_error.kind": nil, "llm.transport.cause": nil,
+	"llm.failure.class": "local_abort", "llm.failure.cause": "consumer_closed",
+}
+
+// TestGatewayClientGoneBeforeHeaders: what a gateway answers to a client that has
+// gone is nobody's answer, be it the 502 of httputil.ReverseProxy or a clean end.
+func TestGatewayClientGoneBeforeHeaders(t *testing.T) {
+	swallow := func(t *testing.T, target string) http.Handler {
+		rt := NewTransport(base(t))
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked, _ := io.ReadAll(r.Body)
+			_, err := call(r.Context(), rt, target+chatPath, string(asked))
+			assert.Error(t, err)
+			_ = say(w, chatDone)
+		})
+	}
+	leaving := map[string]func(ctx context.Context, arrived <-chan struct{}) (context.Context, context.CancelFunc){
+		"cancel": func(ctx context.Context, arrived <-chan struct{}) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			go func() {
+				<-arrived
+				cancel()
+			}()
+			return ctx, cancel
+		},
+		"deadline": func(ctx context.Context, arrived <-chan struct{}) (context.Context, context.CancelFunc) {
+			go func() { <-arrived }()
+			return context.WithTimeout(ctx, 300*time.Millisecond)
+		},
+	}
+	for name, next := range map[string]func(*testing.T, string) http.Handler{"proxy": proxy, "swallowing": swallow} {
+		for how, leave := range leaving {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				arrived := make(chan struct{})
+				upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					arrived <- struct{}{}
+					<-r.Context().Done()
+				}))
+				defer upstream.Close()
+				overVersions(t, func(t *testing.T, r *recorder) http.Handler { return recorded(next(t, upstream.URL), r) }, nil,
+					func(t *testing.T, g *gateway, rt *http.Transport) {
+						ctx, cancel := leave(t.Context(), arrived)
+						defer cancel()
+						_, err := call(ctx, rt, g.url+chatPath, chatBody)
+						require.Error(t, err)
+						s, up := g.served(t), g.upstream(t)
+						assertFacts(t, s, goneUnanswered)
+						assert.False(t, s.failed())
+						assert.Equal(t, "consumer", up.get("llm.abort.source"))
+						assert.False(t, up.failed())
+					})
+			})
+		}
+	}
+}
+
+// TestGatewayFailedBeforeClientGone: an upstream that failed first stays the cause
+// where the client goes before it is told.
+func TestGatewayFailedBeforeClientGone(t *testing.T) {
+	for _, tt := range []struct {
+		name, answer string
+		then         func(net.Conn)
+		want         map[attribute.Key]any
+	}{
+		{"a reset", "", reset, map[attribute.Key]any{
+			"llm.stream.end": "no_response", "llm.abort.source": nil, "http.response.status_code": nil, "llm.failure.class": "stream_interrupted",
+		}},
+		{"an overload", "HTTP/1.1 529 x\r\nContent-Type: application/json\r\nRetry-After: 7\r\nConnection: close\r\n\r\n{\"error\":{\"type\":\"overloaded_error\"}}", nil, map[attribute.Key]any{
+			"llm.stream.end": "no_response", "llm.abort.source": nil, "http.response.status_code": nil, "llm.retry.after": 7.0,
+			"llm.provider_error.kind": "overloaded", "error.type": "overloaded_error", "llm.failure.class": "provider_error",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rt := NewTransport(base(t))
+			failed := make(chan struct{})
+			target := script(t, tt.answer, tt.then)
+			overVersions(t, func(_ *testing.T, r *recorder) http.Handler {
+				return recorded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					asked, _ := io.ReadAll(r.Body)
+					_, _ = call(r.Context(), rt, target+chatPath, string(asked))
+					failed <- struct{}{}
+					<-r.Context().Done()
+					w.WriteHeader(http.StatusBadGateway)
+				}), r)
+			}, nil, func(t *testing.T, g *gateway, rt *http.Transport) {
+				ctx, cancel := context.WithCancel(t.Context())
+				go func() {
+					<-failed
+					cancel()
+				}()
+				_, err := call(ctx, rt, g.url+chatPath, chatBody)
+				require.Error(t, err)
+				s := g.served(t)
+				assertFacts(t, s, tt.want)
+				assert.NotEmpty(t, s.get("error.type"))
+				assert.True(t, s.failed())
+			})
+		})
+	}
+}
+
+// TestGatewayClientGoneAfterError: an error that a client was told is what it is,
+// whenever the client goes then.
+func TestGatewayClientGoneAfterError(t *testing.T) {
+	overVersions(t, func(_ *testing.T, r *recorder) http.Handler {
+		return recorded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}), r)
+	}, nil, func(t *testing.T, g *gateway, rt *http.Transport) {
+		ctx, cancel := context.WithCancel(t.Context())
+		resp, err := g.post(ctx, rt)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		cancel()
+		s := g.served(t)
+		assertFacts(t, s, map[attribute.Key]any{"llm.stream.end": "http_error", "http.response.status_code": int64(503), "error.type": "503", "llm.abort.source": nil})
+		assert.True(t, s.failed())
+	})
+}
+
+// TestGatewayAbortedBeforeHeaders: an abort with a name says nothing of the client,
+// which is there to be told of it.
+func TestGatewayAbortedBeforeHeaders(t *testing.T) {
+	overVersions(t, func(_ *testing.T, r *recorder) http.Handler {
+		h := recorded(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }), r)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ctx, abort := WithAbort(r.Context())
+			abort(AbortShutdown, "")
+			h.ServeHTTP(w, r.WithContext(ctx))
+		})
+	}, nil, func(t *testing.T, g *gateway, rt *http.Transport) {
+		resp, err := g.post(t.Context(), rt)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+		assertFacts(t, g.served(t), map[attribute.Key]any{"llm.stream.end": "http_error", "http.response.status_code": int64(503), "error.type": "503"})
+	})
 }
 
 // talk writes text until that fails, by each way that a handler has.
