@@ -18,6 +18,8 @@ import (
 
 // What is not an answer of a model has a clear outcome too, and reaches the consumer as it is.
 func TestOddAnswers(t *testing.T) {
+	const pageHead = "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=UTF-8\r\nConnection: close\r\n\r\n"
+	whole := firstText + chatStop + chatDone
 	for _, tt := range []struct {
 		name     string
 		response string
@@ -25,8 +27,23 @@ func TestOddAnswers(t *testing.T) {
 		failed   bool
 	}{
 		{
-			"an HTML page under 200", "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nConnection: close\r\n\r\n<html><body>secret</body></html>",
+			"an HTML page under 200", pageHead + "<html><body>secret</body></html>",
 			map[attribute.Key]any{"llm.stream.end": "eof", "llm.transport.cause": "unexpected_content_type", "llm.transport.stage": "body", "error.type": "unexpected_content_type", "llm.stream.phase": "response_started"},
+			true,
+		},
+		{
+			"a whole stream called a page", pageHead + whole,
+			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.transport.cause": nil, "llm.stream.text_chunks": int64(1), "llm.stream.phase": "stream_end"},
+			false,
+		},
+		{
+			"a warning of the server before the stream", pageHead + "<br />\n<b>Warning</b>: secret\n\n" + whole,
+			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.transport.cause": nil, "llm.stream.text_chunks": int64(1)},
+			false,
+		},
+		{
+			"a call in a stream called a page", pageHead + "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"f\"}}]}}]}\n\n",
+			map[attribute.Key]any{"llm.stream.end": "eof", "llm.transport.cause": "clean_eof", "llm.stream.tool_inputs_started": int64(1), "llm.stream.phase": "tool_input"},
 			true,
 		},
 		{
@@ -97,6 +114,21 @@ func TestOddAnswers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A type that no model answers with is the cause, too, where the consumer reads no more
+// than the headers.
+func TestPageThatNobodyReads(t *testing.T) {
+	r := newRecorder(t)
+	url := script(t, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+chatPath, strings.NewReader(chatBody))
+	require.NoError(t, err)
+	resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	s := r.only(t)
+	assert.Equal(t, "consumer_closed", s.get("llm.stream.end"))
+	assert.Equal(t, "unexpected_content_type", s.get("llm.transport.cause"))
 }
 
 // An event longer than any SDK would take passes whole, and only the recording ends.

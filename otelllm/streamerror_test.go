@@ -57,6 +57,7 @@ func TestStreamErrors(t *testing.T) {
 		}, cause: "watchdog_timeout/idle", is: &WatchdogError{Kind: semconv.WatchdogKindIdle, Limit: limit}, text: firstText},
 
 		{name: "whole", serve: sse(firstText + chatStop + chatDone), text: firstText + chatStop + chatDone},
+		{name: "whole, called a page", serve: answer(http.StatusOK, "text/html; charset=UTF-8", firstText+chatStop+chatDone), text: firstText + chatStop + chatDone},
 		{name: "whole without the terminal event", serve: sse(firstText + chatStop), text: firstText + chatStop},
 		{name: "cut short by max_tokens", serve: sse(firstText + strings.Replace(chatStop, "stop", "length", 1) + chatDone), text: firstText + strings.Replace(chatStop, "stop", "length", 1) + chatDone},
 		{name: "whole document", serve: answer(http.StatusOK, "application/json", truncatedJSON+`},"finish_reason":"stop"}]}`), body: `{"model":"gpt-5","messages":[]}`, text: truncatedJSON + `},"finish_reason":"stop"}]}`},

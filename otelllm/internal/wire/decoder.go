@@ -39,7 +39,8 @@ const (
 
 // bodyDecoder is the [Decoder] of every protocol. It finds the framing, hands
 // payloads to the protocol's reader and stops at the first byte that is not the
-// protocol.
+// protocol. Only what begins as something else it reads on: the SDKs do, and find the
+// events that follow. Until one comes, the beginning is a violation.
 type bodyDecoder struct {
 	reader reader
 	state  *State
@@ -118,8 +119,14 @@ func (d *bodyDecoder) init(contentType string, r reader, f forms) {
 	d.state.Usage = unknownUsage
 	d.state.FinishReasons = []string{}
 	d.sniff.media, d.sniff.forms = mediaOf(contentType), f
+	d.distrust()
+}
+
+// distrust: nothing that a framing begins with has come, so that a type that no model
+// answers with is all that is known.
+func (d *bodyDecoder) distrust() {
 	if d.sniff.media == mediaForeign {
-		d.violate(semconv.TransportCauseUnexpectedContentType)
+		d.state.Violation = semconv.TransportCauseUnexpectedContentType
 	}
 }
 
@@ -150,16 +157,14 @@ func (d *bodyDecoder) write(p []byte) {
 
 // begin looks at the first bytes of the body until they show the framing.
 func (d *bodyDecoder) begin(p []byte) {
+	d.state.Violation = semconv.TransportCauseUnset
 	for i, b := range p {
 		m, decided := d.sniff.next(b)
 		if !decided {
 			continue
 		}
-		d.mode = m
+		d.mode, d.state.Violation = m, d.sniff.violation
 		switch m {
-		case stopped:
-			d.violate(d.sniff.violation)
-			return
 		case framed:
 			d.frames.Init((*payloads)(d), MaxEvent)
 		case packed:
@@ -225,6 +230,7 @@ func (d *bodyDecoder) Close() {
 	switch d.mode {
 	case sniffing:
 		// A few bytes that could still have become anything: they were cut.
+		d.distrust()
 	case framed:
 		d.frames.Close()
 	case whole, bare:
@@ -243,7 +249,9 @@ func (d *bodyDecoder) Close() {
 }
 
 func (d *bodyDecoder) violate(cause semconv.TransportCause) {
-	d.state.Violation = cause
+	if d.state.Violation == semconv.TransportCauseUnset { // else the body began with one
+		d.state.Violation = cause
+	}
 	d.stop()
 }
 
@@ -280,7 +288,9 @@ func (d *bodyDecoder) payload(name, data []byte, cut bool) {
 		if !cut {
 			d.violate(semconv.TransportCauseMalformedEvent)
 		}
+		return
 	}
+	d.state.Violation = semconv.TransportCauseUnset // whatever the body began with
 }
 
 // payloads is the decoder as the sink of its SSE framing.

@@ -94,6 +94,8 @@ func fuzzDecode(f *testing.F, p Protocol) {
 		}
 	}
 	f.Add([]byte(`{"error":{"type":"a","code":429}}`), uint64(2))
+	f.Add([]byte("<br />\ndata: {}\n\ndata: {\n\n"), uint64(4))
+	f.Add([]byte("--x\r\ndata: {}\r\n\r\ndata: {\r\n\r\n"), uint64(3))
 	f.Add([]byte(`{"id":"x","model":"m","status":"completed","type":"message","stop_reason":"end_turn","content":[{"type":"text","text":"a"}],"output":[{"type":"function_call","call_id":"c"}],"choices":[{"message":{"content":"x"},"finish_reason":"stop"}]}`), uint64(3))
 	f.Add([]byte(`[{"candidates":[{"content":{"parts":[{"text":"a"},{"functionCall":{"name":"f","willContinue":true}}]}}],"usageMetadata":{"candidatesTokenCount":1}},`+"\r\n"+`{"candidates":[{"content":{"parts":[{"functionCall":{}}]},"finishReason":"STOP"}],"promptFeedback":{"blockReason":"OTHER"}}]`), uint64(5))
 	f.Add([]byte("{\"message\":{\"content\":\"a\"},\"done\":false}\n{\"message\":{\"content\":\"\",\"tool_calls\":[{\"function\":{\"name\":\"f\"}}]},\"done\":false}\n\n{\"response\":\"a\",\"done\":true}{\"error\":\"x\"}"), uint64(6))
@@ -154,9 +156,6 @@ func wellFormedStream(p Protocol, body []byte) bool {
 	if (p == (bedrockConverse{}) || p == (anthropicMessages{})) && isMessages(head) {
 		return wellFormedMessages(p, head)
 	}
-	if bytes.HasPrefix(head, []byte("<")) {
-		return true // another violation
-	}
 	if bytes.HasPrefix(head, []byte("{")) {
 		// One document, which only counts once it has closed.
 		var d document
@@ -169,7 +168,8 @@ func wellFormedStream(p Protocol, body []byte) bool {
 	if p == (gemini{}) && bytes.HasPrefix(head, []byte("[")) {
 		return wellFormedList(head)
 	}
-	sink := &validator{ok: true, chunks: p == (anthropicMessages{})}
+	// Up to the first event a page is another violation.
+	sink := &validator{ok: true, page: bytes.HasPrefix(head, []byte("<")), chunks: p == (anthropicMessages{})}
 	d := sse.New(sink, MaxEvent)
 	d.Write(head)
 	d.Close()
@@ -217,12 +217,14 @@ func wellFormedMessages(p Protocol, body []byte) bool {
 
 type validator struct {
 	ok     bool
+	over   bool // whatever follows is not looked at
+	page   bool // no event has come
 	chunks bool // events are inside of chunks
 }
 
 func (v *validator) Event(ev sse.Event) {
 	data := bytes.TrimSpace(ev.Data)
-	if len(data) > 0 && !bytes.HasPrefix(ev.Data, []byte("[DONE]")) && !ev.Unterminated {
+	if len(data) > 0 && !v.over && !bytes.HasPrefix(ev.Data, []byte("[DONE]")) && !ev.Unterminated {
 		v.ok = v.ok && json.Valid(ev.Data)
 		if v.ok && v.chunks && string(ev.Name) == "chunk" {
 			var chunk map[string]any
@@ -232,6 +234,8 @@ func (v *validator) Event(ev sse.Event) {
 				v.ok = err == nil && json.Valid(inner)
 			}
 		}
+		v.over = !v.ok
+		v.ok, v.page = v.ok || v.page, false
 	}
 }
 

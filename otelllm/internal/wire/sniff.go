@@ -14,7 +14,7 @@ const (
 	mediaSSE
 	mediaJSON
 	mediaMessages
-	mediaForeign // no model answers so
+	mediaForeign // no model answers so, but servers that set no type call anything text/html
 )
 
 // mediaOf reads a Content-Type header.
@@ -49,19 +49,20 @@ const (
 
 // sniffer finds the framing of a body by its first bytes. The content type alone
 // is not enough: gateways stream under application/json, answer a stream request
-// with an error in plain JSON under text/event-stream, and send no type at all;
-// the SDKs read all of these by what is there.
+// with an error in plain JSON under text/event-stream, and send no type at all, or
+// their language's default; the SDKs read all of these by what is there.
 type sniffer struct {
 	media     media
 	forms     forms
-	violation semconv.TransportCause // why the mode is stopped
+	violation semconv.TransportCause // the first bytes are of no framing
 
 	buf [8]byte // the first bytes, without white space and a byte order mark
 	n   uint8
 }
 
 // next takes one more byte of the beginning. White space before the first token
-// means nothing in either framing.
+// means nothing in either framing. What is of no framing is read as SSE, in which lines
+// that are no field mean nothing: a server's warning may precede the events.
 func (s *sniffer) next(b byte) (m mode, decided bool) {
 	if s.n == 0 && (b == ' ' || b == '\t' || b == '\r' || b == '\n') {
 		return sniffing, false
@@ -89,7 +90,7 @@ func (s *sniffer) next(b byte) (m mode, decided bool) {
 		return whole, true
 	case head == "<":
 		s.violation = semconv.TransportCauseUnexpectedContentType
-		return stopped, true
+		return framed, true
 	case s.media == mediaSSE:
 		return framed, true
 	}
@@ -102,7 +103,10 @@ func (s *sniffer) next(b byte) (m mode, decided bool) {
 		}
 	}
 	s.violation = semconv.TransportCauseMalformedEvent
-	return stopped, true
+	if s.media == mediaForeign {
+		s.violation = semconv.TransportCauseUnexpectedContentType
+	}
+	return framed, true
 }
 
 const byteOrderMark = "\xEF\xBB\xBF"

@@ -35,9 +35,10 @@ type Protocol interface {
 	// NewDecoder makes a decoder of a response body of this content type (as the
 	// header has it): SSE for text/event-stream, one JSON document otherwise, and
 	// what the protocol has beside them: an array of objects (Gemini), an object a
-	// line (Ollama), AWS event-stream messages (Bedrock). The first bytes outweigh a content type that is missing or wrong. For one that
-	// no model answers with (text/html) the decoder reports the violation
-	// unexpected_content_type at once.
+	// line (Ollama), AWS event-stream messages (Bedrock). The first bytes outweigh a
+	// content type that is missing or wrong. One that no model answers with (text/html)
+	// is the violation unexpected_content_type until the body begins, and for a body
+	// that begins as none of these.
 	NewDecoder(contentType string) Decoder
 	// ReadError reads the body of an HTTP error response (status >= 400), whole or
 	// its beginning, JSON or not.
@@ -134,8 +135,10 @@ type State struct {
 	FinishReasons []string
 	Usage         Usage
 
-	Err       *Error                 // an error event inside the stream, the first one
-	Violation semconv.TransportCause // malformed_event, event_too_long, unexpected_content_type; decoding has stopped
+	Err *Error // an error event inside the stream, the first one
+	// Violation is malformed_event, event_too_long or unexpected_content_type. Decoding
+	// has stopped, unless the body only began so: then an event takes it back.
+	Violation semconv.TransportCause
 }
 
 // Usage holds token counts; -1 where the provider said nothing. Input counts the
