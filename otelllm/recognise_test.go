@@ -104,3 +104,18 @@ func TestProtocolOfAGateway(t *testing.T) {
 	assert.Equal(t, int64(1), s.get("llm.stream.text_chunks"))
 	assert.NotNil(t, s.get("gen_ai.response.time_to_first_chunk"), "it did stream")
 }
+
+// TestCodeAssist: what Gemini Code Assist wraps is read, and is whole with its reason.
+func TestCodeAssist(t *testing.T) {
+	r := newRecorder(t)
+	url := script(t, sseHead+"data: {\"response\":{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}],\"modelVersion\":\"gemini-x\"},\"traceId\":\"t\"}\n\n", nil)
+	_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r), WithStreamErrors()), url+"/v1internal:streamGenerateContent",
+		`{"model":"gemini-x","project":"p","request":{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}}`)
+	require.NoError(t, err)
+	s := r.only(t)
+	assert.Equal(t, "generate_content gemini-x", s.Name())
+	assert.Equal(t, true, s.get("gen_ai.request.stream"))
+	assert.Equal(t, "terminal_event", s.get("llm.stream.end"))
+	assert.Equal(t, int64(1), s.get("llm.stream.text_chunks"))
+	assert.Equal(t, "gemini-x", s.get("gen_ai.response.model"))
+}

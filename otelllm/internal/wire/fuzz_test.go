@@ -98,6 +98,7 @@ func fuzzDecode(f *testing.F, p Protocol) {
 	f.Add([]byte("--x\r\ndata: {}\r\n\r\ndata: {\r\n\r\n"), uint64(3))
 	f.Add([]byte(`{"id":"x","model":"m","status":"completed","type":"message","stop_reason":"end_turn","content":[{"type":"text","text":"a"}],"output":[{"type":"function_call","call_id":"c"}],"choices":[{"message":{"content":"x"},"finish_reason":"stop"}]}`), uint64(3))
 	f.Add([]byte(`[{"candidates":[{"content":{"parts":[{"text":"a"},{"functionCall":{"name":"f","willContinue":true}}]}}],"usageMetadata":{"candidatesTokenCount":1}},`+"\r\n"+`{"candidates":[{"content":{"parts":[{"functionCall":{}}]},"finishReason":"STOP"}],"promptFeedback":{"blockReason":"OTHER"}}]`), uint64(5))
+	f.Add([]byte(strings.Repeat(data(`{"response":{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"candidatesTokenCount":1}},"traceId":"t"}`), 3)), uint64(4))
 	f.Add([]byte("{\"message\":{\"content\":\"a\"},\"done\":false}\n{\"message\":{\"content\":\"\",\"tool_calls\":[{\"function\":{\"name\":\"f\"}}]},\"done\":false}\n\n{\"response\":\"a\",\"done\":true}{\"error\":\"x\"}"), uint64(6))
 	f.Add([]byte("{\"message\":{\"content\":\"a\"},\"done\":false} {\"message\":{\"content\":\"b\"},\"done\":false}\n"), uint64(1))
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"\\u00e9\"}}]}\r\n\r\n: x\r\n\r\ndata: [DONE]"), uint64(4))

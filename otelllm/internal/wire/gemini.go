@@ -55,7 +55,8 @@ func (g gemini) ReadRequest(b []byte) (Request, error) {
 	return req, err
 }
 
-// geminiAt reads …/models/{model}:streamGenerateContent and …:generateContent.
+// geminiAt reads …/models/{model}:streamGenerateContent and …:generateContent, and
+// those of Code Assist, …/v1internal:streamGenerateContent, which name no model.
 func geminiAt(path string) (p Protocol, sure bool) {
 	colon := strings.LastIndexByte(path, ':')
 	if colon < 0 {
@@ -63,6 +64,9 @@ func geminiAt(path string) (p Protocol, sure bool) {
 	}
 	resource, method := path[:colon], path[colon+1:]
 	model := resource[strings.LastIndexByte(resource, '/')+1:]
+	if model == "v1internal" {
+		model = ""
+	}
 	g := gemini{model: model, placed: true, stream: method == "streamGenerateContent"}
 	if !g.stream && method != "generateContent" {
 		return nil, false

@@ -72,6 +72,12 @@ func sum(a, b int) int {
 func (r *geminiReader) read(data []byte, ch *geminiChunk) bool {
 	r.shapes.begin()
 	c := cursor{b: data}
+	r.readAnswer(&c, ch, false)
+	return c.end()
+}
+
+// readAnswer reads an answer. Code Assist wraps it: {"response":{…},"traceId":…}.
+func (r *geminiReader) readAnswer(c *cursor, ch *geminiChunk, wrapped bool) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "responseId":
@@ -80,10 +86,10 @@ func (r *geminiReader) read(data []byte, ch *geminiChunk) bool {
 			ch.model = c.str()
 		case "candidates":
 			for ok := c.array(); ok; ok = c.element() {
-				r.readCandidate(&c, ch)
+				r.readCandidate(c, ch)
 			}
 		case "usageMetadata":
-			r.readUsage(&c, ch.usage[:])
+			r.readUsage(c, ch.usage[:])
 		case "promptFeedback":
 			for key, ok := c.object(); ok; key, ok = c.key() {
 				if string(key) == "blockReason" {
@@ -93,12 +99,17 @@ func (r *geminiReader) read(data []byte, ch *geminiChunk) bool {
 				}
 			}
 		case "error":
-			ch.fault.read(&c)
+			ch.fault.read(c)
+		case "response":
+			if wrapped {
+				c.skip()
+			} else {
+				r.readAnswer(c, ch, true)
+			}
 		default:
 			c.skip()
 		}
 	}
-	return c.end()
 }
 
 func (r *geminiReader) readCandidate(c *cursor, ch *geminiChunk) {

@@ -1,44 +1,63 @@
 package wire
 
+// geminiRequest is what a request to generate content says.
+type geminiRequest struct {
+	Request
+
+	history  geminiHistory
+	contents bool // it has some
+}
+
 // readGeminiRequest reads a request to generate content. Its fields come as the
 // REST reference writes them or, as protocol buffers allow, in snake case. The ids
 // of calls are optional: unless every call and every output has one, what the
 // history holds was not observed, and HistoryCalls is nil. contents: it has some.
 func readGeminiRequest(body []byte) (req Request, contents bool, err error) {
-	req = Request{ProviderTools: []string{}, StreamUnknown: true}
-	var h geminiHistory
+	r := geminiRequest{Request: Request{ProviderTools: []string{}, StreamUnknown: true}}
 	c := cursor{b: body}
 	isObject := c.peek() == '{'
+	r.read(&c, false)
+	r.HistoryOutputs = r.history.outputs.safe()
+	if !r.history.elsewhere {
+		r.HistoryCalls = r.history.calls.safe()
+	}
+	return r.Request, r.contents, requestError(&c, isObject)
+}
+
+// read reads the members of a request. Code Assist wraps it:
+// {"model":…,"project":…,"request":{…}}.
+func (r *geminiRequest) read(c *cursor, wrapped bool) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "model":
-			req.Model = safeModel(c.str())
+			r.Model = safeModel(c.str())
 		case "stream": // of gateways: Google has it in the path
-			req.Stream, req.StreamUnknown = readStream(&c)
+			r.Stream, r.StreamUnknown = readStream(c)
 		case "contents":
-			contents = c.peek() == '{' || c.peek() == '['
+			r.contents = c.peek() == '{' || c.peek() == '['
 			if c.peek() == '{' { // a single content
-				h.content(&c)
+				r.history.content(c)
 				continue
 			}
 			for ok := c.array(); ok; ok = c.element() {
-				h.content(&c)
+				r.history.content(c)
 			}
 		case "cachedContent", "cached_content":
-			h.elsewhere = c.something() || h.elsewhere
+			r.history.elsewhere = c.something() || r.history.elsewhere
 		case "tools":
 			for ok := c.array(); ok; ok = c.element() {
-				req.ProviderTools = readGeminiTool(&c, req.ProviderTools)
+				r.ProviderTools = readGeminiTool(c, r.ProviderTools)
+			}
+		case "request":
+			if wrapped {
+				c.skip()
+			} else {
+				r.read(c, true)
 			}
 		default:
 			c.skip()
 		}
 	}
-	req.HistoryOutputs = h.outputs.safe()
-	if !h.elsewhere {
-		req.HistoryCalls = h.calls.safe()
-	}
-	return req, contents, requestError(&c, isObject)
 }
 
 // geminiHistory is what the contents of a request hold.

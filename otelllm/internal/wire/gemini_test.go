@@ -28,6 +28,7 @@ func TestGemini(t *testing.T) {
 	part := func(p string) string { return chunk(candidate("0", p, "")) }
 	stop := func(reason string) string { return chunk(candidate("0", `{"text":""}`, reason)) }
 	hi := part(`{"text":"hi"}`)
+	wrap := func(answer string) string { return `{"response":` + answer + `,"traceId":"t1","metadata":{}}` }
 	whole := func(id string) string { return `{"functionCall":{"id":"` + id + `","name":"f","args":{"a":"}"}}}` }
 	begin := part(`{"functionCall":{"name":"f","willContinue":true}}`)
 	more := part(`{"functionCall":{"partialArgs":[{"jsonPath":"$.a","stringValue":"x","willContinue":true}],"willContinue":true}}`)
@@ -96,6 +97,15 @@ func TestGemini(t *testing.T) {
 		{"usage of thoughts alone", "", crlf(usage(`"thoughtsTokenCount":3`), usage(`"thoughtsTokenCount":5`)), all(events(2), texts(2), phase(semconv.PhaseText), used(-1, 5, -1, 5))},
 		{"usage that is none", "", crlf(usage(`"candidatesTokenCount":3`), usage(`"candidatesTokenCount":1234567890123`), usage(`"candidatesTokenCount":3.5`), usage(`"candidatesTokenCount":"4"`)), all(events(4), texts(4), phase(semconv.PhaseText), used(-1, 3, -1, -1))},
 
+		// As Code Assist wraps them.
+		{"a wrapped answer", "", crlf(wrap(hi), wrap(`{"responseId":"r1","modelVersion":"gemini-x"}`), wrap(part(whole("a"))), wrap(stop("STOP"))), all(events(4), texts(1), calls("a!"), response("r1", "gemini-x"), finished("STOP"), complete, phase(callReady))},
+		{"a wrapped answer, cut", "", crlf(wrap(hi), wrap(hi), wrap(hi), wrap(part(`{"text":""}`))), all(events(4), texts(3), phase(semconv.PhaseText))},
+		{"a wrapped answer that was blocked", "", crlf(wrap(`{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":4}}`)), all(events(1), done("SAFETY"), used(4, -1, -1, -1))},
+		{"a wrapped answer in one", jsonType, wrap(chunk(candidate("0", `{"text":"hi"}`, "STOP"))), all(events(1), texts(1), ended("STOP"))},
+		{"wrapped answers in an array", jsonType, "[" + wrap(hi) + "," + wrap(stop("STOP")) + "]", all(events(2), texts(1), ended("STOP"))},
+		{"a wrapper within one", "", crlf(`{"response":` + wrap(stop("STOP")) + `}`), events(1)},
+		{"a wrapper without an answer", "", crlf(`{"traceId":"x"}`, `{"response":null}`, `{"response":"STOP"}`), events(3)},
+
 		{"an error", "", crlf(hi, unavailable), all(events(2), texts(1), phase(semconv.PhaseText), failedWith)},
 		{"a bare error", "", crlf(hi) + unavailable + "\r\n\r\n", all(events(2), texts(1), phase(semconv.PhaseText), failedWith)},
 		{"a bare indented error", "", crlf(hi) + "{\r\n  \"error\": {\r\n    \"code\": 503,\r\n    \"status\": \"UNAVAILABLE\"\r\n  }\r\n}\r\n", all(events(2), texts(1), phase(semconv.PhaseText), failedWith)},
@@ -135,6 +145,8 @@ func TestGeminiRequest(t *testing.T) {
 		{"/prefix/v1/projects/p/locations/l/publishers/google/models/gemini-x@001:streamGenerateContent/", "gemini-x@001", true},
 		{"/v1beta/models/a model:generateContent", "redacted", false},
 		{":generateContent", "", false},
+		{"/v1internal:streamGenerateContent", "", true}, // Code Assist's, which has the model in the body
+		{"/prefix/v1internal:generateContent", "", false},
 	} {
 		p, ok := Recognise("POST", tt.path)
 		require.True(t, ok, tt.path)
@@ -158,6 +170,11 @@ func TestGeminiRequest(t *testing.T) {
 		{"an output without an id", `{"contents":[{"parts":[{"functionCall":{"id":"a"}}]},{"parts":[{"functionResponse":{"id":"","name":"f"}}]}]}`, Request{Model: "m", HistoryOutputs: none}},
 		{"one content", `{"contents":{"parts":{"functionCall":{"id":"a"}}}}`, Request{Model: "m", HistoryCalls: []string{"a"}, HistoryOutputs: none}},
 		{"a cached history", `{"cachedContent":"cachedContents/x","contents":[]}`, Request{Model: "m", HistoryOutputs: none}},
+		{
+			"wrapped", `{"model":"n","project":"p","user_prompt_id":"x","request":{"contents":[{"parts":[{"functionCall":{"id":"a"}}]},{"parts":[{"functionResponse":{"id":"a"}}]}],"tools":[{"googleSearch":{}}],"session_id":"s"}}`,
+			Request{Model: "n", ProviderTools: []string{"google_search"}, HistoryCalls: []string{"a"}, HistoryOutputs: []string{"a"}},
+		},
+		{"wrapped twice", `{"request":{"request":{"contents":[{"parts":[{"functionCall":{"id":"a"}}]}]}}}`, Request{Model: "m", HistoryCalls: none, HistoryOutputs: none}},
 		{"no call", `{"cachedContent":"","contents":[{"parts":[{"functionCall":null}]}]}`, Request{Model: "m", HistoryCalls: none, HistoryOutputs: none}},
 		{
 			"provider's tools", `{"tools":[{"functionDeclarations":[{"name":"f"}]},{"computerUse":{}},{"googleSearch":{},"codeExecution":{}},{"google_search":{}},{"urlContext":null},{"googleSearchRetrieval":{}},{"mcpServers":[{"name":"x"}]},{"fileSearch":{}},{"my tool":{}}]}`,

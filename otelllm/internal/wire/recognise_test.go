@@ -38,6 +38,7 @@ func TestRecognise(t *testing.T) {
 		{"POST", "/model/amazon.nova-x-v1:0/invoke", "", hint},
 		{"POST", "/v1beta/models/gemini-x:generateContent", "gemini", sure},
 		{"POST", "/v1/projects/p/locations/l/publishers/google/models/gemini-x:streamGenerateContent", "gemini", sure},
+		{"POST", "/v1internal:streamGenerateContent", "gemini", sure},
 		{"POST", "/v1beta/models/gemini-x:countTokens", "", hint},
 		{"POST", "/v1beta/models/gemini-x/generateContent", "", hint},
 		{"POST", "/model/us.anthropic.claude-x-v1:0/converse-stream", "bedrock_converse", sure},
@@ -144,6 +145,8 @@ func TestIsCall(t *testing.T) {
 		{"/x/completions", `{"model":"m","prompt":"hi"}`, true},
 		{"/x/completions", `{"model":"m","prompt":[1,2]}`, true},
 		{"/x/completions", `{"course":"m"}`, false},
+		{"/v1internal:generateContent", `{"model":"m","project":"p","request":{"contents":[]}}`, true},
+		{"/v1internal:generateContent", `{"model":"m","request":{}}`, false},
 	} {
 		p, ok := Recognise("POST", tt.path)
 		require.True(t, ok, tt.path)
