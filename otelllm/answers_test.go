@@ -193,7 +193,7 @@ func TestErrorResponses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
-			got, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), script(t, tt.head+"Connection: close\r\n\r\n"+tt.body, nil)+tt.path, chatBody)
+			got, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), script(t, tt.head+"Connection: close\r\n\r\n"+tt.body, nil)+tt.path, bodyFor(tt.path))
 			require.NoError(t, err)
 			assert.Equal(t, tt.body, got)
 			s := r.only(t)

@@ -26,14 +26,7 @@ func (w wireStream) text() string { return strings.Join(w.events, "") }
 func wireStreams() (all []wireStream) {
 	const sse = "text/event-stream"
 	for _, s := range ownStreams() {
-		request := chatBody
-		switch s.path {
-		case responsesPath:
-			request = `{"model":"gpt-5","stream":true,"input":[]}`
-		case messagesPath:
-			request = `{"model":"claude-x","stream":true,"messages":[]}`
-		}
-		all = append(all, wireStream{s.name, s.path, request, sse, s.events})
+		all = append(all, wireStream{s.name, s.path, bodyFor(s.path), sse, s.events})
 	}
 	const (
 		contents = `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`

@@ -101,6 +101,18 @@ const (
 	chatBody = `{"model":"gpt-5","stream":true,"messages":[{"role":"user","content":"hi"}]}`
 )
 
+// bodyFor is a small request for a path.
+func bodyFor(path string) string {
+	switch path {
+	case responsesPath:
+		return `{"model":"gpt-5","stream":true,"input":[]}`
+	case messagesPath:
+		return `{"model":"claude-x","stream":true,"messages":[]}`
+	default:
+		return chatBody
+	}
+}
+
 // call makes one model call and reads the answer to whatever end it has.
 func call(ctx context.Context, rt http.RoundTripper, url, body string) (read string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))

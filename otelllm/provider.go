@@ -35,6 +35,7 @@ var hosts = map[string]string{
 
 // hostPatterns are the hosts of which a part is the customer's, or a region.
 var hostPatterns = []struct{ before, after, provider string }{
+	{"", ".api.openai.com", otelsemconv.GenAIProviderNameOpenAI.Value.AsString()}, // eu.api.openai.com
 	{"", ".openai.azure.com", otelsemconv.GenAIProviderNameAzureAIOpenAI.Value.AsString()},
 	{"", ".cognitiveservices.azure.com", otelsemconv.GenAIProviderNameAzureAIOpenAI.Value.AsString()},
 	{"", ".services.ai.azure.com", otelsemconv.GenAIProviderNameAzureAIInference.Value.AsString()},

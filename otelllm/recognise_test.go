@@ -23,6 +23,13 @@ func TestUnsurePaths(t *testing.T) {
 		{"Responses by its body", "/gateway/responses", `{"model":"gpt-5","input":"hi"}`, false, "application/json", true},
 		{"a survey's answers", "/survey/responses", `{"answers":[1,2]}`, false, "application/json", false},
 		{"a survey's form", "/survey/responses", `a=b`, false, "application/x-www-form-urlencoded", false},
+		{"Responses by its body, of a gateway", "/v1/responses", `{"model":"m","input":[{"role":"user","content":"hi"}]}`, false, "application/json", true},
+		{"a stored prompt", "/v1/responses", `{"prompt":{"id":"pmpt_1"}}`, false, "application/json", true},
+		{"Responses that are not to be read before they are sent", "/v1/responses", `{"model":"m","input":"hi"}`, true, "application/json", true},
+		{"a survey's answers, versioned", "/v1/responses", `{"answers":[1]}`, false, "application/json", false},
+		{"a survey's upload", "/v1/responses", "--x--", false, "multipart/form-data; boundary=x", false},
+		{"a survey's upload that is not to be read", "/v1/responses", "--x--", true, "multipart/form-data; boundary=x", false},
+		{"Responses of Azure by their path", "/openai/v1/responses", `{"odd":true}`, false, "application/json", true},
 		{"Ollama by its body", "/api/chat", `{"model":"llama","messages":[{"role":"user","content":"hi"}]}`, false, "application/json", true},
 		{"another chat", "/api/chat", `{"room":7,"text":"hi"}`, false, "application/json", false},
 		{"another chat with a model", "/api/chat", `{"model":"sofa","text":"hi"}`, false, "application/json", false},
@@ -46,6 +53,20 @@ func TestUnsurePaths(t *testing.T) {
 			assert.Equal(t, tt.recorded, ours)
 			assert.Len(t, r.spans.Ended(), map[bool]int{true: 1}[tt.recorded])
 		})
+	}
+}
+
+// TestKnownHosts: on the hosts of providers the path is proof.
+func TestKnownHosts(t *testing.T) {
+	for host, want := range map[string]bool{
+		"api.openai.com": true, "eu.api.openai.com": true, "openrouter.ai": true, "my-res.openai.azure.com": true,
+		"survey.example.com": false, "localhost": false,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+host+responsesPath, http.NoBody)
+		require.NoError(t, err)
+		_, sure, ok := (&config{}).recognise(req)
+		assert.True(t, ok, host)
+		assert.Equal(t, want, sure, host)
 	}
 }
 

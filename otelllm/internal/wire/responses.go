@@ -20,14 +20,14 @@ var responsesDecoders decoders[responsesReader, *responsesReader]
 
 func (openAIResponses) NewDecoder(ct string) Decoder { return responsesDecoders.get(ct, 0) }
 
-// responsesAt reads …/responses. Under /v1/ (OpenAI, OpenRouter, vLLM) and /openai/
-// (Azure) the path is proof; elsewhere it may be a survey's.
+// responsesAt reads …/responses. Under /openai/ (Azure) the path is proof; elsewhere it
+// may be a survey's.
 func responsesAt(path string) (p Protocol, sure bool) {
 	before, ok := strings.CutSuffix(path, "/responses")
 	if !ok {
 		return nil, false
 	}
-	return openAIResponses{}, strings.HasSuffix(before, "/v1") || strings.HasSuffix(before, "/openai")
+	return openAIResponses{}, strings.HasSuffix(strings.TrimSuffix(before, "/v1"), "/openai")
 }
 
 // responsesReader follows one response of the Responses API.

@@ -19,13 +19,13 @@ func readResponsesRequest(body []byte) (Request, error) {
 		case "previous_response_id":
 			elsewhere = c.filled() || elsewhere
 		case "conversation":
-			if id := readConversation(&c); len(id) > 0 {
+			if id := readReference(&c); len(id) > 0 {
 				req.ConversationID = safeID(id)
 				elsewhere = true
 			}
 		case "prompt": // one that the server has stored, which may name the model
-			stored = c.peek() == '{'
-			c.skip()
+			object := c.peek() == '{'
+			stored = len(readReference(&c)) > 0 && object
 		case "input":
 			if given = c.peek() == '"'; given {
 				c.skip()
@@ -33,6 +33,7 @@ func readResponsesRequest(body []byte) (Request, error) {
 			}
 			given = c.peek() == '['
 			for ok := c.array(); ok; ok = c.element() {
+				given = given && c.peek() == '{'
 				if readInputItem(&c, &calls, &outputs) {
 					elsewhere = true
 				}
@@ -51,12 +52,13 @@ func readResponsesRequest(body []byte) (Request, error) {
 	if !elsewhere {
 		req.HistoryCalls = calls.safe()
 	}
-	req.IsCall = stored || given && req.Model != ""
+	req.IsCall = stored || req.Model != "" && (given || elsewhere)
 	return req, requestError(&c, isObject)
 }
 
-// readConversation reads a conversation: its id, or an object that holds it.
-func readConversation(c *cursor) (id []byte) {
+// readReference reads what refers to something on the server: an id, or an object that
+// holds it.
+func readReference(c *cursor) (id []byte) {
 	if c.peek() == '"' {
 		return c.str()
 	}
