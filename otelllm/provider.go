@@ -12,25 +12,41 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
-// hosts names the provider where the host makes it evident. The values are those of
-// gen_ai.provider.name where the conventions have one.
-var hosts = map[string]string{
-	"api.openai.com":                    otelsemconv.GenAIProviderNameOpenAI.Value.AsString(),
-	"api.anthropic.com":                 otelsemconv.GenAIProviderNameAnthropic.Value.AsString(),
-	"generativelanguage.googleapis.com": otelsemconv.GenAIProviderNameGCPGemini.Value.AsString(),
-	"aiplatform.googleapis.com":         otelsemconv.GenAIProviderNameGCPVertexAI.Value.AsString(),
-	"api.groq.com":                      otelsemconv.GenAIProviderNameGroq.Value.AsString(),
-	"api.mistral.ai":                    otelsemconv.GenAIProviderNameMistralAI.Value.AsString(),
-	"codestral.mistral.ai":              otelsemconv.GenAIProviderNameMistralAI.Value.AsString(),
-	"api.deepseek.com":                  otelsemconv.GenAIProviderNameDeepseek.Value.AsString(),
-	"api.x.ai":                          otelsemconv.GenAIProviderNameXAI.Value.AsString(),
-	"api.perplexity.ai":                 otelsemconv.GenAIProviderNamePerplexity.Value.AsString(),
-	"api.cohere.ai":                     otelsemconv.GenAIProviderNameCohere.Value.AsString(),
-	"api.cohere.com":                    otelsemconv.GenAIProviderNameCohere.Value.AsString(),
-	"openrouter.ai":                     "openrouter",
-	"api.together.xyz":                  "together_ai",
-	"api.fireworks.ai":                  "fireworks_ai",
-	"api.cerebras.ai":                   "cerebras",
+// namedHost is the provider of a host that is wholly the provider's, "" where none has
+// it. The values are those of gen_ai.provider.name where the conventions have one.
+func namedHost(host string) string {
+	switch host {
+	case "api.openai.com":
+		return otelsemconv.GenAIProviderNameOpenAI.Value.AsString()
+	case "api.anthropic.com":
+		return otelsemconv.GenAIProviderNameAnthropic.Value.AsString()
+	case "generativelanguage.googleapis.com":
+		return otelsemconv.GenAIProviderNameGCPGemini.Value.AsString()
+	case "aiplatform.googleapis.com":
+		return otelsemconv.GenAIProviderNameGCPVertexAI.Value.AsString()
+	case "api.groq.com":
+		return otelsemconv.GenAIProviderNameGroq.Value.AsString()
+	case "api.mistral.ai", "codestral.mistral.ai":
+		return otelsemconv.GenAIProviderNameMistralAI.Value.AsString()
+	case "api.deepseek.com":
+		return otelsemconv.GenAIProviderNameDeepseek.Value.AsString()
+	case "api.x.ai":
+		return otelsemconv.GenAIProviderNameXAI.Value.AsString()
+	case "api.perplexity.ai":
+		return otelsemconv.GenAIProviderNamePerplexity.Value.AsString()
+	case "api.cohere.ai", "api.cohere.com":
+		return otelsemconv.GenAIProviderNameCohere.Value.AsString()
+	case "openrouter.ai":
+		return "openrouter"
+	case "api.together.xyz":
+		return "together_ai"
+	case "api.fireworks.ai":
+		return "fireworks_ai"
+	case "api.cerebras.ai":
+		return "cerebras"
+	default:
+		return ""
+	}
 }
 
 // hostPatterns are the hosts of which a part is the customer's, or a region.
@@ -60,9 +76,11 @@ func knownHost(host string) bool { return hostProvider(host) != "" }
 
 // hostProvider is the provider whose host it is, "" where none of them has it.
 func hostProvider(host string) string {
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if provider, ok := hosts[host]; ok {
+	if provider := namedHost(host); provider != "" {
 		return provider
+	}
+	if plain := strings.ToLower(strings.TrimSuffix(host, ".")); plain != host {
+		return hostProvider(plain)
 	}
 	for i := range hostPatterns {
 		p := &hostPatterns[i]
