@@ -141,11 +141,15 @@ func WithMeterProvider(provider metric.MeterProvider) Option {
 
 // WithProvider is for gateways. Name, where it is not empty, is recorded as
 // gen_ai.provider.name instead of what host and protocol tell. Protocol, where it
-// is not empty, is the wire protocol of every POST of JSON whose path tells none:
+// is not empty, is the wire protocol of every POST of JSON whose path tells none, or
+// one of which it is no proof, as /v1/messages, /v1/responses and /api/chat:
 // "openai_chat", "openai_responses", "anthropic_messages", "gemini",
-// "bedrock_converse", "ollama" or "openai_completions". Give a protocol only to a client that makes no
-// other calls. An unknown protocol is reported to the OpenTelemetry error handler
-// and otherwise ignored.
+// "bedrock_converse", "ollama" or "openai_completions". What the path tells stands on
+// the hosts of providers, where Anthropic's version header proves it, and where the
+// body is a call of that protocol and not of the one given here; a path that is proof,
+// as /v1/chat/completions, gives way only to a body that is a call of the one given here
+// alone. Give a protocol only to a client that makes no other calls. An unknown protocol
+// is reported to the OpenTelemetry error handler and otherwise ignored.
 func WithProvider(name, protocol string) Option {
 	return optionFunc(func(c *config) {
 		if name != "" {

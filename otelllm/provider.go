@@ -129,18 +129,43 @@ func (c *config) acts() bool { return c.streamErrors || c.watchdog != (Watchdog{
 
 // recognise finds the protocol of a request; false: it is no model call. Not sure:
 // another application may have such a path, and neither the host nor a header says
-// more, so the body decides, where it can be read.
+// more, so the body decides, where it can be read. A protocol that the application has
+// named stands wherever neither host nor header proves what the path tells: see between.
 func (c *config) recognise(req *http.Request) (p wire.Protocol, sure, ok bool) {
 	if req.URL == nil {
 		return nil, false, false
 	}
-	if p, sure, ok = wire.Match(req.Method, req.URL.Path); ok {
-		return p, sure || vouched(p.Name(), req.Header) || knownHost(req.URL.Hostname()), true
+	p, sure, ok = wire.Match(req.Method, req.URL.Path)
+	named := c.protocol != nil && req.Method == http.MethodPost && jsonBody(req)
+	switch {
+	case !ok:
+		return c.protocol, true, named
+	case !named:
+		return p, sure || proven(p, req), true
+	case p.Name() == c.protocol.Name(), proven(p, req):
+		return p, true, true
+	default:
+		return between(p, c.protocol, sure, req), true, true
 	}
-	if c.protocol == nil || req.Method != http.MethodPost {
-		return nil, false, false
+}
+
+// between decides between the protocol that the path tells and the one that was named:
+// by the body, where it is a call of one of them only, else by the path if that is sure.
+func between(path, named wire.Protocol, sure bool, req *http.Request) wire.Protocol {
+	said, _ := readAhead(req, path)
+	other, _ := readAhead(req, named)
+	if said.IsCall != other.IsCall {
+		sure = said.IsCall
 	}
-	return c.protocol, true, jsonBody(req)
+	if sure {
+		return path
+	}
+	return named
+}
+
+// proven: the host is a provider's, or a header vouches for the protocol.
+func proven(p wire.Protocol, req *http.Request) bool {
+	return vouched(p.Name(), req.Header) || knownHost(req.URL.Hostname())
 }
 
 // vouched: a header that the protocol's API insists on, and nobody else has, is there.

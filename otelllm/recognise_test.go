@@ -140,3 +140,75 @@ func TestCodeAssist(t *testing.T) {
 	assert.Equal(t, int64(1), s.get("llm.stream.text_chunks"))
 	assert.Equal(t, "gemini-x", s.get("gen_ai.response.model"))
 }
+
+// TestNamedProtocol: a path that other applications have too does not outweigh the
+// protocol that the application has named.
+func TestNamedProtocol(t *testing.T) {
+	whole := firstText + chatStop + chatDone
+	for _, path := range []string{"/llm", "/api/chat", "/api/generate", "/v1/messages", "/v1/responses", "/gw/responses", "/openai/responses", "/v1/completions", chatPath} {
+		t.Run(path, func(t *testing.T) {
+			r := newRecorder(t)
+			rt := NewTransport(base(t), WithTracerProvider(r), WithProvider("acme", "openai_chat"), WithStreamErrors())
+			got, err := call(t.Context(), rt, script(t, sseHead+whole, nil)+path, chatBody)
+			require.NoError(t, err)
+			assert.Equal(t, whole, got)
+			s := r.only(t)
+			assert.Equal(t, "chat gpt-5", s.Name())
+			assert.Equal(t, "acme", s.get("gen_ai.provider.name"))
+			assert.Equal(t, "terminal_event", s.get("llm.stream.end"))
+			assert.Equal(t, int64(1), s.get("llm.stream.text_chunks"))
+		})
+	}
+}
+
+// TestPathOrName: between the protocol that the path tells and the one that was named
+// the body decides, where it is a call of one of them only.
+func TestPathOrName(t *testing.T) {
+	const (
+		responsesBody = `{"model":"m","input":"hi"}`
+		geminiBody    = `{"contents":[{"parts":[{"text":"hi"}]}]}`
+	)
+	for _, tt := range []struct {
+		name, url, header, body string
+		once                    bool // the body cannot be had twice
+		named, want             string
+	}{
+		{"a path that proves nothing, a body of both", "http://gw/v1/messages", "", chatBody, false, "openai_chat", "openai_chat"},
+		{"a path that proves nothing, a body of its own", "http://gw/v1/responses", "", responsesBody, false, "openai_chat", "openai_responses"},
+		{"a path that proves nothing, a body of neither", "http://gw/v1/responses", "", `{"odd":true}`, false, "openai_chat", "openai_chat"},
+		{"a path that proves nothing, a body that is not to be read", "http://gw/v1/responses", "", responsesBody, true, "openai_chat", "openai_chat"},
+		{"a path that proves, a body of both", "http://gw/openai/responses", "", `{"model":"m","input":"hi","messages":[]}`, false, "openai_chat", "openai_responses"},
+		{"a path that proves, a body of the named", "http://gw/v1/chat/completions", "", geminiBody, false, "gemini", "gemini"},
+		{"a path that proves, a body of neither", "http://gw/v1/chat/completions", "", `{"odd":true}`, false, "gemini", "openai_chat"},
+		{"a path that proves, a body that is not to be read", "http://gw/v1/chat/completions", "", geminiBody, true, "gemini", "openai_chat"},
+		{"a path that tells nothing", "http://gw/llm", "", geminiBody, false, "gemini", "gemini"},
+		{"a header that proves", "http://gw/v1/messages", "Anthropic-Version", chatBody, false, "openai_chat", "anthropic_messages"},
+		{"a provider's own host", "https://api.openai.com/v1/responses", "", chatBody, false, "openai_chat", "openai_responses"},
+		{"another provider's own host", "https://openrouter.ai/api/v1/messages", "", chatBody, false, "openai_chat", "anthropic_messages"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var body io.Reader = strings.NewReader(tt.body)
+			if tt.once {
+				body = io.NopCloser(body)
+			}
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, tt.url, body)
+			require.NoError(t, err)
+			if tt.header != "" {
+				req.Header.Set(tt.header, "1")
+			}
+			c := newConfig([]Option{WithProvider("", tt.named)})
+			p, sure, ok := c.recognise(req)
+			require.True(t, ok)
+			assert.True(t, sure, "nothing is left to decide")
+			assert.Equal(t, tt.want, p.Name())
+		})
+	}
+	c := newConfig([]Option{WithProvider("", "openai_chat")})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://gw/v1/responses", strings.NewReader("--x--"))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "multipart/form-data; boundary=x")
+	p, sure, ok := c.recognise(req)
+	assert.True(t, ok)
+	assert.False(t, sure)
+	assert.Equal(t, "openai_responses", p.Name(), "an upload is left to the path")
+}
