@@ -2,6 +2,7 @@ package classify
 
 import (
 	"slices"
+	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -53,7 +54,7 @@ func (j *judge) lacks(r *Request, tool *Tool) Fact {
 	case hasID(r.HistoryOutputs, tool.CallID):
 		// That of another call of the same id. Which of them the history holds is not known
 		// unless it holds more calls than outputs.
-		if countID(r.HistoryCalls, tool.CallID) > countID(r.HistoryOutputs, tool.CallID) {
+		if !cut && countID(r.HistoryCalls, tool.CallID) > countID(r.HistoryOutputs, tool.CallID) {
 			return Yes
 		}
 		return NotObserved
@@ -71,46 +72,69 @@ func (j *judge) lacks(r *Request, tool *Tool) Fact {
 }
 
 // carries reports whether r's history holds the output of this execution of a tool.
-// Some models and servers use an id again: then there are as many outputs in the
-// history as calls that were made with the id by the time that the tool began.
+// Some models and servers use an id again: then the history holds an output more than
+// that of the request whose response made the call.
 func (j *judge) carries(r *Request, tool *Tool) bool {
 	if !hasID(r.HistoryOutputs, tool.CallID) || tool.Start.After(r.Start) && tool.Start.Sub(r.Start) > clockGrain {
 		return false
 	}
-	if j.reused == No || !j.reuses() || !j.shared(tool) {
+	if j.reused == No || !j.reuses() {
 		return true
 	}
-	made := 0
-	for i := range j.run.Requests {
-		if by := &j.run.Requests[i]; by.makes(tool.CallID) && by.Start.Before(tool.Start) {
-			made++
-		}
-	}
-	return countID(r.HistoryOutputs, tool.CallID) >= made
+	return countID(r.HistoryOutputs, tool.CallID) >= j.owed(tool)
 }
 
-// reuses reports whether any two executions have the id of one call.
+// reuses reports whether any response makes a call of an id that its own history, or
+// another of its calls, has already.
 func (j *judge) reuses() bool {
 	if j.reused == NotObserved {
-		j.reused = No
-		for t := range j.run.Tools {
-			if tool := &j.run.Tools[t]; tool.CallID != "" && j.toolOf(tool.CallID) != tool {
-				j.reused = Yes
-				break
-			}
-		}
+		j.reused = FactOf(slices.ContainsFunc(j.run.Requests, func(r Request) bool {
+			return r.repeats(r.CallIDs) || r.repeats(r.OpenCallIDs)
+		}))
 	}
 	return j.reused == Yes
 }
 
-// shared reports whether another execution has the id of the tool's call.
-func (j *judge) shared(tool *Tool) bool {
-	for i := range j.run.Tools {
-		if other := &j.run.Tools[i]; other != tool && other.CallID == tool.CallID {
+// repeats reports whether any of the ids of r's calls is that of an output in its
+// history, or of two calls.
+func (r *Request) repeats(ids []string) bool {
+	for i, id := range ids {
+		if hasID(r.HistoryOutputs, id) || hasID(ids[:i], id) {
 			return true
 		}
 	}
 	return false
+}
+
+// owed is how many outputs of the tool's id a history has that holds the tool's own:
+// those that the history of its call's maker had, and one for each call of the id that
+// the maker made.
+func (j *judge) owed(tool *Tool) int {
+	if j.debts == nil {
+		j.debts = make(map[*Tool]int, len(j.run.Tools))
+		makers := map[string][]*Request{} // of each id, by their start
+		for _, i := range j.order {
+			r := &j.run.Requests[i]
+			for _, ids := range [...][]string{r.CallIDs, r.OpenCallIDs} {
+				for _, id := range ids {
+					if of := makers[id]; len(of) == 0 || of[len(of)-1] != r {
+						makers[id] = append(of, r)
+					}
+				}
+			}
+		}
+		for t := range j.run.Tools {
+			executed := &j.run.Tools[t]
+			of := makers[executed.CallID]
+			n, _ := slices.BinarySearchFunc(of, executed.Start, func(r *Request, start time.Time) int { return r.Start.Compare(start) })
+			j.debts[executed] = 1
+			if n > 0 {
+				by := of[n-1]
+				j.debts[executed] = countID(by.HistoryOutputs, executed.CallID) + max(1, countID(by.CallIDs, executed.CallID))
+			}
+		}
+	}
+	return j.debts[tool]
 }
 
 // makes reports whether the response of r made the call of this id, or began to.

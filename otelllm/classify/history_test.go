@@ -60,6 +60,18 @@ func TestReusedCallIDs(t *testing.T) {
 			"stream_interrupted/connection_reset@response_started safe_auto_retry (no_output)", nil,
 		},
 		{
+			"the output in the history is an earlier run's",
+			[]Request{request(0, 1, all(calls("call_0"), carries("call_0"))), request(5, 6, all(cut, carries("call_0")))},
+			[]Tool{tool(2, 3, "call_0", write, ok)},
+			"stream_interrupted/connection_reset@response_started user_confirmed_retry (tool_side_effect)", nil,
+		},
+		{
+			"one response makes two, and the history has one output",
+			[]Request{request(0, 1, calls("call_0", "call_0")), request(5, 6, all(cut, carries("call_0")))},
+			[]Tool{tool(2, 3, "call_0", write, ok), tool(3, 4, "call_0", write, ok)},
+			"stream_interrupted/connection_reset@response_started user_confirmed_retry (tool_side_effect)", nil,
+		},
+		{
 			"a clock of whole milliseconds",
 			[]Request{request(0, 1, calls("call_0")), request(2.0001, 3, all(cut, carries("call_0")))},
 			[]Tool{tool(2.0005, 2.0006, "call_0", write, ok)},

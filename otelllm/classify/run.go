@@ -32,6 +32,7 @@ type judge struct {
 
 	recorded Fact             // toolsRecorded, once asked
 	reused   Fact             // reuses, once asked
+	debts    map[*Tool]int    // owed, once asked
 	tools    map[string]*Tool // toolOf, once filled
 	filled   bool
 	answer   answer // of the tool that was asked about last
