@@ -76,11 +76,17 @@ func knownHost(host string) bool { return hostProvider(host) != "" }
 
 // hostProvider is the provider whose host it is, "" where none of them has it.
 func hostProvider(host string) string {
+	const longest = 254 // of a name in the DNS, and the dot at its end
+	if len(host) > longest {
+		return ""
+	}
 	if provider := namedHost(host); provider != "" {
 		return provider
 	}
 	if plain := strings.ToLower(strings.TrimSuffix(host, ".")); plain != host {
-		return hostProvider(plain)
+		if host = plain; namedHost(host) != "" {
+			return namedHost(host)
+		}
 	}
 	for i := range hostPatterns {
 		p := &hostPatterns[i]
