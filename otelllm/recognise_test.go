@@ -56,11 +56,27 @@ func TestUnsurePaths(t *testing.T) {
 	}
 }
 
+// TestEncodedRequests: a body that is compressed says nothing against a path.
+func TestEncodedRequests(t *testing.T) {
+	for contentType, want := range map[string]int{"application/json": 1, "text/plain": 0} {
+		r := newRecorder(t)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, script(t, jsonHead+`{}`, nil)+"/v1/responses", strings.NewReader("\x1f\x8b\x08"))
+		require.NoError(t, err)
+		req.Header.Set("Content-Type", contentType)
+		req.Header.Set("Content-Encoding", "gzip")
+		resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req)
+		require.NoError(t, err)
+		resp.Body.Close()
+		assert.Len(t, r.spans.Ended(), want, contentType)
+	}
+}
+
 // TestKnownHosts: on the hosts of providers the path is proof.
 func TestKnownHosts(t *testing.T) {
 	for host, want := range map[string]bool{
 		"api.openai.com": true, "eu.api.openai.com": true, "openrouter.ai": true, "my-res.openai.azure.com": true,
 		"survey.example.com": false, "localhost": false,
+		"API.OpenAI.com.": true, "api.openai.com..": false, "x" + strings.Repeat(".", 1<<20): false,
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+host+responsesPath, http.NoBody)
 		require.NoError(t, err)

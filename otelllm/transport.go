@@ -109,7 +109,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 		// Before the span starts, so that samplers see the model. Where the parent is
 		// not sampled this will hardly be: then the body is not even looked at.
 		said, read = readAhead(req, protocol)
-		if !sure && (said.read && !said.IsCall || !said.read && !jsonBody(req)) {
+		if !sure && !calls(req, &said) {
 			return nil, nil
 		}
 		takeIdentity(&id, &said)
@@ -143,6 +143,15 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	}
 	a.begun(a)
 	return ctx, a
+}
+
+// calls reports whether a request on a path that proves nothing is a model call, as far
+// as what was read of its body tells. One that could not be read says nothing against it.
+func calls(req *http.Request, said *asked) bool {
+	if !said.read || req.Header.Get("Content-Encoding") != "" {
+		return jsonBody(req)
+	}
+	return said.IsCall
 }
 
 // propagate puts trace context on the request's headers, where that was asked for.

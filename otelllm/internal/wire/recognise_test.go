@@ -131,6 +131,7 @@ func TestIsCall(t *testing.T) {
 		{"/x/responses", `{"model":"m","input":[1,2]}`, false},
 		{"/x/responses", `{"model":"m","messages":[{"role":"user","content":"hi"}]}`, false},
 		{"/x/responses", `{"input":"hi"}`, false},
+		{"/x/responses", `{"input":"hi","stream":true}`, true},
 		{"/x/responses", `{"model":"m"}`, false},
 		{"/x/responses", `{"model":"m","input":{"q1":"yes"}}`, false},
 		{"/x/responses", `{"survey":7,"answers":[1,2]}`, false},

@@ -52,7 +52,8 @@ func readResponsesRequest(body []byte) (Request, error) {
 	if !elsewhere {
 		req.HistoryCalls = calls.safe()
 	}
-	req.IsCall = stored || req.Model != "" && (given || elsewhere)
+	// A server of one model needs no name of it; that a stream is asked for says as much.
+	req.IsCall = stored || given && (req.Model != "" || req.Stream) || req.Model != "" && elsewhere
 	return req, requestError(&c, isObject)
 }
 
