@@ -80,6 +80,9 @@ func (d *Decoder) Init(sink Sink, limit int) {
 	d.sink, d.limit = sink, limit
 }
 
+// Limit changes the limit.
+func (d *Decoder) Limit(n int) { d.limit = n }
+
 // Write consumes the next bytes of the stream. It does not retain p.
 func (d *Decoder) Write(p []byte) {
 	if d.stopped || len(p) == 0 {

@@ -55,6 +55,9 @@ type bodyDecoder struct {
 	line    []byte               // when lined: the line that the last Write left unfinished
 }
 
+// maxStray bounds a line of what a body begins with that is of no framing, in bytes.
+const maxStray = 64 << 10
+
 type mode uint8
 
 const (
@@ -166,7 +169,11 @@ func (d *bodyDecoder) begin(p []byte) {
 		d.mode, d.state.Violation = m, d.sniff.violation
 		switch m {
 		case framed:
-			d.frames.Init((*payloads)(d), MaxEvent)
+			limit := MaxEvent
+			if d.state.Violation != semconv.TransportCauseUnset {
+				limit = maxStray
+			}
+			d.frames.Init((*payloads)(d), limit)
 		case packed:
 			d.packets = eventstream.New((*messages)(d), MaxEvent)
 		case whole, bare:
@@ -290,7 +297,10 @@ func (d *bodyDecoder) payload(name, data []byte, cut bool) {
 		}
 		return
 	}
-	d.state.Violation = semconv.TransportCauseUnset // whatever the body began with
+	if d.state.Violation != semconv.TransportCauseUnset { // by which the body began
+		d.state.Violation = semconv.TransportCauseUnset
+		d.frames.Limit(MaxEvent)
+	}
 }
 
 // payloads is the decoder as the sink of its SSE framing.

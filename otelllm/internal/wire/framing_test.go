@@ -77,6 +77,8 @@ func TestBodies(t *testing.T) {
 
 		// What precedes the events is nothing to the SDKs: they read what follows.
 		{"a warning before the events", "text/html", "<br />\n<b>Warning</b>:  Undefined variable\n\ndata: {}\n\n: hi\n\ndata: {}\n\n", all(events(2), keepalives(1))},
+		{"a long line before the events", "text/html", strings.Repeat("x", maxStray-1) + "\n\ndata: {}\n\ndata: {\"x\":\"" + strings.Repeat("x", maxStray) + "\"}\n\n", events(2)},
+		{"too long a line before the events", "text/html", strings.Repeat("x", maxStray+1) + "\n\ndata: {}\n\n", violated(unexpectedType)},
 		{"a warning before the events of a stream", sseType, "<br />\n<b>Warning</b>:  Undefined variable\ndata: {}\n\n", events(1)},
 		{"a warning before broken events", "text/html", "<br />\n\ndata: oops\n\ndata: {}\n\n", violated(unexpectedType)},
 		{"a warning before an error", "text/html", "<br />\n" + apiError + "\n", all(events(1), violated(unexpectedType), failed(Error{Type: "server_error", Code: "boom"}))},
