@@ -157,8 +157,14 @@ func (m *meters) ended(r *record, f *spanfacts.Request) {
 // boundedErrorType is the error.type of a metric: a provider's own code is one only
 // where it is known, since each value is a series of its own.
 func boundedErrorType(f *spanfacts.Request) string {
-	if f.ErrorType == f.Provider.Code && classify.ProviderErrorKind(0, f.Provider.Code) == semconv.ProviderErrorKindUnknown {
-		return f.Provider.Kind.String()
+	if f.ErrorType != f.Provider.Code {
+		return f.ErrorType
 	}
-	return f.ErrorType
+	// A quota that is used up goes by a name of which a part is known: see ProviderErrorKind.
+	switch classify.ProviderErrorKind(0, f.ErrorType) {
+	case semconv.ProviderErrorKindUnknown, semconv.ProviderErrorKindQuotaExhausted:
+		return f.Provider.Kind.String()
+	default:
+		return f.ErrorType
+	}
 }

@@ -183,6 +183,7 @@ func TestMetricsOfFailures(t *testing.T) {
 		{"HTTP error", "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", Watchdog{}, false, [3]any{"503"}},
 		{"error in band", cut + "data: {\"error\":{\"code\":\"server_is_overloaded\"}}\n\n", Watchdog{}, false, [3]any{"server_is_overloaded"}},
 		{"an error in band that nobody knows", cut + "data: {\"error\":{\"code\":\"req-4711\"}}\n\n", Watchdog{}, false, [3]any{"unknown"}},
+		{"a quota's name", cut + "data: {\"error\":{\"code\":\"perday-4711\"}}\n\n", Watchdog{}, false, [3]any{"quota_exhausted"}},
 		{"watchdog", "", Watchdog{Total: limit}, false, [3]any{"watchdog_timeout", "total"}},
 		{"abort", "", Watchdog{}, true, [3]any{nil, nil, "user"}},
 	} {
