@@ -19,7 +19,8 @@ type serving struct {
 	exchange
 
 	// Everything below is guarded by mu.
-	responded bool                // while the client was there
+	responded bool                // to a client that was there, or with no error
+	late      bool                // the client seemed to have gone before that
 	cut       semconv.AbortSource // by whose doing the client cannot be written to any more; unset: it can
 	upstream  *spanfacts.Request  // what the last attempt upstream came to; nil: none has ended
 }
@@ -76,7 +77,9 @@ func (s *serving) aborted(now time.Time) classify.Abort {
 }
 
 // header takes the response's status and headers, the first time that they are final.
-// What the gateway says to a client that has gone before is nobody's answer.
+// An error that the gateway tells a client that has gone before is nobody's answer.
+// Any other response may be one: a client over HTTP/1 that has closed its own side
+// seems to have gone, and reads on.
 func (s *serving) header(status int, h http.Header) {
 	defer s.contain()
 	s.mu.Lock()
@@ -86,7 +89,10 @@ func (s *serving) header(status int, h http.Header) {
 	}
 	now := time.Now()
 	if s.aborted(now).Source == semconv.AbortSourceConsumer {
-		return
+		if status >= 400 {
+			return
+		}
+		s.late = true
 	}
 	s.responded = true
 	if status >= 400 {
@@ -186,6 +192,9 @@ func (s *serving) served(panics bool, now time.Time) conclusion {
 	}
 	switch {
 	case s.facts.Status >= 400:
+	case s.late && abort.Source == semconv.AbortSourceConsumer && s.state != nil && empty(s.state):
+		// The end that the gateway put there is no answer to anybody.
+		return conclusion{end: semconv.StreamEndConsumerClosed, phase: semconv.PhaseResponseStarted, abort: abort}
 	case abort.Source != semconv.AbortSourceUnset:
 		c.how, c.abort = byClose, abort
 		if abort.Source == semconv.AbortSourceConsumer {

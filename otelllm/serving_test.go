@@ -2,7 +2,9 @@ package otelllm
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -121,7 +123,11 @@ func TestGatewayClientGoneBeforeHeaders(t *testing.T) {
 						_, err := call(ctx, rt, g.url+chatPath, chatBody)
 						require.Error(t, err)
 						s, up := g.served(t), g.upstream(t)
-						assertFacts(t, s, goneUnanswered)
+						want := maps.Clone(goneUnanswered)
+						if name == "swallowing" { // it has answered, to nobody
+							want["http.response.status_code"], want["llm.stream.phase"] = int64(http.StatusOK), "response_started"
+						}
+						assertFacts(t, s, want)
 						assert.False(t, s.failed())
 						assert.Equal(t, "consumer", up.get("llm.abort.source"))
 						assert.False(t, up.failed())
@@ -129,6 +135,34 @@ func TestGatewayClientGoneBeforeHeaders(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestGatewayHalfClosedClient: a client over HTTP/1 that has closed its own side of the
+// connection seems to have gone. What it is answered whole is an answer.
+func TestGatewayHalfClosedClient(t *testing.T) {
+	r := newRecorder(t)
+	gateway := httptest.NewServer(NewHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+		_ = say(w, chatText, chatStop, chatDone)
+	}), WithTracerProvider(r)))
+	defer gateway.Close()
+	conn, err := net.Dial("tcp", gateway.Listener.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", chatPath, len(chatBody), chatBody)
+	require.NoError(t, err)
+	require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+	answer, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Contains(t, string(answer), "[DONE]")
+
+	gateway.Close() // the handler has returned
+	s := r.only(t)
+	assert.Equal(t, "terminal_event", s.get("llm.stream.end"))
+	assert.Equal(t, int64(http.StatusOK), s.get("http.response.status_code"))
+	assert.Nil(t, s.get("llm.abort.source"))
+	assert.False(t, s.failed())
 }
 
 // TestGatewayFailedBeforeClientGone: an upstream that failed first stays the cause
