@@ -88,9 +88,13 @@ func (j *judge) carries(r *Request, tool *Tool) bool {
 // another of its calls, has already.
 func (j *judge) reuses() bool {
 	if j.reused == NotObserved {
-		j.reused = FactOf(slices.ContainsFunc(j.run.Requests, func(r Request) bool {
-			return r.repeats(r.CallIDs) || r.repeats(r.OpenCallIDs)
-		}))
+		j.reused = No
+		for i := range j.run.Requests {
+			if r := &j.run.Requests[i]; r.repeats(r.CallIDs) || r.repeats(r.OpenCallIDs) {
+				j.reused = Yes
+				break
+			}
+		}
 	}
 	return j.reused == Yes
 }
@@ -110,52 +114,51 @@ func (r *Request) repeats(ids []string) bool {
 // those that the history of its call's maker had, and one for each call of the id that
 // the maker made.
 func (j *judge) owed(tool *Tool) int {
-	if j.debts == nil {
-		j.debts = make(map[*Tool]int, len(j.run.Tools))
-		makers := map[string][]*Request{} // of each id, by their start
-		for _, i := range j.order {
-			r := &j.run.Requests[i]
-			for _, ids := range [...][]string{r.CallIDs, r.OpenCallIDs} {
-				for _, id := range ids {
-					if of := makers[id]; len(of) == 0 || of[len(of)-1] != r {
-						makers[id] = append(of, r)
-					}
-				}
-			}
-		}
-		for t := range j.run.Tools {
-			executed := &j.run.Tools[t]
-			of := makers[executed.CallID]
-			n, _ := slices.BinarySearchFunc(of, executed.Start, func(r *Request, start time.Time) int { return r.Start.Compare(start) })
-			j.debts[executed] = 1
-			if n > 0 {
-				by := of[n-1]
-				j.debts[executed] = countID(by.HistoryOutputs, executed.CallID) + max(1, countID(by.CallIDs, executed.CallID))
-			}
-		}
+	n, made := j.owes[tool]
+	if made {
+		return n
 	}
-	return j.debts[tool]
+	makers := j.makersOf(tool.CallID)
+	before, _ := slices.BinarySearchFunc(makers, tool.Start, func(r *Request, start time.Time) int { return r.Start.Compare(start) })
+	if n = 1; before > 0 {
+		by := makers[before-1]
+		n = countID(by.HistoryOutputs, tool.CallID) + max(1, countID(by.CallIDs, tool.CallID))
+	}
+	if j.owes == nil {
+		j.owes = map[*Tool]int{}
+	}
+	j.owes[tool] = n
+	return n
 }
-
-// makes reports whether the response of r made the call of this id, or began to.
-func (r *Request) makes(id string) bool { return hasID(r.CallIDs, id) || hasID(r.OpenCallIDs, id) }
 
 // reaches reports whether the newest outputs of r's history, which are all that is
 // known of it, reach back beyond those of the response that made the tool's call: an
 // earlier response's output is the first of them.
 func (j *judge) reaches(r *Request, tool *Tool) bool {
-	first, maker := j.maker(r.HistoryOutputs[0]), j.maker(tool.CallID)
-	return first != nil && maker != nil && first.Start.Before(maker.Start)
+	first, makers := j.makersOf(r.HistoryOutputs[0]), j.makersOf(tool.CallID)
+	return len(first) > 0 && len(makers) > 0 && first[0].Start.Before(makers[0].Start)
 }
 
-// maker is the first request that made the call of this id; nil if none is known.
-func (j *judge) maker(id string) *Request {
-	for _, i := range j.order {
-		if r := &j.run.Requests[i]; r.makes(id) {
-			return r
+// makersOf are the requests whose responses made the call of this id, or began to, by
+// their start.
+func (j *judge) makersOf(id string) []*Request {
+	if j.makers == nil {
+		j.makers = map[string][]*Request{}
+		for _, i := range j.order {
+			j.addMaker(&j.run.Requests[i])
 		}
 	}
-	return nil
+	return j.makers[id]
+}
+
+func (j *judge) addMaker(r *Request) {
+	for _, ids := range [...][]string{r.CallIDs, r.OpenCallIDs} {
+		for _, id := range ids {
+			if of := j.makers[id]; len(of) == 0 || of[len(of)-1] != r {
+				j.makers[id] = append(of, r)
+			}
+		}
+	}
 }
 
 // answered reports whether the model got the tool's output: it was sent on its

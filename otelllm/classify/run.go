@@ -30,10 +30,11 @@ type judge struct {
 	states []state
 	failed []int // indexes of requests that failed
 
-	recorded Fact             // toolsRecorded, once asked
-	reused   Fact             // reuses, once asked
-	debts    map[*Tool]int    // owed, once asked
-	tools    map[string]*Tool // toolOf, once filled
+	recorded Fact                  // toolsRecorded, once asked
+	reused   Fact                  // reuses, once asked
+	owes     map[*Tool]int         // owed, of those that were asked about
+	makers   map[string][]*Request // makersOf, once asked
+	tools    map[string]*Tool      // toolOf, once filled
 	filled   bool
 	answer   answer // of the tool that was asked about last
 
