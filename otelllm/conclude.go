@@ -34,8 +34,8 @@ type closing struct {
 	watchdog classify.Watchdog
 }
 
-// closedBy is the closing of a request that ended on err, which is not nil. At is
-// where the request was.
+// closedBy is the closing of a request that ended on err, of which the application
+// tells, and which is not nil. At is where the request was.
 func closedBy(ctx context.Context, err error, at semconv.TransportStage, now time.Time) closing {
 	c := closing{how: byError}
 	var typed *AbortError
@@ -44,6 +44,10 @@ func closedBy(ctx context.Context, err error, at semconv.TransportStage, now tim
 		c.abort = typed.abort()
 	case netcause.Cancelled(ctx, err, now):
 		c.abort = someAbort(abortOf(ctx, now))
+	case netcause.Holds(err, context.DeadlineExceeded):
+		// The word of a context that ctx may not know: no net/http, whose timeouts claim
+		// to be deadlines, stands between the application and its contexts.
+		c.abort = classify.Abort{Source: semconv.AbortSourceDeadline}
 	default:
 		c.failure = netcause.Of(err, at)
 	}

@@ -162,12 +162,7 @@ func (s *serving) writer(w http.ResponseWriter) http.ResponseWriter {
 		return hooked
 	}
 	_, strings := w.(io.StringWriter)
-	return withFlushError(hooked, strings, flush, func(text string) (int, error) {
-		s.header(http.StatusOK, w.Header())
-		n, err := io.WriteString(w, text)
-		s.wrote([]byte(text[:max(0, min(n, len(text)))]), err)
-		return n, err
-	})
+	return withFlushError(hooked, strings, flush, func(text string) (int, error) { return write(w.Write)([]byte(text)) })
 }
 
 // withFlushError adds to w, which httpsnoop has made, what httpsnoop does not know.

@@ -22,26 +22,39 @@ func overHTTP(t *testing.T, handler http.HandlerFunc, test func(t *testing.T, rt
 	t.Helper()
 	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(version, func(t *testing.T) {
-			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				assert.Equal(t, version, r.Proto)
+			rt, url := serve(t, version, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body) // only then a server sees the client go
 				handler(w, r)
-			}))
-			if s.EnableHTTP2 = version == "HTTP/2.0"; s.EnableHTTP2 {
-				s.StartTLS()
-			} else {
-				s.Start()
-			}
-			rt, ok := s.Client().Transport.(*http.Transport)
-			require.True(t, ok)
-			rt.DisableCompression = true
-			t.Cleanup(func() {
-				rt.CloseIdleConnections()
-				s.Close()
-			})
-			test(t, rt, s.URL)
+			}), nil)
+			test(t, rt, url)
 		})
 	}
+}
+
+// serve starts a server of an HTTP version, which configure may change before, and
+// returns a transport that knows it.
+func serve(t *testing.T, version string, h http.Handler, configure func(*http.Server)) (rt *http.Transport, url string) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, version, r.Proto)
+		h.ServeHTTP(w, r)
+	}))
+	if configure != nil {
+		configure(s.Config)
+	}
+	if s.EnableHTTP2 = version == "HTTP/2.0"; s.EnableHTTP2 {
+		s.StartTLS()
+	} else {
+		s.Start()
+	}
+	rt, ok := s.Client().Transport.(*http.Transport)
+	require.True(t, ok)
+	rt.DisableCompression = true
+	t.Cleanup(func() {
+		rt.CloseIdleConnections()
+		s.Close()
+	})
+	return rt, s.URL
 }
 
 // say sends pieces of an event stream at once.

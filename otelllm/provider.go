@@ -83,10 +83,9 @@ func hostProvider(host string) string {
 	if provider := namedHost(host); provider != "" {
 		return provider
 	}
-	if plain := strings.ToLower(strings.TrimSuffix(host, ".")); plain != host {
-		if host = plain; namedHost(host) != "" {
-			return namedHost(host)
-		}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if provider := namedHost(host); provider != "" {
+		return provider
 	}
 	for i := range hostPatterns {
 		p := &hostPatterns[i]

@@ -457,7 +457,7 @@ func (r *response) conclusion(c closing) conclusion {
 // broken ends the response because the session failed with err. At is where the
 // session was.
 func (r *response) broken(err error, at semconv.TransportStage, now time.Time) []func() {
-	return r.done(toldBy(r.ctx, err, at, now), now)
+	return r.done(closedBy(r.ctx, err, at, now), now)
 }
 
 // refused ends a response that the server would not begin.

@@ -9,7 +9,6 @@ import (
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
-	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -253,24 +252,13 @@ func (r *manualRecord) finished(err error) {
 func (r *manualRecord) closing(err error, now time.Time) conclusion {
 	c := closing{how: byEOF}
 	if err != nil {
-		c = toldBy(r.ctx, err, r.stage(), now)
+		c = closedBy(r.ctx, err, r.stage(), now)
 	}
 	c.status, c.state = r.facts.Status, r.state
 	if r.state == nil && c.status < http.StatusBadRequest {
 		return r.unanswered(c)
 	}
 	return conclude(c)
-}
-
-// toldBy is closedBy for an error that the application tells of. Between it and its
-// contexts stands no net/http, whose timeouts claim to be deadlines, so
-// context.DeadlineExceeded itself is the word of one that ctx may not know.
-func toldBy(ctx context.Context, err error, at semconv.TransportStage, now time.Time) closing {
-	c := closedBy(ctx, err, at, now)
-	if !c.aborted() && netcause.Holds(err, context.DeadlineExceeded) {
-		return closing{how: byError, abort: classify.Abort{Source: semconv.AbortSourceDeadline}}
-	}
-	return c
 }
 
 // unanswered is the end of a request that got no response.

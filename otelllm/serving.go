@@ -1,6 +1,7 @@
 package otelllm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -68,10 +69,7 @@ func (s *serving) aborted(now time.Time) classify.Abort {
 	case semconv.AbortSourceUnset:
 		abort.Source = s.cut
 	case semconv.AbortSourceUnknown, semconv.AbortSourceConsumer:
-		abort = classify.Abort{Source: semconv.AbortSourceConsumer}
-		if s.cut != semconv.AbortSourceUnset {
-			abort.Source = s.cut
-		}
+		abort = classify.Abort{Source: cmp.Or(s.cut, semconv.AbortSourceConsumer)}
 	}
 	return abort
 }

@@ -19,33 +19,14 @@ import (
 )
 
 // overVersions runs test against a gateway of its own over each HTTP version.
-// Configure may change the server before it starts, serve makes the handler.
-func overVersions(t *testing.T, serve func(*testing.T, *recorder) http.Handler, configure func(*http.Server), test func(*testing.T, *gateway, *http.Transport)) {
+// Configure may change the server before it starts.
+func overVersions(t *testing.T, handler func(*testing.T, *recorder) http.Handler, configure func(*http.Server), test func(*testing.T, *gateway, *http.Transport)) {
 	t.Helper()
 	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(version, func(t *testing.T) {
 			g := &gateway{recorder: newRecorder(t)}
-			h := serve(t, g.recorder)
-			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				assert.Equal(t, version, r.Proto)
-				h.ServeHTTP(w, r)
-			}))
-			if configure != nil {
-				configure(srv.Config)
-			}
-			if srv.EnableHTTP2 = version == "HTTP/2.0"; srv.EnableHTTP2 {
-				srv.StartTLS()
-			} else {
-				srv.Start()
-			}
-			rt, ok := srv.Client().Transport.(*http.Transport)
-			require.True(t, ok)
-			rt.DisableCompression = true
-			t.Cleanup(func() {
-				rt.CloseIdleConnections()
-				srv.Close()
-			})
-			g.url = srv.URL
+			var rt *http.Transport
+			rt, g.url = serve(t, version, handler(t, g.recorder), configure)
 			test(t, g, rt)
 		})
 	}

@@ -80,7 +80,7 @@ func (d *Decoder) Init(sink Sink, limit int) {
 	d.sink, d.limit = sink, limit
 }
 
-// Limit changes the limit.
+// Limit sets another limit, which holds from the next line on.
 func (d *Decoder) Limit(n int) { d.limit = n }
 
 // Write consumes the next bytes of the stream. It does not retain p.
