@@ -155,7 +155,7 @@ func TestErrorResponses(t *testing.T) {
 		{
 			"rate limited", chatPath, "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nX-Request-Id: req_9\r\n",
 			`{"error":{"message":"secret","type":"tokens","code":"rate_limit_exceeded"}}`,
-			map[attribute.Key]any{"llm.provider_error.kind": "rate_limited", "llm.provider_error.code": "rate_limit_exceeded", "llm.retry.after": 7.0, "error.type": "429", "llm.provider.request_id": "req_9"},
+			map[attribute.Key]any{"llm.provider_error.kind": "rate_limited", "llm.provider_error.code": "rate_limit_exceeded", "llm.retry.after": 7.0, "error.type": "429", "llm.request.id": "req_9"},
 		},
 		{
 			"out of quota", chatPath, "HTTP/1.1 429 Too Many Requests\r\n",
@@ -172,7 +172,7 @@ func TestErrorResponses(t *testing.T) {
 		},
 		{
 			"overloaded", messagesPath, "HTTP/1.1 529 Overloaded\r\nretry-after-ms: 1500\r\nretry-after: 9\r\nrequest-id: req_011\r\n", `{"type":"error","error":{"type":"overloaded_error","message":"secret"}}`,
-			map[attribute.Key]any{"llm.provider_error.kind": "overloaded", "llm.provider_error.code": "overloaded_error", "llm.retry.after": 1.5, "llm.provider.request_id": "req_011"},
+			map[attribute.Key]any{"llm.provider_error.kind": "overloaded", "llm.provider_error.code": "overloaded_error", "llm.retry.after": 1.5, "llm.request.id": "req_011"},
 		},
 		{
 			"a gateway's page", chatPath, "HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\n", "<html>secret</html>",

@@ -20,13 +20,19 @@ func applyError(f *spanfacts.Request, status int, e *wire.Error) {
 
 // fillState takes over what the response said.
 func fillState(f *spanfacts.Request, st *wire.State) {
+	f.Unread = st.Unread
 	f.Events = classify.Counted(st.Events)
 	f.Keepalives = st.Keepalives
-	f.Text, f.Reasoning = classify.Counted(st.TextChunks), classify.Counted(st.ReasoningChunks)
-	f.ToolInputsStarted = classify.Counted(st.ToolInputsStarted)
-	f.ToolInputsCompleted = classify.Counted(st.ToolInputsCompleted)
-	f.ToolCalls = classify.Counted(st.ToolCalls)
-	f.ProviderToolsStarted = classify.Counted(st.ProviderToolsStarted)
+	seen := func(n int) classify.Count {
+		if n == 0 && st.Unread {
+			return 0
+		}
+		return classify.Counted(n)
+	}
+	f.Text, f.Reasoning = seen(st.TextChunks), seen(st.ReasoningChunks)
+	f.ToolInputsStarted, f.ToolInputsCompleted = seen(st.ToolInputsStarted), seen(st.ToolInputsCompleted)
+	f.ToolCalls = seen(st.ToolCalls)
+	f.ProviderToolsStarted = seen(st.ProviderToolsStarted)
 	f.CallIDs, f.OpenCallIDs = nil, nil
 	for i := range st.Calls {
 		switch c := &st.Calls[i]; {
@@ -80,4 +86,5 @@ func takeIdentity(id *spanfacts.Identity, said *asked) {
 
 func takeAsked(f *spanfacts.Request, said *asked) {
 	f.ProviderTools, f.HistoryCalls, f.HistoryOutputs = said.ProviderTools, said.HistoryCalls, said.HistoryOutputs
+	f.Background = said.Background
 }

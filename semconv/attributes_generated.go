@@ -94,6 +94,15 @@ const (
 	// Type: string. Written by the processor.
 	FailureSummaryKey = attribute.Key("llm.failure.summary")
 
+	// FailureSummaryKeyKey is the key of "llm.failure.summary_key". Which sentence
+	// of the summary says what had happened before the failure.
+	//
+	// For programs that translate the summary. Its first sentence follows from the
+	// class, the cause and the phase, its last one from the retry reason.
+	//
+	// Type: enum [SummaryKey]. Written by the processor.
+	FailureSummaryKeyKey = attribute.Key("llm.failure.summary_key")
+
 	// FailureEvidenceKey is the key of "llm.failure.evidence". The facts that
 	// decided, each as fact=value.
 	//
@@ -133,15 +142,6 @@ const (
 	// Type: boolean. Written by the client.
 	ProviderErrorInBandKey = attribute.Key("llm.provider_error.in_band")
 
-	// ProviderRequestIDKey is the key of "llm.provider.request_id". The provider's
-	// id of the request, to name it to the provider's support.
-	//
-	// At most 128 bytes, from the first of the headers x-request-id, request-id,
-	// x-amzn-requestid, x-ms-request-id and cf-ray.
-	//
-	// Type: string. Written by the client.
-	ProviderRequestIDKey = attribute.Key("llm.provider.request_id")
-
 	// RequestAttemptKey is the key of "llm.request.attempt". Which try of this
 	// model call the request was, 1 for the first.
 	//
@@ -150,6 +150,21 @@ const (
 	//
 	// Type: int. Written by the client.
 	RequestAttemptKey = attribute.Key("llm.request.attempt")
+
+	// RequestBackgroundKey is the key of "llm.request.background". Whether the
+	// provider goes on with the request although nobody reads the stream.
+	//
+	// Type: boolean. Written by the client.
+	RequestBackgroundKey = attribute.Key("llm.request.background")
+
+	// RequestIDKey is the key of "llm.request.id". The provider's own id of the
+	// exchange, to be named to its support.
+	//
+	// At most 128 bytes. From the headers x-request-id, request-id,
+	// x-amzn-requestid, x-ms-request-id or cf-ray.
+	//
+	// Type: string. Written by the client.
+	RequestIDKey = attribute.Key("llm.request.id")
 
 	// RequestProviderToolsKey is the key of "llm.request.provider_tools". Types of
 	// the tools that the request offers and the provider would execute itself.
@@ -224,7 +239,7 @@ const (
 	RunIDKey = attribute.Key("llm.run.id")
 
 	// RunRequestsKey is the key of "llm.run.requests". How many request spans
-	// began under this run.
+	// began under this run and the runs within it.
 	//
 	// With llm.run.tools it tells a reader when it has seen everything.
 	//
@@ -232,9 +247,11 @@ const (
 	RunRequestsKey = attribute.Key("llm.run.requests")
 
 	// RunToolsKey is the key of "llm.run.tools". How many tool spans began under
-	// this run.
+	// this run and the runs within it.
 	//
-	// 0 proves that no tool ran. Where the attribute is absent, that is not known.
+	// Written only where the producer records every tool: a tool was recorded in
+	// this run, or the application declared that all of them are. Where the
+	// attribute is absent, tools are not observed.
 	//
 	// Type: int. Written by the client.
 	RunToolsKey = attribute.Key("llm.run.tools")
@@ -274,6 +291,15 @@ const (
 	//
 	// Type: enum [StreamEnd]. Written by the client.
 	StreamEndKey = attribute.Key("llm.stream.end")
+
+	// StreamUnreadKey is the key of "llm.stream.unread". Whether a part of what
+	// the consumer was given could not be decoded.
+	//
+	// Then the counts below are what was seen at least, and a count of which
+	// nothing was seen is absent.
+	//
+	// Type: boolean. Written by the client.
+	StreamUnreadKey = attribute.Key("llm.stream.unread")
 
 	// StreamEventsKey is the key of "llm.stream.events". How many semantic events
 	// came. Comments and pings are not among them.
@@ -439,6 +465,20 @@ const (
 	//
 	// Type: string[]. Written by the client.
 	TransportErrorChainKey = attribute.Key("llm.transport.error_chain")
+
+	// ConnectionReusedKey is the key of "llm.connection.reused". Whether the
+	// connection had served another request before.
+	//
+	// Type: boolean. Written by the client.
+	ConnectionReusedKey = attribute.Key("llm.connection.reused")
+
+	// ConnectionIdleKey is the key of "llm.connection.idle". How long the
+	// connection had been idle before the request.
+	//
+	// In seconds. Only where the connection was reused.
+	//
+	// Type: double, s. Written by the client.
+	ConnectionIdleKey = attribute.Key("llm.connection.idle")
 )
 
 // The bounds of strings, in bytes, and of arrays, in entries; the entries of an
@@ -461,8 +501,8 @@ const (
 	FailureMissingEvidenceMaxItems = 24
 	// ProviderErrorCodeMaxBytes bounds "llm.provider_error.code", in bytes.
 	ProviderErrorCodeMaxBytes = 80
-	// ProviderRequestIDMaxBytes bounds "llm.provider.request_id", in bytes.
-	ProviderRequestIDMaxBytes = 128
+	// RequestIDMaxBytes bounds "llm.request.id", in bytes.
+	RequestIDMaxBytes = 128
 	// RunIDMaxBytes bounds "llm.run.id", in bytes.
 	RunIDMaxBytes = 16
 	// RunTimelineMaxItems bounds "llm.run.timeline", in entries.
@@ -540,6 +580,12 @@ func FailureSummary(val string) attribute.KeyValue {
 	return FailureSummaryKey.String(val)
 }
 
+// FailureSummaryKeyAttr is the attribute "llm.failure.summary_key". Which
+// sentence of the summary says what had happened before the failure.
+func FailureSummaryKeyAttr(val SummaryKey) attribute.KeyValue {
+	return FailureSummaryKeyKey.String(val.String())
+}
+
 // FailureEvidence is the attribute "llm.failure.evidence". The facts that
 // decided, each as fact=value.
 func FailureEvidence(val ...string) attribute.KeyValue {
@@ -570,16 +616,22 @@ func ProviderErrorInBand(val bool) attribute.KeyValue {
 	return ProviderErrorInBandKey.Bool(val)
 }
 
-// ProviderRequestID is the attribute "llm.provider.request_id". The provider's
-// id of the request, to name it to the provider's support.
-func ProviderRequestID(val string) attribute.KeyValue {
-	return ProviderRequestIDKey.String(val)
-}
-
 // RequestAttempt is the attribute "llm.request.attempt". Which try of this
 // model call the request was, 1 for the first.
 func RequestAttempt(val int) attribute.KeyValue {
 	return RequestAttemptKey.Int(val)
+}
+
+// RequestBackground is the attribute "llm.request.background". Whether the
+// provider goes on with the request although nobody reads the stream.
+func RequestBackground(val bool) attribute.KeyValue {
+	return RequestBackgroundKey.Bool(val)
+}
+
+// RequestID is the attribute "llm.request.id". The provider's own id of the
+// exchange, to be named to its support.
+func RequestID(val string) attribute.KeyValue {
+	return RequestIDKey.String(val)
 }
 
 // RequestProviderTools is the attribute "llm.request.provider_tools". Types of
@@ -631,13 +683,13 @@ func RunID(val string) attribute.KeyValue {
 }
 
 // RunRequests is the attribute "llm.run.requests". How many request spans began
-// under this run.
+// under this run and the runs within it.
 func RunRequests(val int) attribute.KeyValue {
 	return RunRequestsKey.Int(val)
 }
 
 // RunTools is the attribute "llm.run.tools". How many tool spans began under
-// this run.
+// this run and the runs within it.
 func RunTools(val int) attribute.KeyValue {
 	return RunToolsKey.Int(val)
 }
@@ -668,6 +720,12 @@ func StreamPhase(val Phase) attribute.KeyValue {
 // StreamEndAttr is the attribute "llm.stream.end". What ended the stream.
 func StreamEndAttr(val StreamEnd) attribute.KeyValue {
 	return StreamEndKey.String(val.String())
+}
+
+// StreamUnread is the attribute "llm.stream.unread". Whether a part of what the
+// consumer was given could not be decoded.
+func StreamUnread(val bool) attribute.KeyValue {
+	return StreamUnreadKey.Bool(val)
 }
 
 // StreamEvents is the attribute "llm.stream.events". How many semantic events
@@ -808,4 +866,16 @@ func TransportCode(val string) attribute.KeyValue {
 // of the error and its causes, from the outermost to the root.
 func TransportErrorChain(val ...string) attribute.KeyValue {
 	return TransportErrorChainKey.StringSlice(val)
+}
+
+// ConnectionReused is the attribute "llm.connection.reused". Whether the
+// connection had served another request before.
+func ConnectionReused(val bool) attribute.KeyValue {
+	return ConnectionReusedKey.Bool(val)
+}
+
+// ConnectionIdle is the attribute "llm.connection.idle". How long the
+// connection had been idle before the request.
+func ConnectionIdle(val float64) attribute.KeyValue {
+	return ConnectionIdleKey.Float64(val)
 }

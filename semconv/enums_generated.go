@@ -20,6 +20,9 @@ const (
 	// AbortSourceConsumer is "consumer". The reader of the stream stopped reading
 	// it.
 	AbortSourceConsumer
+	// AbortSourceWatchdog is "watchdog". The application's own watchdog;
+	// llm.watchdog.kind says which.
+	AbortSourceWatchdog
 	// AbortSourceUnknown is "unknown". It cannot be told.
 	AbortSourceUnknown
 )
@@ -31,6 +34,7 @@ var abortSourceNames = [...]string{
 	"shutdown",
 	"deadline",
 	"consumer",
+	"watchdog",
 	"unknown",
 }
 
@@ -57,6 +61,8 @@ func ParseAbortSource(s string) (AbortSource, bool) {
 		return AbortSourceDeadline, true
 	case "consumer":
 		return AbortSourceConsumer, true
+	case "watchdog":
+		return AbortSourceWatchdog, true
 	case "unknown":
 		return AbortSourceUnknown, true
 	default:
@@ -72,6 +78,7 @@ func AbortSourceValues() []AbortSource {
 		AbortSourceShutdown,
 		AbortSourceDeadline,
 		AbortSourceConsumer,
+		AbortSourceWatchdog,
 		AbortSourceUnknown,
 	}
 }
@@ -260,6 +267,9 @@ const (
 	// ClassOutputLimited is "output_limited". The answer came to its end, but a
 	// limit, a filter or a refusal had cut it.
 	ClassOutputLimited
+	// ClassHistoryBroken is "history_broken". The provider refused the history
+	// that the request carried.
+	ClassHistoryBroken
 	// ClassEmptyCompletion is "empty_completion". The answer came to its end with
 	// nothing in it, while output was due.
 	ClassEmptyCompletion
@@ -269,7 +279,7 @@ const (
 	// model never got.
 	ClassToolOutputLost
 	// ClassApplicationError is "application_error". The run failed, and nothing
-	// that it did explains it.
+	// that it did explains it; or the request could never be sent as it was.
 	ClassApplicationError
 	// ClassRunAbandoned is "run_abandoned". The run's end, or a child that it
 	// announced, never arrived.
@@ -287,6 +297,7 @@ var classNames = [...]string{
 	"stream_interrupted",
 	"protocol_violation",
 	"output_limited",
+	"history_broken",
 	"empty_completion",
 	"tool_failed",
 	"tool_output_lost",
@@ -322,6 +333,8 @@ func ParseClass(s string) (Class, bool) {
 		return ClassProtocolViolation, true
 	case "output_limited":
 		return ClassOutputLimited, true
+	case "history_broken":
+		return ClassHistoryBroken, true
 	case "empty_completion":
 		return ClassEmptyCompletion, true
 	case "tool_failed":
@@ -349,6 +362,7 @@ func ClassValues() []Class {
 		ClassStreamInterrupted,
 		ClassProtocolViolation,
 		ClassOutputLimited,
+		ClassHistoryBroken,
 		ClassEmptyCompletion,
 		ClassToolFailed,
 		ClassToolOutputLost,
@@ -400,8 +414,7 @@ const (
 	CausePermission
 	// CauseNotFound is "not_found". The model or resource does not exist.
 	CauseNotFound
-	// CauseInvalidRequest is "invalid_request". The provider could not accept the
-	// request as it was.
+	// CauseInvalidRequest is "invalid_request". The request is not valid as it is.
 	CauseInvalidRequest
 	// CauseContextLengthExceeded is "context_length_exceeded". The input is longer
 	// than the model can take.
@@ -430,8 +443,14 @@ const (
 	// CauseTLS is "tls". The TLS handshake failed, or the certificate did not
 	// verify.
 	CauseTLS
-	// CauseProxy is "proxy". The proxy could not be reached, or refused.
+	// CauseProxy is "proxy". The proxy could not be reached.
 	CauseProxy
+	// CauseProxyRefused is "proxy_refused". The proxy refused to connect to the
+	// host.
+	CauseProxyRefused
+	// CauseInvalidUrl is "invalid_url". The URL of the request cannot be connected
+	// to.
+	CauseInvalidUrl
 	// CauseWriteFailed is "write_failed". The request could not be written to the
 	// end.
 	CauseWriteFailed
@@ -476,11 +495,25 @@ const (
 	CauseContextWindow
 	// CausePaused is "paused". The model paused, to be continued.
 	CausePaused
+	// CauseMissingOutput is "missing_output". The history holds a tool call
+	// without its output.
+	CauseMissingOutput
+	// CauseMissingCall is "missing_call". The history holds a tool output without
+	// its call.
+	CauseMissingCall
+	// CauseLostState is "lost_state". The provider no longer has the state that
+	// the request refers to.
+	CauseLostState
+	// CauseInvalidSignature is "invalid_signature". A signature that the provider
+	// had put into the history is missing or not valid.
+	CauseInvalidSignature
 	// CauseSwallowedError is "swallowed_error". Another span of the trace holds
 	// the failure that this clean answer hides.
 	CauseSwallowedError
 	// CauseNoContent is "no_content". The answer had nothing in it.
 	CauseNoContent
+	// CausePanic is "panic". The tool panicked.
+	CausePanic
 	// CauseExecutionError is "execution_error". The tool came to an error.
 	CauseExecutionError
 	// CauseInterrupted is "interrupted". The tool was stopped before its end.
@@ -541,6 +574,8 @@ var causeNames = [...]string{
 	"connect_timeout",
 	"tls",
 	"proxy",
+	"proxy_refused",
+	"invalid_url",
 	"write_failed",
 	"closed_before_headers",
 	"header_timeout",
@@ -558,8 +593,13 @@ var causeNames = [...]string{
 	"refusal",
 	"context_window",
 	"paused",
+	"missing_output",
+	"missing_call",
+	"lost_state",
+	"invalid_signature",
 	"swallowed_error",
 	"no_content",
+	"panic",
 	"execution_error",
 	"interrupted",
 	"rejected",
@@ -643,6 +683,10 @@ func ParseCause(s string) (Cause, bool) {
 		return CauseTLS, true
 	case "proxy":
 		return CauseProxy, true
+	case "proxy_refused":
+		return CauseProxyRefused, true
+	case "invalid_url":
+		return CauseInvalidUrl, true
 	case "write_failed":
 		return CauseWriteFailed, true
 	case "closed_before_headers":
@@ -677,10 +721,20 @@ func ParseCause(s string) (Cause, bool) {
 		return CauseContextWindow, true
 	case "paused":
 		return CausePaused, true
+	case "missing_output":
+		return CauseMissingOutput, true
+	case "missing_call":
+		return CauseMissingCall, true
+	case "lost_state":
+		return CauseLostState, true
+	case "invalid_signature":
+		return CauseInvalidSignature, true
 	case "swallowed_error":
 		return CauseSwallowedError, true
 	case "no_content":
 		return CauseNoContent, true
+	case "panic":
+		return CausePanic, true
 	case "execution_error":
 		return CauseExecutionError, true
 	case "interrupted":
@@ -741,6 +795,8 @@ func CauseValues() []Cause {
 		CauseConnectTimeout,
 		CauseTLS,
 		CauseProxy,
+		CauseProxyRefused,
+		CauseInvalidUrl,
 		CauseWriteFailed,
 		CauseClosedBeforeHeaders,
 		CauseHeaderTimeout,
@@ -758,8 +814,13 @@ func CauseValues() []Cause {
 		CauseRefusal,
 		CauseContextWindow,
 		CausePaused,
+		CauseMissingOutput,
+		CauseMissingCall,
+		CauseLostState,
+		CauseInvalidSignature,
 		CauseSwallowedError,
 		CauseNoContent,
+		CausePanic,
 		CauseExecutionError,
 		CauseInterrupted,
 		CauseRejected,
@@ -1028,6 +1089,130 @@ func ConfidenceValues() []Confidence {
 	}
 }
 
+// SummaryKey is the value of "llm.failure.summary_key": Which sentence of the
+// summary says what had happened before the failure. Its zero value,
+// SummaryKeyUnset, stands for an attribute that is absent.
+type SummaryKey uint8
+
+// The values of [SummaryKey].
+const (
+	SummaryKeyUnset SummaryKey = iota
+	// SummaryKeyNothingToAdd is "nothing_to_add". There is no such sentence.
+	SummaryKeyNothingToAdd
+	// SummaryKeyToolChangedNothing is "tool_changed_nothing". The tool failed
+	// before it changed anything.
+	SummaryKeyToolChangedNothing
+	// SummaryKeyToolWithEffectsRan is "tool_with_effects_ran". A tool that must
+	// not run twice had run.
+	SummaryKeyToolWithEffectsRan
+	// SummaryKeyToolOfUnknownEffectRan is "tool_of_unknown_effect_ran". A tool had
+	// run, and what running it twice does is not known.
+	SummaryKeyToolOfUnknownEffectRan
+	// SummaryKeyToolStateUnknown is "tool_state_unknown". Whether a tool ran is
+	// not known.
+	SummaryKeyToolStateUnknown
+	// SummaryKeyProviderToolActed is "provider_tool_acted". A tool that the
+	// provider executes may have acted.
+	SummaryKeyProviderToolActed
+	// SummaryKeyProviderContinues is "provider_continues". The provider goes on
+	// with the request in the background.
+	SummaryKeyProviderContinues
+	// SummaryKeyHarmlessToolsRan is "harmless_tools_ran". Only tools that may run
+	// twice had run.
+	SummaryKeyHarmlessToolsRan
+	// SummaryKeyToolRefused is "tool_refused". A tool was called and changed
+	// nothing.
+	SummaryKeyToolRefused
+	// SummaryKeyToolNotRun is "tool_not_run". The tool had not run.
+	SummaryKeyToolNotRun
+	// SummaryKeyTextShown is "text_shown". Part of the answer had been shown.
+	SummaryKeyTextShown
+	// SummaryKeyNothingSent is "nothing_sent". Nothing had been sent.
+	SummaryKeyNothingSent
+	// SummaryKeyNothingShown is "nothing_shown". Nothing had been shown.
+	SummaryKeyNothingShown
+)
+
+var summaryKeyNames = [...]string{
+	"",
+	"nothing_to_add",
+	"tool_changed_nothing",
+	"tool_with_effects_ran",
+	"tool_of_unknown_effect_ran",
+	"tool_state_unknown",
+	"provider_tool_acted",
+	"provider_continues",
+	"harmless_tools_ran",
+	"tool_refused",
+	"tool_not_run",
+	"text_shown",
+	"nothing_sent",
+	"nothing_shown",
+}
+
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
+func (v SummaryKey) String() string {
+	if int(v) < len(summaryKeyNames) {
+		return summaryKeyNames[v]
+	}
+	return ""
+}
+
+// ParseSummaryKey finds the value that an attribute holds. It is false for
+// anything else, the empty string too.
+func ParseSummaryKey(s string) (SummaryKey, bool) {
+	switch s {
+	case "nothing_to_add":
+		return SummaryKeyNothingToAdd, true
+	case "tool_changed_nothing":
+		return SummaryKeyToolChangedNothing, true
+	case "tool_with_effects_ran":
+		return SummaryKeyToolWithEffectsRan, true
+	case "tool_of_unknown_effect_ran":
+		return SummaryKeyToolOfUnknownEffectRan, true
+	case "tool_state_unknown":
+		return SummaryKeyToolStateUnknown, true
+	case "provider_tool_acted":
+		return SummaryKeyProviderToolActed, true
+	case "provider_continues":
+		return SummaryKeyProviderContinues, true
+	case "harmless_tools_ran":
+		return SummaryKeyHarmlessToolsRan, true
+	case "tool_refused":
+		return SummaryKeyToolRefused, true
+	case "tool_not_run":
+		return SummaryKeyToolNotRun, true
+	case "text_shown":
+		return SummaryKeyTextShown, true
+	case "nothing_sent":
+		return SummaryKeyNothingSent, true
+	case "nothing_shown":
+		return SummaryKeyNothingShown, true
+	default:
+		return SummaryKeyUnset, false
+	}
+}
+
+// SummaryKeyValues are all values in their order, without SummaryKeyUnset.
+func SummaryKeyValues() []SummaryKey {
+	return []SummaryKey{
+		SummaryKeyNothingToAdd,
+		SummaryKeyToolChangedNothing,
+		SummaryKeyToolWithEffectsRan,
+		SummaryKeyToolOfUnknownEffectRan,
+		SummaryKeyToolStateUnknown,
+		SummaryKeyProviderToolActed,
+		SummaryKeyProviderContinues,
+		SummaryKeyHarmlessToolsRan,
+		SummaryKeyToolRefused,
+		SummaryKeyToolNotRun,
+		SummaryKeyTextShown,
+		SummaryKeyNothingSent,
+		SummaryKeyNothingShown,
+	}
+}
+
 // ProviderErrorKind is the value of "llm.provider_error.kind": What kind of
 // error the provider reported. Its zero value, ProviderErrorKindUnset, stands
 // for an attribute that is absent.
@@ -1054,8 +1239,8 @@ const (
 	// ProviderErrorKindNotFound is "not_found". The model or resource does not
 	// exist.
 	ProviderErrorKindNotFound
-	// ProviderErrorKindInvalidRequest is "invalid_request". The provider could not
-	// accept the request as it was.
+	// ProviderErrorKindInvalidRequest is "invalid_request". The request is not
+	// valid as it is.
 	ProviderErrorKindInvalidRequest
 	// ProviderErrorKindContextLengthExceeded is "context_length_exceeded". The
 	// input is longer than the model can take.
@@ -1240,6 +1425,9 @@ const (
 	// RetryReasonHistoryIncomplete is "history_incomplete". The history lacks a
 	// tool output that exists.
 	RetryReasonHistoryIncomplete
+	// RetryReasonProviderContinues is "provider_continues". The provider goes on
+	// with the request although the stream is gone.
+	RetryReasonProviderContinues
 	// RetryReasonVisibleOutput is "visible_output". Visible text had already been
 	// streamed.
 	RetryReasonVisibleOutput
@@ -1279,6 +1467,7 @@ var retryReasonNames = [...]string{
 	"tool_state_unknown",
 	"provider_tool_side_effect",
 	"history_incomplete",
+	"provider_continues",
 	"visible_output",
 	"deadline",
 	"evidence_incomplete",
@@ -1318,6 +1507,8 @@ func ParseRetryReason(s string) (RetryReason, bool) {
 		return RetryReasonProviderToolSideEffect, true
 	case "history_incomplete":
 		return RetryReasonHistoryIncomplete, true
+	case "provider_continues":
+		return RetryReasonProviderContinues, true
 	case "visible_output":
 		return RetryReasonVisibleOutput, true
 	case "deadline":
@@ -1353,6 +1544,7 @@ func RetryReasonValues() []RetryReason {
 		RetryReasonToolStateUnknown,
 		RetryReasonProviderToolSideEffect,
 		RetryReasonHistoryIncomplete,
+		RetryReasonProviderContinues,
 		RetryReasonVisibleOutput,
 		RetryReasonDeadline,
 		RetryReasonEvidenceIncomplete,
@@ -1381,6 +1573,9 @@ const (
 	// RunOutcomeLimited is "limited". The run ended on an answer that a limit, a
 	// filter or a refusal had cut.
 	RunOutcomeLimited
+	// RunOutcomeWaiting is "waiting". The answer waits for a person, or for a job
+	// in the background.
+	RunOutcomeWaiting
 	// RunOutcomeFailed is "failed". The run ended on a failure.
 	RunOutcomeFailed
 	// RunOutcomeAborted is "aborted". This side stopped it on purpose.
@@ -1395,6 +1590,7 @@ var runOutcomeNames = [...]string{
 	"succeeded",
 	"recovered",
 	"limited",
+	"waiting",
 	"failed",
 	"aborted",
 	"incomplete",
@@ -1419,6 +1615,8 @@ func ParseRunOutcome(s string) (RunOutcome, bool) {
 		return RunOutcomeRecovered, true
 	case "limited":
 		return RunOutcomeLimited, true
+	case "waiting":
+		return RunOutcomeWaiting, true
 	case "failed":
 		return RunOutcomeFailed, true
 	case "aborted":
@@ -1436,6 +1634,7 @@ func RunOutcomeValues() []RunOutcome {
 		RunOutcomeSucceeded,
 		RunOutcomeRecovered,
 		RunOutcomeLimited,
+		RunOutcomeWaiting,
 		RunOutcomeFailed,
 		RunOutcomeAborted,
 		RunOutcomeIncomplete,
@@ -1844,8 +2043,17 @@ const (
 	// TransportCauseTLS is "tls". The TLS handshake failed, or the certificate did
 	// not verify.
 	TransportCauseTLS
-	// TransportCauseProxy is "proxy". The proxy could not be reached, or refused.
+	// TransportCauseProxy is "proxy". The proxy could not be reached.
 	TransportCauseProxy
+	// TransportCauseProxyRefused is "proxy_refused". The proxy refused to connect
+	// to the host.
+	TransportCauseProxyRefused
+	// TransportCauseInvalidUrl is "invalid_url". The URL of the request cannot be
+	// connected to.
+	TransportCauseInvalidUrl
+	// TransportCauseInvalidRequest is "invalid_request". The request is not valid
+	// as it is.
+	TransportCauseInvalidRequest
 	// TransportCauseWriteFailed is "write_failed". The request could not be
 	// written to the end.
 	TransportCauseWriteFailed
@@ -1896,6 +2104,9 @@ var transportCauseNames = [...]string{
 	"connect_timeout",
 	"tls",
 	"proxy",
+	"proxy_refused",
+	"invalid_url",
+	"invalid_request",
 	"write_failed",
 	"header_timeout",
 	"closed_before_headers",
@@ -1938,6 +2149,12 @@ func ParseTransportCause(s string) (TransportCause, bool) {
 		return TransportCauseTLS, true
 	case "proxy":
 		return TransportCauseProxy, true
+	case "proxy_refused":
+		return TransportCauseProxyRefused, true
+	case "invalid_url":
+		return TransportCauseInvalidUrl, true
+	case "invalid_request":
+		return TransportCauseInvalidRequest, true
 	case "write_failed":
 		return TransportCauseWriteFailed, true
 	case "header_timeout":
@@ -1980,6 +2197,9 @@ func TransportCauseValues() []TransportCause {
 		TransportCauseConnectTimeout,
 		TransportCauseTLS,
 		TransportCauseProxy,
+		TransportCauseProxyRefused,
+		TransportCauseInvalidUrl,
+		TransportCauseInvalidRequest,
 		TransportCauseWriteFailed,
 		TransportCauseHeaderTimeout,
 		TransportCauseClosedBeforeHeaders,

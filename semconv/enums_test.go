@@ -50,6 +50,7 @@ var enums = map[string]enum{
 	"RetrySafety":       enumOf(semconv.RetrySafetyValues(), semconv.ParseRetrySafety),
 	"RunOutcome":        enumOf(semconv.RunOutcomeValues(), semconv.ParseRunOutcome),
 	"StreamEnd":         enumOf(semconv.StreamEndValues(), semconv.ParseStreamEnd),
+	"SummaryKey":        enumOf(semconv.SummaryKeyValues(), semconv.ParseSummaryKey),
 	"ToolEffect":        enumOf(semconv.ToolEffectValues(), semconv.ParseToolEffect),
 	"ToolOutcome":       enumOf(semconv.ToolOutcomeValues(), semconv.ParseToolOutcome),
 	"TransportCause":    enumOf(semconv.TransportCauseValues(), semconv.ParseTransportCause),
@@ -135,8 +136,11 @@ func TestFactsHaveTheirCause(t *testing.T) {
 	}
 	for _, s := range semconv.AbortSourceValues() {
 		name := s.String()
-		if s == semconv.AbortSourceConsumer {
+		switch s {
+		case semconv.AbortSourceConsumer:
 			name = "consumer_closed"
+		case semconv.AbortSourceWatchdog:
+			continue // its kind is the cause
 		}
 		_, ok := semconv.ParseCause(name)
 		assert.True(t, ok, "abort source %s", s)

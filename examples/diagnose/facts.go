@@ -47,7 +47,7 @@ var requestFacts = []fact{
 	{string(semconv.TransportErrorChainKey), isTexts, (*sight).broke, false, "which types the error was made of"},
 	{string(semconv.StreamTimeToHeadersKey), isSeconds, (*sight).responded, false, "when the answer began"},
 	{string(semconv.StreamLastProgressKey), isSeconds, (*sight).progressed, false, "when the answer last went on"},
-	{string(semconv.ProviderRequestIDKey), isText, (*sight).responded, false, "what to ask the provider about"},
+	{string(semconv.RequestIDKey), isText, (*sight).responded, false, "what to ask the provider about"},
 	{string(otelsemconv.ErrorTypeKey), isText, (*sight).failed, false, "the kind of the error, for those who read no llm.*"},
 	{string(otelsemconv.GenAIProviderNameKey), isText, nil, false, "whose model it was"},
 	{string(otelsemconv.GenAIRequestModelKey), isText, nil, false, "which model was asked"},

@@ -188,7 +188,7 @@ func trueFacts(t *testing.T, truth []faultyllm.Record, requests []report.Span) {
 			return int(v.Int())
 		}
 		if r.RequestID != "" {
-			id, ok := attrs.Get(string(semconv.ProviderRequestIDKey))
+			id, ok := attrs.Get(string(semconv.RequestIDKey))
 			if assert.True(t, ok, "request %d: no request id", i+1) {
 				assert.Equal(t, r.RequestID, id.Str())
 			}

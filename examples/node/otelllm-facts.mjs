@@ -298,7 +298,7 @@ class Recording {
     if (c.abort && this.run) this.run.abort = c.abort;
     this.span.setAttributes(defined({
       'llm.stream.end': c.end, 'llm.stream.phase': c.phase,
-      'http.response.status_code': this.status, 'llm.provider.request_id': this.requestId && word(this.requestId),
+      'http.response.status_code': this.status, 'llm.request.id': this.requestId && word(this.requestId),
       'llm.stream.time_to_headers': this.toHeaders, 'llm.stream.last_progress': this.lastProgress, 'llm.stream.longest_gap': this.gap,
       'llm.stream.bytes': this.status ? s.bytes : undefined, 'llm.retry.after': this.retryAfter,
       'llm.transport.stage': c.stage, 'llm.transport.cause': c.cause, 'llm.transport.code': c.code, 'llm.transport.error_chain': c.chain,

@@ -21,6 +21,7 @@ type Diagnosis struct {
 	Origin     semconv.Origin
 	Confidence semconv.Confidence
 	Summary    string // one or two plain sentences, at most 512 bytes
+	SummaryKey semconv.SummaryKey
 
 	Evidence        []string // at most 24 `fact=value`
 	MissingEvidence []string // at most 24 names of facts that would have raised the confidence
@@ -57,4 +58,6 @@ type Verdicts struct {
 	Run      Diagnosis
 	Requests []Diagnosis
 	Tools    []Diagnosis
+	// Effects is what the run did, the runs within it included: see [Run.Inner].
+	Effects Effects
 }

@@ -34,7 +34,7 @@ func endingOf(r *Request) ending {
 		finish:    r.Finish,
 		content:   content(r),
 		failed:    r.Failed,
-		upstream:  r.UpstreamFailed,
+		upstream:  r.Upstream.Failed,
 		connected: NotObserved,
 	}
 	if e.provider == semconv.ProviderErrorKindUnset && r.Status >= 400 && !r.brokenOff() {

@@ -245,7 +245,7 @@ func FuzzJudge(f *testing.F) {
 				Ended: semconv.StreamEnd(next(10)), Failed: Fact(next(3)), Status: []int{0, 200, 429, 500}[next(4)], Finish: Finish(next(9)),
 				Text: Count(next(3)), Reasoning: Count(next(3)), ToolInputsStarted: Count(next(3)), ToolInputsCompleted: Count(next(3)),
 				ToolCalls: Count(next(3)), CallIDs: ids(), OpenCallIDs: ids(), ProviderTools: ids(), ProviderToolsStarted: Count(next(3)),
-				HistoryCalls: ids(), HistoryOutputs: ids(), Events: Count(next(3)), UpstreamFailed: Fact(next(3)),
+				HistoryCalls: ids(), HistoryOutputs: ids(), Events: Count(next(3)), Upstream: Upstream{Failed: Fact(next(3))},
 			}
 			q.End = q.Start.Add(at(float64(next(10))).Sub(t0))
 			q.Transport.Cause = semconv.TransportCause(next(len(semconv.TransportCauseValues()) + 1))

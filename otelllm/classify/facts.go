@@ -133,6 +133,22 @@ type ProviderError struct {
 	InBand bool   // it came inside a 200 stream
 }
 
+// Connection is what is known of the connection that a request went out on.
+type Connection struct {
+	Reused   Fact          // it had served another request before
+	Idle     time.Duration // how long it had been idle before, where it was reused
+	Protocol string        // the version of HTTP: "1.1", "2"; "" when not observed
+}
+
+// Upstream is the failure that another span of the trace holds behind a response: that
+// of the request which a gateway made for it. The zero value: none was observed.
+type Upstream struct {
+	Failed Fact
+	Class  semconv.Class
+	Cause  semconv.Cause
+	Origin semconv.Origin
+}
+
 // Abort is a deliberate end by this side. The zero value means that none was observed.
 type Abort struct {
 	Source semconv.AbortSource
@@ -156,13 +172,17 @@ type Request struct {
 	Ended  semconv.StreamEnd // how it ended
 	Failed Fact              // the producer marked it as failed; No only where the producer means success by it
 
-	Status    int // HTTP status; 0 when there was none or it was not observed
-	Transport Transport
-	Provider  ProviderError
-	Abort     Abort
-	Watchdog  Watchdog
-	Finish    Finish
+	Status     int // HTTP status; 0 when there was none or it was not observed
+	Connection Connection
+	Transport  Transport
+	Provider   ProviderError
+	Abort      Abort
+	Watchdog   Watchdog
+	Finish     Finish
 
+	// Unread: a part of what the consumer was given could not be decoded. The counts are
+	// then what was seen at least, and a count of zero is not observed.
+	Unread                                            bool
 	Text, Reasoning                                   Count    // deltas
 	ToolInputsStarted, ToolInputsCompleted, ToolCalls Count    // client-executed calls
 	CallIDs                                           []string // materialised calls, at most MaxIDs
@@ -173,12 +193,13 @@ type Request struct {
 	HistoryCalls   []string // calls in the request's history, the newest MaxIDs; nil: not observed
 	HistoryOutputs []string // outputs in the request's history, the newest MaxIDs; nil: not observed
 
-	Events         Count         // semantic events
-	TimeToHeaders  time.Duration // from Start; 0: none came, or not observed
-	LastProgress   time.Duration // from Start; 0: none, or not observed
-	LongestGap     time.Duration
-	RetryAfter     time.Duration // the provider's wish; 0: none
-	UpstreamFailed Fact          // another span of the trace holds the upstream failure behind this response
+	Background    bool          // the provider goes on with the request although nobody reads the stream
+	Events        Count         // semantic events
+	TimeToHeaders time.Duration // from Start; 0: none came, or not observed
+	LastProgress  time.Duration // from Start; 0: none, or not observed
+	LongestGap    time.Duration
+	RetryAfter    time.Duration // the provider's wish; 0: none
+	Upstream      Upstream
 }
 
 // Tool holds the facts of one execution of one tool call. Only an execution
@@ -210,7 +231,10 @@ type Run struct {
 	AnnouncedTools    Count
 	// Within: every run that began within this one, as an agent that is a tool of
 	// another does, is known to have gone well (Yes), or one of them is not (No).
-	Within        Fact
+	Within Fact
+	// Inner is what the runs that began within this one did. A repetition of this run
+	// repeats it, and the announced counts include it.
+	Inner         Effects
 	ToolsRecorded Fact // the producer would have recorded every tool that ran; a full manifest says so too
 
 	Requests []Request

@@ -258,7 +258,7 @@ func TestAcceptance(t *testing.T) {
 		},
 		{
 			name: "19 an empty answer behind a gateway", run: run(false, []Request{request(0, 1, func(r *Request) {
-				r.Ended, r.Phase, r.Finish, r.UpstreamFailed = semconv.StreamEndTerminalEvent, semconv.PhaseResponseStarted, FinishMissing, Yes
+				r.Ended, r.Phase, r.Finish, r.Upstream.Failed = semconv.StreamEndTerminalEvent, semconv.PhaseResponseStarted, FinishMissing, Yes
 			})}), outcome: "failed",
 			want:     "empty_completion/swallowed_error@response_started safe_auto_retry (no_output)",
 			requests: []string{"empty_completion/swallowed_error@response_started safe_auto_retry (no_output)"}, origin: semconv.OriginGateway,

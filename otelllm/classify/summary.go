@@ -12,6 +12,7 @@ import (
 func summarize(d *Diagnosis, k *risk) string {
 	var b strings.Builder
 	b.Grow(256)
+	d.SummaryKey = semconv.SummaryKeyNothingToAdd
 	b.WriteString(broke(d, k))
 	if during := during(d); during != "" {
 		b.WriteByte(' ')

@@ -44,7 +44,7 @@ func TestSizing(t *testing.T) {
 		answered("tool_calls", counts{text: 40, inputs: 1, completed: 1, calls: 1, callIDs: []string{"toolu_01C09q90qw90lq917835lq9"}}).with(
 		otelsemconv.GenAIResponseModel("claude-test-2026-01-01"), otelsemconv.GenAIResponseID("msg_01XFDUDYJgAACzvnptvVoYEL"),
 		otelsemconv.GenAIUsageInputTokens(1234), otelsemconv.GenAIUsageOutputTokens(345), otelsemconv.GenAIConversationID("conv_5j66UpCpwteGg4YSxUnt7lPY"),
-		otelsemconv.ServerAddress("api.example.com"), otelsemconv.ServerPort(443), semconv.ProviderRequestID("req_018EeWyXxfu5pfWkrYcMdjWG"),
+		otelsemconv.ServerAddress("api.example.com"), otelsemconv.ServerPort(443), semconv.RequestID("req_018EeWyXxfu5pfWkrYcMdjWG"),
 	)
 	for name, tt := range map[string]struct {
 		span        spanSpec

@@ -106,6 +106,9 @@ func (r *Request) Append(dst []attribute.KeyValue) []attribute.KeyValue {
 	}
 	// An empty list was seen to be empty; an absent one was not seen.
 	dst = appendList(dst, semconv.RequestProviderToolsKey, r.ProviderTools)
+	if r.Background {
+		dst = append(dst, semconv.RequestBackground(true))
+	}
 	dst = appendList(dst, semconv.HistoryToolCallsKey, r.HistoryCalls)
 	dst = appendList(dst, semconv.HistoryToolOutputsKey, r.HistoryOutputs)
 	dst = r.appendStream(dst)
@@ -119,6 +122,9 @@ func (r *Request) appendStream(dst []attribute.KeyValue) []attribute.KeyValue {
 	}
 	if r.Ended != semconv.StreamEndUnset {
 		dst = append(dst, semconv.StreamEndAttr(r.Ended))
+	}
+	if r.Unread {
+		dst = append(dst, semconv.StreamUnread(true))
 	}
 	dst = appendCount(dst, semconv.StreamEventsKey, r.Events)
 	dst = appendCount(dst, semconv.StreamTextChunksKey, r.Text)
@@ -153,6 +159,9 @@ func (r *Request) appendEnd(dst []attribute.KeyValue) []attribute.KeyValue {
 		dst = append(dst, otelsemconv.HTTPRequestResendCount(r.Resends))
 	}
 	dst = appendString(dst, otelsemconv.ErrorTypeKey, r.ErrorType)
+	dst = appendString(dst, otelsemconv.NetworkProtocolVersionKey, r.Connection.Protocol)
+	dst = appendFact(dst, semconv.ConnectionReusedKey, r.Connection.Reused)
+	dst = appendSeconds(dst, semconv.ConnectionIdleKey, r.Connection.Idle)
 	if r.Transport.Stage != semconv.TransportStageUnset {
 		dst = append(dst, semconv.TransportStageAttr(r.Transport.Stage))
 	}
@@ -179,7 +188,7 @@ func (r *Request) appendResponse(dst []attribute.KeyValue) []attribute.KeyValue 
 	dst = appendList(dst, otelsemconv.GenAIResponseFinishReasonsKey, r.FinishReasons)
 	dst = appendString(dst, otelsemconv.GenAIResponseIDKey, r.ResponseID)
 	dst = appendString(dst, otelsemconv.GenAIResponseModelKey, r.ResponseModel)
-	dst = appendString(dst, semconv.ProviderRequestIDKey, r.RequestID)
+	dst = appendString(dst, semconv.RequestIDKey, r.RequestID)
 	for _, u := range [...]struct {
 		key attribute.Key
 		n   int

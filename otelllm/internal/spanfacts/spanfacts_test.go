@@ -78,6 +78,10 @@ func randomRequest(r *rand.Rand) spanfacts.Request {
 	if q.Provider.Kind != semconv.ProviderErrorKindUnset {
 		q.Provider.Code, q.Provider.InBand = pick(r, []string{"slow_down"}, ""), r.IntN(2) == 0
 	}
+	q.Connection = classify.Connection{
+		Reused: pick(r, []classify.Fact{classify.No, classify.Yes}, classify.NotObserved), Idle: duration(r), Protocol: pick(r, []string{"1.1", "2"}, ""),
+	}
+	q.Unread, q.Background = r.IntN(2) == 0, r.IntN(2) == 0
 	q.Abort = abort(r)
 	q.Watchdog.Kind = pick(r, semconv.WatchdogKindValues(), semconv.WatchdogKindUnset)
 	if q.Watchdog.Kind != semconv.WatchdogKindUnset {
@@ -113,7 +117,7 @@ func TestRequestRoundTrip(t *testing.T) {
 	}
 	for i := range reflect.TypeFor[classify.Request]().NumField() {
 		name := reflect.TypeFor[classify.Request]().Field(i).Name
-		if name == "UpstreamFailed" { // no fact of the client's own
+		if name == "Upstream" { // no fact of the client's own
 			continue
 		}
 		assert.True(t, touched[name], "%s was never set: the test does not see it", name)

@@ -36,6 +36,13 @@ func appendList(dst []attribute.KeyValue, key attribute.Key, list []string) []at
 	return append(dst, key.StringSlice(list))
 }
 
+func appendFact(dst []attribute.KeyValue, key attribute.Key, f classify.Fact) []attribute.KeyValue {
+	if f == classify.NotObserved {
+		return dst
+	}
+	return append(dst, key.Bool(f == classify.Yes))
+}
+
 func appendCount(dst []attribute.KeyValue, key attribute.Key, c classify.Count) []attribute.KeyValue {
 	if !c.Observed() {
 		return dst

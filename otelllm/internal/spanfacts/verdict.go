@@ -40,6 +40,7 @@ func appendFailure(dst []attribute.KeyValue, d *classify.Diagnosis) []attribute.
 		semconv.FailureOrigin(d.Origin),
 		semconv.FailureConfidence(d.Confidence),
 		semconv.FailureSummary(d.Summary),
+		semconv.FailureSummaryKeyAttr(d.SummaryKey),
 	)
 	dst = appendSome(dst, semconv.FailureEvidenceKey, d.Evidence)
 	dst = appendSome(dst, semconv.FailureMissingEvidenceKey, d.MissingEvidence)

@@ -76,8 +76,12 @@ type Request struct {
 	// IsCall: the body is that of a call of this protocol. It names a model, where
 	// the path does not, and has the input of a call (messages, input, contents,
 	// prompt) in the JSON type that the protocol gives it.
-	IsCall         bool
-	ProviderTools  []string // types of the offered provider-executed tools, at most MaxIDs; empty, not nil, when none
+	IsCall bool
+	// ProviderTools are the types of the offered provider-executed tools, at most MaxIDs:
+	// empty when the body offers none, nil when the body does not show what is offered.
+	ProviderTools []string
+	// Background: the provider goes on with the request although nobody reads the answer.
+	Background     bool
 	ConversationID string
 	// HistoryCalls and HistoryOutputs are the newest MaxIDs ids in the history.
 	// HistoryCalls is nil when part of the history is on the server
@@ -109,6 +113,10 @@ type Call struct {
 
 // State is what a response has said so far. Counters only grow.
 type State struct {
+	// Unread: a part of what the consumer was given was not decoded as the protocol that
+	// it is. The counters are then what was seen at least: a zero proves nothing.
+	Unread bool
+
 	Events     int // semantic events; keepalives are not among them
 	Keepalives int // comments and pings
 

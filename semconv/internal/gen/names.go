@@ -27,12 +27,14 @@ func goName(name string) string {
 func keyName(a *attribute) string { return goName(a.id) + "Key" }
 
 // constructorName is the function that makes the attribute. Where the attribute's
-// enum has that name itself, the function's ends in Attr.
+// enum has that name itself, or the name would be that of another attribute's key,
+// it has Attr behind it.
 func constructorName(a *attribute) string {
-	if name := goName(a.id); name != a.goType {
-		return name
+	name := goName(a.id)
+	if name == a.goType || strings.HasSuffix(name, "Key") {
+		name += "Attr"
 	}
-	return a.goType + "Attr"
+	return name
 }
 
 func eventName(g *group) string { return "Event" + goName(g.name) }

@@ -48,6 +48,14 @@ func (m values) count(key attribute.Key) classify.Count {
 	return classify.Counted(int(v.AsInt64()))
 }
 
+func (m values) fact(key attribute.Key) classify.Fact {
+	v, ok := m[key]
+	if !ok {
+		return classify.NotObserved
+	}
+	return classify.FactOf(v.AsBool())
+}
+
 func (m values) seconds(key attribute.Key) time.Duration {
 	return time.Duration(math.Round(m[key].AsFloat64() * float64(time.Second)))
 }
@@ -85,6 +93,13 @@ func Request(s *Span) classify.Request {
 			Kind:  enum(m, semconv.WatchdogKindKey, semconv.ParseWatchdogKind),
 			Limit: m.seconds(semconv.WatchdogLimitKey),
 		},
+		Connection: classify.Connection{
+			Reused:   m.fact(semconv.ConnectionReusedKey),
+			Idle:     m.seconds(semconv.ConnectionIdleKey),
+			Protocol: m.text("network.protocol.version"),
+		},
+		Unread:               m[semconv.StreamUnreadKey].AsBool(),
+		Background:           m[semconv.RequestBackgroundKey].AsBool(),
 		Finish:               classify.ParseFinish(m.list("gen_ai.response.finish_reasons")),
 		Text:                 m.count(semconv.StreamTextChunksKey),
 		Reasoning:            m.count(semconv.StreamReasoningChunksKey),

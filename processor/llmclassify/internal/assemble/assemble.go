@@ -187,7 +187,7 @@ func alone(m *Member, upstream classify.Fact) *classify.Diagnosis {
 	case hold.Request:
 		run := classify.Run{Requests: make([]classify.Request, 1)}
 		m.Known.Request(m.Span, &run.Requests[0], nil)
-		run.Requests[0].UpstreamFailed = upstream
+		run.Requests[0].Upstream.Failed = upstream
 		return failed(&classify.Judge(&run).Requests[0])
 	case hold.Tool:
 		run := classify.Run{Tools: make([]classify.Tool, 1)}
@@ -258,12 +258,12 @@ func linkUpstream(release *Release, s []standing, verdicts []*classify.Diagnosis
 		}
 		for above := range ancestors(s, i) {
 			if r := empty[above]; r != nil {
-				r.UpstreamFailed = classify.Yes
+				r.Upstream.Failed = classify.Yes
 			}
 		}
 		for request, r := range empty {
 			if meanwhile(release.Members[request].Item, release.Members[i].Item) {
-				r.UpstreamFailed = classify.Yes
+				r.Upstream.Failed = classify.Yes
 			}
 		}
 	}

@@ -54,6 +54,8 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 			r.Attempt = count(v).N()
 		case string(semconv.RequestProviderToolsKey):
 			r.ProviderTools = list(v, lists)
+		case string(semconv.RequestBackgroundKey):
+			r.Background = boolean(v)
 		case string(semconv.HistoryToolCallsKey):
 			r.HistoryCalls = list(v, lists)
 		case string(semconv.HistoryToolOutputsKey):
@@ -63,6 +65,8 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 			r.Phase = enum(v, semconv.ParsePhase)
 		case string(semconv.StreamEndKey):
 			r.Ended = enum(v, semconv.ParseStreamEnd)
+		case string(semconv.StreamUnreadKey):
+			r.Unread = boolean(v)
 		case string(semconv.StreamEventsKey):
 			r.Events = count(v)
 		case string(semconv.StreamTextChunksKey):
@@ -88,6 +92,12 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 		case string(semconv.StreamLongestGapKey):
 			r.LongestGap = seconds(v)
 
+		case string(semconv.ConnectionReusedKey):
+			r.Connection.Reused = fact(v)
+		case string(semconv.ConnectionIdleKey):
+			r.Connection.Idle = seconds(v)
+		case string(otelsemconv.NetworkProtocolVersionKey):
+			r.Connection.Protocol = text(v, maxWord)
 		case string(semconv.TransportStageKey):
 			r.Transport.Stage = enum(v, semconv.ParseTransportStage)
 		case string(semconv.TransportCauseKey):

@@ -70,6 +70,14 @@ func boolean(v pcommon.Value) bool {
 	return v.Type() == pcommon.ValueTypeBool && v.Bool()
 }
 
+// fact is Yes or No of a boolean, not observed of anything else.
+func fact(v pcommon.Value) classify.Fact {
+	if v.Type() != pcommon.ValueTypeBool {
+		return classify.NotObserved
+	}
+	return classify.FactOf(v.Bool())
+}
+
 // enum parses an enum value with its generated parser, unset for what is none.
 func enum[E any](v pcommon.Value, parse func(string) (E, bool)) (e E) {
 	if v.Type() == pcommon.ValueTypeStr {

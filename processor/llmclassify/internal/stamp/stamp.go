@@ -85,6 +85,7 @@ func failure(attrs pcommon.Map, d *classify.Diagnosis) {
 	attrs.PutStr(string(semconv.FailureOriginKey), d.Origin.String())
 	attrs.PutStr(string(semconv.FailureConfidenceKey), d.Confidence.String())
 	attrs.PutStr(string(semconv.FailureSummaryKey), d.Summary)
+	attrs.PutStr(string(semconv.FailureSummaryKeyKey), d.SummaryKey.String())
 	putStrings(attrs, string(semconv.FailureEvidenceKey), d.Evidence)
 	putStrings(attrs, string(semconv.FailureMissingEvidenceKey), d.MissingEvidence)
 	attrs.PutStr(string(semconv.RetrySafetyKey), d.Retry.Safety.String())
@@ -136,7 +137,7 @@ func verdict(key string) bool {
 	case string(semconv.RunOutcomeKey), string(semconv.RunTimelineKey), string(semconv.RunRecoveredFailuresKey),
 		string(semconv.HistoryMissingOutputsKey),
 		string(semconv.FailureClassKey), string(semconv.FailureCauseKey), string(semconv.FailurePhaseKey),
-		string(semconv.FailureOriginKey), string(semconv.FailureConfidenceKey), string(semconv.FailureSummaryKey),
+		string(semconv.FailureOriginKey), string(semconv.FailureConfidenceKey), string(semconv.FailureSummaryKey), string(semconv.FailureSummaryKeyKey),
 		string(semconv.FailureEvidenceKey), string(semconv.FailureMissingEvidenceKey),
 		string(semconv.RetrySafetyKey), string(semconv.RetryReasonKey),
 		string(semconv.ClassificationTriggerKey), string(semconv.ClassificationRulesetKey):
