@@ -448,9 +448,9 @@ const (
 	// CauseProxyRefused is "proxy_refused". The proxy refused to connect to the
 	// host.
 	CauseProxyRefused
-	// CauseInvalidUrl is "invalid_url". The URL of the request cannot be connected
+	// CauseInvalidURL is "invalid_url". The URL of the request cannot be connected
 	// to.
-	CauseInvalidUrl
+	CauseInvalidURL
 	// CauseWriteFailed is "write_failed". The request could not be written to the
 	// end.
 	CauseWriteFailed
@@ -686,7 +686,7 @@ func ParseCause(s string) (Cause, bool) {
 	case "proxy_refused":
 		return CauseProxyRefused, true
 	case "invalid_url":
-		return CauseInvalidUrl, true
+		return CauseInvalidURL, true
 	case "write_failed":
 		return CauseWriteFailed, true
 	case "closed_before_headers":
@@ -796,7 +796,7 @@ func CauseValues() []Cause {
 		CauseTLS,
 		CauseProxy,
 		CauseProxyRefused,
-		CauseInvalidUrl,
+		CauseInvalidURL,
 		CauseWriteFailed,
 		CauseClosedBeforeHeaders,
 		CauseHeaderTimeout,
@@ -2048,9 +2048,9 @@ const (
 	// TransportCauseProxyRefused is "proxy_refused". The proxy refused to connect
 	// to the host.
 	TransportCauseProxyRefused
-	// TransportCauseInvalidUrl is "invalid_url". The URL of the request cannot be
+	// TransportCauseInvalidURL is "invalid_url". The URL of the request cannot be
 	// connected to.
-	TransportCauseInvalidUrl
+	TransportCauseInvalidURL
 	// TransportCauseInvalidRequest is "invalid_request". The request is not valid
 	// as it is.
 	TransportCauseInvalidRequest
@@ -2152,7 +2152,7 @@ func ParseTransportCause(s string) (TransportCause, bool) {
 	case "proxy_refused":
 		return TransportCauseProxyRefused, true
 	case "invalid_url":
-		return TransportCauseInvalidUrl, true
+		return TransportCauseInvalidURL, true
 	case "invalid_request":
 		return TransportCauseInvalidRequest, true
 	case "write_failed":
@@ -2198,7 +2198,7 @@ func TransportCauseValues() []TransportCause {
 		TransportCauseTLS,
 		TransportCauseProxy,
 		TransportCauseProxyRefused,
-		TransportCauseInvalidUrl,
+		TransportCauseInvalidURL,
 		TransportCauseInvalidRequest,
 		TransportCauseWriteFailed,
 		TransportCauseHeaderTimeout,

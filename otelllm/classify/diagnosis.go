@@ -8,7 +8,7 @@ import (
 
 // Ruleset is the version of the rules, recorded as llm.classification.ruleset.
 // It changes whenever the same facts may give another verdict.
-const Ruleset = "1"
+const Ruleset = "2"
 
 // Diagnosis is the simple truth about one request, one tool execution or one run.
 // Its zero value says that nothing failed.

@@ -11,9 +11,10 @@ type ending struct {
 	transport semconv.TransportCause
 	finish    Finish
 	content   Fact // anything at all came: text, reasoning, a tool input, a provider tool
-	failed    Fact // the producer's own word
-	upstream  Fact // another span holds the upstream failure
-	connected Fact // a connection had been made: false only before_connection
+	failed    Fact // how the producer marked it
+	upstream  Upstream
+	connected Fact          // a connection had been made: false only before_connection
+	history   semconv.Cause // what is wrong with the history that the provider refused; unset: nothing that shows
 }
 
 // what is a row of the class table.
@@ -34,11 +35,15 @@ func endingOf(r *Request) ending {
 		finish:    r.Finish,
 		content:   content(r),
 		failed:    r.Failed,
-		upstream:  r.Upstream.Failed,
+		upstream:  r.Upstream,
 		connected: NotObserved,
 	}
 	if e.provider == semconv.ProviderErrorKindUnset && r.Status >= 400 && !r.brokenOff() {
 		e.provider = ProviderErrorKind(r.Status, r.Provider.Code)
+	}
+	e.provider = KindByWait(e.provider, r.Status, r.Provider.Code, r.RetryAfter)
+	if e.provider != semconv.ProviderErrorKindUnset {
+		e.history = r.brokenHistory(e.provider)
 	}
 	switch r.Phase {
 	case semconv.PhaseUnset, semconv.PhaseUnknown:
@@ -72,7 +77,7 @@ func (r *Request) brokenOff() bool {
 func content(r *Request) Fact {
 	seen := No
 	for _, c := range [...]Count{r.Text, r.Reasoning, r.ToolInputsStarted, r.ToolCalls, r.ProviderToolsStarted} {
-		switch c.Fact() {
+		switch c.least(r.doubtful()).Fact() {
 		case Yes:
 			return Yes
 		case NotObserved:
@@ -83,6 +88,10 @@ func content(r *Request) Fact {
 	return seen
 }
 
+// doubtful: the response may hold more than was counted. A reason for its end that is
+// not known comes from a version of the protocol that is not known either.
+func (r *Request) doubtful() bool { return r.Unread || r.Finish == FinishOther }
+
 // what is the class table: the first row that holds decides. It returns the zero
 // value for a request that nothing is known to have failed in.
 //
@@ -91,14 +100,20 @@ func content(r *Request) Fact {
 // an untyped local end after them is their cleanup; a typed abort is not.
 func (e ending) what() what {
 	switch {
-	case e.watchdog != semconv.WatchdogKindUnset || e.end == semconv.StreamEndWatchdog:
+	case e.watchdog != semconv.WatchdogKindUnset, e.end == semconv.StreamEndWatchdog, e.abort == semconv.AbortSourceWatchdog:
 		return what{semconv.ClassWatchdogTimeout, watchdogCause(e.watchdog), semconv.OriginWatchdog}
 
 	case e.abort != semconv.AbortSourceUnset || e.letGo() && e.provider == semconv.ProviderErrorKindUnset && !e.violated():
 		return what{semconv.ClassLocalAbort, abortCause(e.abort), semconv.OriginLocal}
 
+	case e.history != semconv.CauseUnset:
+		return what{semconv.ClassHistoryBroken, e.history, semconv.OriginApplication}
+
 	case e.provider != semconv.ProviderErrorKindUnset || e.end == semconv.StreamEndHTTPError:
-		return what{semconv.ClassProviderError, providerCause(e.provider), semconv.OriginProvider}
+		return e.upstream.behind(e.provider)
+
+	case e.transport == semconv.TransportCauseInvalidURL, e.transport == semconv.TransportCauseInvalidRequest:
+		return what{semconv.ClassApplicationError, transportCause(e.transport), semconv.OriginApplication}
 
 	case failsConnection(e.transport),
 		e.end == semconv.StreamEndNoResponse && e.transport == semconv.TransportCauseUnset && e.connected == No:
@@ -119,10 +134,10 @@ func (e ending) what() what {
 	case e.complete() && e.finish.limited() != semconv.CauseUnset:
 		return what{semconv.ClassOutputLimited, e.finish.limited(), semconv.OriginProvider}
 
-	case e.complete() && e.content == No && e.upstream == Yes:
+	case e.empty() && e.upstream.Failed == Yes:
 		return what{semconv.ClassEmptyCompletion, semconv.CauseSwallowedError, semconv.OriginGateway}
 
-	case e.complete() && e.content == No:
+	case e.empty():
 		return what{semconv.ClassEmptyCompletion, semconv.CauseNoContent, semconv.OriginProvider}
 
 	case e.failed == Yes:
@@ -130,6 +145,35 @@ func (e ending) what() what {
 
 	default:
 		return what{}
+	}
+}
+
+// empty: the answer came to its end with nothing in it, while output was due.
+func (e ending) empty() bool {
+	return e.complete() && e.content == No && e.finish != FinishNothingDue && e.finish != FinishWaiting
+}
+
+// behind is the class of an error status or an error event of this kind. A gateway
+// reports as its own error what its upstream came to: the request that it made for this
+// one shows what happened, and whose doing it was.
+func (u Upstream) behind(kind semconv.ProviderErrorKind) what {
+	w := what{semconv.ClassProviderError, providerCause(kind), semconv.OriginProvider}
+	if u.Failed != Yes {
+		return w
+	}
+	switch kind {
+	case semconv.ProviderErrorKindServerError, semconv.ProviderErrorKindOverloaded, semconv.ProviderErrorKindTimeout,
+		semconv.ProviderErrorKindCancelled, semconv.ProviderErrorKindUnknown, semconv.ProviderErrorKindUnset:
+	default:
+		return w // a refusal of the request, which a gateway may well make itself
+	}
+	switch u.Class {
+	case semconv.ClassWatchdogTimeout, semconv.ClassProviderError, semconv.ClassConnectionFailed, semconv.ClassStreamInterrupted,
+		semconv.ClassProtocolViolation:
+		return what{u.Class, u.Cause, u.Origin}
+	default:
+		w.origin = semconv.OriginGateway
+		return w
 	}
 }
 
@@ -176,7 +220,7 @@ func failsConnection(c semconv.TransportCause) bool {
 	switch c {
 	case semconv.TransportCauseDNSNotFound, semconv.TransportCauseDNSTemporary,
 		semconv.TransportCauseConnectRefused, semconv.TransportCauseConnectUnreachable, semconv.TransportCauseConnectTimeout,
-		semconv.TransportCauseTLS, semconv.TransportCauseProxy:
+		semconv.TransportCauseTLS, semconv.TransportCauseProxy, semconv.TransportCauseProxyRefused:
 		return true
 	default:
 		return false

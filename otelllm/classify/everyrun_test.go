@@ -103,7 +103,7 @@ func runProblem(r *Run) string {
 	if v.Run.Outcome == semconv.RunOutcomeUnset {
 		return "no outcome"
 	}
-	if failed := v.Run.Outcome != semconv.RunOutcomeSucceeded && v.Run.Outcome != semconv.RunOutcomeRecovered; failed != v.Run.Failed() {
+	if failed := v.Run.Outcome != semconv.RunOutcomeSucceeded && v.Run.Outcome != semconv.RunOutcomeRecovered && v.Run.Outcome != semconv.RunOutcomeWaiting; failed != v.Run.Failed() {
 		return "outcome " + v.Run.Outcome.String() + " with class " + v.Run.Class.String()
 	}
 	if v.Run.Failed() && v.Run.Retry.Safety == SafeAutoRetry && !r.AnnouncedTools.Observed() &&
@@ -118,7 +118,7 @@ func runProblem(r *Run) string {
 			return fmt.Sprintf("request %d: %s", i+1, problem)
 		}
 		switch v.Requests[i].Class {
-		case semconv.ClassToolFailed, semconv.ClassToolOutputLost, semconv.ClassApplicationError, semconv.ClassRunAbandoned:
+		case semconv.ClassToolFailed, semconv.ClassToolOutputLost, semconv.ClassRunAbandoned:
 			return "a request is blamed for " + v.Requests[i].Class.String()
 		default:
 		}
@@ -237,12 +237,12 @@ func FuzzJudge(f *testing.F) {
 			return out
 		}
 		r := Run{Start: at(float64(next(3))), End: at(float64(next(60))), Ended: Fact(next(3)), Failed: Fact(next(3)), ToolsRecorded: Fact(next(3))}
-		r.Abort.Source = semconv.AbortSource(next(7))
+		r.Abort.Source = semconv.AbortSource(next(8))
 		r.AnnouncedRequests, r.AnnouncedTools = Count(next(5)), Count(next(5))
 		for range next(6) {
 			q := Request{
 				Start: at(float64(next(30))), Attempt: next(4), Basis: Basis(next(3)), Phase: semconv.Phase(next(12)),
-				Ended: semconv.StreamEnd(next(10)), Failed: Fact(next(3)), Status: []int{0, 200, 429, 500}[next(4)], Finish: Finish(next(9)),
+				Ended: semconv.StreamEnd(next(10)), Failed: Fact(next(3)), Status: []int{0, 200, 429, 500}[next(4)], Finish: Finish(next(12)), Unread: next(4) == 0, Background: next(4) == 0,
 				Text: Count(next(3)), Reasoning: Count(next(3)), ToolInputsStarted: Count(next(3)), ToolInputsCompleted: Count(next(3)),
 				ToolCalls: Count(next(3)), CallIDs: ids(), OpenCallIDs: ids(), ProviderTools: ids(), ProviderToolsStarted: Count(next(3)),
 				HistoryCalls: ids(), HistoryOutputs: ids(), Events: Count(next(3)), Upstream: Upstream{Failed: Fact(next(3))},
@@ -250,7 +250,7 @@ func FuzzJudge(f *testing.F) {
 			q.End = q.Start.Add(at(float64(next(10))).Sub(t0))
 			q.Transport.Cause = semconv.TransportCause(next(len(semconv.TransportCauseValues()) + 1))
 			q.Provider.Kind = semconv.ProviderErrorKind(next(len(semconv.ProviderErrorKindValues()) + 1))
-			q.Abort.Source, q.Watchdog.Kind = semconv.AbortSource(next(7)), semconv.WatchdogKind(next(5))
+			q.Abort.Source, q.Watchdog.Kind = semconv.AbortSource(next(8)), semconv.WatchdogKind(next(5))
 			r.Requests = append(r.Requests, q)
 		}
 		for range next(5) {
@@ -261,7 +261,7 @@ func FuzzJudge(f *testing.F) {
 			if next(4) > 0 {
 				f.CallID = string(rune('a' + next(5)))
 			}
-			f.Abort.Source, f.FailedBeforeEffect = semconv.AbortSource(next(7)), next(5) == 0
+			f.Abort.Source, f.FailedBeforeEffect = semconv.AbortSource(next(8)), next(5) == 0
 			r.Tools = append(r.Tools, f)
 		}
 		v := Judge(&r)

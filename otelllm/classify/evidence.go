@@ -20,6 +20,8 @@ const (
 	factErrorType    = "error.type"
 	factFinish       = "gen_ai.response.finish_reasons"
 	factToolCallID   = "gen_ai.tool.call.id"
+	factToolName     = "gen_ai.tool.name"
+	factProtocol     = "network.protocol.version"
 	factAgentRunSpan = "invoke_agent"
 )
 
@@ -37,15 +39,36 @@ func (e *evidence) add(fact, value string) {
 	*e = append(*e, entry)
 }
 
+// count adds a count that was observed: a zero is why nothing stood against a retry.
 func (e *evidence) count(fact string, c Count) {
+	if c.Observed() {
+		e.add(fact, strconv.Itoa(c.N()))
+	}
+}
+
+// some adds a count that is not zero.
+func (e *evidence) some(fact string, c Count) {
 	if c.Fact() == Yes {
 		e.add(fact, strconv.Itoa(c.N()))
 	}
 }
 
+// connection adds what is known of the connection that failed. One that had been idle
+// for long was likely closed by the other side before it was used.
+func (e *evidence) connection(c Connection) {
+	e.add(factProtocol, c.Protocol)
+	if c.Reused == NotObserved {
+		return
+	}
+	e.add(string(semconv.ConnectionReusedKey), strconv.FormatBool(c.Reused == Yes))
+	if c.Idle > 0 {
+		e.add(string(semconv.ConnectionIdleKey), strconv.FormatFloat(c.Idle.Seconds(), 'f', 3, 64))
+	}
+}
+
 // requestEvidence lists the facts that a request's verdict rests on.
-func requestEvidence(r *Request) []string {
-	e := make(evidence, 0, 8)
+func requestEvidence(r *Request, w what) []string {
+	e := make(evidence, 0, 16)
 	e.add(string(semconv.StreamEndKey), r.Ended.String())
 	if r.Status > 0 {
 		e.add(factStatus, strconv.Itoa(r.Status))
@@ -59,21 +82,50 @@ func requestEvidence(r *Request) []string {
 		e.add(string(semconv.ProviderErrorInBandKey), "true")
 	}
 	e.addAbort(r.Abort)
-	e.add(string(semconv.WatchdogKindKey), r.Watchdog.Kind.String())
+	switch {
+	case r.Watchdog.Kind != semconv.WatchdogKindUnset:
+		e.add(string(semconv.WatchdogKindKey), r.Watchdog.Kind.String())
+	case r.Basis == Typed && w.class != semconv.ClassWatchdogTimeout:
+		e.add(string(semconv.WatchdogKindKey), "none")
+	}
+	if w.origin == semconv.OriginTransport {
+		e.connection(r.Connection)
+	}
+	e.history(r, w)
+	if r.Background {
+		e.add(string(semconv.RequestBackgroundKey), "true")
+	}
+	if r.Unread {
+		e.add(string(semconv.StreamUnreadKey), "true")
+	}
 	if r.Finish.limited() != semconv.CauseUnset || r.Finish == FinishMissing {
 		e.add(factFinish, finishWord(r.Finish))
 	}
 	e.add(string(semconv.StreamPhaseKey), r.Phase.String())
 	e.count(string(semconv.StreamTextChunksKey), r.Text)
-	e.count(string(semconv.StreamReasoningChunksKey), r.Reasoning)
-	e.count(string(semconv.StreamToolInputsStartedKey), r.ToolInputsStarted)
-	e.count(string(semconv.StreamToolInputsCompletedKey), r.ToolInputsCompleted)
+	e.some(string(semconv.StreamReasoningChunksKey), r.Reasoning)
+	e.some(string(semconv.StreamToolInputsStartedKey), r.ToolInputsStarted)
+	e.some(string(semconv.StreamToolInputsCompletedKey), r.ToolInputsCompleted)
 	e.count(string(semconv.StreamToolCallsKey), r.ToolCalls)
-	e.count(string(semconv.StreamProviderToolsStartedKey), r.ProviderToolsStarted)
+	if len(r.ProviderTools) > 0 {
+		e.count(string(semconv.StreamProviderToolsStartedKey), r.ProviderToolsStarted)
+	} else {
+		e.some(string(semconv.StreamProviderToolsStartedKey), r.ProviderToolsStarted)
+	}
 	if r.Attempt > 1 {
 		e.add(string(semconv.RequestAttemptKey), strconv.Itoa(r.Attempt))
 	}
 	return e
+}
+
+// history adds the ids by which a history is broken, as many as there is room for.
+func (e *evidence) history(r *Request, w what) {
+	switch w.cause {
+	case semconv.CauseMissingOutput:
+		e.add(string(semconv.HistoryToolCallsKey), strings.Join(without(r.HistoryCalls, r.HistoryOutputs), ","))
+	case semconv.CauseMissingCall:
+		e.add(string(semconv.HistoryToolOutputsKey), strings.Join(without(r.HistoryOutputs, r.HistoryCalls), ","))
+	}
 }
 
 func (e *evidence) addAbort(a Abort) {
@@ -96,6 +148,7 @@ func toolEvidence(t *Tool) []string {
 }
 
 func (e *evidence) addTool(t *Tool) {
+	e.add(factToolName, safeName(t.Name))
 	e.add(factToolCallID, t.CallID)
 	e.add(string(semconv.ToolOutcomeKey), t.Outcome.String())
 	e.add(factErrorType, t.ErrorType)
@@ -113,7 +166,7 @@ func (e *evidence) addTool(t *Tool) {
 func (j *judge) runEvidence(p *primary) []string {
 	e := make(evidence, 0, 12)
 	if p.request != nil {
-		e = append(e, requestEvidence(p.request)...)
+		e = append(e, requestEvidence(p.request, p.what)...)
 	}
 	if p.tool != nil {
 		e.addTool(p.tool)
@@ -125,8 +178,8 @@ func (j *judge) runEvidence(p *primary) []string {
 	if j.run.Ended == No {
 		e.add(factAgentRunSpan, "missing")
 	}
-	e.announced(string(semconv.RunRequestsKey), j.run.AnnouncedRequests, len(j.run.Requests))
-	e.announced(string(semconv.RunToolsKey), j.run.AnnouncedTools, len(j.run.Tools))
+	e.announced(string(semconv.RunRequestsKey), j.run.AnnouncedRequests, len(j.run.Requests)+j.run.Inner.Requests)
+	e.announced(string(semconv.RunToolsKey), j.run.AnnouncedTools, len(j.run.Tools)+j.run.Inner.Tools)
 	for t := range j.run.Tools {
 		tool := &j.run.Tools[t]
 		if tool == p.tool || !tool.mayHaveActed() {
@@ -134,6 +187,7 @@ func (j *judge) runEvidence(p *primary) []string {
 		}
 		switch effect := tool.effect(); effect {
 		case semconv.ToolEffectNonIdempotent, semconv.ToolEffectUnknown:
+			e.add(factToolName, safeName(tool.Name))
 			e.add(string(semconv.ToolEffectKey), effect.String())
 			return e // one is enough for the guard
 		default:

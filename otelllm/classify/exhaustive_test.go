@@ -17,15 +17,16 @@ import (
 var table = map[string]struct{ causes, origins string }{
 	"watchdog_timeout":   {"connect first_progress idle total unknown", "watchdog"},
 	"local_abort":        {"user application shutdown deadline consumer_closed unknown", "local"},
-	"provider_error":     {"rate_limited overloaded quota_exhausted authentication permission not_found invalid_request context_length_exceeded content_policy server_error timeout cancelled unknown", "provider"},
-	"connection_failed":  {"dns_not_found dns_temporary connect_refused connect_unreachable connect_timeout tls proxy unknown", "transport"},
+	"history_broken":     {"missing_output missing_call lost_state invalid_signature", "application"},
+	"provider_error":     {"rate_limited overloaded quota_exhausted authentication permission not_found invalid_request context_length_exceeded content_policy server_error timeout cancelled unknown", "provider gateway"},
+	"connection_failed":  {"dns_not_found dns_temporary connect_refused connect_unreachable connect_timeout tls proxy proxy_refused unknown", "transport"},
 	"stream_interrupted": {"write_failed closed_before_headers header_timeout body_truncated connection_reset h2_stream_reset h2_goaway connection_lost clean_eof unknown", "transport"},
 	"protocol_violation": {"malformed_event unexpected_content_type event_too_long", "provider"},
 	"output_limited":     {"max_output_tokens content_filter refusal context_window paused", "provider"},
 	"empty_completion":   {"swallowed_error no_content", "provider gateway"},
-	"tool_failed":        {"execution_error timeout interrupted rejected invalid_input incomplete_input", "tool"},
+	"tool_failed":        {"panic execution_error timeout interrupted rejected invalid_input incomplete_input", "tool"},
 	"tool_output_lost":   {"delivery_failed never_answered omitted_from_retry", "application"},
-	"application_error":  {"run_error", "application"},
+	"application_error":  {"run_error invalid_url invalid_request", "application"},
 	"run_abandoned":      {"missing_end missing_children", "unknown"},
 	"unclassified":       {"unknown", "unknown"},
 }
@@ -41,7 +42,7 @@ func withUnset[T any](values []T) []T {
 var (
 	facts    = []Fact{NotObserved, No, Yes}
 	bases    = []Basis{Inferred, Corroborated, Typed}
-	finishAs = []Finish{FinishNotObserved, FinishMissing, FinishStop, FinishToolCalls, FinishMaxTokens, FinishContentFilter, FinishRefusal, FinishContextWindow, FinishPaused}
+	finishAs = []Finish{FinishNotObserved, FinishMissing, FinishNothingDue, FinishOther, FinishStop, FinishToolCalls, FinishWaiting, FinishMaxTokens, FinishContentFilter, FinishRefusal, FinishContextWindow, FinishPaused}
 )
 
 // TestEveryEnding walks the class table over every combination of what it reads.
@@ -67,7 +68,7 @@ func TestEveryEnding(t *testing.T) {
 								for f := range 81 {
 									e := ending{
 										watchdog: watchdog, abort: abort, end: end, provider: kind, transport: cause, finish: finish,
-										content: facts[f%3], failed: facts[f/3%3], upstream: facts[f/9%3], connected: facts[f/27],
+										content: facts[f%3], failed: facts[f/3%3], upstream: Upstream{Failed: facts[f/9%3]}, connected: facts[f/27],
 									}
 									n++
 									w := e.what()
@@ -101,10 +102,17 @@ func TestEveryEnding(t *testing.T) {
 // assert: it runs tens of millions of times.
 func endingProblem(e ending, w what) string {
 	switch {
-	case (e.abort != 0) && e.watchdog == 0 && e.end != semconv.StreamEndWatchdog && w.origin != semconv.OriginLocal:
+	case e.abort != 0 && e.abort != semconv.AbortSourceWatchdog && e.watchdog == 0 && e.end != semconv.StreamEndWatchdog && w.origin != semconv.OriginLocal:
 		return "a local abort is blamed on somebody else"
 	case e.watchdog != 0 && w.class != semconv.ClassWatchdogTimeout:
 		return "a watchdog that fired is not the class"
+	case e.abort == semconv.AbortSourceWatchdog && w.class != semconv.ClassWatchdogTimeout:
+		return "the application's own watchdog is not the class"
+	case (e.transport == semconv.TransportCauseInvalidURL || e.transport == semconv.TransportCauseInvalidRequest) &&
+		(w.origin == semconv.OriginTransport || w.class == semconv.ClassConnectionFailed):
+		return "the caller's own fault is blamed on the network"
+	case w.class == semconv.ClassEmptyCompletion && (e.finish == FinishNothingDue || e.finish == FinishWaiting):
+		return "empty although no output was due"
 	case w.class == 0 && e.failed == Yes:
 		return "a failure without a class"
 	case w.class == 0 && (e.provider != 0 || e.transport != 0):
@@ -119,7 +127,7 @@ func endingProblem(e ending, w what) string {
 		return "the provider is blamed without a word from it"
 	case w.class == semconv.ClassEmptyCompletion && e.content != No:
 		return "empty without having looked"
-	case w.cause == semconv.CauseSwallowedError && e.upstream != Yes:
+	case w.cause == semconv.CauseSwallowedError && e.upstream.Failed != Yes:
 		return "swallowed error without an upstream failure"
 	case w.class != 0 && (w.cause == 0 || w.origin == 0):
 		return "a class without cause or origin"
@@ -140,13 +148,14 @@ const (
 	dimStarted
 	dimProvider
 	dimMissing
+	dimContinues
 	dimSent // from here on: read for the reason of a safe retry only
 	dimReasoning
 	dimToolInput
 	dims
 )
 
-var dimSize = [dims]int{3, 2, 3, 7, 3, 3, 16, 4, 3, 3, 3, 3}
+var dimSize = [dims]int{3, 2, 3, 8, 3, 3, 16, 4, 3, 2, 3, 3, 3}
 
 func riskAt(class semconv.Class, cause semconv.Cause, x *[dims]int) risk {
 	k := risk{
@@ -154,12 +163,12 @@ func riskAt(class semconv.Class, cause semconv.Cause, x *[dims]int) risk {
 		abort: semconv.AbortSource(x[dimAbort]), sent: facts[x[dimSent]], reasoning: facts[x[dimReasoning]],
 		text: facts[x[dimText]], toolInput: facts[x[dimToolInput]], calls: callState(x[dimCalls]),
 		started:       effects(x[dimStarted] << semconv.ToolEffectReadOnly),
-		providerTools: providerTools(x[dimProvider]), missingOutput: facts[x[dimMissing]],
+		providerTools: providerTools(x[dimProvider]), missingOutput: facts[x[dimMissing]], continues: x[dimContinues] == 1,
 	}
 	if class == semconv.ClassProtocolViolation {
 		k.repeated = x[dimExtra] > 0
 	} else {
-		k.certificate = facts[x[dimExtra]]
+		k.lasting = facts[x[dimExtra]]
 	}
 	return k
 }
@@ -224,7 +233,7 @@ func everyRisk(t *testing.T, class semconv.Class, cause semconv.Cause, size [dim
 			worded[key] = true
 			for _, phase := range semconv.PhaseValues() {
 				d := Diagnosis{Class: class, Cause: cause, Phase: phase, Retry: Retry{Safety: s, Reason: reason}}
-				d.Summary = summarize(&d, &k)
+				summarize(&d, &k)
 				if problem := summaryProblem(&d, &k); problem != "" {
 					t.Fatalf("%s: %+v says %q", problem, k, d.Summary)
 				}
@@ -283,7 +292,7 @@ var worseSteps = []struct {
 }{
 	{"a weaker basis", dimBasis, func(from int) (int, bool) { return from - 1, from > 0 }},
 	{"a part that never arrived", dimUnseen, func(from int) (int, bool) { return 1, from == 0 }},
-	{"not knowing whether it was the certificate", dimExtra, func(from int) (int, bool) { return int(NotObserved), from == int(No) }},
+	{"not knowing whether it lasts", dimExtra, func(from int) (int, bool) { return int(NotObserved), from == int(No) }},
 	{"an abort", dimAbort, func(from int) (int, bool) { return int(semconv.AbortSourceUser), from == 0 }},
 	{"a deadline", dimAbort, func(from int) (int, bool) { return int(semconv.AbortSourceDeadline), from == 0 }},
 	{"text", dimText, func(from int) (int, bool) { return int(Yes), from == int(No) }},
@@ -301,6 +310,7 @@ var worseSteps = []struct {
 		return int(providerToolsUnknown), from != int(providerToolsUnknown)
 	}},
 	{"a missing output", dimMissing, func(from int) (int, bool) { return int(Yes), from == int(No) }},
+	{"a provider that goes on", dimContinues, func(from int) (int, bool) { return 1, from == 0 }},
 	{"not knowing about outputs", dimMissing, func(from int) (int, bool) { return int(NotObserved), from != int(NotObserved) }},
 }
 
@@ -316,6 +326,8 @@ func riskProblem(k *risk, s semconv.RetrySafety, reason semconv.RetryReason) str
 		return "safe in spite of an unaccounted effect"
 	case k.calls == callsUnknown || k.providerTools != providerToolsNone || k.missingOutput != No || k.unseen:
 		return "safe although not everything was observed"
+	case k.continues:
+		return "safe although the provider goes on"
 	case k.confidence() == semconv.ConfidenceLow:
 		return "safe at low confidence"
 	case k.abort == semconv.AbortSourceUser || k.abort == semconv.AbortSourceShutdown || k.abort == semconv.AbortSourceApplication || k.abort == semconv.AbortSourceDeadline:
@@ -326,7 +338,7 @@ func riskProblem(k *risk, s semconv.RetrySafety, reason semconv.RetryReason) str
 }
 
 // summaryKeys bounds [summaryKey].
-const summaryKeys = 4 * 32 * 3 * 4 * 16 * 3 * 3 * 2 * 2
+const summaryKeys = 4 * 32 * 3 * 4 * 16 * 3 * 3 * 2 * 2 * 2
 
 // summaryKey numbers all that the words of a summary can differ by, beside
 // class, cause and phase.
@@ -345,6 +357,7 @@ func summaryKey(k *risk, s semconv.RetrySafety, reason semconv.RetryReason) int 
 	key = key*3 + int(k.text)
 	key = key*3 + int(k.toolInput)
 	key = key*2 + bit(k.sent == No)
+	key = key*2 + bit(k.continues)
 	return key*2 + bit(k.observed())
 }
 
@@ -363,6 +376,8 @@ func summaryProblem(d *Diagnosis, k *risk) string {
 		return "the summary tells of a tool that did not run"
 	case strings.Contains(s, "provider reported") != (d.Class == semconv.ClassProviderError):
 		return "the summary blames the provider wrongly"
+	case d.SummaryKey == semconv.SummaryKeyUnset:
+		return "a summary without a key"
 	case strings.Contains(s, "A tool failed") != (d.Class == semconv.ClassToolFailed):
 		return "the summary blames a tool wrongly"
 	case strings.Contains(s, "Nothing had been shown") && k.text != No:

@@ -52,6 +52,14 @@ func (c Count) N() int {
 	return int(c - 1)
 }
 
+// least is the count where it may be more than was seen: a zero is then not observed.
+func (c Count) least(more bool) Count {
+	if more && c == 1 {
+		return 0
+	}
+	return c
+}
+
 // Fact is Yes for an observed count above zero, No for an observed zero.
 func (c Count) Fact() Fact {
 	switch c {
@@ -82,12 +90,15 @@ const MaxIDs = 64
 // Finish is what the finish reasons of a response say together.
 type Finish uint8
 
-// The values of a [Finish]. The ones after FinishToolCalls are limits.
+// The values of a [Finish]. The ones after FinishWaiting are limits.
 const (
 	FinishNotObserved   Finish = iota // the producer records none
 	FinishMissing                     // one was due and never came
+	FinishNothingDue                  // the request asked for no answer, as one that loads a model
+	FinishOther                       // a reason that is not known: the model came to its end
 	FinishStop                        // the model came to its end
 	FinishToolCalls                   // the model wants tools executed
+	FinishWaiting                     // the answer waits for a person, or for a job in the background
 	FinishMaxTokens                   // cut by an output token limit
 	FinishContentFilter               // cut by a content filter
 	FinishRefusal                     // the model refused
@@ -109,14 +120,19 @@ type Transport struct {
 // verify: the name that OpenSSL and Python have for it.
 const CodeCertificate = "CERTIFICATE_VERIFY_FAILED"
 
-// certificate reports whether a TLS failure was about a certificate. Without a
-// code that is not known. The codes beside [CodeCertificate] are Node's
-// (X509_verify_cert_error_string as node:tls reports it).
-func (t Transport) certificate() Fact {
+// CodeNotTLS is the transport code of a peer that does not speak TLS: HTTPS to the port
+// of a plain HTTP server.
+const CodeNotTLS = "NOT_TLS"
+
+// lasting reports whether a TLS failure will be there at the next try: a certificate
+// does not verify, or the peer does not speak TLS. Without a code that is not known. The
+// codes beside those of this package are Node's (X509_verify_cert_error_string as
+// node:tls reports it, and OpenSSL's).
+func (t Transport) lasting() Fact {
 	switch t.Code {
 	case "":
 		return NotObserved
-	case CodeCertificate, "CERT_HAS_EXPIRED", "CERT_NOT_YET_VALID", "CERT_REVOKED", "CERT_REJECTED", "CERT_UNTRUSTED",
+	case CodeCertificate, CodeNotTLS, "ERR_SSL_WRONG_VERSION_NUMBER", "EPROTO", "WRONG_VERSION_NUMBER", "CERT_HAS_EXPIRED", "CERT_NOT_YET_VALID", "CERT_REVOKED", "CERT_REJECTED", "CERT_UNTRUSTED",
 		"DEPTH_ZERO_SELF_SIGNED_CERT", "SELF_SIGNED_CERT_IN_CHAIN", "ERR_TLS_CERT_ALTNAME_INVALID",
 		"UNABLE_TO_GET_ISSUER_CERT", "UNABLE_TO_GET_ISSUER_CERT_LOCALLY", "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
 		"HOSTNAME_MISMATCH", "INVALID_CA":
@@ -199,6 +215,7 @@ type Request struct {
 	LastProgress  time.Duration // from Start; 0: none, or not observed
 	LongestGap    time.Duration
 	RetryAfter    time.Duration // the provider's wish; 0: none
+	Open          bool          // the stream goes on: a live diagnosis looks at what came so far
 	Upstream      Upstream
 }
 
@@ -212,8 +229,9 @@ type Tool struct {
 	Effect             semconv.ToolEffect  // unset reads as unknown
 	Outcome            semconv.ToolOutcome // unset: not observed
 	FailedBeforeEffect bool                // the application vouches that nothing happened
+	Handoff            bool                // it hands over to another agent
 	Delivery           semconv.OutputDelivery
-	DeliveryError      string // error type of a failed delivery
+	DeliveryError      string // error type of a failed delivery; a later one may have gone well
 	ErrorType          string // error.type of the tool's own failure
 	Abort              Abort  // what interrupted it, when this side did
 }

@@ -11,7 +11,12 @@ import (
 // Bedrock Converse, Ollama, and the Vercel AI SDK's unified words.
 var finishes = map[string]Finish{
 	"stop": FinishStop, "end_turn": FinishStop, "stop_sequence": FinishStop, "completed": FinishStop,
-	"eos": FinishStop, "end": FinishStop, "complete": FinishStop, "load": FinishStop, "unload": FinishStop,
+	"eos": FinishStop, "end": FinishStop, "complete": FinishStop,
+
+	"load": FinishNothingDue, "unload": FinishNothingDue, // Ollama
+
+	// A job of OpenAI's or xAI's, and an MCP call that a person has to approve.
+	"queued": FinishWaiting, "in_progress": FinishWaiting, "deferred": FinishWaiting, "approval_required": FinishWaiting,
 
 	"tool_calls": FinishToolCalls, "tool-calls": FinishToolCalls, "tool_call": FinishToolCalls,
 	"tool_use": FinishToolCalls, "function_call": FinishToolCalls,
@@ -36,8 +41,8 @@ var finishes = map[string]Finish{
 // ParseFinish reads the finish reasons of a response, one a choice, as the
 // provider wrote them. A missing reason (none at all in a non-nil list, or
 // `error`) outweighs a limit, a limit outweighs a tool call, a tool call
-// outweighs a plain stop. A reason that is not known says nothing but that the
-// model came to an end. A nil list was not observed.
+// outweighs a plain stop, and that outweighs a reason that is not known. A nil list
+// was not observed.
 func ParseFinish(reasons []string) Finish {
 	if reasons == nil {
 		return FinishNotObserved
@@ -45,7 +50,7 @@ func ParseFinish(reasons []string) Finish {
 	if len(reasons) == 0 {
 		return FinishMissing
 	}
-	worst := FinishStop
+	worst := FinishNothingDue
 	for _, reason := range reasons {
 		finish, ok := finishes[reason]
 		if !ok {
@@ -53,6 +58,7 @@ func ParseFinish(reasons []string) Finish {
 		}
 		switch {
 		case !ok:
+			worst = max(worst, FinishOther)
 		case finish == FinishMissing:
 			return FinishMissing
 		case finish > worst:

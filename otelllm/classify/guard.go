@@ -34,6 +34,9 @@ var guards = [...]guard{
 	{semconv.RetryReasonHistoryIncomplete, UserConfirmedRetry, func(k *risk) bool {
 		return k.missingOutput == Yes
 	}},
+	{semconv.RetryReasonProviderContinues, UserConfirmedRetry, func(k *risk) bool {
+		return k.continues
+	}},
 	{semconv.RetryReasonVisibleOutput, UserConfirmedRetry, func(k *risk) bool {
 		return k.text == Yes
 	}},
@@ -91,7 +94,14 @@ func passing(k *risk) bool {
 	case semconv.ClassWatchdogTimeout, semconv.ClassStreamInterrupted, semconv.ClassEmptyCompletion:
 		return true
 	case semconv.ClassConnectionFailed:
-		return k.cause != semconv.CauseDNSNotFound && (k.cause != semconv.CauseTLS || k.certificate == No)
+		switch k.cause {
+		case semconv.CauseDNSNotFound, semconv.CauseProxyRefused:
+			return false
+		case semconv.CauseTLS:
+			return k.lasting == No
+		default:
+			return true
+		}
 	case semconv.ClassProviderError:
 		switch k.cause {
 		case semconv.CauseRateLimited, semconv.CauseOverloaded, semconv.CauseServerError, semconv.CauseTimeout:
@@ -103,8 +113,10 @@ func passing(k *risk) bool {
 		return !k.repeated
 	case semconv.ClassLocalAbort:
 		return k.cause == semconv.CauseDeadline
-	case semconv.ClassOutputLimited:
+	case semconv.ClassOutputLimited, semconv.ClassHistoryBroken:
 		return false
+	case semconv.ClassApplicationError: // a request that cannot be sent as it is will not be
+		return k.cause == semconv.CauseRunError
 	case semconv.ClassToolFailed:
 		switch k.cause {
 		case semconv.CauseRejected, semconv.CauseInvalidInput, semconv.CauseIncompleteInput:
@@ -112,7 +124,7 @@ func passing(k *risk) bool {
 		default:
 			return true
 		}
-	default: // tool_output_lost, application_error, run_abandoned, unclassified: other guards speak
+	default: // tool_output_lost, run_abandoned, unclassified: other guards speak
 		return true
 	}
 }

@@ -2,6 +2,7 @@ package classify
 
 import (
 	"strings"
+	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -179,6 +180,27 @@ func ProviderErrorKind(status int, codes ...string) semconv.ProviderErrorKind {
 		return semconv.ProviderErrorKindInvalidRequest
 	default:
 		return semconv.ProviderErrorKindUnknown
+	}
+}
+
+// maxRateLimit is the longest wait after which a rate limit passes. Where a provider
+// asks for more, a quota is used up: ChatGPT's plans and OpenAI's daily limits are
+// reported with the status and code of a rate limit.
+const maxRateLimit = 10 * time.Minute
+
+// KindByWait is a kind of error in the light of the wait that the provider asks for
+// beside it, 0 for none. A rate limit that lasts longer than 10 minutes is a quota that
+// is exhausted. A 402 with a shorter wait is a rate limit, unless its code names the
+// quota: OpenRouter answers so while credits are refilled.
+func KindByWait(kind semconv.ProviderErrorKind, status int, code string, after time.Duration) semconv.ProviderErrorKind {
+	switch {
+	case kind == semconv.ProviderErrorKindRateLimited && after > maxRateLimit:
+		return semconv.ProviderErrorKindQuotaExhausted
+	case kind == semconv.ProviderErrorKindQuotaExhausted && status == 402 && after > 0 && after <= maxRateLimit &&
+		ProviderErrorKind(0, code) != semconv.ProviderErrorKindQuotaExhausted:
+		return semconv.ProviderErrorKindRateLimited
+	default:
+		return kind
 	}
 }
 

@@ -2,6 +2,7 @@ package classify
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -14,15 +15,17 @@ type risk struct {
 	cause semconv.Cause
 	basis Basis
 
-	certificate Fact // a tls failure is about a certificate
-	repeated    bool // the same protocol violation had come before
-	unseen      bool // a part that was announced never arrived, or may exist unannounced
+	lasting  Fact // a tls failure is of a kind that does not pass
+	repeated bool // the same protocol violation had come before
+	unseen   bool // a part that was announced never arrived, or may exist unannounced
 
 	// These only choose words and name what is missing.
-	endless     bool // a part may exist unannounced, because the run's end never came
-	unannounced bool // a part may exist unannounced, because the run says of none
-	silent      bool // nothing was marked as failed
-	refused     bool // a tool was called, and vouches that nothing came of it
+	endless     bool   // a part may exist unannounced, because the run's end never came
+	unannounced bool   // a part may exist unannounced, because the run says of none
+	silent      bool   // nothing was marked as failed
+	refused     bool   // a tool was called, and vouches that nothing came of it
+	failedTool  string // the name of the tool that the verdict is about
+	handoff     bool   // which hands over to another agent
 
 	abort semconv.AbortSource // the deliberate end, if that is what ended it
 
@@ -35,14 +38,17 @@ type risk struct {
 	started       effects // effects of the tools that began and are not accounted for
 	providerTools providerTools
 	missingOutput Fact // the history lacks a tool output that exists
+	continues     bool // the provider goes on with a request although its stream is gone
+
+	tool string // the name of the tool among started of which there is most to fear
 }
 
 // readyCalls is how many calls the response handed over, or may have: an input
 // that is complete may be executed before the call is. It is not known where
-// nobody counted and an answer may have come.
+// the producer does not count and an answer may have come, nor where there may be more.
 func (r *Request) readyCalls() (n int, known bool) {
 	n = max(r.ToolCalls.N(), r.ToolInputsCompleted.N(), len(r.CallIDs))
-	return n, n > 0 || r.ToolCalls.Observed() || r.ToolInputsCompleted.Observed() || r.barren()
+	return n, !r.doubtful() && (n > 0 || r.ToolCalls.Observed() || r.ToolInputsCompleted.Observed()) || r.barren()
 }
 
 // callState says what became of the calls that the model had handed over.
@@ -69,8 +75,6 @@ type effects uint8
 
 func (s effects) has(e semconv.ToolEffect) bool { return s&(1<<e) != 0 }
 
-func (s effects) with(t *Tool) effects { return s | 1<<t.effect() }
-
 // effect is what executing the tool may do; unknown unless somebody said it.
 func (t *Tool) effect() semconv.ToolEffect {
 	if t.Effect == semconv.ToolEffectUnset {
@@ -92,8 +96,8 @@ var harmlessProviderTools = []string{"web_search", "file_search", "web_fetch", "
 func (j *judge) requestRisk(i int, w what) risk {
 	r := &j.run.Requests[i]
 	k := risk{
-		class: w.class, cause: w.cause, basis: r.Basis,
-		certificate:   r.Transport.certificate(),
+		class: w.class, cause: w.cause, basis: j.bases(r, w),
+		lasting:       r.Transport.lasting(),
 		repeated:      w.class == semconv.ClassProtocolViolation && j.violatedBefore(i),
 		abort:         r.Abort.Source,
 		missingOutput: j.missingOutput(r),
@@ -118,16 +122,17 @@ func (j *judge) runRisk(w what, basis Basis, abort semconv.AbortSource) risk {
 	k := risk{
 		class: w.class, cause: w.cause, basis: basis, abort: abort,
 		missingOutput: No, reasoning: No, text: No, toolInput: No, sent: No,
-		certificate: No,
+		lasting: No,
 		// A run whose end never came has announced nothing: any part of it may be elsewhere.
 		endless:     j.run.Ended == No,
 		unannounced: j.unannounced(),
 	}
 	k.unseen = k.endless || k.unannounced || j.childMissing()
+	k.addInner(&j.run.Inner)
 	for i := range j.run.Requests {
 		r := &j.run.Requests[i]
 		if w.class == semconv.ClassConnectionFailed && failsConnection(r.Transport.Cause) {
-			k.certificate = worse(k.certificate, r.Transport.certificate())
+			k.lasting = worse(k.lasting, r.Transport.lasting())
 		}
 		if w.class == semconv.ClassProtocolViolation {
 			k.repeated = k.repeated || j.violatedBefore(i)
@@ -155,20 +160,62 @@ func (j *judge) unannounced() bool {
 func (k *risk) add(tool *Tool) {
 	switch {
 	case tool.mayHaveActed():
-		k.started = k.started.with(tool)
+		k.start(tool.effect(), tool.Name)
 	case tool.Outcome != semconv.ToolOutcomeRejected: // such a call was never made
 		k.refused = true
 	}
 }
 
+// start joins the beginning of a tool.
+func (k *risk) start(effect semconv.ToolEffect, name string) {
+	before := k.started.worst()
+	k.started |= 1 << effect
+	if k.tool == "" || k.started.worst() > before {
+		k.tool = name
+	}
+}
+
+// addInner joins what the runs within a run did.
+func (k *risk) addInner(e *Effects) {
+	if k.tool == "" || e.started.worst() > k.started.worst() {
+		k.tool = e.tool
+	}
+	k.started |= e.started
+	k.calls = max(k.calls, e.calls)
+	k.providerTools = max(k.providerTools, e.providerTools)
+	k.text = worse(k.text, FactOf(e.text))
+	k.unseen = k.unseen || e.doubt
+	k.continues = k.continues || e.continues
+}
+
+// effects is what the run did that a run around it would do again.
+func (j *judge) effects() Effects {
+	k := j.runRisk(what{}, Typed, semconv.AbortSourceUnset)
+	return Effects{
+		Requests: len(j.run.Requests) + j.run.Inner.Requests, Tools: len(j.run.Tools) + j.run.Inner.Tools,
+		started: k.started, calls: k.calls, providerTools: k.providerTools, text: k.text == Yes,
+		doubt: k.unseen || k.text == NotObserved, continues: k.continues, tool: k.tool,
+	}
+}
+
+// bases is what the verdict on a request rests on. That a history is why the provider
+// refused a request is concluded from the status and the ids, unless a code says so.
+func (j *judge) bases(r *Request, w what) Basis {
+	if _, coded := historyCodes[strings.ToLower(r.Provider.Code)]; w.class == semconv.ClassHistoryBroken && !coded {
+		return min(r.Basis, Corroborated)
+	}
+	return r.Basis
+}
+
 // addResponse joins what one request's response shows into k.
 func (j *judge) addResponse(k *risk, r *Request) {
-	barren := r.barren()
+	barren, doubtful := r.barren(), r.doubtful()
 	seen := func(c Count) Fact {
-		if barren && c.Fact() == NotObserved {
+		fact := c.least(doubtful).Fact()
+		if barren && fact == NotObserved {
 			return No
 		}
-		return c.Fact()
+		return fact
 	}
 	k.sent = worse(k.sent, r.sent())
 	k.text = worse(k.text, seen(r.Text))
@@ -176,6 +223,13 @@ func (j *judge) addResponse(k *risk, r *Request) {
 	k.toolInput = worse(k.toolInput, seen(r.ToolInputsStarted))
 	k.calls = max(k.calls, j.callState(r))
 	k.providerTools = max(k.providerTools, r.providerTools())
+	k.continues = k.continues || r.continues()
+}
+
+// continues: the provider goes on with the request although its stream is gone, or was
+// never there.
+func (r *Request) continues() bool {
+	return r.Background && r.sent() != No && r.Status < 400 && (r.Ended != semconv.StreamEndTerminalEvent || r.Finish == FinishWaiting)
 }
 
 // worse joins two facts about harm: seen outweighs not observed, which outweighs
@@ -254,38 +308,49 @@ func (r *Request) providerTools() providerTools {
 	harmful := slices.ContainsFunc(r.ProviderTools, func(name string) bool {
 		return !slices.Contains(harmlessProviderTools, name)
 	})
-	switch began := r.ProviderToolsStarted.Fact(); {
+	switch began := r.ProviderToolsStarted.least(r.doubtful()).Fact(); {
 	case began == Yes && (harmful || len(r.ProviderTools) == 0):
 		return providerToolsBegan
 	case r.sent() == No, r.Status >= 400 && r.Status < 500:
 		return providerToolsNone // the provider never had it, or refused it
+	case began == No && r.cameToItsEnd():
+		return providerToolsNone // of a response that was cut, the beginning may be in the part that was lost
 	case r.ProviderTools == nil:
 		return providerToolsUnknown
 	case !harmful:
-		return providerToolsNone
-	case began == No && r.Events.Fact() == Yes:
 		return providerToolsNone
 	default:
 		return providerToolsPossible
 	}
 }
 
-// mayHaveActed: the tool began to execute and nobody vouches that nothing happened.
-func (t *Tool) mayHaveActed() bool {
-	switch t.Outcome {
-	case semconv.ToolOutcomeRejected, semconv.ToolOutcomeInvalidInput:
-		return false
-	default:
-		return !t.FailedBeforeEffect
-	}
+// cameToItsEnd: the response came to the end that the protocol has for it, well or not.
+func (r *Request) cameToItsEnd() bool {
+	return r.Ended == semconv.StreamEndTerminalEvent || r.Ended == semconv.StreamEndUnset && r.Finish > FinishMissing
 }
+
+// ran: the call was accepted and executed.
+func (t *Tool) ran() bool {
+	return t.Outcome != semconv.ToolOutcomeRejected && t.Outcome != semconv.ToolOutcomeInvalidInput
+}
+
+// mayHaveActed: the tool ran, and the application does not vouch that nothing happened.
+func (t *Tool) mayHaveActed() bool { return t.ran() && !t.FailedBeforeEffect }
 
 // concerns reports whether sending r again could repeat what tool did: it began
 // before r ended, or it executed one of r's own calls. A tool without an id can
-// not be told apart, so it concerns every request.
+// not be told apart, so it concerns every request; and so does, where not all calls of r
+// are named, one whose call no response is known to have made.
 func (j *judge) concerns(tool *Tool, r *Request) bool {
 	return tool.CallID == "" || tool.Start.Before(r.End) ||
-		hasID(r.CallIDs, tool.CallID) || hasID(r.OpenCallIDs, tool.CallID)
+		hasID(r.CallIDs, tool.CallID) || hasID(r.OpenCallIDs, tool.CallID) ||
+		r.callsUnnamed() && len(j.makersOf(tool.CallID)) == 0
+}
+
+// callsUnnamed: the response may have made calls whose ids are not in its lists.
+func (r *Request) callsUnnamed() bool {
+	n, known := r.readyCalls()
+	return !known || n > len(r.CallIDs) || r.ToolInputsStarted.N() > len(r.CallIDs)+len(r.OpenCallIDs)
 }
 
 // violatedBefore reports whether an earlier request of the run met the same

@@ -15,12 +15,13 @@ const (
 	stateUnknown state = iota // nothing says that it failed, nothing says that it did not
 	stateOK
 	stateLimited // complete, but cut by a limit or paused
+	stateWaiting // complete, and waits for a person or a job
 	stateAborted // ended by this side on purpose
 	stateFailed
 )
 
-// answered: the model answered, in full or up to a limit.
-func (s state) answered() bool { return s == stateOK || s == stateLimited }
+// answered: the model answered, in full, up to a limit, or up to what it waits for.
+func (s state) answered() bool { return s == stateOK || s == stateLimited || s == stateWaiting }
 
 // judge holds what the rules derive from a run while they look at it.
 type judge struct {
@@ -81,6 +82,7 @@ func JudgeInto(v *Verdicts, r *Run) {
 		j.diagnoseTool(&r.Tools[t], &v.Tools[t])
 	}
 	j.diagnoseRun(v, &v.Run)
+	v.Effects = j.effects()
 }
 
 var judges = sync.Pool{New: func() any { return new(judge) }}
@@ -109,10 +111,14 @@ func sized[E any](list []E, n int) []E {
 func stateOf(c semconv.Class, e ending) state {
 	switch c {
 	case semconv.ClassUnset:
-		if e.succeeded() {
+		switch {
+		case !e.succeeded():
+			return stateUnknown
+		case e.finish == FinishWaiting:
+			return stateWaiting
+		default:
 			return stateOK
 		}
-		return stateUnknown
 	case semconv.ClassLocalAbort:
 		return stateAborted
 	case semconv.ClassOutputLimited:
@@ -128,16 +134,19 @@ func (j *judge) diagnoseRequest(i int) Diagnosis {
 	d := w.diagnosis(requestPhase(r, w), &k)
 	d.Retry.After = retryAfter(d.Retry.Safety, r)
 	d.MissingOutputs = j.missingOutputs(r)
-	d.Evidence = requestEvidence(r)
+	if w.cause == semconv.CauseMissingOutput {
+		d.MissingOutputs = without(r.HistoryCalls, r.HistoryOutputs)
+	}
+	d.Evidence = requestEvidence(r, w)
 	d.MissingEvidence = missingEvidence(&k, r)
-	d.Summary = summarize(&d, &k)
+	summarize(&d, &k)
 	return d
 }
 
 // requestPhase is where the request was when it ended.
 func requestPhase(r *Request, w what) semconv.Phase {
 	switch {
-	case w.class == semconv.ClassConnectionFailed:
+	case w.class == semconv.ClassConnectionFailed && failsConnection(r.Transport.Cause):
 		return semconv.PhaseBeforeConnection
 	case r.Phase != semconv.PhaseUnset:
 		return r.Phase
@@ -175,6 +184,8 @@ func (j *judge) toolWhat(t *Tool) what {
 		return failed(semconv.CauseTimeout)
 	case t.Outcome == semconv.ToolOutcomeInterrupted:
 		return failed(semconv.CauseInterrupted)
+	case t.Outcome == semconv.ToolOutcomeFailed && t.ErrorType == errorTypePanic:
+		return failed(semconv.CausePanic)
 	case t.Outcome == semconv.ToolOutcomeFailed:
 		return failed(semconv.CauseExecutionError)
 	case t.Delivery == semconv.OutputDeliveryFailed && !j.answered(t, nil):
@@ -211,10 +222,11 @@ func (j *judge) diagnoseTool(t *Tool, d *Diagnosis) {
 		sent: Yes, text: No, reasoning: No, toolInput: No, missingOutput: No,
 	}
 	if t.mayHaveActed() {
-		k.started = k.started.with(t)
+		k.start(t.effect(), t.Name)
 	} else {
 		k.calls = callsNotExecuted
 	}
+	k.failedTool, k.handoff = t.Name, t.Handoff
 	phase := semconv.PhaseToolExecution
 	if w.class == semconv.ClassToolOutputLost {
 		phase = semconv.PhaseToolOutputDelivery
@@ -222,8 +234,11 @@ func (j *judge) diagnoseTool(t *Tool, d *Diagnosis) {
 	*d = w.diagnosis(phase, &k)
 	d.Evidence = toolEvidence(t)
 	d.MissingEvidence = missingEvidence(&k, nil)
-	d.Summary = summarize(d, &k)
+	summarize(d, &k)
 }
+
+// errorTypePanic is the error.type of a tool or a run that panicked.
+const errorTypePanic = "panic"
 
 // primary is the failure that the run came to.
 type primary struct {
@@ -243,6 +258,9 @@ func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 	case p.class != semconv.ClassUnset:
 		k := j.runRisk(p.what, p.basis, p.abort)
 		k.silent = p.class == semconv.ClassUnclassified && p.request == nil && j.run.Failed != Yes
+		if p.tool != nil {
+			k.failedTool, k.handoff = p.tool.Name, p.tool.Handoff
+		}
 		outcome := outcomeOf(p.class)
 		*d = p.diagnosis(p.phase, &k)
 		d.Outcome, d.RecoveredFailures, d.MissingOutputs = outcome, recovered, missing
@@ -251,7 +269,9 @@ func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 		if p.request != nil {
 			d.Retry.After = retryAfter(d.Retry.Safety, p.request)
 		}
-		d.Summary = summarize(d, &k)
+		summarize(d, &k)
+	case j.waits():
+		d.Outcome = semconv.RunOutcomeWaiting
 	case recovered > 0:
 		d.Outcome = semconv.RunOutcomeRecovered
 	default:
@@ -288,11 +308,22 @@ func outcomeOf(c semconv.Class) semconv.RunOutcome {
 func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string) {
 	var incomplete, undelivered, failedTool, neverAnswered, abortedTool *Tool
 	var undeliveredCause semconv.Cause
+	var unanswered []string // ids of outputs that the model never got, which only a run that failed owes it
 	for t := range j.run.Tools {
 		tool := &j.run.Tools[t]
 		lost := j.lost(tool)
-		if lost != semconv.CauseUnset && lost != semconv.CauseNeverAnswered && tool.CallID != "" && len(missing) < MaxIDs {
+		switch {
+		case lost == semconv.CauseUnset || tool.CallID == "":
+		case lost == semconv.CauseNeverAnswered:
+			if !tool.ran() {
+				break
+			}
+			unanswered = append(unanswered, tool.CallID)
+		case len(missing) < MaxIDs:
 			missing = append(missing, tool.CallID)
+		}
+		if tool.Delivery == semconv.OutputDeliverySent && tool.DeliveryError != "" {
+			recovered++ // sending it failed first
 		}
 		class, cause := v.Tools[t].Class, v.Tools[t].Cause
 		if class == semconv.ClassUnset && lost == semconv.CauseUnset {
@@ -344,7 +375,6 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		p = tool(failedTool, j.toolWhat(failedTool), semconv.PhaseToolExecution)
 	case neverAnswered != nil && run.Failed == Yes && j.whole():
 		p = lost(neverAnswered, semconv.CauseNeverAnswered)
-		missing = append(missing, neverAnswered.CallID)
 	case run.Failed == Yes && j.whole():
 		p = primary{what: what{semconv.ClassApplicationError, semconv.CauseRunError, semconv.OriginApplication}, phase: semconv.PhaseUnknown, basis: Typed}
 	case run.Ended == No:
@@ -358,6 +388,9 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 	if run.Abort.Source == semconv.AbortSourceUser || p.abort == semconv.AbortSourceUnset && p.class == semconv.ClassLocalAbort {
 		p.abort = run.Abort.Source
 	}
+	if outcomeOf(p.class) == semconv.RunOutcomeFailed && p.class != semconv.ClassUnset {
+		missing = append(missing, unanswered[:min(len(unanswered), MaxIDs-len(missing))]...)
+	}
 	return p, recovered, missing
 }
 
@@ -370,12 +403,20 @@ func later(a, b *Tool) *Tool {
 
 // childMissing: the run announced more children than are here.
 func (j *judge) childMissing() bool {
-	return j.run.AnnouncedRequests.N() > len(j.run.Requests) || j.run.AnnouncedTools.N() > len(j.run.Tools)
+	return j.run.AnnouncedRequests.N() > len(j.run.Requests)+j.run.Inner.Requests ||
+		j.run.AnnouncedTools.N() > len(j.run.Tools)+j.run.Inner.Tools
 }
 
-// whole: the run said how many children it has, and every one of them is here.
+// whole: the run said how many children it has, and every one of them is here. Tools
+// that are not declared to be recorded are the application's, like the run itself.
 func (j *judge) whole() bool {
-	return j.run.AnnouncedRequests.Observed() && j.run.AnnouncedTools.Observed() && !j.childMissing()
+	return j.run.AnnouncedRequests.Observed() && !j.childMissing()
+}
+
+// waits: the last answer of the run waits for a person or a job.
+func (j *judge) waits() bool {
+	n := len(j.order)
+	return n > 0 && j.states[j.order[n-1]] == stateWaiting
 }
 
 // endUnknown: nothing says how the run went: neither its own word nor its last
@@ -390,6 +431,9 @@ func (j *judge) endUnknown() bool {
 		return false
 	case n > 0:
 		last := j.order[n-1]
+		if j.run.Requests[last].Open {
+			return false // and nothing has failed so far
+		}
 		return j.states[last] == stateUnknown || j.run.Requests[last].Finish == FinishToolCalls && !j.run.AnnouncedTools.Observed()
 	default:
 		return j.run.Ended == Yes && !j.run.AnnouncedRequests.Observed() && j.run.Within != Yes

@@ -245,6 +245,7 @@ func TestAcceptance(t *testing.T) {
 				tool(1, 2, "a", semconv.ToolEffectReadOnly, bad)), outcome: "failed",
 			want: "tool_failed/execution_error@tool_execution safe_auto_retry (read_only_tools_only)", requests: []string{""},
 			tools: []string{"tool_failed/execution_error@tool_execution safe_auto_retry (read_only_tools_only)"}, origin: semconv.OriginTool,
+			missing: []string{"a"},
 		},
 		{
 			name: "18 tool fails, and sending its failure fails", run: run(true, []Request{request(0, 1, calls("a"))},
@@ -269,6 +270,7 @@ func TestAcceptance(t *testing.T) {
 			want:     "tool_failed/incomplete_input@tool_execution no_retry (not_transient)",
 			requests: []string{"stream_interrupted/connection_reset@tool_input user_confirmed_retry (tool_side_effect)"},
 			tools:    []string{"tool_failed/incomplete_input@tool_execution no_retry (not_transient)"},
+			missing:  []string{"a"},
 		},
 		{
 			name: "21 output limit", run: run(false, []Request{request(0, 1, all(answers, func(r *Request) { r.Finish = FinishMaxTokens }))}), outcome: "limited",
@@ -415,7 +417,7 @@ func TestAcceptance(t *testing.T) {
 			name: "the same, and its tool ran", run: run(true, []Request{request(0, 1, inputOnly)}, tool(1, 2, "a", write, ok)), outcome: "failed",
 			want:     "stream_interrupted/connection_reset@tool_call_ready user_confirmed_retry (tool_side_effect)",
 			requests: []string{"stream_interrupted/connection_reset@tool_call_ready user_confirmed_retry (tool_side_effect)"},
-			tools:    []string{""},
+			tools:    []string{""}, missing: []string{"a"},
 		},
 		{
 			name: "a producer that says nothing of the end", run: Run{Start: t0, Requests: []Request{{Start: t0, End: at(1)}}}, outcome: "incomplete",
@@ -517,17 +519,17 @@ func TestSummaryOfARefusedInput(t *testing.T) {
 		{
 			semconv.ToolOutcomeInvalidInput, false,
 			cut + "The tool had been called and had changed nothing. It is safe to retry automatically.",
-			"A tool failed (the input was not valid). It had not changed anything. Trying again as it was would not help.",
+			"The tool apply_patch failed (the input was not valid). It had not changed anything. Trying again as it was would not help.",
 		},
 		{
 			semconv.ToolOutcomeRejected, false,
 			cut + "The tool had not run. It is safe to retry automatically.",
-			"A tool failed (the call was rejected). It had not changed anything. Trying again as it was would not help.",
+			"The tool apply_patch failed (the call was rejected). It had not changed anything. Trying again as it was would not help.",
 		},
 		{
 			semconv.ToolOutcomeFailed, true,
-			"A tool failed (it ran on an input that the model had never completed). The tool had been called and had changed nothing. Trying again as it was would not help.",
-			"A tool failed (it ran on an input that the model had never completed). It had not changed anything. Trying again as it was would not help.",
+			"The tool apply_patch failed (it ran on an input that the model had never completed). The tool had been called and had changed nothing. Trying again as it was would not help.",
+			"The tool apply_patch failed (it ran on an input that the model had never completed). It had not changed anything. Trying again as it was would not help.",
 		},
 	} {
 		f := tool(1, 2, "a", semconv.ToolEffectNonIdempotent, c.outcome)

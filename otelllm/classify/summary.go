@@ -6,26 +6,46 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// summarize says in plain words what broke and where, what had or had not
-// happened, and what may be done. It is built from fixed templates only: no
-// error text, no name, no content ever enters it.
-func summarize(d *Diagnosis, k *risk) string {
+// summarize writes the summary of a verdict, and which of the sentences about what had
+// happened it holds. It says in plain words what broke and where, what had or had not
+// happened, and what may be done. It is built from fixed templates and the names of
+// tools: no error text and no content ever enters it.
+func summarize(d *Diagnosis, k *risk) {
 	var b strings.Builder
 	b.Grow(256)
-	d.SummaryKey = semconv.SummaryKeyNothingToAdd
 	b.WriteString(broke(d, k))
 	if during := during(d); during != "" {
 		b.WriteByte(' ')
 		b.WriteString(during)
 	}
 	b.WriteByte('.')
-	if state := happened(d, k); state != "" {
+	d.SummaryKey = happened(d, k)
+	if state := stateWords(d.SummaryKey, k); state != "" {
 		b.WriteByte(' ')
 		b.WriteString(state)
 	}
 	b.WriteByte(' ')
 	b.WriteString(advice(d, k))
-	return b.String()
+	d.Summary = b.String()
+}
+
+// maxToolName bounds the name of a tool in a summary and in a timeline, in bytes.
+const maxToolName = 64
+
+// safeName is the name of a tool where it is fit to be shown, else "".
+func safeName(name string) string {
+	if name = SanitizeCode(name); name == Redacted || len(name) > maxToolName {
+		return ""
+	}
+	return name
+}
+
+// toolNamed is the words for a tool: its name after the word, where there is one.
+func toolNamed(article, name string) string {
+	if name = safeName(name); name != "" {
+		return "The tool " + name
+	}
+	return article + " tool"
 }
 
 // broke is what broke.
@@ -35,6 +55,9 @@ func broke(d *Diagnosis, k *risk) string {
 	case semconv.ClassWatchdogTimeout:
 		return named("The request was stopped by a watchdog", cause)
 	case semconv.ClassLocalAbort:
+		if d.Phase == semconv.PhaseToolExecution {
+			return named(toolNamed("A", k.failedTool)+" was stopped on this side", cause)
+		}
 		return named("The request was stopped on this side", cause)
 	case semconv.ClassProviderError:
 		return named("The model provider reported an error", cause)
@@ -49,16 +72,24 @@ func broke(d *Diagnosis, k *risk) string {
 		return named("The response was not what the protocol allows", cause)
 	case semconv.ClassOutputLimited:
 		return named("The model did not give its whole answer", cause)
+	case semconv.ClassHistoryBroken:
+		return named("The model provider refused the history of the conversation", cause)
 	case semconv.ClassEmptyCompletion:
 		if cause == semconv.CauseSwallowedError {
 			return "The model call came back empty, because a gateway had swallowed an error of its upstream"
 		}
 		return "The model call came back complete, but with nothing in it"
 	case semconv.ClassToolFailed:
-		return named("A tool failed", cause)
+		if k.handoff {
+			return named("Handing over to another agent failed", cause)
+		}
+		return named(toolNamed("A", k.failedTool)+" failed", cause)
 	case semconv.ClassToolOutputLost:
-		return named("The output of a tool never reached the model", cause)
+		return named("The output of "+lower(toolNamed("A", k.failedTool))+" never reached the model", cause)
 	case semconv.ClassApplicationError:
+		if cause != semconv.CauseRunError {
+			return named("The application made a request that cannot be sent", cause)
+		}
 		return "The agent reported a failure, and none of its model calls or tools explains it"
 	case semconv.ClassRunAbandoned:
 		return named("The record of the run is not whole", cause)
@@ -69,6 +100,9 @@ func broke(d *Diagnosis, k *risk) string {
 		return "Something failed, and nothing recorded says what"
 	}
 }
+
+// lower is a phrase as it stands within a sentence.
+func lower(phrase string) string { return strings.ToLower(phrase[:1]) + phrase[1:] }
 
 // causeWords are the words for the causes that do not read well as they are.
 var causeWords = map[semconv.Cause]string{
@@ -97,7 +131,14 @@ var causeWords = map[semconv.Cause]string{
 	semconv.CauseConnectUnreachable:    "the host or network is unreachable",
 	semconv.CauseConnectTimeout:        "connecting took too long",
 	semconv.CauseTLS:                   "the TLS handshake failed",
-	semconv.CauseProxy:                 "the proxy did not let it through",
+	semconv.CauseProxy:                 "the proxy could not be reached",
+	semconv.CauseProxyRefused:          "the proxy refused to connect",
+	semconv.CauseInvalidURL:            "its URL is not valid",
+	semconv.CauseMissingOutput:         "a tool call in it has no output",
+	semconv.CauseMissingCall:           "a tool output in it belongs to no call",
+	semconv.CauseLostState:             "the provider no longer has what it refers to",
+	semconv.CauseInvalidSignature:      "a signature of the provider in it is missing or not valid",
+	semconv.CausePanic:                 "it panicked",
 	semconv.CauseWriteFailed:           "the request could not be sent whole",
 	semconv.CauseClosedBeforeHeaders:   "closed before any response",
 	semconv.CauseHeaderTimeout:         "no response headers in time",
@@ -174,33 +215,70 @@ func during(d *Diagnosis) string {
 }
 
 // happened is what had, or had not, happened by then.
-func happened(d *Diagnosis, k *risk) string {
+func happened(d *Diagnosis, k *risk) semconv.SummaryKey {
 	switch {
 	case d.Class == semconv.ClassRunAbandoned, d.Class == semconv.ClassUnclassified:
-		return ""
+		return semconv.SummaryKeyNothingToAdd
 	case d.Class == semconv.ClassToolFailed && k.calls == callsNotExecuted && k.started == 0:
-		return "It had not changed anything."
+		return semconv.SummaryKeyToolChangedNothing
 	case k.started.has(semconv.ToolEffectNonIdempotent):
-		return "A tool that changes things had already run."
+		return semconv.SummaryKeyToolWithEffectsRan
 	case k.started.has(semconv.ToolEffectUnknown):
-		return "A tool had already run, and what it may have changed is not known."
+		return semconv.SummaryKeyToolOfUnknownEffectRan
+	case k.sent == No && k.started == 0:
+		return semconv.SummaryKeyNothingSent
 	case k.calls == callsUnknown:
-		return "Whether a tool ran is not known."
+		return semconv.SummaryKeyToolStateUnknown
 	case k.providerTools == providerToolsBegan || k.providerTools == providerToolsPossible:
-		return "A tool on the side of the provider may already have acted."
+		return semconv.SummaryKeyProviderToolActed
+	case k.continues:
+		return semconv.SummaryKeyProviderContinues
 	case k.started != 0:
-		return "Only tools that are safe to repeat had run."
+		return semconv.SummaryKeyHarmlessToolsRan
 	case k.calls == callsNotExecuted, k.toolInput == Yes:
 		if k.refused {
-			return "The tool had been called and had changed nothing."
+			return semconv.SummaryKeyToolRefused
 		}
-		return "The tool had not run."
+		return semconv.SummaryKeyToolNotRun
 	case k.text == Yes && d.Class != semconv.ClassOutputLimited:
-		return "Part of the answer had already been shown."
-	case k.sent == No:
-		return "Nothing had been sent."
+		return semconv.SummaryKeyTextShown
 	case k.text == No && k.observed() && d.Class != semconv.ClassEmptyCompletion && d.Class != semconv.ClassOutputLimited &&
-		d.Class != semconv.ClassApplicationError && d.Class != semconv.ClassToolOutputLost:
+		d.Class != semconv.ClassApplicationError && d.Class != semconv.ClassToolOutputLost && d.Class != semconv.ClassHistoryBroken:
+		return semconv.SummaryKeyNothingShown
+	default:
+		return semconv.SummaryKeyNothingToAdd
+	}
+}
+
+// stateWords is the sentence of a summary key. docs/reference/summaries.md lists them.
+func stateWords(key semconv.SummaryKey, k *risk) string {
+	switch key {
+	case semconv.SummaryKeyToolChangedNothing:
+		return "It had not changed anything."
+	case semconv.SummaryKeyToolWithEffectsRan:
+		if safeName(k.tool) != "" {
+			return toolNamed("", k.tool) + ", which changes things, had already run."
+		}
+		return "A tool that changes things had already run."
+	case semconv.SummaryKeyToolOfUnknownEffectRan:
+		return toolNamed("A", k.tool) + " had already run, and what it may have changed is not known."
+	case semconv.SummaryKeyToolStateUnknown:
+		return "Whether a tool ran is not known."
+	case semconv.SummaryKeyProviderToolActed:
+		return "A tool on the side of the provider may already have acted."
+	case semconv.SummaryKeyProviderContinues:
+		return "The provider goes on with it in the background."
+	case semconv.SummaryKeyHarmlessToolsRan:
+		return "Only tools that are safe to repeat had run."
+	case semconv.SummaryKeyToolRefused:
+		return "The tool had been called and had changed nothing."
+	case semconv.SummaryKeyToolNotRun:
+		return "The tool had not run."
+	case semconv.SummaryKeyTextShown:
+		return "Part of the answer had already been shown."
+	case semconv.SummaryKeyNothingSent:
+		return "Nothing had been sent."
+	case semconv.SummaryKeyNothingShown:
 		return "Nothing had been shown yet."
 	default:
 		return ""
@@ -217,15 +295,29 @@ func advice(d *Diagnosis, k *risk) string {
 		case semconv.RetryReasonUserAbort, semconv.RetryReasonLocalShutdown:
 			return "It was ended on purpose: do not retry."
 		default:
-			if d.Cause == semconv.CausePaused {
+			switch {
+			case d.Cause == semconv.CausePaused:
 				return "Continue it instead of retrying."
+			case d.Class == semconv.ClassLocalAbort:
+				return "It ended by a decision on this side: do not retry without a new one."
+			case d.Class == semconv.ClassHistoryBroken:
+				return "Mend the history before trying again."
+			case d.Class == semconv.ClassApplicationError:
+				return "Mend the request before trying again."
+			case d.Cause == semconv.CauseQuotaExhausted:
+				return "Trying again will not help before the quota is renewed."
 			}
 			return "Trying again as it was would not help."
 		}
 	default:
 		switch d.Retry.Reason {
 		case semconv.RetryReasonToolSideEffect:
+			if name := safeName(k.tool); name != "" {
+				return "Ask before retrying: " + name + " could run twice."
+			}
 			return "Ask before retrying: it could be done twice."
+		case semconv.RetryReasonProviderContinues:
+			return "Ask before retrying: the same work could be done twice. Ask the provider for the answer instead."
 		case semconv.RetryReasonToolStateUnknown, semconv.RetryReasonProviderToolSideEffect:
 			return "Ask before retrying: something could be done twice."
 		case semconv.RetryReasonHistoryIncomplete:

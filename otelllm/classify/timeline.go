@@ -11,10 +11,9 @@ import (
 
 // The bounds of a timeline, in lines.
 const (
-	maxTimeline   = 24
-	timelineHead  = 8
-	timelineTail  = 5
-	maxTimelineID = 64 // bytes of a tool's name
+	maxTimeline  = 24
+	timelineHead = 8
+	timelineTail = 5
 )
 
 // line is one line of a timeline before it is written out: most are never written.
@@ -33,6 +32,7 @@ const (
 	lineRequestEnd
 	lineTool
 	lineToolEnd
+	lineToolOpen // the run ended, and the tool had not
 	lineRunEnd
 )
 
@@ -56,8 +56,11 @@ func (j *judge) timeline(v *Verdicts) []string {
 	for t := range j.run.Tools {
 		tool := &j.run.Tools[t]
 		lines = append(lines, line{at: tool.Start.Sub(start), kind: lineTool, index: t})
-		if !tool.End.IsZero() {
+		switch {
+		case !tool.End.IsZero():
 			lines = append(lines, line{at: tool.End.Sub(start), kind: lineToolEnd, index: t, terminal: v.Tools[t].Failed()})
+		case j.run.Ended == Yes:
+			lines = append(lines, line{at: j.run.End.Sub(start), kind: lineToolOpen, index: t, terminal: true})
 		}
 	}
 	if j.run.Ended == Yes {
@@ -179,6 +182,9 @@ func (j *judge) write(b []byte, l line, v *Verdicts) []byte {
 		tool := &j.run.Tools[l.index]
 		b = appendTool(b, tool)
 		b = appendToolEnd(b, tool)
+	case lineToolOpen:
+		b = appendTool(b, &j.run.Tools[l.index])
+		b = append(b, "never ended"...)
 	case lineRunEnd:
 		b = append(b, "run: ended"...)
 		switch {
@@ -214,7 +220,7 @@ func appendRequest(b []byte, n int) []byte {
 
 func appendTool(b []byte, t *Tool) []byte {
 	b = append(b, "tool"...)
-	if name := SanitizeCode(t.Name); name != "" && name != Redacted && len(name) <= maxTimelineID {
+	if name := safeName(t.Name); name != "" {
 		b = append(b, ' ')
 		b = append(b, name...)
 	}
@@ -238,6 +244,10 @@ func appendRequestEnd(b []byte, r *Request, d *Diagnosis, s state) []byte {
 		}
 	case s == stateOK:
 		b = append(b, "complete"...)
+	case s == stateWaiting:
+		b = append(b, "complete, and waits"...)
+	case r.Open:
+		b = append(b, "goes on"...)
 	default:
 		b = append(b, "ended, how is not known"...)
 	}
@@ -250,10 +260,12 @@ func appendToolEnd(b []byte, t *Tool) []byte {
 	} else {
 		b = append(b, t.Outcome.String()...)
 	}
-	switch t.Delivery {
-	case semconv.OutputDeliveryFailed:
+	switch {
+	case t.Delivery == semconv.OutputDeliveryFailed:
 		b = append(b, ", and sending its output failed"...)
-	case semconv.OutputDeliverySent:
+	case t.Delivery == semconv.OutputDeliverySent && t.DeliveryError != "":
+		b = append(b, ", and its output was sent after a try that failed"...)
+	case t.Delivery == semconv.OutputDeliverySent:
 		b = append(b, ", output sent"...)
 	}
 	return b

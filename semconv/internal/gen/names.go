@@ -7,7 +7,7 @@ import (
 
 // initialisms are the words that Go writes in capitals.
 var initialisms = map[string]string{
-	"id": "ID", "ids": "IDs", "dns": "DNS", "tls": "TLS", "eof": "EOF", "http": "HTTP", "h2": "H2",
+	"id": "ID", "ids": "IDs", "dns": "DNS", "tls": "TLS", "eof": "EOF", "http": "HTTP", "h2": "H2", "url": "URL",
 }
 
 // goName is a name of the vocabulary in Go: llm.stream.tool_call_ids is

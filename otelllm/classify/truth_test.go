@@ -1,0 +1,363 @@
+package classify
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+func ids(n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = "call_" + strconv.Itoa(i)
+	}
+	return list
+}
+
+// lone is a request by itself.
+func lone(change func(*Request)) Run { return Run{Requests: []Request{request(0, 1, change)}} }
+
+func cutAt(cause semconv.TransportCause) func(*Request) {
+	return func(r *Request) {
+		r.Ended, r.Phase, r.Status = semconv.StreamEndNoResponse, semconv.PhaseBeforeConnection, 0
+		r.Transport.Cause = cause
+	}
+}
+
+// TestRequests holds what is said of one request by itself.
+func TestRequests(t *testing.T) {
+	cut := reset(semconv.PhaseResponseStarted)
+	offers := func(tools ...string) func(*Request) { return func(r *Request) { r.ProviderTools = tools } }
+	unread := func(r *Request) { r.Unread = true }
+	status := func(status int, code string, kind semconv.ProviderErrorKind) func(*Request) {
+		return all(refused(status, kind), func(r *Request) { r.Provider.Code = code })
+	}
+	history := func(calls, outputs []string) func(*Request) {
+		return func(r *Request) { r.HistoryCalls, r.HistoryOutputs = calls, outputs }
+	}
+	after := func(d time.Duration) func(*Request) { return func(r *Request) { r.RetryAfter = d } }
+	upstream := func(class semconv.Class, cause semconv.Cause, origin semconv.Origin) func(*Request) {
+		return func(r *Request) { r.Upstream = Upstream{Yes, class, cause, origin} }
+	}
+	finish := func(f Finish) func(*Request) {
+		return func(r *Request) {
+			r.Ended, r.Phase, r.Finish = semconv.StreamEndTerminalEvent, semconv.PhaseStreamEnd, f
+		}
+	}
+	const bad = semconv.ProviderErrorKindInvalidRequest
+	for _, c := range []struct {
+		name   string
+		change func(*Request)
+		want   string // "": nothing failed
+		origin string // "": not looked at
+	}{
+		// Nothing is seen not to be unless everything was read.
+		{"cut, all of it read", cut, "stream_interrupted/connection_reset@response_started safe_auto_retry (no_output)", ""},
+		{"cut, a part of it not read", all(cut, unread), "stream_interrupted/connection_reset@response_started user_confirmed_retry (tool_state_unknown)", ""},
+		{"a part not read, text counted before", all(cut, unread, func(r *Request) { r.Text = Counted(1) }), "stream_interrupted/connection_reset@response_started user_confirmed_retry (tool_state_unknown)", ""},
+		{"whole, a part not read", all(finish(FinishStop), unread), "", ""},
+		{"an unknown reason for the end", finish(FinishOther), "", ""},
+		{"nothing in it", finish(FinishStop), "empty_completion/no_content@stream_end safe_auto_retry (no_output)", "provider"},
+		{"no answer was due", finish(FinishNothingDue), "", ""},
+		{"waits for an approval", finish(FinishWaiting), "", ""},
+		// What the provider may have done in a part that was lost.
+		{"offered and cut", all(cut, offers("code_interpreter")), "stream_interrupted/connection_reset@response_started user_confirmed_retry (provider_tool_side_effect)", ""},
+		{"offered, harmless, and cut", all(cut, offers("web_search")), "stream_interrupted/connection_reset@response_started safe_auto_retry (no_output)", ""},
+		{"offered, and an error ended it", all(offers("mcp"), func(r *Request) {
+			r.Ended, r.Phase = semconv.StreamEndTerminalEvent, semconv.PhaseResponseStarted
+			r.Provider = ProviderError{Kind: semconv.ProviderErrorKindOverloaded, InBand: true}
+		}), "provider_error/overloaded@response_started safe_auto_retry (no_output)", "provider"},
+		{"what is offered is not known", all(cut, func(r *Request) { r.ProviderTools = nil }), "stream_interrupted/connection_reset@response_started user_confirmed_retry (evidence_incomplete)", ""},
+		{"in the background, and cut", all(cut, func(r *Request) { r.Background = true }), "stream_interrupted/connection_reset@response_started user_confirmed_retry (provider_continues)", ""},
+		{"in the background, and refused", all(status(503, "", semconv.ProviderErrorKindOverloaded), func(r *Request) { r.Background = true }), "provider_error/overloaded@response_started safe_auto_retry (no_output)", ""},
+		{"in the background, never sent", all(cutAt(semconv.TransportCauseConnectRefused), func(r *Request) { r.Background = true }), "connection_failed/connect_refused@before_connection safe_auto_retry (nothing_left_client)", ""},
+		// Quotas and rate limits.
+		{"429 for 20 seconds", all(status(429, "", semconv.ProviderErrorKindRateLimited), after(20*time.Second)), "provider_error/rate_limited@response_started safe_auto_retry (no_output)", ""},
+		{"429 for 10 minutes", all(status(429, "", semconv.ProviderErrorKindRateLimited), after(10*time.Minute)), "provider_error/rate_limited@response_started safe_auto_retry (no_output)", ""},
+		{"429 for 5 hours", all(status(429, "rate_limit_exceeded", semconv.ProviderErrorKindRateLimited), after(5*time.Hour)), "provider_error/quota_exhausted@response_started no_retry (not_transient)", ""},
+		{"402", status(402, "", semconv.ProviderErrorKindQuotaExhausted), "provider_error/quota_exhausted@response_started no_retry (not_transient)", ""},
+		{"402 for a minute", all(status(402, "", semconv.ProviderErrorKindQuotaExhausted), after(time.Minute)), "provider_error/rate_limited@response_started safe_auto_retry (no_output)", ""},
+		{"402 for an hour", all(status(402, "", semconv.ProviderErrorKindQuotaExhausted), after(time.Hour)), "provider_error/quota_exhausted@response_started no_retry (not_transient)", ""},
+		{"402 for a minute, by a quota's code", all(status(402, "insufficient_quota", semconv.ProviderErrorKindQuotaExhausted), after(time.Minute)), "provider_error/quota_exhausted@response_started no_retry (not_transient)", ""},
+		// A history that the provider refuses.
+		{"a call without output", all(status(400, "", bad), history([]string{"a", "b"}, []string{"a"})), "history_broken/missing_output@response_started no_retry (not_transient)", "application"},
+		{"an output without call", all(status(400, "invalid_request_error", bad), history([]string{"a"}, []string{"a", "b"})), "history_broken/missing_call@response_started no_retry (not_transient)", "application"},
+		{"one of two calls of an id", all(status(400, "", bad), history([]string{"a", "a"}, []string{"a"})), "history_broken/missing_output@response_started no_retry (not_transient)", "application"},
+		{"another cause is named", all(status(400, "unsupported_value", bad), history([]string{"a"}, []string{})), "provider_error/invalid_request@response_started no_retry (not_transient)", "provider"},
+		{"another status", all(status(404, "", semconv.ProviderErrorKindNotFound), history([]string{"a"}, []string{})), "provider_error/not_found@response_started no_retry (not_transient)", "provider"},
+		{"the history is whole", all(status(400, "", bad), history([]string{"a"}, []string{"a"})), "provider_error/invalid_request@response_started no_retry (not_transient)", "provider"},
+		{"part of the history is on the server", all(status(400, "", bad), history(nil, []string{"a"})), "provider_error/invalid_request@response_started no_retry (not_transient)", "provider"},
+		{"the history may have been cut", all(status(400, "", bad), history(ids(MaxIDs), ids(3))), "provider_error/invalid_request@response_started no_retry (not_transient)", "provider"},
+		{"the state is gone", status(400, "previous_response_not_found", bad), "history_broken/lost_state@response_started no_retry (not_transient)", "application"},
+		{"a signature is missing", all(status(200, "MISSING_THOUGHT_SIGNATURE", semconv.ProviderErrorKindUnknown), func(r *Request) { r.Provider.InBand = true }), "history_broken/invalid_signature@response_started no_retry (not_transient)", "application"},
+		// The caller's own fault.
+		{"no host", cutAt(semconv.TransportCauseInvalidURL), "application_error/invalid_url@before_connection no_retry (not_transient)", "application"},
+		{"a header that is not valid", cutAt(semconv.TransportCauseInvalidRequest), "application_error/invalid_request@before_connection no_retry (not_transient)", "application"},
+		{"HTTPS to a plain port", all(cutAt(semconv.TransportCauseTLS), func(r *Request) { r.Transport.Code = CodeNotTLS }), "connection_failed/tls@before_connection no_retry (not_transient)", "transport"},
+		{"a handshake that failed", all(cutAt(semconv.TransportCauseTLS), func(r *Request) { r.Transport.Code = "handshake_failure" }), "connection_failed/tls@before_connection safe_auto_retry (nothing_left_client)", "transport"},
+		{"a proxy that refuses", cutAt(semconv.TransportCauseProxyRefused), "connection_failed/proxy_refused@before_connection no_retry (not_transient)", "transport"},
+		{"a proxy that is down", cutAt(semconv.TransportCauseProxy), "connection_failed/proxy@before_connection safe_auto_retry (nothing_left_client)", "transport"},
+		// The application's own watchdog.
+		{"the application's watchdog", func(r *Request) {
+			r.Ended, r.Phase = semconv.StreamEndCancelled, semconv.PhaseResponseStarted
+			r.Abort.Source, r.Watchdog.Kind = semconv.AbortSourceWatchdog, semconv.WatchdogKindIdle
+		}, "watchdog_timeout/idle@response_started safe_auto_retry (no_output)", "watchdog"},
+		{"the application's watchdog, of no kind", func(r *Request) {
+			r.Ended, r.Phase = semconv.StreamEndCancelled, semconv.PhaseResponseStarted
+			r.Abort.Source = semconv.AbortSourceWatchdog
+		}, "watchdog_timeout/unknown@response_started safe_auto_retry (no_output)", "watchdog"},
+		// What is beneath a gateway outweighs what it reports.
+		{"a gateway's 500 over a reset", all(status(500, "", semconv.ProviderErrorKindServerError), upstream(semconv.ClassStreamInterrupted, semconv.CauseConnectionReset, semconv.OriginTransport)), "stream_interrupted/connection_reset@response_started safe_auto_retry (no_output)", "transport"},
+		{"a gateway's 502 over a refused connection", all(status(502, "", semconv.ProviderErrorKindServerError), upstream(semconv.ClassConnectionFailed, semconv.CauseConnectRefused, semconv.OriginTransport)), "connection_failed/connect_refused@response_started safe_auto_retry (no_output)", "transport"},
+		{"a gateway's 503 over its own shutdown", all(status(503, "", semconv.ProviderErrorKindOverloaded), upstream(semconv.ClassLocalAbort, semconv.CauseShutdown, semconv.OriginLocal)), "provider_error/overloaded@response_started safe_auto_retry (no_output)", "gateway"},
+		{"a gateway's 401", all(status(401, "", semconv.ProviderErrorKindAuthentication), upstream(semconv.ClassStreamInterrupted, semconv.CauseConnectionReset, semconv.OriginTransport)), "provider_error/authentication@response_started no_retry (not_transient)", "provider"},
+		{"empty over a shutdown", all(finish(FinishStop), upstream(semconv.ClassLocalAbort, semconv.CauseShutdown, semconv.OriginLocal)), "empty_completion/swallowed_error@stream_end safe_auto_retry (no_output)", "gateway"},
+	} {
+		run := lone(c.change)
+		d := Judge(&run).Requests[0]
+		assert.Equal(t, c.want, words(&d), c.name)
+		if c.origin != "" {
+			assert.Equal(t, c.origin, d.Origin.String(), c.name)
+		}
+	}
+}
+
+// The ids by which a history is broken are named.
+func TestBrokenHistoryNamesItsIDs(t *testing.T) {
+	broken := func(calls, outputs []string) Diagnosis {
+		run := lone(all(refused(400, semconv.ProviderErrorKindInvalidRequest), func(r *Request) { r.HistoryCalls, r.HistoryOutputs = calls, outputs }))
+		return Judge(&run).Requests[0]
+	}
+	d := broken([]string{"a", "b", "c"}, []string{"a"})
+	assert.Equal(t, []string{"b", "c"}, d.MissingOutputs)
+	assert.Contains(t, d.Evidence, "llm.history.tool_calls=b,c")
+	assert.Equal(t, semconv.ConfidenceMedium, d.Confidence)
+	assert.Contains(t, d.Summary, "a tool call in it has no output")
+
+	d = broken([]string{"a"}, []string{"a", "b"})
+	assert.Empty(t, d.MissingOutputs)
+	assert.Contains(t, d.Evidence, "llm.history.tool_outputs=b")
+}
+
+// A list of ids that may have been cut is not a whole list: a tool whose call is not in
+// it may have been called by that very response.
+func TestMoreCallsThanAreNamed(t *testing.T) {
+	many := func(n int) func(*Request) {
+		return all(calls(ids(MaxIDs)...), reset(semconv.PhaseToolCallReady), func(r *Request) {
+			r.ToolInputsStarted, r.ToolInputsCompleted, r.ToolCalls = Counted(n), Counted(n), Counted(n)
+		})
+	}
+	run := Run{ToolsRecorded: Yes, Requests: []Request{request(0, 1, many(65))}}
+	for i := range MaxIDs {
+		run.Tools = append(run.Tools, tool(2, 3, "call_"+strconv.Itoa(i), semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded))
+	}
+	run.Tools = append(run.Tools, tool(2, 3, "call_64", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded))
+	d := Judge(&run).Requests[0]
+	assert.Equal(t, "stream_interrupted/connection_reset@tool_call_ready user_confirmed_retry (tool_side_effect)", words(&d))
+
+	// Of a response whose calls are all named, a tool of another one is none of its concern.
+	run.Requests[0] = request(0, 1, many(64))
+	d = Judge(&run).Requests[0]
+	assert.Equal(t, "stream_interrupted/connection_reset@tool_call_ready safe_auto_retry (read_only_tools_only)", words(&d))
+}
+
+// What ran within an inner run counts for the run around it.
+func TestInnerRuns(t *testing.T) {
+	inner := run(false, []Request{request(0, 1, calls("a")), request(3, 4, all(answers, carries("a"), func(r *Request) { r.Text = Counted(0); r.Reasoning = Counted(1) }))},
+		tool(1, 2, "a", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded))
+	inner.Tools[0].Name = "pay"
+	of := Judge(&inner).Effects
+	assert.Equal(t, 2, of.Requests)
+	assert.Equal(t, 1, of.Tools)
+
+	outer := run(true, []Request{request(5, 6, reset(semconv.PhaseResponseStarted))})
+	v := Judge(&outer)
+	assert.Equal(t, SafeAutoRetry, v.Run.Retry.Safety)
+	outer.Inner = of
+	outer.AnnouncedRequests, outer.AnnouncedTools = Counted(3), Counted(1)
+	v = Judge(&outer)
+	assert.Equal(t, "stream_interrupted/connection_reset@response_started user_confirmed_retry (tool_side_effect)", words(&v.Run))
+	assert.Contains(t, v.Run.Summary, "The tool pay, which changes things, had already run.")
+	assert.Contains(t, v.Run.Summary, "pay could run twice")
+	assert.Equal(t, 3, v.Effects.Requests)
+
+	// Two levels up, and where a part of the inner run never arrived.
+	assert.Equal(t, 4, of.Join(of).Requests)
+	outer.AnnouncedTools = Counted(2)
+	v = Judge(&outer)
+	assert.Equal(t, UserConfirmedRetry, v.Run.Retry.Safety)
+	assert.Contains(t, v.Run.Evidence, "llm.run.tools=2 (seen 1)")
+}
+
+// Joining effects never makes a run around them safer, whichever way they are joined.
+func TestJoinOfEffects(t *testing.T) {
+	var all []Effects
+	for i := range 2 * 2 * 2 * 3 * 4 * 16 {
+		all = append(all, Effects{
+			text: i%2 == 1, doubt: i/2%2 == 1, continues: i/4%2 == 1, calls: callState(i / 8 % 3),
+			providerTools: providerTools(i / 24 % 4), started: effects(i / 96 << semconv.ToolEffectReadOnly),
+		})
+	}
+	level := func(e Effects) semconv.RetrySafety {
+		outer := run(true, []Request{request(5, 6, reset(semconv.PhaseResponseStarted))})
+		outer.Inner = e
+		return Judge(&outer).Run.Retry.Safety
+	}
+	for i, a := range all {
+		b := all[(i*7919+13)%len(all)]
+		both := level(a.Join(b))
+		if both != level(b.Join(a)) || both < level(a) || both < level(b) {
+			t.Fatalf("%+v and %+v: %s", a, b, both)
+		}
+	}
+}
+
+func TestWaitingRun(t *testing.T) {
+	waits := func(r *Request) {
+		answers(r)
+		r.Text, r.Finish = Counted(0), FinishWaiting
+	}
+	r := run(false, []Request{request(0, 1, waits)})
+	v := Judge(&r)
+	assert.Equal(t, semconv.RunOutcomeWaiting, v.Run.Outcome)
+	assert.False(t, v.Run.Failed())
+
+	r = run(false, []Request{request(0, 1, reset(semconv.PhaseResponseStarted)), request(2, 3, waits)})
+	v = Judge(&r)
+	assert.Equal(t, semconv.RunOutcomeWaiting, v.Run.Outcome)
+	assert.Equal(t, 1, v.Run.RecoveredFailures)
+
+	r = run(false, []Request{request(0, 1, waits), request(2, 3, answers)})
+	assert.Equal(t, semconv.RunOutcomeSucceeded, Judge(&r).Run.Outcome)
+}
+
+// A live diagnosis looks at what has come of a stream that goes on.
+func TestOpenRequest(t *testing.T) {
+	open := func(r *Request) {
+		r.Open, r.Ended, r.Phase, r.Text = true, semconv.StreamEndUnset, semconv.PhaseText, Counted(3)
+	}
+	r := Run{AnnouncedTools: Counted(0), Requests: []Request{request(0, 9, open)}}
+	v := Judge(&r)
+	assert.False(t, v.Run.Failed())
+	assert.Equal(t, semconv.RunOutcomeSucceeded, v.Run.Outcome)
+
+	r.Requests = append(r.Requests, request(1, 2, reset(semconv.PhaseResponseStarted)))
+	v = Judge(&r)
+	assert.Equal(t, "stream_interrupted/connection_reset@response_started user_confirmed_retry (visible_output)", words(&v.Run))
+}
+
+// Tools that nobody declared to be recorded are not observed.
+func TestToolsAreDeclared(t *testing.T) {
+	ready := all(calls("a"), reset(semconv.PhaseToolCallReady))
+	declared := run(true, []Request{request(0, 1, ready)})
+	v := Judge(&declared)
+	assert.Equal(t, "stream_interrupted/connection_reset@tool_call_ready safe_auto_retry (tool_call_not_executed)", words(&v.Run))
+
+	silent := declared
+	silent.AnnouncedTools = 0
+	v = Judge(&silent)
+	assert.Equal(t, "stream_interrupted/connection_reset@tool_call_ready user_confirmed_retry (tool_state_unknown)", words(&v.Run))
+
+	// A run that says nothing of tools and failed by itself is still the application's.
+	own := run(true, []Request{request(0, 1, answers)})
+	own.AnnouncedTools = 0
+	v = Judge(&own)
+	assert.Equal(t, "application_error/run_error@unknown user_confirmed_retry (visible_output)", words(&v.Run))
+}
+
+func TestPanickingTool(t *testing.T) {
+	f := tool(1, 2, "a", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeFailed)
+	f.ErrorType = "panic"
+	r := run(true, []Request{request(0, 1, calls("a"))}, f)
+	v := Judge(&r)
+	assert.Equal(t, "tool_failed/panic@tool_execution user_confirmed_retry (tool_side_effect)", words(&v.Run))
+	assert.Contains(t, v.Run.Summary, "The tool apply_patch failed (it panicked).")
+
+	f.Handoff = true
+	r.Tools[0] = f
+	v = Judge(&r)
+	assert.Contains(t, v.Run.Summary, "Handing over to another agent failed (it panicked).")
+}
+
+// The timeline shows tools that began and never ended.
+func TestToolThatNeverEnded(t *testing.T) {
+	f := tool(1, 2, "a", semconv.ToolEffectReadOnly, semconv.ToolOutcomeUnset)
+	f.End = time.Time{}
+	r := run(true, []Request{request(0, 1, calls("a"))}, f)
+	assert.Contains(t, Judge(&r).Run.Timeline, "+60.000s tool apply_patch: never ended")
+}
+
+// An output that was sent at the second try was not lost, and the first try is told.
+func TestDeliveryThatWentWellAtLast(t *testing.T) {
+	f := tool(1, 2, "a", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
+	f.Delivery, f.DeliveryError = semconv.OutputDeliverySent, "*net.OpError"
+	r := run(false, []Request{request(0, 1, calls("a")), request(3, 4, all(answers, carries("a")))}, f)
+	v := Judge(&r)
+	assert.Equal(t, semconv.RunOutcomeRecovered, v.Run.Outcome)
+	assert.Equal(t, 1, v.Run.RecoveredFailures)
+}
+
+// A tool that is running when the retry goes out, and whose output no request ever
+// carries: the output is lost, and the tool is part of the risk.
+func TestToolInFlightAtTheRetry(t *testing.T) {
+	made := all(calls("a"), reset(semconv.PhaseToolCallReady))
+	f := tool(1, 5, "a", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)
+	r := run(false, []Request{request(0, 2, made), request(3, 4, answers)}, f)
+	v := Judge(&r)
+	assert.Equal(t, "tool_output_lost/omitted_from_retry@tool_output_delivery user_confirmed_retry (tool_side_effect)", words(&v.Run))
+	assert.Equal(t, []string{"a"}, v.Run.MissingOutputs)
+	assert.Equal(t, "stream_interrupted/connection_reset@tool_call_ready user_confirmed_retry (tool_side_effect)", words(&v.Requests[0]))
+
+	// A later request carries it: nothing is lost.
+	r = run(false, []Request{request(0, 2, made), request(3, 4, answers), request(6, 7, all(answers, carries("a")))}, f)
+	v = Judge(&r)
+	assert.Equal(t, semconv.RunOutcomeRecovered, v.Run.Outcome)
+	assert.Empty(t, v.Run.MissingOutputs)
+
+	// Nothing had failed: the application may have let the tool run on the side.
+	r = run(false, []Request{request(0, 1, calls("a")), request(3, 4, answers)}, f)
+	assert.Equal(t, semconv.RunOutcomeSucceeded, Judge(&r).Run.Outcome)
+}
+
+// A finished tool's output that no request carried before the run failed is named,
+// beside what failed first.
+func TestUnansweredOutputsAreNamed(t *testing.T) {
+	r := run(true, []Request{request(0, 1, calls("a", "b")), request(6, 7, refused(503, semconv.ProviderErrorKindOverloaded))},
+		tool(1, 2, "a", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded), tool(2, 3, "b", semconv.ToolEffectReadOnly, semconv.ToolOutcomeFailed))
+	r.Requests = r.Requests[:1]
+	r.AnnouncedRequests = Counted(1)
+	v := Judge(&r)
+	assert.Equal(t, "tool_failed/execution_error@tool_execution safe_auto_retry (read_only_tools_only)", words(&v.Run))
+	assert.Equal(t, []string{"a", "b"}, v.Run.MissingOutputs)
+}
+
+// What decided is in the evidence, also where it was seen not to be.
+func TestEvidenceOfWhatWasNotThere(t *testing.T) {
+	cut := lone(all(reset(semconv.PhaseResponseStarted), func(r *Request) {
+		r.Connection = Connection{Reused: Yes, Idle: 90 * time.Second, Protocol: "1.1"}
+		r.ProviderTools, r.ProviderToolsStarted = []string{"mcp"}, Counted(0)
+	}))
+	d := Judge(&cut).Requests[0]
+	for _, want := range []string{
+		"llm.stream.text_chunks=0", "llm.stream.tool_calls=0", "llm.stream.provider_tools_started=0", "llm.watchdog.kind=none",
+		"llm.connection.reused=true", "llm.connection.idle=90.000", "network.protocol.version=1.1",
+	} {
+		assert.Contains(t, d.Evidence, want)
+	}
+	assert.Equal(t, semconv.SummaryKeyProviderToolActed, d.SummaryKey)
+}
+
+// A plain cancel is neither a failure of the network nor one that may be repeated.
+func TestPlainCancel(t *testing.T) {
+	unsent := lone(func(r *Request) {
+		*r = Request{Start: r.Start, End: r.End, Basis: Typed, Ended: semconv.StreamEndCancelled, Phase: semconv.PhaseBeforeConnection}
+		r.Abort.Source = semconv.AbortSourceUnknown
+	})
+	d := Judge(&unsent).Requests[0]
+	assert.Equal(t, "The request was stopped on this side before a connection had been made. Nothing had been sent. It ended by a decision on this side: do not retry without a new one.", d.Summary)
+	assert.Equal(t, NoRetry, d.Retry.Safety)
+}
