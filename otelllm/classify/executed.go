@@ -1,43 +1,18 @@
 package classify
 
-import "slices"
-
-// fewTools are searched one by one.
-const fewTools = 16
-
-// toolOf finds the execution of a call; the last one where it was executed again.
-func (j *judge) toolOf(id string) *Tool {
-	if id == "" {
-		return nil
-	}
-	if len(j.run.Tools) <= fewTools {
-		for t := range slices.Backward(j.run.Tools) {
-			if tool := &j.run.Tools[t]; tool.CallID == id {
-				return tool
-			}
-		}
-		return nil
-	}
-	if !j.filled {
-		j.filled = true
-		if j.tools == nil {
-			j.tools = make(map[string]*Tool, len(j.run.Tools))
-		}
-		for t := range j.run.Tools {
-			j.tools[j.run.Tools[t].CallID] = &j.run.Tools[t]
-		}
-	}
-	return j.tools[id]
-}
+import (
+	"slices"
+	"time"
+)
 
 // toolsRecorded reports whether a tool that ran would have been recorded: the
 // producer says so, and nothing contradicts it. An output of a call that this
 // run's own model made, and that no recorded tool executed, does: such an agent
-// executes tools that nobody records.
+// executes tools that are not recorded.
 func (j *judge) toolsRecorded() bool {
 	if j.recorded == NotObserved {
 		announced := j.run.AnnouncedTools
-		full := announced.Observed() && len(j.run.Tools) >= announced.N()
+		full := announced.Observed() && len(j.run.Tools)+j.run.Inner.Tools >= announced.N()
 		j.recorded = FactOf((full || j.run.ToolsRecorded == Yes) && !j.toolsUnrecorded())
 	}
 	return j.recorded == Yes
@@ -54,30 +29,87 @@ func (j *judge) toolsUnrecorded() bool {
 	for i := range j.run.Requests {
 		maker := &j.run.Requests[i]
 		for _, id := range maker.CallIDs {
-			if j.toolOf(id) == nil && j.laterCarries(maker, func(output string) bool { return output == id }) {
+			if j.toolOf(id) == nil && (j.unobservedAfter(maker) || j.carriedAfter(id, maker)) {
 				orphans++
 			}
 		}
 		calls, known := maker.readyCalls()
-		if (!known || calls > len(maker.CallIDs)) && j.laterCarries(maker, func(output string) bool {
-			return j.toolOf(output) == nil && !hasID(maker.HistoryOutputs, output) && !hasID(maker.CallIDs, output)
-		}) {
+		if (!known || calls > len(maker.CallIDs)) && (j.unobservedAfter(maker) || j.strangeOutputAfter(maker)) {
 			orphans++
 		}
 	}
 	return orphans > nameless
 }
 
-// laterCarries reports whether a request after maker carries such an output, or
-// whether its history is not observed, so that it may.
-func (j *judge) laterCarries(maker *Request, such func(output string) bool) bool {
-	for i := range j.run.Requests {
+// unobservedAfter reports whether the history of a request after maker is not observed,
+// so that it may carry any output.
+func (j *judge) unobservedAfter(maker *Request) bool {
+	o := j.seen()
+	if !o.anyUnobserved || o.lastUnobserved.Before(maker.End) {
+		return false
+	}
+	// It may be maker itself, where it ended as it began.
+	return maker.HistoryCalls != nil || maker.End.After(maker.Start) || slices.ContainsFunc(j.order[j.from(maker.End):], func(i int) bool {
 		r := &j.run.Requests[i]
-		if r != maker && !r.Start.Before(maker.End) && (r.HistoryCalls == nil || slices.ContainsFunc(r.HistoryOutputs, such)) {
+		return r != maker && r.HistoryCalls == nil
+	})
+}
+
+// carriedAfter reports whether a request after maker carries the output of a call.
+func (j *judge) carriedAfter(id string, maker *Request) bool {
+	for _, u := range slices.Backward(j.uses(roleCarried, id)) {
+		r := j.at(u)
+		if r.Start.Before(maker.End) {
+			return false
+		}
+		if r != maker {
 			return true
 		}
 	}
 	return false
+}
+
+// strange is an output that no recorded tool of the run came to, and the start of the
+// last request that carries it.
+type strange struct {
+	id   string
+	last time.Time
+}
+
+// strangeOutputAfter reports whether a request after maker carries an output of no
+// recorded tool that is not in maker's own history or among its calls.
+func (j *judge) strangeOutputAfter(maker *Request) bool {
+	if j.strangers == nil {
+		last := map[string]time.Time{}
+		for _, i := range j.order {
+			r := &j.run.Requests[i]
+			for _, id := range r.HistoryOutputs {
+				if j.toolOf(id) == nil {
+					last[id] = r.Start
+				}
+			}
+		}
+		j.strangers = make([]strange, 0, len(last))
+		for id, at := range last {
+			j.strangers = append(j.strangers, strange{id, at})
+		}
+		slices.SortFunc(j.strangers, func(a, b strange) int { return b.last.Compare(a.last) })
+	}
+	for _, s := range j.strangers { // at most as many are passed over as maker has ids
+		if s.last.Before(maker.End) {
+			return false
+		}
+		if !hasID(maker.HistoryOutputs, s.id) && !hasID(maker.CallIDs, s.id) {
+			return true
+		}
+	}
+	return false
+}
+
+// made sums up the calls that requests made, by the end of those.
+type made struct {
+	ends    []time.Time // of the requests that made calls which no recorded tool executed, one each, in order
+	unnamed []time.Time // of those that may have made calls that are not named, in order
 }
 
 // unaccountedCalls reports whether a call of request i's past may have run
@@ -85,27 +117,66 @@ func (j *judge) laterCarries(maker *Request, such func(output string) bool) bool
 // have made it, its output is not in the history, and no tool is known to have
 // executed it.
 func (j *judge) unaccountedCalls(i int) bool {
-	r := &j.run.Requests[i]
-	open := func(ids []string) bool {
-		for _, id := range ids {
-			if !hasID(r.HistoryOutputs, id) && j.toolOf(id) == nil && !j.toolsRecorded() {
-				return true
-			}
-		}
+	if j.toolsRecorded() {
 		return false
 	}
-	if open(r.HistoryCalls) {
-		return true
-	}
-	for e := range j.run.Requests {
-		earlier := &j.run.Requests[e]
-		if e == i || earlier.End.After(r.Start) {
-			continue
-		}
-		calls, known := earlier.readyCalls()
-		if open(earlier.CallIDs) || (!known || calls > len(earlier.CallIDs)) && !j.toolsRecorded() {
+	r := &j.run.Requests[i]
+	for _, id := range r.HistoryCalls {
+		if !hasID(r.HistoryOutputs, id) && j.toolOf(id) == nil {
 			return true
 		}
 	}
-	return false
+	if j.made == nil {
+		j.sumCalls()
+	}
+	instant := !r.End.After(r.Start) // then it is itself among those that had ended when it began
+	unnamed := timesUntil(j.made.unnamed, r.Start)
+	if instant && r.mayHaveMore() {
+		unnamed--
+	}
+	if unnamed > 0 {
+		return true
+	}
+	open := timesUntil(j.made.ends, r.Start)
+	for n, id := range r.HistoryOutputs {
+		if hasID(r.HistoryOutputs[:n], id) || j.toolOf(id) != nil {
+			continue
+		}
+		for _, u := range j.uses(roleMade, id) {
+			if !j.at(u).End.After(r.Start) {
+				open--
+			}
+		}
+	}
+	if instant {
+		for n, id := range r.CallIDs {
+			if !hasID(r.CallIDs[:n], id) && j.toolOf(id) == nil && !hasID(r.HistoryOutputs, id) {
+				open--
+			}
+		}
+	}
+	return open > 0
+}
+
+// mayHaveMore: the response may have made calls that are not named.
+func (r *Request) mayHaveMore() bool {
+	calls, known := r.readyCalls()
+	return !known || calls > len(r.CallIDs)
+}
+
+func (j *judge) sumCalls() {
+	j.made = &made{}
+	for i := range j.run.Requests {
+		r := &j.run.Requests[i]
+		if r.mayHaveMore() {
+			j.made.unnamed = append(j.made.unnamed, r.End)
+		}
+		for n, id := range r.CallIDs {
+			if !hasID(r.CallIDs[:n], id) && j.toolOf(id) == nil {
+				j.made.ends = append(j.made.ends, r.End)
+			}
+		}
+	}
+	slices.SortFunc(j.made.ends, time.Time.Compare)
+	slices.SortFunc(j.made.unnamed, time.Time.Compare)
 }

@@ -2,6 +2,7 @@ package classify
 
 import (
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -28,14 +29,121 @@ func (j *judge) missingOutput(r *Request) Fact {
 	if r.HistoryCalls == nil && !j.toolsRecorded() {
 		missing = NotObserved
 	}
-	for t := range j.run.Tools {
-		tool := &j.run.Tools[t]
-		if !tool.hasOutput() || tool.End.After(r.Start) {
-			continue
+	due := j.dueBefore(r)
+	if due.nameless {
+		missing = worse(missing, NotObserved)
+	}
+	if due.others > 0 {
+		fact := Yes
+		if !r.plain() {
+			fact = NotObserved
 		}
-		missing = worse(missing, j.lacks(r, tool))
+		missing = worse(missing, fact)
+	}
+	for _, t := range due.named {
+		missing = worse(missing, j.lacks(r, &j.run.Tools[t]))
 	}
 	return missing
+}
+
+// due are the outputs that existed when a request began.
+type due struct {
+	named    []int32 // indexes of the tools whose call stands in the request's history
+	others   int     // how many of the rest the history should hold, or may
+	nameless bool    // one is of a tool whose call has no id
+}
+
+// outputs sums up the outputs of a run's tools, by the time at which they existed and at
+// which the model got them.
+type outputs struct {
+	byEnd     []int32     // indexes of the tools whose output some request was due to carry, by their end
+	ends, got []time.Time // when those existed, and when the model got those that it got, each in order
+	all       []time.Time // when all outputs of tools with an id existed, in order
+	nameless  time.Time   // the earliest end of a tool without an id; zero: there is none
+}
+
+func (j *judge) dueBefore(r *Request) (d due) {
+	if j.outputs == nil {
+		j.sumOutputs()
+	}
+	o := j.outputs
+	d.nameless = !o.nameless.IsZero() && !o.nameless.After(r.Start)
+	// Where nothing is known of the history, it is not known either that it holds what the
+	// model had got.
+	any := r.HistoryCalls == nil
+	if any {
+		d.others = timesUntil(o.all, r.Start)
+	} else {
+		d.others = timesUntil(o.ends, r.Start) - sort.Search(len(o.got), func(i int) bool { return !o.got[i].Before(r.Start) })
+	}
+	d.named = j.named[:0]
+	for n, ids := range [...][]string{r.HistoryCalls, r.HistoryOutputs} {
+		for at, id := range ids {
+			if hasID(ids[:at], id) || n == 1 && hasID(r.HistoryCalls, id) {
+				continue
+			}
+			for _, u := range j.uses(roleExecuted, id) {
+				tool := &j.run.Tools[u]
+				if !tool.hasOutput() || tool.End.After(r.Start) {
+					continue
+				}
+				d.named = append(d.named, u)
+				if any || j.pendingAt(tool, r.Start) {
+					d.others--
+				}
+			}
+		}
+	}
+	j.named = d.named
+	return d
+}
+
+func (j *judge) sumOutputs() {
+	o := &outputs{}
+	j.outputs = o
+	for t := range j.run.Tools {
+		tool := &j.run.Tools[t]
+		switch {
+		case !tool.hasOutput():
+		case tool.CallID == "":
+			if o.nameless.IsZero() || tool.End.Before(o.nameless) {
+				o.nameless = tool.End
+			}
+		default:
+			o.all = append(o.all, tool.End)
+			if !j.everPending(tool) {
+				break
+			}
+			o.byEnd = append(o.byEnd, int32(t))
+			o.ends = append(o.ends, tool.End)
+			if by := j.answeredBy(tool); by != nil {
+				o.got = append(o.got, by.Start)
+			}
+		}
+	}
+	slices.SortFunc(o.all, time.Time.Compare)
+	slices.SortFunc(o.ends, time.Time.Compare)
+	slices.SortFunc(o.got, time.Time.Compare)
+	slices.SortStableFunc(o.byEnd, func(a, b int32) int { return j.run.Tools[a].End.Compare(j.run.Tools[b].End) })
+}
+
+// everPending: there was a time at which the tool's output existed and the model had
+// not got it.
+func (j *judge) everPending(tool *Tool) bool {
+	if tool.Delivery == semconv.OutputDeliverySent {
+		return false
+	}
+	by := j.answeredBy(tool)
+	return by == nil || !by.Start.Before(tool.End)
+}
+
+// pendingAt: the tool's output existed at that time, and the model had not got it.
+func (j *judge) pendingAt(tool *Tool, at time.Time) bool {
+	if !j.everPending(tool) || tool.End.After(at) {
+		return false
+	}
+	by := j.answeredBy(tool)
+	return by == nil || !by.Start.Before(at)
 }
 
 // lacks reports whether r's history lacks the output of a tool that had ended
@@ -142,23 +250,25 @@ func (j *judge) reaches(r *Request, tool *Tool) bool {
 // makersOf are the requests whose responses made the call of this id, or began to, by
 // their start.
 func (j *judge) makersOf(id string) []*Request {
-	if j.makers == nil {
-		j.makers = map[string][]*Request{}
-		for _, i := range j.order {
-			j.addMaker(&j.run.Requests[i])
+	made, opened := j.uses(roleMade, id), j.uses(roleOpened, id)
+	makers := make([]*Request, 0, len(made)+len(opened))
+	for len(made) > 0 || len(opened) > 0 {
+		first := &made
+		if len(made) == 0 || len(opened) > 0 && opened[0] < made[0] {
+			first = &opened
+		}
+		r := j.at((*first)[0])
+		*first = (*first)[1:]
+		if n := len(makers); n == 0 || makers[n-1] != r {
+			makers = append(makers, r)
 		}
 	}
-	return j.makers[id]
+	return makers
 }
 
-func (j *judge) addMaker(r *Request) {
-	for _, ids := range [...][]string{r.CallIDs, r.OpenCallIDs} {
-		for _, id := range ids {
-			if of := j.makers[id]; len(of) == 0 || of[len(of)-1] != r {
-				j.makers[id] = append(of, r)
-			}
-		}
-	}
+// isMade reports whether a response made the call of this id, or began to.
+func (j *judge) isMade(id string) bool {
+	return len(j.uses(roleMade, id)) > 0 || len(j.uses(roleOpened, id)) > 0
 }
 
 // answered reports whether the model got the tool's output: it was sent on its
@@ -168,97 +278,170 @@ func (j *judge) answered(tool *Tool, until *Request) bool {
 	if tool.Delivery == semconv.OutputDeliverySent {
 		return true
 	}
-	if tool.CallID == "" {
-		return false
-	}
-	if j.answer.to != tool { // it is asked about one tool after the other
-		j.answer = answer{to: tool, by: j.firstAnswer(tool)}
-	}
-	by := j.answer.by
+	by := j.answeredBy(tool)
 	return by != nil && (until == nil || by.Start.Before(until.Start))
 }
 
-// answer is the first request that ran to its end with the output of a tool, nil
+// answeredBy is the first request that ran to its end with the output of a tool, nil
 // where none did.
-type answer struct {
-	to *Tool
-	by *Request
-}
-
-func (j *judge) firstAnswer(tool *Tool) *Request {
-	for _, i := range j.order {
-		if r := &j.run.Requests[i]; j.states[i].answered() && j.carries(r, tool) {
-			return r
+func (j *judge) answeredBy(tool *Tool) *Request {
+	if tool.CallID == "" {
+		return nil
+	}
+	if by, asked := j.answers[tool]; asked {
+		return by
+	}
+	var by *Request
+	for _, u := range j.uses(roleCarried, tool.CallID) {
+		if r := j.at(u); j.states[j.order[u]].answered() && j.carries(r, tool) {
+			by = r
+			break
 		}
 	}
-	return nil
+	if j.answers == nil {
+		j.answers = make(map[*Tool]*Request, len(j.run.Tools))
+	}
+	j.answers[tool] = by
+	return by
 }
 
-// missingOutputs names the calls whose output r's history is seen to lack, at most MaxIDs.
+// missingOutputs names the calls whose output r's history is seen to lack, at most MaxIDs,
+// in the order of their tools.
 func (j *judge) missingOutputs(r *Request) []string {
-	var ids []string
-	for t := range j.run.Tools {
-		tool := &j.run.Tools[t]
-		if tool.hasOutput() && !tool.End.After(r.Start) && j.lacks(r, tool) == Yes && len(ids) < MaxIDs {
-			ids = append(ids, tool.CallID)
+	due := j.dueBefore(r)
+	var tools []int32
+	for _, t := range due.named {
+		if j.lacks(r, &j.run.Tools[t]) == Yes {
+			tools = append(tools, t)
 		}
+	}
+	if r.plain() && due.others > 0 {
+		for _, t := range j.outputs.byEnd {
+			tool := &j.run.Tools[t]
+			if len(tools) >= MaxIDs || tool.End.After(r.Start) {
+				break
+			}
+			if j.pendingAt(tool, r.Start) && !hasID(r.HistoryCalls, tool.CallID) && !hasID(r.HistoryOutputs, tool.CallID) {
+				tools = append(tools, t)
+			}
+		}
+	}
+	slices.Sort(tools)
+	var ids []string
+	for _, t := range tools[:min(len(tools), MaxIDs)] {
+		ids = append(ids, j.run.Tools[t].CallID)
 	}
 	return ids
 }
 
 // lost says how a tool's output failed to reach the model, unset when it did or
 // when nothing says that it did not.
+//
+// A request that takes up the thread which the call belongs to owes the output: it still
+// holds the call, or it comes after a failed request that had made the call or carried its
+// output. Any other may be another agent's thread, which owes nothing to the tool.
 func (j *judge) lost(tool *Tool) semconv.Cause {
 	if j.answered(tool, nil) {
 		return semconv.CauseUnset
 	}
-	carried, asked := false, false
-	for _, i := range j.order {
-		r := &j.run.Requests[i]
-		if tool.End.IsZero() || r.Start.Before(tool.End) {
+	end := len(j.order)
+	from, flying := end, end // the requests that began after the output existed, and after the tool had begun
+	if !tool.End.IsZero() {
+		from = j.from(tool.End)
+		flying = min(from, j.from(tool.Start.Add(1)))
+	}
+	retry := j.retriesFrom(tool)
+
+	carried, asked, omitted, overtaken := false, false, false, false
+	naming, plain := 0, j.seen().plain // of the requests that do not name the call only the sort counts
+	var plainNaming [3]int             // in flight and a retry, after the end, after it and a retry
+	for _, pos := range j.naming(tool.CallID) {
+		r := j.at(pos)
+		at := int(pos)
+		if at < flying {
 			continue
 		}
-		if j.carries(r, tool) {
-			carried = true
-			continue
-		}
-		lacks := j.lacks(r, tool) == Yes
-		if lacks && tool.hasOutput() && j.retries(r, tool) {
-			if tool.Delivery == semconv.OutputDeliveryFailed {
-				return semconv.CauseDeliveryFailed // what came first is why it is not there
+		retries := at >= retry || hasID(r.HistoryCalls, tool.CallID)
+		if at < from {
+			overtaken = overtaken || retries && !hasID(r.HistoryOutputs, tool.CallID)
+			if r.plain() && at >= retry {
+				plainNaming[0]++
 			}
-			return semconv.CauseOmittedFromRetry
+			continue
 		}
-		asked = asked || !lacks
+		naming++
+		if r.plain() {
+			plainNaming[1]++
+			if at >= retry {
+				plainNaming[2]++
+			}
+		}
+		switch {
+		case j.carries(r, tool):
+			carried = true
+		case j.lacks(r, tool) != Yes:
+			asked = true
+		case tool.hasOutput() && retries:
+			omitted = true
+		}
+	}
+	switch after := end - from - naming; {
+	case tool.CallID == "":
+		asked = asked || after > 0
+	default:
+		asked = asked || after > int(plain[from])-plainNaming[1]
+		omitted = omitted || tool.hasOutput() && int(plain[max(from, retry)]) > plainNaming[2]
+		first := min(max(flying, retry), from)
+		overtaken = overtaken || int(plain[first]-plain[from]) > plainNaming[0]
 	}
 	switch {
+	case omitted && tool.Delivery == semconv.OutputDeliveryFailed:
+		return semconv.CauseDeliveryFailed // what came first is why it is not there
+	case omitted:
+		return semconv.CauseOmittedFromRetry
 	case carried:
-		return semconv.CauseUnset // the request that carried it tells what happened
+		return semconv.CauseUnset // the request that carried it says what happened
 	case tool.Delivery == semconv.OutputDeliveryFailed:
 		return semconv.CauseDeliveryFailed
 	case asked || !tool.hasOutput() || tool.Delivery == semconv.OutputDeliveryCached:
 		return semconv.CauseUnset
+	case overtaken:
+		return semconv.CauseOmittedFromRetry // a retry went out while it ran, and no request came for it
 	default:
 		return semconv.CauseNeverAnswered
 	}
 }
 
-// retries reports whether r takes up the thread that the tool's call belongs to:
-// it still holds the call, or it comes after a failed request that had made the
-// call or carried its output. Without that, r may be another agent's thread,
-// which owes nothing to the tool.
-func (j *judge) retries(r *Request, tool *Tool) bool {
-	if hasID(r.HistoryCalls, tool.CallID) {
-		return true
-	}
-	for _, i := range j.failed {
-		before := &j.run.Requests[i]
-		if !before.End.After(r.Start) &&
-			(hasID(before.HistoryOutputs, tool.CallID) || hasID(before.CallIDs, tool.CallID)) {
-			return true
+// naming are the positions of the requests whose history holds the call of this id or
+// carries its output, in order.
+func (j *judge) naming(id string) []int32 {
+	list := j.positions[:0]
+	for _, in := range [...]role{roleHeld, roleCarried} {
+		for _, u := range j.uses(in, id) {
+			list = append(list, u)
 		}
 	}
-	return false
+	slices.Sort(list)
+	j.positions = list
+	return slices.Compact(list)
+}
+
+// retriesFrom is the position from which on requests come after a failed one that had
+// made the tool's call or carried its output.
+func (j *judge) retriesFrom(tool *Tool) int {
+	var earliest time.Time
+	for _, in := range [...]role{roleMade, roleCarried} {
+		for _, u := range j.uses(in, tool.CallID) {
+			before := j.at(u)
+			if j.states[j.order[u]] == stateFailed && (earliest.IsZero() || before.End.Before(earliest)) {
+				earliest = before.End
+			}
+		}
+	}
+	if earliest.IsZero() {
+		return len(j.order)
+	}
+	return j.from(earliest)
 }
 
 // countID is how often an id is in a list.

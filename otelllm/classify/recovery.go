@@ -15,10 +15,10 @@ import (
 // saw the output.
 func (j *judge) endedOn(lost []string) (request, recovered int) {
 	request = -1
-	for _, i := range j.order {
+	for pos, i := range j.order {
 		switch s := j.states[i]; {
-		case s == stateOK || s == stateUnknown:
-		case !carriesAny(&j.run.Requests[i], lost) && j.wentOn(i):
+		case s == stateOK || s == stateUnknown || s == stateWaiting:
+		case !carriesAny(&j.run.Requests[i], lost) && j.wentOn(pos):
 			if s == stateFailed {
 				recovered++
 			}
@@ -33,15 +33,24 @@ func carriesAny(r *Request, ids []string) bool {
 	return slices.ContainsFunc(ids, func(id string) bool { return hasID(r.HistoryOutputs, id) })
 }
 
-// wentOn reports whether a later request took up what request i left.
-func (j *judge) wentOn(i int) bool {
-	f := &j.run.Requests[i]
-	for _, l := range slices.Backward(j.order) {
-		r := &j.run.Requests[l]
-		if l == i || r.Start.Before(f.End) {
+// wentOn reports whether the request at a position was followed by one that took up
+// what it left.
+func (j *judge) wentOn(pos int) bool {
+	f := j.at(int32(pos))
+	follows := func(at int) bool { return at > pos && !j.at(int32(at)).Start.Before(f.End) }
+	o := j.seen()
+	if !follows(o.lastAnswered) {
+		return false
+	}
+	if j.run.Failed == No || j.states[j.order[pos]] != stateFailed || f.HistoryCalls == nil || len(f.HistoryOutputs) == 0 ||
+		follows(o.lastAnsweredOpaque) {
+		return true
+	}
+	for _, u := range slices.Backward(j.uses(roleCarried, f.HistoryOutputs[len(f.HistoryOutputs)-1])) {
+		if !follows(int(u)) {
 			return false
 		}
-		if j.states[l].answered() && (j.run.Failed == No || j.states[i] != stateFailed || continues(r, f)) {
+		if j.states[j.order[u]].answered() && continues(j.at(u), f) {
 			return true
 		}
 	}
@@ -51,7 +60,7 @@ func (j *judge) wentOn(i int) bool {
 // continues reports whether r goes on in the thread of f: it carries every
 // output that f carried, as far as that can be seen.
 func continues(r, f *Request) bool {
-	if r.HistoryCalls == nil || f.HistoryCalls == nil || len(r.HistoryOutputs) >= MaxIDs {
+	if !r.plain() || f.HistoryCalls == nil {
 		return true
 	}
 	for _, id := range f.HistoryOutputs {
@@ -83,13 +92,6 @@ func (j *judge) toolMadeGood(t *Tool, lost semconv.Cause) bool {
 	if lost == semconv.CauseOmittedFromRetry || lost == semconv.CauseDeliveryFailed || j.run.Failed == Yes {
 		return false
 	}
-	for _, i := range slices.Backward(j.order) {
-		if j.run.Requests[i].Start.Add(clockGrain).Before(t.End) {
-			return false
-		}
-		if j.states[i].answered() {
-			return true
-		}
-	}
-	return false
+	last := j.seen().lastAnswered
+	return last >= 0 && !j.at(int32(last)).Start.Add(clockGrain).Before(t.End)
 }

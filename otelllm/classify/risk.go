@@ -104,13 +104,7 @@ func (j *judge) requestRisk(i int, w what) risk {
 		sent:          No, reasoning: No, text: No, toolInput: No, // joined below
 	}
 	j.addResponse(&k, r)
-	for t := range j.run.Tools {
-		tool := &j.run.Tools[t]
-		if !j.concerns(tool, r) || j.carries(r, tool) {
-			continue
-		}
-		k.add(tool)
-	}
+	j.addTools(&k, r)
 	if j.unaccountedCalls(i) {
 		k.calls = callsUnknown
 	}
@@ -337,14 +331,68 @@ func (t *Tool) ran() bool {
 // mayHaveActed: the tool ran, and the application does not vouch that nothing happened.
 func (t *Tool) mayHaveActed() bool { return t.ran() && !t.FailedBeforeEffect }
 
-// concerns reports whether sending r again could repeat what tool did: it began
-// before r ended, or it executed one of r's own calls. A tool without an id can
-// not be told apart, so it concerns every request; and so does, where not all calls of r
-// are named, one whose call no response is known to have made.
-func (j *judge) concerns(tool *Tool, r *Request) bool {
-	return tool.CallID == "" || tool.Start.Before(r.End) ||
-		hasID(r.CallIDs, tool.CallID) || hasID(r.OpenCallIDs, tool.CallID) ||
-		r.callsUnnamed() && len(j.makersOf(tool.CallID)) == 0
+// addTools joins into k the tools of which sending r again could repeat what they did,
+// and whose output r's history does not carry. Those are the tools that began before r
+// ended, and those that executed one of r's own calls. A tool without an id can not be
+// told apart, so it counts for every request; and so does, where not all calls of r are
+// named, one whose call no response is known to have made.
+func (j *judge) addTools(k *risk, r *Request) {
+	if j.allTools == nil {
+		j.allTools = j.countTools(func(*Tool) bool { return true })
+		j.nameless = j.countTools(func(t *Tool) bool { return t.CallID == "" })
+		j.strays = j.countTools(func(t *Tool) bool { return t.CallID != "" && !j.isMade(t.CallID) })
+	}
+	n := j.allTools.before(r.End)
+	n.join(j.nameless.after(r.End))
+	unnamed := r.callsUnnamed()
+	if unnamed {
+		n.join(j.strays.after(r.End))
+	}
+	own := func(tool *Tool) bool { return hasID(r.CallIDs, tool.CallID) || hasID(r.OpenCallIDs, tool.CallID) }
+	counted := func(tool *Tool) bool {
+		return tool.Start.Before(r.End) || tool.CallID == "" || own(tool) || unnamed && !j.isMade(tool.CallID)
+	}
+	for in := roleMade; in <= roleOpened; in++ {
+		for at, id := range r.idsOf(in) {
+			if hasID(r.idsOf(in)[:at], id) || in == roleOpened && hasID(r.CallIDs, id) {
+				continue
+			}
+			for _, u := range j.uses(roleExecuted, id) {
+				if tool := &j.run.Tools[u]; !tool.Start.Before(r.End) {
+					n.add(tool, 1)
+				}
+			}
+		}
+	}
+	for at, id := range r.HistoryOutputs {
+		if hasID(r.HistoryOutputs[:at], id) {
+			continue
+		}
+		for _, u := range j.uses(roleExecuted, id) {
+			if tool := &j.run.Tools[u]; counted(tool) && j.carries(r, tool) {
+				n.add(tool, -1)
+			}
+		}
+	}
+	k.refused = k.refused || n[semconv.ToolEffectUnset] > 0
+	for effect := semconv.ToolEffectReadOnly; effect <= semconv.ToolEffectUnknown; effect++ {
+		if n[effect] == 0 {
+			continue
+		}
+		k.start(effect, j.nameOf(effect, func(tool *Tool) bool {
+			return counted(tool) && (tool.CallID == "" || !j.carries(r, tool))
+		}))
+	}
+}
+
+// nameOf is the name of the first tool of an effect that may have acted and is wanted.
+func (j *judge) nameOf(effect semconv.ToolEffect, wanted func(*Tool) bool) string {
+	for t := range j.run.Tools {
+		if tool := &j.run.Tools[t]; tool.effect() == effect && tool.mayHaveActed() && wanted(tool) {
+			return tool.Name
+		}
+	}
+	return ""
 }
 
 // callsUnnamed: the response may have made calls whose ids are not in its lists.
@@ -360,12 +408,6 @@ func (j *judge) violatedBefore(i int) bool {
 	if r.Attempt > 1 {
 		return true
 	}
-	for e := range j.run.Requests {
-		earlier := &j.run.Requests[e]
-		if e != i && earlier.Start.Before(r.Start) && earlier.Transport.Cause == r.Transport.Cause &&
-			j.whats[e].class == semconv.ClassProtocolViolation {
-			return true
-		}
-	}
-	return false
+	first, met := j.seen().violations[r.Transport.Cause]
+	return met && first.Before(r.Start)
 }

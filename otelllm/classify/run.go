@@ -31,13 +31,21 @@ type judge struct {
 	states []state
 	failed []int // indexes of requests that failed
 
-	recorded Fact                  // toolsRecorded, once asked
-	reused   Fact                  // reuses, once asked
-	owes     map[*Tool]int         // owed, of those that were asked about
-	makers   map[string][]*Request // makersOf, once asked
-	tools    map[string]*Tool      // toolOf, once filled
-	filled   bool
-	answer   answer // of the tool that was asked about last
+	recorded Fact               // toolsRecorded, once asked
+	reused   Fact               // reuses, once asked
+	owes     map[*Tool]int      // owed, of those that were asked about
+	answers  map[*Tool]*Request // answeredBy, likewise
+
+	// What indexes and sums up the run, each made when it is first asked for.
+	index                      index
+	found                      [roles][]int32 // of a run that is looked through
+	overview                   *overview
+	made                       *made
+	strangers                  []strange
+	outputs                    *outputs
+	allTools, nameless, strays *toolsByStart
+
+	named, positions, slots []int32 // scratch
 
 	lines, others []line // scratch, of the timeline
 	text          []byte // likewise
@@ -60,19 +68,8 @@ func JudgeInto(v *Verdicts, r *Run) {
 	j := judges.Get().(*judge)
 	defer j.release()
 	j.run = r
-	j.order, j.whats, j.states = sized(j.order, len(r.Requests)), sized(j.whats, len(r.Requests)), sized(j.states, len(r.Requests))
 	v.Requests, v.Tools = sized(v.Requests, len(r.Requests)), sized(v.Tools, len(r.Tools))
-	for i := range r.Requests {
-		j.order[i] = i
-		e := endingOf(&r.Requests[i])
-		j.whats[i] = e.what()
-		j.states[i] = stateOf(j.whats[i].class, e)
-		if j.states[i] == stateFailed {
-			j.failed = append(j.failed, i)
-		}
-	}
-	slices.SortStableFunc(j.order, func(a, b int) int { return r.Requests[a].Start.Compare(r.Requests[b].Start) })
-
+	j.prepare()
 	for i := range r.Requests {
 		if j.whats[i].class != semconv.ClassUnset {
 			v.Requests[i] = j.diagnoseRequest(i)
@@ -85,17 +82,35 @@ func JudgeInto(v *Verdicts, r *Run) {
 	v.Effects = j.effects()
 }
 
+// prepare finds the order of the run's requests, and what each of them came to.
+func (j *judge) prepare() {
+	r := j.run
+	j.order, j.whats, j.states = sized(j.order, len(r.Requests)), sized(j.whats, len(r.Requests)), sized(j.states, len(r.Requests))
+	for i := range r.Requests {
+		j.order[i] = i
+		e := endingOf(&r.Requests[i])
+		j.whats[i] = e.what()
+		j.states[i] = stateOf(j.whats[i].class, e)
+		if j.states[i] == stateFailed {
+			j.failed = append(j.failed, i)
+		}
+	}
+	slices.SortStableFunc(j.order, func(a, b int) int { return r.Requests[a].Start.Compare(r.Requests[b].Start) })
+}
+
 var judges = sync.Pool{New: func() any { return new(judge) }}
 
 // release lets go of the run and keeps the memory, unless that is much.
 func (j *judge) release() {
-	const most = 1 << 10 // requests, and lines of a timeline
-	if cap(j.order) > most || cap(j.lines) > 5*most {
+	const most = 1 << 10 // requests, and a fifth of the lines of a timeline and of the ids
+	if cap(j.order) > most || cap(j.lines) > 5*most || cap(j.index.places) > 5*most {
 		return
 	}
-	clear(j.tools)
+	clear(j.index.numbers)
+	j.index.made = false
 	*j = judge{
-		order: j.order, whats: j.whats, states: j.states, failed: j.failed[:0], tools: j.tools,
+		order: j.order, whats: j.whats, states: j.states, failed: j.failed[:0],
+		index: j.index, found: j.found, named: j.named, positions: j.positions, slots: j.slots,
 		lines: j.lines, others: j.others, text: j.text,
 	}
 	judges.Put(j)
@@ -200,15 +215,7 @@ func (j *judge) inputIncomplete(t *Tool) bool {
 	if t.CallID == "" {
 		return false
 	}
-	open := false
-	for i := range j.run.Requests {
-		r := &j.run.Requests[i]
-		if hasID(r.CallIDs, t.CallID) {
-			return false
-		}
-		open = open || hasID(r.OpenCallIDs, t.CallID)
-	}
-	return open
+	return len(j.uses(roleMade, t.CallID)) == 0 && len(j.uses(roleOpened, t.CallID)) > 0
 }
 
 // diagnoseTool writes what failed of a tool, if anything did.

@@ -1,0 +1,273 @@
+package classify
+
+import (
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// What a run did is asked by the ids of its calls. Runs have up to hundreds of thousands
+// of parts, and one that fails all the time asks for each of them: the answers come from
+// indexes, so that judging stays near-linear in the run's size.
+
+// role is what the id of a call means where it stands.
+type role uint8
+
+const (
+	roleMade     role = iota // a response made the call
+	roleOpened               // a response began the call's input
+	roleHeld                 // a history holds the call
+	roleCarried              // a history carries the call's output
+	roleExecuted             // a tool executed the call
+
+	roles = 5
+)
+
+// few is up to how many parts are looked through one by one.
+const few = 16
+
+// idsOf are the ids that stand in this role in a request.
+func (r *Request) idsOf(in role) []string {
+	switch in {
+	case roleMade:
+		return r.CallIDs
+	case roleOpened:
+		return r.OpenCallIDs
+	case roleHeld:
+		return r.HistoryCalls
+	default:
+		return r.HistoryOutputs
+	}
+}
+
+// uses are the places where an id stands in this role, in order, each once: positions of
+// requests in the order of their start or, of an execution, indexes of tools. They are
+// good until the next call for the same role.
+func (j *judge) uses(in role, id string) []int32 {
+	if id == "" {
+		return nil
+	}
+	if len(j.order) <= few && len(j.run.Tools) <= few {
+		found := j.found[in][:0]
+		if in == roleExecuted {
+			for t := range j.run.Tools {
+				if j.run.Tools[t].CallID == id {
+					found = append(found, int32(t))
+				}
+			}
+		} else {
+			for pos, i := range j.order {
+				if hasID(j.run.Requests[i].idsOf(in), id) {
+					found = append(found, int32(pos))
+				}
+			}
+		}
+		j.found[in] = found
+		return found
+	}
+	if !j.index.made {
+		j.index.make(j)
+	}
+	number, known := j.index.numbers[id]
+	if !known {
+		return nil
+	}
+	return j.index.list(number, in)
+}
+
+// index has the places of every id of a run, by the id's number and the role.
+type index struct {
+	made    bool
+	numbers map[string]int32
+	from    []int32 // where the list of an id and a role begins in places
+	until   []int32 // where it ends
+	places  []int32
+}
+
+func (x *index) list(number int32, in role) []int32 {
+	at := int(number)*roles + int(in)
+	return x.places[x.from[at]:x.until[at]]
+}
+
+// make counts the places of each list, lays the lists out one after the other, and fills them.
+func (x *index) make(j *judge) {
+	*x = index{made: true, numbers: x.numbers, from: x.from[:0], until: x.until[:0], places: x.places[:0]}
+	if x.numbers == nil {
+		x.numbers = make(map[string]int32, len(j.run.Requests)+len(j.run.Tools))
+	}
+	slots := j.slots[:0] // of each place, in the order in which they are walked
+	walk := func(visit func(id string, in role, place int)) {
+		for pos, i := range j.order {
+			for in := roleMade; in < roleExecuted; in++ {
+				for _, id := range j.run.Requests[i].idsOf(in) {
+					visit(id, in, pos)
+				}
+			}
+		}
+		for t := range j.run.Tools {
+			visit(j.run.Tools[t].CallID, roleExecuted, t)
+		}
+	}
+	walk(func(id string, in role, _ int) {
+		number, known := x.numbers[id]
+		if !known {
+			number = int32(len(x.numbers))
+			x.numbers[id] = number
+			x.from = append(x.from, make([]int32, roles)...)
+		}
+		slot := number*roles + int32(in)
+		x.from[slot]++
+		slots = append(slots, slot)
+	})
+	at := int32(0)
+	for slot, n := range x.from {
+		x.from[slot] = at
+		at += n
+	}
+	x.until = append(x.until, x.from...)
+	x.places = slices.Grow(x.places, len(slots))[:len(slots)]
+	n := 0
+	walk(func(_ string, _ role, place int) {
+		slot := slots[n]
+		n++
+		if end := x.until[slot]; end == x.from[slot] || x.places[end-1] != int32(place) {
+			x.places[end] = int32(place)
+			x.until[slot]++
+		}
+	})
+	j.slots = slots
+}
+
+// at is the request at a position in the order of their start.
+func (j *judge) at(pos int32) *Request { return &j.run.Requests[j.order[pos]] }
+
+// from is the first position of a request that starts at or after t.
+func (j *judge) from(t time.Time) int {
+	return sort.Search(len(j.order), func(pos int) bool { return !j.at(int32(pos)).Start.Before(t) })
+}
+
+// toolOf finds the execution of a call; the last one where it was executed again.
+func (j *judge) toolOf(id string) *Tool {
+	executions := j.uses(roleExecuted, id)
+	if len(executions) == 0 {
+		return nil
+	}
+	return &j.run.Tools[executions[len(executions)-1]]
+}
+
+// overview is what the rules about many requests and tools ask for, each once a run.
+type overview struct {
+	// lastAnswered is the last position of a request that was answered, and
+	// lastAnsweredOpaque that of one whose history is not known whole; -1: none.
+	lastAnswered, lastAnsweredOpaque int
+	lastUnobserved                   time.Time // the latest start of a request whose history is not observed
+	anyUnobserved                    bool
+
+	// plain counts, by position, the requests from there on whose history is known whole.
+	plain []int32
+
+	violations map[semconv.TransportCause]time.Time // by cause, the earliest start of a request that met it
+}
+
+// seen is the overview of the run.
+func (j *judge) seen() *overview {
+	if j.overview != nil {
+		return j.overview
+	}
+	o := &overview{lastAnswered: -1, lastAnsweredOpaque: -1, plain: make([]int32, len(j.order)+1)}
+	j.overview = o
+	for pos, i := range j.order {
+		r := &j.run.Requests[i]
+		if j.states[i].answered() {
+			o.lastAnswered = pos
+			if !r.plain() {
+				o.lastAnsweredOpaque = pos
+			}
+		}
+		if r.HistoryCalls == nil {
+			o.lastUnobserved, o.anyUnobserved = r.Start, true
+		}
+		if j.whats[i].class == semconv.ClassProtocolViolation {
+			if _, ok := o.violations[r.Transport.Cause]; !ok {
+				if o.violations == nil {
+					o.violations = map[semconv.TransportCause]time.Time{}
+				}
+				o.violations[r.Transport.Cause] = r.Start
+			}
+		}
+	}
+	for pos := len(j.order) - 1; pos >= 0; pos-- {
+		o.plain[pos] = o.plain[pos+1]
+		if j.at(int32(pos)).plain() {
+			o.plain[pos]++
+		}
+	}
+	return o
+}
+
+// plain: the request's history was observed, and its list of outputs is not cut.
+func (r *Request) plain() bool { return r.HistoryCalls != nil && len(r.HistoryOutputs) < MaxIDs }
+
+// toolCounts are how many tools there are of each effect; of those that were called and
+// changed nothing under the unset one.
+type toolCounts [semconv.ToolEffectUnknown + 1]int32
+
+func (c *toolCounts) add(t *Tool, n int32) {
+	switch {
+	case t.mayHaveActed():
+		c[t.effect()] += n
+	case t.Outcome != semconv.ToolOutcomeRejected: // such a call was never made
+		c[semconv.ToolEffectUnset] += n
+	}
+}
+
+// toolsByStart counts tools by the time of their start.
+type toolsByStart struct {
+	starts []time.Time  // in order
+	counts []toolCounts // of the tools before each, and of all
+}
+
+// countTools counts the tools of the run that are wanted.
+func (j *judge) countTools(wanted func(t *Tool) bool) *toolsByStart {
+	var tools []*Tool
+	for t := range j.run.Tools {
+		if tool := &j.run.Tools[t]; wanted(tool) {
+			tools = append(tools, tool)
+		}
+	}
+	slices.SortStableFunc(tools, func(a, b *Tool) int { return a.Start.Compare(b.Start) })
+	c := &toolsByStart{counts: make([]toolCounts, 1, len(tools)+1)}
+	for _, tool := range tools {
+		sum := c.counts[len(c.counts)-1]
+		sum.add(tool, 1)
+		c.starts, c.counts = append(c.starts, tool.Start), append(c.counts, sum)
+	}
+	return c
+}
+
+// before counts the tools that started before t.
+func (c *toolsByStart) before(t time.Time) toolCounts {
+	return c.counts[sort.Search(len(c.starts), func(i int) bool { return !c.starts[i].Before(t) })]
+}
+
+// after counts the tools that started at t or later.
+func (c *toolsByStart) after(t time.Time) toolCounts {
+	all, before := c.counts[len(c.counts)-1], c.before(t)
+	for i := range all {
+		all[i] -= before[i]
+	}
+	return all
+}
+
+func (c *toolCounts) join(o toolCounts) {
+	for i := range c {
+		c[i] += o[i]
+	}
+}
+
+// timesUntil is how many of the times, which are in order, are not after t.
+func timesUntil(times []time.Time, t time.Time) int {
+	return sort.Search(len(times), func(i int) bool { return times[i].After(t) })
+}

@@ -1,0 +1,486 @@
+package classify
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// naive answers what [judge] answers from its indexes, by looking at each request and
+// tool in turn: the definitions that the indexes are held against.
+type naive struct {
+	*judge
+
+	wasRecorded, wasReused Fact
+}
+
+// toolsRecorded reports whether a tool that ran would have been recorded: the
+// producer says so, and nothing contradicts it. An output of a call that this
+// run's own model made, and that no recorded tool executed, does: such an agent
+// executes tools that nobody records.
+func (j *naive) toolsRecorded() bool {
+	if j.wasRecorded == NotObserved {
+		announced := j.run.AnnouncedTools
+		full := announced.Observed() && len(j.run.Tools)+j.run.Inner.Tools >= announced.N()
+		j.wasRecorded = FactOf((full || j.run.ToolsRecorded == Yes) && !j.toolsUnrecorded())
+	}
+	return j.wasRecorded == Yes
+}
+
+func (j *naive) toolsUnrecorded() bool {
+	nameless := 0
+	for t := range j.run.Tools {
+		if j.run.Tools[t].CallID == "" {
+			nameless++
+		}
+	}
+	orphans := 0
+	for i := range j.run.Requests {
+		maker := &j.run.Requests[i]
+		for _, id := range maker.CallIDs {
+			if j.toolOf(id) == nil && j.laterCarries(maker, func(output string) bool { return output == id }) {
+				orphans++
+			}
+		}
+		calls, known := maker.readyCalls()
+		if (!known || calls > len(maker.CallIDs)) && j.laterCarries(maker, func(output string) bool {
+			return j.toolOf(output) == nil && !hasID(maker.HistoryOutputs, output) && !hasID(maker.CallIDs, output)
+		}) {
+			orphans++
+		}
+	}
+	return orphans > nameless
+}
+
+// laterCarries reports whether a request after maker carries such an output, or
+// whether its history is not observed, so that it may.
+func (j *naive) laterCarries(maker *Request, such func(output string) bool) bool {
+	for i := range j.run.Requests {
+		r := &j.run.Requests[i]
+		if r != maker && !r.Start.Before(maker.End) && (r.HistoryCalls == nil || slices.ContainsFunc(r.HistoryOutputs, such)) {
+			return true
+		}
+	}
+	return false
+}
+
+// unaccountedCalls reports whether a call of request i's past may have run
+// unseen: it is in its history, or an earlier request of the run made it or may
+// have made it, its output is not in the history, and no tool is known to have
+// executed it.
+func (j *naive) unaccountedCalls(i int) bool {
+	r := &j.run.Requests[i]
+	open := func(ids []string) bool {
+		for _, id := range ids {
+			if !hasID(r.HistoryOutputs, id) && j.toolOf(id) == nil && !j.toolsRecorded() {
+				return true
+			}
+		}
+		return false
+	}
+	if open(r.HistoryCalls) {
+		return true
+	}
+	for e := range j.run.Requests {
+		earlier := &j.run.Requests[e]
+		if e == i || earlier.End.After(r.Start) {
+			continue
+		}
+		calls, known := earlier.readyCalls()
+		if open(earlier.CallIDs) || (!known || calls > len(earlier.CallIDs)) && !j.toolsRecorded() {
+			return true
+		}
+	}
+	return false
+}
+
+// missingOutput reports whether the history of r lacks an output that existed
+// when r began. Where neither the history nor the tools were observed, it may.
+func (j *naive) missingOutput(r *Request) Fact {
+	missing := No
+	if r.HistoryCalls == nil && !j.toolsRecorded() {
+		missing = NotObserved
+	}
+	for t := range j.run.Tools {
+		tool := &j.run.Tools[t]
+		if !tool.hasOutput() || tool.End.After(r.Start) {
+			continue
+		}
+		missing = worse(missing, j.lacks(r, tool))
+	}
+	return missing
+}
+
+// lacks reports whether r's history lacks the output of a tool that had ended
+// before r began.
+//
+// A call that is gone together with an output which a completed request had
+// carried before was summarised away, not lost. A list as long as its bound may
+// have been cut, so it mostly proves nothing about what is not in it.
+func (j *naive) lacks(r *Request, tool *Tool) Fact {
+	cut := len(r.HistoryOutputs) >= MaxIDs
+	switch {
+	case tool.CallID == "":
+		return NotObserved
+	case j.carries(r, tool):
+		return No
+	case hasID(r.HistoryOutputs, tool.CallID):
+		// That of another call of the same id. Which of them the history holds is not known
+		// unless it holds more calls than outputs.
+		if !cut && countID(r.HistoryCalls, tool.CallID) > countID(r.HistoryOutputs, tool.CallID) {
+			return Yes
+		}
+		return NotObserved
+	case hasID(r.HistoryCalls, tool.CallID) && (!cut || j.reaches(r, tool)):
+		return Yes
+	case r.HistoryCalls == nil:
+		return NotObserved
+	case j.answered(tool, r):
+		return No
+	case cut:
+		return NotObserved
+	default:
+		return Yes
+	}
+}
+
+// carries reports whether r's history holds the output of this execution of a tool.
+// Some models and servers use an id again: then the history holds an output more than
+// that of the request whose response made the call.
+func (j *naive) carries(r *Request, tool *Tool) bool {
+	if !hasID(r.HistoryOutputs, tool.CallID) || tool.Start.After(r.Start) && tool.Start.Sub(r.Start) > clockGrain {
+		return false
+	}
+	if j.wasReused == No || !j.reuses() {
+		return true
+	}
+	return countID(r.HistoryOutputs, tool.CallID) >= j.owed(tool)
+}
+
+// reuses reports whether any response makes a call of an id that its own history, or
+// another of its calls, has already.
+func (j *naive) reuses() bool {
+	if j.wasReused == NotObserved {
+		j.wasReused = No
+		for i := range j.run.Requests {
+			if r := &j.run.Requests[i]; r.repeats(r.CallIDs) || r.repeats(r.OpenCallIDs) {
+				j.wasReused = Yes
+				break
+			}
+		}
+	}
+	return j.wasReused == Yes
+}
+
+func (j *naive) owed(tool *Tool) int {
+	var by *Request
+	for _, i := range j.order {
+		r := &j.run.Requests[i]
+		if (hasID(r.CallIDs, tool.CallID) || hasID(r.OpenCallIDs, tool.CallID)) && r.Start.Before(tool.Start) {
+			by = r
+		}
+	}
+	if by == nil {
+		return 1
+	}
+	return countID(by.HistoryOutputs, tool.CallID) + max(1, countID(by.CallIDs, tool.CallID))
+}
+
+func (j *naive) reaches(r *Request, tool *Tool) bool {
+	maker := func(id string) *Request {
+		for _, i := range j.order {
+			if r := &j.run.Requests[i]; hasID(r.CallIDs, id) || hasID(r.OpenCallIDs, id) {
+				return r
+			}
+		}
+		return nil
+	}
+	first, made := maker(r.HistoryOutputs[0]), maker(tool.CallID)
+	return first != nil && made != nil && first.Start.Before(made.Start)
+}
+
+func (j *naive) answered(tool *Tool, until *Request) bool {
+	if tool.Delivery == semconv.OutputDeliverySent {
+		return true
+	}
+	if tool.CallID == "" {
+		return false
+	}
+	by := j.firstAnswer(tool)
+	return by != nil && (until == nil || by.Start.Before(until.Start))
+}
+
+func (j *naive) firstAnswer(tool *Tool) *Request {
+	for _, i := range j.order {
+		if r := &j.run.Requests[i]; j.states[i].answered() && j.carries(r, tool) {
+			return r
+		}
+	}
+	return nil
+}
+
+// missingOutputs names the calls whose output r's history is seen to lack, at most MaxIDs.
+func (j *naive) missingOutputs(r *Request) []string {
+	var ids []string
+	for t := range j.run.Tools {
+		tool := &j.run.Tools[t]
+		if tool.hasOutput() && !tool.End.After(r.Start) && j.lacks(r, tool) == Yes && len(ids) < MaxIDs {
+			ids = append(ids, tool.CallID)
+		}
+	}
+	return ids
+}
+
+// lost says how a tool's output failed to reach the model, unset when it did or
+// when nothing says that it did not.
+func (j *naive) lost(tool *Tool) semconv.Cause {
+	if j.answered(tool, nil) {
+		return semconv.CauseUnset
+	}
+	carried, asked := false, false
+	for _, i := range j.order {
+		r := &j.run.Requests[i]
+		if tool.End.IsZero() || r.Start.Before(tool.End) {
+			continue
+		}
+		if j.carries(r, tool) {
+			carried = true
+			continue
+		}
+		lacks := j.lacks(r, tool) == Yes
+		if lacks && tool.hasOutput() && j.retries(r, tool) {
+			if tool.Delivery == semconv.OutputDeliveryFailed {
+				return semconv.CauseDeliveryFailed // what came first is why it is not there
+			}
+			return semconv.CauseOmittedFromRetry
+		}
+		asked = asked || !lacks
+	}
+	switch {
+	case carried:
+		return semconv.CauseUnset // the request that carried it tells what happened
+	case tool.Delivery == semconv.OutputDeliveryFailed:
+		return semconv.CauseDeliveryFailed
+	case asked || !tool.hasOutput() || tool.Delivery == semconv.OutputDeliveryCached:
+		return semconv.CauseUnset
+	case j.overtaken(tool):
+		return semconv.CauseOmittedFromRetry
+	default:
+		return semconv.CauseNeverAnswered
+	}
+}
+
+// retries reports whether r takes up the thread that the tool's call belongs to:
+// it still holds the call, or it comes after a failed request that had made the
+// call or carried its output. Without that, r may be another agent's thread,
+// which owes nothing to the tool.
+func (j *naive) retries(r *Request, tool *Tool) bool {
+	if hasID(r.HistoryCalls, tool.CallID) {
+		return true
+	}
+	for _, i := range j.failed {
+		before := &j.run.Requests[i]
+		if !before.End.After(r.Start) &&
+			(hasID(before.HistoryOutputs, tool.CallID) || hasID(before.CallIDs, tool.CallID)) {
+			return true
+		}
+	}
+	return false
+}
+
+// wentOn reports whether a later request took up what request i left.
+func (j *naive) wentOn(i int) bool {
+	f := &j.run.Requests[i]
+	for _, l := range slices.Backward(j.order) {
+		r := &j.run.Requests[l]
+		if l == i || r.Start.Before(f.End) {
+			return false
+		}
+		if j.states[l].answered() && (j.run.Failed == No || j.states[i] != stateFailed || continues(r, f)) {
+			return true
+		}
+	}
+	return false
+}
+
+// toolMadeGood reports whether the model got the tool's output or the word of
+// its failure, or the run went on well without it.
+func (j *naive) toolMadeGood(t *Tool, lost semconv.Cause) bool {
+	if j.answered(t, nil) {
+		return true
+	}
+	if lost == semconv.CauseOmittedFromRetry || lost == semconv.CauseDeliveryFailed || j.run.Failed == Yes {
+		return false
+	}
+	for _, i := range slices.Backward(j.order) {
+		if j.run.Requests[i].Start.Add(clockGrain).Before(t.End) {
+			return false
+		}
+		if j.states[i].answered() {
+			return true
+		}
+	}
+	return false
+}
+
+func (j *naive) concerns(tool *Tool, r *Request) bool {
+	if tool.CallID == "" || tool.Start.Before(r.End) || hasID(r.CallIDs, tool.CallID) || hasID(r.OpenCallIDs, tool.CallID) {
+		return true
+	}
+	return r.callsUnnamed() && !slices.ContainsFunc(j.run.Requests, func(q Request) bool {
+		return hasID(q.CallIDs, tool.CallID) || hasID(q.OpenCallIDs, tool.CallID)
+	})
+}
+
+// started is what addTools joins, but for the tool's name.
+func (j *naive) started(k *risk, r *Request) {
+	for t := range j.run.Tools {
+		tool := &j.run.Tools[t]
+		if j.concerns(tool, r) && !j.carries(r, tool) {
+			k.add(tool)
+		}
+	}
+}
+
+// overtaken: a retry went out while the tool ran, without its output.
+func (j *naive) overtaken(tool *Tool) bool {
+	for _, i := range j.order {
+		r := &j.run.Requests[i]
+		if !r.Start.After(tool.Start) || !r.Start.Before(tool.End) || hasID(r.HistoryOutputs, tool.CallID) {
+			continue
+		}
+		if hasID(r.HistoryCalls, tool.CallID) || r.plain() && j.retries(r, tool) {
+			return true
+		}
+	}
+	return false
+}
+
+// violatedBefore reports whether an earlier request of the run met the same
+// protocol violation, or request i is itself a later attempt.
+func (j *naive) violatedBefore(i int) bool {
+	r := &j.run.Requests[i]
+	if r.Attempt > 1 {
+		return true
+	}
+	for e := range j.run.Requests {
+		earlier := &j.run.Requests[e]
+		if e != i && earlier.Start.Before(r.Start) && earlier.Transport.Cause == r.Transport.Cause &&
+			j.whats[e].class == semconv.ClassProtocolViolation {
+			return true
+		}
+	}
+	return false
+}
+
+// randomRun is a run of a few requests and tools, or of more than are looked through one
+// by one, with few ids, so that those meet and repeat.
+func randomRun(rnd *rand.Rand) *Run {
+	n := 1 + rnd.IntN(6)
+	if rnd.IntN(3) == 0 {
+		n = few + rnd.IntN(2*few)
+	}
+	span := 3 * n
+	id := func() string {
+		if rnd.IntN(40) == 0 {
+			return ""
+		}
+		return "call_" + strconv.Itoa(rnd.IntN(n+1))
+	}
+	list := func(most int) []string {
+		if rnd.IntN(5) == 0 {
+			return nil
+		}
+		out := []string{}
+		for range rnd.IntN(most + 1) {
+			if s := id(); s != "" {
+				out = append(out, s)
+			}
+		}
+		if rnd.IntN(12) == 0 {
+			for len(out) < MaxIDs {
+				out = append(out, "call_"+strconv.Itoa(rnd.IntN(200)))
+			}
+		}
+		return out
+	}
+	r := &Run{Start: t0, End: at(float64(span)), Ended: facts[rnd.IntN(3)], Failed: facts[rnd.IntN(3)], ToolsRecorded: facts[rnd.IntN(3)]}
+	if rnd.IntN(2) == 0 {
+		r.AnnouncedRequests = Counted(n)
+	}
+	changes := []func(*Request){answers, reset(semconv.PhaseResponseStarted), reset(semconv.PhaseToolInput), calls("x"), refused(503, semconv.ProviderErrorKindOverloaded)}
+	for range n {
+		from := float64(rnd.IntN(span))
+		q := request(from, from+float64(rnd.IntN(4)), changes[rnd.IntN(len(changes))])
+		q.CallIDs, q.OpenCallIDs = list(2), list(1)
+		q.HistoryCalls, q.HistoryOutputs = list(4), list(4)
+		q.ToolInputsStarted, q.ToolCalls, q.Unread = Count(rnd.IntN(4)), Count(rnd.IntN(4)), rnd.IntN(8) == 0
+		q.Transport.Cause = semconv.TransportCause(rnd.IntN(len(semconv.TransportCauseValues()) + 1))
+		r.Requests = append(r.Requests, q)
+	}
+	for range rnd.IntN(n + 2) {
+		from := float64(rnd.IntN(span))
+		f := tool(from, from+float64(rnd.IntN(4)), id(), semconv.ToolEffect(rnd.IntN(5)), semconv.ToolOutcome(rnd.IntN(7)))
+		f.Delivery, f.FailedBeforeEffect = semconv.OutputDelivery(rnd.IntN(5)), rnd.IntN(6) == 0
+		if rnd.IntN(8) == 0 {
+			f.End = time.Time{}
+		}
+		r.Tools = append(r.Tools, f)
+	}
+	if rnd.IntN(2) == 0 {
+		r.AnnouncedTools = Counted(len(r.Tools))
+	}
+	return r
+}
+
+// TestIndexes holds what the indexes answer against their definitions.
+func TestIndexes(t *testing.T) {
+	rounds := 10_000
+	if testing.Short() {
+		rounds = 2_000
+	}
+	for seed := range rounds {
+		rnd := rand.New(rand.NewPCG(uint64(seed), 1))
+		run := randomRun(rnd)
+		j := &judge{run: run}
+		j.prepare()
+		n := &naive{judge: &judge{run: run}}
+		n.prepare()
+		check := func(what string, want, got any) {
+			t.Helper()
+			if !reflect.DeepEqual(want, got) {
+				t.Fatalf("seed %d: %s: want %v, got %v\n%+v", seed, what, want, got, run)
+			}
+		}
+		check("toolsRecorded", n.toolsRecorded(), j.toolsRecorded())
+		for i := range run.Requests {
+			r := &run.Requests[i]
+			check("unaccountedCalls", n.unaccountedCalls(i), j.unaccountedCalls(i))
+			check("missingOutput", n.missingOutput(r), j.missingOutput(r))
+			if want := n.missingOutputs(r); len(want) < MaxIDs {
+				check("missingOutputs", want, j.missingOutputs(r))
+			}
+			check("violatedBefore", n.violatedBefore(i), j.violatedBefore(i))
+			var want, got risk
+			n.started(&want, r)
+			j.addTools(&got, r)
+			want.tool, got.tool = "", ""
+			check("tools", want, got)
+		}
+		for pos, i := range j.order {
+			if s := j.states[i]; s != stateOK && s != stateUnknown {
+				check("wentOn", n.wentOn(i), j.wentOn(pos))
+			}
+		}
+		for i := range run.Tools {
+			tool := &run.Tools[i]
+			check("lost", n.lost(tool), j.lost(tool))
+			check("toolMadeGood", n.toolMadeGood(tool, semconv.CauseUnset), j.toolMadeGood(tool, semconv.CauseUnset))
+		}
+	}
+}
