@@ -184,7 +184,8 @@ func transportOf(f netcause.Failure) classify.Transport {
 func unanswered(f netcause.Failure, abort classify.Abort, watchdog classify.Watchdog, sent, known bool) conclusion {
 	out := conclusion{end: semconv.StreamEndNoResponse, phase: semconv.PhaseUnknown, chain: f.Chain}
 	switch {
-	case f.Unsent, known && !sent, !known && f.Cause != semconv.TransportCauseUnset && beforeConnection(f.Stage):
+	case f.Cause == semconv.TransportCauseInvalidUrl, !known && f.Cause == semconv.TransportCauseInvalidRequest && f.Stage == semconv.TransportStageUnset,
+		known && !sent, !known && f.Cause != semconv.TransportCauseUnset && beforeConnection(f.Stage):
 		out.phase = semconv.PhaseBeforeConnection
 	case known, f.Stage == semconv.TransportStageWrite, f.Stage == semconv.TransportStageHeaders:
 		out.phase = semconv.PhaseAwaitingResponse
@@ -200,9 +201,6 @@ func unanswered(f netcause.Failure, abort classify.Abort, watchdog classify.Watc
 		return out
 	}
 	out.transport = transportOf(f)
-	if f.Unsent {
-		out.transport = classify.Transport{}
-	}
 	return out
 }
 

@@ -22,7 +22,7 @@ func FuzzOf(f *testing.F) {
 	for _, text := range []string{
 		"http2: client connection lost", "http2: Transport received GOAWAY from server ErrCode:NO_ERROR", "malformed HTTP response \"x\"",
 		"http2: Transport: cannot retry err [stream error: stream ID 7; CANCEL] after Request.Body was written; define Request.GetBody to avoid this error",
-		"Forbidden", "stream error: stream ID ", "http2: Transport: cannot retry err [",
+		"Forbidden", `malformed HTTP response "HTTP/1"`, `malformed MIME header: missing colon: "Cont"`, "stream error: stream ID ", "http2: Transport: cannot retry err [",
 	} {
 		f.Add(text, uint8(7), uint8(3), uint16(104))
 	}
@@ -47,7 +47,6 @@ func FuzzOf(f *testing.F) {
 		assert.NotEmpty(t, got.Chain)
 		assert.LessOrEqual(t, len(got.Chain), 5)
 		assert.Regexp(t, code, got.Code)
-		assert.False(t, got.Unsent && got.Cause != semconv.TransportCauseUnset)
 		_ = netcause.Cancelled(t.Context(), err, time.Now())
 		_ = netcause.ClosedHere(err)
 		assert.NotEmpty(t, netcause.RootType(err))

@@ -14,7 +14,7 @@ var messages = map[string]sign{
 	"http2: timeout awaiting response headers":    {cause: semconv.TransportCauseHeaderTimeout},
 
 	"net/http: TLS handshake timeout":                          {cause: semconv.TransportCauseTLS, code: codeTimeout},
-	"http: server gave HTTP response to HTTPS client":          {cause: semconv.TransportCauseTLS, code: codeRecordHeader},
+	"http: server gave HTTP response to HTTPS client":          {cause: semconv.TransportCauseTLS, code: codeNotTLS},
 	"http2: could not negotiate protocol mutually":             {cause: semconv.TransportCauseTLS, code: codeHandshake},
 	"http: server closed idle connection":                      {cause: semconv.TransportCauseClosedBeforeHeaders},
 	"http: idle connection timeout":                            {cause: semconv.TransportCauseClosedBeforeHeaders},
@@ -40,10 +40,17 @@ var messages = map[string]sign{
 	"http: suspiciously long trailer after chunked body":                         {cause: semconv.TransportCauseMalformedEvent},
 	"net/http: server replied with more than declared Content-Length; truncated": {cause: semconv.TransportCauseMalformedEvent},
 
-	"http: nil Request.URL":                              {unsent: true},
-	"http: nil Request.Header":                           {unsent: true},
-	"http: no Host in request URL":                       {unsent: true},
-	"http2: unsupported scheme":                          {unsent: true},
+	// The request is the application's own fault. It was not sent, or not whole.
+	"http: nil Request.URL":                                    {cause: semconv.TransportCauseInvalidUrl},
+	"http: no Host in request URL":                             {cause: semconv.TransportCauseInvalidUrl},
+	"http: Request.Write on Request with no Host or URL set":   {cause: semconv.TransportCauseInvalidUrl},
+	"http2: unsupported scheme":                                {cause: semconv.TransportCauseInvalidUrl},
+	"net/http: can't write control character in Request.URL":   {cause: semconv.TransportCauseInvalidUrl},
+	"http: nil Request.Header":                                 {cause: semconv.TransportCauseInvalidRequest},
+	"http: invalid Host header":                                {cause: semconv.TransportCauseInvalidRequest},
+	"invalid Host header":                                      {cause: semconv.TransportCauseInvalidRequest}, // HTTP/2
+	"http2: request body larger than specified content length": {cause: semconv.TransportCauseInvalidRequest},
+
 	"net/http: cannot rewind body after connection loss": {cause: semconv.TransportCauseClosedBeforeHeaders},
 }
 
@@ -53,10 +60,17 @@ var beginnings = []struct {
 	text string
 	sign sign
 }{
-	{`unsupported protocol scheme "`, sign{unsent: true}},
-	{"net/http: invalid header ", sign{unsent: true}},
-	{"net/http: invalid trailer ", sign{unsent: true}},
-	{`net/http: invalid method "`, sign{unsent: true}},
+	{`unsupported protocol scheme "`, sign{cause: semconv.TransportCauseInvalidUrl}},
+	{`invalid request :path "`, sign{cause: semconv.TransportCauseInvalidUrl}}, // HTTP/2
+	{"net/http: invalid header ", sign{cause: semconv.TransportCauseInvalidRequest}},
+	{"net/http: invalid trailer ", sign{cause: semconv.TransportCauseInvalidRequest}},
+	{`net/http: invalid method "`, sign{cause: semconv.TransportCauseInvalidRequest}},
+	{"invalid HTTP header ", sign{cause: semconv.TransportCauseInvalidRequest}}, // HTTP/2, as the next three
+	{"invalid HTTP trailer ", sign{cause: semconv.TransportCauseInvalidRequest}},
+	{"invalid Transfer-Encoding request header: ", sign{cause: semconv.TransportCauseInvalidRequest}},
+	{"invalid Connection request header: ", sign{cause: semconv.TransportCauseInvalidRequest}},
+	{"http: ContentLength=", sign{cause: semconv.TransportCauseInvalidRequest}},
+	{"http: Request.ContentLength=", sign{cause: semconv.TransportCauseInvalidRequest}},
 	{`malformed HTTP response "`, sign{cause: semconv.TransportCauseMalformedEvent}},
 	{`malformed HTTP version "`, sign{cause: semconv.TransportCauseMalformedEvent}},
 	{`malformed HTTP status code "`, sign{cause: semconv.TransportCauseMalformedEvent}},
@@ -65,13 +79,48 @@ var beginnings = []struct {
 }
 
 // messageSign reads an error that the standard library gives no type of its own.
-func messageSign(err error) sign {
+func messageSign(err error, at semconv.TransportStage) sign {
 	text, ok := standardMessage(err)
 	if !ok {
 		return sign{}
 	}
+	if at != semconv.TransportStageBody && cutLine(text) {
+		return sign{cause: semconv.TransportCauseClosedBeforeHeaders}
+	}
 	return textSign(text)
 }
+
+// cutLine: text says that a line of the response's head is malformed, and the line is
+// the beginning of one that would be well-formed. net/http reads what comes before an
+// EOF as a whole line, so this is how a connection that was closed within a line looks.
+func cutLine(text string) bool {
+	if line, ok := quotedAfter(text, `malformed HTTP response "`); ok {
+		const version = "HTTP/1."
+		return line != "" && strings.HasPrefix(version, line[:min(len(line), len(version))]) && len(line) <= len("HTTP/1.1")
+	}
+	if code, ok := quotedAfter(text, `malformed HTTP status code "`); ok {
+		return len(code) < len("200") && strings.Trim(code, "0123456789") == ""
+	}
+	for _, before := range []string{`malformed MIME header: missing colon: "`, `malformed MIME header line: "`} {
+		if line, ok := quotedAfter(text, before); ok {
+			// A carriage return is left only where no line feed came after it.
+			return strings.HasSuffix(line, `\r`) || line != "" && strings.Trim(line, tokenBytes) == ""
+		}
+	}
+	return false
+}
+
+// quotedAfter is what stands between quotes behind before, which ends with a quote.
+func quotedAfter(text, before string) (string, bool) {
+	rest, ok := strings.CutPrefix(text, before)
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(rest, `"`)
+}
+
+// tokenBytes are the bytes of a header's name (RFC 9110, section 5.6.2).
+const tokenBytes = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 func textSign(text string) sign {
 	if s, ok := messages[text]; ok {

@@ -3,6 +3,7 @@ package netcause
 import (
 	"errors"
 	"net"
+	"strings"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -54,8 +55,10 @@ func errnoSign(code string, at semconv.TransportStage) sign {
 func opSign(e *net.OpError, at semconv.TransportStage) sign {
 	code := codeIn(e)
 	switch e.Op {
-	case "proxyconnect", "socks connect":
+	case "proxyconnect":
 		return sign{cause: semconv.TransportCauseProxy, code: code}
+	case "socks connect":
+		return socksSign(e, code)
 	case "dial":
 		return dialSign(e, code)
 	case "remote error", "local error": // crypto/tls: an alert
@@ -76,7 +79,34 @@ func opSign(e *net.OpError, at semconv.TransportStage) sign {
 	}
 }
 
+// socksSign reads net/http's bundled SOCKS client: how a proxy refuses for good, it
+// says in words alone (socks_bundle.go).
+func socksSign(e *net.OpError, code string) sign {
+	if text, ok := bareMessage(e.Err); ok {
+		switch text {
+		case "username/password authentication failed", "no acceptable authentication methods":
+			return sign{cause: semconv.TransportCauseProxyRefused, code: codeSOCKSAuth}
+		case "unknown error connection not allowed by ruleset":
+			return sign{cause: semconv.TransportCauseProxyRefused, code: codeSOCKSRuleset}
+		}
+		if strings.HasPrefix(text, "port number out of range ") {
+			return sign{cause: semconv.TransportCauseInvalidUrl}
+		}
+	}
+	return sign{cause: semconv.TransportCauseProxy, code: code}
+}
+
+// Codes of a SOCKS proxy that refuses.
+const (
+	codeSOCKSAuth    = "SOCKS_AUTH"
+	codeSOCKSRuleset = "SOCKS_RULESET"
+)
+
 func dialSign(e *net.OpError, code string) sign {
+	var address *net.AddrError
+	if errors.As(e.Err, &address) && noAddress(address.Err) {
+		return sign{cause: semconv.TransportCauseInvalidUrl}
+	}
 	var dns *net.DNSError
 	if errors.As(e.Err, &dns) {
 		return dnsSign(dns)
@@ -99,6 +129,18 @@ func dialErrno(code string) sign {
 		return sign{cause: semconv.TransportCauseConnectTimeout, code: code}
 	default: // EHOSTUNREACH, ENETUNREACH, EADDRNOTAVAIL, EACCES, EMFILE: no way there from here
 		return sign{cause: semconv.TransportCauseConnectUnreachable, code: code}
+	}
+}
+
+// noAddress: what a net.AddrError says is that the host and port of a URL are none,
+// not that there is no way to them (ipsock.go, lookup.go).
+func noAddress(text string) bool {
+	switch text {
+	case "invalid port", "missing port in address", "too many colons in address",
+		"missing ']' in address", "unexpected '[' in address", "unexpected ']' in address":
+		return true
+	default:
+		return false
 	}
 }
 

@@ -21,9 +21,6 @@ type Failure struct {
 	// Chain holds the names of the error's types from outermost to root, at most
 	// five; where there are more, the ones before the root are left out.
 	Chain []string
-	// Unsent: net/http refused to send the request at all (no host, an unknown
-	// scheme, an invalid header), so nothing left this side.
-	Unsent bool
 }
 
 // Of names the cause of err, an error that a RoundTripper or a response body
@@ -43,19 +40,18 @@ func Of(err error, at semconv.TransportStage) (f Failure) {
 		_ = recover()
 	}()
 	s := cause(err, at)
-	f.Cause, f.Code, f.Unsent = s.cause, s.code, s.unsent
+	f.Cause, f.Code = s.cause, s.code
 	f.Stage = stageOf(s.cause, at)
 	return f
 }
 
 // sign is what one error of a chain says.
 type sign struct {
-	cause  semconv.TransportCause
-	code   string
-	unsent bool
+	cause semconv.TransportCause
+	code  string
 }
 
-func (s sign) telling() bool { return s.cause != semconv.TransportCauseUnset || s.unsent }
+func (s sign) telling() bool { return s.cause != semconv.TransportCauseUnset }
 
 func cause(err error, at semconv.TransportStage) sign {
 	for _, e := range links(err) {
@@ -81,7 +77,7 @@ func one(err error, at semconv.TransportStage) sign {
 	if s := http2Sign(err); s.telling() {
 		return s
 	}
-	if s := messageSign(err); s.telling() {
+	if s := messageSign(err, at); s.telling() {
 		return s
 	}
 	switch {
@@ -116,6 +112,9 @@ func byStage(err error, at semconv.TransportStage) sign {
 
 func byStageAlone(at semconv.TransportStage, code string) sign {
 	if at == semconv.TransportStageProxy {
+		if refusal(code) {
+			return sign{cause: semconv.TransportCauseProxyRefused, code: code}
+		}
 		return sign{cause: semconv.TransportCauseProxy, code: code}
 	}
 	if code == "" {
@@ -132,6 +131,19 @@ func statusCode(err error) string {
 		return ""
 	}
 	return statusByText[text]
+}
+
+// refusal: code is a status by which a proxy refuses a CONNECT, and will refuse the
+// same one again. The others say that it tried, or that it is busy.
+func refusal(code string) bool {
+	switch code {
+	case "408", "425", "429":
+		return false
+	case "511":
+		return true
+	default:
+		return len(code) == 3 && code[0] == '4'
+	}
 }
 
 var statusByText = func() map[string]string {
@@ -157,8 +169,10 @@ func stageOf(c semconv.TransportCause, at semconv.TransportStage) semconv.Transp
 		return semconv.TransportStageConnect
 	case semconv.TransportCauseTLS:
 		return semconv.TransportStageTLS
-	case semconv.TransportCauseProxy:
+	case semconv.TransportCauseProxy, semconv.TransportCauseProxyRefused:
 		return semconv.TransportStageProxy
+	case semconv.TransportCauseInvalidUrl:
+		return semconv.TransportStageUnset // it got nowhere
 	case semconv.TransportCauseWriteFailed:
 		return semconv.TransportStageWrite
 	case semconv.TransportCauseHeaderTimeout, semconv.TransportCauseClosedBeforeHeaders:

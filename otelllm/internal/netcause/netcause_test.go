@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -117,7 +118,14 @@ func TestOf(t *testing.T) {
 			"no such port", func(*testing.T) (http.RoundTripper, string) {
 				return &http.Transport{}, "http://127.0.0.1:99999"
 			},
-			want{semconv.TransportStageConnect, semconv.TransportCauseConnectUnreachable, "", false},
+			want{semconv.TransportStageUnset, semconv.TransportCauseInvalidUrl, "", false},
+		},
+		{
+			"no such port, through a SOCKS proxy", func(t *testing.T) (http.RoundTripper, string) {
+				proxy := nettest.Listen(t, nettest.Wait)
+				return &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "socks5", Host: proxy})}, "http://127.0.0.1:99999"
+			},
+			want{semconv.TransportStageUnset, semconv.TransportCauseInvalidUrl, "", false},
 		},
 		{
 			"connect timeout", func(t *testing.T) (http.RoundTripper, string) {
@@ -164,7 +172,7 @@ func TestOf(t *testing.T) {
 					nettest.Wait(c)
 				})
 			},
-			want{semconv.TransportStageTLS, semconv.TransportCauseTLS, "RECORD_HEADER", false},
+			want{semconv.TransportStageTLS, semconv.TransportCauseTLS, "NOT_TLS", false},
 		},
 		{
 			"plain HTTP for a handshake", func(t *testing.T) (http.RoundTripper, string) {
@@ -172,7 +180,7 @@ func TestOf(t *testing.T) {
 				t.Cleanup(s.Close)
 				return &http.Transport{}, "https://" + s.Listener.Addr().String()
 			},
-			want{semconv.TransportStageTLS, semconv.TransportCauseTLS, "RECORD_HEADER", false},
+			want{semconv.TransportStageTLS, semconv.TransportCauseTLS, "NOT_TLS", false},
 		},
 		{
 			"handshake closed", func(t *testing.T) (http.RoundTripper, string) {
@@ -224,7 +232,49 @@ func TestOf(t *testing.T) {
 				proxy := nettest.Listen(t, answer("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", finish))
 				return &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: proxy})}, "https://model.example.com"
 			},
-			want{semconv.TransportStageProxy, semconv.TransportCauseProxy, "407", false},
+			want{semconv.TransportStageProxy, semconv.TransportCauseProxyRefused, "407", false},
+		},
+		{
+			"CONNECT forbidden, by a proxy over TLS", func(t *testing.T) (http.RoundTripper, string) {
+				proxy, client := nettest.ListenTLS(t, func(c *tls.Conn) { answer("HTTP/1.1 403 Forbidden\r\n\r\n", finish)(c) })
+				return &http.Transport{TLSClientConfig: client, Proxy: http.ProxyURL(&url.URL{Scheme: "https", Host: proxy})}, "https://model.example.com"
+			},
+			want{semconv.TransportStageProxy, semconv.TransportCauseProxyRefused, "403", false},
+		},
+		{
+			"CONNECT without a way there", func(t *testing.T) (http.RoundTripper, string) {
+				proxy := nettest.Listen(t, answer("HTTP/1.1 502 Bad Gateway\r\n\r\n", finish))
+				return &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: proxy})}, "https://model.example.com"
+			},
+			want{semconv.TransportStageProxy, semconv.TransportCauseProxy, "502", false},
+		},
+		{
+			"CONNECT, one too many", func(t *testing.T) (http.RoundTripper, string) {
+				proxy := nettest.Listen(t, answer("HTTP/1.1 429 Too Many Requests\r\n\r\n", finish))
+				return &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: proxy})}, "https://model.example.com"
+			},
+			want{semconv.TransportStageProxy, semconv.TransportCauseProxy, "429", false},
+		},
+		{
+			"a SOCKS proxy that wants another password", func(t *testing.T) (http.RoundTripper, string) {
+				proxy := socks(t, "\x05\x02", "\x01\x01")
+				return &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "socks5", Host: proxy, User: url.UserPassword("u", "p")})}, "https://model.example.com"
+			},
+			want{semconv.TransportStageProxy, semconv.TransportCauseProxyRefused, "SOCKS_AUTH", false},
+		},
+		{
+			"a SOCKS proxy whose rules forbid it", func(t *testing.T) (http.RoundTripper, string) {
+				proxy := socks(t, "\x05\x00", "\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00")
+				return &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "socks5", Host: proxy})}, "https://model.example.com"
+			},
+			want{semconv.TransportStageProxy, semconv.TransportCauseProxyRefused, "SOCKS_RULESET", false},
+		},
+		{
+			"a SOCKS proxy without a way there", func(t *testing.T) (http.RoundTripper, string) {
+				proxy := socks(t, "\x05\x00", "\x05\x04\x00\x01\x00\x00\x00\x00\x00\x00")
+				return &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "socks5", Host: proxy})}, "https://model.example.com"
+			},
+			want{semconv.TransportStageProxy, semconv.TransportCauseProxy, "", false},
 		},
 		{
 			"CONNECT refused in the proxy's own words", func(t *testing.T) (http.RoundTripper, string) {
@@ -299,6 +349,24 @@ func TestOf(t *testing.T) {
 				return &http.Transport{}, "http://" + nettest.Listen(t, answer("HTTP/1.1 200 OK\r\n", finish))
 			},
 			want{semconv.TransportStageHeaders, semconv.TransportCauseClosedBeforeHeaders, "", true},
+		},
+		{
+			"a status that is none", func(t *testing.T) (http.RoundTripper, string) {
+				return &http.Transport{}, "http://" + nettest.Listen(t, answer("HTTP/1.1 abc OK\r\n\r\n", finish))
+			},
+			want{semconv.TransportStageHeaders, semconv.TransportCauseMalformedEvent, "", true},
+		},
+		{
+			"a header that is none", func(t *testing.T) (http.RoundTripper, string) {
+				return &http.Transport{}, "http://" + nettest.Listen(t, answer("HTTP/1.1 200 OK\r\nno header at all\r\n\r\n", finish))
+			},
+			want{semconv.TransportStageHeaders, semconv.TransportCauseMalformedEvent, "", true},
+		},
+		{
+			"a trailer that is none", func(t *testing.T) (http.RoundTripper, string) {
+				return &http.Transport{}, "http://" + nettest.Listen(t, answer(chunkedHead+chunk+"0\r\nTrailer\r\n\r\n", finish))
+			},
+			want{semconv.TransportStageBody, semconv.TransportCauseMalformedEvent, "", true},
 		},
 		{
 			"reset before headers", func(t *testing.T) (http.RoundTripper, string) {
@@ -512,25 +580,96 @@ func (c writeOnly) Read([]byte) (int, error) {
 	return 0, net.ErrClosed
 }
 
-// A request that net/http refuses to send has no transport cause, and is known not to have left.
-func TestOfUnsent(t *testing.T) {
-	for _, target := range []string{"localhost:8080/v1", "/v1/messages", "ftp://model.example.com"} {
-		u, err := url.Parse(target)
-		require.NoError(t, err)
-		trace := newTrace(u, time.Now)
-		req := (&http.Request{Method: http.MethodPost, URL: u, Header: http.Header{}}).WithContext(
-			httptrace.WithClientTrace(t.Context(), trace.Hooks()))
-		resp, err := (&http.Transport{}).RoundTrip(req)
-		if err == nil {
-			resp.Body.Close()
+// socks is a SOCKS proxy that answers what it is sent with these, one after the other.
+func socks(t *testing.T, answers ...string) (addr string) {
+	t.Helper()
+	return nettest.Listen(t, func(c net.Conn) {
+		for _, text := range answers {
+			if _, err := c.Read(make([]byte, 512)); err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, text)
 		}
-		require.Error(t, err)
-		f := netcause.Of(err, trace.Stage())
-		assert.True(t, f.Unsent, "%v", err)
-		assert.Equal(t, semconv.TransportCauseUnset, f.Cause)
-		sent, known := trace.Sent()
-		assert.False(t, sent)
-		assert.False(t, known)
+		nettest.Wait(c)
+	})
+}
+
+// TestClosedInHead closes a connection at every byte of a response's head.
+func TestClosedInHead(t *testing.T) {
+	const head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-Request-Id: req_1\r\nConnection: close\r\n\r\n"
+	cuts := make(chan int, 1)
+	addr := nettest.Listen(t, func(c net.Conn) { answer(head[:<-cuts], finish)(c) })
+	for cut := range len(head) {
+		cuts <- cut
+		rt := &http.Transport{}
+		at, _, err := post(t, t.Context(), rt, "http://"+addr, strings.NewReader("{}"))
+		rt.CloseIdleConnections()
+		if at == semconv.TransportStageBody { // the last line break is not needed
+			assert.Equal(t, len(head)-1, cut)
+			continue
+		}
+		f := netcause.Of(err, at)
+		assert.Equal(t, semconv.TransportCauseClosedBeforeHeaders, f.Cause, "%q: %v", head[:cut], err)
+		assert.Equal(t, semconv.TransportStageHeaders, f.Stage)
+	}
+}
+
+// TestInvalidRequests has the application's own faults, which net/http finds before it
+// sends anything or while it does, over both versions of HTTP.
+func TestInvalidRequests(t *testing.T) {
+	h1 := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	h2 := httptest.NewUnstartedServer(h1.Config.Handler)
+	h2.EnableHTTP2 = true
+	h2.StartTLS()
+	t.Cleanup(h1.Close)
+	t.Cleanup(h2.Close)
+	failing := io.MultiReader(strings.NewReader("{"), iotest.ErrReader(errors.New("secret")))
+	for name, tt := range map[string]struct {
+		change func(*http.Request)
+		cause  semconv.TransportCause
+		h1only bool // over HTTP/2 the server finds out
+	}{
+		"no scheme":            {func(r *http.Request) { r.URL.Scheme = "" }, semconv.TransportCauseInvalidUrl, false},
+		"host for a scheme":    {func(r *http.Request) { r.URL = &url.URL{Scheme: "localhost", Opaque: "8080/v1"} }, semconv.TransportCauseInvalidUrl, false},
+		"unknown scheme":       {func(r *http.Request) { r.URL.Scheme = "ftp" }, semconv.TransportCauseInvalidUrl, false},
+		"no host":              {func(r *http.Request) { r.URL.Host = "" }, semconv.TransportCauseInvalidUrl, false},
+		"no URL":               {func(r *http.Request) { r.URL = nil }, semconv.TransportCauseInvalidUrl, false},
+		"port out of range":    {func(r *http.Request) { r.URL.Host = "127.0.0.1:65536" }, semconv.TransportCauseInvalidUrl, false},
+		"no headers":           {func(r *http.Request) { r.Header = nil }, semconv.TransportCauseInvalidRequest, false},
+		"header name":          {func(r *http.Request) { r.Header["a b"] = []string{"c"} }, semconv.TransportCauseInvalidRequest, false},
+		"header value":         {func(r *http.Request) { r.Header.Set("Authorization", "secret\n") }, semconv.TransportCauseInvalidRequest, false},
+		"method":               {func(r *http.Request) { r.Method = "P O" }, semconv.TransportCauseInvalidRequest, true},
+		"length without body":  {func(r *http.Request) { r.ContentLength, r.Body = 7, nil }, semconv.TransportCauseInvalidRequest, true},
+		"body longer":          {func(r *http.Request) { r.ContentLength = 1 }, semconv.TransportCauseInvalidRequest, false},
+		"body shorter":         {func(r *http.Request) { r.ContentLength = 7 }, semconv.TransportCauseInvalidRequest, true},
+		"connection header":    {func(r *http.Request) { r.Header.Set("Connection", "secret") }, semconv.TransportCauseInvalidRequest, false},
+		"a body that fails":    {func(r *http.Request) { r.Body = io.NopCloser(failing) }, semconv.TransportCauseUnset, false},
+		"control in the path":  {func(r *http.Request) { r.URL.Opaque = "//h/a\x01b" }, semconv.TransportCauseInvalidUrl, true},
+		"path of another kind": {func(r *http.Request) { r.URL.Opaque = "v1/messages" }, semconv.TransportCauseInvalidUrl, false},
+	} {
+		for _, s := range []*httptest.Server{h1, h2} {
+			if s == h2 && tt.h1only || s == h1 && (name == "connection header" || name == "path of another kind") {
+				continue
+			}
+			t.Run(fmt.Sprint(name, " h2=", s == h2), func(t *testing.T) {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, strings.NewReader("{}"))
+				require.NoError(t, err)
+				trace := newTrace(req.URL, time.Now)
+				tt.change(req)
+				resp, err := s.Client().Transport.RoundTrip(req.WithContext(httptrace.WithClientTrace(t.Context(), trace.Hooks())))
+				if err == nil {
+					resp.Body.Close()
+				}
+				require.Error(t, err)
+				f := netcause.Of(err, trace.Stage())
+				assert.Equal(t, tt.cause, f.Cause, "%T %v", err, err)
+				assert.Empty(t, f.Code)
+				assert.NotContains(t, fmt.Sprint(f), "secret")
+				if tt.cause == semconv.TransportCauseInvalidUrl {
+					assert.Equal(t, semconv.TransportStageUnset, f.Stage)
+				}
+			})
+		}
 	}
 }
 
@@ -605,7 +744,7 @@ func TestOfWords(t *testing.T) {
 		{"too slow, at the proxy", os.ErrDeadlineExceeded, semconv.TransportStageProxy, semconv.TransportCauseProxy, ""},
 		{"too slow, writing", os.ErrDeadlineExceeded, semconv.TransportStageWrite, semconv.TransportCauseWriteFailed, "TIMEOUT"},
 		{"too slow, awaiting headers", os.ErrDeadlineExceeded, semconv.TransportStageHeaders, semconv.TransportCauseHeaderTimeout, ""},
-		{"a scheme mismatch", http.ErrSchemeMismatch, semconv.TransportStageUnset, semconv.TransportCauseTLS, "RECORD_HEADER"},
+		{"a scheme mismatch", http.ErrSchemeMismatch, semconv.TransportStageUnset, semconv.TransportCauseTLS, "NOT_TLS"},
 		{"an unknown alert", tls.AlertError(199), semconv.TransportStageTLS, semconv.TransportCauseTLS, "HANDSHAKE"},
 		{"no stage known, EOF", io.EOF, semconv.TransportStageUnset, semconv.TransportCauseClosedBeforeHeaders, ""},
 		{"alert after the handshake", &net.OpError{Op: "remote error", Err: tls.AlertError(80)}, semconv.TransportStageBody, semconv.TransportCauseConnectionLost, "INTERNAL_ERROR"},

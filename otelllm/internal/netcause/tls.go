@@ -12,8 +12,8 @@ import (
 
 // Codes of TLS failures that are not about a certificate.
 const (
-	codeHandshake    = "HANDSHAKE"     // the handshake broke, and nothing says how
-	codeRecordHeader = "RECORD_HEADER" // what came was no TLS at all
+	codeHandshake = "HANDSHAKE" // the handshake broke, and nothing says how
+	codeNotTLS    = "NOT_TLS"   // what came was no TLS at all
 )
 
 func tlsSign(err error) sign {
@@ -21,12 +21,12 @@ func tlsSign(err error) sign {
 	case *tls.CertificateVerificationError:
 		return sign{cause: semconv.TransportCauseTLS, code: classify.CodeCertificate}
 	case tls.RecordHeaderError, *tls.RecordHeaderError:
-		return sign{cause: semconv.TransportCauseTLS, code: codeRecordHeader}
+		return sign{cause: semconv.TransportCauseTLS, code: codeNotTLS}
 	case tls.AlertError:
 		return sign{cause: semconv.TransportCauseTLS, code: alertCode(uint8(e))}
 	}
 	if err == http.ErrSchemeMismatch { //nolint:errorlint // one link
-		return sign{cause: semconv.TransportCauseTLS, code: codeRecordHeader}
+		return sign{cause: semconv.TransportCauseTLS, code: codeNotTLS}
 	}
 	t := reflect.TypeOf(err)
 	if t.Kind() == reflect.Pointer {
