@@ -244,11 +244,11 @@ func TestNoAnswer(t *testing.T) {
 		},
 		{
 			"no scheme in the base URL", func(t *testing.T) (http.RoundTripper, string) { return base(t), "localhost:8080" },
-			map[attribute.Key]any{"llm.stream.phase": "before_connection", "llm.transport.cause": nil, "error.type": "*errors.errorString"},
+			map[attribute.Key]any{"llm.stream.phase": "before_connection", "llm.transport.cause": "invalid_url", "llm.transport.stage": nil, "error.type": "invalid_url"},
 		},
 		{
 			"no host in the base URL", func(t *testing.T) (http.RoundTripper, string) { return base(t), "" },
-			map[attribute.Key]any{"llm.stream.phase": "before_connection", "llm.transport.cause": nil},
+			map[attribute.Key]any{"llm.stream.phase": "before_connection", "llm.transport.cause": "invalid_url", "error.type": "invalid_url"},
 		},
 		{
 			"another kind of transport", func(*testing.T) (http.RoundTripper, string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
@@ -29,6 +30,9 @@ type attempt struct {
 	dog     *dog          // nil: nothing is watched
 	serving *serving      // the gateway's request that this attempt is made for, nil: none
 
+	misdeclared bool // its body is not as long as it claims
+	stillborn   bool // its context had ended before it was sent
+
 	// Everything below is guarded by mu.
 	fired   error // the watchdog's own, where it is what ended the reading
 	aborted bool  // the reading ended by the word of the caller's cancelled context
@@ -36,11 +40,13 @@ type attempt struct {
 
 // answered takes the response, before anybody reads its body.
 func (a *attempt) answered(resp *http.Response, now time.Time) {
+	defer a.contain()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over.Load() { // by Shutdown, and its facts are being written
 		return
 	}
+	a.facts.Connection.Protocol = protocolVersion(resp)
 	a.respond(resp.StatusCode, resp.Header, encoded(resp), now)
 	a.dog.answered(a.decoder != nil && a.facts.Streams, now)
 }
@@ -81,11 +87,46 @@ func (a *attempt) take(p []byte, err error, now time.Time) bool {
 	case netcause.Cancelled(a.ctx, err, now):
 		c.abort = someAbort(abortOf(a.ctx, now))
 		a.aborted = true
+	case a.serving.broughtAbout(err):
+		c.abort = classify.Abort{Source: semconv.AbortSourceConsumer}
+		a.aborted = true
 	default:
-		c.failure = netcause.Of(err, semconv.TransportStageBody)
+		c.failure = a.failure(err, semconv.TransportStageBody)
 	}
 	a.conclude(c, now)
 	return true
+}
+
+// failure is what err says, by which the attempt ended at this stage. A body that failed,
+// or that is not as long as it claims, explains whatever the transport said: the request
+// could not have got through.
+func (a *attempt) failure(err error, at semconv.TransportStage) netcause.Failure {
+	f := netcause.Of(err, at)
+	failed, wrong := a.tee.fault()
+	switch {
+	case failed != nil && netcause.Holds(err, failed):
+		if at == semconv.TransportStageUnset { // a transport that tells nothing has begun to send
+			f.Stage = semconv.TransportStageWrite
+		}
+	case (wrong || a.misdeclared) && f.Stage != semconv.TransportStageUnset && !beforeConnection(f.Stage):
+	default:
+		return f
+	}
+	f.Cause, f.Code = semconv.TransportCauseInvalidRequest, ""
+	return f
+}
+
+// protocolVersion is the version of HTTP that a response came over, as the conventions
+// have it; "": the transport does not say.
+func protocolVersion(resp *http.Response) string {
+	switch {
+	case resp.ProtoMajor <= 0:
+		return ""
+	case resp.ProtoMajor == 1:
+		return "1." + strconv.Itoa(resp.ProtoMinor)
+	default:
+		return strconv.Itoa(resp.ProtoMajor)
+	}
 }
 
 // events is how many semantic events have come, with mu held.
@@ -141,13 +182,15 @@ func (a *attempt) unanswered(err error) {
 	defer a.contain()
 	now := a.now()
 	if a.finish(func() {
-		failure := netcause.Of(err, a.trace.Stage())
+		failure := a.failure(err, a.trace.Stage())
 		switch {
 		case a.dog.did(err, now):
 			a.fired = a.dog.err
 			a.notAnswered(failure, classify.Abort{}, a.dog.bitten(), now)
 		case netcause.Cancelled(a.ctx, err, now):
 			a.notAnswered(failure, someAbort(abortOf(a.ctx, now)), classify.Watchdog{}, now)
+		case a.serving.broughtAbout(err):
+			a.notAnswered(failure, classify.Abort{Source: semconv.AbortSourceConsumer}, classify.Watchdog{}, now)
 		default:
 			a.notAnswered(failure, classify.Abort{}, classify.Watchdog{}, now)
 		}
@@ -159,6 +202,9 @@ func (a *attempt) unanswered(err error) {
 // notAnswered makes the facts final, with mu held, where no response came.
 func (a *attempt) notAnswered(failure netcause.Failure, abort classify.Abort, watchdog classify.Watchdog, now time.Time) {
 	sent, known := a.trace.Sent()
+	if !known && a.stillborn && abort.Source != semconv.AbortSourceUnset {
+		known = true // nothing was begun, so no transport has told of it
+	}
 	a.facts.Bytes = -1
 	a.traced()
 	a.settle(unanswered(failure, abort, watchdog, sent, known), now)
@@ -173,6 +219,7 @@ func (a *attempt) conclude(c closing, now time.Time) {
 // traced takes over, with mu held, what the trace knows of the request by now.
 func (a *attempt) traced() {
 	a.facts.Resends = a.trace.Resends()
+	a.facts.Connection.Reused, a.facts.Connection.Idle = a.trace.Connection()
 	a.times.requestWritten(a.trace.WrittenAt())
 }
 
@@ -208,7 +255,7 @@ func (a *attempt) word(err error) (word error) {
 
 // mark returns the context to send the request with, which says that it is recorded.
 func (a *attempt) mark(ctx context.Context) context.Context {
-	a.marked = markedContext{ctx}
+	a.marked.Context = ctx
 	return &a.marked
 }
 

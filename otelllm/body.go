@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"sync"
 )
 
 // responseBody passes a response's body on and lets the attempt see it. It has no
@@ -13,9 +14,38 @@ type responseBody struct {
 
 	attempt *attempt
 	cleanup runtime.Cleanup
-	err     error // in place of the body's own, once it has been told
 
 	below, seen *http.Response // as the transport below and the consumer have it
+
+	mu sync.Mutex
+	// Everything below is guarded by mu: two Reads at once are the consumer's mistake, and
+	// net/http bears with it.
+	err   error // in place of the body's own, once it has been told
+	ended bool  // the trailers have been passed on
+}
+
+// told is the error that has been told in place of the body's own.
+func (b *responseBody) told() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}
+
+// tell passes on the trailers at the body's end. It returns what the consumer is told
+// for err: word, where that is not nil, from now on.
+func (b *responseBody) tell(err, word error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended && err == io.EOF { //nolint:errorlint // bodies return it bare
+		b.ended, b.seen.Trailer = true, b.below.Trailer
+	}
+	if b.err == nil {
+		b.err = word
+	}
+	if b.err != nil {
+		return b.err
+	}
+	return err
 }
 
 // withBody returns resp with its body wrapped. A consumer that loses it without
@@ -33,20 +63,21 @@ func withBody(resp *http.Response, a *attempt) *http.Response {
 
 // Read implements io.Reader.
 func (b *responseBody) Read(p []byte) (int, error) {
-	if b.err != nil {
-		return 0, b.err
+	if err := b.told(); err != nil {
+		return 0, err
 	}
 	a := b.attempt
 	a.dog.reads()
 	n, err := b.ReadCloser.Read(p)
+	var word error
 	if !a.over.Load() && a.read(p, n, err) && err != nil {
 		b.cleanup.Stop()
-		if word := a.word(err); word != err { //nolint:errorlint // whether it is another one
-			err, b.err = word, word
+		if w := a.word(err); w != err { //nolint:errorlint // whether it is another one
+			word = w
 		}
 	}
 	if err != nil {
-		b.seen.Trailer = b.below.Trailer
+		err = b.tell(err, word)
 		a.dog.release()
 	}
 	// Until here b is in use, whatever the consumer does with it.

@@ -2,6 +2,7 @@ package otelllm
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"time"
 
@@ -23,10 +24,12 @@ const (
 
 // closing is everything that decides how a response ended.
 type closing struct {
-	how     how
-	status  int
-	state   *wire.State      // what the body said; nil when nobody could read it
-	failure netcause.Failure // of byError
+	how    how
+	status int
+	// unexpected: status is no error, and no answer either.
+	unexpected bool
+	state      *wire.State      // what the body said; nil when nobody could read it
+	failure    netcause.Failure // of byError
 	// abort: byError, the error is the word of a cancelled context; otherwise, the
 	// context had been cancelled before.
 	abort classify.Abort
@@ -38,10 +41,11 @@ type closing struct {
 // tells, and which is not nil. At is where the request was.
 func closedBy(ctx context.Context, err error, at semconv.TransportStage, now time.Time) closing {
 	c := closing{how: byError}
-	var typed *AbortError
+	if a, ok := typedAbort(err); ok {
+		c.abort = a
+		return c
+	}
 	switch {
-	case as(err, &typed):
-		c.abort = typed.abort()
 	case netcause.Cancelled(ctx, err, now):
 		c.abort = someAbort(abortOf(ctx, now))
 	case netcause.Holds(err, context.DeadlineExceeded):
@@ -71,7 +75,7 @@ type conclusion struct {
 func conclude(c closing) conclusion {
 	st := c.state
 	switch {
-	case c.status >= 400:
+	case c.status >= 400, c.unexpected:
 		return conclusion{end: semconv.StreamEndHTTPError, phase: semconv.PhaseResponseStarted}
 	case st == nil:
 		return c.unread()
@@ -81,6 +85,8 @@ func conclude(c closing) conclusion {
 		// The answer is whole. Without the terminal event it is so when this side
 		// let go of the stream, or when the stream ended cleanly.
 		return conclusion{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}
+	case c.contentless() && empty(st) && !st.Terminal && st.Violation == semconv.TransportCauseUnset:
+		return conclusion{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd, due: true}
 	case st.Terminal && empty(st):
 		return conclusion{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd, due: true}
 	case st.Terminal:
@@ -105,6 +111,12 @@ func conclude(c closing) conclusion {
 		out.due = false
 	}
 	return out
+}
+
+// contentless: by its status the response is whole without a body, so that its end
+// cannot have come too early.
+func (c closing) contentless() bool {
+	return c.status == http.StatusNoContent || c.status == http.StatusResetContent
 }
 
 // unread concludes a response that nobody could read: a redirect, an encoding of

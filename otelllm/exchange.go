@@ -2,6 +2,8 @@ package otelllm
 
 import (
 	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
@@ -22,8 +24,10 @@ type exchange struct {
 	tee      *requestTee // nil: the request's body was read before it was sent
 
 	// Everything below is guarded by mu.
-	decoder wire.Decoder   // nil: the body is not read
-	refusal *errorResponse // nil: no error status came
+	decoder wire.Decoder // nil: the body is not read
+	// unexpected: the status is no error, and no answer either.
+	unexpected bool
+	refusal    *errorResponse // nil: no error status came
 }
 
 // errorResponse is a response with an error status.
@@ -40,6 +44,10 @@ func (x *exchange) respond(status int, header http.Header, encoded bool, now tim
 	f.Status = status
 	f.RequestID = requestID(header)
 	x.headersCame(now)
+	if x.tee != nil {
+		x.protocol = x.tee.spoken()
+	}
+	x.unexpected = noAnswer(status, header)
 	switch {
 	case status >= 400:
 		x.refusal = &errorResponse{header: header, wait: retryAfter(header, now)}
@@ -50,6 +58,17 @@ func (x *exchange) respond(status int, header http.Header, encoded bool, now tim
 		x.decoder = x.protocol.NewDecoder(value(header, "Content-Type"))
 		x.state = x.decoder.State()
 		f.Streams = mediaType(header) == "text/event-stream" || x.asksStream()
+	}
+}
+
+// noAnswer: status is a redirect of which nothing can come: one that is not to be
+// followed, or that names no place.
+func noAnswer(status int, header http.Header) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return value(header, "Location") == ""
+	default:
+		return status >= 300 && status < 400
 	}
 }
 
@@ -103,7 +122,7 @@ func (x *exchange) endOfBody(now time.Time) {
 
 // conclude decides, with mu held, how a response ended, and makes it final.
 func (x *exchange) conclude(c closing, now time.Time) {
-	c.status, c.state = x.facts.Status, x.state
+	c.status, c.unexpected, c.state = x.facts.Status, x.unexpected, x.state
 	x.settle(conclude(c), now)
 }
 
@@ -131,6 +150,10 @@ func (x *exchange) end(now time.Time) {
 // readErrorResponse reads what the provider said under an error status, as far as
 // the SDK has read it.
 func (x *exchange) readErrorResponse() {
+	if x.unexpected {
+		x.facts.Provider = classify.ProviderError{Kind: semconv.ProviderErrorKindUnknown, Code: strconv.Itoa(x.facts.Status)}
+		return
+	}
 	if x.refusal == nil {
 		x.refusal = &errorResponse{} // the status says something still
 	}
@@ -145,12 +168,18 @@ func (x *exchange) readErrorResponse() {
 	applyError(&x.facts, x.facts.Status, &e)
 }
 
-// teeAsked lets what the request's body says be read as it is sent.
-func (x *exchange) teeAsked(t *requestTee) {
+// teeAsked lets what the body of the request to target says be read as it is sent.
+func (x *exchange) teeAsked(t *requestTee, target *url.URL) {
 	x.tee = t
 	x.untold = true
+	first := t.protocol
 	x.late = func(f *spanfacts.Request, id *spanfacts.Identity) {
 		said := t.said()
+		if p := t.spoken(); p.Name() != first.Name() {
+			known := x.config.identify(p, target)
+			id.Operation, id.Provider = known.Operation, known.Provider
+			x.reidentified = true
+		}
 		takeAsked(f, &said)
 		takeIdentity(id, &said)
 	}

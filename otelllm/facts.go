@@ -58,7 +58,7 @@ func errorType(f *spanfacts.Request) string {
 			return f.Provider.Code
 		}
 		return f.Provider.Kind.String()
-	case f.Watchdog.Kind != semconv.WatchdogKindUnset:
+	case f.Watchdog.Kind != semconv.WatchdogKindUnset, f.Abort.Source == semconv.AbortSourceWatchdog:
 		return semconv.ClassWatchdogTimeout.String()
 	case f.Abort.Source != semconv.AbortSourceUnset:
 		return ""

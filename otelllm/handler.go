@@ -54,18 +54,19 @@ func NewHandler(next http.Handler, opts ...Option) http.Handler {
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	protocol, sure, ok := h.config.recognise(r)
-	if !ok || !sure && !jsonBody(r) {
-		h.next.ServeHTTP(w, r)
-		return
+	ctx, s := h.prepare(r)
+	if ctx != nil {
+		r = r.WithContext(ctx)
 	}
-	ctx, s := h.begin(r.Context(), r, protocol)
-	r = r.WithContext(ctx)
 	if s == nil {
 		h.next.ServeHTTP(w, r)
 		return
 	}
 	if s.tee != nil {
+		if r.ProtoMajor == 1 {
+			s.limit = &bodyLimit{w: w}
+			s.tee.limit = s.limit
+		}
 		r.Body = s.tee
 	}
 	panics := true
@@ -73,6 +74,23 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() { s.returned(panics) }()
 	h.next.ServeHTTP(s.writer(w), r)
 	panics = false
+}
+
+// prepare begins to record r, where it is a model call and is to be recorded. The context
+// is nil where it would hold nothing new. A panic of what the application has given
+// ends the recording only.
+func (h *handler) prepare(r *http.Request) (ctx context.Context, s *serving) {
+	defer func() {
+		if p := recover(); p != nil {
+			ctx, s = nil, nil
+			panicked(p)
+		}
+	}()
+	protocol, sure, ok := h.config.recognise(r)
+	if !ok || !sure && !jsonBody(r) {
+		return nil, nil
+	}
+	return h.begin(r.Context(), r, protocol)
 }
 
 // begin starts the span of a served request; nil: nobody listens.
@@ -90,7 +108,8 @@ func (h *handler) begin(caller context.Context, r *http.Request, protocol wire.P
 	if r.TLS != nil {
 		scheme = "https"
 	}
-	id := h.config.identify(protocol, &url.URL{Scheme: scheme, Host: r.Host})
+	target := &url.URL{Scheme: scheme, Host: r.Host}
+	id := h.config.identify(protocol, target)
 	runOf(ctx).identify(&id)
 	ctx, span := startSpan(ctx, tracerOf(ctx, h.config.provider), serverKind, &id, start)
 	if !span.IsRecording() {
@@ -102,7 +121,7 @@ func (h *handler) begin(caller context.Context, r *http.Request, protocol wire.P
 	s.record.init(caller, &h.config, span, &id, start)
 	s.facts.Attempt = attemptOf(r.Header)
 	if r.Body != nil && r.Body != http.NoBody {
-		s.teeAsked(&requestTee{ReadCloser: r.Body, protocol: protocol, length: r.ContentLength})
+		s.teeAsked(&requestTee{ReadCloser: r.Body, protocol: protocol, or: h.config.other(r, protocol), length: r.ContentLength}, target)
 	}
 	s.begun(s)
 	return context.WithValue(ctx, servingKey{}, s), s

@@ -168,6 +168,20 @@ func between(path, named wire.Protocol, sure bool, req *http.Request) wire.Proto
 	return named
 }
 
+// other is the protocol that a request may be of besides the one that was recognised, if
+// its body says so once it can be read; nil: there is none.
+func (c *config) other(req *http.Request, recognised wire.Protocol) wire.Protocol {
+	path, _, ok := wire.Match(req.Method, req.URL.Path)
+	switch {
+	case !ok, c.protocol == nil, !jsonBody(req), path.Name() == c.protocol.Name(), proven(path, req):
+		return nil
+	case recognised.Name() == path.Name():
+		return c.protocol
+	default:
+		return path
+	}
+}
+
 // proven: the host is a provider's, or a header vouches for the protocol.
 func proven(p wire.Protocol, req *http.Request) bool {
 	return vouched(p.Name(), req.Header) || knownHost(req.URL.Hostname())

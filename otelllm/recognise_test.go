@@ -41,7 +41,7 @@ func TestUnsurePaths(t *testing.T) {
 			r := newRecorder(t)
 			var body io.Reader = strings.NewReader(tt.body)
 			if tt.once {
-				body = io.NopCloser(body)
+				body = oneByOne{body}
 			}
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+tt.path, body)
 			require.NoError(t, err)
@@ -205,7 +205,7 @@ func TestPathOrName(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var body io.Reader = strings.NewReader(tt.body)
 			if tt.once {
-				body = io.NopCloser(body)
+				body = oneByOne{body}
 			}
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, tt.url, body)
 			require.NoError(t, err)

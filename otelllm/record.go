@@ -14,6 +14,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // record is the recording of one request: its facts while they come to be, and its
@@ -34,6 +35,8 @@ type record struct {
 	late func(f *spanfacts.Request, id *spanfacts.Identity)
 	// untold: the span started without what the request's body says; its end tells.
 	untold bool
+	// reidentified, guarded by mu: late has found that the request is of another protocol.
+	reidentified bool
 	// over is set, under mu, when the facts are final. It may be read without.
 	over atomic.Bool
 
@@ -53,16 +56,23 @@ var (
 	serverKind = trace.WithSpanKind(trace.SpanKindServer)
 )
 
-// startSpan starts the span of a request.
+// startSpan starts the span of a request. Where the provider panics, it is a span that
+// does nothing.
 func startSpan(
 	ctx context.Context, tracer trace.Tracer, kind trace.SpanStartOption, id *spanfacts.Identity, start time.Time,
-) (context.Context, trace.Span) {
+) (started context.Context, span trace.Span) {
+	defer func() {
+		if p := recover(); p != nil { // of a sampler or a span processor
+			started, span = ctx, trace.SpanFromContext(context.Background())
+			panicked(p)
+		}
+	}()
 	mem := takeScratch()
 	mem.attrs = id.Append(mem.attrs)
 	mem.start = append(mem.start, kind, trace.WithTimestamp(start), trace.WithAttributes(mem.attrs...))
-	ctx, span := tracer.Start(ctx, id.SpanName(), mem.start...)
+	started, span = tracer.Start(ctx, id.SpanName(), mem.start...)
 	mem.giveBack()
-	return ctx, span
+	return started, span
 }
 
 // init begins to record a request. The span has been started.
@@ -123,6 +133,16 @@ func (r *record) progress(before int, now time.Time) {
 func (r *record) apply(f *spanfacts.Request, c conclusion, now time.Time) {
 	f.Start, f.End = r.start, now
 	f.Ended, f.Phase, f.Transport, f.Abort, f.Watchdog, f.ErrorChain = c.end, c.phase, c.transport, c.abort, c.watchdog, c.chain
+	if f.Abort.Source != semconv.AbortSourceUnset {
+		f.ErrorChain = causeTypes(r.ctx)
+		if f.Watchdog.Kind == semconv.WatchdogKindUnset {
+			f.Watchdog = ownWatchdog(r.ctx, f.Abort)
+		}
+	}
+	if f.LastProgress > 0 && c.end != semconv.StreamEndTerminalEvent {
+		// Its silence before the end counts: nothing but that end showed how long it was.
+		f.LongestGap = max(f.LongestGap, now.Sub(r.start)-f.LastProgress)
+	}
 	if r.state != nil {
 		fillState(f, r.state)
 		f.SetFinish(finishReasons(r.state.FinishReasons, c.due))
@@ -171,7 +191,7 @@ func (r *record) end(now time.Time) {
 	r.mu.Unlock()
 
 	r.run.requestEnded(r, &facts.Request)
-	r.config.meters.ended(r, &facts)
+	r.measure(&facts)
 	if !r.span.IsRecording() {
 		r.span.End(trace.WithTimestamp(now))
 		return
@@ -179,7 +199,11 @@ func (r *record) end(now time.Time) {
 	mem := takeScratch()
 	if r.untold {
 		r.span.SetName(r.identity.SpanName())
-		mem.attrs = r.identity.AppendBody(mem.attrs)
+		if r.reidentified {
+			mem.attrs = r.identity.Append(mem.attrs)
+		} else {
+			mem.attrs = r.identity.AppendBody(mem.attrs)
+		}
 	}
 	mem.attrs = facts.Append(mem.attrs)
 	if r.config.verdicts || r.run.writesVerdicts() {
@@ -194,6 +218,13 @@ func (r *record) end(now time.Time) {
 	mem.end = append(mem.end, trace.WithTimestamp(now))
 	r.span.End(mem.end...)
 	mem.giveBack()
+}
+
+// measure keeps the metrics of a request that has ended. A meter that panics takes
+// nothing from its span.
+func (r *record) measure(f *spanfacts.Request) {
+	defer contained()
+	r.config.meters.ended(r, f)
 }
 
 // snapshot is what the request would come to if its stream were let go now, where
@@ -234,5 +265,6 @@ func contained() {
 // panicked reports a panic. Its value may hold anything; its type is enough to find
 // where it came from.
 func panicked(p any) {
+	defer func() { _ = recover() }() // the handler is the application's, too
 	otel.Handle(fmt.Errorf("otelllm: the recording of a model call ended by a panic (%T); the call itself went on", p))
 }

@@ -1,9 +1,11 @@
 package otelllm
 
 import (
-	"errors"
+	"bytes"
 	"io"
 	"net/http"
+	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,104 +54,155 @@ func streamsByPath(p wire.Protocol) bool {
 
 var saysNoStream = []byte(`{"stream":false}`)
 
-// readAhead reads the body of a request that can be had twice, before it is sent.
-// It reports false where the body has to be read as it is sent. It never touches
-// req.Body.
+// readAhead reads the body of a request before it is sent, where it lies in memory: as
+// http.NewRequest has it for a bytes.Reader, bytes.Buffer or strings.Reader. It reports
+// false where the body has to be read as it is sent. It leaves req.Body as it is, and never
+// calls GetBody: that is the application's, may take its time, and may rewind the very
+// reader that is about to be sent.
 func readAhead(req *http.Request, p wire.Protocol) (a asked, ok bool) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return asked{}, true
 	}
-	if req.GetBody == nil {
-		return asked{}, false
+	body, ok := inMemory(req.Body)
+	if !ok || len(body) > maxRequest {
+		return asked{}, ok
 	}
-	defer func() {
-		if recover() != nil { // GetBody is the application's
-			a, ok = asked{}, true
-		}
-	}()
-	body, err := req.GetBody()
-	if err != nil {
-		return asked{}, true // it is not for us to complain
-	}
-	defer body.Close()
-	s := bodies.Get().(*inPlace)
-	s.protocol, s.length = p, req.ContentLength
-	if _, err := io.Copy(s, body); err != nil {
-		return asked{}, true
-	}
-	if !s.read {
-		s.asked = readAsked(p, s.buf)
-	}
-	a = s.asked
-	*s = inPlace{}
-	bodies.Put(s)
-	return a, true
+	return readAsked(p, body), true
 }
 
-// bodies are empty, to be used again.
-var bodies = sync.Pool{New: func() any { return &inPlace{} }}
-
-// inPlace takes a body from an io.Copy. A body in memory writes itself in one
-// piece (bytes.Reader, bytes.Buffer), which is read where it lies: megabytes are
-// neither copied nor kept.
-type inPlace struct {
-	protocol wire.Protocol
-	length   int64 // as announced; not positive: unknown
-
-	asked asked
-	read  bool
-	buf   []byte
-}
-
-var errTooLong = errors.New("otelllm: request body too long to be read")
-
-func (s *inPlace) Write(p []byte) (int, error) {
-	switch {
-	case s.read:
-		return 0, errTooLong // more than was announced
-	case len(s.buf) == 0 && int64(len(p)) == s.length && len(p) <= maxRequest:
-		s.asked, s.read = readAsked(s.protocol, p), true
-	case len(s.buf)+len(p) > maxRequestCopy:
-		return 0, errTooLong
+// inMemory is what is left to be read of a body that lies in memory. It is read where it
+// lies, and must not be kept or changed.
+func inMemory(body io.ReadCloser) ([]byte, bool) {
+	var here lent
+	switch r := unwrapped(body).(type) {
+	case *bytes.Buffer:
+		return r.Bytes(), true
+	case *bytes.Reader:
+		again := *r
+		_, _ = again.WriteTo(&here)
+	case *strings.Reader:
+		again := *r
+		_, _ = again.WriteTo(&here)
 	default:
-		if s.buf == nil && s.length > int64(len(p)) && s.length <= maxRequestCopy {
-			s.buf = make([]byte, 0, s.length)
-		}
-		s.buf = append(s.buf, p...)
+		return nil, false
 	}
+	return here, true
+}
+
+// unwrapped is what io.NopCloser has wrapped into body.
+func unwrapped(body io.ReadCloser) any {
+	t := reflect.TypeOf(body)
+	if t.PkgPath() != "io" || t.Kind() != reflect.Struct || t.NumField() != 1 || t.Field(0).Name != "Reader" {
+		return nil
+	}
+	return reflect.ValueOf(body).Field(0).Interface()
+}
+
+// lent is what a reader in memory writes, in one piece.
+type lent []byte
+
+// Write implements io.Writer. It keeps p, which belongs to the reader.
+func (l *lent) Write(p []byte) (int, error) {
+	*l = p
 	return len(p), nil
 }
 
-// requestTee is the body of a request that cannot be had twice. It passes what is
-// read on as it is and keeps a bounded copy until the body is whole.
+// misdeclared: the body of req lies in memory, and is not as long as req claims.
+func misdeclared(req *http.Request) bool {
+	if req.Body == nil || req.ContentLength <= 0 {
+		return false
+	}
+	body, ok := inMemory(req.Body)
+	return ok && int64(len(body)) != req.ContentLength
+}
+
+// requestTee is the body of a request that does not lie in memory. It passes what is read
+// on as it is and keeps a bounded copy until the body is whole.
 type requestTee struct {
 	io.ReadCloser
 
 	protocol wire.Protocol
-	length   int64
-	dog      *dog // hears of a body that asks for a stream
+	or       wire.Protocol // the body may be a call of this one as well; nil: it may not
+	length   int64         // as announced; not positive: unknown
+	dog      *dog          // hears of a body that asks for a stream
+	limit    *bodyLimit    // hears of every Read; nil: it need not
 
 	mu sync.Mutex
 	// Everything below is guarded by mu: the transport reads the body on a
 	// goroutine of its own, which may outlive RoundTrip.
-	buf   []byte
-	over  bool // whole, or given up
-	asked asked
+	tries  int // to send it, after the first
+	buf    []byte
+	over   bool // whole, or given up
+	asked  asked
+	count  int64 // bytes of this try
+	wrong  bool  // it is not as long as announced
+	failed error // of the reader itself
 }
 
 // Read implements io.Reader.
 func (t *requestTee) Read(p []byte) (int, error) {
 	n, err := t.ReadCloser.Read(p)
-	if t.keep(p[:max(0, min(n, len(p)))], err == io.EOF) {
-		t.dog.asked(time.Now())
-	}
+	t.limit.read(p, n, err)
+	t.saw(0, p[:max(0, min(n, len(p)))], err)
 	return n, err
 }
 
+// again is a request's GetBody, which net/http calls to send the request once more. The
+// body that it returns is seen, too, and the one before it no longer.
+func (t *requestTee) again(get func() (io.ReadCloser, error)) func() (io.ReadCloser, error) {
+	if get == nil {
+		return nil
+	}
+	return func() (io.ReadCloser, error) {
+		body, err := get()
+		if err != nil || body == nil {
+			return body, err
+		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.tries++
+		t.buf, t.count, t.wrong, t.failed = t.buf[:0], 0, false, nil
+		return &nextTry{body, t, t.tries}, nil
+	}
+}
+
+// nextTry is the body of a request that is sent once more.
+type nextTry struct {
+	io.ReadCloser
+
+	tee *requestTee
+	try int
+}
+
+// Read implements io.Reader.
+func (b *nextTry) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.tee.saw(b.try, p[:max(0, min(n, len(p)))], err)
+	return n, err
+}
+
+// saw takes what one Read returned.
+func (t *requestTee) saw(try int, p []byte, err error) {
+	if t.keep(try, p, err) {
+		t.dog.asked(time.Now())
+	}
+}
+
 // keep reports whether the body is whole by now, and asks for a stream.
-func (t *requestTee) keep(p []byte, end bool) (streams bool) {
+func (t *requestTee) keep(try int, p []byte, err error) (streams bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if try != t.tries {
+		return false
+	}
+	t.count += int64(len(p))
+	end := err == io.EOF //nolint:errorlint // bodies return it bare
+	if err != nil && !end {
+		t.failed = err
+	}
+	if t.length > 0 && (t.count > t.length || end && t.count < t.length) {
+		t.wrong = true
+	}
 	if t.over {
 		return false
 	}
@@ -157,11 +210,19 @@ func (t *requestTee) keep(p []byte, end bool) (streams bool) {
 		t.buf, t.over = nil, true
 		return false
 	}
+	if t.buf == nil && t.length > int64(len(p)) && t.length <= maxRequestCopy {
+		t.buf = make([]byte, 0, t.length)
+	}
 	t.buf = append(t.buf, p...)
 	if !end && (t.length <= 0 || int64(len(t.buf)) != t.length) {
 		return false
 	}
 	t.asked = readAsked(t.protocol, t.buf)
+	if t.or != nil && !t.asked.IsCall {
+		if other := readAsked(t.or, t.buf); other.IsCall {
+			t.protocol, t.asked = t.or, other
+		}
+	}
 	t.buf, t.over = nil, true
 	return t.asked.stream == classify.Yes
 }
@@ -184,4 +245,25 @@ func (t *requestTee) said() asked {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.asked
+}
+
+// spoken is the protocol that the body turned out to be of.
+func (t *requestTee) spoken() wire.Protocol {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.protocol
+}
+
+// fault is what the body itself did: the error by which it failed, nil for none, and
+// whether it was not as long as announced.
+func (t *requestTee) fault() (failed error, wrong bool) {
+	if t == nil {
+		return nil, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failed == http.ErrBodyReadAfterClose { //nolint:errorlint // itself: net/http's server has closed it
+		return nil, t.wrong
+	}
+	return t.failed, t.wrong
 }

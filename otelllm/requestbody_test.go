@@ -1,16 +1,21 @@
 package otelllm
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -42,10 +47,17 @@ func TestRequestBodies(t *testing.T) {
 		{"in memory", func(*testing.T) io.Reader { return strings.NewReader(historyBody) }, nil, historyBody, true},
 		{"bytes", func(*testing.T) io.Reader { return bytes.NewReader([]byte(historyBody)) }, nil, historyBody, true},
 		{"a buffer of 5 MB", func(*testing.T) io.Reader { return bytes.NewBufferString(big) }, nil, big, true},
-		{"GetBody in pieces", func(*testing.T) io.Reader { return strings.NewReader(historyBody) }, func(r *http.Request) {
+		{"GetBody that rewinds what is being sent", func(*testing.T) io.Reader { return strings.NewReader(historyBody) }, func(r *http.Request) {
+			body := strings.NewReader(historyBody)
+			rewinding := struct{ io.Reader }{body} // as openai-go has it for an io.ReadSeeker
+			r.Body = io.NopCloser(rewinding)
 			r.GetBody = func() (io.ReadCloser, error) {
-				return io.NopCloser(oneByOne{strings.NewReader(historyBody)}), nil
+				_, err := body.Seek(0, io.SeekStart)
+				return io.NopCloser(rewinding), err
 			}
+		}, historyBody, true},
+		{"a body that an SDK has wrapped", func(*testing.T) io.Reader { return strings.NewReader(historyBody) }, func(r *http.Request) {
+			r.Body = struct{ io.ReadCloser }{r.Body}
 		}, historyBody, true},
 		{"a file", func(t *testing.T) io.Reader {
 			f, err := os.Open(file)
@@ -62,15 +74,10 @@ func TestRequestBodies(t *testing.T) {
 		{"no body", func(*testing.T) io.Reader { return nil }, nil, "", false},
 		{"GetBody fails", func(*testing.T) io.Reader { return strings.NewReader(historyBody) }, func(r *http.Request) {
 			r.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("secret") }
-		}, historyBody, false},
+		}, historyBody, true},
 		{"GetBody panics", func(*testing.T) io.Reader { return strings.NewReader(historyBody) }, func(r *http.Request) {
 			r.GetBody = func() (io.ReadCloser, error) { panic("secret") }
-		}, historyBody, false},
-		{"GetBody gives more than was announced", func(*testing.T) io.Reader { return strings.NewReader(historyBody) }, func(r *http.Request) {
-			r.GetBody = func() (io.ReadCloser, error) {
-				return io.NopCloser(io.MultiReader(strings.NewReader(historyBody+" "), endless{})), nil
-			}
-		}, historyBody, false},
+		}, historyBody, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, open := range []bool{true, false} { // with a run the body is read before the span starts
@@ -119,10 +126,6 @@ type oneByOne struct{ r io.Reader }
 
 func (o oneByOne) Read(p []byte) (int, error) { return o.r.Read(p[:min(1, len(p))]) }
 
-type endless struct{}
-
-func (endless) Read(p []byte) (int, error) { return len(p), nil }
-
 // A body in memory is read where it lies.
 func TestReadAheadDoesNotCopy(t *testing.T) {
 	protocol, _ := wire.Recognise(http.MethodPost, chatPath)
@@ -142,6 +145,120 @@ func TestReadAheadDoesNotCopy(t *testing.T) {
 	left, err := io.ReadAll(req.Body)
 	require.NoError(t, err)
 	assert.Equal(t, body, left, "the body itself is as it was")
+}
+
+// TestBodySentAgain: net/http sends a request again by GetBody where a connection that had
+// been idle turns out to be closed. What is recorded is what the last try has sent.
+func TestBodySentAgain(t *testing.T) {
+	var conns atomic.Int32
+	addr := nettest.Listen(t, func(c net.Conn) {
+		in := bufio.NewReader(c)
+		for i := 0; ; i++ {
+			req, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			if conns.Load() == 0 && i == 1 { // the connection is found closed once the next request has begun
+				conns.Add(1)
+				return
+			}
+			_, _ = io.Copy(io.Discard, req.Body)
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: "+strconv.Itoa(len(chatStop+chatDone))+"\r\n\r\n"+chatStop+chatDone)
+		}
+	})
+	r := newRecorder(t)
+	rt := NewTransport(base(t), WithTracerProvider(r))
+	got := 0
+	for range 2 {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+chatPath, struct{ io.Reader }{strings.NewReader(historyBody)})
+		require.NoError(t, err)
+		req.Header.Set("Idempotency-Key", "1") // without it net/http sends no POST again
+		req.ContentLength = int64(len(historyBody))
+		req.GetBody = func() (io.ReadCloser, error) {
+			got++
+			return io.NopCloser(oneByOne{strings.NewReader(historyBody)}), nil
+		}
+		resp, err := rt.RoundTrip(req)
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err)
+		resp.Body.Close()
+	}
+	assert.Equal(t, 1, got, "by net/http alone")
+	spans := r.named("chat gpt-5")
+	require.Len(t, spans, 2)
+	for i, s := range spans {
+		assert.Equal(t, []string{"call_1", "call_2"}, s.get("llm.history.tool_calls"))
+		assert.Equal(t, "terminal_event", s.get("llm.stream.end"))
+		assert.Equal(t, []any{nil, int64(1)}[i], s.get("http.request.resend_count"))
+	}
+}
+
+// TestNextTryCountsAlone: what is still read of an earlier try is not the body that counts.
+func TestNextTryCountsAlone(t *testing.T) {
+	protocol, _ := wire.Recognise(http.MethodPost, chatPath)
+	tee := &requestTee{ReadCloser: io.NopCloser(strings.NewReader("nonsense" + historyBody)), protocol: protocol, length: int64(len(historyBody))}
+	_, err := tee.Read(make([]byte, 8))
+	require.NoError(t, err)
+	again, err := tee.again(func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(historyBody)), nil })()
+	require.NoError(t, err)
+	_, err = again.Read(make([]byte, 20))
+	require.NoError(t, err)
+	_, err = tee.Read(make([]byte, 20))
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, again)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"call_1", "call_2"}, tee.said().HistoryCalls)
+	_, wrong := tee.fault()
+	assert.False(t, wrong)
+	assert.Nil(t, tee.again(nil), "what cannot be had twice stays so")
+	_, err = tee.again(func() (io.ReadCloser, error) { return nil, io.ErrClosedPipe })()
+	require.ErrorIs(t, err, io.ErrClosedPipe)
+}
+
+// TestGetBodyIsLeftAlone: the application's own function is not called for the recording.
+func TestGetBodyIsLeftAlone(t *testing.T) {
+	for _, path := range []string{chatPath, "/v1/responses"} {
+		for _, opts := range [][]Option{nil, {WithProvider("", "openai_chat")}, {WithWatchdog(Watchdog{FirstProgress: time.Hour})}} {
+			r := newRecorder(t)
+			ctx, _ := StartRun(t.Context(), "coder", WithTracerProvider(r))
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, sseHead+chatStop+chatDone, nil)+path, oneByOne{strings.NewReader(bodyFor(path))})
+			require.NoError(t, err)
+			req.GetBody = func() (io.ReadCloser, error) {
+				t.Error("GetBody was called")
+				return http.NoBody, nil
+			}
+			resp, err := NewTransport(base(t), append(opts, WithTracerProvider(r))...).RoundTrip(req)
+			require.NoError(t, err)
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			assert.Len(t, r.named("chat gpt-5"), 1)
+		}
+	}
+}
+
+// TestProtocolByABodyThatIsSent: which of two protocols a call is of is known once its body
+// has been sent, where it cannot be known before.
+func TestProtocolByABodyThatIsSent(t *testing.T) {
+	gemini := `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`
+	for _, tt := range []struct{ name, path, body, named, answer, operation string }{
+		{"Responses at a client for chat", "/v1/responses", `{"model":"gpt-5","stream":true,"input":"hi"}`, "openai_chat", "data: {\"type\":\"response.output_text.delta\",\"delta\":\"a\"}\n\ndata: {\"type\":\"response.completed\",\"response\":{\"id\":\"r\",\"status\":\"completed\"}}\n\n", "chat"},
+		{"Gemini at a path of chat", chatPath, gemini, "gemini", "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}]}\n\n", "generate_content"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRecorder(t)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, script(t, sseHead+tt.answer, nil)+tt.path, oneByOne{strings.NewReader(tt.body)})
+			require.NoError(t, err)
+			resp, err := NewTransport(base(t), WithTracerProvider(r), WithProvider("", tt.named)).RoundTrip(req)
+			require.NoError(t, err)
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			s := r.only(t)
+			assert.Equal(t, "terminal_event", s.get("llm.stream.end"))
+			assert.Equal(t, tt.operation, s.get("gen_ai.operation.name"))
+			assert.False(t, s.failed())
+		})
+	}
 }
 
 // A transport may go on reading the request after it has answered.

@@ -19,6 +19,8 @@ import (
 type serving struct {
 	exchange
 
+	limit *bodyLimit // nil: nothing that net/http has to be told
+
 	// Everything below is guarded by mu.
 	responded bool                // to a client that was there, or with no error
 	late      bool                // the client seemed to have gone before that
@@ -61,6 +63,16 @@ func (s *serving) upstreamEnded(a *attempt) {
 	s.upstream = &facts
 }
 
+// broughtAbout: err is that by which the served request's own body failed, which is what a
+// client that goes away while it sends does. No context ends then.
+func (s *serving) broughtAbout(err error) bool {
+	if s == nil {
+		return false
+	}
+	failed, _ := s.tee.fault()
+	return failed != nil && netcause.Holds(err, failed)
+}
+
 // aborted is who ended the request before it was answered whole, with mu held. What
 // the context names comes first; the zero value: nobody did.
 func (s *serving) aborted(now time.Time) classify.Abort {
@@ -80,6 +92,7 @@ func (s *serving) aborted(now time.Time) classify.Abort {
 // seems to have gone, and reads on.
 func (s *serving) header(status int, h http.Header) {
 	defer s.contain()
+	s.limit.enforce()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.responded || s.over.Load() || status < 200 && status != http.StatusSwitchingProtocols {
@@ -156,6 +169,7 @@ func (s *serving) shutdown() {
 // returned ends the recording when the handler has returned, or panics.
 func (s *serving) returned(panics bool) {
 	defer s.contain()
+	s.limit.enforce()
 	now := time.Now()
 	if s.finish(func() { s.settle(s.served(panics, now), now) }) {
 		s.end(now)
@@ -176,14 +190,14 @@ func (s *serving) served(panics bool, now time.Time) conclusion {
 	if !cutShort {
 		s.endOfBody(now)
 	}
-	c := closing{how: byEOF, status: s.facts.Status, state: s.state}
+	c := closing{how: byEOF, status: s.facts.Status, unexpected: s.unexpected, state: s.state}
 	up := s.upstream
 	// A clean end with nothing before it is what hides a failure, not an answer.
 	hides := up != nil && up.Failed == classify.Yes && s.state != nil && empty(s.state)
 	if st := s.state; st != nil && (st.Err != nil || st.Complete && !hides) {
 		return conclude(c)
 	}
-	if up != nil && up.Abort.Source != semconv.AbortSourceUnset && abort.Source == semconv.AbortSourceUnset {
+	if up != nil && up.Abort.Source != semconv.AbortSourceUnset && up.Failed != classify.Yes && abort.Source == semconv.AbortSourceUnset {
 		abort = up.Abort // by the gateway's will, then
 	} else if up != nil && up.Failed == classify.Yes {
 		return s.failedUpstream(up, cutShort)
@@ -212,7 +226,7 @@ func (s *serving) served(panics bool, now time.Time) conclusion {
 // failure become those of the served request.
 func (s *serving) failedUpstream(up *spanfacts.Request, cutShort bool) conclusion {
 	f := &s.facts
-	out := conclusion{end: semconv.StreamEndEOF, phase: up.Phase, transport: up.Transport, watchdog: up.Watchdog, chain: up.ErrorChain, due: true}
+	out := conclusion{end: semconv.StreamEndEOF, phase: up.Phase, transport: up.Transport, abort: up.Abort, watchdog: up.Watchdog, chain: up.ErrorChain, due: true}
 	f.Provider, f.RetryAfter = up.Provider, up.RetryAfter
 	switch st := s.state; {
 	case f.Status == 0 && up.Ended == semconv.StreamEndHTTPError:

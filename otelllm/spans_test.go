@@ -62,6 +62,7 @@ func TestStreamSpans(t *testing.T) {
 				"gen_ai.usage.input_tokens": int64(11), "gen_ai.usage.output_tokens": int64(7),
 				"gen_ai.usage.cache_read.input_tokens": int64(5), "gen_ai.usage.reasoning.output_tokens": int64(2),
 				"http.response.status_code": int64(200), "llm.request.id": "req_1",
+				"network.protocol.version": "1.1", "llm.connection.reused": false,
 				"llm.request.provider_tools": []string{}, "llm.history.tool_calls": []string{"call_0"}, "llm.history.tool_outputs": []string{"call_0"},
 				"llm.stream.phase": "stream_end", "llm.stream.end": "terminal_event",
 				"llm.stream.events": int64(8), "llm.stream.keepalives": int64(0), "llm.stream.bytes": int64(len(strings.Join(own["own/chat"].events, ""))),
@@ -82,6 +83,7 @@ func TestStreamSpans(t *testing.T) {
 				"gen_ai.response.id": "resp_1", "gen_ai.response.model": "gpt-5-x", "gen_ai.response.finish_reasons": []string{"tool_calls"},
 				"gen_ai.usage.input_tokens": int64(3), "gen_ai.usage.output_tokens": int64(4),
 				"http.response.status_code": int64(200), "llm.request.id": "req_1",
+				"network.protocol.version": "1.1", "llm.connection.reused": false,
 				"llm.request.provider_tools": []string{"web_search"}, // the calls of the history are on the server: not observed
 				"llm.history.tool_outputs":   []string{},
 				"llm.stream.phase":           "stream_end", "llm.stream.end": "terminal_event",
@@ -103,6 +105,7 @@ func TestStreamSpans(t *testing.T) {
 				"gen_ai.response.id": "msg_1", "gen_ai.response.model": "claude-x", "gen_ai.response.finish_reasons": []string{"tool_use"},
 				"gen_ai.usage.input_tokens": int64(9), "gen_ai.usage.output_tokens": int64(8),
 				"http.response.status_code": int64(200), "llm.request.id": "req_1",
+				"network.protocol.version": "1.1", "llm.connection.reused": false,
 				"llm.request.provider_tools": []string{}, "llm.history.tool_calls": []string{}, "llm.history.tool_outputs": []string{},
 				"llm.stream.phase": "stream_end", "llm.stream.end": "terminal_event",
 				"llm.stream.events": int64(12), "llm.stream.keepalives": int64(1), "llm.stream.bytes": int64(len(strings.Join(own["own/messages"].events, ""))),

@@ -125,7 +125,7 @@ func (t *timeline) call(what event, i int, at time.Time) {
 func (t *timeline) end(c conclusion, at time.Time) {
 	switch {
 	case t == nil:
-	case c.watchdog.Kind != semconv.WatchdogKindUnset:
+	case c.watchdog.Kind != semconv.WatchdogKindUnset, c.abort.Source == semconv.AbortSourceWatchdog:
 		t.mark(watchdogFired, at)
 	case c.abort.Source != semconv.AbortSourceUnset:
 		t.mark(aborted, at)

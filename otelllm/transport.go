@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptrace"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -30,8 +31,10 @@ type Transport struct {
 }
 
 // NewTransport wraps base, http.DefaultTransport when it is nil. The request's
-// body is read for the ids in its history (from GetBody where there is one, else
-// as it is sent, at most 8 MiB), the response's body as the consumer reads it.
+// body is read for its model and the ids in its history: where it lies, before it is sent,
+// if it is one of those in memory that http.NewRequest knows, so that samplers see the
+// model; else as it is sent, at most 8 MiB. GetBody is left to net/http. The response's
+// body is read as the consumer reads it.
 func NewTransport(base http.RoundTripper, opts ...Option) *Transport {
 	t := &Transport{base: base, config: newConfig(opts)}
 	if t.base == nil {
@@ -48,12 +51,18 @@ var _ http.RoundTripper = (*Transport)(nil)
 // attemptKey marks the context of a request that is recorded already.
 type attemptKey struct{}
 
-// markedContext is a context that holds the mark. It is part of its attempt.
-type markedContext struct{ context.Context }
+// markedContext is a context that holds the mark, until RoundTrip has returned: a request
+// that is made later, with the context of the response's request, is another one. It is
+// part of its attempt.
+type markedContext struct {
+	context.Context
+
+	over atomic.Bool
+}
 
 // Value implements context.Context.
 func (c *markedContext) Value(key any) any {
-	if key == (attemptKey{}) {
+	if key == (attemptKey{}) && !c.over.Load() {
 		return true
 	}
 	return c.Context.Value(key)
@@ -61,11 +70,7 @@ func (c *markedContext) Value(key any) any {
 
 // RoundTrip implements http.RoundTripper. It neither changes nor keeps req.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	protocol, sure, ok := t.config.recognise(req)
-	if !ok || req.Context().Value(attemptKey{}) != nil {
-		return t.base.RoundTrip(req)
-	}
-	ctx, a := t.begin(req.Context(), req, protocol, sure)
+	ctx, a := t.prepare(req)
 	switch {
 	case a != nil:
 		return t.send(ctx, a, req)
@@ -87,6 +92,23 @@ func (t *Transport) CloseIdleConnections() {
 	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
 	}
+}
+
+// prepare begins to record req, as begin does, where it is a model call that is not
+// recorded already. A panic of what the application has given (a sampler, a span
+// processor, a meter) ends the recording only.
+func (t *Transport) prepare(req *http.Request) (ctx context.Context, a *attempt) {
+	defer func() {
+		if p := recover(); p != nil {
+			ctx, a = nil, nil
+			panicked(p)
+		}
+	}()
+	protocol, sure, ok := t.config.recognise(req)
+	if !ok || req.Context().Value(attemptKey{}) != nil {
+		return nil, nil
+	}
+	return t.begin(req.Context(), req, protocol, sure)
 }
 
 // begin starts the attempt, and returns it with the context that holds its span.
@@ -139,8 +161,9 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	takeAsked(&a.facts, &said)
 	a.untold = !early
 	if !read {
-		a.teeAsked(&requestTee{ReadCloser: req.Body, protocol: protocol, length: req.ContentLength})
+		a.teeAsked(&requestTee{ReadCloser: req.Body, protocol: protocol, or: t.config.other(req, protocol), length: req.ContentLength}, req.URL)
 	}
+	a.misdeclared, a.stillborn = misdeclared(req), caller.Err() != nil
 	a.begun(a)
 	return ctx, a
 }
@@ -155,17 +178,23 @@ func calls(req *http.Request, said *asked) bool {
 }
 
 // propagate puts trace context on the request's headers, where that was asked for.
-func (t *Transport) propagate(req *http.Request) *http.Request {
+func (t *Transport) propagate(req *http.Request) (sent *http.Request) {
 	if t.config.propagator == nil {
 		return req
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			sent = req
+			panicked(p)
+		}
+	}()
 	ctx := req.Context()
-	req = req.Clone(ctx) // a RoundTripper must not change the caller's
-	if req.Header == nil {
-		req.Header = http.Header{}
+	sent = req.Clone(ctx) // a RoundTripper must not change the caller's
+	if sent.Header == nil {
+		sent.Header = http.Header{}
 	}
-	t.config.propagator.Inject(ctx, propagation.HeaderCarrier(req.Header))
-	return req
+	t.config.propagator.Inject(ctx, propagation.HeaderCarrier(sent.Header))
+	return sent
 }
 
 // send sends the request and begins to watch its response. Ctx holds the span.
@@ -173,10 +202,11 @@ func (t *Transport) send(ctx context.Context, a *attempt, req *http.Request) (*h
 	ctx = a.watch(a.mark(ctx), t.config.watchdog)
 	sent := t.propagate(req.WithContext(httptrace.WithClientTrace(ctx, a.trace.Hooks())))
 	if a.tee != nil {
-		sent.Body = a.tee
+		sent.Body, sent.GetBody = a.tee, a.tee.again(req.GetBody)
 	}
 	returned := false
 	defer func() {
+		a.marked.over.Store(true)
 		if !returned { // a panic below, or a goroutine that ended
 			a.unanswered(nil)
 			a.dog.release()

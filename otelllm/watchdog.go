@@ -164,6 +164,7 @@ func (d *dog) arm(now time.Time) {
 
 // look is called by the timer.
 func (d *dog) look() {
+	defer contained() // a context may be the application's own
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()

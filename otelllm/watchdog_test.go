@@ -288,7 +288,7 @@ func playWatched(t *testing.T, tt watchedCall, http2 bool) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://x"+cmp.Or(tt.path, chatPath), strings.NewReader(body))
 	require.NoError(t, err)
 	if tt.once {
-		req.GetBody = nil
+		req.Body, req.GetBody = io.NopCloser(struct{ io.Reader }{req.Body}), nil
 	}
 	resp, err := NewTransport(tt.below(start, http2, &sent), opts...).RoundTrip(req)
 	for i := 0; err == nil; i++ {

@@ -39,6 +39,14 @@ func links(err error) []error {
 	return chain
 }
 
+// Chain holds the names of the types of err's chain, as [Failure] has them.
+func Chain(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return typeChain(err)
+}
+
 func typeChain(err error) (names []string) {
 	defer func() {
 		_ = recover() // an Unwrap panicked: the names so far stand

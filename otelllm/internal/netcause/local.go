@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"reflect"
 	"time"
 )
 
@@ -57,6 +58,12 @@ func Cancelled(ctx context.Context, err error, now time.Time) bool {
 		}
 	}
 	return false
+}
+
+// Signal reports whether cause is the one that signal.NotifyContext gives a context when
+// a signal has come.
+func Signal(cause error) bool {
+	return cause != nil && reflect.TypeOf(cause).PkgPath() == "os/signal"
 }
 
 // passed: the caller's deadline is over, whether its timer has fired or not.

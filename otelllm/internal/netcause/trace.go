@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -31,7 +32,9 @@ type Trace struct {
 	connected bool
 	tlsBegun  bool
 	tlsDone   bool
-	gotConn   bool // of the current try, as are the next two
+	reused    bool          // the last connection had served before,
+	idle      time.Duration // and been idle for so long
+	gotConn   bool          // of the current try, as are the next two
 	wrote     bool
 	firstByte bool
 }
@@ -104,11 +107,15 @@ func (t *Trace) connectDone(_, _ string, err error) {
 	}
 }
 
-func (t *Trace) onConn(httptrace.GotConnInfo) {
+func (t *Trace) onConn(info httptrace.GotConnInfo) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.called = true
 	t.conns++
+	t.reused, t.idle = info.Reused, 0
+	if info.WasIdle {
+		t.idle = info.IdleTime
+	}
 	t.gotConn, t.wrote, t.firstByte = true, false, false
 }
 
@@ -158,6 +165,17 @@ func (t *Trace) Sent() (sent, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.everWrote || t.conns > 0, t.called
+}
+
+// Connection says whether the connection that the request was given last had served
+// another one before, and how long it had been idle.
+func (t *Trace) Connection() (reused classify.Fact, idle time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.conns == 0 {
+		return classify.NotObserved, 0
+	}
+	return classify.FactOf(t.reused), t.idle
 }
 
 // Connecting says whether the request still waits for its first connection, and
