@@ -2,9 +2,14 @@ package otelllm
 
 import (
 	"context"
+	"errors"
+	"reflect"
 	"runtime"
+	"slices"
 	"sync"
 	"weak"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Shutdown ends the recording of every request, tool and run that is still open
@@ -14,32 +19,113 @@ import (
 // is recorded as ever. [WithWatchdog] and [WithStreamErrors] have no effect any more
 // on a stream whose recording has been ended so.
 //
+// It ends spans in portions, and calls the ForceFlush of their providers in between, so
+// that a [sdktrace.BatchSpanProcessor] drops none of them for want of room. What is ended
+// last leaves when the provider is shut down.
+//
 // It returns the error of ctx when that is done before all have been ended; the
 // rest stays open. A request that another goroutine is ending at that moment is
 // waited for, so a [sdktrace.SpanProcessor] must not call Shutdown when a span ends.
 //
+// [sdktrace.BatchSpanProcessor]: https://pkg.go.dev/go.opentelemetry.io/otel/sdk/trace#NewBatchSpanProcessor
 // [sdktrace.SpanProcessor]: https://pkg.go.dev/go.opentelemetry.io/otel/sdk/trace#SpanProcessor
 func Shutdown(ctx context.Context) error {
 	// Parts before their runs, so that a run's verdict has seen them.
 	requests, rest := open.all()
-	for _, r := range requests {
-		if err := ctx.Err(); err != nil {
+	var flushed flusher
+	for portion := range slices.Chunk(requests, portionSize) {
+		if err := flushed.between(ctx); err != nil {
 			return err
 		}
-		r.shutdown()
+		for _, r := range portion {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			flushed.saw(r.record.span)
+			r.shutdown()
+		}
+		for _, r := range portion {
+			if err := open.gone(ctx, r.record); err != nil {
+				return err
+			}
+		}
 	}
-	for _, r := range requests {
-		if err := open.gone(ctx, r.record); err != nil {
+	for portion := range slices.Chunk(rest, portionSize) {
+		if err := flushed.between(ctx); err != nil {
 			return err
 		}
-	}
-	for _, end := range rest {
-		if err := ctx.Err(); err != nil {
-			return err
+		for _, part := range portion {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			flushed.saw(part.span)
+			part.shutdown()
 		}
-		end()
 	}
 	return nil
+}
+
+// portionSize is how many spans are ended before their providers may export them: few
+// enough for the queue of a BatchSpanProcessor, which drops what does not fit into its
+// 2,048 places, and as many as it exports at once.
+const portionSize = 512
+
+// flusher lets the providers of spans that have been ended export them.
+type flusher struct {
+	providers map[trace.TracerProvider]bool // false: it has failed to, or cannot
+}
+
+// saw takes the provider of a span that is to be ended. Providers that cannot be compared
+// are left out.
+func (f *flusher) saw(span trace.Span) {
+	defer contained()
+	p := span.TracerProvider()
+	if _, can := p.(forceFlusher); !can || !reflect.TypeOf(p).Comparable() {
+		return
+	}
+	if f.providers == nil {
+		f.providers = map[trace.TracerProvider]bool{}
+	}
+	if _, known := f.providers[p]; !known {
+		f.providers[p] = true
+	}
+}
+
+type forceFlusher interface {
+	ForceFlush(context.Context) error
+}
+
+// between flushes what was ended before. It returns the error of ctx alone: a provider
+// that cannot export is not asked again, and what is left of its spans goes to its queue.
+func (f *flusher) between(ctx context.Context) error {
+	for p, able := range f.providers {
+		if able {
+			f.providers[p] = flush(ctx, p) == nil
+		}
+	}
+	return ctx.Err()
+}
+
+var errNotFlushed = errors.New("otelllm: the provider panicked")
+
+func flush(ctx context.Context, p trace.TracerProvider) (err error) {
+	defer contained()
+	err = errNotFlushed
+	if f, ok := p.(forceFlusher); ok {
+		err = f.ForceFlush(ctx)
+	}
+	return err
+}
+
+// openPart is a tool or a run that is open.
+type openPart struct {
+	span trace.Span
+	end  func()
+}
+
+func (p openPart) shutdown() {
+	defer contained()
+	p.end()
 }
 
 // open holds what has begun and not ended, for Shutdown.
@@ -143,23 +229,23 @@ func (o *registry) forgetRun(p weak.Pointer[Run]) {
 	delete(o.runs, p)
 }
 
-// all is what is open: the requests, and what ends the tools, then the runs.
-func (o *registry) all() (requests []openRequest, rest []func()) {
+// all is what is open: the requests, and the tools, then the runs.
+func (o *registry) all() (requests []openRequest, rest []openPart) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	requests, rest = make([]openRequest, 0, len(o.requests)), make([]func(), 0, len(o.tools)+len(o.runs))
+	requests, rest = make([]openRequest, 0, len(o.requests)), make([]openPart, 0, len(o.tools)+len(o.runs))
 	for r, whole := range o.requests {
 		requests = append(requests, openRequest{r, whole})
 	}
 	down := &AbortError{Source: AbortShutdown}
 	for p := range o.tools {
 		if t := p.Value(); t != nil {
-			rest = append(rest, func() { t.End(down) })
+			rest = append(rest, openPart{t.span, func() { t.End(down) }})
 		}
 	}
 	for p := range o.runs {
 		if r := p.Value(); r != nil {
-			rest = append(rest, func() { r.End(down) })
+			rest = append(rest, openPart{r.span, func() { r.End(down) }})
 		}
 	}
 	return requests, rest

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -374,3 +375,107 @@ func (s *slowEnd) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 func (s *slowEnd) OnEnd(sdktrace.ReadOnlySpan)                     { close(s.ending); <-s.proceed }
 func (s *slowEnd) Shutdown(context.Context) error                  { return nil }
 func (s *slowEnd) ForceFlush(context.Context) error                { return nil }
+
+// TestShutdownLosesNothing ends more streams than the queue of a BatchSpanProcessor has
+// room for, each with a run of its own: every span is exported.
+func TestShutdownLosesNothing(t *testing.T) {
+	nothingOpen(t)
+	const streams = 9900
+	exporter := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(slowly{exporter}))
+	transport := NewTransport(roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(strings.NewReader(firstText))}, nil
+	}), WithTracerProvider(provider))
+	bodies, runs := make([]io.ReadCloser, streams), make([]*Run, streams)
+	for i := range streams {
+		ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(provider))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://x"+chatPath, strings.NewReader(chatBody))
+		require.NoError(t, err)
+		resp, err := transport.RoundTrip(req)
+		require.NoError(t, err)
+		_, err = io.ReadFull(resp.Body, make([]byte, len(firstText)))
+		require.NoError(t, err)
+		bodies[i], runs[i] = resp.Body, run
+	}
+	require.NoError(t, Shutdown(t.Context()))
+	require.NoError(t, provider.ForceFlush(t.Context()))
+	assert.Len(t, exporter.GetSpans(), 2*streams)
+	for _, b := range bodies {
+		require.NoError(t, b.Close())
+	}
+	runtime.KeepAlive(runs)
+	require.NoError(t, provider.Shutdown(t.Context()))
+}
+
+// slowly exports as a network does: so slowly that a queue fills meanwhile.
+type slowly struct{ *tracetest.InMemoryExporter }
+
+func (s slowly) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	time.Sleep(10 * time.Millisecond)
+	return s.InMemoryExporter.ExportSpans(ctx, spans)
+}
+
+// TestShutdownBetweenPortions: a provider that fails to export, or panics, is not asked
+// again and keeps nobody from ending; a context that is done meanwhile ends it all.
+func TestShutdownBetweenPortions(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		flush func(context.CancelFunc) error
+		want  error
+		ended int
+	}{
+		{"fails", func(context.CancelFunc) error { return io.ErrClosedPipe }, nil, 2*portionSize + 1},
+		{"panics", func(context.CancelFunc) error { panic("secret") }, nil, 2*portionSize + 1},
+		{"takes too long", func(stop context.CancelFunc) error { stop(); return nil }, context.Canceled, portionSize},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			nothingOpen(t)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			r := newRecorder(t)
+			asked := 0
+			p := &flushing{TracerProvider: r, flush: func() error { asked++; return tt.flush(stop) }}
+			var runs []*Run
+			for range 2*portionSize + 1 {
+				_, run := StartRun(t.Context(), "coder", WithTracerProvider(p))
+				runs = append(runs, run)
+			}
+			require.ErrorIs(t, Shutdown(ctx), tt.want)
+			assert.Len(t, r.spans.Ended(), tt.ended)
+			assert.Equal(t, 1, asked)
+			runtime.KeepAlive(runs)
+		})
+	}
+}
+
+// flushing is a provider whose spans are flushed by flush.
+type flushing struct {
+	trace.TracerProvider
+
+	flush func() error
+}
+
+func (f *flushing) ForceFlush(context.Context) error { return f.flush() }
+
+func (f *flushing) Tracer(name string, opts ...trace.TracerOption) trace.Tracer {
+	return flushingTracer{f.TracerProvider.Tracer(name, opts...), f}
+}
+
+type flushingTracer struct {
+	trace.Tracer
+
+	of *flushing
+}
+
+func (f flushingTracer) Start(ctx context.Context, name string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
+	ctx, s := f.Tracer.Start(ctx, name, opts...)
+	return ctx, flushingSpan{s, f.of}
+}
+
+type flushingSpan struct {
+	trace.Span
+
+	of *flushing
+}
+
+func (s flushingSpan) TracerProvider() trace.TracerProvider { return s.of }
