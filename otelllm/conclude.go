@@ -196,7 +196,7 @@ func transportOf(f netcause.Failure) classify.Transport {
 func unanswered(f netcause.Failure, abort classify.Abort, watchdog classify.Watchdog, sent, known bool) conclusion {
 	out := conclusion{end: semconv.StreamEndNoResponse, phase: semconv.PhaseUnknown, chain: f.Chain}
 	switch {
-	case f.Cause == semconv.TransportCauseInvalidUrl, !known && f.Cause == semconv.TransportCauseInvalidRequest && f.Stage == semconv.TransportStageUnset,
+	case f.Cause == semconv.TransportCauseInvalidURL, !known && f.Cause == semconv.TransportCauseInvalidRequest && f.Stage == semconv.TransportStageUnset,
 		known && !sent, !known && f.Cause != semconv.TransportCauseUnset && beforeConnection(f.Stage):
 		out.phase = semconv.PhaseBeforeConnection
 	case known, f.Stage == semconv.TransportStageWrite, f.Stage == semconv.TransportStageHeaders:

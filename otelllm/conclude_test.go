@@ -170,7 +170,7 @@ func TestUnanswered(t *testing.T) {
 		{"refused, no trace", at(semconv.TransportStageConnect, semconv.TransportCauseConnectRefused), false, false, semconv.PhaseBeforeConnection},
 		{"closed, no trace", at(semconv.TransportStageHeaders, semconv.TransportCauseClosedBeforeHeaders), false, false, semconv.PhaseAwaitingResponse},
 		{"anything, no trace", netcause.Failure{}, false, false, semconv.PhaseUnknown},
-		{"not even tried", at(semconv.TransportStageUnset, semconv.TransportCauseInvalidUrl), false, false, semconv.PhaseBeforeConnection},
+		{"not even tried", at(semconv.TransportStageUnset, semconv.TransportCauseInvalidURL), false, false, semconv.PhaseBeforeConnection},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := unanswered(tt.failure, classify.Abort{}, classify.Watchdog{}, tt.sent, tt.known)

@@ -41,11 +41,11 @@ var messages = map[string]sign{
 	"net/http: server replied with more than declared Content-Length; truncated": {cause: semconv.TransportCauseMalformedEvent},
 
 	// The request is the application's own fault. It was not sent, or not whole.
-	"http: nil Request.URL":                                    {cause: semconv.TransportCauseInvalidUrl},
-	"http: no Host in request URL":                             {cause: semconv.TransportCauseInvalidUrl},
-	"http: Request.Write on Request with no Host or URL set":   {cause: semconv.TransportCauseInvalidUrl},
-	"http2: unsupported scheme":                                {cause: semconv.TransportCauseInvalidUrl},
-	"net/http: can't write control character in Request.URL":   {cause: semconv.TransportCauseInvalidUrl},
+	"http: nil Request.URL":                                    {cause: semconv.TransportCauseInvalidURL},
+	"http: no Host in request URL":                             {cause: semconv.TransportCauseInvalidURL},
+	"http: Request.Write on Request with no Host or URL set":   {cause: semconv.TransportCauseInvalidURL},
+	"http2: unsupported scheme":                                {cause: semconv.TransportCauseInvalidURL},
+	"net/http: can't write control character in Request.URL":   {cause: semconv.TransportCauseInvalidURL},
 	"http: nil Request.Header":                                 {cause: semconv.TransportCauseInvalidRequest},
 	"http: invalid Host header":                                {cause: semconv.TransportCauseInvalidRequest},
 	"invalid Host header":                                      {cause: semconv.TransportCauseInvalidRequest}, // HTTP/2
@@ -60,8 +60,8 @@ var beginnings = []struct {
 	text string
 	sign sign
 }{
-	{`unsupported protocol scheme "`, sign{cause: semconv.TransportCauseInvalidUrl}},
-	{`invalid request :path "`, sign{cause: semconv.TransportCauseInvalidUrl}}, // HTTP/2
+	{`unsupported protocol scheme "`, sign{cause: semconv.TransportCauseInvalidURL}},
+	{`invalid request :path "`, sign{cause: semconv.TransportCauseInvalidURL}}, // HTTP/2
 	{"net/http: invalid header ", sign{cause: semconv.TransportCauseInvalidRequest}},
 	{"net/http: invalid trailer ", sign{cause: semconv.TransportCauseInvalidRequest}},
 	{`net/http: invalid method "`, sign{cause: semconv.TransportCauseInvalidRequest}},

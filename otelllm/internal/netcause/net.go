@@ -90,7 +90,7 @@ func socksSign(e *net.OpError, code string) sign {
 			return sign{cause: semconv.TransportCauseProxyRefused, code: codeSOCKSRuleset}
 		}
 		if strings.HasPrefix(text, "port number out of range ") {
-			return sign{cause: semconv.TransportCauseInvalidUrl}
+			return sign{cause: semconv.TransportCauseInvalidURL}
 		}
 	}
 	return sign{cause: semconv.TransportCauseProxy, code: code}
@@ -105,7 +105,7 @@ const (
 func dialSign(e *net.OpError, code string) sign {
 	var address *net.AddrError
 	if errors.As(e.Err, &address) && noAddress(address.Err) {
-		return sign{cause: semconv.TransportCauseInvalidUrl}
+		return sign{cause: semconv.TransportCauseInvalidURL}
 	}
 	var dns *net.DNSError
 	if errors.As(e.Err, &dns) {

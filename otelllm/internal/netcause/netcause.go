@@ -171,7 +171,7 @@ func stageOf(c semconv.TransportCause, at semconv.TransportStage) semconv.Transp
 		return semconv.TransportStageTLS
 	case semconv.TransportCauseProxy, semconv.TransportCauseProxyRefused:
 		return semconv.TransportStageProxy
-	case semconv.TransportCauseInvalidUrl:
+	case semconv.TransportCauseInvalidURL:
 		return semconv.TransportStageUnset // it got nowhere
 	case semconv.TransportCauseWriteFailed:
 		return semconv.TransportStageWrite

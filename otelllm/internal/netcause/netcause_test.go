@@ -118,14 +118,14 @@ func TestOf(t *testing.T) {
 			"no such port", func(*testing.T) (http.RoundTripper, string) {
 				return &http.Transport{}, "http://127.0.0.1:99999"
 			},
-			want{semconv.TransportStageUnset, semconv.TransportCauseInvalidUrl, "", false},
+			want{semconv.TransportStageUnset, semconv.TransportCauseInvalidURL, "", false},
 		},
 		{
 			"no such port, through a SOCKS proxy", func(t *testing.T) (http.RoundTripper, string) {
 				proxy := nettest.Listen(t, nettest.Wait)
 				return &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "socks5", Host: proxy})}, "http://127.0.0.1:99999"
 			},
-			want{semconv.TransportStageUnset, semconv.TransportCauseInvalidUrl, "", false},
+			want{semconv.TransportStageUnset, semconv.TransportCauseInvalidURL, "", false},
 		},
 		{
 			"connect timeout", func(t *testing.T) (http.RoundTripper, string) {
@@ -629,12 +629,12 @@ func TestInvalidRequests(t *testing.T) {
 		cause  semconv.TransportCause
 		h1only bool // over HTTP/2 the server finds out
 	}{
-		"no scheme":            {func(r *http.Request) { r.URL.Scheme = "" }, semconv.TransportCauseInvalidUrl, false},
-		"host for a scheme":    {func(r *http.Request) { r.URL = &url.URL{Scheme: "localhost", Opaque: "8080/v1"} }, semconv.TransportCauseInvalidUrl, false},
-		"unknown scheme":       {func(r *http.Request) { r.URL.Scheme = "ftp" }, semconv.TransportCauseInvalidUrl, false},
-		"no host":              {func(r *http.Request) { r.URL.Host = "" }, semconv.TransportCauseInvalidUrl, false},
-		"no URL":               {func(r *http.Request) { r.URL = nil }, semconv.TransportCauseInvalidUrl, false},
-		"port out of range":    {func(r *http.Request) { r.URL.Host = "127.0.0.1:65536" }, semconv.TransportCauseInvalidUrl, false},
+		"no scheme":            {func(r *http.Request) { r.URL.Scheme = "" }, semconv.TransportCauseInvalidURL, false},
+		"host for a scheme":    {func(r *http.Request) { r.URL = &url.URL{Scheme: "localhost", Opaque: "8080/v1"} }, semconv.TransportCauseInvalidURL, false},
+		"unknown scheme":       {func(r *http.Request) { r.URL.Scheme = "ftp" }, semconv.TransportCauseInvalidURL, false},
+		"no host":              {func(r *http.Request) { r.URL.Host = "" }, semconv.TransportCauseInvalidURL, false},
+		"no URL":               {func(r *http.Request) { r.URL = nil }, semconv.TransportCauseInvalidURL, false},
+		"port out of range":    {func(r *http.Request) { r.URL.Host = "127.0.0.1:65536" }, semconv.TransportCauseInvalidURL, false},
 		"no headers":           {func(r *http.Request) { r.Header = nil }, semconv.TransportCauseInvalidRequest, false},
 		"header name":          {func(r *http.Request) { r.Header["a b"] = []string{"c"} }, semconv.TransportCauseInvalidRequest, false},
 		"header value":         {func(r *http.Request) { r.Header.Set("Authorization", "secret\n") }, semconv.TransportCauseInvalidRequest, false},
@@ -644,8 +644,8 @@ func TestInvalidRequests(t *testing.T) {
 		"body shorter":         {func(r *http.Request) { r.ContentLength = 7 }, semconv.TransportCauseInvalidRequest, true},
 		"connection header":    {func(r *http.Request) { r.Header.Set("Connection", "secret") }, semconv.TransportCauseInvalidRequest, false},
 		"a body that fails":    {func(r *http.Request) { r.Body = io.NopCloser(failing) }, semconv.TransportCauseUnset, false},
-		"control in the path":  {func(r *http.Request) { r.URL.Opaque = "//h/a\x01b" }, semconv.TransportCauseInvalidUrl, true},
-		"path of another kind": {func(r *http.Request) { r.URL.Opaque = "v1/messages" }, semconv.TransportCauseInvalidUrl, false},
+		"control in the path":  {func(r *http.Request) { r.URL.Opaque = "//h/a\x01b" }, semconv.TransportCauseInvalidURL, true},
+		"path of another kind": {func(r *http.Request) { r.URL.Opaque = "v1/messages" }, semconv.TransportCauseInvalidURL, false},
 	} {
 		for _, s := range []*httptest.Server{h1, h2} {
 			if s == h2 && tt.h1only || s == h1 && (name == "connection header" || name == "path of another kind") {
@@ -665,7 +665,7 @@ func TestInvalidRequests(t *testing.T) {
 				assert.Equal(t, tt.cause, f.Cause, "%T %v", err, err)
 				assert.Empty(t, f.Code)
 				assert.NotContains(t, fmt.Sprint(f), "secret")
-				if tt.cause == semconv.TransportCauseInvalidUrl {
+				if tt.cause == semconv.TransportCauseInvalidURL {
 					assert.Equal(t, semconv.TransportStageUnset, f.Stage)
 				}
 			})
