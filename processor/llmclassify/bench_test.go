@@ -20,7 +20,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
-	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/stamp"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -257,7 +257,7 @@ func BenchmarkClassifyRun(b *testing.B) {
 		b.ReportAllocs()
 		inThreadTime(b, func() {
 			for b.Loop() {
-				d := s.desk.Diagnose(&releases[0], classify.NotObserved)
+				d := s.desk.Diagnose(&releases[0], assemble.Inner{})
 				if d.Run.Outcome != semconv.RunOutcomeRecovered {
 					b.Fatal(d.Run.Outcome)
 				}
@@ -268,7 +268,7 @@ func BenchmarkClassifyRun(b *testing.B) {
 		b.ReportAllocs()
 		inThreadTime(b, func() {
 			for b.Loop() {
-				d := s.desk.Diagnose(&releases[0], classify.NotObserved)
+				d := s.desk.Diagnose(&releases[0], assemble.Inner{})
 				for i := range releases[0].Members {
 					m := &releases[0].Members[i]
 					stamped := m.Span.Attributes().Len()

@@ -88,8 +88,17 @@ func (k *packer) close(ctx context.Context) {
 	}
 }
 
-// deliver judges releases, stamps the verdicts and forwards the spans together.
+// deliver judges releases, stamps the verdicts and forwards the spans together; then
+// those of the runs that are complete because of these.
 func (s *shard) deliver(ctx context.Context, releases []assemble.Release) {
+	for s.deliverSome(ctx, releases); ; s.deliverSome(ctx, releases) {
+		if releases = s.buffer.Ready(s.p.clock.Now()); len(releases) == 0 {
+			return
+		}
+	}
+}
+
+func (s *shard) deliverSome(ctx context.Context, releases []assemble.Release) {
 	if n := s.buffer.Forgotten(); n > 0 {
 		s.p.telemetry.forgot(ctx, n)
 		s.p.update(ctx, nil, s.forgotten, nil)
@@ -98,19 +107,9 @@ func (s *shard) deliver(ctx context.Context, releases []assemble.Release) {
 	}
 	if len(releases) > 0 || len(s.passed) > 0 {
 		k := packer{forwarder: s.forwarder}
-		var last []int
-		for i := range releases {
-			if overRuns(&releases[i]) {
-				last = append(last, i)
-				continue
-			}
+		for _, i := range judgingOrder(releases) {
 			s.judge(ctx, &releases[i], &k)
 			releases[i] = assemble.Release{} // its spans are on their way
-		}
-		innermostFirst(releases, last)
-		for _, i := range last {
-			s.judge(ctx, &releases[i], &k)
-			releases[i] = assemble.Release{}
 		}
 		s.notePassed(&k)
 		k.close(ctx)
@@ -122,10 +121,8 @@ func (s *shard) deliver(ctx context.Context, releases []assemble.Release) {
 func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer) {
 	trigger := triggers[release.Reason]
 	s.open(release)
-	d := s.desk.Diagnose(release, s.ended.within(release))
-	if d.Run != nil && release.Run != nil {
-		s.ended.add(s.p.clock.Now(), release.Trace, release.Run, d.Run)
-	}
+	d := s.desk.Diagnose(release, s.ended.of(release, s.buffer.Trace(release.Trace)))
+	s.ended.add(s.p.clock.Now(), release.Trace, release.Run, &d)
 	stampAll(release, &d, trigger)
 	var held time.Duration
 	unreadable, out, journalled := 0, 0, s.p.journal != nil

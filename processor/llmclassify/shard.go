@@ -76,7 +76,7 @@ func newShard(p *traces, cfg *Config, shards int) *shard {
 	s.forwarder = newForwarder(p)
 	s.loose.epoch = p.clock.Now()
 	s.evidence = newEvidence(cfg.MaxHold, max(cfg.MaxFactBytes/shards, 1)/16, p.suspects.add)
-	s.ended = newEndedRuns(cfg.RunTimeout, max(cfg.MaxFactBytes/shards, 1)/32)
+	s.ended = newEndedRuns(cfg.RunTimeout, max(cfg.MaxFactBytes/shards, 1)/16)
 	s.buffer = hold.New(p.clock.Now(), hold.Config[assemble.Known]{
 		MaxHold:        cfg.MaxHold,
 		Settle:         cfg.Settle,
@@ -84,6 +84,8 @@ func newShard(p *traces, cfg *Config, shards int) *shard {
 		MaxSpansPerRun: cfg.MaxSpansPerRun,
 		MaxFactBytes:   max(cfg.MaxFactBytes/shards, 1),
 		Locate:         assemble.Locate,
+		Within:         within,
+		Inner:          s.ended.parts,
 		Explained:      s.explained,
 		Read:           s.read,
 		Forget:         s.forget,

@@ -175,6 +175,8 @@ func (f *found) fill(it *assemble.Item) {
 			Requests: uint32(f.head.Requests.N()), //nolint:gosec // made of 32 bits
 			Tools:    uint32(f.head.Tools.N()),    //nolint:gosec // likewise
 		}
+	} else if f.head.Requests.Observed() {
+		it.Announced.Requests = uint32(f.head.Requests.N()) //nolint:gosec // likewise
 	}
 	it.Unexplained = f.head.Kind == dialect.Request && empty(f.span)
 	it.Size += int32(f.size) //nolint:gosec // no message is that large

@@ -8,7 +8,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -205,12 +204,13 @@ func (p *traces) judgeWhole(now time.Time, b *batch, https [][]exchange) {
 		return
 	}
 	cache := b.evidence(https)
-	for i := range b.releases {
+	for _, i := range judgingOrder(b.releases) {
 		release := &b.releases[i]
 		cache.explain(release)
-		d := b.desk.Diagnose(release, classify.NotObserved)
+		runs := p.shards[p.shardOf(release.Trace)].ended
+		d := b.desk.Diagnose(release, runs.of(release, nil)) // nothing else is here of its trace
 		stampAll(release, &d, semconv.TriggerComplete)
-		p.shards[p.shardOf(release.Trace)].ended.add(now, release.Trace, release.Run, d.Run)
+		runs.add(now, release.Trace, release.Run, &d)
 		b.endings = append(b.endings, endingOf(d.Run, semconv.TriggerComplete))
 	}
 	if cache == nil {

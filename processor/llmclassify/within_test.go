@@ -115,21 +115,22 @@ func TestEndedRunsAreBounded(t *testing.T) {
 	outer := func(trace byte) *assemble.Release {
 		return &assemble.Release{Trace: traceID(trace), Run: &assemble.Item{ID: spanID(1), Start: at(0), End: at(9)}}
 	}
-	wentWell := &classify.Diagnosis{Outcome: semconv.RunOutcomeRecovered}
+	wentWell := &assemble.Diagnoses{Run: &classify.Diagnosis{Outcome: semconv.RunOutcomeRecovered}}
+	well := func(e *endedRuns, trace byte) classify.Fact { return e.of(outer(trace), nil).Well }
 
 	e := newEndedRuns(time.Minute, 1<<20)
 	e.add(now, traceID(1), run(2, 0), wentWell)
-	assert.Equal(t, classify.NotObserved, e.within(outer(1)), "a root is within none")
+	assert.Equal(t, classify.NotObserved, well(e, 1), "a root is within none")
 	e.add(now, traceID(1), run(2, 9), wentWell)
-	assert.Equal(t, classify.Yes, e.within(outer(1)))
-	assert.Equal(t, classify.NotObserved, e.within(outer(2)))
-	assert.Equal(t, classify.NotObserved, e.within(&assemble.Release{Trace: traceID(1)}), "there is no run span")
+	assert.Equal(t, classify.Yes, well(e, 1))
+	assert.Equal(t, classify.NotObserved, well(e, 2))
+	assert.Equal(t, assemble.Inner{}, e.of(&assemble.Release{Trace: traceID(1)}, nil), "there is no run span")
 	now = now.Add(time.Minute)
 	e.add(now, traceID(2), run(2, 9), wentWell)
-	assert.Equal(t, classify.Yes, e.within(outer(1)), "for a period at least")
+	assert.Equal(t, classify.Yes, well(e, 1), "for a period at least")
 	now = now.Add(time.Minute)
 	e.add(now, traceID(3), run(2, 9), wentWell)
-	assert.Equal(t, classify.NotObserved, e.within(outer(1)), "for two at most")
+	assert.Equal(t, classify.NotObserved, well(e, 1), "for two at most")
 
 	for range 3 * maxEnded {
 		e.add(now, traceID(4), run(2, 9), wentWell)
@@ -145,6 +146,6 @@ func TestEndedRunsAreBounded(t *testing.T) {
 
 	e = newEndedRuns(time.Hour, 1)
 	e.add(now, traceID(1), run(2, 9), wentWell)
-	assert.Equal(t, classify.NotObserved, e.within(outer(1)))
+	assert.Equal(t, classify.NotObserved, well(e, 1))
 	assert.NotPanics(t, func() { e.add(now, pcommon.TraceID{}, run(2, 9), wentWell) })
 }

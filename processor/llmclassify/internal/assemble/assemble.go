@@ -22,7 +22,16 @@ type Diagnoses struct {
 	// failed.
 	Members []*classify.Diagnosis
 
+	// Effects is what the run did, the runs within it included.
+	Effects classify.Effects
+
 	unexplained bool // a request of the run has an answer with nothing in it, and nothing says why
+}
+
+// Inner is what is known of the runs within a run. The zero value: nothing.
+type Inner struct {
+	Well classify.Fact    // see [classify.Run.Within]
+	Did  classify.Effects // see [classify.Run.Inner]
 }
 
 // Desk is where releases are judged, one after the other: the memory that this takes
@@ -40,14 +49,14 @@ type Desk struct {
 // on a run that is complete: no request of it has an answer with nothing in it,
 // the reason of which other services' spans may tell.
 func (k *Desk) Explained(release *Release) bool {
-	d := k.Diagnose(release, classify.NotObserved)
+	d := k.Diagnose(release, Inner{})
 	return !d.unexplained
 }
 
 // Diagnose judges a release: its own requests and tools as a run, and each of
-// the spans that are none of those for itself. within is how the runs within the run
-// went, see [classify.Run]. What it returns is good until the next call.
-func (k *Desk) Diagnose(release *Release, within classify.Fact) Diagnoses {
+// the spans that are none of those for itself. What it returns is good until the next
+// call.
+func (k *Desk) Diagnose(release *Release, inner Inner) Diagnoses {
 	members := release.Members
 	k.verdictOf = sized(k.verdictOf, len(members))
 	d := Diagnoses{Carrier: -1, Members: k.verdictOf}
@@ -62,7 +71,7 @@ func (k *Desk) Diagnose(release *Release, within classify.Fact) Diagnoses {
 
 	k.assemble(release)
 	run, requests, tools := &k.run, k.requests, k.tools
-	run.Within = within
+	run.Within, run.Inner = inner.Well, inner.Did
 	linkUpstream(release, s, d.Members, run, requests)
 	verdicts := &k.verdicts
 	classify.JudgeInto(verdicts, run)
@@ -84,7 +93,7 @@ func (k *Desk) Diagnose(release *Release, within classify.Fact) Diagnoses {
 		}
 	}
 	if release.Whole {
-		d.Run, d.Carrier = &verdicts.Run, carrier(release)
+		d.Run, d.Carrier, d.Effects = &verdicts.Run, carrier(release), verdicts.Effects
 	}
 	return d
 }

@@ -226,7 +226,7 @@ var (
 // causes are what is said of the failed spans of one release.
 func causes(t *testing.T, release *Release) (map[byte]semconv.Cause, Diagnoses) {
 	t.Helper()
-	d := new(Desk).Diagnose(release, classify.NotObserved)
+	d := new(Desk).Diagnose(release, Inner{})
 	require.Len(t, d.Members, len(release.Members))
 	found := map[byte]semconv.Cause{}
 	for i, verdict := range d.Members {

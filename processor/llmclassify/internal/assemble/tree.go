@@ -73,6 +73,64 @@ func Locate(t *Trace, it *Item) hold.Place {
 	return place
 }
 
+// Spot is where a run is in its trace.
+type Spot struct {
+	Parent     pcommon.SpanID
+	Around     pcommon.SpanID // the run around it, which its producer names; empty where it names none
+	Start, End pcommon.Timestamp
+}
+
+// SpotOf is where the run of a run span is.
+func SpotOf(run *Item) Spot {
+	return Spot{Parent: run.Parent, Around: run.Run, Start: run.Start, End: run.End}
+}
+
+// Within reports whether a run is within the run outer: its parents, or the runs that
+// it and they name, lead to outer or to a member of outer. Where that chain breaks off,
+// it is within if it began and ended within outer's time, and not beside it. There may
+// be nothing here of the trace: t is nil.
+func (s Spot) Within(t *Trace, outer *Item, member func(pcommon.SpanID) bool) bool {
+	id := s.Parent
+	if !s.Around.IsEmpty() {
+		id = s.Around
+	}
+	for range maxDepth {
+		switch {
+		case id.IsEmpty():
+			return false
+		case id == outer.ID || member != nil && member(id):
+			return true
+		}
+		above, seen := above(t, id)
+		if !seen {
+			return s.Parent != outer.Parent && s.during(outer)
+		}
+		id = above
+	}
+	return false
+}
+
+// during reports whether the run began and ended within the time of a longer one.
+func (s Spot) during(outer *Item) bool {
+	return outer.Start <= s.Start && s.End <= outer.End+ClockGrain && s.End-s.Start < outer.End-outer.Start
+}
+
+// above is the run that a span names, or else its parent, where the span was seen.
+func above(t *Trace, id pcommon.SpanID) (pcommon.SpanID, bool) {
+	if t == nil {
+		return id, false
+	}
+	it := t.Item(id)
+	switch {
+	case it == nil:
+		return t.Parent(id)
+	case !it.Run.IsEmpty():
+		return it.Run, true
+	default:
+		return it.Parent, true
+	}
+}
+
 // known completes the place of an item of this run.
 func known(t *Trace, place hold.Place, run pcommon.SpanID) hold.Place {
 	span := t.Item(run)
@@ -171,6 +229,16 @@ func began(it, run *Item) bool {
 }
 
 func sameService(a, b *Item) bool {
-	return a.Known.Origin == b.Known.Origin ||
-		a.Known.Origin != nil && b.Known.Origin != nil && a.Known.Origin.Resource.Key == b.Known.Origin.Resource.Key
+	return a.Known.Origin == b.Known.Origin || ServiceOf(a) == ServiceOf(b)
+}
+
+// Service tells the resources apart that spans came from. The zero value: not known.
+type Service [16]byte
+
+// ServiceOf is where a span came from.
+func ServiceOf(it *Item) Service {
+	if it.Known.Origin == nil {
+		return Service{}
+	}
+	return it.Known.Origin.Resource.Key
 }

@@ -17,8 +17,8 @@ import (
 type Config[F any] struct {
 	// MaxHold bounds how long a span is held.
 	MaxHold time.Duration
-	// Settle is how long a run span that announces nothing waits for its children,
-	// and one that is complete for what explains its children.
+	// Settle is how long a run span that does not announce how many requests and tools
+	// it has waits for them, and one that is complete for what explains its children.
 	Settle time.Duration
 	// RunTimeout bounds how long what is known of released spans waits for their
 	// run, from the last that came of it.
@@ -31,6 +31,12 @@ type Config[F any] struct {
 
 	// Locate says whose an item is. It must be pure.
 	Locate func(*Trace[F], *Item[F]) Place
+	// Within reports whether the run of the first run span, which is here, is within the
+	// run of the second one: that is not released before it, but for its age. May be nil.
+	Within func(t *Trace[F], inner, outer *Item[F]) bool
+	// Inner is how many requests and tools of the runs that were judged count as the
+	// run's, because they are within it and its numbers include theirs. May be nil.
+	Inner func(t *Trace[F], run *Item[F]) (requests, tools uint32)
 	// Explained reports whether nothing that may still come would change the
 	// verdict on a run that is complete and has items that are Unexplained. It is
 	// asked again whenever anything comes, and must not keep the release.
@@ -56,6 +62,7 @@ type Buffer[F any] struct {
 	kept   keptList[F]
 	judged *Judged
 
+	around    []*Trace[F]   // of which a run was released that may be within another one
 	touched   []*Trace[F]   // scratch
 	late      []lateSpan[F] // likewise: those of an Add
 	held      int           // spans
@@ -198,10 +205,32 @@ func (b *Buffer[F]) Fresh(trace pcommon.TraceID, visit func(*Item[F])) {
 	}
 }
 
-// Has reports whether anything of the trace is here.
-func (b *Buffer[F]) Has(trace pcommon.TraceID) bool {
-	return b.traces[trace] != nil
+// Ready releases the runs that are complete because of the runs within them that were
+// released and judged since it was last called. Call it until it returns nothing.
+func (b *Buffer[F]) Ready(now time.Time) (releases []Release[F]) {
+	if len(b.around) == 0 { // mostly
+		return nil
+	}
+	around := b.around
+	b.around = nil
+	at := b.age(now)
+	for _, t := range around {
+		t.around = false
+		if b.traces[t.id] != t {
+			continue
+		}
+		for _, span := range t.spans[max(0, len(t.spans)-maxAround):] {
+			t.change(t.runs.get(span.ID))
+		}
+		releases = b.sweepReady(t, at, releases)
+		b.schedule(t)
+	}
+	b.trim()
+	return releases
 }
+
+// Trace is what is here of a trace, nil if nothing is.
+func (b *Buffer[F]) Trace(trace pcommon.TraceID) *Trace[F] { return b.traces[trace] }
 
 // Next is when [Buffer.Due] is to be called next; false when nothing waits.
 func (b *Buffer[F]) Next() (time.Time, bool) {

@@ -25,7 +25,7 @@ const (
 	// Complete: the run span is here, and as many requests and tools as it
 	// announced, and they are explained or have waited for that for Config.Settle.
 	Complete    Reason = iota
-	RunEnded           // the run span, which announced nothing, has been here for Config.Settle
+	RunEnded           // the run span, which does not announce its tools, has been here for Config.Settle, and as many requests as it announced
 	HoldExpired        // a span has been here for Config.MaxHold
 	RunExpired         // nothing has come of the run for Config.RunTimeout, least of all its span
 	SpanLimit          // the run holds more than Config.MaxSpansPerRun
@@ -44,7 +44,9 @@ func Reasons() []Reason {
 	return reasons
 }
 
-// Announced is what a run span says to have begun under it.
+// Announced is what a run span says to have begun under it, and under the runs within
+// it. Known: it says how many requests and how many tools. Where it only says how many
+// requests, Known is false and Tools 0.
 type Announced struct {
 	Known           bool
 	Requests, Tools uint32
@@ -54,7 +56,7 @@ type Announced struct {
 // over with [Buffer.Add]; F is what it knows of the span's content.
 type Item[F any] struct {
 	ID, Parent pcommon.SpanID
-	Run        pcommon.SpanID // the run that the span names, empty if none; ignored on run spans
+	Run        pcommon.SpanID // the run that the span names, empty if none; on run spans, the run around it
 	Start, End pcommon.Timestamp
 	Announced  Announced // run spans only
 	Role       Role

@@ -1,6 +1,10 @@
 package hold
 
-import "go.opentelemetry.io/collector/pdata/pcommon"
+import (
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
 
 // run counts what is here of one run.
 type run[F any] struct {
@@ -11,16 +15,32 @@ type run[F any] struct {
 	items, held     int
 	changed         bool // it is in Trace.changed
 	waits           bool // it is complete, and was in Trace.settling to be Explained
+	settled         bool // it does not announce its tools, and was in Trace.settling for its time
 }
 
-// complete: the run span is here, and as many members as it announced.
+// maxAround bounds how many run spans of a trace are looked at for what is within them,
+// the newest first.
+const maxAround = 64
+
+// ready reports whether the run's span is here with as many members as it announced, and
+// why it may then be released.
+func (b *Buffer[F]) ready(t *Trace[F], r *run[F]) (Reason, bool) {
+	switch {
+	case r.span == nil || r.span.Gone():
+	case r.span.Announced.Known:
+		return Complete, b.came(t, r)
+	case r.settled && r.span.Held():
+		return RunEnded, b.came(t, r)
+	}
+	return 0, false
+}
+
+// came reports whether as many members are here as the run announced, those of the
+// runs within it that were judged included.
 //
 // What began when the run had ended was not announced: it must not stand for a member
 // that is still on its way. Both times are of one clock, that of the run's process.
-func (t *Trace[F]) complete(r *run[F]) bool {
-	if r.span == nil || !r.span.Announced.Known {
-		return false
-	}
+func (b *Buffer[F]) came(t *Trace[F], r *run[F]) bool {
 	requests, tools := r.requests, r.tools
 	if begunAfter(r.latest, r.span) {
 		for _, it := range t.items {
@@ -36,7 +56,34 @@ func (t *Trace[F]) complete(r *run[F]) bool {
 			}
 		}
 	}
-	return requests >= r.span.Announced.Requests && tools >= r.span.Announced.Tools
+	announced := r.span.Announced
+	if b.cfg.Inner != nil && (requests < announced.Requests || tools < announced.Tools) {
+		innerRequests, innerTools := b.cfg.Inner(t, r.span)
+		requests, tools = requests+innerRequests, tools+innerTools
+	}
+	return requests >= announced.Requests && tools >= announced.Tools
+}
+
+// innermost takes those runs off the set within which there is a run whose span is here
+// and that is not in the set: what it did is a part of theirs, and is not known yet.
+func (b *Buffer[F]) innermost(t *Trace[F], set runSet) runSet {
+	if b.cfg.Within == nil || len(t.spans) < 2 {
+		return set
+	}
+	around := func(id pcommon.SpanID) bool {
+		r := t.runs.get(id)
+		if r == nil || r.span == nil {
+			return false
+		}
+		return slices.ContainsFunc(t.spans[max(0, len(t.spans)-maxAround):], func(inner *Item[F]) bool {
+			return inner != r.span && !inner.Gone() && !set.has(inner.ID) && b.cfg.Within(t, inner, r.span)
+		})
+	}
+	for n := -1; n != len(set); { // what waits, keeps what is around it waiting
+		n = len(set)
+		set = slices.DeleteFunc(set, around)
+	}
+	return set
 }
 
 // begunAfter reports whether a time is after the end of a run, where that is known.

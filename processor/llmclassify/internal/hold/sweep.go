@@ -38,12 +38,14 @@ func (s runSet) has(id pcommon.SpanID) bool { return slices.Contains(s, id) }
 
 // sweepReady releases the runs of t that are complete or too large.
 func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Release[F] {
-	var complete, large runSet
+	var complete, ended, large runSet
 	for i, r := range t.changed {
 		r.changed = false
-		switch {
-		case t.complete(r):
+		switch why, ready := b.ready(t, r); {
+		case ready && why == Complete:
 			complete = append(complete, r.id)
+		case ready:
+			ended = append(ended, r.id)
 		case r.held > b.cfg.MaxSpansPerRun:
 			large = append(large, r.id)
 		}
@@ -55,8 +57,23 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Re
 			complete = append(complete, s.span.ID)
 		}
 	}
-	if complete != nil {
+	return b.sweepRuns(t, now, releases, complete, ended, large)
+}
+
+// sweepRuns releases the runs that are complete or have ended, but for those around one
+// that goes later, and the spans of those that are too large.
+func (b *Buffer[F]) sweepRuns(t *Trace[F], now age, releases []Release[F], complete, ended, large runSet) []Release[F] {
+	if all := append(complete[:len(complete):len(complete)], ended...); len(all) > 0 {
+		if left := b.innermost(t, slices.Clone(all)); len(left) < len(all) {
+			waits := func(id pcommon.SpanID) bool { return !left.has(id) }
+			complete, ended = slices.DeleteFunc(complete, waits), slices.DeleteFunc(ended, waits)
+		}
+	}
+	if len(complete) > 0 {
 		releases = b.sweep(t, now, Complete, releases, func(_ *Item[F], p Place) bool { return complete.has(p.Run) })
+	}
+	if len(ended) > 0 {
+		releases = b.sweep(t, now, RunEnded, releases, func(_ *Item[F], p Place) bool { return ended.has(p.Run) })
 	}
 	if large != nil {
 		releases = b.sweep(t, now, SpanLimit, releases, func(it *Item[F], _ Place) bool { return large.has(it.owner()) })
@@ -74,16 +91,15 @@ func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Rele
 		case s.why == Complete:
 			complete = append(complete, s.span.ID)
 		default:
-			ended = append(ended, s.span.ID)
+			r := t.runs.get(s.span.ID)
+			r.settled = true
+			if _, ready := b.ready(t, r); ready {
+				ended = append(ended, r.id)
+			}
 		}
 		t.settling = t.settling[1:]
 	}
-	if complete != nil {
-		releases = b.sweep(t, now, Complete, releases, func(_ *Item[F], p Place) bool { return complete.has(p.Run) })
-	}
-	if ended != nil {
-		releases = b.sweep(t, now, RunEnded, releases, func(_ *Item[F], p Place) bool { return ended.has(p.Run) })
-	}
+	releases = b.sweepRuns(t, now, releases, complete, ended, nil)
 	if oldest := t.oldestHeld(); oldest != nil && oldest.arrived+age(b.cfg.MaxHold) <= now {
 		since := now + age(b.cfg.MaxHold/expirySlack-b.cfg.MaxHold)
 		releases = b.sweep(t, now, HoldExpired, releases, func(it *Item[F], _ Place) bool { return it.arrived <= since })
@@ -235,6 +251,10 @@ func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now age, why Reason, whole boo
 		release.Counts = counts
 		b.judged.remember(t.id, len(g.items), func(i int) pcommon.SpanID { return g.items[i].ID })
 		b.judged.run(t.id, g.place.Run, counts)
+		if g.run != nil && len(t.spans) > 1 && !t.around {
+			t.around = true
+			b.around = append(b.around, t)
+		}
 	}
 	return release
 }

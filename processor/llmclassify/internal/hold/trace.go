@@ -25,6 +25,7 @@ type Trace[F any] struct {
 	index    int // in Buffer.due; -1 when it is not there
 	kept     int // items of which only what is known is here
 	touched  bool
+	around   bool // it is in Buffer.around
 	judged   bool // a run of it was judged, see judged.any
 }
 
@@ -41,6 +42,9 @@ const smallTrace = 16
 func newTrace[F any](id pcommon.TraceID) *Trace[F] {
 	return &Trace[F]{id: id, index: -1}
 }
+
+// ID is the trace's.
+func (t *Trace[F]) ID() pcommon.TraceID { return t.id }
 
 // Item finds a span by its id, the first one where several share it.
 func (t *Trace[F]) Item(id pcommon.SpanID) *Item[F] {
@@ -84,10 +88,7 @@ func (t *Trace[F]) add(it *Item[F], now, settled age) {
 	if it.Held() {
 		r.held++
 	}
-	if !r.changed {
-		r.changed = true
-		t.changed = append(t.changed, r)
-	}
+	t.change(r)
 	if it.Role != Run {
 		r.latest = max(r.latest, it.Start)
 	}
@@ -103,6 +104,14 @@ func (t *Trace[F]) add(it *Item[F], now, settled age) {
 		if !it.Announced.Known {
 			t.settling = append(t.settling, settling[F]{it, settled, RunEnded})
 		}
+	}
+}
+
+// change has a run looked at again.
+func (t *Trace[F]) change(r *run[F]) {
+	if r != nil && !r.changed {
+		r.changed = true
+		t.changed = append(t.changed, r)
 	}
 }
 
