@@ -27,7 +27,7 @@ type ended struct {
 
 const (
 	// endedSize is the memory of an ended run in bytes, with its share of the map.
-	endedSize = 192
+	endedSize = 256
 	// maxEnded bounds the runs that are kept of one trace.
 	maxEnded = 256
 )
@@ -138,10 +138,10 @@ func (e *endedRuns) lists(trace pcommon.TraceID) [2][]ended {
 
 // countsFor reports whether the numbers of a run that it is within include its own: they
 // are of one process, which counts what begins under its runs, and no other run that was
-// judged has counted it. A run that outlasts the one around it began parts that are in
-// no number.
+// judged has counted it. One that names the run around it counts for that one alone. A
+// run that outlasts the one around it began parts that are in no number.
 func (r *ended) countsFor(run *assemble.Item) bool {
-	return r.counts && !r.taken && r.service == assemble.ServiceOf(run) &&
+	return r.counts && !r.taken && (r.spot.Around.IsEmpty() || r.spot.Around == run.ID) && r.service == assemble.ServiceOf(run) &&
 		run.Start <= r.spot.Start && r.spot.End <= run.End+assemble.ClockGrain
 }
 

@@ -106,6 +106,212 @@ func TestRunOverRuns(t *testing.T) {
 	}
 }
 
+// What a run within another one did is a part of what the outer one did: its tools make
+// repeating the outer one no safer than repeating itself, and the numbers that the outer
+// one announces include its parts. The outer run is judged once all of them are here,
+// in whatever order and company they come.
+func TestEffectsJoinTheRunAround(t *testing.T) {
+	call := func(id string) counts { return counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{id}} }
+	reset := func(id, run byte, from, to float64, calls ...string) spanSpec {
+		return requestSpan(id, run, from, to).history(calls, calls).
+			cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{})
+	}
+	inRun := func(s spanSpec, run byte) spanSpec {
+		for i, kv := range s.attrs {
+			if kv.Key == semconv.RunIDKey {
+				s.attrs[i] = semconv.RunID(spanID(run).String())
+			}
+		}
+		return s.under(run)
+	}
+	pay := func(id, run byte, from, to float64) spanSpec {
+		return inRun(toolSpan(id, from, to, "call_pay", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded), run)
+	}
+	delegate := func(effect semconv.ToolEffect) spanSpec {
+		return toolSpan(4, 1.1, 5, "call_1", effect, semconv.ToolOutcomeSucceeded)
+	}
+	// Run 10 answers and pays; it is within run 1, whose last request is reset.
+	inner := func(parent byte) []spanSpec {
+		return []spanSpec{
+			requestSpan(11, 10, 1.3, 2).answered("tool_calls", call("call_pay")),
+			pay(12, 10, 2.1, 2.5),
+			requestSpan(13, 10, 2.6, 4).history([]string{"call_pay"}, []string{"call_pay"}).answered("stop", answer),
+			runSpan(10, 1.2, 4.8, 2, 1).under(parent),
+		}
+	}
+	asked := requestSpan(2, 1, 0.1, 1).answered("tool_calls", call("call_1"))
+	broken := failure(semconv.ClassStreamInterrupted, semconv.CauseConnectionReset, semconv.PhaseResponseStarted, semconv.OriginTransport).
+		on(semconv.RunOutcomeFailed)
+	for _, tt := range []struct {
+		name  string
+		spans []spanSpec // as they end
+		want  verdict    // of run 1
+	}{
+		{
+			"in a tool of it", append(append([]spanSpec{asked}, inner(4)...),
+				delegate(semconv.ToolEffectReadOnly), reset(6, 1, 5.1, 6, "call_1"), runSpan(1, 0, 7, 4, 2)),
+			broken.because(confirm, semconv.RetryReasonToolSideEffect),
+		},
+		{
+			"beneath it, which has no part but one", append(inner(1), reset(6, 1, 5.1, 6), runSpan(1, 0, 7, 3, 1)),
+			broken.because(confirm, semconv.RetryReasonToolSideEffect),
+		},
+		{
+			"beneath spans that are no part of a run", append(inner(8), otherSpan(8, 9, 1.1, 4.9), otherSpan(9, 1, 1.05, 4.95),
+				reset(6, 1, 5.1, 6), runSpan(1, 0, 7, 3, 1)),
+			broken.because(confirm, semconv.RetryReasonToolSideEffect),
+		},
+		{
+			"two deep", append(inner(20), reset(21, 20, 4.9, 4.95), runSpan(20, 1.1, 4.99, 3, 1).under(1),
+				reset(6, 1, 5.1, 6), runSpan(1, 0, 7, 4, 1)),
+			broken.because(confirm, semconv.RetryReasonToolSideEffect),
+		},
+		{
+			"another service's, which is in no number", append(append([]spanSpec{asked},
+				requestSpan(11, 10, 1.3, 2).answered("tool_calls", call("call_pay")).in("remote"),
+				pay(12, 10, 2.1, 2.5).in("remote"),
+				requestSpan(13, 10, 2.6, 4).history([]string{"call_pay"}, []string{"call_pay"}).answered("stop", counts{reasoning: 1}).in("remote"),
+				runSpan(10, 1.2, 4.8, 2, 1).under(4).in("remote"),
+			), delegate(semconv.ToolEffectReadOnly), reset(6, 1, 5.1, 6, "call_1"), runSpan(1, 0, 7, 2, 1)),
+			broken.because(confirm, semconv.RetryReasonToolSideEffect),
+		},
+		{
+			"which only read", append(append([]spanSpec{asked},
+				requestSpan(11, 10, 1.3, 2).answered("stop", counts{reasoning: 1}), runSpan(10, 1.2, 4.8, 1, 0).under(4),
+			), delegate(semconv.ToolEffectReadOnly), reset(6, 1, 5.1, 6, "call_1"), runSpan(1, 0, 7, 3, 1)),
+			broken.because(safe, semconv.RetryReasonReadOnlyToolsOnly),
+		},
+		{
+			"a run beside it says nothing of it", append(inner(9), otherSpan(9, 0, 0, 8), reset(6, 1, 5.1, 6), runSpan(1, 0, 7, 1, 0).under(9)),
+			broken.because(safe, semconv.RetryReasonNoOutput),
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, order := range orders(len(tt.spans)) {
+				h := newHarness(t, defaultConfig(), nil)
+				var spans []spanSpec
+				for _, i := range order {
+					spans = append(spans, tt.spans[i])
+				}
+				h.consume(t, spans...)
+				require.Equal(t, tt.want, verdictOf(spansOf(h.out())[spanID(1)]), "order %v", order)
+				require.Equal(t, len(spans), h.out().SpanCount(), "order %v", order)
+				assert.Equal(t, load{}, h.load())
+			}
+			h := newHarness(t, defaultConfig(), nil)
+			for _, s := range tt.spans {
+				h.consume(t, s)
+				h.pass(t, 2*defaultSettle)
+			}
+			assert.Equal(t, tt.want, verdictOf(spansOf(h.out())[spanID(1)]), "one by one")
+			assert.Equal(t, load{}, h.load())
+			for n := range len(tt.spans) - 1 {
+				h := newHarness(t, defaultConfig(), nil)
+				h.consume(t, tt.spans[:n+1]...)
+				h.consume(t, tt.spans[n+1:]...)
+				assert.Equal(t, tt.want, verdictOf(spansOf(h.out())[spanID(1)]), "in two calls, %d first", n+1)
+				assert.Equal(t, load{}, h.load())
+			}
+		})
+	}
+}
+
+// Where a run within another one never reports its end, its parts are missing of the
+// outer one, and what they did is not known.
+func TestInnerRunThatIsMissing(t *testing.T) {
+	outer := []spanSpec{
+		requestSpan(6, 1, 5.1, 6).cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{}),
+		runSpan(1, 0, 7, 3, 1),
+	}
+	parts := []spanSpec{
+		requestSpan(11, 10, 1.3, 2).answered("stop", counts{reasoning: 1}), requestSpan(13, 10, 2.6, 4).answered("stop", counts{reasoning: 1}),
+	}
+	for name, spans := range map[string][]spanSpec{
+		"nothing of it": outer, "all but its end": append(parts, outer...), "all but one": append(append([]spanSpec{}, parts[1], runSpan(10, 1.2, 4.8, 2, 1).under(1)), outer...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, defaultConfig(), nil)
+			h.consume(t, spans...)
+			require.Empty(t, runsJudged(h.out()))
+			h.pass(t, defaultMaxHold)
+			v := verdictOf(spansOf(h.out())[spanID(1)])
+			assert.Equal(t, semconv.CauseConnectionReset, v.cause)
+			assert.Equal(t, confirm, v.safety)
+			assert.Equal(t, semconv.RetryReasonEvidenceIncomplete, v.reason)
+			assert.Equal(t, semconv.TriggerHoldExpired, v.trigger)
+		})
+	}
+}
+
+// A run that names the run around it is in the numbers of that one alone, whatever its
+// parents and its time say.
+func TestRunNamesTheRunAroundIt(t *testing.T) {
+	spans := []spanSpec{
+		requestSpan(21, 20, 1, 2).answered("stop", answer), runSpan(20, 0.9, 2.1, 1, 0).under(80).with(semconv.RunID(spanID(1).String())),
+		requestSpan(3, 2, 3, 4).answered("stop", answer), requestSpan(4, 1, 3, 4).answered("stop", answer),
+		runSpan(1, 0, 9, 2, 0).under(91), runSpan(2, 0.5, 10, 2, 0).under(92),
+	}
+	for _, order := range orders(len(spans)) {
+		h := newHarness(t, defaultConfig(), nil)
+		for _, i := range order {
+			h.consume(t, spans[i])
+		}
+		require.ElementsMatch(t, []pcommon.SpanID{spanID(1), spanID(20)}, runsJudged(h.out()), "a request of run 2 is missing")
+		assert.Equal(t, ran(semconv.RunOutcomeSucceeded, 0), verdictOf(spansOf(h.out())[spanID(1)]))
+		h.consume(t, requestSpan(5, 2, 3, 4).answered("stop", answer))
+		require.Equal(t, ran(semconv.RunOutcomeSucceeded, 0), verdictOf(spansOf(h.out())[spanID(2)]))
+		assert.Equal(t, load{}, h.load())
+	}
+}
+
+// Runs that are within one another, by what they say, go when they have been held.
+func TestRunsInACircle(t *testing.T) {
+	h := newHarness(t, defaultConfig(), nil)
+	around := func(s spanSpec, run byte) spanSpec { return s.with(semconv.RunID(spanID(run).String())).under(run) }
+	h.consume(t, around(runSpan(1, 0, 7, 2, 0), 2), around(runSpan(2, 0, 7, 2, 0), 3), around(runSpan(3, 0, 7, 2, 0), 1), requestSpan(4, 1, 1, 2).answered("stop", answer))
+	h.pass(t, defaultMaxHold)
+	assert.Len(t, runsJudged(h.out()), 3)
+	assert.Equal(t, load{}, h.load())
+}
+
+// A run whose span says how many requests it has, and not how many tools, is not known to
+// have executed none: it goes after settle, once those requests are here.
+func TestToolsAreNotObserved(t *testing.T) {
+	announces := func(requests int) spanSpec {
+		s := runSpan(1, 0, 3, requests, 0)
+		s.attrs = s.attrs[:len(s.attrs)-1] // llm.run.tools
+		return s
+	}
+	cut := requestSpan(2, 1, 0.1, 1).cut(semconv.PhaseToolCallReady, semconv.TransportCauseConnectionReset, "ECONNRESET",
+		counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_1"}})
+	good := requestSpan(3, 1, 1.1, 2).with(semconv.RequestAttempt(2)).answered("stop", answer)
+
+	h := newHarness(t, defaultConfig(), nil)
+	h.consume(t, cut, announces(1))
+	h.pass(t, defaultSettle-1)
+	require.Empty(t, h.sink.AllTraces(), "a tool may be on its way")
+	h.pass(t, 1)
+	want := failure(semconv.ClassStreamInterrupted, semconv.CauseConnectionReset, semconv.PhaseToolCallReady, semconv.OriginTransport).
+		because(confirm, semconv.RetryReasonToolStateUnknown).on(semconv.RunOutcomeFailed)
+	want.trigger, want.confidence = semconv.TriggerRunEnded, semconv.ConfidenceMedium
+	assert.Equal(t, want, verdictOf(spansOf(h.out())[spanID(1)]))
+
+	h = newHarness(t, defaultConfig(), nil)
+	h.consume(t, cut, announces(2))
+	h.pass(t, 2*defaultSettle)
+	require.Empty(t, h.sink.AllTraces(), "a request is still open")
+	h.consume(t, good)
+	assert.Equal(t, verdict{outcome: semconv.RunOutcomeRecovered, recovered: 1, trigger: semconv.TriggerRunEnded}, verdictOf(spansOf(h.out())[spanID(1)]))
+	assert.Equal(t, load{}, h.load())
+
+	h = newHarness(t, defaultConfig(), nil)
+	h.consume(t, good, announces(2))
+	h.pass(t, defaultMaxHold)
+	v := verdictOf(spansOf(h.out())[spanID(1)])
+	assert.Equal(t, semconv.TriggerHoldExpired, v.trigger)
+	assert.Equal(t, semconv.CauseMissingChildren, v.cause)
+}
+
 // What is kept of runs that were judged is bounded in time, number and memory.
 func TestEndedRunsAreBounded(t *testing.T) {
 	now := t0

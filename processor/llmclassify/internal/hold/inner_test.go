@@ -1,0 +1,96 @@
+package hold
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// nested is a buffer of which a run is within the run that its span names, and whose
+// judged runs count for that one: the test says how many parts they had.
+func nested(judged map[byte]Announced) *Buffer[fact] {
+	cfg := config()
+	cfg.Within = func(_ *Trace[fact], inner, outer *Item[fact]) bool { return inner.Run == outer.ID }
+	cfg.Inner = func(t *Trace[fact], run *Item[fact]) (uint32, uint32) {
+		a := judged[run.ID[7]]
+		return a.Requests, a.Tools
+	}
+	return New(t0, cfg)
+}
+
+func (a arrival) within(run byte) arrival {
+	a.Item.Run, a.Item.Parent = id(run), id(run)
+	return a
+}
+
+func TestRunsWithinCount(t *testing.T) {
+	judged := map[byte]Announced{}
+	b := nested(judged)
+	assert.Empty(t, add(b, t0, []arrival{arrive(2, Request, 1), arrive(11, Request, 10), arrive(1, Run, 0).announces(3, 1)}))
+	assert.Equal(t, []shape{{Complete, true, true, []byte{11, 10}, nil}}, shapes(t, add(b, t0, []arrival{arrive(10, Run, 0).announces(1, 0).within(1)})))
+	judged[1] = Announced{Requests: 1, Tools: 1}
+	assert.Empty(t, b.Ready(t0), "a request of its own is missing")
+	assert.Empty(t, b.Ready(t0))
+	assert.Equal(t, []shape{{Complete, true, true, []byte{2, 1, 3}, nil}}, shapes(t, add(b, t0, []arrival{arrive(3, Request, 1)})))
+	empty(t, b)
+
+	clear(judged)
+	assert.Equal(t, []shape{{Complete, true, true, []byte{11, 10}, nil}}, shapes(t, add(b, t0, []arrival{
+		arrive(2, Request, 1).in(2), arrive(11, Request, 10).in(2), arrive(1, Run, 0).announces(2, 1).in(2), arrive(10, Run, 0).announces(1, 0).within(1).in(2),
+	})), "the outer one cannot be judged before the inner one")
+	judged[1] = Announced{Requests: 1, Tools: 1}
+	assert.Equal(t, []shape{{Complete, true, true, []byte{2, 1}, nil}}, shapes(t, b.Ready(t0)))
+	assert.Empty(t, b.Ready(t0))
+	empty(t, b)
+}
+
+// A run waits for those within it whose spans are here, also where its own numbers do
+// not include theirs; but no longer than Config.MaxHold.
+func TestRunWaitsForThoseWithin(t *testing.T) {
+	b := nested(nil)
+	assert.Empty(t, add(b, t0, []arrival{arrive(10, Run, 0).announces(1, 0).within(5)}))
+	assert.Empty(t, add(b, t0, []arrival{arrive(5, Run, 0).announces(0, 0).within(1)}), "run 10 is within it")
+	assert.Empty(t, add(b, t0, []arrival{arrive(1, Run, 0)}), "and run 5 within this one")
+	assert.Empty(t, b.Due(after(settle), 100))
+	assert.Equal(t, []shape{
+		{Complete, true, true, []byte{10, 11}, nil},
+	}, shapes(t, add(b, after(settle), []arrival{arrive(11, Request, 10)})))
+	assert.Equal(t, []shape{{Complete, true, true, []byte{5}, nil}, {RunEnded, true, true, []byte{1}, nil}}, shapes(t, b.Ready(after(settle))))
+	empty(t, b)
+
+	assert.Empty(t, add(b, after(settle), []arrival{arrive(10, Run, 0).announces(1, 0).within(5).in(2)}))
+	assert.Empty(t, add(b, after(settle+time.Second), []arrival{arrive(5, Run, 0).announces(0, 0).in(2)}))
+	var reasons []Reason
+	for _, r := range b.Due(after(settle+maxHold), 100) {
+		reasons = append(reasons, r.Reason)
+	}
+	assert.Equal(t, []Reason{HoldExpired, HoldExpired}, reasons)
+	assert.Empty(t, b.Ready(after(settle+maxHold)))
+	empty(t, b)
+}
+
+// A run that announces its requests alone goes once it has settled and they are here,
+// whichever comes last.
+func TestRequestsAlone(t *testing.T) {
+	announces := func(requests uint32) arrival {
+		a := arrive(1, Run, 0)
+		a.Item.Announced.Requests = requests
+		return a
+	}
+	b := New(t0, config())
+	assert.Empty(t, add(b, t0, []arrival{arrive(2, Request, 1), announces(1)}))
+	assert.Empty(t, b.Due(after(settle-1), 100))
+	assert.Equal(t, []shape{{RunEnded, true, true, []byte{2, 1}, nil}}, shapes(t, b.Due(after(settle), 100)))
+	empty(t, b)
+
+	assert.Empty(t, add(b, t0, []arrival{announces(1).in(2)}))
+	assert.Empty(t, b.Due(after(settle), 100))
+	assert.Equal(t, []shape{{RunEnded, true, true, []byte{1, 2}, nil}}, shapes(t, add(b, after(2*settle), []arrival{arrive(2, Request, 1).in(2)})))
+	empty(t, b)
+
+	assert.Empty(t, add(b, t0, []arrival{announces(1).in(3)}))
+	assert.Empty(t, b.Due(after(settle), 100))
+	assert.Equal(t, []shape{{HoldExpired, true, true, []byte{1}, nil}}, shapes(t, b.Due(after(maxHold), 100)))
+	empty(t, b)
+}
