@@ -179,6 +179,7 @@ func (f *found) fill(it *assemble.Item) {
 		it.Announced.Requests = uint32(f.head.Requests.N()) //nolint:gosec // likewise
 	}
 	it.Unexplained = f.head.Kind == dialect.Request && empty(f.span)
+	it.Upstream = f.head.Kind == dialect.Request && f.span.Status().Code() == ptrace.StatusCodeError
 	it.Size += int32(f.size) //nolint:gosec // no message is that large
 	it.Known.Dialect = f.by
 	it.Known.Origin = f.from

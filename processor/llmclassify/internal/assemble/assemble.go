@@ -5,6 +5,8 @@ import (
 	"iter"
 	"slices"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
@@ -64,15 +66,14 @@ func (k *Desk) Diagnose(release *Release, inner Inner) Diagnoses {
 	s := k.standings
 	for i := range members {
 		if s[i].apart && len(s[i].attempts) == 0 {
-			d.Members[i] = alone(&members[i], classify.NotObserved)
+			d.Members[i] = alone(&members[i], classify.Upstream{})
 		}
 	}
-	linkApart(members, s, d.Members)
 
 	k.assemble(release)
 	run, requests, tools := &k.run, k.requests, k.tools
 	run.Within, run.Inner = inner.Well, inner.Did
-	linkUpstream(release, s, d.Members, run, requests)
+	k.linkUpstream(release, d.Members)
 	verdicts := &k.verdicts
 	classify.JudgeInto(verdicts, run)
 	for n, i := range requests {
@@ -189,14 +190,14 @@ func failed(d *classify.Diagnosis) *classify.Diagnosis {
 	return d
 }
 
-// alone judges a request or tool for itself; upstream is whether another span
-// holds the failure behind a request's answer.
-func alone(m *Member, upstream classify.Fact) *classify.Diagnosis {
+// alone judges a request or tool for itself; upstream is the failure that another span
+// holds behind a request's answer.
+func alone(m *Member, upstream classify.Upstream) *classify.Diagnosis {
 	switch m.Role {
 	case hold.Request:
 		run := classify.Run{Requests: make([]classify.Request, 1)}
 		m.Known.Request(m.Span, &run.Requests[0], nil)
-		run.Requests[0].Upstream.Failed = upstream
+		run.Requests[0].Upstream = upstream
 		return failed(&classify.Judge(&run).Requests[0])
 	case hold.Tool:
 		run := classify.Run{Tools: make([]classify.Tool, 1)}
@@ -226,7 +227,7 @@ func logical(members []Member, s []standing, verdicts []*classify.Diagnosis, i i
 	if m.Known.Facts(m.Span, dialect.Request).Request.Failed != classify.Yes {
 		return nil
 	}
-	return alone(m, classify.NotObserved)
+	return alone(m, classify.Upstream{})
 }
 
 // unexplained: an answer came to its end with nothing in it, and nothing says why.
@@ -234,48 +235,117 @@ func unexplained(d *classify.Diagnosis) bool {
 	return d != nil && d.Cause == semconv.CauseNoContent
 }
 
-// linkApart judges requests apart anew that swallowed the failure of one beneath
-// them: what a gateway served, by what it asked for.
-func linkApart(members []Member, s []standing, verdicts []*classify.Diagnosis) {
+// linkUpstream finds the failure of another span behind what a request came to, where
+// that is of a gateway's making: what a gateway served, or asked for itself, is beneath
+// the request, or of another service within its time. It judges the requests apart anew
+// that such a failure explains, and writes it to the run's own.
+func (k *Desk) linkUpstream(release *Release, verdicts []*classify.Diagnosis) {
+	members, s := release.Members, k.standings
+	var behind map[int]int // the lowest failure behind a request, by member
+	var last map[pcommon.SpanID]int
+	lower := func(request, i int) {
+		if before, ok := behind[request]; !ok || isLower(members, s, i, before) {
+			behind[request] = i
+		}
+	}
 	for i := range members {
 		if !s[i].apart || !failedUpstream(verdicts[i]) {
 			continue
 		}
+		if last == nil {
+			last, behind = lastTries(members, s), make(map[int]int)
+		}
+		if at, ok := last[members[i].Parent]; ok && at != i && !failedUpstream(verdicts[at]) {
+			continue // a further try made it good
+		}
 		for above := range ancestors(s, i) {
-			if s[above].apart && unexplained(verdicts[above]) {
-				verdicts[above] = alone(&members[above], classify.Yes)
+			if members[above].Role == hold.Request {
+				lower(above, i)
 			}
 		}
+		for _, request := range k.requests {
+			if meanwhile(members[request].Item, members[i].Item) {
+				lower(request, i)
+			}
+		}
+	}
+	for n, request := range k.requests {
+		if i, ok := behind[request]; ok && mayBeGateways(&k.run.Requests[n]) {
+			k.run.Requests[n].Upstream = upstreamOf(verdicts[i])
+		}
+	}
+	var anew map[int]classify.Upstream
+	for request, i := range behind {
+		if m := &members[request]; s[request].apart && verdicts[request] != nil && mayBeGateways(m.Known.Facts(m.Span, dialect.Request).Request) {
+			if anew == nil {
+				anew = make(map[int]classify.Upstream)
+			}
+			anew[request] = upstreamOf(verdicts[i])
+		}
+	}
+	for request, upstream := range anew {
+		verdicts[request] = alone(&members[request], upstream)
 	}
 }
 
-// linkUpstream tells requests that another span of the trace holds the failure
-// behind their answer: one beneath it, or of another service within its time.
-func linkUpstream(release *Release, s []standing, verdicts []*classify.Diagnosis, run *classify.Run, requests []int) {
-	var empty map[int]*classify.Request // answers that may have nothing in them, once something failed
-	for i := range release.Members {
-		if !s[i].apart || !failedUpstream(verdicts[i]) {
+// lastTries are the requests apart that began last under their parent, by that.
+func lastTries(members []Member, s []standing) map[pcommon.SpanID]int {
+	last := make(map[pcommon.SpanID]int)
+	for i := range members {
+		m := &members[i]
+		if !s[i].apart || s[i].first >= 0 || m.Role != hold.Request || m.Parent.IsEmpty() {
 			continue
 		}
-		if empty == nil {
-			empty = make(map[int]*classify.Request)
-			for n, request := range requests {
-				if r := &run.Requests[n]; r.Text.Fact() == classify.No {
-					empty[request] = r
-				}
-			}
-		}
-		for above := range ancestors(s, i) {
-			if r := empty[above]; r != nil {
-				r.Upstream.Failed = classify.Yes
-			}
-		}
-		for request, r := range empty {
-			if meanwhile(release.Members[request].Item, release.Members[i].Item) {
-				r.Upstream.Failed = classify.Yes
-			}
+		if before, ok := last[m.Parent]; !ok || m.Start >= members[before].Start {
+			last[m.Parent] = i
 		}
 	}
+	return last
+}
+
+// isLower reports whether span a is further from the agent than span b: it is beneath
+// more others, or it is what a gateway asked for and b what one served, or it came later.
+func isLower(members []Member, s []standing, a, b int) bool {
+	depth := func(i int) (n int) {
+		for range ancestors(s, i) {
+			n++
+		}
+		return n
+	}
+	if x, y := depth(a), depth(b); x != y {
+		return x > y
+	}
+	x, y := members[a].Item, members[b].Item
+	if x.Known.Server != y.Known.Server {
+		return !x.Known.Server
+	}
+	return x.Start > y.Start
+}
+
+// mayBeGateways reports whether what a request came to may be of a gateway's making: an
+// error of a server, an error in the stream, a cut, or an answer with nothing in it.
+func mayBeGateways(r *classify.Request) bool {
+	switch {
+	case r.Abort.Source != semconv.AbortSourceUnset || r.Watchdog.Kind != semconv.WatchdogKindUnset:
+		return false // it ended on this side
+	case r.Status >= 500 || r.Provider.InBand:
+		return true
+	case r.Status >= 400:
+		return false
+	}
+	switch r.Ended {
+	case semconv.StreamEndEOF, semconv.StreamEndReadError:
+		return true
+	case semconv.StreamEndNoResponse:
+		return r.Phase != semconv.PhaseBeforeConnection
+	default:
+		return r.Text.Fact() == classify.No
+	}
+}
+
+// upstreamOf is a failure as what lies behind another one.
+func upstreamOf(d *classify.Diagnosis) classify.Upstream {
+	return classify.Upstream{Failed: classify.Yes, Class: d.Class, Cause: d.Cause, Origin: d.Origin}
 }
 
 // meanwhile reports whether another service did it within the time of the
@@ -295,15 +365,17 @@ func ancestors(s []standing, i int) iter.Seq[int] {
 	}
 }
 
-// failedUpstream: what a request apart came to is a failure that an answer could
-// have swallowed. One that this side ended is not: a gateway stops when its
-// caller does.
+// failedUpstream: what a request apart came to is a failure that may be behind another
+// one. One that this side ended is not, as a gateway stops when its caller does; but one
+// that the gateway's shutdown ended is.
 func failedUpstream(d *classify.Diagnosis) bool {
 	if d == nil {
 		return false
 	}
 	switch d.Class {
-	case semconv.ClassLocalAbort, semconv.ClassOutputLimited:
+	case semconv.ClassLocalAbort:
+		return d.Cause == semconv.CauseShutdown
+	case semconv.ClassOutputLimited:
 		return false
 	default:
 		return true

@@ -64,6 +64,9 @@ type Item[F any] struct {
 	// Unexplained: what came of it may be explained by spans of other services,
 	// which come later than those of its run. See Config.Explained.
 	Unexplained bool
+	// Upstream: the requests of other runs of the trace, as far as they are here, may show
+	// what failed of it.
+	Upstream bool
 	// Spent: the span itself has gone before; what is known of it is all that comes.
 	Spent bool
 
@@ -128,7 +131,7 @@ type Member[F any] struct {
 	// Above is the nearest request or tool above it, empty if none is known.
 	Above pcommon.SpanID
 	// Foreign: it is of another run of the trace, and here as evidence alone: where
-	// something of this run is Unexplained.
+	// something of this run is Unexplained or has an Upstream.
 	Foreign bool
 }
 

@@ -24,7 +24,8 @@ type group[F any] struct {
 	last  age              // when the last of them came
 
 	unexplained bool
-	others      []Member[F] // of other groups, where unexplained
+	upstream    bool
+	others      []Member[F] // of other groups, where unexplained or upstream
 }
 
 // isRun reports whether there is a run that they are of, and not just spans under one
@@ -156,6 +157,7 @@ func (b *Buffer[F]) grouped(t *Trace[F], due func(*Item[F], Place) bool) []*grou
 			g.run = it
 		}
 		g.unexplained = g.unexplained || it.Unexplained
+		g.upstream = g.upstream || it.Upstream
 		if it.Held() && due(it, place) {
 			g.due++
 			g.end = g.end || it.Role == Run
@@ -171,15 +173,17 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 	due func(*Item[F], Place) bool,
 ) []Release[F] {
 	groups := b.grouped(t, due)
+	for _, g := range groups { // before any of them goes
+		if g.due > 0 && (g.unexplained || g.upstream) {
+			b.foreign(g, groups)
+		}
+	}
 	for _, g := range groups {
 		if g.due == 0 {
 			continue
 		}
-		if g.unexplained {
-			b.foreign(g, groups)
-			if why == Complete && b.waits(t, g, now) {
-				continue
-			}
+		if g.unexplained && why == Complete && b.waits(t, g, now) {
+			continue
 		}
 		whole := g.end || !g.place.Known && !g.place.Open
 		releases = append(releases, b.cut(t, g, now, why, whole, due))
@@ -202,7 +206,7 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 			continue
 		}
 		if expires <= now && !g.place.Known {
-			if g.unexplained {
+			if g.unexplained || g.upstream {
 				b.foreign(g, groups)
 			}
 			releases = append(releases, b.cut(t, g, now, RunExpired, true, everything[F]))

@@ -22,7 +22,9 @@ func Whole[F any](a Arrival[F], spans []ptrace.Span, alone bool, releases []Rele
 		return releases, room, false
 	}
 	first := len(releases)
+	runs, upstream := 0, false
 	for i, it := range a.Items {
+		upstream = upstream || it.Upstream
 		if it.Spent || it.Unexplained || it.owner().IsEmpty() || find(a.Items, it.ID) != i {
 			return releases[:first], room, false
 		}
@@ -30,11 +32,15 @@ func Whole[F any](a Arrival[F], spans []ptrace.Span, alone bool, releases []Rele
 			if !it.Announced.Known {
 				return releases[:first], room, false
 			}
+			runs++
 			continue
 		}
 		if above := find(a.Items, it.Parent); above < 0 && !alone && !it.Parent.IsEmpty() {
 			return releases[:first], room, false
 		}
+	}
+	if upstream && runs > 1 { // they are evidence for one another
+		return releases[:first], room, false
 	}
 	// The runs in the order in which the first of each came.
 	for i, it := range a.Items {

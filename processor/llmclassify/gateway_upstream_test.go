@@ -1,0 +1,77 @@
+package llmclassify
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// What a gateway reports as an error of its own is explained by what it asked for: the
+// spans beneath the agent's request outweigh the status and the error that it sent on.
+func TestWhatLiesBeneathAGatewaysError(t *testing.T) {
+	type came struct {
+		class  semconv.Class
+		cause  semconv.Cause
+		origin semconv.Origin
+	}
+	const lost, slow = semconv.TransportCauseConnectionReset, semconv.TransportCauseHeaderTimeout
+	served500 := requestSpan(6, 0, 0.2, 1.9).refused(500, semconv.ProviderErrorKindServerError, "").under(2)
+	asked := func(id, parent byte, from, to float64) spanSpec { return requestSpan(id, 0, from, to).under(parent) }
+	reset := func(id, parent byte, from, to float64) spanSpec {
+		return asked(id, parent, from, to).cut(semconv.PhaseText, lost, "ECONNRESET", counts{text: 2})
+	}
+	shutDown := func(s spanSpec) spanSpec {
+		return s.streamed(semconv.PhaseResponseStarted, semconv.StreamEndCancelled, counts{}).
+			with(semconv.AbortSourceKey.String(semconv.AbortSourceShutdown.String()))
+	}
+	refused := requestSpan(2, 1, 0.1, 2).refused(500, semconv.ProviderErrorKindServerError, "")
+	inBand := requestSpan(2, 1, 0.1, 2).streamed(semconv.PhaseResponseStarted, semconv.StreamEndTerminalEvent, counts{}).failed("server_error").
+		with(semconv.ProviderErrorKindKey.String(semconv.ProviderErrorKindServerError.String()), semconv.ProviderErrorInBand(true))
+	empty := requestSpan(2, 1, 0.1, 2).answered("stop", counts{})
+	theProviders := came{semconv.ClassProviderError, semconv.CauseServerError, semconv.OriginProvider}
+	theTransports := came{semconv.ClassStreamInterrupted, semconv.CauseConnectionReset, semconv.OriginTransport}
+	swallowed := came{semconv.ClassEmptyCompletion, semconv.CauseSwallowedError, semconv.OriginGateway}
+	for name, tt := range map[string]struct {
+		agents  spanSpec
+		gateway []spanSpec
+		want    came
+	}{
+		"its upstream was cut":        {refused, served(served500, reset(7, 6, 0.3, 1.8)), theTransports},
+		"and it said so in band":      {inBand, served(served500, reset(7, 6, 0.3, 1.8)), theTransports},
+		"in the trace alone":          {refused, served(served500.under(60), reset(7, 61, 0.3, 1.8)), theTransports},
+		"a gateway of a gateway":      {refused, append(served(served500, asked(7, 6, 0.3, 1.8).refused(502, semconv.ProviderErrorKindServerError, "")), served(asked(8, 7, 0.4, 1.7).refused(502, semconv.ProviderErrorKindServerError, ""), asked(9, 8, 0.5, 1.6).unconnected(semconv.TransportStageConnect, semconv.TransportCauseConnectRefused, "ECONNREFUSED"))...), came{semconv.ClassConnectionFailed, semconv.CauseConnectRefused, semconv.OriginTransport}},
+		"it tried twice":              {refused, append(served(served500, asked(8, 6, 0.3, 0.8).cut(semconv.PhaseAwaitingResponse, slow, "", counts{})), reset(7, 6, 0.9, 1.8).in(gatewayService)), theTransports},
+		"its second try went well":    {refused, append(served(served500, reset(7, 6, 0.3, 0.8)), asked(8, 6, 0.9, 1.8).answered("stop", answer).in(gatewayService)), theProviders},
+		"it refused by itself":        {requestSpan(2, 1, 0.1, 2).refused(401, semconv.ProviderErrorKindAuthentication, ""), served(served500, reset(7, 6, 0.3, 1.8)), came{semconv.ClassProviderError, semconv.CauseAuthentication, semconv.OriginProvider}},
+		"nothing is wrong beneath it": {refused, served(served500.with(semconv.AbortSourceKey.String(semconv.AbortSourceUnknown.String())), asked(7, 6, 0.3, 1.8).answered("stop", answer)), theProviders},
+		"it was shut down":            {empty, served(shutDown(requestSpan(6, 0, 0.2, 1.9).under(2)), shutDown(asked(7, 6, 0.3, 1.8))), swallowed},
+		"it was shut down, and said":  {refused, served(shutDown(requestSpan(6, 0, 0.2, 1.9).under(2)), shutDown(asked(7, 6, 0.3, 1.8))), came{semconv.ClassProviderError, semconv.CauseServerError, semconv.OriginGateway}},
+	} {
+		agent := []spanSpec{tt.agents, runSpan(1, 0, 3, 1, 0)}
+		inRun := []spanSpec{runSpan(50, 0.15, 1.95, len(tt.gateway), 0).under(2).in(gatewayService)}
+		for _, s := range tt.gateway {
+			inRun = append(inRun, s.with(semconv.RunID(spanID(50).String())))
+		}
+		for order, calls := range map[string][][]spanSpec{
+			"before": {tt.gateway, agent}, "with": {append(append([]spanSpec{}, tt.gateway...), agent...)}, "amid": {agent[:1], tt.gateway, agent[1:]},
+			"in a run of its own": {append(append([]spanSpec{}, inRun...), agent...)},
+		} {
+			t.Run(name+"/"+order, func(t *testing.T) {
+				h := newHarness(t, defaultConfig(), nil)
+				for _, call := range calls {
+					h.consume(t, call...)
+				}
+				h.pass(t, defaultMaxHold)
+				out := spansOf(h.out())
+				for _, id := range []byte{2, 1} {
+					v := verdictOf(out[spanID(id)])
+					assert.Equal(t, tt.want, came{v.class, v.cause, v.origin}, "span %d", id)
+				}
+				require.Equal(t, load{}, h.load())
+			})
+		}
+	}
+}
