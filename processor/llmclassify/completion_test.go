@@ -309,13 +309,13 @@ func orders(n int) (list [][]int) {
 // request's span has gone.
 func TestRetryAfterLongBackOff(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, requestSpan(2, 1, 0.1, 0.4).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded").with(semconv.RetryAfter(900)))
+	h.consume(t, requestSpan(2, 1, 0.1, 0.4).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded").with(semconv.RetryAfter(540)))
 	h.pass(t, defaultMaxHold)
 	v := verdictOf(spansOf(h.out())[spanID(2)])
 	assert.Equal(t, semconv.CauseRateLimited, v.cause)
 	assert.Equal(t, semconv.TriggerHoldExpired, v.trigger)
-	h.pass(t, 15*time.Minute)
-	h.consume(t, requestSpan(3, 1, 930, 931).with(semconv.RequestAttempt(2)).answered("stop", answer), runSpan(1, 0, 932, 2, 0))
+	h.pass(t, 9*time.Minute)
+	h.consume(t, requestSpan(3, 1, 570, 571).with(semconv.RequestAttempt(2)).answered("stop", answer), runSpan(1, 0, 572, 2, 0))
 	assert.Equal(t, ran(semconv.RunOutcomeRecovered, 1), verdictOf(spansOf(h.out())[spanID(1)]))
 	assert.Equal(t, load{}, h.load())
 }

@@ -58,7 +58,7 @@ func TestNode(t *testing.T) {
 		{"EAI_AGAIN", unmade(semconv.CauseDNSTemporary), unmade(semconv.CauseDNSTemporary), broke, []truth{unsent}},
 		{"UND_ERR_PRX_TLS", unmade(semconv.CauseProxy), unmade(semconv.CauseProxy), broke, []truth{unsent}},
 		{"UND_ERR_PRX_CONN", unmade(semconv.CauseProxy), unmade(semconv.CauseProxy), broke, []truth{unsent}},
-		{"EPROTO", unmade(semconv.CauseTLS), unmade(semconv.CauseTLS), broke, []truth{unsent}},
+		{"EPROTO", never(semconv.CauseTLS), never(semconv.CauseTLS), broke, []truth{unsent}},
 		{"UND_ERR_HEADERS_TIMEOUT", reads(semconv.CauseHeaderTimeout), reads(semconv.CauseHeaderTimeout), reads(semconv.CauseHeaderTimeout), []truth{early}},
 		{"UND_ERR_BODY_TIMEOUT", idle, idle, idle, []truth{timer}},
 		{

@@ -1,6 +1,8 @@
 package dialect
 
 import (
+	"strings"
+
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
@@ -9,7 +11,8 @@ import (
 // OpenAIAgents reads the spans of OpenAI's agents SDK through OpenInference (scopes
 // @arizeai/openinference-instrumentation-openai-agents and
 // openinference.instrumentation.openai_agents): LLM spans generation and response,
-// TOOL with tool.name and no id, AGENT; CHAIN turn is glue. So is the root, an AGENT
+// TOOL with tool.name and no id, AGENT; CHAIN turn is glue. A TOOL without a name is a
+// handoff, which the span's own name says. So is the root, an AGENT
 // without graph.node.id that stands for the whole trace: it is OK whatever became of
 // the agents beneath it, which are the runs.
 //
@@ -39,12 +42,29 @@ func (OpenAIAgents) Read(span ptrace.Span, into Facts) {
 		openAIAgentsRequest(span, into.Request)
 	case into.Tool != nil:
 		openInferenceTool(span, into.Tool)
+		into.Tool.Handoff = openAIAgentsHandoff(span, into.Tool)
 	case into.Run != nil:
 		readRun(span, into.Run)
 		if into.Run.Failed == classify.No {
 			into.Run.Failed = classify.NotObserved
 		}
 	}
+}
+
+// What a span or a tool is called that hands over to another agent: the SDK's type of
+// span, with the agent as far as it is known, and the name that it gives the tool by
+// which the model asks for it.
+const (
+	nameHandoff       = "handoff"
+	nameHandoffTo     = "handoff to "
+	toolHandoffPrefix = "transfer_to_"
+)
+
+func openAIAgentsHandoff(span ptrace.Span, t *classify.Tool) bool {
+	if t.Name != "" {
+		return strings.HasPrefix(t.Name, toolHandoffPrefix)
+	}
+	return span.Name() == nameHandoff || strings.HasPrefix(span.Name(), nameHandoffTo)
 }
 
 func openAIAgentsRequest(span ptrace.Span, r *classify.Request) {

@@ -175,6 +175,30 @@ func TestOpenAIAgents(t *testing.T) {
 	assert.Nil(t, d)
 	_, _, facts = arize(oiAgents, "TOOL", statusOK, map[string]any{"tool.name": "write", "output.value": canary}).read(t)
 	assert.Equal(t, &classify.Tool{Start: start, End: end, Name: "write", Outcome: semconv.ToolOutcomeSucceeded}, facts.Tool)
+	for name, tt := range map[string]struct {
+		span, tool string
+		want       bool
+	}{
+		"to an agent":               {"handoff to billing", "", true},
+		"to an agent not known":     {"handoff", "", true},
+		"asked for as a tool":       {"transfer_to_billing", "transfer_to_billing", true},
+		"a tool":                    {"write", "write", false},
+		"a tool that is called so":  {"handoff to", "handoff_notes", false},
+		"a span without any name":   {"", "", false},
+		"a function without a name": {"handoffs", "", false},
+	} {
+		attrs := map[string]any{}
+		if tt.tool != "" {
+			attrs["tool.name"] = tt.tool
+		}
+		s := arize(oiAgents, "TOOL", statusError, attrs)
+		s.name = tt.span
+		_, _, facts = s.read(t)
+		assert.Equal(t, &classify.Tool{Start: start, End: end, Name: tt.tool, Handoff: tt.want, Outcome: semconv.ToolOutcomeFailed}, facts.Tool, name)
+		s.scope = oiOpenAI
+		_, _, facts = s.read(t)
+		assert.False(t, facts.Tool.Handoff, "%s, of a producer that has none", name)
+	}
 	head, _, _ = arize(oiAgents, "CHAIN", statusOK, nil).read(t)
 	assert.Equal(t, Other, head.Kind, "a turn is glue")
 }
