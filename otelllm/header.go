@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/redact"
 )
 
 const (
@@ -21,14 +22,14 @@ const (
 var requestIDs = [...]string{"X-Request-Id", "Request-Id", "X-Amzn-Requestid", "X-Ms-Request-Id", "Cf-Ray"}
 
 // requestID is the provider's id of the exchange, "" when there is none or when
-// it does not look like an id.
+// it does not look like an id, or looks like a credential.
 func requestID(h http.Header) string {
 	for _, name := range requestIDs {
 		id := value(h, name)
 		if id == "" || len(id) > 128 {
 			continue
 		}
-		if strings.IndexFunc(id, func(c rune) bool { return !idRune(c) }) < 0 {
+		if strings.IndexFunc(id, func(c rune) bool { return !idRune(c) }) < 0 && redact.Opaque(id) {
 			return id
 		}
 	}

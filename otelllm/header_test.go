@@ -50,6 +50,10 @@ func TestRequestID(t *testing.T) {
 		{"Azure", http.Header{"X-Ms-Request-Id": {"a:b/c=="}}, "a:b/c=="},
 		{"Cloudflare", http.Header{"Cf-Ray": {"8f2-FRA"}}, "8f2-FRA"},
 		{"the first that is an id", http.Header{"X-Request-Id": {"words of somebody"}, "Request-Id": {"req_1"}}, "req_1"},
+		{"not a key", http.Header{"X-Request-Id": {"s" + "k-9fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA"}, "Cf-Ray": {"8f2-FRA"}}, "8f2-FRA"},
+		{"not a long random word", http.Header{"X-Request-Id": {"fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA0"}}, ""},
+		{"a trace id", http.Header{"X-Request-Id": {"4bf92f3577b34da6a3ce929d0e0e4736"}}, "4bf92f3577b34da6a3ce929d0e0e4736"},
+		{"a UUID", http.Header{"X-Request-Id": {"7027d986-3c59-a37a-9a5f-50713e01c8a6"}}, "7027d986-3c59-a37a-9a5f-50713e01c8a6"},
 		{"too long", http.Header{"X-Request-Id": {string(make([]byte, 129))}}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

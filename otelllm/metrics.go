@@ -3,6 +3,8 @@ package otelllm
 import (
 	"context"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -109,7 +111,7 @@ func metricAttributes(id *spanfacts.Identity, responseModel string) []attribute.
 	if id.Model != "" {
 		attrs = append(attrs, otelsemconv.GenAIRequestModel(id.Model))
 	}
-	if responseModel != "" {
+	if sameModel(id.Model, responseModel) {
 		attrs = append(attrs, otelsemconv.GenAIResponseModel(responseModel))
 	}
 	if id.ServerAddress != "" {
@@ -119,6 +121,43 @@ func metricAttributes(id *spanfacts.Identity, responseModel string) []attribute.
 		}
 	}
 	return attrs
+}
+
+// sameModel reports whether the model that answered is the one that was asked for, or
+// a dated version of it (gpt-5 is answered by gpt-5-2026-01-01, mistral-large-latest by
+// mistral-large-2411). Any other name is the provider's own, and each would be a
+// series of its own: it is on the span alone.
+func sameModel(asked, answered string) bool {
+	if asked == "" || answered == "" {
+		return false
+	}
+	if asked == answered {
+		return true
+	}
+	// Gateways put the maker before the name, Google the word models.
+	asked, answered = asked[strings.LastIndexByte(asked, '/')+1:], answered[strings.LastIndexByte(answered, '/')+1:]
+	asked, _ = strings.CutSuffix(asked, "-latest")
+	version, ok := strings.CutPrefix(answered, asked)
+	return ok && asked != "" && (version == "" || version == "-latest" || dated(version))
+}
+
+// dated: version is a date after a - or an @: a whole one, with - between its parts or
+// without, or four digits (-0613, -2411).
+func dated(version string) bool {
+	if version[0] != '-' && version[0] != '@' {
+		return false
+	}
+	version = version[1:]
+	if len(version) == 4 {
+		n, err := strconv.ParseUint(version, 10, 16)
+		return err == nil && n > 0
+	}
+	for _, layout := range [...]string{time.DateOnly, "20060102", "2006-01", "01-2006", "01-02"} {
+		if at, err := time.Parse(layout, version); err == nil {
+			return at.Year() == 0 || at.Year()/100 == 20 // no year, or one of this century
+		}
+	}
+	return false
 }
 
 // ended records what a request came to. error.type tells its failure; a watchdog

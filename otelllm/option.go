@@ -167,7 +167,9 @@ func WithProvider(name, protocol string) Option {
 	})
 }
 
-// WithConversationID records the conversation that a run belongs to, at most 256 bytes.
+// WithConversationID records the conversation that a run belongs to. An id of more
+// than 128 bytes of [A-Za-z0-9_.:/-], or one that looks like a credential, is recorded
+// as a hash of it, the same wherever it appears.
 func WithConversationID(id string) RunOption {
-	return runOptionFunc(func(c *runConfig) { c.conversationID = spanfacts.Bound(id) })
+	return runOptionFunc(func(c *runConfig) { c.conversationID = wire.SafeID(id) })
 }

@@ -8,6 +8,7 @@ import (
 
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/otelllm/internal/redact"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
@@ -120,11 +121,11 @@ func (c *config) identify(protocol wire.Protocol, u *url.URL) spanfacts.Identity
 	id := spanfacts.Identity{
 		Operation:     protocol.Operation(),
 		Provider:      c.providerName,
-		ServerAddress: spanfacts.Bound(u.Hostname()),
+		ServerAddress: redact.Host(u.Hostname()),
 		ServerPort:    portOf(u),
 	}
 	if id.Provider == "" {
-		id.Provider = providerOf(id.ServerAddress, protocol)
+		id.Provider = providerOf(u.Hostname(), protocol)
 	}
 	return id
 }

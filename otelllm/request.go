@@ -9,6 +9,7 @@ import (
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/redact"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -70,7 +71,7 @@ func StartRequest(ctx context.Context, info RequestInfo, opts ...Option) (contex
 		Provider:      c.providerName,
 		Model:         wire.SafeModel(info.Model),
 		Stream:        classify.FactOf(info.Stream),
-		ServerAddress: spanfacts.Bound(info.ServerAddress),
+		ServerAddress: redact.Host(info.ServerAddress),
 		ServerPort:    info.ServerPort,
 	}
 	if id.Operation == "" {

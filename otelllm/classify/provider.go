@@ -4,32 +4,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/otelllm/otelllm-go/otelllm/internal/redact"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // maxCode bounds a provider's code, in bytes.
-const maxCode = 80
+const maxCode = redact.MaxCode
 
-// Redacted stands in for a code that holds anything but [A-Za-z0-9_.:-].
-const Redacted = "redacted"
+// Redacted is recorded instead of a value that is not fit to be.
+const Redacted = redact.Redacted
 
 // SanitizeCode returns code when it is fit to be recorded: at most 80 bytes of
-// [A-Za-z0-9_.:-]. Anything else becomes [Redacted], because a gateway may put
-// free text where a code belongs. An empty code stays empty.
-func SanitizeCode(code string) string {
-	if len(code) > maxCode {
-		return Redacted
-	}
-	for i := range len(code) {
-		switch c := code[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9',
-			c == '_', c == '.', c == ':', c == '-':
-		default:
-			return Redacted
-		}
-	}
-	return code
-}
+// [A-Za-z0-9_.:-] that do not look like a credential. Anything else becomes
+// [Redacted], because a gateway may put free text, or the key that it refused, where
+// a code belongs. An empty code stays empty.
+func SanitizeCode(code string) string { return redact.Code(code) }
 
 // providerCodes maps the providers' own codes and types, in lower case, to the
 // kind of error they name. Sources: the error references of OpenAI, Anthropic,

@@ -1,25 +1,21 @@
 package spanfacts
 
 import (
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/redact"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // MaxString bounds every string on a span, in bytes.
-const MaxString = 256
+const MaxString = redact.MaxLabel
 
-// Bound cuts s to at most 256 bytes of valid UTF-8.
-func Bound(s string) string {
-	if len(s) > MaxString {
-		s = s[:MaxString]
-	}
-	return strings.ToValidUTF8(s, "")
-}
+// Bound is a name that the application's author chose, fit to be recorded: at most
+// 256 bytes of valid UTF-8, or "redacted" where it looks like a credential.
+func Bound(s string) string { return redact.Label(s) }
 
 func appendString(dst []attribute.KeyValue, key attribute.Key, s string) []attribute.KeyValue {
 	if s == "" {

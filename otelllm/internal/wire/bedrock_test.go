@@ -121,6 +121,10 @@ func TestBedrockRequest(t *testing.T) {
 		{"/model/us.anthropic.claude-x-v1:0/converse/", "us.anthropic.claude-x-v1:0", false},
 		{"/prefix/model/arn:aws:bedrock:us-east-1:1:inference-profile/a.b/converse-stream", "arn:aws:bedrock:us-east-1:1:inference-profile/a.b", true},
 		{"/model/a model/converse", "redacted", false},
+		{"/model/us.anthropic.claude-x-v1%3A0/converse", "us.anthropic.claude-x-v1:0", false},
+		{"/model/us.anthropic.claude-x-v1:0?X-Amz-Security-Token=t/converse", "us.anthropic.claude-x-v1:0", false},
+		{"/model/us.anthropic.claude-x-v1%3A0%3FX-Amz-Security-Token=t/converse", "us.anthropic.claude-x-v1:0", false},
+		{"/model/claude%zz/converse", "redacted", false},
 	} {
 		p, ok := Recognise("POST", tt.path)
 		require.True(t, ok, tt.path)
@@ -152,7 +156,11 @@ func TestBedrockReadError(t *testing.T) {
 		{`{"message":"secret"}`, "com.amazon.coral.service#AccessDeniedException", "AccessDeniedException"},
 		{`{"__type":"A","message":"secret"}`, "B", "A"},
 		{`{"message":"secret"}`, "", ""},
-		{``, strings.Repeat("x", 1000), strings.Repeat("x", maxCode)},
+		{`{"message":"secret"}`, "throttlingexception", "throttlingexception"},
+		{`{"message":"secret"}`, "NeverHeardOfException", ""},
+		{`{"message":"secret"}`, "MoreThanAllowedPerDay", ""},
+		{``, "s" + "k-9fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA", ""},
+		{``, strings.Repeat("x", 1000), ""},
 	} {
 		h := http.Header{}
 		h.Set("X-Amzn-ErrorType", tt.header)

@@ -110,7 +110,7 @@ func (ch *chatChunk) readGroq(c *cursor) {
 			}
 			if why := c.str(); len(why) > 0 {
 				ch.fault.seen = true
-				if isSafe(why, maxSafeName) {
+				if safeName(why) != redacted {
 					ch.fault.code = why
 				}
 			}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strconv"
 	"time"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
 )
 
 // fault is what was read of an error object. Its slices are the payload's own.
@@ -219,11 +221,14 @@ func shapeName(name []byte) []byte {
 }
 
 // CompleteError adds to what the body of an HTTP error response said (ReadError) what
-// its headers say: AWS has the name of an exception in x-amzn-errortype alone. header
-// is http.Header.Get or its like.
+// its headers say: AWS has the name of an exception in x-amzn-errortype alone. Only a
+// name that is known is taken: no header but the ids of requests is recorded as it
+// is. header is http.Header.Get or its like.
 func CompleteError(e Error, header func(name string) string) Error {
 	if e.Type == "" {
-		e.Type = bounded(shapeName([]byte(header("x-amzn-errortype"))))
+		if name := bounded(shapeName([]byte(header("x-amzn-errortype")))); classify.KnownProviderCode(name) {
+			e.Type = name
+		}
 	}
 	return e
 }

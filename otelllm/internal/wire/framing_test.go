@@ -178,20 +178,26 @@ func TestListsOfOnePayloadAreBounded(t *testing.T) {
 func itoa(n int) string { return strconv.Itoa(n) }
 
 func TestSafe(t *testing.T) {
-	long := strings.Repeat("x", 200)
+	long := strings.Repeat("word", 50)
+	key := "s" + "k-9fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA"
 	assert.Equal(t, "call_1.a:b/c-D", SafeID("call_1.a:b/c-D"))
 	assert.Empty(t, SafeID(""))
 	assert.Equal(t, "id-4da963c72a97ccb7", SafeID("the user's name is"))
 	assert.Regexp(t, "^id-[0-9a-f]{16}$", SafeID(long))
 	assert.Equal(t, long[:128], SafeID(long[:128]))
 	assert.NotEqual(t, SafeID("a b"), SafeID("a c"))
+	assert.Regexp(t, "^id-[0-9a-f]{16}$", SafeID(key))
+	assert.Equal(t, SafeID(key), safeID([]byte(key)))
 
 	assert.Equal(t, "mcp__server__tool", SafeName("mcp__server__tool"))
 	assert.Empty(t, SafeName(""))
 	assert.Equal(t, "redacted", SafeName("my tool"))
+	assert.Equal(t, long[:64], SafeName(long[:64]))
 	assert.Equal(t, "redacted", SafeName(long[:65]))
+	assert.Equal(t, "redacted", SafeName(key))
 
 	assert.Equal(t, "org/model@v1[1m]", safeModel([]byte("org/model@v1[1m]")))
 	assert.Equal(t, "redacted", safeModel([]byte("a sentence")))
 	assert.Equal(t, "redacted", safeModel([]byte(long+long)))
+	assert.Equal(t, "redacted", safeModel([]byte(key)))
 }

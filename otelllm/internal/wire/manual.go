@@ -1,6 +1,9 @@
 package wire
 
-import "github.com/otelllm/otelllm-go/semconv"
+import (
+	"github.com/otelllm/otelllm-go/otelllm/internal/redact"
+	"github.com/otelllm/otelllm-go/semconv"
+)
 
 // Manual is a response whose steps somebody tells, where no bytes of a protocol
 // pass. It grows as a decoder's does. It is not safe for concurrent use.
@@ -115,6 +118,5 @@ func (m *Manual) find(id, name string) *call {
 	return &c
 }
 
-// SafeModel is a model's name fit to be recorded: at most 256 bytes of visible
-// ASCII, else "redacted".
-func SafeModel(name string) string { return safeModel([]byte(name)) }
+// SafeModel is a model's name fit to be recorded, see [redact.Model].
+func SafeModel(name string) string { return redact.Model(name) }

@@ -118,7 +118,7 @@ type exchange struct {
 func NewRealtime() *Realtime { return &Realtime{} }
 
 // Model is the session's model as session.created, session.updated or else a
-// session.update said it, at most 256 bytes of visible ASCII; "" before.
+// session.update said it, fit to be recorded; "" before.
 func (r *Realtime) Model() string { return r.model }
 
 // Received takes a text frame that the server sent. It does not retain p.

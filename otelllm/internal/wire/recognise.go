@@ -79,6 +79,6 @@ const (
 // asked completes what a body of this protocol says by what the path said.
 func (r *Request) asked(model string) {
 	if r.Model == "" {
-		r.Model = safeModel([]byte(model))
+		r.Model = pathModel(model)
 	}
 }
