@@ -1,0 +1,236 @@
+package otelllm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+)
+
+// keys are credentials in the shapes in which they are issued. None was ever valid.
+var keys = []string{
+	"s" + "k-9fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA0uXoQiBkFzCvMnSr",
+	"s" + "k-ant-api03-bN8sWc1YhJ6dGp3TeA0uXoQiBkFzCvMnSr9fKq2LmZx7",
+	"AIza" + "SyB3fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3Te",
+	"ghp_" + "9fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA0uXo",
+	"eyJ" + "hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+	"xoxb" + "-123456789012-fKq2LmZx7Rt4VbN8",
+	"fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA0",
+}
+
+// keyed is text with a key for every KEY. A random key behind the prefix of an id is
+// what an id is, so that one goes without the prefix.
+func keyed(text, key string) string {
+	if key == keys[len(keys)-1] {
+		text = strings.NewReplacer("call_KEY", "KEY", "resp_KEY", "KEY").Replace(text)
+	}
+	return strings.ReplaceAll(text, "KEY", key)
+}
+
+// exports are all that has been recorded: spans, metrics, and what went to the error
+// handler.
+func exports(t *testing.T, r *recorder, m *metering) string {
+	t.Helper()
+	var b strings.Builder
+	for _, s := range r.spans.Ended() {
+		b.WriteString(everything(span{s}))
+	}
+	for name, points := range m.points(t) {
+		for _, p := range points {
+			fmt.Fprintln(&b, name, p.attrs.Encoded(attribute.DefaultEncoder()))
+		}
+	}
+	return b.String()
+}
+
+// TestNoKeyLeaks plants credentials where a provider, a gateway, a model or the
+// application puts ids, codes and names, and looks for them in all that is exported.
+func TestNoKeyLeaks(t *testing.T) {
+	requests := map[string]string{
+		chatPath: `{"model":"KEY","stream":true,"tools":[{"type":"KEY"},{"type":"function","function":{"name":"KEY"}}],"messages":[
+			{"role":"assistant","tool_calls":[{"id":"KEY","type":"function","function":{"name":"KEY","arguments":"{}"}}]},{"role":"tool","tool_call_id":"KEY","content":"x"}]}`,
+		responsesPath: `{"model":"org/KEY","stream":true,"conversation":"KEY","input":[{"type":"function_call","call_id":"KEY","name":"KEY","arguments":"{}"},
+			{"type":"function_call_output","call_id":"KEY","output":"x"}],"tools":[{"type":"KEY"}]}`,
+		messagesPath: `{"model":"KEY","stream":true,"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"KEY","name":"KEY","input":{}}]},
+			{"role":"user","content":[{"type":"tool_result","tool_use_id":"KEY","content":"x"}]}],"tools":[{"type":"KEY","name":"KEY"}]}`,
+		"/v1beta/models/KEY:streamGenerateContent":                           `{"contents":[{"role":"model","parts":[{"functionCall":{"id":"KEY","name":"KEY","args":{}}}]}],"tools":[{"KEY":{}}]}`,
+		"/v1beta/models/gemini-x%3Fkey=KEY:streamGenerateContent":            `{"contents":[{"role":"user","parts":[{"text":"x"}]}]}`,
+		"/model/KEY/converse-stream":                                         `{"messages":[{"role":"user","content":[{"toolResult":{"toolUseId":"KEY","content":[]}}]}]}`,
+		"/model/us.anthropic.claude-x-v1%3A0%3Ftoken=KEY/converse-stream":    `{"messages":[]}`,
+		"/model/anthropic.claude-x%253Ftoken%253DKEY/converse-stream":        `{"messages":[]}`,
+		"/openai/deployments/KEY/chat/completions":                           `{"messages":[],"stream":true}`,
+		"/openai/deployments/gpt-5%3Fapi-key=KEY/chat/completions":           `{"messages":[],"stream":true}`,
+		"/v1/projects/p/publishers/anthropic/models/KEY:streamRawPredict":    `{"anthropic_version":"vertex-2023-10-16","stream":true,"messages":[]}`,
+		"/v1/projects/KEY/locations/KEY/endpoints/KEY:streamGenerateContent": `{"contents":[{"role":"user","parts":[{"text":"x"}]}]}`,
+		"/api/chat": `{"model":"KEY","messages":[{"role":"tool","tool_name":"KEY","content":"x"}]}`,
+	}
+	answers := map[string]string{
+		"chat": `data: {"id":"KEY","model":"KEY","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"KEY","function":{"name":"KEY","arguments":"{}"}}]}}]}
+
+data: {"choices":[{"index":0,"delta":{},"finish_reason":"KEY"}]}
+
+data: [DONE]
+
+`,
+		"responses": `data: {"type":"response.created","response":{"id":"resp_KEY","model":"gpt-5-KEY"}}
+
+data: {"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","call_id":"call_KEY","name":"KEY","arguments":""}}
+
+data: {"type":"response.incomplete","response":{"incomplete_details":{"reason":"KEY"}}}
+
+`,
+		"messages": `data: {"type":"message_start","message":{"id":"KEY","model":"KEY"}}
+
+data: {"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"KEY","name":"KEY"}}
+
+data: {"type":"content_block_stop","index":0}
+
+data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
+
+`,
+		"gemini": `data: {"responseId":"KEY","modelVersion":"KEY","candidates":[{"index":0,"content":{"parts":[{"functionCall":{"id":"KEY","name":"KEY","args":{}}}]},"finishReason":"KEY"}]}
+
+`,
+		"ollama":       "{\"model\":\"KEY\",\"message\":{\"tool_calls\":[{\"id\":\"KEY\",\"function\":{\"name\":\"KEY\",\"arguments\":{}}}]},\"done\":true,\"done_reason\":\"KEY\"}\n",
+		"code":         `{"error":{"message":"Incorrect API key provided: KEY","type":"invalid_request_error","code":"KEY"}}`,
+		"type":         `{"error":{"message":"x","type":"KEY","code":null}}`,
+		"code, within": `{"error":{"message":"x","type":"error:KEY","code":"invalid_key.KEY"}}`,
+		"AWS":          `{"__type":"com.amazon.coral#KEY","message":"x"}`,
+		"Google":       `[{"error":{"code":429,"message":"x","status":"KEY","details":[{"reason":"KEY","violations":[{"quotaId":"PerDay-KEY"}]}]}}]`,
+		"in band":      "data: {\"error\":{\"type\":\"KEY\",\"code\":\"KEY\"}}\n\n",
+		"no body":      "",
+	}
+	for i, key := range keys {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			r, m := newRecorder(t), newMetering(t)
+			answers := maps.Clone(answers)
+			answers["bedrock"] = awsMessage("messageStart", `{"role":"assistant"}`) +
+				awsMessage("contentBlockStart", keyed(`{"contentBlockIndex":0,"start":{"toolUse":{"toolUseId":"KEY","name":"KEY"}}}`, key)) +
+				awsMessage("messageStop", keyed(`{"stopReason":"KEY"}`, key))
+			answers["in band, AWS"] = awsMessage(key, `{"message":"x"}`)
+			var reply func(http.ResponseWriter) // set before each request
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				for _, name := range requestIDs {
+					w.Header().Set(name, key)
+				}
+				for _, name := range []string{"X-Amzn-Errortype", "X-Should-Retry", "Retry-After", "Openai-Organization", "Server", "Via"} {
+					w.Header().Set(name, key)
+				}
+				reply(w)
+			}))
+			defer s.Close()
+			base := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, network, s.Listener.Addr().String())
+			}}
+			defer base.CloseIdleConnections()
+			rt := NewTransport(base, WithMeterProvider(m), WithVerdicts(), WithProvider("gateway "+key, ""))
+			for path, body := range requests {
+				for name, answer := range answers {
+					status := http.StatusTooManyRequests
+					stream := strings.HasPrefix(answer, "data:") || strings.HasPrefix(answer, "\x00")
+					if stream || name == "ollama" {
+						status = http.StatusOK
+					}
+					reply = func(w http.ResponseWriter) {
+						switch {
+						case strings.HasPrefix(answer, "data:"):
+							w.Header().Set("Content-Type", "text/event-stream")
+						case stream:
+							w.Header().Set("Content-Type", "application/vnd.amazon.eventstream")
+						}
+						w.WriteHeader(status)
+						_, _ = io.WriteString(w, keyed(answer, key))
+					}
+					ctx, abort := WithAbort(t.Context())
+					ctx, run := StartRun(ctx, "coder "+key, WithTracerProvider(r), WithVerdicts(), WithConversationID(key))
+					req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+key+".example.com"+keyed(path, key)+"?key="+key, strings.NewReader(keyed(body, key)))
+					require.NoError(t, err)
+					req.URL.User = url.UserPassword("user", key)
+					req.Header.Set("User-Agent", key)
+					req.Header.Set("X-Stainless-Retry-Count", key)
+					resp, err := rt.RoundTrip(req)
+					require.NoError(t, err, "%s %s", path, name)
+					_, _ = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+					_, tool := StartTool(ctx, ToolCall{ID: key, Name: key})
+					tool.End(errors.New(key))
+					tool.OutputFailed(errors.New(key))
+					abort(AbortUser, key)
+					_, tool = StartTool(ctx, ToolCall{ID: keyed("call_KEY", key), Name: "mcp__" + key})
+					tool.End(ctx.Err())
+					run.End(errors.New(key))
+					assert.NotContains(t, fmt.Sprintf("%+v", run.Diagnosis()), key, "%s %s", path, name)
+				}
+			}
+
+			// Calls over no HTTP, whose facts the application tells.
+			ctx, run := StartRun(t.Context(), key, WithTracerProvider(r), WithVerdicts())
+			for _, code := range []string{"", key} {
+				_, q := StartRequest(ctx, RequestInfo{
+					Operation: key, Provider: key, Model: key, ServerAddress: key, ProviderTools: []string{key}, HistoryCalls: []string{key}, HistoryOutputs: []string{key},
+				}, WithMeterProvider(m), WithVerdicts())
+				q.Response(key, key)
+				q.ToolCall(key, key)
+				if code != "" {
+					q.ProviderError(0, code, 0)
+				} else {
+					q.Finished(key)
+				}
+				q.End(nil)
+			}
+			session := NewRealtime(ctx, WithMeterProvider(m), WithVerdicts())
+			session.Received([]byte(keyed(`{"type":"session.created","session":{"model":"KEY","tools":[{"type":"KEY"}]}}`, key)))
+			session.Sent([]byte(keyed(`{"type":"response.create","event_id":"KEY"}`, key)))
+			session.Received([]byte(keyed(`{"type":"response.created","response":{"id":"KEY"}}`, key)))
+			session.Received([]byte(keyed(`{"type":"response.output_item.added","response_id":"KEY","output_index":0,"item":{"type":"function_call","call_id":"KEY","name":"KEY"}}`, key)))
+			session.Received([]byte(keyed(`{"type":"response.done","response":{"id":"KEY","status":"cancelled","status_details":{"reason":"KEY"}}}`, key)))
+			session.Sent([]byte(keyed(`{"type":"response.create","event_id":"KEY"}`, key)))
+			session.Received([]byte(keyed(`{"type":"error","error":{"type":"KEY","code":"KEY","event_id":"KEY"}}`, key)))
+			session.Close(nil)
+			run.End(nil)
+
+			// What a gateway serves: the Host header is its client's.
+			gateway := httptest.NewServer(NewHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				w.Header().Set("X-Request-Id", key)
+				http.Error(w, keyed(answers["code"], key), http.StatusUnauthorized)
+			}), WithTracerProvider(r), WithVerdicts()))
+			defer gateway.Close()
+			for _, host := range []string{key, "user:" + key + "@host", key + ".example.com:443"} {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, gateway.URL+chatPath+"?key="+key, strings.NewReader(keyed(requests[chatPath], key)))
+				require.NoError(t, err)
+				req.Host = host
+				req.Header.Set("User-Agent", key)
+				resp, err := gateway.Client().Do(req)
+				require.NoError(t, err)
+				resp.Body.Close()
+			}
+
+			all := exports(t, r, m)
+			secret := key[strings.IndexAny(key, "-_.")+1:]
+			if at := strings.Index(all, secret); at >= 0 {
+				t.Errorf("a key is exported: %q", all[max(0, at-200):min(len(all), at+100)])
+			}
+			// The ids are there, comparable, and what else was planted is known to be missing.
+			for _, want := range []string{"redacted", "gen_ai.response.model", "gen_ai.tool.name", "gen_ai.conversation.id", "llm.provider_error.code", "server.address", "llm.abort.reason"} {
+				assert.Contains(t, all, want)
+			}
+			assert.Contains(t, all, "gen_ai.tool.call.id "+wire.SafeID(key), "ids stay comparable")
+		})
+	}
+}
