@@ -144,7 +144,7 @@ func openInferenceTool(span ptrace.Span, t *classify.Tool) {
 	readTool(span, t, keyOIToolID, keyOIToolName)
 	if t.CallID == "" {
 		if v, ok := span.Attributes().Get(keyOIToolCallID); ok {
-			t.CallID = text(v, maxString)
+			t.CallID = id(v)
 		}
 	}
 }

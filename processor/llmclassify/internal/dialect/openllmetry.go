@@ -131,7 +131,7 @@ func (d OpenLLMetry) request(span ptrace.Span, r *classify.Request) {
 // addID adds an id to a list that is bounded. Of more than the bound the first
 // are kept.
 func addID(ids *[]string, v pcommon.Value) {
-	if id := text(v, maxString); id != "" && len(*ids) < classify.MaxIDs {
+	if id := id(v); id != "" && len(*ids) < classify.MaxIDs {
 		*ids = append(*ids, id)
 	}
 }

@@ -57,9 +57,9 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 		case string(semconv.RequestBackgroundKey):
 			r.Background = boolean(v)
 		case string(semconv.HistoryToolCallsKey):
-			r.HistoryCalls = list(v, lists)
+			r.HistoryCalls = idList(v, lists)
 		case string(semconv.HistoryToolOutputsKey):
-			r.HistoryOutputs = list(v, lists)
+			r.HistoryOutputs = idList(v, lists)
 
 		case string(semconv.StreamPhaseKey):
 			r.Phase = enum(v, semconv.ParsePhase)
@@ -80,9 +80,9 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 		case string(semconv.StreamToolCallsKey):
 			r.ToolCalls = count(v)
 		case string(semconv.StreamToolCallIDsKey):
-			r.CallIDs = list(v, lists)
+			r.CallIDs = idList(v, lists)
 		case string(semconv.StreamOpenToolCallIDsKey):
-			r.OpenCallIDs = list(v, lists)
+			r.OpenCallIDs = idList(v, lists)
 		case string(semconv.StreamProviderToolsStartedKey):
 			r.ProviderToolsStarted = count(v)
 		case string(semconv.StreamTimeToHeadersKey):
@@ -97,23 +97,23 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 		case string(semconv.ConnectionIdleKey):
 			r.Connection.Idle = seconds(v)
 		case string(otelsemconv.NetworkProtocolVersionKey):
-			r.Connection.Protocol = text(v, maxWord)
+			r.Connection.Protocol = codeValue(v)
 		case string(semconv.TransportStageKey):
 			r.Transport.Stage = enum(v, semconv.ParseTransportStage)
 		case string(semconv.TransportCauseKey):
 			r.Transport.Cause = enum(v, semconv.ParseTransportCause)
 		case string(semconv.TransportCodeKey):
-			r.Transport.Code = text(v, maxWord)
+			r.Transport.Code = codeValue(v)
 		case string(semconv.ProviderErrorKindKey):
 			r.Provider.Kind = enum(v, semconv.ParseProviderErrorKind)
 		case string(semconv.ProviderErrorCodeKey):
-			r.Provider.Code = classify.SanitizeCode(text(v, maxString))
+			r.Provider.Code = codeValue(v)
 		case string(semconv.ProviderErrorInBandKey):
 			r.Provider.InBand = boolean(v)
 		case string(semconv.AbortSourceKey):
 			r.Abort.Source = enum(v, semconv.ParseAbortSource)
 		case string(semconv.AbortReasonKey):
-			r.Abort.Reason = text(v, maxWord)
+			r.Abort.Reason = codeValue(v)
 		case string(semconv.WatchdogKindKey):
 			r.Watchdog.Kind = enum(v, semconv.ParseWatchdogKind)
 		case string(semconv.WatchdogLimitKey):
@@ -143,11 +143,11 @@ func ownTool(span ptrace.Span, t *classify.Tool) {
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case string(otelsemconv.GenAIToolCallIDKey):
-			t.CallID = text(v, maxString)
+			t.CallID = id(v)
 		case string(otelsemconv.GenAIToolNameKey):
 			t.Name = text(v, maxString)
 		case string(otelsemconv.ErrorTypeKey):
-			t.ErrorType = text(v, maxString)
+			t.ErrorType = typeName(text(v, maxString))
 		case string(semconv.ToolEffectKey):
 			t.Effect = enum(v, semconv.ParseToolEffect)
 		case string(semconv.ToolOutcomeKey):
@@ -157,11 +157,11 @@ func ownTool(span ptrace.Span, t *classify.Tool) {
 		case string(semconv.ToolOutputDeliveryKey):
 			t.Delivery = enum(v, semconv.ParseOutputDelivery)
 		case string(semconv.ToolOutputErrorKey):
-			t.DeliveryError = text(v, maxString)
+			t.DeliveryError = typeName(text(v, maxString))
 		case string(semconv.AbortSourceKey):
 			t.Abort.Source = enum(v, semconv.ParseAbortSource)
 		case string(semconv.AbortReasonKey):
-			t.Abort.Reason = text(v, maxWord)
+			t.Abort.Reason = codeValue(v)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func ownRun(span ptrace.Span, run *classify.Run) {
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case string(otelsemconv.ErrorTypeKey):
-			run.ErrorType = text(v, maxString)
+			run.ErrorType = typeName(text(v, maxString))
 		case string(semconv.RunRequestsKey):
 			run.AnnouncedRequests = count(v)
 		case string(semconv.RunToolsKey):
@@ -179,7 +179,7 @@ func ownRun(span ptrace.Span, run *classify.Run) {
 		case string(semconv.AbortSourceKey):
 			run.Abort.Source = enum(v, semconv.ParseAbortSource)
 		case string(semconv.AbortReasonKey):
-			run.Abort.Reason = text(v, maxWord)
+			run.Abort.Reason = codeValue(v)
 		}
 	}
 	switch {

@@ -8,15 +8,15 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// readTool reads a tool's span. keys are those of the call's id and the tool's
+// readTool reads a tool's span. The keys are those of the call's id and the tool's
 // name, in the producer's words.
-func readTool(span ptrace.Span, t *classify.Tool, id, name string) {
+func readTool(span ptrace.Span, t *classify.Tool, idKey, nameKey string) {
 	*t = classify.Tool{Start: at(span.StartTimestamp()), End: at(span.EndTimestamp())}
 	for key, v := range span.Attributes().All() {
 		switch key {
-		case id:
-			t.CallID = text(v, maxString)
-		case name:
+		case idKey:
+			t.CallID = id(v)
+		case nameKey:
 			t.Name = text(v, maxString)
 		case string(otelsemconv.ErrorTypeKey):
 			t.ErrorType = text(v, maxString)
@@ -36,6 +36,7 @@ func readTool(span ptrace.Span, t *classify.Tool, id, name string) {
 	if t.ErrorType == "" {
 		t.ErrorType = f.name
 	}
+	t.ErrorType = typeName(t.ErrorType)
 	if t.Outcome != semconv.ToolOutcomeFailed {
 		return
 	}
@@ -63,5 +64,6 @@ func readRun(span ptrace.Span, run *classify.Run) {
 	if run.ErrorType == "" {
 		run.ErrorType = f.name
 	}
+	run.ErrorType = typeName(run.ErrorType)
 	run.Abort.Source = f.abort
 }

@@ -3,6 +3,7 @@ package dialect
 import (
 	"encoding/hex"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,6 +30,33 @@ func text(v pcommon.Value, limit int) string {
 		s = strings.Clone(strings.ToValidUTF8(s[:limit], ""))
 	}
 	return s
+}
+
+// id is an id fit to be written into a verdict, see [classify.SanitizeID]: producers
+// of other languages record what a model or a provider made up.
+func id(v pcommon.Value) string {
+	if v.Type() != pcommon.ValueTypeStr {
+		return ""
+	}
+	return classify.SanitizeID(v.Str())
+}
+
+// codeValue is a code or a reason fit to be written into a verdict, see
+// [classify.SanitizeCode].
+func codeValue(v pcommon.Value) string {
+	if v.Type() != pcommon.ValueTypeStr {
+		return ""
+	}
+	return classify.SanitizeCode(v.Str())
+}
+
+// typeName is the name of an error's type fit to be written into a verdict: some
+// producers record a message in its place. A status line of Go's is its status.
+func typeName(name string) string {
+	if code := statusOf(name); code != 0 {
+		return strconv.Itoa(code)
+	}
+	return classify.SanitizeErrorType(name)
 }
 
 // count is an observed count, or none for what is no integer or is negative.
@@ -92,6 +120,13 @@ func enum[E any](v pcommon.Value, parse func(string) (E, bool)) (e E) {
 // that cannot be read whole proves nothing. Of more than [classify.MaxIDs] the
 // newest, the last ones, are kept.
 func list(v pcommon.Value, room *Lists) []string {
+	return listOf(v, room, func(v pcommon.Value) string { return text(v, maxString) })
+}
+
+// idList is a list of ids, each as [id] leaves it. See [list].
+func idList(v pcommon.Value, room *Lists) []string { return listOf(v, room, id) }
+
+func listOf(v pcommon.Value, room *Lists, read func(pcommon.Value) string) []string {
 	if v.Type() != pcommon.ValueTypeSlice {
 		return nil
 	}
@@ -102,7 +137,7 @@ func list(v pcommon.Value, room *Lists) []string {
 		if slice.At(i).Type() != pcommon.ValueTypeStr {
 			return nil
 		}
-		ids = append(ids, text(slice.At(i), maxString))
+		ids = append(ids, read(slice.At(i)))
 	}
 	return ids
 }
