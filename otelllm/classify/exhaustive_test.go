@@ -49,6 +49,7 @@ var (
 func TestEveryEnding(t *testing.T) {
 	sources, ends := withUnset(semconv.AbortSourceValues()), withUnset(semconv.StreamEndValues())
 	watchdogs, kinds, transports := withUnset(semconv.WatchdogKindValues()), withUnset(semconv.ProviderErrorKindValues()), withUnset(semconv.TransportCauseValues())
+	step := walkStep(211)
 	combinations := len(sources) * len(ends) * len(watchdogs) * len(kinds) * len(transports) * len(finishAs) * 3 * 3 * 3 * 3
 	t.Logf("%d combinations", combinations)
 
@@ -66,11 +67,13 @@ func TestEveryEnding(t *testing.T) {
 						for _, cause := range transports {
 							for _, finish := range finishAs {
 								for f := range 81 {
+									if n++; n%step != 0 {
+										continue
+									}
 									e := ending{
 										watchdog: watchdog, abort: abort, end: end, provider: kind, transport: cause, finish: finish,
 										content: facts[f%3], failed: facts[f/3%3], upstream: Upstream{Failed: facts[f/9%3]}, connected: facts[f/27],
 									}
-									n++
 									w := e.what()
 									if problem := endingProblem(e, w); problem != "" {
 										t.Fatalf("%s: %+v gives %+v", problem, e, w)
@@ -213,31 +216,20 @@ func TestEveryRisk(t *testing.T) {
 }
 
 func everyRisk(t *testing.T, class semconv.Class, cause semconv.Cause, size [dims]int, n int) {
+	if step := walkStep(2003); step > 1 {
+		someRisks(t, class, cause, size, n, step)
+		return
+	}
 	safety := make([]semconv.RetrySafety, n/reasonOnly)
 	worded := make([]bool, summaryKeys)
 	var x [dims]int
 	for i := range n {
 		k := riskAt(class, cause, &x)
-		s, reason := k.judge()
+		s := checkRisk(t, &k, worded)
 		if i%reasonOnly == 0 {
 			safety[i/reasonOnly] = s
-		}
-		problem := riskProblem(&k, s, reason)
-		if problem == "" && safety[i/reasonOnly] != s {
-			problem = "what only names the reason changes the safety"
-		}
-		if problem != "" {
-			t.Fatalf("%s: %+v gives %s (%s)", problem, k, s, reason)
-		}
-		if key := summaryKey(&k, s, reason); !worded[key] {
-			worded[key] = true
-			for _, phase := range semconv.PhaseValues() {
-				d := Diagnosis{Class: class, Cause: cause, Phase: phase, Retry: Retry{Safety: s, Reason: reason}}
-				summarize(&d, &k)
-				if problem := summaryProblem(&d, &k); problem != "" {
-					t.Fatalf("%s: %+v says %q", problem, k, d.Summary)
-				}
-			}
+		} else if safety[i/reasonOnly] != s {
+			t.Fatalf("what only names the reason changes the safety: %+v is %s", k, s)
 		}
 		next(&x, &size, dims)
 	}
@@ -249,23 +241,80 @@ func everyRisk(t *testing.T, class semconv.Class, cause semconv.Cause, size [dim
 	}
 	x = [dims]int{}
 	for i := range safety {
-		for s := range worseSteps {
-			step := &worseSteps[s]
-			if step.dim == dimExtra && class != semconv.ClassConnectionFailed {
-				continue
+		eachWorse(class, &x, func(name string, worse *[dims]int, dim int) {
+			if other := safety[i+(worse[dim]-x[dim])*stride[dim]/reasonOnly]; other < safety[i] {
+				t.Fatalf("%s makes a retry safer: %+v is %s, %+v is %s", name,
+					riskAt(class, cause, &x), safety[i], riskAt(class, cause, worse), other)
 			}
-			to, ok := step.to(x[step.dim])
-			if !ok {
-				continue
+		})
+		next(&x, &size, dimSent)
+	}
+}
+
+// someRisks holds a sample of what [everyRisk] walks against the same rules, each
+// with all of its neighbours.
+func someRisks(t *testing.T, class semconv.Class, cause semconv.Cause, size [dims]int, n, step int) {
+	worded := make([]bool, summaryKeys)
+	for i := 0; i < n; i += step {
+		x := combination(i, &size)
+		k := riskAt(class, cause, &x)
+		s := checkRisk(t, &k, worded)
+		plain := x
+		plain[dimSent], plain[dimReasoning], plain[dimToolInput] = 0, 0, 0
+		k = riskAt(class, cause, &plain)
+		if other, _ := k.judge(); other != s {
+			t.Fatalf("what only names the reason changes the safety: %+v is %s", k, s)
+		}
+		eachWorse(class, &x, func(name string, worse *[dims]int, _ int) {
+			k := riskAt(class, cause, worse)
+			if other, _ := k.judge(); other < s {
+				t.Fatalf("%s makes a retry safer: %+v is %s, %+v is %s", name, riskAt(class, cause, &x), s, k, other)
 			}
-			if other := safety[i+(to-x[step.dim])*stride[step.dim]/reasonOnly]; other < safety[i] {
-				worse := x
-				worse[step.dim] = to
-				t.Fatalf("%s makes a retry safer: %+v is %s, %+v is %s", step.name,
-					riskAt(class, cause, &x), safety[i], riskAt(class, cause, &worse), other)
+		})
+	}
+}
+
+// combination is the one that [next] comes to after so many steps.
+func combination(i int, size *[dims]int) (x [dims]int) {
+	for d := dims - 1; d >= 0; d-- {
+		x[d] = i % size[d]
+		i /= size[d]
+	}
+	return x
+}
+
+// checkRisk holds one verdict and its words, where they are new, against the rules.
+func checkRisk(t *testing.T, k *risk, worded []bool) semconv.RetrySafety {
+	t.Helper()
+	s, reason := k.judge()
+	if problem := riskProblem(k, s, reason); problem != "" {
+		t.Fatalf("%s: %+v gives %s (%s)", problem, k, s, reason)
+	}
+	if key := summaryKey(k, s, reason); !worded[key] {
+		worded[key] = true
+		for _, phase := range semconv.PhaseValues() {
+			d := Diagnosis{Class: k.class, Cause: k.cause, Phase: phase, Retry: Retry{Safety: s, Reason: reason}}
+			summarize(&d, k)
+			if problem := summaryProblem(&d, k); problem != "" {
+				t.Fatalf("%s: %+v says %q", problem, k, d.Summary)
 			}
 		}
-		next(&x, &size, dimSent)
+	}
+	return s
+}
+
+// eachWorse visits the neighbours of x that are worse, or known less well.
+func eachWorse(class semconv.Class, x *[dims]int, visit func(name string, worse *[dims]int, dim int)) {
+	for s := range worseSteps {
+		step := &worseSteps[s]
+		if step.dim == dimExtra && class != semconv.ClassConnectionFailed {
+			continue
+		}
+		if to, ok := step.to(x[step.dim]); ok {
+			worse := *x
+			worse[step.dim] = to
+			visit(step.name, &worse, step.dim)
+		}
 	}
 }
 
