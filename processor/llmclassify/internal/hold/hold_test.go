@@ -292,11 +292,16 @@ func TestJudgedIsBounded(t *testing.T) {
 		trace := pcommon.TraceID{byte(n >> 8), byte(n)}
 		j.run(trace, id(1), false)
 		j.span(trace, id(2))
-		require.LessOrEqual(t, j.runs.now.n+j.runs.previous.n, 2*minJudged)
-		require.LessOrEqual(t, j.spans.now.cost+j.spans.previous.cost, 2*(minJudged+rowCost))
-		require.True(t, j.late(trace, id(1), id(0), id(9)), "named")
-		require.True(t, j.late(trace, id(0), id(2), id(9)), "beneath")
-		require.False(t, j.late(trace, id(2), id(1), id(9)), "of another run, whatever is above it")
+		switch {
+		case j.runs.now.n+j.runs.previous.n > 2*minJudged, j.spans.now.cost+j.spans.previous.cost > 2*(minJudged+rowCost):
+			t.Fatal("more than there is room for")
+		case !j.late(trace, id(1), id(0), id(9)):
+			t.Fatal("named")
+		case !j.late(trace, id(0), id(2), id(9)):
+			t.Fatal("beneath")
+		case j.late(trace, id(2), id(1), id(9)):
+			t.Fatal("of another run, whatever is above it")
+		}
 	}
 	last := pcommon.TraceID{byte((10*minJudged - 1) >> 8), byte((10*minJudged - 1) & 0xff)}
 	j.rotate(age(2 * time.Minute))
@@ -386,7 +391,11 @@ func TestDueInSlices(t *testing.T) {
 // Whatever comes in whatever order, every span is released once, nothing is held
 // for longer than it may be, no run is judged twice, and nothing is left over.
 func TestEverySpanOnce(t *testing.T) {
-	for seed := range uint64(60) {
+	seeds := uint64(60)
+	if testing.Short() {
+		seeds = 12
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // repeatable on purpose
 		cfg := config()
 		cfg.MaxSpansPerRun = 5 + r.IntN(20)
