@@ -26,6 +26,8 @@ BENCH ?= .
 BENCH_COUNT ?= 1
 BENCH_BASE ?=
 OTLP ?=
+# Folders of packages, or single files, each with its own tests.
+MUTANTS ?= otelllm/classify otelllm/internal/sse otelllm/internal/wire processor/llmclassify/internal/hold
 SOAK ?=
 SEED ?= 1
 SOAKFLAGS ?=
@@ -138,6 +140,10 @@ bench: $(TOOLS)/benchstat ## benchmarks, peers in bench/: BENCH=pattern BENCH_CO
 fuzz: ## each fuzz target for FUZZTIME; FUZZ=part of a name or folder for some of them
 	@$(PLAIN) scripts/fuzz $(FUZZTIME) "$(FUZZ)"
 
+.PHONY: mutants
+mutants: $(TOOLS)/gremlins ## changes the rules one token at a time and fails if their tests do not notice; MUTANTS=folder or file for some of them
+	@scripts/mutants "$(CURDIR)/$<" $(MUTANTS)
+
 .PHONY: collector
 collector: $(COLLECTOR) ## the Collector with llm_classify, to build/otelcol-llm
 
@@ -154,11 +160,13 @@ $(TOOLS)/builder: PKG := go.opentelemetry.io/collector/cmd/builder
 $(TOOLS)/mdatagen: PKG := go.opentelemetry.io/collector/cmd/mdatagen
 $(TOOLS)/golangci-lint: PKG := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(TOOLS)/benchstat: PKG := golang.org/x/perf/cmd/benchstat
+$(TOOLS)/gremlins: PKG := github.com/go-gremlins/gremlins/cmd/gremlins
 
 $(TOOLS)/builder $(TOOLS)/mdatagen: internal/tools/collector/go.mod
 $(TOOLS)/golangci-lint: internal/tools/lint/go.mod
 $(TOOLS)/benchstat: internal/tools/bench/go.mod
-$(TOOLS)/builder $(TOOLS)/mdatagen $(TOOLS)/golangci-lint $(TOOLS)/benchstat:
+$(TOOLS)/gremlins: internal/tools/mutants/go.mod
+$(TOOLS)/builder $(TOOLS)/mdatagen $(TOOLS)/golangci-lint $(TOOLS)/benchstat $(TOOLS)/gremlins:
 	@echo "building $(@F), once"
 	@mkdir -p $(TOOLS)
 	@cd $(<D) && $(PLAIN) $(GO) build -o "$(CURDIR)/$@" $(PKG)
