@@ -1,0 +1,645 @@
+package hold
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+var trace1 = pcommon.TraceID{15: 1}
+
+func ids(releases []Release[fact]) (list []byte) {
+	for _, r := range releases {
+		for _, m := range r.Members {
+			list = append(list, m.ID[7])
+		}
+	}
+	return list
+}
+
+// judgedRun makes a buffer in which run 1 has been judged.
+func judgedRun(t *testing.T, cfg Config[fact]) *Buffer[fact] {
+	t.Helper()
+	b := New(t0, cfg)
+	require.Len(t, add(b, t0, []arrival{arrive(1, Run, 0).announces(0, 0)}), 1)
+	return b
+}
+
+// What came before the late span above it is late as soon as that has come: it is not
+// of a run that may still come. What names a run of its own is not.
+func TestLateWithWhatIsBeneath(t *testing.T) {
+	b := judgedRun(t, config())
+	assert.Empty(t, add(b, after(time.Second), []arrival{
+		arrive(5, Request, 0).loose(4), arrive(6, Tool, 0).loose(5), arrive(7, Request, 0).loose(8), arrive(9, Request, 2),
+	}))
+	other := arrive(9, Request, 2)
+	other.Item.ID, other.Item.Parent = id(10), id(4)
+	assert.Empty(t, add(b, after(time.Second), []arrival{other, arrive(5, Request, 0).loose(4).in(2)}))
+
+	releases := add(b, after(3*time.Second), []arrival{arrive(4, Request, 0).loose(1), arrive(6, Request, 0).loose(5).in(2)})
+	assert.Equal(t, []byte{4, 5, 6}, ids(releases), "not the spans of another trace")
+	for i, held := range []time.Duration{0, 2 * time.Second, 2 * time.Second} {
+		assert.Equal(t, Late, releases[i].Reason)
+		assert.False(t, releases[i].Whole)
+		assert.True(t, releases[i].Members[0].Out)
+		assert.Equal(t, held, releases[i].Members[0].Held)
+		assert.True(t, releases[i].Members[0].Gone())
+	}
+	assert.Equal(t, 5*spanBytes, b.Bytes())
+	assert.Len(t, b.traces[trace1].items, 3)
+	for parent := byte(4); parent <= 6; parent++ {
+		assert.Len(t, add(b, after(3*time.Second), []arrival{arrive(20+parent, Request, 0).loose(parent)}), 1, "beneath span %d", parent)
+	}
+	assert.Empty(t, add(b, after(3*time.Second), []arrival{arrive(30, Request, 0).loose(7)}))
+}
+
+// Of a span that has gone out before, only what is known of it is late.
+func TestLateIsReleasedOnce(t *testing.T) {
+	b := judgedRun(t, config())
+	add(b, t0, []arrival{arrive(5, Request, 0).loose(4)})
+	require.Equal(t, []byte{5}, ids(b.Due(after(maxHold), 1000)))
+	circle := arrive(4, Request, 0).loose(5)
+	add(b, after(maxHold), []arrival{circle})
+	require.Equal(t, ItemSize+factBytes, b.FactBytes())
+	releases := add(b, after(maxHold), []arrival{arrive(4, Request, 0).loose(1)})
+	require.Equal(t, []byte{4, 5, 4}, ids(releases), "spans in a circle too")
+	assert.False(t, releases[1].Members[0].Out)
+	assert.Zero(t, releases[1].Members[0].Held)
+	empty(t, b)
+}
+
+func TestAbove(t *testing.T) {
+	tr := newTrace[fact](trace1)
+	for _, link := range [][2]byte{{3, 4}, {4, 5}, {6, 0}, {7, 6}, {20, 21}, {21, 20}} {
+		tr.links.add([]Link{{trace1, id(link[0]), id(link[1])}})
+	}
+	for parent, above := range map[byte]byte{
+		2: 2, // never seen
+		3: 5, // the first that was not seen
+		6: 6, // a root is above all, not the emptiness above it
+		7: 6, 0: 0,
+	} {
+		assert.Equal(t, id(above), tr.above(&Item[fact]{Parent: id(parent)}), "parent %d", parent)
+	}
+	tr.above(&Item[fact]{Parent: id(20)}) // comes back
+}
+
+// Of a late item whose span has gone, nothing is left to release.
+func TestLateAndSpent(t *testing.T) {
+	cfg := config()
+	var forgotten []byte
+	cfg.Forget = func(it *Item[fact]) { forgotten = append(forgotten, it.ID[7]) }
+	b := judgedRun(t, cfg)
+	spent := arrive(2, Request, 1)
+	spent.Item.Spent = true
+	assert.Equal(t, []byte{3}, ids(add(b, t0, []arrival{spent, arrive(3, Tool, 1)})))
+	assert.Equal(t, []byte{2}, forgotten)
+	assert.Equal(t, 1, b.Forgotten())
+	assert.True(t, spent.Item.Gone())
+	empty(t, b)
+}
+
+// What is late keeps its run remembered, once in a period; a span that only stands
+// beneath it does not.
+func TestAgain(t *testing.T) {
+	b := judgedRun(t, config())
+	now := after(runTimeout)
+	for _, tt := range []struct {
+		late  arrival
+		again bool
+	}{
+		{arrive(2, Request, 0).loose(1), false}, {arrive(3, Request, 1), true}, {arrive(4, Request, 1), false},
+	} {
+		releases := add(b, now, []arrival{tt.late})
+		require.Len(t, releases, 1)
+		assert.Equal(t, tt.again, releases[0].Again)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	cfg := config()
+	watched := map[byte]int32{}
+	cfg.Watch = func(trace pcommon.TraceID, change int32) { watched[trace[15]] += change }
+	b := New(t0, cfg)
+	assert.False(t, b.Has(trace1))
+	add(b, t0, []arrival{arrive(2, Request, 1), arrive(3, Request, 1), arrive(2, Request, 1).in(2)})
+	assert.Equal(t, map[byte]int32{1: 1, 2: 1}, watched)
+	assert.True(t, b.Has(trace1))
+	add(b, t0, []arrival{arrive(1, Run, 0).announces(2, 0)})
+	add(b, t0, []arrival{arrive(4, Request, 1)}) // late
+	assert.Equal(t, map[byte]int32{1: 0, 2: 1}, watched)
+	assert.False(t, b.Has(trace1))
+}
+
+// Spans under one parent are a run of their own only in a trace that has no other.
+func TestGivenUp(t *testing.T) {
+	for name, tt := range map[string]struct {
+		judged, together, counts, whole bool
+	}{
+		"no run in the trace":         {whole: true},
+		"a run was judged before":     {judged: true},
+		"a run expires with them":     {together: true},
+		"judged, and another expires": {judged: true, together: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := New(t0, config())
+			if tt.judged {
+				b = judgedRun(t, config())
+			}
+			if tt.together {
+				add(b, t0, []arrival{arrive(2, Request, 3)})
+			}
+			add(b, t0, []arrival{arrive(5, Request, 0).loose(9), arrive(6, Request, 0).loose(9)})
+			b.Due(after(maxHold), 1000)
+			releases := b.Due(after(runTimeout), 1000)
+			last := releases[len(releases)-1]
+			assert.Equal(t, RunExpired, last.Reason)
+			assert.Equal(t, tt.whole, last.Whole)
+			assert.False(t, last.Counts)
+			assert.Equal(t, id(9), last.RunID)
+			assert.Equal(t, []byte{5, 6}, ids([]Release[fact]{last}))
+			assert.Equal(t, tt.together || tt.judged, b.judged.any(trace1), "they are no run of the trace")
+			assert.Len(t, releases, map[bool]int{true: 2, false: 1}[tt.together])
+			if tt.together {
+				assert.True(t, releases[0].Whole)
+				assert.True(t, releases[0].Counts)
+			}
+			empty(t, b)
+			assert.Len(t, add(b, after(runTimeout), []arrival{arrive(7, Request, 0).loose(5)}), 1, "what is beneath them is late")
+		})
+	}
+}
+
+// A run whose span is here is not given up, however short the time for that is: it is
+// looked at again when that has settled.
+func TestRunTimeoutShorterThanMaxHold(t *testing.T) {
+	cfg := config()
+	cfg.RunTimeout = 10 * time.Second
+	cfg.MaxFactBytes = ItemSize + factBytes
+	spent := func(n byte, trace byte) arrival {
+		a := arrive(n, Request, 1).in(trace)
+		a.Item.Spent = true
+		return a
+	}
+	cfg.Read = func(it *Item[fact]) int { it.Known.read = true; return factBytes }
+	next := func(b *Buffer[fact]) time.Duration {
+		at, ok := b.Next()
+		require.True(t, ok)
+		return at.Sub(t0)
+	}
+	b := New(t0, cfg)
+	add(b, t0, []arrival{spent(2, 1), arrive(1, Run, 0).announces(5, 0)})
+	for at := 10 * time.Second; at < maxHold; at += settle {
+		assert.Equal(t, at, next(b))
+		assert.Empty(t, b.Due(after(at), 1000))
+	}
+	assert.Equal(t, []shape{{HoldExpired, true, true, []byte{1}, []byte{2}}}, shapes(t, b.Due(after(maxHold), 1000)))
+	empty(t, b)
+
+	// When what was known is forgotten, only the hold is left.
+	b = New(t0, cfg)
+	add(b, t0, []arrival{spent(2, 1)})
+	add(b, after(5*time.Second), []arrival{arrive(3, Request, 1)})
+	add(b, after(9*time.Second), []arrival{spent(2, 2)})
+	assert.Equal(t, 1, b.Forgotten())
+	assert.Empty(t, b.Due(after(10*time.Second), 1000))
+	assert.Equal(t, 19*time.Second, next(b))
+	assert.Empty(t, b.Due(after(15*time.Second), 1000))
+	require.Len(t, b.Due(after(19*time.Second), 1000), 1)
+	assert.Equal(t, 35*time.Second, next(b))
+}
+
+// Each run of a trace has a time of its own, whichever was kept first.
+func TestEarliestExpiryCounts(t *testing.T) {
+	b := New(t0, config())
+	spent := arrive(2, Request, 1)
+	spent.Item.Spent = true
+	cfg := config()
+	cfg.Read = func(it *Item[fact]) int { it.Known.read = true; return factBytes }
+	b.cfg = cfg
+	add(b, t0, []arrival{arrive(3, Request, 11)})
+	add(b, after(10*time.Second), []arrival{spent})
+	require.Equal(t, []byte{3}, ids(b.Due(after(maxHold), 1000)))
+	next, _ := b.Next()
+	assert.Equal(t, after(runTimeout), next)
+	assert.Equal(t, []byte{3}, ids(b.Due(next, 1000)))
+	next, _ = b.Next()
+	assert.Equal(t, after(10*time.Second+runTimeout), next)
+	assert.Equal(t, []byte{2}, ids(b.Due(next, 1000)))
+	empty(t, b)
+}
+
+// A run is open if it may still come for any of its spans, whichever came first.
+func TestOpenForOneIsOpenForAll(t *testing.T) {
+	for _, order := range [][]byte{{2, 3}, {3, 2}} {
+		for _, open := range []byte{0, 2, 3} {
+			cfg := config()
+			cfg.Locate = func(_ *Trace[fact], it *Item[fact]) Place {
+				return Place{Run: id(9), Open: it.ID == id(open)}
+			}
+			b := New(t0, cfg)
+			for _, n := range order {
+				add(b, t0, []arrival{arrive(n, Request, 0).loose(9)})
+			}
+			releases := b.Due(after(maxHold), 1000)
+			require.Len(t, releases, 1)
+			assert.Equal(t, open == 0, releases[0].Whole, "open for %d of %v", open, order)
+		}
+	}
+}
+
+func TestDrainInSlices(t *testing.T) {
+	b := New(t0, config())
+	add(b, t0, []arrival{arrive(2, Request, 1).in(9)})
+	b.Due(after(maxHold), 1000) // of this one only what is known is left
+	for n := range byte(5) {
+		add(b, after(maxHold), []arrival{arrive(2, Request, 1).in(n + 1)})
+	}
+	assert.Empty(t, b.Drain(after(maxHold), 0))
+	for _, want := range []int{2, 2, 1, 0} {
+		assert.Len(t, b.Drain(after(maxHold), 2), want)
+	}
+	assert.Equal(t, 6, b.Traces())
+	assert.Zero(t, b.held)
+	assert.Len(t, b.Due(after(runTimeout+maxHold), 1<<20), 6, "what is known of them has kept its time")
+	empty(t, b)
+}
+
+// A trace of which nothing is held is passed over where room is asked for, and waits on.
+func TestEvictPassesOver(t *testing.T) {
+	b := New(t0, config())
+	add(b, t0, []arrival{arrive(2, Request, 1)})
+	b.Due(after(maxHold), 1000)
+	cfg := config()
+	cfg.RunTimeout = time.Minute
+	b.cfg = cfg
+	add(b, after(runTimeout-time.Second), []arrival{arrive(2, Request, 1).in(2), arrive(3, Request, 1).in(3)})
+	assert.Len(t, b.Evict(after(runTimeout-time.Second), spanBytes), 1)
+	assert.Len(t, b.Evict(after(runTimeout-time.Second), 10*spanBytes), 1)
+	next, ok := b.Next()
+	require.True(t, ok)
+	assert.Equal(t, after(runTimeout), next)
+}
+
+func TestResize(t *testing.T) {
+	b := New(t0, config())
+	a := arrive(2, Request, 1)
+	b.Resize(a.Item, 1) // not there yet
+	assert.Zero(t, b.Bytes())
+	add(b, t0, []arrival{a, arrive(3, Request, 1)})
+	b.Resize(a.Item, 30)
+	assert.Equal(t, spanBytes+30, b.Bytes())
+	b.Resize(a.Item, 70)
+	assert.Equal(t, spanBytes+70, b.Bytes())
+	b.Due(after(maxHold), 1000)
+	assert.Zero(t, b.Bytes())
+	b.Resize(a.Item, 50) // it has gone
+	assert.Zero(t, b.Bytes())
+}
+
+func TestReasons(t *testing.T) {
+	assert.Equal(t, []Reason{Complete, RunEnded, HoldExpired, RunExpired, SpanLimit, Memory, Shutdown, Late}, Reasons())
+}
+
+func TestDeadlines(t *testing.T) {
+	var d deadlines[fact]
+	assert.Nil(t, d.pop(1))
+	assert.Nil(t, d.popFirst())
+	traces := map[age]*Trace[fact]{}
+	for _, at := range []age{50, 30, 40, 10, 20} {
+		traces[at] = newTrace[fact](trace1)
+		traces[at].deadline = at
+		d.set(traces[at])
+	}
+	assert.Nil(t, d.pop(9))
+	traces[10].deadline = 60
+	d.set(traces[10])
+	d.remove(traces[30])
+	d.remove(traces[30])
+	assert.Nil(t, d.pop(19))
+	for _, at := range []age{20, 40, 50} {
+		assert.Same(t, traces[at], d.pop(at))
+	}
+	assert.Same(t, traces[10], d.popFirst())
+	assert.Nil(t, d.heap[:5][0], "it is let go of")
+}
+
+// In as much room as it is given, an eighth of it, in two memories of two generations.
+func TestJudgedLimits(t *testing.T) {
+	j := newJudged(t0, time.Hour, time.Minute, 8*4*16*5000)
+	assert.Equal(t, 5000, j.runs.limit)
+	assert.Equal(t, 10_000, j.spans.limit)
+	assert.Equal(t, 2*maxHold, time.Duration(New(t0, config()).judged.spans.period))
+}
+
+func TestClaim(t *testing.T) {
+	j := newJudged(t0, time.Hour, time.Minute, 0)
+	assert.False(t, j.any(trace1))
+	assert.True(t, j.Claim(t0, trace1, id(1), id(2)))
+	assert.True(t, j.any(trace1))
+	assert.False(t, j.Claim(t0, trace1, id(3), id(2)))
+	assert.True(t, j.Claim(t0, trace1, id(3)), "it was not claimed with the other")
+	assert.True(t, j.Claim(t0, pcommon.TraceID{15: 2}, id(1)))
+	j.Disclaim(trace1, id(2))
+	assert.False(t, j.Claim(t0, trace1, id(1)))
+	assert.True(t, j.Claim(t0, trace1, id(2)))
+	assert.False(t, j.Claim(after(time.Hour), trace1, id(1)))
+	assert.True(t, j.Claim(after(2*time.Hour), trace1, id(1)), "it has been forgotten")
+}
+
+func TestRememberedSpans(t *testing.T) {
+	j := newJudged(t0, time.Hour, time.Minute, 0)
+	beneath := func(parent byte) bool { return j.late(trace1, id(0), id(parent), id(9)) }
+	j.Remember(trace1, nil)
+	j.Remember(trace1, []pcommon.SpanID{id(2), id(3)})
+	assert.False(t, beneath(2), "no run was judged")
+	j.run(trace1, id(1), false)
+	assert.False(t, j.any(trace1), "one that does not count")
+	assert.True(t, beneath(1) && beneath(2) && beneath(3))
+	assert.False(t, beneath(4))
+	j.Forget(trace1, []pcommon.SpanID{id(2)})
+	assert.False(t, beneath(2))
+	assert.True(t, beneath(3))
+	j.rotate(age(time.Minute))
+	j.Forget(trace1, []pcommon.SpanID{id(3)})
+	assert.False(t, beneath(3), "it was of the time before")
+
+	j.run(trace1, id(1), true)
+	assert.True(t, j.any(trace1))
+	assert.True(t, j.late(trace1, id(0), id(0), id(1)))
+	assert.False(t, j.late(trace1, id(0), id(0), id(5)), "a root is late only if it was judged itself")
+}
+
+// Spans are forgotten after one period at least and two at most, and sooner where
+// there are more than the limit.
+func TestSpanMemoryForgets(t *testing.T) {
+	m := spanMemory{period: 10, limit: 100}
+	m.add(7, id(1))
+	m.rotate(9)
+	m.add(7, id(2))
+	m.rotate(10)
+	assert.True(t, m.contains(7, id(1)) && m.contains(7, id(2)))
+	m.rotate(19)
+	assert.True(t, m.contains(7, id(1)))
+	m.rotate(20)
+	assert.False(t, m.contains(7, id(1)))
+	for n := range byte(250) {
+		m.add(uint64(n)+1, id(n+1))
+		require.LessOrEqual(t, m.now.cost, 100+rowCost)
+		require.True(t, m.contains(uint64(n)+1, id(n+1)))
+	}
+	assert.False(t, m.contains(1, id(1)))
+
+	m = spanMemory{period: 10, limit: 2 * (rowCost + 1)}
+	for n, old := range []age{0, 9, 10, 19, 20} {
+		m.recall(old, uint64(n)+1, id(1))
+	}
+	for n, kept := range []struct{ now, previous bool }{{true, false}, {true, false}, {false, true}, {false, true}, {}} {
+		assert.Equal(t, kept.now, m.now.find(uint64(n)+1, id(1)) != nil, "%d", n)
+		assert.Equal(t, kept.previous, m.previous.find(uint64(n)+1, id(1)) != nil, "%d", n)
+	}
+	m.recall(15, 9, id(1))
+	assert.False(t, m.contains(9, id(1)), "there is no room in the older half, and nothing is pushed out of it")
+	assert.True(t, m.contains(3, id(1)))
+}
+
+// One row holds the spans of a trace that come together.
+func TestRows(t *testing.T) {
+	var s traceSpans
+	for n := range byte(10) {
+		s.add(1, id(n+1))
+	}
+	assert.Equal(t, 10+rowCost, s.cost)
+	s.add(2, id(1))
+	s.add(1, id(11))
+	assert.Equal(t, 12+3*rowCost, s.cost)
+	assert.Len(t, s.rows, 1+12+3*2)
+	for n := range byte(11) {
+		assert.NotNil(t, s.find(1, id(n+1)))
+	}
+	assert.Nil(t, s.find(2, id(2)))
+	s.remove(2, id(2))
+	s.remove(2, id(1))
+	assert.Nil(t, s.find(2, id(1)))
+}
+
+func TestLinks(t *testing.T) {
+	var l links
+	for n := range byte(40) {
+		if n > 0 {
+			parent, ok := l.parent(id(n))
+			assert.True(t, ok)
+			assert.Equal(t, id(n+100), parent)
+		}
+		assert.Equal(t, n > smallTrace, l.index != nil, "a short list is searched")
+		_, ok := l.parent(id(n + 1))
+		assert.False(t, ok)
+		l.add([]Link{{ID: id(n + 1), Parent: id(n + 101)}, {ID: id(1), Parent: id(99)}}[:1+n%2])
+		l.list = slices.DeleteFunc(l.list, func(link [2]pcommon.SpanID) bool { return n < 30 && link[1] == id(99) })
+	}
+	parent, _ := l.parent(id(1))
+	assert.Equal(t, id(101), parent, "the first counts")
+	l.rest()
+	assert.Nil(t, l.index)
+}
+
+func TestLinksAreBounded(t *testing.T) {
+	cfg := config()
+	cfg.MaxFactBytes = 3*linkSize + 1
+	b := New(t0, cfg)
+	add(b, t0, []arrival{arrive(2, Request, 1), arrive(2, Request, 1).in(2)})
+	var list []Link
+	for n := range byte(2) {
+		list = append(list, Link{trace1, id(10 + n), id(0)}, Link{pcommon.TraceID{15: 3}, id(10 + n), id(0)})
+	}
+	for n := range byte(5) {
+		list = append(list, Link{pcommon.TraceID{15: 2}, id(20 + n), id(0)})
+	}
+	b.Add(t0, nil, list)
+	assert.Equal(t, 3*linkSize, b.FactBytes())
+	assert.Len(t, b.traces[trace1].links.list, 2)
+	assert.Len(t, b.traces[pcommon.TraceID{15: 2}].links.list, 1)
+	b.Add(t0, nil, list)
+	assert.Equal(t, 3*linkSize, b.FactBytes())
+	assert.Zero(t, b.Forgotten())
+}
+
+// The links of a trace that is gone are remembered with its runs.
+func TestLinksAreRemembered(t *testing.T) {
+	cfg := config()
+	var remembered []byte
+	cfg.Remember = func(_ pcommon.TraceID, span pcommon.SpanID) { remembered = append(remembered, span[7]) }
+	b := New(t0, cfg)
+	add(b, t0, []arrival{arrive(2, Request, 1)})
+	b.Add(t0, nil, []Link{{trace1, id(7), id(1)}, {trace1, id(8), id(7)}})
+	require.Len(t, add(b, t0, []arrival{arrive(1, Run, 0).announces(1, 0)}), 1)
+	assert.Equal(t, []byte{7, 8}, remembered)
+	empty(t, b)
+	for parent := byte(1); parent <= 9; parent++ {
+		late := parent == 1 || parent == 2 || parent == 7 || parent == 8
+		assert.Equal(t, late, len(add(b, t0, []arrival{arrive(20+parent, Request, 0).loose(parent)})) == 1, "beneath %d", parent)
+	}
+}
+
+// A trace of many runs is indexed, and each run is still itself.
+func TestManyRuns(t *testing.T) {
+	const many = 3 * smallTrace
+	b := New(t0, config())
+	for n := range byte(many) {
+		add(b, t0, []arrival{arrive(100+n, Request, n+1)})
+	}
+	for n := range byte(many / 2) {
+		require.Equal(t, []byte{100 + n, n + 1}, ids(add(b, t0, []arrival{arrive(n+1, Run, 0).announces(1, 0)})), "run %d", n+1)
+	}
+	assert.Equal(t, many/2, len(b.traces[trace1].runs.byID))
+	assert.Empty(t, b.traces[trace1].runs.list)
+	releases := b.Due(after(maxHold), 1000)
+	require.Len(t, releases, many/2)
+	for n, r := range releases {
+		assert.Equal(t, id(many/2+byte(n)+1), r.RunID)
+		assert.Len(t, r.Members, 1)
+	}
+	for n := byte(many / 2); n < many; n++ {
+		require.Equal(t, []byte{100 + n, n + 1}, ids(add(b, after(maxHold), []arrival{arrive(n+1, Run, 0).announces(1, 0)})), "run %d", n+1)
+	}
+	empty(t, b)
+}
+
+func TestRunsOfATrace(t *testing.T) {
+	var rs runs[fact]
+	for n := range byte(40) {
+		assert.Nil(t, rs.get(id(n+1)))
+		r := rs.of(id(n + 1))
+		assert.Same(t, r, rs.of(id(n+1)))
+		assert.Equal(t, n >= smallTrace, rs.byID != nil)
+		for before := range n {
+			assert.Equal(t, id(before+1), rs.get(id(before+1)).id)
+		}
+	}
+	rs.remove(id(7))
+	assert.Nil(t, rs.get(id(7)))
+	assert.NotNil(t, rs.get(id(8)))
+	rs = runs[fact]{}
+	rs.of(id(1))
+	rs.of(id(2))
+	rs.remove(id(1))
+	assert.Nil(t, rs.get(id(1)))
+	assert.NotNil(t, rs.get(id(2)))
+	rs.remove(id(2))
+	assert.Nil(t, rs.list)
+}
+
+// Spans go before their time only in the company of one that must.
+func TestNotBeforeItsTime(t *testing.T) {
+	b := New(t0, config())
+	add(b, t0, []arrival{arrive(2, Request, 5)})
+	add(b, after(maxHold-2*settle), []arrival{arrive(1, Run, 0)})
+	assert.Equal(t, []byte{1}, ids(b.Due(after(maxHold-settle), 1000)))
+	assert.Equal(t, []byte{2}, ids(b.Due(after(maxHold), 1000)))
+	add(b, after(maxHold), []arrival{arrive(3, Request, 6)})
+	assert.Equal(t, []byte{3}, ids(b.Due(after(2*maxHold), 1000)), "what has gone is not due again")
+}
+
+// What has gone does not count against the limit of what is held.
+func TestSpanLimitCountsWhatIsHeld(t *testing.T) {
+	cfg := config()
+	cfg.MaxSpansPerRun = 2
+	b := New(t0, cfg)
+	for n := range byte(3) {
+		now := after(time.Duration(n) * maxHold)
+		assert.Empty(t, add(b, now, []arrival{arrive(10+2*n, Request, 1), arrive(11+2*n, Request, 1)}))
+		require.Len(t, b.Due(now.Add(maxHold), 1000), 1)
+	}
+}
+
+// A run's members are its own: what began after its end in another run is not taken
+// off them, and tools are counted as requests are.
+func TestBegunAfterTheEnd(t *testing.T) {
+	at := func(a arrival, start, end pcommon.Timestamp) arrival {
+		a.Item.Start, a.Item.End = start, end
+		return a
+	}
+	b := New(t0, config())
+	assert.Empty(t, add(b, t0, []arrival{
+		at(arrive(12, Request, 11), 130, 140), at(arrive(13, Tool, 11), 130, 140),
+		at(arrive(5, Tool, 1), 130, 140), at(arrive(6, Request, 1), 130, 140),
+		at(arrive(1, Run, 0).announces(1, 1), 0, 100), at(arrive(2, Request, 1), 10, 20),
+	}))
+	assert.Equal(t, []byte{5, 6, 1, 2, 3}, ids(add(b, t0, []arrival{at(arrive(3, Tool, 1), 20, 30)})))
+
+	b = New(t0, config())
+	assert.Empty(t, add(b, t0, []arrival{at(arrive(1, Run, 0).announces(1, 0), 0, 100), at(arrive(5, Tool, 1), 130, 140)}))
+	assert.Equal(t, []byte{1, 5, 2}, ids(add(b, t0, []arrival{at(arrive(2, Request, 1), 10, 20)})))
+}
+
+// Memory that a trace's lists take is bounded by what is alive of it.
+func TestForgottenIsLetGo(t *testing.T) {
+	cfg := config()
+	cfg.MaxFactBytes = 5 * (ItemSize + factBytes)
+	b := New(t0, cfg)
+	for n := range byte(40) {
+		add(b, t0, []arrival{arrive(n+2, Request, 1)})
+	}
+	b.Due(after(maxHold), 1000)
+	tr := b.traces[trace1]
+	assert.Equal(t, 5, tr.live)
+	assert.Less(t, len(tr.items), 2*5+2)
+	assert.Equal(t, 35, b.Forgotten())
+	assert.Equal(t, 5, tr.kept)
+}
+
+// What is released with its verdict is not read: its span is at hand.
+func TestOnlyWhatGoesEarlyIsRead(t *testing.T) {
+	b := New(t0, config())
+	releases := add(b, t0, []arrival{arrive(2, Request, 1), arrive(1, Run, 0).announces(1, 0)})
+	require.Len(t, releases, 1)
+	assert.True(t, releases[0].Counts)
+	assert.True(t, releases[0].Named)
+	assert.False(t, releases[0].Members[0].Known.read)
+	assert.Zero(t, b.held)
+}
+
+// TestForeign: only the newest requests of other runs, those that are here, are
+// evidence for a run with something unexplained.
+func TestForeign(t *testing.T) {
+	cfg := config()
+	asked := 0
+	cfg.Explained = func(r *Release[fact]) bool {
+		asked++
+		assert.True(t, r.Whole)
+		assert.Equal(t, id(1), r.RunID)
+		assert.Same(t, r.Run, r.Members[1].Item)
+		assert.Equal(t, []byte{2, 1}, ids([]Release[fact]{{Members: r.Members[:2]}}))
+		return false
+	}
+	b := New(t0, cfg)
+	unexplained := arrive(2, Request, 1)
+	unexplained.Item.Unexplained = true
+	list := []arrival{unexplained, arrive(3, Tool, 11), arrive(5, Run, 0).announces(0, 0)}
+	for n := range uint16(maxForeign + 10) {
+		a := arrive(0, Request, 11)
+		a.Item.ID = pcommon.SpanID{1, byte(n >> 8), byte(n)}
+		list = append(list, a)
+	}
+	assert.Len(t, add(b, t0, list), 1, "run 5")
+	complete := add(b, t0, []arrival{arrive(1, Run, 0).announces(1, 0), arrive(6, Run, 0).announces(0, 0)})
+	assert.Equal(t, []byte{6}, ids(complete), "a run that waits keeps no other from going")
+	assert.Equal(t, 1, asked)
+	releases := b.Evict(t0, spanBytes)
+	require.NotEmpty(t, releases)
+	assert.Equal(t, Memory, releases[0].Reason, "room is not waited for")
+	var foreign []pcommon.SpanID
+	for _, m := range releases[0].Members {
+		if m.Foreign {
+			assert.False(t, m.Out)
+			assert.Equal(t, Request, m.Role)
+			foreign = append(foreign, m.ID)
+		}
+	}
+	require.Len(t, foreign, maxForeign)
+	assert.Equal(t, pcommon.SpanID{1, 0, 10}, foreign[0])
+}
