@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/option"
+)
+
+func anthropicMessages(url string, hc *http.Client) (ask, error) {
+	c := anthropic.NewClient(option.WithBaseURL(url), option.WithAPIKey("k"), option.WithHTTPClient(hc), option.WithMaxRetries(0))
+	params := anthropic.MessageNewParams{
+		Model: model, MaxTokens: 16,
+		Messages: []anthropic.MessageParam{anthropic.NewUserMessage(anthropic.NewTextBlock(question))},
+	}
+	return func(ctx context.Context) (d delivery) {
+		stream := c.Messages.NewStreaming(ctx, params)
+		defer stream.Close()
+		books := callsOf[int64](&d)
+		reason := ""
+		for stream.Next() {
+			switch event := stream.Current(); event.Type {
+			case "message_start":
+				// Some servers put what there is of the answer here.
+				for i := range event.Message.Content {
+					d.wrote(event.Message.Content[i].Text)
+				}
+			case "content_block_start":
+				switch block := &event.ContentBlock; block.Type {
+				case "text":
+					d.wrote(block.Text)
+				case "thinking":
+					d.thought(block.Thinking)
+				case "tool_use":
+					books.begin(event.Index)
+				case "server_tool_use", "mcp_tool_use":
+					d.provider++
+				}
+			case "content_block_delta":
+				switch event.Delta.Type {
+				case "text_delta":
+					d.wrote(event.Delta.Text)
+				case "thinking_delta":
+					d.thought(event.Delta.Thinking)
+				case "input_json_delta":
+					if call := books.open[event.Index]; call != nil { // else of a tool that the provider executes
+						call.input.WriteString(event.Delta.PartialJSON)
+					}
+				}
+			case "content_block_stop":
+				books.completed(only(event.Index))
+			case "message_delta":
+				if event.Delta.StopReason != "" {
+					reason = string(event.Delta.StopReason)
+				}
+			case "message_stop":
+				d.finish, d.finished = reason, reason != ""
+				books.handOver(all[int64])
+			}
+		}
+		d.err = stream.Err()
+		books.end()
+		return d
+	}, nil
+}

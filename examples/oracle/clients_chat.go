@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	einoopenai "github.com/cloudwego/eino-ext/components/model/openai"
+	"github.com/cloudwego/eino/schema"
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	goopenai "github.com/sashabaranov/go-openai"
+	"github.com/tmc/langchaingo/llms"
+	langopenai "github.com/tmc/langchaingo/llms/openai"
+)
+
+// chatKey: a call of Chat Completions is known by its choice and its index.
+type chatKey struct{ choice, index int }
+
+// chatBooks are the books of one Chat Completions stream.
+type chatBooks struct {
+	calls[chatKey]
+	choices map[int]bool // finished, by index
+}
+
+func newChatBooks(d *delivery) *chatBooks {
+	return &chatBooks{callsOf[chatKey](d), map[int]bool{}}
+}
+
+// choice takes the finish reason of a choice, "" for one that has none yet.
+func (b *chatBooks) choice(index int, finish string) {
+	b.choices[index] = b.choices[index] || finish != ""
+	if finish == "" {
+		return
+	}
+	b.finish = finish
+	switch finish {
+	case "stop", "tool_calls", "function_call":
+		mine := func(k chatKey) bool { return k.choice == index }
+		b.completed(mine)
+		b.handOver(mine)
+	}
+}
+
+// close ends the books: an answer is whole when each choice has a finish reason.
+func (b *chatBooks) close() {
+	b.finished = len(b.choices) > 0
+	for _, finished := range b.choices {
+		b.finished = b.finished && finished
+	}
+	b.end()
+}
+
+// legacy is the index of a function_call, of which a choice has one.
+const legacy = -1
+
+func openaiChat(url string, hc *http.Client) (ask, error) {
+	c := openai.NewClient(option.WithBaseURL(url+"/v1/"), option.WithAPIKey("k"), option.WithHTTPClient(hc), option.WithMaxRetries(0))
+	params := openai.ChatCompletionNewParams{Model: model, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(question)}}
+	return func(ctx context.Context) (d delivery) {
+		stream := c.Chat.Completions.NewStreaming(ctx, params)
+		defer stream.Close()
+		books := newChatBooks(&d)
+		for stream.Next() {
+			for _, choice := range stream.Current().Choices {
+				at, delta := int(choice.Index), &choice.Delta
+				d.wrote(delta.Content)
+				d.denied(delta.Refusal)
+				for _, key := range []string{"reasoning_content", "reasoning"} {
+					if raw := delta.JSON.ExtraFields[key].Raw(); len(raw) > 2 && raw[0] == '"' {
+						d.thought(raw)
+					}
+				}
+				for _, call := range delta.ToolCalls {
+					books.piece(chatKey{at, int(call.Index)}, call.Function.Arguments)
+				}
+				if f := delta.FunctionCall; f.Name != "" || f.Arguments != "" {
+					books.piece(chatKey{at, legacy}, f.Arguments)
+				}
+				books.choice(at, choice.FinishReason)
+			}
+		}
+		d.err = stream.Err()
+		books.close()
+		return d
+	}, nil
+}
+
+func goOpenAI(url string, hc *http.Client) (ask, error) {
+	config := goopenai.DefaultConfig("k")
+	config.BaseURL, config.HTTPClient = url+"/v1", hc
+	c := goopenai.NewClientWithConfig(config)
+	params := goopenai.ChatCompletionRequest{
+		Model: model, Stream: true,
+		Messages: []goopenai.ChatCompletionMessage{{Role: goopenai.ChatMessageRoleUser, Content: question}},
+	}
+	return func(ctx context.Context) (d delivery) {
+		stream, err := c.CreateChatCompletionStream(ctx, params)
+		if err != nil {
+			d.err = err
+			return d
+		}
+		defer stream.Close()
+		books := newChatBooks(&d)
+		for {
+			chunk, err := stream.Recv()
+			if err != nil {
+				if !errors.Is(err, io.EOF) {
+					d.err = err
+				}
+				books.close()
+				return d
+			}
+			for _, choice := range chunk.Choices {
+				d.wrote(choice.Delta.Content)
+				d.denied(choice.Delta.Refusal)
+				d.thought(choice.Delta.ReasoningContent)
+				for _, call := range choice.Delta.ToolCalls {
+					index := 0
+					if call.Index != nil {
+						index = *call.Index
+					}
+					books.piece(chatKey{choice.Index, index}, call.Function.Arguments)
+				}
+				if f := choice.Delta.FunctionCall; f != nil {
+					books.piece(chatKey{choice.Index, legacy}, f.Arguments)
+				}
+				books.choice(choice.Index, string(choice.FinishReason))
+			}
+		}
+	}, nil
+}
+
+func langchainGo(url string, hc *http.Client) (ask, error) {
+	c, err := langopenai.New(langopenai.WithToken("k"), langopenai.WithModel(model), langopenai.WithBaseURL(url+"/v1"), langopenai.WithHTTPClient(hc))
+	if err != nil {
+		return nil, err
+	}
+	history := []llms.MessageContent{llms.TextParts(llms.ChatMessageTypeHuman, question)}
+	return func(ctx context.Context) (d delivery) {
+		pieces := 0 // of calls
+		response, err := c.GenerateContent(ctx, history,
+			llms.WithStreamingReasoningFunc(func(_ context.Context, thought, chunk []byte) error {
+				d.thought(string(thought))
+				if bytes.HasPrefix(chunk, []byte(`[{"`)) { // a piece of a call, as JSON
+					pieces++
+				} else {
+					d.wrote(string(chunk))
+				}
+				return nil
+			}),
+		)
+		d.err = err
+		books := newChatBooks(&d)
+		if err != nil {
+			if pieces > 0 {
+				books.begin(chatKey{})
+			}
+			return d
+		}
+		for i, choice := range response.Choices {
+			d.wrote(choice.Content)
+			d.thought(choice.ReasoningContent)
+			for j, call := range choice.ToolCalls {
+				books.piece(chatKey{i, j}, call.FunctionCall.Arguments)
+			}
+			books.choice(i, choice.StopReason)
+		}
+		books.close()
+		return d
+	}, nil
+}
+
+func einoChat(url string, hc *http.Client) (ask, error) {
+	c, err := einoopenai.NewChatModel(context.Background(), &einoopenai.ChatModelConfig{APIKey: "k", BaseURL: url + "/v1", Model: model, HTTPClient: hc})
+	if err != nil {
+		return nil, err
+	}
+	history := []*schema.Message{schema.UserMessage(question)}
+	return func(ctx context.Context) (d delivery) {
+		stream, err := c.Stream(ctx, history)
+		if err != nil {
+			d.err = err
+			return d
+		}
+		defer stream.Close()
+		books := newChatBooks(&d)
+		for {
+			message, err := stream.Recv()
+			if err != nil {
+				if !errors.Is(err, io.EOF) {
+					d.err = err
+				}
+				books.close()
+				return d
+			}
+			d.wrote(message.Content)
+			d.thought(message.ReasoningContent)
+			for i, call := range message.ToolCalls {
+				if call.Index != nil {
+					i = *call.Index
+				}
+				books.piece(chatKey{0, i}, call.Function.Arguments)
+			}
+			if message.ResponseMeta != nil {
+				books.choice(0, message.ResponseMeta.FinishReason)
+			} else {
+				books.choice(0, "")
+			}
+		}
+	}, nil
+}

@@ -1,0 +1,140 @@
+// Oracle holds what is recorded of a stream against what the client gave to its caller:
+// each real client reads each stream cut at every byte, at a clean end, at the end of the
+// connection and at its reset, through otelllm's transport. What the caller was given may
+// not be denied by the facts, a retry may not be called safe after text or a whole call,
+// and a whole answer may not be called a failure.
+//
+//	go run ./oracle
+//
+// The streams are generated, properly framed and in every sloppy way, and recorded ones
+// where OTELLLM_FIXTURES names their folder. One case alone:
+//
+//	go run ./oracle -client go-openai -stream 'openai_chat/call/plain' -cut 512 -end rst -v
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	log.SetOutput(io.Discard) // genai logs what ends a stream
+	var (
+		seed     = flag.Uint64("seed", 1, "of the generated streams")
+		fixtures = flag.String("fixtures", os.Getenv("OTELLLM_FIXTURES"), "folder of recorded streams, one folder a wire")
+		only     = flag.String("client", "", "the clients whose names this expression matches")
+		streams  = flag.String("stream", "", "the streams whose names this expression matches")
+		cut      = flag.Int("cut", -1, "one offset alone")
+		ending   = flag.String("end", "", "one end alone: clean, fin or rst")
+		every    = flag.Bool("every", false, "cut long recorded streams at every byte too: hours")
+		workers  = flag.Int("j", 2*runtime.GOMAXPROCS(0), "cases at a time")
+		shown    = flag.Int("show", 3, "examples of each kind")
+		verbose  = flag.Bool("v", false, "print each case: for one, or a few")
+	)
+	flag.Parse()
+	cases, err := selection(*seed, *fixtures, *only, *streams, *cut, *ending, *every)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "oracle:", err)
+		os.Exit(2)
+	}
+	began := time.Now()
+	rep := newReport(*shown)
+	err = runAll(cases, *workers, func(c *testCase, res *result) {
+		rep.add(c, res)
+		if *verbose {
+			printCase(os.Stdout, c, res)
+		}
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "oracle:", err)
+		os.Exit(2)
+	}
+	rep.print(os.Stdout)
+	fmt.Printf("\n%d cases in %s\n", rep.total(), time.Since(began).Round(100*time.Millisecond))
+	if rep.failed() {
+		os.Exit(1)
+	}
+}
+
+// selection are the cases that the flags ask for.
+func selection(seed uint64, fixtures, onlyClients, onlyStreams string, cut int, ending string, every bool) ([]testCase, error) {
+	clientNames, err := regexp.Compile(onlyClients)
+	if err != nil {
+		return nil, err
+	}
+	streamNames, err := regexp.Compile(onlyStreams)
+	if err != nil {
+		return nil, err
+	}
+	streams := generated(seed)
+	if fixtures != "" {
+		more, err := recorded(fixtures)
+		if err != nil {
+			return nil, err
+		}
+		streams = append(streams, more...)
+	}
+	var cases []testCase
+	for i := range streams {
+		s := &streams[i]
+		if !streamNames.MatchString(s.name) {
+			continue
+		}
+		cuts := s.telling()
+		switch {
+		case cut >= 0:
+			cuts = []int{min(cut, len(s.body))}
+		case every || !strings.HasPrefix(s.name, "recorded/"):
+			cuts = s.every()
+		}
+		for _, c := range clients() {
+			if c.wire != s.wire || !clientNames.MatchString(c.name) {
+				continue
+			}
+			for _, at := range cuts {
+				for e := range ends {
+					if ending == "" || ending == e.String() {
+						cases = append(cases, testCase{c.name, s, at, e})
+					}
+				}
+			}
+		}
+	}
+	if len(cases) == 0 {
+		return nil, fmt.Errorf("no case matches; the clients are %s", strings.Join(names(), ", "))
+	}
+	return cases, nil
+}
+
+func names() (all []string) {
+	for _, c := range clients() {
+		all = append(all, c.name)
+	}
+	return all
+}
+
+func printCase(out io.Writer, c *testCase, res *result) {
+	fmt.Fprintf(out, "%s\n  sent: end %t, error %t; transport broke: %t\n  given: %s\n", c, res.truth.final, res.truth.failed, res.truth.broke, &res.delivery)
+	if err := res.delivery.err; err != nil {
+		fmt.Fprintf(out, "  error: %q\n", err)
+	}
+	var facts []string
+	for key, value := range res.recording {
+		if strings.HasPrefix(string(key), "llm.") && !slices.Contains([]string{"llm.failure.summary", "llm.failure.evidence", "llm.failure.missing_evidence"}, string(key)) {
+			facts = append(facts, strings.TrimPrefix(string(key), "llm.")+"="+value.String())
+		}
+	}
+	slices.Sort(facts)
+	fmt.Fprintf(out, "  recorded: %s\n", strings.Join(facts, " "))
+	for _, f := range res.findings {
+		fmt.Fprintf(out, "  %s: %s\n", f.kind, f.detail)
+	}
+}

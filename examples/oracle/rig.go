@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/otelllm/otelllm-go/otelllm"
+)
+
+// hang is when a case is given up: far more than any needs.
+const hang = 30 * time.Second
+
+// rig is what one worker runs cases with: a server, and the clients over a transport that
+// records.
+type rig struct {
+	server *server
+	below  *counted
+	plain  *http.Transport
+	spans  chan recording
+	asks   map[string]ask
+}
+
+func newRig(clients []client) (*rig, error) {
+	s, err := newServer()
+	if err != nil {
+		return nil, err
+	}
+	plain := &http.Transport{DisableCompression: true}
+	r := &rig{server: s, plain: plain, below: &counted{base: plain}, spans: make(chan recording, 64), asks: map[string]ask{}}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder(r.spans)))
+	hc := &http.Client{Transport: otelllm.NewTransport(r.below, otelllm.WithTracerProvider(provider), otelllm.WithVerdicts())}
+	for _, c := range clients {
+		if r.asks[c.name], err = c.open(s.url(), hc); err != nil {
+			r.close()
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return r, nil
+}
+
+func (r *rig) close() {
+	r.server.close()
+	r.plain.CloseIdleConnections()
+}
+
+// recorder hands on what the spans say.
+type recorder chan recording
+
+func (recorder) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (recorder) Shutdown(context.Context) error                  { return nil }
+func (recorder) ForceFlush(context.Context) error                { return nil }
+
+func (c recorder) OnEnd(s sdktrace.ReadOnlySpan) {
+	r := make(recording, len(s.Attributes()))
+	for _, kv := range s.Attributes() {
+		r[kv.Key] = kv.Value
+	}
+	c <- r
+}
+
+// testCase is one stream, cut, read by one client.
+type testCase struct {
+	client string
+	stream *stream
+	cut    int
+	end    end
+}
+
+func (c *testCase) String() string {
+	return fmt.Sprintf("%s %s@%d/%s", c.client, c.stream.name, c.cut, c.end)
+}
+
+// result is what came of a case.
+type result struct {
+	delivery  delivery
+	recording recording // nil for none
+	truth     truth
+	findings  []finding
+}
+
+// run plays the case and judges it.
+func (r *rig) run(c *testCase) (res result) {
+	g := newGate(c.cut)
+	x := &exchange{gate: g}
+	r.below.now.Store(x)
+	r.server.next.Store(&play{
+		contentType: c.stream.wire.contentType(), body: c.stream.body[:c.cut], due: len(c.stream.body) + 16, end: c.end,
+		chunked: c.cut%2 == 0, gate: g,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	timer := time.AfterFunc(hang, func() { g.open(); cancel() })
+	res.delivery = r.asks[c.client](ctx)
+	g.open()
+	begun := int(x.begun.Load())
+	for range begun {
+		select {
+		case res.recording = <-r.spans:
+		case <-ctx.Done():
+		}
+	}
+	hung := !timer.Stop()
+	cancel()
+	for range begun {
+		<-r.server.served
+	}
+	broken := x.failure.Load()
+	res.truth = truth{final: c.stream.final(c.cut), failed: c.stream.failed(c.cut), broke: broken != nil}
+	switch {
+	case hung || res.recording == nil:
+		res.findings = append(res.findings, finding{noSpan, fmt.Sprintf("requests %d, hung %t, error %v", begun, hung, res.delivery.err)})
+	case begun != 1:
+		res.findings = append(res.findings, finding{moreSpans, fmt.Sprintf("requests %d", begun)})
+	default:
+		res.findings = judge(&res.delivery, res.recording, res.truth)
+	}
+	return res
+}

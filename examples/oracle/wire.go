@@ -1,0 +1,81 @@
+package main
+
+import "encoding/json"
+
+// wire is a wire protocol.
+type wire int
+
+const (
+	chatWire wire = iota
+	responsesWire
+	anthropicWire
+	geminiWire
+	ollamaWire
+	bedrockWire
+	wires
+)
+
+func (w wire) String() string {
+	return [...]string{"openai_chat", "openai_responses", "anthropic_messages", "gemini", "ollama", "bedrock_converse"}[w]
+}
+
+func (w wire) contentType() string {
+	switch w {
+	case ollamaWire:
+		return "application/x-ndjson"
+	case bedrockWire:
+		return "application/vnd.amazon.eventstream"
+	default:
+		return "text/event-stream"
+	}
+}
+
+// event is one event of a stream, before it is framed.
+type event struct {
+	name string // Responses, Anthropic and Bedrock name theirs
+	data string
+	// exception: Bedrock's frame is one of these, and no event.
+	exception bool
+}
+
+// meaning is what the oracle has to know of an event: whether it is, or may be, the end
+// of the protocol, and whether it reports an error.
+func (w wire) meaning(e event) (final, failed bool) {
+	var said struct {
+		Type    string
+		Error   json.RawMessage
+		Done    bool
+		Choices []struct {
+			FinishReason *string `json:"finish_reason"`
+		}
+		Candidates []struct {
+			FinishReason string
+		}
+		PromptFeedback struct{ BlockReason string }
+	}
+	if json.Unmarshal([]byte(e.data), &said) != nil {
+		return false, false // [DONE], and what is no JSON on purpose
+	}
+	failed = e.exception || said.Type == "error" || said.Type == "response.failed" || len(said.Error) > 0 && string(said.Error) != "null"
+	switch w {
+	case chatWire:
+		for _, choice := range said.Choices {
+			final = final || choice.FinishReason != nil && *choice.FinishReason != ""
+			failed = failed || choice.FinishReason != nil && *choice.FinishReason == "error"
+		}
+	case responsesWire:
+		final = said.Type == "response.completed" || said.Type == "response.incomplete"
+	case anthropicWire:
+		final = said.Type == "message_stop"
+	case geminiWire:
+		final = said.PromptFeedback.BlockReason != ""
+		for _, candidate := range said.Candidates {
+			final = final || candidate.FinishReason != ""
+		}
+	case ollamaWire:
+		final = said.Done
+	case bedrockWire:
+		final = e.name == "messageStop"
+	}
+	return final, failed
+}
