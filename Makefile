@@ -31,6 +31,7 @@ MUTANTS ?= otelllm/classify otelllm/internal/sse otelllm/internal/wire processor
 SOAK ?=
 SEED ?= 1
 SOAKFLAGS ?=
+ORACLEFLAGS ?=
 IN ?=
 JAEGER ?= $(BUILD)/jaeger
 DEMO_JAEGER_FLAGS ?=
@@ -112,6 +113,11 @@ $(BUILD)/validate/traces.jsonl: $(COLLECTOR)
 soak: $(COLLECTOR) ## many agents against the Collector while it is stopped, killed and starved, in 5 minutes; SOAK=short in 1, SEED=n, SOAKFLAGS=-help
 	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/soak ./soak
 	@$(BUILD)/soak -root . -seed $(SEED) $(if $(filter short,$(SOAK)),-short) $(SOAKFLAGS)
+
+.PHONY: oracle
+oracle: ## every client over every stream cut at every byte, what it gave against what is recorded; minutes. ORACLEFLAGS=-help
+	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/oracle ./oracle
+	@$(BUILD)/oracle -seed $(SEED) $(ORACLEFLAGS)
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## golangci-lint in all modules: style, mistakes, and who may import whom

@@ -13,11 +13,14 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"os"
+	"os/signal"
 	"regexp"
 	"runtime"
 	"slices"
@@ -35,6 +38,7 @@ func main() {
 		cut      = flag.Int("cut", -1, "one offset alone")
 		ending   = flag.String("end", "", "one end alone: clean, fin or rst")
 		every    = flag.Bool("every", false, "cut long recorded streams at every byte too: hours")
+		some     = flag.Int("n", 0, "so many of the cases, picked at random by the seed; 0: all")
 		workers  = flag.Int("j", 2*runtime.GOMAXPROCS(0), "cases at a time")
 		shown    = flag.Int("show", 3, "examples of each kind")
 		verbose  = flag.Bool("v", false, "print each case: for one, or a few")
@@ -45,9 +49,16 @@ func main() {
 		fmt.Fprintln(os.Stderr, "oracle:", err)
 		os.Exit(2)
 	}
+	if *some > 0 && *some < len(cases) {
+		r := rand.New(rand.NewPCG(*seed, 0))
+		r.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
+		cases = cases[:*some]
+	}
 	began := time.Now()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
 	rep := newReport(*shown)
-	err = runAll(cases, *workers, func(c *testCase, res *result) {
+	err = runAll(ctx, cases, *workers, func(c *testCase, res *result) {
 		rep.add(c, res)
 		if *verbose {
 			printCase(os.Stdout, c, res)
@@ -58,8 +69,8 @@ func main() {
 		os.Exit(2)
 	}
 	rep.print(os.Stdout)
-	fmt.Printf("\n%d cases in %s\n", rep.total(), time.Since(began).Round(100*time.Millisecond))
-	if rep.failed() {
+	fmt.Printf("\n%d of %d cases in %s\n", rep.total(), len(cases), time.Since(began).Round(100*time.Millisecond))
+	if rep.failed() || rep.total() < len(cases) {
 		os.Exit(1)
 	}
 }

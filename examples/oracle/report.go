@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -10,8 +11,9 @@ import (
 	"text/tabwriter"
 )
 
-// runAll runs the cases, so many at a time, and hands on what came of each, one at a time.
-func runAll(cases []testCase, workers int, each func(c *testCase, res *result)) error {
+// runAll runs the cases, so many at a time, until ctx ends, and hands on what came of
+// each, one at a time.
+func runAll(ctx context.Context, cases []testCase, workers int, each func(c *testCase, res *result)) error {
 	workers = max(1, min(workers, len(cases)))
 	var (
 		mu   sync.Mutex
@@ -31,7 +33,7 @@ func runAll(cases []testCase, workers int, each func(c *testCase, res *result)) 
 		wg.Go(func() {
 			for {
 				at := int(next.Add(1)) - 1
-				if at >= len(cases) {
+				if at >= len(cases) || ctx.Err() != nil {
 					return
 				}
 				c := &cases[at]
