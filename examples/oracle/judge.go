@@ -37,7 +37,8 @@ const (
 	// The client reports no error and hands over a call whose input is JSON, although the
 	// protocol did not complete it; a retry is called safe.
 	looseCall kind = "note: call not completed, client content, retry safe"
-	// All that the protocol asks for had come; the client did not take it, or choked on it.
+	// All that the protocol asks for was sent; the client did not take it, or took it for
+	// something else.
 	unheardEnd kind = "note: whole on the wire, not for the client"
 )
 
@@ -65,7 +66,6 @@ func (r recording) text(key attribute.Key) string { return r[key].AsString() }
 type truth struct {
 	final  bool // the protocol's end was sent
 	failed bool // an error inside the stream was sent, or its beginning
-	broke  bool // the transport reported an error
 }
 
 // judge holds what a client gave to its caller against what was recorded.
@@ -103,7 +103,7 @@ func judge(d *delivery, r recording, t truth) (found []finding) {
 	case class != "" && d.whole() && !justified(class, d, t):
 		add(falseAlarm, "%s", verdict)
 	case class == "" && r.text(semconv.StreamEndKey) == semconv.StreamEndTerminalEvent.String() && !d.finished:
-		if t.final || d.err != nil && !t.broke && !t.failed {
+		if t.final {
 			add(unheardEnd, "error %T", d.err)
 		} else {
 			add(falseSuccess, "error %T, sent: error %t", d.err, t.failed)

@@ -133,7 +133,7 @@ func names() (all []string) {
 }
 
 func printCase(out io.Writer, c *testCase, res *result) {
-	fmt.Fprintf(out, "%s\n  sent: end %t, error %t; transport broke: %t\n  given: %s\n", c, res.truth.final, res.truth.failed, res.truth.broke, &res.delivery)
+	fmt.Fprintf(out, "%s\n  sent: end %t, error %t\n  given: %s\n", c, res.truth.final, res.truth.failed, &res.delivery)
 	if err := res.delivery.err; err != nil {
 		fmt.Fprintf(out, "  error: %q\n", err)
 	}

@@ -136,8 +136,10 @@ func TestResetTakesNothingAway(t *testing.T) {
 			for cut := 0; cut <= len(s.body); cut += 7 {
 				fin := r.run(&testCase{c.name, s, cut, endFIN})
 				rst := r.run(&testCase{c.name, s, cut, endRST})
-				assert.Equal(t, fin.delivery.String()[:strings.Index(fin.delivery.String(), ", error")],
-					rst.delivery.String()[:strings.Index(rst.delivery.String(), ", error")], "cut at %d", cut)
+				a, b := fin.delivery, rst.delivery
+				// Bedrock's client takes the end of the connection for the end of the answer.
+				a.err, b.err, a.loose, b.loose = nil, nil, false, false
+				assert.Equal(t, a, b, "cut at %d", cut)
 				if cut < len(s.body)/2 && c.name != "ollama" { // which does not look at the error of a read
 					assert.Error(t, rst.delivery.err, "cut at %d", cut)
 				}

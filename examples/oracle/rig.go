@@ -107,8 +107,7 @@ func (r *rig) run(c *testCase) (res result) {
 	for range begun {
 		<-r.server.served
 	}
-	broken := x.failure.Load()
-	res.truth = truth{final: c.stream.final(c.cut), failed: c.stream.failed(c.cut), broke: broken != nil}
+	res.truth = truth{final: c.stream.final(c.cut), failed: c.stream.failed(c.cut)}
 	switch {
 	case hung || res.recording == nil:
 		res.findings = append(res.findings, finding{noSpan, fmt.Sprintf("requests %d, hung %t, error %v", begun, hung, res.delivery.err)})

@@ -140,8 +140,7 @@ func (p *play) bytes() []byte {
 	return append(out, p.body...)
 }
 
-// counted is the transport below the one that records: it opens the gate, and keeps the
-// error that ended the body.
+// counted is the transport below the one that records. It opens the gate.
 type counted struct {
 	base http.RoundTripper
 	now  atomic.Pointer[exchange]
@@ -149,9 +148,8 @@ type counted struct {
 
 // exchange is what was seen of one case below the recording.
 type exchange struct {
-	gate    *gate
-	begun   atomic.Int32 // requests
-	failure atomic.Pointer[error]
+	*gate
+	begun atomic.Int32 // requests
 }
 
 func (t *counted) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -159,25 +157,21 @@ func (t *counted) RoundTrip(req *http.Request) (*http.Response, error) {
 	x.begun.Add(1)
 	resp, err := t.base.RoundTrip(req)
 	if err != nil {
-		x.failure.Store(&err)
-		x.gate.open()
+		x.open()
 		return nil, err
 	}
-	x.gate.add(0)
-	resp.Body = &countedBody{ReadCloser: resp.Body, exchange: x}
+	x.add(0)
+	resp.Body = &countedBody{resp.Body, x.gate}
 	return resp, nil
 }
 
 type countedBody struct {
 	io.ReadCloser
-	*exchange
+	gate *gate
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // the contract of io.Reader: io.EOF itself
-		b.failure.Store(&err)
-	}
 	b.gate.add(n)
 	return n, err
 }
