@@ -17,8 +17,13 @@ import (
 // awsMessage is one message of an AWS event-stream: a prelude with its checksum,
 // headers of the type string, a payload, and the checksum of it all.
 func awsMessage(event, payload string) string {
+	return awsHeaders([][2]string{{":event-type", event}, {":content-type", "application/json"}, {":message-type", "event"}}, payload)
+}
+
+// awsHeaders is a message with these headers.
+func awsHeaders(strings [][2]string, payload string) string {
 	var headers bytes.Buffer
-	for _, h := range [][2]string{{":event-type", event}, {":content-type", "application/json"}, {":message-type", "event"}} {
+	for _, h := range strings {
 		headers.WriteByte(byte(len(h[0])))
 		headers.WriteString(h[0])
 		headers.WriteByte(7)

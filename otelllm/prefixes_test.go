@@ -1,0 +1,433 @@
+package otelllm
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// everyCut reports whether the properties of this file and of shapes_test.go are
+// checked at every byte and for every mutation, which takes minutes, or at a sample.
+func everyCut() bool { return os.Getenv("OTELLLM_EVERY_CUT") != "" }
+
+// way is a way in which a body ends after a prefix of an answer.
+type way struct {
+	name string
+	end  error // of the body; nil: the consumer closes it
+}
+
+var (
+	endsClean     = way{"clean EOF", io.EOF}
+	endsReset     = way{"reset", &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}}
+	endsTruncated = way{"truncated", io.ErrUnexpectedEOF}
+	endsClosed    = way{"closed", nil}
+)
+
+// cutter reads prefixes of answers through a transport, without a network.
+type cutter struct {
+	rt     *Transport
+	body   pieces
+	header http.Header
+	buf    []byte
+}
+
+func newCutter() *cutter {
+	c := &cutter{header: http.Header{}, buf: make([]byte, 64<<10)}
+	c.rt = NewTransport(roundTripper(func(req *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Header: c.header, Body: &c.body, Request: req}, nil
+	}))
+	return c
+}
+
+var errStuck = errors.New("closed by the consumer, not read to here")
+
+// facts are those of a request to path that was answered with the prefix of an answer
+// and ended in this way. What depends on the clock is left out.
+func (c *cutter) facts(tb testing.TB, path, request, contentType, prefix string, w way) classify.Request {
+	ctx, run := StartRun(tb.Context(), "")
+	defer run.End(nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://x/", strings.NewReader(request))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	req.URL.Path = path
+	c.header["Content-Type"] = []string{contentType}
+	c.body = pieces{left: []string{prefix}, end: cmp.Or(w.end, errStuck)}
+	if prefix == "" {
+		c.body.left = nil
+	}
+	resp, err := c.rt.RoundTrip(req)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for len(c.body.left) > 0 || w.end != nil {
+		if _, err = resp.Body.Read(c.buf); err != nil {
+			break
+		}
+	}
+	_ = resp.Body.Close()
+	seen, _ := run.seen()
+	if len(seen.Requests) != 1 {
+		tb.Fatalf("%d requests recorded under %q", len(seen.Requests), path)
+	}
+	r := seen.Requests[0]
+	r.Start, r.End = began, began.Add(time.Minute)
+	r.TimeToHeaders, r.LastProgress, r.LongestGap = 0, 0, 0
+	return r
+}
+
+var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// asking is what a request asked for, as far as the rules read it.
+type asking struct {
+	name string
+	set  func(*classify.Request)
+}
+
+var askings = []asking{
+	{"nothing offered", func(*classify.Request) {}},
+	{"code_interpreter offered", func(r *classify.Request) { r.ProviderTools = []string{"code_interpreter"} }},
+	{"web_search offered", func(r *classify.Request) { r.ProviderTools = []string{"web_search"} }},
+	{"mcp offered, background", func(r *classify.Request) {
+		r.ProviderTools, r.Background = []string{"mcp"}, true
+	}},
+	{"provider tools not observed", func(r *classify.Request) { r.ProviderTools = nil }},
+	{"background", func(r *classify.Request) { r.Background = true }},
+	{"an open call in the history", func(r *classify.Request) { r.HistoryCalls = append(r.HistoryCalls, "call_open") }},
+}
+
+// setting is the run that a request is part of.
+type setting struct {
+	name string
+	run  func(classify.Request) classify.Run
+}
+
+var settings = []setting{
+	{"alone", func(r classify.Request) classify.Run { return classify.Run{Requests: []classify.Request{r}} }},
+	{"tools recorded", func(r classify.Request) classify.Run {
+		return classify.Run{
+			ToolsRecorded: classify.Yes, AnnouncedRequests: classify.Counted(1), AnnouncedTools: classify.Counted(0),
+			Requests: []classify.Request{r},
+		}
+	}},
+	{"after a tool", func(r classify.Request) classify.Run {
+		r.HistoryCalls, r.HistoryOutputs = append([]string{"call_before"}, r.HistoryCalls...), append([]string{"call_before"}, r.HistoryOutputs...)
+		return classify.Run{
+			ToolsRecorded: classify.Yes, AnnouncedRequests: classify.Counted(2), AnnouncedTools: classify.Counted(1),
+			Requests: []classify.Request{{
+				Start: began.Add(-3 * time.Minute), End: began.Add(-2 * time.Minute), Basis: classify.Typed,
+				Phase: semconv.PhaseStreamEnd, Ended: semconv.StreamEndTerminalEvent, Failed: classify.No, Status: http.StatusOK,
+				Finish: classify.FinishToolCalls, Events: classify.Counted(3),
+				Text: classify.Counted(0), Reasoning: classify.Counted(0),
+				ToolInputsStarted: classify.Counted(1), ToolInputsCompleted: classify.Counted(1), ToolCalls: classify.Counted(1),
+				CallIDs: []string{"call_before"}, ProviderToolsStarted: classify.Counted(0),
+				ProviderTools: []string{}, HistoryCalls: []string{}, HistoryOutputs: []string{},
+			}, r},
+			Tools: []classify.Tool{{
+				Start: began.Add(-90 * time.Second), End: began.Add(-80 * time.Second), CallID: "call_before", Name: "read_file",
+				Effect: semconv.ToolEffectReadOnly, Outcome: semconv.ToolOutcomeSucceeded, Delivery: semconv.OutputDeliverySent,
+			}},
+		}
+	}},
+}
+
+// judged is what becomes of one request in every setting, whatever it asked for.
+type judged struct {
+	facts    classify.Request
+	verdicts []classify.Diagnosis // of the request and of its run, by case
+}
+
+// cases are the names of the cases, in the order of the verdicts in a judged.
+var cases = func() (names []string) {
+	for _, s := range settings {
+		for _, a := range askings {
+			names = append(names, s.name+", "+a.name+", request", s.name+", "+a.name+", run")
+		}
+	}
+	return names
+}()
+
+// judgeCases judges the facts in every case. What the request asked for is the case's, not
+// what its body said.
+func judgeCases(facts *classify.Request) judged {
+	j := judged{facts: *facts}
+	for _, s := range settings {
+		for _, a := range askings {
+			r := *facts
+			r.ProviderTools, r.HistoryCalls, r.HistoryOutputs = []string{}, []string{}, []string{}
+			a.set(&r)
+			run := s.run(r)
+			v := classify.Judge(&run)
+			j.verdicts = append(j.verdicts, v.Requests[len(v.Requests)-1], v.Run)
+		}
+	}
+	return j
+}
+
+// cameWhole: the answer came to the end that the protocol has for it, so that the level
+// is no longer that of a cut.
+func cameWhole(r *classify.Request) bool {
+	return r.Ended == semconv.StreamEndTerminalEvent && r.Provider.Kind == semconv.ProviderErrorKindUnset &&
+		r.Finish != classify.FinishMissing
+}
+
+// prefixes holds the invariant that a longer prefix of an answer is never safer to
+// repeat: it sees ever longer ones that ended in the same way, and compares each with
+// the least safe before it. The verdict on a whole answer is out of the comparison.
+//
+// A deliberate end by this side is compared with others of its kind: it asks for more
+// than the same prefix that the provider or the network ended.
+type prefixes struct {
+	last    judged
+	highest [2][]peak // by case; of deliberate ends, and of others
+	counts  [6]peak
+	unread  int
+}
+
+// peak is the highest level, or count, and the cut where it was first reached.
+type peak struct {
+	level, at int
+	verdict   classify.Diagnosis
+}
+
+// see looks at the next prefix, of n bytes. It returns what is wrong.
+func (p *prefixes) see(n int, facts *classify.Request) (wrong []fault) {
+	if p.highest[0] == nil {
+		p.highest = [2][]peak{make([]peak, len(cases)), make([]peak, len(cases))}
+		p.unread = -1
+	}
+	if p.last.verdicts == nil || !reflect.DeepEqual(p.last.facts, *facts) {
+		p.last = judgeCases(facts)
+	}
+	wrong = p.count(n, facts, wrong)
+	if cameWhole(facts) {
+		return wrong
+	}
+	for i := range p.last.verdicts {
+		d := &p.last.verdicts[i]
+		if d.Class == semconv.ClassUnset {
+			wrong = append(wrong, fault{kind: "a cut answer is no failure", in: cases[i], a: n, b: n})
+			continue
+		}
+		top := &p.highest[b2i(d.Class == semconv.ClassLocalAbort)][i]
+		level := int(d.Retry.Safety)
+		if level < top.level {
+			wrong = append(wrong, fault{
+				kind: fmt.Sprintf("%s/%s %s after %s/%s", d.Class, d.Cause, d.Retry.Safety, top.verdict.Retry.Safety, top.verdict.Retry.Reason),
+				in:   cases[i], a: top.at, b: n,
+			})
+		}
+		if level > top.level {
+			*top = peak{level, n, *d}
+		}
+	}
+	return wrong
+}
+
+// count holds that no count falls, and that what could not be read stays so.
+func (p *prefixes) count(n int, r *classify.Request, wrong []fault) []fault {
+	for i, c := range [...]struct {
+		name  string
+		count classify.Count
+	}{
+		{"text", r.Text},
+		{"reasoning", r.Reasoning},
+		{"tool inputs", r.ToolInputsStarted},
+		{"complete tool inputs", r.ToolInputsCompleted},
+		{"calls", r.ToolCalls},
+		{"provider tools", r.ProviderToolsStarted},
+	} {
+		top := &p.counts[i]
+		if c.count.N() < top.level {
+			wrong = append(wrong, fault{kind: "the count falls: " + c.name, a: top.at, b: n})
+		}
+		if c.count.N() > top.level {
+			*top = peak{level: c.count.N(), at: n}
+		}
+	}
+	switch {
+	case !r.Unread && p.unread >= 0:
+		wrong = append(wrong, fault{kind: "what was not read has been read", a: p.unread, b: n})
+	case r.Unread && p.unread < 0:
+		p.unread = n
+	}
+	return wrong
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// fault is one breach of a property.
+type fault struct {
+	kind string
+	in   string // the case, "" where it is none of one
+	a, b int    // the cuts
+}
+
+// faults gathers breaches by kind, so that one mistake is one line.
+type faults struct {
+	kinds map[string]*faultKind
+}
+
+type faultKind struct {
+	n       int
+	in      map[string]int
+	example string
+}
+
+func (f *faults) add(kind, in, example string) {
+	if f.kinds == nil {
+		f.kinds = map[string]*faultKind{}
+	}
+	k := f.kinds[kind]
+	if k == nil {
+		k = &faultKind{in: map[string]int{}, example: example}
+		f.kinds[kind] = k
+	}
+	k.n++
+	if in != "" {
+		k.in[in]++
+	}
+}
+
+// report fails the test with one line a kind.
+func (f *faults) report(tb testing.TB) {
+	tb.Helper()
+	for _, kind := range slices.Sorted(maps.Keys(f.kinds)) {
+		k := f.kinds[kind]
+		in := slices.Sorted(maps.Keys(k.in))
+		if len(in) > 3 {
+			in = append(in[:3:3], fmt.Sprintf("and %d more", len(k.in)-3))
+		}
+		tb.Errorf("%d × %s\n\tin: %s\n\tfirst: %s", k.n, kind, strings.Join(in, "; "), k.example)
+	}
+}
+
+// around are the bytes at a cut.
+func around(text string, n int) string {
+	return fmt.Sprintf("%q ✂ %q", text[max(0, n-90):n], text[n:min(len(text), n+30)])
+}
+
+// holdPrefixes checks the property for one answer, at these cuts in rising order.
+func (c *cutter) holdPrefixes(tb testing.TB, f *faults, w *wireStream, cuts []int, ways ...way) {
+	tb.Helper()
+	text := w.text()
+	for _, end := range ways {
+		var p prefixes
+		for _, n := range cuts {
+			facts := c.facts(tb, w.path, w.request, w.contentType, text[:n], end)
+			for _, wrong := range p.see(n, &facts) {
+				f.add(wrong.kind, wrong.in, fmt.Sprintf("%s (%s), %d and %d bytes:\n\t\t%s\n\t\t%s",
+					w.name, end.name, wrong.a, wrong.b, around(text, wrong.a), around(text, wrong.b)))
+			}
+		}
+	}
+}
+
+// cutsOf are the cuts of a text: all of them, or at most about this many, of which those
+// where lines and objects end come first.
+func cutsOf(name, text string, most int) (cuts []int) {
+	if len(text) < most || everyCut() {
+		for n := range len(text) + 1 {
+			cuts = append(cuts, n)
+		}
+		return cuts
+	}
+	var ends []int
+	for i := range len(text) {
+		if text[i] == '\n' || text[i] == '}' || i > 0 && text[i-1] == '\n' {
+			ends = append(ends, i, i+1)
+		}
+	}
+	ends = slices.Compact(ends)
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, name)
+	start := int(h.Sum32() % 1024)
+	take := func(n, most int, at func(int) int) {
+		step := n/most + 1
+		for i := start % step; i < n; i += step {
+			cuts = append(cuts, at(i))
+		}
+	}
+	take(len(ends), most*3/4, func(i int) int { return ends[i] })
+	take(len(text), most/4, func(i int) int { return i })
+	cuts = append(cuts, 0, len(text))
+	slices.Sort(cuts)
+	return slices.Compact(cuts)
+}
+
+// TestPrefixes cuts the package's own answers at every byte, and recorded, sloppy and
+// generated ones at a sample of their bytes or, with OTELLLM_EVERY_CUT, at every one.
+func TestPrefixes(t *testing.T) {
+	for _, group := range []struct {
+		name    string
+		answers []wireStream
+		most    int // cuts of one answer
+		ways    []way
+	}{
+		{"own", ownAnswers(t), 1 << 20, []way{endsClean, endsReset, endsTruncated, endsClosed}},
+		{"sloppy", sloppyAnswers(t), 80, []way{endsClean, endsReset, endsClosed}},
+		{"generated", generatedAnswers(t), 60, []way{endsClean, endsReset, endsClosed}},
+		{"recorded", recordedAnswers(t), 60, []way{endsClean, endsReset, endsClosed}},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			c := newCutter()
+			var f faults
+			for i := range group.answers {
+				w := &group.answers[i]
+				c.holdPrefixes(t, &f, w, cutsOf(w.name, w.text(), group.most), group.ways...)
+			}
+			f.report(t)
+		})
+	}
+}
+
+// FuzzPrefixes answers with any bytes, cut at two places: the longer prefix is never
+// safer to repeat.
+func FuzzPrefixes(f *testing.F) {
+	answers := slices.Concat(ownAnswers(f), sloppyAnswers(f), generatedAnswers(f))
+	kinds := wireKinds()
+	for i := range answers {
+		w := &answers[i]
+		kind := slices.IndexFunc(kinds, func(k wireStream) bool { return k.path == w.path && k.contentType == w.contentType })
+		if kind < 0 {
+			f.Fatalf("%s is of no kind", w.name)
+		}
+		text := w.text()
+		for _, event := range []int{1, len(w.events) / 2} {
+			n := len(strings.Join(w.events[:event], ""))
+			f.Add(uint8(kind), []byte(text), uint32(n), uint32(len(text)))
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, body []byte, a, b uint32) {
+		if len(body) > 16<<10 {
+			return
+		}
+		w := kinds[int(kind)%len(kinds)]
+		w.events = []string{string(body)}
+		cuts := []int{int(a) % (len(body) + 1), int(b) % (len(body) + 1)}
+		slices.Sort(cuts)
+		var wrong faults
+		newCutter().holdPrefixes(t, &wrong, &w, cuts, endsClean, endsReset, endsClosed)
+		wrong.report(t)
+	})
+}
