@@ -299,7 +299,9 @@ var sloppiness = map[string][]struct {
 		{"no event fields", everywhere(func(e string) string { return e[max(0, strings.Index(e, "data:")):] })},
 		{"bytes after the JSON", everywhere(func(e string) string { return strings.Replace(e, "}\n\n", "} x\n\n", 1) })},
 		{"data in several lines", everywhere(func(e string) string { return strings.Replace(e, `,"`, ",\ndata: \"", 1) })},
-		{"keys in another case", everywhere(func(e string) string { return keyWords.ReplaceAllStringFunc(e, func(k string) string { return `"` + strings.ToUpper(k[1:2]) + k[2:] }) })},
+		{"keys in another case", everywhere(func(e string) string {
+			return keyWords.ReplaceAllStringFunc(e, func(k string) string { return `"` + strings.ToUpper(k[1:2]) + k[2:] })
+		})},
 		{"every event twice", everywhere(func(e string) string { return e + e })},
 		{"a line that is no JSON", within(always("data: oops\n\n"))},
 		{"a line that is no event", within(always("oops\n\n"))},

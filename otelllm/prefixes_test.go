@@ -186,6 +186,8 @@ func cameWhole(r *classify.Request) bool {
 		r.Finish != classify.FinishMissing
 }
 
+func equalFacts(a, b *classify.Request) bool { return reflect.DeepEqual(a, b) }
+
 // prefixes holds the invariant that a longer prefix of an answer is never safer to
 // repeat: it sees ever longer ones that ended in the same way, and compares each with
 // the least safe before it. The verdict on a whole answer is out of the comparison.
@@ -211,7 +213,7 @@ func (p *prefixes) see(n int, facts *classify.Request) (wrong []fault) {
 		p.highest = [2][]peak{make([]peak, len(cases)), make([]peak, len(cases))}
 		p.unread = -1
 	}
-	if p.last.verdicts == nil || !reflect.DeepEqual(p.last.facts, *facts) {
+	if p.last.verdicts == nil || !equalFacts(&p.last.facts, facts) {
 		p.last = judgeCases(facts)
 	}
 	wrong = p.count(n, facts, wrong)
@@ -267,6 +269,14 @@ func (p *prefixes) count(n int, r *classify.Request, wrong []fault) []fault {
 		p.unread = n
 	}
 	return wrong
+}
+
+// brief is a verdict in a few words.
+func brief(d *classify.Diagnosis) string {
+	if d.Class == semconv.ClassUnset {
+		return "no failure"
+	}
+	return fmt.Sprintf("%s/%s %s/%s", d.Class, d.Cause, d.Retry.Safety, d.Retry.Reason)
 }
 
 func b2i(b bool) int {
