@@ -1,8 +1,7 @@
 package otelllm
 
 import (
-	"cmp"
-	"errors"
+	"context"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
@@ -28,33 +28,57 @@ func everyCut() bool { return os.Getenv("OTELLLM_EVERY_CUT") != "" }
 // way is a way in which a body ends after a prefix of an answer.
 type way struct {
 	name string
-	end  error // of the body; nil: the consumer closes it
+	end  error // of the body; nil: the consumer closes it, or
+	dog  bool  // the body goes silent until a watchdog ends it
 }
 
 var (
-	endsClean     = way{"clean EOF", io.EOF}
-	endsReset     = way{"reset", &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}}
-	endsTruncated = way{"truncated", io.ErrUnexpectedEOF}
-	endsClosed    = way{"closed", nil}
+	endsClean     = way{name: "clean EOF", end: io.EOF}
+	endsReset     = way{name: "reset", end: &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}}
+	endsTruncated = way{name: "truncated", end: io.ErrUnexpectedEOF}
+	endsClosed    = way{name: "closed"}
+	endsWatched   = way{name: "watchdog", dog: true} // needs a bubble of synctest
 )
 
 // cutter reads prefixes of answers through a transport, without a network.
 type cutter struct {
-	rt     *Transport
-	body   pieces
-	header http.Header
-	buf    []byte
+	plain, watched *Transport
+	body           cutBody
+	header         http.Header
+	buf            []byte
 }
+
+// cutBody is a body that holds a prefix, and then ends or goes silent.
+type cutBody struct {
+	left string
+	end  error           // nil: it goes silent
+	ctx  context.Context // which ends the silence
+}
+
+func (b *cutBody) Read(p []byte) (int, error) {
+	if b.left != "" {
+		n := copy(p, b.left)
+		b.left = b.left[n:]
+		return n, nil
+	}
+	if b.end != nil {
+		return 0, b.end
+	}
+	<-b.ctx.Done()
+	return 0, context.Cause(b.ctx)
+}
+
+func (*cutBody) Close() error { return nil }
 
 func newCutter() *cutter {
 	c := &cutter{header: http.Header{}, buf: make([]byte, 64<<10)}
-	c.rt = NewTransport(roundTripper(func(req *http.Request) (*http.Response, error) {
+	below := roundTripper(func(req *http.Request) (*http.Response, error) {
+		c.body.ctx = req.Context()
 		return &http.Response{StatusCode: http.StatusOK, Header: c.header, Body: &c.body, Request: req}, nil
-	}))
+	})
+	c.plain, c.watched = NewTransport(below), NewTransport(below, WithWatchdog(Watchdog{Total: time.Minute}))
 	return c
 }
-
-var errStuck = errors.New("closed by the consumer, not read to here")
 
 // facts are those of a request to path that was answered with the prefix of an answer
 // and ended in this way. What depends on the clock is left out.
@@ -67,15 +91,16 @@ func (c *cutter) facts(tb testing.TB, path, request, contentType, prefix string,
 	}
 	req.URL.Path = path
 	c.header["Content-Type"] = []string{contentType}
-	c.body = pieces{left: []string{prefix}, end: cmp.Or(w.end, errStuck)}
-	if prefix == "" {
-		c.body.left = nil
+	c.body = cutBody{left: prefix, end: w.end}
+	rt := c.plain
+	if w.dog {
+		rt = c.watched
 	}
-	resp, err := c.rt.RoundTrip(req)
+	resp, err := rt.RoundTrip(req)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for len(c.body.left) > 0 || w.end != nil {
+	for c.body.left != "" || w.end != nil || w.dog {
 		if _, err = resp.Body.Read(c.buf); err != nil {
 			break
 		}
@@ -97,18 +122,21 @@ var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 type asking struct {
 	name string
 	set  func(*classify.Request)
+	// open: what the provider may do, or have done, beyond a cut is not known. The end
+	// of the answer settles it.
+	open bool
 }
 
 var askings = []asking{
-	{"nothing offered", func(*classify.Request) {}},
-	{"code_interpreter offered", func(r *classify.Request) { r.ProviderTools = []string{"code_interpreter"} }},
-	{"web_search offered", func(r *classify.Request) { r.ProviderTools = []string{"web_search"} }},
+	{"nothing offered", func(*classify.Request) {}, false},
+	{"code_interpreter offered", func(r *classify.Request) { r.ProviderTools = []string{"code_interpreter"} }, true},
+	{"web_search offered", func(r *classify.Request) { r.ProviderTools = []string{"web_search"} }, false},
 	{"mcp offered, background", func(r *classify.Request) {
 		r.ProviderTools, r.Background = []string{"mcp"}, true
-	}},
-	{"provider tools not observed", func(r *classify.Request) { r.ProviderTools = nil }},
-	{"background", func(r *classify.Request) { r.Background = true }},
-	{"an open call in the history", func(r *classify.Request) { r.HistoryCalls = append(r.HistoryCalls, "call_open") }},
+	}, true},
+	{"provider tools not observed", func(r *classify.Request) { r.ProviderTools = nil }, true},
+	{"background", func(r *classify.Request) { r.Background = true }, true},
+	{"an open call in the history", func(r *classify.Request) { r.HistoryCalls = append(r.HistoryCalls, "call_open") }, false},
 }
 
 // setting is the run that a request is part of.
@@ -152,14 +180,22 @@ type judged struct {
 	verdicts []classify.Diagnosis // of the request and of its run, by case
 }
 
-// cases are the names of the cases, in the order of the verdicts in a judged.
-var cases = func() (names []string) {
+// judgedCase is one verdict in a judged.
+type judgedCase struct {
+	name string
+	open bool // as of its asking
+}
+
+// cases are in the order of the verdicts in a judged.
+var cases = func() (all []judgedCase) {
 	for _, s := range settings {
 		for _, a := range askings {
-			names = append(names, s.name+", "+a.name+", request", s.name+", "+a.name+", run")
+			for _, of := range []string{"request", "run"} {
+				all = append(all, judgedCase{s.name + ", " + a.name + ", " + of, a.open})
+			}
 		}
 	}
-	return names
+	return all
 }()
 
 // judgeCases judges the facts in every case. What the request asked for is the case's, not
@@ -186,11 +222,20 @@ func cameWhole(r *classify.Request) bool {
 		r.Finish != classify.FinishMissing
 }
 
+// endedBadly: the answer ended by an error event.
+func endedBadly(r *classify.Request) bool {
+	return r.Ended == semconv.StreamEndTerminalEvent && r.Provider.Kind != semconv.ProviderErrorKindUnset
+}
+
 func equalFacts(a, b *classify.Request) bool { return reflect.DeepEqual(a, b) }
 
 // prefixes holds the invariant that a longer prefix of an answer is never safer to
 // repeat: it sees ever longer ones that ended in the same way, and compares each with
-// the least safe before it. The verdict on a whole answer is out of the comparison.
+// the least safe before it.
+//
+// Two ends are out of the comparison. A whole answer is no cut one, and neither is one
+// whose end nothing is claimed of. An error event settles what a cut leaves open: no
+// tool of the provider began that was not announced, and a job is over.
 //
 // A deliberate end by this side is compared with others of its kind: it asks for more
 // than the same prefix that the provider or the network ended.
@@ -217,13 +262,17 @@ func (p *prefixes) see(n int, facts *classify.Request) (wrong []fault) {
 		p.last = judgeCases(facts)
 	}
 	wrong = p.count(n, facts, wrong)
-	if cameWhole(facts) {
+	if cameWhole(facts) || facts.Ended == semconv.StreamEndUnset {
 		return wrong
 	}
+	settled := endedBadly(facts) && facts.ProviderToolsStarted.N() == 0
 	for i := range p.last.verdicts {
+		if settled && cases[i].open {
+			continue
+		}
 		d := &p.last.verdicts[i]
 		if d.Class == semconv.ClassUnset {
-			wrong = append(wrong, fault{kind: "a cut answer is no failure", in: cases[i], a: n, b: n})
+			wrong = append(wrong, fault{kind: "a cut answer is no failure", in: cases[i].name, a: n, b: n})
 			continue
 		}
 		top := &p.highest[b2i(d.Class == semconv.ClassLocalAbort)][i]
@@ -231,7 +280,7 @@ func (p *prefixes) see(n int, facts *classify.Request) (wrong []fault) {
 		if level < top.level {
 			wrong = append(wrong, fault{
 				kind: fmt.Sprintf("%s/%s %s after %s/%s", d.Class, d.Cause, d.Retry.Safety, top.verdict.Retry.Safety, top.verdict.Retry.Reason),
-				in:   cases[i], a: top.at, b: n,
+				in:   cases[i].name, a: top.at, b: n,
 			})
 		}
 		if level > top.level {
@@ -394,19 +443,21 @@ func TestPrefixes(t *testing.T) {
 		most    int // cuts of one answer
 		ways    []way
 	}{
-		{"own", ownAnswers(t), 1 << 20, []way{endsClean, endsReset, endsTruncated, endsClosed}},
+		{"own", ownAnswers(t), 1 << 20, []way{endsClean, endsReset, endsTruncated, endsClosed, endsWatched}},
 		{"sloppy", sloppyAnswers(t), 80, []way{endsClean, endsReset, endsClosed}},
 		{"generated", generatedAnswers(t), 60, []way{endsClean, endsReset, endsClosed}},
 		{"recorded", recordedAnswers(t), 60, []way{endsClean, endsReset, endsClosed}},
 	} {
 		t.Run(group.name, func(t *testing.T) {
-			c := newCutter()
-			var f faults
-			for i := range group.answers {
-				w := &group.answers[i]
-				c.holdPrefixes(t, &f, w, cutsOf(w.name, w.text(), group.most), group.ways...)
-			}
-			f.report(t)
+			synctest.Test(t, func(t *testing.T) {
+				c := newCutter()
+				var f faults
+				for i := range group.answers {
+					w := &group.answers[i]
+					c.holdPrefixes(t, &f, w, cutsOf(w.name, w.text(), group.most), group.ways...)
+				}
+				f.report(t)
+			})
 		})
 	}
 }

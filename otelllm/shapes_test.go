@@ -305,7 +305,7 @@ func falls(o, m *classify.Diagnosis, original, mutant *classify.Request, healthy
 		return "is safe to repeat"
 	case o.Class == semconv.ClassUnset:
 		return ""
-	case m.Class == semconv.ClassUnset && (cameWhole(original) || o.Class == semconv.ClassProviderError && cameWhole(mutant)):
+	case m.Class == semconv.ClassUnset && (mutant.Ended == semconv.StreamEndUnset || cameWhole(original) || o.Class == semconv.ClassProviderError && cameWhole(mutant)):
 		return ""
 	case m.Class == semconv.ClassUnset:
 		return "is no failure"
@@ -431,7 +431,7 @@ func (s *shapes) compare(tb testing.TB, w *wireStream, events, mutant []shapedEv
 			for i := range got.verdicts {
 				o, d := &original.verdicts[i], &got.verdicts[i]
 				if wrong := falls(o, d, &original.facts, &facts, m.healthy && k == len(events)); wrong != "" {
-					s.faults.add(fmt.Sprintf("%s: %s: %s %s", m.name, w.path, place, wrong), cases[i], fmt.Sprintf(
+					s.faults.add(fmt.Sprintf("%s: %s: %s %s", m.name, w.path, place, wrong), cases[i].name, fmt.Sprintf(
 						"%s (%s), after event %d of %d:\n\t\t%.200q\n\t\t%s\n\t\t%s", w.name, end.name, k, len(events), mutant[first].text, brief(o), brief(d)))
 				}
 			}
