@@ -46,22 +46,15 @@ func wireKinds() []wireStream {
 	}
 }
 
-// kindOf is the kind of a name, to be given events and a name of its own.
-func kindOf(tb testing.TB, kind, name string, events ...string) wireStream {
-	tb.Helper()
-	kinds := wireKinds()
-	i := slices.IndexFunc(kinds, func(w wireStream) bool { return w.name == kind })
-	require.GreaterOrEqual(tb, i, 0, kind)
-	w := kinds[i]
-	w.name, w.events = name, events
-	return w
-}
-
 // answerOf frames the payloads of an answer of this kind. The payload of a message of
 // Bedrock is an object with one key, the event's type.
 func answerOf(tb testing.TB, kind, name string, payloads ...string) wireStream {
 	tb.Helper()
-	w := kindOf(tb, kind, name)
+	kinds := wireKinds()
+	at := slices.IndexFunc(kinds, func(w wireStream) bool { return w.name == kind })
+	require.GreaterOrEqual(tb, at, 0, kind)
+	w := kinds[at]
+	w.name = name
 	for i, p := range payloads {
 		event := ""
 		switch kind {
@@ -262,8 +255,8 @@ var oddPayloads = map[string][]string{
 }
 
 // everywhere makes an answer sloppy by a change of each of its events.
-func everywhere(change func(event string) string) func(testing.TB, *wireStream) {
-	return func(_ testing.TB, w *wireStream) {
+func everywhere(change func(event string) string) func(*wireStream) {
+	return func(w *wireStream) {
 		for i, e := range w.events {
 			w.events[i] = change(e)
 		}
@@ -271,8 +264,8 @@ func everywhere(change func(event string) string) func(testing.TB, *wireStream) 
 }
 
 // within puts an event after the first, and after the half, of an answer.
-func within(event func(w *wireStream) string) func(testing.TB, *wireStream) {
-	return func(_ testing.TB, w *wireStream) {
+func within(event func(w *wireStream) string) func(*wireStream) {
+	return func(w *wireStream) {
 		e, n := event(w), len(w.events)
 		w.events = slices.Concat(w.events[:1], []string{e}, w.events[1:n-n/2], []string{e}, w.events[n-n/2:])
 	}
@@ -286,7 +279,7 @@ var keyWords = regexp.MustCompile(`"[a-z]\w*":`)
 // letter of it, and what they put between them; by content type.
 var sloppiness = map[string][]struct {
 	name   string
-	change func(testing.TB, *wireStream)
+	change func(*wireStream)
 }{
 	sseType: {
 		{"one newline between events", everywhere(func(e string) string { return strings.TrimRight(e, "\r\n") + "\n" })},
@@ -309,10 +302,10 @@ var sloppiness = map[string][]struct {
 		{"an error", within(func(w *wireStream) string { return "event: error\ndata: " + errorFor(w.path) + "\n\n" })},
 		{"an unknown event", within(always("event: hologram\ndata: {\"type\":\"hologram\",\"text\":\"hi\"}\n\n"))},
 		{"[DONE]", within(always("data: [DONE]\n\n"))},
-		{"a byte order mark", func(_ testing.TB, w *wireStream) { w.events[0] = "\ufeff" + w.events[0] }},
-		{"a page before", func(_ testing.TB, w *wireStream) { w.events[0] = "<br />\n<b>Warning</b>: x\n\n" + w.events[0] }},
-		{"twice", func(_ testing.TB, w *wireStream) { w.events = slices.Concat(w.events, w.events) }},
-		{"no last blank line", func(_ testing.TB, w *wireStream) {
+		{"a byte order mark", func(w *wireStream) { w.events[0] = "\ufeff" + w.events[0] }},
+		{"a page before", func(w *wireStream) { w.events[0] = "<br />\n<b>Warning</b>: x\n\n" + w.events[0] }},
+		{"twice", func(w *wireStream) { w.events = slices.Concat(w.events, w.events) }},
+		{"no last blank line", func(w *wireStream) {
 			last := len(w.events) - 1
 			w.events[last] = strings.TrimRight(w.events[last], "\r\n")
 		}},
@@ -325,26 +318,26 @@ var sloppiness = map[string][]struct {
 		{"keys in another case", everywhere(func(e string) string { return keyWords.ReplaceAllStringFunc(e, strings.ToUpper) })},
 		{"a line that is no JSON", within(always("oops\n"))},
 		{"an error", within(always("{\"error\":\"out of memory\"}\n"))},
-		{"twice", func(_ testing.TB, w *wireStream) { w.events = slices.Concat(w.events, w.events) }},
+		{"twice", func(w *wireStream) { w.events = slices.Concat(w.events, w.events) }},
 	},
 	jsonType: {
-		{"bytes after the JSON", func(_ testing.TB, w *wireStream) { w.events = append(w.events, " x") }},
+		{"bytes after the JSON", func(w *wireStream) { w.events = append(w.events, " x") }},
 		{"keys in another case", everywhere(func(e string) string { return keyWords.ReplaceAllStringFunc(e, strings.ToUpper) })},
-		{"blanks before", func(_ testing.TB, w *wireStream) { w.events[0] = "\n \n" + w.events[0] }},
+		{"blanks before", func(w *wireStream) { w.events[0] = "\n \n" + w.events[0] }},
 		{"objects in a row", everywhere(func(e string) string { return strings.Trim(e, "[],\r\n") + "\n" })},
 	},
 	awsType: {
-		{"an error", func(tb testing.TB, w *wireStream) {
+		{"an error", func(w *wireStream) {
 			w.events = slices.Insert(w.events, len(w.events)/2, awsException("throttlingException"))
 		}},
-		{"a broken checksum", func(_ testing.TB, w *wireStream) {
+		{"a broken checksum", func(w *wireStream) {
 			e := []byte(w.events[len(w.events)/2])
 			e[len(e)-1] ^= 1
 			w.events[len(w.events)/2] = string(e)
 		}},
 		{"an unknown event", within(always(awsMessage("hologram", `{"text":"hi"}`)))},
 		{"half a JSON", within(always(awsMessage("contentBlockDelta", `{"delta":`)))},
-		{"twice", func(_ testing.TB, w *wireStream) { w.events = slices.Concat(w.events, w.events) }},
+		{"twice", func(w *wireStream) { w.events = slices.Concat(w.events, w.events) }},
 	},
 }
 
@@ -374,7 +367,7 @@ func sloppyAnswers(tb testing.TB) (all []wireStream) {
 		for _, s := range sloppiness[w.contentType] {
 			sloppy := w
 			sloppy.events = slices.Clone(w.events)
-			s.change(tb, &sloppy)
+			s.change(&sloppy)
 			sloppy.name = w.name + ", " + s.name
 			all = append(all, sloppy)
 		}
@@ -418,7 +411,7 @@ func generatedAnswers(tb testing.TB) (all []wireStream) {
 				w.events[0] = "[" + strings.TrimLeft(w.events[0], "[,\r\n")
 			}
 			if ways := sloppiness[kind.contentType]; r.IntN(3) == 0 {
-				ways[r.IntN(len(ways))].change(tb, &w)
+				ways[r.IntN(len(ways))].change(&w)
 			}
 			all = append(all, w)
 		}

@@ -83,6 +83,7 @@ func newCutter() *cutter {
 // facts are those of a request to path that was answered with the prefix of an answer
 // and ended in this way. What depends on the clock is left out.
 func (c *cutter) facts(tb testing.TB, path, request, contentType, prefix string, w way) classify.Request {
+	tb.Helper()
 	ctx, run := StartRun(tb.Context(), "")
 	defer run.End(nil)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://x/", strings.NewReader(request))
@@ -233,9 +234,8 @@ func equalFacts(a, b *classify.Request) bool { return reflect.DeepEqual(a, b) }
 // repeat: it sees ever longer ones that ended in the same way, and compares each with
 // the least safe before it.
 //
-// Two ends are out of the comparison. A whole answer is no cut one, and neither is one
-// whose end nothing is claimed of. An error event settles what a cut leaves open: no
-// tool of the provider began that was not announced, and a job is over.
+// A whole answer is out of the comparison. An error event settles what a cut leaves
+// open: no tool of the provider began that was not announced, and a job is over.
 //
 // A deliberate end by this side is compared with others of its kind: it asks for more
 // than the same prefix that the provider or the network ended.
@@ -262,7 +262,7 @@ func (p *prefixes) see(n int, facts *classify.Request) (wrong []fault) {
 		p.last = judgeCases(facts)
 	}
 	wrong = p.count(n, facts, wrong)
-	if cameWhole(facts) || facts.Ended == semconv.StreamEndUnset {
+	if cameWhole(facts) {
 		return wrong
 	}
 	settled := endedBadly(facts) && facts.ProviderToolsStarted.N() == 0
@@ -272,7 +272,9 @@ func (p *prefixes) see(n int, facts *classify.Request) (wrong []fault) {
 		}
 		d := &p.last.verdicts[i]
 		if d.Class == semconv.ClassUnset {
-			wrong = append(wrong, fault{kind: "a cut answer is no failure", in: cases[i].name, a: n, b: n})
+			if facts.Ended != semconv.StreamEndUnset { // else nothing is claimed of it
+				wrong = append(wrong, fault{kind: "a cut answer is no failure", in: cases[i].name, a: n, b: n})
+			}
 			continue
 		}
 		top := &p.highest[b2i(d.Class == semconv.ClassLocalAbort)][i]
@@ -338,7 +340,7 @@ func b2i(b bool) int {
 // fault is one breach of a property.
 type fault struct {
 	kind string
-	in   string // the case, "" where it is none of one
+	in   string // the case; "": the facts themselves
 	a, b int    // the cuts
 }
 

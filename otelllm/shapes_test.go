@@ -98,7 +98,7 @@ func quoted(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// text is the string under a key, "" where there is none.
+// text is the string under a key, "" without one.
 func (n *node) text(key string) string {
 	if i := slices.Index(n.keys, key); i >= 0 {
 		s, _ := n.kids[i].value.(string)
@@ -188,8 +188,7 @@ type mutation struct {
 	name    string
 	applies func(*site) bool
 	apply   func(*site, *shapedEvent)
-	// healthy: whoever reads the protocol gets the same answer, so that a whole one stays no
-	// failure.
+	// healthy: clients read the same answer, so that a whole one stays no failure.
 	healthy bool
 }
 
@@ -264,6 +263,7 @@ var endings = []string{"finish_reason", "stop_reason", "stopReason", "finishReas
 var contents = []string{
 	"content", "text", "thinking", "reasoning", "reasoning_content", "refusal", "delta", "arguments", "partial_json",
 	"input", "code", "data", "response", "thought", "name", "diff", "transcript", "partial_image_b64", "encrypted_content",
+	"hologram", "note", // of the odd payloads
 }
 
 // isNoContent: without the key the event still has all of the answer that it had.
