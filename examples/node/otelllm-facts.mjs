@@ -20,7 +20,9 @@ const tracer = trace.getTracer('otelllm-facts');
 const runKey = createContextKey('otelllm run');
 
 // Abort is a reason for AbortController.abort that says whose doing it is:
-// source is 'user', 'application', 'shutdown' or 'deadline', reason a word of yours.
+// source is 'user', 'application', 'shutdown' or 'deadline', reason a word of yours. Of
+// 'watchdog', a timer of yours, reason says what it watched: 'connect',
+// 'first_progress', 'idle' or 'total'.
 export class Abort extends Error {
   name = 'AbortError';
   constructor(source, reason) {
@@ -31,11 +33,14 @@ export class Abort extends Error {
 }
 
 // withRun runs fn as one run of an agent. Clients wrap signals and lose their
-// reasons: signal is the one by which the run is stopped.
-export function withRun(agent, { signal } = {}, fn) {
-  const attributes = { 'gen_ai.operation.name': 'invoke_agent', 'gen_ai.agent.name': word(agent) };
+// reasons: signal is the one by which the run is stopped. That no tool ran is known
+// only where toolsRecorded says that every tool is under withTool; a run in which
+// one was is taken to record them all.
+export function withRun(agent, { signal, toolsRecorded = false } = {}, fn) {
+  const outer = context.active().getValue(runKey);
+  const attributes = { 'gen_ai.operation.name': 'invoke_agent', 'gen_ai.agent.name': word(agent), ...(outer && { 'llm.run.id': outer.id }) };
   return tracer.startActiveSpan(`invoke_agent ${word(agent)}`, { attributes }, async (span) => {
-    const run = { id: span.spanContext().spanId, signal, requests: 0, tools: 0, open: new Set(), abort: undefined };
+    const run = { id: span.spanContext().spanId, outer, signal, requests: 0, tools: 0, open: new Set(), abort: undefined };
     try {
       return await context.with(context.active().setValue(runKey, run), fn);
     } catch (error) {
@@ -46,17 +51,22 @@ export function withRun(agent, { signal } = {}, fn) {
       throw error;
     } finally {
       for (const request of run.open) request.end('abandoned'); // nobody is left to read it
-      span.setAttributes({ 'llm.run.requests': run.requests, 'llm.run.tools': run.tools });
+      span.setAttributes({ 'llm.run.requests': run.requests, ...((run.tools || toolsRecorded) && { 'llm.run.tools': run.tools }) });
       span.end();
     }
   });
+}
+
+// begun counts a request or a tool for the run and those around it.
+function begun(run, what) {
+  for (let r = run; r; r = r.outer) r[what]++;
 }
 
 // withTool runs fn as the execution of one tool call. effect is 'read_only',
 // 'idempotent', 'non_idempotent' or 'unknown'. An MCP result with isError failed.
 export function withTool({ id, name, effect = 'unknown' }, fn) {
   const run = context.active().getValue(runKey);
-  if (run) run.tools++;
+  begun(run, 'tools');
   const attributes = {
     'gen_ai.operation.name': 'execute_tool', 'gen_ai.tool.name': word(name), 'gen_ai.tool.call.id': word(id),
     'llm.tool.effect': effect, ...(run && { 'llm.run.id': run.id }),
@@ -121,6 +131,12 @@ const safely = (f) => {
   }
 };
 
+// unheld is a timer for which no process waits.
+const unheld = (timer) => (timer.unref?.(), timer);
+
+// watched is what a watchdog may watch.
+const watched = ['connect', 'first_progress', 'idle', 'total'];
+
 const maxBody = 8 << 20; // characters of one event or document; beyond, the recording gives up
 
 // Recording is one request on the wire.
@@ -141,6 +157,7 @@ class Recording {
     this.state = {
       events: 0, bytes: 0, keepalives: 0, text: 0, reasoning: 0, providerTools: 0, calls: [], choices: new Map(),
       phase: 'response_started', finish: [], terminal: false, complete: false, error: undefined, violation: undefined,
+      unread: false, // a part of what the client was given is not in the counts: a count of zero proves nothing
     };
     const retries = headers.get('x-stainless-retry-count');
     const history = protocol.history(body);
@@ -150,14 +167,14 @@ class Recording {
         'gen_ai.operation.name': 'chat', 'gen_ai.provider.name': protocol.provider, 'gen_ai.request.model': word(body.model),
         'gen_ai.request.stream': body.stream === true,
         'server.address': url.hostname, 'server.port': Number(url.port) || (url.protocol === 'https:' ? 443 : 80),
-        'llm.request.provider_tools': protocol.providerTools(body),
+        ...defined({ 'llm.request.provider_tools': protocol.providerTools(body), 'llm.request.background': body.background === true || undefined }),
         ...(/^\d+$/.test(retries) && { 'llm.request.attempt': Number(retries) + 1 }),
         ...(history && { 'llm.history.tool_calls': ids(history.calls), 'llm.history.tool_outputs': ids(history.outputs) }),
         ...(this.run && { 'llm.run.id': this.run.id }),
       },
     });
     if (this.run) {
-      this.run.requests++;
+      begun(this.run, 'requests');
       this.run.open.add(this);
       this.run.abort = undefined;
     }
@@ -227,10 +244,11 @@ class Recording {
       if (line.startsWith(':')) this.state.keepalives++;
       else if (line.startsWith('data:')) (this.data ??= []).push(line.slice(line[5] === ' ' ? 6 : 5));
       else if (line === '' && this.data) {
-        this.event(this.data.join('\n'));
+        const data = this.data.join('\n');
         this.data = undefined;
         this.held = this.rest.length;
-      }
+        this.event(data);
+      } else if (line !== '' && !/^(event|id|retry)(:|$)/.test(line)) this.state.unread = true;
     }
   }
 
@@ -245,6 +263,7 @@ class Recording {
         event = JSON.parse(data);
       } catch {
         s.violation ??= 'malformed_event';
+        s.unread = true;
         return;
       }
       if (event.type === 'ping') {
@@ -255,7 +274,10 @@ class Recording {
       if (s.events++ > 0) this.gap = Math.max(this.gap ?? 0, at - this.lastProgress);
       this.lastProgress = at;
     }
-    if (s.terminal) this.end('close'); // the protocol's last word: nothing after it counts
+    // The protocol's last word: nothing after it counts. What comes after an error may
+    // reach the client all the same.
+    if (s.terminal && !s.error) this.end('close');
+    else if (s.error) this.closing ??= unheld(setTimeout(() => this.end('close'), 1000));
   }
 
   eof() {
@@ -276,7 +298,7 @@ class Recording {
     try {
       f();
     } catch {
-      this.lost = true;
+      this.lost = this.state.unread = true;
     }
   }
 
@@ -285,6 +307,9 @@ class Recording {
   end(how, error) {
     if (this.over) return;
     this.over = true;
+    clearTimeout(this.closing);
+    const pending = !this.document && (this.data || this.rest?.trim());
+    if (pending && !this.state.complete) this.state.unread = true; // an event that the stream was cut in
     this.run?.open.delete(this);
     this.signal?.removeEventListener('abort', this.onAbort);
     safely(() => this.settle(conclude(this, how, error)));
@@ -293,8 +318,10 @@ class Recording {
 
   settle(c) {
     const s = this.state;
-    const known = !this.lost && this.status < 400;
-    const calls = s.calls;
+    const known = this.status < 400;
+    const { calls } = s;
+    const count = (n) => (s.unread && !n ? undefined : n);
+    const named = (some) => (s.unread && !some.length ? undefined : ids(some.map((x) => x.id)));
     if (c.abort && this.run) this.run.abort = c.abort;
     this.span.setAttributes(defined({
       'llm.stream.end': c.end, 'llm.stream.phase': c.phase,
@@ -306,13 +333,14 @@ class Recording {
       'llm.provider_error.in_band': s.error && this.status < 400 ? true : undefined,
       'llm.watchdog.kind': c.watchdog,
       ...(known && {
-        'llm.stream.events': s.events, 'llm.stream.keepalives': s.keepalives,
-        'llm.stream.text_chunks': s.text, 'llm.stream.reasoning_chunks': s.reasoning,
-        'llm.stream.tool_inputs_started': calls.length, 'llm.stream.tool_inputs_completed': calls.filter((x) => x.completed).length,
-        'llm.stream.tool_calls': calls.filter((x) => x.ready).length,
-        'llm.stream.tool_call_ids': ids(calls.filter((x) => x.ready).map((x) => x.id)),
-        'llm.stream.open_tool_call_ids': ids(calls.filter((x) => !x.completed).map((x) => x.id)),
-        'llm.stream.provider_tools_started': s.providerTools,
+        'llm.stream.unread': s.unread || undefined,
+        'llm.stream.events': count(s.events), 'llm.stream.keepalives': s.keepalives,
+        'llm.stream.text_chunks': count(s.text), 'llm.stream.reasoning_chunks': count(s.reasoning),
+        'llm.stream.tool_inputs_started': count(calls.length), 'llm.stream.tool_inputs_completed': count(calls.filter((x) => x.completed).length),
+        'llm.stream.tool_calls': count(calls.filter((x) => x.ready).length),
+        'llm.stream.tool_call_ids': named(calls.filter((x) => x.ready)),
+        'llm.stream.open_tool_call_ids': named(calls.filter((x) => !x.completed)),
+        'llm.stream.provider_tools_started': count(s.providerTools),
         'gen_ai.response.id': s.id && word(s.id), 'gen_ai.response.model': s.model && word(s.model),
         'gen_ai.usage.input_tokens': s.input, 'gen_ai.usage.output_tokens': s.output,
         'gen_ai.response.finish_reasons': s.finish.length || c.due ? [...s.finish.map(word), ...(c.due ? ['error'] : [])] : undefined,
@@ -321,7 +349,7 @@ class Recording {
     if (c.abort) setAbort(this.span, c.abort);
     if (c.end === 'http_error') failed(this.span, String(this.status));
     else if (s.error) failed(this.span, word(s.error.code ?? s.error.type) ?? errorKind(this.status, s.error));
-    else if (c.watchdog) failed(this.span, 'watchdog_timeout');
+    else if (c.watchdog || c.end === 'watchdog') failed(this.span, 'watchdog_timeout');
     else if (!c.abort && (c.cause || c.end === 'no_response')) failed(this.span, c.cause ?? c.chain?.at(-1) ?? '_OTHER');
     else if (c.end === 'terminal_event' && c.due) failed(this.span, 'no_content');
   }
@@ -335,6 +363,10 @@ function conclude(r, how, error) {
   // Clients abort a stream that the application leaves, by a signal of their own.
   if (abort?.source === 'unknown' && r.status && r.run?.signal?.aborted === false) how = 'close';
   const broke = how === 'error' && !abort ? transportOf(error, r.status) : {};
+  if (abort?.source === 'watchdog' && how === 'error' && !s.complete && !s.error) {
+    const phase = r.status ? s.phase : 'unknown';
+    return { end: 'watchdog', phase, watchdog: watched.includes(abort.reason) ? abort.reason : undefined, abort: { source: 'watchdog' }, due: Boolean(r.status) };
+  }
   if (!r.status) {
     const phase = ['dns', 'connect', 'tls', 'proxy'].includes(broke.stage) ? 'before_connection' : broke.stage ? 'awaiting_response' : 'unknown';
     if (abort) return { end: 'cancelled', phase: 'unknown', abort };
@@ -370,6 +402,14 @@ const call = (s, key) => s.calls.findLast((c) => c.key === key);
 const usage = (s, input, output) => { s.input = input ?? s.input; s.output = output ?? s.output; };
 const identify = (s, { id, model } = {}) => { s.id ??= id; s.model ??= model; };
 
+// strange: a part of the answer is of a kind that is not known here, and not in the counts.
+const strange = (s) => { s.unread = true; };
+const holds = (v) => v != null && v !== '' && !(Array.isArray(v) && v.length === 0);
+
+// What else a delta or a message of a chat has beside what is counted: nothing that an
+// answer consists of.
+const chatKeys = new Set(['role', 'content', 'refusal', 'tool_calls', 'reasoning_content', 'reasoning', 'reasoning_details', 'annotations', 'extra_content']);
+
 function done(s) {
   s.complete = s.terminal = true;
   for (const c of s.calls) c.ready = c.completed;
@@ -382,7 +422,8 @@ const chat = {
     calls: messages.flatMap((m) => m.tool_calls?.map((c) => c.id) ?? []),
     outputs: messages.filter((m) => m.role === 'tool').map((m) => m.tool_call_id),
   }),
-  providerTools: ({ tools = [], web_search_options: web }) => [...offered(tools, ['function', 'custom']), ...(web ? ['web_search'] : [])],
+  providerTools: ({ model, tools = [], web_search_options: web }) => (/(^|\/)compound/.test(model) ? undefined : [ // Groq's, which calls tools of its own
+    ...offered(tools, ['function', 'custom']), ...(web ? ['web_search'] : [])]),
   event(e, s) {
     identify(s, e);
     usage(s, e.usage?.prompt_tokens, e.usage?.completion_tokens);
@@ -390,6 +431,7 @@ const chat = {
       s.choices.set(index, s.choices.get(index) || reason != null);
       if (delta.reasoning_content || delta.reasoning) thought(s);
       if (delta.content || delta.refusal) text(s);
+      if (Object.entries(delta).some(([k, v]) => !chatKeys.has(k) && holds(v))) strange(s);
       s.refused ||= Boolean(delta.refusal);
       for (const c of delta.tool_calls ?? []) {
         const key = `${index}/${c.index}`;
@@ -421,7 +463,7 @@ const responses = {
     calls: items(input).filter((i) => /^(function|custom_tool)_call$/.test(i.type)).map((i) => i.call_id),
     outputs: items(input).filter((i) => /^(function|custom_tool)_call_output$/.test(i.type)).map((i) => i.call_id),
   }),
-  providerTools: ({ tools = [] }) => offered(tools, ['function', 'custom', 'computer', 'computer_use_preview', 'local_shell', 'apply_patch']),
+  providerTools: ({ prompt, tools = [] }) => (prompt ? undefined : offered(tools, ['function', 'custom', 'computer', 'computer_use_preview', 'local_shell', 'apply_patch'])), // a stored prompt may have tools, too
   event(e, s) {
     const { item } = e;
     const ours = item && /^(function|custom_tool)_call$/.test(item.type);
@@ -429,9 +471,15 @@ const responses = {
     switch (e.type) {
       case 'response.output_item.added':
         if (ours) begin(s, e.output_index, item.call_id);
-        else if (/_call$|^mcp_list_tools$/.test(item.type) && !/^(computer|local_shell|apply_patch)_call$/.test(item.type)) s.providerTools++;
+        else if (item.type === 'mcp_approval_request') s.asks = true;
+        else if (!/^(message|reasoning|mcp_list_tools|mcp_approval_response|\w+_call|\w+_call_output)$/.test(item.type)) strange(s);
+        if (items(item.content).some((c) => c.text || c.refusal)) text(s);
+        if (ours) break;
+        if (/_call$|^mcp_list_tools$/.test(item.type) && !/^(computer|local_shell|apply_patch)_call$/.test(item.type)) s.providerTools++;
         break;
       case 'response.output_text.delta': text(s); break;
+      case 'response.output_text.done': if (e.text && !s.text) text(s); break;
+      case 'response.content_part.done': if ((e.part?.text || e.part?.refusal) && !s.text) text(s); break;
       case 'response.refusal.delta': text(s); s.refused = true; break;
       case 'response.reasoning_text.delta': case 'response.reasoning_summary_text.delta': thought(s); break;
       case 'response.function_call_arguments.delta': case 'response.custom_tool_call_input.delta': s.phase = 'tool_input'; break;
@@ -448,18 +496,24 @@ const responses = {
         break;
       case 'response.completed': case 'response.incomplete':
         usage(s, e.response.usage?.input_tokens, e.response.usage?.output_tokens);
-        s.finish.push(e.response.incomplete_details?.reason ?? (s.refused ? 'refusal' : s.calls.some((c) => c.ready) ? 'tool_calls' : 'stop'));
+        s.finish.push(e.response.incomplete_details?.reason ?? (s.asks ? 'approval_required' : s.refused ? 'refusal' : s.calls.some((c) => c.ready) ? 'tool_calls' : 'stop'));
         done(s);
         break;
       case 'response.failed': fail(s, errorIn(e.response) ?? {}); break;
       case 'error': fail(s, errorIn(e) ?? {}); break;
+      default: if (/\.delta$/.test(e.type) && !/_call_\w+\.delta$|^response\.mcp_call/.test(e.type)) strange(s);
     }
   },
   document(response, s) {
+    if (/^(queued|in_progress)$/.test(response.status)) { // the provider works on
+      identify(s, response);
+      s.finish.push(response.status);
+      done(s);
+      return;
+    }
     for (const [i, item] of items(response.output).entries()) {
       responses.event({ type: 'response.output_item.added', output_index: i, item }, s);
       responses.event({ type: 'response.output_item.done', output_index: i, item }, s);
-      if (item.type === 'message') text(s);
       s.refused ||= items(item.content).some((c) => c.type === 'refusal');
     }
     responses.event({ type: `response.${response.status ?? 'completed'}`, response }, s);
@@ -482,11 +536,14 @@ const messages = {
       case 'content_block_start':
         if (e.content_block.type === 'tool_use') begin(s, e.index, e.content_block.id);
         else if (/^(server|mcp)_tool_use$/.test(e.content_block.type)) s.providerTools++;
+        else if (e.content_block.type === 'text') { if (e.content_block.text) text(s); }
+        else if (!/^((redacted_)?thinking|\w+_tool_result|container_upload)$/.test(e.content_block.type)) strange(s);
         break;
       case 'content_block_delta':
         if (e.delta.type === 'text_delta') text(s);
         else if (e.delta.type === 'thinking_delta') thought(s);
-        else if (e.delta.type === 'input_json_delta' && call(s, e.index)) s.phase = 'tool_input';
+        else if (e.delta.type === 'input_json_delta') { if (call(s, e.index)) s.phase = 'tool_input'; }
+        else if (!/^(signature|citations)_delta$/.test(e.delta.type)) strange(s);
         break;
       case 'content_block_stop': {
         const c = call(s, e.index);
@@ -508,7 +565,6 @@ const messages = {
     identify(s, body);
     for (const [index, block] of items(body.content).entries()) {
       messages.event({ type: 'content_block_start', index, content_block: block }, s);
-      if (block.type === 'text' && block.text) text(s);
       messages.event({ type: 'content_block_stop', index }, s);
     }
     messages.event({ type: 'message_delta', delta: body, usage: body.usage }, s);

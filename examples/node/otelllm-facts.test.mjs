@@ -172,3 +172,95 @@ test('the effect of an MCP tool is what its server says', () => {
   assert.equal(effectOf({ idempotentHint: true, destructiveHint: true }), 'idempotent');
   assert.equal(effectOf({ openWorldHint: true }), 'non_idempotent');
 });
+
+test('a count of zero is one only where everything was read', async () => {
+  const responses = 'https://model.example/v1/responses';
+  const messages = 'https://model.example/v1/messages';
+  const event = (e) => `data: ${JSON.stringify(e)}\n\n`;
+  const text = chunk({ content: 'x' });
+  const cut = Object.assign(new TypeError('terminated'), { cause: Object.assign(new Error('other side closed'), { code: 'UND_ERR_SOCKET' }) });
+  for (const [name, chunks, { to = url, texts, error } = {}] of [
+    ['an event without its blank line', [chunk({ role: 'assistant' }), text.trimEnd()], { error: cut }],
+    ['a line that was cut', [chunk({ role: 'assistant' }), 'data: {"cho'], { error: cut }],
+    ['events one newline apart', [text.trimEnd() + '\n' + text]],
+    ['a line that is no JSON', ['data: nothing\n\n', text], { texts: 1 }],
+    ['a field of another name', [' data: {}\n\n']],
+    ['a delta of another kind', [chunk({ video: { id: 'v' } })]],
+    ['a shape that cannot be followed', [text, 'data: {"choices":7}\n\n'], { texts: 1 }],
+    ['an error, then a shape that cannot be followed', ['data: {"error":{"code":"server_error"}}\n\ndata: nothing\n\n']],
+    ['an item of another type', [event({ type: 'response.output_item.added', output_index: 0, item: { type: 'hologram' } })], { to: responses }],
+    ['a delta of another type', [event({ type: 'response.hologram.delta', delta: 'x' })], { to: responses }],
+    ['a block of another type', [event({ type: 'content_block_start', index: 0, content_block: { type: 'hologram' } })], { to: messages }],
+    ['a delta of a block of another type', [event({ type: 'content_block_delta', index: 0, delta: { type: 'hologram_delta' } })], { to: messages }],
+  ]) {
+    const [span] = await spansOf(async () => {
+      await (await factsFetch(answering(chunks, { error }).fetch)(to, ask())).text().catch(() => {});
+    });
+    assert.equal(span.attributes['llm.stream.unread'], true, name);
+    assert.equal(span.attributes['llm.stream.text_chunks'], texts, name);
+    assert.equal(span.attributes['llm.stream.tool_calls'], undefined, name);
+    assert.equal(span.attributes['llm.stream.tool_call_ids'], undefined, name);
+  }
+  const [span] = await spansOf(async () => {
+    await (await factsFetch(answering([': ping\n', chunk({ role: 'assistant', audio: null }), 'event: x\nid: 1\nretry: 5\n\n'], { error: cut }).fetch)(url, ask())).text().catch(() => {});
+  });
+  assert.equal(span.attributes['llm.stream.unread'], undefined);
+  assert.equal(span.attributes['llm.stream.text_chunks'], 0);
+});
+
+test('text that comes without deltas is text', async () => {
+  const event = (e) => `data: ${JSON.stringify(e)}\n\n`;
+  for (const e of [
+    { type: 'response.output_text.done', text: 'x' },
+    { type: 'response.content_part.done', part: { type: 'output_text', text: 'x' } },
+    { type: 'response.output_item.added', item: { type: 'message', content: [{ type: 'output_text', text: 'x' }] } },
+  ]) {
+    const [span] = await spansOf(async () => {
+      await (await factsFetch(answering([event(e)]).fetch)('https://model.example/v1/responses', ask())).text();
+    });
+    assert.equal(span.attributes['llm.stream.text_chunks'], 1, e.type);
+  }
+});
+
+test('what goes on in the background waits', async () => {
+  const body = JSON.stringify({ id: 'resp_1', status: 'queued', output: [] });
+  const [span] = await spansOf(async () => {
+    await (await factsFetch(answering([body], { type: 'application/json' }).fetch)('https://model.example/v1/responses', ask({ stream: false, background: true, prompt: { id: 'p' } }))).text();
+  });
+  assert.equal(span.attributes['llm.request.background'], true);
+  assert.equal(span.attributes['llm.stream.end'], 'terminal_event');
+  assert.deepEqual(span.attributes['gen_ai.response.finish_reasons'], ['queued']);
+  assert.equal(span.attributes['llm.request.provider_tools'], undefined, 'the stored prompt may have some');
+});
+
+test('a watchdog of the application', async () => {
+  const stop = new AbortController();
+  const [request] = await spansOf(() => withRun('coder', { signal: stop.signal }, async () => {
+    await factsFetch(answering([]).fetch)(url, { ...ask(), signal: stop.signal });
+    stop.abort(new Abort('watchdog', 'idle'));
+  }));
+  assert.equal(request.attributes['llm.stream.end'], 'watchdog');
+  assert.equal(request.attributes['llm.abort.source'], 'watchdog');
+  assert.equal(request.attributes['llm.watchdog.kind'], 'idle');
+  assert.equal(request.attributes['error.type'], 'watchdog_timeout');
+});
+
+test('the numbers of a run', async () => {
+  const send = async () => (await factsFetch(answering([chunk({}, 'stop'), 'data: [DONE]\n\n']).fetch)(url, ask())).text();
+  const runs = async (options, f) => (await spansOf(() => withRun('outer', options, f))).filter((s) => s.name.startsWith('invoke_agent'));
+  const numbers = (span) => [span.attributes['llm.run.requests'], span.attributes['llm.run.tools']];
+
+  let [outer] = await runs({}, send);
+  assert.deepEqual(numbers(outer), [1, undefined], 'tools are not observed');
+  [outer] = await runs({ toolsRecorded: true }, send);
+  assert.deepEqual(numbers(outer), [1, 0]);
+  let inner;
+  [inner, outer] = await runs({}, async () => {
+    await send();
+    await withRun('inner', {}, () => withTool({ id: 'call_1', name: 'f' }, send));
+  });
+  assert.deepEqual(numbers(inner), [1, 1]);
+  assert.deepEqual(numbers(outer), [2, 1], 'with those of the run within it');
+  assert.equal(inner.attributes['llm.run.id'], outer.spanContext().spanId);
+  assert.equal(outer.attributes['llm.run.id'], undefined);
+});
