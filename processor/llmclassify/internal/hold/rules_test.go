@@ -125,14 +125,14 @@ func TestWatch(t *testing.T) {
 	watched := map[byte]int32{}
 	cfg.Watch = func(trace pcommon.TraceID, change int32) { watched[trace[15]] += change }
 	b := New(t0, cfg)
-	assert.False(t, b.Has(trace1))
+	assert.Nil(t, b.Trace(trace1))
 	add(b, t0, []arrival{arrive(2, Request, 1), arrive(3, Request, 1), arrive(2, Request, 1).in(2)})
 	assert.Equal(t, map[byte]int32{1: 1, 2: 1}, watched)
-	assert.True(t, b.Has(trace1))
+	assert.NotNil(t, b.Trace(trace1))
 	add(b, t0, []arrival{arrive(1, Run, 0).announces(2, 0)})
 	add(b, t0, []arrival{arrive(4, Request, 1)}) // late
 	assert.Equal(t, map[byte]int32{1: 0, 2: 1}, watched)
-	assert.False(t, b.Has(trace1))
+	assert.Nil(t, b.Trace(trace1))
 }
 
 // Spans under one parent are a run of their own only in a trace that has no other.
