@@ -223,7 +223,7 @@ func (j *judge) addResponse(k *risk, r *Request) {
 // continues: the provider goes on with the request although its stream is gone, or was
 // never there.
 func (r *Request) continues() bool {
-	return r.Background && r.sent() != No && r.Status < 400 && (r.Ended != semconv.StreamEndTerminalEvent || r.Finish == FinishWaiting)
+	return r.Background && r.sent() != No && r.Status < 400 && (!r.cameToItsEnd() || r.Finish == FinishWaiting)
 }
 
 // worse joins two facts about harm: seen outweighs not observed, which outweighs
@@ -318,9 +318,17 @@ func (r *Request) providerTools() providerTools {
 	}
 }
 
-// cameToItsEnd: the response came to the end that the protocol has for it, well or not.
+// cameToItsEnd: the response came to the end that the protocol has for it, well or not. A
+// [DONE] without a reason for the end is no such end.
 func (r *Request) cameToItsEnd() bool {
-	return r.Ended == semconv.StreamEndTerminalEvent || r.Ended == semconv.StreamEndUnset && r.Finish > FinishMissing
+	switch r.Ended {
+	case semconv.StreamEndTerminalEvent:
+		return r.Finish != FinishMissing || r.Provider.Kind != semconv.ProviderErrorKindUnset
+	case semconv.StreamEndUnset:
+		return r.Finish > FinishMissing
+	default:
+		return false
+	}
 }
 
 // ran: the call was accepted and executed.
