@@ -75,6 +75,9 @@ func verdictOf(span ptrace.Span) (v verdict) {
 // on is the same verdict on a run with this outcome.
 func (v verdict) on(o semconv.RunOutcome) verdict { v.outcome = o; return v }
 
+// lacking is the same verdict on a run that names these outputs as missing.
+func (v verdict) lacking(ids ...string) verdict { v.missing = ids; return v }
+
 func (v verdict) because(s semconv.RetrySafety, r semconv.RetryReason) verdict {
 	v.safety, v.reason = s, r
 	return v
@@ -197,7 +200,10 @@ func acceptance() []struct {
 				toolSpan(3, 1.5, 1.9, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded),
 				runSpan(1, 0, 3, 1, 1).failed("*errors.errorString"),
 			},
-			want: both(interrupted(semconv.PhaseToolCallReady, semconv.CauseConnectionReset).because(confirm, semconv.RetryReasonToolSideEffect), semconv.RunOutcomeFailed),
+			want: wants{
+				2: interrupted(semconv.PhaseToolCallReady, semconv.CauseConnectionReset).because(confirm, semconv.RetryReasonToolSideEffect),
+				1: interrupted(semconv.PhaseToolCallReady, semconv.CauseConnectionReset).because(confirm, semconv.RetryReasonToolSideEffect).on(semconv.RunOutcomeFailed).lacking("call_1"),
+			},
 		},
 		{
 			name: "08_cut_after_side_effect_history_whole",
@@ -322,7 +328,7 @@ func acceptance() []struct {
 			},
 			want: wants{
 				3: toolFailed(semconv.CauseExecutionError).because(safe, semconv.RetryReasonReadOnlyToolsOnly),
-				1: toolFailed(semconv.CauseExecutionError).because(safe, semconv.RetryReasonReadOnlyToolsOnly).on(semconv.RunOutcomeFailed),
+				1: toolFailed(semconv.CauseExecutionError).because(safe, semconv.RetryReasonReadOnlyToolsOnly).on(semconv.RunOutcomeFailed).lacking("call_1"),
 			},
 		},
 		{
@@ -375,7 +381,7 @@ func acceptance() []struct {
 			want: wants{
 				2: reset.because(confirm, semconv.RetryReasonToolSideEffect),
 				3: toolFailed(semconv.CauseIncompleteInput).because(never, semconv.RetryReasonNotTransient),
-				1: toolFailed(semconv.CauseIncompleteInput).because(never, semconv.RetryReasonNotTransient).on(semconv.RunOutcomeFailed),
+				1: toolFailed(semconv.CauseIncompleteInput).because(never, semconv.RetryReasonNotTransient).on(semconv.RunOutcomeFailed).lacking("call_1"),
 			},
 		},
 		{
