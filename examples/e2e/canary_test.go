@@ -34,6 +34,17 @@ var places = []string{
 
 func canary(place string) string { return "cAnArY-" + place + "-7f3a" }
 
+// keys are credentials in the shapes in which they are issued, none of which was ever
+// valid. A provider that repeats the key which it refused puts it anywhere.
+var keys = []string{
+	"s" + "k-9fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA0uXoQiBkFzCvMnSr",
+	"s" + "k-ant-api03-bN8sWc1YhJ6dGp3TeA0uXoQiBkFzCvMnSr9fKq2LmZx7",
+	"AIza" + "SyB3fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3Te",
+	"ghp_" + "9fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA0uXo",
+	"eyJ" + "hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+	"fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA0",
+}
+
 // wiretap keeps every byte that crosses the wire, so that a canary which never
 // was there cannot pass for one that was kept in.
 type wiretap struct {
@@ -181,6 +192,26 @@ func planted(tap *wiretap) []acceptance.Case {
 	} {
 		add(60+i, "session", faultyllm.Realtime, script, func(*acceptance.World, *acceptance.Setup, string) {})
 	}
+	// Keys in codes and types, ids and names, and in the ids of requests.
+	for i, key := range keys {
+		call := func(id, name string) []faultyllm.Exchange {
+			return []faultyllm.Exchange{
+				faultyllm.Answer(faultyllm.ToolCall(id, name, arguments...), faultyllm.Finish(faultyllm.ToolCalls)).With("X-Request-Id", key),
+				faultyllm.Answer(faultyllm.ToolInput(id, name, arguments...), faultyllm.Reset()).With("Request-Id", key),
+			}
+		}
+		refusal := faultyllm.Failure{Trouble: faultyllm.ServerError, Message: key, Code: key}
+		for _, w := range faultyllm.Wires() {
+			for j, script := range [][]faultyllm.Exchange{
+				{faultyllm.Refuse(refusal).With("X-Request-Id", key).With("X-Amzn-Errortype", key)},
+				{faultyllm.Answer(faultyllm.InBand(refusal)).With("X-Request-Id", key)},
+				call(key, "fetch"),
+				call("call_1", key),
+			} {
+				add(100+10*i+j, "key", w, script, func(*acceptance.World, *acceptance.Setup, string) {})
+			}
+		}
+	}
 	// Errors that hold the URL, its query included.
 	for _, w := range faultyllm.Wires() {
 		cases = append(cases, acceptance.Case{
@@ -210,6 +241,10 @@ func TestNothingPrivateLeaves(t *testing.T) {
 		assert.Contains(t, crossed, canary(place), "the canary of %s was never planted", place)
 	}
 
+	for _, key := range keys {
+		assert.Contains(t, crossed, key, "a key was never planted")
+	}
+
 	for what, bytes := range map[string]string{
 		"the exported traces": string(p.sink.exported()),
 		"the Collector's log": p.logs.String(),
@@ -222,6 +257,11 @@ func TestNothingPrivateLeaves(t *testing.T) {
 			}
 		}
 		assert.NotContains(t, bytes, "cAnArY", what)
+		for _, key := range keys {
+			if i := strings.Index(bytes, key); i >= 0 {
+				t.Errorf("%s hold a key: …%q…", what, bytes[max(0, i-100):min(len(bytes), i+100)])
+			}
+		}
 	}
 	// What does leave is there: the test looks at real exports.
 	assert.Contains(t, string(p.sink.exported()), semconv.ClassStreamInterrupted.String())
