@@ -18,7 +18,7 @@ import (
 // How many attributes a failure has at most, and what else stands on a run, at least,
 // and on another span, at most.
 const (
-	failureAttributes = 10
+	failureAttributes = 11
 	runAttributes     = 4
 	spanAttributes    = 2
 )

@@ -14,7 +14,7 @@ import (
 
 var reset = classify.Diagnosis{
 	Class: semconv.ClassStreamInterrupted, Cause: semconv.CauseConnectionReset, Phase: semconv.PhaseToolInput,
-	Origin: semconv.OriginTransport, Confidence: semconv.ConfidenceHigh, Summary: "The connection was lost.",
+	Origin: semconv.OriginTransport, Confidence: semconv.ConfidenceHigh, Summary: "The connection was lost.", SummaryKey: semconv.SummaryKeyToolNotRun,
 	Evidence: []string{"llm.transport.cause=connection_reset"}, MissingEvidence: []string{"llm.history.tool_calls"},
 	Retry:          classify.Retry{Safety: classify.SafeAutoRetry, Reason: semconv.RetryReasonIncompleteToolInput},
 	MissingOutputs: []string{"call_1"},
@@ -23,7 +23,7 @@ var reset = classify.Diagnosis{
 func failureAttrs() map[string]any {
 	return map[string]any{
 		"llm.failure.class": "stream_interrupted", "llm.failure.cause": "connection_reset", "llm.failure.phase": "tool_input",
-		"llm.failure.origin": "transport", "llm.failure.confidence": "high", "llm.failure.summary": "The connection was lost.",
+		"llm.failure.origin": "transport", "llm.failure.confidence": "high", "llm.failure.summary": "The connection was lost.", "llm.failure.summary_key": "tool_not_run",
 		"llm.failure.evidence":         []any{"llm.transport.cause=connection_reset"},
 		"llm.failure.missing_evidence": []any{"llm.history.tool_calls"},
 		"llm.retry.safety":             "safe_auto_retry", "llm.retry.reason": "incomplete_tool_input",
