@@ -28,8 +28,10 @@ type closing struct {
 	status int
 	// unexpected: status is no error, and no answer either.
 	unexpected bool
-	state      *wire.State      // what the body said; nil when nobody could read it
-	failure    netcause.Failure // of byError
+	// foreign: the request was no model call. Nothing is said of its end.
+	foreign bool
+	state   *wire.State      // what the body said; nil when nobody could read it
+	failure netcause.Failure // of byError
 	// abort: byError, the error is the word of a cancelled context; otherwise, the
 	// context had been cancelled before.
 	abort classify.Abort
@@ -75,6 +77,8 @@ type conclusion struct {
 func conclude(c closing) conclusion {
 	st := c.state
 	switch {
+	case c.foreign:
+		return conclusion{phase: semconv.PhaseUnknown}
 	case c.status >= 400, c.unexpected:
 		return conclusion{end: semconv.StreamEndHTTPError, phase: semconv.PhaseResponseStarted}
 	case st == nil:

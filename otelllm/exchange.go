@@ -27,7 +27,9 @@ type exchange struct {
 	decoder wire.Decoder // nil: the body is not read
 	// unexpected: the status is no error, and no answer either.
 	unexpected bool
-	refusal    *errorResponse // nil: no error status came
+	// foreign: the request turned out to be no model call, and so its answer is none.
+	foreign bool
+	refusal *errorResponse // nil: no error status came
 }
 
 // errorResponse is a response with an error status.
@@ -47,8 +49,10 @@ func (x *exchange) respond(status int, header http.Header, encoded bool, now tim
 	if x.tee != nil {
 		x.protocol = x.tee.spoken()
 	}
+	x.foreign = x.tee.foreign()
 	x.unexpected = noAnswer(status, header)
 	switch {
+	case x.foreign:
 	case status >= 400:
 		x.refusal = &errorResponse{header: header, wait: retryAfter(header, now)}
 	case status < 200, status >= 300, encoded:
@@ -122,7 +126,7 @@ func (x *exchange) endOfBody(now time.Time) {
 
 // conclude decides, with mu held, how a response ended, and makes it final.
 func (x *exchange) conclude(c closing, now time.Time) {
-	c.status, c.unexpected, c.state = x.facts.Status, x.unexpected, x.state
+	c.status, c.unexpected, c.foreign, c.state = x.facts.Status, x.unexpected, x.foreign, x.state
 	x.settle(conclude(c), now)
 }
 

@@ -90,11 +90,11 @@ func (h *handler) prepare(r *http.Request) (ctx context.Context, s *serving) {
 	if !ok || !sure && !jsonBody(r) {
 		return nil, nil
 	}
-	return h.begin(r.Context(), r, protocol)
+	return h.begin(r.Context(), r, protocol, sure)
 }
 
 // begin starts the span of a served request; nil: nobody listens.
-func (h *handler) begin(caller context.Context, r *http.Request, protocol wire.Protocol) (context.Context, *serving) {
+func (h *handler) begin(caller context.Context, r *http.Request, protocol wire.Protocol, sure bool) (context.Context, *serving) {
 	start := time.Now()
 	ctx := caller
 	if !trace.SpanContextFromContext(ctx).IsValid() {
@@ -121,7 +121,7 @@ func (h *handler) begin(caller context.Context, r *http.Request, protocol wire.P
 	s.record.init(caller, &h.config, span, &id, start)
 	s.facts.Attempt = attemptOf(r.Header)
 	if r.Body != nil && r.Body != http.NoBody {
-		s.teeAsked(&requestTee{ReadCloser: r.Body, protocol: protocol, or: h.config.other(r, protocol), length: r.ContentLength}, target)
+		s.teeAsked(&requestTee{ReadCloser: r.Body, protocol: protocol, or: h.config.other(r, protocol), unsure: !sure && !coded(r), length: r.ContentLength}, target)
 	}
 	s.begun(s)
 	return context.WithValue(ctx, servingKey{}, s), s

@@ -3,17 +3,21 @@ package otelllm
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
 )
 
 // TestUnsurePaths: a path that another application may have is a model call only
 // where its body is one, and is passed untouched otherwise.
 func TestUnsurePaths(t *testing.T) {
-	url := script(t, jsonHead+`{}`, nil)
+	target := script(t, jsonHead+`{}`, nil)
 	for _, tt := range []struct {
 		name, path, body string
 		once             bool // the body cannot be had twice
@@ -43,7 +47,7 @@ func TestUnsurePaths(t *testing.T) {
 			if tt.once {
 				body = oneByOne{body}
 			}
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+tt.path, body)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, target+tt.path, body)
 			require.NoError(t, err)
 			req.Header.Set("Content-Type", tt.contentType)
 			resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req)
@@ -53,6 +57,32 @@ func TestUnsurePaths(t *testing.T) {
 			assert.Equal(t, tt.recorded, ours)
 			assert.Len(t, r.spans.Ended(), map[bool]int{true: 1}[tt.recorded])
 		})
+	}
+}
+
+// TestForeignBodies: a body that can only be read as it is sent may turn out to be none of
+// a model call. What comes of the request then is nothing to be judged, on either side.
+func TestForeignBodies(t *testing.T) {
+	for _, head := range []string{"200 OK", "500 Internal Server Error", "304 Not Modified"} {
+		r := newRecorder(t)
+		target := script(t, "HTTP/1.1 "+head+"\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{\"error\":{}}", nil)
+		u, err := url.Parse(target)
+		require.NoError(t, err)
+		passing := httputil.NewSingleHostReverseProxy(u)
+		passing.Transport = NewTransport(base(t), WithTracerProvider(r))
+		gateway := httptest.NewServer(NewHandler(fullDuplex(passing), WithTracerProvider(r)))
+		t.Cleanup(gateway.Close)
+		_, err = call(t.Context(), base(t), gateway.URL+"/survey/responses", `{"answers":[1,2]}`)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return len(r.spans.Ended()) == 2 }, patience, timeStep)
+		for _, ended := range r.spans.Ended() {
+			s := span{ended}
+			assert.False(t, s.failed(), head)
+			assertFacts(t, s, map[attribute.Key]any{
+				"llm.stream.end": nil, "error.type": nil, "llm.provider_error.kind": nil, "gen_ai.response.finish_reasons": nil, "llm.stream.text_chunks": nil,
+				"llm.stream.phase": "unknown",
+			})
+		}
 	}
 }
 
@@ -90,7 +120,7 @@ func TestKnownHosts(t *testing.T) {
 // on is proof. That a client is an SDK is none: Ollama's loads models by the same path,
 // and any SDK may be pointed at another service.
 func TestVouched(t *testing.T) {
-	url := script(t, jsonHead+`{}`, nil)
+	target := script(t, jsonHead+`{}`, nil)
 	for _, tt := range []struct {
 		name, path, header, value, body string
 		recorded                        bool
@@ -103,7 +133,7 @@ func TestVouched(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+tt.path, strings.NewReader(tt.body))
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, target+tt.path, strings.NewReader(tt.body))
 			require.NoError(t, err)
 			req.Header.Set("Content-Type", "application/json")
 			req.Header.Set(tt.header, tt.value)

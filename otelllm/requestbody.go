@@ -123,6 +123,7 @@ type requestTee struct {
 
 	protocol wire.Protocol
 	or       wire.Protocol // the body may be a call of this one as well; nil: it may not
+	unsure   bool          // only the body tells whether it is a model call
 	length   int64         // as announced; not positive: unknown
 	dog      *dog          // hears of a body that asks for a stream
 	limit    *bodyLimit    // hears of every Read; nil: it need not
@@ -252,6 +253,15 @@ func (t *requestTee) spoken() wire.Protocol {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.protocol
+}
+
+// foreign: the body has been sent whole, and is none of a model call.
+func (t *requestTee) foreign() bool {
+	if t == nil || !t.unsure {
+		return false
+	}
+	said := t.said()
+	return said.read && !said.IsCall
 }
 
 // fault is what the body itself did: the error by which it failed, nil for none, and

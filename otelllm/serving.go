@@ -190,7 +190,10 @@ func (s *serving) served(panics bool, now time.Time) conclusion {
 	if !cutShort {
 		s.endOfBody(now)
 	}
-	c := closing{how: byEOF, status: s.facts.Status, unexpected: s.unexpected, state: s.state}
+	c := closing{how: byEOF, status: s.facts.Status, unexpected: s.unexpected, foreign: s.foreign, state: s.state}
+	if s.foreign {
+		return conclude(c)
+	}
 	up := s.upstream
 	// A clean end with nothing before it is what hides a failure, not an answer.
 	hides := up != nil && up.Failed == classify.Yes && s.state != nil && empty(s.state)

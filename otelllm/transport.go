@@ -161,7 +161,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	takeAsked(&a.facts, &said)
 	a.untold = !early
 	if !read {
-		a.teeAsked(&requestTee{ReadCloser: req.Body, protocol: protocol, or: t.config.other(req, protocol), length: req.ContentLength}, req.URL)
+		a.teeAsked(&requestTee{ReadCloser: req.Body, protocol: protocol, or: t.config.other(req, protocol), unsure: !sure && !coded(req), length: req.ContentLength}, req.URL)
 	}
 	a.misdeclared, a.stillborn = misdeclared(req), caller.Err() != nil
 	a.begun(a)
@@ -171,11 +171,14 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 // calls reports whether a request on a path that proves nothing is a model call, as far
 // as what was read of its body tells. One that could not be read says nothing against it.
 func calls(req *http.Request, said *asked) bool {
-	if !said.read || req.Header.Get("Content-Encoding") != "" {
+	if !said.read || coded(req) {
 		return jsonBody(req)
 	}
 	return said.IsCall
 }
+
+// coded: the body of req is compressed, or otherwise not as its protocol has it.
+func coded(req *http.Request) bool { return req.Header.Get("Content-Encoding") != "" }
 
 // propagate puts trace context on the request's headers, where that was asked for.
 func (t *Transport) propagate(req *http.Request) (sent *http.Request) {

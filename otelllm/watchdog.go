@@ -23,8 +23,8 @@ import (
 // takes its time over what it has read is not cut off. Bytes that are none of the
 // protocol's end their watch. They watch streams only: a call that does not stream is
 // silent until its answer is whole. That a call streams is known from its path, from
-// its request's body once that has been read (before it is sent, where it can be had
-// twice, else as it is sent), or from its response.
+// its request's body once that has been read (before it is sent, where it lies in
+// memory, else as it is sent), or from its response.
 type Watchdog struct {
 	// Connect bounds the time until there is a connection: name lookup, dialling,
 	// TLS, and waiting for a free one. It needs a transport below that calls the
