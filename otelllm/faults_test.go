@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -273,22 +271,6 @@ func TestCancelCauses(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A signal that signal.NotifyContext was told of means that the process is going down.
-func TestSignal(t *testing.T) {
-	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGUSR1)
-	defer stop()
-	r := newRecorder(t)
-	rt := onFirstByte{base(t), func() {
-		assert.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1))
-		<-ctx.Done()
-	}}
-	_, err := call(ctx, NewTransport(rt, WithTracerProvider(r)), script(t, sseHead+firstText, nettest.Wait)+chatPath, chatBody)
-	require.Error(t, err)
-	s := r.only(t)
-	assertFacts(t, s, map[attribute.Key]any{"llm.abort.source": "shutdown", "llm.transport.error_chain": []string{"signal.signalError"}, "error.type": nil})
-	assert.NotContains(t, everything(s), "signal received")
 }
 
 // TestOwnWatchdogs ends calls by a time limit of the application's own: a failure, which
