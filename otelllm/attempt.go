@@ -105,7 +105,7 @@ func (a *attempt) failure(err error, at semconv.TransportStage) netcause.Failure
 	failed, wrong := a.tee.fault()
 	switch {
 	case failed != nil && netcause.Holds(err, failed):
-		if at == semconv.TransportStageUnset { // a transport that tells nothing has begun to send
+		if at == semconv.TransportStageUnset { // a transport that calls no hooks has begun to send
 			f.Stage = semconv.TransportStageWrite
 		}
 	case (wrong || a.misdeclared) && f.Stage != semconv.TransportStageUnset && !beforeConnection(f.Stage):
@@ -203,7 +203,7 @@ func (a *attempt) unanswered(err error) {
 func (a *attempt) notAnswered(failure netcause.Failure, abort classify.Abort, watchdog classify.Watchdog, now time.Time) {
 	sent, known := a.trace.Sent()
 	if !known && a.stillborn && abort.Source != semconv.AbortSourceUnset {
-		known = true // nothing was begun, so no transport has told of it
+		known = true // nothing was begun, so no transport has called a hook
 	}
 	a.facts.Bytes = -1
 	a.traced()

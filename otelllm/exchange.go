@@ -27,7 +27,7 @@ type exchange struct {
 	decoder wire.Decoder // nil: the body is not read
 	// unexpected: the status is no error, and no answer either.
 	unexpected bool
-	// foreign: the request turned out to be no model call, and so its answer is none.
+	// foreign: the request turned out to be no model call, so its answer is not decoded.
 	foreign bool
 	refusal *errorResponse // nil: no error status came
 }

@@ -75,7 +75,7 @@ func TestOwnFaults(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			// The server waits for the body as it was announced, and gives up where it is none.
+			// The server waits for the body as it was announced, and gives up where it comes otherwise.
 			overHTTP(t, func(_ http.ResponseWriter, r *http.Request) {
 				if r.Context().Err() == nil {
 					panic(http.ErrAbortHandler)
@@ -125,7 +125,7 @@ func TestAbortOutweighsTheBody(t *testing.T) {
 	assertFacts(t, r.only(t), map[attribute.Key]any{"llm.abort.source": "user", "llm.transport.cause": "cancelled", "error.type": nil})
 }
 
-// TestProxies: a proxy that refuses to connect is none that has no way there.
+// TestProxies: a proxy that refuses to connect differs from one that has no way there.
 func TestProxies(t *testing.T) {
 	for answer, want := range map[string][2]any{
 		"407 Proxy Authentication Required": {"proxy_refused", "407"},
@@ -324,7 +324,7 @@ func TestOwnWatchdogs(t *testing.T) {
 			})
 		}
 	}
-	// A transport of the application's own tells of it by its error.
+	// A transport of the application's own reports it by its error.
 	r := newRecorder(t)
 	_, q := StartRequest(t.Context(), RequestInfo{Model: "m"}, WithTracerProvider(r))
 	q.Text()

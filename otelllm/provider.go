@@ -170,7 +170,7 @@ func between(path, named wire.Protocol, sure bool, req *http.Request) wire.Proto
 }
 
 // other is the protocol that a request may be of besides the one that was recognised, if
-// its body says so once it can be read; nil: there is none.
+// its body says so once it can be read; nil: no other.
 func (c *config) other(req *http.Request, recognised wire.Protocol) wire.Protocol {
 	path, _, ok := wire.Match(req.Method, req.URL.Path)
 	switch {

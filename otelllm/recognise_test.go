@@ -60,8 +60,8 @@ func TestUnsurePaths(t *testing.T) {
 	}
 }
 
-// TestForeignBodies: a body that can only be read as it is sent may turn out to be none of
-// a model call. What comes of the request then is nothing to be judged, on either side.
+// TestForeignBodies: a body that can only be read as it is sent may turn out not to be
+// that of a model call. What comes of the request then is nothing to be judged, on either side.
 func TestForeignBodies(t *testing.T) {
 	for _, head := range []string{"200 OK", "500 Internal Server Error", "304 Not Modified"} {
 		r := newRecorder(t)

@@ -255,7 +255,7 @@ func (t *requestTee) spoken() wire.Protocol {
 	return t.protocol
 }
 
-// foreign: the body has been sent whole, and is none of a model call.
+// foreign: the body has been sent whole, and is not that of a model call.
 func (t *requestTee) foreign() bool {
 	if t == nil || !t.unsure {
 		return false

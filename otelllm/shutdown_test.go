@@ -416,7 +416,7 @@ func (s slowly) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) 
 }
 
 // TestShutdownBetweenPortions: a provider that fails to export, or panics, is not asked
-// again and keeps nobody from ending; a context that is done meanwhile ends it all.
+// again, and all that is open ends; a context that is done meanwhile ends it all.
 func TestShutdownBetweenPortions(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

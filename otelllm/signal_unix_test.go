@@ -15,7 +15,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
 )
 
-// A signal that signal.NotifyContext was told of means that the process is going down.
+// A signal that signal.NotifyContext has received means that the process is going down.
 func TestSignal(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGUSR1)
 	defer stop()
