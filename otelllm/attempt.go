@@ -79,7 +79,6 @@ func (a *attempt) take(p []byte, err error, now time.Time) bool {
 	switch {
 	case err == io.EOF: //nolint:errorlint // bodies return it bare; wrapped it is an error
 		c.how = byEOF
-		a.endOfBody(now)
 	case netcause.ClosedHere(err):
 		c.how, c.abort, c.watchdog = byClose, abortOf(a.ctx, now), a.dog.bitten()
 	case a.dog.did(err, now):
@@ -142,7 +141,7 @@ func (a *attempt) events() int {
 // is whole, unless another choice begins.
 func (a *attempt) silent() bool {
 	st := a.state
-	return st == nil || st.Terminal || st.Violation != semconv.TransportCauseUnset ||
+	return st == nil || st.Terminal || st.GaveUp || st.Violation != semconv.TransportCauseUnset ||
 		st.Complete && !wire.HasLastWord(a.protocol)
 }
 

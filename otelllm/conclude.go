@@ -73,7 +73,8 @@ type conclusion struct {
 
 // conclude decides how a response ended. What began first is the cause: what the
 // stream itself said comes before how the reading of it stopped, and a violation
-// comes before the close by which a consumer answers it.
+// comes before the close by which a consumer answers it. A violation that the answer
+// outlived to its complete end is none.
 func conclude(c closing) conclusion {
 	st := c.state
 	switch {
@@ -91,13 +92,15 @@ func conclude(c closing) conclusion {
 		return conclusion{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}
 	case c.contentless() && empty(st) && !st.Terminal && st.Violation == semconv.TransportCauseUnset:
 		return conclusion{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd, due: true}
+	case st.GaveUp:
+		return c.unread()
+	case st.Violation != semconv.TransportCauseUnset:
+		return conclusion{end: c.unwilled(), phase: st.Phase, transport: inBody(st.Violation), due: true}
 	case st.Terminal && empty(st):
 		return conclusion{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd, due: true}
 	case st.Terminal:
 		// The server meant to stop here, but the answer has no end.
 		return conclusion{end: semconv.StreamEndEOF, phase: st.Phase, transport: inBody(semconv.TransportCauseCleanEOF), due: true}
-	case st.Violation != semconv.TransportCauseUnset:
-		return conclusion{end: c.unwilled(), phase: st.Phase, transport: inBody(st.Violation), due: true}
 	}
 	end, abort := c.stopped()
 	out := conclusion{end: end, phase: st.Phase, abort: abort, due: abort == classify.Abort{}}
@@ -123,9 +126,10 @@ func (c closing) contentless() bool {
 	return c.status == http.StatusNoContent || c.status == http.StatusResetContent
 }
 
-// unread concludes a response that nobody could read: a redirect, an encoding of
-// the content that is not undone, a decoder that had to be given up. Whether it
-// was whole is not observed, so a clean end or a close says nothing.
+// unread concludes a response that could not be read: a redirect, an encoding of
+// the content that is not undone, a document that is too long, a decoder that had to
+// be given up. Whether it was whole is not observed, so a clean end or a close says
+// nothing.
 func (c closing) unread() conclusion {
 	out := conclusion{phase: semconv.PhaseUnknown}
 	switch {
@@ -181,9 +185,9 @@ func (c closing) aborted() bool { return c.abort.Source != semconv.AbortSourceUn
 
 func (c closing) bitten() bool { return c.watchdog.Kind != semconv.WatchdogKindUnset }
 
-// empty: nothing of an answer came.
+// empty: nothing of an answer came, as far as all of it was read.
 func empty(st *wire.State) bool {
-	return st.TextChunks == 0 && st.ReasoningChunks == 0 && st.ToolInputsStarted == 0 && st.ToolCalls == 0 && st.ProviderToolsStarted == 0
+	return !st.Unread && st.TextChunks == 0 && st.ReasoningChunks == 0 && st.ToolInputsStarted == 0 && st.ToolCalls == 0 && st.ProviderToolsStarted == 0
 }
 
 func inBody(c semconv.TransportCause) classify.Transport {

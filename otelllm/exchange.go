@@ -25,6 +25,7 @@ type exchange struct {
 
 	// Everything below is guarded by mu.
 	decoder wire.Decoder // nil: the body is not read
+	arrived time.Time    // when the last bytes of the body came
 	// unexpected: the status is no error, and no answer either.
 	unexpected bool
 	// foreign: the request turned out to be no model call, so its answer is not decoded.
@@ -55,9 +56,10 @@ func (x *exchange) respond(status int, header http.Header, encoded bool, now tim
 	case x.foreign:
 	case status >= 400:
 		x.refusal = &errorResponse{header: header, wait: retryAfter(header, now)}
-	case status < 200, status >= 300, encoded:
-		// Nothing that could be read: a redirect, or a compression that the
-		// application asked for and undoes itself.
+	case encoded:
+		f.Unread = true // the application asked for the compression, and undoes it itself
+	case status < 200, status >= 300:
+		// Nothing that could be read: a redirect.
 	default:
 		x.decoder = x.protocol.NewDecoder(value(header, "Content-Type"))
 		x.state = x.decoder.State()
@@ -87,10 +89,14 @@ func (x *exchange) asksStream() bool {
 }
 
 // giveUp, deferred with mu held, turns a panic of a decoder into an end of the
-// reading. The stream and its consumer never hear of it.
+// reading. The stream and its consumer never hear of it. What had been read stays.
 func (x *exchange) giveUp() {
-	if recover() != nil {
-		x.decoder, x.state = nil, nil
+	if recover() == nil {
+		return
+	}
+	x.facts.Unread, x.decoder = true, nil
+	if x.state != nil {
+		x.state.Unread, x.state.GaveUp = true, true
 	}
 }
 
@@ -109,23 +115,30 @@ func (x *exchange) observe(p []byte, now time.Time) {
 		return
 	}
 	before := x.state.Events
+	x.arrived = now
 	x.decoder.Write(p)
 	x.progress(before, now)
 }
 
-// endOfBody lets the decoder take, with mu held, what no blank line had ended.
-func (x *exchange) endOfBody(now time.Time) {
+// endOfBody lets the decoder take, with mu held, what no blank line had ended. Whole:
+// the body came to its end.
+func (x *exchange) endOfBody(whole bool) {
 	if x.decoder == nil {
 		return
 	}
 	defer x.giveUp()
 	before := x.state.Events
-	x.decoder.Close()
-	x.progress(before, now)
+	if whole {
+		x.decoder.Close()
+	} else {
+		x.decoder.Cut()
+	}
+	x.progress(before, x.arrived)
 }
 
 // conclude decides, with mu held, how a response ended, and makes it final.
 func (x *exchange) conclude(c closing, now time.Time) {
+	x.endOfBody(c.how == byEOF)
 	c.status, c.unexpected, c.foreign, c.state = x.facts.Status, x.unexpected, x.foreign, x.state
 	x.settle(conclude(c), now)
 }

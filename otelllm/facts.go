@@ -20,7 +20,7 @@ func applyError(f *spanfacts.Request, status int, e *wire.Error) {
 
 // fillState takes over what the response said.
 func fillState(f *spanfacts.Request, st *wire.State) {
-	f.Unread = st.Unread
+	f.Unread = f.Unread || st.Unread
 	f.Events = classify.Counted(st.Events)
 	f.Keepalives = st.Keepalives
 	seen := func(n int) classify.Count {

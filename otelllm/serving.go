@@ -187,9 +187,7 @@ func (s *serving) served(panics bool, now time.Time) conclusion {
 	if !s.responded && !cutShort {
 		s.respond(http.StatusOK, http.Header{}, false, now) // what net/http answers for a handler that wrote nothing
 	}
-	if !cutShort {
-		s.endOfBody(now)
-	}
+	s.endOfBody(!cutShort)
 	c := closing{how: byEOF, status: s.facts.Status, unexpected: s.unexpected, foreign: s.foreign, state: s.state}
 	if s.foreign {
 		return conclude(c)

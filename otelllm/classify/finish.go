@@ -11,7 +11,7 @@ import (
 // Bedrock Converse, Ollama, and the Vercel AI SDK's unified words.
 var finishes = map[string]Finish{
 	"stop": FinishStop, "end_turn": FinishStop, "stop_sequence": FinishStop, "completed": FinishStop,
-	"eos": FinishStop, "end": FinishStop, "complete": FinishStop,
+	"eos": FinishStop, "eos_token": FinishStop, "end": FinishStop, "complete": FinishStop,
 
 	"load": FinishNothingDue, "unload": FinishNothingDue, // Ollama
 
@@ -33,7 +33,7 @@ var finishes = map[string]Finish{
 
 	"model_context_window_exceeded": FinishContextWindow, "model_length": FinishContextWindow,
 
-	"pause_turn": FinishPaused, "pause": FinishPaused,
+	"pause_turn": FinishPaused, "pause": FinishPaused, "compaction": FinishPaused,
 
 	"error": FinishMissing, "unknown": FinishMissing, "interrupted": FinishMissing,
 }
@@ -66,6 +66,15 @@ func ParseFinish(reasons []string) Finish {
 		}
 	}
 	return worst
+}
+
+// KnownFinish reports whether [ParseFinish] knows what a finish reason says.
+func KnownFinish(reason string) bool {
+	if _, ok := finishes[reason]; ok {
+		return true
+	}
+	_, ok := finishes[strings.ToLower(reason)]
+	return ok
 }
 
 // limited is the cause of an answer that a limit cut, unset for any other finish.

@@ -16,7 +16,10 @@ func TestAppend(t *testing.T) {
 			for len(want[0]) <= 2*large {
 				for i := range got {
 					b := bytes.Repeat([]byte{byte('a' + i + len(want[i])%20)}, piece)
-					got[i], want[i] = Append(got[i], b), append(want[i], b...)
+					var ok bool
+					got[i], ok = Append(got[i], b)
+					assert.True(t, ok)
+					want[i] = append(want[i], b...)
 				}
 			}
 			for i := range got {
@@ -30,9 +33,9 @@ func TestAppend(t *testing.T) {
 }
 
 func TestResetKeepsWhatIsSmall(t *testing.T) {
-	b := Reset(Append(nil, make([]byte, Keep)))
+	b := Reset(appended(t, nil, make([]byte, Keep)))
 	assert.Equal(t, Keep, cap(b))
-	assert.Zero(t, testing.AllocsPerRun(10, func() { b = Reset(Append(b, make([]byte, 1000))) }))
+	assert.Zero(t, testing.AllocsPerRun(10, func() { b = Reset(appended(t, b, make([]byte, 1000))) }))
 	assert.Nil(t, Reset(nil))
 }
 
@@ -42,11 +45,73 @@ func TestLongEventsShareBuffers(t *testing.T) {
 	allocs := testing.AllocsPerRun(1000, func() {
 		var b []byte
 		for range large / Keep {
-			b = Append(b, piece)
+			b = appended(t, b, piece)
 		}
 		Reset(b)
 	})
 	// The first piece has a buffer of its own; a garbage collection forgets what is
 	// lent, and so, at times, does the race detector.
 	assert.Less(t, allocs, 6.0)
+}
+
+func appended(t *testing.T, to, b []byte) []byte {
+	t.Helper()
+	sum, ok := Append(to, b)
+	if !ok {
+		t.Fatal("there is no room")
+	}
+	return sum
+}
+
+// What all streams hold is bounded: past it a buffer stays as it was, until another one
+// is given back.
+func TestMost(t *testing.T) {
+	before := Held()
+	var all [][]byte
+	piece := make([]byte, 10<<20)
+	for {
+		b, ok := Append(nil, piece)
+		if !ok {
+			assert.Nil(t, b)
+			break
+		}
+		all = append(all, b)
+		assert.LessOrEqual(t, Held(), int64(Most))
+	}
+	assert.GreaterOrEqual(t, Held(), int64(Most-2*len(piece)))
+	small, ok := Append(nil, make([]byte, Keep))
+	assert.True(t, ok, "what a stream keeps anyway does not count")
+	kept, ok := Append(small, piece)
+	assert.False(t, ok)
+	assert.Len(t, kept, Keep)
+
+	Drop(all[0])
+	kept, ok = Append(small, piece)
+	assert.True(t, ok)
+	assert.Len(t, kept, Keep+len(piece))
+	Reset(kept)
+	for _, b := range all[1:] {
+		assert.Nil(t, Reset(b))
+	}
+	assert.Equal(t, before, Held())
+}
+
+// Whatever the sizes, what is counted is what is held.
+func TestHeldIsExact(t *testing.T) {
+	before := Held()
+	for size := 1; size < 3*large; size += size/3 + 1 {
+		var b []byte
+		for len(b) < 4*large {
+			b = appended(t, b, make([]byte, size))
+			want := int64(0)
+			if cap(b) > Keep {
+				want = int64(cap(b))
+			}
+			if !assert.Equal(t, before+want, Held(), "pieces of %d bytes", size) {
+				return
+			}
+		}
+		Drop(b)
+	}
+	assert.Equal(t, before, Held())
 }

@@ -1,8 +1,15 @@
 // Package sse frames a stream of server-sent events that arrives in chunks cut
 // anywhere. It follows the event stream interpretation of the HTML standard, but
-// for three things that an observer needs: comments are reported, an event with
-// a name and no data is dispatched, and so is, flagged, an event that the end of
-// the stream cuts.
+// for what an observer needs who must not miss what any reader of the stream gets:
+//
+//   - Comments are reported, and an event with a name and no data is dispatched.
+//   - An event that the end of the stream cuts is dispatched, flagged: readers that
+//     go by lines have had its data.
+//   - An indented field is a field: some readers trim lines.
+//   - A data line that cannot continue the JSON of the one before it begins an event of
+//     its own: some servers end events with one line end, and readers by lines do not
+//     notice.
+//   - An event that is too long is dropped, and what follows it is read.
 package sse
 
 import (
@@ -30,8 +37,9 @@ type Sink interface {
 	// lines that follow, up to a blank line or a line of the stream's own, come in
 	// further calls. line is valid only during the call.
 	Stray(line []byte, first bool)
-	// TooLong says that an event went beyond the limit. It is the last call.
-	TooLong()
+	// Dropped says that an event, or an object as of Stray, is not delivered: it went
+	// beyond the limit, or, where tooLong is false, what all streams together hold did.
+	Dropped(tooLong bool)
 	// Take is for a sink that knows events by their bytes: one that came before in
 	// nearly the same bytes need not be taken apart again. Others return 0. It looks at the bytes of the stream from the beginning of an event on, as far as
 	// the Write goes. If p begins with an event that it knows, an event line or none,
@@ -58,11 +66,17 @@ type Decoder struct {
 	nameHeld, dataHeld bool // it lives in the buffer of its own
 	hasData            bool
 	pending            bool // some field of the pending event came
+	// later is an event line that came after data: the event's name, or that of one which
+	// begins without a blank line before it.
+	later    []byte
+	hasLater bool
 
-	stray   bool // the last line was a stray one
-	afterCR bool // the last byte was \r: a \n that follows belongs to it
-	stopped bool
-	bom     int8 // how many bytes of a byte order mark have matched; -1: the start is past
+	skipping bool // the pending event was dropped: nothing counts before its blank line
+	cut      bool // the beginning of the line that is being read was dropped
+	stray    bool // the last line was a stray one
+	afterCR  bool // the last byte was \r: a \n that follows belongs to it
+	stopped  bool
+	bom      int8 // how many bytes of a byte order mark have matched; -1: the start is past
 }
 
 const bom = "\xEF\xBB\xBF"
@@ -109,7 +123,7 @@ func (d *Decoder) Write(p []byte) {
 func (d *Decoder) lines(p []byte) {
 	nextLF := -1 // the place of the next \n, looked for again only when passed
 	for at := 0; at < len(p); {
-		if !d.pending && len(d.line) == 0 {
+		if !d.pending && len(d.line) == 0 && !d.cut && !d.skipping {
 			if at = d.plain(p, at); d.stopped || at == len(p) {
 				return
 			}
@@ -123,12 +137,6 @@ func (d *Decoder) lines(p []byte) {
 			return
 		}
 		line := p[at:end]
-		if len(d.line) > 0 {
-			if !d.carry(line) {
-				return
-			}
-			line = d.line
-		}
 		if p[end] == '\r' {
 			if end+1 == len(p) {
 				d.afterCR = true
@@ -138,6 +146,14 @@ func (d *Decoder) lines(p []byte) {
 		}
 		at = end + 1
 
+		if len(d.line) > 0 {
+			d.carry(line)
+			line = d.line
+		}
+		if d.cut {
+			d.cut = false
+			continue
+		}
 		d.take(line)
 		if d.stopped {
 			return
@@ -207,7 +223,7 @@ func (d *Decoder) Close() {
 		d.line = append(d.line, bom[:d.bom]...)
 	}
 	d.bom = -1
-	if len(d.line) > 0 {
+	if len(d.line) > 0 && !d.cut {
 		d.take(d.line)
 	}
 	if !d.stopped && d.pending {
@@ -219,15 +235,23 @@ func (d *Decoder) Close() {
 // take reads one line, without its end.
 func (d *Decoder) take(line []byte) {
 	if len(line) == 0 {
-		d.stray = false
+		d.stray, d.skipping = false, false
 		if d.pending {
 			d.dispatch(false)
 		}
 		return
 	}
-	if len(line)+len(d.name)+len(d.data) > d.limit {
-		d.tooLong()
+	if d.skipping {
 		return
+	}
+	if len(line)+d.size() > d.limit {
+		d.tooLong(line[0])
+		return
+	}
+	if line[0] == ' ' || line[0] == '\t' {
+		if trimmed := bytes.TrimLeft(line, " \t"); hasPrefix(trimmed, 0, "data:") || hasPrefix(trimmed, 0, "event:") {
+			line = trimmed
+		}
 	}
 	if d.stray {
 		switch line[0] {
@@ -246,13 +270,16 @@ func (d *Decoder) take(line []byte) {
 		}
 	case 'e':
 		if v, ok := field(line, "event"); ok {
-			d.name, d.nameHeld, d.pending = v, false, true
+			d.addName(v)
 		}
 	case '{':
 		d.stray = true
 		d.sink.Stray(line, true)
 	}
 }
+
+// size is how long the pending event is.
+func (d *Decoder) size() int { return len(d.name) + len(d.later) + len(d.data) }
 
 // field is the value of a line that holds the named field. A line without a
 // colon is a field with an empty value; one space after the colon is not part of it.
@@ -273,40 +300,127 @@ func field(line []byte, name string) ([]byte, bool) {
 	return v[1:], true
 }
 
+func (d *Decoder) addName(v []byte) {
+	d.pending = true
+	if !d.hasData {
+		d.name, d.nameHeld = v, false
+		return
+	}
+	if later, ok := carry.Append(d.later[:0], v); ok {
+		d.later, d.hasLater = later, true
+	} else {
+		d.drop(false)
+	}
+}
+
 func (d *Decoder) addData(v []byte) {
+	if d.hasData && !continues(d.data, v) {
+		d.split()
+		if d.stopped {
+			return
+		}
+	}
 	d.pending = true
 	if !d.hasData {
 		d.data, d.hasData, d.dataHeld = v, true, false
 		return
 	}
-	d.holdData()
-	d.dataBuf = append(d.dataBuf, '\n')
-	d.dataBuf = carry.Append(d.dataBuf, v)
+	ok := d.holdData()
+	if ok {
+		d.dataBuf, ok = carry.Append(d.dataBuf, lineEnd)
+	}
+	if ok {
+		d.dataBuf, ok = carry.Append(d.dataBuf, v)
+	}
+	if !ok {
+		d.drop(false)
+		return
+	}
 	d.data = d.dataBuf
+}
+
+var lineEnd = []byte{'\n'}
+
+// continues reports whether a payload of JSON may go on with next after data. A value
+// that begins after another one has ended, with no more than a line end in between,
+// cannot be part of the same.
+func continues(data, next []byte) bool {
+	next = bytes.TrimLeft(next, " \t")
+	if len(next) == 0 || next[0] != '{' && next[0] != '[' {
+		return true
+	}
+	data = bytes.TrimRight(data, " \t\n")
+	if len(data) == 0 {
+		return true
+	}
+	switch data[len(data)-1] {
+	case '{', '[', ',', ':':
+		return true
+	default:
+		return false
+	}
+}
+
+// split delivers the pending event, because a line that follows begins another one.
+func (d *Decoder) split() {
+	renamed := d.hasLater
+	d.deliver(Event{Name: d.name, Data: d.data})
+	if renamed && !d.stopped {
+		d.nameBuf, d.later = d.later, d.nameBuf
+		d.name, d.nameHeld = d.nameBuf, true
+	}
+	d.later = d.later[:0]
 }
 
 // dispatch delivers the pending event. By the standard one with a name alone is
 // dropped; it is delivered here, because it shows that the stream is alive.
 func (d *Decoder) dispatch(unterminated bool) {
-	d.sink.Event(Event{Name: d.name, Data: d.data, Unterminated: unterminated})
-	d.name, d.data, d.hasData, d.pending, d.nameHeld, d.dataHeld = nil, nil, false, false, false, false
-	d.nameBuf, d.dataBuf, d.line = carry.Reset(d.nameBuf), carry.Reset(d.dataBuf), carry.Reset(d.line)
+	name := d.name
+	if d.hasLater {
+		name = d.later
+	}
+	d.deliver(Event{Name: name, Data: d.data, Unterminated: unterminated})
+	d.later, d.line = carry.Reset(d.later), carry.Reset(d.line)
 }
 
-// carry keeps b as the continuation of the unfinished line. It reports whether
-// the event is still within its limit.
-func (d *Decoder) carry(b []byte) bool {
-	if len(d.line)+len(b)+len(d.name)+len(d.data) > d.limit {
-		d.tooLong()
-		return false
+// deliver gives an event to the sink. The line that is being read stays.
+func (d *Decoder) deliver(ev Event) {
+	d.sink.Event(ev)
+	d.clear()
+}
+
+// clear forgets the pending event, but for a name that may be the next one's.
+func (d *Decoder) clear() {
+	d.name, d.data, d.hasData, d.pending, d.nameHeld, d.dataHeld, d.hasLater = nil, nil, false, false, false, false, false
+	d.nameBuf, d.dataBuf = carry.Reset(d.nameBuf), carry.Reset(d.dataBuf)
+}
+
+// carry keeps b as the continuation of the unfinished line, unless that is dropped.
+func (d *Decoder) carry(b []byte) {
+	if d.cut {
+		return
 	}
 	if len(d.line) == 0 {
 		// The pending event may point into the memory that the last carried line had.
 		d.keep()
 		d.line = carry.Reset(d.line)
 	}
-	d.line = carry.Append(d.line, b)
-	return true
+	if d.skipping {
+		d.cut = true // it is not the blank line: there are bytes in it
+		return
+	}
+	if len(d.line)+len(b)+d.size() > d.limit {
+		if d.cut = true; len(d.line) > 0 {
+			b = d.line
+		}
+		d.tooLong(b[0])
+		return
+	}
+	line, ok := carry.Append(d.line, b)
+	if d.line = line; !ok {
+		d.drop(false)
+		d.cut = true
+	}
 }
 
 // keep copies the pending event out of memory that is about to change.
@@ -314,33 +428,62 @@ func (d *Decoder) keep() {
 	if !d.pending {
 		return
 	}
-	if !d.nameHeld {
-		d.nameBuf = append(d.nameBuf[:0], d.name...)
+	ok := d.nameHeld
+	if !ok {
+		d.nameBuf, ok = carry.Append(d.nameBuf[:0], d.name)
 		d.name, d.nameHeld = d.nameBuf, true
 	}
-	d.holdData()
-}
-
-// holdData makes data live in dataBuf.
-func (d *Decoder) holdData() {
-	if !d.dataHeld {
-		d.dataBuf = carry.Append(d.dataBuf[:0], d.data)
-		d.data, d.dataHeld = d.dataBuf, true
+	if !ok || !d.holdData() {
+		d.drop(false)
 	}
 }
 
-func (d *Decoder) tooLong() {
-	d.stop()
-	d.sink.TooLong()
+// holdData makes data live in dataBuf. It reports whether there is room for it.
+func (d *Decoder) holdData() bool {
+	if d.dataHeld {
+		return true
+	}
+	held, ok := carry.Append(d.dataBuf[:0], d.data)
+	if ok {
+		d.dataBuf, d.data, d.dataHeld = held, held, true
+	}
+	return ok
+}
+
+// tooLong drops a line that begins with first and goes beyond the limit, and the event
+// that it is part of.
+func (d *Decoder) tooLong(first byte) {
+	switch first {
+	case 'd', 'e', ' ', '\t':
+		d.drop(true)
+	case '{':
+		d.line = carry.Reset(d.line)
+		d.sink.Dropped(true)
+	default: // it is no field: to readers it is nothing, however long
+		d.line = carry.Reset(d.line)
+	}
+}
+
+// drop gives up the pending event: up to the blank line that ends it all is skipped.
+func (d *Decoder) drop(tooLong bool) {
+	d.clear()
+	d.later, d.line = carry.Reset(d.later), carry.Reset(d.line)
+	d.stray, d.skipping = false, true
+	d.sink.Dropped(tooLong)
 }
 
 // stop ends the decoding and lets go of all memory.
 func (d *Decoder) stop() {
-	d.stopped, d.pending, d.hasData = true, false, false
-	d.line, d.name, d.data, d.nameBuf, d.dataBuf = nil, nil, nil, nil, nil
+	d.stopped, d.pending, d.hasData, d.hasLater = true, false, false, false
+	carry.Drop(d.line)
+	carry.Drop(d.nameBuf)
+	carry.Drop(d.dataBuf)
+	carry.Drop(d.later)
+	d.line, d.name, d.data, d.nameBuf, d.dataBuf, d.later = nil, nil, nil, nil, nil, nil
 }
 
-// Stop ends the decoding: what comes later is ignored. A sink may call it.
+// Stop ends the decoding: what comes later is ignored. A sink may call it, and must not
+// look at what it was given after that.
 func (d *Decoder) Stop() { d.stop() }
 
 // skipBOM drops a byte order mark at the start of the stream, which may come in

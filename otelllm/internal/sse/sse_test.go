@@ -32,7 +32,13 @@ func (r *recorder) Stray(line []byte, first bool) {
 	}
 	r.got = append(r.got, word+string(line))
 }
-func (r *recorder) TooLong() { r.got = append(r.got, "too long") }
+func (r *recorder) Dropped(tooLong bool) {
+	if tooLong {
+		r.got = append(r.got, "too long")
+	} else {
+		r.got = append(r.got, "no room")
+	}
+}
 
 // decode feeds in as chunks that end at the given places.
 func decode(in string, limit int, cuts ...int) []string {
@@ -95,7 +101,15 @@ func TestFraming(t *testing.T) {
 		{"mixed line ends", "data: a\r\ndata: b\rdata: c\n\r\n", []string{"|a\nb\nc"}},
 		{"lf cr is two ends", "data: a\n\rdata: b\n\r", []string{"|a", "|b"}},
 		{"comment", ": hi\n\n:\ndata: a\n: in between\ndata: b\n\n", []string{":", ":", ":", "|a\nb"}},
-		{"other fields", "id: 1\nretry: 10\nfoo\ndatax: 1\ndat: 2\nevents: 3\n data: 4\ndata: a\n\n", []string{"|a"}},
+		{"other fields", "id: 1\nretry: 10\nfoo\ndatax: 1\ndat: 2\nevents: 3\n id: 4\n data\ndata: a\n\n", []string{"|a"}},
+		{"indented fields", " data: a\n\n\t event: x\n  data:b\n\n", []string{"|a", "x|b"}},
+		{"an indented field after a stray object", "{\n data: a\n\n", []string{"stray {", "|a"}},
+		{"events one line end apart", "data: {1}\ndata: {2}\ndata: [DONE]\n", []string{"|{1}", "|{2}", "|[DONE]|cut"}},
+		{"events one line end apart, of several blanks", "data: {1} \ndata:\t{2}\n\n", []string{"|{1} ", "|\t{2}"}},
+		{"named events one line end apart", "event: x\ndata: {1}\nevent: y\ndata: {2}\nevent: z\n\ndata: {3}\ndata: {4}\n\n", []string{"x|{1}", "z|{2}", "|{3}", "|{4}"}},
+		{"a word before an event one line end apart", "data: oops\ndata: {1}\n\n", []string{"|oops", "|{1}"}},
+		{"a word after an event one line end apart", "data: {1}\ndata: oops\n\n", []string{"|{1}\noops"}},
+		{"an object over several lines", "data: {\ndata: \"a\":\ndata: [\ndata: {},\ndata:\ndata: {}\ndata: ]}\n\n", []string{"|{\n\"a\":\n[\n{},\n\n{}\n]}"}},
 		{"only other fields", "id: 1\n\n", nil},
 		{"stray object", "{\"error\":1}\n\ndata: a\n{\n\n", []string{"stray {\"error\":1}", "stray {", "|a"}},
 		{"stray object on several lines", "{\n  \"a\": 1,\n\t\"b\"\n}\n\n  x\n}\ndata: a\n\n", []string{"stray {", "more   \"a\": 1,", "more \t\"b\"", "more }", "|a"}},
@@ -130,9 +144,12 @@ func TestLimit(t *testing.T) {
 		want     []string
 	}{
 		{"line at the limit", "data: 4567\n\ndata: b\n\n", 10, []string{"|4567", "|b"}},
-		{"line past it", "data: a\n\ndata: 45678\n\ndata: b\n\n", 10, []string{"|a", "too long"}},
+		{"line past it", "data: a\n\ndata: 45678\n\ndata: b\n\n", 10, []string{"|a", "too long", "|b"}},
 		{"line without end", "data: a\n\ndata: 4567890", 10, []string{"|a", "too long"}},
-		{"comment past it", ": 3456789012\n\n", 10, []string{"too long"}},
+		{"line without end, and more", "data: 45678901\ndata: c\n\ndata: b\n\n", 10, []string{"too long", "|b"}},
+		{"comment past it", "data: a\n: 3456789012\n\n", 10, []string{"|a"}},
+		{"what is no field past it", "x3456789012\ndata: a\n\n", 10, []string{"|a"}},
+		{"stray object past it", "data: a\n\n{3456789012\ndata: b\n\n", 10, []string{"|a", "too long", "|b"}},
 		{"data lines add up", "data: 4567\ndata: 8\n\n", 10, []string{"too long"}},
 		{"data lines within it", "data: 4\ndata: 6\n\n", 10, []string{"|4\n6"}},
 		{"name and data add up", "event: a\ndata: 567\n\n", 10, []string{"a|567"}},
@@ -148,7 +165,7 @@ func TestLimit(t *testing.T) {
 func TestLimitHoldsWhileALineGrows(t *testing.T) {
 	var r recorder
 	d := New(&r, 1000)
-	chunk := bytes.Repeat([]byte("a"), 100)
+	chunk := bytes.Repeat([]byte("data"), 25)
 	for range 100 {
 		d.Write(chunk)
 		assert.LessOrEqual(t, cap(d.line), 2048)
@@ -222,7 +239,7 @@ func (c *counter) Event(ev Event)     { c.events++; c.bytes += len(ev.Data) }
 func (c *counter) Take([]byte) int    { return 0 }
 func (c *counter) Comment()           {}
 func (c *counter) Stray([]byte, bool) {}
-func (c *counter) TooLong()           {}
+func (c *counter) Dropped(bool)       {}
 
 // reference is the framing written the simplest way, on the whole text at once.
 func reference(in string) []string {
@@ -234,37 +251,57 @@ func reference(in string) []string {
 	in = strings.ReplaceAll(in, "\r", "\n")
 	lines := strings.Split(in, "\n")
 	var got []string
-	var name string
+	var name, later *string // the event line before the data, and the one after
 	var data []string
-	pending, stray := false, false
-	dispatch := func(suffix string) {
-		if pending {
-			got = append(got, name+"|"+strings.Join(data, "\n")+suffix)
+	dispatch := func(name *string, suffix string) {
+		if name != nil {
+			got = append(got, *name+"|"+strings.Join(data, "\n")+suffix)
+		} else if len(data) > 0 {
+			got = append(got, "|"+strings.Join(data, "\n")+suffix)
 		}
-		name, data, pending = "", nil, false
+		data = nil
 	}
+	blank := func(suffix string) {
+		if later != nil {
+			name = later
+		}
+		dispatch(name, suffix)
+		name, later = nil, nil
+	}
+	stray := false
 	for i, line := range lines {
+		if trimmed := strings.TrimLeft(line, " \t"); strings.HasPrefix(trimmed, "data:") || strings.HasPrefix(trimmed, "event:") {
+			line = trimmed
+		}
 		field, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")
 		stray = stray && line != "" && strings.Contains(" \t}]\"", line[:1])
 		switch {
 		case line == "" && i == len(lines)-1: // what follows the last line end is no line
 		case line == "":
-			dispatch("")
+			blank("")
 		case stray:
 			got = append(got, "more "+line)
 		case field == "":
 			got = append(got, ":")
 		case field == "data":
-			data, pending = append(data, value), true
+			begins := strings.TrimLeft(value, " \t")
+			ends := strings.TrimRight(strings.Join(data, "\n"), " \t\n")
+			if ends != "" && begins != "" && strings.Contains("{[", begins[:1]) && !strings.Contains("{[,:", ends[len(ends)-1:]) {
+				dispatch(name, "")
+				name, later = later, nil
+			}
+			data = append(data, value)
+		case field == "event" && len(data) > 0:
+			later = &value
 		case field == "event":
-			name, pending = value, true
+			name = &value
 		case line[0] == '{':
 			got = append(got, "stray "+line)
 			stray = true
 		}
 	}
-	dispatch("|cut")
+	blank("|cut")
 	return got
 }
 

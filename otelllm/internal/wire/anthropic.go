@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"cmp"
-	"slices"
 	"strings"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -72,7 +71,7 @@ func messagesAt(path string) (p Protocol, sure bool) {
 // messagesReader follows one response of the Messages API.
 type messagesReader struct {
 	t     tally
-	open  []openBlock // client-executed tool_use blocks that have not stopped
+	open  known[int, call] // client-executed tool_use blocks that have not stopped, by their index
 	usage messagesUsage
 	inner []byte // the event that a chunk of Bedrock's held last; its memory is used again
 
@@ -92,6 +91,8 @@ const (
 	blockText
 	blockThinking
 	blockInput
+	blockCompaction
+	blockUnknown
 )
 
 func blockDeltaOf(typ []byte) blockDeltaKind {
@@ -102,21 +103,20 @@ func blockDeltaOf(typ []byte) blockDeltaKind {
 		return blockThinking
 	case "input_json_delta":
 		return blockInput
-	default:
+	case "compaction_delta":
+		return blockCompaction
+	case "signature_delta", "citations_delta":
 		return blockOther
+	default:
+		return blockUnknown
 	}
-}
-
-type openBlock struct {
-	index int
-	call  call
 }
 
 func (r *messagesReader) tally() *tally { return &r.t }
 
 func (r *messagesReader) reset() {
 	r.shapes.reset()
-	*r = messagesReader{open: emptied(r.open), shapes: r.shapes}
+	*r = messagesReader{open: r.open.emptied(), shapes: r.shapes}
 }
 
 // done takes a [DONE], which this protocol does not have: it changes nothing.
@@ -128,15 +128,27 @@ func (r *messagesReader) event(name, data []byte) verdict {
 		if data, ok = r.unwrap(data); !ok {
 			return malformed
 		}
-		name = nil
+		return r.inside(data)
 	}
+	return r.eventOf(name, data)
+}
+
+// inside takes the event inside of a chunk of Bedrock's.
+func (r *messagesReader) inside(data []byte) verdict {
+	if v := r.eventOf(nil, data); v != misnamed {
+		return v
+	}
+	return r.eventOf(nil, canonical(data))
+}
+
+func (r *messagesReader) eventOf(name, data []byte) verdict {
 	if d, f := r.shapes.match(data); d != nil {
 		r.known(d, f)
 		return progress
 	}
 	var ev messagesEvent
-	if !r.read(data, &ev) {
-		return malformed
+	if v := r.read(data, &ev); v != progress {
+		return v
 	}
 	if len(ev.typ) == 0 {
 		ev.typ = name
@@ -156,9 +168,7 @@ func (r *messagesReader) take(p []byte) int {
 
 // known takes a delta of a known shape.
 func (r *messagesReader) known(d *blockDelta, f filled) {
-	if !r.t.Terminal {
-		r.delta(d.kind, int(d.index), f.has(whatText))
-	}
+	r.delta(d.kind, int(d.index), f.has(whatText))
 }
 
 // apply makes the event part of the state.
@@ -170,9 +180,8 @@ func (r *messagesReader) apply(ev *messagesEvent) verdict {
 		r.t.fail(&ev.fault)
 		return progress
 	}
-	if r.t.Terminal {
-		return progress
-	}
+	// What is not known says something: a member of an event, or the event itself.
+	r.t.Unread = r.t.Unread || ev.doubt
 	switch string(ev.typ) {
 	case "content_block_delta":
 		r.delta(blockDeltaOf(ev.delta.typ), ev.index, ev.delta.filled)
@@ -183,13 +192,17 @@ func (r *messagesReader) apply(ev *messagesEvent) verdict {
 	case "message_start":
 		// A second one begins the message anew, as the SDK does it; calls that the
 		// first one left open stay open.
-		r.open = r.open[:0]
+		r.open.clear()
 		r.begin(&ev.message)
 	case "message_delta":
-		r.stop(ev.delta.stop)
-		r.use(&ev.message.usage)
+		if !r.t.Terminal {
+			r.stop(ev.delta.stop)
+			r.use(&ev.message.usage)
+		}
 	case "message_stop":
 		r.end()
+	default:
+		r.t.Unread = r.t.Unread || ev.delta.says || len(ev.block.typ) > 0 || len(ev.message.content) > 0
 	}
 	return progress
 }
@@ -204,12 +217,18 @@ func (r *messagesReader) delta(kind blockDeltaKind, index int, filled bool) {
 		if filled {
 			r.t.thought()
 		} else {
-			r.t.Phase = semconv.PhaseReasoning
+			r.t.enter(semconv.PhaseReasoning)
 		}
 	case blockInput:
-		if r.find(index) >= 0 {
-			r.t.Phase = semconv.PhaseToolInput
+		if r.open.find(index) != nil {
+			r.t.enter(semconv.PhaseToolInput)
 		}
+	case blockCompaction:
+		// The history in short, by the model and for the model: what it thinks, not what
+		// it answers.
+		r.t.thought()
+	case blockUnknown:
+		r.t.Unread = true
 	}
 }
 
@@ -219,52 +238,47 @@ func (r *messagesReader) startBlock(index int, b *messagesBlock) {
 		if b.filled {
 			r.t.text()
 		}
-	case "thinking", "redacted_thinking":
-		r.t.Phase = semconv.PhaseReasoning
+	case "thinking", "redacted_thinking", "compaction":
+		r.t.enter(semconv.PhaseReasoning)
 		if b.filled {
 			r.t.thought()
 		}
 	case "tool_use":
-		began := openBlock{index: index, call: r.t.start(b.id, b.name)}
-		if len(r.open) < maxOpen {
-			r.open = append(r.open, began)
-		}
+		r.open.add(index, r.t.start(b.id, b.name))
+	case "container_upload", "fallback":
 	default:
-		// server_tool_use, mcp_tool_use
-		if bytes.HasSuffix(b.typ, []byte("_tool_use")) {
-			r.t.ProviderToolsStarted++
+		switch {
+		case bytes.HasSuffix(b.typ, []byte("_tool_use")): // server_tool_use, mcp_tool_use
+			r.t.providerTools(1)
+		case !bytes.HasSuffix(b.typ, []byte("_tool_result")):
+			r.t.Unread = true
 		}
+	}
+	switch string(b.typ) {
+	case "text", "thinking", "redacted_thinking":
+		r.t.Unread = r.t.Unread || b.doubt
 	}
 }
 
 func (r *messagesReader) stopBlock(index int) {
-	if i := r.find(index); i >= 0 {
-		r.t.complete(&r.open[i].call)
-		r.open = append(r.open[:i], r.open[i+1:]...)
+	if c := r.open.find(index); c != nil {
+		r.t.complete(c)
+		r.open.remove(index)
 	}
-}
-
-// find is the place of a block in r.open; -1 if it is not there.
-func (r *messagesReader) find(index int) int { return findBlock(r.open, index) }
-
-func findBlock(open []openBlock, index int) int {
-	for i, b := range slices.Backward(open) {
-		if b.index == index {
-			return i
-		}
-	}
-	return -1
 }
 
 func (r *messagesReader) stop(reason []byte) {
 	if len(reason) > 0 {
-		r.t.FinishReasons = []string{finishReason(reason)}
+		r.t.FinishReasons = []string{r.t.reason(reason)}
 	}
 }
 
 // end is message_stop: the message is handed over as it is, and its calls with it
 // unless the answer was cut within them.
 func (r *messagesReader) end() {
+	if r.t.Terminal {
+		return
+	}
 	r.t.Terminal = true
 	reasons := r.t.FinishReasons
 	if len(reasons) == 0 || !cutsInput(reasons[0]) {
@@ -287,13 +301,14 @@ func (r *messagesReader) use(u *messagesUsage) {
 
 func (r *messagesReader) document(data []byte) verdict {
 	var ev messagesEvent
-	if !r.read(data, &ev) {
-		return malformed
+	if v := r.read(data, &ev); v != progress {
+		return v
 	}
 	if string(ev.typ) == "error" || ev.fault.seen {
 		r.t.fail(&ev.fault)
 		return progress
 	}
+	r.t.Unread = r.t.Unread || ev.doubt && len(ev.message.content) == 0
 	if r.begin(&ev.message); len(ev.message.stop) > 0 {
 		r.end()
 	}
@@ -305,14 +320,19 @@ func (r *messagesReader) document(data []byte) verdict {
 // calls and the stop_reason, and nothing but message_stop follows. Until there is a
 // stop_reason the output's count is a placeholder.
 func (r *messagesReader) begin(m *messagesObject) {
-	r.t.identify(m.id, m.model)
-	if len(m.stop) == 0 {
-		m.usage.output = -1
+	after := r.t.Terminal
+	if !after {
+		r.t.identify(m.id, m.model)
+		if len(m.stop) == 0 {
+			m.usage.output = -1
+		}
+		r.use(&m.usage)
 	}
-	r.use(&m.usage)
 	for i := range m.content {
 		r.startBlock(i, &m.content[i])
 		r.stopBlock(i)
 	}
-	r.stop(m.stop)
+	if !after {
+		r.stop(m.stop)
+	}
 }

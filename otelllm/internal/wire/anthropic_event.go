@@ -1,6 +1,10 @@
 package wire
 
-import "encoding/base64"
+import (
+	"encoding/base64"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/carry"
+)
 
 // messagesEvent is what one payload says. Its slices are the payload's own.
 type messagesEvent struct {
@@ -10,6 +14,7 @@ type messagesEvent struct {
 	delta   messagesDelta
 	message messagesObject
 	fault   fault
+	doubt   bool // a member that is not known says something
 }
 
 // messagesObject is a message: that of message_start, or a whole body. The usage of
@@ -23,11 +28,13 @@ type messagesObject struct {
 type messagesBlock struct {
 	typ, id, name []byte
 	filled        bool // there is text, reasoning or redacted reasoning in it
+	doubt         bool // a member that is not known says something
 }
 
 type messagesDelta struct {
 	typ, stop []byte
 	filled    bool
+	says      bool // there is anything in it
 }
 
 // messagesUsage are the counts of Anthropic and Bedrock, of which the input leaves
@@ -48,7 +55,7 @@ func (u *messagesUsage) counts() Usage {
 }
 
 // read parses a payload, an event or a whole message, into ev.
-func (r *messagesReader) read(data []byte, ev *messagesEvent) bool {
+func (r *messagesReader) read(data []byte, ev *messagesEvent) verdict {
 	ev.message.usage = unknownMessagesUsage
 	r.shapes.begin()
 	c := cursor{b: data}
@@ -64,15 +71,19 @@ func (r *messagesReader) read(data []byte, ev *messagesEvent) bool {
 			ev.block = readMessagesBlock(&c)
 		case "message":
 			for key, ok := c.object(); ok; key, ok = c.key() {
-				ev.message.member(&c, key)
+				ev.doubt = ev.message.member(&c, key) || ev.doubt
 			}
 		case "error":
 			ev.fault.read(&c)
+		case "request_id", "sequence_number":
+			c.skip()
 		default:
-			ev.message.member(&c, key)
+			ev.doubt = ev.message.member(&c, key) || ev.doubt
 		}
 	}
-	return c.end()
+	v := c.verdict()
+	r.t.Unread = r.t.Unread || v == progress && c.doubtful
+	return v
 }
 
 // unwrap is the event inside of a chunk of Bedrock's: {"bytes":"base64"}. ok: the chunk
@@ -81,19 +92,23 @@ func (r *messagesReader) unwrap(data []byte) (inner []byte, ok bool) {
 	var encoded []byte
 	c := cursor{b: data}
 	for key, ok := c.object(); ok; key, ok = c.key() {
-		if string(key) == "bytes" {
+		switch string(key) {
+		case "bytes":
 			encoded = c.str()
-		} else {
-			c.skip() // padding
+		case "p": // padding
+			c.skip()
+		default:
+			c.doubt(key)
 		}
 	}
 	if !c.end() {
 		return nil, false
 	}
+	r.t.Unread = r.t.Unread || c.doubtful
 	if len(encoded) == 0 {
 		return []byte("{}"), true
 	}
-	if cap(r.inner) > keepDocument {
+	if cap(r.inner) > carry.Keep {
 		r.inner = nil
 	}
 	var err error
@@ -101,8 +116,9 @@ func (r *messagesReader) unwrap(data []byte) (inner []byte, ok bool) {
 	return r.inner, err == nil
 }
 
-// member reads one member of a message.
-func (m *messagesObject) member(c *cursor, key []byte) {
+// member reads one member of a message. It reports whether it is one that is not known,
+// which says something.
+func (m *messagesObject) member(c *cursor, key []byte) (doubt bool) {
 	switch string(key) {
 	case "id":
 		m.id = c.str()
@@ -118,9 +134,12 @@ func (m *messagesObject) member(c *cursor, key []byte) {
 		}
 	case "usage":
 		m.usage.read(c)
-	default:
+	case "type", "role", "stop_sequence", "stop_details", "container", "context_management":
 		c.skip()
+	default:
+		return c.suspect(key)
 	}
+	return false
 }
 
 func readMessagesBlock(c *cursor) messagesBlock {
@@ -135,8 +154,13 @@ func readMessagesBlock(c *cursor) messagesBlock {
 			b.name = c.str()
 		case "text", "thinking", "data":
 			b.filled = c.filled() || b.filled
-		default:
+		case "content":
+			filled := c.something() // of a compaction; what a provider's tool found is no output
+			b.filled = b.filled || filled && string(b.typ) == "compaction"
+		case "signature", "citations", "input", "tool_use_id", "caller", "server_name", "is_error", "cache_control":
 			c.skip()
+		default:
+			b.doubt = c.suspect(key) || b.doubt
 		}
 	}
 	return b
@@ -144,6 +168,7 @@ func readMessagesBlock(c *cursor) messagesBlock {
 
 func (r *messagesReader) readDelta(c *cursor, d *messagesDelta) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
+		d.says = true
 		switch string(key) {
 		case "type":
 			d.typ = c.str()
@@ -153,8 +178,10 @@ func (r *messagesReader) readDelta(c *cursor, d *messagesDelta) {
 			r.shapes.filled(c, whatOther)
 		case "stop_reason":
 			d.stop = c.str()
-		default:
+		case "signature", "citation", "content", "encrypted_content", "stop_sequence", "stop_details", "container":
 			c.skip()
+		default:
+			c.doubt(key)
 		}
 	}
 }

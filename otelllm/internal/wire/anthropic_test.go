@@ -48,12 +48,13 @@ func TestMessages(t *testing.T) {
 		{"ping without data", "", "event: ping\n\n", keepalives(1)},
 		{"before message_stop", "", named(text("hi"), blockStop("0"), stop("end_turn")), all(events(3), texts(1), finished("end_turn"), phase(semconv.PhaseText), out)},
 		{"message_stop without a stop_reason", "", named(text("hi"), end), all(events(2), texts(1), phase(semconv.PhaseText), terminal)},
-		{"nothing counts after message_stop", "", named(stop("end_turn"), end, text("hi"), tool), all(events(4), ended("end_turn"), out)},
+		{"content after message_stop", "", named(stop("end_turn"), end, text("hi"), tool), all(events(4), texts(1), calls("toolu_a"), ended("end_turn"), unread, out)},
 		{"[DONE] from a gateway", "", named(stop("end_turn"), end) + done, all(events(3), ended("end_turn"), out)},
 		{"[DONE] proves nothing", "", named(text("hi")) + done, all(events(2), texts(1), phase(semconv.PhaseText))},
 		{"refusal", "", named(start, stop("refusal"), end), all(msg, events(3), used(15), ended("refusal"))},
 		{"paused", "", named(text("a"), stop("pause_turn"), end), all(events(3), texts(1), ended("pause_turn"), out)},
-		{"unknown types", "", named(`{"type":"quantum_start","index":0}`, blockDelta("0", `{"type":"compaction_delta","content":"x"}`), blockStart("0", `{"type":"fallback","from":{"model":"a"}}`)), events(3)},
+		{"unknown types", "", named(`{"type":"quantum_start","index":0}`, blockDelta("0", `{"type":"quantum_delta","content":"x"}`)), all(events(2), unread)},
+		{"a compaction", "", named(blockStart("0", `{"type":"compaction","content":null}`), blockDelta("0", `{"type":"compaction_delta","content":"x"}`), blockStart("0", `{"type":"fallback","from":{"model":"a"}}`)), all(events(3), thoughts(1), phase(semconv.PhaseReasoning))},
 		{"citations", "", named(text("a"), blockDelta("0", `{"type":"citations_delta","citation":{"cited_text":"secret"}}`)), all(events(2), texts(1), phase(semconv.PhaseText))},
 		{"usage is cumulative", "", named(start, `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":11,"output_tokens":2,"cache_read_input_tokens":0}}`), all(msg, events(2), finished("end_turn"), func(s *State) {
 			s.Usage = Usage{Input: 211, Output: 2, CacheRead: 0, CacheCreation: 200, Reasoning: -1}
@@ -126,8 +127,8 @@ func TestMessagesInChunks(t *testing.T) {
 		{"an error of the model", awsType, hi + chunk(`{"type":"error","error":{"type":"overloaded_error"}}`), all(events(2), texts(1), phase(semconv.PhaseText), failed(Error{Type: "overloaded_error"}))},
 		{"cut", awsType, hi + hi[:len(hi)-5], all(events(1), texts(1), phase(semconv.PhaseText))},
 		{"nothing in it", awsType, frame("chunk", `{}`), events(1)},
-		{"not base64", awsType, hi + frame("chunk", `{"bytes":"e30=!"}`), all(events(1), texts(1), phase(semconv.PhaseText), violated(semconv.TransportCauseMalformedEvent))},
-		{"not an event", awsType, frame("chunk", `{"bytes":"aGk="}`), violated(semconv.TransportCauseMalformedEvent)},
+		{"not base64", awsType, hi + frame("chunk", `{"bytes":"e30=!"}`), all(events(1), texts(1), phase(semconv.PhaseText), unread, violated(semconv.TransportCauseMalformedEvent))},
+		{"not an event", awsType, frame("chunk", `{"bytes":"aGk="}`), all(unread, violated(semconv.TransportCauseMalformedEvent))},
 		{"long", awsType, chunk(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"`+strings.Repeat("x", 9000)+`"}}`) + hi, all(events(2), texts(2), phase(semconv.PhaseText))},
 		{"not streaming", jsonType, `{"id":"msg_1","type":"message","model":"claude-x","content":[{"type":"text","text":"hi"}],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":15}}`, all(msg, used, events(1), texts(1), ended("end_turn"))},
 	})

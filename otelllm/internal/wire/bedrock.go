@@ -62,7 +62,7 @@ func bedrockModel(path, streaming, whole string) (model string, stream, ok bool)
 // converseReader follows one response.
 type converseReader struct {
 	t    tally
-	open []openBlock // client-executed toolUse blocks that have not stopped
+	open known[int, call] // client-executed toolUse blocks that have not stopped, by their index
 
 	shapes shapes[converseDelta]
 }
@@ -77,7 +77,7 @@ func (r *converseReader) tally() *tally { return &r.t }
 
 func (r *converseReader) reset() {
 	r.shapes.reset()
-	*r = converseReader{open: emptied(r.open), shapes: r.shapes}
+	*r = converseReader{open: r.open.emptied(), shapes: r.shapes}
 }
 
 // done takes a [DONE], which this protocol does not have: it changes nothing.
@@ -92,8 +92,8 @@ func (r *converseReader) event(name, data []byte) verdict {
 		}
 	}
 	var ev converseEvent
-	if !r.read(data, &ev) {
-		return malformed
+	if v := r.read(data, &ev); v != progress {
+		return v
 	}
 	if ev.fault.seen {
 		r.t.fail(&ev.fault)
@@ -116,9 +116,7 @@ func (r *converseReader) take(p []byte) int {
 
 // known takes a delta of a known shape.
 func (r *converseReader) known(d *converseDelta, f filled) {
-	if !r.t.Terminal {
-		r.delta(d.index, d.kind, f.has(whatText))
-	}
+	r.delta(d.index, d.kind, f.has(whatText))
 }
 
 func (r *converseReader) apply(name []byte, ev *converseEvent) {
@@ -126,9 +124,7 @@ func (r *converseReader) apply(name []byte, ev *converseEvent) {
 		r.t.use(ev.usage.counts()) // after the terminal event as well
 		return
 	}
-	if r.t.Terminal {
-		return
-	}
+	r.t.Unread = r.t.Unread || ev.doubt
 	switch string(name) {
 	case "contentBlockDelta":
 		r.delta(ev.index, ev.delta.kind, ev.delta.filled)
@@ -137,7 +133,12 @@ func (r *converseReader) apply(name []byte, ev *converseEvent) {
 	case "contentBlockStop":
 		r.stopBlock(ev.index)
 	case "messageStop":
-		r.end(ev.stop)
+		if !r.t.Terminal {
+			r.end(ev.stop)
+		}
+	case "messageStart":
+	default:
+		r.t.Unread = r.t.Unread || ev.delta.says || ev.start.says || len(ev.content) > 0
 	}
 }
 
@@ -148,12 +149,12 @@ func (r *converseReader) delta(index int, kind converseKind, filled bool) {
 			r.t.text()
 		}
 	case converseReasoning:
-		if r.t.Phase = semconv.PhaseReasoning; filled {
+		if r.t.enter(semconv.PhaseReasoning); filled {
 			r.t.thought()
 		}
 	case converseTool:
-		if r.find(index) >= 0 {
-			r.t.Phase = semconv.PhaseToolInput
+		if r.open.find(index) != nil {
+			r.t.enter(semconv.PhaseToolInput)
 		}
 	}
 }
@@ -163,24 +164,18 @@ func (r *converseReader) startBlock(index int, b *converseBlock) {
 	case b.kind != converseTool:
 		r.delta(index, b.kind, b.filled)
 	case string(b.typ) == "server_tool_use":
-		r.t.ProviderToolsStarted++
+		r.t.providerTools(1)
 	default:
-		began := openBlock{index: index, call: r.t.start(b.id, b.name)}
-		if len(r.open) < maxOpen {
-			r.open = append(r.open, began)
-		}
+		r.open.add(index, r.t.start(b.id, b.name))
 	}
 }
 
 func (r *converseReader) stopBlock(index int) {
-	if i := r.find(index); i >= 0 {
-		r.t.complete(&r.open[i].call)
-		r.open = append(r.open[:i], r.open[i+1:]...)
+	if c := r.open.find(index); c != nil {
+		r.t.complete(c)
+		r.open.remove(index)
 	}
 }
-
-// find is the place of a block in r.open; -1 if it is not there.
-func (r *converseReader) find(index int) int { return findBlock(r.open, index) }
 
 // end is messageStop: the message is handed over as it is, and its calls with it
 // unless the answer was cut within them.
@@ -203,13 +198,14 @@ func (r *converseReader) end(reason []byte) {
 
 func (r *converseReader) document(data []byte) verdict {
 	var ev converseEvent
-	if !r.read(data, &ev) {
-		return malformed
+	if v := r.read(data, &ev); v != progress {
+		return v
 	}
 	if ev.fault.seen {
 		r.t.fail(&ev.fault)
 		return progress
 	}
+	r.t.Unread = r.t.Unread || ev.doubt
 	r.t.use(ev.usage.counts())
 	for i := range ev.content {
 		r.startBlock(i, &ev.content[i])

@@ -9,6 +9,7 @@ type converseEvent struct {
 	stop    []byte
 	usage   messagesUsage
 	fault   fault
+	doubt   bool // a member that is not known says something
 }
 
 // converseBlock is a block of content, or a piece of one.
@@ -16,6 +17,7 @@ type converseBlock struct {
 	kind          converseKind
 	filled        bool // of a text or reasoning: there is some
 	unshaped      bool // it was read where a shape has no hole
+	says          bool // there is anything in it
 	id, name, typ []byte
 }
 
@@ -29,7 +31,7 @@ const (
 )
 
 // read parses a payload, an event or a whole answer, into ev.
-func (r *converseReader) read(data []byte, ev *converseEvent) bool {
+func (r *converseReader) read(data []byte, ev *converseEvent) verdict {
 	ev.usage = unknownMessagesUsage
 	r.shapes.begin()
 	c := cursor{b: data}
@@ -51,11 +53,15 @@ func (r *converseReader) read(data []byte, ev *converseEvent) bool {
 			ev.fault.read(&c)
 		case "p": // padding
 			r.shapes.filled(&c, whatOther)
-		default:
+		case "role", "metrics", "trace", "performanceConfig", "serviceTier", "additionalModelResponseFields", "message":
 			c.skip()
+		default:
+			ev.doubt = c.suspect(key) || ev.doubt
 		}
 	}
-	return c.end()
+	v := c.verdict()
+	r.t.Unread = r.t.Unread || v == progress && c.doubtful
+	return v
 }
 
 func (r *converseReader) readOutput(c *cursor, ev *converseEvent) {
@@ -81,6 +87,7 @@ func (r *converseReader) readOutput(c *cursor, ev *converseEvent) {
 func (r *converseReader) readBlock(c *cursor) converseBlock {
 	var b converseBlock
 	for key, ok := c.object(); ok; key, ok = c.key() {
+		b.says = true
 		switch string(key) {
 		case "text":
 			b.kind = converseText
@@ -95,11 +102,29 @@ func (r *converseReader) readBlock(c *cursor) converseBlock {
 		case "toolUse":
 			b.kind = converseTool
 			r.readTool(c, &b)
-		default: // citations, toolResult, cachePoint
+		case "citationsContent": // text with its citations
+			b.unshaped = true
+			r.readCitations(c, &b)
+		case "citation", "citations", "toolResult", "cachePoint":
 			c.skip()
+		default:
+			c.doubt(key)
 		}
 	}
 	return b
+}
+
+// readCitations reads a text that is cited, of a whole answer.
+func (r *converseReader) readCitations(c *cursor, b *converseBlock) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if string(key) != "content" {
+			c.skip()
+			continue
+		}
+		if c.wordy() {
+			b.kind, b.filled = converseText, true
+		}
+	}
 }
 
 func (r *converseReader) readReasoning(c *cursor, b *converseBlock) {
@@ -112,7 +137,7 @@ func (r *converseReader) readReasoning(c *cursor, b *converseBlock) {
 		case "signature":
 			r.shapes.filled(c, whatOther)
 		default:
-			c.skip()
+			c.doubt(key)
 		}
 	}
 }
@@ -129,7 +154,7 @@ func (r *converseReader) readTool(c *cursor, b *converseBlock) {
 		case "input":
 			r.shapes.filled(c, whatOther)
 		default:
-			c.skip()
+			c.unknown(key)
 		}
 	}
 }

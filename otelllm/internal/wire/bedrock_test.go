@@ -67,9 +67,9 @@ func TestBedrock(t *testing.T) {
 		{"metadata before the end", awsType, hi + metadata + stop("end_turn"), all(events(3), texts(1), used, ended("end_turn"))},
 		{"without metadata", awsType, hi + stop("max_tokens"), all(events(2), texts(1), ended("max_tokens"))},
 		{"a stop without a reason", awsType, hi + frame("messageStop", `{}`), all(events(2), texts(1), phase(semconv.PhaseText), terminal)},
-		{"a reason that is a text", awsType, stop("because of you"), all(events(1), ended("redacted"))},
-		{"nothing counts after the stop", awsType, hi + stop("end_turn") + hi + tool("1", "a") + throttled, all(events(5), texts(1), ended("end_turn"))},
-		{"an unknown event", awsType, frame("news", `{"delta":{"text":"hi"}}`), events(1)},
+		{"a reason that is a text", awsType, stop("because of you"), all(events(1), unread, ended("redacted"))},
+		{"content after the stop", awsType, hi + stop("end_turn") + hi + tool("1", "a") + throttled, all(events(5), texts(2), calls("a"), unread, ended("end_turn"))},
+		{"an unknown event", awsType, frame("news", `{"delta":{"text":"hi"}}`), all(events(1), unread)},
 		{"a heartbeat", awsType, packet("") + frame("x", ""), keepalives(2)},
 
 		{"reasoning", awsType, think + think, all(events(2), thoughts(2), phase(semconv.PhaseReasoning))},
@@ -93,8 +93,8 @@ func TestBedrock(t *testing.T) {
 		{"an error", awsType, packet("", ":message-type", "error", ":error-code", "503", ":error-message", "secret"), all(events(1), failed(Error{Code: "503", Status: 503}))},
 		{"two exceptions", awsType, throttled + exception("validationException", "{}"), all(events(2), failed(Error{Type: "throttlingException", RetryAfter: 2e9}))},
 
-		{"a checksum", awsType, hi + hi[:len(hi)-1] + "~" + hi, all(events(1), texts(1), phase(semconv.PhaseText), violated(malformed))},
-		{"a payload that is none", awsType, hi + frame("contentBlockDelta", `{"delta":`) + hi, all(events(1), texts(1), phase(semconv.PhaseText), violated(malformed))},
+		{"a checksum", awsType, hi + hi[:len(hi)-1] + "~" + hi, all(events(1), texts(1), phase(semconv.PhaseText), unread, violated(malformed))},
+		{"a payload that is none", awsType, hi + frame("contentBlockDelta", `{"delta":`) + hi, all(events(2), texts(2), unread, phase(semconv.PhaseText), violated(malformed))},
 		{"text", awsType, "upstream connect error", violated(malformed)},
 		{"html", awsType, "<html>", violated(semconv.TransportCauseUnexpectedContentType)},
 		{"cut within a message", awsType, hi + hi[:len(hi)-1], all(events(1), texts(1), phase(semconv.PhaseText))},

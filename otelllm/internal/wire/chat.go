@@ -48,9 +48,11 @@ func chatAt(path string) (p Protocol, sure bool) {
 
 // chatReader follows one Chat Completions response.
 type chatReader struct {
-	t       tally
-	choices []chatChoice
-	open    []chatCall // calls whose choice has not finished
+	t          tally
+	choices    known[int, chatChoice]
+	unfinished int                   // choices
+	open       known[chatCall, call] // calls whose choice has not finished
+	executed   int                   // tools of the provider's that its answer lists
 
 	// shapes are those of chunks that were plain deltas: a piece of text, reasoning or
 	// tool input of one choice, and nothing else.
@@ -65,16 +67,12 @@ type chatPiece struct {
 }
 
 type chatChoice struct {
-	index    int
 	refused  bool // its text is a refusal
 	finished bool
 }
 
-// chatCall is keyed by choice and index: only the first fragment has an id.
-type chatCall struct {
-	choice, index int
-	call
-}
+// chatCall names a call by choice and index: only the first fragment has an id.
+type chatCall struct{ choice, index int }
 
 // legacyIndex is the index of the one call that function_call can make.
 const legacyIndex = -1
@@ -83,7 +81,7 @@ func (r *chatReader) tally() *tally { return &r.t }
 
 func (r *chatReader) reset() {
 	r.shapes.reset()
-	*r = chatReader{choices: emptied(r.choices), open: emptied(r.open), shapes: r.shapes}
+	*r = chatReader{choices: r.choices.emptied(), open: r.open.emptied(), shapes: r.shapes}
 }
 
 func (r *chatReader) event(name, data []byte) verdict {
@@ -93,8 +91,8 @@ func (r *chatReader) event(name, data []byte) verdict {
 		return progress
 	}
 	ch := chatChunk{usage: unknownUsage}
-	if !r.read(data, &ch) {
-		return malformed
+	if v := r.read(data, &ch); v != progress {
+		return v
 	}
 	if isError && !ch.fault.seen {
 		// The event's name says it; the object is flat.
@@ -116,9 +114,6 @@ func (r *chatReader) take(p []byte) int {
 
 // known takes a plain delta of a known shape.
 func (r *chatReader) known(p *chatPiece, f filled) {
-	if r.t.Terminal {
-		return
-	}
 	r.applyDelta(&chatDelta{index: int(p.choice), text: f.has(whatText), reasoning: f.has(whatReasoning)})
 	if p.called {
 		r.fragment(int(p.choice), &chatFragment{index: int(p.call)})
@@ -128,10 +123,15 @@ func (r *chatReader) known(p *chatPiece, f filled) {
 
 func (r *chatReader) document(data []byte) verdict {
 	ch := chatChunk{usage: unknownUsage}
-	if !r.read(data, &ch) {
-		return malformed
+	if v := r.read(data, &ch); v != progress {
+		return v
 	}
 	r.apply(&ch)
+	if ch.deferred && ch.choices.n == 0 && !ch.fault.seen {
+		// xAI's word that the answer will be had later, under this id.
+		r.t.finishAs(finishDeferred)
+		r.t.end()
+	}
 	return progress
 }
 
@@ -151,12 +151,14 @@ func (r *chatReader) apply(ch *chatChunk) {
 	if !r.t.Terminal {
 		r.t.identify(ch.id, ch.model)
 		r.t.use(ch.usage)
-		if ch.choices.n > 0 {
-			r.applyChoices(ch)
-		}
+	}
+	if ch.choices.n > 0 {
+		r.applyChoices(ch)
 	}
 	if ch.fault.seen {
 		r.t.fail(&ch.fault)
+	} else {
+		r.t.Unread = r.t.Unread || ch.doubt
 	}
 }
 
@@ -166,6 +168,10 @@ func (r *chatReader) applyChoices(ch *chatChunk) {
 	for i := range ch.choices.n {
 		d := ch.choices.at(i)
 		choice := r.applyDelta(d)
+		if n := d.executed - r.executed; n > 0 {
+			r.executed = d.executed
+			r.t.providerTools(n)
+		}
 		for range d.fragments {
 			r.fragment(d.index, ch.fragments.at(fragment))
 			fragment++
@@ -174,9 +180,14 @@ func (r *chatReader) applyChoices(ch *chatChunk) {
 			continue
 		}
 		choice.finished = true
+		r.unfinished--
+		if r.t.Terminal {
+			r.finishCalls(d.index, d.finish)
+			continue
+		}
 		if choice.refused && string(d.finish) == "stop" {
 			// OpenAI ends a refusal as it ends an answer. Anthropic's word for it says which it is.
-			r.t.finish([]byte(finishRefusal))
+			r.t.finishAs(finishRefusal)
 		} else {
 			r.t.finish(d.finish)
 		}
@@ -212,10 +223,10 @@ func (r *chatReader) applyDelta(d *chatDelta) *chatChoice {
 
 // judge looks whether the response is complete: every choice that was seen has finished.
 func (r *chatReader) judge() {
-	r.t.Complete = true
-	for _, choice := range r.choices {
-		r.t.Complete = r.t.Complete && choice.finished
+	if r.t.Terminal {
+		return
 	}
+	r.t.Complete = r.unfinished == 0
 	if r.t.Complete && r.t.ToolCalls == 0 {
 		r.t.Phase = semconv.PhaseStreamEnd
 	} else if r.t.Complete {
@@ -225,56 +236,50 @@ func (r *chatReader) judge() {
 
 // choice is the choice of this index; nil beyond the bound of what is remembered.
 func (r *chatReader) choice(index int) *chatChoice {
-	for i := range r.choices {
-		if r.choices[i].index == index {
-			return &r.choices[i]
-		}
+	if known := r.choices.find(index); known != nil {
+		return known
 	}
-	if len(r.choices) == maxOpen {
-		return nil
+	added := r.choices.add(index, chatChoice{})
+	if added != nil {
+		r.unfinished++
 	}
-	r.choices = append(r.choices, chatChoice{index: index})
-	return &r.choices[len(r.choices)-1]
+	return added
 }
 
 // fragment takes a piece of a call's input. A new id under an old index is a new
 // call when a name comes with it: some servers give every call the index 0. An id
 // alone is not: others make up a new one for every fragment.
 func (r *chatReader) fragment(choice int, f *chatFragment) {
-	for i := len(r.open) - 1; i >= 0; i-- {
-		known := &r.open[i]
-		if known.choice != choice || known.index != f.index {
-			continue
-		}
-		if len(f.id) > 0 && len(f.name) > 0 && known.at >= 0 {
-			if id := r.t.Calls[known.at].ID; id != "" && string(f.id) != id && safeID(f.id) != id {
-				break
-			}
-		}
-		r.t.fillIn(known.call, f.id, f.name)
-		r.t.Phase = semconv.PhaseToolInput
+	key := chatCall{choice, f.index}
+	if known := r.open.find(key); known != nil && !r.another(known, f) {
+		r.t.fillIn(*known, f.id, f.name)
+		r.t.enter(semconv.PhaseToolInput)
 		return
 	}
-	began := chatCall{choice: choice, index: f.index, call: r.t.start(f.id, f.name)}
-	if len(r.open) < maxOpen {
-		r.open = append(r.open, began)
+	r.open.add(key, r.t.start(f.id, f.name))
+}
+
+// another reports whether a fragment is of another call than the known one.
+func (r *chatReader) another(known *call, f *chatFragment) bool {
+	if len(f.id) == 0 || len(f.name) == 0 || known.at < 0 {
+		return false
 	}
+	id := r.t.Calls[known.at].ID
+	return id != "" && string(f.id) != id && safeID(f.id) != id
 }
 
 // finishCalls ends the calls of a choice. Its finish reason completes their input
 // and hands them over, unless it says that the answer was cut.
 func (r *chatReader) finishCalls(choice int, reason []byte) {
-	kept := r.open[:0]
-	for i := range r.open {
-		known := &r.open[i]
-		switch {
-		case known.choice != choice:
-			kept = append(kept, *known)
-		case !cutsInput(reason):
-			r.t.handOver(&known.call)
+	r.open.removeAll(func(key chatCall, known *call) bool {
+		if key.choice != choice {
+			return false
 		}
-	}
-	r.open = kept
+		if !cutsInput(reason) {
+			r.t.handOver(known)
+		}
+		return true
+	})
 }
 
 // saysFailed reports whether a finish reason is an error: OpenRouter's, Mistral's and
@@ -285,7 +290,8 @@ func saysFailed(reason []byte) bool {
 	switch string(reason) {
 	case "error", "insufficient_system_resource":
 		return true
-	case "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE": // Gemini
+	case "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE",
+		"MISSING_THOUGHT_SIGNATURE": // Gemini
 		return true
 	case "malformed_model_output", "malformed_tool_use": // Bedrock
 		return true
@@ -308,7 +314,7 @@ func cutsInput[T string | []byte](reason T) bool {
 		return true
 	case "content_filtered", "guardrail_intervened", "malformed_model_output", "malformed_tool_use": // Bedrock
 		return true
-	case "MAX_TOKENS", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "OTHER", "SAFETY",
+	case "MISSING_THOUGHT_SIGNATURE", "MAX_TOKENS", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "OTHER", "SAFETY",
 		"RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII": // Gemini
 		return true
 	default:

@@ -7,7 +7,9 @@ type chatChunk struct {
 	fragments few[chatFragment]
 	usage     Usage
 	fault     fault
-	head      int // where the value of the choices begins, if nothing but who it is from stands before it; else 0
+	doubt     bool // it says something, and not where an answer is
+	deferred  bool // it has the id of a request that is answered later
+	head      int  // where the value of the choices begins, if nothing but who it is from stands before it; else 0
 }
 
 // chatDelta is the part of a chunk that is about one choice.
@@ -18,6 +20,7 @@ type chatDelta struct {
 	unshaped        bool // some of it was read where a shape has no hole
 	finish          []byte
 	fragments       int // how many of the chunk's fragments are its
+	executed        int // how many tools the provider says to have executed
 }
 
 // chatFragment is a piece of a call's input.
@@ -28,10 +31,10 @@ type chatFragment struct {
 
 // read parses a payload into ch. A chunk and a whole completion differ in one
 // word: delta or message.
-func (r *chatReader) read(data []byte, ch *chatChunk) bool {
+func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
 	r.shapes.begin()
 	c := cursor{b: data}
-	var isError bool
+	var isError, chosen, unknown bool
 	heading := true // nothing has been said but what chunks have in common
 	key, ok := r.begin(&c)
 	for ; ok; key, ok = c.key() {
@@ -44,12 +47,12 @@ func (r *chatReader) read(data []byte, ch *chatChunk) bool {
 			if heading {
 				ch.head = c.i
 			}
-			heading = false
+			heading, chosen = false, true
 			for ok := c.array(); ok; ok = c.element() {
 				r.readChoice(&c, ch)
 			}
 		case "usage":
-			ch.usage, heading = readChatUsage(&c), false
+			ch.usage, heading, chosen = readChatUsage(&c), false, true
 		case "error":
 			ch.fault.read(&c)
 			heading = false
@@ -63,18 +66,30 @@ func (r *chatReader) read(data []byte, ch *chatChunk) bool {
 			r.shapes.number(&c)
 		case "obfuscation":
 			r.shapes.filled(&c, whatOther)
-		default:
+		case "request_id":
+			ch.deferred = c.filled()
+		case "system_fingerprint", "service_tier", "provider":
 			c.skip()
+		default:
+			unknown = true
+			c.unknown(key)
 		}
 	}
-	if !c.end() {
-		return false
+	if v := c.verdict(); v != progress {
+		return v
 	}
 	if isError && !ch.fault.seen {
 		ch.fault, _ = faultOf(data) // vLLM's flat form
 	}
-	return true
+	// A chunk without choices is one that says something beside the answer, or one that
+	// has the answer where nobody looks for it.
+	ch.doubt = unknown && !chosen && wordyBut(data, chatHeading)
+	r.t.Unread = r.t.Unread || c.doubtful
+	return progress
 }
+
+// chatHeading are the members that say who a chunk is from.
+var chatHeading = []string{"id", "model", "object", "request_id", "system_fingerprint", "service_tier", "provider", "x_groq"}
 
 // begin goes to the first member of the chunk that c is at the beginning of; to its
 // choices where those of an earlier chunk came after the same, whose id and model are
@@ -134,8 +149,12 @@ func (r *chatReader) readChoice(c *cursor, ch *chatChunk) {
 			d.finish = c.str()
 		case "error": // of OpenRouter, in an answer that does not stream
 			ch.fault.read(c)
-		default:
+		case "logprobs", "native_finish_reason", "stop_reason", "matched_stop", "stop_sequence", "finish_details",
+			"content_filter_results", "content_filter_result", "content_filter_offsets", "usage", "seed",
+			"token_ids", "prompt_token_ids", "prompt_logprobs":
 			c.skip()
+		default:
+			c.doubt(key)
 		}
 	}
 	if ch.choices.n < maxListed {
@@ -153,8 +172,20 @@ func (r *chatReader) readDelta(c *cursor, ch *chatChunk, d *chatDelta) {
 				d.text, d.refused, d.unshaped = true, true, true
 			}
 		case "audio":
+			readAudio(c, d)
+		case "images": // of OpenRouter: output like a text
 			if c.something() {
 				d.text, d.unshaped = true, true
+			}
+		case "executed_tools": // of Groq
+			place := 0
+			for ok := c.array(); ok; ok = c.element() {
+				place++
+				if n := readMember(c, "index"); n < 0 {
+					d.executed = max(d.executed, place)
+				} else {
+					d.executed = max(d.executed, n+1)
+				}
 			}
 		case "reasoning_content", "reasoning", "reasoning_details":
 			if c.peek() == '"' {
@@ -170,8 +201,27 @@ func (r *chatReader) readDelta(c *cursor, ch *chatChunk, d *chatDelta) {
 			} else {
 				c.skip()
 			}
-		default:
+		case "role", "index", "id", "name", "prefix", "annotations", "citations", "context", "channel", "tool_call_id",
+			"reasoning_signature", "reasoning_opaque", "encrypted_content", "logprobs":
 			c.skip()
+		default:
+			c.doubt(key)
+		}
+	}
+}
+
+// readAudio reads speech: output like a text, unless it is no more than an id.
+func readAudio(c *cursor, d *chatDelta) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "data", "transcript":
+			if c.filled() {
+				d.text, d.unshaped = true, true
+			}
+		case "id":
+			c.skip()
+		default:
+			c.doubt(key)
 		}
 	}
 }
@@ -191,8 +241,12 @@ func (r *chatReader) readContent(c *cursor, d *chatDelta) {
 				thinking = c.something()
 			case "text", "refusal":
 				text = c.filled() || text
-			default:
+			case "image_url", "input_audio", "file":
+				text = c.something() || text
+			case "type", "reference_ids", "annotations", "signature":
 				c.skip()
+			default:
+				c.doubt(key)
 			}
 		}
 		d.reasoning = d.reasoning || thinking
@@ -224,7 +278,7 @@ func (r *chatReader) readFragment(c *cursor, ch *chatChunk, d *chatDelta, index 
 		case "function", "custom":
 			f.name = r.readFunction(c)
 		default:
-			c.skip()
+			c.unknown(key)
 		}
 	}
 	if ch.fragments.n < maxListed {
@@ -242,7 +296,7 @@ func (r *chatReader) readFunction(c *cursor) (name []byte) {
 		case "arguments", "input":
 			r.shapes.filled(c, whatOther)
 		default:
-			c.skip()
+			c.unknown(key)
 		}
 	}
 	return name
@@ -286,7 +340,7 @@ func (r *chatReader) learn(name, data []byte, ch *chatChunk) {
 		return
 	}
 	d := ch.choices.at(0)
-	if len(d.finish) > 0 || d.unshaped || !learnable(d.index) {
+	if len(d.finish) > 0 || d.unshaped || d.executed > 0 || !learnable(d.index) {
 		return
 	}
 	p := chatPiece{choice: int32(d.index)}

@@ -53,7 +53,7 @@ func TestChat(t *testing.T) {
 		{"[DONE] cut", "", data(hello, stop) + "data: [DON", all(gpt, events(2), texts(1), ended("stop"), func(s *State) { s.Terminal = false })},
 		{"[DONE] alone", "", done, all(events(1), terminal)},
 		{"[DONE] proves nothing", "", data(role, hello) + done, all(gpt, events(3), texts(1), phase(semconv.PhaseText), terminal)},
-		{"nothing counts after [DONE]", "", data(hello, stop) + done + data(world, toolCalls), all(gpt, events(5), texts(1), ended("stop"))},
+		{"content after [DONE]", "", data(hello, stop) + done + data(world, toolCalls), all(gpt, events(5), texts(2), unread, ended("stop"))},
 		{"crlf", "", strings.ReplaceAll(data(hello, stop)+done, "\n", "\r\n"), all(gpt, events(3), texts(1), ended("stop"))},
 		{"keepalives", "", ": OPENROUTER PROCESSING\n\n" + data(hello) + ": OPENROUTER PROCESSING\n\n", all(gpt, events(1), keepalives(2), texts(1), phase(semconv.PhaseText))},
 		{"filters before the answer", "", data(`{"choices":[],"id":"","model":"","prompt_filter_results":[{}]}`, hello), all(gpt, events(2), texts(1), phase(semconv.PhaseText))},
@@ -61,7 +61,7 @@ func TestChat(t *testing.T) {
 		{"refusal", "", data(delta(`{"refusal":"I can't"}`, ""), stop) + done, all(gpt, events(3), texts(1), ended("refusal"))},
 		{"a refusal in pieces", "", data(role, delta(`{"refusal":"I"}`, ""), delta(`{"refusal":" can't"}`, ""), stop) + done, all(gpt, events(5), texts(2), ended("refusal"))},
 		{"audio", "", data(delta(`{"audio":{"transcript":"a"}}`, "")), all(gpt, events(1), texts(1), phase(semconv.PhaseText))},
-		{"a finish reason that is text", "", data(delta(`{}`, "the secret is")) + done, all(gpt, events(2), ended("redacted"))},
+		{"a finish reason that is text", "", data(delta(`{}`, "the secret is")) + done, all(gpt, events(2), unread, ended("redacted"))},
 		{"a model and id that are text", "", data(`{"id":"my id","model":"my model","choices":[]}`), all(events(1), response(SafeID("my id"), "redacted"))},
 
 		{"reasoning", "", data(think, think), all(gpt, events(2), thoughts(2), phase(semconv.PhaseReasoning))},

@@ -130,6 +130,7 @@ func thoughts(n int) func(*State)        { return func(s *State) { s.ReasoningCh
 func keepalives(n int) func(*State)      { return func(s *State) { s.Keepalives = n } }
 func providerTools(n int) func(*State)   { return func(s *State) { s.ProviderToolsStarted = n } }
 func terminal(s *State)                  { s.Terminal = true }
+func unread(s *State)                    { s.Unread = true }
 func finished(reasons ...string) func(*State) {
 	return func(s *State) { s.FinishReasons = reasons }
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"sync"
 
+	"github.com/otelllm/otelllm-go/otelllm/internal/carry"
 	"github.com/otelllm/otelllm-go/otelllm/internal/sse"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire/eventstream"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -35,12 +36,14 @@ const (
 	malformed verdict = iota
 	progress
 	keepalive
+	misnamed // its members are named in another case: nothing was made of it
 )
 
-// bodyDecoder is the [Decoder] of every protocol. It finds the framing, hands
-// payloads to the protocol's reader and stops at the first byte that is not the
-// protocol. Only what begins as something else it reads on: the SDKs do, and find the
-// events that follow. Until one comes, the beginning is a violation.
+// bodyDecoder is the [Decoder] of every protocol. It finds the framing and hands
+// payloads to the protocol's reader. What is not the protocol makes the state Unread,
+// and the decoding goes on: some client or other reads on as well, and what it finds
+// has to be counted. A body that only begins as something else is a violation until an
+// event comes.
 type bodyDecoder struct {
 	reader reader
 	state  *State
@@ -53,6 +56,10 @@ type bodyDecoder struct {
 	packets *eventstream.Decoder // when packed
 	doc     *document            // when whole, bare or listed: the object that is being read; when framed: one that stands between the events, or nil
 	line    []byte               // when lined: the line that the last Write left unfinished
+	cutLine bool                 // when lined: the beginning of the line that is being read was dropped
+
+	distrusted bool                   // the body began with the state's violation: an event takes it back
+	broken     semconv.TransportCause // what violated the protocol since, when distrusted
 }
 
 // maxStray bounds a line of what a body begins with that is of no framing, in bytes.
@@ -64,11 +71,11 @@ const (
 	sniffing mode = iota // the framing is not known yet
 	framed               // SSE
 	whole                // one JSON document
-	bare                 // one JSON document where SSE was announced: at best an error
 	listed               // JSON objects in an array or in a row
 	lined                // JSON objects, one a line
 	packed               // AWS event-stream messages
-	stopped              // a violation, or Close
+	over                 // the document or the array is over: nothing is due
+	stopped              // given up, or closed
 )
 
 // decoder is a bodyDecoder and its reader, an R, in one piece of memory: that of a
@@ -100,6 +107,7 @@ func (ds *decoders[R, P]) get(contentType string, f forms) *decoder[R, P] {
 
 // Release implements [Decoder]. The slices and texts of the state are left as they are.
 func (d *decoder[R, P]) Release() {
+	d.stop()
 	d.bodyDecoder = bodyDecoder{}
 	P(&d.reader).reset()
 	d.from.released.Put(d)
@@ -147,7 +155,7 @@ func (d *bodyDecoder) write(p []byte) {
 	switch d.mode {
 	case framed:
 		d.frames.Write(p)
-	case whole, bare:
+	case whole:
 		d.writeDocument(p)
 	case listed:
 		d.writeList(p)
@@ -155,6 +163,15 @@ func (d *bodyDecoder) write(p []byte) {
 		d.writeLines(p)
 	case packed:
 		d.packets.Write(p)
+	case over:
+		d.after(p)
+	}
+}
+
+// after takes what follows the end of a document or an array.
+func (d *bodyDecoder) after(p []byte) {
+	if d.mode == over && !isBlank(p) {
+		d.state.Unread = true
 	}
 }
 
@@ -167,16 +184,19 @@ func (d *bodyDecoder) begin(p []byte) {
 			continue
 		}
 		d.mode, d.state.Violation = m, d.sniff.violation
+		d.distrusted = d.state.Violation != semconv.TransportCauseUnset
 		switch m {
 		case framed:
 			limit := MaxEvent
-			if d.state.Violation != semconv.TransportCauseUnset {
+			if d.distrusted {
 				limit = maxStray
 			}
+			// JSON of another type than an answer has: what is in it is not known.
+			d.state.Unread = b == '[' && d.distrusted
 			d.frames.Init((*payloads)(d), limit)
 		case packed:
 			d.packets = eventstream.New((*messages)(d), MaxEvent)
-		case whole, bare:
+		case whole:
 			d.doc = &document{}
 		case listed:
 			d.doc = &document{}
@@ -197,29 +217,23 @@ func (d *bodyDecoder) begin(p []byte) {
 }
 
 func (d *bodyDecoder) writeDocument(p []byte) {
-	switch d.doc.write(p) {
-	case documentOpen:
-	case documentTooLong:
-		d.violate(semconv.TransportCauseEventTooLong)
-	case documentComplete:
+	n := d.doc.write(p)
+	switch {
+	case d.doc.lost != notLost:
+		d.giveUp()
+	case d.doc.closed:
 		d.readDocument(d.doc.bytes())
+		d.end()
+		d.after(p[n:])
 	}
 }
 
 func (d *bodyDecoder) readDocument(data []byte) {
-	t := d.reader.tally()
-	if d.mode == bare {
-		f, ok := faultOf(data)
-		if !ok || !f.seen {
-			d.violate(semconv.TransportCauseMalformedEvent)
-			return
-		}
-		d.state.Events++
-		t.fail(&f)
-		d.stop()
-		return
+	v := d.reader.document(data)
+	if v == misnamed {
+		v = d.reader.document(canonical(data))
 	}
-	if d.reader.document(data) == malformed {
+	if v != progress {
 		d.violate(semconv.TransportCauseMalformedEvent)
 		return
 	}
@@ -230,7 +244,6 @@ func (d *bodyDecoder) readDocument(data []byte) {
 	} else {
 		d.state.Phase = semconv.PhaseResponseStarted
 	}
-	d.stop()
 }
 
 func (d *bodyDecoder) Close() {
@@ -240,7 +253,8 @@ func (d *bodyDecoder) Close() {
 		d.distrust()
 	case framed:
 		d.frames.Close()
-	case whole, bare:
+		d.strayed()
+	case whole:
 		// A document that has not closed was cut. What it said never reached the
 		// application, so it counts for nothing.
 	case listed:
@@ -255,11 +269,59 @@ func (d *bodyDecoder) Close() {
 	d.stop()
 }
 
-func (d *bodyDecoder) violate(cause semconv.TransportCause) {
-	if d.state.Violation == semconv.TransportCauseUnset { // else the body began with one
-		d.state.Violation = cause
+// Cut implements [Decoder].
+func (d *bodyDecoder) Cut() {
+	complete, terminal, phase := d.state.Complete, d.state.Terminal, d.state.Phase
+	failed := d.state.Err != nil
+	d.Close()
+	if d.state.Err != nil && !failed {
+		return
 	}
+	d.state.Terminal = terminal
+	if d.state.Complete && !complete {
+		d.state.Complete = false
+		if d.state.Phase == semconv.PhaseStreamEnd {
+			d.state.Phase = phase
+		}
+	}
+}
+
+// violate: something is not the protocol. The decoding goes on after it.
+func (d *bodyDecoder) violate(cause semconv.TransportCause) {
+	d.state.Unread = true
+	switch {
+	case d.state.Violation == semconv.TransportCauseUnset:
+		d.state.Violation = cause
+	case d.distrusted && d.broken == semconv.TransportCauseUnset:
+		d.broken = cause
+	}
+}
+
+// trust takes back the violation that the body began with, once an event has come.
+func (d *bodyDecoder) trust() {
+	if d.distrusted {
+		d.distrusted, d.state.Violation = false, d.broken
+		d.frames.Limit(MaxEvent)
+	}
+}
+
+// lose: an event is not decoded.
+func (d *bodyDecoder) lose(why lost) {
+	if d.state.Unread = true; why == lostLong {
+		d.violate(semconv.TransportCauseEventTooLong)
+	}
+}
+
+// giveUp ends the decoding of a body of which nothing can be said.
+func (d *bodyDecoder) giveUp() {
+	d.state.Unread, d.state.GaveUp = true, true
 	d.stop()
+}
+
+// end: the document or the array is over.
+func (d *bodyDecoder) end() {
+	d.stop()
+	d.mode = over
 }
 
 // stop lets go of what is buffered; bytes that come later are ignored.
@@ -269,6 +331,8 @@ func (d *bodyDecoder) stop() {
 	if d.packets != nil {
 		d.packets.Stop()
 	}
+	d.doc.drop()
+	carry.Drop(d.line)
 	d.doc, d.line = nil, nil
 }
 
@@ -280,27 +344,60 @@ func (d *bodyDecoder) payload(name, data []byte, cut bool) {
 		}
 		return
 	}
-	if data[0] == '[' && bytes.HasPrefix(data, []byte("[DONE]")) {
+	if isDone(data) {
 		d.state.Events++
 		d.reader.done()
 		return
 	}
-	switch d.reader.event(name, data) {
+	v := d.reader.event(name, data)
+	if v == misnamed {
+		v = d.reader.event(name, canonical(data))
+	}
+	if v == malformed {
+		v = d.first(name, data)
+	}
+	switch v {
 	case progress:
 		d.state.Events++
 	case keepalive:
 		d.state.Keepalives++
-	case malformed:
+	default:
 		// What the end of the body cut short is an interruption, not a violation.
 		if !cut {
 			d.violate(semconv.TransportCauseMalformedEvent)
 		}
 		return
 	}
-	if d.state.Violation != semconv.TransportCauseUnset { // by which the body began
-		d.state.Violation = semconv.TransportCauseUnset
-		d.frames.Limit(MaxEvent)
+	d.trust()
+}
+
+// first takes the object that a malformed payload begins with: some clients read no
+// further.
+func (d *bodyDecoder) first(name, data []byte) verdict {
+	c := cursor{b: data}
+	if c.peek() != '{' {
+		return malformed
 	}
+	if c.skip(); c.bad || c.end() {
+		return malformed
+	}
+	data = data[:c.i]
+	v := d.reader.event(name, data)
+	if v == misnamed {
+		v = d.reader.event(name, canonical(data))
+	}
+	if v == progress {
+		d.violate(semconv.TransportCauseMalformedEvent)
+	}
+	return v
+}
+
+// isDone reports whether a payload is the [DONE] that ends Chat Completions.
+func isDone(data []byte) bool {
+	if data[0] <= ' ' {
+		data = bytes.TrimLeft(data, " \t\n")
+	}
+	return data[0] == '[' && bytes.HasPrefix(data, []byte("[DONE]"))
 }
 
 // payloads is the decoder as the sink of its SSE framing.
@@ -326,20 +423,52 @@ func (d *payloads) Comment() { d.state.Keepalives++ }
 // follows is in it.
 func (d *payloads) Stray(line []byte, first bool) {
 	if first || d.doc == nil {
+		(*bodyDecoder)(d).strayed()
 		d.doc = &document{}
 	}
-	if d.doc.write(line) != documentComplete {
-		return
+	was := d.doc.lost
+	d.doc.write(line)
+	if d.doc.lost != was {
+		(*bodyDecoder)(d).lose(d.doc.lost)
 	}
-	if f, ok := faultOf(d.doc.bytes()); ok && f.seen {
-		d.state.Events++
-		d.reader.tally().fail(&f)
+	if d.doc.closed {
+		(*bodyDecoder)(d).strayed()
 	}
-	d.doc = nil
 }
 
-func (d *payloads) TooLong() {
-	(*bodyDecoder)(d).violate(semconv.TransportCauseEventTooLong)
+// strayed reads the object that stood between the events. One that is no error is
+// nothing to readers of events, but somebody may read it.
+func (d *bodyDecoder) strayed() {
+	doc := d.doc
+	if doc == nil {
+		return
+	}
+	d.doc = nil
+	defer doc.drop()
+	if !doc.closed || doc.lost != notLost {
+		return
+	}
+	if f, ok := faultOf(doc.bytes()); ok && f.seen {
+		d.state.Events++
+		d.reader.tally().fail(&f)
+		return
+	}
+	if c := (cursor{b: doc.bytes()}); !c.wordy() && !c.bad {
+		return
+	}
+	d.state.Unread = true
+	if d.state.Events == 0 && d.state.Violation == semconv.TransportCauseUnset {
+		d.state.Violation, d.distrusted = semconv.TransportCauseMalformedEvent, true
+	}
+}
+
+// Dropped implements [sse.Sink].
+func (d *payloads) Dropped(tooLong bool) {
+	why := lostSpace
+	if tooLong {
+		why = lostLong
+	}
+	(*bodyDecoder)(d).lose(why)
 }
 
 func isBlank(data []byte) bool {

@@ -1,5 +1,7 @@
 package wire
 
+import "github.com/otelllm/otelllm-go/otelllm/internal/carry"
+
 // document collects the bytes of one JSON object until it closes, so that a body
 // is read at its last byte, whether or not its reader goes on to the EOF.
 type document struct {
@@ -8,32 +10,47 @@ type document struct {
 	inString bool
 	escaped  bool // the last byte was a backslash within a string
 	closed   bool
+	lost     lost // why nothing of it is kept
 }
 
-type documentStatus uint8
+// lost is why something is not decoded.
+type lost uint8
 
 const (
-	documentOpen documentStatus = iota
-	documentComplete
-	documentTooLong
+	notLost   lost = iota
+	lostLong       // it is longer than MaxEvent
+	lostSpace      // all streams together hold too much
 )
 
-// write takes the next bytes. It answers documentComplete once; what follows the
-// document is ignored.
-func (d *document) write(p []byte) documentStatus {
+// write takes the next bytes, as far as they belong to the document, and returns how
+// many these were. It is whole once closed is set; what it held is bytes, unless it
+// was lost.
+func (d *document) write(p []byte) int {
 	if d.closed {
-		return documentOpen
+		return 0
 	}
 	n := d.scan(p)
-	if len(d.buf)+n > MaxEvent {
-		d.buf, d.closed = nil, true
-		return documentTooLong
+	d.keep(p[:n])
+	return n
+}
+
+// keep adds to the bytes that are kept, if there is room for them.
+func (d *document) keep(p []byte) {
+	switch {
+	case d.lost != notLost:
+	case len(d.buf)+len(p) > MaxEvent:
+		d.lose(lostLong)
+	default:
+		buf, ok := carry.Append(d.buf, p)
+		if d.buf = buf; !ok {
+			d.lose(lostSpace)
+		}
 	}
-	d.buf = append(d.buf, p[:n]...)
-	if d.closed {
-		return documentComplete
-	}
-	return documentOpen
+}
+
+func (d *document) lose(why lost) {
+	d.drop()
+	d.lost = why
 }
 
 // scan is how many bytes of p belong to the document. It counts brackets and
@@ -75,12 +92,13 @@ func (d *document) bytes() []byte { return d.buf }
 
 // reset begins another document, in the same memory unless that is much.
 func (d *document) reset() {
-	buf := d.buf[:0]
-	if cap(buf) > keepDocument {
-		buf = nil
-	}
-	*d = document{buf: buf}
+	*d = document{buf: carry.Reset(d.buf)}
 }
 
-// keepDocument is the capacity up to which a buffer outlives its document.
-const keepDocument = 4 << 10
+// drop lets go of the bytes.
+func (d *document) drop() {
+	if d != nil {
+		carry.Drop(d.buf)
+		d.buf = nil
+	}
+}

@@ -402,6 +402,11 @@ func (o *oracle) responses(ev map[string]any) {
 		o.state.Complete, o.state.Terminal = true, true
 		o.state.Phase = semconv.PhaseStreamEnd
 		o.state.FinishReasons = []string{"stop"}
+		for _, item := range list(ev, "response", "output") {
+			if text(item, "type") == "mcp_approval_request" {
+				o.state.FinishReasons = []string{"approval_required"}
+			}
+		}
 		if len(o.keys) > 0 {
 			o.state.FinishReasons = []string{"tool_calls"}
 		}
@@ -455,6 +460,9 @@ func (o *oracle) messages(ev map[string]any) {
 		o.messagesBlock(index, ev["content_block"])
 	case "content_block_delta":
 		switch text(ev, "delta", "type") {
+		case "compaction_delta":
+			o.state.ReasoningChunks++
+			o.state.Phase = semconv.PhaseReasoning
 		case "text_delta":
 			if text(ev, "delta", "text") != "" {
 				o.state.TextChunks++
@@ -495,7 +503,7 @@ func (o *oracle) messagesBlock(index string, block any) {
 	switch typ := text(block, "type"); {
 	case typ == "tool_use":
 		o.begin(index, text(block, "id"), text(block, "name"))
-	case typ == "thinking":
+	case typ == "thinking", typ == "compaction":
 		o.state.Phase = semconv.PhaseReasoning
 	case strings.HasSuffix(typ, "_tool_use"):
 		o.state.ProviderToolsStarted++

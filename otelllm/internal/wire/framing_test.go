@@ -42,23 +42,24 @@ func TestBodies(t *testing.T) {
 		{"text called json", jsonType, "upstream connect error", violated(malformedEvent)},
 		{"text without a type", "none", "upstream connect error", violated(malformedEvent)},
 		{"text that begins like a field", "none", "date: now", violated(malformedEvent)},
-		{"json that is none", jsonType, `{oops}`, violated(malformedEvent)},
-		{"json with a hole", jsonType, `{"a":}`, violated(malformedEvent)},
-		{"brackets that do not match", jsonType, `{"a":]}`, violated(malformedEvent)},
+		{"json that is none", jsonType, `{oops}`, all(unread, violated(malformedEvent))},
+		{"json with a hole", jsonType, `{"a":}`, all(unread, violated(malformedEvent))},
+		{"brackets that do not match", jsonType, `{"a":]}`, all(unread, violated(malformedEvent))},
 		{"truncated json", jsonType, `{"error":{"code":"a"`, nil},
 		{"truncated in a string", jsonType, `{"a":"}}}`, nil},
 		{"truncated in an escape", jsonType, `{"a":"\`, nil},
 
 		{"bare error in an event stream", sseType, apiError, all(events(1), failed(Error{Type: "server_error", Code: "boom"}))},
 		{"bare indented error in an event stream", sseType, "{\n  \"error\": {\n    \"type\": \"a\"\n  }\n}\n", all(events(1), failed(Error{Type: "a"}))},
-		{"bare json in an event stream that is no error", sseType, `{"id":"x"}`, violated(malformedEvent)},
-		{"bare json in an event stream, broken", sseType, `{"id":"x"x}`, violated(malformedEvent)},
+		{"bare json in an event stream that is no error", sseType, `{"id":"x"}`, all(unread, violated(malformedEvent))},
+		{"bare json in an event stream, broken", sseType, `{"id":"x"x}`, all(unread, violated(malformedEvent))},
 		{"bare json in an event stream, cut", sseType, `{"error":{"type":"a"`, nil},
 		{"bare error after events", sseType, "data: {}\n\n" + apiError + "\n\n", all(events(2), failed(Error{Type: "server_error", Code: "boom"}))},
 		{"bare indented error after events", sseType, "data: {}\n\n{\n  \"error\": {\n    \"type\": \"a\",\n    \"param\": [\n    ]\n  }\n}\n", all(events(2), failed(Error{Type: "a"}))},
-		{"bare json cut by an event", sseType, "{\n  \"error\": {\n    \"type\": \"a\"\ndata: {}\n\n }\n}\n", violated(malformedEvent)},
+		{"bare json cut by an event", sseType, "{\n  \"error\": {\n    \"type\": \"a\"\ndata: {}\n\n }\n}\n", events(1)},
 		{"bare json after events, cut by an event", sseType, "data: {}\n\n{\n  \"error\": {\n    \"type\": \"a\"\ndata: {}\n\n }\n}\n", events(2)},
 		{"bare json after events that is no error", sseType, "data: {}\n\n{\"a\":1}\n\n", events(1)},
+		{"bare text after events that is no error", sseType, "data: {}\n\n{\"a\":\"b\"}\n\n", all(events(1), unread)},
 		{"error in json", jsonType, apiError, all(events(1), failed(Error{Type: "server_error", Code: "boom"}))},
 		{"error in json without a type", "none", "\xEF\xBB\xBF\n" + apiError, all(events(1), failed(Error{Type: "server_error", Code: "boom"}))},
 
@@ -72,26 +73,29 @@ func TestBodies(t *testing.T) {
 		{"events as a script", "application/javascript", ": hi\n\ndata: {}\n\n", all(events(1), keepalives(1))},
 		{"events as parts", "multipart/form-data", "\xEF\xBB\xBFdata: {}\n\n", events(1)},
 		{"error in json as html", "text/html", apiError + "\n", all(events(1), failed(Error{Type: "server_error", Code: "boom"}))},
-		{"broken events as html", "text/html", "data: {}\n\ndata: oops\n\n", all(events(1), violated(malformedEvent))},
+		{"broken events as html", "text/html", "data: {}\n\ndata: oops\n\n", all(events(1), unread, violated(malformedEvent))},
 		{"half a field without a type", "none", "dat", nil},
 
 		// What precedes the events is nothing to the SDKs: they read what follows.
 		{"a warning before the events", "text/html", "<br />\n<b>Warning</b>:  Undefined variable\n\ndata: {}\n\n: hi\n\ndata: {}\n\n", all(events(2), keepalives(1))},
-		{"a long line before the events", "text/html", strings.Repeat("x", maxStray-1) + "\n\ndata: {}\n\ndata: {\"x\":\"" + strings.Repeat("x", maxStray) + "\"}\n\n", events(2)},
-		{"too long a line before the events", "text/html", strings.Repeat("x", maxStray+1) + "\n\ndata: {}\n\n", violated(unexpectedType)},
+		{"a long line before the events", "text/html", strings.Repeat("x", maxStray-1) + "\n\ndata: {}\n\ndata: {\"x\":[" + strings.Repeat("1,", maxStray) + "1]}\n\n", events(2)},
+		{"too long a line before the events", "text/html", strings.Repeat("x", maxStray+1) + "\n\ndata: {}\n\n", events(1)},
 		{"a warning before the events of a stream", sseType, "<br />\n<b>Warning</b>:  Undefined variable\ndata: {}\n\n", events(1)},
-		{"a warning before broken events", "text/html", "<br />\n\ndata: oops\n\ndata: {}\n\n", violated(unexpectedType)},
+		{"a warning before broken events", "text/html", "<br />\n\ndata: oops\n\ndata: {}\n\n", all(events(1), unread, violated(malformedEvent))},
 		{"a warning before an error", "text/html", "<br />\n" + apiError + "\n", all(events(1), violated(unexpectedType), failed(Error{Type: "server_error", Code: "boom"}))},
 		{"text before the events", "none", "Notice: x\ndata: {}\n\n", events(1)},
 		{"parts that hold events", "multipart/mixed; boundary=x", "--x\r\nContent-Type: text/event-stream\r\n\r\ndata: {}\r\n\r\n--x--\r\n", events(1)},
 
 		{"heartbeats", sseType, ": a\n\n:\n\ndata:\n\ndata: \n\ndata:   \n\nevent: x\n\n", keepalives(6)},
-		{"malformed event", sseType, "data: {}\n\ndata: {\"a\":\n\ndata: {}\n\n", all(events(1), violated(malformedEvent))},
-		{"two documents in an event", sseType, "data: {}{}\n\n", violated(malformedEvent)},
-		{"control character in an event", sseType, "data: {\"a\":\"\x01\"}\n\n", violated(malformedEvent)},
-		{"text in an event", sseType, "data: upstream error\n\n", violated(malformedEvent)},
+		{"malformed event", sseType, "data: {}\n\ndata: {\"a\":\n\ndata: {}\n\n", all(events(2), unread, violated(malformedEvent))},
+		{"two documents in an event", sseType, "data: {}{}\n\n", all(events(1), unread, violated(malformedEvent))},
+		{"control character in an event", sseType, "data: {\"a\":\"\x01\"}\n\n", all(unread, violated(malformedEvent))},
+		{"text in an event", sseType, "data: upstream error\n\n", all(unread, violated(malformedEvent))},
 		{"an event over several lines", sseType, "data: {\ndata: }\n\n", events(1)},
-		{"an unknown event", sseType, "event: new\ndata: {\"type\":\"new.thing\",\"x\":[1,{}]}\n\n", events(1)},
+		{"an unknown event that says nothing", sseType, "event: new\ndata: {\"x\":[1,{}]}\n\n", events(1)},
+		{"events one line end apart", sseType, "data: {}\ndata: {}\ndata: {}\n\n", events(3)},
+		{"an indented event", sseType, "\tdata: {}\n\n data:{}\n\n", events(2)},
+		{"words after an event's object", sseType, "data: {} oops\n\ndata: {}\n\n", all(events(2), unread, violated(malformedEvent))},
 		{"an event that is no object", sseType, "data: null\n\ndata: 1\n\n", events(2)},
 		{"cut inside an event", sseType, "data: {}\n\ndata: {\"a\":", events(1)},
 		{"cut before the blank line", sseType, "data: {}\n\ndata: {}\n", events(2)},
@@ -103,30 +107,42 @@ func TestBodies(t *testing.T) {
 	runDecodeTests(t, openAIChat{}, []decodeTest{{"an array", jsonType, "[]", violated(malformedEvent)}})
 }
 
+// An event that is too long is not read, and what follows it is.
 func TestEventTooLong(t *testing.T) {
 	long := "data: {\"a\":\"" + strings.Repeat("x", 1<<20)
 	for _, p := range protocols {
 		d := p.NewDecoder(sseType)
 		d.Write([]byte("data: {}\n\n"))
 		d.Write([]byte(long))
-		for d.State().Violation == semconv.TransportCauseUnset {
+		for range MaxEvent >> 20 {
 			d.Write([]byte(long[100:]))
 		}
+		assert.True(t, d.State().Unread)
 		d.Write([]byte("\"}\n\ndata: {}\n\n"))
 		d.Close()
 		want := started()
-		all(events(1), violated(semconv.TransportCauseEventTooLong))(want)
+		all(events(2), unread, violated(semconv.TransportCauseEventTooLong))(want)
 		assert.Equal(t, want, d.State(), p.Name())
+	}
+}
 
-		d = p.NewDecoder(jsonType)
-		d.Write([]byte(long[len("data: "):]))
-		for d.State().Violation == semconv.TransportCauseUnset {
-			d.Write([]byte(long[100:]))
+// Of a document that is too long nothing is said, not even that it was one.
+func TestDocumentTooLong(t *testing.T) {
+	for _, p := range protocols {
+		d := p.NewDecoder("application/json")
+		if p.Name() == (ollama{}).Name() {
+			continue // an object is an event
 		}
-		d.Write([]byte("\"}"))
+		d.Write([]byte(`{"a":"`))
+		for range MaxEvent >> 20 {
+			assert.False(t, d.State().GaveUp)
+			d.Write([]byte(strings.Repeat("x", 1<<20)))
+		}
+		assert.True(t, d.State().GaveUp)
+		d.Write([]byte(`"}`))
 		d.Close()
-		want = started()
-		violated(semconv.TransportCauseEventTooLong)(want)
+		want := started()
+		want.Unread, want.GaveUp = true, true
 		assert.Equal(t, want, d.State(), p.Name())
 	}
 }
@@ -139,8 +155,11 @@ func TestDocumentIsReadAtItsLastByte(t *testing.T) {
 	d.Write([]byte("}"))
 	assert.True(t, d.State().Complete)
 	before := *d.State()
-	d.Write([]byte("\n{}<html>"))
+	d.Write([]byte("\n \r\n"))
+	assert.Equal(t, &before, d.State())
+	d.Write([]byte("{}<html>"))
 	d.Close()
+	before.Unread = true
 	assert.Equal(t, &before, d.State())
 }
 

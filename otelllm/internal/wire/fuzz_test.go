@@ -115,7 +115,8 @@ func fuzzDecode(f *testing.F, p Protocol) {
 		assert.Equal(t, whole, decode(p, ct, string(body), randomCuts(r, len(body))...), "in pieces")
 		assert.Equal(t, whole, unshaped(p, ct, string(body)), "with every payload parsed")
 		if ct == sseType {
-			assert.Equal(t, !wellFormedStream(p, body), whole.Violation == semconv.TransportCauseMalformedEvent, "malformed as encoding/json has it")
+			malformed := whole.Violation == semconv.TransportCauseMalformedEvent
+			assert.Equal(t, !wellFormedStream(p, body, malformed), malformed, "malformed as encoding/json has it")
 		}
 	})
 }
@@ -148,8 +149,8 @@ func checkState(t *testing.T, s *State) {
 }
 
 // wellFormedStream reports whether every payload of an event stream is JSON, as far
-// as the stream goes.
-func wellFormedStream(p Protocol, body []byte) bool {
+// as the stream goes. Malformed is what the decoder said.
+func wellFormedStream(p Protocol, body []byte, malformed bool) bool {
 	head := bytes.TrimLeft(body, " \t\r\n")
 	for bytes.HasPrefix(head, []byte(byteOrderMark)) { // one is enough; more say no more
 		head = bytes.TrimLeft(head[len(byteOrderMark):], " \t\r\n")
@@ -157,24 +158,19 @@ func wellFormedStream(p Protocol, body []byte) bool {
 	if (p == (bedrockConverse{}) || p == (anthropicMessages{})) && isMessages(head) {
 		return wellFormedMessages(p, head)
 	}
-	if bytes.HasPrefix(head, []byte("{")) {
-		// One document, which only counts once it has closed.
-		var d document
-		if d.write(head) != documentComplete {
-			return true
-		}
-		f, ok := faultOf(d.buf)
-		return ok && json.Valid(d.buf) && f.seen
-	}
 	if p == (gemini{}) && bytes.HasPrefix(head, []byte("[")) {
 		return wellFormedList(head)
 	}
-	// Up to the first event a page is another violation.
-	sink := &validator{ok: true, page: bytes.HasPrefix(head, []byte("<")), chunks: p == (anthropicMessages{})}
+	sink := &validator{chunks: p == (anthropicMessages{})}
 	d := sse.New(sink, MaxEvent)
 	d.Write(head)
 	d.Close()
-	return sink.ok
+	if sink.stray {
+		return !malformed // objects between the events are another matter
+	}
+	// Up to the first event a page is another violation.
+	page := bytes.HasPrefix(head, []byte("<")) && !sink.good
+	return !sink.bad || page
 }
 
 // wellFormedList reports whether an array holds nothing but objects, as far as it
@@ -195,7 +191,7 @@ func wellFormedList(body []byte) bool {
 			due, body = "{", body[1:]
 		case '{':
 			var d document
-			if d.write(body) != documentComplete {
+			if d.write(body); !d.closed {
 				return true
 			}
 			if !json.Valid(d.buf) {
@@ -209,35 +205,35 @@ func wellFormedList(body []byte) bool {
 // wellFormedMessages reports whether the payloads of messages are JSON, and their
 // framing is right, as far as they go.
 func wellFormedMessages(p Protocol, body []byte) bool {
-	sink := &validator{ok: true, chunks: p == (anthropicMessages{})}
+	sink := &validator{chunks: p == (anthropicMessages{})}
 	d := eventstream.New(sink, MaxEvent)
 	d.Write(body)
 	d.Close()
-	return sink.ok
+	return !sink.bad
 }
 
 type validator struct {
-	ok     bool
-	over   bool // whatever follows is not looked at
-	page   bool // no event has come
-	chunks bool // events are inside of chunks
+	good, bad bool // some event was, or was not
+	stray     bool // something stood between the events
+	chunks    bool // events are inside of chunks
 }
 
 func (v *validator) Event(ev sse.Event) {
 	data := bytes.TrimSpace(ev.Data)
-	if len(data) > 0 && !v.over && !bytes.HasPrefix(ev.Data, []byte("[DONE]")) && !ev.Unterminated {
-		v.ok = v.ok && json.Valid(ev.Data)
-		if v.ok && v.chunks && string(ev.Name) == "chunk" {
-			var chunk map[string]any
-			_ = json.Unmarshal(ev.Data, &chunk)
-			if encoded, _ := chunk["bytes"].(string); encoded != "" {
-				inner, err := base64.StdEncoding.DecodeString(encoded)
-				v.ok = err == nil && json.Valid(inner)
-			}
-		}
-		v.over = !v.ok
-		v.ok, v.page = v.ok || v.page, false
+	if len(data) == 0 {
+		return
 	}
+	ok := json.Valid(ev.Data) || bytes.HasPrefix(data, []byte("[DONE]"))
+	if ok && v.chunks && string(ev.Name) == "chunk" && data[0] != '[' {
+		var chunk map[string]any
+		_ = json.Unmarshal(ev.Data, &chunk)
+		if encoded, _ := chunk["bytes"].(string); encoded != "" {
+			inner, err := base64.StdEncoding.DecodeString(encoded)
+			ok = err == nil && json.Valid(inner)
+		}
+	}
+	v.good = v.good || ok
+	v.bad = v.bad || !ok && !ev.Unterminated
 }
 
 func (v *validator) Message(m *eventstream.Message) {
@@ -245,11 +241,13 @@ func (v *validator) Message(m *eventstream.Message) {
 		v.Event(sse.Event{Name: m.Event, Data: m.Payload})
 	}
 }
-func (v *validator) Malformed()         { v.ok = false }
+func (v *validator) Malformed()         { v.bad = true }
 func (v *validator) Take([]byte) int    { return 0 }
 func (v *validator) Comment()           {}
-func (v *validator) Stray([]byte, bool) {}
+func (v *validator) Stray([]byte, bool) { v.stray = true }
 func (v *validator) TooLong()           {}
+func (v *validator) Dropped(bool)       {}
+func (v *validator) NoRoom()            {}
 
 func FuzzReadRequest(f *testing.F) {
 	f.Add([]byte(`{"model":"m","stream":true,"messages":[{"tool_calls":[{"id":"a"}]},{"tool_call_id":"a"},{"content":[{"type":"tool_use","id":"a"},{"type":"tool_result","tool_use_id":"a"}]}],"tools":[{"type":"web_search_20250305"}]}`))

@@ -80,7 +80,8 @@ func geminiAt(path string) (p Protocol, sure bool) {
 // geminiReader follows one response.
 type geminiReader struct {
 	t          tally
-	candidates []geminiCandidate
+	candidates known[int, geminiCandidate]
+	unfinished int // candidates
 
 	shapes shapes[geminiPiece]
 }
@@ -94,7 +95,6 @@ type geminiPiece struct {
 }
 
 type geminiCandidate struct {
-	index    int
 	finished bool
 	open     bool // call is one whose input will continue
 	call     call
@@ -104,7 +104,7 @@ func (r *geminiReader) tally() *tally { return &r.t }
 
 func (r *geminiReader) reset() {
 	r.shapes.reset()
-	*r = geminiReader{candidates: emptied(r.candidates), shapes: r.shapes}
+	*r = geminiReader{candidates: r.candidates.emptied(), shapes: r.shapes}
 }
 
 func (r *geminiReader) event(_, data []byte) verdict {
@@ -125,12 +125,11 @@ func (r *geminiReader) take(p []byte) int {
 
 // known takes a piece of a known shape, which was found in data.
 func (r *geminiReader) known(data []byte, p *geminiPiece, f filled) {
-	if r.t.Terminal {
-		return
-	}
 	usage := unknownGeminiUsage // all of its counts are in holes
 	r.shapes.recount(data, usage[:])
-	r.t.use(usage.counts())
+	if !r.t.Terminal {
+		r.t.use(usage.counts())
+	}
 	r.part(r.candidateOf(int(p.candidate)), &geminiPart{kind: p.kind, filled: f.has(whatText), thought: p.thought, continues: p.continues})
 	r.judge()
 }
@@ -138,8 +137,8 @@ func (r *geminiReader) known(data []byte, p *geminiPiece, f filled) {
 // document reads a whole answer, which is as a chunk is.
 func (r *geminiReader) document(data []byte) verdict {
 	ch := geminiChunk{usage: unknownGeminiUsage}
-	if !r.read(data, &ch) {
-		return malformed
+	if v := r.read(data, &ch); v != progress {
+		return v
 	}
 	r.learn(data, &ch)
 	r.apply(&ch)
@@ -162,19 +161,19 @@ func (r *geminiReader) apply(ch *geminiChunk) {
 	if !r.t.Terminal {
 		r.t.identify(ch.id, ch.model)
 		r.t.use(ch.usage.counts())
-		part := 0
-		for i := range ch.candidates.n {
-			d := ch.candidates.at(i)
-			r.applyCandidate(ch, d, part)
-			part += d.parts
-		}
-		if ch.candidates.n > 0 && !ch.fault.seen {
-			r.judge()
-		}
-		if len(ch.blocked) > 0 && !r.t.Complete {
-			r.t.finish(blockReason(ch.blocked))
-			r.t.Complete, r.t.Phase = true, semconv.PhaseStreamEnd
-		}
+	}
+	part := 0
+	for i := range ch.candidates.n {
+		d := ch.candidates.at(i)
+		r.applyCandidate(ch, d, part)
+		part += d.parts
+	}
+	if ch.candidates.n > 0 && !ch.fault.seen {
+		r.judge()
+	}
+	if len(ch.blocked) > 0 && !r.t.Complete && !r.t.Terminal {
+		r.t.finishAs(finishReason(blockReason(ch.blocked))) // whatever it is, nothing of an answer comes
+		r.t.Complete, r.t.Phase = true, semconv.PhaseStreamEnd
 	}
 	if ch.fault.seen {
 		r.t.fail(&ch.fault)
@@ -202,12 +201,15 @@ func (r *geminiReader) applyCandidate(ch *geminiChunk, d *geminiDelta, part int)
 		return
 	}
 	known.finished = true
-	r.t.finish(d.finish)
+	r.unfinished--
+	if !r.t.Terminal {
+		r.t.finish(d.finish)
+	}
 	if known.open && !cutsInput(d.finish) {
 		r.t.handOver(&known.call) // Vertex may leave out the end of the last call
 	}
 	known.open = false
-	if saysFailed(d.finish) && !ch.fault.seen {
+	if saysFailed(d.finish) && !ch.fault.seen && !r.t.Terminal {
 		ch.fault = fault{seen: true, typ: d.finish}
 	}
 }
@@ -219,7 +221,7 @@ func (r *geminiReader) part(known *geminiCandidate, p *geminiPart) {
 	case geminiCall:
 		r.callPart(known, p)
 	case geminiServerTool:
-		r.t.ProviderToolsStarted++
+		r.t.providerTools(1)
 	}
 }
 
@@ -242,7 +244,7 @@ func (r *geminiReader) callPart(known *geminiCandidate, p *geminiPart) {
 	case known != nil && known.open && len(p.name) == 0:
 		c = known.call
 		r.t.fillIn(c, p.id, nil)
-		r.t.Phase = semconv.PhaseToolInput
+		r.t.enter(semconv.PhaseToolInput)
 	case len(p.name) == 0 && len(p.id) == 0:
 		return // a piece of a call that was not seen to begin
 	default:
@@ -262,10 +264,10 @@ func (r *geminiReader) callPart(known *geminiCandidate, p *geminiPart) {
 
 // judge looks whether the response is complete.
 func (r *geminiReader) judge() {
-	r.t.Complete = true
-	for _, known := range r.candidates {
-		r.t.Complete = r.t.Complete && known.finished
+	if r.t.Terminal {
+		return
 	}
+	r.t.Complete = r.unfinished == 0
 	switch {
 	case !r.t.Complete:
 	case r.t.ToolCalls == 0:
@@ -278,14 +280,12 @@ func (r *geminiReader) judge() {
 // candidateOf is the candidate of this index; nil beyond the bound of what is
 // remembered.
 func (r *geminiReader) candidateOf(index int) *geminiCandidate {
-	for i := range r.candidates {
-		if r.candidates[i].index == index {
-			return &r.candidates[i]
-		}
+	if known := r.candidates.find(index); known != nil {
+		return known
 	}
-	if len(r.candidates) == maxOpen {
-		return nil
+	added := r.candidates.add(index, geminiCandidate{})
+	if added != nil {
+		r.unfinished++
 	}
-	r.candidates = append(r.candidates, geminiCandidate{index: index})
-	return &r.candidates[len(r.candidates)-1]
+	return added
 }

@@ -8,6 +8,8 @@ type geminiChunk struct {
 	blocked    []byte
 	usage      geminiUsage
 	fault      fault
+	answer     bool // it has candidates, or says why there are none
+	doubt      bool // a member that is not known says something
 }
 
 // geminiDelta is the part of a chunk that is about one candidate.
@@ -69,11 +71,18 @@ func sum(a, b int) int {
 }
 
 // read parses a payload into ch.
-func (r *geminiReader) read(data []byte, ch *geminiChunk) bool {
+func (r *geminiReader) read(data []byte, ch *geminiChunk) verdict {
 	r.shapes.begin()
 	c := cursor{b: data}
 	r.readAnswer(&c, ch, false)
-	return c.end()
+	v := c.verdict()
+	if v != progress {
+		return v
+	}
+	// One without candidates says something beside the answer, or has the answer where
+	// nobody looks for it.
+	r.t.Unread = r.t.Unread || c.doubtful || ch.doubt && !ch.answer && !ch.fault.seen
+	return v
 }
 
 // readAnswer reads an answer. Code Assist wraps it: {"response":{…},"traceId":…}.
@@ -85,12 +94,14 @@ func (r *geminiReader) readAnswer(c *cursor, ch *geminiChunk, wrapped bool) {
 		case "modelVersion":
 			ch.model = c.str()
 		case "candidates":
+			ch.answer = true
 			for ok := c.array(); ok; ok = c.element() {
 				r.readCandidate(c, ch)
 			}
 		case "usageMetadata":
 			r.readUsage(c, ch.usage[:])
 		case "promptFeedback":
+			ch.answer = true
 			for key, ok := c.object(); ok; key, ok = c.key() {
 				if string(key) == "blockReason" {
 					ch.blocked = c.str()
@@ -106,8 +117,10 @@ func (r *geminiReader) readAnswer(c *cursor, ch *geminiChunk, wrapped bool) {
 			} else {
 				r.readAnswer(c, ch, true)
 			}
-		default:
+		case "createTime", "traceId", "remainingCredits", "modelStatus", "metadata":
 			c.skip()
+		default:
+			ch.doubt = c.suspect(key) || ch.doubt
 		}
 	}
 }
@@ -124,16 +137,22 @@ func (r *geminiReader) readCandidate(c *cursor, ch *geminiChunk) {
 			}
 		case "content":
 			for key, ok := c.object(); ok; key, ok = c.key() {
-				if string(key) != "parts" {
+				switch string(key) {
+				case "parts":
+					for ok := c.array(); ok; ok = c.element() {
+						r.readPart(c, ch, &d)
+					}
+				case "role":
 					c.skip()
-					continue
-				}
-				for ok := c.array(); ok; ok = c.element() {
-					r.readPart(c, ch, &d)
+				default:
+					c.doubt(key)
 				}
 			}
-		default:
+		case "safetyRatings", "citationMetadata", "groundingMetadata", "groundingAttributions", "urlContextMetadata",
+			"logprobsResult", "avgLogprobs", "tokenCount", "finishMessage":
 			c.skip()
+		default:
+			c.doubt(key)
 		}
 	}
 	if ch.candidates.n < maxListed {
@@ -165,8 +184,10 @@ func (r *geminiReader) readPart(c *cursor, ch *geminiChunk, d *geminiDelta) {
 			if c.something() {
 				p.kind = geminiServerTool
 			}
-		default:
+		case "thoughtSignature", "codeExecutionResult", "toolResponse", "videoMetadata", "mediaResolution", "partMetadata":
 			c.skip()
+		default:
+			c.doubt(key)
 		}
 	}
 	if ch.parts.n < maxListed {

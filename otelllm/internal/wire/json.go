@@ -20,6 +20,9 @@ type cursor struct {
 	fresh bool // the object or array was opened just now: no comma is due
 	bad   bool
 	badAt int // where it proved malformed
+
+	misnamed bool // a member has a known name in another case
+	doubtful bool // a member that is not known says something where content can be
 }
 
 // maxDepth is encoding/json's own limit of nesting.

@@ -4,13 +4,12 @@ import (
 	"bytes"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/carry"
-	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // writeLines takes the next bytes of a stream of one JSON object a line. A line
 // that lies wholly in p is not copied.
 func (d *bodyDecoder) writeLines(p []byte) {
-	for d.mode == lined {
+	for {
 		end := bytes.IndexByte(p, '\n')
 		if end < 0 {
 			d.keepLine(p)
@@ -19,23 +18,32 @@ func (d *bodyDecoder) writeLines(p []byte) {
 		line := p[:end]
 		p = p[end+1:]
 		if len(d.line) > 0 {
-			if !d.keepLine(line) {
-				return
-			}
+			d.keepLine(line)
 			line = d.line
 		}
-		d.payload(nil, line, false)
-		d.line = carry.Reset(d.line)
+		if !d.cutLine {
+			d.payload(nil, line, false)
+		}
+		d.line, d.cutLine = carry.Reset(d.line), false
 	}
 }
 
-// keepLine adds b to the line that is not finished. It reports whether the line is
-// within the limit of an event.
-func (d *bodyDecoder) keepLine(b []byte) bool {
-	if len(d.line)+len(b) > MaxEvent {
-		d.violate(semconv.TransportCauseEventTooLong)
-		return false
+// keepLine adds b to the line that is not finished, unless it becomes too long.
+func (d *bodyDecoder) keepLine(b []byte) {
+	if d.cutLine {
+		return
 	}
-	d.line = carry.Append(d.line, b)
-	return true
+	why := notLost
+	if len(d.line)+len(b) > MaxEvent {
+		why = lostLong
+	} else {
+		line, ok := carry.Append(d.line, b)
+		if d.line = line; !ok {
+			why = lostSpace
+		}
+	}
+	if why != notLost {
+		d.lose(why)
+		d.line, d.cutLine = carry.Reset(d.line), true
+	}
 }

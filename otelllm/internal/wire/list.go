@@ -21,7 +21,7 @@ const (
 
 // writeList takes the next bytes of an array of objects, or of objects in a row, each
 // of which is an event. The end of the array is the last word of the stream, as
-// [DONE] is elsewhere.
+// [DONE] is elsewhere. Where it is no array of objects, the objects are read still.
 func (d *bodyDecoder) writeList(p []byte) {
 	for d.mode == listed {
 		if d.list != listWithin {
@@ -29,8 +29,9 @@ func (d *bodyDecoder) writeList(p []byte) {
 				return
 			}
 			if p[0] != '{' || d.list == listAfter {
-				d.between(p[0])
-				p = p[1:]
+				if d.between(p[0]) {
+					p = p[1:]
+				}
 				continue
 			}
 			d.list = listWithin
@@ -41,10 +42,12 @@ func (d *bodyDecoder) writeList(p []byte) {
 		}
 		p = d.writeItem(p)
 	}
+	d.after(p)
 }
 
-// between takes a byte that stands between the objects.
-func (d *bodyDecoder) between(b byte) {
+// between takes a byte that stands between the objects. It reports whether that is all
+// that the byte is: an object may begin with it although none was due.
+func (d *bodyDecoder) between(b byte) bool {
 	switch {
 	case b == '[' && d.list == listBegins:
 		d.list = listEmpty
@@ -53,30 +56,35 @@ func (d *bodyDecoder) between(b byte) {
 	case b == ']' && (d.list == listEmpty || d.list == listAfter):
 		d.list = listEnded
 		d.reader.done()
-		d.stop()
+		d.end()
 	default:
 		d.violate(semconv.TransportCauseMalformedEvent)
+		d.list, d.loose = listLoose, true
+		return b != '{'
 	}
+	return true
 }
 
 // writeItem takes the next bytes of an object and returns what follows it. An
 // object that lies wholly in p is not copied.
 func (d *bodyDecoder) writeItem(p []byte) []byte {
 	n := d.doc.scan(p)
-	if len(d.doc.buf)+n > MaxEvent {
-		d.violate(semconv.TransportCauseEventTooLong)
-		return nil
-	}
 	item := p[:n]
-	if len(d.doc.buf) > 0 || !d.doc.closed {
-		d.doc.buf = append(d.doc.buf, item...)
+	if len(d.doc.buf) > 0 || !d.doc.closed || d.doc.lost != notLost || n > MaxEvent {
+		was := d.doc.lost
+		d.doc.keep(item)
+		if d.doc.lost != was {
+			d.lose(d.doc.lost)
+		}
 		item = d.doc.buf
 	}
 	if d.doc.closed {
 		if d.list = listAfter; d.loose {
 			d.list = listLoose
 		}
-		d.payload(nil, item, false)
+		if d.doc.lost == notLost {
+			d.payload(nil, item, false)
+		}
 	}
 	return p[n:]
 }

@@ -36,13 +36,19 @@ func (d *messages) fail(typ, code, payload []byte) {
 	d.reader.tally().fail(&f)
 }
 
+// Malformed and the others are the framing's last word: where the next message would
+// begin is not known.
 func (d *messages) Malformed() {
 	(*bodyDecoder)(d).violate(semconv.TransportCauseMalformedEvent)
+	(*bodyDecoder)(d).stop()
 }
 
 func (d *messages) TooLong() {
 	(*bodyDecoder)(d).violate(semconv.TransportCauseEventTooLong)
+	(*bodyDecoder)(d).stop()
 }
+
+func (d *messages) NoRoom() { (*bodyDecoder)(d).giveUp() }
 
 // isMessages reports whether a body that begins with b may be event-stream messages:
 // no message is as long as 16 MiB, so that the first byte of its length is 0.

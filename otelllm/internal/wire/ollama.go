@@ -48,10 +48,13 @@ type ollamaReader struct {
 type ollamaLine struct {
 	model, reason   []byte
 	text, reasoning bool
+	unshaped        bool // some of it was read where a shape has no hole
 	calls           []ollamaCall
 	done            bool
 	input, output   int
 	fault           fault
+	answer          bool // it has the members of an answer
+	doubt           bool // a member that is not known says something
 }
 
 type ollamaCall struct{ id, name []byte }
@@ -84,18 +87,16 @@ func (r *ollamaReader) take(p []byte) int {
 
 // known takes a piece of a known shape.
 func (r *ollamaReader) known(f filled) {
-	if !r.t.Terminal {
-		r.say(f.has(whatText), f.has(whatReasoning))
-	}
+	r.say(f.has(whatText), f.has(whatReasoning))
 }
 
 // document reads a whole answer, which is as a line is.
 func (r *ollamaReader) document(data []byte) verdict {
 	var l ollamaLine
-	if !r.read(data, &l) {
-		return malformed
+	if v := r.read(data, &l); v != progress {
+		return v
 	}
-	if !l.done && len(l.calls) == 0 && !l.fault.seen && l.input < 0 && l.output < 0 {
+	if !l.done && !l.unshaped && len(l.calls) == 0 && !l.fault.seen && l.input < 0 && l.output < 0 {
 		r.shapes.learn(nil, data, struct{}{})
 	}
 	r.apply(&l)
@@ -107,16 +108,15 @@ func (r *ollamaReader) apply(l *ollamaLine) {
 		r.t.fail(&l.fault)
 		return
 	}
-	if r.t.Terminal {
-		return
+	if !r.t.Terminal {
+		r.t.identify(nil, l.model)
 	}
-	r.t.identify(nil, l.model)
 	r.say(l.text, l.reasoning)
 	for _, made := range l.calls {
 		c := r.t.start(made.id, made.name)
 		r.t.handOver(&c) // it comes whole
 	}
-	if !l.done {
+	if !l.done || r.t.Terminal {
 		return
 	}
 	usage := unknownUsage
@@ -139,7 +139,7 @@ func (r *ollamaReader) say(text, reasoning bool) {
 }
 
 // read parses a payload into l.
-func (r *ollamaReader) read(data []byte, l *ollamaLine) bool {
+func (r *ollamaReader) read(data []byte, l *ollamaLine) verdict {
 	l.input, l.output = -1, -1
 	r.shapes.begin()
 	c := cursor{b: data}
@@ -150,10 +150,12 @@ func (r *ollamaReader) read(data []byte, l *ollamaLine) bool {
 		case "created_at":
 			r.shapes.filled(&c, whatOther)
 		case "message":
+			l.answer = true
 			for key, ok := c.object(); ok; key, ok = c.key() {
 				r.member(&c, key, l)
 			}
 		case "response", "thinking": // of /api/generate
+			l.answer = true
 			r.member(&c, key, l)
 		case "done":
 			l.done = c.boolean()
@@ -165,11 +167,18 @@ func (r *ollamaReader) read(data []byte, l *ollamaLine) bool {
 			l.output = c.count()
 		case "error":
 			l.fault.read(&c)
-		default:
+		case "remote_model", "remote_host", "context", "logprobs":
 			c.skip()
+		default:
+			l.doubt = c.suspect(key) || l.doubt
 		}
 	}
-	return c.end()
+	v := c.verdict()
+	if v != progress {
+		return v
+	}
+	r.t.Unread = r.t.Unread || c.doubtful || l.doubt && !l.answer && !l.fault.seen
+	return v
 }
 
 // member reads one member of a message.
@@ -185,8 +194,14 @@ func (r *ollamaReader) member(c *cursor, key []byte, l *ollamaLine) {
 				l.calls = append(l.calls, made)
 			}
 		}
-	default:
+	case "images": // output like a text
+		if c.something() {
+			l.text, l.unshaped = true, true
+		}
+	case "role", "tool_name", "logprobs":
 		c.skip()
+	default:
+		c.doubt(key)
 	}
 }
 

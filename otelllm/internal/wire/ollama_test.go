@@ -33,9 +33,9 @@ func TestOllama(t *testing.T) {
 		{"a line that is cut", linesType, hi + "\n" + stop[:30], all(m, events(1), texts(1), phase(semconv.PhaseText))},
 		{"CRLF", linesType, hi + "\r\n" + stop + "\r\n", all(m, events(2), texts(1), used, ended("stop"))},
 		{"done without a reason", linesType, lines(`{"done":true}`), all(events(1), ended("stop"))},
-		{"a reason that is a text", linesType, lines(`{"done":true,"done_reason":"because of you"}`), all(events(1), ended("redacted"))},
+		{"a reason that is a text", linesType, lines(`{"done":true,"done_reason":"because of you"}`), all(events(1), unread, ended("redacted"))},
 		{"a model that is loaded", linesType, lines(`{"done":true,"done_reason":"load"}`), all(events(1), ended("load"))},
-		{"nothing counts after done", linesType, lines(hi, stop, hi, hi, call, `{"error":"x"}`), all(m, events(6), texts(1), used, ended("stop"))},
+		{"content after done", linesType, lines(hi, stop, hi, hi, call, `{"error":"x"}`), all(m, events(6), texts(3), calls("a!"), unread, used, ended("stop"))},
 		{"generate", linesType, lines(`{"model":"m","response":"a","done":false}`, `{"model":"m","response":"b","done":false}`, `{"model":"m","response":"","thinking":"hm","done":false}`, `{"model":"m","response":"","done":true,"done_reason":"length","context":[1,2]}`), all(m, events(4), texts(2), thoughts(1), ended("length"))},
 
 		{"a call", linesType, lines(call), all(m, events(1), calls("a!"), phase(callReady))},
@@ -43,9 +43,9 @@ func TestOllama(t *testing.T) {
 
 		{"an error", linesType, lines(hi, `{"error":"secret"}`), all(m, events(2), texts(1), phase(semconv.PhaseText), failed(Error{}))},
 		{"an error of another server", linesType, lines(`{"error":{"type":"server_error","code":"boom"},"done":true}`), all(events(1), failed(Error{Type: "server_error", Code: "boom"}))},
-		{"a line of text", linesType, lines(hi, "upstream error"), all(m, events(1), texts(1), phase(semconv.PhaseText), violated(semconv.TransportCauseMalformedEvent))},
-		{"two objects in a line", linesType, lines(hi + hi), violated(semconv.TransportCauseMalformedEvent)},
-		{"html after a line", linesType, lines(hi, "<html>"), all(m, events(1), texts(1), phase(semconv.PhaseText), violated(semconv.TransportCauseMalformedEvent))},
+		{"a line of text", linesType, lines(hi, "upstream error"), all(m, events(1), texts(1), unread, phase(semconv.PhaseText), violated(semconv.TransportCauseMalformedEvent))},
+		{"two objects in a line", linesType, lines(hi + hi), all(m, events(1), texts(1), phase(semconv.PhaseText), unread, violated(semconv.TransportCauseMalformedEvent))},
+		{"html after a line", linesType, lines(hi, "<html>"), all(m, events(1), texts(1), unread, phase(semconv.PhaseText), violated(semconv.TransportCauseMalformedEvent))},
 		{"as text", "text/plain", lines(hi, stop), all(m, events(2), texts(1), used, ended("stop"))},
 		{"without a type", "none", lines(hi, stop), all(m, events(2), texts(1), used, ended("stop"))},
 
@@ -53,9 +53,9 @@ func TestOllama(t *testing.T) {
 		{"not streaming, indented", jsonType, "{\n  \"message\": {\n \"content\": \"hi\"},\n\"done\":\n true }\n", all(events(1), texts(1), ended("stop"))},
 		{"streaming as json", jsonType, lines(hi, hi, stop), all(m, events(3), texts(2), used, ended("stop"))},
 		{"streaming as json, cut", jsonType, lines(hi) + hi[:20], all(m, events(1), texts(1), phase(semconv.PhaseText))},
-		{"streaming as json, an error in text", jsonType, lines(hi, "upstream error"), all(m, events(1), texts(1), phase(semconv.PhaseText), violated(semconv.TransportCauseMalformedEvent))},
-		{"streaming as json, an array", jsonType, lines(hi, "["), all(m, events(1), texts(1), phase(semconv.PhaseText), violated(semconv.TransportCauseMalformedEvent))},
-		{"streaming as json, with commas", jsonType, hi + "," + hi, all(m, events(1), texts(1), phase(semconv.PhaseText), violated(semconv.TransportCauseMalformedEvent))},
+		{"streaming as json, an error in text", jsonType, lines(hi, "upstream error"), all(m, events(1), texts(1), unread, phase(semconv.PhaseText), violated(semconv.TransportCauseMalformedEvent))},
+		{"streaming as json, an array", jsonType, lines(hi, "["), all(m, events(1), texts(1), unread, phase(semconv.PhaseText), violated(semconv.TransportCauseMalformedEvent))},
+		{"streaming as json, with commas", jsonType, hi + "," + hi, all(m, events(2), texts(2), unread, phase(semconv.PhaseText), violated(semconv.TransportCauseMalformedEvent))},
 	}
 	runDecodeTests(t, ollama{}, tests)
 }
@@ -70,7 +70,7 @@ func TestLineTooLong(t *testing.T) {
 	d.Write([]byte("\"}\n{}\n"))
 	d.Close()
 	want := started()
-	all(events(1), violated(semconv.TransportCauseEventTooLong))(want)
+	all(events(2), unread, violated(semconv.TransportCauseEventTooLong))(want)
 	assert.Equal(t, want, d.State())
 }
 

@@ -244,7 +244,7 @@ func (r *Realtime) end(resp *responsesObject) Frame {
 		x.t.fail(&resp.fault)
 	case "cancelled":
 		x.outcome(resp)
-		x.t.finish(resp.status)
+		x.t.finishAs(safeName(resp.status))
 		f.Cancelled, f.CancelReason = true, safeName(resp.reason)
 	default:
 		x.outcome(resp) // a status that is not known proves nothing
@@ -319,6 +319,7 @@ func (r *Realtime) read(p []byte, ev *realtimeEvent) bool {
 			ev.member(&c, key, s)
 		}
 	}
+	ev.doubt = ev.doubt || c.doubtful
 	return c.end()
 }
 

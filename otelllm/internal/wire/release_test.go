@@ -44,7 +44,7 @@ func TestReleaseKeepsLittle(t *testing.T) {
 		d.Write([]byte(text))
 	}
 	d.reader.reset()
-	kept := cap(d.reader.choices) + cap(d.reader.open)
+	kept := cap(d.reader.choices.list) + cap(d.reader.open.list)
 	for i := range d.reader.shapes.known {
 		kept += cap(d.reader.shapes.known[i].literal)
 	}

@@ -33,9 +33,11 @@ func responsesAt(path string) (p Protocol, sure bool) {
 // responsesReader follows one response of the Responses API.
 type responsesReader struct {
 	t        tally
-	open     []openItem // items that have been added and are not done
-	anyItems bool       // some item event came
-	refused  bool       // the text is a refusal
+	open     known[itemKey, openItem] // items that have been added and are not done
+	anyItems bool                     // some item event came
+	refused  bool                     // the text is a refusal
+	asks     bool                     // an item asks for a person's approval
+	lastID   string                   // that was looked for: see key
 
 	tools repeated // of the response: most of it, in every event that brings it
 
@@ -55,6 +57,7 @@ const (
 	deltaText                       // visible output
 	deltaRefusal                    // the same, but a refusal
 	deltaReasoning                  //
+	deltaUnknown
 )
 
 func deltaKindOf(typ []byte) deltaKind {
@@ -70,24 +73,36 @@ func deltaKindOf(typ []byte) deltaKind {
 		"response.reasoning.delta", "response.reasoning_summary.delta":
 		return deltaReasoning
 	default:
-		return deltaInput
+		if ofCall(typ) {
+			return deltaInput
+		}
+		return deltaUnknown
 	}
 }
 
-// openItem is an output item under way. Its index names it: gateways change ids
-// from event to event.
-type openItem struct {
+// ofCall reports whether an event is about a call, which counts by its item, or about
+// what the provider's tool does.
+func ofCall(typ []byte) bool {
+	return bytes.Contains(typ, []byte("_call")) || bytes.HasPrefix(typ, []byte("response.mcp_list_tools."))
+}
+
+// itemKey names an output item. Its index does: gateways change ids from event to event.
+type itemKey struct {
 	index int    // output_index; -1 when the events have none
 	id    string // only then: as SafeID leaves it
-	kind  itemKind
-	call  call
+}
+
+// openItem is an output item under way.
+type openItem struct {
+	kind itemKind
+	call call
 }
 
 func (r *responsesReader) tally() *tally { return &r.t }
 
 func (r *responsesReader) reset() {
 	r.shapes.reset()
-	*r = responsesReader{open: emptied(r.open), shapes: r.shapes}
+	*r = responsesReader{open: r.open.emptied(), shapes: r.shapes}
 }
 
 // done takes a [DONE], which this protocol does not have: it changes nothing.
@@ -99,8 +114,8 @@ func (r *responsesReader) event(name, data []byte) verdict {
 		return progress
 	}
 	var ev responsesEvent
-	if !r.read(data, &ev) {
-		return malformed
+	if v := r.read(data, &ev); v != progress {
+		return v
 	}
 	if len(ev.typ) == 0 {
 		ev.typ = name
@@ -122,9 +137,7 @@ func (r *responsesReader) take(p []byte) int {
 
 // known takes a delta of a known shape.
 func (r *responsesReader) known(d *responsesDelta, f filled) {
-	if !r.t.Terminal {
-		r.delta(*d, nil, f.has(whatText))
-	}
+	r.delta(*d, nil, f.has(whatText))
 }
 
 // apply makes the event part of the state.
@@ -136,31 +149,61 @@ func (r *responsesReader) apply(ev *responsesEvent) verdict {
 		r.failed(ev)
 		return progress
 	}
-	if r.t.Terminal {
-		return progress
-	}
+	doubtful := ev.doubt && !ofCall(ev.typ) // a member that is not known says something
 	switch string(ev.typ) {
 	case "response.function_call_arguments.done", "response.custom_tool_call_input.done",
 		"response.apply_patch_call_operation_diff.done":
 		if it := r.find(ev.outputIndex, ev.itemID); it != nil && it.kind == itemClient {
 			r.t.complete(&it.call)
 		}
+	case "response.output_text.done", "response.refusal.done", "response.content_part.added", "response.content_part.done",
+		// Of the Realtime API.
+		"response.text.done", "response.audio_transcript.done", "response.output_audio_transcript.done":
+		r.said(ev.text || ev.part.text, ev.part)
+	case "response.reasoning_text.done", "response.reasoning_summary_text.done",
+		"response.reasoning_summary_part.added", "response.reasoning_summary_part.done":
+		ev.part.reasoning = true
+		r.said(ev.text || ev.part.text, ev.part)
 	case "response.output_item.added":
 		r.added(ev.outputIndex, &ev.item)
 	case "response.output_item.done":
 		r.itemDone(ev.outputIndex, &ev.item)
 	case "response.created", "response.queued", "response.in_progress":
 		r.t.identify(ev.response.id, ev.response.model)
+		doubtful = false
+	case "response.output_text.annotation.added", "response.audio.done", "response.audio.transcript.done", "response.output_audio.done":
+		doubtful = false
 	case "response.completed":
 		r.completed(&ev.response)
+		doubtful = doubtful && len(ev.response.status) == 0
 	case "response.incomplete":
 		r.incomplete(&ev.response)
+		doubtful = doubtful && len(ev.response.status) == 0
 	default:
 		if bytes.HasSuffix(ev.typ, deltaSuffix) {
 			r.delta(responsesDelta{deltaKindOf(ev.typ), ev.outputIndex}, ev.itemID, ev.delta)
+		} else if !ofCall(ev.typ) { // an event that is not known
+			doubtful = doubtful || ev.text || ev.delta || ev.part.text || len(ev.item.typ) > 0 || ev.response.hasOutput
 		}
 	}
+	r.t.Unread = r.t.Unread || doubtful
 	return progress
+}
+
+// said takes the whole of what deltas should have brought before, if there is something
+// in it and none came.
+func (r *responsesReader) said(filled bool, p responsesPart) {
+	switch {
+	case p.reasoning:
+		if filled && r.t.ReasoningChunks == 0 {
+			r.t.thought()
+		}
+	case p.refused || filled:
+		r.refused = r.refused || p.refused
+		if r.t.TextChunks == 0 {
+			r.t.text()
+		}
+	}
 }
 
 // delta takes a piece of an item. filled: there is something in it.
@@ -177,8 +220,10 @@ func (r *responsesReader) delta(d responsesDelta, id []byte, filled bool) {
 		}
 	case deltaInput:
 		if it := r.find(d.index, id); it != nil && it.kind == itemClient {
-			r.t.Phase = semconv.PhaseToolInput
+			r.t.enter(semconv.PhaseToolInput)
 		}
+	case deltaUnknown:
+		r.t.Unread = r.t.Unread || filled
 	}
 }
 
@@ -186,8 +231,7 @@ func (r *responsesReader) delta(d responsesDelta, id []byte, filled bool) {
 func (r *responsesReader) failed(ev *responsesEvent) {
 	f := ev.failure()
 	if string(ev.typ) != "error" {
-		r.t.identify(ev.response.id, ev.response.model)
-		r.t.use(ev.response.usage)
+		r.outcome(&ev.response)
 		f = &ev.response.fault
 		if string(ev.typ) == "response.cancelled" && len(f.code) == 0 {
 			f.code = []byte("cancelled")
@@ -198,35 +242,41 @@ func (r *responsesReader) failed(ev *responsesEvent) {
 
 // find is the open item that an event is about; nil if there is none.
 func (r *responsesReader) find(index int, id []byte) *openItem {
-	for i := len(r.open) - 1; i >= 0; i-- {
-		it := &r.open[i]
-		if it.index != index {
-			continue
-		}
-		if index >= 0 || string(id) == it.id || safeID(id) == it.id {
-			return it
-		}
+	return r.open.find(r.key(index, id))
+}
+
+// key names the item that an event is about.
+func (r *responsesReader) key(index int, id []byte) itemKey {
+	if index >= 0 {
+		return itemKey{index: index}
 	}
-	return nil
+	if string(id) != r.lastID { // most events are about the item that the last one was about
+		r.lastID = safeID(id)
+	}
+	return itemKey{-1, r.lastID}
 }
 
 func (r *responsesReader) added(index int, item *responsesItem) {
 	r.anyItems = true
-	it := openItem{index: index, kind: item.kind()}
-	if index < 0 {
-		it.id = safeID(item.id)
-	}
+	it := openItem{kind: item.kind()}
 	switch it.kind {
 	case itemClient:
 		it.call = r.t.start(item.callID, item.toolName())
 	case itemProvider:
-		r.t.ProviderToolsStarted++
-	case itemReasoning:
-		r.t.Phase = semconv.PhaseReasoning
+		r.t.providerTools(1)
+	case itemReasoning, itemCompaction:
+		r.t.enter(semconv.PhaseReasoning)
+	case itemApproval:
+		r.asks = true
+	case itemMessage:
+		if r.refused = r.refused || item.refused; item.text {
+			r.t.text()
+		}
+		r.t.Unread = r.t.Unread || item.doubt
+	case itemUnknown:
+		r.t.Unread = true
 	}
-	if len(r.open) < maxOpen {
-		r.open = append(r.open, it)
-	}
+	r.open.add(r.key(index, item.id), it)
 }
 
 func (r *responsesReader) itemDone(index int, item *responsesItem) {
@@ -256,41 +306,50 @@ func (r *responsesReader) itemDone(index int, item *responsesItem) {
 		if item.text && r.t.TextChunks == 0 {
 			r.t.text() // no deltas came
 		}
+		r.t.Unread = r.t.Unread || item.doubt
+	case itemCompaction:
+		// The history in short, by the model and for the model: what it thinks, not what
+		// it answers.
+		r.t.thought()
 	}
-	r.close(it)
-}
-
-// close forgets an open item.
-func (r *responsesReader) close(it *openItem) {
-	*it = r.open[len(r.open)-1]
-	r.open = r.open[:len(r.open)-1]
+	r.open.remove(r.key(index, item.id))
 }
 
 func (r *responsesReader) completed(resp *responsesObject) {
 	r.outcome(resp)
-	for i := range r.open {
-		if it := &r.open[i]; it.kind == itemClient {
+	for i := range r.open.list {
+		if it := &r.open.list[i].value; it.kind == itemClient {
 			r.t.handOver(&it.call) // its own end was lost; the whole is complete
 		}
 	}
-	r.open = r.open[:0]
+	r.open.clear()
+	if r.t.Terminal {
+		return
+	}
 	switch {
 	case r.t.ToolCalls > 0:
-		r.t.finish([]byte("tool_calls"))
+		r.t.finishAs("tool_calls")
 	case r.refused:
-		r.t.finish([]byte(finishRefusal))
-	default:
-		r.t.finish([]byte("stop"))
+		r.t.finishAs(finishRefusal)
+	case !r.asks:
+		r.t.finishAs("stop")
+	}
+	if r.asks {
+		r.t.finishAs(finishApproval)
 	}
 	r.t.end()
 }
 
 func (r *responsesReader) incomplete(resp *responsesObject) {
 	r.outcome(resp)
-	if len(resp.reason) == 0 {
-		resp.reason = []byte("incomplete")
+	switch {
+	case r.t.Terminal:
+		return
+	case len(resp.reason) == 0:
+		r.t.finishAs("incomplete")
+	default:
+		r.t.finish(resp.reason)
 	}
-	r.t.finish(resp.reason)
 	r.t.end()
 }
 
@@ -304,12 +363,8 @@ func (r *responsesReader) outcome(resp *responsesObject) {
 	// The items come in the final response only.
 	for i := range resp.output {
 		item := &resp.output[i]
-		switch kind := item.kind(); {
-		case kind == itemReasoning && item.reasoning:
+		if item.kind() == itemReasoning && item.reasoning {
 			r.t.thought()
-		case kind == itemMessage && item.text:
-			r.t.text()
-			item.text = false
 		}
 		r.added(i, item)
 		r.itemDone(i, item)
@@ -321,9 +376,10 @@ func (r *responsesReader) document(data []byte) verdict {
 	resp := &ev.response
 	c := cursor{b: data}
 	r.readResponse(&c, &ev)
-	if !c.end() {
-		return malformed
+	if v := c.verdict(); v != progress {
+		return v
 	}
+	r.t.Unread = r.t.Unread || c.doubtful
 	switch string(resp.status) {
 	case "incomplete":
 		r.incomplete(resp)
@@ -332,16 +388,20 @@ func (r *responsesReader) document(data []byte) verdict {
 		r.failed(&ev)
 	case "queued", "in_progress":
 		// A background response: the exchange is complete, the answer is asked for later.
-		r.t.identify(resp.id, resp.model)
-		r.t.finish(resp.status)
+		r.outcome(resp)
+		r.t.finishAs(string(resp.status))
 		r.t.end()
 	default:
+		known := len(resp.status) == 0 || string(resp.status) == "completed"
 		switch {
 		case resp.fault.seen:
 			r.t.fail(&resp.fault)
 		case resp.hasOutput:
 			r.completed(resp)
 		}
+		// What another status says about the answer is not known, nor what an answer is
+		// that has no output.
+		r.t.Unread = r.t.Unread || !known || resp.doubt && !resp.hasOutput && !resp.fault.seen
 	}
 	return progress
 }

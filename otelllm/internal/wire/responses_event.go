@@ -6,8 +6,11 @@ type responsesEvent struct {
 	outputIndex int
 	itemID      []byte
 	delta       bool // there is a delta with something in it
+	text        bool // there is a text, with something in it
+	doubt       bool // a member that is not known says something
 	unshaped    bool // it says more than a shape has holes for
 	item        responsesItem
+	part        responsesPart
 	response    responsesObject
 	fault       fault
 	flat        fault // the members of an error that stand beside the type
@@ -18,12 +21,13 @@ type responsesObject struct {
 	id, model, status, reason []byte
 	output                    []responsesItem
 	hasOutput                 bool
+	doubt                     bool // a member that is not known says something
 	usage                     Usage
 	fault                     fault
 }
 
 // read parses a payload into ev.
-func (r *responsesReader) read(data []byte, ev *responsesEvent) bool {
+func (r *responsesReader) read(data []byte, ev *responsesEvent) verdict {
 	s := &r.shapes.values
 	s.begin()
 	ev.begin()
@@ -35,7 +39,9 @@ func (r *responsesReader) read(data []byte, ev *responsesEvent) bool {
 			ev.member(&c, key, s)
 		}
 	}
-	return c.end()
+	v := c.verdict()
+	r.t.Unread = r.t.Unread || v == progress && c.doubtful
+	return v
 }
 
 // readResponse reads the response of an event, or one that is a whole body.
@@ -79,8 +85,16 @@ func (ev *responsesEvent) member(c *cursor, key []byte, s *values) {
 		ev.fault.read(c)
 	case "code", "message", "status", "retry_after":
 		ev.flat.member(c, key)
-	default:
+	case "text", "refusal", "transcript":
+		ev.text, ev.unshaped = c.filled() || ev.text, true
+		ev.part.refused = ev.part.refused || ev.text && string(key) == "refusal"
+	case "part":
+		ev.part, ev.unshaped = readPart(c), true
+	case "content_index", "summary_index", "annotation_index", "command_index", "partial_image_index", "event_id",
+		"logprobs", "annotation", "param", "headers", "event_type":
 		c.skip()
+	default:
+		ev.doubt = c.suspect(key) || ev.doubt
 	}
 }
 
@@ -131,8 +145,12 @@ func (o *responsesObject) member(c *cursor, key []byte) {
 		}
 	case "usage":
 		o.usage = readResponsesUsage(c)
-	default:
+	case "object", "previous_response_id", "instructions", "metadata", "reasoning", "text", "tool_choice", "truncation",
+		"user", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "conversation",
+		"prompt", "content_filters", "moderation", "tool_usage", "background":
 		c.skip()
+	default:
+		o.doubt = c.suspect(key) || o.doubt
 	}
 }
 

@@ -9,6 +9,7 @@ type responsesItem struct {
 	environment                   []byte // of a shell_call: local, container_…
 	text                          bool   // a message with something in it
 	refused                       bool   // which is a refusal
+	doubt                         bool   // a member that is not known says something
 	reasoning                     bool   // a reasoning item with something in it
 }
 
@@ -16,11 +17,14 @@ type responsesItem struct {
 type itemKind uint8
 
 const (
-	itemOther     itemKind = iota
-	itemMessage            // output for the user
-	itemReasoning          //
-	itemClient             // a tool call that the application executes
-	itemProvider           // a tool that the provider executes
+	itemOther      itemKind = iota
+	itemMessage             // output for the user
+	itemReasoning           //
+	itemClient              // a tool call that the application executes
+	itemProvider            // a tool that the provider executes
+	itemCompaction          // the history in short
+	itemApproval            // a question for a person, whether a tool may be called
+	itemUnknown             // nobody knows
 )
 
 func (it *responsesItem) kind() itemKind {
@@ -44,6 +48,12 @@ func (it *responsesItem) kind() itemKind {
 		return itemProvider
 	case "mcp_list_tools", "program":
 		return itemProvider
+	case "compaction", "compaction_summary":
+		return itemCompaction
+	case "mcp_approval_request":
+		return itemApproval
+	case "mcp_approval_response", "item_reference":
+		return itemOther
 	default:
 		// web_search_call, file_search_call, code_interpreter_call,
 		// image_generation_call, mcp_call, and those that are not known yet: what
@@ -51,7 +61,10 @@ func (it *responsesItem) kind() itemKind {
 		if bytes.HasSuffix(it.typ, []byte("_call")) {
 			return itemProvider
 		}
-		return itemOther // the output of a provider's tool, an approval that is asked for
+		if bytes.HasSuffix(it.typ, []byte("_output")) {
+			return itemOther // of a provider's tool
+		}
+		return itemUnknown
 	}
 }
 
@@ -82,12 +95,16 @@ func readItem(c *cursor) responsesItem {
 		case "environment":
 			it.environment = readType(c)
 		case "content":
-			text, refused := readContentText(c)
-			it.text, it.refused = it.text || text, it.refused || refused
+			for ok := c.array(); ok; ok = c.element() {
+				p := readPart(c)
+				it.text, it.refused = it.text || p.text, it.refused || p.refused
+			}
 		case "summary", "encrypted_content":
 			it.reasoning = c.something() || it.reasoning
-		default:
+		case "role", "phase", "object", "created_by", "channel", "metadata":
 			c.skip()
+		default: // of a call it says what is called, and how
+			it.doubt = c.suspect(key) || it.doubt
 		}
 	}
 	if it.kind() == itemReasoning {
@@ -109,20 +126,32 @@ func readType(c *cursor) (typ []byte) {
 	return typ
 }
 
-// readContentText reads content parts and reports whether there is text in them,
-// and whether any of it is a refusal.
-func readContentText(c *cursor) (text, refused bool) {
-	for ok := c.array(); ok; ok = c.element() {
-		for key, ok := c.object(); ok; key, ok = c.key() {
-			switch string(key) {
-			case "refusal":
-				refused = c.filled() || refused
-			case "text", "transcript":
-				text = c.filled() || text
-			default:
-				c.skip()
+// responsesPart is what a part of an item's content says.
+type responsesPart struct {
+	text      bool // there is some
+	refused   bool // it is a refusal
+	reasoning bool
+}
+
+// readPart reads a part of an item's content.
+func readPart(c *cursor) (p responsesPart) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "type":
+			switch string(c.str()) {
+			case "reasoning_text", "summary_text":
+				p.reasoning = true
 			}
+		case "refusal":
+			p.refused = c.filled() || p.refused
+		case "text", "transcript":
+			p.text = c.filled() || p.text
+		case "annotations", "logprobs", "format", "parsed":
+			c.skip()
+		default:
+			c.doubt(key)
 		}
 	}
-	return text || refused, refused
+	p.text = p.text || p.refused
+	return p
 }

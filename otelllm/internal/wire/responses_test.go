@@ -57,7 +57,7 @@ func TestResponses(t *testing.T) {
 		{"without types", "", "event: response.output_text.delta\ndata: {\"output_index\":0,\"delta\":\"a\"}\n\nevent: response.completed\ndata: {\"response\":{}}\n\n", all(events(2), texts(1), ended("stop"))},
 		{"[DONE] from a gateway", "", named(text("hi"), bare) + done, all(resp, events(3), texts(1), ended("stop"))},
 		{"[DONE] proves nothing", "", named(created, text("hi")) + done, all(resp, events(3), texts(1), phase(semconv.PhaseText))},
-		{"nothing counts after the end", "", named(bare, text("hi"), call, callDone), all(resp, events(4), ended("stop"))},
+		{"content after the end", "", named(bare, text("hi"), call, callDone), all(resp, events(4), texts(1), calls("call_a!"), unread, ended("stop"))},
 		{"keepalive", "", named(`{"type":"keepalive","sequence_number":3}`, text("a"), `{"type":"ping"}`), all(events(1), keepalives(2), texts(1), phase(semconv.PhaseText))},
 		{"text that no delta brought", "", named(message, messageDone), all(events(2), texts(1), phase(semconv.PhaseText))},
 		{"progress that is none of these", "", named(`{"type":"response.content_part.added","output_index":0,"part":{"type":"output_text","text":""}}`, `{"type":"response.output_text.annotation.added","annotation":{}}`, `{"type":"response.web_search_call.searching","output_index":0}`), events(3)},

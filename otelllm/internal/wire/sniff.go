@@ -81,7 +81,7 @@ func (s *sniffer) next(b byte) (m mode, decided bool) {
 	case head == "[" && s.forms&formArray != 0:
 		return listed, true
 	case head == "{" && (s.media == mediaSSE || s.media == mediaMessages):
-		return bare, true
+		return framed, true // an error, or something that precedes the events
 	case head == "{" && s.forms&formLines != 0 && s.media == mediaJSON:
 		return listed, true // mostly one; it may be indented
 	case head == "{" && s.forms&formLines != 0:

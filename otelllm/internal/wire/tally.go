@@ -1,6 +1,9 @@
 package wire
 
-import "github.com/otelllm/otelllm-go/semconv"
+import (
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
 
 // unknownUsage is a Usage of which nothing was said.
 var unknownUsage = Usage{Input: -1, Output: -1, CacheRead: -1, CacheCreation: -1, Reasoning: -1}
@@ -26,22 +29,46 @@ type call struct {
 	ready     bool
 }
 
+// at records that the response is at p, with content. What comes after the terminal
+// event changes nothing about how the response ended, but somebody was given it.
+func (t *tally) at(p semconv.Phase) {
+	if t.Terminal {
+		t.Unread = true
+		return
+	}
+	t.Phase = p
+}
+
+// enter records that the response is at p, of which nothing has come yet.
+func (t *tally) enter(p semconv.Phase) {
+	if !t.Terminal {
+		t.Phase = p
+	}
+}
+
 // text records a delta of visible output.
 func (t *tally) text() {
 	t.TextChunks++
-	t.Phase = semconv.PhaseText
+	t.at(semconv.PhaseText)
 }
 
 // thought records a delta of reasoning.
 func (t *tally) thought() {
 	t.ReasoningChunks++
-	t.Phase = semconv.PhaseReasoning
+	t.at(semconv.PhaseReasoning)
+}
+
+// providerTools records that n more of the provider's tools have begun.
+func (t *tally) providerTools(n int) {
+	if t.ProviderToolsStarted += n; t.Terminal && n > 0 {
+		t.Unread = true
+	}
 }
 
 // start records the beginning of a call's input.
 func (t *tally) start(id, name []byte) call {
 	t.ToolInputsStarted++
-	t.Phase = semconv.PhaseToolInput
+	t.at(semconv.PhaseToolInput)
 	if len(t.Calls) == MaxIDs {
 		return call{at: -1}
 	}
@@ -70,7 +97,7 @@ func (t *tally) complete(c *call) {
 	}
 	c.completed = true
 	t.ToolInputsCompleted++
-	t.Phase = semconv.PhaseToolCallReady
+	t.enter(semconv.PhaseToolCallReady)
 	if c.at >= 0 {
 		t.Calls[c.at].Completed = true
 	}
@@ -84,6 +111,7 @@ func (t *tally) handOver(c *call) {
 	}
 	c.ready = true
 	t.ToolCalls++
+	t.Unread = t.Unread || t.Terminal
 	if c.at >= 0 {
 		t.Calls[c.at].Ready = true
 	}
@@ -129,11 +157,32 @@ func latest(known, n int) int {
 // provider has no word of its own for it.
 const finishRefusal = "refusal"
 
-// finish records the finish reason of a choice.
+// Finish reasons of answers that are not there yet.
+const (
+	finishApproval = "approval_required" // a person has to agree to a call first
+	finishDeferred = "deferred"          // it is asked for later, by its id
+)
+
+// finish records the finish reason of a choice, as the provider wrote it.
 func (t *tally) finish(reason []byte) {
+	t.finishAs(t.reason(reason))
+}
+
+// finishAs records a finish reason that the protocol has no word for.
+func (t *tally) finishAs(reason string) {
 	if len(t.FinishReasons) < MaxIDs {
-		t.FinishReasons = append(t.FinishReasons, finishReason(reason))
+		t.FinishReasons = append(t.FinishReasons, reason)
 	}
+}
+
+// reason is a finish reason fit to be recorded. What one that is not known says about
+// the answer is not known either.
+func (t *tally) reason(reason []byte) string {
+	safe := finishReason(reason)
+	if !classify.KnownFinish(safe) && !saysFailed(reason) && !cutsInput(reason) {
+		t.Unread = true
+	}
+	return safe
 }
 
 // finishReason is [safeName] that has the words of most answers at hand.

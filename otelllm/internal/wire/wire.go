@@ -1,7 +1,7 @@
 // Package wire turns the bytes of the providers' wire protocols into semantic
 // facts: one decoder a protocol, fed with body bytes as they pass, keeping
 // counts, ids and codes and never content. A decoder never fails and never
-// panics: what it cannot read becomes a Violation.
+// panics: what it cannot read makes the state Unread, and it reads on.
 package wire
 
 import (
@@ -12,7 +12,7 @@ import (
 
 const (
 	// MaxEvent bounds one event, and one body that does not stream, in bytes: the
-	// limit at which the providers' own SDKs stop. Past it decoding stops.
+	// limit at which the providers' own SDKs stop. One that is longer is not read.
 	MaxEvent = 32 << 20
 	// MaxIDs bounds every list of ids.
 	MaxIDs = 64
@@ -97,6 +97,10 @@ type Decoder interface {
 	// Close says that the body ended (EOF) and dispatches an event that no blank
 	// line had ended. It may be called once, after the last Write.
 	Close()
+	// Cut is Close where the body did not come to its end, or nobody read on to it. What
+	// is complete of an event that no blank line had ended has reached a reader that goes
+	// by lines, so it counts; but it does not end the response.
+	Cut()
 	// State is the state after the bytes so far. The pointer stays the same.
 	State() *State
 	// Release gives the decoder back, to be used again: neither it nor the State that it
@@ -116,6 +120,8 @@ type State struct {
 	// Unread: a part of what the consumer was given was not decoded as the protocol that
 	// it is. The counters are then what was seen at least: a zero proves nothing.
 	Unread bool
+	// GaveUp: decoding could not go on, and it is not known how the response ended.
+	GaveUp bool
 
 	Events     int // semantic events; keepalives are not among them
 	Keepalives int // comments and pings
@@ -133,7 +139,8 @@ type State struct {
 	// Terminal: the protocol's terminal event came, complete or not ([DONE], message_stop,
 	// response.completed, an error event …; for a body that does not stream, its end).
 	// Gemini's event stream has none: it ends with Complete alone.
-	// Nothing that follows it changes the outcome.
+	// Nothing that follows it changes the outcome; content that does is counted, and makes
+	// the state Unread.
 	Terminal bool
 
 	ResponseID, Model string
@@ -144,8 +151,10 @@ type State struct {
 	Usage         Usage
 
 	Err *Error // an error event inside the stream, the first one
-	// Violation is malformed_event, event_too_long or unexpected_content_type. Decoding
-	// has stopped, unless the body only began so: then an event takes it back.
+	// Violation is the first of malformed_event, event_too_long and
+	// unexpected_content_type. Decoding goes on after it wherever that can be. Where the
+	// body only began so, an event takes it back. It is why a response failed only if that
+	// did not come to its complete end.
 	Violation semconv.TransportCause
 }
 

@@ -37,6 +37,9 @@ type Sink interface {
 	Malformed()
 	// TooLong says that a message is longer than the limit. It is the last call.
 	TooLong()
+	// NoRoom says that a message is not read, because of what all streams together hold.
+	// It is the last call.
+	NoRoom()
 }
 
 // Decoder splits bytes into messages. A message that lies wholly inside one Write
@@ -81,7 +84,7 @@ func (d *Decoder) Write(p []byte) {
 			return
 		}
 		if n > len(p) {
-			d.buf = carry.Append(d.buf, p)
+			d.keep(p)
 			return
 		}
 		d.take(p[:n])
@@ -104,12 +107,24 @@ func (d *Decoder) resume(p []byte) []byte {
 		return nil
 	}
 	n := min(total-len(d.buf), len(p))
-	d.buf = carry.Append(d.buf, p[:n])
+	if !d.keep(p[:n]) {
+		return nil
+	}
 	if len(d.buf) == total {
 		d.take(d.buf)
 		d.buf = carry.Reset(d.buf)
 	}
 	return p[n:]
+}
+
+// keep adds to the unfinished message. It reports whether there was room for it.
+func (d *Decoder) keep(p []byte) bool {
+	buf, ok := carry.Append(d.buf, p)
+	if d.buf = buf; !ok {
+		d.Stop()
+		d.sink.NoRoom()
+	}
+	return ok
 }
 
 // next is the length of the message that p begins with; more than len(p) where p
@@ -170,8 +185,9 @@ func (d *Decoder) Close() bool {
 }
 
 // Stop ends the decoding and lets go of all memory; what comes later is ignored. A
-// sink may call it.
+// sink may call it, and must not look at what it was given after that.
 func (d *Decoder) Stop() {
 	d.stopped = true
+	carry.Drop(d.buf)
 	d.buf, d.known = nil, [2]headers{}
 }

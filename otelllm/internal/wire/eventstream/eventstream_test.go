@@ -58,6 +58,7 @@ func (r *recorder) Message(m *Message) {
 }
 func (r *recorder) Malformed() { r.got = append(r.got, "malformed") }
 func (r *recorder) TooLong()   { r.got = append(r.got, "too long") }
+func (r *recorder) NoRoom()    { r.got = append(r.got, "no room") }
 
 // decode feeds in as chunks that end at the given places.
 func decode(in string, limit int, cuts ...int) []string {
@@ -204,6 +205,7 @@ type counter struct{ messages int }
 func (c *counter) Message(*Message) { c.messages++ }
 func (c *counter) Malformed()       { panic("malformed") }
 func (c *counter) TooLong()         { panic("too long") }
+func (c *counter) NoRoom()          { panic("no room") }
 
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	in := []byte(strings.Repeat(event("contentBlockDelta", `{"delta":{"text":"some words"}}`)+event("x", "{}"), 20))

@@ -1,0 +1,160 @@
+package wire
+
+import "slices"
+
+// Members are matched by their exact names, as the providers write them. Go's
+// encoding/json does not look at the case of letters, so a client that uses it finds
+// content under "Content" as well. Nobody writes such names but a gateway that has
+// something wrong: a payload with one is written anew under the right names, and read
+// again.
+
+// memberNames are the members that the readers know by name, by what they are in lower
+// case. No two protocols write one of them in different ways.
+var memberNames = func() map[string]string {
+	names := map[string]string{}
+	for _, name := range [...]string{
+		"id", "model", "object", "type", "index", "error", "code", "message", "status", "name", "usage",
+		"choices", "delta", "text", "finish_reason", "content", "refusal", "audio", "images", "reasoning_content", "reasoning",
+		"reasoning_details", "tool_calls", "function_call", "function", "custom", "arguments", "executed_tools", "x_groq", "thinking",
+		"response", "item", "item_id", "call_id", "output_index", "output", "part", "summary", "encrypted_content", "incomplete_details",
+		"content_block", "stop_reason", "partial_json", "data", "bytes",
+		"candidates", "parts", "finishReason", "promptFeedback", "blockReason", "functionCall", "inlineData", "fileData", "thought",
+		"willContinue", "executableCode", "toolCall", "usageMetadata", "modelVersion", "responseId",
+		"contentBlockIndex", "start", "stopReason", "toolUse", "toolUseId", "reasoningContent", "reasoningText", "redactedContent",
+		"done", "done_reason",
+	} {
+		names[string(lowered(nil, []byte(name)))] = name
+	}
+	return names
+}()
+
+// maxMemberName is longer than any name in memberNames.
+const maxMemberName = 32
+
+// lowered appends name to dst with its ASCII letters in lower case.
+func lowered(dst, name []byte) []byte {
+	for _, b := range name {
+		if 'A' <= b && b <= 'Z' {
+			b |= 0x20
+		}
+		dst = append(dst, b)
+	}
+	return dst
+}
+
+// memberName is the name that encoding/json would take name for; "" where it is no
+// other than name itself, or not known.
+func memberName(name []byte) string {
+	if len(name) > maxMemberName {
+		return ""
+	}
+	var buf [maxMemberName]byte
+	known := memberNames[string(lowered(buf[:0], name))]
+	if known == string(name) {
+		return ""
+	}
+	return known
+}
+
+// canonical is a well-formed document with the members under their right names.
+func canonical(data []byte) []byte {
+	c := cursor{b: data}
+	out := make([]byte, 0, len(data)+len(data)/8)
+	from := 0
+	for {
+		switch b := c.peek(); {
+		case b == 0:
+			return append(out, data[from:]...)
+		case b == '{', b == '[', b == '}', b == ']', b == ',', b == ':':
+			c.i++
+		case b == '"':
+			start := c.i
+			s, escaped, ok := c.rawString()
+			if !ok {
+				return append(out, data[from:]...)
+			}
+			// A string that a colon follows is a name: a value is followed by none.
+			if c.peek() != ':' {
+				continue
+			}
+			end := start + 1 + len(s)
+			if escaped {
+				s = unescape(s)
+			}
+			if name := memberName(s); name != "" {
+				out = append(append(out, data[from:start+1]...), name...)
+				from = end
+			}
+		default:
+			c.skip()
+		}
+	}
+}
+
+// unknown consumes the value of a member whose name is not known, where nothing can be
+// that counts.
+func (c *cursor) unknown(name []byte) {
+	c.misnamed = c.misnamed || memberName(name) != ""
+	c.skip()
+}
+
+// doubt consumes the value of a member whose name is not known, where content can be.
+func (c *cursor) doubt(name []byte) { c.doubtful = c.suspect(name) || c.doubtful }
+
+// suspect is doubt where it hangs on what is around the member. It reports whether it
+// says something.
+func (c *cursor) suspect(name []byte) bool {
+	c.misnamed = c.misnamed || memberName(name) != ""
+	return c.wordy()
+}
+
+// wordy consumes a value and reports whether there is a string in it, anywhere, with
+// something in it. A number or a flag is no content.
+func (c *cursor) wordy() bool {
+	switch b := c.peek(); b {
+	case '"':
+		return c.filled()
+	case '{', '[':
+		wordy := false
+		if !c.open(b) {
+			return false
+		}
+		for c.next(b + 2) { // ']' and '}' are two above their openings
+			if b == '{' {
+				c.name()
+			}
+			wordy = c.wordy() || wordy
+		}
+		return wordy && !c.bad
+	default:
+		c.skip()
+		return false
+	}
+}
+
+// verdict is what was made of a document that c has walked through.
+func (c *cursor) verdict() verdict {
+	switch {
+	case !c.end():
+		return malformed
+	case c.misnamed:
+		return misnamed
+	default:
+		return progress
+	}
+}
+
+// wordyBut reports whether a well-formed object has a string in it, anywhere but under
+// these members.
+func wordyBut(data []byte, but []string) bool {
+	wordy := false
+	c := cursor{b: data}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if slices.Contains(but, string(key)) {
+			c.skip()
+		} else {
+			wordy = c.wordy() || wordy
+		}
+	}
+	return wordy
+}
