@@ -71,6 +71,16 @@ func TestToolOutcomes(t *testing.T) {
 		{"failed after a deadline with a cause", lateCaused, io.ErrUnexpectedEOF, "failed", "*errors.errorString", nil, nil, true},
 		{"failed while cancelled", cancelled, io.ErrUnexpectedEOF, "failed", "*errors.errorString", nil, nil, true},
 		{"an error that panics", t.Context(), bomb{}, "failed", "otelllm.bomb", nil, nil, true},
+		{"a failure beside one before effect", t.Context(), errors.Join(io.ErrUnexpectedEOF, FailedBeforeEffect(io.EOF)), "failed", "*errors.errorString", nil, nil, true},
+		{"the same, the other way round", t.Context(), errors.Join(FailedBeforeEffect(io.EOF), io.ErrUnexpectedEOF), "failed", "*errors.errorString", nil, nil, true},
+		{"the same, of fmt", t.Context(), fmt.Errorf("%w, %w", FailedBeforeEffect(io.EOF), io.ErrUnexpectedEOF), "failed", "*errors.errorString", nil, nil, true},
+		{"the same, deeper", t.Context(), fmt.Errorf("x: %w", errors.Join(FailedBeforeEffect(io.EOF), errors.Join(FailedBeforeEffect(io.EOF), io.ErrUnexpectedEOF))), "failed", "*errors.errorString", nil, nil, true},
+		{"every one before effect", t.Context(), errors.Join(FailedBeforeEffect(io.ErrUnexpectedEOF), fmt.Errorf("x: %w", FailedBeforeEffect(io.EOF))), "failed", "*errors.errorString", true, nil, true},
+		{"a vouch around all", t.Context(), FailedBeforeEffect(errors.Join(io.ErrUnexpectedEOF, io.EOF)), "failed", "*errors.errorString", true, nil, true},
+		{"before effect beside a rejection", t.Context(), errors.Join(ErrRejected, FailedBeforeEffect(io.EOF)), "failed", "*errors.errorString", true, nil, true},
+		{"a failure beside a rejection", t.Context(), errors.Join(io.ErrUnexpectedEOF, ErrRejected), "failed", "*errors.errorString", nil, nil, true},
+		{"a failure beside an invalid input", t.Context(), errors.Join(ErrInvalidInput, io.ErrUnexpectedEOF), "failed", "*errors.errorString", nil, nil, true},
+		{"an invalid input and why", t.Context(), fmt.Errorf("%w: %w", ErrInvalidInput, io.ErrUnexpectedEOF), "invalid_input", "invalid_input", nil, nil, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)

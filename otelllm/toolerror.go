@@ -3,6 +3,9 @@ package otelllm
 import (
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
@@ -20,7 +23,8 @@ var (
 )
 
 // FailedBeforeEffect wraps the error of a tool to vouch that it failed before it
-// had any effect, so that executing the call again repeats nothing. It returns
+// had any effect, so that executing the call again repeats nothing. The vouch covers
+// what it wraps: where an error joins several, each of them needs its own. It returns
 // nil for nil.
 func FailedBeforeEffect(err error) error {
 	if err == nil {
@@ -35,6 +39,11 @@ func (e *beforeEffectError) Error() string { return e.err.Error() }
 
 func (e *beforeEffectError) Unwrap() error { return e.err }
 
+func (e *beforeEffectError) Is(target error) bool { return target == errBeforeEffect }
+
+// errBeforeEffect is what every error that [FailedBeforeEffect] wraps matches.
+var errBeforeEffect = errors.New("otelllm: failed before any effect")
+
 // toolResult fills in what a tool's error says about how it ended. Ctx is the
 // context that the tool was started with.
 func toolResult(t *classify.Tool, ctx context.Context, err error, now time.Time) { //nolint:revive // t is what is filled in
@@ -42,16 +51,13 @@ func toolResult(t *classify.Tool, ctx context.Context, err error, now time.Time)
 		t.Outcome = semconv.ToolOutcomeSucceeded
 		return
 	}
-	var (
-		typed  *AbortError
-		before *beforeEffectError
-	)
-	t.FailedBeforeEffect = as(err, &before)
+	var typed *AbortError
+	t.FailedBeforeEffect = is(err, errBeforeEffect) && allOf(err, errBeforeEffect, ErrRejected, ErrInvalidInput)
 	t.ErrorType = netcause.RootType(err)
 	switch {
-	case is(err, ErrRejected):
+	case allOf(err, ErrRejected):
 		t.Outcome, t.ErrorType = semconv.ToolOutcomeRejected, semconv.ToolOutcomeRejected.String()
-	case is(err, ErrInvalidInput):
+	case allOf(err, ErrInvalidInput):
 		t.Outcome, t.ErrorType = semconv.ToolOutcomeInvalidInput, semconv.ToolOutcomeInvalidInput.String()
 	case as(err, &typed):
 		t.Outcome, t.Abort, t.ErrorType = semconv.ToolOutcomeInterrupted, typed.abort(), ""
@@ -72,6 +78,59 @@ func toolResult(t *classify.Tool, ctx context.Context, err error, now time.Time)
 func deadlineCause(ctx context.Context, err error) bool {
 	return is(ctx.Err(), context.DeadlineExceeded) && netcause.Holds(err, context.Cause(ctx))
 }
+
+// maxErrors bounds how many errors of a tree are looked at.
+const maxErrors = 256
+
+// allOf reports whether err, and every error that it joins, is one of targets. Such an
+// error says that nothing happened, which does not hold if it is joined to another
+// failure.
+func allOf(err error, targets ...error) (yes bool) {
+	defer func() {
+		if recover() != nil { // a method of the application's errors
+			yes = false
+		}
+	}()
+	left := maxErrors
+	return covered(err, targets, &left)
+}
+
+func covered(err error, targets []error, left *int) bool {
+	*left--
+	if err == nil || *left < 0 {
+		return false
+	}
+	is, ok := err.(interface{ Is(error) bool }) //nolint:errorlint // this is the walk
+	for _, target := range targets {
+		if err == target || ok && is.Is(target) { //nolint:errorlint // likewise
+			return true
+		}
+	}
+	switch e := err.(type) { //nolint:errorlint // likewise
+	case interface{ Unwrap() error }:
+		return covered(e.Unwrap(), targets, left)
+	case interface{ Unwrap() []error }:
+		joined := e.Unwrap()
+		// fmt.Errorf describes one failure by several errors. Only the vouch has to
+		// cover all of them: ErrInvalidInput beside the parser's error is the usual form.
+		if describes(err) && targets[0] != errBeforeEffect { //nolint:errorlint // likewise
+			return slices.ContainsFunc(joined, func(e error) bool { return covered(e, targets, left) })
+		}
+		for _, e := range joined {
+			if e != nil && !covered(e, targets, left) {
+				return false
+			}
+		}
+		return len(joined) > 0
+	default:
+		return false
+	}
+}
+
+// describes reports whether err is one failure that fmt.Errorf wraps several errors in.
+func describes(err error) bool { return reflect.TypeOf(err) == severalOfFmt }
+
+var severalOfFmt = reflect.TypeOf(fmt.Errorf("%w%w", ErrRejected, ErrInvalidInput))
 
 // is is errors.Is over errors of the application, whose methods may panic.
 func is(err, target error) (yes bool) {
