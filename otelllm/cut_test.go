@@ -140,7 +140,7 @@ func runCut(t *testing.T, rt *Transport, provider *sdktrace.TracerProvider, serv
 	t.Helper()
 	ctx, abort := WithAbort(t.Context())
 	defer abort(AbortApplication, "done")
-	ctx, run := StartRun(ctx, "cutter", WithTracerProvider(provider))
+	ctx, run := StartRun(ctx, "cutter", WithTracerProvider(provider), WithToolsRecorded())
 	p := piece{text: prefix, chunked: c.chunked, stop: c.stop, read: make(chan struct{})}
 	server.next <- p
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, server.url+path, strings.NewReader(`{"model":"m","stream":true,"tools":[],"messages":[],"input":[]}`))
@@ -306,7 +306,7 @@ func TestCutsHTTP2(t *testing.T) {
 						c.stop(conn, id)
 					})
 					r := newRecorder(t)
-					ctx, run := StartRun(t.Context(), "cutter", WithTracerProvider(r))
+					ctx, run := StartRun(t.Context(), "cutter", WithTracerProvider(r), WithToolsRecorded())
 					rt := NewTransport(h2Base(t, client))
 					req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+s.path, strings.NewReader(`{"model":"m","stream":true,"messages":[],"input":[]}`))
 					require.NoError(t, err)

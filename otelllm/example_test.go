@@ -342,7 +342,7 @@ func ExampleNewRealtime() {
 
 // A model that is not reached over HTTP tells its steps itself.
 func ExampleStartRequest() {
-	ctx, run := otelllm.StartRun(context.Background(), "coder")
+	ctx, run := otelllm.StartRun(context.Background(), "coder", otelllm.WithToolsRecorded())
 	_, request := otelllm.StartRequest(ctx, otelllm.RequestInfo{
 		Provider: "acme", Model: "in-process-7b", Stream: true,
 		// None, and that is known: what is left out makes the verdict more careful.

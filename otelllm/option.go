@@ -47,7 +47,7 @@ func newConfig(opts []Option) config {
 			o.applyTransport(&c)
 		}
 	}
-	c.meters = newMeters(c.meterFrom)
+	quietly(func() { c.meters = newMeters(c.meterFrom) })
 	return c
 }
 
@@ -55,6 +55,7 @@ type runConfig struct {
 	provider       trace.TracerProvider
 	conversationID string
 	verdicts       bool
+	toolsRecorded  bool
 }
 
 type optionFunc func(*config)
@@ -172,4 +173,13 @@ func WithProvider(name, protocol string) Option {
 // as a hash of it, the same wherever it appears.
 func WithConversationID(id string) RunOption {
 	return runOptionFunc(func(c *runConfig) { c.conversationID = wire.SafeID(id) })
+}
+
+// WithToolsRecorded says that every tool that the run executes is recorded by
+// [StartTool], in the runs within it too. Then a call that has no execution is known not
+// to have been executed, and may be safe to repeat, also before the first tool of the
+// run: from that one on it is taken to be so without this option. A run that records no
+// tool, and does not say this, says nothing about its tools.
+func WithToolsRecorded() RunOption {
+	return runOptionFunc(func(c *runConfig) { c.toolsRecorded = true })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/codes"
@@ -15,29 +16,51 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// maxParts bounds the requests, and the tools, whose facts a run keeps. Past it
-// the oldest are forgotten, and the diagnosis becomes more cautious.
+// maxParts bounds the requests, and the tools, whose facts a run keeps one by one. Past
+// it the oldest are forgotten but for what they did.
 const maxParts = 1024
 
 // Run is one agent turn or run: the parent of its requests and tools. It is safe
 // for concurrent use, and a nil *Run does nothing.
 type Run struct {
 	ctx            context.Context // the caller's: aborts are read off it
+	parent         *Run            // the run that this one began within; nil: none
 	span           trace.Span
+	recording      bool   // the span is
 	id             string // span id in hex, "" when there is none
 	conversationID string
 	verdicts       bool // its spans say what the client makes of them
+	declared       bool // the author says that every tool of it is recorded
+
+	// begunRequests and begunTools count what began in this run and in the runs within it.
+	begunRequests, begunTools atomic.Int64
+	// generation changes with everything that a diagnosis rests on, but for what a request
+	// reads that is still open.
+	generation atomic.Uint64
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
-	facts         classify.Run // without its parts
-	requests      []classify.Request
-	tools         []*Tool
-	flying        []*record // begun and not ended
-	waiting       []*Tool   // ended, and their spans wait for word of the output's delivery
-	begunRequests int
-	begunTools    int
-	forgotten     bool // more parts came than are kept
+	facts   classify.Run // without its parts
+	missed  int          // requests that could not be recorded
+	kept                 // the parts
+	flying  []*record    // begun and not ended
+	waiting []*Tool      // ended, and their spans wait for word of the output's delivery
+	within  within       // the runs within this one
+	past    past         // what a verdict on a part needs of the parts before the recent ones
+	last    *judgement   // the last one, nil: none
+}
+
+// kept are the parts of a run whose facts are kept.
+type kept struct {
+	requests []classify.Request // in the order of their end
+	tools    []*Tool            // in the order of their beginning
+}
+
+// judgement is what a run was judged to be, at one generation.
+type judgement struct {
+	generation uint64
+	diagnosis  classify.Diagnosis
+	effects    classify.Effects
 }
 
 type runKey struct{}
@@ -49,8 +72,11 @@ func runOf(ctx context.Context) *Run {
 }
 
 // StartRun starts a run of an agent and its span, `invoke_agent {agent}`.
-// Requests and tools under the returned context belong to it; where runs are
-// nested, to the innermost. Agent is recorded, at most 256 bytes.
+// Requests and tools under the returned context belong to it. Agent is recorded, at
+// most 256 bytes.
+//
+// Where runs are nested they belong to the innermost, and what it did counts for every
+// run around it: a repetition of the outer run repeats it.
 //
 // End the run when it is over, also when nothing records it.
 func StartRun(ctx context.Context, agent string, opts ...RunOption) (context.Context, *Run) {
@@ -66,14 +92,20 @@ func StartRun(ctx context.Context, agent string, opts ...RunOption) (context.Con
 		name += " " + agent
 	}
 	start := time.Now()
-	parent := trace.SpanContextFromContext(ctx)
-	run := &Run{ctx: ctx, conversationID: c.conversationID, verdicts: c.verdicts}
+	run := &Run{ctx: ctx, parent: runOf(ctx), conversationID: c.conversationID, verdicts: c.verdicts, declared: c.toolsRecorded}
+	run.declared = run.declared || run.parent != nil && run.parent.declared
 	run.facts.Start = start
-	ctx, run.span = tracerOf(ctx, c.provider).Start(ctx, name, trace.WithTimestamp(start),
-		trace.WithAttributes(spanfacts.RunStart(agent, c.conversationID)...))
-	if sc := run.span.SpanContext(); sc.IsValid() && !sc.Equal(parent) {
-		run.id = sc.SpanID().String()
-	}
+	ctx, run.span = started(ctx, func() (context.Context, trace.Span) {
+		parent := trace.SpanContextFromContext(ctx)
+		ctx, span := tracerOf(ctx, c.provider).Start(ctx, name, trace.WithTimestamp(start),
+			trace.WithAttributes(spanfacts.RunStart(agent, c.conversationID)...))
+		if sc := span.SpanContext(); sc.IsValid() && !sc.Equal(parent) {
+			run.id = sc.SpanID().String()
+		}
+		run.recording = span.IsRecording()
+		return ctx, span
+	})
+	run.parent.adopt(run)
 	open.addRun(run)
 	return context.WithValue(ctx, runKey{}, run), run
 }
@@ -81,49 +113,113 @@ func StartRun(ctx context.Context, agent string, opts ...RunOption) (context.Con
 // End ends the run, with the error that it ended on or nil. Only the type of err
 // is recorded. An err that is the word of a deliberate end (an [*AbortError], or
 // the cancellation of a context) is recorded as an abort and not as an error.
-// Calls after the first do nothing.
+// Calls after the first do nothing. A run that may panic is better ended by [Run.Done].
 //
 // Requests of the run that are still open count as begun: a reader of the spans
 // knows that they are to come.
 func (r *Run) End(err error) {
+	if r != nil {
+		r.end(err, false)
+	}
+}
+
+// Done is [Run.End] as a deferred call: it ends the run with *err, and with a panic of
+// the function that defers it. The panic goes on with the same value.
+//
+//	func turn(ctx context.Context) (err error) {
+//		ctx, run := otelllm.StartRun(ctx, "coder")
+//		defer run.Done(&err)
+//
+// A panic is recorded as a failure of the error.type "panic". A nil err is one that is
+// nil. Done has to be deferred itself, not called by a deferred function.
+func (r *Run) Done(err *error) {
 	if r == nil {
 		return
 	}
+	if p := recover(); p != nil {
+		r.end(nil, true)
+		panic(p)
+	}
+	r.end(errorAt(err), false)
+}
+
+func (r *Run) end(err error, panics bool) {
+	defer contained()
 	now := time.Now()
-	r.mu.Lock()
-	if r.facts.Ended == classify.Yes {
-		r.mu.Unlock()
+	ended, waiting, first := r.settle(err, panics, now)
+	if !first {
 		return
 	}
-	f := &r.facts
-	f.Ended, f.End = classify.Yes, now
-	f.AnnouncedRequests, f.AnnouncedTools = classify.Counted(r.begunRequests), classify.Counted(r.begunTools)
-	if err == nil {
-		f.Failed = classify.No
-	} else if f.Abort = r.abortIn(err, now); f.Abort.Source == semconv.AbortSourceUnset {
-		f.Failed, f.ErrorType = classify.Yes, netcause.RootType(err)
-	}
-	ended := *f
-	waiting := r.waiting
-	r.waiting = nil
-	r.mu.Unlock()
-
+	r.changed()
 	open.removeRun(r)
 	for _, t := range waiting {
 		t.endSpan()
 	}
-	if r.span.IsRecording() {
-		attrs := spanfacts.RunEnd(&ended)
-		if r.verdicts {
-			d := r.Diagnosis()
-			attrs = spanfacts.AppendRunVerdict(attrs, &d)
-		}
-		r.span.SetAttributes(attrs...)
-		if ended.Failed == classify.Yes {
-			r.span.SetStatus(codes.Error, "")
+	r.endSpan(&ended, now)
+	r.leaveParent()
+}
+
+// settle makes the run's own facts final. It returns them with the tools whose spans
+// wait for that, and whether this is the first end.
+func (r *Run) settle(err error, panics bool, now time.Time) (ended classify.Run, waiting []*Tool, first bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := &r.facts
+	if f.Ended == classify.Yes {
+		return classify.Run{}, nil, false
+	}
+	f.Ended, f.End = classify.Yes, now
+	f.AnnouncedRequests = classify.Counted(int(r.begunRequests.Load()))
+	if r.recordsTools() {
+		f.AnnouncedTools = classify.Counted(int(r.begunTools.Load()))
+	}
+	switch {
+	case panics:
+		f.Failed, f.ErrorType = classify.Yes, panicType
+	case err == nil:
+		f.Failed = classify.No
+	default:
+		quietly(func() { f.Abort = r.abortIn(err, now) })
+		if f.Abort.Source == semconv.AbortSourceUnset {
+			f.Failed, f.ErrorType = classify.Yes, netcause.RootType(err)
 		}
 	}
-	r.span.End(trace.WithTimestamp(now))
+	waiting, r.waiting = r.waiting, nil
+	return *f, waiting, true
+}
+
+// endSpan ends the run's span. The verdict is judged once more, over everything.
+func (r *Run) endSpan(ended *classify.Run, now time.Time) {
+	if r.recording {
+		quietly(func() {
+			attrs := spanfacts.RunEnd(ended)
+			failed, summary := ended.Failed == classify.Yes, ""
+			if r.verdicts {
+				d := r.Diagnosis()
+				attrs = spanfacts.AppendRunVerdict(attrs, &d)
+				if d.Outcome == semconv.RunOutcomeFailed {
+					failed, summary = true, d.Summary
+				}
+			}
+			r.span.SetAttributes(attrs...)
+			if failed {
+				r.span.SetStatus(codes.Error, summary)
+			}
+		})
+	}
+	quietly(func() { r.span.End(trace.WithTimestamp(now)) })
+}
+
+// recordsTools reports whether every tool that runs is recorded: the author says so, or
+// one was.
+func (r *Run) recordsTools() bool { return r.declared || r.begunTools.Load() > 0 }
+
+// changed tells that something changed that the diagnosis of the run, and of every run
+// around it, rests on.
+func (r *Run) changed() {
+	for ; r != nil; r = r.parent {
+		r.generation.Add(1)
+	}
 }
 
 // abortIn says, with mu held, whose deliberate end err is the word of; the zero
@@ -175,25 +271,40 @@ func (r *Run) lastAbort() (a classify.Abort) {
 // nil run.
 //
 // A request counts once its stream has ended, or once the protocol's last word has
-// been read. What one request came to is part of it, whoever sent it under this run.
+// been read. Of one that is still open counts what it has done by now: the text that it
+// has shown, the calls that it has handed over. What the runs within this one did counts
+// too.
 func (r *Run) Diagnosis() classify.Diagnosis {
 	if r == nil {
 		return classify.Diagnosis{}
 	}
-	seen, all := r.seen()
-	if !all { // a success is one by what is kept
-		seen.AnnouncedRequests, seen.AnnouncedTools = classify.Counted(len(seen.Requests)), classify.Counted(len(seen.Tools))
-	}
-	d := classify.Judge(&seen).Run
-	if !all && d.Failed() {
-		// Whatever was forgotten may have had effects: as unseen parts they make the
-		// verdict cautious.
-		r.mu.Lock()
-		seen.AnnouncedRequests, seen.AnnouncedTools = classify.Counted(r.begunRequests), classify.Counted(r.begunTools)
-		r.mu.Unlock()
-		d = classify.Judge(&seen).Run
-	}
+	j, _ := r.judged()
+	d := j.diagnosis
+	d.Evidence, d.MissingEvidence = slices.Clone(d.Evidence), slices.Clone(d.MissingEvidence)
+	d.MissingOutputs, d.Timeline = slices.Clone(d.MissingOutputs), slices.Clone(d.Timeline)
 	return d
+}
+
+// judged judges the run, once a generation. Settled: nothing of it is still going on,
+// so that the judgement holds until the next generation.
+func (r *Run) judged() (j *judgement, settled bool) {
+	generation := r.generation.Load()
+	r.mu.Lock()
+	last := r.last
+	r.mu.Unlock()
+	if last != nil && last.generation == generation {
+		return last, true
+	}
+	seen, settled := r.seen()
+	v := classify.Judge(&seen)
+	j = &judgement{generation: generation, diagnosis: v.Run, effects: v.Effects}
+	j.effects.Requests, j.effects.Tools = len(seen.Requests)+seen.Inner.Requests, len(seen.Tools)+seen.Inner.Tools
+	if settled {
+		r.mu.Lock()
+		r.last = j
+		r.mu.Unlock()
+	}
+	return j, settled
 }
 
 // identify says on a request which run it belongs to.
@@ -206,56 +317,93 @@ func (r *Run) identify(id *spanfacts.Identity) {
 // writesVerdicts: the spans of the run's parts say what the client makes of them.
 func (r *Run) writesVerdicts() bool { return r != nil && r.verdicts }
 
-// verdictOn judges one request on what has been seen so far, as a part of its run
-// where it has one. It is the zero value where nothing failed.
-func (r *Run) verdictOn(f *classify.Request) classify.Diagnosis {
-	if r == nil {
-		return classify.Judge(&classify.Run{Requests: []classify.Request{*f}}).Requests[0]
-	}
-	seen, _ := r.seen()
-	for i := len(seen.Requests) - 1; i >= 0; i-- {
-		if q := &seen.Requests[i]; q.Start.Equal(f.Start) && q.End.Equal(f.End) {
-			return classify.Judge(&seen).Requests[i]
-		}
-	}
-	seen.Requests = append(seen.Requests, *f) // forgotten: there were too many after it
-	return classify.Judge(&seen).Requests[len(seen.Requests)-1]
-}
+// seen copies what is known of the run and its parts. Settled: nothing of it is still
+// going on.
+func (r *Run) seen() (run classify.Run, settled bool) { return r.view(0) }
 
-// verdictOnTool is verdictOn for a tool.
-func (r *Run) verdictOnTool(t *classify.Tool) classify.Diagnosis {
-	seen, _ := r.seen()
-	for i := len(seen.Tools) - 1; i >= 0; i-- {
-		if u := &seen.Tools[i]; u.Start.Equal(t.Start) && u.CallID == t.CallID {
-			return classify.Judge(&seen).Tools[i]
-		}
-	}
-	return classify.Diagnosis{}
-}
-
-// seen copies what is known of the run and its parts, and says whether it is all
-// that there was.
-func (r *Run) seen() (run classify.Run, all bool) {
+// view is seen with the last parts only, as many as limit says; 0: all.
+func (r *Run) view(limit int) (run classify.Run, settled bool) {
 	now := time.Now()
+	var open []classify.Request
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	parts := r.kept
+	if limit > 0 {
+		parts = parts.recent(limit)
+	}
 	run = r.facts
-	run.Requests = slices.Clone(r.requests)
+	run.Requests = slices.Clone(parts.requests)
 	for _, a := range r.flying {
-		if request, ok := a.snapshot(now); ok {
+		request, ok := a.snapshot(now)
+		if !ok {
+			request = a.soFar()
+		}
+		if request.Open && r.facts.Ended == classify.Yes {
+			open = append(open, request) // announced, and missing until it ends
+		} else {
 			run.Requests = append(run.Requests, request)
 		}
 	}
-	run.Tools = make([]classify.Tool, 0, len(r.tools))
-	for _, t := range r.tools {
+	run.Tools = make([]classify.Tool, 0, len(parts.tools))
+	settled = len(r.flying) == 0
+	for _, t := range parts.tools {
 		run.Tools = append(run.Tools, t.seen())
 	}
-	// Every tool that began is here: a call without one was not executed.
-	run.AnnouncedTools = classify.Counted(r.begunTools)
-	if r.forgotten {
-		run.AnnouncedRequests, run.AnnouncedTools = 0, 0
+	inner := r.within
+	inner.runs = slices.Clone(inner.runs)
+	ended, missed := r.facts.Ended == classify.Yes, r.missed
+	r.mu.Unlock()
+
+	run.Inner = inner.did
+	for _, w := range inner.runs {
+		e, done := w.effects()
+		run.Inner, settled = run.Inner.Join(e), settled && done
 	}
-	return run, !r.forgotten
+	if len(open) > 0 {
+		run.Inner = run.Inner.Join(r.effectsOf(open, run.Tools))
+	}
+	if !ended || limit > 0 {
+		// What is here is all that there is, but for what could not be recorded.
+		run.AnnouncedRequests = classify.Counted(len(run.Requests) + run.Inner.Requests + missed)
+		run.AnnouncedTools = 0
+		if r.recordsTools() {
+			run.AnnouncedTools = classify.Counted(len(run.Tools) + run.Inner.Tools)
+		}
+	}
+	return run, settled
+}
+
+// effectsOf is what requests and tools of the run did. None of them is counted.
+func (r *Run) effectsOf(requests []classify.Request, tools []classify.Tool) classify.Effects {
+	run := classify.Run{Requests: requests, Tools: tools}
+	if r.recordsTools() {
+		run.ToolsRecorded = classify.Yes
+	}
+	e := classify.Judge(&run).Effects
+	e.Requests, e.Tools = 0, 0
+	return e
+}
+
+// soFar is what an open request has done by now. It has no end.
+func (r *record) soFar() classify.Request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := r.facts
+	if r.late != nil {
+		id := r.identity
+		r.late(&f, &id)
+	}
+	if r.over.Load() { // it is about to be told
+		return f.Request
+	}
+	f.Start, f.Open = r.start, true
+	switch {
+	case r.state != nil:
+		fillState(&f, r.state)
+		f.Phase = r.state.Phase
+	case f.Status == 0:
+		f.Phase = semconv.PhaseAwaitingResponse
+	}
+	return f.Request
 }
 
 // requestBegan counts a request of the run. A tool whose output its history
@@ -264,9 +412,11 @@ func (r *Run) requestBegan(a *record) {
 	if r == nil {
 		return
 	}
+	for run := r; run != nil; run = run.parent {
+		run.begunRequests.Add(1)
+	}
 	var carried []*Tool
 	r.mu.Lock()
-	r.begunRequests++
 	r.flying = append(r.flying, a)
 	for _, t := range r.waiting {
 		if t.callID != "" && slices.Contains(a.facts.HistoryOutputs, t.callID) {
@@ -274,8 +424,21 @@ func (r *Run) requestBegan(a *record) {
 		}
 	}
 	r.mu.Unlock()
+	r.changed()
+	r.parent.adopt(r)
 	for _, t := range carried {
 		t.leave()
+	}
+}
+
+// requestMissed counts a request that could not be recorded.
+func (r *Run) requestMissed() {
+	for ; r != nil; r = r.parent {
+		r.begunRequests.Add(1)
+		r.generation.Add(1)
+		r.mu.Lock()
+		r.missed++
+		r.mu.Unlock()
 	}
 }
 
@@ -285,15 +448,16 @@ func (r *Run) requestEnded(a *record, f *classify.Request) {
 		return
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if i := slices.Index(r.flying, a); i >= 0 {
 		r.flying = slices.Delete(r.flying, i, i+1)
 	}
-	if len(r.requests) == maxParts {
-		r.requests = slices.Delete(r.requests, 0, 1)
-		r.forgotten = true
-	}
+	r.makeRoom()
 	r.requests = append(r.requests, *f)
+	r.past.requestEnded(f, r.recordsTools())
+	r.mu.Unlock()
+	r.changed()
+	r.parent.adopt(r)
+	r.leaveParent()
 }
 
 // toolOf is the last tool of the run that executes this call, nil when there is none.
@@ -303,26 +467,24 @@ func (r *Run) toolOf(callID string) *Tool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, t := range slices.Backward(r.tools) {
-		if t.callID == callID {
-			return t
-		}
-	}
-	return nil
+	return r.past.tools[callID]
 }
 
 func (r *Run) toolBegan(t *Tool) {
 	if r == nil {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.begunTools++
-	if len(r.tools) == maxParts {
-		r.tools = slices.Delete(r.tools, 0, 1)
-		r.forgotten = true
+	for run := r; run != nil; run = run.parent {
+		run.begunTools.Add(1)
 	}
+	r.mu.Lock()
+	r.makeRoom()
 	r.tools = append(r.tools, t)
+	r.past.toolBegan(t)
+	r.mu.Unlock()
+	r.changed()
+	r.parent.adopt(r)
+	r.leaveParent()
 }
 
 // wait keeps a tool whose span is to stay open until the run ends at the latest.

@@ -166,7 +166,7 @@ func TestShutdownTools(t *testing.T) {
 		assert.Equal(t, "shutdown", r.named(name)[0].get("llm.abort.source"))
 	}
 	assert.Equal(t, "aborted", r.named("invoke_agent coder")[0].get("llm.run.outcome"))
-	assert.Equal(t, int64(1), r.named("invoke_agent coder")[0].get("llm.run.tools"))
+	assert.Equal(t, int64(2), r.named("invoke_agent coder")[0].get("llm.run.tools"), "that of the inner run is one of its own")
 
 	running.End(nil)
 	nested.End(nil)
