@@ -13,20 +13,27 @@ import (
 const recentParts = 64
 
 // past is what the verdict on a request needs of the parts before the recent ones: of
-// each kind that could make it more careful, one. Each list is longer by one than the
+// each kind that could make it more careful, one. A list is longer by one than the
 // longest list of ids in a request's history, so that one of its parts is not in that
 // history, if so many came. It is guarded by the run's mu.
 type past struct {
 	tools    map[string]*Tool               // those that are kept, by the call's id: the last one
 	acted    map[semconv.ToolEffect][]*Tool // the first tools that may have done something, by effect
-	callers  []classify.Request             // the first requests that made calls, where no tool is recorded
+	waiting  []*Tool                        // whose output no request had that ran to its end, at most maxParts
 	violated []classify.Request             // the first one of each violation
 
-	// The calls that responses made and that no recorded tool executed; how many of them a
-	// later request has the output of; and how many recorded tools have no id. Tools whose
-	// outputs are there are not all recorded, unless the tools without ids account for them.
-	owed              map[string]struct{}
-	orphans, nameless int
+	// The calls that no recorded tool executed. Where a later request has the output of
+	// one, tools are not all recorded, unless the tools without ids account for it.
+	owed              map[string]time.Time // that no request has the output of, by when they were made
+	strays            []stray              // the first of the others
+	orphans, nameless int                  // how many of the others there are, and how many tools without ids
+	unnamed           time.Time            // when a response first had calls without ids, or may have had some
+}
+
+// stray is a call that was executed by a tool that is not recorded.
+type stray struct {
+	id string
+	at time.Time
 }
 
 func (p *past) toolBegan(t *Tool) {
@@ -38,6 +45,9 @@ func (p *past) toolBegan(t *Tool) {
 	} else {
 		p.tools[t.callID] = t
 		delete(p.owed, t.callID)
+	}
+	if len(p.waiting) < maxParts {
+		p.waiting = append(p.waiting, t)
 	}
 	list := p.acted[t.effect]
 	if len(list) > classify.MaxIDs {
@@ -57,38 +67,91 @@ func (p *past) forget(t *Tool) {
 }
 
 // requestEnded takes what a request says about those before it, and its own calls.
-func (p *past) requestEnded(f *classify.Request, toolsRecorded bool) {
-	if f.HistoryCalls == nil {
-		p.orphans += len(p.owed)
-		clear(p.owed)
+func (p *past) requestEnded(f *classify.Request) {
+	if f.HistoryCalls == nil { // it may have any output
+		for id := range p.owed {
+			p.orphan(id)
+		}
 	}
 	answered := f.Ended == semconv.StreamEndTerminalEvent && f.Finish != classify.FinishMissing
 	for _, id := range f.HistoryOutputs {
 		if _, ok := p.owed[id]; ok {
-			p.orphans++
-			delete(p.owed, id)
+			p.orphan(id)
 		}
 		if t := p.tools[id]; t != nil && answered && !t.begun.After(f.Start) {
-			t.answer()
+			p.answer(t)
 		}
 	}
 	for _, id := range f.CallIDs {
 		if p.tools[id] == nil && len(p.owed) < maxParts {
 			if p.owed == nil {
-				p.owed = map[string]struct{}{}
+				p.owed = map[string]time.Time{}
 			}
-			p.owed[id] = struct{}{}
+			p.owed[id] = f.End
 		}
 	}
-	switch {
-	case toolsRecorded:
-		p.callers = nil
-	case len(p.callers) <= classify.MaxIDs && callsOf(f) > 0:
-		p.callers = append(p.callers, *f)
+	if p.unnamed.IsZero() && callsUnnamed(f) {
+		p.unnamed = f.End
 	}
 	if violates(f.Transport.Cause) && !slices.ContainsFunc(p.violated, func(v classify.Request) bool { return v.Transport.Cause == f.Transport.Cause }) {
 		p.violated = append(p.violated, *f)
 	}
+}
+
+// answer: the model got the output of a tool.
+func (p *past) answer(t *Tool) {
+	t.answer()
+	for i, w := range slices.Backward(p.waiting) {
+		if w == t {
+			p.waiting = slices.Delete(p.waiting, i, i+1)
+			return
+		}
+	}
+}
+
+// orphan: a request has the output of a call that no recorded tool executed.
+func (p *past) orphan(id string) {
+	p.orphans++
+	if len(p.strays) <= classify.MaxIDs {
+		p.strays = append(p.strays, stray{id, p.owed[id]})
+	}
+	delete(p.owed, id)
+}
+
+// callsUnnamed reports whether a response has calls without ids, or may have.
+func callsUnnamed(f *classify.Request) bool {
+	if !f.ToolCalls.Observed() && !f.ToolInputsCompleted.Observed() {
+		return f.Status > 0 && f.Status < 400
+	}
+	return max(f.ToolCalls.N(), f.ToolInputsCompleted.N()) > len(f.CallIDs)
+}
+
+// unexecuted is a request before f that made a call which is not in f's history, and
+// which no recorded tool executed; false: there is none.
+func (p *past) unexecuted(f *classify.Request) (classify.Request, bool) {
+	before := func(id string, at time.Time) bool {
+		return !at.After(f.Start) && !slices.Contains(f.HistoryOutputs, id) && !slices.Contains(f.CallIDs, id)
+	}
+	made := func(at time.Time, ids ...string) (classify.Request, bool) {
+		return classify.Request{
+			Start: at, End: at, CallIDs: ids, ToolCalls: classify.Counted(1),
+			HistoryCalls: []string{}, HistoryOutputs: []string{}, Failed: classify.No,
+		}, true
+	}
+	if !p.unnamed.IsZero() && !p.unnamed.After(f.Start) {
+		return made(p.unnamed)
+	}
+	for id, at := range p.owed {
+		if before(id, at) {
+			return made(at, id)
+		}
+	}
+	for _, s := range p.strays {
+		if before(s.id, s.at) {
+			return made(s.at, s.id)
+		}
+	}
+	return classify.Request{}, false
 }
 
 // violates reports whether a cause is a violation of the protocol: the first passes.
@@ -101,11 +164,6 @@ func violates(c semconv.TransportCause) bool {
 	}
 }
 
-// callsOf is how many calls a response handed over at least.
-func callsOf(f *classify.Request) int {
-	return max(len(f.CallIDs), f.ToolCalls.N(), f.ToolInputsCompleted.N())
-}
-
 // mayHaveActed: that the tool did nothing is not known.
 func mayHaveActed(t *classify.Tool) bool {
 	return !t.FailedBeforeEffect && t.Outcome != semconv.ToolOutcomeRejected && t.Outcome != semconv.ToolOutcomeInvalidInput
@@ -114,25 +172,45 @@ func mayHaveActed(t *classify.Tool) bool {
 // addTo adds to run, of which only the parts since a moment are there, what else may
 // make the verdict on its request f more careful.
 func (p *past) addTo(run *classify.Run, f *classify.Request, since time.Time) {
+	var older []classify.Tool
+	missing := 0
+	for _, t := range p.waiting {
+		if !t.begun.Before(since) || missing == classify.MaxIDs || missing > 0 && f.HistoryCalls == nil {
+			break
+		}
+		if t.callID == "" || !slices.Contains(f.HistoryOutputs, t.callID) {
+			missing++
+			older = append(older, t.seen())
+		}
+	}
 	for _, tools := range p.acted {
 		for _, t := range tools {
 			tool := t.seen()
 			if !t.begun.Before(since) || !mayHaveActed(&tool) || t.callID != "" && slices.Contains(f.HistoryOutputs, t.callID) {
 				continue
 			}
-			if t.isAnswered() {
-				tool.Delivery = semconv.OutputDeliverySent // the request that answered it may not be there
+			if !slices.ContainsFunc(older, func(u classify.Tool) bool { return u.Start.Equal(tool.Start) && u.CallID == tool.CallID }) {
+				if t.isAnswered() {
+					tool.Delivery = semconv.OutputDeliverySent // the request that answered it may not be there
+				}
+				older = append(older, tool)
 			}
-			run.Tools = append(run.Tools, tool)
 			break
 		}
 	}
-	for i := range p.callers {
-		c := &p.callers[i]
-		if c.Start.Before(since) && (callsOf(c) > len(c.CallIDs) ||
-			slices.ContainsFunc(c.CallIDs, func(id string) bool { return !slices.Contains(f.HistoryOutputs, id) })) {
-			run.Requests = append(run.Requests, *c)
-			break
+	if len(older) > 0 {
+		slices.SortStableFunc(older, func(a, b classify.Tool) int { return a.Start.Compare(b.Start) })
+		run.Tools = append(older, run.Tools...)
+	}
+	if run.AnnouncedTools.Observed() {
+		run.AnnouncedTools = classify.Counted(run.Inner.Tools + len(run.Tools))
+	}
+	if p.orphans > p.nameless {
+		run.AnnouncedTools = 0
+	}
+	if !run.AnnouncedTools.Observed() {
+		if r, ok := p.unexecuted(f); ok {
+			run.Requests = append(run.Requests, r)
 		}
 	}
 	for i := range p.violated {
@@ -154,23 +232,10 @@ func (r *Run) verdictOn(f *classify.Request) classify.Diagnosis {
 		i = len(seen.Requests)
 		seen.Requests = append(seen.Requests, *f)
 	}
-	r.addPast(&seen, f)
-	return classify.Judge(&seen).Requests[i]
-}
-
-// addPast adds to a view of the run's recent parts what the verdict on its request f
-// needs of those before.
-func (r *Run) addPast(seen *classify.Run, f *classify.Request) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	tools := len(seen.Tools)
-	r.past.addTo(seen, f, earliest(seen.Requests))
-	if seen.AnnouncedTools.Observed() {
-		seen.AnnouncedTools = classify.Counted(seen.AnnouncedTools.N() + len(seen.Tools) - tools)
-	}
-	if r.past.orphans > r.past.nameless {
-		seen.AnnouncedTools = 0
-	}
+	r.past.addTo(&seen, f, earliest(seen.Requests))
+	r.mu.Unlock()
+	return classify.Judge(&seen).Requests[i]
 }
 
 // verdictOnTool is verdictOn for a tool.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
@@ -141,7 +142,7 @@ func (s *session) do(f func(*session, time.Time) []func()) {
 		return f(s, now)
 	}()
 	for _, f := range after {
-		f()
+		quietly(f)
 	}
 }
 
@@ -370,9 +371,11 @@ func (s *session) begin(providerTools []string, now time.Time) *response {
 		Stream:    classify.Yes,
 	}
 	runOf(s.ctx).identify(&id)
-	_, span := startSpan(s.ctx, tracerOf(s.ctx, s.config.provider), clientKind, &id, now)
+	_, span := started(s.ctx, func() (context.Context, trace.Span) {
+		return startSpan(s.ctx, tracerOf(s.ctx, s.config.provider), clientKind, &id, now)
+	})
 	r := &response{}
-	r.init(s.ctx, &s.config, span, &id, now)
+	r.initQuietly(s.ctx, &s.config, span, &id, now)
 	r.facts.Bytes, r.facts.Streams, r.facts.ProviderTools = -1, true, providerTools
 	if !s.changed {
 		r.facts.HistoryCalls, r.facts.HistoryOutputs = slices.Clone(s.calls), slices.Clone(s.outputs)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/redact"
@@ -82,9 +83,11 @@ func StartRequest(ctx context.Context, info RequestInfo, opts ...Option) (contex
 	}
 	runOf(ctx).identify(&id)
 	caller := ctx
-	ctx, span := startSpan(ctx, tracerOf(ctx, c.provider), clientKind, &id, start)
+	ctx, span := started(ctx, func() (context.Context, trace.Span) {
+		return startSpan(ctx, tracerOf(ctx, c.provider), clientKind, &id, start)
+	})
 	r := &manualRecord{}
-	r.init(caller, &c, span, &id, start)
+	r.initQuietly(caller, &c, span, &id, start)
 	r.facts.Bytes = -1
 	r.facts.Attempt = min(max(info.Attempt, 0), maxAttempt)
 	r.facts.Streams = info.Stream

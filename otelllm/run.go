@@ -41,7 +41,6 @@ type Run struct {
 	mu sync.Mutex
 	// Everything below is guarded by mu.
 	facts   classify.Run // without its parts
-	missed  int          // requests that could not be recorded
 	kept                 // the parts
 	flying  []*record    // begun and not ended
 	waiting []*Tool      // ended, and their spans wait for word of the output's delivery
@@ -350,7 +349,7 @@ func (r *Run) view(limit int) (run classify.Run, settled bool) {
 	}
 	inner := r.within
 	inner.runs = slices.Clone(inner.runs)
-	ended, missed := r.facts.Ended == classify.Yes, r.missed
+	ended := r.facts.Ended == classify.Yes
 	r.mu.Unlock()
 
 	run.Inner = inner.did
@@ -362,8 +361,8 @@ func (r *Run) view(limit int) (run classify.Run, settled bool) {
 		run.Inner = run.Inner.Join(r.effectsOf(open, run.Tools))
 	}
 	if !ended || limit > 0 {
-		// What is here is all that there is, but for what could not be recorded.
-		run.AnnouncedRequests = classify.Counted(len(run.Requests) + run.Inner.Requests + missed)
+		// What is here is all that there is.
+		run.AnnouncedRequests = classify.Counted(len(run.Requests) + run.Inner.Requests)
 		run.AnnouncedTools = 0
 		if r.recordsTools() {
 			run.AnnouncedTools = classify.Counted(len(run.Tools) + run.Inner.Tools)
@@ -392,7 +391,7 @@ func (r *record) soFar() classify.Request {
 		id := r.identity
 		r.late(&f, &id)
 	}
-	if r.over.Load() { // it is about to be told
+	if f.Ended != semconv.StreamEndUnset { // it is about to be told
 		return f.Request
 	}
 	f.Start, f.Open = r.start, true
@@ -431,17 +430,6 @@ func (r *Run) requestBegan(a *record) {
 	}
 }
 
-// requestMissed counts a request that could not be recorded.
-func (r *Run) requestMissed() {
-	for ; r != nil; r = r.parent {
-		r.begunRequests.Add(1)
-		r.generation.Add(1)
-		r.mu.Lock()
-		r.missed++
-		r.mu.Unlock()
-	}
-}
-
 // requestEnded keeps the facts of a request of the run.
 func (r *Run) requestEnded(a *record, f *classify.Request) {
 	if r == nil {
@@ -453,7 +441,7 @@ func (r *Run) requestEnded(a *record, f *classify.Request) {
 	}
 	r.makeRoom()
 	r.requests = append(r.requests, *f)
-	r.past.requestEnded(f, r.recordsTools())
+	r.past.requestEnded(f)
 	r.mu.Unlock()
 	r.changed()
 	r.parent.adopt(r)

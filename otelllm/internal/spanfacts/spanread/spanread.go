@@ -157,8 +157,9 @@ func Run(s *Span) classify.Run {
 		AnnouncedRequests: m.count(semconv.RunRequestsKey),
 		AnnouncedTools:    m.count(semconv.RunToolsKey),
 	}
+	_, judged := m[semconv.ClassificationTriggerKey]
 	switch {
-	case s.Error:
+	case s.Error && (run.ErrorType != "" || !judged): // the status alone is the client's verdict
 		run.Failed = classify.Yes
 	case run.Abort.Source == semconv.AbortSourceUnset:
 		run.Failed = classify.No

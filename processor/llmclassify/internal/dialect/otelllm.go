@@ -168,6 +168,7 @@ func ownTool(span ptrace.Span, t *classify.Tool) {
 
 func ownRun(span ptrace.Span, run *classify.Run) {
 	run.Start, run.End, run.Ended = at(span.StartTimestamp()), at(span.EndTimestamp()), classify.Yes
+	judged := false // by the client itself
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case string(otelsemconv.ErrorTypeKey):
@@ -176,6 +177,8 @@ func ownRun(span ptrace.Span, run *classify.Run) {
 			run.AnnouncedRequests = count(v)
 		case string(semconv.RunToolsKey):
 			run.AnnouncedTools = count(v)
+		case string(semconv.ClassificationTriggerKey):
+			judged = true
 		case string(semconv.AbortSourceKey):
 			run.Abort.Source = enum(v, semconv.ParseAbortSource)
 		case string(semconv.AbortReasonKey):
@@ -183,7 +186,8 @@ func ownRun(span ptrace.Span, run *classify.Run) {
 		}
 	}
 	switch {
-	case span.Status().Code() == ptrace.StatusCodeError:
+	case span.Status().Code() == ptrace.StatusCodeError && (run.ErrorType != "" || !judged):
+		// The run ended with an error. The status alone is the client's verdict, no fact.
 		run.Failed = classify.Yes
 	case run.Abort.Source == semconv.AbortSourceUnset:
 		run.Failed = classify.No // this producer ends a run with its error, or without one

@@ -1,0 +1,475 @@
+package otelllm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// connReset is how a connection breaks.
+var connReset = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+
+// request starts a request of which everything is known, with these outputs in its history.
+func request(ctx context.Context, outputs ...string) *Request {
+	outputs = append([]string{}, outputs...)
+	_, q := StartRequest(ctx, RequestInfo{Model: "m", Stream: true, ProviderTools: []string{}, HistoryCalls: outputs, HistoryOutputs: outputs})
+	q.Sent()
+	return q
+}
+
+// execute executes a tool.
+func execute(ctx context.Context, id string, effect Effect, err error) {
+	_, tool := StartTool(ctx, ToolCall{ID: id, Name: "pay", Effect: effect})
+	tool.End(err)
+}
+
+// What ran under an inner run counts for every run around it, while it is open, when it
+// has ended and when something of it comes later still.
+func TestInnerRunsCount(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		inner  func(ctx context.Context)
+		safety semconv.RetrySafety
+		reason semconv.RetryReason
+		tools  any // of the outer run's span
+		within int // requests
+	}{
+		{"nothing", func(ctx context.Context) {
+			_, run := StartRun(ctx, "inner")
+			run.End(nil)
+		}, classify.SafeAutoRetry, semconv.RetryReasonNoOutput, nil, 0},
+		{"a payment", func(ctx context.Context) {
+			ctx, run := StartRun(ctx, "inner")
+			execute(ctx, "call_1", NonIdempotent, nil)
+			run.End(nil)
+		}, classify.UserConfirmedRetry, semconv.RetryReasonToolSideEffect, int64(1), 0},
+		{"a payment that failed before any effect", func(ctx context.Context) {
+			ctx, run := StartRun(ctx, "inner")
+			execute(ctx, "call_1", NonIdempotent, FailedBeforeEffect(io.EOF))
+			run.End(nil)
+		}, classify.SafeAutoRetry, semconv.RetryReasonNoOutput, int64(1), 0},
+		{"a look", func(ctx context.Context) {
+			ctx, run := StartRun(ctx, "inner")
+			execute(ctx, "call_1", ReadOnly, nil)
+			run.End(nil)
+		}, classify.SafeAutoRetry, semconv.RetryReasonReadOnlyToolsOnly, int64(1), 0},
+		{"a payment in a run that is open", func(ctx context.Context) {
+			ctx, _ = StartRun(ctx, "inner")
+			execute(ctx, "call_1", NonIdempotent, nil)
+		}, classify.UserConfirmedRetry, semconv.RetryReasonToolSideEffect, int64(1), 0},
+		{"a payment that goes on", func(ctx context.Context) {
+			ctx, run := StartRun(ctx, "inner")
+			_, _ = StartTool(ctx, ToolCall{ID: "call_1", Name: "pay", Effect: NonIdempotent})
+			run.End(nil)
+		}, classify.UserConfirmedRetry, semconv.RetryReasonToolSideEffect, int64(1), 0},
+		{"a payment two runs deeper", func(ctx context.Context) {
+			ctx, run := StartRun(ctx, "inner")
+			deeper, innermost := StartRun(ctx, "innermost")
+			execute(deeper, "call_1", NonIdempotent, nil)
+			innermost.End(nil)
+			run.End(nil)
+		}, classify.UserConfirmedRetry, semconv.RetryReasonToolSideEffect, int64(1), 0},
+		{"a payment after the end", func(ctx context.Context) {
+			ctx, run := StartRun(ctx, "inner")
+			deeper, innermost := StartRun(ctx, "innermost")
+			innermost.End(nil)
+			run.End(nil)
+			execute(deeper, "call_1", NonIdempotent, nil)
+		}, classify.UserConfirmedRetry, semconv.RetryReasonToolSideEffect, int64(1), 0},
+		{"text", func(ctx context.Context) {
+			ctx, run := StartRun(ctx, "inner")
+			q := request(ctx)
+			q.Text()
+			q.Finished("stop")
+			q.End(nil)
+			run.End(nil)
+		}, classify.UserConfirmedRetry, semconv.RetryReasonVisibleOutput, nil, 1},
+		{"text of a request that is open", func(ctx context.Context) {
+			ctx, _ = StartRun(ctx, "inner")
+			request(ctx).Text()
+		}, classify.UserConfirmedRetry, semconv.RetryReasonVisibleOutput, nil, 1},
+		{"text of a request that outlives its run", func(ctx context.Context) {
+			ctx, run := StartRun(ctx, "inner")
+			q := request(ctx)
+			run.End(nil)
+			q.Text()
+		}, classify.UserConfirmedRetry, semconv.RetryReasonVisibleOutput, nil, 1},
+	} {
+		for _, first := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, first %v", tt.name, first), func(t *testing.T) {
+				r := newRecorder(t)
+				ctx, outer := StartRun(t.Context(), "outer", WithTracerProvider(r))
+				if first {
+					tt.inner(ctx)
+				}
+				request(ctx).End(connReset)
+				if !first {
+					tt.inner(ctx)
+				}
+				check := func(d classify.Diagnosis) {
+					t.Helper()
+					assert.Equal(t, semconv.CauseConnectionReset, d.Cause)
+					assert.Equal(t, tt.safety, d.Retry.Safety)
+					assert.Equal(t, tt.reason, d.Retry.Reason)
+				}
+				check(outer.Diagnosis())
+				outer.End(connReset)
+				check(outer.Diagnosis())
+				s := r.named("invoke_agent outer")[0]
+				assert.Equal(t, tt.tools, s.get("llm.run.tools"))
+				assert.Equal(t, int64(1+tt.within), s.get("llm.run.requests"))
+			})
+		}
+	}
+}
+
+// A run within others counts what it does once, whoever asks and when.
+func TestInnerRunsAreCountedOnce(t *testing.T) {
+	ctx, outer := StartRun(t.Context(), "outer", WithToolsRecorded())
+	inner, run := StartRun(ctx, "inner")
+	for i := range 3 {
+		q := request(inner)
+		q.Finished("stop")
+		q.End(nil)
+		execute(inner, fmt.Sprint("call_", i), ReadOnly, nil)
+		seen, _ := outer.seen()
+		assert.Equal(t, i+1, seen.Inner.Requests)
+		assert.Equal(t, i+1, seen.Inner.Tools)
+	}
+	run.End(nil)
+	assert.Empty(t, outer.within.runs, "it is over")
+	execute(inner, "late", ReadOnly, nil)
+	q := request(inner)
+	require.Len(t, outer.within.runs, 1, "it goes on")
+	seen, settled := outer.seen()
+	assert.False(t, settled)
+	assert.Equal(t, 4, seen.Inner.Tools)
+	q.End(nil)
+	assert.Empty(t, outer.within.runs)
+	seen, settled = outer.seen()
+	assert.True(t, settled)
+	assert.Equal(t, 4, seen.Inner.Requests)
+	assert.Equal(t, 4, seen.Inner.Tools)
+	assert.Equal(t, classify.Counted(4), seen.AnnouncedRequests)
+}
+
+// A run keeps a bounded number of the runs within it, and forgets nothing that they did.
+func TestInnerRunsAreBounded(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		ctx, outer := StartRun(t.Context(), "outer")
+		var first context.Context
+		for i := range maxParts + 100 {
+			inner, run := StartRun(ctx, "inner")
+			if i == 0 {
+				first = inner
+				execute(inner, "call_1", NonIdempotent, nil)
+			}
+			if ends {
+				run.End(nil)
+			}
+		}
+		if ends {
+			assert.Empty(t, outer.within.runs)
+		} else {
+			assert.Len(t, outer.within.runs, maxParts)
+		}
+		request(ctx).End(connReset)
+		assert.Equal(t, semconv.RetryReasonToolSideEffect, outer.Diagnosis().Retry.Reason)
+		execute(first, "call_2", ReadOnly, nil)
+		seen, _ := outer.seen()
+		assert.Equal(t, 2, seen.Inner.Tools, "it goes on, and is counted on")
+	}
+}
+
+// A request that is open is no failure, and what it has done counts.
+func TestOpenRequestsCount(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		open   func(*Request)
+		safety semconv.RetrySafety
+		reason semconv.RetryReason
+	}{
+		{"nothing came", func(*Request) {}, classify.SafeAutoRetry, semconv.RetryReasonNoOutput},
+		{"reasoning", (*Request).Reasoning, classify.SafeAutoRetry, semconv.RetryReasonReasoningOnly},
+		{"text", (*Request).Text, classify.UserConfirmedRetry, semconv.RetryReasonVisibleOutput},
+		{"a call", func(q *Request) { q.ToolCall("call_1", "pay") }, classify.UserConfirmedRetry, semconv.RetryReasonToolStateUnknown},
+		{"a provider's tool", (*Request).ProviderTool, classify.UserConfirmedRetry, semconv.RetryReasonProviderToolSideEffect},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, run := StartRun(t.Context(), "coder")
+			open := request(ctx)
+			tt.open(open)
+			assert.Equal(t, semconv.RunOutcomeSucceeded, run.Diagnosis().Outcome, "nothing has failed so far")
+			broken := request(ctx)
+			broken.End(connReset)
+			d := run.Diagnosis()
+			assert.Equal(t, semconv.CauseConnectionReset, d.Cause)
+			assert.Equal(t, tt.safety, d.Retry.Safety)
+			assert.Equal(t, tt.reason, d.Retry.Reason)
+			open.Text()
+			assert.NotEqual(t, classify.SafeAutoRetry, run.Diagnosis().Retry.Safety, "and what it does next")
+			run.End(connReset)
+			assert.NotEqual(t, classify.SafeAutoRetry, run.Diagnosis().Retry.Safety)
+			open.End(nil)
+		})
+	}
+}
+
+// Tools are known to be recorded only where one was, or the author says so.
+func TestToolsRecorded(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		do    func(ctx context.Context)
+		opts  []RunOption
+		tools any
+	}{
+		{"nothing is known", func(context.Context) {}, nil, nil},
+		{"said", func(context.Context) {}, []RunOption{WithToolsRecorded()}, int64(0)},
+		{"one was", func(ctx context.Context) { execute(ctx, "call_1", ReadOnly, nil) }, nil, int64(1)},
+		{"one was, within", func(ctx context.Context) {
+			ctx, run := StartRun(ctx, "inner")
+			execute(ctx, "call_1", ReadOnly, nil)
+			run.End(nil)
+		}, nil, int64(1)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRecorder(t)
+			ctx, run := StartRun(t.Context(), "coder", append(tt.opts, WithTracerProvider(r))...)
+			tt.do(ctx)
+			_, within := StartRun(ctx, "last")
+			within.End(nil)
+			q := request(ctx)
+			q.ToolCall("call_9", "pay")
+			q.End(connReset)
+			want := classify.SafeAutoRetry
+			if tt.tools == nil {
+				want = classify.UserConfirmedRetry
+			}
+			assert.Equal(t, want, run.Diagnosis().Retry.Safety)
+			run.End(connReset)
+			assert.Equal(t, want, run.Diagnosis().Retry.Safety)
+			assert.Equal(t, tt.tools, r.named("invoke_agent coder")[0].get("llm.run.tools"))
+			var inherited any
+			if tt.opts != nil {
+				inherited = int64(0)
+			}
+			assert.Equal(t, inherited, r.named("invoke_agent last")[0].get("llm.run.tools"), "what the author says holds for the runs within")
+		})
+	}
+}
+
+// A run that its own verdict calls failed has the status, and no fact says that it ended
+// with an error.
+func TestRunStatus(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		opts   []RunOption
+		end    error // of its request
+		err    error
+		failed bool
+		told   bool // in words
+	}{
+		{"well", []RunOption{WithVerdicts()}, nil, nil, false, false},
+		{"cut", []RunOption{WithVerdicts()}, connReset, nil, true, true},
+		{"cut, and nobody judges", nil, connReset, nil, false, false},
+		{"cut and ended with the error", []RunOption{WithVerdicts()}, connReset, connReset, true, true},
+		{"ended with an error", nil, nil, connReset, true, false},
+		{"stopped", []RunOption{WithVerdicts()}, &AbortError{Source: AbortUser}, &AbortError{Source: AbortUser}, false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRecorder(t)
+			ctx, run := StartRun(t.Context(), "coder", append(tt.opts, WithTracerProvider(r))...)
+			q := request(ctx)
+			q.Text()
+			if tt.end == nil {
+				q.Finished("stop")
+			}
+			q.End(tt.end)
+			run.End(tt.err)
+			s := r.named("invoke_agent coder")[0]
+			assert.Equal(t, tt.failed, s.failed())
+			summary := ""
+			if tt.told {
+				summary = run.Diagnosis().Summary
+				assert.NotEmpty(t, summary)
+			}
+			assert.Equal(t, summary, s.Status().Description)
+			assert.Equal(t, errors.Is(tt.err, syscall.ECONNRESET), s.get("error.type") != nil)
+			assert.Equal(t, judgeSpans(t, r), run.Diagnosis(), "the spans say the same")
+		})
+	}
+}
+
+// The verdict on a part is judged over the recent parts. It is never less careful than
+// one over all of them, and mostly the same.
+func TestVerdictsOnRecentParts(t *testing.T) {
+	level := func(d *classify.Diagnosis) semconv.RetrySafety { return d.Retry.Safety }
+	var judged, same int
+	for seed := range uint64(8) {
+		rnd := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test that can be repeated
+		var opts []RunOption
+		records := rnd.IntN(4) > 0 // tools
+		if records {
+			opts = append(opts, WithToolsRecorded())
+		}
+		ctx, run := StartRun(t.Context(), "coder", opts...)
+		var history []string
+		effects := []Effect{ReadOnly, ReadOnly, ReadOnly, Idempotent, Idempotent, EffectUnknown, NonIdempotent}
+		effects = effects[:1+rnd.IntN(len(effects))]
+		for step := range 200 {
+			shown := history[max(0, len(history)-1-rnd.IntN(100)):]
+			if rnd.IntN(40) == 0 {
+				shown = nil // the history was summarised
+			}
+			q := request(ctx, shown[max(0, len(shown)-classify.MaxIDs):]...)
+			switch rnd.IntN(10) {
+			case 0:
+				q.End(connReset)
+			case 1:
+				q.ToolInputStarted(fmt.Sprint("open_", step), "f")
+				q.End(connReset)
+			case 2:
+				q.Answered(200)
+				q.ProviderError(0, "overloaded_error", 0)
+				q.End(nil)
+			default:
+				id := fmt.Sprint("call_", step)
+				q.ToolCall(id, "f")
+				q.Finished("tool_calls")
+				q.End(nil)
+				if records && rnd.IntN(30) > 0 {
+					var err error
+					if rnd.IntN(10) == 0 {
+						err = FailedBeforeEffect(io.EOF)
+					}
+					execute(ctx, id, effects[rnd.IntN(len(effects))], err)
+				}
+				if rnd.IntN(20) > 0 {
+					history = append(history, id)
+				}
+			}
+			last := len(run.requests) - 1
+			if f := &run.requests[last]; f.Failed == classify.No {
+				require.Zero(t, run.verdictOn(f))
+				continue
+			}
+			seen, _ := run.seen()
+			exact := classify.Judge(&seen).Requests[last]
+			got := run.verdictOn(&seen.Requests[last])
+			judged++
+			if assert.ObjectsAreEqual(exact, got) {
+				same++
+
+			}
+			if !assert.GreaterOrEqual(t, level(&got), level(&exact), "seed %d, step %d: %v instead of %v", seed, step, got.Retry, exact.Retry) {
+				return
+			}
+			require.Equal(t, exact.Class, got.Class)
+		}
+		run.End(nil)
+	}
+	t.Logf("%d of %d are the same", same, judged)
+	assert.Greater(t, same*100, judged*98)
+}
+
+// The verdict on a tool is that over all parts, too.
+func TestVerdictsOnRecentTools(t *testing.T) {
+	ctx, run := StartRun(t.Context(), "coder", WithVerdicts())
+	for i := range 3 * recentParts {
+		id := fmt.Sprint("call_", i)
+		q := request(ctx)
+		if i%3 == 0 {
+			q.ToolInputStarted(id, "f")
+			q.End(connReset)
+		} else {
+			q.ToolCall(id, "f")
+			q.Finished("tool_calls")
+			q.End(nil)
+		}
+		_, tool := StartTool(ctx, ToolCall{ID: id, Name: "f"})
+		tool.End([]error{nil, io.EOF, ErrRejected}[i/3%3])
+		seen, _ := run.seen()
+		f := tool.seen()
+		exact := classify.Judge(&seen).Tools[len(seen.Tools)-1]
+		assert.Equal(t, exact, run.verdictOnTool(&f), i)
+		assert.Equal(t, i%3 == 0 || i/3%3 > 0, exact.Failed(), i)
+	}
+	run.End(nil)
+}
+
+// While a run is judged, its parts begin and end.
+func TestRunsWithinAtOnce(t *testing.T) {
+	ctx, outer := StartRun(t.Context(), "outer", WithVerdicts())
+	done := make(chan struct{})
+	const n = 8
+	for i := range n {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for j := range 20 {
+				inner, run := StartRun(ctx, "inner")
+				q := request(inner)
+				q.Text()
+				execute(inner, fmt.Sprint("call_", i, "_", j), ReadOnly, nil)
+				q.End(connReset)
+				run.End(connReset)
+				_ = outer.Diagnosis()
+			}
+		}()
+	}
+	for range n {
+		<-done
+	}
+	seen, settled := outer.seen()
+	assert.True(t, settled)
+	assert.Empty(t, outer.within.runs)
+	assert.Equal(t, 20*n, seen.Inner.Requests)
+	assert.Equal(t, 20*n, seen.Inner.Tools)
+	outer.End(nil)
+	assert.False(t, slices.Contains([]semconv.RunOutcome{semconv.RunOutcomeIncomplete}, outer.Diagnosis().Outcome))
+}
+
+// BenchmarkRunVerdicts is what a step of a run costs, a request and a tool, where every
+// tenth request breaks and the run is asked for its diagnosis then.
+func BenchmarkRunVerdicts(b *testing.B) {
+	for _, steps := range []int{10, 100, 1000, 10000} {
+		b.Run(fmt.Sprint(steps), func(b *testing.B) {
+			r := newRecorder(b)
+			r.UnregisterSpanProcessor(r.spans)
+			began := time.Now()
+			n := 0
+			for b.Loop() {
+				ctx, run := StartRun(b.Context(), "coder", WithTracerProvider(r), WithVerdicts())
+				for step := range steps {
+					id := fmt.Sprint("call_", step)
+					q := request(ctx)
+					if step%10 == 9 {
+						q.End(connReset)
+						_ = run.Diagnosis()
+						continue
+					}
+					q.ToolCall(id, "f")
+					q.Finished("tool_calls")
+					q.End(nil)
+					execute(ctx, id, ReadOnly, nil)
+				}
+				run.End(nil)
+				n += steps
+			}
+			b.ReportMetric(float64(time.Since(began).Nanoseconds())/float64(n), "ns/step")
+		})
+	}
+}
