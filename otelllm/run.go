@@ -44,7 +44,7 @@ type Run struct {
 	kept                 // the parts
 	flying  []*record    // begun and not ended
 	waiting []*Tool      // ended, and their spans wait for word of the output's delivery
-	within  within       // the runs within this one
+	within  innerRuns    // the runs within this one
 	past    past         // what a verdict on a part needs of the parts before the recent ones
 	last    *judgement   // the last one, nil: none
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 )
 
-// within is what is known of the runs that began within a run, and of those of its own
+// innerRuns is what is known of the runs that began within a run, and of those of its own
 // parts that are not kept any more. It is guarded by the run's mu.
-type within struct {
+type innerRuns struct {
 	runs []*Run           // that are not over, the oldest first
 	did  classify.Effects // what the others did, and what was forgotten
 	// told is what the run around this one has folded into its own did. Only the counts
