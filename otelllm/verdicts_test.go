@@ -66,6 +66,7 @@ func dueOf(d *classify.Diagnosis, run bool) map[attribute.Key]any {
 		m["llm.failure.origin"] = d.Origin.String()
 		m["llm.failure.confidence"] = d.Confidence.String()
 		m["llm.failure.summary"] = d.Summary
+		m["llm.failure.summary_key"] = d.SummaryKey.String()
 		list("llm.failure.evidence", d.Evidence)
 		list("llm.failure.missing_evidence", d.MissingEvidence)
 		m["llm.retry.safety"] = d.Retry.Safety.String()

@@ -1,0 +1,143 @@
+package otelllm
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/embedded"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Done records what a function returned or that it panicked; the panic goes on.
+func TestDone(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		err     error
+		panics  any
+		outcome string
+		typ     any
+	}{
+		{"well", nil, nil, "succeeded", nil},
+		{"an error", io.EOF, nil, "failed", "*errors.errorString"},
+		{"a panic", nil, "secret", "failed", "panic"},
+		{"a panic beside an error", FailedBeforeEffect(io.EOF), io.ErrUnexpectedEOF, "failed", "panic"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRecorder(t)
+			var run *Run
+			turn := func() (err error) {
+				var ctx context.Context
+				ctx, run = StartRun(t.Context(), "coder", WithTracerProvider(r))
+				defer run.Done(&err)
+				return func() (err error) {
+					_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "patch", Effect: NonIdempotent})
+					defer tool.Done(&err)
+					err = tt.err
+					if tt.panics != nil {
+						panic(tt.panics)
+					}
+					return err
+				}()
+			}
+			if tt.panics != nil {
+				assert.PanicsWithValue(t, tt.panics, func() { _ = turn() })
+				assert.Equal(t, semconv.CausePanic, run.Diagnosis().Cause)
+				assert.NotEqual(t, classify.SafeAutoRetry, run.Diagnosis().Retry.Safety)
+			} else {
+				assert.Equal(t, tt.err, turn())
+			}
+			tool, s := r.named("execute_tool patch")[0], r.named("invoke_agent coder")[0]
+			assert.Equal(t, tt.outcome, tool.get("llm.tool.outcome"))
+			assert.Equal(t, tt.typ, tool.get("error.type"))
+			assert.Equal(t, tt.typ, s.get("error.type"))
+			assert.Equal(t, tt.typ != nil, s.failed())
+			assert.Nil(t, tool.get("llm.tool.failed_before_effect"))
+		})
+	}
+	var (
+		run  *Run
+		tool *Tool
+	)
+	run.Done(nil)
+	tool.Done(nil)
+	assert.Panics(t, func() { defer tool.Done(nil); panic("x") })
+}
+
+// rude is a provider of which one method, or a method of its tracers and spans, panics.
+type rude struct {
+	embedded.TracerProvider
+
+	at string
+}
+
+type rudeTracer struct {
+	embedded.Tracer
+	rude
+}
+
+type rudeSpan struct {
+	trace.Span
+	rude
+}
+
+func (r rude) boom(at string) {
+	if r.at == at || r.at == "everywhere" {
+		panic(at)
+	}
+}
+
+func (r rude) Tracer(string, ...trace.TracerOption) trace.Tracer {
+	r.boom("Tracer")
+	return rudeTracer{rude: r}
+}
+
+func (r rudeTracer) Start(ctx context.Context, _ string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+	r.boom("Start")
+	_, span := sdktrace.NewTracerProvider().Tracer("").Start(ctx, "")
+	s := rudeSpan{span, r.rude}
+	return trace.ContextWithSpan(ctx, s), s
+}
+
+func (s rudeSpan) IsRecording() bool                     { s.boom("IsRecording"); return true }
+func (s rudeSpan) End(...trace.SpanEndOption)            { s.boom("End") }
+func (s rudeSpan) AddEvent(string, ...trace.EventOption) { s.boom("AddEvent") }
+func (s rudeSpan) TracerProvider() trace.TracerProvider  { return s.rude }
+
+// A provider that panics costs the recording; the application, and what the run knows of
+// itself, do not notice.
+func TestPanicsAreContained(t *testing.T) {
+	for _, at := range []string{"Tracer", "Start", "IsRecording", "AddEvent", "End", "everywhere"} {
+		t.Run(at, func(t *testing.T) {
+			require.NotPanics(t, func() {
+				ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(rude{at: at}), WithVerdicts())
+				_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "pay", Effect: NonIdempotent})
+				tool.OutputFailed(io.EOF)
+				tool.End(context.Canceled)
+				tool.OutputSent()
+				tool.OutputFailed(io.EOF)
+				_, q := StartRequest(ctx, RequestInfo{Model: "m"}, WithTracerProvider(rude{at: at}))
+				q.Sent()
+				q.Text()
+				q.End(connReset)
+				session := NewRealtime(ctx, WithTracerProvider(rude{at: at}))
+				session.Sent([]byte(`{"type":"response.create"}`))
+				session.Received([]byte(`{"type":"response.created","response":{"id":"resp_1"}}`))
+				session.Close(io.ErrUnexpectedEOF)
+				d := run.Diagnosis()
+				assert.True(t, d.Failed())
+				assert.NotEqual(t, classify.SafeAutoRetry, d.Retry.Safety)
+				run.End(connReset)
+				assert.Equal(t, int64(2), run.begunRequests.Load())
+				assert.Len(t, run.requests, 2)
+				assert.Len(t, run.tools, 1)
+			})
+		})
+	}
+}
