@@ -49,6 +49,8 @@ var providerCodes = map[string]semconv.ProviderErrorKind{
 	"billing_hard_limit_reached":           semconv.ProviderErrorKindQuotaExhausted,
 	"billing_not_active":                   semconv.ProviderErrorKindQuotaExhausted,
 	"insufficient_credits":                 semconv.ProviderErrorKindQuotaExhausted,
+	"usage_limit_reached":                  semconv.ProviderErrorKindQuotaExhausted, // ChatGPT's plans
+	"usage_not_included":                   semconv.ProviderErrorKindQuotaExhausted,
 	"servicequotaexceedexception":          semconv.ProviderErrorKindQuotaExhausted,
 	"servicequotaexceededexception":        semconv.ProviderErrorKindQuotaExhausted,
 	"authentication_error":                 semconv.ProviderErrorKindAuthentication,
@@ -98,9 +100,11 @@ var providerCodes = map[string]semconv.ProviderErrorKind{
 	"malformed_response":      semconv.ProviderErrorKindServerError,
 	"malformed_model_output":  semconv.ProviderErrorKindServerError, // Bedrock
 	"malformed_tool_use":      semconv.ProviderErrorKindServerError,
+	"tool_use_failed":         semconv.ProviderErrorKindServerError, // Groq
 	"timeout":                 semconv.ProviderErrorKindTimeout,
 	"timeout_error":           semconv.ProviderErrorKindTimeout,
 	"vector_store_timeout":    semconv.ProviderErrorKindTimeout,
+	"request_timeout":         semconv.ProviderErrorKindTimeout,
 	"deadline_exceeded":       semconv.ProviderErrorKindTimeout,
 	"modeltimeoutexception":   semconv.ProviderErrorKindTimeout,
 	"cancelled":               semconv.ProviderErrorKindCancelled,
