@@ -70,6 +70,17 @@ func TestConclude(t *testing.T) {
 		{"malformed, then reset", closing{how: byError, state: malformed, failure: reset}, want{end: semconv.StreamEndReadError, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseMalformedEvent), due: true}},
 		{"malformed, then EOF", closing{how: byEOF, state: malformed}, want{end: semconv.StreamEndEOF, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseMalformedEvent), due: true}},
 
+		{"malformed, then whole", closing{how: byEOF, state: with(func(st *wire.State) {
+			st.Complete, st.Terminal, st.Unread, st.Violation = true, true, true, semconv.TransportCauseMalformedEvent
+		})}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}},
+		{"malformed, then [DONE]", closing{how: byEOF, state: with(func(st *wire.State) {
+			st.Terminal, st.Unread, st.Violation = true, true, semconv.TransportCauseMalformedEvent
+		})}, want{end: semconv.StreamEndEOF, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseMalformedEvent), due: true}},
+		{"[DONE] and nothing that was read", closing{how: byEOF, state: &wire.State{Terminal: true, Unread: true, Phase: semconv.PhaseResponseStarted}}, want{end: semconv.StreamEndEOF, phase: semconv.PhaseResponseStarted, transport: inBody(semconv.TransportCauseCleanEOF), due: true}},
+		{"given up, EOF", closing{how: byEOF, state: with(func(st *wire.State) { st.Unread, st.GaveUp = true, true })}, want{phase: semconv.PhaseUnknown}},
+		{"given up, closed", closing{how: byClose, state: with(func(st *wire.State) { st.Unread, st.GaveUp = true, true })}, want{phase: semconv.PhaseUnknown}},
+		{"given up, reset", closing{how: byError, failure: reset, state: with(func(st *wire.State) { st.Unread, st.GaveUp = true, true })}, want{end: semconv.StreamEndReadError, phase: semconv.PhaseUnknown, transport: resetBody, chain: reset.Chain}},
+
 		{"error status, read", closing{how: byEOF, status: 503}, want{end: semconv.StreamEndHTTPError, phase: semconv.PhaseResponseStarted}},
 		{"error status, cut", closing{how: byError, status: 503, failure: reset}, want{end: semconv.StreamEndHTTPError, phase: semconv.PhaseResponseStarted}},
 		{"error status, stopped", closing{how: byError, status: 503, abort: user}, want{end: semconv.StreamEndHTTPError, phase: semconv.PhaseResponseStarted}},

@@ -21,7 +21,6 @@ func applyError(f *spanfacts.Request, status int, e *wire.Error) {
 // fillState takes over what the response said.
 func fillState(f *spanfacts.Request, st *wire.State) {
 	f.Unread = f.Unread || st.Unread
-	f.Events = classify.Counted(st.Events)
 	f.Keepalives = st.Keepalives
 	seen := func(n int) classify.Count {
 		if n == 0 && st.Unread {
@@ -29,6 +28,7 @@ func fillState(f *spanfacts.Request, st *wire.State) {
 		}
 		return classify.Counted(n)
 	}
+	f.Events = seen(st.Events)
 	f.Text, f.Reasoning = seen(st.TextChunks), seen(st.ReasoningChunks)
 	f.ToolInputsStarted, f.ToolInputsCompleted = seen(st.ToolInputsStarted), seen(st.ToolInputsCompleted)
 	f.ToolCalls = seen(st.ToolCalls)

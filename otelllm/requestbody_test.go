@@ -337,7 +337,7 @@ func TestPanicsOfReaders(t *testing.T) {
 		"request": {broken{request: true}, sseHead + events, "terminal_event"},
 		"decoder": {broken{decoder: true}, sseHead + events, nil},
 		"write":   {broken{write: true}, sseHead + events, nil},
-		"close":   {broken{end: true}, sseHead + events, nil},
+		"close":   {broken{end: true}, sseHead + events, "terminal_event"}, // it had been read by then
 		"error":   {broken{failure: true}, "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\n" + events, "http_error"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -353,6 +353,10 @@ func TestPanicsOfReaders(t *testing.T) {
 			if tt.end == nil {
 				assert.Equal(t, "unknown", s.get("llm.stream.phase"))
 				assert.Nil(t, s.get("llm.stream.events"), "what was not seen is not claimed")
+				assert.Nil(t, s.get("llm.stream.text_chunks"), "what was not seen is not claimed")
+			}
+			if name == "decoder" || name == "write" || name == "close" {
+				assert.Equal(t, true, s.get("llm.stream.unread"))
 			}
 			assert.Equal(t, classify.FactOf(name != "request") == classify.Yes, s.get("llm.history.tool_calls") != nil)
 		})

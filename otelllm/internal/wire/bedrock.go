@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -34,6 +35,9 @@ func (p bedrockConverse) ReadRequest(b []byte) (Request, error) {
 	req.asked(p.model)
 	if p.placed {
 		req.Stream, req.StreamUnknown = p.stream, false
+	}
+	if prompt := cmp.Or(p.model, req.Model); strings.HasPrefix(prompt, "arn:") && strings.Contains(prompt, ":prompt/") {
+		req.ProviderTools = nil // the prompt that Bedrock has stored may offer more than the request
 	}
 	// Under a path of its own a gateway may have the model elsewhere.
 	req.IsCall = messages

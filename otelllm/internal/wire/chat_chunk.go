@@ -52,7 +52,8 @@ func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
 				r.readChoice(&c, ch)
 			}
 		case "usage":
-			ch.usage, heading, chosen = readChatUsage(&c), false, true
+			ch.usage, heading = readChatUsage(&c), false
+			chosen = chosen || ch.usage != unknownUsage
 		case "error":
 			ch.fault.read(&c)
 			heading = false

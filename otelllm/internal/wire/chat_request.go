@@ -1,5 +1,7 @@
 package wire
 
+import "strings"
+
 // readChatRequest reads a Chat Completions request. messages: it has a list of them.
 func readChatRequest(body []byte) (req Request, messages bool, err error) {
 	req = Request{ProviderTools: []string{}}
@@ -25,6 +27,8 @@ func readChatRequest(body []byte) (req Request, messages bool, err error) {
 					req.ProviderTools = addTool(req.ProviderTools, typ)
 				}
 			}
+		case "background", "deferred": // of gateways; of xAI
+			req.Background = c.boolean() || req.Background
 		case "web_search_options":
 			if c.peek() == '{' {
 				req.ProviderTools = addTool(req.ProviderTools, []byte("web_search"))
@@ -34,8 +38,19 @@ func readChatRequest(body []byte) (req Request, messages bool, err error) {
 			c.skip()
 		}
 	}
+	if compound(req.Model) {
+		req.ProviderTools = nil
+	}
 	req.HistoryCalls, req.HistoryOutputs = calls.safe(), outputs.safe()
 	return req, messages, requestError(&c, isObject)
+}
+
+// compound reports whether a model is one of Groq's systems, which have tools that the
+// request does not name.
+// https://console.groq.com/docs/compound
+func compound(model string) bool {
+	model = strings.TrimPrefix(model, "groq/")
+	return model == "compound" || strings.HasPrefix(model, "compound-")
 }
 
 func readChatMessage(c *cursor, calls, outputs *newestIDs) {

@@ -60,6 +60,10 @@ func (f *fault) member(c *cursor, key []byte) {
 		f.setAfter(c.text(), time.Second)
 	case "retry_after_ms":
 		f.setAfter(c.text(), time.Millisecond)
+	case "resets_in_seconds": // of ChatGPT's plans, beside resets_at
+		f.setAfter(c.text(), time.Second)
+	case "resets_at":
+		f.setReset(c.text())
 	case "metadata", "details":
 		if c.peek() == '[' {
 			for ok := c.array(); ok; ok = c.element() {
@@ -131,6 +135,19 @@ func (f *fault) setAfter(b []byte, unit time.Duration) {
 		f.after = delay(n, unit)
 	}
 }
+
+// setReset takes a moment, in seconds since 1970, unless it is known how long it is
+// until then.
+func (f *fault) setReset(b []byte) {
+	at, err := strconv.ParseFloat(string(b), 64)
+	if err != nil || f.after > 0 {
+		return
+	}
+	f.after = delay(at-float64(now().UnixMilli())/1000, time.Second)
+}
+
+// now is the time, which tests set.
+var now = time.Now
 
 // asError copies what was read.
 func (f *fault) asError() *Error {

@@ -9,6 +9,8 @@ import (
 )
 
 func TestReadError(t *testing.T) {
+	defer func(was func() time.Time) { now = was }(now)
+	now = func() time.Time { return time.Unix(1000000, 0) }
 	for _, tt := range []struct {
 		name, body string
 		want       Error
@@ -32,6 +34,10 @@ func TestReadError(t *testing.T) {
 		},
 		{"Google's limit of a minute", `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"violations":[{"quotaId":"GenerateRequestsPerMinutePerProjectPerModel"}]}]}}`, Error{Type: "RESOURCE_EXHAUSTED", Code: "429", Status: 429}},
 		{"flat", `{"code":"InvalidKey","message":"x"}`, Error{Code: "InvalidKey"}},
+		{"a plan's limit", `{"error":{"type":"usage_limit_reached","plan_type":"plus","resets_in_seconds":18000}}`, Error{Type: "usage_limit_reached", RetryAfter: 5 * time.Hour}},
+		{"a plan's limit, by the clock", `{"error":{"type":"usage_limit_reached","resets_at":1000600}}`, Error{Type: "usage_limit_reached", RetryAfter: 10 * time.Minute}},
+		{"both", `{"error":{"resets_in_seconds":60,"resets_at":1000600}}`, Error{RetryAfter: time.Minute}},
+		{"a moment that has passed", `{"error":{"code":"a","resets_at":1}}`, Error{Code: "a"}},
 		{"flat, with a hint", `{"error":"x","retry_after_ms":1500}`, Error{RetryAfter: 1500 * time.Millisecond}},
 		{"a text", `{"error":"secret"}`, Error{}},
 		{"its beginning", `{"error":{"type":"t","code":"c","message":"sec`, Error{Type: "t", Code: "c"}},

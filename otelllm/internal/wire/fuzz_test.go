@@ -264,7 +264,6 @@ func FuzzReadRequest(f *testing.F) {
 			assert.LessOrEqual(t, len(req.Model), maxModel)
 			assert.False(t, req.Stream && req.StreamUnknown)
 			assert.NotNil(t, req.HistoryOutputs)
-			assert.NotNil(t, req.ProviderTools)
 			for _, ids := range [][]string{req.HistoryCalls, req.HistoryOutputs, {req.ConversationID}} {
 				assert.LessOrEqual(t, len(ids), MaxIDs)
 				for _, id := range ids {

@@ -6,6 +6,7 @@ type geminiRequest struct {
 
 	history  geminiHistory
 	contents bool // it has some
+	cached   bool // part of it is on the server
 }
 
 // readGeminiRequest reads a request to generate content. Its fields come as the
@@ -17,6 +18,9 @@ func readGeminiRequest(body []byte) (req Request, contents bool, err error) {
 	c := cursor{b: body}
 	isObject := c.peek() == '{'
 	r.read(&c, false)
+	if r.cached {
+		r.ProviderTools = nil // what is cached may offer more than the request
+	}
 	r.HistoryOutputs = r.history.outputs.safe()
 	if !r.history.elsewhere {
 		r.HistoryCalls = r.history.calls.safe()
@@ -43,7 +47,8 @@ func (r *geminiRequest) read(c *cursor, wrapped bool) {
 				r.history.content(c)
 			}
 		case "cachedContent", "cached_content":
-			r.history.elsewhere = c.something() || r.history.elsewhere
+			r.cached = c.something() || r.cached
+			r.history.elsewhere = r.cached || r.history.elsewhere
 		case "tools":
 			for ok := c.array(); ok; ok = c.element() {
 				r.ProviderTools = readGeminiTool(c, r.ProviderTools)

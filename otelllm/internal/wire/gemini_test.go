@@ -169,7 +169,7 @@ func TestGeminiRequest(t *testing.T) {
 		{"a call without an id", `{"contents":[{"parts":[{"functionCall":{"id":"a"}},{"functionCall":{"name":"f"}}]},{"parts":[{"functionResponse":{"id":"a"}}]}]}`, Request{Model: "m", HistoryOutputs: []string{"a"}}},
 		{"an output without an id", `{"contents":[{"parts":[{"functionCall":{"id":"a"}}]},{"parts":[{"functionResponse":{"id":"","name":"f"}}]}]}`, Request{Model: "m", HistoryOutputs: none}},
 		{"one content", `{"contents":{"parts":{"functionCall":{"id":"a"}}}}`, Request{Model: "m", HistoryCalls: []string{"a"}, HistoryOutputs: none}},
-		{"a cached history", `{"cachedContent":"cachedContents/x","contents":[]}`, Request{Model: "m", HistoryOutputs: none}},
+		{"a cached history", `{"cachedContent":"cachedContents/x","contents":[]}`, Request{Model: "m", ProviderTools: []string{hidden}, HistoryOutputs: none}},
 		{
 			"wrapped", `{"model":"n","project":"p","user_prompt_id":"x","request":{"contents":[{"parts":[{"functionCall":{"id":"a"}}]},{"parts":[{"functionResponse":{"id":"a"}}]}],"tools":[{"googleSearch":{}}],"session_id":"s"}}`,
 			Request{Model: "n", ProviderTools: []string{"google_search"}, HistoryCalls: []string{"a"}, HistoryOutputs: []string{"a"}},

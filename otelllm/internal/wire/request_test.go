@@ -20,8 +20,11 @@ func runRequestTests(t *testing.T, p Protocol, tests []requestTest) {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := p.ReadRequest([]byte(tt.body))
 			require.NoError(t, err)
-			if tt.want.ProviderTools == nil {
+			switch {
+			case tt.want.ProviderTools == nil:
 				tt.want.ProviderTools = []string{}
+			case len(tt.want.ProviderTools) == 1 && tt.want.ProviderTools[0] == hidden:
+				tt.want.ProviderTools = nil
 			}
 			got.IsCall = false // see TestIsCall
 			assert.Equal(t, tt.want, got)
@@ -30,6 +33,40 @@ func runRequestTests(t *testing.T, p Protocol, tests []requestTest) {
 }
 
 var none = []string{}
+
+// hidden, as the only tool that is wanted: the request does not show what is offered.
+const hidden = "?"
+
+// Tools that the request does not show are not seen to be missing.
+func TestHiddenTools(t *testing.T) {
+	tools := []string{hidden}
+	chat := Request{HistoryCalls: none, HistoryOutputs: none}
+	compound := func(model string) Request {
+		r := chat
+		r.Model, r.ProviderTools = model, tools
+		return r
+	}
+	runRequestTests(t, openAIChat{}, []requestTest{
+		{"Groq's compound", `{"model":"groq/compound","messages":[]}`, compound("groq/compound")},
+		{"the small one", `{"model":"groq/compound-mini"}`, compound("groq/compound-mini")},
+		{"the first one", `{"model":"compound-beta","tools":[{"type":"web_search"}]}`, compound("compound-beta")},
+		{"another model", `{"model":"compounds"}`, Request{Model: "compounds", HistoryCalls: none, HistoryOutputs: none}},
+		{"deferred", `{"deferred":true}`, Request{Background: true, HistoryCalls: none, HistoryOutputs: none}},
+	})
+	runRequestTests(t, openAIResponses{}, []requestTest{
+		{"a stored prompt", `{"prompt":{"id":"pmpt_1"},"tools":[{"type":"web_search"}]}`, Request{ProviderTools: tools, HistoryCalls: none, HistoryOutputs: none}},
+		{"no prompt", `{"prompt":null,"background":false}`, Request{HistoryCalls: none, HistoryOutputs: none}},
+		{"in the background", `{"model":"m","background":true,"stream":true}`, Request{Model: "m", Stream: true, Background: true, HistoryCalls: none, HistoryOutputs: none}},
+	})
+	const prompt = "arn:aws:bedrock:us-east-1:111122223333:prompt/PROMPT12345:1"
+	runRequestTests(t, bedrockConverse{model: prompt, placed: true}, []requestTest{
+		{"a stored prompt", `{"promptVariables":{}}`, Request{Model: prompt, ProviderTools: tools, HistoryCalls: none, HistoryOutputs: none}},
+	})
+	const profile = "arn:aws:bedrock:us-east-1:111122223333:inference-profile/us.anthropic.claude"
+	runRequestTests(t, bedrockConverse{model: profile, placed: true}, []requestTest{
+		{"another ARN", `{"messages":[]}`, Request{Model: profile, HistoryCalls: none, HistoryOutputs: none}},
+	})
+}
 
 func TestChatRequest(t *testing.T) {
 	runRequestTests(t, openAIChat{}, []requestTest{

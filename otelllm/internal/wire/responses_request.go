@@ -26,6 +26,8 @@ func readResponsesRequest(body []byte) (Request, error) {
 		case "prompt": // one that the server has stored, which may name the model
 			object := c.peek() == '{'
 			stored = len(readReference(&c)) > 0 && object
+		case "background":
+			req.Background = c.boolean()
 		case "input":
 			if given = c.peek() == '"'; given {
 				c.skip()
@@ -47,6 +49,9 @@ func readResponsesRequest(body []byte) (Request, error) {
 		default:
 			c.skip()
 		}
+	}
+	if stored {
+		req.ProviderTools = nil // the server's copy may offer more than the request
 	}
 	req.HistoryOutputs = outputs.safe()
 	if !elsewhere {
