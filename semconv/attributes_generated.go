@@ -233,7 +233,9 @@ const (
 	// tool belongs to.
 	//
 	// 16 lower-case hex digits, so 16 bytes. With it a reader finds the run
-	// without having seen the spans in between.
+	// without having seen the spans in between. On a run span it names the run
+	// around it in the same process, whose llm.run.requests and llm.run.tools
+	// include this run's.
 	//
 	// Type: string. Written by the client.
 	RunIDKey = attribute.Key("llm.run.id")
