@@ -79,7 +79,7 @@ func check(traces []*trace, asJSON bool, w, stderr io.Writer) (int, error) {
 // those that are none of a model call, a tool or a run.
 func examine(t *trace) (findings []finding, others int) {
 	var sights []sight
-	hasRun := false
+	hasRun, hasTool := false, false
 	parents := make(map[pcommon.SpanID]pcommon.SpanID, t.spans)
 	requests, runs := make(map[pcommon.SpanID]bool), make(map[pcommon.SpanID]bool)
 	for span := range t.all() {
@@ -91,17 +91,19 @@ func examine(t *trace) (findings []finding, others int) {
 			continue
 		}
 		hasRun = hasRun || s.kind == kindRun
+		hasTool = hasTool || s.kind == kindTool || s.kind == kindRequest && s.handedOver()
 		sights = append(sights, s)
 	}
 	slices.SortStableFunc(sights, func(a, b sight) int { return cmp.Compare(a.span.StartTimestamp(), b.span.StartTimestamp()) })
 	for i := range sights {
 		s := &sights[i]
+		s.tools = hasTool
 		s.run = hasRun && !runs[s.span.ParentSpanID()] && !beneath(s.span, parents, requests)
 		f := finding{TraceID: t.id.String(), SpanID: s.span.SpanID().String(), Name: s.span.Name(), Kind: s.kind.String()}
 		f.look(s)
 		f.Unknown = s.unknown()
 		f.Contradictions = append(f.Contradictions, s.contradictions()...)
-		f.relate(s, sights)
+		f.relate(s, sights, parents)
 		findings = append(findings, f)
 	}
 	return findings, others
@@ -159,10 +161,43 @@ func factsOf(k kind) (ordered, others []fact) {
 	}
 }
 
+// runsWithin are the ids of a run and of those within it: that name it, or a run within
+// it, or are beneath one of these.
+func runsWithin(run pcommon.SpanID, all []sight, parents map[pcommon.SpanID]pcommon.SpanID) map[string]bool {
+	around := make(map[pcommon.SpanID]pcommon.SpanID, len(parents))
+	for id, parent := range parents {
+		around[id] = parent
+	}
+	for i := range all {
+		if s := &all[i]; s.kind == kindRun && s.has(string(semconv.RunIDKey)) {
+			for j := range all {
+				if all[j].span.SpanID().String() == s.text(string(semconv.RunIDKey)) {
+					around[s.span.SpanID()] = all[j].span.SpanID()
+				}
+			}
+		}
+	}
+	within := make(map[string]bool)
+	for i := range all {
+		if all[i].kind != kindRun {
+			continue
+		}
+		id := all[i].span.SpanID()
+		for at, left := id, len(parents); left > 0 && !at.IsEmpty(); at, left = around[at], left-1 {
+			if at == run {
+				within[id.String()] = true
+				break
+			}
+		}
+	}
+	return within
+}
+
 // relate holds the span against the others of its trace.
-func (f *finding) relate(s *sight, all []sight) {
+func (f *finding) relate(s *sight, all []sight, parents map[pcommon.SpanID]pcommon.SpanID) {
 	switch s.kind {
 	case kindRun:
+		within := runsWithin(s.span.SpanID(), all, parents)
 		for _, announced := range []struct {
 			key  string
 			kind kind
@@ -170,14 +205,21 @@ func (f *finding) relate(s *sight, all []sight) {
 			if !s.has(announced.key) {
 				continue
 			}
-			here, want := int64(0), s.int(announced.key)
+			own, here, want := int64(0), int64(0), s.int(announced.key)
 			for i := range all {
-				if all[i].kind == announced.kind && all[i].text(string(semconv.RunIDKey)) == f.SpanID {
+				if all[i].kind != announced.kind {
+					continue
+				}
+				run := all[i].text(string(semconv.RunIDKey))
+				if run == f.SpanID {
+					own++
+				}
+				if within[run] {
 					here++
 				}
 			}
-			if here > want {
-				f.Contradictions = append(f.Contradictions, fmt.Sprintf("%s=%d, and %d spans name it as their run", announced.key, want, here))
+			if own > want {
+				f.Contradictions = append(f.Contradictions, fmt.Sprintf("%s=%d, and %d spans name it as their run", announced.key, want, own))
 			} else if here < want {
 				f.Missing = append(f.Missing, missing{
 					fmt.Sprintf("%d of %d %s spans", want-here, want, announced.kind), true,

@@ -57,6 +57,10 @@ var requestFacts = []fact{
 // otherRequestFacts have no place of their own in the order: they are there or
 // not as things went. What they say is checked all the same.
 var otherRequestFacts = []fact{
+	{key: string(semconv.RequestBackgroundKey), valid: isBool},
+	{key: string(semconv.ConnectionReusedKey), valid: isBool},
+	{key: string(semconv.ConnectionIdleKey), valid: isSeconds},
+	{key: string(semconv.StreamUnreadKey), valid: isBool},
 	{key: string(semconv.StreamBytesKey), valid: isCount},
 	{key: string(semconv.StreamKeepalivesKey), valid: isCount},
 	{key: string(semconv.StreamLongestGapKey), valid: isSeconds},
@@ -88,7 +92,7 @@ var otherToolFacts = []fact{
 // runFacts are those of a run, likewise.
 var runFacts = []fact{
 	{string(otelsemconv.GenAIOperationNameKey), isText, nil, true, "the span is not recognised at all"},
-	{string(semconv.RunToolsKey), isCount, nil, true, "whether all tools that ran are in the trace: a call that was handed over may have been executed"},
+	{string(semconv.RunToolsKey), isCount, (*sight).recordsTools, true, "whether all tools that ran are in the trace: a call that was handed over may have been executed"},
 	{string(semconv.RunRequestsKey), isCount, nil, true, "whether all requests are in the trace, and when the verdict may be given"},
 	{string(otelsemconv.ErrorTypeKey), isText, (*sight).failed, false, "the kind of the error"},
 	{string(otelsemconv.GenAIAgentNameKey), isText, nil, false, "whose run it was"},
@@ -96,6 +100,7 @@ var runFacts = []fact{
 }
 
 var otherRunFacts = []fact{
+	{key: string(semconv.RunIDKey), valid: isSpanID},
 	{key: string(semconv.AbortSourceKey), valid: isEnum(semconv.ParseAbortSource)},
 	{key: string(semconv.AbortReasonKey), valid: isText},
 }

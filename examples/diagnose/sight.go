@@ -47,6 +47,7 @@ type sight struct {
 	attrs pcommon.Map
 	kind  kind
 	run   bool // the trace has a run, and only llm.run.id could say that the span is part of it
+	tools bool // the trace has a tool, or a call that was handed over
 
 	end    semconv.StreamEnd
 	phase  semconv.Phase
@@ -120,13 +121,17 @@ func (s *sight) responded() bool {
 	return s.phase >= semconv.PhaseResponseStarted && s.phase <= semconv.PhaseStreamEnd || s.status > 0
 }
 
-// answering: an answer may have come.
+// recordsTools: the producer records tools, or would have one to record.
+func (s *sight) recordsTools() bool { return s.tools }
+
+// answering: an answer may have come, and was read: where a part of it was not, a count of
+// zero is rightly left out.
 func (s *sight) answering() bool {
 	switch s.phase {
 	case semconv.PhaseBeforeConnection, semconv.PhaseAwaitingResponse:
 		return false
 	default:
-		return s.status < 400 && s.end != semconv.StreamEndHTTPError && s.end != semconv.StreamEndNoResponse
+		return !s.bool(string(semconv.StreamUnreadKey)) && s.status < 400 && s.end != semconv.StreamEndHTTPError && s.end != semconv.StreamEndNoResponse
 	}
 }
 
