@@ -223,8 +223,11 @@ func (p *past) addTo(run *classify.Run, f *classify.Request, since time.Time) {
 // verdictOn judges one request on what has been seen so far, as a part of its run
 // where it has one. It is the zero value where nothing failed.
 func (r *Run) verdictOn(f *classify.Request) classify.Diagnosis {
-	if alone := classify.Judge(&classify.Run{Requests: []classify.Request{*f}}).Requests[0]; r == nil || !alone.Failed() {
-		return alone
+	switch {
+	case !classify.Failed(f):
+		return classify.Diagnosis{}
+	case r == nil:
+		return classify.Judge(&classify.Run{Requests: []classify.Request{*f}}).Requests[0]
 	}
 	seen, _ := r.view(recentParts)
 	i := slices.IndexFunc(seen.Requests, func(q classify.Request) bool { return q.Start.Equal(f.Start) && q.End.Equal(f.End) })

@@ -16,9 +16,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// maxParts bounds the requests, and the tools, whose facts a run keeps one by one. Past
-// it the oldest are forgotten but for what they did.
-const maxParts = 1024
+// maxParts bounds the requests, and the tools, whose facts a run keeps one by one, and so
+// what a live diagnosis costs. Past it the oldest are forgotten but for what they did.
+const maxParts = 128
 
 // Run is one agent turn or run: the parent of its requests and tools. It is safe
 // for concurrent use, and a nil *Run does nothing.
@@ -296,6 +296,7 @@ func (r *Run) judged() (j *judgement, settled bool) {
 	}
 	seen, settled := r.seen()
 	v := classify.Judge(&seen)
+	r.addForgotten(&v.Run, seen.Requests)
 	j = &judgement{generation: generation, diagnosis: v.Run, effects: v.Effects}
 	j.effects.Requests, j.effects.Tools = len(seen.Requests)+seen.Inner.Requests, len(seen.Tools)+seen.Inner.Tools
 	if settled {
@@ -371,15 +372,35 @@ func (r *Run) view(limit int) (run classify.Run, settled bool) {
 	return run, settled
 }
 
+// addForgotten counts the failures of requests that were forgotten among those that were made
+// good, where a later request was answered.
+func (r *Run) addForgotten(d *classify.Diagnosis, later []classify.Request) {
+	r.mu.Lock()
+	failures := r.within.failures
+	r.mu.Unlock()
+	if failures == 0 || !slices.ContainsFunc(later, func(q classify.Request) bool { return q.Failed == classify.No }) {
+		return
+	}
+	d.RecoveredFailures += failures
+	if d.Outcome == semconv.RunOutcomeSucceeded {
+		d.Outcome = semconv.RunOutcomeRecovered
+	}
+}
+
 // effectsOf is what requests and tools of the run did. None of them is counted.
 func (r *Run) effectsOf(requests []classify.Request, tools []classify.Tool) classify.Effects {
+	e := r.judgeParts(requests, tools).Effects
+	e.Requests, e.Tools = 0, 0
+	return e
+}
+
+// judgeParts judges some requests and tools of the run by themselves.
+func (r *Run) judgeParts(requests []classify.Request, tools []classify.Tool) classify.Verdicts {
 	run := classify.Run{Requests: requests, Tools: tools}
 	if r.recordsTools() {
 		run.ToolsRecorded = classify.Yes
 	}
-	e := classify.Judge(&run).Effects
-	e.Requests, e.Tools = 0, 0
-	return e
+	return classify.Judge(&run)
 }
 
 // soFar is what an open request has done by now. It has no end.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // innerRuns is what is known of the runs that began within a run, and of those of its own
@@ -16,6 +17,8 @@ type innerRuns struct {
 	// of it matter: to join the same effects again changes nothing.
 	told   classify.Effects
 	joined bool // the run around this one knows of it
+
+	failures int // of requests that were forgotten
 }
 
 // adopt counts what inner does from now on for r, which it began within, and so on
@@ -122,9 +125,16 @@ func (r *Run) makeRoom() {
 		all = append(all, t.seen())
 	}
 	// With all tools: one that is kept may have executed the call of a request that is not.
-	e := r.effectsOf(r.requests[:requests], all)
-	e.Requests, e.Tools = requests, tools
-	r.within.did = r.within.did.Join(e)
+	v := r.judgeParts(r.requests[:requests], all)
+	v.Effects.Requests, v.Effects.Tools = requests, tools
+	r.within.did = r.within.did.Join(v.Effects)
+	for i := range v.Requests {
+		switch v.Requests[i].Class {
+		case semconv.ClassUnset, semconv.ClassLocalAbort, semconv.ClassOutputLimited:
+		default:
+			r.within.failures++
+		}
+	}
 	for _, t := range r.tools[:tools] {
 		r.past.forget(t)
 	}

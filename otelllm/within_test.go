@@ -330,7 +330,7 @@ func TestVerdictsOnRecentParts(t *testing.T) {
 		var history []string
 		effects := []Effect{ReadOnly, ReadOnly, ReadOnly, Idempotent, Idempotent, EffectUnknown, NonIdempotent}
 		effects = effects[:1+rnd.IntN(len(effects))]
-		for step := range 200 {
+		for step := range maxParts - 1 { // all are kept, to be held against
 			shown := history[max(0, len(history)-1-rnd.IntN(100)):]
 			if rnd.IntN(40) == 0 {
 				shown = nil // the history was summarised
