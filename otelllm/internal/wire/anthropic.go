@@ -168,6 +168,10 @@ func (r *messagesReader) take(p []byte) int {
 
 // known takes a delta of a known shape.
 func (r *messagesReader) known(d *blockDelta, f filled) {
+	if d.kind == blockText && f.has(whatText) { // which is most of a stream
+		r.t.text()
+		return
+	}
 	r.delta(d.kind, int(d.index), f.has(whatText))
 }
 
