@@ -354,7 +354,7 @@ func (d *bodyDecoder) payload(name, data []byte, cut bool) {
 		v = d.reader.event(name, canonical(data))
 	}
 	if v == malformed {
-		v = d.first(name, data)
+		v = d.first(name, data, cut)
 	}
 	switch v {
 	case progress:
@@ -373,7 +373,7 @@ func (d *bodyDecoder) payload(name, data []byte, cut bool) {
 
 // first takes the object that a malformed payload begins with: some clients read no
 // further.
-func (d *bodyDecoder) first(name, data []byte) verdict {
+func (d *bodyDecoder) first(name, data []byte, cut bool) verdict {
 	c := cursor{b: data}
 	if c.peek() != '{' {
 		return malformed
@@ -386,7 +386,7 @@ func (d *bodyDecoder) first(name, data []byte) verdict {
 	if v == misnamed {
 		v = d.reader.event(name, canonical(data))
 	}
-	if v == progress {
+	if d.state.Unread = true; v == progress && !cut {
 		d.violate(semconv.TransportCauseMalformedEvent)
 	}
 	return v
