@@ -54,7 +54,7 @@ func bedrockConverse(url string, hc *http.Client) (ask, error) {
 			case *types.ConverseStreamOutputMemberContentBlockStop:
 				books.completed(only(aws.ToInt32(event.Value.ContentBlockIndex)))
 			case *types.ConverseStreamOutputMemberMessageStop:
-				d.finish, d.finished = string(event.Value.StopReason), true
+				d.finish, d.finished = string(event.Value.StopReason), event.Value.StopReason != ""
 				books.handOver(all[int32])
 			}
 		}

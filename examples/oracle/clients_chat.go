@@ -66,7 +66,9 @@ func openaiChat(url string, hc *http.Client) (ask, error) {
 		for stream.Next() {
 			for _, choice := range stream.Current().Choices {
 				at, delta := int(choice.Index), &choice.Delta
-				d.wrote(delta.Content)
+				if raw := delta.JSON.Content.Raw(); raw != "" && raw[0] == '"' { // else a list, which it hands on as its JSON
+					d.wrote(delta.Content)
+				}
 				d.denied(delta.Refusal)
 				for _, key := range []string{"reasoning_content", "reasoning"} {
 					if raw := delta.JSON.ExtraFields[key].Raw(); len(raw) > 2 && raw[0] == '"' {

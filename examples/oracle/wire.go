@@ -41,6 +41,9 @@ type event struct {
 // meaning is what the oracle has to know of an event: whether it is, or may be, the end
 // of the protocol, and whether it reports an error.
 func (w wire) meaning(e event) (final, failed bool) {
+	if w == bedrockWire { // whose framing names the events
+		return e.name == "messageStop", e.exception
+	}
 	var said struct {
 		Type    string
 		Error   json.RawMessage
@@ -56,7 +59,7 @@ func (w wire) meaning(e event) (final, failed bool) {
 	if json.Unmarshal([]byte(e.data), &said) != nil {
 		return false, false // [DONE], and what is no JSON on purpose
 	}
-	failed = e.exception || said.Type == "error" || said.Type == "response.failed" || len(said.Error) > 0 && string(said.Error) != "null"
+	failed = said.Type == "error" || said.Type == "response.failed" || len(said.Error) > 0 && string(said.Error) != "null"
 	switch w {
 	case chatWire:
 		for _, choice := range said.Choices {
@@ -74,8 +77,6 @@ func (w wire) meaning(e event) (final, failed bool) {
 		}
 	case ollamaWire:
 		final = said.Done
-	case bedrockWire:
-		final = e.name == "messageStop"
 	}
 	return final, failed
 }
