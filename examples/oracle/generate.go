@@ -47,7 +47,7 @@ func shapes() []shape {
 
 // rich are the shapes that every way of framing is tried on.
 func rich() []shape {
-	return []shape{{name: "thought-text", reasoning: true, text: true}, {name: "text-calls", text: true, calls: 2}, {name: "call", calls: 1}}
+	return []shape{{name: "thought-text", reasoning: true, text: true}, {name: "text-calls", text: true, calls: 2}}
 }
 
 // q is s as JSON.
@@ -132,7 +132,7 @@ func (w wire) generate(s shape, r *rand.Rand) []event {
 
 func (c *content) chat(r *rand.Rand) (events []event) {
 	chunk := func(delta, finish string) {
-		events = append(events, event{data: `{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m-1","choices":[{"index":0,"delta":` + delta + `,"finish_reason":` + finish + `}]}`})
+		events = append(events, event{data: `{"id":"chatcmpl-1","object":"chat.completion.chunk","model":"m-1","choices":[{"index":0,"delta":` + delta + `,"finish_reason":` + finish + `}]}`})
 	}
 	chunk(`{"role":"assistant","content":""}`, "null")
 	for _, piece := range c.thoughts {
@@ -177,7 +177,7 @@ func (c *content) chat(r *rand.Rand) (events []event) {
 	}
 	chunk(`{}`, finish)
 	if r.IntN(2) == 0 {
-		events = append(events, event{data: `{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m-1","choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}`})
+		events = append(events, event{data: `{"id":"chatcmpl-1","object":"chat.completion.chunk","model":"m-1","choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}`})
 	}
 	return append(events, event{data: "[DONE]"})
 }

@@ -37,7 +37,7 @@ func main() {
 		streams  = flag.String("stream", "", "the streams whose names this expression matches")
 		cut      = flag.Int("cut", -1, "one offset alone")
 		ending   = flag.String("end", "", "one end alone: clean, fin or rst")
-		every    = flag.Bool("every", false, "cut long recorded streams at every byte too: hours")
+		every    = flag.Bool("every", false, "cut long recorded streams at every byte, not only where something new begins: hours")
 		some     = flag.Int("n", 0, "so many of the cases, picked at random by the seed; 0: all")
 		workers  = flag.Int("j", 2*runtime.GOMAXPROCS(0), "cases at a time")
 		shown    = flag.Int("show", 3, "examples of each kind")
@@ -57,11 +57,15 @@ func main() {
 	began := time.Now()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	rep := newReport(*shown)
+	rep, told := newReport(*shown), began
 	err = runAll(ctx, cases, *workers, func(c *testCase, res *result) {
 		rep.add(c, res)
 		if *verbose {
 			printCase(os.Stdout, c, res)
+		}
+		if time.Since(told) > 10*time.Second {
+			told = time.Now()
+			fmt.Fprintf(os.Stderr, "oracle: %d of %d cases, findings %t\n", rep.total(), len(cases), rep.failed())
 		}
 	})
 	if err != nil {
