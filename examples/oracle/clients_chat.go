@@ -78,7 +78,7 @@ func openaiChat(url string, hc *http.Client) (ask, error) {
 				for _, call := range delta.ToolCalls {
 					books.piece(chatKey{at, int(call.Index)}, call.Function.Arguments)
 				}
-				if f := delta.FunctionCall; f.Name != "" || f.Arguments != "" {
+				if f := delta.FunctionCall; f.Name != "" || f.Arguments != "" { //nolint:staticcheck // there are servers that send it
 					books.piece(chatKey{at, legacy}, f.Arguments)
 				}
 				books.choice(at, choice.FinishReason)

@@ -331,22 +331,22 @@ func (c *content) anthropic(r *rand.Rand) (events []event) {
 }
 
 func (c *content) gemini() (events []event) {
-	chunk := func(part, rest string) {
-		events = append(events, event{data: `{"candidates":[{"content":{"parts":[` + part + `],"role":"model"}` + rest + `,"index":0}],"modelVersion":"m-1","responseId":"r1"}`})
+	chunk := func(part string) {
+		events = append(events, event{data: `{"candidates":[{"content":{"parts":[` + part + `],"role":"model"},"index":0}],"modelVersion":"m-1","responseId":"r1"}`})
 	}
 	for _, piece := range c.thoughts {
-		chunk(`{"text":`+q(piece)+`,"thought":true}`, "")
+		chunk(`{"text":` + q(piece) + `,"thought":true}`)
 	}
 	for _, piece := range c.texts {
-		chunk(`{"text":`+q(piece)+`}`, "")
+		chunk(`{"text":` + q(piece) + `}`)
 	}
 	for i, pieces := range c.inputs {
-		chunk(fmt.Sprintf(`{"functionCall":{"id":"call_%d","name":"f","args":%s}}`, i, strings.Join(pieces, "")), "")
+		chunk(fmt.Sprintf(`{"functionCall":{"id":"call_%d","name":"f","args":%s}}`, i, strings.Join(pieces, "")))
 	}
 	if c.fails {
 		events = append(events, event{data: `{"error":{"code":503,"message":"x","status":"UNAVAILABLE"}}`})
 		for _, piece := range c.late {
-			chunk(`{"text":`+q(piece)+`}`, "")
+			chunk(`{"text":` + q(piece) + `}`)
 		}
 		if c.then == "" {
 			return events

@@ -49,10 +49,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "oracle:", err)
 		os.Exit(2)
 	}
-	if *some > 0 && *some < len(cases) {
-		r := rand.New(rand.NewPCG(*seed, 0))
-		r.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
-		cases = cases[:*some]
+	// In no order, so that a run that is interrupted says something of everything.
+	r := rand.New(rand.NewPCG(*seed, 0))
+	r.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
+	if *some > 0 {
+		cases = cases[:min(*some, len(cases))]
 	}
 	began := time.Now()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -98,7 +98,7 @@ func TestWhatAWholeAnswerGives(t *testing.T) {
 				require.True(t, whole.final(len(whole.body)))
 				require.False(t, whole.final(len(whole.body)/3))
 				for e := range ends {
-					res := r.run(&testCase{c.name, whole, len(whole.body), e})
+					res := r.run(t.Context(), &testCase{c.name, whole, len(whole.body), e})
 					d := &res.delivery
 					assert.Equal(t, s.text, d.text > 0, "%s: %s", e, d)
 					assert.Equal(t, s.reasoning, d.reasoning > 0, "%s: %s", e, d)
@@ -119,7 +119,7 @@ func TestWhatAWholeAnswerGives(t *testing.T) {
 			broken := plain(c.wire, shape{name: "error", text: true, fails: true})
 			require.True(t, broken.failed(len(broken.body)))
 			require.False(t, broken.failed(broken.marks[0].end))
-			res := r.run(&testCase{c.name, broken, len(broken.body), endClean})
+			res := r.run(t.Context(), &testCase{c.name, broken, len(broken.body), endClean})
 			assert.False(t, res.delivery.whole(), "%s", &res.delivery)
 			assert.True(t, res.truth.failed)
 		})
@@ -133,9 +133,9 @@ func TestResetTakesNothingAway(t *testing.T) {
 	for _, c := range clients() {
 		t.Run(c.name, func(t *testing.T) {
 			s := plain(c.wire, shape{name: "all", reasoning: true, text: true, calls: 2})
-			for cut := 0; cut <= len(s.body); cut += 7 {
-				fin := r.run(&testCase{c.name, s, cut, endFIN})
-				rst := r.run(&testCase{c.name, s, cut, endRST})
+			for cut := 0; cut <= len(s.body); cut += 29 {
+				fin := r.run(t.Context(), &testCase{c.name, s, cut, endFIN})
+				rst := r.run(t.Context(), &testCase{c.name, s, cut, endRST})
 				a, b := fin.delivery, rst.delivery
 				// Bedrock's client takes the end of the connection for the end of the answer.
 				a.err, b.err, a.loose, b.loose = nil, nil, false, false
@@ -194,7 +194,7 @@ func TestLiesAreFound(t *testing.T) {
 		for _, c := range clients() {
 			t.Run(tt.name+"/"+c.name, func(t *testing.T) {
 				s := plain(c.wire, tt.shape)
-				res := rig.run(&testCase{c.name, s, tt.cut(s), endClean})
+				res := rig.run(t.Context(), &testCase{c.name, s, tt.cut(s), endClean})
 				require.Empty(t, res.findings, "%s", &res.delivery)
 				tt.lie(res.recording)
 				assert.Contains(t, kindsOf(judge(&res.delivery, res.recording, res.truth)), tt.want, "%s", &res.delivery)

@@ -37,7 +37,7 @@ func runAll(ctx context.Context, cases []testCase, workers int, each func(c *tes
 					return
 				}
 				c := &cases[at]
-				res := r.run(c)
+				res := r.run(ctx, c)
 				mu.Lock()
 				each(c, &res)
 				mu.Unlock()

@@ -82,8 +82,9 @@ type result struct {
 	findings  []finding
 }
 
-// run plays the case and judges it.
-func (r *rig) run(c *testCase) (res result) {
+// run plays the case and judges it. The end of ctx does not cut it short: that would be
+// another case.
+func (r *rig) run(ctx context.Context, c *testCase) (res result) {
 	g := newGate(c.cut)
 	x := &exchange{gate: g}
 	r.below.now.Store(x)
@@ -91,7 +92,7 @@ func (r *rig) run(c *testCase) (res result) {
 		contentType: c.stream.wire.contentType(), body: c.stream.body[:c.cut], due: len(c.stream.body) + 16, end: c.end,
 		chunked: c.cut%2 == 0, gate: g,
 	})
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	timer := time.AfterFunc(hang, func() { g.open(); cancel() })
 	res.delivery = r.asks[c.client](ctx)
 	g.open()
