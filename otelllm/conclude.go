@@ -74,7 +74,7 @@ type conclusion struct {
 // conclude decides how a response ended. What began first is the cause: what the
 // stream itself said comes before how the reading of it stopped, and a violation
 // comes before the close by which a consumer answers it. A violation that the answer
-// outlived to its complete end is none.
+// outlived to its complete end does not count.
 func conclude(c closing) conclusion {
 	st := c.state
 	switch {

@@ -83,7 +83,7 @@ func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
 		ch.fault, _ = faultOf(data) // vLLM's flat form
 	}
 	// A chunk without choices is one that says something beside the answer, or one that
-	// has the answer where nobody looks for it.
+	// has the answer in a place that is not known.
 	ch.doubt = unknown && !chosen && wordyBut(data, chatHeading)
 	r.t.Unread = r.t.Unread || c.doubtful
 	return progress

@@ -437,7 +437,7 @@ func (d *payloads) Stray(line []byte, first bool) {
 }
 
 // strayed reads the object that stood between the events. One that is no error is
-// nothing to readers of events, but somebody may read it.
+// nothing to readers of events, but a client may read it.
 func (d *bodyDecoder) strayed() {
 	doc := d.doc
 	if doc == nil {

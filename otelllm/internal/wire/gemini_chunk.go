@@ -80,7 +80,7 @@ func (r *geminiReader) read(data []byte, ch *geminiChunk) verdict {
 		return v
 	}
 	// One without candidates says something beside the answer, or has the answer where
-	// nobody looks for it.
+	// the place is not known.
 	r.t.Unread = r.t.Unread || c.doubtful || ch.doubt && !ch.answer && !ch.fault.seen
 	return v
 }

@@ -4,7 +4,7 @@ import "slices"
 
 // Members are matched by their exact names, as the providers write them. Go's
 // encoding/json does not look at the case of letters, so a client that uses it finds
-// content under "Content" as well. Nobody writes such names but a gateway that has
+// content under "Content" as well. Only a gateway writes such names that has
 // something wrong: a payload with one is written anew under the right names, and read
 // again.
 

@@ -16,7 +16,7 @@ type keyed[K comparable, V any] struct {
 // fewKnown is how many are looked for one by one.
 const fewKnown = 16
 
-// find is what came last under this key; nil if there is none. It is valid until the
+// find is what came last under this key, or nil. It is valid until the
 // next change.
 func (k *known[K, V]) find(key K) *V {
 	i := k.place(key)

@@ -24,7 +24,7 @@ const (
 	itemProvider            // a tool that the provider executes
 	itemCompaction          // the history in short
 	itemApproval            // a question for a person, whether a tool may be called
-	itemUnknown             // nobody knows
+	itemUnknown             // its type is not known
 )
 
 func (it *responsesItem) kind() itemKind {

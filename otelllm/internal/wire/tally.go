@@ -30,7 +30,7 @@ type call struct {
 }
 
 // at records that the response is at p, with content. What comes after the terminal
-// event changes nothing about how the response ended, but somebody was given it.
+// event changes nothing about how the response ended, but the client was given it.
 func (t *tally) at(p semconv.Phase) {
 	if t.Terminal {
 		t.Unread = true

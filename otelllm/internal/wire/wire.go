@@ -97,7 +97,7 @@ type Decoder interface {
 	// Close says that the body ended (EOF) and dispatches an event that no blank
 	// line had ended. It may be called once, after the last Write.
 	Close()
-	// Cut is Close where the body did not come to its end, or nobody read on to it. What
+	// Cut is Close where the body did not come to its end, or was not read to it. What
 	// is complete of an event that no blank line had ended has reached a reader that goes
 	// by lines, so it counts; but it does not end the response.
 	Cut()
