@@ -32,11 +32,12 @@ const (
 	noSpan    kind = "no-span"
 	moreSpans kind = "more-spans"
 
+	// The client reports no error and hands over a call whose input is JSON, although the
+	// protocol did not complete it, so that a program executes it; a retry is called safe.
+	looseCall kind = "unsafe-retry-of-a-loose-call"
+
 	// What follows is worth knowing, and no fault of the recording.
 
-	// The client reports no error and hands over a call whose input is JSON, although the
-	// protocol did not complete it; a retry is called safe.
-	looseCall kind = "note: call not completed, client content, retry safe"
 	// All that the protocol asks for was sent; the client did not take it, or took it for
 	// something else.
 	unheardEnd kind = "note: whole on the wire, not for the client"
@@ -64,8 +65,10 @@ func (r recording) text(key attribute.Key) string { return r[key].AsString() }
 
 // truth is what really happened in a case, beside what the client says.
 type truth struct {
-	final  bool // the protocol's end was sent
-	failed bool // an error inside the stream was sent, or its beginning
+	final   bool // the protocol's end was sent
+	failed  bool // an error inside the stream was sent, or its beginning
+	refused bool // the answer is a refusal, which not every client shows
+	broken  bool // the connection broke before the last byte, which some clients hide
 }
 
 // judge holds what a client gave to its caller against what was recorded.
@@ -116,8 +119,11 @@ func judge(d *delivery, r recording, t truth) (found []finding) {
 // client gave whole.
 func justified(class string, d *delivery, t truth) bool {
 	switch class {
+	case semconv.ClassStreamInterrupted.String():
+		// The connection broke before the last byte had come, whatever the client says.
+		return t.broken
 	case semconv.ClassOutputLimited.String():
-		return d.refused || !ordinary(d.finish)
+		return d.refused || t.refused || !ordinary(d.finish)
 	case semconv.ClassProviderError.String():
 		return t.failed
 	case semconv.ClassEmptyCompletion.String():

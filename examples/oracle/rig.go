@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -108,7 +109,10 @@ func (r *rig) run(ctx context.Context, c *testCase) (res result) {
 	for range begun {
 		<-r.server.served
 	}
-	res.truth = truth{final: c.stream.final(c.cut), failed: c.stream.failed(c.cut)}
+	res.truth = truth{
+		final: c.stream.final(c.cut), failed: c.stream.failed(c.cut),
+		refused: strings.Contains(c.stream.name, "refusal"), broken: c.end != endClean && c.cut < len(c.stream.body),
+	}
 	switch {
 	case hung || res.recording == nil:
 		res.findings = append(res.findings, finding{noSpan, fmt.Sprintf("requests %d, hung %t, error %v", begun, hung, res.delivery.err)})

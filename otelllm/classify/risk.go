@@ -272,11 +272,19 @@ func (r *Request) barren() bool {
 		failsConnection(r.Transport.Cause) || r.Watchdog.Kind == semconv.WatchdogKindConnect
 }
 
+// looksWhole: the stream came to a clean end within a call, or to an error event. Some
+// clients take the one for the end of the answer and overlook the other, and hand over
+// the call with what input it has.
+func (r *Request) looksWhole() bool {
+	clean := r.Ended == semconv.StreamEndEOF || r.Ended == semconv.StreamEndTerminalEvent && r.Provider.InBand
+	return clean && r.ToolInputsStarted.N() > max(r.ToolInputsCompleted.N(), r.ToolCalls.N())
+}
+
 // callState says what became of the calls of one response.
 func (j *judge) callState(r *Request) callState {
 	ready, known := r.readyCalls()
 	switch {
-	case !known:
+	case !known, r.looksWhole() && !j.toolsRecorded():
 		return callsUnknown
 	case ready == 0:
 		return callsNone

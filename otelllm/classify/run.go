@@ -441,7 +441,8 @@ func (j *judge) endUnknown() bool {
 		if j.run.Requests[last].Open {
 			return false // and nothing has failed so far
 		}
-		return j.states[last] == stateUnknown || j.run.Requests[last].Finish == FinishToolCalls && !j.run.AnnouncedRequests.Observed()
+		return j.states[last] == stateUnknown || j.run.Requests[last].Finish == FinishToolCalls &&
+			!j.run.AnnouncedRequests.Observed() && !j.run.AnnouncedTools.Observed()
 	default:
 		return j.run.Ended == Yes && !j.run.AnnouncedRequests.Observed() && j.run.Within != Yes
 	}

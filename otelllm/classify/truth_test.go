@@ -64,6 +64,14 @@ func TestRequests(t *testing.T) {
 		{"nothing in it", finish(FinishStop), "empty_completion/no_content@stream_end safe_auto_retry (no_output)", "provider"},
 		{"no answer was due", finish(FinishNothingDue), "", ""},
 		{"waits for an approval", finish(FinishWaiting), "", ""},
+		// A clean end within a call: clients hand the call over as it is.
+		{"a clean end within a call", func(r *Request) {
+			r.Ended, r.Phase, r.Finish, r.Transport.Cause = semconv.StreamEndEOF, semconv.PhaseToolInput, FinishMissing, semconv.TransportCauseCleanEOF
+			r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"}
+		}, "stream_interrupted/clean_eof@tool_input user_confirmed_retry (tool_state_unknown)", ""},
+		{"a reset within a call", all(reset(semconv.PhaseToolInput), func(r *Request) {
+			r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"}
+		}), "stream_interrupted/connection_reset@tool_input safe_auto_retry (incomplete_tool_input)", ""},
 		// What the provider may have done in a part that was lost.
 		{"offered and cut", all(cut, offers("code_interpreter")), "stream_interrupted/connection_reset@response_started user_confirmed_retry (provider_tool_side_effect)", ""},
 		{"offered, harmless, and cut", all(cut, offers("web_search")), "stream_interrupted/connection_reset@response_started safe_auto_retry (no_output)", ""},
