@@ -1,0 +1,716 @@
+package classify
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// These tests hold each rule by itself: what it reads, and where it changes its mind.
+// The walks over every combination show that the rules together are cautious; a rule
+// that has become too cautious shows only here.
+
+// TestConcerns: which tools count when a request is to be sent again.
+func TestConcerns(t *testing.T) {
+	const write, ok = semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded
+	cut := reset(semconv.PhaseResponseStarted)
+	for _, tt := range []struct {
+		name     string
+		change   func(*Request)
+		tool     Tool
+		concerns bool
+	}{
+		{"it began while the request went on", cut, tool(0.5, 2, "z", write, ok), true},
+		{"it began with it", cut, tool(0, 2, "z", write, ok), true},
+		{"it began as the request ended", cut, tool(1, 2, "z", write, ok), false},
+		{"it began later", cut, tool(2, 3, "z", write, ok), false},
+		{"it has no id", cut, tool(2, 3, "", write, ok), true},
+		{"a call of the request's own", all(calls("z"), cut), tool(2, 3, "z", write, ok), true},
+		{"a call of the request's own that was open", all(cut, func(r *Request) {
+			r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"z"}
+		}), tool(2, 3, "z", write, ok), true},
+		{"another's call, where not all are named", all(cut, func(r *Request) { r.ToolInputsStarted = Counted(1) }), tool(2, 3, "z", write, ok), true},
+		{"another's call, where all are named", all(cut, func(r *Request) {
+			r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"y"}
+		}), tool(2, 3, "z", write, ok), false},
+		{"it was rejected", cut, tool(0.5, 2, "z", write, semconv.ToolOutcomeRejected), false},
+		{"its input was invalid", cut, tool(0.5, 2, "z", write, semconv.ToolOutcomeInvalidInput), false},
+		{"its output is in the history", all(cut, carries("z")), tool(-2, -1, "z", write, ok), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := run(true, []Request{request(0, 1, tt.change)}, tt.tool)
+			v := Judge(&r).Requests[0].Retry
+			assert.Equal(t, tt.concerns, v.Reason == semconv.RetryReasonToolSideEffect, "%s (%s)", v.Safety, v.Reason)
+			assert.Equal(t, tt.concerns, v.Safety != SafeAutoRetry)
+		})
+	}
+}
+
+// TestProviderTools: what tools on the provider's side may have done.
+func TestProviderTools(t *testing.T) {
+	cut := reset(semconv.PhaseResponseStarted)
+	offers := func(names ...string) func(*Request) {
+		return func(r *Request) { r.ProviderTools = names }
+	}
+	began := func(r *Request) { r.ProviderToolsStarted = Counted(1) }
+	status := func(s int) func(*Request) { return func(r *Request) { r.Status = s } }
+	for _, tt := range []struct {
+		name   string
+		change func(*Request)
+		want   providerTools
+	}{
+		{"none offered", cut, providerToolsNone},
+		{"not observed", all(cut, func(r *Request) { r.ProviderTools = nil }), providerToolsUnknown},
+		{"harmless ones", all(cut, offers("web_search", "file_search", "web_fetch", "retrieval")), providerToolsNone},
+		{"code", all(cut, offers("code_interpreter")), providerToolsPossible},
+		{"code execution", all(cut, offers("code_execution")), providerToolsPossible},
+		{"a computer", all(cut, offers("computer_use")), providerToolsPossible},
+		{"images", all(cut, offers("image_generation")), providerToolsPossible},
+		{"another's server", all(cut, offers("mcp")), providerToolsPossible},
+		{"a shell", all(cut, offers("shell")), providerToolsPossible},
+		{"one that is not known", all(cut, offers("connector")), providerToolsPossible},
+		{"one among harmless ones", all(cut, offers("web_search", "mcp")), providerToolsPossible},
+		{"one began", all(cut, offers("mcp"), began), providerToolsBegan},
+		{"a harmless one began", all(cut, offers("web_search"), began), providerToolsNone},
+		{"one began that was not offered", all(cut, began), providerToolsBegan},
+		{"one began, and the request was refused", all(cut, began, offers("mcp"), status(400)), providerToolsBegan},
+		{"none began in a whole answer", all(answers, offers("mcp")), providerToolsNone},
+		{"none was seen to begin in an answer that was not read", all(answers, offers("mcp"), func(r *Request) { r.Unread = true }), providerToolsPossible},
+		{"none began, by the reason alone", all(answers, offers("mcp"), func(r *Request) { r.Ended = semconv.StreamEndUnset }), providerToolsNone},
+		{"no reason either", all(answers, offers("mcp"), func(r *Request) {
+			r.Ended, r.Finish = semconv.StreamEndUnset, FinishMissing
+		}), providerToolsPossible},
+		{"a clean end without the last event", all(answers, offers("mcp"), func(r *Request) { r.Ended = semconv.StreamEndEOF }), providerToolsPossible},
+		{"nothing was sent", all(offers("mcp"), func(r *Request) { r.Status, r.Phase = 0, semconv.PhaseBeforeConnection }), providerToolsNone},
+		{"399", all(cut, offers("mcp"), status(399)), providerToolsPossible},
+		{"400: it was refused", all(cut, offers("mcp"), status(400)), providerToolsNone},
+		{"499", all(cut, offers("mcp"), status(499)), providerToolsNone},
+		{"500: it may have run before that", all(cut, offers("mcp"), status(500)), providerToolsPossible},
+		{"503", all(cut, offers("mcp"), status(503)), providerToolsPossible},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := request(0, 1, tt.change)
+			assert.Equal(t, tt.want, r.providerTools())
+		})
+	}
+}
+
+// TestRunJoinsItsRequests: the risk of repeating a run is that of all of its requests.
+func TestRunJoinsItsRequests(t *testing.T) {
+	tls := func(code string) func(*Request) {
+		return func(r *Request) {
+			r.Ended, r.Status, r.TimeToHeaders, r.Events, r.Phase = semconv.StreamEndNoResponse, 0, 0, Counted(0), semconv.PhaseBeforeConnection
+			r.Transport = Transport{semconv.TransportStageTLS, semconv.TransportCauseTLS, code}
+		}
+	}
+	violation := func(cause semconv.TransportCause, attempt int) func(*Request) {
+		return func(r *Request) {
+			r.Ended, r.Phase, r.Attempt = semconv.StreamEndReadError, semconv.PhaseResponseStarted, attempt
+			r.Transport = Transport{semconv.TransportStageBody, cause, ""}
+		}
+	}
+	const malformed, tooLong = semconv.TransportCauseMalformedEvent, semconv.TransportCauseUnexpectedContentType
+	cut := reset(semconv.PhaseResponseStarted)
+	shown := all(cut, func(r *Request) { r.Text, r.Phase = Counted(1), semconv.PhaseText })
+	offered := all(cut, func(r *Request) { r.ProviderTools = []string{"mcp"} })
+	background := all(cut, func(r *Request) { r.Background = true })
+	type list []func(*Request)
+	for name, tt := range map[string]struct {
+		requests list
+		want     semconv.RetryReason
+	}{
+		"certificate":                    {list{tls(CodeCertificate)}, semconv.RetryReasonNotTransient},
+		"handshake":                      {list{tls("HANDSHAKE")}, semconv.RetryReasonNothingLeftClient},
+		"handshake twice":                {list{tls("HANDSHAKE"), tls("HANDSHAKE")}, semconv.RetryReasonNothingLeftClient},
+		"certificate, then handshake":    {list{tls(CodeCertificate), tls("HANDSHAKE")}, semconv.RetryReasonNotTransient},
+		"handshake, then certificate":    {list{tls("HANDSHAKE"), tls(CodeCertificate)}, semconv.RetryReasonNotTransient},
+		"handshake, then no code":        {list{tls("HANDSHAKE"), tls("")}, semconv.RetryReasonNotTransient},
+		"violation":                      {list{violation(malformed, 1)}, semconv.RetryReasonNoOutput},
+		"violation, attempt unknown":     {list{violation(malformed, 0)}, semconv.RetryReasonNoOutput},
+		"violation at the second try":    {list{violation(malformed, 2)}, semconv.RetryReasonNotTransient},
+		"violation twice":                {list{violation(malformed, 1), violation(malformed, 1)}, semconv.RetryReasonNotTransient},
+		"violations of two kinds":        {list{violation(malformed, 1), violation(tooLong, 1)}, semconv.RetryReasonNoOutput},
+		"twice, then of another kind":    {list{violation(malformed, 1), violation(malformed, 1), violation(tooLong, 1)}, semconv.RetryReasonNotTransient},
+		"cut, then violation":            {list{cut, violation(malformed, 1)}, semconv.RetryReasonNoOutput},
+		"cut twice":                      {list{cut, cut}, semconv.RetryReasonNoOutput},
+		"text, then cut":                 {list{shown, cut}, semconv.RetryReasonVisibleOutput},
+		"cut, then text":                 {list{cut, shown}, semconv.RetryReasonVisibleOutput},
+		"provider's tools, then none":    {list{offered, cut}, semconv.RetryReasonProviderToolSideEffect},
+		"none, then provider's tools":    {list{cut, offered}, semconv.RetryReasonProviderToolSideEffect},
+		"background, then not":           {list{background, cut}, semconv.RetryReasonProviderContinues},
+		"not, then background":           {list{cut, background}, semconv.RetryReasonProviderContinues},
+		"reasoning, then none":           {list{all(cut, func(r *Request) { r.Reasoning = Counted(1) }), cut}, semconv.RetryReasonReasoningOnly},
+		"a tool's input, then none":      {list{all(cut, func(r *Request) { r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"} }), cut}, semconv.RetryReasonIncompleteToolInput},
+		"a call, then none":              {list{all(calls("a"), cut), cut}, semconv.RetryReasonToolCallNotExecuted},
+		"sent, then nothing sent":        {list{cut, tls("HANDSHAKE")}, semconv.RetryReasonNoOutput},
+		"calls not observed, then known": {list{all(cut, func(r *Request) { r.ToolCalls, r.ToolInputsCompleted = 0, 0 }), cut}, semconv.RetryReasonToolStateUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var requests []Request
+			for i, change := range tt.requests {
+				requests = append(requests, request(float64(2*i), float64(2*i+1), change))
+			}
+			r := run(true, requests)
+			assert.Equal(t, tt.want.String(), Judge(&r).Run.Retry.Reason.String())
+		})
+	}
+}
+
+// TestAttempt: a violation passes at the first try alone.
+func TestAttempt(t *testing.T) {
+	for attempt, want := range []semconv.RetrySafety{SafeAutoRetry, SafeAutoRetry, NoRetry, NoRetry} {
+		r := run(true, []Request{request(0, 1, func(r *Request) {
+			r.Ended, r.Phase, r.Attempt = semconv.StreamEndReadError, semconv.PhaseResponseStarted, attempt
+			r.Transport = Transport{semconv.TransportStageBody, semconv.TransportCauseMalformedEvent, ""}
+		})})
+		assert.Equal(t, want, Judge(&r).Requests[0].Retry.Safety, "attempt %d", attempt)
+	}
+}
+
+func TestWorse(t *testing.T) {
+	for _, tt := range []struct{ a, b, want Fact }{
+		{No, No, No},
+		{No, NotObserved, NotObserved},
+		{NotObserved, No, NotObserved},
+		{NotObserved, NotObserved, NotObserved},
+		{No, Yes, Yes},
+		{Yes, No, Yes},
+		{NotObserved, Yes, Yes},
+		{Yes, NotObserved, Yes},
+		{Yes, Yes, Yes},
+	} {
+		assert.Equal(t, tt.want, worse(tt.a, tt.b))
+	}
+}
+
+// TestSentAndBarren: what of a request left this side, and whether an answer can have
+// come, by what is known of it.
+func TestSentAndBarren(t *testing.T) {
+	barrenPhases := " before_connection awaiting_response "
+	for _, phase := range withUnset(semconv.PhaseValues()) {
+		named := phase != semconv.PhaseUnset && phase != semconv.PhaseUnknown
+		for _, status := range []int{0, 200, 399, 400, 503} {
+			r := Request{Phase: phase, Status: status}
+			sent := Yes
+			if status == 0 {
+				switch {
+				case phase == semconv.PhaseBeforeConnection:
+					sent = No
+				case !named:
+					sent = NotObserved
+				}
+			}
+			assert.Equal(t, sent, r.sent(), "%s %d", phase, status)
+			barren := status >= 400 || named && strings.Contains(barrenPhases, " "+phase.String()+" ")
+			assert.Equal(t, barren, r.barren(), "%s %d", phase, status)
+		}
+	}
+
+	// Where it was is not known: the error speaks.
+	early := " closed_before_headers header_timeout write_failed "
+	unsent := " dns_not_found dns_temporary connect_refused connect_unreachable connect_timeout tls proxy proxy_refused "
+	for _, cause := range withUnset(semconv.TransportCauseValues()) {
+		for _, phase := range []semconv.Phase{semconv.PhaseUnset, semconv.PhaseUnknown, semconv.PhaseText} {
+			r := Request{Phase: phase, Transport: Transport{Cause: cause}}
+			none := cause != 0 && strings.Contains(unsent, " "+cause.String()+" ")
+			known := phase == semconv.PhaseText
+			want := map[bool]Fact{true: No, false: NotObserved}[none]
+			if known {
+				want = Yes
+			}
+			assert.Equal(t, want, r.sent(), "%s %s", phase, cause)
+			assert.Equal(t, !known && (none || cause != 0 && strings.Contains(early, " "+cause.String()+" ")), r.barren(), "%s %s", phase, cause)
+			assert.Equal(t, none, failsConnection(cause))
+		}
+	}
+	for _, end := range withUnset(semconv.StreamEndValues()) {
+		r := Request{Ended: end}
+		assert.Equal(t, end == semconv.StreamEndHTTPError || end == semconv.StreamEndNoResponse, r.barren(), "%s", end)
+	}
+	for _, kind := range withUnset(semconv.WatchdogKindValues()) {
+		r := Request{Watchdog: Watchdog{Kind: kind}}
+		assert.Equal(t, kind == semconv.WatchdogKindConnect, r.barren(), "%s", kind)
+	}
+}
+
+// TestBrokenOff: a status beside a stream that broke is a gateway's word, which the
+// provider is not blamed for.
+func TestBrokenOff(t *testing.T) {
+	broken := " no_response read_error eof watchdog "
+	for _, end := range withUnset(semconv.StreamEndValues()) {
+		for _, status := range []int{0, 200, 399, 400, 502} {
+			e := endingOf(&Request{Ended: end, Status: status})
+			want := status >= 400 && (end == 0 || !strings.Contains(broken, " "+end.String()+" "))
+			assert.Equal(t, want, e.provider != semconv.ProviderErrorKindUnset, "%s %d: %s", end, status, e.provider)
+		}
+		e := endingOf(&Request{Ended: end, Status: 502, Provider: ProviderError{Kind: semconv.ProviderErrorKindRateLimited}})
+		assert.Equal(t, semconv.ProviderErrorKindRateLimited, e.provider)
+	}
+	r := run(true, []Request{request(0, 1, func(r *Request) {
+		r.Ended, r.Status, r.Phase, r.Text = semconv.StreamEndEOF, 502, semconv.PhaseText, Counted(2)
+	})})
+	assert.Equal(t, "stream_interrupted/clean_eof@text user_confirmed_retry (visible_output)", words(&Judge(&r).Requests[0]))
+}
+
+// TestConnected: a transport that tried again tells of the last try. The connection that
+// the request went out on is the one that broke.
+func TestConnected(t *testing.T) {
+	for _, tt := range []struct {
+		phase     semconv.Phase
+		cause     semconv.TransportCause
+		connected Fact
+		want      semconv.TransportCause
+	}{
+		{semconv.PhaseUnset, semconv.TransportCauseConnectRefused, NotObserved, semconv.TransportCauseConnectRefused},
+		{semconv.PhaseUnknown, semconv.TransportCauseConnectRefused, NotObserved, semconv.TransportCauseConnectRefused},
+		{semconv.PhaseBeforeConnection, semconv.TransportCauseTLS, No, semconv.TransportCauseTLS},
+		{semconv.PhaseAwaitingResponse, semconv.TransportCauseTLS, Yes, semconv.TransportCauseClosedBeforeHeaders},
+		{semconv.PhaseText, semconv.TransportCauseTLS, Yes, semconv.TransportCauseConnectionLost},
+		{semconv.PhaseAwaitingResponse, semconv.TransportCauseHeaderTimeout, Yes, semconv.TransportCauseHeaderTimeout},
+		{semconv.PhaseText, semconv.TransportCauseConnectionReset, Yes, semconv.TransportCauseConnectionReset},
+	} {
+		e := endingOf(&Request{Phase: tt.phase, Transport: Transport{Cause: tt.cause}})
+		assert.Equal(t, tt.connected, e.connected, "%s %s", tt.phase, tt.cause)
+		assert.Equal(t, tt.want, e.transport, "%s %s", tt.phase, tt.cause)
+	}
+}
+
+// TestRows holds rows of the class table that are close to one another.
+func TestRows(t *testing.T) {
+	const terminal, noResponse = semconv.StreamEndTerminalEvent, semconv.StreamEndNoResponse
+	for _, tt := range []struct {
+		name string
+		e    ending
+		want string
+	}{
+		{"no response, not connected", ending{end: noResponse, connected: No}, "connection_failed/unknown/transport"},
+		{"no response, connected", ending{end: noResponse, connected: Yes}, "stream_interrupted/unknown/transport"},
+		{"no response", ending{end: noResponse}, "stream_interrupted/unknown/transport"},
+		{"no response, reset", ending{end: noResponse, connected: No, transport: semconv.TransportCauseConnectionReset}, "stream_interrupted/connection_reset/transport"},
+		{"not connected, and whole", ending{end: terminal, connected: No, finish: FinishStop, content: Yes}, "//"},
+		{"read error", ending{end: semconv.StreamEndReadError}, "stream_interrupted/unknown/transport"},
+		{"end of file", ending{end: semconv.StreamEndEOF, finish: FinishStop, content: Yes, failed: No}, "stream_interrupted/clean_eof/transport"},
+		{"text, and no reason", ending{end: terminal, finish: FinishMissing, content: Yes}, "stream_interrupted/clean_eof/transport"},
+		{"no reason, content unknown", ending{end: terminal, finish: FinishMissing}, "stream_interrupted/clean_eof/transport"},
+		{"nothing, and no reason", ending{end: terminal, finish: FinishMissing, content: No}, "empty_completion/no_content/provider"},
+		{"no end, and no reason", ending{finish: FinishMissing, content: Yes}, "//"},
+		{"no reason, and failed", ending{finish: FinishMissing, content: Yes, failed: Yes}, "unclassified/unknown/unknown"},
+		{"nothing known of a failure", ending{failed: Yes}, "unclassified/unknown/unknown"},
+		{"nothing known", ending{}, "//"},
+		{"nothing in it", ending{end: terminal, finish: FinishStop, content: No}, "empty_completion/no_content/provider"},
+		{"nothing in it, upstream failed", ending{end: terminal, finish: FinishStop, content: No, upstream: Upstream{Failed: Yes}}, "empty_completion/swallowed_error/gateway"},
+		{"nothing seen in it", ending{end: terminal, finish: FinishStop}, "//"},
+		{"nothing was due", ending{end: terminal, finish: FinishNothingDue, content: No}, "//"},
+		{"it waits", ending{end: terminal, finish: FinishWaiting, content: No}, "//"},
+		{"a limit", ending{end: terminal, finish: FinishMaxTokens, content: Yes}, "output_limited/max_output_tokens/provider"},
+		{"a limit, by the reason alone", ending{finish: FinishMaxTokens, content: Yes}, "output_limited/max_output_tokens/provider"},
+		{"a limit, and reset", ending{end: semconv.StreamEndReadError, finish: FinishMaxTokens, content: Yes}, "stream_interrupted/unknown/transport"},
+		{"closed", ending{end: semconv.StreamEndConsumerClosed}, "local_abort/unknown/local"},
+		{"closed after an error", ending{end: semconv.StreamEndConsumerClosed, provider: semconv.ProviderErrorKindOverloaded}, "provider_error/overloaded/provider"},
+		{"closed after a violation", ending{end: semconv.StreamEndConsumerClosed, transport: semconv.TransportCauseMalformedEvent}, "protocol_violation/malformed_event/provider"},
+		{"a person stopped it after an error", ending{end: semconv.StreamEndCancelled, abort: semconv.AbortSourceUser, provider: semconv.ProviderErrorKindOverloaded}, "local_abort/user/local"},
+		{"an error status alone", ending{end: semconv.StreamEndHTTPError}, "provider_error/unknown/provider"},
+		{"a watchdog alone", ending{end: semconv.StreamEndWatchdog}, "watchdog_timeout/unknown/watchdog"},
+		{"a watchdog of the application's", ending{end: semconv.StreamEndCancelled, abort: semconv.AbortSourceWatchdog, watchdog: semconv.WatchdogKindIdle}, "watchdog_timeout/idle/watchdog"},
+		{"an invalid URL", ending{end: noResponse, transport: semconv.TransportCauseInvalidURL, connected: No}, "application_error/invalid_url/application"},
+		{"an invalid request", ending{end: noResponse, transport: semconv.TransportCauseInvalidRequest, connected: No}, "application_error/invalid_request/application"},
+	} {
+		w := tt.e.what()
+		assert.Equal(t, tt.want, w.class.String()+"/"+w.cause.String()+"/"+w.origin.String(), tt.name)
+	}
+}
+
+// TestBehindAGateway: which errors of a gateway are its upstream's.
+func TestBehindAGateway(t *testing.T) {
+	cut := Upstream{Failed: Yes, Class: semconv.ClassStreamInterrupted, Cause: semconv.CauseConnectionReset, Origin: semconv.OriginTransport}
+	passed := " server_error overloaded timeout cancelled unknown "
+	for _, kind := range withUnset(semconv.ProviderErrorKindValues()) {
+		own := what{semconv.ClassProviderError, providerCause(kind), semconv.OriginProvider}
+		assert.Equal(t, own, Upstream{}.behind(kind), "%s", kind)
+		assert.Equal(t, own, Upstream{Failed: No, Class: cut.Class}.behind(kind), "%s", kind)
+		want := own
+		if kind == 0 || strings.Contains(passed, " "+kind.String()+" ") {
+			want = what{cut.Class, cut.Cause, cut.Origin}
+		}
+		assert.Equal(t, want, cut.behind(kind), "%s", kind)
+	}
+	known := " watchdog_timeout provider_error connection_failed stream_interrupted protocol_violation "
+	for _, class := range withUnset(semconv.ClassValues()) {
+		u := Upstream{Failed: Yes, Class: class, Cause: semconv.CauseUnknown, Origin: semconv.OriginTransport}
+		want := what{semconv.ClassProviderError, semconv.CauseServerError, semconv.OriginGateway}
+		if class != 0 && strings.Contains(known, " "+class.String()+" ") {
+			want = what{class, semconv.CauseUnknown, semconv.OriginTransport}
+		}
+		assert.Equal(t, want, u.behind(semconv.ProviderErrorKindServerError), "%s", class)
+	}
+}
+
+// TestContent: anything at all makes an answer, and one thing that was not observed may.
+func TestContent(t *testing.T) {
+	nothing := func() Request { return request(0, 1, func(*Request) {}) }
+	for name, count := range map[string]func(*Request) *Count{
+		"text":            func(r *Request) *Count { return &r.Text },
+		"reasoning":       func(r *Request) *Count { return &r.Reasoning },
+		"tool inputs":     func(r *Request) *Count { return &r.ToolInputsStarted },
+		"calls":           func(r *Request) *Count { return &r.ToolCalls },
+		"provider's tool": func(r *Request) *Count { return &r.ProviderToolsStarted },
+	} {
+		r := nothing()
+		assert.Equal(t, No, content(&r))
+		*count(&r) = 0
+		assert.Equal(t, NotObserved, content(&r), name)
+		*count(&r) = Counted(1)
+		assert.Equal(t, Yes, content(&r), name)
+		r.Unread = true
+		assert.Equal(t, Yes, content(&r), name)
+	}
+	r := nothing()
+	r.Unread = true
+	assert.Equal(t, NotObserved, content(&r))
+	r = nothing()
+	r.Finish = FinishOther
+	assert.Equal(t, NotObserved, content(&r))
+	r = nothing()
+	r.Text, r.ProviderToolsStarted = 0, Counted(1)
+	assert.Equal(t, Yes, content(&r), "what was seen outweighs what was not observed")
+}
+
+// TestCleanup: what was stopped because another request had failed is not what the run
+// ended on, unless a person stopped it.
+func TestCleanup(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		source   semconv.AbortSource
+		from, to float64
+		cleanup  bool
+	}{
+		{"stopped by the application", semconv.AbortSourceApplication, 1, 3, true},
+		{"stopped as the other one failed", semconv.AbortSourceApplication, 1, 2, true},
+		{"stopped before", semconv.AbortSourceApplication, 1, 1.5, false},
+		{"begun as the other one had failed", semconv.AbortSourceApplication, 2, 3, false},
+		{"begun later", semconv.AbortSourceApplication, 2.5, 3, false},
+		{"closed by the consumer", semconv.AbortSourceConsumer, 1, 3, true},
+		{"stopped by a person", semconv.AbortSourceUser, 1, 3, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := run(true, []Request{
+				request(0, 2, reset(semconv.PhaseResponseStarted)),
+				request(tt.from, tt.to, aborted(tt.source)),
+			})
+			want := semconv.ClassLocalAbort
+			if tt.cleanup {
+				want = semconv.ClassStreamInterrupted
+			}
+			v := Judge(&r)
+			assert.Equal(t, want, v.Run.Class)
+			if tt.source == semconv.AbortSourceUser {
+				assert.Equal(t, NoRetry, v.Run.Retry.Safety)
+				assert.Equal(t, semconv.RetryReasonUserAbort, v.Run.Retry.Reason)
+			}
+		})
+	}
+}
+
+// TestUnrecordedTools: outputs that no recorded tool came to show an agent whose tools
+// are not recorded; but as many of them as tools without an id may be those tools'.
+func TestUnrecordedTools(t *testing.T) {
+	const read, ok = semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded
+	for _, tt := range []struct {
+		name     string
+		orphans  []string
+		tools    []Tool
+		recorded bool
+	}{
+		{"none", nil, nil, true},
+		{"one output, no tool", []string{"a"}, nil, false},
+		{"one output, its tool", []string{"a"}, []Tool{tool(1, 2, "a", read, ok)}, true},
+		{"one output, another tool", []string{"a"}, []Tool{tool(1, 2, "x", read, ok)}, false},
+		{"one output, a tool without an id", []string{"a"}, []Tool{tool(1, 2, "", read, ok)}, true},
+		{"two outputs, a tool without an id", []string{"a", "b"}, []Tool{tool(1, 2, "", read, ok)}, false},
+		{"two outputs, two tools without ids", []string{"a", "b"}, []Tool{tool(1, 2, "", read, ok), tool(1, 2, "", read, ok)}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			first := answers
+			if tt.orphans != nil {
+				first = calls(tt.orphans...)
+			}
+			// Calls of the last request, which nothing is known to have executed.
+			last := all(calls("n"), reset(semconv.PhaseToolCallReady))
+			if tt.orphans != nil {
+				last = all(last, carries(tt.orphans...))
+			}
+			r := run(true, []Request{request(0, 1, first), request(3, 4, last)}, tt.tools...)
+			v := Judge(&r).Requests[1].Retry
+			want := semconv.RetryReasonToolStateUnknown
+			if tt.recorded {
+				want = semconv.RetryReasonToolCallNotExecuted
+			}
+			for i := range tt.tools {
+				if tt.recorded && tt.tools[i].CallID == "" {
+					want = semconv.RetryReasonEvidenceIncomplete // where its output went cannot be told
+				}
+			}
+			assert.Equal(t, want.String(), v.Reason.String())
+		})
+	}
+}
+
+// TestConfidence: what may be said with certainty.
+func TestConfidence(t *testing.T) {
+	whole := risk{class: semconv.ClassStreamInterrupted, basis: Typed, text: No, missingOutput: No}
+	for name, tt := range map[string]struct {
+		change func(*risk)
+		want   semconv.Confidence
+	}{
+		"everything":       {func(*risk) {}, semconv.ConfidenceHigh},
+		"corroborated":     {func(k *risk) { k.basis = Corroborated }, semconv.ConfidenceMedium},
+		"inferred":         {func(k *risk) { k.basis = Inferred }, semconv.ConfidenceLow},
+		"not classified":   {func(k *risk) { k.class = semconv.ClassUnclassified }, semconv.ConfidenceLow},
+		"abandoned":        {func(k *risk) { k.class = semconv.ClassRunAbandoned }, semconv.ConfidenceLow},
+		"parts unseen":     {func(k *risk) { k.unseen = true }, semconv.ConfidenceMedium},
+		"text unknown":     {func(k *risk) { k.text = NotObserved }, semconv.ConfidenceMedium},
+		"calls unknown":    {func(k *risk) { k.calls = callsUnknown }, semconv.ConfidenceMedium},
+		"not executed":     {func(k *risk) { k.calls = callsNotExecuted }, semconv.ConfidenceHigh},
+		"provider's tools": {func(k *risk) { k.providerTools = providerToolsUnknown }, semconv.ConfidenceMedium},
+		"possible":         {func(k *risk) { k.providerTools = providerToolsPossible }, semconv.ConfidenceHigh},
+		"history unknown":  {func(k *risk) { k.missingOutput = NotObserved }, semconv.ConfidenceMedium},
+	} {
+		k := whole
+		tt.change(&k)
+		assert.Equal(t, tt.want, k.confidence(), name)
+	}
+}
+
+// TestPassing holds the causes that may be gone at the next try; all others are not.
+func TestPassing(t *testing.T) {
+	passes := map[string]string{
+		"watchdog_timeout":   table["watchdog_timeout"].causes,
+		"stream_interrupted": table["stream_interrupted"].causes,
+		"empty_completion":   table["empty_completion"].causes,
+		"connection_failed":  "dns_temporary connect_refused connect_unreachable connect_timeout proxy unknown tls",
+		"provider_error":     "rate_limited overloaded server_error timeout",
+		"protocol_violation": table["protocol_violation"].causes,
+		"local_abort":        "deadline",
+		"application_error":  "run_error",
+		"tool_failed":        "execution_error timeout interrupted panic",
+		"tool_output_lost":   table["tool_output_lost"].causes,
+		"run_abandoned":      table["run_abandoned"].causes,
+		"unclassified":       table["unclassified"].causes,
+	}
+	for _, class := range semconv.ClassValues() {
+		for word := range strings.FieldsSeq(table[class.String()].causes) {
+			cause, ok := semconv.ParseCause(word)
+			require.True(t, ok)
+			want := allows(passes[class.String()], word)
+			assert.Equal(t, want, passing(&risk{class: class, cause: cause, lasting: No}), "%s/%s", class, word)
+			for _, lasting := range []Fact{NotObserved, Yes} {
+				tls := class == semconv.ClassConnectionFailed && word == "tls"
+				assert.Equal(t, want && !tls, passing(&risk{class: class, cause: cause, lasting: lasting}), "%s/%s, lasting", class, word)
+			}
+			violation := class == semconv.ClassProtocolViolation
+			assert.Equal(t, want && !violation, passing(&risk{class: class, cause: cause, lasting: No, repeated: true}), "%s/%s, repeated", class, word)
+		}
+	}
+}
+
+// TestJoin: each part of what two runs did, from either side.
+func TestJoin(t *testing.T) {
+	set := func(list ...semconv.ToolEffect) (s effects) {
+		for _, e := range list {
+			s |= 1 << e
+		}
+		return s
+	}
+	a := Effects{Requests: 2, Tools: 3, started: set(semconv.ToolEffectReadOnly), calls: callsNotExecuted, tool: "read"}
+	b := Effects{
+		Requests: 5, Tools: 7, started: set(semconv.ToolEffectNonIdempotent), calls: callsUnknown, providerTools: providerToolsBegan,
+		text: true, doubt: true, continues: true, tool: "pay",
+	}
+	want := b
+	want.Requests, want.Tools, want.started = 7, 10, set(semconv.ToolEffectReadOnly, semconv.ToolEffectNonIdempotent)
+	assert.Equal(t, want, a.Join(b))
+	assert.Equal(t, want, b.Join(a))
+	assert.Equal(t, a, a.Join(Effects{}))
+	assert.Equal(t, a, Effects{}.Join(a))
+	assert.Equal(t, Effects{}, Effects{}.Join(Effects{}))
+	other := a
+	other.tool = "list"
+	assert.Equal(t, "read", a.Join(other).tool, "of two alike, the first")
+	other.tool = ""
+	assert.Equal(t, "read", a.Join(other).tool)
+	assert.Equal(t, "read", other.Join(a).tool)
+
+	ranks := []effects{
+		0, set(semconv.ToolEffectReadOnly), set(semconv.ToolEffectIdempotent), set(semconv.ToolEffectUnknown), set(semconv.ToolEffectNonIdempotent),
+	}
+	for i := range ranks {
+		assert.Equal(t, i, ranks[i].worst())
+		for j := range i {
+			assert.Equal(t, i, (ranks[i] | ranks[j]).worst())
+		}
+	}
+}
+
+// TestEffectsOfInnerRuns: the run around them would do all of it again.
+func TestEffectsOfInnerRuns(t *testing.T) {
+	for name, tt := range map[string]struct {
+		inner Effects
+		want  semconv.RetryReason
+	}{
+		"nothing":          {Effects{}, semconv.RetryReasonNoOutput},
+		"a payment":        {Effects{started: 1 << semconv.ToolEffectNonIdempotent, tool: "pay"}, semconv.RetryReasonToolSideEffect},
+		"a tool":           {Effects{started: 1 << semconv.ToolEffectUnknown}, semconv.RetryReasonToolStateUnknown},
+		"a read":           {Effects{started: 1 << semconv.ToolEffectReadOnly}, semconv.RetryReasonReadOnlyToolsOnly},
+		"calls":            {Effects{calls: callsUnknown}, semconv.RetryReasonToolStateUnknown},
+		"calls, not run":   {Effects{calls: callsNotExecuted}, semconv.RetryReasonToolCallNotExecuted},
+		"provider's tools": {Effects{providerTools: providerToolsPossible}, semconv.RetryReasonProviderToolSideEffect},
+		"text":             {Effects{text: true}, semconv.RetryReasonVisibleOutput},
+		"doubt":            {Effects{doubt: true}, semconv.RetryReasonEvidenceIncomplete},
+		"a job":            {Effects{continues: true}, semconv.RetryReasonProviderContinues},
+	} {
+		r := run(true, []Request{request(0, 1, reset(semconv.PhaseResponseStarted))})
+		r.Inner = tt.inner
+		v := Judge(&r)
+		assert.Equal(t, tt.want.String(), v.Run.Retry.Reason.String(), name)
+		around := run(true, []Request{request(0, 1, reset(semconv.PhaseResponseStarted))})
+		around.Inner = v.Effects
+		assert.Equal(t, tt.want.String(), Judge(&around).Run.Retry.Reason.String(), "%s, two runs deep", name)
+	}
+}
+
+// TestBackground: a job goes on unless it came to its end, was refused, or never left.
+func TestBackground(t *testing.T) {
+	job := func(change func(*Request)) Request {
+		return request(0, 1, all(reset(semconv.PhaseResponseStarted), func(r *Request) { r.Background = true }, change))
+	}
+	for name, tt := range map[string]struct {
+		change func(*Request)
+		want   bool
+	}{
+		"cut":            {func(*Request) {}, true},
+		"not a job":      {func(r *Request) { r.Background = false }, false},
+		"not sent":       {func(r *Request) { r.Status, r.Phase = 0, semconv.PhaseBeforeConnection }, false},
+		"refused":        {func(r *Request) { r.Status = 400 }, false},
+		"399":            {func(r *Request) { r.Status = 399 }, true},
+		"at its end":     {func(r *Request) { r.Ended, r.Finish = semconv.StreamEndTerminalEvent, FinishStop }, false},
+		"still waiting":  {func(r *Request) { r.Ended, r.Finish = semconv.StreamEndTerminalEvent, FinishWaiting }, true},
+		"sending failed": {func(r *Request) { r.Status, r.Phase = 0, semconv.PhaseAwaitingResponse }, true},
+	} {
+		r := job(tt.change)
+		assert.Equal(t, tt.want, r.continues(), name)
+	}
+}
+
+// TestBrokenHistory: when a refusal is taken for one of the history.
+func TestBrokenHistory(t *testing.T) {
+	const invalid = semconv.ProviderErrorKindInvalidRequest
+	many := func(first string) []string {
+		ids := []string{first}
+		for len(ids) < MaxIDs {
+			ids = append(ids, "x"+strings.Repeat("y", len(ids)))
+		}
+		return ids
+	}
+	list := func(words string) []string { return append([]string{}, strings.Fields(words)...) }
+	for name, tt := range map[string]struct {
+		kind           semconv.ProviderErrorKind
+		status         int
+		code           string
+		calls, outputs []string
+		want           semconv.Cause
+	}{
+		"a call without an output":     {invalid, 400, "", list("a b"), list("b"), semconv.CauseMissingOutput},
+		"an output without a call":     {invalid, 422, "", list("b"), list("a b"), semconv.CauseMissingCall},
+		"both":                         {invalid, 400, "", list("a"), list("b"), semconv.CauseMissingOutput},
+		"a call twice, an output once": {invalid, 400, "", list("a a"), list("a"), semconv.CauseMissingOutput},
+		"whole":                        {invalid, 400, "", list("a b"), list("b a"), 0},
+		"nothing in it":                {invalid, 400, "", list(""), list(""), 0},
+		"another status":               {invalid, 404, "", list("a"), list(""), 0},
+		"no status":                    {invalid, 0, "", list("a"), list(""), 0},
+		"another kind":                 {semconv.ProviderErrorKindRateLimited, 400, "", list("a"), list(""), 0},
+		"calls not observed":           {invalid, 400, "", nil, list("a"), 0},
+		"outputs not observed":         {invalid, 400, "", list("a"), nil, 0},
+		"calls may be cut":             {invalid, 400, "", many("a"), list("b"), 0},
+		"outputs may be cut":           {invalid, 400, "", list("b"), many("a"), 0},
+		"one fewer":                    {invalid, 400, "", many("a")[:MaxIDs-1], list(""), semconv.CauseMissingOutput},
+		"another code":                 {invalid, 400, "unsupported_parameter", list("a"), list(""), 0},
+		"the code of a lost response":  {semconv.ProviderErrorKindNotFound, 404, "Previous_Response_Not_Found", nil, nil, semconv.CauseLostState},
+		"the code of a signature":      {invalid, 400, "missing_thought_signature", list("a"), list("a"), semconv.CauseInvalidSignature},
+		"the code of an output":        {invalid, 400, "missing_tool_output", nil, nil, semconv.CauseMissingOutput},
+	} {
+		r := Request{Status: tt.status, Provider: ProviderError{Code: tt.code}, HistoryCalls: tt.calls, HistoryOutputs: tt.outputs}
+		assert.Equal(t, tt.want, r.brokenHistory(tt.kind), name)
+	}
+	for _, code := range []string{"", "400", "422", "ValidationException", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "invalid_request_error"} {
+		assert.True(t, generalCode(code), code)
+	}
+	assert.Equal(t, []string{"a"}, without([]string{"a", "a", "b"}, []string{"a", "b", "b"}), "each once")
+}
+
+// TestDeliberateEnds: each deliberate end has its own word on a retry.
+func TestDeliberateEnds(t *testing.T) {
+	for source, want := range map[semconv.AbortSource]string{
+		semconv.AbortSourceUser:        "no_retry (user_abort)",
+		semconv.AbortSourceShutdown:    "no_retry (local_shutdown)",
+		semconv.AbortSourceApplication: "no_retry (local_shutdown)",
+		semconv.AbortSourceDeadline:    "user_confirmed_retry (deadline)",
+		semconv.AbortSourceConsumer:    "no_retry (not_transient)",
+		semconv.AbortSourceUnknown:     "no_retry (not_transient)",
+		semconv.AbortSourceWatchdog:    "safe_auto_retry (no_output)",
+	} {
+		r := run(true, []Request{request(0, 1, func(r *Request) {
+			r.Ended, r.Phase, r.Abort.Source = semconv.StreamEndCancelled, semconv.PhaseResponseStarted, source
+		})})
+		v := Judge(&r).Requests[0].Retry
+		assert.Equal(t, want, v.Safety.String()+" ("+v.Reason.String()+")", "%s", source)
+	}
+}
+
+// TestReadyCalls: how many calls a response handed over, and whether that is known.
+func TestReadyCalls(t *testing.T) {
+	for name, tt := range map[string]struct {
+		r     Request
+		n     int
+		known bool
+	}{
+		"nothing observed":      {Request{}, 0, false},
+		"none":                  {Request{ToolCalls: Counted(0)}, 0, true},
+		"no whole input":        {Request{ToolInputsCompleted: Counted(0)}, 0, true},
+		"by their ids":          {Request{CallIDs: []string{"a", "b"}}, 2, true},
+		"by whole inputs":       {Request{ToolCalls: Counted(1), ToolInputsCompleted: Counted(3)}, 3, true},
+		"by calls":              {Request{ToolCalls: Counted(4), CallIDs: []string{"a"}}, 4, true},
+		"refused":               {Request{Status: 400}, 0, true},
+		"not all was read":      {Request{ToolCalls: Counted(2), Unread: true}, 2, false},
+		"an unknown reason":     {Request{ToolCalls: Counted(0), Finish: FinishOther}, 0, false},
+		"not all of an error's": {Request{Status: 500, Unread: true}, 0, true},
+	} {
+		n, known := tt.r.readyCalls()
+		assert.Equal(t, tt.n, n, name)
+		assert.Equal(t, tt.known, known, name)
+	}
+}
+
+// TestMadeGood: a failed tool is made good by what began after it, to the grain of clocks.
+func TestMadeGood(t *testing.T) {
+	failed := tool(1, 2, "a", semconv.ToolEffectReadOnly, semconv.ToolOutcomeFailed)
+	for _, tt := range []struct {
+		from time.Duration
+		want semconv.RunOutcome
+	}{
+		{0, semconv.RunOutcomeRecovered},
+		{-clockGrain, semconv.RunOutcomeRecovered},
+		{-clockGrain - 1, semconv.RunOutcomeFailed},
+	} {
+		second := request(2, 3, answers)
+		second.Start = second.Start.Add(tt.from)
+		second.HistoryCalls, second.HistoryOutputs = nil, nil
+		r := run(false, []Request{request(0, 1, calls("a")), second}, failed)
+		r.Failed = NotObserved
+		assert.Equal(t, tt.want == semconv.RunOutcomeRecovered, Judge(&r).Run.Outcome == semconv.RunOutcomeRecovered, "%s", tt.from)
+	}
+}
