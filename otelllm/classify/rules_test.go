@@ -309,6 +309,11 @@ func TestRows(t *testing.T) {
 		{"it waits", ending{end: terminal, finish: FinishWaiting, content: No}, "//"},
 		{"a limit", ending{end: terminal, finish: FinishMaxTokens, content: Yes}, "output_limited/max_output_tokens/provider"},
 		{"a limit, by the reason alone", ending{finish: FinishMaxTokens, content: Yes}, "output_limited/max_output_tokens/provider"},
+		{"a filter", ending{end: terminal, finish: FinishContentFilter, content: Yes}, "output_limited/content_filter/provider"},
+		{"a refusal", ending{end: terminal, finish: FinishRefusal, content: Yes}, "output_limited/refusal/provider"},
+		{"a full window", ending{end: terminal, finish: FinishContextWindow, content: Yes}, "output_limited/context_window/provider"},
+		{"paused", ending{end: terminal, finish: FinishPaused, content: Yes}, "output_limited/paused/provider"},
+		{"no reason and nothing in it, without an end", ending{finish: FinishMissing, content: No}, "//"},
 		{"a limit, and reset", ending{end: semconv.StreamEndReadError, finish: FinishMaxTokens, content: Yes}, "stream_interrupted/unknown/transport"},
 		{"closed", ending{end: semconv.StreamEndConsumerClosed}, "local_abort/unknown/local"},
 		{"closed after an error", ending{end: semconv.StreamEndConsumerClosed, provider: semconv.ProviderErrorKindOverloaded}, "provider_error/overloaded/provider"},
@@ -712,5 +717,130 @@ func TestMadeGood(t *testing.T) {
 		r := run(false, []Request{request(0, 1, calls("a")), second}, failed)
 		r.Failed = NotObserved
 		assert.Equal(t, tt.want == semconv.RunOutcomeRecovered, Judge(&r).Run.Outcome == semconv.RunOutcomeRecovered, "%s", tt.from)
+	}
+}
+
+// TestUnaccountedCalls: a call in a request's past that no tool is known to have executed.
+func TestUnaccountedCalls(t *testing.T) {
+	cut := reset(semconv.PhaseResponseStarted)
+	history := func(calls, outputs []string) func(*Request) {
+		return all(cut, func(r *Request) { r.HistoryCalls, r.HistoryOutputs = calls, outputs })
+	}
+	for name, tt := range map[string]struct {
+		first, second func(*Request)
+		tools         []Tool
+		recorded      bool
+		want          bool
+	}{
+		"none":                            {answers, cut, nil, false, false},
+		"in the history":                  {answers, history([]string{"a"}, []string{}), nil, false, true},
+		"in the history, with its output": {answers, history([]string{"a"}, []string{"a"}), nil, false, false},
+		"in the history, with its tool":   {answers, history([]string{"a"}, []string{}), []Tool{tool(1, 2, "a", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)}, false, false},
+		"in the history, tools recorded":  {answers, history([]string{"a"}, []string{}), nil, true, false},
+		"made before":                     {calls("a"), cut, nil, false, true},
+		"made before, with its output":    {calls("a"), history([]string{}, []string{"a"}), nil, false, false},
+		"may have been made before":       {all(answers, func(r *Request) { r.Unread = true }), cut, nil, false, true},
+	} {
+		r := run(true, []Request{request(0, 1, tt.first), request(3, 4, tt.second)}, tt.tools...)
+		r.AnnouncedTools, r.ToolsRecorded = 0, FactOf(tt.recorded)
+		v := Judge(&r).Requests[1].Retry
+		assert.Equal(t, tt.want, v.Reason == semconv.RetryReasonToolStateUnknown, "%s: %s (%s)", name, v.Safety, v.Reason)
+	}
+}
+
+// TestUnannounced: a run that does not say how many parts it has, and of whose past
+// nothing was observed, may have more of them.
+func TestUnannounced(t *testing.T) {
+	opaque := all(reset(semconv.PhaseResponseStarted), func(r *Request) { r.HistoryCalls, r.HistoryOutputs = nil, nil })
+	for name, tt := range map[string]struct {
+		change func(*Run)
+		want   bool
+	}{
+		"nothing announced":  {func(r *Run) { r.AnnouncedRequests, r.AnnouncedTools = 0, 0 }, true},
+		"requests announced": {func(r *Run) { r.AnnouncedTools = 0 }, false},
+		"tools announced":    {func(r *Run) { r.AnnouncedRequests = 0 }, false},
+		"histories observed": {func(r *Run) {
+			r.AnnouncedRequests, r.AnnouncedTools = 0, 0
+			r.Requests[0].HistoryCalls = []string{}
+		}, false},
+		"no requests": {func(r *Run) { r.AnnouncedRequests, r.AnnouncedTools, r.Requests = 0, 0, nil }, true},
+	} {
+		r := run(true, []Request{request(0, 1, opaque)})
+		tt.change(&r)
+		assert.Equal(t, tt.want, (&judge{run: &r}).unannounced(), name)
+	}
+}
+
+// TestNamedTool: the words name the tool of which there is most to fear, the first of such.
+func TestNamedTool(t *testing.T) {
+	named := func(name string, effect semconv.ToolEffect) Tool {
+		f := tool(1, 2, name, effect, semconv.ToolOutcomeSucceeded)
+		f.Name = name
+		return f
+	}
+	inner := Effects{started: 1 << semconv.ToolEffectUnknown, tool: "inner"}
+	list, save, push, pay := named("list", semconv.ToolEffectReadOnly), named("save", semconv.ToolEffectIdempotent),
+		named("push", semconv.ToolEffectNonIdempotent), named("pay", semconv.ToolEffectNonIdempotent)
+	for _, tt := range []struct {
+		tools []Tool
+		inner Effects
+		want  string
+	}{
+		{nil, Effects{}, ""},
+		{[]Tool{list}, Effects{}, "list"},
+		{[]Tool{list, save}, Effects{}, "save"},
+		{[]Tool{save, list}, Effects{}, "save"},
+		{[]Tool{save, push, pay}, Effects{}, "push"},
+		{[]Tool{pay, push, list}, Effects{}, "pay"},
+		{[]Tool{list}, inner, "inner"},
+		{[]Tool{pay}, inner, "pay"},
+		{nil, inner, "inner"},
+	} {
+		r := run(true, []Request{request(0, 1, reset(semconv.PhaseResponseStarted))}, tt.tools...)
+		r.Inner = tt.inner
+		r.Inner.Tools, r.Inner.Requests = 4, 5
+		e := Judge(&r).Effects
+		assert.Equal(t, tt.want, e.tool)
+		assert.Equal(t, len(tt.tools)+4, e.Tools)
+		assert.Equal(t, 6, e.Requests)
+	}
+	var k risk
+	k.start(semconv.ToolEffectReadOnly, "list")
+	k.addInner(&Effects{started: 1 << semconv.ToolEffectReadOnly, tool: "inner"})
+	assert.Equal(t, "list", k.tool, "of two alike, the run's own")
+	k = risk{}
+	k.addInner(&Effects{started: 1 << semconv.ToolEffectReadOnly, tool: "inner"})
+	k.addInner(&inner)
+	k.addInner(&Effects{started: 1 << semconv.ToolEffectNonIdempotent, tool: "pay"})
+	assert.Equal(t, "pay", k.tool)
+	assert.Equal(t, Effects{started: 1<<semconv.ToolEffectReadOnly | 1<<semconv.ToolEffectUnknown | 1<<semconv.ToolEffectNonIdempotent}.started, k.started)
+}
+
+// TestBasisOfAHistory: that the history is why is concluded, unless a code says so.
+func TestBasisOfAHistory(t *testing.T) {
+	for _, tt := range []struct {
+		class semconv.Class
+		code  string
+		basis Basis
+		want  Basis
+	}{
+		{semconv.ClassHistoryBroken, "", Typed, Corroborated},
+		{semconv.ClassHistoryBroken, "", Inferred, Inferred},
+		{semconv.ClassHistoryBroken, "Missing_Tool_Output", Typed, Typed},
+		{semconv.ClassProviderError, "", Typed, Typed},
+	} {
+		r := Request{Basis: tt.basis, Provider: ProviderError{Code: tt.code}}
+		assert.Equal(t, tt.want, (&judge{}).bases(&r, what{class: tt.class}), "%s %q", tt.class, tt.code)
+	}
+}
+
+// TestCleanedUpAfter: only what was stopped is cleanup, and only of what failed.
+func TestCleanedUpAfter(t *testing.T) {
+	r := run(true, []Request{request(0, 2, answers), request(1, 3, aborted(semconv.AbortSourceApplication))})
+	for _, stopped := range []state{stateUnknown, stateOK, stateLimited, stateWaiting, stateAborted, stateFailed} {
+		for _, failed := range []state{stateUnknown, stateOK, stateLimited, stateWaiting, stateAborted, stateFailed} {
+			j := judge{run: &r, states: []state{failed, stopped}}
+			assert.Equal(t, stopped == stateAborted && failed == stateFailed, j.cleanedUpAfter(1, 0), "%d after %d", stopped, failed)
+		}
 	}
 }
