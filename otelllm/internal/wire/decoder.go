@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/json"
 	"sync"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/carry"
@@ -271,6 +272,10 @@ func (d *bodyDecoder) Close() {
 
 // Cut implements [Decoder].
 func (d *bodyDecoder) Cut() {
+	if d.mode == lined && len(d.line) > 0 && json.Valid(d.line) {
+		d.Close() // an object is whole by itself, with or without the end of its line
+		return
+	}
 	complete, terminal, phase := d.state.Complete, d.state.Terminal, d.state.Phase
 	failed := d.state.Err != nil
 	d.Close()
