@@ -112,7 +112,7 @@ func TestPanicsStayInside(t *testing.T) {
 					served := NewHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						body, err := io.ReadAll(r.Body)
 						assert.NoError(t, err)
-						assert.Equal(t, chatBody, string(body))
+						assert.JSONEq(t, chatBody, string(body))
 						_ = say(w, chatText+chatStop+chatDone)
 					}), opts...)
 					served.ServeHTTP(w, httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(chatBody)))

@@ -152,19 +152,34 @@ func TestNoAnswersInTheHead(t *testing.T) {
 		want       map[attribute.Key]any
 		failed     bool
 	}{
-		{"a redirect that may be followed", "307 Temporary Redirect\r\nLocation: /elsewhere",
-			map[attribute.Key]any{"llm.stream.end": nil, "error.type": nil, "http.response.status_code": int64(307)}, false},
-		{"a redirect to nowhere", "302 Found",
-			map[attribute.Key]any{"llm.stream.end": "http_error", "error.type": "302", "llm.provider_error.kind": "unknown", "llm.provider_error.code": "302"}, true},
-		{"not modified", "304 Not Modified\r\nLocation: /elsewhere",
-			map[attribute.Key]any{"llm.stream.end": "http_error", "error.type": "304", "llm.provider_error.kind": "unknown", "llm.provider_error.code": "304"}, true},
-		{"several to choose from", "300 Multiple Choices",
-			map[attribute.Key]any{"llm.stream.end": "http_error", "error.type": "300", "llm.provider_error.kind": "unknown"}, true},
-		{"no content", "204 No Content",
+		{
+			"a redirect that may be followed", "307 Temporary Redirect\r\nLocation: /elsewhere",
+			map[attribute.Key]any{"llm.stream.end": nil, "error.type": nil, "http.response.status_code": int64(307)},
+			false,
+		},
+		{
+			"a redirect to nowhere", "302 Found",
+			map[attribute.Key]any{"llm.stream.end": "http_error", "error.type": "302", "llm.provider_error.kind": "unknown", "llm.provider_error.code": "302"},
+			true,
+		},
+		{
+			"not modified", "304 Not Modified\r\nLocation: /elsewhere",
+			map[attribute.Key]any{"llm.stream.end": "http_error", "error.type": "304", "llm.provider_error.kind": "unknown", "llm.provider_error.code": "304"},
+			true,
+		},
+		{
+			"several to choose from", "300 Multiple Choices",
+			map[attribute.Key]any{"llm.stream.end": "http_error", "error.type": "300", "llm.provider_error.kind": "unknown"},
+			true,
+		},
+		{
+			"no content", "204 No Content",
 			map[attribute.Key]any{
 				"llm.stream.end": "terminal_event", "error.type": "no_content", "llm.transport.cause": nil, "llm.stream.text_chunks": int64(0), "llm.stream.tool_calls": int64(0),
 				"gen_ai.response.finish_reasons": []string{"error"},
-			}, true},
+			},
+			true,
+		},
 		{"reset content", "205 Reset Content", map[attribute.Key]any{"llm.stream.end": "terminal_event", "error.type": "no_content", "llm.transport.cause": nil}, true},
 		{"an empty 200", "200 OK", map[attribute.Key]any{"llm.stream.end": "eof", "llm.transport.cause": "clean_eof"}, true},
 	} {

@@ -114,7 +114,7 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 		"no body":      "",
 	}
 	for i, key := range keys {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
 			r, m := newRecorder(t), newMetering(t)
 			answers := maps.Clone(answers)

@@ -100,7 +100,7 @@ func covered(err error, targets []error, left *int) bool {
 	if err == nil || *left < 0 {
 		return false
 	}
-	is, ok := err.(interface{ Is(error) bool }) //nolint:errorlint // this is the walk
+	is, ok := err.(interface{ Is(error) bool })
 	for _, target := range targets {
 		if err == target || ok && is.Is(target) { //nolint:errorlint // likewise
 			return true

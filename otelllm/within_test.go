@@ -175,7 +175,7 @@ func TestInnerRunsAreBounded(t *testing.T) {
 		for i := range maxParts + 100 {
 			inner, run := StartRun(ctx, "inner")
 			if i == 0 {
-				first = inner
+				first := inner
 				execute(inner, "call_1", NonIdempotent, nil)
 			}
 			if ends {
@@ -373,7 +373,6 @@ func TestVerdictsOnRecentParts(t *testing.T) {
 			judged++
 			if assert.ObjectsAreEqual(exact, got) {
 				same++
-
 			}
 			if !assert.GreaterOrEqual(t, level(&got), level(&exact), "seed %d, step %d: %v instead of %v", seed, step, got.Retry, exact.Retry) {
 				return
@@ -446,7 +445,7 @@ func TestRunsWithinAtOnce(t *testing.T) {
 // tenth request breaks and the run is asked for its diagnosis then.
 func BenchmarkRunVerdicts(b *testing.B) {
 	for _, steps := range []int{10, 100, 1000, 10000} {
-		b.Run(fmt.Sprint(steps), func(b *testing.B) {
+		b.Run(strconv.Itoa(steps), func(b *testing.B) {
 			r := newRecorder(b)
 			r.UnregisterSpanProcessor(r.spans)
 			began := time.Now()

@@ -417,9 +417,7 @@ func (j *judge) lost(tool *Tool) semconv.Cause {
 func (j *judge) naming(id string) []int32 {
 	list := j.positions[:0]
 	for _, in := range [...]role{roleHeld, roleCarried} {
-		for _, u := range j.uses(in, id) {
-			list = append(list, u)
-		}
+		list = append(list, j.uses(in, id)...)
 	}
 	slices.Sort(list)
 	j.positions = list

@@ -100,7 +100,7 @@ func (x *index) make(j *judge) {
 	slots := j.slots[:0] // of each place, in the order in which they are walked
 	walk := func(visit func(id string, in role, place int)) {
 		for pos, i := range j.order {
-			for in := roleMade; in < roleExecuted; in++ {
+			for in := range roleExecuted {
 				for _, id := range j.run.Requests[i].idsOf(in) {
 					visit(id, in, pos)
 				}

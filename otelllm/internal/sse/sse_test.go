@@ -32,6 +32,7 @@ func (r *recorder) Stray(line []byte, first bool) {
 	}
 	r.got = append(r.got, word+string(line))
 }
+
 func (r *recorder) Dropped(tooLong bool) {
 	if tooLong {
 		r.got = append(r.got, "too long")

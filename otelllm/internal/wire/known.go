@@ -1,5 +1,7 @@
 package wire
 
+import "slices"
+
 // known is what has begun and not ended, by its key, at most maxOpen of it. Mostly it
 // is one or two, and looked for one by one; beyond a few they are found by an index, so
 // that what a hostile stream begins by the thousand costs no more than the rest of it.
@@ -33,8 +35,8 @@ func (k *known[K, V]) place(key K) int {
 		}
 		return -1
 	}
-	for i := len(k.list) - 1; i >= 0; i-- {
-		if k.list[i].key == key {
+	for i, v := range slices.Backward(k.list) {
+		if v.key == key {
 			return i
 		}
 	}

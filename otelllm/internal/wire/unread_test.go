@@ -266,7 +266,7 @@ func TestStreamsHoldABoundTogether(t *testing.T) {
 			lost++
 		}
 	}
-	assert.Greater(t, lost, 0)
+	assert.Positive(t, lost)
 	assert.Less(t, lost, len(decoders))
 	for _, d := range decoders {
 		d.Release()

@@ -180,7 +180,7 @@ func TestRunTimeoutShorterThanMaxHold(t *testing.T) {
 	cfg := config()
 	cfg.RunTimeout = 10 * time.Second
 	cfg.MaxFactBytes = ItemSize + factBytes
-	spent := func(n byte, trace byte) arrival {
+	spent := func(n, trace byte) arrival {
 		a := arrive(n, Request, 1).in(trace)
 		a.Item.Spent = true
 		return a
@@ -495,7 +495,7 @@ func TestManyRuns(t *testing.T) {
 	for n := range byte(many / 2) {
 		require.Equal(t, []byte{100 + n, n + 1}, ids(add(b, t0, []arrival{arrive(n+1, Run, 0).announces(1, 0)})), "run %d", n+1)
 	}
-	assert.Equal(t, many/2, len(b.traces[trace1].runs.byID))
+	assert.Len(t, b.traces[trace1].runs.byID, many/2)
 	assert.Empty(t, b.traces[trace1].runs.list)
 	releases := b.Due(after(maxHold), 1000)
 	require.Len(t, releases, many/2)

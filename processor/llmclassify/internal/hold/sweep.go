@@ -64,7 +64,7 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Re
 // sweepRuns releases the runs that are complete or have ended, but for those around one
 // that goes later, and the spans of those that are too large.
 func (b *Buffer[F]) sweepRuns(t *Trace[F], now age, releases []Release[F], complete, ended, large runSet) []Release[F] {
-	if all := append(complete[:len(complete):len(complete)], ended...); len(all) > 0 {
+	if all := append(slices.Clip(complete), ended...); len(all) > 0 {
 		if left := b.innermost(t, slices.Clone(all)); len(left) < len(all) {
 			waits := func(id pcommon.SpanID) bool { return !left.has(id) }
 			complete, ended = slices.DeleteFunc(complete, waits), slices.DeleteFunc(ended, waits)
