@@ -21,7 +21,7 @@ var memberNames = func() map[string]string {
 		"candidates", "parts", "finishReason", "promptFeedback", "blockReason", "functionCall", "inlineData", "fileData", "thought",
 		"willContinue", "executableCode", "toolCall", "usageMetadata", "modelVersion", "responseId",
 		"contentBlockIndex", "start", "stopReason", "toolUse", "toolUseId", "reasoningContent", "reasoningText", "redactedContent",
-		"done", "done_reason",
+		"done", "done_reason", "environment", "execution",
 	} {
 		names[string(lowered(nil, []byte(name)))] = name
 	}
@@ -100,6 +100,9 @@ func (c *cursor) unknown(name []byte) {
 
 // doubt consumes the value of a member whose name is not known, where content can be.
 func (c *cursor) doubt(name []byte) { c.doubtful = c.suspect(name) || c.doubtful }
+
+// other consumes a value of another type than the one that is due, where content can be.
+func (c *cursor) other() { c.doubtful = c.wordy() || c.doubtful }
 
 // suspect is doubt where it hangs on what is around the member. It reports whether it
 // says something.

@@ -153,7 +153,10 @@ func (r *responsesReader) apply(ev *responsesEvent) verdict {
 	switch string(ev.typ) {
 	case "response.function_call_arguments.done", "response.custom_tool_call_input.done",
 		"response.apply_patch_call_operation_diff.done":
-		if it := r.find(ev.outputIndex, ev.itemID); it != nil && it.kind == itemClient {
+		switch it := r.find(ev.outputIndex, ev.itemID); {
+		case it == nil:
+			doubtful = true // whose input is complete is not known
+		case it.kind == itemClient:
 			r.t.complete(&it.call)
 		}
 	case "response.output_text.done", "response.refusal.done", "response.content_part.added", "response.content_part.done",
@@ -175,19 +178,39 @@ func (r *responsesReader) apply(ev *responsesEvent) verdict {
 		doubtful = false
 	case "response.completed":
 		r.completed(&ev.response)
-		doubtful = doubtful && len(ev.response.status) == 0
+		doubtful = (doubtful || ev.response.doubt) && r.unsaid(&ev.response)
 	case "response.incomplete":
 		r.incomplete(&ev.response)
-		doubtful = doubtful && len(ev.response.status) == 0
+		doubtful = (doubtful || ev.response.doubt) && r.unsaid(&ev.response)
 	default:
 		if bytes.HasSuffix(ev.typ, deltaSuffix) {
 			r.delta(responsesDelta{deltaKindOf(ev.typ), ev.outputIndex}, ev.itemID, ev.delta)
-		} else if !ofCall(ev.typ) { // an event that is not known
-			doubtful = doubtful || ev.text || ev.delta || ev.part.text || len(ev.item.typ) > 0 || ev.response.hasOutput
+		} else if ofCall(ev.typ) {
+			doubtful = r.ofOpenCall(ev)
+		} else { // an event that is not known
+			doubtful = doubtful || ev.text || ev.delta || ev.part.text || len(ev.item.typ) > 0 || ev.response.says
 		}
 	}
 	r.t.Unread = r.t.Unread || doubtful
 	return progress
+}
+
+// unsaid reports whether what ended the response does not say how, or has no place of
+// its own for what was answered and no items have come.
+func (r *responsesReader) unsaid(resp *responsesObject) bool {
+	return len(resp.status) == 0 || !resp.hasOutput && !r.anyItems
+}
+
+// ofOpenCall reports whether an event that is not known is about a call of the
+// application's, or about one that is not known: the input may be complete with it. What
+// the provider's tools do counts from their beginning on.
+func (r *responsesReader) ofOpenCall(ev *responsesEvent) bool {
+	switch string(ev.typ) {
+	case "response.shell_call_command.added", "response.shell_call_command.done", "response.shell_call_output_content.done":
+		return false
+	}
+	it := r.find(ev.outputIndex, ev.itemID)
+	return it == nil || it.kind == itemClient
 }
 
 // said takes the whole of what deltas should have brought before, if there is something

@@ -21,6 +21,7 @@ type responsesObject struct {
 	id, model, status, reason []byte
 	output                    []responsesItem
 	hasOutput                 bool
+	says                      bool // there is anything in it
 	doubt                     bool // a member that is not known says something
 	usage                     Usage
 	fault                     fault
@@ -108,6 +109,7 @@ func (ev *responsesEvent) failure() *fault {
 
 // member reads one member of a response object.
 func (o *responsesObject) member(c *cursor, key []byte) {
+	o.says = true
 	switch string(key) {
 	case "id":
 		o.id = c.str()

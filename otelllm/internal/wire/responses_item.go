@@ -7,6 +7,7 @@ type responsesItem struct {
 	typ, id, callID, name, status []byte
 	execution                     []byte // of a tool_search_call: client or server
 	environment                   []byte // of a shell_call: local, container_…
+	placed                        bool   // it has an environment
 	text                          bool   // a message with something in it
 	refused                       bool   // which is a refusal
 	doubt                         bool   // a member that is not known says something
@@ -37,7 +38,7 @@ func (it *responsesItem) kind() itemKind {
 		return itemClient
 	case "shell_call":
 		// Without a container of the provider's the commands are run by the application.
-		if bytes.HasPrefix(it.environment, []byte("container")) {
+		if bytes.HasPrefix(it.environment, containerPrefix) {
 			return itemProvider
 		}
 		return itemClient
@@ -78,6 +79,7 @@ func (it *responsesItem) toolName() []byte {
 
 func readItem(c *cursor) responsesItem {
 	var it responsesItem
+	var called bool // a member of a shell_call says what is called
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "type":
@@ -93,6 +95,7 @@ func readItem(c *cursor) responsesItem {
 		case "execution":
 			it.execution = c.str()
 		case "environment":
+			it.placed = c.peek() != 'n'
 			it.environment = readType(c)
 		case "content":
 			for ok := c.array(); ok; ok = c.element() {
@@ -103,10 +106,14 @@ func readItem(c *cursor) responsesItem {
 			it.reasoning = c.something() || it.reasoning
 		case "role", "phase", "object", "created_by", "channel", "metadata":
 			c.skip()
+		case "action", "caller", "max_output_length":
+			called = c.wordy() || called
 		default: // of a call it says what is called, and how
 			it.doubt = c.suspect(key) || it.doubt
 		}
 	}
+	c.doubtful = c.doubtful || it.unplaced()
+	it.doubt = it.doubt || called
 	if it.kind() == itemReasoning {
 		// Its content is reasoning in the open.
 		it.reasoning, it.text = it.reasoning || it.text, false
@@ -114,13 +121,29 @@ func readItem(c *cursor) responsesItem {
 	return it
 }
 
+// unplaced reports whether the item does not say, in words that are known, who executes
+// a call that may be the provider's or the application's.
+func (it *responsesItem) unplaced() bool {
+	switch string(it.typ) {
+	case "shell_call":
+		known := string(it.environment) == "local" || bytes.HasPrefix(it.environment, containerPrefix)
+		return it.doubt || it.placed && !known
+	case "tool_search_call":
+		return string(it.execution) != "client" && string(it.execution) != "server"
+	default:
+		return false
+	}
+}
+
+var containerPrefix = []byte("container")
+
 // readType reads the type of an object.
 func readType(c *cursor) (typ []byte) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		if string(key) == "type" {
 			typ = c.str()
 		} else {
-			c.skip()
+			c.unknown(key)
 		}
 	}
 	return typ

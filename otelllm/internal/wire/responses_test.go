@@ -60,7 +60,8 @@ func TestResponses(t *testing.T) {
 		{"content after the end", "", named(bare, text("hi"), call, callDone), all(resp, events(4), texts(1), calls("call_a!"), unread, ended("stop"))},
 		{"keepalive", "", named(`{"type":"keepalive","sequence_number":3}`, text("a"), `{"type":"ping"}`), all(events(1), keepalives(2), texts(1), phase(semconv.PhaseText))},
 		{"text that no delta brought", "", named(message, messageDone), all(events(2), texts(1), phase(semconv.PhaseText))},
-		{"progress that is none of these", "", named(`{"type":"response.content_part.added","output_index":0,"part":{"type":"output_text","text":""}}`, `{"type":"response.output_text.annotation.added","annotation":{}}`, `{"type":"response.web_search_call.searching","output_index":0}`), events(3)},
+		{"progress that is none of these", "", named(`{"type":"response.content_part.added","output_index":0,"part":{"type":"output_text","text":""}}`, `{"type":"response.output_text.annotation.added","annotation":{}}`), events(2)},
+		{"a call that was not seen to begin", "", named(`{"type":"response.web_search_call.searching","output_index":0}`), all(events(1), unread)},
 
 		{"reasoning item", "", named(created, reasoning), all(resp, events(2), phase(semconv.PhaseReasoning))},
 		{"reasoning", "", named(reasoning,
@@ -127,5 +128,28 @@ func TestResponses(t *testing.T) {
 		{"a whole response, cut", jsonType, `{"id":"resp_1","status":"completed","output":[]`, nil},
 		{"a whole error", jsonType, `{"error":{"type":"t","code":"c"}}`, all(events(1), failed(Error{Type: "t", Code: "c"}))},
 		{"no response", jsonType, `{"hello":1}`, all(events(1), terminal)},
+	})
+}
+
+// Of events that say whose a call is, how far it is and how an answer ended, one that is
+// not known is doubt.
+func TestResponsesOfAnotherShape(t *testing.T) {
+	call := `{"type":"response.output_item.added","output_index":0,"item":{"id":"fc","type":"function_call","call_id":"call_a","name":"f"}}`
+	item := func(rest string) string {
+		return `{"type":"response.output_item.added","output_index":0,"item":{"id":"i","call_id":"call_a",` + rest + `}}`
+	}
+	open := func(name string) func(*State) { return all(calls("call_a/"+name), phase(semconv.PhaseToolInput)) }
+	runDecodeTests(t, openAIResponses{}, []decodeTest{
+		{"the end of the input of a call that is not named", "", named(call, `{"type":"response.function_call_arguments.done","item_id":"fc","arguments":"{}"}`), all(events(2), open("f"), unread)},
+		{"the end of an input under another name", "", named(call, `{"type":"response.function_call_arguments.finished","output_index":0}`), all(events(2), open("f"), unread)},
+		{"the end of an answer under another name", "", named(`{"type":"response.finished","response":{"status":"completed"}}`), all(events(1), unread)},
+		{"a shell in a place that is not known", "", named(item(`"type":"shell_call","environment":{"type":"moon"}`)), all(events(1), open("shell"), unread)},
+		{"a shell in a place without a type", "", named(item(`"type":"shell_call","environment":{"container_id":"c"}`)), all(events(1), open("shell"), unread)},
+		{"a shell that may be somewhere else", "", named(item(`"type":"shell_call","place":{"type":"container_auto"}`)), all(events(1), open("shell"), unread)},
+		{"a shell of the application's", "", named(item(`"type":"shell_call","action":{"commands":["ls"]},"environment":null`)), all(events(1), open("shell"))},
+		{"a shell of the application's by name", "", named(item(`"type":"shell_call","environment":{"type":"local"}`)), all(events(1), open("shell"))},
+		{"a shell in another case", "", named(item(`"type":"shell_call","Environment":{"Type":"container_auto"}`)), all(events(1), providerTools(1))},
+		{"a search for tools of which it is not known who does it", "", named(item(`"type":"tool_search_call"`)), all(events(1), providerTools(1), unread)},
+		{"a search for tools by the provider", "", named(item(`"type":"tool_search_call","execution":"server"`)), all(events(1), providerTools(1))},
 	})
 }
