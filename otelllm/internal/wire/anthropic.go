@@ -259,7 +259,7 @@ func (r *messagesReader) startBlock(index int, b *messagesBlock) {
 		}
 	}
 	switch string(b.typ) {
-	case "text", "thinking", "redacted_thinking":
+	case "text", "thinking", "redacted_thinking", "compaction":
 		r.t.Unread = r.t.Unread || b.doubt
 	}
 }

@@ -53,7 +53,6 @@ func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
 			}
 		case "usage":
 			ch.usage, heading = readChatUsage(&c), false
-			chosen = chosen || ch.usage != unknownUsage
 		case "error":
 			ch.fault.read(&c)
 			heading = false
@@ -200,7 +199,7 @@ func (r *chatReader) readDelta(c *cursor, ch *chatChunk, d *chatDelta) {
 			if c.peek() == '{' {
 				r.readFragment(c, ch, d, legacyIndex)
 			} else {
-				c.skip()
+				c.other()
 			}
 		case "role", "index", "id", "name", "prefix", "annotations", "citations", "context", "channel", "tool_call_id",
 			"reasoning_signature", "reasoning_opaque", "encrypted_content", "logprobs":

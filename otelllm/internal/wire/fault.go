@@ -81,6 +81,10 @@ func (f *fault) member(c *cursor, key []byte) {
 // Google's details, of which RetryInfo says when to come back and ErrorInfo what
 // the status means.
 func (f *fault) detail(c *cursor) {
+	if c.peek() != '{' {
+		c.skip() // words about the error are no content
+		return
+	}
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "retry_after", "retry_after_seconds", "retry_after_ms":

@@ -209,8 +209,10 @@ func (r *geminiReader) readCall(c *cursor, p *geminiPart) {
 			for ok := c.array(); ok; ok = c.element() {
 				r.readPartialArg(c)
 			}
-		default: // args
+		case "args":
 			c.skip()
+		default:
+			c.doubt(key)
 		}
 	}
 }

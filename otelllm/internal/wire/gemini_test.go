@@ -104,7 +104,8 @@ func TestGemini(t *testing.T) {
 		{"a wrapped answer in one", jsonType, wrap(chunk(candidate("0", `{"text":"hi"}`, "STOP"))), all(events(1), texts(1), ended("STOP"))},
 		{"wrapped answers in an array", jsonType, "[" + wrap(hi) + "," + wrap(stop("STOP")) + "]", all(events(2), texts(1), ended("STOP"))},
 		{"a wrapper within one", "", crlf(`{"response":` + wrap(stop("STOP")) + `}`), events(1)},
-		{"a wrapper without an answer", "", crlf(`{"traceId":"x"}`, `{"response":null}`, `{"response":"STOP"}`), events(3)},
+		{"a wrapper without an answer", "", crlf(`{"traceId":"x"}`, `{"response":null}`, `{"response":""}`), events(3)},
+		{"a wrapper that is a text", "", crlf(`{"response":"STOP"}`), all(events(1), unread)},
 
 		{"an error", "", crlf(hi, unavailable), all(events(2), texts(1), phase(semconv.PhaseText), failedWith)},
 		{"a bare error", "", crlf(hi) + unavailable + "\r\n\r\n", all(events(2), texts(1), phase(semconv.PhaseText), failedWith)},

@@ -10,7 +10,9 @@ package wire
 //	for key, ok := c.object(); ok; key, ok = c.key() { … }
 //	for ok := c.array(); ok; ok = c.element() { … }
 //
-// A value of another type than asked for is skipped and reads as absent or empty.
+// A value of another type than asked for is skipped and reads as absent or empty. Where
+// content can be it makes the document doubtful if it says something: see filled, object
+// and array.
 // Once the document has proved malformed, bad is set, every loop ends and every
 // reader returns nothing, so that callers check once, at the end.
 type cursor struct {
@@ -22,7 +24,7 @@ type cursor struct {
 	badAt int // where it proved malformed
 
 	misnamed bool // a member has a known name in another case
-	doubtful bool // a member that is not known says something where content can be
+	doubtful bool // what is not known says something where content can be: a member, or a value of another type
 }
 
 // maxDepth is encoding/json's own limit of nesting.
@@ -74,7 +76,7 @@ func (c *cursor) array() bool {
 // open enters a container; on false there was another value, and it is consumed.
 func (c *cursor) open(bracket byte) bool {
 	if c.peek() != bracket {
-		c.skip()
+		c.other()
 		return false
 	}
 	if c.depth == maxDepth {
@@ -176,7 +178,7 @@ func (c *cursor) str() []byte {
 // filled reads a value and reports whether it is a string with something in it.
 func (c *cursor) filled() bool {
 	if c.peek() != '"' {
-		c.skip()
+		c.other()
 		return false
 	}
 	s, _, ok := c.rawString()

@@ -53,7 +53,7 @@ type ollamaLine struct {
 	done            bool
 	input, output   int
 	fault           fault
-	answer          bool // it has the members of an answer
+	answer          bool // it has a message
 	doubt           bool // a member that is not known says something
 }
 
@@ -154,8 +154,7 @@ func (r *ollamaReader) read(data []byte, l *ollamaLine) verdict {
 			for key, ok := c.object(); ok; key, ok = c.key() {
 				r.member(&c, key, l)
 			}
-		case "response", "thinking": // of /api/generate
-			l.answer = true
+		case "response", "thinking", "tool_calls", "image": // of /api/generate
 			r.member(&c, key, l)
 		case "done":
 			l.done = c.boolean()
@@ -167,7 +166,7 @@ func (r *ollamaReader) read(data []byte, l *ollamaLine) verdict {
 			l.output = c.count()
 		case "error":
 			l.fault.read(&c)
-		case "remote_model", "remote_host", "context", "logprobs":
+		case "remote_model", "remote_host", "context", "logprobs", "_debug_info":
 			c.skip()
 		default:
 			l.doubt = c.suspect(key) || l.doubt
@@ -194,7 +193,7 @@ func (r *ollamaReader) member(c *cursor, key []byte, l *ollamaLine) {
 				l.calls = append(l.calls, made)
 			}
 		}
-	case "images": // output like a text
+	case "images", "image": // output like a text
 		if c.something() {
 			l.text, l.unshaped = true, true
 		}

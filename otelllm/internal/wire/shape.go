@@ -86,7 +86,11 @@ func (s *values) begin() { s.n, s.overflow = 0, false }
 // filled reads a value as [cursor.filled] does. If it is a string it is a hole.
 func (s *values) filled(c *cursor, w what) bool {
 	if c.peek() != '"' {
-		c.skip()
+		if w == whatOther {
+			c.skip()
+		} else {
+			c.other()
+		}
 		return false
 	}
 	start := c.i + 1

@@ -219,6 +219,67 @@ func TestUnknownShapes(t *testing.T) {
 	}
 }
 
+// A member of an answer that is of another JSON type than it was counts, or the state
+// says that not all was read. One that says nothing is no doubt.
+func TestValuesOfAnotherType(t *testing.T) {
+	for _, tt := range []struct {
+		p       Protocol
+		payload string // with %s for a value
+		value   string // as it is: something of an answer
+	}{
+		{openAIChat{}, `{"id":"a","model":"m","choices":%s}`, `[{"index":0,"delta":{"content":"Hello"}}]`},
+		{openAIChat{}, `{"id":"a","model":"m","choices":[{"index":0,"delta":%s}]}`, `{"content":"Hello"}`},
+		{openAIChat{}, `{"id":"a","model":"m","choices":[{"index":0,"message":%s}]}`, `{"content":"Hello"}`},
+		{openAIChat{}, `{"id":"a","model":"m","choices":[{"index":0,"delta":{"content":%s}}]}`, `"Hello"`},
+		{openAIChat{}, `{"id":"a","model":"m","choices":[{"index":0,"delta":{"content":[{"type":"text","text":%s}]}}]}`, `"Hello"`},
+		{openAIChat{}, `{"id":"a","model":"m","choices":[{"index":0,"delta":{"audio":%s}}]}`, `{"transcript":"Hello"}`},
+		{openAIChat{}, `{"id":"a","model":"m","choices":[{"index":0,"delta":{"tool_calls":%s}}]}`, `[{"index":0,"id":"a","function":{"name":"f"}}]`},
+		{openAIChat{}, `{"id":"a","model":"m","choices":[{"index":0,"delta":{"function_call":%s}}]}`, `{"name":"f"}`},
+		{openAIChat{}, `{"id":"a","model":"m","choices":[{"index":0,"delta":{"executed_tools":%s}}]}`, `[{"index":0,"type":"search"}]`},
+		{openAICompletions{}, `{"id":"a","model":"m","choices":[{"index":0,"text":%s}]}`, `"Hello"`},
+		{openAIResponses{}, `{"type":"response.output_text.delta","output_index":0,"delta":%s}`, `"Hello"`},
+		{openAIResponses{}, `{"type":"response.output_text.done","output_index":0,"text":%s}`, `"Hello"`},
+		{openAIResponses{}, `{"type":"response.content_part.done","output_index":0,"part":%s}`, `{"type":"output_text","text":"Hello"}`},
+		{openAIResponses{}, `{"type":"response.output_item.added","output_index":0,"item":%s}`, `{"type":"function_call","call_id":"a","name":"f"}`},
+		{openAIResponses{}, `{"type":"response.completed","response":%s}`, `{"id":"r","status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"Hello"}]}]}`},
+		{openAIResponses{}, `{"type":"response.completed","response":{"id":"r","output":%s}}`, `[{"type":"message","content":[{"type":"output_text","text":"Hello"}]}]`},
+		{openAIResponses{}, `{"type":"response.completed","response":{"id":"r","output":[{"type":"message","content":%s}]}}`, `[{"type":"output_text","text":"Hello"}]`},
+		{anthropicMessages{}, `{"type":"content_block_delta","index":0,"delta":%s}`, `{"type":"text_delta","text":"Hello"}`},
+		{anthropicMessages{}, `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":%s}}`, `"Hello"`},
+		{anthropicMessages{}, `{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":%s}}`, `"Hello"`},
+		{anthropicMessages{}, `{"type":"content_block_start","index":0,"content_block":%s}`, `{"type":"tool_use","id":"a","name":"f"}`},
+		{anthropicMessages{}, `{"type":"message_start","message":{"id":"m","content":%s}}`, `[{"type":"text","text":"Hello"}]`},
+		{gemini{}, `{"candidates":%s}`, `[{"content":{"parts":[{"text":"Hello"}]}}]`},
+		{gemini{}, `{"candidates":[{"content":%s}]}`, `{"parts":[{"text":"Hello"}]}`},
+		{gemini{}, `{"candidates":[{"content":{"parts":%s}}]}`, `[{"text":"Hello"}]`},
+		{gemini{}, `{"candidates":[{"content":{"parts":[{"text":%s}]}}]}`, `"Hello"`},
+		{gemini{}, `{"candidates":[{"content":{"parts":[{"functionCall":%s}]}}]}`, `{"name":"f","id":"a"}`},
+		{ollama{}, `{"model":"m","message":%s,"done":false}`, `{"content":"Hello"}`},
+		{ollama{}, `{"model":"m","message":{"content":%s},"done":false}`, `"Hello"`},
+		{ollama{}, `{"model":"m","message":{"tool_calls":%s},"done":false}`, `[{"function":{"name":"f"}}]`},
+		{ollama{generate: true}, `{"model":"m","response":%s,"done":false}`, `"Hello"`},
+		{ollama{generate: true}, `{"model":"m","response":"","thinking":%s,"done":false}`, `"Hello"`},
+		{ollama{generate: true}, `{"model":"m","response":"","tool_calls":%s,"done":false}`, `[{"function":{"name":"f"}}]`},
+	} {
+		seen := func(value string) (n int, unread bool) {
+			s := decode(tt.p, sseType, "data: "+fmt.Sprintf(tt.payload, value)+"\n\n")
+			assert.Equal(t, 1, s.Events, value)
+			return s.TextChunks + s.ReasoningChunks + s.ToolInputsStarted + s.ProviderToolsStarted, s.Unread
+		}
+		n, doubted := seen(tt.value)
+		assert.Equal(t, 1, n, tt.payload)
+		assert.False(t, doubted, tt.payload)
+		for _, other := range [...]string{`[%s]`, `{"value":%s}`, `[[%s]]`, `[{"value":%s}]`} {
+			n, doubted := seen(fmt.Sprintf(other, tt.value))
+			assert.True(t, n > 0 || doubted, tt.payload+other)
+		}
+		for _, nothing := range [...]string{`null`, `false`, `7`, `[]`, `{}`, `""`, `[""]`} {
+			n, doubted := seen(nothing)
+			assert.False(t, n > 0 && doubted, tt.payload+nothing)
+		}
+	}
+}
+
 // wordsOf are the names of the members of a document, and the types in it.
 func wordsOf(t *testing.T, document string) (words []string) {
 	t.Helper()
