@@ -254,7 +254,7 @@ func (a *attempt) word(err error) (word error) {
 
 // mark returns the context to send the request with, which says that it is recorded.
 func (a *attempt) mark(ctx context.Context) context.Context {
-	a.marked.Context := ctx
+	a.marked.Context = ctx //nolint:fatcontext // it is part of its attempt, and holds the one context that the request is sent with
 	return &a.marked
 }
 

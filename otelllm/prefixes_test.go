@@ -73,7 +73,7 @@ func (*cutBody) Close() error { return nil }
 func newCutter() *cutter {
 	c := &cutter{header: http.Header{}, buf: make([]byte, 64<<10)}
 	below := roundTripper(func(req *http.Request) (*http.Response, error) {
-		c.body.ctx := req.Context()
+		c.body.ctx = req.Context() //nolint:fatcontext // of the one request that it is made for
 		return &http.Response{StatusCode: http.StatusOK, Header: c.header, Body: &c.body, Request: req}, nil
 	})
 	c.plain, c.watched = NewTransport(below), NewTransport(below, WithWatchdog(Watchdog{Total: time.Minute}))

@@ -34,6 +34,7 @@ type Run struct {
 
 	// begunRequests and begunTools count what began in this run and in the runs within it.
 	begunRequests, begunTools atomic.Int64
+	recorded                  atomic.Bool // a tool of the run itself was recorded; those within it are not its own
 	// generation changes with everything that a diagnosis rests on, but for what a request
 	// reads that is still open.
 	generation atomic.Uint64
@@ -211,7 +212,7 @@ func (r *Run) endSpan(ended *classify.Run, now time.Time) {
 
 // recordsTools reports whether every tool that runs is recorded: the author says so, or
 // one was.
-func (r *Run) recordsTools() bool { return r.declared || r.begunTools.Load() > 0 }
+func (r *Run) recordsTools() bool { return r.declared || r.recorded.Load() }
 
 // changed tells that something changed that the diagnosis of the run, and of every run
 // around it, rests on.
@@ -483,6 +484,7 @@ func (r *Run) toolBegan(t *Tool) {
 	if r == nil {
 		return
 	}
+	r.recorded.Store(true)
 	for run := r; run != nil; run = run.parent {
 		run.begunTools.Add(1)
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -175,7 +176,7 @@ func TestInnerRunsAreBounded(t *testing.T) {
 		for i := range maxParts + 100 {
 			inner, run := StartRun(ctx, "inner")
 			if i == 0 {
-				first := inner
+				first = inner //nolint:fatcontext // the first of many beside each other, not of one in the other
 				execute(inner, "call_1", NonIdempotent, nil)
 			}
 			if ends {

@@ -119,7 +119,7 @@ func judge(d *delivery, r recording, t truth) (found []finding) {
 // client gave whole.
 func justified(class string, d *delivery, t truth) bool {
 	switch class {
-	case semconv.ClassStreamInterrupted.String():
+	case semconv.ClassStreamInterrupted.String(), semconv.ClassProtocolViolation.String():
 		// The connection broke before the last byte had come, whatever the client says.
 		return t.broken
 	case semconv.ClassOutputLimited.String():

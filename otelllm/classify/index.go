@@ -162,6 +162,7 @@ type overview struct {
 	// lastAnswered is the last position of a request that was answered, and
 	// lastAnsweredOpaque that of one whose history is not known whole; -1: none.
 	lastAnswered, lastAnsweredOpaque int
+	lastAnswer                       time.Time // the latest end of a request that was answered
 	lastUnobserved                   time.Time // the latest start of a request whose history is not observed
 	anyUnobserved                    bool
 
@@ -182,6 +183,9 @@ func (j *judge) seen() *overview {
 		r := &j.run.Requests[i]
 		if j.states[i].answered() {
 			o.lastAnswered = pos
+			if r.End.After(o.lastAnswer) {
+				o.lastAnswer = r.End
+			}
 			if !r.plain() {
 				o.lastAnsweredOpaque = pos
 			}

@@ -186,6 +186,9 @@ const maxRateLimit = 10 * time.Minute
 // is exhausted. A 402 with a shorter wait is a rate limit, unless its code names the
 // quota: OpenRouter answers so while credits are refilled.
 func KindByWait(kind semconv.ProviderErrorKind, status int, code string, after time.Duration) semconv.ProviderErrorKind {
+	if _, digits := statusCode(code); digits {
+		code = "" // it says no more than the status
+	}
 	switch {
 	case kind == semconv.ProviderErrorKindRateLimited && after > maxRateLimit:
 		return semconv.ProviderErrorKindQuotaExhausted

@@ -18,6 +18,7 @@ func (j *judge) endedOn(lost []string) (request, recovered int) {
 	for pos, i := range j.order {
 		switch s := j.states[i]; {
 		case s == stateOK || s == stateUnknown || s == stateWaiting:
+		case s == stateAborted && j.outrun(pos):
 		case !carriesAny(&j.run.Requests[i], lost) && j.wentOn(pos):
 			if s == stateFailed {
 				recovered++
@@ -27,6 +28,19 @@ func (j *judge) endedOn(lost []string) (request, recovered int) {
 		}
 	}
 	return request, recovered
+}
+
+// outrun reports whether the application let go of the request at a position because
+// another one, which ran beside it, had answered: the run went well. What a person, a
+// shutdown or a deadline stopped is not of this kind.
+func (j *judge) outrun(pos int) bool {
+	r := j.at(int32(pos))
+	switch r.Abort.Source {
+	case semconv.AbortSourceUser, semconv.AbortSourceShutdown, semconv.AbortSourceDeadline:
+		return false
+	default:
+		return j.run.Failed == No && j.run.Abort.Source == semconv.AbortSourceUnset && j.seen().lastAnswer.After(r.Start)
+	}
 }
 
 func carriesAny(r *Request, ids []string) bool {

@@ -220,10 +220,15 @@ func (j *judge) addResponse(k *risk, r *Request) {
 	k.continues = k.continues || r.continues()
 }
 
+// refused: the provider did not take the request up. A timeout or an error of a server's
+// own does not show that.
+func (r *Request) refused() bool { return r.Status >= 400 && r.Status < 500 && r.Status != 408 }
+
 // continues: the provider goes on with the request although its stream is gone, or was
 // never there.
 func (r *Request) continues() bool {
-	return r.Background && r.sent() != No && r.Status < 400 && (!r.cameToItsEnd() || r.Finish == FinishWaiting)
+	return r.Background && r.sent() != No && !r.refused() &&
+		(!r.cameToItsEnd() || r.Finish == FinishWaiting || r.Provider.InBand)
 }
 
 // worse joins two facts about harm: seen outweighs not observed, which outweighs
@@ -272,11 +277,12 @@ func (r *Request) barren() bool {
 		failsConnection(r.Transport.Cause) || r.Watchdog.Kind == semconv.WatchdogKindConnect
 }
 
-// looksWhole: the stream came to a clean end within a call, or to an error event. Some
-// clients take the one for the end of the answer and overlook the other, and hand over
-// the call with what input it has.
+// looksWhole: within a call the stream came to an end of the bytes, clean or too early, or
+// to an error event. Some clients take the one for the end of the answer (AWS's does so
+// with an end that comes too early) and overlook the other, and hand over the call with
+// what input it has.
 func (r *Request) looksWhole() bool {
-	clean := r.Ended == semconv.StreamEndEOF || r.Ended == semconv.StreamEndTerminalEvent && r.Provider.InBand
+	clean := r.Ended == semconv.StreamEndEOF || r.Transport.Cause == semconv.TransportCauseBodyTruncated || r.Ended == semconv.StreamEndTerminalEvent && r.Provider.InBand
 	return clean && r.ToolInputsStarted.N() > max(r.ToolInputsCompleted.N(), r.ToolCalls.N())
 }
 
@@ -313,7 +319,7 @@ func (r *Request) providerTools() providerTools {
 	switch began := r.ProviderToolsStarted.least(r.doubtful()).Fact(); {
 	case began == Yes && (harmful || len(r.ProviderTools) == 0):
 		return providerToolsBegan
-	case r.sent() == No, r.Status >= 400 && r.Status < 500:
+	case r.sent() == No, r.refused():
 		return providerToolsNone // the provider never had it, or refused it
 	case began == No && r.cameToItsEnd():
 		return providerToolsNone // of a response that was cut, the beginning may be in the part that was lost

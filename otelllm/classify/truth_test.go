@@ -69,6 +69,9 @@ func TestRequests(t *testing.T) {
 			r.Ended, r.Phase, r.Finish, r.Transport.Cause = semconv.StreamEndEOF, semconv.PhaseToolInput, FinishMissing, semconv.TransportCauseCleanEOF
 			r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"}
 		}, "stream_interrupted/clean_eof@tool_input user_confirmed_retry (tool_state_unknown)", ""},
+		{"cut short within a call", all(reset(semconv.PhaseToolInput), func(r *Request) {
+			r.Transport.Cause, r.ToolInputsStarted, r.OpenCallIDs = semconv.TransportCauseBodyTruncated, Counted(1), []string{"a"}
+		}), "stream_interrupted/body_truncated@tool_input user_confirmed_retry (tool_state_unknown)", ""},
 		{"a reset within a call", all(reset(semconv.PhaseToolInput), func(r *Request) {
 			r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"}
 		}), "stream_interrupted/connection_reset@tool_input safe_auto_retry (incomplete_tool_input)", ""},
@@ -81,7 +84,14 @@ func TestRequests(t *testing.T) {
 		}), "provider_error/overloaded@response_started safe_auto_retry (no_output)", "provider"},
 		{"what is offered is not known", all(cut, func(r *Request) { r.ProviderTools = nil }), "stream_interrupted/connection_reset@response_started user_confirmed_retry (evidence_incomplete)", ""},
 		{"in the background, and cut", all(cut, func(r *Request) { r.Background = true }), "stream_interrupted/connection_reset@response_started user_confirmed_retry (provider_continues)", ""},
-		{"in the background, and refused", all(status(503, "", semconv.ProviderErrorKindOverloaded), func(r *Request) { r.Background = true }), "provider_error/overloaded@response_started safe_auto_retry (no_output)", ""},
+		{"in the background, and refused", all(status(429, "", semconv.ProviderErrorKindRateLimited), func(r *Request) { r.Background = true }), "provider_error/rate_limited@response_started safe_auto_retry (no_output)", ""},
+		{"in the background, and a server's error", all(status(504, "", semconv.ProviderErrorKindTimeout), func(r *Request) { r.Background = true }), "provider_error/timeout@response_started user_confirmed_retry (provider_continues)", ""},
+		{"in the background, and a timeout", all(status(408, "", semconv.ProviderErrorKindTimeout), func(r *Request) { r.Background = true }), "provider_error/timeout@response_started user_confirmed_retry (provider_continues)", ""},
+		{"in the background, and an error event", func(r *Request) {
+			r.Background, r.Ended, r.Phase = true, semconv.StreamEndTerminalEvent, semconv.PhaseResponseStarted
+			r.Provider = ProviderError{Kind: semconv.ProviderErrorKindServerError, InBand: true}
+		}, "provider_error/server_error@response_started user_confirmed_retry (provider_continues)", ""},
+		{"offered, and a timeout", all(status(408, "", semconv.ProviderErrorKindTimeout), offers("mcp")), "provider_error/timeout@response_started user_confirmed_retry (provider_tool_side_effect)", ""},
 		{"in the background, never sent", all(cutAt(semconv.TransportCauseConnectRefused), func(r *Request) { r.Background = true }), "connection_failed/connect_refused@before_connection safe_auto_retry (nothing_left_client)", ""},
 		// Quotas and rate limits.
 		{"429 for 20 seconds", all(status(429, "", semconv.ProviderErrorKindRateLimited), after(20*time.Second)), "provider_error/rate_limited@response_started safe_auto_retry (no_output)", ""},
@@ -89,6 +99,7 @@ func TestRequests(t *testing.T) {
 		{"429 for 5 hours", all(status(429, "rate_limit_exceeded", semconv.ProviderErrorKindRateLimited), after(5*time.Hour)), "provider_error/quota_exhausted@response_started no_retry (not_transient)", ""},
 		{"402", status(402, "", semconv.ProviderErrorKindQuotaExhausted), "provider_error/quota_exhausted@response_started no_retry (not_transient)", ""},
 		{"402 for a minute", all(status(402, "", semconv.ProviderErrorKindQuotaExhausted), after(time.Minute)), "provider_error/rate_limited@response_started safe_auto_retry (no_output)", ""},
+		{"402 for a minute, by its status again", all(status(402, "402", semconv.ProviderErrorKindQuotaExhausted), after(time.Minute)), "provider_error/rate_limited@response_started safe_auto_retry (no_output)", ""},
 		{"402 for an hour", all(status(402, "", semconv.ProviderErrorKindQuotaExhausted), after(time.Hour)), "provider_error/quota_exhausted@response_started no_retry (not_transient)", ""},
 		{"402 for a minute, by a quota's code", all(status(402, "insufficient_quota", semconv.ProviderErrorKindQuotaExhausted), after(time.Minute)), "provider_error/quota_exhausted@response_started no_retry (not_transient)", ""},
 		// A history that the provider refuses.
