@@ -27,7 +27,7 @@ import (
 
 func TestRunSpan(t *testing.T) {
 	r := newRecorder(t)
-	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r), WithConversationID("conv_1"))
+	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r), WithConversationID("conv_1"), WithToolsRecorded())
 	assert.True(t, trace.SpanContextFromContext(ctx).IsValid())
 	inner, sub := StartRun(ctx, "reviewer")
 	_, tool := StartTool(inner, ToolCall{ID: "call_1", Name: "read_file", Effect: ReadOnly})

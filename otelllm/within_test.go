@@ -113,7 +113,7 @@ func TestInnerRunsCount(t *testing.T) {
 		for _, first := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, first %v", tt.name, first), func(t *testing.T) {
 				r := newRecorder(t)
-				ctx, outer := StartRun(t.Context(), "outer", WithTracerProvider(r))
+				ctx, outer := StartRun(t.Context(), "outer", WithTracerProvider(r), WithToolsRecorded())
 				if first {
 					tt.inner(ctx)
 				}
@@ -131,7 +131,11 @@ func TestInnerRunsCount(t *testing.T) {
 				outer.End(connReset)
 				check(outer.Diagnosis())
 				s := r.named("invoke_agent outer")[0]
-				assert.Equal(t, tt.tools, s.get("llm.run.tools"))
+				tools := tt.tools
+				if tools == nil {
+					tools = int64(0)
+				}
+				assert.Equal(t, tools, s.get("llm.run.tools"))
 				assert.Equal(t, int64(1+tt.within), s.get("llm.run.requests"))
 			})
 		}
@@ -472,4 +476,23 @@ func BenchmarkRunVerdicts(b *testing.B) {
 			b.ReportMetric(float64(time.Since(began).Nanoseconds())/float64(n), "ns/step")
 		})
 	}
+}
+
+// That an inner run records its tools says nothing of the run around it, whose own calls
+// may be executed by tools that are not recorded.
+func TestInnerToolsDeclareNothing(t *testing.T) {
+	r := newRecorder(t)
+	ctx, outer := StartRun(t.Context(), "outer", WithTracerProvider(r))
+	q := request(ctx)
+	q.ToolCall("pay_1", "pay")
+	q.Finished("tool_calls")
+	q.End(nil)
+	inner, sub := StartRun(ctx, "inner")
+	execute(inner, "look_1", ReadOnly, nil)
+	sub.End(nil)
+	request(ctx).End(connReset)
+	assert.Equal(t, semconv.RetryReasonToolStateUnknown, outer.Diagnosis().Retry.Reason)
+	outer.End(connReset)
+	assert.Nil(t, r.named("invoke_agent outer")[0].get("llm.run.tools"))
+	assert.Equal(t, int64(1), r.named("invoke_agent inner")[0].get("llm.run.tools"))
 }
