@@ -57,7 +57,7 @@ func ask(ctx context.Context, out io.Writer, question string, opts ...otelllm.Op
 	if err != nil {
 		return err
 	}
-	runCtx, run := otelllm.StartRun(ctx, "example")
+	runCtx, run := otelllm.StartRun(ctx, "example", otelllm.WithToolsRecorded())
 	err = converse(runCtx, chat, out, question)
 	run.End(err)
 	if d := run.Diagnosis(); d.Failed() { // also where eino reports no error

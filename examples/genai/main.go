@@ -46,7 +46,7 @@ func ask(ctx context.Context, out io.Writer, question string, opts ...otelllm.Op
 	if err != nil {
 		return err
 	}
-	runCtx, run := otelllm.StartRun(ctx, "example")
+	runCtx, run := otelllm.StartRun(ctx, "example", otelllm.WithToolsRecorded())
 	err = converse(runCtx, client.Models, out, question)
 	run.End(err)
 	if d := run.Diagnosis(); d.Failed() { // also where the SDK reports no error

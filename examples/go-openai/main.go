@@ -46,7 +46,7 @@ func ask(ctx context.Context, out io.Writer, question string, opts ...otelllm.Op
 		config.BaseURL = url
 	}
 	config.HTTPClient = &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport, opts...)}
-	runCtx, run := otelllm.StartRun(ctx, "example")
+	runCtx, run := otelllm.StartRun(ctx, "example", otelllm.WithToolsRecorded())
 	err = converse(runCtx, openai.NewClientWithConfig(config), out, question)
 	run.End(err)
 	if d := run.Diagnosis(); d.Failed() { // also where the SDK reports no error

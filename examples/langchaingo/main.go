@@ -49,7 +49,7 @@ func ask(ctx context.Context, out io.Writer, question string, opts ...otelllm.Op
 	if err != nil {
 		return err
 	}
-	runCtx, run := otelllm.StartRun(ctx, "example")
+	runCtx, run := otelllm.StartRun(ctx, "example", otelllm.WithToolsRecorded())
 	err = converse(runCtx, model, out, question)
 	run.End(err)
 	if d := run.Diagnosis(); d.Failed() { // also where langchaingo reports no error

@@ -54,7 +54,7 @@ func ask(ctx context.Context, out io.Writer, question string) error {
 		// A call that was cut must not be executed for a whole one.
 		Transport: otelllm.NewTransport(http.DefaultTransport, otelllm.WithStreamErrors()),
 	}))}
-	runCtx, run := otelllm.StartRun(ctx, "example")
+	runCtx, run := otelllm.StartRun(ctx, "example", otelllm.WithToolsRecorded())
 	err = a.run(runCtx, question)
 	run.End(err)
 	if d := run.Diagnosis(); d.Failed() {

@@ -40,7 +40,7 @@ func ask(ctx context.Context, out io.Writer, weather tool, question string) erro
 	defer func() { _ = provider.Shutdown(ctx) }() // sends what is left; OpenTelemetry logs what fails
 	otel.SetTracerProvider(provider)
 
-	runCtx, run := otelllm.StartRun(ctx, "example")
+	runCtx, run := otelllm.StartRun(ctx, "example", otelllm.WithToolsRecorded())
 	err = talk(runCtx, out, weather, question)
 	run.End(err)
 	if d := run.Diagnosis(); d.Failed() {

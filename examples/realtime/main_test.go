@@ -52,7 +52,7 @@ func TestTheExample(t *testing.T) {
 			"the tool fails, and the model cannot be told",
 			[]faultyllm.Exchange{faultyllm.Answer(append(calls, faultyllm.Reset())...)},
 			true,
-			[]string{"The output of a tool never reached the model", "safe_auto_retry: read_only_tools_only"},
+			[]string{"The output of the tool get_weather never reached the model", "safe_auto_retry: read_only_tools_only"},
 			true,
 			map[string]any{"llm.tool.outcome": "failed", "llm.tool.output_delivery": "failed", "error.type": "*errors.errorString"},
 			[]map[string]any{{"llm.stream.end": "terminal_event"}},

@@ -60,7 +60,7 @@ func (ours) SDK() []option.RequestOption {
 }
 
 func (o ours) Run(ctx context.Context, name string) (context.Context, func(error)) {
-	ctx, run := otelllm.StartRun(ctx, name, otelllm.WithTracerProvider(o.tp))
+	ctx, run := otelllm.StartRun(ctx, name, otelllm.WithTracerProvider(o.tp), otelllm.WithToolsRecorded())
 	return ctx, run.End
 }
 

@@ -120,7 +120,7 @@ func (w *World) Run(ctx context.Context, c *Case, tp trace.TracerProvider) (Resu
 	switch {
 	case s.Killed:
 		// The spans that have ended have been sent; the run's never is.
-		runCtx, _ := otelllm.StartRun(ctx, s.Agent.Name, otelllm.WithTracerProvider(tp))
+		runCtx, _ := otelllm.StartRun(ctx, s.Agent.Name, otelllm.WithTracerProvider(tp), otelllm.WithToolsRecorded())
 		s.Agent.Model.User(s.Prompt)
 		_, result.Err = s.Agent.Model.Ask(runCtx, s.Agent.Tools, func(string) {})
 	case s.NoRun:

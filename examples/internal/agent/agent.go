@@ -84,8 +84,9 @@ var ErrTooManyTurns = errors.New("agent: too many turns")
 
 // Run answers the prompt.
 func (a *Agent) Run(ctx context.Context, prompt string) (text string, err error) {
-	ctx, run := otelllm.StartRun(ctx, a.Name, a.Options...)
-	defer func() { run.End(err) }()
+	options := append([]otelllm.RunOption{otelllm.WithToolsRecorded()}, a.Options...) // start records every tool
+	ctx, run := otelllm.StartRun(ctx, a.Name, options...)
+	defer run.Done(&err)
 	if a.Started != nil {
 		a.Started(run)
 	}
@@ -165,14 +166,14 @@ type result struct {
 func (a *Agent) start(ctx context.Context, call Call) func() result {
 	tool, known := a.tool(call.Name)
 	ctx, span := otelllm.StartTool(ctx, otelllm.ToolCall{ID: call.ID, Name: call.Name, Effect: tool.Effect})
-	return func() result {
-		r := result{span: span}
+	return func() (r result) {
+		r.span = span
+		defer span.Done(&r.err)
 		if known {
 			r.output, r.err = tool.Do(ctx, call.Arguments)
 		} else {
 			r.err = fmt.Errorf("%w: no such tool", otelllm.ErrInvalidInput)
 		}
-		span.End(r.err)
 		return r
 	}
 }
