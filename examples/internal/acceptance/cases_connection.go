@@ -35,7 +35,7 @@ func connections() []Case {
 		none(faultyllm.Anthropic, "untrusted certificate", semconv.CauseTLS, never, lasting, func(world *World, s *Setup) {
 			s.BaseURL = world.Untrusted.BaseURL("https", faultyllm.Anthropic)
 		}),
-		none(faultyllm.Chat, "no TLS", semconv.CauseTLS, safe, sent, func(world *World, s *Setup) {
+		none(faultyllm.Chat, "no TLS", semconv.CauseTLS, never, lasting, func(world *World, s *Setup) {
 			s.BaseURL = world.Garbage.BaseURL("https", faultyllm.Chat)
 		}),
 	)

@@ -43,13 +43,15 @@ func tools() []Case {
 		}
 	})...)
 
-	ends := func(wire faultyllm.Wire, variant string, e faultyllm.Exchange, v Verdict) Case {
+	// What came of the tool, its failure, no request carried any more: it is named.
+	ends := func(wire faultyllm.Wire, variant, call string, e faultyllm.Exchange, v Verdict) Case {
 		return Case{
 			Number: 17, Title: "tool fails, the run ends", Variant: variant, Wire: wire,
 			Script: []faultyllm.Exchange{e},
 			Want: Want{
 				Outcome: semconv.RunOutcomeFailed, Run: v,
 				Requests: make([]Verdict, 1), Tools: []Verdict{v},
+				MissingOutputs: []string{call},
 			},
 			Prepare: func(_ *World, s *Setup) {
 				broken(s)
@@ -58,8 +60,8 @@ func tools() []Case {
 		}
 	}
 	add(
-		ends(faultyllm.Chat, "with effects", asks, sideEffect),
-		ends(faultyllm.Anthropic, "read only", faultyllm.Answer(reading, faultyllm.Finish(faultyllm.ToolCalls)),
+		ends(faultyllm.Chat, "with effects", patchCall, asks, sideEffect),
+		ends(faultyllm.Anthropic, "read only", readCall, faultyllm.Answer(reading, faultyllm.Finish(faultyllm.ToolCalls)),
 			failure(semconv.CauseExecutionError, safe, semconv.RetryReasonReadOnlyToolsOnly)),
 	)
 
@@ -93,7 +95,8 @@ func tools() []Case {
 			Script: []faultyllm.Exchange{faultyllm.Answer(thinking, patching, faultyllm.CleanEnd())},
 			Want: Want{
 				Outcome: semconv.RunOutcomeFailed, Run: incomplete, Tools: []Verdict{incomplete},
-				Requests: []Verdict{interruption(semconv.CauseCleanEOF, semconv.PhaseToolInput, confirmed, semconv.RetryReasonToolSideEffect)},
+				Requests:       []Verdict{interruption(semconv.CauseCleanEOF, semconv.PhaseToolInput, confirmed, semconv.RetryReasonToolSideEffect)},
+				MissingOutputs: []string{patchCall},
 			},
 			Prepare: func(_ *World, s *Setup) { s.Agent.StopOnToolError = true },
 		}
