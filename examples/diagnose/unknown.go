@@ -11,7 +11,7 @@ import (
 // namespaces are those that the vocabulary has to itself.
 var namespaces = []string{
 	"llm.stream.", "llm.transport.", "llm.provider.", "llm.provider_error.", "llm.abort.", "llm.watchdog.", "llm.retry.",
-	"llm.history.", "llm.run.", "llm.tool.", "llm.failure.", "llm.classification.",
+	"llm.history.", "llm.run.", "llm.tool.", "llm.failure.", "llm.classification.", "llm.connection.",
 }
 
 // verdictNames are written by whoever judges: they are no facts, and no mistake.
@@ -19,7 +19,7 @@ var verdictNames = []string{
 	string(semconv.RunOutcomeKey), string(semconv.RunTimelineKey), string(semconv.RunRecoveredFailuresKey),
 	string(semconv.HistoryMissingOutputsKey), string(semconv.RetrySafetyKey), string(semconv.RetryReasonKey),
 	string(semconv.FailureClassKey), string(semconv.FailureCauseKey), string(semconv.FailurePhaseKey), string(semconv.FailureOriginKey),
-	string(semconv.FailureConfidenceKey), string(semconv.FailureSummaryKey), string(semconv.FailureEvidenceKey),
+	string(semconv.FailureConfidenceKey), string(semconv.FailureSummaryKey), string(semconv.FailureSummaryKeyKey), string(semconv.FailureEvidenceKey),
 	string(semconv.FailureMissingEvidenceKey), string(semconv.ClassificationTriggerKey), string(semconv.ClassificationRulesetKey),
 }
 

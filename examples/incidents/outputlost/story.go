@@ -23,7 +23,8 @@ func Story() incident.Story {
 			"the patch that was made in it is there, though nothing says so.",
 		Happened: "The tool had run. The request that carried its output was cut, and the retry was built from a history saved " +
 			"before the output had come. A call without its output is what the provider refuses.",
-		Do: "Do not repeat the run unasked: the tool has had its effect. Put the lost output back into the history, by the id that " +
+		Do: "Do not repeat the run unasked: the tool has had its effect. The refused request says what is wrong with it, " +
+			"`history_broken / missing_output`: no retry as it is. Put the lost output back into the history, by the id that " +
 			"`llm.history.missing_outputs` names, and ask again. In the agent, save a tool's output before the request that carries it.",
 		Telemetry: "anthropic-sdk-go's own spans and otelhttp; run and tool by hand",
 		Acts: []incident.Act{{

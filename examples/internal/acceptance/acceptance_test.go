@@ -66,7 +66,7 @@ func asWanted(c *acceptance.Case) report.Run {
 	}
 	run := report.Run{Span: span("invoke_agent coder", status(c.Want.Run), c.Want.Run)}
 	run.Verdict.Outcome, run.Verdict.Recovered, run.Verdict.MissingOutputs = c.Want.Outcome, c.Want.Recovered, c.Want.MissingOutputs
-	run.Verdict.Evidence, run.Verdict.Timeline, run.Verdict.Ruleset = c.Want.Evidence, []string{"+0.000s"}, "1"
+	run.Verdict.Evidence, run.Verdict.Timeline, run.Verdict.Ruleset = c.Want.Evidence, []string{"+0.000s"}, "2"
 	for _, v := range c.Want.Requests {
 		run.Requests = append(run.Requests, span("chat", status(v), v))
 	}

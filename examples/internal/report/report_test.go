@@ -56,12 +56,12 @@ func failedRun() ptrace.Traces {
 		"llm.failure.class", "stream_interrupted", "llm.failure.cause", "connection_reset", "llm.failure.phase", "response_started",
 		"llm.failure.origin", "transport", "llm.failure.confidence", "high",
 		"llm.failure.summary", "The connection to the model was lost (connection reset) just after the response had begun. "+
-			"A tool that changes things had already run. Ask before retrying: it could be done twice.",
+			"The tool apply_patch, which changes things, had already run. Ask before retrying: apply_patch could run twice.",
 		"llm.retry.safety", "user_confirmed_retry", "llm.retry.reason", "tool_side_effect",
 		"llm.failure.evidence", []any{"llm.stream.end=read_error"}, "llm.failure.missing_evidence", []any{"x"},
 		"llm.history.missing_outputs", []any{"call_1"},
 		"llm.run.timeline", []any{"+0.010s request 1: headers 200", "+0.040s request 2: connection reset"},
-		"llm.classification.trigger", "complete", "llm.classification.ruleset", "1")
+		"llm.classification.trigger", "complete", "llm.classification.ruleset", "2")
 	return td
 }
 
@@ -170,7 +170,7 @@ func TestAVerdictIsReadWhole(t *testing.T) {
 		Summary: v.Summary, Safety: semconv.RetrySafetyUserConfirmedRetry, Reason: semconv.RetryReasonToolSideEffect,
 		Evidence: []string{"llm.stream.end=read_error"}, MissingEvidence: []string{"x"}, MissingOutputs: []string{"call_1"},
 		Recovered: 1, Timeline: []string{"+0.010s request 1: headers 200", "+0.040s request 2: connection reset"},
-		Trigger: semconv.TriggerComplete, Ruleset: "1",
+		Trigger: semconv.TriggerComplete, Ruleset: "2",
 	}, v)
 	assert.NotEmpty(t, v.Summary)
 	assert.True(t, v.Failed())
@@ -242,8 +242,9 @@ one – cut            failed      stream_interrupted  connection_reset  respons
 two, a longer label  succeeded   -                   -                 -                 -
 three                no verdict  -                   -                 -                 -
 one – cut
-  The connection to the model was lost (connection reset) just after the response had begun. A
-  tool that changes things had already run. Ask before retrying: it could be done twice.
+  The connection to the model was lost (connection reset) just after the response had begun. The
+  tool apply_patch, which changes things, had already run. Ask before retrying: apply_patch could
+  run twice.
   what      failed: stream_interrupted / connection_reset, phase response_started, origin transport, confidence high
   retry     user_confirmed_retry, because of tool_side_effect
   made good 1 failure

@@ -290,7 +290,8 @@ var verdicts = map[string]bool{
 	string(semconv.HistoryMissingOutputsKey): true,
 	string(semconv.FailureClassKey):          true, string(semconv.FailureCauseKey): true, string(semconv.FailurePhaseKey): true,
 	string(semconv.FailureOriginKey): true, string(semconv.FailureConfidenceKey): true, string(semconv.FailureSummaryKey): true,
-	string(semconv.FailureEvidenceKey): true, string(semconv.FailureMissingEvidenceKey): true,
+	string(semconv.FailureSummaryKeyKey): true,
+	string(semconv.FailureEvidenceKey):   true, string(semconv.FailureMissingEvidenceKey): true,
 	string(semconv.RetrySafetyKey): true, string(semconv.RetryReasonKey): true,
 	string(semconv.ClassificationTriggerKey): true, string(semconv.ClassificationRulesetKey): true,
 }
