@@ -20,5 +20,5 @@ export function run(r) {
     responses: () => responses(new OpenAI(client), tools),
     messages: () => messages(new Anthropic({ ...client, openTelemetry: false }), tools),
   }[r.api]();
-  return withRun('coder', { signal: r.signal }, () => loop(model, { ...r, tools }));
+  return withRun('coder', { signal: r.signal, toolsRecorded: true }, () => loop(model, { ...r, tools }));
 }

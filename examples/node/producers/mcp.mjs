@@ -28,7 +28,7 @@ export async function run(r) {
       },
     }));
     const client = new OpenAI({ ...r.client, fetch: factsFetch(r.client.fetch) });
-    await withRun('coder', { signal: r.signal }, () => loop(chat(client, tools), { ...r, tools }));
+    await withRun('coder', { signal: r.signal, toolsRecorded: true }, () => loop(chat(client, tools), { ...r, tools }));
   } finally {
     await mcp.close();
     http.closeAllConnections();
