@@ -82,11 +82,12 @@ type agent struct {
 	huge    bool // it has more spans than may be held
 
 	parent pcommon.SpanID
+	around *running // the run that it is within
 	from   time.Duration
 }
 
 // agent adds a run: turns of a model call and the tools that it asks for, until an
-// answer. It returns when that ends.
+// answer. It returns when that ends. What it counts counts for the run around it.
 func (m *maker) agent(a agent) time.Duration {
 	r := &running{maker: m, plan: Plan{ID: m.id(), Named: true, Ends: !a.endless, Announces: !a.silent}}
 	root := a.parent
@@ -153,6 +154,10 @@ func (m *maker) agent(a agent) time.Duration {
 		m.other(coder, r.plan.ID, "INSERT answers", r.now, r.now+time.Millisecond)
 		r.plan.Spans = announced
 	}
+	if a.around != nil {
+		a.around.requests += r.requests
+		a.around.tools += r.tools
+	}
 	m.trace.Runs = append(m.trace.Runs, r.plan)
 	if a.parent.IsEmpty() {
 		m.server(root, end+time.Millisecond)
@@ -174,7 +179,7 @@ type running struct {
 	*maker
 	plan            Plan
 	now             time.Duration
-	requests, tools int
+	requests, tools int      // those of runs within it, too
 	done            []string // calls whose output the history has
 	retried         bool     // the next request is a second attempt
 }
@@ -185,6 +190,9 @@ func (r *running) end(a agent, parent pcommon.SpanID, at time.Duration, failed b
 	r.plan.Spans++
 	put(s, otelsemconv.GenAIOperationNameInvokeAgent, otelsemconv.GenAIAgentName("coder"),
 		otelsemconv.GenAIConversationID(r.trace.ID.String()))
+	if a.around != nil {
+		put(s, semconv.RunID(hex.EncodeToString(a.around.plan.ID[:])))
+	}
 	if r.plan.Announces {
 		put(s, semconv.RunRequests(r.requests), semconv.RunTools(r.tools))
 	}
@@ -264,7 +272,7 @@ func (r *running) request(takes time.Duration, e ending) {
 func (r *running) tool(call string, takes time.Duration, nests bool) {
 	id, from := r.id(), r.now
 	if nests {
-		r.now = r.agent(agent{parent: id, from: from})
+		r.now = r.agent(agent{parent: id, around: r, from: from})
 	} else {
 		r.now += r.around(takes + 1)
 		r.other(coder, id, "SELECT files", from, r.now)
