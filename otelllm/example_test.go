@@ -94,7 +94,7 @@ func ExampleStartRun() {
 	defer server.Close()
 	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport)}
 
-	ctx, run := otelllm.StartRun(context.Background(), "coder", otelllm.WithConversationID("conversation-7"))
+	ctx, run := otelllm.StartRun(context.Background(), "coder", otelllm.WithConversationID("conversation-7"), otelllm.WithToolsRecorded())
 	err := ask(ctx, client, server.URL)
 	if err != nil {
 		d := run.Diagnosis()
@@ -221,7 +221,7 @@ func ExampleWithVerdicts() {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport)}
 
-	ctx, run := otelllm.StartRun(context.Background(), "coder", otelllm.WithTracerProvider(provider), otelllm.WithVerdicts())
+	ctx, run := otelllm.StartRun(context.Background(), "coder", otelllm.WithTracerProvider(provider), otelllm.WithVerdicts(), otelllm.WithToolsRecorded())
 	run.End(ask(ctx, client, server.URL))
 	show(spans, "llm.run.outcome", "llm.failure.class", "llm.retry.safety", "llm.classification.trigger")
 	// Output:

@@ -228,6 +228,31 @@ func (t *requestTee) keep(try int, p []byte, err error) (streams bool) {
 	return t.asked.stream == classify.Yes
 }
 
+// readUnsent reads the body of a request of which nothing was read, once sending it has
+// failed: GetBody is on no request's way any more. A connection that was refused says
+// nothing of the history, and the verdict would have to be careful without it.
+func (t *requestTee) readUnsent(get func() (io.ReadCloser, error)) {
+	if t == nil || get == nil {
+		return
+	}
+	t.mu.Lock()
+	try, untouched := t.tries, !t.over && t.count == 0 && t.failed == nil
+	t.mu.Unlock()
+	if !untouched {
+		return
+	}
+	defer func() { _ = recover() }() // GetBody is the application's
+	body, err := get()
+	if err != nil {
+		return
+	}
+	defer body.Close()
+	all, err := io.ReadAll(io.LimitReader(body, maxRequestCopy+1))
+	if err == nil && (t.length <= 0 || int64(len(all)) == t.length) {
+		t.keep(try, all, io.EOF)
+	}
+}
+
 // drop forgets what has been kept of a body that was not sent whole.
 func (t *requestTee) drop() {
 	if t == nil {

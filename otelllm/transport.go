@@ -218,6 +218,7 @@ func (t *Transport) send(ctx context.Context, a *attempt, req *http.Request) (*h
 	resp, err := t.base.RoundTrip(sent)
 	returned = true
 	if err != nil || resp == nil {
+		a.tee.readUnsent(req.GetBody)
 		a.unanswered(err)
 		err = a.word(err)
 		a.dog.release()

@@ -363,6 +363,7 @@ func (j *judge) lost(tool *Tool) semconv.Cause {
 		}
 		retries := at >= retry || hasID(r.HistoryCalls, tool.CallID)
 		if at < from {
+			carried = carried || j.carries(r, tool) // by a clock that is coarser than the tool's
 			overtaken = overtaken || retries && !hasID(r.HistoryOutputs, tool.CallID)
 			if r.plain() && at >= retry {
 				plainNaming[0]++
