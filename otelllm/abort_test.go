@@ -355,7 +355,7 @@ func TestAbandoned(t *testing.T) {
 		func() {
 			req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+chatPath, strings.NewReader(chatBody))
 			require.NoError(t, err)
-			resp, err := NewTransport(b, WithWatchdog(Watchdog{Total: time.Hour})).RoundTrip(req)
+			resp, err := NewTransport(b, WithWatchdog(Watchdog{Total: time.Hour})).RoundTrip(req) //nolint:contextcheck // the request has it
 			require.NoError(t, err)
 			_, err = io.ReadFull(resp.Body, make([]byte, len(firstText)))
 			require.NoError(t, err)

@@ -101,7 +101,7 @@ func (a *attempt) take(p []byte, err error, now time.Time) bool {
 // could not have got through.
 func (a *attempt) failure(err error, at semconv.TransportStage) netcause.Failure {
 	f := netcause.Of(err, at)
-	failed, wrong := a.tee.fault()
+	wrong, failed := a.tee.fault()
 	switch {
 	case failed != nil && netcause.Holds(err, failed):
 		if at == semconv.TransportStageUnset { // a transport that calls no hooks has begun to send

@@ -207,7 +207,7 @@ func TestMarkEndsWithRoundTrip(t *testing.T) {
 	url := script(t, sseHead+chatStop+chatDone, nil)
 	var sent *http.Request
 	below := roundTripper(func(req *http.Request) (*http.Response, error) {
-		resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req)
+		resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req) //nolint:contextcheck // the request has it
 		if err == nil {
 			sent = req.Clone(req.Context()) // as otelhttp does
 			resp.Request = sent

@@ -402,7 +402,7 @@ func TestSilenceBeforeTheEnd(t *testing.T) {
 					require.ErrorIs(t, err, tt.then)
 				}
 				require.NoError(t, resp.Body.Close())
-				assert.Equal(t, tt.gap, r.only(t).get("llm.stream.longest_gap"))
+				assert.Equal(t, tt.gap, r.only(t).get("llm.stream.longest_gap")) //nolint:testifylint // by a clock of the test: exact
 			})
 		})
 	}

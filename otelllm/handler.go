@@ -56,7 +56,7 @@ func NewHandler(next http.Handler, opts ...Option) http.Handler {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, s := h.prepare(r)
 	if ctx != nil {
-		r = r.WithContext(ctx)
+		r = r.WithContext(ctx) //nolint:contextcheck // it is derived of the request's, but for a panic of the tracer's
 	}
 	if s == nil {
 		h.next.ServeHTTP(w, r)

@@ -63,7 +63,7 @@ func startSpan(
 ) (started context.Context, span trace.Span) {
 	defer func() {
 		if p := recover(); p != nil { // of a sampler or a span processor
-			started, span = ctx, trace.SpanFromContext(context.Background())
+			started, span = ctx, trace.SpanFromContext(context.Background()) //nolint:contextcheck // for a span that does nothing
 			panicked(p)
 		}
 	}()

@@ -289,16 +289,16 @@ func (t *requestTee) foreign() bool {
 	return said.read && !said.IsCall
 }
 
-// fault is what the body itself did: the error by which it failed, nil for none, and
-// whether it was not as long as announced.
-func (t *requestTee) fault() (failed error, wrong bool) {
+// fault is what the body itself did: whether it was not as long as announced, and the
+// error by which it failed, nil for none.
+func (t *requestTee) fault() (wrong bool, failed error) {
 	if t == nil {
-		return nil, false
+		return false, nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.failed == http.ErrBodyReadAfterClose { //nolint:errorlint // itself: net/http's server has closed it
-		return nil, t.wrong
+		return t.wrong, nil
 	}
-	return t.failed, t.wrong
+	return t.wrong, t.failed
 }

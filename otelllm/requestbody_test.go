@@ -208,7 +208,7 @@ func TestNextTryCountsAlone(t *testing.T) {
 	_, err = io.Copy(io.Discard, again)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"call_1", "call_2"}, tee.said().HistoryCalls)
-	_, wrong := tee.fault()
+	wrong, _ := tee.fault()
 	assert.False(t, wrong)
 	assert.Nil(t, tee.again(nil), "what cannot be had twice stays so")
 	_, err = tee.again(func() (io.ReadCloser, error) { return nil, io.ErrClosedPipe })()

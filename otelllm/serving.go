@@ -69,7 +69,7 @@ func (s *serving) broughtAbout(err error) bool {
 	if s == nil {
 		return false
 	}
-	failed, _ := s.tee.fault()
+	_, failed := s.tee.fault()
 	return failed != nil && netcause.Holds(err, failed)
 }
 

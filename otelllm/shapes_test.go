@@ -98,9 +98,9 @@ func quoted(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// text is the string under a key, "" without one.
-func (n *node) text(key string) string {
-	if i := slices.Index(n.keys, key); i >= 0 {
+// typ is the string under the key type, "" without one.
+func (n *node) typ() string {
+	if i := slices.Index(n.keys, "type"); i >= 0 {
 		s, _ := n.kids[i].value.(string)
 		return s
 	}
@@ -167,7 +167,7 @@ func (s *site) name() string {
 // sites finds the places in a payload, in a fixed order.
 func sites(n *node, path string, root bool, found []site) []site {
 	if n.object {
-		if typ := n.text("type"); typ != "" {
+		if typ := n.typ(); typ != "" {
 			path += "<" + typ + ">"
 		}
 		found = append(found, site{path, n, -1, root})
@@ -220,7 +220,7 @@ var mutations = []mutation{
 		name:    "word and event field changed",
 		applies: func(s *site) bool { return s.root && isWord(s) && s.object.keys[s.key] == "type" },
 		apply: func(s *site, e *shapedEvent) {
-			e.head = strings.Replace(e.head, s.object.text("type")+"\n", s.object.text("type")+changed+"\n", 1)
+			e.head = strings.Replace(e.head, s.object.typ()+"\n", s.object.typ()+changed+"\n", 1)
 			changeWord(s)
 		},
 	},
@@ -228,7 +228,7 @@ var mutations = []mutation{
 		name:    "event field changed",
 		applies: func(s *site) bool { return s.root && isWord(s) && s.object.keys[s.key] == "type" },
 		apply: func(s *site, e *shapedEvent) {
-			e.head = strings.Replace(e.head, s.object.text("type")+"\n", s.object.text("type")+changed+"\n", 1)
+			e.head = strings.Replace(e.head, s.object.typ()+"\n", s.object.typ()+changed+"\n", 1)
 		},
 	},
 	{name: "message type changed", applies: func(s *site) bool { return s.root && s.key < 0 }, apply: func(_ *site, e *shapedEvent) {

@@ -21,7 +21,7 @@ func TestSignal(t *testing.T) {
 	defer stop()
 	r := newRecorder(t)
 	rt := onFirstByte{base(t), func() {
-		assert.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1))
+		assert.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1)) //nolint:testifylint // on another goroutine
 		<-ctx.Done()
 	}}
 	_, err := call(ctx, NewTransport(rt, WithTracerProvider(r)), script(t, sseHead+firstText, nettest.Wait)+chatPath, chatBody)

@@ -124,7 +124,7 @@ func (s *soak) open(ctx context.Context, i int) (opened, error) {
 	if kind == "watchdog" {
 		opts = append(opts, WithWatchdog(Watchdog{Idle: limit}), WithStreamErrors())
 	}
-	resp, err := NewTransport(s.clients[proto], opts...).RoundTrip(req)
+	resp, err := NewTransport(s.clients[proto], opts...).RoundTrip(req) //nolint:contextcheck // the request has it
 	if err != nil {
 		return opened{}, err
 	}

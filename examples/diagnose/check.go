@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -165,9 +166,7 @@ func factsOf(k kind) (ordered, others []fact) {
 // it, or are beneath one of these.
 func runsWithin(run pcommon.SpanID, all []sight, parents map[pcommon.SpanID]pcommon.SpanID) map[string]bool {
 	around := make(map[pcommon.SpanID]pcommon.SpanID, len(parents))
-	for id, parent := range parents {
-		around[id] = parent
-	}
+	maps.Copy(around, parents)
 	for i := range all {
 		if s := &all[i]; s.kind == kindRun && s.has(string(semconv.RunIDKey)) {
 			for j := range all {

@@ -70,8 +70,8 @@ func (j *judge) dueBefore(r *Request) (d due) {
 	d.nameless = !o.nameless.IsZero() && !o.nameless.After(r.Start)
 	// Where nothing is known of the history, it is not known either that it holds what the
 	// model had got.
-	any := r.HistoryCalls == nil
-	if any {
+	unobserved := r.HistoryCalls == nil
+	if unobserved {
 		d.others = timesUntil(o.all, r.Start)
 	} else {
 		d.others = timesUntil(o.ends, r.Start) - sort.Search(len(o.got), func(i int) bool { return !o.got[i].Before(r.Start) })
@@ -88,7 +88,7 @@ func (j *judge) dueBefore(r *Request) (d due) {
 					continue
 				}
 				d.named = append(d.named, u)
-				if any || j.pendingAt(tool, r.Start) {
+				if unobserved || j.pendingAt(tool, r.Start) {
 					d.others--
 				}
 			}
