@@ -42,7 +42,9 @@ func TestACutInACallOfVertexAI(t *testing.T) {
 			})
 			require.NoError(t, err)
 
-			ctx, run := otelllm.StartRun(t.Context(), "test")
+			// The test executes no tool: a client that takes a clean end for the end of the answer
+			// may have handed the call over.
+			ctx, run := otelllm.StartRun(t.Context(), "test", otelllm.WithToolsRecorded())
 			_, err = read(ctx, client.Models, t.Output(), genai.Text("Will it snow in Oslo?"))
 			run.End(err)
 			assert.Equal(t, tc.said, err != nil, "%v", err)

@@ -358,12 +358,14 @@ func (j *judge) lost(tool *Tool) semconv.Cause {
 	for _, pos := range j.naming(tool.CallID) {
 		r := j.at(pos)
 		at := int(pos)
+		if at < from && !tool.End.IsZero() && j.carries(r, tool) {
+			carried = true // by a clock that is coarser than the tool's
+		}
 		if at < flying {
 			continue
 		}
 		retries := at >= retry || hasID(r.HistoryCalls, tool.CallID)
 		if at < from {
-			carried = carried || j.carries(r, tool) // by a clock that is coarser than the tool's
 			overtaken = overtaken || retries && !hasID(r.HistoryOutputs, tool.CallID)
 			if r.plain() && at >= retry {
 				plainNaming[0]++

@@ -245,7 +245,7 @@ func (j *naive) lost(tool *Tool) semconv.Cause {
 	carried, asked := false, false
 	for _, i := range j.order {
 		r := &j.run.Requests[i]
-		if !tool.End.IsZero() && r.Start.After(tool.Start) && r.Start.Before(tool.End) && j.carries(r, tool) {
+		if !tool.End.IsZero() && r.Start.Before(tool.End) && j.carries(r, tool) {
 			carried = true
 		}
 		if tool.End.IsZero() || r.Start.Before(tool.End) {

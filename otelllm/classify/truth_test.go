@@ -380,3 +380,16 @@ func TestPlainCancel(t *testing.T) {
 	assert.Equal(t, "The request was stopped on this side before a connection had been made. Nothing had been sent. It ended by a decision on this side: do not retry without a new one.", d.Summary)
 	assert.Equal(t, NoRetry, d.Retry.Safety)
 }
+
+// Spans of JavaScript begin on whole milliseconds: the request that carries an output may
+// seem to have begun before the tool, and so before the output existed.
+func TestOutputCarriedByACoarseClock(t *testing.T) {
+	for _, start := range []float64{0.9995, 1.0005} {
+		f := tool(1, 1.001, "a", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)
+		cut := request(start, 2, all(reset(semconv.PhaseResponseStarted), carries("a")))
+		r := run(true, []Request{request(0, 0.9, calls("a")), cut}, f)
+		v := Judge(&r)
+		assert.Empty(t, v.Run.MissingOutputs, start)
+		assert.Equal(t, semconv.ClassStreamInterrupted, v.Run.Class)
+	}
+}
