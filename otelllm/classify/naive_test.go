@@ -286,7 +286,10 @@ func (j *naive) retries(r *Request, tool *Tool) bool {
 	if hasID(r.HistoryCalls, tool.CallID) {
 		return true
 	}
-	for _, i := range j.failed {
+	for i := range j.run.Requests {
+		if j.states[i] != stateFailed {
+			continue
+		}
 		before := &j.run.Requests[i]
 		if !before.End.After(r.Start) &&
 			(hasID(before.HistoryOutputs, tool.CallID) || hasID(before.CallIDs, tool.CallID)) {

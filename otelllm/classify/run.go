@@ -29,7 +29,6 @@ type judge struct {
 	order  []int // indexes of requests by their start
 	whats  []what
 	states []state
-	failed []int // indexes of requests that failed
 
 	recorded Fact               // toolsRecorded, once asked
 	reused   Fact               // reuses, once asked
@@ -91,9 +90,6 @@ func (j *judge) prepare() {
 		e := endingOf(&r.Requests[i])
 		j.whats[i] = e.what()
 		j.states[i] = stateOf(j.whats[i].class, e)
-		if j.states[i] == stateFailed {
-			j.failed = append(j.failed, i)
-		}
 	}
 	slices.SortStableFunc(j.order, func(a, b int) int { return r.Requests[a].Start.Compare(r.Requests[b].Start) })
 }
@@ -109,7 +105,7 @@ func (j *judge) release() {
 	clear(j.index.numbers)
 	j.index.made = false
 	*j = judge{
-		order: j.order, whats: j.whats, states: j.states, failed: j.failed[:0],
+		order: j.order, whats: j.whats, states: j.states,
 		index: j.index, found: j.found, named: j.named, positions: j.positions, slots: j.slots,
 		lines: j.lines, others: j.others, text: j.text,
 	}
