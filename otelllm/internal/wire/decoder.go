@@ -377,21 +377,25 @@ func (d *bodyDecoder) payload(name, data []byte, cut bool) {
 }
 
 // first takes the object that a malformed payload begins with: some clients read no
-// further.
+// further. Another value at its beginning is not decoded.
 func (d *bodyDecoder) first(name, data []byte, cut bool) verdict {
 	c := cursor{b: data}
-	if c.peek() != '{' {
+	object := c.peek() == '{'
+	c.skip()
+	end := c.i
+	if c.bad || c.end() {
 		return malformed
 	}
-	if c.skip(); c.bad || c.end() {
+	d.state.Unread = true
+	if !object {
 		return malformed
 	}
-	data = data[:c.i]
+	data = data[:end]
 	v := d.reader.event(name, data)
 	if v == misnamed {
 		v = d.reader.event(name, canonical(data))
 	}
-	if d.state.Unread = true; v == progress && !cut {
+	if v != malformed && !cut {
 		d.violate(semconv.TransportCauseMalformedEvent)
 	}
 	return v
