@@ -68,7 +68,7 @@ type truth struct {
 	final   bool // the protocol's end was sent
 	failed  bool // an error inside the stream was sent, or its beginning
 	refused bool // the answer is a refusal, which not every client shows
-	broken  bool // the connection broke before the last byte, which some clients hide
+	broken  bool // the connection broke before the end of the last event, which some clients hide
 }
 
 // judge holds what a client gave to its caller against what was recorded.
@@ -120,7 +120,7 @@ func judge(d *delivery, r recording, t truth) (found []finding) {
 func justified(class string, d *delivery, t truth) bool {
 	switch class {
 	case semconv.ClassStreamInterrupted.String(), semconv.ClassProtocolViolation.String():
-		// The connection broke before the last byte had come, whatever the client says.
+		// The connection broke before the last event had ended, whatever the client says.
 		return t.broken
 	case semconv.ClassOutputLimited.String():
 		return d.refused || t.refused || !ordinary(d.finish)

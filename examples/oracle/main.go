@@ -58,9 +58,15 @@ func main() {
 	began := time.Now()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	rep, told := newReport(*shown), began
+	rep, told, early := newReport(*shown), began, 0
 	err = runAll(ctx, cases, *workers, func(c *testCase, res *result) {
 		rep.add(c, res)
+		for _, f := range res.findings {
+			if !f.kind.note() && early < 20 { // a run takes long, and one of them is often enough to stop it
+				early++
+				fmt.Fprintf(os.Stderr, "oracle: %s: %s: %s\n", f.kind, c, f.detail)
+			}
+		}
 		if *verbose {
 			printCase(os.Stdout, c, res)
 		}
@@ -144,7 +150,7 @@ func printCase(out io.Writer, c *testCase, res *result) {
 	}
 	var facts []string
 	for key, value := range res.recording {
-		if strings.HasPrefix(string(key), "llm.") && !slices.Contains([]string{"llm.failure.summary", "llm.failure.evidence", "llm.failure.missing_evidence"}, string(key)) {
+		if strings.HasPrefix(string(key), "llm.") && !slices.Contains([]string{"llm.failure.summary", "llm.failure.summary_key", "llm.failure.evidence", "llm.failure.missing_evidence"}, string(key)) {
 			facts = append(facts, strings.TrimPrefix(string(key), "llm.")+"="+value.String())
 		}
 	}
