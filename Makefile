@@ -3,13 +3,15 @@
 
 GO ?= go
 export GO
+# Each module is built as its own go.mod says. go.work is for editors, and for `go test` by hand over several modules.
+export GOWORK := off
 BUILD := build
 TOOLS := $(BUILD)/tools
 COLLECTOR := $(BUILD)/otelcol-llm
 
 # The modules with code of ours. Those under internal/tools only pin versions; bench is compiled and linted, and its
 # benchmarks are run by hand.
-MODULES := . examples deploy/collector
+MODULES := . processor/llmclassify examples deploy/collector
 EACH := MODULES="$(MODULES)" scripts/each-module
 # What needs no race detector is compiled in one way, so that the Collector, Jaeger, the tools, the linter and the tests
 # of deploy/ share what they have in common.
@@ -138,7 +140,7 @@ check-generated: $(TOOLS)/mdatagen ## fail with the difference if what is genera
 .PHONY: bench
 bench: $(TOOLS)/benchstat ## benchmarks, peers in bench/: BENCH=pattern BENCH_COUNT=n, BENCH_BASE=file to compare with an earlier build/bench.txt
 	@mkdir -p $(BUILD)
-	@{ MODULES=". bench" scripts/each-module bench $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./... || echo FAILED; } | tee $(BUILD)/bench.txt
+	@{ MODULES=". processor/llmclassify bench" scripts/each-module bench $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./... || echo FAILED; } | tee $(BUILD)/bench.txt
 	@! grep -q '^FAILED$$' $(BUILD)/bench.txt
 	@$(TOOLS)/benchstat $(BENCH_BASE) $(BUILD)/bench.txt
 
@@ -182,7 +184,7 @@ $(TOOLS)/builder $(TOOLS)/mdatagen $(TOOLS)/golangci-lint $(TOOLS)/benchstat $(T
 # a change to the processor's code only compiles.
 COLLECTOR_SOURCES := $(shell find processor otelllm/classify semconv -name '*.go' ! -name '*_test.go')
 
-$(BUILD)/collector/.resolved: deploy/collector/manifest.yaml go.mod go.sum $(TOOLS)/builder
+$(BUILD)/collector/.resolved: deploy/collector/manifest.yaml go.mod processor/llmclassify/go.mod processor/llmclassify/go.sum $(TOOLS)/builder
 	@echo "collector: writing its sources, fetching modules"
 	@mkdir -p $(@D)
 	@$(TOOLS)/builder --config deploy/collector/manifest.yaml --skip-compilation --skip-strict-versioning=false >$(BUILD)/collector-builder.log 2>&1 || \

@@ -106,6 +106,7 @@ require (
 	github.com/nikolalohinski/gonja v1.5.3 // indirect
 	github.com/ollama/ollama v0.17.4
 	github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatautil v0.159.0 // indirect
+	github.com/otelllm/otelllm-go/processor/llmclassify v0.0.0
 	github.com/pb33f/ordered-map/v2 v2.3.1 // indirect
 	github.com/pelletier/go-toml/v2 v2.2.2 // indirect
 	github.com/pierrec/lz4/v4 v4.1.28 // indirect
@@ -245,3 +246,5 @@ require (
 )
 
 replace github.com/otelllm/otelllm-go => ../
+
+replace github.com/otelllm/otelllm-go/processor/llmclassify => ../processor/llmclassify
