@@ -278,11 +278,11 @@ func (r *Request) barren() bool {
 }
 
 // looksWhole: within a call the stream came to an end of the bytes, clean or too early, or
-// to an error event. Some clients take the one for the end of the answer (AWS's does so
-// with an end that comes too early) and overlook the other, and hand over the call with
-// what input it has.
+// to its last event, be that an error or a [DONE] without a reason. Some clients take that
+// for the end of the answer (AWS's does so with an end that comes too early), and hand over
+// the call with what input it has.
 func (r *Request) looksWhole() bool {
-	clean := r.Ended == semconv.StreamEndEOF || r.Transport.Cause == semconv.TransportCauseBodyTruncated || r.Ended == semconv.StreamEndTerminalEvent && r.Provider.InBand
+	clean := r.Ended == semconv.StreamEndEOF || r.Ended == semconv.StreamEndTerminalEvent || r.Transport.Cause == semconv.TransportCauseBodyTruncated
 	return clean && r.ToolInputsStarted.N() > max(r.ToolInputsCompleted.N(), r.ToolCalls.N())
 }
 

@@ -72,6 +72,15 @@ func TestRequests(t *testing.T) {
 		{"cut short within a call", all(reset(semconv.PhaseToolInput), func(r *Request) {
 			r.Transport.Cause, r.ToolInputsStarted, r.OpenCallIDs = semconv.TransportCauseBodyTruncated, Counted(1), []string{"a"}
 		}), "stream_interrupted/body_truncated@tool_input user_confirmed_retry (tool_state_unknown)", ""},
+		{"an error event within a call", func(r *Request) {
+			r.Ended, r.Phase, r.Finish = semconv.StreamEndTerminalEvent, semconv.PhaseToolInput, FinishMissing
+			r.Provider = ProviderError{Kind: semconv.ProviderErrorKindOverloaded, InBand: true}
+			r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"}
+		}, "provider_error/overloaded@tool_input user_confirmed_retry (tool_state_unknown)", ""},
+		{"[DONE] without a reason within a call", func(r *Request) {
+			r.Ended, r.Phase, r.Finish = semconv.StreamEndTerminalEvent, semconv.PhaseToolInput, FinishMissing
+			r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"}
+		}, "stream_interrupted/clean_eof@tool_input user_confirmed_retry (tool_state_unknown)", ""},
 		{"a reset within a call", all(reset(semconv.PhaseToolInput), func(r *Request) {
 			r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"}
 		}), "stream_interrupted/connection_reset@tool_input safe_auto_retry (incomplete_tool_input)", ""},
