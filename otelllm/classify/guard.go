@@ -44,9 +44,8 @@ var guards = [...]guard{
 		return k.abort == semconv.AbortSourceDeadline
 	}},
 	{semconv.RetryReasonEvidenceIncomplete, UserConfirmedRetry, func(k *risk) bool {
-		return k.class == semconv.ClassUnclassified || k.class == semconv.ClassRunAbandoned ||
-			k.class == semconv.ClassApplicationError || // what failed in the application is not observed
-			!k.observed() || k.confidence() == semconv.ConfidenceLow
+		return k.class == semconv.ClassApplicationError || // what failed in the application is not observed
+			!k.observed() || k.confidence() == semconv.ConfidenceLow // as it is of what is unclassified or abandoned
 	}},
 }
 

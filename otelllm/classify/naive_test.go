@@ -316,11 +316,11 @@ func (j *naive) wentOn(i int) bool {
 
 // toolMadeGood reports whether the model got the tool's output or the word of
 // its failure, or the run went on well without it.
-func (j *naive) toolMadeGood(t *Tool, lost semconv.Cause) bool {
+func (j *naive) toolMadeGood(t *Tool) bool {
 	if j.answered(t, nil) {
 		return true
 	}
-	if lost == semconv.CauseOmittedFromRetry || lost == semconv.CauseDeliveryFailed || j.run.Failed == Yes {
+	if j.run.Failed == Yes {
 		return false
 	}
 	for _, i := range slices.Backward(j.order) {
@@ -486,7 +486,7 @@ func TestIndexes(t *testing.T) {
 		for i := range run.Tools {
 			tool := &run.Tools[i]
 			check("lost", n.lost(tool), j.lost(tool))
-			check("toolMadeGood", n.toolMadeGood(tool, semconv.CauseUnset), j.toolMadeGood(tool, semconv.CauseUnset))
+			check("toolMadeGood", n.toolMadeGood(tool), j.toolMadeGood(tool))
 		}
 	}
 }

@@ -99,11 +99,11 @@ const clockGrain = time.Millisecond
 
 // toolMadeGood reports whether the model got the tool's output or the word of
 // its failure, or the run went on well without it.
-func (j *judge) toolMadeGood(t *Tool, lost semconv.Cause) bool {
+func (j *judge) toolMadeGood(t *Tool) bool {
 	if j.answered(t, nil) {
 		return true
 	}
-	if lost == semconv.CauseOmittedFromRetry || lost == semconv.CauseDeliveryFailed || j.run.Failed == Yes {
+	if j.run.Failed == Yes {
 		return false
 	}
 	last := j.seen().lastAnswered

@@ -38,6 +38,7 @@ func TestConcerns(t *testing.T) {
 		{"another's call, where all are named", all(cut, func(r *Request) {
 			r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"y"}
 		}), tool(2, 3, "z", write, ok), false},
+		{"another's call, where a part was not read", all(cut, func(r *Request) { r.Unread = true }), tool(2, 3, "z", write, ok), true},
 		{"it was rejected", cut, tool(0.5, 2, "z", write, semconv.ToolOutcomeRejected), false},
 		{"its input was invalid", cut, tool(0.5, 2, "z", write, semconv.ToolOutcomeInvalidInput), false},
 		{"its output is in the history", all(cut, carries("z")), tool(-2, -1, "z", write, ok), false},
@@ -85,6 +86,10 @@ func TestProviderTools(t *testing.T) {
 		{"no reason either", all(answers, offers("mcp"), func(r *Request) {
 			r.Ended, r.Finish = semconv.StreamEndUnset, FinishMissing
 		}), providerToolsPossible},
+		{"a last event without a reason", all(answers, offers("mcp"), func(r *Request) { r.Finish = FinishMissing }), providerToolsPossible},
+		{"an error as the last event", all(answers, offers("mcp"), func(r *Request) {
+			r.Finish, r.Provider.Kind = FinishMissing, semconv.ProviderErrorKindOverloaded
+		}), providerToolsNone},
 		{"a clean end without the last event", all(answers, offers("mcp"), func(r *Request) { r.Ended = semconv.StreamEndEOF }), providerToolsPossible},
 		{"nothing was sent", all(offers("mcp"), func(r *Request) { r.Status, r.Phase = 0, semconv.PhaseBeforeConnection }), providerToolsNone},
 		{"399", all(cut, offers("mcp"), status(399)), providerToolsPossible},
@@ -124,31 +129,32 @@ func TestRunJoinsItsRequests(t *testing.T) {
 		requests list
 		want     semconv.RetryReason
 	}{
-		"certificate":                    {list{tls(CodeCertificate)}, semconv.RetryReasonNotTransient},
-		"handshake":                      {list{tls("HANDSHAKE")}, semconv.RetryReasonNothingLeftClient},
-		"handshake twice":                {list{tls("HANDSHAKE"), tls("HANDSHAKE")}, semconv.RetryReasonNothingLeftClient},
-		"certificate, then handshake":    {list{tls(CodeCertificate), tls("HANDSHAKE")}, semconv.RetryReasonNotTransient},
-		"handshake, then certificate":    {list{tls("HANDSHAKE"), tls(CodeCertificate)}, semconv.RetryReasonNotTransient},
-		"handshake, then no code":        {list{tls("HANDSHAKE"), tls("")}, semconv.RetryReasonNotTransient},
-		"violation":                      {list{violation(malformed, 1)}, semconv.RetryReasonNoOutput},
-		"violation, attempt unknown":     {list{violation(malformed, 0)}, semconv.RetryReasonNoOutput},
-		"violation at the second try":    {list{violation(malformed, 2)}, semconv.RetryReasonNotTransient},
-		"violation twice":                {list{violation(malformed, 1), violation(malformed, 1)}, semconv.RetryReasonNotTransient},
-		"violations of two kinds":        {list{violation(malformed, 1), violation(tooLong, 1)}, semconv.RetryReasonNoOutput},
-		"twice, then of another kind":    {list{violation(malformed, 1), violation(malformed, 1), violation(tooLong, 1)}, semconv.RetryReasonNotTransient},
-		"cut, then violation":            {list{cut, violation(malformed, 1)}, semconv.RetryReasonNoOutput},
-		"cut twice":                      {list{cut, cut}, semconv.RetryReasonNoOutput},
-		"text, then cut":                 {list{shown, cut}, semconv.RetryReasonVisibleOutput},
-		"cut, then text":                 {list{cut, shown}, semconv.RetryReasonVisibleOutput},
-		"provider's tools, then none":    {list{offered, cut}, semconv.RetryReasonProviderToolSideEffect},
-		"none, then provider's tools":    {list{cut, offered}, semconv.RetryReasonProviderToolSideEffect},
-		"background, then not":           {list{background, cut}, semconv.RetryReasonProviderContinues},
-		"not, then background":           {list{cut, background}, semconv.RetryReasonProviderContinues},
-		"reasoning, then none":           {list{all(cut, func(r *Request) { r.Reasoning = Counted(1) }), cut}, semconv.RetryReasonReasoningOnly},
-		"a tool's input, then none":      {list{all(cut, func(r *Request) { r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"} }), cut}, semconv.RetryReasonIncompleteToolInput},
-		"a call, then none":              {list{all(calls("a"), cut), cut}, semconv.RetryReasonToolCallNotExecuted},
-		"sent, then nothing sent":        {list{cut, tls("HANDSHAKE")}, semconv.RetryReasonNoOutput},
-		"calls not observed, then known": {list{all(cut, func(r *Request) { r.ToolCalls, r.ToolInputsCompleted = 0, 0 }), cut}, semconv.RetryReasonToolStateUnknown},
+		"certificate":                       {list{tls(CodeCertificate)}, semconv.RetryReasonNotTransient},
+		"handshake":                         {list{tls("HANDSHAKE")}, semconv.RetryReasonNothingLeftClient},
+		"handshake twice":                   {list{tls("HANDSHAKE"), tls("HANDSHAKE")}, semconv.RetryReasonNothingLeftClient},
+		"certificate, then handshake":       {list{tls(CodeCertificate), tls("HANDSHAKE")}, semconv.RetryReasonNotTransient},
+		"handshake, then certificate":       {list{tls("HANDSHAKE"), tls(CodeCertificate)}, semconv.RetryReasonNotTransient},
+		"handshake, then no code":           {list{tls("HANDSHAKE"), tls("")}, semconv.RetryReasonNotTransient},
+		"reset, of no code, then handshake": {list{all(cut, func(r *Request) { r.Transport.Code = "" }), tls("HANDSHAKE")}, semconv.RetryReasonNoOutput},
+		"violation":                         {list{violation(malformed, 1)}, semconv.RetryReasonNoOutput},
+		"violation, attempt unknown":        {list{violation(malformed, 0)}, semconv.RetryReasonNoOutput},
+		"violation at the second try":       {list{violation(malformed, 2)}, semconv.RetryReasonNotTransient},
+		"violation twice":                   {list{violation(malformed, 1), violation(malformed, 1)}, semconv.RetryReasonNotTransient},
+		"violations of two kinds":           {list{violation(malformed, 1), violation(tooLong, 1)}, semconv.RetryReasonNoOutput},
+		"twice, then of another kind":       {list{violation(malformed, 1), violation(malformed, 1), violation(tooLong, 1)}, semconv.RetryReasonNotTransient},
+		"cut, then violation":               {list{cut, violation(malformed, 1)}, semconv.RetryReasonNoOutput},
+		"cut twice":                         {list{cut, cut}, semconv.RetryReasonNoOutput},
+		"text, then cut":                    {list{shown, cut}, semconv.RetryReasonVisibleOutput},
+		"cut, then text":                    {list{cut, shown}, semconv.RetryReasonVisibleOutput},
+		"provider's tools, then none":       {list{offered, cut}, semconv.RetryReasonProviderToolSideEffect},
+		"none, then provider's tools":       {list{cut, offered}, semconv.RetryReasonProviderToolSideEffect},
+		"background, then not":              {list{background, cut}, semconv.RetryReasonProviderContinues},
+		"not, then background":              {list{cut, background}, semconv.RetryReasonProviderContinues},
+		"reasoning, then none":              {list{all(cut, func(r *Request) { r.Reasoning = Counted(1) }), cut}, semconv.RetryReasonReasoningOnly},
+		"a tool's input, then none":         {list{all(cut, func(r *Request) { r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"} }), cut}, semconv.RetryReasonIncompleteToolInput},
+		"a call, then none":                 {list{all(calls("a"), cut), cut}, semconv.RetryReasonToolCallNotExecuted},
+		"sent, then nothing sent":           {list{cut, tls("HANDSHAKE")}, semconv.RetryReasonNoOutput},
+		"calls not observed, then known":    {list{all(cut, func(r *Request) { r.ToolCalls, r.ToolInputsCompleted = 0, 0 }), cut}, semconv.RetryReasonToolStateUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests []Request
@@ -814,6 +820,64 @@ func TestNamedTool(t *testing.T) {
 	k.addInner(&Effects{started: 1 << semconv.ToolEffectNonIdempotent, tool: "pay"})
 	assert.Equal(t, "pay", k.tool)
 	assert.Equal(t, Effects{started: 1<<semconv.ToolEffectReadOnly | 1<<semconv.ToolEffectUnknown | 1<<semconv.ToolEffectNonIdempotent}.started, k.started)
+}
+
+// TestNamedToolOfARequest: of the tools that a new try could repeat.
+func TestNamedToolOfARequest(t *testing.T) {
+	const read, write, ok = semconv.ToolEffectReadOnly, semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded
+	named := func(name, id string, from float64, effect semconv.ToolEffect, outcome semconv.ToolOutcome) Tool {
+		f := tool(from, from+1, id, effect, outcome)
+		f.Name = name
+		return f
+	}
+	pay := named("pay", "p", 0.5, write, ok)
+	for _, tt := range []struct {
+		name   string
+		before Tool
+	}{
+		{"only reads", named("list", "l", 0.5, read, ok)},
+		{"was rejected", named("push", "q", 0.5, write, semconv.ToolOutcomeRejected)},
+		{"began later", named("push", "q", 5, write, ok)},
+		{"has its output in the history", named("push", "h", -3, write, ok)},
+	} {
+		r := run(true, []Request{request(0, 1, all(reset(semconv.PhaseResponseStarted), carries("h")))}, tt.before, pay)
+		assert.Contains(t, Judge(&r).Requests[0].Retry.Reason.String(), "tool_side_effect")
+		assert.Contains(t, Judge(&r).Requests[0].Summary, "The tool pay, which changes things, had already run.", "after one that %s", tt.name)
+	}
+
+	// An output without an id is not known to be that of a tool without one.
+	push := named("push", "", 0.5, write, ok)
+	r := run(true, []Request{request(0, 1, all(reset(semconv.PhaseResponseStarted), carries("")))}, push, pay)
+	assert.Contains(t, Judge(&r).Requests[0].Summary, "The tool push, which changes things, had already run.")
+}
+
+// TestHedge: a request that was let go of when one beside it had answered is no failure
+// of a run that went well.
+func TestHedge(t *testing.T) {
+	const application = semconv.AbortSourceApplication
+	well := Run{Failed: No}
+	for _, tt := range []struct {
+		name     string
+		run      Run
+		source   semconv.AbortSource
+		answered [2]float64
+		want     string
+	}{
+		{"one beside it answered", well, application, [2]float64{0.5, 3}, ""},
+		{"by the consumer", well, semconv.AbortSourceConsumer, [2]float64{0.5, 3}, ""},
+		{"one answered before it began", well, application, [2]float64{0, 1}, "local_abort/application@text no_retry (local_shutdown)"},
+		{"the run failed", Run{Failed: Yes}, application, [2]float64{0.5, 3}, "local_abort/application@text no_retry (local_shutdown)"},
+		{"how the run went is not known", Run{}, application, [2]float64{0.5, 3}, "local_abort/application@text no_retry (local_shutdown)"},
+		{"the run was stopped too", Run{Failed: No, Abort: Abort{Source: semconv.AbortSourceShutdown}}, application, [2]float64{0.5, 3}, "local_abort/application@text no_retry (local_shutdown)"},
+		{"by a person", well, semconv.AbortSourceUser, [2]float64{0.5, 3}, "local_abort/user@text no_retry (user_abort)"},
+		{"by a shutdown", well, semconv.AbortSourceShutdown, [2]float64{0.5, 3}, "local_abort/shutdown@text no_retry (local_shutdown)"},
+		{"by a deadline", well, semconv.AbortSourceDeadline, [2]float64{0.5, 3}, "local_abort/deadline@text user_confirmed_retry (visible_output)"},
+	} {
+		r := run(false, []Request{request(1, 2, aborted(tt.source)), request(tt.answered[0], tt.answered[1], answers)})
+		r.Failed, r.Abort = tt.run.Failed, tt.run.Abort
+		v := Judge(&r)
+		assert.Equal(t, tt.want, words(&v.Run), tt.name)
+	}
 }
 
 // TestBasisOfAHistory: that the history is why is concluded, unless a code says so.

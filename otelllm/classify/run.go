@@ -332,7 +332,7 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		if class == semconv.ClassUnset && lost == semconv.CauseUnset {
 			continue
 		}
-		switch good := j.toolMadeGood(tool, lost); {
+		switch good := j.toolMadeGood(tool); {
 		case lost == semconv.CauseDeliveryFailed || lost == semconv.CauseOmittedFromRetry:
 			undelivered, undeliveredCause = tool, lost
 		case class == semconv.ClassToolFailed && good:

@@ -278,6 +278,11 @@ func TestAcceptance(t *testing.T) {
 			requests: []string{"output_limited/max_output_tokens@stream_end no_retry (not_transient)"},
 		},
 		{
+			name: "21 the same within one tick of the clock", run: run(false, []Request{request(1, 1, all(answers, func(r *Request) { r.Finish = FinishMaxTokens }))}), outcome: "limited",
+			want:     "output_limited/max_output_tokens@stream_end no_retry (not_transient)",
+			requests: []string{"output_limited/max_output_tokens@stream_end no_retry (not_transient)"},
+		},
+		{
 			name: "a paused answer that was continued", run: run(false, []Request{
 				request(0, 1, all(answers, func(r *Request) { r.Finish = FinishPaused })), request(2, 3, answers),
 			}), outcome: "succeeded", requests: []string{"output_limited/paused@stream_end no_retry (not_transient)", ""},

@@ -285,6 +285,13 @@ func TestToolsAreDeclared(t *testing.T) {
 	v := Judge(&declared)
 	assert.Equal(t, "stream_interrupted/connection_reset@tool_call_ready safe_auto_retry (tool_call_not_executed)", words(&v.Run))
 
+	// A tool of a run within it is one of those that it announces.
+	inner := declared
+	inner.AnnouncedTools, inner.Inner = Counted(1), Effects{Requests: 1, Tools: 1, started: 1 << semconv.ToolEffectReadOnly}
+	inner.AnnouncedRequests = Counted(2)
+	v = Judge(&inner)
+	assert.Equal(t, "stream_interrupted/connection_reset@tool_call_ready safe_auto_retry (tool_call_not_executed)", words(&v.Requests[0]))
+
 	silent := declared
 	silent.AnnouncedTools = 0
 	v = Judge(&silent)
