@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // nested is a buffer of which a run is within the run that its span names, and whose
@@ -93,4 +94,52 @@ func TestRequestsAlone(t *testing.T) {
 	assert.Empty(t, b.Due(after(settle), 100))
 	assert.Equal(t, []shape{{HoldExpired, true, true, []byte{1}, nil}}, shapes(t, b.Due(after(maxHold), 100)))
 	empty(t, b)
+}
+
+// What a run announced may be missing of its requests alone, or of its tools alone.
+func TestRunsWithinCountForEach(t *testing.T) {
+	for name, tt := range map[string]struct {
+		announced, inner Announced
+		whole            bool
+	}{
+		"a request": {Announced{Requests: 2, Tools: 1}, Announced{Requests: 1}, true},
+		"a tool":    {Announced{Requests: 1, Tools: 2}, Announced{Tools: 1}, true},
+		"the other": {Announced{Requests: 1, Tools: 2}, Announced{Requests: 1}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := nested(map[byte]Announced{1: tt.inner})
+			run := arrive(1, Run, 0).announces(tt.announced.Requests, tt.announced.Tools)
+			assert.Equal(t, tt.whole, len(add(b, t0, []arrival{arrive(2, Request, 1), arrive(3, Tool, 1), run})) == 1)
+		})
+	}
+}
+
+// A trace that is gone by then keeps no other from being looked at.
+func TestReadyInSeveralTraces(t *testing.T) {
+	judged := map[byte]Announced{}
+	b := nested(judged)
+	require.Len(t, add(b, t0, []arrival{
+		arrive(1, Run, 0).announces(0, 0), arrive(5, Run, 0).announces(0, 0),
+		arrive(1, Run, 0).announces(1, 0).in(2), arrive(10, Run, 0).announces(0, 0).within(1).in(2),
+	}), 3)
+	judged[1] = Announced{Requests: 1}
+	assert.Equal(t, []byte{1}, ids(b.Ready(t0)))
+	empty(t, b)
+}
+
+// A run span that was forgotten is not looked at.
+func TestReadyWithoutTheForgotten(t *testing.T) {
+	b := nested(nil)
+	b.cfg.MaxFactBytes = ItemSize + factBytes
+	b.cfg.Read = func(*Item[fact]) int { return factBytes }
+	spent := func(a arrival) arrival {
+		a.Item.Spent = true
+		return a
+	}
+	forgotten := spent(arrive(5, Run, 0))
+	assert.Empty(t, add(b, t0, []arrival{forgotten, arrive(1, Run, 0).announces(1, 0)}))
+	assert.Equal(t, []byte{10}, ids(add(b, t0, []arrival{arrive(10, Run, 0).announces(0, 0).within(1), spent(arrive(2, Request, 1).in(2))})))
+	require.True(t, forgotten.Item.Gone())
+	assert.Empty(t, b.Ready(t0))
+	assert.Equal(t, []byte{1, 2}, ids(add(b, t0, []arrival{arrive(2, Request, 1)})))
 }

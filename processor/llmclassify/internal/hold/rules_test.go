@@ -138,10 +138,11 @@ func TestWatch(t *testing.T) {
 // Spans under one parent are a run of their own only in a trace that has no other.
 func TestGivenUp(t *testing.T) {
 	for name, tt := range map[string]struct {
-		judged, together, counts, whole bool
+		judged, meanwhile, together, whole bool
 	}{
 		"no run in the trace":         {whole: true},
 		"a run was judged before":     {judged: true},
+		"a run is judged meanwhile":   {meanwhile: true},
 		"a run expires with them":     {together: true},
 		"judged, and another expires": {judged: true, together: true},
 	} {
@@ -154,6 +155,9 @@ func TestGivenUp(t *testing.T) {
 				add(b, t0, []arrival{arrive(2, Request, 3)})
 			}
 			add(b, t0, []arrival{arrive(5, Request, 0).loose(9), arrive(6, Request, 0).loose(9)})
+			if tt.meanwhile {
+				require.Len(t, add(b, t0, []arrival{arrive(1, Run, 0).announces(0, 0)}), 1)
+			}
 			b.Due(after(maxHold), 1000)
 			releases := b.Due(after(runTimeout), 1000)
 			last := releases[len(releases)-1]
@@ -162,7 +166,7 @@ func TestGivenUp(t *testing.T) {
 			assert.False(t, last.Counts)
 			assert.Equal(t, id(9), last.RunID)
 			assert.Equal(t, []byte{5, 6}, ids([]Release[fact]{last}))
-			assert.Equal(t, tt.together || tt.judged, b.judged.any(trace1), "they are no run of the trace")
+			assert.Equal(t, tt.together || tt.meanwhile || tt.judged, b.judged.any(trace1), "they are no run of the trace")
 			assert.Len(t, releases, map[bool]int{true: 2, false: 1}[tt.together])
 			if tt.together {
 				assert.True(t, releases[0].Whole)
@@ -211,6 +215,155 @@ func TestRunTimeoutShorterThanMaxHold(t *testing.T) {
 	assert.Empty(t, b.Due(after(15*time.Second), 1000))
 	require.Len(t, b.Due(after(19*time.Second), 1000), 1)
 	assert.Equal(t, 35*time.Second, next(b))
+	add(b, after(17*time.Second), []arrival{arrive(50, Run, 0)})
+	assert.Equal(t, []byte{50}, ids(b.Due(after(19*time.Second), 1000)), "another run of the trace does not hurry it")
+	assert.Equal(t, 35*time.Second, next(b))
+}
+
+// All runs of a trace that have expired are given up at once, with what is held of them.
+func TestExpiredTogether(t *testing.T) {
+	spent := func(a arrival) arrival {
+		a.Item.Spent = true
+		return a
+	}
+	for name, first := range map[string]arrival{
+		"behind a run":  spent(arrive(2, Request, 1)),
+		"behind no run": spent(arrive(2, Request, 0).loose(9)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config()
+			cfg.RunTimeout = 10 * time.Second
+			cfg.Read = func(*Item[fact]) int { return factBytes }
+			b := New(t0, cfg)
+			add(b, t0, []arrival{first, arrive(12, Request, 11), arrive(22, Request, 21)})
+			assert.Equal(t, []byte{2, 12, 22}, ids(b.Due(after(10*time.Second), 1000)))
+			empty(t, b)
+		})
+	}
+}
+
+// The runs of a trace that have not expired have the earliest of their times.
+func TestEarliestOfThoseLeft(t *testing.T) {
+	b := New(t0, config())
+	for run, at := range []time.Duration{0, time.Second, 2 * time.Second} {
+		add(b, after(at), []arrival{arrive(byte(10*run+12), Request, byte(10*run+11))})
+	}
+	require.Equal(t, []byte{12, 22, 32}, ids(b.Due(after(maxHold), 1000)))
+	for run, at := range []time.Duration{0, time.Second, 2 * time.Second} {
+		next, _ := b.Next()
+		assert.Equal(t, after(at+runTimeout), next)
+		assert.Equal(t, []byte{byte(10*run + 12)}, ids(b.Due(next, 1000)))
+	}
+	empty(t, b)
+}
+
+// What fails upstream of a run is looked for among the requests of others, whatever
+// the reason it is released for, and is not looked for before.
+func TestUpstream(t *testing.T) {
+	unsure := func(unexplained, upstream bool) arrival {
+		a := arrive(2, Request, 1)
+		a.Item.Unexplained, a.Item.Upstream = unexplained, upstream
+		return a
+	}
+	foreign := func(releases []Release[fact]) (list []byte) {
+		for _, m := range releases[len(releases)-1].Members {
+			if m.Foreign {
+				list = append(list, m.ID[7])
+			}
+		}
+		return list
+	}
+	for _, tt := range []struct {
+		unexplained, upstream bool
+		want                  []byte
+	}{{false, false, nil}, {false, true, []byte{12}}, {true, false, []byte{12}}, {true, true, []byte{12}}} {
+		cfg := config()
+		cfg.Explained = func(*Release[fact]) bool { return true }
+		other := func() arrival { return arrive(12, Request, 11) }
+
+		b := New(t0, cfg)
+		evidence := other()
+		assert.Empty(t, add(b, t0, []arrival{unsure(tt.unexplained, tt.upstream), arrive(3, Tool, 1), evidence}))
+		require.Len(t, add(b, t0, []arrival{arrive(31, Run, 0).announces(0, 0)}), 1)
+		assert.False(t, evidence.Item.Known.read, "run 1 waits")
+		complete := add(b, t0, []arrival{arrive(1, Run, 0).announces(1, 1)})
+		require.Len(t, complete, 1)
+		assert.Equal(t, tt.want, foreign(complete), "complete: %+v", tt)
+
+		b = New(t0, cfg)
+		add(b, t0, []arrival{unsure(tt.unexplained, tt.upstream), arrive(3, Tool, 1)})
+		b.Due(after(maxHold), 1000)
+		add(b, after(runTimeout-1), []arrival{other()})
+		expired := b.Due(after(runTimeout), 1000)
+		require.Len(t, expired, 1)
+		assert.Equal(t, RunExpired, expired[0].Reason)
+		assert.Equal(t, tt.want, foreign(expired), "expired: %+v", tt)
+	}
+}
+
+// Spans of a trace that come together are judged one by one.
+func TestLateAmongOthers(t *testing.T) {
+	b := judgedRun(t, config())
+	a := Arrival[fact]{Trace: trace1}
+	for _, it := range []arrival{arrive(2, Request, 1), arrive(12, Request, 11), arrive(3, Tool, 1), arrive(13, Tool, 11)} {
+		a.Items = append(a.Items, it.Item)
+	}
+	assert.Equal(t, []byte{2, 3}, ids(b.Add(t0, []Arrival[fact]{a}, nil)))
+	assert.Equal(t, []byte{12, 13, 11}, ids(add(b, t0, []arrival{arrive(11, Run, 0).announces(1, 1)})))
+	empty(t, b)
+}
+
+// What was forgotten is not there any more, and keeps nothing else from being found or
+// from going, in a long list as in a short one.
+func TestForgottenAmongOthers(t *testing.T) {
+	for _, n := range []byte{2, 2 * smallTrace} {
+		cfg := config()
+		cfg.MaxFactBytes = ItemSize + factBytes
+		cfg.Read = func(*Item[fact]) int { return factBytes }
+		b := New(t0, cfg)
+		spent := func(n, run byte) arrival {
+			a := arrive(n, Request, run)
+			a.Item.Spent = true
+			return a
+		}
+		list := []arrival{spent(2, 1), spent(3, 1), arrive(3, Request, 1), arrive(4, Request, 1), spent(4, 1)}
+		for i := range n {
+			list = append(list, arrive(100+i, Tool, 1))
+		}
+		add(b, t0, append(list, arrive(100, Tool, 1)))
+		tr := b.Trace(trace1)
+		require.Equal(t, 2, b.Forgotten())
+		assert.Nil(t, tr.Item(id(2)))
+		assert.Same(t, list[3].Item, tr.Item(id(4)), "the first")
+		add(b, t0, []arrival{spent(2, 1).in(2)})
+		require.Equal(t, 1, b.Forgotten())
+		assert.Same(t, list[3].Item, tr.Item(id(4)), "its copy was forgotten")
+		add(b, t0, []arrival{arrive(11, Run, 0).announces(0, 0)}) // the lists are put in order
+		assert.Same(t, list[2].Item, tr.Item(id(3)), "the one that is left")
+		assert.Same(t, list[5].Item, tr.Item(id(100)))
+		assert.Len(t, ids(add(b, t0, []arrival{arrive(1, Run, 0).announces(3, uint32(n))})), int(n)+4)
+	}
+}
+
+// A run that waits for an explanation and is forgotten meanwhile does not count as
+// complete any more.
+func TestForgottenRun(t *testing.T) {
+	cfg := config()
+	cfg.MaxFactBytes = ItemSize + factBytes
+	cfg.Explained = func(*Release[fact]) bool { return false }
+	cfg.Read = func(*Item[fact]) int { return factBytes }
+	b := New(t0, cfg)
+	run, unexplained, other := arrive(1, Run, 0).announces(1, 0), arrive(2, Request, 1), arrive(2, Request, 1).in(2)
+	run.Item.Spent, unexplained.Item.Unexplained, other.Item.Spent = true, true, true
+	assert.Empty(t, add(b, t0, []arrival{run, unexplained}))
+	assert.Empty(t, add(b, t0, []arrival{other}))
+	require.True(t, run.Item.Gone())
+	assert.Empty(t, add(b, t0, []arrival{arrive(12, Request, 11)}))
+	assert.Empty(t, b.Due(after(settle), 1000))
+	releases := b.Due(after(maxHold), 1000)
+	require.Len(t, releases, 2)
+	assert.Equal(t, HoldExpired, releases[0].Reason)
+	assert.False(t, releases[0].Whole)
 }
 
 // Each run of a trace has a time of its own, whichever was kept first.
@@ -625,6 +778,7 @@ func TestForeign(t *testing.T) {
 		a.Item.ID = pcommon.SpanID{1, byte(n >> 8), byte(n)}
 		list = append(list, a)
 	}
+	list = append(list, arrive(4, Tool, 11))
 	assert.Len(t, add(b, t0, list), 1, "run 5")
 	complete := add(b, t0, []arrival{arrive(1, Run, 0).announces(1, 0), arrive(6, Run, 0).announces(0, 0)})
 	assert.Equal(t, []byte{6}, ids(complete), "a run that waits keeps no other from going")

@@ -64,19 +64,17 @@ func (b *Buffer[F]) came(t *Trace[F], r *run[F]) bool {
 	return requests >= announced.Requests && tools >= announced.Tools
 }
 
-// innermost takes those runs off the set within which there is a run whose span is here
-// and that is not in the set: what it did is a part of theirs, and is not known yet.
+// innermost takes those runs off the set, whose spans are here, within which there is a
+// run whose span is here and that is not in the set: what it did is a part of theirs, and
+// is not known yet.
 func (b *Buffer[F]) innermost(t *Trace[F], set runSet) runSet {
 	if b.cfg.Within == nil || len(t.spans) < 2 {
 		return set
 	}
 	around := func(id pcommon.SpanID) bool {
-		r := t.runs.get(id)
-		if r == nil || r.span == nil {
-			return false
-		}
+		outer := t.runs.get(id).span
 		return slices.ContainsFunc(t.spans[max(0, len(t.spans)-maxAround):], func(inner *Item[F]) bool {
-			return inner != r.span && !inner.Gone() && !set.has(inner.ID) && b.cfg.Within(t, inner, r.span)
+			return !inner.Gone() && !set.has(inner.ID) && b.cfg.Within(t, inner, outer)
 		})
 	}
 	for n := -1; n != len(set); { // what waits, keeps what is around it waiting

@@ -54,7 +54,7 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Re
 	}
 	t.changed = t.changed[:0]
 	for _, s := range t.settling { // what came may explain it
-		if s.why == Complete && !complete.has(s.span.ID) {
+		if s.why == Complete && !s.span.Gone() && !complete.has(s.span.ID) {
 			complete = append(complete, s.span.ID)
 		}
 	}
@@ -64,12 +64,9 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Re
 // sweepRuns releases the runs that are complete or have ended, but for those around one
 // that goes later, and the spans of those that are too large.
 func (b *Buffer[F]) sweepRuns(t *Trace[F], now age, releases []Release[F], complete, ended, large runSet) []Release[F] {
-	if all := append(slices.Clip(complete), ended...); len(all) > 0 {
-		if left := b.innermost(t, slices.Clone(all)); len(left) < len(all) {
-			waits := func(id pcommon.SpanID) bool { return !left.has(id) }
-			complete, ended = slices.DeleteFunc(complete, waits), slices.DeleteFunc(ended, waits)
-		}
-	}
+	left := b.innermost(t, slices.Concat(complete, ended))
+	waits := func(id pcommon.SpanID) bool { return !left.has(id) }
+	complete, ended = slices.DeleteFunc(complete, waits), slices.DeleteFunc(ended, waits)
 	if len(complete) > 0 {
 		releases = b.sweep(t, now, Complete, releases, func(_ *Item[F], p Place) bool { return complete.has(p.Run) })
 	}
