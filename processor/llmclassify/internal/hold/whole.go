@@ -45,7 +45,7 @@ func Whole[F any](a Arrival[F], spans []ptrace.Span, alone bool, releases []Rele
 	// The runs in the order in which the first of each came.
 	for i, it := range a.Items {
 		owner := it.owner()
-		if i > 0 && released(releases[first:], owner) {
+		if released(releases[first:], owner) {
 			continue
 		}
 		at := find(a.Items, owner)
