@@ -186,10 +186,7 @@ func (j *judge) carries(r *Request, tool *Tool) bool {
 	if !hasID(r.HistoryOutputs, tool.CallID) || tool.Start.After(r.Start) && tool.Start.Sub(r.Start) > clockGrain {
 		return false
 	}
-	if j.reused == No || !j.reuses() {
-		return true
-	}
-	return countID(r.HistoryOutputs, tool.CallID) >= j.owed(tool)
+	return !j.reuses() || countID(r.HistoryOutputs, tool.CallID) >= j.owed(tool)
 }
 
 // reuses reports whether any response makes a call of an id that its own history, or
@@ -353,8 +350,8 @@ func (j *judge) lost(tool *Tool) semconv.Cause {
 	retry := j.retriesFrom(tool)
 
 	carried, asked, omitted, overtaken := false, false, false, false
-	naming, plain := 0, j.seen().plain // of the requests that do not name the call only the sort counts
-	var plainNaming [3]int             // in flight and a retry, after the end, after it and a retry
+	plain := j.seen().plain             // of the requests that do not name the call only the sort counts
+	flyingRetries, laterRetries := 0, 0 // of the plain ones that name it: in flight, and after the end
 	for _, pos := range j.naming(tool.CallID) {
 		r := j.at(pos)
 		at := int(pos)
@@ -364,38 +361,34 @@ func (j *judge) lost(tool *Tool) semconv.Cause {
 		if at < flying {
 			continue
 		}
-		retries := at >= retry || hasID(r.HistoryCalls, tool.CallID)
+		retries := r.plain() && at >= retry
 		if at < from {
-			overtaken = overtaken || retries && !hasID(r.HistoryOutputs, tool.CallID)
-			if r.plain() && at >= retry {
-				plainNaming[0]++
+			overtaken = overtaken || !hasID(r.HistoryOutputs, tool.CallID) // then it holds the call
+			if retries {
+				flyingRetries++
 			}
 			continue
 		}
-		naming++
-		if r.plain() {
-			plainNaming[1]++
-			if at >= retry {
-				plainNaming[2]++
-			}
+		if retries {
+			laterRetries++
 		}
 		switch {
 		case j.carries(r, tool):
 			carried = true
 		case j.lacks(r, tool) != Yes:
 			asked = true
-		case tool.hasOutput() && retries:
+		case tool.hasOutput(): // it holds the call
 			omitted = true
 		}
 	}
-	switch after := end - from - naming; {
-	case tool.CallID == "":
-		asked = asked || after > 0
-	default:
-		asked = asked || after > int(plain[from])-plainNaming[1]
-		omitted = omitted || tool.hasOutput() && int(plain[max(from, retry)]) > plainNaming[2]
+	if tool.CallID == "" {
+		asked = from < end
+	} else {
+		// One after the end that names the call has decided it already.
+		asked = asked || end-from > int(plain[from])
+		omitted = omitted || tool.hasOutput() && int(plain[max(from, retry)]) > laterRetries
 		first := min(max(flying, retry), from)
-		overtaken = overtaken || int(plain[first]-plain[from]) > plainNaming[0]
+		overtaken = overtaken || int(plain[first]-plain[from]) > flyingRetries
 	}
 	switch {
 	case omitted && tool.Delivery == semconv.OutputDeliveryFailed:

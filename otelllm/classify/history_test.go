@@ -77,6 +77,12 @@ func TestReusedCallIDs(t *testing.T) {
 			[]Tool{tool(2.0005, 2.0006, "call_0", write, ok)},
 			"stream_interrupted/connection_reset@response_started safe_auto_retry (no_output)", nil,
 		},
+		{
+			"a millisecond by such a clock",
+			[]Request{request(0, 1, calls("call_0")), request(2, 3, all(cut, carries("call_0")))},
+			[]Tool{tool(2.001, 2.0015, "call_0", write, ok)},
+			"stream_interrupted/connection_reset@response_started safe_auto_retry (no_output)", nil,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := run(true, c.requests, c.tools...)
@@ -163,4 +169,69 @@ func TestRefusedAfterItWasSent(t *testing.T) {
 		v := Judge(&Run{Start: t0, End: at(2), Ended: Yes, Requests: []Request{refused}})
 		assert.Equal(t, want, words(&v.Requests[0]))
 	}
+}
+
+// While the second call of an id runs, a retry goes out that carries the output of the
+// first one. It does not owe that of the second, as one that carries neither does.
+func TestReusedIDInFlightAtTheRetry(t *testing.T) {
+	const ok = semconv.ToolOutcomeSucceeded
+	requests := []Request{
+		request(0, 1, calls("call_0")),
+		request(3, 4, all(calls("call_0"), carries("call_0"), reset(semconv.PhaseToolCallReady))),
+		request(6, 7, all(answers, carries("call_0"))),
+	}
+	tools := []Tool{tool(1, 2, "call_0", semconv.ToolEffectReadOnly, ok), tool(4, 9, "call_0", semconv.ToolEffectReadOnly, ok)}
+	r := run(false, requests, tools...)
+	assert.Equal(t, semconv.RunOutcomeRecovered, Judge(&r).Run.Outcome)
+
+	requests[2].HistoryCalls = nil
+	r = run(false, append(slices.Clone(requests), request(7, 8, answers)), tools...)
+	v := Judge(&r)
+	assert.Equal(t, "tool_output_lost/omitted_from_retry@tool_output_delivery user_confirmed_retry (visible_output)", words(&v.Run))
+}
+
+// Once a whole answer has taken up an output, a thread may leave out both it and its
+// call, whatever carries it later.
+func TestOutputSummarisedAwayAndBack(t *testing.T) {
+	r := run(true, []Request{
+		request(0, 1, calls("a")), request(3, 4, all(answers, carries("a"))),
+		request(5, 6, reset(semconv.PhaseResponseStarted)), request(7, 8, all(answers, carries("a"))),
+	}, tool(1, 2, "a", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded))
+	v := Judge(&r)
+	assert.Empty(t, v.Requests[2].MissingOutputs)
+	assert.Equal(t, "stream_interrupted/connection_reset@response_started safe_auto_retry (read_only_tools_only)", words(&v.Requests[2]))
+}
+
+// executed are tools that executed calls of these ids, all at the same time.
+func executed(from, to float64, ids ...string) (tools []Tool) {
+	for _, id := range ids {
+		tools = append(tools, tool(from, to, id, semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded))
+	}
+	return tools
+}
+
+// Of more outputs than can be named, those are that existed first.
+func TestMoreMissingOutputsThanAreNamed(t *testing.T) {
+	const half = MaxIDs / 2
+	named := ids(2*half + 1)
+	tools := append(executed(3, 3.5, named[2*half]), executed(1, 2, named[:2*half]...)...)
+	two := []Request{request(0, 0.5, calls(named[:half]...)), request(0, 0.5, calls(named[half:]...))}
+	cut := reset(semconv.PhaseResponseStarted)
+
+	r := run(true, append(slices.Clone(two), request(4, 5, cut)), tools...)
+	v := Judge(&r)
+	assert.Equal(t, named[:2*half], v.Requests[2].MissingOutputs)
+	assert.Len(t, v.Run.MissingOutputs, MaxIDs, "that no request took up")
+
+	cut(&two[0])
+	cut(&two[1])
+	r = run(true, append(slices.Clone(two), request(4, 5, answers)), tools...)
+	v = Judge(&r)
+	assert.Equal(t, semconv.CauseOmittedFromRetry, v.Run.Cause)
+	assert.Len(t, v.Run.MissingOutputs, MaxIDs, "that a retry left out")
+
+	r = run(true, []Request{two[0], request(3, 4, calls(named[half:]...))}, append(executed(1, 2, named[:half]...), executed(5, 6, named[half:]...)...)...)
+	v = Judge(&r)
+	assert.Equal(t, semconv.CauseOmittedFromRetry, v.Run.Cause)
+	assert.Equal(t, named[:MaxIDs], v.Run.MissingOutputs, "of both")
 }
