@@ -168,10 +168,8 @@ func (r *chatReader) applyChoices(ch *chatChunk) {
 	for i := range ch.choices.n {
 		d := ch.choices.at(i)
 		choice := r.applyDelta(d)
-		if n := d.executed - r.executed; n > 0 {
-			r.executed = d.executed
-			r.t.providerTools(n)
-		}
+		r.t.providerTools(max(d.executed-r.executed, 0))
+		r.executed = max(d.executed, r.executed)
 		for range d.fragments {
 			r.fragment(d.index, ch.fragments.at(fragment))
 			fragment++

@@ -9,7 +9,7 @@ type chatChunk struct {
 	fault     fault
 	doubt     bool // it says something, and not where an answer is
 	deferred  bool // it has the id of a request that is answered later
-	head      int  // where the value of the choices begins, if nothing but who it is from stands before it; else 0
+	head      int  // where the value of the choices begins
 }
 
 // chatDelta is the part of a chunk that is about one choice.
@@ -35,7 +35,6 @@ func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
 	r.shapes.begin()
 	c := cursor{b: data}
 	var isError, chosen, unknown bool
-	heading := true // nothing has been said but what chunks have in common
 	key, ok := r.begin(&c)
 	for ; ok; key, ok = c.key() {
 		switch string(key) {
@@ -44,24 +43,20 @@ func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
 		case "model":
 			ch.model = c.str()
 		case "choices":
-			if heading {
-				ch.head = c.i
+			if !chosen {
+				ch.head, chosen = c.i, true
 			}
-			heading, chosen = false, true
 			for ok := c.array(); ok; ok = c.element() {
 				r.readChoice(&c, ch)
 			}
 		case "usage":
-			ch.usage, heading = readChatUsage(&c), false
+			ch.usage = readChatUsage(&c)
 		case "error":
 			ch.fault.read(&c)
-			heading = false
 		case "x_groq":
 			ch.readGroq(&c)
-			heading = false
 		case "object":
 			isError = string(c.str()) == "error"
-			heading = heading && !isError
 		case "created":
 			r.shapes.number(&c)
 		case "obfuscation":
@@ -92,12 +87,9 @@ func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
 var chatHeading = []string{"id", "model", "object", "request_id", "system_fingerprint", "service_tier", "provider", "x_groq"}
 
 // begin goes to the first member of the chunk that c is at the beginning of; to its
-// choices where those of an earlier chunk came after the same, whose id and model are
-// known: who a chunk is from is the same in every chunk of a response.
+// choices where those of an earlier chunk, which had nothing else to say, came after the
+// same: who a chunk is from is the same in every chunk of a response.
 func (r *chatReader) begin(c *cursor) ([]byte, bool) {
-	if r.t.ResponseID == "" || r.t.Model == "" {
-		return c.object()
-	}
 	n := r.shapes.head(c.b)
 	if n == 0 {
 		r.shapes.begin()
@@ -121,9 +113,7 @@ func (ch *chatChunk) readGroq(c *cursor) {
 		case "error":
 			if c.peek() != '"' {
 				ch.fault.read(c)
-				continue
-			}
-			if why := c.str(); len(why) > 0 {
+			} else if why := c.str(); len(why) > 0 {
 				ch.fault.seen = true
 				if safeName(why) != redacted {
 					ch.fault.code = why

@@ -194,6 +194,28 @@ func TestListsOfOnePayloadAreBounded(t *testing.T) {
 	}
 }
 
+// As many elements of one list as are read at most are all counted.
+func TestListsAreReadUpToTheirBound(t *testing.T) {
+	for _, tt := range []struct {
+		p                      Protocol
+		before, element, after string
+	}{
+		{openAIChat{}, `{"choices":[`, `{"message":{"content":"a"}}`, `]}`},
+		{openAIChat{}, `{"choices":[{"message":{"tool_calls":[`, `{}`, `]}}]}`},
+		{openAIResponses{}, `{"status":"completed","output":[`, `{"type":"function_call"}`, `]}`},
+		{anthropicMessages{}, `{"type":"message","content":[`, `{"type":"text","text":"a"}`, `]}`},
+		{bedrockConverse{}, `{"output":{"message":{"content":[`, `{"text":"a"}`, `]}}}`},
+		{ollama{}, `{"message":{"tool_calls":[`, `{}`, `]},"done":true}`},
+		{gemini{}, `{"candidates":[`, `{"content":{"parts":[{"text":"a"}]}}`, `]}`},
+		{gemini{}, `{"candidates":[{"content":{"parts":[`, `{"text":"a"}`, `]}}]}`},
+	} {
+		for n, want := range map[int]int{maxListed: maxListed, maxListed + 1: maxListed} {
+			s := decode(tt.p, jsonType, tt.before+strings.TrimSuffix(strings.Repeat(tt.element+",", n), ",")+tt.after)
+			assert.Equal(t, want, s.TextChunks+s.ToolInputsStarted, "%d of %s", n, tt.before)
+		}
+	}
+}
+
 func itoa(n int) string { return strconv.Itoa(n) }
 
 func TestSafe(t *testing.T) {

@@ -159,6 +159,8 @@ func TestIsCall(t *testing.T) {
 		{"/x/completions", `{"model":"m","prompt":"hi"}`, true},
 		{"/x/completions", `{"model":"m","prompt":[1,2]}`, true},
 		{"/x/completions", `{"course":"m"}`, false},
+		{"/x/completions", `{"model":"m"}`, false},
+		{"/x/completions", `{"prompt":"hi"}`, false},
 		{"/v1internal:generateContent", `{"model":"m","project":"p","request":{"contents":[]}}`, true},
 		{"/v1internal:generateContent", `{"model":"m","request":{}}`, false},
 	} {
