@@ -61,8 +61,8 @@ func ParseFinish(reasons []string) Finish {
 			worst = max(worst, FinishOther)
 		case finish == FinishMissing:
 			return FinishMissing
-		case finish > worst:
-			worst = finish
+		default:
+			worst = max(worst, finish)
 		}
 	}
 	return worst

@@ -822,6 +822,58 @@ func TestNamedTool(t *testing.T) {
 	assert.Equal(t, Effects{started: 1<<semconv.ToolEffectReadOnly | 1<<semconv.ToolEffectUnknown | 1<<semconv.ToolEffectNonIdempotent}.started, k.started)
 }
 
+// TestToolOutcomes: what failed of a tool, also where this side stopped something.
+func TestToolOutcomes(t *testing.T) {
+	for _, tt := range []struct {
+		outcome          semconv.ToolOutcome
+		alone, withAbort string
+	}{
+		{semconv.ToolOutcomeUnset, "", "local_abort/deadline"},
+		{semconv.ToolOutcomeSucceeded, "", ""},
+		{semconv.ToolOutcomeFailed, "tool_failed/execution_error", "tool_failed/execution_error"},
+		{semconv.ToolOutcomeTimedOut, "tool_failed/timeout", "tool_failed/timeout"},
+		{semconv.ToolOutcomeInterrupted, "tool_failed/interrupted", "local_abort/deadline"},
+		{semconv.ToolOutcomeRejected, "tool_failed/rejected", "tool_failed/rejected"},
+		{semconv.ToolOutcomeInvalidInput, "tool_failed/invalid_input", "tool_failed/invalid_input"},
+	} {
+		f := tool(1, 2, "a", semconv.ToolEffectReadOnly, tt.outcome)
+		for source, want := range map[semconv.AbortSource]string{semconv.AbortSourceUnset: tt.alone, semconv.AbortSourceDeadline: tt.withAbort} {
+			f.Abort.Source = source
+			r := run(false, []Request{request(0, 1, calls("a"))}, f)
+			got, _, _ := strings.Cut(words(&Judge(&r).Tools[0]), "@")
+			assert.Equal(t, want, got, "%s %s", tt.outcome, source)
+		}
+	}
+}
+
+// TestRefusedCallThatEndsARun: a call that was refused has no output that could be lost.
+func TestRefusedCallThatEndsARun(t *testing.T) {
+	for _, outcome := range []semconv.ToolOutcome{semconv.ToolOutcomeRejected, semconv.ToolOutcomeInvalidInput} {
+		r := run(true, []Request{request(0, 1, calls("a"))}, tool(1, 2, "a", semconv.ToolEffectNonIdempotent, outcome))
+		v := Judge(&r)
+		assert.Equal(t, "tool_failed/"+outcome.String()+"@tool_execution no_retry (not_transient)", words(&v.Run))
+		assert.Empty(t, v.Run.MissingOutputs)
+	}
+}
+
+// TestStoppedRun: what stopped the run says why a request was let go of. It does not take
+// the place of what had failed before, unless a person stopped it.
+func TestStoppedRun(t *testing.T) {
+	letGo := all(reset(semconv.PhaseText), func(r *Request) { r.Ended, r.Transport = semconv.StreamEndCancelled, Transport{} })
+	for source, want := range map[semconv.AbortSource][2]string{
+		semconv.AbortSourceUnset:    {"local_abort/unknown@text no_retry (not_transient)", "stream_interrupted/connection_reset@text safe_auto_retry (no_output)"},
+		semconv.AbortSourceShutdown: {"local_abort/unknown@text no_retry (local_shutdown)", "stream_interrupted/connection_reset@text safe_auto_retry (no_output)"},
+		semconv.AbortSourceUser:     {"local_abort/unknown@text no_retry (user_abort)", "stream_interrupted/connection_reset@text no_retry (user_abort)"},
+	} {
+		for i, change := range []func(*Request){letGo, reset(semconv.PhaseText)} {
+			r := run(true, []Request{request(0, 1, change)})
+			r.Abort.Source = source
+			v := Judge(&r)
+			assert.Equal(t, want[i], words(&v.Run), "%s", source)
+		}
+	}
+}
+
 // TestNamedToolOfARequest: of the tools that a new try could repeat.
 func TestNamedToolOfARequest(t *testing.T) {
 	const read, write, ok = semconv.ToolEffectReadOnly, semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded

@@ -260,7 +260,7 @@ func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 	switch {
 	case p.class != semconv.ClassUnset:
 		k := j.runRisk(p.what, p.basis, p.abort)
-		k.silent = p.class == semconv.ClassUnclassified && p.request == nil && j.run.Failed != Yes
+		k.silent = p.request == nil && j.run.Failed != Yes
 		if p.tool != nil {
 			k.failedTool, k.handoff = p.tool.Name, p.tool.Handoff
 		}

@@ -560,6 +560,11 @@ func TestSummaryOfARunThatNothingIsKnownOf(t *testing.T) {
 	assert.Equal(t, semconv.ConfidenceLow, v.Run.Confidence)
 	assert.Contains(t, v.Run.Evidence, "error.type=ECONNRESET")
 	assert.Contains(t, v.Run.MissingEvidence, "llm.run.requests")
+
+	r.Failed, r.Requests = NotObserved, []Request{{Start: t0, End: at(1), Failed: Yes}}
+	v = Judge(&r)
+	assert.Equal(t, semconv.ClassUnclassified, v.Run.Class)
+	assert.Contains(t, v.Run.Summary, "Something failed, and nothing recorded says what.")
 }
 
 // A last request that asked for tools is no end that anybody recorded, unless the run keeps count of its tools.

@@ -21,9 +21,6 @@ func SanitizeErrorType(name string) string { return redact.Type(name) }
 // KnownProviderCode reports whether code is one of the providers' codes and types
 // that [ProviderErrorKind] knows by name, in any case.
 func KnownProviderCode(code string) bool {
-	if len(code) > maxCode {
-		return false
-	}
 	_, ok := providerCodes[strings.ToLower(code)]
 	return ok
 }

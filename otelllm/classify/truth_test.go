@@ -108,6 +108,7 @@ func TestRequests(t *testing.T) {
 		{"429 for 5 hours", all(status(429, "rate_limit_exceeded", semconv.ProviderErrorKindRateLimited), after(5*time.Hour)), "provider_error/quota_exhausted@response_started no_retry (not_transient)", ""},
 		{"402", status(402, "", semconv.ProviderErrorKindQuotaExhausted), "provider_error/quota_exhausted@response_started no_retry (not_transient)", ""},
 		{"402 for a minute", all(status(402, "", semconv.ProviderErrorKindQuotaExhausted), after(time.Minute)), "provider_error/rate_limited@response_started safe_auto_retry (no_output)", ""},
+		{"402 for 10 minutes", all(status(402, "", semconv.ProviderErrorKindQuotaExhausted), after(10*time.Minute)), "provider_error/rate_limited@response_started safe_auto_retry (no_output)", ""},
 		{"402 for a minute, by its status again", all(status(402, "402", semconv.ProviderErrorKindQuotaExhausted), after(time.Minute)), "provider_error/rate_limited@response_started safe_auto_retry (no_output)", ""},
 		{"402 for an hour", all(status(402, "", semconv.ProviderErrorKindQuotaExhausted), after(time.Hour)), "provider_error/quota_exhausted@response_started no_retry (not_transient)", ""},
 		{"402 for a minute, by a quota's code", all(status(402, "insufficient_quota", semconv.ProviderErrorKindQuotaExhausted), after(time.Minute)), "provider_error/quota_exhausted@response_started no_retry (not_transient)", ""},
@@ -148,6 +149,7 @@ func TestRequests(t *testing.T) {
 		run := lone(c.change)
 		d := Judge(&run).Requests[0]
 		assert.Equal(t, c.want, words(&d), c.name)
+		assert.Equal(t, c.want != "", Failed(&run.Requests[0]), c.name)
 		if c.origin != "" {
 			assert.Equal(t, c.origin, d.Origin.String(), c.name)
 		}
@@ -291,6 +293,7 @@ func TestToolsAreDeclared(t *testing.T) {
 	inner.AnnouncedRequests = Counted(2)
 	v = Judge(&inner)
 	assert.Equal(t, "stream_interrupted/connection_reset@tool_call_ready safe_auto_retry (tool_call_not_executed)", words(&v.Requests[0]))
+	assert.Equal(t, "stream_interrupted/connection_reset@tool_call_ready safe_auto_retry (read_only_tools_only)", words(&v.Run))
 
 	silent := declared
 	silent.AnnouncedTools = 0

@@ -57,8 +57,25 @@ func TestProviderErrorKind(t *testing.T) {
 		{0, []string{strings.Repeat("x", 100)}, "unknown"},
 		{0, nil, "unknown"},
 		{200, []string{"4x9", "999"}, "unknown"},
+		{400, nil, "invalid_request"},
+		{400, []string{"429"}, "invalid_request"}, // the status of the response says more than one in its body
+		{399, []string{"429"}, "rate_limited"},
+		{0, []string{"503"}, "overloaded"},
+		{0, []string{"429", "insufficient_quota"}, "quota_exhausted"},
+		{0, []string{strings.Repeat("x", maxCode+1), "insufficient_quota"}, "quota_exhausted"},
+		{0, []string{strings.Repeat("x", maxCode-6) + "PerDay"}, "quota_exhausted"},
+		{0, []string{strings.Repeat("x", maxCode-5) + "PerDay"}, "unknown"},
 	} {
 		assert.Equal(t, c.want, ProviderErrorKind(c.status, c.codes...).String(), "%d %q", c.status, c.codes)
+	}
+}
+
+func TestKnownProviderCode(t *testing.T) {
+	for code, want := range map[string]bool{
+		"rate_limit_exceeded": true, "RESOURCE_EXHAUSTED": true, "ThrottlingException": true,
+		"": false, "rate_limit_exceede": false, "429": false, "GenerateRequestsPerDayPerProjectPerModel": false,
+	} {
+		assert.Equal(t, want, KnownProviderCode(code), code)
 	}
 }
 
@@ -112,6 +129,9 @@ func TestCount(t *testing.T) {
 	assert.Equal(t, No, Counted(0).Fact())
 	assert.Equal(t, Yes, Counted(1).Fact())
 	assert.Equal(t, 7, Counted(7).N())
+	assert.Equal(t, 1<<32-3, Counted(1<<32-3).N())
+	assert.Equal(t, 1<<32-2, Counted(1<<32-2).N())
+	assert.Equal(t, 1<<32-2, Counted(1<<32-1).N())
 	assert.Equal(t, 1<<32-2, Counted(1<<40).N())
 }
 
