@@ -24,7 +24,7 @@ func (b *Buffer[F]) foreign(g *group[F], groups []*group[F]) {
 // now or from when it first did, for what explains it.
 func (b *Buffer[F]) waits(t *Trace[F], g *group[F], now age) bool {
 	r := t.runs.get(g.place.Run)
-	if r.waits && !t.settles(g.run) {
+	if r == nil || g.run == nil || r.waits && !t.settles(g.run) {
 		return false
 	}
 	release := Release[F]{

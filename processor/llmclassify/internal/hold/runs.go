@@ -72,9 +72,12 @@ func (b *Buffer[F]) innermost(t *Trace[F], set runSet) runSet {
 		return set
 	}
 	around := func(id pcommon.SpanID) bool {
-		outer := t.runs.get(id).span
+		outer := t.runs.get(id)
+		if outer == nil || outer.span == nil {
+			return false
+		}
 		return slices.ContainsFunc(t.spans[max(0, len(t.spans)-maxAround):], func(inner *Item[F]) bool {
-			return !inner.Gone() && !set.has(inner.ID) && b.cfg.Within(t, inner, outer)
+			return !inner.Gone() && !set.has(inner.ID) && b.cfg.Within(t, inner, outer.span)
 		})
 	}
 	for n := -1; n != len(set); { // what waits, keeps what is around it waiting
