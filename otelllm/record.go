@@ -23,6 +23,7 @@ import (
 type record struct {
 	ctx      context.Context // the caller's: aborts are read off it
 	run      *Run            // nil: outside of a run
+	last     *LastRequest    // nil: the caller does not ask for the diagnosis
 	span     trace.Span
 	config   *config
 	identity spanfacts.Identity
@@ -77,7 +78,7 @@ func startSpan(
 
 // init begins to record a request. The span has been started.
 func (r *record) init(ctx context.Context, c *config, span trace.Span, id *spanfacts.Identity, start time.Time) {
-	r.ctx, r.run, r.span, r.config, r.identity, r.start = ctx, runOf(ctx), span, c, *id, start
+	r.ctx, r.run, r.last, r.span, r.config, r.identity, r.start = ctx, runOf(ctx), lastRequestOf(ctx), span, c, *id, start
 	r.facts.Usage = wire.Usage{Input: -1, Output: -1, CacheRead: -1, CacheCreation: -1, Reasoning: -1}
 	if c.events && span.IsRecording() {
 		r.times = r.timeline.begin()
@@ -98,6 +99,7 @@ type recording interface{ shutdown() }
 func (r *record) begun(whole recording) {
 	// The run first: once the request is open, Shutdown may end it at any moment.
 	r.run.requestBegan(r)
+	r.last.began(r)
 	open.add(r, whole)
 }
 
@@ -191,6 +193,7 @@ func (r *record) end(now time.Time) {
 	r.mu.Unlock()
 
 	r.run.requestEnded(r, &facts.Request)
+	r.last.ended(r, &facts.Request)
 	r.measure(&facts)
 	if !r.span.IsRecording() {
 		r.span.End(trace.WithTimestamp(now))

@@ -118,15 +118,16 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	start := time.Now()
 	c := &t.config
 	run := runOf(caller)
+	judged := run != nil || lastRequestOf(caller) != nil // sampled or not
 	parent := trace.SpanContextFromContext(caller)
 	id := c.identify(protocol, req.URL)
 	run.identify(&id)
 
 	var said asked
-	if !sure && run == nil && parent.IsValid() && !parent.IsSampled() && !c.acts() && !c.meters.enabled(caller) {
+	if !sure && !judged && parent.IsValid() && !parent.IsSampled() && !c.acts() && !c.meters.enabled(caller) {
 		return nil, nil // not worth the reading of a body
 	}
-	read, early := false, run != nil || parent.IsSampled() || !sure
+	read, early := false, judged || parent.IsSampled() || !sure
 	if early {
 		// Before the span starts, so that samplers see the model. Where the parent is
 		// not sampled this will hardly be: then the body is not even looked at.
@@ -141,7 +142,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 		tracer = tracerOf(caller, nil)
 	}
 	ctx, span := startSpan(caller, tracer, clientKind, &id, start)
-	if !span.IsRecording() && run == nil && !c.acts() && !c.meters.enabled(ctx) {
+	if !span.IsRecording() && !judged && !c.acts() && !c.meters.enabled(ctx) {
 		span.End()
 		if span.SpanContext().Equal(parent) && c.propagator == nil { // a provider that does nothing
 			ctx = nil

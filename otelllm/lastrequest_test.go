@@ -1,0 +1,98 @@
+package otelllm
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// What a call leaves for a retry loop is what its span says, in a run or not, and also
+// where the span is not sampled.
+func TestLastRequest(t *testing.T) {
+	noLeak(t)
+	overloaded := "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 7\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+	for _, tt := range []struct {
+		name, answer string
+		then         func(net.Conn)
+		safety       semconv.RetrySafety
+	}{
+		{"whole", sseHead + firstText + chatStop + chatDone, nil, semconv.RetrySafetyUnset},
+		{"reset before anything", sseHead, nettest.Reset, classify.SafeAutoRetry},
+		{"reset after text", sseHead + firstText, nettest.Reset, classify.UserConfirmedRetry},
+		{"a clean end, no error for the SDK", sseHead, nil, classify.SafeAutoRetry},
+		{"overloaded", overloaded, nil, classify.SafeAutoRetry},
+	} {
+		for _, sampler := range []sdktrace.Sampler{sdktrace.AlwaysSample(), sdktrace.NeverSample()} {
+			for _, inRun := range []bool{false, true} {
+				name := tt.name + ", " + sampler.Description()
+				r := newRecorder(t, sdktrace.WithSampler(sampler))
+				ctx := t.Context()
+				if inRun {
+					ctx, _ = StartRun(ctx, "coder", WithTracerProvider(r), WithToolsRecorded())
+				}
+				ctx, last := WithLastRequest(ctx)
+				assert.Zero(t, last.Diagnosis(), name)
+				_, _ = call(ctx, NewTransport(base(t), WithTracerProvider(r), WithVerdicts()), script(t, tt.answer, tt.then)+chatPath, chatBody)
+				d := last.Diagnosis()
+				assert.Equal(t, tt.safety, d.Retry.Safety, name)
+				for _, s := range r.spans.Ended() {
+					said, _ := span{s}.get(semconv.RetrySafetyKey).(string)
+					assert.Equal(t, said, d.Retry.Safety.String(), name)
+					said, _ = span{s}.get(semconv.FailureSummaryKey).(string)
+					assert.Equal(t, said, d.Summary, name)
+				}
+			}
+		}
+	}
+}
+
+// Several attempts under one context: the last one counts, as soon as it has begun.
+func TestLastRequestOfSeveral(t *testing.T) {
+	r := newRecorder(t)
+	ctx, last := WithLastRequest(t.Context())
+	rt := NewTransport(base(t), WithTracerProvider(r))
+	_, err := call(ctx, rt, script(t, sseHead+firstText, nettest.Reset)+chatPath, chatBody)
+	require.Error(t, err)
+	assert.True(t, func() bool { d := last.Diagnosis(); return d.Failed() }())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, sseHead+firstText+chatStop+chatDone, nil)+chatPath, strings.NewReader(chatBody))
+	require.NoError(t, err)
+	resp, err := rt.RoundTrip(req)
+	require.NoError(t, err)
+	assert.Zero(t, last.Diagnosis(), "the second one is open")
+	_, err = io.Copy(io.Discard, resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	assert.Zero(t, last.Diagnosis())
+}
+
+// An SDK returns an error inside the stream before it closes the body.
+func TestLastRequestBeforeClose(t *testing.T) {
+	r := newRecorder(t)
+	ctx, last := WithLastRequest(t.Context())
+	url := script(t, sseHead+"data: {\"error\":{\"code\":\"rate_limit_exceeded\"}}\n\n", func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+chatPath, strings.NewReader(chatBody))
+	require.NoError(t, err)
+	resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req)
+	require.NoError(t, err)
+	_, err = resp.Body.Read(make([]byte, 1<<10))
+	require.NoError(t, err)
+	open := last.Diagnosis()
+	assert.Equal(t, classify.SafeAutoRetry, open.Retry.Safety)
+	assert.Equal(t, semconv.ClassProviderError, open.Class)
+	require.NoError(t, resp.Body.Close())
+	assert.Equal(t, open.Retry, last.Diagnosis().Retry)
+	assert.Zero(t, (*LastRequest)(nil).Diagnosis())
+	_, other := WithLastRequest(context.Background())
+	assert.Zero(t, other.Diagnosis())
+}
