@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	. "github.com/otelllm/otelllm-go/examples/faultyllm"
+)
+
+// Every answer of a run breaks in every way after each of its events, then the next tries are whole. Of what cannot be
+// taken back, money and words that were shown, nothing comes twice without a person's consent; where neither had come,
+// the loop gets through by itself.
+func TestNothingTwice(t *testing.T) {
+	const words = "The invoice is paid."
+	call := Answer(ToolCall("call_1", "pay", `{"invoice"`, `:"17"}`), Finish(ToolCalls))
+	said := Answer(Text("The invoice ", "is paid."), Finish(Stop))
+	faults := map[string]Step{
+		"reset": Reset(), "truncated": Truncate(), "clean end": CleanEnd(),
+		"overloaded": InBand(Failure{Trouble: Overloaded}), "server error": InBand(Failure{Trouble: ServerError}),
+	}
+	type story struct {
+		name        string
+		call, words []Exchange // what goes wrong with the first request, and with the one that has the tool's output
+	}
+	stories := []story{{name: "whole"}}
+	for name, fault := range faults {
+		for n := range call.Events(Chat) {
+			broken := call.CutAfter(n, fault)
+			stories = append(stories, story{fmt.Sprint("the call, ", name, " after ", n), []Exchange{broken}, nil},
+				story{fmt.Sprint("the call, ", name, " twice after ", n), []Exchange{broken, broken}, nil})
+		}
+		for n := range said.Events(Chat) {
+			stories = append(stories, story{fmt.Sprint("the answer, ", name, " after ", n), nil, []Exchange{said.CutAfter(n, fault)}})
+		}
+	}
+	for trouble, name := range map[Trouble]string{RateLimited: "rate limited", Overloaded: "overloaded", ServerError: "server error"} {
+		refused := Refuse(Failure{Trouble: trouble, RetryAfter: time.Millisecond})
+		stories = append(stories, story{name + " before the call", []Exchange{refused}, nil}, story{name + " before the answer", nil, []Exchange{refused}})
+	}
+
+	srv, err := Start()
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, srv.Close()) }()
+	t.Setenv("OPENAI_BASE_URL", srv.BaseURL("call", Chat))
+	t.Setenv("OPENAI_API_KEY", "sk-none")
+	through, asked := 0, 0
+	for _, s := range stories {
+		for _, consent := range []bool{false, true} {
+			srv.Play("call", append(s.call, call)...)
+			srv.Play("words", append(s.words, said)...)
+			var out bytes.Buffer
+			paid, consents := 0, 0
+			a := agent{
+				pay: func(_ context.Context, arguments string) (string, error) {
+					assert.JSONEq(t, `{"invoice":"17"}`, arguments, s.name)
+					paid++
+					return "paid", nil
+				},
+				confirm: func(string) bool {
+					consents++
+					return consent
+				},
+				out: &out, base: byHistory{}, pause: time.Nanosecond,
+			}
+			err := a.run(t.Context(), "Pay the invoice 17.")
+			shown := out.String()
+			assert.LessOrEqual(t, paid, 1, s.name)
+			if consents == 0 {
+				through++
+				assert.NoError(t, err, s.name)
+				assert.Equal(t, words, shown, s.name)
+				assert.Equal(t, 1, paid, s.name)
+			} else {
+				asked++
+				assert.Equal(t, consent, err == nil, "%s: %v", s.name, err)
+			}
+			if !consent {
+				assert.True(t, strings.HasPrefix(words, shown), "%s: %q", s.name, shown)
+			}
+		}
+	}
+	assert.Greater(t, through, 20)
+	assert.Greater(t, asked, 20)
+}
+
+// byHistory sends a request with the tool's output to the case that has the answer to it.
+type byHistory struct{}
+
+func (byHistory) RoundTrip(req *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.Clone(req.Context())
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	if bytes.Contains(body, []byte(`"tool_call_id"`)) {
+		req.URL.Path = strings.Replace(req.URL.Path, "/call/", "/words/", 1)
+	}
+	return http.DefaultTransport.RoundTrip(req)
+}
+
+// What cannot get better is not tried again.
+func TestNoRetry(t *testing.T) {
+	srv, err := Start()
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, srv.Close()) }()
+	t.Setenv("OPENAI_BASE_URL", srv.BaseURL("c", Chat))
+	t.Setenv("OPENAI_API_KEY", "sk-none")
+	for _, trouble := range []Trouble{QuotaExhausted, Unauthorized, ContextTooLong} {
+		srv.Play("c", Refuse(Failure{Trouble: trouble}))
+		a := agent{confirm: func(string) bool { t.Error("asked"); return false }, out: &bytes.Buffer{}, base: http.DefaultTransport, pause: time.Nanosecond}
+		require.Error(t, a.run(t.Context(), "Pay the invoice 17."))
+		records, err := srv.Records("c")
+		require.NoError(t, err)
+		assert.Len(t, records, 1)
+	}
+}
