@@ -24,6 +24,15 @@ type mark struct {
 	shape              string // equal for events that differ in their texts only, "" where nothing says so
 }
 
+// ended reports whether the last event has its end, which server-sent events need.
+func (s *stream) ended() bool {
+	if s.wire.contentType() != "text/event-stream" {
+		return true
+	}
+	body := bytes.ReplaceAll(bytes.ReplaceAll(s.body, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n"))
+	return bytes.HasSuffix(body, []byte("\n\n"))
+}
+
 // final reports whether a body that is cut at cut holds the protocol's end.
 func (s *stream) final(cut int) bool {
 	for _, m := range s.marks {

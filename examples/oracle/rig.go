@@ -112,7 +112,7 @@ func (r *rig) run(ctx context.Context, c *testCase) (res result) {
 	res.truth = truth{
 		final: c.stream.final(c.cut), failed: c.stream.failed(c.cut),
 		refused: strings.Contains(c.stream.name, "refusal"),
-		broken:  c.end != endClean && (c.cut < len(c.stream.body) || strings.Contains(c.stream.name, "/no-final-")),
+		broken:  c.end != endClean && (c.cut < len(c.stream.body) || !c.stream.ended()),
 	}
 	switch {
 	case hung || res.recording == nil:
