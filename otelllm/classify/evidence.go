@@ -33,10 +33,7 @@ func (e *evidence) add(fact, value string) {
 		return
 	}
 	entry := fact + "=" + value
-	if len(entry) > maxEvidenceLen {
-		entry = strings.ToValidUTF8(entry[:maxEvidenceLen], "")
-	}
-	*e = append(*e, entry)
+	*e = append(*e, strings.ToValidUTF8(entry[:min(len(entry), maxEvidenceLen)], ""))
 }
 
 // count adds a count that was observed: a zero is why nothing stood against a retry.
