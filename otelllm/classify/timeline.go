@@ -159,9 +159,10 @@ func (j *judge) write(b []byte, l line, v *Verdicts) []byte {
 	case lineRequest:
 		r := &j.run.Requests[j.order[l.index]]
 		b = appendRequest(b, l.index)
-		b = append(b, "sent"...)
 		if r.sent() == No {
-			b = append(b[:len(b)-len("sent")], "begun"...)
+			b = append(b, "begun"...)
+		} else {
+			b = append(b, "sent"...)
 		}
 		if r.Attempt > 1 {
 			b = append(b, ", attempt "...)
@@ -200,16 +201,12 @@ func (j *judge) write(b []byte, l line, v *Verdicts) []byte {
 
 // appendOffset writes a duration as +1.204s.
 func appendOffset(b []byte, d time.Duration) []byte {
-	b = append(b, '+')
-	const most = 1000 * time.Hour // seconds are exact enough for whole milliseconds up to there
-	if rest := d % time.Millisecond; d < 0 || d > most || rest == time.Millisecond/2 {
-		b = strconv.AppendFloat(b, d.Seconds(), 'f', 3, 64)
-	} else {
-		ms := int64((d + time.Millisecond/2) / time.Millisecond)
-		b = strconv.AppendInt(b, ms/1000, 10)
-		b = append(b, '.', byte('0'+ms/100%10), byte('0'+ms/10%10), byte('0'+ms%10))
+	sign, ms := byte('+'), d.Round(time.Millisecond).Milliseconds()
+	if ms < 0 {
+		sign, ms = '-', -ms
 	}
-	return append(b, "s "...)
+	b = strconv.AppendInt(append(b, sign), ms/1000, 10)
+	return append(b, '.', byte('0'+ms/100%10), byte('0'+ms/10%10), byte('0'+ms%10), 's', ' ')
 }
 
 func appendRequest(b []byte, n int) []byte {

@@ -172,6 +172,72 @@ func TestTimelineKeepsTheNewestFailures(t *testing.T) {
 	assert.True(t, slices.ContainsFunc(v.Run.Timeline, func(l string) bool { return strings.Contains(l, "request 97: stream_interrupted") }))
 }
 
+// TestTimelineLines: what a timeline says of each part of a run.
+func TestTimelineLines(t *testing.T) {
+	const read, ok = semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded
+	cut := reset(semconv.PhaseResponseStarted)
+	delivered := func(delivery semconv.OutputDelivery, failure string) Tool {
+		f := tool(1, 2, "a", read, ok)
+		f.Delivery, f.DeliveryError = delivery, failure
+		return f
+	}
+	for _, tt := range []struct {
+		name  string
+		run   Run
+		lines string // of the run, each after a bar
+	}{
+		{"answered", lone(answers), "|+0.000s request 1: sent|+0.100s request 1: headers 200|+1.000s request 1: complete"},
+		{"one call", lone(calls("a")), "|+0.000s request 1: sent|+0.100s request 1: headers 200|+1.000s request 1: complete, 1 tool call"},
+		{"two calls", lone(calls("a", "b")), "|+0.000s request 1: sent|+0.100s request 1: headers 200|+1.000s request 1: complete, 2 tool calls"},
+		{"cut, after a call", lone(all(calls("a"), cut)), "|+0.000s request 1: sent|+0.100s request 1: headers 200|+1.000s request 1: stream_interrupted (connection_reset) at response_started"},
+		{"waits, after a call", lone(all(calls("a"), func(r *Request) { r.Finish = FinishWaiting })), "|+0.000s request 1: sent|+0.100s request 1: headers 200|+1.000s request 1: complete, and waits"},
+		{"goes on", lone(func(r *Request) { r.Open, r.ToolCalls = true, Counted(1) }), "|+0.000s request 1: sent|+0.100s request 1: headers 200|+1.000s request 1: goes on"},
+		{"not known", lone(func(r *Request) { r.ToolCalls = Counted(1) }), "|+0.000s request 1: sent|+0.100s request 1: headers 200|+1.000s request 1: ended, how is not known"},
+		{"no time of the headers", lone(all(answers, func(r *Request) { r.TimeToHeaders = 0 })), "|+0.000s request 1: sent|+1.000s request 1: complete"},
+		{"no status", lone(all(answers, func(r *Request) { r.Status = 0 })), "|+0.000s request 1: sent|+1.000s request 1: complete"},
+		{"the second try", lone(all(answers, func(r *Request) { r.Attempt, r.TimeToHeaders = 2, 0 })), "|+0.000s request 1: sent, attempt 2|+1.000s request 1: complete"},
+		{
+			"never sent", lone(all(cutAt(semconv.TransportCauseConnectRefused), func(r *Request) { r.End = at(0.0125) })),
+			"|+0.000s request 1: begun|+0.013s request 1: connection_failed (connect_refused) at before_connection",
+		},
+		{"a tool", Run{Tools: []Tool{delivered(semconv.OutputDeliveryPending, "")}}, "|+0.000s tool apply_patch: started|+1.000s tool apply_patch: succeeded"},
+		{"its output was sent", Run{Tools: []Tool{delivered(semconv.OutputDeliverySent, "")}}, "|+0.000s tool apply_patch: started|+1.000s tool apply_patch: succeeded, output sent"},
+		{"its output was sent at last", Run{Tools: []Tool{delivered(semconv.OutputDeliverySent, "EPIPE")}}, "|+0.000s tool apply_patch: started|+1.000s tool apply_patch: succeeded, and its output was sent after a try that failed"},
+		{"its output was not sent", Run{Tools: []Tool{delivered(semconv.OutputDeliveryFailed, "EPIPE")}}, "|+0.000s tool apply_patch: started|+1.000s tool apply_patch: succeeded, and sending its output failed"},
+		{"a tool of no known outcome", Run{Tools: []Tool{tool(1, 2, "a", read, semconv.ToolOutcomeUnset)}}, "|+0.000s tool apply_patch: started|+1.000s tool apply_patch: ended, how is not known"},
+		{
+			"at the same time, requests come first",
+			Run{Start: t0, Requests: []Request{request(1, 2, all(answers, func(r *Request) { r.TimeToHeaders = 0 }))}, Tools: []Tool{tool(1, 2, "a", read, ok)}},
+			"|+1.000s request 1: sent|+1.000s tool apply_patch: started|+2.000s request 1: complete|+2.000s tool apply_patch: succeeded",
+		},
+		{
+			"a part that began before the run",
+			Run{Start: at(3), Tools: []Tool{tool(1, 4, "a", read, ok)}},
+			"|+0.000s tool apply_patch: started|+3.000s tool apply_patch: succeeded",
+		},
+		{"an end before the beginning", Run{Start: at(3), End: at(1.498), Ended: Yes, Failed: Yes}, "|-1.502s run: ended in failure"},
+		{"minutes, and a rounded millisecond", Run{Start: t0, End: at(754.3219996), Ended: Yes}, "|+754.322s run: ended"},
+	} {
+		assert.Equal(t, tt.lines, "|"+strings.Join(Judge(&tt.run).Run.Timeline, "|"), tt.name)
+	}
+}
+
+// TestTimelineOfJustAsManyLines: what fits is not left out.
+func TestTimelineOfJustAsManyLines(t *testing.T) {
+	r := Run{Start: t0}
+	for i := range maxTimeline / 3 {
+		r.Requests = append(r.Requests, request(float64(i), float64(i)+0.5, answers))
+	}
+	lines := Judge(&r).Run.Timeline
+	assert.Len(t, lines, maxTimeline)
+	assert.Equal(t, "+2.500s request 3: complete", lines[8])
+
+	r.End, r.Ended = at(60), Yes
+	lines = Judge(&r).Run.Timeline
+	assert.Equal(t, "… 12 more …", lines[8], "the answers that were left out did not fail")
+	assert.Len(t, lines, timelineHead+1+timelineTail)
+}
+
 // A tool's name is the application's, but it may come from the model: what does
 // not look like a name stays out of the timeline.
 func TestTimelineNamesOnlyNames(t *testing.T) {
