@@ -140,7 +140,7 @@ func keep(lines []line) (kept []line, gap int) {
 	}
 	room := maxTimeline - 1 - timelineHead - timelineTail
 	middle := lines[timelineHead : len(lines)-timelineTail]
-	kept = append(make([]line, 0, maxTimeline-1), lines[:timelineHead]...)
+	kept = append(make([]line, 0, maxTimeline), lines[:timelineHead]...)
 	var few [maxTimeline]line
 	terminal := few[:0]
 	for n := len(middle) - 1; n >= 0 && len(terminal) < room; n-- { // the newest, when there are too many
