@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/carry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -60,6 +63,11 @@ func TestMessages(t *testing.T) {
 			s.Usage = Usage{Input: 211, Output: 2, CacheRead: 0, CacheCreation: 200, Reasoning: -1}
 		})},
 
+		{"usage of a cache alone", "", named(`{"type":"message_start","message":{"usage":{"input_tokens":0,"cache_read_input_tokens":5}}}`), all(events(1), func(s *State) { s.Usage.Input, s.Usage.CacheRead = 5, 5 })},
+		{"a compaction in the block's start", "", named(blockStart("0", `{"type":"compaction","content":"x"}`)), all(events(1), thoughts(1), phase(semconv.PhaseReasoning))},
+		{"a block with a member that is not known", "", named(blockStart("0", `{"type":"text","text":"","verse":"hi"}`)), all(events(1), unread)},
+		{"a message with a member that is not known", "", named(`{"type":"message_start","message":{"id":"msg_1","model":"claude-x","poem":"hi","usage":null}}`), all(msg, events(1), unread)},
+
 		{"thinking block", "", named(thinkStart), all(events(1), phase(semconv.PhaseReasoning))},
 		{"thinking", "", named(thinkStart, think, think, blockDelta("0", `{"type":"signature_delta","signature":"s"}`), blockStop("0")), all(events(5), thoughts(2), phase(semconv.PhaseReasoning))},
 		{"thinking that is left out", "", named(thinkStart, blockDelta("0", `{"type":"thinking_delta","thinking":""}`)), all(events(2), phase(semconv.PhaseReasoning))},
@@ -92,6 +100,9 @@ func TestMessages(t *testing.T) {
 		{"a whole message", jsonType, `{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[{"type":"thinking","thinking":"hm","signature":"s"},{"type":"text","text":"hi"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":2}}`, all(msg, events(1), thoughts(1), texts(1), ended("end_turn"), func(s *State) { s.Usage.Input, s.Usage.Output = 1, 2 })},
 		{"a whole message with tools", jsonType, `{"id":"msg_1","type":"message","model":"claude-x","content":[{"type":"server_tool_use","id":"s","name":"web_search"},{"type":"tool_use","id":"toolu_a","name":"f","input":{"id":"x","type":"y"}},{"type":"tool_use","id":"toolu_b","name":"f","input":{}}],"stop_reason":"tool_use"}`, all(msg, events(1), providerTools(1), calls("toolu_a!", "toolu_b!"), ended("tool_use"))},
 		{"a whole message without a stop_reason", jsonType, `{"id":"msg_1","model":"claude-x","type":"message","content":[{"type":"text","text":"a"}],"stop_reason":null}`, all(msg, events(1), texts(1), terminal)},
+		{"a whole message with a tool, without a stop_reason", jsonType, `{"id":"msg_1","model":"claude-x","content":[{"type":"tool_use","id":"toolu_a","name":"f"}]}`, all(msg, events(1), calls("toolu_a+"), terminal)},
+		{"a whole message in another place", jsonType, `{"id":"msg_1","model":"claude-x","poem":"hi","stop_reason":"end_turn"}`, all(msg, events(1), unread, ended("end_turn"))},
+		{"a whole message with a member that is not known", jsonType, `{"id":"msg_1","model":"claude-x","poem":"hi","content":[{"type":"text","text":"a"}],"stop_reason":"end_turn"}`, all(msg, events(1), texts(1), ended("end_turn"))},
 		{"a whole message, cut", jsonType, `{"id":"msg_1","type":"message","content":[{"type":"text","text":"a"}],"stop_reason":"end_turn"`, nil},
 		{"a whole error", jsonType, `{"type":"error","error":{"type":"not_found_error","message":"x"}}`, all(events(1), failed(Error{Type: "not_found_error"}))},
 	})
@@ -105,6 +116,22 @@ func TestMessagesCRLF(t *testing.T) {
 // chunk is an event as InvokeModelWithResponseStream wraps it.
 func chunk(event string) string {
 	return frame("chunk", `{"bytes":"`+base64.StdEncoding.EncodeToString([]byte(event))+`","p":"abcdefghij"}`)
+}
+
+// A long event in a chunk does not stay in memory when the next one has come.
+func TestMessagesInChunksKeepLittle(t *testing.T) {
+	d := messagesDecoders.get(awsType, formMessages)
+	text := func(n int) {
+		d.Write([]byte(chunk(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"` + strings.Repeat("x", n) + `"}}`)))
+	}
+	text(10)
+	small := &d.reader.inner[0]
+	text(10)
+	assert.Same(t, small, &d.reader.inner[0], "a short one is written over the one before")
+	text(10 * carry.Keep)
+	text(10)
+	assert.LessOrEqual(t, cap(d.reader.inner), carry.Keep)
+	assert.Equal(t, 4, d.State().TextChunks)
 }
 
 // The events of a stream that Amazon Bedrock's InvokeModel serves.
@@ -126,6 +153,7 @@ func TestMessagesInChunks(t *testing.T) {
 		{"an exception", awsType, hi + exception("modelStreamErrorException", `{"message":"secret"}`), all(events(2), texts(1), phase(semconv.PhaseText), failed(Error{Type: "modelStreamErrorException"}))},
 		{"an error of the model", awsType, hi + chunk(`{"type":"error","error":{"type":"overloaded_error"}}`), all(events(2), texts(1), phase(semconv.PhaseText), failed(Error{Type: "overloaded_error"}))},
 		{"cut", awsType, hi + hi[:len(hi)-5], all(events(1), texts(1), phase(semconv.PhaseText))},
+		{"something else in it", awsType, frame("chunk", `{"data":"aGk="}`), all(events(1), unread)},
 		{"nothing in it", awsType, frame("chunk", `{}`), events(1)},
 		{"not base64", awsType, hi + frame("chunk", `{"bytes":"e30=!"}`), all(events(1), texts(1), phase(semconv.PhaseText), unread, violated(semconv.TransportCauseMalformedEvent))},
 		{"not an event", awsType, frame("chunk", `{"bytes":"aGk="}`), all(unread, violated(semconv.TransportCauseMalformedEvent))},

@@ -69,6 +69,7 @@ func TestBedrock(t *testing.T) {
 		{"a stop without a reason", awsType, hi + frame("messageStop", `{}`), all(events(2), texts(1), phase(semconv.PhaseText), terminal)},
 		{"a reason that is a text", awsType, stop("because of you"), all(events(1), unread, ended("redacted"))},
 		{"content after the stop", awsType, hi + stop("end_turn") + hi + tool("1", "a") + throttled, all(events(5), texts(2), calls("a"), unread, ended("end_turn"))},
+		{"an unknown piece", awsType, delta("0", `{"poem":"hi"}`), all(events(1), unread)},
 		{"an unknown event", awsType, frame("news", `{"delta":{"text":"hi"}}`), all(events(1), unread)},
 		{"a heartbeat", awsType, packet("") + frame("x", ""), keepalives(2)},
 
@@ -107,6 +108,9 @@ func TestBedrock(t *testing.T) {
 			"not streaming", jsonType, `{"output":{"message":{"role":"assistant","content":[{"reasoningContent":{"reasoningText":{"text":"hm","signature":"x"}}},{"text":"hi"},{"toolUse":{"toolUseId":"a","name":"f","input":{"toolUseId":"no"}}}]}},"stopReason":"tool_use","usage":{"inputTokens":10,"outputTokens":15,"cacheReadInputTokens":3000,"cacheWriteInputTokens":200}}`,
 			all(events(1), thoughts(1), texts(1), calls("a!"), used, ended("tool_use")),
 		},
+		{"not streaming, what is cited", jsonType, `{"output":{"id":"x","message":{"content":[{"citationsContent":{"citations":[{"title":"a"}],"content":[{"text":"hi"}]}},{"citationsContent":{"citations":[{"title":"a"}],"content":[]}}]}},"stopReason":"end_turn"}`, all(events(1), texts(1), ended("end_turn"))},
+		{"not streaming, without a reason", jsonType, `{"output":{"message":{"content":[{"text":"hi"},{"toolUse":{"toolUseId":"a","name":"f"}}]}}}`, all(events(1), texts(1), calls("a+"), terminal)},
+		{"not streaming, in another place", jsonType, `{"answer":"hi","stopReason":"end_turn"}`, all(events(1), unread, ended("end_turn"))},
 		{"not streaming, nothing", jsonType, `{"output":{}}`, all(events(1), terminal)},
 	}
 	runDecodeTests(t, bedrockConverse{}, tests)

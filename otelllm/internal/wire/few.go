@@ -24,9 +24,3 @@ func (f *few[T]) at(i int) *T {
 	}
 	return &f.more[i-1]
 }
-
-// cut drops the elements from n on.
-func (f *few[T]) cut(n int) {
-	f.n = n
-	f.more = f.more[:max(n-1, 0)]
-}

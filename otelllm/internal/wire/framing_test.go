@@ -214,6 +214,10 @@ func TestListsAreReadUpToTheirBound(t *testing.T) {
 			assert.Equal(t, want, s.TextChunks+s.ToolInputsStarted, "%d of %s", n, tt.before)
 		}
 	}
+	for n, want := range map[int]int{maxListed - 1: 1, maxListed: 0} {
+		s := decode(gemini{}, jsonType, `{"candidates":[`+strings.Repeat("{},", n)+`{"content":{"parts":[{"text":"a"}]}}]}`)
+		assert.Equal(t, want, s.TextChunks, "behind %d candidates", n)
+	}
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

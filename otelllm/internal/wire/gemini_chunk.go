@@ -157,8 +157,6 @@ func (r *geminiReader) readCandidate(c *cursor, ch *geminiChunk) {
 	}
 	if ch.candidates.n < maxListed {
 		ch.candidates.add(d)
-	} else {
-		ch.parts.cut(ch.parts.n - d.parts)
 	}
 }
 
@@ -261,8 +259,5 @@ func (r *geminiReader) learn(data []byte, ch *geminiChunk) {
 	if len(d.finish) > 0 || len(p.id) > 0 || len(p.name) > 0 || p.unshaped || !learnable(d.index) {
 		return
 	}
-	switch texts := r.shapes.texts(); {
-	case p.kind == geminiText && texts == 1, p.kind == geminiCall && texts == 0:
-		r.shapes.learn(nil, data, geminiPiece{int32(d.index), p.kind, p.thought, p.continues})
-	}
+	r.shapes.learn(nil, data, geminiPiece{int32(d.index), p.kind, p.thought, p.continues})
 }

@@ -65,6 +65,7 @@ func TestGemini(t *testing.T) {
 		{"content after done", "", crlf(hi, stop("STOP"), "[DONE]", hi, hi, part(whole("a"))), all(events(6), texts(3), calls("a!"), unread, ended("STOP"))},
 
 		{"two candidates, one finished", "", crlf(chunk(candidate("0", `{"text":"a"}`, "") + "," + candidate("1", `{"text":"b"}`, "STOP"))), all(events(1), texts(2), phase(semconv.PhaseText), finished("STOP"))},
+		{"parts of three candidates", "", crlf(chunk(candidate("0", `{"text":"a"}`, "") + "," + candidate("1", `{"text":"hm","thought":true}`, "") + "," + candidate("2", `{"text":"c"}`, ""))), all(events(1), texts(2), thoughts(1), phase(semconv.PhaseText))},
 		{"two candidates", "", crlf(chunk(candidate("0", `{"text":"a"}`, "")+","+candidate("1", `{"text":"b"}`, "STOP")), stop("MAX_TOKENS")), all(events(2), texts(2), done("STOP", "MAX_TOKENS"))},
 		{"a candidate after one that finished", "", crlf(stop("STOP"), chunk(candidate("1", `{"text":"b"}`, ""))), all(events(2), texts(1), phase(semconv.PhaseText), finished("STOP"))},
 		{"a reason twice", "", crlf(stop("STOP"), stop("STOP")), all(events(2), done("STOP"))},
@@ -86,6 +87,9 @@ func TestGemini(t *testing.T) {
 		{"a call in pieces without an end", "", crlf(begin, more, stop("STOP")), all(events(3), calls("/f!"), finished("STOP"), complete, phase(callReady))},
 		{"a call in pieces that was cut", "", crlf(begin, more, stop("MAX_TOKENS")), all(events(3), calls("/f"), done("MAX_TOKENS"))},
 		{"a call that was malformed", "", crlf(hi, stop("MALFORMED_FUNCTION_CALL")), all(events(2), texts(1), phase(semconv.PhaseText), finished("MALFORMED_FUNCTION_CALL"), failed(Error{Type: "MALFORMED_FUNCTION_CALL"}))},
+		{"a call within one in pieces", "", crlf(begin, part(whole("a")), last), all(events(3), calls("/f!", "a!"), phase(callReady))},
+		{"a text and a call, twice", "", crlf(part(`{"text":"hi"},{"functionCall":{"name":"f"}}`), part(`{"text":"hi"},{"functionCall":{"name":"f"}}`)), all(events(2), texts(2), calls("/f!", "/f!"), phase(callReady))},
+		{"ids alone", "", crlf(part(`{"functionCall":{"id":"a"}}`), part(`{"functionCall":{"id":"a"}}`)), all(events(2), calls("a/!", "a/!"), phase(callReady))},
 		{"a piece of nothing", "", crlf(last), events(1)},
 		{"a call in pieces of another candidate", "", crlf(begin, chunk(candidate("1", `{"functionCall":{}}`, ""))), all(events(2), calls("/f"), toolChunk)},
 		{"no call", "", crlf(part(`{"functionCall":null}`)), events(1)},

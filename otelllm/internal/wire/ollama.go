@@ -96,7 +96,7 @@ func (r *ollamaReader) document(data []byte) verdict {
 	if v := r.read(data, &l); v != progress {
 		return v
 	}
-	if !l.done && !l.unshaped && len(l.calls) == 0 && !l.fault.seen && l.input < 0 && l.output < 0 {
+	if !l.done && !l.unshaped && len(l.calls) == 0 && !l.fault.seen {
 		r.shapes.learn(nil, data, struct{}{})
 	}
 	r.apply(&l)

@@ -25,6 +25,8 @@ func TestOllama(t *testing.T) {
 		{"nothing", linesType, "", nil},
 		{"blank lines", linesType, "{}\n\n \n\r\n", all(events(1), keepalives(3))},
 		{"text", linesType, lines(hi, hi, message(`"content":""`), message(`"content":" \u00e9"`)), all(m, events(4), texts(3), phase(semconv.PhaseText))},
+		{"pictures", linesType, lines(message(`"images":["AAAA"]`), message(`"images":["AAAA"]`)), all(m, events(2), texts(2), phase(semconv.PhaseText))},
+		{"as events of a gateway", "", data(hi, hi, hi, stop), all(m, events(4), texts(3), used, ended("stop"))},
 		{"reasoning", linesType, lines(hm, hm), all(m, events(2), thoughts(2), phase(semconv.PhaseReasoning))},
 		{"both in one", linesType, lines(message(`"thinking":"hm","content":"hi"`), message(`"thinking":"hm","content":"hi"`)), all(m, events(2), thoughts(2), texts(2), phase(semconv.PhaseText))},
 		{"a whole answer", linesType, lines(hi, stop), all(m, events(2), texts(1), used, ended("stop"))},

@@ -273,16 +273,6 @@ func (s *shapes[M]) forget(of func(means *M) bool) {
 	}
 }
 
-// texts is how many holes of the payload are texts.
-func (s *values) texts() (n int) {
-	for _, sp := range s.spans[:s.n] {
-		if sp.what == whatText {
-			n++
-		}
-	}
-	return n
-}
-
 // length is how many bytes of the payload lie in holes.
 func (s *values) length() (n int) {
 	for _, sp := range s.spans[:s.n] {
