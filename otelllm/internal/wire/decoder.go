@@ -263,16 +263,14 @@ func (d *bodyDecoder) Close() {
 	case packed:
 		// A message that was cut counts for nothing: its checksum is missing.
 	case lined:
-		if len(d.line) > 0 {
-			d.payload(nil, d.line, true)
-		}
+		d.payload(nil, d.line, true)
 	}
 	d.stop()
 }
 
 // Cut implements [Decoder].
 func (d *bodyDecoder) Cut() {
-	if d.mode == lined && len(d.line) > 0 && json.Valid(d.line) {
+	if json.Valid(d.line) {
 		d.Close() // an object is whole by itself, with or without the end of its line
 		return
 	}

@@ -63,7 +63,7 @@ func (d *document) scan(p []byte) int {
 				continue
 			}
 			if i = plainEnd(p, i); i == len(p) {
-				break
+				return i
 			}
 			switch p[i] {
 			case '"':

@@ -81,6 +81,7 @@ func TestBodies(t *testing.T) {
 		{"a long line before the events", "text/html", strings.Repeat("x", maxStray-1) + "\n\ndata: {}\n\ndata: {\"x\":[" + strings.Repeat("1,", maxStray) + "1]}\n\n", events(2)},
 		{"too long a line before the events", "text/html", strings.Repeat("x", maxStray+1) + "\n\ndata: {}\n\n", events(1)},
 		{"a warning before the events of a stream", sseType, "<br />\n<b>Warning</b>:  Undefined variable\ndata: {}\n\n", events(1)},
+		{"a warning before events that are broken in two ways", "text/html", "<br />\n\ndata: oops\n\ndata: {\"x\":[" + strings.Repeat("1,", maxStray) + "1]}\n\ndata: {}\n\n", all(events(1), unread, violated(malformedEvent))},
 		{"a warning before broken events", "text/html", "<br />\n\ndata: oops\n\ndata: {}\n\n", all(events(1), unread, violated(malformedEvent))},
 		{"a warning before an error", "text/html", "<br />\n" + apiError + "\n", all(events(1), violated(unexpectedType), failed(Error{Type: "server_error", Code: "boom"}))},
 		{"text before the events", "none", "Notice: x\ndata: {}\n\n", events(1)},
@@ -145,6 +146,35 @@ func TestDocumentTooLong(t *testing.T) {
 		want.Unread, want.GaveUp = true, true
 		assert.Equal(t, want, d.State(), p.Name())
 	}
+}
+
+// An event of just MaxEvent bytes is kept; one of a byte more is not, in several pieces
+// or in one.
+func TestLongestEvent(t *testing.T) {
+	const begins = `{"model":"`
+	filler := []byte(strings.Repeat("x", MaxEvent-len(begins)))
+	for _, tt := range []struct {
+		name, ct string
+		p        Protocol
+		before   string
+	}{
+		{"line", linesType, ollama{}, ""},
+		{"item", jsonType, gemini{}, "["},
+		{"document", jsonType, openAIChat{}, ""},
+	} {
+		d := tt.p.NewDecoder(tt.ct)
+		d.Write([]byte(tt.before + begins))
+		d.Write(filler[:len(filler)/2])
+		d.Write(filler[len(filler)/2:])
+		assert.False(t, d.State().Unread, tt.name)
+		d.Write([]byte(`"`))
+		assert.True(t, d.State().Unread, tt.name)
+		d.Release()
+	}
+	s := decode(gemini{}, jsonType, "["+begins+string(filler)+`"}]`)
+	want := started()
+	all(unread, terminal, violated(semconv.TransportCauseEventTooLong))(want)
+	assert.Equal(t, want, s)
 }
 
 // A body is read at its last byte: some clients never ask for the EOF.

@@ -70,7 +70,7 @@ func (d *bodyDecoder) between(b byte) bool {
 func (d *bodyDecoder) writeItem(p []byte) []byte {
 	n := d.doc.scan(p)
 	item := p[:n]
-	if len(d.doc.buf) > 0 || !d.doc.closed || d.doc.lost != notLost || n > MaxEvent {
+	if len(d.doc.buf) > 0 || !d.doc.closed || n > MaxEvent {
 		was := d.doc.lost
 		d.doc.keep(item)
 		if d.doc.lost != was {

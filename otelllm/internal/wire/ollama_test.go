@@ -62,6 +62,18 @@ func TestOllama(t *testing.T) {
 	runDecodeTests(t, ollama{}, tests)
 }
 
+// A line that was cut off before its end is an answer's end where it is whole.
+func TestCutLine(t *testing.T) {
+	for line, ends := range map[string]bool{`{"done":true}`: true, `{"done":true} x`: false, `{"done":true`: false, "": false} {
+		d := ollama{}.NewDecoder(linesType)
+		d.Write([]byte(`{"message":{"content":"hi"}}` + "\n" + line))
+		d.Cut()
+		assert.Equal(t, ends, d.State().Complete, line)
+		assert.Equal(t, ends, d.State().Terminal, line)
+		assert.Equal(t, 1, d.State().TextChunks)
+	}
+}
+
 func TestLineTooLong(t *testing.T) {
 	d := ollama{}.NewDecoder(linesType)
 	d.Write([]byte("{}\n{\"a\":\""))
