@@ -92,6 +92,8 @@ func TestBedrock(t *testing.T) {
 		{"an exception of the model", awsType, exception("modelStreamErrorException", `{"message":"x","originalStatusCode":424,"originalMessage":"secret"}`), all(events(1), failed(Error{Type: "modelStreamErrorException"}))},
 		{"an exception without a payload", awsType, exception("serviceUnavailableException", ""), all(events(1), failed(Error{Type: "serviceUnavailableException"}))},
 		{"an error", awsType, packet("", ":message-type", "error", ":error-code", "503", ":error-message", "secret"), all(events(1), failed(Error{Code: "503", Status: 503}))},
+		{"an error with a payload", awsType, packet(`{"type":"t"}`, ":message-type", "error", ":error-code", "503"), all(events(1), failed(Error{Type: "t", Code: "503", Status: 503}))},
+		{"an exception with a code", awsType, exception("throttlingException", `{"code":"c"}`), all(events(1), failed(Error{Type: "throttlingException", Code: "c"}))},
 		{"two exceptions", awsType, throttled + exception("validationException", "{}"), all(events(2), failed(Error{Type: "throttlingException", RetryAfter: 2e9}))},
 
 		{"a checksum", awsType, hi + hi[:len(hi)-1] + "~" + hi, all(events(1), texts(1), phase(semconv.PhaseText), unread, violated(malformed))},

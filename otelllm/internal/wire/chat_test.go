@@ -54,6 +54,10 @@ func TestChat(t *testing.T) {
 		{"[DONE] alone", "", done, all(events(1), terminal)},
 		{"[DONE] proves nothing", "", data(role, hello) + done, all(gpt, events(3), texts(1), phase(semconv.PhaseText), terminal)},
 		{"content after [DONE]", "", data(hello, stop) + done + data(world, toolCalls), all(gpt, events(5), texts(2), unread, ended("stop"))},
+		{"nothing after [DONE]", "", data(hello, stop) + done + data(delta(`{}`, ""), usage), all(gpt, events(5), texts(1), ended("stop"))},
+		{"a provider's tool after [DONE]", "", data(hello, stop) + done + data(delta(`{"executed_tools":[{"type":"search"}]}`, "")), all(gpt, events(4), texts(1), providerTools(1), unread, ended("stop"))},
+		{"a call whose end comes after [DONE]", "", data(callA) + done + data(toolCalls), all(gpt, events(3), calls("call_a!"), unread, terminal, phase(semconv.PhaseToolInput))},
+		{"another model, another name", "", data(callA, strings.Replace(delta(`{"tool_calls":[{"index":0,"function":{"name":"g"}}]}`, ""), "gpt-x", "gpt-y", 1)), all(gpt, events(2), calls("call_a"), phase(semconv.PhaseToolInput))},
 		{"crlf", "", strings.ReplaceAll(data(hello, stop)+done, "\n", "\r\n"), all(gpt, events(3), texts(1), ended("stop"))},
 		{"keepalives", "", ": OPENROUTER PROCESSING\n\n" + data(hello) + ": OPENROUTER PROCESSING\n\n", all(gpt, events(1), keepalives(2), texts(1), phase(semconv.PhaseText))},
 		{"filters before the answer", "", data(`{"choices":[],"id":"","model":"","prompt_filter_results":[{}]}`, hello), all(gpt, events(2), texts(1), phase(semconv.PhaseText))},
@@ -130,6 +134,9 @@ func TestChat(t *testing.T) {
 		{"error with a hint", "", data(`{"error":{"code":"rate_limit_exceeded","type":"tokens","message":"Limit 30000. Please try again in 1m3.5s. Visit"}}`), all(events(1), failed(Error{Type: "tokens", Code: "rate_limit_exceeded", RetryAfter: 63500 * time.Millisecond}))},
 		{"finish reason error", "", data(hello, `{"id":"gen-1","error":{"code":502,"message":"Provider disconnected"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}`) + done, all(gpt, events(3), texts(1), phase(semconv.PhaseText), finished("error"), failed(Error{Code: "502", Status: 502}))},
 		{"finish reason error alone", "", data(callA, delta(`{}`, "error")) + done, all(gpt, events(3), calls("call_a"), phase(semconv.PhaseToolInput), finished("error"), failed(Error{Type: "error"}))},
+		{"a status that comes with the second error", "", data(`{"error":{"code":"first"}}`, `{"error":{"code":503}}`, `{"error":{"code":500}}`), all(events(3), failed(Error{Code: "first", Status: 503}))},
+		{"an error between the events, and more lines", "", data(hello) + `{"error":{"code":"boom"}}` + "\nat line 7\n\n" + data(world), all(gpt, events(3), texts(2), unread, phase(semconv.PhaseText), failed(Error{Code: "boom"}))},
+		{"an error between the events, after one that was cut", "", data(hello) + "{\"error\":{\n\n" + data(hello) + `{"error":{"code":"boom"}}` + "\n\n", all(gpt, events(3), texts(2), phase(semconv.PhaseText), failed(Error{Code: "boom"}))},
 		{"two errors", "", data(`{"error":{"code":"first"}}`, `{"error":{"code":"second","type":"t"}}`), all(events(2), failed(Error{Type: "t", Code: "first"}))},
 
 		{"a whole completion", jsonType, `{"id":"chatcmpl-1","object":"chat.completion","model":"gpt-x","choices":[{"index":0,"message":{"role":"assistant","content":"hi","refusal":null},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`, all(gpt, events(1), texts(1), ended("stop"), func(s *State) { s.Usage.Input, s.Usage.Output = 1, 2 })},
@@ -140,6 +147,20 @@ func TestChat(t *testing.T) {
 		{"nothing of a completion", jsonType, `{"choices":{"a":1},"usage":[],"model":7}`, all(events(1), terminal)},
 		{"a whole error", jsonType, `{"error":{"message":"secret","type":"t","code":null}}`, all(events(1), failed(Error{Type: "t"}))},
 	})
+}
+
+// No more finish reasons than MaxIDs are listed.
+func TestChatManyChoices(t *testing.T) {
+	var choices []string
+	for i := range MaxIDs + 2 {
+		choices = append(choices, `{"index":`+itoa(i)+`,"message":{"content":"a"},"finish_reason":"stop"}`)
+	}
+	for n, want := range map[int]int{MaxIDs: MaxIDs, MaxIDs + 2: MaxIDs} {
+		s := decode(openAIChat{}, jsonType, `{"choices":[`+strings.Join(choices[:n], ",")+`]}`)
+		assert.True(t, s.Complete)
+		assert.Equal(t, n, s.TextChunks)
+		assert.Len(t, s.FinishReasons, want)
+	}
 }
 
 // More calls than are listed are counted all the same.

@@ -33,6 +33,11 @@ func TestReadError(t *testing.T) {
 			Error{Type: "RESOURCE_EXHAUSTED", Code: "GenerateRequestsPerDayPerProjectPerModel-FreeTier", Status: 429, RetryAfter: 34 * time.Second},
 		},
 		{"Google's limit of a minute", `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"violations":[{"quotaId":"GenerateRequestsPerMinutePerProjectPerModel"}]}]}}`, Error{Type: "RESOURCE_EXHAUSTED", Code: "429", Status: 429}},
+		{"a delay before its hint", `{"error":{"retry_after":5,"message":"Please try again in 1s."}}`, Error{RetryAfter: 5 * time.Second}},
+		{"a delay that is no time", `{"error":{"retry_after":5,"details":[{"retryDelay":"soon"}]}}`, Error{RetryAfter: 5 * time.Second}},
+		{"a reason beside a status", `{"error":{"code":403,"details":[{"reason":"SERVICE_DISABLED"}]}}`, Error{Code: "SERVICE_DISABLED", Status: 403}},
+		{"a reason beside a code", `{"error":{"code":"x","details":[{"reason":"SERVICE_DISABLED"}]}}`, Error{Code: "x"}},
+		{"a reason alone", `{"error":{"details":[{"reason":"SERVICE_DISABLED"}]}}`, Error{Code: "SERVICE_DISABLED"}},
 		{"flat", `{"code":"InvalidKey","message":"x"}`, Error{Code: "InvalidKey"}},
 		{"a plan's limit", `{"error":{"type":"usage_limit_reached","plan_type":"plus","resets_in_seconds":18000}}`, Error{Type: "usage_limit_reached", RetryAfter: 5 * time.Hour}},
 		{"a plan's limit, by the clock", `{"error":{"type":"usage_limit_reached","resets_at":1000600}}`, Error{Type: "usage_limit_reached", RetryAfter: 10 * time.Minute}},
@@ -71,6 +76,10 @@ func TestHintedDelay(t *testing.T) {
 		"Please try again in later":                                0,
 		"Please try again in 1e5s":                                 0,
 		"Please try again in ..s":                                  0,
+		"ry again in 5s":                                           5 * time.Second, // its beginning is cut
+		"Please try again in 5s{}":                                 5 * time.Second,
+		"Please try again in 1.0000000000s":                        time.Second,
+		"Please try again in 1.00000000000s":                       0, // no server is so exact
 		"Please try again in 5 parsecs":                            0,
 		strings.Repeat("x", maxMessage) + "Please try again in 5s": 0,
 	} {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -134,6 +136,24 @@ func TestResponses(t *testing.T) {
 		{"a whole error", jsonType, `{"error":{"type":"t","code":"c"}}`, all(events(1), failed(Error{Type: "t", Code: "c"}))},
 		{"no response", jsonType, `{"hello":1}`, all(events(1), terminal)},
 	})
+}
+
+// What becomes of a call that is not listed is not said of one that is.
+func TestResponsesManyCalls(t *testing.T) {
+	call := func(kind string, n int) string {
+		return item(kind, itoa(n), `{"type":"function_call","call_id":"call_`+itoa(n)+`","name":"f"}`)
+	}
+	var events []string
+	for n := range MaxIDs + 1 {
+		events = append(events, call("added", n))
+	}
+	s := decode(openAIResponses{}, sseType, named(append(events, call("done", MaxIDs))...))
+	assert.Equal(t, MaxIDs+1, s.ToolInputsStarted)
+	assert.Equal(t, 1, s.ToolCalls)
+	assert.Len(t, s.Calls, MaxIDs)
+	for n, c := range s.Calls {
+		assert.Equal(t, Call{ID: "call_" + itoa(n), Name: "f"}, c)
+	}
 }
 
 // Of events that say whose a call is, how far it is and how an answer ended, one that is

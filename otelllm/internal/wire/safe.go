@@ -41,10 +41,8 @@ func safeModel(name []byte) string { return redact.Model(name) }
 // pathModel is the name of a model in a path, which may have been escaped once more
 // than the URL was. A query that was escaped into the path is cut off.
 func pathModel(name string) string {
-	if strings.IndexByte(name, '%') >= 0 {
-		if plain, err := url.PathUnescape(name); err == nil {
-			name = plain
-		}
+	if plain, err := url.PathUnescape(name); err == nil {
+		name = plain
 	}
 	name, _, _ = strings.Cut(name, "?")
 	return redact.Model(name)

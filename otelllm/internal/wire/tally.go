@@ -82,10 +82,10 @@ func (t *tally) fillIn(c call, id, name []byte) {
 		return
 	}
 	known := &t.Calls[c.at]
-	if known.ID == "" && len(id) > 0 {
+	if known.ID == "" {
 		known.ID = safeID(id)
 	}
-	if known.Name == "" && len(name) > 0 {
+	if known.Name == "" {
 		known.Name = safeName(name)
 	}
 }
@@ -127,10 +127,10 @@ func (t *tally) handOverAll() {
 
 // identify records the response's id and model, the first ones said.
 func (t *tally) identify(id, model []byte) {
-	if t.ResponseID == "" && len(id) > 0 {
+	if t.ResponseID == "" {
 		t.ResponseID = safeID(id)
 	}
-	if t.Model == "" && len(model) > 0 {
+	if t.Model == "" {
 		t.Model = safeModel(model)
 	}
 }
