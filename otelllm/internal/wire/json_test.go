@@ -49,6 +49,8 @@ var documents = []string{
 	"\"a\tb\"", "\"a\nb\"", "\"\x00\"", "\"\x1f\"", "\"\x7f\"", "\"\xff\"", "\x00", "{\x00}", "\v{}", "\u00a0{}",
 	`"12345678"`, `"1234567\"90"`, `"123456789012345\`, `"1234567` + "\x01\"", `"éééééééééééé"`,
 	`{"a":{"b":{"c":[[[[{"d":"}]"}]]]]}}}`, `{"a":"b","a":"c"}`, `{"\u0061":1}`,
+	`{"a":1"b":2}`, `{"a":"x""b":2}`, `{":":1}`, `{":a":1,":":2}`, `{"a\:"b"}`, `{"a"x1}`, `{"a",1}`, `{"a:"1}`, `{"a:" 1}`,
+	`"\u:000"`, `"\u0:00"`, `"\u000{"`, `[` + strings.Repeat(strings.Repeat("[", 80)+strings.Repeat("]", 80)+",", 200) + `1]`,
 }
 
 func TestCursorAgreesWithEncodingJSON(t *testing.T) {
@@ -81,7 +83,11 @@ func TestCursorReaders(t *testing.T) {
 	assert.Nil(t, at(`null`).str())
 	assert.Nil(t, at(`"a`).str())
 
+	assert.Equal(t, "\xff", string(at("\"\xff\"").str()), "as it is written")
+
 	assert.Equal(t, 12, at(`12`).count())
+	assert.Equal(t, 123456789012, at(`123456789012`).count())
+	assert.Equal(t, -1, at(`1234567890123`).count(), "too many to count")
 	for _, doc := range []string{`-1`, `1.5`, `1e3`, `"12"`, `null`, `[1]`, `12345678901234567890`, `1x`} {
 		c := at(doc)
 		n := c.count()
@@ -109,6 +115,17 @@ func TestCursorReaders(t *testing.T) {
 	key, ok := c.object()
 	assert.True(t, ok)
 	assert.Equal(t, "id", string(key))
+}
+
+// Names are compared without the case of ASCII letters, and of those alone.
+func TestMemberName(t *testing.T) {
+	assert.Equal(t, "az[@`{_\x7f1 é", string(lowered(nil, []byte("AZ[@`{_\x7f1 é"))))
+	for name, want := range map[string]string{
+		"Content": "content", "FINISH_REASON": "finish_reason", "finishreason": "finishReason",
+		"content": "", "poem": "", "": "", "finish\x7freason": "", strings.Repeat("A", maxMemberName+1): "",
+	} {
+		assert.Equal(t, want, memberName([]byte(name)), name)
+	}
 }
 
 func FuzzCursor(f *testing.F) {
