@@ -24,9 +24,7 @@ func readMessagesRequest(body []byte) (req Request, messages, version bool, err 
 			}
 		case "tools":
 			for ok := c.array(); ok; ok = c.element() {
-				if name := serverTool(readType(&c)); len(name) > 0 {
-					req.ProviderTools = addTool(req.ProviderTools, name)
-				}
+				req.ProviderTools = addTool(req.ProviderTools, serverTool(readType(&c)))
 			}
 		case "mcp_servers":
 			if c.something() {

@@ -28,9 +28,7 @@ func readConverseRequest(body []byte) (req Request, messages bool, err error) {
 					continue
 				}
 				for ok := c.array(); ok; ok = c.element() {
-					if name := readNested(&c, "systemTool", "name"); len(name) > 0 {
-						req.ProviderTools = addTool(req.ProviderTools, name)
-					}
+					req.ProviderTools = addTool(req.ProviderTools, readNested(&c, "systemTool", "name"))
 				}
 			}
 		default:

@@ -140,6 +140,15 @@ func TestGemini(t *testing.T) {
 	})
 }
 
+func TestSnake(t *testing.T) {
+	for name, want := range map[string]string{"googleSearch": "google_search", "fromAToZ[@": "from_a_to_z[@", "": ""} {
+		assert.Equal(t, want, string(snake([]byte(name))))
+	}
+	long := strings.Repeat("word", maxSafeName/4)
+	assert.Equal(t, long, SafeName(string(snake([]byte(long)))))
+	assert.Equal(t, redacted, SafeName(string(snake([]byte(long+"x")))), "one that was cut is not taken for a whole one")
+}
+
 func TestGeminiRequest(t *testing.T) {
 	for _, tt := range []struct {
 		path, model string

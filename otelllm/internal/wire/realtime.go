@@ -376,8 +376,6 @@ func (ev *realtimeEvent) readTools(c *cursor) {
 	}
 	ev.tools = []string{}
 	for ok := c.array(); ok; ok = c.element() {
-		if name := readResponsesTool(c); len(name) > 0 {
-			ev.tools = addTool(ev.tools, name)
-		}
+		ev.tools = addTool(ev.tools, readResponsesTool(c))
 	}
 }

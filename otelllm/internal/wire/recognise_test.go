@@ -163,6 +163,11 @@ func TestIsCall(t *testing.T) {
 		{"/x/completions", `{"prompt":"hi"}`, false},
 		{"/v1internal:generateContent", `{"model":"m","project":"p","request":{"contents":[]}}`, true},
 		{"/v1internal:generateContent", `{"model":"m","request":{}}`, false},
+		{"/v1internal:generateContent", `{"model":"m","request":{"contents":{"parts":[]}}}`, true},
+		{"/v1internal:generateContent", `{"model":"m","request":{"contents":"hi"}}`, false},
+		{"/model/arn:aws:bedrock:e:1:prompt/a1/converse", `{"promptVariables":{"a":{"text":"hi"}}}`, true},
+		{"/model/arn:aws:bedrock:e:1:prompt/a1/converse", `{"promptVariables":null}`, false},
+		{"/model/arn:aws:bedrock:e:1:prompt/a1/converse", `{"messages":[],"promptVariables":null}`, true},
 	} {
 		p, ok := Recognise("POST", tt.path)
 		require.True(t, ok, tt.path)

@@ -86,6 +86,7 @@ func TestChatRequest(t *testing.T) {
 
 func TestResponsesRequest(t *testing.T) {
 	runRequestTests(t, openAIResponses{}, []requestTest{
+		{"ids of outputs", `{"input":[{"type":"function_call_output","id":"fc"},{"type":"local_shell_call_output","id":"ls","call_id":"a"}]}`, Request{HistoryCalls: none, HistoryOutputs: []string{"a"}}},
 		{"text", `{"model":"gpt-x","input":"hello","stream":true}`, Request{Model: "gpt-x", Stream: true, HistoryCalls: none, HistoryOutputs: none}},
 		{
 			"history", `{"input":[{"role":"user","content":[{"type":"input_text","text":"x"}]},

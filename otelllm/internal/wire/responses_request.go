@@ -42,9 +42,7 @@ func readResponsesRequest(body []byte) (Request, error) {
 			}
 		case "tools":
 			for ok := c.array(); ok; ok = c.element() {
-				if name := readResponsesTool(&c); len(name) > 0 {
-					req.ProviderTools = addTool(req.ProviderTools, name)
-				}
+				req.ProviderTools = addTool(req.ProviderTools, readResponsesTool(&c))
 			}
 		default:
 			c.skip()
