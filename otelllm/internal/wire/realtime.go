@@ -335,7 +335,7 @@ func readEventID(c *cursor, s *values) []byte {
 		return nil
 	}
 	id := c.b[start : c.i-1]
-	if bytes.IndexByte(id, '\\') >= 0 {
+	if bytes.ContainsRune(id, '\\') {
 		id = unescape(id)
 	}
 	return id

@@ -69,6 +69,8 @@ func TestRealtimeResponses(t *testing.T) {
 		{"speech of the beta", []string{begun, rtDelta("response.audio_transcript.delta", "hi"), rtDelta("response.audio.delta", "AAAA")}, all(events(3), texts(2), phase(semconv.PhaseText)), Frame{Kind: FrameProgress}},
 		{"an event that is not known", []string{begun, rt("response.news.delta", "")}, events(2), Frame{Kind: FrameProgress}},
 		{"ends of the Responses API mean nothing", []string{begun, rt("response.failed", ""), rt("response.completed", ""), rt("response.cancelled", "")}, events(4), Frame{Kind: FrameProgress}},
+		{"deltas that are objects", []string{begun, rt("response.output_text.delta", `,"output_index":0,"delta":{"a":"b"}`), rt("response.output_text.delta", `,"output_index":0,"delta":{"a":"b"}`)}, all(events(3), texts(2), phase(semconv.PhaseText)), Frame{Kind: FrameProgress}},
+		{"an item of another shape", []string{begun, rtItem("added", `{"type":"message","content":{"a":"hi"}}`)}, all(events(2), unread), Frame{Kind: FrameProgress}},
 		{"no response named", []string{begun, `{"type":"response.output_text.delta","delta":"hi"}`}, all(events(2), texts(1), phase(semconv.PhaseText)), Frame{Kind: FrameProgress}},
 
 		{"a call begun", []string{begun, rtItem("added", rtCall("in_progress"))}, all(events(2), calls("call_a"), phase(semconv.PhaseToolInput)), Frame{Kind: FrameProgress}},
@@ -159,6 +161,7 @@ func TestRealtimeFrames(t *testing.T) {
 		{"nothing", received, ``, Frame{Kind: FrameUnreadable}},
 		{"cut", received, `{"type":"response.cre`, Frame{Kind: FrameUnreadable}},
 		{"a text", sent, `hello`, Frame{Kind: FrameUnreadable}},
+		{"as long as may be", sent, strings.Repeat(" ", MaxEvent-2) + `{}`, Frame{}},
 		{"too long", sent, strings.Repeat(" ", MaxEvent) + `{}`, Frame{Kind: FrameUnreadable}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -214,6 +217,19 @@ func TestRealtimeResponsesAtOnce(t *testing.T) {
 	assert.Equal(t, FrameOther, text("a").Kind, "the oldest is forgotten")
 	assert.Equal(t, FrameProgress, text(strange).Kind)
 	assert.Len(t, r.open, MaxOpenResponses)
+}
+
+// A response is found by its id, whether that is kept as it is or not.
+func TestRealtimeLongIDs(t *testing.T) {
+	for _, n := range []int{maxSafeID, maxSafeID + 1} {
+		r := NewRealtime()
+		r.Received([]byte(rtCreated("another")))
+		id := strings.Repeat("word.", n)[:n]
+		begun := r.Received([]byte(rtCreated(id)))
+		f := r.Received([]byte(`{"type":"response.output_text.delta","response_id":"` + id + `","output_index":0,"delta":"a"}`))
+		assert.Equal(t, FrameProgress, f.Kind, "%d bytes", n)
+		assert.Same(t, begun.State, f.State)
+	}
 }
 
 func TestRealtimeSteadyStateAllocatesNothing(t *testing.T) {

@@ -71,6 +71,9 @@ func TestNotLearnt(t *testing.T) {
 	assert.Zero(t, s.kept)
 	learn(`[` + strings.Repeat(`"a",`, maxHoles-1) + `"a"]`)
 	assert.Equal(t, 1, int(s.kept))
+	s.reset()
+	learn(`[` + strings.Repeat(" ", maxLiterals-len(dataField)-len(`[""]`)) + `"a"]`)
+	assert.Equal(t, maxLiterals, int(s.size), "as much as there is room for")
 }
 
 // Whatever stands wherever in a string, its end is found, and as the cursor finds it.
