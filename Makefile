@@ -125,6 +125,15 @@ oracle: ## every client over every stream cut at every byte, what it gave agains
 lint: $(TOOLS)/golangci-lint ## golangci-lint in all modules: style, mistakes, and who may import whom
 	@MODULES="$(MODULES) bench" $(PLAIN) scripts/each-module lint "$(CURDIR)/$<" run --config "$(CURDIR)/.golangci.yml" ./...
 
+.PHONY: oldest-go
+oldest-go: ## the modules that users require, with the oldest Go that they promise, and the root without the others
+	@$(PLAIN) scripts/oldest-go
+
+.PHONY: cross
+cross: download ## compile every module, with its tests, for Windows and macOS
+	@GOOS=windows MODULES="$(MODULES) bench" $(PLAIN) scripts/each-module windows $(GO) vet ./...
+	@GOOS=darwin MODULES="$(MODULES) bench" $(PLAIN) scripts/each-module darwin $(GO) vet ./...
+
 .PHONY: fmt
 fmt: $(TOOLS)/golangci-lint ## gofumpt over all modules
 	@MODULES="$(MODULES) bench" scripts/each-module fmt "$(CURDIR)/$<" fmt --config "$(CURDIR)/.golangci.yml" ./...
