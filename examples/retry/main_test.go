@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	. "github.com/otelllm/otelllm-go/examples/faultyllm"
+	llm "github.com/otelllm/otelllm-go/examples/faultyllm"
 )
 
 // Every answer of a run breaks in every way after each of its events, then the next tries are whole. Of what cannot be
@@ -21,36 +21,36 @@ import (
 // the loop gets through by itself.
 func TestNothingTwice(t *testing.T) {
 	const words = "The invoice is paid."
-	call := Answer(ToolCall("call_1", "pay", `{"invoice"`, `:"17"}`), Finish(ToolCalls))
-	said := Answer(Text("The invoice ", "is paid."), Finish(Stop))
-	faults := map[string]Step{
-		"reset": Reset(), "truncated": Truncate(), "clean end": CleanEnd(),
-		"overloaded": InBand(Failure{Trouble: Overloaded}), "server error": InBand(Failure{Trouble: ServerError}),
+	call := llm.Answer(llm.ToolCall("call_1", "pay", `{"invoice"`, `:"17"}`), llm.Finish(llm.ToolCalls))
+	said := llm.Answer(llm.Text("The invoice ", "is paid."), llm.Finish(llm.Stop))
+	faults := map[string]llm.Step{
+		"reset": llm.Reset(), "truncated": llm.Truncate(), "clean end": llm.CleanEnd(),
+		"overloaded": llm.InBand(llm.Failure{Trouble: llm.Overloaded}), "server error": llm.InBand(llm.Failure{Trouble: llm.ServerError}),
 	}
 	type story struct {
 		name        string
-		call, words []Exchange // what goes wrong with the first request, and with the one that has the tool's output
+		call, words []llm.Exchange // what goes wrong with the first request, and with the one that has the tool's output
 	}
 	stories := []story{{name: "whole"}}
 	for name, fault := range faults {
-		for n := range call.Events(Chat) {
+		for n := range call.Events(llm.Chat) {
 			broken := call.CutAfter(n, fault)
-			stories = append(stories, story{fmt.Sprint("the call, ", name, " after ", n), []Exchange{broken}, nil},
-				story{fmt.Sprint("the call, ", name, " twice after ", n), []Exchange{broken, broken}, nil})
+			stories = append(stories, story{fmt.Sprint("the call, ", name, " after ", n), []llm.Exchange{broken}, nil},
+				story{fmt.Sprint("the call, ", name, " twice after ", n), []llm.Exchange{broken, broken}, nil})
 		}
-		for n := range said.Events(Chat) {
-			stories = append(stories, story{fmt.Sprint("the answer, ", name, " after ", n), nil, []Exchange{said.CutAfter(n, fault)}})
+		for n := range said.Events(llm.Chat) {
+			stories = append(stories, story{fmt.Sprint("the answer, ", name, " after ", n), nil, []llm.Exchange{said.CutAfter(n, fault)}})
 		}
 	}
-	for trouble, name := range map[Trouble]string{RateLimited: "rate limited", Overloaded: "overloaded", ServerError: "server error"} {
-		refused := Refuse(Failure{Trouble: trouble, RetryAfter: time.Millisecond})
-		stories = append(stories, story{name + " before the call", []Exchange{refused}, nil}, story{name + " before the answer", nil, []Exchange{refused}})
+	for trouble, name := range map[llm.Trouble]string{llm.RateLimited: "rate limited", llm.Overloaded: "overloaded", llm.ServerError: "server error"} {
+		refused := llm.Refuse(llm.Failure{Trouble: trouble, RetryAfter: time.Millisecond})
+		stories = append(stories, story{name + " before the call", []llm.Exchange{refused}, nil}, story{name + " before the answer", nil, []llm.Exchange{refused}})
 	}
 
-	srv, err := Start()
+	srv, err := llm.Start()
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, srv.Close()) }()
-	t.Setenv("OPENAI_BASE_URL", srv.BaseURL("call", Chat))
+	t.Setenv("OPENAI_BASE_URL", srv.BaseURL("call", llm.Chat))
 	t.Setenv("OPENAI_API_KEY", "sk-none")
 	through, asked := 0, 0
 	for _, s := range stories {
@@ -76,7 +76,7 @@ func TestNothingTwice(t *testing.T) {
 			assert.LessOrEqual(t, paid, 1, s.name)
 			if consents == 0 {
 				through++
-				assert.NoError(t, err, s.name)
+				require.NoError(t, err, s.name)
 				assert.Equal(t, words, shown, s.name)
 				assert.Equal(t, 1, paid, s.name)
 			} else {
@@ -110,13 +110,13 @@ func (byHistory) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // What cannot get better is not tried again.
 func TestNoRetry(t *testing.T) {
-	srv, err := Start()
+	srv, err := llm.Start()
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, srv.Close()) }()
-	t.Setenv("OPENAI_BASE_URL", srv.BaseURL("c", Chat))
+	t.Setenv("OPENAI_BASE_URL", srv.BaseURL("c", llm.Chat))
 	t.Setenv("OPENAI_API_KEY", "sk-none")
-	for _, trouble := range []Trouble{QuotaExhausted, Unauthorized, ContextTooLong} {
-		srv.Play("c", Refuse(Failure{Trouble: trouble}))
+	for _, trouble := range []llm.Trouble{llm.QuotaExhausted, llm.Unauthorized, llm.ContextTooLong} {
+		srv.Play("c", llm.Refuse(llm.Failure{Trouble: trouble}))
 		a := agent{confirm: func(string) bool { t.Error("asked"); return false }, out: &bytes.Buffer{}, base: http.DefaultTransport, pause: time.Nanosecond}
 		require.Error(t, a.run(t.Context(), "Pay the invoice 17."))
 		records, err := srv.Records("c")

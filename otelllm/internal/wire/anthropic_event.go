@@ -128,7 +128,7 @@ func (m *messagesObject) member(c *cursor, key []byte) (doubt bool) {
 		m.stop = c.str()
 	case "content":
 		for ok := c.array(); ok; ok = c.element() {
-			if b := readMessagesBlock(c); len(m.content) < maxListed {
+			if b := readMessagesBlock(c); c.room(len(m.content)) {
 				m.content = append(m.content, b)
 			}
 		}

@@ -76,7 +76,7 @@ func (r *converseReader) readOutput(c *cursor, ev *converseEvent) {
 				continue
 			}
 			for ok := c.array(); ok; ok = c.element() {
-				if b := r.readBlock(c); len(ev.content) < maxListed {
+				if b := r.readBlock(c); c.room(len(ev.content)) {
 					ev.content = append(ev.content, b)
 				}
 			}

@@ -147,7 +147,7 @@ func (r *chatReader) readChoice(c *cursor, ch *chatChunk) {
 			c.doubt(key)
 		}
 	}
-	if ch.choices.n < maxListed {
+	if c.room(ch.choices.n) {
 		ch.choices.add(d)
 	}
 }
@@ -271,7 +271,7 @@ func (r *chatReader) readFragment(c *cursor, ch *chatChunk, d *chatDelta, index 
 			c.unknown(key)
 		}
 	}
-	if ch.fragments.n < maxListed {
+	if c.room(ch.fragments.n) {
 		ch.fragments.add(f)
 		d.fragments++
 	}

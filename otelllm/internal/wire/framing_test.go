@@ -242,11 +242,13 @@ func TestListsAreReadUpToTheirBound(t *testing.T) {
 		for n, want := range map[int]int{maxListed: maxListed, maxListed + 1: maxListed} {
 			s := decode(tt.p, jsonType, tt.before+strings.TrimSuffix(strings.Repeat(tt.element+",", n), ",")+tt.after)
 			assert.Equal(t, want, s.TextChunks+s.ToolInputsStarted, "%d of %s", n, tt.before)
+			assert.Equal(t, n > maxListed, s.Unread, "%d of %s", n, tt.before)
 		}
 	}
 	for n, want := range map[int]int{maxListed - 1: 1, maxListed: 0} {
 		s := decode(gemini{}, jsonType, `{"candidates":[`+strings.Repeat("{},", n)+`{"content":{"parts":[{"text":"a"}]}}]}`)
 		assert.Equal(t, want, s.TextChunks, "behind %d candidates", n)
+		assert.Equal(t, want == 0, s.Unread, "behind %d candidates", n)
 	}
 }
 

@@ -155,7 +155,7 @@ func (r *geminiReader) readCandidate(c *cursor, ch *geminiChunk) {
 			c.doubt(key)
 		}
 	}
-	if ch.candidates.n < maxListed {
+	if c.room(ch.candidates.n) {
 		ch.candidates.add(d)
 	}
 }
@@ -188,7 +188,7 @@ func (r *geminiReader) readPart(c *cursor, ch *geminiChunk, d *geminiDelta) {
 			c.doubt(key)
 		}
 	}
-	if ch.parts.n < maxListed {
+	if c.room(ch.parts.n) {
 		ch.parts.add(p)
 		d.parts++
 	}

@@ -329,3 +329,10 @@ func (c *cursor) digits() bool {
 	}
 	return c.i > start
 }
+
+// room reports whether one more element of a list is read, after n: of a payload with
+// more than any answer has, not everything is known.
+func (c *cursor) room(n int) bool {
+	c.doubtful = c.doubtful || n >= maxListed
+	return n < maxListed
+}

@@ -189,7 +189,7 @@ func (r *ollamaReader) member(c *cursor, key []byte, l *ollamaLine) {
 		l.reasoning = r.shapes.filled(c, whatReasoning) || l.reasoning
 	case "tool_calls":
 		for ok := c.array(); ok; ok = c.element() {
-			if made := readOllamaCall(c); len(l.calls) < maxListed {
+			if made := readOllamaCall(c); c.room(len(l.calls)) {
 				l.calls = append(l.calls, made)
 			}
 		}

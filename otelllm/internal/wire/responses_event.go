@@ -141,7 +141,7 @@ func (o *responsesObject) member(c *cursor, key []byte) {
 	case "output":
 		o.hasOutput = c.peek() == '['
 		for ok := c.array(); ok; ok = c.element() {
-			if item := readItem(c); len(o.output) < maxListed {
+			if item := readItem(c); c.room(len(o.output)) {
 				o.output = append(o.output, item)
 			}
 		}
