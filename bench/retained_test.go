@@ -24,7 +24,7 @@ func BenchmarkRetained(b *testing.B) {
 		inRun   bool
 	}{
 		{"default", nil, false},
-		{"no events", []otelllm.Option{otelllm.WithEvents(false)}, false},
+		{"no events", []otelllm.Option{otelllm.WithoutEvents()}, false},
 		{"in a run", nil, true},
 		{"watchdog", []otelllm.Option{otelllm.WithWatchdog(otelllm.DefaultWatchdog())}, false},
 		{"in a run, watchdog", []otelllm.Option{otelllm.WithWatchdog(otelllm.DefaultWatchdog())}, true},

@@ -48,7 +48,7 @@ func BenchmarkSpan(b *testing.B) {
 			meter   metric.MeterProvider
 		}{
 			{name: "default"},
-			{name: "no events", options: []otelllm.Option{otelllm.WithEvents(false)}},
+			{name: "no events", options: []otelllm.Option{otelllm.WithoutEvents()}},
 			{name: "in a run", run: true},
 			{name: "watchdog", options: []otelllm.Option{otelllm.WithWatchdog(otelllm.DefaultWatchdog())}},
 			{name: "metrics", meter: sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))},

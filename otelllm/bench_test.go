@@ -77,7 +77,7 @@ func BenchmarkTransport(b *testing.B) {
 				{name: "noop", rt: NewTransport(bare, WithTracerProvider(noop.NewTracerProvider()))},
 				{name: "unsampled", rt: NewTransport(bare, WithTracerProvider(unsampled))},
 				{name: "spans", rt: NewTransport(bare, WithTracerProvider(sdk))},
-				{name: "no-events", rt: NewTransport(bare, WithTracerProvider(sdk), WithEvents(false))},
+				{name: "no-events", rt: NewTransport(bare, WithTracerProvider(sdk), WithoutEvents())},
 			}
 			body := longRequest(size.request)
 			buf := make([]byte, 32<<10)
@@ -128,7 +128,7 @@ func BenchmarkOverhead(b *testing.B) {
 	}{
 		{"noop", noop.NewTracerProvider(), nil},
 		{"spans", sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(nowhere{})), nil},
-		{"spans without events", sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(nowhere{})), []Option{WithEvents(false)}},
+		{"spans without events", sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(nowhere{})), []Option{WithoutEvents()}},
 	} {
 		b.Run(v.name, func(b *testing.B) {
 			answer := longStream(3)

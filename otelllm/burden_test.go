@@ -126,7 +126,7 @@ func TestPanicsStayInside(t *testing.T) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) { handled.Add(1) }))
 	handled.Store(0)
 	_, q := StartRequest(t.Context(), RequestInfo{Model: "m"}, WithTracerProvider(newRecorder(t, sdktrace.WithSampler(bombSampler{}))))
-	q.Text()
+	q.RecordText()
 	q.End(nil)
 	assert.Equal(t, int32(1), handled.Load(), "it is told once")
 }

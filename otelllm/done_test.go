@@ -37,7 +37,7 @@ func TestDone(t *testing.T) {
 				ctx, run = StartRun(t.Context(), "coder", WithTracerProvider(r))
 				defer run.Done(&err)
 				return func() (err error) {
-					_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "patch", Effect: NonIdempotent})
+					_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "patch", Effect: EffectNonIdempotent})
 					defer tool.Done(&err)
 					err = tt.err
 					if tt.panics != nil {
@@ -117,18 +117,18 @@ func TestPanicsAreContained(t *testing.T) {
 		t.Run(at, func(t *testing.T) {
 			require.NotPanics(t, func() {
 				ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(rude{at: at}), WithVerdicts())
-				_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "pay", Effect: NonIdempotent})
-				tool.OutputFailed(io.EOF)
+				_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "pay", Effect: EffectNonIdempotent})
+				tool.RecordOutputFailure(io.EOF)
 				tool.End(context.Canceled)
-				tool.OutputSent()
-				tool.OutputFailed(io.EOF)
+				tool.RecordOutputSent()
+				tool.RecordOutputFailure(io.EOF)
 				_, q := StartRequest(ctx, RequestInfo{Model: "m"}, WithTracerProvider(rude{at: at}))
-				q.Sent()
-				q.Text()
+				q.RecordSent()
+				q.RecordText()
 				q.End(connReset)
 				session := NewRealtime(ctx, WithTracerProvider(rude{at: at}))
-				session.Sent([]byte(`{"type":"response.create"}`))
-				session.Received([]byte(`{"type":"response.created","response":{"id":"resp_1"}}`))
+				session.RecordSent([]byte(`{"type":"response.create"}`))
+				session.RecordReceived([]byte(`{"type":"response.created","response":{"id":"resp_1"}}`))
 				session.Close(io.ErrUnexpectedEOF)
 				d := run.Diagnosis()
 				assert.True(t, d.Failed())

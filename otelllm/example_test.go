@@ -115,10 +115,10 @@ func ExampleStartTool() {
 	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport)}
 	ctx, run := otelllm.StartRun(context.Background(), "coder")
 
-	toolCtx, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: "call_1", Name: "apply_patch", Effect: otelllm.NonIdempotent})
+	toolCtx, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: "call_1", Name: "apply_patch", Effect: otelllm.EffectNonIdempotent})
 	err := applyPatch(toolCtx)
 	tool.End(err)
-	tool.OutputSent() // where the output travels on its own, outside of the next request
+	tool.RecordOutputSent() // where the output travels on its own, outside of the next request
 
 	err = ask(ctx, client, server.URL)
 	d := run.Diagnosis()
@@ -327,10 +327,10 @@ func ExampleNewRealtime() {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 
 	session := otelllm.NewRealtime(context.Background(), otelllm.WithTracerProvider(provider))
-	session.Received([]byte(`{"type":"session.created","session":{"model":"gpt-realtime"}}`))
-	session.Sent([]byte(`{"type":"response.create"}`))
-	session.Received([]byte(`{"type":"response.created","response":{"id":"resp_1","status":"in_progress"}}`))
-	session.Received([]byte(`{"type":"response.output_text.delta","response_id":"resp_1","delta":"Hel"}`))
+	session.RecordReceived([]byte(`{"type":"session.created","session":{"model":"gpt-realtime"}}`))
+	session.RecordSent([]byte(`{"type":"response.create"}`))
+	session.RecordReceived([]byte(`{"type":"response.created","response":{"id":"resp_1","status":"in_progress"}}`))
+	session.RecordReceived([]byte(`{"type":"response.output_text.delta","response_id":"resp_1","delta":"Hel"}`))
 	session.Close(io.ErrUnexpectedEOF) // what the library said when the session broke
 	show(spans, "llm.stream.end", "llm.stream.phase", "llm.transport.cause")
 	// Output:
@@ -348,10 +348,10 @@ func ExampleStartRequest() {
 		// None, and that is known: what is left out makes the verdict more careful.
 		ProviderTools: []string{}, HistoryCalls: []string{}, HistoryOutputs: []string{},
 	})
-	request.Sent()
-	request.Answered(0)
-	request.Reasoning()
-	request.ToolCall("call_1", "read_file")
+	request.RecordSent()
+	request.RecordResponseStarted(0)
+	request.RecordReasoning()
+	request.RecordToolCall("call_1", "read_file")
 	request.End(io.ErrUnexpectedEOF) // it died before it said that it had finished
 	run.End(io.ErrUnexpectedEOF)
 

@@ -342,7 +342,7 @@ func TestOwnWatchdogs(t *testing.T) {
 	// A transport of the application's own reports it by its error.
 	r := newRecorder(t)
 	_, q := StartRequest(t.Context(), RequestInfo{Model: "m"}, WithTracerProvider(r))
-	q.Text()
+	q.RecordText()
 	q.End(fmt.Errorf("x: %w", &WatchdogError{Kind: semconv.WatchdogKindIdle}))
 	assertFacts(t, r.only(t), map[attribute.Key]any{"llm.abort.source": "watchdog", "llm.watchdog.kind": "idle", "error.type": "watchdog_timeout"})
 }

@@ -18,7 +18,7 @@ type MCPAnnotations struct {
 // the server said counts: MCP's defaults are a client's guess, and a hint that is
 // false cannot be told from one that is unset. So a tool without annotations, or
 // with none that says something, has an unknown effect, which is treated with the
-// same caution as [NonIdempotent].
+// same caution as [EffectNonIdempotent].
 //
 // The hints are the server's word. Use them for tools of servers that you trust.
 func ToolEffectFromMCP(a *MCPAnnotations) Effect {
@@ -27,11 +27,11 @@ func ToolEffectFromMCP(a *MCPAnnotations) Effect {
 	case a == nil:
 		return EffectUnknown
 	case a.ReadOnlyHint:
-		return ReadOnly
+		return EffectReadOnly
 	case a.IdempotentHint:
-		return Idempotent
+		return EffectIdempotent
 	case said(a.DestructiveHint), said(a.OpenWorldHint):
-		return NonIdempotent
+		return EffectNonIdempotent
 	default:
 		return EffectUnknown
 	}

@@ -21,18 +21,18 @@ func TestToolEffectFromMCP(t *testing.T) {
 		{"", EffectUnknown},
 		{`{}`, EffectUnknown},
 		{`{"title":"Read a file"}`, EffectUnknown},
-		{`{"readOnlyHint":true}`, ReadOnly},
-		{`{"readOnlyHint":true,"destructiveHint":true}`, ReadOnly},
-		{`{"readOnlyHint":true,"openWorldHint":true}`, ReadOnly},
+		{`{"readOnlyHint":true}`, EffectReadOnly},
+		{`{"readOnlyHint":true,"destructiveHint":true}`, EffectReadOnly},
+		{`{"readOnlyHint":true,"openWorldHint":true}`, EffectReadOnly},
 		{`{"readOnlyHint":false}`, EffectUnknown},
-		{`{"idempotentHint":true}`, Idempotent},
-		{`{"idempotentHint":true,"destructiveHint":true}`, Idempotent},
+		{`{"idempotentHint":true}`, EffectIdempotent},
+		{`{"idempotentHint":true,"destructiveHint":true}`, EffectIdempotent},
 		{`{"idempotentHint":false}`, EffectUnknown},
-		{`{"destructiveHint":true}`, NonIdempotent},
+		{`{"destructiveHint":true}`, EffectNonIdempotent},
 		{`{"destructiveHint":false}`, EffectUnknown},
-		{`{"openWorldHint":true}`, NonIdempotent},
+		{`{"openWorldHint":true}`, EffectNonIdempotent},
 		{`{"openWorldHint":false,"destructiveHint":false}`, EffectUnknown},
-		{`{"openWorldHint":true,"destructiveHint":false}`, NonIdempotent},
+		{`{"openWorldHint":true,"destructiveHint":false}`, EffectNonIdempotent},
 	} {
 		var a *MCPAnnotations
 		if tt.annotations != "" {
@@ -55,7 +55,7 @@ type toolAnnotations struct {
 func TestMCPAnnotationsConvert(t *testing.T) {
 	yes := true
 	a := &toolAnnotations{DestructiveHint: &yes, Title: "Delete"}
-	assert.Equal(t, NonIdempotent, ToolEffectFromMCP((*MCPAnnotations)(a)))
+	assert.Equal(t, EffectNonIdempotent, ToolEffectFromMCP((*MCPAnnotations)(a)))
 	assert.True(t, reflect.TypeFor[toolAnnotations]().ConvertibleTo(reflect.TypeFor[MCPAnnotations]()))
 }
 

@@ -86,10 +86,10 @@ func WithTracerProvider(provider trace.TracerProvider) CommonOption {
 	return tracerProviderOption{provider}
 }
 
-// WithEvents says whether spans carry events, which hold the times at which the
-// facts came to be. The facts themselves are attributes. The default is true.
-func WithEvents(on bool) Option {
-	return optionFunc(func(c *config) { c.events = on })
+// WithoutEvents leaves the events off the spans, which hold the times at which the facts
+// were observed. The facts themselves are attributes.
+func WithoutEvents() Option {
+	return optionFunc(func(c *config) { c.events = false })
 }
 
 type verdictsOption struct{}

@@ -166,7 +166,7 @@ data: {"candidates":[{"index":0,"finishReason":"because CANARY","finishMessage":
 					}
 					_, tool := StartTool(ctx, ToolCall{ID: "call CANARY", Name: "CANARY f"})
 					tool.End(fmt.Errorf("CANARY: %w", FailedBeforeEffect(errors.New("CANARY"))))
-					tool.OutputFailed(errors.New(canary))
+					tool.RecordOutputFailure(errors.New(canary))
 					_, tool = StartTool(ctx, ToolCall{ID: "call_9", Name: "f"})
 					abort(AbortUser, "CANARY is the reason")
 					tool.End(ctx.Err())

@@ -24,7 +24,7 @@ const maxAsked = 8
 // under the run of the session's context, from the response.create that asked for
 // it (or from its beginning, where the server began it by itself) to its
 // response.done. A function call's output that is sent is delivered: its tool,
-// if [StartTool] was given the call's id, needs no [Tool.OutputSent]. Where the server
+// if [StartTool] was given the call's id, needs no [Tool.RecordOutputSent]. Where the server
 // refuses it, with an error that names its event_id, the delivery has failed.
 //
 // It is safe for concurrent use, and a nil *Realtime does nothing. One that is lost
@@ -85,9 +85,9 @@ func NewRealtime(ctx context.Context, opts ...Option) *Realtime {
 	return t
 }
 
-// Received tells of a text frame from the server, when it has been read. Nothing of
+// RecordReceived records a text frame from the server, when it has been read. Nothing of
 // it is kept.
-func (t *Realtime) Received(frame []byte) {
+func (t *Realtime) RecordReceived(frame []byte) {
 	if t == nil {
 		return
 	}
@@ -95,9 +95,9 @@ func (t *Realtime) Received(frame []byte) {
 	runtime.KeepAlive(t)
 }
 
-// Sent tells of a text frame that has been written to the server. Nothing of it is
+// RecordSent records a text frame that has been written to the server. Its content is not
 // kept.
-func (t *Realtime) Sent(frame []byte) {
+func (t *Realtime) RecordSent(frame []byte) {
 	if t == nil {
 		return
 	}
@@ -105,9 +105,9 @@ func (t *Realtime) Sent(frame []byte) {
 	runtime.KeepAlive(t)
 }
 
-// SendFailed tells of a text frame that could not be written. The output of a tool
+// RecordSendFailure records a text frame that could not be written. The output of a tool
 // that it held has not reached the model, a response that it asked for never began.
-func (t *Realtime) SendFailed(frame []byte, err error) {
+func (t *Realtime) RecordSendFailure(frame []byte, err error) {
 	if t == nil {
 		return
 	}
@@ -269,7 +269,7 @@ func (s *session) sent(f wire.Frame, now time.Time) []func() {
 		s.outputs = remember(s.outputs, f.CallID)
 		tool := runOf(s.ctx).toolOf(f.CallID)
 		if f.EventID == "" { // nothing could name it
-			return []func(){tool.OutputSent}
+			return []func(){tool.RecordOutputSent}
 		}
 		s.refusable = remember(s.refusable, sentOutput{f.EventID, f.CallID, now})
 		tool.outputWritten() // now, before the refusal is read: no span leaves by it
@@ -286,7 +286,7 @@ func (s *session) unsent(f wire.Frame, err error, now time.Time) []func() {
 		return r.broken(err, semconv.TransportStageWrite, now)
 	case wire.FrameOutputSent:
 		tool := runOf(s.ctx).toolOf(f.CallID)
-		return []func(){func() { tool.OutputFailed(err) }}
+		return []func(){func() { tool.RecordOutputFailure(err) }}
 	}
 	return nil
 }

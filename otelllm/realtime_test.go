@@ -163,12 +163,12 @@ func TestRealtimeEnds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
 			session := NewRealtime(t.Context(), WithTracerProvider(r), WithProvider("openai", ""))
-			session.Received([]byte(rtSession))
+			session.RecordReceived([]byte(rtSession))
 			if tt.asked {
-				session.Sent([]byte(rtCreate))
+				session.RecordSent([]byte(rtCreate))
 			}
 			for _, f := range tt.received {
-				session.Received([]byte(f))
+				session.RecordReceived([]byte(f))
 			}
 			session.Close(tt.close)
 			session.Close(errors.New("again"))
@@ -191,24 +191,24 @@ func TestRealtimeTools(t *testing.T) {
 			r := newRecorder(t)
 			ctx, run := StartRun(t.Context(), "voice", WithTracerProvider(r))
 			session := NewRealtime(ctx)
-			session.Received([]byte(rtSession))
-			session.Sent([]byte(rtCreate))
+			session.RecordReceived([]byte(rtSession))
+			session.RecordSent([]byte(rtCreate))
 			for _, f := range []string{rtCreated, rtAdded, rtArgs, rtCall, rtDone("completed", "null")} {
-				session.Received([]byte(f))
+				session.RecordReceived([]byte(f))
 			}
-			_, tool := StartTool(ctx, ToolCall{ID: "call_a", Name: "f", Effect: ReadOnly})
+			_, tool := StartTool(ctx, ToolCall{ID: "call_a", Name: "f", Effect: EffectReadOnly})
 			tool.End(errors.New("tool broke"))
 			lost := errors.New("broken pipe")
 			if delivered {
-				session.Sent([]byte(rtOutput))
-				session.Sent([]byte(rtCreate))
-				session.Received([]byte(rtCreated))
-				session.Received([]byte(rtText))
-				session.Received([]byte(rtDone("completed", "null")))
+				session.RecordSent([]byte(rtOutput))
+				session.RecordSent([]byte(rtCreate))
+				session.RecordReceived([]byte(rtCreated))
+				session.RecordReceived([]byte(rtText))
+				session.RecordReceived([]byte(rtDone("completed", "null")))
 				session.Close(nil)
 				run.End(nil)
 			} else {
-				session.SendFailed([]byte(rtOutput), lost)
+				session.RecordSendFailure([]byte(rtOutput), lost)
 				session.Close(lost)
 				run.End(lost)
 			}
@@ -241,11 +241,13 @@ func TestRealtimeRefusedOutput(t *testing.T) {
 		again   = `{"type":"conversation.item.create","event_id":"c3","item":{"type":"function_call_output","call_id":"call_a","output":"secret"}}`
 		unnamed = `{"type":"conversation.item.create","item":{"type":"function_call_output","call_id":"call_a","output":"secret"}}`
 	)
-	sent := func(frame string) func(*Realtime, *Tool) { return func(s *Realtime, _ *Tool) { s.Sent([]byte(frame)) } }
-	received := func(frame string) func(*Realtime, *Tool) {
-		return func(s *Realtime, _ *Tool) { s.Received([]byte(frame)) }
+	sent := func(frame string) func(*Realtime, *Tool) {
+		return func(s *Realtime, _ *Tool) { s.RecordSent([]byte(frame)) }
 	}
-	sendFailed := func(s *Realtime, _ *Tool) { s.SendFailed([]byte(again), syscall.EPIPE) }
+	received := func(frame string) func(*Realtime, *Tool) {
+		return func(s *Realtime, _ *Tool) { s.RecordReceived([]byte(frame)) }
+	}
+	sendFailed := func(s *Realtime, _ *Tool) { s.RecordSendFailure([]byte(again), syscall.EPIPE) }
 	ended := func(_ *Realtime, tool *Tool) { tool.End(nil) }
 	closed := func(s *Realtime, _ *Tool) { s.Close(nil) }
 	done := rtDone("completed", "null")
@@ -275,7 +277,7 @@ func TestRealtimeRefusedOutput(t *testing.T) {
 			r := newRecorder(t)
 			ctx, run := StartRun(t.Context(), "voice", WithTracerProvider(r))
 			session := NewRealtime(ctx)
-			session.Received([]byte(rtSession))
+			session.RecordReceived([]byte(rtSession))
 			_, tool := StartTool(ctx, ToolCall{ID: "call_a", Name: "f"})
 			for _, step := range tt.steps {
 				step(session, tool)
@@ -312,24 +314,24 @@ func TestRealtimeRefusableOutputWaits(t *testing.T) {
 		for range 2 {
 			_, tool := StartTool(ctx, ToolCall{ID: "call_a", Name: "f"})
 			tool.End(nil)
-			session.Sent([]byte(rtOutput))
+			session.RecordSent([]byte(rtOutput))
 			assert.Zero(t, tools())
-			session.Sent([]byte(rtCreate))
+			session.RecordSent([]byte(rtCreate))
 			assert.Zero(t, tools(), "it has been asked for, not begun")
-			session.Received([]byte(rtCreated))
+			session.RecordReceived([]byte(rtCreated))
 			assert.Equal(t, 1, tools())
-			session.Received([]byte(rtDone("completed", "null")))
+			session.RecordReceived([]byte(rtDone("completed", "null")))
 			r.spans.Reset()
 		}
 		_, tool := StartTool(ctx, ToolCall{ID: "call_b", Name: "f"})
 		tool.End(nil)
-		session.Sent([]byte(strings.Replace(rtOutput, "call_a", "call_b", 1)))
+		session.RecordSent([]byte(strings.Replace(rtOutput, "call_a", "call_b", 1)))
 		time.Sleep(outputWait)
 		synctest.Wait()
 		assert.Equal(t, 1, tools())
 
 		// Too late for the span; the run still knows, and tells.
-		session.Received([]byte(`{"type":"error","error":{"type":"invalid_request_error","event_id":"c2"}}`))
+		session.RecordReceived([]byte(`{"type":"error","error":{"type":"invalid_request_error","event_id":"c2"}}`))
 		assert.Equal(t, semconv.OutputDeliveryFailed, tool.seen().Delivery)
 		session.Close(nil)
 		run.End(nil)
@@ -344,10 +346,10 @@ func TestRealtimeRefusableOutputsAreBounded(t *testing.T) {
 	for i := range classify.MaxIDs + 1 {
 		_, tool := StartTool(ctx, ToolCall{ID: fmt.Sprint("call_", i), Name: "f"})
 		tool.End(nil)
-		session.Sent(fmt.Appendf(nil, `{"type":"conversation.item.create","event_id":"c%d","item":{"type":"function_call_output","call_id":"call_%d"}}`, i, i))
+		session.RecordSent(fmt.Appendf(nil, `{"type":"conversation.item.create","event_id":"c%d","item":{"type":"function_call_output","call_id":"call_%d"}}`, i, i))
 	}
 	for i := range classify.MaxIDs + 1 {
-		session.Received(fmt.Appendf(nil, `{"type":"error","error":{"type":"invalid_request_error","event_id":"c%d"}}`, i))
+		session.RecordReceived(fmt.Appendf(nil, `{"type":"error","error":{"type":"invalid_request_error","event_id":"c%d"}}`, i))
 	}
 	facts, _ := run.seen()
 	assert.Equal(t, semconv.OutputDeliverySent, facts.Tools[0].Delivery)
@@ -364,11 +366,11 @@ func TestRealtimeRefusableOutputsAreBounded(t *testing.T) {
 func TestRealtimeToldLate(t *testing.T) {
 	r := newRecorder(t)
 	session := NewRealtime(t.Context(), WithTracerProvider(r))
-	session.Received([]byte(rtSession))
-	session.Received([]byte(rtCreated))
-	session.Sent([]byte(rtCreate))
-	session.Received([]byte(rtText))
-	session.Received([]byte(rtDone("completed", "null")))
+	session.RecordReceived([]byte(rtSession))
+	session.RecordReceived([]byte(rtCreated))
+	session.RecordSent([]byte(rtCreate))
+	session.RecordReceived([]byte(rtText))
+	session.RecordReceived([]byte(rtDone("completed", "null")))
 	session.Close(nil)
 	assert.Equal(t, "terminal_event", r.only(t).get("llm.stream.end"))
 }
@@ -377,9 +379,9 @@ func TestRealtimeToldLate(t *testing.T) {
 func TestRealtimeAskedFirst(t *testing.T) {
 	r := newRecorder(t)
 	session := NewRealtime(t.Context(), WithTracerProvider(r))
-	session.Sent([]byte(rtCreate))
+	session.RecordSent([]byte(rtCreate))
 	for _, f := range []string{rtSession, rtCreated, rtText, rtDone("completed", "null")} {
-		session.Received([]byte(f))
+		session.RecordReceived([]byte(f))
 	}
 	s := r.only(t)
 	assert.Equal(t, "chat gpt-realtime", s.Name())
@@ -390,10 +392,10 @@ func TestRealtimeAbandoned(t *testing.T) {
 	r := newRecorder(t)
 	func() {
 		session := NewRealtime(t.Context(), WithTracerProvider(r))
-		session.Received([]byte(rtSession))
-		session.Sent([]byte(rtCreate))
-		session.Received([]byte(rtCreated))
-		session.Received([]byte(rtText))
+		session.RecordReceived([]byte(rtSession))
+		session.RecordSent([]byte(rtCreate))
+		session.RecordReceived([]byte(rtCreated))
+		session.RecordReceived([]byte(rtText))
 	}()
 	require.Eventually(t, func() bool {
 		runtime.GC()
@@ -401,19 +403,19 @@ func TestRealtimeAbandoned(t *testing.T) {
 	}, patience, timeStep)
 	assert.Equal(t, "abandoned", r.only(t).get("llm.stream.end"))
 	var none *Realtime
-	none.Received(nil)
-	none.Sent(nil)
-	none.SendFailed(nil, nil)
+	none.RecordReceived(nil)
+	none.RecordSent(nil)
+	none.RecordSendFailure(nil, nil)
 	none.Close(nil)
 }
 
 // TestRealtimeAfterClose: what is told of after the end begins no response, and is
 // still word of a tool's output.
 func TestRealtimeAfterClose(t *testing.T) {
-	sent := func(frame string) func(*Realtime) { return func(s *Realtime) { s.Sent([]byte(frame)) } }
-	received := func(frame string) func(*Realtime) { return func(s *Realtime) { s.Received([]byte(frame)) } }
+	sent := func(frame string) func(*Realtime) { return func(s *Realtime) { s.RecordSent([]byte(frame)) } }
+	received := func(frame string) func(*Realtime) { return func(s *Realtime) { s.RecordReceived([]byte(frame)) } }
 	unsent := func(frame string) func(*Realtime) {
-		return func(s *Realtime) { s.SendFailed([]byte(frame), syscall.EPIPE) }
+		return func(s *Realtime) { s.RecordSendFailure([]byte(frame), syscall.EPIPE) }
 	}
 	for _, tt := range []struct {
 		name     string
@@ -436,7 +438,7 @@ func TestRealtimeAfterClose(t *testing.T) {
 				r := newRecorder(t)
 				ctx, run := StartRun(t.Context(), "voice", WithTracerProvider(r))
 				session := NewRealtime(ctx)
-				session.Received([]byte(rtSession))
+				session.RecordReceived([]byte(rtSession))
 				_, tool := StartTool(ctx, ToolCall{ID: "call_a", Name: "f"})
 				tool.End(nil)
 				end(session)
@@ -463,16 +465,16 @@ func TestRealtimeClosedWhileWriting(t *testing.T) {
 		wait.Go(func() { tool.End(nil) })
 		wait.Go(func() {
 			for range 3 {
-				session.Sent([]byte(rtOutput))
-				session.Sent([]byte(rtCreate))
-				session.SendFailed([]byte(rtCreate), syscall.EPIPE)
+				session.RecordSent([]byte(rtOutput))
+				session.RecordSent([]byte(rtCreate))
+				session.RecordSendFailure([]byte(rtCreate), syscall.EPIPE)
 			}
 			run.End(nil)
 		})
 		wait.Go(func() {
-			session.Received([]byte(`{"type":"error","error":{"type":"invalid_request_error","event_id":"c2"}}`))
-			session.Received([]byte(rtCreated))
-			session.Received([]byte(rtText))
+			session.RecordReceived([]byte(`{"type":"error","error":{"type":"invalid_request_error","event_id":"c2"}}`))
+			session.RecordReceived([]byte(rtCreated))
+			session.RecordReceived([]byte(rtText))
 			session.Close(io.EOF)
 		})
 	}
@@ -489,9 +491,9 @@ func TestRealtimeDiagnosis(t *testing.T) {
 	go func() {
 		defer close(done)
 		for range 50 {
-			session.Sent([]byte(rtCreate))
+			session.RecordSent([]byte(rtCreate))
 			for _, f := range []string{rtCreated, rtAdded, rtArgs, rtCall, rtDone("completed", "null")} {
-				session.Received([]byte(f))
+				session.RecordReceived([]byte(f))
 			}
 		}
 	}()

@@ -111,73 +111,72 @@ func last(list []string, safe func(string) string) []string {
 	return out
 }
 
-// Sent tells that the request has left this side.
-func (q *Request) Sent() {
+// RecordSent records that the request has been sent.
+func (q *Request) RecordSent() {
 	q.do(func(r *manualRecord, now time.Time) {
 		r.sent = true
 		r.times.requestWritten(now)
 	})
 }
 
-// Answered tells that the response has begun. Status is its status in the manner of HTTP, 0
+// RecordResponseStarted records that the response has begun. Status is an HTTP status, or 0
 // where the transport has none. Chunks and calls imply it.
-func (q *Request) Answered(status int) {
+func (q *Request) RecordResponseStarted(status int) {
 	q.do(func(r *manualRecord, now time.Time) {
 		r.answer(now)
 		r.facts.Status = status
 	})
 }
 
-// Response tells the response's own id and model.
-func (q *Request) Response(id, model string) {
+// SetResponse sets the response's own id and model.
+func (q *Request) SetResponse(id, model string) {
 	q.tell(func(m *wire.Manual) { m.Identify(id, model) })
 }
 
-// Text tells of a chunk of visible output. The chunk itself is not wanted.
-func (q *Request) Text() { q.tell((*wire.Manual).Text) }
+// RecordText records a chunk of visible output, without its content.
+func (q *Request) RecordText() { q.tell((*wire.Manual).Text) }
 
-// Reasoning tells of a chunk of reasoning.
-func (q *Request) Reasoning() { q.tell((*wire.Manual).Reasoning) }
+// RecordReasoning records a chunk of reasoning, without its content.
+func (q *Request) RecordReasoning() { q.tell((*wire.Manual).Reasoning) }
 
-// Keepalive tells that the other side gave a sign of life that is no progress.
-func (q *Request) Keepalive() { q.tell((*wire.Manual).Keepalive) }
+// RecordKeepalive records a sign of life from the server that is not progress.
+func (q *Request) RecordKeepalive() { q.tell((*wire.Manual).Keepalive) }
 
-// ToolInputStarted tells that the input of a tool call began to come.
-func (q *Request) ToolInputStarted(id, name string) {
+// RecordToolInputStarted records that the input of a tool call began to arrive.
+func (q *Request) RecordToolInputStarted(id, name string) {
 	q.tell(func(m *wire.Manual) { m.StartCall(id, name) })
 }
 
-// ToolInputCompleted tells that the input of a tool call is complete.
-func (q *Request) ToolInputCompleted(id string) {
+// RecordToolInputCompleted records that the input of a tool call is complete.
+func (q *Request) RecordToolInputCompleted(id string) {
 	q.tell(func(m *wire.Manual) { m.CompleteCall(id, "") })
 }
 
-// ToolCall tells that a tool call has been handed to the application, its input whole. A
-// transport that gives calls in one piece needs no other word about them.
-func (q *Request) ToolCall(id, name string) {
+// RecordToolCall records that a tool call was handed to the application with its whole input.
+// It implies that the input started and completed.
+func (q *Request) RecordToolCall(id, name string) {
 	q.tell(func(m *wire.Manual) { m.HandOver(id, name) })
 }
 
-// ProviderTool tells that a tool that the provider executes itself began.
-func (q *Request) ProviderTool() { q.tell((*wire.Manual).ProviderTool) }
+// RecordProviderTool records that a tool that the provider executes itself began.
+func (q *Request) RecordProviderTool() { q.tell((*wire.Manual).ProviderTool) }
 
-// Usage tells the token counts so far, whole ones: later ones replace earlier.
-func (q *Request) Usage(u Usage) {
+// SetUsage sets the token counts of the response so far. Later counts replace earlier ones.
+func (q *Request) SetUsage(u Usage) {
 	q.tell(func(m *wire.Manual) {
 		m.Use(wire.Usage{Input: u.Input, Output: u.Output, CacheRead: -1, CacheCreation: -1, Reasoning: -1})
 	})
 }
 
-// Finished tells that the model has come to its end, for this reason ("stop", "tool_calls",
-// "length", …). Without it a request that ends has been cut.
-func (q *Request) Finished(reason string) {
+// RecordFinish records that the model finished, with its reason ("stop", "tool_calls",
+// "length", …). A request that ends without it was cut.
+func (q *Request) RecordFinish(reason string) {
 	q.tell(func(m *wire.Manual) { m.Finish(reason) })
 }
 
-// ProviderError tells that the provider said that it failed. Status is one in the manner of
-// HTTP (0: none), code its own word ("overloaded"), after the fact where the wait
-// that it asks for is not zero.
-func (q *Request) ProviderError(status int, code string, after time.Duration) {
+// RecordProviderError records an error that the provider reported. Status is an HTTP status, or
+// 0; code is the provider's own ("overloaded"); after is the delay that it asks for, or 0.
+func (q *Request) RecordProviderError(status int, code string, after time.Duration) {
 	q.do(func(r *manualRecord, now time.Time) {
 		e := wire.Error{Code: code, Status: status, RetryAfter: min(max(after, 0), maxRetryAfter)}
 		if r.state == nil && status >= http.StatusBadRequest {
@@ -198,7 +197,7 @@ func (q *Request) ProviderError(status int, code string, after time.Duration) {
 // connection reset, a refusal), and the types of its chain are kept, never the
 // message. Calls after the first do nothing.
 //
-// End(nil) before [Request.Finished] is a stream that ended without its last word.
+// End(nil) before [Request.RecordFinish] is a stream that ended before its final event.
 func (q *Request) End(err error) {
 	if q == nil {
 		return

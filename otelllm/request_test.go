@@ -30,16 +30,16 @@ func TestRequestEnds(t *testing.T) {
 	}{
 		{
 			"whole", func(q *Request) {
-				q.Sent()
-				q.Answered(0)
-				q.Response("resp_1", "model-x-1")
-				q.Reasoning()
-				q.Text()
-				q.Keepalive()
-				q.Text()
-				q.Usage(Usage{Input: 7, Output: 2})
-				q.Finished("stop")
-				q.Text() // after the end
+				q.RecordSent()
+				q.RecordResponseStarted(0)
+				q.SetResponse("resp_1", "model-x-1")
+				q.RecordReasoning()
+				q.RecordText()
+				q.RecordKeepalive()
+				q.RecordText()
+				q.SetUsage(Usage{Input: 7, Output: 2})
+				q.RecordFinish("stop")
+				q.RecordText() // after the end
 			}, nil,
 			map[attribute.Key]any{
 				"llm.stream.end": "terminal_event", "llm.stream.phase": "stream_end", "llm.stream.text_chunks": int64(2), "llm.stream.reasoning_chunks": int64(1),
@@ -50,9 +50,9 @@ func TestRequestEnds(t *testing.T) {
 		},
 		{
 			"cut in a tool's input", func(q *Request) {
-				q.Sent()
-				q.Text()
-				q.ToolInputStarted("call_a", "f")
+				q.RecordSent()
+				q.RecordText()
+				q.RecordToolInputStarted("call_a", "f")
 			}, reset,
 			map[attribute.Key]any{
 				"llm.stream.end": "read_error", "llm.stream.phase": "tool_input", "llm.transport.cause": "connection_reset", "llm.transport.stage": "body",
@@ -62,62 +62,62 @@ func TestRequestEnds(t *testing.T) {
 		},
 		{
 			"calls", func(q *Request) {
-				q.ToolInputStarted("call_a", "f")
-				q.ToolInputCompleted("call_a")
-				q.ToolCall("call_b", "g")
-				q.Finished("tool_calls")
+				q.RecordToolInputStarted("call_a", "f")
+				q.RecordToolInputCompleted("call_a")
+				q.RecordToolCall("call_b", "g")
+				q.RecordFinish("tool_calls")
 			}, nil,
 			map[attribute.Key]any{"llm.stream.tool_call_ids": []string{"call_a", "call_b"}, "llm.stream.tool_calls": int64(2), "llm.stream.end": "terminal_event"},
 			"",
 		},
 		{
-			"no last word", func(q *Request) { q.Text() }, nil,
+			"no last word", func(q *Request) { q.RecordText() }, nil,
 			map[attribute.Key]any{"llm.stream.end": "eof", "llm.transport.cause": "clean_eof", "llm.stream.phase": "text"},
 			"stream_interrupted/clean_eof",
 		},
 		{
 			"refused with a status", func(q *Request) {
-				q.Sent()
-				q.ProviderError(429, "slow_down", 3*time.Second)
+				q.RecordSent()
+				q.RecordProviderError(429, "slow_down", 3*time.Second)
 			}, errors.New("secret"),
 			map[attribute.Key]any{"llm.stream.end": "http_error", "llm.provider_error.kind": "overloaded", "llm.retry.after": 3.0, "http.response.status_code": int64(429), "error.type": "429"},
 			"provider_error/overloaded",
 		},
 		{
 			"failed in the stream", func(q *Request) {
-				q.Text()
-				q.ProviderError(0, "overloaded_error", 0)
+				q.RecordText()
+				q.RecordProviderError(0, "overloaded_error", 0)
 			}, errors.New("secret"),
 			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.provider_error.kind": "overloaded", "llm.provider_error.in_band": true, "llm.stream.phase": "text"},
 			"provider_error/overloaded",
 		},
 		{
-			"no answer", func(q *Request) { q.Sent() }, reset,
+			"no answer", func(q *Request) { q.RecordSent() }, reset,
 			map[attribute.Key]any{"llm.stream.end": "no_response", "llm.transport.cause": "connection_reset", "llm.stream.phase": "awaiting_response"},
 			"stream_interrupted/connection_reset",
 		},
 		{
-			"stopped", func(q *Request) { q.Text() }, &AbortError{Source: AbortUser},
+			"stopped", func(q *Request) { q.RecordText() }, &AbortError{Source: AbortUser},
 			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "user", "error.type": nil},
 			"local_abort/user",
 		},
 		{
-			"cancelled", func(q *Request) { q.Text() }, context.Canceled,
+			"cancelled", func(q *Request) { q.RecordText() }, context.Canceled,
 			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "unknown"},
 			"local_abort/unknown",
 		},
 		{
-			"a deadline of its own", func(q *Request) { q.Sent() }, fmt.Errorf("call: %w", context.DeadlineExceeded),
+			"a deadline of its own", func(q *Request) { q.RecordSent() }, fmt.Errorf("call: %w", context.DeadlineExceeded),
 			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "deadline", "llm.stream.phase": "awaiting_response", "llm.transport.cause": "cancelled", "error.type": nil},
 			"local_abort/deadline",
 		},
 		{
-			"a deadline of its own in text", func(q *Request) { q.Text() }, context.DeadlineExceeded,
+			"a deadline of its own in text", func(q *Request) { q.RecordText() }, context.DeadlineExceeded,
 			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "deadline", "llm.stream.phase": "text", "error.type": nil},
 			"local_abort/deadline",
 		},
 		{
-			"what only claims to be a deadline", func(q *Request) { q.Text() },
+			"what only claims to be a deadline", func(q *Request) { q.RecordText() },
 			claimedDeadline{},
 			map[attribute.Key]any{"llm.stream.end": "read_error", "llm.abort.source": nil},
 			"stream_interrupted/unknown",
@@ -162,7 +162,7 @@ func TestRequestDeadlineBelow(t *testing.T) {
 	below, q := StartRequest(ctx, RequestInfo{Model: "model-x"})
 	below, cancel := context.WithTimeout(below, 0)
 	defer cancel()
-	q.Sent()
+	q.RecordSent()
 	q.End(below.Err())
 	run.End(below.Err())
 	for _, name := range []string{"chat model-x", "invoke_agent coder"} {
@@ -185,7 +185,7 @@ func TestRequestAbandoned(t *testing.T) {
 	r := newRecorder(t)
 	func() {
 		_, q := StartRequest(t.Context(), RequestInfo{Model: "m"}, WithTracerProvider(r))
-		q.Text()
+		q.RecordText()
 	}()
 	require.Eventually(t, func() bool {
 		runtime.GC()
@@ -193,6 +193,6 @@ func TestRequestAbandoned(t *testing.T) {
 	}, patience, timeStep)
 	assert.Equal(t, "abandoned", r.only(t).get("llm.stream.end"))
 	var none *Request
-	none.Text()
+	none.RecordText()
 	none.End(nil)
 }

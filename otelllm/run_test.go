@@ -30,7 +30,7 @@ func TestRunSpan(t *testing.T) {
 	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r), WithConversationID("conv_1"), WithToolsRecorded())
 	assert.True(t, trace.SpanContextFromContext(ctx).IsValid())
 	inner, sub := StartRun(ctx, "reviewer")
-	_, tool := StartTool(inner, ToolCall{ID: "call_1", Name: "read_file", Effect: ReadOnly})
+	_, tool := StartTool(inner, ToolCall{ID: "call_1", Name: "read_file", Effect: EffectReadOnly})
 	tool.End(nil)
 	sub.End(nil)
 	url := script(t, sseHead+strings.Join(ownStreams()[0].events, ""), nil)
@@ -144,8 +144,8 @@ func TestNobodyListens(t *testing.T) {
 	)
 	run.End(nil)
 	tool.End(nil)
-	tool.OutputSent()
-	tool.OutputFailed(nil)
+	tool.RecordOutputSent()
+	tool.RecordOutputFailure(nil)
 	assert.Zero(t, run.Diagnosis())
 
 	ctx, run := StartRun(t.Context(), "")
@@ -221,7 +221,7 @@ func TestRunDiagnosis(t *testing.T) {
 		answers <- play(ownStreams()[1].events...)
 		require.NoError(t, ask(chatBody))
 		assert.False(t, ptr(run.Diagnosis()).Failed(), "nothing yet")
-		_, tool := StartTool(ctx, ToolCall{ID: "call_2", Name: "f", Effect: NonIdempotent})
+		_, tool := StartTool(ctx, ToolCall{ID: "call_2", Name: "f", Effect: EffectNonIdempotent})
 		tool.End(nil)
 		answers <- cut()
 		err := ask(withOutput)
@@ -247,7 +247,7 @@ func TestRunDiagnosis(t *testing.T) {
 		ctx, run, ask, r := setup(t)
 		answers <- play(ownStreams()[1].events...)
 		require.NoError(t, ask(chatBody))
-		_, tool := StartTool(ctx, ToolCall{ID: "call_2", Name: "f", Effect: NonIdempotent})
+		_, tool := StartTool(ctx, ToolCall{ID: "call_2", Name: "f", Effect: EffectNonIdempotent})
 		tool.End(nil)
 		answers <- cut()
 		require.Error(t, ask(withOutput))
@@ -364,13 +364,13 @@ func TestRunIsBounded(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(strings.NewReader(stream))}, nil
 	}
 	rt := NewTransport(roundTripper(answer))
-	_, tool := StartTool(ctx, ToolCall{ID: "early", Name: "pay", Effect: NonIdempotent})
+	_, tool := StartTool(ctx, ToolCall{ID: "early", Name: "pay", Effect: EffectNonIdempotent})
 	tool.End(nil)
 	for range maxParts + 10 {
 		_, err := call(ctx, rt, "http://x"+chatPath, chatBody)
 		require.NoError(t, err)
-		_, tool := StartTool(ctx, ToolCall{ID: "call_2", Name: "look", Effect: ReadOnly})
-		tool.OutputSent()
+		_, tool := StartTool(ctx, ToolCall{ID: "call_2", Name: "look", Effect: EffectReadOnly})
+		tool.RecordOutputSent()
 		tool.End(nil)
 	}
 	assert.LessOrEqual(t, len(run.requests), maxParts)
@@ -405,7 +405,7 @@ func TestConcurrentRun(t *testing.T) {
 			_, err := call(ctx, rt, s.URL+chatPath, chatBody)
 			assert.NoError(t, err) //nolint:testifylint // require would end a goroutine that is not the test's
 			_, tool := StartTool(ctx, ToolCall{ID: fmt.Sprint("call_", i), Name: "f"})
-			go tool.OutputSent()
+			go tool.RecordOutputSent()
 			tool.End(nil)
 			_ = run.Diagnosis()
 		})

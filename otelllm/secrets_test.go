@@ -170,7 +170,7 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 					resp.Body.Close()
 					_, tool := StartTool(ctx, ToolCall{ID: key, Name: key})
 					tool.End(errors.New(key))
-					tool.OutputFailed(errors.New(key))
+					tool.RecordOutputFailure(errors.New(key))
 					abort(AbortUser, key)
 					_, tool = StartTool(ctx, ToolCall{ID: keyed("call_KEY", key), Name: "mcp__" + key})
 					tool.End(ctx.Err())
@@ -185,23 +185,23 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 				_, q := StartRequest(ctx, RequestInfo{
 					Operation: key, Provider: key, Model: key, ServerAddress: key, ProviderTools: []string{key}, HistoryCalls: []string{key}, HistoryOutputs: []string{key},
 				}, WithMeterProvider(m), WithVerdicts())
-				q.Response(key, key)
-				q.ToolCall(key, key)
+				q.SetResponse(key, key)
+				q.RecordToolCall(key, key)
 				if code != "" {
-					q.ProviderError(0, code, 0)
+					q.RecordProviderError(0, code, 0)
 				} else {
-					q.Finished(key)
+					q.RecordFinish(key)
 				}
 				q.End(nil)
 			}
 			session := NewRealtime(ctx, WithMeterProvider(m), WithVerdicts())
-			session.Received([]byte(keyed(`{"type":"session.created","session":{"model":"KEY","tools":[{"type":"KEY"}]}}`, key)))
-			session.Sent([]byte(keyed(`{"type":"response.create","event_id":"KEY"}`, key)))
-			session.Received([]byte(keyed(`{"type":"response.created","response":{"id":"KEY"}}`, key)))
-			session.Received([]byte(keyed(`{"type":"response.output_item.added","response_id":"KEY","output_index":0,"item":{"type":"function_call","call_id":"KEY","name":"KEY"}}`, key)))
-			session.Received([]byte(keyed(`{"type":"response.done","response":{"id":"KEY","status":"cancelled","status_details":{"reason":"KEY"}}}`, key)))
-			session.Sent([]byte(keyed(`{"type":"response.create","event_id":"KEY"}`, key)))
-			session.Received([]byte(keyed(`{"type":"error","error":{"type":"KEY","code":"KEY","event_id":"KEY"}}`, key)))
+			session.RecordReceived([]byte(keyed(`{"type":"session.created","session":{"model":"KEY","tools":[{"type":"KEY"}]}}`, key)))
+			session.RecordSent([]byte(keyed(`{"type":"response.create","event_id":"KEY"}`, key)))
+			session.RecordReceived([]byte(keyed(`{"type":"response.created","response":{"id":"KEY"}}`, key)))
+			session.RecordReceived([]byte(keyed(`{"type":"response.output_item.added","response_id":"KEY","output_index":0,"item":{"type":"function_call","call_id":"KEY","name":"KEY"}}`, key)))
+			session.RecordReceived([]byte(keyed(`{"type":"response.done","response":{"id":"KEY","status":"cancelled","status_details":{"reason":"KEY"}}}`, key)))
+			session.RecordSent([]byte(keyed(`{"type":"response.create","event_id":"KEY"}`, key)))
+			session.RecordReceived([]byte(keyed(`{"type":"error","error":{"type":"KEY","code":"KEY","event_id":"KEY"}}`, key)))
 			session.Close(nil)
 			run.End(nil)
 

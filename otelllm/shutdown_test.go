@@ -150,7 +150,7 @@ func TestShutdownTools(t *testing.T) {
 	r := newRecorder(t)
 	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r), WithVerdicts())
 	inner, nested := StartRun(ctx, "helper")
-	_, running := StartTool(inner, ToolCall{ID: "call_1", Name: "patch", Effect: NonIdempotent})
+	_, running := StartTool(inner, ToolCall{ID: "call_1", Name: "patch", Effect: EffectNonIdempotent})
 	_, ended := StartTool(ctx, ToolCall{ID: "call_2", Name: "look"})
 	ended.End(nil) // its span waits for word of the delivery
 	require.NoError(t, Shutdown(t.Context()))

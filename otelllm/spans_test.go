@@ -123,7 +123,11 @@ func TestStreamSpans(t *testing.T) {
 			for _, events := range []bool{true, false} {
 				r := newRecorder(t)
 				url := script(t, strings.Replace(sseHead, "\r\n\r\n", "\r\nX-Request-Id: req_1\r\n\r\n", 1)+strings.Join(own[tt.stream].events, ""), nil)
-				got, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r), WithEvents(events)), url+own[tt.stream].path, tt.body)
+				opts := []Option{WithTracerProvider(r)}
+				if !events {
+					opts = append(opts, WithoutEvents())
+				}
+				got, err := call(t.Context(), NewTransport(base(t), opts...), url+own[tt.stream].path, tt.body)
 				require.NoError(t, err)
 				assert.Equal(t, strings.Join(own[tt.stream].events, ""), got)
 				s := r.only(t)

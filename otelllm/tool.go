@@ -18,15 +18,15 @@ import (
 )
 
 // Effect says what executing a tool may do. The zero value is recorded as unknown,
-// which is treated with the same caution as NonIdempotent.
+// which is treated with the same caution as EffectNonIdempotent.
 type Effect = semconv.ToolEffect
 
 // Effects of a tool.
 const (
-	ReadOnly      = semconv.ToolEffectReadOnly      // it changes nothing
-	Idempotent    = semconv.ToolEffectIdempotent    // twice is as once
-	NonIdempotent = semconv.ToolEffectNonIdempotent // twice is not as once
-	EffectUnknown = semconv.ToolEffectUnknown       // nobody has said
+	EffectReadOnly      = semconv.ToolEffectReadOnly      // it changes nothing
+	EffectIdempotent    = semconv.ToolEffectIdempotent    // twice is as once
+	EffectNonIdempotent = semconv.ToolEffectNonIdempotent // twice is not as once
+	EffectUnknown       = semconv.ToolEffectUnknown       // nobody has said
 )
 
 // ToolCall is a call that the model made and the application executes.
@@ -96,14 +96,14 @@ func StartTool(ctx context.Context, call ToolCall) (context.Context, *Tool) {
 }
 
 // End ends the execution with what the tool returned. The outcome is read off the
-// types of err: nil succeeded; [ErrRejected] and [ErrInvalidInput] as they say;
+// types of err: nil succeeded; [ErrToolRejected] and [ErrToolInvalidInput] as they say;
 // an [*AbortError] or a cancelled context interrupted; context.DeadlineExceeded, or
 // the cause that ctx has for its own deadline, timed out; anything else failed.
 // [FailedBeforeEffect] adds that nothing happened. Only types are recorded, never
 // messages. Calls after the first do nothing. A tool that may panic is better ended by
 // [Tool.Done].
 //
-// Under a run the span of the tool ends now but leaves later: with [Tool.OutputSent],
+// Under a run the span of the tool ends now but leaves later: with [Tool.RecordOutputSent],
 // with the first request that carries its output, with the end of the run, or after
 // five seconds, whichever comes first. So word of the output's delivery, which comes
 // after the end, is still on the span. Where the output was sent in a [Realtime]
@@ -195,21 +195,23 @@ func (t *Tool) settle(err error, panics bool, now time.Time) (first, final bool)
 	return true, f.Delivery == semconv.OutputDeliverySent && !t.refusable || !t.recording
 }
 
-// OutputSent records that the tool's output, or the word of its failure, has
+// RecordOutputSent records that the tool's output, or the word of its failure, has
 // reached the model on a way of its own, outside of the next request's history.
-func (t *Tool) OutputSent() { t.delivered(semconv.OutputDeliverySent, "", semconv.EventToolOutputSent) }
+func (t *Tool) RecordOutputSent() {
+	t.delivered(semconv.OutputDeliverySent, "", semconv.EventToolOutputSent)
+}
 
-// OutputCached records that the tool's output, or the word of its failure, has been
+// RecordOutputCached records that the tool's output, or the word of its failure, has been
 // kept by the application to be sent later: it is not lost, and not with the model
-// yet. An [Tool.OutputSent] or [Tool.OutputFailed] may follow.
-func (t *Tool) OutputCached() {
+// yet. An [Tool.RecordOutputSent] or [Tool.RecordOutputFailure] may follow.
+func (t *Tool) RecordOutputCached() {
 	t.delivered(semconv.OutputDeliveryCached, "", "")
 }
 
-// OutputFailed records that sending the tool's output on a way of its own failed.
-// It never replaces the tool's own error. An [Tool.OutputSent] may follow, when
+// RecordOutputFailure records that sending the tool's output on a way of its own failed.
+// It never replaces the tool's own error. An [Tool.RecordOutputSent] may follow, when
 // sending again went well.
-func (t *Tool) OutputFailed(err error) {
+func (t *Tool) RecordOutputFailure(err error) {
 	errorType := "_OTHER"
 	if err != nil {
 		errorType = netcause.RootType(err)
@@ -217,7 +219,7 @@ func (t *Tool) OutputFailed(err error) {
 	t.delivered(semconv.OutputDeliveryFailed, errorType, semconv.EventToolOutputFailed)
 }
 
-// outputWritten is OutputSent where the server may refuse the output yet: one of
+// outputWritten is RecordOutputSent where the server may refuse the output yet: one of
 // outputAccepted and outputRefused may follow.
 func (t *Tool) outputWritten() {
 	if t == nil {
@@ -228,7 +230,7 @@ func (t *Tool) outputWritten() {
 		t.refusable = true
 	}
 	t.mu.Unlock()
-	t.OutputSent()
+	t.RecordOutputSent()
 }
 
 // outputAccepted: what outputWritten told of cannot be refused any more.
@@ -245,7 +247,7 @@ func (t *Tool) outputAccepted() {
 	}
 }
 
-// outputRefused is OutputFailed where the server refused what outputWritten told of:
+// outputRefused is RecordOutputFailure where the server refused what outputWritten told of:
 // that had not arrived.
 func (t *Tool) outputRefused() {
 	if t == nil {
@@ -257,7 +259,7 @@ func (t *Tool) outputRefused() {
 		t.facts.Delivery = semconv.OutputDeliveryPending
 	}
 	t.mu.Unlock()
-	t.OutputFailed(outputRefused{})
+	t.RecordOutputFailure(outputRefused{})
 }
 
 // outputRefused is the error of a delivery that the server refused. Its type is

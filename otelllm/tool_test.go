@@ -53,8 +53,8 @@ func TestToolOutcomes(t *testing.T) {
 		{"nil", t.Context(), nil, "succeeded", nil, nil, nil, false},
 		{"failed", t.Context(), &fs.PathError{Op: "secret", Err: fs.ErrNotExist}, "failed", "*fs.PathError", nil, nil, true},
 		{"failed before effect", t.Context(), fmt.Errorf("x: %w", FailedBeforeEffect(io.ErrUnexpectedEOF)), "failed", "*errors.errorString", true, nil, true},
-		{"rejected", t.Context(), fmt.Errorf("secret: %w", ErrRejected), "rejected", "rejected", nil, nil, true},
-		{"invalid input", t.Context(), FailedBeforeEffect(ErrInvalidInput), "invalid_input", "invalid_input", true, nil, true},
+		{"rejected", t.Context(), fmt.Errorf("secret: %w", ErrToolRejected), "rejected", "rejected", nil, nil, true},
+		{"invalid input", t.Context(), FailedBeforeEffect(ErrToolInvalidInput), "invalid_input", "invalid_input", true, nil, true},
 		{"its own timeout", t.Context(), context.DeadlineExceeded, "timed_out", "context.deadlineExceededError", nil, nil, true},
 		{"a timeout of the network", t.Context(), timeout, "timed_out", "*net.timeoutError", nil, nil, true},
 		{"its caller's deadline", late, late.Err(), "timed_out", "context.deadlineExceededError", nil, "deadline", true},
@@ -77,10 +77,10 @@ func TestToolOutcomes(t *testing.T) {
 		{"the same, deeper", t.Context(), fmt.Errorf("x: %w", errors.Join(FailedBeforeEffect(io.EOF), errors.Join(FailedBeforeEffect(io.EOF), io.ErrUnexpectedEOF))), "failed", "*errors.errorString", nil, nil, true},
 		{"every one before effect", t.Context(), errors.Join(FailedBeforeEffect(io.ErrUnexpectedEOF), fmt.Errorf("x: %w", FailedBeforeEffect(io.EOF))), "failed", "*errors.errorString", true, nil, true},
 		{"a vouch around all", t.Context(), FailedBeforeEffect(errors.Join(io.ErrUnexpectedEOF, io.EOF)), "failed", "*errors.errorString", true, nil, true},
-		{"before effect beside a rejection", t.Context(), errors.Join(ErrRejected, FailedBeforeEffect(io.EOF)), "failed", "*errors.errorString", true, nil, true},
-		{"a failure beside a rejection", t.Context(), errors.Join(io.ErrUnexpectedEOF, ErrRejected), "failed", "*errors.errorString", nil, nil, true},
-		{"a failure beside an invalid input", t.Context(), errors.Join(ErrInvalidInput, io.ErrUnexpectedEOF), "failed", "*errors.errorString", nil, nil, true},
-		{"an invalid input and why", t.Context(), fmt.Errorf("%w: %w", ErrInvalidInput, io.ErrUnexpectedEOF), "invalid_input", "invalid_input", nil, nil, true},
+		{"before effect beside a rejection", t.Context(), errors.Join(ErrToolRejected, FailedBeforeEffect(io.EOF)), "failed", "*errors.errorString", true, nil, true},
+		{"a failure beside a rejection", t.Context(), errors.Join(io.ErrUnexpectedEOF, ErrToolRejected), "failed", "*errors.errorString", nil, nil, true},
+		{"a failure beside an invalid input", t.Context(), errors.Join(ErrToolInvalidInput, io.ErrUnexpectedEOF), "failed", "*errors.errorString", nil, nil, true},
+		{"an invalid input and why", t.Context(), fmt.Errorf("%w: %w", ErrToolInvalidInput, io.ErrUnexpectedEOF), "invalid_input", "invalid_input", nil, nil, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
@@ -133,20 +133,20 @@ func TestOutputDelivery(t *testing.T) {
 		err      any
 	}{
 		{"never told", func(t *Tool) { t.End(nil) }, "pending", nil},
-		{"sent after", func(t *Tool) { t.End(nil); t.OutputSent() }, "sent", nil},
-		{"sent before", func(t *Tool) { t.OutputSent(); t.End(nil) }, "sent", nil},
-		{"failed after", func(t *Tool) { t.End(io.EOF); t.OutputFailed(lost) }, "failed", "syscall.Errno"},
-		{"failed before", func(t *Tool) { t.OutputFailed(lost); t.End(io.EOF) }, "failed", "syscall.Errno"},
-		{"failed without an error", func(t *Tool) { t.End(io.EOF); t.OutputFailed(nil) }, "failed", "_OTHER"},
-		{"failed, then sent", func(t *Tool) { t.End(nil); t.OutputFailed(lost); t.OutputSent() }, "sent", "syscall.Errno"},
-		{"failed, cached, then sent", func(t *Tool) { t.End(nil); t.OutputFailed(lost); t.OutputCached(); t.OutputSent() }, "sent", "syscall.Errno"},
-		{"failed twice", func(t *Tool) { t.End(nil); t.OutputFailed(lost); t.OutputFailed(io.EOF) }, "failed", "*errors.errorString"},
-		{"sent, then failed", func(t *Tool) { t.End(nil); t.OutputSent(); t.OutputFailed(lost) }, "sent", nil},
+		{"sent after", func(t *Tool) { t.End(nil); t.RecordOutputSent() }, "sent", nil},
+		{"sent before", func(t *Tool) { t.RecordOutputSent(); t.End(nil) }, "sent", nil},
+		{"failed after", func(t *Tool) { t.End(io.EOF); t.RecordOutputFailure(lost) }, "failed", "syscall.Errno"},
+		{"failed before", func(t *Tool) { t.RecordOutputFailure(lost); t.End(io.EOF) }, "failed", "syscall.Errno"},
+		{"failed without an error", func(t *Tool) { t.End(io.EOF); t.RecordOutputFailure(nil) }, "failed", "_OTHER"},
+		{"failed, then sent", func(t *Tool) { t.End(nil); t.RecordOutputFailure(lost); t.RecordOutputSent() }, "sent", "syscall.Errno"},
+		{"failed, cached, then sent", func(t *Tool) { t.End(nil); t.RecordOutputFailure(lost); t.RecordOutputCached(); t.RecordOutputSent() }, "sent", "syscall.Errno"},
+		{"failed twice", func(t *Tool) { t.End(nil); t.RecordOutputFailure(lost); t.RecordOutputFailure(io.EOF) }, "failed", "*errors.errorString"},
+		{"sent, then failed", func(t *Tool) { t.End(nil); t.RecordOutputSent(); t.RecordOutputFailure(lost) }, "sent", nil},
 		{"refused", func(t *Tool) { t.outputWritten(); t.End(nil); t.outputRefused() }, "failed", "otelllm.outputRefused"},
 		{"refused, then sent", func(t *Tool) { t.outputWritten(); t.End(nil); t.outputRefused(); t.outputWritten(); t.outputAccepted() }, "sent", "otelllm.outputRefused"},
 		{"accepted, then refused", func(t *Tool) { t.outputWritten(); t.End(nil); t.outputAccepted(); t.outputRefused() }, "sent", nil},
-		{"sent otherwise, then refused", func(t *Tool) { t.OutputSent(); t.outputWritten(); t.outputRefused(); t.End(nil) }, "sent", nil},
-		{"written, then failed", func(t *Tool) { t.End(nil); t.outputWritten(); t.OutputFailed(lost) }, "sent", nil},
+		{"sent otherwise, then refused", func(t *Tool) { t.RecordOutputSent(); t.outputWritten(); t.outputRefused(); t.End(nil) }, "sent", nil},
+		{"written, then failed", func(t *Tool) { t.End(nil); t.outputWritten(); t.RecordOutputFailure(lost) }, "sent", nil},
 		{"interrupted", func(t *Tool) { t.End(context.Canceled) }, "", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestOutputDeliveryWait(t *testing.T) {
 		assert.Equal(t, "pending", s.get("llm.tool.output_delivery"))
 
 		// Too late for the span; the run still knows, and tells.
-		tool.OutputFailed(syscall.EPIPE)
+		tool.RecordOutputFailure(syscall.EPIPE)
 		assert.Equal(t, semconv.OutputDeliveryFailed, tool.seen().Delivery)
 		assert.Equal(t, semconv.CauseDeliveryFailed, run.Diagnosis().Cause)
 		run.End(nil)
@@ -205,7 +205,7 @@ func TestOutputDeliveryWait(t *testing.T) {
 // it go: nothing leaves after the run's own span.
 func TestOutputDeliveryAtTheEndOfTheRun(t *testing.T) {
 	for name, leave := range map[string]func(context.Context, *Tool){
-		"sent": func(_ context.Context, tool *Tool) { tool.OutputSent() },
+		"sent": func(_ context.Context, tool *Tool) { tool.RecordOutputSent() },
 		"carried by a request": func(ctx context.Context, _ *Tool) {
 			body := `{"model":"gpt-5","messages":[{"role":"assistant","tool_calls":[{"id":"call_1"}]},{"role":"tool","tool_call_id":"call_1","content":"x"}]}`
 			nobody := roundTripper(func(*http.Request) (*http.Response, error) { return nil, io.EOF })
@@ -278,10 +278,10 @@ func TestToolOutsideOfARun(t *testing.T) {
 	tool.End(nil)
 	s := r.only(t)
 	assert.Nil(t, s.get("llm.run.id"))
-	tool.OutputFailed(io.EOF)
+	tool.RecordOutputFailure(io.EOF)
 
 	_, tool = StartTool(ctx, ToolCall{ID: "call_2", Name: "patch"})
-	tool.OutputFailed(io.EOF)
+	tool.RecordOutputFailure(io.EOF)
 	tool.End(nil)
 	assert.Equal(t, "failed", r.named("execute_tool patch")[1].get("llm.tool.output_delivery"))
 
@@ -295,8 +295,8 @@ func TestToolOutsideOfARun(t *testing.T) {
 // Acceptance case 18: the tool fails, and sending its failure output fails too.
 func TestToolFailsAndItsOutputIsLost(t *testing.T) {
 	for name, order := range map[string]func(*Tool){
-		"the natural order":     func(t *Tool) { t.End(&fs.PathError{Err: fs.ErrPermission}); t.OutputFailed(syscall.EPIPE) },
-		"the delivery is first": func(t *Tool) { t.OutputFailed(syscall.EPIPE); t.End(&fs.PathError{Err: fs.ErrPermission}) },
+		"the natural order":     func(t *Tool) { t.End(&fs.PathError{Err: fs.ErrPermission}); t.RecordOutputFailure(syscall.EPIPE) },
+		"the delivery is first": func(t *Tool) { t.RecordOutputFailure(syscall.EPIPE); t.End(&fs.PathError{Err: fs.ErrPermission}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRecorder(t)
@@ -304,7 +304,7 @@ func TestToolFailsAndItsOutputIsLost(t *testing.T) {
 			url := script(t, sseHead+strings.Join(ownStreams()[1].events, ""), nil)
 			_, err := call(ctx, NewTransport(base(t)), url+chatPath, chatBody)
 			require.NoError(t, err)
-			_, tool := StartTool(ctx, ToolCall{ID: "call_2", Name: "read_file", Effect: ReadOnly})
+			_, tool := StartTool(ctx, ToolCall{ID: "call_2", Name: "read_file", Effect: EffectReadOnly})
 			order(tool)
 			run.End(syscall.EPIPE)
 			d := run.Diagnosis()

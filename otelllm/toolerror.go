@@ -16,10 +16,10 @@ import (
 // Errors that say why a tool did not run. Wrap them, or return them as they are,
 // and give them to [Tool.End].
 var (
-	// ErrRejected: somebody with a say in it, a person or a policy, refused the call.
-	ErrRejected = errors.New("otelllm: tool call rejected")
-	// ErrInvalidInput: the model's input was not what the tool takes.
-	ErrInvalidInput = errors.New("otelllm: invalid tool input")
+	// ErrToolRejected: a person or a policy refused the call.
+	ErrToolRejected = errors.New("otelllm: tool call rejected")
+	// ErrToolInvalidInput: the model's input is not what the tool takes.
+	ErrToolInvalidInput = errors.New("otelllm: invalid tool input")
 )
 
 // FailedBeforeEffect wraps the error of a tool to vouch that it failed before it
@@ -52,12 +52,12 @@ func toolResult(t *classify.Tool, ctx context.Context, err error, now time.Time)
 		return
 	}
 	var typed *AbortError
-	t.FailedBeforeEffect = is(err, errBeforeEffect) && allOf(err, errBeforeEffect, ErrRejected, ErrInvalidInput)
+	t.FailedBeforeEffect = is(err, errBeforeEffect) && allOf(err, errBeforeEffect, ErrToolRejected, ErrToolInvalidInput)
 	t.ErrorType = netcause.RootType(err)
 	switch {
-	case allOf(err, ErrRejected):
+	case allOf(err, ErrToolRejected):
 		t.Outcome, t.ErrorType = semconv.ToolOutcomeRejected, semconv.ToolOutcomeRejected.String()
-	case allOf(err, ErrInvalidInput):
+	case allOf(err, ErrToolInvalidInput):
 		t.Outcome, t.ErrorType = semconv.ToolOutcomeInvalidInput, semconv.ToolOutcomeInvalidInput.String()
 	case as(err, &typed):
 		t.Outcome, t.Abort, t.ErrorType = semconv.ToolOutcomeInterrupted, typed.abort(), ""
@@ -112,7 +112,7 @@ func covered(err error, targets []error, left *int) bool {
 	case interface{ Unwrap() []error }:
 		joined := e.Unwrap()
 		// fmt.Errorf describes one failure by several errors. Only the vouch has to
-		// cover all of them: ErrInvalidInput beside the parser's error is the usual form.
+		// cover all of them: ErrToolInvalidInput beside the parser's error is the usual form.
 		if describes(err) && targets[0] != errBeforeEffect { //nolint:errorlint // likewise
 			return slices.ContainsFunc(joined, func(e error) bool { return covered(e, targets, left) })
 		}
@@ -130,7 +130,7 @@ func covered(err error, targets []error, left *int) bool {
 // describes reports whether err is one failure that fmt.Errorf wraps several errors in.
 func describes(err error) bool { return reflect.TypeOf(err) == severalOfFmt }
 
-var severalOfFmt = reflect.TypeOf(fmt.Errorf("%w%w", ErrRejected, ErrInvalidInput))
+var severalOfFmt = reflect.TypeOf(fmt.Errorf("%w%w", ErrToolRejected, ErrToolInvalidInput))
 
 // is is errors.Is over errors of the application, whose methods may panic.
 func is(err, target error) (yes bool) {

@@ -110,7 +110,7 @@ func TestVerdicts(t *testing.T) {
 				seen, _ := run.seen()
 				live = append(live, dueOf(&classify.Judge(&seen).Requests[i], false))
 				if i == 0 && tt.tool {
-					_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "read_file", Effect: ReadOnly})
+					_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "read_file", Effect: EffectReadOnly})
 					tool.End(tt.toolErr)
 				}
 			}

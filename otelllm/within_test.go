@@ -28,7 +28,7 @@ var connReset = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("re
 func request(ctx context.Context, outputs ...string) *Request {
 	outputs = append([]string{}, outputs...)
 	_, q := StartRequest(ctx, RequestInfo{Model: "m", Stream: true, ProviderTools: []string{}, HistoryCalls: outputs, HistoryOutputs: outputs})
-	q.Sent()
+	q.RecordSent()
 	return q
 }
 
@@ -55,32 +55,32 @@ func TestInnerRunsCount(t *testing.T) {
 		}, classify.SafeAutoRetry, semconv.RetryReasonNoOutput, nil, 0},
 		{"a payment", func(ctx context.Context) {
 			ctx, run := StartRun(ctx, "inner")
-			execute(ctx, "call_1", NonIdempotent, nil)
+			execute(ctx, "call_1", EffectNonIdempotent, nil)
 			run.End(nil)
 		}, classify.UserConfirmedRetry, semconv.RetryReasonToolSideEffect, int64(1), 0},
 		{"a payment that failed before any effect", func(ctx context.Context) {
 			ctx, run := StartRun(ctx, "inner")
-			execute(ctx, "call_1", NonIdempotent, FailedBeforeEffect(io.EOF))
+			execute(ctx, "call_1", EffectNonIdempotent, FailedBeforeEffect(io.EOF))
 			run.End(nil)
 		}, classify.SafeAutoRetry, semconv.RetryReasonNoOutput, int64(1), 0},
 		{"a look", func(ctx context.Context) {
 			ctx, run := StartRun(ctx, "inner")
-			execute(ctx, "call_1", ReadOnly, nil)
+			execute(ctx, "call_1", EffectReadOnly, nil)
 			run.End(nil)
 		}, classify.SafeAutoRetry, semconv.RetryReasonReadOnlyToolsOnly, int64(1), 0},
 		{"a payment in a run that is open", func(ctx context.Context) {
 			ctx, _ = StartRun(ctx, "inner")
-			execute(ctx, "call_1", NonIdempotent, nil)
+			execute(ctx, "call_1", EffectNonIdempotent, nil)
 		}, classify.UserConfirmedRetry, semconv.RetryReasonToolSideEffect, int64(1), 0},
 		{"a payment that goes on", func(ctx context.Context) {
 			ctx, run := StartRun(ctx, "inner")
-			_, _ = StartTool(ctx, ToolCall{ID: "call_1", Name: "pay", Effect: NonIdempotent})
+			_, _ = StartTool(ctx, ToolCall{ID: "call_1", Name: "pay", Effect: EffectNonIdempotent})
 			run.End(nil)
 		}, classify.UserConfirmedRetry, semconv.RetryReasonToolSideEffect, int64(1), 0},
 		{"a payment two runs deeper", func(ctx context.Context) {
 			ctx, run := StartRun(ctx, "inner")
 			deeper, innermost := StartRun(ctx, "innermost")
-			execute(deeper, "call_1", NonIdempotent, nil)
+			execute(deeper, "call_1", EffectNonIdempotent, nil)
 			innermost.End(nil)
 			run.End(nil)
 		}, classify.UserConfirmedRetry, semconv.RetryReasonToolSideEffect, int64(1), 0},
@@ -89,25 +89,25 @@ func TestInnerRunsCount(t *testing.T) {
 			deeper, innermost := StartRun(ctx, "innermost")
 			innermost.End(nil)
 			run.End(nil)
-			execute(deeper, "call_1", NonIdempotent, nil)
+			execute(deeper, "call_1", EffectNonIdempotent, nil)
 		}, classify.UserConfirmedRetry, semconv.RetryReasonToolSideEffect, int64(1), 0},
 		{"text", func(ctx context.Context) {
 			ctx, run := StartRun(ctx, "inner")
 			q := request(ctx)
-			q.Text()
-			q.Finished("stop")
+			q.RecordText()
+			q.RecordFinish("stop")
 			q.End(nil)
 			run.End(nil)
 		}, classify.UserConfirmedRetry, semconv.RetryReasonVisibleOutput, nil, 1},
 		{"text of a request that is open", func(ctx context.Context) {
 			ctx, _ = StartRun(ctx, "inner")
-			request(ctx).Text()
+			request(ctx).RecordText()
 		}, classify.UserConfirmedRetry, semconv.RetryReasonVisibleOutput, nil, 1},
 		{"text of a request that outlives its run", func(ctx context.Context) {
 			ctx, run := StartRun(ctx, "inner")
 			q := request(ctx)
 			run.End(nil)
-			q.Text()
+			q.RecordText()
 		}, classify.UserConfirmedRetry, semconv.RetryReasonVisibleOutput, nil, 1},
 	} {
 		for _, first := range []bool{true, false} {
@@ -148,16 +148,16 @@ func TestInnerRunsAreCountedOnce(t *testing.T) {
 	inner, run := StartRun(ctx, "inner")
 	for i := range 3 {
 		q := request(inner)
-		q.Finished("stop")
+		q.RecordFinish("stop")
 		q.End(nil)
-		execute(inner, fmt.Sprint("call_", i), ReadOnly, nil)
+		execute(inner, fmt.Sprint("call_", i), EffectReadOnly, nil)
 		seen, _ := outer.seen()
 		assert.Equal(t, i+1, seen.Inner.Requests)
 		assert.Equal(t, i+1, seen.Inner.Tools)
 	}
 	run.End(nil)
 	assert.Empty(t, outer.within.runs, "it is over")
-	execute(inner, "late", ReadOnly, nil)
+	execute(inner, "late", EffectReadOnly, nil)
 	q := request(inner)
 	require.Len(t, outer.within.runs, 1, "it goes on")
 	seen, settled := outer.seen()
@@ -181,7 +181,7 @@ func TestInnerRunsAreBounded(t *testing.T) {
 			inner, run := StartRun(ctx, "inner")
 			if i == 0 {
 				first = inner //nolint:fatcontext // the first of many beside each other, not of one in the other
-				execute(inner, "call_1", NonIdempotent, nil)
+				execute(inner, "call_1", EffectNonIdempotent, nil)
 			}
 			if ends {
 				run.End(nil)
@@ -194,7 +194,7 @@ func TestInnerRunsAreBounded(t *testing.T) {
 		}
 		request(ctx).End(connReset)
 		assert.Equal(t, semconv.RetryReasonToolSideEffect, outer.Diagnosis().Retry.Reason)
-		execute(first, "call_2", ReadOnly, nil)
+		execute(first, "call_2", EffectReadOnly, nil)
 		seen, _ := outer.seen()
 		assert.Equal(t, 2, seen.Inner.Tools, "it goes on, and is counted on")
 	}
@@ -209,10 +209,10 @@ func TestOpenRequestsCount(t *testing.T) {
 		reason semconv.RetryReason
 	}{
 		{"nothing came", func(*Request) {}, classify.SafeAutoRetry, semconv.RetryReasonNoOutput},
-		{"reasoning", (*Request).Reasoning, classify.SafeAutoRetry, semconv.RetryReasonReasoningOnly},
-		{"text", (*Request).Text, classify.UserConfirmedRetry, semconv.RetryReasonVisibleOutput},
-		{"a call", func(q *Request) { q.ToolCall("call_1", "pay") }, classify.UserConfirmedRetry, semconv.RetryReasonToolStateUnknown},
-		{"a provider's tool", (*Request).ProviderTool, classify.UserConfirmedRetry, semconv.RetryReasonProviderToolSideEffect},
+		{"reasoning", (*Request).RecordReasoning, classify.SafeAutoRetry, semconv.RetryReasonReasoningOnly},
+		{"text", (*Request).RecordText, classify.UserConfirmedRetry, semconv.RetryReasonVisibleOutput},
+		{"a call", func(q *Request) { q.RecordToolCall("call_1", "pay") }, classify.UserConfirmedRetry, semconv.RetryReasonToolStateUnknown},
+		{"a provider's tool", (*Request).RecordProviderTool, classify.UserConfirmedRetry, semconv.RetryReasonProviderToolSideEffect},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, run := StartRun(t.Context(), "coder")
@@ -225,7 +225,7 @@ func TestOpenRequestsCount(t *testing.T) {
 			assert.Equal(t, semconv.CauseConnectionReset, d.Cause)
 			assert.Equal(t, tt.safety, d.Retry.Safety)
 			assert.Equal(t, tt.reason, d.Retry.Reason)
-			open.Text()
+			open.RecordText()
 			assert.NotEqual(t, classify.SafeAutoRetry, run.Diagnosis().Retry.Safety, "and what it does next")
 			run.End(connReset)
 			assert.NotEqual(t, classify.SafeAutoRetry, run.Diagnosis().Retry.Safety)
@@ -244,10 +244,10 @@ func TestToolsRecorded(t *testing.T) {
 	}{
 		{"nothing is known", func(context.Context) {}, nil, nil},
 		{"said", func(context.Context) {}, []RunOption{WithToolsRecorded()}, int64(0)},
-		{"one was", func(ctx context.Context) { execute(ctx, "call_1", ReadOnly, nil) }, nil, int64(1)},
+		{"one was", func(ctx context.Context) { execute(ctx, "call_1", EffectReadOnly, nil) }, nil, int64(1)},
 		{"one was, but within", func(ctx context.Context) {
 			ctx, run := StartRun(ctx, "inner")
-			execute(ctx, "call_1", ReadOnly, nil)
+			execute(ctx, "call_1", EffectReadOnly, nil)
 			run.End(nil)
 		}, nil, nil}, // of the run within, that is
 	} {
@@ -258,7 +258,7 @@ func TestToolsRecorded(t *testing.T) {
 			_, within := StartRun(ctx, "last")
 			within.End(nil)
 			q := request(ctx)
-			q.ToolCall("call_9", "pay")
+			q.RecordToolCall("call_9", "pay")
 			q.End(connReset)
 			want := classify.SafeAutoRetry
 			if tt.tools == nil {
@@ -299,9 +299,9 @@ func TestRunStatus(t *testing.T) {
 			r := newRecorder(t)
 			ctx, run := StartRun(t.Context(), "coder", append(tt.opts, WithTracerProvider(r))...)
 			q := request(ctx)
-			q.Text()
+			q.RecordText()
 			if tt.end == nil {
-				q.Finished("stop")
+				q.RecordFinish("stop")
 			}
 			q.End(tt.end)
 			run.End(tt.err)
@@ -333,7 +333,7 @@ func TestVerdictsOnRecentParts(t *testing.T) {
 		}
 		ctx, run := StartRun(t.Context(), "coder", opts...)
 		var history []string
-		effects := []Effect{ReadOnly, ReadOnly, ReadOnly, Idempotent, Idempotent, EffectUnknown, NonIdempotent}
+		effects := []Effect{EffectReadOnly, EffectReadOnly, EffectReadOnly, EffectIdempotent, EffectIdempotent, EffectUnknown, EffectNonIdempotent}
 		effects = effects[:1+rnd.IntN(len(effects))]
 		for step := range maxParts - 1 { // all are kept, to be held against
 			shown := history[max(0, len(history)-1-rnd.IntN(100)):]
@@ -345,16 +345,16 @@ func TestVerdictsOnRecentParts(t *testing.T) {
 			case 0:
 				q.End(connReset)
 			case 1:
-				q.ToolInputStarted(fmt.Sprint("open_", step), "f")
+				q.RecordToolInputStarted(fmt.Sprint("open_", step), "f")
 				q.End(connReset)
 			case 2:
-				q.Answered(200)
-				q.ProviderError(0, "overloaded_error", 0)
+				q.RecordResponseStarted(200)
+				q.RecordProviderError(0, "overloaded_error", 0)
 				q.End(nil)
 			default:
 				id := fmt.Sprint("call_", step)
-				q.ToolCall(id, "f")
-				q.Finished("tool_calls")
+				q.RecordToolCall(id, "f")
+				q.RecordFinish("tool_calls")
 				q.End(nil)
 				if records && rnd.IntN(30) > 0 {
 					var err error
@@ -397,15 +397,15 @@ func TestVerdictsOnRecentTools(t *testing.T) {
 		id := fmt.Sprint("call_", i)
 		q := request(ctx)
 		if i%3 == 0 {
-			q.ToolInputStarted(id, "f")
+			q.RecordToolInputStarted(id, "f")
 			q.End(connReset)
 		} else {
-			q.ToolCall(id, "f")
-			q.Finished("tool_calls")
+			q.RecordToolCall(id, "f")
+			q.RecordFinish("tool_calls")
 			q.End(nil)
 		}
 		_, tool := StartTool(ctx, ToolCall{ID: id, Name: "f"})
-		tool.End([]error{nil, io.EOF, ErrRejected}[i/3%3])
+		tool.End([]error{nil, io.EOF, ErrToolRejected}[i/3%3])
 		seen, _ := run.seen()
 		f := tool.seen()
 		exact := classify.Judge(&seen).Tools[len(seen.Tools)-1]
@@ -426,8 +426,8 @@ func TestRunsWithinAtOnce(t *testing.T) {
 			for j := range 20 {
 				inner, run := StartRun(ctx, "inner")
 				q := request(inner)
-				q.Text()
-				execute(inner, fmt.Sprint("call_", i, "_", j), ReadOnly, nil)
+				q.RecordText()
+				execute(inner, fmt.Sprint("call_", i, "_", j), EffectReadOnly, nil)
 				q.End(connReset)
 				run.End(connReset)
 				_ = outer.Diagnosis()
@@ -465,10 +465,10 @@ func BenchmarkRunVerdicts(b *testing.B) {
 						_ = run.Diagnosis()
 						continue
 					}
-					q.ToolCall(id, "f")
-					q.Finished("tool_calls")
+					q.RecordToolCall(id, "f")
+					q.RecordFinish("tool_calls")
 					q.End(nil)
-					execute(ctx, id, ReadOnly, nil)
+					execute(ctx, id, EffectReadOnly, nil)
 				}
 				run.End(nil)
 				n += steps
@@ -484,11 +484,11 @@ func TestInnerToolsDeclareNothing(t *testing.T) {
 	r := newRecorder(t)
 	ctx, outer := StartRun(t.Context(), "outer", WithTracerProvider(r))
 	q := request(ctx)
-	q.ToolCall("pay_1", "pay")
-	q.Finished("tool_calls")
+	q.RecordToolCall("pay_1", "pay")
+	q.RecordFinish("tool_calls")
 	q.End(nil)
 	inner, sub := StartRun(ctx, "inner")
-	execute(inner, "look_1", ReadOnly, nil)
+	execute(inner, "look_1", EffectReadOnly, nil)
 	sub.End(nil)
 	request(ctx).End(connReset)
 	assert.Equal(t, semconv.RetryReasonToolStateUnknown, outer.Diagnosis().Retry.Reason)

@@ -109,8 +109,8 @@ func planted(tap *wiretap) []acceptance.Case {
 		s.Options = []otelllm.Option{otelllm.WithStreamErrors(), otelllm.WithVerdicts()}
 		s.Agent.Options = []otelllm.RunOption{otelllm.WithVerdicts()}
 		s.Agent.Tools = []agent.Tool{
-			{Name: "fetch", Effect: otelllm.NonIdempotent, Do: func(context.Context, string) (string, error) { return canary("tool-result"), nil }},
-			{Name: "break", Effect: otelllm.NonIdempotent, Do: func(context.Context, string) (string, error) { return "", tooling }},
+			{Name: "fetch", Effect: otelllm.EffectNonIdempotent, Do: func(context.Context, string) (string, error) { return canary("tool-result"), nil }},
+			{Name: "break", Effect: otelllm.EffectNonIdempotent, Do: func(context.Context, string) (string, error) { return "", tooling }},
 		}
 	}
 	arguments := []string{`{"q":"`, canary("tool-arguments"), `"}`}
@@ -273,16 +273,16 @@ func ownTransport(ctx context.Context, p *pipeline) error {
 	var errs []error
 	for _, fail := range []func(*otelllm.Request) error{
 		func(q *otelllm.Request) error {
-			q.Text()
+			q.RecordText()
 			return errors.New(canary("own-error"))
 		},
 		func(q *otelllm.Request) error {
-			q.ProviderError(http.StatusServiceUnavailable, "is "+canary("own-code"), 0)
+			q.RecordProviderError(http.StatusServiceUnavailable, "is "+canary("own-code"), 0)
 			return errors.New("is " + canary("own-code"))
 		},
 	} {
 		_, q := otelllm.StartRequest(ctx, otelllm.RequestInfo{Provider: "local", Model: "m"})
-		q.Sent()
+		q.RecordSent()
 		err := fail(q)
 		q.End(err)
 		errs = append(errs, err)

@@ -79,7 +79,7 @@ func converse(ctx context.Context, chat model.ToolCallingChatModel, out io.Write
 		}
 		history = append(history, reply)
 		for _, call := range reply.ToolCalls {
-			toolCtx, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: call.ID, Name: call.Function.Name, Effect: otelllm.ReadOnly})
+			toolCtx, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: call.ID, Name: call.Function.Name, Effect: otelllm.EffectReadOnly})
 			output, err := forecast(toolCtx, call.Function.Arguments)
 			tool.End(err)
 			if err != nil {
@@ -115,7 +115,7 @@ func read(ctx context.Context, chat model.ToolCallingChatModel, out io.Writer, h
 func forecast(_ context.Context, arguments string) (string, error) {
 	var where struct{ City string }
 	if err := json.Unmarshal([]byte(arguments), &where); err != nil {
-		return "", fmt.Errorf("%w: forecast: %w", otelllm.ErrInvalidInput, err)
+		return "", fmt.Errorf("%w: forecast: %w", otelllm.ErrToolInvalidInput, err)
 	}
 	return "Snow in " + where.City + ".", nil
 }

@@ -70,7 +70,7 @@ func converse(ctx context.Context, models *genai.Models, out io.Writer, question
 			if call == nil {
 				continue
 			}
-			toolCtx, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: call.ID, Name: call.Name, Effect: otelllm.ReadOnly})
+			toolCtx, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: call.ID, Name: call.Name, Effect: otelllm.EffectReadOnly})
 			output, err := forecast(toolCtx, call.Args)
 			tool.End(err)
 			if err != nil {
@@ -113,7 +113,7 @@ var tools = []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{{
 func forecast(_ context.Context, arguments map[string]any) (map[string]any, error) {
 	city, ok := arguments["city"].(string)
 	if !ok {
-		return nil, fmt.Errorf("%w: forecast: no city", otelllm.ErrInvalidInput)
+		return nil, fmt.Errorf("%w: forecast: no city", otelllm.ErrToolInvalidInput)
 	}
 	return map[string]any{"output": "Snow in " + city + "."}, nil
 }

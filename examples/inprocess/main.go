@@ -68,19 +68,19 @@ func generate(ctx context.Context, out io.Writer, m model, question string) erro
 }
 
 func tell(ctx context.Context, out io.Writer, request *otelllm.Request, m model, question string) error {
-	request.Sent()
+	request.RecordSent()
 	tokens := 0
 	for p := range m(ctx, question) {
 		switch {
 		case p.err != nil:
 			return p.err
 		case p.finish != "":
-			request.Usage(otelllm.Usage{Input: len(strings.Fields(question)), Output: tokens})
-			request.Finished(p.finish)
+			request.SetUsage(otelllm.Usage{Input: len(strings.Fields(question)), Output: tokens})
+			request.RecordFinish(p.finish)
 		case p.thought:
-			request.Reasoning()
+			request.RecordReasoning()
 		default:
-			request.Text()
+			request.RecordText()
 			fmt.Fprint(out, p.text)
 		}
 		tokens++

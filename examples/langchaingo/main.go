@@ -83,7 +83,7 @@ func converse(ctx context.Context, model llms.Model, out io.Writer, question str
 		}
 		history = append(history, message)
 		for _, call := range reply.ToolCalls {
-			toolCtx, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: call.ID, Name: call.FunctionCall.Name, Effect: otelllm.ReadOnly})
+			toolCtx, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: call.ID, Name: call.FunctionCall.Name, Effect: otelllm.EffectReadOnly})
 			output, err := forecast(toolCtx, call.FunctionCall.Arguments)
 			tool.End(err)
 			if err != nil {
@@ -106,7 +106,7 @@ var tools = []llms.Tool{{Type: "function", Function: &llms.FunctionDefinition{
 func forecast(_ context.Context, arguments string) (string, error) {
 	var where struct{ City string }
 	if err := json.Unmarshal([]byte(arguments), &where); err != nil {
-		return "", fmt.Errorf("%w: forecast: %w", otelllm.ErrInvalidInput, err)
+		return "", fmt.Errorf("%w: forecast: %w", otelllm.ErrToolInvalidInput, err)
 	}
 	return "Snow in " + where.City + ".", nil
 }

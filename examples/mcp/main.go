@@ -134,7 +134,7 @@ func (a *agent) execute(ctx context.Context, id, name, arguments string) (string
 		ID: id, Name: name, Effect: otelllm.ToolEffectFromMCP((*otelllm.MCPAnnotations)(tool.Annotations)),
 	})
 	if !known {
-		span.End(otelllm.ErrInvalidInput)
+		span.End(otelllm.ErrToolInvalidInput)
 		return "no such tool", nil
 	}
 	result, err := a.session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)})

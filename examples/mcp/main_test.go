@@ -64,16 +64,16 @@ func TestTheVerdictRestsOnTheAnnotations(t *testing.T) {
 		says    string
 		error   bool
 	}{
-		{"forecast", reset, otelllm.ReadOnly, semconv.ToolOutcomeSucceeded, "(safe_auto_retry: read_only_tools_only)", true},
-		{"set_alarm", reset, otelllm.Idempotent, semconv.ToolOutcomeSucceeded, "(safe_auto_retry: idempotent_tools_only)", true},
-		{"send_mail", reset, otelllm.NonIdempotent, semconv.ToolOutcomeSucceeded, "(user_confirmed_retry: tool_side_effect)", true},
-		{"delete_note", reset, otelllm.NonIdempotent, semconv.ToolOutcomeSucceeded, "(user_confirmed_retry: tool_side_effect)", true},
+		{"forecast", reset, otelllm.EffectReadOnly, semconv.ToolOutcomeSucceeded, "(safe_auto_retry: read_only_tools_only)", true},
+		{"set_alarm", reset, otelllm.EffectIdempotent, semconv.ToolOutcomeSucceeded, "(safe_auto_retry: idempotent_tools_only)", true},
+		{"send_mail", reset, otelllm.EffectNonIdempotent, semconv.ToolOutcomeSucceeded, "(user_confirmed_retry: tool_side_effect)", true},
+		{"delete_note", reset, otelllm.EffectNonIdempotent, semconv.ToolOutcomeSucceeded, "(user_confirmed_retry: tool_side_effect)", true},
 		{"add_note", reset, semconv.ToolEffectUnknown, semconv.ToolOutcomeSucceeded, "(user_confirmed_retry: tool_state_unknown)", true},
 		{"plain", reset, semconv.ToolEffectUnknown, semconv.ToolOutcomeSucceeded, "(user_confirmed_retry: tool_state_unknown)", true},
 		{"plain", well, semconv.ToolEffectUnknown, semconv.ToolOutcomeSucceeded, "Done.", false},
-		{"fail", well, otelllm.ReadOnly, semconv.ToolOutcomeFailed, "Done.", false},
+		{"fail", well, otelllm.EffectReadOnly, semconv.ToolOutcomeFailed, "Done.", false},
 		{"invented", well, semconv.ToolEffectUnknown, semconv.ToolOutcomeInvalidInput, "Done.", false},
-		{"vanish", well, otelllm.NonIdempotent, semconv.ToolOutcomeFailed, "(user_confirmed_retry: tool_side_effect)", true},
+		{"vanish", well, otelllm.EffectNonIdempotent, semconv.ToolOutcomeFailed, "(user_confirmed_retry: tool_side_effect)", true},
 	} {
 		t.Run(tc.tool, func(t *testing.T) {
 			srv, err := faultyllm.Start()

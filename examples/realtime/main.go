@@ -96,7 +96,7 @@ func (s *session) read(ctx context.Context) (event, error) {
 		s.observed.Close(err) // what is open has been cut by it
 		return e, err
 	}
-	s.observed.Received(frame)
+	s.observed.RecordReceived(frame)
 	return e, json.Unmarshal(frame, &e)
 }
 
@@ -106,10 +106,10 @@ func (s *session) write(ctx context.Context, e event) error {
 		return err
 	}
 	if err := s.conn.Write(ctx, websocket.MessageText, frame); err != nil {
-		s.observed.SendFailed(frame, err)
+		s.observed.RecordSendFailure(frame, err)
 		return err
 	}
-	s.observed.Sent(frame)
+	s.observed.RecordSent(frame)
 	return nil
 }
 
@@ -181,7 +181,7 @@ func (s *session) response(ctx context.Context, out io.Writer) (calls []*item, e
 // execute executes a call; its output, or its failure, is for the model. Whether it reaches the model is seen by the
 // session's observer.
 func execute(ctx context.Context, weather tool, call *item) *item {
-	ctx, span := otelllm.StartTool(ctx, otelllm.ToolCall{ID: call.CallID, Name: call.Name, Effect: otelllm.ReadOnly})
+	ctx, span := otelllm.StartTool(ctx, otelllm.ToolCall{ID: call.CallID, Name: call.Name, Effect: otelllm.EffectReadOnly})
 	output, err := weather(ctx, call.Arguments)
 	span.End(err)
 	if err != nil {

@@ -140,7 +140,7 @@ func (a *agent) stream(ctx context.Context, client *openai.Client, params openai
 
 // execute runs the tool. Its failure is for the model to read, too.
 func (a *agent) execute(ctx context.Context, callID, arguments string) string {
-	ctx, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: callID, Name: "pay", Effect: otelllm.NonIdempotent})
+	ctx, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: callID, Name: "pay", Effect: otelllm.EffectNonIdempotent})
 	output, err := a.pay(ctx, arguments)
 	tool.End(err)
 	if err != nil {

@@ -69,7 +69,7 @@ func (a *Agent) askOnce(ctx context.Context, t Tracing) (agent.Reply, error) {
 }
 
 func (a *Agent) execute(ctx context.Context, t Tracing, call agent.Call) (err error) {
-	ctx, tool := t.Tool(ctx, call, otelllm.NonIdempotent, nil)
+	ctx, tool := t.Tool(ctx, call, otelllm.EffectNonIdempotent, nil)
 	defer func() { tool.Close(err) }()
 	output, failure := a.Patch()
 	tool.Done(failure)

@@ -87,10 +87,10 @@ func (t ourTool) Done(err error) { t.End(err) }
 
 func (t ourTool) Delivered(err error) {
 	if err != nil {
-		t.OutputFailed(err)
+		t.RecordOutputFailure(err)
 		return
 	}
-	t.OutputSent()
+	t.RecordOutputSent()
 }
 
 func (ourTool) Close(error) {}

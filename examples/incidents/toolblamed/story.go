@@ -102,7 +102,7 @@ func run(ctx context.Context, p *incident.Program) (err error) {
 		return err
 	}
 	for _, call := range parts {
-		_, tool := p.Tracing.Tool(ctx, call.Call, otelllm.NonIdempotent, call.shown)
+		_, tool := p.Tracing.Tool(ctx, call.Call, otelllm.EffectNonIdempotent, call.shown)
 		tool.Done(nil) // the patch is applied
 		tool.Close(nil)
 	}

@@ -26,7 +26,7 @@ func Story() incident.Story {
 		Happened: "The patch did not apply. That failure was to be told to the model through the service that keeps the " +
 			"conversation, which was down. One span, two errors: the second is the one that was recorded.",
 		Do: "Ask before the run is repeated: the tool may have changed things before it failed. Mend the way of the outputs, " +
-			"and keep them until they are delivered (`Tool.OutputCached`). The tool's own failure is for the model to answer.",
+			"and keep them until they are delivered (`Tool.RecordOutputCached`). The tool's own failure is for the model to answer.",
 		Telemetry: "otelhttp; run, model call and tool by hand",
 		Acts: []incident.Act{{
 			Wire: faultyllm.Responses,

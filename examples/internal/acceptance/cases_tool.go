@@ -114,8 +114,8 @@ func toolbox() []agent.Tool {
 		return "ok: " + parsed["path"], nil
 	}
 	return []agent.Tool{
-		{Name: patchTool, Effect: otelllm.NonIdempotent, Do: do},
-		{Name: readTool, Effect: otelllm.ReadOnly, Do: do},
+		{Name: patchTool, Effect: otelllm.EffectNonIdempotent, Do: do},
+		{Name: readTool, Effect: otelllm.EffectReadOnly, Do: do},
 	}
 }
 

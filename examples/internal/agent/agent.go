@@ -172,7 +172,7 @@ func (a *Agent) start(ctx context.Context, call Call) func() result {
 		if known {
 			r.output, r.err = tool.Do(ctx, call.Arguments)
 		} else {
-			r.err = fmt.Errorf("%w: no such tool", otelllm.ErrInvalidInput)
+			r.err = fmt.Errorf("%w: no such tool", otelllm.ErrToolInvalidInput)
 		}
 		return r
 	}
@@ -188,10 +188,10 @@ func (a *Agent) handOver(ctx context.Context, call Call, r result) error {
 	}
 	if a.Deliver != nil {
 		if err := a.Deliver(ctx, call.ID, r.output); err != nil {
-			r.span.OutputFailed(err)
+			r.span.RecordOutputFailure(err)
 			return fmt.Errorf("deliver the output of %s: %w", call.Name, err)
 		}
-		r.span.OutputSent()
+		r.span.RecordOutputSent()
 	}
 	if err := a.Model.Output(ctx, call, r.output, r.err != nil); err != nil {
 		return fmt.Errorf("send the output of %s: %w", call.Name, err)

@@ -63,7 +63,7 @@ func world(t *testing.T, w faultyllm.Wire, stream bool, script ...faultyllm.Exch
 			anthropicoption.WithBaseURL(url), anthropicoption.WithAPIKey("k"), anthropicoption.WithHTTPClient(client))
 	}
 	return &agent.Agent{Name: "test", Model: model, Tools: []agent.Tool{{
-		Name: "look", Effect: otelllm.ReadOnly,
+		Name: "look", Effect: otelllm.EffectReadOnly,
 		Do: func(_ context.Context, arguments string) (string, error) {
 			if strings.Contains(arguments, "bad") {
 				return "", errors.New("no such thing")

@@ -183,10 +183,10 @@ func (m *Realtime) send(ctx context.Context, e *realtimeEvent) error {
 		return err
 	}
 	if err := m.conn.Write(ctx, websocket.MessageText, frame); err != nil {
-		m.observed.SendFailed(frame, err)
+		m.observed.RecordSendFailure(frame, err)
 		return err
 	}
-	m.observed.Sent(frame)
+	m.observed.RecordSent(frame)
 	return nil
 }
 
@@ -198,6 +198,6 @@ func (m *Realtime) receive(ctx context.Context) (realtimeEvent, error) {
 		_ = m.conn.CloseNow() // which a context that was done before does not
 		return e, err
 	}
-	m.observed.Received(frame)
+	m.observed.RecordReceived(frame)
 	return e, json.Unmarshal(frame, &e)
 }

@@ -73,7 +73,7 @@ func (p *Program) run(t *testing.T, c *testCase, silent bool, opts ...otelllm.Op
 	var out bytes.Buffer
 	said := p.Ask(t.Context(), &out, "Will it snow in Oslo?", opts...)
 
-	toolSaid := errors.Is(said, otelllm.ErrInvalidInput)
+	toolSaid := errors.Is(said, otelllm.ErrToolInvalidInput)
 	tools, well := c.tools, c.summary == ""
 	if silent {
 		tools, well = c.trusting.tools, c.trusting.well
