@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -19,33 +20,33 @@ func runAll(ctx context.Context, cases []testCase, workers int, each func(c *tes
 		mu   sync.Mutex
 		wg   sync.WaitGroup
 		next atomic.Int64
+		errs = make([]error, workers)
 	)
-	rigs := make([]*rig, workers)
-	for i := range rigs {
-		r, err := newRig(clients())
-		if err != nil {
-			return err
-		}
-		defer r.close()
-		rigs[i] = r
-	}
-	for _, r := range rigs {
+	for i := range errs {
 		wg.Go(func() {
-			for {
+			r, err := newRig(clients())
+			for err == nil {
 				at := int(next.Add(1)) - 1
 				if at >= len(cases) || ctx.Err() != nil {
-					return
+					break
 				}
 				c := &cases[at]
 				res := r.run(ctx, c)
 				mu.Lock()
 				each(c, &res)
 				mu.Unlock()
+				if res.hung {
+					r.close()
+					r, err = newRig(clients())
+				}
+			}
+			if errs[i] = err; err == nil {
+				r.close()
 			}
 		})
 	}
 	wg.Wait()
-	return nil
+	return errors.Join(errs...)
 }
 
 // report counts what was found.

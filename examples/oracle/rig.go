@@ -81,6 +81,7 @@ type result struct {
 	recording recording // nil for none
 	truth     truth
 	findings  []finding
+	hung      bool // the rig may yet get what belongs to this case
 }
 
 // run plays the case and judges it. The end of ctx does not cut it short: that would be
@@ -104,7 +105,7 @@ func (r *rig) run(ctx context.Context, c *testCase) (res result) {
 		case <-ctx.Done():
 		}
 	}
-	hung := !timer.Stop()
+	res.hung = !timer.Stop()
 	cancel()
 	for range begun {
 		<-r.server.served
@@ -115,8 +116,8 @@ func (r *rig) run(ctx context.Context, c *testCase) (res result) {
 		broken:  c.end != endClean && (c.cut < len(c.stream.body) || !c.stream.ended()),
 	}
 	switch {
-	case hung || res.recording == nil:
-		res.findings = append(res.findings, finding{noSpan, fmt.Sprintf("requests %d, hung %t, error %v", begun, hung, res.delivery.err)})
+	case res.hung || res.recording == nil:
+		res.findings = append(res.findings, finding{noSpan, fmt.Sprintf("requests %d, hung %t, error %v", begun, res.hung, res.delivery.err)})
 	case begun != 1:
 		res.findings = append(res.findings, finding{moreSpans, fmt.Sprintf("requests %d", begun)})
 	default:
