@@ -123,6 +123,7 @@ oracle: ## every client over every stream cut at every byte, what it gave agains
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## golangci-lint in all modules: style, mistakes, and who may import whom
+	@scripts/check-words
 	@MODULES="$(MODULES) bench" $(PLAIN) scripts/each-module lint "$(CURDIR)/$<" run --config "$(CURDIR)/.golangci.yml" ./...
 
 .PHONY: oldest-go

@@ -78,7 +78,7 @@ func (e *AbortError) abort() classify.Abort {
 	return classify.Abort{Source: source, Reason: classify.SanitizeCode(e.Reason)}
 }
 
-// abortOf says who cancelled ctx, or let its deadline pass. The zero value: nobody did.
+// abortOf says who cancelled ctx, or let its deadline pass. The zero value if neither.
 func abortOf(ctx context.Context, now time.Time) classify.Abort {
 	err := ctx.Err()
 	if err == nil {

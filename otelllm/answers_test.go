@@ -87,7 +87,7 @@ func TestOddAnswers(t *testing.T) {
 			true,
 		},
 		{
-			"a content encoding that nobody here undoes", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: br\r\nConnection: close\r\n\r\nsecret",
+			"a content encoding that is not undone here", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: br\r\nConnection: close\r\n\r\nsecret",
 			map[attribute.Key]any{"llm.stream.end": nil, "llm.stream.phase": "unknown", "llm.stream.events": nil, "llm.stream.bytes": int64(6), "llm.transport.cause": nil},
 			false,
 		},
@@ -208,7 +208,7 @@ func TestErrorResponses(t *testing.T) {
 		})
 	}
 
-	t.Run("nobody reads it", func(t *testing.T) {
+	t.Run("not read", func(t *testing.T) {
 		r := newRecorder(t)
 		url := script(t, "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nConnection: close\r\n\r\n{\"error\":{\"code\":\"insufficient_quota\"}}", nil)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+chatPath, strings.NewReader(chatBody))

@@ -35,7 +35,7 @@ type attempt struct {
 
 	// Everything below is guarded by mu.
 	fired   error // the watchdog's own, where it is what ended the reading
-	aborted bool  // the reading ended by the word of the caller's cancelled context
+	aborted bool  // the reading ended with the error of the caller's cancelled context
 }
 
 // answered takes the response, before anybody reads its body.
@@ -137,7 +137,7 @@ func (a *attempt) events() int {
 }
 
 // silent: no semantic progress is due any more, with mu held: the protocol has had
-// its last word, or nobody can read the stream. Where there is no last word the answer
+// its last word, or the stream cannot be read. Where there is no last word the answer
 // is whole, unless another choice begins.
 func (a *attempt) silent() bool {
 	st := a.state

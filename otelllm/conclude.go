@@ -30,9 +30,9 @@ type closing struct {
 	unexpected bool
 	// foreign: the request was no model call. Nothing is said of its end.
 	foreign bool
-	state   *wire.State      // what the body said; nil when nobody could read it
+	state   *wire.State      // what the body said; nil if it could not be read
 	failure netcause.Failure // of byError
-	// abort: byError, the error is the word of a cancelled context; otherwise, the
+	// abort: byError, the error comes from a cancelled context; otherwise, the
 	// context had been cancelled before.
 	abort classify.Abort
 	// watchdog is the one by which this side ended it.
@@ -51,7 +51,7 @@ func closedBy(ctx context.Context, err error, at semconv.TransportStage, now tim
 	case netcause.Cancelled(ctx, err, now):
 		c.abort = someAbort(abortOf(ctx, now))
 	case netcause.Holds(err, context.DeadlineExceeded):
-		// The word of a context that ctx may not know: no net/http, whose timeouts claim
+		// The error of a context that ctx may not know: no net/http, whose timeouts claim
 		// to be deadlines, stands between the application and its contexts.
 		c.abort = classify.Abort{Source: semconv.AbortSourceDeadline}
 	default:
@@ -164,7 +164,7 @@ func (c closing) stopped() (semconv.StreamEnd, classify.Abort) {
 	}
 }
 
-// unwilled is how the reading stopped, whoever wanted it to. An abort, or a watchdog,
+// unwilled is how the reading stopped, whatever stopped it. An abort, or a watchdog,
 // among the facts would be taken for the cause: where it is not, the end does not
 // point to it either.
 func (c closing) unwilled() semconv.StreamEnd {
@@ -199,7 +199,7 @@ func transportOf(f netcause.Failure) classify.Transport {
 }
 
 // unanswered decides how a request ended that got no response. Abort is set when
-// the error is the word of a cancelled context, watchdog when it is the word of
+// the error comes from a cancelled context, watchdog when it comes from
 // one. Sent and known are what the trace saw of the request leaving this side.
 func unanswered(f netcause.Failure, abort classify.Abort, watchdog classify.Watchdog, sent, known bool) conclusion {
 	out := conclusion{end: semconv.StreamEndNoResponse, phase: semconv.PhaseUnknown, chain: f.Chain}

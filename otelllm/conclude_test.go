@@ -147,7 +147,7 @@ func consistent(t *testing.T, c closing, out conclusion) {
 	assert.Equal(t, bitten, out.end == semconv.StreamEndWatchdog, "%+v", c)
 	assert.False(t, aborted && bitten, "one cause: %+v", c)
 	if out.end == semconv.StreamEndCancelled {
-		assert.True(t, aborted, "whoever it was: %+v", c)
+		assert.True(t, aborted, "by any party: %+v", c)
 	}
 	if aborted || bitten {
 		assert.NotEqual(t, semconv.StreamEndTerminalEvent, out.end, "%+v", c)
@@ -162,7 +162,7 @@ func consistent(t *testing.T, c closing, out conclusion) {
 	}
 	if !said {
 		assert.NotEqual(t, semconv.PhaseStreamEnd, out.phase)
-		assert.True(t, out.transport.Cause != semconv.TransportCauseUnset || aborted || bitten, "somebody ended it: %+v", c)
+		assert.True(t, out.transport.Cause != semconv.TransportCauseUnset || aborted || bitten, "it was ended: %+v", c)
 	}
 }
 

@@ -321,7 +321,7 @@ func ExampleNewHandler() {
 	//   llm.transport.cause body_truncated
 }
 
-// A realtime session is told of every text frame, by whatever library reads them.
+// A realtime session gets every text frame, by whatever library reads them.
 func ExampleNewRealtime() {
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))

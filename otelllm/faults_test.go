@@ -44,7 +44,7 @@ func TestOwnFaults(t *testing.T) {
 			map[attribute.Key]any{"llm.transport.cause": "invalid_request", "llm.stream.phase": "before_connection"},
 		},
 		{
-			"a port that is none", memory, func(r *http.Request) { r.URL.Host = "127.0.0.1:70000" },
+			"not a port", memory, func(r *http.Request) { r.URL.Host = "127.0.0.1:70000" },
 			map[attribute.Key]any{"llm.transport.cause": "invalid_url", "llm.stream.phase": "before_connection"},
 		},
 		{

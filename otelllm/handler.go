@@ -45,7 +45,7 @@ type handler struct {
 // call [http.ResponseController.EnableFullDuplex] first. Otherwise net/http closes
 // the body over HTTP/1 when the response begins, and where the upstream answers
 // before the transport has seen the body's end, the transport cuts the connection:
-// the span then tells of a read_error that the gateway itself brought about.
+// the span then reports a read_error that the gateway itself brought about.
 func NewHandler(next http.Handler, opts ...Option) http.Handler {
 	h := &handler{next: next, config: newConfig(opts)}
 	h.config.streamErrors, h.config.watchdog, h.config.meters = false, Watchdog{}, nil
@@ -93,7 +93,7 @@ func (h *handler) prepare(r *http.Request) (ctx context.Context, s *serving) {
 	return h.begin(r.Context(), r, protocol, sure)
 }
 
-// begin starts the span of a served request; nil: nobody listens.
+// begin starts the span of a served request; nil if nothing records it.
 func (h *handler) begin(caller context.Context, r *http.Request, protocol wire.Protocol, sure bool) (context.Context, *serving) {
 	start := time.Now()
 	ctx := caller
@@ -222,7 +222,7 @@ func withFlushError(w http.ResponseWriter, strings bool, flush flushFunc, write 
 // shape says which optional interfaces a writer has.
 type shape struct{ flushes, strings, notifies, hijacks, reads, pushes bool }
 
-// flushWriter is a writer whose Flush can tell of a failure.
+// flushWriter is a writer whose Flush can report a failure.
 type flushWriter struct {
 	http.ResponseWriter
 	httpsnoop.Unwrapper

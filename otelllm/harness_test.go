@@ -55,7 +55,7 @@ func (r *recorder) named(name string) (spans []span) {
 
 type span struct{ sdktrace.ReadOnlySpan }
 
-// get is an attribute's value, nil where there is none.
+// get is an attribute's value, or nil.
 func (s span) get(key attribute.Key) any {
 	for _, kv := range s.Attributes() {
 		if kv.Key == key {

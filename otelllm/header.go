@@ -21,7 +21,7 @@ const (
 // exchange: the only response headers whose values are recorded.
 var requestIDs = [...]string{"X-Request-Id", "Request-Id", "X-Amzn-Requestid", "X-Ms-Request-Id", "Cf-Ray"}
 
-// requestID is the provider's id of the exchange, "" when there is none or when
+// requestID is the provider's id of the exchange, or "" or when
 // it does not look like an id, or looks like a credential.
 func requestID(h http.Header) string {
 	for _, name := range requestIDs {

@@ -95,7 +95,7 @@ func TestHTTP2Breaks(t *testing.T) {
 		{"RST_STREAM REFUSED_STREAM", inText(rst(7)), semconv.TransportCauseH2StreamReset, "REFUSED_STREAM", semconv.StreamEndReadError, "text"},
 		{"RST_STREAM CANCEL by the server", inText(rst(8)), semconv.TransportCauseH2StreamReset, "CANCEL", semconv.StreamEndReadError, "text"},
 		{"RST_STREAM ENHANCE_YOUR_CALM", inText(rst(11)), semconv.TransportCauseH2StreamReset, "ENHANCE_YOUR_CALM", semconv.StreamEndReadError, "text"},
-		{"RST_STREAM with a code that nobody knows", inText(rst(0x7777)), semconv.TransportCauseH2StreamReset, "0x7777", semconv.StreamEndReadError, "text"},
+		{"RST_STREAM with an unknown code", inText(rst(0x7777)), semconv.TransportCauseH2StreamReset, "0x7777", semconv.StreamEndReadError, "text"},
 		{"RST_STREAM before the headers", rst(2), semconv.TransportCauseH2StreamReset, "INTERNAL_ERROR", semconv.StreamEndNoResponse, "awaiting_response"},
 		{"GOAWAY with an error, then the end", inText(func(c *nettest.H2Conn, id uint32) {
 			c.GoAway(id, 11, "CANARY")

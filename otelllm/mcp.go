@@ -14,7 +14,7 @@ type MCPAnnotations struct {
 	Title           string `json:"title,omitempty"`
 }
 
-// ToolEffectFromMCP is the effect that an MCP tool's annotations tell of. Only what
+// ToolEffectFromMCP is the effect that an MCP tool's annotations declare. Only what
 // the server said counts: MCP's defaults are a client's guess, and a hint that is
 // false cannot be told from one that is unset. So a tool without annotations, or
 // with none that says something, has an unknown effect, which is treated with the

@@ -78,7 +78,7 @@ func makeMeters(provider metric.MeterProvider) *meters {
 	return m
 }
 
-// enabled: somebody keeps what is recorded.
+// enabled: what is recorded is kept.
 func (m *meters) enabled(ctx context.Context) bool { return m != nil && m.duration.Enabled(ctx) }
 
 // chunkMeter is what the times between the chunks of one stream are recorded with.
@@ -162,7 +162,7 @@ func dated(version string) bool {
 
 // ended records what a request came to. error.type tells its failure; a watchdog
 // and an abort are told by llm.watchdog.kind and llm.abort.source, the latter
-// without an error.type: it is none.
+// without an error.type, because it is not an error.
 func (m *meters) ended(r *record, f *spanfacts.Request) {
 	ctx := r.measured
 	if ctx == nil {

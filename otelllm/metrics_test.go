@@ -145,7 +145,7 @@ func TestMetrics(t *testing.T) {
 					for name, want := range map[string]point{
 						durationMetric: {count: 1, sum: 8},
 						firstMetric:    {count: 1, sum: 2},
-						// Chunks of one Read are one; the keepalive is none.
+						// Chunks of one Read are one; the keepalive is not one.
 						perChunkMetric: {count: 4, sum: 6},
 					} {
 						require.Len(t, points[name], 1, name)
@@ -168,7 +168,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// A model that nobody asked for would be a series of the provider's making.
+// A model that was not asked for would be a series of the provider's making.
 func TestResponseModelOfMetrics(t *testing.T) {
 	for _, tt := range []struct {
 		asked, answered string
@@ -219,7 +219,7 @@ func TestMetricsOfFailures(t *testing.T) {
 		{"cut", cut, Watchdog{}, false, [3]any{"clean_eof"}},
 		{"HTTP error", "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", Watchdog{}, false, [3]any{"503"}},
 		{"error in band", cut + "data: {\"error\":{\"code\":\"server_is_overloaded\"}}\n\n", Watchdog{}, false, [3]any{"server_is_overloaded"}},
-		{"an error in band that nobody knows", cut + "data: {\"error\":{\"code\":\"req-4711\"}}\n\n", Watchdog{}, false, [3]any{"unknown"}},
+		{"an unknown error in band", cut + "data: {\"error\":{\"code\":\"req-4711\"}}\n\n", Watchdog{}, false, [3]any{"unknown"}},
 		{"a quota's name", cut + "data: {\"error\":{\"code\":\"perday-4711\"}}\n\n", Watchdog{}, false, [3]any{"quota_exhausted"}},
 		{"watchdog", "", Watchdog{Total: limit}, false, [3]any{"watchdog_timeout", "total"}},
 		{"abort", "", Watchdog{}, true, [3]any{nil, nil, "user"}},
@@ -259,7 +259,7 @@ func TestMetricsOfADocument(t *testing.T) {
 	assert.Empty(t, points[perChunkMetric])
 }
 
-// While nobody keeps metrics and nobody traces, the request is not even looked at.
+// While no metrics are kept and nothing is traced, the request is not even looked at.
 func TestMetricsOff(t *testing.T) {
 	for name, opts := range map[string][]Option{
 		"no provider": nil, "one that does nothing": {WithMeterProvider(noop.NewMeterProvider())},

@@ -127,7 +127,7 @@ func callsUnnamed(f *classify.Request) bool {
 }
 
 // unexecuted is a request before f that made a call which is not in f's history, and
-// which no recorded tool executed; false: there is none.
+// which no recorded tool executed; false if there is no such request.
 func (p *past) unexecuted(f *classify.Request) (classify.Request, bool) {
 	before := func(id string, at time.Time) bool {
 		return !at.After(f.Start) && !slices.Contains(f.HistoryOutputs, id) && !slices.Contains(f.CallIDs, id)

@@ -46,7 +46,7 @@ func TestPropagators(t *testing.T) {
 		{"nil", []Option{WithPropagators(nil)}, sdktrace.AlwaysSample(), false, false},
 		{"given", []Option{WithPropagators(traced)}, sdktrace.AlwaysSample(), true, true},
 		{"given, not sampled", []Option{WithPropagators(traced)}, sdktrace.NeverSample(), true, false},
-		{"given, nobody traces", []Option{WithPropagators(traced)}, nil, false, false},
+		{"given, not traced", []Option{WithPropagators(traced)}, nil, false, false},
 		{"given, with stream errors", []Option{WithPropagators(traced), WithStreamErrors()}, sdktrace.AlwaysSample(), true, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestPropagators(t *testing.T) {
 
 				got := <-headers
 				assert.Equal(t, "1", got.Get("X-Own"))
-				assert.Empty(t, got.Get("Baggage"), "that was asked of nobody")
+				assert.Empty(t, got.Get("Baggage"), "that was not asked for")
 				if !tt.sent {
 					assert.Empty(t, got.Get("Traceparent"))
 					return

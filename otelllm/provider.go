@@ -188,7 +188,7 @@ func proven(p wire.Protocol, req *http.Request) bool {
 	return vouched(p.Name(), req.Header) || knownHost(req.URL.Hostname())
 }
 
-// vouched: a header that the protocol's API insists on, and nobody else has, is there.
+// vouched: a header that only the protocol's API insists on is there.
 func vouched(protocol string, h http.Header) bool {
 	return protocol == "anthropic_messages" && value(h, "Anthropic-Version") != ""
 }

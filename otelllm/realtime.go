@@ -20,7 +20,7 @@ import (
 const maxAsked = 8
 
 // Realtime observes one session of the OpenAI Realtime API, over any WebSocket
-// library: it is told of every text frame. Each response becomes a request span
+// library: the application reports every text frame. Each response becomes a request span
 // under the run of the session's context, from the response.create that asked for
 // it (or from its beginning, where the server began it by itself) to its
 // response.done. A function call's output that is sent is delivered: its tool,
@@ -50,7 +50,7 @@ type session struct {
 	calls, outputs []string
 	changed        bool
 	refusable      []sentOutput // by the server, of the last 64 that were sent
-	// closed: no response begins any more, since nobody would end it.
+	// closed: no response begins any more, since nothing would end it.
 	closed bool
 }
 
@@ -120,7 +120,7 @@ func (t *Realtime) RecordSendFailure(frame []byte, err error) {
 // by what, as for [Request.End]; a WebSocket library's CloseError is known too.
 // Calls after the first find nothing open.
 //
-// A goroutine that writes may tell of its frames after one that reads has closed:
+// A goroutine that writes may report its frames after one that reads has closed:
 // they begin no response, and what they say of a tool's output is recorded as ever.
 func (t *Realtime) Close(err error) {
 	if t == nil {
@@ -246,7 +246,7 @@ func (s *session) accepted(r *response) (after []func()) {
 func (s *session) sent(f wire.Frame, now time.Time) []func() {
 	switch f.Kind {
 	case wire.FrameAsked:
-		// Where one goroutine writes and another reads, a response may be told of before
+		// Where one goroutine writes and another reads, a response may be reported before
 		// what asked for it. A server refuses to begin a second one beside it.
 		for _, r := range s.open {
 			if r.unasked {
@@ -260,7 +260,7 @@ func (s *session) sent(f wire.Frame, now time.Time) []func() {
 		r.times.requestWritten(now)
 		r.mu.Unlock()
 		s.asked = append(s.asked, r)
-		if len(s.asked) > maxAsked { // nobody answers them
+		if len(s.asked) > maxAsked { // no answers come
 			lost := s.asked[0]
 			s.asked = slices.Delete(s.asked, 0, 1)
 			return lost.done(closing{how: byEOF}, now)
@@ -337,7 +337,7 @@ func (s *session) cancelled(f *wire.Frame, now time.Time) classify.Abort {
 }
 
 // makeRoom ends the oldest open response where there are as many as the reader
-// follows: no frame will tell of it any more.
+// follows: no frame will report it any more.
 func (s *session) makeRoom(now time.Time) []func() {
 	if len(s.open) < wire.MaxOpenResponses {
 		return nil

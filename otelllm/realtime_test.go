@@ -256,7 +256,7 @@ func TestRealtimeRefusedOutput(t *testing.T) {
 		name     string
 		steps    []func(*Realtime, *Tool)
 		delivery string
-		history  []string // of the last response, nil: there is none
+		history  []string // of the last response, nil for none
 	}{
 		{"refused", []func(*Realtime, *Tool){ended, sent(rtOutput), received(refusal)}, "failed", nil},
 		{"before the tool has ended", []func(*Realtime, *Tool){sent(rtOutput), received(refusal), ended}, "failed", nil},
@@ -271,7 +271,7 @@ func TestRealtimeRefusedOutput(t *testing.T) {
 		{"about something else", []func(*Realtime, *Tool){ended, sent(again), received(refusal)}, "sent", nil},
 		{"sent without an id", []func(*Realtime, *Tool){ended, sent(unnamed), received(refusal)}, "sent", nil},
 		{"used by a response", []func(*Realtime, *Tool){ended, sent(rtOutput), sent(rtCreate), received(rtCreated), received(refusal), received(done)}, "sent", held},
-		{"used by a response that is told of late", []func(*Realtime, *Tool){ended, sent(rtOutput), received(rtCreated), sent(rtCreate), received(refusal), received(done)}, "sent", held},
+		{"used by a response that is reported late", []func(*Realtime, *Tool){ended, sent(rtOutput), received(rtCreated), sent(rtCreate), received(refusal), received(done)}, "sent", held},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
@@ -361,7 +361,7 @@ func TestRealtimeRefusableOutputsAreBounded(t *testing.T) {
 	run.End(nil)
 }
 
-// TestRealtimeToldLate: a response may be read before the writer has told of what
+// TestRealtimeToldLate: a response may be read before the writer has reported what
 // asked for it. It is one request.
 func TestRealtimeToldLate(t *testing.T) {
 	r := newRecorder(t)
@@ -409,7 +409,7 @@ func TestRealtimeAbandoned(t *testing.T) {
 	none.Close(nil)
 }
 
-// TestRealtimeAfterClose: what is told of after the end begins no response, and is
+// TestRealtimeAfterClose: what is reported after the end begins no response, and is
 // still word of a tool's output.
 func TestRealtimeAfterClose(t *testing.T) {
 	sent := func(frame string) func(*Realtime) { return func(s *Realtime) { s.RecordSent([]byte(frame)) } }
@@ -454,7 +454,7 @@ func TestRealtimeAfterClose(t *testing.T) {
 }
 
 // A goroutine that writes does not know yet that the one that reads has closed. Every
-// span that has begun ends, whoever comes first.
+// span that has begun ends, whatever comes first.
 func TestRealtimeClosedWhileWriting(t *testing.T) {
 	r := newRecorder(t)
 	var wait sync.WaitGroup

@@ -117,7 +117,7 @@ func TestKnownHosts(t *testing.T) {
 }
 
 // TestVouched: on a path that others have too the header that Anthropic's API insists
-// on is proof. That a client is an SDK is none: Ollama's loads models by the same path,
+// on is proof. That a client is an SDK is no proof: Ollama's loads models by the same path,
 // and any SDK may be pointed at another service.
 func TestVouched(t *testing.T) {
 	target := script(t, jsonHead+`{}`, nil)

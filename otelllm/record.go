@@ -29,7 +29,7 @@ type record struct {
 	identity spanfacts.Identity
 	start    time.Time
 	// measured is the context of the metrics: exemplars name the span, and the
-	// cancellation by which the request may end does not end them. Nil: nobody keeps any.
+	// cancellation by which the request may end does not end them. Nil if none are kept.
 	measured context.Context
 
 	// late fills in, with mu held, what is known only after the request was sent; nil: nothing.
@@ -44,9 +44,9 @@ type record struct {
 	mu sync.Mutex
 	// Everything below is guarded by mu.
 	facts  spanfacts.Request
-	state  *wire.State // what the response has said; nil when nobody can read it
+	state  *wire.State // what the response has said; nil if it cannot be read
 	times  *timeline   // nil: no events
-	chunks *chunkMeter // nil: nobody keeps metrics, or no second chunk has come
+	chunks *chunkMeter // nil: no metrics are kept, or no second chunk has come
 
 	timeline timeline // what times is, where there are events
 }

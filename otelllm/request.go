@@ -191,7 +191,7 @@ func (q *Request) RecordProviderError(status int, code string, after time.Durati
 }
 
 // End ends the request, with the error that the transport ended on, nil for none.
-// An error that is the word of a deliberate end, as for [Run.End], is recorded as
+// An error that reports a deliberate end, as for [Run.End], is recorded as
 // an abort, and so is context.DeadlineExceeded, whichever context's it is. Of any
 // other the transport's cause is found where the standard library names one (a
 // connection reset, a refusal), and the types of its chain are kept, never the

@@ -27,7 +27,7 @@ type Run struct {
 	parent         *Run            // the run that this one began within; nil: none
 	span           trace.Span
 	recording      bool   // the span is
-	id             string // span id in hex, "" when there is none
+	id             string // span id in hex, or ""
 	conversationID string
 	verdicts       bool // its spans say what the client makes of them
 	declared       bool // the author says that every tool of it is recorded
@@ -65,7 +65,7 @@ type judgement struct {
 
 type runKey struct{}
 
-// runOf is the innermost run that ctx belongs to, nil when there is none.
+// runOf is the innermost run that ctx belongs to, or nil.
 func runOf(ctx context.Context) *Run {
 	run, _ := ctx.Value(runKey{}).(*Run)
 	return run
@@ -111,7 +111,7 @@ func StartRun(ctx context.Context, agent string, opts ...RunOption) (context.Con
 }
 
 // End ends the run, with the error that it ended on or nil. Only the type of err
-// is recorded. An err that is the word of a deliberate end (an [*AbortError], or
+// is recorded. An err that reports a deliberate end (an [*AbortError], or
 // the cancellation of a context) is recorded as an abort and not as an error.
 // Calls after the first do nothing. A run that may panic is better ended by [Run.Done].
 //
@@ -222,7 +222,7 @@ func (r *Run) changed() {
 	}
 }
 
-// abortIn says, with mu held, whose deliberate end err is the word of; the zero
+// abortIn says, with mu held, whose deliberate end err reports; the zero
 // value: it is an error.
 //
 // A run's error has come a long way: SDKs wrap it, and http.Client replaces it
@@ -470,7 +470,7 @@ func (r *Run) requestEnded(a *record, f *classify.Request) {
 	r.leaveParent()
 }
 
-// toolOf is the last tool of the run that executes this call, nil when there is none.
+// toolOf is the last tool of the run that executes this call, or nil.
 func (r *Run) toolOf(callID string) *Tool {
 	if r == nil || callID == "" {
 		return nil

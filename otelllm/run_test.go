@@ -71,7 +71,7 @@ func TestRunEnd(t *testing.T) {
 		{"an error of no type", errors.New("secret"), true, "*errors.errorString", nil},
 		{"an abort", fmt.Errorf("secret: %w", &AbortError{Source: AbortUser, Reason: "stop"}), false, nil, "user"},
 		{"a cancellation", fmt.Errorf("secret: %w", context.Canceled), false, nil, "unknown"},
-		{"a deadline of nobody's", context.DeadlineExceeded, true, "context.deadlineExceededError", nil},
+		{"a deadline of no context", context.DeadlineExceeded, true, "context.deadlineExceededError", nil},
 		{"an error that panics", bomb{}, true, "otelllm.bomb", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -262,7 +262,7 @@ func TestRunDiagnosis(t *testing.T) {
 		assert.Equal(t, judgeSpans(t, r), d)
 	})
 
-	t.Run("a call that is ready, and nobody executed it", func(t *testing.T) {
+	t.Run("a call that is ready and not executed", func(t *testing.T) {
 		_, run, ask, r := setup(t, WithToolsRecorded())
 		answers <- cut(ownStreams()[1].events[:2]...)
 		err := ask(chatBody)
@@ -299,7 +299,7 @@ func TestRunDiagnosis(t *testing.T) {
 	})
 }
 
-// An SDK tells of an error in the stream, or of its end, before it closes the
+// An SDK reports an error in the stream, or of its end, before it closes the
 // body: the run knows by then.
 func TestDiagnosisBeforeClose(t *testing.T) {
 	for _, tt := range []struct {
@@ -335,7 +335,7 @@ func TestDiagnosisBeforeClose(t *testing.T) {
 	}
 }
 
-// A request that outlives its run was announced, and is told of when it ends.
+// A request that outlives its run was announced, and is recorded when it ends.
 func TestRequestOutlivesItsRun(t *testing.T) {
 	r := newRecorder(t)
 	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))

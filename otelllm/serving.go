@@ -30,7 +30,7 @@ type serving struct {
 
 type servingKey struct{}
 
-// servingOf is the served request that ctx belongs to, nil when there is none.
+// servingOf is the served request that ctx belongs to, or nil.
 func servingOf(ctx context.Context) *serving {
 	s, _ := ctx.Value(servingKey{}).(*serving)
 	return s
@@ -74,7 +74,7 @@ func (s *serving) broughtAbout(err error) bool {
 }
 
 // aborted is who ended the request before it was answered whole, with mu held. What
-// the context names comes first; the zero value: nobody did.
+// the context names comes first; the zero value if there was none.
 func (s *serving) aborted(now time.Time) classify.Abort {
 	abort := abortOf(s.ctx, now)
 	switch abort.Source {
@@ -87,7 +87,7 @@ func (s *serving) aborted(now time.Time) classify.Abort {
 }
 
 // header takes the response's status and headers, the first time that they are final.
-// An error that the gateway tells a client that has gone before is nobody's answer.
+// An error that the gateway tells a client that has gone before is not an answer.
 // Any other response may be one: a client over HTTP/1 that has closed its own side
 // seems to have gone, and reads on.
 func (s *serving) header(status int, h http.Header) {
@@ -130,7 +130,7 @@ func (s *serving) wrote(p []byte, err error) {
 }
 
 // cutBy is by whose doing a client cannot be written to any more: its own, which
-// any error says that nobody else brought about.
+// any error says that has no other cause.
 func cutBy(err error) semconv.AbortSource {
 	switch {
 	case err == nil,
@@ -148,7 +148,7 @@ func cutBy(err error) semconv.AbortSource {
 // http.ErrContentLength over HTTP/1.
 const http2ContentLength = "http2: handler wrote more than declared Content-Length"
 
-// hijacked: the connection is somebody else's now.
+// hijacked: the connection belongs to the application now.
 func (s *serving) hijacked() {
 	defer s.contain()
 	now := time.Now()
@@ -233,13 +233,13 @@ func (s *serving) failedUpstream(up *spanfacts.Request, cutShort bool) conclusio
 	case f.Status == 0 && up.Ended == semconv.StreamEndHTTPError:
 		out.end, out.due = semconv.StreamEndNoResponse, false // the status was told upstream, not here
 	case f.Status >= 400, f.Status == 0:
-		// The answer is the gateway's own word for it, or there is none.
+		// The answer is the gateway's own, or there is no answer.
 		out.end, out.due = up.Ended, false
 	case st != nil:
 		out.phase = st.Phase
 		switch {
 		case st.Terminal:
-			out.end = semconv.StreamEndTerminalEvent // and nobody would know by it
+			out.end = semconv.StreamEndTerminalEvent // and the end alone would not show it
 			out.due = !st.Complete
 			if empty(st) {
 				out.phase = semconv.PhaseStreamEnd

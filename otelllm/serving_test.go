@@ -62,7 +62,7 @@ var goneUnanswered = map[attribute.Key]any{
 }
 
 // TestGatewayClientGoneBeforeHeaders: what a gateway answers to a client that has
-// gone is nobody's answer, be it the 502 of httputil.ReverseProxy or a clean end.
+// gone is not an answer, be it the 502 of httputil.ReverseProxy or a clean end.
 func TestGatewayClientGoneBeforeHeaders(t *testing.T) {
 	swallow := func(t *testing.T, target string) http.Handler {
 		rt := NewTransport(base(t))
@@ -105,7 +105,7 @@ func TestGatewayClientGoneBeforeHeaders(t *testing.T) {
 						require.Error(t, err)
 						s, up := g.served(t), g.upstream(t)
 						want := maps.Clone(goneUnanswered)
-						if name == "swallowing" { // it has answered, to nobody
+						if name == "swallowing" { // it has answered a client that is gone
 							want["http.response.status_code"], want["llm.stream.phase"] = int64(http.StatusOK), "response_started"
 						}
 						assertFacts(t, s, want)
@@ -214,7 +214,7 @@ func TestGatewayClientGoneAfterError(t *testing.T) {
 }
 
 // TestGatewayAbortedBeforeHeaders: an abort with a name says nothing of the client,
-// which is there to be told of it.
+// which is there to see it.
 func TestGatewayAbortedBeforeHeaders(t *testing.T) {
 	overVersions(t, func(_ *testing.T, r *recorder) http.Handler {
 		h := recorded(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }), r)

@@ -139,7 +139,7 @@ type registry struct {
 	mu sync.Mutex
 	// Everything below is guarded by mu.
 	requests map[*record]recording
-	removed  chan struct{} // closed when a request is removed; nil: nobody waits
+	removed  chan struct{} // closed when a request is removed; nil if nothing waits
 	tools    map[weak.Pointer[Tool]]struct{}
 	runs     map[weak.Pointer[Run]]struct{}
 }

@@ -37,7 +37,7 @@ func TestStreamErrors(t *testing.T) {
 		limit Watchdog
 		abort bool
 		cause string // "": no StreamError
-		is    error  // what the error wraps, in any case; nil: there is none
+		is    error  // what the error wraps, in any case; nil for none
 		text  string // what was read, where it is certain
 	}{
 		{name: "clean end in the text", serve: sse(firstText), cause: "stream_interrupted/clean_eof", is: io.ErrUnexpectedEOF, text: firstText},
@@ -156,7 +156,7 @@ func TestStreamErrorsAreOptIn(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Outside of a run, and where nobody records, the error is the same.
+// Outside of a run, and where nothing is recorded, the error is the same.
 func TestStreamErrorsWithoutARun(t *testing.T) {
 	_, err := call(t.Context(), NewTransport(base(t), WithStreamErrors()), script(t, sseHead+firstText, nil)+chatPath, chatBody)
 	var broken *StreamError

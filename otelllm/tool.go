@@ -26,7 +26,7 @@ const (
 	EffectReadOnly      = semconv.ToolEffectReadOnly      // it changes nothing
 	EffectIdempotent    = semconv.ToolEffectIdempotent    // twice is as once
 	EffectNonIdempotent = semconv.ToolEffectNonIdempotent // twice is not as once
-	EffectUnknown       = semconv.ToolEffectUnknown       // nobody has said
+	EffectUnknown       = semconv.ToolEffectUnknown       // not declared
 )
 
 // ToolCall is a call that the model made and the application executes.
@@ -195,13 +195,13 @@ func (t *Tool) settle(err error, panics bool, now time.Time) (first, final bool)
 	return true, f.Delivery == semconv.OutputDeliverySent && !t.refusable || !t.recording
 }
 
-// RecordOutputSent records that the tool's output, or the word of its failure, has
+// RecordOutputSent records that the tool's output, or its error, has
 // reached the model on a way of its own, outside of the next request's history.
 func (t *Tool) RecordOutputSent() {
 	t.delivered(semconv.OutputDeliverySent, "", semconv.EventToolOutputSent)
 }
 
-// RecordOutputCached records that the tool's output, or the word of its failure, has been
+// RecordOutputCached records that the tool's output, or its error, has been
 // kept by the application to be sent later: it is not lost, and not with the model
 // yet. An [Tool.RecordOutputSent] or [Tool.RecordOutputFailure] may follow.
 func (t *Tool) RecordOutputCached() {
@@ -233,7 +233,7 @@ func (t *Tool) outputWritten() {
 	t.RecordOutputSent()
 }
 
-// outputAccepted: what outputWritten told of cannot be refused any more.
+// outputAccepted: what outputWritten recorded cannot be refused any more.
 func (t *Tool) outputAccepted() {
 	if t == nil {
 		return
@@ -247,7 +247,7 @@ func (t *Tool) outputAccepted() {
 	}
 }
 
-// outputRefused is RecordOutputFailure where the server refused what outputWritten told of:
+// outputRefused is RecordOutputFailure where the server refused what outputWritten recorded:
 // that had not arrived.
 func (t *Tool) outputRefused() {
 	if t == nil {
@@ -340,7 +340,7 @@ func (t *Tool) letGo() {
 }
 
 // endSpan lets the span go, once, with what is known by then. It has gone when
-// endSpan returns, whoever lets it go.
+// endSpan returns, whatever lets it go.
 func (t *Tool) endSpan() {
 	defer contained()
 	var verdict classify.Diagnosis

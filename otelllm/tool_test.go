@@ -201,7 +201,7 @@ func TestOutputDeliveryWait(t *testing.T) {
 	})
 }
 
-// The end of a run finds a tool as long as its span has not left, whoever is letting
+// The end of a run finds a tool as long as its span has not left, whatever is letting
 // it go: nothing leaves after the run's own span.
 func TestOutputDeliveryAtTheEndOfTheRun(t *testing.T) {
 	for name, leave := range map[string]func(context.Context, *Tool){
@@ -242,7 +242,7 @@ func TestOutputDeliveryAtTheEndOfTheRun(t *testing.T) {
 	}
 }
 
-// atEnd is told of every span that ends.
+// atEnd is called for every span that ends.
 type atEnd func(sdktrace.ReadOnlySpan)
 
 func (f atEnd) OnEnd(s sdktrace.ReadOnlySpan)                 { f(s) }
@@ -270,7 +270,7 @@ func TestOutputThatARequestCarries(t *testing.T) {
 	assert.Len(t, r.named("execute_tool patch"), 2)
 }
 
-// Outside of a run nobody could let the span go later.
+// Outside of a run nothing could let the span go later.
 func TestToolOutsideOfARun(t *testing.T) {
 	r := newRecorder(t)
 	ctx := traced(t, r)

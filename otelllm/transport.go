@@ -15,8 +15,8 @@ import (
 )
 
 // Transport is an http.RoundTripper that records model calls. Requests that are
-// none pass untouched, and so does everything while nobody listens: no
-// TracerProvider is set, no run is open, nobody keeps metrics, and no option asks
+// none pass untouched, and so does everything while nothing is recorded: no
+// TracerProvider is set, no run is open, no metrics are kept, and no option asks
 // for more than recording. It is safe for concurrent use.
 //
 // Every attempt becomes one span of kind CLIENT, `chat {model}`, which ends when
@@ -112,7 +112,7 @@ func (t *Transport) prepare(req *http.Request) (ctx context.Context, a *attempt)
 }
 
 // begin starts the attempt, and returns it with the context that holds its span.
-// Without an attempt nobody listens, or it is no model call; the context is nil
+// Without an attempt nothing is recorded, or it is no model call; the context is nil
 // where it would hold nothing new. Sure: the path proves that it is one.
 func (t *Transport) begin(caller context.Context, req *http.Request, protocol wire.Protocol, sure bool) (context.Context, *attempt) {
 	start := time.Now()
@@ -231,7 +231,7 @@ func (t *Transport) send(ctx context.Context, a *attempt, req *http.Request) (*h
 	a.answered(resp, a.now())
 	switch {
 	case resp.StatusCode == http.StatusSwitchingProtocols:
-		a.letGo(byEOF, classify.Abort{}) // the connection is somebody else's now
+		a.letGo(byEOF, classify.Abort{}) // the connection belongs to the application now
 		a.dog.unleash()
 	case resp.Body == nil || resp.Body == http.NoBody:
 		resp.Body = noBody(resp.Body, a)

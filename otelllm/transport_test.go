@@ -26,7 +26,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // What is no model call goes through as it came, and so does everything while
-// nobody listens.
+// nothing is recorded.
 func TestUntouched(t *testing.T) {
 	var seen *http.Request
 	response := &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("x"))}

@@ -19,7 +19,7 @@ import (
 //
 // FirstProgress and Idle watch semantic progress: events of the protocol that say
 // something. Keepalives, comments and pings are bytes but no progress. They count
-// only the time in which somebody waits for the network, so that a consumer that
+// only the time in which the caller waits for the network, so that a consumer that
 // takes its time over what it has read is not cut off. Bytes that are none of the
 // protocol's end their watch. They watch streams only: a call that does not stream is
 // silent until its answer is whole. That a call streams is known from its path, from
@@ -94,7 +94,7 @@ func (e *WatchdogError) Temporary() bool { return true }
 type dog struct {
 	limits     Watchdog
 	start      time.Time
-	caller     context.Context // done: somebody else has ended the attempt
+	caller     context.Context // done: the attempt was ended otherwise
 	sent       context.Context // that the request was sent with
 	cancel     context.CancelCauseFunc
 	connecting func() (yes, known bool)
@@ -108,7 +108,7 @@ type dog struct {
 	responded  bool          // the response has said whether they do
 	silent     bool          // there is nothing to come that they could wait for
 	connected  bool          // Connect does not, any more
-	waiting    bool          // somebody waits for the network
+	waiting    bool          // the caller waits for the network
 	since      time.Time     // when the waiting began
 	quiet      time.Duration // waited before since, without progress
 	progressed bool
@@ -220,7 +220,7 @@ func (d *dog) asked(now time.Time) {
 }
 
 // answered: the headers have come. From here the consumer's Reads say when
-// somebody waits.
+// the caller waits.
 func (d *dog) answered(streams bool, now time.Time) {
 	if d == nil {
 		return
@@ -231,7 +231,7 @@ func (d *dog) answered(streams bool, now time.Time) {
 	d.connected, d.responded, d.waiting, d.streams = true, true, false, streams
 }
 
-// reads: somebody begins to wait for the next bytes.
+// reads: the caller begins to wait for the next bytes.
 func (d *dog) reads() {
 	if d == nil {
 		return
@@ -260,7 +260,7 @@ func (d *dog) waited(progress, silent bool, now time.Time) {
 	d.silent = silent
 }
 
-// did reports whether err is the word of the cancellation by which the dog ended
+// did reports whether err comes from the cancellation by which the dog ended
 // the attempt. What the error itself is decides: a connection that broke at the
 // moment at which the dog fired was broken.
 func (d *dog) did(err error, now time.Time) bool {

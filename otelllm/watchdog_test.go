@@ -38,7 +38,7 @@ type played struct {
 	start time.Time
 	parts []part
 	then  error // at the end; nil: it goes silent
-	// broken: what a body says whose context ends; nil: the word of the context.
+	// broken: what a body says whose context ends; nil: the error of the context.
 	broken error
 }
 
@@ -166,7 +166,7 @@ var watchedCalls = []watchedCall{
 		parts: []part{{1 * sec, firstText}, {65 * sec, keepalive}, {130 * sec, keepalive}}, think: []time.Duration{0, 60 * sec, 60 * sec, 60 * sec},
 		fires: semconv.WatchdogKindIdle, at: 191 * sec,
 	},
-	{name: "no stream: nobody waits for progress", limits: Watchdog{FirstProgress: 10 * sec, Idle: 10 * sec}, body: `{"model":"gpt-5","messages":[]}`, header: 200 * sec, kind: "application/json", parts: []part{{250 * sec, `{"choices":[{"index":0,"message":{"content":"a"},`}, {300 * sec, `"finish_reason":"stop"}]}`}}, then: io.EOF, at: 300 * sec},
+	{name: "no stream: no wait for progress", limits: Watchdog{FirstProgress: 10 * sec, Idle: 10 * sec}, body: `{"model":"gpt-5","messages":[]}`, header: 200 * sec, kind: "application/json", parts: []part{{250 * sec, `{"choices":[{"index":0,"message":{"content":"a"},`}, {300 * sec, `"finish_reason":"stop"}]}`}}, then: io.EOF, at: 300 * sec},
 	{name: "no stream: Total before the headers", limits: Watchdog{Total: 10 * sec}, body: `{"model":"gpt-5","messages":[]}`, header: never, fires: semconv.WatchdogKindTotal, at: 10 * sec},
 	{name: "no stream: Total in the body", limits: Watchdog{Total: 10 * sec}, body: `{"model":"gpt-5","messages":[]}`, header: sec, kind: "application/json", parts: []part{{2 * sec, `{"choices":[`}}, fires: semconv.WatchdogKindTotal, at: 10 * sec},
 	{name: "Total in the middle of progress", limits: Watchdog{Idle: 10 * sec, Total: 20 * sec}, parts: []part{{5 * sec, firstText}, {10 * sec, chatText}, {15 * sec, chatText}, {25 * sec, chatText}}, fires: semconv.WatchdogKindTotal, at: 20 * sec},
@@ -177,7 +177,7 @@ var watchedCalls = []watchedCall{
 	{name: "what cannot be read is not watched for progress", limits: Watchdog{FirstProgress: 10 * sec, Idle: 10 * sec}, coding: "gzip", parts: []part{{100 * sec, "x"}, {200 * sec, "y"}}, then: io.EOF, end: semconv.StreamEndUnset, at: 200 * sec},
 	{name: "Connect", limits: Watchdog{Connect: 10 * sec}, hooks: true, conn: never, header: never, fires: semconv.WatchdogKindConnect, at: 10 * sec},
 	{name: "Connect in time, late headers", limits: Watchdog{Connect: 10 * sec}, hooks: true, conn: 9 * sec, header: 100 * sec, parts: []part{{101 * sec, firstText + chatStop + chatDone}}, then: io.EOF, at: 101 * sec},
-	{name: "Connect where nothing tells of connections", limits: Watchdog{Connect: 10 * sec}, header: 100 * sec, parts: []part{{101 * sec, firstText + chatStop + chatDone}}, then: io.EOF, at: 101 * sec},
+	{name: "Connect where connections are not reported", limits: Watchdog{Connect: 10 * sec}, header: 100 * sec, parts: []part{{101 * sec, firstText + chatStop + chatDone}}, then: io.EOF, at: 101 * sec},
 	{name: "Connect met, then the next limit", limits: Watchdog{Connect: 10 * sec, FirstProgress: 15 * sec}, hooks: true, conn: 9 * sec, header: never, fires: semconv.WatchdogKindFirstProgress, at: 15 * sec},
 	{name: "the earliest limit counts", limits: Watchdog{Connect: 10 * sec, FirstProgress: 5 * sec, Total: 7 * sec}, hooks: true, conn: never, header: never, fires: semconv.WatchdogKindFirstProgress, at: 5 * sec},
 	{name: "limits that are not positive are off", limits: Watchdog{Connect: -1, FirstProgress: -1, Idle: -1, Total: -1}, header: 100 * sec, parts: []part{{5000 * sec, firstText + chatStop}, {5000 * sec, chatDone}}, then: io.EOF, at: 5000 * sec},
@@ -186,7 +186,7 @@ var watchedCalls = []watchedCall{
 	{name: "the user stops after the limit", limits: Watchdog{Idle: 10 * sec}, parts: []part{{1 * sec, firstText}}, abort: 15 * sec, fires: semconv.WatchdogKindIdle, at: 11 * sec},
 	{name: "the user stops before the headers", limits: Watchdog{FirstProgress: 10 * sec}, header: never, abort: 5 * sec, end: semconv.StreamEndCancelled, err: context.Canceled, at: 5 * sec},
 	{name: "it breaks before the limit", limits: Watchdog{Idle: 10 * sec}, parts: []part{{1 * sec, firstText}}, then: syscall.ECONNRESET, end: semconv.StreamEndReadError, err: syscall.ECONNRESET, at: 1 * sec},
-	// The error itself decides: the reader was told of a break, at the very moment of the limit.
+	// The error itself decides: the reader got a break, at the very moment of the limit.
 	{name: "it breaks as the limit is reached", limits: Watchdog{Idle: 10 * sec}, parts: []part{{1 * sec, firstText}}, broken: syscall.ECONNRESET, end: semconv.StreamEndReadError, err: syscall.ECONNRESET, at: 11 * sec},
 	{name: "it breaks as the limit is reached, before the headers", limits: Watchdog{FirstProgress: 10 * sec}, header: never, broken: syscall.ECONNRESET, end: semconv.StreamEndNoResponse, err: syscall.ECONNRESET, at: 10 * sec},
 	// Whole as far as its words go, but no terminal event came: the answer stands, and the reader hears why it ended.
@@ -344,7 +344,7 @@ func playWatched(t *testing.T, tt watchedCall, http2 bool) {
 		require.NoError(t, resp.Body.Close())
 	}
 	if tt.limits == (Watchdog{}) {
-		assert.NoError(t, sent.Context().Err(), "a call that nobody watches goes under its own context")
+		assert.NoError(t, sent.Context().Err(), "a call that is not watched goes under its own context")
 		return
 	}
 	require.Error(t, sent.Context().Err(), "its context is let go")
@@ -418,7 +418,7 @@ func TestDogDue(t *testing.T) {
 	}
 	due(10*sec, semconv.WatchdogKindConnect)
 	d.answered(true, at(8*sec))
-	due(100*sec, semconv.WatchdogKindTotal) // nobody waits
+	due(100*sec, semconv.WatchdogKindTotal) // no wait
 	d.waiting, d.since = true, at(30*sec)
 	due(42*sec, semconv.WatchdogKindFirstProgress) // 8 s have been waited
 	d.waited(true, false, at(31*sec))

@@ -142,7 +142,7 @@ func TestInnerRunsCount(t *testing.T) {
 	}
 }
 
-// A run within others counts what it does once, whoever asks and when.
+// A run within others counts what it does once, for any caller, at any time.
 func TestInnerRunsAreCountedOnce(t *testing.T) {
 	ctx, outer := StartRun(t.Context(), "outer", WithToolsRecorded())
 	inner, run := StartRun(ctx, "inner")
@@ -290,7 +290,7 @@ func TestRunStatus(t *testing.T) {
 	}{
 		{"well", []RunOption{WithVerdicts()}, nil, nil, false, false},
 		{"cut", []RunOption{WithVerdicts()}, connReset, nil, true, true},
-		{"cut, and nobody judges", nil, connReset, nil, false, false},
+		{"cut, and not judged", nil, connReset, nil, false, false},
 		{"cut and ended with the error", []RunOption{WithVerdicts()}, connReset, connReset, true, true},
 		{"ended with an error", nil, nil, connReset, true, false},
 		{"stopped", []RunOption{WithVerdicts()}, &AbortError{Source: AbortUser}, &AbortError{Source: AbortUser}, false, false},

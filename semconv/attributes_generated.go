@@ -152,7 +152,7 @@ const (
 	RequestAttemptKey = attribute.Key("llm.request.attempt")
 
 	// RequestBackgroundKey is the key of "llm.request.background". Whether the
-	// provider goes on with the request although nobody reads the stream.
+	// provider goes on with the request also when the stream is not read.
 	//
 	// Type: boolean. Written by the client.
 	RequestBackgroundKey = attribute.Key("llm.request.background")
@@ -625,7 +625,7 @@ func RequestAttempt(val int) attribute.KeyValue {
 }
 
 // RequestBackground is the attribute "llm.request.background". Whether the
-// provider goes on with the request although nobody reads the stream.
+// provider goes on with the request also when the stream is not read.
 func RequestBackground(val bool) attribute.KeyValue {
 	return RequestBackgroundKey.Bool(val)
 }

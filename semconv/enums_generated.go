@@ -1754,7 +1754,7 @@ const (
 	// ToolEffectNonIdempotent is "non_idempotent". Executing it twice does it
 	// twice.
 	ToolEffectNonIdempotent
-	// ToolEffectUnknown is "unknown". Nobody said. This is the default.
+	// ToolEffectUnknown is "unknown". Not declared. This is the default.
 	ToolEffectUnknown
 )
 

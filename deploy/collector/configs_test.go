@@ -26,7 +26,7 @@ var shipped = []struct {
 	// and listen on loopback only.
 	ownListeners bool
 	// beyond is the file, if any, that listens beyond loopback: with TLS where the caller says, or inside a container, where
-	// loopback reaches nobody. What publishes the container decides who comes in, and is tested where it is.
+	// loopback is not reachable from outside. What publishes the container decides who comes in, and is tested where it is.
 	beyond string
 }{
 	{name: "one machine", files: []string{"config.yaml"}},

@@ -38,7 +38,7 @@ var (
 var otherWords = map[string]bool{"llm_classify": true, "gen_ai_normalizer": true}
 
 // Dashboards, rules, TraceQL, configurations and pages of the whole tree speak of nothing that is not in the vocabulary, and of no value that an enum does
-// not have: a name that nobody writes gives an empty panel and an alert that never fires.
+// not have: a name that is never written gives an empty panel and an alert that never fires.
 func TestNames(t *testing.T) {
 	n := readNames(t)
 	var seen int

@@ -20,7 +20,7 @@ import (
 )
 
 // promBinary returns a program of the real Prometheus: PROMETHEUS_BIN names their folder, which scripts/prometheus
-// finds or fetches. Where there is none, what needs it is left out.
+// finds or fetches. Without one, what needs it is left out.
 func promBinary(t *testing.T, name string) string {
 	t.Helper()
 	dir := os.Getenv("PROMETHEUS_BIN")

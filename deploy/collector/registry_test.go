@@ -19,7 +19,7 @@ type vocabulary struct {
 }
 
 type attribute struct {
-	// values of an enum, nil for what is none.
+	// values of an enum, nil if it is not one.
 	values []string
 	// verdict is one that the processor writes.
 	verdict bool

@@ -81,14 +81,14 @@ func age(t *testing.T, batches []map[string]any, ago time.Duration) {
 	times(func(holder map[string]any, key string, at int64) { holder[key] = strconv.FormatInt(at+by, 10) })
 }
 
-// replay sends the batches as traces that nobody has seen yet.
+// replay sends the batches as new traces.
 func replay(t *testing.T, address string, batches []map[string]any) {
 	t.Helper()
 	renew(t, batches)
 	send(t, address, batches)
 }
 
-// renew gives the traces ids that nobody has seen yet.
+// renew gives the traces new ids.
 func renew(t *testing.T, batches []map[string]any) {
 	t.Helper()
 	fresh := make([]byte, 4)

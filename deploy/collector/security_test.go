@@ -42,7 +42,7 @@ type guarded struct {
 	trusted *x509.CertPool
 }
 
-// refused is how the server ends a connection with somebody who shows no certificate. With TLS 1.3 that comes after the
+// refused is how the server ends a connection with a client that shows no certificate. With TLS 1.3 that comes after the
 // client's part of the handshake, so it is read and not dialled; an HTTP client may or may not have begun to send by then.
 func (g *guarded) refused(endpoint string) error {
 	u, err := url.Parse(endpoint)
@@ -273,7 +273,7 @@ func TestRedaction(t *testing.T) {
 	}
 	attributes := []string{
 		text("gen_ai.operation.name", "invoke_agent"), text("gen_ai.agent.name", "coder"), text("error.type", "timeout"),
-		// Secrets under names that nobody would think of.
+		// Secrets under unexpected names.
 		text("note", "key sk-"+canary+"0123456789"), text("header", "Bearer "+canary+"0123456789"),
 		text("jwt", "eyJ"+canary+"."+canary+"."+canary),
 	}

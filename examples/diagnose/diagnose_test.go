@@ -263,7 +263,7 @@ func TestCheck(t *testing.T) {
 		{"milliseconds", set("llm.stream.time_to_headers", 412.0), "llm.stream.time_to_headers=412s is longer than the span"},
 		{"seconds as an int", set("llm.stream.longest_gap", 1), "llm.stream.longest_gap has to be a double"},
 		{"more calls than inputs", set("llm.stream.tool_calls", 70), "llm.stream.tool_calls=70 is more than llm.stream.tool_inputs_started"},
-		{"an id that is none", set("llm.run.id", "run-1"), "llm.run.id has to be a span id of 16 hexadecimal digits"},
+		{"not an id", set("llm.run.id", "run-1"), "llm.run.id has to be a span id of 16 hexadecimal digits"},
 		{"a run that is not there", set("llm.run.id", "00000000000000ff"), "the span of the run: not known without it: named by llm.run.id and not in the trace"},
 		{"a part of a run that hangs elsewhere and names no run", func(span ptrace.Span) {
 			if span.Attributes().Remove("llm.run.id") {
@@ -281,7 +281,7 @@ func TestCheck(t *testing.T) {
 			}
 		}, " of 9 request spans: not known without it: announced by llm.run.requests"},
 		{"a phase beyond a request", set("llm.stream.phase", "tool_execution"), "a request never comes that far"},
-		{"an error that is none", set("http.response.status_code", 500), "llm.stream.end=terminal_event, and http.response.status_code=500"},
+		{"not an error", set("http.response.status_code", 500), "llm.stream.end=terminal_event, and http.response.status_code=500"},
 		{"no error where there was one", func(span ptrace.Span) { span.Status().SetCode(ptrace.StatusCodeUnset) }, "llm.stream.end=read_error, and the span's status is not ERROR"},
 		{"a span without an id", func(span ptrace.Span) { span.SetSpanID(pcommon.SpanID{}) }, "the span has no id"},
 		{"a span without a start", func(span ptrace.Span) { span.SetStartTimestamp(0) }, "the span has no start"},
@@ -374,7 +374,7 @@ func TestInput(t *testing.T) {
 		{name: "no object", input: "\n\n[1]", fails: "line 3: a JSON value that is no OTLP"},
 		{name: "Jaeger's own", input: `{"data":[{"traceID":"1"}]}`, fails: "read the trace with -jaeger URL -trace ID"},
 		{name: "logs", input: `{"resourceLogs":[]}`, fails: "traces are needed"},
-		{name: "an id that is none", input: strings.Replace(string(raw), "0200000000000000", "zz", 1), fails: "line 1: no OTLP JSON"},
+		{name: "not an id", input: strings.Replace(string(raw), "0200000000000000", "zz", 1), fails: "line 1: no OTLP JSON"},
 		{name: "gzip", input: "\x1f\x8b\x08", fails: "gunzip it first"},
 		{name: "zstd", input: "\x28\xb5\x2f\xfd", fails: "unzstd it first"},
 		{name: "protobuf", input: "\n\x00\x01", fails: "it is binary"},

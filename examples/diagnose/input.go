@@ -134,7 +134,7 @@ func readDocuments(name string, raw []byte, add func(ptrace.Traces)) error {
 
 var newline = []byte("\n")
 
-// notText tells of files that are often taken for JSON.
+// notText recognises files that are often taken for JSON.
 func notText(raw []byte) error {
 	switch {
 	case bytes.HasPrefix(raw, []byte{0x1f, 0x8b}):

@@ -14,7 +14,7 @@ var namespaces = []string{
 	"llm.history.", "llm.run.", "llm.tool.", "llm.failure.", "llm.classification.", "llm.connection.",
 }
 
-// verdictNames are written by whoever judges: they are no facts, and no mistake.
+// verdictNames are written by the judge: they are no facts, and no mistake.
 var verdictNames = []string{
 	string(semconv.RunOutcomeKey), string(semconv.RunTimelineKey), string(semconv.RunRecoveredFailuresKey),
 	string(semconv.HistoryMissingOutputsKey), string(semconv.RetrySafetyKey), string(semconv.RetryReasonKey),

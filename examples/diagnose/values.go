@@ -88,7 +88,7 @@ func kindOfValue(v pcommon.Value) string {
 	}
 }
 
-// cut shortens a value that somebody may have put anything into.
+// cut shortens a value that may hold anything.
 func cut(text string) string {
 	const most = 40
 	if len(text) > most {

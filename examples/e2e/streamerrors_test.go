@@ -73,7 +73,7 @@ var streams = map[faultyllm.Wire]func(ctx context.Context, baseURL string, clien
 }
 
 // A stream that ends cleanly without its last word is a whole answer to the SDKs.
-// With WithStreamErrors it is an error, which says what broke; a whole answer is none.
+// With WithStreamErrors it is an error, which says what broke; a whole answer is not an error.
 func TestACleanEndIsAnErrorOnRequest(t *testing.T) {
 	srv, err := faultyllm.Start()
 	require.NoError(t, err)

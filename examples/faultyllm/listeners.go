@@ -38,7 +38,7 @@ func (p *Port) Close() error {
 }
 
 // RefusingPort is a port that refuses every connection. It is the local end of a
-// connection that the package holds open, so that nobody else can come to listen
+// connection that the package holds open, so that no other process can listen
 // on it.
 func RefusingPort() (*Port, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,7 +61,7 @@ func RefusingPort() (*Port, error) {
 	}}, nil
 }
 
-// UntrustedTLS is a port that speaks TLS with a certificate that nobody has signed
+// UntrustedTLS is a port that speaks TLS with a certificate that is not signed by anyone
 // but itself.
 func UntrustedTLS() (*Port, error) {
 	cert, err := selfSigned()

@@ -149,7 +149,7 @@ func TestRealtimeSessions(t *testing.T) {
 	}
 }
 
-// A server that is closed ends its sessions, whatever they wait for, and whoever
+// A server that is closed ends its sessions, whatever they wait for, and whatever
 // awaits an exchange that does not end.
 func TestRealtimeSessionsEndWithTheServer(t *testing.T) {
 	srv, err := faultyllm.Start()

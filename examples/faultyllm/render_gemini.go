@@ -66,7 +66,7 @@ func (r *geminiRenderer) chunk(b *builder, part, finish string, sent Sent) {
 }
 
 // geminiAnswer is one GenerateContentResponse. Without parts it has no content, and
-// an empty finish is none.
+// an empty finish is not a finish.
 func geminiAnswer(m message, parts, finish string, id ids) string {
 	content := ""
 	if parts != "" {

@@ -66,7 +66,7 @@ func (s *Server) Close() error {
 		s.mu.Lock()
 		close(s.closing)
 		for _, c := range s.cases {
-			c.idle.Broadcast() // whoever awaits more of it waits in vain
+			c.idle.Broadcast() // no more of it will come
 		}
 		s.mu.Unlock()
 		err = s.http.Close()

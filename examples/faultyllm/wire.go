@@ -65,7 +65,7 @@ func (w Wire) google() bool { return w == Gemini || w == Vertex }
 // the wire's SDK wants it.
 func BaseURL(scheme, host string, w Wire) string { return scheme + "://" + host + w.base() }
 
-// WireOf tells the wire by the end of a request's path; false: it is none.
+// WireOf is the wire of a request's path, by its end; false if it is not one.
 func WireOf(path string) (Wire, bool) {
 	switch {
 	case strings.HasSuffix(path, "/chat/completions"):

@@ -193,7 +193,7 @@ func TestTheGateway(t *testing.T) {
 }
 
 // The program itself: it serves until it is told to end, and then sends its spans.
-// What the agent says of itself by its headers is none of the provider's business.
+// What the agent says of itself by its headers is not for the provider.
 func TestTheAgentsTraceContextStaysHere(t *testing.T) {
 	var seen http.Header
 	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.Header.Clone() }))

@@ -254,7 +254,7 @@ func byTrace(td ptrace.Traces) map[pcommon.TraceID]map[pcommon.SpanID]content {
 	return all
 }
 
-// Whoever presses Ctrl-C, while the demo runs or while Jaeger is looked at, is left
+// A user who presses Ctrl-C, while the demo runs or while Jaeger is looked at, is left
 // without any of the processes.
 func TestInterrupted(t *testing.T) {
 	quickstart := os.Getenv("QUICKSTART_BIN")

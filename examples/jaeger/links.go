@@ -69,7 +69,7 @@ func (j *jaeger) choose(runs []report.Run, pages bool) ([]link, error) {
 		{"streams that broke", string(semconv.FailureClassKey), semconv.ClassStreamInterrupted},
 		{"tool outputs that the model never got", string(semconv.FailureClassKey), semconv.ClassToolOutputLost},
 		{"what may be tried again without asking", string(semconv.RetrySafetyKey), semconv.RetrySafetySafeAutoRetry},
-		{"what somebody has to be asked about", string(semconv.RetrySafetyKey), semconv.RetrySafetyUserConfirmedRetry},
+		{"what a person has to be asked about", string(semconv.RetrySafetyKey), semconv.RetrySafetyUserConfirmedRetry},
 		{"runs that recovered", string(semconv.RunOutcomeKey), semconv.RunOutcomeRecovered},
 	} {
 		if err := search(s.name+", "+s.key+"="+s.want.String(), s.key, s.want.String()); err != nil {
@@ -85,7 +85,7 @@ func (j *jaeger) choose(runs []report.Run, pages bool) ([]link, error) {
 	return links, nil
 }
 
-// serviceWith is a service with a run that has this attribute, empty if there is none.
+// serviceWith is a service with a run that has this attribute, or empty.
 func serviceWith(runs []report.Run, key, value string) string {
 	for i := range runs {
 		if v, ok := runs[i].Attributes.Get(key); ok && v.Str() == value {

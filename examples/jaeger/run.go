@@ -152,7 +152,7 @@ func startJaeger(ctx context.Context, o *options) (*jaeger, error) {
 	return j, nil
 }
 
-// isFree: nobody listens on the address now.
+// isFree: nothing listens on the address now.
 func isFree(address string) bool {
 	ln, err := net.Listen("tcp", address)
 	if err != nil {

@@ -124,7 +124,7 @@ func (a *agent) read(ctx context.Context, params openai.ChatCompletionNewParams)
 
 // execute executes a tool call on the MCP server. A tool that reports a failure has
 // an output, which the model is told; an error is that of the server or of the way
-// to it, and nobody knows then whether the tool has run.
+// to it, and it is not known then whether the tool has run.
 func (a *agent) execute(ctx context.Context, id, name, arguments string) (string, error) {
 	tool, known := a.tools[name]
 	if !known {

@@ -43,7 +43,7 @@ func (s *stream) final(cut int) bool {
 	return false
 }
 
-// failed reports whether a body that is cut at cut may tell of an error.
+// failed reports whether a body that is cut at cut may report an error.
 func (s *stream) failed(cut int) bool {
 	for _, m := range s.marks {
 		if m.failed && cut > m.data {

@@ -21,7 +21,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// The test's own binary stands in for the Collector: how it fails is in this variable.
+// The test's own binary takes the place of the Collector: how it fails is in this variable.
 const fakeMode = "QUICKSTART_FAKE_COLLECTOR"
 
 // fakeNote is a file that the fake Collector notes its process id in.

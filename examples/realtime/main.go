@@ -65,7 +65,7 @@ func forecast(_ context.Context, arguments string) (string, error) {
 	return "snow in " + where.City, nil
 }
 
-// session is a WebSocket and what observes it: each frame is told of where it is read or written.
+// session is a WebSocket and what observes it: each frame is reported where it is read or written.
 type session struct {
 	conn     *websocket.Conn
 	observed *otelllm.Realtime

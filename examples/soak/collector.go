@@ -123,7 +123,7 @@ func (c *collector) log(life int) string {
 	return filepath.Join(c.dir, fmt.Sprintf("collector-%02d.log", life+1))
 }
 
-// ends takes the process away from whoever measures it.
+// ends takes the process away from the caller that measures it.
 func (c *collector) ends() *process.Process {
 	c.measure()
 	c.mu.Lock()

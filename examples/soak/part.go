@@ -132,7 +132,7 @@ func (s *soak) run(ctx context.Context, number int, p part) (o outcome, err erro
 	return o, nil
 }
 
-// maxTold bounds the traces that are told of.
+// maxTold bounds the traces that are reported.
 const maxTold = 100
 
 // tell writes what the books have of the traces that have a problem, beside the logs.

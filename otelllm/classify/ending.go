@@ -52,7 +52,7 @@ func endingOf(r *Request) ending {
 	}
 	if failsConnection(e.transport) && e.connected == Yes {
 		// A transport that sends again what it had sent before (net/http does so by
-		// itself) tells of its last try. What broke is the connection that the request
+		// itself) reports its last try. What broke is the connection that the request
 		// went out on.
 		e.transport = semconv.TransportCauseConnectionLost
 		if r.Phase == semconv.PhaseAwaitingResponse {
@@ -177,7 +177,7 @@ func (u Upstream) behind(kind semconv.ProviderErrorKind) what {
 	}
 }
 
-// letGo: this side ended the stream, whoever told it to.
+// letGo: this side ended the stream, on any request.
 func (e ending) letGo() bool {
 	switch e.end {
 	case semconv.StreamEndCancelled, semconv.StreamEndConsumerClosed, semconv.StreamEndAbandoned:

@@ -9,7 +9,7 @@ import (
 )
 
 // What would be safe to repeat if it were all of the run is not where the run's end
-// never came: tools with effects may have run where nobody here saw them.
+// never came: tools with effects may have run where they were not seen.
 func TestARunWithoutItsEndMayHaveMoreParts(t *testing.T) {
 	cut := Request{
 		Basis: Typed, Phase: semconv.PhaseResponseStarted, Ended: semconv.StreamEndReadError, Failed: Yes, Status: 200,

@@ -211,7 +211,7 @@ func verdictProblem(r *Run, d *Diagnosis) string {
 	}
 }
 
-// toolCalled: a tool of the run was called, whatever it did. A rejected call is none.
+// toolCalled: a tool of the run was called, whatever it did. A rejected call is not one.
 func toolCalled(r *Run) bool {
 	return slices.ContainsFunc(r.Tools, func(t Tool) bool { return t.Outcome != semconv.ToolOutcomeRejected })
 }

@@ -106,7 +106,7 @@ func TestEveryEnding(t *testing.T) {
 func endingProblem(e ending, w what) string {
 	switch {
 	case e.abort != 0 && e.abort != semconv.AbortSourceWatchdog && e.watchdog == 0 && e.end != semconv.StreamEndWatchdog && w.origin != semconv.OriginLocal:
-		return "a local abort is blamed on somebody else"
+		return "a local abort is blamed on another party"
 	case e.watchdog != 0 && w.class != semconv.ClassWatchdogTimeout:
 		return "a watchdog that fired is not the class"
 	case e.abort == semconv.AbortSourceWatchdog && w.class != semconv.ClassWatchdogTimeout:
@@ -121,7 +121,7 @@ func endingProblem(e ending, w what) string {
 	case w.class == 0 && (e.provider != 0 || e.transport != 0):
 		return "an error without a class"
 	case w.class == 0 && e.end != semconv.StreamEndTerminalEvent && e.end != semconv.StreamEndUnset:
-		return "an end that is none passes as success"
+		return "an end that is not one passes as success"
 	case w.class == 0 && e.succeeded() && e.finish == FinishMissing && e.failed != No:
 		return "a missing finish reason passes as success"
 	case w.class == 0 && e.finish.limited() != 0 && e.complete():
@@ -422,7 +422,7 @@ func summaryProblem(d *Diagnosis, k *risk) string {
 	case strings.Contains(s, "The tool had not run") && (k.calls == callsUnknown || k.started.has(semconv.ToolEffectNonIdempotent) || k.started.has(semconv.ToolEffectUnknown)):
 		return "the summary denies a tool that may have run"
 	case strings.Contains(s, "had already run") && k.started == 0:
-		return "the summary tells of a tool that did not run"
+		return "the summary names a tool that did not run"
 	case strings.Contains(s, "provider reported") != (d.Class == semconv.ClassProviderError):
 		return "the summary blames the provider wrongly"
 	case d.SummaryKey == semconv.SummaryKeyUnset:

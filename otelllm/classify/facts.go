@@ -12,7 +12,7 @@ type Fact uint8
 
 // The values of a [Fact].
 const (
-	NotObserved Fact = iota // nobody looked, or the producer never records it
+	NotObserved Fact = iota // not looked at, or never recorded by the producer
 	No                      // seen not to be
 	Yes                     // seen
 )
@@ -41,7 +41,7 @@ func Counted(n int) Count {
 	return Count(n) + 1
 }
 
-// Observed reports whether somebody counted.
+// Observed reports whether it was counted.
 func (c Count) Observed() bool { return c != 0 }
 
 // N is the count, 0 when it was not observed.
@@ -209,7 +209,7 @@ type Request struct {
 	HistoryCalls   []string // calls in the request's history, the newest MaxIDs; nil: not observed
 	HistoryOutputs []string // outputs in the request's history, the newest MaxIDs; nil: not observed
 
-	Background    bool          // the provider goes on with the request although nobody reads the stream
+	Background    bool          // the provider goes on with the request also when the stream is not read
 	Events        Count         // semantic events
 	TimeToHeaders time.Duration // from Start; 0: none came, or not observed
 	LastProgress  time.Duration // from Start; 0: none, or not observed
@@ -220,7 +220,7 @@ type Request struct {
 }
 
 // Tool holds the facts of one execution of one tool call. Only an execution
-// that began has facts; a call that nobody executed has no Tool.
+// that began has facts; a call that was not executed has no Tool.
 type Tool struct {
 	Start, End time.Time // zero End: still running, or its end was not observed
 	CallID     string

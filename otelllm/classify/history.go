@@ -9,7 +9,7 @@ import (
 )
 
 // hasOutput: the tool ran to something that the model was due to get, a result
-// or the word of its failure.
+// or its error.
 func (t *Tool) hasOutput() bool {
 	if t.End.IsZero() {
 		return false
@@ -59,7 +59,7 @@ type outputs struct {
 	byEnd     []int32     // indexes of the tools whose output some request was due to carry, by their end
 	ends, got []time.Time // when those existed, and when the model got those that it got, each in order
 	all       []time.Time // when all outputs of tools with an id existed, in order
-	nameless  time.Time   // the earliest end of a tool without an id; zero: there is none
+	nameless  time.Time   // the earliest end of a tool without an id; zero for none
 }
 
 func (j *judge) dueBefore(r *Request) (d due) {

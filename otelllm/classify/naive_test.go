@@ -22,7 +22,7 @@ type naive struct {
 // toolsRecorded reports whether a tool that ran would have been recorded: the
 // producer says so, and nothing contradicts it. An output of a call that this
 // run's own model made, and that no recorded tool executed, does: such an agent
-// executes tools that nobody records.
+// executes tools that are not recorded.
 func (j *naive) toolsRecorded() bool {
 	if j.wasRecorded == NotObserved {
 		announced := j.run.AnnouncedTools
@@ -314,8 +314,8 @@ func (j *naive) wentOn(i int) bool {
 	return false
 }
 
-// toolMadeGood reports whether the model got the tool's output or the word of
-// its failure, or the run went on well without it.
+// toolMadeGood reports whether the model got the tool's output or its error, or
+// the run went on well without it.
 func (j *naive) toolMadeGood(t *Tool) bool {
 	if j.answered(t, nil) {
 		return true

@@ -97,8 +97,8 @@ func (j *judge) cleanedUpAfter(i, failed int) bool {
 // for JavaScript begins spans on whole milliseconds, and ends them on finer ones.
 const clockGrain = time.Millisecond
 
-// toolMadeGood reports whether the model got the tool's output or the word of
-// its failure, or the run went on well without it.
+// toolMadeGood reports whether the model got the tool's output or its error, or the run
+// went on well without it.
 func (j *judge) toolMadeGood(t *Tool) bool {
 	if j.answered(t, nil) {
 		return true

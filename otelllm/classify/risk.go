@@ -75,7 +75,7 @@ type effects uint8
 
 func (s effects) has(e semconv.ToolEffect) bool { return s&(1<<e) != 0 }
 
-// effect is what executing the tool may do; unknown unless somebody said it.
+// effect is what executing the tool may do; unknown unless it was declared.
 func (t *Tool) effect() semconv.ToolEffect {
 	if t.Effect == semconv.ToolEffectUnset {
 		return semconv.ToolEffectUnknown
@@ -139,7 +139,7 @@ func (j *judge) runRisk(w what, basis Basis, abort semconv.AbortSource) risk {
 	return k
 }
 
-// unannounced reports whether the run may have parts that nobody recorded: it does
+// unannounced reports whether the run may have parts that were not recorded: it does
 // not say how many it has, and what its requests had before them was not observed
 // either. A producer that loses a request that was cut is of this kind.
 func (j *judge) unannounced() bool {
@@ -260,7 +260,7 @@ func (r *Request) sent() Fact {
 	}
 }
 
-// barren: no answer can have come, whether somebody counted or not.
+// barren: no answer can have come, whether it was counted or not.
 func (r *Request) barren() bool {
 	switch r.Phase {
 	case semconv.PhaseBeforeConnection, semconv.PhaseAwaitingResponse:

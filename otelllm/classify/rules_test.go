@@ -263,7 +263,7 @@ func TestBrokenOff(t *testing.T) {
 	assert.Equal(t, "stream_interrupted/clean_eof@text user_confirmed_retry (visible_output)", words(&Judge(&r).Requests[0]))
 }
 
-// TestConnected: a transport that tried again tells of the last try. The connection that
+// TestConnected: a transport that tried again reports the last try. The connection that
 // the request went out on is the one that broke.
 func TestConnected(t *testing.T) {
 	for _, tt := range []struct {

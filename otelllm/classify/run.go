@@ -61,7 +61,7 @@ func Judge(r *Run) Verdicts {
 	return v
 }
 
-// JudgeInto is [Judge] for whoever judges many runs: it writes the verdicts over
+// JudgeInto is [Judge] for callers that judge many runs: it writes the verdicts over
 // those in v and uses the memory of its lists again.
 func JudgeInto(v *Verdicts, r *Run) {
 	j := judges.Get().(*judge)
@@ -305,9 +305,9 @@ func outcomeOf(c semconv.Class) semconv.RunOutcome {
 //  4. a deliberate end of the run, or of a tool of it
 //  5. a tool that failed, and the run ended on it
 //  6. an output that the model never got, when the run failed and nothing of it is missing
-//  7. the run's own failure, likewise: a part that nobody saw might explain it
+//  7. the run's own failure, likewise: a part that was not seen might explain it
 //  8. a run without its end or without children that it announced
-//  9. a run that failed, or whose end nothing tells of
+//  9. a run that failed, or whose end was not recorded
 func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string) {
 	var incomplete, undelivered, failedTool, neverAnswered, abortedTool *Tool
 	var undeliveredCause semconv.Cause
@@ -424,7 +424,7 @@ func (j *judge) waits() bool {
 
 // endUnknown: nothing says how the run went: neither its own word nor its last
 // request, nor, where it has none, the runs within it. A last request that
-// asked for tools wanted a next one, of which nobody knows whether it was sent, unless the
+// asked for tools wanted a next one, of which it is not known whether it was sent, unless the
 // run keeps count. A run span of which no request was seen, and that does not say that it
 // made none, has lost some.
 func (j *judge) endUnknown() bool {

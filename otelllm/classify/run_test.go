@@ -429,7 +429,7 @@ func TestAcceptance(t *testing.T) {
 			want: "unclassified/unknown@unknown user_confirmed_retry (tool_state_unknown)", requests: []string{""},
 		},
 		{
-			name: "an agent whose tools nobody records", run: run(true, []Request{
+			name: "an agent whose tools are not recorded", run: run(true, []Request{
 				request(0, 1, calls("a")), request(2, 3, all(answers, calls("b"), carries("a"))), request(4, 5, all(calls("c"), carries("a", "b"), reset(semconv.PhaseToolCallReady))),
 			}), outcome: "failed", want: "stream_interrupted/connection_reset@tool_call_ready user_confirmed_retry (tool_state_unknown)",
 			requests: []string{"", "", "stream_interrupted/connection_reset@tool_call_ready user_confirmed_retry (tool_state_unknown)"},

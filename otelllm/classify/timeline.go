@@ -37,7 +37,7 @@ const (
 )
 
 // timeline tells the run in at most 24 lines, `+1.204s request 2: headers 200`:
-// the first 8, the last 5 and every line that tells of a failure, with one line
+// the first 8, the last 5 and every line that reports a failure, with one line
 // for what is left out. Times count from the beginning of the run, or of its
 // earliest part when the run's own is not known.
 func (j *judge) timeline(v *Verdicts) []string {

@@ -189,7 +189,7 @@ func TestMoreCallsThanAreNamed(t *testing.T) {
 	d := Judge(&run).Requests[0]
 	assert.Equal(t, "stream_interrupted/connection_reset@tool_call_ready user_confirmed_retry (tool_side_effect)", words(&d))
 
-	// Of a response whose calls are all named, a tool of another one is none of its concern.
+	// Of a response whose calls are all named, a tool of another one is not its concern.
 	run.Requests[0] = request(0, 1, many(64))
 	d = Judge(&run).Requests[0]
 	assert.Equal(t, "stream_interrupted/connection_reset@tool_call_ready safe_auto_retry (read_only_tools_only)", words(&d))
@@ -280,7 +280,7 @@ func TestOpenRequest(t *testing.T) {
 	assert.Equal(t, "stream_interrupted/connection_reset@response_started user_confirmed_retry (visible_output)", words(&v.Run))
 }
 
-// Tools that nobody declared to be recorded are not observed.
+// Tools that were not declared to be recorded are not observed.
 func TestToolsAreDeclared(t *testing.T) {
 	ready := all(calls("a"), reset(semconv.PhaseToolCallReady))
 	declared := run(true, []Request{request(0, 1, ready)})

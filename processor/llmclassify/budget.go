@@ -18,7 +18,7 @@ type budget struct {
 }
 
 // reached reports whether the limit is reached for the first time since most of it
-// was free; it is to be told of whenever something changed.
+// was free; it is called whenever something changed.
 func (b *budget) reached(now bool) bool {
 	if now {
 		return !b.full.Swap(true)

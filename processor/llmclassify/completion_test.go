@@ -230,7 +230,7 @@ func TestCompletion(t *testing.T) {
 			want: map[byte]semconv.RunOutcome{1: semconv.RunOutcomeSucceeded},
 		},
 		{
-			name: "a run id of zeros is none",
+			name: "a run id of zeros is not one",
 			spans: []spanSpec{
 				requestSpan(2, 0, 0.1, 1).answered("stop", answer).with(semconv.RunID("0000000000000000")).under(1), agentSpan(1, 0, 0, 3),
 			},

@@ -187,7 +187,7 @@ func (p *traces) pass(ctx context.Context, td ptrace.Traces, spans int, b *batch
 
 // tell tells a shard of spans that were seen. Where it has no time for that before
 // ctx ends, runs wait for longer and verdicts are less sure, but nothing is lost. It
-// does not wait for evidence of failures that may be nobody's.
+// does not wait for evidence of failures that may belong to no run.
 func (p *traces) tell(ctx context.Context, shard int, d delivery) {
 	if d.seen == nil && d.https == nil {
 		return

@@ -54,7 +54,7 @@ type evidence struct {
 	began         time.Time
 	now, previous map[spanKey]dialect.Exchange
 	bytes, older  int // of now, of previous
-	// watch is told of traces of which there is evidence (1) and no longer (-1).
+	// watch is called for traces of which there is evidence (1) and no longer (-1).
 	watch func(pcommon.TraceID, int32)
 }
 

@@ -289,7 +289,7 @@ func TestShutdownWithNextThatFailsMostly(t *testing.T) {
 	require.ErrorContains(t, p.Shutdown(t.Context()), "2 classified spans are lost")
 }
 
-// Held spans of many callers go out in nobody's name.
+// Held spans of many callers go out without a caller.
 func TestForwardInNobodysName(t *testing.T) {
 	next := &flakyNext{}
 	h := newHarness(t, defaultConfig(), next)

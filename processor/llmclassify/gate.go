@@ -11,10 +11,10 @@ type gate struct {
 	mu     sync.Mutex
 	inside int
 	closed bool
-	empty  chan struct{} // closed when nobody is inside any more; nil before close
+	empty  chan struct{} // closed when all have left; nil before close
 }
 
-// enter reports whether the gate is open. Whoever enters has to leave.
+// enter reports whether the gate is open. A caller that enters has to leave.
 func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -32,7 +32,7 @@ func (g *gate) leave() {
 	}
 }
 
-// close lets nobody in any more, and waits until all have left or ctx is done.
+// close lets no caller in any more, and waits until all have left or ctx is done.
 func (g *gate) close(ctx context.Context) {
 	g.mu.Lock()
 	g.closed = true

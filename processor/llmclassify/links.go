@@ -11,7 +11,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 )
 
-// interest tells of which traces other spans are worth a look, without a lock:
+// interest says in which traces other spans are worth a look, without a lock:
 // those that have LLM spans here or on their way. It may name others, too.
 type interest struct {
 	total atomic.Int64

@@ -32,7 +32,7 @@ type shard struct {
 	loose     looseQueue       // traces of which spans may be packed
 
 	// places has one element for each delivery that may be put into in, which has
-	// room for all of them: whoever has a place never waits.
+	// room for all of them: a caller that has a place never waits.
 	places chan struct{}
 	in     chan delivery
 
@@ -99,7 +99,7 @@ func newShard(p *traces, cfg *Config, shards int) *shard {
 func (s *shard) read(it *assemble.Item) int {
 	span, ok := s.reader.Span(it.Known.Body)
 	if !ok {
-		span = ptrace.NewSpan() // deliver tells of it
+		span = ptrace.NewSpan() // deliver reports it
 	}
 	return it.Known.Facts(span, kinds[it.Role]).Size()
 }

@@ -39,7 +39,7 @@ type disk struct {
 	mu      sync.Mutex
 	content map[string][]byte
 	fail    error
-	wrote   func()   // is told of each write, if set
+	wrote   func()   // is called for each write, if set
 	asked   []string // names under which clients were asked for
 }
 
@@ -275,7 +275,7 @@ type reporter func(*componentstatus.Event)
 func (reporter) GetExtensions() map[component.ID]component.Component { return nil }
 func (r reporter) Report(e *componentstatus.Event)                   { r(e) }
 
-// The status tells of a next consumer that fails, once, however many shards notice.
+// The status reports a next consumer that fails, once, however many shards notice.
 func TestStatusOfNext(t *testing.T) {
 	next := &flakyNext{fail: down}
 	cfg := defaultConfig()

@@ -122,7 +122,7 @@ func (p *traces) divide(now time.Time, b *batch, others int) {
 
 // claim claims the runs of a trace of which nothing else is here.
 //
-// Whoever brings other spans of the trace adds to the interest in it before its
+// A call that brings other spans of the trace adds to the interest in it before its
 // shard asks what was judged: it is seen here, or finds the claim there.
 func (p *traces) claim(now time.Time, trace pcommon.TraceID, releases []assemble.Release) bool {
 	judged := p.shards[p.shardOf(trace)].buffer.Judged()

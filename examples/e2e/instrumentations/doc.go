@@ -1,4 +1,4 @@
 // Package instrumentations runs the agents of examples/node, each under an
-// instrumentation that somebody else wrote, against a model server that breaks, and
+// instrumentation from another project, against a model server that breaks, and
 // holds what llm_classify makes of their spans against what was really done.
 package instrumentations

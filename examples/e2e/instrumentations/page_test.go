@@ -12,7 +12,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// recorded is what the producer put on the spans of the trace that tells of an end.
+// recorded is what the producer put on the spans of the trace that reports an end.
 // Spans that tell the same are counted; their order is the alphabet's, since the
 // clocks of JavaScript give none.
 func (c *cell) recorded() string {
@@ -49,7 +49,7 @@ var unsteady = map[string]string{
 // applicationScope is that of the span around the agent.
 const applicationScope = "examples/node"
 
-// told is what a span tells of its end, in the producer's words.
+// told is what a span reports of its end, in the producer's words.
 func told(s span) string {
 	words := []string{"`" + s.Name() + "`"}
 	if code := s.Status().Code(); code != ptrace.StatusCodeUnset {
@@ -99,7 +99,7 @@ func (c *cell) verdicts() string {
 type said uint8
 
 const (
-	nothing said = iota // there is none
+	nothing said = iota // nothing
 	open                // that it is not known how it went
 	truly               // what really happened
 )

@@ -43,7 +43,7 @@ type Node struct {
 }
 
 // NodeReads is a pause in which Node reads what has come: a stream of its that breaks
-// loses what nobody has read yet.
+// loses what has not been read yet.
 func NodeReads() faultyllm.Step { return faultyllm.Pause(100 * time.Millisecond) }
 
 // ErrNoNode says that there is no Node here, or that its packages are not installed.

@@ -69,7 +69,7 @@ func (s *Stage) Before(ctx context.Context, story *Story, act *Act, also ...sdkt
 		}
 		return sdktrace.NewTracerProvider(options...)
 	}
-	// They are not shut down: that is for whoever owns what they also send to.
+	// They are not shut down: that is for the owner of what they also send to.
 	agent, gateway := of("agent"), of("gateway")
 	played, err := s.play(ctx, story, act, "before", agent, Usual(agent), Usual(gateway))
 	played.Spans = kept.GetSpans()

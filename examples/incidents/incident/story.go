@@ -56,7 +56,7 @@ type Verdict struct {
 // Program is what the agent of an act is given.
 type Program struct {
 	BaseURL string  // of the model, as the wire's SDK wants it
-	Nobody  string  // URL at which nobody answers
+	Nobody  string  // URL at which nothing answers
 	Tracing Tracing // of the agent
 	Gateway Tracing // of what stands between it and the model, if there is such a thing
 }

@@ -140,7 +140,7 @@ func judged(ctx context.Context, tellings []Telling, tail *report.Tail) error {
 	}
 }
 
-// First is the judged run of what was played, nil if there is none yet.
+// First is the judged run of what was played, or nil yet.
 func First(spans *report.Spans, p *Played) *report.Run {
 	if runs := spans.Runs(pcommon.TraceID(p.TraceID)); len(runs) > 0 {
 		return &runs[0]

@@ -43,7 +43,7 @@ func Story() incident.Story {
 				`    execute_tool apply_patch  ERROR  "Post \"http://127.0.0.1:…/v1/outputs\": dial tcp 127.0.0.1:…: connect: connection refused"  exception.type=*url.Error`,
 			},
 			Misled: "execute_tool " + incident.PatchTool,
-			Alone:  []semconv.Class{semconv.ClassToolFailed}, // it had; that nobody was told cannot be seen
+			Alone:  []semconv.Class{semconv.ClassToolFailed}, // it had; that the model was not told cannot be seen
 			After: incident.Verdict{
 				Outcome: semconv.RunOutcomeFailed, Class: semconv.ClassToolOutputLost, Cause: semconv.CauseDeliveryFailed,
 				Phase: semconv.PhaseToolOutputDelivery, Origin: semconv.OriginApplication,

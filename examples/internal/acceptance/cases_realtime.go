@@ -10,7 +10,7 @@ import (
 
 // sessions are what cases 2, 16 and 18 are over a WebSocket: the output of a tool is a
 // message of its own, sent while nothing else happens or while the model talks on.
-// Nobody but the session's observer says what became of it.
+// Only the session's observer says what became of it.
 func sessions(asks faultyllm.Exchange, tool Verdict, broken func(*Setup)) []Case {
 	lost := Verdict{
 		Class: semconv.ClassToolOutputLost, Cause: semconv.CauseDeliveryFailed, Phase: semconv.PhaseToolOutputDelivery,

@@ -26,7 +26,7 @@ func (d *differences) differs(what string, want, got fmt.Stringer) {
 }
 
 // Diff compares the judged runs of a case's trace with what is expected and
-// names every difference, none if there is none.
+// names every difference, none if they are equal.
 func (c *Case) Diff(runs []report.Run) []string {
 	var d differences
 	if len(runs) != 1 {

@@ -53,7 +53,7 @@ type Result struct {
 // Report is what a process left.
 type Report struct {
 	Results map[string]Result // by the task's name
-	// Unhandled: a promise of the instrumentation or the client was rejected and nobody
+	// Unhandled: a promise of the instrumentation or the client was rejected and nothing
 	// was there to see it, which ends a Node process that does not provide for it.
 	Unhandled bool
 }

@@ -63,7 +63,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 }
 
 // StartOnFreePorts starts what spec makes of n loopback addresses that are free.
-// Since somebody else may take one before the program does, it tries three times.
+// Since another process may take one before the program does, it tries three times.
 func StartOnFreePorts(ctx context.Context, n int, spec func(addresses []string) Spec) (*Process, error) {
 	for attempt := 1; ; attempt++ {
 		addresses, err := FreeAddresses(n)

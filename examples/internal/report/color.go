@@ -6,7 +6,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// color is an ANSI attribute; 0 is none.
+// color is an ANSI attribute; 0 is no attribute.
 type color uint8
 
 const (

@@ -10,7 +10,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Printer prints runs. Errors of the writer are not reported: there is nobody
+// Printer prints runs. Errors of the writer are not reported: there is no one
 // else to tell.
 type Printer struct {
 	W     io.Writer

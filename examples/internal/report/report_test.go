@@ -65,7 +65,7 @@ func failedRun() ptrace.Traces {
 	return td
 }
 
-// loneRequest is a request that nobody started a run for: it stands for the run.
+// loneRequest is a request without a run: it stands for the run.
 func loneRequest() ptrace.Traces {
 	td := ptrace.NewTraces()
 	span(td, traceB, 1, 0, "POST /task", 0)

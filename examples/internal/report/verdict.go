@@ -34,7 +34,7 @@ type Verdict struct {
 	Unknown []string
 }
 
-// Failed reports whether the verdict tells of a failure.
+// Failed reports whether the verdict reports a failure.
 func (v *Verdict) Failed() bool { return v.Class != semconv.ClassUnset }
 
 // ReadVerdict reads the verdict out of a span's attributes.

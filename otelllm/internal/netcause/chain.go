@@ -72,7 +72,7 @@ func TypeName(err error) string {
 	return name
 }
 
-// codeIn is the name of the errno that an error carries, "" when there is none.
+// codeIn is the name of the errno that an error carries, or "".
 func codeIn(err error) string {
 	for _, e := range links(err) {
 		if code, ok := errnoName(e); ok {

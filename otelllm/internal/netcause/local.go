@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Cancelled reports whether err is the word of this side's own cancellation or
+// Cancelled reports whether err comes from this side's own cancellation or
 // deadline: whether it is ctx that ended the request, not something on the way
 // that happened to fail while ctx was ending. Ask at the moment of failure: a
 // context that is cancelled afterwards must not turn a broken connection into an

@@ -162,7 +162,7 @@ func streamErrorText(rest string) sign {
 
 // standardMessage is the message of an error whose type belongs to the packages
 // that net/http makes its errors with. The message of any other type is not
-// asked for: it is somebody's free text.
+// asked for: it is free text.
 func standardMessage(err error) (string, bool) {
 	t := reflect.TypeOf(err)
 	if t.Kind() == reflect.Pointer {

@@ -35,7 +35,7 @@ func Of(err error, at semconv.TransportStage) (f Failure) {
 	}
 	f = Failure{Stage: at, Chain: typeChain(err)}
 	defer func() {
-		// An Unwrap, Is or Timeout of somebody's error type panicked: what is
+		// An Unwrap, Is or Timeout of an error type panicked: what is
 		// known so far stands.
 		_ = recover()
 	}()

@@ -351,19 +351,19 @@ func TestOf(t *testing.T) {
 			want{semconv.TransportStageHeaders, semconv.TransportCauseClosedBeforeHeaders, "", true},
 		},
 		{
-			"a status that is none", func(t *testing.T) (http.RoundTripper, string) {
+			"not a status", func(t *testing.T) (http.RoundTripper, string) {
 				return &http.Transport{}, "http://" + nettest.Listen(t, answer("HTTP/1.1 abc OK\r\n\r\n", finish))
 			},
 			want{semconv.TransportStageHeaders, semconv.TransportCauseMalformedEvent, "", true},
 		},
 		{
-			"a header that is none", func(t *testing.T) (http.RoundTripper, string) {
+			"not a header", func(t *testing.T) (http.RoundTripper, string) {
 				return &http.Transport{}, "http://" + nettest.Listen(t, answer("HTTP/1.1 200 OK\r\nno header at all\r\n\r\n", finish))
 			},
 			want{semconv.TransportStageHeaders, semconv.TransportCauseMalformedEvent, "", true},
 		},
 		{
-			"a trailer that is none", func(t *testing.T) (http.RoundTripper, string) {
+			"not a trailer", func(t *testing.T) (http.RoundTripper, string) {
 				return &http.Transport{}, "http://" + nettest.Listen(t, answer(chunkedHead+chunk+"0\r\nTrailer\r\n\r\n", finish))
 			},
 			want{semconv.TransportStageBody, semconv.TransportCauseMalformedEvent, "", true},
@@ -412,7 +412,7 @@ func TestOf(t *testing.T) {
 			want{semconv.TransportStageBody, semconv.TransportCauseMalformedEvent, "", true},
 		},
 		{
-			"gzip that is none", func(t *testing.T) (http.RoundTripper, string) {
+			"not gzip", func(t *testing.T) (http.RoundTripper, string) {
 				return &http.Transport{}, "http://" + nettest.Listen(t,
 					answer("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 20\r\n\r\nthis is not gzipped.", nettest.Wait))
 			},
@@ -551,7 +551,7 @@ func TestOf(t *testing.T) {
 			sent, known := trace.Sent()
 			assert.True(t, known)
 			assert.Equal(t, tt.want, want{f.Stage, f.Cause, f.Code, sent}, "%v\nat %v, chain %v", err, at, f.Chain)
-			assert.False(t, netcause.Cancelled(t.Context(), err, time.Now()), "nobody cancelled: %v", err)
+			assert.False(t, netcause.Cancelled(t.Context(), err, time.Now()), "not cancelled: %v", err)
 			assert.NotEmpty(t, f.Chain)
 			assert.LessOrEqual(t, len(f.Chain), 5)
 			assert.NotContains(t, fmt.Sprint(f), "secret")
@@ -568,7 +568,7 @@ func (c idleConn) Read(p []byte) (int, error) {
 }
 
 // writeOnly tells nothing to who reads it. net/http closes a connection that takes
-// no write; whoever reads it is told of the close, and net/http returns one of the
+// no write; its reader sees the close, and net/http returns one of the
 // two errors, whichever comes first.
 type writeOnly struct {
 	net.Conn
@@ -723,7 +723,7 @@ func TestOfWords(t *testing.T) {
 	}{
 		{"goaway that cannot be retried", errors.New("http2: Transport: cannot retry err [http2: Transport received Server's graceful shutdown GOAWAY] after Request.Body was written; define Request.GetBody to avoid this error"), semconv.TransportStageHeaders, semconv.TransportCauseH2Goaway, "NO_ERROR"},
 		{"refused stream that cannot be retried", errors.New("http2: Transport: cannot retry err [stream error: stream ID 7; REFUSED_STREAM; received from peer] after Request.Body was written; define Request.GetBody to avoid this error"), semconv.TransportStageHeaders, semconv.TransportCauseH2StreamReset, "REFUSED_STREAM"},
-		{"a code that is none is not repeated", errors.New("http2: Transport received GOAWAY from server ErrCode:hunter2"), semconv.TransportStageHeaders, semconv.TransportCauseH2Goaway, ""},
+		{"what is not a code is not repeated", errors.New("http2: Transport received GOAWAY from server ErrCode:hunter2"), semconv.TransportStageHeaders, semconv.TransportCauseH2Goaway, ""},
 		{"idle connection closed as it was taken", fmt.Errorf("net/http: HTTP/1.x transport connection broken: %w", errors.New("http: server closed idle connection")), semconv.TransportStageWrite, semconv.TransportCauseClosedBeforeHeaders, ""},
 		{"free text that mentions a message", errors.New("tool said: http2: client connection lost"), semconv.TransportStageBody, semconv.TransportCauseUnset, ""},
 		{"a foreign type that borrows a message", foreign("http2: client connection lost"), semconv.TransportStageBody, semconv.TransportCauseUnset, ""},
@@ -957,7 +957,7 @@ func TestCancelledByClosing(t *testing.T) {
 }
 
 // A RoundTripper of its own kind may dial under the request's context and tell nothing else. That it
-// never told of a connection does not say that nothing was sent.
+// that reports no connection does not say that nothing was sent.
 func TestTraceOfDialerAlone(t *testing.T) {
 	received := make(chan *http.Request, 1)
 	addr := nettest.Listen(t, func(c net.Conn) { received <- nettest.ReadRequest(c); _ = c.Close() })

@@ -23,7 +23,7 @@ type Trace struct {
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
-	called    bool // the RoundTripper tells of its connections, and not only a dialer or TLS below it
+	called    bool // the RoundTripper reports its connections, and not only a dialer or TLS below it
 	proxied   bool // the first hop is not the target
 	conns     int  // connections that the request was given, one for each try
 	everWrote bool // on any of them

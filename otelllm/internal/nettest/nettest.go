@@ -94,7 +94,7 @@ func accept(tb testing.TB, l net.Listener, serve func(net.Conn)) {
 	})
 }
 
-// Refused is the address of a loopback port on which nobody listens until the test
+// Refused is the address of a loopback port on which nothing listens until the test
 // ends. The near side of a connection holds it: one that is only free may be given
 // to the next listener, of this process or of another.
 func Refused(tb testing.TB) (addr string) {

@@ -206,7 +206,7 @@ func hasPrefix(p []byte, at int, prefix string) bool {
 	return len(p)-at >= len(prefix) && string(p[at:at+len(prefix)]) == prefix
 }
 
-// index is the place of c in p, len(p) when there is none.
+// index is the place of c in p or len(p).
 func index(p []byte, c byte) int {
 	if i := bytes.IndexByte(p, c); i >= 0 {
 		return i

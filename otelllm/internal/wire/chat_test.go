@@ -59,7 +59,7 @@ func TestChat(t *testing.T) {
 		{"a call whose end comes after [DONE]", "", data(callA) + done + data(toolCalls), all(gpt, events(3), calls("call_a!"), unread, terminal, phase(semconv.PhaseToolInput))},
 		{"another model, another name", "", data(callA, strings.Replace(delta(`{"tool_calls":[{"index":0,"function":{"name":"g"}}]}`, ""), "gpt-x", "gpt-y", 1)), all(gpt, events(2), calls("call_a"), phase(semconv.PhaseToolInput))},
 		{"a number that is missing", "", data(hello, hello, strings.Replace(hello, `"created":1`, `"created":`, 1)), all(gpt, events(2), texts(2), unread, phase(semconv.PhaseText), violated(semconv.TransportCauseMalformedEvent))},
-		{"a number that is none", "", data(hello, hello, strings.Replace(hello, `"created":1`, `"created":01`, 1)), all(gpt, events(2), texts(2), unread, phase(semconv.PhaseText), violated(semconv.TransportCauseMalformedEvent))},
+		{"not a number", "", data(hello, hello, strings.Replace(hello, `"created":1`, `"created":01`, 1)), all(gpt, events(2), texts(2), unread, phase(semconv.PhaseText), violated(semconv.TransportCauseMalformedEvent))},
 		{"crlf", "", strings.ReplaceAll(data(hello, stop)+done, "\n", "\r\n"), all(gpt, events(3), texts(1), ended("stop"))},
 		{"keepalives", "", ": OPENROUTER PROCESSING\n\n" + data(hello) + ": OPENROUTER PROCESSING\n\n", all(gpt, events(1), keepalives(2), texts(1), phase(semconv.PhaseText))},
 		{"filters before the answer", "", data(`{"choices":[],"id":"","model":"","prompt_filter_results":[{}]}`, hello), all(gpt, events(2), texts(1), phase(semconv.PhaseText))},

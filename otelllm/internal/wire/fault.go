@@ -290,7 +290,7 @@ func readDelay(b []byte) time.Duration {
 		for n < len(b) && n < 12 && (b[n]-'0' <= 9 || b[n] == '.') {
 			n++
 		}
-		// The dot that ends a sentence is none of the number.
+		// The dot that ends a sentence is not part of the number.
 		value, err := strconv.ParseFloat(string(b[:n]), 64)
 		if err != nil {
 			return sum

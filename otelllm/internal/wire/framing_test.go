@@ -42,7 +42,7 @@ func TestBodies(t *testing.T) {
 		{"text called json", jsonType, "upstream connect error", violated(malformedEvent)},
 		{"text without a type", "none", "upstream connect error", violated(malformedEvent)},
 		{"text that begins like a field", "none", "date: now", violated(malformedEvent)},
-		{"json that is none", jsonType, `{oops}`, all(unread, violated(malformedEvent))},
+		{"not JSON", jsonType, `{oops}`, all(unread, violated(malformedEvent))},
 		{"json with a hole", jsonType, `{"a":}`, all(unread, violated(malformedEvent))},
 		{"brackets that do not match", jsonType, `{"a":]}`, all(unread, violated(malformedEvent))},
 		{"truncated json", jsonType, `{"error":{"code":"a"`, nil},

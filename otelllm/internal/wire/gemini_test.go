@@ -58,7 +58,7 @@ func TestGemini(t *testing.T) {
 		{"a whole answer", "", crlf(hi, stop("STOP")), all(events(2), texts(1), done("STOP"))},
 		{"the last text with the reason", "", crlf(hi, chunk(candidate("0", `{"text":"hi"}`, "MAX_TOKENS"))), all(events(2), texts(2), done("MAX_TOKENS"))},
 		{"no content with the reason", "", crlf(chunk(`{"finishReason":"SAFETY"}`)), all(events(1), done("SAFETY"))},
-		{"a reason that is none", "", crlf(hi, stop("FINISH_REASON_UNSPECIFIED")), all(events(2), texts(1), phase(semconv.PhaseText))},
+		{"not a reason", "", crlf(hi, stop("FINISH_REASON_UNSPECIFIED")), all(events(2), texts(1), phase(semconv.PhaseText))},
 		{"a reason that is a text", "", crlf(stop("because of you")), all(events(1), unread, done("redacted"))},
 		{"a gateway's done", "", crlf(hi, stop("STOP"), "[DONE]"), all(events(3), texts(1), ended("STOP"))},
 		{"done and nothing finished", "", crlf(hi, "[DONE]"), all(events(2), texts(1), phase(semconv.PhaseText), terminal)},
@@ -99,7 +99,7 @@ func TestGemini(t *testing.T) {
 		{"usage", "", crlf(usage(`"promptTokenCount":5,"toolUsePromptTokenCount":2,"candidatesTokenCount":3,"thoughtsTokenCount":4,"cachedContentTokenCount":1,"totalTokenCount":14`)), all(events(1), texts(1), phase(semconv.PhaseText), used(7, 7, 1, 4))},
 		{"usage that grows", "", crlf(usage(`"candidatesTokenCount":3`), usage(`"candidatesTokenCount":30`), usage(`"candidatesTokenCount":31`)), all(events(3), texts(3), phase(semconv.PhaseText), used(-1, 31, -1, -1))},
 		{"usage of thoughts alone", "", crlf(usage(`"thoughtsTokenCount":3`), usage(`"thoughtsTokenCount":5`)), all(events(2), texts(2), phase(semconv.PhaseText), used(-1, 5, -1, 5))},
-		{"usage that is none", "", crlf(usage(`"candidatesTokenCount":3`), usage(`"candidatesTokenCount":1234567890123`), usage(`"candidatesTokenCount":3.5`), usage(`"candidatesTokenCount":"4"`)), all(events(4), texts(4), phase(semconv.PhaseText), used(-1, 3, -1, -1))},
+		{"not a usage", "", crlf(usage(`"candidatesTokenCount":3`), usage(`"candidatesTokenCount":1234567890123`), usage(`"candidatesTokenCount":3.5`), usage(`"candidatesTokenCount":"4"`)), all(events(4), texts(4), phase(semconv.PhaseText), used(-1, 3, -1, -1))},
 
 		// As Code Assist wraps them.
 		{"a wrapped answer", "", crlf(wrap(hi), wrap(`{"responseId":"r1","modelVersion":"gemini-x"}`), wrap(part(whole("a"))), wrap(stop("STOP"))), all(events(4), texts(1), calls("a!"), response("r1", "gemini-x"), finished("STOP"), complete, phase(callReady))},

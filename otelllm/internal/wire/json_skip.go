@@ -115,7 +115,7 @@ func skipSpace(b []byte, i int) int {
 	return i
 }
 
-// endOfName is the end of the member's name at i and its colon; 0 where there is none.
+// endOfName is the end of the member's name at i and its colon, or 0.
 func endOfName(b []byte, i int) int {
 	if byteAt(b, i) != '"' {
 		return 0
@@ -134,7 +134,7 @@ func endOfName(b []byte, i int) int {
 
 // endOfQuoted is the end of the string whose opening quote is at i, its closing
 // quote included; 0 if it has none or is not well-formed. It is the loop of
-// [cursor.pass] once more, which has to tell of escapes: with one loop for both,
+// [cursor.pass] once more, which has to report escapes: with one loop for both,
 // short streams take 2 to 4 % longer to decode.
 func endOfQuoted(b []byte, i int) int {
 	for i++; ; {
@@ -163,7 +163,7 @@ func endOfQuoted(b []byte, i int) int {
 	}
 }
 
-// endOfScalar is the end of the number or the word at i; 0 if there is none.
+// endOfScalar is the end of the number or the word at i, or 0.
 func endOfScalar(b []byte, i int) int {
 	switch byteAt(b, i) {
 	case 't':

@@ -85,7 +85,7 @@ func skipPlain(b []byte, i int) int {
 }
 
 // plainEnd is the place of the first quote, backslash or control character at or
-// after i, len(b) when there is none.
+// after i or len(b).
 func plainEnd(b []byte, i int) int {
 	for ; i+8 <= len(b); i += 8 {
 		if marks := special(binary.LittleEndian.Uint64(b[i : i+8])); marks != 0 {
@@ -100,7 +100,7 @@ func plainEnd(b []byte, i int) int {
 	return i
 }
 
-// escapeLen is the length of the escape sequence that b begins with, 0 if it is none.
+// escapeLen is the length of the escape sequence that b begins with, or 0.
 func escapeLen(b []byte) int {
 	switch {
 	case len(b) >= 2 && plainEscapes[b[1]]:

@@ -5,7 +5,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Manual is a response whose steps somebody tells, where no bytes of a protocol
+// Manual is a response whose steps the application reports, where no bytes of a protocol
 // pass. It grows as a decoder's does. It is not safe for concurrent use.
 type Manual struct {
 	tally

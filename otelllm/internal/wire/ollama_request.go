@@ -47,7 +47,7 @@ func readOllamaRequest(body []byte) (Request, error) {
 }
 
 // readOllamaMessage adds the ids of a message and reports whether all are there, and
-// whether the message is none of Ollama's: those are texts. Front ends that send
+// whether the message is not one of Ollama's: those are texts. Front ends that send
 // theirs to an /api/chat of their own have lists in them.
 func readOllamaMessage(c *cursor, calls, outputs *newestIDs) (all, foreign bool) {
 	var role, output []byte

@@ -19,7 +19,7 @@ import (
 type Realtime struct {
 	model       string
 	serverModel bool        // the server said it, whose word outweighs the client's
-	tools       []string    // provider-executed ones that the session offers; nil: nobody has said
+	tools       []string    // provider-executed ones that the session offers; nil: not declared
 	open        []*exchange // responses that have begun and are not done, the oldest first
 
 	shapes shapes[realtimeDelta]
@@ -41,12 +41,12 @@ const MaxOpenResponses = 8
 type FrameKind uint8
 
 const (
-	// FrameOther is none of the others, and no progress: session and rate limit
+	// FrameOther is anything else, and no progress: session and rate limit
 	// events, input audio, items of the conversation, events that are not known, and
 	// those of a response that was not seen to begin, is done or is forgotten.
 	FrameOther FrameKind = iota
 	// FrameAsked is response.create, sent. With voice activity detection the server
-	// begins responses that nobody asked for so.
+	// begins responses that were not asked for in this way.
 	FrameAsked
 	// FrameBegan is response.created.
 	FrameBegan
@@ -91,7 +91,7 @@ type Frame struct {
 	// Err for failed; for cancelled neither, and the finish reason cancelled.
 	State *State
 	// Cancelled, of a FrameDone: the response was cancelled. CancelReason is its
-	// status_details.reason, as SafeName leaves it; "" when there is none.
+	// status_details.reason, as SafeName leaves it, or "".
 	Cancelled    bool
 	CancelReason string
 	// ProviderTools, of a FrameAsked and a FrameBegan, are the types of the
@@ -102,7 +102,7 @@ type Frame struct {
 	Err           *Error // of a FrameError: codes only
 	// EventID, as SafeID leaves it, is the event_id of a FrameAsked, a
 	// FrameOutputSent and a FrameCancelSent, and of a FrameError that of the client's
-	// event that it is about; "" when there is none.
+	// event that it is about, or "".
 	EventID string
 }
 
@@ -253,7 +253,7 @@ func (r *Realtime) end(resp *responsesObject) Frame {
 	return f
 }
 
-// find is the open response of this id; nil if there is none. An event that names
+// find is the open response of this id, or nil. An event that names
 // no response belongs to the only one that is open.
 func (r *Realtime) find(id []byte) *exchange {
 	if len(id) == 0 && len(r.open) == 1 {

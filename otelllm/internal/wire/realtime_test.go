@@ -134,7 +134,7 @@ func TestRealtimeFrames(t *testing.T) {
 		{"asked by id", sent, `{"event_id":"evt_1","type":"response.create","response":{"conversation":"none","input":[]}}`, Frame{Kind: FrameAsked, EventID: "evt_1"}},
 		{"asked by a long id", sent, `{"event_id":"` + long + `","type":"response.create"}`, Frame{Kind: FrameAsked, EventID: SafeID(long)}},
 		{"asked by an escaped id", sent, `{"event_id":"a\u002fb","type":"response.create"}`, Frame{Kind: FrameAsked, EventID: "a/b"}},
-		{"an id that is none", sent, `{"event_id":7,"type":"response.create"}`, Frame{Kind: FrameAsked}},
+		{"not an id", sent, `{"event_id":7,"type":"response.create"}`, Frame{Kind: FrameAsked}},
 		{"asked, received", received, `{"type":"response.create"}`, Frame{}},
 		{"an output", sent, `{"type":"conversation.item.create","event_id":"evt_2","item":{"type":"function_call_output","call_id":"call_a","output":"secret"}}`, Frame{Kind: FrameOutputSent, CallID: "call_a", EventID: "evt_2"}},
 		{"a message", sent, `{"type":"conversation.item.create","item":{"type":"message","role":"user","content":[{"type":"input_text","text":"secret"}]}}`, Frame{}},
@@ -156,7 +156,7 @@ func TestRealtimeFrames(t *testing.T) {
 		{"of a response that is not known", received, rtDelta("response.text.delta", "a"), Frame{}},
 		{"the end of one", received, rtDone("r1", "completed", "null", "[]"), Frame{}},
 		{"without a type", received, `{}`, Frame{}},
-		{"a type that is none", received, `{"type":7}`, Frame{}},
+		{"not a type", received, `{"type":7}`, Frame{}},
 		{"a list", received, `[]`, Frame{Kind: FrameUnreadable}},
 		{"nothing", received, ``, Frame{Kind: FrameUnreadable}},
 		{"cut", received, `{"type":"response.cre`, Frame{Kind: FrameUnreadable}},
@@ -305,7 +305,7 @@ func FuzzRealtime(f *testing.F) {
 func TestRealtimeTools(t *testing.T) {
 	r := NewRealtime()
 	ask := []byte(`{"type":"response.create"}`)
-	assert.Nil(t, r.Sent(ask).ProviderTools, "nobody has said")
+	assert.Nil(t, r.Sent(ask).ProviderTools, "not declared")
 	r.Received([]byte(`{"type":"session.created","session":{"model":"m"}}`))
 	assert.Nil(t, r.Sent(ask).ProviderTools)
 	r.Received([]byte(`{"type":"session.created","session":{"model":"m","tools":[]}}`))

@@ -263,7 +263,7 @@ func (r *responsesReader) failed(ev *responsesEvent) {
 	r.t.fail(f)
 }
 
-// find is the open item that an event is about; nil if there is none.
+// find is the open item that an event is about, or nil.
 func (r *responsesReader) find(index int, id []byte) *openItem {
 	return r.open.find(r.key(index, id))
 }

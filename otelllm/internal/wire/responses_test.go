@@ -62,7 +62,7 @@ func TestResponses(t *testing.T) {
 		{"content after the end", "", named(bare, text("hi"), call, callDone), all(resp, events(4), texts(1), calls("call_a!"), unread, ended("stop"))},
 		{"keepalive", "", named(`{"type":"keepalive","sequence_number":3}`, text("a"), `{"type":"ping"}`), all(events(1), keepalives(2), texts(1), phase(semconv.PhaseText))},
 		{"text that no delta brought", "", named(message, messageDone), all(events(2), texts(1), phase(semconv.PhaseText))},
-		{"progress that is none of these", "", named(`{"type":"response.content_part.added","output_index":0,"part":{"type":"output_text","text":""}}`, `{"type":"response.output_text.annotation.added","annotation":{}}`), events(2)},
+		{"progress of another kind", "", named(`{"type":"response.content_part.added","output_index":0,"part":{"type":"output_text","text":""}}`, `{"type":"response.output_text.annotation.added","annotation":{}}`), events(2)},
 		{"a call that was not seen to begin", "", named(`{"type":"response.web_search_call.searching","output_index":0}`), all(events(1), unread)},
 
 		{"deltas that are objects", "", named(`{"type":"response.output_text.delta","output_index":0,"delta":{"a":"b"}}`, `{"type":"response.output_text.delta","output_index":0,"delta":{"a":"b"}}`), all(events(2), texts(2), phase(semconv.PhaseText))},
@@ -110,7 +110,7 @@ func TestResponses(t *testing.T) {
 		{"code interpreter", "", named(item("added", "0", `{"type":"code_interpreter_call"}`), `{"type":"response.code_interpreter_call_code.delta","output_index":0,"delta":"x"}`), all(events(2), providerTools(1))},
 		{"image generation", "", provider("image_generation_call", ""), all(events(2), providerTools(1))},
 		{"mcp", "", provider("mcp_list_tools", "") + provider("mcp_call", "") + provider("mcp_approval_request", ""), all(events(6), providerTools(2))},
-		{"a call that nobody knows yet", "", provider("teleport_call", ""), all(events(2), providerTools(1))},
+		{"an unknown call", "", provider("teleport_call", ""), all(events(2), providerTools(1))},
 		{"outputs of provider's tools", "", provider("shell_call_output", "") + provider("program_output", "") + provider("tool_search_output", ""), events(6)},
 
 		{"incomplete", "", named(text("a"), `{"type":"response.incomplete","response":{"id":"resp_1","model":"gpt-x","status":"incomplete","incomplete_details":{"reason":"content_filter"}}}`), all(resp, events(2), texts(1), ended("content_filter"))},

@@ -30,7 +30,7 @@ type shape[M any] struct {
 	literal []byte // what lies around the holes, end to end, after the frame
 	holes   [maxHoles]hole
 	frame   uint16 // how much of it stands before the payload in an event stream
-	head    uint16 // how much of it payloads of other forms begin with; no more than frame: nobody has said
+	head    uint16 // how much of it payloads of other forms begin with; no more than frame: not declared
 	nHoles  uint8
 	lines   bool // the payload came in several lines, whose ends the literal has not as they are
 	means   M
@@ -328,7 +328,7 @@ func (s *shapes[M]) take(p []byte) (means *M, f filled, n int) {
 }
 
 // endOfEvent is how long the end of an event is that p begins with: that of its last
-// line and a blank one. 0: it is none, or one of the ends that no server writes.
+// line and a blank one. 0 if it is not one, or is one that no server writes.
 func endOfEvent(p []byte) int {
 	switch {
 	case len(p) >= 2 && p[0] == '\n' && p[1] == '\n':

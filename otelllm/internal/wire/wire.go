@@ -80,7 +80,7 @@ type Request struct {
 	// ProviderTools are the types of the offered provider-executed tools, at most MaxIDs:
 	// empty when the body offers none, nil when the body does not show what is offered.
 	ProviderTools []string
-	// Background: the provider goes on with the request although nobody reads the answer.
+	// Background: the provider goes on with the request also when the answer is not read.
 	Background     bool
 	ConversationID string
 	// HistoryCalls and HistoryOutputs are the newest MaxIDs ids in the history.

@@ -140,7 +140,7 @@ func (r *registry) ofKind(kind string) []*group {
 	return all
 }
 
-// group finds a group by its id, nil when there is none.
+// group finds a group by its id, or nil.
 func (r *registry) group(id string) *group {
 	for _, g := range r.groups {
 		if g.id == id {

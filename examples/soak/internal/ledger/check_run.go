@@ -75,7 +75,7 @@ func (r *run) taken() (from, to time.Time, spans int) {
 }
 
 // due reports whether there has to be a verdict on the run: its span was taken, or,
-// where there is none, what is known of its other spans was not lost on the way.
+// without one, what is known of its other spans was not lost on the way.
 func (c *checker) due(r *run) bool {
 	from, to, spans := r.taken()
 	if spans == 0 {

@@ -53,7 +53,7 @@ type delivery struct {
 	at      time.Time
 	trigger semconv.Trigger
 	outcome semconv.RunOutcome
-	failed  bool // it has a verdict that tells of a failure
+	failed  bool // it has a verdict that reports a failure
 	altered bool
 	strange bool // its trigger or outcome is no word of the vocabulary
 }

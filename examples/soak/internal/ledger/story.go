@@ -12,7 +12,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Tell writes all that the books have of a trace, for whoever looks into a
+// Tell writes all that the books have of a trace, for a person who looks into a
 // problem. Times are seconds from began.
 func (l *Ledger) Tell(w io.Writer, trace pcommon.TraceID, began time.Time) {
 	l.mu.Lock()

@@ -49,7 +49,7 @@ type Plan struct {
 	Ends, Named bool
 	// Announces: the run span says how many spans belong to the run.
 	Announces bool
-	// Outcome is the verdict of whoever sees all of it.
+	// Outcome is the verdict of one that sees all of it.
 	Outcome semconv.RunOutcome
 	// Spans is how many model calls, tools and run spans it has, without late ones.
 	Spans int

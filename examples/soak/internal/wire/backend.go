@@ -57,7 +57,7 @@ func NewBackend(books *ledger.Ledger, seed uint64, share float64) (*Backend, err
 }
 
 // hold keeps ln's port until it is released, by a connection of its own: while
-// nobody listens there, a port that is only free may be given to somebody else.
+// nothing listens there, a port that is only free may be given to another process.
 func hold(ln net.Listener) (release func(), err error) {
 	near, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {

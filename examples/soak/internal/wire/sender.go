@@ -174,7 +174,7 @@ func Pack(batch []load.Span) ptrace.Traces {
 }
 
 // overHTTP exports over HTTP. Where no connection came about, nothing was sent;
-// where one broke, nobody knows.
+// where one broke, it is not known.
 func overHTTP(client *http.Client, url string) export {
 	return func(ctx context.Context, td ptrace.Traces) (ledger.Answer, error) {
 		body, err := ptraceotlp.NewExportRequestFromTraces(td).MarshalProto()

@@ -67,7 +67,7 @@ func TestAgainstAFailingBackend(t *testing.T) {
 	require.Error(t, sender.LastError())
 }
 
-// A backend that refuses connections keeps its address: nobody else is given it.
+// A backend that refuses connections keeps its address: no other process is given it.
 func TestARefusingBackendKeepsItsAddress(t *testing.T) {
 	backend, err := NewBackend(ledger.New(), 1, 0)
 	require.NoError(t, err)
@@ -90,7 +90,7 @@ func TestARefusingBackendKeepsItsAddress(t *testing.T) {
 func TestSendEndsWithItsContext(t *testing.T) {
 	books := ledger.New()
 	ctx, cancel := context.WithCancel(t.Context())
-	sender, err := NewGRPC(ctx, books, "127.0.0.1:1") // nobody listens
+	sender, err := NewGRPC(ctx, books, "127.0.0.1:1") // nothing listens
 	require.NoError(t, err)
 	spans := planned(t, books, 1000)
 	sent := 0
@@ -149,7 +149,7 @@ func TestAnswersOverHTTP(t *testing.T) {
 			assert.Equal(t, tt.want == ledger.Acknowledged, err == nil)
 		})
 	}
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("nothing listens", func(t *testing.T) {
 		got, err := overHTTP(http.DefaultClient, "http://127.0.0.1:1/v1/traces")(t.Context(), oneSpan(t))
 		require.Error(t, err)
 		assert.Equal(t, ledger.Refused, got)
@@ -196,7 +196,7 @@ func TestAnswersOverGRPC(t *testing.T) {
 			assert.Equal(t, tt.want == ledger.Acknowledged, err == nil)
 		})
 	}
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("nothing listens", func(t *testing.T) {
 		got, err := exportOnce(t, "127.0.0.1:1")
 		require.Error(t, err)
 		assert.Equal(t, ledger.Refused, got)

@@ -182,7 +182,7 @@ func span(run *classify.Run) {
 	}
 }
 
-// failed is the verdict where it tells of a failure, else nil.
+// failed is the verdict where it reports a failure, else nil.
 func failed(d *classify.Diagnosis) *classify.Diagnosis {
 	if !d.Failed() {
 		return nil

@@ -11,14 +11,14 @@ import (
 type standing struct {
 	// above is the index of the nearest request or tool above it, -1 if none.
 	above int
-	// apart: it is none of the run's own requests and tools, but judged for
+	// apart: it is not one of the run's own requests and tools, but judged for
 	// itself: a gateway's request beneath the agent's, an MCP call beneath the
 	// tool that makes it.
 	apart bool
 	// first is the index of the span that it is a second delivery of, -1 if none.
 	first int
 	// attempts are the requests beneath it that it is the logical call of. They are
-	// one request with it, so that it is none of the run's requests itself.
+	// one request with it, so that it is not one of the run's requests itself.
 	attempts []int
 }
 
@@ -65,7 +65,7 @@ func standings(members []Member, s []standing) []standing {
 	return s
 }
 
-// finder finds members by their id, the first of several; -1 where there is none.
+// finder finds members by their id, the first of several, or -1.
 func finder(members []Member) func(pcommon.SpanID) int {
 	const few = 32 // are searched one by one
 	if len(members) <= few {

@@ -21,7 +21,7 @@ import (
 type Known struct {
 	dialect.Reading
 	Origin *origin.Scope
-	Caller *caller.Caller // nil: nobody's
+	Caller *caller.Caller // nil for no caller
 	Body   packed.Span    // none when the span has gone
 	Ticket journal.Ticket // none without a journal
 	Server bool           // the span serves a request of another process

@@ -14,7 +14,7 @@ import (
 // Caller is client metadata, the listed keys only. It is never changed.
 type Caller struct{ info client.Info }
 
-// Context has the metadata of c, and of nobody where c is nil.
+// Context has the metadata of c, and none where c is nil.
 func (c *Caller) Context(ctx context.Context) context.Context {
 	if c == nil {
 		return client.NewContext(ctx, client.Info{})

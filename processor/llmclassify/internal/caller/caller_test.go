@@ -27,7 +27,7 @@ func TestOf(t *testing.T) {
 	var nobody *Caller
 	assert.Empty(t, nobody.Metadata())
 	ctx := nobody.Context(in(map[string][]string{"tenant": {"a"}}))
-	assert.Empty(t, client.FromContext(ctx).Metadata.Get("tenant"), "nobody's spans go out in nobody's name")
+	assert.Empty(t, client.FromContext(ctx).Metadata.Get("tenant"), "spans without a caller go out without one")
 }
 
 // What differs in any value is not one, however the values are put together.

@@ -15,7 +15,7 @@ type failure struct {
 	abort     semconv.AbortSource
 	watchdog  semconv.WatchdogKind
 	end       semconv.StreamEnd // how it ended, where that alone is known
-	unstaged  bool              // the transport failed, at a stage that nobody tells: before a connection, or after
+	unstaged  bool              // the transport failed, at a stage that is not recorded: before a connection, or after
 	timer     bool              // some timeout: of connecting, of the headers, of reading, or the client's own
 
 	code  string // the code that tells more than the name
@@ -67,7 +67,7 @@ var failures = map[string]failure{
 	"UND_ERR_PRX_CONN":                    {transport: semconv.TransportCauseProxy},
 	"UND_ERR_ABORTED":                     {abort: semconv.AbortSourceUnknown},
 
-	// Cancellation, by whoever did it.
+	// Cancellation, by any party.
 	"AbortError":            {abort: semconv.AbortSourceUnknown},
 	"APIUserAbortError":     {abort: semconv.AbortSourceUnknown},
 	"CancelledError":        {abort: semconv.AbortSourceUnknown},

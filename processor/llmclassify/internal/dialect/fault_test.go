@@ -106,7 +106,7 @@ func TestNoFinishReason(t *testing.T) {
 	}
 }
 
-// Every word for a cancellation, by whoever did it, and for a deadline.
+// Every word for a cancellation, by any party, and for a deadline.
 func TestCancellations(t *testing.T) {
 	for name, want := range map[string]semconv.AbortSource{
 		"AbortError": semconv.AbortSourceUnknown, "APIUserAbortError": semconv.AbortSourceUnknown, "UND_ERR_ABORTED": semconv.AbortSourceUnknown,

@@ -8,7 +8,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// GenAI reads spans of OpenTelemetry's GenAI conventions, whoever wrote them, and
+// GenAI reads spans of OpenTelemetry's GenAI conventions, from any producer, and
 // MCP's tool calls.
 //
 // These record how a request ended only as a finish reason, a status and the

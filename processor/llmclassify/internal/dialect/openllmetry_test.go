@@ -140,7 +140,7 @@ func TestOpenLLMetryRequest(t *testing.T) {
 	})
 }
 
-// Ids of calls are bounded, and none is none.
+// Ids of calls are bounded, and no id stays none.
 func TestOpenLLMetryCalls(t *testing.T) {
 	attrs := map[string]any{"llm.request.type": "chat", "gen_ai.completion.0.finish_reason": "tool_calls", "gen_ai.completion.0.tool_calls.999.id": ""}
 	for i := range classify.MaxIDs + 5 {

@@ -95,7 +95,7 @@ func NewSet(names ...string) (*Registry, error) {
 }
 
 // Recognise is the same as In("").Recognise, for a span of which the scope is not
-// known: what only a scope tells of its producer is then not known either.
+// known: what only a scope says about its producer is then not known either.
 func (r *Registry) Recognise(span ptrace.Span) (Head, Dialect) {
 	var sight Sight
 	if sight.look(scopeUnknown, span); sight.nothing() {

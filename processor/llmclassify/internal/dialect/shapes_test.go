@@ -75,7 +75,7 @@ func (s shape) span(tb testing.TB) ptrace.Span {
 }
 
 // canary stands where prompts, outputs and messages stand.
-const canary = "CANARY a secret that nobody may copy"
+const canary = "CANARY a secret that must not be copied"
 
 // read recognises the span under its scope, and reads it.
 func (s shape) read(tb testing.TB) (Head, Dialect, Facts) {

@@ -174,7 +174,7 @@ func word(v pcommon.Value) string {
 	return v.Str()
 }
 
-// head is the head of a span of this kind; empty where it is none.
+// head is the head of a span of this kind, or empty.
 func (s *Sight) head(kind Kind) Head {
 	if kind == Other {
 		return Head{}

@@ -67,7 +67,7 @@ func count(v pcommon.Value) classify.Count {
 	return classify.Counted(int(min(v.Int(), math.MaxUint32)))
 }
 
-// seconds is a duration given in seconds, 0 for what is none. Integers count:
+// seconds is a duration given in seconds, 0 if it is not one. Integers count:
 // JavaScript exporters write whole doubles as integers.
 func seconds(v pcommon.Value) time.Duration {
 	var s float64
@@ -86,7 +86,7 @@ func seconds(v pcommon.Value) time.Duration {
 	return time.Duration(math.Round(s * float64(time.Second)))
 }
 
-// status is an HTTP status code, 0 for what is none.
+// status is an HTTP status code, 0 if it is not one.
 func status(v pcommon.Value) int {
 	if v.Type() != pcommon.ValueTypeInt || v.Int() < 100 || v.Int() > 599 {
 		return 0
@@ -106,7 +106,7 @@ func fact(v pcommon.Value) classify.Fact {
 	return classify.FactOf(v.Bool())
 }
 
-// enum parses an enum value with its generated parser, unset for what is none.
+// enum parses an enum value with its generated parser, unset if it is not one.
 func enum[E any](v pcommon.Value, parse func(string) (E, bool)) (e E) {
 	if v.Type() == pcommon.ValueTypeStr {
 		if parsed, ok := parse(v.Str()); ok {
@@ -116,7 +116,7 @@ func enum[E any](v pcommon.Value, parse func(string) (E, bool)) (e E) {
 	return e
 }
 
-// list is a list of strings, nil when v is none or holds anything else: a list
+// list is a list of strings, nil if v is not one or holds anything else: a list
 // that cannot be read whole proves nothing. Of more than [classify.MaxIDs] the
 // newest, the last ones, are kept.
 func list(v pcommon.Value, room *Lists) []string {
@@ -142,7 +142,7 @@ func listOf(v pcommon.Value, room *Lists, read func(pcommon.Value) string) []str
 	return ids
 }
 
-// spanID reads a span id of 16 hex digits, empty for what is none.
+// spanID reads a span id of 16 hex digits, empty if it is not one.
 func spanID(v pcommon.Value) (id pcommon.SpanID) {
 	if v.Type() != pcommon.ValueTypeStr || len(v.Str()) != 2*len(id) {
 		return pcommon.SpanID{}

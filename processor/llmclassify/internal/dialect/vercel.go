@@ -19,7 +19,7 @@ import (
 // reason error under UNSET; a stream that just ends is other, which a provider's
 // own reason may be, too; an abort ends the span UNSET with no finish reason. A cut
 // stream is not exported at all. Calls' ids come with recorded outputs only. A
-// tool without an error is UNSET: its result may tell of a failure. Phases, counts
+// tool without an error is UNSET: its result may report a failure. Phases, counts
 // and histories are not recorded.
 type Vercel struct{}
 

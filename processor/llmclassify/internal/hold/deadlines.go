@@ -38,7 +38,7 @@ func (d *deadlines[F]) pop(now age) *Trace[F] {
 	return d.popFirst()
 }
 
-// popFirst takes out the first trace, due or not, nil when there is none.
+// popFirst takes out the first trace, due or not, or nil.
 func (d *deadlines[F]) popFirst() *Trace[F] {
 	if len(d.heap) == 0 {
 		return nil

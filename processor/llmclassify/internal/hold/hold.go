@@ -44,12 +44,12 @@ type Config[F any] struct {
 	// Read reads Known off the item's span, which is about to go while the item
 	// stays, and returns its memory in bytes.
 	Read func(*Item[F]) int
-	// Forget is told of items that are forgotten before their run was judged. May be nil.
+	// Forget is called for items that are forgotten before their run was judged. May be nil.
 	Forget func(*Item[F])
-	// Remember is told of spans that were seen in a trace that is gone now, and are
+	// Remember is called for spans that were seen in a trace that is gone now, and are
 	// remembered with its runs. May be nil.
 	Remember func(pcommon.TraceID, pcommon.SpanID)
-	// Watch is told of traces that are there now (1) and no longer (-1). May be nil.
+	// Watch is called for traces that are there now (1) and no longer (-1). May be nil.
 	Watch func(pcommon.TraceID, int32)
 }
 

@@ -61,7 +61,7 @@ func (j *Judged) turn(now age) {
 	j.spans.rotate(now)
 }
 
-// Claim remembers runs of a trace as judged, for whoever is about to judge them
+// Claim remembers runs of a trace as judged, for the caller that is about to judge them
 // without a buffer. It reports false, and remembers none, where one of them has been
 // judged before.
 func (j *Judged) Claim(now time.Time, trace pcommon.TraceID, runs ...pcommon.SpanID) bool {

@@ -5,7 +5,7 @@ package hold
 const ItemSize = 256
 
 // TraceSize is the memory of a trace of which anything is held in bytes, beside its
-// items. Whoever adds items has it in their sizes.
+// items. What adds items counts it in their sizes.
 const TraceSize = 384
 
 // Forgotten returns how many items were forgotten because of Config.MaxFactBytes,

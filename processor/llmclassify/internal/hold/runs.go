@@ -98,7 +98,7 @@ type runs[F any] struct {
 	byID map[pcommon.SpanID]*run[F] // of all, when there are more than smallTrace
 }
 
-// get finds a run, nil if there is none.
+// get finds a run, or nil.
 func (rs *runs[F]) get(id pcommon.SpanID) *run[F] {
 	if rs.byID != nil {
 		return rs.byID[id]

@@ -58,7 +58,7 @@ type traceSpans struct {
 	traces hashes
 	at     []uint32 // by slot of traces: where the newest row of the trace is
 	// rows are one behind the other: where the row of the trace before it is, how many
-	// spans it has, the spans, of which 0 is none. There is none at 0.
+	// spans it has, the spans, of which 0 means no span. No span is at 0.
 	rows []uint32
 	last uint64 // the trace of the last row
 	head int    // where the last row is

@@ -16,7 +16,7 @@ type Trace[F any] struct {
 
 	live     int           // items that are not gone
 	oldest   int           // no item before this index is held
-	fresh    int           // Buffer.Fresh has been told of the items before this index
+	fresh    int           // Buffer.Fresh has had the items before this index
 	settling []settling[F] // in order of time
 	changed  []*run[F]     // since they were last looked at
 

@@ -81,7 +81,7 @@ func Whole[F any](a Arrival[F], spans []ptrace.Span, alone bool, releases []Rele
 	return releases, room, len(releases) > first
 }
 
-// find is the index of the first item of this id, -1 where there is none.
+// find is the index of the first item of this id, or -1.
 func find[F any](items []*Item[F], id pcommon.SpanID) int {
 	if id.IsEmpty() {
 		return -1

@@ -28,7 +28,7 @@ const (
 	Done               // nothing is left to do
 )
 
-// Ticket is a span in the journal. Its zero value is none.
+// Ticket is a span in the journal. Its zero value is no span.
 type Ticket struct {
 	entry *entry
 	index uint32
@@ -183,7 +183,7 @@ func (r *Replayed) dropDone(e *entry) {
 	r.States = slices.DeleteFunc(r.States, func(s State) bool { return s == Done })
 }
 
-// setAside keeps what is no entry under another key, for whoever wants to look.
+// setAside keeps what is no entry under another key, for an operator to look at.
 func (j *Journal) setAside(ctx context.Context, seq uint64, value []byte, why error) {
 	j.logger.Warn("An entry of the journal is unreadable; it is set aside in the storage",
 		zap.Uint64("entry", seq), zap.Int("bytes", len(value)), zap.String("key", asidePrefix+key(seq)), zap.Error(why))

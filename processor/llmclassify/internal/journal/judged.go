@@ -54,7 +54,7 @@ func (r *Judged) header(data []byte) (runs, spans int, rest []byte, err error) {
 		return 0, 0, nil, errCut
 	}
 	if at > 1<<48 {
-		return 0, 0, nil, errors.New("a time in it is none")
+		return 0, 0, nil, errors.New("a time in it is not valid")
 	}
 	r.At = time.UnixMilli(int64(at)) //nolint:gosec // checked
 	data = data[n:]
@@ -316,7 +316,7 @@ func (l *judgedLog) add(records []byte) {
 	for rest := records; len(rest) > 0; l.open.came(r.At) {
 		runs, spans, ids, err := r.header(rest)
 		if err != nil {
-			return // nobody could read them
+			return // they could not be read
 		}
 		rest = ids[(runs+spans)*idSize:]
 	}

@@ -31,7 +31,7 @@ type Scope struct {
 }
 
 // Table shares equal resources and scopes. An entry that is not asked for in one
-// to two periods is forgotten; whoever still holds it keeps it alive. It is safe
+// to two periods is forgotten; a span that still holds it keeps it alive. It is safe
 // for concurrent use.
 type Table struct {
 	period time.Duration

@@ -11,7 +11,7 @@ import (
 // to get one.
 const MaxSpans = 64
 
-// Span is a span that is held, loose or packed with others. Its zero value is none.
+// Span is a span that is held, loose or packed with others. Its zero value is no span.
 type Span struct {
 	group *group
 	index int32

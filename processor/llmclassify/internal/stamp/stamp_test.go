@@ -68,7 +68,7 @@ func TestSpan(t *testing.T) {
 		},
 		{"somebody else's verdict", attrs{"llm.failure.class": 7}, &reset, semconv.TriggerComplete, attrs{"llm.failure.class": 7}},
 		{
-			"a trigger that is none",
+			"not a trigger",
 			attrs{"llm.classification.trigger": []any{"client"}},
 			&reset, semconv.TriggerComplete,
 			attrs{"llm.classification.trigger": []any{"client"}},
