@@ -219,10 +219,6 @@ func (d *Decoder) Close() {
 	if d.stopped {
 		return
 	}
-	if d.bom > 0 {
-		d.line = append(d.line, bom[:d.bom]...)
-	}
-	d.bom = -1
 	if len(d.line) > 0 && !d.cut {
 		d.take(d.line)
 	}
@@ -363,13 +359,10 @@ func continues(data, next []byte) bool {
 
 // split delivers the pending event, because a line that follows begins another one.
 func (d *Decoder) split() {
-	renamed := d.hasLater
 	d.deliver(Event{Name: d.name, Data: d.data})
-	if renamed && !d.stopped {
-		d.nameBuf, d.later = d.later, d.nameBuf
-		d.name, d.nameHeld = d.nameBuf, true
-	}
-	d.later = d.later[:0]
+	// later is empty where no name came.
+	d.nameBuf, d.later = d.later, d.nameBuf
+	d.name, d.nameHeld = d.nameBuf, true
 }
 
 // dispatch delivers the pending event. By the standard one with a name alone is

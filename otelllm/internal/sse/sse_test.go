@@ -104,6 +104,7 @@ func TestFraming(t *testing.T) {
 		{"comment", ": hi\n\n:\ndata: a\n: in between\ndata: b\n\n", []string{":", ":", ":", "|a\nb"}},
 		{"other fields", "id: 1\nretry: 10\nfoo\ndatax: 1\ndat: 2\nevents: 3\n id: 4\n data\ndata: a\n\n", []string{"|a"}},
 		{"indented fields", " data: a\n\n\t event: x\n  data:b\n\n", []string{"|a", "x|b"}},
+		{"indented fields without a value", " data:\n\n\tevent:\n\n", []string{"|", "|"}},
 		{"an indented field after a stray object", "{\n data: a\n\n", []string{"stray {", "|a"}},
 		{"events one line end apart", "data: {1}\ndata: {2}\ndata: [DONE]\n", []string{"|{1}", "|{2}", "|[DONE]|cut"}},
 		{"events one line end apart, of several blanks", "data: {1} \ndata:\t{2}\n\n", []string{"|{1} ", "|\t{2}"}},
@@ -133,6 +134,7 @@ func TestFraming(t *testing.T) {
 			assert.Equal(t, tt.want, decode(tt.in, unlimited, everyByte(tt.in)...), "byte by byte")
 			for cut := range len(tt.in) {
 				assert.Equal(t, tt.want, decode(tt.in, unlimited, cut), "cut at %d", cut)
+				assert.Equal(t, tt.want, decode(tt.in, unlimited, cut, cut), "nothing written at %d", cut)
 			}
 		})
 	}
@@ -155,10 +157,16 @@ func TestLimit(t *testing.T) {
 		{"data lines within it", "data: 4\ndata: 6\n\n", 10, []string{"|4\n6"}},
 		{"name and data add up", "event: a\ndata: 567\n\n", 10, []string{"a|567"}},
 		{"name and data past it", "event: ab\ndata: 567\n\n", 10, []string{"too long"}},
+		{"name line past it", "event: 8901\ndata: \n\n", 10, []string{"too long"}},
+		{"a name after data adds up", "data: a\nevent: b\ndata: cd\n\n", 10, []string{"b|a\ncd"}},
+		{"a name after data past it", "data: a\nevent: b\ndata: cde\n\n", 10, []string{"too long"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			assert.Equal(t, tt.want, decode(tt.in, tt.limit), "in one piece")
 			assert.Equal(t, tt.want, decode(tt.in, tt.limit, everyByte(tt.in)...), "byte by byte")
+			for cut := range len(tt.in) {
+				assert.Equal(t, tt.want, decode(tt.in, tt.limit, cut), "cut at %d", cut)
+			}
 		})
 	}
 }
@@ -166,32 +174,55 @@ func TestLimit(t *testing.T) {
 func TestLimitHoldsWhileALineGrows(t *testing.T) {
 	var r recorder
 	d := New(&r, 1000)
+	d.Write([]byte("event: x\ndata: " + strings.Repeat("y", 400) + "\n"))
 	chunk := bytes.Repeat([]byte("data"), 25)
 	for range 100 {
 		d.Write(chunk)
+		assert.LessOrEqual(t, len(d.name)+len(d.data)+len(d.line), 1000)
 		assert.LessOrEqual(t, cap(d.line), 2048)
 	}
 	assert.Equal(t, []string{"too long"}, r.got)
 }
 
+// Nothing comes after the call in which the sink stops the decoder, whichever it is.
 func TestStopFromTheSink(t *testing.T) {
-	var s stopper
-	d := New(&s, unlimited)
-	s.d = d
-	d.Write([]byte("data: a\n\ndata: b\n\nda"))
-	d.Write([]byte("ta: c\n\n"))
-	d.Close()
-	assert.Equal(t, 1, s.events)
+	const (
+		in    = "data: a\n\n: c\ndata: {1}\nevent: x\ndata: {2}\n\n{\n }\n\ndata: 678901234567890\ndata: a\n\ndata: b\n\ndata: c\n: d\n"
+		limit = 15
+	)
+	want := decode(in, limit)
+	require.Equal(t, []string{"|a", ":", "|{1}", "x|{2}", "stray {", "more  }", "too long", "|b", ":", "|c|cut"}, want)
+	for calls := range len(want) {
+		for size := range len(in) {
+			s := &stopper{left: calls + 1}
+			s.d = New(s, limit)
+			for at := 0; at < len(in); at += size + 1 {
+				s.d.Write([]byte(in[at:min(at+size+1, len(in))]))
+			}
+			s.d.Close()
+			require.Equal(t, want[:calls+1], s.got, "chunks of %d", size+1)
+		}
+	}
 }
 
+// stopper stops its decoder in the call after which none is left.
 type stopper struct {
 	recorder
 
-	d      *Decoder
-	events int
+	d    *Decoder
+	left int
 }
 
-func (s *stopper) Event(Event) { s.events++; s.d.Stop() }
+func (s *stopper) called() {
+	if s.left--; s.left == 0 {
+		s.d.Stop()
+	}
+}
+
+func (s *stopper) Event(ev Event)                { s.recorder.Event(ev); s.called() }
+func (s *stopper) Comment()                      { s.recorder.Comment(); s.called() }
+func (s *stopper) Stray(line []byte, first bool) { s.recorder.Stray(line, first); s.called() }
+func (s *stopper) Dropped(tooLong bool)          { s.recorder.Dropped(tooLong); s.called() }
 
 // A long event must not hold its memory for the rest of the stream.
 func TestLongBufferIsLetGo(t *testing.T) {
