@@ -80,7 +80,7 @@ func (d *Decoder) Write(p []byte) {
 			continue
 		}
 		n := d.next(p)
-		if d.stopped || n == 0 {
+		if d.stopped {
 			return
 		}
 		if n > len(p) {

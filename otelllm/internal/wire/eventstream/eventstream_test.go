@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/carry"
 )
 
 const unlimited = 1 << 30
@@ -174,6 +177,35 @@ func TestLimit(t *testing.T) {
 	}
 	// What was announced is enough: nothing of it is kept.
 	assert.Equal(t, []string{"too long"}, decode(lengths(1<<32-1, 0), unlimited))
+}
+
+// Headers that are too long to be remembered are read, and those after them.
+func TestLongHeaders(t *testing.T) {
+	long := encode("x", str(":event-type", strings.Repeat("e", 2*maxHeaders)))
+	in := long + encode("y") + long + event("a", "") + event("b", "") + encode("z")
+	gotLong := "|" + strings.Repeat("e", 2*maxHeaders) + "|||x"
+	want := []string{gotLong, "||||y", gotLong, "event|a|||", "event|b|||", "||||z"}
+	assert.Equal(t, want, decode(in, unlimited))
+
+	var r recorder
+	d := New(&r, unlimited)
+	d.Write([]byte(in))
+	d.Write([]byte(long + long))
+	for _, h := range d.known {
+		assert.LessOrEqual(t, cap(h.bytes), maxHeaders, "remembered")
+	}
+}
+
+// What all streams together hold bounds what is kept of a message until its end comes. A
+// message that comes in one piece is not kept.
+func TestNoRoom(t *testing.T) {
+	others, ok := carry.Append(nil, make([]byte, carry.Most-carry.Held()))
+	require.True(t, ok)
+	defer carry.Drop(others)
+	long := event("a", strings.Repeat("x", 2*carry.Keep))
+	whole := "event|a|||" + strings.Repeat("x", 2*carry.Keep)
+	assert.Equal(t, []string{whole, whole}, decode(long+long, unlimited, len(long)))
+	assert.Equal(t, []string{whole, "no room"}, decode(long+long+long, unlimited, len(long), 2*len(long)-1))
 }
 
 func TestStop(t *testing.T) {
