@@ -105,7 +105,10 @@ func TestBodies(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.Name(), func(t *testing.T) { runDecodeTests(t, p, tests) })
 	}
-	runDecodeTests(t, openAIChat{}, []decodeTest{{"an array", jsonType, "[]", all(unread, violated(malformedEvent))}})
+	runDecodeTests(t, openAIChat{}, []decodeTest{
+		{"an array", jsonType, "[]", all(unread, violated(malformedEvent))},
+		{"a zero byte, as messages begin with, before the events", "none", "\x00\ndata: {}\n\n", events(1)},
+	})
 }
 
 // An event that is too long is not read, and what follows it is.
