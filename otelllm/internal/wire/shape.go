@@ -30,7 +30,7 @@ type shape[M any] struct {
 	literal []byte // what lies around the holes, end to end, after the frame
 	holes   [maxHoles]hole
 	frame   uint16 // how much of it stands before the payload in an event stream
-	head    uint16 // how much of it payloads of other forms begin with; no more than frame: not declared
+	head    uint16 // how much of it payloads of other forms begin with; 0: it is not known
 	nHoles  uint8
 	lines   bool // the payload came in several lines, whose ends the literal has not as they are
 	means   M
@@ -101,12 +101,13 @@ func (s *values) filled(c *cursor, w what) bool {
 	return c.i-1 > start
 }
 
-// number consumes a value. If it is a plain number it is a hole.
+// number consumes a value. The digits that it begins with are a hole: a fraction may
+// follow any others, too.
 func (s *values) number(c *cursor) {
 	c.peek()
 	start := c.i
 	c.skip()
-	if end := endOfDigits(c.b, start); !c.bad && end == c.i && end > start {
+	if end := endOfDigits(c.b, start); end > start {
 		s.add(start, end, whatNumber, 0)
 	}
 }
@@ -117,7 +118,7 @@ func (s *values) count(c *cursor, to []int, of uint8) {
 	c.peek()
 	start := c.i
 	to[of] = c.count()
-	if c.bad || to[of] < 0 {
+	if to[of] < 0 {
 		s.overflow = true // not worth a hole of its own
 		return
 	}
@@ -182,7 +183,7 @@ func (s *shapes[M]) learnHead(n int) {
 	sh := &s.known[s.last]
 	at := int(sh.frame) + n
 	for _, sp := range s.spans[:s.n] {
-		if int(sp.end) <= n {
+		if int(sp.start) < n {
 			at -= int(sp.end - sp.start)
 		}
 	}
@@ -193,9 +194,6 @@ func (s *shapes[M]) learnHead(n int) {
 // that came last; 0 if it is not. The values are then those of the head.
 func (s *shapes[M]) head(data []byte) int {
 	sh := &s.known[s.last]
-	if sh.head <= sh.frame || int(sh.head) > len(sh.literal) {
-		return 0
-	}
 	holes := sh.holes[:sh.nHoles]
 	for len(holes) > 0 && holes[len(holes)-1].at >= sh.head {
 		holes = holes[:len(holes)-1]
@@ -230,8 +228,7 @@ func (s *shapes[M]) room(size int) *shape[M] {
 	}
 	for s.size > maxLiterals {
 		if s.next = (s.next + 1) % s.kept; s.next != s.last {
-			s.size -= uint16(len(s.known[s.next].literal))
-			s.known[s.next].literal = nil
+			s.drop(s.next)
 		}
 	}
 	return sh
@@ -266,11 +263,15 @@ func (s *shapes[M]) reset() {
 // forget drops the shapes that mean what of says.
 func (s *shapes[M]) forget(of func(means *M) bool) {
 	for i := range s.kept {
-		if sh := &s.known[i]; of(&sh.means) {
-			s.size -= uint16(len(sh.literal))
-			*sh = shape[M]{}
+		if of(&s.known[i].means) {
+			s.drop(i)
 		}
 	}
+}
+
+func (s *shapes[M]) drop(i uint8) {
+	s.size -= uint16(len(s.known[i].literal))
+	s.known[i] = shape[M]{}
 }
 
 // length is how many bytes of the payload lie in holes.
