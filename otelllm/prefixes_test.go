@@ -436,8 +436,8 @@ func cutsOf(name, text string, most int) (cuts []int) {
 	return slices.Compact(cuts)
 }
 
-// TestPrefixes cuts the package's own answers at every byte, and recorded, sloppy and
-// generated ones at a sample of their bytes or, with OTELLLM_EVERY_CUT, at every one.
+// TestPrefixes cuts the package's own answers, recorded, sloppy and
+// generated ones at a sample of their bytes or, with OTELLLM_EVERY_CUT, at every byte.
 func TestPrefixes(t *testing.T) {
 	for _, group := range []struct {
 		name    string
@@ -445,11 +445,11 @@ func TestPrefixes(t *testing.T) {
 		most    int // cuts of one answer
 		ways    []way
 	}{
-		{"own", ownAnswers(t), 1 << 20, []way{endsClean, endsReset}},
-		{"own, other ends", ownAnswers(t), 80, []way{endsTruncated, endsClosed, endsWatched}},
-		{"sloppy", sloppyAnswers(t), 50, []way{endsClean, endsReset, endsClosed}},
-		{"generated", generatedAnswers(t), 40, []way{endsClean, endsReset, endsClosed}},
-		{"recorded", recordedAnswers(t), 60, []way{endsClean, endsReset, endsClosed}},
+		{"own", ownAnswers(t), 300, []way{endsClean, endsReset}},
+		{"own, other ends", ownAnswers(t), 40, []way{endsTruncated, endsClosed, endsWatched}},
+		{"sloppy", sloppyAnswers(t), 25, []way{endsClean, endsReset, endsClosed}},
+		{"generated", generatedAnswers(t), 20, []way{endsClean, endsReset, endsClosed}},
+		{"recorded", recordedAnswers(t), 25, []way{endsClean, endsReset, endsClosed}},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
