@@ -14,7 +14,7 @@ import (
 type AbortSource = semconv.AbortSource
 
 // Sources of an abort that an application can name. Deadlines, signals
-// ([signal.NotifyContext]), bodies that are closed early and cancellations without a
+// ([signal.NotifyContext], from Go 1.26 on), bodies that are closed early and cancellations without a
 // typed cause are recognised without being named.
 //
 // [signal.NotifyContext]: https://pkg.go.dev/os/signal#NotifyContext
