@@ -34,6 +34,8 @@ SOAK ?=
 SEED ?= 1
 SOAKFLAGS ?=
 ORACLEFLAGS ?=
+# The modules that `make cross` compiles for macOS.
+CROSS_DARWIN ?= $(MODULES) bench
 IN ?=
 JAEGER ?= $(BUILD)/jaeger
 DEMO_JAEGER_FLAGS ?=
@@ -131,7 +133,6 @@ oldest-go: ## the modules that users require, with the oldest Go that they promi
 	@$(PLAIN) scripts/oldest-go
 
 .PHONY: cross
-CROSS_DARWIN ?= $(MODULES) bench
 cross: download ## compile every module, with its tests, for Windows and macOS
 	@GOOS=windows MODULES="$(MODULES) bench" $(PLAIN) scripts/each-module windows $(GO) vet ./...
 	@GOOS=darwin MODULES="$(CROSS_DARWIN)" $(PLAIN) scripts/each-module darwin $(GO) vet ./...

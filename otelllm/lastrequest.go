@@ -11,11 +11,10 @@ import (
 // LastRequest has the diagnosis of one model call: the one that was begun last under the
 // context of [WithLastRequest]. A nil *LastRequest has none. It is safe for concurrent use.
 type LastRequest struct {
-	mu     sync.Mutex
-	open   *record // not over yet; nil: none, or it is over
-	run    *Run
-	facts  classify.Request
-	closed bool // facts are those of the request
+	mu    sync.Mutex
+	open  *record // nil: none has begun, or it is over
+	run   *Run
+	facts *classify.Request // of the request that is over
 }
 
 type lastRequestKey struct{}
@@ -43,18 +42,18 @@ func (l *LastRequest) Diagnosis() classify.Diagnosis {
 		return classify.Diagnosis{}
 	}
 	l.mu.Lock()
-	open, run, facts, known := l.open, l.run, l.facts, l.closed
+	open, run, facts := l.open, l.run, l.facts
 	l.mu.Unlock()
 	if open != nil {
 		// SDKs return an error inside the stream before they close the body.
-		if facts, known = open.snapshot(time.Now()); !known {
-			return classify.Diagnosis{}
+		if seen, ended := open.snapshot(time.Now()); ended {
+			facts = &seen
 		}
 	}
-	if !known {
+	if facts == nil {
 		return classify.Diagnosis{}
 	}
-	return run.verdictOn(&facts)
+	return run.verdictOn(facts)
 }
 
 func (l *LastRequest) began(r *record) {
@@ -62,7 +61,7 @@ func (l *LastRequest) began(r *record) {
 		return
 	}
 	l.mu.Lock()
-	l.open, l.run, l.closed = r, r.run, false
+	l.open, l.run, l.facts = r, r.run, nil
 	l.mu.Unlock()
 }
 
@@ -72,7 +71,8 @@ func (l *LastRequest) ended(r *record, facts *classify.Request) {
 	}
 	l.mu.Lock()
 	if l.open == r {
-		l.open, l.facts, l.closed = nil, *facts, true
+		seen := *facts // the caller's do not move to the heap for requests without a LastRequest
+		l.open, l.facts = nil, &seen
 	}
 	l.mu.Unlock()
 }
