@@ -1,0 +1,84 @@
+// Package telemetry calls the application's OpenTelemetry SDK. It chooses the tracer of a
+// new span, and keeps a panic in a sampler, a span processor or a meter away from the
+// model call that is observed.
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
+)
+
+const (
+	// ScopeName is the name of the instrumentation scope.
+	ScopeName = "github.com/otelllm/otelllm-go/otelllm"
+	// Version is the version of the instrumentation.
+	Version = "0.1.0"
+)
+
+// Tracer returns the tracer of a new span: of the given provider, else of the provider
+// that made the context's span, else of the global one. A remote span, or one that only
+// carries a span context, has no such provider: its own is a no-op.
+func Tracer(ctx context.Context, given trace.TracerProvider) trace.Tracer {
+	if given == nil {
+		given = otel.GetTracerProvider()
+		span := trace.SpanFromContext(ctx)
+		if sc := span.SpanContext(); sc.IsValid() && !sc.IsRemote() {
+			if made := span.TracerProvider(); made != nil && !carriedOnly(made) {
+				given = made
+			}
+		}
+	}
+	return tracerFrom(given)
+}
+
+// tracerFrom returns the tracer of this module.
+func tracerFrom(p trace.TracerProvider) trace.Tracer {
+	return p.Tracer(ScopeName, trace.WithInstrumentationVersion(Version))
+}
+
+// carriedOnly reports whether p is the provider of spans that only carry a span context.
+func carriedOnly(p trace.TracerProvider) bool {
+	return reflect.TypeOf(p) == carrierType
+}
+
+var carrierType = reflect.TypeOf(trace.SpanFromContext(trace.ContextWithSpanContext(context.Background(), trace.SpanContext{})).TracerProvider())
+
+// NoSpan records nothing.
+var NoSpan = trace.SpanFromContext(context.Background())
+
+// StartSpan calls start. If a provider, a sampler or a span processor panics, ctx stays
+// as it is and the span is [NoSpan].
+func StartSpan(ctx context.Context, start func() (context.Context, trace.Span)) (started context.Context, span trace.Span) {
+	defer func() {
+		if p := recover(); p != nil {
+			started, span = ctx, NoSpan
+			ReportPanic(p)
+		}
+	}()
+	return start()
+}
+
+// Guard calls f, which calls what the application has registered. A panic ends f and
+// nothing else.
+func Guard(f func()) {
+	defer Recover()
+	f()
+}
+
+// Recover has to be deferred. It reports a panic and ends it.
+func Recover() {
+	if p := recover(); p != nil {
+		ReportPanic(p)
+	}
+}
+
+// ReportPanic reports a panic to the OpenTelemetry error handler. The value may hold
+// content, so only its type is reported.
+func ReportPanic(p any) {
+	defer func() { _ = recover() }() // the handler is the application's, too
+	otel.Handle(fmt.Errorf("otelllm: the recording of a model call ended by a panic (%T); the call itself went on", p))
+}
