@@ -1,0 +1,316 @@
+package httpcall
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+)
+
+const (
+	// maxRequest bounds a request body that is read where it lies, in bytes.
+	maxRequest = wire.MaxEvent
+	// MaxCopy bounds a request body that has to be copied to be read, in bytes.
+	MaxCopy = 8 << 20
+)
+
+// Contents is what a request's body says. The zero value was not observed.
+type Contents struct {
+	wire.Request
+
+	Stream classify.Fact
+	Read   bool // the body was there to be read, whether it is well-formed or not
+}
+
+// parse reads a whole body. Of a malformed body only the model is kept: a list of ids that
+// was cut would claim that the others are absent.
+func parse(p wire.Protocol, body []byte) (c Contents) {
+	defer func() {
+		if recover() != nil {
+			c = Contents{Read: true}
+		}
+	}()
+	r, err := p.ReadRequest(body)
+	if err != nil {
+		return Contents{Request: wire.Request{Model: r.Model}, Read: true}
+	}
+	c = Contents{Request: r, Read: true}
+	if !r.StreamUnknown {
+		c.Stream = classify.FactOf(r.Stream)
+	}
+	return c
+}
+
+// StreamsByPath reports whether a request of p streams whatever its body says.
+func StreamsByPath(p wire.Protocol) bool {
+	return parse(p, saysNoStream).Stream == classify.Yes
+}
+
+var saysNoStream = []byte(`{"stream":false}`)
+
+// ReadInMemory reads the body of a request before it is sent, where it lies in memory: as
+// http.NewRequest has it for a bytes.Reader, bytes.Buffer or strings.Reader. It reports
+// false where the body has to be read as it is sent. It leaves req.Body as it is, and never
+// calls GetBody: that is the application's, may take its time, and may rewind the very
+// reader that is about to be sent.
+func ReadInMemory(req *http.Request, p wire.Protocol) (c Contents, ok bool) {
+	if req.Body == nil || req.Body == http.NoBody {
+		return Contents{}, true
+	}
+	body, ok := inMemory(req.Body)
+	if !ok || len(body) > maxRequest {
+		return Contents{}, ok
+	}
+	return parse(p, body), true
+}
+
+// inMemory is what is left to be read of a body that lies in memory. It is read where it
+// lies, and must not be kept or changed.
+func inMemory(body io.ReadCloser) ([]byte, bool) {
+	var here lent
+	switch r := unwrapped(body).(type) {
+	case *bytes.Buffer:
+		return r.Bytes(), true
+	case *bytes.Reader:
+		again := *r
+		_, _ = again.WriteTo(&here)
+	case *strings.Reader:
+		again := *r
+		_, _ = again.WriteTo(&here)
+	default:
+		return nil, false
+	}
+	return here, true
+}
+
+// unwrapped is what io.NopCloser has wrapped into body.
+func unwrapped(body io.ReadCloser) any {
+	t := reflect.TypeOf(body)
+	if t.PkgPath() != "io" || t.Kind() != reflect.Struct || t.NumField() != 1 || t.Field(0).Name != "Reader" {
+		return nil
+	}
+	return reflect.ValueOf(body).Field(0).Interface()
+}
+
+// lent is what a reader in memory writes, in one piece.
+type lent []byte
+
+// Write implements io.Writer. It keeps p, which belongs to the reader.
+func (l *lent) Write(p []byte) (int, error) {
+	*l = p
+	return len(p), nil
+}
+
+// Misdeclared reports whether the body of req lies in memory and is not as long as req
+// claims.
+func Misdeclared(req *http.Request) bool {
+	if req.Body == nil || req.ContentLength <= 0 {
+		return false
+	}
+	body, ok := inMemory(req.Body)
+	return ok && int64(len(body)) != req.ContentLength
+}
+
+// Body is the body of a request that does not lie in memory. It passes on what is read and
+// keeps a bounded copy until the body is whole. The methods that report what was read do
+// nothing, and report nothing, on a nil *Body.
+type Body struct {
+	io.ReadCloser
+	BodyConfig
+
+	mu sync.Mutex
+	// Everything below is guarded by mu: the transport reads the body on a
+	// goroutine of its own, which may outlive RoundTrip.
+	tries    int // to send it, after the first
+	buf      []byte
+	over     bool // whole, or given up
+	contents Contents
+	count    int64 // bytes of this try
+	wrong    bool  // it is not as long as announced
+	failed   error // of the reader itself
+}
+
+// BodyConfig says what is known of a request before its body is read.
+type BodyConfig struct {
+	Protocol    wire.Protocol
+	Alternative wire.Protocol // the body may be a call of this protocol instead; nil: it may not
+	Unsure      bool          // only the body says whether the request is a model call
+	Length      int64         // as announced; not positive: unknown
+	Limit       *BodyLimit    // sees every Read; nil: none
+	// OnStream, if not nil, is called when the body is whole and asks for a stream.
+	OnStream func(now time.Time)
+}
+
+// NewBody returns a Body that reads from body.
+func NewBody(body io.ReadCloser, c BodyConfig) *Body {
+	return &Body{ReadCloser: body, BodyConfig: c}
+}
+
+// Read implements io.Reader.
+func (b *Body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.Limit.read(p, n, err)
+	b.saw(0, p[:max(0, min(n, len(p)))], err)
+	return n, err
+}
+
+// TrackGetBody wraps a request's GetBody, which net/http calls to send the request once more.
+// The body that it returns is read from then on instead of the one before. Nil stays nil.
+func (b *Body) TrackGetBody(get func() (io.ReadCloser, error)) func() (io.ReadCloser, error) {
+	if get == nil {
+		return nil
+	}
+	return func() (io.ReadCloser, error) {
+		body, err := get()
+		if err != nil || body == nil {
+			return body, err
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.tries++
+		b.buf, b.count, b.wrong, b.failed = b.buf[:0], 0, false, nil
+		return &nextTry{body, b, b.tries}, nil
+	}
+}
+
+// nextTry is the body of a request that is sent once more.
+type nextTry struct {
+	io.ReadCloser
+
+	body *Body
+	try  int
+}
+
+// Read implements io.Reader.
+func (b *nextTry) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.body.saw(b.try, p[:max(0, min(n, len(p)))], err)
+	return n, err
+}
+
+// saw takes what one Read returned.
+func (b *Body) saw(try int, p []byte, err error) {
+	if b.keep(try, p, err) && b.OnStream != nil {
+		b.OnStream(time.Now())
+	}
+}
+
+// keep reports whether the body is whole by now, and asks for a stream.
+func (b *Body) keep(try int, p []byte, err error) (streams bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if try != b.tries {
+		return false
+	}
+	b.count += int64(len(p))
+	end := err == io.EOF //nolint:errorlint // bodies return it bare
+	if err != nil && !end {
+		b.failed = err
+	}
+	if b.Length > 0 && (b.count > b.Length || end && b.count < b.Length) {
+		b.wrong = true
+	}
+	if b.over {
+		return false
+	}
+	if len(b.buf)+len(p) > MaxCopy {
+		b.buf, b.over = nil, true
+		return false
+	}
+	if b.buf == nil && b.Length > int64(len(p)) && b.Length <= MaxCopy {
+		b.buf = make([]byte, 0, b.Length)
+	}
+	b.buf = append(b.buf, p...)
+	if !end && (b.Length <= 0 || int64(len(b.buf)) != b.Length) {
+		return false
+	}
+	b.contents = parse(b.Protocol, b.buf)
+	if b.Alternative != nil && !b.contents.IsCall {
+		if other := parse(b.Alternative, b.buf); other.IsCall {
+			b.Protocol, b.contents = b.Alternative, other
+		}
+	}
+	b.buf, b.over = nil, true
+	return b.contents.Stream == classify.Yes
+}
+
+// ReadUnsent reads the body of a request by its GetBody if sending failed before any of
+// the body was read: a connection that was refused says nothing of the history, and the
+// verdict would have to be careful without it. Nothing else calls GetBody any more then.
+func (b *Body) ReadUnsent(get func() (io.ReadCloser, error)) {
+	if b == nil || get == nil {
+		return
+	}
+	b.mu.Lock()
+	try, untouched := b.tries, !b.over && b.count == 0 && b.failed == nil
+	b.mu.Unlock()
+	if !untouched {
+		return
+	}
+	defer func() { _ = recover() }() // GetBody is the application's
+	body, err := get()
+	if err != nil {
+		return
+	}
+	defer body.Close()
+	all, err := io.ReadAll(io.LimitReader(body, MaxCopy+1))
+	if err == nil && (b.Length <= 0 || int64(len(all)) == b.Length) {
+		b.keep(try, all, io.EOF)
+	}
+}
+
+// Drop forgets what has been kept of a body that was not sent whole.
+func (b *Body) Drop() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.buf, b.over = nil, true
+}
+
+// Contents returns what the body says, if it has been sent whole.
+func (b *Body) Contents() Contents {
+	if b == nil {
+		return Contents{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.contents
+}
+
+// SpokenProtocol returns the protocol that the body turned out to have.
+func (b *Body) SpokenProtocol() wire.Protocol {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Protocol
+}
+
+// Foreign reports whether the body has been sent whole and is not that of a model call.
+func (b *Body) Foreign() bool {
+	if b == nil || !b.Unsure {
+		return false
+	}
+	c := b.Contents()
+	return c.Read && !c.IsCall
+}
+
+// Fault returns what the body itself did wrong: whether it was not as long as announced,
+// and the error that reading it failed with, or nil.
+func (b *Body) Fault() (wrong bool, failed error) {
+	if b == nil {
+		return false, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failed == http.ErrBodyReadAfterClose { //nolint:errorlint // itself: net/http's server has closed it
+		return b.wrong, nil
+	}
+	return b.wrong, b.failed
+}

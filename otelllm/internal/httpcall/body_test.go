@@ -1,0 +1,78 @@
+package httpcall
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+)
+
+const historyBody = `{"model":"gpt-5","stream":true,"messages":[
+	{"role":"assistant","tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"call_2","type":"function","function":{"name":"f","arguments":"{}"}}]},
+	{"role":"tool","tool_call_id":"call_1","content":"secret"}]}`
+
+// A body in memory is read where it lies.
+func TestReadInMemoryDoesNotCopy(t *testing.T) {
+	protocol, _ := wire.ByName("openai_chat")
+	body := []byte(strings.Replace(historyBody, "secret", strings.Repeat("s", 1<<20), 1))
+	req, err := http.NewRequest(http.MethodPost, "http://x/v1/chat/completions", bytes.NewReader(body))
+	require.NoError(t, err)
+	contents, ok := ReadInMemory(req, protocol)
+	require.True(t, ok)
+	assert.Equal(t, "gpt-5", contents.Model)
+	allocated := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_, _ = ReadInMemory(req, protocol)
+		}
+	}).AllocedBytesPerOp()
+	assert.Less(t, allocated, int64(64<<10), "of a body of 1 MB")
+	left, err := io.ReadAll(req.Body)
+	require.NoError(t, err)
+	assert.Equal(t, body, left, "the body itself is as it was")
+}
+
+// TestNextTryCountsAlone: what is still read of an earlier try is not the body that counts.
+func TestNextTryCountsAlone(t *testing.T) {
+	protocol, _ := wire.ByName("openai_chat")
+	body := NewBody(io.NopCloser(strings.NewReader("nonsense"+historyBody)), BodyConfig{Protocol: protocol, Length: int64(len(historyBody))})
+	_, err := body.Read(make([]byte, 8))
+	require.NoError(t, err)
+	again, err := body.TrackGetBody(func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(historyBody)), nil })()
+	require.NoError(t, err)
+	_, err = again.Read(make([]byte, 20))
+	require.NoError(t, err)
+	_, err = body.Read(make([]byte, 20))
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, again)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"call_1", "call_2"}, body.Contents().HistoryCalls)
+	wrong, _ := body.Fault()
+	assert.False(t, wrong)
+	assert.Nil(t, body.TrackGetBody(nil), "what cannot be had twice stays so")
+	_, err = body.TrackGetBody(func() (io.ReadCloser, error) { return nil, io.ErrClosedPipe })()
+	require.ErrorIs(t, err, io.ErrClosedPipe)
+}
+
+// A transport may go on reading the request after it has answered.
+func TestBodyOutlivesTheAttempt(t *testing.T) {
+	protocol, _ := wire.ByName("openai_chat")
+	body := NewBody(io.NopCloser(strings.NewReader(historyBody)), BodyConfig{Protocol: protocol})
+	n, err := body.Read(make([]byte, 10))
+	require.NoError(t, err)
+	assert.Equal(t, 10, n)
+	assert.Zero(t, body.Contents())
+	body.Drop()
+	rest, err := io.ReadAll(body)
+	require.NoError(t, err)
+	assert.Equal(t, historyBody[10:], string(rest))
+	assert.Empty(t, body.buf, "nothing is kept after it")
+	assert.Zero(t, body.Contents())
+	require.NoError(t, body.Close())
+}
