@@ -1,0 +1,184 @@
+package agentrun
+
+import (
+	"slices"
+	"time"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Diagnosis judges the run on what has been seen of it so far. It is the zero value for a
+// nil run.
+func (r *Run) Diagnosis() classify.Diagnosis {
+	if r == nil {
+		return classify.Diagnosis{}
+	}
+	j, _ := r.judge()
+	d := j.diagnosis
+	d.Evidence, d.MissingEvidence = slices.Clone(d.Evidence), slices.Clone(d.MissingEvidence)
+	d.MissingOutputs, d.Timeline = slices.Clone(d.MissingOutputs), slices.Clone(d.Timeline)
+	return d
+}
+
+// judge judges the run, once a generation. Settled: nothing of it is still going on, so
+// that the judgment holds until the next generation.
+func (r *Run) judge() (j *judgment, settled bool) {
+	generation := r.generation.Load()
+	r.mu.Lock()
+	last := r.judgment
+	r.mu.Unlock()
+	if last != nil && last.generation == generation {
+		return last, true
+	}
+	facts, settled := r.Facts()
+	v := classify.Judge(&facts)
+	r.addForgotten(&v.Run, facts.Requests)
+	j = &judgment{generation: generation, diagnosis: v.Run, effects: v.Effects}
+	j.effects.Requests, j.effects.Tools = len(facts.Requests)+facts.Inner.Requests, len(facts.Tools)+facts.Inner.Tools
+	if settled {
+		r.mu.Lock()
+		r.judgment = j
+		r.mu.Unlock()
+	}
+	return j, settled
+}
+
+// Facts copies what is known of the run and its parts. Settled: nothing of it is still
+// going on.
+func (r *Run) Facts() (run classify.Run, settled bool) { return r.recentFacts(0) }
+
+// recentFacts is Facts with the last parts only, as many as limit says; 0: all.
+func (r *Run) recentFacts(limit int) (run classify.Run, settled bool) {
+	now := time.Now()
+	var open []classify.Request
+	r.mu.Lock()
+	kept := r.parts
+	if limit > 0 {
+		kept = kept.recent(limit)
+	}
+	run = r.facts
+	run.Requests = slices.Clone(kept.requests)
+	for _, q := range r.open {
+		request, ok := q.Snapshot(now)
+		if !ok {
+			request = q.SoFar()
+		}
+		if request.Open && r.facts.Ended == classify.Yes {
+			open = append(open, request) // announced, and missing until it ends
+		} else {
+			run.Requests = append(run.Requests, request)
+		}
+	}
+	run.Tools = make([]classify.Tool, 0, len(kept.tools))
+	settled = len(r.open) == 0
+	for _, t := range kept.tools {
+		run.Tools = append(run.Tools, t.Facts())
+	}
+	inner := r.inner
+	inner.runs = slices.Clone(inner.runs)
+	ended := r.facts.Ended == classify.Yes
+	r.mu.Unlock()
+
+	run.Inner = inner.did
+	for _, w := range inner.runs {
+		e, done := w.effects()
+		run.Inner, settled = run.Inner.Join(e), settled && done
+	}
+	if len(open) > 0 {
+		run.Inner = run.Inner.Join(r.effectsOf(open, run.Tools))
+	}
+	if !ended || limit > 0 {
+		// What is here is all that there is.
+		run.AnnouncedRequests = classify.Counted(len(run.Requests) + run.Inner.Requests)
+		run.AnnouncedTools = 0
+		if r.recordsTools() {
+			run.AnnouncedTools = classify.Counted(len(run.Tools) + run.Inner.Tools)
+		}
+	}
+	return run, settled
+}
+
+// addForgotten counts the failures of requests that were forgotten among the recovered
+// ones, if a later request was answered.
+func (r *Run) addForgotten(d *classify.Diagnosis, later []classify.Request) {
+	r.mu.Lock()
+	failures := r.inner.failures
+	r.mu.Unlock()
+	if failures == 0 || !slices.ContainsFunc(later, func(q classify.Request) bool { return q.Failed == classify.No }) {
+		return
+	}
+	d.RecoveredFailures += failures
+	if d.Outcome == semconv.RunOutcomeSucceeded {
+		d.Outcome = semconv.RunOutcomeRecovered
+	}
+}
+
+// effectsOf returns what requests and tools of the run did. None of them is counted.
+func (r *Run) effectsOf(requests []classify.Request, tools []classify.Tool) classify.Effects {
+	e := r.judgeParts(requests, tools).Effects
+	e.Requests, e.Tools = 0, 0
+	return e
+}
+
+// judgeParts judges some requests and tools of the run by themselves.
+func (r *Run) judgeParts(requests []classify.Request, tools []classify.Tool) classify.Verdicts {
+	run := classify.Run{Requests: requests, Tools: tools}
+	if r.recordsTools() {
+		run.ToolsRecorded = classify.Yes
+	}
+	return classify.Judge(&run)
+}
+
+// JudgeRequest judges one request on what has been seen so far, as a part of its run
+// if it has one. It is the zero value if nothing failed.
+func (r *Run) JudgeRequest(f *classify.Request) classify.Diagnosis {
+	switch {
+	case !classify.Failed(f):
+		return classify.Diagnosis{}
+	case r == nil:
+		return classify.Judge(&classify.Run{Requests: []classify.Request{*f}}).Requests[0]
+	}
+	facts, _ := r.recentFacts(RecentParts)
+	i := slices.IndexFunc(facts.Requests, func(q classify.Request) bool { return q.Start.Equal(f.Start) && q.End.Equal(f.End) })
+	if i < 0 { // it is just ending, or so many ended after it
+		i = len(facts.Requests)
+		facts.Requests = append(facts.Requests, *f)
+	}
+	r.mu.Lock()
+	r.past.addTo(&facts, f, earliest(facts.Requests))
+	r.mu.Unlock()
+	return classify.Judge(&facts).Requests[i]
+}
+
+// JudgeTool is JudgeRequest for a tool.
+func (r *Run) JudgeTool(t *classify.Tool) classify.Diagnosis {
+	if t.Outcome == semconv.ToolOutcomeSucceeded && t.Delivery != semconv.OutputDeliveryFailed && !r.inputOpen(t.CallID) {
+		return classify.Diagnosis{}
+	}
+	facts, _ := r.recentFacts(RecentParts)
+	i := len(facts.Tools) - 1
+	for i >= 0 && !(facts.Tools[i].Start.Equal(t.Start) && facts.Tools[i].CallID == t.CallID) {
+		i--
+	}
+	if i < 0 { // it took so long that many began after it
+		i = len(facts.Tools)
+		facts.Tools = append(facts.Tools, *t)
+	}
+	return classify.Judge(&facts).Tools[i]
+}
+
+// inputOpen reports whether a response was cut in the input of this call.
+func (r *Run) inputOpen(callID string) bool {
+	if callID == "" {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := len(r.requests) - 1; i >= max(0, len(r.requests)-RecentParts); i-- {
+		if slices.Contains(r.requests[i].OpenCallIDs, callID) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,221 @@
+package agentrun
+
+import (
+	"slices"
+	"time"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// RecentParts is how many requests, and how many tools, a verdict on one part of an open
+// run looks at one by one. What it needs of those before is in [past].
+const RecentParts = 64
+
+// past is what the verdict on a request needs of the parts before the recent ones: of
+// each kind that could make it more careful, one. A list is longer by one than the
+// longest list of ids in a request's history, so that one of its parts is not in that
+// history, if so many came. It is guarded by the run's mu.
+type past struct {
+	tools    map[string]*Tool               // those that are kept, by the call's id: the last one
+	acted    map[semconv.ToolEffect][]*Tool // the first tools that may have done something, by effect
+	waiting  []*Tool                        // whose output no request had that ran to its end, at most MaxParts
+	violated []classify.Request             // the first one of each violation
+
+	// The calls that no recorded tool executed. Where a later request has the output of
+	// one, tools are not all recorded, unless the tools without ids account for it.
+	owed                 map[string]time.Time // that no request has the output of, by when they were made
+	strays               []stray              // the first of the others
+	strayCalls, nameless int                  // how many of the others there are, and how many tools without ids
+	unnamed              time.Time            // when a response first had calls without ids, or may have had some
+}
+
+// stray is a call that was executed by a tool that is not recorded.
+type stray struct {
+	id string
+	at time.Time
+}
+
+func (p *past) toolBegan(t *Tool) {
+	if p.tools == nil {
+		p.tools, p.acted = map[string]*Tool{}, map[semconv.ToolEffect][]*Tool{}
+	}
+	if t.callID == "" {
+		p.nameless++
+	} else {
+		p.tools[t.callID] = t
+		delete(p.owed, t.callID)
+	}
+	if len(p.waiting) < MaxParts {
+		p.waiting = append(p.waiting, t)
+	}
+	list := p.acted[t.effect]
+	if len(list) > classify.MaxIDs {
+		list = slices.DeleteFunc(list, func(t *Tool) bool { f := t.Facts(); return !mayHaveActed(&f) })
+	}
+	if len(list) <= classify.MaxIDs {
+		list = append(list, t)
+	}
+	p.acted[t.effect] = list
+}
+
+// forget forgets a tool that is not kept any more, but for its effect.
+func (p *past) forget(t *Tool) {
+	if p.tools[t.callID] == t {
+		delete(p.tools, t.callID)
+	}
+}
+
+// requestEnded takes what a request says about those before it, and its own calls.
+func (p *past) requestEnded(f *classify.Request) {
+	if f.HistoryCalls == nil { // it may have any output
+		for id := range p.owed {
+			p.addStray(id)
+		}
+	}
+	answered := f.Ended == semconv.StreamEndTerminalEvent && f.Finish != classify.FinishMissing
+	for _, id := range f.HistoryOutputs {
+		if _, ok := p.owed[id]; ok {
+			p.addStray(id)
+		}
+		if t := p.tools[id]; t != nil && answered && !t.begun.After(f.Start) {
+			p.outputAnswered(t)
+		}
+	}
+	for _, id := range f.CallIDs {
+		if p.tools[id] == nil && len(p.owed) < MaxParts {
+			if p.owed == nil {
+				p.owed = map[string]time.Time{}
+			}
+			p.owed[id] = f.End
+		}
+	}
+	if p.unnamed.IsZero() && callsUnnamed(f) {
+		p.unnamed = f.End
+	}
+	if violates(f.Transport.Cause) && !slices.ContainsFunc(p.violated, func(v classify.Request) bool { return v.Transport.Cause == f.Transport.Cause }) {
+		p.violated = append(p.violated, *f)
+	}
+}
+
+// outputAnswered forgets a tool that waits: the model got its output.
+func (p *past) outputAnswered(t *Tool) {
+	t.setAnswered()
+	for i, w := range slices.Backward(p.waiting) {
+		if w == t {
+			p.waiting = slices.Delete(p.waiting, i, i+1)
+			return
+		}
+	}
+}
+
+// addStray counts a call whose output a request has, and which no recorded tool executed.
+func (p *past) addStray(id string) {
+	p.strayCalls++
+	if len(p.strays) <= classify.MaxIDs {
+		p.strays = append(p.strays, stray{id, p.owed[id]})
+	}
+	delete(p.owed, id)
+}
+
+// callsUnnamed reports whether a response has calls without ids, or may have.
+func callsUnnamed(f *classify.Request) bool {
+	if !f.ToolCalls.Observed() && !f.ToolInputsCompleted.Observed() {
+		return f.Status > 0 && f.Status < 400
+	}
+	return max(f.ToolCalls.N(), f.ToolInputsCompleted.N()) > len(f.CallIDs)
+}
+
+// unexecuted is a request before f that made a call which is not in f's history, and
+// which no recorded tool executed; false if there is no such request.
+func (p *past) unexecuted(f *classify.Request) (classify.Request, bool) {
+	before := func(id string, at time.Time) bool {
+		return !at.After(f.Start) && !slices.Contains(f.HistoryOutputs, id) && !slices.Contains(f.CallIDs, id)
+	}
+	made := func(at time.Time, ids ...string) (classify.Request, bool) {
+		return classify.Request{
+			Start: at, End: at, CallIDs: ids, ToolCalls: classify.Counted(1),
+			HistoryCalls: []string{}, HistoryOutputs: []string{}, Failed: classify.No,
+		}, true
+	}
+	if !p.unnamed.IsZero() && !p.unnamed.After(f.Start) {
+		return made(p.unnamed)
+	}
+	for id, at := range p.owed {
+		if before(id, at) {
+			return made(at, id)
+		}
+	}
+	for _, s := range p.strays {
+		if before(s.id, s.at) {
+			return made(s.at, s.id)
+		}
+	}
+	return classify.Request{}, false
+}
+
+// violates reports whether a cause is a violation of the protocol: the first passes.
+func violates(c semconv.TransportCause) bool {
+	switch c {
+	case semconv.TransportCauseMalformedEvent, semconv.TransportCauseEventTooLong, semconv.TransportCauseUnexpectedContentType:
+		return true
+	default:
+		return false
+	}
+}
+
+// mayHaveActed reports whether the tool is not known to have done nothing.
+func mayHaveActed(t *classify.Tool) bool {
+	return !t.FailedBeforeEffect && t.Outcome != semconv.ToolOutcomeRejected && t.Outcome != semconv.ToolOutcomeInvalidInput
+}
+
+// addTo adds to run, of which only the parts since a moment are there, what else may
+// make the verdict on its request f more careful.
+func (p *past) addTo(run *classify.Run, f *classify.Request, since time.Time) {
+	var older []classify.Tool
+	missing := 0
+	for _, t := range p.waiting {
+		if !t.begun.Before(since) || missing == classify.MaxIDs || missing > 0 && f.HistoryCalls == nil {
+			break
+		}
+		if t.callID == "" || !slices.Contains(f.HistoryOutputs, t.callID) {
+			missing++
+			older = append(older, t.Facts())
+		}
+	}
+	for _, tools := range p.acted {
+		for _, t := range tools {
+			tool := t.Facts()
+			if !t.begun.Before(since) || !mayHaveActed(&tool) || t.callID != "" && slices.Contains(f.HistoryOutputs, t.callID) {
+				continue
+			}
+			if !slices.ContainsFunc(older, func(u classify.Tool) bool { return u.Start.Equal(tool.Start) && u.CallID == tool.CallID }) {
+				if t.isAnswered() {
+					tool.Delivery = semconv.OutputDeliverySent // the request that answered it may not be there
+				}
+				older = append(older, tool)
+			}
+			break
+		}
+	}
+	if len(older) > 0 {
+		slices.SortStableFunc(older, func(a, b classify.Tool) int { return a.Start.Compare(b.Start) })
+		run.Tools = append(older, run.Tools...)
+	}
+	if run.AnnouncedTools.Observed() {
+		run.AnnouncedTools = classify.Counted(run.Inner.Tools + len(run.Tools))
+	}
+	if p.strayCalls > p.nameless {
+		run.AnnouncedTools = 0
+	}
+	if !run.AnnouncedTools.Observed() {
+		if r, ok := p.unexecuted(f); ok {
+			run.Requests = append(run.Requests, r)
+		}
+	}
+	for i := range p.violated {
+		if v := &p.violated[i]; v.Start.Before(since) && v.Transport.Cause == f.Transport.Cause {
+			run.Requests = append(run.Requests, *v)
+		}
+	}
+}

@@ -1,0 +1,381 @@
+// Package agentrun holds what is known of the runs of an agent while they go on: their
+// requests, their tools and the runs within them. It judges them at any moment, by the
+// rules of package classify.
+package agentrun
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/abort"
+	"github.com/otelllm/otelllm-go/otelllm/internal/live"
+	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
+	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// MaxParts bounds the requests, and the tools, whose facts a run keeps one by one, and so
+// what a live diagnosis costs. Beyond it the oldest are forgotten, except for what they
+// did.
+const MaxParts = 128
+
+// Run is one agent turn or run: the parent of its requests and tools. It is safe
+// for concurrent use. The methods of a nil *Run are those of a request or tool outside of
+// any run.
+type Run struct {
+	Config
+	ctx       context.Context // the caller's: aborts are read off it
+	parent    *Run            // the run that this one began within; nil: none
+	span      trace.Span
+	recording bool   // the span is
+	id        string // span id in hex, or ""
+
+	// begunRequests and begunTools count what began in this run and in the runs within it.
+	begunRequests, begunTools atomic.Int64
+	recorded                  atomic.Bool // a tool of the run itself was recorded; those within it are not its own
+	// generation changes with everything that a diagnosis rests on, except for what an
+	// open request reads.
+	generation atomic.Uint64
+
+	mu sync.Mutex
+	// Everything below is guarded by mu.
+	facts    classify.Run // without its parts
+	parts                 // those whose facts are kept
+	open     []OpenRequest
+	waiting  []*Tool // ended, and their spans wait for the output's delivery
+	inner    innerRuns
+	past     past // what a verdict on a part needs of the parts before the recent ones
+	judgment *judgment
+}
+
+// Config configures a run.
+type Config struct {
+	Agent          string // "": not known
+	ConversationID string
+	TracerProvider trace.TracerProvider // nil: see [telemetry.Tracer]
+	Verdicts       bool                 // the run's spans carry the client's verdicts
+	ToolsRecorded  bool                 // the author declares that every tool is recorded
+	Live           *live.Registry       // where the run and its tools are registered
+}
+
+// OpenRequest is a request that has begun and whose recording has not ended.
+type OpenRequest interface {
+	// Snapshot returns the facts that the request would end with if its stream were
+	// closed now. It reports false if the protocol's terminal event has not come yet.
+	Snapshot(now time.Time) (classify.Request, bool)
+	// SoFar returns the facts of what the request has done by now. It has no end.
+	SoFar() classify.Request
+}
+
+// parts are requests and tools of a run.
+type parts struct {
+	requests []classify.Request // in the order of their end
+	tools    []*Tool            // in the order of their beginning
+}
+
+// judgment is what a run was judged to be, at one generation.
+type judgment struct {
+	generation uint64
+	diagnosis  classify.Diagnosis
+	effects    classify.Effects
+}
+
+type runKey struct{}
+
+// Of returns the innermost run that ctx belongs to, or nil.
+func Of(ctx context.Context) *Run {
+	run, _ := ctx.Value(runKey{}).(*Run)
+	return run
+}
+
+// Start starts a run and its span, `invoke_agent {agent}`. Requests and tools under the
+// context that it returns belong to the run.
+func Start(ctx context.Context, c Config) (context.Context, *Run) {
+	c.Agent = spanfacts.Bound(c.Agent)
+	name := "invoke_agent"
+	if c.Agent != "" {
+		name += " " + c.Agent
+	}
+	start := time.Now()
+	run := &Run{Config: c, ctx: ctx, parent: Of(ctx)}
+	run.ToolsRecorded = c.ToolsRecorded || run.parent != nil && run.parent.ToolsRecorded
+	run.facts.Start = start
+	ctx, run.span = telemetry.StartSpan(ctx, func() (context.Context, trace.Span) {
+		parent := trace.SpanContextFromContext(ctx)
+		ctx, span := telemetry.Tracer(ctx, c.TracerProvider).Start(ctx, name, trace.WithTimestamp(start),
+			trace.WithAttributes(spanfacts.RunStart(c.Agent, c.ConversationID)...))
+		if sc := span.SpanContext(); sc.IsValid() && !sc.Equal(parent) {
+			run.id = sc.SpanID().String()
+		}
+		run.recording = span.IsRecording()
+		return ctx, span
+	})
+	run.parent.adopt(run)
+	live.AddRun(run.Live, run)
+	return context.WithValue(ctx, runKey{}, run), run
+}
+
+// Span returns the run's span.
+func (r *Run) Span() trace.Span { return r.span }
+
+// Shutdown ends the run, as aborted by shutdown.
+func (r *Run) Shutdown() { r.end(abort.Shutdown, false) }
+
+// End ends the run with the error that it ended on, or nil. Calls after the first do
+// nothing.
+func (r *Run) End(err error) { r.end(err, false) }
+
+// EndPanic ends a run that panicked.
+func (r *Run) EndPanic() { r.end(nil, true) }
+
+func (r *Run) end(err error, panicked bool) {
+	if r == nil {
+		return
+	}
+	defer telemetry.Recover()
+	now := time.Now()
+	ended, waiting, first := r.settle(err, panicked, now)
+	if !first {
+		return
+	}
+	r.changed()
+	live.Remove(r.Live, r)
+	for _, t := range waiting {
+		t.endSpan()
+	}
+	r.endSpan(&ended, now)
+	r.leaveParent()
+}
+
+// settle makes the run's own facts final. It returns them with the tools whose spans
+// wait for that, and whether this is the first end.
+func (r *Run) settle(err error, panicked bool, now time.Time) (ended classify.Run, waiting []*Tool, first bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := &r.facts
+	if f.Ended == classify.Yes {
+		return classify.Run{}, nil, false
+	}
+	f.Ended, f.End = classify.Yes, now
+	f.AnnouncedRequests = classify.Counted(int(r.begunRequests.Load()))
+	if r.recordsTools() {
+		f.AnnouncedTools = classify.Counted(int(r.begunTools.Load()))
+	}
+	switch {
+	case panicked:
+		f.Failed, f.ErrorType = classify.Yes, panicType
+	case err == nil:
+		f.Failed = classify.No
+	default:
+		telemetry.Guard(func() { f.Abort = r.abortIn(err, now) })
+		if f.Abort.Source == semconv.AbortSourceUnset {
+			f.Failed, f.ErrorType = classify.Yes, netcause.RootType(err)
+		}
+	}
+	waiting, r.waiting = r.waiting, nil
+	return *f, waiting, true
+}
+
+// endSpan ends the run's span. The verdict is judged once more, over everything.
+func (r *Run) endSpan(ended *classify.Run, now time.Time) {
+	if r.recording {
+		telemetry.Guard(func() {
+			attrs := spanfacts.RunEnd(ended)
+			failed, summary := ended.Failed == classify.Yes, ""
+			if r.Verdicts {
+				d := r.Diagnosis()
+				attrs = spanfacts.AppendRunVerdict(attrs, &d)
+				if d.Outcome == semconv.RunOutcomeFailed {
+					failed, summary = true, d.Summary
+				}
+			}
+			r.span.SetAttributes(attrs...)
+			if failed {
+				r.span.SetStatus(codes.Error, summary)
+			}
+		})
+	}
+	telemetry.Guard(func() { r.span.End(trace.WithTimestamp(now)) })
+}
+
+// recordsTools reports whether every tool that runs is recorded: the author declares it,
+// or one was.
+func (r *Run) recordsTools() bool { return r.ToolsRecorded || r.recorded.Load() }
+
+// changed starts a new generation of the run and of every run around it: something
+// changed that their diagnoses rest on.
+func (r *Run) changed() {
+	for ; r != nil; r = r.parent {
+		r.generation.Add(1)
+	}
+}
+
+// abortIn returns, with mu held, the deliberate end that err reports. It is the zero
+// value if err is a failure.
+//
+// A run's error has come a long way: SDKs wrap it, and http.Client replaces it
+// when its own timeout fires. So where err only resembles a cancellation, the part
+// of the run that ended last has to confirm that it was one. net/http's timeouts
+// resemble a deadline, and none of the run's parts was aborted by them.
+func (r *Run) abortIn(err error, now time.Time) classify.Abort {
+	if d, ok := abort.InError(err); ok && !d.ByWatchdog() {
+		return d.Abort
+	}
+	cancelled := netcause.Is(err, context.Canceled)
+	if netcause.Cancelled(r.ctx, err, now) {
+		if a := abort.Of(r.ctx, now); a.Source != semconv.AbortSourceUnset {
+			return a
+		}
+	} else if !cancelled && !netcause.Is(err, context.DeadlineExceeded) {
+		return classify.Abort{}
+	}
+	a := r.lastAbort()
+	if a.Source == semconv.AbortSourceUnset && cancelled {
+		a.Source = semconv.AbortSourceUnknown
+	}
+	return a
+}
+
+// lastAbort returns how the part of the run that ended last was aborted.
+func (r *Run) lastAbort() (a classify.Abort) {
+	var end time.Time
+	for i := range r.requests {
+		if q := &r.requests[i]; !q.End.Before(end) {
+			a, end = q.Abort, q.End
+		}
+	}
+	for _, t := range r.tools {
+		if f := t.Facts(); !f.End.IsZero() && !f.End.Before(end) {
+			a, end = f.Abort, f.End
+		}
+	}
+	return a
+}
+
+// Identify writes onto id which run a request belongs to.
+func (r *Run) Identify(id *spanfacts.Identity) {
+	if r != nil {
+		id.RunID, id.ConversationID = r.id, r.ConversationID
+	}
+}
+
+// WritesVerdicts reports whether the spans of the run's parts carry the client's verdicts.
+func (r *Run) WritesVerdicts() bool { return r != nil && r.Verdicts }
+
+// RequestBegan counts a request of the run. HistoryOutputs are the ids of the tool outputs
+// that the request's history holds: they are delivered, so the spans of their tools wait
+// no longer.
+func (r *Run) RequestBegan(q OpenRequest, historyOutputs []string) {
+	if r == nil {
+		return
+	}
+	for run := r; run != nil; run = run.parent {
+		run.begunRequests.Add(1)
+	}
+	var carried []*Tool
+	r.mu.Lock()
+	r.open = append(r.open, q)
+	for _, t := range r.waiting {
+		if t.callID != "" && slices.Contains(historyOutputs, t.callID) {
+			carried = append(carried, t)
+		}
+	}
+	r.mu.Unlock()
+	r.changed()
+	r.parent.adopt(r)
+	for _, t := range carried {
+		t.releaseSpan()
+	}
+}
+
+// RequestEnded keeps the facts of a request of the run.
+func (r *Run) RequestEnded(q OpenRequest, f *classify.Request) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	if i := slices.Index(r.open, q); i >= 0 {
+		r.open = slices.Delete(r.open, i, i+1)
+	}
+	r.makeRoom()
+	r.requests = append(r.requests, *f)
+	r.past.requestEnded(f)
+	r.mu.Unlock()
+	r.changed()
+	r.parent.adopt(r)
+	r.leaveParent()
+}
+
+// ToolOf returns the last tool of the run that executes this call, or nil.
+func (r *Run) ToolOf(callID string) *Tool {
+	if r == nil || callID == "" {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.past.tools[callID]
+}
+
+func (r *Run) toolBegan(t *Tool) {
+	if r == nil {
+		return
+	}
+	r.recorded.Store(true)
+	for run := r; run != nil; run = run.parent {
+		run.begunTools.Add(1)
+	}
+	r.mu.Lock()
+	r.makeRoom()
+	r.tools = append(r.tools, t)
+	r.past.toolBegan(t)
+	r.mu.Unlock()
+	r.changed()
+	r.parent.adopt(r)
+	r.leaveParent()
+}
+
+// addWaiting keeps a tool whose span stays open until the run ends at the latest. It
+// reports false if the run has ended already.
+func (r *Run) addWaiting(t *Tool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.facts.Ended == classify.Yes {
+		return false
+	}
+	r.waiting = append(r.waiting, t)
+	return true
+}
+
+// removeWaiting forgets a tool whose span has ended.
+func (r *Run) removeWaiting(t *Tool) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := slices.Index(r.waiting, t); i >= 0 {
+		r.waiting = slices.Delete(r.waiting, i, i+1)
+	}
+}
+
+// Kept is what a run keeps in memory.
+type Kept struct {
+	Requests, Tools int // whose facts are kept one by one
+	Waiting         int // tools whose spans wait for the output's delivery
+	Runs            int // that began within the run and are not over
+}
+
+// Kept returns how much the run keeps in memory.
+func (r *Run) Kept() Kept {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Kept{Requests: len(r.requests), Tools: len(r.tools), Waiting: len(r.waiting), Runs: len(r.inner.runs)}
+}

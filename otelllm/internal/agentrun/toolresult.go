@@ -1,0 +1,132 @@
+package agentrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/abort"
+	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Errors that say why a tool did not run.
+var (
+	// ErrRejected says that a person or a policy refused the call.
+	ErrRejected = errors.New("otelllm: tool call rejected")
+	// ErrInvalidInput says that the model's input is not what the tool takes.
+	ErrInvalidInput = errors.New("otelllm: invalid tool input")
+)
+
+// FailedBeforeEffect wraps the error of a tool that failed before it had any effect. It
+// covers what it wraps: if an error joins several, each of them needs its own. It returns
+// nil for nil.
+func FailedBeforeEffect(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &beforeEffectError{err}
+}
+
+type beforeEffectError struct{ err error }
+
+func (e *beforeEffectError) Error() string { return e.err.Error() }
+
+func (e *beforeEffectError) Unwrap() error { return e.err }
+
+func (e *beforeEffectError) Is(target error) bool { return target == errBeforeEffect }
+
+// errBeforeEffect is what every error that [FailedBeforeEffect] wraps matches.
+var errBeforeEffect = errors.New("otelllm: failed before any effect")
+
+// toolResult fills in what a tool's error says about how it ended. Ctx is the
+// context that the tool was started with.
+func toolResult(t *classify.Tool, ctx context.Context, err error, now time.Time) { //nolint:revive // t is what is filled in
+	if err == nil {
+		t.Outcome = semconv.ToolOutcomeSucceeded
+		return
+	}
+	declared, aborted := abort.InError(err)
+	t.FailedBeforeEffect = netcause.Is(err, errBeforeEffect) && allOf(err, errBeforeEffect, ErrRejected, ErrInvalidInput)
+	t.ErrorType = netcause.RootType(err)
+	switch {
+	case allOf(err, ErrRejected):
+		t.Outcome, t.ErrorType = semconv.ToolOutcomeRejected, semconv.ToolOutcomeRejected.String()
+	case allOf(err, ErrInvalidInput):
+		t.Outcome, t.ErrorType = semconv.ToolOutcomeInvalidInput, semconv.ToolOutcomeInvalidInput.String()
+	case aborted && !declared.ByWatchdog():
+		t.Outcome, t.Abort, t.ErrorType = semconv.ToolOutcomeInterrupted, declared.Abort, ""
+	case netcause.Is(err, context.DeadlineExceeded), deadlineCause(ctx, err):
+		// The tool's own timeout, or its caller's deadline; the second is told.
+		t.Outcome = semconv.ToolOutcomeTimedOut
+		if a := abort.Of(ctx, now); a.Source == semconv.AbortSourceDeadline {
+			t.Abort = a
+		}
+	case netcause.Is(err, context.Canceled), netcause.Cancelled(ctx, err, now):
+		t.Outcome, t.Abort, t.ErrorType = semconv.ToolOutcomeInterrupted, abort.OrUnknown(abort.Of(ctx, now)), ""
+	default:
+		t.Outcome = semconv.ToolOutcomeFailed
+	}
+}
+
+// deadlineCause reports whether err is the cause of ctx, whose deadline has passed.
+func deadlineCause(ctx context.Context, err error) bool {
+	return netcause.Is(ctx.Err(), context.DeadlineExceeded) && netcause.Holds(err, context.Cause(ctx))
+}
+
+// maxErrors bounds how many errors of a tree are looked at.
+const maxErrors = 256
+
+// allOf reports whether err, and every error that it joins, is one of targets. Such an
+// error says that nothing happened, which does not hold if it is joined to another
+// failure.
+func allOf(err error, targets ...error) (yes bool) {
+	defer func() {
+		if recover() != nil { // a method of the application's errors
+			yes = false
+		}
+	}()
+	left := maxErrors
+	return covered(err, targets, &left)
+}
+
+func covered(err error, targets []error, left *int) bool {
+	*left--
+	if err == nil || *left < 0 {
+		return false
+	}
+	is, ok := err.(interface{ Is(error) bool })
+	for _, target := range targets {
+		if err == target || ok && is.Is(target) { //nolint:errorlint // likewise
+			return true
+		}
+	}
+	switch e := err.(type) { //nolint:errorlint // likewise
+	case interface{ Unwrap() error }:
+		return covered(e.Unwrap(), targets, left)
+	case interface{ Unwrap() []error }:
+		joined := e.Unwrap()
+		// fmt.Errorf describes one failure by several errors. Only the vouch has to
+		// cover all of them: ErrInvalidInput beside the parser's error is the usual form.
+		if describes(err) && targets[0] != errBeforeEffect { //nolint:errorlint // likewise
+			return slices.ContainsFunc(joined, func(e error) bool { return covered(e, targets, left) })
+		}
+		for _, e := range joined {
+			if e != nil && !covered(e, targets, left) {
+				return false
+			}
+		}
+		return len(joined) > 0
+	default:
+		return false
+	}
+}
+
+// describes reports whether err is one failure that fmt.Errorf wraps several errors in.
+func describes(err error) bool { return reflect.TypeOf(err) == severalOfFmt }
+
+var severalOfFmt = reflect.TypeOf(fmt.Errorf("%w%w", ErrRejected, ErrInvalidInput))
