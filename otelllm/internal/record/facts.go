@@ -1,0 +1,102 @@
+package record
+
+import (
+	"strconv"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// applyError fills in an error that the provider reported.
+func applyError(f *spanfacts.Request, status int, e *wire.Error) {
+	if status < 400 {
+		status = e.Status
+	}
+	f.Provider.Kind = classify.ProviderErrorKind(status, e.Code, e.Type)
+	f.Provider.Code = providerCode(e.Code, e.Type)
+	f.RetryAfter = e.RetryAfter
+}
+
+// fillState fills in what the response said.
+func fillState(f *spanfacts.Request, st *wire.State) {
+	f.Unread = f.Unread || st.Unread
+	f.Keepalives = st.Keepalives
+	seen := func(n int) classify.Count {
+		if n == 0 && st.Unread {
+			return 0
+		}
+		return classify.Counted(n)
+	}
+	f.Events = seen(st.Events)
+	f.Text, f.Reasoning = seen(st.TextChunks), seen(st.ReasoningChunks)
+	f.ToolInputsStarted, f.ToolInputsCompleted = seen(st.ToolInputsStarted), seen(st.ToolInputsCompleted)
+	f.ToolCalls = seen(st.ToolCalls)
+	f.ProviderToolsStarted = seen(st.ProviderToolsStarted)
+	f.CallIDs, f.OpenCallIDs = nil, nil
+	for i := range st.Calls {
+		switch c := &st.Calls[i]; {
+		case c.ID == "":
+		case c.Completed:
+			f.CallIDs = append(f.CallIDs, c.ID)
+		default:
+			f.OpenCallIDs = append(f.OpenCallIDs, c.ID)
+		}
+	}
+	f.ResponseID, f.ResponseModel = st.ResponseID, st.Model
+	f.Usage = st.Usage
+}
+
+// errorType returns the error.type of what failed. It is "" if nothing failed, or if this
+// side ended the request on purpose.
+func errorType(f *spanfacts.Request) string {
+	switch {
+	case f.Ended == semconv.StreamEndHTTPError:
+		return strconv.Itoa(f.Status)
+	case f.Provider.Kind != semconv.ProviderErrorKindUnset:
+		if f.Provider.Code != "" && f.Provider.Code != classify.Redacted {
+			return f.Provider.Code
+		}
+		return f.Provider.Kind.String()
+	case f.Watchdog.Kind != semconv.WatchdogKindUnset, f.Abort.Source == semconv.AbortSourceWatchdog:
+		return semconv.ClassWatchdogTimeout.String()
+	case f.Abort.Source != semconv.AbortSourceUnset:
+		return ""
+	case f.Transport.Cause != semconv.TransportCauseUnset:
+		return f.Transport.Cause.String()
+	case len(f.ErrorChain) > 0:
+		return f.ErrorChain[len(f.ErrorChain)-1]
+	case f.Ended == semconv.StreamEndTerminalEvent && f.Finish == classify.FinishMissing:
+		return semconv.CauseNoContent.String()
+	case f.Ended == semconv.StreamEndNoResponse:
+		return "_OTHER" // the conventions' word for what has no name
+	default:
+		return ""
+	}
+}
+
+// FillIdentity fills in what the request's body says about the request itself. A run knows
+// its conversation better than one of its requests does.
+func FillIdentity(id *spanfacts.Identity, c *httpcall.Contents) {
+	id.Model, id.Stream = c.Model, c.Stream
+	if id.ConversationID == "" {
+		id.ConversationID = c.ConversationID
+	}
+}
+
+// FillFacts fills in what the request's body says about tools and the history.
+func FillFacts(f *spanfacts.Request, c *httpcall.Contents) {
+	f.ProviderTools, f.HistoryCalls, f.HistoryOutputs = c.ProviderTools, c.HistoryCalls, c.HistoryOutputs
+	f.Background = c.Background
+}
+
+// providerCode returns what is recorded of a provider's name for an error: its code,
+// otherwise its type.
+func providerCode(code, typ string) string {
+	if code == "" {
+		code = typ
+	}
+	return classify.SanitizeCode(code)
+}
