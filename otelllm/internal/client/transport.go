@@ -1,0 +1,222 @@
+// Package client records the model calls that an HTTP client makes.
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
+	"github.com/otelllm/otelllm-go/otelllm/internal/gateway"
+	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
+	"github.com/otelllm/otelllm-go/otelllm/internal/record"
+	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
+	"github.com/otelllm/otelllm-go/otelllm/internal/watchdog"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Config configures a [Transport].
+type Config struct {
+	Record         record.Config
+	Recogniser     httpcall.Recogniser
+	TracerProvider trace.TracerProvider          // nil: see [telemetry.Tracer]
+	Propagator     propagation.TextMapPropagator // nil: no trace context is sent
+
+	Watchdog watchdog.Limits
+	// WatchdogError makes the error for a limit of Watchdog that was reached.
+	WatchdogError func(kind semconv.WatchdogKind, limit time.Duration) error
+	// StreamError, if not nil, makes the error for the reader of a stream that broke off,
+	// from the error that reading it returned.
+	StreamError func(d classify.Diagnosis, err error) error
+}
+
+// acts reports whether the transport does more than record.
+func (c *Config) acts() bool { return c.StreamError != nil || c.Watchdog != (watchdog.Limits{}) }
+
+// Transport is an http.RoundTripper that records model calls.
+type Transport struct {
+	Base   http.RoundTripper
+	Config Config
+}
+
+// attemptKey marks the context of a request that is recorded already.
+type attemptKey struct{}
+
+// markedContext is a context with the mark, until RoundTrip has returned: a request that is
+// made later, with the context of the response's request, is another one. It is part of its
+// attempt.
+type markedContext struct {
+	context.Context
+
+	over atomic.Bool
+}
+
+// Value implements context.Context.
+func (c *markedContext) Value(key any) any {
+	if key == (attemptKey{}) && !c.over.Load() {
+		return true
+	}
+	return c.Context.Value(key)
+}
+
+// RoundTrip implements http.RoundTripper. It neither changes nor keeps req.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, a := t.prepare(req)
+	switch {
+	case a != nil:
+		return t.send(ctx, a, req)
+	case ctx != nil:
+		sent := t.propagate(req.WithContext(ctx))
+		resp, err := t.Base.RoundTrip(sent)
+		if resp != nil && resp.Request == sent {
+			resp.Request = req
+		}
+		return resp, err
+	default:
+		return t.Base.RoundTrip(req)
+	}
+}
+
+// prepare begins to record req, as begin does, if it is a model call that is not recorded
+// already. A panic of what the application registered (a sampler, a span processor, a
+// meter) ends the recording only.
+func (t *Transport) prepare(req *http.Request) (ctx context.Context, a *attempt) {
+	defer func() {
+		if p := recover(); p != nil {
+			ctx, a = nil, nil
+			telemetry.ReportPanic(p)
+		}
+	}()
+	protocol, sure, ok := t.Config.Recogniser.Recognise(req)
+	if !ok || req.Context().Value(attemptKey{}) != nil {
+		return nil, nil
+	}
+	return t.begin(req.Context(), req, protocol, sure)
+}
+
+// begin starts the attempt, and returns it with the context that holds its span.
+// Without an attempt nothing is recorded, or it is no model call; the context is nil
+// if it would hold nothing new. Sure: the path proves that it is one.
+func (t *Transport) begin(caller context.Context, req *http.Request, protocol wire.Protocol, sure bool) (context.Context, *attempt) {
+	start := time.Now()
+	c := &t.Config
+	run := agentrun.Of(caller)
+	judged := run != nil || agentrun.LastRequestOf(caller) != nil // sampled or not
+	parent := trace.SpanContextFromContext(caller)
+	id := c.Recogniser.Identify(protocol, req.URL)
+	run.Identify(&id)
+
+	var contents httpcall.Contents
+	if !sure && !judged && parent.IsValid() && !parent.IsSampled() && !c.acts() && !c.Record.Meters.Enabled(caller) {
+		return nil, nil // not worth the reading of a body
+	}
+	read, early := false, judged || parent.IsSampled() || !sure
+	if early {
+		// Before the span starts, so that samplers see the model. If the parent is
+		// not sampled this will hardly be: then the body is not even looked at.
+		contents, read = httpcall.ReadInMemory(req, protocol)
+		if !sure && !httpcall.IsCall(req, &contents) {
+			return nil, nil
+		}
+		record.FillIdentity(&id, &contents)
+	}
+	ctx, span := record.StartSpan(caller, c.TracerProvider, record.ClientKind, &id, start)
+	if !span.IsRecording() && !judged && !c.acts() && !c.Record.Meters.Enabled(ctx) {
+		span.End()
+		if span.SpanContext().Equal(parent) && c.Propagator == nil { // a provider that does nothing
+			ctx = nil
+		}
+		return ctx, nil
+	}
+	if !early {
+		contents, read = httpcall.ReadInMemory(req, protocol)
+		record.FillIdentity(&id, &contents)
+	}
+
+	a := &attempt{config: c, served: gateway.RequestOf(caller)}
+	a.trace.Init(req.URL, time.Now)
+	a.rec.Init(caller, &c.Record, span, &id, start)
+	a.rec.SetProtocol(protocol, !early)
+	f := a.rec.Facts()
+	f.Attempt = httpcall.Attempt(req.Header)
+	record.FillFacts(f, &contents)
+	if !read {
+		a.body = httpcall.NewBody(req.Body, httpcall.BodyConfig{
+			Protocol:    protocol,
+			Alternative: c.Recogniser.Alternative(req, protocol),
+			Unsure:      !sure && !httpcall.Encoded(req),
+			Length:      req.ContentLength,
+		})
+		a.rec.ReadBodyAsSent(a.body, &c.Recogniser, req.URL)
+	}
+	a.misdeclared, a.stillborn = httpcall.Misdeclared(req), caller.Err() != nil
+	a.rec.Begin(a)
+	return ctx, a
+}
+
+// propagate puts trace context on the request's headers, if that was asked for.
+func (t *Transport) propagate(req *http.Request) (sent *http.Request) {
+	if t.Config.Propagator == nil {
+		return req
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			sent = req
+			telemetry.ReportPanic(p)
+		}
+	}()
+	ctx := req.Context()
+	sent = req.Clone(ctx) // a RoundTripper must not change the caller's
+	if sent.Header == nil {
+		sent.Header = http.Header{}
+	}
+	t.Config.Propagator.Inject(ctx, propagation.HeaderCarrier(sent.Header))
+	return sent
+}
+
+// send sends the request and begins to watch its response. Ctx holds the span.
+func (t *Transport) send(ctx context.Context, a *attempt, req *http.Request) (*http.Response, error) {
+	ctx = a.watch(a.mark(ctx))
+	sent := t.propagate(req.WithContext(httptrace.WithClientTrace(ctx, a.trace.Hooks())))
+	if a.body != nil {
+		sent.Body, sent.GetBody = a.body, a.body.TrackGetBody(req.GetBody)
+	}
+	returned := false
+	defer func() {
+		a.marked.over.Store(true)
+		if !returned { // a panic below, or a goroutine that ended
+			a.failed(nil)
+			a.watchdog.Release()
+		}
+	}()
+	resp, err := t.Base.RoundTrip(sent)
+	returned = true
+	if err != nil || resp == nil {
+		a.body.ReadUnsent(req.GetBody)
+		a.failed(err)
+		err = a.errorForReader(err)
+		a.watchdog.Release()
+		return resp, err
+	}
+	if resp.Request == sent {
+		resp.Request = req
+	}
+	a.responded(resp)
+	switch {
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		a.closed() // the connection belongs to the application now
+		a.watchdog.Stop()
+	case resp.Body == nil || resp.Body == http.NoBody:
+		resp.Body = noBody(resp.Body, a)
+	default:
+		resp = withBody(resp, a)
+	}
+	return resp, err
+}

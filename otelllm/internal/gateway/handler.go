@@ -1,0 +1,116 @@
+// Package gateway records the model calls that a gateway serves.
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/abort"
+	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
+	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
+	"github.com/otelllm/otelllm-go/otelllm/internal/record"
+	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+)
+
+// Config configures a [Handler].
+type Config struct {
+	Record         record.Config
+	Recogniser     httpcall.Recogniser
+	TracerProvider trace.TracerProvider          // nil: see [telemetry.Tracer]
+	Propagator     propagation.TextMapPropagator // nil: the global one
+}
+
+// Handler is an http.Handler that records the model calls that Next serves.
+type Handler struct {
+	Next   http.Handler
+	Config Config
+}
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, s := h.prepare(r)
+	if ctx != nil {
+		r = r.WithContext(ctx) //nolint:contextcheck // it derives from the request's, except after a panic of the tracer's
+	}
+	if s == nil {
+		h.Next.ServeHTTP(w, r)
+		return
+	}
+	if s.body != nil {
+		if r.ProtoMajor == 1 {
+			s.limit = httpcall.NewBodyLimit(w)
+			s.body.Limit = s.limit
+		}
+		r.Body = s.body
+	}
+	panicked := true
+	// A panic goes on as it is: it is how a proxy breaks off a response.
+	defer func() { s.returned(panicked) }()
+	h.Next.ServeHTTP(s.writer(w), r)
+	panicked = false
+}
+
+// prepare begins to record r, if it is a model call and is to be recorded. The context
+// is nil if it would hold nothing new. A panic of what the application registered ends the
+// recording only.
+func (h *Handler) prepare(r *http.Request) (ctx context.Context, s *Request) {
+	defer func() {
+		if p := recover(); p != nil {
+			ctx, s = nil, nil
+			telemetry.ReportPanic(p)
+		}
+	}()
+	protocol, sure, ok := h.Config.Recogniser.Recognise(r)
+	if !ok || !sure && !httpcall.JSON(r) {
+		return nil, nil
+	}
+	return h.begin(r.Context(), r, protocol, sure)
+}
+
+// begin starts the span of a served request. The Request is nil if nothing records it.
+func (h *Handler) begin(caller context.Context, r *http.Request, protocol wire.Protocol, sure bool) (context.Context, *Request) {
+	start := time.Now()
+	c := &h.Config
+	ctx := caller
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		p := c.Propagator
+		if p == nil {
+			p = otel.GetTextMapPropagator()
+		}
+		ctx = p.Extract(ctx, propagation.HeaderCarrier(r.Header))
+	}
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
+	target := &url.URL{Scheme: scheme, Host: r.Host}
+	id := c.Recogniser.Identify(protocol, target)
+	agentrun.Of(ctx).Identify(&id)
+	ctx, span := record.StartSpan(ctx, c.TracerProvider, record.ServerKind, &id, start)
+	if !span.IsRecording() {
+		span.End()
+		return ctx, nil
+	}
+	s := &Request{}
+	s.rec.Init(caller, &c.Record, span, &id, start)
+	s.rec.SetProtocol(protocol, false)
+	s.rec.Facts().Attempt = httpcall.Attempt(r.Header)
+	if r.Body != nil && r.Body != http.NoBody {
+		s.body = httpcall.NewBody(r.Body, httpcall.BodyConfig{
+			Protocol:    protocol,
+			Alternative: c.Recogniser.Alternative(r, protocol),
+			Unsure:      !sure && !httpcall.Encoded(r),
+			Length:      r.ContentLength,
+		})
+		s.rec.ReadBodyAsSent(s.body, &c.Recogniser, target)
+	}
+	s.rec.Begin(s)
+	return context.WithValue(abort.WithClient(ctx, s.clientGone), requestKey{}, s), s
+}
