@@ -2,11 +2,9 @@ package otelllm
 
 import (
 	"context"
-	"errors"
-	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
-	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
+	"github.com/otelllm/otelllm-go/otelllm/internal/abort"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -70,84 +68,11 @@ func (e *AbortError) Error() string {
 // Is reports that an abort is a cancellation.
 func (e *AbortError) Is(target error) bool { return target == context.Canceled }
 
-func (e *AbortError) abort() classify.Abort {
-	source := e.Source
-	if source == semconv.AbortSourceUnset {
-		source = semconv.AbortSourceUnknown
+// As makes errors.As find what the error declares about a deliberate end.
+func (e *AbortError) As(target any) bool {
+	d, ok := target.(*abort.Declared)
+	if ok {
+		*d = abort.Declared{Abort: abort.OrUnknown(classify.Abort{Source: e.Source, Reason: classify.SanitizeCode(e.Reason)})}
 	}
-	return classify.Abort{Source: source, Reason: classify.SanitizeCode(e.Reason)}
-}
-
-// abortOf says who cancelled ctx, or let its deadline pass. The zero value if neither.
-func abortOf(ctx context.Context, now time.Time) classify.Abort {
-	err := ctx.Err()
-	if err == nil {
-		if deadline, ok := ctx.Deadline(); ok && !now.Before(deadline) {
-			return classify.Abort{Source: semconv.AbortSourceDeadline}
-		}
-		return classify.Abort{}
-	}
-	cause := context.Cause(ctx)
-	if a, ok := typedAbort(cause); ok {
-		return a
-	}
-	switch {
-	case netcause.Signal(cause):
-		return classify.Abort{Source: AbortShutdown}
-	case errors.Is(err, context.DeadlineExceeded):
-		return classify.Abort{Source: semconv.AbortSourceDeadline}
-	case servingOf(ctx).clientGone():
-		return classify.Abort{Source: semconv.AbortSourceConsumer}
-	default:
-		return classify.Abort{Source: semconv.AbortSourceUnknown}
-	}
-}
-
-// typedAbort is the abort that err is the typed word of.
-func typedAbort(err error) (a classify.Abort, ok bool) {
-	var abort *AbortError
-	if as(err, &abort) {
-		return abort.abort(), true
-	}
-	var watchdog *WatchdogError
-	if as(err, &watchdog) {
-		return classify.Abort{Source: AbortWatchdog, Reason: watchdog.Kind.String()}, true
-	}
-	return classify.Abort{}, false
-}
-
-// ownWatchdog is the watchdog of the application's own that a says has ended what ctx is
-// for; the zero value: none has, or its kind is not known.
-func ownWatchdog(ctx context.Context, a classify.Abort) classify.Watchdog {
-	if a.Source != AbortWatchdog {
-		return classify.Watchdog{}
-	}
-	var typed *WatchdogError
-	if as(context.Cause(ctx), &typed) {
-		return classify.Watchdog{Kind: typed.Kind, Limit: typed.Limit}
-	}
-	kind, _ := semconv.ParseWatchdogKind(a.Reason)
-	return classify.Watchdog{Kind: kind}
-}
-
-// causeTypes are the names of the types of the cause with which the application has
-// cancelled ctx: evidence for those who know them. Nil: it named none of its own.
-func causeTypes(ctx context.Context) []string {
-	err := ctx.Err()
-	if err == nil {
-		return nil
-	}
-	cause := context.Cause(ctx)
-	if _, typed := typedAbort(cause); typed || cause == err { //nolint:errorlint // the context's own word, itself
-		return nil
-	}
-	return netcause.Chain(cause)
-}
-
-// someAbort is a, or an abort of unknown source where a names none.
-func someAbort(a classify.Abort) classify.Abort {
-	if a.Source == semconv.AbortSourceUnset {
-		a.Source = semconv.AbortSourceUnknown
-	}
-	return a
+	return ok
 }

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/abort"
 	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -506,13 +507,13 @@ func TestAbortError(t *testing.T) {
 
 func TestAbortOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		assert.Zero(t, abortOf(t.Context(), time.Now()))
+		assert.Zero(t, abort.Of(t.Context(), time.Now()))
 		ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(time.Second))
 		defer cancel()
-		assert.Zero(t, abortOf(ctx, time.Now()))
+		assert.Zero(t, abort.Of(ctx, time.Now()))
 		// The moment has come, and the context's timer is a little late.
-		assert.Equal(t, classify.Abort{Source: semconv.AbortSourceDeadline}, abortOf(ctx, time.Now().Add(time.Second)))
+		assert.Equal(t, classify.Abort{Source: semconv.AbortSourceDeadline}, abort.Of(ctx, time.Now().Add(time.Second)))
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, classify.Abort{Source: semconv.AbortSourceDeadline}, abortOf(ctx, time.Now()))
+		assert.Equal(t, classify.Abort{Source: semconv.AbortSourceDeadline}, abort.Of(ctx, time.Now()))
 	})
 }

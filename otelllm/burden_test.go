@@ -349,7 +349,7 @@ func TestRemoteParents(t *testing.T) {
 	_, err = io.Copy(io.Discard, resp.Body)
 	require.NoError(t, err)
 	resp.Body.Close()
-	g := &gateway{recorder: r}
+	g := &testGateway{recorder: r}
 	assert.Equal(t, sc.SpanID(), g.served(t).Parent().SpanID())
 	assert.Equal(t, g.served(t).SpanContext().SpanID(), g.upstream(t).Parent().SpanID())
 

@@ -171,7 +171,7 @@ func runCut(t *testing.T, rt *Transport, provider *sdktrace.TracerProvider, serv
 	}
 	require.NoError(t, resp.Body.Close())
 	d := run.Diagnosis()
-	facts, _ := run.seen()
+	facts, _ := run.run.Facts()
 	require.Len(t, facts.Requests, 1)
 	require.Empty(t, facts.Requests[0].HistoryCalls)
 	run.End(nil)
@@ -333,7 +333,7 @@ func TestCutsHTTP2(t *testing.T) {
 							}
 						}
 					}
-					facts, _ := run.seen()
+					facts, _ := run.run.Facts()
 					require.Len(t, facts.Requests, 1)
 					checkCut(t, way, want, run.Diagnosis(), &facts.Requests[0])
 					if facts.Requests[0].Transport.Cause.String() == c.cause.String() {

@@ -30,3 +30,11 @@
 // prompts, completions, tool arguments or results, no headers but the providers'
 // request ids, no URL queries, no messages of errors.
 package otelllm
+
+import "github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
+
+// ScopeName is the name of the instrumentation scope of all spans.
+const ScopeName = telemetry.ScopeName
+
+// Version is the version of the instrumentation.
+const Version = telemetry.Version

@@ -134,9 +134,10 @@ func TestPanicsAreContained(t *testing.T) {
 				assert.True(t, d.Failed())
 				assert.NotEqual(t, classify.SafeAutoRetry, d.Retry.Safety)
 				run.End(connReset)
-				assert.Equal(t, int64(2), run.begunRequests.Load())
-				assert.Len(t, run.requests, 2)
-				assert.Len(t, run.tools, 1)
+				facts, _ := run.run.Facts()
+				assert.Equal(t, 2, facts.AnnouncedRequests.N())
+				assert.Equal(t, 2, run.run.Kept().Requests)
+				assert.Equal(t, 1, run.run.Kept().Tools)
 			})
 		})
 	}

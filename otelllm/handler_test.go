@@ -29,16 +29,16 @@ const (
 	chatDone = "data: [DONE]\n\n"
 )
 
-// gateway is a proxy with both sides instrumented, over HTTP/1.1.
-type gateway struct {
+// testGateway is a proxy with both sides instrumented, over HTTP/1.1.
+type testGateway struct {
 	*recorder
 
 	url string
 }
 
-func newGateway(t *testing.T, next http.Handler, opts ...Option) *gateway {
+func newGateway(t *testing.T, next http.Handler, opts ...Option) *testGateway {
 	t.Helper()
-	g := &gateway{recorder: newRecorder(t)}
+	g := &testGateway{recorder: newRecorder(t)}
 	srv := httptest.NewServer(NewHandler(next, append(opts, WithTracerProvider(g))...))
 	t.Cleanup(srv.Close)
 	g.url = srv.URL
@@ -67,17 +67,17 @@ func fullDuplex(next http.Handler) http.Handler {
 }
 
 // served is the gateway's own span, once the handler has returned.
-func (g *gateway) served(t *testing.T) span {
+func (g *testGateway) served(t *testing.T) span {
 	t.Helper()
 	return g.await(t, trace.SpanKindServer)
 }
 
-func (g *gateway) upstream(t *testing.T) span {
+func (g *testGateway) upstream(t *testing.T) span {
 	t.Helper()
 	return g.await(t, trace.SpanKindClient)
 }
 
-func (g *gateway) await(t *testing.T, kind trace.SpanKind) (found span) {
+func (g *testGateway) await(t *testing.T, kind trace.SpanKind) (found span) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		for _, s := range g.spans.Ended() {

@@ -8,7 +8,11 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
+	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
+	"github.com/otelllm/otelllm-go/otelllm/internal/record"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
+	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
@@ -18,7 +22,7 @@ import (
 type Option interface{ applyTransport(*config) }
 
 // RunOption configures a [Run].
-type RunOption interface{ applyRun(*runConfig) }
+type RunOption interface{ applyRun(*agentrun.Config) }
 
 // CommonOption configures a [Transport] or a [Run].
 type CommonOption interface {
@@ -27,56 +31,46 @@ type CommonOption interface {
 }
 
 type config struct {
-	provider     trace.TracerProvider // nil: the one of the context's span, else the global one
-	events       bool
-	providerName string        // "": by host and protocol
-	protocol     wire.Protocol // of requests that no path tells; nil: they pass
-	verdicts     bool
-	streamErrors bool
-	watchdog     Watchdog
-	propagator   propagation.TextMapPropagator // nil: nothing is sent
-	meterFrom    metric.MeterProvider          // nil: the global one
-	meters       *meters                       // of meterFrom
+	tracerProvider trace.TracerProvider // nil: see [WithTracerProvider]
+	meterProvider  metric.MeterProvider // nil: the global one
+	record         record.Config
+	recogniser     httpcall.Recogniser
+	streamErrors   bool
+	watchdog       Watchdog
+	propagator     propagation.TextMapPropagator // nil: nothing is sent
 }
 
 // newConfig is the configuration that opts make.
 func newConfig(opts []Option) config {
-	c := config{events: true}
+	c := config{record: record.Config{Events: true, Live: &open}}
 	for _, o := range opts {
 		if o != nil {
 			o.applyTransport(&c)
 		}
 	}
-	quietly(func() { c.meters = newMeters(c.meterFrom) })
+	telemetry.Guard(func() { c.record.Meters = record.NewMeters(c.meterProvider) })
 	return c
-}
-
-type runConfig struct {
-	provider       trace.TracerProvider
-	conversationID string
-	verdicts       bool
-	toolsRecorded  bool
 }
 
 type optionFunc func(*config)
 
 func (f optionFunc) applyTransport(c *config) { f(c) }
 
-type runOptionFunc func(*runConfig)
+type runOptionFunc func(*agentrun.Config)
 
-func (f runOptionFunc) applyRun(c *runConfig) { f(c) }
+func (f runOptionFunc) applyRun(c *agentrun.Config) { f(c) }
 
 type tracerProviderOption struct{ provider trace.TracerProvider }
 
 func (o tracerProviderOption) applyTransport(c *config) {
 	if o.provider != nil {
-		c.provider = o.provider
+		c.tracerProvider = o.provider
 	}
 }
 
-func (o tracerProviderOption) applyRun(c *runConfig) {
+func (o tracerProviderOption) applyRun(c *agentrun.Config) {
 	if o.provider != nil {
-		c.provider = o.provider
+		c.TracerProvider = o.provider
 	}
 }
 
@@ -89,14 +83,14 @@ func WithTracerProvider(provider trace.TracerProvider) CommonOption {
 // WithoutEvents leaves the events off the spans, which hold the times at which the facts
 // were observed. The facts themselves are attributes.
 func WithoutEvents() Option {
-	return optionFunc(func(c *config) { c.events = false })
+	return optionFunc(func(c *config) { c.record.Events = false })
 }
 
 type verdictsOption struct{}
 
-func (verdictsOption) applyTransport(c *config) { c.verdicts = true }
+func (verdictsOption) applyTransport(c *config) { c.record.Verdicts = true }
 
-func (verdictsOption) applyRun(c *runConfig) { c.verdicts = true }
+func (verdictsOption) applyRun(c *agentrun.Config) { c.Verdicts = true }
 
 // WithVerdicts writes the live diagnosis onto the spans, so that it can be read
 // without a Collector: on a run's span always, on the spans of its requests and
@@ -137,7 +131,7 @@ func WithPropagators(p propagation.TextMapPropagator) Option {
 // llm.abort.source, without an error.type, that this side did on purpose. Sampling
 // leaves nothing out of them.
 func WithMeterProvider(provider metric.MeterProvider) Option {
-	return optionFunc(func(c *config) { c.meterFrom = provider })
+	return optionFunc(func(c *config) { c.meterProvider = provider })
 }
 
 // WithProvider is for gateways. Name, where it is not empty, is recorded as
@@ -154,7 +148,7 @@ func WithMeterProvider(provider metric.MeterProvider) Option {
 func WithProvider(name, protocol string) Option {
 	return optionFunc(func(c *config) {
 		if name != "" {
-			c.providerName = spanfacts.Bound(name)
+			c.recogniser.Provider = spanfacts.Bound(name)
 		}
 		if protocol == "" {
 			return
@@ -164,7 +158,7 @@ func WithProvider(name, protocol string) Option {
 			otel.Handle(fmt.Errorf("otelllm: WithProvider: unknown protocol %q; use openai_chat, openai_responses, anthropic_messages, gemini, bedrock_converse, ollama or openai_completions", protocol))
 			return
 		}
-		c.protocol = p
+		c.recogniser.Protocol = p
 	})
 }
 
@@ -172,7 +166,7 @@ func WithProvider(name, protocol string) Option {
 // than 128 bytes of [A-Za-z0-9_.:/-], or one that looks like a credential, is recorded
 // as a hash of it, the same wherever it appears.
 func WithConversationID(id string) RunOption {
-	return runOptionFunc(func(c *runConfig) { c.conversationID = wire.SafeID(id) })
+	return runOptionFunc(func(c *agentrun.Config) { c.ConversationID = wire.SafeID(id) })
 }
 
 // WithToolsRecorded says that every tool that the run executes is recorded by
@@ -181,5 +175,5 @@ func WithConversationID(id string) RunOption {
 // run: from that one on it is taken to be so without this option. A run that records no
 // tool, and does not say this, says nothing about its tools.
 func WithToolsRecorded() RunOption {
-	return runOptionFunc(func(c *runConfig) { c.toolsRecorded = true })
+	return runOptionFunc(func(c *agentrun.Config) { c.ToolsRecorded = true })
 }

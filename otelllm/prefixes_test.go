@@ -107,7 +107,7 @@ func (c *cutter) facts(tb testing.TB, path, request, contentType, prefix string,
 		}
 	}
 	_ = resp.Body.Close()
-	seen, _ := run.seen()
+	seen, _ := run.run.Facts()
 	if len(seen.Requests) != 1 {
 		tb.Fatalf("%d requests recorded under %q", len(seen.Requests), path)
 	}

@@ -8,10 +8,13 @@ import (
 	"time"
 
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/abort"
+	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
+	"github.com/otelllm/otelllm-go/otelllm/internal/record"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
+	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -56,11 +59,16 @@ type session struct {
 
 // response is one response of a session.
 type response struct {
-	record
-
+	rec     record.Recorder
 	eventID string // of the response.create that asked for it
-	unasked bool   // it began before anybody told that it had been asked for
+	unasked bool   // it began before the request for it was reported
 }
+
+// Complete implements [record.Source]. A response is asked for by a frame that was sent.
+func (*response) Complete(e *record.Ending, _ *spanfacts.Request) { e.Sent, e.SentKnown = true, true }
+
+// Settled implements [record.Source].
+func (*response) Settled(*spanfacts.Request) {}
 
 // sentOutput is the output of a tool that was sent with an id by which the server
 // may refuse it.
@@ -77,8 +85,8 @@ func NewRealtime(ctx context.Context, opts ...Option) *Realtime {
 		ctx: ctx, config: newConfig(opts), wire: wire.NewRealtime(), open: map[*wire.State]*response{},
 		calls: []string{}, outputs: []string{},
 	}
-	if s.config.providerName == "" {
-		s.config.providerName = otelsemconv.GenAIProviderNameOpenAI.Value.AsString()
+	if s.config.recogniser.Provider == "" {
+		s.config.recogniser.Provider = otelsemconv.GenAIProviderNameOpenAI.Value.AsString()
 	}
 	t := &Realtime{session: s}
 	t.cleanup = runtime.AddCleanup(t, (*session).abandoned, s)
@@ -131,10 +139,10 @@ func (t *Realtime) Close(err error) {
 	runtime.KeepAlive(t)
 }
 
-// do lets f look at a frame. What it returns is done when mu is free again: the end
-// of a response is told to its run.
+// do lets f look at a frame. The functions that f returns are called when mu is free
+// again: they write spans and update the run.
 func (s *session) do(f func(*session, time.Time) []func()) {
-	defer contained()
+	defer telemetry.Recover()
 	now := time.Now()
 	s.mu.Lock()
 	after := func() []func() {
@@ -142,7 +150,7 @@ func (s *session) do(f func(*session, time.Time) []func()) {
 		return f(s, now)
 	}()
 	for _, f := range after {
-		quietly(f)
+		telemetry.Guard(f)
 	}
 }
 
@@ -166,11 +174,11 @@ func (s *session) received(f wire.Frame, now time.Time) []func() {
 			after = append(after, s.accepted(r)...)
 		}
 		s.open[f.State] = r
-		r.follow(f.State, s.wire.Model(), now)
+		r.rec.Follow(f.State, s.wire.Model(), now)
 		return after
 	case wire.FrameProgress:
 		if r := s.open[f.State]; r != nil {
-			r.follow(f.State, s.wire.Model(), now)
+			r.rec.Follow(f.State, s.wire.Model(), now)
 		}
 	case wire.FrameDone:
 		r := s.open[f.State]
@@ -183,8 +191,8 @@ func (s *session) received(f wire.Frame, now time.Time) []func() {
 				s.calls = remember(s.calls, c.ID)
 			}
 		}
-		r.follow(f.State, s.wire.Model(), now)
-		return r.done(closing{how: byEOF, abort: s.cancelled(&f, now)}, now)
+		r.rec.Follow(f.State, s.wire.Model(), now)
+		return r.end(record.Ending{Reason: record.EOF, Abort: s.cancelled(&f, now)}, now)
 	case wire.FrameError:
 		return s.refused(&f, now)
 	case wire.FrameHistoryChanged:
@@ -202,7 +210,7 @@ func (s *session) refused(f *wire.Frame, now time.Time) []func() {
 	if i := slices.IndexFunc(s.asked, func(r *response) bool { return r.eventID == f.EventID }); i >= 0 {
 		r := s.asked[i]
 		s.asked = slices.Delete(s.asked, i, i+1)
-		return r.refused(f.Err, now)
+		return r.end(record.Ending{Reason: record.EOF, Refusal: f.Err}, now)
 	}
 	if i := slices.IndexFunc(s.refusable, func(o sentOutput) bool { return o.eventID == f.EventID }); i >= 0 {
 		id := s.refusable[i].callID
@@ -222,22 +230,22 @@ func (s *session) outputRefused(callID string) {
 		return
 	}
 	for _, r := range s.asked {
-		r.lacks(callID)
+		r.rec.RemoveHistoryOutput(callID)
 	}
 	for _, r := range s.open {
-		r.lacks(callID)
+		r.rec.RemoveHistoryOutput(callID)
 	}
-	runOf(s.ctx).toolOf(callID).outputRefused()
+	agentrun.Of(s.ctx).ToolOf(callID).OutputRefused(outputRefused{})
 }
 
 // accepted: r has begun, and was asked for by an event of the client's. A server takes
 // those in their order, so it refuses no output any more that was sent before.
 func (s *session) accepted(r *response) (after []func()) {
 	s.refusable = slices.DeleteFunc(s.refusable, func(o sentOutput) bool {
-		if o.at.After(r.start) {
+		if o.at.After(r.rec.Start()) {
 			return false
 		}
-		after = append(after, runOf(s.ctx).toolOf(o.callID).outputAccepted)
+		after = append(after, agentrun.Of(s.ctx).ToolOf(o.callID).OutputAccepted)
 		return true
 	})
 	return after
@@ -256,23 +264,21 @@ func (s *session) sent(f wire.Frame, now time.Time) []func() {
 		}
 		r := s.begin(f.ProviderTools, now)
 		r.eventID = f.EventID
-		r.mu.Lock()
-		r.times.requestWritten(now)
-		r.mu.Unlock()
+		r.rec.RequestWritten(now)
 		s.asked = append(s.asked, r)
 		if len(s.asked) > maxAsked { // no answers come
 			lost := s.asked[0]
 			s.asked = slices.Delete(s.asked, 0, 1)
-			return lost.done(closing{how: byEOF}, now)
+			return lost.end(record.Ending{Reason: record.EOF}, now)
 		}
 	case wire.FrameOutputSent:
 		s.outputs = remember(s.outputs, f.CallID)
-		tool := runOf(s.ctx).toolOf(f.CallID)
+		tool := agentrun.Of(s.ctx).ToolOf(f.CallID)
 		if f.EventID == "" { // nothing could name it
 			return []func(){tool.RecordOutputSent}
 		}
 		s.refusable = remember(s.refusable, sentOutput{f.EventID, f.CallID, now})
-		tool.outputWritten() // now, before the refusal is read: no span leaves by it
+		tool.OutputWritten() // now, before the refusal is read: no span leaves by it
 	case wire.FrameHistoryChanged:
 		s.changed = true
 	}
@@ -283,38 +289,33 @@ func (s *session) unsent(f wire.Frame, err error, now time.Time) []func() {
 	switch f.Kind {
 	case wire.FrameAsked:
 		r := s.begin(f.ProviderTools, now)
-		return r.broken(err, semconv.TransportStageWrite, now)
+		return r.end(record.Ending{Reason: record.Failed, Err: err, Stage: semconv.TransportStageWrite}, now)
 	case wire.FrameOutputSent:
-		tool := runOf(s.ctx).toolOf(f.CallID)
+		tool := agentrun.Of(s.ctx).ToolOf(f.CallID)
 		return []func(){func() { tool.RecordOutputFailure(err) }}
 	}
 	return nil
 }
 
 func (s *session) close(err error) {
-	s.endAll(func(r *response, at semconv.TransportStage, now time.Time) []func() {
-		if err == nil {
-			return r.done(closing{how: byClose, abort: abortOf(s.ctx, now)}, now)
-		}
-		return r.broken(err, at, now)
-	})
+	if err == nil {
+		s.endAll(record.Ending{Reason: record.Closed})
+		return
+	}
+	s.endAll(record.Ending{Reason: record.Failed, Err: err})
 }
 
-func (s *session) abandoned() {
-	s.endAll(func(r *response, _ semconv.TransportStage, now time.Time) []func() {
-		return r.done(closing{how: byDrop, abort: abortOf(s.ctx, now)}, now)
-	})
-}
+func (s *session) abandoned() { s.endAll(record.Ending{Reason: record.Dropped}) }
 
 // endAll ends every response that has not ended, and lets none begin.
-func (s *session) endAll(end func(r *response, at semconv.TransportStage, now time.Time) []func()) {
+func (s *session) endAll(e record.Ending) {
 	s.do(func(s *session, now time.Time) (after []func()) {
 		s.closed = true
 		for _, r := range s.asked {
-			after = append(after, end(r, semconv.TransportStageHeaders, now)...)
+			after = append(after, r.end(e, now)...)
 		}
 		for _, r := range s.open {
-			after = append(after, end(r, semconv.TransportStageBody, now)...)
+			after = append(after, r.end(e, now)...)
 		}
 		s.asked = nil
 		clear(s.open)
@@ -330,7 +331,7 @@ func (s *session) cancelled(f *wire.Frame, now time.Time) classify.Abort {
 	case f.CancelReason == wire.CancelTurnDetected: // a person began to speak
 		return classify.Abort{Source: AbortUser, Reason: f.CancelReason}
 	}
-	if a := abortOf(s.ctx, now); a.Source != semconv.AbortSourceUnset {
+	if a := abort.Of(s.ctx, now); a.Source != semconv.AbortSourceUnset {
 		return a
 	}
 	return classify.Abort{Source: AbortApplication, Reason: classify.SanitizeCode(f.CancelReason)}
@@ -344,13 +345,13 @@ func (s *session) makeRoom(now time.Time) []func() {
 	}
 	var oldest *wire.State
 	for st, r := range s.open {
-		if oldest == nil || r.start.Before(s.open[oldest].start) {
+		if oldest == nil || r.rec.Start().Before(s.open[oldest].rec.Start()) {
 			oldest = st
 		}
 	}
 	r := s.open[oldest]
 	delete(s.open, oldest)
-	return r.done(closing{how: byDrop, abort: abortOf(s.ctx, now)}, now)
+	return r.end(record.Ending{Reason: record.Dropped}, now)
 }
 
 func (s *session) oldestAsked() *response {
@@ -366,30 +367,37 @@ func (s *session) oldestAsked() *response {
 func (s *session) begin(providerTools []string, now time.Time) *response {
 	id := spanfacts.Identity{
 		Operation: otelsemconv.GenAIOperationNameChat.Value.AsString(),
-		Provider:  s.config.providerName,
+		Provider:  s.config.recogniser.Provider,
 		Model:     s.wire.Model(),
 		Stream:    classify.Yes,
 	}
-	runOf(s.ctx).identify(&id)
-	_, span := started(s.ctx, func() (context.Context, trace.Span) {
-		return startSpan(s.ctx, tracerOf(s.ctx, s.config.provider), clientKind, &id, now)
-	})
+	agentrun.Of(s.ctx).Identify(&id)
+	_, span := record.StartSpan(s.ctx, s.config.tracerProvider, record.ClientKind, &id, now)
 	r := &response{}
-	r.initQuietly(s.ctx, &s.config, span, &id, now)
-	r.facts.Bytes, r.facts.Streams, r.facts.ProviderTools = -1, true, providerTools
+	r.rec.Init(s.ctx, &s.config.record, span, &id, now)
+	f := r.rec.Facts()
+	f.Bytes, f.Streams, f.ProviderTools = -1, true, providerTools
 	if !s.changed {
-		r.facts.HistoryCalls, r.facts.HistoryOutputs = slices.Clone(s.calls), slices.Clone(s.outputs)
+		f.HistoryCalls, f.HistoryOutputs = slices.Clone(s.calls), slices.Clone(s.outputs)
 	}
-	r.begun(r)
+	r.rec.Begin(r)
 	return r
 }
 
-// shutdown ends the recording because the process is going down.
-func (r *response) shutdown() {
-	for _, f := range r.done(closing{how: byClose, abort: classify.Abort{Source: AbortShutdown}}, time.Now()) {
-		f()
+// end ends the response. It returns what writes the span, to be called when the session's
+// mu is free; nil: the response had ended already.
+func (r *response) end(e record.Ending, now time.Time) []func() {
+	if finish := r.rec.Settle(now, func() record.Ending { return e }); finish != nil {
+		return []func(){finish}
 	}
+	return nil
 }
+
+// outputRefused is the error of a delivery that the server refused. Its type is
+// what is recorded.
+type outputRefused struct{}
+
+func (outputRefused) Error() string { return "otelllm: the server refused the tool's output" }
 
 // remember appends to a list of the last 64.
 func remember[T any](list []T, last T) []T {
@@ -397,80 +405,4 @@ func remember[T any](list []T, last T) []T {
 		list = slices.Delete(list, 0, 1)
 	}
 	return append(list, last)
-}
-
-// lacks: the history of the response does not hold the output of this call. Copies of
-// the facts share the list.
-func (r *response) lacks(callID string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.over.Load() {
-		r.facts.HistoryOutputs = slices.DeleteFunc(slices.Clone(r.facts.HistoryOutputs), func(id string) bool { return id == callID })
-	}
-}
-
-// follow takes what the response has said by now. The session's reader goes on
-// writing its own state, so this is a copy.
-func (r *response) follow(st *wire.State, model string, now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.over.Load() {
-		return
-	}
-	if r.identity.Model == "" && model != "" { // asked for before the session said it
-		r.identity.Model, r.untold = model, true
-	}
-	before := 0
-	if r.state == nil {
-		r.headersCame(now)
-	} else {
-		before = r.state.Events
-	}
-	state := *st
-	state.Calls = slices.Clone(st.Calls)
-	r.state = &state
-	r.progress(before, now)
-}
-
-// done makes the facts final, as c says, and returns what ends the span; nil: it
-// has ended already.
-func (r *response) done(c closing, now time.Time) []func() {
-	if !r.finish(func() { r.settle(r.conclusion(c), now) }) {
-		return nil
-	}
-	return []func(){func() { r.end(now) }}
-}
-
-// conclusion decides, with mu held, how the response ended.
-func (r *response) conclusion(c closing) conclusion {
-	c.status, c.state = r.facts.Status, r.state
-	switch {
-	case r.state == nil && c.how == byDrop && !c.aborted():
-		return conclusion{end: semconv.StreamEndAbandoned, phase: semconv.PhaseAwaitingResponse, abort: classify.Abort{Source: semconv.AbortSourceConsumer}}
-	case r.state == nil && c.how == byClose && !c.aborted():
-		return conclusion{end: semconv.StreamEndConsumerClosed, phase: semconv.PhaseAwaitingResponse, abort: classify.Abort{Source: semconv.AbortSourceConsumer}}
-	case r.state == nil:
-		return unanswered(c.failure, c.abort, classify.Watchdog{}, true, true)
-	case c.aborted() && r.state.Terminal && !r.state.Complete && r.state.Err == nil: // response.done says that it was cancelled
-		return conclusion{end: semconv.StreamEndCancelled, phase: r.state.Phase, abort: c.abort}
-	}
-	return conclude(c)
-}
-
-// broken ends the response because the session failed with err. At is where the
-// session was.
-func (r *response) broken(err error, at semconv.TransportStage, now time.Time) []func() {
-	return r.done(closedBy(r.ctx, err, at, now), now)
-}
-
-// refused ends a response that the server would not begin.
-func (r *response) refused(e *wire.Error, now time.Time) []func() {
-	if !r.finish(func() {
-		applyError(&r.facts, 0, e)
-		r.facts.Provider.InBand = true
-		r.settle(conclusion{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseAwaitingResponse, due: true}, now)
-	}) {
-		return nil
-	}
-	return []func(){func() { r.end(now) }}
 }

@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -178,7 +179,7 @@ func TestRealtimeEnds(t *testing.T) {
 				assert.Equal(t, want, s.get(key), key)
 			}
 			assert.Equal(t, tt.failed, s.failed())
-			assert.Empty(t, open.requests)
+			assert.Zero(t, openRequests())
 		})
 	}
 }
@@ -326,13 +327,13 @@ func TestRealtimeRefusableOutputWaits(t *testing.T) {
 		_, tool := StartTool(ctx, ToolCall{ID: "call_b", Name: "f"})
 		tool.End(nil)
 		session.RecordSent([]byte(strings.Replace(rtOutput, "call_a", "call_b", 1)))
-		time.Sleep(outputWait)
+		time.Sleep(agentrun.OutputWait)
 		synctest.Wait()
 		assert.Equal(t, 1, tools())
 
 		// Too late for the span; the run still knows, and tells.
 		session.RecordReceived([]byte(`{"type":"error","error":{"type":"invalid_request_error","event_id":"c2"}}`))
-		assert.Equal(t, semconv.OutputDeliveryFailed, tool.seen().Delivery)
+		assert.Equal(t, semconv.OutputDeliveryFailed, tool.tool.Facts().Delivery)
 		session.Close(nil)
 		run.End(nil)
 		assert.Equal(t, []string{"llm.tool.output_failed"}, r.named("invoke_agent voice")[0].events())
@@ -351,7 +352,7 @@ func TestRealtimeRefusableOutputsAreBounded(t *testing.T) {
 	for i := range classify.MaxIDs + 1 {
 		session.RecordReceived(fmt.Appendf(nil, `{"type":"error","error":{"type":"invalid_request_error","event_id":"c%d"}}`, i))
 	}
-	facts, _ := run.seen()
+	facts, _ := run.run.Facts()
 	assert.Equal(t, semconv.OutputDeliverySent, facts.Tools[0].Delivery)
 	for _, f := range facts.Tools[1:] {
 		assert.Equal(t, semconv.OutputDeliveryFailed, f.Delivery)
@@ -447,7 +448,7 @@ func TestRealtimeAfterClose(t *testing.T) {
 				assert.Empty(t, r.named("chat gpt-realtime"))
 				assert.Len(t, r.spans.Ended(), len(r.spans.Started()))
 				assert.Equal(t, tt.delivery, r.named("execute_tool f")[0].get("llm.tool.output_delivery"))
-				assert.Empty(t, open.requests)
+				assert.Zero(t, openRequests())
 			}
 		})
 	}
@@ -480,7 +481,7 @@ func TestRealtimeClosedWhileWriting(t *testing.T) {
 	}
 	wait.Wait()
 	assert.Zero(t, len(r.spans.Started())-len(r.spans.Ended()))
-	assert.Empty(t, open.requests)
+	assert.Zero(t, openRequests())
 }
 
 // TestRealtimeDiagnosis reads the run while another goroutine feeds the session.

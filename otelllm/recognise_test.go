@@ -1,6 +1,7 @@
 package otelllm
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
 )
 
 // TestUnsurePaths: a path that another application may have is a model call only
@@ -52,7 +55,7 @@ func TestUnsurePaths(t *testing.T) {
 			req.Header.Set("Content-Type", tt.contentType)
 			resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req)
 			require.NoError(t, err)
-			_, ours := resp.Body.(*responseBody)
+			ours := strings.HasSuffix(fmt.Sprintf("%T", resp.Body), "client.responseBody")
 			resp.Body.Close()
 			assert.Equal(t, tt.recorded, ours)
 			assert.Len(t, r.spans.Ended(), map[bool]int{true: 1}[tt.recorded])
@@ -110,7 +113,7 @@ func TestKnownHosts(t *testing.T) {
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+host+responsesPath, http.NoBody)
 		require.NoError(t, err)
-		_, sure, ok := (&config{}).recognise(req)
+		_, sure, ok := (&httpcall.Recogniser{}).Recognise(req)
 		assert.True(t, ok, host)
 		assert.Equal(t, want, sure, host)
 	}
@@ -243,7 +246,7 @@ func TestPathOrName(t *testing.T) {
 				req.Header.Set(tt.header, "1")
 			}
 			c := newConfig([]Option{WithProvider("", tt.named)})
-			p, sure, ok := c.recognise(req)
+			p, sure, ok := c.recogniser.Recognise(req)
 			require.True(t, ok)
 			assert.True(t, sure, "nothing is left to decide")
 			assert.Equal(t, tt.want, p.Name())
@@ -253,7 +256,7 @@ func TestPathOrName(t *testing.T) {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://gw/v1/responses", strings.NewReader("--x--"))
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "multipart/form-data; boundary=x")
-	p, sure, ok := c.recognise(req)
+	p, sure, ok := c.recogniser.Recognise(req)
 	assert.True(t, ok)
 	assert.False(t, sure)
 	assert.Equal(t, "openai_responses", p.Name(), "an upload is left to the path")

@@ -2,18 +2,18 @@ package otelllm
 
 import (
 	"context"
-	"net/http"
 	"runtime"
 	"time"
 
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
+	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
+	"github.com/otelllm/otelllm-go/otelllm/internal/record"
 	"github.com/otelllm/otelllm-go/otelllm/internal/redact"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
-	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // RequestInfo says which model call a [Request] is. What is left out was not
@@ -49,17 +49,18 @@ type Usage struct{ Input, Output int }
 // It is safe for concurrent use, and a nil *Request does nothing. One that is lost
 // without an end is ended when it is garbage collected, as abandoned.
 type Request struct {
-	record  *manualRecord
+	source  *manualSource
 	cleanup runtime.Cleanup
 }
 
-// manualRecord is what is recorded of a Request. It never refers to the Request.
-type manualRecord struct {
-	record
+// manualSource is the source of a Request's recorder. It never refers to the Request.
+type manualSource struct{ rec record.Recorder }
 
-	response *wire.Manual // guarded by mu
-	sent     bool         // guarded by mu
-}
+// Complete implements [record.Source].
+func (*manualSource) Complete(e *record.Ending, _ *spanfacts.Request) { e.SentKnown = e.Sent }
+
+// Settled implements [record.Source].
+func (*manualSource) Settled(*spanfacts.Request) {}
 
 // StartRequest starts the recording of one attempt of one model call and its span,
 // `{operation} {model}`. It belongs to the run of ctx. Of opts, [WithWatchdog],
@@ -69,7 +70,7 @@ func StartRequest(ctx context.Context, info RequestInfo, opts ...Option) (contex
 	start := time.Now()
 	id := spanfacts.Identity{
 		Operation:     spanfacts.Bound(info.Operation),
-		Provider:      c.providerName,
+		Provider:      c.recogniser.Provider,
 		Model:         wire.SafeModel(info.Model),
 		Stream:        classify.FactOf(info.Stream),
 		ServerAddress: redact.Host(info.ServerAddress),
@@ -81,22 +82,26 @@ func StartRequest(ctx context.Context, info RequestInfo, opts ...Option) (contex
 	if id.Provider == "" {
 		id.Provider = spanfacts.Bound(info.Provider)
 	}
-	runOf(ctx).identify(&id)
+	agentrun.Of(ctx).Identify(&id)
 	caller := ctx
-	ctx, span := started(ctx, func() (context.Context, trace.Span) {
-		return startSpan(ctx, tracerOf(ctx, c.provider), clientKind, &id, start)
-	})
-	r := &manualRecord{}
-	r.initQuietly(caller, &c, span, &id, start)
-	r.facts.Bytes = -1
-	r.facts.Attempt = min(max(info.Attempt, 0), maxAttempt)
-	r.facts.Streams = info.Stream
-	r.facts.ProviderTools = last(info.ProviderTools, wire.SafeName)
-	r.facts.HistoryCalls, r.facts.HistoryOutputs = last(info.HistoryCalls, wire.SafeID), last(info.HistoryOutputs, wire.SafeID)
-	r.begun(r)
-	q := &Request{record: r}
-	q.cleanup = runtime.AddCleanup(q, func(r *manualRecord) { r.letGo(byDrop, classify.Abort{}) }, r)
+	ctx, span := record.StartSpan(ctx, c.tracerProvider, record.ClientKind, &id, start)
+	s := &manualSource{}
+	s.rec.Init(caller, &c.record, span, &id, start)
+	f := s.rec.Facts()
+	f.Bytes = -1
+	f.Attempt = min(max(info.Attempt, 0), httpcall.MaxAttempt)
+	f.Streams = info.Stream
+	f.ProviderTools = last(info.ProviderTools, wire.SafeName)
+	f.HistoryCalls, f.HistoryOutputs = last(info.HistoryCalls, wire.SafeID), last(info.HistoryOutputs, wire.SafeID)
+	s.rec.Begin(s)
+	q := &Request{source: s}
+	q.cleanup = runtime.AddCleanup(q, (*manualSource).dropped, s)
 	return ctx, q
+}
+
+// dropped ends a request whose Request was garbage collected.
+func (s *manualSource) dropped() {
+	s.rec.End(time.Now(), func() record.Ending { return record.Ending{Reason: record.Dropped} })
 }
 
 // last are the last 64 of list, each made fit to be recorded; nil stays nil.
@@ -113,57 +118,51 @@ func last(list []string, safe func(string) string) []string {
 
 // RecordSent records that the request has been sent.
 func (q *Request) RecordSent() {
-	q.do(func(r *manualRecord, now time.Time) {
-		r.sent = true
-		r.times.requestWritten(now)
-	})
+	q.record(func(r *record.Recorder) { r.RequestWritten(time.Now()) })
 }
 
 // RecordResponseStarted records that the response has begun. Status is an HTTP status, or 0
 // where the transport has none. Chunks and calls imply it.
 func (q *Request) RecordResponseStarted(status int) {
-	q.do(func(r *manualRecord, now time.Time) {
-		r.answer(now)
-		r.facts.Status = status
-	})
+	q.record(func(r *record.Recorder) { r.ResponseStarted(status, time.Now()) })
 }
 
 // SetResponse sets the response's own id and model.
 func (q *Request) SetResponse(id, model string) {
-	q.tell(func(m *wire.Manual) { m.Identify(id, model) })
+	q.step(func(m *wire.Manual) { m.Identify(id, model) })
 }
 
 // RecordText records a chunk of visible output, without its content.
-func (q *Request) RecordText() { q.tell((*wire.Manual).Text) }
+func (q *Request) RecordText() { q.step((*wire.Manual).Text) }
 
 // RecordReasoning records a chunk of reasoning, without its content.
-func (q *Request) RecordReasoning() { q.tell((*wire.Manual).Reasoning) }
+func (q *Request) RecordReasoning() { q.step((*wire.Manual).Reasoning) }
 
 // RecordKeepalive records a sign of life from the server that is not progress.
-func (q *Request) RecordKeepalive() { q.tell((*wire.Manual).Keepalive) }
+func (q *Request) RecordKeepalive() { q.step((*wire.Manual).Keepalive) }
 
 // RecordToolInputStarted records that the input of a tool call began to arrive.
 func (q *Request) RecordToolInputStarted(id, name string) {
-	q.tell(func(m *wire.Manual) { m.StartCall(id, name) })
+	q.step(func(m *wire.Manual) { m.StartCall(id, name) })
 }
 
 // RecordToolInputCompleted records that the input of a tool call is complete.
 func (q *Request) RecordToolInputCompleted(id string) {
-	q.tell(func(m *wire.Manual) { m.CompleteCall(id, "") })
+	q.step(func(m *wire.Manual) { m.CompleteCall(id, "") })
 }
 
 // RecordToolCall records that a tool call was handed to the application with its whole input.
 // It implies that the input started and completed.
 func (q *Request) RecordToolCall(id, name string) {
-	q.tell(func(m *wire.Manual) { m.HandOver(id, name) })
+	q.step(func(m *wire.Manual) { m.HandOver(id, name) })
 }
 
 // RecordProviderTool records that a tool that the provider executes itself began.
-func (q *Request) RecordProviderTool() { q.tell((*wire.Manual).ProviderTool) }
+func (q *Request) RecordProviderTool() { q.step((*wire.Manual).ProviderTool) }
 
 // SetUsage sets the token counts of the response so far. Later counts replace earlier ones.
 func (q *Request) SetUsage(u Usage) {
-	q.tell(func(m *wire.Manual) {
+	q.step(func(m *wire.Manual) {
 		m.Use(wire.Usage{Input: u.Input, Output: u.Output, CacheRead: -1, CacheCreation: -1, Reasoning: -1})
 	})
 }
@@ -171,22 +170,14 @@ func (q *Request) SetUsage(u Usage) {
 // RecordFinish records that the model finished, with its reason ("stop", "tool_calls",
 // "length", …). A request that ends without it was cut.
 func (q *Request) RecordFinish(reason string) {
-	q.tell(func(m *wire.Manual) { m.Finish(reason) })
+	q.step(func(m *wire.Manual) { m.Finish(reason) })
 }
 
 // RecordProviderError records an error that the provider reported. Status is an HTTP status, or
 // 0; code is the provider's own ("overloaded"); after is the delay that it asks for, or 0.
 func (q *Request) RecordProviderError(status int, code string, after time.Duration) {
-	q.do(func(r *manualRecord, now time.Time) {
-		e := wire.Error{Code: code, Status: status, RetryAfter: min(max(after, 0), maxRetryAfter)}
-		if r.state == nil && status >= http.StatusBadRequest {
-			r.facts.Status = status
-			r.facts.TimeToHeaders = now.Sub(r.start)
-			applyError(&r.facts, status, &e)
-			return
-		}
-		r.answer(now)
-		r.response.Fail(e)
+	q.record(func(r *record.Recorder) {
+		r.ProviderError(wire.Error{Code: code, Status: status, RetryAfter: after}, time.Now())
 	})
 }
 
@@ -199,116 +190,27 @@ func (q *Request) RecordProviderError(status int, code string, after time.Durati
 //
 // End(nil) before [Request.RecordFinish] is a stream that ended before its final event.
 func (q *Request) End(err error) {
-	if q == nil {
-		return
-	}
-	q.cleanup.Stop()
-	q.record.finished(err)
-	runtime.KeepAlive(q)
-}
-
-// do lets f change the record, unless it is over.
-func (q *Request) do(f func(*manualRecord, time.Time)) {
-	if q == nil {
-		return
-	}
-	r := q.record
-	defer r.contain()
-	now := time.Now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.over.Load() {
-		f(r, now)
-	}
-	runtime.KeepAlive(q)
-}
-
-// tell lets step change the response.
-func (q *Request) tell(step func(*wire.Manual)) {
-	q.do(func(r *manualRecord, now time.Time) {
-		r.answer(now)
-		before := r.state.Events
-		step(r.response)
-		r.progress(before, now)
+	q.record(func(r *record.Recorder) {
+		q.cleanup.Stop()
+		r.End(time.Now(), func() record.Ending {
+			if err == nil {
+				return record.Ending{Reason: record.EOF}
+			}
+			return record.Ending{Reason: record.Failed, Err: err}
+		})
 	})
 }
 
-// answer: the response has begun, with mu held.
-func (r *manualRecord) answer(now time.Time) {
-	if r.response != nil {
+// step lets f take the next step of the response.
+func (q *Request) step(f func(*wire.Manual)) {
+	q.record(func(r *record.Recorder) { r.Step(time.Now(), f) })
+}
+
+// record calls f with the request's recorder. The request is not lost until f returns.
+func (q *Request) record(f func(*record.Recorder)) {
+	if q == nil {
 		return
 	}
-	r.response = wire.NewManual()
-	r.state = r.response.State()
-	r.headersCame(now)
-}
-
-func (r *manualRecord) finished(err error) {
-	defer r.contain()
-	now := time.Now()
-	if r.finish(func() { r.settle(r.closing(err, now), now) }) {
-		r.end(now)
-	}
-}
-
-// closing decides, with mu held, how the request ended.
-func (r *manualRecord) closing(err error, now time.Time) conclusion {
-	c := closing{how: byEOF}
-	if err != nil {
-		c = closedBy(r.ctx, err, r.stage(), now)
-	}
-	c.status, c.state = r.facts.Status, r.state
-	if r.state == nil && c.status < http.StatusBadRequest {
-		return r.unanswered(c)
-	}
-	return conclude(c)
-}
-
-// unanswered is the end of a request that got no response.
-func (r *manualRecord) unanswered(c closing) conclusion {
-	return unanswered(c.failure, c.abort, classify.Watchdog{}, r.sent, r.sent)
-}
-
-// stage is where the request was, as far as the application has told.
-func (r *manualRecord) stage() semconv.TransportStage {
-	switch {
-	case r.state != nil:
-		return semconv.TransportStageBody
-	case r.sent:
-		return semconv.TransportStageHeaders
-	default:
-		return semconv.TransportStageUnset
-	}
-}
-
-// shutdown ends the request because the process is going down.
-func (r *manualRecord) shutdown() { r.letGo(byClose, classify.Abort{Source: AbortShutdown}) }
-
-// letGo ends the request by this side's will.
-func (r *manualRecord) letGo(h how, abort classify.Abort) {
-	defer r.contain()
-	now := time.Now()
-	if r.finish(func() {
-		if abort.Source == semconv.AbortSourceUnset {
-			abort = abortOf(r.ctx, now)
-		}
-		c := closing{how: h, abort: abort, status: r.facts.Status, state: r.state}
-		switch {
-		case r.state != nil || c.status >= http.StatusBadRequest:
-			r.settle(conclude(c), now)
-		case h == byDrop && abort.Source == semconv.AbortSourceUnset:
-			r.settle(conclusion{end: semconv.StreamEndAbandoned, phase: r.phase(), abort: classify.Abort{Source: semconv.AbortSourceConsumer}}, now)
-		default:
-			r.settle(r.unanswered(c), now)
-		}
-	}) {
-		r.end(now)
-	}
-}
-
-func (r *manualRecord) phase() semconv.Phase {
-	if r.sent {
-		return semconv.PhaseAwaitingResponse
-	}
-	return semconv.PhaseUnknown
+	f(&q.source.rec)
+	runtime.KeepAlive(q)
 }

@@ -146,7 +146,7 @@ func TestRequestEnds(t *testing.T) {
 				class = d.Class.String() + "/" + d.Cause.String()
 			}
 			assert.Equal(t, tt.class, class)
-			assert.Empty(t, open.requests)
+			assert.Zero(t, openRequests())
 			for _, kv := range s.Attributes() {
 				assert.NotContains(t, strings.ToLower(kv.Value.String()), "secret")
 			}

@@ -23,6 +23,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
 	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
@@ -67,8 +68,8 @@ func TestRequestBodies(t *testing.T) {
 		{"a pipe of unknown length", func(*testing.T) io.Reader { return io.MultiReader(oneByOne{strings.NewReader(historyBody)}) }, nil, historyBody, true},
 		{"a pipe of 5 MB", func(*testing.T) io.Reader { return io.MultiReader(strings.NewReader(big)) }, nil, big, true},
 		{"a pipe that is too long to keep", func(*testing.T) io.Reader {
-			return io.MultiReader(strings.NewReader(strings.Repeat(" ", maxRequestCopy) + historyBody))
-		}, nil, strings.Repeat(" ", maxRequestCopy) + historyBody, false},
+			return io.MultiReader(strings.NewReader(strings.Repeat(" ", httpcall.MaxCopy) + historyBody))
+		}, nil, strings.Repeat(" ", httpcall.MaxCopy) + historyBody, false},
 		{"no JSON", func(*testing.T) io.Reader { return strings.NewReader("secret") }, nil, "secret", false},
 		{"JSON that is cut", func(*testing.T) io.Reader { return strings.NewReader(historyBody[:len(historyBody)-9]) }, nil, historyBody[:len(historyBody)-9], false},
 		{"no body", func(*testing.T) io.Reader { return nil }, nil, "", false},
@@ -126,27 +127,6 @@ type oneByOne struct{ r io.Reader }
 
 func (o oneByOne) Read(p []byte) (int, error) { return o.r.Read(p[:min(1, len(p))]) }
 
-// A body in memory is read where it lies.
-func TestReadAheadDoesNotCopy(t *testing.T) {
-	protocol, _ := wire.Recognise(http.MethodPost, chatPath)
-	body := []byte(strings.Replace(historyBody, "secret", strings.Repeat("s", 1<<20), 1))
-	req, err := http.NewRequest(http.MethodPost, "http://x"+chatPath, bytes.NewReader(body))
-	require.NoError(t, err)
-	said, ok := readAhead(req, protocol)
-	require.True(t, ok)
-	assert.Equal(t, "gpt-5", said.Model)
-	allocated := testing.Benchmark(func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			_, _ = readAhead(req, protocol)
-		}
-	}).AllocedBytesPerOp()
-	assert.Less(t, allocated, int64(64<<10), "of a body of 1 MB")
-	left, err := io.ReadAll(req.Body)
-	require.NoError(t, err)
-	assert.Equal(t, body, left, "the body itself is as it was")
-}
-
 // TestBodySentAgain: net/http sends a request again by GetBody where a connection that has
 // served before is closed without an answer. What is recorded is what was sent.
 func TestBodySentAgain(t *testing.T) {
@@ -193,28 +173,6 @@ func TestBodySentAgain(t *testing.T) {
 	}
 }
 
-// TestNextTryCountsAlone: what is still read of an earlier try is not the body that counts.
-func TestNextTryCountsAlone(t *testing.T) {
-	protocol, _ := wire.Recognise(http.MethodPost, chatPath)
-	tee := &requestTee{ReadCloser: io.NopCloser(strings.NewReader("nonsense" + historyBody)), protocol: protocol, length: int64(len(historyBody))}
-	_, err := tee.Read(make([]byte, 8))
-	require.NoError(t, err)
-	again, err := tee.again(func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(historyBody)), nil })()
-	require.NoError(t, err)
-	_, err = again.Read(make([]byte, 20))
-	require.NoError(t, err)
-	_, err = tee.Read(make([]byte, 20))
-	require.NoError(t, err)
-	_, err = io.Copy(io.Discard, again)
-	require.NoError(t, err)
-	assert.Equal(t, []string{"call_1", "call_2"}, tee.said().HistoryCalls)
-	wrong, _ := tee.fault()
-	assert.False(t, wrong)
-	assert.Nil(t, tee.again(nil), "what cannot be had twice stays so")
-	_, err = tee.again(func() (io.ReadCloser, error) { return nil, io.ErrClosedPipe })()
-	require.ErrorIs(t, err, io.ErrClosedPipe)
-}
-
 // TestGetBodyIsLeftAlone: the application's own function is not called for the recording.
 func TestGetBodyIsLeftAlone(t *testing.T) {
 	for _, path := range []string{chatPath, "/v1/responses"} {
@@ -258,23 +216,6 @@ func TestProtocolByABodyThatIsSent(t *testing.T) {
 			assert.False(t, s.failed())
 		})
 	}
-}
-
-// A transport may go on reading the request after it has answered.
-func TestRequestTeeOutlivesTheAttempt(t *testing.T) {
-	protocol, _ := wire.Recognise(http.MethodPost, chatPath)
-	tee := &requestTee{ReadCloser: io.NopCloser(strings.NewReader(historyBody)), protocol: protocol}
-	n, err := tee.Read(make([]byte, 10))
-	require.NoError(t, err)
-	assert.Equal(t, 10, n)
-	assert.Zero(t, tee.said())
-	tee.drop()
-	rest, err := io.ReadAll(tee)
-	require.NoError(t, err)
-	assert.Equal(t, historyBody[10:], string(rest))
-	assert.Empty(t, tee.buf, "nothing is kept after it")
-	assert.Zero(t, tee.said())
-	require.NoError(t, tee.Close())
 }
 
 // broken is a protocol whose readers panic where they are told to.
@@ -344,7 +285,7 @@ func TestPanicsOfReaders(t *testing.T) {
 			r := newRecorder(t)
 			rt := NewTransport(base(t), WithTracerProvider(r))
 			tt.protocol.Protocol = chat
-			rt.config.protocol = tt.protocol
+			rt.transport.Config.Recogniser.Protocol = tt.protocol
 			got, err := call(t.Context(), rt, script(t, tt.answer, nil)+"/llm", historyBody)
 			require.NoError(t, err)
 			assert.Equal(t, events, got)

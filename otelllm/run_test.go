@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
 	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts/spanread"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -230,7 +231,7 @@ func TestRunDiagnosis(t *testing.T) {
 		assert.Equal(t, semconv.ClassStreamInterrupted, d.Class)
 		assert.Equal(t, classify.UserConfirmedRetry, d.Retry.Safety)
 		assert.Equal(t, semconv.RetryReasonToolSideEffect, d.Retry.Reason)
-		seen, _ := run.seen()
+		seen, _ := run.run.Facts()
 		requests := classify.Judge(&seen).Requests
 		assert.Equal(t, classify.SafeAutoRetry, requests[1].Retry.Safety, "the request itself carries the output")
 
@@ -322,14 +323,14 @@ func TestDiagnosisBeforeClose(t *testing.T) {
 			_, err = io.ReadFull(resp.Body, make([]byte, len(tt.events)))
 			require.NoError(t, err)
 			assert.Equal(t, tt.class, run.Diagnosis().Class)
-			if seen, _ := run.seen(); tt.class != semconv.ClassUnset {
+			if seen, _ := run.run.Facts(); tt.class != semconv.ClassUnset {
 				assert.Equal(t, []string{"call_1"}, seen.Requests[0].HistoryOutputs)
 			}
 			assert.Empty(t, r.spans.Ended(), "looking changes nothing")
 			resp.Body.Close()
 			if tt.class != semconv.ClassUnset {
 				assert.Equal(t, tt.class, run.Diagnosis().Class)
-				assert.Len(t, run.requests, 1)
+				assert.Equal(t, 1, run.run.Kept().Requests)
 			}
 		})
 	}
@@ -366,16 +367,16 @@ func TestRunIsBounded(t *testing.T) {
 	rt := NewTransport(roundTripper(answer))
 	_, tool := StartTool(ctx, ToolCall{ID: "early", Name: "pay", Effect: EffectNonIdempotent})
 	tool.End(nil)
-	for range maxParts + 10 {
+	for range agentrun.MaxParts + 10 {
 		_, err := call(ctx, rt, "http://x"+chatPath, chatBody)
 		require.NoError(t, err)
 		_, tool := StartTool(ctx, ToolCall{ID: "call_2", Name: "look", Effect: EffectReadOnly})
 		tool.RecordOutputSent()
 		tool.End(nil)
 	}
-	assert.LessOrEqual(t, len(run.requests), maxParts)
-	assert.LessOrEqual(t, len(run.tools), maxParts)
-	assert.Greater(t, len(run.requests), maxParts/2)
+	assert.LessOrEqual(t, run.run.Kept().Requests, agentrun.MaxParts)
+	assert.LessOrEqual(t, run.run.Kept().Tools, agentrun.MaxParts)
+	assert.Greater(t, run.run.Kept().Requests, agentrun.MaxParts/2)
 	assert.Equal(t, semconv.ClassUnset, run.Diagnosis().Class)
 	stream = "" // the connection is refused from now on
 	_, err := call(ctx, rt, "http://x"+chatPath, chatBody)
@@ -384,7 +385,7 @@ func TestRunIsBounded(t *testing.T) {
 	assert.True(t, d.Failed())
 	assert.NotEqual(t, classify.SafeAutoRetry, d.Retry.Safety, "a payment was forgotten")
 	run.End(err)
-	assert.Equal(t, int64(maxParts+11), r.named("invoke_agent coder")[0].get("llm.run.requests"))
+	assert.Equal(t, int64(agentrun.MaxParts+11), r.named("invoke_agent coder")[0].get("llm.run.requests"))
 }
 
 // Many goroutines use one run, one transport and their tools at once.
@@ -417,7 +418,7 @@ func TestConcurrentRun(t *testing.T) {
 	assert.Equal(t, int64(n), runSpan.get("llm.run.tools"))
 	assert.Len(t, r.named("chat gpt-5"), n)
 	assert.Len(t, r.named("execute_tool f"), n)
-	assert.Len(t, run.requests, n)
+	assert.Equal(t, n, run.run.Kept().Requests)
 }
 
 func ptr[T any](v T) *T { return &v }

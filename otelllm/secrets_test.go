@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
@@ -126,7 +127,7 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 			var reply func(http.ResponseWriter) // set before each request
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
-				for _, name := range requestIDs {
+				for _, name := range httpcall.RequestIDs {
 					w.Header().Set(name, key)
 				}
 				for _, name := range []string{"X-Amzn-Errortype", "X-Should-Retry", "Retry-After", "Openai-Organization", "Server", "Via"} {

@@ -20,11 +20,11 @@ import (
 
 // overVersions runs test against a gateway of its own over each HTTP version.
 // Configure may change the server before it starts.
-func overVersions(t *testing.T, handler func(*testing.T, *recorder) http.Handler, configure func(*http.Server), test func(*testing.T, *gateway, *http.Transport)) {
+func overVersions(t *testing.T, handler func(*testing.T, *recorder) http.Handler, configure func(*http.Server), test func(*testing.T, *testGateway, *http.Transport)) {
 	t.Helper()
 	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(version, func(t *testing.T) {
-			g := &gateway{recorder: newRecorder(t)}
+			g := &testGateway{recorder: newRecorder(t)}
 			var rt *http.Transport
 			rt, g.url = serve(t, version, handler(t, g.recorder), configure)
 			test(t, g, rt)
@@ -38,7 +38,7 @@ func recorded(h http.Handler, r *recorder) http.Handler {
 }
 
 // post asks the gateway and returns its response, whose body the test closes.
-func (g *gateway) post(ctx context.Context, rt http.RoundTripper) (*http.Response, error) {
+func (g *testGateway) post(ctx context.Context, rt http.RoundTripper) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url+chatPath, strings.NewReader(chatBody))
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func TestGatewayClientGoneBeforeHeaders(t *testing.T) {
 				}))
 				defer upstream.Close()
 				overVersions(t, func(t *testing.T, r *recorder) http.Handler { return recorded(next(t, upstream.URL), r) }, nil,
-					func(t *testing.T, g *gateway, rt *http.Transport) {
+					func(t *testing.T, g *testGateway, rt *http.Transport) {
 						ctx, cancel := leave(t.Context(), arrived)
 						defer cancel()
 						_, err := call(ctx, rt, g.url+chatPath, chatBody)
@@ -174,7 +174,7 @@ func TestGatewayFailedBeforeClientGone(t *testing.T) {
 					<-r.Context().Done()
 					w.WriteHeader(http.StatusBadGateway)
 				}), r)
-			}, nil, func(t *testing.T, g *gateway, rt *http.Transport) {
+			}, nil, func(t *testing.T, g *testGateway, rt *http.Transport) {
 				ctx, cancel := context.WithCancel(t.Context())
 				go func() {
 					<-failed
@@ -201,7 +201,7 @@ func TestGatewayClientGoneAfterError(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 		}), r)
-	}, nil, func(t *testing.T, g *gateway, rt *http.Transport) {
+	}, nil, func(t *testing.T, g *testGateway, rt *http.Transport) {
 		ctx, cancel := context.WithCancel(t.Context())
 		resp, err := g.post(ctx, rt)
 		require.NoError(t, err)
@@ -223,7 +223,7 @@ func TestGatewayAbortedBeforeHeaders(t *testing.T) {
 			abort(AbortShutdown, "")
 			h.ServeHTTP(w, r.WithContext(ctx))
 		})
-	}, nil, func(t *testing.T, g *gateway, rt *http.Transport) {
+	}, nil, func(t *testing.T, g *testGateway, rt *http.Transport) {
 		resp, err := g.post(t.Context(), rt)
 		require.NoError(t, err)
 		defer resp.Body.Close()
@@ -268,7 +268,7 @@ func TestGatewayWriteTimeout(t *testing.T) {
 					w.Header().Set("Content-Type", "text/event-stream")
 					assert.ErrorIs(t, write(w), os.ErrDeadlineExceeded)
 				}), r)
-			}, func(s *http.Server) { s.WriteTimeout = 100 * time.Millisecond }, func(t *testing.T, g *gateway, rt *http.Transport) {
+			}, func(s *http.Server) { s.WriteTimeout = 100 * time.Millisecond }, func(t *testing.T, g *testGateway, rt *http.Transport) {
 				resp, err := g.post(t.Context(), rt)
 				require.NoError(t, err)
 				defer resp.Body.Close()
@@ -296,7 +296,7 @@ func TestGatewayWriteTimeoutUpstream(t *testing.T) {
 		}
 	}))
 	defer upstream.Close()
-	g := &gateway{recorder: newRecorder(t)}
+	g := &testGateway{recorder: newRecorder(t)}
 	srv := httptest.NewUnstartedServer(recorded(proxy(t, upstream.URL), g.recorder))
 	srv.Config.WriteTimeout = 100 * time.Millisecond
 	srv.Start()
@@ -329,7 +329,7 @@ func TestGatewayAbortBeatsWriteErrors(t *testing.T) {
 					time.AfterFunc(20*time.Millisecond, func() { abort(AbortShutdown, "") })
 					h.ServeHTTP(w, r.WithContext(ctx))
 				})
-			}, func(s *http.Server) { hangUp = func() { _ = s.Close() } }, func(t *testing.T, g *gateway, rt *http.Transport) {
+			}, func(s *http.Server) { hangUp = func() { _ = s.Close() } }, func(t *testing.T, g *testGateway, rt *http.Transport) {
 				resp, err := g.post(t.Context(), rt)
 				require.NoError(t, err)
 				defer resp.Body.Close()
@@ -369,7 +369,7 @@ func TestGatewayHandlersMistakes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			overVersions(t, func(t *testing.T, r *recorder) http.Handler {
 				return recorded(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { tt.serve(t, w) }), r)
-			}, nil, func(t *testing.T, g *gateway, rt *http.Transport) {
+			}, nil, func(t *testing.T, g *testGateway, rt *http.Transport) {
 				resp, err := g.post(t.Context(), rt)
 				require.NoError(t, err)
 				_, _ = io.Copy(io.Discard, resp.Body)
@@ -400,7 +400,7 @@ func TestHandlerFlushError(t *testing.T) {
 					}
 					flushed <- err
 				}), r)
-			}, nil, func(t *testing.T, g *gateway, rt *http.Transport) {
+			}, nil, func(t *testing.T, g *testGateway, rt *http.Transport) {
 				ctx, cancel := context.WithCancel(t.Context())
 				resp, err := g.post(ctx, rt)
 				require.NoError(t, err)
@@ -451,7 +451,7 @@ func TestHandlerInterfaces(t *testing.T) {
 				assert.NoError(t, c.Flush())
 			}), r).ServeHTTP(w, req)
 		})
-	}, nil, func(t *testing.T, g *gateway, rt *http.Transport) {
+	}, nil, func(t *testing.T, g *testGateway, rt *http.Transport) {
 		read, err := call(t.Context(), rt, g.url+chatPath, chatBody)
 		require.NoError(t, err)
 		assert.Equal(t, chatText+chatStop+chatDone, read)

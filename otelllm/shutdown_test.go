@@ -19,14 +19,19 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/otelllm/otelllm-go/otelllm/internal/live"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // openParts counts what is open in this process.
 func openParts() (requests, tools, runs int) {
-	open.mu.Lock()
-	defer open.mu.Unlock()
-	return len(open.requests), len(open.tools), len(open.runs)
+	return open.Len()
+}
+
+// openRequests counts the open requests of this process.
+func openRequests() int {
+	requests, _, _ := open.Len()
+	return requests
 }
 
 // nothingOpen ends what other tests have left, so that a test sees its own parts only.
@@ -424,9 +429,9 @@ func TestShutdownBetweenPortions(t *testing.T) {
 		want  error
 		ended int
 	}{
-		{"fails", func(context.CancelFunc) error { return io.ErrClosedPipe }, nil, 2*portionSize + 1},
-		{"panics", func(context.CancelFunc) error { panic("secret") }, nil, 2*portionSize + 1},
-		{"takes too long", func(stop context.CancelFunc) error { stop(); return nil }, context.Canceled, portionSize},
+		{"fails", func(context.CancelFunc) error { return io.ErrClosedPipe }, nil, 2*live.PortionSize + 1},
+		{"panics", func(context.CancelFunc) error { panic("secret") }, nil, 2*live.PortionSize + 1},
+		{"takes too long", func(stop context.CancelFunc) error { stop(); return nil }, context.Canceled, live.PortionSize},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			nothingOpen(t)
@@ -436,7 +441,7 @@ func TestShutdownBetweenPortions(t *testing.T) {
 			asked := 0
 			p := &flushing{TracerProvider: r, flush: func() error { asked++; return tt.flush(stop) }}
 			var runs []*Run
-			for range 2*portionSize + 1 {
+			for range 2*live.PortionSize + 1 {
 				_, run := StartRun(t.Context(), "coder", WithTracerProvider(p))
 				runs = append(runs, run)
 			}

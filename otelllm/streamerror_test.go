@@ -133,9 +133,9 @@ func TestStreamErrors(t *testing.T) {
 				assert.True(t, strings.HasPrefix(broken.Diagnosis.Class.String()+"/"+broken.Diagnosis.Cause.String(), tt.cause), broken.Diagnosis.Cause)
 				assert.True(t, strings.HasPrefix(err.Error(), "otelllm: "+broken.Diagnosis.Summary+" ("), err)
 				assert.NotEmpty(t, broken.Diagnosis.Summary)
-				facts, _ := run.seen()
+				facts, _ := run.run.Facts()
 				require.Len(t, facts.Requests, 1)
-				assert.Equal(t, run.verdictOn(&facts.Requests[0]), broken.Diagnosis, "what the run says of this request")
+				assert.Equal(t, run.run.JudgeRequest(&facts.Requests[0]), broken.Diagnosis, "what the run says of this request")
 				assert.Equal(t, run.Diagnosis().Cause, broken.Diagnosis.Cause)
 				for range 2 {
 					n, again := resp.Body.Read(make([]byte, 8))

@@ -2,18 +2,8 @@ package otelllm
 
 import (
 	"context"
-	"sync"
-	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
-	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
-	"go.opentelemetry.io/otel/trace"
-
-	"github.com/otelllm/otelllm-go/otelllm/classify"
-	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
-	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
-	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -41,58 +31,16 @@ type ToolCall struct {
 	Effect Effect
 }
 
-// outputWait bounds how long the span of a tool that has ended stays open for word
-// of its output's delivery. It is what the SDK's batches take to leave anyway.
-const outputWait = 5 * time.Second
-
 // Tool is one execution of one tool call. It is safe for concurrent use, and a nil
 // *Tool does nothing.
-type Tool struct {
-	ctx       context.Context // the caller's: aborts are read off it
-	run       *Run            // nil: outside of a run
-	span      trace.Span
-	recording bool   // the span is
-	callID    string // as it is recorded
-	begun     time.Time
-	effect    Effect
-
-	mu sync.Mutex
-	// Everything below is guarded by mu.
-	facts     classify.Tool
-	answered  bool // a request that carried the output ran to its end
-	refusable bool // the output was sent, and the server may refuse it yet
-	events    int  // of deliveries
-	spanEnded bool
-	timer     *time.Timer // while the span waits for word of the delivery
-}
+type Tool struct{ tool *agentrun.Tool }
 
 // StartTool starts the execution of a tool call and its span, `execute_tool
 // {tool}`. It belongs to the run of ctx, which from then on counts as one that records
 // every tool (see [WithToolsRecorded]). End it with what the tool returned.
 func StartTool(ctx context.Context, call ToolCall) (context.Context, *Tool) {
-	t := &Tool{ctx: ctx, run: runOf(ctx), callID: wire.SafeID(call.ID)}
-	t.begun = time.Now()
-	t.facts = classify.Tool{Start: t.begun, CallID: t.callID, Name: wire.SafeName(call.Name), Effect: call.Effect}
-	if t.facts.Effect.String() == "" {
-		t.facts.Effect = semconv.ToolEffectUnknown
-	}
-	t.effect = t.facts.Effect
-	name, runID := "execute_tool", ""
-	if t.facts.Name != "" {
-		name += " " + t.facts.Name
-	}
-	if t.run != nil {
-		runID = t.run.id
-	}
-	ctx, t.span = started(ctx, func() (context.Context, trace.Span) {
-		ctx, span := tracerOf(ctx, nil).Start(ctx, name, trace.WithTimestamp(t.facts.Start),
-			trace.WithAttributes(spanfacts.ToolStart(&t.facts, runID)...))
-		t.recording = span.IsRecording()
-		return ctx, span
-	})
-	t.run.toolBegan(t)
-	open.addTool(t)
-	return ctx, t
+	ctx, tool := agentrun.StartTool(ctx, call.ID, call.Name, call.Effect, &open)
+	return ctx, &Tool{tool}
 }
 
 // End ends the execution with what the tool returned. The outcome is read off the
@@ -112,7 +60,7 @@ func StartTool(ctx context.Context, call ToolCall) (context.Context, *Tool) {
 // before, if there is one.
 func (t *Tool) End(err error) {
 	if t != nil {
-		t.end(err, false)
+		t.tool.End(err)
 	}
 }
 
@@ -130,276 +78,86 @@ func (t *Tool) Done(err *error) {
 		return
 	}
 	if p := recover(); p != nil {
-		t.end(nil, true)
+		t.tool.EndPanic()
 		panic(p)
 	}
-	t.end(errorAt(err), false)
-}
-
-// errorAt is *err, and nil for a nil err.
-func errorAt(err *error) error {
-	if err == nil {
-		return nil
-	}
-	return *err
-}
-
-// panicType is the error.type of what ended by a panic.
-const panicType = "panic"
-
-func (t *Tool) end(err error, panics bool) {
-	defer contained()
-	now := time.Now()
-	first, final := t.settle(err, panics, now)
-	if !first {
-		return
-	}
-	open.removeTool(t)
-	t.run.changed()
-	if final || t.run == nil || !t.run.wait(t) {
-		t.endSpan()
-		return
-	}
-	timer := time.AfterFunc(outputWait, t.letGo)
-	t.mu.Lock()
-	t.timer = timer
-	ended := t.spanEnded
-	t.mu.Unlock()
-	if ended { // meanwhile, by another goroutine
-		timer.Stop()
-		t.run.unwait(t)
-	}
-}
-
-// settle fills in how the execution ended. It reports whether this is its first end,
-// and whether the span has nothing to wait for.
-func (t *Tool) settle(err error, panics bool, now time.Time) (first, final bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	f := &t.facts
-	if !f.End.IsZero() {
-		return false, false
-	}
-	f.End = now
-	if panics {
-		f.Outcome, f.ErrorType = semconv.ToolOutcomeFailed, panicType
-	} else {
-		quietly(func() { toolResult(f, t.ctx, err, now) })
-	}
-	if f.Delivery == semconv.OutputDeliveryUnset && f.Outcome != semconv.ToolOutcomeInterrupted {
-		f.Delivery = semconv.OutputDeliveryPending
-	}
-	if f.Outcome == semconv.ToolOutcomeInterrupted && t.recording {
-		quietly(func() { t.span.AddEvent(semconv.EventAbort, trace.WithTimestamp(now)) })
-	}
-	return true, f.Delivery == semconv.OutputDeliverySent && !t.refusable || !t.recording
+	t.tool.End(errorAt(err))
 }
 
 // RecordOutputSent records that the tool's output, or its error, has
 // reached the model on a way of its own, outside of the next request's history.
 func (t *Tool) RecordOutputSent() {
-	t.delivered(semconv.OutputDeliverySent, "", semconv.EventToolOutputSent)
+	if t != nil {
+		t.tool.RecordOutputSent()
+	}
 }
 
 // RecordOutputCached records that the tool's output, or its error, has been
 // kept by the application to be sent later: it is not lost, and not with the model
 // yet. An [Tool.RecordOutputSent] or [Tool.RecordOutputFailure] may follow.
 func (t *Tool) RecordOutputCached() {
-	t.delivered(semconv.OutputDeliveryCached, "", "")
+	if t != nil {
+		t.tool.RecordOutputCached()
+	}
 }
 
 // RecordOutputFailure records that sending the tool's output on a way of its own failed.
 // It never replaces the tool's own error. An [Tool.RecordOutputSent] may follow, when
 // sending again went well.
 func (t *Tool) RecordOutputFailure(err error) {
-	errorType := "_OTHER"
-	if err != nil {
-		errorType = netcause.RootType(err)
-	}
-	t.delivered(semconv.OutputDeliveryFailed, errorType, semconv.EventToolOutputFailed)
-}
-
-// outputWritten is RecordOutputSent where the server may refuse the output yet: one of
-// outputAccepted and outputRefused may follow.
-func (t *Tool) outputWritten() {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	if t.facts.Delivery != semconv.OutputDeliverySent {
-		t.refusable = true
-	}
-	t.mu.Unlock()
-	t.RecordOutputSent()
-}
-
-// outputAccepted: what outputWritten recorded cannot be refused any more.
-func (t *Tool) outputAccepted() {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	t.refusable = false
-	waits := !t.facts.End.IsZero() && !t.spanEnded
-	t.mu.Unlock()
-	if waits {
-		t.letGo()
+	if t != nil {
+		t.tool.RecordOutputFailure(err)
 	}
 }
 
-// outputRefused is RecordOutputFailure where the server refused what outputWritten recorded:
-// that had not arrived.
-func (t *Tool) outputRefused() {
-	if t == nil {
-		return
-	}
-	t.mu.Lock()
-	if t.refusable {
-		t.refusable = false
-		t.facts.Delivery = semconv.OutputDeliveryPending
-	}
-	t.mu.Unlock()
-	t.RecordOutputFailure(outputRefused{})
-}
+// Errors that say why a tool did not run. Wrap them, or return them as they are,
+// and give them to [Tool.End].
+var (
+	// ErrToolRejected: a person or a policy refused the call.
+	ErrToolRejected = agentrun.ErrRejected
+	// ErrToolInvalidInput: the model's input is not what the tool takes.
+	ErrToolInvalidInput = agentrun.ErrInvalidInput
+)
 
-// outputRefused is the error of a delivery that the server refused. Its type is
-// what is recorded.
-type outputRefused struct{}
+// FailedBeforeEffect wraps the error of a tool to vouch that it failed before it
+// had any effect, so that executing the call again repeats nothing. The vouch covers
+// what it wraps: where an error joins several, each of them needs its own. It returns
+// nil for nil.
+func FailedBeforeEffect(err error) error { return agentrun.FailedBeforeEffect(err) }
 
-func (outputRefused) Error() string { return "otelllm: the server refused the tool's output" }
-
-// maxDeliveries bounds the events of one tool's deliveries: sending may be tried again
-// for ever.
-const maxDeliveries = 8
-
-func (t *Tool) delivered(d semconv.OutputDelivery, errorType, event string) {
-	if t == nil {
-		return
-	}
-	defer contained()
-	now := time.Now()
-	told, gone, leave := t.deliver(d, errorType, event, now)
-	if !told {
-		return
-	}
-	t.run.changed()
-	switch {
-	case leave:
-		t.leave()
-	case gone:
-		t.run.lateDelivery(t.callID, event, errorType, now)
-	}
-}
-
-// deliver takes what came of a delivery. Told: the output had not arrived before. Gone:
-// the span has left without the event. Leave: the span has nothing to wait for any more.
+// MCPAnnotations are the hints of an MCP tool about what executing it may do
+// (Model Context Protocol, ToolAnnotations). The fields are those of the official
+// Go SDK's mcp.ToolAnnotations, in the same order, so that a tool's annotations
+// convert:
 //
-// An attempt that failed stays among the facts when a later one goes well.
-func (t *Tool) deliver(d semconv.OutputDelivery, errorType, event string, now time.Time) (told, gone, leave bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	f := &t.facts
-	if f.Delivery == semconv.OutputDeliverySent {
-		return false, false, false // what has arrived does not get lost any more
-	}
-	f.Delivery = d
-	if errorType != "" {
-		f.DeliveryError = errorType
-	}
-	// The last event is kept for the output that arrives.
-	event, t.events = deliveryEvent(event, d, t.events)
-	if event != "" && !t.spanEnded && t.recording {
-		quietly(func() { t.span.AddEvent(event, trace.WithTimestamp(now)) })
-	}
-	return true, t.spanEnded && event != "", !t.spanEnded && !f.End.IsZero() && d == semconv.OutputDeliverySent
+//	otelllm.ToolEffectFromMCP((*otelllm.MCPAnnotations)(tool.Annotations))
+type MCPAnnotations struct {
+	DestructiveHint *bool  `json:"destructiveHint,omitempty"`
+	IdempotentHint  bool   `json:"idempotentHint,omitempty"`
+	OpenWorldHint   *bool  `json:"openWorldHint,omitempty"`
+	ReadOnlyHint    bool   `json:"readOnlyHint,omitempty"`
+	Title           string `json:"title,omitempty"`
 }
 
-// deliveryEvent is event, or none where there have been too many; and how many there are.
-func deliveryEvent(event string, d semconv.OutputDelivery, before int) (string, int) {
-	if event == "" || d != semconv.OutputDeliverySent && before >= maxDeliveries-1 {
-		return "", before
+// ToolEffectFromMCP is the effect that an MCP tool's annotations declare. Only what
+// the server said counts: MCP's defaults are a client's guess, and a hint that is
+// false cannot be told from one that is unset. So a tool without annotations, or
+// with none that says something, has an unknown effect, which is treated with the
+// same caution as [EffectNonIdempotent].
+//
+// The hints are the server's word. Use them for tools of servers that you trust.
+func ToolEffectFromMCP(a *MCPAnnotations) Effect {
+	said := func(hint *bool) bool { return hint != nil && *hint }
+	switch {
+	case a == nil:
+		return EffectUnknown
+	case a.ReadOnlyHint:
+		return EffectReadOnly
+	case a.IdempotentHint:
+		return EffectIdempotent
+	case said(a.DestructiveHint), said(a.OpenWorldHint):
+		return EffectNonIdempotent
+	default:
+		return EffectUnknown
 	}
-	return event, before + 1
-}
-
-// leave lets a span go that waits, unless it has to wait for a refusal.
-func (t *Tool) leave() {
-	t.mu.Lock()
-	refusable := t.refusable
-	t.mu.Unlock()
-	if !refusable {
-		t.letGo()
-	}
-}
-
-// letGo lets a span go that waits. Only then the run forgets it: the end of the run
-// is to find it until it has left.
-func (t *Tool) letGo() {
-	t.endSpan()
-	t.run.unwait(t)
-}
-
-// endSpan lets the span go, once, with what is known by then. It has gone when
-// endSpan returns, whatever lets it go.
-func (t *Tool) endSpan() {
-	defer contained()
-	var verdict classify.Diagnosis
-	if t.run.writesVerdicts() {
-		f := t.seen() // before the lock: judging the run looks at all its tools
-		quietly(func() { verdict = t.run.verdictOnTool(&f) })
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.spanEnded {
-		return
-	}
-	t.spanEnded = true
-	if t.timer != nil {
-		t.timer.Stop()
-	}
-	if t.recording {
-		quietly(func() {
-			t.span.SetAttributes(spanfacts.AppendVerdict(spanfacts.ToolEnd(&t.facts), &verdict)...)
-			if t.facts.ErrorType != "" {
-				t.span.SetStatus(codes.Error, "")
-			}
-		})
-	}
-	t.span.End(trace.WithTimestamp(t.facts.End))
-}
-
-// seen is what is known of the tool so far.
-func (t *Tool) seen() classify.Tool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.facts
-}
-
-// answer: a request that carried the output ran to its end.
-func (t *Tool) answer() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.answered = true
-}
-
-func (t *Tool) isAnswered() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.answered
-}
-
-// lateDelivery keeps word of a delivery that came after the tool's span had left:
-// as an event of the run, the only span that is still open.
-func (r *Run) lateDelivery(callID, event, errorType string, now time.Time) {
-	if r == nil || !r.recording {
-		return
-	}
-	attrs := make([]attribute.KeyValue, 0, 2)
-	if callID != "" {
-		attrs = append(attrs, otelsemconv.GenAIToolCallID(callID))
-	}
-	if errorType != "" {
-		attrs = append(attrs, semconv.ToolOutputError(errorType))
-	}
-	r.span.AddEvent(event, trace.WithTimestamp(now), trace.WithAttributes(attrs...))
 }

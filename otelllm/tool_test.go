@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,6 +20,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts/spanread"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -97,7 +97,7 @@ func TestToolOutcomes(t *testing.T) {
 				assert.Equal(t, want, s.get(key), key)
 			}
 			assert.Equal(t, tt.failed, s.failed())
-			facts, _ := run.seen()
+			facts, _ := run.run.Facts()
 			assert.Equal(t, []classify.Tool{spanread.Tool(readable(s))}, facts.Tools, "what is judged is what is on the span")
 		})
 	}
@@ -142,11 +142,27 @@ func TestOutputDelivery(t *testing.T) {
 		{"failed, cached, then sent", func(t *Tool) { t.End(nil); t.RecordOutputFailure(lost); t.RecordOutputCached(); t.RecordOutputSent() }, "sent", "syscall.Errno"},
 		{"failed twice", func(t *Tool) { t.End(nil); t.RecordOutputFailure(lost); t.RecordOutputFailure(io.EOF) }, "failed", "*errors.errorString"},
 		{"sent, then failed", func(t *Tool) { t.End(nil); t.RecordOutputSent(); t.RecordOutputFailure(lost) }, "sent", nil},
-		{"refused", func(t *Tool) { t.outputWritten(); t.End(nil); t.outputRefused() }, "failed", "otelllm.outputRefused"},
-		{"refused, then sent", func(t *Tool) { t.outputWritten(); t.End(nil); t.outputRefused(); t.outputWritten(); t.outputAccepted() }, "sent", "otelllm.outputRefused"},
-		{"accepted, then refused", func(t *Tool) { t.outputWritten(); t.End(nil); t.outputAccepted(); t.outputRefused() }, "sent", nil},
-		{"sent otherwise, then refused", func(t *Tool) { t.RecordOutputSent(); t.outputWritten(); t.outputRefused(); t.End(nil) }, "sent", nil},
-		{"written, then failed", func(t *Tool) { t.End(nil); t.outputWritten(); t.RecordOutputFailure(lost) }, "sent", nil},
+		{"refused", func(t *Tool) { t.tool.OutputWritten(); t.End(nil); t.tool.OutputRefused(outputRefused{}) }, "failed", "otelllm.outputRefused"},
+		{"refused, then sent", func(t *Tool) {
+			t.tool.OutputWritten()
+			t.End(nil)
+			t.tool.OutputRefused(outputRefused{})
+			t.tool.OutputWritten()
+			t.tool.OutputAccepted()
+		}, "sent", "otelllm.outputRefused"},
+		{"accepted, then refused", func(t *Tool) {
+			t.tool.OutputWritten()
+			t.End(nil)
+			t.tool.OutputAccepted()
+			t.tool.OutputRefused(outputRefused{})
+		}, "sent", nil},
+		{"sent otherwise, then refused", func(t *Tool) {
+			t.RecordOutputSent()
+			t.tool.OutputWritten()
+			t.tool.OutputRefused(outputRefused{})
+			t.End(nil)
+		}, "sent", nil},
+		{"written, then failed", func(t *Tool) { t.End(nil); t.tool.OutputWritten(); t.RecordOutputFailure(lost) }, "sent", nil},
 		{"interrupted", func(t *Tool) { t.End(context.Canceled) }, "", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -162,7 +178,7 @@ func TestOutputDelivery(t *testing.T) {
 				assert.Equal(t, tt.delivery, s.get("llm.tool.output_delivery"))
 			}
 			assert.Equal(t, tt.err, s.get("llm.tool.output_error"))
-			facts, _ := run.seen()
+			facts, _ := run.run.Facts()
 			assert.Equal(t, []classify.Tool{spanread.Tool(readable(s))}, facts.Tools)
 		})
 	}
@@ -178,7 +194,7 @@ func TestOutputDeliveryWait(t *testing.T) {
 		tool.End(io.ErrUnexpectedEOF)
 		ended := time.Now()
 		assert.Empty(t, r.spans.Ended())
-		time.Sleep(outputWait - 1)
+		time.Sleep(agentrun.OutputWait - 1)
 		synctest.Wait()
 		assert.Empty(t, r.spans.Ended())
 		time.Sleep(2 * time.Nanosecond)
@@ -189,7 +205,7 @@ func TestOutputDeliveryWait(t *testing.T) {
 
 		// Too late for the span; the run still knows, and tells.
 		tool.RecordOutputFailure(syscall.EPIPE)
-		assert.Equal(t, semconv.OutputDeliveryFailed, tool.seen().Delivery)
+		assert.Equal(t, semconv.OutputDeliveryFailed, tool.tool.Facts().Delivery)
 		assert.Equal(t, semconv.CauseDeliveryFailed, run.Diagnosis().Cause)
 		run.End(nil)
 		runSpan := r.named("invoke_agent coder")[0]
@@ -211,7 +227,7 @@ func TestOutputDeliveryAtTheEndOfTheRun(t *testing.T) {
 			nobody := roundTripper(func(*http.Request) (*http.Response, error) { return nil, io.EOF })
 			_, _ = call(ctx, NewTransport(nobody), "http://x"+chatPath, body)
 		},
-		"never told": func(context.Context, *Tool) { time.Sleep(outputWait); synctest.Wait() },
+		"never told": func(context.Context, *Tool) { time.Sleep(agentrun.OutputWait); synctest.Wait() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -223,9 +239,7 @@ func TestOutputDeliveryAtTheEndOfTheRun(t *testing.T) {
 				)
 				r.RegisterSpanProcessor(atEnd(func(s sdktrace.ReadOnlySpan) {
 					if s.Name() == "execute_tool patch" {
-						run.mu.Lock()
-						defer run.mu.Unlock()
-						found = append(found, slices.Contains(run.waiting, tool))
+						found = append(found, run.run.Kept().Waiting == 1)
 					}
 				}))
 				ctx, begun := StartRun(t.Context(), "coder", WithTracerProvider(r))
@@ -234,7 +248,7 @@ func TestOutputDeliveryAtTheEndOfTheRun(t *testing.T) {
 				tool.End(nil)
 				leave(ctx, tool)
 				assert.Equal(t, []bool{true}, found)
-				assert.Empty(t, run.waiting)
+				assert.Zero(t, run.run.Kept().Waiting)
 				run.End(nil)
 				assert.Len(t, found, 1, "no span twice")
 			})

@@ -107,7 +107,7 @@ func TestVerdicts(t *testing.T) {
 			for i, turn := range tt.turns {
 				_, err := call(ctx, NewTransport(base(t)), script(t, sseHead+turn.answer, nil)+chatPath, turn.body)
 				require.NoError(t, err)
-				seen, _ := run.seen()
+				seen, _ := run.run.Facts()
 				live = append(live, dueOf(&classify.Judge(&seen).Requests[i], false))
 				if i == 0 && tt.tool {
 					_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "read_file", Effect: EffectReadOnly})

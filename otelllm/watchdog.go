@@ -1,13 +1,11 @@
 package otelllm
 
 import (
-	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
-	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
+	"github.com/otelllm/otelllm-go/otelllm/internal/abort"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -86,231 +84,34 @@ func (e *WatchdogError) Timeout() bool { return true }
 // Temporary implements net.Error.
 func (e *WatchdogError) Temporary() bool { return true }
 
-// dog watches one attempt. A nil dog watches nothing.
-//
-// One timer serves all limits. It is set to the earliest moment at which one of
-// them may be reached and looks again when it fires: progress moves that moment,
-// but never the timer, so that a Read costs no more than a look at the clock.
-type dog struct {
-	limits     Watchdog
-	start      time.Time
-	caller     context.Context // done: the attempt was ended otherwise
-	sent       context.Context // that the request was sent with
-	cancel     context.CancelCauseFunc
-	connecting func() (yes, known bool)
-	over       func() bool
-
-	mu sync.Mutex
-	// Everything below is guarded by mu.
-	timer      *time.Timer
-	set        time.Time     // what timer is set to; zero: to nothing
-	streams    bool          // FirstProgress and Idle apply
-	responded  bool          // the response has said whether they do
-	silent     bool          // there is nothing to come that they could wait for
-	connected  bool          // Connect does not, any more
-	waiting    bool          // the caller waits for the network
-	since      time.Time     // when the waiting began
-	quiet      time.Duration // waited before since, without progress
-	progressed bool
-	err        *WatchdogError // it has fired
-}
-
-// watch begins to watch. Streams says that FirstProgress applies already, before the
-// request's body or a response tells.
-func watch(ctx context.Context, w Watchdog, streams bool, start time.Time, connecting func() (yes, known bool), over func() bool) (context.Context, *dog) {
-	d := &dog{limits: w, start: start, caller: ctx, connecting: connecting, over: over, streams: streams, waiting: true, since: start}
-	d.sent, d.cancel = context.WithCancelCause(ctx)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.arm(start)
-	return d.sent, d
-}
-
-// due is when the next limit is reached if nothing happens until then, with mu
-// held; the zero time: none will be.
-func (d *dog) due() (at time.Time, kind semconv.WatchdogKind) {
-	earliest := func(limit time.Duration, from time.Time, k semconv.WatchdogKind) {
-		if t := from.Add(limit); limit > 0 && (at.IsZero() || t.Before(at)) {
-			at, kind = t, k
+// As makes errors.As find what the error declares about a deliberate end.
+func (e *WatchdogError) As(target any) bool {
+	d, ok := target.(*abort.Declared)
+	if ok {
+		*d = abort.Declared{
+			Abort:    classify.Abort{Source: AbortWatchdog, Reason: e.Kind.String()},
+			Watchdog: classify.Watchdog{Kind: e.Kind, Limit: e.Limit},
 		}
 	}
-	if !d.connected {
-		earliest(d.limits.Connect, d.start, semconv.WatchdogKindConnect)
-	}
-	if d.streams && d.waiting && !d.silent {
-		if d.progressed {
-			earliest(d.limits.Idle, d.since.Add(-d.quiet), semconv.WatchdogKindIdle)
-		} else {
-			earliest(d.limits.FirstProgress, d.since.Add(-d.quiet), semconv.WatchdogKindFirstProgress)
-		}
-	}
-	earliest(d.limits.Total, d.start, semconv.WatchdogKindTotal)
-	return at, kind
+	return ok
 }
 
-// arm sets the timer, with mu held, where it would come too late.
-func (d *dog) arm(now time.Time) {
-	at, _ := d.due()
-	if at.IsZero() || d.err != nil || !d.set.IsZero() && !at.Before(d.set) {
-		return
-	}
-	d.set = at
-	if d.timer == nil {
-		d.timer = time.AfterFunc(at.Sub(now), d.look)
-		return
-	}
-	d.timer.Reset(at.Sub(now))
+// StreamError is what the reader of a response gets under [WithStreamErrors] when
+// the stream broke off: where the body came to a clean end without the protocol's
+// last word, which SDKs take for a whole answer, and in place of any other error
+// of reading it. errors.Is and errors.As reach the error that it wraps:
+// io.ErrUnexpectedEOF for the clean end, else the original.
+type StreamError struct {
+	// Diagnosis is the verdict on this request, on what has been seen so far.
+	Diagnosis classify.Diagnosis
+
+	err error
 }
 
-// look is called by the timer.
-func (d *dog) look() {
-	defer contained() // a context may be the application's own
-	now := time.Now()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.set = time.Time{}
-	at, kind := d.due()
-	if at.IsZero() || d.err != nil || d.over() || d.caller.Err() != nil {
-		return
-	}
-	if kind == semconv.WatchdogKindConnect && !now.Before(at) {
-		if yes, known := d.connecting(); !yes || !known {
-			d.connected = true
-			d.arm(now)
-			return
-		}
-	}
-	if now.Before(at) {
-		d.arm(now)
-		return
-	}
-	fired := &WatchdogError{Kind: kind, Limit: d.limit(kind)}
-	d.cancel(fired)
-	if context.Cause(d.sent) == fired { //nolint:errorlint // itself: else the caller was first, at the last moment
-		d.err = fired
-	}
+// Error implements error. It is the diagnosis's summary, and the error's own text.
+func (e *StreamError) Error() string {
+	return "otelllm: " + e.Diagnosis.Summary + " (" + e.err.Error() + ")"
 }
 
-func (d *dog) limit(k semconv.WatchdogKind) time.Duration {
-	switch k {
-	case semconv.WatchdogKindConnect:
-		return d.limits.Connect
-	case semconv.WatchdogKindFirstProgress:
-		return d.limits.FirstProgress
-	case semconv.WatchdogKindIdle:
-		return d.limits.Idle
-	default:
-		return d.limits.Total
-	}
-}
-
-// asked: the request's body has been read whole, as it was sent, and it asks for a
-// stream. The limit counts from the start of the request all the same.
-func (d *dog) asked(now time.Time) {
-	if d == nil {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.responded || d.over() { // the transport may send on after it has answered
-		return
-	}
-	d.streams = true
-	d.arm(now)
-}
-
-// answered: the headers have come. From here the consumer's Reads say when
-// the caller waits.
-func (d *dog) answered(streams bool, now time.Time) {
-	if d == nil {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.quiet = now.Sub(d.start)
-	d.connected, d.responded, d.waiting, d.streams = true, true, false, streams
-}
-
-// reads: the caller begins to wait for the next bytes.
-func (d *dog) reads() {
-	if d == nil {
-		return
-	}
-	now := time.Now()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.waiting, d.since = true, now
-	d.arm(now)
-}
-
-// waited: the bytes have come. Silent: no progress is due any more.
-func (d *dog) waited(progress, silent bool, now time.Time) {
-	if d == nil {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.waiting {
-		d.quiet += now.Sub(d.since)
-	}
-	d.waiting = false
-	if progress {
-		d.progressed, d.quiet = true, 0
-	}
-	d.silent = silent
-}
-
-// did reports whether err comes from the cancellation by which the dog ended
-// the attempt. What the error itself is decides: a connection that broke at the
-// moment at which the dog fired was broken.
-func (d *dog) did(err error, now time.Time) bool {
-	if d == nil {
-		return false
-	}
-	d.mu.Lock()
-	fired := d.err
-	d.mu.Unlock()
-	if fired == nil {
-		return false
-	}
-	var own *WatchdogError
-	return as(err, &own) && own == fired || netcause.Cancelled(d.sent, err, now)
-}
-
-// bitten is the watchdog that fired; the zero value: none did.
-func (d *dog) bitten() classify.Watchdog {
-	if d == nil {
-		return classify.Watchdog{}
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.err == nil {
-		return classify.Watchdog{}
-	}
-	return classify.Watchdog{Kind: d.err.Kind, Limit: d.err.Limit}
-}
-
-// unleash stops the watching and leaves the context as it is.
-func (d *dog) unleash() {
-	if d == nil {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.timer != nil {
-		d.timer.Stop()
-	}
-}
-
-// release lets go of the timer and of the context.
-func (d *dog) release() {
-	if d == nil {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.timer != nil {
-		d.timer.Stop()
-	}
-	d.cancel(context.Canceled)
-}
+// Unwrap returns the error of the body.
+func (e *StreamError) Unwrap() error { return e.err }

@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -355,7 +354,14 @@ func playWatched(t *testing.T, tt watchedCall, http2 bool) {
 }
 
 // of is the limit of a kind.
-func (w Watchdog) of(k semconv.WatchdogKind) time.Duration { return (&dog{limits: w}).limit(k) }
+func (w Watchdog) of(k semconv.WatchdogKind) time.Duration {
+	return map[semconv.WatchdogKind]time.Duration{
+		semconv.WatchdogKindConnect:       w.Connect,
+		semconv.WatchdogKindFirstProgress: w.FirstProgress,
+		semconv.WatchdogKindIdle:          w.Idle,
+		semconv.WatchdogKindTotal:         w.Total,
+	}[k]
+}
 
 // A watchdog works where nothing records: it is no part of the telemetry.
 func TestWatchdogUnrecorded(t *testing.T) {
@@ -403,79 +409,6 @@ func TestWatchdogClosed(t *testing.T) {
 		})
 	})
 }
-
-// What is due and when, by times that are given.
-func TestDogDue(t *testing.T) {
-	start := time.Unix(1000, 0)
-	at := func(d time.Duration) time.Time { return start.Add(d) }
-	w := Watchdog{Connect: 10 * sec, FirstProgress: 20 * sec, Idle: 5 * sec, Total: 100 * sec}
-	d := &dog{limits: w, start: start, streams: true, waiting: true, since: start}
-	due := func(wantAt time.Duration, want semconv.WatchdogKind) {
-		t.Helper()
-		got, kind := d.due()
-		assert.Equal(t, at(wantAt), got)
-		assert.Equal(t, want, kind)
-	}
-	due(10*sec, semconv.WatchdogKindConnect)
-	d.answered(true, at(8*sec))
-	due(100*sec, semconv.WatchdogKindTotal) // no wait
-	d.waiting, d.since = true, at(30*sec)
-	due(42*sec, semconv.WatchdogKindFirstProgress) // 8 s have been waited
-	d.waited(true, false, at(31*sec))
-	due(100*sec, semconv.WatchdogKindTotal)
-	d.waiting, d.since = true, at(40*sec)
-	due(45*sec, semconv.WatchdogKindIdle)
-	d.waited(false, false, at(42*sec))
-	d.waiting, d.since = true, at(50*sec)
-	due(53*sec, semconv.WatchdogKindIdle)
-	d.waited(false, true, at(51*sec)) // the last word
-	d.waiting, d.since = true, at(52*sec)
-	due(100*sec, semconv.WatchdogKindTotal)
-	d.limits.Total = 0
-	none, kind := d.due()
-	assert.Zero(t, none)
-	assert.Zero(t, kind)
-
-	d = &dog{limits: w, start: start, waiting: true, since: start} // whether it streams, the response says
-	d.connected = true
-	due(100*sec, semconv.WatchdogKindTotal)
-	d.answered(true, at(19*sec))
-	d.waiting, d.since = true, at(19*sec)
-	due(20*sec, semconv.WatchdogKindFirstProgress)
-
-	var none2 *dog
-	none2.answered(true, start)
-	none2.reads()
-	none2.waited(true, true, start)
-	none2.unleash()
-	none2.release()
-	assert.False(t, none2.did(io.EOF, start))
-	assert.Zero(t, none2.bitten())
-}
-
-// The caller and the limit at one moment: who cancelled first is the one.
-func TestWatchdogAndCallerAtOnce(t *testing.T) {
-	caller, abort := WithAbort(t.Context())
-	d := &dog{limits: Watchdog{Total: sec}, start: time.Now().Add(-time.Hour), over: func() bool { return false }}
-	d.caller = uncancelled{caller} // it looked right before
-	d.sent, d.cancel = context.WithCancelCause(caller)
-	abort(AbortUser, "stop_button")
-	d.look()
-	assert.Zero(t, d.bitten())
-	assert.False(t, d.did(context.Cause(d.sent), time.Now()))
-
-	d.caller, d.sent, d.cancel = t.Context(), nil, nil
-	d.sent, d.cancel = context.WithCancelCause(t.Context())
-	d.look()
-	assert.Equal(t, classify.Watchdog{Kind: semconv.WatchdogKindTotal, Limit: sec}, d.bitten())
-	assert.True(t, d.did(context.Cause(d.sent), time.Now()))
-	assert.True(t, d.did(context.Canceled, time.Now()), "HTTP/2 says no more")
-	assert.False(t, d.did(syscall.ECONNRESET, time.Now()))
-}
-
-type uncancelled struct{ context.Context }
-
-func (uncancelled) Err() error { return nil }
 
 func TestWatchdogError(t *testing.T) {
 	var err error = &WatchdogError{Kind: semconv.WatchdogKindIdle, Limit: 30 * sec}

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -151,21 +152,21 @@ func TestInnerRunsAreCountedOnce(t *testing.T) {
 		q.RecordFinish("stop")
 		q.End(nil)
 		execute(inner, fmt.Sprint("call_", i), EffectReadOnly, nil)
-		seen, _ := outer.seen()
+		seen, _ := outer.run.Facts()
 		assert.Equal(t, i+1, seen.Inner.Requests)
 		assert.Equal(t, i+1, seen.Inner.Tools)
 	}
 	run.End(nil)
-	assert.Empty(t, outer.within.runs, "it is over")
+	assert.Zero(t, outer.run.Kept().Runs, "it is over")
 	execute(inner, "late", EffectReadOnly, nil)
 	q := request(inner)
-	require.Len(t, outer.within.runs, 1, "it goes on")
-	seen, settled := outer.seen()
+	require.Equal(t, 1, outer.run.Kept().Runs, "it goes on")
+	seen, settled := outer.run.Facts()
 	assert.False(t, settled)
 	assert.Equal(t, 4, seen.Inner.Tools)
 	q.End(nil)
-	assert.Empty(t, outer.within.runs)
-	seen, settled = outer.seen()
+	assert.Zero(t, outer.run.Kept().Runs)
+	seen, settled = outer.run.Facts()
 	assert.True(t, settled)
 	assert.Equal(t, 4, seen.Inner.Requests)
 	assert.Equal(t, 4, seen.Inner.Tools)
@@ -177,7 +178,7 @@ func TestInnerRunsAreBounded(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		ctx, outer := StartRun(t.Context(), "outer")
 		var first context.Context
-		for i := range maxParts + 100 {
+		for i := range agentrun.MaxParts + 100 {
 			inner, run := StartRun(ctx, "inner")
 			if i == 0 {
 				first = inner //nolint:fatcontext // the first of many beside each other, not of one in the other
@@ -188,14 +189,14 @@ func TestInnerRunsAreBounded(t *testing.T) {
 			}
 		}
 		if ends {
-			assert.Empty(t, outer.within.runs)
+			assert.Zero(t, outer.run.Kept().Runs)
 		} else {
-			assert.Len(t, outer.within.runs, maxParts)
+			assert.Equal(t, agentrun.MaxParts, outer.run.Kept().Runs)
 		}
 		request(ctx).End(connReset)
 		assert.Equal(t, semconv.RetryReasonToolSideEffect, outer.Diagnosis().Retry.Reason)
 		execute(first, "call_2", EffectReadOnly, nil)
-		seen, _ := outer.seen()
+		seen, _ := outer.run.Facts()
 		assert.Equal(t, 2, seen.Inner.Tools, "it goes on, and is counted on")
 	}
 }
@@ -335,7 +336,7 @@ func TestVerdictsOnRecentParts(t *testing.T) {
 		var history []string
 		effects := []Effect{EffectReadOnly, EffectReadOnly, EffectReadOnly, EffectIdempotent, EffectIdempotent, EffectUnknown, EffectNonIdempotent}
 		effects = effects[:1+rnd.IntN(len(effects))]
-		for step := range maxParts - 1 { // all are kept, to be held against
+		for step := range agentrun.MaxParts - 1 { // all are kept, to be held against
 			shown := history[max(0, len(history)-1-rnd.IntN(100)):]
 			if rnd.IntN(40) == 0 {
 				shown = nil // the history was summarised
@@ -367,14 +368,15 @@ func TestVerdictsOnRecentParts(t *testing.T) {
 					history = append(history, id)
 				}
 			}
-			last := len(run.requests) - 1
-			if f := &run.requests[last]; f.Failed == classify.No {
-				require.Zero(t, run.verdictOn(f))
+			last := run.run.Kept().Requests - 1
+			kept, _ := run.run.Facts()
+			if f := &kept.Requests[last]; f.Failed == classify.No {
+				require.Zero(t, run.run.JudgeRequest(f))
 				continue
 			}
-			seen, _ := run.seen()
+			seen, _ := run.run.Facts()
 			exact := classify.Judge(&seen).Requests[last]
-			got := run.verdictOn(&seen.Requests[last])
+			got := run.run.JudgeRequest(&seen.Requests[last])
 			judged++
 			if assert.ObjectsAreEqual(exact, got) {
 				same++
@@ -393,7 +395,7 @@ func TestVerdictsOnRecentParts(t *testing.T) {
 // The verdict on a tool is that over all parts, too.
 func TestVerdictsOnRecentTools(t *testing.T) {
 	ctx, run := StartRun(t.Context(), "coder", WithVerdicts())
-	for i := range 3 * recentParts {
+	for i := range 3 * agentrun.RecentParts {
 		id := fmt.Sprint("call_", i)
 		q := request(ctx)
 		if i%3 == 0 {
@@ -406,10 +408,10 @@ func TestVerdictsOnRecentTools(t *testing.T) {
 		}
 		_, tool := StartTool(ctx, ToolCall{ID: id, Name: "f"})
 		tool.End([]error{nil, io.EOF, ErrToolRejected}[i/3%3])
-		seen, _ := run.seen()
-		f := tool.seen()
+		seen, _ := run.run.Facts()
+		f := tool.tool.Facts()
 		exact := classify.Judge(&seen).Tools[len(seen.Tools)-1]
-		assert.Equal(t, exact, run.verdictOnTool(&f), i)
+		assert.Equal(t, exact, run.run.JudgeTool(&f), i)
 		assert.Equal(t, i%3 == 0 || i/3%3 > 0, exact.Failed(), i)
 	}
 	run.End(nil)
@@ -437,9 +439,9 @@ func TestRunsWithinAtOnce(t *testing.T) {
 	for range n {
 		<-done
 	}
-	seen, settled := outer.seen()
+	seen, settled := outer.run.Facts()
 	assert.True(t, settled)
-	assert.Empty(t, outer.within.runs)
+	assert.Zero(t, outer.run.Kept().Runs)
 	assert.Equal(t, 20*n, seen.Inner.Requests)
 	assert.Equal(t, 20*n, seen.Inner.Tools)
 	outer.End(nil)
