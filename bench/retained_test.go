@@ -20,14 +20,14 @@ func BenchmarkRetained(b *testing.B) {
 	const streams = 2000
 	for _, v := range []struct {
 		name    string
-		options []otelllm.Option
+		options []otelllm.TransportOption
 		inRun   bool
 	}{
 		{"default", nil, false},
-		{"no events", []otelllm.Option{otelllm.WithoutEvents()}, false},
+		{"no events", []otelllm.TransportOption{otelllm.WithoutEvents()}, false},
 		{"in a run", nil, true},
-		{"watchdog", []otelllm.Option{otelllm.WithWatchdog(otelllm.DefaultWatchdog())}, false},
-		{"in a run, watchdog", []otelllm.Option{otelllm.WithWatchdog(otelllm.DefaultWatchdog())}, true},
+		{"watchdog", []otelllm.TransportOption{otelllm.WithWatchdog(otelllm.DefaultWatchdog())}, false},
+		{"in a run, watchdog", []otelllm.TransportOption{otelllm.WithWatchdog(otelllm.DefaultWatchdog())}, true},
 	} {
 		for _, all := range synthetic(100) {
 			if all.wire != chat && v.name != "default" {

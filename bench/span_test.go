@@ -43,14 +43,14 @@ func BenchmarkSpan(b *testing.B) {
 	for _, s := range []*stream{&synthetic(3)[0], answeredCall} {
 		for _, v := range []struct {
 			name    string
-			options []otelllm.Option
+			options []otelllm.TransportOption
 			run     bool
 			meter   metric.MeterProvider
 		}{
 			{name: "default"},
-			{name: "no events", options: []otelllm.Option{otelllm.WithoutEvents()}},
+			{name: "no events", options: []otelllm.TransportOption{otelllm.WithoutEvents()}},
 			{name: "in a run", run: true},
-			{name: "watchdog", options: []otelllm.Option{otelllm.WithWatchdog(otelllm.DefaultWatchdog())}},
+			{name: "watchdog", options: []otelllm.TransportOption{otelllm.WithWatchdog(otelllm.DefaultWatchdog())}},
 			{name: "metrics", meter: sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))},
 		} {
 			if v.meter == nil {
@@ -61,7 +61,7 @@ func BenchmarkSpan(b *testing.B) {
 	}
 }
 
-func benchSpan(b *testing.B, s *stream, inRun bool, meter metric.MeterProvider, options []otelllm.Option) {
+func benchSpan(b *testing.B, s *stream, inRun bool, meter metric.MeterProvider, options []otelllm.TransportOption) {
 	const calls = 50
 	oneCore(b)
 	base := answers(s.wire.contentType, bytes.Join(s.events, nil))

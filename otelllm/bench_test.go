@@ -124,11 +124,11 @@ func BenchmarkOverhead(b *testing.B) {
 	for _, v := range []struct {
 		name     string
 		provider trace.TracerProvider
-		opts     []Option
+		opts     []TransportOption
 	}{
 		{"noop", noop.NewTracerProvider(), nil},
 		{"spans", sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(nowhere{})), nil},
-		{"spans without events", sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(nowhere{})), []Option{WithoutEvents()}},
+		{"spans without events", sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(nowhere{})), []TransportOption{WithoutEvents()}},
 	} {
 		b.Run(v.name, func(b *testing.B) {
 			answer := longStream(3)

@@ -83,15 +83,15 @@ func TestPanicsStayInside(t *testing.T) {
 	var handled atomic.Int32
 	for name, tt := range map[string]struct {
 		provider []sdktrace.TracerProviderOption
-		opts     []Option
+		opts     []TransportOption
 		spans    int // of the client's side
 	}{
 		"sampler":                 {[]sdktrace.TracerProviderOption{sdktrace.WithSampler(bombSampler{})}, nil, 0},
 		"span processor, start":   {[]sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(bombStart{})}, nil, 0},
 		"span processor, end":     {[]sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(bombProcessor{})}, nil, 0},
-		"propagator":              {nil, []Option{WithPropagators(bombPropagator{})}, 1},
-		"meter, when it is asked": {nil, []Option{WithMeterProvider(bombMeters{asked: true})}, 0},
-		"meter, when it records":  {nil, []Option{WithMeterProvider(bombMeters{})}, 1},
+		"propagator":              {nil, []TransportOption{WithPropagators(bombPropagator{})}, 1},
+		"meter, when it is asked": {nil, []TransportOption{WithMeterProvider(bombMeters{asked: true})}, 0},
+		"meter, when it records":  {nil, []TransportOption{WithMeterProvider(bombMeters{})}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			overHTTP(t, func(w http.ResponseWriter, _ *http.Request) { _ = say(w, chatText+chatStop+chatDone) }, func(t *testing.T, b *http.Transport, url string) {
@@ -109,12 +109,16 @@ func TestPanicsStayInside(t *testing.T) {
 					assert.Len(t, r.named("chat gpt-5"), tt.spans)
 
 					w := httptest.NewRecorder()
+					handlerOpts := make([]HandlerOption, 0, len(opts))
+					for _, o := range opts {
+						handlerOpts = append(handlerOpts, o.(HandlerOption)) // those that do not apply are of the same kind, too
+					}
 					served := NewHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						body, err := io.ReadAll(r.Body)
 						assert.NoError(t, err)
 						assert.JSONEq(t, chatBody, string(body))
 						_ = say(w, chatText+chatStop+chatDone)
-					}), opts...)
+					}), handlerOpts...)
 					served.ServeHTTP(w, httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(chatBody)))
 					assert.Equal(t, chatText+chatStop+chatDone, w.Body.String())
 				}
@@ -172,7 +176,7 @@ func TestTwoReadsAtOnce(t *testing.T) {
 		_ = say(w, stream)
 		w.Header().Set("X-End", "1")
 	}, func(t *testing.T, b *http.Transport, url string) {
-		for _, opts := range [][]Option{nil, {WithStreamErrors(), WithWatchdog(Watchdog{Idle: time.Hour})}} {
+		for _, opts := range [][]TransportOption{nil, {WithStreamErrors(), WithWatchdog(Watchdog{Idle: time.Hour})}} {
 			r := newRecorder(t)
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+chatPath, strings.NewReader(chatBody))
 			require.NoError(t, err)

@@ -44,7 +44,7 @@ func FuzzBody(f *testing.F) {
 			}
 			return p
 		}
-		opts := []Option{WithTracerProvider(r), WithProvider("", "openai_chat")}
+		opts := []TransportOption{WithTracerProvider(r), WithProtocol(ProtocolOpenAIChat)}
 		if piece&64 != 0 {
 			opts = append(opts, WithVerdicts(), WithWatchdog(Watchdog{Total: time.Hour}))
 		}

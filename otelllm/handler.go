@@ -21,19 +21,23 @@ import (
 // Trace context is read from the request's headers, by [WithPropagators] or the
 // global propagator, unless the request's context holds a span already. The
 // optional interfaces of the ResponseWriter (http.Flusher and the others) and
-// http.ResponseController work as without it. [WithWatchdog], [WithStreamErrors]
-// and [WithMeterProvider] do not apply.
+// http.ResponseController work as without it.
 //
 // A gateway that streams a request's body on, as httputil.ReverseProxy does, should
 // call [http.ResponseController.EnableFullDuplex] first. Otherwise net/http closes
 // the body over HTTP/1 when the response begins, and where the upstream answers
 // before the transport has seen the body's end, the transport cuts the connection:
 // the span then reports a read_error that the gateway itself brought about.
-func NewHandler(next http.Handler, opts ...Option) http.Handler {
-	c := newConfig(opts)
-	c.record.Meters = nil
+func NewHandler(next http.Handler, opts ...HandlerOption) http.Handler {
+	return newHandler(global, next, opts)
+}
+
+func newHandler(i *Instrumentation, next http.Handler, opts []HandlerOption) http.Handler {
+	c := configure(i, opts, HandlerOption.applyHandler)
+	recorder := c.recorder(i)
+	recorder.Meters = nil // the conventions' client instruments are the transport's
 	return &gateway.Handler{Next: next, Config: gateway.Config{
-		Record:         c.record,
+		Record:         recorder,
 		Recogniser:     c.recogniser,
 		TracerProvider: c.tracerProvider,
 		Propagator:     c.propagator,

@@ -36,7 +36,7 @@ type testGateway struct {
 	url string
 }
 
-func newGateway(t *testing.T, next http.Handler, opts ...Option) *testGateway {
+func newGateway(t *testing.T, next http.Handler, opts ...HandlerOption) *testGateway {
 	t.Helper()
 	g := &testGateway{recorder: newRecorder(t)}
 	srv := httptest.NewServer(NewHandler(next, append(opts, WithTracerProvider(g))...))

@@ -224,7 +224,7 @@ func TestMetricsOfADocument(t *testing.T) {
 
 // While no metrics are kept and nothing is traced, the request is not even looked at.
 func TestMetricsOff(t *testing.T) {
-	for name, opts := range map[string][]Option{
+	for name, opts := range map[string][]TransportOption{
 		"no provider": nil, "one that does nothing": {WithMeterProvider(noop.NewMeterProvider())},
 		"one without readers": {WithMeterProvider(sdkmetric.NewMeterProvider())},
 		"one that drops them": {WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()), sdkmetric.WithView(sdkmetric.NewView(sdkmetric.Instrument{Name: "*"}, sdkmetric.Stream{Aggregation: sdkmetric.AggregationDrop{}}))))},

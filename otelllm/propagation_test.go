@@ -37,17 +37,17 @@ func TestPropagators(t *testing.T) {
 	traced := propagation.TraceContext{}
 	for _, tt := range []struct {
 		name    string
-		opts    []Option
+		opts    []TransportOption
 		sampler sdktrace.Sampler // nil: a provider that does nothing
 		sent    bool
 		sampled bool
 	}{
 		{"by default", nil, sdktrace.AlwaysSample(), false, false},
-		{"nil", []Option{WithPropagators(nil)}, sdktrace.AlwaysSample(), false, false},
-		{"given", []Option{WithPropagators(traced)}, sdktrace.AlwaysSample(), true, true},
-		{"given, not sampled", []Option{WithPropagators(traced)}, sdktrace.NeverSample(), true, false},
-		{"given, not traced", []Option{WithPropagators(traced)}, nil, false, false},
-		{"given, with stream errors", []Option{WithPropagators(traced), WithStreamErrors()}, sdktrace.AlwaysSample(), true, true},
+		{"nil", []TransportOption{WithPropagators(nil)}, sdktrace.AlwaysSample(), false, false},
+		{"given", []TransportOption{WithPropagators(traced)}, sdktrace.AlwaysSample(), true, true},
+		{"given, not sampled", []TransportOption{WithPropagators(traced)}, sdktrace.NeverSample(), true, false},
+		{"given, not traced", []TransportOption{WithPropagators(traced)}, nil, false, false},
+		{"given, with stream errors", []TransportOption{WithPropagators(traced), WithStreamErrors()}, sdktrace.AlwaysSample(), true, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			overHTTP(t, answer, func(t *testing.T, b *http.Transport, url string) {

@@ -1,6 +1,7 @@
 package otelllm
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/abort"
@@ -40,8 +42,10 @@ type Realtime struct {
 
 // session is what is known of a Realtime. It never refers to it.
 type session struct {
-	ctx    context.Context
-	config config
+	ctx            context.Context
+	tracerProvider trace.TracerProvider
+	recorder       record.Config
+	provider       string // gen_ai.provider.name
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
@@ -78,15 +82,18 @@ type sentOutput struct {
 }
 
 // NewRealtime begins to observe a session. Ctx is the session's own: aborts are
-// read off it. Of opts, [WithWatchdog], [WithStreamErrors] and [WithPropagators]
-// do not apply; the provider is "openai" unless [WithProvider] names another.
-func NewRealtime(ctx context.Context, opts ...Option) *Realtime {
+// read off it. The provider is "openai" unless [WithProviderName] names another.
+func NewRealtime(ctx context.Context, opts ...RequestOption) *Realtime {
+	return newRealtime(ctx, global, opts)
+}
+
+func newRealtime(ctx context.Context, i *Instrumentation, opts []RequestOption) *Realtime {
+	c := configure(i, opts, RequestOption.applyRequest)
 	s := &session{
-		ctx: ctx, config: newConfig(opts), wire: wire.NewRealtime(), open: map[*wire.State]*response{},
+		ctx: ctx, tracerProvider: c.tracerProvider, recorder: c.recorder(i),
+		provider: cmp.Or(c.recogniser.Provider, otelsemconv.GenAIProviderNameOpenAI.Value.AsString()),
+		wire:     wire.NewRealtime(), open: map[*wire.State]*response{},
 		calls: []string{}, outputs: []string{},
-	}
-	if s.config.recogniser.Provider == "" {
-		s.config.recogniser.Provider = otelsemconv.GenAIProviderNameOpenAI.Value.AsString()
 	}
 	t := &Realtime{session: s}
 	t.cleanup = runtime.AddCleanup(t, (*session).abandoned, s)
@@ -367,14 +374,14 @@ func (s *session) oldestAsked() *response {
 func (s *session) begin(providerTools []string, now time.Time) *response {
 	id := spanfacts.Identity{
 		Operation: otelsemconv.GenAIOperationNameChat.Value.AsString(),
-		Provider:  s.config.recogniser.Provider,
+		Provider:  s.provider,
 		Model:     s.wire.Model(),
 		Stream:    classify.Yes,
 	}
 	agentrun.Of(s.ctx).Identify(&id)
-	_, span := record.StartSpan(s.ctx, s.config.tracerProvider, record.ClientKind, &id, now)
+	_, span := record.StartSpan(s.ctx, s.tracerProvider, record.ClientKind, &id, now)
 	r := &response{}
-	r.rec.Init(s.ctx, &s.config.record, span, &id, now)
+	r.rec.Init(s.ctx, &s.recorder, span, &id, now)
 	f := r.rec.Facts()
 	f.Bytes, f.Streams, f.ProviderTools = -1, true, providerTools
 	if !s.changed {

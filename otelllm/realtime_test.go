@@ -163,7 +163,7 @@ func TestRealtimeEnds(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
-			session := NewRealtime(t.Context(), WithTracerProvider(r), WithProvider("openai", ""))
+			session := NewRealtime(t.Context(), WithTracerProvider(r), WithProviderName("openai"))
 			session.RecordReceived([]byte(rtSession))
 			if tt.asked {
 				session.RecordSent([]byte(rtCreate))

@@ -164,7 +164,7 @@ func TestBedrockErrorHeader(t *testing.T) {
 func TestProtocolOfAGateway(t *testing.T) {
 	r := newRecorder(t)
 	url := script(t, sseHead+"data: {\"candidates\":[{\"index\":0,\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}],\"modelVersion\":\"gemini-x\"}\n\n", nil)
-	_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r), WithProvider("acme", "gemini")), url+"/llm", `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`)
+	_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r), WithProviderName("acme"), WithProtocol(ProtocolGemini)), url+"/llm", `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`)
 	require.NoError(t, err)
 	s := r.only(t)
 	assert.Equal(t, "generate_content", s.Name())
@@ -197,7 +197,7 @@ func TestNamedProtocol(t *testing.T) {
 	for _, path := range []string{"/llm", "/api/chat", "/api/generate", "/v1/messages", "/v1/responses", "/gw/responses", "/openai/responses", "/v1/completions", chatPath} {
 		t.Run(path, func(t *testing.T) {
 			r := newRecorder(t)
-			rt := NewTransport(base(t), WithTracerProvider(r), WithProvider("acme", "openai_chat"), WithStreamErrors())
+			rt := NewTransport(base(t), WithTracerProvider(r), WithProviderName("acme"), WithProtocol(ProtocolOpenAIChat), WithStreamErrors())
 			got, err := call(t.Context(), rt, script(t, sseHead+whole, nil)+path, chatBody)
 			require.NoError(t, err)
 			assert.Equal(t, whole, got)
@@ -245,14 +245,14 @@ func TestPathOrName(t *testing.T) {
 			if tt.header != "" {
 				req.Header.Set(tt.header, "1")
 			}
-			c := newConfig([]Option{WithProvider("", tt.named)})
+			c := configure(global, []TransportOption{WithProtocol(Protocol(tt.named))}, TransportOption.applyTransport)
 			p, sure, ok := c.recogniser.Recognise(req)
 			require.True(t, ok)
 			assert.True(t, sure, "nothing is left to decide")
 			assert.Equal(t, tt.want, p.Name())
 		})
 	}
-	c := newConfig([]Option{WithProvider("", "openai_chat")})
+	c := configure(global, []TransportOption{WithProtocol(ProtocolOpenAIChat)}, TransportOption.applyTransport)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://gw/v1/responses", strings.NewReader("--x--"))
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "multipart/form-data; boundary=x")

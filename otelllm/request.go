@@ -20,7 +20,7 @@ import (
 // observed.
 type RequestInfo struct {
 	Operation string // gen_ai.operation.name; "" is "chat"
-	Provider  string // gen_ai.provider.name; [WithProvider] outweighs it
+	Provider  string // gen_ai.provider.name; [WithProviderName] outweighs it
 	Model     string // gen_ai.request.model
 	Stream    bool   // the answer is asked for in pieces
 
@@ -37,9 +37,6 @@ type RequestInfo struct {
 	// empty: none.
 	HistoryCalls, HistoryOutputs []string
 }
-
-// Usage holds token counts; a negative one is not known.
-type Usage struct{ Input, Output int }
 
 // Request is one attempt of one model call over a transport of the application's
 // own: gRPC, a WebSocket, a model in the same process. Its methods tell what came
@@ -63,10 +60,14 @@ func (*manualSource) Complete(e *record.Ending, _ *spanfacts.Request) { e.SentKn
 func (*manualSource) Settled(*spanfacts.Request) {}
 
 // StartRequest starts the recording of one attempt of one model call and its span,
-// `{operation} {model}`. It belongs to the run of ctx. Of opts, [WithWatchdog],
-// [WithStreamErrors] and [WithPropagators] do not apply.
-func StartRequest(ctx context.Context, info RequestInfo, opts ...Option) (context.Context, *Request) {
-	c := newConfig(opts)
+// `{operation} {model}`. It belongs to the run of ctx.
+func StartRequest(ctx context.Context, info RequestInfo, opts ...RequestOption) (context.Context, *Request) {
+	return startRequest(ctx, global, info, opts)
+}
+
+func startRequest(ctx context.Context, i *Instrumentation, info RequestInfo, opts []RequestOption) (context.Context, *Request) {
+	c := configure(i, opts, RequestOption.applyRequest)
+	recorder := c.recorder(i)
 	start := time.Now()
 	id := spanfacts.Identity{
 		Operation:     spanfacts.Bound(info.Operation),
@@ -86,7 +87,7 @@ func StartRequest(ctx context.Context, info RequestInfo, opts ...Option) (contex
 	caller := ctx
 	ctx, span := record.StartSpan(ctx, c.tracerProvider, record.ClientKind, &id, start)
 	s := &manualSource{}
-	s.rec.Init(caller, &c.record, span, &id, start)
+	s.rec.Init(caller, &recorder, span, &id, start)
 	f := s.rec.Facts()
 	f.Bytes = -1
 	f.Attempt = min(max(info.Attempt, 0), httpcall.MaxAttempt)
@@ -160,11 +161,19 @@ func (q *Request) RecordToolCall(id, name string) {
 // RecordProviderTool records that a tool that the provider executes itself began.
 func (q *Request) RecordProviderTool() { q.step((*wire.Manual).ProviderTool) }
 
-// SetUsage sets the token counts of the response so far. Later counts replace earlier ones.
-func (q *Request) SetUsage(u Usage) {
-	q.step(func(m *wire.Manual) {
-		m.Use(wire.Usage{Input: u.Input, Output: u.Output, CacheRead: -1, CacheCreation: -1, Reasoning: -1})
-	})
+// SetInputTokens sets the number of input tokens, as far as it is known. A later number
+// replaces an earlier one; a negative one changes nothing.
+func (q *Request) SetInputTokens(n int) {
+	q.step(func(m *wire.Manual) { m.Use(usage(n, -1)) })
+}
+
+// SetOutputTokens is SetInputTokens for the output tokens.
+func (q *Request) SetOutputTokens(n int) {
+	q.step(func(m *wire.Manual) { m.Use(usage(-1, n)) })
+}
+
+func usage(input, output int) wire.Usage {
+	return wire.Usage{Input: input, Output: output, CacheRead: -1, CacheCreation: -1, Reasoning: -1}
 }
 
 // RecordFinish records that the model finished, with its reason ("stop", "tool_calls",

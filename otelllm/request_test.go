@@ -37,7 +37,8 @@ func TestRequestEnds(t *testing.T) {
 				q.RecordText()
 				q.RecordKeepalive()
 				q.RecordText()
-				q.SetUsage(Usage{Input: 7, Output: 2})
+				q.SetInputTokens(7)
+				q.SetOutputTokens(2)
 				q.RecordFinish("stop")
 				q.RecordText() // after the end
 			}, nil,

@@ -176,7 +176,7 @@ func TestBodySentAgain(t *testing.T) {
 // TestGetBodyIsLeftAlone: the application's own function is not called for the recording.
 func TestGetBodyIsLeftAlone(t *testing.T) {
 	for _, path := range []string{chatPath, "/v1/responses"} {
-		for _, opts := range [][]Option{nil, {WithProvider("", "openai_chat")}, {WithWatchdog(Watchdog{FirstProgress: time.Hour})}} {
+		for _, opts := range [][]TransportOption{nil, {WithProtocol(ProtocolOpenAIChat)}, {WithWatchdog(Watchdog{FirstProgress: time.Hour})}} {
 			r := newRecorder(t)
 			ctx, _ := StartRun(t.Context(), "coder", WithTracerProvider(r))
 			req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, sseHead+chatStop+chatDone, nil)+path, oneByOne{strings.NewReader(bodyFor(path))})
@@ -206,7 +206,7 @@ func TestProtocolByABodyThatIsSent(t *testing.T) {
 			r := newRecorder(t)
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, script(t, sseHead+tt.answer, nil)+tt.path, oneByOne{strings.NewReader(tt.body)})
 			require.NoError(t, err)
-			resp, err := NewTransport(base(t), WithTracerProvider(r), WithProvider("", tt.named)).RoundTrip(req)
+			resp, err := NewTransport(base(t), WithTracerProvider(r), WithProtocol(Protocol(tt.named))).RoundTrip(req)
 			require.NoError(t, err)
 			_, _ = io.Copy(io.Discard, resp.Body)
 			resp.Body.Close()

@@ -20,13 +20,19 @@ type Run struct{ run *agentrun.Run }
 //
 // End the run when it is over, also when nothing records it.
 func StartRun(ctx context.Context, agent string, opts ...RunOption) (context.Context, *Run) {
-	c := agentrun.Config{Agent: agent, Live: &open}
-	for _, o := range opts {
-		if o != nil {
-			o.applyRun(&c)
-		}
-	}
-	ctx, run := agentrun.Start(ctx, c)
+	return startRun(ctx, global, agent, opts)
+}
+
+func startRun(ctx context.Context, i *Instrumentation, agent string, opts []RunOption) (context.Context, *Run) {
+	c := configure(i, opts, RunOption.applyRun)
+	ctx, run := agentrun.Start(ctx, agentrun.Config{
+		Agent:          agent,
+		ConversationID: c.conversationID,
+		TracerProvider: c.tracerProvider,
+		Verdicts:       c.verdicts,
+		ToolsRecorded:  c.toolsRecorded,
+		Live:           &i.open,
+	})
 	return ctx, &Run{run}
 }
 

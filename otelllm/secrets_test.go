@@ -140,7 +140,7 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 				return (&net.Dialer{}).DialContext(ctx, network, s.Listener.Addr().String())
 			}}
 			defer base.CloseIdleConnections()
-			rt := NewTransport(base, WithMeterProvider(m), WithVerdicts(), WithProvider("gateway "+key, ""))
+			rt := NewTransport(base, WithMeterProvider(m), WithVerdicts(), WithProviderName("gateway "+key))
 			for path, body := range requests {
 				for name, answer := range answers {
 					status := http.StatusTooManyRequests

@@ -25,12 +25,12 @@ import (
 
 // openParts counts what is open in this process.
 func openParts() (requests, tools, runs int) {
-	return open.Len()
+	return global.open.Len()
 }
 
 // openRequests counts the open requests of this process.
 func openRequests() int {
-	requests, _, _ := open.Len()
+	requests, _, _ := global.open.Len()
 	return requests
 }
 

@@ -120,7 +120,7 @@ func (s *soak) open(ctx context.Context, i int) (opened, error) {
 	if err != nil {
 		return opened{}, err
 	}
-	opts := []Option{WithVerdicts()}
+	opts := []TransportOption{WithVerdicts()}
 	if kind == "watchdog" {
 		opts = append(opts, WithWatchdog(Watchdog{Idle: limit}), WithStreamErrors())
 	}

@@ -123,7 +123,7 @@ func TestStreamSpans(t *testing.T) {
 			for _, events := range []bool{true, false} {
 				r := newRecorder(t)
 				url := script(t, strings.Replace(sseHead, "\r\n\r\n", "\r\nX-Request-Id: req_1\r\n\r\n", 1)+strings.Join(own[tt.stream].events, ""), nil)
-				opts := []Option{WithTracerProvider(r)}
+				opts := []TransportOption{WithTracerProvider(r)}
 				if !events {
 					opts = append(opts, WithoutEvents())
 				}

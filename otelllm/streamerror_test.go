@@ -185,7 +185,7 @@ func TestStreamErrorsBeforeAResponse(t *testing.T) {
 // What an SDK does with a stream: it reads lines until there are none. With the
 // option its scanner has an error.
 func TestStreamErrorsUnderAScanner(t *testing.T) {
-	for _, opts := range [][]Option{nil, {WithStreamErrors()}} {
+	for _, opts := range [][]TransportOption{nil, {WithStreamErrors()}} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, script(t, sseHead+firstText, nil)+chatPath, strings.NewReader(chatBody))
 		require.NoError(t, err)
 		resp, err := NewTransport(base(t), append(opts, WithTracerProvider(newRecorder(t)))...).RoundTrip(req)

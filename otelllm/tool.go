@@ -39,7 +39,17 @@ type Tool struct{ tool *agentrun.Tool }
 // {tool}`. It belongs to the run of ctx, which from then on counts as one that records
 // every tool (see [WithToolsRecorded]). End it with what the tool returned.
 func StartTool(ctx context.Context, call ToolCall) (context.Context, *Tool) {
-	ctx, tool := agentrun.StartTool(ctx, call.ID, call.Name, call.Effect, &open)
+	return startTool(ctx, global, call)
+}
+
+func startTool(ctx context.Context, i *Instrumentation, call ToolCall) (context.Context, *Tool) {
+	ctx, tool := agentrun.StartTool(ctx, agentrun.ToolConfig{
+		CallID:         call.ID,
+		Name:           call.Name,
+		Effect:         call.Effect,
+		TracerProvider: i.config.tracerProvider,
+		Live:           &i.open,
+	})
 	return ctx, &Tool{tool}
 }
 

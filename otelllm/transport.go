@@ -27,13 +27,17 @@ type Transport struct{ transport client.Transport }
 // if it is one of those in memory that http.NewRequest knows, so that samplers see the
 // model; else as it is sent, at most 8 MiB. GetBody is left to net/http. The response's
 // body is read as the consumer reads it.
-func NewTransport(base http.RoundTripper, opts ...Option) *Transport {
+func NewTransport(base http.RoundTripper, opts ...TransportOption) *Transport {
+	return newTransport(global, base, opts)
+}
+
+func newTransport(i *Instrumentation, base http.RoundTripper, opts []TransportOption) *Transport {
 	if base == nil {
 		base = http.DefaultTransport
 	}
-	c := newConfig(opts)
+	c := configure(i, opts, TransportOption.applyTransport)
 	t := &Transport{client.Transport{Base: base, Config: client.Config{
-		Record:         c.record,
+		Record:         c.recorder(i),
 		Recogniser:     c.recogniser,
 		Propagator:     c.propagator,
 		TracerProvider: c.tracerProvider,

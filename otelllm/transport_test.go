@@ -86,7 +86,7 @@ func TestWithProvider(t *testing.T) {
 	r := newRecorder(t)
 	stream := ownStreams()[0]
 	url := script(t, sseHead+strings.Join(stream.events, ""), nil)
-	rt := NewTransport(base(t), WithTracerProvider(r), WithProvider("gateway", "openai_chat"))
+	rt := NewTransport(base(t), WithTracerProvider(r), WithProviderName("gateway"), WithProtocol(ProtocolOpenAIChat))
 	_, err := call(t.Context(), rt, url+"/llm", chatBody)
 	require.NoError(t, err)
 	s := r.only(t)
@@ -103,10 +103,10 @@ func TestWithProvider(t *testing.T) {
 
 	var handled error
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = err }))
-	NewTransport(nil, WithProvider("", "openai_chat"))
+	NewTransport(nil, WithProtocol(ProtocolOpenAIChat))
 	require.NoError(t, handled)
-	NewTransport(nil, WithProvider("", "smoke_signals"), nil)
-	require.ErrorContains(t, handled, `unknown protocol "smoke_signals"; use openai_chat`)
+	NewTransport(nil, WithProtocol("smoke_signals"), nil)
+	require.ErrorContains(t, handled, `unknown protocol "smoke_signals"; use one of the Protocol constants`)
 }
 
 // The model is on the span when the sampler looks, where the parent is sampled,

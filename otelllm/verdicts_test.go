@@ -150,7 +150,7 @@ func TestVerdicts(t *testing.T) {
 // Without the option nothing is said; given to a transport alone it is about the
 // requests.
 func TestVerdictsOfATransport(t *testing.T) {
-	for _, opts := range [][]Option{nil, {WithVerdicts()}} {
+	for _, opts := range [][]TransportOption{nil, {WithVerdicts()}} {
 		for _, inRun := range []bool{false, true} {
 			r := newRecorder(t)
 			ctx, run := t.Context(), (*Run)(nil)

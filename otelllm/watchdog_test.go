@@ -278,7 +278,7 @@ func playWatched(t *testing.T, tt watchedCall, http2 bool) {
 	}
 	ctx, run := StartRun(ctx, "coder", WithTracerProvider(r))
 	var sent *http.Request
-	opts := []Option{WithWatchdog(tt.limits)}
+	opts := []TransportOption{WithWatchdog(tt.limits)}
 	if tt.limits == (Watchdog{}) {
 		opts = nil
 	}

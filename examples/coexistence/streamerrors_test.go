@@ -38,14 +38,14 @@ func TestACutIsAnErrorOfTheSDKsWhereThatWasAskedFor(t *testing.T) {
 		for _, tc := range []struct {
 			name    string
 			script  faultyllm.Exchange
-			opts    []otelllm.Option
+			opts    []otelllm.TransportOption
 			errors  bool
 			outcome semconv.RunOutcome
 		}{
 			{"cut", early, nil, false, semconv.RunOutcomeFailed},
-			{"cut, stream errors", early, []otelllm.Option{otelllm.WithStreamErrors()}, true, semconv.RunOutcomeFailed},
-			{"whole, stream errors", answered, []otelllm.Option{otelllm.WithStreamErrors()}, false, semconv.RunOutcomeSucceeded},
-			{"cut by a limit, stream errors", short, []otelllm.Option{otelllm.WithStreamErrors()}, false, semconv.RunOutcomeLimited},
+			{"cut, stream errors", early, []otelllm.TransportOption{otelllm.WithStreamErrors()}, true, semconv.RunOutcomeFailed},
+			{"whole, stream errors", answered, []otelllm.TransportOption{otelllm.WithStreamErrors()}, false, semconv.RunOutcomeSucceeded},
+			{"cut by a limit, stream errors", short, []otelllm.TransportOption{otelllm.WithStreamErrors()}, false, semconv.RunOutcomeLimited},
 		} {
 			t.Run(sdk.name+"/"+tc.name, func(t *testing.T) {
 				w := newWorld(t, tc.script)

@@ -106,7 +106,8 @@ func planted(tap *wiretap) []acceptance.Case {
 		s.Query = map[string]string{"key": canary("url-query")}
 		s.Wrap = tap.around
 		// All that writes of what it sees.
-		s.Options = []otelllm.Option{otelllm.WithStreamErrors(), otelllm.WithVerdicts()}
+		s.Options = []otelllm.TransportOption{otelllm.WithStreamErrors(), otelllm.WithVerdicts()}
+		s.SessionOptions = []otelllm.RequestOption{otelllm.WithVerdicts()}
 		s.Agent.Options = []otelllm.RunOption{otelllm.WithVerdicts()}
 		s.Agent.Tools = []agent.Tool{
 			{Name: "fetch", Effect: otelllm.EffectNonIdempotent, Do: func(context.Context, string) (string, error) { return canary("tool-result"), nil }},
@@ -148,7 +149,7 @@ func planted(tap *wiretap) []acceptance.Case {
 						plant(s)
 						s.Config.Stream = stream
 						if i == 2 { // the agent takes the cut for an end; the failure itself cannot be delivered, and the error says where to
-							s.Options = []otelllm.Option{otelllm.WithVerdicts()}
+							s.Options = []otelllm.TransportOption{otelllm.WithVerdicts()}
 							s.Agent.Deliver = func(context.Context, string, string) error { return errors.New(canary("delivery-error")) }
 						}
 					},

@@ -83,12 +83,12 @@ func TestACleanEndIsAnErrorOnRequest(t *testing.T) {
 		for _, tt := range []struct {
 			name    string
 			script  faultyllm.Exchange
-			options []otelllm.Option
+			options []otelllm.TransportOption
 			fails   bool
 		}{
 			{"cut", faultyllm.Answer(says, faultyllm.CleanEnd()), nil, false},
-			{"cut, with stream errors", faultyllm.Answer(says, faultyllm.CleanEnd()), []otelllm.Option{otelllm.WithStreamErrors()}, true},
-			{"whole, with stream errors", faultyllm.Answer(says, faultyllm.Finish(faultyllm.Stop)), []otelllm.Option{otelllm.WithStreamErrors()}, false},
+			{"cut, with stream errors", faultyllm.Answer(says, faultyllm.CleanEnd()), []otelllm.TransportOption{otelllm.WithStreamErrors()}, true},
+			{"whole, with stream errors", faultyllm.Answer(says, faultyllm.Finish(faultyllm.Stop)), []otelllm.TransportOption{otelllm.WithStreamErrors()}, false},
 		} {
 			t.Run(wire.String()+"/"+tt.name, func(t *testing.T) {
 				srv.Play("c", tt.script)

@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-func ask(ctx context.Context, out io.Writer, question string, opts ...otelllm.Option) error {
+func ask(ctx context.Context, out io.Writer, question string, opts ...otelllm.TransportOption) error {
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return err

@@ -19,12 +19,12 @@ func TestACutInACallOfVertexAI(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		fault faultyllm.Step
-		opts  []otelllm.Option
+		opts  []otelllm.TransportOption
 		cause semconv.Cause
 		said  bool // by the SDK
 	}{
 		{"clean end", faultyllm.CleanEnd(), nil, semconv.CauseCleanEOF, false},
-		{"clean end, stream errors", faultyllm.CleanEnd(), []otelllm.Option{otelllm.WithStreamErrors()}, semconv.CauseCleanEOF, true},
+		{"clean end, stream errors", faultyllm.CleanEnd(), []otelllm.TransportOption{otelllm.WithStreamErrors()}, semconv.CauseCleanEOF, true},
 		{"reset", faultyllm.Reset(), nil, semconv.CauseConnectionReset, true},
 		{"truncated", faultyllm.Truncate(), nil, semconv.CauseBodyTruncated, true},
 	} {

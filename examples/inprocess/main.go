@@ -75,7 +75,8 @@ func tell(ctx context.Context, out io.Writer, request *otelllm.Request, m model,
 		case p.err != nil:
 			return p.err
 		case p.finish != "":
-			request.SetUsage(otelllm.Usage{Input: len(strings.Fields(question)), Output: tokens})
+			request.SetInputTokens(len(strings.Fields(question)))
+			request.SetOutputTokens(tokens)
 			request.RecordFinish(p.finish)
 		case p.thought:
 			request.RecordReasoning()

@@ -87,7 +87,7 @@ func (a *Agent) execute(ctx context.Context, t Tracing, call agent.Call) (err er
 }
 
 // Client is an HTTP client whose connections end with it.
-func Client(t Tracing, opts ...otelllm.Option) (client *http.Client, end func()) {
+func Client(t Tracing, opts ...otelllm.TransportOption) (client *http.Client, end func()) {
 	base := &http.Transport{}
 	return &http.Client{Transport: t.Transport(base, opts...)}, base.CloseIdleConnections
 }

@@ -19,7 +19,7 @@ import (
 // Tracing is how a program is instrumented.
 type Tracing interface {
 	// Transport wraps an HTTP client's transport. The options are otelllm's.
-	Transport(base http.RoundTripper, opts ...otelllm.Option) http.RoundTripper
+	Transport(base http.RoundTripper, opts ...otelllm.TransportOption) http.RoundTripper
 	// Handler wraps the serving side of a gateway.
 	Handler(next http.Handler) http.Handler
 	// SDK is what Anthropic's client is told about its own spans.
@@ -47,7 +47,7 @@ func Otelllm(tp trace.TracerProvider) Tracing { return ours{tp} }
 
 type ours struct{ tp trace.TracerProvider }
 
-func (o ours) Transport(base http.RoundTripper, opts ...otelllm.Option) http.RoundTripper {
+func (o ours) Transport(base http.RoundTripper, opts ...otelllm.TransportOption) http.RoundTripper {
 	return otelllm.NewTransport(base, append(opts, otelllm.WithTracerProvider(o.tp))...)
 }
 
@@ -105,7 +105,7 @@ type usual struct {
 	tracer trace.Tracer
 }
 
-func (u usual) Transport(base http.RoundTripper, _ ...otelllm.Option) http.RoundTripper {
+func (u usual) Transport(base http.RoundTripper, _ ...otelllm.TransportOption) http.RoundTripper {
 	return otelhttp.NewTransport(base, otelhttp.WithTracerProvider(u.tp), otelhttp.WithPropagators(propagation.TraceContext{}))
 }
 

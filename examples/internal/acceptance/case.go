@@ -57,19 +57,20 @@ type Setup struct {
 	Config agent.Config
 	Agent  agent.Agent
 
-	BaseURL   string
-	Transport *http.Transport
-	Wrap      func(http.RoundTripper) http.RoundTripper // around Transport, below otelllm; nil: nothing
-	Options   []otelllm.Option                          // of the transport
-	APIKey    string
-	Headers   map[string]string // of each request
-	Query     map[string]string // of each request's URL
-	Prompt    string
-	Deadline  time.Duration // of the caller; 0: none
-	NoRun     bool          // the agent's author did not use StartRun and StartTool
-	Killed    bool          // the agent's process dies after its first answer: the run has no end
-	Forgets   bool          // the agent drops a stream, and the garbage collector has to find it
-	Abort     otelllm.AbortFunc
+	BaseURL        string
+	Transport      *http.Transport
+	Wrap           func(http.RoundTripper) http.RoundTripper // around Transport, below otelllm; nil: nothing
+	Options        []otelllm.TransportOption                 // of the transport
+	SessionOptions []otelllm.RequestOption                   // of a session over a WebSocket
+	APIKey         string
+	Headers        map[string]string // of each request
+	Query          map[string]string // of each request's URL
+	Prompt         string
+	Deadline       time.Duration // of the caller; 0: none
+	NoRun          bool          // the agent's author did not use StartRun and StartTool
+	Killed         bool          // the agent's process dies after its first answer: the run has no end
+	Forgets        bool          // the agent drops a stream, and the garbage collector has to find it
+	Abort          otelllm.AbortFunc
 }
 
 // Verdict is what is expected of one span. The zero value is a span that tells

@@ -14,7 +14,7 @@ func gateways() []Case {
 		c := Case{Number: 19, Title: "gateway", Variant: variant, Wire: wire, Script: script, Want: want}
 		c.Prepare = func(w *World, s *Setup) {
 			s.BaseURL = w.Gateway.BaseURL(mode, c.Key(), wire)
-			s.Options = []otelllm.Option{otelllm.WithPropagators(propagation.TraceContext{})}
+			s.Options = []otelllm.TransportOption{otelllm.WithPropagators(propagation.TraceContext{})}
 		}
 		return c
 	}

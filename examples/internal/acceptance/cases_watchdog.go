@@ -17,7 +17,7 @@ func watchdogs() []Case {
 		v.Class, v.Origin = semconv.ClassWatchdogTimeout, semconv.OriginWatchdog
 		return Case{
 			Number: 12, Title: "watchdog", Variant: variant, Wire: wire, Script: script, Want: failed(v),
-			Prepare: func(_ *World, s *Setup) { s.Options = []otelllm.Option{otelllm.WithWatchdog(w)} },
+			Prepare: func(_ *World, s *Setup) { s.Options = []otelllm.TransportOption{otelllm.WithWatchdog(w)} },
 		}
 	}
 	idle := otelllm.Watchdog{Idle: limit}

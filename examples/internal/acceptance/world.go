@@ -109,7 +109,7 @@ func (w *World) Run(ctx context.Context, c *Case, tp trace.TracerProvider) (Resu
 	}
 	options := append(s.Options, otelllm.WithTracerProvider(tp))
 	if c.Wire == faultyllm.Realtime {
-		session := s.session(&http.Client{Transport: base}, options)
+		session := s.session(&http.Client{Transport: base}, append(s.SessionOptions, otelllm.WithTracerProvider(tp)))
 		defer session.Close()
 		s.Agent.Model = session
 	} else {
@@ -208,7 +208,7 @@ func model(w faultyllm.Wire) string {
 }
 
 // session makes the conversation over a WebSocket.
-func (s *Setup) session(client *http.Client, options []otelllm.Option) *agent.Realtime {
+func (s *Setup) session(client *http.Client, options []otelllm.RequestOption) *agent.Realtime {
 	server := agent.Server{BaseURL: s.BaseURL, Client: client, Header: http.Header{"Authorization": {"Bearer " + s.APIKey}}, Query: url.Values{}}
 	for k, v := range s.Headers {
 		server.Header.Set(k, v)

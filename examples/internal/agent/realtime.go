@@ -25,7 +25,7 @@ type Server struct {
 type Realtime struct {
 	config  Config
 	server  Server
-	options []otelllm.Option
+	options []otelllm.RequestOption
 
 	conn     *websocket.Conn
 	observed *otelllm.Realtime
@@ -34,7 +34,7 @@ type Realtime struct {
 
 // NewRealtime makes a conversation over a WebSocket, which is opened when it is
 // first asked for something. Close it.
-func NewRealtime(c Config, s Server, opts ...otelllm.Option) *Realtime {
+func NewRealtime(c Config, s Server, opts ...otelllm.RequestOption) *Realtime {
 	return &Realtime{config: c, server: s, options: opts}
 }
 

@@ -24,7 +24,7 @@ import (
 
 // Program is a program that calls a tool.
 type Program struct {
-	Ask  func(ctx context.Context, out io.Writer, question string, opts ...otelllm.Option) error
+	Ask  func(ctx context.Context, out io.Writer, question string, opts ...otelllm.TransportOption) error
 	Wire faultyllm.Wire
 	// Key and URL are the environment variables of the API key and of the endpoint.
 	Key, URL string
@@ -59,7 +59,7 @@ func Run(t *testing.T, p Program) {
 }
 
 // run runs p over one case and returns what it said.
-func (p *Program) run(t *testing.T, c *testCase, silent bool, opts ...otelllm.Option) error {
+func (p *Program) run(t *testing.T, c *testCase, silent bool, opts ...otelllm.TransportOption) error {
 	t.Helper()
 	srv, err := faultyllm.Start()
 	require.NoError(t, err)

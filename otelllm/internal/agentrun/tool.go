@@ -46,16 +46,25 @@ type Tool struct {
 	timer     *time.Timer // while the span waits for the delivery
 }
 
+// ToolConfig configures a tool.
+type ToolConfig struct {
+	CallID, Name string
+	Effect       semconv.ToolEffect
+
+	// The following apply outside of a run. A tool of a run uses those of the run.
+	TracerProvider trace.TracerProvider
+	Live           *live.Registry
+}
+
 // StartTool starts the execution of a tool call and its span, `execute_tool {tool}`. It
 // belongs to the run of ctx, which from then on counts as one that records every tool.
-// Outside of a run it is registered in outside.
-func StartTool(ctx context.Context, callID, name string, effect semconv.ToolEffect, outside *live.Registry) (context.Context, *Tool) {
-	t := &Tool{ctx: ctx, run: Of(ctx), callID: wire.SafeID(callID), live: outside}
+func StartTool(ctx context.Context, c ToolConfig) (context.Context, *Tool) {
+	t := &Tool{ctx: ctx, run: Of(ctx), callID: wire.SafeID(c.CallID), live: c.Live}
 	if t.run != nil {
-		t.live = t.run.Live
+		t.live, c.TracerProvider = t.run.Live, nil
 	}
 	t.begun = time.Now()
-	t.facts = classify.Tool{Start: t.begun, CallID: t.callID, Name: wire.SafeName(name), Effect: effect}
+	t.facts = classify.Tool{Start: t.begun, CallID: t.callID, Name: wire.SafeName(c.Name), Effect: c.Effect}
 	if t.facts.Effect.String() == "" {
 		t.facts.Effect = semconv.ToolEffectUnknown
 	}
@@ -68,7 +77,7 @@ func StartTool(ctx context.Context, callID, name string, effect semconv.ToolEffe
 		runID = t.run.id
 	}
 	ctx, t.span = telemetry.StartSpan(ctx, func() (context.Context, trace.Span) {
-		ctx, span := telemetry.Tracer(ctx, nil).Start(ctx, spanName, trace.WithTimestamp(t.facts.Start),
+		ctx, span := telemetry.Tracer(ctx, c.TracerProvider).Start(ctx, spanName, trace.WithTimestamp(t.facts.Start),
 			trace.WithAttributes(spanfacts.ToolStart(&t.facts, runID)...))
 		t.recording = span.IsRecording()
 		return ctx, span

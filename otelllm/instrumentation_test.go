@@ -1,0 +1,65 @@
+package otelllm
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestInstrumentationShutdown: each Instrumentation ends what its own methods began.
+func TestInstrumentationShutdown(t *testing.T) {
+	nothingOpen(t)
+	r := newRecorder(t)
+	one, other := New(WithTracerProvider(r)), New(WithTracerProvider(r))
+	ctx, _ := one.StartRun(t.Context(), "one")
+	StartTool(ctx, ToolCall{Name: "of_its_run"})
+	_, outside := one.StartTool(t.Context(), ToolCall{Name: "of_no_run"})
+	defer outside.End(nil) // what the application loses is not ended by Shutdown
+	one.StartRequest(ctx, RequestInfo{Model: "m"})
+	session := one.NewRealtime(ctx)
+	session.RecordSent([]byte(`{"type":"response.create"}`))
+	otherCtx, _ := other.StartRun(t.Context(), "other")
+	globalCtx, _ := StartRun(t.Context(), "global", WithTracerProvider(r))
+
+	require.NoError(t, one.Shutdown(t.Context()))
+	for _, name := range []string{"invoke_agent one", "execute_tool of_its_run", "execute_tool of_no_run", "chat m", "chat"} {
+		spans := r.named(name)
+		if assert.Len(t, spans, 1, name) {
+			assert.Equal(t, "shutdown", spans[0].get("llm.abort.source"), name)
+		}
+	}
+	assert.Empty(t, r.named("invoke_agent other"))
+	assert.Empty(t, r.named("invoke_agent global"))
+
+	StartTool(otherCtx, ToolCall{Name: "of_the_other"})
+	StartTool(globalCtx, ToolCall{Name: "of_the_global_one"})
+	require.NoError(t, Shutdown(t.Context()))
+	assert.Len(t, r.named("invoke_agent global"), 1)
+	assert.Len(t, r.named("execute_tool of_the_global_one"), 1)
+	assert.Empty(t, r.named("invoke_agent other"))
+	require.NoError(t, other.Shutdown(t.Context()))
+	assert.Len(t, r.named("execute_tool of_the_other"), 1)
+}
+
+// TestInstrumentationOptions: its options are those of everything that it records, and
+// what is given to a method comes after them.
+func TestInstrumentationOptions(t *testing.T) {
+	everywhere, elsewhere := newRecorder(t), newRecorder(t)
+	i := New(WithTracerProvider(everywhere), WithoutEvents(), WithVerdicts(), WithProviderName("acme"), nil)
+	url := script(t, sseHead+firstText, nil) + chatPath
+	for _, rt := range []http.RoundTripper{i.NewTransport(base(t)), i.NewTransport(base(t), WithTracerProvider(elsewhere), WithProviderName("other"), nil)} {
+		_, err := call(t.Context(), rt, url, chatBody)
+		require.NoError(t, err)
+	}
+	for provider, r := range map[string]*recorder{"acme": everywhere, "other": elsewhere} {
+		s := r.only(t)
+		assert.Equal(t, provider, s.get("gen_ai.provider.name"))
+		assert.Empty(t, s.Events())
+		assert.NotNil(t, s.get("llm.failure.class"), "verdicts")
+	}
+	_, run := i.StartRun(t.Context(), "coder")
+	run.End(nil)
+	assert.Equal(t, "succeeded", everywhere.named("invoke_agent coder")[0].get("llm.run.outcome"))
+}
