@@ -12,8 +12,8 @@ import (
 type AbortSource = semconv.AbortSource
 
 // Sources of an abort that an application can name. Deadlines, signals
-// ([signal.NotifyContext], from Go 1.26 on), bodies that are closed early and cancellations without a
-// typed cause are recognised without being named.
+// ([signal.NotifyContext], from Go 1.26 on), bodies that are closed early, and
+// cancellations without a typed cause are recognised without one.
 //
 // [signal.NotifyContext]: https://pkg.go.dev/os/signal#NotifyContext
 const (
@@ -21,23 +21,21 @@ const (
 	AbortApplication = semconv.AbortSourceApplication // the application decided
 	AbortShutdown    = semconv.AbortSourceShutdown    // the process is going down
 
-	// AbortWatchdog is a time limit of the application's own. It is a failure, as that
-	// of a [Watchdog] is. The reason says what the limit was for, where it is one of
-	// "connect", "first_progress", "idle" and "total". A context that is cancelled with
-	// a [*WatchdogError] as its cause says the same.
+	// AbortWatchdog is a time limit of the application's own. Reaching it is a failure, as
+	// it is for a [Watchdog]. The reason says what the limit was for, if it is one of
+	// "connect", "first_progress", "idle" and "total". Cancelling a context with a
+	// [*WatchdogError] as its cause has the same effect.
 	AbortWatchdog = semconv.AbortSourceWatchdog
 )
 
-// AbortFunc cancels a context with provenance. Reason is the application's own
-// low-cardinality word, such as "stop_button": at most 80 bytes of
-// [A-Za-z0-9_.:-]; anything else is recorded as "redacted". The first call counts.
-// A call is due even when nothing was aborted, as for a context's own cancel
-// function, to let go of what the context holds.
+// AbortFunc cancels a context and records who did it. Reason is a low-cardinality word of
+// the application's own, such as "stop_button": at most 80 bytes of [A-Za-z0-9_.:-].
+// Anything else is recorded as "redacted". The first call counts. Call it even if nothing
+// was aborted, like a context's cancel function, to release what the context holds.
 type AbortFunc func(source AbortSource, reason string)
 
-// WithAbort returns a context that can be cancelled with a typed cause, so that
-// a deliberate end is never taken for a broken connection: context.Cause of the
-// context is then an [*AbortError].
+// WithAbort returns a context that can be cancelled with a typed cause, an [*AbortError],
+// so that a deliberate end is never taken for a broken connection.
 func WithAbort(ctx context.Context) (context.Context, AbortFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, func(source AbortSource, reason string) {
@@ -45,9 +43,8 @@ func WithAbort(ctx context.Context) (context.Context, AbortFunc) {
 	}
 }
 
-// AbortError is the cause of a context that an [AbortFunc] cancelled. HTTP/1
-// response bodies return it as it is, so it also answers to
-// errors.Is(err, context.Canceled).
+// AbortError is the cause of a context that an [AbortFunc] cancelled. HTTP/1 response
+// bodies return it as it is, so errors.Is(err, context.Canceled) holds for it.
 type AbortError struct {
 	Source AbortSource
 	Reason string
@@ -68,7 +65,7 @@ func (e *AbortError) Error() string {
 // Is reports that an abort is a cancellation.
 func (e *AbortError) Is(target error) bool { return target == context.Canceled }
 
-// As makes errors.As find what the error declares about a deliberate end.
+// As lets errors.As find the abort that the error declares.
 func (e *AbortError) As(target any) bool {
 	d, ok := target.(*abort.Declared)
 	if ok {

@@ -6,28 +6,27 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/gateway"
 )
 
-// NewHandler wraps the serving side of a gateway: a proxy, or anything else that
-// answers model calls by making some. Every model call that it serves becomes a
-// span of kind SERVER, `chat {model}`, with the facts of the stream as it was
-// served. Requests that are none pass untouched.
+// NewHandler wraps the serving side of a gateway: a proxy, or any other handler that
+// answers model calls by making some. Every model call that it serves becomes a span of
+// kind SERVER, `chat {model}`, with the facts of the stream as it was served. All other
+// requests pass through untouched.
 //
-// Give the transport that the gateway calls its upstream with to [NewTransport]:
-// attempts made under the context of a served request are its upstream. So the
-// span tells apart an upstream that failed, also where the gateway hid it behind a
-// clean `[DONE]`; a client that went away, which is no error; and a deliberate end
-// by the gateway itself ([WithAbort]). What failed upstream is the cause: the
-// span names it.
+// Wrap the transport to the gateway's upstream with [NewTransport]. Attempts that are made
+// under the context of a served request are its upstream. So the span can distinguish an
+// upstream that failed, even if the gateway hid it behind a clean `[DONE]`; a client that
+// went away, which is not an error; and a deliberate end by the gateway itself
+// ([WithAbort]). If an upstream failed, the span names that failure as the cause.
 //
-// Trace context is read from the request's headers, by [WithPropagators] or the
-// global propagator, unless the request's context holds a span already. The
-// optional interfaces of the ResponseWriter (http.Flusher and the others) and
-// http.ResponseController work as without it.
+// Trace context is read from the request's headers, by [WithPropagators] or the global
+// propagator, unless the request's context already holds a span. The optional interfaces
+// of the ResponseWriter (http.Flusher and others) and http.ResponseController work as they
+// do without the wrapper.
 //
-// A gateway that streams a request's body on, as httputil.ReverseProxy does, should
-// call [http.ResponseController.EnableFullDuplex] first. Otherwise net/http closes
-// the body over HTTP/1 when the response begins, and where the upstream answers
-// before the transport has seen the body's end, the transport cuts the connection:
-// the span then reports a read_error that the gateway itself brought about.
+// A gateway that streams a request's body to its upstream, as httputil.ReverseProxy does,
+// should call [http.ResponseController.EnableFullDuplex] first. Otherwise net/http closes
+// an HTTP/1 body when the response begins. If the upstream answers before the transport
+// has seen the end of the body, the transport then cuts the connection, and the span
+// reports a read_error that the gateway itself caused.
 func NewHandler(next http.Handler, opts ...HandlerOption) http.Handler {
 	return newHandler(global, next, opts)
 }

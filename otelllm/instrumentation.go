@@ -7,12 +7,13 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/live"
 )
 
-// Instrumentation is the recording of one part of an application, with options of its own
-// and a Shutdown of its own. Most applications need none: the functions of this package
-// record with the global providers. It is safe for concurrent use.
+// Instrumentation records with options of its own, and shuts down on its own. It is for a
+// library, a test, or a process with several pipelines; most applications use the
+// functions of this package, which record with the global providers. It is safe for
+// concurrent use.
 //
-// Its methods are the package's functions of the same names. Options that are given to a
-// method come after those of the Instrumentation.
+// Its methods correspond to the functions of the same names. Options given to a method
+// take precedence over those of the Instrumentation.
 type Instrumentation struct {
 	config config
 	open   live.Registry // what has begun and not ended
@@ -28,23 +29,25 @@ func New(opts ...Option) *Instrumentation {
 // global is the Instrumentation of the package's functions.
 var global = New()
 
-// Shutdown ends the recording of every request, tool and run that the package's functions
-// began and that is still open, as aborted by shutdown, so that their spans can leave before
-// the TracerProvider is shut down. It touches no stream: to end those is for the
-// application, best with [WithAbort] and [AbortShutdown] before. What begins later
-// is recorded as ever. [WithWatchdog] and [WithStreamErrors] have no effect any more
-// on a stream whose recording has been ended so.
+// Shutdown ends the recording of every request, tool and run that this package's functions
+// began and that is still open, as aborted by shutdown, so that their spans can be
+// exported before the TracerProvider is shut down. It does not touch the streams
+// themselves: end those first, best with [WithAbort] and [AbortShutdown]. What begins
+// later is recorded as usual. [WithWatchdog] and [WithStreamErrors] have no effect on a
+// stream whose recording has ended this way.
 //
-// It ends spans in portions, and calls the ForceFlush of their providers in between, so
-// that a [sdktrace.BatchSpanProcessor] drops none of them for want of room. What is ended
-// last leaves when the provider is shut down.
+// Shutdown ends spans in portions, and calls ForceFlush of their providers in between, so
+// that a [sdktrace.BatchSpanProcessor] does not drop any because its queue is full. The
+// last portion is exported when the provider is shut down.
 //
-// It returns the error of ctx when that is done before all have been ended; the
-// rest stays open. A request that another goroutine is ending at that moment is
-// waited for, so a [sdktrace.SpanProcessor] must not call Shutdown when a span ends.
+// It returns the error of ctx if ctx is done before everything has ended; the rest stays
+// open. Shutdown waits for a request that another goroutine is just ending, so a
+// [sdktrace.SpanProcessor] must not call Shutdown when a span ends.
 //
-// [sdktrace.BatchSpanProcessor]: https://pkg.go.dev/go.opentelemetry.io/otel/sdk/trace#NewBatchSpanProcessor
-// [sdktrace.SpanProcessor]: https://pkg.go.dev/go.opentelemetry.io/otel/sdk/trace#SpanProcessor
+// [sdktrace.BatchSpanProcessor]:
+// https://pkg.go.dev/go.opentelemetry.io/otel/sdk/trace#NewBatchSpanProcessor
+// [sdktrace.SpanProcessor]:
+// https://pkg.go.dev/go.opentelemetry.io/otel/sdk/trace#SpanProcessor
 func Shutdown(ctx context.Context) error { return global.Shutdown(ctx) }
 
 // Shutdown is [Shutdown] for what the methods of i began.

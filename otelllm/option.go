@@ -15,8 +15,8 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
-// What each option applies to is its type: an option that would have no effect on what it
-// is given to does not compile.
+// The type of an option says what it applies to: code that passes an option to something
+// that it has no effect on does not compile.
 type (
 	// Option configures an [Instrumentation]: what it records everywhere.
 	Option interface{ applyInstrumentation(*config) }
@@ -57,8 +57,8 @@ type (
 	}
 )
 
-// option is what all of them are. The type that a function returns says where the option
-// has an effect.
+// option implements all option types. The type that a function returns says where the
+// option has an effect.
 type option func(*config)
 
 func (o option) applyInstrumentation(c *config) { o(c) }
@@ -98,8 +98,9 @@ func (c *config) recorder(i *Instrumentation) record.Config {
 	return r
 }
 
-// WithTracerProvider says where spans go. Without it, or with nil, they go to the
-// provider of the span in the context, and without one to the global provider.
+// WithTracerProvider sets the provider that spans are created with. Without it, or with
+// nil, it is the provider of the span in the context, or the global one if the context has
+// no span.
 func WithTracerProvider(provider trace.TracerProvider) CommonOption {
 	return option(func(c *config) {
 		if provider != nil {
@@ -108,52 +109,51 @@ func WithTracerProvider(provider trace.TracerProvider) CommonOption {
 	})
 }
 
-// WithoutEvents leaves the events off the spans, which hold the times at which the facts
-// were observed. The facts themselves are attributes.
+// WithoutEvents leaves out the span events, which record when each fact was observed. The
+// facts themselves are attributes.
 func WithoutEvents() CallOption {
 	return option(func(c *config) { c.events = false })
 }
 
-// WithVerdicts writes the live diagnosis onto the spans, so that it can be read
-// without a Collector: on a run's span always, on the spans of its requests and
-// tools where they failed. Given to a transport it is about the transport's
-// requests, given to an [Instrumentation] about everything. The verdict on a request rests on what came before it; on every span
-// llm.classification.trigger is "client", and the Collector's processor replaces
-// what stands beside it by a verdict that saw more.
+// WithVerdicts writes the live diagnosis onto the spans, so that it can be read without a
+// Collector: on every run's span, and on the spans of requests and tools that failed. The
+// verdict on a request rests on what came before it. llm.classification.trigger is
+// "client" on these spans; the Collector's processor replaces the verdict by one that has
+// seen more.
 func WithVerdicts() CommonOption {
 	return option(func(c *config) { c.verdicts = true })
 }
 
-// WithStreamErrors makes a stream that broke off an error, a [*StreamError], where
-// its SDK would show a whole answer. It changes what the reader of the stream
-// gets: opt-in for applications whose SDK does not look for the protocol's last
-// word.
+// WithStreamErrors returns a [*StreamError] to the reader of a stream that broke off,
+// where the SDK would show a whole answer. It changes what the reader gets. Use it if the
+// SDK does not look for the protocol's terminal event.
 func WithStreamErrors() TransportOption {
 	return option(func(c *config) { c.streamErrors = true })
 }
 
-// WithWatchdog ends calls that take too long; see [Watchdog] for what is watched,
-// and [DefaultWatchdog] for good limits.
+// WithWatchdog ends calls that take too long. See [Watchdog] for what is watched, and
+// [DefaultWatchdog] for good limits.
 func WithWatchdog(w Watchdog) TransportOption {
 	return option(func(c *config) { c.watchdog = w })
 }
 
-// WithPropagators says that trace context is sent with the requests, by p. Without
-// it, and with nil, none is: a provider has no use for it. Give it to the client
-// of a gateway of one's own, and to the gateway's [NewHandler], which reads trace
-// context by the global propagator where it is given none. Nothing is removed from
-// a request: a proxy deletes the trace context of its own client itself.
+// WithPropagators sets how trace context travels with requests. A [Transport] sends it
+// with every request; without this option, or with nil, it sends none, since a provider
+// has no use for it. Use it for the client of your own gateway. [NewHandler] reads it from
+// the requests that it serves, by the global propagator without this option. Nothing is
+// removed from a request: a proxy has to delete the trace context of its own client
+// itself.
 func WithPropagators(p propagation.TextMapPropagator) HTTPOption {
 	return option(func(c *config) { c.propagator = p })
 }
 
-// WithMeterProvider says where metrics go: the GenAI conventions' client
-// instruments, gen_ai.client.operation.duration, .time_to_first_chunk and
-// .time_per_output_chunk in seconds, and gen_ai.client.token.usage. Without it, or
-// with nil, they go to the global provider. On the duration error.type tells a
-// failure, llm.watchdog.kind beside it that a watchdog ended the call, and
-// llm.abort.source, without an error.type, that this side did on purpose. Sampling
-// leaves nothing out of them.
+// WithMeterProvider sets the provider of the metrics: the GenAI conventions' client
+// instruments gen_ai.client.operation.duration, .time_to_first_chunk and
+// .time_per_output_chunk in seconds, and gen_ai.client.token.usage. Without it, or with
+// nil, it is the global provider. On the duration, error.type names a failure,
+// llm.watchdog.kind says that a watchdog ended the call, and llm.abort.source, without an
+// error.type, that this side ended it on purpose. The metrics cover calls that are not
+// sampled, too.
 func WithMeterProvider(provider metric.MeterProvider) ClientOption {
 	return option(func(c *config) { c.meterProvider = provider })
 }
@@ -202,18 +202,18 @@ func WithProtocol(p Protocol) HTTPOption {
 	})
 }
 
-// WithConversationID records the conversation that a run belongs to. An id of more
-// than 128 bytes of [A-Za-z0-9_.:/-], or one that looks like a credential, is recorded
-// as a hash of it, the same wherever it appears.
+// WithConversationID records the conversation that a run belongs to. An id that is not at
+// most 128 bytes of [A-Za-z0-9_.:/-], or that looks like a credential, is recorded as a
+// hash, which is the same wherever the id appears.
 func WithConversationID(id string) RunOption {
 	return option(func(c *config) { c.conversationID = wire.SafeID(id) })
 }
 
-// WithToolsRecorded says that every tool that the run executes is recorded by
-// [StartTool], in the runs within it too. Then a call that has no execution is known not
-// to have been executed, and may be safe to repeat, also before the first tool of the
-// run: from that one on it is taken to be so without this option. A run that records no
-// tool, and does not say this, says nothing about its tools.
+// WithToolsRecorded declares that every tool that the run, or a run within it, executes is
+// recorded by [StartTool]. Then a call without a recorded execution is known not to have
+// been executed, and may be safe to repeat. Without this option the same is assumed from
+// the first recorded tool of the run on. A run that records no tool, and does not declare
+// this, says nothing about its tools.
 func WithToolsRecorded() RunOption {
 	return option(func(c *config) { c.toolsRecorded = true })
 }

@@ -21,26 +21,26 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// maxAsked bounds the responses that have been asked for and have not begun.
+// maxAsked bounds the responses that have been requested and have not begun.
 const maxAsked = 8
 
-// Realtime observes one session of the OpenAI Realtime API, over any WebSocket
-// library: the application reports every text frame. Each response becomes a request span
-// under the run of the session's context, from the response.create that asked for
-// it (or from its beginning, where the server began it by itself) to its
-// response.done. A function call's output that is sent is delivered: its tool,
-// if [StartTool] was given the call's id, needs no [Tool.RecordOutputSent]. Where the server
-// refuses it, with an error that names its event_id, the delivery has failed.
+// Realtime observes one session of the OpenAI Realtime API over any WebSocket library. The
+// application reports every text frame. Each response becomes the span of a request in the
+// run of the session's context. The span lasts from the response.create that requested the
+// response, or from its beginning if the server began it on its own, to its response.done.
 //
-// It is safe for concurrent use, and a nil *Realtime does nothing. One that is lost
-// without [Realtime.Close] ends its responses when it is garbage collected, as
-// abandoned.
+// A function call's output that is sent counts as delivered. Its tool needs no
+// [Tool.RecordOutputSent], if [StartTool] was given the call's id. If the server refuses
+// the output, with an error that names its event_id, the delivery has failed.
+//
+// It is safe for concurrent use, and a nil *Realtime does nothing. A Realtime that is
+// garbage collected before [Realtime.Close] ends its responses as abandoned.
 type Realtime struct {
 	session *session
 	cleanup runtime.Cleanup
 }
 
-// session is what is known of a Realtime. It never refers to it.
+// session is the state of a Realtime. It never refers to the Realtime.
 type session struct {
 	ctx            context.Context
 	tracerProvider trace.TracerProvider
@@ -50,15 +50,14 @@ type session struct {
 	mu sync.Mutex
 	// Everything below is guarded by mu.
 	wire  *wire.Realtime
-	asked []*response               // asked for and not begun, the oldest first
+	asked []*response               // requested and not begun, the oldest first
 	open  map[*wire.State]*response // begun and not done
-	// What the conversation holds: the session began it, so all of it was seen, until
-	// something was taken out of it.
+	// The ids in the conversation. The session began the conversation, so it has seen all
+	// of it, until something is removed.
 	calls, outputs []string
-	changed        bool
-	refusable      []sentOutput // by the server, of the last 64 that were sent
-	// closed: no response begins any more, since nothing would end it.
-	closed bool
+	changed        bool         // something was removed, or changed otherwise
+	refusable      []sentOutput // those of the last 64 that the server may still refuse
+	closed         bool         // no response may begin, since nothing would end it
 }
 
 // response is one response of a session.
@@ -68,7 +67,7 @@ type response struct {
 	unasked bool   // it began before the request for it was reported
 }
 
-// Complete implements [record.Source]. A response is asked for by a frame that was sent.
+// Complete implements [record.Source]. A response exists once its request was sent.
 func (*response) Complete(e *record.Ending, _ *spanfacts.Request) { e.Sent, e.SentKnown = true, true }
 
 // Settled implements [record.Source].
@@ -81,8 +80,8 @@ type sentOutput struct {
 	at              time.Time
 }
 
-// NewRealtime begins to observe a session. Ctx is the session's own: aborts are
-// read off it. The provider is "openai" unless [WithProviderName] names another.
+// NewRealtime starts to observe a session. Ctx is the session's own; it says who ended the
+// session. The provider is "openai" unless [WithProviderName] names another.
 func NewRealtime(ctx context.Context, opts ...RequestOption) *Realtime {
 	return newRealtime(ctx, global, opts)
 }
@@ -100,8 +99,7 @@ func newRealtime(ctx context.Context, i *Instrumentation, opts []RequestOption) 
 	return t
 }
 
-// RecordReceived records a text frame from the server, when it has been read. Nothing of
-// it is kept.
+// RecordReceived records a text frame that was read from the server. No content is kept.
 func (t *Realtime) RecordReceived(frame []byte) {
 	if t == nil {
 		return
@@ -110,8 +108,7 @@ func (t *Realtime) RecordReceived(frame []byte) {
 	runtime.KeepAlive(t)
 }
 
-// RecordSent records a text frame that has been written to the server. Its content is not
-// kept.
+// RecordSent records a text frame that was written to the server. No content is kept.
 func (t *Realtime) RecordSent(frame []byte) {
 	if t == nil {
 		return
@@ -120,8 +117,8 @@ func (t *Realtime) RecordSent(frame []byte) {
 	runtime.KeepAlive(t)
 }
 
-// RecordSendFailure records a text frame that could not be written. The output of a tool
-// that it held has not reached the model, a response that it asked for never began.
+// RecordSendFailure records a text frame that could not be written. A tool output in it
+// has not reached the model, and a response that it requested never began.
 func (t *Realtime) RecordSendFailure(frame []byte, err error) {
 	if t == nil {
 		return
@@ -130,13 +127,14 @@ func (t *Realtime) RecordSendFailure(frame []byte, err error) {
 	runtime.KeepAlive(t)
 }
 
-// Close ends the observation, with the error that the session ended on, or nil
-// where this side closed it. A response that is still open has been cut: err says
-// by what, as for [Request.End]; a WebSocket library's CloseError is known too.
-// Calls after the first find nothing open.
+// Close ends the observation with the error that the session ended on, or nil if this side
+// closed it. Responses that are still open were cut. The error says why, as for
+// [Request.End]; the CloseError of common WebSocket libraries is recognised too. Calls
+// after the first have no effect.
 //
-// A goroutine that writes may report its frames after one that reads has closed:
-// they begin no response, and what they say of a tool's output is recorded as ever.
+// Frames may still be reported after Close, by a goroutine that writes while another has
+// read the end. They begin no response, but what they say about a tool's output is
+// recorded.
 func (t *Realtime) Close(err error) {
 	if t == nil {
 		return
@@ -161,7 +159,7 @@ func (s *session) do(f func(*session, time.Time) []func()) {
 	}
 }
 
-// counted is f, or nothing where f would begin a response after the end.
+// counted returns f, or an empty frame if f would begin a response after the end.
 func (s *session) counted(f wire.Frame) wire.Frame {
 	if s.closed && (f.Kind == wire.FrameAsked || f.Kind == wire.FrameBegan) {
 		return wire.Frame{}
@@ -208,8 +206,8 @@ func (s *session) received(f wire.Frame, now time.Time) []func() {
 	return nil
 }
 
-// refused takes an error. Most leave the session as it was: it is about a response,
-// or a tool's output, only where it names the event that asked for it, or that held it.
+// refused takes an error of the server. It concerns a response, or a tool's output, only if
+// it names the event that requested the one or carried the other. Most errors do not.
 func (s *session) refused(f *wire.Frame, now time.Time) []func() {
 	if f.EventID == "" {
 		return nil
@@ -227,8 +225,8 @@ func (s *session) refused(f *wire.Frame, now time.Time) []func() {
 	return nil
 }
 
-// outputRefused: the conversation does not hold this output of a call. It may hold
-// another one.
+// outputRefused removes an output of a call from the conversation, which may hold another
+// output of the same call.
 func (s *session) outputRefused(callID string) {
 	if i := slices.Index(s.outputs, callID); i >= 0 {
 		s.outputs = slices.Delete(s.outputs, i, i+1)
@@ -245,8 +243,8 @@ func (s *session) outputRefused(callID string) {
 	agentrun.Of(s.ctx).ToolOf(callID).OutputRefused(outputRefused{})
 }
 
-// accepted: r has begun, and was asked for by an event of the client's. A server takes
-// those in their order, so it refuses no output any more that was sent before.
+// accepted takes that r has begun, which an event of the client requested. A server handles
+// events in order, so it cannot refuse any more what was sent before that event.
 func (s *session) accepted(r *response) (after []func()) {
 	s.refusable = slices.DeleteFunc(s.refusable, func(o sentOutput) bool {
 		if o.at.After(r.rec.Start()) {
@@ -330,7 +328,8 @@ func (s *session) endAll(e record.Ending) {
 	})
 }
 
-// cancelled says by whose will a response ended; the zero value: it came to its end.
+// cancelled returns who cancelled a response. It is the zero value if the response came to
+// its end.
 func (s *session) cancelled(f *wire.Frame, now time.Time) classify.Abort {
 	switch {
 	case !f.Cancelled:
@@ -344,8 +343,8 @@ func (s *session) cancelled(f *wire.Frame, now time.Time) classify.Abort {
 	return classify.Abort{Source: AbortApplication, Reason: classify.SanitizeCode(f.CancelReason)}
 }
 
-// makeRoom ends the oldest open response where there are as many as the reader
-// follows: no frame will report it any more.
+// makeRoom ends the oldest open response if the reader follows no more: no later frame is
+// matched to it.
 func (s *session) makeRoom(now time.Time) []func() {
 	if len(s.open) < wire.MaxOpenResponses {
 		return nil
@@ -406,7 +405,7 @@ type outputRefused struct{}
 
 func (outputRefused) Error() string { return "otelllm: the server refused the tool's output" }
 
-// remember appends to a list of the last 64.
+// remember appends last to a list of at most 64, without the oldest if the list is full.
 func remember[T any](list []T, last T) []T {
 	if len(list) == classify.MaxIDs {
 		list = slices.Delete(list, 0, 1)

@@ -16,35 +16,33 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
-// RequestInfo says which model call a [Request] is. What is left out was not
-// observed.
+// RequestInfo describes the model call of a [Request].
 type RequestInfo struct {
 	Operation string // gen_ai.operation.name; "" is "chat"
-	Provider  string // gen_ai.provider.name; [WithProviderName] outweighs it
+	Provider  string // gen_ai.provider.name; [WithProviderName] takes precedence
 	Model     string // gen_ai.request.model
-	Stream    bool   // the answer is asked for in pieces
+	Stream    bool   // whether the answer is streamed
 
-	ServerAddress string // a host's name or address, never a URL
-	ServerPort    int    // 0: none
+	ServerAddress string // a host's name or address, never a URL; "": not known
+	ServerPort    int    // 0: not known
 
-	// Attempt is 1 for the first try of this call; 0: not known.
+	// Attempt is the number of this attempt, 1 for the first; 0: not known.
 	Attempt int
-	// ProviderTools are the tools offered that the provider executes itself
-	// ("web_search"), the first 64; nil: not known, empty: none.
+	// ProviderTools names the offered tools that the provider executes itself
+	// ("web_search"). The last 64 count. Nil means not known, empty none.
 	ProviderTools []string
 	// HistoryCalls and HistoryOutputs are the ids of the tool calls, and of the tool
-	// outputs, that the request's history holds, the last 64; nil: not known,
-	// empty: none.
+	// outputs, in the request's history. The last 64 count. Nil means not known,
+	// empty none.
 	HistoryCalls, HistoryOutputs []string
 }
 
-// Request is one attempt of one model call over a transport of the application's
-// own: gRPC, a WebSocket, a model in the same process. Its methods tell what came
-// to be, when it came to be; [Request.End] ends it. For HTTP, [NewTransport] sees
-// all of this by itself.
+// Request records one attempt of one model call over a transport of the application's own:
+// gRPC, a WebSocket, a model in the same process. Call its methods as things happen, and
+// [Request.End] at the end. For HTTP, [NewTransport] does all of this.
 //
-// It is safe for concurrent use, and a nil *Request does nothing. One that is lost
-// without an end is ended when it is garbage collected, as abandoned.
+// It is safe for concurrent use, and a nil *Request does nothing. A Request that is
+// garbage collected before its end is ended as abandoned.
 type Request struct {
 	source  *manualSource
 	cleanup runtime.Cleanup
@@ -59,8 +57,8 @@ func (*manualSource) Complete(e *record.Ending, _ *spanfacts.Request) { e.SentKn
 // Settled implements [record.Source].
 func (*manualSource) Settled(*spanfacts.Request) {}
 
-// StartRequest starts the recording of one attempt of one model call and its span,
-// `{operation} {model}`. It belongs to the run of ctx.
+// StartRequest starts to record one attempt of one model call, with its span `{operation}
+// {model}`. The attempt belongs to the run of ctx.
 func StartRequest(ctx context.Context, info RequestInfo, opts ...RequestOption) (context.Context, *Request) {
 	return startRequest(ctx, global, info, opts)
 }
@@ -105,7 +103,7 @@ func (s *manualSource) dropped() {
 	s.rec.End(time.Now(), func() record.Ending { return record.Ending{Reason: record.Dropped} })
 }
 
-// last are the last 64 of list, each made fit to be recorded; nil stays nil.
+// last returns the last 64 of list, each made safe to record. Nil stays nil.
 func last(list []string, safe func(string) string) []string {
 	if list == nil {
 		return nil
@@ -122,8 +120,8 @@ func (q *Request) RecordSent() {
 	q.record(func(r *record.Recorder) { r.RequestWritten(time.Now()) })
 }
 
-// RecordResponseStarted records that the response has begun. Status is an HTTP status, or 0
-// where the transport has none. Chunks and calls imply it.
+// RecordResponseStarted records that the response has begun. Status is an HTTP status, or
+// 0 if the transport has none. Recording any part of the response implies it.
 func (q *Request) RecordResponseStarted(status int) {
 	q.record(func(r *record.Recorder) { r.ResponseStarted(status, time.Now()) })
 }
@@ -139,7 +137,8 @@ func (q *Request) RecordText() { q.step((*wire.Manual).Text) }
 // RecordReasoning records a chunk of reasoning, without its content.
 func (q *Request) RecordReasoning() { q.step((*wire.Manual).Reasoning) }
 
-// RecordKeepalive records a sign of life from the server that is not progress.
+// RecordKeepalive records a message by which the server keeps the connection alive. It is
+// not progress.
 func (q *Request) RecordKeepalive() { q.step((*wire.Manual).Keepalive) }
 
 // RecordToolInputStarted records that the input of a tool call began to arrive.
@@ -152,22 +151,22 @@ func (q *Request) RecordToolInputCompleted(id string) {
 	q.step(func(m *wire.Manual) { m.CompleteCall(id, "") })
 }
 
-// RecordToolCall records that a tool call was handed to the application with its whole input.
-// It implies that the input started and completed.
+// RecordToolCall records that a tool call with its whole input was handed to the
+// application. It implies that the input started and completed.
 func (q *Request) RecordToolCall(id, name string) {
 	q.step(func(m *wire.Manual) { m.HandOver(id, name) })
 }
 
-// RecordProviderTool records that a tool that the provider executes itself began.
+// RecordProviderTool records that a tool started which the provider executes itself.
 func (q *Request) RecordProviderTool() { q.step((*wire.Manual).ProviderTool) }
 
-// SetInputTokens sets the number of input tokens, as far as it is known. A later number
-// replaces an earlier one; a negative one changes nothing.
+// SetInputTokens sets the number of input tokens so far. A later number replaces an
+// earlier one; a negative one changes nothing.
 func (q *Request) SetInputTokens(n int) {
 	q.step(func(m *wire.Manual) { m.Use(usage(n, -1)) })
 }
 
-// SetOutputTokens is SetInputTokens for the output tokens.
+// SetOutputTokens sets the number of output tokens so far, like [Request.SetInputTokens].
 func (q *Request) SetOutputTokens(n int) {
 	q.step(func(m *wire.Manual) { m.Use(usage(-1, n)) })
 }
@@ -176,28 +175,31 @@ func usage(input, output int) wire.Usage {
 	return wire.Usage{Input: input, Output: output, CacheRead: -1, CacheCreation: -1, Reasoning: -1}
 }
 
-// RecordFinish records that the model finished, with its reason ("stop", "tool_calls",
-// "length", …). A request that ends without it was cut.
+// RecordFinish records that the model finished, with its finish reason ("stop",
+// "tool_calls", "length", …). A request that ends without a finish reason was cut.
 func (q *Request) RecordFinish(reason string) {
 	q.step(func(m *wire.Manual) { m.Finish(reason) })
 }
 
-// RecordProviderError records an error that the provider reported. Status is an HTTP status, or
-// 0; code is the provider's own ("overloaded"); after is the delay that it asks for, or 0.
+// RecordProviderError records an error that the provider reported. Status is an HTTP
+// status, or 0. Code is the provider's own error code ("overloaded"). After is the delay
+// that the provider asks for, at most 24 hours, or 0.
 func (q *Request) RecordProviderError(status int, code string, after time.Duration) {
 	q.record(func(r *record.Recorder) {
 		r.ProviderError(wire.Error{Code: code, Status: status, RetryAfter: after}, time.Now())
 	})
 }
 
-// End ends the request, with the error that the transport ended on, nil for none.
-// An error that reports a deliberate end, as for [Run.End], is recorded as
-// an abort, and so is context.DeadlineExceeded, whichever context's it is. Of any
-// other the transport's cause is found where the standard library names one (a
-// connection reset, a refusal), and the types of its chain are kept, never the
-// message. Calls after the first do nothing.
+// End ends the request with the error that the transport ended on, or nil. Calls after the
+// first do nothing.
 //
-// End(nil) before [Request.RecordFinish] is a stream that ended before its final event.
+// An error that reports a deliberate end, as for [Run.End], is recorded as an abort, and
+// so is context.DeadlineExceeded of any context. For any other error the transport's cause
+// is recorded if the standard library names it (a connection reset, a refused connection),
+// with the types of the error chain. Error messages are never recorded.
+//
+// End(nil) before [Request.RecordFinish] records a stream that ended before its terminal
+// event.
 func (q *Request) End(err error) {
 	q.record(func(r *record.Recorder) {
 		q.cleanup.Stop()

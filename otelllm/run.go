@@ -11,14 +11,14 @@ import (
 // for concurrent use, and a nil *Run does nothing.
 type Run struct{ run *agentrun.Run }
 
-// StartRun starts a run of an agent and its span, `invoke_agent {agent}`.
-// Requests and tools under the returned context belong to it. Agent is recorded, at
-// most 256 bytes.
+// StartRun starts a run of an agent and its span, `invoke_agent {agent}`. Requests and
+// tools under the returned context belong to the run. At most 256 bytes of agent are
+// recorded.
 //
-// Where runs are nested they belong to the innermost, and what it did counts for every
-// run around it: a repetition of the outer run repeats it.
+// If runs are nested, requests and tools belong to the innermost one. Their effects count
+// for every run around it: repeating the outer run repeats them.
 //
-// End the run when it is over, also when nothing records it.
+// Always end the run, even if nothing records it.
 func StartRun(ctx context.Context, agent string, opts ...RunOption) (context.Context, *Run) {
 	return startRun(ctx, global, agent, opts)
 }
@@ -36,28 +36,28 @@ func startRun(ctx context.Context, i *Instrumentation, agent string, opts []RunO
 	return ctx, &Run{run}
 }
 
-// End ends the run, with the error that it ended on or nil. Only the type of err
-// is recorded. An err that reports a deliberate end (an [*AbortError], or
-// the cancellation of a context) is recorded as an abort and not as an error.
-// Calls after the first do nothing. A run that may panic is better ended by [Run.Done].
+// End ends the run with the error that it ended on, or nil. Only the type of err is
+// recorded. If err reports a deliberate end (an [*AbortError], or the cancellation of a
+// context), it is recorded as an abort and not as an error. Calls after the first do
+// nothing. Use [Run.Done] for a run that may panic.
 //
-// Requests of the run that are still open count as begun: a reader of the spans
-// knows that they are to come.
+// Requests of the run that are still open count as begun, so a reader of the spans knows
+// that they are to come.
 func (r *Run) End(err error) {
 	if r != nil {
 		r.run.End(err)
 	}
 }
 
-// Done is [Run.End] as a deferred call: it ends the run with *err, and with a panic of
-// the function that defers it. The panic goes on with the same value.
+// Done is [Run.End] for use with defer. It ends the run with *err, or with the panic of
+// the function that defers it, and panics again with the same value.
 //
 //	func turn(ctx context.Context) (err error) {
 //		ctx, run := otelllm.StartRun(ctx, "coder")
 //		defer run.Done(&err)
 //
-// A panic is recorded as a failure of the error.type "panic". A nil err is one that is
-// nil. Done has to be deferred itself, not called by a deferred function.
+// A panic is recorded as a failure with the error.type "panic". A nil pointer counts as a
+// nil error. Defer Done itself: it cannot see a panic if a deferred function calls it.
 func (r *Run) Done(err *error) {
 	if r == nil {
 		return
@@ -77,15 +77,14 @@ func errorAt(err *error) error {
 	return *err
 }
 
-// Diagnosis judges the run on what has been seen of it so far, by the same rules
-// by which the Collector judges its spans. It may be called while the run is
-// open, to decide about a retry, and after its end. It is the zero value for a
-// nil run.
+// Diagnosis judges the run on what has been seen of it so far, by the rules by which the
+// Collector judges its spans. Call it while the run is open, to decide about a retry, or
+// after its end. It is the zero value for a nil run.
 //
-// A request counts once its stream has ended, or once the protocol's last word has
-// been read. Of one that is still open counts what it has done by now: the text that it
-// has shown, the calls that it has handed over. What the runs within this one did counts
-// too.
+// A request counts as ended once its stream has ended, or once the protocol's terminal
+// event has been read. An open request counts with what it has done by now: the text that
+// it has shown, and the calls that it has handed over. The effects of the runs within this
+// one count too.
 func (r *Run) Diagnosis() classify.Diagnosis {
 	if r == nil {
 		return classify.Diagnosis{}

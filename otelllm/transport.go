@@ -10,23 +10,23 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Transport is an http.RoundTripper that records model calls. Requests that are
-// none pass untouched, and so does everything while nothing is recorded: no
-// TracerProvider is set, no run is open, no metrics are kept, and no option asks
-// for more than recording. It is safe for concurrent use.
+// Transport is an http.RoundTripper that records model calls. It passes every other
+// request through untouched. It does the same with model calls while nothing would be
+// recorded: no TracerProvider is set, no run is open, no metrics are kept, and no option
+// asks for more than recording. It is safe for concurrent use.
 //
-// Every attempt becomes one span of kind CLIENT, `chat {model}`, which ends when
-// the response's body has been read, has failed or is closed. A body that is
-// never read to its end or closed ends its span when it is garbage collected.
-// Where one Transport lies above another, the one above records, and only its
-// options count.
+// Every attempt becomes one span of kind CLIENT, `chat {model}`. The span ends when the
+// response's body has been read to its end, has failed or is closed. If a body is never
+// read to its end or closed, its span ends when the body is garbage collected. If one
+// Transport wraps another, the outer one records, and only its options count.
 type Transport struct{ transport client.Transport }
 
-// NewTransport wraps base, http.DefaultTransport when it is nil. The request's
-// body is read for its model and the ids in its history: where it lies, before it is sent,
-// if it is one of those in memory that http.NewRequest knows, so that samplers see the
-// model; else as it is sent, at most 8 MiB. GetBody is left to net/http. The response's
-// body is read as the consumer reads it.
+// NewTransport wraps base, or http.DefaultTransport if base is nil.
+//
+// It reads the request's body for the model and for the ids in the history. A body in
+// memory of a kind that http.NewRequest knows is read in place, before it is sent, so that
+// samplers see the model. Any other body is read while it is sent, up to 8 MiB.
+// NewTransport never calls GetBody. It reads the response's body as the consumer reads it.
 func NewTransport(base http.RoundTripper, opts ...TransportOption) *Transport {
 	return newTransport(global, base, opts)
 }

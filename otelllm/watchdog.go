@@ -9,20 +9,21 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Watchdog holds the limits at which a [Transport] ends a model call by itself.
-// A limit that is not positive is off; all are off by default.
+// Watchdog holds the limits at which a [Transport] ends a model call. A limit that is not
+// positive is off. All are off by default.
 //
-// A watchdog that fires cancels the request. Its reader gets a [*WatchdogError],
-// and the span says which limit it was and how far the stream had come.
+// A watchdog that fires cancels the request. The reader of the response gets a
+// [*WatchdogError], and the span records which limit was reached and how far the stream
+// had come.
 //
-// FirstProgress and Idle watch semantic progress: events of the protocol that say
-// something. Keepalives, comments and pings are bytes but no progress. They count
-// only the time in which the caller waits for the network, so that a consumer that
-// takes its time over what it has read is not cut off. Bytes that are none of the
-// protocol's end their watch. They watch streams only: a call that does not stream is
-// silent until its answer is whole. That a call streams is known from its path, from
-// its request's body once that has been read (before it is sent, where it lies in
-// memory, else as it is sent), or from its response.
+// FirstProgress and Idle watch semantic progress: events of the protocol that carry
+// something. Keepalives, comments and pings are not progress. Only the time in which the
+// caller waits for the network counts, so a consumer that is slow to process what it has
+// read is not cut off. Both stop watching when bytes arrive that are not valid events of
+// the protocol. They watch streams only: a call that does not stream is silent until its
+// answer is whole. Whether a call streams is known from its path, from its request's body
+// (before it is sent if the body lies in memory, otherwise once it has been sent), or from
+// its response.
 type Watchdog struct {
 	// Connect bounds the time until there is a connection: name lookup, dialling,
 	// TLS, and waiting for a free one. It needs a transport below that calls the
@@ -31,36 +32,33 @@ type Watchdog struct {
 	// FirstProgress bounds the wait for the first semantic event of a stream, from
 	// the start of the request.
 	FirstProgress time.Duration
-	// Idle bounds the wait between two semantic events, until the protocol's last word.
-	// Gemini has none: there it is off once the answer is whole, and what bounds a
-	// stream that stays open is Total and the caller's own deadline.
+	// Idle bounds the wait between two semantic events, until the protocol's terminal
+	// event. Gemini has no terminal event: there Idle is off once the answer is whole,
+	// and only Total and the caller's own deadline bound a stream that stays open.
 	//
-	// Where Idle or Total ends the reading of an answer that is whole but for the last
-	// word, the answer remains one: the reader gets the error, and the span does not
-	// call it a failure.
+	// If Idle or Total ends the reading of an answer that lacks only the terminal event,
+	// the reader gets the error, but the span does not call the answer a failure.
 	Idle time.Duration
-	// Total bounds the whole call, the consumer's own time included.
+	// Total bounds the whole call, including the consumer's own time.
 	Total time.Duration
 }
 
-// DefaultWatchdog returns limits that are safe to put over any model:
+// DefaultWatchdog returns limits that are safe for any model:
 //
-//   - Connect 10 s. A lost SYN is sent again after 1, 3 and 7 s, so what has no
-//     connection by then will hardly get one, and nothing has been sent: trying
-//     again is safe.
-//   - FirstProgress and Idle 5 min. Models that reason without showing it are
-//     silent for minutes, and to cut one off wastes all that it has thought. Five
-//     minutes are also what undici (headersTimeout, bodyTimeout) and Codex
-//     (stream_idle_timeout_ms) allow.
-//   - Total off. How long a whole answer may take is for the caller to say, who
-//     has a context's deadline for it.
+//   - Connect 10 s. A lost SYN is sent again after 1, 3 and 7 s, so a connection that is
+//     not there by then is unlikely to come. Nothing has been sent, so a retry is safe.
+//   - FirstProgress and Idle 5 min. Models that reason without showing it are silent for
+//     minutes, and cutting one off wastes its work. Five minutes are also the limit of
+//     undici (headersTimeout, bodyTimeout) and Codex (stream_idle_timeout_ms).
+//   - Total off. The caller knows how long a whole answer may take, and has a context's
+//     deadline for it.
 func DefaultWatchdog() Watchdog {
 	return Watchdog{Connect: 10 * time.Second, FirstProgress: 5 * time.Minute, Idle: 5 * time.Minute}
 }
 
-// WatchdogError is what the reader of a stream gets when a [Watchdog] has ended
-// it, and the cause of the context that the request was sent with. It is a
-// timeout in the manner of net.Error.
+// WatchdogError is the error that the reader of a stream gets when a [Watchdog] has ended
+// it. It is also the cause of the context that the request was sent with. It is a timeout
+// in the sense of net.Error.
 type WatchdogError struct {
 	Kind  semconv.WatchdogKind
 	Limit time.Duration
@@ -84,7 +82,7 @@ func (e *WatchdogError) Timeout() bool { return true }
 // Temporary implements net.Error.
 func (e *WatchdogError) Temporary() bool { return true }
 
-// As makes errors.As find what the error declares about a deliberate end.
+// As lets errors.As find the abort that the error declares.
 func (e *WatchdogError) As(target any) bool {
 	d, ok := target.(*abort.Declared)
 	if ok {
@@ -96,11 +94,11 @@ func (e *WatchdogError) As(target any) bool {
 	return ok
 }
 
-// StreamError is what the reader of a response gets under [WithStreamErrors] when
-// the stream broke off: where the body came to a clean end without the protocol's
-// last word, which SDKs take for a whole answer, and in place of any other error
-// of reading it. errors.Is and errors.As reach the error that it wraps:
-// io.ErrUnexpectedEOF for the clean end, else the original.
+// StreamError is the error that the reader of a response gets under [WithStreamErrors]
+// when the stream broke off. It replaces io.EOF if the body ended cleanly without the
+// protocol's terminal event, which SDKs take for a whole answer, and any other error of
+// reading the body. errors.Is and errors.As find the error that it wraps:
+// io.ErrUnexpectedEOF for the clean end, otherwise the original error.
 type StreamError struct {
 	// Diagnosis is the verdict on this request, on what has been seen so far.
 	Diagnosis classify.Diagnosis

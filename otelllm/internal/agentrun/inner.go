@@ -8,21 +8,21 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// innerRuns is what is known of the runs that began within a run, and of those of its own
-// parts that are not kept any more. It is guarded by the run's mu.
+// innerRuns holds what is known of the runs that began within a run, and of those parts of
+// the run itself that are no longer kept. The run's mu guards it.
 type innerRuns struct {
-	runs []*Run           // that are not over, the oldest first
-	did  classify.Effects // what the others did, and what was forgotten
-	// counted is what the run around this one has folded into its own did. Only its counts
-	// matter: to join the same effects again changes nothing.
+	runs []*Run           // those that are not over, the oldest first
+	did  classify.Effects // of the others, and of parts that were forgotten
+	// counted is what the outer run has already added to its own did. Only the counts
+	// matter: joining the same effects twice changes nothing.
 	counted classify.Effects
-	joined  bool // the run around this one knows of it
+	joined  bool // the outer run has this one among its runs
 
 	failures int // of requests that were forgotten
 }
 
-// adopt counts what inner does from now on for r, which it began within, and so on
-// outwards, unless that is done already.
+// adopt adds inner to the runs within r, r to those within its parent, and so on outwards,
+// unless they are there already.
 func (r *Run) adopt(inner *Run) {
 	for ; r != nil; r, inner = r.parent, r {
 		inner.mu.Lock()
@@ -40,28 +40,28 @@ func (r *Run) adopt(inner *Run) {
 		r.inner.runs = append(r.inner.runs, inner)
 		r.mu.Unlock()
 		if oldest != nil {
-			oldest.fold() // it counts with what it has; should it go on, it is adopted again
+			oldest.fold() // its effects so far count; if it goes on, it is adopted again
 		}
 	}
 }
 
-// leaveParent folds what the run did into the run around it once it is over, and so on
-// outwards.
+// leaveParent folds the run into its parent if it is over, the parent into its own, and so
+// on outwards.
 func (r *Run) leaveParent() {
 	for ; r != nil && r.over(); r = r.parent {
 		r.fold()
 	}
 }
 
-// over: the run and everything within it has ended.
+// over reports whether the run and everything within it have ended.
 func (r *Run) over() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.facts.Ended == classify.Yes && len(r.open) == 0 && len(r.inner.runs) == 0
 }
 
-// fold makes what the run did part of what the run around it did, which then needs the
-// run itself no longer.
+// fold adds the effects of the run to those of its parent, which no longer needs the run
+// itself then.
 func (r *Run) fold() {
 	p := r.parent
 	if p == nil {
@@ -77,7 +77,8 @@ func (r *Run) fold() {
 	}
 }
 
-// foldAt is fold with the effects of a generation, unless that has passed.
+// foldAt is fold with the effects of a generation. It reports false if that generation has
+// passed.
 func (r *Run) foldAt(generation uint64, e classify.Effects) bool {
 	p := r.parent
 	p.mu.Lock()
@@ -99,8 +100,8 @@ func (r *Run) foldAt(generation uint64, e classify.Effects) bool {
 	return true
 }
 
-// effects is what the run did by now, those within it included, and counts what the run
-// around it does not count already. Settled: nothing of it is still going on.
+// effects returns what the run and the runs within it did so far. It counts only what the
+// parent has not counted yet. Settled says that nothing of it is still going on.
 func (r *Run) effects() (e classify.Effects, settled bool) {
 	j, settled := r.judge()
 	e = j.effects
@@ -111,8 +112,8 @@ func (r *Run) effects() (e classify.Effects, settled bool) {
 	return e, settled
 }
 
-// makeRoom forgets, with mu held, the oldest parts where there are too many, but for
-// what they did.
+// makeRoom forgets, with mu held, the oldest parts if there are too many. Their effects
+// stay.
 func (r *Run) makeRoom() {
 	if len(r.requests) < MaxParts && len(r.tools) < MaxParts {
 		return
@@ -124,7 +125,8 @@ func (r *Run) makeRoom() {
 	for _, t := range r.tools {
 		all = append(all, t.Facts())
 	}
-	// With all tools: one that is kept may have executed the call of a request that is not.
+	// With all tools: a tool that is kept may have executed the call of a request that is
+	// not.
 	v := r.judgeParts(r.requests[:requests], all)
 	v.Effects.Requests, v.Effects.Tools = requests, tools
 	r.inner.did = r.inner.did.Join(v.Effects)
@@ -142,9 +144,9 @@ func (r *Run) makeRoom() {
 	r.tools = slices.Clone(rest.tools)
 }
 
-// recent are the last parts, at most n of each: the requests that ended last, and the
-// tools that began since the first of those did. So the tool that executed a call is
-// there where the request is that made it.
+// recent returns the last parts, at most n of each kind: the requests that ended last, and
+// the tools that began after the first of them did. So it has the tool that executed a call
+// if it has the request that made the call.
 func (p parts) recent(n int) parts {
 	rest := parts{p.requests[max(0, len(p.requests)-n):], p.tools[max(0, len(p.tools)-n):]}
 	if len(rest.tools) < len(p.tools) { // the calls of the tools that are not there
@@ -163,7 +165,7 @@ func (p parts) recent(n int) parts {
 	return rest
 }
 
-// earliest is the first beginning of requests, of which there are some.
+// earliest returns the earliest start of requests, which must not be empty.
 func earliest(requests []classify.Request) time.Time {
 	first := requests[0].Start
 	for i := range requests {

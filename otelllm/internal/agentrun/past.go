@@ -12,22 +12,22 @@ import (
 // run looks at one by one. What it needs of those before is in [past].
 const RecentParts = 64
 
-// past is what the verdict on a request needs of the parts before the recent ones: of
-// each kind that could make it more careful, one. A list is longer by one than the
-// longest list of ids in a request's history, so that one of its parts is not in that
-// history, if so many came. It is guarded by the run's mu.
+// past holds what the verdict on a request needs of the parts before the recent ones: for
+// each kind of part that could make the verdict more careful, a few. Each list is one
+// longer than the longest list of ids in a request's history, so that at least one of its
+// parts is not in that history. The run's mu guards it.
 type past struct {
-	tools    map[string]*Tool               // those that are kept, by the call's id: the last one
-	acted    map[semconv.ToolEffect][]*Tool // the first tools that may have done something, by effect
-	waiting  []*Tool                        // whose output no request had that ran to its end, at most MaxParts
-	violated []classify.Request             // the first one of each violation
+	tools    map[string]*Tool               // the last tool that is kept for each call id
+	acted    map[semconv.ToolEffect][]*Tool // the first tools that may have changed something, by effect
+	waiting  []*Tool                        // whose output no completed request carried, at most MaxParts
+	violated []classify.Request             // the first request with each violation of the protocol
 
-	// The calls that no recorded tool executed. Where a later request has the output of
-	// one, tools are not all recorded, unless the tools without ids account for it.
-	owed                 map[string]time.Time // that no request has the output of, by when they were made
-	strays               []stray              // the first of the others
-	strayCalls, nameless int                  // how many of the others there are, and how many tools without ids
-	unnamed              time.Time            // when a response first had calls without ids, or may have had some
+	// Calls that no recorded tool executed. If a later request carries the output of such
+	// a call, not all tools are recorded, unless the tools without ids account for it.
+	owed                 map[string]time.Time // whose output no request carries, with the time of the call
+	strays               []stray              // the first calls whose output a request carries
+	strayCalls, nameless int                  // how many such calls there are, and how many tools without ids
+	unnamed              time.Time            // when a response first had, or may have had, calls without ids
 }
 
 // stray is a call that was executed by a tool that is not recorded.
@@ -59,7 +59,7 @@ func (p *past) toolBegan(t *Tool) {
 	p.acted[t.effect] = list
 }
 
-// forget forgets a tool that is not kept any more, but for its effect.
+// forget removes a tool that the run no longer keeps. Its effect stays.
 func (p *past) forget(t *Tool) {
 	if p.tools[t.callID] == t {
 		delete(p.tools, t.callID)
@@ -126,8 +126,8 @@ func callsUnnamed(f *classify.Request) bool {
 	return max(f.ToolCalls.N(), f.ToolInputsCompleted.N()) > len(f.CallIDs)
 }
 
-// unexecuted is a request before f that made a call which is not in f's history, and
-// which no recorded tool executed; false if there is no such request.
+// unexecuted returns a request before f that made a call which is not in f's history, and
+// which no recorded tool executed. It reports false if there is no such request.
 func (p *past) unexecuted(f *classify.Request) (classify.Request, bool) {
 	before := func(id string, at time.Time) bool {
 		return !at.After(f.Start) && !slices.Contains(f.HistoryOutputs, id) && !slices.Contains(f.CallIDs, id)
@@ -154,7 +154,7 @@ func (p *past) unexecuted(f *classify.Request) (classify.Request, bool) {
 	return classify.Request{}, false
 }
 
-// violates reports whether a cause is a violation of the protocol: the first passes.
+// violates reports whether a cause is a violation of the protocol.
 func violates(c semconv.TransportCause) bool {
 	switch c {
 	case semconv.TransportCauseMalformedEvent, semconv.TransportCauseEventTooLong, semconv.TransportCauseUnexpectedContentType:
@@ -169,8 +169,8 @@ func mayHaveActed(t *classify.Tool) bool {
 	return !t.FailedBeforeEffect && t.Outcome != semconv.ToolOutcomeRejected && t.Outcome != semconv.ToolOutcomeInvalidInput
 }
 
-// addTo adds to run, of which only the parts since a moment are there, what else may
-// make the verdict on its request f more careful.
+// addTo adds to run, which has only the parts since a time, the older parts that may make
+// the verdict on its request f more careful.
 func (p *past) addTo(run *classify.Run, f *classify.Request, since time.Time) {
 	var older []classify.Tool
 	missing := 0

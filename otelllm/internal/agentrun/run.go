@@ -32,7 +32,7 @@ const MaxParts = 128
 // any run.
 type Run struct {
 	Config
-	ctx       context.Context // the caller's: aborts are read off it
+	ctx       context.Context // the caller's; it says who aborted the run
 	parent    *Run            // the run that this one began within; nil: none
 	span      trace.Span
 	recording bool   // the span is

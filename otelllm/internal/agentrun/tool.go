@@ -27,12 +27,12 @@ const OutputWait = 5 * time.Second
 // Tool is one execution of one tool call. It is safe for concurrent use, and a nil
 // *Tool does nothing.
 type Tool struct {
-	ctx       context.Context // the caller's: aborts are read off it
+	ctx       context.Context // the caller's; it says who aborted the tool
 	run       *Run            // nil: outside of a run
 	span      trace.Span
 	recording bool // the span is
 	live      *live.Registry
-	callID    string // as it is recorded
+	callID    string // in its recorded form
 	begun     time.Time
 	effect    semconv.ToolEffect
 
@@ -163,15 +163,14 @@ func (t *Tool) RecordOutputSent() {
 }
 
 // RecordOutputCached records that the tool's output, or its error, has been
-// kept by the application to be sent later: it is not lost, and not with the model
-// yet. An [Tool.RecordOutputSent] or [Tool.RecordOutputFailure] may follow.
+// kept by the application to be sent later: it is not lost, and has not reached the model
+// yet.
 func (t *Tool) RecordOutputCached() {
 	t.delivered(semconv.OutputDeliveryCached, "", "")
 }
 
 // RecordOutputFailure records that sending the tool's output outside of the next request's
-// history failed. It never replaces the tool's own error. An [Tool.RecordOutputSent] may follow, when
-// sending again went well.
+// history failed. It never replaces the tool's own error.
 func (t *Tool) RecordOutputFailure(err error) {
 	errorType := "_OTHER"
 	if err != nil {
@@ -224,8 +223,8 @@ func (t *Tool) OutputRefused(err error) {
 	t.RecordOutputFailure(err)
 }
 
-// maxDeliveries bounds the events of one tool's deliveries: sending may be tried again
-// for ever.
+// maxDeliveries bounds the events of one tool's deliveries: an application may retry
+// without end.
 const maxDeliveries = 8
 
 func (t *Tool) delivered(d semconv.OutputDelivery, errorType, event string) {
@@ -251,19 +250,19 @@ func (t *Tool) delivered(d semconv.OutputDelivery, errorType, event string) {
 // output had not arrived before; whether the span has ended without the event; and whether
 // the span has nothing to wait for any more.
 //
-// An attempt that failed stays among the facts when a later one goes well.
+// A failed attempt stays among the facts when a later one succeeds.
 func (t *Tool) deliver(d semconv.OutputDelivery, errorType, event string, now time.Time) (isNew, late, done bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f := &t.facts
 	if f.Delivery == semconv.OutputDeliverySent {
-		return false, false, false // what has arrived does not get lost any more
+		return false, false, false // what has arrived cannot be lost any more
 	}
 	f.Delivery = d
 	if errorType != "" {
 		f.DeliveryError = errorType
 	}
-	// The last event is kept for the output that arrives.
+	// One event is reserved for the output that arrives.
 	event, t.events = deliveryEvent(event, d, t.events)
 	if event != "" && !t.spanEnded && t.recording {
 		telemetry.Guard(func() { t.span.AddEvent(event, trace.WithTimestamp(now)) })
@@ -271,7 +270,7 @@ func (t *Tool) deliver(d semconv.OutputDelivery, errorType, event string, now ti
 	return true, t.spanEnded && event != "", !t.spanEnded && !f.End.IsZero() && d == semconv.OutputDeliverySent
 }
 
-// deliveryEvent is event, or none where there have been too many; and how many there are.
+// deliveryEvent returns the event to record, "" after too many, and how many there are now.
 func deliveryEvent(event string, d semconv.OutputDelivery, before int) (string, int) {
 	if event == "" || d != semconv.OutputDeliverySent && before >= maxDeliveries-1 {
 		return "", before

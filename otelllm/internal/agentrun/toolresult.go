@@ -43,8 +43,8 @@ func (e *beforeEffectError) Is(target error) bool { return target == errBeforeEf
 // errBeforeEffect is what every error that [FailedBeforeEffect] wraps matches.
 var errBeforeEffect = errors.New("otelllm: failed before any effect")
 
-// toolResult fills in what a tool's error says about how it ended. Ctx is the
-// context that the tool was started with.
+// toolResult fills in how a tool ended, given its error and the context that it was started
+// with.
 func toolResult(t *classify.Tool, ctx context.Context, err error, now time.Time) { //nolint:revive // t is what is filled in
 	if err == nil {
 		t.Outcome = semconv.ToolOutcomeSucceeded
@@ -61,7 +61,7 @@ func toolResult(t *classify.Tool, ctx context.Context, err error, now time.Time)
 	case aborted && !declared.ByWatchdog():
 		t.Outcome, t.Abort, t.ErrorType = semconv.ToolOutcomeInterrupted, declared.Abort, ""
 	case netcause.Is(err, context.DeadlineExceeded), deadlineCause(ctx, err):
-		// The tool's own timeout, or its caller's deadline; the second is told.
+		// The tool's own timeout, or its caller's deadline, which is recorded.
 		t.Outcome = semconv.ToolOutcomeTimedOut
 		if a := abort.Of(ctx, now); a.Source == semconv.AbortSourceDeadline {
 			t.Abort = a
@@ -82,7 +82,7 @@ func deadlineCause(ctx context.Context, err error) bool {
 const maxErrors = 256
 
 // allOf reports whether err, and every error that it joins, is one of targets. Such an
-// error says that nothing happened, which does not hold if it is joined to another
+// error says that nothing was changed, which is not known if it is joined to another
 // failure.
 func allOf(err error, targets ...error) (yes bool) {
 	defer func() {
@@ -110,8 +110,8 @@ func covered(err error, targets []error, left *int) bool {
 		return covered(e.Unwrap(), targets, left)
 	case interface{ Unwrap() []error }:
 		joined := e.Unwrap()
-		// fmt.Errorf describes one failure by several errors. Only the vouch has to
-		// cover all of them: ErrInvalidInput beside the parser's error is the usual form.
+		// fmt.Errorf describes one failure by several errors. Only FailedBeforeEffect has
+		// to cover all of them: ErrInvalidInput beside the parser's error is the usual form.
 		if describes(err) && targets[0] != errBeforeEffect { //nolint:errorlint // likewise
 			return slices.ContainsFunc(joined, func(e error) bool { return covered(e, targets, left) })
 		}

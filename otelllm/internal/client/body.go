@@ -18,8 +18,8 @@ type responseBody struct {
 	below, seen *http.Response // as the transport below and the consumer have it
 
 	mu sync.Mutex
-	// Everything below is guarded by mu: two Reads at once are the consumer's mistake, and
-	// net/http bears with it.
+	// Everything below is guarded by mu: two Reads at once are a mistake of
+	// the consumer, but net/http tolerates it.
 	err   error // given in place of the body's own, from then on
 	ended bool  // the trailers have been passed on
 }
@@ -48,13 +48,13 @@ func (b *responseBody) finish(err, replacement error) error {
 	return err
 }
 
-// withBody returns resp with its body wrapped. A consumer that loses it without
-// closing it ends the attempt when the garbage collector finds out: so neither the
-// attempt nor the transport below may refer to the wrapper. HTTP/2 holds on to the
-// response that it returned while the stream lasts, therefore the consumer gets a
-// copy; the trailers, which come with the body's end, are passed on to it.
+// withBody returns resp with its body wrapped. If the consumer loses the body without
+// closing it, a cleanup of the garbage collector ends the attempt, so neither the attempt
+// nor the transport below may refer to the wrapper. HTTP/2 keeps the response that it
+// returned while the stream lasts. Therefore the consumer gets a copy, and the trailers,
+// which come with the body's end, are copied to it.
 func withBody(resp *http.Response, a *attempt) *http.Response {
-	seen := *resp // by itself: who keeps the response may have lost its body
+	seen := *resp // not with b in one allocation: a consumer may keep the response and lose the body
 	b := &responseBody{ReadCloser: resp.Body, attempt: a, below: resp, seen: &seen}
 	seen.Body = b
 	b.cleanup = runtime.AddCleanup(b, (*attempt).dropped, a)
@@ -80,7 +80,7 @@ func (b *responseBody) Read(p []byte) (int, error) {
 		err = b.finish(err, replacement)
 		a.watchdog.Release()
 	}
-	// Until here b is in use, whatever the consumer does with it.
+	// b must not be collected before this.
 	runtime.KeepAlive(b)
 	return n, err
 }

@@ -66,10 +66,10 @@ func (s *Request) writer(w http.ResponseWriter) http.ResponseWriter {
 	return withFlushError(hooked, strings, flush, func(text string) (int, error) { return write(w.Write)([]byte(text)) })
 }
 
-// withFlushError adds to w, which httpsnoop has made, what httpsnoop does not know.
-// http.ResponseController asks for FlushError before Flush, which loses the error.
-// It knows the interfaces that the writers of HTTP/1, HTTP/2 and HTTP/3 have; a
-// writer of any other kind keeps those that httpsnoop has given it.
+// withFlushError adds FlushError to w, which httpsnoop made and does not know it.
+// http.ResponseController calls FlushError rather than Flush, which loses the error.
+// withFlushError knows the interfaces that the writers of HTTP/1, HTTP/2 and HTTP/3 have. A
+// writer of any other kind stays as httpsnoop made it.
 func withFlushError(w http.ResponseWriter, strings bool, flush flushFunc, write stringFunc) http.ResponseWriter {
 	unwrapper, _ := w.(httpsnoop.Unwrapper)
 	flusher, flushes := w.(http.Flusher)
@@ -129,6 +129,6 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// onlyReader hides a reader's WriteTo: what it writes has to pass the hook in
-// pieces that a reader would get.
+// onlyReader hides a reader's WriteTo, so that its bytes pass the hook in the pieces in
+// which a reader gets them.
 type onlyReader struct{ io.Reader }

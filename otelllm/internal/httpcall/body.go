@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxRequest bounds a request body that is read where it lies, in bytes.
+	// maxRequest bounds a request body that is read in memory, in bytes.
 	maxRequest = wire.MaxEvent
 	// MaxCopy bounds a request body that has to be copied to be read, in bytes.
 	MaxCopy = 8 << 20
@@ -54,10 +54,10 @@ func StreamsByPath(p wire.Protocol) bool {
 
 var saysNoStream = []byte(`{"stream":false}`)
 
-// ReadInMemory reads the body of a request before it is sent, where it lies in memory: as
-// http.NewRequest has it for a bytes.Reader, bytes.Buffer or strings.Reader. It reports
-// false where the body has to be read as it is sent. It leaves req.Body as it is, and never
-// calls GetBody: that is the application's, may take its time, and may rewind the very
+// ReadInMemory reads the body of a request before it is sent, if it lies in memory: if
+// http.NewRequest made it of a bytes.Reader, bytes.Buffer or strings.Reader. It reports
+// false if the body has to be read as it is sent. It leaves req.Body unchanged and never
+// calls GetBody, which belongs to the application, may be slow, and may rewind the very
 // reader that is about to be sent.
 func ReadInMemory(req *http.Request, p wire.Protocol) (c Contents, ok bool) {
 	if req.Body == nil || req.Body == http.NoBody {
@@ -70,8 +70,8 @@ func ReadInMemory(req *http.Request, p wire.Protocol) (c Contents, ok bool) {
 	return parse(p, body), true
 }
 
-// inMemory is what is left to be read of a body that lies in memory. It is read where it
-// lies, and must not be kept or changed.
+// inMemory returns the unread part of a body that lies in memory, in place: the caller must
+// neither keep nor change it.
 func inMemory(body io.ReadCloser) ([]byte, bool) {
 	var here lent
 	switch r := unwrapped(body).(type) {
@@ -89,7 +89,7 @@ func inMemory(body io.ReadCloser) ([]byte, bool) {
 	return here, true
 }
 
-// unwrapped is what io.NopCloser has wrapped into body.
+// unwrapped returns what io.NopCloser has wrapped, or nil.
 func unwrapped(body io.ReadCloser) any {
 	t := reflect.TypeOf(body)
 	if t.PkgPath() != "io" || t.Kind() != reflect.Struct || t.NumField() != 1 || t.Field(0).Name != "Reader" {
@@ -98,7 +98,7 @@ func unwrapped(body io.ReadCloser) any {
 	return reflect.ValueOf(body).Field(0).Interface()
 }
 
-// lent is what a reader in memory writes, in one piece.
+// lent takes what a reader in memory writes, in one piece and without a copy.
 type lent []byte
 
 // Write implements io.Writer. It keeps p, which belongs to the reader.

@@ -71,7 +71,7 @@ func errorType(f *spanfacts.Request) string {
 	case f.Ended == semconv.StreamEndTerminalEvent && f.Finish == classify.FinishMissing:
 		return semconv.CauseNoContent.String()
 	case f.Ended == semconv.StreamEndNoResponse:
-		return "_OTHER" // the conventions' word for what has no name
+		return "_OTHER" // the conventions' value for what has no name
 	default:
 		return ""
 	}

@@ -29,13 +29,13 @@ type Meters struct {
 	tokens   genaiconv.ClientTokenUsage
 }
 
-// The bucket boundaries are those that the conventions advise.
+// The bucket boundaries are those that the conventions recommend.
 var (
 	timeBuckets  = metric.WithExplicitBucketBoundaries(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 	tokenBuckets = metric.WithExplicitBucketBoundaries(1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
 )
 
-// NewMeters makes the instruments; provider nil: the global one.
+// NewMeters returns the instruments of provider, or of the global provider if it is nil.
 func NewMeters(provider metric.MeterProvider) *Meters {
 	if provider == nil {
 		provider = otel.GetMeterProvider()
@@ -48,8 +48,8 @@ func NewMeters(provider metric.MeterProvider) *Meters {
 	return m
 }
 
-// lastMeters are the instruments made last: most processes have one provider, and
-// every request that an application records by itself asks for them.
+// lastMeters caches the instruments made last: most processes have one provider, and
+// every call of StartRequest asks for them.
 var lastMeters atomic.Pointer[metersOf]
 
 type metersOf struct {
@@ -57,8 +57,8 @@ type metersOf struct {
 	meters   *Meters
 }
 
-// makeMeters makes the instruments. Errors go to the OpenTelemetry error handler,
-// and the instrument concerned records nothing.
+// makeMeters creates the instruments. Errors go to the OpenTelemetry error handler, and
+// the instrument that failed records nothing.
 func makeMeters(provider metric.MeterProvider) *Meters {
 	meter := provider.Meter(telemetry.ScopeName, metric.WithInstrumentationVersion(telemetry.Version))
 	m := &Meters{}
@@ -79,14 +79,14 @@ func makeMeters(provider metric.MeterProvider) *Meters {
 	return m
 }
 
-// Enabled reports whether what is recorded is kept.
+// Enabled reports whether anything uses what is recorded.
 func (m *Meters) Enabled(ctx context.Context) bool { return m != nil && m.duration.Enabled(ctx) }
 
-// chunkMeter is what the times between the chunks of one stream are recorded with.
+// chunkMeter holds the attributes of the times between the chunks of one stream.
 type chunkMeter struct{ set attribute.Set }
 
 // chunk records, with mu held, the time between two chunks. Chunks that arrive in one
-// Read are one: nothing passed between them that could be measured.
+// Read count as one: the time between them cannot be measured.
 func (r *Recorder) chunk(gap time.Duration) {
 	if r.measured == nil {
 		return
@@ -121,10 +121,10 @@ func metricAttributes(id *spanfacts.Identity, responseModel string) []attribute.
 	return attrs
 }
 
-// sameModel reports whether the model that answered is the one that was asked for, or
+// sameModel reports whether the model that answered is the one that was requested, or
 // a dated version of it (gpt-5 is answered by gpt-5-2026-01-01, mistral-large-latest by
-// mistral-large-2411). Any other name is the provider's own, and each would be a
-// series of its own: it is on the span alone.
+// mistral-large-2411). The provider chooses any other name, and each would be a series of
+// its own, so such a name is on the span only.
 func sameModel(asked, answered string) bool {
 	if asked == "" || answered == "" {
 		return false
@@ -132,15 +132,15 @@ func sameModel(asked, answered string) bool {
 	if asked == answered {
 		return true
 	}
-	// Gateways put the maker before the name, Google the word models.
+	// Gateways put the maker before the name, Google puts "models/".
 	asked, answered = asked[strings.LastIndexByte(asked, '/')+1:], answered[strings.LastIndexByte(answered, '/')+1:]
 	asked, _ = strings.CutSuffix(asked, "-latest")
 	version, ok := strings.CutPrefix(answered, asked)
 	return ok && asked != "" && (version == "" || version == "-latest" || dated(version))
 }
 
-// dated: version is a date after a - or an @: a whole one, with - between its parts or
-// without, or four digits (-0613, -2411).
+// dated reports whether version is a date after a - or an @: a full one, with or without -
+// between its parts, or four digits (-0613, -2411).
 func dated(version string) bool {
 	if version[0] != '-' && version[0] != '@' {
 		return false
@@ -158,9 +158,9 @@ func dated(version string) bool {
 	return false
 }
 
-// ended records what a request came to. error.type tells its failure; a watchdog
-// and an abort are told by llm.watchdog.kind and llm.abort.source, the latter
-// without an error.type, because it is not an error.
+// ended records a request that has ended. error.type names its failure. llm.watchdog.kind
+// and llm.abort.source say that a watchdog or an abort ended it, the latter without an
+// error.type, because an abort is not an error.
 func (m *Meters) ended(r *Recorder, f *spanfacts.Request) {
 	ctx := r.measured
 	if ctx == nil {
@@ -191,13 +191,13 @@ func (m *Meters) ended(r *Recorder, f *spanfacts.Request) {
 	m.duration.RecordSet(ctx, f.End.Sub(f.Start).Seconds(), attribute.NewSet(common...))
 }
 
-// boundedErrorType is the error.type of a metric: a provider's own code is one only
-// where it is known, since each value is a series of its own.
+// boundedErrorType returns the error.type of a metric. It uses a provider's own code only
+// if the code is known, since each value is a series of its own.
 func boundedErrorType(f *spanfacts.Request) string {
 	if f.ErrorType != f.Provider.Code {
 		return f.ErrorType
 	}
-	// A quota that is used up goes by a name of which a part is known: see ProviderErrorKind.
+	// Of the names of an exhausted quota only a part is known: see ProviderErrorKind.
 	switch classify.ProviderErrorKind(0, f.ErrorType) {
 	case semconv.ProviderErrorKindUnknown, semconv.ProviderErrorKindQuotaExhausted:
 		return f.Provider.Kind.String()

@@ -49,7 +49,7 @@ type Config struct {
 //
 // What happens in a later state than open changes nothing.
 type Recorder struct {
-	ctx      context.Context // the caller's: aborts are read off it
+	ctx      context.Context // the caller's; it says who aborted the request
 	run      *agentrun.Run   // nil: outside of a run
 	last     *agentrun.LastRequest
 	span     trace.Span

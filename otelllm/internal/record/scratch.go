@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// scratch is memory for what is handed to a tracer or a span, attributes and options,
-// both of which copy what they keep. Its slices are empty when it is taken.
+// scratch is reusable memory for the attributes and options that are passed to a tracer or
+// a span, both of which copy what they keep. Its slices are empty when it is taken.
 type scratch struct {
 	attrs   []attribute.KeyValue
 	call    []attribute.KeyValue // of an event about a call
@@ -29,7 +29,7 @@ var scratches = sync.Pool{New: func() any {
 
 func takeScratch() *scratch { return scratches.Get().(*scratch) }
 
-// giveBack lets go of s, and of what it refers to.
+// giveBack returns s to the pool, without what it refers to.
 func (s *scratch) giveBack() {
 	clear(s.attrs)
 	clear(s.call[:cap(s.call)])

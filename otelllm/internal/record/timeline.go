@@ -14,29 +14,29 @@ import (
 const (
 	// MaxEvents bounds the events of a span.
 	MaxEvents = 32
-	// maxOnce is how many kinds of event come at most once on a request's span. Room
-	// for them is kept, so that no number of tool calls pushes out how it ended.
+	// maxOnce is how many kinds of event occur at most once on a request's span. Room is
+	// reserved for them, so that many tool calls cannot push out how the request ended.
 	maxOnce = 8
 )
 
-// timeline collects the events of a request's span: when each fact came to be.
+// timeline collects the events of a request's span: when each fact was observed.
 // A nil timeline collects nothing.
 type timeline struct {
 	moments []moment
 	calls   int // events about single calls
 
-	written                               int64 // when the request was, whole; 0: it was not
+	written                               int64 // when the whole request had been; 0: not known
 	progressed, text, reasoning, finished bool
-	begun                                 int    // calls of which the beginning is told
-	completed                             uint64 // calls of which the completion is told, a bit each
+	begun                                 int    // calls whose start is recorded
+	completed                             uint64 // a bit for each call whose completion is recorded
 
 	first [4]moment // the memory of the first moments
 }
 
-// moment is kept small: a stream that is open keeps those that it has had.
+// moment is small, because an open stream keeps all of its moments.
 type moment struct {
 	at   int64 // nanoseconds of the Unix epoch
-	call int8  // its place among the calls of the state, of which there are at most 64; negative: it is about none
+	call int8  // index of the call in the state, which has at most 64; ofNoCall: none
 	what event
 }
 
@@ -69,10 +69,10 @@ var eventNames = [...]string{
 	watchdogFired:      semconv.EventWatchdogFired,
 }
 
-// ofNoCall is the call of a moment that is about the whole response.
+// ofNoCall is the call of a moment that concerns the whole response.
 const ofNoCall = -1
 
-// begin begins to collect, with room for the events of an answer that is a text.
+// begin starts to collect, with room for the events of a text answer.
 func (t *timeline) begin() *timeline {
 	t.moments = t.first[:0]
 	return t
@@ -84,7 +84,7 @@ func (t *timeline) mark(what event, at time.Time) {
 	}
 }
 
-// once marks a moment the first time that it is there.
+// once marks an event the first time that its fact is there.
 func (t *timeline) once(done *bool, there bool, what event, at time.Time) {
 	if there && !*done {
 		*done = true
@@ -92,7 +92,7 @@ func (t *timeline) once(done *bool, there bool, what event, at time.Time) {
 	}
 }
 
-// progress tells what is new in a response's state.
+// progress marks what is new in a response's state.
 func (t *timeline) progress(st *wire.State, at time.Time) {
 	if t == nil {
 		return
@@ -121,7 +121,7 @@ func (t *timeline) call(what event, i int, at time.Time) {
 	t.moments = append(t.moments, moment{at.UnixNano(), int8(i), what})
 }
 
-// end tells how the attempt ended.
+// end marks how the request ended.
 func (t *timeline) end(o outcome, at time.Time) {
 	switch {
 	case t == nil:
@@ -134,20 +134,20 @@ func (t *timeline) end(o outcome, at time.Time) {
 	}
 }
 
-// requestWritten takes when the request had been written, which the transport may
-// say at any time. The zero time: it was not.
+// requestWritten sets when the request had been written, which the transport may report
+// at any time. The zero time changes nothing.
 func (t *timeline) requestWritten(at time.Time) {
 	if t != nil && !at.IsZero() {
 		t.written = at.UnixNano()
 	}
 }
 
-// write puts the events on the span. calls are those of the response's state.
+// write adds the events to the span. Calls are those of the response's state.
 func (t *timeline) write(span trace.Span, calls []wire.Call, mem *scratch) {
 	if t == nil {
 		return
 	}
-	// What arrived in one Read has one time: its option is made once.
+	// Events of one Read have the same time, so its option is made once.
 	last, options := int64(0), mem.options[:0]
 	stamped := func(at int64) []trace.EventOption {
 		if at != last || len(options) == 0 {

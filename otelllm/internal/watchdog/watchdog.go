@@ -51,9 +51,9 @@ type Watchdog struct {
 	timer      *time.Timer
 	set        time.Time     // what timer is set to; zero: to nothing
 	streams    bool          // FirstProgress and Idle apply
-	responded  bool          // the response has said whether they do
-	silent     bool          // there is nothing to come that they could wait for
-	connected  bool          // Connect does not, any more
+	responded  bool          // the response has said whether they apply
+	silent     bool          // no event is due that they could wait for
+	connected  bool          // Connect does not apply any more
 	waiting    bool          // the caller waits for the network
 	since      time.Time     // when the waiting began
 	quiet      time.Duration // waited before since, without progress
@@ -72,8 +72,8 @@ func Start(ctx context.Context, limits Limits, r Request) (context.Context, *Wat
 	return w.sent, w
 }
 
-// due is when the next limit is reached if nothing happens until then, with mu
-// held; the zero time: none will be.
+// due returns, with mu held, when the next limit is reached if nothing happens until then.
+// It is the zero time if no limit applies.
 func (w *Watchdog) due() (at time.Time, kind semconv.WatchdogKind) {
 	earliest := func(limit time.Duration, from time.Time, k semconv.WatchdogKind) {
 		if t := from.Add(limit); limit > 0 && (at.IsZero() || t.Before(at)) {
@@ -94,7 +94,7 @@ func (w *Watchdog) due() (at time.Time, kind semconv.WatchdogKind) {
 	return at, kind
 }
 
-// arm sets the timer, with mu held, where it would come too late.
+// arm sets the timer, with mu held, if it is not set or would fire too late.
 func (w *Watchdog) arm(now time.Time) {
 	at, _ := w.due()
 	if at.IsZero() || w.err != nil || !w.set.IsZero() && !at.Before(w.set) {
@@ -108,7 +108,7 @@ func (w *Watchdog) arm(now time.Time) {
 	w.timer.Reset(at.Sub(now))
 }
 
-// look is called by the timer.
+// look checks the limits. The timer calls it.
 func (w *Watchdog) look() {
 	defer telemetry.Recover() // a context may be the application's own
 	now := time.Now()
@@ -209,8 +209,8 @@ func (w *Watchdog) ReadEnded(progress, silent bool, now time.Time) {
 }
 
 // Caused reports whether err comes from the cancellation by which the watchdog ended
-// the attempt. What the error itself is decides: a connection that broke at the
-// moment at which the watchdog fired was broken.
+// the attempt. The error itself decides: a connection that broke at the moment at which
+// the watchdog fired is a broken connection.
 func (w *Watchdog) Caused(err error, now time.Time) bool {
 	_, fired := w.Fired()
 	return fired != nil && (netcause.Holds(err, fired) || netcause.Cancelled(w.sent, err, now))
