@@ -23,10 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write docs/instrumentations.md instead of comparing it")
-
-// page is where the matrix is shown.
-const page = "docs/instrumentations.md"
+var update = flag.Bool("update", false, "write docs/instrumentations.md and docs/instrumentations/ instead of comparing them")
 
 // patience bounds the agents of one process. A loaded machine needs some seconds.
 const patience = 90 * time.Second
@@ -68,19 +65,27 @@ func TestMatrix(t *testing.T) {
 			}
 		})
 	}
-	t.Run("page", func(t *testing.T) {
+	t.Run("pages", func(t *testing.T) {
 		if world.full == nil {
-			t.Skip("this machine cannot make every fault of the page")
+			t.Skip("this machine cannot make every fault of the pages")
 		}
-		path := filepath.Join(built.Root(t), filepath.FromSlash(page))
-		now := m.page()
-		if *update {
-			require.NoError(t, os.WriteFile(path, []byte(now), 0o644))
-			return
+		docs := filepath.Join(built.Root(t), "docs")
+		pages := m.pages()
+		for name, now := range pages {
+			path := filepath.Join(docs, filepath.FromSlash(name))
+			if *update {
+				require.NoError(t, os.WriteFile(path, []byte(now), 0o644))
+				continue
+			}
+			then, err := os.ReadFile(path)
+			require.NoError(t, err)
+			assert.Equal(t, string(then), now, "docs/%s is stale: `make node-matrix UPDATE=1` writes it again", name)
 		}
-		then, err := os.ReadFile(path)
+		files, err := os.ReadDir(filepath.Join(docs, folder))
 		require.NoError(t, err)
-		assert.Equal(t, string(then), now, "%s is stale: `make node-matrix UPDATE=1` writes it anew", page)
+		for _, file := range files {
+			assert.Contains(t, pages, folder+"/"+file.Name(), "no instrumentation has this page")
+		}
 	})
 }
 

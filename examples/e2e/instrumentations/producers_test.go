@@ -32,9 +32,9 @@ func (p *producer) has(f *fault) bool {
 	return (f.only == "" || f.only == p.file) && (f.tool || p.file != "mcp")
 }
 
-// label names a producer to people.
+// label names a producer among those of its file.
 func (p *producer) label() string {
-	label := p.title + ", " + map[faultyllm.Wire]string{
+	label := map[faultyllm.Wire]string{
 		faultyllm.Chat: "Chat Completions", faultyllm.Responses: "Responses", faultyllm.Anthropic: "Messages",
 	}[p.wire]
 	if p.http {
