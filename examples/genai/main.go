@@ -1,7 +1,7 @@
-// Genai answers a question about the weather with google.golang.org/genai: it
-// streams, and it executes the one tool that it offers. Set GEMINI_API_KEY
-// (GOOGLE_GEMINI_BASE_URL for another endpoint) and OTEL_EXPORTER_OTLP_ENDPOINT
-// (http://localhost:4318 for a Collector on this machine), then
+// Genai answers a question about the weather with google.golang.org/genai: it streams, and it executes the one tool
+// that it offers. Set GEMINI_API_KEY (GOOGLE_GEMINI_BASE_URL for another endpoint), OTEL_EXPORTER_OTLP_ENDPOINT
+// (http://localhost:4318 for a Collector on this machine) and OTEL_SERVICE_NAME (the name of this agent in the traces),
+// then
 //
 //	go run ./genai 'Will it snow in Oslo?'
 package main
@@ -13,7 +13,10 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -24,8 +27,10 @@ import (
 )
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	// This SDK takes a stream that was cut for a whole one; WithStreamErrors makes the cut an error.
-	if err := ask(context.Background(), os.Stdout, strings.Join(os.Args[1:], " "), otelllm.WithStreamErrors()); err != nil {
+	if err := ask(ctx, os.Stdout, strings.Join(os.Args[1:], " "), otelllm.WithStreamErrors()); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -36,7 +41,11 @@ func ask(ctx context.Context, out io.Writer, question string, opts ...otelllm.Tr
 		return err
 	}
 	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
-	defer func() { _ = provider.Shutdown(ctx) }() // sends what is left; OpenTelemetry logs what fails
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second) // a signal may have cancelled ctx
+		defer cancel()
+		_ = provider.Shutdown(ctx) // sends what is left; OpenTelemetry logs what fails
+	}()
 	otel.SetTracerProvider(provider)
 
 	client, err := genai.NewClient(ctx, &genai.ClientConfig{ // reads GEMINI_API_KEY and GOOGLE_GEMINI_BASE_URL

@@ -1,7 +1,7 @@
-// Go-openai answers a question about the weather with sashabaranov/go-openai: it
-// streams, and it executes the one tool that it offers. Set OPENAI_API_KEY
-// (OPENAI_BASE_URL for another endpoint) and OTEL_EXPORTER_OTLP_ENDPOINT
-// (http://localhost:4318 for a Collector on this machine), then
+// Go-openai answers a question about the weather with sashabaranov/go-openai: it streams, and it executes the one tool
+// that it offers. Set OPENAI_API_KEY (OPENAI_BASE_URL for another endpoint), OTEL_EXPORTER_OTLP_ENDPOINT
+// (http://localhost:4318 for a Collector on this machine) and OTEL_SERVICE_NAME (the name of this agent in the traces),
+// then
 //
 //	go run ./go-openai 'Will it snow in Oslo?'
 package main
@@ -15,7 +15,10 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
+	"time"
 
 	openai "github.com/sashabaranov/go-openai"
 	"go.opentelemetry.io/otel"
@@ -26,8 +29,10 @@ import (
 )
 
 func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	// This SDK takes a stream that was cut for a whole one; WithStreamErrors makes the cut an error.
-	if err := ask(context.Background(), os.Stdout, strings.Join(os.Args[1:], " "), otelllm.WithStreamErrors()); err != nil {
+	if err := ask(ctx, os.Stdout, strings.Join(os.Args[1:], " "), otelllm.WithStreamErrors()); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -38,7 +43,11 @@ func ask(ctx context.Context, out io.Writer, question string, opts ...otelllm.Tr
 		return err
 	}
 	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
-	defer func() { _ = provider.Shutdown(ctx) }() // sends what is left; OpenTelemetry logs what fails
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second) // a signal may have cancelled ctx
+		defer cancel()
+		_ = provider.Shutdown(ctx) // sends what is left; OpenTelemetry logs what fails
+	}()
 	otel.SetTracerProvider(provider)
 
 	config := openai.DefaultConfig(os.Getenv("OPENAI_API_KEY"))

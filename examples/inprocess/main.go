@@ -1,5 +1,6 @@
 // Inprocess asks a model that lives in the same process: no HTTP, no SDK, and the same facts and verdicts. Set
-// OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4318 for a Collector on this machine), then
+// OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4318 for a Collector on this machine) and OTEL_SERVICE_NAME (the name of
+// this agent in the traces), then
 //
 //	go run ./inprocess 'Why is the sky blue?'
 //
@@ -15,6 +16,8 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -25,11 +28,14 @@ import (
 
 func main() {
 	ctx, abort := otelllm.WithAbort(context.Background())
-	interrupted := make(chan os.Signal, 1)
-	signal.Notify(interrupted, os.Interrupt)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		<-interrupted
-		abort(otelllm.AbortUser, "ctrl_c")
+		if <-signals == os.Interrupt {
+			abort(otelllm.AbortUser, "ctrl_c")
+		} else {
+			abort(otelllm.AbortShutdown, "sigterm")
+		}
 	}()
 	if err := ask(ctx, os.Stdout, backwards, strings.Join(os.Args[1:], " ")); err != nil {
 		log.Fatal(err)
@@ -42,8 +48,11 @@ func ask(ctx context.Context, out io.Writer, m model, question string) error {
 		return err
 	}
 	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
-	// Sends what is left, also where ctx is what ended the run; OpenTelemetry logs what fails.
-	defer func() { _ = provider.Shutdown(context.WithoutCancel(ctx)) }()
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second) // a signal may have cancelled ctx
+		defer cancel()
+		_ = provider.Shutdown(ctx) // sends what is left; OpenTelemetry logs what fails
+	}()
 	otel.SetTracerProvider(provider)
 
 	runCtx, run := otelllm.StartRun(ctx, "example")

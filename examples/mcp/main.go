@@ -1,8 +1,7 @@
-// Mcp answers a question with openai-go and the tools of an MCP server, whose
-// annotations say what a tool may do: the verdict on a run that broke depends on it.
-// Set MCP_URL (an MCP server over streamable HTTP), OPENAI_API_KEY (OPENAI_BASE_URL
-// for another endpoint) and OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4318 for a
-// Collector on this machine), then
+// Mcp answers a question with openai-go and the tools of an MCP server, whose annotations say what a tool may do: the
+// verdict on a run that broke depends on it. Set MCP_URL (an MCP server over streamable HTTP), OPENAI_API_KEY
+// (OPENAI_BASE_URL for another endpoint), OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4318 for a Collector on this
+// machine) and OTEL_SERVICE_NAME (the name of this agent in the traces), then
 //
 //	go run ./mcp 'Tell Ann that it will snow.'
 package main
@@ -16,7 +15,10 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/openai/openai-go/v3"
@@ -29,7 +31,9 @@ import (
 )
 
 func main() {
-	if err := ask(context.Background(), os.Stdout, strings.Join(os.Args[1:], " ")); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := ask(ctx, os.Stdout, strings.Join(os.Args[1:], " ")); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -40,7 +44,11 @@ func ask(ctx context.Context, out io.Writer, question string) error {
 		return err
 	}
 	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
-	defer func() { _ = provider.Shutdown(ctx) }() // sends what is left; OpenTelemetry logs what fails
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second) // a signal may have cancelled ctx
+		defer cancel()
+		_ = provider.Shutdown(ctx) // sends what is left; OpenTelemetry logs what fails
+	}()
 	otel.SetTracerProvider(provider)
 
 	server := &mcp.StreamableClientTransport{Endpoint: os.Getenv("MCP_URL")}

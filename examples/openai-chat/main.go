@@ -1,5 +1,6 @@
 // Openai-chat asks one question with openai-go over Chat Completions. Set OPENAI_API_KEY (OPENAI_BASE_URL for another
-// endpoint) and OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4318 for a Collector on this machine), then
+// endpoint), OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4318 for a Collector on this machine) and OTEL_SERVICE_NAME
+// (the name of this agent in the traces), then
 //
 //	go run ./openai-chat 'Why is the sky blue?'
 package main
@@ -11,7 +12,10 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -23,7 +27,9 @@ import (
 )
 
 func main() {
-	if err := ask(context.Background(), os.Stdout, strings.Join(os.Args[1:], " ")); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := ask(ctx, os.Stdout, strings.Join(os.Args[1:], " ")); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -34,7 +40,11 @@ func ask(ctx context.Context, out io.Writer, question string) error {
 		return err
 	}
 	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
-	defer func() { _ = provider.Shutdown(ctx) }() // sends what is left; OpenTelemetry logs what fails
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second) // a signal may have cancelled ctx
+		defer cancel()
+		_ = provider.Shutdown(ctx) // sends what is left; OpenTelemetry logs what fails
+	}()
 	otel.SetTracerProvider(provider)
 
 	client := openai.NewClient(option.WithHTTPClient(&http.Client{

@@ -1,6 +1,6 @@
-// Realtime talks to a model of the OpenAI Realtime API over a WebSocket and lets it look up the weather. Set OPENAI_API_KEY
-// (OPENAI_BASE_URL for another endpoint) and OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4318 for a Collector on this
-// machine), then
+// Realtime talks to a model of the OpenAI Realtime API over a WebSocket and lets it look up the weather. Set
+// OPENAI_API_KEY (OPENAI_BASE_URL for another endpoint), OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4318 for a
+// Collector on this machine) and OTEL_SERVICE_NAME (the name of this agent in the traces), then
 //
 //	go run ./realtime 'Will it snow in Oslo?'
 package main
@@ -15,7 +15,10 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/coder/websocket"
 	"go.opentelemetry.io/otel"
@@ -26,7 +29,9 @@ import (
 )
 
 func main() {
-	if err := ask(context.Background(), os.Stdout, forecast, strings.Join(os.Args[1:], " ")); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := ask(ctx, os.Stdout, forecast, strings.Join(os.Args[1:], " ")); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -37,7 +42,11 @@ func ask(ctx context.Context, out io.Writer, weather tool, question string) erro
 		return err
 	}
 	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
-	defer func() { _ = provider.Shutdown(ctx) }() // sends what is left; OpenTelemetry logs what fails
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second) // a signal may have cancelled ctx
+		defer cancel()
+		_ = provider.Shutdown(ctx) // sends what is left; OpenTelemetry logs what fails
+	}()
 	otel.SetTracerProvider(provider)
 
 	runCtx, run := otelllm.StartRun(ctx, "example", otelllm.WithToolsRecorded())

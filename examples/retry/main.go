@@ -14,7 +14,9 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/openai/openai-go/v3"
@@ -39,7 +41,9 @@ func main() {
 		out:  os.Stdout,
 		base: http.DefaultTransport,
 	}
-	if err := a.run(context.Background(), strings.Join(os.Args[1:], " ")); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := a.run(ctx, strings.Join(os.Args[1:], " ")); err != nil {
 		log.Fatal(err)
 	}
 }
