@@ -46,7 +46,7 @@ DEMO_JAEGER_FLAGS ?=
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 # Compiled as the Collector is, so that what both are made of is compiled once.
 .PHONY: demo
@@ -124,7 +124,7 @@ oracle: ## every client over every stream cut at every byte, what it gave agains
 	@$(BUILD)/oracle -seed $(SEED) $(ORACLEFLAGS)
 
 .PHONY: lint
-lint: $(TOOLS)/golangci-lint ## golangci-lint in all modules: style, mistakes, and who may import whom
+lint: $(TOOLS)/golangci-lint ## golangci-lint in all modules: style and mistakes
 	@scripts/check-words
 	@MODULES="$(MODULES) bench" $(PLAIN) scripts/each-module lint "$(CURDIR)/$<" run --config "$(CURDIR)/.golangci.yml" ./...
 
