@@ -148,7 +148,7 @@ func factTable(t *testing.T, collector string, k kind, complete runJSON) string 
 		}
 	}
 	var b strings.Builder
-	b.WriteString("| | fact | without it nobody knows | the example's verdict without it |\n|---|---|---|---|\n")
+	b.WriteString("| | fact | unknown without it | the example's verdict without it |\n|---|---|---|---|\n")
 	for i, fact := range facts {
 		need, becomes := "", "–"
 		if fact.needed {

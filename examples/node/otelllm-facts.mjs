@@ -1,6 +1,8 @@
 // What happened to each model request, on spans of its own: the facts of
 // docs/reference/attributes.md, from which llm_classify makes its verdicts. It needs
-// @opentelemetry/api and nothing else; copy this file.
+// @opentelemetry/api and nothing else; copy this file. The process needs an SDK: a
+// TracerProvider (the service's name is OTEL_SERVICE_NAME) and a context manager, an
+// AsyncLocalStorageContextManager, without which no request or tool knows its run.
 //
 //   const openai = new OpenAI({ fetch: factsFetch() });   // or Anthropic: whatever takes a fetch
 //   const stop = new AbortController();                   // stop.abort(new Abort('user', 'stop_button'))
