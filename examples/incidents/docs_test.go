@@ -109,12 +109,12 @@ func page(tellings []incident.Telling) string {
 		t := &tellings[i]
 		s := t.Story
 		fmt.Fprintf(&b, "\n## %d. %s\n\n", i+1, s.Title)
-		for _, p := range []string{"**What people met.** " + s.Met, "**What had happened.** " + s.Happened} {
+		for _, p := range []string{"**What users saw.** " + s.Met, "**What had happened.** " + s.Happened} {
 			fmt.Fprintf(&b, "%s\n\n", strings.Join(report.Wrap(p, 120), "\n"))
 		}
 		b.WriteString(output(t))
 		fmt.Fprintf(&b, "%s\n\n", strings.Join(report.Wrap("**What to do.** "+s.Do, 120), "\n"))
-		fmt.Fprintf(&b, "Play it: `go run ./incidents -only %s`; read it: [examples/incidents/%[1]s](../examples/incidents/%[1]s/story.go).\n", s.Name)
+		fmt.Fprintf(&b, "Run it: `go run ./incidents -only %s`. Source: [examples/incidents/%[1]s](../examples/incidents/%[1]s/story.go).\n", s.Name)
 	}
 	return b.String() + "\n"
 }

@@ -26,13 +26,14 @@ func Story() incident.Story {
 	return incident.Story{
 		Name:  "cleandone",
 		Title: "An upstream's error behind a clean [DONE]",
-		Met: "The agent says nothing, and says so with success: no error anywhere, every status is 200. Dashboards are green " +
-			"while people complain of empty answers.",
-		Happened: "The provider was overloaded and said so inside of its 200 stream. The gateway in between passes on what has " +
-			"choices, which an error has not, and then [DONE]. An answer that ends well and has nothing in it is a failure.",
-		Do: "Ask again, automatically: nothing came. Put `otelllm.NewHandler` and `otelllm.NewTransport` into the gateway, so that " +
-			"its span names the upstream's error; without them the agent's request still says `empty_completion`. Then let the " +
-			"gateway pass errors on.",
+		Met: "The agent returns an empty answer and reports success: there is no error, and every status is 200. " +
+			"Dashboards are green while users complain about empty answers.",
+		Happened: "The provider was overloaded and reported that inside its 200 stream. The gateway in between forwards only " +
+			"events with choices, which an error does not have, and then [DONE]. An answer that ends well and is empty " +
+			"is a failure.",
+		Do: "Retry automatically: nothing had arrived. Put `otelllm.NewHandler` and `otelllm.NewTransport` into the " +
+			"gateway, so that its span names the upstream's error; without them the agent's request still says " +
+			"`empty_completion`. Then make the gateway forward errors.",
 		Telemetry: "otelhttp, in the agent and on both sides of the gateway; run and model call by hand",
 		Acts: []incident.Act{{
 			Wire: faultyllm.Chat,

@@ -93,7 +93,7 @@ func (a *Act) Headline(before *Played) string {
 func (t *Telling) Print(p *report.Printer) {
 	s := t.Story
 	fmt.Fprintf(p.W, "%s: %s\n\n", s.Name, s.Title)
-	paragraph(p.W, "What people met. "+s.Met)
+	paragraph(p.W, "What users saw. "+s.Met)
 	paragraph(p.W, "What had happened. "+s.Happened)
 	t.Output(p)
 	paragraph(p.W, "What to do. "+s.Do)

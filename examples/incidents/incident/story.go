@@ -14,7 +14,7 @@ import (
 type Story struct {
 	Name      string // of its folder
 	Title     string
-	Met       string // what people met
+	Met       string // what users saw
 	Happened  string // what had happened
 	Do        string // what to do about it
 	Telemetry string // whose spans the agent had

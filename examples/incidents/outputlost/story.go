@@ -19,13 +19,14 @@ func Story() incident.Story {
 	return incident.Story{
 		Name:  "outputlost",
 		Title: "A finished tool's output, lost on a retry",
-		Met: "The provider refuses a request as invalid, status 400. Trying again gives the same; the conversation is dead, and " +
-			"the patch that was made in it is there, though nothing says so.",
-		Happened: "The tool had run. The request that carried its output was cut, and the retry was built from a history saved " +
-			"before the output had come. A call without its output is what the provider refuses.",
-		Do: "Do not repeat the run unasked: the tool has had its effect. The refused request says what is wrong with it, " +
-			"`history_broken / missing_output`: no retry as it is. Put the lost output back into the history, by the id that " +
-			"`llm.history.missing_outputs` names, and ask again. In the agent, save a tool's output before the request that carries it.",
+		Met: "The provider refuses a request as invalid, with status 400. A retry gives the same error. The " +
+			"conversation cannot continue, and the patch that was made in it exists, though no message mentions it.",
+		Happened: "The tool had run. The request with its output was cut, and the retry was built from a history that was " +
+			"saved before the output arrived. The provider refuses a call without its output.",
+		Do: "Do not repeat the run without asking: the tool has had its effect. The verdict on the refused request " +
+			"names the problem, `history_broken / missing_output`: do not retry it unchanged. Put the lost output back " +
+			"into the history, by the id in `llm.history.missing_outputs`, and retry. In the agent, save a tool's " +
+			"output before the request that carries it.",
 		Telemetry: "anthropic-sdk-go's own spans and otelhttp; run and tool by hand",
 		Acts: []incident.Act{{
 			Wire: faultyllm.Anthropic,

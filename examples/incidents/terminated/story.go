@@ -38,12 +38,13 @@ func story(before ...faultyllm.Step) incident.Story {
 	return incident.Story{
 		Name:  "terminated",
 		Title: "The same word again and again",
-		Met: "Runs fail several times a day with the one word \"terminated\" (in Go: \"unexpected EOF\"). They all look alike, so " +
-			"that nobody dares to retry them, and people are shown an error each time.",
-		Happened: "A proxy closed connections in the middle of answers. What differed was how far the answer had come: nothing yet, " +
-			"a text on the screen, or half of a tool call. The word is the same for all of them.",
-		Do: "Retry automatically where the verdict says so, which is most of them; ask where text had been shown. Then look at " +
-			"the phase and at `llm.stream.longest_gap`: cuts that come after the same silence are a proxy's idle timeout.",
+		Met: "Runs fail several times a day with the one word \"terminated\" (in Go: \"unexpected EOF\"). All failures look " +
+			"alike, so retries are not considered safe, and users get an error each time.",
+		Happened: "A proxy closed connections in the middle of answers. The failures differed in how much of the answer had " +
+			"arrived: nothing yet, a text on the screen, or half of a tool call. The word is the same for all of them.",
+		Do: "Retry automatically where the verdict allows it, which is most of the time; ask where text had been " +
+			"shown. Then look at the phase and at `llm.stream.longest_gap`: cuts that come after the same silence are " +
+			"the idle timeout of a proxy.",
 		Telemetry: "otelhttp; run and model call by hand",
 		Acts: []incident.Act{
 			act("nothing yet", semconv.PhaseResponseStarted, semconv.RetrySafetySafeAutoRetry, semconv.RetryReasonNoOutput, faultyllm.Begin()),

@@ -26,13 +26,13 @@ func story(before ...faultyllm.Step) incident.Story {
 	return incident.Story{
 		Name:  "toolblamed",
 		Title: "A disconnect inside a tool call, reported as a tool's failure",
-		Met: "The patch tool fails every now and then, with \"tool execution aborted\". Its owners find nothing: their tool " +
-			"works, and its log has no such call.",
-		Happened: "The connection was reset while the model was still writing the tool's input. The agent shows a call as soon as it " +
-			"begins, and opens its span there; when the stream broke, it swept what was still open off the screen as failed. " +
-			"The tool had never been started.",
-		Do: "Ask again, automatically: nothing had been shown and nothing had been done. Do not look at the tool. " +
-			"In the agent, start the tool's span where the tool starts.",
+		Met: "The patch tool sometimes fails with \"tool execution aborted\". Its owners find nothing: the tool works, " +
+			"and its log has no such call.",
+		Happened: "The connection was reset while the model was still writing the tool's input. The agent shows a call as " +
+			"soon as it begins, and starts its span there. When the stream broke, the agent marked every open call as " +
+			"failed. The tool had never been started.",
+		Do: "Retry automatically: nothing had been shown and nothing had been done. Do not debug the tool. In the " +
+			"agent, start the tool's span where the tool starts.",
 		Telemetry: "anthropic-sdk-go's own spans and otelhttp; run and tool by hand",
 		Acts: []incident.Act{{
 			Wire: faultyllm.Anthropic,

@@ -21,12 +21,13 @@ func Story() incident.Story {
 	return incident.Story{
 		Name:  "unheard",
 		Title: "A tool's failure that never reached the model",
-		Met: "The patch tool cannot connect, the trace says: connection refused. But the tool connects to nothing; it changes " +
-			"files. And the model never tried another way, as it does when a patch fails.",
-		Happened: "The patch did not apply. That failure was to be told to the model through the service that keeps the " +
-			"conversation, which was down. One span, two errors: the second is the one that was recorded.",
-		Do: "Ask before the run is repeated: the tool may have changed things before it failed. Mend the way of the outputs, " +
-			"and keep them until they are delivered (`Tool.RecordOutputCached`). The tool's own failure is for the model to answer.",
+		Met: "The trace says that the patch tool cannot connect: connection refused. But the tool makes no connections; " +
+			"it changes files. And the model never tried another way, as it does when a patch fails.",
+		Happened: "The patch did not apply. The model was to get that failure through the service that stores the " +
+			"conversation, which was down. There were two errors on one span, and the second one was recorded.",
+		Do: "Ask before the run is repeated: the tool may have changed things before it failed. Repair the delivery of " +
+			"outputs, and keep them until they are delivered (`Tool.RecordOutputCached`). The tool's own failure is " +
+			"for the model to handle.",
 		Telemetry: "otelhttp; run, model call and tool by hand",
 		Acts: []incident.Act{{
 			Wire: faultyllm.Responses,
