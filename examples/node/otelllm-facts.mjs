@@ -52,7 +52,7 @@ export function withRun(agent, { signal, toolsRecorded = false } = {}, fn) {
       else failed(span, nameOf(error));
       throw error;
     } finally {
-      for (const request of run.open) request.end('abandoned'); // nobody is left to read it
+      for (const request of run.open) request.end('abandoned'); // nothing reads it any more
       span.setAttributes({ 'llm.run.requests': run.requests, ...((run.tools || toolsRecorded) && { 'llm.run.tools': run.tools }) });
       span.end();
     }
@@ -100,8 +100,8 @@ export function withTool({ id, name, effect = 'unknown' }, fn) {
   });
 }
 
-// effectOf is the effect that an MCP tool's annotations tell of. Only what the server
-// said counts, and only of a server that you trust.
+// effectOf is the effect that an MCP tool's annotations declare. Only what the server
+// declared counts, and only of a server that you trust.
 export function effectOf(annotations) {
   const { readOnlyHint, idempotentHint, destructiveHint, openWorldHint } = annotations ?? {};
   if (readOnlyHint) return 'read_only';
@@ -659,7 +659,7 @@ function chainOf(error) {
   return names;
 }
 
-// isAbort: the error is the word of somebody on this side who stopped it.
+// isAbort reports whether the error comes from this side, which stopped the request.
 // After the signal nothing else is the cause: what fails then is cleanup.
 function isAbort(error, signal) {
   return Boolean(signal?.aborted) || error instanceof Abort || error?.name === 'AbortError' || error?.name === 'TimeoutError';

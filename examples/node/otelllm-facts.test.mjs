@@ -116,7 +116,7 @@ test('other requests pass untouched', async () => {
   assert.equal(spans.length, 0);
 });
 
-test('a whole document is read by whoever reads it', async () => {
+test('a complete document is read by any reader', async () => {
   const document = JSON.stringify({ id: 'r', choices: [{ index: 0, message: { content: 'CANARY_answer' }, finish_reason: 'stop' }] });
   const { fetch } = answering([document], { type: 'application/json' });
   const [span] = await spansOf(async () => {
@@ -143,7 +143,7 @@ test('no words are recorded', async () => {
   }
 });
 
-test('a stream that nobody reads ends with its run', async () => {
+test('a stream without a reader ends with its run', async () => {
   const spans = await spansOf(() => withRun('coder', {}, async () => {
     const { body } = await factsFetch(answering([chunk({ content: 'x' }), chunk({ content: 'y' })]).fetch)(url, ask());
     await body.getReader().read();

@@ -2,8 +2,8 @@
 //   node run.mjs <producer> <tasks.json>
 // Tasks are those of lib/agent.mjs, with a name; for each a line of JSON says which
 // trace it left and what the application saw: names and codes of errors, no words. A
-// last line says {"unhandled":true} when a promise was rejected with nobody to see it,
-// which ends a process that does not provide for it.
+// last line says {"unhandled":true} when a promise was rejected and no handler saw it,
+// which ends a process that does not handle the event.
 // Spans go to OTEL_EXPORTER_OTLP_ENDPOINT. NODE_HTTP_SPANS=1 adds those of undici.
 import { readFileSync } from 'node:fs';
 import { SpanKind, trace } from '@opentelemetry/api';
@@ -12,7 +12,7 @@ import { UndiciInstrumentation } from '@opentelemetry/instrumentation-undici';
 import { runOf } from './lib/agent.mjs';
 import { startTelemetry } from './lib/telemetry.mjs';
 
-// An instrumentation that splits a stream may leave the error of one half to nobody.
+// An instrumentation that splits a stream may leave the error of one half unhandled.
 let unhandled = false;
 process.on('unhandledRejection', () => { unhandled = true; });
 

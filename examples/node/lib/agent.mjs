@@ -7,7 +7,7 @@ const maxTurns = 4;
 
 // loop runs an agent on a model that keeps its own history:
 //   user(text), ask({signal, onText}) → calls [{id, name, input}], output(call, text)
-// onText returns true when nobody wants to read on.
+// onText returns true when the reader stops reading.
 export async function loop(model, { prompt, tools, signal, onText, endOnToolFailure }) {
   model.user(prompt);
   for (let turn = 0; turn < maxTurns; turn++) {
