@@ -11,7 +11,7 @@ const (
 	// Type: enum [AbortSource]. Written by the client.
 	AbortSourceKey = attribute.Key("llm.abort.source")
 
-	// AbortReasonKey is the key of "llm.abort.reason". The application's own word
+	// AbortReasonKey is the key of "llm.abort.reason". The application's own name
 	// for the reason.
 	//
 	// At most 80 bytes. Low cardinality, such as the name of a button.
@@ -36,8 +36,9 @@ const (
 	// ClassificationTriggerKey is the key of "llm.classification.trigger". Why the
 	// verdict was reached at that moment.
 	//
-	// Verdicts whose trigger is client were written by the client about what it
-	// saw itself. They give way to the processor's, which saw more.
+	// Verdicts with the trigger client were written by the client about what it
+	// observed itself. The processor's verdicts replace them, because it observes
+	// more.
 	//
 	// Type: enum [Trigger]. Written by the processor.
 	ClassificationTriggerKey = attribute.Key("llm.classification.trigger")
@@ -53,13 +54,12 @@ const (
 	// FailureClassKey is the key of "llm.failure.class". What kind of failure it
 	// was.
 	//
-	// What began first is the failure; cleanup that followed it never replaces it.
+	// The first failure counts; cleanup that follows never replaces it.
 	//
 	// Type: enum [Class]. Written by the processor.
 	FailureClassKey = attribute.Key("llm.failure.class")
 
-	// FailureCauseKey is the key of "llm.failure.cause". What brought the failure
-	// about.
+	// FailureCauseKey is the key of "llm.failure.cause". What caused the failure.
 	//
 	// Read together with llm.failure.class: one cause may belong to several
 	// classes.
@@ -73,7 +73,8 @@ const (
 	// Type: enum [Phase]. Written by the processor.
 	FailurePhaseKey = attribute.Key("llm.failure.phase")
 
-	// FailureOriginKey is the key of "llm.failure.origin". Whose doing it was.
+	// FailureOriginKey is the key of "llm.failure.origin". Which side caused the
+	// failure.
 	//
 	// Type: enum [Origin]. Written by the processor.
 	FailureOriginKey = attribute.Key("llm.failure.origin")
@@ -95,7 +96,7 @@ const (
 	FailureSummaryKey = attribute.Key("llm.failure.summary")
 
 	// FailureSummaryKeyKey is the key of "llm.failure.summary_key". Which sentence
-	// of the summary says what had happened before the failure.
+	// of the summary describes what had happened before the failure.
 	//
 	// For programs that translate the summary. Its first sentence follows from the
 	// class, the cause and the phase, its last one from the retry reason.
@@ -104,7 +105,7 @@ const (
 	FailureSummaryKeyKey = attribute.Key("llm.failure.summary_key")
 
 	// FailureEvidenceKey is the key of "llm.failure.evidence". The facts that
-	// decided, each as fact=value.
+	// decided the verdict, each as fact=value.
 	//
 	// At most 24 entries of at most 256 bytes.
 	//
@@ -142,7 +143,7 @@ const (
 	// Type: boolean. Written by the client.
 	ProviderErrorInBandKey = attribute.Key("llm.provider_error.in_band")
 
-	// RequestAttemptKey is the key of "llm.request.attempt". Which try of this
+	// RequestAttemptKey is the key of "llm.request.attempt". Which attempt of this
 	// model call the request was, 1 for the first.
 	//
 	// From the retry header that the SDK sends, or from the caller. Every attempt
@@ -152,13 +153,13 @@ const (
 	RequestAttemptKey = attribute.Key("llm.request.attempt")
 
 	// RequestBackgroundKey is the key of "llm.request.background". Whether the
-	// provider goes on with the request also when the stream is not read.
+	// provider continues the request even if the stream is not read.
 	//
 	// Type: boolean. Written by the client.
 	RequestBackgroundKey = attribute.Key("llm.request.background")
 
 	// RequestIDKey is the key of "llm.request.id". The provider's own id of the
-	// exchange, to be named to its support.
+	// exchange, for its support.
 	//
 	// At most 128 bytes. From the headers x-request-id, request-id,
 	// x-amzn-requestid, x-ms-request-id or cf-ray.
@@ -195,15 +196,16 @@ const (
 	HistoryToolOutputsKey = attribute.Key("llm.history.tool_outputs")
 
 	// HistoryMissingOutputsKey is the key of "llm.history.missing_outputs". Ids of
-	// the tool calls that ran to an output which the next request does not carry.
+	// the tool calls that returned an output which the next request does not
+	// contain.
 	//
 	// At most 64 entries of at most 256 bytes.
 	//
 	// Type: string[]. Written by the processor.
 	HistoryMissingOutputsKey = attribute.Key("llm.history.missing_outputs")
 
-	// RetryAfterKey is the key of "llm.retry.after". How long the provider wishes
-	// to be left alone before the next try.
+	// RetryAfterKey is the key of "llm.retry.after". How long the provider asks to
+	// wait before the next attempt.
 	//
 	// In seconds, from the headers retry-after and retry-after-ms or from the
 	// error's body.
@@ -211,20 +213,19 @@ const (
 	// Type: double, s. Written by the client.
 	RetryAfterKey = attribute.Key("llm.retry.after")
 
-	// RetrySafetyKey is the key of "llm.retry.safety". Whether trying again is
-	// safe.
+	// RetrySafetyKey is the key of "llm.retry.safety". Whether a retry is safe.
 	//
-	// Ordered from the safest on. One more side effect, or one fact less, never
+	// Ordered, the safest first. One more side effect, or one fact less, never
 	// makes it safer.
 	//
 	// Type: enum [RetrySafety]. Written by the processor.
 	RetrySafetyKey = attribute.Key("llm.retry.safety")
 
-	// RetryReasonKey is the key of "llm.retry.reason". What decided about the
-	// safety of trying again.
+	// RetryReasonKey is the key of "llm.retry.reason". What decided the safety of
+	// a retry.
 	//
-	// A guard, in the order in which guards speak, or what was seen where no guard
-	// asked for more than safe_auto_retry.
+	// A guard, in the order in which guards apply, or what was observed where no
+	// guard asked for more than safe_auto_retry.
 	//
 	// Type: enum [RetryReason]. Written by the processor.
 	RetryReasonKey = attribute.Key("llm.retry.reason")
@@ -233,9 +234,9 @@ const (
 	// tool belongs to.
 	//
 	// 16 lower-case hex digits, so 16 bytes. With it a reader finds the run
-	// without having seen the spans in between. On a run span it names the run
-	// around it in the same process, whose llm.run.requests and llm.run.tools
-	// include this run's.
+	// without the spans in between. On a run span it names the run around it in
+	// the same process, whose llm.run.requests and llm.run.tools include this
+	// run's.
 	//
 	// Type: string. Written by the client.
 	RunIDKey = attribute.Key("llm.run.id")
@@ -243,7 +244,7 @@ const (
 	// RunRequestsKey is the key of "llm.run.requests". How many request spans
 	// began under this run and the runs within it.
 	//
-	// With llm.run.tools it tells a reader when it has seen everything.
+	// With llm.run.tools a reader knows when it has everything.
 	//
 	// Type: int. Written by the client.
 	RunRequestsKey = attribute.Key("llm.run.requests")
@@ -258,13 +259,13 @@ const (
 	// Type: int. Written by the client.
 	RunToolsKey = attribute.Key("llm.run.tools")
 
-	// RunOutcomeKey is the key of "llm.run.outcome". How the run came out.
+	// RunOutcomeKey is the key of "llm.run.outcome". How the run ended.
 	//
 	// Type: enum [RunOutcome]. Written by the processor.
 	RunOutcomeKey = attribute.Key("llm.run.outcome")
 
 	// RunTimelineKey is the key of "llm.run.timeline". What happened in the run, a
-	// line for each thing worth telling, with seconds from its start.
+	// line for each notable event, with seconds since its start.
 	//
 	// At most 24 entries of at most 256 bytes. Of a longer timeline the first 8,
 	// the last 5 and every line that ends something are kept, and one line says
@@ -274,7 +275,7 @@ const (
 	RunTimelineKey = attribute.Key("llm.run.timeline")
 
 	// RunRecoveredFailuresKey is the key of "llm.run.recovered_failures". How many
-	// failures a later attempt or the model made good.
+	// failures a later attempt or the model recovered from.
 	//
 	// Type: int. Written by the processor.
 	RunRecoveredFailuresKey = attribute.Key("llm.run.recovered_failures")
@@ -282,8 +283,8 @@ const (
 	// StreamPhaseKey is the key of "llm.stream.phase". Where the request was when
 	// it ended.
 	//
-	// Not the furthest that it ever came: text, and then a tool input that is cut,
-	// is tool_input. On a request it never passes tool_call_ready, except to
+	// Not the furthest phase: text followed by a tool input that is cut is
+	// tool_input. On a request it never passes tool_call_ready, except to
 	// stream_end.
 	//
 	// Type: enum [Phase]. Written by the client.
@@ -295,16 +296,16 @@ const (
 	StreamEndKey = attribute.Key("llm.stream.end")
 
 	// StreamUnreadKey is the key of "llm.stream.unread". Whether a part of what
-	// the consumer was given could not be decoded.
+	// the consumer received could not be decoded.
 	//
-	// Then the counts below are what was seen at least, and a count of which
-	// nothing was seen is absent.
+	// Then the counts below are lower bounds, and a count of something that was
+	// not observed is absent.
 	//
 	// Type: boolean. Written by the client.
 	StreamUnreadKey = attribute.Key("llm.stream.unread")
 
 	// StreamEventsKey is the key of "llm.stream.events". How many semantic events
-	// came. Comments and pings are not among them.
+	// arrived. Comments and pings are not among them.
 	//
 	// Type: int. Written by the client.
 	StreamEventsKey = attribute.Key("llm.stream.events")
@@ -316,7 +317,7 @@ const (
 	StreamBytesKey = attribute.Key("llm.stream.bytes")
 
 	// StreamKeepalivesKey is the key of "llm.stream.keepalives". How many comments
-	// and pings came. They are bytes and no progress.
+	// and pings arrived. They are bytes, but not progress.
 	//
 	// Type: int. Written by the client.
 	StreamKeepalivesKey = attribute.Key("llm.stream.keepalives")
@@ -417,14 +418,14 @@ const (
 	ToolOutcomeKey = attribute.Key("llm.tool.outcome")
 
 	// ToolFailedBeforeEffectKey is the key of "llm.tool.failed_before_effect".
-	// Whether the application vouches that the tool failed before it had any
+	// Whether the application declares that the tool failed before it had any
 	// effect.
 	//
 	// Type: boolean. Written by the client.
 	ToolFailedBeforeEffectKey = attribute.Key("llm.tool.failed_before_effect")
 
-	// ToolOutputDeliveryKey is the key of "llm.tool.output_delivery". What became
-	// of the output on its way to the model.
+	// ToolOutputDeliveryKey is the key of "llm.tool.output_delivery". Whether the
+	// output was delivered to the model.
 	//
 	// Type: enum [OutputDelivery]. Written by the client.
 	ToolOutputDeliveryKey = attribute.Key("llm.tool.output_delivery")
@@ -517,7 +518,7 @@ func AbortSourceAttr(val AbortSource) attribute.KeyValue {
 	return AbortSourceKey.String(val.String())
 }
 
-// AbortReason is the attribute "llm.abort.reason". The application's own word
+// AbortReason is the attribute "llm.abort.reason". The application's own name
 // for the reason.
 func AbortReason(val string) attribute.KeyValue {
 	return AbortReasonKey.String(val)
@@ -553,8 +554,7 @@ func FailureClass(val Class) attribute.KeyValue {
 	return FailureClassKey.String(val.String())
 }
 
-// FailureCause is the attribute "llm.failure.cause". What brought the failure
-// about.
+// FailureCause is the attribute "llm.failure.cause". What caused the failure.
 func FailureCause(val Cause) attribute.KeyValue {
 	return FailureCauseKey.String(val.String())
 }
@@ -565,7 +565,8 @@ func FailurePhase(val Phase) attribute.KeyValue {
 	return FailurePhaseKey.String(val.String())
 }
 
-// FailureOrigin is the attribute "llm.failure.origin". Whose doing it was.
+// FailureOrigin is the attribute "llm.failure.origin". Which side caused the
+// failure.
 func FailureOrigin(val Origin) attribute.KeyValue {
 	return FailureOriginKey.String(val.String())
 }
@@ -583,13 +584,13 @@ func FailureSummary(val string) attribute.KeyValue {
 }
 
 // FailureSummaryKeyAttr is the attribute "llm.failure.summary_key". Which
-// sentence of the summary says what had happened before the failure.
+// sentence of the summary describes what had happened before the failure.
 func FailureSummaryKeyAttr(val SummaryKey) attribute.KeyValue {
 	return FailureSummaryKeyKey.String(val.String())
 }
 
 // FailureEvidence is the attribute "llm.failure.evidence". The facts that
-// decided, each as fact=value.
+// decided the verdict, each as fact=value.
 func FailureEvidence(val ...string) attribute.KeyValue {
 	return FailureEvidenceKey.StringSlice(val)
 }
@@ -618,20 +619,20 @@ func ProviderErrorInBand(val bool) attribute.KeyValue {
 	return ProviderErrorInBandKey.Bool(val)
 }
 
-// RequestAttempt is the attribute "llm.request.attempt". Which try of this
+// RequestAttempt is the attribute "llm.request.attempt". Which attempt of this
 // model call the request was, 1 for the first.
 func RequestAttempt(val int) attribute.KeyValue {
 	return RequestAttemptKey.Int(val)
 }
 
 // RequestBackground is the attribute "llm.request.background". Whether the
-// provider goes on with the request also when the stream is not read.
+// provider continues the request even if the stream is not read.
 func RequestBackground(val bool) attribute.KeyValue {
 	return RequestBackgroundKey.Bool(val)
 }
 
 // RequestID is the attribute "llm.request.id". The provider's own id of the
-// exchange, to be named to its support.
+// exchange, for its support.
 func RequestID(val string) attribute.KeyValue {
 	return RequestIDKey.String(val)
 }
@@ -655,25 +656,25 @@ func HistoryToolOutputs(val ...string) attribute.KeyValue {
 }
 
 // HistoryMissingOutputs is the attribute "llm.history.missing_outputs". Ids of
-// the tool calls that ran to an output which the next request does not carry.
+// the tool calls that returned an output which the next request does not
+// contain.
 func HistoryMissingOutputs(val ...string) attribute.KeyValue {
 	return HistoryMissingOutputsKey.StringSlice(val)
 }
 
-// RetryAfter is the attribute "llm.retry.after". How long the provider wishes
-// to be left alone before the next try.
+// RetryAfter is the attribute "llm.retry.after". How long the provider asks to
+// wait before the next attempt.
 func RetryAfter(val float64) attribute.KeyValue {
 	return RetryAfterKey.Float64(val)
 }
 
-// RetrySafetyAttr is the attribute "llm.retry.safety". Whether trying again is
-// safe.
+// RetrySafetyAttr is the attribute "llm.retry.safety". Whether a retry is safe.
 func RetrySafetyAttr(val RetrySafety) attribute.KeyValue {
 	return RetrySafetyKey.String(val.String())
 }
 
-// RetryReasonAttr is the attribute "llm.retry.reason". What decided about the
-// safety of trying again.
+// RetryReasonAttr is the attribute "llm.retry.reason". What decided the safety
+// of a retry.
 func RetryReasonAttr(val RetryReason) attribute.KeyValue {
 	return RetryReasonKey.String(val.String())
 }
@@ -696,19 +697,19 @@ func RunTools(val int) attribute.KeyValue {
 	return RunToolsKey.Int(val)
 }
 
-// RunOutcomeAttr is the attribute "llm.run.outcome". How the run came out.
+// RunOutcomeAttr is the attribute "llm.run.outcome". How the run ended.
 func RunOutcomeAttr(val RunOutcome) attribute.KeyValue {
 	return RunOutcomeKey.String(val.String())
 }
 
 // RunTimeline is the attribute "llm.run.timeline". What happened in the run, a
-// line for each thing worth telling, with seconds from its start.
+// line for each notable event, with seconds since its start.
 func RunTimeline(val ...string) attribute.KeyValue {
 	return RunTimelineKey.StringSlice(val)
 }
 
 // RunRecoveredFailures is the attribute "llm.run.recovered_failures". How many
-// failures a later attempt or the model made good.
+// failures a later attempt or the model recovered from.
 func RunRecoveredFailures(val int) attribute.KeyValue {
 	return RunRecoveredFailuresKey.Int(val)
 }
@@ -725,13 +726,13 @@ func StreamEndAttr(val StreamEnd) attribute.KeyValue {
 }
 
 // StreamUnread is the attribute "llm.stream.unread". Whether a part of what the
-// consumer was given could not be decoded.
+// consumer received could not be decoded.
 func StreamUnread(val bool) attribute.KeyValue {
 	return StreamUnreadKey.Bool(val)
 }
 
 // StreamEvents is the attribute "llm.stream.events". How many semantic events
-// came. Comments and pings are not among them.
+// arrived. Comments and pings are not among them.
 func StreamEvents(val int) attribute.KeyValue {
 	return StreamEventsKey.Int(val)
 }
@@ -743,7 +744,7 @@ func StreamBytes(val int) attribute.KeyValue {
 }
 
 // StreamKeepalives is the attribute "llm.stream.keepalives". How many comments
-// and pings came. They are bytes and no progress.
+// and pings arrived. They are bytes, but not progress.
 func StreamKeepalives(val int) attribute.KeyValue {
 	return StreamKeepalivesKey.Int(val)
 }
@@ -828,14 +829,14 @@ func ToolOutcomeAttr(val ToolOutcome) attribute.KeyValue {
 }
 
 // ToolFailedBeforeEffect is the attribute "llm.tool.failed_before_effect".
-// Whether the application vouches that the tool failed before it had any
+// Whether the application declares that the tool failed before it had any
 // effect.
 func ToolFailedBeforeEffect(val bool) attribute.KeyValue {
 	return ToolFailedBeforeEffectKey.Bool(val)
 }
 
-// ToolOutputDelivery is the attribute "llm.tool.output_delivery". What became
-// of the output on its way to the model.
+// ToolOutputDelivery is the attribute "llm.tool.output_delivery". Whether the
+// output was delivered to the model.
 func ToolOutputDelivery(val OutputDelivery) attribute.KeyValue {
 	return ToolOutputDeliveryKey.String(val.String())
 }

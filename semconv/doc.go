@@ -4,7 +4,7 @@
 // dashboard, alert and program that reads them.
 //
 // All of it is generated from the registry in the folder model. What each name
-// means, and on which span it stands, is told in docs/reference/attributes.md.
+// means, and which spans have it, is in docs/reference/attributes.md.
 //
 // A constructor has its key's name without Key. Where an enum type has that very
 // name, the constructor's ends in Attr: [StreamEnd] is the type, [StreamEndAttr]

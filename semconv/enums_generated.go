@@ -23,7 +23,7 @@ const (
 	// AbortSourceWatchdog is "watchdog". The application's own watchdog;
 	// llm.watchdog.kind says which.
 	AbortSourceWatchdog
-	// AbortSourceUnknown is "unknown". It cannot be told.
+	// AbortSourceUnknown is "unknown". Not known.
 	AbortSourceUnknown
 )
 
@@ -93,7 +93,7 @@ const (
 	WatchdogKindUnset WatchdogKind = iota
 	// WatchdogKindConnect is "connect". There was no connection in time.
 	WatchdogKindConnect
-	// WatchdogKindFirstProgress is "first_progress". No semantic event came in
+	// WatchdogKindFirstProgress is "first_progress". No semantic event arrived in
 	// time.
 	WatchdogKindFirstProgress
 	// WatchdogKindIdle is "idle". Between two semantic events it was silent for
@@ -158,13 +158,14 @@ const (
 	// TriggerComplete is "complete". The run's end and everything that it
 	// announced had arrived.
 	TriggerComplete
-	// TriggerRunEnded is "run_ended". The run's end had arrived, without saying
-	// how much there would be.
+	// TriggerRunEnded is "run_ended". The run's end had arrived, but the run had
+	// not announced its spans.
 	TriggerRunEnded
 	// TriggerHoldExpired is "hold_expired". The span had been held as long as
 	// spans may be held.
 	TriggerHoldExpired
-	// TriggerRunExpired is "run_expired". The run's end had not come for too long.
+	// TriggerRunExpired is "run_expired". The run's end had not arrived for too
+	// long.
 	TriggerRunExpired
 	// TriggerSpanLimit is "span_limit". The run had more spans than may be held.
 	TriggerSpanLimit
@@ -172,7 +173,7 @@ const (
 	TriggerMemory
 	// TriggerShutdown is "shutdown". The processor was shutting down.
 	TriggerShutdown
-	// TriggerLate is "late". The span came after its run had been judged.
+	// TriggerLate is "late". The span arrived after its run had been judged.
 	TriggerLate
 	// TriggerClient is "client". The client judged it itself.
 	TriggerClient
@@ -261,25 +262,25 @@ const (
 	// ClassStreamInterrupted is "stream_interrupted". The transport broke after
 	// bytes of the request had left.
 	ClassStreamInterrupted
-	// ClassProtocolViolation is "protocol_violation". What came was not the
-	// protocol.
+	// ClassProtocolViolation is "protocol_violation". The response did not follow
+	// the protocol.
 	ClassProtocolViolation
-	// ClassOutputLimited is "output_limited". The answer came to its end, but a
-	// limit, a filter or a refusal had cut it.
+	// ClassOutputLimited is "output_limited". The answer ended, but a limit, a
+	// filter or a refusal had cut it.
 	ClassOutputLimited
 	// ClassHistoryBroken is "history_broken". The provider refused the history
 	// that the request carried.
 	ClassHistoryBroken
-	// ClassEmptyCompletion is "empty_completion". The answer came to its end with
-	// nothing in it, while output was due.
+	// ClassEmptyCompletion is "empty_completion". The answer ended empty, although
+	// output was expected.
 	ClassEmptyCompletion
 	// ClassToolFailed is "tool_failed". A tool failed, and the run ended on it.
 	ClassToolFailed
-	// ClassToolOutputLost is "tool_output_lost". A tool ran to an output that the
-	// model never got.
+	// ClassToolOutputLost is "tool_output_lost". A tool returned an output that
+	// the model never got.
 	ClassToolOutputLost
 	// ClassApplicationError is "application_error". The run failed, and nothing
-	// that it did explains it; or the request could never be sent as it was.
+	// that it did explains it; or the request could not be sent.
 	ClassApplicationError
 	// ClassRunAbandoned is "run_abandoned". The run's end, or a child that it
 	// announced, never arrived.
@@ -372,8 +373,8 @@ func ClassValues() []Class {
 	}
 }
 
-// Cause is the value of "llm.failure.cause": What brought the failure about.
-// Its zero value, CauseUnset, stands for an attribute that is absent.
+// Cause is the value of "llm.failure.cause": What caused the failure. Its zero
+// value, CauseUnset, stands for an attribute that is absent.
 type Cause uint8
 
 // The values of [Cause].
@@ -381,8 +382,8 @@ const (
 	CauseUnset Cause = iota
 	// CauseConnect is "connect". A watchdog. There was no connection in time.
 	CauseConnect
-	// CauseFirstProgress is "first_progress". A watchdog. No semantic event came
-	// in time.
+	// CauseFirstProgress is "first_progress". A watchdog. No semantic event
+	// arrived in time.
 	CauseFirstProgress
 	// CauseIdle is "idle". A watchdog. Between two semantic events it was silent
 	// for too long.
@@ -400,9 +401,9 @@ const (
 	// CauseConsumerClosed is "consumer_closed". The reader of the stream stopped
 	// reading it.
 	CauseConsumerClosed
-	// CauseRateLimited is "rate_limited". Too many requests or tokens in a time.
+	// CauseRateLimited is "rate_limited". Too many requests or tokens in a period.
 	CauseRateLimited
-	// CauseOverloaded is "overloaded". The provider had no capacity just then.
+	// CauseOverloaded is "overloaded". The provider had no capacity at that time.
 	CauseOverloaded
 	// CauseQuotaExhausted is "quota_exhausted". The account's quota or credit is
 	// used up. Waiting does not help.
@@ -430,8 +431,8 @@ const (
 	CauseCancelled
 	// CauseDNSNotFound is "dns_not_found". The host name does not exist.
 	CauseDNSNotFound
-	// CauseDNSTemporary is "dns_temporary". The name server could not answer just
-	// then.
+	// CauseDNSTemporary is "dns_temporary". The name server could not answer at
+	// that time.
 	CauseDNSTemporary
 	// CauseConnectRefused is "connect_refused". The host refused the connection.
 	CauseConnectRefused
@@ -475,11 +476,11 @@ const (
 	// CauseCleanEOF is "clean_eof". The body ended cleanly, but without the
 	// protocol's terminal event.
 	CauseCleanEOF
-	// CauseMalformedEvent is "malformed_event". An event was not what the protocol
-	// allows.
+	// CauseMalformedEvent is "malformed_event". An event did not follow the
+	// protocol.
 	CauseMalformedEvent
-	// CauseUnexpectedContentType is "unexpected_content_type". The body was
-	// something else than the protocol, such as an HTML page.
+	// CauseUnexpectedContentType is "unexpected_content_type". The body did not
+	// follow the protocol; for example, it was an HTML page.
 	CauseUnexpectedContentType
 	// CauseEventTooLong is "event_too_long". One event was longer than can be
 	// decoded.
@@ -493,7 +494,7 @@ const (
 	CauseRefusal
 	// CauseContextWindow is "context_window". The model's context window was full.
 	CauseContextWindow
-	// CausePaused is "paused". The model paused, to be continued.
+	// CausePaused is "paused". The model paused, and waits to be continued.
 	CausePaused
 	// CauseMissingOutput is "missing_output". The history holds a tool call
 	// without its output.
@@ -514,7 +515,7 @@ const (
 	CauseNoContent
 	// CausePanic is "panic". The tool panicked.
 	CausePanic
-	// CauseExecutionError is "execution_error". The tool came to an error.
+	// CauseExecutionError is "execution_error". The tool returned an error.
 	CauseExecutionError
 	// CauseInterrupted is "interrupted". The tool was stopped before its end.
 	CauseInterrupted
@@ -540,7 +541,7 @@ const (
 	// CauseMissingChildren is "missing_children". Requests or tools that the run
 	// announced never arrived.
 	CauseMissingChildren
-	// CauseUnknown is "unknown". It cannot be told.
+	// CauseUnknown is "unknown". Not known.
 	CauseUnknown
 )
 
@@ -848,10 +849,10 @@ const (
 	// left this side.
 	PhaseBeforeConnection
 	// PhaseAwaitingResponse is "awaiting_response". The request was on its way, no
-	// response headers had come.
+	// response headers had arrived.
 	PhaseAwaitingResponse
-	// PhaseResponseStarted is "response_started". Headers had come, and nothing of
-	// the answer itself.
+	// PhaseResponseStarted is "response_started". Headers had arrived, and nothing
+	// of the answer itself.
 	PhaseResponseStarted
 	// PhaseReasoning is "reasoning". The model was reasoning.
 	PhaseReasoning
@@ -868,9 +869,9 @@ const (
 	// PhaseToolOutputDelivery is "tool_output_delivery". A tool's output was on
 	// its way to the model.
 	PhaseToolOutputDelivery
-	// PhaseStreamEnd is "stream_end". The response had come to its end.
+	// PhaseStreamEnd is "stream_end". The response had ended.
 	PhaseStreamEnd
-	// PhaseUnknown is "unknown". It cannot be told.
+	// PhaseUnknown is "unknown". Not known.
 	PhaseUnknown
 )
 
@@ -946,8 +947,8 @@ func PhaseValues() []Phase {
 	}
 }
 
-// Origin is the value of "llm.failure.origin": Whose doing it was. Its zero
-// value, OriginUnset, stands for an attribute that is absent.
+// Origin is the value of "llm.failure.origin": Which side caused the failure.
+// Its zero value, OriginUnset, stands for an attribute that is absent.
 type Origin uint8
 
 // The values of [Origin].
@@ -967,7 +968,7 @@ const (
 	OriginTool
 	// OriginApplication is "application". The application around the model calls.
 	OriginApplication
-	// OriginUnknown is "unknown". It cannot be told.
+	// OriginUnknown is "unknown". Not known.
 	OriginUnknown
 )
 
@@ -1090,7 +1091,7 @@ func ConfidenceValues() []Confidence {
 }
 
 // SummaryKey is the value of "llm.failure.summary_key": Which sentence of the
-// summary says what had happened before the failure. Its zero value,
+// summary describes what had happened before the failure. Its zero value,
 // SummaryKeyUnset, stands for an attribute that is absent.
 type SummaryKey uint8
 
@@ -1114,8 +1115,8 @@ const (
 	// SummaryKeyProviderToolActed is "provider_tool_acted". A tool that the
 	// provider executes may have acted.
 	SummaryKeyProviderToolActed
-	// SummaryKeyProviderContinues is "provider_continues". The provider goes on
-	// with the request in the background.
+	// SummaryKeyProviderContinues is "provider_continues". The provider continues
+	// the request in the background.
 	SummaryKeyProviderContinues
 	// SummaryKeyHarmlessToolsRan is "harmless_tools_ran". Only tools that may run
 	// twice had run.
@@ -1222,10 +1223,10 @@ type ProviderErrorKind uint8
 const (
 	ProviderErrorKindUnset ProviderErrorKind = iota
 	// ProviderErrorKindRateLimited is "rate_limited". Too many requests or tokens
-	// in a time.
+	// in a period.
 	ProviderErrorKindRateLimited
-	// ProviderErrorKindOverloaded is "overloaded". The provider had no capacity
-	// just then.
+	// ProviderErrorKindOverloaded is "overloaded". The provider had no capacity at
+	// that time.
 	ProviderErrorKindOverloaded
 	// ProviderErrorKindQuotaExhausted is "quota_exhausted". The account's quota or
 	// credit is used up. Waiting does not help.
@@ -1256,7 +1257,7 @@ const (
 	// ProviderErrorKindCancelled is "cancelled". The provider cancelled the
 	// response.
 	ProviderErrorKindCancelled
-	// ProviderErrorKindUnknown is "unknown". It cannot be told.
+	// ProviderErrorKindUnknown is "unknown". Not known.
 	ProviderErrorKindUnknown
 )
 
@@ -1341,20 +1342,20 @@ func ProviderErrorKindValues() []ProviderErrorKind {
 	}
 }
 
-// RetrySafety is the value of "llm.retry.safety": Whether trying again is safe.
-// Its zero value, RetrySafetyUnset, stands for an attribute that is absent.
+// RetrySafety is the value of "llm.retry.safety": Whether a retry is safe. Its
+// zero value, RetrySafetyUnset, stands for an attribute that is absent.
 type RetrySafety uint8
 
 // The values of [RetrySafety].
 const (
 	RetrySafetyUnset RetrySafety = iota
-	// RetrySafetySafeAutoRetry is "safe_auto_retry". A program may try again
-	// without asking.
+	// RetrySafetySafeAutoRetry is "safe_auto_retry". A program may retry without
+	// asking.
 	RetrySafetySafeAutoRetry
 	// RetrySafetyUserConfirmedRetry is "user_confirmed_retry". Ask the user before
-	// trying again.
+	// a retry.
 	RetrySafetyUserConfirmedRetry
-	// RetrySafetyNoRetry is "no_retry". Do not try again.
+	// RetrySafetyNoRetry is "no_retry". Do not retry.
 	RetrySafetyNoRetry
 )
 
@@ -1398,9 +1399,9 @@ func RetrySafetyValues() []RetrySafety {
 	}
 }
 
-// RetryReason is the value of "llm.retry.reason": What decided about the safety
-// of trying again. Its zero value, RetryReasonUnset, stands for an attribute
-// that is absent.
+// RetryReason is the value of "llm.retry.reason": What decided the safety of a
+// retry. Its zero value, RetryReasonUnset, stands for an attribute that is
+// absent.
 type RetryReason uint8
 
 // The values of [RetryReason].
@@ -1411,7 +1412,8 @@ const (
 	// RetryReasonLocalShutdown is "local_shutdown". The process was shutting down,
 	// or the application stopped it.
 	RetryReasonLocalShutdown
-	// RetryReasonNotTransient is "not_transient". The cause would be there again.
+	// RetryReasonNotTransient is "not_transient". The same failure would occur
+	// again.
 	RetryReasonNotTransient
 	// RetryReasonToolSideEffect is "tool_side_effect". A tool that must not run
 	// twice had been started.
@@ -1425,8 +1427,8 @@ const (
 	// RetryReasonHistoryIncomplete is "history_incomplete". The history lacks a
 	// tool output that exists.
 	RetryReasonHistoryIncomplete
-	// RetryReasonProviderContinues is "provider_continues". The provider goes on
-	// with the request although the stream is gone.
+	// RetryReasonProviderContinues is "provider_continues". The provider continues
+	// the request although the stream is gone.
 	RetryReasonProviderContinues
 	// RetryReasonVisibleOutput is "visible_output". Visible text had already been
 	// streamed.
@@ -1439,7 +1441,7 @@ const (
 	// RetryReasonNothingLeftClient is "nothing_left_client". No byte of the
 	// request had left this side.
 	RetryReasonNothingLeftClient
-	// RetryReasonNoOutput is "no_output". The model had put out nothing.
+	// RetryReasonNoOutput is "no_output". The model had produced no output.
 	RetryReasonNoOutput
 	// RetryReasonReasoningOnly is "reasoning_only". Only reasoning had been
 	// streamed.
@@ -1558,7 +1560,7 @@ func RetryReasonValues() []RetryReason {
 	}
 }
 
-// RunOutcome is the value of "llm.run.outcome": How the run came out. Its zero
+// RunOutcome is the value of "llm.run.outcome": How the run ended. Its zero
 // value, RunOutcomeUnset, stands for an attribute that is absent.
 type RunOutcome uint8
 
@@ -1568,7 +1570,7 @@ const (
 	// RunOutcomeSucceeded is "succeeded". Nothing failed that mattered.
 	RunOutcomeSucceeded
 	// RunOutcomeRecovered is "recovered". Something failed, and a later attempt or
-	// the model made it good.
+	// the model recovered from it.
 	RunOutcomeRecovered
 	// RunOutcomeLimited is "limited". The run ended on an answer that a limit, a
 	// filter or a refusal had cut.
@@ -1809,9 +1811,9 @@ type ToolOutcome uint8
 // The values of [ToolOutcome].
 const (
 	ToolOutcomeUnset ToolOutcome = iota
-	// ToolOutcomeSucceeded is "succeeded". It came to an output.
+	// ToolOutcomeSucceeded is "succeeded". It returned an output.
 	ToolOutcomeSucceeded
-	// ToolOutcomeFailed is "failed". It came to an error.
+	// ToolOutcomeFailed is "failed". It returned an error.
 	ToolOutcomeFailed
 	// ToolOutcomeTimedOut is "timed_out". It took too long.
 	ToolOutcomeTimedOut
@@ -1875,9 +1877,9 @@ func ToolOutcomeValues() []ToolOutcome {
 	}
 }
 
-// OutputDelivery is the value of "llm.tool.output_delivery": What became of the
-// output on its way to the model. Its zero value, OutputDeliveryUnset, stands
-// for an attribute that is absent.
+// OutputDelivery is the value of "llm.tool.output_delivery": Whether the output
+// was delivered to the model. Its zero value, OutputDeliveryUnset, stands for
+// an attribute that is absent.
 type OutputDelivery uint8
 
 // The values of [OutputDelivery].
@@ -1889,7 +1891,7 @@ const (
 	OutputDeliverySent
 	// OutputDeliveryFailed is "failed". Sending it failed.
 	OutputDeliveryFailed
-	// OutputDeliveryCached is "cached". It was kept, to be sent later.
+	// OutputDeliveryCached is "cached". It was stored, to be sent later.
 	OutputDeliveryCached
 )
 
@@ -2030,7 +2032,7 @@ const (
 	// TransportCauseDNSNotFound is "dns_not_found". The host name does not exist.
 	TransportCauseDNSNotFound
 	// TransportCauseDNSTemporary is "dns_temporary". The name server could not
-	// answer just then.
+	// answer at that time.
 	TransportCauseDNSTemporary
 	// TransportCauseConnectRefused is "connect_refused". The host refused the
 	// connection.
@@ -2082,16 +2084,16 @@ const (
 	// stopped answering.
 	TransportCauseConnectionLost
 	// TransportCauseCancelled is "cancelled". This side cancelled the request. It
-	// is no fault of the transport.
+	// is not a fault of the transport.
 	TransportCauseCancelled
-	// TransportCauseMalformedEvent is "malformed_event". An event was not what the
-	// protocol allows.
+	// TransportCauseMalformedEvent is "malformed_event". An event did not follow
+	// the protocol.
 	TransportCauseMalformedEvent
 	// TransportCauseEventTooLong is "event_too_long". One event was longer than
 	// can be decoded.
 	TransportCauseEventTooLong
 	// TransportCauseUnexpectedContentType is "unexpected_content_type". The body
-	// was something else than the protocol, such as an HTML page.
+	// did not follow the protocol; for example, it was an HTML page.
 	TransportCauseUnexpectedContentType
 )
 

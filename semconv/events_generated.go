@@ -6,13 +6,13 @@ package semconv
 const (
 	// EventRequestWritten says: The request had been written to the end.
 	EventRequestWritten = "llm.request.written"
-	// EventResponseStarted says: The response headers came.
+	// EventResponseStarted says: The response headers arrived.
 	EventResponseStarted = "llm.response.started"
-	// EventStreamFirstProgress says: The first semantic event came.
+	// EventStreamFirstProgress says: The first semantic event arrived.
 	EventStreamFirstProgress = "llm.stream.first_progress"
-	// EventStreamTextStarted says: The first visible text came.
+	// EventStreamTextStarted says: The first visible text arrived.
 	EventStreamTextStarted = "llm.stream.text_started"
-	// EventStreamReasoningStarted says: The first reasoning came.
+	// EventStreamReasoningStarted says: The first reasoning arrived.
 	EventStreamReasoningStarted = "llm.stream.reasoning_started"
 	// EventStreamToolInputStarted says: The input of a tool call began. Once for
 	// each tool call.
@@ -20,7 +20,7 @@ const (
 	// EventStreamToolInputCompleted says: The input of a tool call was complete.
 	// Once for each tool call.
 	EventStreamToolInputCompleted = "llm.stream.tool_input_completed"
-	// EventStreamFinish says: The stream came to its terminal event.
+	// EventStreamFinish says: The terminal event of the stream arrived.
 	EventStreamFinish = "llm.stream.finish"
 	// EventStreamInterrupted says: The stream ended without its terminal event.
 	EventStreamInterrupted = "llm.stream.interrupted"
@@ -34,7 +34,7 @@ const (
 	EventToolOutputFailed = "llm.tool.output_failed"
 )
 
-// SpanRunAbandoned is the name of a span. Stands for a run whose end never
-// came. Written by the processor under the missing run's id, with no length,
-// because none of the run's own spans is left to carry the verdict.
+// SpanRunAbandoned is the name of a span. Represents a run whose end was never
+// recorded. Written by the processor under the missing run's id, with no
+// duration, because none of the run's own spans is left for the verdict.
 const SpanRunAbandoned = "llm.run.abandoned"
