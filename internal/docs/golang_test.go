@@ -93,15 +93,20 @@ func newGoChecker(t *testing.T, all []block) *goChecker {
 			}
 		}
 	}
-	exported := exportData(t, slices.Sorted(maps.Keys(imports)))
-	positions := token.NewFileSet()
-	return &goChecker{positions, importer.ForCompiler(positions, "gc", func(path string) (io.ReadCloser, error) {
+	c := &goChecker{positions: token.NewFileSet()}
+	c.importer = c.importing(exportData(t, slices.Sorted(maps.Keys(imports))))
+	return c
+}
+
+// importing reads what compiled packages export.
+func (c *goChecker) importing(exported map[string]string) types.Importer {
+	return importer.ForCompiler(c.positions, "gc", func(path string) (io.ReadCloser, error) {
 		file, ok := exported[path]
 		if !ok {
 			return nil, fmt.Errorf("the module of the examples has no package %s", path)
 		}
 		return os.Open(file)
-	})}
+	})
 }
 
 // exportData compiles packages and returns the files with what they export, by their paths.
@@ -189,6 +194,48 @@ func parseGo(positions *token.FileSet, b *block) (*ast.File, error) {
 		fmt.Fprintf(&imports, "import %s %q\n", name, packages[name])
 	}
 	return parser.ParseFile(positions, "", source(imports.String()), parser.SkipObjectResolution)
+}
+
+var (
+	codeInText    = regexp.MustCompile("`[^`\n]+`")
+	qualifiedName = regexp.MustCompile(`\b(otelllm|classify|semconv|faultyllm)\.([A-Z]\w*)`)
+	methodName    = regexp.MustCompile(`(?:^|[^.\w])([A-Z]\w*)\.([A-Z]\w*)`)
+)
+
+// TestNamesInText: exported names that pages have in their text are there: pkg.Name, and Type.Method of package otelllm.
+func TestNamesInText(t *testing.T) {
+	paths := map[string]string{
+		"otelllm": packages["otelllm"], "classify": packages["classify"], "faultyllm": packages["faultyllm"],
+		"semconv": module + "/semconv",
+	}
+	pages := files(t, ".md")
+	c := &goChecker{positions: token.NewFileSet()}
+	c.importer = c.importing(exportData(t, slices.Sorted(maps.Values(paths))))
+	scopes := map[string]*types.Scope{}
+	for name, path := range paths {
+		pkg, err := c.importer.Import(path)
+		require.NoError(t, err)
+		scopes[name] = pkg.Scope()
+	}
+	var seen int
+	for _, page := range pages {
+		for _, code := range codeInText.FindAllString(read(t, page), -1) {
+			for _, name := range qualifiedName.FindAllStringSubmatch(code, -1) {
+				seen++
+				assert.NotNil(t, scopes[name[1]].Lookup(name[2]), "%s: %s: there is no %s", page, code, name[0])
+			}
+			for _, name := range methodName.FindAllStringSubmatch(code, -1) {
+				named, ok := scopes["otelllm"].Lookup(name[1]).(*types.TypeName)
+				if !ok {
+					continue
+				}
+				seen++
+				member, _, _ := types.LookupFieldOrMethod(named.Type(), true, named.Pkg(), name[2])
+				assert.NotNil(t, member, "%s: %s: there is no %s.%s", page, code, name[1], name[2])
+			}
+		}
+	}
+	assert.Greater(t, seen, 20)
 }
 
 // TestGoRefuses: a snippet that does not compile fails, at its line on the page.
