@@ -2,6 +2,7 @@ package collector
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,13 +15,25 @@ import (
 
 var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 
-// Every configuration that a page shows works when it is joined to config.yaml. What else there is in YAML, a part of a
-// builder's manifest, is for the tests of internal/docs.
+// Every configuration that a page of the repository shows works when it is joined to config.yaml. A part of a builder's
+// manifest, which is YAML as well, is for the tests of internal/docs.
 func TestPagesValidate(t *testing.T) {
+	const root = "../.."
 	bin := binary(t)
 	var checked int
-	for _, path := range pages(t) {
-		for i, match := range yamlBlock.FindAllStringSubmatch(read(t, path), -1) {
+	require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := entry.Name(); entry.IsDir() && path != root && (name == "build" || name == "node_modules" || name == ".git") {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".md" {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for i, match := range yamlBlock.FindAllStringSubmatch(string(text), -1) {
 			if strings.Contains(match[1], "- gomod: ") {
 				continue
 			}
@@ -32,6 +45,7 @@ func TestPagesValidate(t *testing.T) {
 				assert.NoError(t, err, out)
 			})
 		}
-	}
+		return nil
+	}))
 	assert.GreaterOrEqual(t, checked, 5)
 }
