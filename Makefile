@@ -27,6 +27,8 @@ FUZZ ?=
 BENCH ?= .
 BENCH_COUNT ?= 1
 BENCH_BASE ?=
+# What `make apidiff` compares with: a tag or a commit.
+BASE ?=
 OTLP ?=
 # Folders of packages, or single files, each with its own tests.
 MUTANTS ?= otelllm/classify otelllm/internal/sse otelllm/internal/wire processor/llmclassify/internal/hold
@@ -128,6 +130,10 @@ lint: $(TOOLS)/golangci-lint ## golangci-lint in all modules: style and mistakes
 	@scripts/check-words
 	@MODULES="$(MODULES) bench" $(PLAIN) scripts/each-module lint "$(CURDIR)/$<" run --config "$(CURDIR)/.golangci.yml" ./...
 
+.PHONY: apidiff
+apidiff: $(TOOLS)/apidiff ## how the exported API differs from the newest release, or from BASE=tag; fails if that breaks a promise
+	@$(PLAIN) scripts/apidiff "$(CURDIR)/$<" $(BASE)
+
 .PHONY: oldest-go
 oldest-go: ## the modules that users require, with the oldest Go that they promise, and the root without the others
 	@$(PLAIN) scripts/oldest-go
@@ -181,12 +187,14 @@ $(TOOLS)/mdatagen: PKG := go.opentelemetry.io/collector/cmd/mdatagen
 $(TOOLS)/golangci-lint: PKG := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(TOOLS)/benchstat: PKG := golang.org/x/perf/cmd/benchstat
 $(TOOLS)/gremlins: PKG := github.com/go-gremlins/gremlins/cmd/gremlins
+$(TOOLS)/apidiff: PKG := golang.org/x/exp/cmd/apidiff
 
 $(TOOLS)/builder $(TOOLS)/mdatagen: internal/tools/collector/go.mod
 $(TOOLS)/golangci-lint: internal/tools/lint/go.mod
 $(TOOLS)/benchstat: internal/tools/bench/go.mod
 $(TOOLS)/gremlins: internal/tools/mutants/go.mod
-$(TOOLS)/builder $(TOOLS)/mdatagen $(TOOLS)/golangci-lint $(TOOLS)/benchstat $(TOOLS)/gremlins:
+$(TOOLS)/apidiff: internal/tools/apidiff/go.mod
+$(TOOLS)/builder $(TOOLS)/mdatagen $(TOOLS)/golangci-lint $(TOOLS)/benchstat $(TOOLS)/gremlins $(TOOLS)/apidiff:
 	@echo "building $(@F), once"
 	@mkdir -p $(TOOLS)
 	@cd $(<D) && $(PLAIN) $(GO) build -o "$(CURDIR)/$@" $(PKG)
