@@ -20,7 +20,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelllm/otelllm-go/otelllm"
-	"github.com/otelllm/otelllm-go/otelllm/classify"
 )
 
 // model is a server that streams these events and then breaks, or ends well.
@@ -61,6 +60,20 @@ const (
 	done   = `[DONE]`
 )
 
+// show prints some attributes of the spans that have ended.
+func show(spans *tracetest.InMemoryExporter, keys ...attribute.Key) {
+	for _, span := range spans.GetSpans() {
+		fmt.Println(span.Name)
+		for _, key := range keys {
+			for _, kv := range span.Attributes {
+				if kv.Key == key {
+					fmt.Println(" ", kv.Key, kv.Value.String())
+				}
+			}
+		}
+	}
+}
+
 // One line makes every model call of a client a span.
 func ExampleNewTransport() {
 	server := model(false, text, finish, done)
@@ -86,85 +99,6 @@ func ExampleNewTransport() {
 	// llm.stream.phase stream_end
 	// llm.stream.end terminal_event
 	// gen_ai.response.finish_reasons ["stop"]
-}
-
-// A run knows whether what broke may be tried again.
-func ExampleStartRun() {
-	server := model(true, tool) // the connection breaks in the middle of a tool call
-	defer server.Close()
-	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport)}
-
-	ctx, run := otelllm.StartRun(context.Background(), "coder", otelllm.WithConversationID("conversation-7"), otelllm.WithToolsRecorded())
-	err := ask(ctx, client, server.URL)
-	if err != nil {
-		d := run.Diagnosis()
-		fmt.Println(d.Class, d.Cause, d.Phase)
-		fmt.Println(d.Retry.Safety == classify.SafeAutoRetry, d.Retry.Reason)
-	}
-	run.End(err)
-	// Output:
-	// stream_interrupted body_truncated tool_input
-	// true incomplete_tool_input
-}
-
-// A tool says what it may do, and how it went; after that nothing that would
-// repeat it is safe.
-func ExampleStartTool() {
-	server := model(true)
-	defer server.Close()
-	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport)}
-	ctx, run := otelllm.StartRun(context.Background(), "coder")
-
-	toolCtx, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: "call_1", Name: "apply_patch", Effect: otelllm.EffectNonIdempotent})
-	err := applyPatch(toolCtx)
-	tool.End(err)
-	tool.RecordOutputSent() // where the output travels on its own, outside of the next request
-
-	err = ask(ctx, client, server.URL)
-	d := run.Diagnosis()
-	fmt.Println(d.Class, d.Retry.Safety, d.Retry.Reason)
-	run.End(err)
-	// Output:
-	// stream_interrupted user_confirmed_retry tool_side_effect
-}
-
-func applyPatch(context.Context) error { return nil }
-
-// A deliberate end is told from a broken connection.
-func ExampleWithAbort() {
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		<-r.Context().Done() // silent until the client goes
-	}))
-	defer server.Close()
-	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport)}
-
-	ctx, abort := otelllm.WithAbort(context.Background())
-	ctx, run := otelllm.StartRun(ctx, "coder")
-	go abort(otelllm.AbortUser, "stop_button")
-	err := ask(ctx, client, server.URL)
-	run.End(err)
-
-	d := run.Diagnosis()
-	fmt.Println(errors.Is(err, context.Canceled))
-	fmt.Println(d.Outcome, d.Class, d.Cause, d.Retry.Safety)
-	// Output:
-	// true
-	// aborted local_abort user no_retry
-}
-
-// show prints some attributes of the spans that have ended.
-func show(spans *tracetest.InMemoryExporter, keys ...attribute.Key) {
-	for _, span := range spans.GetSpans() {
-		fmt.Println(span.Name)
-		for _, key := range keys {
-			for _, kv := range span.Attributes {
-				if kv.Key == key {
-					fmt.Println(" ", kv.Key, kv.Value.String())
-				}
-			}
-		}
-	}
 }
 
 // A stream that breaks off without its last word looks whole to most SDKs. Here
@@ -211,29 +145,6 @@ func ExampleWithWatchdog() {
 	// Output:
 	// idle 50ms
 	// watchdog_timeout idle text
-}
-
-// The first verdicts need no Collector: here the client writes them itself.
-func ExampleWithVerdicts() {
-	server := model(true, tool)
-	defer server.Close()
-	spans := tracetest.NewInMemoryExporter()
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
-	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport)}
-
-	ctx, run := otelllm.StartRun(context.Background(), "coder", otelllm.WithTracerProvider(provider), otelllm.WithVerdicts(), otelllm.WithToolsRecorded())
-	run.End(ask(ctx, client, server.URL))
-	show(spans, "llm.run.outcome", "llm.failure.class", "llm.retry.safety", "llm.classification.trigger")
-	// Output:
-	// chat gpt-5
-	//   llm.failure.class stream_interrupted
-	//   llm.retry.safety safe_auto_retry
-	//   llm.classification.trigger client
-	// invoke_agent coder
-	//   llm.run.outcome failed
-	//   llm.failure.class stream_interrupted
-	//   llm.retry.safety safe_auto_retry
-	//   llm.classification.trigger client
 }
 
 // Metrics come by the GenAI conventions' instruments.
@@ -319,67 +230,4 @@ func ExampleNewHandler() {
 	// chat gpt-5
 	//   llm.stream.end read_error
 	//   llm.transport.cause body_truncated
-}
-
-// A realtime session gets every text frame, by whatever library reads them.
-func ExampleNewRealtime() {
-	spans := tracetest.NewInMemoryExporter()
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
-
-	session := otelllm.NewRealtime(context.Background(), otelllm.WithTracerProvider(provider))
-	session.RecordReceived([]byte(`{"type":"session.created","session":{"model":"gpt-realtime"}}`))
-	session.RecordSent([]byte(`{"type":"response.create"}`))
-	session.RecordReceived([]byte(`{"type":"response.created","response":{"id":"resp_1","status":"in_progress"}}`))
-	session.RecordReceived([]byte(`{"type":"response.output_text.delta","response_id":"resp_1","delta":"Hel"}`))
-	session.Close(io.ErrUnexpectedEOF) // what the library said when the session broke
-	show(spans, "llm.stream.end", "llm.stream.phase", "llm.transport.cause")
-	// Output:
-	// chat gpt-realtime
-	//   llm.stream.end read_error
-	//   llm.stream.phase text
-	//   llm.transport.cause body_truncated
-}
-
-// A model that is not reached over HTTP tells its steps itself.
-func ExampleStartRequest() {
-	ctx, run := otelllm.StartRun(context.Background(), "coder", otelllm.WithToolsRecorded())
-	_, request := otelllm.StartRequest(ctx, otelllm.RequestInfo{
-		Provider: "acme", Model: "in-process-7b", Stream: true,
-		// None, and that is known: what is left out makes the verdict more careful.
-		ProviderTools: []string{}, HistoryCalls: []string{}, HistoryOutputs: []string{},
-	})
-	request.RecordSent()
-	request.RecordResponseStarted(0)
-	request.RecordReasoning()
-	request.RecordToolCall("call_1", "read_file")
-	request.End(io.ErrUnexpectedEOF) // it died before it said that it had finished
-	run.End(io.ErrUnexpectedEOF)
-
-	d := run.Diagnosis()
-	fmt.Println(d.Class, d.Phase, d.Retry.Safety, d.Retry.Reason)
-	// Output:
-	// stream_interrupted tool_call_ready safe_auto_retry tool_call_not_executed
-}
-
-// What a process still has open when it goes down is recorded as aborted by it.
-func ExampleShutdown() {
-	spans := tracetest.NewInMemoryExporter()
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
-	_, run := otelllm.StartRun(context.Background(), "coder", otelllm.WithTracerProvider(provider))
-
-	_ = otelllm.Shutdown(context.Background())
-	_ = provider.Shutdown(context.Background())
-	fmt.Println(run.Diagnosis().Outcome, run.Diagnosis().Cause)
-	// Output:
-	// aborted shutdown
-}
-
-// The effect of an MCP tool, from its annotations.
-func ExampleToolEffectFromMCP() {
-	var annotations *otelllm.MCPAnnotations // (*otelllm.MCPAnnotations)(tool.Annotations)
-	fmt.Println(otelllm.ToolEffectFromMCP(annotations))
-	fmt.Println(otelllm.ToolEffectFromMCP(&otelllm.MCPAnnotations{ReadOnlyHint: true}))
-	// Output:
-	// unknown
-	// read_only
 }
