@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
+	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -15,7 +15,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 )
 
-// A run knows whether what broke may be tried again.
+// The diagnosis of a run says whether it is safe to try again.
 func ExampleStartRun() {
 	server := model(true, tool) // the connection breaks in the middle of a tool call
 	defer server.Close()
@@ -34,7 +34,7 @@ func ExampleStartRun() {
 	// true incomplete_tool_input
 }
 
-// The first verdicts need no Collector: here the client writes them itself.
+// The first verdicts need no Collector: the client writes them itself.
 func ExampleWithVerdicts() {
 	server := model(true, tool)
 	defer server.Close()
@@ -57,12 +57,9 @@ func ExampleWithVerdicts() {
 	//   llm.classification.trigger client
 }
 
-// A deliberate end is told from a broken connection.
+// A deliberate end is not a broken connection.
 func ExampleWithAbort() {
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		<-r.Context().Done() // silent until the client goes
-	}))
+	server := silentModel()
 	defer server.Close()
 	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport)}
 
@@ -80,7 +77,7 @@ func ExampleWithAbort() {
 	// aborted local_abort user no_retry
 }
 
-// What a process still has open when it goes down is recorded as aborted by it.
+// What is still open when a process goes down is recorded as aborted by the shutdown.
 func ExampleShutdown() {
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
@@ -93,8 +90,8 @@ func ExampleShutdown() {
 	// aborted shutdown
 }
 
-// A tool says what it may do, and how it went; after that nothing that would
-// repeat it is safe.
+// A tool is started with what it may do, and ends with how it went. After this one no
+// retry that would repeat it is safe.
 func ExampleStartTool() {
 	server := model(true)
 	defer server.Close()
@@ -104,7 +101,7 @@ func ExampleStartTool() {
 	toolCtx, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: "call_1", Name: "apply_patch", Effect: otelllm.EffectNonIdempotent})
 	err := applyPatch(toolCtx)
 	tool.End(err)
-	tool.RecordOutputSent() // where the output travels on its own, outside of the next request
+	tool.RecordOutputSent() // where the output is sent by itself, outside of the next request
 
 	err = ask(ctx, client, server.URL)
 	d := run.Diagnosis()
@@ -124,4 +121,204 @@ func ExampleToolEffectFromMCP() {
 	// Output:
 	// unknown
 	// read_only
+}
+
+// Done ends the run with the function's error, and with a panic.
+func ExampleRun_Done() {
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+
+	turn := func(ctx context.Context, answer func(context.Context) error) (err error) {
+		ctx, run := otelllm.StartRun(ctx, "coder", otelllm.WithTracerProvider(provider), otelllm.WithVerdicts())
+		defer run.Done(&err)
+		return answer(ctx)
+	}
+
+	_ = turn(context.Background(), func(context.Context) error { return nil })
+	func() {
+		defer func() { fmt.Println("still a panic:", recover()) }()
+		_ = turn(context.Background(), func(context.Context) error { panic("index out of range") })
+	}()
+	show(spans, "llm.run.outcome", "error.type")
+	// Output:
+	// still a panic: index out of range
+	// invoke_agent coder
+	//   llm.run.outcome succeeded
+	// invoke_agent coder
+	//   llm.run.outcome failed
+	//   error.type panic
+}
+
+// Done ends the tool with the function's error, and with a panic.
+func ExampleTool_Done() {
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	ctx, run := otelllm.StartRun(context.Background(), "coder", otelllm.WithTracerProvider(provider))
+
+	execute := func(ctx context.Context, call otelllm.ToolCall) (err error) {
+		ctx, tool := otelllm.StartTool(ctx, call)
+		defer tool.Done(&err)
+		return applyPatch(ctx)
+	}
+	err := execute(ctx, otelllm.ToolCall{ID: "call_1", Name: "apply_patch", Effect: otelllm.EffectNonIdempotent})
+	run.End(err)
+	show(spans, "llm.tool.outcome")
+	// Output:
+	// execute_tool apply_patch
+	//   llm.tool.outcome succeeded
+	// invoke_agent coder
+}
+
+// The error says how a tool went. An error of the tool's own is a failure.
+func ExampleTool_End() {
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	llm := otelllm.New(otelllm.WithTracerProvider(provider))
+
+	for _, err := range []error{
+		nil,
+		fmt.Errorf("no field %q: %w", "path", otelllm.ErrToolInvalidInput),
+		otelllm.ErrToolRejected,
+		context.DeadlineExceeded,
+		errors.New("disk full"),
+	} {
+		_, tool := llm.StartTool(context.Background(), otelllm.ToolCall{Name: "write_file", Effect: otelllm.EffectIdempotent})
+		tool.End(err)
+	}
+	show(spans, "llm.tool.outcome")
+	// Output:
+	// execute_tool write_file
+	//   llm.tool.outcome succeeded
+	// execute_tool write_file
+	//   llm.tool.outcome invalid_input
+	// execute_tool write_file
+	//   llm.tool.outcome rejected
+	// execute_tool write_file
+	//   llm.tool.outcome timed_out
+	// execute_tool write_file
+	//   llm.tool.outcome failed
+}
+
+// A tool that failed before it did anything may run again.
+func ExampleFailedBeforeEffect() {
+	refused := errors.New("the bank refused the connection")
+	for _, err := range []error{refused, otelllm.FailedBeforeEffect(refused)} {
+		ctx, run := otelllm.StartRun(context.Background(), "clerk")
+		_, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: "call_1", Name: "pay", Effect: otelllm.EffectNonIdempotent})
+		tool.End(err)
+		run.End(err)
+		d := run.Diagnosis()
+		fmt.Println(d.Class, d.Retry.Safety, d.Retry.Reason)
+	}
+	// Output:
+	// tool_failed user_confirmed_retry tool_side_effect
+	// tool_failed safe_auto_retry nothing_left_client
+}
+
+// Whether a run may be repeated depends on the effects of the tools that it executed.
+func ExampleEffect() {
+	server := model(true)
+	defer server.Close()
+	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport)}
+
+	for _, call := range []otelllm.ToolCall{
+		{ID: "call_1", Name: "read_file", Effect: otelllm.EffectReadOnly},
+		{ID: "call_1", Name: "write_file", Effect: otelllm.EffectIdempotent},
+		{ID: "call_1", Name: "send_mail", Effect: otelllm.EffectNonIdempotent},
+		{ID: "call_1", Name: "plugin", Effect: otelllm.EffectUnknown}, // not declared
+	} {
+		ctx, run := otelllm.StartRun(context.Background(), "coder")
+		_, tool := otelllm.StartTool(ctx, call)
+		tool.End(nil)
+		run.End(ask(ctx, client, server.URL))
+		fmt.Println(call.Name, run.Diagnosis().Retry.Safety)
+	}
+	// Output:
+	// read_file safe_auto_retry
+	// write_file safe_auto_retry
+	// send_mail user_confirmed_retry
+	// plugin user_confirmed_retry
+}
+
+// An output that is sent by itself reaches the model, fails to, or is kept for later.
+func ExampleTool_RecordOutputFailure() {
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	ctx, run := otelllm.StartRun(context.Background(), "coder", otelllm.WithTracerProvider(provider))
+
+	for _, call := range []struct {
+		name string
+		send func() error
+	}{
+		{"list_files", func() error { return nil }},
+		{"read_file", func() error { return io.ErrClosedPipe }},
+		{"write_file", nil}, // no session is open
+	} {
+		_, tool := otelllm.StartTool(ctx, otelllm.ToolCall{Name: call.name, Effect: otelllm.EffectIdempotent})
+		tool.End(nil)
+		if call.send == nil {
+			tool.RecordOutputCached()
+		} else if err := call.send(); err != nil {
+			tool.RecordOutputFailure(err)
+		} else {
+			tool.RecordOutputSent()
+		}
+	}
+	run.End(nil)
+	show(spans, "llm.tool.output_delivery")
+	// Output:
+	// execute_tool list_files
+	//   llm.tool.output_delivery sent
+	// execute_tool read_file
+	//   llm.tool.output_delivery failed
+	// execute_tool write_file
+	//   llm.tool.output_delivery cached
+	// invoke_agent coder
+}
+
+// An application names what ends a call on purpose.
+func ExampleAbortSource() {
+	server := silentModel()
+	defer server.Close()
+	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport)}
+
+	for _, end := range []struct {
+		source otelllm.AbortSource
+		reason string
+	}{
+		{otelllm.AbortUser, "stop_button"},
+		{otelllm.AbortApplication, "budget"},
+		{otelllm.AbortShutdown, "sigterm"},
+		{otelllm.AbortWatchdog, "idle"}, // a time limit of the application's own: a failure
+	} {
+		ctx, abort := otelllm.WithAbort(context.Background())
+		ctx, run := otelllm.StartRun(ctx, "coder")
+		time.AfterFunc(10*time.Millisecond, func() { abort(end.source, end.reason) })
+		run.End(ask(ctx, client, server.URL))
+		d := run.Diagnosis()
+		fmt.Println(d.Outcome, d.Class, d.Cause)
+	}
+	// Output:
+	// aborted local_abort user
+	// aborted local_abort application
+	// aborted local_abort shutdown
+	// failed watchdog_timeout idle
+}
+
+// The first call of an AbortFunc counts. A deferred one releases the context.
+func ExampleAbortFunc() {
+	ctx, abort := otelllm.WithAbort(context.Background())
+	defer abort(otelllm.AbortApplication, "done")
+
+	onStop := func(abort otelllm.AbortFunc) { abort(otelllm.AbortUser, "stop_button") }
+	onStop(abort)
+
+	var aborted *otelllm.AbortError
+	if errors.As(context.Cause(ctx), &aborted) {
+		fmt.Println(aborted.Source, aborted.Reason)
+	}
+	fmt.Println(errors.Is(aborted, context.Canceled))
+	// Output:
+	// user stop_button
+	// true
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -20,30 +22,47 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/otelllm/classify"
 )
 
-// model is a server that streams these events and then breaks, or ends well.
+// model returns a server that streams events, and then breaks the connection or ends the stream.
 func model(broken bool, events ...string) *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", "text/event-stream")
-		for _, e := range events {
-			_, _ = io.WriteString(w, "data: "+e+"\n\n")
-			_ = http.NewResponseController(w).Flush()
-		}
+		stream(w, r, events...)
 		if broken {
 			panic(http.ErrAbortHandler)
 		}
 	}))
 }
 
-// ask is what an SDK does: one request, and the stream read to its end.
+// silentModel returns a server that streams events, and then nothing until the client goes.
+func silentModel(events ...string) *httptest.Server {
+	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		stream(w, r, events...)
+		<-r.Context().Done()
+	}))
+}
+
+func stream(w http.ResponseWriter, r *http.Request, events ...string) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, e := range events {
+		_, _ = io.WriteString(w, "data: "+e+"\n\n")
+		_ = http.NewResponseController(w).Flush()
+	}
+}
+
+// ask does what an SDK does: it makes one model call, and reads the stream to its end.
 func ask(ctx context.Context, client *http.Client, baseURL string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, baseURL+"/v1/chat/completions",
-		strings.NewReader(`{"model":"gpt-5","stream":true,"messages":[{"role":"user","content":"hi"}]}`))
+	return post(ctx, client, baseURL+"/v1/chat/completions", `{"model":"gpt-5","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
+}
+
+func post(ctx context.Context, client *http.Client, target, body string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := client.Do(req)
 	if err != nil {
 		return err
@@ -60,7 +79,7 @@ const (
 	done   = `[DONE]`
 )
 
-// show prints some attributes of the spans that have ended.
+// show prints the spans that have ended, with some of their attributes.
 func show(spans *tracetest.InMemoryExporter, keys ...attribute.Key) {
 	for _, span := range spans.GetSpans() {
 		fmt.Println(span.Name)
@@ -74,7 +93,7 @@ func show(spans *tracetest.InMemoryExporter, keys ...attribute.Key) {
 	}
 }
 
-// One line makes every model call of a client a span.
+// One line records every model call of a client as a span.
 func ExampleNewTransport() {
 	server := model(false, text, finish, done)
 	defer server.Close()
@@ -101,8 +120,8 @@ func ExampleNewTransport() {
 	// gen_ai.response.finish_reasons ["stop"]
 }
 
-// A stream that breaks off without its last word looks whole to most SDKs. Here
-// it is an error, and the error carries the diagnosis.
+// A stream that breaks off without its final event looks complete to most SDKs. Here it
+// is an error, and the error has the diagnosis.
 func ExampleWithStreamErrors() {
 	server := model(false, text) // a clean end, too early
 	defer server.Close()
@@ -119,15 +138,10 @@ func ExampleWithStreamErrors() {
 	// true
 }
 
-// A watchdog ends what has gone silent. DefaultWatchdog has good limits; these
-// are short, for the example.
+// A watchdog ends a call that has gone silent. DefaultWatchdog has good limits; this one
+// is short, for the example.
 func ExampleWithWatchdog() {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, "data: "+text+"\n\n")
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done() // and nothing more
-	}))
+	server := silentModel(text)
 	defer server.Close()
 	limits := otelllm.DefaultWatchdog()
 	limits.Idle = 50 * time.Millisecond
@@ -169,7 +183,7 @@ func ExampleWithMeterProvider() {
 	// gen_ai.client.operation.duration s
 }
 
-// Trace context goes to a gateway of one's own, where it is asked for.
+// Trace context goes to your own gateway, where you ask for it.
 func ExampleWithPropagators() {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		fmt.Println(r.Header.Get("Traceparent") != "")
@@ -187,8 +201,8 @@ func ExampleWithPropagators() {
 	// true
 }
 
-// Both sides of a gateway: what it serves, and what it asks for. A proxy passes on
-// the headers that it is sent, so it deletes the agent's trace context itself.
+// Both sides of a gateway are recorded: the calls that it serves, and those that it makes.
+// A proxy forwards the headers that it receives, so it deletes the agent's trace context itself.
 func ExampleNewHandler() {
 	upstream := model(true, text) // breaks off
 	defer upstream.Close()
@@ -230,4 +244,178 @@ func ExampleNewHandler() {
 	// chat gpt-5
 	//   llm.stream.end read_error
 	//   llm.transport.cause body_truncated
+}
+
+// A gateway may have a path of its own, which does not say what is spoken there, and a
+// host that does not say whose model it is.
+func ExampleWithProtocol() {
+	server := model(false, text, finish, done)
+	defer server.Close()
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+
+	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport,
+		otelllm.WithProtocol(otelllm.ProtocolOpenAIChat),
+		otelllm.WithProviderName("acme"),
+		otelllm.WithTracerProvider(provider))}
+	_ = post(context.Background(), client, server.URL+"/invoke", `{"model":"acme-1","stream":true,"messages":[]}`)
+	show(spans, "gen_ai.provider.name", "llm.stream.end")
+	// Output:
+	// chat acme-1
+	//   gen_ai.provider.name acme
+	//   llm.stream.end terminal_event
+}
+
+// A gateway with a path for each protocol has a client for each of them. Only requests to
+// Gemini and Bedrock do not name the model in their body.
+func ExampleProtocol() {
+	server := model(true)
+	defer server.Close()
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+
+	for _, route := range []struct {
+		path, body string
+		protocol   otelllm.Protocol
+	}{
+		{"/llm/chat", `{"model":"m","messages":[]}`, otelllm.ProtocolOpenAIChat},
+		{"/llm/responses", `{"model":"m","input":"hi"}`, otelllm.ProtocolOpenAIResponses},
+		{"/llm/legacy", `{"model":"m","prompt":"hi"}`, otelllm.ProtocolOpenAICompletions},
+		{"/llm/claude", `{"model":"m","max_tokens":9,"messages":[]}`, otelllm.ProtocolAnthropicMessages},
+		{"/llm/gemini", `{"contents":[]}`, otelllm.ProtocolGemini},
+		{"/llm/bedrock", `{"messages":[],"inferenceConfig":{}}`, otelllm.ProtocolBedrockConverse},
+		{"/llm/local", `{"model":"m","messages":[]}`, otelllm.ProtocolOllama},
+	} {
+		client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport,
+			otelllm.WithProtocol(route.protocol), otelllm.WithTracerProvider(provider))}
+		_ = post(context.Background(), client, server.URL+route.path, route.body)
+	}
+	show(spans, "gen_ai.provider.name")
+	// Output:
+	// chat m
+	//   gen_ai.provider.name openai
+	// chat m
+	//   gen_ai.provider.name openai
+	// text_completion m
+	//   gen_ai.provider.name openai
+	// chat m
+	//   gen_ai.provider.name anthropic
+	// generate_content
+	//   gen_ai.provider.name gcp.gemini
+	// chat
+	//   gen_ai.provider.name aws.bedrock
+	// chat m
+	//   gen_ai.provider.name ollama
+}
+
+// The events hold the times at which the facts were observed. The facts are attributes,
+// with or without them.
+func ExampleWithoutEvents() {
+	server := model(false, text, finish, done)
+	defer server.Close()
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+
+	for _, opts := range [][]otelllm.TransportOption{nil, {otelllm.WithoutEvents()}} {
+		opts = append(opts, otelllm.WithTracerProvider(provider))
+		_ = ask(context.Background(), &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport, opts...)}, server.URL)
+	}
+	for _, span := range spans.GetSpans() {
+		fmt.Println(len(span.Events) > 0)
+	}
+	// Output:
+	// true
+	// false
+}
+
+// Limits of your own: those that you leave out are off. The error is a timeout, as net.Error has it.
+func ExampleWatchdog() {
+	server := silentModel()
+	defer server.Close()
+	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport, otelllm.WithWatchdog(otelllm.Watchdog{
+		Connect:       5 * time.Second,
+		FirstProgress: 50 * time.Millisecond,
+		Total:         time.Minute,
+	}))}
+
+	err := ask(context.Background(), client, server.URL)
+	var timeout net.Error
+	fmt.Println(errors.As(err, &timeout) && timeout.Timeout())
+	var fired *otelllm.WatchdogError
+	fmt.Println(errors.As(err, &fired), fired)
+	// Output:
+	// true
+	// true otelllm: watchdog: no first event within 50ms
+}
+
+// A loop of your own sends a request again where its diagnosis says that this is safe.
+func ExampleWithLastRequest() {
+	var calls atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if calls.Add(1) == 1 {
+			panic(http.ErrAbortHandler) // the connection breaks before the answer
+		}
+		stream(w, r, text, finish, done)
+	}))
+	defer server.Close()
+	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport)}
+
+	for try := 1; try <= 3; try++ {
+		ctx, last := otelllm.WithLastRequest(context.Background())
+		err := ask(ctx, client, server.URL)
+		d := last.Diagnosis()
+		if err == nil && !d.Failed() {
+			fmt.Println("answered at try", try)
+			break
+		}
+		fmt.Println(d.Class, d.Phase, d.Retry.Safety)
+		if d.Retry.Safety != classify.SafeAutoRetry {
+			break
+		}
+		time.Sleep(d.Retry.After)
+	}
+	// Output:
+	// stream_interrupted awaiting_response safe_auto_retry
+	// answered at try 2
+}
+
+// The connections are those of the transport below.
+func ExampleTransport_CloseIdleConnections() {
+	server := model(false, text, finish, done)
+	defer server.Close()
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	transport := otelllm.NewTransport(&http.Transport{}, otelllm.WithTracerProvider(provider))
+	client := &http.Client{Transport: transport}
+
+	_ = ask(context.Background(), client, server.URL)
+	_ = ask(context.Background(), client, server.URL)
+	transport.CloseIdleConnections() // or client.CloseIdleConnections, which calls it
+	_ = ask(context.Background(), client, server.URL)
+	show(spans, "llm.connection.reused")
+	// Output:
+	// chat gpt-5
+	//   llm.connection.reused false
+	// chat gpt-5
+	//   llm.connection.reused true
+	// chat gpt-5
+	//   llm.connection.reused false
+}
+
+// What this package recorded is found by its scope.
+func ExampleScopeName() {
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	ctx, span := provider.Tracer("example.com/agent").Start(context.Background(), "handle message")
+	_, run := otelllm.StartRun(ctx, "coder")
+	run.End(nil)
+	span.End()
+
+	for _, span := range spans.GetSpans() {
+		scope := span.InstrumentationScope
+		fmt.Println(span.Name, scope.Name == otelllm.ScopeName && scope.Version == otelllm.Version)
+	}
+	// Output:
+	// invoke_agent coder true
+	// handle message false
 }

@@ -1,0 +1,111 @@
+package otelllm_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/otelllm/otelllm-go/otelllm"
+)
+
+// An Instrumentation keeps what is recorded for one part of an application apart: its
+// options, and what its Shutdown ends.
+func ExampleNew() {
+	server := model(false, text, finish, done)
+	defer server.Close()
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+
+	llm := otelllm.New(otelllm.WithTracerProvider(provider), otelllm.WithVerdicts())
+	client := &http.Client{Transport: llm.NewTransport(http.DefaultTransport)}
+
+	ctx, run := llm.StartRun(context.Background(), "coder")
+	toolCtx, tool := llm.StartTool(ctx, otelllm.ToolCall{ID: "call_1", Name: "apply_patch", Effect: otelllm.EffectNonIdempotent})
+	tool.End(applyPatch(toolCtx))
+	run.End(ask(ctx, client, server.URL))
+	show(spans, "llm.run.outcome")
+	// Output:
+	// chat gpt-5
+	// execute_tool apply_patch
+	// invoke_agent coder
+	//   llm.run.outcome succeeded
+}
+
+// Shutdown ends what the methods of its own Instrumentation began, and nothing else.
+func ExampleInstrumentation_Shutdown() {
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	plugin, other := otelllm.New(otelllm.WithTracerProvider(provider)), otelllm.New(otelllm.WithTracerProvider(provider))
+
+	_, run := other.StartRun(context.Background(), "coder")
+	_, request := plugin.StartRequest(context.Background(), otelllm.RequestInfo{Provider: "acme", Model: "acme-1"})
+	session := plugin.NewRealtime(context.Background())
+	session.RecordSent([]byte(`{"type":"response.create"}`))
+
+	_ = plugin.Shutdown(context.Background())
+	show(spans, "llm.abort.source")
+	fmt.Println("the other part ends its own:")
+	spans.Reset()
+	request.End(nil) // has ended
+	session.Close(nil)
+	run.End(nil)
+	show(spans, "llm.abort.source")
+	// Output:
+	// chat acme-1
+	//   llm.abort.source shutdown
+	// chat
+	//   llm.abort.source shutdown
+	// the other part ends its own:
+	// invoke_agent coder
+}
+
+// The type of an option says where it has an effect: one that would have none does not compile.
+func ExampleOption() {
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	settings := struct {
+		everywhere otelllm.CommonOption // runs and model calls
+		calls      otelllm.CallOption   // model calls, made or served
+		client     otelllm.ClientOption // model calls that this process makes
+		overHTTP   otelllm.HTTPOption   // model calls over HTTP, made or served
+	}{
+		otelllm.WithTracerProvider(provider),
+		otelllm.WithProviderName("acme"),
+		otelllm.WithMeterProvider(metric.NewMeterProvider()),
+		otelllm.WithPropagators(propagation.TraceContext{}),
+	}
+	var (
+		options   = []otelllm.Option{settings.everywhere, settings.calls, settings.client}
+		transport = []otelllm.TransportOption{settings.overHTTP, otelllm.WithStreamErrors()}
+		handler   = []otelllm.HandlerOption{settings.overHTTP}
+		run       = []otelllm.RunOption{otelllm.WithToolsRecorded()}
+		request   = []otelllm.RequestOption{otelllm.WithoutEvents()}
+	)
+
+	llm := otelllm.New(options...)
+	gateway := httptest.NewServer(llm.NewHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, request := llm.StartRequest(r.Context(), otelllm.RequestInfo{Model: "in-process-7b", Stream: true}, request...)
+		request.RecordText()
+		request.RecordFinish("stop")
+		request.End(nil)
+		stream(w, r, text, finish, done)
+	}), handler...))
+
+	ctx, agent := llm.StartRun(context.Background(), "coder", run...)
+	agent.End(ask(ctx, &http.Client{Transport: llm.NewTransport(http.DefaultTransport, transport...)}, gateway.URL))
+	gateway.Close() // waits for the handler
+	for _, span := range spans.GetSpans() {
+		fmt.Println(span.Name, span.SpanKind)
+	}
+	// Unordered output:
+	// chat in-process-7b client
+	// chat gpt-5 server
+	// chat gpt-5 client
+	// invoke_agent coder internal
+}
