@@ -28,10 +28,11 @@ import (
 // has seen the end of the body, the transport then cuts the connection, and the span
 // reports a read_error that the gateway itself caused.
 func NewHandler(next http.Handler, opts ...HandlerOption) http.Handler {
-	return newHandler(global, next, opts)
+	return global.NewHandler(next, opts...)
 }
 
-func newHandler(i *Instrumentation, next http.Handler, opts []HandlerOption) http.Handler {
+// NewHandler is [NewHandler] with the options of i.
+func (i *Instrumentation) NewHandler(next http.Handler, opts ...HandlerOption) http.Handler {
 	c := configure(i, opts, HandlerOption.applyHandler)
 	recorder := c.recorder(i)
 	recorder.Meters = nil // the conventions' client instruments are the transport's

@@ -2,7 +2,6 @@ package otelllm
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/live"
 )
@@ -52,34 +51,3 @@ func Shutdown(ctx context.Context) error { return global.Shutdown(ctx) }
 
 // Shutdown is [Shutdown] for what the methods of i began.
 func (i *Instrumentation) Shutdown(ctx context.Context) error { return i.open.Shutdown(ctx) }
-
-// NewTransport is [NewTransport] with the options of i.
-func (i *Instrumentation) NewTransport(base http.RoundTripper, opts ...TransportOption) *Transport {
-	return newTransport(i, base, opts)
-}
-
-// NewHandler is [NewHandler] with the options of i.
-func (i *Instrumentation) NewHandler(next http.Handler, opts ...HandlerOption) http.Handler {
-	return newHandler(i, next, opts)
-}
-
-// NewRealtime is [NewRealtime] with the options of i.
-func (i *Instrumentation) NewRealtime(ctx context.Context, opts ...RequestOption) *Realtime {
-	return newRealtime(ctx, i, opts)
-}
-
-// StartRequest is [StartRequest] with the options of i.
-func (i *Instrumentation) StartRequest(ctx context.Context, info RequestInfo, opts ...RequestOption) (context.Context, *Request) {
-	return startRequest(ctx, i, info, opts)
-}
-
-// StartRun is [StartRun] with the options of i.
-func (i *Instrumentation) StartRun(ctx context.Context, agent string, opts ...RunOption) (context.Context, *Run) {
-	return startRun(ctx, i, agent, opts)
-}
-
-// StartTool is [StartTool]. A tool belongs to the Instrumentation of its run, and to i
-// outside of any run.
-func (i *Instrumentation) StartTool(ctx context.Context, call ToolCall) (context.Context, *Tool) {
-	return startTool(ctx, i, call)
-}

@@ -83,10 +83,11 @@ type sentOutput struct {
 // NewRealtime starts to observe a session. Ctx is the session's own; it says who ended the
 // session. The provider is "openai" unless [WithProviderName] names another.
 func NewRealtime(ctx context.Context, opts ...RequestOption) *Realtime {
-	return newRealtime(ctx, global, opts)
+	return global.NewRealtime(ctx, opts...)
 }
 
-func newRealtime(ctx context.Context, i *Instrumentation, opts []RequestOption) *Realtime {
+// NewRealtime is [NewRealtime] with the options of i.
+func (i *Instrumentation) NewRealtime(ctx context.Context, opts ...RequestOption) *Realtime {
 	c := configure(i, opts, RequestOption.applyRequest)
 	s := &session{
 		ctx: ctx, tracerProvider: c.tracerProvider, recorder: c.recorder(i),

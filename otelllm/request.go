@@ -60,10 +60,11 @@ func (*manualSource) Settled(*spanfacts.Request) {}
 // StartRequest starts to record one attempt of one model call, with its span `{operation}
 // {model}`. The attempt belongs to the run of ctx.
 func StartRequest(ctx context.Context, info RequestInfo, opts ...RequestOption) (context.Context, *Request) {
-	return startRequest(ctx, global, info, opts)
+	return global.StartRequest(ctx, info, opts...)
 }
 
-func startRequest(ctx context.Context, i *Instrumentation, info RequestInfo, opts []RequestOption) (context.Context, *Request) {
+// StartRequest is [StartRequest] with the options of i.
+func (i *Instrumentation) StartRequest(ctx context.Context, info RequestInfo, opts ...RequestOption) (context.Context, *Request) {
 	c := configure(i, opts, RequestOption.applyRequest)
 	recorder := c.recorder(i)
 	start := time.Now()

@@ -20,10 +20,11 @@ type Run struct{ run *agentrun.Run }
 //
 // Always end the run, even if nothing records it.
 func StartRun(ctx context.Context, agent string, opts ...RunOption) (context.Context, *Run) {
-	return startRun(ctx, global, agent, opts)
+	return global.StartRun(ctx, agent, opts...)
 }
 
-func startRun(ctx context.Context, i *Instrumentation, agent string, opts []RunOption) (context.Context, *Run) {
+// StartRun is [StartRun] with the options of i.
+func (i *Instrumentation) StartRun(ctx context.Context, agent string, opts ...RunOption) (context.Context, *Run) {
 	c := configure(i, opts, RunOption.applyRun)
 	ctx, run := agentrun.Start(ctx, agentrun.Config{
 		Agent:          agent,

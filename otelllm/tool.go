@@ -39,10 +39,12 @@ type Tool struct{ tool *agentrun.Tool }
 // belongs to the run of ctx. From then on the run counts as one that records every tool;
 // see [WithToolsRecorded]. End the execution with what the tool returned.
 func StartTool(ctx context.Context, call ToolCall) (context.Context, *Tool) {
-	return startTool(ctx, global, call)
+	return global.StartTool(ctx, call)
 }
 
-func startTool(ctx context.Context, i *Instrumentation, call ToolCall) (context.Context, *Tool) {
+// StartTool is [StartTool]. A tool belongs to the Instrumentation of its run, and to i
+// outside of any run.
+func (i *Instrumentation) StartTool(ctx context.Context, call ToolCall) (context.Context, *Tool) {
 	ctx, tool := agentrun.StartTool(ctx, agentrun.ToolConfig{
 		CallID:         call.ID,
 		Name:           call.Name,

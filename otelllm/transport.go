@@ -28,10 +28,11 @@ type Transport struct{ transport client.Transport }
 // samplers see the model. Any other body is read while it is sent, up to 8 MiB.
 // NewTransport never calls GetBody. It reads the response's body as the consumer reads it.
 func NewTransport(base http.RoundTripper, opts ...TransportOption) *Transport {
-	return newTransport(global, base, opts)
+	return global.NewTransport(base, opts...)
 }
 
-func newTransport(i *Instrumentation, base http.RoundTripper, opts []TransportOption) *Transport {
+// NewTransport is [NewTransport] with the options of i.
+func (i *Instrumentation) NewTransport(base http.RoundTripper, opts ...TransportOption) *Transport {
 	if base == nil {
 		base = http.DefaultTransport
 	}
