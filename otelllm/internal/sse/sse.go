@@ -40,12 +40,13 @@ type Sink interface {
 	// Dropped says that an event, or an object as of Stray, is not delivered: it went
 	// beyond the limit, or, where tooLong is false, what all streams together hold did.
 	Dropped(tooLong bool)
-	// Take is for a sink that knows events by their bytes: one that came before in
-	// nearly the same bytes need not be taken apart again. Others return 0. It looks at the bytes of the stream from the beginning of an event on, as far as
-	// the Write goes. If p begins with an event that it knows, an event line or none,
-	// one data line and a blank line, it takes the event as [Sink].Event would have
-	// been given it, and returns how long it is, with the end of the blank line (of
-	// which a \r may not be the last byte that came); else 0.
+	// Take lets a sink consume an event that it recognises by its bytes, before it is
+	// split into fields. p is the rest of what was written, from the beginning of an
+	// event on. If p begins with such an event (at most one event line, one data line
+	// and a blank line), Take handles it as Event would and returns its length, the
+	// blank line included; else it returns 0. The \r of a blank line must not be the
+	// last byte of p: the \n that belongs to it may follow. A sink that recognises no
+	// events returns 0.
 	Take(p []byte) int
 }
 
