@@ -112,7 +112,7 @@ func TestCuts(t *testing.T) {
 	server := newCutServer(t)
 	rt := NewTransport(base(t))
 	for _, s := range streams(t) {
-		protocol, ok := wire.Recognise(http.MethodPost, s.path)
+		protocol, _, ok := wire.Match(http.MethodPost, s.path)
 		require.True(t, ok)
 		t.Run(s.name, func(t *testing.T) {
 			for _, c := range cuts {
@@ -280,7 +280,7 @@ func readable(s sdktrace.ReadOnlySpan) *spanread.Span {
 // TestCutsHTTP2 resets and ends streams of HTTP/2 in the middle.
 func TestCutsHTTP2(t *testing.T) {
 	for _, s := range ownStreams() {
-		protocol, _ := wire.Recognise(http.MethodPost, s.path)
+		protocol, _, _ := wire.Match(http.MethodPost, s.path)
 		for _, c := range []struct {
 			name  string
 			stop  func(*nettest.H2Conn, uint32)

@@ -132,7 +132,7 @@ func TestBedrockRequest(t *testing.T) {
 		{"/model/us.anthropic.claude-x-v1%3A0%3FX-Amz-Security-Token=t/converse", "us.anthropic.claude-x-v1:0", false},
 		{"/model/claude%zz/converse", "redacted", false},
 	} {
-		p, ok := Recognise("POST", tt.path)
+		p, _, ok := Match("POST", tt.path)
 		require.True(t, ok, tt.path)
 		for _, body := range []string{`{"messages":[]}`, `{"messages":`, ""} {
 			req, err := p.ReadRequest([]byte(body))

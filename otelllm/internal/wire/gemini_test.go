@@ -162,7 +162,7 @@ func TestGeminiRequest(t *testing.T) {
 		{"/v1internal:streamGenerateContent", "", true}, // Code Assist's, which has the model in the body
 		{"/prefix/v1internal:generateContent", "", false},
 	} {
-		p, ok := Recognise("POST", tt.path)
+		p, _, ok := Match("POST", tt.path)
 		require.True(t, ok, tt.path)
 		for _, body := range []string{`{"contents":[]}`, `{"contents":`, ""} {
 			req, err := p.ReadRequest([]byte(body))

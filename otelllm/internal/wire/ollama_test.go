@@ -89,9 +89,9 @@ func TestLineTooLong(t *testing.T) {
 }
 
 func TestOllamaRequest(t *testing.T) {
-	p, _ := Recognise("POST", "/api/generate")
+	p, _, _ := Match("POST", "/api/generate")
 	assert.Equal(t, "text_completion", p.Operation())
-	p, _ = Recognise("POST", "/api/chat")
+	p, _, _ = Match("POST", "/api/chat")
 	assert.Equal(t, "chat", p.Operation())
 
 	runRequestTests(t, ollama{}, []requestTest{

@@ -45,20 +45,14 @@ type Protocol interface {
 	ReadError(status int, body []byte) Error
 }
 
-// Recognise finds the protocol of a request by its method and URL path (suffix
-// match, so that gateways' prefixes and Azure's deployments are recognised). Where
+// Match finds the protocol of a request by its method and URL path. It compares
+// suffixes, so that gateways' prefixes and Azure's deployments are recognised. Where
 // the path holds what other protocols have in the body (Gemini and Bedrock: the
-// model, and whether the answer streams) the protocol returned knows it, and its
-// ReadRequest says it.
-func Recognise(method, path string) (Protocol, bool) {
-	p, _, ok := match(method, path)
-	return p, ok
-}
-
-// Match is [Recognise] that tells how much the path proves. sure: it is a path that
-// only a model call has. Otherwise it is one that another application may well have
-// (/api/chat, …/responses, /v1/messages): unless the host or a header proves it, the
-// request is a model call only if its body is one, which [Request].IsCall says.
+// model, and whether the answer streams), the returned protocol holds it and its
+// ReadRequest reports it. sure: only a model call has this path. Otherwise other
+// applications may have it too (/api/chat, …/responses, /v1/messages): unless the
+// host or a header proves it, the request is a model call only if its body is one,
+// which [Request].IsCall reports.
 func Match(method, path string) (p Protocol, sure, ok bool) { return match(method, path) }
 
 // ByName finds a protocol by its name. It knows nothing of what the paths of Gemini
