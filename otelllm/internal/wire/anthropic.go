@@ -29,7 +29,7 @@ var messagesDecoders decoders[messagesReader, *messagesReader]
 func (anthropicMessages) Name() string      { return "anthropic_messages" }
 func (anthropicMessages) Operation() string { return "chat" }
 func (anthropicMessages) NewDecoder(ct string) Decoder {
-	d := messagesDecoders.get(ct, formMessages)
+	d := messagesDecoders.get(ct, formMessages|formChunks)
 	d.reader.usage = unknownMessagesUsage
 	return d
 }
@@ -73,106 +73,33 @@ type messagesReader struct {
 	t     tally
 	open  known[int, call] // client-executed tool_use blocks that have not stopped, by their index
 	usage messagesUsage
-	inner []byte // the event that a chunk of Bedrock's held last; its memory is used again
-
-	shapes shapes[blockDelta]
-}
-
-// blockDelta is a piece of a block.
-type blockDelta struct {
-	kind  blockDeltaKind
-	index int32
-}
-
-type blockDeltaKind uint8
-
-const (
-	blockOther blockDeltaKind = iota
-	blockText
-	blockThinking
-	blockInput
-	blockCompaction
-	blockUnknown
-)
-
-func blockDeltaOf(typ []byte) blockDeltaKind {
-	switch string(typ) {
-	case "text_delta":
-		return blockText
-	case "thinking_delta":
-		return blockThinking
-	case "input_json_delta":
-		return blockInput
-	case "compaction_delta":
-		return blockCompaction
-	case "signature_delta", "citations_delta":
-		return blockOther
-	default:
-		return blockUnknown
-	}
 }
 
 func (r *messagesReader) tally() *tally { return &r.t }
 
 func (r *messagesReader) reset() {
-	r.shapes.reset()
-	*r = messagesReader{open: r.open.emptied(), shapes: r.shapes}
+	*r = messagesReader{open: r.open.emptied()}
 }
 
 // done takes a [DONE], which this protocol does not have: it changes nothing.
 func (r *messagesReader) done() {}
 
 func (r *messagesReader) event(name, data []byte) verdict {
-	if string(name) == "chunk" {
-		var ok bool
-		if data, ok = r.unwrap(data); !ok {
-			return malformed
-		}
-		return r.inside(data)
-	}
-	return r.eventOf(name, data)
-}
-
-// inside takes the event inside of a chunk of Bedrock's.
-func (r *messagesReader) inside(data []byte) verdict {
-	if v := r.eventOf(nil, data); v != misnamed {
-		return v
-	}
-	return r.eventOf(nil, canonical(data))
-}
-
-func (r *messagesReader) eventOf(name, data []byte) verdict {
-	if d, f := r.shapes.match(data); d != nil {
-		r.known(d, f)
-		return progress
-	}
 	var ev messagesEvent
 	if v := r.read(data, &ev); v != progress {
 		return v
 	}
 	if len(ev.typ) == 0 {
 		ev.typ = name
-	} else if string(ev.typ) == "content_block_delta" && learnable(ev.index) {
-		r.shapes.learn(name, data, blockDelta{blockDeltaOf(ev.delta.typ), int32(ev.index)})
 	}
 	return r.apply(&ev)
 }
 
-func (r *messagesReader) take(p []byte) int {
-	d, f, n := r.shapes.take(p)
-	if d != nil {
-		r.known(d, f)
+func (r *messagesReader) add(d *contentDelta) {
+	r.t.add(d)
+	if d.input && r.open.find(d.index) != nil {
+		r.t.enter(semconv.PhaseToolInput)
 	}
-	return n
-}
-
-// known takes a delta of a known shape.
-func (r *messagesReader) known(d *blockDelta, f filled) {
-	if d.kind == blockText && f.has(whatText) { // which is most of a stream
-		r.t.text()
-		return
-	}
-	r.delta(d.kind, int(d.index), f.has(whatText))
 }
 
 // apply makes the event part of the state.
@@ -188,7 +115,7 @@ func (r *messagesReader) apply(ev *messagesEvent) verdict {
 	r.t.Unread = r.t.Unread || ev.doubt
 	switch string(ev.typ) {
 	case "content_block_delta":
-		r.delta(blockDeltaOf(ev.delta.typ), ev.index, ev.delta.filled)
+		return r.delta(ev.index, &ev.delta)
 	case "content_block_start":
 		r.startBlock(ev.index, &ev.block)
 	case "content_block_stop":
@@ -211,29 +138,25 @@ func (r *messagesReader) apply(ev *messagesEvent) verdict {
 	return progress
 }
 
-func (r *messagesReader) delta(kind blockDeltaKind, index int, filled bool) {
-	switch kind {
-	case blockText:
-		if filled {
-			r.t.text()
-		}
-	case blockThinking:
-		if filled {
-			r.t.thought()
-		} else {
-			r.t.enter(semconv.PhaseReasoning)
-		}
-	case blockInput:
-		if r.open.find(index) != nil {
-			r.t.enter(semconv.PhaseToolInput)
-		}
-	case blockCompaction:
+// delta reads a part of a block.
+func (r *messagesReader) delta(index int, md *messagesDelta) verdict {
+	d := contentDelta{index: index}
+	switch string(md.typ) {
+	case "text_delta":
+		d.text = md.filled
+	case "thinking_delta":
+		d.thinking, d.reasoning = true, md.filled
+	case "compaction_delta":
 		// The history in short, by the model and for the model: what it thinks, not what
 		// it answers.
-		r.t.thought()
-	case blockUnknown:
+		d.reasoning = true
+	case "input_json_delta":
+		d.input = true
+	case "signature_delta", "citations_delta":
+	default:
 		r.t.Unread = true
 	}
+	return r.t.content(d)
 }
 
 func (r *messagesReader) startBlock(index int, b *messagesBlock) {

@@ -1,11 +1,5 @@
 package wire
 
-import (
-	"encoding/base64"
-
-	"github.com/otelllm/otelllm-go/otelllm/internal/carry"
-)
-
 // messagesEvent is what one payload says. Its slices are the payload's own.
 type messagesEvent struct {
 	typ     []byte
@@ -57,8 +51,7 @@ func (u *messagesUsage) counts() Usage {
 // read parses a payload, an event or a whole message, into ev.
 func (r *messagesReader) read(data []byte, ev *messagesEvent) verdict {
 	ev.message.usage = unknownMessagesUsage
-	r.shapes.begin()
-	c := cursor{b: data}
+	c := r.t.cursor(data)
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "type":
@@ -66,7 +59,7 @@ func (r *messagesReader) read(data []byte, ev *messagesEvent) verdict {
 		case "index":
 			ev.index = c.count()
 		case "delta":
-			r.readDelta(&c, &ev.delta)
+			ev.delta.read(&c)
 		case "content_block":
 			ev.block = readMessagesBlock(&c)
 		case "message":
@@ -84,36 +77,6 @@ func (r *messagesReader) read(data []byte, ev *messagesEvent) verdict {
 	v := c.verdict()
 	r.t.Unread = r.t.Unread || v == progress && c.doubtful
 	return v
-}
-
-// unwrap is the event inside of a chunk of Bedrock's: {"bytes":"base64"}. ok: the chunk
-// is well-formed. One without bytes holds an empty event.
-func (r *messagesReader) unwrap(data []byte) (inner []byte, ok bool) {
-	var encoded []byte
-	c := cursor{b: data}
-	for key, ok := c.object(); ok; key, ok = c.key() {
-		switch string(key) {
-		case "bytes":
-			encoded = c.str()
-		case "p": // padding
-			c.skip()
-		default:
-			c.doubt(key)
-		}
-	}
-	if !c.end() {
-		return nil, false
-	}
-	r.t.Unread = r.t.Unread || c.doubtful
-	if len(encoded) == 0 {
-		return []byte("{}"), true
-	}
-	if cap(r.inner) > carry.Keep {
-		r.inner = nil
-	}
-	var err error
-	r.inner, err = base64.StdEncoding.AppendDecode(r.inner[:0], encoded)
-	return r.inner, err == nil
 }
 
 // member reads one member of a message. It reports whether it is one that is not known,
@@ -166,16 +129,16 @@ func readMessagesBlock(c *cursor) messagesBlock {
 	return b
 }
 
-func (r *messagesReader) readDelta(c *cursor, d *messagesDelta) {
+func (d *messagesDelta) read(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		d.says = true
 		switch string(key) {
 		case "type":
 			d.typ = c.str()
 		case "text", "thinking":
-			d.filled = r.shapes.filled(c, whatText) || d.filled
+			d.filled = c.filled() || d.filled
 		case "partial_json":
-			r.shapes.filled(c, whatOther)
+			c.skipVarying()
 		case "stop_reason":
 			d.stop = c.str()
 		case "signature", "citation", "content", "encrypted_content", "stop_sequence", "stop_details", "container":

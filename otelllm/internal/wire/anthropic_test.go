@@ -120,17 +120,17 @@ func chunk(event string) string {
 
 // A long event in a chunk does not stay in memory when the next one has come.
 func TestMessagesInChunksKeepLittle(t *testing.T) {
-	d := messagesDecoders.get(awsType, formMessages)
+	d := messagesDecoders.get(awsType, formMessages|formChunks)
 	text := func(n int) {
 		d.Write([]byte(chunk(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"` + strings.Repeat("x", n) + `"}}`)))
 	}
 	text(10)
-	small := &d.reader.inner[0]
+	small := &d.inner[0]
 	text(10)
-	assert.Same(t, small, &d.reader.inner[0], "a short one is written over the one before")
+	assert.Same(t, small, &d.inner[0], "a short one is written over the one before")
 	text(10 * carry.Keep)
 	text(10)
-	assert.LessOrEqual(t, cap(d.reader.inner), carry.Keep)
+	assert.LessOrEqual(t, cap(d.inner), carry.Keep)
 	assert.Equal(t, 4, d.State().TextChunks)
 }
 

@@ -67,34 +67,18 @@ func bedrockModel(path, streaming, whole string) (model string, stream, ok bool)
 type converseReader struct {
 	t    tally
 	open known[int, call] // client-executed toolUse blocks that have not stopped, by their index
-
-	shapes shapes[converseDelta]
-}
-
-// converseDelta is a piece of a block.
-type converseDelta struct {
-	index int
-	kind  converseKind
 }
 
 func (r *converseReader) tally() *tally { return &r.t }
 
 func (r *converseReader) reset() {
-	r.shapes.reset()
-	*r = converseReader{open: r.open.emptied(), shapes: r.shapes}
+	*r = converseReader{open: r.open.emptied()}
 }
 
 // done takes a [DONE], which this protocol does not have: it changes nothing.
 func (r *converseReader) done() {}
 
 func (r *converseReader) event(name, data []byte) verdict {
-	isDelta := string(name) == "contentBlockDelta"
-	if isDelta {
-		if d, f := r.shapes.match(data); d != nil {
-			r.known(d, f)
-			return progress
-		}
-	}
 	var ev converseEvent
 	if v := r.read(data, &ev); v != progress {
 		return v
@@ -103,35 +87,25 @@ func (r *converseReader) event(name, data []byte) verdict {
 		r.t.fail(&ev.fault)
 		return progress
 	}
-	if isDelta && !ev.delta.unshaped {
-		r.shapes.learn(name, data, converseDelta{ev.index, ev.delta.kind})
+	return r.apply(name, &ev)
+}
+
+func (r *converseReader) add(d *contentDelta) {
+	r.t.add(d)
+	if d.input && r.open.find(d.index) != nil {
+		r.t.enter(semconv.PhaseToolInput)
 	}
-	r.apply(name, &ev)
-	return progress
 }
 
-func (r *converseReader) take(p []byte) int {
-	d, f, n := r.shapes.take(p)
-	if d != nil {
-		r.known(d, f)
-	}
-	return n
-}
-
-// known takes a delta of a known shape.
-func (r *converseReader) known(d *converseDelta, f filled) {
-	r.delta(d.index, d.kind, f.has(whatText))
-}
-
-func (r *converseReader) apply(name []byte, ev *converseEvent) {
+func (r *converseReader) apply(name []byte, ev *converseEvent) verdict {
 	if string(name) == "metadata" {
 		r.t.use(ev.usage.counts()) // after the terminal event as well
-		return
+		return progress
 	}
 	r.t.Unread = r.t.Unread || ev.doubt
 	switch string(name) {
 	case "contentBlockDelta":
-		r.delta(ev.index, ev.delta.kind, ev.delta.filled)
+		return r.t.content(ev.delta.content(ev.index))
 	case "contentBlockStart":
 		r.startBlock(ev.index, &ev.start)
 	case "contentBlockStop":
@@ -144,29 +118,14 @@ func (r *converseReader) apply(name []byte, ev *converseEvent) {
 	default:
 		r.t.Unread = r.t.Unread || ev.delta.says || ev.start.says || len(ev.content) > 0
 	}
-}
-
-func (r *converseReader) delta(index int, kind converseKind, filled bool) {
-	switch kind {
-	case converseText:
-		if filled {
-			r.t.text()
-		}
-	case converseReasoning:
-		if r.t.enter(semconv.PhaseReasoning); filled {
-			r.t.thought()
-		}
-	case converseTool:
-		if r.open.find(index) != nil {
-			r.t.enter(semconv.PhaseToolInput)
-		}
-	}
+	return progress
 }
 
 func (r *converseReader) startBlock(index int, b *converseBlock) {
 	switch {
 	case b.kind != converseTool:
-		r.delta(index, b.kind, b.filled)
+		d := b.content(index)
+		r.add(&d)
 	case string(b.typ) == "server_tool_use":
 		r.t.providerTools(1)
 	default:

@@ -16,7 +16,6 @@ type converseEvent struct {
 type converseBlock struct {
 	kind          converseKind
 	filled        bool // of a text or reasoning: there is some
-	unshaped      bool // it was read where a shape has no hole
 	says          bool // there is anything in it
 	id, name, typ []byte
 }
@@ -30,29 +29,39 @@ const (
 	converseTool
 )
 
+// content returns what the block says, if it is not the beginning of a call.
+func (b *converseBlock) content(index int) contentDelta {
+	return contentDelta{
+		index:     index,
+		text:      b.kind == converseText && b.filled,
+		thinking:  b.kind == converseReasoning,
+		reasoning: b.kind == converseReasoning && b.filled,
+		input:     b.kind == converseTool,
+	}
+}
+
 // read parses a payload, an event or a whole answer, into ev.
 func (r *converseReader) read(data []byte, ev *converseEvent) verdict {
 	ev.usage = unknownMessagesUsage
-	r.shapes.begin()
-	c := cursor{b: data}
+	c := r.t.cursor(data)
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "contentBlockIndex":
 			ev.index = c.count()
 		case "delta":
-			ev.delta = r.readBlock(&c)
+			ev.delta = readConverseBlock(&c)
 		case "start":
-			ev.start = r.readBlock(&c)
+			ev.start = readConverseBlock(&c)
 		case "stopReason":
 			ev.stop = c.str()
 		case "usage":
 			readConverseUsage(&c, &ev.usage)
 		case "output":
-			r.readOutput(&c, ev)
+			ev.readOutput(&c)
 		case "error":
 			ev.fault.read(&c)
 		case "p": // padding
-			r.shapes.filled(&c, whatOther)
+			c.skipVarying()
 		case "role", "metrics", "trace", "performanceConfig", "serviceTier", "additionalModelResponseFields", "message":
 			c.skip()
 		default:
@@ -64,7 +73,7 @@ func (r *converseReader) read(data []byte, ev *converseEvent) verdict {
 	return v
 }
 
-func (r *converseReader) readOutput(c *cursor, ev *converseEvent) {
+func (ev *converseEvent) readOutput(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		if string(key) != "message" {
 			c.skip()
@@ -76,7 +85,7 @@ func (r *converseReader) readOutput(c *cursor, ev *converseEvent) {
 				continue
 			}
 			for ok := c.array(); ok; ok = c.element() {
-				if b := r.readBlock(c); c.room(len(ev.content)) {
+				if b := readConverseBlock(c); c.room(len(ev.content)) {
 					ev.content = append(ev.content, b)
 				}
 			}
@@ -84,27 +93,26 @@ func (r *converseReader) readOutput(c *cursor, ev *converseEvent) {
 	}
 }
 
-func (r *converseReader) readBlock(c *cursor) converseBlock {
+func readConverseBlock(c *cursor) converseBlock {
 	var b converseBlock
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		b.says = true
 		switch string(key) {
 		case "text":
 			b.kind = converseText
-			b.filled = r.shapes.filled(c, whatText) || b.filled
+			b.filled = c.filled() || b.filled
 		case "image", "video", "audio": // output like a text
 			if c.something() {
-				b.kind, b.filled, b.unshaped = converseText, true, true
+				b.kind, b.filled = converseText, true
 			}
 		case "reasoningContent":
 			b.kind = converseReasoning
-			r.readReasoning(c, &b)
+			b.readReasoning(c)
 		case "toolUse":
 			b.kind = converseTool
-			r.readTool(c, &b)
+			b.readTool(c)
 		case "citationsContent": // text with its citations
-			b.unshaped = true
-			r.readCitations(c, &b)
+			b.readCitations(c)
 		case "citation", "citations", "toolResult", "cachePoint":
 			c.skip()
 		default:
@@ -115,7 +123,7 @@ func (r *converseReader) readBlock(c *cursor) converseBlock {
 }
 
 // readCitations reads a text that is cited, of a whole answer.
-func (r *converseReader) readCitations(c *cursor, b *converseBlock) {
+func (b *converseBlock) readCitations(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		if string(key) != "content" {
 			c.skip()
@@ -127,22 +135,22 @@ func (r *converseReader) readCitations(c *cursor, b *converseBlock) {
 	}
 }
 
-func (r *converseReader) readReasoning(c *cursor, b *converseBlock) {
+func (b *converseBlock) readReasoning(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "text", "redactedContent":
-			b.filled = r.shapes.filled(c, whatText) || b.filled
+			b.filled = c.filled() || b.filled
 		case "reasoningText": // of a whole answer
-			r.readReasoning(c, b)
+			b.readReasoning(c)
 		case "signature":
-			r.shapes.filled(c, whatOther)
+			c.skipVarying()
 		default:
 			c.doubt(key)
 		}
 	}
 }
 
-func (r *converseReader) readTool(c *cursor, b *converseBlock) {
+func (b *converseBlock) readTool(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "toolUseId":
@@ -152,7 +160,7 @@ func (r *converseReader) readTool(c *cursor, b *converseBlock) {
 		case "type":
 			b.typ = c.str()
 		case "input":
-			r.shapes.filled(c, whatOther)
+			c.skipVarying()
 		default:
 			c.unknown(key)
 		}

@@ -53,17 +53,6 @@ type chatReader struct {
 	unfinished int                   // choices
 	open       known[chatCall, call] // calls whose choice has not finished
 	executed   int                   // tools of the provider's that its answer lists
-
-	// shapes are those of chunks that were plain deltas: a piece of text, reasoning or
-	// tool input of one choice, and nothing else.
-	shapes shapes[chatPiece]
-}
-
-// chatPiece is what a plain delta says beside what its holes say.
-type chatPiece struct {
-	choice int32
-	call   int32 // the index of the call whose input it has
-	called bool
 }
 
 type chatChoice struct {
@@ -80,43 +69,26 @@ const legacyIndex = -1
 func (r *chatReader) tally() *tally { return &r.t }
 
 func (r *chatReader) reset() {
-	r.shapes.reset()
-	*r = chatReader{choices: r.choices.emptied(), open: r.open.emptied(), shapes: r.shapes}
+	*r = chatReader{choices: r.choices.emptied(), open: r.open.emptied()}
 }
 
 func (r *chatReader) event(name, data []byte) verdict {
-	isError := string(name) == "error"
-	if p, f := r.shapes.match(data); p != nil && !isError {
-		r.known(p, f)
-		return progress
-	}
 	ch := chatChunk{usage: unknownUsage}
 	if v := r.read(data, &ch); v != progress {
 		return v
 	}
-	if isError && !ch.fault.seen {
+	if string(name) == "error" && !ch.fault.seen {
 		// The event's name says it; the object is flat.
 		ch.fault, _ = faultOf(data)
 		ch.fault.seen = true
 	}
-	r.learn(name, data, &ch)
-	r.apply(&ch)
-	return progress
+	return r.apply(&ch)
 }
 
-func (r *chatReader) take(p []byte) int {
-	piece, f, n := r.shapes.take(p)
-	if piece != nil {
-		r.known(piece, f)
-	}
-	return n
-}
-
-// known takes a plain delta of a known shape.
-func (r *chatReader) known(p *chatPiece, f filled) {
-	r.applyDelta(&chatDelta{index: int(p.choice), text: f.has(whatText), reasoning: f.has(whatReasoning)})
-	if p.called {
-		r.fragment(int(p.choice), &chatFragment{index: int(p.call)})
+func (r *chatReader) add(d *contentDelta) {
+	r.addContent(d)
+	if d.input {
+		r.fragment(d.index, &chatFragment{index: d.call})
 	}
 	r.judge()
 }
@@ -126,13 +98,13 @@ func (r *chatReader) document(data []byte) verdict {
 	if v := r.read(data, &ch); v != progress {
 		return v
 	}
-	r.apply(&ch)
+	v := r.apply(&ch)
 	if ch.deferred && ch.choices.n == 0 && !ch.fault.seen {
 		// xAI's word that the answer will be had later, under this id.
 		r.t.finishAs(finishDeferred)
 		r.t.end()
 	}
-	return progress
+	return v
 }
 
 // done takes [DONE]. It proves nothing but that the server meant to stop here.
@@ -147,10 +119,13 @@ func (r *chatReader) done() {
 }
 
 // apply makes the chunk part of the state.
-func (r *chatReader) apply(ch *chatChunk) {
+func (r *chatReader) apply(ch *chatChunk) verdict {
 	if !r.t.Terminal {
 		r.t.identify(ch.id, ch.model)
 		r.t.use(ch.usage)
+	}
+	if d, ok := ch.content(); ok {
+		return r.t.content(d)
 	}
 	if ch.choices.n > 0 {
 		r.applyChoices(ch)
@@ -160,6 +135,7 @@ func (r *chatReader) apply(ch *chatChunk) {
 	} else {
 		r.t.Unread = r.t.Unread || ch.doubt
 	}
+	return progress
 }
 
 func (r *chatReader) applyChoices(ch *chatChunk) {
@@ -167,7 +143,7 @@ func (r *chatReader) applyChoices(ch *chatChunk) {
 	var failed []byte
 	for i := range ch.choices.n {
 		d := ch.choices.at(i)
-		choice := r.applyDelta(d)
+		choice := r.addContent(&contentDelta{index: d.index, text: d.text, refusal: d.refused, reasoning: d.reasoning})
 		r.t.providerTools(max(d.executed-r.executed, 0))
 		r.executed = max(d.executed, r.executed)
 		for range d.fragments {
@@ -203,17 +179,12 @@ func (r *chatReader) applyChoices(ch *chatChunk) {
 	}
 }
 
-// applyDelta makes what a choice says, but for its calls and its finish reason, part
-// of the state. The choice is nil beyond the bound of what is remembered.
-func (r *chatReader) applyDelta(d *chatDelta) *chatChoice {
+// addContent adds the text and the reasoning of a choice. The choice is nil beyond the
+// bound of what is remembered.
+func (r *chatReader) addContent(d *contentDelta) *chatChoice {
 	choice := r.choice(d.index)
-	if d.reasoning {
-		r.t.thought()
-	}
-	if d.text {
-		r.t.text()
-	}
-	if choice != nil && d.refused {
+	r.t.add(d)
+	if choice != nil && d.refusal {
 		choice.refused = true
 	}
 	return choice

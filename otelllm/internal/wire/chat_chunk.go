@@ -9,7 +9,6 @@ type chatChunk struct {
 	fault     fault
 	doubt     bool // it says something, and not where an answer is
 	deferred  bool // it has the id of a request that is answered later
-	head      int  // where the value of the choices begins
 }
 
 // chatDelta is the part of a chunk that is about one choice.
@@ -17,7 +16,6 @@ type chatDelta struct {
 	index           int
 	text, reasoning bool
 	refused         bool // the text is a refusal
-	unshaped        bool // some of it was read where a shape has no hole
 	finish          []byte
 	fragments       int // how many of the chunk's fragments are its
 	executed        int // how many tools the provider says to have executed
@@ -29,23 +27,36 @@ type chatFragment struct {
 	id, name []byte
 }
 
+// content returns what the chunk says if that is nothing but a delta of one choice.
+func (ch *chatChunk) content() (d contentDelta, ok bool) {
+	if ch.choices.n != 1 || ch.fragments.n > 1 || ch.usage != unknownUsage || ch.fault.seen {
+		return d, false
+	}
+	choice := ch.choices.at(0)
+	d = contentDelta{index: choice.index, text: choice.text, refusal: choice.refused, reasoning: choice.reasoning}
+	if ch.fragments.n > 0 {
+		f := ch.fragments.at(0)
+		if len(f.id) > 0 || len(f.name) > 0 {
+			return d, false // a call begins with it
+		}
+		d.call, d.input = f.index, true
+	}
+	return d, len(choice.finish) == 0 && choice.executed == 0
+}
+
 // read parses a payload into ch. A chunk and a whole completion differ in one
 // word: delta or message.
 func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
-	r.shapes.begin()
-	c := cursor{b: data}
+	c := r.t.cursor(data)
 	var isError, chosen, unknown bool
-	key, ok := r.begin(&c)
-	for ; ok; key, ok = c.key() {
+	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "id":
 			ch.id = c.str()
 		case "model":
 			ch.model = c.str()
 		case "choices":
-			if !chosen {
-				ch.head, chosen = c.i, true
-			}
+			chosen = true
 			for ok := c.array(); ok; ok = c.element() {
 				r.readChoice(&c, ch)
 			}
@@ -58,9 +69,9 @@ func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
 		case "object":
 			isError = string(c.str()) == "error"
 		case "created":
-			r.shapes.number(&c)
+			c.skipVarying()
 		case "obfuscation":
-			r.shapes.filled(&c, whatOther)
+			c.skipVarying()
 		case "request_id":
 			ch.deferred = c.filled()
 		case "system_fingerprint", "service_tier", "provider":
@@ -85,21 +96,6 @@ func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
 
 // chatHeading are the members that say who a chunk is from.
 var chatHeading = []string{"id", "model", "object", "request_id", "system_fingerprint", "service_tier", "provider", "x_groq"}
-
-// begin goes to the first member of the chunk that c is at the beginning of; to its
-// choices where those of an earlier chunk, which had nothing else to say, came after the
-// same: who a chunk is from is the same in every chunk of a response.
-func (r *chatReader) begin(c *cursor) ([]byte, bool) {
-	n := r.shapes.head(c.b)
-	if n == 0 {
-		r.shapes.begin()
-		return c.object()
-	}
-	c.i, c.depth = n, 1
-	return choicesKey, true
-}
-
-var choicesKey = []byte("choices")
 
 // readGroq reads what Groq says beside the chunk: the usage of a stream, and why it
 // stopped early, which is a text or a code.
@@ -134,7 +130,7 @@ func (r *chatReader) readChoice(c *cursor, ch *chatChunk) {
 		case "delta", "message":
 			r.readDelta(c, ch, &d)
 		case "text": // of Completions
-			d.text = r.shapes.filled(c, whatText) || d.text
+			d.text = c.filled() || d.text
 		case "finish_reason":
 			d.finish = c.str()
 		case "error": // of OpenRouter, in an answer that does not stream
@@ -159,14 +155,12 @@ func (r *chatReader) readDelta(c *cursor, ch *chatChunk, d *chatDelta) {
 			r.readContent(c, d)
 		case "refusal":
 			if c.something() {
-				d.text, d.refused, d.unshaped = true, true, true
+				d.text, d.refused = true, true
 			}
 		case "audio":
 			readAudio(c, d)
 		case "images": // of OpenRouter: output like a text
-			if c.something() {
-				d.text, d.unshaped = true, true
-			}
+			d.text = c.something() || d.text
 		case "executed_tools": // of Groq
 			place := 0
 			for ok := c.array(); ok; ok = c.element() {
@@ -178,11 +172,7 @@ func (r *chatReader) readDelta(c *cursor, ch *chatChunk, d *chatDelta) {
 				}
 			}
 		case "reasoning_content", "reasoning", "reasoning_details":
-			if c.peek() == '"' {
-				d.reasoning = r.shapes.filled(c, whatReasoning) || d.reasoning
-			} else if c.something() {
-				d.reasoning, d.unshaped = true, true
-			}
+			d.reasoning = c.something() || d.reasoning
 		case "tool_calls":
 			r.readFragments(c, ch, d)
 		case "function_call":
@@ -205,9 +195,7 @@ func readAudio(c *cursor, d *chatDelta) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "data", "transcript":
-			if c.filled() {
-				d.text, d.unshaped = true, true
-			}
+			d.text = c.filled() || d.text
 		case "id":
 			c.skip()
 		default:
@@ -219,10 +207,9 @@ func readAudio(c *cursor, d *chatDelta) {
 // readContent reads a content, which is a text or, at Mistral, a list of parts.
 func (r *chatReader) readContent(c *cursor, d *chatDelta) {
 	if c.peek() != '[' {
-		d.text = r.shapes.filled(c, whatText) || d.text
+		d.text = c.filled() || d.text
 		return
 	}
-	d.unshaped = true
 	for ok := c.array(); ok; ok = c.element() {
 		var thinking, text bool
 		for key, ok := c.object(); ok; key, ok = c.key() {
@@ -284,7 +271,7 @@ func (r *chatReader) readFunction(c *cursor) (name []byte) {
 		case "name":
 			name = c.str()
 		case "arguments", "input":
-			r.shapes.filled(c, whatOther)
+			c.skipVarying()
 		default:
 			c.unknown(key)
 		}
@@ -322,26 +309,4 @@ func readMember(c *cursor, name string) int {
 		}
 	}
 	return n
-}
-
-// learn takes the chunk's shape if it is a plain delta.
-func (r *chatReader) learn(name, data []byte, ch *chatChunk) {
-	if ch.choices.n != 1 || ch.fragments.n > 1 || ch.usage != unknownUsage || ch.fault.seen {
-		return
-	}
-	d := ch.choices.at(0)
-	if len(d.finish) > 0 || d.unshaped || d.executed > 0 || !learnable(d.index) {
-		return
-	}
-	p := chatPiece{choice: int32(d.index)}
-	if ch.fragments.n > 0 {
-		f := ch.fragments.at(0)
-		if len(f.id) > 0 || len(f.name) > 0 || !learnable(f.index) {
-			return
-		}
-		p.call, p.called = int32(f.index), true
-	}
-	if r.shapes.learn(name, data, p) {
-		r.shapes.learnHead(ch.head)
-	}
 }

@@ -213,7 +213,7 @@ func TestChatHeads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := decode(openAIChat{}, sseType, tt.stream)
-			assert.Equal(t, unshaped(openAIChat{}, sseType, tt.stream), got)
+			assert.Equal(t, parsed(openAIChat{}, sseType, tt.stream), got)
 			assert.Equal(t, tt.calls, got.ToolInputsStarted)
 			assert.Equal(t, tt.failed, got.Err != nil)
 			assert.Equal(t, "m", got.Model)

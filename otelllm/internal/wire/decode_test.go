@@ -81,6 +81,7 @@ func runDecodeTests(t *testing.T, p Protocol, tests []decodeTest) {
 				tt.want(want)
 			}
 			assert.Equal(t, want, decode(p, ct, tt.body), "in one piece")
+			assert.Equal(t, want, parsed(p, ct, tt.body), "with every payload parsed")
 			assert.Equal(t, want, decode(p, ct, tt.body, everyByte(tt.body)...), "byte by byte")
 			r := rand.New(rand.NewPCG(1, uint64(len(tt.body))))
 			for range 20 {

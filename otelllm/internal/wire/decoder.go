@@ -11,22 +11,22 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// reader is what one protocol makes of the payloads of a response. It changes the
-// state only by a payload that is well-formed to its end.
+// reader decodes the payloads of one protocol. A payload changes the state only if it is
+// well-formed to its end.
 type reader interface {
-	// event reads the payload of one event; name is the SSE event field.
+	// event reads the payload of one event and changes the state accordingly; name is the
+	// SSE event field. If the event is nothing but a delta, it returns [tally.content].
 	event(name, data []byte) verdict
-	// document reads a whole body that does not stream.
+	// document reads a whole body that does not stream, as event does.
 	document(data []byte) verdict
-	// done takes the [DONE] that ends Chat Completions, and that gateways append to
+	// add changes the state by a delta. It may keep nothing of d.
+	add(d *contentDelta)
+	// done handles the [DONE] that ends Chat Completions, and that gateways append to
 	// other protocols too.
 	done()
-	// take reads the event that p begins with, as it comes in an event stream, if it is
-	// one whose form it knows, and returns its length; else 0. Such an event is progress.
-	take(p []byte) int
-	// tally is where both write what they read.
+	// tally holds the state.
 	tally() *tally
-	// reset makes it as new. Small memory of its own it may keep.
+	// reset prepares the reader for another response. It may keep a little memory.
 	reset()
 }
 
@@ -38,6 +38,7 @@ const (
 	progress
 	keepalive
 	misnamed // its members are named in another case: nothing was made of it
+	content  // it is a delta, which the caller adds: see tally.content
 )
 
 // bodyDecoder is the [Decoder] of every protocol. It finds the framing and hands
@@ -47,7 +48,10 @@ const (
 // event comes.
 type bodyDecoder struct {
 	reader reader
-	state  *State
+	tally  *tally // the reader's
+	state  *State // the tally's
+	fast   fastPath
+	values values // see fastPath
 
 	mode    mode
 	list    listPlace // when listed
@@ -57,6 +61,7 @@ type bodyDecoder struct {
 	packets *eventstream.Decoder // when packed
 	doc     *document            // when whole, bare or listed: the object that is being read; when framed: one that stands between the events, or nil
 	line    []byte               // when lined: the line that the last Write left unfinished
+	inner   []byte               // the event that the last chunk held; its memory is used again
 	cutLine bool                 // when lined: the beginning of the line that is being read was dropped
 
 	distrusted bool                   // the body began with the state's violation: an event takes it back
@@ -109,7 +114,8 @@ func (ds *decoders[R, P]) get(contentType string, f forms) *decoder[R, P] {
 // Release implements [Decoder]. The slices and texts of the state are left as they are.
 func (d *decoder[R, P]) Release() {
 	d.stop()
-	d.bodyDecoder = bodyDecoder{}
+	d.fast.reset()
+	d.bodyDecoder = bodyDecoder{fast: d.fast}
 	P(&d.reader).reset()
 	d.from.released.Put(d)
 }
@@ -126,7 +132,8 @@ func emptied[T any](list []T) []T {
 }
 
 func (d *bodyDecoder) init(contentType string, r reader, f forms) {
-	d.reader, d.state = r, &r.tally().State
+	d.reader, d.tally = r, r.tally()
+	d.state, d.tally.values = &d.tally.State, &d.values
 	d.state.Phase = semconv.PhaseResponseStarted
 	d.state.Usage = unknownUsage
 	d.state.FinishReasons = []string{}
@@ -233,6 +240,10 @@ func (d *bodyDecoder) readDocument(data []byte) {
 	v := d.reader.document(data)
 	if v == misnamed {
 		v = d.reader.document(canonical(data))
+	}
+	if v == content {
+		d.reader.add(&d.tally.delta)
+		v = progress
 	}
 	if v != progress {
 		d.violate(semconv.TransportCauseMalformedEvent)
@@ -352,10 +363,7 @@ func (d *bodyDecoder) payload(name, data []byte, cut bool) {
 		d.reader.done()
 		return
 	}
-	v := d.reader.event(name, data)
-	if v == misnamed {
-		v = d.reader.event(name, canonical(data))
-	}
+	v := d.event(name, data)
 	if v == malformed {
 		v = d.first(name, data, cut)
 	}
@@ -374,6 +382,32 @@ func (d *bodyDecoder) payload(name, data []byte, cut bool) {
 	d.trust()
 }
 
+// event reads the payload of one event.
+func (d *bodyDecoder) event(name, data []byte) verdict {
+	if d.sniff.forms&formChunks != 0 && string(name) == "chunk" {
+		var ok bool
+		if data, ok = d.unwrap(data); !ok {
+			return malformed
+		}
+		name = nil
+	}
+	if delta := d.fast.find(name, data); delta != nil {
+		d.reader.add(delta)
+		return progress
+	}
+	v := d.reader.event(name, data)
+	if v == misnamed {
+		data = canonical(data)
+		v = d.reader.event(name, data)
+	}
+	if v == content {
+		d.fast.learn(name, data, d.tally.values, d.tally.delta)
+		d.reader.add(&d.tally.delta)
+		return progress
+	}
+	return v
+}
+
 // first takes the object that a malformed payload begins with: some clients read no
 // further. Another value at its beginning is not decoded.
 func (d *bodyDecoder) first(name, data []byte, cut bool) verdict {
@@ -388,11 +422,7 @@ func (d *bodyDecoder) first(name, data []byte, cut bool) verdict {
 	if !object {
 		return malformed
 	}
-	data = data[:end]
-	v := d.reader.event(name, data)
-	if v == misnamed {
-		v = d.reader.event(name, canonical(data))
-	}
+	v := d.event(name, data[:end])
 	if v != malformed && !cut {
 		d.violate(semconv.TransportCauseMalformedEvent)
 	}
@@ -416,8 +446,9 @@ func (d *payloads) Event(ev sse.Event) {
 
 // Take implements [sse.Sink].
 func (d *payloads) Take(p []byte) int {
-	n := d.reader.take(p)
+	delta, n := d.fast.take(p)
 	if n > 0 {
+		d.reader.add(delta)
 		d.state.Events++
 	}
 	return n
@@ -457,7 +488,7 @@ func (d *bodyDecoder) strayed() {
 	}
 	if f, ok := faultOf(doc.bytes()); ok && f.seen {
 		d.state.Events++
-		d.reader.tally().fail(&f)
+		d.tally.fail(&f)
 		return
 	}
 	if c := (cursor{b: doc.bytes()}); !c.wordy() && !c.bad {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,16 +132,22 @@ func testFolder(t *testing.T, folder string) int {
 	return len(files)
 }
 
+// contentTypeOf is the type under which a protocol streams.
+func contentTypeOf(p Protocol) string {
+	switch p {
+	case ollama{}:
+		return linesType
+	case bedrockConverse{}:
+		return awsType
+	default:
+		return sseType
+	}
+}
+
 func testRecording(t *testing.T, rec recording) {
 	t.Helper()
 	o := newOracle(rec.protocol)
-	ct := sseType
-	switch rec.protocol {
-	case ollama{}:
-		ct = linesType
-	case bedrockConverse{}:
-		ct = awsType
-	}
+	ct := contentTypeOf(rec.protocol)
 	assert.Equal(t, o.state, *decode(rec.protocol, ct, ""), "before the first event")
 	stream := ""
 	for k, event := range rec.events {
@@ -162,6 +169,7 @@ func testRecording(t *testing.T, rec recording) {
 	assert.Equal(t, ct == sseType, got.ResponseID != "", "the response's id")
 	assert.Equal(t, ct != awsType, got.Model != "", "the model")
 	assert.Equal(t, got, decode(rec.protocol, ct, stream, everyByte(stream)...), "byte by byte")
+	assert.Equal(t, got, parsed(rec.protocol, ct, stream), "with every payload parsed")
 	if rec.protocol == (gemini{}) {
 		assert.Equal(t, got, decode(rec.protocol, ct, strings.ReplaceAll(stream, "\r\n", "\n")), "with LF")
 		testArray(t, rec)
@@ -170,6 +178,58 @@ func testRecording(t *testing.T, rec recording) {
 	if ct != awsType {
 		assert.Equal(t, got, decode(rec.protocol, ct, strings.ReplaceAll(stream, "\n", "\r\n")), "with CRLF")
 	}
+}
+
+// Without the fast path every stream gives the same state. The streams are made of the
+// events of recorded ones, in any order and number, some with a byte that is another.
+func TestFastPath(t *testing.T) {
+	folders := []string{filepath.Join("testdata", "streams")}
+	if dir := os.Getenv("OTELLLM_FIXTURES"); dir != "" {
+		folders = append(folders, filepath.Join(dir, "*"))
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	learned := map[string]int{} // by protocol
+	for _, folder := range folders {
+		files, err := filepath.Glob(filepath.Join(folder, "*.jsonl"))
+		require.NoError(t, err)
+		for _, file := range files {
+			lines, err := os.ReadFile(file)
+			require.NoError(t, err)
+			for _, rec := range recordingsOf(t, lines) {
+				learned[rec.protocol.Name()] += checkFastPath(t, r, rec)
+			}
+		}
+	}
+	for _, p := range protocols {
+		if p.Protocol != (openAICompletions{}) { // the decoder is that of Chat Completions
+			assert.Positive(t, learned[p.Name()], p.Name())
+		}
+	}
+}
+
+// checkFastPath returns how many shapes were learned.
+func checkFastPath(t *testing.T, r *rand.Rand, rec recording) (learned int) {
+	t.Helper()
+	ct := contentTypeOf(rec.protocol)
+	for range 20 {
+		fast, slow := rec.protocol.NewDecoder(ct), newParser(rec.protocol, ct)
+		few := 1 + r.IntN(len(rec.events)) // of few kinds each is repeated more often
+		for range 100 {
+			event := []byte(rec.events[r.IntN(few)])
+			if r.IntN(4) == 0 && ct != awsType { // which has checksums
+				const others = "a0\"\\{}\n"
+				event[r.IntN(len(event))] = others[r.IntN(len(others))]
+			}
+			fast.Write(event)
+			slow.Write(event)
+			if !assert.Equal(t, slow.State(), fast.State(), "after %s", event) {
+				return learned
+			}
+		}
+		learned += int(bodyOf(fast).fast.kept)
+		require.Zero(t, bodyOf(slow).fast.kept, "learned by a decoder that has to parse")
+	}
+	return learned
 }
 
 // testArray is the same stream as one JSON array, indented as Google does it.

@@ -19,52 +19,32 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-func readerOf(d Decoder) reader { return d.(interface{ its() reader }).its() }
-
-func (d *bodyDecoder) its() reader { return d.reader }
-
-// unshaped decodes without learning shapes: every payload is parsed.
-func unshaped(p Protocol, contentType, body string) *State {
+// newParser makes a decoder without the fast path: every payload is parsed.
+func newParser(p Protocol, contentType string) Decoder {
 	d := p.NewDecoder(contentType)
-	shapesOf(readerOf(d)).unlearn()
+	bodyOf(d).tally.values = nil
+	return d
+}
+
+func bodyOf(d Decoder) *bodyDecoder { return d.(interface{ body() *bodyDecoder }).body() }
+
+func (d *bodyDecoder) body() *bodyDecoder { return d }
+
+// parsed is the state of a response without the fast path.
+func parsed(p Protocol, contentType, body string) *State {
+	d := newParser(p, contentType)
 	d.Write([]byte(body))
 	d.Close()
 	return d.State()
 }
 
-// learner is what a test looks at in the shapes of a reader.
-type learner interface {
-	unlearn()
-	literals() string
-}
-
-func (s *shapes[M]) unlearn() { s.off = true }
-
-func (s *shapes[M]) literals() string {
+// literals are the bytes that the fast path holds.
+func (f *fastPath) literals() string {
 	var all strings.Builder
-	for i := range s.kept {
-		all.Write(s.known[i].literal)
+	for i := range f.kept {
+		all.Write(f.shapes[i].literal)
 	}
 	return all.String()
-}
-
-func shapesOf(r reader) learner {
-	switch r := r.(type) {
-	case *chatReader:
-		return &r.shapes
-	case *responsesReader:
-		return &r.shapes
-	case *messagesReader:
-		return &r.shapes
-	case *geminiReader:
-		return &r.shapes
-	case *ollamaReader:
-		return &r.shapes
-	case *converseReader:
-		return &r.shapes
-	default:
-		panic("a reader without shapes")
-	}
 }
 
 func FuzzDecodeChat(f *testing.F)      { fuzzDecode(f, openAIChat{}) }
@@ -117,7 +97,7 @@ func fuzzDecode(f *testing.F, p Protocol) {
 		checkState(t, whole)
 		r := rand.New(rand.NewPCG(seed, 1))
 		assert.Equal(t, whole, decode(p, ct, string(body), randomCuts(r, len(body))...), "in pieces")
-		assert.Equal(t, whole, unshaped(p, ct, string(body)), "with every payload parsed")
+		assert.Equal(t, whole, parsed(p, ct, string(body)), "with every payload parsed")
 		if ct == sseType {
 			malformed := whole.Violation == semconv.TransportCauseMalformedEvent
 			assert.Equal(t, !wellFormedStream(p, body, malformed), malformed, "malformed as encoding/json has it")
@@ -341,7 +321,7 @@ func TestShapes(t *testing.T) {
 		{"sequence numbers", openAIResponses{}, named(`{"type":"response.output_text.delta","sequence_number":9,"output_index":1,"delta":"a"}`, `{"type":"response.output_text.delta","sequence_number":10,"output_index":1,"delta":""}`, `{"type":"response.output_text.delta","sequence_number":-1,"output_index":1,"delta":"a"}`)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			assert.Equal(t, unshaped(tt.p, sseType, tt.body), decode(tt.p, sseType, tt.body))
+			assert.Equal(t, parsed(tt.p, sseType, tt.body), decode(tt.p, sseType, tt.body))
 		})
 	}
 }
@@ -357,11 +337,11 @@ func TestShapesKeepNoText(t *testing.T) {
 		ollama{}:            `{"model":"m","created_at":"canary","message":{"content":"canary","thinking":"canary"},"done":false}`,
 		gemini{}:            `{"candidates":[{"content":{"parts":[{"text":"canary"}]}}],"usageMetadata":{"totalTokenCount":7}}`,
 	} {
-		r := readerOf(p.NewDecoder(""))
-		require.Equal(t, progress, r.event([]byte("contentBlockDelta"), []byte(body)))
-		learnt := shapesOf(r).literals()
-		require.NotEmpty(t, learnt, p.Name())
-		assert.NotContains(t, learnt, secret, p.Name())
+		d := bodyOf(p.NewDecoder(""))
+		require.Equal(t, progress, d.event([]byte("contentBlockDelta"), []byte(body)))
+		learned := d.fast.literals()
+		require.NotEmpty(t, learned, p.Name())
+		assert.NotContains(t, learned, secret, p.Name())
 	}
 }
 

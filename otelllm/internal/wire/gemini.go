@@ -82,16 +82,6 @@ type geminiReader struct {
 	t          tally
 	candidates known[int, geminiCandidate]
 	unfinished int // candidates
-
-	shapes shapes[geminiPiece]
-}
-
-// geminiPiece is what a chunk says that is no more than a piece of one candidate, of
-// its text or of the input of a call that has begun, and counts.
-type geminiPiece struct {
-	candidate          int32
-	kind               geminiKind
-	thought, continues bool
 }
 
 type geminiCandidate struct {
@@ -103,36 +93,10 @@ type geminiCandidate struct {
 func (r *geminiReader) tally() *tally { return &r.t }
 
 func (r *geminiReader) reset() {
-	r.shapes.reset()
-	*r = geminiReader{candidates: r.candidates.emptied(), shapes: r.shapes}
+	*r = geminiReader{candidates: r.candidates.emptied()}
 }
 
-func (r *geminiReader) event(_, data []byte) verdict {
-	if p, f := r.shapes.match(data); p != nil {
-		r.known(data, p, f)
-		return progress
-	}
-	return r.document(data)
-}
-
-func (r *geminiReader) take(p []byte) int {
-	piece, f, n := r.shapes.take(p)
-	if piece != nil {
-		r.known(p, piece, f)
-	}
-	return n
-}
-
-// known takes a piece of a known shape, which was found in data.
-func (r *geminiReader) known(data []byte, p *geminiPiece, f filled) {
-	usage := unknownGeminiUsage // all of its counts are in holes
-	r.shapes.recount(data, usage[:])
-	if !r.t.Terminal {
-		r.t.use(usage.counts())
-	}
-	r.part(r.candidateOf(int(p.candidate)), &geminiPart{kind: p.kind, filled: f.has(whatText), thought: p.thought, continues: p.continues})
-	r.judge()
-}
+func (r *geminiReader) event(_, data []byte) verdict { return r.document(data) }
 
 // document reads a whole answer, which is as a chunk is.
 func (r *geminiReader) document(data []byte) verdict {
@@ -140,9 +104,19 @@ func (r *geminiReader) document(data []byte) verdict {
 	if v := r.read(data, &ch); v != progress {
 		return v
 	}
-	r.learn(data, &ch)
-	r.apply(&ch)
-	return progress
+	return r.apply(&ch)
+}
+
+func (r *geminiReader) add(d *contentDelta) {
+	if !r.t.Terminal {
+		r.t.use(d.usage.counts())
+	}
+	candidate := r.candidateOf(d.index)
+	r.t.add(d)
+	if d.input {
+		r.callPart(candidate, &geminiPart{continues: !d.last})
+	}
+	r.judge()
 }
 
 // done takes the end of the array, or a [DONE] from a gateway.
@@ -157,10 +131,13 @@ func (r *geminiReader) done() {
 }
 
 // apply makes the chunk part of the state.
-func (r *geminiReader) apply(ch *geminiChunk) {
+func (r *geminiReader) apply(ch *geminiChunk) verdict {
 	if !r.t.Terminal {
 		r.t.identify(ch.id, ch.model)
 		r.t.use(ch.usage.counts())
+	}
+	if d, ok := ch.content(); ok {
+		return r.t.content(d)
 	}
 	part := 0
 	for i := range ch.candidates.n {
@@ -178,6 +155,7 @@ func (r *geminiReader) apply(ch *geminiChunk) {
 	if ch.fault.seen {
 		r.t.fail(&ch.fault)
 	}
+	return progress
 }
 
 // blockReason is the finish reason of a prompt that was blocked. Gemini's words are
@@ -217,21 +195,11 @@ func (r *geminiReader) applyCandidate(ch *geminiChunk, d *geminiDelta, part int)
 func (r *geminiReader) part(known *geminiCandidate, p *geminiPart) {
 	switch p.kind {
 	case geminiText:
-		r.say(p.filled, p.thought)
+		r.t.add(&contentDelta{text: p.text(), reasoning: p.reasoning()})
 	case geminiCall:
 		r.callPart(known, p)
 	case geminiServerTool:
 		r.t.providerTools(1)
-	}
-}
-
-func (r *geminiReader) say(filled, thought bool) {
-	switch {
-	case !filled:
-	case thought:
-		r.t.thought()
-	default:
-		r.t.text()
 	}
 }
 

@@ -23,10 +23,15 @@ type geminiPart struct {
 	kind      geminiKind
 	filled    bool // of a text: there is some
 	thought   bool
-	unshaped  bool // some of it was read where a shape has no hole
 	continues bool // of a call: its input goes on in the next part
 	id, name  []byte
 }
+
+// text reports whether the part is visible output that is not empty.
+func (p *geminiPart) text() bool { return p.kind == geminiText && p.filled && !p.thought }
+
+// reasoning reports whether the part is reasoning that is not empty.
+func (p *geminiPart) reasoning() bool { return p.kind == geminiText && p.filled && p.thought }
 
 type geminiKind uint8
 
@@ -70,11 +75,27 @@ func sum(a, b int) int {
 	return a + b
 }
 
+// content returns what the chunk says if that is nothing but a delta of one candidate,
+// and counts.
+func (ch *geminiChunk) content() (d contentDelta, ok bool) {
+	if ch.candidates.n != 1 || ch.parts.n != 1 || len(ch.blocked) > 0 || ch.fault.seen {
+		return d, false
+	}
+	candidate, p := ch.candidates.at(0), ch.parts.at(0)
+	if len(candidate.finish) > 0 || len(p.id) > 0 || len(p.name) > 0 || p.kind == geminiServerTool {
+		return d, false
+	}
+	d = contentDelta{index: candidate.index, text: p.text(), reasoning: p.reasoning(), usage: ch.usage}
+	if p.kind == geminiCall {
+		d.input, d.last = true, !p.continues
+	}
+	return d, true
+}
+
 // read parses a payload into ch.
 func (r *geminiReader) read(data []byte, ch *geminiChunk) verdict {
-	r.shapes.begin()
-	c := cursor{b: data}
-	r.readAnswer(&c, ch, false)
+	c := r.t.cursor(data)
+	ch.read(&c, false)
 	v := c.verdict()
 	if v != progress {
 		return v
@@ -85,8 +106,8 @@ func (r *geminiReader) read(data []byte, ch *geminiChunk) verdict {
 	return v
 }
 
-// readAnswer reads an answer. Code Assist wraps it: {"response":{…},"traceId":…}.
-func (r *geminiReader) readAnswer(c *cursor, ch *geminiChunk, wrapped bool) {
+// read reads an answer. Code Assist wraps it: {"response":{…},"traceId":…}.
+func (ch *geminiChunk) read(c *cursor, wrapped bool) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "responseId":
@@ -96,10 +117,10 @@ func (r *geminiReader) readAnswer(c *cursor, ch *geminiChunk, wrapped bool) {
 		case "candidates":
 			ch.answer = true
 			for ok := c.array(); ok; ok = c.element() {
-				r.readCandidate(c, ch)
+				ch.readCandidate(c)
 			}
 		case "usageMetadata":
-			r.readUsage(c, ch.usage[:])
+			ch.usage.read(c)
 		case "promptFeedback":
 			ch.answer = true
 			for key, ok := c.object(); ok; key, ok = c.key() {
@@ -115,7 +136,7 @@ func (r *geminiReader) readAnswer(c *cursor, ch *geminiChunk, wrapped bool) {
 			if wrapped {
 				c.skip()
 			} else {
-				r.readAnswer(c, ch, true)
+				ch.read(c, true)
 			}
 		case "createTime", "traceId", "remainingCredits", "modelStatus", "metadata":
 			c.skip()
@@ -125,7 +146,7 @@ func (r *geminiReader) readAnswer(c *cursor, ch *geminiChunk, wrapped bool) {
 	}
 }
 
-func (r *geminiReader) readCandidate(c *cursor, ch *geminiChunk) {
+func (ch *geminiChunk) readCandidate(c *cursor) {
 	var d geminiDelta
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
@@ -140,7 +161,7 @@ func (r *geminiReader) readCandidate(c *cursor, ch *geminiChunk) {
 				switch string(key) {
 				case "parts":
 					for ok := c.array(); ok; ok = c.element() {
-						r.readPart(c, ch, &d)
+						ch.readPart(c, &d)
 					}
 				case "role":
 					c.skip()
@@ -160,24 +181,24 @@ func (r *geminiReader) readCandidate(c *cursor, ch *geminiChunk) {
 	}
 }
 
-func (r *geminiReader) readPart(c *cursor, ch *geminiChunk, d *geminiDelta) {
+func (ch *geminiChunk) readPart(c *cursor, d *geminiDelta) {
 	var p geminiPart
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "text":
 			p.kind = geminiText
-			p.filled = r.shapes.filled(c, whatText) || p.filled
+			p.filled = c.filled() || p.filled
 		case "thought":
 			p.thought = c.boolean()
 		case "inlineData", "fileData": // a picture, speech: output like a text
 			if c.something() {
-				p.kind, p.filled, p.unshaped = geminiText, true, true
+				p.kind, p.filled = geminiText, true
 			}
 		case "functionCall":
 			if c.peek() == '{' {
 				p.kind = geminiCall
 			}
-			r.readCall(c, &p)
+			p.readCall(c)
 		case "executableCode", "toolCall":
 			if c.something() {
 				p.kind = geminiServerTool
@@ -194,7 +215,7 @@ func (r *geminiReader) readPart(c *cursor, ch *geminiChunk, d *geminiDelta) {
 	}
 }
 
-func (r *geminiReader) readCall(c *cursor, p *geminiPart) {
+func (p *geminiPart) readCall(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "id":
@@ -205,7 +226,7 @@ func (r *geminiReader) readCall(c *cursor, p *geminiPart) {
 			p.continues = c.boolean()
 		case "partialArgs":
 			for ok := c.array(); ok; ok = c.element() {
-				r.readPartialArg(c)
+				readPartialArg(c)
 			}
 		case "args":
 			c.skip()
@@ -216,48 +237,36 @@ func (r *geminiReader) readCall(c *cursor, p *geminiPart) {
 }
 
 // readPartialArg reads a piece of an argument, of which nothing counts.
-func (r *geminiReader) readPartialArg(c *cursor) {
+func readPartialArg(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "jsonPath", "stringValue":
-			r.shapes.filled(c, whatOther)
+			c.skipVarying()
 		case "numberValue":
-			r.shapes.number(c)
+			c.skipVarying()
 		default:
 			c.skip()
 		}
 	}
 }
 
-func (r *geminiReader) readUsage(c *cursor, u []int) {
+func (u *geminiUsage) read(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "promptTokenCount":
-			r.shapes.count(c, u, geminiPrompt)
+			u[geminiPrompt] = c.varyingCount(geminiPrompt)
 		case "toolUsePromptTokenCount":
-			r.shapes.count(c, u, geminiToolPrompt)
+			u[geminiToolPrompt] = c.varyingCount(geminiToolPrompt)
 		case "candidatesTokenCount":
-			r.shapes.count(c, u, geminiCandidates)
+			u[geminiCandidates] = c.varyingCount(geminiCandidates)
 		case "thoughtsTokenCount":
-			r.shapes.count(c, u, geminiThoughts)
+			u[geminiThoughts] = c.varyingCount(geminiThoughts)
 		case "cachedContentTokenCount":
-			r.shapes.count(c, u, geminiCached)
+			u[geminiCached] = c.varyingCount(geminiCached)
 		case "totalTokenCount":
-			r.shapes.number(c)
+			c.skipVarying()
 		default:
 			c.skip()
 		}
 	}
-}
-
-// learn takes the chunk's shape if it is a piece of one candidate and nothing else.
-func (r *geminiReader) learn(data []byte, ch *geminiChunk) {
-	if ch.candidates.n != 1 || ch.parts.n != 1 || len(ch.blocked) > 0 || ch.fault.seen {
-		return
-	}
-	d, p := ch.candidates.at(0), ch.parts.at(0)
-	if len(d.finish) > 0 || len(p.id) > 0 || len(p.name) > 0 || p.unshaped || !learnable(d.index) {
-		return
-	}
-	r.shapes.learn(nil, data, geminiPiece{int32(d.index), p.kind, p.thought, p.continues})
 }

@@ -23,6 +23,8 @@ type cursor struct {
 	bad   bool
 	badAt int // where it proved malformed
 
+	values *values // records which values may differ in payloads that mean the same; or nil
+
 	misnamed bool // a member has a known name in another case
 	doubtful bool // what is not known says something where content can be: a member, or a value of another type
 }
@@ -181,8 +183,12 @@ func (c *cursor) filled() bool {
 		c.other()
 		return false
 	}
-	s, _, ok := c.rawString()
-	return ok && len(s) > 0
+	start := c.i + 1
+	if _, ok := c.pass(); !ok || c.i-1 == start {
+		return false
+	}
+	c.values.add(start, c.i-1, holeFilled, 0)
+	return true
 }
 
 // boolean reads a value and reports whether it is true.
@@ -245,6 +251,9 @@ func (c *cursor) something() bool {
 				c.name()
 			}
 			c.skip()
+		}
+		if some {
+			c.values.reject() // what is in it mostly differs, and has no holes
 		}
 		return some && !c.bad
 	case 'n', 'f':

@@ -116,7 +116,8 @@ func (c *cursor) suspect(name []byte) bool {
 func (c *cursor) wordy() bool {
 	switch b := c.peek(); b {
 	case '"':
-		return c.filled()
+		s, _, _ := c.rawString()
+		return len(s) > 0
 	case '{', '[':
 		wordy := false
 		if !c.open(b) {

@@ -15,7 +15,7 @@ type Manual struct {
 
 // NewManual makes a response of which nothing is known.
 func NewManual() *Manual {
-	return &Manual{tally: tally{State{Phase: semconv.PhaseResponseStarted, FinishReasons: []string{}, Usage: unknownUsage}}}
+	return &Manual{tally: tally{State: State{Phase: semconv.PhaseResponseStarted, FinishReasons: []string{}, Usage: unknownUsage}}}
 }
 
 // State is the state after the steps so far. The pointer stays the same.

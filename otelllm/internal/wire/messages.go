@@ -2,7 +2,9 @@ package wire
 
 import (
 	"bytes"
+	"encoding/base64"
 
+	"github.com/otelllm/otelllm-go/otelllm/internal/carry"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire/eventstream"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -33,7 +35,7 @@ func (d *messages) fail(typ, code, payload []byte) {
 		f.setStatus(code)
 	}
 	d.state.Events++
-	d.reader.tally().fail(&f)
+	d.tally.fail(&f)
 }
 
 // Malformed and the others are the framing's last word: where the next message would
@@ -49,6 +51,37 @@ func (d *messages) TooLong() {
 }
 
 func (d *messages) NoRoom() { (*bodyDecoder)(d).giveUp() }
+
+// unwrap returns the event inside a chunk of Bedrock's InvokeModel:
+// {"bytes":"base64"}. ok: the chunk is well-formed. One without bytes holds an empty
+// event.
+func (d *bodyDecoder) unwrap(data []byte) (inner []byte, ok bool) {
+	var encoded []byte
+	c := cursor{b: data}
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "bytes":
+			encoded = c.str()
+		case "p": // padding
+			c.skip()
+		default:
+			c.doubt(key)
+		}
+	}
+	if !c.end() {
+		return nil, false
+	}
+	d.state.Unread = d.state.Unread || c.doubtful
+	if len(encoded) == 0 {
+		return []byte("{}"), true
+	}
+	if cap(d.inner) > carry.Keep {
+		d.inner = nil
+	}
+	var err error
+	d.inner, err = base64.StdEncoding.AppendDecode(d.inner[:0], encoded)
+	return d.inner, err == nil
+}
 
 // isMessages reports whether a body that begins with b may be event-stream messages:
 // no message is as long as 16 MiB, so that the first byte of its length is 0.

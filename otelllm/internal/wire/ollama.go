@@ -39,16 +39,12 @@ func ollamaAt(path string) (p Protocol, sure bool) {
 }
 
 // ollamaReader follows one response.
-type ollamaReader struct {
-	t      tally
-	shapes shapes[struct{}] // of lines that were pieces of text or of reasoning
-}
+type ollamaReader struct{ t tally }
 
 // ollamaLine is what one payload says. Its slices are the payload's own.
 type ollamaLine struct {
 	model, reason   []byte
 	text, reasoning bool
-	unshaped        bool // some of it was read where a shape has no hole
 	calls           []ollamaCall
 	done            bool
 	input, output   int
@@ -61,34 +57,14 @@ type ollamaCall struct{ id, name []byte }
 
 func (r *ollamaReader) tally() *tally { return &r.t }
 
-func (r *ollamaReader) reset() {
-	r.shapes.reset()
-	*r = ollamaReader{shapes: r.shapes}
-}
+func (r *ollamaReader) reset() { *r = ollamaReader{} }
 
 // done takes a [DONE], which this protocol does not have: it changes nothing.
 func (r *ollamaReader) done() {}
 
-func (r *ollamaReader) event(_, data []byte) verdict {
-	if known, f := r.shapes.match(data); known != nil {
-		r.known(f)
-		return progress
-	}
-	return r.document(data)
-}
+func (r *ollamaReader) event(_, data []byte) verdict { return r.document(data) }
 
-func (r *ollamaReader) take(p []byte) int {
-	known, f, n := r.shapes.take(p)
-	if known != nil {
-		r.known(f)
-	}
-	return n
-}
-
-// known takes a piece of a known shape.
-func (r *ollamaReader) known(f filled) {
-	r.say(f.has(whatText), f.has(whatReasoning))
-}
+func (r *ollamaReader) add(d *contentDelta) { r.t.add(d) }
 
 // document reads a whole answer, which is as a line is.
 func (r *ollamaReader) document(data []byte) verdict {
@@ -96,28 +72,28 @@ func (r *ollamaReader) document(data []byte) verdict {
 	if v := r.read(data, &l); v != progress {
 		return v
 	}
-	if !l.done && !l.unshaped && len(l.calls) == 0 && !l.fault.seen {
-		r.shapes.learn(nil, data, struct{}{})
-	}
-	r.apply(&l)
-	return progress
+	return r.apply(&l)
 }
 
-func (r *ollamaReader) apply(l *ollamaLine) {
+func (r *ollamaReader) apply(l *ollamaLine) verdict {
 	if l.fault.seen {
 		r.t.fail(&l.fault)
-		return
+		return progress
 	}
 	if !r.t.Terminal {
 		r.t.identify(nil, l.model)
 	}
-	r.say(l.text, l.reasoning)
+	d := contentDelta{text: l.text, reasoning: l.reasoning}
+	if !l.done && len(l.calls) == 0 {
+		return r.t.content(d)
+	}
+	r.t.add(&d)
 	for _, made := range l.calls {
 		c := r.t.start(made.id, made.name)
 		r.t.handOver(&c) // it comes whole
 	}
 	if !l.done || r.t.Terminal {
-		return
+		return progress
 	}
 	usage := unknownUsage
 	usage.Input, usage.Output = l.input, l.output
@@ -127,35 +103,26 @@ func (r *ollamaReader) apply(l *ollamaLine) {
 	}
 	r.t.finish(l.reason)
 	r.t.end()
-}
-
-func (r *ollamaReader) say(text, reasoning bool) {
-	if reasoning {
-		r.t.thought()
-	}
-	if text {
-		r.t.text()
-	}
+	return progress
 }
 
 // read parses a payload into l.
 func (r *ollamaReader) read(data []byte, l *ollamaLine) verdict {
 	l.input, l.output = -1, -1
-	r.shapes.begin()
-	c := cursor{b: data}
+	c := r.t.cursor(data)
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "model":
 			l.model = c.str()
 		case "created_at":
-			r.shapes.filled(&c, whatOther)
+			c.skipVarying()
 		case "message":
 			l.answer = true
 			for key, ok := c.object(); ok; key, ok = c.key() {
-				r.member(&c, key, l)
+				l.member(&c, key)
 			}
 		case "response", "thinking", "tool_calls", "image": // of /api/generate
-			r.member(&c, key, l)
+			l.member(&c, key)
 		case "done":
 			l.done = c.boolean()
 		case "done_reason":
@@ -181,12 +148,12 @@ func (r *ollamaReader) read(data []byte, l *ollamaLine) verdict {
 }
 
 // member reads one member of a message.
-func (r *ollamaReader) member(c *cursor, key []byte, l *ollamaLine) {
+func (l *ollamaLine) member(c *cursor, key []byte) {
 	switch string(key) {
 	case "content", "response":
-		l.text = r.shapes.filled(c, whatText) || l.text
+		l.text = c.filled() || l.text
 	case "thinking":
-		l.reasoning = r.shapes.filled(c, whatReasoning) || l.reasoning
+		l.reasoning = c.filled() || l.reasoning
 	case "tool_calls":
 		for ok := c.array(); ok; ok = c.element() {
 			if made := readOllamaCall(c); c.room(len(l.calls)) {
@@ -194,9 +161,7 @@ func (r *ollamaReader) member(c *cursor, key []byte, l *ollamaLine) {
 			}
 		}
 	case "images", "image": // output like a text
-		if c.something() {
-			l.text, l.unshaped = true, true
-		}
+		l.text = c.something() || l.text
 	case "role", "tool_name", "logprobs":
 		c.skip()
 	default:

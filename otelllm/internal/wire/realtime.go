@@ -22,14 +22,7 @@ type Realtime struct {
 	tools       []string    // provider-executed ones that the session offers; nil: not declared
 	open        []*exchange // responses that have begun and are not done, the oldest first
 
-	shapes shapes[realtimeDelta]
-}
-
-// realtimeDelta is a piece of an item of a response.
-type realtimeDelta struct {
-	responsesDelta
-
-	of *exchange
+	values *values // of the frame that is being parsed; nil: deltas are not learned
 }
 
 // MaxOpenResponses bounds the responses of a session that are followed at once. A
@@ -112,10 +105,12 @@ type exchange struct {
 
 	id  string // as SafeID leaves it
 	raw []byte // as the events write it, unless that is long
+
+	fast fastPath // of frames that name this response
 }
 
 // NewRealtime makes a reader of one session.
-func NewRealtime() *Realtime { return &Realtime{} }
+func NewRealtime() *Realtime { return &Realtime{values: &values{}} }
 
 // Model is the session's model as session.created, session.updated or else a
 // session.update said it, fit to be recorded; "" before.
@@ -123,12 +118,18 @@ func (r *Realtime) Model() string { return r.model }
 
 // Received takes a text frame that the server sent. It does not retain p.
 func (r *Realtime) Received(p []byte) Frame {
-	if d, f := r.shapes.match(p); d != nil {
-		d.of.delta(d.responsesDelta, nil, f.has(whatText))
-		return d.of.progress(FrameProgress)
+	if len(p) > MaxEvent {
+		return Frame{Kind: FrameUnreadable}
+	}
+	for _, x := range r.open {
+		if d := x.fast.find(nil, p); d != nil {
+			x.add(d)
+			return x.progress(FrameProgress)
+		}
 	}
 	var ev realtimeEvent
-	if !r.read(p, &ev) {
+	r.values.reset()
+	if !ev.read(&cursor{b: p, values: r.values}, false) {
 		return Frame{Kind: FrameUnreadable}
 	}
 	switch string(ev.typ) {
@@ -155,7 +156,7 @@ func (r *Realtime) Received(p []byte) Frame {
 // Sent takes a text frame that was written to the server. It does not retain p.
 func (r *Realtime) Sent(p []byte) Frame {
 	var ev realtimeEvent
-	if !r.read(p, &ev) {
+	if len(p) > MaxEvent || !ev.read(&cursor{b: p}, true) {
 		return Frame{Kind: FrameUnreadable}
 	}
 	switch string(ev.typ) {
@@ -214,12 +215,14 @@ func (r *Realtime) progress(p []byte, ev *realtimeEvent) Frame {
 	if x == nil {
 		return Frame{}
 	}
-	if ev.outputIndex >= 0 && !ev.unshaped && bytes.HasSuffix(ev.typ, deltaSuffix) {
-		r.shapes.learn(nil, p, realtimeDelta{responsesDelta{deltaKindOf(ev.typ), ev.outputIndex}, x})
-	}
 	for _, suffix := range [...]string{".added", ".delta", ".done"} {
 		if bytes.HasSuffix(ev.typ, []byte(suffix)) {
-			x.apply(&ev.responsesEvent)
+			if x.apply(&ev.responsesEvent) == content {
+				if len(ev.responseID) > 0 { // else a like frame may belong to another response
+					x.fast.learn(nil, p, r.values, x.t.delta)
+				}
+				x.add(&x.t.delta)
+			}
 			break
 		}
 	}
@@ -275,7 +278,6 @@ func (r *Realtime) drop(x *exchange) {
 			break
 		}
 	}
-	r.shapes.forget(func(d *realtimeDelta) bool { return d.of == x })
 }
 
 // progress counts an event of the response.
@@ -293,52 +295,33 @@ type realtimeEvent struct {
 	tools               []string // of the session, or of the response; nil: it did not say. Not the frame's own
 }
 
-// read parses a frame into ev.
-func (r *Realtime) read(p []byte, ev *realtimeEvent) bool {
-	if len(p) > MaxEvent {
-		return false
-	}
-	s := &r.shapes.values
-	s.begin()
+// read parses a frame. The event_id, which differs in every frame, is read only in those
+// that the client sends: only there a caller needs it.
+func (ev *realtimeEvent) read(c *cursor, sent bool) bool {
 	ev.begin()
-	c := cursor{b: p}
 	if c.peek() != '{' {
 		return false
 	}
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "event_id":
-			ev.eventID = readEventID(&c, s)
+			if sent {
+				ev.eventID = c.str()
+			} else {
+				c.skipVarying()
+			}
 		case "response_id":
 			ev.responseID = c.str()
 		case "session":
-			ev.readSession(&c)
+			ev.readSession(c)
 		case "response":
-			ev.readResponse(&c)
+			ev.readResponse(c)
 		default:
-			ev.member(&c, key, s)
+			ev.member(c, key)
 		}
 	}
 	ev.doubt = ev.doubt || c.doubtful
 	return c.end()
-}
-
-// readEventID reads an id that every event has another of: a hole in its shape.
-func readEventID(c *cursor, s *values) []byte {
-	if c.peek() != '"' {
-		c.skip()
-		return nil
-	}
-	start := c.i + 1
-	s.filled(c, whatOther)
-	if c.bad {
-		return nil
-	}
-	id := c.b[start : c.i-1]
-	if bytes.ContainsRune(id, '\\') {
-		id = unescape(id)
-	}
-	return id
 }
 
 // readSession reads what a session event says.
@@ -358,7 +341,6 @@ func (ev *realtimeEvent) readSession(c *cursor) {
 // readResponse reads the response of an event, which the client asks for with tools
 // of its own or with those of the session.
 func (ev *realtimeEvent) readResponse(c *cursor) {
-	ev.unshaped = true
 	ev.response.usage = unknownUsage
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		if string(key) == "tools" {

@@ -98,7 +98,7 @@ func TestRealtimeResponses(t *testing.T) {
 			identified(want)
 			tt.want(want)
 			r, plain := NewRealtime(), NewRealtime()
-			plain.shapes.off = true
+			plain.values = nil
 			var first *State
 			var f Frame
 			for _, frame := range tt.frames {
@@ -246,8 +246,9 @@ func TestRealtimeSteadyStateAllocatesNothing(t *testing.T) {
 	}
 	run()
 	assert.Zero(t, testing.AllocsPerRun(20, run))
-	assert.Equal(t, 1, int(r.shapes.kept))
-	assert.NotContains(t, string(r.shapes.known[0].literal), "AbC0", "no content is kept")
+	fast := &r.open[0].fast
+	assert.Equal(t, 1, int(fast.kept))
+	assert.NotContains(t, fast.literals(), "AbC0", "no content is kept")
 }
 
 func FuzzRealtime(f *testing.F) {
@@ -267,7 +268,7 @@ func FuzzRealtime(f *testing.F) {
 	f.Add([]byte(rtCreated("r1") + "\n" + rtDelta("response.text.delta", "a") + "\n" + strings.Replace(rtDelta("response.text.delta", "a"), "r1", "r2", 1) + "\n{"))
 	f.Fuzz(func(t *testing.T, session []byte) {
 		r, plain := NewRealtime(), NewRealtime()
-		plain.shapes.off = true
+		plain.values = nil
 		for line := range strings.SplitSeq(string(session), "\n") {
 			take := (*Realtime).Received
 			line, sent := strings.CutPrefix(line, ">")

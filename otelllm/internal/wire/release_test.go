@@ -43,10 +43,10 @@ func TestReleaseKeepsLittle(t *testing.T) {
 		text := fmt.Sprintf(`data: {"id":"%0*d","choices":[{"index":%d,"delta":{"content":"a","tool_calls":[{"index":0,"function":{"arguments":"b"}}]}}]}`+"\n\n", i%1500, i, i)
 		d.Write([]byte(text))
 	}
-	d.reader.reset()
+	d.Release()
 	kept := cap(d.reader.choices.list) + cap(d.reader.open.list)
-	for i := range d.reader.shapes.known {
-		kept += cap(d.reader.shapes.known[i].literal)
+	for i := range d.fast.shapes {
+		kept += cap(d.fast.shapes[i].literal)
 	}
 	assert.LessOrEqual(t, kept, maxLiterals+32)
 }

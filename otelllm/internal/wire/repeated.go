@@ -12,8 +12,17 @@ type repeated struct {
 
 var repeatedSeed = maphash.MakeSeed()
 
-// skip consumes the next value of c. Learn: it may come again.
-func (r *repeated) skip(c *cursor, learn bool) {
+// skipRepeated consumes a value that is long and comes again in other events.
+func (c *cursor) skipRepeated() {
+	if c.values == nil {
+		c.skip()
+		return
+	}
+	c.values.repeated.skip(c)
+}
+
+// skip consumes the next value of c.
+func (r *repeated) skip(c *cursor) {
 	c.peek()
 	start := c.i
 	if r.length > 0 {
@@ -27,7 +36,7 @@ func (r *repeated) skip(c *cursor, learn bool) {
 	}
 	c.skip()
 	const short = 128 // takes no longer to read than to recognise
-	if c.bad || !learn || c.i-start <= short {
+	if c.bad || c.i-start <= short {
 		return
 	}
 	// Only these have an end of their own: a number might go on.

@@ -29,11 +29,11 @@ func TestRepeated(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var r repeated
-			r.skip(&cursor{b: []byte(tt.first)}, true)
+			r.skip(&cursor{b: []byte(tt.first)})
 			require.Equal(t, tt.known, r != repeated{})
 
 			c := cursor{b: []byte(tt.then)}
-			r.skip(&c, false)
+			r.skip(&c)
 			assert.Equal(t, wellFormed([]byte(tt.then)), c.end())
 		})
 	}
@@ -43,9 +43,9 @@ func TestRepeated(t *testing.T) {
 // than a few times what has come.
 func TestRepeatedLooksOnce(t *testing.T) {
 	var r repeated
-	r.skip(&cursor{b: []byte("[" + strings.Repeat("1,", 1000) + "1]")}, true)
+	r.skip(&cursor{b: []byte("[" + strings.Repeat("1,", 1000) + "1]")})
 	c := cursor{b: []byte("1" + strings.Repeat(" ", 3000))}
-	r.skip(&c, true)
+	r.skip(&c)
 	assert.Equal(t, repeated{}, r)
 }
 
@@ -78,7 +78,7 @@ func TestToolsSaidAgain(t *testing.T) {
 			assert.Equal(t, tt.violation, st.Violation)
 			assert.Equal(t, tt.complete, st.Complete)
 			assert.Equal(t, "resp_1", st.ResponseID)
-			assert.Equal(t, unshaped(openAIResponses{}, sseType, created+tt.body), st)
+			assert.Equal(t, parsed(openAIResponses{}, sseType, created+tt.body), st)
 		})
 	}
 }

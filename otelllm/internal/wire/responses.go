@@ -38,47 +38,9 @@ type responsesReader struct {
 	refused  bool                     // the text is a refusal
 	asks     bool                     // an item asks for a person's approval
 	lastID   string                   // that was looked for: see key
-
-	tools repeated // of the response: most of it, in every event that brings it
-
-	shapes shapes[responsesDelta]
 }
 
-// responsesDelta is a piece of an item.
-type responsesDelta struct {
-	kind  deltaKind
-	index int // output_index
-}
-
-type deltaKind uint8
-
-const (
-	deltaInput     deltaKind = iota // of a call: each sort of call has a name of its own for it
-	deltaText                       // visible output
-	deltaRefusal                    // the same, but a refusal
-	deltaReasoning                  //
-	deltaUnknown
-)
-
-func deltaKindOf(typ []byte) deltaKind {
-	switch string(typ) {
-	case "response.refusal.delta":
-		return deltaRefusal
-	case "response.output_text.delta", "response.audio.delta", "response.audio.transcript.delta",
-		// Of the Realtime API, before and since it became generally available.
-		"response.text.delta", "response.audio_transcript.delta",
-		"response.output_audio.delta", "response.output_audio_transcript.delta":
-		return deltaText
-	case "response.reasoning_text.delta", "response.reasoning_summary_text.delta",
-		"response.reasoning.delta", "response.reasoning_summary.delta":
-		return deltaReasoning
-	default:
-		if ofCall(typ) {
-			return deltaInput
-		}
-		return deltaUnknown
-	}
-}
+var deltaSuffix = []byte(".delta")
 
 // ofCall reports whether an event is about a call, which counts by its item, or about
 // what the provider's tool does.
@@ -101,43 +63,35 @@ type openItem struct {
 func (r *responsesReader) tally() *tally { return &r.t }
 
 func (r *responsesReader) reset() {
-	r.shapes.reset()
-	*r = responsesReader{open: r.open.emptied(), shapes: r.shapes}
+	*r = responsesReader{open: r.open.emptied()}
 }
 
 // done takes a [DONE], which this protocol does not have: it changes nothing.
 func (r *responsesReader) done() {}
 
 func (r *responsesReader) event(name, data []byte) verdict {
-	if d, f := r.shapes.match(data); d != nil {
-		r.known(d, f)
-		return progress
-	}
 	var ev responsesEvent
 	if v := r.read(data, &ev); v != progress {
 		return v
 	}
 	if len(ev.typ) == 0 {
 		ev.typ = name
-	} else if ev.outputIndex >= 0 && !ev.unshaped && bytes.HasSuffix(ev.typ, deltaSuffix) {
-		r.shapes.learn(name, data, responsesDelta{deltaKindOf(ev.typ), ev.outputIndex})
 	}
 	return r.apply(&ev)
 }
 
-var deltaSuffix = []byte(".delta")
-
-func (r *responsesReader) take(p []byte) int {
-	d, f, n := r.shapes.take(p)
-	if d != nil {
-		r.known(d, f)
+func (r *responsesReader) add(d *contentDelta) {
+	r.t.add(d)
+	if r.refused = r.refused || d.refusal; d.input {
+		r.input(r.find(d.index, nil))
 	}
-	return n
 }
 
-// known takes a delta of a known shape.
-func (r *responsesReader) known(d *responsesDelta, f filled) {
-	r.delta(*d, nil, f.has(whatText))
+// input records a part of the input of a call.
+func (r *responsesReader) input(it *openItem) {
+	if it != nil && it.kind == itemClient {
+		r.t.enter(semconv.PhaseToolInput)
+	}
 }
 
 // apply makes the event part of the state.
@@ -184,8 +138,10 @@ func (r *responsesReader) apply(ev *responsesEvent) verdict {
 		doubtful = (doubtful || ev.response.doubt) && r.unsaid(&ev.response)
 	default:
 		if bytes.HasSuffix(ev.typ, deltaSuffix) {
-			r.delta(responsesDelta{deltaKindOf(ev.typ), ev.outputIndex}, ev.itemID, ev.delta)
-		} else if ofCall(ev.typ) {
+			r.t.Unread = r.t.Unread || doubtful
+			return r.delta(ev)
+		}
+		if ofCall(ev.typ) {
 			doubtful = r.ofOpenCall(ev)
 		} else { // an event that is not known
 			doubtful = doubtful || ev.text || ev.delta || ev.part.text || len(ev.item.typ) > 0 || ev.response.says
@@ -229,25 +185,32 @@ func (r *responsesReader) said(filled bool, p responsesPart) {
 	}
 }
 
-// delta takes a piece of an item. filled: there is something in it.
-func (r *responsesReader) delta(d responsesDelta, id []byte, filled bool) {
-	switch d.kind {
-	case deltaText, deltaRefusal:
-		if filled {
-			r.t.text()
-			r.refused = r.refused || d.kind == deltaRefusal
+// delta reads a part of an item.
+func (r *responsesReader) delta(ev *responsesEvent) verdict {
+	d := contentDelta{index: ev.outputIndex}
+	switch string(ev.typ) {
+	case "response.refusal.delta":
+		d.text, d.refusal = ev.delta, ev.delta
+	case "response.output_text.delta", "response.audio.delta", "response.audio.transcript.delta",
+		// Of the Realtime API, before and since it became generally available.
+		"response.text.delta", "response.audio_transcript.delta",
+		"response.output_audio.delta", "response.output_audio_transcript.delta":
+		d.text = ev.delta
+	case "response.reasoning_text.delta", "response.reasoning_summary_text.delta",
+		"response.reasoning.delta", "response.reasoning_summary.delta":
+		d.reasoning = ev.delta
+	default:
+		switch {
+		case !ofCall(ev.typ): // each kind of call has its own event for its input
+			r.t.Unread = r.t.Unread || ev.delta
+		case ev.outputIndex < 0:
+			r.input(r.find(-1, ev.itemID)) // a contentDelta has no id
+			return progress
+		default:
+			d.input = true
 		}
-	case deltaReasoning:
-		if filled {
-			r.t.thought()
-		}
-	case deltaInput:
-		if it := r.find(d.index, id); it != nil && it.kind == itemClient {
-			r.t.enter(semconv.PhaseToolInput)
-		}
-	case deltaUnknown:
-		r.t.Unread = r.t.Unread || filled
 	}
+	return r.t.content(d)
 }
 
 // failed takes an error event or the response.failed that may follow it.
@@ -397,8 +360,8 @@ func (r *responsesReader) outcome(resp *responsesObject) {
 func (r *responsesReader) document(data []byte) verdict {
 	var ev responsesEvent
 	resp := &ev.response
-	c := cursor{b: data}
-	r.readResponse(&c, &ev)
+	c := r.t.cursor(data)
+	ev.readResponse(&c)
 	if v := c.verdict(); v != progress {
 		return v
 	}

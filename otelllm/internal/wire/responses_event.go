@@ -8,7 +8,6 @@ type responsesEvent struct {
 	delta       bool // there is a delta with something in it
 	text        bool // there is a text, with something in it
 	doubt       bool // a member that is not known says something
-	unshaped    bool // it says more than a shape has holes for
 	item        responsesItem
 	part        responsesPart
 	response    responsesObject
@@ -29,15 +28,13 @@ type responsesObject struct {
 
 // read parses a payload into ev.
 func (r *responsesReader) read(data []byte, ev *responsesEvent) verdict {
-	s := &r.shapes.values
-	s.begin()
 	ev.begin()
-	c := cursor{b: data}
+	c := r.t.cursor(data)
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		if string(key) == "response" {
-			r.readResponse(&c, ev)
+			ev.readResponse(&c)
 		} else {
-			ev.member(&c, key, s)
+			ev.member(&c, key)
 		}
 	}
 	v := c.verdict()
@@ -46,12 +43,11 @@ func (r *responsesReader) read(data []byte, ev *responsesEvent) verdict {
 }
 
 // readResponse reads the response of an event, or one that is a whole body.
-func (r *responsesReader) readResponse(c *cursor, ev *responsesEvent) {
-	ev.unshaped = true
+func (ev *responsesEvent) readResponse(c *cursor) {
 	ev.response.usage = unknownUsage
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		if string(key) == "tools" {
-			r.tools.skip(c, !r.shapes.off)
+			c.skipRepeated() // most of the response, in every event that brings it
 		} else {
 			ev.response.member(c, key)
 		}
@@ -62,7 +58,7 @@ func (r *responsesReader) readResponse(c *cursor, ev *responsesEvent) {
 func (ev *responsesEvent) begin() { ev.outputIndex = -1 }
 
 // member reads one member of a payload, but for its response.
-func (ev *responsesEvent) member(c *cursor, key []byte, s *values) {
+func (ev *responsesEvent) member(c *cursor, key []byte) {
 	switch string(key) {
 	case "type":
 		ev.typ = c.str()
@@ -71,26 +67,22 @@ func (ev *responsesEvent) member(c *cursor, key []byte, s *values) {
 	case "item_id":
 		ev.itemID = c.str()
 	case "delta":
-		if c.peek() == '"' {
-			ev.delta = s.filled(c, whatText) || ev.delta
-		} else {
-			ev.delta, ev.unshaped = c.something() || ev.delta, true
-		}
+		ev.delta = c.something() || ev.delta
 	case "sequence_number":
-		s.number(c)
+		c.skipVarying()
 	case "obfuscation":
-		s.filled(c, whatOther)
+		c.skipVarying()
 	case "item":
-		ev.item, ev.unshaped = readItem(c), true
+		ev.item = readItem(c)
 	case "error":
 		ev.fault.read(c)
 	case "code", "message", "status", "retry_after":
 		ev.flat.member(c, key)
 	case "text", "refusal", "transcript":
-		ev.text, ev.unshaped = c.filled() || ev.text, true
+		ev.text = c.filled() || ev.text
 		ev.part.refused = ev.part.refused || ev.text && string(key) == "refusal"
 	case "part":
-		ev.part, ev.unshaped = readPart(c), true
+		ev.part = readPart(c)
 	case "content_index", "summary_index", "annotation_index", "command_index", "partial_image_index", "event_id",
 		"logprobs", "annotation", "param", "headers", "event_type":
 		c.skip()

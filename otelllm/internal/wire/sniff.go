@@ -45,6 +45,7 @@ const (
 	formArray    forms = 1 << iota // JSON objects in an array
 	formLines                      // JSON objects, one a line
 	formMessages                   // AWS event-stream messages
+	formChunks                     // events named chunk, each of which holds an event of the protocol
 )
 
 // sniffer finds the framing of a body by its first bytes. The content type alone

@@ -20,6 +20,52 @@ const maxListed = 4096
 // every protocol.
 type tally struct {
 	State
+
+	delta  contentDelta // the last one that content was called with
+	values *values      // of the payload that is being parsed; nil: they are not recorded
+}
+
+// contentDelta is what an event says that only adds to the content of a response: most
+// events of a stream. A decoder may receive the same delta again and again, so it holds
+// nothing of the event's bytes.
+type contentDelta struct {
+	index int // of the choice, candidate, block or item that it is part of
+	call  int // with input: the index of the call in the choice, where choices have several
+
+	text      bool // visible text that is not empty
+	refusal   bool // the text is a refusal
+	reasoning bool // reasoning that is not empty
+	thinking  bool // reasoning, even if this part of it is empty
+	input     bool // a part of the input of a call that has begun
+	last      bool // with input: the last part of it
+
+	usage geminiUsage // the token counts that come with it, of Gemini only
+}
+
+// content returns the verdict on an event that is nothing but a delta. The caller of the
+// reader passes d to the reader's add.
+func (t *tally) content(d contentDelta) verdict {
+	t.delta = d
+	return content
+}
+
+// cursor returns a cursor over a payload.
+func (t *tally) cursor(data []byte) cursor {
+	t.values.reset()
+	return cursor{b: data, values: t.values}
+}
+
+// add records the text and the reasoning of a delta.
+func (t *tally) add(d *contentDelta) {
+	switch {
+	case d.reasoning:
+		t.thought()
+	case d.thinking:
+		t.enter(semconv.PhaseReasoning)
+	}
+	if d.text {
+		t.text()
+	}
 }
 
 // call is a client-executed tool call that a decoder still has to follow.

@@ -1,0 +1,393 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"slices"
+)
+
+// fastPath applies the deltas of a stream without parsing their JSON. The deltas of a
+// stream differ in a few values: the text, a sequence number, padding. The other bytes
+// (ids, type, index) repeat. A payload that has the same bytes around values of the same
+// kind is as well-formed as the payload that the shape was learned from, and means the
+// same [contentDelta].
+//
+// The decoders of the protocols do not know of it. Their cursor records which values may
+// differ: strings of which a reader asks only whether they are empty ([cursor.filled]),
+// and values that it skips because they differ in every event ([cursor.skipVarying],
+// [cursor.varyingCount]). All other bytes have to be the same. A payload of a known
+// shape therefore gives its reader the same answers.
+//
+// It is called in two places, before and after a reader: by bodyDecoder and by Realtime.
+// Without values nothing is learned, and every payload is parsed.
+//
+// A few shapes are kept, because streams alternate: parallel calls, one item after the
+// other. They hold nothing of the values.
+type fastPath struct {
+	shapes [maxShapes]shape
+	size   uint16 // bytes of all literals
+	kept   uint8  // number of shapes that are in use
+	last   uint8  // the shape that was matched or learned last; it is tried first
+	next   uint8  // the shape that is replaced next
+}
+
+// shape is the form of a payload and what a payload of this form means.
+type shape struct {
+	literal []byte // the event and data lines around the holes, end to end
+	holes   [maxHoles]hole
+	frame   uint16 // length of the part of literal that precedes the payload in an event stream
+	nHoles  uint8
+	lines   bool // the payload came in several data lines; literal does not have their ends as they were
+	delta   contentDelta
+}
+
+// hole is a place where the value may differ.
+type hole struct {
+	at    uint16 // offset in literal
+	kind  holeKind
+	count uint8 // of a holeCount: its index in contentDelta.usage
+}
+
+type holeKind uint8
+
+const (
+	holeNumber holeKind = iota // the digits of a number that means nothing here
+	holeCount                  // the digits of a count, which a match reads again
+	holeString                 // a string that means nothing here
+	holeFilled                 // a string that is not empty
+)
+
+const (
+	maxHoles  = 6
+	maxShapes = 4
+	// maxLiterals bounds the literals of all shapes of a stream together, in bytes.
+	maxLiterals = 2 << 10
+)
+
+// Prefixes of lines as nearly all servers write them.
+const (
+	eventField = "event: "
+	dataField  = "data: "
+)
+
+// values records which values of a payload may differ. A nil values records nothing.
+type values struct {
+	spans    [maxHoles]span
+	n        int
+	overflow bool // there are more values than holes, or a value for which no hole is possible
+
+	repeated repeated // of all payloads, not of the last one
+}
+
+// span is the place of one value in the payload.
+type span struct {
+	start, end int32 // no payload is longer than MaxEvent
+	kind       holeKind
+	count      uint8
+}
+
+func (v *values) add(start, end int, kind holeKind, count uint8) {
+	switch {
+	case v == nil:
+	case v.n == maxHoles:
+		v.overflow = true
+	default:
+		v.spans[v.n] = span{int32(start), int32(end), kind, count}
+		v.n++
+	}
+}
+
+// reject records that the payload is not worth learning.
+func (v *values) reject() {
+	if v != nil {
+		v.overflow = true
+	}
+}
+
+// reset prepares for the next payload.
+func (v *values) reset() {
+	if v != nil {
+		v.n, v.overflow = 0, false
+	}
+}
+
+// length is the number of bytes in the values.
+func (v *values) length() (n int) {
+	for _, sp := range v.spans[:v.n] {
+		n += int(sp.end - sp.start)
+	}
+	return n
+}
+
+// skipVarying consumes a value that the caller ignores and that differs from event to
+// event. Of a number only the leading digits differ: a fraction stays part of the form.
+func (c *cursor) skipVarying() {
+	b := c.peek()
+	start := c.i
+	c.skip()
+	switch {
+	case c.bad:
+	case b == '"':
+		c.values.add(start+1, c.i-1, holeString, 0)
+	case b-'0' <= 9:
+		c.values.add(start, endOfDigits(c.b, start), holeNumber, 0)
+	}
+}
+
+// varyingCount is [cursor.count] of a value that differs from event to event. index is
+// its place in contentDelta.usage, where a match puts the count.
+func (c *cursor) varyingCount(index uint8) int {
+	c.peek()
+	start := c.i
+	n := c.count()
+	if n < 0 {
+		c.values.reject() // null and the like: rare, so not worth a kind of hole
+	} else {
+		c.values.add(start, c.i, holeCount, index)
+	}
+	return n
+}
+
+// find returns the delta that the payload of an event means if its form is known, else
+// nil. It is valid until the next call.
+func (f *fastPath) find(name, data []byte) *contentDelta {
+	if f.kept == 0 || len(data) == 0 {
+		return nil
+	}
+	i := f.last
+	for {
+		sh := &f.shapes[i]
+		if sh.named(name) && sh.match(data, int(sh.frame)) == len(data) {
+			f.last = i
+			return &sh.delta
+		}
+		if i++; i == f.kept {
+			i = 0
+		}
+		if i == f.last {
+			return nil
+		}
+	}
+}
+
+// take is find for an event as an event stream transmits it. p begins with its first
+// line. n is its length with the blank line; 0 if the event is not known.
+func (f *fastPath) take(p []byte) (delta *contentDelta, n int) {
+	if f.kept == 0 {
+		return nil, 0
+	}
+	i := f.last
+	for {
+		if sh := &f.shapes[i]; !sh.lines {
+			n := sh.match(p, 0)
+			if end := endOfEvent(p[n:]); n > 0 && end > 0 {
+				f.last = i
+				return &sh.delta, n + end
+			}
+		}
+		if i++; i == f.kept {
+			i = 0
+		}
+		if i == f.last {
+			return nil, 0
+		}
+	}
+}
+
+// learn keeps the form of a payload and what it means. v holds the values that were
+// recorded while it was parsed. It reports whether the form could be learned.
+func (f *fastPath) learn(name, data []byte, v *values, delta contentDelta) bool {
+	if v == nil || v.overflow {
+		return false
+	}
+	frame := len(dataField)
+	if len(name) > 0 {
+		frame += len(eventField) + len(name) + 1
+	}
+	size := frame + len(data) - v.length()
+	if size > maxLiterals {
+		return false
+	}
+	sh := f.room(size)
+	sh.delta, sh.frame, sh.nHoles = delta, uint16(frame), uint8(v.n)
+	b := sh.literal
+	if len(name) > 0 {
+		b = append(append(append(b, eventField...), name...), '\n')
+	}
+	b = append(b, dataField...)
+	at := int32(0)
+	for i, sp := range v.spans[:v.n] {
+		b = append(b, data[at:sp.start]...)
+		sh.holes[i] = hole{at: uint16(len(b)), kind: sp.kind, count: sp.count}
+		at = sp.end
+	}
+	sh.literal = append(b, data[at:]...)
+	sh.lines = bytes.IndexByte(sh.literal[frame:], '\n') >= 0
+	return true
+}
+
+// room makes room for a literal of this size. It replaces the shapes that were matched
+// longest ago, approximately.
+func (f *fastPath) room(size int) *shape {
+	if f.kept < maxShapes && int(f.size)+size <= maxLiterals {
+		f.last = f.kept
+		f.kept++
+	} else {
+		f.last = f.victim(f.last)
+	}
+	sh := &f.shapes[f.last]
+	f.size = uint16(int(f.size) + size - len(sh.literal)) // at most twice maxLiterals
+	sh.literal = sh.literal[:0]
+	if cap(sh.literal) < size || cap(sh.literal) > 2*size {
+		sh.literal = slices.Grow([]byte(nil), size)
+	}
+	for f.size > maxLiterals {
+		if f.next = (f.next + 1) % f.kept; f.next != f.last {
+			f.drop(f.next)
+		}
+	}
+	return sh
+}
+
+// victim is the shape to be replaced: another one than keep, if there is one.
+func (f *fastPath) victim(keep uint8) uint8 {
+	if f.kept == 0 {
+		f.kept = 1
+	}
+	if f.next = (f.next + 1) % f.kept; f.next == keep {
+		f.next = (f.next + 1) % f.kept
+	}
+	return f.next
+}
+
+func (f *fastPath) drop(i uint8) {
+	f.size -= uint16(len(f.shapes[i].literal))
+	f.shapes[i] = shape{}
+}
+
+// reset forgets all shapes. The memory of small literals is kept for the next stream.
+func (f *fastPath) reset() {
+	const small = maxLiterals / maxShapes
+	var literals [maxShapes][]byte
+	for i := range f.shapes {
+		if literal := f.shapes[i].literal; cap(literal) <= small {
+			literals[i] = literal[:0]
+		}
+	}
+	*f = fastPath{}
+	for i := range f.shapes {
+		f.shapes[i].literal = literals[i]
+	}
+}
+
+// named reports whether the shape is that of an event of this name.
+func (sh *shape) named(name []byte) bool {
+	if len(name) == 0 {
+		return int(sh.frame) == len(dataField)
+	}
+	return int(sh.frame) == len(eventField)+len(name)+1+len(dataField) &&
+		len(sh.literal) >= int(sh.frame) && string(sh.literal[len(eventField):][:len(name)]) == string(name)
+}
+
+// match compares data with the shape, beginning at this offset in the literal. It
+// returns how many bytes of data have the form, 0 if they do not, and puts their counts
+// into the delta.
+func (sh *shape) match(data []byte, from int) int {
+	literal := sh.literal
+	if len(literal) == 0 {
+		return 0 // it was dropped
+	}
+	at := 0
+	for _, h := range sh.holes[:sh.nHoles] {
+		hole := int(h.at)
+		n := hole - from
+		if len(data)-at < n || string(data[at:at+n]) != string(literal[from:hole]) {
+			return 0
+		}
+		start := at + n
+		from = hole
+		switch h.kind {
+		case holeNumber:
+			if at = endOfDigits(data, start); at == start {
+				return 0
+			}
+		case holeCount:
+			if at = endOfDigits(data, start); at == start || at-start > maxDigits {
+				return 0
+			}
+			count := 0
+			for _, digit := range data[start:at] {
+				count = count*10 + int(digit-'0')
+			}
+			sh.delta.usage[h.count] = count // complete only where all matches; else it is not read
+		default:
+			// The quotes are part of the literal.
+			if at = endOfString(data, start); at == start && h.kind == holeFilled {
+				return 0
+			}
+		}
+	}
+	n := len(literal) - from
+	if len(data)-at < n || string(data[at:at+n]) != string(literal[from:]) {
+		return 0
+	}
+	return at + n
+}
+
+// endOfEvent is the length of the end of an event that p begins with: the end of its
+// last line and a blank line. It is 0 if p does not begin so, or with line ends that no
+// server writes.
+func endOfEvent(p []byte) int {
+	switch {
+	case len(p) >= 2 && p[0] == '\n' && p[1] == '\n':
+		return 2
+	case len(p) >= 4 && string(p[:4]) == "\r\n\r\n":
+		return 4
+	default:
+		return 0
+	}
+}
+
+// endOfDigits is the end of the digits at i, or i when they are not a JSON number.
+func endOfDigits(b []byte, i int) int {
+	end := i
+	for end < len(b) && b[end]-'0' <= 9 {
+		end++
+	}
+	if end-i > 1 && b[i] == '0' {
+		return i
+	}
+	return end
+}
+
+// endOfString is the place of the closing quote of the string whose content begins
+// at i, or of the first byte that a string cannot hold.
+func endOfString(b []byte, i int) int {
+	for start := i; ; {
+		if i+8 <= len(b) {
+			marks := special(binary.LittleEndian.Uint64(b[i : i+8]))
+			if marks == 0 {
+				if i += 8; i-start >= longString {
+					i = skipPlain(b, i)
+				}
+				continue
+			}
+			i += bits.TrailingZeros64(marks) / 8
+		} else {
+			i = plainEnd(b, i)
+		}
+		switch {
+		case i == len(b) || b[i] != '\\':
+			return i
+		case i+1 < len(b) && plainEscapes[b[i+1]]:
+			i += 2
+		default:
+			n := escapeLen(b[i:])
+			if n == 0 {
+				return i
+			}
+			i += n
+		}
+	}
+}
