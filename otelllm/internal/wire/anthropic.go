@@ -39,7 +39,7 @@ func (p anthropicMessages) Provider() string { return cmp.Or(p.host, "anthropic"
 
 func (p anthropicMessages) ReadRequest(b []byte) (Request, error) {
 	req, messages, version, err := readMessagesRequest(b)
-	req.asked(p.model)
+	req.fillModel(p.model)
 	req.Stream = req.Stream || p.stream
 	req.IsCall = messages && req.Model != "" && (version || !p.versioned)
 	return req, err
@@ -71,14 +71,14 @@ func messagesAt(path string) (p Protocol, sure bool) {
 // messagesReader follows one response of the Messages API.
 type messagesReader struct {
 	t     tally
-	open  known[int, call] // client-executed tool_use blocks that have not stopped, by their index
+	open  openSet[int, call] // client-executed tool_use blocks that have not stopped, by their index
 	usage messagesUsage
 }
 
 func (r *messagesReader) tally() *tally { return &r.t }
 
 func (r *messagesReader) reset() {
-	*r = messagesReader{open: r.open.emptied()}
+	*r = messagesReader{open: r.open.cleared()}
 }
 
 // done takes a [DONE], which this protocol does not have: it changes nothing.
@@ -112,7 +112,7 @@ func (r *messagesReader) apply(ev *messagesEvent) verdict {
 		return progress
 	}
 	// What is not known says something: a member of an event, or the event itself.
-	r.t.Unread = r.t.Unread || ev.doubt
+	r.t.Unread = r.t.Unread || ev.unread
 	switch string(ev.typ) {
 	case "content_block_delta":
 		return r.delta(ev.index, &ev.delta)
@@ -133,7 +133,7 @@ func (r *messagesReader) apply(ev *messagesEvent) verdict {
 	case "message_stop":
 		r.end()
 	default:
-		r.t.Unread = r.t.Unread || ev.delta.says || len(ev.block.typ) > 0 || len(ev.message.content) > 0
+		r.t.Unread = r.t.Unread || ev.delta.nonEmpty || len(ev.block.typ) > 0 || len(ev.message.content) > 0
 	}
 	return progress
 }
@@ -168,7 +168,7 @@ func (r *messagesReader) startBlock(index int, b *messagesBlock) {
 	case "thinking", "redacted_thinking", "compaction":
 		r.t.enter(semconv.PhaseReasoning)
 		if b.filled {
-			r.t.thought()
+			r.t.reasoning()
 		}
 	case "tool_use":
 		r.open.add(index, r.t.start(b.id, b.name))
@@ -183,7 +183,7 @@ func (r *messagesReader) startBlock(index int, b *messagesBlock) {
 	}
 	switch string(b.typ) {
 	case "text", "thinking", "redacted_thinking", "compaction":
-		r.t.Unread = r.t.Unread || b.doubt
+		r.t.Unread = r.t.Unread || b.unread
 	}
 }
 
@@ -235,7 +235,7 @@ func (r *messagesReader) document(data []byte) verdict {
 		r.t.fail(&ev.fault)
 		return progress
 	}
-	r.t.Unread = r.t.Unread || ev.doubt && len(ev.message.content) == 0
+	r.t.Unread = r.t.Unread || ev.unread && len(ev.message.content) == 0
 	if r.begin(&ev.message); len(ev.message.stop) > 0 {
 		r.end()
 	}

@@ -8,7 +8,7 @@ type messagesEvent struct {
 	delta   messagesDelta
 	message messagesObject
 	fault   fault
-	doubt   bool // a member that is not known says something
+	unread  bool // a member that is not known says something
 }
 
 // messagesObject is a message: that of message_start, or a whole body. The usage of
@@ -22,13 +22,13 @@ type messagesObject struct {
 type messagesBlock struct {
 	typ, id, name []byte
 	filled        bool // there is text, reasoning or redacted reasoning in it
-	doubt         bool // a member that is not known says something
+	unread        bool // a member that is not known says something
 }
 
 type messagesDelta struct {
 	typ, stop []byte
 	filled    bool
-	says      bool // there is anything in it
+	nonEmpty  bool // there is anything in it
 }
 
 // messagesUsage are the counts of Anthropic and Bedrock, of which the input leaves
@@ -64,24 +64,24 @@ func (r *messagesReader) read(data []byte, ev *messagesEvent) verdict {
 			ev.block = readMessagesBlock(&c)
 		case "message":
 			for key, ok := c.object(); ok; key, ok = c.key() {
-				ev.doubt = ev.message.member(&c, key) || ev.doubt
+				ev.unread = ev.message.member(&c, key) || ev.unread
 			}
 		case "error":
 			ev.fault.read(&c)
 		case "request_id", "sequence_number":
 			c.skip()
 		default:
-			ev.doubt = ev.message.member(&c, key) || ev.doubt
+			ev.unread = ev.message.member(&c, key) || ev.unread
 		}
 	}
 	v := c.verdict()
-	r.t.Unread = r.t.Unread || v == progress && c.doubtful
+	r.t.Unread = r.t.Unread || v == progress && c.unread
 	return v
 }
 
 // member reads one member of a message. It reports whether it is one that is not known,
 // which says something.
-func (m *messagesObject) member(c *cursor, key []byte) (doubt bool) {
+func (m *messagesObject) member(c *cursor, key []byte) (unread bool) {
 	switch string(key) {
 	case "id":
 		m.id = c.str()
@@ -100,7 +100,7 @@ func (m *messagesObject) member(c *cursor, key []byte) (doubt bool) {
 	case "type", "role", "stop_sequence", "stop_details", "container", "context_management":
 		c.skip()
 	default:
-		return c.suspect(key)
+		return c.checkUnread(key)
 	}
 	return false
 }
@@ -118,12 +118,12 @@ func readMessagesBlock(c *cursor) messagesBlock {
 		case "text", "thinking", "data":
 			b.filled = c.filled() || b.filled
 		case "content":
-			filled := c.something() // of a compaction; what a provider's tool found is no output
+			filled := c.nonEmpty() // of a compaction; what a provider's tool found is no output
 			b.filled = b.filled || filled && string(b.typ) == "compaction"
 		case "signature", "citations", "input", "tool_use_id", "caller", "server_name", "is_error", "cache_control":
 			c.skip()
 		default:
-			b.doubt = c.suspect(key) || b.doubt
+			b.unread = c.checkUnread(key) || b.unread
 		}
 	}
 	return b
@@ -131,7 +131,7 @@ func readMessagesBlock(c *cursor) messagesBlock {
 
 func (d *messagesDelta) read(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
-		d.says = true
+		d.nonEmpty = true
 		switch string(key) {
 		case "type":
 			d.typ = c.str()
@@ -144,7 +144,7 @@ func (d *messagesDelta) read(c *cursor) {
 		case "signature", "citation", "content", "encrypted_content", "stop_sequence", "stop_details", "container":
 			c.skip()
 		default:
-			c.doubt(key)
+			c.skipUnread(key)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func readMessagesRequest(body []byte) (req Request, messages, version bool, err 
 				req.ProviderTools = addTool(req.ProviderTools, serverTool(readType(&c)))
 			}
 		case "mcp_servers":
-			if c.something() {
+			if c.nonEmpty() {
 				req.ProviderTools = addTool(req.ProviderTools, []byte("mcp"))
 			}
 		default:

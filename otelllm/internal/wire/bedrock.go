@@ -14,9 +14,9 @@ import (
 type bedrockConverse struct {
 	// What the path of the request says, which the body does not: empty when the
 	// protocol was named and not recognised.
-	model  string
-	stream bool
-	placed bool // the path said these
+	model    string
+	stream   bool
+	fromPath bool // the path said these
 }
 
 func (bedrockConverse) Name() string      { return "bedrock_converse" }
@@ -32,8 +32,8 @@ func (bedrockConverse) ReadError(_ int, b []byte) Error { return readError(b) }
 
 func (p bedrockConverse) ReadRequest(b []byte) (Request, error) {
 	req, messages, err := readConverseRequest(b)
-	req.asked(p.model)
-	if p.placed {
+	req.fillModel(p.model)
+	if p.fromPath {
 		req.Stream, req.StreamUnknown = p.stream, false
 	}
 	if prompt := cmp.Or(p.model, req.Model); strings.HasPrefix(prompt, "arn:") && strings.Contains(prompt, ":prompt/") {
@@ -47,7 +47,7 @@ func (p bedrockConverse) ReadRequest(b []byte) (Request, error) {
 // bedrockAt reads …/model/{id}/converse-stream and …/model/{id}/converse.
 func bedrockAt(path string) (p Protocol, sure bool) {
 	if model, stream, ok := bedrockModel(path, "/converse-stream", "/converse"); ok {
-		return bedrockConverse{model: model, stream: stream, placed: true}, true
+		return bedrockConverse{model: model, stream: stream, fromPath: true}, true
 	}
 	return nil, false
 }
@@ -66,13 +66,13 @@ func bedrockModel(path, streaming, whole string) (model string, stream, ok bool)
 // converseReader follows one response.
 type converseReader struct {
 	t    tally
-	open known[int, call] // client-executed toolUse blocks that have not stopped, by their index
+	open openSet[int, call] // client-executed toolUse blocks that have not stopped, by their index
 }
 
 func (r *converseReader) tally() *tally { return &r.t }
 
 func (r *converseReader) reset() {
-	*r = converseReader{open: r.open.emptied()}
+	*r = converseReader{open: r.open.cleared()}
 }
 
 // done takes a [DONE], which this protocol does not have: it changes nothing.
@@ -102,7 +102,7 @@ func (r *converseReader) apply(name []byte, ev *converseEvent) verdict {
 		r.t.use(ev.usage.counts()) // after the terminal event as well
 		return progress
 	}
-	r.t.Unread = r.t.Unread || ev.doubt
+	r.t.Unread = r.t.Unread || ev.unread
 	switch string(name) {
 	case "contentBlockDelta":
 		return r.t.content(ev.delta.content(ev.index))
@@ -116,7 +116,7 @@ func (r *converseReader) apply(name []byte, ev *converseEvent) verdict {
 		}
 	case "messageStart":
 	default:
-		r.t.Unread = r.t.Unread || ev.delta.says || ev.start.says || len(ev.content) > 0
+		r.t.Unread = r.t.Unread || ev.delta.nonEmpty || ev.start.nonEmpty || len(ev.content) > 0
 	}
 	return progress
 }
@@ -146,7 +146,7 @@ func (r *converseReader) end(reason []byte) {
 	if len(reason) > 0 {
 		r.t.finish(reason)
 	}
-	if saysFailed(reason) {
+	if isFailure(reason) {
 		r.t.fail(&fault{seen: true, typ: reason})
 		return
 	}
@@ -168,7 +168,7 @@ func (r *converseReader) document(data []byte) verdict {
 		r.t.fail(&ev.fault)
 		return progress
 	}
-	r.t.Unread = r.t.Unread || ev.doubt
+	r.t.Unread = r.t.Unread || ev.unread
 	r.t.use(ev.usage.counts())
 	for i := range ev.content {
 		r.startBlock(i, &ev.content[i])

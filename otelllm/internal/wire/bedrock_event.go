@@ -9,14 +9,14 @@ type converseEvent struct {
 	stop    []byte
 	usage   messagesUsage
 	fault   fault
-	doubt   bool // a member that is not known says something
+	unread  bool // a member that is not known says something
 }
 
 // converseBlock is a block of content, or a piece of one.
 type converseBlock struct {
 	kind          converseKind
 	filled        bool // of a text or reasoning: there is some
-	says          bool // there is anything in it
+	nonEmpty      bool // there is anything in it
 	id, name, typ []byte
 }
 
@@ -65,11 +65,11 @@ func (r *converseReader) read(data []byte, ev *converseEvent) verdict {
 		case "role", "metrics", "trace", "performanceConfig", "serviceTier", "additionalModelResponseFields", "message":
 			c.skip()
 		default:
-			ev.doubt = c.suspect(key) || ev.doubt
+			ev.unread = c.checkUnread(key) || ev.unread
 		}
 	}
 	v := c.verdict()
-	r.t.Unread = r.t.Unread || v == progress && c.doubtful
+	r.t.Unread = r.t.Unread || v == progress && c.unread
 	return v
 }
 
@@ -96,13 +96,13 @@ func (ev *converseEvent) readOutput(c *cursor) {
 func readConverseBlock(c *cursor) converseBlock {
 	var b converseBlock
 	for key, ok := c.object(); ok; key, ok = c.key() {
-		b.says = true
+		b.nonEmpty = true
 		switch string(key) {
 		case "text":
 			b.kind = converseText
 			b.filled = c.filled() || b.filled
 		case "image", "video", "audio": // output like a text
-			if c.something() {
+			if c.nonEmpty() {
 				b.kind, b.filled = converseText, true
 			}
 		case "reasoningContent":
@@ -116,7 +116,7 @@ func readConverseBlock(c *cursor) converseBlock {
 		case "citation", "citations", "toolResult", "cachePoint":
 			c.skip()
 		default:
-			c.doubt(key)
+			c.skipUnread(key)
 		}
 	}
 	return b
@@ -129,7 +129,7 @@ func (b *converseBlock) readCitations(c *cursor) {
 			c.skip()
 			continue
 		}
-		if c.wordy() {
+		if c.hasText() {
 			b.kind, b.filled = converseText, true
 		}
 	}
@@ -145,7 +145,7 @@ func (b *converseBlock) readReasoning(c *cursor) {
 		case "signature":
 			c.skipVarying()
 		default:
-			c.doubt(key)
+			c.skipUnread(key)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (b *converseBlock) readTool(c *cursor) {
 		case "input":
 			c.skipVarying()
 		default:
-			c.unknown(key)
+			c.skipUnknown(key)
 		}
 	}
 }

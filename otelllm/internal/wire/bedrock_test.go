@@ -141,7 +141,7 @@ func TestBedrockRequest(t *testing.T) {
 			assert.Equal(t, tt.stream, req.Stream, tt.path)
 		}
 	}
-	runRequestTests(t, bedrockConverse{model: "m", stream: true, placed: true}, []requestTest{
+	runRequestTests(t, bedrockConverse{model: "m", stream: true, fromPath: true}, []requestTest{
 		{"text", `{"system":[{"toolUse":{"toolUseId":"no"}}],"messages":[{"role":"user","content":[{"text":"toolUseId"}]}]}`, Request{Model: "m", Stream: true, HistoryCalls: none, HistoryOutputs: none}},
 		{
 			"history", `{"messages":[{"role":"assistant","content":[{"text":"x"},{"toolUse":{"toolUseId":"a","name":"f","input":{"toolUseId":"no"}}},{"toolUse":{"toolUseId":"my id"}},{"toolUse":{"toolUseId":"no","type":"server_tool_use"}}]},

@@ -26,7 +26,7 @@ func (p openAIChat) Provider() string { return cmp.Or(p.host, "openai") }
 
 func (p openAIChat) ReadRequest(b []byte) (Request, error) {
 	req, messages, err := readChatRequest(b)
-	req.asked(p.model)
+	req.fillModel(p.model)
 	req.IsCall = messages && req.Model != ""
 	return req, err
 }
@@ -49,10 +49,10 @@ func chatAt(path string) (p Protocol, sure bool) {
 // chatReader follows one Chat Completions response.
 type chatReader struct {
 	t          tally
-	choices    known[int, chatChoice]
-	unfinished int                   // choices
-	open       known[chatCall, call] // calls whose choice has not finished
-	executed   int                   // tools of the provider's that its answer lists
+	choices    openSet[int, chatChoice]
+	unfinished int                     // choices
+	open       openSet[chatCall, call] // calls whose choice has not finished
+	executed   int                     // tools of the provider's that its answer lists
 }
 
 type chatChoice struct {
@@ -69,7 +69,7 @@ const legacyIndex = -1
 func (r *chatReader) tally() *tally { return &r.t }
 
 func (r *chatReader) reset() {
-	*r = chatReader{choices: r.choices.emptied(), open: r.open.emptied()}
+	*r = chatReader{choices: r.choices.cleared(), open: r.open.cleared()}
 }
 
 func (r *chatReader) event(name, data []byte) verdict {
@@ -90,7 +90,7 @@ func (r *chatReader) add(d *contentDelta) {
 	if d.input {
 		r.fragment(d.index, &chatFragment{index: d.call})
 	}
-	r.judge()
+	r.updateComplete()
 }
 
 func (r *chatReader) document(data []byte) verdict {
@@ -133,7 +133,7 @@ func (r *chatReader) apply(ch *chatChunk) verdict {
 	if ch.fault.seen {
 		r.t.fail(&ch.fault)
 	} else {
-		r.t.Unread = r.t.Unread || ch.doubt
+		r.t.Unread = r.t.Unread || ch.unread
 	}
 	return progress
 }
@@ -166,7 +166,7 @@ func (r *chatReader) applyChoices(ch *chatChunk) {
 			r.t.finish(d.finish)
 		}
 		r.finishCalls(d.index, d.finish)
-		if saysFailed(d.finish) {
+		if isFailure(d.finish) {
 			failed = d.finish
 		}
 	}
@@ -175,7 +175,7 @@ func (r *chatReader) applyChoices(ch *chatChunk) {
 		ch.fault = fault{seen: true, typ: failed}
 	}
 	if !ch.fault.seen {
-		r.judge()
+		r.updateComplete()
 	}
 }
 
@@ -191,7 +191,7 @@ func (r *chatReader) addContent(d *contentDelta) *chatChoice {
 }
 
 // judge looks whether the response is complete: every choice that was seen has finished.
-func (r *chatReader) judge() {
+func (r *chatReader) updateComplete() {
 	if r.t.Terminal {
 		return
 	}
@@ -255,7 +255,7 @@ func (r *chatReader) finishCalls(choice int, reason []byte) {
 // vLLM's word for one, DeepSeek's for a model that ran out of what it runs on, and
 // Gemini's and Bedrock's for an output of the model that they could not read. Such an
 // answer is not whole, whatever came before it.
-func saysFailed(reason []byte) bool {
+func isFailure(reason []byte) bool {
 	switch string(reason) {
 	case "error", "insufficient_system_resource":
 		return true

@@ -7,7 +7,7 @@ type chatChunk struct {
 	fragments few[chatFragment]
 	usage     Usage
 	fault     fault
-	doubt     bool // it says something, and not where an answer is
+	unread    bool // it says something, and not where an answer is
 	deferred  bool // it has the id of a request that is answered later
 }
 
@@ -78,7 +78,7 @@ func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
 			c.skip()
 		default:
 			unknown = true
-			c.unknown(key)
+			c.skipUnknown(key)
 		}
 	}
 	if v := c.verdict(); v != progress {
@@ -89,8 +89,8 @@ func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
 	}
 	// A chunk without choices is one that says something beside the answer, or one that
 	// has the answer in a place that is not known.
-	ch.doubt = unknown && !chosen && wordyBut(data, chatHeading)
-	r.t.Unread = r.t.Unread || c.doubtful
+	ch.unread = unknown && !chosen && hasTextBeside(data, chatHeading)
+	r.t.Unread = r.t.Unread || c.unread
 	return progress
 }
 
@@ -140,7 +140,7 @@ func (r *chatReader) readChoice(c *cursor, ch *chatChunk) {
 			"token_ids", "prompt_token_ids", "prompt_logprobs":
 			c.skip()
 		default:
-			c.doubt(key)
+			c.skipUnread(key)
 		}
 	}
 	if c.room(ch.choices.n) {
@@ -154,13 +154,13 @@ func (r *chatReader) readDelta(c *cursor, ch *chatChunk, d *chatDelta) {
 		case "content":
 			r.readContent(c, d)
 		case "refusal":
-			if c.something() {
+			if c.nonEmpty() {
 				d.text, d.refused = true, true
 			}
 		case "audio":
 			readAudio(c, d)
 		case "images": // of OpenRouter: output like a text
-			d.text = c.something() || d.text
+			d.text = c.nonEmpty() || d.text
 		case "executed_tools": // of Groq
 			place := 0
 			for ok := c.array(); ok; ok = c.element() {
@@ -172,20 +172,20 @@ func (r *chatReader) readDelta(c *cursor, ch *chatChunk, d *chatDelta) {
 				}
 			}
 		case "reasoning_content", "reasoning", "reasoning_details":
-			d.reasoning = c.something() || d.reasoning
+			d.reasoning = c.nonEmpty() || d.reasoning
 		case "tool_calls":
 			r.readFragments(c, ch, d)
 		case "function_call":
 			if c.peek() == '{' {
 				r.readFragment(c, ch, d, legacyIndex)
 			} else {
-				c.other()
+				c.skipOther()
 			}
 		case "role", "index", "id", "name", "prefix", "annotations", "citations", "context", "channel", "tool_call_id",
 			"reasoning_signature", "reasoning_opaque", "encrypted_content", "logprobs":
 			c.skip()
 		default:
-			c.doubt(key)
+			c.skipUnread(key)
 		}
 	}
 }
@@ -199,7 +199,7 @@ func readAudio(c *cursor, d *chatDelta) {
 		case "id":
 			c.skip()
 		default:
-			c.doubt(key)
+			c.skipUnread(key)
 		}
 	}
 }
@@ -215,15 +215,15 @@ func (r *chatReader) readContent(c *cursor, d *chatDelta) {
 		for key, ok := c.object(); ok; key, ok = c.key() {
 			switch string(key) {
 			case "thinking":
-				thinking = c.something()
+				thinking = c.nonEmpty()
 			case "text", "refusal":
 				text = c.filled() || text
 			case "image_url", "input_audio", "file":
-				text = c.something() || text
+				text = c.nonEmpty() || text
 			case "type", "reference_ids", "annotations", "signature":
 				c.skip()
 			default:
-				c.doubt(key)
+				c.skipUnread(key)
 			}
 		}
 		d.reasoning = d.reasoning || thinking
@@ -255,7 +255,7 @@ func (r *chatReader) readFragment(c *cursor, ch *chatChunk, d *chatDelta, index 
 		case "function", "custom":
 			f.name = r.readFunction(c)
 		default:
-			c.unknown(key)
+			c.skipUnknown(key)
 		}
 	}
 	if c.room(ch.fragments.n) {
@@ -273,7 +273,7 @@ func (r *chatReader) readFunction(c *cursor) (name []byte) {
 		case "arguments", "input":
 			c.skipVarying()
 		default:
-			c.unknown(key)
+			c.skipUnknown(key)
 		}
 	}
 	return name

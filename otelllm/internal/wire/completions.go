@@ -54,7 +54,7 @@ func (p openAICompletions) ReadRequest(body []byte) (Request, error) {
 			c.skip()
 		}
 	}
-	req.asked(p.model)
+	req.fillModel(p.model)
 	req.IsCall = prompted && req.Model != ""
 	return req, requestError(&c, isObject)
 }

@@ -55,7 +55,7 @@ type bodyDecoder struct {
 
 	mode    mode
 	list    listPlace // when listed
-	loose   bool      // when listed: there is no array, only objects in a row
+	bare    bool      // when listed: there is no array, only objects in a row
 	sniff   sniffer
 	frames  sse.Decoder          // when framed
 	packets *eventstream.Decoder // when packed
@@ -64,8 +64,8 @@ type bodyDecoder struct {
 	inner   []byte               // the event that the last chunk held; its memory is used again
 	cutLine bool                 // when lined: the beginning of the line that is being read was dropped
 
-	distrusted bool                   // the body began with the state's violation: an event takes it back
-	broken     semconv.TransportCause // what violated the protocol since, when distrusted
+	provisional    bool                   // the body began with the state's violation: an event takes it back
+	laterViolation semconv.TransportCause // what violated the protocol since, when distrusted
 }
 
 // maxStray bounds a line of what a body begins with that is of no framing, in bytes.
@@ -122,7 +122,7 @@ func (d *decoder[R, P]) Release() {
 
 // emptied is list without its elements, for another response; without its memory too
 // where that is more than nearly all responses need.
-func emptied[T any](list []T) []T {
+func cleared[T any](list []T) []T {
 	const most = 16
 	if cap(list) > most {
 		return nil
@@ -138,12 +138,12 @@ func (d *bodyDecoder) init(contentType string, r reader, f forms) {
 	d.state.Usage = unknownUsage
 	d.state.FinishReasons = []string{}
 	d.sniff.media, d.sniff.forms = mediaOf(contentType), f
-	d.distrust()
+	d.presumeViolation()
 }
 
 // distrust: nothing that a framing begins with has come, so that a type that no model
 // answers with is all that is known.
-func (d *bodyDecoder) distrust() {
+func (d *bodyDecoder) presumeViolation() {
 	if d.sniff.media == mediaForeign {
 		d.state.Violation = semconv.TransportCauseUnexpectedContentType
 	}
@@ -192,15 +192,15 @@ func (d *bodyDecoder) begin(p []byte) {
 			continue
 		}
 		d.mode, d.state.Violation = m, d.sniff.violation
-		d.distrusted = d.state.Violation != semconv.TransportCauseUnset
+		d.provisional = d.state.Violation != semconv.TransportCauseUnset
 		switch m {
 		case framed:
 			limit := MaxEvent
-			if d.distrusted {
+			if d.provisional {
 				limit = maxStray
 			}
 			// JSON of another type than an answer has: what is in it is not known.
-			d.state.Unread = b == '[' && d.distrusted
+			d.state.Unread = b == '[' && d.provisional
 			d.frames.Init((*payloads)(d), limit)
 		case packed:
 			d.packets = eventstream.New((*messages)(d), MaxEvent)
@@ -208,8 +208,8 @@ func (d *bodyDecoder) begin(p []byte) {
 			d.doc = &document{}
 		case listed:
 			d.doc = &document{}
-			if d.loose = b == '{'; d.loose {
-				d.list = listLoose
+			if d.bare = b == '{'; d.bare {
+				d.list = listBare
 			}
 		}
 		// head holds the byte itself as well. Where all of it came just now, p has it
@@ -227,7 +227,7 @@ func (d *bodyDecoder) begin(p []byte) {
 func (d *bodyDecoder) writeDocument(p []byte) {
 	n := d.doc.write(p)
 	switch {
-	case d.doc.lost != notLost:
+	case d.doc.dropped != notDropped:
 		d.giveUp()
 	case d.doc.closed:
 		d.readDocument(d.doc.bytes())
@@ -262,7 +262,7 @@ func (d *bodyDecoder) Close() {
 	switch d.mode {
 	case sniffing:
 		// A few bytes that could still have become anything: they were cut.
-		d.distrust()
+		d.presumeViolation()
 	case framed:
 		d.frames.Close()
 		d.strayed()
@@ -306,22 +306,22 @@ func (d *bodyDecoder) violate(cause semconv.TransportCause) {
 	switch {
 	case d.state.Violation == semconv.TransportCauseUnset:
 		d.state.Violation = cause
-	case d.distrusted && d.broken == semconv.TransportCauseUnset:
-		d.broken = cause
+	case d.provisional && d.laterViolation == semconv.TransportCauseUnset:
+		d.laterViolation = cause
 	}
 }
 
 // trust takes back the violation that the body began with, once an event has come.
-func (d *bodyDecoder) trust() {
-	if d.distrusted {
-		d.distrusted, d.state.Violation = false, d.broken
+func (d *bodyDecoder) withdrawViolation() {
+	if d.provisional {
+		d.provisional, d.state.Violation = false, d.laterViolation
 		d.frames.Limit(MaxEvent)
 	}
 }
 
 // lose: an event is not decoded.
-func (d *bodyDecoder) lose(why lost) {
-	if d.state.Unread = true; why == lostLong {
+func (d *bodyDecoder) eventDropped(why dropReason) {
+	if d.state.Unread = true; why == droppedTooLong {
 		d.violate(semconv.TransportCauseEventTooLong)
 	}
 }
@@ -379,7 +379,7 @@ func (d *bodyDecoder) payload(name, data []byte, cut bool) {
 		}
 		return
 	}
-	d.trust()
+	d.withdrawViolation()
 }
 
 // event reads the payload of one event.
@@ -464,10 +464,10 @@ func (d *payloads) Stray(line []byte, first bool) {
 		(*bodyDecoder)(d).strayed()
 		d.doc = &document{}
 	}
-	was := d.doc.lost
+	was := d.doc.dropped
 	d.doc.write(line)
-	if d.doc.lost != was {
-		(*bodyDecoder)(d).lose(d.doc.lost)
+	if d.doc.dropped != was {
+		(*bodyDecoder)(d).eventDropped(d.doc.dropped)
 	}
 	if d.doc.closed {
 		(*bodyDecoder)(d).strayed()
@@ -483,7 +483,7 @@ func (d *bodyDecoder) strayed() {
 	}
 	d.doc = nil
 	defer doc.drop()
-	if !doc.closed || doc.lost != notLost {
+	if !doc.closed || doc.dropped != notDropped {
 		return
 	}
 	if f, ok := faultOf(doc.bytes()); ok && f.seen {
@@ -491,22 +491,22 @@ func (d *bodyDecoder) strayed() {
 		d.tally.fail(&f)
 		return
 	}
-	if c := (cursor{b: doc.bytes()}); !c.wordy() && !c.bad {
+	if c := (cursor{b: doc.bytes()}); !c.hasText() && !c.bad {
 		return
 	}
 	d.state.Unread = true
 	if d.state.Events == 0 && d.state.Violation == semconv.TransportCauseUnset {
-		d.state.Violation, d.distrusted = semconv.TransportCauseMalformedEvent, true
+		d.state.Violation, d.provisional = semconv.TransportCauseMalformedEvent, true
 	}
 }
 
 // Dropped implements [sse.Sink].
 func (d *payloads) Dropped(tooLong bool) {
-	why := lostSpace
+	why := droppedNoMemory
 	if tooLong {
-		why = lostLong
+		why = droppedTooLong
 	}
-	(*bodyDecoder)(d).lose(why)
+	(*bodyDecoder)(d).eventDropped(why)
 }
 
 func isBlank(data []byte) bool {

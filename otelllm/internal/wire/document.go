@@ -10,16 +10,16 @@ type document struct {
 	inString bool
 	escaped  bool // the last byte was a backslash within a string
 	closed   bool
-	lost     lost // why nothing of it is kept
+	dropped  dropReason // why nothing of it is kept
 }
 
 // lost is why something is not decoded.
-type lost uint8
+type dropReason uint8
 
 const (
-	notLost   lost = iota
-	lostLong       // it is longer than MaxEvent
-	lostSpace      // all streams together hold too much
+	notDropped      dropReason = iota
+	droppedTooLong             // it is longer than MaxEvent
+	droppedNoMemory            // all streams together hold too much
 )
 
 // write takes the next bytes, as far as they belong to the document, and returns how
@@ -37,20 +37,20 @@ func (d *document) write(p []byte) int {
 // keep adds to the bytes that are kept, if there is room for them.
 func (d *document) keep(p []byte) {
 	switch {
-	case d.lost != notLost:
+	case d.dropped != notDropped:
 	case len(d.buf)+len(p) > MaxEvent:
-		d.lose(lostLong)
+		d.discard(droppedTooLong)
 	default:
 		buf, ok := carry.Append(d.buf, p)
 		if d.buf = buf; !ok {
-			d.lose(lostSpace)
+			d.discard(droppedNoMemory)
 		}
 	}
 }
 
-func (d *document) lose(why lost) {
+func (d *document) discard(why dropReason) {
 	d.drop()
-	d.lost = why
+	d.dropped = why
 }
 
 // scan is how many bytes of p belong to the document. It counts brackets and

@@ -126,7 +126,7 @@ func TestNestedValuesAreNotLearned(t *testing.T) {
 		var v values
 		c := cursor{b: []byte(payload), values: &v}
 		for _, ok := c.object(); ok; _, ok = c.key() {
-			c.something()
+			c.nonEmpty()
 		}
 		require.True(t, c.end())
 		assert.Equal(t, learned, f.learn(nil, []byte(payload), &v, contentDelta{}), payload)

@@ -16,10 +16,10 @@ import (
 type gemini struct {
 	// What the path of the request says, which the body does not: empty when the
 	// protocol was named and not recognised.
-	model  string
-	stream bool
-	placed bool   // the path said these
-	host   string // the gen_ai.provider.name that the path tells
+	model    string
+	stream   bool
+	fromPath bool   // the path said these
+	host     string // the gen_ai.provider.name that the path tells
 }
 
 func (gemini) Name() string       { return "gemini" }
@@ -46,8 +46,8 @@ func (gemini) ReadError(_ int, b []byte) Error {
 
 func (g gemini) ReadRequest(b []byte) (Request, error) {
 	req, contents, err := readGeminiRequest(b)
-	req.asked(g.model)
-	if g.placed {
+	req.fillModel(g.model)
+	if g.fromPath {
 		req.Stream, req.StreamUnknown = g.stream, false
 	}
 	// Under a path of its own a gateway may have the model elsewhere.
@@ -67,7 +67,7 @@ func geminiAt(path string) (p Protocol, sure bool) {
 	if model == "v1internal" {
 		model = ""
 	}
-	g := gemini{model: model, placed: true, stream: method == "streamGenerateContent"}
+	g := gemini{model: model, fromPath: true, stream: method == "streamGenerateContent"}
 	if !g.stream && method != "generateContent" {
 		return nil, false
 	}
@@ -80,7 +80,7 @@ func geminiAt(path string) (p Protocol, sure bool) {
 // geminiReader follows one response.
 type geminiReader struct {
 	t          tally
-	candidates known[int, geminiCandidate]
+	candidates openSet[int, geminiCandidate]
 	unfinished int // candidates
 }
 
@@ -93,7 +93,7 @@ type geminiCandidate struct {
 func (r *geminiReader) tally() *tally { return &r.t }
 
 func (r *geminiReader) reset() {
-	*r = geminiReader{candidates: r.candidates.emptied()}
+	*r = geminiReader{candidates: r.candidates.cleared()}
 }
 
 func (r *geminiReader) event(_, data []byte) verdict { return r.document(data) }
@@ -116,7 +116,7 @@ func (r *geminiReader) add(d *contentDelta) {
 	if d.input {
 		r.callPart(candidate, &geminiPart{continues: !d.last})
 	}
-	r.judge()
+	r.updateComplete()
 }
 
 // done takes the end of the array, or a [DONE] from a gateway.
@@ -146,7 +146,7 @@ func (r *geminiReader) apply(ch *geminiChunk) verdict {
 		part += d.parts
 	}
 	if ch.candidates.n > 0 && !ch.fault.seen {
-		r.judge()
+		r.updateComplete()
 	}
 	if len(ch.blocked) > 0 && !r.t.Complete && !r.t.Terminal {
 		r.t.finishAs(finishReason(blockReason(ch.blocked))) // whatever it is, nothing of an answer comes
@@ -187,7 +187,7 @@ func (r *geminiReader) applyCandidate(ch *geminiChunk, d *geminiDelta, part int)
 		r.t.handOver(&known.call) // Vertex may leave out the end of the last call
 	}
 	known.open = false
-	if saysFailed(d.finish) && !ch.fault.seen && !r.t.Terminal {
+	if isFailure(d.finish) && !ch.fault.seen && !r.t.Terminal {
 		ch.fault = fault{seen: true, typ: d.finish}
 	}
 }
@@ -231,7 +231,7 @@ func (r *geminiReader) callPart(known *geminiCandidate, p *geminiPart) {
 }
 
 // judge looks whether the response is complete.
-func (r *geminiReader) judge() {
+func (r *geminiReader) updateComplete() {
 	if r.t.Terminal {
 		return
 	}

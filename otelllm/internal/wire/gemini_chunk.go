@@ -9,7 +9,7 @@ type geminiChunk struct {
 	usage      geminiUsage
 	fault      fault
 	answer     bool // it has candidates, or says why there are none
-	doubt      bool // a member that is not known says something
+	unread     bool // a member that is not known says something
 }
 
 // geminiDelta is the part of a chunk that is about one candidate.
@@ -102,7 +102,7 @@ func (r *geminiReader) read(data []byte, ch *geminiChunk) verdict {
 	}
 	// One without candidates says something beside the answer, or has the answer where
 	// the place is not known.
-	r.t.Unread = r.t.Unread || c.doubtful || ch.doubt && !ch.answer && !ch.fault.seen
+	r.t.Unread = r.t.Unread || c.unread || ch.unread && !ch.answer && !ch.fault.seen
 	return v
 }
 
@@ -141,7 +141,7 @@ func (ch *geminiChunk) read(c *cursor, wrapped bool) {
 		case "createTime", "traceId", "remainingCredits", "modelStatus", "metadata":
 			c.skip()
 		default:
-			ch.doubt = c.suspect(key) || ch.doubt
+			ch.unread = c.checkUnread(key) || ch.unread
 		}
 	}
 }
@@ -166,14 +166,14 @@ func (ch *geminiChunk) readCandidate(c *cursor) {
 				case "role":
 					c.skip()
 				default:
-					c.doubt(key)
+					c.skipUnread(key)
 				}
 			}
 		case "safetyRatings", "citationMetadata", "groundingMetadata", "groundingAttributions", "urlContextMetadata",
 			"logprobsResult", "avgLogprobs", "tokenCount", "finishMessage":
 			c.skip()
 		default:
-			c.doubt(key)
+			c.skipUnread(key)
 		}
 	}
 	if c.room(ch.candidates.n) {
@@ -191,7 +191,7 @@ func (ch *geminiChunk) readPart(c *cursor, d *geminiDelta) {
 		case "thought":
 			p.thought = c.boolean()
 		case "inlineData", "fileData": // a picture, speech: output like a text
-			if c.something() {
+			if c.nonEmpty() {
 				p.kind, p.filled = geminiText, true
 			}
 		case "functionCall":
@@ -200,13 +200,13 @@ func (ch *geminiChunk) readPart(c *cursor, d *geminiDelta) {
 			}
 			p.readCall(c)
 		case "executableCode", "toolCall":
-			if c.something() {
+			if c.nonEmpty() {
 				p.kind = geminiServerTool
 			}
 		case "thoughtSignature", "codeExecutionResult", "toolResponse", "videoMetadata", "mediaResolution", "partMetadata":
 			c.skip()
 		default:
-			c.doubt(key)
+			c.skipUnread(key)
 		}
 	}
 	if c.room(ch.parts.n) {
@@ -231,7 +231,7 @@ func (p *geminiPart) readCall(c *cursor) {
 		case "args":
 			c.skip()
 		default:
-			c.doubt(key)
+			c.skipUnread(key)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (r *geminiRequest) read(c *cursor, wrapped bool) {
 				r.history.content(c)
 			}
 		case "cachedContent", "cached_content":
-			r.cached = c.something() || r.cached
+			r.cached = c.nonEmpty() || r.cached
 			r.history.elsewhere = r.cached || r.history.elsewhere
 		case "tools":
 			for ok := c.array(); ok; ok = c.element() {

@@ -171,7 +171,7 @@ func TestGeminiRequest(t *testing.T) {
 			assert.Equal(t, tt.stream, req.Stream, tt.path)
 		}
 	}
-	runRequestTests(t, gemini{model: "m", placed: true}, []requestTest{
+	runRequestTests(t, gemini{model: "m", fromPath: true}, []requestTest{
 		{"nothing", `{}`, Request{Model: "m", HistoryCalls: none, HistoryOutputs: none}},
 		{"first turn", `{"contents":[{"role":"user","parts":[{"text":"functionCall id"}]}],"systemInstruction":{"parts":[{"functionCall":{"id":"no"}}]}}`, Request{Model: "m", HistoryCalls: none, HistoryOutputs: none}},
 		{"a model of its own", `{"model":"n"}`, Request{Model: "n", HistoryCalls: none, HistoryOutputs: none}},

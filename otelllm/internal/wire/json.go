@@ -26,7 +26,7 @@ type cursor struct {
 	values *values // records which values may differ in payloads that mean the same; or nil
 
 	misnamed bool // a member has a known name in another case
-	doubtful bool // what is not known says something where content can be: a member, or a value of another type
+	unread   bool // what is not known says something where content can be: a member, or a value of another type
 }
 
 // maxDepth is encoding/json's own limit of nesting.
@@ -78,7 +78,7 @@ func (c *cursor) array() bool {
 // open enters a container; on false there was another value, and it is consumed.
 func (c *cursor) open(bracket byte) bool {
 	if c.peek() != bracket {
-		c.other()
+		c.skipOther()
 		return false
 	}
 	if c.depth == maxDepth {
@@ -180,7 +180,7 @@ func (c *cursor) str() []byte {
 // filled reads a value and reports whether it is a string with something in it.
 func (c *cursor) filled() bool {
 	if c.peek() != '"' {
-		c.other()
+		c.skipOther()
 		return false
 	}
 	start := c.i + 1
@@ -238,7 +238,7 @@ func (c *cursor) text() []byte {
 
 // something consumes a value and reports whether it holds anything: not null, not
 // false, not an empty string, object or array.
-func (c *cursor) something() bool {
+func (c *cursor) nonEmpty() bool {
 	switch b := c.peek(); b {
 	case '"':
 		return c.filled()
@@ -342,6 +342,6 @@ func (c *cursor) digits() bool {
 // room reports whether one more element of a list is read, after n: of a payload with
 // more than any answer has, not everything is known.
 func (c *cursor) room(n int) bool {
-	c.doubtful = c.doubtful || n >= maxListed
+	c.unread = c.unread || n >= maxListed
 	return n < maxListed
 }

@@ -93,33 +93,33 @@ func canonical(data []byte) []byte {
 
 // unknown consumes the value of a member whose name is not known, where nothing can be
 // that counts.
-func (c *cursor) unknown(name []byte) {
+func (c *cursor) skipUnknown(name []byte) {
 	c.misnamed = c.misnamed || memberName(name) != ""
 	c.skip()
 }
 
 // doubt consumes the value of a member whose name is not known, where content can be.
-func (c *cursor) doubt(name []byte) { c.doubtful = c.suspect(name) || c.doubtful }
+func (c *cursor) skipUnread(name []byte) { c.unread = c.checkUnread(name) || c.unread }
 
 // other consumes a value of another type than the one that is due, where content can be.
-func (c *cursor) other() { c.doubtful = c.wordy() || c.doubtful }
+func (c *cursor) skipOther() { c.unread = c.hasText() || c.unread }
 
 // suspect is doubt where it hangs on what is around the member. It reports whether it
 // says something.
-func (c *cursor) suspect(name []byte) bool {
+func (c *cursor) checkUnread(name []byte) bool {
 	c.misnamed = c.misnamed || memberName(name) != ""
-	return c.wordy()
+	return c.hasText()
 }
 
 // wordy consumes a value and reports whether there is a string in it, anywhere, with
 // something in it. A number or a flag is no content.
-func (c *cursor) wordy() bool {
+func (c *cursor) hasText() bool {
 	switch b := c.peek(); b {
 	case '"':
 		s, _, _ := c.rawString()
 		return len(s) > 0
 	case '{', '[':
-		wordy := false
+		found := false
 		if !c.open(b) {
 			return false
 		}
@@ -127,9 +127,9 @@ func (c *cursor) wordy() bool {
 			if b == '{' {
 				c.name()
 			}
-			wordy = c.wordy() || wordy
+			found = c.hasText() || found
 		}
-		return wordy && !c.bad
+		return found && !c.bad
 	default:
 		c.skip()
 		return false
@@ -150,15 +150,15 @@ func (c *cursor) verdict() verdict {
 
 // wordyBut reports whether a well-formed object has a string in it, anywhere but under
 // these members.
-func wordyBut(data []byte, but []string) bool {
-	wordy := false
+func hasTextBeside(data []byte, but []string) bool {
+	found := false
 	c := cursor{b: data}
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		if slices.Contains(but, string(key)) {
 			c.skip()
 		} else {
-			wordy = c.wordy() || wordy
+			found = c.hasText() || found
 		}
 	}
-	return wordy
+	return found
 }

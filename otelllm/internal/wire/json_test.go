@@ -106,7 +106,7 @@ func TestCursorReaders(t *testing.T) {
 		`""`: false, `[]`: false, `[ ]`: false, `{}`: false, `null`: false, `false`: false, `[`: false, `"a`: false,
 	} {
 		c := at(doc)
-		assert.Equal(t, want, c.something(), doc)
+		assert.Equal(t, want, c.nonEmpty(), doc)
 		assert.Equal(t, json.Valid([]byte(doc)), c.end(), doc)
 	}
 
@@ -137,7 +137,7 @@ func FuzzCursor(f *testing.F) {
 		assert.Equal(t, want, wellFormed(doc), "skipping")
 		assert.Equal(t, want, walked(doc), "walking")
 		c := cursor{b: doc}
-		c.something()
+		c.nonEmpty()
 		assert.Equal(t, want, c.end(), "something")
 
 		var s string

@@ -33,17 +33,17 @@ func (d *bodyDecoder) keepLine(b []byte) {
 	if d.cutLine {
 		return
 	}
-	why := notLost
+	why := notDropped
 	if len(d.line)+len(b) > MaxEvent {
-		why = lostLong
+		why = droppedTooLong
 	} else {
 		line, ok := carry.Append(d.line, b)
 		if d.line = line; !ok {
-			why = lostSpace
+			why = droppedNoMemory
 		}
 	}
-	if why != notLost {
-		d.lose(why)
+	if why != notDropped {
+		d.eventDropped(why)
 		d.line, d.cutLine = carry.Reset(d.line), true
 	}
 }

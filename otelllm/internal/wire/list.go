@@ -14,7 +14,7 @@ const (
 	listEmpty                   // an object or the end is due
 	listAfter                   // a comma or the end is due
 	listComma                   // an object is due
-	listLoose                   // an object is due, and no array is around it
+	listBare                    // an object is due, and no array is around it
 	listWithin                  // an object has begun
 	listEnded
 )
@@ -59,7 +59,7 @@ func (d *bodyDecoder) between(b byte) bool {
 		d.end()
 	default:
 		d.violate(semconv.TransportCauseMalformedEvent)
-		d.list, d.loose = listLoose, true
+		d.list, d.bare = listBare, true
 		return b != '{'
 	}
 	return true
@@ -71,18 +71,18 @@ func (d *bodyDecoder) writeItem(p []byte) []byte {
 	n := d.doc.scan(p)
 	item := p[:n]
 	if len(d.doc.buf) > 0 || !d.doc.closed || n > MaxEvent {
-		was := d.doc.lost
+		was := d.doc.dropped
 		d.doc.keep(item)
-		if d.doc.lost != was {
-			d.lose(d.doc.lost)
+		if d.doc.dropped != was {
+			d.eventDropped(d.doc.dropped)
 		}
 		item = d.doc.buf
 	}
 	if d.doc.closed {
-		if d.list = listAfter; d.loose {
-			d.list = listLoose
+		if d.list = listAfter; d.bare {
+			d.list = listBare
 		}
-		if d.doc.lost == notLost {
+		if d.doc.dropped == notDropped {
 			d.payload(nil, item, false)
 		}
 	}

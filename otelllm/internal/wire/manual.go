@@ -31,7 +31,7 @@ func (m *Manual) Text() {
 // Reasoning is a chunk of reasoning.
 func (m *Manual) Reasoning() {
 	if m.event() {
-		m.thought()
+		m.reasoning()
 	}
 }
 

@@ -65,13 +65,13 @@ func (d *bodyDecoder) unwrap(data []byte) (inner []byte, ok bool) {
 		case "p": // padding
 			c.skip()
 		default:
-			c.doubt(key)
+			c.skipUnread(key)
 		}
 	}
 	if !c.end() {
 		return nil, false
 	}
-	d.state.Unread = d.state.Unread || c.doubtful
+	d.state.Unread = d.state.Unread || c.unread
 	if len(encoded) == 0 {
 		return []byte("{}"), true
 	}

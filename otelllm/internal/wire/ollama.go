@@ -50,7 +50,7 @@ type ollamaLine struct {
 	input, output   int
 	fault           fault
 	answer          bool // it has a message
-	doubt           bool // a member that is not known says something
+	unread          bool // a member that is not known says something
 }
 
 type ollamaCall struct{ id, name []byte }
@@ -136,14 +136,14 @@ func (r *ollamaReader) read(data []byte, l *ollamaLine) verdict {
 		case "remote_model", "remote_host", "context", "logprobs", "_debug_info":
 			c.skip()
 		default:
-			l.doubt = c.suspect(key) || l.doubt
+			l.unread = c.checkUnread(key) || l.unread
 		}
 	}
 	v := c.verdict()
 	if v != progress {
 		return v
 	}
-	r.t.Unread = r.t.Unread || c.doubtful || l.doubt && !l.answer && !l.fault.seen
+	r.t.Unread = r.t.Unread || c.unread || l.unread && !l.answer && !l.fault.seen
 	return v
 }
 
@@ -161,11 +161,11 @@ func (l *ollamaLine) member(c *cursor, key []byte) {
 			}
 		}
 	case "images", "image": // output like a text
-		l.text = c.something() || l.text
+		l.text = c.nonEmpty() || l.text
 	case "role", "tool_name", "logprobs":
 		c.skip()
 	default:
-		c.doubt(key)
+		c.skipUnread(key)
 	}
 }
 

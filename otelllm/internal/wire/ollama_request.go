@@ -18,7 +18,7 @@ func readOllamaRequest(body []byte) (Request, error) {
 			req.Stream = c.peek() != 'f'
 			c.skip()
 		case "context": // of /api/generate: the history as tokens
-			observed = !c.something() && observed
+			observed = !c.nonEmpty() && observed
 		case "prompt":
 			prompt = c.peek() == '"'
 			c.skip()

@@ -18,9 +18,9 @@ import (
 // types of package realtime in github.com/openai/openai-go/v3.
 type Realtime struct {
 	model       string
-	serverModel bool        // the server said it, whose word outweighs the client's
-	tools       []string    // provider-executed ones that the session offers; nil: not declared
-	open        []*exchange // responses that have begun and are not done, the oldest first
+	serverModel bool                // the server said it, whose word outweighs the client's
+	tools       []string            // provider-executed ones that the session offers; nil: not declared
+	open        []*realtimeResponse // responses that have begun and are not done, the oldest first
 
 	values *values // of the frame that is being parsed; nil: deltas are not learned
 }
@@ -100,7 +100,7 @@ type Frame struct {
 }
 
 // exchange is one response and its reader.
-type exchange struct {
+type realtimeResponse struct {
 	responsesReader
 
 	id  string // as SafeID leaves it
@@ -196,7 +196,7 @@ func (r *Realtime) begin(id []byte) Frame {
 	if x := r.find(id); x != nil {
 		return x.progress(FrameProgress)
 	}
-	x := &exchange{id: safeID(id)}
+	x := &realtimeResponse{id: safeID(id)}
 	if len(id) <= maxSafeID {
 		x.raw = bytes.Clone(id)
 	}
@@ -258,7 +258,7 @@ func (r *Realtime) end(resp *responsesObject) Frame {
 
 // find is the open response of this id, or nil. An event that names
 // no response belongs to the only one that is open.
-func (r *Realtime) find(id []byte) *exchange {
+func (r *Realtime) find(id []byte) *realtimeResponse {
 	if len(id) == 0 && len(r.open) == 1 {
 		return r.open[0]
 	}
@@ -271,7 +271,7 @@ func (r *Realtime) find(id []byte) *exchange {
 }
 
 // drop forgets a response.
-func (r *Realtime) drop(x *exchange) {
+func (r *Realtime) drop(x *realtimeResponse) {
 	for i := range r.open {
 		if r.open[i] == x {
 			r.open = append(r.open[:i], r.open[i+1:]...)
@@ -281,7 +281,7 @@ func (r *Realtime) drop(x *exchange) {
 }
 
 // progress counts an event of the response.
-func (x *exchange) progress(kind FrameKind) Frame {
+func (x *realtimeResponse) progress(kind FrameKind) Frame {
 	x.t.Events++
 	return Frame{Kind: kind, ResponseID: x.id, State: &x.t.State}
 }
@@ -320,7 +320,7 @@ func (ev *realtimeEvent) read(c *cursor, sent bool) bool {
 			ev.member(c, key)
 		}
 	}
-	ev.doubt = ev.doubt || c.doubtful
+	ev.unread = ev.unread || c.unread
 	return c.end()
 }
 

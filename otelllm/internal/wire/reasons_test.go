@@ -21,7 +21,7 @@ func TestReasons(t *testing.T) {
 	whole := strings.Fields(`stop STOP end_turn tool_use tool_calls function_call stop_sequence completed safety unknown`)
 	for _, reason := range slices.Concat(cuts, fails, whole, []string{""}) {
 		assert.Equal(t, slices.Contains(cuts, reason), cutsInput(reason), reason)
-		assert.Equal(t, slices.Contains(fails, reason), saysFailed([]byte(reason)), reason)
+		assert.Equal(t, slices.Contains(fails, reason), isFailure([]byte(reason)), reason)
 	}
 }
 

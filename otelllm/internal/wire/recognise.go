@@ -77,7 +77,7 @@ const (
 )
 
 // asked completes what a body of this protocol says by what the path said.
-func (r *Request) asked(model string) {
+func (r *Request) fillModel(model string) {
 	if r.Model == "" {
 		r.Model = pathModel(model)
 	}

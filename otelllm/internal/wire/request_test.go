@@ -59,11 +59,11 @@ func TestHiddenTools(t *testing.T) {
 		{"in the background", `{"model":"m","background":true,"stream":true}`, Request{Model: "m", Stream: true, Background: true, HistoryCalls: none, HistoryOutputs: none}},
 	})
 	const prompt = "arn:aws:bedrock:us-east-1:111122223333:prompt/PROMPT12345:1"
-	runRequestTests(t, bedrockConverse{model: prompt, placed: true}, []requestTest{
+	runRequestTests(t, bedrockConverse{model: prompt, fromPath: true}, []requestTest{
 		{"a stored prompt", `{"promptVariables":{}}`, Request{Model: prompt, ProviderTools: tools, HistoryCalls: none, HistoryOutputs: none}},
 	})
 	const profile = "arn:aws:bedrock:us-east-1:111122223333:inference-profile/us.anthropic.claude"
-	runRequestTests(t, bedrockConverse{model: profile, placed: true}, []requestTest{
+	runRequestTests(t, bedrockConverse{model: profile, fromPath: true}, []requestTest{
 		{"another ARN", `{"messages":[]}`, Request{Model: profile, HistoryCalls: none, HistoryOutputs: none}},
 	})
 }

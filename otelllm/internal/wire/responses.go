@@ -32,19 +32,19 @@ func responsesAt(path string) (p Protocol, sure bool) {
 
 // responsesReader follows one response of the Responses API.
 type responsesReader struct {
-	t        tally
-	open     known[itemKey, openItem] // items that have been added and are not done
-	anyItems bool                     // some item event came
-	refused  bool                     // the text is a refusal
-	asks     bool                     // an item asks for a person's approval
-	lastID   string                   // that was looked for: see key
+	t             tally
+	open          openSet[itemKey, openItem] // items that have been added and are not done
+	anyItems      bool                       // some item event came
+	refused       bool                       // the text is a refusal
+	needsApproval bool                       // an item asks for a person's approval
+	lastID        string                     // that was looked for: see key
 }
 
 var deltaSuffix = []byte(".delta")
 
 // ofCall reports whether an event is about a call, which counts by its item, or about
 // what the provider's tool does.
-func ofCall(typ []byte) bool {
+func isCallEvent(typ []byte) bool {
 	return bytes.Contains(typ, []byte("_call")) || bytes.HasPrefix(typ, []byte("response.mcp_list_tools."))
 }
 
@@ -63,7 +63,7 @@ type openItem struct {
 func (r *responsesReader) tally() *tally { return &r.t }
 
 func (r *responsesReader) reset() {
-	*r = responsesReader{open: r.open.emptied()}
+	*r = responsesReader{open: r.open.cleared()}
 }
 
 // done takes a [DONE], which this protocol does not have: it changes nothing.
@@ -103,64 +103,64 @@ func (r *responsesReader) apply(ev *responsesEvent) verdict {
 		r.failed(ev)
 		return progress
 	}
-	doubtful := ev.doubt && !ofCall(ev.typ) // a member that is not known says something
+	unread := ev.unread && !isCallEvent(ev.typ) // a member that is not known says something
 	switch string(ev.typ) {
 	case "response.function_call_arguments.done", "response.custom_tool_call_input.done",
 		"response.apply_patch_call_operation_diff.done":
 		switch it := r.find(ev.outputIndex, ev.itemID); {
 		case it == nil:
-			doubtful = true // whose input is complete is not known
+			unread = true // whose input is complete is not known
 		case it.kind == itemClient:
 			r.t.complete(&it.call)
 		}
 	case "response.output_text.done", "response.refusal.done", "response.content_part.added", "response.content_part.done",
 		// Of the Realtime API.
 		"response.text.done", "response.audio_transcript.done", "response.output_audio_transcript.done":
-		r.said(ev.text || ev.part.text, ev.part)
+		r.wholeContent(ev.text || ev.part.text, ev.part)
 	case "response.reasoning_text.done", "response.reasoning_summary_text.done",
 		"response.reasoning_summary_part.added", "response.reasoning_summary_part.done":
 		ev.part.reasoning = true
-		r.said(ev.text || ev.part.text, ev.part)
+		r.wholeContent(ev.text || ev.part.text, ev.part)
 	case "response.output_item.added":
 		r.added(ev.outputIndex, &ev.item)
 	case "response.output_item.done":
 		r.itemDone(ev.outputIndex, &ev.item)
 	case "response.created", "response.queued", "response.in_progress":
 		r.t.identify(ev.response.id, ev.response.model)
-		doubtful = false
+		unread = false
 	case "response.output_text.annotation.added", "response.audio.done", "response.audio.transcript.done", "response.output_audio.done":
-		doubtful = false
+		unread = false
 	case "response.completed":
 		r.completed(&ev.response)
-		doubtful = (doubtful || ev.response.doubt) && r.unsaid(&ev.response)
+		unread = (unread || ev.response.unread) && r.unclearEnd(&ev.response)
 	case "response.incomplete":
 		r.incomplete(&ev.response)
-		doubtful = (doubtful || ev.response.doubt) && r.unsaid(&ev.response)
+		unread = (unread || ev.response.unread) && r.unclearEnd(&ev.response)
 	default:
 		if bytes.HasSuffix(ev.typ, deltaSuffix) {
-			r.t.Unread = r.t.Unread || doubtful
+			r.t.Unread = r.t.Unread || unread
 			return r.delta(ev)
 		}
-		if ofCall(ev.typ) {
-			doubtful = r.ofOpenCall(ev)
+		if isCallEvent(ev.typ) {
+			unread = r.mayCompleteCall(ev)
 		} else { // an event that is not known
-			doubtful = doubtful || ev.text || ev.delta || ev.part.text || len(ev.item.typ) > 0 || ev.response.says
+			unread = unread || ev.text || ev.delta || ev.part.text || len(ev.item.typ) > 0 || ev.response.nonEmpty
 		}
 	}
-	r.t.Unread = r.t.Unread || doubtful
+	r.t.Unread = r.t.Unread || unread
 	return progress
 }
 
 // unsaid reports whether what ended the response does not say how, or has no place of
 // its own for what was answered and no items have come.
-func (r *responsesReader) unsaid(resp *responsesObject) bool {
+func (r *responsesReader) unclearEnd(resp *responsesObject) bool {
 	return len(resp.status) == 0 || !resp.hasOutput && !r.anyItems
 }
 
 // ofOpenCall reports whether an event that is not known is about a call of the
 // application's, or about one that is not known: the input may be complete with it. What
 // the provider's tools do counts from their beginning on.
-func (r *responsesReader) ofOpenCall(ev *responsesEvent) bool {
+func (r *responsesReader) mayCompleteCall(ev *responsesEvent) bool {
 	switch string(ev.typ) {
 	case "response.shell_call_command.added", "response.shell_call_command.done", "response.shell_call_output_content.done":
 		return false
@@ -171,11 +171,11 @@ func (r *responsesReader) ofOpenCall(ev *responsesEvent) bool {
 
 // said takes the whole of what deltas should have brought before, if there is something
 // in it and none came.
-func (r *responsesReader) said(filled bool, p responsesPart) {
+func (r *responsesReader) wholeContent(filled bool, p responsesPart) {
 	switch {
 	case p.reasoning:
 		if filled && r.t.ReasoningChunks == 0 {
-			r.t.thought()
+			r.t.reasoning()
 		}
 	case p.refused || filled:
 		r.refused = r.refused || p.refused
@@ -201,7 +201,7 @@ func (r *responsesReader) delta(ev *responsesEvent) verdict {
 		d.reasoning = ev.delta
 	default:
 		switch {
-		case !ofCall(ev.typ): // each kind of call has its own event for its input
+		case !isCallEvent(ev.typ): // each kind of call has its own event for its input
 			r.t.Unread = r.t.Unread || ev.delta
 		case ev.outputIndex < 0:
 			r.input(r.find(-1, ev.itemID)) // a contentDelta has no id
@@ -253,12 +253,12 @@ func (r *responsesReader) added(index int, item *responsesItem) {
 	case itemReasoning, itemCompaction:
 		r.t.enter(semconv.PhaseReasoning)
 	case itemApproval:
-		r.asks = true
+		r.needsApproval = true
 	case itemMessage:
 		if r.refused = r.refused || item.refused; item.text {
 			r.t.text()
 		}
-		r.t.Unread = r.t.Unread || item.doubt
+		r.t.Unread = r.t.Unread || item.unread
 	case itemUnknown:
 		r.t.Unread = true
 	}
@@ -292,11 +292,11 @@ func (r *responsesReader) itemDone(index int, item *responsesItem) {
 		if item.text && r.t.TextChunks == 0 {
 			r.t.text() // no deltas came
 		}
-		r.t.Unread = r.t.Unread || item.doubt
+		r.t.Unread = r.t.Unread || item.unread
 	case itemCompaction:
 		// The history in short, by the model and for the model: what it thinks, not what
 		// it answers.
-		r.t.thought()
+		r.t.reasoning()
 	}
 	r.open.remove(r.key(index, item.id))
 }
@@ -317,10 +317,10 @@ func (r *responsesReader) completed(resp *responsesObject) {
 		r.t.finishAs("tool_calls")
 	case r.refused:
 		r.t.finishAs(finishRefusal)
-	case !r.asks:
+	case !r.needsApproval:
 		r.t.finishAs("stop")
 	}
-	if r.asks {
+	if r.needsApproval {
 		r.t.finishAs(finishApproval)
 	}
 	r.t.end()
@@ -350,7 +350,7 @@ func (r *responsesReader) outcome(resp *responsesObject) {
 	for i := range resp.output {
 		item := &resp.output[i]
 		if item.kind() == itemReasoning && item.reasoning {
-			r.t.thought()
+			r.t.reasoning()
 		}
 		r.added(i, item)
 		r.itemDone(i, item)
@@ -365,7 +365,7 @@ func (r *responsesReader) document(data []byte) verdict {
 	if v := c.verdict(); v != progress {
 		return v
 	}
-	r.t.Unread = r.t.Unread || c.doubtful
+	r.t.Unread = r.t.Unread || c.unread
 	switch string(resp.status) {
 	case "incomplete":
 		r.incomplete(resp)
@@ -387,7 +387,7 @@ func (r *responsesReader) document(data []byte) verdict {
 		}
 		// What another status says about the answer is not known, nor what an answer is
 		// that has no output.
-		r.t.Unread = r.t.Unread || !known || resp.doubt && !resp.hasOutput && !resp.fault.seen
+		r.t.Unread = r.t.Unread || !known || resp.unread && !resp.hasOutput && !resp.fault.seen
 	}
 	return progress
 }

@@ -7,7 +7,7 @@ type responsesEvent struct {
 	itemID      []byte
 	delta       bool // there is a delta with something in it
 	text        bool // there is a text, with something in it
-	doubt       bool // a member that is not known says something
+	unread      bool // a member that is not known says something
 	item        responsesItem
 	part        responsesPart
 	response    responsesObject
@@ -20,8 +20,8 @@ type responsesObject struct {
 	id, model, status, reason []byte
 	output                    []responsesItem
 	hasOutput                 bool
-	says                      bool // there is anything in it
-	doubt                     bool // a member that is not known says something
+	nonEmpty                  bool // there is anything in it
+	unread                    bool // a member that is not known says something
 	usage                     Usage
 	fault                     fault
 }
@@ -38,7 +38,7 @@ func (r *responsesReader) read(data []byte, ev *responsesEvent) verdict {
 		}
 	}
 	v := c.verdict()
-	r.t.Unread = r.t.Unread || v == progress && c.doubtful
+	r.t.Unread = r.t.Unread || v == progress && c.unread
 	return v
 }
 
@@ -67,7 +67,7 @@ func (ev *responsesEvent) member(c *cursor, key []byte) {
 	case "item_id":
 		ev.itemID = c.str()
 	case "delta":
-		ev.delta = c.something() || ev.delta
+		ev.delta = c.nonEmpty() || ev.delta
 	case "sequence_number":
 		c.skipVarying()
 	case "obfuscation":
@@ -87,7 +87,7 @@ func (ev *responsesEvent) member(c *cursor, key []byte) {
 		"logprobs", "annotation", "param", "headers", "event_type":
 		c.skip()
 	default:
-		ev.doubt = c.suspect(key) || ev.doubt
+		ev.unread = c.checkUnread(key) || ev.unread
 	}
 }
 
@@ -101,7 +101,7 @@ func (ev *responsesEvent) failure() *fault {
 
 // member reads one member of a response object.
 func (o *responsesObject) member(c *cursor, key []byte) {
-	o.says = true
+	o.nonEmpty = true
 	switch string(key) {
 	case "id":
 		o.id = c.str()
@@ -144,7 +144,7 @@ func (o *responsesObject) member(c *cursor, key []byte) {
 		"prompt", "content_filters", "moderation", "tool_usage", "background":
 		c.skip()
 	default:
-		o.doubt = c.suspect(key) || o.doubt
+		o.unread = c.checkUnread(key) || o.unread
 	}
 }
 

@@ -7,10 +7,10 @@ type responsesItem struct {
 	typ, id, callID, name, status []byte
 	execution                     []byte // of a tool_search_call: client or server
 	environment                   []byte // of a shell_call: local, container_…
-	placed                        bool   // it has an environment
+	hasEnvironment                bool   // it has an environment
 	text                          bool   // a message with something in it
 	refused                       bool   // which is a refusal
-	doubt                         bool   // a member that is not known says something
+	unread                        bool   // a member that is not known says something
 	reasoning                     bool   // a reasoning item with something in it
 }
 
@@ -95,7 +95,7 @@ func readItem(c *cursor) responsesItem {
 		case "execution":
 			it.execution = c.str()
 		case "environment":
-			it.placed = c.peek() != 'n'
+			it.hasEnvironment = c.peek() != 'n'
 			it.environment = readType(c)
 		case "content":
 			for ok := c.array(); ok; ok = c.element() {
@@ -103,17 +103,17 @@ func readItem(c *cursor) responsesItem {
 				it.text, it.refused = it.text || p.text, it.refused || p.refused
 			}
 		case "summary", "encrypted_content":
-			it.reasoning = c.something() || it.reasoning
+			it.reasoning = c.nonEmpty() || it.reasoning
 		case "role", "phase", "object", "created_by", "channel", "metadata":
 			c.skip()
 		case "action", "caller", "max_output_length":
-			called = c.wordy() || called
+			called = c.hasText() || called
 		default: // of a call it says what is called, and how
-			it.doubt = c.suspect(key) || it.doubt
+			it.unread = c.checkUnread(key) || it.unread
 		}
 	}
-	c.doubtful = c.doubtful || it.unplaced()
-	it.doubt = it.doubt || called
+	c.unread = c.unread || it.unplaced()
+	it.unread = it.unread || called
 	if it.kind() == itemReasoning {
 		// Its content is reasoning in the open.
 		it.reasoning, it.text = it.reasoning || it.text, false
@@ -127,7 +127,7 @@ func (it *responsesItem) unplaced() bool {
 	switch string(it.typ) {
 	case "shell_call":
 		known := string(it.environment) == "local" || bytes.HasPrefix(it.environment, containerPrefix)
-		return it.doubt || it.placed && !known
+		return it.unread || it.hasEnvironment && !known
 	case "tool_search_call":
 		return string(it.execution) != "client" && string(it.execution) != "server"
 	default:
@@ -143,7 +143,7 @@ func readType(c *cursor) (typ []byte) {
 		if string(key) == "type" {
 			typ = c.str()
 		} else {
-			c.unknown(key)
+			c.skipUnknown(key)
 		}
 	}
 	return typ
@@ -172,7 +172,7 @@ func readPart(c *cursor) (p responsesPart) {
 		case "annotations", "logprobs", "format", "parsed":
 			c.skip()
 		default:
-			c.doubt(key)
+			c.skipUnread(key)
 		}
 	}
 	p.text = p.text || p.refused

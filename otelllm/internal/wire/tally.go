@@ -59,7 +59,7 @@ func (t *tally) cursor(data []byte) cursor {
 func (t *tally) add(d *contentDelta) {
 	switch {
 	case d.reasoning:
-		t.thought()
+		t.reasoning()
 	case d.thinking:
 		t.enter(semconv.PhaseReasoning)
 	}
@@ -99,7 +99,7 @@ func (t *tally) text() {
 }
 
 // thought records a delta of reasoning.
-func (t *tally) thought() {
+func (t *tally) reasoning() {
 	t.ReasoningChunks++
 	t.at(semconv.PhaseReasoning)
 }
@@ -225,7 +225,7 @@ func (t *tally) finishAs(reason string) {
 // the answer is not known either.
 func (t *tally) reason(reason []byte) string {
 	safe := finishReason(reason)
-	if !classify.KnownFinish(safe) && !saysFailed(reason) && !cutsInput(reason) {
+	if !classify.KnownFinish(safe) && !isFailure(reason) && !cutsInput(reason) {
 		t.Unread = true
 	}
 	return safe

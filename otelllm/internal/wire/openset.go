@@ -5,7 +5,7 @@ import "slices"
 // known is what has begun and not ended, by its key, at most maxOpen of it. Mostly it
 // is one or two, and looked for one by one; beyond a few they are found by an index, so
 // that what a hostile stream begins by the thousand costs no more than the rest of it.
-type known[K comparable, V any] struct {
+type openSet[K comparable, V any] struct {
 	list []keyed[K, V]
 	at   map[K]int // the place in list of what came last under a key; nil: they are few
 }
@@ -16,11 +16,11 @@ type keyed[K comparable, V any] struct {
 }
 
 // fewKnown is how many are looked for one by one.
-const fewKnown = 16
+const maxLinear = 16
 
 // find is what came last under this key, or nil. It is valid until the
 // next change.
-func (k *known[K, V]) find(key K) *V {
+func (k *openSet[K, V]) find(key K) *V {
 	i := k.place(key)
 	if i < 0 {
 		return nil
@@ -28,7 +28,7 @@ func (k *known[K, V]) find(key K) *V {
 	return &k.list[i].value
 }
 
-func (k *known[K, V]) place(key K) int {
+func (k *openSet[K, V]) place(key K) int {
 	if k.at != nil {
 		if i, ok := k.at[key]; ok {
 			return i
@@ -44,7 +44,7 @@ func (k *known[K, V]) place(key K) int {
 }
 
 // add adds a value and returns it as [known.find] does; nil where there are too many.
-func (k *known[K, V]) add(key K, value V) *V {
+func (k *openSet[K, V]) add(key K, value V) *V {
 	n := len(k.list)
 	if n == maxOpen {
 		return nil
@@ -53,8 +53,8 @@ func (k *known[K, V]) add(key K, value V) *V {
 	switch {
 	case k.at != nil:
 		k.at[key] = n
-	case n == fewKnown:
-		k.at = make(map[K]int, 4*fewKnown)
+	case n == maxLinear:
+		k.at = make(map[K]int, 4*maxLinear)
 		for i := range k.list {
 			k.at[k.list[i].key] = i
 		}
@@ -63,13 +63,13 @@ func (k *known[K, V]) add(key K, value V) *V {
 }
 
 // remove removes what came last under this key.
-func (k *known[K, V]) remove(key K) {
+func (k *openSet[K, V]) remove(key K) {
 	if i := k.place(key); i >= 0 {
 		k.removeAt(i)
 	}
 }
 
-func (k *known[K, V]) removeAt(i int) {
+func (k *openSet[K, V]) removeAt(i int) {
 	last := len(k.list) - 1
 	if k.at == nil {
 		k.list = append(k.list[:i], k.list[i+1:]...) // what came last under a key stays the last
@@ -87,7 +87,7 @@ func (k *known[K, V]) removeAt(i int) {
 }
 
 // removeAll removes those of which remove says so, which is asked about each once.
-func (k *known[K, V]) removeAll(remove func(key K, value *V) bool) {
+func (k *openSet[K, V]) removeAll(remove func(key K, value *V) bool) {
 	for i := 0; i < len(k.list); {
 		if remove(k.list[i].key, &k.list[i].value) {
 			k.removeAt(i)
@@ -98,7 +98,7 @@ func (k *known[K, V]) removeAll(remove func(key K, value *V) bool) {
 }
 
 // clear removes all of them.
-func (k *known[K, V]) clear() { k.list, k.at = k.list[:0], nil }
+func (k *openSet[K, V]) clear() { k.list, k.at = k.list[:0], nil }
 
 // emptied is k without anything in it, with its memory unless that is much.
-func (k *known[K, V]) emptied() known[K, V] { return known[K, V]{list: emptied(k.list)} }
+func (k *openSet[K, V]) cleared() openSet[K, V] { return openSet[K, V]{list: cleared(k.list)} }

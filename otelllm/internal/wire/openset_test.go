@@ -10,9 +10,9 @@ import (
 
 // However many there are, what has begun is found until it has ended, and nothing else.
 func TestKnown(t *testing.T) {
-	for _, most := range []int{fewKnown, 3 * fewKnown} {
+	for _, most := range []int{maxLinear, 3 * maxLinear} {
 		r := rand.New(rand.NewPCG(1, uint64(most)))
-		var k known[int, int]
+		var k openSet[int, int]
 		want := map[int]int{}
 		for step := range 5000 {
 			key := r.IntN(most)
@@ -45,7 +45,7 @@ func TestKnown(t *testing.T) {
 		}
 	}
 
-	var k known[int, int]
+	var k openSet[int, int]
 	for n := range 4 {
 		k.add(n%2, n)
 	}
