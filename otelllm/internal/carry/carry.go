@@ -1,8 +1,8 @@
-// Package carry keeps the beginning of an event until its end has come, where a
-// stream is cut within it. Most are short, and their buffer stays with the stream. A
-// long one must not cost its memory for the rest of the stream: its buffer is lent,
-// because to make one that grows with each Read, and to clear it away, takes longer
-// than to decode the event. What all streams of a process hold so is bounded.
+// Package carry buffers the beginning of an event until its end arrives. Most events
+// are short, and their buffer stays with the stream. A long event must not occupy
+// memory for the rest of the stream, so its buffer comes from a pool: allocating one
+// that grows with each Read, and collecting it, takes longer than decoding the event.
+// The memory that all streams of a process hold in this way is bounded.
 package carry
 
 import (
@@ -16,14 +16,13 @@ const Keep = 4 << 10
 // Most bounds the capacity in bytes of all buffers together that are larger than Keep.
 const Most = 64 << 20
 
-// held is the capacity of these buffers.
+// held is the total capacity of these buffers.
 var held atomic.Int64
 
-// Held is the capacity in bytes of all buffers that are larger than [Keep].
+// Held is the total capacity in bytes of all buffers that are larger than [Keep].
 func Held() int64 { return held.Load() }
 
-// The buffers that are lent, by their capacity. Beyond the largest the runtime makes
-// them, as append does.
+// The pools of buffers, by capacity. Larger buffers are allocated each time.
 var (
 	mediums = sync.Pool{New: func() any { return made(medium) }}
 	larges  = sync.Pool{New: func() any { return made(large) }}
@@ -39,16 +38,16 @@ func made(size int) *[]byte {
 	return &b
 }
 
-// Append is append(to, b...). Nothing else may refer to the memory of to, which is
-// lent to others once it has become too small. ok is false where that would go beyond
-// what all streams together may hold: then to is returned as it was. A buffer has to
-// be given back by [Reset] or [Drop].
+// Append is append(to, b...). Nothing else may refer to the memory of to, which goes
+// back to its pool once it is too small. ok is false if all streams together would hold
+// more than [Most]: then to is returned unchanged. The caller has to return the buffer
+// with [Reset] or [Drop].
 func Append(to, b []byte) (sum []byte, ok bool) {
 	n := len(to) + len(b)
 	if n <= cap(to) {
 		return append(to, b...), true
 	}
-	if n <= Keep { // append by itself might make it larger than that
+	if n <= Keep { // append might choose a larger capacity
 		small := make([]byte, 0, min(Keep, max(n, 2*cap(to))))
 		return append(append(small, to...), b...), true
 	}
@@ -67,8 +66,8 @@ func Append(to, b []byte) (sum []byte, ok bool) {
 	return append(grown, b...), true
 }
 
-// grow makes a buffer that is longer than those that are lent. It doubles, so that the
-// bytes of an event that comes in small pieces are copied a few times only.
+// grow makes a buffer that is larger than those of the pools. It doubles, so that the
+// bytes of an event that arrives in small pieces are copied only a few times.
 func grow(to, b []byte) ([]byte, bool) {
 	size := max(len(to)+len(b), 2*cap(to))
 	if !take(size) {
@@ -81,7 +80,7 @@ func grow(to, b []byte) ([]byte, bool) {
 	return append(grown, b...), true
 }
 
-// take accounts for a buffer of this capacity, unless that is too much.
+// take adds a buffer of this capacity to held, unless that exceeds [Most].
 func take(size int) bool {
 	if held.Add(int64(size)) > Most {
 		held.Add(-int64(size))
@@ -90,8 +89,8 @@ func take(size int) bool {
 	return true
 }
 
-// Reset is an empty buffer for the next event, with the memory of b unless that is
-// much. Nothing may refer to what b held any more.
+// Reset returns an empty buffer for the next event. It uses the memory of b if b is not
+// larger than [Keep]. Nothing may refer to the content of b any more.
 func Reset(b []byte) []byte {
 	if cap(b) <= Keep {
 		return b[:0]
@@ -100,7 +99,7 @@ func Reset(b []byte) []byte {
 	return nil
 }
 
-// Drop gives a buffer back. Nothing may refer to what b held any more.
+// Drop returns a buffer. Nothing may refer to the content of b any more.
 func Drop(b []byte) {
 	if cap(b) <= Keep {
 		return
@@ -114,7 +113,7 @@ func Drop(b []byte) {
 	}
 }
 
-// lend has the memory of b used again.
+// lend puts b into a pool.
 func lend(pool *sync.Pool, b []byte) {
 	b = b[:0]
 	pool.Put(&b)

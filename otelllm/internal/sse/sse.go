@@ -1,15 +1,16 @@
-// Package sse frames a stream of server-sent events that arrives in chunks cut
-// anywhere. It follows the event stream interpretation of the HTML standard, but
-// for what an observer needs who must not miss what any reader of the stream gets:
+// Package sse splits a stream of server-sent events, which may arrive in chunks of any
+// size, into events. It follows the event stream interpretation of the HTML standard.
+// It differs where an observer would otherwise miss what some reader of the stream
+// receives:
 //
 //   - Comments are reported, and an event with a name and no data is dispatched.
-//   - An event that the end of the stream cuts is dispatched, flagged: readers that
-//     go by lines have had its data.
+//   - An event that the end of the stream cuts is dispatched with a flag: readers that
+//     work line by line have received its data.
 //   - An indented field is a field: some readers trim lines.
-//   - A data line that cannot continue the JSON of the one before it begins an event of
-//     its own: some servers end events with one line end, and readers by lines do not
-//     notice.
-//   - An event that is too long is dropped, and what follows it is read.
+//   - A data line that cannot continue the JSON of the line before it begins a new
+//     event: some servers end events with one line end, and readers that work line by
+//     line accept that.
+//   - An event that is too long is dropped, and the events after it are read.
 package sse
 
 import (
@@ -27,18 +28,18 @@ type Event struct {
 	Unterminated bool
 }
 
-// Sink takes what a [Decoder] finds, in the order of the stream.
+// Sink receives what a [Decoder] finds, in the order of the stream.
 type Sink interface {
 	Event(ev Event)
-	// Comment is called once a comment line.
+	// Comment is called for each comment line.
 	Comment()
-	// Stray is called for a line that begins with '{', which no field does: an error
-	// that a server wrote without framing it. Such an object may be indented: the
-	// lines that follow, up to a blank line or a line of the stream's own, come in
-	// further calls. line is valid only during the call.
+	// Stray is called for a line that begins with '{', as no field does: an error that a
+	// server wrote without framing. Such an object may span lines: the lines that
+	// follow, up to a blank line or a field, are passed in further calls, in which first
+	// is false. line is valid only during the call.
 	Stray(line []byte, first bool)
-	// Dropped says that an event, or an object as of Stray, is not delivered: it went
-	// beyond the limit, or, where tooLong is false, what all streams together hold did.
+	// Dropped reports that an event, or an object as in Stray, is not delivered: it is
+	// longer than the limit or, if tooLong is false, all streams together hold too much.
 	Dropped(tooLong bool)
 	// Take lets a sink consume an event that it recognises by its bytes, before it is
 	// split into fields. p is the rest of what was written, from the beginning of an
@@ -57,45 +58,45 @@ type Decoder struct {
 	sink  Sink
 	limit int
 
-	line []byte // the line that the last Write left unfinished
+	line []byte // the unfinished line of the last Write
 
-	// name and data are the pending event. They point into the chunk being written
-	// or into the carried line until keep copies them to buffers of their own,
-	// which it does before either memory changes.
+	// name and data are the pending event. They point into the chunk being written or
+	// into the carried line until keep copies them into nameBuf and dataBuf, which it
+	// does before that memory changes.
 	name, data         []byte
 	nameBuf, dataBuf   []byte
-	nameHeld, dataHeld bool // it lives in the buffer of its own
+	nameHeld, dataHeld bool // name is in nameBuf, data in dataBuf
 	hasData            bool
-	pending            bool // some field of the pending event came
-	// later is an event line that came after data: the event's name, or that of one which
-	// begins without a blank line before it.
+	pending            bool // at least one field of the pending event was read
+	// later is an event line that followed data: the name of the pending event, or of one
+	// that begins without a blank line before it.
 	later    []byte
 	hasLater bool
 
-	skipping bool // the pending event was dropped: nothing counts before its blank line
-	cut      bool // the beginning of the line that is being read was dropped
+	skipping bool // the pending event was dropped: everything is ignored up to its blank line
+	cut      bool // the beginning of the current line was dropped
 	stray    bool // the last line was a stray one
-	afterCR  bool // the last byte was \r: a \n that follows belongs to it
+	afterCR  bool // the last byte was \r: a \n that follows belongs to the same line end
 	stopped  bool
-	bom      int8 // how many bytes of a byte order mark have matched; -1: the start is past
+	bom      int8 // number of bytes of a byte order mark that have matched; -1 after the start of the stream
 }
 
 const bom = "\xEF\xBB\xBF"
 
-// New makes a decoder. limit bounds an event, in bytes: its name, its data and the
-// raw line that is being read. It must be positive.
+// New returns a decoder. limit bounds an event, in bytes: its name, its data and the
+// raw current line. It must be positive.
 func New(sink Sink, limit int) *Decoder {
 	d := &Decoder{}
 	d.Init(sink, limit)
 	return d
 }
 
-// Init makes d as [New] makes one, for a decoder that is part of something else.
+// Init initializes d as [New] does, for a decoder that is embedded in another struct.
 func (d *Decoder) Init(sink Sink, limit int) {
 	d.sink, d.limit = sink, limit
 }
 
-// Limit sets another limit, which holds from the next line on.
+// Limit changes the limit, beginning with the next line.
 func (d *Decoder) Limit(n int) { d.limit = n }
 
 // Write consumes the next bytes of the stream. It does not retain p.
@@ -120,9 +121,9 @@ func (d *Decoder) Write(p []byte) {
 	}
 }
 
-// lines takes the complete lines of p and carries the rest.
+// lines reads the complete lines of p and carries the rest.
 func (d *Decoder) lines(p []byte) {
-	nextLF := -1 // the place of the next \n, looked for again only when passed
+	nextLF := -1 // offset of the next \n; it is searched for again only once it has been passed
 	for at := 0; at < len(p); {
 		if !d.pending && len(d.line) == 0 && !d.cut && !d.skipping {
 			if at = d.plain(p, at); d.stopped || at == len(p) {
@@ -159,15 +160,15 @@ func (d *Decoder) lines(p []byte) {
 		if d.stopped {
 			return
 		}
-		if d.line = d.line[:0]; !d.pending { // else its memory stays as it is until the next carry
+		if d.line = d.line[:0]; !d.pending { // else the pending event may point into it, until the next carry
 			d.line = carry.Reset(d.line)
 		}
 	}
 }
 
-// plain delivers the events from at on that have the shape nearly all have: an
-// event line or none, one data line, a blank line, all ended by \n, and those that the
-// sink takes. It returns the place of the first line that it leaves to the general way.
+// plain delivers the events at offset at that have the form of nearly all events (at
+// most one event line, one data line and a blank line, all ended by \n), and those that
+// the sink takes. It returns the offset of the first line that it leaves to the caller.
 func (d *Decoder) plain(p []byte, at int) int {
 	for !d.stopped {
 		if n := d.sink.Take(p[at:min(len(p), at+d.limit)]); n > 0 {
@@ -193,7 +194,7 @@ func (d *Decoder) plain(p []byte, at int) int {
 			return at
 		}
 		if bytes.IndexByte(p[at:i+n], '\r') >= 0 {
-			return at // which ends a line too
+			return at // a \r also ends a line
 		}
 		ev.Data = p[i+len("data: ") : i+n]
 		d.stray = false
@@ -207,7 +208,7 @@ func hasPrefix(p []byte, at int, prefix string) bool {
 	return len(p)-at >= len(prefix) && string(p[at:at+len(prefix)]) == prefix
 }
 
-// index is the place of c in p or len(p).
+// index is the offset of c in p, or len(p).
 func index(p []byte, c byte) int {
 	if i := bytes.IndexByte(p, c); i >= 0 {
 		return i
@@ -215,7 +216,7 @@ func index(p []byte, c byte) int {
 	return len(p)
 }
 
-// Close ends the stream: what is pending is dispatched as unterminated.
+// Close ends the stream: the pending event is dispatched as unterminated.
 func (d *Decoder) Close() {
 	if d.stopped {
 		return
@@ -229,7 +230,7 @@ func (d *Decoder) Close() {
 	d.stop()
 }
 
-// take reads one line, without its end.
+// take reads one line, given without its end.
 func (d *Decoder) take(line []byte) {
 	if len(line) == 0 {
 		d.stray, d.skipping = false, false
@@ -275,11 +276,11 @@ func (d *Decoder) take(line []byte) {
 	}
 }
 
-// size is how long the pending event is.
+// size is the length of the pending event.
 func (d *Decoder) size() int { return len(d.name) + len(d.later) + len(d.data) }
 
-// field is the value of a line that holds the named field. A line without a
-// colon is a field with an empty value; one space after the colon is not part of it.
+// field returns the value of a line that holds the named field. A line without a colon
+// is a field with an empty value; one space after the colon is not part of the value.
 func field(line []byte, name string) ([]byte, bool) {
 	if len(line) < len(name) || string(line[:len(name)]) != name {
 		return nil, false
@@ -338,9 +339,9 @@ func (d *Decoder) addData(v []byte) {
 
 var lineEnd = []byte{'\n'}
 
-// continues reports whether a payload of JSON may go on with next after data. A value
-// that begins after another one has ended, with no more than a line end in between,
-// cannot be part of the same.
+// continues reports whether next may continue the JSON payload data. A value that
+// begins after another value has ended, with only a line end in between, cannot be
+// part of the same payload.
 func continues(data, next []byte) bool {
 	next = bytes.TrimLeft(next, " \t")
 	if len(next) == 0 || next[0] != '{' && next[0] != '[' {
@@ -358,16 +359,16 @@ func continues(data, next []byte) bool {
 	}
 }
 
-// split delivers the pending event, because a line that follows begins another one.
+// split delivers the pending event because the current line begins another one.
 func (d *Decoder) split() {
 	d.deliver(Event{Name: d.name, Data: d.data})
-	// later is empty where no name came.
+	// later is empty if there was no second name.
 	d.nameBuf, d.later = d.later, d.nameBuf
 	d.name, d.nameHeld = d.nameBuf, true
 }
 
-// dispatch delivers the pending event. By the standard one with a name alone is
-// dropped; it is delivered here, because it shows that the stream is alive.
+// dispatch delivers the pending event. The standard drops an event that has only a
+// name. Here it is delivered, because it shows that the stream is alive.
 func (d *Decoder) dispatch(unterminated bool) {
 	name := d.name
 	if d.hasLater {
@@ -377,30 +378,30 @@ func (d *Decoder) dispatch(unterminated bool) {
 	d.later, d.line = carry.Reset(d.later), carry.Reset(d.line)
 }
 
-// deliver gives an event to the sink. The line that is being read stays.
+// deliver passes an event to the sink. The current line stays.
 func (d *Decoder) deliver(ev Event) {
 	d.sink.Event(ev)
 	d.clear()
 }
 
-// clear forgets the pending event, but for a name that may be the next one's.
+// clear forgets the pending event, except later, which may name the next one.
 func (d *Decoder) clear() {
 	d.name, d.data, d.hasData, d.pending, d.nameHeld, d.dataHeld, d.hasLater = nil, nil, false, false, false, false, false
 	d.nameBuf, d.dataBuf = carry.Reset(d.nameBuf), carry.Reset(d.dataBuf)
 }
 
-// carry keeps b as the continuation of the unfinished line, unless that is dropped.
+// carry appends b to the unfinished line, unless that line is dropped.
 func (d *Decoder) carry(b []byte) {
 	if d.cut {
 		return
 	}
 	if len(d.line) == 0 {
-		// The pending event may point into the memory that the last carried line had.
+		// The pending event may point into the memory of the last carried line.
 		d.keep()
 		d.line = carry.Reset(d.line)
 	}
 	if d.skipping {
-		d.cut = true // it is not the blank line: there are bytes in it
+		d.cut = true // the line is not blank
 		return
 	}
 	if len(d.line)+len(b)+d.size() > d.limit {
@@ -417,7 +418,7 @@ func (d *Decoder) carry(b []byte) {
 	}
 }
 
-// keep copies the pending event out of memory that is about to change.
+// keep copies the pending event before the memory that it points into changes.
 func (d *Decoder) keep() {
 	if !d.pending {
 		return
@@ -432,7 +433,7 @@ func (d *Decoder) keep() {
 	}
 }
 
-// holdData makes data live in dataBuf. It reports whether there is room for it.
+// holdData copies data into dataBuf. It reports whether there is room for it.
 func (d *Decoder) holdData() bool {
 	if d.dataHeld {
 		return true
@@ -444,8 +445,8 @@ func (d *Decoder) holdData() bool {
 	return ok
 }
 
-// tooLong drops a line that begins with first and goes beyond the limit, and the event
-// that it is part of.
+// tooLong drops a line that begins with first and is longer than the limit, and the
+// event that it belongs to.
 func (d *Decoder) tooLong(first byte) {
 	switch first {
 	case 'd', 'e', ' ', '\t':
@@ -453,12 +454,12 @@ func (d *Decoder) tooLong(first byte) {
 	case '{':
 		d.line = carry.Reset(d.line)
 		d.sink.Dropped(true)
-	default: // it is no field: to readers it is nothing, however long
+	default: // it is not a field: readers ignore it, however long it is
 		d.line = carry.Reset(d.line)
 	}
 }
 
-// drop gives up the pending event: up to the blank line that ends it all is skipped.
+// drop discards the pending event: everything up to its blank line is skipped.
 func (d *Decoder) drop(tooLong bool) {
 	d.clear()
 	d.later, d.line = carry.Reset(d.later), carry.Reset(d.line)
@@ -466,7 +467,7 @@ func (d *Decoder) drop(tooLong bool) {
 	d.sink.Dropped(tooLong)
 }
 
-// stop ends the decoding and lets go of all memory.
+// stop ends the decoding and releases all memory.
 func (d *Decoder) stop() {
 	d.stopped, d.pending, d.hasData, d.hasLater = true, false, false, false
 	carry.Drop(d.line)
@@ -476,12 +477,12 @@ func (d *Decoder) stop() {
 	d.line, d.name, d.data, d.nameBuf, d.dataBuf, d.later = nil, nil, nil, nil, nil, nil
 }
 
-// Stop ends the decoding: what comes later is ignored. A sink may call it, and must not
-// look at what it was given after that.
+// Stop ends the decoding: later bytes are ignored. A sink may call it, and must not use
+// its arguments after that.
 func (d *Decoder) Stop() { d.stop() }
 
-// skipBOM drops a byte order mark at the start of the stream, which may come in
-// pieces, and returns what follows it.
+// skipBOM drops a byte order mark at the start of the stream, which may arrive in
+// pieces, and returns the bytes after it.
 func (d *Decoder) skipBOM(p []byte) []byte {
 	for len(p) > 0 && int(d.bom) < len(bom) && p[0] == bom[d.bom] {
 		d.bom++
@@ -491,7 +492,7 @@ func (d *Decoder) skipBOM(p []byte) []byte {
 	case int(d.bom) == len(bom):
 		d.bom = -1
 	case len(p) > 0:
-		// Not a mark after all: what looked like one is the beginning of a line.
+		// It is not a byte order mark but the beginning of a line.
 		d.line = append(d.line, bom[:d.bom]...)
 		d.bom = -1
 	}

@@ -8,19 +8,19 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// anthropicMessages is Anthropic Messages, also as Vertex AI serves it (the model is
-// in the path) and Amazon Bedrock's InvokeModel (the model is in the path, and the
-// events of a stream are in AWS event-stream messages).
+// anthropicMessages is Anthropic Messages, also as served by Vertex AI (the model is in
+// the path) and by Amazon Bedrock's InvokeModel (the model is in the path, and the events
+// of a stream are in AWS event-stream messages).
 // https://docs.anthropic.com/en/api/messages
 // https://cloud.google.com/vertex-ai/generative-ai/docs/partner-models/claude/use-claude
 // https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-anthropic-claude-messages.html
 type anthropicMessages struct {
-	// What the path of the request says, which the body does not.
+	// Data of the request's path that the body lacks.
 	model  string
 	stream bool
 	host   string // the gen_ai.provider.name
-	// versioned: the path does not tell whose model it is. The anthropic_version that
-	// every body has there does.
+	// versioned: the path does not show whose model it is. The anthropic_version does, which
+	// every body has there.
 	versioned bool
 }
 
@@ -45,11 +45,10 @@ func (p anthropicMessages) ReadRequest(b []byte) (Request, error) {
 	return req, err
 }
 
-// messagesAt reads …/v1/messages, Vertex AI's …/publishers/anthropic/models/{model}:
+// messagesAt matches …/v1/messages, Vertex AI's …/publishers/anthropic/models/{model}:
 // streamRawPredict and :rawPredict, and Bedrock's …/model/{id}/invoke-with-response-
-// stream and /invoke. /v1/messages is no proof: services that send messages to
-// people have it as well. Nor is a model of Bedrock's behind an ARN that does not
-// say what it is.
+// stream and /invoke. /v1/messages is not a proof: services that send messages to people
+// have it too. Neither is a model on Bedrock whose ARN does not show what it is.
 func messagesAt(path string) (p Protocol, sure bool) {
 	if strings.HasSuffix(path, "/v1/messages") {
 		return anthropicMessages{}, false
@@ -63,15 +62,15 @@ func messagesAt(path string) (p Protocol, sure bool) {
 	}
 	sure = strings.Contains(model, "anthropic.")
 	if !sure && !strings.HasPrefix(model, "arn:") {
-		return nil, false // another maker's, whose messages are others
+		return nil, false // another vendor's model, which has other messages
 	}
 	return anthropicMessages{model: model, stream: stream, host: providerBedrock, versioned: !sure}, sure
 }
 
-// messagesReader follows one response of the Messages API.
+// messagesReader reads one response of the Messages API.
 type messagesReader struct {
 	t     tally
-	open  openSet[int, call] // client-executed tool_use blocks that have not stopped, by their index
+	open  openSet[int, call] // open client-executed tool_use blocks, by index
 	usage messagesUsage
 }
 
@@ -81,7 +80,7 @@ func (r *messagesReader) reset() {
 	*r = messagesReader{open: r.open.cleared()}
 }
 
-// done takes a [DONE], which this protocol does not have: it changes nothing.
+// done has no effect: this protocol has no [DONE].
 func (r *messagesReader) done() {}
 
 func (r *messagesReader) event(name, data []byte) verdict {
@@ -102,7 +101,7 @@ func (r *messagesReader) add(d *contentDelta) {
 	}
 }
 
-// apply makes the event part of the state.
+// apply changes the state by the event.
 func (r *messagesReader) apply(ev *messagesEvent) verdict {
 	switch string(ev.typ) {
 	case "ping":
@@ -111,7 +110,7 @@ func (r *messagesReader) apply(ev *messagesEvent) verdict {
 		r.t.fail(&ev.fault)
 		return progress
 	}
-	// What is not known says something: a member of an event, or the event itself.
+	// An unknown member of an event, or an unknown event, may have content.
 	r.t.Unread = r.t.Unread || ev.unread
 	switch string(ev.typ) {
 	case "content_block_delta":
@@ -121,8 +120,8 @@ func (r *messagesReader) apply(ev *messagesEvent) verdict {
 	case "content_block_stop":
 		r.stopBlock(ev.index)
 	case "message_start":
-		// A second one begins the message anew, as the SDK does it; calls that the
-		// first one left open stay open.
+		// A second one starts the message again, as in the SDK; calls that the first one
+		// left open stay open.
 		r.open.clear()
 		r.begin(&ev.message)
 	case "message_delta":
@@ -147,8 +146,7 @@ func (r *messagesReader) delta(index int, md *messagesDelta) verdict {
 	case "thinking_delta":
 		d.thinking, d.reasoning = true, md.filled
 	case "compaction_delta":
-		// The history in short, by the model and for the model: what it thinks, not what
-		// it answers.
+		// A summary of the history, by the model for the model: reasoning, not an answer.
 		d.reasoning = true
 	case "input_json_delta":
 		d.input = true
@@ -200,7 +198,7 @@ func (r *messagesReader) stop(reason []byte) {
 	}
 }
 
-// end is message_stop: the message is handed over as it is, and its calls with it
+// end handles message_stop: the application receives the message as it is, and its calls
 // unless the answer was cut within them.
 func (r *messagesReader) end() {
 	if r.t.Terminal {
@@ -216,7 +214,7 @@ func (r *messagesReader) end() {
 	}
 }
 
-// use records Anthropic's counts, which are cumulative each for itself.
+// use records Anthropic's counts, each of which is cumulative.
 func (r *messagesReader) use(u *messagesUsage) {
 	known := &r.usage
 	known.input = latest(known.input, u.input)
@@ -242,10 +240,10 @@ func (r *messagesReader) document(data []byte) verdict {
 	return progress
 }
 
-// begin takes a message. That of message_start is mostly empty, but not always:
-// when a program of the provider's calls the application's tools, it holds the
-// calls and the stop_reason, and nothing but message_stop follows. Until there is a
-// stop_reason the output's count is a placeholder.
+// begin reads a message. That of message_start is mostly empty, but not always: if a
+// program that the provider executes calls the application's tools, it has the calls and
+// the stop_reason, and only message_stop follows. Until there is a stop_reason the output
+// count is a placeholder.
 func (r *messagesReader) begin(m *messagesObject) {
 	after := r.t.Terminal
 	if !after {

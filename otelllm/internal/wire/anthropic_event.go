@@ -1,6 +1,6 @@
 package wire
 
-// messagesEvent is what one payload says. Its slices are the payload's own.
+// messagesEvent is the parsed form of one payload. Its slices point into the payload.
 type messagesEvent struct {
 	typ     []byte
 	index   int
@@ -8,11 +8,11 @@ type messagesEvent struct {
 	delta   messagesDelta
 	message messagesObject
 	fault   fault
-	unread  bool // a member that is not known says something
+	unread  bool // an unknown member contains text
 }
 
 // messagesObject is a message: that of message_start, or a whole body. The usage of
-// message_delta is read into it as well.
+// message_delta is also read into it.
 type messagesObject struct {
 	id, model, stop []byte
 	content         []messagesBlock
@@ -21,25 +21,25 @@ type messagesObject struct {
 
 type messagesBlock struct {
 	typ, id, name []byte
-	filled        bool // there is text, reasoning or redacted reasoning in it
-	unread        bool // a member that is not known says something
+	filled        bool // it has text, reasoning or redacted reasoning
+	unread        bool // an unknown member contains text
 }
 
 type messagesDelta struct {
 	typ, stop []byte
 	filled    bool
-	nonEmpty  bool // there is anything in it
+	nonEmpty  bool // it has a member
 }
 
-// messagesUsage are the counts of Anthropic and Bedrock, of which the input leaves
-// out what was read from or written to the cache; -1 where nothing was said.
+// messagesUsage are the counts of Anthropic and Bedrock. Their input excludes what was
+// read from or written to the cache. -1: not reported.
 type messagesUsage struct {
 	input, output, cacheRead, cacheCreation int
 }
 
 var unknownMessagesUsage = messagesUsage{-1, -1, -1, -1}
 
-// counts are the counts as the GenAI conventions have them: the input is the whole one.
+// counts returns the counts as the GenAI conventions define them: the whole input.
 func (u *messagesUsage) counts() Usage {
 	total := Usage{Input: u.input, Output: u.output, CacheRead: u.cacheRead, CacheCreation: u.cacheCreation, Reasoning: -1}
 	if total.Input >= 0 {
@@ -79,8 +79,7 @@ func (r *messagesReader) read(data []byte, ev *messagesEvent) verdict {
 	return v
 }
 
-// member reads one member of a message. It reports whether it is one that is not known,
-// which says something.
+// member reads one member of a message. unread: it is unknown and contains text.
 func (m *messagesObject) member(c *cursor, key []byte) (unread bool) {
 	switch string(key) {
 	case "id":
@@ -118,7 +117,7 @@ func readMessagesBlock(c *cursor) messagesBlock {
 		case "text", "thinking", "data":
 			b.filled = c.filled() || b.filled
 		case "content":
-			filled := c.nonEmpty() // of a compaction; what a provider's tool found is no output
+			filled := c.nonEmpty() // of a compaction; the results of a provider-executed tool are not output
 			b.filled = b.filled || filled && string(b.typ) == "compaction"
 		case "signature", "citations", "input", "tool_use_id", "caller", "server_name", "is_error", "cache_control":
 			c.skip()

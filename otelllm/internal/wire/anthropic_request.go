@@ -2,8 +2,8 @@ package wire
 
 import "bytes"
 
-// readMessagesRequest reads a request of the Messages API. messages: it has a list
-// of them; version: it has an anthropic_version.
+// readMessagesRequest reads a request of the Messages API. messages: it has a list of
+// messages. version: it has an anthropic_version.
 func readMessagesRequest(body []byte) (req Request, messages, version bool, err error) {
 	req = Request{ProviderTools: []string{}}
 	var calls, outputs newestIDs
@@ -68,13 +68,13 @@ func readMessage(c *cursor, calls, outputs *newestIDs) {
 	}
 }
 
-// clientTools are Anthropic's tools that the application executes; their types
-// carry a version, as in bash_20250124.
+// clientTools are Anthropic's tools that the application executes. Their types contain a
+// version, as in bash_20250124.
 var clientTools = [...]string{"custom", "bash", "text_editor", "computer", "memory"}
 
-// serverTool is the name under which an offered tool of this type is recorded; nil
-// for those that the application executes. A type that is not known is taken for
-// the provider's: it may have effects.
+// serverTool returns the name under which an offered tool of this type is recorded; nil
+// for tools that the application executes. A tool of an unknown type is assumed to be
+// executed by the provider: it may have effects.
 func serverTool(typ []byte) []byte {
 	name := unversioned(typ)
 	for _, client := range clientTools {

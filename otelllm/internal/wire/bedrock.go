@@ -7,16 +7,16 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// bedrockConverse is Amazon Bedrock's Converse and ConverseStream. messageStop is
-// the terminal event, and completes the response when it has a stopReason; the
-// metadata that follows it holds the usage. An exception ends the stream.
+// bedrockConverse is Amazon Bedrock's Converse and ConverseStream. messageStop is the
+// terminal event, and completes the response if it has a stopReason. The metadata that
+// follows it has the usage. An exception ends the stream.
 // https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html
 type bedrockConverse struct {
-	// What the path of the request says, which the body does not: empty when the
-	// protocol was named and not recognised.
+	// Data of the request's path that the body lacks. It is empty if the protocol was
+	// found by its name and not by the path.
 	model    string
 	stream   bool
-	fromPath bool // the path said these
+	fromPath bool // model and stream are from the path
 }
 
 func (bedrockConverse) Name() string      { return "bedrock_converse" }
@@ -27,7 +27,7 @@ var converseDecoders decoders[converseReader, *converseReader]
 
 func (bedrockConverse) NewDecoder(ct string) Decoder { return converseDecoders.get(ct, formMessages) }
 
-// ReadError reads an error. Its type is mostly in a header alone: see [CompleteError].
+// ReadError reads an error. Mostly its type is only in a header: see [CompleteError].
 func (bedrockConverse) ReadError(_ int, b []byte) Error { return readError(b) }
 
 func (p bedrockConverse) ReadRequest(b []byte) (Request, error) {
@@ -37,14 +37,14 @@ func (p bedrockConverse) ReadRequest(b []byte) (Request, error) {
 		req.Stream, req.StreamUnknown = p.stream, false
 	}
 	if prompt := cmp.Or(p.model, req.Model); strings.HasPrefix(prompt, "arn:") && strings.Contains(prompt, ":prompt/") {
-		req.ProviderTools = nil // the prompt that Bedrock has stored may offer more than the request
+		req.ProviderTools = nil // the stored prompt may offer more tools than the request
 	}
-	// Under a path of its own a gateway may have the model elsewhere.
+	// A gateway that uses another path may have the model elsewhere.
 	req.IsCall = messages
 	return req, err
 }
 
-// bedrockAt reads …/model/{id}/converse-stream and …/model/{id}/converse.
+// bedrockAt matches …/model/{id}/converse-stream and …/model/{id}/converse.
 func bedrockAt(path string) (p Protocol, sure bool) {
 	if model, stream, ok := bedrockModel(path, "/converse-stream", "/converse"); ok {
 		return bedrockConverse{model: model, stream: stream, fromPath: true}, true
@@ -53,7 +53,7 @@ func bedrockAt(path string) (p Protocol, sure bool) {
 }
 
 // bedrockModel reads …/model/{id} and the operation after it, which has one name for
-// streams and one for whole answers. The id may be an ARN, with slashes in it.
+// streams and one for whole answers. The id may be an ARN with slashes.
 func bedrockModel(path, streaming, whole string) (model string, stream, ok bool) {
 	_, rest, _ := strings.Cut(path, "/model/")
 	if model, ok = strings.CutSuffix(rest, streaming); ok {
@@ -63,10 +63,10 @@ func bedrockModel(path, streaming, whole string) (model string, stream, ok bool)
 	return model, false, ok
 }
 
-// converseReader follows one response.
+// converseReader reads one response.
 type converseReader struct {
 	t    tally
-	open openSet[int, call] // client-executed toolUse blocks that have not stopped, by their index
+	open openSet[int, call] // open client-executed toolUse blocks, by index
 }
 
 func (r *converseReader) tally() *tally { return &r.t }
@@ -75,7 +75,7 @@ func (r *converseReader) reset() {
 	*r = converseReader{open: r.open.cleared()}
 }
 
-// done takes a [DONE], which this protocol does not have: it changes nothing.
+// done has no effect: this protocol has no [DONE].
 func (r *converseReader) done() {}
 
 func (r *converseReader) event(name, data []byte) verdict {
@@ -99,7 +99,7 @@ func (r *converseReader) add(d *contentDelta) {
 
 func (r *converseReader) apply(name []byte, ev *converseEvent) verdict {
 	if string(name) == "metadata" {
-		r.t.use(ev.usage.counts()) // after the terminal event as well
+		r.t.use(ev.usage.counts()) // also after the terminal event
 		return progress
 	}
 	r.t.Unread = r.t.Unread || ev.unread
@@ -140,7 +140,7 @@ func (r *converseReader) stopBlock(index int) {
 	}
 }
 
-// end is messageStop: the message is handed over as it is, and its calls with it
+// end handles messageStop: the application receives the message as it is, and its calls
 // unless the answer was cut within them.
 func (r *converseReader) end(reason []byte) {
 	if len(reason) > 0 {

@@ -1,6 +1,6 @@
 package wire
 
-// converseEvent is what one payload says. Its slices are the payload's own.
+// converseEvent is the parsed form of one payload. Its slices point into the payload.
 type converseEvent struct {
 	index   int
 	start   converseBlock
@@ -9,14 +9,14 @@ type converseEvent struct {
 	stop    []byte
 	usage   messagesUsage
 	fault   fault
-	unread  bool // a member that is not known says something
+	unread  bool // an unknown member contains text
 }
 
-// converseBlock is a block of content, or a piece of one.
+// converseBlock is a block of content, or a part of one.
 type converseBlock struct {
 	kind          converseKind
-	filled        bool // of a text or reasoning: there is some
-	nonEmpty      bool // there is anything in it
+	filled        bool // of a text or reasoning: it is not empty
+	nonEmpty      bool // it has a member
 	id, name, typ []byte
 }
 
@@ -29,7 +29,7 @@ const (
 	converseTool
 )
 
-// content returns what the block says, if it is not the beginning of a call.
+// content returns the delta that the block is, if it does not begin a call.
 func (b *converseBlock) content(index int) contentDelta {
 	return contentDelta{
 		index:     index,
@@ -101,7 +101,7 @@ func readConverseBlock(c *cursor) converseBlock {
 		case "text":
 			b.kind = converseText
 			b.filled = c.filled() || b.filled
-		case "image", "video", "audio": // output like a text
+		case "image", "video", "audio": // output like text
 			if c.nonEmpty() {
 				b.kind, b.filled = converseText, true
 			}
@@ -122,7 +122,7 @@ func readConverseBlock(c *cursor) converseBlock {
 	return b
 }
 
-// readCitations reads a text that is cited, of a whole answer.
+// readCitations reads a text with citations, of a whole answer.
 func (b *converseBlock) readCitations(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		if string(key) != "content" {

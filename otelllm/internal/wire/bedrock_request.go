@@ -1,7 +1,7 @@
 package wire
 
 // readConverseRequest reads a request of the Converse API. messages: it has a list of
-// them, or variables for the messages of a prompt that Bedrock has stored.
+// messages, or variables for a prompt that is stored by Bedrock.
 func readConverseRequest(body []byte) (req Request, messages bool, err error) {
 	req = Request{ProviderTools: []string{}, StreamUnknown: true}
 	var calls, outputs newestIDs
@@ -9,9 +9,9 @@ func readConverseRequest(body []byte) (req Request, messages bool, err error) {
 	isObject := c.peek() == '{'
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
-		case "model", "modelId": // of gateways: Bedrock has it in the path
+		case "model", "modelId": // from gateways: Bedrock has it in the path
 			req.Model = safeModel(c.str())
-		case "stream": // of gateways: Bedrock has it in the path
+		case "stream": // from gateways: Bedrock has it in the path
 			req.Stream, req.StreamUnknown = readStream(&c)
 		case "promptVariables":
 			messages = c.peek() == '{' || messages
@@ -53,7 +53,7 @@ func readConverseMessage(c *cursor, calls, outputs *newestIDs) {
 						calls.add(id)
 					}
 				case "toolResult":
-					// The results of the provider's own tools have types of their own.
+					// The results of provider-executed tools have other types.
 					if id, typ := readToolUse(c); len(typ) == 0 || string(typ) == "tool_result" {
 						outputs.add(id)
 					}
@@ -79,7 +79,7 @@ func readToolUse(c *cursor) (id, typ []byte) {
 	return id, typ
 }
 
-// readNested reads the string at outer.inner of an object; nil when it is not there.
+// readNested reads the string at outer.inner of an object; nil if it is absent.
 func readNested(c *cursor, outer, inner string) (s []byte) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		if string(key) != outer {

@@ -7,11 +7,11 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// openAIChat is OpenAI Chat Completions and what speaks like it: Azure OpenAI,
-// OpenRouter, vLLM, DeepSeek, Groq, Mistral, xAI.
+// openAIChat is OpenAI Chat Completions and compatible APIs: Azure OpenAI, OpenRouter,
+// vLLM, DeepSeek, Groq, Mistral, xAI.
 type openAIChat struct {
-	model string // the model in the path: a deployment of Azure's, Mistral on Vertex AI
-	host  string // the gen_ai.provider.name that the path tells
+	model string // the model in the path: an Azure deployment, Mistral on Vertex AI
+	host  string // the gen_ai.provider.name that the path shows
 }
 
 func (openAIChat) Name() string                    { return "openai_chat" }
@@ -31,7 +31,7 @@ func (p openAIChat) ReadRequest(b []byte) (Request, error) {
 	return req, err
 }
 
-// chatAt reads …/chat/completions, which is Azure's where it names a deployment, and
+// chatAt matches …/chat/completions, which is Azure's if it names a deployment, and
 // Mistral's models on Vertex AI.
 func chatAt(path string) (p Protocol, sure bool) {
 	if strings.HasSuffix(path, "/chat/completions") {
@@ -46,13 +46,13 @@ func chatAt(path string) (p Protocol, sure bool) {
 	return nil, false
 }
 
-// chatReader follows one Chat Completions response.
+// chatReader reads one Chat Completions response.
 type chatReader struct {
 	t          tally
 	choices    openSet[int, chatChoice]
-	unfinished int                     // choices
+	unfinished int                     // number of choices that have not finished
 	open       openSet[chatCall, call] // calls whose choice has not finished
-	executed   int                     // tools of the provider's that its answer lists
+	executed   int                     // number of provider-executed tools that the answer lists
 }
 
 type chatChoice struct {
@@ -60,10 +60,10 @@ type chatChoice struct {
 	finished bool
 }
 
-// chatCall names a call by choice and index: only the first fragment has an id.
+// chatCall identifies a call by choice and index: only the first fragment has an id.
 type chatCall struct{ choice, index int }
 
-// legacyIndex is the index of the one call that function_call can make.
+// legacyIndex is the index of the single call of a function_call.
 const legacyIndex = -1
 
 func (r *chatReader) tally() *tally { return &r.t }
@@ -78,7 +78,7 @@ func (r *chatReader) event(name, data []byte) verdict {
 		return v
 	}
 	if string(name) == "error" && !ch.fault.seen {
-		// The event's name says it; the object is flat.
+		// The event is an error by its name; the object is flat.
 		ch.fault, _ = faultOf(data)
 		ch.fault.seen = true
 	}
@@ -100,14 +100,14 @@ func (r *chatReader) document(data []byte) verdict {
 	}
 	v := r.apply(&ch)
 	if ch.deferred && ch.choices.n == 0 && !ch.fault.seen {
-		// xAI's word that the answer will be had later, under this id.
+		// xAI: the answer will be available later, under this id.
 		r.t.finishAs(finishDeferred)
 		r.t.end()
 	}
 	return v
 }
 
-// done takes [DONE]. It proves nothing but that the server meant to stop here.
+// done handles [DONE]. It only proves that the server meant to end the stream here.
 func (r *chatReader) done() {
 	if r.t.Terminal {
 		return
@@ -118,7 +118,7 @@ func (r *chatReader) done() {
 	}
 }
 
-// apply makes the chunk part of the state.
+// apply changes the state by the chunk.
 func (r *chatReader) apply(ch *chatChunk) verdict {
 	if !r.t.Terminal {
 		r.t.identify(ch.id, ch.model)
@@ -160,7 +160,7 @@ func (r *chatReader) applyChoices(ch *chatChunk) {
 			continue
 		}
 		if choice.refused && string(d.finish) == "stop" {
-			// OpenAI ends a refusal as it ends an answer. Anthropic's word for it says which it is.
+			// OpenAI ends a refusal like an answer. Anthropic's finish reason distinguishes it.
 			r.t.finishAs(finishRefusal)
 		} else {
 			r.t.finish(d.finish)
@@ -171,7 +171,7 @@ func (r *chatReader) applyChoices(ch *chatChunk) {
 		}
 	}
 	if len(failed) > 0 && !ch.fault.seen {
-		// The reason stands for the error object that mostly comes with it.
+		// Mostly an error object comes with such a reason. Without one, the reason is the error.
 		ch.fault = fault{seen: true, typ: failed}
 	}
 	if !ch.fault.seen {
@@ -179,8 +179,8 @@ func (r *chatReader) applyChoices(ch *chatChunk) {
 	}
 }
 
-// addContent adds the text and the reasoning of a choice. The choice is nil beyond the
-// bound of what is remembered.
+// addContent adds the text and the reasoning of a choice. It returns nil beyond the bound
+// of choices that are remembered.
 func (r *chatReader) addContent(d *contentDelta) *chatChoice {
 	choice := r.choice(d.index)
 	r.t.add(d)
@@ -190,7 +190,8 @@ func (r *chatReader) addContent(d *contentDelta) *chatChoice {
 	return choice
 }
 
-// judge looks whether the response is complete: every choice that was seen has finished.
+// updateComplete sets whether the response is complete: every choice that was received has
+// finished.
 func (r *chatReader) updateComplete() {
 	if r.t.Terminal {
 		return
@@ -203,7 +204,8 @@ func (r *chatReader) updateComplete() {
 	}
 }
 
-// choice is the choice of this index; nil beyond the bound of what is remembered.
+// choice returns the choice of this index; nil beyond the bound of choices that are
+// remembered.
 func (r *chatReader) choice(index int) *chatChoice {
 	if known := r.choices.find(index); known != nil {
 		return known
@@ -215,9 +217,9 @@ func (r *chatReader) choice(index int) *chatChoice {
 	return added
 }
 
-// fragment takes a piece of a call's input. A new id under an old index is a new
-// call when a name comes with it: some servers give every call the index 0. An id
-// alone is not: others make up a new one for every fragment.
+// fragment reads a part of a call's input. A new id under a known index is a new call if
+// it has a name: some servers give every call the index 0. An id alone is not a new call:
+// other servers invent a new one for every fragment.
 func (r *chatReader) fragment(choice int, f *chatFragment) {
 	key := chatCall{choice, f.index}
 	if known := r.open.find(key); known != nil && !r.another(known, f) {
@@ -228,7 +230,7 @@ func (r *chatReader) fragment(choice int, f *chatFragment) {
 	r.open.add(key, r.t.start(f.id, f.name))
 }
 
-// another reports whether a fragment is of another call than the known one.
+// another reports whether a fragment is part of another call than known.
 func (r *chatReader) another(known *call, f *chatFragment) bool {
 	if len(f.id) == 0 || len(f.name) == 0 || known.at < 0 {
 		return false
@@ -237,8 +239,8 @@ func (r *chatReader) another(known *call, f *chatFragment) bool {
 	return id != "" && string(f.id) != id && safeID(f.id) != id
 }
 
-// finishCalls ends the calls of a choice. Its finish reason completes their input
-// and hands them over, unless it says that the answer was cut.
+// finishCalls ends the calls of a choice. The finish reason completes their input and
+// hands them over, unless it means that the answer was cut.
 func (r *chatReader) finishCalls(choice int, reason []byte) {
 	r.open.removeAll(func(key chatCall, known *call) bool {
 		if key.choice != choice {
@@ -251,10 +253,10 @@ func (r *chatReader) finishCalls(choice int, reason []byte) {
 	})
 }
 
-// saysFailed reports whether a finish reason is an error: OpenRouter's, Mistral's and
-// vLLM's word for one, DeepSeek's for a model that ran out of what it runs on, and
-// Gemini's and Bedrock's for an output of the model that they could not read. Such an
-// answer is not whole, whatever came before it.
+// isFailure reports whether a finish reason is an error: that of OpenRouter, Mistral and
+// vLLM, DeepSeek's for a lack of resources, and those of Gemini and Bedrock for an output
+// of the model that they could not parse. Such an answer is not complete, whatever
+// preceded it.
 func isFailure(reason []byte) bool {
 	switch string(reason) {
 	case "error", "insufficient_system_resource":
@@ -269,7 +271,7 @@ func isFailure(reason []byte) bool {
 	}
 }
 
-// cutsInput reports whether an answer that finishes so may end within the input of
+// cutsInput reports whether an answer with this finish reason may end within the input of
 // a call.
 func cutsInput[T string | []byte](reason T) bool {
 	switch string(reason) {

@@ -1,33 +1,33 @@
 package wire
 
-// chatChunk is what one payload says. Its slices are the payload's own.
+// chatChunk is the parsed form of one payload. Its slices point into the payload.
 type chatChunk struct {
 	id, model []byte
 	choices   few[chatDelta]
 	fragments few[chatFragment]
 	usage     Usage
 	fault     fault
-	unread    bool // it says something, and not where an answer is
-	deferred  bool // it has the id of a request that is answered later
+	unread    bool // it contains text, but not in a place where an answer is
+	deferred  bool // it has the id of a request whose answer is available later
 }
 
-// chatDelta is the part of a chunk that is about one choice.
+// chatDelta is the part of a chunk that belongs to one choice.
 type chatDelta struct {
 	index           int
 	text, reasoning bool
 	refused         bool // the text is a refusal
 	finish          []byte
-	fragments       int // how many of the chunk's fragments are its
-	executed        int // how many tools the provider says to have executed
+	fragments       int // how many of the chunk's fragments belong to it
+	executed        int // how many tools the provider reports as executed
 }
 
-// chatFragment is a piece of a call's input.
+// chatFragment is a part of a call's input.
 type chatFragment struct {
 	index    int
 	id, name []byte
 }
 
-// content returns what the chunk says if that is nothing but a delta of one choice.
+// content returns the delta that the chunk is, if it is nothing but a delta of one choice.
 func (ch *chatChunk) content() (d contentDelta, ok bool) {
 	if ch.choices.n != 1 || ch.fragments.n > 1 || ch.usage != unknownUsage || ch.fault.seen {
 		return d, false
@@ -37,15 +37,15 @@ func (ch *chatChunk) content() (d contentDelta, ok bool) {
 	if ch.fragments.n > 0 {
 		f := ch.fragments.at(0)
 		if len(f.id) > 0 || len(f.name) > 0 {
-			return d, false // a call begins with it
+			return d, false // it begins a call
 		}
 		d.call, d.input = f.index, true
 	}
 	return d, len(choice.finish) == 0 && choice.executed == 0
 }
 
-// read parses a payload into ch. A chunk and a whole completion differ in one
-// word: delta or message.
+// read parses a payload into ch. A chunk and a whole completion differ in the name of one
+// member: delta or message.
 func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
 	c := r.t.cursor(data)
 	var isError, chosen, unknown bool
@@ -87,18 +87,18 @@ func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
 	if isError && !ch.fault.seen {
 		ch.fault, _ = faultOf(data) // vLLM's flat form
 	}
-	// A chunk without choices is one that says something beside the answer, or one that
-	// has the answer in a place that is not known.
+	// A chunk without choices either is not part of the answer, or has the answer in an
+	// unknown place.
 	ch.unread = unknown && !chosen && hasTextBeside(data, chatHeading)
 	r.t.Unread = r.t.Unread || c.unread
 	return progress
 }
 
-// chatHeading are the members that say who a chunk is from.
+// chatHeading are the members that identify the source of a chunk.
 var chatHeading = []string{"id", "model", "object", "request_id", "system_fingerprint", "service_tier", "provider", "x_groq"}
 
-// readGroq reads what Groq says beside the chunk: the usage of a stream, and why it
-// stopped early, which is a text or a code.
+// readGroq reads Groq's additions to a chunk: the usage of a stream, and why it stopped
+// early, which is a text or a code.
 func (ch *chatChunk) readGroq(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
@@ -159,7 +159,7 @@ func (r *chatReader) readDelta(c *cursor, ch *chatChunk, d *chatDelta) {
 			}
 		case "audio":
 			readAudio(c, d)
-		case "images": // of OpenRouter: output like a text
+		case "images": // of OpenRouter: output like text
 			d.text = c.nonEmpty() || d.text
 		case "executed_tools": // of Groq
 			place := 0
@@ -190,7 +190,7 @@ func (r *chatReader) readDelta(c *cursor, ch *chatChunk, d *chatDelta) {
 	}
 }
 
-// readAudio reads speech: output like a text, unless it is no more than an id.
+// readAudio reads audio: output like text, unless it has only an id.
 func readAudio(c *cursor, d *chatDelta) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
@@ -204,7 +204,7 @@ func readAudio(c *cursor, d *chatDelta) {
 	}
 }
 
-// readContent reads a content, which is a text or, at Mistral, a list of parts.
+// readContent reads a content, which is a string or, from Mistral, a list of parts.
 func (r *chatReader) readContent(c *cursor, d *chatDelta) {
 	if c.peek() != '[' {
 		d.text = c.filled() || d.text
@@ -234,7 +234,7 @@ func (r *chatReader) readContent(c *cursor, d *chatDelta) {
 func (r *chatReader) readFragments(c *cursor, ch *chatChunk, d *chatDelta) {
 	place := 0
 	for ok := c.array(); ok; ok = c.element() {
-		// Mistral sends whole calls without an index: the place in the list is it.
+		// Mistral sends whole calls without an index: the position in the list is used.
 		r.readFragment(c, ch, d, place)
 		place++
 	}
@@ -298,7 +298,7 @@ func readChatUsage(c *cursor) Usage {
 	return u
 }
 
-// readMember reads one count out of an object; -1 when it is not there.
+// readMember reads one count of an object; -1 if it is absent.
 func readMember(c *cursor, name string) int {
 	n := -1
 	for key, ok := c.object(); ok; key, ok = c.key() {

@@ -2,7 +2,7 @@ package wire
 
 import "strings"
 
-// readChatRequest reads a Chat Completions request. messages: it has a list of them.
+// readChatRequest reads a Chat Completions request. messages: it has a list of messages.
 func readChatRequest(body []byte) (req Request, messages bool, err error) {
 	req = Request{ProviderTools: []string{}}
 	var calls, outputs newestIDs
@@ -23,11 +23,11 @@ func readChatRequest(body []byte) (req Request, messages bool, err error) {
 			for ok := c.array(); ok; ok = c.element() {
 				switch typ := readType(&c); string(typ) {
 				case "function", "custom":
-				default: // a server's own: Groq's browser_search, …
+				default: // provider-executed: Groq's browser_search, …
 					req.ProviderTools = addTool(req.ProviderTools, typ)
 				}
 			}
-		case "background", "deferred": // of gateways; of xAI
+		case "background", "deferred": // from gateways; from clients of xAI
 			req.Background = c.boolean() || req.Background
 		case "web_search_options":
 			if c.peek() == '{' {
@@ -45,8 +45,8 @@ func readChatRequest(body []byte) (req Request, messages bool, err error) {
 	return req, messages, requestError(&c, isObject)
 }
 
-// compound reports whether a model is one of Groq's systems, which have tools that the
-// request does not name.
+// compound reports whether a model is one of Groq's compound systems, which have tools
+// that the request does not name.
 // https://console.groq.com/docs/compound
 func compound(model string) bool {
 	model = strings.TrimPrefix(model, "groq/")

@@ -2,10 +2,10 @@ package wire
 
 import "strings"
 
-// openAICompletions is OpenAI's Completions, the API before chat, which vLLM and
-// others still serve, and Mistral's fill-in-the-middle. A request has a prompt and
-// the choices of the response a text; otherwise the response is one of Chat
-// Completions, and complete when that is.
+// openAICompletions is OpenAI's legacy Completions API, which vLLM and others still serve,
+// and Mistral's fill-in-the-middle. A request has a prompt, and the choices of the
+// response have a text; otherwise the response is one of Chat Completions, and it is
+// complete under the same condition.
 // https://platform.openai.com/docs/api-reference/completions
 type openAICompletions struct {
 	model string // the deployment in a path of Azure's
@@ -23,8 +23,8 @@ func (p openAICompletions) Provider() string {
 	return "openai"
 }
 
-// completionsAt reads …/v1/completions, Azure's …/openai/deployments/{d}/completions
-// and, as a hint, any other path that ends so.
+// completionsAt matches …/v1/completions, Azure's …/openai/deployments/{d}/completions
+// and, as a hint, any other path with this suffix.
 func completionsAt(path string) (Protocol, bool) {
 	before, ok := strings.CutSuffix(path, "/completions")
 	if !ok {
@@ -46,7 +46,7 @@ func (p openAICompletions) ReadRequest(body []byte) (Request, error) {
 			req.Model = safeModel(c.str())
 		case "stream":
 			req.Stream = c.boolean()
-		case "prompt": // a text, several, or tokens
+		case "prompt": // a string, a list of strings, or tokens
 			b := c.peek()
 			prompted = b == '"' || b == '['
 			c.skip()

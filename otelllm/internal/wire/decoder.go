@@ -41,11 +41,11 @@ const (
 	content  // it is a delta, which the caller adds: see tally.content
 )
 
-// bodyDecoder is the [Decoder] of every protocol. It finds the framing and hands
-// payloads to the protocol's reader. What is not the protocol makes the state Unread,
-// and the decoding goes on: some client or other reads on as well, and what it finds
-// has to be counted. A body that only begins as something else is a violation until an
-// event comes.
+// bodyDecoder is the [Decoder] of every protocol. It detects the framing and passes
+// payloads to the protocol's reader. What is not of the protocol sets State.Unread, and
+// the decoding continues: some clients continue too, and what they find has to be
+// counted. A body that only begins as something else is a violation until an event is
+// received.
 type bodyDecoder struct {
 	reader reader
 	tally  *tally // the reader's
@@ -55,20 +55,21 @@ type bodyDecoder struct {
 
 	mode    mode
 	list    listPlace // when listed
-	bare    bool      // when listed: there is no array, only objects in a row
+	bare    bool      // when listed: there is no array, only a sequence of objects
 	sniff   sniffer
 	frames  sse.Decoder          // when framed
 	packets *eventstream.Decoder // when packed
-	doc     *document            // when whole, bare or listed: the object that is being read; when framed: one that stands between the events, or nil
-	line    []byte               // when lined: the line that the last Write left unfinished
-	inner   []byte               // the event that the last chunk held; its memory is used again
-	cutLine bool                 // when lined: the beginning of the line that is being read was dropped
+	doc     *document            // when whole or listed: the current object; when framed: one between the events, or nil
+	line    []byte               // when lined: the unfinished line of the last Write
+	inner   []byte               // the event inside the last chunk; its memory is reused
+	cutLine bool                 // when lined: the beginning of the current line was dropped
 
-	provisional    bool                   // the body began with the state's violation: an event takes it back
-	laterViolation semconv.TransportCause // what violated the protocol since, when distrusted
+	provisional    bool                   // the state's violation is how the body began: an event withdraws it
+	laterViolation semconv.TransportCause // when provisional: the first violation after that
 }
 
-// maxStray bounds a line of what a body begins with that is of no framing, in bytes.
+// maxStray bounds a line before the first event of a body that does not begin with a
+// framing, in bytes.
 const maxStray = 64 << 10
 
 type mode uint8
@@ -77,15 +78,15 @@ const (
 	sniffing mode = iota // the framing is not known yet
 	framed               // SSE
 	whole                // one JSON document
-	listed               // JSON objects in an array or in a row
-	lined                // JSON objects, one a line
+	listed               // JSON objects in an array or in a sequence
+	lined                // JSON objects, one per line
 	packed               // AWS event-stream messages
-	over                 // the document or the array is over: nothing is due
-	stopped              // given up, or closed
+	over                 // the document or the array has ended: nothing may follow
+	stopped              // gave up, or closed
 )
 
-// decoder is a bodyDecoder and its reader, an R, in one piece of memory: that of a
-// short stream is much of what its decoding costs.
+// decoder is a bodyDecoder and its reader, an R, in one allocation: for a short stream
+// allocations are a large part of the cost.
 type decoder[R any, P interface {
 	*R
 	reader
@@ -95,7 +96,7 @@ type decoder[R any, P interface {
 	from   *decoders[R, P]
 }
 
-// decoders makes decoders of one protocol. Those that were released are used again.
+// decoders creates the decoders of one protocol and reuses those that were released.
 type decoders[R any, P interface {
 	*R
 	reader
@@ -111,7 +112,7 @@ func (ds *decoders[R, P]) get(contentType string, f forms) *decoder[R, P] {
 	return d
 }
 
-// Release implements [Decoder]. The slices and texts of the state are left as they are.
+// Release implements [Decoder]. The slices and strings of the state stay valid.
 func (d *decoder[R, P]) Release() {
 	d.stop()
 	d.fast.reset()
@@ -120,8 +121,8 @@ func (d *decoder[R, P]) Release() {
 	d.from.released.Put(d)
 }
 
-// emptied is list without its elements, for another response; without its memory too
-// where that is more than nearly all responses need.
+// cleared returns list without its elements, for another response. It keeps the memory
+// unless that is more than nearly all responses need.
 func cleared[T any](list []T) []T {
 	const most = 16
 	if cap(list) > most {
@@ -141,8 +142,8 @@ func (d *bodyDecoder) init(contentType string, r reader, f forms) {
 	d.presumeViolation()
 }
 
-// distrust: nothing that a framing begins with has come, so that a type that no model
-// answers with is all that is known.
+// presumeViolation sets the violation of a body that has not begun: only its content
+// type is known, and no model answers with it.
 func (d *bodyDecoder) presumeViolation() {
 	if d.sniff.media == mediaForeign {
 		d.state.Violation = semconv.TransportCauseUnexpectedContentType
@@ -176,14 +177,14 @@ func (d *bodyDecoder) write(p []byte) {
 	}
 }
 
-// after takes what follows the end of a document or an array.
+// after handles the bytes after the end of a document or an array.
 func (d *bodyDecoder) after(p []byte) {
 	if d.mode == over && !isBlank(p) {
 		d.state.Unread = true
 	}
 }
 
-// begin looks at the first bytes of the body until they show the framing.
+// begin reads the first bytes of the body until they show the framing.
 func (d *bodyDecoder) begin(p []byte) {
 	d.state.Violation = semconv.TransportCauseUnset
 	for i, b := range p {
@@ -199,7 +200,7 @@ func (d *bodyDecoder) begin(p []byte) {
 			if d.provisional {
 				limit = maxStray
 			}
-			// JSON of another type than an answer has: what is in it is not known.
+			// An array where an answer is an object: its content is not decoded.
 			d.state.Unread = b == '[' && d.provisional
 			d.frames.Init((*payloads)(d), limit)
 		case packed:
@@ -212,8 +213,8 @@ func (d *bodyDecoder) begin(p []byte) {
 				d.list = listBare
 			}
 		}
-		// head holds the byte itself as well. Where all of it came just now, p has it
-		// together with what follows, and the first line need not be put together.
+		// head includes the byte itself. If all of it is in p, p has it together with what
+		// follows, and the first line need not be assembled.
 		if head := d.sniff.head(); bytes.HasSuffix(p[:i+1], head) {
 			d.write(p[i+1-len(head):])
 		} else {
@@ -261,18 +262,18 @@ func (d *bodyDecoder) readDocument(data []byte) {
 func (d *bodyDecoder) Close() {
 	switch d.mode {
 	case sniffing:
-		// A few bytes that could still have become anything: they were cut.
+		// The body was cut within bytes that do not show a framing yet.
 		d.presumeViolation()
 	case framed:
 		d.frames.Close()
 		d.strayed()
 	case whole:
-		// A document that has not closed was cut. What it said never reached the
-		// application, so it counts for nothing.
+		// A document that has not closed was cut. It never reached the application, so it
+		// does not count.
 	case listed:
-		// The same holds of the object that was cut.
+		// The same holds for an object that was cut.
 	case packed:
-		// A message that was cut counts for nothing: its checksum is missing.
+		// A message that was cut does not count: its checksum is missing.
 	case lined:
 		d.payload(nil, d.line, true)
 	}
@@ -282,7 +283,7 @@ func (d *bodyDecoder) Close() {
 // Cut implements [Decoder].
 func (d *bodyDecoder) Cut() {
 	if json.Valid(d.line) {
-		d.Close() // an object is whole by itself, with or without the end of its line
+		d.Close() // an object is complete by itself, with or without the end of its line
 		return
 	}
 	complete, terminal, phase := d.state.Complete, d.state.Terminal, d.state.Phase
@@ -300,7 +301,7 @@ func (d *bodyDecoder) Cut() {
 	}
 }
 
-// violate: something is not the protocol. The decoding goes on after it.
+// violate records a violation of the protocol. The decoding continues after it.
 func (d *bodyDecoder) violate(cause semconv.TransportCause) {
 	d.state.Unread = true
 	switch {
@@ -311,7 +312,8 @@ func (d *bodyDecoder) violate(cause semconv.TransportCause) {
 	}
 }
 
-// trust takes back the violation that the body began with, once an event has come.
+// withdrawViolation removes the violation that the body began with. It is called once
+// an event was received.
 func (d *bodyDecoder) withdrawViolation() {
 	if d.provisional {
 		d.provisional, d.state.Violation = false, d.laterViolation
@@ -319,26 +321,26 @@ func (d *bodyDecoder) withdrawViolation() {
 	}
 }
 
-// lose: an event is not decoded.
+// eventDropped records that an event is not decoded.
 func (d *bodyDecoder) eventDropped(why dropReason) {
 	if d.state.Unread = true; why == droppedTooLong {
 		d.violate(semconv.TransportCauseEventTooLong)
 	}
 }
 
-// giveUp ends the decoding of a body of which nothing can be said.
+// giveUp ends the decoding of a body that cannot be read further.
 func (d *bodyDecoder) giveUp() {
 	d.state.Unread, d.state.GaveUp = true, true
 	d.stop()
 }
 
-// end: the document or the array is over.
+// end records that the document or the array has ended.
 func (d *bodyDecoder) end() {
 	d.stop()
 	d.mode = over
 }
 
-// stop lets go of what is buffered; bytes that come later are ignored.
+// stop releases what is buffered; later bytes are ignored.
 func (d *bodyDecoder) stop() {
 	d.mode = stopped
 	d.frames.Stop()
@@ -350,11 +352,11 @@ func (d *bodyDecoder) stop() {
 	d.doc, d.line = nil, nil
 }
 
-// payload takes the payload of one event. Cut: the body ended within it.
+// payload handles the payload of one event. cut: the body ended within the event.
 func (d *bodyDecoder) payload(name, data []byte, cut bool) {
 	if isBlank(data) {
 		if !cut {
-			d.state.Keepalives++ // a heartbeat: a name at most
+			d.state.Keepalives++ // a heartbeat, which has at most a name
 		}
 		return
 	}
@@ -373,7 +375,7 @@ func (d *bodyDecoder) payload(name, data []byte, cut bool) {
 	case keepalive:
 		d.state.Keepalives++
 	default:
-		// What the end of the body cut short is an interruption, not a violation.
+		// A payload that was cut by the end of the body is an interruption, not a violation.
 		if !cut {
 			d.violate(semconv.TransportCauseMalformedEvent)
 		}
@@ -408,7 +410,7 @@ func (d *bodyDecoder) event(name, data []byte) verdict {
 	return v
 }
 
-// first takes the object that a malformed payload begins with: some clients read no
+// first reads the object that a malformed payload begins with: some clients read no
 // further. Another value at its beginning is not decoded.
 func (d *bodyDecoder) first(name, data []byte, cut bool) verdict {
 	c := cursor{b: data}
@@ -437,7 +439,7 @@ func isDone(data []byte) bool {
 	return data[0] == '[' && bytes.HasPrefix(data, []byte("[DONE]"))
 }
 
-// payloads is the decoder as the sink of its SSE framing.
+// payloads is bodyDecoder as the sink of its SSE framing.
 type payloads bodyDecoder
 
 func (d *payloads) Event(ev sse.Event) {
@@ -456,9 +458,8 @@ func (d *payloads) Take(p []byte) int {
 
 func (d *payloads) Comment() { d.state.Keepalives++ }
 
-// Stray takes an error that a server or a gateway wrote into the stream without
-// framing it, on one line or on several. Some SDKs overlook it; the cause of what
-// follows is in it.
+// Stray reads an error that a server or a gateway wrote into the stream without framing,
+// on one line or on several. Some SDKs ignore it, but it is the cause of what follows.
 func (d *payloads) Stray(line []byte, first bool) {
 	if first || d.doc == nil {
 		(*bodyDecoder)(d).strayed()
@@ -474,8 +475,8 @@ func (d *payloads) Stray(line []byte, first bool) {
 	}
 }
 
-// strayed reads the object that stood between the events. One that is no error is
-// nothing to readers of events, but a client may read it.
+// strayed reads the object between the events. Readers of events ignore one that is not
+// an error, but a client may read it.
 func (d *bodyDecoder) strayed() {
 	doc := d.doc
 	if doc == nil {

@@ -2,18 +2,18 @@ package wire
 
 import "github.com/otelllm/otelllm-go/otelllm/internal/carry"
 
-// document collects the bytes of one JSON object until it closes, so that a body
-// is read at its last byte, whether or not its reader goes on to the EOF.
+// document collects the bytes of one JSON object until it closes, so that a body is
+// decoded at its last byte, whether or not the client reads on to the EOF.
 type document struct {
 	buf      []byte
 	depth    int // of open objects and arrays
 	inString bool
-	escaped  bool // the last byte was a backslash within a string
+	escaped  bool // the last byte was a backslash inside a string
 	closed   bool
-	dropped  dropReason // why nothing of it is kept
+	dropped  dropReason // why its bytes are not kept
 }
 
-// lost is why something is not decoded.
+// dropReason is why an event or a document is not decoded.
 type dropReason uint8
 
 const (
@@ -22,9 +22,9 @@ const (
 	droppedNoMemory            // all streams together hold too much
 )
 
-// write takes the next bytes, as far as they belong to the document, and returns how
-// many these were. It is whole once closed is set; what it held is bytes, unless it
-// was lost.
+// write reads the next bytes, as far as they belong to the document, and returns their
+// number. The document is complete once closed is set; its content is bytes, unless it
+// was dropped.
 func (d *document) write(p []byte) int {
 	if d.closed {
 		return 0
@@ -34,7 +34,7 @@ func (d *document) write(p []byte) int {
 	return n
 }
 
-// keep adds to the bytes that are kept, if there is room for them.
+// keep adds p to the bytes that are kept, if there is room.
 func (d *document) keep(p []byte) {
 	switch {
 	case d.dropped != notDropped:
@@ -53,8 +53,8 @@ func (d *document) discard(why dropReason) {
 	d.dropped = why
 }
 
-// scan is how many bytes of p belong to the document. It counts brackets and
-// nothing more: whether the document is well-formed is the cursor's business.
+// scan returns how many bytes of p belong to the document. It only counts brackets:
+// whether the document is well-formed is found by the cursor.
 func (d *document) scan(p []byte) int {
 	for i := 0; i < len(p); i++ {
 		if d.inString {
@@ -90,12 +90,12 @@ func (d *document) scan(p []byte) int {
 
 func (d *document) bytes() []byte { return d.buf }
 
-// reset begins another document, in the same memory unless that is much.
+// reset begins another document. It keeps the memory unless that is large.
 func (d *document) reset() {
 	*d = document{buf: carry.Reset(d.buf)}
 }
 
-// drop lets go of the bytes.
+// drop releases the bytes.
 func (d *document) drop() {
 	if d != nil {
 		carry.Drop(d.buf)

@@ -8,19 +8,19 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 )
 
-// fault is what was read of an error object. Its slices are the payload's own.
+// fault is the part of an error object that is read. Its slices point into the payload.
 type fault struct {
 	seen      bool
 	typ, code []byte
-	reason    []byte // Google's code, where code is a status
-	quota     []byte // Google's name of a quota that is used up
-	eventID   []byte // of the Realtime API: the client's event that it is about
+	reason    []byte // Google's code; its code is a status
+	quota     []byte // Google's name of a quota that is exhausted
+	eventID   []byte // of the Realtime API: the client's event that caused it
 	status    int
 	after     time.Duration
 }
 
-// read reads the value of an `error` member: an object, or a text that says
-// nothing fit to be recorded. null, "" and {} are no error.
+// read reads the value of an `error` member: an object, or a text, which may not be
+// recorded. null, "" and {} are not an error.
 func (f *fault) read(c *cursor) {
 	if c.peek() != '{' {
 		f.seen = c.filled() || f.seen
@@ -41,7 +41,7 @@ func (f *fault) member(c *cursor, key []byte) {
 		f.code = c.text()
 		f.setStatus(f.code)
 	case "status", "status_code", "statusCode", "http_status":
-		// A number here, a word in Google's errors (RESOURCE_EXHAUSTED).
+		// A number, or a name in Google's errors (RESOURCE_EXHAUSTED).
 		status := c.text()
 		if !f.setStatus(status) && len(f.typ) == 0 {
 			f.typ = status
@@ -77,12 +77,11 @@ func (f *fault) member(c *cursor, key []byte) {
 	}
 }
 
-// detail reads what stands beside an error: OpenRouter's metadata, or one of
-// Google's details, of which RetryInfo says when to come back and ErrorInfo what
-// the status means.
+// detail reads additional data of an error: OpenRouter's metadata, or one of Google's
+// details, of which RetryInfo has the delay and ErrorInfo the meaning of the status.
 func (f *fault) detail(c *cursor) {
 	if c.peek() != '{' {
-		c.skip() // words about the error are no content
+		c.skip() // a text about the error is not content
 		return
 	}
 	for key, ok := c.object(); ok; key, ok = c.key() {
@@ -106,7 +105,7 @@ func (f *fault) detail(c *cursor) {
 }
 
 // violation reads one violation of Google's QuotaFailure. Only the name of the quota
-// tells one that is used up for the day (…PerDay…) from a limit of a minute: the
+// distinguishes one that is exhausted for the day (…PerDay…) from a limit per minute: the
 // status and the reason of both are the same.
 // https://ai.google.dev/gemini-api/docs/rate-limits
 func (f *fault) violation(c *cursor) {
@@ -121,7 +120,7 @@ func (f *fault) violation(c *cursor) {
 	}
 }
 
-// setStatus takes b when it is an HTTP status of a failure.
+// setStatus sets the status if b is the HTTP status of a failure.
 func (f *fault) setStatus(b []byte) bool {
 	if len(b) != 3 || b[0] != '4' && b[0] != '5' {
 		return false
@@ -140,8 +139,8 @@ func (f *fault) setAfter(b []byte, unit time.Duration) {
 	}
 }
 
-// setReset takes a moment, in seconds since 1970, unless it is known how long it is
-// until then.
+// setReset sets the delay to the time until b, in seconds since 1970, unless a delay is
+// known.
 func (f *fault) setReset(b []byte) {
 	at, err := strconv.ParseFloat(string(b), 64)
 	if err != nil || f.after > 0 {
@@ -158,7 +157,7 @@ func (f *fault) asError() *Error {
 	return &Error{Type: bounded(f.typ), Code: bounded(f.named()), Status: f.status, RetryAfter: f.after}
 }
 
-// named is the code, or the word for it where the code is but a status.
+// named returns the code, or its name if the code is only a status.
 func (f *fault) named() []byte {
 	if len(f.quota) > 0 {
 		return f.quota
@@ -169,7 +168,7 @@ func (f *fault) named() []byte {
 	return f.code
 }
 
-// fill adds to e what it does not say.
+// fill sets the fields of e that are empty.
 func (f *fault) fill(e *Error) {
 	if e.Type == "" {
 		e.Type = bounded(f.typ)
@@ -185,7 +184,7 @@ func (f *fault) fill(e *Error) {
 	}
 }
 
-// faultOf reads a document that may be an error in any of the providers' shapes:
+// faultOf reads a document that may be an error in the form of any provider:
 //
 //	{"error":{"type","code",…}}                  OpenAI, Azure
 //	{"type":"error","error":{"type"}}            Anthropic
@@ -195,7 +194,8 @@ func (f *fault) fill(e *Error) {
 //	{"__type":"ThrottlingException","message"}   AWS
 //	{"error":"text"}                             Ollama, others
 //
-// ok says that the document was well-formed. What a cut one said is there as well.
+// ok: the document is well-formed. Of a document that was cut, the readable part is
+// returned.
 func faultOf(data []byte) (f fault, ok bool) {
 	c := cursor{b: data}
 	var nested, flat fault
@@ -213,7 +213,7 @@ func faultOf(data []byte) (f fault, ok bool) {
 			}
 		case "__type":
 			if typ := c.str(); len(flat.typ) == 0 {
-				// It may have the namespace of the service before it.
+				// It may be preceded by the namespace of the service.
 				flat.typ = shapeName(typ)
 			}
 		default:
@@ -232,8 +232,8 @@ func faultOf(data []byte) (f fault, ok bool) {
 	return nested, c.end()
 }
 
-// shapeName is the name of an AWS error without the namespace of the service before
-// it and the address behind it: com.amazon.coral.service#ThrottlingException,
+// shapeName returns the name of an AWS error without the namespace before it and the
+// address after it: com.amazon.coral.service#ThrottlingException,
 // ThrottlingException:http://internal.amazon.com/coral/com.amazon.bedrock/.
 // https://smithy.io/2.0/aws/protocols/aws-restjson1-protocol.html#operation-error-serialization
 func shapeName(name []byte) []byte {
@@ -241,10 +241,10 @@ func shapeName(name []byte) []byte {
 	return name[bytes.LastIndexByte(name, '#')+1:]
 }
 
-// CompleteError adds to what the body of an HTTP error response said (ReadError) what
-// its headers say: AWS has the name of an exception in x-amzn-errortype alone. Only a
-// name that is known is taken: no header but the ids of requests is recorded as it
-// is. header is http.Header.Get or its like.
+// CompleteError adds to the error of an HTTP response body (ReadError) what its headers
+// contain: AWS has the name of an exception only in x-amzn-errortype. Only known names
+// are used: no header except request ids is recorded as it is. header is http.Header.Get
+// or a similar function.
 func CompleteError(e Error, header func(name string) string) Error {
 	if e.Type == "" {
 		if name := bounded(shapeName([]byte(header("x-amzn-errortype")))); classify.KnownProviderCode(name) {
@@ -254,24 +254,24 @@ func CompleteError(e Error, header func(name string) string) Error {
 	return e
 }
 
-// readError is ReadError for every protocol: the shapes of errors are shared.
+// readError is ReadError for every protocol: they share the forms of errors.
 func readError(body []byte) Error {
 	f, _ := faultOf(bytes.TrimPrefix(body, []byte(byteOrderMark)))
-	// Under an error status a flat object is an error without saying so: gateways
-	// answer {"code":…,"message":…} and {"statusCode":…,"message":…}.
+	// Under an error status every flat object is an error: gateways answer
+	// {"code":…,"message":…} and {"statusCode":…,"message":…}.
 	return *f.asError()
 }
 
 const (
-	// maxAfter bounds a delay that a provider asks for.
+	// maxAfter bounds the delay that a provider asks for.
 	maxAfter = 24 * time.Hour
-	// maxMessage is how much of a message is searched for a delay.
+	// maxMessage bounds the part of a message that is searched for a delay, in bytes.
 	maxMessage = 4 << 10
 )
 
-// hintedDelay finds the delay that a rate limit's message asks for: "Please try
-// again in 1m3.5s.", "Please retry after 20 seconds." It has no other field, and
-// an error inside a stream has no headers. 0: none.
+// hintedDelay returns the delay that the message of a rate limit asks for: "Please try
+// again in 1m3.5s.", "Please retry after 20 seconds." There is no other field for it, and
+// an error inside a stream has no headers. 0: no delay was found.
 func hintedDelay(message []byte) time.Duration {
 	message = message[:min(len(message), maxMessage)]
 	for _, words := range [...]string{"ry again in ", "etry after ", "etry in "} {
@@ -282,7 +282,7 @@ func hintedDelay(message []byte) time.Duration {
 	return 0
 }
 
-// readDelay reads durations in a row: 6m0s, 20ms, 1.5 seconds.
+// readDelay reads a sequence of durations: 6m0s, 20ms, 1.5 seconds.
 func readDelay(b []byte) time.Duration {
 	var sum time.Duration
 	for {
@@ -309,7 +309,7 @@ func readDelay(b []byte) time.Duration {
 	}
 }
 
-// delay is n units, within 0 and maxAfter.
+// delay returns n units, bounded to 0 and maxAfter.
 func delay(n float64, unit time.Duration) time.Duration {
 	ns := n * float64(unit)
 	switch {

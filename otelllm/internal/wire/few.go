@@ -1,6 +1,6 @@
 package wire
 
-// few is a list that mostly has one element, for which it needs no memory of its own.
+// few is a list that mostly has one element, for which it needs no allocation.
 type few[T any] struct {
 	first T
 	more  []T
@@ -17,7 +17,7 @@ func (f *few[T]) add(v T) {
 	f.n++
 }
 
-// at is the element at i, which is less than n.
+// at returns element i, which must be less than n.
 func (f *few[T]) at(i int) *T {
 	if i == 0 {
 		return &f.first

@@ -8,26 +8,26 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// gemini is Google's generateContent and streamGenerateContent, of the Gemini API
-// and of Vertex AI. It has no terminal event: a response is complete when every
-// candidate that was seen has a finishReason, or when promptFeedback says that the
-// prompt was blocked. The stream is SSE (alt=sse), else one JSON array.
+// gemini is Google's generateContent and streamGenerateContent, of the Gemini API and of
+// Vertex AI. It has no terminal event: a response is complete when every candidate that
+// was received has a finishReason, or when promptFeedback reports that the prompt was
+// blocked. The stream is SSE (alt=sse) or one JSON array.
 // https://ai.google.dev/api/generate-content
 type gemini struct {
-	// What the path of the request says, which the body does not: empty when the
-	// protocol was named and not recognised.
+	// Data of the request's path that the body lacks. It is empty if the protocol was
+	// found by its name and not by the path.
 	model    string
 	stream   bool
-	fromPath bool   // the path said these
-	host     string // the gen_ai.provider.name that the path tells
+	fromPath bool   // model and stream are from the path
+	host     string // the gen_ai.provider.name that the path shows
 }
 
 func (gemini) Name() string       { return "gemini" }
 func (g gemini) Provider() string { return cmp.Or(g.host, "gcp.gemini") }
 func (gemini) Operation() string  { return "generate_content" }
 
-// HasLastWord reports whether a response of p has a terminal event. Where it has none,
-// nothing need follow what completes it.
+// HasLastWord reports whether responses of p have a terminal event. If not, nothing has to
+// follow the event that completes a response.
 func HasLastWord(p Protocol) bool {
 	_, silent := p.(gemini)
 	return !silent
@@ -37,8 +37,7 @@ var geminiDecoders decoders[geminiReader, *geminiReader]
 
 func (gemini) NewDecoder(ct string) Decoder { return geminiDecoders.get(ct, formArray) }
 
-// ReadError reads an error, which is an object in an array where the answer would
-// have been an array.
+// ReadError reads an error. It is inside an array if the answer would have been an array.
 func (gemini) ReadError(_ int, b []byte) Error {
 	b = bytes.TrimLeft(bytes.TrimPrefix(b, []byte(byteOrderMark)), " \t\r\n[")
 	return readError(b)
@@ -50,13 +49,13 @@ func (g gemini) ReadRequest(b []byte) (Request, error) {
 	if g.fromPath {
 		req.Stream, req.StreamUnknown = g.stream, false
 	}
-	// Under a path of its own a gateway may have the model elsewhere.
+	// A gateway that uses another path may have the model elsewhere.
 	req.IsCall = contents
 	return req, err
 }
 
-// geminiAt reads …/models/{model}:streamGenerateContent and …:generateContent, and
-// those of Code Assist, …/v1internal:streamGenerateContent, which name no model.
+// geminiAt matches …/models/{model}:streamGenerateContent and …:generateContent, and those
+// of Code Assist, …/v1internal:streamGenerateContent, which name no model.
 func geminiAt(path string) (p Protocol, sure bool) {
 	colon := strings.LastIndexByte(path, ':')
 	if colon < 0 {
@@ -77,16 +76,16 @@ func geminiAt(path string) (p Protocol, sure bool) {
 	return g, true
 }
 
-// geminiReader follows one response.
+// geminiReader reads one response.
 type geminiReader struct {
 	t          tally
 	candidates openSet[int, geminiCandidate]
-	unfinished int // candidates
+	unfinished int // number of candidates that have not finished
 }
 
 type geminiCandidate struct {
 	finished bool
-	open     bool // call is one whose input will continue
+	open     bool // the input of call will continue
 	call     call
 }
 
@@ -98,7 +97,7 @@ func (r *geminiReader) reset() {
 
 func (r *geminiReader) event(_, data []byte) verdict { return r.document(data) }
 
-// document reads a whole answer, which is as a chunk is.
+// document reads a whole answer, which has the form of a chunk.
 func (r *geminiReader) document(data []byte) verdict {
 	ch := geminiChunk{usage: unknownGeminiUsage}
 	if v := r.read(data, &ch); v != progress {
@@ -119,7 +118,7 @@ func (r *geminiReader) add(d *contentDelta) {
 	r.updateComplete()
 }
 
-// done takes the end of the array, or a [DONE] from a gateway.
+// done handles the end of the array, or a [DONE] from a gateway.
 func (r *geminiReader) done() {
 	if r.t.Terminal {
 		return
@@ -130,7 +129,7 @@ func (r *geminiReader) done() {
 	}
 }
 
-// apply makes the chunk part of the state.
+// apply changes the state by the chunk.
 func (r *geminiReader) apply(ch *geminiChunk) verdict {
 	if !r.t.Terminal {
 		r.t.identify(ch.id, ch.model)
@@ -149,7 +148,7 @@ func (r *geminiReader) apply(ch *geminiChunk) verdict {
 		r.updateComplete()
 	}
 	if len(ch.blocked) > 0 && !r.t.Complete && !r.t.Terminal {
-		r.t.finishAs(finishReason(blockReason(ch.blocked))) // whatever it is, nothing of an answer comes
+		r.t.finishAs(finishReason(blockReason(ch.blocked))) // for any reason: there will be no answer
 		r.t.Complete, r.t.Phase = true, semconv.PhaseStreamEnd
 	}
 	if ch.fault.seen {
@@ -158,8 +157,8 @@ func (r *geminiReader) apply(ch *geminiChunk) verdict {
 	return progress
 }
 
-// blockReason is the finish reason of a prompt that was blocked. Gemini's words are
-// those of its finish reasons but for these two, which by themselves say nothing.
+// blockReason returns the finish reason of a prompt that was blocked. Gemini's reasons are
+// also finish reasons, except these, which have no meaning without the context.
 func blockReason(reason []byte) []byte {
 	switch string(reason) {
 	case "OTHER", "BLOCKED_REASON_UNSPECIFIED", "BLOCK_REASON_UNSPECIFIED":
@@ -169,7 +168,7 @@ func blockReason(reason []byte) []byte {
 	}
 }
 
-// applyCandidate takes what a candidate says, whose parts begin at part.
+// applyCandidate changes the state by a candidate. Its parts begin at index part.
 func (r *geminiReader) applyCandidate(ch *geminiChunk, d *geminiDelta, part int) {
 	known := r.candidateOf(d.index)
 	for i := range d.parts {
@@ -184,7 +183,7 @@ func (r *geminiReader) applyCandidate(ch *geminiChunk, d *geminiDelta, part int)
 		r.t.finish(d.finish)
 	}
 	if known.open && !cutsInput(d.finish) {
-		r.t.handOver(&known.call) // Vertex may leave out the end of the last call
+		r.t.handOver(&known.call) // Vertex may omit the end of the last call
 	}
 	known.open = false
 	if isFailure(d.finish) && !ch.fault.seen && !r.t.Terminal {
@@ -203,9 +202,9 @@ func (r *geminiReader) part(known *geminiCandidate, p *geminiPart) {
 	}
 }
 
-// callPart takes a function call. It comes whole, and is the application's with
-// that. On Vertex it may come in pieces: the first has the name, and each but the
-// last says that it will continue.
+// callPart reads a function call. Mostly it is whole, so that the application has it. On
+// Vertex it may be split: the first part has the name, and every part but the last has
+// willContinue.
 func (r *geminiReader) callPart(known *geminiCandidate, p *geminiPart) {
 	var c call
 	switch {
@@ -214,7 +213,7 @@ func (r *geminiReader) callPart(known *geminiCandidate, p *geminiPart) {
 		r.t.fillIn(c, p.id, nil)
 		r.t.enter(semconv.PhaseToolInput)
 	case len(p.name) == 0 && len(p.id) == 0:
-		return // a piece of a call that was not seen to begin
+		return // a part of a call whose beginning was not received
 	default:
 		c = r.t.start(p.id, p.name)
 	}
@@ -230,7 +229,7 @@ func (r *geminiReader) callPart(known *geminiCandidate, p *geminiPart) {
 	}
 }
 
-// judge looks whether the response is complete.
+// updateComplete sets whether the response is complete.
 func (r *geminiReader) updateComplete() {
 	if r.t.Terminal {
 		return
@@ -245,8 +244,8 @@ func (r *geminiReader) updateComplete() {
 	}
 }
 
-// candidateOf is the candidate of this index; nil beyond the bound of what is
-// remembered.
+// candidateOf returns the candidate of this index; nil beyond the bound of candidates that
+// are remembered.
 func (r *geminiReader) candidateOf(index int) *geminiCandidate {
 	if known := r.candidates.find(index); known != nil {
 		return known

@@ -1,6 +1,6 @@
 package wire
 
-// geminiChunk is what one payload says. Its slices are the payload's own.
+// geminiChunk is the parsed form of one payload. Its slices point into the payload.
 type geminiChunk struct {
 	id, model  []byte
 	candidates few[geminiDelta]
@@ -8,22 +8,22 @@ type geminiChunk struct {
 	blocked    []byte
 	usage      geminiUsage
 	fault      fault
-	answer     bool // it has candidates, or says why there are none
-	unread     bool // a member that is not known says something
+	answer     bool // it has candidates, or the reason why there are none
+	unread     bool // an unknown member contains text
 }
 
-// geminiDelta is the part of a chunk that is about one candidate.
+// geminiDelta is the part of a chunk that belongs to one candidate.
 type geminiDelta struct {
 	index  int
 	finish []byte
-	parts  int // how many of the chunk's parts are its
+	parts  int // how many of the chunk's parts belong to it
 }
 
 type geminiPart struct {
 	kind      geminiKind
-	filled    bool // of a text: there is some
+	filled    bool // of a text: it is not empty
 	thought   bool
-	continues bool // of a call: its input goes on in the next part
+	continues bool // of a call: its input continues in the next part
 	id, name  []byte
 }
 
@@ -42,7 +42,7 @@ const (
 	geminiServerTool
 )
 
-// geminiUsage are Google's counts by the names below; -1 where nothing was said.
+// geminiUsage are Google's counts, indexed by the constants below. -1: not reported.
 type geminiUsage [5]int
 
 const (
@@ -55,8 +55,8 @@ const (
 
 var unknownGeminiUsage = geminiUsage{-1, -1, -1, -1, -1}
 
-// counts are the counts as the GenAI conventions have them: the input with what a
-// provider's tool added to it, the output with its reasoning.
+// counts returns the counts as the GenAI conventions define them: the input includes what
+// a provider-executed tool added, the output includes the reasoning.
 func (u *geminiUsage) counts() Usage {
 	return Usage{
 		Input:         sum(u[geminiPrompt], u[geminiToolPrompt]),
@@ -75,8 +75,8 @@ func sum(a, b int) int {
 	return a + b
 }
 
-// content returns what the chunk says if that is nothing but a delta of one candidate,
-// and counts.
+// content returns the delta that the chunk is, if it is nothing but a delta of one
+// candidate and token counts.
 func (ch *geminiChunk) content() (d contentDelta, ok bool) {
 	if ch.candidates.n != 1 || ch.parts.n != 1 || len(ch.blocked) > 0 || ch.fault.seen {
 		return d, false
@@ -100,8 +100,8 @@ func (r *geminiReader) read(data []byte, ch *geminiChunk) verdict {
 	if v != progress {
 		return v
 	}
-	// One without candidates says something beside the answer, or has the answer where
-	// the place is not known.
+	// A chunk without candidates either is not part of the answer, or has the answer in
+	// an unknown place.
 	r.t.Unread = r.t.Unread || c.unread || ch.unread && !ch.answer && !ch.fault.seen
 	return v
 }
@@ -190,7 +190,7 @@ func (ch *geminiChunk) readPart(c *cursor, d *geminiDelta) {
 			p.filled = c.filled() || p.filled
 		case "thought":
 			p.thought = c.boolean()
-		case "inlineData", "fileData": // a picture, speech: output like a text
+		case "inlineData", "fileData": // an image or audio: output like text
 			if c.nonEmpty() {
 				p.kind, p.filled = geminiText, true
 			}
@@ -236,7 +236,7 @@ func (p *geminiPart) readCall(c *cursor) {
 	}
 }
 
-// readPartialArg reads a piece of an argument, of which nothing counts.
+// readPartialArg skips a part of an argument.
 func readPartialArg(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {

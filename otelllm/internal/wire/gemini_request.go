@@ -1,25 +1,25 @@
 package wire
 
-// geminiRequest is what a request to generate content says.
+// geminiRequest is what a request to generate content contains.
 type geminiRequest struct {
 	Request
 
 	history  geminiHistory
-	contents bool // it has some
+	contents bool // it has contents
 	cached   bool // part of it is on the server
 }
 
-// readGeminiRequest reads a request to generate content. Its fields come as the
-// REST reference writes them or, as protocol buffers allow, in snake case. The ids
-// of calls are optional: unless every call and every output has one, what the
-// history holds was not observed, and HistoryCalls is nil. contents: it has some.
+// readGeminiRequest reads a request to generate content. Its fields are named as in the
+// REST reference or, as protocol buffers allow, in snake case. The ids of calls are
+// optional: unless every call and every output has one, the history was not observed, and
+// HistoryCalls is nil. contents: it has contents.
 func readGeminiRequest(body []byte) (req Request, contents bool, err error) {
 	r := geminiRequest{Request: Request{ProviderTools: []string{}, StreamUnknown: true}}
 	c := cursor{b: body}
 	isObject := c.peek() == '{'
 	r.read(&c, false)
 	if r.cached {
-		r.ProviderTools = nil // what is cached may offer more than the request
+		r.ProviderTools = nil // the cached content may offer more tools than the request
 	}
 	r.HistoryOutputs = r.history.outputs.safe()
 	if !r.history.elsewhere {
@@ -35,7 +35,7 @@ func (r *geminiRequest) read(c *cursor, wrapped bool) {
 		switch string(key) {
 		case "model":
 			r.Model = safeModel(c.str())
-		case "stream": // of gateways: Google has it in the path
+		case "stream": // from gateways: Google has it in the path
 			r.Stream, r.StreamUnknown = readStream(c)
 		case "contents":
 			r.contents = c.peek() == '{' || c.peek() == '['
@@ -65,7 +65,7 @@ func (r *geminiRequest) read(c *cursor, wrapped bool) {
 	}
 }
 
-// geminiHistory is what the contents of a request hold.
+// geminiHistory is the history in the contents of a request.
 type geminiHistory struct {
 	calls, outputs newestIDs
 	elsewhere      bool // something has no id, or is on the server
@@ -117,8 +117,8 @@ func (h *geminiHistory) add(c *cursor, to *newestIDs) {
 	h.elsewhere = h.elsewhere || len(id) == 0
 }
 
-// readGeminiTool adds the provider-executed tools of one entry, each of which is a
-// member of it. One that is not known is taken for the provider's: it may have effects.
+// readGeminiTool adds the provider-executed tools of one entry, each of which is a member
+// of it. An unknown tool is assumed to be executed by the provider: it may have effects.
 func readGeminiTool(c *cursor, tools []string) []string {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		name := snake(key)
@@ -138,7 +138,7 @@ func readGeminiTool(c *cursor, tools []string) []string {
 	return tools
 }
 
-// snake is a field's name in snake case: googleSearch is google_search.
+// snake returns a field's name in snake case: googleSearch becomes google_search.
 func snake(name []byte) []byte {
 	name = name[:min(len(name), maxSafeName+1)]
 	out := make([]byte, 0, len(name)+4)

@@ -1,8 +1,7 @@
 package wire
 
-// cursor walks over one JSON document and keeps nothing of it. It accepts what
-// encoding/json accepts, byte for byte, so that "malformed" means what the SDK
-// above would say.
+// cursor reads one JSON document and keeps nothing of it. It accepts exactly what
+// encoding/json accepts, so that "malformed" means what an SDK would report.
 //
 // The caller consumes each value exactly once: by one of the readers of scalars, by
 // skip, or by a loop over its members:
@@ -10,26 +9,26 @@ package wire
 //	for key, ok := c.object(); ok; key, ok = c.key() { … }
 //	for ok := c.array(); ok; ok = c.element() { … }
 //
-// A value of another type than asked for is skipped and reads as absent or empty. Where
-// content can be it makes the document doubtful if it says something: see filled, object
-// and array.
-// Once the document has proved malformed, bad is set, every loop ends and every
+// A value of another type than asked for is skipped and reads as absent or empty. If it
+// contains text in a place where content can be, it sets unread: see filled, object and
+// array.
+// Once the document is found to be malformed, bad is set, every loop ends and every
 // reader returns nothing, so that callers check once, at the end.
 type cursor struct {
 	b     []byte
 	i     int
 	depth int
-	fresh bool // the object or array was opened just now: no comma is due
+	fresh bool // the object or array was just opened: no comma is expected
 	bad   bool
-	badAt int // where it proved malformed
+	badAt int // the offset where it is malformed
 
-	values *values // records which values may differ in payloads that mean the same; or nil
+	values *values // records which values may differ in payloads of the same meaning; or nil
 
 	misnamed bool // a member has a known name in another case
-	unread   bool // what is not known says something where content can be: a member, or a value of another type
+	unread   bool // an unknown member, or a value of another type, contains text where content can be
 }
 
-// maxDepth is encoding/json's own limit of nesting.
+// maxDepth is the limit of nesting of encoding/json.
 const maxDepth = 10000
 
 func (c *cursor) fail() {
@@ -39,7 +38,7 @@ func (c *cursor) fail() {
 	c.i = len(c.b)
 }
 
-// peek is the first byte of the next token, 0 at the end.
+// peek returns the first byte of the next token, 0 at the end.
 func (c *cursor) peek() byte {
 	for c.i < len(c.b) {
 		b := c.b[c.i]
@@ -60,8 +59,8 @@ func (c *cursor) end() bool {
 	return c.peek() == 0 && !c.bad && c.i == len(c.b)
 }
 
-// object enters an object and goes to its first member. On false there was none,
-// and the value is consumed.
+// object enters an object and goes to its first member. false: there is no member, and the
+// value is consumed.
 func (c *cursor) object() ([]byte, bool) {
 	if !c.open('{') {
 		return nil, false
@@ -69,13 +68,13 @@ func (c *cursor) object() ([]byte, bool) {
 	return c.key()
 }
 
-// array enters an array and goes to its first element. On false there was none,
-// and the value is consumed.
+// array enters an array and goes to its first element. false: there is no element, and the
+// value is consumed.
 func (c *cursor) array() bool {
 	return c.open('[') && c.element()
 }
 
-// open enters a container; on false there was another value, and it is consumed.
+// open enters a container. false: there is another value, and it is consumed.
 func (c *cursor) open(bracket byte) bool {
 	if c.peek() != bracket {
 		c.skipOther()
@@ -111,7 +110,7 @@ func (c *cursor) next(bracket byte) bool {
 	}
 }
 
-// missing marks the document as malformed: a token that was due is not there.
+// missing marks the document as malformed: an expected token is missing.
 func (c *cursor) missing() bool {
 	c.fail()
 	return false
@@ -122,11 +121,11 @@ func (c *cursor) element() bool {
 	return c.next(']')
 }
 
-// key goes to the next member of an object and returns its name, which is valid
-// until the document is; false at its end.
+// key goes to the next member of an object and returns its name, which is valid as long
+// as the document; false at its end.
 func (c *cursor) key() ([]byte, bool) {
-	// Nearly every name is short and plain and has no white space around it. Few take
-	// more than two looks at eight bytes.
+	// Nearly every name is short, has no escapes and no white space around it: one or two
+	// steps of eight bytes find its end.
 	b, i := c.b, c.i
 	if i < len(b) && b[i] == ',' && !c.fresh {
 		i++
@@ -163,8 +162,8 @@ func (c *cursor) name() (name []byte, escaped, ok bool) {
 	return name, escaped, true
 }
 
-// str reads a string; nil for any other value. The bytes are the document's own
-// unless the string holds escapes.
+// str reads a string; nil for any other value. The bytes are the document's own unless
+// the string has escapes.
 func (c *cursor) str() []byte {
 	if c.peek() != '"' {
 		c.skip()
@@ -177,7 +176,8 @@ func (c *cursor) str() []byte {
 	return s
 }
 
-// filled reads a value and reports whether it is a string with something in it.
+// filled consumes a value and reports whether it is a string that is not empty. The
+// caller must not read the string otherwise: see fastPath.
 func (c *cursor) filled() bool {
 	if c.peek() != '"' {
 		c.skipOther()
@@ -191,7 +191,7 @@ func (c *cursor) filled() bool {
 	return true
 }
 
-// boolean reads a value and reports whether it is true.
+// boolean consumes a value and reports whether it is true.
 func (c *cursor) boolean() bool {
 	is := c.peek() == 't'
 	c.skip()
@@ -236,8 +236,8 @@ func (c *cursor) text() []byte {
 	return c.number()
 }
 
-// something consumes a value and reports whether it holds anything: not null, not
-// false, not an empty string, object or array.
+// nonEmpty consumes a value and reports whether it is anything but null, false, or an
+// empty string, object or array.
 func (c *cursor) nonEmpty() bool {
 	switch b := c.peek(); b {
 	case '"':
@@ -293,7 +293,7 @@ func (c *cursor) literal(word string) {
 
 // skipNumber consumes -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?
 func (c *cursor) skipNumber() {
-	// Nearly every number is one of digits alone, and a member or an element.
+	// Nearly every number has only digits, and is a member or an element.
 	end := endOfDigits(c.b, c.i)
 	if end > c.i && end < len(c.b) && (c.b[end] == ',' || c.b[end] == '}' || c.b[end] == ']') {
 		c.i = end
@@ -339,8 +339,8 @@ func (c *cursor) digits() bool {
 	return c.i > start
 }
 
-// room reports whether one more element of a list is read, after n: of a payload with
-// more than any answer has, not everything is known.
+// room reports whether one more element of a list may be kept, after n. If not, a part of
+// the payload is unread.
 func (c *cursor) room(n int) bool {
 	c.unread = c.unread || n >= maxListed
 	return n < maxListed

@@ -2,14 +2,13 @@ package wire
 
 import "slices"
 
-// Members are matched by their exact names, as the providers write them. Go's
-// encoding/json does not look at the case of letters, so a client that uses it finds
-// content under "Content" as well. Only a gateway writes such names that has
-// something wrong: a payload with one is written anew under the right names, and read
-// again.
+// Members are matched by their exact names, as the providers write them. encoding/json
+// ignores the case of letters, so a client that uses it also finds content under
+// "Content". Only a faulty gateway writes such names: a payload with one is rewritten
+// with the right names, and read again.
 
-// memberNames are the members that the readers know by name, by what they are in lower
-// case. No two protocols write one of them in different ways.
+// memberNames maps the names of the members that the readers know from lower case to
+// their exact form. No two protocols differ in the case of one of them.
 var memberNames = func() map[string]string {
 	names := map[string]string{}
 	for _, name := range [...]string{
@@ -42,8 +41,8 @@ func lowered(dst, name []byte) []byte {
 	return dst
 }
 
-// memberName is the name that encoding/json would take name for; "" where it is no
-// other than name itself, or not known.
+// memberName returns the known name that encoding/json would match with name; "" if that
+// is name itself, or if no known name matches.
 func memberName(name []byte) string {
 	if len(name) > maxMemberName {
 		return ""
@@ -56,7 +55,7 @@ func memberName(name []byte) string {
 	return known
 }
 
-// canonical is a well-formed document with the members under their right names.
+// canonical returns a well-formed document with the exact names of the members.
 func canonical(data []byte) []byte {
 	c := cursor{b: data}
 	out := make([]byte, 0, len(data)+len(data)/8)
@@ -73,7 +72,7 @@ func canonical(data []byte) []byte {
 			if !ok {
 				return append(out, data[from:]...)
 			}
-			// A string that a colon follows is a name: a value is followed by none.
+			// A string before a colon is a name.
 			if c.peek() != ':' {
 				continue
 			}
@@ -91,28 +90,29 @@ func canonical(data []byte) []byte {
 	}
 }
 
-// unknown consumes the value of a member whose name is not known, where nothing can be
-// that counts.
+// skipUnknown consumes the value of an unknown member in a place where no content can be.
 func (c *cursor) skipUnknown(name []byte) {
 	c.misnamed = c.misnamed || memberName(name) != ""
 	c.skip()
 }
 
-// doubt consumes the value of a member whose name is not known, where content can be.
+// skipUnread consumes the value of an unknown member in a place where content can be. If
+// it contains text, the document is unread.
 func (c *cursor) skipUnread(name []byte) { c.unread = c.checkUnread(name) || c.unread }
 
-// other consumes a value of another type than the one that is due, where content can be.
+// skipOther consumes a value of another type than expected in a place where content can
+// be. If it contains text, the document is unread.
 func (c *cursor) skipOther() { c.unread = c.hasText() || c.unread }
 
-// suspect is doubt where it hangs on what is around the member. It reports whether it
-// says something.
+// checkUnread consumes the value of an unknown member and reports whether it contains
+// text. Whether that is unread content depends on what else the caller reads.
 func (c *cursor) checkUnread(name []byte) bool {
 	c.misnamed = c.misnamed || memberName(name) != ""
 	return c.hasText()
 }
 
-// wordy consumes a value and reports whether there is a string in it, anywhere, with
-// something in it. A number or a flag is no content.
+// hasText consumes a value and reports whether it contains a string that is not empty, at
+// any depth. Numbers and booleans are not content.
 func (c *cursor) hasText() bool {
 	switch b := c.peek(); b {
 	case '"':
@@ -136,7 +136,7 @@ func (c *cursor) hasText() bool {
 	}
 }
 
-// verdict is what was made of a document that c has walked through.
+// verdict returns the verdict on a document that c has read to its end.
 func (c *cursor) verdict() verdict {
 	switch {
 	case !c.end():
@@ -148,8 +148,8 @@ func (c *cursor) verdict() verdict {
 	}
 }
 
-// wordyBut reports whether a well-formed object has a string in it, anywhere but under
-// these members.
+// hasTextBeside reports whether a well-formed object contains a string that is not empty,
+// outside of these members.
 func hasTextBeside(data []byte, but []string) bool {
 	found := false
 	c := cursor{b: data}

@@ -6,17 +6,17 @@ import (
 )
 
 // skipNested consumes the object or array whose bracket is the next byte. Most of a
-// response says nothing here, and goes by in one loop that keeps its place in
-// registers: by the steps of the cursor it takes a quarter longer.
+// response is skipped, and this single loop keeps its state in registers: with the
+// methods of the cursor it takes a quarter longer.
 func (c *cursor) skipNested() {
-	const most = 64 // containers, a bit of kinds each
+	const most = 64 // containers, one bit of kinds each
 	var (
 		b, i  = c.b, c.i
-		kinds uint64 // the containers that are open, the innermost in the lowest bit: 1 for an object
-		open  int    // how many these are
+		kinds uint64 // kinds of the open containers, the innermost in the lowest bit: 1 for an object
+		open  int    // number of open containers
 	)
 	for {
-		// A value is due.
+		// A value is expected.
 		if i < len(b) && b[i] <= ' ' {
 			i = skipSpace(b, i)
 		}
@@ -60,7 +60,7 @@ func (c *cursor) skipNested() {
 			c.failAt(start)
 			return
 		}
-		// A value has ended, and perhaps the containers that it is the last of.
+		// A value has ended, and perhaps the containers that it is the last value of.
 		for {
 			if open == 0 {
 				c.i, c.fresh = i, false
@@ -99,7 +99,7 @@ func (c *cursor) failAt(i int) {
 	c.fail()
 }
 
-// byteAt is the byte at i, 0 at the end.
+// byteAt returns the byte at i, 0 at the end.
 func byteAt(b []byte, i int) byte {
 	if i < len(b) {
 		return b[i]
@@ -107,7 +107,7 @@ func byteAt(b []byte, i int) byte {
 	return 0
 }
 
-// skipSpace is the place of the first byte at or after i that is no white space.
+// skipSpace returns the offset of the first byte at or after i that is not white space.
 func skipSpace(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\r' || b[i] == '\t') {
 		i++
@@ -115,7 +115,7 @@ func skipSpace(b []byte, i int) int {
 	return i
 }
 
-// endOfName is the end of the member's name at i and its colon, or 0.
+// endOfName returns the end of the member's name at i with its colon, or 0.
 func endOfName(b []byte, i int) int {
 	if byteAt(b, i) != '"' {
 		return 0
@@ -132,10 +132,10 @@ func endOfName(b []byte, i int) int {
 	return 0
 }
 
-// endOfQuoted is the end of the string whose opening quote is at i, its closing
-// quote included; 0 if it has none or is not well-formed. It is the loop of
-// [cursor.pass] once more, which has to report escapes: with one loop for both,
-// short streams take 2 to 4 % longer to decode.
+// endOfQuoted returns the end of the string whose opening quote is at i, including its
+// closing quote; 0 if it has none or is not well-formed. It repeats the loop of
+// [cursor.pass], which has to report escapes: with one loop for both, short streams take
+// 2 to 4 % longer to decode.
 func endOfQuoted(b []byte, i int) int {
 	for i++; ; {
 		if i+8 <= len(b) {
@@ -163,7 +163,7 @@ func endOfQuoted(b []byte, i int) int {
 	}
 }
 
-// endOfScalar is the end of the number or the word at i, or 0.
+// endOfScalar returns the end of the number or literal at i, or 0.
 func endOfScalar(b []byte, i int) int {
 	switch byteAt(b, i) {
 	case 't':

@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// rawString reads a string, whose opening quote is the next byte, as it is written.
+// rawString reads a string, whose opening quote is the next byte, with its escapes.
 func (c *cursor) rawString() (s []byte, escaped, ok bool) {
 	start := c.i + 1
 	if escaped, ok = c.pass(); !ok {
@@ -54,9 +54,9 @@ func (c *cursor) pass() (escaped, ok bool) {
 	}
 }
 
-// special marks quotes, backslashes and control characters among the eight bytes
-// of w, each by the highest bit of its byte. Only the lowest mark is to be trusted:
-// false ones stand above true ones.
+// special marks quotes, backslashes and control characters among the eight bytes of w,
+// each by the highest bit of its byte. Only the lowest mark is reliable: false marks
+// occur above true ones.
 func special(w uint64) uint64 {
 	const (
 		ones  = 0x0101010101010101
@@ -67,11 +67,11 @@ func special(w uint64) uint64 {
 	return ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*' ')&^w) & highs
 }
 
-// longString is the length from which on it pays to look at more than eight bytes at a
-// time: speech and pictures are longer, words are not.
+// longString is the length in bytes from which on steps of more than eight bytes are
+// faster: audio and images are longer, words are not.
 const longString = 64
 
-// skipPlain is a place at or after i, up to which all is plain.
+// skipPlain returns an offset at or after i, before which no byte is special.
 func skipPlain(b []byte, i int) int {
 	for i+32 <= len(b) {
 		w := b[i : i+32]
@@ -84,8 +84,8 @@ func skipPlain(b []byte, i int) int {
 	return i
 }
 
-// plainEnd is the place of the first quote, backslash or control character at or
-// after i or len(b).
+// plainEnd returns the offset of the first quote, backslash or control character at or
+// after i, or len(b).
 func plainEnd(b []byte, i int) int {
 	for ; i+8 <= len(b); i += 8 {
 		if marks := special(binary.LittleEndian.Uint64(b[i : i+8])); marks != 0 {
@@ -100,7 +100,7 @@ func plainEnd(b []byte, i int) int {
 	return i
 }
 
-// escapeLen is the length of the escape sequence that b begins with, or 0.
+// escapeLen returns the length of the escape sequence that b begins with, or 0.
 func escapeLen(b []byte) int {
 	switch {
 	case len(b) >= 2 && plainEscapes[b[1]]:
@@ -112,15 +112,15 @@ func escapeLen(b []byte) int {
 	}
 }
 
-// plainEscapes are the bytes that may follow a backslash by themselves.
+// plainEscapes are the bytes that form an escape sequence with a backslash alone.
 var plainEscapes = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
 
 func isHex(c byte) bool {
 	return c-'0' < 10 || (c|0x20)-'a' < 6
 }
 
-// unescape is the text of a string as it is written between its quotes. Escapes
-// are rare in what is read here, so it may cost an allocation.
+// unescape returns the text of a string that is given as it is between its quotes. Escapes
+// are rare in the strings that are read, so it may allocate.
 func unescape(raw []byte) []byte {
 	var s string
 	quoted := make([]byte, 0, len(raw)+2)

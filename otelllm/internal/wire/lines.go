@@ -6,8 +6,8 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/carry"
 )
 
-// writeLines takes the next bytes of a stream of one JSON object a line. A line
-// that lies wholly in p is not copied.
+// writeLines reads the next bytes of a stream of JSON objects, one per line. A line that
+// lies wholly in p is not copied.
 func (d *bodyDecoder) writeLines(p []byte) {
 	for {
 		end := bytes.IndexByte(p, '\n')
@@ -28,7 +28,7 @@ func (d *bodyDecoder) writeLines(p []byte) {
 	}
 }
 
-// keepLine adds b to the line that is not finished, unless it becomes too long.
+// keepLine adds b to the unfinished line, unless that becomes too long.
 func (d *bodyDecoder) keepLine(b []byte) {
 	if d.cutLine {
 		return

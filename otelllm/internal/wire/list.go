@@ -6,22 +6,22 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// listPlace is where a decoder is in a JSON array of objects.
+// listPlace is the position of a decoder in a JSON array of objects.
 type listPlace uint8
 
 const (
-	listBegins listPlace = iota // the bracket is the next byte
-	listEmpty                   // an object or the end is due
-	listAfter                   // a comma or the end is due
-	listComma                   // an object is due
-	listBare                    // an object is due, and no array is around it
+	listBegins listPlace = iota // the next byte is the bracket
+	listEmpty                   // an object or the end is expected
+	listAfter                   // a comma or the end is expected
+	listComma                   // an object is expected
+	listBare                    // an object is expected, and there is no array around it
 	listWithin                  // an object has begun
 	listEnded
 )
 
-// writeList takes the next bytes of an array of objects, or of objects in a row, each
-// of which is an event. The end of the array is the last word of the stream, as
-// [DONE] is elsewhere. Where it is no array of objects, the objects are read still.
+// writeList reads the next bytes of an array or a sequence of objects, each of which is
+// an event. The end of the array is the terminal event of the stream, as [DONE] is
+// elsewhere. If it is not an array of objects, the objects in it are still read.
 func (d *bodyDecoder) writeList(p []byte) {
 	for d.mode == listed {
 		if d.list != listWithin {
@@ -45,8 +45,8 @@ func (d *bodyDecoder) writeList(p []byte) {
 	d.after(p)
 }
 
-// between takes a byte that stands between the objects. It reports whether that is all
-// that the byte is: an object may begin with it although none was due.
+// between handles a byte between the objects. It reports whether the byte is consumed:
+// it may also be the beginning of an object that was not expected.
 func (d *bodyDecoder) between(b byte) bool {
 	switch {
 	case b == '[' && d.list == listBegins:
@@ -65,7 +65,7 @@ func (d *bodyDecoder) between(b byte) bool {
 	return true
 }
 
-// writeItem takes the next bytes of an object and returns what follows it. An
+// writeItem reads the next bytes of an object and returns what follows the object. An
 // object that lies wholly in p is not copied.
 func (d *bodyDecoder) writeItem(p []byte) []byte {
 	n := d.doc.scan(p)

@@ -5,75 +5,77 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Manual is a response whose steps the application reports, where no bytes of a protocol
-// pass. It grows as a decoder's does. It is not safe for concurrent use.
+// Manual is a response whose steps the application reports itself, because there are no
+// bytes of a protocol to decode. Its state changes as that of a decoder. It is not safe
+// for concurrent use.
 type Manual struct {
 	tally
 
 	calls map[string]*call // by id as SafeID leaves it, at most maxOpen
 }
 
-// NewManual makes a response of which nothing is known.
+// NewManual returns a response of which nothing is known.
 func NewManual() *Manual {
 	return &Manual{tally: tally{State: State{Phase: semconv.PhaseResponseStarted, FinishReasons: []string{}, Usage: unknownUsage}}}
 }
 
-// State is the state after the steps so far. The pointer stays the same.
+// State returns the state after the steps so far. The pointer stays the same.
 func (m *Manual) State() *State { return &m.tally.State }
 
-// Text is a chunk of visible output.
+// Text records a chunk of visible output.
 func (m *Manual) Text() {
 	if m.event() {
 		m.text()
 	}
 }
 
-// Reasoning is a chunk of reasoning.
+// Reasoning records a chunk of reasoning.
 func (m *Manual) Reasoning() {
 	if m.event() {
 		m.reasoning()
 	}
 }
 
-// Keepalive is a sign of life that is no progress.
+// Keepalive records that the stream is alive without progress.
 func (m *Manual) Keepalive() { m.Keepalives++ }
 
-// StartCall is the beginning of a call's input. A call that has begun stays begun.
+// StartCall records the beginning of a call's input. It has no effect on a call that has
+// begun.
 func (m *Manual) StartCall(id, name string) {
 	if m.event() {
 		m.find(id, name)
 	}
 }
 
-// CompleteCall is the end of a call's input.
+// CompleteCall records the end of a call's input.
 func (m *Manual) CompleteCall(id, name string) {
 	if m.event() {
 		m.complete(m.find(id, name))
 	}
 }
 
-// HandOver gives a call, whose input is complete, to the application.
+// HandOver records that a call, whose input is complete, was delivered to the application.
 func (m *Manual) HandOver(id, name string) {
 	if m.event() {
 		m.handOver(m.find(id, name))
 	}
 }
 
-// ProviderTool is the beginning of a tool that the provider executes.
+// ProviderTool records the beginning of a provider-executed tool.
 func (m *Manual) ProviderTool() {
 	if m.event() {
 		m.ProviderToolsStarted++
 	}
 }
 
-// Identify is the response's own id and model.
+// Identify records the id and the model of the response.
 func (m *Manual) Identify(id, model string) { m.identify([]byte(id), []byte(model)) }
 
-// Use adds to what is known of the usage; negative: nothing.
+// Use replaces the known token counts by those of u that are not negative.
 func (m *Manual) Use(u Usage) { m.use(u) }
 
-// Finish is the semantic end of the response: every call whose input is complete
-// is the application's.
+// Finish records the semantic end of the response: every call whose input is complete is
+// delivered to the application.
 func (m *Manual) Finish(reason string) {
 	if !m.event() {
 		return
@@ -83,7 +85,7 @@ func (m *Manual) Finish(reason string) {
 	m.end()
 }
 
-// Fail is the provider's word that it failed.
+// Fail records a failure that the provider reported.
 func (m *Manual) Fail(e Error) {
 	if m.Err != nil || m.Terminal {
 		return
@@ -92,7 +94,7 @@ func (m *Manual) Fail(e Error) {
 	m.Err, m.Complete, m.Terminal = &e, false, true
 }
 
-// event counts a semantic event; false: the response is over.
+// event counts a semantic event. false: the response has ended.
 func (m *Manual) event() bool {
 	if m.Terminal {
 		return false
@@ -101,7 +103,7 @@ func (m *Manual) event() bool {
 	return true
 }
 
-// find is the call of this id, which begins where it has not.
+// find returns the call of this id. It begins the call if it has not begun.
 func (m *Manual) find(id, name string) *call {
 	key := SafeID(id)
 	if c := m.calls[key]; c != nil && id != "" {
@@ -118,5 +120,5 @@ func (m *Manual) find(id, name string) *call {
 	return &c
 }
 
-// SafeModel is a model's name fit to be recorded, see [redact.Model].
+// SafeModel returns a model's name that may be recorded, see [redact.Model].
 func SafeModel(name string) string { return redact.Model(name) }

@@ -9,7 +9,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// messages is the decoder as the sink of its AWS event-stream framing.
+// messages is bodyDecoder as the sink of its AWS event-stream framing.
 type messages bodyDecoder
 
 func (d *messages) Message(m *eventstream.Message) {
@@ -23,7 +23,7 @@ func (d *messages) Message(m *eventstream.Message) {
 	}
 }
 
-// fail takes a failure whose name is in the headers.
+// fail records a failure whose name is in the headers.
 func (d *messages) fail(typ, code, payload []byte) {
 	f, _ := faultOf(payload)
 	f.seen = true
@@ -38,8 +38,8 @@ func (d *messages) fail(typ, code, payload []byte) {
 	d.tally.fail(&f)
 }
 
-// Malformed and the others are the framing's last word: where the next message would
-// begin is not known.
+// Malformed ends the decoding, as TooLong and NoRoom do: the start of the next message is
+// not known.
 func (d *messages) Malformed() {
 	(*bodyDecoder)(d).violate(semconv.TransportCauseMalformedEvent)
 	(*bodyDecoder)(d).stop()
@@ -84,5 +84,5 @@ func (d *bodyDecoder) unwrap(data []byte) (inner []byte, ok bool) {
 }
 
 // isMessages reports whether a body that begins with b may be event-stream messages:
-// no message is as long as 16 MiB, so that the first byte of its length is 0.
+// no message is as long as 16 MiB, so the first byte of its length is 0.
 func isMessages(b []byte) bool { return bytes.HasPrefix(b, []byte{0}) }

@@ -2,9 +2,9 @@ package wire
 
 import "strings"
 
-// ollama is Ollama's own API: a stream of one JSON object a line, or one object
-// where the request says "stream": false. The object with "done": true ends the
-// response and completes it; done_reason says why.
+// ollama is Ollama's own API: a stream of JSON objects, one per line, or one object if
+// the request has "stream": false. The object with "done": true ends and completes the
+// response; done_reason is its finish reason.
 // https://github.com/ollama/ollama/blob/main/docs/api.md
 type ollama struct {
 	generate bool // /api/generate, whose requests have no messages
@@ -26,7 +26,7 @@ func (o ollama) Operation() string {
 	return "chat"
 }
 
-// ollamaAt reads …/api/chat and …/api/generate, which many an application has.
+// ollamaAt matches …/api/chat and …/api/generate, which other applications have too.
 func ollamaAt(path string) (p Protocol, sure bool) {
 	switch {
 	case strings.HasSuffix(path, "/api/chat"):
@@ -38,10 +38,10 @@ func ollamaAt(path string) (p Protocol, sure bool) {
 	}
 }
 
-// ollamaReader follows one response.
+// ollamaReader reads one response.
 type ollamaReader struct{ t tally }
 
-// ollamaLine is what one payload says. Its slices are the payload's own.
+// ollamaLine is the parsed form of one payload. Its slices point into the payload.
 type ollamaLine struct {
 	model, reason   []byte
 	text, reasoning bool
@@ -50,7 +50,7 @@ type ollamaLine struct {
 	input, output   int
 	fault           fault
 	answer          bool // it has a message
-	unread          bool // a member that is not known says something
+	unread          bool // an unknown member contains text
 }
 
 type ollamaCall struct{ id, name []byte }
@@ -59,14 +59,14 @@ func (r *ollamaReader) tally() *tally { return &r.t }
 
 func (r *ollamaReader) reset() { *r = ollamaReader{} }
 
-// done takes a [DONE], which this protocol does not have: it changes nothing.
+// done has no effect: this protocol has no [DONE].
 func (r *ollamaReader) done() {}
 
 func (r *ollamaReader) event(_, data []byte) verdict { return r.document(data) }
 
 func (r *ollamaReader) add(d *contentDelta) { r.t.add(d) }
 
-// document reads a whole answer, which is as a line is.
+// document reads a whole answer, which has the form of a line.
 func (r *ollamaReader) document(data []byte) verdict {
 	var l ollamaLine
 	if v := r.read(data, &l); v != progress {
@@ -90,7 +90,7 @@ func (r *ollamaReader) apply(l *ollamaLine) verdict {
 	r.t.add(&d)
 	for _, made := range l.calls {
 		c := r.t.start(made.id, made.name)
-		r.t.handOver(&c) // it comes whole
+		r.t.handOver(&c) // a call is always whole
 	}
 	if !l.done || r.t.Terminal {
 		return progress
@@ -99,7 +99,7 @@ func (r *ollamaReader) apply(l *ollamaLine) verdict {
 	usage.Input, usage.Output = l.input, l.output
 	r.t.use(usage)
 	if len(l.reason) == 0 {
-		l.reason = []byte("stop") // servers older than done_reason
+		l.reason = []byte("stop") // older servers have no done_reason
 	}
 	r.t.finish(l.reason)
 	r.t.end()
@@ -160,7 +160,7 @@ func (l *ollamaLine) member(c *cursor, key []byte) {
 				l.calls = append(l.calls, made)
 			}
 		}
-	case "images", "image": // output like a text
+	case "images", "image": // output like text
 		l.text = c.nonEmpty() || l.text
 	case "role", "tool_name", "logprobs":
 		c.skip()

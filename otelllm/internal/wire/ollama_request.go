@@ -1,8 +1,8 @@
 package wire
 
-// readOllamaRequest reads a request of Ollama's API, which streams unless it is
-// told not to. The ids of calls are optional: unless every call and every output
-// has one, what the history holds was not observed, and HistoryCalls is nil.
+// readOllamaRequest reads a request of Ollama's API, which streams by default. The ids of
+// calls are optional: unless every call and every output has one, the history was not
+// observed, and HistoryCalls is nil.
 func readOllamaRequest(body []byte) (Request, error) {
 	req := Request{Stream: true, ProviderTools: []string{}}
 	var calls, outputs newestIDs
@@ -46,9 +46,9 @@ func readOllamaRequest(body []byte) (Request, error) {
 	return req, requestError(&c, isObject)
 }
 
-// readOllamaMessage adds the ids of a message and reports whether all are there, and
-// whether the message is not one of Ollama's: those are texts. Front ends that send
-// theirs to an /api/chat of their own have lists in them.
+// readOllamaMessage adds the ids of a message. all: no id is missing. foreign: the message
+// is not one of Ollama's, whose content is a string. Front ends that send messages to
+// their own /api/chat have lists in them.
 func readOllamaMessage(c *cursor, calls, outputs *newestIDs) (all, foreign bool) {
 	var role, output []byte
 	all = true

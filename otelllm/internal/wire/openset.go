@@ -2,12 +2,12 @@ package wire
 
 import "slices"
 
-// known is what has begun and not ended, by its key, at most maxOpen of it. Mostly it
-// is one or two, and looked for one by one; beyond a few they are found by an index, so
-// that what a hostile stream begins by the thousand costs no more than the rest of it.
+// openSet holds what has begun and not ended, by key, at most maxOpen entries. Mostly
+// there are one or two, and the search is linear. Beyond maxLinear there is an index, so
+// that a hostile stream that begins thousands costs no more per event.
 type openSet[K comparable, V any] struct {
 	list []keyed[K, V]
-	at   map[K]int // the place in list of what came last under a key; nil: they are few
+	at   map[K]int // the index in list of the newest entry of a key; nil up to maxLinear entries
 }
 
 type keyed[K comparable, V any] struct {
@@ -15,11 +15,10 @@ type keyed[K comparable, V any] struct {
 	value V
 }
 
-// fewKnown is how many are looked for one by one.
+// maxLinear is the number of entries up to which the search is linear.
 const maxLinear = 16
 
-// find is what came last under this key, or nil. It is valid until the
-// next change.
+// find returns the newest entry of this key, or nil. It is valid until the next change.
 func (k *openSet[K, V]) find(key K) *V {
 	i := k.place(key)
 	if i < 0 {
@@ -43,7 +42,7 @@ func (k *openSet[K, V]) place(key K) int {
 	return -1
 }
 
-// add adds a value and returns it as [known.find] does; nil where there are too many.
+// add adds an entry and returns it as [openSet.find] does; nil if there are too many.
 func (k *openSet[K, V]) add(key K, value V) *V {
 	n := len(k.list)
 	if n == maxOpen {
@@ -62,7 +61,7 @@ func (k *openSet[K, V]) add(key K, value V) *V {
 	return &k.list[n].value
 }
 
-// remove removes what came last under this key.
+// remove removes the newest entry of this key.
 func (k *openSet[K, V]) remove(key K) {
 	if i := k.place(key); i >= 0 {
 		k.removeAt(i)
@@ -72,7 +71,7 @@ func (k *openSet[K, V]) remove(key K) {
 func (k *openSet[K, V]) removeAt(i int) {
 	last := len(k.list) - 1
 	if k.at == nil {
-		k.list = append(k.list[:i], k.list[i+1:]...) // what came last under a key stays the last
+		k.list = append(k.list[:i], k.list[i+1:]...) // the newest entry of a key stays the newest
 		return
 	}
 	if key := k.list[i].key; k.at[key] == i {
@@ -86,7 +85,8 @@ func (k *openSet[K, V]) removeAt(i int) {
 	k.list = k.list[:last]
 }
 
-// removeAll removes those of which remove says so, which is asked about each once.
+// removeAll removes the entries for which remove returns true. It is called once for
+// each entry.
 func (k *openSet[K, V]) removeAll(remove func(key K, value *V) bool) {
 	for i := 0; i < len(k.list); {
 		if remove(k.list[i].key, &k.list[i].value) {
@@ -97,8 +97,8 @@ func (k *openSet[K, V]) removeAll(remove func(key K, value *V) bool) {
 	}
 }
 
-// clear removes all of them.
+// clear removes all entries.
 func (k *openSet[K, V]) clear() { k.list, k.at = k.list[:0], nil }
 
-// emptied is k without anything in it, with its memory unless that is much.
+// cleared returns k without entries. It keeps the memory unless that is large.
 func (k *openSet[K, V]) cleared() openSet[K, V] { return openSet[K, V]{list: cleared(k.list)} }

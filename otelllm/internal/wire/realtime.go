@@ -6,11 +6,11 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Realtime reads the frames of one session of the OpenAI Realtime API, each a JSON
-// object with a type. It knows the names of events since the API became generally
-// available (response.output_text.delta) and those of the beta that Azure and
-// gateways still send (response.text.delta). It keeps counts, ids and codes, never
-// content. It is not safe for concurrent use.
+// Realtime reads the frames of one session of the OpenAI Realtime API. Each is a JSON
+// object with a type. It knows the event names since the API became generally available
+// (response.output_text.delta) and those of the beta that Azure and gateways still send
+// (response.text.delta). It keeps counts, ids and codes but never content. It is not safe
+// for concurrent use.
 //
 // Sources: the API reference of client and server events,
 // https://platform.openai.com/docs/api-reference/realtime-client-events and
@@ -18,28 +18,28 @@ import (
 // types of package realtime in github.com/openai/openai-go/v3.
 type Realtime struct {
 	model       string
-	serverModel bool                // the server said it, whose word outweighs the client's
-	tools       []string            // provider-executed ones that the session offers; nil: not declared
+	serverModel bool                // model is from the server, which overrides the client
+	tools       []string            // provider-executed tools that the session offers; nil: not known
 	open        []*realtimeResponse // responses that have begun and are not done, the oldest first
 
-	values *values // of the frame that is being parsed; nil: deltas are not learned
+	values *values // of the current frame; nil: the fast path learns nothing
 }
 
-// MaxOpenResponses bounds the responses of a session that are followed at once. A
-// conversation has one at a time, and others beside it when they are asked for
-// outside of it (conversation: none). The oldest is forgotten past it.
+// MaxOpenResponses bounds the responses of a session that are open at the same time. A
+// conversation has one at a time; others are possible outside of it (conversation: none).
+// Beyond the bound the oldest is forgotten.
 const MaxOpenResponses = 8
 
-// FrameKind is what a frame means for the one who follows the session.
+// FrameKind is the meaning of a frame for the caller.
 type FrameKind uint8
 
 const (
-	// FrameOther is anything else, and no progress: session and rate limit
-	// events, input audio, items of the conversation, events that are not known, and
-	// those of a response that was not seen to begin, is done or is forgotten.
+	// FrameOther is any other frame. It is not progress: session and rate limit events,
+	// input audio, items of the conversation, unknown events, and events of a response
+	// whose beginning was not received, or that is done or forgotten.
 	FrameOther FrameKind = iota
-	// FrameAsked is response.create, sent. With voice activity detection the server
-	// begins responses that were not asked for in this way.
+	// FrameAsked is a sent response.create. With voice activity detection the server begins
+	// responses without it.
 	FrameAsked
 	// FrameBegan is response.created.
 	FrameBegan
@@ -47,19 +47,19 @@ const (
 	FrameProgress
 	// FrameDone is response.done, "always emitted, no matter the final state".
 	FrameDone
-	// FrameOutputSent is a conversation.item.create, sent, whose item is a
+	// FrameOutputSent is a sent conversation.item.create whose item is a
 	// function_call_output.
 	FrameOutputSent
-	// FrameCancelSent is response.cancel, sent.
+	// FrameCancelSent is a sent response.cancel.
 	FrameCancelSent
-	// FrameError is an error event. Most leave the session open, as the reference
-	// says; one may answer a request that came too early or too late
+	// FrameError is an error event. According to the reference most leave the session open;
+	// one may answer a request that was sent too early or too late
 	// (conversation_already_has_active_response, response_cancel_not_active).
 	FrameError
-	// FrameHistoryChanged is a conversation.item.delete or .truncate, sent, or the
-	// server's word that it did so: from then on what the history holds is not known.
+	// FrameHistoryChanged is a sent conversation.item.delete or .truncate, or the server's
+	// confirmation: from then on the content of the history is not known.
 	FrameHistoryChanged
-	// FrameUnreadable is no JSON object, or longer than MaxEvent.
+	// FrameUnreadable is not a JSON object, or longer than MaxEvent.
 	FrameUnreadable
 )
 
@@ -69,54 +69,53 @@ const (
 	CancelClient       = "client_cancelled" // response.cancel
 )
 
-// Frame is what one frame says.
+// Frame is the meaning of one frame.
 type Frame struct {
 	Kind FrameKind
-	// ResponseID is the response that a FrameBegan, FrameProgress or FrameDone is
-	// about, as SafeID leaves it, and the one that a FrameCancelSent names; "" when
-	// it names none.
+	// ResponseID, as SafeID returns it, is the response of a FrameBegan, FrameProgress or
+	// FrameDone, and the one that a FrameCancelSent names; "" if it names none.
 	ResponseID string
-	// State is what the response of a FrameBegan, FrameProgress or FrameDone has said
-	// so far. The pointer is the same over its life; after FrameDone the state changes
-	// no more. Its Model is mostly empty: the session has it, the response need not.
-	// The end of a response is in it: Complete for the status completed; Complete with
-	// the reason as finish reason for incomplete (max_output_tokens, content_filter);
-	// Err for failed; for cancelled neither, and the finish reason cancelled.
+	// State is the state of the response of a FrameBegan, FrameProgress or FrameDone. The
+	// pointer stays the same for a response; after FrameDone the state does not change.
+	// Model is mostly empty: the session has it, the response need not. State contains the
+	// end of the response: for the status completed, Complete; for incomplete, Complete
+	// with the reason as finish reason (max_output_tokens, content_filter); for failed,
+	// Err; for cancelled neither, and the finish reason cancelled.
 	State *State
 	// Cancelled, of a FrameDone: the response was cancelled. CancelReason is its
-	// status_details.reason, as SafeName leaves it, or "".
+	// status_details.reason, as SafeName returns it, or "".
 	Cancelled    bool
 	CancelReason string
 	// ProviderTools, of a FrameAsked and a FrameBegan, are the types of the
-	// provider-executed tools that the response is offered: those that the
-	// response.create brings, else those of the session; nil: not known. They change no more.
+	// provider-executed tools that are offered to the response: those of the
+	// response.create, else those of the session; nil: not known. They do not change.
 	ProviderTools []string
-	CallID        string // of a FrameOutputSent, as SafeID leaves it
+	CallID        string // of a FrameOutputSent, as SafeID returns it
 	Err           *Error // of a FrameError: codes only
-	// EventID, as SafeID leaves it, is the event_id of a FrameAsked, a
-	// FrameOutputSent and a FrameCancelSent, and of a FrameError that of the client's
-	// event that it is about, or "".
+	// EventID, as SafeID returns it, is the event_id of a FrameAsked, a FrameOutputSent
+	// and a FrameCancelSent. Of a FrameError it is that of the client's event that caused
+	// it, or "".
 	EventID string
 }
 
-// exchange is one response and its reader.
+// realtimeResponse is one response and its reader.
 type realtimeResponse struct {
 	responsesReader
 
-	id  string // as SafeID leaves it
-	raw []byte // as the events write it, unless that is long
+	id  string // as SafeID returns it
+	raw []byte // as in the events, unless that is long
 
-	fast fastPath // of frames that name this response
+	fast fastPath // for the frames that name this response
 }
 
-// NewRealtime makes a reader of one session.
+// NewRealtime returns a reader of one session.
 func NewRealtime() *Realtime { return &Realtime{values: &values{}} }
 
-// Model is the session's model as session.created, session.updated or else a
-// session.update said it, fit to be recorded; "" before.
+// Model returns the session's model from session.created, session.updated or else a
+// session.update, in a form that may be recorded; "" before.
 func (r *Realtime) Model() string { return r.model }
 
-// Received takes a text frame that the server sent. It does not retain p.
+// Received reads a text frame from the server. It does not retain p.
 func (r *Realtime) Received(p []byte) Frame {
 	if len(p) > MaxEvent {
 		return Frame{Kind: FrameUnreadable}
@@ -153,7 +152,7 @@ func (r *Realtime) Received(p []byte) Frame {
 	return Frame{}
 }
 
-// Sent takes a text frame that was written to the server. It does not retain p.
+// Sent reads a text frame that was written to the server. It does not retain p.
 func (r *Realtime) Sent(p []byte) Frame {
 	var ev realtimeEvent
 	if len(p) > MaxEvent || !ev.read(&cursor{b: p}, true) {
@@ -180,7 +179,7 @@ func (r *Realtime) Sent(p []byte) Frame {
 	return Frame{}
 }
 
-// setSession takes what a session event said.
+// setSession handles a session event.
 func (r *Realtime) setSession(ev *realtimeEvent, server bool) {
 	if ev.tools != nil {
 		r.tools = ev.tools
@@ -191,7 +190,7 @@ func (r *Realtime) setSession(ev *realtimeEvent, server bool) {
 	r.model, r.serverModel = safeModel(ev.model), server
 }
 
-// begin takes response.created.
+// begin handles response.created.
 func (r *Realtime) begin(id []byte) Frame {
 	if x := r.find(id); x != nil {
 		return x.progress(FrameProgress)
@@ -208,8 +207,8 @@ func (r *Realtime) begin(id []byte) Frame {
 	return x.progress(FrameBegan)
 }
 
-// progress takes an event within a response. Those of its items mean what they mean
-// in the Responses API; how it ends is said by response.done alone.
+// progress handles an event of an open response. The events of its items have the same
+// meaning as in the Responses API; only response.done has the end.
 func (r *Realtime) progress(p []byte, ev *realtimeEvent) Frame {
 	x := r.find(ev.responseID)
 	if x == nil {
@@ -218,7 +217,7 @@ func (r *Realtime) progress(p []byte, ev *realtimeEvent) Frame {
 	for _, suffix := range [...]string{".added", ".delta", ".done"} {
 		if bytes.HasSuffix(ev.typ, []byte(suffix)) {
 			if x.apply(&ev.responsesEvent) == content {
-				if len(ev.responseID) > 0 { // else a like frame may belong to another response
+				if len(ev.responseID) > 0 { // else the same frame may later belong to another response
 					x.fast.learn(nil, p, r.values, x.t.delta)
 				}
 				x.add(&x.t.delta)
@@ -229,7 +228,7 @@ func (r *Realtime) progress(p []byte, ev *realtimeEvent) Frame {
 	return x.progress(FrameProgress)
 }
 
-// end takes response.done.
+// end handles response.done.
 func (r *Realtime) end(resp *responsesObject) Frame {
 	x := r.find(resp.id)
 	if x == nil {
@@ -250,14 +249,14 @@ func (r *Realtime) end(resp *responsesObject) Frame {
 		x.t.finishAs(safeName(resp.status))
 		f.Cancelled, f.CancelReason = true, safeName(resp.reason)
 	default:
-		x.outcome(resp) // a status that is not known proves nothing
+		x.outcome(resp) // an unknown status proves nothing
 	}
 	x.t.Terminal = true
 	return f
 }
 
-// find is the open response of this id, or nil. An event that names
-// no response belongs to the only one that is open.
+// find returns the open response of this id, or nil. An event that names no response
+// belongs to the only open one.
 func (r *Realtime) find(id []byte) *realtimeResponse {
 	if len(id) == 0 && len(r.open) == 1 {
 		return r.open[0]
@@ -286,17 +285,17 @@ func (x *realtimeResponse) progress(kind FrameKind) Frame {
 	return Frame{Kind: kind, ResponseID: x.id, State: &x.t.State}
 }
 
-// realtimeEvent is what one frame says. Its slices are the frame's own.
+// realtimeEvent is the parsed form of one frame. Its slices point into the frame.
 type realtimeEvent struct {
 	responsesEvent
 
 	eventID, responseID []byte
 	model               []byte   // of the session
-	tools               []string // of the session, or of the response; nil: it did not say. Not the frame's own
+	tools               []string // of the session or of the response, copied; nil: there are none
 }
 
-// read parses a frame. The event_id, which differs in every frame, is read only in those
-// that the client sends: only there a caller needs it.
+// read parses a frame. It reads the event_id, which differs in every frame, only of sent
+// frames: the others do not need it.
 func (ev *realtimeEvent) read(c *cursor, sent bool) bool {
 	ev.begin()
 	if c.peek() != '{' {
@@ -324,7 +323,7 @@ func (ev *realtimeEvent) read(c *cursor, sent bool) bool {
 	return c.end()
 }
 
-// readSession reads what a session event says.
+// readSession reads the session of a session event.
 func (ev *realtimeEvent) readSession(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
@@ -338,8 +337,8 @@ func (ev *realtimeEvent) readSession(c *cursor) {
 	}
 }
 
-// readResponse reads the response of an event, which the client asks for with tools
-// of its own or with those of the session.
+// readResponse reads the response of an event. A response.create may have tools of its
+// own.
 func (ev *realtimeEvent) readResponse(c *cursor) {
 	ev.response.usage = unknownUsage
 	for key, ok := c.object(); ok; key, ok = c.key() {
@@ -353,7 +352,7 @@ func (ev *realtimeEvent) readResponse(c *cursor) {
 
 func (ev *realtimeEvent) readTools(c *cursor) {
 	if c.peek() != '[' {
-		c.skip() // null: nothing was said
+		c.skip() // null: it has no effect
 		return
 	}
 	ev.tools = []string{}

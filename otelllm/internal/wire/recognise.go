@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// protocols are all the wire protocols. A new one is a line here and files of its
-// own; a framing that none of them has yet is a mode of bodyDecoder.
+// protocols are all wire protocols. To add one, add a line here and files of its own. A
+// new framing is a mode of bodyDecoder.
 var protocols = []struct {
 	Protocol
 
-	// at is the protocol as the path of a request names it, with what else the path
-	// says; nil: it is no request of this protocol. sure: no other application has
-	// such a path.
+	// at returns the protocol if the path is that of one of its requests, with what else
+	// the path contains; else nil. sure: no other application has such a path.
 	at func(path string) (p Protocol, sure bool)
 }{
 	{openAIChat{}, chatAt},
@@ -47,8 +46,8 @@ func byName(name string) (Protocol, bool) {
 	return nil, false
 }
 
-// azureDeployment is the deployment in a path of Azure OpenAI, which is the model
-// that is asked for: …/openai/deployments/{deployment}/….
+// azureDeployment is the deployment in a path of Azure OpenAI, which takes the place of
+// the model: …/openai/deployments/{deployment}/….
 func azureDeployment(path string) string {
 	_, rest, _ := strings.Cut(path, "/openai/deployments/")
 	deployment, _, _ := strings.Cut(rest, "/")
@@ -61,7 +60,7 @@ func publishedModel(path, publisher string) (model string, stream, ok bool) {
 	_, rest, found := strings.Cut(path, "/publishers/"+publisher+"/models/")
 	model, method, _ := strings.Cut(rest, ":")
 	switch {
-	case !found, model == "", model == "count-tokens": // which answers no more than a number
+	case !found, model == "", model == "count-tokens": // which is not a model call
 		return "", false, false
 	case method == "streamRawPredict":
 		return model, true, true
@@ -76,7 +75,7 @@ const (
 	providerVertex  = "gcp.vertex_ai"
 )
 
-// asked completes what a body of this protocol says by what the path said.
+// fillModel sets the model to that of the path if the body names none.
 func (r *Request) fillModel(model string) {
 	if r.Model == "" {
 		r.Model = pathModel(model)

@@ -2,9 +2,9 @@ package wire
 
 import "hash/maphash"
 
-// repeated skips an object or array that comes again and says nothing here: one that
-// has the length and the hash of the last one is as well-formed as that was. It holds
-// nothing of the value. The zero value has seen none.
+// repeated skips an object or array that is ignored and that comes again in later
+// payloads: one with the length and the hash of the last one is as well-formed. It holds
+// nothing of the value. The zero value knows no value.
 type repeated struct {
 	length int
 	sum    uint64
@@ -30,16 +30,16 @@ func (r *repeated) skip(c *cursor) {
 			c.i = end
 			return
 		}
-		// Another value came. To look for the old one again and again would take far
-		// longer than the payload is long.
+		// It is another value. Looking for the old one again and again would cost more than
+		// reading the payload.
 		*r = repeated{}
 	}
 	c.skip()
-	const short = 128 // takes no longer to read than to recognise
+	const short = 128 // is skipped as fast as it is hashed
 	if c.bad || c.i-start <= short {
 		return
 	}
-	// Only these have an end of their own: a number might go on.
+	// Only these have an end of their own: a number might continue.
 	if value := c.b[start:c.i]; value[0] == '{' || value[0] == '[' {
 		*r = repeated{len(value), maphash.Bytes(repeatedSeed, value)}
 	}

@@ -6,10 +6,11 @@ import (
 	"slices"
 )
 
-// errEmptyBody and the other errors about request bodies name places, never bytes.
+// errEmptyBody and the other errors about request bodies contain offsets, never bytes of
+// the body.
 var errEmptyBody = errors.New("wire: the request body is empty")
 
-// requestError says what is wrong with a request body that c has walked through.
+// requestError describes what is wrong with a request body that c has read.
 func requestError(c *cursor, isObject bool) error {
 	switch {
 	case len(c.b) == 0:
@@ -26,8 +27,8 @@ func requestError(c *cursor, isObject bool) error {
 	}
 }
 
-// readStream reads a stream member, where it is not the protocol's own: unknown
-// unless it is true or false.
+// readStream reads a stream member that is not defined by the protocol. unknown: it is
+// neither true nor false.
 func readStream(c *cursor) (stream, unknown bool) {
 	b := c.peek()
 	stream = c.boolean()
@@ -37,7 +38,7 @@ func readStream(c *cursor) (stream, unknown bool) {
 // newestIDs keeps the newest MaxIDs ids, in order. They point into the body.
 type newestIDs struct {
 	ring [MaxIDs][]byte
-	n    int // how many were added
+	n    int // number of ids that were added
 }
 
 func (r *newestIDs) add(id []byte) {
@@ -47,7 +48,7 @@ func (r *newestIDs) add(id []byte) {
 	}
 }
 
-// safe copies the ids, the oldest first. It is never nil.
+// safe returns a copy of the ids, the oldest first. It is never nil.
 func (r *newestIDs) safe() []string {
 	ids := make([]string, 0, min(r.n, MaxIDs))
 	for i := max(0, r.n-MaxIDs); i < r.n; i++ {
@@ -56,7 +57,7 @@ func (r *newestIDs) safe() []string {
 	return ids
 }
 
-// addTool adds the type of an offered provider-executed tool, once.
+// addTool adds the type of an offered provider-executed tool unless it is in the list.
 func addTool(tools []string, name []byte) []string {
 	safe := safeName(name)
 	if safe == "" || len(tools) == MaxIDs || slices.Contains(tools, safe) {

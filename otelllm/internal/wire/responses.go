@@ -7,7 +7,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// openAIResponses is OpenAI Responses, also as Azure and gateways serve it.
+// openAIResponses is OpenAI Responses, also as served by Azure and gateways.
 type openAIResponses struct{}
 
 func (openAIResponses) Name() string                          { return "openai_responses" }
@@ -20,8 +20,8 @@ var responsesDecoders decoders[responsesReader, *responsesReader]
 
 func (openAIResponses) NewDecoder(ct string) Decoder { return responsesDecoders.get(ct, 0) }
 
-// responsesAt reads …/responses. Under /openai/ (Azure) the path is proof; elsewhere it
-// may be a survey's.
+// responsesAt matches …/responses. Under /openai/ (Azure) the path is proof; elsewhere it
+// may be that of a survey.
 func responsesAt(path string) (p Protocol, sure bool) {
 	before, ok := strings.CutSuffix(path, "/responses")
 	if !ok {
@@ -30,31 +30,31 @@ func responsesAt(path string) (p Protocol, sure bool) {
 	return openAIResponses{}, strings.HasSuffix(strings.TrimSuffix(before, "/v1"), "/openai")
 }
 
-// responsesReader follows one response of the Responses API.
+// responsesReader reads one response of the Responses API.
 type responsesReader struct {
 	t             tally
 	open          openSet[itemKey, openItem] // items that have been added and are not done
-	anyItems      bool                       // some item event came
+	anyItems      bool                       // an event of an item was received
 	refused       bool                       // the text is a refusal
-	needsApproval bool                       // an item asks for a person's approval
-	lastID        string                     // that was looked for: see key
+	needsApproval bool                       // an item asks for the approval of a person
+	lastID        string                     // the last id that key returned
 }
 
 var deltaSuffix = []byte(".delta")
 
-// ofCall reports whether an event is about a call, which counts by its item, or about
-// what the provider's tool does.
+// isCallEvent reports whether an event is about a call, which counts by its item, or about
+// the progress of a provider-executed tool.
 func isCallEvent(typ []byte) bool {
 	return bytes.Contains(typ, []byte("_call")) || bytes.HasPrefix(typ, []byte("response.mcp_list_tools."))
 }
 
-// itemKey names an output item. Its index does: gateways change ids from event to event.
+// itemKey identifies an output item by its index: gateways change ids from event to event.
 type itemKey struct {
-	index int    // output_index; -1 when the events have none
-	id    string // only then: as SafeID leaves it
+	index int    // output_index; -1 if the events have none
+	id    string // only then: as SafeID returns it
 }
 
-// openItem is an output item under way.
+// openItem is an output item that was added and is not done.
 type openItem struct {
 	kind itemKind
 	call call
@@ -66,7 +66,7 @@ func (r *responsesReader) reset() {
 	*r = responsesReader{open: r.open.cleared()}
 }
 
-// done takes a [DONE], which this protocol does not have: it changes nothing.
+// done has no effect: this protocol has no [DONE].
 func (r *responsesReader) done() {}
 
 func (r *responsesReader) event(name, data []byte) verdict {
@@ -94,7 +94,7 @@ func (r *responsesReader) input(it *openItem) {
 	}
 }
 
-// apply makes the event part of the state.
+// apply changes the state by the event.
 func (r *responsesReader) apply(ev *responsesEvent) verdict {
 	switch string(ev.typ) {
 	case "keepalive", "ping":
@@ -103,13 +103,13 @@ func (r *responsesReader) apply(ev *responsesEvent) verdict {
 		r.failed(ev)
 		return progress
 	}
-	unread := ev.unread && !isCallEvent(ev.typ) // a member that is not known says something
+	unread := ev.unread && !isCallEvent(ev.typ) // an unknown member contains text
 	switch string(ev.typ) {
 	case "response.function_call_arguments.done", "response.custom_tool_call_input.done",
 		"response.apply_patch_call_operation_diff.done":
 		switch it := r.find(ev.outputIndex, ev.itemID); {
 		case it == nil:
-			unread = true // whose input is complete is not known
+			unread = true // the call whose input is complete is not known
 		case it.kind == itemClient:
 			r.t.complete(&it.call)
 		}
@@ -143,7 +143,7 @@ func (r *responsesReader) apply(ev *responsesEvent) verdict {
 		}
 		if isCallEvent(ev.typ) {
 			unread = r.mayCompleteCall(ev)
-		} else { // an event that is not known
+		} else { // an unknown event
 			unread = unread || ev.text || ev.delta || ev.part.text || len(ev.item.typ) > 0 || ev.response.nonEmpty
 		}
 	}
@@ -151,15 +151,15 @@ func (r *responsesReader) apply(ev *responsesEvent) verdict {
 	return progress
 }
 
-// unsaid reports whether what ended the response does not say how, or has no place of
-// its own for what was answered and no items have come.
+// unclearEnd reports whether the end of a response has no status, or has no output and
+// no items were received.
 func (r *responsesReader) unclearEnd(resp *responsesObject) bool {
 	return len(resp.status) == 0 || !resp.hasOutput && !r.anyItems
 }
 
-// ofOpenCall reports whether an event that is not known is about a call of the
-// application's, or about one that is not known: the input may be complete with it. What
-// the provider's tools do counts from their beginning on.
+// mayCompleteCall reports whether an unknown event is about a client-executed call, or
+// about an unknown call: it may complete the input. A provider-executed call counts from
+// its beginning, so its events do not matter.
 func (r *responsesReader) mayCompleteCall(ev *responsesEvent) bool {
 	switch string(ev.typ) {
 	case "response.shell_call_command.added", "response.shell_call_command.done", "response.shell_call_output_content.done":
@@ -169,8 +169,8 @@ func (r *responsesReader) mayCompleteCall(ev *responsesEvent) bool {
 	return it == nil || it.kind == itemClient
 }
 
-// said takes the whole of what deltas should have brought before, if there is something
-// in it and none came.
+// wholeContent records content that deltas should have delivered before, if it is not
+// empty and there were no deltas.
 func (r *responsesReader) wholeContent(filled bool, p responsesPart) {
 	switch {
 	case p.reasoning:
@@ -213,7 +213,7 @@ func (r *responsesReader) delta(ev *responsesEvent) verdict {
 	return r.t.content(d)
 }
 
-// failed takes an error event or the response.failed that may follow it.
+// failed handles an error event or the response.failed that may follow it.
 func (r *responsesReader) failed(ev *responsesEvent) {
 	f := ev.failure()
 	if string(ev.typ) != "error" {
@@ -226,17 +226,17 @@ func (r *responsesReader) failed(ev *responsesEvent) {
 	r.t.fail(f)
 }
 
-// find is the open item that an event is about, or nil.
+// find returns the open item of an event, or nil.
 func (r *responsesReader) find(index int, id []byte) *openItem {
 	return r.open.find(r.key(index, id))
 }
 
-// key names the item that an event is about.
+// key returns the key of the item of an event.
 func (r *responsesReader) key(index int, id []byte) itemKey {
 	if index >= 0 {
 		return itemKey{index: index}
 	}
-	if string(id) != r.lastID { // most events are about the item that the last one was about
+	if string(id) != r.lastID { // most events have the same item as the last one
 		r.lastID = safeID(id)
 	}
 	return itemKey{-1, r.lastID}
@@ -268,34 +268,33 @@ func (r *responsesReader) added(index int, item *responsesItem) {
 func (r *responsesReader) itemDone(index int, item *responsesItem) {
 	it := r.find(index, item.id)
 	if it == nil {
-		// A gateway that sends whole items only.
+		// A gateway that sends only whole items.
 		r.added(index, item)
 		if it = r.find(index, item.id); it == nil {
-			return // beyond the bound of what is remembered
+			return // beyond the bound of items that are remembered
 		}
 	}
 	switch it.kind {
 	case itemClient:
 		if it.call.at >= 0 {
-			// The id that is handed over counts, should it have changed on the way.
+			// If the id has changed, the one that the application receives counts.
 			if id := safeID(item.callID); id != "" {
 				r.t.Calls[it.call.at].ID = id
 			}
 			r.t.fillIn(it.call, nil, item.toolName())
 		}
 		if string(item.status) == "incomplete" {
-			return // stays open
+			return // it stays open
 		}
 		r.t.handOver(&it.call)
 	case itemMessage:
 		r.refused = r.refused || item.refused
 		if item.text && r.t.TextChunks == 0 {
-			r.t.text() // no deltas came
+			r.t.text() // there were no deltas
 		}
 		r.t.Unread = r.t.Unread || item.unread
 	case itemCompaction:
-		// The history in short, by the model and for the model: what it thinks, not what
-		// it answers.
+		// A summary of the history, by the model for the model: reasoning, not an answer.
 		r.t.reasoning()
 	}
 	r.open.remove(r.key(index, item.id))
@@ -305,7 +304,7 @@ func (r *responsesReader) completed(resp *responsesObject) {
 	r.outcome(resp)
 	for i := range r.open.list {
 		if it := &r.open.list[i].value; it.kind == itemClient {
-			r.t.handOver(&it.call) // its own end was lost; the whole is complete
+			r.t.handOver(&it.call) // its own end is missing, but the response is complete
 		}
 	}
 	r.open.clear()
@@ -339,14 +338,14 @@ func (r *responsesReader) incomplete(resp *responsesObject) {
 	r.t.end()
 }
 
-// outcome takes what every end of a response carries.
+// outcome reads what every end of a response has.
 func (r *responsesReader) outcome(resp *responsesObject) {
 	r.t.identify(resp.id, resp.model)
 	r.t.use(resp.usage)
 	if r.anyItems {
 		return
 	}
-	// The items come in the final response only.
+	// The items are only in the final response.
 	for i := range resp.output {
 		item := &resp.output[i]
 		if item.kind() == itemReasoning && item.reasoning {
@@ -373,7 +372,8 @@ func (r *responsesReader) document(data []byte) verdict {
 		ev.typ = append([]byte("response."), resp.status...)
 		r.failed(&ev)
 	case "queued", "in_progress":
-		// A background response: the exchange is complete, the answer is asked for later.
+		// A background response: this exchange is complete, the client requests the answer
+		// later.
 		r.outcome(resp)
 		r.t.finishAs(string(resp.status))
 		r.t.end()
@@ -385,8 +385,8 @@ func (r *responsesReader) document(data []byte) verdict {
 		case resp.hasOutput:
 			r.completed(resp)
 		}
-		// What another status says about the answer is not known, nor what an answer is
-		// that has no output.
+		// The meaning of another status is unknown, and so is that of an answer without
+		// output.
 		r.t.Unread = r.t.Unread || !known || resp.unread && !resp.hasOutput && !resp.fault.seen
 	}
 	return progress

@@ -1,18 +1,18 @@
 package wire
 
-// responsesEvent is what one payload says. Its slices are the payload's own.
+// responsesEvent is the parsed form of one payload. Its slices point into the payload.
 type responsesEvent struct {
 	typ         []byte
 	outputIndex int
 	itemID      []byte
-	delta       bool // there is a delta with something in it
-	text        bool // there is a text, with something in it
-	unread      bool // a member that is not known says something
+	delta       bool // it has a delta that is not empty
+	text        bool // it has a text that is not empty
+	unread      bool // an unknown member contains text
 	item        responsesItem
 	part        responsesPart
 	response    responsesObject
 	fault       fault
-	flat        fault // the members of an error that stand beside the type
+	flat        fault // an error whose members are those of the event
 }
 
 // responsesObject is a response: the payload of an event, or a whole body.
@@ -20,8 +20,8 @@ type responsesObject struct {
 	id, model, status, reason []byte
 	output                    []responsesItem
 	hasOutput                 bool
-	nonEmpty                  bool // there is anything in it
-	unread                    bool // a member that is not known says something
+	nonEmpty                  bool // it has a member
+	unread                    bool // an unknown member contains text
 	usage                     Usage
 	fault                     fault
 }
@@ -42,22 +42,22 @@ func (r *responsesReader) read(data []byte, ev *responsesEvent) verdict {
 	return v
 }
 
-// readResponse reads the response of an event, or one that is a whole body.
+// readResponse reads the response of an event, or a whole body.
 func (ev *responsesEvent) readResponse(c *cursor) {
 	ev.response.usage = unknownUsage
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		if string(key) == "tools" {
-			c.skipRepeated() // most of the response, in every event that brings it
+			c.skipRepeated() // most of the bytes of every event that has the response
 		} else {
 			ev.response.member(c, key)
 		}
 	}
 }
 
-// begin prepares for the reading of a payload.
+// begin initializes ev before a payload is read.
 func (ev *responsesEvent) begin() { ev.outputIndex = -1 }
 
-// member reads one member of a payload, but for its response.
+// member reads one member of a payload, other than the response.
 func (ev *responsesEvent) member(c *cursor, key []byte) {
 	switch string(key) {
 	case "type":
@@ -91,7 +91,7 @@ func (ev *responsesEvent) member(c *cursor, key []byte) {
 	}
 }
 
-// failure is the error of an error event.
+// failure returns the error of an error event.
 func (ev *responsesEvent) failure() *fault {
 	if ev.fault.seen {
 		return &ev.fault

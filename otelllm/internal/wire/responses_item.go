@@ -2,19 +2,19 @@ package wire
 
 import "bytes"
 
-// responsesItem is an output item, as far as it is read.
+// responsesItem is the part of an output item that is read.
 type responsesItem struct {
 	typ, id, callID, name, status []byte
 	execution                     []byte // of a tool_search_call: client or server
 	environment                   []byte // of a shell_call: local, container_…
 	hasEnvironment                bool   // it has an environment
-	text                          bool   // a message with something in it
-	refused                       bool   // which is a refusal
-	unread                        bool   // a member that is not known says something
-	reasoning                     bool   // a reasoning item with something in it
+	text                          bool   // a message that is not empty
+	refused                       bool   // the message is a refusal
+	unread                        bool   // an unknown member contains text
+	reasoning                     bool   // a reasoning item that is not empty
 }
 
-// itemKind is what an output item means for the application.
+// itemKind is the meaning of an output item for the application.
 type itemKind uint8
 
 const (
@@ -23,8 +23,8 @@ const (
 	itemReasoning           //
 	itemClient              // a tool call that the application executes
 	itemProvider            // a tool that the provider executes
-	itemCompaction          // the history in short
-	itemApproval            // a question for a person, whether a tool may be called
+	itemCompaction          // a summary of the history
+	itemApproval            // a person has to approve the call of a tool
 	itemUnknown             // its type is not known
 )
 
@@ -37,7 +37,7 @@ func (it *responsesItem) kind() itemKind {
 	case "function_call", "custom_tool_call", "computer_call", "local_shell_call", "apply_patch_call":
 		return itemClient
 	case "shell_call":
-		// Without a container of the provider's the commands are run by the application.
+		// Without a container of the provider the application runs the commands.
 		if bytes.HasPrefix(it.environment, containerPrefix) {
 			return itemProvider
 		}
@@ -57,19 +57,19 @@ func (it *responsesItem) kind() itemKind {
 		return itemOther
 	default:
 		// web_search_call, file_search_call, code_interpreter_call,
-		// image_generation_call, mcp_call, and those that are not known yet: what
-		// the application does not know it cannot execute.
+		// image_generation_call, mcp_call, and unknown ones: the application cannot
+		// execute what it does not know.
 		if bytes.HasSuffix(it.typ, []byte("_call")) {
 			return itemProvider
 		}
 		if bytes.HasSuffix(it.typ, []byte("_output")) {
-			return itemOther // of a provider's tool
+			return itemOther // of a provider-executed tool
 		}
 		return itemUnknown
 	}
 }
 
-// toolName is the name of the tool that is called: computer_call calls computer.
+// toolName returns the name of the called tool: that of a computer_call is computer.
 func (it *responsesItem) toolName() []byte {
 	if len(it.name) > 0 {
 		return it.name
@@ -79,7 +79,7 @@ func (it *responsesItem) toolName() []byte {
 
 func readItem(c *cursor) responsesItem {
 	var it responsesItem
-	var called bool // a member of a shell_call says what is called
+	var called bool // a member of a shell_call has the command
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "type":
@@ -108,21 +108,21 @@ func readItem(c *cursor) responsesItem {
 			c.skip()
 		case "action", "caller", "max_output_length":
 			called = c.hasText() || called
-		default: // of a call it says what is called, and how
+		default: // of a call: what is called, with which arguments
 			it.unread = c.checkUnread(key) || it.unread
 		}
 	}
 	c.unread = c.unread || it.unplaced()
 	it.unread = it.unread || called
 	if it.kind() == itemReasoning {
-		// Its content is reasoning in the open.
+		// Its content is visible reasoning.
 		it.reasoning, it.text = it.reasoning || it.text, false
 	}
 	return it
 }
 
-// unplaced reports whether the item does not say, in words that are known, who executes
-// a call that may be the provider's or the application's.
+// unplaced reports whether the item is a call that the provider or the application may
+// execute, and does not show in a known way which of them does.
 func (it *responsesItem) unplaced() bool {
 	switch string(it.typ) {
 	case "shell_call":
@@ -149,9 +149,9 @@ func readType(c *cursor) (typ []byte) {
 	return typ
 }
 
-// responsesPart is what a part of an item's content says.
+// responsesPart is a part of an item's content.
 type responsesPart struct {
-	text      bool // there is some
+	text      bool // it has text that is not empty
 	refused   bool // it is a refusal
 	reasoning bool
 }

@@ -23,7 +23,7 @@ func readResponsesRequest(body []byte) (Request, error) {
 				req.ConversationID = safeID(id)
 				elsewhere = true
 			}
-		case "prompt": // one that the server has stored, which may name the model
+		case "prompt": // stored on the server, where it may name the model
 			object := c.peek() == '{'
 			stored = len(readReference(&c)) > 0 && object
 		case "background":
@@ -49,19 +49,19 @@ func readResponsesRequest(body []byte) (Request, error) {
 		}
 	}
 	if stored {
-		req.ProviderTools = nil // the server's copy may offer more than the request
+		req.ProviderTools = nil // the stored prompt may offer more tools than the request
 	}
 	req.HistoryOutputs = outputs.safe()
 	if !elsewhere {
 		req.HistoryCalls = calls.safe()
 	}
-	// A server of one model needs no name of it; that a stream is asked for says as much.
+	// A server of one model needs no model name; a request for a stream is proof enough.
 	req.IsCall = stored || given && (req.Model != "" || req.Stream) || req.Model != "" && elsewhere
 	return req, requestError(&c, isObject)
 }
 
-// readReference reads what refers to something on the server: an id, or an object that
-// holds it.
+// readReference reads a reference to an object on the server: its id, or an object with
+// its id.
 func readReference(c *cursor) (id []byte) {
 	if c.peek() == '"' {
 		return c.str()
@@ -76,8 +76,8 @@ func readReference(c *cursor) (id []byte) {
 	return id
 }
 
-// readInputItem reads one item of the history. It reports whether the item is only
-// a reference to one that the server has.
+// readInputItem reads one item of the history. reference: it only refers to an item on the
+// server.
 func readInputItem(c *cursor, calls, outputs *newestIDs) (reference bool) {
 	var it responsesItem
 	for key, ok := c.object(); ok; key, ok = c.key() {
@@ -103,15 +103,15 @@ func readInputItem(c *cursor, calls, outputs *newestIDs) (reference bool) {
 		calls.add(it.callID)
 	case bytes.HasSuffix(it.typ, []byte("_call_output")), string(it.typ) == "tool_search_output":
 		if len(it.callID) == 0 && string(it.typ) == "local_shell_call_output" {
-			it.callID = it.id // which is the call's in this one
+			it.callID = it.id // this item has the id of the call there
 		}
 		outputs.add(it.callID)
 	}
 	return false
 }
 
-// readResponsesTool reads an offered tool and returns the name under which it is
-// recorded; nil for those that the application executes.
+// readResponsesTool reads an offered tool and returns the name under which it is recorded;
+// nil for tools that the application executes.
 func readResponsesTool(c *cursor) []byte {
 	var typ, execution, environment []byte
 	for key, ok := c.object(); ok; key, ok = c.key() {
@@ -141,14 +141,14 @@ func readResponsesTool(c *cursor) []byte {
 	return unversioned(typ)
 }
 
-// unversioned is the name of a tool without the date or stage of its version:
-// web_search_preview_2025_03_11, web_search_20250305 → web_search.
+// unversioned returns the name of a tool without the date or stage of its version:
+// web_search_preview_2025_03_11 and web_search_20250305 become web_search.
 func unversioned(typ []byte) []byte {
 	end := len(typ)
 	for end > 0 && (typ[end-1]-'0' <= 9 || typ[end-1] == '_') {
 		end--
 	}
-	// Only a whole date is one: a name may well end in a digit.
+	// Only a whole date is a version: a name may end in a digit.
 	if len(typ)-end >= len("_20250305") && typ[end] == '_' {
 		typ = typ[:end]
 	}

@@ -6,20 +6,20 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// media is what a content type says about a body.
+// media is the kind of body that a content type announces.
 type media uint8
 
 const (
-	mediaUnknown media = iota // nothing, or nothing that helps
+	mediaUnknown media = iota // none, or one that does not decide
 	mediaSSE
 	mediaJSON
 	mediaMessages
-	mediaForeign // no model answers so, but servers that set no type call anything text/html
+	mediaForeign // no model answers with it, but servers that set no type label anything text/html
 )
 
 // mediaOf reads a Content-Type header.
 func mediaOf(contentType string) media {
-	// A malformed parameter does not make the type unknown: none is looked at.
+	// A malformed parameter does not make the type unknown: parameters are not read.
 	base, _, _ := strings.Cut(contentType, ";")
 	base = strings.ToLower(strings.TrimSpace(base))
 	kind, sub, _ := strings.Cut(base, "/")
@@ -38,32 +38,32 @@ func mediaOf(contentType string) media {
 	}
 }
 
-// forms are the framings that a protocol has beside SSE and one JSON object.
+// forms are the framings of a protocol in addition to SSE and one JSON object.
 type forms uint8
 
 const (
 	formArray    forms = 1 << iota // JSON objects in an array
-	formLines                      // JSON objects, one a line
+	formLines                      // JSON objects, one per line
 	formMessages                   // AWS event-stream messages
 	formChunks                     // events named chunk, each of which holds an event of the protocol
 )
 
-// sniffer finds the framing of a body by its first bytes. The content type alone
-// is not enough: gateways stream under application/json, answer a stream request
-// with an error in plain JSON under text/event-stream, and send no type at all, or
-// their language's default; the SDKs read all of these by what is there.
+// sniffer detects the framing of a body by its first bytes. The content type alone is
+// not enough: gateways stream under application/json, answer a stream request with an
+// error in plain JSON under text/event-stream, and send no type or their language's
+// default; the SDKs read all of these by their content.
 type sniffer struct {
 	media     media
 	forms     forms
-	violation semconv.TransportCause // the first bytes are of no framing
+	violation semconv.TransportCause // set if the first bytes do not begin any framing
 
 	buf [8]byte // the first bytes, without white space and a byte order mark
 	n   uint8
 }
 
-// next takes one more byte of the beginning. White space before the first token
-// means nothing in either framing. What is of no framing is read as SSE, in which lines
-// that are no field mean nothing: a server's warning may precede the events.
+// next reads one more byte of the beginning. White space before the first token is
+// ignored in every framing. A body that does not begin any framing is read as SSE, which
+// ignores lines that are not a field: a server's warning may precede the events.
 func (s *sniffer) next(b byte) (m mode, decided bool) {
 	if s.n == 0 && (b == ' ' || b == '\t' || b == '\r' || b == '\n') {
 		return sniffing, false
@@ -82,9 +82,9 @@ func (s *sniffer) next(b byte) (m mode, decided bool) {
 	case head == "[" && s.forms&formArray != 0:
 		return listed, true
 	case head == "{" && (s.media == mediaSSE || s.media == mediaMessages):
-		return framed, true // an error, or something that precedes the events
+		return framed, true // an error, or an object before the events
 	case head == "{" && s.forms&formLines != 0 && s.media == mediaJSON:
-		return listed, true // mostly one; it may be indented
+		return listed, true // mostly one object, which may be indented
 	case head == "{" && s.forms&formLines != 0:
 		return lined, true
 	case head == "{":
@@ -112,5 +112,5 @@ func (s *sniffer) next(b byte) (m mode, decided bool) {
 
 const byteOrderMark = "\xEF\xBB\xBF"
 
-// head is what was looked at.
+// head is the bytes that were read.
 func (s *sniffer) head() []byte { return s.buf[:s.n] }

@@ -5,19 +5,19 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// unknownUsage is a Usage of which nothing was said.
+// unknownUsage is a Usage of which nothing was reported.
 var unknownUsage = Usage{Input: -1, Output: -1, CacheRead: -1, CacheCreation: -1, Reasoning: -1}
 
-// maxOpen bounds what a decoder remembers about calls and choices that have begun
-// and not ended. No answer comes near it; past it they are counted, not matched.
+// maxOpen bounds how many calls and choices a decoder remembers that have begun and not
+// ended. No real answer comes near it; beyond it they are counted but not matched.
 const maxOpen = 1024
 
-// maxListed bounds what is read out of one list of one payload: a list of millions
-// of empty objects must not become millions of structs.
+// maxListed bounds how many elements are read from one list of a payload: a list of
+// millions of empty objects must not become millions of structs.
 const maxListed = 4096
 
-// tally is the state of a response and the steps in which it grows, the same for
-// every protocol.
+// tally is the state of a response with the steps in which it changes, which are the
+// same for every protocol.
 type tally struct {
 	State
 
@@ -25,9 +25,8 @@ type tally struct {
 	values *values      // of the payload that is being parsed; nil: they are not recorded
 }
 
-// contentDelta is what an event says that only adds to the content of a response: most
-// events of a stream. A decoder may receive the same delta again and again, so it holds
-// nothing of the event's bytes.
+// contentDelta is the meaning of an event that only adds to the content of a response,
+// as most events of a stream do. It holds nothing of the event's bytes.
 type contentDelta struct {
 	index int // of the choice, candidate, block or item that it is part of
 	call  int // with input: the index of the call in the choice, where choices have several
@@ -68,15 +67,15 @@ func (t *tally) add(d *contentDelta) {
 	}
 }
 
-// call is a client-executed tool call that a decoder still has to follow.
+// call is a client-executed tool call that a decoder still follows.
 type call struct {
-	at        int // its place in State.Calls; -1 beyond the bound of that list
+	at        int // its index in State.Calls; -1 beyond the bound of that list
 	completed bool
 	ready     bool
 }
 
-// at records that the response is at p, with content. What comes after the terminal
-// event changes nothing about how the response ended, but the client was given it.
+// at records that content of phase p was received. After the terminal event it does not
+// change how the response ended, but the client received it.
 func (t *tally) at(p semconv.Phase) {
 	if t.Terminal {
 		t.Unread = true
@@ -85,7 +84,7 @@ func (t *tally) at(p semconv.Phase) {
 	t.Phase = p
 }
 
-// enter records that the response is at p, of which nothing has come yet.
+// enter records that the response is in phase p, of which no content was received yet.
 func (t *tally) enter(p semconv.Phase) {
 	if !t.Terminal {
 		t.Phase = p
@@ -98,13 +97,13 @@ func (t *tally) text() {
 	t.at(semconv.PhaseText)
 }
 
-// thought records a delta of reasoning.
+// reasoning records a delta of reasoning.
 func (t *tally) reasoning() {
 	t.ReasoningChunks++
 	t.at(semconv.PhaseReasoning)
 }
 
-// providerTools records that n more of the provider's tools have begun.
+// providerTools records that n more provider-executed tools have begun.
 func (t *tally) providerTools(n int) {
 	if t.ProviderToolsStarted += n; t.Terminal && n > 0 {
 		t.Unread = true
@@ -122,7 +121,7 @@ func (t *tally) start(id, name []byte) call {
 	return call{at: len(t.Calls) - 1}
 }
 
-// fillIn adds what the beginning of a call did not say.
+// fillIn adds the id and the name of a call where its beginning had none.
 func (t *tally) fillIn(c call, id, name []byte) {
 	if c.at < 0 {
 		return
@@ -149,7 +148,8 @@ func (t *tally) complete(c *call) {
 	}
 }
 
-// handOver records that the application has a call, whose input is complete.
+// handOver records that a call, whose input is complete, was delivered to the
+// application for execution.
 func (t *tally) handOver(c *call) {
 	t.complete(c)
 	if c.ready {
@@ -163,7 +163,7 @@ func (t *tally) handOver(c *call) {
 	}
 }
 
-// handOverAll hands over every call whose input is complete.
+// handOverAll is handOver for every call whose input is complete.
 func (t *tally) handOverAll() {
 	t.ToolCalls = t.ToolInputsCompleted
 	for i := range t.Calls {
@@ -171,7 +171,7 @@ func (t *tally) handOverAll() {
 	}
 }
 
-// identify records the response's id and model, the first ones said.
+// identify records the id and the model of the response. The first ones count.
 func (t *tally) identify(id, model []byte) {
 	if t.ResponseID == "" {
 		t.ResponseID = safeID(id)
@@ -181,7 +181,7 @@ func (t *tally) identify(id, model []byte) {
 	}
 }
 
-// use records token counts over those that came before: usage is cumulative.
+// use replaces the token counts that are known: usage is cumulative.
 func (t *tally) use(u Usage) {
 	known := &t.Usage
 	known.Input = latest(known.Input, u.Input)
@@ -191,7 +191,7 @@ func (t *tally) use(u Usage) {
 	known.Reasoning = latest(known.Reasoning, u.Reasoning)
 }
 
-// latest is a count as it is known once n, negative where nothing was said, has come.
+// latest is n, or known if n is negative: nothing was reported.
 func latest(known, n int) int {
 	if n >= 0 {
 		return n
@@ -199,14 +199,13 @@ func latest(known, n int) int {
 	return known
 }
 
-// finishRefusal is the finish reason of an answer that is a refusal, where the
-// provider has no word of its own for it.
+// finishRefusal is the finish reason of a refusal where the provider has none of its own.
 const finishRefusal = "refusal"
 
-// Finish reasons of answers that are not there yet.
+// Finish reasons of answers that are not available yet.
 const (
-	finishApproval = "approval_required" // a person has to agree to a call first
-	finishDeferred = "deferred"          // it is asked for later, by its id
+	finishApproval = "approval_required" // a person has to approve a call first
+	finishDeferred = "deferred"          // the client requests it later, by its id
 )
 
 // finish records the finish reason of a choice, as the provider wrote it.
@@ -214,15 +213,15 @@ func (t *tally) finish(reason []byte) {
 	t.finishAs(t.reason(reason))
 }
 
-// finishAs records a finish reason that the protocol has no word for.
+// finishAs records a finish reason that is not from the provider.
 func (t *tally) finishAs(reason string) {
 	if len(t.FinishReasons) < MaxIDs {
 		t.FinishReasons = append(t.FinishReasons, reason)
 	}
 }
 
-// reason is a finish reason fit to be recorded. What one that is not known says about
-// the answer is not known either.
+// reason returns a finish reason that may be recorded. The meaning of an unknown one is
+// unknown, so it sets Unread.
 func (t *tally) reason(reason []byte) string {
 	safe := finishReason(reason)
 	if !classify.KnownFinish(safe) && !isFailure(reason) && !cutsInput(reason) {
@@ -231,7 +230,7 @@ func (t *tally) reason(reason []byte) string {
 	return safe
 }
 
-// finishReason is [safeName] that has the words of most answers at hand.
+// finishReason is [safeName] without an allocation for the most frequent reasons.
 func finishReason(reason []byte) string {
 	switch string(reason) {
 	case "stop":
@@ -255,8 +254,8 @@ func (t *tally) end() {
 	t.Phase = semconv.PhaseStreamEnd
 }
 
-// fail records an error event. The first one is the cause; a later one only fills
-// in what it left out. After the terminal event nothing is an error any more.
+// fail records an error event. The first one is the cause; a later one only adds what
+// the first lacks. After the terminal event nothing is an error any more.
 func (t *tally) fail(f *fault) {
 	if t.Err != nil {
 		f.fill(t.Err)

@@ -1,6 +1,6 @@
-// Package eventstream frames a stream of AWS event-stream messages
-// (application/vnd.amazon.eventstream) that arrives in chunks cut anywhere, and
-// checks both checksums of each.
+// Package eventstream splits a stream of AWS event-stream messages
+// (application/vnd.amazon.eventstream), which may arrive in chunks of any size, into
+// messages. It checks both checksums of each message.
 //
 //	total length   4 bytes, big endian, of the whole message
 //	header length  4 bytes
@@ -20,7 +20,7 @@ import (
 )
 
 // Message is one message. Its slices are valid only during the call that delivers
-// it. A header that is absent or no string is empty.
+// it. A header that is absent or not a string is empty.
 type Message struct {
 	Type      []byte // :message-type: event, exception or error
 	Event     []byte // :event-type, of an event
@@ -29,16 +29,16 @@ type Message struct {
 	Payload   []byte
 }
 
-// Sink takes what a [Decoder] finds, in the order of the stream.
+// Sink receives what a [Decoder] finds, in the order of the stream.
 type Sink interface {
 	Message(m *Message)
-	// Malformed says that a checksum or a length is wrong: where the next message
-	// would begin is not known. It is the last call.
+	// Malformed reports that a checksum or a length is wrong, so that the start of the
+	// next message is not known. It is the last call.
 	Malformed()
-	// TooLong says that a message is longer than the limit. It is the last call.
+	// TooLong reports that a message is longer than the limit. It is the last call.
 	TooLong()
-	// NoRoom says that a message is not read, because of what all streams together hold.
-	// It is the last call.
+	// NoRoom reports that a message is not read because all streams together hold too
+	// much. It is the last call.
 	NoRoom()
 }
 
@@ -47,27 +47,27 @@ type Sink interface {
 type Decoder struct {
 	sink    Sink
 	limit   int
-	buf     []byte // the message that the last Write left unfinished
+	buf     []byte // the unfinished message of the last Write
 	stopped bool
 
-	// preludes are lengths whose checksum was right, by the last bits of the total
-	// length: it is a hash over eight bytes that come again and again.
+	// preludes are pairs of lengths whose checksum was right, indexed by the last bits of
+	// the total length: the same lengths repeat, so their checksums are not computed again.
 	preludes [8][prelude]byte
-	// The headers that came last and what they say: those of a kind of event repeat,
-	// so the same bytes are not read again.
+	// The headers of the last messages and their values: those of one kind of event
+	// repeat, so the same bytes are not parsed again.
 	known   [2]headers
-	oldest  int // the one to be replaced next
+	oldest  int // index of the entry that is replaced next
 	message Message
 }
 
 const (
 	prelude  = 12
 	checksum = 4
-	// maxHeaders bounds the headers that are remembered.
+	// maxHeaders bounds the headers that are remembered, in bytes.
 	maxHeaders = 1 << 10
 )
 
-// New makes a decoder. limit bounds a message, in bytes. It must be positive.
+// New returns a decoder. limit bounds a message, in bytes. It must be positive.
 func New(sink Sink, limit int) *Decoder {
 	return &Decoder{sink: sink, limit: limit}
 }
@@ -127,8 +127,8 @@ func (d *Decoder) keep(p []byte) bool {
 	return ok
 }
 
-// next is the length of the message that p begins with; more than len(p) where p
-// does not hold its prelude.
+// next is the length of the message that p begins with. It is greater than len(p) if p
+// does not hold the whole prelude.
 func (d *Decoder) next(p []byte) int {
 	if len(p) < prelude {
 		return prelude
@@ -156,7 +156,7 @@ func (d *Decoder) next(p []byte) int {
 	}
 }
 
-// take delivers one whole message.
+// take delivers one complete message.
 func (d *Decoder) take(p []byte) {
 	end := len(p) - checksum
 	headers := p[prelude : prelude+binary.BigEndian.Uint32(p[4:])]
@@ -184,8 +184,8 @@ func (d *Decoder) Close() bool {
 	return whole
 }
 
-// Stop ends the decoding and lets go of all memory; what comes later is ignored. A
-// sink may call it, and must not look at what it was given after that.
+// Stop ends the decoding and releases all memory; later bytes are ignored. A sink may
+// call it, and must not use its arguments after that.
 func (d *Decoder) Stop() {
 	d.stopped = true
 	carry.Drop(d.buf)

@@ -2,12 +2,12 @@ package eventstream
 
 import "encoding/binary"
 
-// span is where in the headers a value is. No message is as long as 2 GiB.
+// span is the place of a value in the headers. No message is as long as 2 GiB.
 type span struct{ start, end int32 }
 
 func (s span) of(headers []byte) []byte { return headers[s.start:s.end] }
 
-// The headers that are read.
+// The headers of which the value is used.
 const (
 	messageType = iota
 	eventType
@@ -45,14 +45,14 @@ const (
 	typeUUID
 )
 
-// headers are the headers of a message and where in them the values are.
+// headers are the headers of a message and the places of the values in them.
 type headers struct {
 	bytes []byte
 	at    [numbered]span
 }
 
-// read finds the headers in b; nil if b is not well-formed. The result is valid until
-// the next call.
+// read parses the headers in b. It returns nil if b is not well-formed. The result is
+// valid until the next call.
 func (d *Decoder) read(b []byte) *[numbered]span {
 	for i := range d.known {
 		if h := &d.known[i]; len(h.bytes) > 0 && string(h.bytes) == string(b) {
