@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// However long an event becomes and in whatever pieces it comes, it is what append
-// would have made of them, while others are put together at the same time.
+// The result of Append is that of append, for an event of any length in pieces of any
+// size, while other goroutines assemble theirs.
 func TestAppend(t *testing.T) {
 	for _, piece := range []int{1, 100, Keep - 1, Keep, Keep + 1, medium - 1, medium + 1, large, large + 1} {
 		var got, want [3][]byte
-		for range 3 { // again, in what the first time gave back
+		for range 3 { // again, in the buffers that were returned
 			for len(want[0]) <= 2*large {
 				for i := range got {
 					b := bytes.Repeat([]byte{byte('a' + i + len(want[i])%20)}, piece)
@@ -39,7 +39,7 @@ func TestResetKeepsWhatIsSmall(t *testing.T) {
 	assert.Nil(t, Reset(nil))
 }
 
-// What a long event costs beside its buffers, which are lent, is their two slices.
+// A long event allocates, other than its pooled buffers, only their two slices.
 func TestLongEventsShareBuffers(t *testing.T) {
 	piece := make([]byte, Keep)
 	allocs := testing.AllocsPerRun(1000, func() {
@@ -49,8 +49,8 @@ func TestLongEventsShareBuffers(t *testing.T) {
 		}
 		Reset(b)
 	})
-	// The first piece has a buffer of its own; a garbage collection forgets what is
-	// lent, and so, at times, does the race detector.
+	// The first piece has a new buffer; a garbage collection empties the pools, and so,
+	// at times, does the race detector.
 	assert.Less(t, allocs, 6.0)
 }
 
@@ -63,8 +63,8 @@ func appended(t *testing.T, to, b []byte) []byte {
 	return sum
 }
 
-// What all streams hold is bounded: past it a buffer stays as it was, until another one
-// is given back.
+// What all streams hold is bounded: beyond the bound a buffer stays unchanged until another
+// one is returned.
 func TestMost(t *testing.T) {
 	before := Held()
 	var all [][]byte
@@ -96,7 +96,7 @@ func TestMost(t *testing.T) {
 	assert.Equal(t, before, Held())
 }
 
-// Whatever the sizes, what is counted is what is held.
+// The accounting is right for any sizes.
 func TestHeldIsExact(t *testing.T) {
 	before := Held()
 	for size := 1; size < 3*large; size += size/3 + 1 {

@@ -13,7 +13,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/carry"
 )
 
-// recorder writes down what a decoder delivers, one entry a call.
+// recorder records what a decoder delivers, one entry per call.
 type recorder struct{ got []string }
 
 func (r *recorder) Event(ev Event) {
@@ -41,12 +41,12 @@ func (r *recorder) Dropped(tooLong bool) {
 	}
 }
 
-// decode feeds in as chunks that end at the given places.
+// decode feeds in as chunks that end at the given offsets.
 func decode(in string, limit int, cuts ...int) []string {
 	return decodeInto(&recorder{}, in, limit, cuts...)
 }
 
-// written is a sink that writes down.
+// written is a sink that records.
 type written interface {
 	Sink
 	entries() []string
@@ -58,7 +58,7 @@ func decodeInto(r written, in string, limit int, cuts ...int) []string {
 	d := New(r, limit)
 	at := 0
 	for _, cut := range append(cuts, len(in)) {
-		// A chunk of its own, overwritten afterwards: whatever is retained shows.
+		// A copy, overwritten afterwards: bytes that are retained show.
 		p := []byte(in[at:cut])
 		d.Write(p)
 		for i := range p {
@@ -184,7 +184,7 @@ func TestLimitHoldsWhileALineGrows(t *testing.T) {
 	assert.Equal(t, []string{"too long"}, r.got)
 }
 
-// Nothing comes after the call in which the sink stops the decoder, whichever it is.
+// After the call in which the sink stops the decoder there is no other, whichever it is.
 func TestStopFromTheSink(t *testing.T) {
 	const (
 		in    = "data: a\n\n: c\ndata: {1}\nevent: x\ndata: {2}\n\n{\n }\n\ndata: 678901234567890\ndata: a\n\ndata: b\n\ndata: c\n: d\n"
@@ -205,7 +205,7 @@ func TestStopFromTheSink(t *testing.T) {
 	}
 }
 
-// stopper stops its decoder in the call after which none is left.
+// stopper stops its decoder in the call that leaves none.
 type stopper struct {
 	recorder
 
@@ -224,7 +224,7 @@ func (s *stopper) Comment()                      { s.recorder.Comment(); s.calle
 func (s *stopper) Stray(line []byte, first bool) { s.recorder.Stray(line, first); s.called() }
 func (s *stopper) Dropped(tooLong bool)          { s.recorder.Dropped(tooLong); s.called() }
 
-// A long event must not hold its memory for the rest of the stream.
+// The memory of a long event is not held for the rest of the stream.
 func TestLongBufferIsLetGo(t *testing.T) {
 	var r recorder
 	d := New(&r, unlimited)
@@ -238,7 +238,7 @@ func TestLongBufferIsLetGo(t *testing.T) {
 	assert.LessOrEqual(t, cap(d.dataBuf), carry.Keep)
 }
 
-// Nor does a long line that is no event's.
+// Neither is that of a long line that is not part of an event.
 func TestLongLineIsLetGo(t *testing.T) {
 	for _, line := range []string{": ", "id: ", "nothing: "} {
 		var r recorder
@@ -273,11 +273,11 @@ func (c *counter) Comment()           {}
 func (c *counter) Stray([]byte, bool) {}
 func (c *counter) Dropped(bool)       {}
 
-// reference is the framing written the simplest way, on the whole text at once.
+// reference is the framing in the simplest way, on the whole input at once.
 func reference(in string) []string {
 	in = strings.TrimPrefix(in, bom)
 	if in == bom[:1] || in == bom[:2] {
-		return nil // half a mark and the end: a field without a meaning
+		return nil // half a byte order mark and the end: a field without a meaning
 	}
 	in = strings.ReplaceAll(in, "\r\n", "\n")
 	in = strings.ReplaceAll(in, "\r", "\n")
@@ -309,7 +309,7 @@ func reference(in string) []string {
 		value = strings.TrimPrefix(value, " ")
 		stray = stray && line != "" && strings.Contains(" \t}]\"", line[:1])
 		switch {
-		case line == "" && i == len(lines)-1: // what follows the last line end is no line
+		case line == "" && i == len(lines)-1: // what follows the last line end is not a line
 		case line == "":
 			blank("")
 		case stray:
@@ -351,7 +351,7 @@ func FuzzFraming(f *testing.F) {
 	})
 }
 
-// taker takes plain events itself, one in so many.
+// taker takes plain events itself, one in every n.
 type taker struct {
 	recorder
 

@@ -113,12 +113,12 @@ func TestMessagesCRLF(t *testing.T) {
 	runDecodeTests(t, anthropicMessages{}, []decodeTest{{"crlf", "", body, all(events(2), ended("end_turn"))}})
 }
 
-// chunk is an event as InvokeModelWithResponseStream wraps it.
+// chunk wraps an event as InvokeModelWithResponseStream does.
 func chunk(event string) string {
 	return frame("chunk", `{"bytes":"`+base64.StdEncoding.EncodeToString([]byte(event))+`","p":"abcdefghij"}`)
 }
 
-// A long event in a chunk does not stay in memory when the next one has come.
+// A long event in a chunk does not stay in memory after the next event.
 func TestMessagesInChunksKeepLittle(t *testing.T) {
 	d := messagesDecoders.get(awsType, formMessages|formChunks)
 	text := func(n int) {
@@ -134,7 +134,7 @@ func TestMessagesInChunksKeepLittle(t *testing.T) {
 	assert.Equal(t, 4, d.State().TextChunks)
 }
 
-// The events of a stream that Amazon Bedrock's InvokeModel serves.
+// Streams of Amazon Bedrock's InvokeModel.
 func TestMessagesInChunks(t *testing.T) {
 	start := chunk(`{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[],"stop_reason":null,"usage":{"input_tokens":10,"output_tokens":1}}}`)
 	hi := chunk(`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hi"}}`)

@@ -13,7 +13,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// packet is an AWS event-stream message with these headers, name and value in turn.
+// packet returns an AWS event-stream message with these headers, names and values alternating.
 func packet(payload string, headers ...string) string {
 	var h []byte
 	for i := 0; i < len(headers); i += 2 {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// benchStreams are streams of the size and the shape of recorded ones: mostly
-// deltas of a word each, with the events around them.
+// benchStreams returns streams of the size and form of recorded ones: mostly deltas of one
+// word each, with the events around them.
 func benchStreams(n int) map[string]string {
 	var chat, responses, anthropic strings.Builder
 	word := func(i int) string {
@@ -76,7 +76,7 @@ func BenchmarkDecode(b *testing.B) {
 			benchDecode(b, p, stream, 4<<10)
 		})
 		if p.Name() == (bedrockConverse{}).Name() {
-			continue // no lines to take the payloads from
+			continue // its payloads are not in lines
 		}
 		b.Run("encoding_json/"+p.Name(), func(b *testing.B) {
 			benchJSON(b, p.Name(), stream)
@@ -84,11 +84,11 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkDecodeRecorded decodes the recorded streams of each wire, where they are,
-// and their deltas alone, in reads of two sizes; encoding/json is what the same facts
-// cost with it. The recordings of some wires are a few kilobytes: they are repeated,
-// so that it is the decoding that is measured on each; short is without that, where
-// making the decoder weighs.
+// BenchmarkDecodeRecorded decodes the recorded streams of each protocol, if there are any,
+// and their deltas alone, in reads of two sizes. encoding_json is the cost of the same facts
+// with that package. The recordings of some protocols are a few kilobytes: they are
+// repeated, so that the decoding dominates; short does not repeat them, so that the
+// creation of the decoder has weight.
 func BenchmarkDecodeRecorded(b *testing.B) {
 	dir := fixturesDir(b)
 	for _, folder := range [...]string{"openai-chat", "openai-responses", "anthropic-messages", "gemini", "bedrock"} {
@@ -176,8 +176,8 @@ func benchDecode(b *testing.B, p Protocol, stream []byte, read int) {
 	b.ReportMetric(float64(after.Mallocs-before.Mallocs)/float64(events), "allocs/event")
 }
 
-// benchJSON is what the same facts cost with encoding/json into small structs,
-// after a framing that costs nothing.
+// benchJSON measures the cost of the same facts with encoding/json into small structs,
+// after a framing without cost.
 func benchJSON(b *testing.B, name string, stream []byte) {
 	var payloads [][]byte
 	for line := range strings.SplitSeq(string(stream), "\n") {
@@ -241,7 +241,7 @@ func benchJSON(b *testing.B, name string, stream []byte) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, p := range payloads {
-			var other *json.UnmarshalTypeError // a field that a provider gives another type
+			var other *json.UnmarshalTypeError // a field that has another type at a provider
 			if err := json.Unmarshal(p, into); err != nil && !errors.As(err, &other) {
 				b.Fatal(err)
 			}
@@ -250,8 +250,7 @@ func benchJSON(b *testing.B, name string, stream []byte) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(payloads)), "ns/event")
 }
 
-// BenchmarkRealtime reads frames of speech and of its transcript in turn, as a session
-// sends them.
+// BenchmarkRealtime reads frames of audio and of its transcript, alternating as in a session.
 func BenchmarkRealtime(b *testing.B) {
 	r := NewRealtime()
 	r.Received([]byte(rtCreated("resp_1")))

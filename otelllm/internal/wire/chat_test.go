@@ -11,7 +11,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// delta is a chunk of Chat Completions with one choice.
+// delta returns a chunk of Chat Completions with one choice.
 func delta(delta, finish string) string {
 	if finish == "" {
 		finish = "null"
@@ -165,7 +165,7 @@ func TestChatManyChoices(t *testing.T) {
 	}
 }
 
-// More calls than are listed are counted all the same.
+// Calls beyond the bound of the list are still counted.
 func TestChatManyCalls(t *testing.T) {
 	var body strings.Builder
 	want := started()
@@ -183,9 +183,8 @@ func TestChatManyCalls(t *testing.T) {
 	runDecodeTests(t, openAIChat{}, []decodeTest{{"100", "", body.String(), func(s *State) { *s = *want }}})
 }
 
-// What chunks have in common before their choices is passed over once a plain delta has
-// shown it, and what they have not is read: another id or model changes nothing, an
-// error does.
+// After plain deltas, what differs in a chunk before its choices is read: another id or
+// model changes nothing, an error does.
 func TestChatHeads(t *testing.T) {
 	const choices = `"choices":[{"index":0,"delta":{"tool_calls":[{"index":%d,"id":"c%[1]d","function":{"name":"f","arguments":"{}"}}]}}]`
 	head := func(n int, before string) string {

@@ -18,8 +18,8 @@ const (
 	awsType   = "application/vnd.amazon.eventstream"
 )
 
-// decode feeds body in chunks that end at the given places, and overwrites each
-// after its Write: a decoder that retains one shows it.
+// decode feeds body in chunks that end at the given offsets, and overwrites each after its
+// Write, so that bytes that a decoder retains show.
 func decode(p Protocol, contentType, body string, cuts ...int) *State {
 	d := p.NewDecoder(contentType)
 	at := 0
@@ -51,7 +51,7 @@ func randomCuts(r *rand.Rand, n int) []int {
 	return cuts
 }
 
-// started is the state in which every response begins.
+// started returns the state in which every response begins.
 func started() *State {
 	return &State{
 		Phase:         semconv.PhaseResponseStarted,
@@ -60,7 +60,7 @@ func started() *State {
 	}
 }
 
-// decodeTest is a body and the state at its end.
+// decodeTest is a body and the expected state at its end.
 type decodeTest struct {
 	name string
 	ct   string // sseType when empty
@@ -103,8 +103,7 @@ func data(payloads ...string) string {
 	return b.String()
 }
 
-// named frames payloads with the type of each as its name, as Responses and
-// Anthropic do.
+// named frames payloads with their type as the event name, as Responses and Anthropic do.
 func named(payloads ...string) string {
 	var b strings.Builder
 	for _, p := range payloads {
@@ -115,7 +114,7 @@ func named(payloads ...string) string {
 	return b.String()
 }
 
-// all is a set of effects on a state.
+// all combines effects on a state.
 func all(effects ...func(*State)) func(*State) {
 	return func(s *State) {
 		for _, effect := range effects {
@@ -136,7 +135,7 @@ func finished(reasons ...string) func(*State) {
 	return func(s *State) { s.FinishReasons = reasons }
 }
 
-// ended is a response that came to its end.
+// ended is the effect of the end of a complete response.
 func ended(reasons ...string) func(*State) {
 	return all(phase(semconv.PhaseStreamEnd), terminal, finished(reasons...), func(s *State) { s.Complete = true })
 }
@@ -153,7 +152,7 @@ func violated(cause semconv.TransportCause) func(*State) {
 	return func(s *State) { s.Violation = cause }
 }
 
-// calls are calls in these states: "a" started, "a+" completed, "a!" handed over.
+// calls are the effects of calls in these states: "a" started, "a+" completed, "a!" handed over.
 // The name of a call is "f" unless it is given after a slash.
 func calls(cs ...string) func(*State) {
 	return func(s *State) {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// However payloads alternate, what is kept of them is bounded, and means what it was
-// learned with.
+// However payloads alternate, the memory of the shapes is bounded, and a shape has the
+// meaning that it was learned with.
 func TestShapesAreBounded(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var f fastPath
@@ -58,7 +58,7 @@ func checkBounds(t *testing.T, f *fastPath) {
 	require.LessOrEqual(t, held, 2*maxLiterals)
 }
 
-// Whatever sizes come after one another, the newest is kept and the rest is bounded.
+// For any sequence of sizes the newest shape is kept, and the memory of all is bounded.
 func TestRoom(t *testing.T) {
 	sizes := []int{30, 600, 2000}
 	const rounds = 7
@@ -76,7 +76,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// Shapes of similar sizes replace one another in the memory that is there.
+// Shapes of similar sizes replace one another without an allocation.
 func TestLearningAllocatesNothing(t *testing.T) {
 	var f fastPath
 	payloads := make([][]byte, 3)
@@ -115,8 +115,8 @@ func TestNotLearned(t *testing.T) {
 	assert.Equal(t, maxLiterals, int(f.size), "as much as there is room for")
 }
 
-// A value of which a reader asks whether there is anything in it is not learned, unless
-// it is a string or empty: what is in it mostly differs.
+// A payload is not learned if a reader asks whether an object or array is empty, and it is
+// not: its content mostly differs.
 func TestNestedValuesAreNotLearned(t *testing.T) {
 	for payload, learned := range map[string]bool{
 		`{"a":"b"}`: true, `{"a":""}`: true, `{"a":[]}`: true, `{"a":{}}`: true, `{"a":null}`: true, `{"a":1}`: true,
@@ -133,7 +133,8 @@ func TestNestedValuesAreNotLearned(t *testing.T) {
 	}
 }
 
-// Whatever stands wherever in a string, its end is found, and as the cursor finds it.
+// endOfString finds the same end of a string as the cursor, whatever the string has at any
+// offset.
 func TestEndOfString(t *testing.T) {
 	for _, mark := range []string{`"`, `\"`, `\\`, `\u00e9`, `\u00g9`, `\x`, `\`, "\n", "\x00", "\x1f", "\x20", "é", "\xff"} {
 		for at := range 3 * longString {
@@ -152,8 +153,8 @@ func TestEndOfString(t *testing.T) {
 	}
 }
 
-// asForm reads a payload whose members say by their names what they are: numbers,
-// counts, texts and others are holes.
+// asForm reads a payload whose members have a kind by their name: number, count, text or
+// other. All of them are holes.
 func asForm(payload []byte, v *values) (d contentDelta, ok bool) {
 	v.reset()
 	c := cursor{b: payload, values: v}
@@ -182,8 +183,8 @@ func learnForm(t *testing.T, f *fastPath, name, payload string) bool {
 	return f.learn([]byte(name), []byte(payload), &v, d)
 }
 
-// A payload with other values in the same places is recognised, and says what it says
-// when it is parsed. What differs in anything else is not, be it by one byte.
+// A payload with other values in the same places is recognised, and has the meaning that it
+// has when it is parsed. A payload that differs in any other byte is not recognised.
 func TestMatch(t *testing.T) {
 	for _, tt := range []struct {
 		learned      string
@@ -203,7 +204,7 @@ func TestMatch(t *testing.T) {
 		t.Run(tt.learned, func(t *testing.T) {
 			var f fastPath
 			require.True(t, learnForm(t, &f, "", tt.learned))
-			// check has a payload recognised, and compares with what it says.
+			// check reports whether a payload is recognised, and compares its meaning.
 			check := func(given string) bool {
 				got := f.find(nil, []byte(given))
 				if got == nil {
@@ -236,7 +237,7 @@ func TestMatch(t *testing.T) {
 	assert.Nil(t, f.find([]byte("x"), []byte(`{"c":1}`)))
 }
 
-// An event is taken with the blank line that ends it, if that has come.
+// An event is taken with its blank line, once that has arrived.
 func TestTake(t *testing.T) {
 	for name, head := range map[string]string{"": "data: ", "x": "event: x\ndata: "} {
 		var f fastPath

@@ -76,10 +76,10 @@ func TestHintedDelay(t *testing.T) {
 		"Please try again in later":                                0,
 		"Please try again in 1e5s":                                 0,
 		"Please try again in ..s":                                  0,
-		"ry again in 5s":                                           5 * time.Second, // its beginning is cut
+		"ry again in 5s":                                           5 * time.Second, // the beginning is cut
 		"Please try again in 5s{}":                                 5 * time.Second,
 		"Please try again in 1.0000000000s":                        time.Second,
-		"Please try again in 1.00000000000s":                       0, // no server is so exact
+		"Please try again in 1.00000000000s":                       0, // longer than what is read of a number
 		"Please try again in 5 parsecs":                            0,
 		strings.Repeat("x", maxMessage) + "Please try again in 5s": 0,
 	} {

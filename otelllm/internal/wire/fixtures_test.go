@@ -18,11 +18,11 @@ import (
 
 var fixtures = flag.String("fixtures", "", "folder of recorded streams, one folder a protocol; by default that of OTELLLM_FIXTURES")
 
-// fixturesDir is the folder of recorded streams; without one the test is skipped.
+// fixturesDir returns the folder of recorded streams. Without one the test is skipped.
 func fixturesDir(tb testing.TB) string {
 	tb.Helper()
-	// Asked for here and not at the start, so that the go command knows that the result
-	// hangs on it and takes none from its cache.
+	// Read here and not at the start, so that the go command knows that the result
+	// depends on it and does not use its cache.
 	if dir := os.Getenv("OTELLLM_FIXTURES"); *fixtures == "" && dir != "" {
 		return dir
 	}
@@ -32,15 +32,15 @@ func fixturesDir(tb testing.TB) string {
 	return *fixtures
 }
 
-// recording is one recorded stream as it comes over the wire.
+// recording is one recorded stream as it is transmitted.
 type recording struct {
 	protocol Protocol
 	payloads []map[string]any // of each event; nil for [DONE]
 	events   []string         // the bytes of each event
 }
 
-// recordingsOf frames the payloads of a file, one a line. A file may hold the
-// streams of several turns.
+// recordingsOf frames the payloads of a file, one per line. A file may have the streams of
+// several turns.
 func recordingsOf(tb testing.TB, lines []byte) []recording {
 	tb.Helper()
 	var recs []recording
@@ -101,8 +101,8 @@ func recordingsOf(tb testing.TB, lines []byte) []recording {
 	return recs
 }
 
-// TestStreams cuts every stream after every event, and within the next, and
-// compares with what encoding/json and the rules of wire.md say.
+// TestStreams cuts every stream after every event, and within the next, and compares the
+// state with that of an oracle that uses encoding/json.
 func TestStreams(t *testing.T) {
 	assert.Equal(t, 8, testFolder(t, filepath.Join("testdata", "streams")))
 }
@@ -115,7 +115,7 @@ func TestRecordedStreams(t *testing.T) {
 	}
 }
 
-// testFolder tests the streams in a folder and returns in how many files they are.
+// testFolder tests the streams in a folder and returns the number of files.
 func testFolder(t *testing.T, folder string) int {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.jsonl"))
@@ -213,10 +213,10 @@ func checkFastPath(t *testing.T, r *rand.Rand, rec recording) (learned int) {
 	ct := contentTypeOf(rec.protocol)
 	for range 20 {
 		fast, slow := rec.protocol.NewDecoder(ct), newParser(rec.protocol, ct)
-		few := 1 + r.IntN(len(rec.events)) // of few kinds each is repeated more often
+		few := 1 + r.IntN(len(rec.events)) // the fewer kinds, the more often each is repeated
 		for range 100 {
 			event := []byte(rec.events[r.IntN(few)])
-			if r.IntN(4) == 0 && ct != awsType { // which has checksums
+			if r.IntN(4) == 0 && ct != awsType { // AWS messages have checksums
 				const others = "a0\"\\{}\n"
 				event[r.IntN(len(event))] = others[r.IntN(len(others))]
 			}
@@ -232,7 +232,7 @@ func checkFastPath(t *testing.T, r *rand.Rand, rec recording) (learned int) {
 	return learned
 }
 
-// testArray is the same stream as one JSON array, indented as Google does it.
+// testArray tests the same stream as one JSON array, indented as Google does it.
 func testArray(t *testing.T, rec recording) {
 	t.Helper()
 	o := newOracle(rec.protocol)
@@ -255,7 +255,7 @@ func testArray(t *testing.T, rec recording) {
 	assert.Equal(t, o.state, *decode(rec.protocol, sseType, stream, everyByte(stream)...), "byte by byte")
 }
 
-// oracle reads the payloads with encoding/json and applies the rules the plain way.
+// oracle reads the payloads with encoding/json and applies the rules in the simplest way.
 type oracle struct {
 	state State
 	seen  func(map[string]any)
@@ -287,7 +287,7 @@ func (o *oracle) see(payload map[string]any) {
 	o.seen(payload)
 }
 
-// path walks into nested objects; nil when something is not there.
+// path returns a nested value; nil if it is absent.
 func path(v any, keys ...string) any {
 	for _, key := range keys {
 		m, _ := v.(map[string]any)
@@ -342,7 +342,7 @@ func (o *oracle) named(id, model string) {
 	}
 }
 
-// counted reads token counts that are there.
+// counted reads the token counts that are present.
 func counted(v any, to map[*int][]string) {
 	for field, keys := range to {
 		if n, ok := path(v, keys...).(float64); ok {
@@ -507,12 +507,12 @@ func (o *oracle) messages(ev map[string]any) {
 		o.keys = map[string]int{}
 		o.named(text(ev, "message", "id"), text(ev, "message", "model"))
 		o.messagesUsage(path(ev, "message", "usage"))
-		if text(ev, "message", "stop_reason") == "" { // the output's count is a placeholder
+		if text(ev, "message", "stop_reason") == "" { // the output count is a placeholder
 			delete(o.usage, "output_tokens")
 			o.state.Usage.Output = -1
 		}
 		for i, block := range list(ev, "message", "content") {
-			o.begin("start"+itoa(i), text(block, "id"), text(block, "name")) // none but tools so far
+			o.begin("start"+itoa(i), text(block, "id"), text(block, "name")) // the recordings have only tools here
 			o.complete("start" + itoa(i))
 		}
 		o.messagesStop(text(ev, "message", "stop_reason"))

@@ -10,7 +10,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// What every protocol does with bodies that are not what they should be.
+// The result of every protocol for bodies that are not of the expected form.
 func TestBodies(t *testing.T) {
 	const (
 		malformedEvent = semconv.TransportCauseMalformedEvent
@@ -76,7 +76,7 @@ func TestBodies(t *testing.T) {
 		{"broken events as html", "text/html", "data: {}\n\ndata: oops\n\n", all(events(1), unread, violated(malformedEvent))},
 		{"half a field without a type", "none", "dat", nil},
 
-		// What precedes the events is nothing to the SDKs: they read what follows.
+		// The SDKs ignore what precedes the events, and read what follows.
 		{"a warning before the events", "text/html", "<br />\n<b>Warning</b>:  Undefined variable\n\ndata: {}\n\n: hi\n\ndata: {}\n\n", all(events(2), keepalives(1))},
 		{"a long line before the events", "text/html", strings.Repeat("x", maxStray-1) + "\n\ndata: {}\n\ndata: {\"x\":[" + strings.Repeat("1,", maxStray) + "1]}\n\n", events(2)},
 		{"too long a line before the events", "text/html", strings.Repeat("x", maxStray+1) + "\n\ndata: {}\n\n", events(1)},
@@ -111,7 +111,7 @@ func TestBodies(t *testing.T) {
 	})
 }
 
-// An event that is too long is not read, and what follows it is.
+// An event that is too long is not read, but what follows it is.
 func TestEventTooLong(t *testing.T) {
 	long := "data: {\"a\":\"" + strings.Repeat("x", 1<<20)
 	for _, p := range protocols {
@@ -130,12 +130,12 @@ func TestEventTooLong(t *testing.T) {
 	}
 }
 
-// Of a document that is too long nothing is said, not even that it was one.
+// A document that is too long sets Unread and GaveUp and has no other effect.
 func TestDocumentTooLong(t *testing.T) {
 	for _, p := range protocols {
 		d := p.NewDecoder("application/json")
 		if p.Name() == (ollama{}).Name() {
-			continue // an object is an event
+			continue // there an object is an event
 		}
 		d.Write([]byte(`{"a":"`))
 		for range MaxEvent >> 20 {
@@ -151,8 +151,8 @@ func TestDocumentTooLong(t *testing.T) {
 	}
 }
 
-// An event of just MaxEvent bytes is kept; one of a byte more is not, in several pieces
-// or in one.
+// An event of exactly MaxEvent bytes is read; one of one more byte is not, whether it
+// arrives in one piece or several.
 func TestLongestEvent(t *testing.T) {
 	const begins = `{"model":"`
 	filler := []byte(strings.Repeat("x", MaxEvent-len(begins)))
@@ -180,7 +180,7 @@ func TestLongestEvent(t *testing.T) {
 	assert.Equal(t, want, s)
 }
 
-// A body is read at its last byte: some clients never ask for the EOF.
+// A body is decoded at its last byte: some clients never read the EOF.
 func TestDocumentIsReadAtItsLastByte(t *testing.T) {
 	d := openAIChat{}.NewDecoder(jsonType)
 	d.Write([]byte(`{"choices":[{"index":0,"message":{"content":"a}"},"finish_reason":"stop"}]`))
@@ -207,7 +207,7 @@ func TestWriteAfterClose(t *testing.T) {
 	}
 }
 
-// Millions of small things in one payload must not become millions of structs.
+// Millions of small elements in one payload must not become millions of structs.
 func TestListsOfOnePayloadAreBounded(t *testing.T) {
 	many := strings.TrimSuffix(strings.Repeat("{},", 1<<20), ",")
 	for body, p := range map[string]Protocol{
@@ -227,7 +227,7 @@ func TestListsOfOnePayloadAreBounded(t *testing.T) {
 	}
 }
 
-// As many elements of one list as are read at most are all counted.
+// All elements of a list are counted up to the bound of elements that are read.
 func TestListsAreReadUpToTheirBound(t *testing.T) {
 	for _, tt := range []struct {
 		p                      Protocol

@@ -105,7 +105,7 @@ func fuzzDecode(f *testing.F, p Protocol) {
 	})
 }
 
-// checkState checks what holds of every state.
+// checkState checks what holds for every state.
 func checkState(t *testing.T, s *State) {
 	t.Helper()
 	assert.LessOrEqual(t, s.ToolInputsCompleted, s.ToolInputsStarted)
@@ -132,11 +132,11 @@ func checkState(t *testing.T, s *State) {
 	assert.Equal(t, safeModel([]byte(s.Model)), s.Model)
 }
 
-// wellFormedStream reports whether every payload of an event stream is JSON, as far
-// as the stream goes. Malformed is what the decoder said.
+// wellFormedStream reports whether every payload of an event stream, which may be cut, is
+// JSON. malformed is the result of the decoder.
 func wellFormedStream(p Protocol, body []byte, malformed bool) bool {
 	head := bytes.TrimLeft(body, " \t\r\n")
-	for bytes.HasPrefix(head, []byte(byteOrderMark)) { // one is enough; more say no more
+	for bytes.HasPrefix(head, []byte(byteOrderMark)) { // more than one have no other effect
 		head = bytes.TrimLeft(head[len(byteOrderMark):], " \t\r\n")
 	}
 	if (p == (bedrockConverse{}) || p == (anthropicMessages{})) && isMessages(head) {
@@ -150,15 +150,15 @@ func wellFormedStream(p Protocol, body []byte, malformed bool) bool {
 	d.Write(head)
 	d.Close()
 	if sink.stray {
-		return !malformed // objects between the events are another matter
+		return !malformed // objects between the events are not checked
 	}
-	// Up to the first event a page is another violation.
+	// Before the first event a page is another violation.
 	page := bytes.HasPrefix(head, []byte("<")) && !sink.good
 	return !sink.bad || page
 }
 
-// wellFormedList reports whether an array holds nothing but objects, as far as it
-// goes: an object counts once it has closed.
+// wellFormedList reports whether an array, which may be cut, has only objects that are
+// well-formed. An object counts once it has closed.
 func wellFormedList(body []byte) bool {
 	body = body[1:]
 	for due := "{]"; ; {
@@ -186,8 +186,8 @@ func wellFormedList(body []byte) bool {
 	}
 }
 
-// wellFormedMessages reports whether the payloads of messages are JSON, and their
-// framing is right, as far as they go.
+// wellFormedMessages reports whether the framing of messages, which may be cut, is right
+// and their payloads are JSON.
 func wellFormedMessages(p Protocol, body []byte) bool {
 	sink := &validator{chunks: p == (anthropicMessages{})}
 	d := eventstream.New(sink, MaxEvent)
@@ -197,8 +197,8 @@ func wellFormedMessages(p Protocol, body []byte) bool {
 }
 
 type validator struct {
-	good, bad bool // some event was, or was not
-	stray     bool // something stood between the events
+	good, bad bool // at least one event was, or was not
+	stray     bool // there was an object between the events
 	chunks    bool // events are inside of chunks
 }
 
@@ -217,7 +217,7 @@ func (v *validator) Event(ev sse.Event) {
 		}
 	}
 	var first map[string]any
-	begins := json.NewDecoder(bytes.NewReader(ev.Data)).Decode(&first) == nil // what some clients read no further than
+	begins := json.NewDecoder(bytes.NewReader(ev.Data)).Decode(&first) == nil // some clients read no further
 	v.good = v.good || ok || begins
 	v.bad = v.bad || !ok && !ev.Unterminated
 }
@@ -278,8 +278,8 @@ func FuzzReadError(f *testing.F) {
 	})
 }
 
-// A payload of a known shape must mean what it means when it is parsed. The streams
-// here alternate between shapes, and look alike where they differ.
+// A payload of a known shape must have the meaning that it has when it is parsed. These
+// streams alternate between shapes that differ in little.
 func TestShapes(t *testing.T) {
 	chatDelta := func(d string) string { return data(delta(d, "")) }
 	block := func(index, d string) string {
@@ -326,7 +326,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// What a shape keeps are the bytes around the values, never the values.
+// A shape keeps the bytes around the values, never the values.
 func TestShapesKeepNoText(t *testing.T) {
 	const secret = "canary"
 	for p, body := range map[Protocol]string{
@@ -348,7 +348,7 @@ func TestShapesKeepNoText(t *testing.T) {
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	for name, stream := range benchStreams(50) {
 		if !strings.Contains(stream, "\n\n") {
-			continue // not ended by blank lines: below
+			continue // without blank lines: see below
 		}
 		p, _ := ByName(name)
 		d := p.NewDecoder(sseType)

@@ -101,7 +101,7 @@ func TestGemini(t *testing.T) {
 		{"usage of thoughts alone", "", crlf(usage(`"thoughtsTokenCount":3`), usage(`"thoughtsTokenCount":5`)), all(events(2), texts(2), phase(semconv.PhaseText), used(-1, 5, -1, 5))},
 		{"not a usage", "", crlf(usage(`"candidatesTokenCount":3`), usage(`"candidatesTokenCount":1234567890123`), usage(`"candidatesTokenCount":3.5`), usage(`"candidatesTokenCount":"4"`)), all(events(4), texts(4), phase(semconv.PhaseText), used(-1, 3, -1, -1))},
 
-		// As Code Assist wraps them.
+		// Chunks that Code Assist wraps.
 		{"a wrapped answer", "", crlf(wrap(hi), wrap(`{"responseId":"r1","modelVersion":"gemini-x"}`), wrap(part(whole("a"))), wrap(stop("STOP"))), all(events(4), texts(1), calls("a!"), response("r1", "gemini-x"), finished("STOP"), complete, phase(callReady))},
 		{"a wrapped answer, cut", "", crlf(wrap(hi), wrap(hi), wrap(hi), wrap(part(`{"text":""}`))), all(events(4), texts(3), phase(semconv.PhaseText))},
 		{"a wrapped answer that was blocked", "", crlf(wrap(`{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":4}}`)), all(events(1), done("SAFETY"), used(4, -1, -1, -1))},
@@ -159,7 +159,7 @@ func TestGeminiRequest(t *testing.T) {
 		{"/prefix/v1/projects/p/locations/l/publishers/google/models/gemini-x@001:streamGenerateContent/", "gemini-x@001", true},
 		{"/v1beta/models/a model:generateContent", "redacted", false},
 		{":generateContent", "", false},
-		{"/v1internal:streamGenerateContent", "", true}, // Code Assist's, which has the model in the body
+		{"/v1internal:streamGenerateContent", "", true}, // of Code Assist, which has the model in the body
 		{"/prefix/v1internal:generateContent", "", false},
 	} {
 		p, _, ok := Match("POST", tt.path)
@@ -197,7 +197,7 @@ func TestGeminiRequest(t *testing.T) {
 	})
 }
 
-// An error of a request that asked for an array is an array too.
+// An error is an array if the request asked for an array.
 func TestGeminiReadError(t *testing.T) {
 	want := Error{Type: "RESOURCE_EXHAUSTED", Code: "429", Status: 429, RetryAfter: 17 * time.Second}
 	object := `{"error":{"code":429,"message":"Quota exceeded. Please retry in 17.2s.","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"17s"}]}}`

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// BenchmarkHostile decodes streams whose events begin as much at once as they can. What
-// an event costs must not grow with how much has begun.
+// BenchmarkHostile decodes streams that begin as many calls, items or choices as possible.
+// The cost of an event must not grow with their number.
 func BenchmarkHostile(b *testing.B) {
 	const each = 4096
 	list := func(element string) string {

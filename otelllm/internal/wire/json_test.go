@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// wellFormed walks over a document the way skip does.
+// wellFormed reads a document with skip.
 func wellFormed(doc []byte) bool {
 	c := cursor{b: doc}
 	c.skip()
 	return c.end()
 }
 
-// walked walks over a document by its members and elements.
+// walked reads a document by its members and elements.
 func walked(doc []byte) bool {
 	c := cursor{b: doc}
 	walk(&c)
@@ -110,14 +110,14 @@ func TestCursorReaders(t *testing.T) {
 		assert.Equal(t, json.Valid([]byte(doc)), c.end(), doc)
 	}
 
-	// A key written with escapes is the key.
+	// A key may be written with escapes.
 	c := at(`{"\u0069d":"x"}`)
 	key, ok := c.object()
 	assert.True(t, ok)
 	assert.Equal(t, "id", string(key))
 }
 
-// Names are compared without the case of ASCII letters, and of those alone.
+// Names are compared without the case of ASCII letters, and only of ASCII letters.
 func TestMemberName(t *testing.T) {
 	assert.Equal(t, "az[@`{_\x7f1 é", string(lowered(nil, []byte("AZ[@`{_\x7f1 é"))))
 	for name, want := range map[string]string{

@@ -61,7 +61,7 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// Calls beyond the bound of what is remembered count each time.
+// Calls beyond the bound of calls that are remembered count each time.
 func TestManualManyCalls(t *testing.T) {
 	m := NewManual()
 	for n := range maxOpen + 1 {

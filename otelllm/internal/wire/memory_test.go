@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What an open stream costs while it waits for its next bytes, everything that the
-// decoder holds included. The middle of an event is where it is most.
+// The memory of an open stream that waits for its next bytes, with everything that the
+// decoder holds, is bounded. It is largest in the middle of an event.
 func TestRetainedPerOpenStream(t *testing.T) {
 	const (
 		open  = 500

@@ -62,7 +62,7 @@ func TestOllama(t *testing.T) {
 	runDecodeTests(t, ollama{}, tests)
 }
 
-// A line that was cut off before its end is an answer's end where it is whole.
+// A last line without a line end ends the answer if its object is complete.
 func TestCutLine(t *testing.T) {
 	for line, ends := range map[string]bool{`{"done":true}`: true, `{"done":true} x`: false, `{"done":true`: false, "": false} {
 		d := ollama{}.NewDecoder(linesType)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// However many there are, what has begun is found until it has ended, and nothing else.
+// An entry is found until it is removed, and nothing else is, for any number of entries.
 func TestKnown(t *testing.T) {
 	for _, most := range []int{maxLinear, 3 * maxLinear} {
 		r := rand.New(rand.NewPCG(1, uint64(most)))

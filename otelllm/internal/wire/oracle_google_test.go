@@ -40,7 +40,7 @@ func (o *oracle) geminiCandidate(candidate any) {
 	index := number(candidate, "index")
 	open := "open" + itoa(int(index))
 	if !o.choices[index] {
-		o.choices[index] = false // it has been seen
+		o.choices[index] = false // it was received
 	}
 	for _, part := range list(candidate, "content", "parts") {
 		if path(part, "executableCode") != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// rt is a server's event within response r1, as the API writes it.
+// rt returns a server event of response r1 as the API writes it.
 func rt(typ, more string) string {
 	return `{"type":"` + typ + `","event_id":"event_` + fmt.Sprint(len(typ), len(more)) + `","response_id":"r1"` + more + `}`
 }
@@ -185,7 +185,7 @@ func TestRealtimeModel(t *testing.T) {
 	assert.Equal(t, "redacted", r.Model())
 }
 
-// Responses outside of the conversation run beside the one within it.
+// Responses outside of the conversation are open at the same time as the one in it.
 func TestRealtimeResponsesAtOnce(t *testing.T) {
 	r := NewRealtime()
 	text := func(id string) Frame {
@@ -219,7 +219,7 @@ func TestRealtimeResponsesAtOnce(t *testing.T) {
 	assert.Len(t, r.open, MaxOpenResponses)
 }
 
-// A response is found by its id, whether that is kept as it is or not.
+// A response is found by its id, also if that is too long to be kept.
 func TestRealtimeLongIDs(t *testing.T) {
 	for _, n := range []int{maxSafeID, maxSafeID + 1} {
 		r := NewRealtime()
@@ -302,7 +302,7 @@ func FuzzRealtime(f *testing.F) {
 	})
 }
 
-// TestRealtimeTools: what the provider may execute by itself is the session's, or not known.
+// The tools that the provider may execute are those of the session, or not known.
 func TestRealtimeTools(t *testing.T) {
 	r := NewRealtime()
 	ask := []byte(`{"type":"response.create"}`)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestReasons holds each finish reason that says more than that the model came to its
-// end: those that may have cut the input of a call, and those that are an error.
+// The finish reasons that mean more than the end of the output: those that may cut the
+// input of a call, and those that are an error.
 func TestReasons(t *testing.T) {
 	cuts := strings.Fields(`length content_filter error model_length abort insufficient_system_resource
 		max_tokens refusal model_context_window_exceeded max_output_tokens
@@ -25,8 +25,8 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestStrayLineIsBounded: before the first event of a body that began as something else,
-// a line of 64 KiB is all that is kept.
+// Before the first event of a body that does not begin with a framing, at most 64 KiB of a
+// line are kept.
 func TestStrayLineIsBounded(t *testing.T) {
 	p := openAIChat{}
 	event := func(size int) string {

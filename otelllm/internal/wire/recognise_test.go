@@ -76,7 +76,7 @@ func TestMatchPaths(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// What the path says beside the protocol.
+// The data of the path, other than the protocol.
 func TestPaths(t *testing.T) {
 	for _, tt := range []struct {
 		path, body, provider, model string
@@ -114,7 +114,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// A body tells whether a path that others have too is that of a model call.
+// The body shows whether a path that other applications have too is that of a model call.
 func TestIsCall(t *testing.T) {
 	for _, tt := range []struct {
 		path, body string
@@ -174,8 +174,8 @@ func TestIsCall(t *testing.T) {
 	}
 }
 
-// Under a path that is not its own a protocol that was named claims nothing that it
-// would have read there.
+// Under another path a protocol that was found by name does not report what it would have
+// read from its own path.
 func TestForeignPaths(t *testing.T) {
 	for name, body := range map[string]string{
 		"gemini":           `{"contents":[{"parts":[{"text":"hi"}]}]`,

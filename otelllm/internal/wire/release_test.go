@@ -8,15 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A decoder that was released decodes the next stream as a new one does, and what was
-// taken from its state before stays as it was.
+// A released decoder decodes the next stream as a new one does, and the slices of its
+// former state stay valid.
 func TestRelease(t *testing.T) {
 	for name, stream := range benchStreams(3) {
 		t.Run(name, func(t *testing.T) {
 			p, ok := ByName(name)
 			require.True(t, ok)
 			fresh := *decode(p, sseType, stream)
-			for range 100 { // a pool forgets some under the race detector
+			for range 100 { // under the race detector a pool drops some
 				cut := p.NewDecoder(sseType)
 				cut.Write([]byte(stream[:2*len(stream)/3]))
 				kept := *cut.State()
@@ -36,7 +36,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// However much one response needs, its decoder keeps little of it for the next.
+// A decoder keeps little memory for the next response, however much one response needs.
 func TestReleaseKeepsLittle(t *testing.T) {
 	d := chatDecoders.get(sseType, 0)
 	for i := range 2 * maxOpen {

@@ -14,7 +14,7 @@ func TestRepeated(t *testing.T) {
 	long := `{"a":[` + strings.Repeat(`"some words",`, 20) + `null]}`
 	for _, tt := range []struct {
 		name, first, then string
-		known             bool // it was learnt
+		known             bool // it was learned
 	}{
 		{"the same", long, long, true},
 		{"the same after white space", long, " \n" + long, true},
@@ -39,8 +39,8 @@ func TestRepeated(t *testing.T) {
 	}
 }
 
-// A value that is looked for in vain is forgotten: what is looked at is never more
-// than a few times what has come.
+// A value that is not found again is forgotten, so that the number of bytes that are
+// hashed is bounded by a multiple of the payload.
 func TestRepeatedLooksOnce(t *testing.T) {
 	var r repeated
 	r.skip(&cursor{b: []byte("[" + strings.Repeat("1,", 1000) + "1]")})
@@ -49,7 +49,7 @@ func TestRepeatedLooksOnce(t *testing.T) {
 	assert.Equal(t, repeated{}, r)
 }
 
-// The tools of a response are passed over where they are the same, and read where not.
+// The tools of a response are skipped if they are the same, and read if not.
 func TestToolsSaidAgain(t *testing.T) {
 	tools := `[{"type":"function","name":"f","parameters":{"d":"` + strings.Repeat("what it takes ", 20) + `"}}]`
 	response := func(status, tools string) string {

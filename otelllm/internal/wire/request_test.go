@@ -34,10 +34,10 @@ func runRequestTests(t *testing.T, p Protocol, tests []requestTest) {
 
 var none = []string{}
 
-// hidden, as the only tool that is wanted: the request does not show what is offered.
+// hidden, as the only expected tool: the request does not show what is offered.
 const hidden = "?"
 
-// Tools that the request does not show are not seen to be missing.
+// Tools that the request does not show are not observed as missing.
 func TestHiddenTools(t *testing.T) {
 	tools := []string{hidden}
 	chat := Request{HistoryCalls: none, HistoryOutputs: none}
@@ -143,8 +143,7 @@ func TestNewestIDs(t *testing.T) {
 	}
 }
 
-// What is wrong with a body is said without a byte of it, and what was readable is
-// returned all the same.
+// The error about a body contains no byte of it, and the readable part is still returned.
 func TestBrokenRequests(t *testing.T) {
 	for _, tt := range []struct{ body, want string }{
 		{"", "wire: the request body is empty"},

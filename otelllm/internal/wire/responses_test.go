@@ -10,7 +10,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// item is a response.output_item event.
+// item returns a response.output_item event.
 func item(kind, index, item string) string {
 	return `{"type":"response.output_item.` + kind + `","sequence_number":5,"output_index":` + index + `,"item":` + item + `}`
 }
@@ -36,7 +36,7 @@ func TestResponses(t *testing.T) {
 	argsDone := `{"type":"response.function_call_arguments.done","item_id":"fc_1","output_index":1,"arguments":"{\"a\":1}"}`
 	callDone := item("done", "1", `{"id":"fc_1","type":"function_call","status":"completed","arguments":"{\"a\":1}","call_id":"call_a","name":"f"}`)
 	callCut := strings.Replace(callDone, "completed", "incomplete", 1)
-	// client is a client-executed item of some type, added and done.
+	// client returns the events of a client-executed item of this type, added and done.
 	client := func(typ, more string) (string, string) {
 		it := `{"type":"` + typ + `","id":"i","call_id":"a"` + more + `}`
 		return item("added", "0", it), item("done", "0", it)
@@ -138,7 +138,7 @@ func TestResponses(t *testing.T) {
 	})
 }
 
-// What becomes of a call that is not listed is not said of one that is.
+// The events of a call beyond the bound of the list do not change a listed call.
 func TestResponsesManyCalls(t *testing.T) {
 	call := func(kind string, n int) string {
 		return item(kind, itoa(n), `{"type":"function_call","call_id":"call_`+itoa(n)+`","name":"f"}`)
@@ -156,8 +156,8 @@ func TestResponsesManyCalls(t *testing.T) {
 	}
 }
 
-// Of events that say whose a call is, how far it is and how an answer ended, one that is
-// not known is doubt.
+// An unknown form of an event that shows who executes a call, its progress or the end of
+// an answer sets Unread.
 func TestResponsesOfAnotherShape(t *testing.T) {
 	call := `{"type":"response.output_item.added","output_index":0,"item":{"id":"fc","type":"function_call","call_id":"call_a","name":"f"}}`
 	item := func(rest string) string {

@@ -13,8 +13,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// What one client or another delivers of a stream is counted, or the state says that
-// not all of it was read.
+// What any client delivers of a stream is counted, or the state is Unread.
 func TestSloppyStreams(t *testing.T) {
 	var (
 		m     = response("chatcmpl-1", "gpt-x")
@@ -95,8 +94,8 @@ func TestSloppyStreams(t *testing.T) {
 	})
 }
 
-// A body that was cut: what is complete of the last event counts and ends nothing; what
-// is not counts for nothing, and leaves no doubt.
+// Of a body that was cut, a complete line of the last event counts but does not end the
+// response. An incomplete line does not count, and does not set Unread.
 func TestCut(t *testing.T) {
 	hello, stop := "data: "+delta(`{"content":"Hello"}`, "")+"\n\n", "data: "+delta(`{"content":"!"}`, "stop")
 	cut := func(body string) *State {
@@ -128,8 +127,8 @@ func TestCut(t *testing.T) {
 	assert.True(t, s.Complete && s.Terminal)
 }
 
-// What is known after a part of a stream is known after more of it: counts only grow,
-// and what was not read stays so.
+// The state of a longer prefix of a stream includes that of a shorter one: counts only grow,
+// and Unread stays set.
 func checkPrefixes(t *testing.T, p Protocol, ct, body string) {
 	t.Helper()
 	before := started()
@@ -147,7 +146,7 @@ func checkPrefixes(t *testing.T, p Protocol, ct, body string) {
 		} {
 			require.LessOrEqual(t, grows[0], grows[1], "cut at %d of %q", n, body)
 		}
-		// The name of an event may follow its data, and say that it is an error.
+		// The name of an event may follow its data, and may mean that it is an error.
 		named := before.Err == nil && s.Err != nil
 		require.False(t, before.Unread && !s.Unread && !named, "cut at %d of %q", n, body)
 		before = s
@@ -188,7 +187,7 @@ func FuzzPrefixes(f *testing.F) {
 	})
 }
 
-// A member or a type under another name leaves a doubt wherever it takes a count away.
+// A member or a type under another name sets Unread wherever it makes a count smaller.
 func TestUnknownShapes(t *testing.T) {
 	for _, tt := range []struct {
 		p     Protocol
@@ -223,13 +222,13 @@ func TestUnknownShapes(t *testing.T) {
 	}
 }
 
-// A member of an answer that is of another JSON type than it was counts, or the state
-// says that not all was read. One that says nothing is no doubt.
+// A member of an answer with another JSON type counts, or the state is Unread. One without
+// text does not set Unread.
 func TestValuesOfAnotherType(t *testing.T) {
 	for _, tt := range []struct {
 		p       Protocol
 		payload string // with %s for a value
-		value   string // as it is: something of an answer
+		value   string // the original value: a part of an answer
 	}{
 		{openAIChat{}, `{"id":"a","model":"m","choices":%s}`, `[{"index":0,"delta":{"content":"Hello"}}]`},
 		{openAIChat{}, `{"id":"a","model":"m","choices":[{"index":0,"delta":%s}]}`, `{"content":"Hello"}`},
@@ -284,7 +283,7 @@ func TestValuesOfAnotherType(t *testing.T) {
 	}
 }
 
-// wordsOf are the names of the members of a document, and the types in it.
+// wordsOf returns the names of the members of a document, and the types in it.
 func wordsOf(t *testing.T, document string) (words []string) {
 	t.Helper()
 	var walk func(v any)
@@ -310,8 +309,8 @@ func wordsOf(t *testing.T, document string) (words []string) {
 	return words
 }
 
-// All open streams together hold no more than a bound. Past it a stream gives up the
-// event that it is in the middle of, and reads on.
+// All open streams together hold a bounded number of bytes. Beyond the bound a stream drops
+// the event that it is in the middle of, and continues.
 func TestStreamsHoldABoundTogether(t *testing.T) {
 	before := carry.Held()
 	begin := []byte("data: {\"id\":\"x\",\"user\":\"" + strings.Repeat("x", 9<<20))

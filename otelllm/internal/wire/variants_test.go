@@ -8,8 +8,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// What serves Chat Completions and is not OpenAI, as the services' own pages and
-// servers write it.
+// Chat Completions of other services than OpenAI, as their documentation and servers write
+// them.
 
 // https://openrouter.ai/docs/api/reference/streaming
 // https://openrouter.ai/docs/api/reference/errors-and-debugging

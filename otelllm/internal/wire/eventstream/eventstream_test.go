@@ -21,14 +21,14 @@ const unlimited = 1 << 30
 type header struct {
 	name  string
 	kind  byte
-	value string // its bytes, with their length before them where the type wants it
+	value string // its bytes, preceded by their length if the type requires it
 }
 
 func str(name, value string) header {
 	return header{name, typeString, string(binary.BigEndian.AppendUint16(nil, uint16(len(value)))) + value}
 }
 
-// encode is the framing the other way round.
+// encode is the inverse of the framing.
 func encode(payload string, headers ...header) string {
 	var h []byte
 	for _, x := range headers {
@@ -63,13 +63,13 @@ func (r *recorder) Malformed() { r.got = append(r.got, "malformed") }
 func (r *recorder) TooLong()   { r.got = append(r.got, "too long") }
 func (r *recorder) NoRoom()    { r.got = append(r.got, "no room") }
 
-// decode feeds in as chunks that end at the given places.
+// decode feeds in as chunks that end at the given offsets.
 func decode(in string, limit int, cuts ...int) []string {
 	var r recorder
 	d := New(&r, limit)
 	at := 0
 	for _, cut := range append(cuts, len(in)) {
-		// A chunk of its own, overwritten afterwards: whatever is retained shows.
+		// A copy, overwritten afterwards: bytes that are retained show.
 		p := []byte(in[at:cut])
 		d.Write(p)
 		for i := range p {
@@ -155,14 +155,14 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// raw is a message with these bytes as its headers.
+// raw returns a message with these bytes as its headers.
 func raw(headers, payload string) string {
 	b := []byte(lengths(uint32(len(headers)+len(payload)+prelude+checksum), uint32(len(headers))))
 	b = append(b, headers+payload...)
 	return string(binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b)))
 }
 
-// lengths is a prelude that says these.
+// lengths returns a prelude with these lengths.
 func lengths(total, headers uint32) string {
 	b := binary.BigEndian.AppendUint32(nil, total)
 	b = binary.BigEndian.AppendUint32(b, headers)
@@ -175,11 +175,11 @@ func TestLimit(t *testing.T) {
 		assert.Equal(t, []string{"||||12345", "||||12345"}, decode(a+a, len(a), cuts...))
 		assert.Equal(t, []string{"too long"}, decode(a+a, len(a)-1, cuts...))
 	}
-	// What was announced is enough: nothing of it is kept.
+	// The announced length is enough: nothing is kept.
 	assert.Equal(t, []string{"too long"}, decode(lengths(1<<32-1, 0), unlimited))
 }
 
-// Headers that are too long to be remembered are read, and those after them.
+// Headers that are too long to be remembered are read, and so are later ones.
 func TestLongHeaders(t *testing.T) {
 	long := encode("x", str(":event-type", strings.Repeat("e", 2*maxHeaders)))
 	in := long + encode("y") + long + event("a", "") + event("b", "") + encode("z")
@@ -196,8 +196,8 @@ func TestLongHeaders(t *testing.T) {
 	}
 }
 
-// What all streams together hold bounds what is kept of a message until its end comes. A
-// message that comes in one piece is not kept.
+// The bound of all streams together limits what is kept of an unfinished message. A message
+// that arrives in one piece is not kept.
 func TestNoRoom(t *testing.T) {
 	others, ok := carry.Append(nil, make([]byte, carry.Most-carry.Held()))
 	require.True(t, ok)
@@ -254,7 +254,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 }
 
-// reference reads messages the simplest way, from the whole text at once.
+// reference reads messages in the simplest way, from the whole input at once.
 func reference(in []byte, limit int) (got []string) {
 	for len(in) > 0 {
 		if len(in) < 12 {
