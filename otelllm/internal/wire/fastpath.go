@@ -7,20 +7,21 @@ import (
 	"slices"
 )
 
-// fastPath applies the deltas of a stream without parsing their JSON. The deltas of a
-// stream differ in a few values: the text, a sequence number, padding. The other bytes
-// (ids, type, index) repeat. A payload that has the same bytes around values of the same
-// kind is as well-formed as the payload that the shape was learned from, and means the
-// same [contentDelta].
+// fastPath finds the meaning of a delta without parsing its JSON. The deltas of a stream
+// differ in a few values: the text, a sequence number, padding. The other bytes (ids,
+// type, index) repeat. A payload with the same bytes around values of the same kind is as
+// well-formed as the payload that the shape was learned from, and is the same
+// [contentDelta].
 //
-// The decoders of the protocols do not know of it. Their cursor records which values may
-// differ: strings of which a reader asks only whether they are empty ([cursor.filled]),
-// and values that it skips because they differ in every event ([cursor.skipVarying],
-// [cursor.varyingCount]). All other bytes have to be the same. A payload of a known
-// shape therefore gives its reader the same answers.
+// The decoders of the protocols do not depend on it. The cursor that they read with
+// records which values may differ: strings of which a decoder asks only whether they are
+// empty ([cursor.filled]), and values that differ in every event ([cursor.skipVarying],
+// [cursor.varyingCount]). All other bytes have to be the same. So a decoder that parses a
+// payload of a known shape reads the same.
 //
-// It is called in two places, before and after a reader: by bodyDecoder and by Realtime.
-// Without values nothing is learned, and every payload is parsed.
+// It is called around the decoder of a protocol, by bodyDecoder.event, payloads.Take and
+// Realtime. Without these calls, and without values, every payload is parsed, with the
+// same result: see TestFastPath.
 //
 // A few shapes are kept, because streams alternate: parallel calls, one item after the
 // other. They hold nothing of the values.
@@ -32,13 +33,13 @@ type fastPath struct {
 	next   uint8  // the shape that is replaced next
 }
 
-// shape is the form of a payload and what a payload of this form means.
+// shape is the form of a payload and the meaning of payloads of this form.
 type shape struct {
 	literal []byte // the event and data lines around the holes, end to end
 	holes   [maxHoles]hole
 	frame   uint16 // length of the part of literal that precedes the payload in an event stream
 	nHoles  uint8
-	lines   bool // the payload came in several data lines; literal does not have their ends as they were
+	lines   bool // the payload was in several data lines: in an event stream it has other bytes
 	delta   contentDelta
 }
 
@@ -52,9 +53,9 @@ type hole struct {
 type holeKind uint8
 
 const (
-	holeNumber holeKind = iota // the digits of a number that means nothing here
-	holeCount                  // the digits of a count, which a match reads again
-	holeString                 // a string that means nothing here
+	holeNumber holeKind = iota // the digits of a number that is ignored
+	holeCount                  // the digits of a count, which match reads
+	holeString                 // a string that is ignored
 	holeFilled                 // a string that is not empty
 )
 
@@ -149,8 +150,8 @@ func (c *cursor) varyingCount(index uint8) int {
 	return n
 }
 
-// find returns the delta that the payload of an event means if its form is known, else
-// nil. It is valid until the next call.
+// find returns the delta that the payload of an event is, if its form is known; else nil.
+// It is valid until the next call.
 func (f *fastPath) find(name, data []byte) *contentDelta {
 	if f.kept == 0 || len(data) == 0 {
 		return nil
@@ -195,8 +196,8 @@ func (f *fastPath) take(p []byte) (delta *contentDelta, n int) {
 	}
 }
 
-// learn keeps the form of a payload and what it means. v holds the values that were
-// recorded while it was parsed. It reports whether the form could be learned.
+// learn keeps the form of a payload and its meaning. v holds the values that were recorded
+// while the payload was parsed. It reports whether the form could be learned.
 func (f *fastPath) learn(name, data []byte, v *values, delta contentDelta) bool {
 	if v == nil || v.overflow {
 		return false
@@ -290,9 +291,8 @@ func (sh *shape) named(name []byte) bool {
 		len(sh.literal) >= int(sh.frame) && string(sh.literal[len(eventField):][:len(name)]) == string(name)
 }
 
-// match compares data with the shape, beginning at this offset in the literal. It
-// returns how many bytes of data have the form, 0 if they do not, and puts their counts
-// into the delta.
+// match compares data with the shape, beginning at this offset of the literal. It returns
+// how many bytes of data have the form, or 0, and puts their counts into the delta.
 func (sh *shape) match(data []byte, from int) int {
 	literal := sh.literal
 	if len(literal) == 0 {
@@ -320,7 +320,7 @@ func (sh *shape) match(data []byte, from int) int {
 			for _, digit := range data[start:at] {
 				count = count*10 + int(digit-'0')
 			}
-			sh.delta.usage[h.count] = count // complete only where all matches; else it is not read
+			sh.delta.usage[h.count] = count // not read unless all of the shape matches
 		default:
 			// The quotes are part of the literal.
 			if at = endOfString(data, start); at == start && h.kind == holeFilled {

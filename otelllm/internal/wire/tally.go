@@ -42,7 +42,9 @@ type contentDelta struct {
 }
 
 // content returns the verdict on an event that is nothing but a delta. The caller of the
-// reader passes d to the reader's add.
+// reader passes d to the reader's add. For a later event of the same form it may call
+// only add, so everything else that the reader does with such an event must have no
+// effect the second time: to set Unread, or the ids of the response.
 func (t *tally) content(d contentDelta) verdict {
 	t.delta = d
 	return content
