@@ -31,23 +31,6 @@ type messagesDelta struct {
 	nonEmpty  bool // it has a member
 }
 
-// messagesUsage are the counts of Anthropic and Bedrock. Their input excludes what was
-// read from or written to the cache. -1: not reported.
-type messagesUsage struct {
-	input, output, cacheRead, cacheCreation int
-}
-
-var unknownMessagesUsage = messagesUsage{-1, -1, -1, -1}
-
-// counts returns the counts as the GenAI conventions define them: the whole input.
-func (u *messagesUsage) counts() Usage {
-	total := Usage{Input: u.input, Output: u.output, CacheRead: u.cacheRead, CacheCreation: u.cacheCreation, Reasoning: -1}
-	if total.Input >= 0 {
-		total.Input += max(total.CacheRead, 0) + max(total.CacheCreation, 0)
-	}
-	return total
-}
-
 // read parses a payload, an event or a whole message, into ev.
 func (r *messagesReader) read(data []byte, ev *messagesEvent) verdict {
 	ev.message.usage = unknownMessagesUsage

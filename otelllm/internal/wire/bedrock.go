@@ -52,17 +52,6 @@ func bedrockAt(path string) (p Protocol, sure bool) {
 	return nil, false
 }
 
-// bedrockModel reads …/model/{id} and the operation after it, which has one name for
-// streams and one for whole answers. The id may be an ARN with slashes.
-func bedrockModel(path, streaming, whole string) (model string, stream, ok bool) {
-	_, rest, _ := strings.Cut(path, "/model/")
-	if model, ok = strings.CutSuffix(rest, streaming); ok {
-		return model, true, true
-	}
-	model, ok = strings.CutSuffix(rest, whole)
-	return model, false, ok
-}
-
 // converseReader reads one response.
 type converseReader struct {
 	t    tally

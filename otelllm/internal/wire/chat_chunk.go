@@ -297,16 +297,3 @@ func readChatUsage(c *cursor) Usage {
 	}
 	return u
 }
-
-// readMember reads one count of an object; -1 if it is absent.
-func readMember(c *cursor, name string) int {
-	n := -1
-	for key, ok := c.object(); ok; key, ok = c.key() {
-		if string(key) == name {
-			n = c.count()
-		} else {
-			c.skip()
-		}
-	}
-	return n
-}

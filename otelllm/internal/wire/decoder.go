@@ -30,17 +30,6 @@ type reader interface {
 	reset()
 }
 
-// verdict is what a payload was.
-type verdict uint8
-
-const (
-	malformed verdict = iota
-	progress
-	keepalive
-	misnamed // its members are named in another case: nothing was made of it
-	content  // it is a delta, which the caller adds: see tally.content
-)
-
 // bodyDecoder is the [Decoder] of every protocol. It detects the framing and passes
 // payloads to the protocol's reader. What is not of the protocol sets State.Unread, and
 // the decoding continues: some clients continue too, and what they find has to be
@@ -71,19 +60,6 @@ type bodyDecoder struct {
 // maxStray bounds a line before the first event of a body that does not begin with a
 // framing, in bytes.
 const maxStray = 64 << 10
-
-type mode uint8
-
-const (
-	sniffing mode = iota // the framing is not known yet
-	framed               // SSE
-	whole                // one JSON document
-	listed               // JSON objects in an array or in a sequence
-	lined                // JSON objects, one per line
-	packed               // AWS event-stream messages
-	over                 // the document or the array has ended: nothing may follow
-	stopped              // gave up, or closed
-)
 
 // decoder is a bodyDecoder and its reader, an R, in one allocation: for a short stream
 // allocations are a large part of the cost.
@@ -119,17 +95,6 @@ func (d *decoder[R, P]) Release() {
 	d.bodyDecoder = bodyDecoder{fast: d.fast}
 	P(&d.reader).reset()
 	d.from.released.Put(d)
-}
-
-// cleared returns list without its elements, for another response. It keeps the memory
-// unless that is more than nearly all responses need.
-func cleared[T any](list []T) []T {
-	const most = 16
-	if cap(list) > most {
-		return nil
-	}
-	clear(list[:cap(list)])
-	return list[:0]
 }
 
 func (d *bodyDecoder) init(contentType string, r reader, f forms) {

@@ -102,3 +102,5 @@ func (d *document) drop() {
 		d.buf = nil
 	}
 }
+
+const byteOrderMark = "\xEF\xBB\xBF"

@@ -50,17 +50,7 @@ type hole struct {
 	count uint8 // of a holeCount: its index in contentDelta.usage
 }
 
-type holeKind uint8
-
 const (
-	holeNumber holeKind = iota // the digits of a number that is ignored
-	holeCount                  // the digits of a count, which match reads
-	holeString                 // a string that is ignored
-	holeFilled                 // a string that is not empty
-)
-
-const (
-	maxHoles  = 6
 	maxShapes = 4
 	// maxLiterals bounds the literals of all shapes of a stream together, in bytes.
 	maxLiterals = 2 << 10
@@ -71,84 +61,6 @@ const (
 	eventField = "event: "
 	dataField  = "data: "
 )
-
-// values records which values of a payload may differ. A nil values records nothing.
-type values struct {
-	spans    [maxHoles]span
-	n        int
-	overflow bool // there are more values than holes, or a value for which no hole is possible
-
-	repeated repeated // of all payloads, not of the last one
-}
-
-// span is the place of one value in the payload.
-type span struct {
-	start, end int32 // no payload is longer than MaxEvent
-	kind       holeKind
-	count      uint8
-}
-
-func (v *values) add(start, end int, kind holeKind, count uint8) {
-	switch {
-	case v == nil:
-	case v.n == maxHoles:
-		v.overflow = true
-	default:
-		v.spans[v.n] = span{int32(start), int32(end), kind, count}
-		v.n++
-	}
-}
-
-// reject records that the payload is not worth learning.
-func (v *values) reject() {
-	if v != nil {
-		v.overflow = true
-	}
-}
-
-// reset prepares for the next payload.
-func (v *values) reset() {
-	if v != nil {
-		v.n, v.overflow = 0, false
-	}
-}
-
-// length is the number of bytes in the values.
-func (v *values) length() (n int) {
-	for _, sp := range v.spans[:v.n] {
-		n += int(sp.end - sp.start)
-	}
-	return n
-}
-
-// skipVarying consumes a value that the caller ignores and that differs from event to
-// event. Of a number only the leading digits differ: a fraction stays part of the form.
-func (c *cursor) skipVarying() {
-	b := c.peek()
-	start := c.i
-	c.skip()
-	switch {
-	case c.bad:
-	case b == '"':
-		c.values.add(start+1, c.i-1, holeString, 0)
-	case b-'0' <= 9:
-		c.values.add(start, endOfDigits(c.b, start), holeNumber, 0)
-	}
-}
-
-// varyingCount is [cursor.count] of a value that differs from event to event. index is
-// its place in contentDelta.usage, where a match puts the count.
-func (c *cursor) varyingCount(index uint8) int {
-	c.peek()
-	start := c.i
-	n := c.count()
-	if n < 0 {
-		c.values.reject() // null and the like: rare, so not worth a kind of hole
-	} else {
-		c.values.add(start, c.i, holeCount, index)
-	}
-	return n
-}
 
 // find returns the delta that the payload of an event is, if its form is known; else nil.
 // It is valid until the next call.
@@ -347,18 +259,6 @@ func endOfEvent(p []byte) int {
 	default:
 		return 0
 	}
-}
-
-// endOfDigits is the end of the digits at i, or i when they are not a JSON number.
-func endOfDigits(b []byte, i int) int {
-	end := i
-	for end < len(b) && b[end]-'0' <= 9 {
-		end++
-	}
-	if end-i > 1 && b[i] == '0' {
-		return i
-	}
-	return end
 }
 
 // endOfString is the place of the closing quote of the string whose content begins

@@ -345,3 +345,19 @@ func (c *cursor) room(n int) bool {
 	c.unread = c.unread || n >= maxListed
 	return n < maxListed
 }
+
+// maxListed bounds how many elements are read from one list of a payload: a list of
+// millions of empty objects must not become millions of structs.
+const maxListed = 4096
+
+// endOfDigits is the end of the digits at i, or i when they are not a JSON number.
+func endOfDigits(b []byte, i int) int {
+	end := i
+	for end < len(b) && b[end]-'0' <= 9 {
+		end++
+	}
+	if end-i > 1 && b[i] == '0' {
+		return i
+	}
+	return end
+}

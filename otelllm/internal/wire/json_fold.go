@@ -136,18 +136,6 @@ func (c *cursor) hasText() bool {
 	}
 }
 
-// verdict returns the verdict on a document that c has read to its end.
-func (c *cursor) verdict() verdict {
-	switch {
-	case !c.end():
-		return malformed
-	case c.misnamed:
-		return misnamed
-	default:
-		return progress
-	}
-}
-
 // hasTextBeside reports whether a well-formed object contains a string that is not empty,
 // outside of these members.
 func hasTextBeside(data []byte, but []string) bool {

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/base64"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/carry"
@@ -82,7 +81,3 @@ func (d *bodyDecoder) unwrap(data []byte) (inner []byte, ok bool) {
 	d.inner, err = base64.StdEncoding.AppendDecode(d.inner[:0], encoded)
 	return d.inner, err == nil
 }
-
-// isMessages reports whether a body that begins with b may be event-stream messages:
-// no message is as long as 16 MiB, so the first byte of its length is 0.
-func isMessages(b []byte) bool { return bytes.HasPrefix(b, []byte{0}) }

@@ -102,3 +102,18 @@ func (k *openSet[K, V]) clear() { k.list, k.at = k.list[:0], nil }
 
 // cleared returns k without entries. It keeps the memory unless that is large.
 func (k *openSet[K, V]) cleared() openSet[K, V] { return openSet[K, V]{list: cleared(k.list)} }
+
+// cleared returns list without its elements, for another response. It keeps the memory
+// unless that is more than nearly all responses need.
+func cleared[T any](list []T) []T {
+	const most = 16
+	if cap(list) > most {
+		return nil
+	}
+	clear(list[:cap(list)])
+	return list[:0]
+}
+
+// maxOpen bounds how many calls and choices a decoder remembers that have begun and not
+// ended. No real answer comes near it; beyond it they are counted but not matched.
+const maxOpen = 1024

@@ -45,39 +45,3 @@ func byName(name string) (Protocol, bool) {
 	}
 	return nil, false
 }
-
-// azureDeployment is the deployment in a path of Azure OpenAI, which takes the place of
-// the model: …/openai/deployments/{deployment}/….
-func azureDeployment(path string) string {
-	_, rest, _ := strings.Cut(path, "/openai/deployments/")
-	deployment, _, _ := strings.Cut(rest, "/")
-	return deployment
-}
-
-// publishedModel reads …/publishers/{publisher}/models/{model}:{method}, the path of
-// a partner's model on Vertex AI.
-func publishedModel(path, publisher string) (model string, stream, ok bool) {
-	_, rest, found := strings.Cut(path, "/publishers/"+publisher+"/models/")
-	model, method, _ := strings.Cut(rest, ":")
-	switch {
-	case !found, model == "", model == "count-tokens": // which is not a model call
-		return "", false, false
-	case method == "streamRawPredict":
-		return model, true, true
-	default:
-		return model, false, method == "rawPredict"
-	}
-}
-
-const (
-	providerAzure   = "azure.ai.openai"
-	providerBedrock = "aws.bedrock"
-	providerVertex  = "gcp.vertex_ai"
-)
-
-// fillModel sets the model to that of the path if the body names none.
-func (r *Request) fillModel(model string) {
-	if r.Model == "" {
-		r.Model = pathModel(model)
-	}
-}

@@ -12,15 +12,6 @@ type repeated struct {
 
 var repeatedSeed = maphash.MakeSeed()
 
-// skipRepeated consumes a value that is long and comes again in other events.
-func (c *cursor) skipRepeated() {
-	if c.values == nil {
-		c.skip()
-		return
-	}
-	c.values.repeated.skip(c)
-}
-
 // skip consumes the next value of c.
 func (r *repeated) skip(c *cursor) {
 	c.peek()

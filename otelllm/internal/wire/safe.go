@@ -1,11 +1,6 @@
 package wire
 
-import (
-	"net/url"
-	"strings"
-
-	"github.com/otelllm/otelllm-go/otelllm/internal/redact"
-)
+import "github.com/otelllm/otelllm-go/otelllm/internal/redact"
 
 const (
 	maxSafeID   = redact.MaxID
@@ -38,16 +33,6 @@ func safeName(name []byte) string { return redact.Name(name) }
 
 // safeModel returns a model's name that may be recorded, see [redact.Model].
 func safeModel(name []byte) string { return redact.Model(name) }
-
-// pathModel returns the name of a model in a path, which may be escaped once more than
-// the URL is. A query that was escaped into the path is cut off.
-func pathModel(name string) string {
-	if plain, err := url.PathUnescape(name); err == nil {
-		name = plain
-	}
-	name, _, _ = strings.Cut(name, "?")
-	return redact.Model(name)
-}
 
 // bounded is b as a string of at most maxCode bytes.
 func bounded(b []byte) string {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"strings"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -110,7 +111,22 @@ func (s *sniffer) next(b byte) (m mode, decided bool) {
 	return framed, true
 }
 
-const byteOrderMark = "\xEF\xBB\xBF"
-
 // head is the bytes that were read.
 func (s *sniffer) head() []byte { return s.buf[:s.n] }
+
+type mode uint8
+
+const (
+	sniffing mode = iota // the framing is not known yet
+	framed               // SSE
+	whole                // one JSON document
+	listed               // JSON objects in an array or in a sequence
+	lined                // JSON objects, one per line
+	packed               // AWS event-stream messages
+	over                 // the document or the array has ended: nothing may follow
+	stopped              // gave up, or closed
+)
+
+// isMessages reports whether a body that begins with b may be event-stream messages:
+// no message is as long as 16 MiB, so the first byte of its length is 0.
+func isMessages(b []byte) bool { return bytes.HasPrefix(b, []byte{0}) }

@@ -5,17 +5,6 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// unknownUsage is a Usage of which nothing was reported.
-var unknownUsage = Usage{Input: -1, Output: -1, CacheRead: -1, CacheCreation: -1, Reasoning: -1}
-
-// maxOpen bounds how many calls and choices a decoder remembers that have begun and not
-// ended. No real answer comes near it; beyond it they are counted but not matched.
-const maxOpen = 1024
-
-// maxListed bounds how many elements are read from one list of a payload: a list of
-// millions of empty objects must not become millions of structs.
-const maxListed = 4096
-
 // tally is the state of a response with the steps in which it changes, which are the
 // same for every protocol.
 type tally struct {
@@ -193,23 +182,6 @@ func (t *tally) use(u Usage) {
 	known.Reasoning = latest(known.Reasoning, u.Reasoning)
 }
 
-// latest is n, or known if n is negative: nothing was reported.
-func latest(known, n int) int {
-	if n >= 0 {
-		return n
-	}
-	return known
-}
-
-// finishRefusal is the finish reason of a refusal where the provider has none of its own.
-const finishRefusal = "refusal"
-
-// Finish reasons of answers that are not available yet.
-const (
-	finishApproval = "approval_required" // a person has to approve a call first
-	finishDeferred = "deferred"          // the client requests it later, by its id
-)
-
 // finish records the finish reason of a choice, as the provider wrote it.
 func (t *tally) finish(reason []byte) {
 	t.finishAs(t.reason(reason))
@@ -230,24 +202,6 @@ func (t *tally) reason(reason []byte) string {
 		t.Unread = true
 	}
 	return safe
-}
-
-// finishReason is [safeName] without an allocation for the most frequent reasons.
-func finishReason(reason []byte) string {
-	switch string(reason) {
-	case "stop":
-		return "stop"
-	case "tool_calls":
-		return "tool_calls"
-	case "end_turn":
-		return "end_turn"
-	case "tool_use":
-		return "tool_use"
-	case "STOP":
-		return "STOP"
-	default:
-		return safeName(reason)
-	}
 }
 
 // end records that the response is semantically complete and at its terminal event.

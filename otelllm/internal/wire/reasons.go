@@ -1,0 +1,68 @@
+package wire
+
+// finishRefusal is the finish reason of a refusal where the provider has none of its own.
+const finishRefusal = "refusal"
+
+// Finish reasons of answers that are not available yet.
+const (
+	finishApproval = "approval_required" // a person has to approve a call first
+	finishDeferred = "deferred"          // the client requests it later, by its id
+)
+
+// finishReason is [safeName] without an allocation for the most frequent reasons.
+func finishReason(reason []byte) string {
+	switch string(reason) {
+	case "stop":
+		return "stop"
+	case "tool_calls":
+		return "tool_calls"
+	case "end_turn":
+		return "end_turn"
+	case "tool_use":
+		return "tool_use"
+	case "STOP":
+		return "STOP"
+	default:
+		return safeName(reason)
+	}
+}
+
+// isFailure reports whether a finish reason is an error: that of OpenRouter, Mistral and
+// vLLM, DeepSeek's for a lack of resources, and those of Gemini and Bedrock for an output
+// of the model that they could not parse. Such an answer is not complete, whatever
+// preceded it.
+func isFailure(reason []byte) bool {
+	switch string(reason) {
+	case "error", "insufficient_system_resource":
+		return true
+	case "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE",
+		"MISSING_THOUGHT_SIGNATURE": // Gemini
+		return true
+	case "malformed_model_output", "malformed_tool_use": // Bedrock
+		return true
+	default:
+		return false
+	}
+}
+
+// cutsInput reports whether an answer with this finish reason may end within the input of
+// a call.
+func cutsInput[T string | []byte](reason T) bool {
+	switch string(reason) {
+	case "length", "content_filter", "error": // OpenAI, OpenRouter
+		return true
+	case "model_length", "abort", "insufficient_system_resource": // Mistral, vLLM, DeepSeek
+		return true
+	case "max_tokens", "refusal", "model_context_window_exceeded": // Anthropic
+		return true
+	case "max_output_tokens": // OpenAI Responses
+		return true
+	case "content_filtered", "guardrail_intervened", "malformed_model_output", "malformed_tool_use": // Bedrock
+		return true
+	case "MISSING_THOUGHT_SIGNATURE", "MAX_TOKENS", "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "OTHER", "SAFETY",
+		"RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII": // Gemini
+		return true
+	default:
+		return false
+	}
+}
