@@ -83,6 +83,12 @@ func (r *messagesReader) reset() {
 // done has no effect: this protocol has no [DONE].
 func (r *messagesReader) done() {}
 
+func (r *messagesReader) read(data []byte, ev *messagesEvent) verdict {
+	c := r.t.cursor(data)
+	ev.read(&c)
+	return r.t.verdict(&c)
+}
+
 func (r *messagesReader) event(name, data []byte) verdict {
 	var ev messagesEvent
 	if v := r.read(data, &ev); v != progress {

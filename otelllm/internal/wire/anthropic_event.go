@@ -31,10 +31,9 @@ type messagesDelta struct {
 	nonEmpty  bool // it has a member
 }
 
-// read parses a payload, an event or a whole message, into ev.
-func (r *messagesReader) read(data []byte, ev *messagesEvent) verdict {
+// read parses a payload, an event or a whole message.
+func (ev *messagesEvent) read(c *cursor) {
 	ev.message.usage = unknownMessagesUsage
-	c := r.t.cursor(data)
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "type":
@@ -42,24 +41,21 @@ func (r *messagesReader) read(data []byte, ev *messagesEvent) verdict {
 		case "index":
 			ev.index = c.count()
 		case "delta":
-			ev.delta.read(&c)
+			ev.delta.read(c)
 		case "content_block":
-			ev.block = readMessagesBlock(&c)
+			ev.block = readMessagesBlock(c)
 		case "message":
 			for key, ok := c.object(); ok; key, ok = c.key() {
-				ev.unread = ev.message.member(&c, key) || ev.unread
+				ev.unread = ev.message.member(c, key) || ev.unread
 			}
 		case "error":
-			ev.fault.read(&c)
+			ev.fault.read(c)
 		case "request_id", "sequence_number":
 			c.skip()
 		default:
-			ev.unread = ev.message.member(&c, key) || ev.unread
+			ev.unread = ev.message.member(c, key) || ev.unread
 		}
 	}
-	v := c.verdict()
-	r.t.Unread = r.t.Unread || v == progress && c.unread
-	return v
 }
 
 // member reads one member of a message. unread: it is unknown and contains text.

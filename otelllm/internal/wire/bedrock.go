@@ -67,6 +67,12 @@ func (r *converseReader) reset() {
 // done has no effect: this protocol has no [DONE].
 func (r *converseReader) done() {}
 
+func (r *converseReader) read(data []byte, ev *converseEvent) verdict {
+	c := r.t.cursor(data)
+	ev.read(&c)
+	return r.t.verdict(&c)
+}
+
 func (r *converseReader) event(name, data []byte) verdict {
 	var ev converseEvent
 	if v := r.read(data, &ev); v != progress {

@@ -40,26 +40,25 @@ func (b *converseBlock) content(index int) contentDelta {
 	}
 }
 
-// read parses a payload, an event or a whole answer, into ev.
-func (r *converseReader) read(data []byte, ev *converseEvent) verdict {
+// read parses a payload, an event or a whole answer.
+func (ev *converseEvent) read(c *cursor) {
 	ev.usage = unknownMessagesUsage
-	c := r.t.cursor(data)
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "contentBlockIndex":
 			ev.index = c.count()
 		case "delta":
-			ev.delta = readConverseBlock(&c)
+			ev.delta = readConverseBlock(c)
 		case "start":
-			ev.start = readConverseBlock(&c)
+			ev.start = readConverseBlock(c)
 		case "stopReason":
 			ev.stop = c.str()
 		case "usage":
-			readConverseUsage(&c, &ev.usage)
+			readConverseUsage(c, &ev.usage)
 		case "output":
-			ev.readOutput(&c)
+			ev.readOutput(c)
 		case "error":
-			ev.fault.read(&c)
+			ev.fault.read(c)
 		case "p": // padding
 			c.skipVarying()
 		case "role", "metrics", "trace", "performanceConfig", "serviceTier", "additionalModelResponseFields", "message":
@@ -68,9 +67,6 @@ func (r *converseReader) read(data []byte, ev *converseEvent) verdict {
 			ev.unread = c.checkUnread(key) || ev.unread
 		}
 	}
-	v := c.verdict()
-	r.t.Unread = r.t.Unread || v == progress && c.unread
-	return v
 }
 
 func (ev *converseEvent) readOutput(c *cursor) {

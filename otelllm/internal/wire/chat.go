@@ -63,13 +63,26 @@ type chatChoice struct {
 // chatCall identifies a call by choice and index: only the first fragment has an id.
 type chatCall struct{ choice, index int }
 
-// legacyIndex is the index of the single call of a function_call.
-const legacyIndex = -1
-
 func (r *chatReader) tally() *tally { return &r.t }
 
 func (r *chatReader) reset() {
 	*r = chatReader{choices: r.choices.cleared(), open: r.open.cleared()}
+}
+
+func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
+	c := r.t.cursor(data)
+	isError, aside := ch.read(&c)
+	v := r.t.verdict(&c)
+	if v != progress {
+		return v
+	}
+	if isError && !ch.fault.seen {
+		ch.fault, _ = faultOf(data) // vLLM's flat form
+	}
+	// A chunk without choices either is not part of the answer, or has the answer in an
+	// unknown place.
+	ch.unread = aside && hasTextBeside(data, chatHeading)
+	return v
 }
 
 func (r *chatReader) event(name, data []byte) verdict {

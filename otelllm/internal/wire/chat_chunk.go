@@ -27,6 +27,9 @@ type chatFragment struct {
 	id, name []byte
 }
 
+// legacyIndex is the index of the single call of a function_call.
+const legacyIndex = -1
+
 // content returns the delta that the chunk is, if it is nothing but a delta of one choice.
 func (ch *chatChunk) content() (d contentDelta, ok bool) {
 	if ch.choices.n != 1 || ch.fragments.n > 1 || ch.usage != unknownUsage || ch.fault.seen {
@@ -44,11 +47,11 @@ func (ch *chatChunk) content() (d contentDelta, ok bool) {
 	return d, len(choice.finish) == 0 && choice.executed == 0
 }
 
-// read parses a payload into ch. A chunk and a whole completion differ in the name of one
-// member: delta or message.
-func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
-	c := r.t.cursor(data)
-	var isError, chosen, unknown bool
+// read parses a payload. A chunk and a whole completion differ in the name of one member:
+// delta or message. isError: it is an error by its object. aside: it has unknown members
+// and no choices.
+func (ch *chatChunk) read(c *cursor) (isError, aside bool) {
+	var chosen, unknown bool
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "id":
@@ -58,14 +61,14 @@ func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
 		case "choices":
 			chosen = true
 			for ok := c.array(); ok; ok = c.element() {
-				r.readChoice(&c, ch)
+				ch.readChoice(c)
 			}
 		case "usage":
-			ch.usage = readChatUsage(&c)
+			ch.usage = readChatUsage(c)
 		case "error":
-			ch.fault.read(&c)
+			ch.fault.read(c)
 		case "x_groq":
-			ch.readGroq(&c)
+			ch.readGroq(c)
 		case "object":
 			isError = string(c.str()) == "error"
 		case "created":
@@ -81,17 +84,7 @@ func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
 			c.skipUnknown(key)
 		}
 	}
-	if v := c.verdict(); v != progress {
-		return v
-	}
-	if isError && !ch.fault.seen {
-		ch.fault, _ = faultOf(data) // vLLM's flat form
-	}
-	// A chunk without choices either is not part of the answer, or has the answer in an
-	// unknown place.
-	ch.unread = unknown && !chosen && hasTextBeside(data, chatHeading)
-	r.t.Unread = r.t.Unread || c.unread
-	return progress
+	return isError, unknown && !chosen
 }
 
 // chatHeading are the members that identify the source of a chunk.
@@ -121,14 +114,14 @@ func (ch *chatChunk) readGroq(c *cursor) {
 	}
 }
 
-func (r *chatReader) readChoice(c *cursor, ch *chatChunk) {
+func (ch *chatChunk) readChoice(c *cursor) {
 	var d chatDelta
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "index":
 			d.index = max(c.count(), 0)
 		case "delta", "message":
-			r.readDelta(c, ch, &d)
+			ch.readDelta(c, &d)
 		case "text": // of Completions
 			d.text = c.filled() || d.text
 		case "finish_reason":
@@ -148,17 +141,17 @@ func (r *chatReader) readChoice(c *cursor, ch *chatChunk) {
 	}
 }
 
-func (r *chatReader) readDelta(c *cursor, ch *chatChunk, d *chatDelta) {
+func (ch *chatChunk) readDelta(c *cursor, d *chatDelta) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "content":
-			r.readContent(c, d)
+			d.readContent(c)
 		case "refusal":
 			if c.nonEmpty() {
 				d.text, d.refused = true, true
 			}
 		case "audio":
-			readAudio(c, d)
+			d.readAudio(c)
 		case "images": // of OpenRouter: output like text
 			d.text = c.nonEmpty() || d.text
 		case "executed_tools": // of Groq
@@ -174,10 +167,10 @@ func (r *chatReader) readDelta(c *cursor, ch *chatChunk, d *chatDelta) {
 		case "reasoning_content", "reasoning", "reasoning_details":
 			d.reasoning = c.nonEmpty() || d.reasoning
 		case "tool_calls":
-			r.readFragments(c, ch, d)
+			ch.readFragments(c, d)
 		case "function_call":
 			if c.peek() == '{' {
-				r.readFragment(c, ch, d, legacyIndex)
+				ch.readFragment(c, d, legacyIndex)
 			} else {
 				c.skipOther()
 			}
@@ -191,7 +184,7 @@ func (r *chatReader) readDelta(c *cursor, ch *chatChunk, d *chatDelta) {
 }
 
 // readAudio reads audio: output like text, unless it has only an id.
-func readAudio(c *cursor, d *chatDelta) {
+func (d *chatDelta) readAudio(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "data", "transcript":
@@ -205,7 +198,7 @@ func readAudio(c *cursor, d *chatDelta) {
 }
 
 // readContent reads a content, which is a string or, from Mistral, a list of parts.
-func (r *chatReader) readContent(c *cursor, d *chatDelta) {
+func (d *chatDelta) readContent(c *cursor) {
 	if c.peek() != '[' {
 		d.text = c.filled() || d.text
 		return
@@ -231,16 +224,16 @@ func (r *chatReader) readContent(c *cursor, d *chatDelta) {
 	}
 }
 
-func (r *chatReader) readFragments(c *cursor, ch *chatChunk, d *chatDelta) {
+func (ch *chatChunk) readFragments(c *cursor, d *chatDelta) {
 	place := 0
 	for ok := c.array(); ok; ok = c.element() {
 		// Mistral sends whole calls without an index: the position in the list is used.
-		r.readFragment(c, ch, d, place)
+		ch.readFragment(c, d, place)
 		place++
 	}
 }
 
-func (r *chatReader) readFragment(c *cursor, ch *chatChunk, d *chatDelta, index int) {
+func (ch *chatChunk) readFragment(c *cursor, d *chatDelta, index int) {
 	f := chatFragment{index: index}
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
@@ -253,7 +246,7 @@ func (r *chatReader) readFragment(c *cursor, ch *chatChunk, d *chatDelta, index 
 		case "name": // of a function_call
 			f.name = c.str()
 		case "function", "custom":
-			f.name = r.readFunction(c)
+			f.name = readFunction(c)
 		default:
 			c.skipUnknown(key)
 		}
@@ -265,7 +258,7 @@ func (r *chatReader) readFragment(c *cursor, ch *chatChunk, d *chatDelta, index 
 }
 
 // readFunction reads the name of a function object.
-func (r *chatReader) readFunction(c *cursor) (name []byte) {
+func readFunction(c *cursor) (name []byte) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "name":

@@ -47,7 +47,7 @@ type shape struct {
 type hole struct {
 	at    uint16 // offset in literal
 	kind  holeKind
-	count uint8 // of a holeCount: its index in contentDelta.usage
+	count uint8 // of a holeCount: its index in contentDelta.counts
 }
 
 const (
@@ -232,7 +232,7 @@ func (sh *shape) match(data []byte, from int) int {
 			for _, digit := range data[start:at] {
 				count = count*10 + int(digit-'0')
 			}
-			sh.delta.usage[h.count] = count // not read unless all of the shape matches
+			sh.delta.counts[h.count] = count // not read unless all of the shape matches
 		default:
 			// The quotes are part of the literal.
 			if at = endOfString(data, start); at == start && h.kind == holeFilled {

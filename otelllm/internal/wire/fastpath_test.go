@@ -158,13 +158,13 @@ func TestEndOfString(t *testing.T) {
 func asForm(payload []byte, v *values) (d contentDelta, ok bool) {
 	v.reset()
 	c := cursor{b: payload, values: v}
-	d.usage = unknownGeminiUsage
+	d.counts = unknownGeminiUsage
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "n", "o":
 			c.skipVarying()
 		case "c":
-			d.usage[geminiThoughts] = c.varyingCount(geminiThoughts)
+			d.counts[geminiThoughts] = c.varyingCount(geminiThoughts)
 		case "t":
 			d.text = c.filled() || d.text
 		default:
@@ -191,6 +191,8 @@ func TestMatch(t *testing.T) {
 		known, other []string
 	}{
 		{`{"n":1}`, []string{`{"n":0}`, `{"n":9}`, `{"n":10}`, `{"n":90}`, `{"n":1234567890123456}`}, []string{`{"n":}`, `{"n":01}`, `{"n":-1}`, `{"n":1.5}`, `{"n":"1"}`, "{\"n\":\xd0}", `{"n":1x}`, `{"m":1}`}},
+		{`{"n":9}`, []string{`{"n":10}`, `{"n":0}`}, []string{`{"n":"9"}`, `{"n":-9}`}},
+		{`{"n":0}`, []string{`{"n":10}`, `{"n":9}`}, []string{`{"n":00}`}},
 		{`{"n":19.5}`, []string{`{"n":0.5}`, `{"n":2.5}`}, []string{`{"n":.5}`, `{"n":00.5}`, `{"n":09.5}`, `{"n":2}`, `{"n":2.6}`, `{"n":2.55}`}},
 		{`{"n":19}`, []string{`{"n":9}`, `{"n":29}`}, []string{`{"n":09}`, `{"n":019}`}},
 		{`{"n":-1,"t":"b"}`, []string{`{"n":-1,"t":"a"}`}, []string{`{"n":-1,"t":""}`, `{"n":-2,"t":"a"}`, `{"n":1,"t":"a"}`, `{"n":-,"t":"a"}`}},

@@ -95,6 +95,16 @@ func (r *geminiReader) reset() {
 	*r = geminiReader{candidates: r.candidates.cleared()}
 }
 
+func (r *geminiReader) read(data []byte, ch *geminiChunk) verdict {
+	c := r.t.cursor(data)
+	ch.read(&c, false)
+	v := r.t.verdict(&c)
+	// A chunk without candidates either is not part of the answer, or has the answer in
+	// an unknown place.
+	r.t.Unread = r.t.Unread || v == progress && ch.unread && !ch.answer && !ch.fault.seen
+	return v
+}
+
 func (r *geminiReader) event(_, data []byte) verdict { return r.document(data) }
 
 // document reads a whole answer, which has the form of a chunk.
@@ -108,7 +118,8 @@ func (r *geminiReader) document(data []byte) verdict {
 
 func (r *geminiReader) add(d *contentDelta) {
 	if !r.t.Terminal {
-		r.t.use(d.usage.counts())
+		usage := geminiUsage(d.counts)
+		r.t.use(usage.counts())
 	}
 	candidate := r.candidateOf(d.index)
 	r.t.add(d)

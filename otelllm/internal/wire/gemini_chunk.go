@@ -43,7 +43,7 @@ const (
 )
 
 // geminiUsage are Google's counts, indexed by the constants below. -1: not reported.
-type geminiUsage [5]int
+type geminiUsage [maxCounts]int
 
 const (
 	geminiPrompt uint8 = iota
@@ -85,25 +85,11 @@ func (ch *geminiChunk) content() (d contentDelta, ok bool) {
 	if len(candidate.finish) > 0 || len(p.id) > 0 || len(p.name) > 0 || p.kind == geminiServerTool {
 		return d, false
 	}
-	d = contentDelta{index: candidate.index, text: p.text(), reasoning: p.reasoning(), usage: ch.usage}
+	d = contentDelta{index: candidate.index, text: p.text(), reasoning: p.reasoning(), counts: ch.usage}
 	if p.kind == geminiCall {
 		d.input, d.last = true, !p.continues
 	}
 	return d, true
-}
-
-// read parses a payload into ch.
-func (r *geminiReader) read(data []byte, ch *geminiChunk) verdict {
-	c := r.t.cursor(data)
-	ch.read(&c, false)
-	v := c.verdict()
-	if v != progress {
-		return v
-	}
-	// A chunk without candidates either is not part of the answer, or has the answer in
-	// an unknown place.
-	r.t.Unread = r.t.Unread || c.unread || ch.unread && !ch.answer && !ch.fault.seen
-	return v
 }
 
 // read reads an answer. Code Assist wraps it: {"response":{…},"traceId":…}.

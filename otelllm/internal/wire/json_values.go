@@ -1,6 +1,7 @@
 package wire
 
-// values records which values of a payload may differ. A nil values records nothing.
+// values records which values of a payload may differ in payloads of the same meaning, for
+// the fast path. A nil values records nothing.
 type values struct {
 	spans    [maxHoles]span
 	n        int
@@ -9,8 +10,12 @@ type values struct {
 	repeated repeated // of all payloads, not of the last one
 }
 
-// maxHoles bounds the values of one payload that may differ.
-const maxHoles = 6
+const (
+	// maxHoles bounds the values of one payload that may differ.
+	maxHoles = 6
+	// maxCounts bounds the counts among them.
+	maxCounts = 5
+)
 
 // span is the place of one value in the payload.
 type span struct {
@@ -77,7 +82,7 @@ func (c *cursor) skipVarying() {
 }
 
 // varyingCount is [cursor.count] of a value that differs from event to event. index is
-// its place in contentDelta.usage, where a match puts the count.
+// where contentDelta.counts has it.
 func (c *cursor) varyingCount(index uint8) int {
 	c.peek()
 	start := c.i

@@ -23,8 +23,15 @@ var protocols = []struct {
 	{openAICompletions{}, completionsAt}, // after chat, whose path ends so too
 }
 
-// match finds the protocol of a request. See [Match].
-func match(method, path string) (p Protocol, sure, ok bool) {
+// Match finds the protocol of a request by its method and URL path. It compares
+// suffixes, so that gateways' prefixes and Azure's deployments are recognised. Where
+// the path holds what other protocols have in the body (Gemini and Bedrock: the
+// model, and whether the answer streams), the returned protocol holds it and its
+// ReadRequest reports it. sure: only a model call has this path. Otherwise other
+// applications may have it too (/api/chat, …/responses, /v1/messages): unless the
+// host or a header proves it, the request is a model call only if its body is one,
+// which [Request].IsCall reports.
+func Match(method, path string) (p Protocol, sure, ok bool) {
 	if method != http.MethodPost {
 		return nil, false, false
 	}
@@ -37,7 +44,9 @@ func match(method, path string) (p Protocol, sure, ok bool) {
 	return nil, false, false
 }
 
-func byName(name string) (Protocol, bool) {
+// ByName finds a protocol by its name. It lacks what the paths of Gemini and Bedrock
+// hold: see [Request].StreamUnknown.
+func ByName(name string) (Protocol, bool) {
 	for _, p := range protocols {
 		if p.Name() == name {
 			return p.Protocol, true

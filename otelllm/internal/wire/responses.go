@@ -69,6 +69,12 @@ func (r *responsesReader) reset() {
 // done has no effect: this protocol has no [DONE].
 func (r *responsesReader) done() {}
 
+func (r *responsesReader) read(data []byte, ev *responsesEvent) verdict {
+	c := r.t.cursor(data)
+	ev.read(&c)
+	return r.t.verdict(&c)
+}
+
 func (r *responsesReader) event(name, data []byte) verdict {
 	var ev responsesEvent
 	if v := r.read(data, &ev); v != progress {
@@ -361,10 +367,9 @@ func (r *responsesReader) document(data []byte) verdict {
 	resp := &ev.response
 	c := r.t.cursor(data)
 	ev.readResponse(&c)
-	if v := c.verdict(); v != progress {
+	if v := r.t.verdict(&c); v != progress {
 		return v
 	}
-	r.t.Unread = r.t.Unread || c.unread
 	switch string(resp.status) {
 	case "incomplete":
 		r.incomplete(resp)

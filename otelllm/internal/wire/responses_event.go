@@ -26,20 +26,16 @@ type responsesObject struct {
 	fault                     fault
 }
 
-// read parses a payload into ev.
-func (r *responsesReader) read(data []byte, ev *responsesEvent) verdict {
+// read parses a payload.
+func (ev *responsesEvent) read(c *cursor) {
 	ev.begin()
-	c := r.t.cursor(data)
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		if string(key) == "response" {
-			ev.readResponse(&c)
+			ev.readResponse(c)
 		} else {
-			ev.member(&c, key)
+			ev.member(c, key)
 		}
 	}
-	v := c.verdict()
-	r.t.Unread = r.t.Unread || v == progress && c.unread
-	return v
 }
 
 // readResponse reads the response of an event, or a whole body.

@@ -27,7 +27,7 @@ type contentDelta struct {
 	input     bool // a part of the input of a call that has begun
 	last      bool // with input: the last part of it
 
-	usage geminiUsage // the token counts that come with it, of Gemini only
+	counts [maxCounts]int // that come with it: see cursor.varyingCount
 }
 
 // content returns the verdict on an event that is nothing but a delta. The caller of the
@@ -43,6 +43,14 @@ func (t *tally) content(d contentDelta) verdict {
 func (t *tally) cursor(data []byte) cursor {
 	t.values.reset()
 	return cursor{b: data, values: t.values}
+}
+
+// verdict returns the verdict on a payload that c has read to its end. What c could not
+// read sets Unread.
+func (t *tally) verdict(c *cursor) verdict {
+	v := c.verdict()
+	t.Unread = t.Unread || v == progress && c.unread
+	return v
 }
 
 // add records the text and the reasoning of a delta.

@@ -45,20 +45,6 @@ type Protocol interface {
 	ReadError(status int, body []byte) Error
 }
 
-// Match finds the protocol of a request by its method and URL path. It compares
-// suffixes, so that gateways' prefixes and Azure's deployments are recognised. Where
-// the path holds what other protocols have in the body (Gemini and Bedrock: the
-// model, and whether the answer streams), the returned protocol holds it and its
-// ReadRequest reports it. sure: only a model call has this path. Otherwise other
-// applications may have it too (/api/chat, …/responses, /v1/messages): unless the
-// host or a header proves it, the request is a model call only if its body is one,
-// which [Request].IsCall reports.
-func Match(method, path string) (p Protocol, sure, ok bool) { return match(method, path) }
-
-// ByName finds a protocol by its name. It lacks what the paths of Gemini and Bedrock
-// hold: see [Request].StreamUnknown.
-func ByName(name string) (Protocol, bool) { return byName(name) }
-
 // Request is what a request body and its path contain.
 type Request struct {
 	Model  string // at most 256 bytes
