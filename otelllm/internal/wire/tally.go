@@ -36,6 +36,9 @@ type contentDelta struct {
 // effect the second time: to set Unread, or the ids of the response.
 func (t *tally) content(d contentDelta) verdict {
 	t.delta = d
+	if !d.text && !d.reasoning && !d.input {
+		t.values.reject() // few deltas are empty: their form would replace another one
+	}
 	return content
 }
 
