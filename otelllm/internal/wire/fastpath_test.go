@@ -236,7 +236,14 @@ func TestMatch(t *testing.T) {
 	for _, payload := range []string{`{"c":null}`, `{"c":-1}`, `{"c":1.5}`, `{"c":"1"}`} {
 		assert.False(t, learnForm(t, &f, "", payload), "%s is another kind of count", payload)
 	}
-	assert.Nil(t, f.find([]byte("x"), []byte(`{"c":1}`)))
+	for learned, others := range map[string][]string{"": {"x"}, "x": {"", "y", "xx"}} {
+		f.reset()
+		require.True(t, learnForm(t, &f, learned, `{"c":1}`))
+		assert.NotNil(t, f.find([]byte(learned), []byte(`{"c":2}`)))
+		for _, name := range others {
+			assert.Nil(t, f.find([]byte(name), []byte(`{"c":2}`)), "%q is not %q", name, learned)
+		}
+	}
 }
 
 // An event is taken with its blank line, once that has arrived.

@@ -318,6 +318,7 @@ func TestShapes(t *testing.T) {
 		{"line ends that differ", openAIChat{}, chatDelta(`{"content":"a"}`) + strings.ReplaceAll(chatDelta(`{"content":"a"}`), "\n", "\r\n") + strings.ReplaceAll(chatDelta(`{"content":"a"}`), "\n", "\r") + strings.Replace(chatDelta(`{"content":"a"}`), "\n\n", "\r\n\n", 1) + strings.ReplaceAll(chatDelta(`{"content":"a"}`), "\n", "\r\n") + chatDelta(`{"content":"a"}`)},
 		{"line ends that differ, with a name", anthropicMessages{}, block("0", `{"type":"text_delta","text":"x"}`) + strings.ReplaceAll(block("0", `{"type":"text_delta","text":"x"}`), "\n", "\r\n") + block("0", `{"type":"text_delta","text":"x"}`)},
 		{"more lines of data after what is known", openAIChat{}, chatDelta(`{"content":"a"}`) + strings.TrimSuffix(chatDelta(`{"content":"a"}`), "\n") + "data: 1\n\n"},
+		{"an event of a chunk, not in a chunk", anthropicMessages{}, strings.Repeat("event: chunk\ndata: {\"bytes\":\"eyJ0eXBlIjoiY29udGVudF9ibG9ja19kZWx0YSIsImRlbHRhIjp7InR5cGUiOiJ0ZXh0X2RlbHRhIiwidGV4dCI6ImEifX0=\"}\n\n", 2) + "event: chunk\ndata: {\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"a\"}}\n\n"},
 		{"sequence numbers", openAIResponses{}, named(`{"type":"response.output_text.delta","sequence_number":9,"output_index":1,"delta":"a"}`, `{"type":"response.output_text.delta","sequence_number":10,"output_index":1,"delta":""}`, `{"type":"response.output_text.delta","sequence_number":-1,"output_index":1,"delta":"a"}`)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -342,6 +343,16 @@ func TestShapesKeepNoText(t *testing.T) {
 		learned := d.fast.literals()
 		require.NotEmpty(t, learned, p.Name())
 		assert.NotContains(t, learned, secret, p.Name())
+	}
+}
+
+// An empty delta is not learned: its form would replace that of a delta with content.
+func TestEmptyDeltasAreNotLearned(t *testing.T) {
+	for text, learned := range map[string]int{"": 0, "a": 1} {
+		d := bodyOf(messagesDecoders.get("", 0))
+		payload := `{"type":"content_block_delta","delta":{"type":"text_delta","text":"` + text + `"}}`
+		require.Equal(t, progress, d.event(nil, []byte(payload)))
+		assert.Equal(t, learned, int(d.fast.kept), payload)
 	}
 }
 

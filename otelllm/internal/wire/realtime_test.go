@@ -232,6 +232,32 @@ func TestRealtimeLongIDs(t *testing.T) {
 	}
 }
 
+// A frame that names no response belongs to the only open one, but not to the one that was
+// the only one when a frame of the same form came.
+func TestRealtimeFramesWithoutResponse(t *testing.T) {
+	r := NewRealtime()
+	text := []byte(`{"type":"response.output_text.delta","output_index":0,"delta":"a"}`)
+	r.Received([]byte(rtCreated("r1")))
+	assert.Equal(t, FrameProgress, r.Received(text).Kind)
+	assert.Equal(t, FrameProgress, r.Received(text).Kind)
+	r.Received([]byte(rtCreated("r2")))
+	assert.Equal(t, Frame{}, r.Received(text))
+}
+
+// A frame that is too long is not read, also if its form is known.
+func TestRealtimeFrameTooLong(t *testing.T) {
+	r := NewRealtime()
+	r.Received([]byte(rtCreated("r1")))
+	frame := func(size int) []byte {
+		const head, end = `{"type":"response.output_text.delta","response_id":"r1","output_index":0,"delta":"`, `"}`
+		return []byte(head + strings.Repeat("a", size-len(head+end)) + end)
+	}
+	for _, size := range []int{100, MaxEvent} {
+		assert.Equal(t, FrameProgress, r.Received(frame(size)).Kind)
+	}
+	assert.Equal(t, FrameUnreadable, r.Received(frame(MaxEvent+1)).Kind)
+}
+
 func TestRealtimeSteadyStateAllocatesNothing(t *testing.T) {
 	r := NewRealtime()
 	r.Received([]byte(rtCreated("r1")))

@@ -156,6 +156,14 @@ func TestResponsesManyCalls(t *testing.T) {
 	}
 }
 
+// The input of a call belongs to the item of its index, whatever its id.
+func TestResponsesInputByIndex(t *testing.T) {
+	stream := named(item("added", "0", `{"type":"function_call","id":"fc_1","call_id":"a","name":"f"}`), `{"type":"response.output_text.delta","output_index":1,"delta":"a"}`)
+	assert.Equal(t, semconv.PhaseText, decode(openAIResponses{}, sseType, stream).Phase)
+	stream += named(`{"type":"response.function_call_arguments.delta","item_id":"fc_2","output_index":0,"delta":"b"}`)
+	assert.Equal(t, semconv.PhaseToolInput, decode(openAIResponses{}, sseType, stream).Phase)
+}
+
 // An unknown form of an event that shows who executes a call, its progress or the end of
 // an answer sets Unread.
 func TestResponsesOfAnotherShape(t *testing.T) {
