@@ -190,7 +190,7 @@ func (r *Recorder) Read(p []byte, now time.Time) (progress, silent bool) {
 	r.read(p, now)
 	st := r.response.state
 	silent = st == nil || st.Terminal || st.GaveUp || st.Violation != semconv.TransportCauseUnset ||
-		st.Complete && !wire.HasLastWord(r.response.protocol)
+		st.Complete && !wire.HasTerminalEvent(r.response.protocol)
 	return r.events() != before, silent
 }
 

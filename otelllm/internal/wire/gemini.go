@@ -26,9 +26,9 @@ func (gemini) Name() string       { return "gemini" }
 func (g gemini) Provider() string { return cmp.Or(g.host, "gcp.gemini") }
 func (gemini) Operation() string  { return "generate_content" }
 
-// HasLastWord reports whether responses of p have a terminal event. If not, nothing has to
+// HasTerminalEvent reports whether responses of p have a terminal event. If not, nothing has to
 // follow the event that completes a response.
-func HasLastWord(p Protocol) bool {
+func HasTerminalEvent(p Protocol) bool {
 	_, silent := p.(gemini)
 	return !silent
 }
