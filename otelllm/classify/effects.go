@@ -13,14 +13,14 @@ type Effects struct {
 	calls         callState
 	providerTools providerTools
 	text          bool   // visible text had been streamed
-	doubt         bool   // something that a guard reads was not observed
+	incomplete    bool   // something that a guard reads was not observed
 	continues     bool   // the provider goes on with a request
 	tool          string // the name of the tool that may do the most harm
 }
 
 // Join is what two runs did together.
 func (e Effects) Join(o Effects) Effects {
-	if o.started.worst() > e.started.worst() || e.tool == "" {
+	if o.started.harm() > e.started.harm() || e.tool == "" {
 		e.tool = o.tool
 	}
 	e.Requests += o.Requests
@@ -29,13 +29,13 @@ func (e Effects) Join(o Effects) Effects {
 	e.calls = max(e.calls, o.calls)
 	e.providerTools = max(e.providerTools, o.providerTools)
 	e.text = e.text || o.text
-	e.doubt = e.doubt || o.doubt
+	e.incomplete = e.incomplete || o.incomplete
 	e.continues = e.continues || o.continues
 	return e
 }
 
 // worst is the effect of which there is the most to fear.
-func (s effects) worst() int {
+func (s effects) harm() int {
 	for rank, e := range [...]semconv.ToolEffect{semconv.ToolEffectNonIdempotent, semconv.ToolEffectUnknown, semconv.ToolEffectIdempotent, semconv.ToolEffectReadOnly} {
 		if s.has(e) {
 			return 4 - rank

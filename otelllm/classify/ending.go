@@ -18,7 +18,7 @@ type ending struct {
 }
 
 // what is a row of the class table.
-type what struct {
+type classification struct {
 	class  semconv.Class
 	cause  semconv.Cause
 	origin semconv.Origin
@@ -38,7 +38,7 @@ func endingOf(r *Request) ending {
 		upstream:  r.Upstream,
 		connected: NotObserved,
 	}
-	if e.provider == semconv.ProviderErrorKindUnset && r.Status >= 400 && !r.brokenOff() {
+	if e.provider == semconv.ProviderErrorKindUnset && r.Status >= 400 && !r.answerCutOff() {
 		e.provider = ProviderErrorKind(r.Status, r.Provider.Code)
 	}
 	e.provider = KindByWait(e.provider, r.Status, r.Provider.Code, r.RetryAfter)
@@ -64,7 +64,7 @@ func endingOf(r *Request) ending {
 
 // brokenOff: the provider's own answer never came, or not whole. A status beside
 // that is a gateway's word for it (502), not the provider's.
-func (r *Request) brokenOff() bool {
+func (r *Request) answerCutOff() bool {
 	switch r.Ended {
 	case semconv.StreamEndNoResponse, semconv.StreamEndReadError, semconv.StreamEndEOF, semconv.StreamEndWatchdog:
 		return true
@@ -77,7 +77,7 @@ func (r *Request) brokenOff() bool {
 func content(r *Request) Fact {
 	seen := No
 	for _, c := range [...]Count{r.Text, r.Reasoning, r.ToolInputsStarted, r.ToolCalls, r.ProviderToolsStarted} {
-		switch c.least(r.doubtful()).Fact() {
+		switch c.atLeast(r.mayHoldMore()).Fact() {
 		case Yes:
 			return Yes
 		case NotObserved:
@@ -90,7 +90,7 @@ func content(r *Request) Fact {
 
 // doubtful: the response may hold more than was counted. A reason for its end that is
 // not known comes from a version of the protocol that is not known either.
-func (r *Request) doubtful() bool { return r.Unread || r.Finish == FinishOther }
+func (r *Request) mayHoldMore() bool { return r.Unread || r.Finish == FinishOther }
 
 // what is the class table: the first row that holds decides. It returns the zero
 // value for a request that nothing is known to have failed in.
@@ -98,53 +98,53 @@ func (r *Request) doubtful() bool { return r.Unread || r.Finish == FinishOther }
 // What began first is the cause. An error of the provider or bytes that are not
 // the protocol can only have been read before this side let go of the stream, so
 // an untyped local end after them is their cleanup; a typed abort is not.
-func (e ending) what() what {
+func (e ending) classify() classification {
 	switch {
 	case e.watchdog != semconv.WatchdogKindUnset, e.end == semconv.StreamEndWatchdog, e.abort == semconv.AbortSourceWatchdog:
-		return what{semconv.ClassWatchdogTimeout, watchdogCause(e.watchdog), semconv.OriginWatchdog}
+		return classification{semconv.ClassWatchdogTimeout, watchdogCause(e.watchdog), semconv.OriginWatchdog}
 
-	case e.abort != semconv.AbortSourceUnset || e.letGo() && e.provider == semconv.ProviderErrorKindUnset && !e.violated():
-		return what{semconv.ClassLocalAbort, abortCause(e.abort), semconv.OriginLocal}
+	case e.abort != semconv.AbortSourceUnset || e.endedLocally() && e.provider == semconv.ProviderErrorKindUnset && !e.violatesProtocol():
+		return classification{semconv.ClassLocalAbort, abortCause(e.abort), semconv.OriginLocal}
 
 	case e.history != semconv.CauseUnset:
-		return what{semconv.ClassHistoryBroken, e.history, semconv.OriginApplication}
+		return classification{semconv.ClassHistoryBroken, e.history, semconv.OriginApplication}
 
 	case e.provider != semconv.ProviderErrorKindUnset || e.end == semconv.StreamEndHTTPError:
-		return e.upstream.behind(e.provider)
+		return e.upstream.providerFailure(e.provider)
 
 	case e.transport == semconv.TransportCauseInvalidURL, e.transport == semconv.TransportCauseInvalidRequest:
-		return what{semconv.ClassApplicationError, transportCause(e.transport), semconv.OriginApplication}
+		return classification{semconv.ClassApplicationError, transportCause(e.transport), semconv.OriginApplication}
 
 	case failsConnection(e.transport),
 		e.end == semconv.StreamEndNoResponse && e.transport == semconv.TransportCauseUnset && e.connected == No:
-		return what{semconv.ClassConnectionFailed, transportCause(e.transport), semconv.OriginTransport}
+		return classification{semconv.ClassConnectionFailed, transportCause(e.transport), semconv.OriginTransport}
 
 	case interrupts(e.transport),
 		e.transport == semconv.TransportCauseUnset && (e.end == semconv.StreamEndReadError || e.end == semconv.StreamEndNoResponse):
-		return what{semconv.ClassStreamInterrupted, transportCause(e.transport), semconv.OriginTransport}
+		return classification{semconv.ClassStreamInterrupted, transportCause(e.transport), semconv.OriginTransport}
 
-	case e.violated():
-		return what{semconv.ClassProtocolViolation, transportCause(e.transport), semconv.OriginProvider}
+	case e.violatesProtocol():
+		return classification{semconv.ClassProtocolViolation, transportCause(e.transport), semconv.OriginProvider}
 
 	case e.end == semconv.StreamEndEOF,
 		e.end == semconv.StreamEndTerminalEvent && e.finish == FinishMissing && e.content != No:
 		// A clean end without the protocol's word that the answer is whole; [DONE] is no such word.
-		return what{semconv.ClassStreamInterrupted, semconv.CauseCleanEOF, semconv.OriginTransport}
+		return classification{semconv.ClassStreamInterrupted, semconv.CauseCleanEOF, semconv.OriginTransport}
 
 	case e.complete() && e.finish.limited() != semconv.CauseUnset:
-		return what{semconv.ClassOutputLimited, e.finish.limited(), semconv.OriginProvider}
+		return classification{semconv.ClassOutputLimited, e.finish.limited(), semconv.OriginProvider}
 
 	case e.empty() && e.upstream.Failed == Yes:
-		return what{semconv.ClassEmptyCompletion, semconv.CauseSwallowedError, semconv.OriginGateway}
+		return classification{semconv.ClassEmptyCompletion, semconv.CauseSwallowedError, semconv.OriginGateway}
 
 	case e.empty():
-		return what{semconv.ClassEmptyCompletion, semconv.CauseNoContent, semconv.OriginProvider}
+		return classification{semconv.ClassEmptyCompletion, semconv.CauseNoContent, semconv.OriginProvider}
 
 	case e.failed == Yes:
-		return what{semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown}
+		return classification{semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown}
 
 	default:
-		return what{}
+		return classification{}
 	}
 }
 
@@ -156,29 +156,29 @@ func (e ending) empty() bool {
 // behind is the class of an error status or an error event of this kind. A gateway
 // reports as its own error what its upstream came to: the request that it made for this
 // one shows what happened, and whose doing it was.
-func (u Upstream) behind(kind semconv.ProviderErrorKind) what {
-	w := what{semconv.ClassProviderError, providerCause(kind), semconv.OriginProvider}
+func (u Upstream) providerFailure(kind semconv.ProviderErrorKind) classification {
+	c := classification{semconv.ClassProviderError, providerCause(kind), semconv.OriginProvider}
 	if u.Failed != Yes {
-		return w
+		return c
 	}
 	switch kind {
 	case semconv.ProviderErrorKindServerError, semconv.ProviderErrorKindOverloaded, semconv.ProviderErrorKindTimeout,
 		semconv.ProviderErrorKindCancelled, semconv.ProviderErrorKindUnknown, semconv.ProviderErrorKindUnset:
 	default:
-		return w // a refusal of the request, which a gateway may well make itself
+		return c // a refusal of the request, which a gateway may well make itself
 	}
 	switch u.Class {
 	case semconv.ClassWatchdogTimeout, semconv.ClassProviderError, semconv.ClassConnectionFailed, semconv.ClassStreamInterrupted,
 		semconv.ClassProtocolViolation:
-		return what{u.Class, u.Cause, u.Origin}
+		return classification{u.Class, u.Cause, u.Origin}
 	default:
-		w.origin = semconv.OriginGateway
-		return w
+		c.origin = semconv.OriginGateway
+		return c
 	}
 }
 
 // letGo: this side ended the stream, on any request.
-func (e ending) letGo() bool {
+func (e ending) endedLocally() bool {
 	switch e.end {
 	case semconv.StreamEndCancelled, semconv.StreamEndConsumerClosed, semconv.StreamEndAbandoned:
 		return true
@@ -188,7 +188,7 @@ func (e ending) letGo() bool {
 }
 
 // violated: the bytes were not the protocol.
-func (e ending) violated() bool {
+func (e ending) violatesProtocol() bool {
 	switch e.transport {
 	case semconv.TransportCauseMalformedEvent, semconv.TransportCauseEventTooLong, semconv.TransportCauseUnexpectedContentType:
 		return true

@@ -44,7 +44,7 @@ func (e *evidence) count(fact string, c Count) {
 }
 
 // some adds a count that is not zero.
-func (e *evidence) some(fact string, c Count) {
+func (e *evidence) positive(fact string, c Count) {
 	if c.Fact() == Yes {
 		e.add(fact, strconv.Itoa(c.N()))
 	}
@@ -64,7 +64,7 @@ func (e *evidence) connection(c Connection) {
 }
 
 // requestEvidence lists the facts that a request's verdict rests on.
-func requestEvidence(r *Request, w what) []string {
+func requestEvidence(r *Request, c classification) []string {
 	e := make(evidence, 0, 16)
 	e.add(string(semconv.StreamEndKey), r.Ended.String())
 	if r.Status > 0 {
@@ -82,13 +82,13 @@ func requestEvidence(r *Request, w what) []string {
 	switch {
 	case r.Watchdog.Kind != semconv.WatchdogKindUnset:
 		e.add(string(semconv.WatchdogKindKey), r.Watchdog.Kind.String())
-	case r.Basis == Typed && w.class != semconv.ClassWatchdogTimeout:
+	case r.Basis == Typed && c.class != semconv.ClassWatchdogTimeout:
 		e.add(string(semconv.WatchdogKindKey), "none")
 	}
-	if w.origin == semconv.OriginTransport {
+	if c.origin == semconv.OriginTransport {
 		e.connection(r.Connection)
 	}
-	e.history(r, w)
+	e.history(r, c)
 	if r.Background {
 		e.add(string(semconv.RequestBackgroundKey), "true")
 	}
@@ -96,18 +96,18 @@ func requestEvidence(r *Request, w what) []string {
 		e.add(string(semconv.StreamUnreadKey), "true")
 	}
 	if r.Finish.limited() != semconv.CauseUnset || r.Finish == FinishMissing {
-		e.add(factFinish, finishWord(r.Finish))
+		e.add(factFinish, finishText(r.Finish))
 	}
 	e.add(string(semconv.StreamPhaseKey), r.Phase.String())
 	e.count(string(semconv.StreamTextChunksKey), r.Text)
-	e.some(string(semconv.StreamReasoningChunksKey), r.Reasoning)
-	e.some(string(semconv.StreamToolInputsStartedKey), r.ToolInputsStarted)
-	e.some(string(semconv.StreamToolInputsCompletedKey), r.ToolInputsCompleted)
+	e.positive(string(semconv.StreamReasoningChunksKey), r.Reasoning)
+	e.positive(string(semconv.StreamToolInputsStartedKey), r.ToolInputsStarted)
+	e.positive(string(semconv.StreamToolInputsCompletedKey), r.ToolInputsCompleted)
 	e.count(string(semconv.StreamToolCallsKey), r.ToolCalls)
 	if len(r.ProviderTools) > 0 {
 		e.count(string(semconv.StreamProviderToolsStartedKey), r.ProviderToolsStarted)
 	} else {
-		e.some(string(semconv.StreamProviderToolsStartedKey), r.ProviderToolsStarted)
+		e.positive(string(semconv.StreamProviderToolsStartedKey), r.ProviderToolsStarted)
 	}
 	if r.Attempt > 1 {
 		e.add(string(semconv.RequestAttemptKey), strconv.Itoa(r.Attempt))
@@ -116,8 +116,8 @@ func requestEvidence(r *Request, w what) []string {
 }
 
 // history adds the ids by which a history is broken, as many as there is room for.
-func (e *evidence) history(r *Request, w what) {
-	switch w.cause {
+func (e *evidence) history(r *Request, c classification) {
+	switch c.cause {
 	case semconv.CauseMissingOutput:
 		e.add(string(semconv.HistoryToolCallsKey), strings.Join(without(r.HistoryCalls, r.HistoryOutputs), ","))
 	case semconv.CauseMissingCall:
@@ -130,7 +130,7 @@ func (e *evidence) addAbort(a Abort) {
 	e.add(string(semconv.AbortReasonKey), a.Reason)
 }
 
-func finishWord(f Finish) string {
+func finishText(f Finish) string {
 	if f == FinishMissing {
 		return "missing"
 	}
@@ -163,7 +163,7 @@ func (e *evidence) addTool(t *Tool) {
 func (j *judge) runEvidence(p *primary) []string {
 	e := make(evidence, 0, 12)
 	if p.request != nil {
-		e = append(e, requestEvidence(p.request, p.what)...)
+		e = append(e, requestEvidence(p.request, p.classification)...)
 	}
 	if p.tool != nil {
 		e.addTool(p.tool)
@@ -222,8 +222,8 @@ func missingEvidence(k *risk, r *Request) []string {
 	miss(k.started.has(semconv.ToolEffectUnknown), string(semconv.ToolEffectKey))
 	miss(k.providerTools == providerToolsUnknown, string(semconv.RequestProviderToolsKey))
 	miss(k.missingOutput == NotObserved, string(semconv.HistoryToolOutputsKey))
-	miss(k.unannounced, string(semconv.RunRequestsKey))
-	miss(k.unseen && !k.endless && !k.unannounced, string(semconv.RunIDKey))
-	miss(k.endless, factAgentRunSpan)
+	miss(k.unannouncedParts, string(semconv.RunRequestsKey))
+	miss(k.partsMissing && !k.endMissing && !k.unannouncedParts, string(semconv.RunIDKey))
+	miss(k.endMissing, factAgentRunSpan)
 	return names
 }

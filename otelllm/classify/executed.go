@@ -34,7 +34,7 @@ func (j *judge) toolsUnrecorded() bool {
 			}
 		}
 		calls, known := maker.readyCalls()
-		if (!known || calls > len(maker.CallIDs)) && (j.unobservedAfter(maker) || j.strangeOutputAfter(maker)) {
+		if (!known || calls > len(maker.CallIDs)) && (j.unobservedAfter(maker) || j.foreignOutputAfter(maker)) {
 			orphans++
 		}
 	}
@@ -44,12 +44,12 @@ func (j *judge) toolsUnrecorded() bool {
 // unobservedAfter reports whether the history of a request after maker is not observed,
 // so that it may carry any output.
 func (j *judge) unobservedAfter(maker *Request) bool {
-	o := j.seen()
+	o := j.overview()
 	if !o.anyUnobserved || o.lastUnobserved.Before(maker.End) {
 		return false
 	}
 	// It may be maker itself, where it ended as it began.
-	return maker.HistoryCalls != nil || maker.End.After(maker.Start) || slices.ContainsFunc(j.order[j.from(maker.End):], func(i int) bool {
+	return maker.HistoryCalls != nil || maker.End.After(maker.Start) || slices.ContainsFunc(j.order[j.firstFrom(maker.End):], func(i int) bool {
 		r := &j.run.Requests[i]
 		return r != maker && r.HistoryCalls == nil
 	})
@@ -58,7 +58,7 @@ func (j *judge) unobservedAfter(maker *Request) bool {
 // carriedAfter reports whether a request after maker carries the output of a call.
 func (j *judge) carriedAfter(id string, maker *Request) bool {
 	for _, u := range slices.Backward(j.uses(roleCarried, id)) {
-		r := j.at(u)
+		r := j.requestAt(u)
 		if r.Start.Before(maker.End) {
 			return false
 		}
@@ -71,15 +71,15 @@ func (j *judge) carriedAfter(id string, maker *Request) bool {
 
 // strange is an output that no recorded tool of the run came to, and the start of the
 // last request that carries it.
-type strange struct {
+type foreignOutput struct {
 	id   string
 	last time.Time
 }
 
 // strangeOutputAfter reports whether a request after maker carries an output of no
 // recorded tool that is not in maker's own history or among its calls.
-func (j *judge) strangeOutputAfter(maker *Request) bool {
-	if j.strangers == nil {
+func (j *judge) foreignOutputAfter(maker *Request) bool {
+	if j.foreignOutputs == nil {
 		last := map[string]time.Time{}
 		for _, i := range j.order {
 			r := &j.run.Requests[i]
@@ -89,13 +89,13 @@ func (j *judge) strangeOutputAfter(maker *Request) bool {
 				}
 			}
 		}
-		j.strangers = make([]strange, 0, len(last))
+		j.foreignOutputs = make([]foreignOutput, 0, len(last))
 		for id, at := range last {
-			j.strangers = append(j.strangers, strange{id, at})
+			j.foreignOutputs = append(j.foreignOutputs, foreignOutput{id, at})
 		}
-		slices.SortFunc(j.strangers, func(a, b strange) int { return b.last.Compare(a.last) })
+		slices.SortFunc(j.foreignOutputs, func(a, b foreignOutput) int { return b.last.Compare(a.last) })
 	}
-	for _, s := range j.strangers { // at most as many are passed over as maker has ids
+	for _, s := range j.foreignOutputs { // at most as many are passed over as maker has ids
 		if s.last.Before(maker.End) {
 			return false
 		}
@@ -107,7 +107,7 @@ func (j *judge) strangeOutputAfter(maker *Request) bool {
 }
 
 // made sums up the calls that requests made, by the end of those.
-type made struct {
+type madeCalls struct {
 	ends    []time.Time // of the requests that made calls which no recorded tool executed, one each, in order
 	unnamed []time.Time // of those that may have made calls that are not named, in order
 }
@@ -126,24 +126,24 @@ func (j *judge) unaccountedCalls(i int) bool {
 			return true
 		}
 	}
-	if j.made == nil {
+	if j.madeCalls == nil {
 		j.sumCalls()
 	}
 	instant := !r.End.After(r.Start) // then it is itself among those that had ended when it began
-	unnamed := timesUntil(j.made.unnamed, r.Start)
-	if instant && r.mayHaveMore() {
+	unnamed := timesUntil(j.madeCalls.unnamed, r.Start)
+	if instant && r.mayHaveUnnamedCalls() {
 		unnamed--
 	}
 	if unnamed > 0 {
 		return true
 	}
-	open := timesUntil(j.made.ends, r.Start)
+	open := timesUntil(j.madeCalls.ends, r.Start)
 	for n, id := range r.HistoryOutputs {
 		if hasID(r.HistoryOutputs[:n], id) || j.toolOf(id) != nil {
 			continue
 		}
 		for _, u := range j.uses(roleMade, id) {
-			if !j.at(u).End.After(r.Start) {
+			if !j.requestAt(u).End.After(r.Start) {
 				open--
 			}
 		}
@@ -159,24 +159,24 @@ func (j *judge) unaccountedCalls(i int) bool {
 }
 
 // mayHaveMore: the response may have made calls that are not named.
-func (r *Request) mayHaveMore() bool {
+func (r *Request) mayHaveUnnamedCalls() bool {
 	calls, known := r.readyCalls()
 	return !known || calls > len(r.CallIDs)
 }
 
 func (j *judge) sumCalls() {
-	j.made = &made{}
+	j.madeCalls = &madeCalls{}
 	for i := range j.run.Requests {
 		r := &j.run.Requests[i]
-		if r.mayHaveMore() {
-			j.made.unnamed = append(j.made.unnamed, r.End)
+		if r.mayHaveUnnamedCalls() {
+			j.madeCalls.unnamed = append(j.madeCalls.unnamed, r.End)
 		}
 		for n, id := range r.CallIDs {
 			if !hasID(r.CallIDs[:n], id) && j.toolOf(id) == nil {
-				j.made.ends = append(j.made.ends, r.End)
+				j.madeCalls.ends = append(j.madeCalls.ends, r.End)
 			}
 		}
 	}
-	slices.SortFunc(j.made.ends, time.Time.Compare)
-	slices.SortFunc(j.made.unnamed, time.Time.Compare)
+	slices.SortFunc(j.madeCalls.ends, time.Time.Compare)
+	slices.SortFunc(j.madeCalls.unnamed, time.Time.Compare)
 }

@@ -59,7 +59,7 @@ func TestEveryEnding(t *testing.T) {
 		}
 		t.Run("end="+end.String(), func(t *testing.T) {
 			t.Parallel()
-			seen := map[what]ending{}
+			seen := map[classification]ending{}
 			n := 0
 			for _, watchdog := range watchdogs {
 				for _, abort := range sources {
@@ -74,12 +74,12 @@ func TestEveryEnding(t *testing.T) {
 										watchdog: watchdog, abort: abort, end: end, provider: kind, transport: cause, finish: finish,
 										content: facts[f%3], failed: facts[f/3%3], upstream: Upstream{Failed: facts[f/9%3]}, connected: facts[f/27],
 									}
-									w := e.what()
-									if problem := endingProblem(e, w); problem != "" {
-										t.Fatalf("%s: %+v gives %+v", problem, e, w)
+									c := e.classify()
+									if problem := endingProblem(e, c); problem != "" {
+										t.Fatalf("%s: %+v gives %+v", problem, e, c)
 									}
-									if _, ok := seen[w]; !ok {
-										seen[w] = e
+									if _, ok := seen[c]; !ok {
+										seen[c] = e
 									}
 								}
 							}
@@ -88,14 +88,14 @@ func TestEveryEnding(t *testing.T) {
 				}
 			}
 			require.Equal(t, combinations/len(ends), n)
-			for w, e := range seen {
-				if w == (what{}) {
+			for c, e := range seen {
+				if c == (classification{}) {
 					continue
 				}
-				row, ok := table[w.class.String()]
-				require.True(t, ok, "%+v gives the class %q, which is not in the table", e, w.class)
-				assert.True(t, allows(row.causes, w.cause.String()), "%+v: cause %s of class %s", e, w.cause, w.class)
-				assert.True(t, allows(row.origins, w.origin.String()), "%+v: origin %s of class %s", e, w.origin, w.class)
+				row, ok := table[c.class.String()]
+				require.True(t, ok, "%+v gives the class %q, which is not in the table", e, c.class)
+				assert.True(t, allows(row.causes, c.cause.String()), "%+v: cause %s of class %s", e, c.cause, c.class)
+				assert.True(t, allows(row.origins, c.origin.String()), "%+v: origin %s of class %s", e, c.origin, c.class)
 			}
 		})
 	}
@@ -103,36 +103,36 @@ func TestEveryEnding(t *testing.T) {
 
 // endingProblem states what must hold of one row, "" when it does. It avoids
 // assert: it runs tens of millions of times.
-func endingProblem(e ending, w what) string {
+func endingProblem(e ending, c classification) string {
 	switch {
-	case e.abort != 0 && e.abort != semconv.AbortSourceWatchdog && e.watchdog == 0 && e.end != semconv.StreamEndWatchdog && w.origin != semconv.OriginLocal:
+	case e.abort != 0 && e.abort != semconv.AbortSourceWatchdog && e.watchdog == 0 && e.end != semconv.StreamEndWatchdog && c.origin != semconv.OriginLocal:
 		return "a local abort is blamed on another party"
-	case e.watchdog != 0 && w.class != semconv.ClassWatchdogTimeout:
+	case e.watchdog != 0 && c.class != semconv.ClassWatchdogTimeout:
 		return "a watchdog that fired is not the class"
-	case e.abort == semconv.AbortSourceWatchdog && w.class != semconv.ClassWatchdogTimeout:
+	case e.abort == semconv.AbortSourceWatchdog && c.class != semconv.ClassWatchdogTimeout:
 		return "the application's own watchdog is not the class"
 	case (e.transport == semconv.TransportCauseInvalidURL || e.transport == semconv.TransportCauseInvalidRequest) &&
-		(w.origin == semconv.OriginTransport || w.class == semconv.ClassConnectionFailed):
+		(c.origin == semconv.OriginTransport || c.class == semconv.ClassConnectionFailed):
 		return "the caller's own fault is blamed on the network"
-	case w.class == semconv.ClassEmptyCompletion && (e.finish == FinishNothingDue || e.finish == FinishWaiting):
+	case c.class == semconv.ClassEmptyCompletion && (e.finish == FinishNothingDue || e.finish == FinishWaiting):
 		return "empty although no output was due"
-	case w.class == 0 && e.failed == Yes:
+	case c.class == 0 && e.failed == Yes:
 		return "a failure without a class"
-	case w.class == 0 && (e.provider != 0 || e.transport != 0):
+	case c.class == 0 && (e.provider != 0 || e.transport != 0):
 		return "an error without a class"
-	case w.class == 0 && e.end != semconv.StreamEndTerminalEvent && e.end != semconv.StreamEndUnset:
+	case c.class == 0 && e.end != semconv.StreamEndTerminalEvent && e.end != semconv.StreamEndUnset:
 		return "an end that is not one passes as success"
-	case w.class == 0 && e.succeeded() && e.finish == FinishMissing && e.failed != No:
+	case c.class == 0 && e.succeeded() && e.finish == FinishMissing && e.failed != No:
 		return "a missing finish reason passes as success"
-	case w.class == 0 && e.finish.limited() != 0 && e.complete():
+	case c.class == 0 && e.finish.limited() != 0 && e.complete():
 		return "a limit passes as success"
-	case w.class == semconv.ClassProviderError && e.provider == 0 && e.end != semconv.StreamEndHTTPError:
+	case c.class == semconv.ClassProviderError && e.provider == 0 && e.end != semconv.StreamEndHTTPError:
 		return "the provider is blamed without a word from it"
-	case w.class == semconv.ClassEmptyCompletion && e.content != No:
+	case c.class == semconv.ClassEmptyCompletion && e.content != No:
 		return "empty without having looked"
-	case w.cause == semconv.CauseSwallowedError && e.upstream.Failed != Yes:
+	case c.cause == semconv.CauseSwallowedError && e.upstream.Failed != Yes:
 		return "swallowed error without an upstream failure"
-	case w.class != 0 && (w.cause == 0 || w.origin == 0):
+	case c.class != 0 && (c.cause == 0 || c.origin == 0):
 		return "a class without cause or origin"
 	default:
 		return ""
@@ -143,7 +143,7 @@ func endingProblem(e ending, w what) string {
 // combination that the guards can see.
 const (
 	dimBasis = iota
-	dimUnseen
+	dimPartsMissing
 	dimExtra // certificate for tls, repeated for a protocol violation
 	dimAbort
 	dimText
@@ -162,7 +162,7 @@ var dimSize = [dims]int{3, 2, 3, 8, 3, 3, 16, 4, 3, 2, 3, 3, 3}
 
 func riskAt(class semconv.Class, cause semconv.Cause, x *[dims]int) risk {
 	k := risk{
-		class: class, cause: cause, basis: bases[x[dimBasis]], unseen: x[dimUnseen] == 1,
+		class: class, cause: cause, basis: bases[x[dimBasis]], partsMissing: x[dimPartsMissing] == 1,
 		abort: semconv.AbortSource(x[dimAbort]), sent: facts[x[dimSent]], reasoning: facts[x[dimReasoning]],
 		text: facts[x[dimText]], toolInput: facts[x[dimToolInput]], calls: callState(x[dimCalls]),
 		started:       effects(x[dimStarted] << semconv.ToolEffectReadOnly),
@@ -171,7 +171,7 @@ func riskAt(class semconv.Class, cause semconv.Cause, x *[dims]int) risk {
 	if class == semconv.ClassProtocolViolation {
 		k.repeated = x[dimExtra] > 0
 	} else {
-		k.lasting = facts[x[dimExtra]]
+		k.permanent = facts[x[dimExtra]]
 	}
 	return k
 }
@@ -340,7 +340,7 @@ var worseSteps = []struct {
 	to   func(from int) (int, bool)
 }{
 	{"a weaker basis", dimBasis, func(from int) (int, bool) { return from - 1, from > 0 }},
-	{"a part that never arrived", dimUnseen, func(from int) (int, bool) { return 1, from == 0 }},
+	{"a part that never arrived", dimPartsMissing, func(from int) (int, bool) { return 1, from == 0 }},
 	{"not knowing whether it lasts", dimExtra, func(from int) (int, bool) { return int(NotObserved), from == int(No) }},
 	{"an abort", dimAbort, func(from int) (int, bool) { return int(semconv.AbortSourceUser), from == 0 }},
 	{"a deadline", dimAbort, func(from int) (int, bool) { return int(semconv.AbortSourceDeadline), from == 0 }},
@@ -373,7 +373,7 @@ func riskProblem(k *risk, s semconv.RetrySafety, reason semconv.RetryReason) str
 		return "safe although text was or may have been shown"
 	case k.started.has(semconv.ToolEffectNonIdempotent) || k.started.has(semconv.ToolEffectUnknown):
 		return "safe in spite of an unaccounted effect"
-	case k.calls == callsUnknown || k.providerTools != providerToolsNone || k.missingOutput != No || k.unseen:
+	case k.calls == callsUnknown || k.providerTools != providerToolsNone || k.missingOutput != No || k.partsMissing:
 		return "safe although not everything was observed"
 	case k.continues:
 		return "safe although the provider goes on"

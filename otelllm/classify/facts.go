@@ -53,8 +53,8 @@ func (c Count) N() int {
 }
 
 // least is the count where it may be more than was seen: a zero is then not observed.
-func (c Count) least(more bool) Count {
-	if more && c == 1 {
+func (c Count) atLeast(uncertain bool) Count {
+	if uncertain && c == 1 {
 		return 0
 	}
 	return c
@@ -128,7 +128,7 @@ const CodeNotTLS = "NOT_TLS"
 // does not verify, or the peer does not speak TLS. Without a code that is not known. The
 // codes beside those of this package are Node's (X509_verify_cert_error_string as
 // node:tls reports it, and OpenSSL's).
-func (t Transport) lasting() Fact {
+func (t Transport) permanent() Fact {
 	switch t.Code {
 	case "":
 		return NotObserved

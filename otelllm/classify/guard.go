@@ -20,7 +20,7 @@ var guards = [...]guard{
 		return k.abort == semconv.AbortSourceShutdown || k.abort == semconv.AbortSourceApplication
 	}},
 	{semconv.RetryReasonNotTransient, NoRetry, func(k *risk) bool {
-		return !passing(k)
+		return !transient(k)
 	}},
 	{semconv.RetryReasonToolSideEffect, UserConfirmedRetry, func(k *risk) bool {
 		return k.started.has(semconv.ToolEffectNonIdempotent)
@@ -59,14 +59,14 @@ func (k *risk) judge() (semconv.RetrySafety, semconv.RetryReason) {
 		}
 	}
 	if safety == SafeAutoRetry {
-		reason = k.seen()
+		reason = k.safeReason()
 	}
 	return safety, reason
 }
 
 // seen is the reason of a retry that no guard objects to, by the furthest thing
 // that was seen.
-func (k *risk) seen() semconv.RetryReason {
+func (k *risk) safeReason() semconv.RetryReason {
 	switch {
 	case k.started.has(semconv.ToolEffectIdempotent):
 		return semconv.RetryReasonIdempotentToolsOnly
@@ -88,7 +88,7 @@ func (k *risk) seen() semconv.RetryReason {
 // passing reports whether the cause is one that may be gone at the next try.
 // A cause that this side chose to end by (local_abort) passes only as a
 // deadline; the guards for aborts come before this one.
-func passing(k *risk) bool {
+func transient(k *risk) bool {
 	switch k.class {
 	case semconv.ClassWatchdogTimeout, semconv.ClassStreamInterrupted, semconv.ClassEmptyCompletion:
 		return true
@@ -97,7 +97,7 @@ func passing(k *risk) bool {
 		case semconv.CauseDNSNotFound, semconv.CauseProxyRefused:
 			return false
 		case semconv.CauseTLS:
-			return k.lasting == No
+			return k.permanent == No
 		default:
 			return true
 		}

@@ -35,7 +35,7 @@ func (j *judge) missingOutput(r *Request) Fact {
 	}
 	if due.others > 0 {
 		fact := Yes
-		if !r.plain() {
+		if !r.fullHistory() {
 			fact = NotObserved
 		}
 		missing = worse(missing, fact)
@@ -47,7 +47,7 @@ func (j *judge) missingOutput(r *Request) Fact {
 }
 
 // due are the outputs that existed when a request began.
-type due struct {
+type dueOutputs struct {
 	named    []int32 // indexes of the tools whose call stands in the request's history
 	others   int     // how many of the rest the history should hold, or may
 	nameless bool    // one is of a tool whose call has no id
@@ -62,7 +62,7 @@ type outputs struct {
 	nameless  time.Time   // the earliest end of a tool without an id; zero for none
 }
 
-func (j *judge) dueBefore(r *Request) (d due) {
+func (j *judge) dueBefore(r *Request) (d dueOutputs) {
 	if j.outputs == nil {
 		j.sumOutputs()
 	}
@@ -166,7 +166,7 @@ func (j *judge) lacks(r *Request, tool *Tool) Fact {
 			return Yes
 		}
 		return NotObserved
-	case hasID(r.HistoryCalls, tool.CallID) && (!cut || j.reaches(r, tool)):
+	case hasID(r.HistoryCalls, tool.CallID) && (!cut || j.listReachesBack(r, tool)):
 		return Yes
 	case r.HistoryCalls == nil:
 		return NotObserved
@@ -186,16 +186,16 @@ func (j *judge) carries(r *Request, tool *Tool) bool {
 	if !hasID(r.HistoryOutputs, tool.CallID) || tool.Start.After(r.Start) && tool.Start.Sub(r.Start) > clockGrain {
 		return false
 	}
-	return !j.reuses() || countID(r.HistoryOutputs, tool.CallID) >= j.owed(tool)
+	return !j.reusesIDs() || countID(r.HistoryOutputs, tool.CallID) >= j.outputsExpected(tool)
 }
 
 // reuses reports whether any response makes a call of an id that its own history, or
 // another of its calls, has already.
-func (j *judge) reuses() bool {
+func (j *judge) reusesIDs() bool {
 	if j.reused == NotObserved {
 		j.reused = No
 		for i := range j.run.Requests {
-			if r := &j.run.Requests[i]; r.repeats(r.CallIDs) || r.repeats(r.OpenCallIDs) {
+			if r := &j.run.Requests[i]; r.repeatsAny(r.CallIDs) || r.repeatsAny(r.OpenCallIDs) {
 				j.reused = Yes
 				break
 			}
@@ -206,7 +206,7 @@ func (j *judge) reuses() bool {
 
 // repeats reports whether any of the ids of r's calls is that of an output in its
 // history, or of two calls.
-func (r *Request) repeats(ids []string) bool {
+func (r *Request) repeatsAny(ids []string) bool {
 	for i, id := range ids {
 		if hasID(r.HistoryOutputs, id) || hasID(ids[:i], id) {
 			return true
@@ -218,8 +218,8 @@ func (r *Request) repeats(ids []string) bool {
 // owed is how many outputs of the tool's id a history has that holds the tool's own:
 // those that the history of its call's maker had, and one for each call of the id that
 // the maker made.
-func (j *judge) owed(tool *Tool) int {
-	n, made := j.owes[tool]
+func (j *judge) outputsExpected(tool *Tool) int {
+	n, made := j.expectedCounts[tool]
 	if made {
 		return n
 	}
@@ -229,17 +229,17 @@ func (j *judge) owed(tool *Tool) int {
 		by := makers[before-1]
 		n = countID(by.HistoryOutputs, tool.CallID) + max(1, countID(by.CallIDs, tool.CallID))
 	}
-	if j.owes == nil {
-		j.owes = map[*Tool]int{}
+	if j.expectedCounts == nil {
+		j.expectedCounts = map[*Tool]int{}
 	}
-	j.owes[tool] = n
+	j.expectedCounts[tool] = n
 	return n
 }
 
 // reaches reports whether the newest outputs of r's history, which are all that is
 // known of it, reach back beyond those of the response that made the tool's call: an
 // earlier response's output is the first of them.
-func (j *judge) reaches(r *Request, tool *Tool) bool {
+func (j *judge) listReachesBack(r *Request, tool *Tool) bool {
 	first, makers := j.makersOf(r.HistoryOutputs[0]), j.makersOf(tool.CallID)
 	return len(first) > 0 && len(makers) > 0 && first[0].Start.Before(makers[0].Start)
 }
@@ -254,7 +254,7 @@ func (j *judge) makersOf(id string) []*Request {
 		if len(made) == 0 || len(opened) > 0 && opened[0] < made[0] {
 			first = &opened
 		}
-		r := j.at((*first)[0])
+		r := j.requestAt((*first)[0])
 		*first = (*first)[1:]
 		if n := len(makers); n == 0 || makers[n-1] != r {
 			makers = append(makers, r)
@@ -290,7 +290,7 @@ func (j *judge) answeredBy(tool *Tool) *Request {
 	}
 	var by *Request
 	for _, u := range j.uses(roleCarried, tool.CallID) {
-		if r := j.at(u); j.states[j.order[u]].answered() && j.carries(r, tool) {
+		if r := j.requestAt(u); j.states[j.order[u]].answered() && j.carries(r, tool) {
 			by = r
 			break
 		}
@@ -312,7 +312,7 @@ func (j *judge) missingOutputs(r *Request) []string {
 			tools = append(tools, t)
 		}
 	}
-	if r.plain() && due.others > 0 {
+	if r.fullHistory() && due.others > 0 {
 		for _, t := range j.outputs.byEnd {
 			tool := &j.run.Tools[t]
 			if len(tools) >= MaxIDs || tool.End.After(r.Start) {
@@ -342,30 +342,30 @@ func (j *judge) lost(tool *Tool) semconv.Cause {
 		return semconv.CauseUnset
 	}
 	end := len(j.order)
-	from, flying := end, end // the requests that began after the output existed, and after the tool had begun
+	from, inFlight := end, end // the requests that began after the output existed, and after the tool had begun
 	if !tool.End.IsZero() {
-		from = j.from(tool.End)
-		flying = min(from, j.from(tool.Start.Add(1)))
+		from = j.firstFrom(tool.End)
+		inFlight = min(from, j.firstFrom(tool.Start.Add(1)))
 	}
 	retry := j.retriesFrom(tool)
 
 	carried, asked, omitted, overtaken := false, false, false, false
-	plain := j.seen().plain             // of the requests that do not name the call only the sort counts
-	flyingRetries, laterRetries := 0, 0 // of the plain ones that name it: in flight, and after the end
-	for _, pos := range j.naming(tool.CallID) {
-		r := j.at(pos)
+	plain := j.overview().fullHistories   // of the requests that do not name the call only the sort counts
+	inFlightRetries, laterRetries := 0, 0 // of the plain ones that name it: in flight, and after the end
+	for _, pos := range j.requestsNaming(tool.CallID) {
+		r := j.requestAt(pos)
 		at := int(pos)
 		if at < from && !tool.End.IsZero() && j.carries(r, tool) {
 			carried = true // by a clock that is coarser than the tool's
 		}
-		if at < flying {
+		if at < inFlight {
 			continue
 		}
-		retries := r.plain() && at >= retry
+		retries := r.fullHistory() && at >= retry
 		if at < from {
 			overtaken = overtaken || !hasID(r.HistoryOutputs, tool.CallID) // then it holds the call
 			if retries {
-				flyingRetries++
+				inFlightRetries++
 			}
 			continue
 		}
@@ -387,8 +387,8 @@ func (j *judge) lost(tool *Tool) semconv.Cause {
 		// One after the end that names the call has decided it already.
 		asked = asked || end-from > int(plain[from])
 		omitted = omitted || tool.hasOutput() && int(plain[max(from, retry)]) > laterRetries
-		first := min(max(flying, retry), from)
-		overtaken = overtaken || int(plain[first]-plain[from]) > flyingRetries
+		first := min(max(inFlight, retry), from)
+		overtaken = overtaken || int(plain[first]-plain[from]) > inFlightRetries
 	}
 	switch {
 	case omitted && tool.Delivery == semconv.OutputDeliveryFailed:
@@ -410,7 +410,7 @@ func (j *judge) lost(tool *Tool) semconv.Cause {
 
 // naming are the positions of the requests whose history holds the call of this id or
 // carries its output, in order.
-func (j *judge) naming(id string) []int32 {
+func (j *judge) requestsNaming(id string) []int32 {
 	list := j.positions[:0]
 	for _, in := range [...]role{roleHeld, roleCarried} {
 		list = append(list, j.uses(in, id)...)
@@ -426,7 +426,7 @@ func (j *judge) retriesFrom(tool *Tool) int {
 	var earliest time.Time
 	for _, in := range [...]role{roleMade, roleCarried} {
 		for _, u := range j.uses(in, tool.CallID) {
-			before := j.at(u)
+			before := j.requestAt(u)
 			if j.states[j.order[u]] == stateFailed && (earliest.IsZero() || before.End.Before(earliest)) {
 				earliest = before.End
 			}
@@ -435,7 +435,7 @@ func (j *judge) retriesFrom(tool *Tool) int {
 	if earliest.IsZero() {
 		return len(j.order)
 	}
-	return j.from(earliest)
+	return j.firstFrom(earliest)
 }
 
 // countID is how often an id is in a list.

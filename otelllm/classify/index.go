@@ -26,7 +26,7 @@ const (
 )
 
 // few is up to how many parts are looked through one by one.
-const few = 16
+const scanLimit = 16
 
 // idsOf are the ids that stand in this role in a request.
 func (r *Request) idsOf(in role) []string {
@@ -49,8 +49,8 @@ func (j *judge) uses(in role, id string) []int32 {
 	if id == "" {
 		return nil
 	}
-	if len(j.order) <= few && len(j.run.Tools) <= few {
-		found := j.found[in][:0]
+	if len(j.order) <= scanLimit && len(j.run.Tools) <= scanLimit {
+		found := j.scanned[in][:0]
 		if in == roleExecuted {
 			for t := range j.run.Tools {
 				if j.run.Tools[t].CallID == id {
@@ -64,11 +64,11 @@ func (j *judge) uses(in role, id string) []int32 {
 				}
 			}
 		}
-		j.found[in] = found
+		j.scanned[in] = found
 		return found
 	}
-	if !j.index.made {
-		j.index.make(j)
+	if !j.index.built {
+		j.index.build(j)
 	}
 	number, known := j.index.numbers[id]
 	if !known {
@@ -79,7 +79,7 @@ func (j *judge) uses(in role, id string) []int32 {
 
 // index has the places of every id of a run, by the id's number and the role.
 type index struct {
-	made    bool
+	built   bool
 	numbers map[string]int32
 	from    []int32 // where the list of an id and a role begins in places
 	until   []int32 // where it ends
@@ -92,8 +92,8 @@ func (x *index) list(number int32, in role) []int32 {
 }
 
 // make counts the places of each list, lays the lists out one after the other, and fills them.
-func (x *index) make(j *judge) {
-	*x = index{made: true, numbers: x.numbers, from: x.from[:0], until: x.until[:0], places: x.places[:0]}
+func (x *index) build(j *judge) {
+	*x = index{built: true, numbers: x.numbers, from: x.from[:0], until: x.until[:0], places: x.places[:0]}
 	if x.numbers == nil {
 		x.numbers = make(map[string]int32, len(j.run.Requests)+len(j.run.Tools))
 	}
@@ -141,11 +141,11 @@ func (x *index) make(j *judge) {
 }
 
 // at is the request at a position in the order of their start.
-func (j *judge) at(pos int32) *Request { return &j.run.Requests[j.order[pos]] }
+func (j *judge) requestAt(pos int32) *Request { return &j.run.Requests[j.order[pos]] }
 
 // from is the first position of a request that starts at or after t.
-func (j *judge) from(t time.Time) int {
-	return sort.Search(len(j.order), func(pos int) bool { return !j.at(int32(pos)).Start.Before(t) })
+func (j *judge) firstFrom(t time.Time) int {
+	return sort.Search(len(j.order), func(pos int) bool { return !j.requestAt(int32(pos)).Start.Before(t) })
 }
 
 // toolOf finds the execution of a call; the last one where it was executed again.
@@ -161,24 +161,24 @@ func (j *judge) toolOf(id string) *Tool {
 type overview struct {
 	// lastAnswered is the last position of a request that was answered, and
 	// lastAnsweredOpaque that of one whose history is not known whole; -1: none.
-	lastAnswered, lastAnsweredOpaque int
-	lastAnswer                       time.Time // the latest end of a request that was answered
-	lastUnobserved                   time.Time // the latest start of a request whose history is not observed
-	anyUnobserved                    bool
+	lastAnswered, lastAnsweredPartial int
+	lastAnswer                        time.Time // the latest end of a request that was answered
+	lastUnobserved                    time.Time // the latest start of a request whose history is not observed
+	anyUnobserved                     bool
 
 	// plain counts, by position, the requests from there on whose history is known whole.
-	plain []int32
+	fullHistories []int32
 
 	violations map[semconv.TransportCause]time.Time // by cause, the earliest start of a request that met it
 }
 
 // seen is the overview of the run.
-func (j *judge) seen() *overview {
-	if j.overview != nil {
-		return j.overview
+func (j *judge) overview() *overview {
+	if j.cachedOverview != nil {
+		return j.cachedOverview
 	}
-	o := &overview{lastAnswered: -1, lastAnsweredOpaque: -1, plain: make([]int32, len(j.order)+1)}
-	j.overview = o
+	o := &overview{lastAnswered: -1, lastAnsweredPartial: -1, fullHistories: make([]int32, len(j.order)+1)}
+	j.cachedOverview = o
 	for pos, i := range j.order {
 		r := &j.run.Requests[i]
 		if j.states[i].answered() {
@@ -186,14 +186,14 @@ func (j *judge) seen() *overview {
 			if r.End.After(o.lastAnswer) {
 				o.lastAnswer = r.End
 			}
-			if !r.plain() {
-				o.lastAnsweredOpaque = pos
+			if !r.fullHistory() {
+				o.lastAnsweredPartial = pos
 			}
 		}
 		if r.HistoryCalls == nil {
 			o.lastUnobserved, o.anyUnobserved = r.Start, true
 		}
-		if j.whats[i].class == semconv.ClassProtocolViolation {
+		if j.classifications[i].class == semconv.ClassProtocolViolation {
 			if _, ok := o.violations[r.Transport.Cause]; !ok {
 				if o.violations == nil {
 					o.violations = map[semconv.TransportCause]time.Time{}
@@ -203,16 +203,16 @@ func (j *judge) seen() *overview {
 		}
 	}
 	for pos := len(j.order) - 1; pos >= 0; pos-- {
-		o.plain[pos] = o.plain[pos+1]
-		if j.at(int32(pos)).plain() {
-			o.plain[pos]++
+		o.fullHistories[pos] = o.fullHistories[pos+1]
+		if j.requestAt(int32(pos)).fullHistory() {
+			o.fullHistories[pos]++
 		}
 	}
 	return o
 }
 
 // plain: the request's history was observed, and its list of outputs is not cut.
-func (r *Request) plain() bool { return r.HistoryCalls != nil && len(r.HistoryOutputs) < MaxIDs }
+func (r *Request) fullHistory() bool { return r.HistoryCalls != nil && len(r.HistoryOutputs) < MaxIDs }
 
 // toolCounts are how many tools there are of each effect; of those that were called and
 // changed nothing under the unset one.

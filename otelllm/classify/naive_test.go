@@ -168,7 +168,7 @@ func (j *naive) reuses() bool {
 	if j.wasReused == NotObserved {
 		j.wasReused = No
 		for i := range j.run.Requests {
-			if r := &j.run.Requests[i]; r.repeats(r.CallIDs) || r.repeats(r.OpenCallIDs) {
+			if r := &j.run.Requests[i]; r.repeatsAny(r.CallIDs) || r.repeatsAny(r.OpenCallIDs) {
 				j.wasReused = Yes
 				break
 			}
@@ -300,14 +300,14 @@ func (j *naive) retries(r *Request, tool *Tool) bool {
 }
 
 // wentOn reports whether a later request took up what request i left.
-func (j *naive) wentOn(i int) bool {
+func (j *naive) recoveredLater(i int) bool {
 	f := &j.run.Requests[i]
 	for _, l := range slices.Backward(j.order) {
 		r := &j.run.Requests[l]
 		if l == i || r.Start.Before(f.End) {
 			return false
 		}
-		if j.states[l].answered() && (j.run.Failed == No || j.states[i] != stateFailed || continues(r, f)) {
+		if j.states[l].answered() && (j.run.Failed == No || j.states[i] != stateFailed || sameThread(r, f)) {
 			return true
 		}
 	}
@@ -316,7 +316,7 @@ func (j *naive) wentOn(i int) bool {
 
 // toolMadeGood reports whether the model got the tool's output or its error, or
 // the run went on well without it.
-func (j *naive) toolMadeGood(t *Tool) bool {
+func (j *naive) toolRecovered(t *Tool) bool {
 	if j.answered(t, nil) {
 		return true
 	}
@@ -360,7 +360,7 @@ func (j *naive) overtaken(tool *Tool) bool {
 		if !r.Start.After(tool.Start) || !r.Start.Before(tool.End) || hasID(r.HistoryOutputs, tool.CallID) {
 			continue
 		}
-		if hasID(r.HistoryCalls, tool.CallID) || r.plain() && j.retries(r, tool) {
+		if hasID(r.HistoryCalls, tool.CallID) || r.fullHistory() && j.retries(r, tool) {
 			return true
 		}
 	}
@@ -377,7 +377,7 @@ func (j *naive) violatedBefore(i int) bool {
 	for e := range j.run.Requests {
 		earlier := &j.run.Requests[e]
 		if e != i && earlier.Start.Before(r.Start) && earlier.Transport.Cause == r.Transport.Cause &&
-			j.whats[e].class == semconv.ClassProtocolViolation {
+			j.classifications[e].class == semconv.ClassProtocolViolation {
 			return true
 		}
 	}
@@ -389,7 +389,7 @@ func (j *naive) violatedBefore(i int) bool {
 func randomRun(rnd *rand.Rand) *Run {
 	n := 1 + rnd.IntN(6)
 	if rnd.IntN(3) == 0 {
-		n = few + rnd.IntN(2*few)
+		n = scanLimit + rnd.IntN(2*scanLimit)
 	}
 	span := 3 * n
 	id := func() string {
@@ -480,13 +480,13 @@ func TestIndexes(t *testing.T) {
 		}
 		for pos, i := range j.order {
 			if s := j.states[i]; s != stateOK && s != stateUnknown {
-				check("wentOn", n.wentOn(i), j.wentOn(pos))
+				check("recoveredLater", n.recoveredLater(i), j.recoveredLater(pos))
 			}
 		}
 		for i := range run.Tools {
 			tool := &run.Tools[i]
 			check("lost", n.lost(tool), j.lost(tool))
-			check("toolMadeGood", n.toolMadeGood(tool), j.toolMadeGood(tool))
+			check("toolRecovered", n.toolRecovered(tool), j.toolRecovered(tool))
 		}
 	}
 }

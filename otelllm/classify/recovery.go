@@ -18,12 +18,12 @@ func (j *judge) endedOn(lost []string) (request, recovered int) {
 	for pos, i := range j.order {
 		switch s := j.states[i]; {
 		case s == stateOK || s == stateUnknown || s == stateWaiting:
-		case s == stateAborted && j.outrun(pos):
-		case !carriesAny(&j.run.Requests[i], lost) && j.wentOn(pos):
+		case s == stateAborted && j.superseded(pos):
+		case !carriesAny(&j.run.Requests[i], lost) && j.recoveredLater(pos):
 			if s == stateFailed {
 				recovered++
 			}
-		case request < 0 || !j.cleanedUpAfter(i, request):
+		case request < 0 || !j.cancelledAfter(i, request):
 			request = i
 		}
 	}
@@ -33,13 +33,13 @@ func (j *judge) endedOn(lost []string) (request, recovered int) {
 // outrun reports whether the application let go of the request at a position because
 // another one, which ran beside it, had answered: the run went well. What a person, a
 // shutdown or a deadline stopped is not of this kind.
-func (j *judge) outrun(pos int) bool {
-	r := j.at(int32(pos))
+func (j *judge) superseded(pos int) bool {
+	r := j.requestAt(int32(pos))
 	switch r.Abort.Source {
 	case semconv.AbortSourceUser, semconv.AbortSourceShutdown, semconv.AbortSourceDeadline:
 		return false
 	default:
-		return j.run.Failed == No && j.run.Abort.Source == semconv.AbortSourceUnset && j.seen().lastAnswer.After(r.Start)
+		return j.run.Failed == No && j.run.Abort.Source == semconv.AbortSourceUnset && j.overview().lastAnswer.After(r.Start)
 	}
 }
 
@@ -49,22 +49,22 @@ func carriesAny(r *Request, ids []string) bool {
 
 // wentOn reports whether the request at a position was followed by one that took up
 // what it left.
-func (j *judge) wentOn(pos int) bool {
-	f := j.at(int32(pos))
-	follows := func(at int) bool { return at > pos && !j.at(int32(at)).Start.Before(f.End) }
-	o := j.seen()
+func (j *judge) recoveredLater(pos int) bool {
+	f := j.requestAt(int32(pos))
+	follows := func(at int) bool { return at > pos && !j.requestAt(int32(at)).Start.Before(f.End) }
+	o := j.overview()
 	if !follows(o.lastAnswered) {
 		return false
 	}
 	if j.run.Failed == No || j.states[j.order[pos]] != stateFailed || f.HistoryCalls == nil || len(f.HistoryOutputs) == 0 ||
-		follows(o.lastAnsweredOpaque) {
+		follows(o.lastAnsweredPartial) {
 		return true
 	}
 	for _, u := range slices.Backward(j.uses(roleCarried, f.HistoryOutputs[len(f.HistoryOutputs)-1])) {
 		if !follows(int(u)) {
 			return false
 		}
-		if j.states[j.order[u]].answered() && continues(j.at(u), f) {
+		if j.states[j.order[u]].answered() && sameThread(j.requestAt(u), f) {
 			return true
 		}
 	}
@@ -73,8 +73,8 @@ func (j *judge) wentOn(pos int) bool {
 
 // continues reports whether r goes on in the thread of f: it carries every
 // output that f carried, as far as that can be seen.
-func continues(r, f *Request) bool {
-	if !r.plain() || f.HistoryCalls == nil {
+func sameThread(r, f *Request) bool {
+	if !r.fullHistory() || f.HistoryCalls == nil {
 		return true
 	}
 	for _, id := range f.HistoryOutputs {
@@ -87,7 +87,7 @@ func continues(r, f *Request) bool {
 
 // cleanedUpAfter reports whether request i was in flight when another one failed,
 // and was only then stopped: cleanup never overwrites the cause.
-func (j *judge) cleanedUpAfter(i, failed int) bool {
+func (j *judge) cancelledAfter(i, failed int) bool {
 	a, f := &j.run.Requests[i], &j.run.Requests[failed]
 	return j.states[i] == stateAborted && j.states[failed] == stateFailed &&
 		a.Abort.Source != semconv.AbortSourceUser && a.Start.Before(f.End) && !a.End.Before(f.End)
@@ -99,13 +99,13 @@ const clockGrain = time.Millisecond
 
 // toolMadeGood reports whether the model got the tool's output or its error, or the run
 // went on well without it.
-func (j *judge) toolMadeGood(t *Tool) bool {
+func (j *judge) toolRecovered(t *Tool) bool {
 	if j.answered(t, nil) {
 		return true
 	}
 	if j.run.Failed == Yes {
 		return false
 	}
-	last := j.seen().lastAnswered
-	return last >= 0 && !j.at(int32(last)).Start.Add(clockGrain).Before(t.End)
+	last := j.overview().lastAnswered
+	return last >= 0 && !j.requestAt(int32(last)).Start.Add(clockGrain).Before(t.End)
 }

@@ -15,17 +15,17 @@ type risk struct {
 	cause semconv.Cause
 	basis Basis
 
-	lasting  Fact // a tls failure is of a kind that does not pass
-	repeated bool // the same protocol violation had come before
-	unseen   bool // a part that was announced never arrived, or may exist unannounced
+	permanent    Fact // a tls failure is of a kind that does not pass
+	repeated     bool // the same protocol violation had come before
+	partsMissing bool // a part that was announced never arrived, or may exist unannounced
 
 	// These only choose words and name what is missing.
-	endless     bool   // a part may exist unannounced, because the run's end never came
-	unannounced bool   // a part may exist unannounced, because the run says of none
-	silent      bool   // nothing was marked as failed
-	refused     bool   // a tool was called, and vouches that nothing came of it
-	failedTool  string // the name of the tool that the verdict is about
-	handoff     bool   // which hands over to another agent
+	endMissing          bool   // a part may exist unannounced, because the run's end never came
+	unannouncedParts    bool   // a part may exist unannounced, because the run says of none
+	nothingMarkedFailed bool   // nothing was marked as failed
+	toolRefused         bool   // a tool was called, and vouches that nothing came of it
+	failedTool          string // the name of the tool that the verdict is about
+	handoff             bool   // which hands over to another agent
 
 	abort semconv.AbortSource // the deliberate end, if that is what ended it
 
@@ -48,7 +48,7 @@ type risk struct {
 // the producer does not count and an answer may have come, nor where there may be more.
 func (r *Request) readyCalls() (n int, known bool) {
 	n = max(r.ToolCalls.N(), r.ToolInputsCompleted.N(), len(r.CallIDs))
-	return n, !r.doubtful() && (n > 0 || r.ToolCalls.Observed() || r.ToolInputsCompleted.Observed()) || r.barren()
+	return n, !r.mayHoldMore() && (n > 0 || r.ToolCalls.Observed() || r.ToolInputsCompleted.Observed()) || r.cannotHaveAnswer()
 }
 
 // callState says what became of the calls that the model had handed over.
@@ -85,7 +85,7 @@ func (t *Tool) effect() semconv.ToolEffect {
 
 // observed reports whether every fact that a guard reads was observed.
 func (k *risk) observed() bool {
-	return !k.unseen && k.text != NotObserved && k.calls != callsUnknown &&
+	return !k.partsMissing && k.text != NotObserved && k.calls != callsUnknown &&
 		k.providerTools != providerToolsUnknown && k.missingOutput != NotObserved
 }
 
@@ -93,12 +93,12 @@ func (k *risk) observed() bool {
 var harmlessProviderTools = []string{"web_search", "file_search", "web_fetch", "retrieval"}
 
 // requestRisk is the risk of sending request i again as it was.
-func (j *judge) requestRisk(i int, w what) risk {
+func (j *judge) requestRisk(i int, c classification) risk {
 	r := &j.run.Requests[i]
 	k := risk{
-		class: w.class, cause: w.cause, basis: j.bases(r, w),
-		lasting:       r.Transport.lasting(),
-		repeated:      w.class == semconv.ClassProtocolViolation && j.violatedBefore(i),
+		class: c.class, cause: c.cause, basis: j.basisOf(r, c),
+		permanent:     r.Transport.permanent(),
+		repeated:      c.class == semconv.ClassProtocolViolation && j.violatedBefore(i),
 		abort:         r.Abort.Source,
 		missingOutput: j.missingOutput(r),
 		sent:          No, reasoning: No, text: No, toolInput: No, // joined below
@@ -112,23 +112,23 @@ func (j *judge) requestRisk(i int, w what) risk {
 }
 
 // runRisk is the risk of repeating the whole run from its start.
-func (j *judge) runRisk(w what, basis Basis, abort semconv.AbortSource) risk {
+func (j *judge) runRisk(c classification, basis Basis, abort semconv.AbortSource) risk {
 	k := risk{
-		class: w.class, cause: w.cause, basis: basis, abort: abort,
+		class: c.class, cause: c.cause, basis: basis, abort: abort,
 		missingOutput: No, reasoning: No, text: No, toolInput: No, sent: No,
-		lasting: No,
+		permanent: No,
 		// A run whose end never came has announced nothing: any part of it may be elsewhere.
-		endless:     j.run.Ended == No,
-		unannounced: j.unannounced(),
+		endMissing:       j.run.Ended == No,
+		unannouncedParts: j.mayHaveUnannouncedParts(),
 	}
-	k.unseen = k.endless || k.unannounced || j.childMissing()
+	k.partsMissing = k.endMissing || k.unannouncedParts || j.partsMissing()
 	k.addInner(&j.run.Inner)
 	for i := range j.run.Requests {
 		r := &j.run.Requests[i]
-		if w.class == semconv.ClassConnectionFailed && failsConnection(r.Transport.Cause) {
-			k.lasting = worse(k.lasting, r.Transport.lasting())
+		if c.class == semconv.ClassConnectionFailed && failsConnection(r.Transport.Cause) {
+			k.permanent = worse(k.permanent, r.Transport.permanent())
 		}
-		if w.class == semconv.ClassProtocolViolation {
+		if c.class == semconv.ClassProtocolViolation {
 			k.repeated = k.repeated || j.violatedBefore(i)
 		}
 		j.addResponse(&k, r)
@@ -142,7 +142,7 @@ func (j *judge) runRisk(w what, basis Basis, abort semconv.AbortSource) risk {
 // unannounced reports whether the run may have parts that were not recorded: it does
 // not say how many it has, and what its requests had before them was not observed
 // either. A producer that loses a request that was cut is of this kind.
-func (j *judge) unannounced() bool {
+func (j *judge) mayHaveUnannouncedParts() bool {
 	if j.run.AnnouncedRequests.Observed() || j.run.AnnouncedTools.Observed() {
 		return false
 	}
@@ -156,46 +156,46 @@ func (k *risk) add(tool *Tool) {
 	case tool.mayHaveActed():
 		k.start(tool.effect(), tool.Name)
 	case tool.Outcome != semconv.ToolOutcomeRejected: // such a call was never made
-		k.refused = true
+		k.toolRefused = true
 	}
 }
 
 // start joins the beginning of a tool.
 func (k *risk) start(effect semconv.ToolEffect, name string) {
-	before := k.started.worst()
+	before := k.started.harm()
 	k.started |= 1 << effect
-	if k.tool == "" || k.started.worst() > before {
+	if k.tool == "" || k.started.harm() > before {
 		k.tool = name
 	}
 }
 
 // addInner joins what the runs within a run did.
 func (k *risk) addInner(e *Effects) {
-	if k.tool == "" || e.started.worst() > k.started.worst() {
+	if k.tool == "" || e.started.harm() > k.started.harm() {
 		k.tool = e.tool
 	}
 	k.started |= e.started
 	k.calls = max(k.calls, e.calls)
 	k.providerTools = max(k.providerTools, e.providerTools)
 	k.text = worse(k.text, FactOf(e.text))
-	k.unseen = k.unseen || e.doubt
+	k.partsMissing = k.partsMissing || e.incomplete
 	k.continues = k.continues || e.continues
 }
 
 // effects is what the run did that a run around it would do again.
 func (j *judge) effects() Effects {
-	k := j.runRisk(what{}, Typed, semconv.AbortSourceUnset)
+	k := j.runRisk(classification{}, Typed, semconv.AbortSourceUnset)
 	return Effects{
 		Requests: len(j.run.Requests) + j.run.Inner.Requests, Tools: len(j.run.Tools) + j.run.Inner.Tools,
 		started: k.started, calls: k.calls, providerTools: k.providerTools, text: k.text == Yes,
-		doubt: k.unseen || k.text == NotObserved, continues: k.continues, tool: k.tool,
+		incomplete: k.partsMissing || k.text == NotObserved, continues: k.continues, tool: k.tool,
 	}
 }
 
 // bases is what the verdict on a request rests on. That a history is why the provider
 // refused a request is concluded from the status and the ids, unless a code says so.
-func (j *judge) bases(r *Request, w what) Basis {
-	if _, coded := historyCodes[strings.ToLower(r.Provider.Code)]; w.class == semconv.ClassHistoryBroken && !coded {
+func (j *judge) basisOf(r *Request, c classification) Basis {
+	if _, coded := historyCodes[strings.ToLower(r.Provider.Code)]; c.class == semconv.ClassHistoryBroken && !coded {
 		return min(r.Basis, Corroborated)
 	}
 	return r.Basis
@@ -203,9 +203,9 @@ func (j *judge) bases(r *Request, w what) Basis {
 
 // addResponse joins what one request's response shows into k.
 func (j *judge) addResponse(k *risk, r *Request) {
-	barren, doubtful := r.barren(), r.doubtful()
+	barren, doubtful := r.cannotHaveAnswer(), r.mayHoldMore()
 	seen := func(c Count) Fact {
-		fact := c.least(doubtful).Fact()
+		fact := c.atLeast(doubtful).Fact()
 		if barren && fact == NotObserved {
 			return No
 		}
@@ -228,7 +228,7 @@ func (r *Request) refused() bool { return r.Status >= 400 && r.Status < 500 && r
 // never there.
 func (r *Request) continues() bool {
 	return r.Background && r.sent() != No && !r.refused() &&
-		(!r.cameToItsEnd() || r.Finish == FinishWaiting || r.Provider.InBand)
+		(!r.reachedProtocolEnd() || r.Finish == FinishWaiting || r.Provider.InBand)
 }
 
 // worse joins two facts about harm: seen outweighs not observed, which outweighs
@@ -261,7 +261,7 @@ func (r *Request) sent() Fact {
 }
 
 // barren: no answer can have come, whether it was counted or not.
-func (r *Request) barren() bool {
+func (r *Request) cannotHaveAnswer() bool {
 	switch r.Phase {
 	case semconv.PhaseBeforeConnection, semconv.PhaseAwaitingResponse:
 		return true
@@ -281,7 +281,7 @@ func (r *Request) barren() bool {
 // to its last event, be that an error or a [DONE] without a reason. Some clients take that
 // for the end of the answer (AWS's does so with an end that comes too early), and hand over
 // the call with what input it has.
-func (r *Request) looksWhole() bool {
+func (r *Request) looksComplete() bool {
 	clean := r.Ended == semconv.StreamEndEOF || r.Ended == semconv.StreamEndTerminalEvent || r.Transport.Cause == semconv.TransportCauseBodyTruncated
 	return clean && r.ToolInputsStarted.N() > max(r.ToolInputsCompleted.N(), r.ToolCalls.N())
 }
@@ -290,7 +290,7 @@ func (r *Request) looksWhole() bool {
 func (j *judge) callState(r *Request) callState {
 	ready, known := r.readyCalls()
 	switch {
-	case !known, r.looksWhole() && !j.toolsRecorded():
+	case !known, r.looksComplete() && !j.toolsRecorded():
 		return callsUnknown
 	case ready == 0:
 		return callsNone
@@ -316,12 +316,12 @@ func (r *Request) providerTools() providerTools {
 	harmful := slices.ContainsFunc(r.ProviderTools, func(name string) bool {
 		return !slices.Contains(harmlessProviderTools, name)
 	})
-	switch began := r.ProviderToolsStarted.least(r.doubtful()).Fact(); {
+	switch began := r.ProviderToolsStarted.atLeast(r.mayHoldMore()).Fact(); {
 	case began == Yes && (harmful || len(r.ProviderTools) == 0):
 		return providerToolsBegan
 	case r.sent() == No, r.refused():
 		return providerToolsNone // the provider never had it, or refused it
-	case began == No && r.cameToItsEnd():
+	case began == No && r.reachedProtocolEnd():
 		return providerToolsNone // of a response that was cut, the beginning may be in the part that was lost
 	case r.ProviderTools == nil:
 		return providerToolsUnknown
@@ -334,7 +334,7 @@ func (r *Request) providerTools() providerTools {
 
 // cameToItsEnd: the response came to the end that the protocol has for it, well or not. A
 // [DONE] without a reason for the end is no such end.
-func (r *Request) cameToItsEnd() bool {
+func (r *Request) reachedProtocolEnd() bool {
 	switch r.Ended {
 	case semconv.StreamEndTerminalEvent:
 		return r.Finish != FinishMissing || r.Provider.Kind != semconv.ProviderErrorKindUnset
@@ -396,7 +396,7 @@ func (j *judge) addTools(k *risk, r *Request) {
 			}
 		}
 	}
-	k.refused = k.refused || n[semconv.ToolEffectUnset] > 0
+	k.toolRefused = k.toolRefused || n[semconv.ToolEffectUnset] > 0
 	for effect := semconv.ToolEffectReadOnly; effect <= semconv.ToolEffectUnknown; effect++ {
 		if n[effect] == 0 {
 			continue
@@ -430,6 +430,6 @@ func (j *judge) violatedBefore(i int) bool {
 	if r.Attempt > 1 {
 		return true
 	}
-	first, met := j.seen().violations[r.Transport.Cause]
+	first, met := j.overview().violations[r.Transport.Cause]
 	return met && first.Before(r.Start)
 }

@@ -194,9 +194,9 @@ func TestWorse(t *testing.T) {
 	}
 }
 
-// TestSentAndBarren: what of a request left this side, and whether an answer can have
+// TestSentAndNoAnswer: what of a request left this side, and whether an answer can have
 // come, by what is known of it.
-func TestSentAndBarren(t *testing.T) {
+func TestSentAndNoAnswer(t *testing.T) {
 	barrenPhases := " before_connection awaiting_response "
 	for _, phase := range withUnset(semconv.PhaseValues()) {
 		named := phase != semconv.PhaseUnset && phase != semconv.PhaseUnknown
@@ -213,7 +213,7 @@ func TestSentAndBarren(t *testing.T) {
 			}
 			assert.Equal(t, sent, r.sent(), "%s %d", phase, status)
 			barren := status >= 400 || named && strings.Contains(barrenPhases, " "+phase.String()+" ")
-			assert.Equal(t, barren, r.barren(), "%s %d", phase, status)
+			assert.Equal(t, barren, r.cannotHaveAnswer(), "%s %d", phase, status)
 		}
 	}
 
@@ -230,23 +230,23 @@ func TestSentAndBarren(t *testing.T) {
 				want = Yes
 			}
 			assert.Equal(t, want, r.sent(), "%s %s", phase, cause)
-			assert.Equal(t, !known && (none || cause != 0 && strings.Contains(early, " "+cause.String()+" ")), r.barren(), "%s %s", phase, cause)
+			assert.Equal(t, !known && (none || cause != 0 && strings.Contains(early, " "+cause.String()+" ")), r.cannotHaveAnswer(), "%s %s", phase, cause)
 			assert.Equal(t, none, failsConnection(cause))
 		}
 	}
 	for _, end := range withUnset(semconv.StreamEndValues()) {
 		r := Request{Ended: end}
-		assert.Equal(t, end == semconv.StreamEndHTTPError || end == semconv.StreamEndNoResponse, r.barren(), "%s", end)
+		assert.Equal(t, end == semconv.StreamEndHTTPError || end == semconv.StreamEndNoResponse, r.cannotHaveAnswer(), "%s", end)
 	}
 	for _, kind := range withUnset(semconv.WatchdogKindValues()) {
 		r := Request{Watchdog: Watchdog{Kind: kind}}
-		assert.Equal(t, kind == semconv.WatchdogKindConnect, r.barren(), "%s", kind)
+		assert.Equal(t, kind == semconv.WatchdogKindConnect, r.cannotHaveAnswer(), "%s", kind)
 	}
 }
 
-// TestBrokenOff: a status beside a stream that broke is a gateway's word, which the
+// TestAnswerCutOff: a status beside a stream that broke is a gateway's word, which the
 // provider is not blamed for.
-func TestBrokenOff(t *testing.T) {
+func TestAnswerCutOff(t *testing.T) {
 	broken := " no_response read_error eof watchdog "
 	for _, end := range withUnset(semconv.StreamEndValues()) {
 		for _, status := range []int{0, 200, 399, 400, 502} {
@@ -331,8 +331,8 @@ func TestRows(t *testing.T) {
 		{"an invalid URL", ending{end: noResponse, transport: semconv.TransportCauseInvalidURL, connected: No}, "application_error/invalid_url/application"},
 		{"an invalid request", ending{end: noResponse, transport: semconv.TransportCauseInvalidRequest, connected: No}, "application_error/invalid_request/application"},
 	} {
-		w := tt.e.what()
-		assert.Equal(t, tt.want, w.class.String()+"/"+w.cause.String()+"/"+w.origin.String(), tt.name)
+		c := tt.e.classify()
+		assert.Equal(t, tt.want, c.class.String()+"/"+c.cause.String()+"/"+c.origin.String(), tt.name)
 	}
 }
 
@@ -341,23 +341,23 @@ func TestBehindAGateway(t *testing.T) {
 	cut := Upstream{Failed: Yes, Class: semconv.ClassStreamInterrupted, Cause: semconv.CauseConnectionReset, Origin: semconv.OriginTransport}
 	passed := " server_error overloaded timeout cancelled unknown "
 	for _, kind := range withUnset(semconv.ProviderErrorKindValues()) {
-		own := what{semconv.ClassProviderError, providerCause(kind), semconv.OriginProvider}
-		assert.Equal(t, own, Upstream{}.behind(kind), "%s", kind)
-		assert.Equal(t, own, Upstream{Failed: No, Class: cut.Class}.behind(kind), "%s", kind)
+		own := classification{semconv.ClassProviderError, providerCause(kind), semconv.OriginProvider}
+		assert.Equal(t, own, Upstream{}.providerFailure(kind), "%s", kind)
+		assert.Equal(t, own, Upstream{Failed: No, Class: cut.Class}.providerFailure(kind), "%s", kind)
 		want := own
 		if kind == 0 || strings.Contains(passed, " "+kind.String()+" ") {
-			want = what{cut.Class, cut.Cause, cut.Origin}
+			want = classification{cut.Class, cut.Cause, cut.Origin}
 		}
-		assert.Equal(t, want, cut.behind(kind), "%s", kind)
+		assert.Equal(t, want, cut.providerFailure(kind), "%s", kind)
 	}
 	known := " watchdog_timeout provider_error connection_failed stream_interrupted protocol_violation "
 	for _, class := range withUnset(semconv.ClassValues()) {
 		u := Upstream{Failed: Yes, Class: class, Cause: semconv.CauseUnknown, Origin: semconv.OriginTransport}
-		want := what{semconv.ClassProviderError, semconv.CauseServerError, semconv.OriginGateway}
+		want := classification{semconv.ClassProviderError, semconv.CauseServerError, semconv.OriginGateway}
 		if class != 0 && strings.Contains(known, " "+class.String()+" ") {
-			want = what{class, semconv.CauseUnknown, semconv.OriginTransport}
+			want = classification{class, semconv.CauseUnknown, semconv.OriginTransport}
 		}
-		assert.Equal(t, want, u.behind(semconv.ProviderErrorKindServerError), "%s", class)
+		assert.Equal(t, want, u.providerFailure(semconv.ProviderErrorKindServerError), "%s", class)
 	}
 }
 
@@ -483,7 +483,7 @@ func TestConfidence(t *testing.T) {
 		"inferred":         {func(k *risk) { k.basis = Inferred }, semconv.ConfidenceLow},
 		"not classified":   {func(k *risk) { k.class = semconv.ClassUnclassified }, semconv.ConfidenceLow},
 		"abandoned":        {func(k *risk) { k.class = semconv.ClassRunAbandoned }, semconv.ConfidenceLow},
-		"parts unseen":     {func(k *risk) { k.unseen = true }, semconv.ConfidenceMedium},
+		"parts unseen":     {func(k *risk) { k.partsMissing = true }, semconv.ConfidenceMedium},
 		"text unknown":     {func(k *risk) { k.text = NotObserved }, semconv.ConfidenceMedium},
 		"calls unknown":    {func(k *risk) { k.calls = callsUnknown }, semconv.ConfidenceMedium},
 		"not executed":     {func(k *risk) { k.calls = callsNotExecuted }, semconv.ConfidenceHigh},
@@ -497,8 +497,8 @@ func TestConfidence(t *testing.T) {
 	}
 }
 
-// TestPassing holds the causes that may be gone at the next try; all others are not.
-func TestPassing(t *testing.T) {
+// TestTransient holds the causes that may be gone at the next try; all others are not.
+func TestTransient(t *testing.T) {
 	passes := map[string]string{
 		"watchdog_timeout":   table["watchdog_timeout"].causes,
 		"stream_interrupted": table["stream_interrupted"].causes,
@@ -518,13 +518,13 @@ func TestPassing(t *testing.T) {
 			cause, ok := semconv.ParseCause(word)
 			require.True(t, ok)
 			want := allows(passes[class.String()], word)
-			assert.Equal(t, want, passing(&risk{class: class, cause: cause, lasting: No}), "%s/%s", class, word)
+			assert.Equal(t, want, transient(&risk{class: class, cause: cause, permanent: No}), "%s/%s", class, word)
 			for _, lasting := range []Fact{NotObserved, Yes} {
 				tls := class == semconv.ClassConnectionFailed && word == "tls"
-				assert.Equal(t, want && !tls, passing(&risk{class: class, cause: cause, lasting: lasting}), "%s/%s, lasting", class, word)
+				assert.Equal(t, want && !tls, transient(&risk{class: class, cause: cause, permanent: lasting}), "%s/%s, lasting", class, word)
 			}
 			violation := class == semconv.ClassProtocolViolation
-			assert.Equal(t, want && !violation, passing(&risk{class: class, cause: cause, lasting: No, repeated: true}), "%s/%s, repeated", class, word)
+			assert.Equal(t, want && !violation, transient(&risk{class: class, cause: cause, permanent: No, repeated: true}), "%s/%s, repeated", class, word)
 		}
 	}
 }
@@ -540,7 +540,7 @@ func TestJoin(t *testing.T) {
 	a := Effects{Requests: 2, Tools: 3, started: set(semconv.ToolEffectReadOnly), calls: callsNotExecuted, tool: "read"}
 	b := Effects{
 		Requests: 5, Tools: 7, started: set(semconv.ToolEffectNonIdempotent), calls: callsUnknown, providerTools: providerToolsBegan,
-		text: true, doubt: true, continues: true, tool: "pay",
+		text: true, incomplete: true, continues: true, tool: "pay",
 	}
 	want := b
 	want.Requests, want.Tools, want.started = 7, 10, set(semconv.ToolEffectReadOnly, semconv.ToolEffectNonIdempotent)
@@ -560,9 +560,9 @@ func TestJoin(t *testing.T) {
 		0, set(semconv.ToolEffectReadOnly), set(semconv.ToolEffectIdempotent), set(semconv.ToolEffectUnknown), set(semconv.ToolEffectNonIdempotent),
 	}
 	for i := range ranks {
-		assert.Equal(t, i, ranks[i].worst())
+		assert.Equal(t, i, ranks[i].harm())
 		for j := range i {
-			assert.Equal(t, i, (ranks[i] | ranks[j]).worst())
+			assert.Equal(t, i, (ranks[i] | ranks[j]).harm())
 		}
 	}
 }
@@ -581,7 +581,7 @@ func TestEffectsOfInnerRuns(t *testing.T) {
 		"calls, not run":   {Effects{calls: callsNotExecuted}, semconv.RetryReasonToolCallNotExecuted},
 		"provider's tools": {Effects{providerTools: providerToolsPossible}, semconv.RetryReasonProviderToolSideEffect},
 		"text":             {Effects{text: true}, semconv.RetryReasonVisibleOutput},
-		"doubt":            {Effects{doubt: true}, semconv.RetryReasonEvidenceIncomplete},
+		"doubt":            {Effects{incomplete: true}, semconv.RetryReasonEvidenceIncomplete},
 		"a job":            {Effects{continues: true}, semconv.RetryReasonProviderContinues},
 	} {
 		r := run(true, []Request{request(0, 1, reset(semconv.PhaseResponseStarted))})
@@ -706,8 +706,8 @@ func TestReadyCalls(t *testing.T) {
 	}
 }
 
-// TestMadeGood: a failed tool is made good by what began after it, to the grain of clocks.
-func TestMadeGood(t *testing.T) {
+// TestToolRecovered: a failed tool is made good by what began after it, to the grain of clocks.
+func TestToolRecovered(t *testing.T) {
 	failed := tool(1, 2, "a", semconv.ToolEffectReadOnly, semconv.ToolOutcomeFailed)
 	for _, tt := range []struct {
 		from time.Duration
@@ -754,9 +754,9 @@ func TestUnaccountedCalls(t *testing.T) {
 	}
 }
 
-// TestUnannounced: a run that does not say how many parts it has, and of whose past
+// TestUnannouncedParts: a run that does not say how many parts it has, and of whose past
 // nothing was observed, may have more of them.
-func TestUnannounced(t *testing.T) {
+func TestUnannouncedParts(t *testing.T) {
 	opaque := all(reset(semconv.PhaseResponseStarted), func(r *Request) { r.HistoryCalls, r.HistoryOutputs = nil, nil })
 	for name, tt := range map[string]struct {
 		change func(*Run)
@@ -773,7 +773,7 @@ func TestUnannounced(t *testing.T) {
 	} {
 		r := run(true, []Request{request(0, 1, opaque)})
 		tt.change(&r)
-		assert.Equal(t, tt.want, (&judge{run: &r}).unannounced(), name)
+		assert.Equal(t, tt.want, (&judge{run: &r}).mayHaveUnannouncedParts(), name)
 	}
 }
 
@@ -903,9 +903,9 @@ func TestNamedToolOfARequest(t *testing.T) {
 	assert.Contains(t, Judge(&r).Requests[0].Summary, "The tool push, which changes things, had already run.")
 }
 
-// TestHedge: a request that was let go of when one beside it had answered is no failure
+// TestSuperseded: a request that was let go of when one beside it had answered is no failure
 // of a run that went well.
-func TestHedge(t *testing.T) {
+func TestSuperseded(t *testing.T) {
 	const application = semconv.AbortSourceApplication
 	well := Run{Failed: No}
 	for _, tt := range []struct {
@@ -946,17 +946,17 @@ func TestBasisOfAHistory(t *testing.T) {
 		{semconv.ClassProviderError, "", Typed, Typed},
 	} {
 		r := Request{Basis: tt.basis, Provider: ProviderError{Code: tt.code}}
-		assert.Equal(t, tt.want, (&judge{}).bases(&r, what{class: tt.class}), "%s %q", tt.class, tt.code)
+		assert.Equal(t, tt.want, (&judge{}).basisOf(&r, classification{class: tt.class}), "%s %q", tt.class, tt.code)
 	}
 }
 
-// TestCleanedUpAfter: only what was stopped is cleanup, and only of what failed.
-func TestCleanedUpAfter(t *testing.T) {
+// TestCancelledAfter: only what was stopped is cleanup, and only of what failed.
+func TestCancelledAfter(t *testing.T) {
 	r := run(true, []Request{request(0, 2, answers), request(1, 3, aborted(semconv.AbortSourceApplication))})
 	for _, stopped := range []state{stateUnknown, stateOK, stateLimited, stateWaiting, stateAborted, stateFailed} {
 		for _, failed := range []state{stateUnknown, stateOK, stateLimited, stateWaiting, stateAborted, stateFailed} {
 			j := judge{run: &r, states: []state{failed, stopped}}
-			assert.Equal(t, stopped == stateAborted && failed == stateFailed, j.cleanedUpAfter(1, 0), "%d after %d", stopped, failed)
+			assert.Equal(t, stopped == stateAborted && failed == stateFailed, j.cancelledAfter(1, 0), "%d after %d", stopped, failed)
 		}
 	}
 }

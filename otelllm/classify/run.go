@@ -25,22 +25,22 @@ func (s state) answered() bool { return s == stateOK || s == stateLimited || s =
 
 // judge holds what the rules derive from a run while they look at it.
 type judge struct {
-	run    *Run
-	order  []int // indexes of requests by their start
-	whats  []what
-	states []state
+	run             *Run
+	order           []int // indexes of requests by their start
+	classifications []classification
+	states          []state
 
-	recorded Fact               // toolsRecorded, once asked
-	reused   Fact               // reuses, once asked
-	owes     map[*Tool]int      // owed, of those that were asked about
-	answers  map[*Tool]*Request // answeredBy, likewise
+	recorded       Fact               // toolsRecorded, once asked
+	reused         Fact               // reuses, once asked
+	expectedCounts map[*Tool]int      // owed, of those that were asked about
+	answers        map[*Tool]*Request // answeredBy, likewise
 
 	// What indexes and sums up the run, each made when it is first asked for.
 	index                      index
-	found                      [roles][]int32 // of a run that is looked through
-	overview                   *overview
-	made                       *made
-	strangers                  []strange
+	scanned                    [roles][]int32 // of a run that is looked through
+	cachedOverview             *overview
+	madeCalls                  *madeCalls
+	foreignOutputs             []foreignOutput
 	outputs                    *outputs
 	allTools, nameless, strays *toolsByStart
 
@@ -67,10 +67,10 @@ func JudgeInto(v *Verdicts, r *Run) {
 	j := judges.Get().(*judge)
 	defer j.release()
 	j.run = r
-	v.Requests, v.Tools = sized(v.Requests, len(r.Requests)), sized(v.Tools, len(r.Tools))
+	v.Requests, v.Tools = zeroed(v.Requests, len(r.Requests)), zeroed(v.Tools, len(r.Tools))
 	j.prepare()
 	for i := range r.Requests {
-		if j.whats[i].class != semconv.ClassUnset {
+		if j.classifications[i].class != semconv.ClassUnset {
 			v.Requests[i] = j.diagnoseRequest(i)
 		}
 	}
@@ -84,12 +84,12 @@ func JudgeInto(v *Verdicts, r *Run) {
 // prepare finds the order of the run's requests, and what each of them came to.
 func (j *judge) prepare() {
 	r := j.run
-	j.order, j.whats, j.states = sized(j.order, len(r.Requests)), sized(j.whats, len(r.Requests)), sized(j.states, len(r.Requests))
+	j.order, j.classifications, j.states = zeroed(j.order, len(r.Requests)), zeroed(j.classifications, len(r.Requests)), zeroed(j.states, len(r.Requests))
 	for i := range r.Requests {
 		j.order[i] = i
 		e := endingOf(&r.Requests[i])
-		j.whats[i] = e.what()
-		j.states[i] = stateOf(j.whats[i].class, e)
+		j.classifications[i] = e.classify()
+		j.states[i] = stateOf(j.classifications[i].class, e)
 	}
 	slices.SortStableFunc(j.order, func(a, b int) int { return r.Requests[a].Start.Compare(r.Requests[b].Start) })
 }
@@ -103,17 +103,17 @@ func (j *judge) release() {
 		return
 	}
 	clear(j.index.numbers)
-	j.index.made = false
+	j.index.built = false
 	*j = judge{
-		order: j.order, whats: j.whats, states: j.states,
-		index: j.index, found: j.found, named: j.named, positions: j.positions, slots: j.slots,
+		order: j.order, classifications: j.classifications, states: j.states,
+		index: j.index, scanned: j.scanned, named: j.named, positions: j.positions, slots: j.slots,
 		lines: j.lines, others: j.others, text: j.text,
 	}
 	judges.Put(j)
 }
 
 // sized is n zero elements, in the memory of list if that has room.
-func sized[E any](list []E, n int) []E {
+func zeroed[E any](list []E, n int) []E {
 	list = slices.Grow(list[:0], n)[:n]
 	clear(list)
 	return list
@@ -140,24 +140,24 @@ func stateOf(c semconv.Class, e ending) state {
 }
 
 func (j *judge) diagnoseRequest(i int) Diagnosis {
-	r, w := &j.run.Requests[i], j.whats[i]
-	k := j.requestRisk(i, w)
-	d := w.diagnosis(requestPhase(r, w), &k)
+	r, c := &j.run.Requests[i], j.classifications[i]
+	k := j.requestRisk(i, c)
+	d := c.diagnosis(requestPhase(r, c), &k)
 	d.Retry.After = retryAfter(d.Retry.Safety, r)
 	d.MissingOutputs = j.missingOutputs(r)
-	if w.cause == semconv.CauseMissingOutput {
+	if c.cause == semconv.CauseMissingOutput {
 		d.MissingOutputs = without(r.HistoryCalls, r.HistoryOutputs)
 	}
-	d.Evidence = requestEvidence(r, w)
+	d.Evidence = requestEvidence(r, c)
 	d.MissingEvidence = missingEvidence(&k, r)
 	summarize(&d, &k)
 	return d
 }
 
 // requestPhase is where the request was when it ended.
-func requestPhase(r *Request, w what) semconv.Phase {
+func requestPhase(r *Request, c classification) semconv.Phase {
 	switch {
-	case w.class == semconv.ClassConnectionFailed && failsConnection(r.Transport.Cause):
+	case c.class == semconv.ClassConnectionFailed && failsConnection(r.Transport.Cause):
 		return semconv.PhaseBeforeConnection
 	case r.Phase != semconv.PhaseUnset:
 		return r.Phase
@@ -166,8 +166,8 @@ func requestPhase(r *Request, w what) semconv.Phase {
 	}
 }
 
-func (w what) diagnosis(phase semconv.Phase, k *risk) Diagnosis {
-	d := Diagnosis{Class: w.class, Cause: w.cause, Origin: w.origin, Phase: phase, Confidence: k.confidence()}
+func (c classification) diagnosis(phase semconv.Phase, k *risk) Diagnosis {
+	d := Diagnosis{Class: c.class, Cause: c.cause, Origin: c.origin, Phase: phase, Confidence: k.confidence()}
 	d.Retry.Safety, d.Retry.Reason = k.judge()
 	return d
 }
@@ -180,8 +180,10 @@ func retryAfter(safety semconv.RetrySafety, r *Request) (after time.Duration) {
 }
 
 // toolWhat is the class table for one execution of a tool.
-func (j *judge) toolWhat(t *Tool) what {
-	failed := func(c semconv.Cause) what { return what{semconv.ClassToolFailed, c, semconv.OriginTool} }
+func (j *judge) classifyTool(t *Tool) classification {
+	failed := func(c semconv.Cause) classification {
+		return classification{semconv.ClassToolFailed, c, semconv.OriginTool}
+	}
 	switch {
 	case t.Outcome == semconv.ToolOutcomeRejected:
 		return failed(semconv.CauseRejected)
@@ -190,7 +192,7 @@ func (j *judge) toolWhat(t *Tool) what {
 	case j.inputIncomplete(t):
 		return failed(semconv.CauseIncompleteInput)
 	case t.Abort.Source != semconv.AbortSourceUnset && (t.Outcome == semconv.ToolOutcomeInterrupted || t.Outcome == semconv.ToolOutcomeUnset):
-		return what{semconv.ClassLocalAbort, abortCause(t.Abort.Source), semconv.OriginLocal}
+		return classification{semconv.ClassLocalAbort, abortCause(t.Abort.Source), semconv.OriginLocal}
 	case t.Outcome == semconv.ToolOutcomeTimedOut:
 		return failed(semconv.CauseTimeout)
 	case t.Outcome == semconv.ToolOutcomeInterrupted:
@@ -200,9 +202,9 @@ func (j *judge) toolWhat(t *Tool) what {
 	case t.Outcome == semconv.ToolOutcomeFailed:
 		return failed(semconv.CauseExecutionError)
 	case t.Delivery == semconv.OutputDeliveryFailed && !j.answered(t, nil):
-		return what{semconv.ClassToolOutputLost, semconv.CauseDeliveryFailed, semconv.OriginApplication}
+		return classification{semconv.ClassToolOutputLost, semconv.CauseDeliveryFailed, semconv.OriginApplication}
 	default:
-		return what{}
+		return classification{}
 	}
 }
 
@@ -216,12 +218,12 @@ func (j *judge) inputIncomplete(t *Tool) bool {
 
 // diagnoseTool writes what failed of a tool, if anything did.
 func (j *judge) diagnoseTool(t *Tool, d *Diagnosis) {
-	w := j.toolWhat(t)
-	if w.class == semconv.ClassUnset {
+	c := j.classifyTool(t)
+	if c.class == semconv.ClassUnset {
 		return
 	}
 	k := risk{
-		class: w.class, cause: w.cause, basis: Typed, abort: t.Abort.Source,
+		class: c.class, cause: c.cause, basis: Typed, abort: t.Abort.Source,
 		sent: Yes, text: No, reasoning: No, toolInput: No, missingOutput: No,
 	}
 	if t.mayHaveActed() {
@@ -231,10 +233,10 @@ func (j *judge) diagnoseTool(t *Tool, d *Diagnosis) {
 	}
 	k.failedTool, k.handoff = t.Name, t.Handoff
 	phase := semconv.PhaseToolExecution
-	if w.class == semconv.ClassToolOutputLost {
+	if c.class == semconv.ClassToolOutputLost {
 		phase = semconv.PhaseToolOutputDelivery
 	}
-	*d = w.diagnosis(phase, &k)
+	*d = c.diagnosis(phase, &k)
 	d.Evidence = toolEvidence(t)
 	d.MissingEvidence = missingEvidence(&k, nil)
 	summarize(d, &k)
@@ -245,7 +247,7 @@ const errorTypePanic = "panic"
 
 // primary is the failure that the run came to.
 type primary struct {
-	what
+	classification
 	phase   semconv.Phase
 	basis   Basis
 	abort   semconv.AbortSource
@@ -259,8 +261,8 @@ func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 	*d = Diagnosis{RecoveredFailures: recovered, MissingOutputs: missing}
 	switch {
 	case p.class != semconv.ClassUnset:
-		k := j.runRisk(p.what, p.basis, p.abort)
-		k.silent = p.request == nil && j.run.Failed != Yes
+		k := j.runRisk(p.classification, p.basis, p.abort)
+		k.nothingMarkedFailed = p.request == nil && j.run.Failed != Yes
 		if p.tool != nil {
 			k.failedTool, k.handoff = p.tool.Name, p.tool.Handoff
 		}
@@ -332,7 +334,7 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		if class == semconv.ClassUnset && lost == semconv.CauseUnset {
 			continue
 		}
-		switch good := j.toolMadeGood(tool); {
+		switch good := j.toolRecovered(tool); {
 		case lost == semconv.CauseDeliveryFailed || lost == semconv.CauseOmittedFromRetry:
 			undelivered, undeliveredCause = tool, lost
 		case class == semconv.ClassToolFailed && good:
@@ -351,41 +353,41 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 	recovered += made
 
 	run := j.run
-	tool := func(t *Tool, w what, phase semconv.Phase) primary {
-		return primary{what: w, phase: phase, basis: Typed, tool: t, abort: t.Abort.Source}
+	tool := func(t *Tool, c classification, phase semconv.Phase) primary {
+		return primary{classification: c, phase: phase, basis: Typed, tool: t, abort: t.Abort.Source}
 	}
 	lost := func(t *Tool, c semconv.Cause) primary {
-		p := tool(t, what{semconv.ClassToolOutputLost, c, semconv.OriginApplication}, semconv.PhaseToolOutputDelivery)
+		p := tool(t, classification{semconv.ClassToolOutputLost, c, semconv.OriginApplication}, semconv.PhaseToolOutputDelivery)
 		p.abort = semconv.AbortSourceUnset
 		return p
 	}
 	switch {
 	case incomplete != nil:
-		p = tool(incomplete, j.toolWhat(incomplete), semconv.PhaseToolExecution)
+		p = tool(incomplete, j.classifyTool(incomplete), semconv.PhaseToolExecution)
 	case undelivered != nil:
 		p = lost(undelivered, undeliveredCause)
 	case ended >= 0:
 		r := &run.Requests[ended]
-		p = primary{what: j.whats[ended], phase: requestPhase(r, j.whats[ended]), basis: r.Basis, abort: r.Abort.Source, request: r}
+		p = primary{classification: j.classifications[ended], phase: requestPhase(r, j.classifications[ended]), basis: r.Basis, abort: r.Abort.Source, request: r}
 	case run.Abort.Source != semconv.AbortSourceUnset:
-		p = primary{what: what{semconv.ClassLocalAbort, abortCause(run.Abort.Source), semconv.OriginLocal}, phase: semconv.PhaseUnknown, basis: Typed}
+		p = primary{classification: classification{semconv.ClassLocalAbort, abortCause(run.Abort.Source), semconv.OriginLocal}, phase: semconv.PhaseUnknown, basis: Typed}
 		if abortedTool != nil {
 			p.phase, p.tool = semconv.PhaseToolExecution, abortedTool
 		}
 	case abortedTool != nil:
-		p = tool(abortedTool, j.toolWhat(abortedTool), semconv.PhaseToolExecution)
+		p = tool(abortedTool, j.classifyTool(abortedTool), semconv.PhaseToolExecution)
 	case failedTool != nil:
-		p = tool(failedTool, j.toolWhat(failedTool), semconv.PhaseToolExecution)
-	case neverAnswered != nil && run.Failed == Yes && j.whole():
+		p = tool(failedTool, j.classifyTool(failedTool), semconv.PhaseToolExecution)
+	case neverAnswered != nil && run.Failed == Yes && j.allPartsPresent():
 		p = lost(neverAnswered, semconv.CauseNeverAnswered)
-	case run.Failed == Yes && j.whole():
-		p = primary{what: what{semconv.ClassApplicationError, semconv.CauseRunError, semconv.OriginApplication}, phase: semconv.PhaseUnknown, basis: Typed}
+	case run.Failed == Yes && j.allPartsPresent():
+		p = primary{classification: classification{semconv.ClassApplicationError, semconv.CauseRunError, semconv.OriginApplication}, phase: semconv.PhaseUnknown, basis: Typed}
 	case run.Ended == No:
-		p = primary{what: what{semconv.ClassRunAbandoned, semconv.CauseMissingEnd, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
-	case j.childMissing():
-		p = primary{what: what{semconv.ClassRunAbandoned, semconv.CauseMissingChildren, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
-	case run.Failed == Yes, j.endUnknown():
-		p = primary{what: what{semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
+		p = primary{classification: classification{semconv.ClassRunAbandoned, semconv.CauseMissingEnd, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
+	case j.partsMissing():
+		p = primary{classification: classification{semconv.ClassRunAbandoned, semconv.CauseMissingChildren, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
+	case run.Failed == Yes, j.outcomeUnknown():
+		p = primary{classification: classification{semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
 	}
 	// A stop of the whole run by a person holds, whatever failed first.
 	if run.Abort.Source == semconv.AbortSourceUser || p.abort == semconv.AbortSourceUnset && p.class == semconv.ClassLocalAbort {
@@ -405,15 +407,15 @@ func later(a, b *Tool) *Tool {
 }
 
 // childMissing: the run announced more children than are here.
-func (j *judge) childMissing() bool {
+func (j *judge) partsMissing() bool {
 	return j.run.AnnouncedRequests.N() > len(j.run.Requests)+j.run.Inner.Requests ||
 		j.run.AnnouncedTools.N() > len(j.run.Tools)+j.run.Inner.Tools
 }
 
 // whole: the run said how many children it has, and every one of them is here. Tools
 // that are not declared to be recorded are the application's, like the run itself.
-func (j *judge) whole() bool {
-	return j.run.AnnouncedRequests.Observed() && !j.childMissing()
+func (j *judge) allPartsPresent() bool {
+	return j.run.AnnouncedRequests.Observed() && !j.partsMissing()
 }
 
 // waits: the last answer of the run waits for a person or a job.
@@ -427,7 +429,7 @@ func (j *judge) waits() bool {
 // asked for tools wanted a next one, of which it is not known whether it was sent, unless the
 // run keeps count. A run span of which no request was seen, and that does not say that it
 // made none, has lost some.
-func (j *judge) endUnknown() bool {
+func (j *judge) outcomeUnknown() bool {
 	n := len(j.order)
 	switch {
 	case j.run.Failed == No:
@@ -446,4 +448,4 @@ func (j *judge) endUnknown() bool {
 
 // Failed reports whether anything failed in a request by itself: whether [Judge] gives
 // it a diagnosis. It costs a fraction of a judgement.
-func Failed(r *Request) bool { return endingOf(r).what().class != semconv.ClassUnset }
+func Failed(r *Request) bool { return endingOf(r).classify().class != semconv.ClassUnset }

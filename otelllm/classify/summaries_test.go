@@ -22,10 +22,10 @@ func TestSummariesPage(t *testing.T) {
 	}
 	k := &risk{tool: "TOOL", failedTool: "TOOL"}
 	for _, key := range semconv.SummaryKeyValues() {
-		has("`" + key.String() + "` | " + strings.ReplaceAll(stateWords(key, k), "TOOL", "{tool}"))
+		has("`" + key.String() + "` | " + strings.ReplaceAll(stateText(key, k), "TOOL", "{tool}"))
 	}
-	causes := make([]string, 0, len(causeWords))
-	for cause, words := range causeWords {
+	causes := make([]string, 0, len(causeTexts))
+	for cause, words := range causeTexts {
 		causes = append(causes, "| `"+cause.String()+"` | "+words+" |")
 	}
 	slices.Sort(causes)
@@ -38,7 +38,7 @@ func TestSummariesPage(t *testing.T) {
 			require.True(t, ok)
 			cl, ok := semconv.ParseClass(class)
 			require.True(t, ok)
-			first := broke(&Diagnosis{Class: cl, Cause: c}, k)
+			first := failureText(&Diagnosis{Class: cl, Cause: c}, k)
 			if at := strings.LastIndex(first, " ("); at > 0 {
 				first = first[:at]
 			}
@@ -46,7 +46,7 @@ func TestSummariesPage(t *testing.T) {
 		}
 	}
 	for _, phase := range semconv.PhaseValues() {
-		if words := during(&Diagnosis{Class: semconv.ClassStreamInterrupted, Phase: phase}); words != "" {
+		if words := phaseText(&Diagnosis{Class: semconv.ClassStreamInterrupted, Phase: phase}); words != "" {
 			has("| `" + phase.String() + "` | " + words + " |")
 		}
 	}
@@ -67,7 +67,7 @@ func TestSummaryKeys(t *testing.T) {
 	unknown := plain
 	unknown.text = NotObserved
 	unseen := plain
-	unseen.unseen = true
+	unseen.partsMissing = true
 	for _, tt := range []struct {
 		class semconv.Class
 		k     risk
@@ -86,7 +86,7 @@ func TestSummaryKeys(t *testing.T) {
 		{semconv.ClassHistoryBroken, shown, semconv.SummaryKeyTextShown},
 		{semconv.ClassOutputLimited, shown, semconv.SummaryKeyNothingToAdd},
 	} {
-		assert.Equal(t, tt.want, happened(&Diagnosis{Class: tt.class}, &tt.k), "%s: %+v", tt.class, tt.k)
+		assert.Equal(t, tt.want, summaryKeyOf(&Diagnosis{Class: tt.class}, &tt.k), "%s: %+v", tt.class, tt.k)
 	}
 }
 

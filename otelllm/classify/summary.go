@@ -13,14 +13,14 @@ import (
 func summarize(d *Diagnosis, k *risk) {
 	var b strings.Builder
 	b.Grow(256)
-	b.WriteString(broke(d, k))
-	if during := during(d); during != "" {
+	b.WriteString(failureText(d, k))
+	if during := phaseText(d); during != "" {
 		b.WriteByte(' ')
 		b.WriteString(during)
 	}
 	b.WriteByte('.')
-	d.SummaryKey = happened(d, k)
-	if state := stateWords(d.SummaryKey, k); state != "" {
+	d.SummaryKey = summaryKeyOf(d, k)
+	if state := stateText(d.SummaryKey, k); state != "" {
 		b.WriteByte(' ')
 		b.WriteString(state)
 	}
@@ -49,31 +49,31 @@ func toolNamed(article, name string) string {
 }
 
 // broke is what broke.
-func broke(d *Diagnosis, k *risk) string {
+func failureText(d *Diagnosis, k *risk) string {
 	cause := d.Cause
 	switch d.Class {
 	case semconv.ClassWatchdogTimeout:
-		return named("The request was stopped by a watchdog", cause)
+		return withCause("The request was stopped by a watchdog", cause)
 	case semconv.ClassLocalAbort:
 		if d.Phase == semconv.PhaseToolExecution {
-			return named(toolNamed("A", k.failedTool)+" was stopped on this side", cause)
+			return withCause(toolNamed("A", k.failedTool)+" was stopped on this side", cause)
 		}
-		return named("The request was stopped on this side", cause)
+		return withCause("The request was stopped on this side", cause)
 	case semconv.ClassProviderError:
-		return named("The model provider reported an error", cause)
+		return withCause("The model provider reported an error", cause)
 	case semconv.ClassConnectionFailed:
-		return named("The connection to the model could not be made", cause)
+		return withCause("The connection to the model could not be made", cause)
 	case semconv.ClassStreamInterrupted:
 		if cause == semconv.CauseCleanEOF {
 			return "The answer of the model ended early, without the event that closes it"
 		}
-		return named("The connection to the model was lost", cause)
+		return withCause("The connection to the model was lost", cause)
 	case semconv.ClassProtocolViolation:
-		return named("The response was not what the protocol allows", cause)
+		return withCause("The response was not what the protocol allows", cause)
 	case semconv.ClassOutputLimited:
-		return named("The model did not give its whole answer", cause)
+		return withCause("The model did not give its whole answer", cause)
 	case semconv.ClassHistoryBroken:
-		return named("The model provider refused the history of the conversation", cause)
+		return withCause("The model provider refused the history of the conversation", cause)
 	case semconv.ClassEmptyCompletion:
 		if cause == semconv.CauseSwallowedError {
 			return "The model call came back empty, because a gateway had swallowed an error of its upstream"
@@ -81,20 +81,20 @@ func broke(d *Diagnosis, k *risk) string {
 		return "The model call came back complete, but with nothing in it"
 	case semconv.ClassToolFailed:
 		if k.handoff {
-			return named("Handing over to another agent failed", cause)
+			return withCause("Handing over to another agent failed", cause)
 		}
-		return named(toolNamed("A", k.failedTool)+" failed", cause)
+		return withCause(toolNamed("A", k.failedTool)+" failed", cause)
 	case semconv.ClassToolOutputLost:
-		return named("The output of "+lower(toolNamed("A", k.failedTool))+" never reached the model", cause)
+		return withCause("The output of "+lowerFirst(toolNamed("A", k.failedTool))+" never reached the model", cause)
 	case semconv.ClassApplicationError:
 		if cause != semconv.CauseRunError {
-			return named("The application made a request that cannot be sent", cause)
+			return withCause("The application made a request that cannot be sent", cause)
 		}
 		return "The agent reported a failure, and none of its model calls or tools explains it"
 	case semconv.ClassRunAbandoned:
-		return named("The record of the run is not whole", cause)
+		return withCause("The record of the run is not whole", cause)
 	default:
-		if k.silent {
+		if k.nothingMarkedFailed {
 			return "Nothing recorded says how it went"
 		}
 		return "Something failed, and nothing recorded says what"
@@ -102,10 +102,10 @@ func broke(d *Diagnosis, k *risk) string {
 }
 
 // lower is a phrase as it stands within a sentence.
-func lower(phrase string) string { return strings.ToLower(phrase[:1]) + phrase[1:] }
+func lowerFirst(phrase string) string { return strings.ToLower(phrase[:1]) + phrase[1:] }
 
 // causeWords are the words for the causes that do not read well as they are.
-var causeWords = map[semconv.Cause]string{
+var causeTexts = map[semconv.Cause]string{
 	semconv.CauseConnect:               "no connection in time",
 	semconv.CauseFirstProgress:         "no first sign of an answer in time",
 	semconv.CauseIdle:                  "the stream stood still for too long",
@@ -167,11 +167,11 @@ var causeWords = map[semconv.Cause]string{
 }
 
 // named adds the cause in brackets, unless it is not known.
-func named(phrase string, cause semconv.Cause) string {
+func withCause(phrase string, cause semconv.Cause) string {
 	if cause == semconv.CauseUnknown || cause == semconv.CauseUnset {
 		return phrase
 	}
-	words, ok := causeWords[cause]
+	words, ok := causeTexts[cause]
 	if !ok {
 		words = strings.ReplaceAll(cause.String(), "_", " ")
 	}
@@ -179,7 +179,7 @@ func named(phrase string, cause semconv.Cause) string {
 }
 
 // during is where it was, for what can happen at any point of a stream.
-func during(d *Diagnosis) string {
+func phaseText(d *Diagnosis) string {
 	switch d.Class {
 	case semconv.ClassWatchdogTimeout, semconv.ClassLocalAbort, semconv.ClassStreamInterrupted,
 		semconv.ClassProtocolViolation, semconv.ClassProviderError:
@@ -215,7 +215,7 @@ func during(d *Diagnosis) string {
 }
 
 // happened is what had, or had not, happened by then.
-func happened(d *Diagnosis, k *risk) semconv.SummaryKey {
+func summaryKeyOf(d *Diagnosis, k *risk) semconv.SummaryKey {
 	switch {
 	case d.Class == semconv.ClassRunAbandoned, d.Class == semconv.ClassUnclassified:
 		return semconv.SummaryKeyNothingToAdd
@@ -236,7 +236,7 @@ func happened(d *Diagnosis, k *risk) semconv.SummaryKey {
 	case k.started != 0:
 		return semconv.SummaryKeyHarmlessToolsRan
 	case k.calls == callsNotExecuted, k.toolInput == Yes:
-		if k.refused {
+		if k.toolRefused {
 			return semconv.SummaryKeyToolRefused
 		}
 		return semconv.SummaryKeyToolNotRun
@@ -251,7 +251,7 @@ func happened(d *Diagnosis, k *risk) semconv.SummaryKey {
 }
 
 // stateWords is the sentence of a summary key. docs/reference/summaries.md lists them.
-func stateWords(key semconv.SummaryKey, k *risk) string {
+func stateText(key semconv.SummaryKey, k *risk) string {
 	switch key {
 	case semconv.SummaryKeyToolChangedNothing:
 		return "It had not changed anything."

@@ -50,7 +50,7 @@ func (j *judge) timeline(v *Verdicts) []string {
 		if r.TimeToHeaders > 0 && r.Status > 0 {
 			lines = append(lines, line{at: began + r.TimeToHeaders, kind: lineHeaders, index: n})
 		}
-		lines = append(lines, line{at: r.End.Sub(start), kind: lineRequestEnd, index: n, terminal: j.whats[i].class != semconv.ClassUnset})
+		lines = append(lines, line{at: r.End.Sub(start), kind: lineRequestEnd, index: n, terminal: j.classifications[i].class != semconv.ClassUnset})
 	}
 	ofRequests := len(lines)
 	for t := range j.run.Tools {
@@ -66,10 +66,10 @@ func (j *judge) timeline(v *Verdicts) []string {
 	if j.run.Ended == Yes {
 		lines = append(lines, line{at: j.run.End.Sub(start), kind: lineRunEnd, terminal: true})
 	}
-	j.inOrder(lines, ofRequests)
+	j.sortLines(lines, ofRequests)
 	j.lines = lines
 
-	kept, gap := keep(lines)
+	kept, gap := selectLines(lines)
 	var ends [maxTimeline + 1]int // of the lines, which are one text: one allocation for all
 	n, b := 0, j.text[:0]
 	end := func() { ends[n] = len(b); n++ }
@@ -80,7 +80,7 @@ func (j *judge) timeline(v *Verdicts) []string {
 			b = append(b, " more …"...)
 			end()
 		}
-		b = j.write(b, l, v)
+		b = j.appendLine(b, l, v)
 		end()
 	}
 	j.text = b
@@ -94,7 +94,7 @@ func (j *judge) timeline(v *Verdicts) []string {
 // inOrder sorts lines by their time; those of the same time stay as they are. The
 // first of them, so many, and the others are in order already where no request and
 // no tool overlaps another: then to merge them is all there is to do.
-func (j *judge) inOrder(lines []line, first int) {
+func (j *judge) sortLines(lines []line, first int) {
 	inTime := func(lines []line) {
 		byTime := func(a, b line) int { return cmp.Compare(a.at, b.at) }
 		if !slices.IsSortedFunc(lines, byTime) {
@@ -134,7 +134,7 @@ func (j *judge) start() time.Time {
 
 // keep chooses the lines to write, and the place of the line that says how many
 // are left out, -1 when none are.
-func keep(lines []line) (kept []line, gap int) {
+func selectLines(lines []line) (kept []line, gap int) {
 	if len(lines) <= maxTimeline {
 		return lines, -1
 	}
@@ -153,7 +153,7 @@ func keep(lines []line) (kept []line, gap int) {
 	return append(kept, lines[len(lines)-timelineTail:]...), timelineHead
 }
 
-func (j *judge) write(b []byte, l line, v *Verdicts) []byte {
+func (j *judge) appendLine(b []byte, l line, v *Verdicts) []byte {
 	b = appendOffset(b, l.at)
 	switch l.kind {
 	case lineRequest:

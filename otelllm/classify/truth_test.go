@@ -228,7 +228,7 @@ func TestJoinOfEffects(t *testing.T) {
 	var all []Effects
 	for i := range 2 * 2 * 2 * 3 * 4 * 16 {
 		all = append(all, Effects{
-			text: i%2 == 1, doubt: i/2%2 == 1, continues: i/4%2 == 1, calls: callState(i / 8 % 3),
+			text: i%2 == 1, incomplete: i/2%2 == 1, continues: i/4%2 == 1, calls: callState(i / 8 % 3),
 			providerTools: providerTools(i / 24 % 4), started: effects(i / 96 << semconv.ToolEffectReadOnly),
 		})
 	}
