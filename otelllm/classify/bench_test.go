@@ -7,8 +7,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// longRun is a run of n steps, each a request that fails and its tool, whose output no
-// request that answers ever carries. Histories are as long as they are recorded.
+// longRun returns a run of n steps, each a failing request and its tool. No answered
+// request carries the tool's output. Histories are as long as they are recorded.
 func longRun(n int, change func(*Request)) *Run {
 	r := &Run{Start: t0, End: at(float64(4 * n)), Ended: Yes, Failed: Yes, AnnouncedRequests: Counted(n), AnnouncedTools: Counted(n)}
 	var history []string
@@ -24,8 +24,8 @@ func longRun(n int, change func(*Request)) *Run {
 	return r
 }
 
-// BenchmarkJudgeLongRun: the time a step stays near the same, however long the run, and
-// whether or not all of it failed.
+// BenchmarkJudgeLongRun shows that the time for each step stays nearly the same, however
+// long the run is and whether or not all of it failed.
 func BenchmarkJudgeLongRun(b *testing.B) {
 	for _, c := range []struct {
 		name   string

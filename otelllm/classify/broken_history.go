@@ -6,8 +6,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// historyCodes are the providers' codes of a history that they refuse, in lower case.
-// Sources: the error references of OpenAI and Gemini.
+// historyCodes maps provider error codes, in lower case, to the reason why the provider
+// refused a history. Sources: the error references of OpenAI and Gemini.
 var historyCodes = map[string]semconv.Cause{
 	"previous_response_not_found": semconv.CauseLostState,
 	"conversation_not_found":      semconv.CauseLostState,
@@ -20,12 +20,14 @@ var historyCodes = map[string]semconv.Cause{
 	"tool_output_missing":         semconv.CauseMissingOutput,
 }
 
-// brokenHistory says what is wrong with the history that the provider refused with an
-// error of this kind, unset where nothing shows that the history was why.
+// brokenHistory returns what is wrong with the history of a request that the provider
+// refused with an error of this kind. It returns unset if nothing shows that the history
+// was the reason.
 //
-// Most providers have no code for it: then a 400 that names no other cause, over a
-// history in which a call has no output or an output no call, is taken for it. Where part
-// of the history is on the server, or the lists may have been cut, the ids prove nothing.
+// Most providers have no code for this. For them, the history is taken as the reason if
+// the status is 400 or 422, the code names no other cause, and the history has a call
+// without an output or an output without a call. The ids prove nothing if part of the
+// history is on the server, or if the lists may have been cut.
 func (r *Request) brokenHistory(kind semconv.ProviderErrorKind) semconv.Cause {
 	if cause, ok := historyCodes[strings.ToLower(r.Provider.Code)]; ok {
 		return cause
@@ -44,7 +46,7 @@ func (r *Request) brokenHistory(kind semconv.ProviderErrorKind) semconv.Cause {
 	}
 }
 
-// generalCode reports whether a code says no more than that the request is not valid.
+// generalCode reports whether a code means only that the request is invalid.
 func generalCode(code string) bool {
 	switch code = strings.ToLower(code); code {
 	case "", "400", "422", "validationexception", "invalid_argument", "failed_precondition":
@@ -54,7 +56,7 @@ func generalCode(code string) bool {
 	}
 }
 
-// without are the ids that are more often among ids than among others, each once.
+// without returns the ids that occur more often in ids than in others, each once.
 func without(ids, others []string) (lacking []string) {
 	for i, id := range ids {
 		if !hasID(ids[:i], id) && countID(ids, id) > countID(others, id) {

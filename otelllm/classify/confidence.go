@@ -2,8 +2,8 @@ package classify
 
 import "github.com/otelllm/otelllm-go/semconv"
 
-// confidence says how sure the verdict may be. Low never yields an automatic
-// retry; a guard sees to that.
+// confidence returns how certain the verdict is. Low confidence never yields an automatic
+// retry; a guard ensures that.
 func (k *risk) confidence() semconv.Confidence {
 	switch {
 	case k.basis == Inferred, k.class == semconv.ClassUnclassified, k.class == semconv.ClassRunAbandoned:

@@ -1,22 +1,28 @@
-// Package classify turns the facts of an agent run into a diagnosis: what
-// failed, why, how far it had got, by whose doing, and whether trying again is
-// safe.
+// Package classify turns the facts of an agent run into a diagnosis: what failed and why,
+// how far the run had progressed, which party caused the failure, and whether trying again
+// is safe.
 //
-// It is pure: values in, values out. It knows no span, no clock and no I/O, so
-// the client that watched a stream live and the Collector that read the same
-// facts off spans come to the same verdict by construction.
+// The package is pure: values in, values out. It uses no spans, no clock and no I/O. The
+// client, which observes a stream live, and the Collector, which reads the same facts from
+// spans, therefore reach the same verdict.
 //
-// The rules stand in the order in which they are applied:
+// The rules, in the order in which they are applied:
 //
-//   - ending.go: what ended one request: class, cause and origin, first row wins.
+//   - ending.go: how one request ended: class, cause and origin. The first matching row wins.
 //   - risk.go: what had already happened by then, as far as it was observed.
-//   - guard.go: the guards that together decide whether a retry is safe.
-//   - confidence.go: how sure the verdict may be.
-//   - executed.go: which calls are known to have been executed, or not to.
-//   - run.go: which failure is the run's.
-//   - recovery.go: which failures a later attempt or the model made good.
-//   - history.go: which tool outputs the model never got.
-//   - summary.go, evidence.go, timeline.go: the same in words.
+//   - guard.go: the guards, which together decide whether a retry is safe.
+//   - confidence.go: how certain the verdict is.
+//   - executed.go: which calls are known to have been executed, or not executed.
+//   - run.go: which failure is the failure of the run.
+//   - recovery.go: which failures a later attempt or the model recovered from.
+//   - history.go: which tool outputs never reached the model.
+//   - summary.go, evidence.go, timeline.go: the verdict in words.
 //
-// Every combination of the abstracted facts is checked by the package's tests.
+// What the tests prove: the guards over every combination of the values that they read,
+// and the class table over every combination of what it reads except the kind of broken
+// history and the class of an upstream failure, which have tests of their own. The step
+// from facts to those values (risk.go, executed.go, history.go) has too many inputs for
+// that. It is tested over a sample: runs of up to two requests and one tool, in every
+// combination of a fixed set of shapes; random runs, against simpler definitions of the
+// same rules; and fuzzing.
 package classify

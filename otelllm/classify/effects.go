@@ -2,23 +2,23 @@ package classify
 
 import "github.com/otelllm/otelllm-go/semconv"
 
-// Effects is what a run did that a repetition of it would do again. The run around it
-// joins it into its own. The zero value: nothing.
+// Effects is what a run did that a repetition of the run would do again. An enclosing run
+// joins it into its own effects. The zero value means that the run did nothing.
 type Effects struct {
-	// Requests and Tools are how many parts of the run were seen, those of the runs
-	// within it included.
+	// Requests and Tools count the observed parts of the run, including those of the runs
+	// within it.
 	Requests, Tools int
 
 	started       effects
 	calls         callState
 	providerTools providerTools
-	text          bool   // visible text had been streamed
-	incomplete    bool   // something that a guard reads was not observed
-	continues     bool   // the provider goes on with a request
+	text          bool   // visible text was streamed
+	incomplete    bool   // a fact that a guard reads was not observed
+	continues     bool   // the provider continues to process a request
 	tool          string // the name of the tool that may do the most harm
 }
 
-// Join is what two runs did together.
+// Join returns what the two runs did together.
 func (e Effects) Join(o Effects) Effects {
 	if o.started.harm() > e.started.harm() || e.tool == "" {
 		e.tool = o.tool
@@ -34,7 +34,8 @@ func (e Effects) Join(o Effects) Effects {
 	return e
 }
 
-// worst is the effect of which there is the most to fear.
+// harm ranks the set by its most harmful effect: 4 for non-idempotent, 3 for unknown, 2
+// for idempotent, 1 for read-only, 0 for the empty set.
 func (s effects) harm() int {
 	for rank, e := range [...]semconv.ToolEffect{semconv.ToolEffectNonIdempotent, semconv.ToolEffectUnknown, semconv.ToolEffectIdempotent, semconv.ToolEffectReadOnly} {
 		if s.has(e) {

@@ -2,7 +2,7 @@ package classify
 
 import "github.com/otelllm/otelllm-go/semconv"
 
-// ending is everything that the class table reads of one request.
+// ending is everything that the class table reads about one request.
 type ending struct {
 	watchdog  semconv.WatchdogKind
 	abort     semconv.AbortSource
@@ -10,21 +10,21 @@ type ending struct {
 	provider  semconv.ProviderErrorKind // also set by an HTTP status >= 400 alone
 	transport semconv.TransportCause
 	finish    Finish
-	content   Fact // anything at all came: text, reasoning, a tool input, a provider tool
-	failed    Fact // how the producer marked it
+	content   Fact // whether any part of an answer arrived: text, reasoning, a tool input, a provider tool
+	failed    Fact // whether the producer marked the request as failed
 	upstream  Upstream
-	connected Fact          // a connection had been made: false only before_connection
-	history   semconv.Cause // what is wrong with the history that the provider refused; unset: nothing that shows
+	connected Fact          // whether a connection was made; No only in phase before_connection
+	history   semconv.Cause // what is wrong with the history that the provider refused; unset if nothing shows that
 }
 
-// what is a row of the class table.
+// classification is the result of the class table.
 type classification struct {
 	class  semconv.Class
 	cause  semconv.Cause
 	origin semconv.Origin
 }
 
-// endingOf abstracts the facts that say how a request ended.
+// endingOf reduces the facts of a request to those that decide how it ended.
 func endingOf(r *Request) ending {
 	e := ending{
 		watchdog:  r.Watchdog.Kind,
@@ -51,9 +51,9 @@ func endingOf(r *Request) ending {
 		e.connected = FactOf(r.Phase != semconv.PhaseBeforeConnection)
 	}
 	if failsConnection(e.transport) && e.connected == Yes {
-		// A transport that sends again what it had sent before (net/http does so by
-		// itself) reports its last try. What broke is the connection that the request
-		// went out on.
+		// A transport that resends a request by itself, as net/http does, reports the
+		// error of its last attempt. The failure is that of the connection on which the
+		// request was sent.
 		e.transport = semconv.TransportCauseConnectionLost
 		if r.Phase == semconv.PhaseAwaitingResponse {
 			e.transport = semconv.TransportCauseClosedBeforeHeaders
@@ -62,8 +62,8 @@ func endingOf(r *Request) ending {
 	return e
 }
 
-// brokenOff: the provider's own answer never came, or not whole. A status beside
-// that is a gateway's word for it (502), not the provider's.
+// answerCutOff reports whether the provider's own answer never arrived, or only in part. A
+// status recorded beside that (502) comes from a gateway, not from the provider.
 func (r *Request) answerCutOff() bool {
 	switch r.Ended {
 	case semconv.StreamEndNoResponse, semconv.StreamEndReadError, semconv.StreamEndEOF, semconv.StreamEndWatchdog:
@@ -73,7 +73,7 @@ func (r *Request) answerCutOff() bool {
 	}
 }
 
-// content reports whether anything of an answer came.
+// content reports whether any part of an answer arrived.
 func content(r *Request) Fact {
 	seen := No
 	for _, c := range [...]Count{r.Text, r.Reasoning, r.ToolInputsStarted, r.ToolCalls, r.ProviderToolsStarted} {
@@ -88,16 +88,17 @@ func content(r *Request) Fact {
 	return seen
 }
 
-// doubtful: the response may hold more than was counted. A reason for its end that is
-// not known comes from a version of the protocol that is not known either.
+// mayHoldMore reports whether the response may contain more than was counted: a part could
+// not be decoded, or the finish reason is unknown, which means that the version of the
+// protocol is unknown too.
 func (r *Request) mayHoldMore() bool { return r.Unread || r.Finish == FinishOther }
 
-// what is the class table: the first row that holds decides. It returns the zero
-// value for a request that nothing is known to have failed in.
+// classify is the class table: the first matching row decides. It returns the zero value
+// if the request is not known to have failed.
 //
-// What began first is the cause. An error of the provider or bytes that are not
-// the protocol can only have been read before this side let go of the stream, so
-// an untyped local end after them is their cleanup; a typed abort is not.
+// The first event is the cause. A provider error or a protocol violation can only have
+// been read before this side closed the stream, so an untyped local end after it is
+// cleanup. A typed abort is not: it always decides.
 func (e ending) classify() classification {
 	switch {
 	case e.watchdog != semconv.WatchdogKindUnset, e.end == semconv.StreamEndWatchdog, e.abort == semconv.AbortSourceWatchdog:
@@ -128,7 +129,8 @@ func (e ending) classify() classification {
 
 	case e.end == semconv.StreamEndEOF,
 		e.end == semconv.StreamEndTerminalEvent && e.finish == FinishMissing && e.content != No:
-		// A clean end without the protocol's word that the answer is whole; [DONE] is no such word.
+		// The stream closed cleanly, but the protocol did not confirm that the answer is
+		// complete. [DONE] does not confirm it.
 		return classification{semconv.ClassStreamInterrupted, semconv.CauseCleanEOF, semconv.OriginTransport}
 
 	case e.complete() && e.finish.limited() != semconv.CauseUnset:
@@ -148,14 +150,15 @@ func (e ending) classify() classification {
 	}
 }
 
-// empty: the answer came to its end with nothing in it, while output was due.
+// empty reports whether the answer is complete and has no content, although content was
+// due.
 func (e ending) empty() bool {
 	return e.complete() && e.content == No && e.finish != FinishNothingDue && e.finish != FinishWaiting
 }
 
-// behind is the class of an error status or an error event of this kind. A gateway
-// reports as its own error what its upstream came to: the request that it made for this
-// one shows what happened, and whose doing it was.
+// providerFailure returns the classification of an error status or an error event of this
+// kind. A gateway reports a failure of its upstream as its own error. If the gateway's
+// request to that upstream was observed, its classification replaces the gateway's.
 func (u Upstream) providerFailure(kind semconv.ProviderErrorKind) classification {
 	c := classification{semconv.ClassProviderError, providerCause(kind), semconv.OriginProvider}
 	if u.Failed != Yes {
@@ -165,7 +168,7 @@ func (u Upstream) providerFailure(kind semconv.ProviderErrorKind) classification
 	case semconv.ProviderErrorKindServerError, semconv.ProviderErrorKindOverloaded, semconv.ProviderErrorKindTimeout,
 		semconv.ProviderErrorKindCancelled, semconv.ProviderErrorKindUnknown, semconv.ProviderErrorKindUnset:
 	default:
-		return c // a refusal of the request, which a gateway may well make itself
+		return c // a refusal of the request, which may be the gateway's own
 	}
 	switch u.Class {
 	case semconv.ClassWatchdogTimeout, semconv.ClassProviderError, semconv.ClassConnectionFailed, semconv.ClassStreamInterrupted,
@@ -177,7 +180,7 @@ func (u Upstream) providerFailure(kind semconv.ProviderErrorKind) classification
 	}
 }
 
-// letGo: this side ended the stream, on any request.
+// endedLocally reports whether this side ended the stream, for whatever reason.
 func (e ending) endedLocally() bool {
 	switch e.end {
 	case semconv.StreamEndCancelled, semconv.StreamEndConsumerClosed, semconv.StreamEndAbandoned:
@@ -187,7 +190,7 @@ func (e ending) endedLocally() bool {
 	}
 }
 
-// violated: the bytes were not the protocol.
+// violatesProtocol reports whether the bytes received did not follow the protocol.
 func (e ending) violatesProtocol() bool {
 	switch e.transport {
 	case semconv.TransportCauseMalformedEvent, semconv.TransportCauseEventTooLong, semconv.TransportCauseUnexpectedContentType:
@@ -197,25 +200,25 @@ func (e ending) violatesProtocol() bool {
 	}
 }
 
-// complete: the answer came to the end that the protocol has for it.
+// complete reports whether the answer reached the end that the protocol defines.
 func (e ending) complete() bool {
 	switch e.end {
 	case semconv.StreamEndTerminalEvent:
 		return true
-	case semconv.StreamEndUnset: // a producer that records no ending, but a finish reason
+	case semconv.StreamEndUnset: // the producer records no ending, but a finish reason
 		return e.finish > FinishMissing
 	default:
 		return false
 	}
 }
 
-// succeeded: nothing failed, and that is known, not assumed. It is asked only
-// where [ending.what] names no class.
+// succeeded reports whether the request is known, not only assumed, to have succeeded.
+// Call it only if [ending.classify] returns no class.
 func (e ending) succeeded() bool {
 	return e.complete() || e.failed == No
 }
 
-// failsConnection: no request byte left this side on that try.
+// failsConnection reports whether no byte of the request left this side on that attempt.
 func failsConnection(c semconv.TransportCause) bool {
 	switch c {
 	case semconv.TransportCauseDNSNotFound, semconv.TransportCauseDNSTemporary,
@@ -227,7 +230,7 @@ func failsConnection(c semconv.TransportCause) bool {
 	}
 }
 
-// interrupts: the transport broke after the connection had been made.
+// interrupts reports whether the transport failed after the connection was made.
 func interrupts(c semconv.TransportCause) bool {
 	switch c {
 	case semconv.TransportCauseWriteFailed, semconv.TransportCauseClosedBeforeHeaders, semconv.TransportCauseHeaderTimeout,
@@ -239,7 +242,7 @@ func interrupts(c semconv.TransportCause) bool {
 	}
 }
 
-// causeOf is the failure cause of the same name as another enum's value.
+// causeOf returns the failure cause that has the same name as a value of another enum.
 func causeOf(name string) semconv.Cause {
 	if c, ok := semconv.ParseCause(name); ok {
 		return c

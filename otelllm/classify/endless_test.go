@@ -8,8 +8,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// What would be safe to repeat if it were all of the run is not where the run's end
-// never came: tools with effects may have run where they were not seen.
+// A run that would be safe to repeat is not safe if its end never came: tools with effects
+// may have run unobserved.
 func TestARunWithoutItsEndMayHaveMoreParts(t *testing.T) {
 	cut := Request{
 		Basis: Typed, Phase: semconv.PhaseResponseStarted, Ended: semconv.StreamEndReadError, Failed: Yes, Status: 200,

@@ -11,7 +11,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// shapes of one request, from each state that a request can come to.
+// shapes holds one request for each state that a request can have.
 var shapes = []struct {
 	name   string
 	change func(*Request)
@@ -30,7 +30,7 @@ var shapes = []struct {
 	{"nothing known", func(r *Request) { *r = Request{Start: r.Start, End: r.End} }},
 }
 
-// histories of the second request: what it says of the call "a".
+// histories are what the second request says about the call "a".
 var histories = []struct {
 	name           string
 	calls, outputs []string
@@ -41,10 +41,10 @@ var histories = []struct {
 	{"not observed", nil, nil},
 }
 
-// TestEveryRun judges every run of up to two requests and one tool: each shape of
-// request, each history, each tool by effect, outcome and delivery, each way of
-// ending. What must hold of every verdict is held against it, and adding an
-// unseen effect or removing an observation never makes it safer.
+// TestEveryRun judges every run of up to two requests and one tool that the shapes and
+// histories give, with each effect, outcome and delivery of the tool and each ending of
+// the run. It checks the invariants of every verdict, and that an additional unobserved
+// effect or one observation less never makes a verdict safer.
 func TestEveryRun(t *testing.T) {
 	var tools []*Tool
 	tools = append(tools, nil)
@@ -130,7 +130,7 @@ func runProblem(r *Run) string {
 		}
 	}
 	if r.Ended != r.Failed || r.Ended == No || r.Abort.Source != 0 {
-		return "" // a request's verdict reads none of these
+		return "" // the verdict on a request does not depend on these
 	}
 	for _, less := range lessKnown {
 		q := *r
@@ -150,7 +150,7 @@ func runProblem(r *Run) string {
 	return ""
 }
 
-// lessKnown removes observations, or adds an effect.
+// lessKnown are changes that remove an observation or add an effect.
 var lessKnown = []struct {
 	name   string
 	change func(*Run)
@@ -181,7 +181,7 @@ func each(r *Run, change func(*Request)) {
 	}
 }
 
-// verdictProblem states what must hold of every diagnosis.
+// verdictProblem checks the invariants of every diagnosis.
 func verdictProblem(r *Run, d *Diagnosis) string {
 	if !d.Failed() {
 		if d.Retry != (Retry{}) || d.Summary != "" || d.Cause != 0 {
@@ -211,12 +211,13 @@ func verdictProblem(r *Run, d *Diagnosis) string {
 	}
 }
 
-// toolCalled: a tool of the run was called, whatever it did. A rejected call is not one.
+// toolCalled reports whether a tool of the run was called, whatever its outcome. A
+// rejected call does not count.
 func toolCalled(r *Run) bool {
 	return slices.ContainsFunc(r.Tools, func(t Tool) bool { return t.Outcome != semconv.ToolOutcomeRejected })
 }
 
-// FuzzJudge: whatever the facts, a verdict that keeps the rules, and no panic.
+// FuzzJudge checks that any facts give a verdict that keeps the invariants, and no panic.
 func FuzzJudge(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9})
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -7,14 +7,15 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// maxEvidence bounds the lists of evidence, and maxEvidenceLen each entry, in bytes.
+// maxEvidence bounds the lists of evidence, in entries; maxEvidenceLen bounds each entry,
+// in bytes.
 const (
 	maxEvidence    = 24
 	maxEvidenceLen = 256
 )
 
-// Names of standard facts, as the OpenTelemetry conventions have them. They are
-// named in evidence, never read or written here.
+// Names of facts from the OpenTelemetry conventions. Evidence names them; this package
+// neither reads nor writes them.
 const (
 	factStatus       = "http.response.status_code"
 	factErrorType    = "error.type"
@@ -25,7 +26,7 @@ const (
 	factAgentRunSpan = "invoke_agent"
 )
 
-// evidence collects `fact=value` entries.
+// evidence collects entries of the form `fact=value`.
 type evidence []string
 
 func (e *evidence) add(fact, value string) {
@@ -36,22 +37,23 @@ func (e *evidence) add(fact, value string) {
 	*e = append(*e, strings.ToValidUTF8(entry[:min(len(entry), maxEvidenceLen)], ""))
 }
 
-// count adds a count that was observed: a zero is why nothing stood against a retry.
+// count adds a count that was observed. A zero is evidence too: it is why no guard
+// objected to a retry.
 func (e *evidence) count(fact string, c Count) {
 	if c.Observed() {
 		e.add(fact, strconv.Itoa(c.N()))
 	}
 }
 
-// some adds a count that is not zero.
+// positive adds a count that is not zero.
 func (e *evidence) positive(fact string, c Count) {
 	if c.Fact() == Yes {
 		e.add(fact, strconv.Itoa(c.N()))
 	}
 }
 
-// connection adds what is known of the connection that failed. One that had been idle
-// for long was likely closed by the other side before it was used.
+// connection adds what is known about the connection that failed. A connection that had
+// been idle for long was probably closed by the other side before it was used.
 func (e *evidence) connection(c Connection) {
 	e.add(factProtocol, c.Protocol)
 	if c.Reused == NotObserved {
@@ -63,7 +65,7 @@ func (e *evidence) connection(c Connection) {
 	}
 }
 
-// requestEvidence lists the facts that a request's verdict rests on.
+// requestEvidence returns the facts on which the verdict on a request is based.
 func requestEvidence(r *Request, c classification) []string {
 	e := make(evidence, 0, 16)
 	e.add(string(semconv.StreamEndKey), r.Ended.String())
@@ -115,7 +117,7 @@ func requestEvidence(r *Request, c classification) []string {
 	return e
 }
 
-// history adds the ids by which a history is broken, as many as there is room for.
+// history adds the ids that break a history, as many as the bound of an entry allows.
 func (e *evidence) history(r *Request, c classification) {
 	switch c.cause {
 	case semconv.CauseMissingOutput:
@@ -137,7 +139,7 @@ func finishText(f Finish) string {
 	return f.limited().String()
 }
 
-// toolEvidence lists the facts that a tool's verdict rests on.
+// toolEvidence returns the facts on which the verdict on a tool is based.
 func toolEvidence(t *Tool) []string {
 	e := make(evidence, 0, 6)
 	e.addTool(t)
@@ -158,8 +160,8 @@ func (e *evidence) addTool(t *Tool) {
 	e.addAbort(t.Abort)
 }
 
-// runEvidence lists what the run's verdict rests on: the part that it came to
-// grief on, and the effects that its guards looked at.
+// runEvidence returns the facts on which the verdict on a run is based: those of the part
+// that failed, and the effects that the guards read.
 func (j *judge) runEvidence(p *primary) []string {
 	e := make(evidence, 0, 12)
 	if p.request != nil {
@@ -186,7 +188,7 @@ func (j *judge) runEvidence(p *primary) []string {
 		case semconv.ToolEffectNonIdempotent, semconv.ToolEffectUnknown:
 			e.add(factToolName, safeName(tool.Name))
 			e.add(string(semconv.ToolEffectKey), effect.String())
-			return e // one is enough for the guard
+			return e // one such tool decides the guard
 		default:
 		}
 	}
@@ -199,8 +201,8 @@ func (e *evidence) announced(fact string, announced Count, seen int) {
 	}
 }
 
-// missingEvidence names the facts that would have raised the confidence. r is
-// the request that the verdict is about, nil for a tool's.
+// missingEvidence returns the names of the facts that would have raised the confidence. r
+// is the request that the verdict is about; it is nil for a tool.
 func missingEvidence(k *risk, r *Request) []string {
 	if k.confidence() == semconv.ConfidenceHigh {
 		return nil

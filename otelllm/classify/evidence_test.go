@@ -10,8 +10,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// TestEvidenceBounds: a list of evidence and each entry of it are bounded, and what is
-// not known is not in it.
+// TestEvidenceBounds: a list of evidence and each of its entries are bounded, and unknown
+// facts are not in it.
 func TestEvidenceBounds(t *testing.T) {
 	var e evidence
 	e.add("fact", "")
@@ -31,15 +31,15 @@ func TestEvidenceBounds(t *testing.T) {
 	assert.Equal(t, "fact="+strings.Repeat("x", maxEvidenceLen-len("fact=")-1), e[0], "cut before a character, not within it")
 }
 
-// TestRequestEvidence: each fact that a request's verdict rests on, and those that are
-// left out.
+// TestRequestEvidence: which facts are evidence for a verdict on a request, and which are
+// omitted.
 func TestRequestEvidence(t *testing.T) {
 	cut := reset(semconv.PhaseResponseStarted)
 	finish := func(f Finish) func(*Request) { return func(r *Request) { answers(r); r.Finish = f } }
 	for _, tt := range []struct {
 		name   string
 		change func(*Request)
-		has    string // all of them, but for commas
+		has    string // the whole list, except for commas
 		not    string // facts
 	}{
 		{
@@ -74,7 +74,8 @@ func TestRequestEvidence(t *testing.T) {
 	}
 }
 
-// TestRunEvidence: what a run's verdict rests on beside the part that it came to grief on.
+// TestRunEvidence: which facts are evidence for a verdict on a run, besides those of the
+// part that failed.
 func TestRunEvidence(t *testing.T) {
 	const read, write, ok = semconv.ToolEffectReadOnly, semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded
 	named := func(name string, effect semconv.ToolEffect, outcome semconv.ToolOutcome) Tool {
@@ -145,7 +146,7 @@ func TestRunEvidence(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(got, "gen_ai.tool.name=pay"), "the tool that the verdict is about")
 }
 
-// TestMissingEvidence: what would have raised the confidence is named, and nothing else.
+// TestMissingEvidence: exactly the facts that would have raised the confidence are named.
 func TestMissingEvidence(t *testing.T) {
 	whole := risk{class: semconv.ClassStreamInterrupted, basis: Corroborated, text: No, missingOutput: No}
 	known := request(0, 1, all(reset(semconv.PhaseText), func(r *Request) { r.Finish = FinishMissing }))

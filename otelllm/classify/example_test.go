@@ -8,7 +8,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// cut is a run of one request, whose connection was reset after some text.
+// cut returns a run of one request whose connection was reset after some text.
 func cut(text int) classify.Run {
 	start := time.Date(2025, 11, 3, 3, 0, 0, 0, time.UTC)
 	request := classify.Request{
@@ -17,7 +17,8 @@ func cut(text int) classify.Run {
 		Status: 200, Phase: semconv.PhaseResponseStarted, Ended: semconv.StreamEndReadError,
 		Transport: classify.Transport{Cause: semconv.TransportCauseConnectionReset},
 		Finish:    classify.FinishMissing,
-		// Counted, and nil told from empty: what was not observed makes the verdict more careful.
+		// Counts are observed zeros and lists are empty, not nil: facts that were not
+		// observed make the verdict more cautious.
 		Text: classify.Counted(text), Reasoning: classify.Counted(0),
 		ToolInputsStarted: classify.Counted(0), ToolInputsCompleted: classify.Counted(0), ToolCalls: classify.Counted(0),
 		ProviderTools: []string{}, ProviderToolsStarted: classify.Counted(0),
@@ -35,7 +36,7 @@ func cut(text int) classify.Run {
 	}
 }
 
-// Facts in, verdicts out: on the run, and on each of its parts.
+// Judge returns a verdict on the run and on each of its parts.
 func ExampleJudge() {
 	run := cut(12)
 	v := classify.Judge(&run)
@@ -50,8 +51,8 @@ func ExampleJudge() {
 	// stream_interrupted high
 }
 
-// Who judges many runs uses the same memory for the verdicts of each. They are read,
-// or copied, before the next run is judged.
+// A caller that judges many runs can reuse the memory of the verdicts. It reads or copies
+// them before it judges the next run.
 func ExampleJudgeInto() {
 	var v classify.Verdicts
 	for _, text := range []int{0, 12} {

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// toolsRecorded reports whether a tool that ran would have been recorded: the
-// producer says so, and nothing contradicts it. An output of a call that this
-// run's own model made, and that no recorded tool executed, does: such an agent
-// executes tools that are not recorded.
+// toolsRecorded reports whether every tool that ran is recorded: the producer says so, and
+// nothing contradicts it. A contradiction is the output of a call that the run's own model
+// made and that no recorded tool executed: that agent executes tools without recording
+// them.
 func (j *judge) toolsRecorded() bool {
 	if j.recorded == NotObserved {
 		announced := j.run.AnnouncedTools
@@ -41,21 +41,21 @@ func (j *judge) toolsUnrecorded() bool {
 	return orphans > nameless
 }
 
-// unobservedAfter reports whether the history of a request after maker is not observed,
-// so that it may carry any output.
+// unobservedAfter reports whether the history of a request after maker was not observed,
+// so that it may contain any output.
 func (j *judge) unobservedAfter(maker *Request) bool {
 	o := j.overview()
 	if !o.anyUnobserved || o.lastUnobserved.Before(maker.End) {
 		return false
 	}
-	// It may be maker itself, where it ended as it began.
+	// That request may be maker itself, if it has no duration.
 	return maker.HistoryCalls != nil || maker.End.After(maker.Start) || slices.ContainsFunc(j.order[j.firstFrom(maker.End):], func(i int) bool {
 		r := &j.run.Requests[i]
 		return r != maker && r.HistoryCalls == nil
 	})
 }
 
-// carriedAfter reports whether a request after maker carries the output of a call.
+// carriedAfter reports whether a request after maker contains the output of a call.
 func (j *judge) carriedAfter(id string, maker *Request) bool {
 	for _, u := range slices.Backward(j.uses(roleCarried, id)) {
 		r := j.requestAt(u)
@@ -69,15 +69,15 @@ func (j *judge) carriedAfter(id string, maker *Request) bool {
 	return false
 }
 
-// strange is an output that no recorded tool of the run came to, and the start of the
-// last request that carries it.
+// foreignOutput is an output that no recorded tool of the run produced, with the start of
+// the last request that contains it.
 type foreignOutput struct {
 	id   string
 	last time.Time
 }
 
-// strangeOutputAfter reports whether a request after maker carries an output of no
-// recorded tool that is not in maker's own history or among its calls.
+// foreignOutputAfter reports whether a request after maker contains an output of no
+// recorded tool that is neither in maker's own history nor of one of maker's calls.
 func (j *judge) foreignOutputAfter(maker *Request) bool {
 	if j.foreignOutputs == nil {
 		last := map[string]time.Time{}
@@ -95,7 +95,7 @@ func (j *judge) foreignOutputAfter(maker *Request) bool {
 		}
 		slices.SortFunc(j.foreignOutputs, func(a, b foreignOutput) int { return b.last.Compare(a.last) })
 	}
-	for _, s := range j.foreignOutputs { // at most as many are passed over as maker has ids
+	for _, s := range j.foreignOutputs { // skips at most as many entries as maker has ids
 		if s.last.Before(maker.End) {
 			return false
 		}
@@ -106,16 +106,16 @@ func (j *judge) foreignOutputAfter(maker *Request) bool {
 	return false
 }
 
-// made sums up the calls that requests made, by the end of those.
+// madeCalls summarizes the calls that requests made, by the end of those requests.
 type madeCalls struct {
-	ends    []time.Time // of the requests that made calls which no recorded tool executed, one each, in order
-	unnamed []time.Time // of those that may have made calls that are not named, in order
+	ends    []time.Time // one entry for each call that no recorded tool executed: the end of the request that made it; sorted
+	unnamed []time.Time // the ends of requests that may have made calls that are not named; sorted
 }
 
-// unaccountedCalls reports whether a call of request i's past may have run
-// unseen: it is in its history, or an earlier request of the run made it or may
-// have made it, its output is not in the history, and no tool is known to have
-// executed it.
+// unaccountedCalls reports whether a call that precedes request i may have run unrecorded.
+// Such a call is in the request's history, or an earlier request of the run made it or may
+// have made it; its output is not in the history, and no tool is known to have executed
+// it.
 func (j *judge) unaccountedCalls(i int) bool {
 	if j.toolsRecorded() {
 		return false
@@ -129,7 +129,7 @@ func (j *judge) unaccountedCalls(i int) bool {
 	if j.madeCalls == nil {
 		j.sumCalls()
 	}
-	instant := !r.End.After(r.Start) // then it is itself among those that had ended when it began
+	instant := !r.End.After(r.Start) // it is then one of the requests that had ended when it began
 	unnamed := timesUntil(j.madeCalls.unnamed, r.Start)
 	if instant && r.mayHaveUnnamedCalls() {
 		unnamed--
@@ -158,7 +158,8 @@ func (j *judge) unaccountedCalls(i int) bool {
 	return open > 0
 }
 
-// mayHaveMore: the response may have made calls that are not named.
+// mayHaveUnnamedCalls reports whether the response may have made calls whose ids are not
+// listed.
 func (r *Request) mayHaveUnnamedCalls() bool {
 	calls, known := r.readyCalls()
 	return !known || calls > len(r.CallIDs)

@@ -12,8 +12,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// table is the class table as the design states it, by the words of the
-// vocabulary: the oracle that the code is held against.
+// table is the class table of the design, in the words of the vocabulary. It is the oracle
+// for the code.
 var table = map[string]struct{ causes, origins string }{
 	"watchdog_timeout":   {"connect first_progress idle total unknown", "watchdog"},
 	"local_abort":        {"user application shutdown deadline consumer_closed unknown", "local"},
@@ -33,7 +33,7 @@ var table = map[string]struct{ causes, origins string }{
 
 func allows(words, word string) bool { return slices.Contains(strings.Fields(words), word) }
 
-// withUnset is every value of an enum and its absence.
+// withUnset returns the values of an enum and its unset value.
 func withUnset[T any](values []T) []T {
 	var unset T
 	return append([]T{unset}, values...)
@@ -45,7 +45,9 @@ var (
 	finishAs = []Finish{FinishNotObserved, FinishMissing, FinishNothingDue, FinishOther, FinishStop, FinishToolCalls, FinishWaiting, FinishMaxTokens, FinishContentFilter, FinishRefusal, FinishContextWindow, FinishPaused}
 )
 
-// TestEveryEnding walks the class table over every combination of what it reads.
+// TestEveryEnding checks the class table over every combination of what it reads, except
+// the kind of a broken history and the class of an upstream failure: see TestBrokenHistory
+// and TestBehindAGateway.
 func TestEveryEnding(t *testing.T) {
 	sources, ends := withUnset(semconv.AbortSourceValues()), withUnset(semconv.StreamEndValues())
 	watchdogs, kinds, transports := withUnset(semconv.WatchdogKindValues()), withUnset(semconv.ProviderErrorKindValues()), withUnset(semconv.TransportCauseValues())
@@ -101,8 +103,8 @@ func TestEveryEnding(t *testing.T) {
 	}
 }
 
-// endingProblem states what must hold of one row, "" when it does. It avoids
-// assert: it runs tens of millions of times.
+// endingProblem checks the invariants of one row and returns "" if they hold. It does not
+// use assert because it runs tens of millions of times.
 func endingProblem(e ending, c classification) string {
 	switch {
 	case e.abort != 0 && e.abort != semconv.AbortSourceWatchdog && e.watchdog == 0 && e.end != semconv.StreamEndWatchdog && c.origin != semconv.OriginLocal:
@@ -139,12 +141,12 @@ func endingProblem(e ending, c classification) string {
 	}
 }
 
-// dimensions of a risk, for one class and cause. Their product is every
-// combination that the guards can see.
+// The dimensions of a risk, for one class and cause. Their product is every combination
+// that the guards can read.
 const (
 	dimBasis = iota
 	dimPartsMissing
-	dimExtra // certificate for tls, repeated for a protocol violation
+	dimExtra // permanence of a TLS failure; repetition of a protocol violation
 	dimAbort
 	dimText
 	dimCalls
@@ -152,7 +154,7 @@ const (
 	dimProvider
 	dimMissing
 	dimContinues
-	dimSent // from here on: read for the reason of a safe retry only
+	dimSent // this one and the following are read only for the reason of a safe retry
 	dimReasoning
 	dimToolInput
 	dims
@@ -176,10 +178,10 @@ func riskAt(class semconv.Class, cause semconv.Cause, x *[dims]int) risk {
 	return k
 }
 
-// TestEveryRisk walks the guards over every class and cause of the table and
-// every combination of the facts that they read. The safety of each is kept, so
-// that every neighbour, one side effect more or one observation less, can be
-// compared: it must never be lower.
+// TestEveryRisk checks the guards over every class and cause of the table and every
+// combination of the facts that they read. It compares the safety of each combination with
+// that of every neighbor that has one more side effect or one observation less: the
+// neighbor's must not be safer.
 func TestEveryRisk(t *testing.T) {
 	for i, e := range []semconv.ToolEffect{semconv.ToolEffectReadOnly, semconv.ToolEffectIdempotent, semconv.ToolEffectNonIdempotent, semconv.ToolEffectUnknown} {
 		require.Equal(t, effects(1<<i<<semconv.ToolEffectReadOnly), effects(1<<e), "the set of effects is laid out as the test takes it")
@@ -195,7 +197,7 @@ func TestEveryRisk(t *testing.T) {
 			require.True(t, ok, word)
 			size := dimSize
 			if cause != semconv.CauseTLS && class != semconv.ClassProtocolViolation {
-				size[dimExtra] = 1 // read by no other cause
+				size[dimExtra] = 1 // no other cause reads it
 			}
 			n := 1
 			for _, s := range size {
@@ -251,8 +253,8 @@ func everyRisk(t *testing.T, class semconv.Class, cause semconv.Cause, size [dim
 	}
 }
 
-// someRisks holds a sample of what [everyRisk] walks against the same rules, each
-// with all of its neighbours.
+// someRisks checks a sample of the combinations of [everyRisk] by the same rules, each
+// with all of its neighbors.
 func someRisks(t *testing.T, class semconv.Class, cause semconv.Cause, size [dims]int, n, step int) {
 	worded := make([]bool, summaryKeys)
 	for i := 0; i < n; i += step {
@@ -274,7 +276,7 @@ func someRisks(t *testing.T, class semconv.Class, cause semconv.Cause, size [dim
 	}
 }
 
-// combination is the one that [next] comes to after so many steps.
+// combination returns the combination that [next] reaches after i steps.
 func combination(i int, size *[dims]int) (x [dims]int) {
 	for d := dims - 1; d >= 0; d-- {
 		x[d] = i % size[d]
@@ -283,7 +285,7 @@ func combination(i int, size *[dims]int) (x [dims]int) {
 	return x
 }
 
-// checkRisk holds one verdict and its words, where they are new, against the rules.
+// checkRisk checks one verdict and, if its words are new, its summary.
 func checkRisk(t *testing.T, k *risk, worded []bool) semconv.RetrySafety {
 	t.Helper()
 	s, reason := k.judge()
@@ -303,7 +305,7 @@ func checkRisk(t *testing.T, k *risk, worded []bool) semconv.RetrySafety {
 	return s
 }
 
-// eachWorse visits the neighbours of x that are worse, or known less well.
+// eachWorse calls visit for each neighbor of x that is worse, or known less well.
 func eachWorse(class semconv.Class, x *[dims]int, visit func(name string, worse *[dims]int, dim int)) {
 	for s := range worseSteps {
 		step := &worseSteps[s]
@@ -318,11 +320,11 @@ func eachWorse(class semconv.Class, x *[dims]int, visit func(name string, worse 
 	}
 }
 
-// reasonOnly is how many combinations there are of the last dimensions, which
-// may name the reason of a safe retry but never change the safety.
+// reasonOnly is the number of combinations of the last dimensions, which may change the
+// reason of a safe retry but never the safety.
 const reasonOnly = 3 * 3 * 3
 
-// next moves x to the next combination of its first n dimensions.
+// next advances x to the next combination of its first n dimensions.
 func next(x, size *[dims]int, n int) {
 	for d := n - 1; d >= 0; d-- {
 		if x[d]++; x[d] < size[d] {
@@ -332,8 +334,7 @@ func next(x, size *[dims]int, n int) {
 	}
 }
 
-// worseSteps are the ways in which a situation gets worse by one step, or is
-// known less well.
+// worseSteps are the single steps by which a situation gets worse, or is known less well.
 var worseSteps = []struct {
 	name string
 	dim  int
@@ -386,11 +387,11 @@ func riskProblem(k *risk, s semconv.RetrySafety, reason semconv.RetryReason) str
 	}
 }
 
-// summaryKeys bounds [summaryKey].
+// summaryKeys bounds the result of [summaryKey].
 const summaryKeys = 4 * 32 * 3 * 4 * 16 * 3 * 3 * 2 * 2 * 2
 
-// summaryKey numbers all that the words of a summary can differ by, beside
-// class, cause and phase.
+// summaryKey numbers everything that the words of a summary depend on, besides class,
+// cause and phase.
 func summaryKey(k *risk, s semconv.RetrySafety, reason semconv.RetryReason) int {
 	bit := func(b bool) int {
 		if b {

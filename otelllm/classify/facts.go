@@ -6,18 +6,18 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Fact is a three-valued fact. Its zero value is NotObserved, so that a reader
-// which sets nothing claims nothing: absent evidence is not negative evidence.
+// Fact is a fact with three values. Its zero value is NotObserved: a reader that sets
+// nothing claims nothing, because absent evidence is not negative evidence.
 type Fact uint8
 
 // The values of a [Fact].
 const (
-	NotObserved Fact = iota // not looked at, or never recorded by the producer
-	No                      // seen not to be
-	Yes                     // seen
+	NotObserved Fact = iota // not looked for, or not recorded by the producer
+	No                      // observed to be false
+	Yes                     // observed to be true
 )
 
-// FactOf is Yes or No.
+// FactOf returns Yes for true and No for false.
 func FactOf(b bool) Fact {
 	if b {
 		return Yes
@@ -25,12 +25,12 @@ func FactOf(b bool) Fact {
 	return No
 }
 
-// Count is a count that may not have been observed. The zero value is "not
-// observed"; [Counted] makes an observed one.
+// Count is a count that may not have been observed. The zero value means "not observed";
+// [Counted] returns an observed one.
 type Count uint32
 
-// Counted is an observed count. Negative n counts as not observed; it saturates
-// at 2^32-2.
+// Counted returns an observed count. A negative n means not observed; n saturates at
+// 2^32-2.
 func Counted(n int) Count {
 	if n < 0 {
 		return 0
@@ -41,10 +41,10 @@ func Counted(n int) Count {
 	return Count(n) + 1
 }
 
-// Observed reports whether it was counted.
+// Observed reports whether the count was observed.
 func (c Count) Observed() bool { return c != 0 }
 
-// N is the count, 0 when it was not observed.
+// N returns the count, or 0 if it was not observed.
 func (c Count) N() int {
 	if c == 0 {
 		return 0
@@ -52,7 +52,8 @@ func (c Count) N() int {
 	return int(c - 1)
 }
 
-// least is the count where it may be more than was seen: a zero is then not observed.
+// atLeast returns the count as a lower bound if uncertain is true: an observed zero then
+// becomes not observed.
 func (c Count) atLeast(uncertain bool) Count {
 	if uncertain && c == 1 {
 		return 0
@@ -60,7 +61,7 @@ func (c Count) atLeast(uncertain bool) Count {
 	return c
 }
 
-// Fact is Yes for an observed count above zero, No for an observed zero.
+// Fact returns Yes for an observed count above zero and No for an observed zero.
 func (c Count) Fact() Fact {
 	switch c {
 	case 0:
@@ -72,62 +73,62 @@ func (c Count) Fact() Fact {
 	}
 }
 
-// Basis says what the end of a request was concluded from. It bounds the
-// confidence of the verdict. The zero value is the weakest.
+// Basis is the kind of evidence for the end of a request. It bounds the confidence of the
+// verdict. The zero value is the weakest.
 type Basis uint8
 
 // The values of a [Basis].
 const (
 	Inferred     Basis = iota // from something missing, or from a status and text alone
 	Corroborated              // untyped, but two independent facts agree
-	Typed                     // a cause, a status or an event of the protocol
+	Typed                     // a cause, a status or a protocol event
 )
 
-// MaxIDs bounds every list of ids in facts (the vocabulary's 64). A list of
-// that length may have been cut: an id that is not in it is not known to be absent.
+// MaxIDs bounds every list of ids in facts; the vocabulary sets it to 64. A list of that
+// length may have been cut: an id that is not in it is not known to be absent.
 const MaxIDs = 64
 
-// Finish is what the finish reasons of a response say together.
+// Finish is the combined meaning of a response's finish reasons.
 type Finish uint8
 
-// The values of a [Finish]. The ones after FinishWaiting are limits.
+// The values of a [Finish]. Those after FinishWaiting are limits.
 const (
-	FinishNotObserved   Finish = iota // the producer records none
-	FinishMissing                     // one was due and never came
-	FinishNothingDue                  // the request asked for no answer, as one that loads a model
-	FinishOther                       // a reason that is not known: the model came to its end
-	FinishStop                        // the model came to its end
-	FinishToolCalls                   // the model wants tools executed
-	FinishWaiting                     // the answer waits for a person, or for a job in the background
+	FinishNotObserved   Finish = iota // the producer does not record finish reasons
+	FinishMissing                     // a finish reason was due and never arrived
+	FinishNothingDue                  // the request asked for no answer, such as one that loads a model
+	FinishOther                       // an unknown reason: the model finished
+	FinishStop                        // the model finished
+	FinishToolCalls                   // the model requests tool calls
+	FinishWaiting                     // the answer waits for a person or for a background job
 	FinishMaxTokens                   // cut by an output token limit
 	FinishContentFilter               // cut by a content filter
 	FinishRefusal                     // the model refused
 	FinishContextWindow               // the context window was full
-	FinishPaused                      // paused, meant to be continued
+	FinishPaused                      // paused, to be continued
 )
 
-// Transport is what the transport reported.
+// Transport is the failure that the transport reported.
 type Transport struct {
 	Stage semconv.TransportStage
 	Cause semconv.TransportCause
-	// Code is the raw low-cardinality code, at most 80 bytes. For the cause tls it
-	// tells a certificate that does not verify ([CodeCertificate]) from a handshake
-	// that failed for another reason.
+	// Code is the transport's own low-cardinality code, at most 80 bytes. For the cause
+	// tls it distinguishes a certificate that does not verify ([CodeCertificate]) from a
+	// handshake that failed for another reason.
 	Code string
 }
 
-// CodeCertificate is the transport code of a peer's certificate that does not
-// verify: the name that OpenSSL and Python have for it.
+// CodeCertificate is the transport code for a peer certificate that does not verify.
+// OpenSSL and Python use the same name.
 const CodeCertificate = "CERTIFICATE_VERIFY_FAILED"
 
-// CodeNotTLS is the transport code of a peer that does not speak TLS: HTTPS to the port
-// of a plain HTTP server.
+// CodeNotTLS is the transport code for a peer that does not speak TLS, such as a plain
+// HTTP server.
 const CodeNotTLS = "NOT_TLS"
 
-// lasting reports whether a TLS failure will be there at the next try: a certificate
-// does not verify, or the peer does not speak TLS. Without a code that is not known. The
-// codes beside those of this package are Node's (X509_verify_cert_error_string as
-// node:tls reports it, and OpenSSL's).
+// permanent reports whether a TLS failure will occur again at the next attempt: the
+// certificate does not verify, or the peer does not speak TLS. Without a code that is not
+// known. Codes other than those of this package are from Node: those of
+// X509_verify_cert_error_string, as node:tls reports them, and those of OpenSSL.
 func (t Transport) permanent() Fact {
 	switch t.Code {
 	case "":
@@ -142,22 +143,23 @@ func (t Transport) permanent() Fact {
 	}
 }
 
-// ProviderError is the provider's own word about a failure.
+// ProviderError is the error that the provider itself reported.
 type ProviderError struct {
 	Kind   semconv.ProviderErrorKind
-	Code   string // the provider's code or type, as [SanitizeCode] leaves it
-	InBand bool   // it came inside a 200 stream
+	Code   string // the provider's code or type, as [SanitizeCode] returns it
+	InBand bool   // it arrived inside a stream with status 200
 }
 
-// Connection is what is known of the connection that a request went out on.
+// Connection is what is known about the connection on which a request was sent.
 type Connection struct {
 	Reused   Fact          // it had served another request before
-	Idle     time.Duration // how long it had been idle before, where it was reused
-	Protocol string        // the version of HTTP: "1.1", "2"; "" when not observed
+	Idle     time.Duration // how long it had been idle before, if it was reused
+	Protocol string        // the HTTP version: "1.1", "2"; "" if not observed
 }
 
-// Upstream is the failure that another span of the trace holds behind a response: that
-// of the request which a gateway made for it. The zero value: none was observed.
+// Upstream is the failure behind a gateway's response: that of the request which the
+// gateway made, as another span of the trace records it. The zero value means that none
+// was observed.
 type Upstream struct {
 	Failed Fact
 	Class  semconv.Class
@@ -168,27 +170,27 @@ type Upstream struct {
 // Abort is a deliberate end by this side. The zero value means that none was observed.
 type Abort struct {
 	Source semconv.AbortSource
-	Reason string // the application's low-cardinality word, at most 80 bytes
+	Reason string // the application's low-cardinality reason, at most 80 bytes
 }
 
-// Watchdog is a watchdog that fired. The zero value means that none did.
+// Watchdog is a watchdog that fired. The zero value means that none fired.
 type Watchdog struct {
 	Kind  semconv.WatchdogKind
 	Limit time.Duration
 }
 
-// Request holds the facts of one attempt of one model call. In its zero value
+// Request holds the facts of one attempt of one model call. The zero value means that
 // nothing was observed.
 type Request struct {
 	Start, End time.Time
-	Attempt    int // 1 for the first try; 0 when not observed
+	Attempt    int // 1 for the first attempt; 0 if not observed
 
 	Basis  Basis
-	Phase  semconv.Phase     // where it was when it ended
+	Phase  semconv.Phase     // the phase in which the request ended
 	Ended  semconv.StreamEnd // how it ended
-	Failed Fact              // the producer marked it as failed; No only where the producer means success by it
+	Failed Fact              // whether the producer marked it as failed; No only if the producer thereby reports success
 
-	Status     int // HTTP status; 0 when there was none or it was not observed
+	Status     int // HTTP status; 0 if there was none or it was not observed
 	Connection Connection
 	Transport  Transport
 	Provider   ProviderError
@@ -196,64 +198,64 @@ type Request struct {
 	Watchdog   Watchdog
 	Finish     Finish
 
-	// Unread: a part of what the consumer was given could not be decoded. The counts are
-	// then what was seen at least, and a count of zero is not observed.
+	// Unread is true if a part of what the consumer received could not be decoded. Counts
+	// are then lower bounds, and a count of zero means not observed.
 	Unread                                            bool
 	Text, Reasoning                                   Count    // deltas
-	ToolInputsStarted, ToolInputsCompleted, ToolCalls Count    // client-executed calls
-	CallIDs                                           []string // materialised calls, at most MaxIDs
-	OpenCallIDs                                       []string // input began and never completed, at most MaxIDs
-	ProviderTools                                     []string // offered provider-executed tools; nil: not observed
+	ToolInputsStarted, ToolInputsCompleted, ToolCalls Count    // calls that the client executes
+	CallIDs                                           []string // complete calls, at most MaxIDs
+	OpenCallIDs                                       []string // calls whose input began and never completed, at most MaxIDs
+	ProviderTools                                     []string // provider-executed tools that the request offered; nil if not observed
 	ProviderToolsStarted                              Count
 
-	HistoryCalls   []string // calls in the request's history, the newest MaxIDs; nil: not observed
-	HistoryOutputs []string // outputs in the request's history, the newest MaxIDs; nil: not observed
+	HistoryCalls   []string // calls in the request's history, the newest MaxIDs; nil if not observed
+	HistoryOutputs []string // outputs in the request's history, the newest MaxIDs; nil if not observed
 
-	Background    bool          // the provider goes on with the request also when the stream is not read
+	Background    bool          // the provider continues to process the request even if the stream is not read
 	Events        Count         // semantic events
-	TimeToHeaders time.Duration // from Start; 0: none came, or not observed
-	LastProgress  time.Duration // from Start; 0: none, or not observed
+	TimeToHeaders time.Duration // since Start; 0 if none arrived or not observed
+	LastProgress  time.Duration // since Start; 0 if there was none or not observed
 	LongestGap    time.Duration
-	RetryAfter    time.Duration // the provider's wish; 0: none
-	Open          bool          // the stream goes on: a live diagnosis looks at what came so far
+	RetryAfter    time.Duration // the wait that the provider asked for; 0 for none
+	Open          bool          // the stream is still open: a live diagnosis reads the facts so far
 	Upstream      Upstream
 }
 
-// Tool holds the facts of one execution of one tool call. Only an execution
-// that began has facts; a call that was not executed has no Tool.
+// Tool holds the facts of one execution of one tool call. A call that was not executed has
+// no Tool.
 type Tool struct {
-	Start, End time.Time // zero End: still running, or its end was not observed
+	Start, End time.Time // a zero End means still running, or the end was not observed
 	CallID     string
 	Name       string
 
-	Effect             semconv.ToolEffect  // unset reads as unknown
-	Outcome            semconv.ToolOutcome // unset: not observed
-	FailedBeforeEffect bool                // the application vouches that nothing happened
-	Handoff            bool                // it hands over to another agent
+	Effect             semconv.ToolEffect  // unset means unknown
+	Outcome            semconv.ToolOutcome // unset means not observed
+	FailedBeforeEffect bool                // the application asserts that the tool failed before it changed anything
+	Handoff            bool                // the tool hands over to another agent
 	Delivery           semconv.OutputDelivery
-	DeliveryError      string // error type of a failed delivery; a later one may have gone well
+	DeliveryError      string // error type of a failed delivery; a later delivery may have succeeded
 	ErrorType          string // error.type of the tool's own failure
-	Abort              Abort  // what interrupted it, when this side did
+	Abort              Abort  // what interrupted it, if this side did
 }
 
-// Run holds the facts of one agent run: its requests and tools in any order,
-// and what is known of the run itself.
+// Run holds the facts of one agent run: its requests and tools, in any order, and what is
+// known about the run itself.
 type Run struct {
 	Start, End time.Time
-	Ended      Fact // Yes: the run's end was seen. No: it is known never to come. NotObserved: open, or no run span exists
-	Failed     Fact // the run itself was marked as failed
+	Ended      Fact // Yes: the end of the run was observed. No: it is known never to come. NotObserved: the run is open, or has no span
+	Failed     Fact // whether the run itself was marked as failed
 	ErrorType  string
 	Abort      Abort
 
-	AnnouncedRequests Count // how many began under the run, by its own count
+	AnnouncedRequests Count // how many the run itself counted
 	AnnouncedTools    Count
-	// Within: every run that began within this one, as an agent that is a tool of
-	// another does, is known to have gone well (Yes), or one of them is not (No).
+	// Within is Yes if every run that began within this one succeeded, such as an agent
+	// that is a tool of another agent, and No if one of them did not.
 	Within Fact
-	// Inner is what the runs that began within this one did. A repetition of this run
-	// repeats it, and the announced counts include it.
+	// Inner is what the runs that began within this one did. Repeating this run repeats
+	// them, and the announced counts include them.
 	Inner         Effects
-	ToolsRecorded Fact // the producer would have recorded every tool that ran; a full manifest says so too
+	ToolsRecorded Fact // whether the producer would have recorded every tool that ran; announced counts that match say so too
 
 	Requests []Request
 	Tools    []Tool

@@ -6,16 +6,16 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// finishes maps the providers' finish reasons, in lower case, to what they say.
-// Sources: OpenAI Chat Completions and Responses, Anthropic Messages, Gemini,
-// Bedrock Converse, Ollama, and the Vercel AI SDK's unified words.
+// finishes maps the providers' finish reasons, in lower case, to their meaning. Sources:
+// OpenAI Chat Completions and Responses, Anthropic Messages, Gemini, Bedrock Converse,
+// Ollama, and the unified finish reasons of the Vercel AI SDK.
 var finishes = map[string]Finish{
 	"stop": FinishStop, "end_turn": FinishStop, "stop_sequence": FinishStop, "completed": FinishStop,
 	"eos": FinishStop, "eos_token": FinishStop, "end": FinishStop, "complete": FinishStop,
 
 	"load": FinishNothingDue, "unload": FinishNothingDue, // Ollama
 
-	// A job of OpenAI's or xAI's, and an MCP call that a person has to approve.
+	// A background job of OpenAI or xAI, and an MCP call that a person has to approve.
 	"queued": FinishWaiting, "in_progress": FinishWaiting, "deferred": FinishWaiting, "approval_required": FinishWaiting,
 
 	"tool_calls": FinishToolCalls, "tool-calls": FinishToolCalls, "tool_call": FinishToolCalls,
@@ -38,11 +38,10 @@ var finishes = map[string]Finish{
 	"error": FinishMissing, "unknown": FinishMissing, "interrupted": FinishMissing,
 }
 
-// ParseFinish reads the finish reasons of a response, one a choice, as the
-// provider wrote them. A missing reason (none at all in a non-nil list, or
-// `error`) outweighs a limit, a limit outweighs a tool call, a tool call
-// outweighs a plain stop, and that outweighs a reason that is not known. A nil list
-// was not observed.
+// ParseFinish returns the combined meaning of a response's finish reasons, one for each
+// choice, as the provider wrote them. A missing reason (an empty but non-nil list, or
+// `error`) outweighs a limit, a limit outweighs a tool call, a tool call outweighs a plain
+// stop, and a plain stop outweighs an unknown reason. A nil list means not observed.
 func ParseFinish(reasons []string) Finish {
 	if reasons == nil {
 		return FinishNotObserved
@@ -68,7 +67,7 @@ func ParseFinish(reasons []string) Finish {
 	return worst
 }
 
-// KnownFinish reports whether [ParseFinish] knows what a finish reason says.
+// KnownFinish reports whether [ParseFinish] knows the meaning of a finish reason.
 func KnownFinish(reason string) bool {
 	if _, ok := finishes[reason]; ok {
 		return true
@@ -77,7 +76,7 @@ func KnownFinish(reason string) bool {
 	return ok
 }
 
-// limited is the cause of an answer that a limit cut, unset for any other finish.
+// limited returns the cause of an answer that a limit cut, and unset for any other finish.
 func (f Finish) limited() semconv.Cause {
 	switch f {
 	case FinishMaxTokens:

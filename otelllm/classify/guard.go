@@ -2,16 +2,16 @@ package classify
 
 import "github.com/otelllm/otelllm-go/semconv"
 
-// guard looks at what had happened and asks for a least level of safety.
+// guard requires a minimum level of safety if its condition is met.
 type guard struct {
 	reason semconv.RetryReason
 	level  semconv.RetrySafety
 	asks   func(*risk) bool
 }
 
-// guards in the order of the table: the verdict is the highest level that any
-// guard asks for, and the first guard at that level names the reason. So one
-// more side effect, or one observation less, can never make a retry safer.
+// guards are in order of precedence. The verdict is the highest level that any guard
+// requires; the first guard at that level gives the reason. One more side effect, or one
+// observation less, can therefore never make a retry safer.
 var guards = [...]guard{
 	{semconv.RetryReasonUserAbort, NoRetry, func(k *risk) bool {
 		return k.abort == semconv.AbortSourceUser
@@ -44,13 +44,13 @@ var guards = [...]guard{
 		return k.abort == semconv.AbortSourceDeadline
 	}},
 	{semconv.RetryReasonEvidenceIncomplete, UserConfirmedRetry, func(k *risk) bool {
-		return k.class == semconv.ClassApplicationError || // what failed in the application is not observed
-			!k.observed() || k.confidence() == semconv.ConfidenceLow // as it is of what is unclassified or abandoned
+		return k.class == semconv.ClassApplicationError || // the failure of the application itself is not observed
+			!k.observed() || k.confidence() == semconv.ConfidenceLow // confidence is low for unclassified and run_abandoned
 	}},
 }
 
-// judge joins the guards. Where none asks for more, the furthest thing that was
-// seen names the reason.
+// judge combines the guards. If none requires more than the safest level, the furthest
+// progress observed gives the reason.
 func (k *risk) judge() (semconv.RetrySafety, semconv.RetryReason) {
 	safety, reason := SafeAutoRetry, semconv.RetryReasonUnset
 	for i := range guards {
@@ -64,8 +64,8 @@ func (k *risk) judge() (semconv.RetrySafety, semconv.RetryReason) {
 	return safety, reason
 }
 
-// seen is the reason of a retry that no guard objects to, by the furthest thing
-// that was seen.
+// safeReason returns the reason of a retry that no guard objects to: the furthest progress
+// that was observed.
 func (k *risk) safeReason() semconv.RetryReason {
 	switch {
 	case k.started.has(semconv.ToolEffectIdempotent):
@@ -85,9 +85,9 @@ func (k *risk) safeReason() semconv.RetryReason {
 	}
 }
 
-// passing reports whether the cause is one that may be gone at the next try.
-// A cause that this side chose to end by (local_abort) passes only as a
-// deadline; the guards for aborts come before this one.
+// transient reports whether the cause may be gone at the next attempt. A deliberate end by
+// this side (local_abort) is transient only if it is a deadline; the guards for aborts
+// come before this one.
 func transient(k *risk) bool {
 	switch k.class {
 	case semconv.ClassWatchdogTimeout, semconv.ClassStreamInterrupted, semconv.ClassEmptyCompletion:
@@ -114,7 +114,7 @@ func transient(k *risk) bool {
 		return k.cause == semconv.CauseDeadline
 	case semconv.ClassOutputLimited, semconv.ClassHistoryBroken:
 		return false
-	case semconv.ClassApplicationError: // a request that cannot be sent as it is will not be
+	case semconv.ClassApplicationError: // a request that cannot be sent now cannot be sent later
 		return k.cause == semconv.CauseRunError
 	case semconv.ClassToolFailed:
 		switch k.cause {
@@ -123,7 +123,7 @@ func transient(k *risk) bool {
 		default:
 			return true
 		}
-	default: // tool_output_lost, run_abandoned, unclassified: other guards speak
+	default: // tool_output_lost, run_abandoned, unclassified: other guards decide
 		return true
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// hasOutput: the tool ran to something that the model was due to get, a result
-// or its error.
+// hasOutput reports whether the tool ended with an output that the model was due to
+// receive: a result or its error.
 func (t *Tool) hasOutput() bool {
 	if t.End.IsZero() {
 		return false
@@ -22,8 +22,8 @@ func (t *Tool) hasOutput() bool {
 	}
 }
 
-// missingOutput reports whether the history of r lacks an output that existed
-// when r began. Where neither the history nor the tools were observed, it may.
+// missingOutput reports whether the history of r lacks an output that existed when r
+// began. If neither the history nor the tools were observed, that is not observed either.
 func (j *judge) missingOutput(r *Request) Fact {
 	missing := No
 	if r.HistoryCalls == nil && !j.toolsRecorded() {
@@ -46,19 +46,19 @@ func (j *judge) missingOutput(r *Request) Fact {
 	return missing
 }
 
-// due are the outputs that existed when a request began.
+// dueOutputs are the outputs that existed when a request began.
 type dueOutputs struct {
-	named    []int32 // indexes of the tools whose call stands in the request's history
-	others   int     // how many of the rest the history should hold, or may
-	nameless bool    // one is of a tool whose call has no id
+	named    []int32 // indexes of the tools whose call is in the request's history
+	others   int     // how many of the other outputs the history should contain, or may have to
+	nameless bool    // one of the outputs is of a tool whose call has no id
 }
 
-// outputs sums up the outputs of a run's tools, by the time at which they existed and at
-// which the model got them.
+// outputs summarizes the outputs of a run's tools by the time at which they existed and
+// the time at which the model received them.
 type outputs struct {
-	byEnd     []int32     // indexes of the tools whose output some request was due to carry, by their end
-	ends, got []time.Time // when those existed, and when the model got those that it got, each in order
-	all       []time.Time // when all outputs of tools with an id existed, in order
+	byEnd     []int32     // indexes of the tools whose output some request had to carry, sorted by the tools' end
+	ends, got []time.Time // when those outputs existed, and when the model received those that it received; each sorted
+	all       []time.Time // when all outputs of tools with an id existed; sorted
 	nameless  time.Time   // the earliest end of a tool without an id; zero for none
 }
 
@@ -68,8 +68,8 @@ func (j *judge) dueBefore(r *Request) (d dueOutputs) {
 	}
 	o := j.outputs
 	d.nameless = !o.nameless.IsZero() && !o.nameless.After(r.Start)
-	// Where nothing is known of the history, it is not known either that it holds what the
-	// model had got.
+	// If nothing is known about the history, it is not known either whether it contains
+	// what the model received before.
 	unobserved := r.HistoryCalls == nil
 	if unobserved {
 		d.others = timesUntil(o.all, r.Start)
@@ -127,8 +127,8 @@ func (j *judge) sumOutputs() {
 	slices.SortStableFunc(o.byEnd, func(a, b int32) int { return j.run.Tools[a].End.Compare(j.run.Tools[b].End) })
 }
 
-// everPending: there was a time at which the tool's output existed and the model had
-// not got it.
+// everPending reports whether there was a time at which the tool's output existed and the
+// model had not received it.
 func (j *judge) everPending(tool *Tool) bool {
 	if tool.Delivery == semconv.OutputDeliverySent {
 		return false
@@ -137,7 +137,8 @@ func (j *judge) everPending(tool *Tool) bool {
 	return by == nil || !by.Start.Before(tool.End)
 }
 
-// pendingAt: the tool's output existed at that time, and the model had not got it.
+// pendingAt reports whether at that time the tool's output existed and the model had not
+// received it.
 func (j *judge) pendingAt(tool *Tool, at time.Time) bool {
 	if !j.everPending(tool) || tool.End.After(at) {
 		return false
@@ -146,12 +147,11 @@ func (j *judge) pendingAt(tool *Tool, at time.Time) bool {
 	return by == nil || !by.Start.Before(at)
 }
 
-// lacks reports whether r's history lacks the output of a tool that had ended
-// before r began.
+// lacks reports whether r's history lacks the output of a tool that ended before r began.
 //
-// A call that is gone together with an output which a completed request had
-// carried before was summarised away, not lost. A list as long as its bound may
-// have been cut, so it mostly proves nothing about what is not in it.
+// If both the call and an output that a completed request carried before are gone, they
+// were summarized away, not lost. A list at its maximum length may have been cut: in most
+// cases it proves nothing about an id that is not in it.
 func (j *judge) lacks(r *Request, tool *Tool) Fact {
 	cut := len(r.HistoryOutputs) >= MaxIDs
 	switch {
@@ -160,8 +160,8 @@ func (j *judge) lacks(r *Request, tool *Tool) Fact {
 	case j.carries(r, tool):
 		return No
 	case hasID(r.HistoryOutputs, tool.CallID):
-		// That of another call of the same id. Which of them the history holds is not known
-		// unless it holds more calls than outputs.
+		// This output belongs to another call with the same id. Which call's output the
+		// history contains is known only if it contains more calls than outputs.
 		if !cut && countID(r.HistoryCalls, tool.CallID) > countID(r.HistoryOutputs, tool.CallID) {
 			return Yes
 		}
@@ -179,9 +179,9 @@ func (j *judge) lacks(r *Request, tool *Tool) Fact {
 	}
 }
 
-// carries reports whether r's history holds the output of this execution of a tool.
-// Some models and servers use an id again: then the history holds an output more than
-// that of the request whose response made the call.
+// carries reports whether r's history contains the output of this execution of a tool.
+// Some models and servers reuse an id. The history then contains one more output of that
+// id than the history of the request whose response made the call.
 func (j *judge) carries(r *Request, tool *Tool) bool {
 	if !hasID(r.HistoryOutputs, tool.CallID) || tool.Start.After(r.Start) && tool.Start.Sub(r.Start) > clockGrain {
 		return false
@@ -189,8 +189,8 @@ func (j *judge) carries(r *Request, tool *Tool) bool {
 	return !j.reusesIDs() || countID(r.HistoryOutputs, tool.CallID) >= j.outputsExpected(tool)
 }
 
-// reuses reports whether any response makes a call of an id that its own history, or
-// another of its calls, has already.
+// reusesIDs reports whether any response makes a call with an id that its own history, or
+// another of its calls, already has.
 func (j *judge) reusesIDs() bool {
 	if j.reused == NotObserved {
 		j.reused = No
@@ -204,8 +204,8 @@ func (j *judge) reusesIDs() bool {
 	return j.reused == Yes
 }
 
-// repeats reports whether any of the ids of r's calls is that of an output in its
-// history, or of two calls.
+// repeatsAny reports whether any of ids, the ids of r's calls, occurs twice or is the id
+// of an output in r's history.
 func (r *Request) repeatsAny(ids []string) bool {
 	for i, id := range ids {
 		if hasID(r.HistoryOutputs, id) || hasID(ids[:i], id) {
@@ -215,9 +215,9 @@ func (r *Request) repeatsAny(ids []string) bool {
 	return false
 }
 
-// owed is how many outputs of the tool's id a history has that holds the tool's own:
-// those that the history of its call's maker had, and one for each call of the id that
-// the maker made.
+// outputsExpected returns how many outputs of the tool's id a history contains if it
+// contains the output of this execution: those in the history of the request that made the
+// call, and one for each call of the id that this request made.
 func (j *judge) outputsExpected(tool *Tool) int {
 	n, made := j.expectedCounts[tool]
 	if made {
@@ -236,16 +236,16 @@ func (j *judge) outputsExpected(tool *Tool) int {
 	return n
 }
 
-// reaches reports whether the newest outputs of r's history, which are all that is
-// known of it, reach back beyond those of the response that made the tool's call: an
-// earlier response's output is the first of them.
+// listReachesBack reports whether the newest outputs of r's history, which are all that is
+// recorded of it, reach back beyond the outputs of the response that made the tool's call:
+// the first of them is an output of an earlier response.
 func (j *judge) listReachesBack(r *Request, tool *Tool) bool {
 	first, makers := j.makersOf(r.HistoryOutputs[0]), j.makersOf(tool.CallID)
 	return len(first) > 0 && len(makers) > 0 && first[0].Start.Before(makers[0].Start)
 }
 
-// makersOf are the requests whose responses made the call of this id, or began to, by
-// their start.
+// makersOf returns the requests whose responses made or began the call with this id,
+// ordered by start.
 func (j *judge) makersOf(id string) []*Request {
 	made, opened := j.uses(roleMade, id), j.uses(roleOpened, id)
 	makers := make([]*Request, 0, len(made)+len(opened))
@@ -263,14 +263,14 @@ func (j *judge) makersOf(id string) []*Request {
 	return makers
 }
 
-// isMade reports whether a response made the call of this id, or began to.
+// isMade reports whether a response made or began the call with this id.
 func (j *judge) isMade(id string) bool {
 	return len(j.uses(roleMade, id)) > 0 || len(j.uses(roleOpened, id)) > 0
 }
 
-// answered reports whether the model got the tool's output: it was sent on its
-// own, or a request that carried it ran to its end (before the request until,
-// when that is not nil).
+// answered reports whether the model received the tool's output: the output was sent on
+// its own, or a request that carried it completed. If until is not nil, only requests that
+// began before it count.
 func (j *judge) answered(tool *Tool, until *Request) bool {
 	if tool.Delivery == semconv.OutputDeliverySent {
 		return true
@@ -279,8 +279,8 @@ func (j *judge) answered(tool *Tool, until *Request) bool {
 	return by != nil && (until == nil || by.Start.Before(until.Start))
 }
 
-// answeredBy is the first request that ran to its end with the output of a tool, nil
-// where none did.
+// answeredBy returns the first completed request that carried the output of a tool, or
+// nil.
 func (j *judge) answeredBy(tool *Tool) *Request {
 	if tool.CallID == "" {
 		return nil
@@ -302,8 +302,8 @@ func (j *judge) answeredBy(tool *Tool) *Request {
 	return by
 }
 
-// missingOutputs names the calls whose output r's history is seen to lack, at most MaxIDs,
-// in the order of their tools.
+// missingOutputs returns the ids of the calls whose output r's history is observed to
+// lack, at most MaxIDs, in the order of their tools.
 func (j *judge) missingOutputs(r *Request) []string {
 	due := j.dueBefore(r)
 	var tools []int32
@@ -331,18 +331,19 @@ func (j *judge) missingOutputs(r *Request) []string {
 	return ids
 }
 
-// lost says how a tool's output failed to reach the model, unset when it did or
-// when nothing says that it did not.
+// lost returns why a tool's output did not reach the model. It returns unset if the output
+// did, or if nothing shows that it did not.
 //
-// A request that takes up the thread which the call belongs to owes the output: it still
-// holds the call, or it comes after a failed request that had made the call or carried its
-// output. Any other may be another agent's thread, which owes nothing to the tool.
+// A request owes the output if it continues the call's conversation: its history still
+// contains the call, or it follows a failed request that made the call or carried its
+// output. Any other request may belong to another agent's conversation, which owes nothing
+// to the tool.
 func (j *judge) lost(tool *Tool) semconv.Cause {
 	if j.answered(tool, nil) {
 		return semconv.CauseUnset
 	}
 	end := len(j.order)
-	from, inFlight := end, end // the requests that began after the output existed, and after the tool had begun
+	from, inFlight := end, end // the first requests after the output existed, and after the tool began
 	if !tool.End.IsZero() {
 		from = j.firstFrom(tool.End)
 		inFlight = min(from, j.firstFrom(tool.Start.Add(1)))
@@ -350,8 +351,8 @@ func (j *judge) lost(tool *Tool) semconv.Cause {
 	retry := j.retriesFrom(tool)
 
 	carried, asked, omitted, overtaken := false, false, false, false
-	plain := j.overview().fullHistories   // of the requests that do not name the call only the sort counts
-	inFlightRetries, laterRetries := 0, 0 // of the plain ones that name it: in flight, and after the end
+	plain := j.overview().fullHistories   // requests that do not name the call are only counted
+	inFlightRetries, laterRetries := 0, 0 // of the requests that name the call and have a full history: while the tool ran, and after its end
 	for _, pos := range j.requestsNaming(tool.CallID) {
 		r := j.requestAt(pos)
 		at := int(pos)
@@ -363,7 +364,7 @@ func (j *judge) lost(tool *Tool) semconv.Cause {
 		}
 		retries := r.fullHistory() && at >= retry
 		if at < from {
-			overtaken = overtaken || !hasID(r.HistoryOutputs, tool.CallID) // then it holds the call
+			overtaken = overtaken || !hasID(r.HistoryOutputs, tool.CallID) // it contains the call
 			if retries {
 				inFlightRetries++
 			}
@@ -377,14 +378,14 @@ func (j *judge) lost(tool *Tool) semconv.Cause {
 			carried = true
 		case j.lacks(r, tool) != Yes:
 			asked = true
-		case tool.hasOutput(): // it holds the call
+		case tool.hasOutput(): // it contains the call
 			omitted = true
 		}
 	}
 	if tool.CallID == "" {
 		asked = from < end
 	} else {
-		// One after the end that names the call has decided it already.
+		// A request after the end that names the call has already decided this.
 		asked = asked || end-from > int(plain[from])
 		omitted = omitted || tool.hasOutput() && int(plain[max(from, retry)]) > laterRetries
 		first := min(max(inFlight, retry), from)
@@ -392,24 +393,24 @@ func (j *judge) lost(tool *Tool) semconv.Cause {
 	}
 	switch {
 	case omitted && tool.Delivery == semconv.OutputDeliveryFailed:
-		return semconv.CauseDeliveryFailed // what came first is why it is not there
+		return semconv.CauseDeliveryFailed // the delivery failed first, so that is the cause
 	case omitted:
 		return semconv.CauseOmittedFromRetry
 	case carried:
-		return semconv.CauseUnset // the request that carried it says what happened
+		return semconv.CauseUnset // the diagnosis of the request that carried it explains the failure
 	case tool.Delivery == semconv.OutputDeliveryFailed:
 		return semconv.CauseDeliveryFailed
 	case asked || !tool.hasOutput() || tool.Delivery == semconv.OutputDeliveryCached:
 		return semconv.CauseUnset
 	case overtaken:
-		return semconv.CauseOmittedFromRetry // a retry went out while it ran, and no request came for it
+		return semconv.CauseOmittedFromRetry // a retry was sent while the tool ran, and no request followed with its output
 	default:
 		return semconv.CauseNeverAnswered
 	}
 }
 
-// naming are the positions of the requests whose history holds the call of this id or
-// carries its output, in order.
+// requestsNaming returns the positions of the requests whose history contains the call
+// with this id or its output, in order.
 func (j *judge) requestsNaming(id string) []int32 {
 	list := j.positions[:0]
 	for _, in := range [...]role{roleHeld, roleCarried} {
@@ -420,8 +421,8 @@ func (j *judge) requestsNaming(id string) []int32 {
 	return slices.Compact(list)
 }
 
-// retriesFrom is the position from which on requests come after a failed one that had
-// made the tool's call or carried its output.
+// retriesFrom returns the first position of the requests that follow a failed request
+// which made the tool's call or carried its output.
 func (j *judge) retriesFrom(tool *Tool) int {
 	var earliest time.Time
 	for _, in := range [...]role{roleMade, roleCarried} {
@@ -438,7 +439,7 @@ func (j *judge) retriesFrom(tool *Tool) int {
 	return j.firstFrom(earliest)
 }
 
-// countID is how often an id is in a list.
+// countID returns how often an id is in a list.
 func countID(ids []string, id string) (n int) {
 	for _, other := range ids {
 		if other == id {
@@ -448,8 +449,8 @@ func countID(ids []string, id string) (n int) {
 	return n
 }
 
-// hasID reports whether an id is in a list. Ids of one provider are of one length and
-// begin alike: they are told apart by how they end.
+// hasID reports whether an id is in a list. Ids of one provider have the same length and
+// the same prefix, so the last byte is compared first.
 func hasID(ids []string, id string) bool {
 	if id == "" {
 		return slices.Contains(ids, "")

@@ -10,8 +10,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Some models and servers use the id of a call again. What an earlier call of the same
-// id came to says nothing about a later one.
+// Some models and servers reuse the id of a call. The fate of an earlier call with the
+// same id says nothing about a later one.
 func TestReusedCallIDs(t *testing.T) {
 	const (
 		read  = semconv.ToolEffectReadOnly
@@ -25,7 +25,7 @@ func TestReusedCallIDs(t *testing.T) {
 		name     string
 		requests []Request
 		tools    []Tool
-		want     string // of the last request
+		want     string // verdict on the last request
 		missing  []string
 	}{
 		{
@@ -94,8 +94,8 @@ func TestReusedCallIDs(t *testing.T) {
 	}
 }
 
-// Of a long history only the newest ids are known, of calls and of outputs each for
-// itself. What the lists have lost is not seen to be lost.
+// Of a long history only the newest ids are known, of calls and of outputs separately. An
+// id that the lists have dropped is not observed to be lost.
 func TestCutHistories(t *testing.T) {
 	const ok = semconv.ToolOutcomeSucceeded
 	newest := func(ids []string) []string { return ids[max(0, len(ids)-MaxIDs):] }
@@ -139,8 +139,8 @@ func TestCutHistories(t *testing.T) {
 	}
 }
 
-// An output that could not be sent is not one that a later request left out, also
-// where the application goes on to ask for an answer without it.
+// An output that could not be sent was not omitted by a later request, even if the
+// application goes on to ask for an answer without it.
 func TestDeliveryFailedBeforeTheNextRequest(t *testing.T) {
 	failed := tool(1, 2, "a", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeFailed)
 	failed.Delivery = semconv.OutputDeliveryFailed
@@ -154,7 +154,8 @@ func TestDeliveryFailedBeforeTheNextRequest(t *testing.T) {
 	assert.Equal(t, "tool_output_lost/delivery_failed@tool_output_delivery user_confirmed_retry (tool_side_effect)", words(&v.Run))
 }
 
-// A transport that sends a request again by itself, and is refused then, had sent it.
+// If a transport resends a request by itself and is then refused, the request had been
+// sent.
 func TestRefusedAfterItWasSent(t *testing.T) {
 	for phase, want := range map[semconv.Phase]string{
 		semconv.PhaseAwaitingResponse: "stream_interrupted/closed_before_headers@awaiting_response user_confirmed_retry (provider_tool_side_effect)",
@@ -171,8 +172,9 @@ func TestRefusedAfterItWasSent(t *testing.T) {
 	}
 }
 
-// While the second call of an id runs, a retry goes out that carries the output of the
-// first one. It does not owe that of the second, as one that carries neither does.
+// While the second call with an id runs, a retry is sent that carries the output of the
+// first call. It does not owe the output of the second, unlike a retry that carries
+// neither.
 func TestReusedIDInFlightAtTheRetry(t *testing.T) {
 	const ok = semconv.ToolOutcomeSucceeded
 	requests := []Request{
@@ -190,8 +192,8 @@ func TestReusedIDInFlightAtTheRetry(t *testing.T) {
 	assert.Equal(t, "tool_output_lost/omitted_from_retry@tool_output_delivery user_confirmed_retry (visible_output)", words(&v.Run))
 }
 
-// Once a whole answer has taken up an output, a thread may leave out both it and its
-// call, whatever carries it later.
+// After a complete answer has received an output, a conversation may drop both the output
+// and its call, whatever carries it later.
 func TestOutputSummarisedAwayAndBack(t *testing.T) {
 	r := run(true, []Request{
 		request(0, 1, calls("a")), request(3, 4, all(answers, carries("a"))),
@@ -202,7 +204,7 @@ func TestOutputSummarisedAwayAndBack(t *testing.T) {
 	assert.Equal(t, "stream_interrupted/connection_reset@response_started safe_auto_retry (read_only_tools_only)", words(&v.Requests[2]))
 }
 
-// executed are tools that executed calls of these ids, all at the same time.
+// executed returns tools that executed calls with these ids, all at the same time.
 func executed(from, to float64, ids ...string) (tools []Tool) {
 	for _, id := range ids {
 		tools = append(tools, tool(from, to, id, semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded))
@@ -210,7 +212,7 @@ func executed(from, to float64, ids ...string) (tools []Tool) {
 	return tools
 }
 
-// Of more outputs than can be named, those are that existed first.
+// If more outputs are missing than can be named, the earliest are named.
 func TestMoreMissingOutputsThanAreNamed(t *testing.T) {
 	const half = MaxIDs / 2
 	named := ids(2*half + 1)

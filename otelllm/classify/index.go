@@ -8,27 +8,29 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// What a run did is asked by the ids of its calls. Runs have up to hundreds of thousands
-// of parts, and one that fails all the time asks for each of them: the answers come from
-// indexes, so that judging stays near-linear in the run's size.
+// The rules ask about a run by the ids of its calls. Runs have up to hundreds of thousands
+// of parts, and a run in which every request fails asks about each of them. The answers
+// come from indexes, so that the cost of judging stays nearly linear in the size of the
+// run.
 
-// role is what the id of a call means where it stands.
+// role is what the id of a call means at the place where it occurs.
 type role uint8
 
 const (
 	roleMade     role = iota // a response made the call
 	roleOpened               // a response began the call's input
-	roleHeld                 // a history holds the call
-	roleCarried              // a history carries the call's output
+	roleHeld                 // a history contains the call
+	roleCarried              // a history contains the call's output
 	roleExecuted             // a tool executed the call
 
 	roles = 5
 )
 
-// few is up to how many parts are looked through one by one.
+// scanLimit is the number of requests and of tools up to which a run is scanned instead of
+// indexed.
 const scanLimit = 16
 
-// idsOf are the ids that stand in this role in a request.
+// idsOf returns the ids that occur in this role in a request.
 func (r *Request) idsOf(in role) []string {
 	switch in {
 	case roleMade:
@@ -42,9 +44,9 @@ func (r *Request) idsOf(in role) []string {
 	}
 }
 
-// uses are the places where an id stands in this role, in order, each once: positions of
-// requests in the order of their start or, of an execution, indexes of tools. They are
-// good until the next call for the same role.
+// uses returns where an id occurs in this role, in order and without duplicates: positions
+// of requests ordered by start or, for executions, indexes of tools. The slice is valid
+// until the next call for the same role.
 func (j *judge) uses(in role, id string) []int32 {
 	if id == "" {
 		return nil
@@ -77,12 +79,12 @@ func (j *judge) uses(in role, id string) []int32 {
 	return j.index.list(number, in)
 }
 
-// index has the places of every id of a run, by the id's number and the role.
+// index holds where every id of a run occurs, by the id's number and the role.
 type index struct {
 	built   bool
 	numbers map[string]int32
 	from    []int32 // where the list of an id and a role begins in places
-	until   []int32 // where it ends
+	until   []int32 // where that list ends
 	places  []int32
 }
 
@@ -91,13 +93,14 @@ func (x *index) list(number int32, in role) []int32 {
 	return x.places[x.from[at]:x.until[at]]
 }
 
-// make counts the places of each list, lays the lists out one after the other, and fills them.
+// build counts the places of each list, lays out the lists one after the other, and fills
+// them.
 func (x *index) build(j *judge) {
 	*x = index{built: true, numbers: x.numbers, from: x.from[:0], until: x.until[:0], places: x.places[:0]}
 	if x.numbers == nil {
 		x.numbers = make(map[string]int32, len(j.run.Requests)+len(j.run.Tools))
 	}
-	slots := j.slots[:0] // of each place, in the order in which they are walked
+	slots := j.slots[:0] // of each place, in the order of the walk
 	walk := func(visit func(id string, in role, place int)) {
 		for pos, i := range j.order {
 			for in := range roleExecuted {
@@ -140,15 +143,15 @@ func (x *index) build(j *judge) {
 	j.slots = slots
 }
 
-// at is the request at a position in the order of their start.
+// requestAt returns the request at a position in the order of their start.
 func (j *judge) requestAt(pos int32) *Request { return &j.run.Requests[j.order[pos]] }
 
-// from is the first position of a request that starts at or after t.
+// firstFrom returns the first position of a request that starts at or after t.
 func (j *judge) firstFrom(t time.Time) int {
 	return sort.Search(len(j.order), func(pos int) bool { return !j.requestAt(int32(pos)).Start.Before(t) })
 }
 
-// toolOf finds the execution of a call; the last one where it was executed again.
+// toolOf returns the execution of a call, the last one if there are several.
 func (j *judge) toolOf(id string) *Tool {
 	executions := j.uses(roleExecuted, id)
 	if len(executions) == 0 {
@@ -157,22 +160,24 @@ func (j *judge) toolOf(id string) *Tool {
 	return &j.run.Tools[executions[len(executions)-1]]
 }
 
-// overview is what the rules about many requests and tools ask for, each once a run.
+// overview is what the rules read about all requests of a run.
 type overview struct {
-	// lastAnswered is the last position of a request that was answered, and
-	// lastAnsweredOpaque that of one whose history is not known whole; -1: none.
+	// lastAnswered is the last position of a request that was answered;
+	// lastAnsweredPartial is that of one without a full history. -1 means that there is
+	// none.
 	lastAnswered, lastAnsweredPartial int
 	lastAnswer                        time.Time // the latest end of a request that was answered
-	lastUnobserved                    time.Time // the latest start of a request whose history is not observed
+	lastUnobserved                    time.Time // the latest start of a request whose history was not observed
 	anyUnobserved                     bool
 
-	// plain counts, by position, the requests from there on whose history is known whole.
+	// fullHistories holds, for each position, how many requests from there on have a full
+	// history.
 	fullHistories []int32
 
-	violations map[semconv.TransportCause]time.Time // by cause, the earliest start of a request that met it
+	violations map[semconv.TransportCause]time.Time // by cause: the earliest start of a request with that violation
 }
 
-// seen is the overview of the run.
+// overview returns the overview of the run.
 func (j *judge) overview() *overview {
 	if j.cachedOverview != nil {
 		return j.cachedOverview
@@ -211,29 +216,30 @@ func (j *judge) overview() *overview {
 	return o
 }
 
-// plain: the request's history was observed, and its list of outputs is not cut.
+// fullHistory reports whether the request's history was observed and its list of outputs
+// is not cut.
 func (r *Request) fullHistory() bool { return r.HistoryCalls != nil && len(r.HistoryOutputs) < MaxIDs }
 
-// toolCounts are how many tools there are of each effect; of those that were called and
-// changed nothing under the unset one.
+// toolCounts counts tools by effect. Tools that were called and changed nothing are
+// counted under the unset effect.
 type toolCounts [semconv.ToolEffectUnknown + 1]int32
 
 func (c *toolCounts) add(t *Tool, n int32) {
 	switch {
 	case t.mayHaveActed():
 		c[t.effect()] += n
-	case t.Outcome != semconv.ToolOutcomeRejected: // such a call was never made
+	case t.Outcome != semconv.ToolOutcomeRejected: // a rejected call was not executed
 		c[semconv.ToolEffectUnset] += n
 	}
 }
 
 // toolsByStart counts tools by the time of their start.
 type toolsByStart struct {
-	starts []time.Time  // in order
-	counts []toolCounts // of the tools before each, and of all
+	starts []time.Time  // sorted
+	counts []toolCounts // the counts of the tools before each start, and last of all tools
 }
 
-// countTools counts the tools of the run that are wanted.
+// countTools counts the tools of the run for which wanted returns true.
 func (j *judge) countTools(wanted func(t *Tool) bool) *toolsByStart {
 	var tools []*Tool
 	for t := range j.run.Tools {
@@ -271,7 +277,7 @@ func (c *toolCounts) join(o toolCounts) {
 	}
 }
 
-// timesUntil is how many of the times, which are in order, are not after t.
+// timesUntil returns how many of the times, which are sorted, are not after t.
 func timesUntil(times []time.Time, t time.Time) int {
 	return sort.Search(len(times), func(i int) bool { return times[i].After(t) })
 }

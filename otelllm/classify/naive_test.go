@@ -11,18 +11,18 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// naive answers what [judge] answers from its indexes, by looking at each request and
-// tool in turn: the definitions that the indexes are held against.
+// naive answers the same questions as [judge] without indexes, by looking at each request
+// and tool in turn. It defines what the indexes have to return.
 type naive struct {
 	*judge
 
 	wasRecorded, wasReused Fact
 }
 
-// toolsRecorded reports whether a tool that ran would have been recorded: the
-// producer says so, and nothing contradicts it. An output of a call that this
-// run's own model made, and that no recorded tool executed, does: such an agent
-// executes tools that are not recorded.
+// toolsRecorded reports whether every tool that ran is recorded: the producer says so, and
+// nothing contradicts it. A contradiction is the output of a call that the run's own model
+// made and that no recorded tool executed: that agent executes tools without recording
+// them.
 func (j *naive) toolsRecorded() bool {
 	if j.wasRecorded == NotObserved {
 		announced := j.run.AnnouncedTools
@@ -57,8 +57,8 @@ func (j *naive) toolsUnrecorded() bool {
 	return orphans > nameless
 }
 
-// laterCarries reports whether a request after maker carries such an output, or
-// whether its history is not observed, so that it may.
+// laterCarries reports whether a request after maker carries such an output, or may carry
+// it because its history was not observed.
 func (j *naive) laterCarries(maker *Request, such func(output string) bool) bool {
 	for i := range j.run.Requests {
 		r := &j.run.Requests[i]
@@ -69,10 +69,10 @@ func (j *naive) laterCarries(maker *Request, such func(output string) bool) bool
 	return false
 }
 
-// unaccountedCalls reports whether a call of request i's past may have run
-// unseen: it is in its history, or an earlier request of the run made it or may
-// have made it, its output is not in the history, and no tool is known to have
-// executed it.
+// unaccountedCalls reports whether a call that precedes request i may have run unrecorded.
+// Such a call is in the request's history, or an earlier request of the run made it or may
+// have made it; its output is not in the history, and no tool is known to have executed
+// it.
 func (j *naive) unaccountedCalls(i int) bool {
 	r := &j.run.Requests[i]
 	open := func(ids []string) bool {
@@ -99,8 +99,8 @@ func (j *naive) unaccountedCalls(i int) bool {
 	return false
 }
 
-// missingOutput reports whether the history of r lacks an output that existed
-// when r began. Where neither the history nor the tools were observed, it may.
+// missingOutput reports whether the history of r lacks an output that existed when r
+// began. If neither the history nor the tools were observed, that is not observed either.
 func (j *naive) missingOutput(r *Request) Fact {
 	missing := No
 	if r.HistoryCalls == nil && !j.toolsRecorded() {
@@ -116,12 +116,11 @@ func (j *naive) missingOutput(r *Request) Fact {
 	return missing
 }
 
-// lacks reports whether r's history lacks the output of a tool that had ended
-// before r began.
+// lacks reports whether r's history lacks the output of a tool that ended before r began.
 //
-// A call that is gone together with an output which a completed request had
-// carried before was summarised away, not lost. A list as long as its bound may
-// have been cut, so it mostly proves nothing about what is not in it.
+// If both the call and an output that a completed request carried before are gone, they
+// were summarized away, not lost. A list at its maximum length may have been cut: in most
+// cases it proves nothing about an id that is not in it.
 func (j *naive) lacks(r *Request, tool *Tool) Fact {
 	cut := len(r.HistoryOutputs) >= MaxIDs
 	switch {
@@ -130,8 +129,8 @@ func (j *naive) lacks(r *Request, tool *Tool) Fact {
 	case j.carries(r, tool):
 		return No
 	case hasID(r.HistoryOutputs, tool.CallID):
-		// That of another call of the same id. Which of them the history holds is not known
-		// unless it holds more calls than outputs.
+		// This output belongs to another call with the same id. Which call's output the
+		// history contains is known only if it contains more calls than outputs.
 		if !cut && countID(r.HistoryCalls, tool.CallID) > countID(r.HistoryOutputs, tool.CallID) {
 			return Yes
 		}
@@ -149,9 +148,9 @@ func (j *naive) lacks(r *Request, tool *Tool) Fact {
 	}
 }
 
-// carries reports whether r's history holds the output of this execution of a tool.
-// Some models and servers use an id again: then the history holds an output more than
-// that of the request whose response made the call.
+// carries reports whether r's history contains the output of this execution of a tool.
+// Some models and servers reuse an id. The history then contains one more output of that
+// id than the history of the request whose response made the call.
 func (j *naive) carries(r *Request, tool *Tool) bool {
 	if !hasID(r.HistoryOutputs, tool.CallID) || tool.Start.After(r.Start) && tool.Start.Sub(r.Start) > clockGrain {
 		return false
@@ -162,8 +161,8 @@ func (j *naive) carries(r *Request, tool *Tool) bool {
 	return countID(r.HistoryOutputs, tool.CallID) >= j.owed(tool)
 }
 
-// reuses reports whether any response makes a call of an id that its own history, or
-// another of its calls, has already.
+// reuses reports whether any response makes a call with an id that its own history, or
+// another of its calls, already has.
 func (j *naive) reuses() bool {
 	if j.wasReused == NotObserved {
 		j.wasReused = No
@@ -224,7 +223,8 @@ func (j *naive) firstAnswer(tool *Tool) *Request {
 	return nil
 }
 
-// missingOutputs names the calls whose output r's history is seen to lack, at most MaxIDs.
+// missingOutputs returns the ids of the calls whose output r's history is observed to
+// lack, at most MaxIDs.
 func (j *naive) missingOutputs(r *Request) []string {
 	var ids []string
 	for t := range j.run.Tools {
@@ -236,8 +236,8 @@ func (j *naive) missingOutputs(r *Request) []string {
 	return ids
 }
 
-// lost says how a tool's output failed to reach the model, unset when it did or
-// when nothing says that it did not.
+// lost returns why a tool's output did not reach the model. It returns unset if the output
+// did, or if nothing shows that it did not.
 func (j *naive) lost(tool *Tool) semconv.Cause {
 	if j.answered(tool, nil) {
 		return semconv.CauseUnset
@@ -258,7 +258,7 @@ func (j *naive) lost(tool *Tool) semconv.Cause {
 		lacks := j.lacks(r, tool) == Yes
 		if lacks && tool.hasOutput() && j.retries(r, tool) {
 			if tool.Delivery == semconv.OutputDeliveryFailed {
-				return semconv.CauseDeliveryFailed // what came first is why it is not there
+				return semconv.CauseDeliveryFailed // the delivery failed first, so that is the cause
 			}
 			return semconv.CauseOmittedFromRetry
 		}
@@ -266,7 +266,7 @@ func (j *naive) lost(tool *Tool) semconv.Cause {
 	}
 	switch {
 	case carried:
-		return semconv.CauseUnset // the request that carried it tells what happened
+		return semconv.CauseUnset // the diagnosis of the request that carried it explains the failure
 	case tool.Delivery == semconv.OutputDeliveryFailed:
 		return semconv.CauseDeliveryFailed
 	case asked || !tool.hasOutput() || tool.Delivery == semconv.OutputDeliveryCached:
@@ -278,10 +278,9 @@ func (j *naive) lost(tool *Tool) semconv.Cause {
 	}
 }
 
-// retries reports whether r takes up the thread that the tool's call belongs to:
-// it still holds the call, or it comes after a failed request that had made the
-// call or carried its output. Without that, r may be another agent's thread,
-// which owes nothing to the tool.
+// retries reports whether r continues the call's conversation: its history still contains
+// the call, or it follows a failed request that made the call or carried its output.
+// Otherwise r may belong to another agent's conversation, which owes nothing to the tool.
 func (j *naive) retries(r *Request, tool *Tool) bool {
 	if hasID(r.HistoryCalls, tool.CallID) {
 		return true
@@ -299,7 +298,7 @@ func (j *naive) retries(r *Request, tool *Tool) bool {
 	return false
 }
 
-// wentOn reports whether a later request took up what request i left.
+// recoveredLater reports whether a later request continued the work of request i.
 func (j *naive) recoveredLater(i int) bool {
 	f := &j.run.Requests[i]
 	for _, l := range slices.Backward(j.order) {
@@ -314,8 +313,8 @@ func (j *naive) recoveredLater(i int) bool {
 	return false
 }
 
-// toolMadeGood reports whether the model got the tool's output or its error, or
-// the run went on well without it.
+// toolRecovered reports whether the model received the tool's output or error, or the run
+// continued successfully without it.
 func (j *naive) toolRecovered(t *Tool) bool {
 	if j.answered(t, nil) {
 		return true
@@ -343,7 +342,7 @@ func (j *naive) concerns(tool *Tool, r *Request) bool {
 	})
 }
 
-// started is what addTools joins, but for the tool's name.
+// started adds what addTools adds, except for the tool's name.
 func (j *naive) started(k *risk, r *Request) {
 	for t := range j.run.Tools {
 		tool := &j.run.Tools[t]
@@ -353,7 +352,7 @@ func (j *naive) started(k *risk, r *Request) {
 	}
 }
 
-// overtaken: a retry went out while the tool ran, without its output.
+// overtaken reports whether a retry was sent without the tool's output while the tool ran.
 func (j *naive) overtaken(tool *Tool) bool {
 	for _, i := range j.order {
 		r := &j.run.Requests[i]
@@ -367,8 +366,8 @@ func (j *naive) overtaken(tool *Tool) bool {
 	return false
 }
 
-// violatedBefore reports whether an earlier request of the run met the same
-// protocol violation, or request i is itself a later attempt.
+// violatedBefore reports whether an earlier request of the run had the same protocol
+// violation, or request i is itself a later attempt.
 func (j *naive) violatedBefore(i int) bool {
 	r := &j.run.Requests[i]
 	if r.Attempt > 1 {
@@ -384,8 +383,8 @@ func (j *naive) violatedBefore(i int) bool {
 	return false
 }
 
-// randomRun is a run of a few requests and tools, or of more than are looked through one
-// by one, with few ids, so that those meet and repeat.
+// randomRun returns a run of a few requests and tools, or of more than are scanned one by
+// one. It uses few ids, so that they match and repeat.
 func randomRun(rnd *rand.Rand) *Run {
 	n := 1 + rnd.IntN(6)
 	if rnd.IntN(3) == 0 {
@@ -444,7 +443,7 @@ func randomRun(rnd *rand.Rand) *Run {
 	return r
 }
 
-// TestIndexes holds what the indexes answer against their definitions.
+// TestIndexes compares the answers of the indexes with their definitions.
 func TestIndexes(t *testing.T) {
 	rounds := 10_000
 	if testing.Short() {

@@ -2,5 +2,6 @@
 
 package classify
 
-// walkEvery is how many of the groups of combinations the exhaustive tests walk: all.
+// walkEvery is the fraction of the groups of combinations that the exhaustive tests check:
+// one in walkEvery, here all.
 const walkEvery = 1

@@ -11,19 +11,19 @@ import (
 // maxCode bounds a provider's code, in bytes.
 const maxCode = redact.MaxCode
 
-// Redacted is recorded instead of a value that is not fit to be.
+// Redacted replaces a value that must not be recorded.
 const Redacted = redact.Redacted
 
-// SanitizeCode returns code when it is fit to be recorded: at most 80 bytes of
-// [A-Za-z0-9_.:-] that do not look like a credential. Anything else becomes
-// [Redacted], because a gateway may put free text, or the key that it refused, where
-// a code belongs. An empty code stays empty.
+// SanitizeCode returns code if it may be recorded: at most 80 bytes of [A-Za-z0-9_.:-]
+// that do not look like a credential. It returns [Redacted] for anything else, because a
+// gateway may put free text, or the key that it refused, in the place of a code. An empty
+// code stays empty.
 func SanitizeCode(code string) string { return redact.Code(code) }
 
-// providerCodes maps the providers' own codes and types, in lower case, to the
-// kind of error they name. Sources: the error references of OpenAI, Anthropic,
-// Azure OpenAI, Gemini (google.rpc.Code), Bedrock and vLLM. Codes are compared
-// whole: a word inside a longer text proves nothing.
+// providerCodes maps the providers' codes and types, in lower case, to the kind of error
+// that they name. Sources: the error references of OpenAI, Anthropic, Azure OpenAI, Gemini
+// (google.rpc.Code), Bedrock and vLLM. Only whole codes are compared: a word inside a
+// longer text proves nothing.
 var providerCodes = map[string]semconv.ProviderErrorKind{
 	"rate_limit_exceeded":                  semconv.ProviderErrorKindRateLimited,
 	"rate_limit_error":                     semconv.ProviderErrorKindRateLimited,
@@ -49,7 +49,7 @@ var providerCodes = map[string]semconv.ProviderErrorKind{
 	"billing_hard_limit_reached":           semconv.ProviderErrorKindQuotaExhausted,
 	"billing_not_active":                   semconv.ProviderErrorKindQuotaExhausted,
 	"insufficient_credits":                 semconv.ProviderErrorKindQuotaExhausted,
-	"usage_limit_reached":                  semconv.ProviderErrorKindQuotaExhausted, // ChatGPT's plans
+	"usage_limit_reached":                  semconv.ProviderErrorKindQuotaExhausted, // ChatGPT plans
 	"usage_not_included":                   semconv.ProviderErrorKindQuotaExhausted,
 	"servicequotaexceedexception":          semconv.ProviderErrorKindQuotaExhausted,
 	"servicequotaexceededexception":        semconv.ProviderErrorKindQuotaExhausted,
@@ -94,7 +94,7 @@ var providerCodes = map[string]semconv.ProviderErrorKind{
 	"internalserverexception":              semconv.ProviderErrorKindServerError,
 	"modelstreamerrorexception":            semconv.ProviderErrorKindServerError,
 	"modelerrorexception":                  semconv.ProviderErrorKindServerError,
-	// The model's own output was not fit to be used; another try writes another.
+	// The model's output was unusable; another attempt produces a different one.
 	"malformed_function_call": semconv.ProviderErrorKindServerError, // Gemini
 	"unexpected_tool_call":    semconv.ProviderErrorKindServerError,
 	"malformed_response":      semconv.ProviderErrorKindServerError,
@@ -112,8 +112,8 @@ var providerCodes = map[string]semconv.ProviderErrorKind{
 	"request_cancelled":       semconv.ProviderErrorKindCancelled,
 }
 
-// generalCodes are the codes that name a family rather than a cause. A more
-// telling code beside them, or the HTTP status, decides first.
+// generalCodes are the codes that name a family of errors and not a cause. A more specific
+// code beside them, or the HTTP status, takes precedence.
 var generalCodes = map[string]bool{
 	"invalid_request_error": true,
 	"invalid_request":       true,
@@ -124,15 +124,15 @@ var generalCodes = map[string]bool{
 	"requests":              true,
 }
 
-// ProviderErrorKind is the kind of a provider's error, by its own codes first
-// and by its HTTP status second. Codes are tried in order; one that names a
-// family only (invalid_request_error) gives way to one that names a cause
-// (context_length_exceeded), and to the statuses 401, 403, 404, 408, 429, 504
-// and 529. A code that is itself a status (OpenRouter, vLLM: 429) counts as one.
+// ProviderErrorKind returns the kind of a provider's error, from its codes first and from
+// its HTTP status second. Codes are tried in order. A code that names only a family
+// (invalid_request_error) gives way to a code that names a cause
+// (context_length_exceeded), and to the statuses 401, 403, 404, 408, 429, 504 and 529. A
+// code that is itself an HTTP status (OpenRouter, vLLM: 429) is read as one.
 //
-// The status 429 alone is rate_limited: only a code tells an exhausted quota
-// from a rate limit. It returns unknown when nothing says more, and never the
-// unset value.
+// The status 429 alone means rate_limited: only a code distinguishes an exhausted quota
+// from a rate limit. ProviderErrorKind returns unknown if the codes and the status say
+// nothing more, and never returns unset.
 func ProviderErrorKind(status int, codes ...string) semconv.ProviderErrorKind {
 	general := semconv.ProviderErrorKindUnset
 	for _, code := range codes {
@@ -147,7 +147,7 @@ func ProviderErrorKind(status int, codes ...string) semconv.ProviderErrorKind {
 			continue
 		}
 		kind, ok := providerCodes[code]
-		if !ok && strings.Contains(code, "perday") { // Google's name of a quota: GenerateRequestsPerDayPerProjectPerModel
+		if !ok && strings.Contains(code, "perday") { // the name of a Google quota, such as GenerateRequestsPerDayPerProjectPerModel
 			return semconv.ProviderErrorKindQuotaExhausted
 		}
 		switch {
@@ -176,15 +176,15 @@ func ProviderErrorKind(status int, codes ...string) semconv.ProviderErrorKind {
 	}
 }
 
-// maxRateLimit is the longest wait after which a rate limit passes. Where a provider
-// asks for more, a quota is used up: ChatGPT's plans and OpenAI's daily limits are
-// reported with the status and code of a rate limit.
+// maxRateLimit is the longest wait for which an error counts as a rate limit. If a
+// provider asks for a longer one, a quota is exhausted: ChatGPT plans and the daily limits
+// of OpenAI report that with the status and code of a rate limit.
 const maxRateLimit = 10 * time.Minute
 
-// KindByWait is a kind of error in the light of the wait that the provider asks for
-// beside it, 0 for none. A rate limit that lasts longer than 10 minutes is a quota that
-// is exhausted. A 402 with a shorter wait is a rate limit, unless its code names the
-// quota: OpenRouter answers so while credits are refilled.
+// KindByWait corrects a kind of error by the wait that the provider asks for, 0 for none.
+// A rate limit that lasts longer than 10 minutes is an exhausted quota. A 402 with a
+// shorter wait is a rate limit, unless its code names the quota: OpenRouter answers with
+// that while credits are refilled.
 func KindByWait(kind semconv.ProviderErrorKind, status int, code string, after time.Duration) semconv.ProviderErrorKind {
 	if _, digits := statusCode(code); digits {
 		code = "" // it says no more than the status
@@ -200,7 +200,7 @@ func KindByWait(kind semconv.ProviderErrorKind, status int, code string, after t
 	}
 }
 
-// statusCode reads a code that is an HTTP error status in digits.
+// statusCode parses a code that is an HTTP error status in digits.
 func statusCode(code string) (int, bool) {
 	if len(code) != 3 || (code[0] != '4' && code[0] != '5') {
 		return 0, false
@@ -216,7 +216,8 @@ func statusCode(code string) (int, bool) {
 	return n, true
 }
 
-// statusKind is the kind of the statuses that name a cause by themselves.
+// statusKind returns the kind for a status that names a cause by itself, and unset for any
+// other.
 func statusKind(status int) semconv.ProviderErrorKind {
 	switch status {
 	case 401:

@@ -2,8 +2,8 @@
 
 package classify
 
-// walkEvery is how many of the groups of combinations the exhaustive tests walk:
-// one in so many. The rules are pure and share nothing, so the race detector has
-// nothing to find in the rest and would only make it ten times slower; the walk
-// over everything is the run without it (make test does both).
+// walkEvery is the fraction of the groups of combinations that the exhaustive tests check:
+// one in walkEvery. The rules are pure and share nothing, so the race detector has nothing
+// to find in the others and would only make the tests ten times slower. Without it all are
+// checked; make test runs both.
 const walkEvery = 9

@@ -7,12 +7,11 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// endedOn finds the request that the run ended on, -1 when its last request
-// answered, and counts the failures before it that a later request made good.
-// A request that this side stopped, or that a limit cut, is not a failure to be
-// made good: when the run went on after it, it is forgotten. A request that
-// carried an output which was then lost is not made good by an answer that never
-// saw the output.
+// endedOn returns the request on which the run ended, -1 if its last request was
+// answered, and counts the earlier failures from which a later request recovered. A
+// request that this side stopped, or that a limit cut, is not a failure to recover
+// from: if the run continued after it, it is ignored. If a request carried an output
+// that was lost, no later answer recovers it, because no later answer had the output.
 func (j *judge) endedOn(lost []string) (request, recovered int) {
 	request = -1
 	for pos, i := range j.order {
@@ -30,9 +29,9 @@ func (j *judge) endedOn(lost []string) (request, recovered int) {
 	return request, recovered
 }
 
-// outrun reports whether the application let go of the request at a position because
-// another one, which ran beside it, had answered: the run went well. What a person, a
-// shutdown or a deadline stopped is not of this kind.
+// superseded reports whether the application stopped the request at a position because
+// another one, which ran in parallel, was answered, and the run succeeded. A request that
+// a person, a shutdown or a deadline stopped is never superseded.
 func (j *judge) superseded(pos int) bool {
 	r := j.requestAt(int32(pos))
 	switch r.Abort.Source {
@@ -47,8 +46,8 @@ func carriesAny(r *Request, ids []string) bool {
 	return slices.ContainsFunc(ids, func(id string) bool { return hasID(r.HistoryOutputs, id) })
 }
 
-// wentOn reports whether the request at a position was followed by one that took up
-// what it left.
+// recoveredLater reports whether a later request continued the work of the request at a
+// position.
 func (j *judge) recoveredLater(pos int) bool {
 	f := j.requestAt(int32(pos))
 	follows := func(at int) bool { return at > pos && !j.requestAt(int32(at)).Start.Before(f.End) }
@@ -71,8 +70,8 @@ func (j *judge) recoveredLater(pos int) bool {
 	return false
 }
 
-// continues reports whether r goes on in the thread of f: it carries every
-// output that f carried, as far as that can be seen.
+// sameThread reports whether r continues the conversation of f: it carries every output
+// that f carried, as far as both were observed.
 func sameThread(r, f *Request) bool {
 	if !r.fullHistory() || f.HistoryCalls == nil {
 		return true
@@ -85,20 +84,20 @@ func sameThread(r, f *Request) bool {
 	return true
 }
 
-// cleanedUpAfter reports whether request i was in flight when another one failed,
-// and was only then stopped: cleanup never overwrites the cause.
+// cancelledAfter reports whether request i was in flight when another request failed, and
+// was stopped only then. Such a cancellation is cleanup and does not replace the cause.
 func (j *judge) cancelledAfter(i, failed int) bool {
 	a, f := &j.run.Requests[i], &j.run.Requests[failed]
 	return j.states[i] == stateAborted && j.states[failed] == stateFailed &&
 		a.Abort.Source != semconv.AbortSourceUser && a.Start.Before(f.End) && !a.End.Before(f.End)
 }
 
-// clockGrain is how much too early a span may say that it began: the OpenTelemetry SDK
-// for JavaScript begins spans on whole milliseconds, and ends them on finer ones.
+// clockGrain is how much too early the start of a span may be: the OpenTelemetry SDK for
+// JavaScript rounds starts to whole milliseconds, but not ends.
 const clockGrain = time.Millisecond
 
-// toolMadeGood reports whether the model got the tool's output or its error, or the run
-// went on well without it.
+// toolRecovered reports whether the model received the tool's output or error, or the run
+// continued successfully without it.
 func (j *judge) toolRecovered(t *Tool) bool {
 	if j.answered(t, nil) {
 		return true

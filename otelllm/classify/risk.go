@@ -7,67 +7,68 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// risk is everything that the guards read: what had happened when it failed, as
-// far as it was observed. Every field is a small enum or a set of four, so that
-// the guards can be checked over every combination.
+// risk is everything that the guards read: what had happened when the failure occurred, as
+// far as it was observed. Every field that they read is a small enum or a set of four, so
+// that the guards can be tested over every combination.
 type risk struct {
 	class semconv.Class
 	cause semconv.Cause
 	basis Basis
 
-	permanent    Fact // a tls failure is of a kind that does not pass
-	repeated     bool // the same protocol violation had come before
-	partsMissing bool // a part that was announced never arrived, or may exist unannounced
+	permanent    Fact // whether a TLS failure will occur again
+	repeated     bool // the same protocol violation occurred before
+	partsMissing bool // an announced part never arrived, or unannounced parts may exist
 
-	// These only choose words and name what is missing.
-	endMissing          bool   // a part may exist unannounced, because the run's end never came
-	unannouncedParts    bool   // a part may exist unannounced, because the run says of none
-	nothingMarkedFailed bool   // nothing was marked as failed
-	toolRefused         bool   // a tool was called, and vouches that nothing came of it
+	// The following fields only affect the words, and the names of missing evidence.
+	endMissing          bool   // unannounced parts may exist because the end of the run never came
+	unannouncedParts    bool   // unannounced parts may exist because the run announced no counts
+	nothingMarkedFailed bool   // no part was marked as failed
+	toolRefused         bool   // a tool was called, and the application asserts that it changed nothing
 	failedTool          string // the name of the tool that the verdict is about
-	handoff             bool   // which hands over to another agent
+	handoff             bool   // that tool hands over to another agent
 
-	abort semconv.AbortSource // the deliberate end, if that is what ended it
+	abort semconv.AbortSource // the source of the deliberate end, if one decided the verdict
 
-	sent      Fact // anything left this side
+	sent      Fact // whether anything left this side
 	reasoning Fact
-	text      Fact // visible text had been streamed
-	toolInput Fact // a tool input had begun
+	text      Fact // whether visible text was streamed
+	toolInput Fact // whether a tool input began
 
 	calls         callState
-	started       effects // effects of the tools that began and are not accounted for
+	started       effects // effects of the tools that began and whose output the history lacks
 	providerTools providerTools
-	missingOutput Fact // the history lacks a tool output that exists
-	continues     bool // the provider goes on with a request although its stream is gone
+	missingOutput Fact // whether the history lacks a tool output that exists
+	continues     bool // the provider continues to process a request although its stream is gone
 
-	tool string // the name of the tool among started of which there is most to fear
+	tool string // the name of the tool with the most harmful effect in started
 }
 
-// readyCalls is how many calls the response handed over, or may have: an input
-// that is complete may be executed before the call is. It is not known where
-// the producer does not count and an answer may have come, nor where there may be more.
+// readyCalls returns how many calls the response made or may have made: a call may be
+// executed as soon as its input is complete. The number is not known if the producer does
+// not count and an answer may have arrived, or if the response may contain more than was
+// counted.
 func (r *Request) readyCalls() (n int, known bool) {
 	n = max(r.ToolCalls.N(), r.ToolInputsCompleted.N(), len(r.CallIDs))
 	return n, !r.mayHoldMore() && (n > 0 || r.ToolCalls.Observed() || r.ToolInputsCompleted.Observed()) || r.cannotHaveAnswer()
 }
 
-// callState says what became of the calls that the model had handed over.
+// callState is what happened to the calls that the model made.
 type callState uint8
 
 const (
-	callsNone        callState = iota // none was ready, or every one is accounted for
-	callsNotExecuted                  // some were ready and are known not to have been executed
-	callsUnknown                      // some were or may have been ready, and whether they ran is not observed
+	callsNone        callState = iota // there was none, or every one is accounted for
+	callsNotExecuted                  // there were some, and they are known not to have been executed
+	callsUnknown                      // there were or may have been some, and whether they ran was not observed
 )
 
-// providerTools says what tools on the provider's side may have done.
+// providerTools is what provider-executed tools may have done.
 type providerTools uint8
 
 const (
-	providerToolsNone     providerTools = iota // none offered, none began, or only such as have no effects
-	providerToolsUnknown                       // what was offered is not observed
-	providerToolsPossible                      // offered, and what the response contained is not known
-	providerToolsBegan                         // one that may have effects began
+	providerToolsNone     providerTools = iota // none was offered, none began, or none has effects
+	providerToolsUnknown                       // which tools were offered was not observed
+	providerToolsPossible                      // tools were offered, and whether one began is not known
+	providerToolsBegan                         // a tool that may have effects began
 )
 
 // effects is a set of [semconv.ToolEffect].
@@ -75,7 +76,7 @@ type effects uint8
 
 func (s effects) has(e semconv.ToolEffect) bool { return s&(1<<e) != 0 }
 
-// effect is what executing the tool may do; unknown unless it was declared.
+// effect returns what executing the tool may do; unknown unless it was declared.
 func (t *Tool) effect() semconv.ToolEffect {
 	if t.Effect == semconv.ToolEffectUnset {
 		return semconv.ToolEffectUnknown
@@ -89,10 +90,10 @@ func (k *risk) observed() bool {
 		k.providerTools != providerToolsUnknown && k.missingOutput != NotObserved
 }
 
-// harmlessProviderTools have no effects outside the answer.
+// harmlessProviderTools have no effects beyond the answer.
 var harmlessProviderTools = []string{"web_search", "file_search", "web_fetch", "retrieval"}
 
-// requestRisk is the risk of sending request i again as it was.
+// requestRisk returns the risk of sending request i again unchanged.
 func (j *judge) requestRisk(i int, c classification) risk {
 	r := &j.run.Requests[i]
 	k := risk{
@@ -101,7 +102,7 @@ func (j *judge) requestRisk(i int, c classification) risk {
 		repeated:      c.class == semconv.ClassProtocolViolation && j.violatedBefore(i),
 		abort:         r.Abort.Source,
 		missingOutput: j.missingOutput(r),
-		sent:          No, reasoning: No, text: No, toolInput: No, // joined below
+		sent:          No, reasoning: No, text: No, toolInput: No, // combined below
 	}
 	j.addResponse(&k, r)
 	j.addTools(&k, r)
@@ -111,13 +112,14 @@ func (j *judge) requestRisk(i int, c classification) risk {
 	return k
 }
 
-// runRisk is the risk of repeating the whole run from its start.
+// runRisk returns the risk of repeating the whole run from its start.
 func (j *judge) runRisk(c classification, basis Basis, abort semconv.AbortSource) risk {
 	k := risk{
 		class: c.class, cause: c.cause, basis: basis, abort: abort,
 		missingOutput: No, reasoning: No, text: No, toolInput: No, sent: No,
 		permanent: No,
-		// A run whose end never came has announced nothing: any part of it may be elsewhere.
+		// A run whose end never came announced nothing: any of its parts may be missing
+		// here.
 		endMissing:       j.run.Ended == No,
 		unannouncedParts: j.mayHaveUnannouncedParts(),
 	}
@@ -139,9 +141,9 @@ func (j *judge) runRisk(c classification, basis Basis, abort semconv.AbortSource
 	return k
 }
 
-// unannounced reports whether the run may have parts that were not recorded: it does
-// not say how many it has, and what its requests had before them was not observed
-// either. A producer that loses a request that was cut is of this kind.
+// mayHaveUnannouncedParts reports whether the run may have parts that were not recorded:
+// it does not say how many parts it has, and the history of one of its requests was not
+// observed. A producer that loses requests which were cut off is such a case.
 func (j *judge) mayHaveUnannouncedParts() bool {
 	if j.run.AnnouncedRequests.Observed() || j.run.AnnouncedTools.Observed() {
 		return false
@@ -150,17 +152,17 @@ func (j *judge) mayHaveUnannouncedParts() bool {
 		slices.ContainsFunc(j.run.Requests, func(r Request) bool { return r.HistoryCalls == nil })
 }
 
-// add joins an execution of a tool.
+// add adds an execution of a tool.
 func (k *risk) add(tool *Tool) {
 	switch {
 	case tool.mayHaveActed():
 		k.start(tool.effect(), tool.Name)
-	case tool.Outcome != semconv.ToolOutcomeRejected: // such a call was never made
+	case tool.Outcome != semconv.ToolOutcomeRejected: // a rejected call was not executed
 		k.toolRefused = true
 	}
 }
 
-// start joins the beginning of a tool.
+// start adds a tool that began.
 func (k *risk) start(effect semconv.ToolEffect, name string) {
 	before := k.started.harm()
 	k.started |= 1 << effect
@@ -169,7 +171,7 @@ func (k *risk) start(effect semconv.ToolEffect, name string) {
 	}
 }
 
-// addInner joins what the runs within a run did.
+// addInner adds what the runs within a run did.
 func (k *risk) addInner(e *Effects) {
 	if k.tool == "" || e.started.harm() > k.started.harm() {
 		k.tool = e.tool
@@ -182,7 +184,7 @@ func (k *risk) addInner(e *Effects) {
 	k.continues = k.continues || e.continues
 }
 
-// effects is what the run did that a run around it would do again.
+// effects returns what the run did, for an enclosing run.
 func (j *judge) effects() Effects {
 	k := j.runRisk(classification{}, Typed, semconv.AbortSourceUnset)
 	return Effects{
@@ -192,8 +194,8 @@ func (j *judge) effects() Effects {
 	}
 }
 
-// bases is what the verdict on a request rests on. That a history is why the provider
-// refused a request is concluded from the status and the ids, unless a code says so.
+// basisOf returns the basis of the verdict on a request. Unless a code says so, the status
+// and the ids only suggest that the provider refused the request because of its history.
 func (j *judge) basisOf(r *Request, c classification) Basis {
 	if _, coded := historyCodes[strings.ToLower(r.Provider.Code)]; c.class == semconv.ClassHistoryBroken && !coded {
 		return min(r.Basis, Corroborated)
@@ -201,7 +203,7 @@ func (j *judge) basisOf(r *Request, c classification) Basis {
 	return r.Basis
 }
 
-// addResponse joins what one request's response shows into k.
+// addResponse adds what the response of one request shows.
 func (j *judge) addResponse(k *risk, r *Request) {
 	barren, doubtful := r.cannotHaveAnswer(), r.mayHoldMore()
 	seen := func(c Count) Fact {
@@ -220,19 +222,19 @@ func (j *judge) addResponse(k *risk, r *Request) {
 	k.continues = k.continues || r.continues()
 }
 
-// refused: the provider did not take the request up. A timeout or an error of a server's
-// own does not show that.
+// refused reports whether the provider did not accept the request. A timeout or a server
+// error does not show that.
 func (r *Request) refused() bool { return r.Status >= 400 && r.Status < 500 && r.Status != 408 }
 
-// continues: the provider goes on with the request although its stream is gone, or was
-// never there.
+// continues reports whether the provider continues to process the request although its
+// stream is gone or never existed.
 func (r *Request) continues() bool {
 	return r.Background && r.sent() != No && !r.refused() &&
 		(!r.reachedProtocolEnd() || r.Finish == FinishWaiting || r.Provider.InBand)
 }
 
-// worse joins two facts about harm: seen outweighs not observed, which outweighs
-// seen not to be. The zero value of k is NotObserved, so joins start from No.
+// worse combines two facts about harm: Yes outweighs NotObserved, which outweighs No. The
+// zero value is NotObserved, so combining starts from No.
 func worse(a, b Fact) Fact {
 	switch {
 	case a == Yes || b == Yes:
@@ -244,7 +246,7 @@ func worse(a, b Fact) Fact {
 	}
 }
 
-// sent reports whether anything of the request left this side.
+// sent reports whether any part of the request left this side.
 func (r *Request) sent() Fact {
 	switch {
 	case r.Status > 0:
@@ -252,7 +254,7 @@ func (r *Request) sent() Fact {
 	case r.Phase == semconv.PhaseBeforeConnection:
 		return No
 	case r.Phase != semconv.PhaseUnset && r.Phase != semconv.PhaseUnknown:
-		return Yes // on an earlier try, should the last one have failed to connect
+		return Yes // on an earlier attempt, even if the last one failed to connect
 	case failsConnection(r.Transport.Cause):
 		return No
 	default:
@@ -260,7 +262,8 @@ func (r *Request) sent() Fact {
 	}
 }
 
-// barren: no answer can have come, whether it was counted or not.
+// cannotHaveAnswer reports whether no part of an answer can have arrived, whether or not
+// the parts were counted.
 func (r *Request) cannotHaveAnswer() bool {
 	switch r.Phase {
 	case semconv.PhaseBeforeConnection, semconv.PhaseAwaitingResponse:
@@ -277,16 +280,17 @@ func (r *Request) cannotHaveAnswer() bool {
 		failsConnection(r.Transport.Cause) || r.Watchdog.Kind == semconv.WatchdogKindConnect
 }
 
-// looksWhole: within a call the stream came to an end of the bytes, clean or too early, or
-// to its last event, be that an error or a [DONE] without a reason. Some clients take that
-// for the end of the answer (AWS's does so with an end that comes too early), and hand over
-// the call with what input it has.
+// looksComplete reports whether the stream ended within a call in a way that some clients
+// take for the end of the answer: with the end of the bytes, clean or too early, or with
+// its last event, which may be an error or a [DONE] without a finish reason. Such a client
+// hands over the call with the input so far. AWS's client does so even if the bytes end
+// too early.
 func (r *Request) looksComplete() bool {
 	clean := r.Ended == semconv.StreamEndEOF || r.Ended == semconv.StreamEndTerminalEvent || r.Transport.Cause == semconv.TransportCauseBodyTruncated
 	return clean && r.ToolInputsStarted.N() > max(r.ToolInputsCompleted.N(), r.ToolCalls.N())
 }
 
-// callState says what became of the calls of one response.
+// callState returns what happened to the calls of one response.
 func (j *judge) callState(r *Request) callState {
 	ready, known := r.readyCalls()
 	switch {
@@ -311,7 +315,7 @@ func (j *judge) callState(r *Request) callState {
 	}
 }
 
-// providerTools says what provider-executed tools of this request may have done.
+// providerTools returns what provider-executed tools of this request may have done.
 func (r *Request) providerTools() providerTools {
 	harmful := slices.ContainsFunc(r.ProviderTools, func(name string) bool {
 		return !slices.Contains(harmlessProviderTools, name)
@@ -320,9 +324,9 @@ func (r *Request) providerTools() providerTools {
 	case began == Yes && (harmful || len(r.ProviderTools) == 0):
 		return providerToolsBegan
 	case r.sent() == No, r.refused():
-		return providerToolsNone // the provider never had it, or refused it
+		return providerToolsNone // the provider never received the request, or refused it
 	case began == No && r.reachedProtocolEnd():
-		return providerToolsNone // of a response that was cut, the beginning may be in the part that was lost
+		return providerToolsNone // if a response was cut off, the start of a tool may be in the part that was lost
 	case r.ProviderTools == nil:
 		return providerToolsUnknown
 	case !harmful:
@@ -332,8 +336,9 @@ func (r *Request) providerTools() providerTools {
 	}
 }
 
-// cameToItsEnd: the response came to the end that the protocol has for it, well or not. A
-// [DONE] without a reason for the end is no such end.
+// reachedProtocolEnd reports whether the response reached the end that the protocol
+// defines, with success or with an error. A [DONE] without a finish reason is not such an
+// end.
 func (r *Request) reachedProtocolEnd() bool {
 	switch r.Ended {
 	case semconv.StreamEndTerminalEvent:
@@ -345,19 +350,20 @@ func (r *Request) reachedProtocolEnd() bool {
 	}
 }
 
-// ran: the call was accepted and executed.
+// ran reports whether the call was accepted and executed.
 func (t *Tool) ran() bool {
 	return t.Outcome != semconv.ToolOutcomeRejected && t.Outcome != semconv.ToolOutcomeInvalidInput
 }
 
-// mayHaveActed: the tool ran, and the application does not vouch that nothing happened.
+// mayHaveActed reports whether the tool ran and the application does not assert that it
+// changed nothing.
 func (t *Tool) mayHaveActed() bool { return t.ran() && !t.FailedBeforeEffect }
 
-// addTools joins into k the tools of which sending r again could repeat what they did,
-// and whose output r's history does not carry. Those are the tools that began before r
-// ended, and those that executed one of r's own calls. A tool without an id can not be
-// told apart, so it counts for every request; and so does, where not all calls of r are
-// named, one whose call no response is known to have made.
+// addTools adds the tools whose effects sending r again could repeat, and whose output r's
+// history does not contain. Those are the tools that began before r ended, and those that
+// executed one of r's own calls. A tool without an id cannot be assigned to a request, so
+// it counts for every one. If some calls of r are not named, a tool whose call no response
+// is known to have made counts too.
 func (j *judge) addTools(k *risk, r *Request) {
 	if j.allTools == nil {
 		j.allTools = j.countTools(func(*Tool) bool { return true })
@@ -407,7 +413,8 @@ func (j *judge) addTools(k *risk, r *Request) {
 	}
 }
 
-// nameOf is the name of the first tool of an effect that may have acted and is wanted.
+// nameOf returns the name of the first tool with this effect that may have acted and for
+// which wanted returns true.
 func (j *judge) nameOf(effect semconv.ToolEffect, wanted func(*Tool) bool) string {
 	for t := range j.run.Tools {
 		if tool := &j.run.Tools[t]; tool.effect() == effect && tool.mayHaveActed() && wanted(tool) {
@@ -417,14 +424,15 @@ func (j *judge) nameOf(effect semconv.ToolEffect, wanted func(*Tool) bool) strin
 	return ""
 }
 
-// callsUnnamed: the response may have made calls whose ids are not in its lists.
+// callsUnnamed reports whether the response may have made or begun calls whose ids are not
+// in its lists.
 func (r *Request) callsUnnamed() bool {
 	n, known := r.readyCalls()
 	return !known || n > len(r.CallIDs) || r.ToolInputsStarted.N() > len(r.CallIDs)+len(r.OpenCallIDs)
 }
 
-// violatedBefore reports whether an earlier request of the run met the same
-// protocol violation, or request i is itself a later attempt.
+// violatedBefore reports whether an earlier request of the run had the same protocol
+// violation, or request i is itself a later attempt.
 func (j *judge) violatedBefore(i int) bool {
 	r := &j.run.Requests[i]
 	if r.Attempt > 1 {

@@ -11,11 +11,11 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// These tests hold each rule by itself: what it reads, and where it changes its mind.
-// The walks over every combination show that the rules together are cautious; a rule
-// that has become too cautious shows only here.
+// These tests check each rule by itself: what it reads, and which values change its
+// result. The exhaustive tests show that the rules together are cautious; a rule that is
+// too cautious shows only here.
 
-// TestConcerns: which tools count when a request is to be sent again.
+// TestConcerns: which tools count if a request is sent again.
 func TestConcerns(t *testing.T) {
 	const write, ok = semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded
 	cut := reset(semconv.PhaseResponseStarted)
@@ -52,7 +52,7 @@ func TestConcerns(t *testing.T) {
 	}
 }
 
-// TestProviderTools: what tools on the provider's side may have done.
+// TestProviderTools: what provider-executed tools may have done.
 func TestProviderTools(t *testing.T) {
 	cut := reset(semconv.PhaseResponseStarted)
 	offers := func(names ...string) func(*Request) {
@@ -105,7 +105,7 @@ func TestProviderTools(t *testing.T) {
 	}
 }
 
-// TestRunJoinsItsRequests: the risk of repeating a run is that of all of its requests.
+// TestRunJoinsItsRequests: the risk of repeating a run is that of all its requests.
 func TestRunJoinsItsRequests(t *testing.T) {
 	tls := func(code string) func(*Request) {
 		return func(r *Request) {
@@ -167,7 +167,7 @@ func TestRunJoinsItsRequests(t *testing.T) {
 	}
 }
 
-// TestAttempt: a violation passes at the first try alone.
+// TestAttempt: a protocol violation is transient only at the first attempt.
 func TestAttempt(t *testing.T) {
 	for attempt, want := range []semconv.RetrySafety{SafeAutoRetry, SafeAutoRetry, NoRetry, NoRetry} {
 		r := run(true, []Request{request(0, 1, func(r *Request) {
@@ -194,8 +194,8 @@ func TestWorse(t *testing.T) {
 	}
 }
 
-// TestSentAndNoAnswer: what of a request left this side, and whether an answer can have
-// come, by what is known of it.
+// TestSentAndNoAnswer: whether any part of a request left this side, and whether an answer
+// can have arrived, by the facts that are known.
 func TestSentAndNoAnswer(t *testing.T) {
 	barrenPhases := " before_connection awaiting_response "
 	for _, phase := range withUnset(semconv.PhaseValues()) {
@@ -217,7 +217,7 @@ func TestSentAndNoAnswer(t *testing.T) {
 		}
 	}
 
-	// Where it was is not known: the error speaks.
+	// If the phase is not known, the error decides.
 	early := " closed_before_headers header_timeout write_failed "
 	unsent := " dns_not_found dns_temporary connect_refused connect_unreachable connect_timeout tls proxy proxy_refused "
 	for _, cause := range withUnset(semconv.TransportCauseValues()) {
@@ -244,8 +244,8 @@ func TestSentAndNoAnswer(t *testing.T) {
 	}
 }
 
-// TestAnswerCutOff: a status beside a stream that broke is a gateway's word, which the
-// provider is not blamed for.
+// TestAnswerCutOff: a status beside a stream that broke comes from a gateway, and the
+// provider is not blamed for it.
 func TestAnswerCutOff(t *testing.T) {
 	broken := " no_response read_error eof watchdog "
 	for _, end := range withUnset(semconv.StreamEndValues()) {
@@ -263,8 +263,8 @@ func TestAnswerCutOff(t *testing.T) {
 	assert.Equal(t, "stream_interrupted/clean_eof@text user_confirmed_retry (visible_output)", words(&Judge(&r).Requests[0]))
 }
 
-// TestConnected: a transport that tried again reports the last try. The connection that
-// the request went out on is the one that broke.
+// TestConnected: a transport that resends a request reports the error of the last attempt,
+// but the connection on which the request was sent is the one that failed.
 func TestConnected(t *testing.T) {
 	for _, tt := range []struct {
 		phase     semconv.Phase
@@ -286,7 +286,7 @@ func TestConnected(t *testing.T) {
 	}
 }
 
-// TestRows holds rows of the class table that are close to one another.
+// TestRows checks rows of the class table that are close to one another.
 func TestRows(t *testing.T) {
 	const terminal, noResponse = semconv.StreamEndTerminalEvent, semconv.StreamEndNoResponse
 	for _, tt := range []struct {
@@ -336,7 +336,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestBehindAGateway: which errors of a gateway are its upstream's.
+// TestBehindAGateway: which errors of a gateway are those of its upstream.
 func TestBehindAGateway(t *testing.T) {
 	cut := Upstream{Failed: Yes, Class: semconv.ClassStreamInterrupted, Cause: semconv.CauseConnectionReset, Origin: semconv.OriginTransport}
 	passed := " server_error overloaded timeout cancelled unknown "
@@ -361,7 +361,7 @@ func TestBehindAGateway(t *testing.T) {
 	}
 }
 
-// TestContent: anything at all makes an answer, and one thing that was not observed may.
+// TestContent: any part makes an answer, and a part that was not observed may make one.
 func TestContent(t *testing.T) {
 	nothing := func() Request { return request(0, 1, func(*Request) {}) }
 	for name, count := range map[string]func(*Request) *Count{
@@ -391,8 +391,8 @@ func TestContent(t *testing.T) {
 	assert.Equal(t, Yes, content(&r), "what was seen outweighs what was not observed")
 }
 
-// TestCleanup: what was stopped because another request had failed is not what the run
-// ended on, unless a person stopped it.
+// TestCleanup: a run did not end on a request that was stopped because another one failed,
+// unless a person stopped it.
 func TestCleanup(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -427,8 +427,9 @@ func TestCleanup(t *testing.T) {
 	}
 }
 
-// TestUnrecordedTools: outputs that no recorded tool came to show an agent whose tools
-// are not recorded; but as many of them as tools without an id may be those tools'.
+// TestUnrecordedTools: outputs that no recorded tool produced show that the agent's tools
+// are not recorded. As many of them as there are tools without an id may belong to those
+// tools.
 func TestUnrecordedTools(t *testing.T) {
 	const read, ok = semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded
 	for _, tt := range []struct {
@@ -450,7 +451,7 @@ func TestUnrecordedTools(t *testing.T) {
 			if tt.orphans != nil {
 				first = calls(tt.orphans...)
 			}
-			// Calls of the last request, which nothing is known to have executed.
+			// Calls of the last request that nothing is known to have executed.
 			last := all(calls("n"), reset(semconv.PhaseToolCallReady))
 			if tt.orphans != nil {
 				last = all(last, carries(tt.orphans...))
@@ -463,7 +464,7 @@ func TestUnrecordedTools(t *testing.T) {
 			}
 			for i := range tt.tools {
 				if tt.recorded && tt.tools[i].CallID == "" {
-					want = semconv.RetryReasonEvidenceIncomplete // where its output went cannot be told
+					want = semconv.RetryReasonEvidenceIncomplete // it is not known which request got its output
 				}
 			}
 			assert.Equal(t, want.String(), v.Reason.String())
@@ -471,7 +472,7 @@ func TestUnrecordedTools(t *testing.T) {
 	}
 }
 
-// TestConfidence: what may be said with certainty.
+// TestConfidence: the confidence for each basis and each missing observation.
 func TestConfidence(t *testing.T) {
 	whole := risk{class: semconv.ClassStreamInterrupted, basis: Typed, text: No, missingOutput: No}
 	for name, tt := range map[string]struct {
@@ -497,7 +498,8 @@ func TestConfidence(t *testing.T) {
 	}
 }
 
-// TestTransient holds the causes that may be gone at the next try; all others are not.
+// TestTransient lists the causes that may be gone at the next attempt; all others are
+// permanent.
 func TestTransient(t *testing.T) {
 	passes := map[string]string{
 		"watchdog_timeout":   table["watchdog_timeout"].causes,
@@ -529,7 +531,7 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-// TestJoin: each part of what two runs did, from either side.
+// TestJoin: each part of what two runs did, joined in both orders.
 func TestJoin(t *testing.T) {
 	set := func(list ...semconv.ToolEffect) (s effects) {
 		for _, e := range list {
@@ -567,7 +569,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestEffectsOfInnerRuns: the run around them would do all of it again.
+// TestEffectsOfInnerRuns: repeating a run repeats everything that the runs within it did.
 func TestEffectsOfInnerRuns(t *testing.T) {
 	for name, tt := range map[string]struct {
 		inner Effects
@@ -594,7 +596,8 @@ func TestEffectsOfInnerRuns(t *testing.T) {
 	}
 }
 
-// TestBackground: a job goes on unless it came to its end, was refused, or never left.
+// TestBackground: a background job continues unless it ended, was refused, or was never
+// sent.
 func TestBackground(t *testing.T) {
 	job := func(change func(*Request)) Request {
 		return request(0, 1, all(reset(semconv.PhaseResponseStarted), func(r *Request) { r.Background = true }, change))
@@ -617,7 +620,7 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// TestBrokenHistory: when a refusal is taken for one of the history.
+// TestBrokenHistory: when the history is taken as the reason of a refusal.
 func TestBrokenHistory(t *testing.T) {
 	const invalid = semconv.ProviderErrorKindInvalidRequest
 	many := func(first string) []string {
@@ -663,7 +666,7 @@ func TestBrokenHistory(t *testing.T) {
 	assert.Equal(t, []string{"a"}, without([]string{"a", "a", "b"}, []string{"a", "b", "b"}), "each once")
 }
 
-// TestDeliberateEnds: each deliberate end has its own word on a retry.
+// TestDeliberateEnds: each deliberate end gives its own retry verdict.
 func TestDeliberateEnds(t *testing.T) {
 	for source, want := range map[semconv.AbortSource]string{
 		semconv.AbortSourceUser:        "no_retry (user_abort)",
@@ -682,7 +685,7 @@ func TestDeliberateEnds(t *testing.T) {
 	}
 }
 
-// TestReadyCalls: how many calls a response handed over, and whether that is known.
+// TestReadyCalls: how many calls a response made, and whether that is known.
 func TestReadyCalls(t *testing.T) {
 	for name, tt := range map[string]struct {
 		r     Request
@@ -706,7 +709,8 @@ func TestReadyCalls(t *testing.T) {
 	}
 }
 
-// TestToolRecovered: a failed tool is made good by what began after it, to the grain of clocks.
+// TestToolRecovered: a request that began after a failed tool recovers it, within the
+// grain of clocks.
 func TestToolRecovered(t *testing.T) {
 	failed := tool(1, 2, "a", semconv.ToolEffectReadOnly, semconv.ToolOutcomeFailed)
 	for _, tt := range []struct {
@@ -726,7 +730,7 @@ func TestToolRecovered(t *testing.T) {
 	}
 }
 
-// TestUnaccountedCalls: a call in a request's past that no tool is known to have executed.
+// TestUnaccountedCalls: a call before a request that no tool is known to have executed.
 func TestUnaccountedCalls(t *testing.T) {
 	cut := reset(semconv.PhaseResponseStarted)
 	history := func(calls, outputs []string) func(*Request) {
@@ -754,8 +758,8 @@ func TestUnaccountedCalls(t *testing.T) {
 	}
 }
 
-// TestUnannouncedParts: a run that does not say how many parts it has, and of whose past
-// nothing was observed, may have more of them.
+// TestUnannouncedParts: a run may have more parts if it does not say how many it has and
+// the histories of its requests were not observed.
 func TestUnannouncedParts(t *testing.T) {
 	opaque := all(reset(semconv.PhaseResponseStarted), func(r *Request) { r.HistoryCalls, r.HistoryOutputs = nil, nil })
 	for name, tt := range map[string]struct {
@@ -777,7 +781,7 @@ func TestUnannouncedParts(t *testing.T) {
 	}
 }
 
-// TestNamedTool: the words name the tool of which there is most to fear, the first of such.
+// TestNamedTool: the summary names the first tool with the most harmful effect.
 func TestNamedTool(t *testing.T) {
 	named := func(name string, effect semconv.ToolEffect) Tool {
 		f := tool(1, 2, name, effect, semconv.ToolOutcomeSucceeded)
@@ -822,7 +826,8 @@ func TestNamedTool(t *testing.T) {
 	assert.Equal(t, Effects{started: 1<<semconv.ToolEffectReadOnly | 1<<semconv.ToolEffectUnknown | 1<<semconv.ToolEffectNonIdempotent}.started, k.started)
 }
 
-// TestToolOutcomes: what failed of a tool, also where this side stopped something.
+// TestToolOutcomes: the classification of each tool outcome, also if this side stopped the
+// tool.
 func TestToolOutcomes(t *testing.T) {
 	for _, tt := range []struct {
 		outcome          semconv.ToolOutcome
@@ -846,7 +851,7 @@ func TestToolOutcomes(t *testing.T) {
 	}
 }
 
-// TestRefusedCallThatEndsARun: a call that was refused has no output that could be lost.
+// TestRefusedCallThatEndsARun: a refused call has no output that could be lost.
 func TestRefusedCallThatEndsARun(t *testing.T) {
 	for _, outcome := range []semconv.ToolOutcome{semconv.ToolOutcomeRejected, semconv.ToolOutcomeInvalidInput} {
 		r := run(true, []Request{request(0, 1, calls("a"))}, tool(1, 2, "a", semconv.ToolEffectNonIdempotent, outcome))
@@ -856,8 +861,8 @@ func TestRefusedCallThatEndsARun(t *testing.T) {
 	}
 }
 
-// TestStoppedRun: what stopped the run says why a request was let go of. It does not take
-// the place of what had failed before, unless a person stopped it.
+// TestStoppedRun: the abort of a run explains why a request was stopped. It does not
+// replace an earlier failure, unless a person stopped the run.
 func TestStoppedRun(t *testing.T) {
 	letGo := all(reset(semconv.PhaseText), func(r *Request) { r.Ended, r.Transport = semconv.StreamEndCancelled, Transport{} })
 	for source, want := range map[semconv.AbortSource][2]string{
@@ -874,7 +879,7 @@ func TestStoppedRun(t *testing.T) {
 	}
 }
 
-// TestNamedToolOfARequest: of the tools that a new try could repeat.
+// TestNamedToolOfARequest: only tools that a new attempt could repeat are named.
 func TestNamedToolOfARequest(t *testing.T) {
 	const read, write, ok = semconv.ToolEffectReadOnly, semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded
 	named := func(name, id string, from float64, effect semconv.ToolEffect, outcome semconv.ToolOutcome) Tool {
@@ -897,14 +902,14 @@ func TestNamedToolOfARequest(t *testing.T) {
 		assert.Contains(t, Judge(&r).Requests[0].Summary, "The tool pay, which changes things, had already run.", "after one that %s", tt.name)
 	}
 
-	// An output without an id is not known to be that of a tool without one.
+	// An output without an id is not known to belong to a tool without one.
 	push := named("push", "", 0.5, write, ok)
 	r := run(true, []Request{request(0, 1, all(reset(semconv.PhaseResponseStarted), carries("")))}, push, pay)
 	assert.Contains(t, Judge(&r).Requests[0].Summary, "The tool push, which changes things, had already run.")
 }
 
-// TestSuperseded: a request that was let go of when one beside it had answered is no failure
-// of a run that went well.
+// TestSuperseded: a request that was stopped because a parallel one was answered is not a
+// failure of a successful run.
 func TestSuperseded(t *testing.T) {
 	const application = semconv.AbortSourceApplication
 	well := Run{Failed: No}
@@ -932,7 +937,8 @@ func TestSuperseded(t *testing.T) {
 	}
 }
 
-// TestBasisOfAHistory: that the history is why is concluded, unless a code says so.
+// TestBasisOfAHistory: that the history is the reason is only inferred, unless a code says
+// so.
 func TestBasisOfAHistory(t *testing.T) {
 	for _, tt := range []struct {
 		class semconv.Class
@@ -950,7 +956,8 @@ func TestBasisOfAHistory(t *testing.T) {
 	}
 }
 
-// TestCancelledAfter: only what was stopped is cleanup, and only of what failed.
+// TestCancelledAfter: only a request that was stopped is cleanup, and only after one that
+// failed.
 func TestCancelledAfter(t *testing.T) {
 	r := run(true, []Request{request(0, 2, answers), request(1, 3, aborted(semconv.AbortSourceApplication))})
 	for _, stopped := range []state{stateUnknown, stateOK, stateLimited, stateWaiting, stateAborted, stateFailed} {

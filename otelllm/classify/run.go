@@ -8,36 +8,37 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// state is what one request came to.
+// state is the result of one request.
 type state uint8
 
 const (
-	stateUnknown state = iota // nothing says that it failed, nothing says that it did not
+	stateUnknown state = iota // nothing shows whether it failed
 	stateOK
 	stateLimited // complete, but cut by a limit or paused
-	stateWaiting // complete, and waits for a person or a job
-	stateAborted // ended by this side on purpose
+	stateWaiting // complete, and waiting for a person or a background job
+	stateAborted // deliberately ended by this side
 	stateFailed
 )
 
-// answered: the model answered, in full, up to a limit, or up to what it waits for.
+// answered reports whether the model answered: in full, up to a limit, or up to the point
+// at which it waits.
 func (s state) answered() bool { return s == stateOK || s == stateLimited || s == stateWaiting }
 
-// judge holds what the rules derive from a run while they look at it.
+// judge holds what the rules derive from a run while they judge it.
 type judge struct {
 	run             *Run
-	order           []int // indexes of requests by their start
+	order           []int // indexes of requests, ordered by start
 	classifications []classification
 	states          []state
 
-	recorded       Fact               // toolsRecorded, once asked
-	reused         Fact               // reuses, once asked
-	expectedCounts map[*Tool]int      // owed, of those that were asked about
-	answers        map[*Tool]*Request // answeredBy, likewise
+	recorded       Fact               // the result of toolsRecorded, once it was called
+	reused         Fact               // the result of reusesIDs, once it was called
+	expectedCounts map[*Tool]int      // the results of outputsExpected
+	answers        map[*Tool]*Request // the results of answeredBy
 
-	// What indexes and sums up the run, each made when it is first asked for.
+	// Indexes and summaries of the run; each is built on first use.
 	index                      index
-	scanned                    [roles][]int32 // of a run that is looked through
+	scanned                    [roles][]int32 // results for a run that is scanned instead of indexed
 	cachedOverview             *overview
 	madeCalls                  *madeCalls
 	foreignOutputs             []foreignOutput
@@ -46,23 +47,23 @@ type judge struct {
 
 	named, positions, slots []int32 // scratch
 
-	lines, others []line // scratch, of the timeline
-	text          []byte // likewise
+	lines, others []line // scratch of the timeline
+	text          []byte // scratch of the timeline
 }
 
-// Judge diagnoses a run and each of its parts. It reads r and keeps nothing of
-// it but the ids that it names.
+// Judge diagnoses a run and each of its parts. It does not modify r, and the verdicts
+// share no memory with it except the ids that they name.
 //
-// A run that is still open (Ended not observed) is judged on what is there: its
-// parts get the verdicts that what came before them allows.
+// A run that is still open (Ended not observed) is judged by the facts so far: each part
+// gets the verdict that these allow.
 func Judge(r *Run) Verdicts {
 	var v Verdicts
 	JudgeInto(&v, r)
 	return v
 }
 
-// JudgeInto is [Judge] for callers that judge many runs: it writes the verdicts over
-// those in v and uses the memory of its lists again.
+// JudgeInto is like [Judge], for callers that judge many runs: it overwrites the verdicts
+// in v and reuses the memory of its lists.
 func JudgeInto(v *Verdicts, r *Run) {
 	j := judges.Get().(*judge)
 	defer j.release()
@@ -81,7 +82,7 @@ func JudgeInto(v *Verdicts, r *Run) {
 	v.Effects = j.effects()
 }
 
-// prepare finds the order of the run's requests, and what each of them came to.
+// prepare sorts the run's requests and classifies each of them.
 func (j *judge) prepare() {
 	r := j.run
 	j.order, j.classifications, j.states = zeroed(j.order, len(r.Requests)), zeroed(j.classifications, len(r.Requests)), zeroed(j.states, len(r.Requests))
@@ -96,7 +97,8 @@ func (j *judge) prepare() {
 
 var judges = sync.Pool{New: func() any { return new(judge) }}
 
-// release lets go of the run and keeps the memory, unless that is much.
+// release drops the references to the run, and keeps the memory for the next one unless it
+// is large.
 func (j *judge) release() {
 	const most = 1 << 10 // requests, and a fifth of the lines of a timeline and of the ids
 	if cap(j.order) > most || cap(j.lines) > 5*most || cap(j.index.places) > 5*most {
@@ -112,7 +114,7 @@ func (j *judge) release() {
 	judges.Put(j)
 }
 
-// sized is n zero elements, in the memory of list if that has room.
+// zeroed returns n zero elements, in the memory of list if its capacity allows.
 func zeroed[E any](list []E, n int) []E {
 	list = slices.Grow(list[:0], n)[:n]
 	clear(list)
@@ -154,7 +156,7 @@ func (j *judge) diagnoseRequest(i int) Diagnosis {
 	return d
 }
 
-// requestPhase is where the request was when it ended.
+// requestPhase returns the phase in which the request ended.
 func requestPhase(r *Request, c classification) semconv.Phase {
 	switch {
 	case c.class == semconv.ClassConnectionFailed && failsConnection(r.Transport.Cause):
@@ -179,7 +181,7 @@ func retryAfter(safety semconv.RetrySafety, r *Request) (after time.Duration) {
 	return after
 }
 
-// toolWhat is the class table for one execution of a tool.
+// classifyTool is the class table for one execution of a tool.
 func (j *judge) classifyTool(t *Tool) classification {
 	failed := func(c semconv.Cause) classification {
 		return classification{semconv.ClassToolFailed, c, semconv.OriginTool}
@@ -208,7 +210,7 @@ func (j *judge) classifyTool(t *Tool) classification {
 	}
 }
 
-// inputIncomplete: the tool executed a call whose input never completed.
+// inputIncomplete reports whether the tool executed a call whose input never completed.
 func (j *judge) inputIncomplete(t *Tool) bool {
 	if t.CallID == "" {
 		return false
@@ -216,7 +218,7 @@ func (j *judge) inputIncomplete(t *Tool) bool {
 	return len(j.uses(roleMade, t.CallID)) == 0 && len(j.uses(roleOpened, t.CallID)) > 0
 }
 
-// diagnoseTool writes what failed of a tool, if anything did.
+// diagnoseTool writes the diagnosis of a tool to d, if it failed.
 func (j *judge) diagnoseTool(t *Tool, d *Diagnosis) {
 	c := j.classifyTool(t)
 	if c.class == semconv.ClassUnset {
@@ -245,17 +247,17 @@ func (j *judge) diagnoseTool(t *Tool, d *Diagnosis) {
 // errorTypePanic is the error.type of a tool or a run that panicked.
 const errorTypePanic = "panic"
 
-// primary is the failure that the run came to.
+// primary is the failure of the run.
 type primary struct {
 	classification
 	phase   semconv.Phase
 	basis   Basis
 	abort   semconv.AbortSource
-	request *Request // the request that it is the failure of, if it is one
-	tool    *Tool    // the tool, likewise
+	request *Request // the request that failed, or nil
+	tool    *Tool    // the tool that failed, or nil
 }
 
-// diagnoseRun writes how the run went.
+// diagnoseRun writes the diagnosis of the run to d.
 func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 	p, recovered, missing := j.primary(v)
 	*d = Diagnosis{RecoveredFailures: recovered, MissingOutputs: missing}
@@ -298,22 +300,23 @@ func outcomeOf(c semconv.Class) semconv.RunOutcome {
 	}
 }
 
-// primary finds the failure that the run came to, counts those that were made
-// good, and names the outputs that were lost. The first that holds is the run's:
+// primary returns the failure of the run, the number of failures that the run recovered
+// from, and the ids of calls whose output was lost. The first case that applies is the
+// failure of the run:
 //
 //  1. a tool that ran on an input that never completed, unless the model answered it
-//  2. an output that could not be delivered, or that a retry left out
-//  3. a request that failed, was cut by a limit or was stopped, and nothing made good
-//  4. a deliberate end of the run, or of a tool of it
-//  5. a tool that failed, and the run ended on it
-//  6. an output that the model never got, when the run failed and nothing of it is missing
-//  7. the run's own failure, likewise: a part that was not seen might explain it
-//  8. a run without its end or without children that it announced
+//  2. an output that could not be delivered, or that a retry omitted
+//  3. a request that failed, was cut by a limit or was stopped, and that no later one recovered
+//  4. a deliberate end of the run, or of one of its tools
+//  5. a tool that failed, and after which the run ended
+//  6. an output that never reached the model, if the run failed and no part of it is missing
+//  7. the run's own failure, under the same condition: a missing part might explain it
+//  8. a run without its end, or without parts that it announced
 //  9. a run that failed, or whose end was not recorded
 func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string) {
 	var incomplete, undelivered, failedTool, neverAnswered, abortedTool *Tool
 	var undeliveredCause semconv.Cause
-	var unanswered []string // ids of outputs that the model never got, which only a run that failed owes it
+	var unanswered []string // ids of outputs that never reached the model; they count as missing only if the run failed
 	for t := range j.run.Tools {
 		tool := &j.run.Tools[t]
 		lost := j.lost(tool)
@@ -328,7 +331,7 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 			missing = append(missing, tool.CallID)
 		}
 		if tool.Delivery == semconv.OutputDeliverySent && tool.DeliveryError != "" {
-			recovered++ // sending it failed first
+			recovered++ // an earlier attempt to send it failed
 		}
 		class, cause := v.Tools[t].Class, v.Tools[t].Cause
 		if class == semconv.ClassUnset && lost == semconv.CauseUnset {
@@ -389,7 +392,7 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 	case run.Failed == Yes, j.outcomeUnknown():
 		p = primary{classification: classification{semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
 	}
-	// A stop of the whole run by a person holds, whatever failed first.
+	// If a person stopped the whole run, that decides, even if something failed first.
 	if run.Abort.Source == semconv.AbortSourceUser || p.abort == semconv.AbortSourceUnset && p.class == semconv.ClassLocalAbort {
 		p.abort = run.Abort.Source
 	}
@@ -406,29 +409,30 @@ func later(a, b *Tool) *Tool {
 	return a
 }
 
-// childMissing: the run announced more children than are here.
+// partsMissing reports whether the run announced more parts than are present.
 func (j *judge) partsMissing() bool {
 	return j.run.AnnouncedRequests.N() > len(j.run.Requests)+j.run.Inner.Requests ||
 		j.run.AnnouncedTools.N() > len(j.run.Tools)+j.run.Inner.Tools
 }
 
-// whole: the run said how many children it has, and every one of them is here. Tools
-// that are not declared to be recorded are the application's, like the run itself.
+// allPartsPresent reports whether the run announced its parts and all of them are present.
+// Tools that are not declared as recorded belong to the application, as does the run
+// itself.
 func (j *judge) allPartsPresent() bool {
 	return j.run.AnnouncedRequests.Observed() && !j.partsMissing()
 }
 
-// waits: the last answer of the run waits for a person or a job.
+// waits reports whether the run's last answer waits for a person or a background job.
 func (j *judge) waits() bool {
 	n := len(j.order)
 	return n > 0 && j.states[j.order[n-1]] == stateWaiting
 }
 
-// endUnknown: nothing says how the run went: neither its own word nor its last
-// request, nor, where it has none, the runs within it. A last request that
-// asked for tools wanted a next one, of which it is not known whether it was sent, unless the
-// run keeps count. A run span of which no request was seen, and that does not say that it
-// made none, has lost some.
+// outcomeUnknown reports whether nothing shows how the run went: not the run itself, not
+// its last request and, for a run without requests, not the runs within it. If the last
+// request asked for tool calls, another request was due; whether it was sent is not known,
+// unless the run counts its requests. A run span without any observed request has lost
+// some, unless it announces that it made none.
 func (j *judge) outcomeUnknown() bool {
 	n := len(j.order)
 	switch {
@@ -437,7 +441,7 @@ func (j *judge) outcomeUnknown() bool {
 	case n > 0:
 		last := j.order[n-1]
 		if j.run.Requests[last].Open {
-			return false // and nothing has failed so far
+			return false // nothing has failed so far
 		}
 		return j.states[last] == stateUnknown || j.run.Requests[last].Finish == FinishToolCalls &&
 			!j.run.AnnouncedRequests.Observed() && !j.run.AnnouncedTools.Observed()
@@ -446,6 +450,6 @@ func (j *judge) outcomeUnknown() bool {
 	}
 }
 
-// Failed reports whether anything failed in a request by itself: whether [Judge] gives
-// it a diagnosis. It costs a fraction of a judgement.
+// Failed reports whether a request failed by itself, that is, whether [Judge] diagnoses
+// it. It costs a fraction of a call to Judge.
 func Failed(r *Request) bool { return endingOf(r).classify().class != semconv.ClassUnset }

@@ -14,7 +14,7 @@ var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func at(seconds float64) time.Time { return t0.Add(time.Duration(seconds * float64(time.Second))) }
 
-// request is a request as the client records it: everything was observed.
+// request returns a request as the client records it: everything was observed.
 func request(from, to float64, change func(*Request)) Request {
 	r := Request{
 		Start: at(from), End: at(to), Attempt: 1, Basis: Typed, Status: 200, TimeToHeaders: 100 * time.Millisecond,
@@ -75,7 +75,7 @@ func tool(from, to float64, id string, effect semconv.ToolEffect, outcome semcon
 	return Tool{Start: at(from), End: at(to), CallID: id, Name: "apply_patch", Effect: effect, Outcome: outcome, Delivery: semconv.OutputDeliveryPending}
 }
 
-// run is a run whose end and all of whose parts were seen.
+// run returns a run whose end and parts were all observed.
 func run(failed bool, requests []Request, tools ...Tool) Run {
 	return Run{
 		Start: t0, End: at(60), Ended: Yes, Failed: FactOf(failed), Requests: requests, Tools: tools,
@@ -83,7 +83,8 @@ func run(failed bool, requests []Request, tools ...Tool) Run {
 	}
 }
 
-// words is a diagnosis by the words of the vocabulary: class/cause@phase, then safety (reason).
+// words formats a diagnosis in the words of the vocabulary: class/cause@phase, then safety
+// (reason).
 func words(d *Diagnosis) string {
 	if !d.Failed() {
 		return ""
@@ -91,8 +92,8 @@ func words(d *Diagnosis) string {
 	return d.Class.String() + "/" + d.Cause.String() + "@" + d.Phase.String() + " " + d.Retry.Safety.String() + " (" + d.Retry.Reason.String() + ")"
 }
 
-// TestAcceptance is the design's list of acceptance cases, and what its text
-// says beside it, on facts alone.
+// TestAcceptance runs the acceptance cases of the design, and the statements of its text,
+// on facts alone.
 func TestAcceptance(t *testing.T) {
 	const (
 		write = semconv.ToolEffectNonIdempotent
@@ -109,7 +110,7 @@ func TestAcceptance(t *testing.T) {
 		name      string
 		run       Run
 		outcome   string
-		want      string // of the run
+		want      string // verdict on the run
 		requests  []string
 		tools     []string
 		recovered int
@@ -482,8 +483,8 @@ func TestAcceptance(t *testing.T) {
 	}
 }
 
-// inputOnly is what Anthropic's client records of a stream that is cut after the
-// input of a call, which is the application's only with the message.
+// inputOnly changes a request to what Anthropic's client records if a stream is cut after
+// the input of a call: the application gets the call only with the complete message.
 func inputOnly(r *Request) {
 	calls("a")(r)
 	reset(semconv.PhaseToolCallReady)(r)
@@ -508,7 +509,7 @@ func TestSummaryOfTheFirstIncident(t *testing.T) {
 	assert.Empty(t, v.Run.MissingEvidence)
 }
 
-// What is said of a tool that was called on half an input and refused it.
+// A tool was called with an incomplete input and refused it.
 func TestSummaryOfARefusedInput(t *testing.T) {
 	half := func(r *Request) {
 		reset(semconv.PhaseToolInput)(r)
@@ -546,7 +547,8 @@ func TestSummaryOfARefusedInput(t *testing.T) {
 	}
 }
 
-// A run of which nothing was seen is not said to have failed, and what is missing is named.
+// A run without any observed part is not reported as failed, and the missing evidence is
+// named.
 func TestSummaryOfARunThatNothingIsKnownOf(t *testing.T) {
 	r := Run{Start: t0, End: at(9), Ended: Yes}
 	v := Judge(&r)
@@ -567,7 +569,8 @@ func TestSummaryOfARunThatNothingIsKnownOf(t *testing.T) {
 	assert.Contains(t, v.Run.Summary, "Something failed, and nothing recorded says what.")
 }
 
-// A last request that asked for tools is no end that anybody recorded, unless the run keeps count of its tools.
+// If the last request asked for tools, the end of the run was not recorded, unless the run
+// counts its tools.
 func TestRunThatStopsAtItsToolCalls(t *testing.T) {
 	wanted := Request{
 		Start: at(1), End: at(2), Ended: semconv.StreamEndTerminalEvent, Basis: Typed,
@@ -582,11 +585,12 @@ func TestRunThatStopsAtItsToolCalls(t *testing.T) {
 	v = Judge(&Run{Requests: []Request{wanted, answered}})
 	assert.Equal(t, semconv.RunOutcomeSucceeded, v.Run.Outcome)
 
-	v = Judge(&Run{Requests: []Request{wanted}, AnnouncedTools: Counted(0)}) // open, as its own process sees it
+	v = Judge(&Run{Requests: []Request{wanted}, AnnouncedTools: Counted(0)}) // open, as the process that runs it sees it
 	assert.Equal(t, semconv.RunOutcomeSucceeded, v.Run.Outcome)
 }
 
-// Spans of JavaScript begin on whole milliseconds: a request may seem to have begun just before the tool ended that it followed.
+// Spans of the JavaScript SDK begin on whole milliseconds: a request may seem to begin
+// just before the end of the tool that it follows.
 func TestRecoveryOverCoarseClocks(t *testing.T) {
 	failed := tool(1, 2.0007, "a", semconv.ToolEffectUnknown, semconv.ToolOutcomeFailed)
 	for at2, want := range map[float64]semconv.RunOutcome{2: semconv.RunOutcomeRecovered, 1.999: semconv.RunOutcomeFailed} {
@@ -598,7 +602,8 @@ func TestRecoveryOverCoarseClocks(t *testing.T) {
 	}
 }
 
-// Both failures of one tool call are kept: the tool's own error, and the loss of its output.
+// Both failures of one tool call are in the evidence: the tool's own error and the loss of
+// its output.
 func TestTwoFailuresOfOneCallAreBothInEvidence(t *testing.T) {
 	f := tool(1, 2, "a", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeFailed)
 	f.Delivery, f.DeliveryError, f.ErrorType = semconv.OutputDeliveryFailed, "*net.OpError", "*fs.PathError"
@@ -609,7 +614,8 @@ func TestTwoFailuresOfOneCallAreBothInEvidence(t *testing.T) {
 	})
 }
 
-// Low confidence never yields an automatic retry, and says what would have raised it.
+// Low confidence never yields an automatic retry, and the diagnosis names what would have
+// raised it.
 func TestLowConfidenceIsCautious(t *testing.T) {
 	r := request(0, 1, reset(semconv.PhaseResponseStarted))
 	r.Basis = Inferred

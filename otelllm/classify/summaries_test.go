@@ -12,7 +12,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// The page for people who translate summaries has every sentence that can be in one.
+// The page for translators of summaries has every sentence that a summary can contain.
 func TestSummariesPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/summaries.md")
 	require.NoError(t, err)
@@ -58,8 +58,7 @@ func TestSummariesPage(t *testing.T) {
 	}
 }
 
-// TestSummaryKeys: what a summary says had, or had not, happened, where that says
-// something about this class.
+// TestSummaryKeys: which key a risk gives for each class.
 func TestSummaryKeys(t *testing.T) {
 	plain := risk{sent: Yes, text: No, missingOutput: No, toolInput: No, reasoning: No}
 	shown := plain

@@ -6,10 +6,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// summarize writes the summary of a verdict, and which of the sentences about what had
-// happened it holds. It says in plain words what broke and where, what had or had not
-// happened, and what may be done. It is built from fixed templates and the names of
-// tools: no error text and no content ever enters it.
+// summarize writes the summary of a verdict and its key. The summary says in plain words
+// what failed and when, what had or had not happened by then, and what to do. It consists
+// of fixed templates and the names of tools: it never contains error text or content.
 func summarize(d *Diagnosis, k *risk) {
 	var b strings.Builder
 	b.Grow(256)
@@ -32,7 +31,7 @@ func summarize(d *Diagnosis, k *risk) {
 // maxToolName bounds the name of a tool in a summary and in a timeline, in bytes.
 const maxToolName = 64
 
-// safeName is the name of a tool where it is fit to be shown, else "".
+// safeName returns the name of a tool if it may be shown, and "" otherwise.
 func safeName(name string) string {
 	if name = SanitizeCode(name); name == Redacted || len(name) > maxToolName {
 		return ""
@@ -40,7 +39,8 @@ func safeName(name string) string {
 	return name
 }
 
-// toolNamed is the words for a tool: its name after the word, where there is one.
+// toolNamed returns a noun phrase for a tool: with its name if it may be shown, and with
+// the article otherwise.
 func toolNamed(article, name string) string {
 	if name = safeName(name); name != "" {
 		return "The tool " + name
@@ -48,7 +48,7 @@ func toolNamed(article, name string) string {
 	return article + " tool"
 }
 
-// broke is what broke.
+// failureText returns the clause that says what failed.
 func failureText(d *Diagnosis, k *risk) string {
 	cause := d.Cause
 	switch d.Class {
@@ -101,10 +101,10 @@ func failureText(d *Diagnosis, k *risk) string {
 	}
 }
 
-// lower is a phrase as it stands within a sentence.
+// lowerFirst returns a phrase in the form that it has within a sentence.
 func lowerFirst(phrase string) string { return strings.ToLower(phrase[:1]) + phrase[1:] }
 
-// causeWords are the words for the causes that do not read well as they are.
+// causeTexts has the text of the causes whose value does not read well as text.
 var causeTexts = map[semconv.Cause]string{
 	semconv.CauseConnect:               "no connection in time",
 	semconv.CauseFirstProgress:         "no first sign of an answer in time",
@@ -166,7 +166,7 @@ var causeTexts = map[semconv.Cause]string{
 	semconv.CauseMissingChildren:       "parts that it announced never came",
 }
 
-// named adds the cause in brackets, unless it is not known.
+// withCause adds the cause in parentheses, unless it is unknown.
 func withCause(phrase string, cause semconv.Cause) string {
 	if cause == semconv.CauseUnknown || cause == semconv.CauseUnset {
 		return phrase
@@ -178,7 +178,7 @@ func withCause(phrase string, cause semconv.Cause) string {
 	return phrase + " (" + words + ")"
 }
 
-// during is where it was, for what can happen at any point of a stream.
+// phaseText returns when it happened, for classes that can occur at any point of a stream.
 func phaseText(d *Diagnosis) string {
 	switch d.Class {
 	case semconv.ClassWatchdogTimeout, semconv.ClassLocalAbort, semconv.ClassStreamInterrupted,
@@ -214,7 +214,7 @@ func phaseText(d *Diagnosis) string {
 	}
 }
 
-// happened is what had, or had not, happened by then.
+// summaryKeyOf returns the key of what had, or had not, happened by then.
 func summaryKeyOf(d *Diagnosis, k *risk) semconv.SummaryKey {
 	switch {
 	case d.Class == semconv.ClassRunAbandoned, d.Class == semconv.ClassUnclassified:
@@ -250,7 +250,8 @@ func summaryKeyOf(d *Diagnosis, k *risk) semconv.SummaryKey {
 	}
 }
 
-// stateWords is the sentence of a summary key. docs/reference/summaries.md lists them.
+// stateText returns the sentence for a summary key. docs/reference/summaries.md lists them
+// all.
 func stateText(key semconv.SummaryKey, k *risk) string {
 	switch key {
 	case semconv.SummaryKeyToolChangedNothing:
@@ -285,7 +286,7 @@ func stateText(key semconv.SummaryKey, k *risk) string {
 	}
 }
 
-// advice is what may be done.
+// advice returns the sentence that says what to do.
 func advice(d *Diagnosis, k *risk) string {
 	switch d.Retry.Safety {
 	case SafeAutoRetry:

@@ -16,12 +16,12 @@ const (
 	timelineTail = 5
 )
 
-// line is one line of a timeline before it is written out: most are never written.
+// line is one line of a timeline before formatting: most lines are never formatted.
 type line struct {
-	at       time.Duration // since the beginning
-	terminal bool          // tells how something failed, or how the run ended: never left out while there is room
+	at       time.Duration // since the start
+	terminal bool          // says how something failed or how the run ended; omitted only if there are too many such lines
 	kind     lineKind
-	index    int // of the request in start order, or of the tool
+	index    int // of the request, ordered by start, or of the tool
 }
 
 type lineKind uint8
@@ -32,14 +32,14 @@ const (
 	lineRequestEnd
 	lineTool
 	lineToolEnd
-	lineToolOpen // the run ended, and the tool had not
+	lineToolOpen // the run ended while the tool was running
 	lineRunEnd
 )
 
-// timeline tells the run in at most 24 lines, `+1.204s request 2: headers 200`:
-// the first 8, the last 5 and every line that reports a failure, with one line
-// for what is left out. Times count from the beginning of the run, or of its
-// earliest part when the run's own is not known.
+// timeline returns the course of the run in at most 24 lines such as `+1.204s request 2:
+// headers 200`: the first 8, the last 5 and every line that reports a failure, with one
+// line for those omitted. Times count from the start of the run, or from its earliest part
+// if the start of the run is not known or later.
 func (j *judge) timeline(v *Verdicts) []string {
 	start := j.start()
 	lines := slices.Grow(j.lines[:0], 3*len(j.run.Requests)+2*len(j.run.Tools)+1)
@@ -70,7 +70,7 @@ func (j *judge) timeline(v *Verdicts) []string {
 	j.lines = lines
 
 	kept, gap := selectLines(lines)
-	var ends [maxTimeline + 1]int // of the lines, which are one text: one allocation for all
+	var ends [maxTimeline + 1]int // end offsets of the lines in one string: a single allocation
 	n, b := 0, j.text[:0]
 	end := func() { ends[n] = len(b); n++ }
 	for at, l := range kept {
@@ -91,9 +91,9 @@ func (j *judge) timeline(v *Verdicts) []string {
 	return out
 }
 
-// inOrder sorts lines by their time; those of the same time stay as they are. The
-// first of them, so many, and the others are in order already where no request and
-// no tool overlaps another: then to merge them is all there is to do.
+// sortLines sorts lines by time; the sort is stable. The first lines, as many as first
+// says, and the other lines are each sorted already unless requests or tools overlap.
+// Merging the two is then all that remains.
 func (j *judge) sortLines(lines []line, first int) {
 	inTime := func(lines []line) {
 		byTime := func(a, b line) int { return cmp.Compare(a.at, b.at) }
@@ -115,7 +115,7 @@ func (j *judge) sortLines(lines []line, first int) {
 	}
 }
 
-// start is where the run, or the earliest part of it, begins.
+// start returns the start of the run, or of its earliest part if that is earlier.
 func (j *judge) start() time.Time {
 	start := j.run.Start
 	earlier := func(t time.Time) {
@@ -132,8 +132,8 @@ func (j *judge) start() time.Time {
 	return start
 }
 
-// keep chooses the lines to write, and the place of the line that says how many
-// are left out, -1 when none are.
+// selectLines returns the lines to write, and the position of the line that says how many
+// are omitted, or -1 if none are.
 func selectLines(lines []line) (kept []line, gap int) {
 	if len(lines) <= maxTimeline {
 		return lines, -1
@@ -143,7 +143,7 @@ func selectLines(lines []line) (kept []line, gap int) {
 	kept = append(make([]line, 0, maxTimeline), lines[:timelineHead]...)
 	var few [maxTimeline]line
 	terminal := few[:0]
-	for n := len(middle) - 1; n >= 0 && len(terminal) < room; n-- { // the newest, when there are too many
+	for n := len(middle) - 1; n >= 0 && len(terminal) < room; n-- { // the newest, if there are too many
 		if middle[n].terminal {
 			terminal = append(terminal, middle[n])
 		}
@@ -199,7 +199,7 @@ func (j *judge) appendLine(b []byte, l line, v *Verdicts) []byte {
 	return b
 }
 
-// appendOffset writes a duration as +1.204s.
+// appendOffset appends a duration in the form +1.204s.
 func appendOffset(b []byte, d time.Duration) []byte {
 	sign, ms := byte('+'), d.Round(time.Millisecond).Milliseconds()
 	if ms < 0 {

@@ -18,7 +18,7 @@ func ids(n int) []string {
 	return list
 }
 
-// lone is a request by itself.
+// lone returns a run of a single request.
 func lone(change func(*Request)) Run { return Run{Requests: []Request{request(0, 1, change)}} }
 
 func cutAt(cause semconv.TransportCause) func(*Request) {
@@ -28,7 +28,7 @@ func cutAt(cause semconv.TransportCause) func(*Request) {
 	}
 }
 
-// TestRequests holds what is said of one request by itself.
+// TestRequests checks the verdicts on single requests.
 func TestRequests(t *testing.T) {
 	cut := reset(semconv.PhaseResponseStarted)
 	offers := func(tools ...string) func(*Request) { return func(r *Request) { r.ProviderTools = tools } }
@@ -53,9 +53,9 @@ func TestRequests(t *testing.T) {
 		name   string
 		change func(*Request)
 		want   string // "": nothing failed
-		origin string // "": not looked at
+		origin string // "": not checked
 	}{
-		// Nothing is seen not to be unless everything was read.
+		// Nothing is observed to be absent unless everything was read.
 		{"cut, all of it read", cut, "stream_interrupted/connection_reset@response_started safe_auto_retry (no_output)", ""},
 		{"cut, a part of it not read", all(cut, unread), "stream_interrupted/connection_reset@response_started user_confirmed_retry (tool_state_unknown)", ""},
 		{"a part not read, text counted before", all(cut, unread, func(r *Request) { r.Text = Counted(1) }), "stream_interrupted/connection_reset@response_started user_confirmed_retry (tool_state_unknown)", ""},
@@ -64,7 +64,7 @@ func TestRequests(t *testing.T) {
 		{"nothing in it", finish(FinishStop), "empty_completion/no_content@stream_end safe_auto_retry (no_output)", "provider"},
 		{"no answer was due", finish(FinishNothingDue), "", ""},
 		{"waits for an approval", finish(FinishWaiting), "", ""},
-		// A clean end within a call: clients hand the call over as it is.
+		// A clean end within a call: clients hand over the call as it is.
 		{"a clean end within a call", func(r *Request) {
 			r.Ended, r.Phase, r.Finish, r.Transport.Cause = semconv.StreamEndEOF, semconv.PhaseToolInput, FinishMissing, semconv.TransportCauseCleanEOF
 			r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"}
@@ -139,7 +139,7 @@ func TestRequests(t *testing.T) {
 			r.Ended, r.Phase = semconv.StreamEndCancelled, semconv.PhaseResponseStarted
 			r.Abort.Source = semconv.AbortSourceWatchdog
 		}, "watchdog_timeout/unknown@response_started safe_auto_retry (no_output)", "watchdog"},
-		// What is beneath a gateway outweighs what it reports.
+		// A failure of the upstream outweighs what its gateway reports.
 		{"a gateway's 500 over a reset", all(status(500, "", semconv.ProviderErrorKindServerError), upstream(semconv.ClassStreamInterrupted, semconv.CauseConnectionReset, semconv.OriginTransport)), "stream_interrupted/connection_reset@response_started safe_auto_retry (no_output)", "transport"},
 		{"a gateway's 502 over a refused connection", all(status(502, "", semconv.ProviderErrorKindServerError), upstream(semconv.ClassConnectionFailed, semconv.CauseConnectRefused, semconv.OriginTransport)), "connection_failed/connect_refused@response_started safe_auto_retry (no_output)", "transport"},
 		{"a gateway's 503 over its own shutdown", all(status(503, "", semconv.ProviderErrorKindOverloaded), upstream(semconv.ClassLocalAbort, semconv.CauseShutdown, semconv.OriginLocal)), "provider_error/overloaded@response_started safe_auto_retry (no_output)", "gateway"},
@@ -156,7 +156,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// The ids by which a history is broken are named.
+// The ids that break a history are named.
 func TestBrokenHistoryNamesItsIDs(t *testing.T) {
 	broken := func(calls, outputs []string) Diagnosis {
 		run := lone(all(refused(400, semconv.ProviderErrorKindInvalidRequest), func(r *Request) { r.HistoryCalls, r.HistoryOutputs = calls, outputs }))
@@ -173,8 +173,8 @@ func TestBrokenHistoryNamesItsIDs(t *testing.T) {
 	assert.Contains(t, d.Evidence, "llm.history.tool_outputs=b")
 }
 
-// A list of ids that may have been cut is not a whole list: a tool whose call is not in
-// it may have been called by that very response.
+// A list of ids that may have been cut is not complete: a tool whose call is not in it may
+// have been called by that very response.
 func TestMoreCallsThanAreNamed(t *testing.T) {
 	many := func(n int) func(*Request) {
 		return all(calls(ids(MaxIDs)...), reset(semconv.PhaseToolCallReady), func(r *Request) {
@@ -189,13 +189,13 @@ func TestMoreCallsThanAreNamed(t *testing.T) {
 	d := Judge(&run).Requests[0]
 	assert.Equal(t, "stream_interrupted/connection_reset@tool_call_ready user_confirmed_retry (tool_side_effect)", words(&d))
 
-	// Of a response whose calls are all named, a tool of another one is not its concern.
+	// If all calls of a response are named, a tool of another response does not count.
 	run.Requests[0] = request(0, 1, many(64))
 	d = Judge(&run).Requests[0]
 	assert.Equal(t, "stream_interrupted/connection_reset@tool_call_ready safe_auto_retry (read_only_tools_only)", words(&d))
 }
 
-// What ran within an inner run counts for the run around it.
+// What an inner run did counts for the enclosing run.
 func TestInnerRuns(t *testing.T) {
 	inner := run(false, []Request{request(0, 1, calls("a")), request(3, 4, all(answers, carries("a"), func(r *Request) { r.Text = Counted(0); r.Reasoning = Counted(1) }))},
 		tool(1, 2, "a", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded))
@@ -215,7 +215,7 @@ func TestInnerRuns(t *testing.T) {
 	assert.Contains(t, v.Run.Summary, "pay could run twice")
 	assert.Equal(t, 3, v.Effects.Requests)
 
-	// Two levels up, and where a part of the inner run never arrived.
+	// Two levels up, and with a part of the inner run that never arrived.
 	assert.Equal(t, 4, of.Join(of).Requests)
 	outer.AnnouncedTools = Counted(2)
 	v = Judge(&outer)
@@ -223,7 +223,7 @@ func TestInnerRuns(t *testing.T) {
 	assert.Contains(t, v.Run.Evidence, "llm.run.tools=2 (seen 1)")
 }
 
-// Joining effects never makes a run around them safer, whichever way they are joined.
+// Joining effects, in either order, never makes an enclosing run safer.
 func TestJoinOfEffects(t *testing.T) {
 	var all []Effects
 	for i := range 2 * 2 * 2 * 3 * 4 * 16 {
@@ -265,7 +265,7 @@ func TestWaitingRun(t *testing.T) {
 	assert.Equal(t, semconv.RunOutcomeSucceeded, Judge(&r).Run.Outcome)
 }
 
-// A live diagnosis looks at what has come of a stream that goes on.
+// A live diagnosis reads what has arrived of an open stream.
 func TestOpenRequest(t *testing.T) {
 	open := func(r *Request) {
 		r.Open, r.Ended, r.Phase, r.Text = true, semconv.StreamEndUnset, semconv.PhaseText, Counted(3)
@@ -280,14 +280,14 @@ func TestOpenRequest(t *testing.T) {
 	assert.Equal(t, "stream_interrupted/connection_reset@response_started user_confirmed_retry (visible_output)", words(&v.Run))
 }
 
-// Tools that were not declared to be recorded are not observed.
+// Tools that were not declared as recorded are not observed.
 func TestToolsAreDeclared(t *testing.T) {
 	ready := all(calls("a"), reset(semconv.PhaseToolCallReady))
 	declared := run(true, []Request{request(0, 1, ready)})
 	v := Judge(&declared)
 	assert.Equal(t, "stream_interrupted/connection_reset@tool_call_ready safe_auto_retry (tool_call_not_executed)", words(&v.Run))
 
-	// A tool of a run within it is one of those that it announces.
+	// A tool of an inner run is one of those that the run announces.
 	inner := declared
 	inner.AnnouncedTools, inner.Inner = Counted(1), Effects{Requests: 1, Tools: 1, started: 1 << semconv.ToolEffectReadOnly}
 	inner.AnnouncedRequests = Counted(2)
@@ -300,7 +300,8 @@ func TestToolsAreDeclared(t *testing.T) {
 	v = Judge(&silent)
 	assert.Equal(t, "stream_interrupted/connection_reset@tool_call_ready user_confirmed_retry (tool_state_unknown)", words(&v.Run))
 
-	// A run that says nothing of tools and failed by itself is still the application's.
+	// A run that announces no tools and failed by itself is still the application's
+	// failure.
 	own := run(true, []Request{request(0, 1, answers)})
 	own.AnnouncedTools = 0
 	v = Judge(&own)
@@ -329,7 +330,8 @@ func TestToolThatNeverEnded(t *testing.T) {
 	assert.Contains(t, Judge(&r).Run.Timeline, "+60.000s tool apply_patch: never ended")
 }
 
-// An output that was sent at the second try was not lost, and the first try is told.
+// An output that was sent at the second attempt was not lost, and the first attempt is
+// reported.
 func TestDeliveryThatWentWellAtLast(t *testing.T) {
 	f := tool(1, 2, "a", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
 	f.Delivery, f.DeliveryError = semconv.OutputDeliverySent, "*net.OpError"
@@ -339,8 +341,8 @@ func TestDeliveryThatWentWellAtLast(t *testing.T) {
 	assert.Equal(t, 1, v.Run.RecoveredFailures)
 }
 
-// A tool that is running when the retry goes out, and whose output no request ever
-// carries: the output is lost, and the tool is part of the risk.
+// A tool runs while the retry is sent, and no request ever carries its output: the output
+// is lost, and the tool is part of the risk.
 func TestToolInFlightAtTheRetry(t *testing.T) {
 	made := all(calls("a"), reset(semconv.PhaseToolCallReady))
 	f := tool(1, 5, "a", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)
@@ -350,19 +352,19 @@ func TestToolInFlightAtTheRetry(t *testing.T) {
 	assert.Equal(t, []string{"a"}, v.Run.MissingOutputs)
 	assert.Equal(t, "stream_interrupted/connection_reset@tool_call_ready user_confirmed_retry (tool_side_effect)", words(&v.Requests[0]))
 
-	// A later request carries it: nothing is lost.
+	// A later request carries the output: nothing is lost.
 	r = run(false, []Request{request(0, 2, made), request(3, 4, answers), request(6, 7, all(answers, carries("a")))}, f)
 	v = Judge(&r)
 	assert.Equal(t, semconv.RunOutcomeRecovered, v.Run.Outcome)
 	assert.Empty(t, v.Run.MissingOutputs)
 
-	// Nothing had failed: the application may have let the tool run on the side.
+	// Nothing had failed: the application may have run the tool in the background.
 	r = run(false, []Request{request(0, 1, calls("a")), request(3, 4, answers)}, f)
 	assert.Equal(t, semconv.RunOutcomeSucceeded, Judge(&r).Run.Outcome)
 }
 
-// A finished tool's output that no request carried before the run failed is named,
-// beside what failed first.
+// If no request carried the output of a finished tool before the run failed, the output is
+// named beside the first failure.
 func TestUnansweredOutputsAreNamed(t *testing.T) {
 	r := run(true, []Request{request(0, 1, calls("a", "b")), request(6, 7, refused(503, semconv.ProviderErrorKindOverloaded))},
 		tool(1, 2, "a", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded), tool(2, 3, "b", semconv.ToolEffectReadOnly, semconv.ToolOutcomeFailed))
@@ -373,7 +375,8 @@ func TestUnansweredOutputsAreNamed(t *testing.T) {
 	assert.Equal(t, []string{"a", "b"}, v.Run.MissingOutputs)
 }
 
-// What decided is in the evidence, also where it was seen not to be.
+// The facts that decided are in the evidence, including those that were observed to be
+// absent.
 func TestEvidenceOfWhatWasNotThere(t *testing.T) {
 	cut := lone(all(reset(semconv.PhaseResponseStarted), func(r *Request) {
 		r.Connection = Connection{Reused: Yes, Idle: 90 * time.Second, Protocol: "1.1"}
@@ -389,7 +392,7 @@ func TestEvidenceOfWhatWasNotThere(t *testing.T) {
 	assert.Equal(t, semconv.SummaryKeyProviderToolActed, d.SummaryKey)
 }
 
-// A plain cancel is neither a failure of the network nor one that may be repeated.
+// A plain cancellation is not a network failure, and must not be repeated automatically.
 func TestPlainCancel(t *testing.T) {
 	unsent := lone(func(r *Request) {
 		*r = Request{Start: r.Start, End: r.End, Basis: Typed, Ended: semconv.StreamEndCancelled, Phase: semconv.PhaseBeforeConnection}
@@ -400,8 +403,8 @@ func TestPlainCancel(t *testing.T) {
 	assert.Equal(t, NoRetry, d.Retry.Safety)
 }
 
-// Spans of JavaScript begin on whole milliseconds: the request that carries an output may
-// seem to have begun before the tool, and so before the output existed.
+// Spans of the JavaScript SDK begin on whole milliseconds: the request that carries an
+// output may seem to begin before the tool, and so before the output existed.
 func TestOutputCarriedByACoarseClock(t *testing.T) {
 	for _, start := range []float64{0.9995, 1.0005} {
 		f := tool(1, 1.001, "a", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)

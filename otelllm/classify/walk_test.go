@@ -2,9 +2,9 @@ package classify
 
 import "testing"
 
-// walkStep is one in how many combinations an exhaustive test walks: all of them,
-// but a sample, one in so many, where time is short. A prime that divides the size of
-// no dimension makes the sample hold every value of each, and every pair of them.
+// walkStep returns the step of an exhaustive test: 1, or sample with -short. If sample is
+// a prime that divides the size of no dimension, the sample contains every value of each
+// dimension, and every pair of them.
 func walkStep(sample int) int {
 	if testing.Short() {
 		return sample

@@ -58,7 +58,7 @@ func TestProviderErrorKind(t *testing.T) {
 		{0, nil, "unknown"},
 		{200, []string{"4x9", "999"}, "unknown"},
 		{400, nil, "invalid_request"},
-		{400, []string{"429"}, "invalid_request"}, // the status of the response says more than one in its body
+		{400, []string{"429"}, "invalid_request"}, // the status of the response outweighs a status in its body
 		{399, []string{"429"}, "rate_limited"},
 		{0, []string{"503"}, "overloaded"},
 		{0, []string{"429", "insufficient_quota"}, "quota_exhausted"},
@@ -172,7 +172,7 @@ func TestTimelineKeepsTheNewestFailures(t *testing.T) {
 	assert.True(t, slices.ContainsFunc(v.Run.Timeline, func(l string) bool { return strings.Contains(l, "request 97: stream_interrupted") }))
 }
 
-// TestTimelineLines: what a timeline says of each part of a run.
+// TestTimelineLines: the timeline of each part of a run.
 func TestTimelineLines(t *testing.T) {
 	const read, ok = semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded
 	cut := reset(semconv.PhaseResponseStarted)
@@ -184,7 +184,7 @@ func TestTimelineLines(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		run   Run
-		lines string // of the run, each after a bar
+		lines string // of the run, each preceded by a bar
 	}{
 		{"answered", lone(answers), "|+0.000s request 1: sent|+0.100s request 1: headers 200|+1.000s request 1: complete"},
 		{"one call", lone(calls("a")), "|+0.000s request 1: sent|+0.100s request 1: headers 200|+1.000s request 1: complete, 1 tool call"},
@@ -222,7 +222,7 @@ func TestTimelineLines(t *testing.T) {
 	}
 }
 
-// TestTimelineOfJustAsManyLines: what fits is not left out.
+// TestTimelineOfJustAsManyLines: a line that fits is not omitted.
 func TestTimelineOfJustAsManyLines(t *testing.T) {
 	r := Run{Start: t0}
 	for i := range maxTimeline / 3 {
@@ -238,8 +238,8 @@ func TestTimelineOfJustAsManyLines(t *testing.T) {
 	assert.Len(t, lines, timelineHead+1+timelineTail)
 }
 
-// A tool's name is the application's, but it may come from the model: what does
-// not look like a name stays out of the timeline.
+// A tool's name comes from the application, but a model may have made it up: anything that
+// does not look like a name is left out of the timeline.
 func TestTimelineNamesOnlyNames(t *testing.T) {
 	f := tool(1, 2, "a", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
 	f.Name = "my secret is 1234"
@@ -256,8 +256,8 @@ func TestMissingOutputsOfARequestThatFailed(t *testing.T) {
 	assert.Equal(t, "user_confirmed_retry (history_incomplete)", v.Requests[1].Retry.Safety.String()+" ("+v.Requests[1].Retry.Reason.String()+")")
 }
 
-// A history longer than its bound was cut: what is not in it is not known to be
-// missing, unless an answered request had carried it before.
+// A history at its maximum length was cut: an id that is not in it is not known to be
+// missing, unless an answered request carried it before.
 func TestAFullHistoryProvesNothing(t *testing.T) {
 	full := make([]string, MaxIDs)
 	for i := range full {
