@@ -47,29 +47,29 @@ func (streamError) Error() string { return "http2 stream error" }
 // http2Sign reads the errors of net/http's bundled HTTP/2 and of
 // golang.org/x/net/http2. Their types are not exported, or not ours to depend on:
 // they are told by name and read by field.
-func http2Sign(err error) sign {
+func fromHTTP2(err error) finding {
 	t := reflect.TypeOf(err)
 	switch t.PkgPath() {
 	case "net/http", "net/http/internal/http2", "golang.org/x/net/http2":
 	default:
-		return sign{}
+		return finding{}
 	}
 	v := reflect.ValueOf(err)
 	switch strings.TrimPrefix(t.Name(), "http2") {
 	case "StreamError":
 		var s streamError
 		if errors.As(err, &s) {
-			return sign{cause: semconv.TransportCauseH2StreamReset, code: h2Code(uint64(s.Code))}
+			return finding{cause: semconv.TransportCauseH2StreamReset, code: h2Code(uint64(s.Code))}
 		}
-		return sign{cause: semconv.TransportCauseH2StreamReset, code: codeField(v, "Code")}
+		return finding{cause: semconv.TransportCauseH2StreamReset, code: codeField(v, "Code")}
 	case "GoAwayError":
-		return sign{cause: semconv.TransportCauseH2Goaway, code: codeField(v, "ErrCode")}
+		return finding{cause: semconv.TransportCauseH2Goaway, code: codeField(v, "ErrCode")}
 	case "ConnectionError":
 		if v.CanUint() {
-			return sign{cause: semconv.TransportCauseConnectionLost, code: h2Code(v.Uint())}
+			return finding{cause: semconv.TransportCauseConnectionLost, code: h2Code(v.Uint())}
 		}
 	}
-	return sign{}
+	return finding{}
 }
 
 // codeField reads the error code out of a field of that name.

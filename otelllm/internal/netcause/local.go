@@ -30,9 +30,9 @@ func Cancelled(ctx context.Context, err error, now time.Time) bool {
 		switch {
 		case e == context.Canceled: //nolint:errorlint // identity, link by link: an Is method may claim anything
 			return true
-		case e == context.DeadlineExceeded && (done || passed(ctx, now)): //nolint:errorlint // as above
+		case e == context.DeadlineExceeded && (done || deadlinePassed(ctx, now)): //nolint:errorlint // as above
 			return true
-		case done && same(e, cause):
+		case done && identical(e, cause):
 			return true
 		case done && e == net.ErrClosed: //nolint:errorlint // as above
 			// This process closed the connection, and ctx is why it does: net/http says so
@@ -53,7 +53,7 @@ func Cancelled(ctx context.Context, err error, now time.Time) bool {
 		// A dialler that was given ctx: "operation was canceled", or an i/o timeout
 		// at the very moment at which ctx's deadline passes.
 		if _, errno := errnoName(op.Err); errors.Is(op.Err, context.Canceled) ||
-			!errno && op.Timeout() && (errors.Is(ctx.Err(), context.DeadlineExceeded) || passed(ctx, now)) {
+			!errno && op.Timeout() && (errors.Is(ctx.Err(), context.DeadlineExceeded) || deadlinePassed(ctx, now)) {
 			return true
 		}
 	}
@@ -67,7 +67,7 @@ func Signal(cause error) bool {
 }
 
 // passed: the caller's deadline is over, whether its timer has fired or not.
-func passed(ctx context.Context, now time.Time) bool {
+func deadlinePassed(ctx context.Context, now time.Time) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && !now.Before(deadline)
 }
@@ -77,7 +77,7 @@ func passed(ctx context.Context, now time.Time) bool {
 func Holds(err, target error) bool {
 	defer func() { _ = recover() }() // a foreign Unwrap panicked: then it is not seen
 	for _, e := range links(err) {
-		if same(e, target) {
+		if identical(e, target) {
 			return true
 		}
 	}
@@ -85,7 +85,7 @@ func Holds(err, target error) bool {
 }
 
 // same compares by identity; errors of types that cannot be compared are not the same.
-func same(a, b error) (equal bool) {
+func identical(a, b error) (equal bool) {
 	defer func() {
 		if recover() != nil {
 			equal = false

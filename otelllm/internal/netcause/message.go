@@ -9,7 +9,7 @@ import (
 
 // What the standard library says in words alone. Sources: net/http/transport.go,
 // net/http/h2_bundle.go (golang.org/x/net/http2 has the same), net/http/internal/chunked.go.
-var messages = map[string]sign{
+var messages = map[string]finding{
 	"net/http: timeout awaiting response headers": {cause: semconv.TransportCauseHeaderTimeout},
 	"http2: timeout awaiting response headers":    {cause: semconv.TransportCauseHeaderTimeout},
 
@@ -56,44 +56,44 @@ var messages = map[string]sign{
 
 // Messages that go on after a fixed beginning. What follows is never read,
 // except where it must be one of a closed list.
-var beginnings = []struct {
-	text string
-	sign sign
+var messagePrefixes = []struct {
+	text    string
+	finding finding
 }{
-	{`unsupported protocol scheme "`, sign{cause: semconv.TransportCauseInvalidURL}},
-	{`invalid request :path "`, sign{cause: semconv.TransportCauseInvalidURL}}, // HTTP/2
-	{"net/http: invalid header ", sign{cause: semconv.TransportCauseInvalidRequest}},
-	{"net/http: invalid trailer ", sign{cause: semconv.TransportCauseInvalidRequest}},
-	{`net/http: invalid method "`, sign{cause: semconv.TransportCauseInvalidRequest}},
-	{"invalid HTTP header ", sign{cause: semconv.TransportCauseInvalidRequest}}, // HTTP/2, as the next three
-	{"invalid HTTP trailer ", sign{cause: semconv.TransportCauseInvalidRequest}},
-	{"invalid Transfer-Encoding request header: ", sign{cause: semconv.TransportCauseInvalidRequest}},
-	{"invalid Connection request header: ", sign{cause: semconv.TransportCauseInvalidRequest}},
-	{"http: ContentLength=", sign{cause: semconv.TransportCauseInvalidRequest}},
-	{"http: Request.ContentLength=", sign{cause: semconv.TransportCauseInvalidRequest}},
-	{`malformed HTTP response "`, sign{cause: semconv.TransportCauseMalformedEvent}},
-	{`malformed HTTP version "`, sign{cause: semconv.TransportCauseMalformedEvent}},
-	{`malformed HTTP status code "`, sign{cause: semconv.TransportCauseMalformedEvent}},
-	{"malformed MIME header", sign{cause: semconv.TransportCauseMalformedEvent}}, // textproto.ProtocolError
-	{"net/http: server response headers exceeded ", sign{cause: semconv.TransportCauseMalformedEvent}},
+	{`unsupported protocol scheme "`, finding{cause: semconv.TransportCauseInvalidURL}},
+	{`invalid request :path "`, finding{cause: semconv.TransportCauseInvalidURL}}, // HTTP/2
+	{"net/http: invalid header ", finding{cause: semconv.TransportCauseInvalidRequest}},
+	{"net/http: invalid trailer ", finding{cause: semconv.TransportCauseInvalidRequest}},
+	{`net/http: invalid method "`, finding{cause: semconv.TransportCauseInvalidRequest}},
+	{"invalid HTTP header ", finding{cause: semconv.TransportCauseInvalidRequest}}, // HTTP/2, as the next three
+	{"invalid HTTP trailer ", finding{cause: semconv.TransportCauseInvalidRequest}},
+	{"invalid Transfer-Encoding request header: ", finding{cause: semconv.TransportCauseInvalidRequest}},
+	{"invalid Connection request header: ", finding{cause: semconv.TransportCauseInvalidRequest}},
+	{"http: ContentLength=", finding{cause: semconv.TransportCauseInvalidRequest}},
+	{"http: Request.ContentLength=", finding{cause: semconv.TransportCauseInvalidRequest}},
+	{`malformed HTTP response "`, finding{cause: semconv.TransportCauseMalformedEvent}},
+	{`malformed HTTP version "`, finding{cause: semconv.TransportCauseMalformedEvent}},
+	{`malformed HTTP status code "`, finding{cause: semconv.TransportCauseMalformedEvent}},
+	{"malformed MIME header", finding{cause: semconv.TransportCauseMalformedEvent}}, // textproto.ProtocolError
+	{"net/http: server response headers exceeded ", finding{cause: semconv.TransportCauseMalformedEvent}},
 }
 
 // messageSign reads an error that the standard library gives no type of its own.
-func messageSign(err error, at semconv.TransportStage) sign {
+func fromMessage(err error, at semconv.TransportStage) finding {
 	text, ok := standardMessage(err)
 	if !ok {
-		return sign{}
+		return finding{}
 	}
-	if at != semconv.TransportStageBody && cutLine(text) {
-		return sign{cause: semconv.TransportCauseClosedBeforeHeaders}
+	if at != semconv.TransportStageBody && isCutLine(text) {
+		return finding{cause: semconv.TransportCauseClosedBeforeHeaders}
 	}
-	return textSign(text)
+	return fromText(text)
 }
 
 // cutLine: text says that a line of the response's head is malformed, and the line is
 // the beginning of one that would be well-formed. net/http reads what comes before an
 // EOF as a whole line, so this is how a connection that was closed within a line looks.
-func cutLine(text string) bool {
+func isCutLine(text string) bool {
 	if line, ok := quotedAfter(text, `malformed HTTP response "`); ok {
 		const version = "HTTP/1."
 		return line != "" && strings.HasPrefix(version, line[:min(len(line), len(version))]) && len(line) <= len("HTTP/1.1")
@@ -125,39 +125,39 @@ func quotedAfter(text, before string) (string, bool) {
 // tokenBytes are the bytes of a header's name (RFC 9110, section 5.6.2).
 const tokenBytes = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-func textSign(text string) sign {
+func fromText(text string) finding {
 	if s, ok := messages[text]; ok {
 		return s
 	}
-	for i := range beginnings {
-		if strings.HasPrefix(text, beginnings[i].text) {
-			return beginnings[i].sign
+	for i := range messagePrefixes {
+		if strings.HasPrefix(text, messagePrefixes[i].text) {
+			return messagePrefixes[i].finding
 		}
 	}
 	if code, ok := strings.CutPrefix(text, "http2: Transport received GOAWAY from server ErrCode:"); ok {
-		return sign{cause: semconv.TransportCauseH2Goaway, code: knownH2Code(code)}
+		return finding{cause: semconv.TransportCauseH2Goaway, code: knownH2Code(code)}
 	}
 	if rest, ok := strings.CutPrefix(text, "stream error: stream ID "); ok {
-		return streamErrorText(rest)
+		return fromStreamErrorText(rest)
 	}
 	if inner, ok := strings.CutPrefix(text, "http2: Transport: cannot retry err ["); ok {
 		if inner, ok = strings.CutSuffix(inner, "] after Request.Body was written; define Request.GetBody to avoid this error"); ok {
-			return textSign(inner)
+			return fromText(inner)
 		}
 	}
-	return sign{}
+	return finding{}
 }
 
 // streamErrorText reads "7; REFUSED_STREAM" or "7; REFUSED_STREAM; cause", the
 // end of an HTTP/2 stream error that net/http has put into another message.
-func streamErrorText(rest string) sign {
+func fromStreamErrorText(rest string) finding {
 	rest = strings.TrimLeft(rest, "0123456789")
 	rest, ok := strings.CutPrefix(rest, "; ")
 	if !ok {
-		return sign{}
+		return finding{}
 	}
 	code, _, _ := strings.Cut(rest, ";")
-	return sign{cause: semconv.TransportCauseH2StreamReset, code: knownH2Code(code)}
+	return finding{cause: semconv.TransportCauseH2StreamReset, code: knownH2Code(code)}
 }
 
 // standardMessage is the message of an error whose type belongs to the packages

@@ -39,88 +39,88 @@ func Of(err error, at semconv.TransportStage) (f Failure) {
 		// known so far stands.
 		_ = recover()
 	}()
-	s := cause(err, at)
+	s := findingOf(err, at)
 	f.Cause, f.Code = s.cause, s.code
 	f.Stage = stageOf(s.cause, at)
 	return f
 }
 
 // sign is what one error of a chain says.
-type sign struct {
+type finding struct {
 	cause semconv.TransportCause
 	code  string
 }
 
-func (s sign) telling() bool { return s.cause != semconv.TransportCauseUnset }
+func (s finding) found() bool { return s.cause != semconv.TransportCauseUnset }
 
-func cause(err error, at semconv.TransportStage) sign {
+func findingOf(err error, at semconv.TransportStage) finding {
 	for _, e := range links(err) {
-		if s := one(e, at); s.telling() {
+		if s := fromError(e, at); s.found() {
 			return s
 		}
 	}
-	return byStage(err, at)
+	return fromStage(err, at)
 }
 
 // one reads a single error of the chain by its type, and by its whole message
 // where the standard library gives it no type of its own.
-func one(err error, at semconv.TransportStage) sign {
+func fromError(err error, at semconv.TransportStage) finding {
 	switch e := err.(type) { //nolint:errorlint // the chain is walked link by link, so that the outermost decides
 	case *net.DNSError:
-		return dnsSign(e)
+		return fromDNS(e)
 	case *net.OpError:
-		return opSign(e, at)
+		return fromOp(e, at)
 	}
-	if s := tlsSign(err); s.telling() {
+	if s := fromTLS(err); s.found() {
 		return s
 	}
-	if s := http2Sign(err); s.telling() {
+	if s := fromHTTP2(err); s.found() {
 		return s
 	}
-	if s := messageSign(err, at); s.telling() {
+	if s := fromMessage(err, at); s.found() {
 		return s
 	}
 	switch {
 	case err == io.ErrUnexpectedEOF, err == io.EOF: //nolint:errorlint // one link
-		return eofSign(at)
+		return fromEOF(at)
 	case err == net.ErrClosed: //nolint:errorlint // one link
-		return closedSign(at)
-	case corrupt(err):
-		return sign{cause: semconv.TransportCauseMalformedEvent}
+		return fromClosed(at)
+	case isCorrupt(err):
+		return finding{cause: semconv.TransportCauseMalformedEvent}
 	}
 	if code, ok := errnoName(err); ok {
-		return errnoSign(code, at)
+		return fromErrno(code, at)
 	}
-	return closeSign(err)
+	return fromCloseError(err)
 }
 
 const codeTimeout = "TIMEOUT"
 
 // byStage is the last resort: no link of the chain said anything, but the trace
 // knows what was being done, or the error knows that it took too long.
-func byStage(err error, at semconv.TransportStage) sign {
+func fromStage(err error, at semconv.TransportStage) finding {
 	switch at {
 	case semconv.TransportStageTLS, semconv.TransportStageProxy:
-		return byStageAlone(at, statusCode(err))
+		return fromStageOnly(at, statusCode(err))
 	}
 	var slow net.Error
 	if at != semconv.TransportStageUnset && errors.As(err, &slow) && slow.Timeout() {
-		return timeoutSign(at)
+		return fromTimeout(at)
 	}
-	return sign{}
+	return finding{}
 }
 
-func byStageAlone(at semconv.TransportStage, code string) sign {
+func fromStageOnly(at semconv.TransportStage, code string) finding {
 	if at == semconv.TransportStageProxy {
-		if refusal(code) {
-			return sign{cause: semconv.TransportCauseProxyRefused, code: code}
+		if refusedForGood(code) {
+			return finding{cause: semconv.TransportCauseProxyRefused, code: code}
 		}
-		return sign{cause: semconv.TransportCauseProxy, code: code}
+		return finding{cause: semconv.TransportCauseProxy, code: code}
 	}
 	if code == "" {
 		code = codeHandshake
 	}
-	return sign{cause: semconv.TransportCauseTLS, code: code}
+	return finding{cause: semconv.TransportCauseTLS, code: code}
 }
 
 // statusCode is the status, in digits, of a CONNECT that a proxy refused:
@@ -135,7 +135,7 @@ func statusCode(err error) string {
 
 // refusal: code is a status by which a proxy refuses a CONNECT, and will refuse the
 // same one again. The others say that it tried, or that it is busy.
-func refusal(code string) bool {
+func refusedForGood(code string) bool {
 	switch code {
 	case "408", "425", "429":
 		return false
@@ -191,7 +191,7 @@ func stageOf(c semconv.TransportCause, at semconv.TransportStage) semconv.Transp
 }
 
 // corrupt: the transfer encoding of the body, which net/http undoes, is broken.
-func corrupt(err error) bool {
+func isCorrupt(err error) bool {
 	if err == gzip.ErrHeader || err == gzip.ErrChecksum { //nolint:errorlint // one link
 		return true
 	}

@@ -16,41 +16,41 @@ const (
 	codeNotTLS    = "NOT_TLS"   // what came was no TLS at all
 )
 
-func tlsSign(err error) sign {
+func fromTLS(err error) finding {
 	switch e := err.(type) { //nolint:errorlint // one link of a chain that is walked outside
 	case *tls.CertificateVerificationError:
-		return sign{cause: semconv.TransportCauseTLS, code: classify.CodeCertificate}
+		return finding{cause: semconv.TransportCauseTLS, code: classify.CodeCertificate}
 	case tls.RecordHeaderError, *tls.RecordHeaderError:
-		return sign{cause: semconv.TransportCauseTLS, code: codeNotTLS}
+		return finding{cause: semconv.TransportCauseTLS, code: codeNotTLS}
 	case tls.AlertError:
-		return sign{cause: semconv.TransportCauseTLS, code: alertCode(uint8(e))}
+		return finding{cause: semconv.TransportCauseTLS, code: alertCode(uint8(e))}
 	}
 	if err == http.ErrSchemeMismatch { //nolint:errorlint // one link
-		return sign{cause: semconv.TransportCauseTLS, code: codeNotTLS}
+		return finding{cause: semconv.TransportCauseTLS, code: codeNotTLS}
 	}
 	t := reflect.TypeOf(err)
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	if t.PkgPath() == "crypto/x509" {
-		return sign{cause: semconv.TransportCauseTLS, code: classify.CodeCertificate}
+		return finding{cause: semconv.TransportCauseTLS, code: classify.CodeCertificate}
 	}
-	return sign{}
+	return finding{}
 }
 
 // alertSign reads a TLS alert, sent or received. Its type in crypto/tls is not
 // exported, but it is a uint8 there too. After the handshake an alert is a lost
 // connection: the request had long left this side.
-func alertSign(alert error, at semconv.TransportStage) sign {
+func fromAlert(alert error, at semconv.TransportStage) finding {
 	code := ""
 	if v := reflect.ValueOf(alert); v.Kind() == reflect.Uint8 && v.Type().PkgPath() == "crypto/tls" {
 		code = alertCode(uint8(v.Uint()))
 	}
 	switch at {
 	case semconv.TransportStageWrite, semconv.TransportStageHeaders, semconv.TransportStageBody:
-		return sign{cause: semconv.TransportCauseConnectionLost, code: code}
+		return finding{cause: semconv.TransportCauseConnectionLost, code: code}
 	default:
-		return byStageAlone(semconv.TransportStageTLS, code)
+		return fromStageOnly(semconv.TransportStageTLS, code)
 	}
 }
 

@@ -82,11 +82,11 @@ func hostPort(u *url.URL) string {
 
 // dialling notes progress of a dial. A dial may go on in the background after the
 // request was given another connection: then it is not the request's any more.
-func (t *Trace) dialling(what *bool, value bool) {
+func (t *Trace) dialling(field *bool, value bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.gotConn {
-		*what = value
+		*field = value
 	}
 }
 

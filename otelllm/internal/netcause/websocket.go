@@ -17,19 +17,19 @@ const (
 // libraries for Go (coder/websocket, gorilla/websocket): a type CloseError with the
 // code of the close frame. A close frame that comes before the answer is whole ends
 // the stream in good order, but too early.
-func closeSign(err error) sign {
+func fromCloseError(err error) finding {
 	v := reflect.ValueOf(err)
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
 	}
 	if v.Kind() != reflect.Struct || v.Type().Name() != "CloseError" {
-		return sign{}
+		return finding{}
 	}
 	code := v.FieldByName("Code")
 	if !code.IsValid() || !code.CanInt() || code.Int() < 1000 || code.Int() > 4999 {
-		return sign{}
+		return finding{}
 	}
-	s := sign{cause: semconv.TransportCauseCleanEOF, code: "WS_" + strconv.FormatInt(code.Int(), 10)}
+	s := finding{cause: semconv.TransportCauseCleanEOF, code: "WS_" + strconv.FormatInt(code.Int(), 10)}
 	if code.Int() == closeAbnormal || code.Int() == closeTLS {
 		s.cause = semconv.TransportCauseConnectionLost
 	}

@@ -4,7 +4,7 @@ package redact
 // that begins as those of an issuer do (tokens lists them), a JSON Web Token, or
 // so many random characters that no one would have written them as a name.
 func Credential[T ~string | ~[]byte](s T) bool {
-	return known(s) || dense(s, none)
+	return hasToken(s) || looksRandom(s, noExemption)
 }
 
 // minCredential is the length of the shortest credential that is looked for.
@@ -12,10 +12,10 @@ const minCredential = 14
 
 // token is how the credentials of one issuer begin.
 type token struct {
-	prefix string
-	of     *set // what follows
-	least  int  // how much of it does
-	mixed  bool // and has a digit, or letters of both cases: words alone may be a name
+	prefix  string
+	charset *set // what follows
+	minLen  int  // how much of it does
+	mixed   bool // and has a digit, or letters of both cases: words alone may be a name
 }
 
 var (
@@ -104,7 +104,7 @@ var byFirst = func() (t [256][]token) {
 }()
 
 // known: a token of an issuer begins in s where a word does.
-func known[T ~string | ~[]byte](s T) bool {
+func hasToken[T ~string | ~[]byte](s T) bool {
 	if len(s) < minCredential {
 		return false
 	}
@@ -113,7 +113,7 @@ func known[T ~string | ~[]byte](s T) bool {
 		c := s[i]
 		if !before {
 			for k := range byFirst[c] {
-				if begins(s[i:], &byFirst[c][k]) {
+				if startsWithToken(s[i:], &byFirst[c][k]) {
 					return true
 				}
 			}
@@ -123,14 +123,14 @@ func known[T ~string | ~[]byte](s T) bool {
 	return false
 }
 
-func begins[T ~string | ~[]byte](s T, t *token) bool {
-	if len(s) < len(t.prefix)+t.least || string(s[:len(t.prefix)]) != t.prefix {
+func startsWithToken[T ~string | ~[]byte](s T, t *token) bool {
+	if len(s) < len(t.prefix)+t.minLen || string(s[:len(t.prefix)]) != t.prefix {
 		return false
 	}
 	n := 0
 	var lower, upper, digit bool
 	for _, c := range []byte(s[len(t.prefix):]) {
-		if !t.of[c] {
+		if !t.charset[c] {
 			break
 		}
 		n++
@@ -143,7 +143,7 @@ func begins[T ~string | ~[]byte](s T, t *token) bool {
 			digit = true
 		}
 	}
-	return n >= t.least && (!t.mixed || digit || lower && upper)
+	return n >= t.minLen && (!t.mixed || digit || lower && upper)
 }
 
 // idPrefixes begin ids of which it is known that the rest is random.
@@ -161,7 +161,7 @@ var idsByFirst = func() (t [256][]string) {
 	return t
 }()
 
-func idPrefixed[T ~string | ~[]byte](s T) bool {
+func hasIDPrefix[T ~string | ~[]byte](s T) bool {
 	if len(s) == 0 {
 		return false
 	}
@@ -174,12 +174,12 @@ func idPrefixed[T ~string | ~[]byte](s T) bool {
 }
 
 // exempt says which random runs are expected in a field.
-type exempt uint8
+type exemption uint8
 
 const (
-	none    exempt = iota
-	digests        // 40 hex digits after @, 64 after a colon
-	hexRuns        // hex digits, up to 64
+	noExemption exemption = iota
+	digests               // 40 hex digits after @, 64 after a colon
+	hexRuns               // hex digits, up to 64
 )
 
 const (
@@ -196,9 +196,9 @@ const (
 // dense: s holds more characters in random runs of letters and digits than a name
 // has. A run is random where less than two thirds of it are words: see worded.
 // Digits alone are no such run: they are a time, a version or an account.
-func dense[T ~string | ~[]byte](s T, but exempt) bool {
+func looksRandom[T ~string | ~[]byte](s T, except exemption) bool {
 	limit := maxRandom
-	if but == hexRuns {
+	if except == hexRuns {
 		limit = maxRandomID
 	}
 	if len(s) <= limit {
@@ -209,7 +209,7 @@ func dense[T ~string | ~[]byte](s T, but exempt) bool {
 		if i < len(s) && wordBytes[s[i]] {
 			continue
 		}
-		if run := s[start:i]; len(run) >= minRun && !expected(s[:start], run, but) && 3*worded(run) < 2*len(run) {
+		if run := s[start:i]; len(run) >= minRun && !exempted(s[:start], run, except) && 3*lettersInWords(run) < 2*len(run) {
 			random += len(run)
 		}
 		start = i + 1
@@ -218,7 +218,7 @@ func dense[T ~string | ~[]byte](s T, but exempt) bool {
 }
 
 // expected: the run is of digits, or is random by right.
-func expected[T ~string | ~[]byte](before, run T, but exempt) bool {
+func exempted[T ~string | ~[]byte](before, run T, except exemption) bool {
 	digits, lower, upper := 0, 0, 0
 	for i := range len(run) {
 		switch c := run[i]; {
@@ -233,9 +233,9 @@ func expected[T ~string | ~[]byte](before, run T, but exempt) bool {
 	switch {
 	case digits == len(run):
 		return true
-	case but == none, digits+max(lower, upper) != len(run), len(run) > 64:
+	case except == noExemption, digits+max(lower, upper) != len(run), len(run) > 64:
 		return false
-	case but == hexRuns:
+	case except == hexRuns:
 		return true
 	default: // digests
 		n := len(before)
@@ -247,7 +247,7 @@ func expected[T ~string | ~[]byte](before, run T, but exempt) bool {
 // worded is how many letters of a run are in words: three and more of one case, the
 // first of which may be a capital, with a vowel among them and at most five consonants
 // in a row; a longer one with a vowel in four letters. In CamelCase each part is a word.
-func worded[T ~string | ~[]byte](run T) (n int) {
+func lettersInWords[T ~string | ~[]byte](run T) (n int) {
 	for i := 0; i < len(run); {
 		start := i
 		switch c := run[i]; {
@@ -272,14 +272,14 @@ func worded[T ~string | ~[]byte](run T) (n int) {
 			i++
 			continue
 		}
-		if word(run[start:i]) {
+		if isWord(run[start:i]) {
 			n += i - start
 		}
 	}
 	return n
 }
 
-func word[T ~string | ~[]byte](s T) bool {
+func isWord[T ~string | ~[]byte](s T) bool {
 	if len(s) < 3 {
 		return false
 	}

@@ -31,7 +31,7 @@ const (
 // Code is an error's code or type, a finish reason, or the reason of an abort: at
 // most 80 bytes of [A-Za-z0-9_.:-]. Anything else is [Redacted].
 func Code[T ~string | ~[]byte](s T) string {
-	if !shaped(s, codeBytes, MaxCode) || Credential(s) {
+	if !hasShape(s, codeBytes, MaxCode) || Credential(s) {
 		return Redacted
 	}
 	return string(s)
@@ -40,7 +40,7 @@ func Code[T ~string | ~[]byte](s T) string {
 // Name is the name of a tool or the type of one: at most 64 bytes of
 // [A-Za-z0-9_.:/-]. Anything else is [Redacted].
 func Name[T ~string | ~[]byte](s T) string {
-	if !shaped(s, nameBytes, MaxName) || Credential(s) {
+	if !hasShape(s, nameBytes, MaxName) || Credential(s) {
 		return Redacted
 	}
 	return string(s)
@@ -51,7 +51,7 @@ func Name[T ~string | ~[]byte](s T) string {
 // org/model@revision, model[1m], by an ARN, or by a path. The digest of a model
 // (@ and 40 hex digits, a colon and 64) is no credential.
 func Model[T ~string | ~[]byte](s T) string {
-	if !shaped(s, modelBytes, MaxModel) || scheme(s) || known(s) || dense(s, digests) {
+	if !hasShape(s, modelBytes, MaxModel) || hasScheme(s) || hasToken(s) || looksRandom(s, digests) {
 		return Redacted
 	}
 	return string(s)
@@ -62,7 +62,7 @@ func Model[T ~string | ~[]byte](s T) string {
 // SHA-256, the same wherever it appears, and so does one that looks like a
 // credential. See [Opaque] for how ids differ. An empty id stays empty.
 func ID[T ~string | ~[]byte](s T) string {
-	if !shaped(s, nameBytes, MaxID) || !Opaque(s) {
+	if !hasShape(s, nameBytes, MaxID) || !Opaque(s) {
 		sum := sha256.Sum256([]byte(s))
 		return "id-" + hex.EncodeToString(sum[:8])
 	}
@@ -73,14 +73,14 @@ func ID[T ~string | ~[]byte](s T) string {
 // random, so a long random run is one only where no prefix says whose id it is
 // (call_, resp_, chatcmpl-, …) and it is not wholly of hex digits.
 func Opaque[T ~string | ~[]byte](s T) bool {
-	return !known(s) && (idPrefixed(s) || !dense(s, hexRuns))
+	return !hasToken(s) && (hasIDPrefix(s) || !looksRandom(s, hexRuns))
 }
 
 // Type is the name of an error's type in any language: at most 256 bytes of
 // [A-Za-z0-9] and _.:/-*$\[]<>#,&(). Anything else is [Redacted]: some
 // instrumentations write a message there.
 func Type[T ~string | ~[]byte](s T) string {
-	if !shaped(s, typeBytes, MaxLabel) || scheme(s) || Credential(s) {
+	if !hasShape(s, typeBytes, MaxLabel) || hasScheme(s) || Credential(s) {
 		return Redacted
 	}
 	return string(s)
@@ -93,7 +93,7 @@ func Host(s string) string {
 	if s == "" {
 		return ""
 	}
-	if len(s) > maxHost || scheme(s) {
+	if len(s) > maxHost || hasScheme(s) {
 		return Redacted
 	}
 	for _, c := range s {
@@ -104,7 +104,7 @@ func Host(s string) string {
 		}
 	}
 	// The name of an AWS Lambda function URL is 32 random characters.
-	if known(s) || dense(s, none) && !strings.HasSuffix(s, ".on.aws") {
+	if hasToken(s) || looksRandom(s, noExemption) && !strings.HasSuffix(s, ".on.aws") {
 		return Redacted
 	}
 	return s
@@ -146,7 +146,7 @@ func setOf(bytes string) *set {
 	return s
 }
 
-func shaped[T ~string | ~[]byte](s T, of *set, limit int) bool {
+func hasShape[T ~string | ~[]byte](s T, of *set, limit int) bool {
 	if len(s) > limit {
 		return false
 	}
@@ -159,7 +159,7 @@ func shaped[T ~string | ~[]byte](s T, of *set, limit int) bool {
 }
 
 // scheme: s holds a URL's.
-func scheme[T ~string | ~[]byte](s T) bool {
+func hasScheme[T ~string | ~[]byte](s T) bool {
 	for i := 0; i+2 < len(s); i++ {
 		if s[i] == ':' && s[i+1] == '/' && s[i+2] == '/' {
 			return true
