@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// maxDepth bounds how many errors of a chain are looked at.
+	// maxDepth bounds the number of errors in a chain that are examined.
 	maxDepth = 16
-	// maxChain bounds the chain of type names that is reported.
+	// maxChain bounds the number of type names that are reported.
 	maxChain = 5
 	// maxTypeName bounds one type name, in bytes.
 	maxTypeName = 256
 )
 
-// links lists the errors of a chain from outermost to root. Of an error that
-// wraps several the first is followed.
+// links returns the errors of a chain from outermost to root. If an error wraps several
+// errors, only the first of them is followed.
 func links(err error) []error {
 	chain := make([]error, 0, 4)
 	for err != nil && len(chain) < maxDepth {
@@ -39,7 +39,7 @@ func links(err error) []error {
 	return chain
 }
 
-// Chain holds the names of the types of err's chain, as [Failure] has them.
+// Chain returns the type names of err's chain, in the form of [Failure.Chain].
 func Chain(err error) []string {
 	if err == nil {
 		return nil
@@ -49,7 +49,7 @@ func Chain(err error) []string {
 
 func typeChain(err error) (names []string) {
 	defer func() {
-		_ = recover() // an Unwrap panicked: the names so far stand
+		_ = recover() // an Unwrap method panicked: keep the names so far
 	}()
 	chain := links(err)
 	if len(chain) > maxChain {
@@ -63,7 +63,7 @@ func typeChain(err error) (names []string) {
 	return names
 }
 
-// TypeName is the name of an error's type, at most 256 bytes.
+// TypeName returns the name of an error's type, at most 256 bytes.
 func TypeName(err error) string {
 	name := reflect.TypeOf(err).String()
 	if len(name) > maxTypeName {
@@ -72,7 +72,7 @@ func TypeName(err error) string {
 	return name
 }
 
-// codeIn is the name of the errno that an error carries, or "".
+// codeIn returns the name of the errno that an error carries, or "".
 func codeIn(err error) string {
 	for _, e := range links(err) {
 		if code, ok := errnoName(e); ok {
@@ -82,11 +82,11 @@ func codeIn(err error) string {
 	return ""
 }
 
-// RootType is the name of the type that says most about an error: the innermost
-// of its chain that is no mere wrapping or text.
+// RootType returns the most specific type name of an error: that of the innermost error of
+// its chain that is not a plain wrapper or text.
 func RootType(err error) (name string) {
 	defer func() {
-		_ = recover() // an Unwrap panicked: the name so far stands
+		_ = recover() // an Unwrap method panicked: keep the name so far
 	}()
 	name = TypeName(err)
 	chain := links(err)

@@ -1,13 +1,12 @@
-// Package netcause names the one transport cause that an error of net/http
-// becomes, the stage at which it struck, and whether it was this side that
-// cancelled.
+// Package netcause determines the transport cause of an error from net/http, the stage at
+// which it occurred, and whether this side cancelled the request.
 //
-// Evidence is trusted in this order: the type of an error, a typed code, and
-// last a whole message of the standard library, compared from its first byte.
-// A substring of free text is never evidence. Errors are read from the outermost
-// inwards, and the first one that says something decides: a proxy's refused
-// connection is a proxy failure, whatever its errno.
+// Evidence is used in this order: the type of an error, a typed code, and finally a
+// complete message of the standard library, compared from its first byte. A substring of
+// free text is never evidence. Errors are examined from the outermost inwards, and the
+// first one with a finding decides: a refused connection to a proxy is a proxy failure,
+// whatever its errno.
 //
-// No message ever leaves this package: what it returns are enums, names of
-// types, and codes out of closed lists.
+// No message leaves this package. It returns enums, type names, and codes from closed
+// lists.
 package netcause

@@ -4,8 +4,8 @@ package netcause
 
 import "syscall"
 
-// errnoName is the name of an errno that network operations fail with, by the
-// name that POSIX has for it. Any other errno has none.
+// errnoName returns the POSIX name of an errno with which network operations fail. It
+// reports false for any other error.
 func errnoName(err error) (string, bool) {
 	errno, ok := err.(syscall.Errno) //nolint:errorlint // one link of a chain that is walked outside
 	if !ok {

@@ -2,5 +2,5 @@
 
 package netcause
 
-// errnoName: this platform has no errnos that are known here.
+// errnoName reports false: no errno is known on this platform.
 func errnoName(error) (string, bool) { return "", false }

@@ -2,7 +2,7 @@ package netcause
 
 import "syscall"
 
-// The numbers of Windows Sockets that package syscall does not name.
+// Windows Sockets error numbers that package syscall does not name.
 const (
 	wsaeACCES         syscall.Errno = 10013
 	wsaeMFILE         syscall.Errno = 10024

@@ -16,8 +16,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// FuzzOf reads errors of any words and any nesting: it never fails, and what it
-// says comes out of closed lists, never out of the words.
+// FuzzOf passes errors with arbitrary messages and nesting to Of. It must never fail, and
+// what it returns must come from closed lists, never from a message.
 func FuzzOf(f *testing.F) {
 	for _, text := range []string{
 		"http2: client connection lost", "http2: Transport received GOAWAY from server ErrCode:NO_ERROR", "malformed HTTP response \"x\"",

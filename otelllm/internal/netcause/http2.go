@@ -9,7 +9,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// h2Codes are the error codes of HTTP/2 (RFC 9113, section 7).
+// h2Codes are the HTTP/2 error codes (RFC 9113, section 7).
 var h2Codes = [...]string{
 	"NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT",
 	"STREAM_CLOSED", "FRAME_SIZE_ERROR", "REFUSED_STREAM", "CANCEL", "COMPRESSION_ERROR",
@@ -23,7 +23,7 @@ func h2Code(n uint64) string {
 	return "0x" + strconv.FormatUint(n, 16)
 }
 
-// knownH2Code is text when it is the name of a code, else "".
+// knownH2Code returns text if it is the name of an error code, and "" otherwise.
 func knownH2Code(text string) string {
 	for _, name := range h2Codes {
 		if text == name {
@@ -33,8 +33,8 @@ func knownH2Code(text string) string {
 	return ""
 }
 
-// streamError has the fields of net/http's bundled StreamError, whose As copies
-// itself into any struct of these three.
+// streamError has the fields of net/http's bundled StreamError, whose As method copies
+// itself into any struct with these fields.
 type streamError struct {
 	StreamID uint32
 	Code     uint32
@@ -44,9 +44,9 @@ type streamError struct {
 // Error makes streamError a target for errors.As.
 func (streamError) Error() string { return "http2 stream error" }
 
-// http2Sign reads the errors of net/http's bundled HTTP/2 and of
-// golang.org/x/net/http2. Their types are not exported, or not ours to depend on:
-// they are told by name and read by field.
+// fromHTTP2 reads the errors of net/http's bundled HTTP/2 and of golang.org/x/net/http2.
+// Their types are not exported, or would add a dependency: they are recognized by name and
+// read by field.
 func fromHTTP2(err error) finding {
 	t := reflect.TypeOf(err)
 	switch t.PkgPath() {
@@ -72,7 +72,7 @@ func fromHTTP2(err error) finding {
 	return finding{}
 }
 
-// codeField reads the error code out of a field of that name.
+// codeField returns the error code in the field with that name.
 func codeField(v reflect.Value, name string) string {
 	if v.Kind() != reflect.Struct {
 		return ""

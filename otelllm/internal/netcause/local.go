@@ -8,21 +8,20 @@ import (
 	"time"
 )
 
-// Cancelled reports whether err comes from this side's own cancellation or
-// deadline: whether it is ctx that ended the request, not something on the way
-// that happened to fail while ctx was ending. Ask at the moment of failure: a
-// context that is cancelled afterwards must not turn a broken connection into an
-// abort.
+// Cancelled reports whether err comes from this side's own cancellation or deadline, that
+// is, whether ctx ended the request, and not a failure elsewhere while ctx was ending.
+// Call it at the moment of failure: a context that is cancelled afterwards must not turn a
+// broken connection into an abort.
 //
-// What the error itself is decides, because net/http mixes the two: HTTP/1
-// returns context.Cause(ctx) as it is, HTTP/2 returns ctx.Err(), diallers return
-// an error that only resembles it, and net/http's own timeouts claim to be
-// context.DeadlineExceeded without being the caller's.
+// The error itself decides, because net/http returns different ones: HTTP/1 returns
+// context.Cause(ctx) unchanged, HTTP/2 returns ctx.Err(), dialers return an error that
+// only resembles it, and net/http's own timeouts claim to be context.DeadlineExceeded
+// although the caller's deadline has not passed.
 func Cancelled(ctx context.Context, err error, now time.Time) bool {
 	if err == nil {
 		return false
 	}
-	defer func() { _ = recover() }() // a foreign Unwrap panicked: then it is not ctx's word
+	defer func() { _ = recover() }() // an Unwrap method panicked: the error is not attributed to ctx
 	chain := links(err)
 	done := ctx.Err() != nil
 	cause := context.Cause(ctx)
@@ -35,8 +34,9 @@ func Cancelled(ctx context.Context, err error, now time.Time) bool {
 		case done && identical(e, cause):
 			return true
 		case done && e == net.ErrClosed: //nolint:errorlint // as above
-			// This process closed the connection, and ctx is why it does: net/http says so
-			// itself but for a moment, the libraries for WebSockets leave it at that.
+			// This process closed the connection because of ctx. net/http returns this
+			// error in a short window only, and an explicit one otherwise. WebSocket
+			// libraries always return this one.
 			return true
 		}
 		if text, ok := standardMessage(e); ok {
@@ -50,8 +50,8 @@ func Cancelled(ctx context.Context, err error, now time.Time) bool {
 		if !ok || op.Op != "dial" {
 			continue
 		}
-		// A dialler that was given ctx: "operation was canceled", or an i/o timeout
-		// at the very moment at which ctx's deadline passes.
+		// A dialer that was given ctx returns "operation was canceled", or an i/o timeout
+		// at the moment at which ctx's deadline passes.
 		if _, errno := errnoName(op.Err); errors.Is(op.Err, context.Canceled) ||
 			!errno && op.Timeout() && (errors.Is(ctx.Err(), context.DeadlineExceeded) || deadlinePassed(ctx, now)) {
 			return true
@@ -60,22 +60,23 @@ func Cancelled(ctx context.Context, err error, now time.Time) bool {
 	return false
 }
 
-// Signal reports whether cause is the one that signal.NotifyContext gives a context when
-// a signal has come.
+// Signal reports whether cause is the cause with which signal.NotifyContext cancels a
+// context after a signal.
 func Signal(cause error) bool {
 	return cause != nil && reflect.TypeOf(cause).PkgPath() == "os/signal"
 }
 
-// passed: the caller's deadline is over, whether its timer has fired or not.
+// deadlinePassed reports whether the caller's deadline has passed, whether or not its
+// timer has fired.
 func deadlinePassed(ctx context.Context, now time.Time) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && !now.Before(deadline)
 }
 
-// Holds reports whether target itself is a link of err's chain. An Is method, which may
-// claim anything, is not asked.
+// Holds reports whether target itself is in err's chain. It does not call Is methods,
+// which may claim anything.
 func Holds(err, target error) bool {
-	defer func() { _ = recover() }() // a foreign Unwrap panicked: then it is not seen
+	defer func() { _ = recover() }() // an Unwrap method panicked: target was not found
 	for _, e := range links(err) {
 		if identical(e, target) {
 			return true
@@ -84,7 +85,8 @@ func Holds(err, target error) bool {
 	return false
 }
 
-// same compares by identity; errors of types that cannot be compared are not the same.
+// identical compares by identity. It returns false for errors of types that are not
+// comparable.
 func identical(a, b error) (equal bool) {
 	defer func() {
 		if recover() != nil {
@@ -94,8 +96,8 @@ func identical(a, b error) (equal bool) {
 	return a == b //nolint:errorlint // identity is the point
 }
 
-// ClosedHere reports whether err says no more than that this side had closed the
-// body before it read it.
+// ClosedHere reports whether err says only that this side closed the body before it read
+// it.
 func ClosedHere(err error) bool {
 	defer func() { _ = recover() }()
 	for _, e := range links(err) {

@@ -7,8 +7,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// What the standard library says in words alone. Sources: net/http/transport.go,
-// net/http/h2_bundle.go (golang.org/x/net/http2 has the same), net/http/internal/chunked.go.
+// messages has the errors that the standard library identifies only by their text.
+// Sources: net/http/transport.go, net/http/h2_bundle.go (golang.org/x/net/http2 has the
+// same), net/http/internal/chunked.go.
 var messages = map[string]finding{
 	"net/http: timeout awaiting response headers": {cause: semconv.TransportCauseHeaderTimeout},
 	"http2: timeout awaiting response headers":    {cause: semconv.TransportCauseHeaderTimeout},
@@ -28,7 +29,7 @@ var messages = map[string]finding{
 
 	"http2: Transport received Server's graceful shutdown GOAWAY": {cause: semconv.TransportCauseH2Goaway, code: "NO_ERROR"},
 
-	// The framing of a body is not what it claims to be.
+	// The framing of the body is malformed.
 	"header line too long":                                                       {cause: semconv.TransportCauseMalformedEvent},
 	"chunked encoding contains too much non-data":                                {cause: semconv.TransportCauseMalformedEvent},
 	"malformed chunked encoding":                                                 {cause: semconv.TransportCauseMalformedEvent},
@@ -40,7 +41,7 @@ var messages = map[string]finding{
 	"http: suspiciously long trailer after chunked body":                         {cause: semconv.TransportCauseMalformedEvent},
 	"net/http: server replied with more than declared Content-Length; truncated": {cause: semconv.TransportCauseMalformedEvent},
 
-	// The request is the application's own fault. It was not sent, or not whole.
+	// The request itself is invalid. It was not sent, or only in part.
 	"http: nil Request.URL":                                    {cause: semconv.TransportCauseInvalidURL},
 	"http: no Host in request URL":                             {cause: semconv.TransportCauseInvalidURL},
 	"http: Request.Write on Request with no Host or URL set":   {cause: semconv.TransportCauseInvalidURL},
@@ -54,8 +55,8 @@ var messages = map[string]finding{
 	"net/http: cannot rewind body after connection loss": {cause: semconv.TransportCauseClosedBeforeHeaders},
 }
 
-// Messages that go on after a fixed beginning. What follows is never read,
-// except where it must be one of a closed list.
+// messagePrefixes has messages with a fixed beginning and a variable rest. The rest is
+// never read, except if it must be one of a closed list.
 var messagePrefixes = []struct {
 	text    string
 	finding finding
@@ -65,7 +66,7 @@ var messagePrefixes = []struct {
 	{"net/http: invalid header ", finding{cause: semconv.TransportCauseInvalidRequest}},
 	{"net/http: invalid trailer ", finding{cause: semconv.TransportCauseInvalidRequest}},
 	{`net/http: invalid method "`, finding{cause: semconv.TransportCauseInvalidRequest}},
-	{"invalid HTTP header ", finding{cause: semconv.TransportCauseInvalidRequest}}, // HTTP/2, as the next three
+	{"invalid HTTP header ", finding{cause: semconv.TransportCauseInvalidRequest}}, // HTTP/2, as are the next three
 	{"invalid HTTP trailer ", finding{cause: semconv.TransportCauseInvalidRequest}},
 	{"invalid Transfer-Encoding request header: ", finding{cause: semconv.TransportCauseInvalidRequest}},
 	{"invalid Connection request header: ", finding{cause: semconv.TransportCauseInvalidRequest}},
@@ -78,7 +79,7 @@ var messagePrefixes = []struct {
 	{"net/http: server response headers exceeded ", finding{cause: semconv.TransportCauseMalformedEvent}},
 }
 
-// messageSign reads an error that the standard library gives no type of its own.
+// fromMessage reads an error for which the standard library has no type.
 func fromMessage(err error, at semconv.TransportStage) finding {
 	text, ok := standardMessage(err)
 	if !ok {
@@ -90,9 +91,9 @@ func fromMessage(err error, at semconv.TransportStage) finding {
 	return fromText(text)
 }
 
-// cutLine: text says that a line of the response's head is malformed, and the line is
-// the beginning of one that would be well-formed. net/http reads what comes before an
-// EOF as a whole line, so this is how a connection that was closed within a line looks.
+// isCutLine reports whether text says that a line of the response's head is malformed, and
+// the line is the beginning of a well-formed one. net/http takes the bytes before an EOF
+// as a whole line, so a connection that was closed within a line looks like this.
 func isCutLine(text string) bool {
 	if line, ok := quotedAfter(text, `malformed HTTP response "`); ok {
 		const version = "HTTP/1."
@@ -106,14 +107,15 @@ func isCutLine(text string) bool {
 	}
 	for _, before := range []string{`malformed MIME header: missing colon: "`, `malformed MIME header line: "`} {
 		if line, ok := quotedAfter(text, before); ok {
-			// A carriage return is left only where no line feed came after it.
+			// A carriage return remains only if no line feed followed it.
 			return strings.HasSuffix(line, `\r`) || line != "" && strings.Trim(line, tokenBytes) == ""
 		}
 	}
 	return false
 }
 
-// quotedAfter is what stands between quotes behind before, which ends with a quote.
+// quotedAfter returns the quoted text after the prefix before, which ends with the opening
+// quote.
 func quotedAfter(text, before string) (string, bool) {
 	rest, ok := strings.CutPrefix(text, before)
 	if !ok {
@@ -122,7 +124,7 @@ func quotedAfter(text, before string) (string, bool) {
 	return strings.CutSuffix(rest, `"`)
 }
 
-// tokenBytes are the bytes of a header's name (RFC 9110, section 5.6.2).
+// tokenBytes are the bytes allowed in a header name (RFC 9110, section 5.6.2).
 const tokenBytes = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 func fromText(text string) finding {
@@ -148,8 +150,8 @@ func fromText(text string) finding {
 	return finding{}
 }
 
-// streamErrorText reads "7; REFUSED_STREAM" or "7; REFUSED_STREAM; cause", the
-// end of an HTTP/2 stream error that net/http has put into another message.
+// fromStreamErrorText reads "7; REFUSED_STREAM" or "7; REFUSED_STREAM; cause", the end of
+// an HTTP/2 stream error that net/http has included in another message.
 func fromStreamErrorText(rest string) finding {
 	rest = strings.TrimLeft(rest, "0123456789")
 	rest, ok := strings.CutPrefix(rest, "; ")
@@ -160,9 +162,9 @@ func fromStreamErrorText(rest string) finding {
 	return finding{cause: semconv.TransportCauseH2StreamReset, code: knownH2Code(code)}
 }
 
-// standardMessage is the message of an error whose type belongs to the packages
-// that net/http makes its errors with. The message of any other type is not
-// asked for: it is free text.
+// standardMessage returns the message of an error whose type belongs to one of the
+// packages in which net/http creates its errors. It does not ask any other type for its
+// message, which may be free text.
 func standardMessage(err error) (string, bool) {
 	t := reflect.TypeOf(err)
 	if t.Kind() == reflect.Pointer {
@@ -176,7 +178,7 @@ func standardMessage(err error) (string, bool) {
 	}
 }
 
-// bareMessage is the message of an error made by errors.New.
+// bareMessage returns the message of an error created by errors.New.
 func bareMessage(err error) (string, bool) {
 	if reflect.TypeOf(err).String() != "*errors.errorString" {
 		return "", false

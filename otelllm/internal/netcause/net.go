@@ -8,29 +8,30 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// eofSign: the other side closed the connection.
+// fromEOF returns the finding for a connection that the other side closed.
 func fromEOF(at semconv.TransportStage) finding {
 	switch at {
 	case semconv.TransportStageBody:
 		return finding{cause: semconv.TransportCauseBodyTruncated}
 	case semconv.TransportStageUnset, semconv.TransportStageWrite, semconv.TransportStageHeaders:
 		return finding{cause: semconv.TransportCauseClosedBeforeHeaders}
-	default: // in a handshake: the stage says more than the EOF
+	default: // in a handshake, the stage is more specific than the EOF
 		return fromStageOnly(at, "EOF")
 	}
 }
 
-// closedSign: the connection was closed under the request, by this process.
+// fromClosed returns the finding for a connection that this process closed during the
+// request.
 func fromClosed(at semconv.TransportStage) finding {
 	switch at {
 	case semconv.TransportStageDNS, semconv.TransportStageConnect, semconv.TransportStageTLS, semconv.TransportStageProxy:
-		return finding{} // the stage says more
+		return finding{} // the stage is more specific
 	default:
 		return finding{cause: semconv.TransportCauseConnectionLost}
 	}
 }
 
-// errnoSign reads an errno outside of dialling.
+// fromErrno reads an errno that does not come from dialing.
 func fromErrno(code string, at semconv.TransportStage) finding {
 	switch at {
 	case semconv.TransportStageConnect:
@@ -51,7 +52,7 @@ func fromErrno(code string, at semconv.TransportStage) finding {
 	}
 }
 
-// opSign reads an operation of package net by what it was doing.
+// fromOp reads an error of package net by the operation that failed.
 func fromOp(e *net.OpError, at semconv.TransportStage) finding {
 	code := codeIn(e)
 	switch e.Op {
@@ -72,15 +73,15 @@ func fromOp(e *net.OpError, at semconv.TransportStage) finding {
 	switch {
 	case at == semconv.TransportStageTLS || at == semconv.TransportStageProxy:
 		return fromStageOnly(at, code)
-	case code == "" && e.Timeout(): // a deadline that a custom dialler put on the connection
+	case code == "" && e.Timeout(): // a deadline that a custom dialer set on the connection
 		return fromTimeout(at)
 	default:
-		return finding{} // what is inside says more
+		return finding{} // the wrapped error is more specific
 	}
 }
 
-// socksSign reads net/http's bundled SOCKS client: how a proxy refuses for good, it
-// says in words alone (socks_bundle.go).
+// fromSOCKS reads the errors of net/http's bundled SOCKS client. It reports a permanent
+// refusal by a proxy only as text (socks_bundle.go).
 func fromSOCKS(e *net.OpError, code string) finding {
 	if text, ok := bareMessage(e.Err); ok {
 		switch text {
@@ -96,7 +97,7 @@ func fromSOCKS(e *net.OpError, code string) finding {
 	return finding{cause: semconv.TransportCauseProxy, code: code}
 }
 
-// Codes of a SOCKS proxy that refuses.
+// Codes for a SOCKS proxy that refuses a connection.
 const (
 	codeSOCKSAuth    = "SOCKS_AUTH"
 	codeSOCKSRuleset = "SOCKS_RULESET"
@@ -116,7 +117,7 @@ func fromDial(e *net.OpError, code string) finding {
 		return fromDialErrno(code)
 	case e.Timeout():
 		return finding{cause: semconv.TransportCauseConnectTimeout}
-	default: // no suitable address, an address that cannot be parsed
+	default: // no suitable address, or an address that cannot be parsed
 		return finding{cause: semconv.TransportCauseConnectUnreachable}
 	}
 }
@@ -127,13 +128,13 @@ func fromDialErrno(code string) finding {
 		return finding{cause: semconv.TransportCauseConnectRefused, code: code}
 	case "ETIMEDOUT":
 		return finding{cause: semconv.TransportCauseConnectTimeout, code: code}
-	default: // EHOSTUNREACH, ENETUNREACH, EADDRNOTAVAIL, EACCES, EMFILE: no way there from here
+	default: // EHOSTUNREACH, ENETUNREACH, EADDRNOTAVAIL, EACCES, EMFILE: no route from here
 		return finding{cause: semconv.TransportCauseConnectUnreachable, code: code}
 	}
 }
 
-// noAddress: what a net.AddrError says is that the host and port of a URL are none,
-// not that there is no way to them (ipsock.go, lookup.go).
+// invalidAddress reports whether the text of a net.AddrError says that the host and port
+// of a URL are invalid, and not that they are unreachable (ipsock.go, lookup.go).
 func invalidAddress(text string) bool {
 	switch text {
 	case "invalid port", "missing port in address", "too many colons in address",
@@ -151,7 +152,7 @@ func fromDNS(e *net.DNSError) finding {
 	return finding{cause: semconv.TransportCauseDNSTemporary}
 }
 
-// timeoutSign: a connection's own deadline passed.
+// fromTimeout returns the finding for a connection whose own deadline passed.
 func fromTimeout(at semconv.TransportStage) finding {
 	switch at {
 	case semconv.TransportStageDNS:

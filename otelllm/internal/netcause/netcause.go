@@ -14,29 +14,29 @@ import (
 // Failure is what an error says about the transport.
 type Failure struct {
 	Stage semconv.TransportStage
-	Cause semconv.TransportCause // unset: the error names none
-	// Code is a low-cardinality code out of a closed list: an errno's name, an
-	// HTTP/2 error code, a TLS alert, an HTTP status. At most 80 bytes.
+	Cause semconv.TransportCause // unset if the error names none
+	// Code is a low-cardinality code from a closed list: the name of an errno, an HTTP/2
+	// error code, a TLS alert, an HTTP status. At most 80 bytes.
 	Code string
-	// Chain holds the names of the error's types from outermost to root, at most
-	// five; where there are more, the ones before the root are left out.
+	// Chain has the names of the error's types from outermost to root, at most five. If
+	// there are more, those just before the root are omitted.
 	Chain []string
 }
 
-// Of names the cause of err, an error that a RoundTripper or a response body
-// returned. At is the stage that the request had reached, as far as it was
-// traced: unset when nothing is known.
+// Of returns the cause of err, an error that a RoundTripper or a response body returned.
+// At is the stage that the request had reached, as far as it was traced; unset if nothing
+// is known.
 //
-// Of never fails: an error that it does not know has no cause, but a chain. A
-// panicking method of a foreign error type ends the reading, nothing else.
+// Of never fails: for an unknown error it returns no cause, but a chain. If a method of a
+// foreign error type panics, Of returns what it has found so far.
 func Of(err error, at semconv.TransportStage) (f Failure) {
 	if err == nil {
 		return Failure{}
 	}
 	f = Failure{Stage: at, Chain: typeChain(err)}
 	defer func() {
-		// An Unwrap, Is or Timeout of an error type panicked: what is
-		// known so far stands.
+		// A method of an error type panicked, such as Unwrap, Is or Timeout: keep what is
+		// known so far.
 		_ = recover()
 	}()
 	s := findingOf(err, at)
@@ -45,7 +45,7 @@ func Of(err error, at semconv.TransportStage) (f Failure) {
 	return f
 }
 
-// sign is what one error of a chain says.
+// finding is what one error of a chain says.
 type finding struct {
 	cause semconv.TransportCause
 	code  string
@@ -62,8 +62,8 @@ func findingOf(err error, at semconv.TransportStage) finding {
 	return fromStage(err, at)
 }
 
-// one reads a single error of the chain by its type, and by its whole message
-// where the standard library gives it no type of its own.
+// fromError reads a single error of the chain by its type, or by its whole message if the
+// standard library has no type for it.
 func fromError(err error, at semconv.TransportStage) finding {
 	switch e := err.(type) { //nolint:errorlint // the chain is walked link by link, so that the outermost decides
 	case *net.DNSError:
@@ -96,8 +96,8 @@ func fromError(err error, at semconv.TransportStage) finding {
 
 const codeTimeout = "TIMEOUT"
 
-// byStage is the last resort: no link of the chain said anything, but the trace
-// knows what was being done, or the error knows that it took too long.
+// fromStage is the last resort: no error of the chain gave a finding, but the trace knows
+// the operation in progress, or the error reports a timeout.
 func fromStage(err error, at semconv.TransportStage) finding {
 	switch at {
 	case semconv.TransportStageTLS, semconv.TransportStageProxy:
@@ -123,8 +123,8 @@ func fromStageOnly(at semconv.TransportStage, code string) finding {
 	return finding{cause: semconv.TransportCauseTLS, code: code}
 }
 
-// statusCode is the status, in digits, of a CONNECT that a proxy refused:
-// net/http returns nothing but the bare status text.
+// statusCode returns the status, in digits, with which a proxy refused a CONNECT: net/http
+// returns only the status text.
 func statusCode(err error) string {
 	text, ok := bareMessage(err)
 	if !ok {
@@ -133,8 +133,8 @@ func statusCode(err error) string {
 	return statusByText[text]
 }
 
-// refusal: code is a status by which a proxy refuses a CONNECT, and will refuse the
-// same one again. The others say that it tried, or that it is busy.
+// refusedForGood reports whether code is a status with which a proxy refuses a CONNECT and
+// will refuse it again. Other statuses mean that the proxy tried or is busy.
 func refusedForGood(code string) bool {
 	switch code {
 	case "408", "425", "429":
@@ -160,7 +160,7 @@ func itoa3(n int) string {
 	return string([]byte{'0' + byte(n/100), '0' + byte(n/10%10), '0' + byte(n%10)})
 }
 
-// stageOf puts a cause where it belongs, when the cause itself says it.
+// stageOf returns the stage that a cause implies, or at if it implies none.
 func stageOf(c semconv.TransportCause, at semconv.TransportStage) semconv.TransportStage {
 	switch c {
 	case semconv.TransportCauseDNSNotFound, semconv.TransportCauseDNSTemporary:
@@ -172,7 +172,7 @@ func stageOf(c semconv.TransportCause, at semconv.TransportStage) semconv.Transp
 	case semconv.TransportCauseProxy, semconv.TransportCauseProxyRefused:
 		return semconv.TransportStageProxy
 	case semconv.TransportCauseInvalidURL:
-		return semconv.TransportStageUnset // it got nowhere
+		return semconv.TransportStageUnset // no stage was reached
 	case semconv.TransportCauseWriteFailed:
 		return semconv.TransportStageWrite
 	case semconv.TransportCauseHeaderTimeout, semconv.TransportCauseClosedBeforeHeaders:
@@ -190,7 +190,8 @@ func stageOf(c semconv.TransportCause, at semconv.TransportStage) semconv.Transp
 	}
 }
 
-// corrupt: the transfer encoding of the body, which net/http undoes, is broken.
+// isCorrupt reports whether the transfer encoding of the body, which net/http decodes, is
+// broken.
 func isCorrupt(err error) bool {
 	if err == gzip.ErrHeader || err == gzip.ErrChecksum { //nolint:errorlint // one link
 		return true

@@ -28,8 +28,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// post sends one POST through rt and reads the answer to its end, as a recorder
-// would: it returns the error, where it struck, and the trace.
+// post sends one POST through rt and reads the response to its end, as a recorder does. It
+// returns the error, the stage at which it occurred, and the trace.
 func post(t *testing.T, ctx context.Context, rt http.RoundTripper, target string, body io.Reader) (semconv.TransportStage, *netcause.Trace, error) { //nolint:revive // t first, as in every helper
 	t.Helper()
 	req, err := http.NewRequest(http.MethodPost, target, body)
@@ -50,7 +50,7 @@ const (
 	chunk       = "5\r\nhello\r\n"
 )
 
-// answer is a server that reads a request, writes this, and does what then says.
+// answer returns a server that reads a request, writes text, and calls then.
 func answer(text string, then func(net.Conn)) func(net.Conn) {
 	return func(c net.Conn) {
 		if nettest.ReadRequest(c) == nil {
@@ -145,7 +145,7 @@ func TestOf(t *testing.T) {
 		{
 			"custom dialler says nothing", func(*testing.T) (http.RoundTripper, string) {
 				return &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
-					return nil, errors.New("service unavailable") // free text is no evidence
+					return nil, errors.New("service unavailable") // free text is not evidence
 				}}, "http://127.0.0.1:1"
 			},
 			want{semconv.TransportStageConnect, semconv.TransportCauseUnset, "", false},
@@ -559,7 +559,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// idleConn has an idle timeout, as some custom diallers give their connections.
+// idleConn has an idle timeout, which some custom dialers set on their connections.
 type idleConn struct{ net.Conn }
 
 func (c idleConn) Read(p []byte) (int, error) {
@@ -567,9 +567,9 @@ func (c idleConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// writeOnly tells nothing to who reads it. net/http closes a connection that takes
-// no write; its reader sees the close, and net/http returns one of the
-// two errors, whichever comes first.
+// writeOnly blocks its readers until the connection is closed, so that only a write can
+// fail. net/http closes a connection that cannot be written; its reader sees that, and
+// net/http returns whichever of the two errors comes first.
 type writeOnly struct {
 	net.Conn
 	over context.Context
@@ -580,7 +580,7 @@ func (c writeOnly) Read([]byte) (int, error) {
 	return 0, net.ErrClosed
 }
 
-// socks is a SOCKS proxy that answers what it is sent with these, one after the other.
+// socks returns a SOCKS proxy that sends the answers one after the other.
 func socks(t *testing.T, answers ...string) (addr string) {
 	t.Helper()
 	return nettest.Listen(t, func(c net.Conn) {
@@ -594,7 +594,7 @@ func socks(t *testing.T, answers ...string) (addr string) {
 	})
 }
 
-// TestClosedInHead closes a connection at every byte of a response's head.
+// TestClosedInHead closes a connection after every byte of a response's head.
 func TestClosedInHead(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-Request-Id: req_1\r\nConnection: close\r\n\r\n"
 	cuts := make(chan int, 1)
@@ -614,8 +614,8 @@ func TestClosedInHead(t *testing.T) {
 	}
 }
 
-// TestInvalidRequests has the application's own faults, which net/http finds before it
-// sends anything or while it does, over both versions of HTTP.
+// TestInvalidRequests checks requests that are invalid by themselves, over both versions
+// of HTTP. net/http reports them before it sends anything, or while it sends.
 func TestInvalidRequests(t *testing.T) {
 	h1 := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 	h2 := httptest.NewUnstartedServer(h1.Config.Handler)
@@ -627,7 +627,7 @@ func TestInvalidRequests(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*http.Request)
 		cause  semconv.TransportCause
-		h1only bool // over HTTP/2 the server finds out
+		h1only bool // over HTTP/2 the server detects it
 	}{
 		"no scheme":            {func(r *http.Request) { r.URL.Scheme = "" }, semconv.TransportCauseInvalidURL, false},
 		"host for a scheme":    {func(r *http.Request) { r.URL = &url.URL{Scheme: "localhost", Opaque: "8080/v1"} }, semconv.TransportCauseInvalidURL, false},
@@ -673,8 +673,8 @@ func TestInvalidRequests(t *testing.T) {
 	}
 }
 
-// What a loop of attempts on one connection shows: a stale connection is tried
-// again by net/http itself, and the trace sees it.
+// net/http itself retries on a new connection if the old one is stale, and the trace
+// records that.
 func TestTraceResend(t *testing.T) {
 	conns := make(chan struct{}, 10)
 	addr := nettest.Listen(t, func(c net.Conn) {
@@ -683,7 +683,7 @@ func TestTraceResend(t *testing.T) {
 			return
 		}
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-		_ = nettest.ReadRequest(c) // the second one goes unanswered
+		_ = nettest.ReadRequest(c) // the second request gets no answer
 		_ = c.Close()
 	})
 	rt := &http.Transport{}
@@ -695,17 +695,17 @@ func TestTraceResend(t *testing.T) {
 
 	req, err := http.NewRequest(http.MethodPost, "http://"+addr, strings.NewReader("{}"))
 	require.NoError(t, err)
-	req.Header.Set("Idempotency-Key", "1") // else net/http does not repeat a POST
+	req.Header.Set("Idempotency-Key", "1") // otherwise net/http does not repeat a POST
 	trace = newTrace(&url.URL{Scheme: "http", Host: addr}, time.Now)
 	resp, err := rt.RoundTrip(req.WithContext(httptrace.WithClientTrace(t.Context(), trace.Hooks())))
 	require.NoError(t, err)
-	_, err = io.Copy(io.Discard, resp.Body) // to its end, so that the connection is kept
+	_, err = io.Copy(io.Discard, resp.Body) // to the end, so that the connection is kept
 	require.NoError(t, err)
 	resp.Body.Close()
 	assert.Equal(t, 1, trace.Resends())
 	assert.Len(t, conns, 2)
 
-	// Without that header the error surfaces.
+	// Without that header the error is returned.
 	at, trace, err := post(t, t.Context(), rt, "http://"+addr, strings.NewReader("{}"))
 	require.Error(t, err)
 	assert.Equal(t, semconv.TransportCauseClosedBeforeHeaders, netcause.Of(err, at).Cause)
@@ -786,7 +786,7 @@ func TestChainIsBoundedAndKeepsTheRoot(t *testing.T) {
 
 var errTyped = errors.New("typed cause")
 
-// An abort is told from a failure by what the error itself is.
+// The error itself distinguishes an abort from a failure.
 func TestCancelled(t *testing.T) {
 	silent := func(t *testing.T) (http.RoundTripper, string) {
 		return &http.Transport{}, "http://" + nettest.Listen(t, answer(chunkedHead+chunk, nettest.Wait))
@@ -944,8 +944,8 @@ type generic[T any] struct{}
 
 func (generic[T]) Error() string { return "" }
 
-// A connection that this process closed is closed on purpose where the context was
-// cancelled, and lost where it was not.
+// A connection that this process closed was closed on purpose if the context was
+// cancelled, and lost otherwise.
 func TestCancelledByClosing(t *testing.T) {
 	closed := &net.OpError{Op: "read", Net: "tcp", Err: net.ErrClosed}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -956,14 +956,14 @@ func TestCancelledByClosing(t *testing.T) {
 	assert.Equal(t, semconv.TransportCauseConnectionLost, netcause.Of(closed, semconv.TransportStageBody).Cause)
 }
 
-// A RoundTripper of its own kind may dial under the request's context and tell nothing else. That it
-// that reports no connection does not say that nothing was sent.
+// A custom RoundTripper may dial under the request's context and call no other hook. If it
+// reports no connection, that does not mean that nothing was sent.
 func TestTraceOfDialerAlone(t *testing.T) {
 	received := make(chan *http.Request, 1)
 	addr := nettest.Listen(t, func(c net.Conn) { received <- nettest.ReadRequest(c); _ = c.Close() })
 	_, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
-	target := &url.URL{Scheme: "http", Host: net.JoinHostPort("localhost", port)} // a name, to be resolved
+	target := &url.URL{Scheme: "http", Host: net.JoinHostPort("localhost", port)} // a name that has to be resolved
 	trace := newTrace(target, time.Now)
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(httptrace.WithClientTrace(t.Context(), trace.Hooks()), "tcp4", target.Host)

@@ -10,10 +10,10 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Codes of TLS failures that are not about a certificate.
+// Codes for TLS failures other than certificates.
 const (
-	codeHandshake = "HANDSHAKE" // the handshake broke, and nothing says how
-	codeNotTLS    = "NOT_TLS"   // what came was no TLS at all
+	codeHandshake = "HANDSHAKE" // the handshake failed for an unknown reason
+	codeNotTLS    = "NOT_TLS"   // the data received was not TLS
 )
 
 func fromTLS(err error) finding {
@@ -38,9 +38,9 @@ func fromTLS(err error) finding {
 	return finding{}
 }
 
-// alertSign reads a TLS alert, sent or received. Its type in crypto/tls is not
-// exported, but it is a uint8 there too. After the handshake an alert is a lost
-// connection: the request had long left this side.
+// fromAlert reads a TLS alert, sent or received. Its type in crypto/tls is not exported,
+// but it is a uint8 as well. After the handshake an alert is a lost connection: the
+// request was sent before.
 func fromAlert(alert error, at semconv.TransportStage) finding {
 	code := ""
 	if v := reflect.ValueOf(alert); v.Kind() == reflect.Uint8 && v.Type().PkgPath() == "crypto/tls" {
@@ -54,15 +54,15 @@ func fromAlert(alert error, at semconv.TransportStage) finding {
 	}
 }
 
-// alertCode names an alert: [classify.CodeCertificate] for those by which one
-// side refuses the other's certificate, else the name of RFC 8446 in capitals.
+// alertCode names an alert: [classify.CodeCertificate] for alerts by which one side
+// refuses the other's certificate, and otherwise the name from RFC 8446 in upper case.
 func alertCode(alert uint8) string {
 	switch alert {
 	case 42, 43, 44, 45, 46, 48, 116: // bad, unsupported, revoked, expired, unknown, unknown_ca, required
 		return classify.CodeCertificate
 	}
 	name, ok := strings.CutPrefix(tls.AlertError(alert).Error(), "tls: ")
-	if !ok || strings.Contains(name, "(") { // alert(n): not one of the RFC's
+	if !ok || strings.Contains(name, "(") { // alert(n): not defined in the RFC
 		return codeHandshake
 	}
 	return strings.ToUpper(strings.ReplaceAll(name, " ", "_"))

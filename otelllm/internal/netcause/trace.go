@@ -12,38 +12,38 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Trace follows one request through net/http, by the hooks of httptrace, so that
-// a failure can be put at its stage. Hooks run on net/http's goroutines, some of
-// them after RoundTrip has returned; a Trace is safe for concurrent use.
+// Trace follows one request through net/http by means of httptrace, so that a failure can
+// be attributed to a stage. net/http calls the hooks on its own goroutines, some of them
+// after RoundTrip has returned; a Trace is safe for concurrent use.
 //
-// A RoundTripper that calls no hooks leaves everything not observed.
+// If a RoundTripper calls no hooks, nothing is observed.
 type Trace struct {
 	target *url.URL
 	now    func() time.Time
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
-	called    bool // the RoundTripper reports its connections, and not only a dialer or TLS below it
+	called    bool // the RoundTripper itself calls hooks, not only a dialer or TLS below it
 	proxied   bool // the first hop is not the target
-	conns     int  // connections that the request was given, one for each try
-	everWrote bool // on any of them
+	conns     int  // connections that the request was given, one for each attempt
+	everWrote bool // on any connection
 	writtenAt time.Time
 	resolving bool
 	connected bool
 	tlsBegun  bool
 	tlsDone   bool
-	reused    bool          // the last connection had served before,
-	idle      time.Duration // and been idle for so long
-	gotConn   bool          // of the current try, as are the next two
+	reused    bool          // whether the last connection had served another request before
+	idle      time.Duration // how long it had been idle
+	gotConn   bool          // in the current attempt, as are the next two
 	wrote     bool
 	firstByte bool
 }
 
-// Init makes t the Trace of one request to target.
+// Init initializes t for one request to target.
 func (t *Trace) Init(target *url.URL, now func() time.Time) { t.target, t.now = target, now }
 
-// Hooks are the hooks to put on the request's context. httptrace.WithClientTrace
-// composes them with those that are there already.
+// Hooks returns the hooks to add to the request's context. httptrace.WithClientTrace
+// combines them with those already there.
 func (t *Trace) Hooks() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GetConn:              t.getConn,
@@ -58,7 +58,8 @@ func (t *Trace) Hooks() *httptrace.ClientTrace {
 	}
 }
 
-// getConn begins a try: net/http looks for a connection, to the proxy where there is one.
+// getConn starts an attempt: net/http looks for a connection, to the proxy if there is
+// one.
 func (t *Trace) getConn(firstHop string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -67,7 +68,7 @@ func (t *Trace) getConn(firstHop string) {
 	t.gotConn, t.wrote, t.firstByte = false, false, false
 }
 
-// hostPort is the address that net/http dials for u without a proxy.
+// hostPort returns the address that net/http dials for u without a proxy.
 func hostPort(u *url.URL) string {
 	port := u.Port()
 	switch {
@@ -80,8 +81,8 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// dialling notes progress of a dial. A dial may go on in the background after the
-// request was given another connection: then it is not the request's any more.
+// dialling records the progress of a dial. A dial may continue in the background after the
+// request was given another connection; it then no longer belongs to the request.
 func (t *Trace) dialling(field *bool, value bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,7 +91,7 @@ func (t *Trace) dialling(field *bool, value bool) {
 	}
 }
 
-// handshakeStart may come twice: with a proxy, then through it with the target.
+// handshakeStart may be called twice: for the proxy, and through it for the target.
 func (t *Trace) handshakeStart() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,8 +135,8 @@ func (t *Trace) gotFirstByte() {
 	t.firstByte = true
 }
 
-// Stage is where the current try of the request is, before its headers have
-// come: never [semconv.TransportStageBody]; unset when nothing is known.
+// Stage returns the stage of the current attempt before its headers have arrived. It never
+// returns [semconv.TransportStageBody], and returns unset if nothing is known.
 func (t *Trace) Stage() semconv.TransportStage {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,7 +150,7 @@ func (t *Trace) Stage() semconv.TransportStage {
 	case t.tlsBegun && !t.tlsDone:
 		return semconv.TransportStageTLS
 	case t.connected && t.proxied && t.target.Scheme == "https":
-		return semconv.TransportStageProxy // the CONNECT is all there is between the two hops
+		return semconv.TransportStageProxy // only the CONNECT lies between the two hops
 	case t.tlsDone:
 		return semconv.TransportStageTLS
 	case t.resolving:
@@ -159,16 +160,16 @@ func (t *Trace) Stage() semconv.TransportStage {
 	}
 }
 
-// Sent says whether anything of the request may have left this side, and whether
-// that is known at all.
+// Sent reports whether any part of the request may have left this side, and whether that
+// is known.
 func (t *Trace) Sent() (sent, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.everWrote || t.conns > 0, t.called
 }
 
-// Connection says whether the connection that the request was given last had served
-// another one before, and how long it had been idle.
+// Connection reports whether the last connection of the request had served another request
+// before, and how long it had been idle.
 func (t *Trace) Connection() (reused classify.Fact, idle time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,23 +179,23 @@ func (t *Trace) Connection() (reused classify.Fact, idle time.Duration) {
 	return classify.FactOf(t.reused), t.idle
 }
 
-// Connecting says whether the request still waits for its first connection, and
-// whether that is known at all.
+// Connecting reports whether the request is still waiting for its first connection, and
+// whether that is known.
 func (t *Trace) Connecting() (yes, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.conns == 0, t.called
 }
 
-// WrittenAt is when the request had been written whole, the last time it was
-// sent; the zero time if it was not.
+// WrittenAt returns the time at which the request was last written completely, or the zero
+// time.
 func (t *Trace) WrittenAt() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.writtenAt
 }
 
-// Resends is how often net/http sent the request again by itself.
+// Resends returns how often net/http resent the request by itself.
 func (t *Trace) Resends() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

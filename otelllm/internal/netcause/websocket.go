@@ -7,16 +7,17 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Close codes of a WebSocket that say that no close frame came (RFC 6455, 7.4.1).
+// WebSocket close codes that mean that no close frame was received (RFC 6455, section
+// 7.4.1).
 const (
 	closeAbnormal = 1006
 	closeTLS      = 1015
 )
 
-// closeSign reads the close of a WebSocket, by the shape that its error has in the
-// libraries for Go (coder/websocket, gorilla/websocket): a type CloseError with the
-// code of the close frame. A close frame that comes before the answer is whole ends
-// the stream in good order, but too early.
+// fromCloseError reads the close error of a WebSocket by the form that it has in the
+// libraries for Go (coder/websocket, gorilla/websocket): a type CloseError with the code
+// of the close frame. A close frame before the answer is complete ends the stream cleanly,
+// but too early.
 func fromCloseError(err error) finding {
 	v := reflect.ValueOf(err)
 	if v.Kind() == reflect.Pointer {
