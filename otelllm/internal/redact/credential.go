@@ -1,21 +1,21 @@
 package redact
 
-// Credential reports whether s looks like a credential, or holds what does: a token
-// that begins as those of an issuer do (tokens lists them), a JSON Web Token, or
-// so many random characters that no one would have written them as a name.
+// Credential reports whether s looks like a credential or contains one: a token with the
+// prefix of a known issuer (see tokens), a JSON Web Token, or more random characters than
+// a name has.
 func Credential[T ~string | ~[]byte](s T) bool {
 	return hasToken(s) || looksRandom(s, noExemption)
 }
 
-// minCredential is the length of the shortest credential that is looked for.
+// minCredential is the length of the shortest credential that is searched for, in bytes.
 const minCredential = 14
 
-// token is how the credentials of one issuer begin.
+// token describes the credentials of one issuer.
 type token struct {
 	prefix  string
-	charset *set // what follows
-	minLen  int  // how much of it does
-	mixed   bool // and has a digit, or letters of both cases: words alone may be a name
+	charset *set // the characters after the prefix
+	minLen  int  // the minimum number of them
+	mixed   bool // they contain a digit, or letters of both cases: words alone may be a name
 }
 
 var (
@@ -25,11 +25,12 @@ var (
 	capital = setOf("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 )
 
-// tokens are the credentials that are known by how they begin. The lengths are less
-// than what is issued, so that a token that was cut is one too.
+// tokens are the credentials that are recognized by their prefix. The lengths are shorter
+// than those of issued tokens, so that a token that was cut is recognized too.
 var tokens = [...]token{
-	// Models' providers and their gateways. sk- begins OpenAI's (sk-proj-, sk-svcacct-),
-	// Anthropic's (sk-ant-), OpenRouter's (sk-or-), DeepSeek's, LiteLLM's, Langfuse's.
+	// Model providers and their gateways. sk- is the prefix of OpenAI (sk-proj-,
+	// sk-svcacct-), Anthropic (sk-ant-), OpenRouter (sk-or-), DeepSeek, LiteLLM and
+	// Langfuse.
 	{"sk-", base64, 16, true},
 	{"sk-ant-", base64, 8, false},
 	{"sk-proj-", base64, 8, false},
@@ -55,7 +56,7 @@ var tokens = [...]token{
 	{"dapi", base62, 32, true}, // Databricks
 	{"lsv2_", base64, 20, true},
 	{"pcsk_", base64, 20, true},
-	// Clouds, code and packages.
+	// Clouds, code hosting and package registries.
 	{"AKIA", capital, 12, false},
 	{"ASIA", capital, 12, true},
 	{"ghp_", base62, 12, true},
@@ -84,7 +85,7 @@ var tokens = [...]token{
 	{"whsec_", base62, 16, true},
 	// JSON Web Tokens: eyJ is {" in base64.
 	{"eyJ", base64, 12, true},
-	// A header's value.
+	// The value of a header.
 	{"Bearer ", encoded, 8, true},
 	{"Bearer_", encoded, 16, true},
 	{"Bearer-", encoded, 16, true},
@@ -95,7 +96,7 @@ var tokens = [...]token{
 	{"bearer:", encoded, 8, true},
 }
 
-// byFirst are tokens by their first byte.
+// byFirst has the tokens by the first byte of their prefix.
 var byFirst = func() (t [256][]token) {
 	for _, k := range tokens {
 		t[k.prefix[0]] = append(t[k.prefix[0]], k)
@@ -103,12 +104,12 @@ var byFirst = func() (t [256][]token) {
 	return t
 }()
 
-// known: a token of an issuer begins in s where a word does.
+// hasToken reports whether a token of a known issuer begins in s at the start of a word.
 func hasToken[T ~string | ~[]byte](s T) bool {
 	if len(s) < minCredential {
 		return false
 	}
-	before := false // the byte before is a letter or a digit
+	before := false // whether the previous byte is a letter or a digit
 	for i := range len(s) {
 		c := s[i]
 		if !before {
@@ -146,14 +147,14 @@ func startsWithToken[T ~string | ~[]byte](s T, t *token) bool {
 	return n >= t.minLen && (!t.mixed || digit || lower && upper)
 }
 
-// idPrefixes begin ids of which it is known that the rest is random.
+// idPrefixes are prefixes of ids whose rest is known to be random.
 var idPrefixes = [...]string{
 	"call_", "toolu_", "tooluse_", "srvtoolu_", "mcptoolu_", "chatcmpl-", "cmpl-", "resp_", "msg_", "req_", "fc_", "rs_", "gen-",
 	"run_", "thread_", "step_", "asst_", "conv_", "item_", "event_", "evt_", "ctc_", "fco_", "ctco_", "ws_", "ci_", "ig_", "cu_",
 	"lsh_", "sh_", "mcp_", "mcpl_", "mcpr_", "cmp_", "batch_", "sess_", "id-", "function-call-", "as-", "gen_", "interaction_",
 }
 
-// idsByFirst are idPrefixes by their first byte.
+// idsByFirst has the idPrefixes by their first byte.
 var idsByFirst = func() (t [256][]string) {
 	for _, prefix := range idPrefixes {
 		t[prefix[0]] = append(t[prefix[0]], prefix)
@@ -173,29 +174,30 @@ func hasIDPrefix[T ~string | ~[]byte](s T) bool {
 	return false
 }
 
-// exempt says which random runs are expected in a field.
+// exemption says which random runs are expected in a field.
 type exemption uint8
 
 const (
 	noExemption exemption = iota
 	digests               // 40 hex digits after @, 64 after a colon
-	hexRuns               // hex digits, up to 64
+	hexRuns               // up to 64 hex digits
 )
 
 const (
-	// minRun is the length of a run of letters and digits that is looked at. Shorter
-	// are most parts of versions (a22b, 480b, w4a16).
+	// minRun is the length from which a run of letters and digits is examined. Most parts
+	// of versions are shorter (a22b, 480b, w4a16).
 	minRun = 5
-	// maxRandom is how many characters in random runs a value may hold, and
-	// maxRandomID an id. A UUID holds 20, the name of an AWS VPC endpoint 25, a ULID
-	// 26 and a KSUID 27. The keys of providers have 32 and more.
+	// maxRandom is how many characters a value may have in random runs; maxRandomID is the
+	// bound for an id. A UUID has 20, the name of an AWS VPC endpoint 25, a ULID 26 and a
+	// KSUID 27. The keys of providers have 32 or more.
 	maxRandom   = 25
 	maxRandomID = 27
 )
 
-// dense: s holds more characters in random runs of letters and digits than a name
-// has. A run is random where less than two thirds of it are words: see worded.
-// Digits alone are no such run: they are a time, a version or an account.
+// looksRandom reports whether s has more characters in random runs of letters and digits
+// than a name has. A run is random if less than two thirds of it are words: see
+// lettersInWords. A run of digits only is not random: it is a time, a version or an
+// account.
 func looksRandom[T ~string | ~[]byte](s T, except exemption) bool {
 	limit := maxRandom
 	if except == hexRuns {
@@ -217,7 +219,7 @@ func looksRandom[T ~string | ~[]byte](s T, except exemption) bool {
 	return random > limit
 }
 
-// expected: the run is of digits, or is random by right.
+// exempted reports whether the run consists of digits, or may be random in this field.
 func exempted[T ~string | ~[]byte](before, run T, except exemption) bool {
 	digits, lower, upper := 0, 0, 0
 	for i := range len(run) {
@@ -244,9 +246,10 @@ func exempted[T ~string | ~[]byte](before, run T, except exemption) bool {
 	}
 }
 
-// worded is how many letters of a run are in words: three and more of one case, the
-// first of which may be a capital, with a vowel among them and at most five consonants
-// in a row; a longer one with a vowel in four letters. In CamelCase each part is a word.
+// lettersInWords returns how many letters of a run are in words. A word has at least three
+// letters of one case, of which the first may be a capital, at least one vowel, and at
+// most five consonants in a row. If it has more than eight letters, at least one in four
+// is a vowel. In CamelCase each part is a word.
 func lettersInWords[T ~string | ~[]byte](run T) (n int) {
 	for i := 0; i < len(run); {
 		start := i
@@ -256,7 +259,7 @@ func lettersInWords[T ~string | ~[]byte](run T) (n int) {
 				i++
 			}
 			if i < len(run) && lowerCase(run[i]) {
-				if i-start > 1 { // HTTPError: the last capital begins a word of its own
+				if i-start > 1 { // HTTPError: the last capital begins the next word
 					i--
 					break
 				}

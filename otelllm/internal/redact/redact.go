@@ -1,10 +1,10 @@
-// Package redact decides what may be recorded of a value that a provider, a gateway,
-// a model or a client chose: an error's code, an id, a model's name, a host. Each
-// function is one kind of field. A value is itself where it has the shape of its
-// field and does not look like a credential; see [Credential] for what does.
+// Package redact decides what may be recorded of a value that a provider, a gateway, a
+// model or a client chose: an error code, an id, the name of a model, a host. Each
+// function handles one kind of field. It returns the value unchanged if the value has the
+// form of the field and does not look like a credential; see [Credential].
 //
-// The package is pure and allocates nothing for a string that is fit to be recorded.
-// Values of fewer than 14 bytes are never a credential, so most are not looked at twice.
+// The package is pure. It allocates nothing for a string that may be recorded. A value of
+// fewer than 14 bytes is never a credential, so most values need only one pass.
 package redact
 
 import (
@@ -15,21 +15,21 @@ import (
 	"unicode/utf8"
 )
 
-// Redacted is recorded instead of a value that is not fit to be.
+// Redacted replaces a value that must not be recorded.
 const Redacted = "redacted"
 
-// Bounds of the fields, in bytes.
+// Maximum lengths of the fields, in bytes.
 const (
 	MaxCode  = 80
 	MaxName  = 64
 	MaxID    = 128
 	MaxModel = 256
 	MaxLabel = 256
-	maxHost  = 254 // of a name in the DNS, and the dot at its end
+	maxHost  = 254 // of a DNS name, with the trailing dot
 )
 
-// Code is an error's code or type, a finish reason, or the reason of an abort: at
-// most 80 bytes of [A-Za-z0-9_.:-]. Anything else is [Redacted].
+// Code returns an error code or type, a finish reason, or the reason of an abort: at most
+// 80 bytes of [A-Za-z0-9_.:-]. It returns [Redacted] for anything else.
 func Code[T ~string | ~[]byte](s T) string {
 	if !hasShape(s, codeBytes, MaxCode) || Credential(s) {
 		return Redacted
@@ -37,8 +37,8 @@ func Code[T ~string | ~[]byte](s T) string {
 	return string(s)
 }
 
-// Name is the name of a tool or the type of one: at most 64 bytes of
-// [A-Za-z0-9_.:/-]. Anything else is [Redacted].
+// Name returns the name or type of a tool: at most 64 bytes of [A-Za-z0-9_.:/-]. It
+// returns [Redacted] for anything else.
 func Name[T ~string | ~[]byte](s T) string {
 	if !hasShape(s, nameBytes, MaxName) || Credential(s) {
 		return Redacted
@@ -46,10 +46,10 @@ func Name[T ~string | ~[]byte](s T) string {
 	return string(s)
 }
 
-// Model is the name of a model: at most 256 bytes of [A-Za-z0-9] and
-// _.:/-@[]()+#~, and no URL. Anything else is [Redacted]. Models are named as
-// org/model@revision, model[1m], by an ARN, or by a path. The digest of a model
-// (@ and 40 hex digits, a colon and 64) is no credential.
+// Model returns the name of a model: at most 256 bytes of [A-Za-z0-9], the comma and
+// _.:/-@[]()+#~, but not a URL. It returns [Redacted] for anything else. Models are named as
+// org/model@revision, as model[1m], by an ARN, or by a path. The digest of a model (@ and
+// 40 hex digits, or a colon and 64) is not a credential.
 func Model[T ~string | ~[]byte](s T) string {
 	if !hasShape(s, modelBytes, MaxModel) || hasScheme(s) || hasToken(s) || looksRandom(s, digests) {
 		return Redacted
@@ -57,10 +57,10 @@ func Model[T ~string | ~[]byte](s T) string {
 	return string(s)
 }
 
-// ID is an id of a call, a response or a conversation, which has to be comparable: at
-// most 128 bytes of [A-Za-z0-9_.:/-]. Any other becomes id- and 16 hex digits of its
-// SHA-256, the same wherever it appears, and so does one that looks like a
-// credential. See [Opaque] for how ids differ. An empty id stays empty.
+// ID returns the id of a call, a response or a conversation: at most 128 bytes of
+// [A-Za-z0-9_.:/-]. Ids have to stay comparable, so any other id, and any that looks like
+// a credential, becomes id- followed by 16 hex digits of its SHA-256, the same wherever it
+// appears. See [Opaque] for which ids look like one. An empty id stays empty.
 func ID[T ~string | ~[]byte](s T) string {
 	if !hasShape(s, nameBytes, MaxID) || !Opaque(s) {
 		sum := sha256.Sum256([]byte(s))
@@ -69,15 +69,16 @@ func ID[T ~string | ~[]byte](s T) string {
 	return string(s)
 }
 
-// Opaque reports whether s may be an id: it does not look like a credential. Ids are
-// random, so a long random run is one only where no prefix says whose id it is
-// (call_, resp_, chatcmpl-, …) and it is not wholly of hex digits.
+// Opaque reports whether s may be an id, that is, whether it does not look like a
+// credential. Ids are random. A long random run is therefore a credential only if no known
+// prefix (call_, resp_, chatcmpl-, …) says whose id it is, and it does not consist of
+// hex digits.
 func Opaque[T ~string | ~[]byte](s T) bool {
 	return !hasToken(s) && (hasIDPrefix(s) || !looksRandom(s, hexRuns))
 }
 
-// Type is the name of an error's type in any language: at most 256 bytes of
-// [A-Za-z0-9] and _.:/-*$\[]<>#,&(). Anything else is [Redacted]: some
+// Type returns the name of an error type, in any language: at most 256 bytes of
+// [A-Za-z0-9] and _.:/-*$\[]<>#,&(). It returns [Redacted] for anything else: some
 // instrumentations write a message there.
 func Type[T ~string | ~[]byte](s T) string {
 	if !hasShape(s, typeBytes, MaxLabel) || hasScheme(s) || Credential(s) {
@@ -86,9 +87,9 @@ func Type[T ~string | ~[]byte](s T) string {
 	return string(s)
 }
 
-// Host is the name or the address of a host, or the path of a Unix socket: letters,
-// digits and _.:-[]%, or / as the first byte and after it. Anything else, a URL and a
-// host with a user before it among it, is [Redacted].
+// Host returns the name or address of a host, or the path of a Unix socket: letters,
+// digits and _.:-[]%, and also / if the first byte is one. It returns [Redacted] for
+// anything else, such as a URL or a host with a user.
 func Host(s string) string {
 	if s == "" {
 		return ""
@@ -103,15 +104,16 @@ func Host(s string) string {
 			return Redacted
 		}
 	}
-	// The name of an AWS Lambda function URL is 32 random characters.
+	// The name of an AWS Lambda function URL consists of 32 random characters.
 	if hasToken(s) || looksRandom(s, noExemption) && !strings.HasSuffix(s, ".on.aws") {
 		return Redacted
 	}
 	return s
 }
 
-// Label is a name that an application's author chose, of an agent or a provider: the
-// first 256 bytes of it, as valid UTF-8; [Redacted] where it looks like a credential.
+// Label returns a name that the author of an application chose, such as that of an agent
+// or a provider: its first 256 bytes, as valid UTF-8. It returns [Redacted] if the name
+// looks like a credential.
 func Label(s string) string {
 	if len(s) > MaxLabel {
 		s = s[:MaxLabel]
@@ -123,8 +125,8 @@ func Label(s string) string {
 	return s
 }
 
-// set is a set of bytes. Values are so mixed that comparisons one after the other
-// are mostly foreseen wrong.
+// set is a set of bytes. A table is faster than comparisons, which the CPU mostly
+// mispredicts because values are so mixed.
 type set [256]bool
 
 const alphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -158,7 +160,7 @@ func hasShape[T ~string | ~[]byte](s T, of *set, limit int) bool {
 	return true
 }
 
-// scheme: s holds a URL's.
+// hasScheme reports whether s contains the scheme of a URL.
 func hasScheme[T ~string | ~[]byte](s T) bool {
 	for i := 0; i+2 < len(s); i++ {
 		if s[i] == ':' && s[i+1] == '/' && s[i+2] == '/' {

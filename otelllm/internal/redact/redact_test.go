@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fields are the kinds of fields, by the file that holds real values of theirs.
+// fields are the kinds of fields, by the file with real values of each.
 var fields = map[string]func(string) string{
 	"models": Model[string], "codes": Code[string], "tools": Name[string], "hosts": Host, "ids": ID[string], "types": Type[string], "labels": Label,
 }
@@ -22,7 +22,7 @@ func values(tb testing.TB, name string) []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// What providers, hubs, gateways and agents really write is recorded as it is.
+// Values that providers, hubs, gateways and agents really write are recorded unchanged.
 func TestRealValues(t *testing.T) {
 	for name, field := range fields {
 		list := values(t, name)
@@ -33,7 +33,7 @@ func TestRealValues(t *testing.T) {
 	}
 }
 
-// secrets are credentials in the shape in which they are issued. None was ever valid.
+// secrets are credentials in the form in which they are issued. None was ever valid.
 var secrets = map[string]string{
 	"OpenAI":            "sk-" + "9fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA0uXoQiBkFzCvMnSr",
 	"OpenAI project":    "sk-" + "proj-Zt4_b-N8sWc1YhJ6dGp3TeA0uXoQiBkFzCvMnSr9fKq2LmZx7RV",
@@ -73,13 +73,13 @@ var secrets = map[string]string{
 	"in front of words": "gho_" + "9fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA0uXo-for-the-build",
 }
 
-// hexSecrets are credentials that nothing tells apart from an id.
+// hexSecrets are credentials that cannot be distinguished from an id.
 var hexSecrets = map[string]string{
 	"Azure, 32":    "0f1e2d3c4b5a69788796a5b4c3d2e1f0",
 	"Together, 64": "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f1",
 }
 
-// No field records a credential, wherever in the value it is.
+// No field records a credential, at any position of the value.
 func TestSecrets(t *testing.T) {
 	for name, field := range fields {
 		for what, secret := range secrets {
@@ -100,7 +100,7 @@ func TestSecrets(t *testing.T) {
 			assert.Equal(t, Redacted, field(secret), "%s: %s", name, what)
 		}
 	}
-	// The prefix of an id is no way out for a key that has a prefix of its own.
+	// The prefix of an id does not hide a key that has a prefix of its own.
 	for _, prefix := range []string{"call_", "resp_", "chatcmpl-", "req_"} {
 		for _, what := range []string{"OpenAI", "Anthropic", "Google", "GitHub", "JSON Web Token", "AWS key id"} {
 			assert.Regexp(t, `^id-[0-9a-f]{16}$`, ID(prefix+secrets[what]), what)
@@ -108,8 +108,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// Random keys without a prefix are mostly found. The shares are those of keys of the
-// least length that is issued; what is longer is found more often.
+// Most random keys without a prefix are detected. The shares are those for keys of the
+// minimum length that is issued; longer keys are detected more often.
 func TestRandomIsFound(t *testing.T) {
 	const lower = "abcdefghijklmnopqrstuvwxyz"
 	for name, tt := range map[string]struct {
@@ -186,7 +186,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// What has been made fit to be recorded is recorded as it is by the next one.
+// A value that was sanitized stays unchanged when it is sanitized again.
 func FuzzFields(f *testing.F) {
 	for name := range fields {
 		for _, s := range values(f, name) {
