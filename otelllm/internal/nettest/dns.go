@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Response codes of DNS (RFC 1035, section 4.1.1).
+// DNS response codes (RFC 1035, section 4.1.1).
 const (
 	ServFail = 2
 	NXDomain = 3
 )
 
-// Resolver asks a DNS server on loopback that answers everything with rcode.
+// Resolver returns a resolver for a DNS server on loopback that answers every query with
+// rcode.
 func Resolver(tb testing.TB, rcode byte) *net.Resolver {
 	tb.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -31,10 +32,10 @@ func Resolver(tb testing.TB, rcode byte) *net.Resolver {
 			if n < 12 {
 				continue
 			}
-			buf[2] |= 0x80          // it is a response
-			buf[3] = 0x80 | rcode   // recursion was available
-			buf[10], buf[11] = 0, 0 // without the additional record of the question,
-			end := 12               // so cut behind the question itself
+			buf[2] |= 0x80          // a response
+			buf[3] = 0x80 | rcode   // recursion available
+			buf[10], buf[11] = 0, 0 // no additional records,
+			end := 12               // so cut after the question
 			for end < n && buf[end] != 0 {
 				end += int(buf[end]) + 1
 			}

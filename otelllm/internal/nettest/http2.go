@@ -7,26 +7,26 @@ import (
 	"testing"
 )
 
-// H2Conn is the server's side of an HTTP/2 connection that a test writes frame by
-// frame, so that it can send what no HTTP/2 library would.
+// H2Conn is the server side of an HTTP/2 connection that a test writes frame by frame. It
+// can send what no HTTP/2 library would.
 type H2Conn struct {
 	Conn *tls.Conn
-	// Mute: stop answering pings and settings.
+	// Mute stops the answers to pings and settings.
 	Mute bool
 }
 
-// Types and flags of HTTP/2 frames (RFC 9113, section 6).
+// HTTP/2 frame types and flags (RFC 9113, section 6).
 const (
 	frameData, frameHeaders, frameRST, frameSettings, framePing, frameGoAway = 0, 1, 3, 4, 6, 7
 
 	flagAck, flagEndStream, flagEndHeaders = 1, 1, 4
 )
 
-// ListenH2 serves every HTTP/2 request to a new listener with serve, which is
-// called once the request is here as a whole and the client has nothing left to
-// write: a client that writes into a reset connection learns of it there, not
-// where it reads. ListenH2 returns the base URL and a client's configuration that
-// trusts the server.
+// ListenH2 serves every HTTP/2 request to a new listener with serve. It calls serve after
+// the complete request has arrived and the client has nothing left to write: a client that
+// is still writing when the connection is reset would get the error from the write, not
+// from the read. ListenH2 returns the base URL and a client configuration that trusts the
+// server.
 func ListenH2(tb testing.TB, serve func(c *H2Conn, stream uint32)) (url string, client *tls.Config) {
 	tb.Helper()
 	addr, client := ListenTLS(tb, func(conn *tls.Conn) {
@@ -72,14 +72,14 @@ func (c *H2Conn) frame(kind, flags byte, stream uint32, payload []byte) {
 	_, _ = c.Conn.Write(append(head, payload...))
 }
 
-// Headers answers with status 200 and this content type.
+// Headers responds with status 200 and this content type.
 func (c *H2Conn) Headers(stream uint32, contentType string) {
 	block := append([]byte{0x88, 0x00, 12}, "content-type"...) // :status 200; a literal without indexing
 	block = append(append(block, byte(len(contentType))), contentType...)
 	c.frame(frameHeaders, flagEndHeaders, stream, block)
 }
 
-// Data sends a piece of the body.
+// Data sends a part of the body.
 func (c *H2Conn) Data(stream uint32, body string) { c.frame(frameData, 0, stream, []byte(body)) }
 
 // RST resets the stream with an error code.
@@ -87,12 +87,12 @@ func (c *H2Conn) RST(stream, code uint32) {
 	c.frame(frameRST, 0, stream, binary.BigEndian.AppendUint32(nil, code))
 }
 
-// GoAway says that streams up to last were or will be served, and no others.
+// GoAway announces that streams up to last were or will be served, and no others.
 func (c *H2Conn) GoAway(last, code uint32, debug string) {
 	payload := binary.BigEndian.AppendUint32(nil, last)
 	payload = binary.BigEndian.AppendUint32(payload, code)
 	c.frame(frameGoAway, 0, 0, append(payload, debug...))
 }
 
-// End ends the stream as it should be ended.
+// End ends the stream regularly.
 func (c *H2Conn) End(stream uint32) { c.frame(frameData, flagEndStream, stream, nil) }

@@ -1,5 +1,5 @@
-// Package nettest breaks connections for tests: real listeners on loopback that
-// reset, truncate, fall silent or speak nonsense, over TCP, TLS, HTTP/2 and DNS.
+// Package nettest breaks connections for tests. It has real listeners on loopback that
+// reset, truncate, fall silent or violate the protocol, over TCP, TLS, HTTP/2 and DNS.
 package nettest
 
 import (
@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Listen serves every connection to a new loopback listener with serve. When
-// serve returns, or when the test ends, the connection is closed; serve is waited
-// for. Listen returns the listener's address.
+// Listen serves every connection to a new loopback listener with serve, and returns the
+// listener's address. It closes the connection when serve returns or the test ends. The
+// end of the test waits for serve.
 func Listen(tb testing.TB, serve func(net.Conn)) (addr string) {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -26,8 +26,9 @@ func Listen(tb testing.TB, serve func(net.Conn)) (addr string) {
 	return l.Addr().String()
 }
 
-// ListenTLS is Listen behind a TLS server, whose handshake is done when serve
-// begins. The returned configuration trusts the server; protos are offered by ALPN.
+// ListenTLS is like Listen, behind a TLS server; the handshake is complete when serve is
+// called. It offers protos by ALPN and returns a client configuration that trusts the
+// server.
 func ListenTLS(tb testing.TB, serve func(*tls.Conn), protos ...string) (addr string, client *tls.Config) {
 	tb.Helper()
 	server, client := TLS(tb)
@@ -43,7 +44,8 @@ func ListenTLS(tb testing.TB, serve func(*tls.Conn), protos ...string) (addr str
 	return l.Addr().String(), client
 }
 
-// TLS makes a server's configuration for loopback and one of a client that trusts it.
+// TLS returns a server configuration for loopback and a client configuration that trusts
+// it.
 func TLS(tb testing.TB) (server, client *tls.Config) {
 	tb.Helper()
 	s := httptest.NewTLSServer(http.NotFoundHandler())
@@ -94,9 +96,9 @@ func accept(tb testing.TB, l net.Listener, serve func(net.Conn)) {
 	})
 }
 
-// Refused is the address of a loopback port on which nothing listens until the test
-// ends. The near side of a connection holds it: one that is only free may be given
-// to the next listener, of this process or of another.
+// Refused returns the address of a loopback port on which nothing listens until the test
+// ends. The local end of a connection occupies the port: a port that is only free could be
+// given to the next listener, of this process or of another.
 func Refused(tb testing.TB) (addr string) {
 	tb.Helper()
 	held, err := net.Dial("tcp", Listen(tb, Wait))
@@ -105,7 +107,7 @@ func Refused(tb testing.TB) (addr string) {
 	return held.LocalAddr().String()
 }
 
-// Reset closes a connection with a TCP RST, whatever is on top of it.
+// Reset closes a connection with a TCP RST, whatever protocol it carries.
 func Reset(c net.Conn) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -116,8 +118,8 @@ func Reset(c net.Conn) {
 	_ = c.Close()
 }
 
-// HangUp ends what this side sends with a TCP FIN and then waits for the other
-// side to close. A close could turn into an RST when something sent is unread.
+// HangUp sends a TCP FIN and then waits for the other side to close. A close could become
+// an RST if received data is unread.
 func HangUp(c net.Conn) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -128,8 +130,8 @@ func HangUp(c net.Conn) {
 	Wait(c)
 }
 
-// ReadRequest reads one HTTP/1 request with its body, so that what follows is an
-// answer to it. Nil when the connection ended before.
+// ReadRequest reads one HTTP/1 request with its body, so that what is written next is its
+// response. It returns nil if the connection ended before.
 func ReadRequest(c net.Conn) *http.Request {
 	req, err := http.ReadRequest(bufio.NewReader(c))
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package spanfacts writes facts onto spans. It is the one place where a fact
-// becomes an attribute: what the client judges live and what a reader of its
-// spans judges later are the same values, because the attributes are made from
-// the very structs that are judged.
+// Package spanfacts writes facts onto spans. Facts become attributes in this package only,
+// and the attributes are made from the structs that are judged. What the client judges
+// live and what a reader of its spans judges later are therefore the same values.
 package spanfacts
 
 import (
@@ -15,12 +14,12 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Identity says which request a span is about. It is known when the span starts
-// (but for what a request body says that cannot be read before it is sent), and
-// samplers see it.
+// Identity identifies the request that a span is about. It is known when the span starts,
+// except for what comes from a request body that cannot be read before it is sent.
+// Samplers see it.
 type Identity struct {
 	Operation, Provider string
-	Model               string // "" when not known
+	Model               string // "" if not known
 	Stream              classify.Fact
 	ConversationID      string
 	ServerAddress       string
@@ -28,7 +27,7 @@ type Identity struct {
 	RunID               string
 }
 
-// SpanName is the name of a request's span.
+// SpanName returns the name of a request's span.
 func (id *Identity) SpanName() string {
 	if id.Model == "" {
 		return id.Operation
@@ -50,7 +49,7 @@ func (id *Identity) Append(dst []attribute.KeyValue) []attribute.KeyValue {
 	return id.AppendBody(dst)
 }
 
-// AppendBody appends to dst those attributes of id that come from the request's body.
+// AppendBody appends to dst the attributes of id that come from the request's body.
 func (id *Identity) AppendBody(dst []attribute.KeyValue) []attribute.KeyValue {
 	dst = appendString(dst, otelsemconv.GenAIRequestModelKey, id.Model)
 	dst = appendString(dst, otelsemconv.GenAIConversationIDKey, id.ConversationID)
@@ -60,33 +59,33 @@ func (id *Identity) AppendBody(dst []attribute.KeyValue) []attribute.KeyValue {
 	return dst
 }
 
-// Request holds what one attempt came to: the facts that are judged, and beside
-// them what is recorded for people only.
+// Request holds the result of one attempt: the facts that are judged, and facts that are
+// recorded for readers only.
 type Request struct {
 	classify.Request
 
-	FinishReasons []string // as recorded; [classify.Request.Finish] is what they say
-	ErrorType     string   // error.type, "" where nothing failed
+	FinishReasons []string // as recorded; [classify.Request.Finish] is their meaning
+	ErrorType     string   // error.type; "" if nothing failed
 	ErrorChain    []string
 
-	Streams       bool // it was read event by event; then the next two mean something
+	Streams       bool // the response was read event by event; only then are the next two set
 	Keepalives    int
-	Bytes         int64         // of the response's body; negative: there was none
-	FirstChunk    time.Duration // to the first semantic event of a stream, from the start; 0: none
+	Bytes         int64         // of the response body; negative if there was none
+	FirstChunk    time.Duration // from the start to the first semantic event of a stream; 0 if there was none
 	Resends       int
 	ResponseID    string
 	ResponseModel string
-	RequestID     string // the provider's own id for this exchange
+	RequestID     string // the provider's own id for this request
 	Usage         wire.Usage
 }
 
-// SetFinish records the finish reasons. Nil: not observed.
+// SetFinish sets the finish reasons. Nil means not observed.
 func (r *Request) SetFinish(reasons []string) {
 	r.FinishReasons = reasons
 	r.Finish = classify.ParseFinish(reasons)
 }
 
-// Settle derives what follows from the other facts. Call it when all are there.
+// Settle derives the facts that follow from the others. Call it after all others are set.
 func (r *Request) Settle() {
 	if r.Ended != semconv.StreamEndUnset {
 		r.Basis = classify.Typed
@@ -104,7 +103,7 @@ func (r *Request) Append(dst []attribute.KeyValue) []attribute.KeyValue {
 	if r.Attempt > 0 {
 		dst = append(dst, semconv.RequestAttempt(r.Attempt))
 	}
-	// An empty list was seen to be empty; an absent one was not seen.
+	// An empty list was observed to be empty; an absent one was not observed.
 	dst = appendList(dst, semconv.RequestProviderToolsKey, r.ProviderTools)
 	if r.Background {
 		dst = append(dst, semconv.RequestBackground(true))

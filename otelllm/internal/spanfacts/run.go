@@ -8,14 +8,14 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// RunStart are the attributes of a run's span that are known when it starts.
+// RunStart returns the attributes of a run's span that are known when it starts.
 func RunStart(agent, conversationID string) []attribute.KeyValue {
 	dst := append(make([]attribute.KeyValue, 0, 8), otelsemconv.GenAIOperationNameInvokeAgent)
 	dst = appendString(dst, otelsemconv.GenAIAgentNameKey, agent)
 	return appendString(dst, otelsemconv.GenAIConversationIDKey, conversationID)
 }
 
-// RunEnd are the attributes of a run's span that its end adds.
+// RunEnd returns the attributes that the end of a run adds to its span.
 func RunEnd(r *classify.Run) []attribute.KeyValue {
 	dst := appendCount(make([]attribute.KeyValue, 0, 8), semconv.RunRequestsKey, r.AnnouncedRequests)
 	dst = appendCount(dst, semconv.RunToolsKey, r.AnnouncedTools)
@@ -23,7 +23,7 @@ func RunEnd(r *classify.Run) []attribute.KeyValue {
 	return appendAbort(dst, r.Abort)
 }
 
-// ToolStart are the attributes of a tool's span that are known when it starts.
+// ToolStart returns the attributes of a tool's span that are known when it starts.
 func ToolStart(t *classify.Tool, runID string) []attribute.KeyValue {
 	dst := append(make([]attribute.KeyValue, 0, 12),
 		otelsemconv.GenAIOperationNameExecuteTool,
@@ -35,7 +35,7 @@ func ToolStart(t *classify.Tool, runID string) []attribute.KeyValue {
 	return appendString(dst, semconv.RunIDKey, runID)
 }
 
-// ToolEnd are the attributes of a tool's span that its end adds.
+// ToolEnd returns the attributes that the end of a tool adds to its span.
 func ToolEnd(t *classify.Tool) []attribute.KeyValue {
 	dst := make([]attribute.KeyValue, 0, 8)
 	if t.Outcome != semconv.ToolOutcomeUnset {

@@ -33,7 +33,7 @@ func ids(r *rand.Rand) []string {
 	return list
 }
 
-// unlessEmpty: some lists are written only where they hold something.
+// unlessEmpty are the lists that are written only if they are not empty.
 func unlessEmpty(list []string) []string {
 	if len(list) == 0 {
 		return nil
@@ -60,7 +60,7 @@ func abort(r *rand.Rand) classify.Abort {
 	return a
 }
 
-// randomRequest fills every field of a request with what the client may put there.
+// randomRequest fills every field of a request with values that the client may record.
 func randomRequest(r *rand.Rand) spanfacts.Request {
 	f := spanfacts.Request{Bytes: int64(r.IntN(10) - 1)}
 	q := &f.Request
@@ -98,7 +98,7 @@ func randomRequest(r *rand.Rand) spanfacts.Request {
 	return f
 }
 
-// What is written can be read back whole: no fact that is judged is lost on the span.
+// Every fact that is judged can be read back from the span unchanged.
 func TestRequestRoundTrip(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	touched := map[string]bool{}
@@ -117,7 +117,7 @@ func TestRequestRoundTrip(t *testing.T) {
 	}
 	for i := range reflect.TypeFor[classify.Request]().NumField() {
 		name := reflect.TypeFor[classify.Request]().Field(i).Name
-		if name == "Upstream" || name == "Open" { // no facts of the client's spans
+		if name == "Upstream" || name == "Open" { // not written by the client
 			continue
 		}
 		assert.True(t, touched[name], "%s was never set: the test does not see it", name)

@@ -13,8 +13,8 @@ import (
 // MaxString bounds every string on a span, in bytes.
 const MaxString = redact.MaxLabel
 
-// Bound is a name that the application's author chose, fit to be recorded: at most
-// 256 bytes of valid UTF-8, or "redacted" where it looks like a credential.
+// Bound returns a name that the application's author chose in a form that may be recorded:
+// at most 256 bytes of valid UTF-8, or "redacted" if it looks like a credential.
 func Bound(s string) string { return redact.Label(s) }
 
 func appendString(dst []attribute.KeyValue, key attribute.Key, s string) []attribute.KeyValue {
@@ -24,7 +24,7 @@ func appendString(dst []attribute.KeyValue, key attribute.Key, s string) []attri
 	return append(dst, key.String(s))
 }
 
-// appendList appends a list; nil was not observed.
+// appendList appends a list; nil means not observed.
 func appendList(dst []attribute.KeyValue, key attribute.Key, list []string) []attribute.KeyValue {
 	if list == nil {
 		return dst

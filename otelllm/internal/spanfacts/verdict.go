@@ -7,8 +7,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// AppendVerdict appends the client's own verdict on a request or a tool: nothing
-// where nothing failed.
+// AppendVerdict appends the client's own verdict on a request or a tool. It appends
+// nothing if nothing failed.
 func AppendVerdict(dst []attribute.KeyValue, d *classify.Diagnosis) []attribute.KeyValue {
 	if !d.Failed() {
 		return dst

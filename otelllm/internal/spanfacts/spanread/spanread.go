@@ -1,6 +1,6 @@
-// Package spanread reads facts back from the attributes of spans, for the tests
-// that hold what is written against what is judged live. It is the inverse of
-// package spanfacts, written for its own sake: it shares no table with it.
+// Package spanread reads facts back from the attributes of spans, for tests that compare
+// what is written with what is judged live. It is the inverse of package spanfacts, and
+// deliberately shares no table with it.
 package spanread
 
 import (
@@ -13,11 +13,11 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Span is as much of a span as facts are read from.
+// Span is the part of a span from which facts are read.
 type Span struct {
 	Start, End time.Time
 	Attributes []attribute.KeyValue
-	Error      bool // its status is ERROR
+	Error      bool // whether its status is ERROR
 }
 
 type values map[attribute.Key]attribute.Value
@@ -159,7 +159,7 @@ func Run(s *Span) classify.Run {
 	}
 	_, judged := m[semconv.ClassificationTriggerKey]
 	switch {
-	case s.Error && (run.ErrorType != "" || !judged): // the status alone is the client's verdict
+	case s.Error && (run.ErrorType != "" || !judged): // without an error type, the status is only the client's verdict
 		run.Failed = classify.Yes
 	case run.Abort.Source == semconv.AbortSourceUnset:
 		run.Failed = classify.No
