@@ -3,7 +3,6 @@ package classify
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -200,7 +199,7 @@ func verdictProblem(r *Run, d *Diagnosis) string {
 	case d.Origin == semconv.OriginApplication && d.Cause != semconv.CauseDeliveryFailed && d.Cause != semconv.CauseOmittedFromRetry &&
 		(!r.AnnouncedRequests.Observed() || r.AnnouncedRequests.N() > len(r.Requests)):
 		return "the application is blamed where a request may be missing"
-	case strings.Contains(d.Summary, "The tool had not run") && toolCalled(r) && d.Outcome != 0:
+	case d.SummaryKey == semconv.SummaryKeyToolNotRun && toolCalled(r) && d.Outcome != 0:
 		return "the run's summary denies a tool that ran: " + d.Summary
 	case d.Confidence == semconv.ConfidenceLow && d.Retry.Safety == SafeAutoRetry:
 		return "safe at low confidence"

@@ -47,7 +47,7 @@ func ExampleJudge() {
 	// Output:
 	// failed stream_interrupted connection_reset text
 	// user_confirmed_retry visible_output
-	// The connection to the model was lost (connection reset) while the assistant was writing its answer. Part of the answer had already been shown. Ask before retrying: it would be shown again from the start.
+	// The connection to the model was lost (connection reset) while the assistant was still writing. Part of the answer had already been shown. Ask before retrying: the answer would be shown again from the start.
 	// stream_interrupted high
 }
 

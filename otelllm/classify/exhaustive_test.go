@@ -416,23 +416,23 @@ func summaryProblem(d *Diagnosis, k *risk) string {
 	switch {
 	case s == "" || len(s) > 512:
 		return fmt.Sprintf("a summary of %d bytes", len(s))
-	case strings.Contains(s, "safe to retry automatically") != (d.Retry.Safety == SafeAutoRetry):
+	case strings.Contains(s, adviceSafe) != (d.Retry.Safety == SafeAutoRetry):
 		return "summary and safety contradict each other"
-	case strings.Contains(s, "Ask before retrying") != (d.Retry.Safety == UserConfirmedRetry):
+	case strings.Contains(s, adviceAsk) != (d.Retry.Safety == UserConfirmedRetry):
 		return "summary and safety contradict each other"
-	case strings.Contains(s, "The tool had not run") && (k.calls == callsUnknown || k.started.has(semconv.ToolEffectNonIdempotent) || k.started.has(semconv.ToolEffectUnknown)):
+	case d.SummaryKey == semconv.SummaryKeyToolNotRun && (k.calls == callsUnknown || k.started.has(semconv.ToolEffectNonIdempotent) || k.started.has(semconv.ToolEffectUnknown)):
 		return "the summary denies a tool that may have run"
-	case strings.Contains(s, "had already run") && k.started == 0:
+	case (d.SummaryKey == semconv.SummaryKeyToolWithEffectsRan || d.SummaryKey == semconv.SummaryKeyToolOfUnknownEffectRan) && k.started == 0:
 		return "the summary names a tool that did not run"
-	case strings.Contains(s, "provider reported") != (d.Class == semconv.ClassProviderError):
+	case strings.HasPrefix(s, textProviderError) != (d.Class == semconv.ClassProviderError):
 		return "the summary blames the provider wrongly"
 	case d.SummaryKey == semconv.SummaryKeyUnset:
 		return "a summary without a key"
-	case strings.Contains(s, "A tool failed") != (d.Class == semconv.ClassToolFailed):
+	case strings.HasPrefix(s, toolNamed("A", "")+" failed") != (d.Class == semconv.ClassToolFailed):
 		return "the summary blames a tool wrongly"
-	case strings.Contains(s, "Nothing had been shown") && k.text != No:
+	case d.SummaryKey == semconv.SummaryKeyNothingShown && k.text != No:
 		return "the summary denies text that may have been shown"
-	case strings.Contains(s, "Nothing had been sent") && k.sent != No:
+	case d.SummaryKey == semconv.SummaryKeyNothingSent && k.sent != No:
 		return "the summary denies what was sent"
 	default:
 		return ""

@@ -3,6 +3,7 @@ package classify
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -20,12 +21,14 @@ type risk struct {
 	partsMissing bool // an announced part never arrived, or unannounced parts may exist
 
 	// The following fields only affect the words, and the names of missing evidence.
-	endMissing          bool   // unannounced parts may exist because the end of the run never came
-	unannouncedParts    bool   // unannounced parts may exist because the run announced no counts
-	nothingMarkedFailed bool   // no part was marked as failed
-	toolRefused         bool   // a tool was called, and the application asserts that it changed nothing
-	failedTool          string // the name of the tool that the verdict is about
-	handoff             bool   // that tool hands over to another agent
+	endMissing          bool          // unannounced parts may exist because the end of the run never came
+	unannouncedParts    bool          // unannounced parts may exist because the run announced no counts
+	nothingMarkedFailed bool          // no part was marked as failed
+	toolRefused         bool          // a tool was called, and the application asserts that it changed nothing
+	failedTool          string        // the name of the tool that the verdict is about
+	handoff             bool          // that tool hands over to another agent
+	limit               time.Duration // of the watchdog that fired; 0 if not observed
+	lastSeen            string        // what an abandoned run was last observed to do, in words
 
 	abort semconv.AbortSource // the source of the deliberate end, if one decided the verdict
 
@@ -102,6 +105,7 @@ func (j *judge) requestRisk(i int, c classification) risk {
 		repeated:      c.class == semconv.ClassProtocolViolation && j.violatedBefore(i),
 		abort:         r.Abort.Source,
 		missingOutput: j.missingOutput(r),
+		limit:         r.Watchdog.Limit,
 		sent:          No, reasoning: No, text: No, toolInput: No, // combined below
 	}
 	j.addResponse(&k, r)

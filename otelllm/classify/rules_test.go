@@ -899,13 +899,13 @@ func TestNamedToolOfARequest(t *testing.T) {
 	} {
 		r := run(true, []Request{request(0, 1, all(reset(semconv.PhaseResponseStarted), carries("h")))}, tt.before, pay)
 		assert.Contains(t, Judge(&r).Requests[0].Retry.Reason.String(), "tool_side_effect")
-		assert.Contains(t, Judge(&r).Requests[0].Summary, "The tool pay, which changes things, had already run.", "after one that %s", tt.name)
+		assert.Contains(t, Judge(&r).Requests[0].Summary, stateText(semconv.SummaryKeyToolWithEffectsRan, &risk{tool: "pay"}), "after one that %s", tt.name)
 	}
 
 	// An output without an id is not known to belong to a tool without one.
 	push := named("push", "", 0.5, write, ok)
 	r := run(true, []Request{request(0, 1, all(reset(semconv.PhaseResponseStarted), carries("")))}, push, pay)
-	assert.Contains(t, Judge(&r).Requests[0].Summary, "The tool push, which changes things, had already run.")
+	assert.Contains(t, Judge(&r).Requests[0].Summary, stateText(semconv.SummaryKeyToolWithEffectsRan, &risk{tool: "push"}))
 }
 
 // TestSuperseded: a request that was stopped because a parallel one was answered is not a

@@ -265,8 +265,13 @@ func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 	case p.class != semconv.ClassUnset:
 		k := j.runRisk(p.classification, p.basis, p.abort)
 		k.nothingMarkedFailed = p.request == nil && j.run.Failed != Yes
-		if p.tool != nil {
+		switch {
+		case p.tool != nil:
 			k.failedTool, k.handoff = p.tool.Name, p.tool.Handoff
+		case p.request != nil:
+			k.limit = p.request.Watchdog.Limit
+		case p.cause == semconv.CauseMissingEnd:
+			k.lastSeen = j.lastSeen()
 		}
 		outcome := outcomeOf(p.class)
 		*d = p.diagnosis(p.phase, &k)
@@ -285,6 +290,30 @@ func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 		d.Outcome = semconv.RunOutcomeSucceeded
 	}
 	d.Timeline = j.timeline(v)
+}
+
+// lastSeen returns in words the latest end of a request, or the latest start or end of a
+// tool, that was observed in the run: "write_file succeeded". It returns "" for a run
+// without parts.
+func (j *judge) lastSeen() string {
+	var last time.Time
+	text := ""
+	for i := range j.run.Requests {
+		if end := j.run.Requests[i].End; text == "" || !end.Before(last) {
+			last, text = end, requestText(j.states[i])
+		}
+	}
+	for t := range j.run.Tools {
+		tool := &j.run.Tools[t]
+		at := tool.End
+		if at.IsZero() {
+			at = tool.Start
+		}
+		if text == "" || !at.Before(last) {
+			last, text = at, toolText(tool)
+		}
+	}
+	return text
 }
 
 func outcomeOf(c semconv.Class) semconv.RunOutcome {

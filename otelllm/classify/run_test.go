@@ -502,8 +502,8 @@ func TestSummaryOfTheFirstIncident(t *testing.T) {
 		r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"}
 	})})
 	v := Judge(&r)
-	assert.Equal(t, "The connection to the model was lost (connection reset) while the assistant was still writing a tool call. "+
-		"The tool had not run. It is safe to retry automatically.", v.Run.Summary)
+	assert.Equal(t, semconv.SummaryKeyToolNotRun, v.Run.SummaryKey)
+	assert.Equal(t, SafeAutoRetry, v.Run.Retry.Safety)
 	assert.Equal(t, semconv.ConfidenceHigh, v.Run.Confidence)
 	assert.Contains(t, v.Run.Evidence, "llm.transport.cause=connection_reset")
 	assert.Empty(t, v.Run.MissingEvidence)
@@ -515,50 +515,44 @@ func TestSummaryOfARefusedInput(t *testing.T) {
 		reset(semconv.PhaseToolInput)(r)
 		r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"}
 	}
-	cut := "The connection to the model was lost (connection reset) while the assistant was still writing a tool call. "
 	for _, c := range []struct {
 		outcome semconv.ToolOutcome
 		before  bool
-		run     string
-		tool    string
+		class   semconv.Class
+		run     semconv.SummaryKey
+		safety  semconv.RetrySafety
 	}{
-		{
-			semconv.ToolOutcomeInvalidInput, false,
-			cut + "The tool had been called and had changed nothing. It is safe to retry automatically.",
-			"The tool apply_patch failed (the input was not valid). It had not changed anything. Trying again as it was would not help.",
-		},
-		{
-			semconv.ToolOutcomeRejected, false,
-			cut + "The tool had not run. It is safe to retry automatically.",
-			"The tool apply_patch failed (the call was rejected). It had not changed anything. Trying again as it was would not help.",
-		},
-		{
-			semconv.ToolOutcomeFailed, true,
-			"The tool apply_patch failed (it ran on an input that the model had never completed). The tool had been called and had changed nothing. Trying again as it was would not help.",
-			"The tool apply_patch failed (it ran on an input that the model had never completed). It had not changed anything. Trying again as it was would not help.",
-		},
+		{semconv.ToolOutcomeInvalidInput, false, semconv.ClassStreamInterrupted, semconv.SummaryKeyToolRefused, SafeAutoRetry},
+		{semconv.ToolOutcomeRejected, false, semconv.ClassStreamInterrupted, semconv.SummaryKeyToolNotRun, SafeAutoRetry},
+		{semconv.ToolOutcomeFailed, true, semconv.ClassToolFailed, semconv.SummaryKeyToolRefused, NoRetry},
 	} {
 		f := tool(1, 2, "a", semconv.ToolEffectNonIdempotent, c.outcome)
 		f.FailedBeforeEffect = c.before
 		r := run(true, []Request{request(0, 3, half)}, f)
 		v := Judge(&r)
-		assert.Equal(t, c.run, v.Run.Summary, c.outcome)
-		assert.Equal(t, c.tool, v.Tools[0].Summary, c.outcome)
+		assert.Equal(t, c.class, v.Run.Class, c.outcome)
+		assert.Equal(t, c.run, v.Run.SummaryKey, c.outcome)
+		assert.Equal(t, c.safety, v.Run.Retry.Safety, c.outcome)
+		assert.Equal(t, semconv.SummaryKeyToolChangedNothing, v.Tools[0].SummaryKey, c.outcome)
+		assert.Equal(t, NoRetry, v.Tools[0].Retry.Safety, c.outcome)
 	}
 }
 
 // A run without any observed part is not reported as failed, and the missing evidence is
 // named.
 func TestSummaryOfARunThatNothingIsKnownOf(t *testing.T) {
+	somethingFailed := failureText(&Diagnosis{Class: semconv.ClassUnclassified}, &risk{})
 	r := Run{Start: t0, End: at(9), Ended: Yes}
 	v := Judge(&r)
-	assert.Equal(t, "Nothing recorded says how it went. Ask before retrying: what is recorded does not prove that it is safe.", v.Run.Summary)
+	assert.Equal(t, "unclassified/unknown@unknown user_confirmed_retry (evidence_incomplete)", words(&v.Run))
+	assert.NotContains(t, v.Run.Summary, somethingFailed)
 	assert.Equal(t, semconv.ConfidenceLow, v.Run.Confidence)
 	assert.Contains(t, v.Run.MissingEvidence, "llm.run.requests")
 
 	r.Failed, r.ErrorType = Yes, "ECONNRESET"
 	v = Judge(&r)
-	assert.Equal(t, "Something failed, and nothing recorded says what. Ask before retrying: what is recorded does not prove that it is safe.", v.Run.Summary)
+	assert.Equal(t, "unclassified/unknown@unknown user_confirmed_retry (evidence_incomplete)", words(&v.Run))
+	assert.Contains(t, v.Run.Summary, somethingFailed)
 	assert.Equal(t, semconv.ConfidenceLow, v.Run.Confidence)
 	assert.Contains(t, v.Run.Evidence, "error.type=ECONNRESET")
 	assert.Contains(t, v.Run.MissingEvidence, "llm.run.requests")
@@ -566,7 +560,7 @@ func TestSummaryOfARunThatNothingIsKnownOf(t *testing.T) {
 	r.Failed, r.Requests = NotObserved, []Request{{Start: t0, End: at(1), Failed: Yes}}
 	v = Judge(&r)
 	assert.Equal(t, semconv.ClassUnclassified, v.Run.Class)
-	assert.Contains(t, v.Run.Summary, "Something failed, and nothing recorded says what.")
+	assert.Contains(t, v.Run.Summary, somethingFailed)
 }
 
 // If the last request asked for tools, the end of the run was not recorded, unless the run

@@ -1,7 +1,9 @@
 package classify
 
 import (
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -18,6 +20,11 @@ func summarize(d *Diagnosis, k *risk) {
 		b.WriteString(during)
 	}
 	b.WriteByte('.')
+	if k.lastSeen != "" {
+		b.WriteString(" Last seen: ")
+		b.WriteString(k.lastSeen)
+		b.WriteByte('.')
+	}
 	d.SummaryKey = summaryKeyOf(d, k)
 	if state := stateText(d.SummaryKey, k); state != "" {
 		b.WriteByte(' ')
@@ -53,35 +60,35 @@ func failureText(d *Diagnosis, k *risk) string {
 	cause := d.Cause
 	switch d.Class {
 	case semconv.ClassWatchdogTimeout:
-		return withCause("The request was stopped by a watchdog", cause)
+		return watchdogText("A watchdog stopped the request", cause, k.limit)
 	case semconv.ClassLocalAbort:
 		if d.Phase == semconv.PhaseToolExecution {
-			return withCause(toolNamed("A", k.failedTool)+" was stopped on this side", cause)
+			return withCause(toolNamed("A", k.failedTool)+" was cancelled on the client side", cause)
 		}
-		return withCause("The request was stopped on this side", cause)
+		return withCause("The request was cancelled on the client side", cause)
 	case semconv.ClassProviderError:
-		return withCause("The model provider reported an error", cause)
+		return withCause(textProviderError, cause)
 	case semconv.ClassConnectionFailed:
-		return withCause("The connection to the model could not be made", cause)
+		return withCause("The connection to the model could not be established", cause)
 	case semconv.ClassStreamInterrupted:
 		if cause == semconv.CauseCleanEOF {
-			return "The answer of the model ended early, without the event that closes it"
+			return "The model's answer stopped early: the stream closed without its final event"
 		}
 		return withCause("The connection to the model was lost", cause)
 	case semconv.ClassProtocolViolation:
-		return withCause("The response was not what the protocol allows", cause)
+		return withCause("The model's response did not follow the protocol", cause)
 	case semconv.ClassOutputLimited:
-		return withCause("The model did not give its whole answer", cause)
+		return withCause("The model's answer was cut short", cause)
 	case semconv.ClassHistoryBroken:
-		return withCause("The model provider refused the history of the conversation", cause)
+		return withCause("The model provider refused the conversation history", cause)
 	case semconv.ClassEmptyCompletion:
 		if cause == semconv.CauseSwallowedError {
-			return "The model call came back empty, because a gateway had swallowed an error of its upstream"
+			return "The model's answer was empty because a gateway hid an error of its upstream"
 		}
-		return "The model call came back complete, but with nothing in it"
+		return "The model's answer was complete but empty"
 	case semconv.ClassToolFailed:
 		if k.handoff {
-			return withCause("Handing over to another agent failed", cause)
+			return withCause("The handoff to another agent failed", cause)
 		}
 		return withCause(toolNamed("A", k.failedTool)+" failed", cause)
 	case semconv.ClassToolOutputLost:
@@ -90,95 +97,164 @@ func failureText(d *Diagnosis, k *risk) string {
 		if cause != semconv.CauseRunError {
 			return withCause("The application made a request that cannot be sent", cause)
 		}
-		return "The agent reported a failure, and none of its model calls or tools explains it"
+		return "The agent reported a failure that none of its model calls or tools explains"
 	case semconv.ClassRunAbandoned:
-		return withCause("The record of the run is not whole", cause)
+		if cause == semconv.CauseMissingChildren {
+			return "The record of the run is incomplete: requests or tools that it announced never arrived"
+		}
+		return "The run never reported its end; its process probably crashed or was killed"
 	default:
 		if k.nothingMarkedFailed {
-			return "Nothing recorded says how it went"
+			return "Nothing recorded shows how it ended"
 		}
-		return "Something failed, and nothing recorded says what"
+		return "Something failed, but nothing recorded shows what"
 	}
 }
+
+// textProviderError is the clause for an error that the provider itself reported.
+const textProviderError = "The model provider reported an error"
 
 // lowerFirst returns a phrase in the form that it has within a sentence.
 func lowerFirst(phrase string) string { return strings.ToLower(phrase[:1]) + phrase[1:] }
 
-// causeTexts has the text of the causes whose value does not read well as text.
+// causeTexts has the text of the causes whose value does not read well as text. An empty
+// text adds nothing to what the class says.
 var causeTexts = map[semconv.Cause]string{
-	semconv.CauseConnect:               "no connection in time",
-	semconv.CauseFirstProgress:         "no first sign of an answer in time",
-	semconv.CauseIdle:                  "the stream stood still for too long",
-	semconv.CauseTotal:                 "it took too long altogether",
 	semconv.CauseUser:                  "a person pressed stop",
 	semconv.CauseApplication:           "the application cancelled it",
 	semconv.CauseShutdown:              "the process was shutting down",
-	semconv.CauseDeadline:              "the deadline of the caller had passed",
+	semconv.CauseDeadline:              "the caller's deadline passed",
 	semconv.CauseConsumerClosed:        "the reader closed the stream",
-	semconv.CauseOverloaded:            "it is overloaded",
-	semconv.CauseRateLimited:           "rate limit",
-	semconv.CauseQuotaExhausted:        "the quota is exhausted",
-	semconv.CauseAuthentication:        "the credentials were not accepted",
+	semconv.CauseRateLimited:           "rate limit exceeded",
+	semconv.CauseQuotaExhausted:        "quota exhausted",
+	semconv.CauseAuthentication:        "authentication failed",
 	semconv.CausePermission:            "permission denied",
-	semconv.CauseNotFound:              "no such model or address",
-	semconv.CauseInvalidRequest:        "the request is not valid",
-	semconv.CauseContextLengthExceeded: "the request is too long for the model",
-	semconv.CauseContentPolicy:         "content policy",
-	semconv.CauseServerError:           "an error on its side",
-	semconv.CauseDNSNotFound:           "the host name does not exist",
-	semconv.CauseDNSTemporary:          "the host name could not be looked up for now",
+	semconv.CauseNotFound:              "model or endpoint not found",
+	semconv.CauseInvalidRequest:        "invalid request",
+	semconv.CauseContextLengthExceeded: "the input is too long for the model",
+	semconv.CauseContentPolicy:         "content policy violation",
+	semconv.CauseServerError:           "internal server error",
+	semconv.CauseDNSNotFound:           "host name not found",
+	semconv.CauseDNSTemporary:          "temporary DNS failure",
+	semconv.CauseConnectUnreachable:    "host or network unreachable",
 	semconv.CauseConnectRefused:        "connection refused",
-	semconv.CauseConnectUnreachable:    "the host or network is unreachable",
-	semconv.CauseConnectTimeout:        "connecting took too long",
-	semconv.CauseTLS:                   "the TLS handshake failed",
-	semconv.CauseProxy:                 "the proxy could not be reached",
+	semconv.CauseConnectTimeout:        "connection timed out",
+	semconv.CauseTLS:                   "TLS handshake failed",
+	semconv.CauseProxy:                 "proxy unreachable",
 	semconv.CauseProxyRefused:          "the proxy refused to connect",
-	semconv.CauseInvalidURL:            "its URL is not valid",
-	semconv.CauseMissingOutput:         "a tool call in it has no output",
-	semconv.CauseMissingCall:           "a tool output in it belongs to no call",
-	semconv.CauseLostState:             "the provider no longer has what it refers to",
-	semconv.CauseInvalidSignature:      "a signature of the provider in it is missing or not valid",
+	semconv.CauseInvalidURL:            "invalid URL",
+	semconv.CauseMissingOutput:         "a tool call has no output",
+	semconv.CauseMissingCall:           "a tool output has no call",
+	semconv.CauseLostState:             "the provider no longer has the state that it refers to",
+	semconv.CauseInvalidSignature:      "a signature of the provider is missing or invalid",
 	semconv.CausePanic:                 "it panicked",
-	semconv.CauseWriteFailed:           "the request could not be sent whole",
+	semconv.CauseWriteFailed:           "the request was only partly sent",
 	semconv.CauseClosedBeforeHeaders:   "closed before any response",
 	semconv.CauseHeaderTimeout:         "no response headers in time",
 	semconv.CauseBodyTruncated:         "the response was cut short",
 	semconv.CauseH2StreamReset:         "HTTP/2 stream reset",
 	semconv.CauseH2Goaway:              "the server closed the HTTP/2 connection",
-	semconv.CauseConnectionLost:        "connection lost",
-	semconv.CauseMalformedEvent:        "an event could not be read",
-	semconv.CauseUnexpectedContentType: "another kind of content, such as a web page",
+	semconv.CauseConnectionLost:        "",
+	semconv.CauseMalformedEvent:        "an event could not be parsed",
+	semconv.CauseUnexpectedContentType: "unexpected content type, such as a web page",
 	semconv.CauseEventTooLong:          "an event was too long",
-	semconv.CauseMaxOutputTokens:       "the limit of output tokens was reached",
-	semconv.CauseContentFilter:         "a content filter cut it",
-	semconv.CauseRefusal:               "it refused",
-	semconv.CauseContextWindow:         "its context window was full",
-	semconv.CausePaused:                "it paused and waits to be continued",
-	semconv.CauseExecutionError:        "its execution ended in an error",
+	semconv.CauseMaxOutputTokens:       "output token limit reached",
+	semconv.CauseContentFilter:         "content filter",
+	semconv.CauseRefusal:               "the model refused",
+	semconv.CauseContextWindow:         "context window full",
+	semconv.CausePaused:                "the model paused",
+	semconv.CauseExecutionError:        "it returned an error",
+	semconv.CauseTimeout:               "it timed out",
+	semconv.CauseCancelled:             "it was cancelled",
 	semconv.CauseInterrupted:           "it was interrupted",
 	semconv.CauseRejected:              "the call was rejected",
-	semconv.CauseInvalidInput:          "the input was not valid",
-	semconv.CauseIncompleteInput:       "it ran on an input that the model had never completed",
+	semconv.CauseInvalidInput:          "invalid input",
+	semconv.CauseIncompleteInput:       "it ran on an incomplete input",
 	semconv.CauseDeliveryFailed:        "sending it failed",
 	semconv.CauseNeverAnswered:         "the run ended before it was sent",
 	semconv.CauseOmittedFromRetry:      "a later request left it out",
-	semconv.CauseMissingEnd:            "its end never came",
-	semconv.CauseMissingChildren:       "parts that it announced never came",
 }
 
-// withCause adds the cause in parentheses, unless it is unknown.
+// withCause adds the cause in parentheses, unless it is unknown or adds nothing.
 func withCause(phrase string, cause semconv.Cause) string {
 	if cause == semconv.CauseUnknown || cause == semconv.CauseUnset {
 		return phrase
 	}
-	words, ok := causeTexts[cause]
+	text, ok := causeTexts[cause]
 	if !ok {
-		words = strings.ReplaceAll(cause.String(), "_", " ")
+		text = strings.ReplaceAll(cause.String(), "_", " ")
 	}
-	return phrase + " (" + words + ")"
+	if text == "" {
+		return phrase
+	}
+	return phrase + " (" + text + ")"
+}
+
+// watchdogText adds what the watchdog waited for and, if it is known, for how long.
+func watchdogText(phrase string, cause semconv.Cause, limit time.Duration) string {
+	var text string
+	known := limit > 0
+	switch {
+	case cause == semconv.CauseConnect && known:
+		text = "no connection within " + durationText(limit)
+	case cause == semconv.CauseConnect:
+		text = "no connection in time"
+	case cause == semconv.CauseFirstProgress && known:
+		text = "no output within " + durationText(limit)
+	case cause == semconv.CauseFirstProgress:
+		text = "no output in time"
+	case cause == semconv.CauseIdle && known:
+		text = "no progress for " + durationText(limit)
+	case cause == semconv.CauseIdle:
+		text = "no progress for too long"
+	case cause == semconv.CauseTotal && known:
+		text = "it took longer than " + durationText(limit)
+	case cause == semconv.CauseTotal:
+		text = "it took too long"
+	default:
+		return phrase
+	}
+	return phrase + ": " + text
+}
+
+// durationText returns a positive duration in words, in at most two units: "500
+// milliseconds", "1.5 seconds", "5 minutes", "1 hour 30 minutes".
+func durationText(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return plural(max(1, d.Milliseconds()), "millisecond")
+	case d < time.Minute:
+		d = d.Round(100 * time.Millisecond)
+		if d%time.Second == 0 {
+			return plural(int64(d/time.Second), "second")
+		}
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " seconds"
+	case d < time.Hour:
+		return twoUnits(d, time.Minute, "minute", time.Second, "second")
+	default:
+		return twoUnits(d, time.Hour, "hour", time.Minute, "minute")
+	}
+}
+
+func twoUnits(d, large time.Duration, largeName string, small time.Duration, smallName string) string {
+	d = d.Round(small)
+	text := plural(int64(d/large), largeName)
+	if rest := int64(d % large / small); rest > 0 {
+		text += " " + plural(rest, smallName)
+	}
+	return text
+}
+
+func plural(n int64, unit string) string {
+	text := strconv.FormatInt(n, 10) + " " + unit
+	if n != 1 {
+		text += "s"
+	}
+	return text
 }
 
 // phaseText returns when it happened, for classes that can occur at any point of a stream.
+// It returns "" if the cause already says so.
 func phaseText(d *Diagnosis) string {
 	switch d.Class {
 	case semconv.ClassWatchdogTimeout, semconv.ClassLocalAbort, semconv.ClassStreamInterrupted,
@@ -186,28 +262,34 @@ func phaseText(d *Diagnosis) string {
 	default:
 		return ""
 	}
+	if d.Class == semconv.ClassWatchdogTimeout && (d.Cause == semconv.CauseConnect || d.Cause == semconv.CauseFirstProgress) {
+		return ""
+	}
 	switch d.Phase {
 	case semconv.PhaseBeforeConnection:
-		return "before a connection had been made"
+		return "before a connection was established"
 	case semconv.PhaseAwaitingResponse:
 		if d.Class == semconv.ClassProviderError {
 			return ""
 		}
-		return "while the model had not begun to respond"
+		return "before the model began to respond"
 	case semconv.PhaseResponseStarted:
 		if d.Class == semconv.ClassProviderError {
 			return "before any output"
 		}
-		return "just after the response had begun"
+		return "just after the response began"
 	case semconv.PhaseReasoning:
 		return "while the assistant was still reasoning"
 	case semconv.PhaseText:
-		return "while the assistant was writing its answer"
+		return "while the assistant was still writing"
 	case semconv.PhaseToolInput:
 		return "while the assistant was still writing a tool call"
 	case semconv.PhaseToolCallReady:
 		return "after the assistant had written a tool call"
 	case semconv.PhaseToolExecution:
+		if d.Class == semconv.ClassLocalAbort {
+			return "" // the tool is what was cancelled
+		}
 		return "while a tool was running"
 	default:
 		return ""
@@ -250,29 +332,70 @@ func summaryKeyOf(d *Diagnosis, k *risk) semconv.SummaryKey {
 	}
 }
 
+// requestText returns in words how a request ended.
+func requestText(s state) string {
+	switch s {
+	case stateFailed:
+		return "a model call failed"
+	case stateAborted:
+		return "a model call was cancelled"
+	case stateUnknown:
+		return "a model call"
+	default:
+		return "a model call completed"
+	}
+}
+
+// toolText returns in words how far the execution of a tool came.
+func toolText(t *Tool) string {
+	name := safeName(t.Name)
+	if name == "" {
+		name = "a tool"
+	}
+	if t.End.IsZero() {
+		return name + " started"
+	}
+	switch t.Outcome {
+	case semconv.ToolOutcomeSucceeded:
+		return name + " succeeded"
+	case semconv.ToolOutcomeFailed:
+		return name + " failed"
+	case semconv.ToolOutcomeTimedOut:
+		return name + " timed out"
+	case semconv.ToolOutcomeInterrupted:
+		return name + " was interrupted"
+	case semconv.ToolOutcomeRejected:
+		return name + " was rejected"
+	case semconv.ToolOutcomeInvalidInput:
+		return name + " refused its input"
+	default:
+		return name + " ended"
+	}
+}
+
 // stateText returns the sentence for a summary key. docs/reference/summaries.md lists them
 // all.
 func stateText(key semconv.SummaryKey, k *risk) string {
 	switch key {
 	case semconv.SummaryKeyToolChangedNothing:
-		return "It had not changed anything."
+		return "It changed nothing."
 	case semconv.SummaryKeyToolWithEffectsRan:
 		if safeName(k.tool) != "" {
-			return toolNamed("", k.tool) + ", which changes things, had already run."
+			return toolNamed("", k.tool) + ", which has side effects, had already run."
 		}
-		return "A tool that changes things had already run."
+		return "A tool with side effects had already run."
 	case semconv.SummaryKeyToolOfUnknownEffectRan:
-		return toolNamed("A", k.tool) + " had already run, and what it may have changed is not known."
+		return toolNamed("A", k.tool) + " had already run, and its effects are not known."
 	case semconv.SummaryKeyToolStateUnknown:
-		return "Whether a tool ran is not known."
+		return "It is not known whether a tool ran."
 	case semconv.SummaryKeyProviderToolActed:
-		return "A tool on the side of the provider may already have acted."
+		return "A tool on the provider's side may already have run."
 	case semconv.SummaryKeyProviderContinues:
-		return "The provider goes on with it in the background."
+		return "The provider continues in the background."
 	case semconv.SummaryKeyHarmlessToolsRan:
 		return "Only tools that are safe to repeat had run."
 	case semconv.SummaryKeyToolRefused:
-		return "The tool had been called and had changed nothing."
+		return "The tool was called but changed nothing."
 	case semconv.SummaryKeyToolNotRun:
 		return "The tool had not run."
 	case semconv.SummaryKeyTextShown:
@@ -286,52 +409,73 @@ func stateText(key semconv.SummaryKey, k *risk) string {
 	}
 }
 
+// The beginnings of the advice for the two levels of safety that allow a retry.
+const (
+	adviceSafe = "It is safe to retry automatically."
+	adviceAsk  = "Ask before retrying: "
+)
+
 // advice returns the sentence that says what to do.
 func advice(d *Diagnosis, k *risk) string {
 	switch d.Retry.Safety {
 	case SafeAutoRetry:
-		return "It is safe to retry automatically."
+		return adviceSafe
 	case NoRetry:
-		switch d.Retry.Reason {
-		case semconv.RetryReasonUserAbort, semconv.RetryReasonLocalShutdown:
-			return "It was ended on purpose: do not retry."
-		default:
-			switch {
-			case d.Cause == semconv.CausePaused:
-				return "Continue it instead of retrying."
-			case d.Class == semconv.ClassLocalAbort:
-				return "It ended by a decision on this side: do not retry without a new one."
-			case d.Class == semconv.ClassHistoryBroken:
-				return "Mend the history before trying again."
-			case d.Class == semconv.ClassApplicationError:
-				return "Mend the request before trying again."
-			case d.Cause == semconv.CauseQuotaExhausted:
-				return "Trying again will not help before the quota is renewed."
-			}
-			return "Trying again as it was would not help."
-		}
+		return adviceAgainst(d)
 	default:
-		switch d.Retry.Reason {
-		case semconv.RetryReasonToolSideEffect:
-			if name := safeName(k.tool); name != "" {
-				return "Ask before retrying: " + name + " could run twice."
-			}
-			return "Ask before retrying: it could be done twice."
-		case semconv.RetryReasonProviderContinues:
-			return "Ask before retrying: the same work could be done twice. Ask the provider for the answer instead."
-		case semconv.RetryReasonToolStateUnknown, semconv.RetryReasonProviderToolSideEffect:
-			return "Ask before retrying: something could be done twice."
-		case semconv.RetryReasonHistoryIncomplete:
-			return "Ask before retrying: the history lacks the output of a tool that has run."
-		case semconv.RetryReasonVisibleOutput:
-			if k.toolInput == Yes || k.calls == callsNotExecuted {
-				return "Ask before retrying: part of the answer had already been shown."
-			}
-			return "Ask before retrying: it would be shown again from the start."
-		case semconv.RetryReasonDeadline:
-			return "Ask before retrying: the time that the caller allowed is over."
-		default:
-			return "Ask before retrying: what is recorded does not prove that it is safe."
+		return adviceAsk + doubt(d, k)
+	}
+}
+
+// adviceAgainst returns the advice for a failure that a retry would meet again.
+func adviceAgainst(d *Diagnosis) string {
+	switch {
+	case d.Retry.Reason == semconv.RetryReasonUserAbort, d.Retry.Reason == semconv.RetryReasonLocalShutdown:
+		return "It was stopped on purpose: do not retry."
+	case d.Cause == semconv.CausePaused:
+		return "Continue the answer instead of retrying."
+	case d.Class == semconv.ClassLocalAbort:
+		return "It was cancelled deliberately: do not retry unless asked to."
+	case d.Class == semconv.ClassHistoryBroken:
+		return "Repair the history before trying again."
+	case d.Class == semconv.ClassApplicationError:
+		return "Fix the request before trying again."
+	case d.Cause == semconv.CauseQuotaExhausted:
+		return "Retrying will not help until the quota is renewed."
+	case d.Class == semconv.ClassToolFailed:
+		return "Making the same tool call again will not help."
+	default:
+		return "Sending the same request again will not help."
+	}
+}
+
+// doubt returns why the user has to confirm a retry.
+func doubt(d *Diagnosis, k *risk) string {
+	switch d.Retry.Reason {
+	case semconv.RetryReasonToolSideEffect:
+		if name := safeName(k.tool); name != "" {
+			return name + " could run twice."
 		}
+		return "a tool with side effects could run twice."
+	case semconv.RetryReasonToolStateUnknown:
+		if name := safeName(k.tool); name != "" && k.started.has(semconv.ToolEffectUnknown) {
+			return name + " could run twice."
+		}
+		return "a tool could run twice."
+	case semconv.RetryReasonProviderToolSideEffect:
+		return "a tool on the provider's side could run twice."
+	case semconv.RetryReasonProviderContinues:
+		return "the provider could do the same work twice. Fetch the answer from the provider instead."
+	case semconv.RetryReasonHistoryIncomplete:
+		return "the history lacks the output of a tool that ran."
+	case semconv.RetryReasonVisibleOutput:
+		if k.toolInput == Yes || k.calls == callsNotExecuted {
+			return "part of the answer had already been shown."
+		}
+		return "the answer would be shown again from the start."
+	case semconv.RetryReasonDeadline:
+		return "the caller's deadline has passed."
+	default:
+		return "the recorded facts do not prove that it is safe."
 	}
 }

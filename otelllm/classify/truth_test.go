@@ -166,7 +166,7 @@ func TestBrokenHistoryNamesItsIDs(t *testing.T) {
 	assert.Equal(t, []string{"b", "c"}, d.MissingOutputs)
 	assert.Contains(t, d.Evidence, "llm.history.tool_calls=b,c")
 	assert.Equal(t, semconv.ConfidenceMedium, d.Confidence)
-	assert.Contains(t, d.Summary, "a tool call in it has no output")
+	assert.Equal(t, semconv.CauseMissingOutput, d.Cause)
 
 	d = broken([]string{"a"}, []string{"a", "b"})
 	assert.Empty(t, d.MissingOutputs)
@@ -211,8 +211,9 @@ func TestInnerRuns(t *testing.T) {
 	outer.AnnouncedRequests, outer.AnnouncedTools = Counted(3), Counted(1)
 	v = Judge(&outer)
 	assert.Equal(t, "stream_interrupted/connection_reset@response_started user_confirmed_retry (tool_side_effect)", words(&v.Run))
-	assert.Contains(t, v.Run.Summary, "The tool pay, which changes things, had already run.")
-	assert.Contains(t, v.Run.Summary, "pay could run twice")
+	assert.Equal(t, semconv.SummaryKeyToolWithEffectsRan, v.Run.SummaryKey)
+	assert.Contains(t, v.Run.Summary, stateText(v.Run.SummaryKey, &risk{tool: "pay"}))
+	assert.Contains(t, v.Run.Summary, advice(&v.Run, &risk{tool: "pay"}))
 	assert.Equal(t, 3, v.Effects.Requests)
 
 	// Two levels up, and with a part of the inner run that never arrived.
@@ -314,12 +315,11 @@ func TestPanickingTool(t *testing.T) {
 	r := run(true, []Request{request(0, 1, calls("a"))}, f)
 	v := Judge(&r)
 	assert.Equal(t, "tool_failed/panic@tool_execution user_confirmed_retry (tool_side_effect)", words(&v.Run))
-	assert.Contains(t, v.Run.Summary, "The tool apply_patch failed (it panicked).")
 
 	f.Handoff = true
 	r.Tools[0] = f
 	v = Judge(&r)
-	assert.Contains(t, v.Run.Summary, "Handing over to another agent failed (it panicked).")
+	assert.Contains(t, v.Run.Summary, failureText(&v.Run, &risk{handoff: true}))
 }
 
 // The timeline shows tools that began and never ended.
@@ -399,8 +399,8 @@ func TestPlainCancel(t *testing.T) {
 		r.Abort.Source = semconv.AbortSourceUnknown
 	})
 	d := Judge(&unsent).Requests[0]
-	assert.Equal(t, "The request was stopped on this side before a connection had been made. Nothing had been sent. It ended by a decision on this side: do not retry without a new one.", d.Summary)
-	assert.Equal(t, NoRetry, d.Retry.Safety)
+	assert.Equal(t, "local_abort/unknown@before_connection no_retry (not_transient)", words(&d))
+	assert.Equal(t, semconv.SummaryKeyNothingSent, d.SummaryKey)
 }
 
 // Spans of the JavaScript SDK begin on whole milliseconds: the request that carries an
