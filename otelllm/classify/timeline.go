@@ -160,7 +160,7 @@ func (j *judge) appendLine(b []byte, l line, v *Verdicts) []byte {
 		r := &j.run.Requests[j.order[l.index]]
 		b = appendRequest(b, l.index)
 		if r.sent() == No {
-			b = append(b, "begun"...)
+			b = append(b, "started"...)
 		} else {
 			b = append(b, "sent"...)
 		}
@@ -242,26 +242,26 @@ func appendRequestEnd(b []byte, r *Request, d *Diagnosis, s state) []byte {
 	case s == stateOK:
 		b = append(b, "complete"...)
 	case s == stateWaiting:
-		b = append(b, "complete, and waits"...)
+		b = append(b, "complete, waiting"...)
 	case r.Open:
-		b = append(b, "goes on"...)
+		b = append(b, "still open"...)
 	default:
-		b = append(b, "ended, how is not known"...)
+		b = append(b, "ended, outcome unknown"...)
 	}
 	return b
 }
 
 func appendToolEnd(b []byte, t *Tool) []byte {
 	if t.Outcome == semconv.ToolOutcomeUnset {
-		b = append(b, "ended, how is not known"...)
+		b = append(b, "ended, outcome unknown"...)
 	} else {
 		b = append(b, t.Outcome.String()...)
 	}
 	switch {
 	case t.Delivery == semconv.OutputDeliveryFailed:
-		b = append(b, ", and sending its output failed"...)
+		b = append(b, ", sending its output failed"...)
 	case t.Delivery == semconv.OutputDeliverySent && t.DeliveryError != "":
-		b = append(b, ", and its output was sent after a try that failed"...)
+		b = append(b, ", output sent after a failed attempt"...)
 	case t.Delivery == semconv.OutputDeliverySent:
 		b = append(b, ", output sent"...)
 	}
