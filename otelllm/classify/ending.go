@@ -50,7 +50,7 @@ func endingOf(r *Request) ending {
 	default:
 		e.connected = FactOf(r.Phase != semconv.PhaseBeforeConnection)
 	}
-	if failsConnection(e.transport) && e.connected == Yes {
+	if BeforeConnection(e.transport) && e.connected == Yes {
 		// A transport that resends a request by itself, as net/http does, reports the
 		// error of its last attempt. The failure is that of the connection on which the
 		// request was sent.
@@ -116,7 +116,7 @@ func (e ending) classify() classification {
 	case e.transport == semconv.TransportCauseInvalidURL, e.transport == semconv.TransportCauseInvalidRequest:
 		return classification{semconv.ClassApplicationError, transportCause(e.transport), semconv.OriginApplication}
 
-	case failsConnection(e.transport),
+	case BeforeConnection(e.transport),
 		e.end == semconv.StreamEndNoResponse && e.transport == semconv.TransportCauseUnset && e.connected == No:
 		return classification{semconv.ClassConnectionFailed, transportCause(e.transport), semconv.OriginTransport}
 
@@ -218,8 +218,9 @@ func (e ending) succeeded() bool {
 	return e.complete() || e.failed == No
 }
 
-// failsConnection reports whether no byte of the request left this side on that attempt.
-func failsConnection(c semconv.TransportCause) bool {
+// BeforeConnection reports whether a transport cause means that the attempt failed before
+// a connection was made: no byte of the request left this side on that attempt.
+func BeforeConnection(c semconv.TransportCause) bool {
 	switch c {
 	case semconv.TransportCauseDNSNotFound, semconv.TransportCauseDNSTemporary,
 		semconv.TransportCauseConnectRefused, semconv.TransportCauseConnectUnreachable, semconv.TransportCauseConnectTimeout,

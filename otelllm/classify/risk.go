@@ -131,7 +131,7 @@ func (j *judge) runRisk(c classification, basis Basis, abort semconv.AbortSource
 	k.addInner(&j.run.Inner)
 	for i := range j.run.Requests {
 		r := &j.run.Requests[i]
-		if c.class == semconv.ClassConnectionFailed && failsConnection(r.Transport.Cause) {
+		if c.class == semconv.ClassConnectionFailed && BeforeConnection(r.Transport.Cause) {
 			k.permanent = worse(k.permanent, r.Transport.permanent())
 		}
 		if c.class == semconv.ClassProtocolViolation {
@@ -259,7 +259,7 @@ func (r *Request) sent() Fact {
 		return No
 	case r.Phase != semconv.PhaseUnset && r.Phase != semconv.PhaseUnknown:
 		return Yes // on an earlier attempt, even if the last one failed to connect
-	case failsConnection(r.Transport.Cause):
+	case BeforeConnection(r.Transport.Cause):
 		return No
 	default:
 		return NotObserved
@@ -281,7 +281,7 @@ func (r *Request) cannotHaveAnswer() bool {
 		return true
 	}
 	return r.Status >= 400 || r.Ended == semconv.StreamEndHTTPError || r.Ended == semconv.StreamEndNoResponse ||
-		failsConnection(r.Transport.Cause) || r.Watchdog.Kind == semconv.WatchdogKindConnect
+		BeforeConnection(r.Transport.Cause) || r.Watchdog.Kind == semconv.WatchdogKindConnect
 }
 
 // looksComplete reports whether the stream ended within a call in a way that some clients

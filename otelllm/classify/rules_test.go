@@ -231,7 +231,7 @@ func TestSentAndNoAnswer(t *testing.T) {
 			}
 			assert.Equal(t, want, r.sent(), "%s %s", phase, cause)
 			assert.Equal(t, !known && (none || cause != 0 && strings.Contains(early, " "+cause.String()+" ")), r.cannotHaveAnswer(), "%s %s", phase, cause)
-			assert.Equal(t, none, failsConnection(cause))
+			assert.Equal(t, none, BeforeConnection(cause))
 		}
 	}
 	for _, end := range withUnset(semconv.StreamEndValues()) {
@@ -261,6 +261,13 @@ func TestAnswerCutOff(t *testing.T) {
 		r.Ended, r.Status, r.Phase, r.Text = semconv.StreamEndEOF, 502, semconv.PhaseText, Counted(2)
 	})})
 	assert.Equal(t, "stream_interrupted/clean_eof@text user_confirmed_retry (visible_output)", words(&Judge(&r).Requests[0]))
+}
+
+func TestBeforeConnection(t *testing.T) {
+	const before = " dns_not_found dns_temporary connect_refused connect_unreachable connect_timeout tls proxy proxy_refused "
+	for _, cause := range withUnset(semconv.TransportCauseValues()) {
+		assert.Equal(t, cause != 0 && strings.Contains(before, " "+cause.String()+" "), BeforeConnection(cause), "%s", cause)
+	}
 }
 
 // TestConnected: a transport that resends a request reports the error of the last attempt,

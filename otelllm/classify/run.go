@@ -159,7 +159,7 @@ func (j *judge) diagnoseRequest(i int) Diagnosis {
 // requestPhase returns the phase in which the request ended.
 func requestPhase(r *Request, c classification) semconv.Phase {
 	switch {
-	case c.class == semconv.ClassConnectionFailed && failsConnection(r.Transport.Cause):
+	case c.class == semconv.ClassConnectionFailed && BeforeConnection(r.Transport.Cause):
 		return semconv.PhaseBeforeConnection
 	case r.Phase != semconv.PhaseUnset:
 		return r.Phase
