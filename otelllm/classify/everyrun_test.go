@@ -56,39 +56,48 @@ func TestEveryRun(t *testing.T) {
 			}
 		}
 	}
-	n, step := 0, walkStep(67)
 	for i := range shapes {
 		if i%walkEvery != 0 {
 			continue
 		}
-		for second := -1; second < len(shapes)*len(histories); second++ {
-			for _, f := range tools {
-				for end := range 3 * 3 * 2 * 2 {
-					if n++; n%step != 0 {
-						continue
+		t.Run("first="+shapes[i].name, func(t *testing.T) {
+			t.Parallel()
+			everyRun(t, shapes[i].change, tools)
+		})
+	}
+}
+
+// everyRun judges every run whose first request has this shape.
+func everyRun(t *testing.T, first func(*Request), tools []*Tool) {
+	var scratch [2]Verdicts
+	n, step := 0, walkStep(67)
+	for second := -1; second < len(shapes)*len(histories); second++ {
+		for _, f := range tools {
+			for end := range 3 * 3 * 2 * 2 {
+				if n++; n%step != 0 {
+					continue
+				}
+				r := Run{Start: t0, End: at(60), Ended: facts[end%3], Failed: facts[end/3%3], Requests: []Request{request(0, 1, first)}}
+				if end/9%2 == 1 {
+					r.Abort.Source = semconv.AbortSourceUser
+				}
+				if second >= 0 {
+					h := histories[second%len(histories)]
+					q := request(3, 4, shapes[second/len(histories)].change)
+					q.HistoryCalls, q.HistoryOutputs = h.calls, h.outputs
+					if len(q.CallIDs) > 0 {
+						q.CallIDs = []string{"b"} // ids are unique
 					}
-					r := Run{Start: t0, End: at(60), Ended: facts[end%3], Failed: facts[end/3%3], Requests: []Request{request(0, 1, shapes[i].change)}}
-					if end/9%2 == 1 {
-						r.Abort.Source = semconv.AbortSourceUser
-					}
-					if second >= 0 {
-						h := histories[second%len(histories)]
-						q := request(3, 4, shapes[second/len(histories)].change)
-						q.HistoryCalls, q.HistoryOutputs = h.calls, h.outputs
-						if len(q.CallIDs) > 0 {
-							q.CallIDs = []string{"b"} // ids are unique
-						}
-						r.Requests = append(r.Requests, q)
-					}
-					if f != nil {
-						r.Tools = []Tool{*f}
-					}
-					if end/18 == 1 {
-						r.AnnouncedRequests, r.AnnouncedTools = Counted(len(r.Requests)), Counted(len(r.Tools))
-					}
-					if problem := runProblem(&r); problem != "" {
-						t.Fatalf("%s\n%+v", problem, r)
-					}
+					r.Requests = append(r.Requests, q)
+				}
+				if f != nil {
+					r.Tools = []Tool{*f}
+				}
+				if end/18 == 1 {
+					r.AnnouncedRequests, r.AnnouncedTools = Counted(len(r.Requests)), Counted(len(r.Tools))
+				}
+				if problem := runProblem(&r, &scratch); problem != "" {
+					t.Fatalf("%s\n%+v", problem, r)
 				}
 			}
 		}
@@ -96,8 +105,11 @@ func TestEveryRun(t *testing.T) {
 	t.Logf("%d runs", n/step)
 }
 
-func runProblem(r *Run) string {
-	v := Judge(r)
+// runProblem checks the verdicts on a run, and those on the run with less knowledge or one
+// more effect. scratch has the memory of both.
+func runProblem(r *Run, scratch *[2]Verdicts) string {
+	v, w := &scratch[0], &scratch[1]
+	JudgeInto(v, r)
 	if problem := verdictProblem(r, &v.Run); problem != "" {
 		return "run: " + problem
 	}
@@ -135,7 +147,7 @@ func runProblem(r *Run) string {
 		q := *r
 		q.Requests, q.Tools = append([]Request(nil), r.Requests...), append([]Tool(nil), r.Tools...)
 		less.change(&q)
-		w := Judge(&q)
+		JudgeInto(w, &q)
 		if v.Run.Failed() && v.Run.Class == w.Run.Class && v.Run.Cause == w.Run.Cause && w.Run.Retry.Safety < v.Run.Retry.Safety {
 			return fmt.Sprintf("%s makes the run safer: %s, then %s", less.name, words(&v.Run), words(&w.Run))
 		}
