@@ -6,7 +6,8 @@ import "go.opentelemetry.io/otel/attribute"
 
 // The keys of the attributes.
 const (
-	// AbortSourceKey is the key of "llm.abort.source". Who on this side ended it.
+	// AbortSourceKey is the key of "llm.abort.source". Which party on this side
+	// ended it.
 	//
 	// Type: enum [AbortSource]. Written by the client.
 	AbortSourceKey = attribute.Key("llm.abort.source")
@@ -20,7 +21,7 @@ const (
 	AbortReasonKey = attribute.Key("llm.abort.reason")
 
 	// WatchdogKindKey is the key of "llm.watchdog.kind". What the watchdog that
-	// fired had been watching.
+	// fired was waiting for.
 	//
 	// Type: enum [WatchdogKind]. Written by the client.
 	WatchdogKindKey = attribute.Key("llm.watchdog.kind")
@@ -34,7 +35,7 @@ const (
 	WatchdogLimitKey = attribute.Key("llm.watchdog.limit")
 
 	// ClassificationTriggerKey is the key of "llm.classification.trigger". Why the
-	// verdict was reached at that moment.
+	// verdict was given at that time.
 	//
 	// Verdicts with the trigger client were written by the client about what it
 	// observed itself. The processor's verdicts replace them, because it observes
@@ -44,9 +45,10 @@ const (
 	ClassificationTriggerKey = attribute.Key("llm.classification.trigger")
 
 	// ClassificationRulesetKey is the key of "llm.classification.ruleset". Version
-	// of the rules that reached the verdict.
+	// of the rules that gave the verdict.
 	//
-	// At most 256 bytes. It changes when the same facts may give another verdict.
+	// At most 256 bytes. It changes when the same facts may give a different
+	// verdict.
 	//
 	// Type: string. Written by the processor.
 	ClassificationRulesetKey = attribute.Key("llm.classification.ruleset")
@@ -67,8 +69,8 @@ const (
 	// Type: enum [Cause]. Written by the processor.
 	FailureCauseKey = attribute.Key("llm.failure.cause")
 
-	// FailurePhaseKey is the key of "llm.failure.phase". How far it had got when
-	// it failed.
+	// FailurePhaseKey is the key of "llm.failure.phase". The phase in which it
+	// failed.
 	//
 	// Type: enum [Phase]. Written by the processor.
 	FailurePhaseKey = attribute.Key("llm.failure.phase")
@@ -79,7 +81,7 @@ const (
 	// Type: enum [Origin]. Written by the processor.
 	FailureOriginKey = attribute.Key("llm.failure.origin")
 
-	// FailureConfidenceKey is the key of "llm.failure.confidence". How sure the
+	// FailureConfidenceKey is the key of "llm.failure.confidence". How certain the
 	// verdict is.
 	//
 	// Low confidence never comes with safe_auto_retry.
@@ -87,10 +89,11 @@ const (
 	// Type: enum [Confidence]. Written by the processor.
 	FailureConfidenceKey = attribute.Key("llm.failure.confidence")
 
-	// FailureSummaryKey is the key of "llm.failure.summary". One or two plain
-	// sentences about the failure, fit to show to a user.
+	// FailureSummaryKey is the key of "llm.failure.summary". A few plain sentences
+	// about the failure that can be shown to a user.
 	//
-	// At most 512 bytes, from fixed templates, without any error text.
+	// At most 512 bytes, from fixed templates and the names of tools, without any
+	// error text.
 	//
 	// Type: string. Written by the processor.
 	FailureSummaryKey = attribute.Key("llm.failure.summary")
@@ -98,8 +101,8 @@ const (
 	// FailureSummaryKeyKey is the key of "llm.failure.summary_key". Which sentence
 	// of the summary describes what had happened before the failure.
 	//
-	// For programs that translate the summary. Its first sentence follows from the
-	// class, the cause and the phase, its last one from the retry reason.
+	// For programs that translate the summary. The class, the cause and the phase
+	// select its first sentence, and the retry reason its last one.
 	//
 	// Type: enum [SummaryKey]. Written by the processor.
 	FailureSummaryKeyKey = attribute.Key("llm.failure.summary_key")
@@ -123,7 +126,7 @@ const (
 	// ProviderErrorKindKey is the key of "llm.provider_error.kind". What kind of
 	// error the provider reported.
 	//
-	// From its code where it has one, else from the HTTP status.
+	// From its code if it has one, otherwise from the HTTP status.
 	//
 	// Type: enum [ProviderErrorKind]. Written by the client.
 	ProviderErrorKindKey = attribute.Key("llm.provider_error.kind")
@@ -131,14 +134,14 @@ const (
 	// ProviderErrorCodeKey is the key of "llm.provider_error.code". The provider's
 	// own code or type of the error.
 	//
-	// At most 80 bytes out of letters, digits and _ . : -; anything else is
-	// recorded as the word redacted.
+	// At most 80 bytes of letters, digits and _ . : -; anything else is recorded
+	// as redacted.
 	//
 	// Type: string. Written by the client.
 	ProviderErrorCodeKey = attribute.Key("llm.provider_error.code")
 
 	// ProviderErrorInBandKey is the key of "llm.provider_error.in_band". Whether
-	// the error came inside a stream that had started with status 200.
+	// the error arrived inside a stream that started with status 200.
 	//
 	// Type: boolean. Written by the client.
 	ProviderErrorInBandKey = attribute.Key("llm.provider_error.in_band")
@@ -147,7 +150,7 @@ const (
 	// model call the request was, 1 for the first.
 	//
 	// From the retry header that the SDK sends, or from the caller. Every attempt
-	// has a span of its own.
+	// has its own span.
 	//
 	// Type: int. Written by the client.
 	RequestAttemptKey = attribute.Key("llm.request.attempt")
@@ -180,8 +183,8 @@ const (
 	// calls in the history that the request carried.
 	//
 	// The newest, at most 64 entries of at most 256 bytes; a list of 64 may have
-	// been cut. Absent when part of the history was kept by the provider, so that
-	// it could not be read.
+	// been cut. Absent if the provider kept part of the history, so that it could
+	// not be read.
 	//
 	// Type: string[]. Written by the client.
 	HistoryToolCallsKey = attribute.Key("llm.history.tool_calls")
@@ -252,9 +255,9 @@ const (
 	// RunToolsKey is the key of "llm.run.tools". How many tool spans began under
 	// this run and the runs within it.
 	//
-	// Written only where the producer records every tool: a tool was recorded in
-	// this run, or the application declared that all of them are. Where the
-	// attribute is absent, tools are not observed.
+	// Written only if the producer records every tool: a tool was recorded in this
+	// run, or the application declared that all of them are. If the attribute is
+	// absent, tools are not observed.
 	//
 	// Type: int. Written by the client.
 	RunToolsKey = attribute.Key("llm.run.tools")
@@ -267,9 +270,9 @@ const (
 	// RunTimelineKey is the key of "llm.run.timeline". What happened in the run, a
 	// line for each notable event, with seconds since its start.
 	//
-	// At most 24 entries of at most 256 bytes. Of a longer timeline the first 8,
-	// the last 5 and every line that ends something are kept, and one line says
-	// how many were left out.
+	// At most 24 entries of at most 256 bytes. Of a longer timeline, the first 8
+	// lines, the last 5 and those that report a failure are kept, and one line
+	// says how many were omitted.
 	//
 	// Type: string[]. Written by the processor.
 	RunTimelineKey = attribute.Key("llm.run.timeline")
@@ -280,8 +283,8 @@ const (
 	// Type: int. Written by the processor.
 	RunRecoveredFailuresKey = attribute.Key("llm.run.recovered_failures")
 
-	// StreamPhaseKey is the key of "llm.stream.phase". Where the request was when
-	// it ended.
+	// StreamPhaseKey is the key of "llm.stream.phase". The phase in which the
+	// request ended.
 	//
 	// Not the furthest phase: text followed by a tool input that is cut is
 	// tool_input. On a request it never passes tool_call_ready, except to
@@ -310,8 +313,8 @@ const (
 	// Type: int. Written by the client.
 	StreamEventsKey = attribute.Key("llm.stream.events")
 
-	// StreamBytesKey is the key of "llm.stream.bytes". Size of the body as far as
-	// it was read, in bytes.
+	// StreamBytesKey is the key of "llm.stream.bytes". How much of the body was
+	// read, in bytes.
 	//
 	// Type: int, By. Written by the client.
 	StreamBytesKey = attribute.Key("llm.stream.bytes")
@@ -323,13 +326,13 @@ const (
 	StreamKeepalivesKey = attribute.Key("llm.stream.keepalives")
 
 	// StreamTextChunksKey is the key of "llm.stream.text_chunks". How many deltas
-	// held visible text.
+	// contained visible text.
 	//
 	// Type: int. Written by the client.
 	StreamTextChunksKey = attribute.Key("llm.stream.text_chunks")
 
 	// StreamReasoningChunksKey is the key of "llm.stream.reasoning_chunks". How
-	// many deltas held reasoning.
+	// many deltas contained reasoning.
 	//
 	// Type: int. Written by the client.
 	StreamReasoningChunksKey = attribute.Key("llm.stream.reasoning_chunks")
@@ -366,7 +369,7 @@ const (
 	// of the tool calls whose input began and was never completed.
 	//
 	// At most 64 entries of at most 256 bytes. The full count is
-	// llm.stream.tool_inputs_started less llm.stream.tool_inputs_completed.
+	// llm.stream.tool_inputs_started minus llm.stream.tool_inputs_completed.
 	//
 	// Type: string[]. Written by the client.
 	StreamOpenToolCallIDsKey = attribute.Key("llm.stream.open_tool_call_ids")
@@ -394,10 +397,10 @@ const (
 	// Type: double, s. Written by the client.
 	StreamLastProgressKey = attribute.Key("llm.stream.last_progress")
 
-	// StreamLongestGapKey is the key of "llm.stream.longest_gap". Longest silence
+	// StreamLongestGapKey is the key of "llm.stream.longest_gap". Longest time
 	// between two semantic events.
 	//
-	// In seconds. Comments and pings do not break a silence.
+	// In seconds. Comments and pings do not end it.
 	//
 	// Type: double, s. Written by the client.
 	StreamLongestGapKey = attribute.Key("llm.stream.longest_gap")
@@ -438,23 +441,23 @@ const (
 	// Type: string. Written by the client.
 	ToolOutputErrorKey = attribute.Key("llm.tool.output_error")
 
-	// TransportStageKey is the key of "llm.transport.stage". At which stage of the
-	// HTTP exchange it broke.
+	// TransportStageKey is the key of "llm.transport.stage". The stage of the HTTP
+	// exchange at which it failed.
 	//
 	// Type: enum [TransportStage]. Written by the client.
 	TransportStageKey = attribute.Key("llm.transport.stage")
 
-	// TransportCauseKey is the key of "llm.transport.cause". What broke the
-	// transport.
+	// TransportCauseKey is the key of "llm.transport.cause". Why the transport
+	// failed.
 	//
-	// Concluded from the type of the error and its code, never from free text
-	// inside a message.
+	// Determined from the type of the error and its code, never from free text in
+	// a message.
 	//
 	// Type: enum [TransportCause]. Written by the client.
 	TransportCauseKey = attribute.Key("llm.transport.cause")
 
 	// TransportCodeKey is the key of "llm.transport.code". The raw code of the
-	// error, where it has one.
+	// error, if it has one.
 	//
 	// At most 256 bytes. Low cardinality, never a message.
 	//
@@ -478,7 +481,7 @@ const (
 	// ConnectionIdleKey is the key of "llm.connection.idle". How long the
 	// connection had been idle before the request.
 	//
-	// In seconds. Only where the connection was reused.
+	// In seconds. Only if the connection was reused.
 	//
 	// Type: double, s. Written by the client.
 	ConnectionIdleKey = attribute.Key("llm.connection.idle")
@@ -512,8 +515,8 @@ const (
 	RunTimelineMaxItems = 24
 )
 
-// AbortSourceAttr is the attribute "llm.abort.source". Who on this side ended
-// it.
+// AbortSourceAttr is the attribute "llm.abort.source". Which party on this side
+// ended it.
 func AbortSourceAttr(val AbortSource) attribute.KeyValue {
 	return AbortSourceKey.String(val.String())
 }
@@ -525,7 +528,7 @@ func AbortReason(val string) attribute.KeyValue {
 }
 
 // WatchdogKindAttr is the attribute "llm.watchdog.kind". What the watchdog that
-// fired had been watching.
+// fired was waiting for.
 func WatchdogKindAttr(val WatchdogKind) attribute.KeyValue {
 	return WatchdogKindKey.String(val.String())
 }
@@ -537,13 +540,13 @@ func WatchdogLimit(val float64) attribute.KeyValue {
 }
 
 // ClassificationTrigger is the attribute "llm.classification.trigger". Why the
-// verdict was reached at that moment.
+// verdict was given at that time.
 func ClassificationTrigger(val Trigger) attribute.KeyValue {
 	return ClassificationTriggerKey.String(val.String())
 }
 
 // ClassificationRuleset is the attribute "llm.classification.ruleset". Version
-// of the rules that reached the verdict.
+// of the rules that gave the verdict.
 func ClassificationRuleset(val string) attribute.KeyValue {
 	return ClassificationRulesetKey.String(val)
 }
@@ -559,7 +562,7 @@ func FailureCause(val Cause) attribute.KeyValue {
 	return FailureCauseKey.String(val.String())
 }
 
-// FailurePhase is the attribute "llm.failure.phase". How far it had got when it
+// FailurePhase is the attribute "llm.failure.phase". The phase in which it
 // failed.
 func FailurePhase(val Phase) attribute.KeyValue {
 	return FailurePhaseKey.String(val.String())
@@ -571,14 +574,14 @@ func FailureOrigin(val Origin) attribute.KeyValue {
 	return FailureOriginKey.String(val.String())
 }
 
-// FailureConfidence is the attribute "llm.failure.confidence". How sure the
+// FailureConfidence is the attribute "llm.failure.confidence". How certain the
 // verdict is.
 func FailureConfidence(val Confidence) attribute.KeyValue {
 	return FailureConfidenceKey.String(val.String())
 }
 
-// FailureSummary is the attribute "llm.failure.summary". One or two plain
-// sentences about the failure, fit to show to a user.
+// FailureSummary is the attribute "llm.failure.summary". A few plain sentences
+// about the failure that can be shown to a user.
 func FailureSummary(val string) attribute.KeyValue {
 	return FailureSummaryKey.String(val)
 }
@@ -614,7 +617,7 @@ func ProviderErrorCode(val string) attribute.KeyValue {
 }
 
 // ProviderErrorInBand is the attribute "llm.provider_error.in_band". Whether
-// the error came inside a stream that had started with status 200.
+// the error arrived inside a stream that started with status 200.
 func ProviderErrorInBand(val bool) attribute.KeyValue {
 	return ProviderErrorInBandKey.Bool(val)
 }
@@ -714,8 +717,8 @@ func RunRecoveredFailures(val int) attribute.KeyValue {
 	return RunRecoveredFailuresKey.Int(val)
 }
 
-// StreamPhase is the attribute "llm.stream.phase". Where the request was when
-// it ended.
+// StreamPhase is the attribute "llm.stream.phase". The phase in which the
+// request ended.
 func StreamPhase(val Phase) attribute.KeyValue {
 	return StreamPhaseKey.String(val.String())
 }
@@ -737,8 +740,8 @@ func StreamEvents(val int) attribute.KeyValue {
 	return StreamEventsKey.Int(val)
 }
 
-// StreamBytes is the attribute "llm.stream.bytes". Size of the body as far as
-// it was read, in bytes.
+// StreamBytes is the attribute "llm.stream.bytes". How much of the body was
+// read, in bytes.
 func StreamBytes(val int) attribute.KeyValue {
 	return StreamBytesKey.Int(val)
 }
@@ -750,13 +753,13 @@ func StreamKeepalives(val int) attribute.KeyValue {
 }
 
 // StreamTextChunks is the attribute "llm.stream.text_chunks". How many deltas
-// held visible text.
+// contained visible text.
 func StreamTextChunks(val int) attribute.KeyValue {
 	return StreamTextChunksKey.Int(val)
 }
 
 // StreamReasoningChunks is the attribute "llm.stream.reasoning_chunks". How
-// many deltas held reasoning.
+// many deltas contained reasoning.
 func StreamReasoningChunks(val int) attribute.KeyValue {
 	return StreamReasoningChunksKey.Int(val)
 }
@@ -811,7 +814,7 @@ func StreamLastProgress(val float64) attribute.KeyValue {
 	return StreamLastProgressKey.Float64(val)
 }
 
-// StreamLongestGap is the attribute "llm.stream.longest_gap". Longest silence
+// StreamLongestGap is the attribute "llm.stream.longest_gap". Longest time
 // between two semantic events.
 func StreamLongestGap(val float64) attribute.KeyValue {
 	return StreamLongestGapKey.Float64(val)
@@ -847,20 +850,20 @@ func ToolOutputError(val string) attribute.KeyValue {
 	return ToolOutputErrorKey.String(val)
 }
 
-// TransportStageAttr is the attribute "llm.transport.stage". At which stage of
-// the HTTP exchange it broke.
+// TransportStageAttr is the attribute "llm.transport.stage". The stage of the
+// HTTP exchange at which it failed.
 func TransportStageAttr(val TransportStage) attribute.KeyValue {
 	return TransportStageKey.String(val.String())
 }
 
-// TransportCauseAttr is the attribute "llm.transport.cause". What broke the
-// transport.
+// TransportCauseAttr is the attribute "llm.transport.cause". Why the transport
+// failed.
 func TransportCauseAttr(val TransportCause) attribute.KeyValue {
 	return TransportCauseKey.String(val.String())
 }
 
 // TransportCode is the attribute "llm.transport.code". The raw code of the
-// error, where it has one.
+// error, if it has one.
 func TransportCode(val string) attribute.KeyValue {
 	return TransportCodeKey.String(val)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// One constructor of each type, and each enum constructor with a name of its own.
+// One constructor of each type, and each enum constructor that has its own name.
 func TestConstructors(t *testing.T) {
 	for _, test := range []struct {
 		got  attribute.KeyValue

@@ -6,8 +6,8 @@
 // All of it is generated from the registry in the folder model. What each name
 // means, and which spans have it, is in docs/reference/attributes.md.
 //
-// A constructor has its key's name without Key. Where an enum type has that very
-// name, the constructor's ends in Attr: [StreamEnd] is the type, [StreamEndAttr]
+// A constructor has the name of its key without Key. If an enum type already has that
+// name, the constructor's name ends in Attr: [StreamEnd] is the type, [StreamEndAttr]
 // makes the attribute.
 package semconv
 

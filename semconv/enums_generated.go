@@ -2,8 +2,9 @@
 
 package semconv
 
-// AbortSource is the value of "llm.abort.source": Who on this side ended it.
-// Its zero value, AbortSourceUnset, stands for an attribute that is absent.
+// AbortSource is the value of "llm.abort.source": Which party on this side
+// ended it. Its zero value, AbortSourceUnset, stands for an attribute that is
+// absent.
 type AbortSource uint8
 
 // The values of [AbortSource].
@@ -84,20 +85,20 @@ func AbortSourceValues() []AbortSource {
 }
 
 // WatchdogKind is the value of "llm.watchdog.kind": What the watchdog that
-// fired had been watching. Its zero value, WatchdogKindUnset, stands for an
+// fired was waiting for. Its zero value, WatchdogKindUnset, stands for an
 // attribute that is absent.
 type WatchdogKind uint8
 
 // The values of [WatchdogKind].
 const (
 	WatchdogKindUnset WatchdogKind = iota
-	// WatchdogKindConnect is "connect". There was no connection in time.
+	// WatchdogKindConnect is "connect". No connection was established in time.
 	WatchdogKindConnect
 	// WatchdogKindFirstProgress is "first_progress". No semantic event arrived in
 	// time.
 	WatchdogKindFirstProgress
-	// WatchdogKindIdle is "idle". Between two semantic events it was silent for
-	// too long.
+	// WatchdogKindIdle is "idle". The silence between two semantic events was too
+	// long.
 	WatchdogKindIdle
 	// WatchdogKindTotal is "total". The request as a whole took too long.
 	WatchdogKindTotal
@@ -148,7 +149,7 @@ func WatchdogKindValues() []WatchdogKind {
 }
 
 // Trigger is the value of "llm.classification.trigger": Why the verdict was
-// reached at that moment. Its zero value, TriggerUnset, stands for an attribute
+// given at that time. Its zero value, TriggerUnset, stands for an attribute
 // that is absent.
 type Trigger uint8
 
@@ -161,8 +162,8 @@ const (
 	// TriggerRunEnded is "run_ended". The run's end had arrived, but the run had
 	// not announced its spans.
 	TriggerRunEnded
-	// TriggerHoldExpired is "hold_expired". The span had been held as long as
-	// spans may be held.
+	// TriggerHoldExpired is "hold_expired". The span had been held for the maximum
+	// time.
 	TriggerHoldExpired
 	// TriggerRunExpired is "run_expired". The run's end had not arrived for too
 	// long.
@@ -175,7 +176,7 @@ const (
 	TriggerShutdown
 	// TriggerLate is "late". The span arrived after its run had been judged.
 	TriggerLate
-	// TriggerClient is "client". The client judged it itself.
+	// TriggerClient is "client". The client judged it.
 	TriggerClient
 )
 
@@ -259,8 +260,8 @@ const (
 	// ClassConnectionFailed is "connection_failed". No byte of the request left
 	// this side.
 	ClassConnectionFailed
-	// ClassStreamInterrupted is "stream_interrupted". The transport broke after
-	// bytes of the request had left.
+	// ClassStreamInterrupted is "stream_interrupted". The transport failed after
+	// bytes of the request had left this side.
 	ClassStreamInterrupted
 	// ClassProtocolViolation is "protocol_violation". The response did not follow
 	// the protocol.
@@ -274,7 +275,8 @@ const (
 	// ClassEmptyCompletion is "empty_completion". The answer ended empty, although
 	// output was expected.
 	ClassEmptyCompletion
-	// ClassToolFailed is "tool_failed". A tool failed, and the run ended on it.
+	// ClassToolFailed is "tool_failed". A tool failed, and the run ended after
+	// that.
 	ClassToolFailed
 	// ClassToolOutputLost is "tool_output_lost". A tool returned an output that
 	// the model never got.
@@ -380,13 +382,14 @@ type Cause uint8
 // The values of [Cause].
 const (
 	CauseUnset Cause = iota
-	// CauseConnect is "connect". A watchdog. There was no connection in time.
+	// CauseConnect is "connect". A watchdog. No connection was established in
+	// time.
 	CauseConnect
 	// CauseFirstProgress is "first_progress". A watchdog. No semantic event
 	// arrived in time.
 	CauseFirstProgress
-	// CauseIdle is "idle". A watchdog. Between two semantic events it was silent
-	// for too long.
+	// CauseIdle is "idle". A watchdog. The silence between two semantic events was
+	// too long.
 	CauseIdle
 	// CauseTotal is "total". A watchdog. The request as a whole took too long.
 	CauseTotal
@@ -415,7 +418,7 @@ const (
 	CausePermission
 	// CauseNotFound is "not_found". The model or resource does not exist.
 	CauseNotFound
-	// CauseInvalidRequest is "invalid_request". The request is not valid as it is.
+	// CauseInvalidRequest is "invalid_request". The request is not valid.
 	CauseInvalidRequest
 	// CauseContextLengthExceeded is "context_length_exceeded". The input is longer
 	// than the model can take.
@@ -449,19 +452,20 @@ const (
 	// CauseProxyRefused is "proxy_refused". The proxy refused to connect to the
 	// host.
 	CauseProxyRefused
-	// CauseInvalidURL is "invalid_url". The URL of the request cannot be connected
-	// to.
+	// CauseInvalidURL is "invalid_url". The URL of the request is not one that can
+	// be connected to.
 	CauseInvalidURL
-	// CauseWriteFailed is "write_failed". The request could not be written to the
-	// end.
+	// CauseWriteFailed is "write_failed". The request could not be written
+	// completely.
 	CauseWriteFailed
 	// CauseClosedBeforeHeaders is "closed_before_headers". The connection was
 	// closed before any response headers.
 	CauseClosedBeforeHeaders
-	// CauseHeaderTimeout is "header_timeout". Response headers took too long.
+	// CauseHeaderTimeout is "header_timeout". The response headers did not arrive
+	// in time.
 	CauseHeaderTimeout
 	// CauseBodyTruncated is "body_truncated". The body ended before the end that
-	// its framing had promised.
+	// its framing announced.
 	CauseBodyTruncated
 	// CauseConnectionReset is "connection_reset". The connection was reset.
 	CauseConnectionReset
@@ -496,32 +500,32 @@ const (
 	CauseContextWindow
 	// CausePaused is "paused". The model paused, and waits to be continued.
 	CausePaused
-	// CauseMissingOutput is "missing_output". The history holds a tool call
+	// CauseMissingOutput is "missing_output". The history contains a tool call
 	// without its output.
 	CauseMissingOutput
-	// CauseMissingCall is "missing_call". The history holds a tool output without
-	// its call.
+	// CauseMissingCall is "missing_call". The history contains a tool output
+	// without its call.
 	CauseMissingCall
 	// CauseLostState is "lost_state". The provider no longer has the state that
 	// the request refers to.
 	CauseLostState
-	// CauseInvalidSignature is "invalid_signature". A signature that the provider
-	// had put into the history is missing or not valid.
+	// CauseInvalidSignature is "invalid_signature". A signature of the provider in
+	// the history is missing or not valid.
 	CauseInvalidSignature
-	// CauseSwallowedError is "swallowed_error". Another span of the trace holds
-	// the failure that this clean answer hides.
+	// CauseSwallowedError is "swallowed_error". Another span of the trace has the
+	// failure that this clean answer hides.
 	CauseSwallowedError
-	// CauseNoContent is "no_content". The answer had nothing in it.
+	// CauseNoContent is "no_content". The answer had no content.
 	CauseNoContent
 	// CausePanic is "panic". The tool panicked.
 	CausePanic
 	// CauseExecutionError is "execution_error". The tool returned an error.
 	CauseExecutionError
-	// CauseInterrupted is "interrupted". The tool was stopped before its end.
+	// CauseInterrupted is "interrupted". The tool was stopped before it finished.
 	CauseInterrupted
 	// CauseRejected is "rejected". The tool was not allowed to run.
 	CauseRejected
-	// CauseInvalidInput is "invalid_input". The tool's input was not usable.
+	// CauseInvalidInput is "invalid_input". The tool's input was not valid.
 	CauseInvalidInput
 	// CauseIncompleteInput is "incomplete_input". The tool ran although the input
 	// of its call was never completed.
@@ -837,16 +841,16 @@ func CauseValues() []Cause {
 	}
 }
 
-// Phase is the value of "llm.failure.phase": How far it had got when it failed.
-// And of "llm.stream.phase": Where the request was when it ended. Its zero
-// value, PhaseUnset, stands for an attribute that is absent.
+// Phase is the value of "llm.failure.phase": The phase in which it failed. And
+// of "llm.stream.phase": The phase in which the request ended. Its zero value,
+// PhaseUnset, stands for an attribute that is absent.
 type Phase uint8
 
 // The values of [Phase].
 const (
 	PhaseUnset Phase = iota
-	// PhaseBeforeConnection is "before_connection". No connection yet, nothing had
-	// left this side.
+	// PhaseBeforeConnection is "before_connection". There was no connection yet,
+	// and nothing had left this side.
 	PhaseBeforeConnection
 	// PhaseAwaitingResponse is "awaiting_response". The request was on its way, no
 	// response headers had arrived.
@@ -866,8 +870,8 @@ const (
 	PhaseToolCallReady
 	// PhaseToolExecution is "tool_execution". A tool was running.
 	PhaseToolExecution
-	// PhaseToolOutputDelivery is "tool_output_delivery". A tool's output was on
-	// its way to the model.
+	// PhaseToolOutputDelivery is "tool_output_delivery". A tool's output was being
+	// sent to the model.
 	PhaseToolOutputDelivery
 	// PhaseStreamEnd is "stream_end". The response had ended.
 	PhaseStreamEnd
@@ -954,13 +958,13 @@ type Origin uint8
 // The values of [Origin].
 const (
 	OriginUnset Origin = iota
-	// OriginWatchdog is "watchdog". A watchdog of this side.
+	// OriginWatchdog is "watchdog". A watchdog on this side.
 	OriginWatchdog
 	// OriginLocal is "local". This side, on purpose.
 	OriginLocal
 	// OriginProvider is "provider". The provider of the model.
 	OriginProvider
-	// OriginTransport is "transport". The way between the two sides.
+	// OriginTransport is "transport". The network between the two sides.
 	OriginTransport
 	// OriginGateway is "gateway". A proxy between this side and the provider.
 	OriginGateway
@@ -1032,20 +1036,20 @@ func OriginValues() []Origin {
 	}
 }
 
-// Confidence is the value of "llm.failure.confidence": How sure the verdict is.
-// Its zero value, ConfidenceUnset, stands for an attribute that is absent.
+// Confidence is the value of "llm.failure.confidence": How certain the verdict
+// is. Its zero value, ConfidenceUnset, stands for an attribute that is absent.
 type Confidence uint8
 
 // The values of [Confidence].
 const (
 	ConfidenceUnset Confidence = iota
-	// ConfidenceHigh is "high". What ended it is typed, and every fact that
-	// decides about a retry was observed.
+	// ConfidenceHigh is "high". The end is typed, and every fact that decides
+	// about a retry was observed.
 	ConfidenceHigh
-	// ConfidenceMedium is "medium". Typed with such a fact unobserved, or untyped
-	// with two independent facts that agree.
+	// ConfidenceMedium is "medium". The end is typed but such a fact was not
+	// observed, or it is untyped and two independent facts agree.
 	ConfidenceMedium
-	// ConfidenceLow is "low". Concluded from something that is missing, or from a
+	// ConfidenceLow is "low". Inferred from something that is missing, or from a
 	// status and text alone.
 	ConfidenceLow
 )
@@ -1107,7 +1111,7 @@ const (
 	// not run twice had run.
 	SummaryKeyToolWithEffectsRan
 	// SummaryKeyToolOfUnknownEffectRan is "tool_of_unknown_effect_ran". A tool had
-	// run, and what running it twice does is not known.
+	// run, and the effect of running it twice is not known.
 	SummaryKeyToolOfUnknownEffectRan
 	// SummaryKeyToolStateUnknown is "tool_state_unknown". Whether a tool ran is
 	// not known.
@@ -1241,7 +1245,7 @@ const (
 	// exist.
 	ProviderErrorKindNotFound
 	// ProviderErrorKindInvalidRequest is "invalid_request". The request is not
-	// valid as it is.
+	// valid.
 	ProviderErrorKindInvalidRequest
 	// ProviderErrorKindContextLengthExceeded is "context_length_exceeded". The
 	// input is longer than the model can take.
@@ -1419,7 +1423,7 @@ const (
 	// twice had been started.
 	RetryReasonToolSideEffect
 	// RetryReasonToolStateUnknown is "tool_state_unknown". Whether a tool ran, or
-	// what it does when it runs twice, is not known.
+	// the effect of running it twice, is not known.
 	RetryReasonToolStateUnknown
 	// RetryReasonProviderToolSideEffect is "provider_tool_side_effect". The
 	// provider itself executed, or may have executed, a tool with effects.
@@ -1450,13 +1454,13 @@ const (
 	// still being written, so it had not run.
 	RetryReasonIncompleteToolInput
 	// RetryReasonToolCallNotExecuted is "tool_call_not_executed". A tool call was
-	// ready and is known not to have run.
+	// complete and is known not to have been executed.
 	RetryReasonToolCallNotExecuted
-	// RetryReasonReadOnlyToolsOnly is "read_only_tools_only". Only tools had run
-	// that change nothing.
+	// RetryReasonReadOnlyToolsOnly is "read_only_tools_only". Only tools that
+	// change nothing had run.
 	RetryReasonReadOnlyToolsOnly
-	// RetryReasonIdempotentToolsOnly is "idempotent_tools_only". Only tools had
-	// run that may run twice.
+	// RetryReasonIdempotentToolsOnly is "idempotent_tools_only". Only tools that
+	// may run twice had run.
 	RetryReasonIdempotentToolsOnly
 )
 
@@ -1567,18 +1571,18 @@ type RunOutcome uint8
 // The values of [RunOutcome].
 const (
 	RunOutcomeUnset RunOutcome = iota
-	// RunOutcomeSucceeded is "succeeded". Nothing failed that mattered.
+	// RunOutcomeSucceeded is "succeeded". No failure affected the run.
 	RunOutcomeSucceeded
 	// RunOutcomeRecovered is "recovered". Something failed, and a later attempt or
 	// the model recovered from it.
 	RunOutcomeRecovered
-	// RunOutcomeLimited is "limited". The run ended on an answer that a limit, a
-	// filter or a refusal had cut.
+	// RunOutcomeLimited is "limited". The run ended with an answer that a limit, a
+	// filter or a refusal cut short.
 	RunOutcomeLimited
-	// RunOutcomeWaiting is "waiting". The answer waits for a person, or for a job
-	// in the background.
+	// RunOutcomeWaiting is "waiting". The answer waits for a person or for a
+	// background job.
 	RunOutcomeWaiting
-	// RunOutcomeFailed is "failed". The run ended on a failure.
+	// RunOutcomeFailed is "failed". The run ended with a failure.
 	RunOutcomeFailed
 	// RunOutcomeAborted is "aborted". This side stopped it on purpose.
 	RunOutcomeAborted
@@ -1817,11 +1821,11 @@ const (
 	ToolOutcomeFailed
 	// ToolOutcomeTimedOut is "timed_out". It took too long.
 	ToolOutcomeTimedOut
-	// ToolOutcomeInterrupted is "interrupted". It was stopped before its end.
+	// ToolOutcomeInterrupted is "interrupted". It was stopped before it finished.
 	ToolOutcomeInterrupted
 	// ToolOutcomeRejected is "rejected". It was not allowed to run.
 	ToolOutcomeRejected
-	// ToolOutcomeInvalidInput is "invalid_input". Its input was not usable.
+	// ToolOutcomeInvalidInput is "invalid_input". Its input was not valid.
 	ToolOutcomeInvalidInput
 )
 
@@ -1940,9 +1944,9 @@ func OutputDeliveryValues() []OutputDelivery {
 	}
 }
 
-// TransportStage is the value of "llm.transport.stage": At which stage of the
-// HTTP exchange it broke. Its zero value, TransportStageUnset, stands for an
-// attribute that is absent.
+// TransportStage is the value of "llm.transport.stage": The stage of the HTTP
+// exchange at which it failed. Its zero value, TransportStageUnset, stands for
+// an attribute that is absent.
 type TransportStage uint8
 
 // The values of [TransportStage].
@@ -2021,9 +2025,9 @@ func TransportStageValues() []TransportStage {
 	}
 }
 
-// TransportCause is the value of "llm.transport.cause": What broke the
-// transport. Its zero value, TransportCauseUnset, stands for an attribute that
-// is absent.
+// TransportCause is the value of "llm.transport.cause": Why the transport
+// failed. Its zero value, TransportCauseUnset, stands for an attribute that is
+// absent.
 type TransportCause uint8
 
 // The values of [TransportCause].
@@ -2050,23 +2054,22 @@ const (
 	// TransportCauseProxyRefused is "proxy_refused". The proxy refused to connect
 	// to the host.
 	TransportCauseProxyRefused
-	// TransportCauseInvalidURL is "invalid_url". The URL of the request cannot be
-	// connected to.
+	// TransportCauseInvalidURL is "invalid_url". The URL of the request is not one
+	// that can be connected to.
 	TransportCauseInvalidURL
-	// TransportCauseInvalidRequest is "invalid_request". The request is not valid
-	// as it is.
+	// TransportCauseInvalidRequest is "invalid_request". The request is not valid.
 	TransportCauseInvalidRequest
 	// TransportCauseWriteFailed is "write_failed". The request could not be
-	// written to the end.
+	// written completely.
 	TransportCauseWriteFailed
-	// TransportCauseHeaderTimeout is "header_timeout". Response headers took too
-	// long.
+	// TransportCauseHeaderTimeout is "header_timeout". The response headers did
+	// not arrive in time.
 	TransportCauseHeaderTimeout
 	// TransportCauseClosedBeforeHeaders is "closed_before_headers". The connection
 	// was closed before any response headers.
 	TransportCauseClosedBeforeHeaders
 	// TransportCauseBodyTruncated is "body_truncated". The body ended before the
-	// end that its framing had promised.
+	// end that its framing announced.
 	TransportCauseBodyTruncated
 	// TransportCauseCleanEOF is "clean_eof". The body ended cleanly, but without
 	// the protocol's terminal event.

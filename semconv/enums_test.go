@@ -11,10 +11,10 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// enum is one typed enum, with its type taken away so that all go into one table.
+// enum is one typed enum without its type, so that all fit into one table.
 type enum struct {
-	values  []string           // String of each of its Values
-	numbers []int              // the values themselves
+	values  []string           // String of each value
+	numbers []int              // the values
 	text    func(v int) string // String of any value of the type
 	parse   func(s string) (int, bool)
 }
@@ -106,7 +106,8 @@ func TestEnumsDoNotAllocate(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(100, func() { cause, _ = semconv.ParseCause(unknown) }), "Parse of an unknown value")
 	assert.Equal(t, semconv.CauseUnset, cause)
 
-	// All String methods and Parse functions are of one form, the largest stands for them.
+	// All String methods and Parse functions have the same form; the largest represents
+	// them.
 	for name, e := range enums {
 		assert.Zero(t, testing.AllocsPerRun(10, func() {
 			for _, v := range e.numbers {
@@ -116,12 +117,12 @@ func TestEnumsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// What a fact says about the cause is a cause of the same name, so that one can
-// be made of the other.
+// If a fact names a cause, there is a cause with the same name, so that the one converts
+// to the other.
 func TestFactsHaveTheirCause(t *testing.T) {
 	for _, c := range semconv.TransportCauseValues() {
 		if c == semconv.TransportCauseCancelled {
-			continue // this side's doing: its cause is the abort's
+			continue // an action of this side: its cause is that of the abort
 		}
 		_, ok := semconv.ParseCause(c.String())
 		assert.True(t, ok, "transport cause %s", c)
@@ -147,7 +148,7 @@ func TestFactsHaveTheirCause(t *testing.T) {
 	}
 }
 
-// The order of these is a part of what they mean.
+// The order of these values is part of their meaning.
 func TestOrders(t *testing.T) {
 	assert.Less(t, semconv.RetrySafetySafeAutoRetry, semconv.RetrySafetyUserConfirmedRetry)
 	assert.Less(t, semconv.RetrySafetyUserConfirmedRetry, semconv.RetrySafetyNoRetry)
@@ -158,7 +159,7 @@ func TestOrders(t *testing.T) {
 	assert.Less(t, semconv.RetryReasonEvidenceIncomplete, semconv.RetryReasonNothingLeftClient, "guards speak before what was seen")
 }
 
-// Values gives a slice of the caller's own.
+// Values returns a slice that the caller may modify.
 func TestValuesAreTheCallersOwn(t *testing.T) {
 	semconv.PhaseValues()[0] = semconv.PhaseUnknown
 	assert.Equal(t, semconv.PhaseBeforeConnection, semconv.PhaseValues()[0])

@@ -4,7 +4,7 @@ package semconv
 
 // The names of the events on spans.
 const (
-	// EventRequestWritten says: The request had been written to the end.
+	// EventRequestWritten says: The request was written completely.
 	EventRequestWritten = "llm.request.written"
 	// EventResponseStarted says: The response headers arrived.
 	EventResponseStarted = "llm.response.started"

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two vocabularies under llm. meet in one backend. Their names may neither be
-// equal, nor may one be the namespace of another: a store that nests attributes
-// cannot keep a value and a namespace under one name.
+// Two vocabularies under llm. are stored in one backend. No name of one may equal a name
+// of the other, or be its namespace: a store that nests attributes cannot hold both a
+// value and a namespace under one name.
 func TestOurNamesAreNobodyElses(t *testing.T) {
 	reg := projectsRegistry(t)
 	var ours []string
@@ -21,8 +21,8 @@ func TestOurNamesAreNobodyElses(t *testing.T) {
 
 	for _, list := range []struct {
 		file string
-		// known are our names below a name of theirs. The contract has them, so a
-		// store that nests attributes has to flatten them.
+		// known are our names whose namespace is a name of theirs. They are part of the
+		// contract, so a store that nests attributes has to flatten them.
 		known map[string]string
 	}{
 		{file: "openinference.txt"},

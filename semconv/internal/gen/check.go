@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// These are the bounds of every string and array unless its definition says otherwise.
+// The default bounds of every string and array.
 const (
 	defaultMaxBytes = 256
 	defaultMaxItems = 64
@@ -22,8 +22,8 @@ const (
 	kindSpan       = "span"
 	kindEvent      = "event"
 
-	definePrefix = "registry." // of the groups that define attributes; all others refer to them
-	ownNamespace = "llm."      // of everything that this registry defines
+	definePrefix = "registry." // prefix of groups that define attributes; all other groups refer to them
+	ownNamespace = "llm."      // namespace of everything that this registry defines
 )
 
 var (
@@ -39,17 +39,17 @@ var (
 	types       = []string{"string", "int", "double", "boolean", "string[]", typeEnum}
 )
 
-// checker collects what is wrong in a registry.
+// checker collects the problems of a registry.
 type checker struct {
 	reg      *registry
-	standard map[string]bool // the attributes of OpenTelemetry
+	standard map[string]bool // OpenTelemetry's attributes
 	own      map[string]*attribute
 	problems []error
 }
 
-// check holds the registry against weaver's rules and the house's own, and
-// reports every problem at once. standard are the attributes that references may
-// name beside the registry's own.
+// check checks the registry against weaver's rules and the project's own, and reports all
+// problems at once. standard are the attributes outside this registry that references may
+// name.
 func (r *registry) check(standard map[string]bool) error {
 	c := &checker{reg: r, standard: standard, own: map[string]*attribute{}}
 	for _, d := range r.definitions() {
@@ -66,7 +66,7 @@ func (r *registry) check(standard map[string]bool) error {
 	}
 	c.sharedEnums()
 	c.coverage()
-	if len(c.problems) == 0 { // Go names are only as good as what they are made of
+	if len(c.problems) == 0 { // Go names are valid only if the names that they are made of are
 		c.goNames()
 	}
 	return errors.Join(c.problems...)
@@ -76,14 +76,14 @@ func (c *checker) fail(at position, subject, what, do string) {
 	c.problems = append(c.problems, &problem{at: at, subject: subject, what: what, do: do})
 }
 
-// oneOf fails where value is not among allowed.
+// oneOf reports a problem if value is not one of allowed.
 func (c *checker) oneOf(at position, subject, field, value string, allowed []string) {
 	if !slices.Contains(allowed, value) {
 		c.fail(at, subject, fmt.Sprintf("%s is %q", field, value), "use one of "+strings.Join(allowed, ", "))
 	}
 }
 
-// given fails where a required text is missing.
+// given reports a problem if a required text is missing.
 func (c *checker) given(at position, subject, field, value string) {
 	if value == "" {
 		c.fail(at, subject, field+" is missing", "add it")
@@ -120,14 +120,14 @@ func (c *checker) groups() {
 		c.oneOf(g.at, subject, "type", g.kind, []string{kindAttributes, kindSpan, kindEvent})
 		c.groupKind(g, subject)
 		if g.extends != "" && c.reg.group(g.extends) == nil {
-			c.fail(g.at, subject, fmt.Sprintf("it extends %q, which is no group", g.extends), "name a group of this registry")
+			c.fail(g.at, subject, fmt.Sprintf("it extends %q, which is not a group", g.extends), "name a group of this registry")
 		} else if cyclic(c.reg, g) {
 			c.fail(g.at, subject, "it extends itself", "break the circle")
 		}
 		names := map[string]bool{}
 		for _, a := range g.attributes {
 			if names[a.name()] {
-				c.fail(a.at, attributeSubject(a), "it is twice in its group", "keep one")
+				c.fail(a.at, attributeSubject(a), "it occurs twice in its group", "keep one")
 			}
 			names[a.name()] = true
 			c.member(g, a)
@@ -135,7 +135,7 @@ func (c *checker) groups() {
 	}
 }
 
-// cyclic reports whether following extends from g comes back to a group.
+// cyclic reports whether following extends from g reaches a group twice.
 func cyclic(reg *registry, g *group) bool {
 	seen := map[string]bool{}
 	for ; g != nil; g = reg.group(g.extends) {
@@ -147,7 +147,7 @@ func cyclic(reg *registry, g *group) bool {
 	return false
 }
 
-// groupKind checks what depends on the kind of a group.
+// groupKind checks the rules that depend on the kind of a group.
 func (c *checker) groupKind(g *group, subject string) {
 	defines := strings.HasPrefix(g.id, definePrefix)
 	switch {
@@ -185,13 +185,13 @@ func (c *checker) groupKind(g *group, subject string) {
 	}
 	for _, e := range g.events {
 		if ev := c.reg.group(e.id); ev == nil || ev.kind != kindEvent {
-			c.fail(e.at, subject, fmt.Sprintf("%q is no event", e.id), "name the id of an event group")
+			c.fail(e.at, subject, fmt.Sprintf("%q is not an event", e.id), "name the id of an event group")
 		}
 	}
 }
 
-// coverage checks that everything defined is used by some span, so that the
-// reference page shows it.
+// coverage checks that a span uses everything that is defined, so that the reference page
+// shows it.
 func (c *checker) coverage() {
 	used := map[string]bool{}
 	for _, g := range c.reg.groups {
@@ -214,7 +214,7 @@ func (c *checker) coverage() {
 	}
 }
 
-// goNames checks that no two things get the same Go name.
+// goNames checks that all generated Go names are unique.
 func (c *checker) goNames() {
 	taken := map[string]string{}
 	for _, n := range identifiers(c.reg) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// member checks one attribute as a part of its group.
+// member checks one attribute as a member of its group.
 func (c *checker) member(g *group, a *attribute) {
 	subject := attributeSubject(a)
 	switch defines := strings.HasPrefix(g.id, definePrefix); {
@@ -33,11 +33,11 @@ func (c *checker) member(g *group, a *attribute) {
 	}
 	c.oneOf(a.at, subject, "requirement_level", a.level, levels)
 	if a.level == "conditionally_required" && a.condition == "" {
-		c.fail(a.at, subject, "conditionally_required says no condition", "write conditionally_required: and the condition")
+		c.fail(a.at, subject, "conditionally_required has no condition", "write conditionally_required: and the condition")
 	}
 }
 
-// definition checks one defined attribute.
+// definition checks the definition of one attribute.
 func (c *checker) definition(d definition) {
 	a, subject := d.attribute, attributeSubject(d.attribute)
 	if !nameRule.MatchString(a.id) || !strings.HasPrefix(a.id, ownNamespace) {
@@ -67,8 +67,8 @@ func (c *checker) definition(d definition) {
 	}
 }
 
-// bounds checks that what can be large says how large it may be, to programs in
-// its annotations and to readers in its note.
+// bounds checks that strings and arrays state their bounds, in the annotations for
+// programs and in the note for readers.
 func (c *checker) bounds(a *attribute, subject string) {
 	text, array := strings.HasPrefix(a.typ, "string"), strings.HasSuffix(a.typ, "[]")
 	if text != (a.maxBytes > 0) || array != (a.maxItems > 0) {
@@ -100,7 +100,7 @@ func (c *checker) enum(a *attribute, subject string) {
 			c.fail(m.at, subject, fmt.Sprintf("the member %q has the value %q", m.id, m.value), "use one lower_snake_case word as both id and value")
 		}
 		if seen[m.id] {
-			c.fail(m.at, subject, fmt.Sprintf("the member %q is there twice", m.id), "keep one")
+			c.fail(m.at, subject, fmt.Sprintf("the member %q occurs twice", m.id), "keep one")
 		}
 		seen[m.id] = true
 		c.given(m.at, subject, fmt.Sprintf("the brief of %q", m.id), m.brief)
@@ -108,8 +108,8 @@ func (c *checker) enum(a *attribute, subject string) {
 	}
 }
 
-// sharedEnums checks that attributes of one Go type have the same members: the
-// registry's schema has no way of saying it once.
+// sharedEnums checks that attributes with the same Go type have the same members: the
+// registry's schema cannot define them once.
 func (c *checker) sharedEnums() {
 	for _, e := range c.reg.enums() {
 		for _, a := range e.attributes[1:] {

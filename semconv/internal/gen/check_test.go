@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A small registry with one of everything. Each test of a rule breaks one thing in it.
+// A small registry that contains everything once. Each test of a rule breaks one thing in
+// it.
 const (
 	goodManifest = `schema_url: https://example.com/schemas/0.1.0
 dependencies:
@@ -109,10 +110,11 @@ func TestProjectsRegistry(t *testing.T) {
 	require.NoError(t, projectsRegistry(t).check(standard))
 }
 
-// Each rule is broken once, and must be told with file, line, subject and remedy.
+// Each test breaks one rule. The problem must name the file, the line, the subject and the
+// remedy.
 func TestProblems(t *testing.T) {
 	for name, test := range map[string]struct {
-		old, new string // in the model
+		old, new string // of the model
 		want     string
 	}{
 		"unknown field of a group":        {"    brief: Facts.", "    summary: Facts.", `stream.yaml:5: group "registry.llm.stream": unknown field "summary"; use one of id, type, brief`},
@@ -121,12 +123,12 @@ func TestProblems(t *testing.T) {
 		"unknown field of a file":         {"groups:", "grups: []\ngroups:", `stream.yaml:1: the file: unknown field "grups"; use one of groups`},
 		"unknown annotation":              {"{otelllm: {unit: s}}", "{otelllm: {units: s}}", `attribute "llm.stream.gap": unknown field "units"; use one of go_type, unit, max_bytes, max_items`},
 		"annotation of somebody else":     {"{otelllm: {unit: s}}", "{other: {unit: s}}", `attribute "llm.stream.gap": unknown field "other"; use one of otelllm`},
-		"field twice":                     {"        brief: The code.", "        brief: The code.\n        brief: Again.", `stream.yaml:27: attribute "llm.stream.code": the field "brief" is there twice; keep one`},
+		"field twice":                     {"        brief: The code.", "        brief: The code.\n        brief: Again.", `stream.yaml:27: attribute "llm.stream.code": the field "brief" occurs twice; keep one`},
 		"alias":                           {"    brief: A request.", "    brief: &b A request.\n    note: *b", `group "span.llm.request.client": the field "note" is an alias; write the value out`},
-		"text is a list":                  {"brief: The code.", "brief: [The code.]", `stream.yaml:26: attribute "llm.stream.code": brief is no text; write it as one text`},
-		"list is a text":                  {"events: [event.llm.stream.finish]", "events: event.llm.stream.finish", `group "span.llm.request.client": events is no list; write each entry on a line of its own`},
+		"text is a list":                  {"brief: The code.", "brief: [The code.]", `stream.yaml:26: attribute "llm.stream.code": brief is not a text; write it as one text`},
+		"list is a text":                  {"events: [event.llm.stream.finish]", "events: event.llm.stream.finish", `group "span.llm.request.client": events is not a list; write each entry on a line of its own`},
 		"group is a text":                 {"  - id: event.llm.stream.finish\n", "  - nothing\n  - id: event.llm.stream.finish\n", `a group without id: fields were expected here; write one of id, type`},
-		"bound is a text":                 {"{max_bytes: 80}", "{max_bytes: many}", `attribute "llm.stream.code": max_bytes is no positive number; write how many may be there at most`},
+		"bound is a text":                 {"{max_bytes: 80}", "{max_bytes: many}", `attribute "llm.stream.code": max_bytes is not a positive number; write how many may be there at most`},
 		"flag is a text":                  {"{written_by: client}}\n  - id: span", "{written_by: client, per_call: often}}\n  - id: span", `per_call is neither true nor false; write true, or leave it out`},
 		"example of another type":         {`["EOF", "EPIPE"]`, `["EOF", 7]`, `attribute "llm.stream.code": the example "7" is not of type string; give an example of the attribute's type`},
 		"example of an array is no array": {`[["a", "b"]]`, `["a", "b"]`, `attribute "llm.stream.ids": an example is not of type string[]; write examples as a list of string[] values`},
@@ -135,14 +137,14 @@ func TestProblems(t *testing.T) {
 		"definition twice":             {"llm.stream.code\n        type", "llm.stream.ids\n        type", `attribute "llm.stream.ids": it is defined at stream.yaml:23 already; refer to it with ref instead`},
 		"group id twice":               {"id: event.llm.stream.finish\n", "id: registry.llm.stream\n", `group "registry.llm.stream": its id is taken at stream.yaml:2; give it an id of its own`},
 		"ref unknown":                  {"ref: gen_ai.operation.name", "ref: gen_ai.operation.nme", `stream.yaml:59: attribute "gen_ai.operation.nme": it is defined neither here nor in OpenTelemetry 1.41.0; correct its name, or define it in a registry. group`},
-		"ref twice":                    {"ref: llm.stream.code", "ref: llm.stream.end", `attribute "llm.stream.end": it is twice in its group; keep one`},
+		"ref twice":                    {"ref: llm.stream.code", "ref: llm.stream.end", `attribute "llm.stream.end": it occurs twice in its group; keep one`},
 		"ref with a type":              {"      - ref: llm.stream.code", "      - ref: llm.stream.code\n        type: string", `attribute "llm.stream.code": a ref has no type, stability, unit or bounds of its own; remove them`},
 		"ref and id":                   {"      - ref: llm.stream.code", "      - ref: llm.stream.code\n        id: llm.stream.other", `an attribute is defined with id or referred to with ref; give it exactly one of them`},
 		"definition outside registry":  {"      - ref: llm.stream.code", "      - id: llm.stream.other", `attribute "llm.stream.other": attributes are defined in registry. groups only; move the definition there and refer to it here`},
 		"ref inside registry":          {"      - id: llm.stream.code\n", "      - ref: gen_ai.operation.name\n      - id: llm.stream.code\n", `attribute "gen_ai.operation.name": a registry. group only defines attributes; move the ref to a span`},
 		"definition with a level":      {"        brief: The code.", "        brief: The code.\n        requirement_level: required", `attribute "llm.stream.code": a definition has no requirement_level; put it on the refs`},
 		"unknown level":                {"requirement_level: required", "requirement_level: wanted", `requirement_level is "wanted"; use one of required, conditionally_required, recommended, opt_in`},
-		"level without condition":      {"requirement_level: required", "requirement_level: conditionally_required", `conditionally_required says no condition; write conditionally_required: and the condition`},
+		"level without condition":      {"requirement_level: required", "requirement_level: conditionally_required", `conditionally_required has no condition; write conditionally_required: and the condition`},
 		"name of OpenTelemetry":        {"id: llm.stream.code", "id: llm.taken", `attribute "llm.taken": OpenTelemetry 1.41.0 has it already; refer to OpenTelemetry's, or choose another name`},
 		"name of another namespace":    {"id: llm.stream.code", "id: stream.code", `attribute "stream.code": its name is not one of this registry; use lower-case words with dots, beginning with llm.`},
 		"name in capitals":             {"id: llm.stream.code", "id: llm.stream.Code", `attribute "llm.stream.Code": its name is not one of this registry`},
@@ -162,7 +164,7 @@ func TestProblems(t *testing.T) {
 		"value differs from id":        {"value: eof", "value: EOF", `stream.yaml:15: attribute "llm.stream.end": the member "eof" has the value "EOF"; use one lower_snake_case word as both id and value`},
 		"value in capitals":            {"id: eof\n              value: eof", "id: Eof\n              value: Eof", `the member "Eof" has the value "Eof"; use one lower_snake_case word`},
 		"value with a dot":             {"id: eof\n              value: eof", "id: e.of\n              value: e.of", `the member "e.of" has the value "e.of"; use one lower_snake_case word`},
-		"member twice":                 {"id: read_error\n              value: read_error", "id: eof\n              value: eof", `the member "eof" is there twice; keep one`},
+		"member twice":                 {"id: read_error\n              value: read_error", "id: eof\n              value: eof", `the member "eof" occurs twice; keep one`},
 		"member without brief":         {"              brief: The body ended.\n", "", `attribute "llm.stream.end": the brief of "eof" is missing; add it`},
 		"member without stability":     {"              stability: development\n              brief: The body ended.", "              brief: The body ended.", `the stability of "eof" is ""; use one of stable`},
 		"attribute on no span":         {"      - ref: llm.stream.gap\n", "", `attribute "llm.stream.gap": no span has it; refer to it from a span in spans.yaml, or remove it`},
@@ -174,13 +176,13 @@ func TestProblems(t *testing.T) {
 		"span without name":            {"    annotations: {otelllm: {span_name: \"chat {model}\"}}\n", "", `annotations.otelllm.span_name is missing; add it`},
 		"event id":                     {"id: event.llm.stream.finish", "id: event.finish", `group "event.finish": the id of an event group is event.<name>; rename it`},
 		"event name":                   {"    name: llm.stream.finish", "    name: finish", `group "event.llm.stream.finish": the event's name is "finish"; use lower-case words with dots, beginning with llm.`},
-		"event unknown":                {"[event.llm.stream.finish]", "[event.llm.stream.start]", `group "span.llm.request.client": "event.llm.stream.start" is no event; name the id of an event group`},
+		"event unknown":                {"[event.llm.stream.finish]", "[event.llm.stream.start]", `group "span.llm.request.client": "event.llm.stream.start" is not an event; name the id of an event group`},
 		"field of a span elsewhere":    {"    brief: It finished.", "    brief: It finished.\n    span_kind: client", `only a span has span_kind, events and span_name; remove them`},
 		"field of an event elsewhere":  {"    brief: Facts.", "    brief: Facts.\n    name: llm.facts", `only an event has name and per_call; remove them`},
 		"span that defines":            {"id: span.llm.request.client", "id: registry.llm.request.client", `only an attribute_group may define attributes; give it an id that does not begin with registry.`},
-		"extends nothing":              {"    brief: A request.", "    brief: A request.\n    extends: attributes.none", `it extends "attributes.none", which is no group; name a group of this registry`},
+		"extends nothing":              {"    brief: A request.", "    brief: A request.\n    extends: attributes.none", `it extends "attributes.none", which is not a group; name a group of this registry`},
 		"extends itself":               {"    brief: A request.", "    brief: A request.\n    extends: span.llm.request.client", `group "span.llm.request.client": it extends itself; break the circle`},
-		"nobody writes it":             {"    annotations: {otelllm: {written_by: client}}\n    attributes", "    attributes", `annotations.otelllm.written_by is ""; use one of client, processor`},
+		"without a writer":             {"    annotations: {otelllm: {written_by: client}}\n    attributes", "    attributes", `annotations.otelllm.written_by is ""; use one of client, processor`},
 		"note says another writer":     {"Written by the client.", "Written by the processor.", `group "registry.llm.stream": its note does not say who writes it; begin it with "Written by the client."`},
 		"group without any attributes": {"  - id: event.llm.stream.finish\n", "  - id: attributes.none\n    type: attribute_group\n    stability: development\n    brief: None.\n  - id: event.llm.stream.finish\n", `group "attributes.none": it has neither attributes nor extends; give it one of them`},
 	} {
@@ -257,7 +259,7 @@ func TestLoadProblems(t *testing.T) {
 		want  string
 	}{
 		"no manifest": {fstest.MapFS{"a.yaml": {Data: []byte("groups: []")}}, "manifest.yaml is missing: a registry begins with it"},
-		"no YAML":     {fstest.MapFS{"manifest.yaml": manifest, "a.yaml": {Data: []byte("groups: [")}}, "a.yaml is no YAML: yaml: line 1: "},
+		"no YAML":     {fstest.MapFS{"manifest.yaml": manifest, "a.yaml": {Data: []byte("groups: [")}}, "a.yaml is not valid YAML: yaml: line 1: "},
 		"empty":       {fstest.MapFS{"manifest.yaml": manifest, "a.yaml": {Data: []byte("# nothing")}}, "a.yaml:1: the file: it is empty; put groups in it or remove it"},
 		"a list":      {fstest.MapFS{"manifest.yaml": manifest, "a.yaml": {Data: []byte("- groups")}}, "a.yaml:1: the file: fields were expected here; write one of groups with its value"},
 	} {
@@ -268,7 +270,7 @@ func TestLoadProblems(t *testing.T) {
 	}
 }
 
-// All problems of all files come at once.
+// All problems of all files are reported at once.
 func TestAllProblemsAreReported(t *testing.T) {
 	model := strings.NewReplacer("At most 80 bytes.", "Short.", "ref: gen_ai.operation.name", "ref: gen_ai.nothing", "type: double", "type: float").Replace(goodModel)
 	err := loadAndCheck(goodManifest, model)
@@ -285,8 +287,7 @@ func TestAllProblemsAreReported(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, they give a registry or an error, and a registry that
-// holds gives Go that parses.
+// Any input gives a registry or an error, and a valid registry gives Go that parses.
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(goodModel))
 	f.Add([]byte("groups:\n  - &a\n    id: x\n    attributes: [*a]\n"))

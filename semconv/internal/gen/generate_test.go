@@ -16,7 +16,7 @@ const (
 	docsFolder    = "../../../docs/reference"
 )
 
-// projectsRegistry is the registry of the project.
+// projectsRegistry loads the project's registry.
 func projectsRegistry(t *testing.T) *registry {
 	t.Helper()
 	reg, err := load(os.DirFS(filepath.Join(semconvFolder, "model")))
@@ -67,8 +67,8 @@ func TestRun(t *testing.T) {
 	assert.NoDirExists(t, fresh, "a broken registry has written something")
 }
 
-// The contract is written down a second time, by hand, so that the registry
-// cannot change it in passing.
+// The contract is written down a second time, by hand, so that the registry cannot change
+// it accidentally.
 func TestRegistryKeepsTheContract(t *testing.T) {
 	reg := projectsRegistry(t)
 	have := map[string]bool{}
@@ -103,7 +103,7 @@ func TestRegistryKeepsTheContract(t *testing.T) {
 	}
 }
 
-// lines are the lines of a file under testdata that are neither empty nor comments.
+// lines returns the lines of a file under testdata that are neither empty nor comments.
 func lines(t *testing.T, name string) []string {
 	t.Helper()
 	f, err := os.Open(filepath.Join("testdata", name))
@@ -141,7 +141,7 @@ func TestGoName(t *testing.T) {
 	}
 }
 
-// A cause that says the same as a fact must also mean the same in words.
+// A cause with the same name as a fact must also have the same description.
 func TestCausesMeanWhatTheirFactsMean(t *testing.T) {
 	briefs := map[string]map[string]string{}
 	for _, e := range projectsRegistry(t).enums() {
@@ -161,7 +161,7 @@ func TestCausesMeanWhatTheirFactsMean(t *testing.T) {
 			cause := value
 			switch {
 			case enum.name == "TransportCause" && value == "cancelled":
-				continue // no fault of the transport, so never a cause
+				continue // not a fault of the transport, so never a cause
 			case enum.name == "AbortSource" && value == "consumer":
 				cause = "consumer_closed"
 			case enum.name == "AbortSource" && value == "watchdog":

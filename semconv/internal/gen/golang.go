@@ -14,10 +14,10 @@ package semconv
 
 `
 
-// gofmt formats generated Go; an error means that it is no Go.
+// gofmt formats generated Go. It fails if the source is not valid Go.
 func gofmt(source []byte) ([]byte, error) { return format.Source(source) }
 
-// source is Go in the making.
+// source is Go source under construction.
 type source struct{ bytes.Buffer }
 
 func (s *source) printf(text string, args ...any) { fmt.Fprintf(s, text, args...) }
@@ -86,7 +86,7 @@ func goAttributes(reg *registry) []byte {
 	return s.Bytes()
 }
 
-// sentence ends a text with a full stop.
+// sentence adds a full stop to a text that has none.
 func sentence(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if s == "" || strings.HasSuffix(s, ".") {
@@ -105,7 +105,7 @@ func goTypeNote(a *attribute) string {
 	return a.typ
 }
 
-// goParam is the parameter's type of a constructor, and its body's call.
+// goParam returns the parameter type of a constructor, and the method call in its body.
 func goParam(a *attribute) (param, value string) {
 	switch a.typ {
 	case typeEnum:

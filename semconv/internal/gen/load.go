@@ -17,9 +17,8 @@ const (
 	typeEnum     = "enum"
 )
 
-// load reads manifest.yaml and all other *.yaml files of a folder. It is as
-// strict as weaver: a field that it does not know is an error. All problems of
-// all files are reported together.
+// load reads manifest.yaml and all other *.yaml files of a folder. It is as strict as
+// weaver: an unknown field is an error. It reports the problems of all files together.
 func load(model fs.FS) (*registry, error) {
 	names, err := fs.Glob(model, "*.yaml")
 	if err != nil {
@@ -37,7 +36,7 @@ func load(model fs.FS) (*registry, error) {
 		}
 		var doc yaml.Node
 		if err := yaml.Unmarshal(content, &doc); err != nil {
-			problems = append(problems, fmt.Errorf("%s is no YAML: %w", name, err))
+			problems = append(problems, fmt.Errorf("%s is not valid YAML: %w", name, err))
 			continue
 		}
 		r := &reader{file: path.Base(name)}
@@ -54,7 +53,7 @@ func load(model fs.FS) (*registry, error) {
 	return reg, errors.Join(problems...)
 }
 
-// reader turns the YAML nodes of one file into the model and collects problems.
+// reader converts the YAML nodes of one file to the model and collects problems.
 type reader struct {
 	file     string
 	problems []error
@@ -150,8 +149,8 @@ func (r *reader) member(n *yaml.Node, subject string) member {
 	return member{at: r.at(n), id: text("id"), value: text("value"), brief: text("brief"), stability: text("stability")}
 }
 
-// examples reads one example or a list of them, each of the attribute's type. An
-// example of an array type is itself a list.
+// examples reads one example or a list of examples of the attribute's type. An example of
+// an array type is itself a list.
 func (r *reader) examples(n *yaml.Node, subject, typ string) []string {
 	if n.Kind != yaml.SequenceNode {
 		n = &yaml.Node{Kind: yaml.SequenceNode, Line: n.Line, Content: []*yaml.Node{n}}
@@ -180,7 +179,7 @@ func (r *reader) examples(n *yaml.Node, subject, typ string) []string {
 	return all
 }
 
-// level reads a requirement level: a word, or a word with its condition.
+// level reads a requirement level: its name, or its name with a condition.
 func (r *reader) level(n *yaml.Node, subject string) (level, condition string) {
 	switch {
 	case n == nil:
@@ -198,7 +197,7 @@ func (r *reader) level(n *yaml.Node, subject string) (level, condition string) {
 	return "", ""
 }
 
-// own reads the annotations, of which this registry has one: otelllm.
+// own reads the annotations. This registry uses one: otelllm.
 func (r *reader) own(n *yaml.Node, subject string, known ...string) map[string]*yaml.Node {
 	if n == nil {
 		return nil
@@ -210,7 +209,7 @@ func (r *reader) own(n *yaml.Node, subject string, known ...string) map[string]*
 	return r.fields(o, subject, known...)
 }
 
-// subject names what a node describes, for problems inside it.
+// subject returns the name of what a node describes, for the problems inside it.
 func (r *reader) subject(n *yaml.Node, what string, fields ...string) string {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if slices.Contains(fields, n.Content[i].Value) {
@@ -220,7 +219,7 @@ func (r *reader) subject(n *yaml.Node, what string, fields ...string) string {
 	return "a " + what + " without " + strings.Join(fields, " or ")
 }
 
-// fields are the fields of a mapping. Unknown and repeated ones are problems.
+// fields returns the fields of a mapping. Unknown and repeated fields are problems.
 func (r *reader) fields(n *yaml.Node, subject string, known ...string) map[string]*yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		r.fail(n, subject, "fields were expected here", "write one of "+strings.Join(known, ", ")+" with its value")
@@ -233,7 +232,7 @@ func (r *reader) fields(n *yaml.Node, subject string, known ...string) map[strin
 		case !slices.Contains(known, key.Value):
 			r.fail(key, subject, fmt.Sprintf("unknown field %q", key.Value), "use one of "+strings.Join(known, ", "))
 		case all[key.Value] != nil:
-			r.fail(key, subject, fmt.Sprintf("the field %q is there twice", key.Value), "keep one")
+			r.fail(key, subject, fmt.Sprintf("the field %q occurs twice", key.Value), "keep one")
 		case value.Kind == yaml.AliasNode:
 			r.fail(value, subject, fmt.Sprintf("the field %q is an alias", key.Value), "write the value out, not every YAML reader resolves aliases")
 		default:
@@ -248,7 +247,7 @@ func (r *reader) list(n *yaml.Node, subject, field string) []*yaml.Node {
 		return nil
 	}
 	if n.Kind != yaml.SequenceNode {
-		r.fail(n, subject, field+" is no list", "write each entry on a line of its own after a dash")
+		r.fail(n, subject, field+" is not a list", "write each entry on a line of its own after a dash")
 		return nil
 	}
 	return n.Content
@@ -259,7 +258,7 @@ func (r *reader) text(n *yaml.Node, subject, field string) string {
 		return ""
 	}
 	if n.ShortTag() != "!!str" {
-		r.fail(n, subject, field+" is no text", "write it as one text, in quotes where YAML needs them")
+		r.fail(n, subject, field+" is not a text", "write it as one text, in quotes where YAML needs them")
 		return ""
 	}
 	return strings.TrimSpace(n.Value)
@@ -282,7 +281,7 @@ func (r *reader) count(n *yaml.Node, subject, field string) int {
 	}
 	var v int
 	if err := n.Decode(&v); err != nil || v <= 0 {
-		r.fail(n, subject, field+" is no positive number", "write how many may be there at most")
+		r.fail(n, subject, field+" is not a positive number", "write how many may be there at most")
 		return 0
 	}
 	return v

@@ -1,7 +1,7 @@
-// Command gen reads the semantic-convention registry under semconv/model, checks
-// it, and writes the Go vocabulary of package semconv and the reference page.
+// Command gen reads the semantic-convention registry under semconv/model, checks it, and
+// writes the Go vocabulary of package semconv and the reference page.
 //
-// It is run by go generate in the folder of package semconv.
+// go generate runs it in the folder of package semconv.
 package main
 
 import (
@@ -21,8 +21,8 @@ func main() {
 	}
 }
 
-// run generates all files from the registry in semconv/model. A registry with
-// any problem writes nothing.
+// run generates all files from the registry in semconv/model. If the registry has any
+// problem, run writes nothing.
 func run(semconv, docs string) error {
 	files, err := generate(filepath.Join(semconv, "model"))
 	if err != nil {
@@ -43,7 +43,7 @@ func run(semconv, docs string) error {
 // file is one generated file.
 type file struct {
 	name    string
-	page    bool // it belongs to the documentation
+	page    bool // it is part of the documentation
 	content []byte
 }
 
@@ -54,8 +54,8 @@ func (f file) path(semconv, docs string) string {
 	return filepath.Join(semconv, f.name)
 }
 
-// generate makes all files from the registry in the folder model. Its result
-// depends on nothing but the registry's bytes.
+// generate generates all files from the registry in the folder model. The result depends
+// only on the content of the registry.
 func generate(model string) ([]file, error) {
 	reg, err := load(os.DirFS(model))
 	if err != nil {
@@ -71,7 +71,7 @@ func generate(model string) ([]file, error) {
 	return render(reg)
 }
 
-// render makes all files from a registry that holds.
+// render generates all files from a valid registry.
 func render(reg *registry) ([]file, error) {
 	files := []file{{name: "attributes.md", page: true, content: page(reg)}}
 	for _, source := range []struct {

@@ -2,14 +2,14 @@ package main
 
 import "fmt"
 
-// registry is the whole model: its manifest and its groups, in the order of the
-// file names and then of the files.
+// registry is the whole model: its manifest and its groups, in the order of the file names
+// and of the groups in each file.
 type registry struct {
 	manifest manifest
 	groups   []*group
 }
 
-// manifest names the registry and the registries that it refers to.
+// manifest identifies the registry and the registries that it refers to.
 type manifest struct {
 	at           position
 	schemaURL    string
@@ -21,36 +21,36 @@ type dependency struct {
 	schemaURL, registryPath string
 }
 
-// group is one group of the registry. Which fields it has depends on its kind.
+// group is one group of the registry. Its kind determines which fields it has.
 type group struct {
 	at                     position
-	id, kind               string // kind is attribute_group, span or event
+	id, kind               string // attribute_group, span or event
 	brief, note, stability string
 	displayName, extends   string
 	spanKind, name         string // of a span; of an event
 	events                 []reference
 	attributes             []*attribute
-	writtenBy              string // client or processor: on groups that define attributes, and on events
+	writtenBy              string // client or processor; only for groups that define attributes, and for events
 	spanName               string // a literal, or a pattern with {placeholders}
-	section, perCall       bool   // shown as a section of its own; an event that recurs
+	section, perCall       bool   // whether it has its own section; whether an event recurs
 }
 
 // attribute is a definition (id) or a reference to one (ref).
 type attribute struct {
 	at                     position
 	id, ref                string
-	typ                    string // enum where members are given
+	typ                    string // enum if it has members
 	members                []member
 	brief, note, stability string
 	examples               []string
 	level, condition       string // requirement level, and its condition
 
-	goType             string // the Go enum
+	goType             string // the Go type of an enum
 	unit               string
 	maxBytes, maxItems int
 }
 
-// name is the attribute's name, whether it is defined or referred to here.
+// name returns the attribute's name, whether it is defined or referred to here.
 func (a *attribute) name() string {
 	if a.ref != "" {
 		return a.ref
@@ -74,8 +74,8 @@ type position struct {
 	line int
 }
 
-// problem is something wrong in the model: where, in what, what it is and what
-// to do about it.
+// problem is a problem in the model: its position, the subject, what is wrong and what to
+// do about it.
 type problem struct {
 	at                position
 	subject, what, do string
@@ -85,8 +85,8 @@ func (p *problem) Error() string {
 	return fmt.Sprintf("%s:%d: %s: %s; %s", p.at.file, p.at.line, p.subject, p.what, p.do)
 }
 
-// definitions are the attributes defined in the registry, in its order, each
-// with its group.
+// definitions returns the attributes that the registry defines, in its order, each with
+// its group.
 func (r *registry) definitions() []definition {
 	var all []definition
 	for _, g := range r.groups {
@@ -104,7 +104,7 @@ type definition struct {
 	group *group
 }
 
-// enums are the distinct Go enums in the order of their first attribute.
+// enums returns the distinct Go enums in the order of their first attribute.
 func (r *registry) enums() []enum {
 	var all []enum
 	at := map[string]int{}
@@ -122,14 +122,14 @@ func (r *registry) enums() []enum {
 	return all
 }
 
-// enum is one Go type with the attributes that hold it.
+// enum is one Go type with the attributes that use it.
 type enum struct {
 	goType     string
 	members    []member
 	attributes []*attribute
 }
 
-// ofKind are the groups of one kind, in order.
+// ofKind returns the groups of one kind, in order.
 func (r *registry) ofKind(kind string) []*group {
 	var all []*group
 	for _, g := range r.groups {
@@ -140,7 +140,7 @@ func (r *registry) ofKind(kind string) []*group {
 	return all
 }
 
-// group finds a group by its id, or nil.
+// group returns the group with this id, or nil.
 func (r *registry) group(id string) *group {
 	for _, g := range r.groups {
 		if g.id == id {

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// initialisms are the words that Go writes in capitals.
+// initialisms are the words that Go names write in capitals.
 var initialisms = map[string]string{
 	"id": "ID", "ids": "IDs", "dns": "DNS", "tls": "TLS", "eof": "EOF", "http": "HTTP", "h2": "H2", "url": "URL",
 }
 
-// goName is a name of the vocabulary in Go: llm.stream.tool_call_ids is
-// StreamToolCallIDs, clean_eof is CleanEOF.
+// goName returns the Go form of a name in the vocabulary: llm.stream.tool_call_ids becomes
+// StreamToolCallIDs, clean_eof becomes CleanEOF.
 func goName(name string) string {
 	var b strings.Builder
 	for word := range strings.FieldsFuncSeq(strings.TrimPrefix(name, ownNamespace), func(r rune) bool { return r == '.' || r == '_' }) {
@@ -26,9 +26,9 @@ func goName(name string) string {
 
 func keyName(a *attribute) string { return goName(a.id) + "Key" }
 
-// constructorName is the function that makes the attribute. Where the attribute's
-// enum has that name itself, or the name would be that of another attribute's key,
-// it has Attr behind it.
+// constructorName returns the name of the function that makes the attribute. It ends in
+// Attr if the attribute's enum has the plain name, or if the plain name is that of another
+// attribute's key.
 func constructorName(a *attribute) string {
 	name := goName(a.id)
 	if name == a.goType || strings.HasSuffix(name, "Key") {
@@ -39,18 +39,18 @@ func constructorName(a *attribute) string {
 
 func eventName(g *group) string { return "Event" + goName(g.name) }
 
-// fixedSpanName is the name of a span that is always named the same.
+// fixedSpanName returns the name of a span whose name is always the same.
 func fixedSpanName(g *group) (string, bool) {
 	return "Span" + goName(g.spanName), g.kind == kindSpan && nameRule.MatchString(g.spanName)
 }
 
-// identifier is one exported Go name with what it stands for.
+// identifier is one exported Go name with what it identifies.
 type identifier struct {
 	name, of string
 	at       position
 }
 
-// identifiers are all exported Go names that are generated.
+// identifiers returns all exported Go names that are generated.
 func identifiers(reg *registry) []identifier {
 	all := []identifier{
 		{name: "DefaultMaxBytes", of: "the default bound of strings", at: reg.manifest.at},
@@ -87,13 +87,13 @@ func identifiers(reg *registry) []identifier {
 	return all
 }
 
-// bound is a bound that is not the default one.
+// bound is a bound that differs from the default.
 type bound struct {
 	name, unit string
 	value      int
 }
 
-// bounds are the bounds of an attribute that need a name of their own.
+// bounds returns the bounds of an attribute that need their own name.
 func bounds(a *attribute) []bound {
 	var all []bound
 	if a.maxBytes > 0 && a.maxBytes != defaultMaxBytes {

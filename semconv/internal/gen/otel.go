@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// otelVersion is the version of OpenTelemetry's conventions that the registry
-// refers to: the last one that has gen_ai.*.
+// otelVersion is the version of OpenTelemetry's conventions to which the registry refers:
+// the last version with gen_ai.*.
 const otelVersion = "1.41.0"
 
-// otelAttributes are the names of OpenTelemetry's attributes, read from the
-// source of the Go package that this project uses them by. The working folder
-// must be inside the module.
+// otelAttributes returns the names of OpenTelemetry's attributes, read from the source of
+// the Go package with which this project uses them. The working folder must be inside the
+// module.
 func otelAttributes() (map[string]bool, error) {
 	const path = "go.opentelemetry.io/otel/semconv/v" + otelVersion
 	wd, err := os.Getwd()
@@ -55,7 +55,7 @@ func otelAttributes() (map[string]bool, error) {
 	return names, nil
 }
 
-// attributeKey is the name in an expression attribute.Key("name").
+// attributeKey returns the name in an expression attribute.Key("name").
 func attributeKey(n ast.Node) (string, bool) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok || len(call.Args) != 1 {

@@ -62,7 +62,7 @@ func (p *pageWriter) spanTable() {
 	}
 }
 
-// span writes what one span carries. earlier are the spans above it.
+// span writes what one span contains. earlier are the spans above it on the page.
 func (p *pageWriter) span(g *group, earlier []*group) {
 	p.printf("\n### %s\n\n`%s`, kind %s. %s\n\n", g.displayName, g.spanName, strings.ToUpper(g.spanKind), prose(g.brief, g.note))
 	same := ""
@@ -90,9 +90,8 @@ func (p *pageWriter) span(g *group, earlier []*group) {
 	p.printf("\nIts [events](#events): %s.\n", strings.Join(names, ", "))
 }
 
-// resolved are the attributes of a group with those it inherits, in the order
-// of inheritance, without those of groups that are sections of their own; these
-// are named instead.
+// resolved returns the attributes of a group and those that it inherits, in the order of
+// inheritance. Groups with their own section are only named.
 func (p *pageWriter) resolved(g *group) (attributes []*attribute, sections []string) {
 	if parent := p.reg.group(g.extends); parent != nil {
 		if parent.section {
@@ -104,7 +103,7 @@ func (p *pageWriter) resolved(g *group) (attributes []*attribute, sections []str
 	return append(attributes, g.attributes...), sections
 }
 
-// attributes writes OpenTelemetry's attributes as one table and ours as another.
+// attributes writes two tables: OpenTelemetry's attributes and ours.
 func (p *pageWriter) attributes(all []*attribute) {
 	var standard, ours []*attribute
 	for _, a := range all {
@@ -146,7 +145,7 @@ func pageType(a *attribute) string {
 	return a.typ
 }
 
-// when says when a span has an attribute.
+// when returns when a span has an attribute.
 func when(a *attribute) string {
 	switch {
 	case a.level == "required":
@@ -183,12 +182,12 @@ func (p *pageWriter) enum(e enum) {
 	}
 }
 
-// link is a link to the heading of that text on the same page.
+// link returns a link to the heading with that text on the same page.
 func link(heading string) string {
 	return fmt.Sprintf("[%s](#%s)", heading, strings.ReplaceAll(strings.ToLower(heading), " ", "-"))
 }
 
-// prose joins texts to sentences on one line that fits into a table's cell.
+// prose joins texts into sentences on one line that fits into a table cell.
 func prose(texts ...string) string {
 	var all []string
 	for _, t := range texts {
