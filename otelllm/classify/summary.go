@@ -346,7 +346,7 @@ func requestText(s state) string {
 	}
 }
 
-// toolText returns in words how far the execution of a tool came.
+// toolText returns in words how far the execution of a tool progressed.
 func toolText(t *Tool) string {
 	name := safeName(t.Name)
 	if name == "" {
