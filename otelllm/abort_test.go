@@ -29,8 +29,8 @@ func hold(tb testing.TB) func(net.Conn) {
 	return func(net.Conn) { <-tb.Context().Done() }
 }
 
-// TestAborts ends a call on purpose in every way, before an answer and in it, over
-// HTTP/1 and HTTP/2. None of them is an error of anybody.
+// TestAborts ends a call deliberately in every way, before and during the answer, over
+// HTTP/1 and HTTP/2. None of these ends is recorded as an error.
 func TestAborts(t *testing.T) {
 	typed := errors.New("the application's own cause")
 	hows := []struct {
@@ -47,7 +47,7 @@ func TestAborts(t *testing.T) {
 			ctx, abort := WithAbort(ctx)
 			return ctx, func() { abort(AbortShutdown, ""); abort(AbortUser, "too_late") }
 		}, "shutdown", nil},
-		{"application, with a sentence for a reason", func(ctx context.Context) (context.Context, func()) {
+		{"application, with a sentence as the reason", func(ctx context.Context) (context.Context, func()) {
 			ctx, abort := WithAbort(ctx)
 			return ctx, func() { abort(AbortApplication, "secret words of the application") }
 		}, "application", "redacted"},
@@ -68,16 +68,16 @@ func TestAborts(t *testing.T) {
 			return e, e.expire
 		}, "deadline", nil},
 		{"deadline with a cause", func(ctx context.Context) (context.Context, func()) {
-			// Long enough for a busy machine to get where the call is to be.
+			// Long enough for a busy machine to bring the call into the wanted phase.
 			ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Second, typed)
-			_ = cancel // the deadline is to pass
+			_ = cancel // the deadline has to pass
 			return ctx, func() { <-ctx.Done() }
 		}, "deadline", nil},
 	}
 	servers := []struct {
 		name  string
 		phase string
-		// ready is called when the call is where it is to be.
+		// ready is called when the call is in the wanted phase.
 		setup func(t *testing.T, ready func()) (http.RoundTripper, string)
 	}{
 		{"dialling", "before_connection", func(t *testing.T, ready func()) (http.RoundTripper, string) {
@@ -131,7 +131,7 @@ func TestAborts(t *testing.T) {
 				assert.Equal(t, "cancelled", s.get("llm.stream.end"))
 				assert.Equal(t, "cancelled", s.get("llm.transport.cause"))
 				assert.Equal(t, server.phase, s.get("llm.stream.phase"))
-				assert.Nil(t, s.get("gen_ai.response.finish_reasons"), "none was due any more")
+				assert.Nil(t, s.get("gen_ai.response.finish_reasons"), "no finish reason is expected after an abort")
 				assert.Contains(t, s.events(), "llm.abort")
 				assert.Equal(t, semconv.ClassLocalAbort, d.Class)
 				assert.Equal(t, how.source, d.Cause.String())
@@ -141,12 +141,12 @@ func TestAborts(t *testing.T) {
 	}
 }
 
-// TestAbortAfterTheCause aborts streams that had gone wrong before. What began first is
-// the cause, and nothing on the span says otherwise.
+// TestAbortAfterTheCause aborts streams that had already failed. The earlier failure is
+// the cause, and no attribute of the span contradicts it.
 func TestAbortAfterTheCause(t *testing.T) {
 	for _, tt := range []struct{ name, said, end, cause, class string }{
 		{"nonsense", firstText + "data: {nonsense\n\n", "read_error", "malformed_event", "protocol_violation"},
-		{"a last word without a finish reason", firstText + chatDone, "eof", "clean_eof", "stream_interrupted"},
+		{"a terminal event without a finish reason", firstText + chatDone, "eof", "clean_eof", "stream_interrupted"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
@@ -177,8 +177,8 @@ func TestAbortAfterTheCause(t *testing.T) {
 	}
 }
 
-// expiring is a context whose deadline passes when the test says so, by a clock
-// that is no part of the test.
+// expiring is a context whose deadline passes when the test calls expire, independently
+// of the clock.
 type expiring struct {
 	context.Context
 
@@ -198,7 +198,7 @@ func (e *expiring) Err() error {
 	}
 }
 
-// onFirstByte calls something when the first byte of a body has come.
+// onFirstByte calls call when the first byte of a body has been read.
 type onFirstByte struct {
 	http.RoundTripper
 
@@ -228,12 +228,13 @@ func (b *firstByteBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// http.Client's own timeout is a deadline of the caller; net/http's other timeouts are not.
+// TestTimeouts checks that http.Client's own timeout is a deadline of the caller, and that
+// other timeouts of net/http are not.
 func TestTimeouts(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
 		client     http.Client
-		headers    time.Duration // the transport's patience for headers
+		headers    time.Duration // the transport's ResponseHeaderTimeout
 		want       map[string]any
 	}{
 		{"the client's, before headers", "", http.Client{Timeout: 30 * time.Millisecond}, 0, map[string]any{"llm.abort.source": "deadline", "llm.stream.end": "cancelled"}},
@@ -253,7 +254,7 @@ func TestTimeouts(t *testing.T) {
 				_, err = io.ReadAll(resp.Body)
 				resp.Body.Close()
 			}
-			require.ErrorIs(t, err, context.DeadlineExceeded, "all of them look like it")
+			require.ErrorIs(t, err, context.DeadlineExceeded, "every timeout matches it")
 			run.End(err)
 			s := r.named("chat gpt-5")[0]
 			for key, want := range tt.want {
@@ -266,7 +267,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// A break that comes while the context ends is a break: what the error itself is decides.
+// A broken connection while the context ends is recorded as a broken connection: the error
+// itself decides.
 func TestBreakAndAbortTogether(t *testing.T) {
 	for _, abortFirst := range []bool{true, false} {
 		r := newRecorder(t)
@@ -290,8 +292,8 @@ func TestBreakAndAbortTogether(t *testing.T) {
 	}
 }
 
-// What is recorded is how things stood when the reading failed: an abort that comes
-// when the break has been told changes nothing, nor does a break after an abort.
+// The state at the moment when the reading failed is recorded: an abort after the reader
+// got the error of a broken connection changes nothing, nor does a break after an abort.
 func TestProvenanceIsOfTheMoment(t *testing.T) {
 	t.Run("broken, then aborted", func(t *testing.T) {
 		overHTTP(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -329,7 +331,7 @@ func TestProvenanceIsOfTheMoment(t *testing.T) {
 			_, err = io.ReadFull(resp.Body, make([]byte, len(firstText)))
 			require.NoError(t, err)
 			abort(AbortUser, "stop_button")
-			<-gone // the server has broken it off, too
+			<-gone // the server has closed the connection, too
 			_, err = io.ReadAll(resp.Body)
 			require.ErrorIs(t, err, context.Canceled)
 			assert.Equal(t, "cancelled", r.only(t).get("llm.stream.end"))
@@ -342,8 +344,8 @@ type failing struct{ err func() error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err() }
 
-// A consumer that loses the body ends the recording all the same, and what watched
-// the request lets go of it.
+// If the consumer loses the body without closing it, the recording ends all the same, and
+// the watchdog releases the request.
 func TestAbandoned(t *testing.T) {
 	gone := make(chan struct{})
 	overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
@@ -376,7 +378,7 @@ func TestAbandoned(t *testing.T) {
 	})
 }
 
-// A body that is lost is lost, though its response is kept.
+// A lost body counts as lost even if its response is kept.
 func TestAbandonedBodyOfAResponseThatIsKept(t *testing.T) {
 	r := newRecorder(t)
 	url := script(t, sseHead+"data: {\"choices\":[]}\n\n", nil)
@@ -384,7 +386,7 @@ func TestAbandonedBodyOfAResponseThatIsKept(t *testing.T) {
 	require.NoError(t, err)
 	resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req)
 	require.NoError(t, err)
-	resp.Body = http.NoBody //nolint:bodyclose // that is the point
+	resp.Body = http.NoBody //nolint:bodyclose // the test loses it on purpose
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		return len(r.spans.Ended()) == 1
@@ -393,8 +395,8 @@ func TestAbandonedBodyOfAResponseThatIsKept(t *testing.T) {
 	runtime.KeepAlive(resp)
 }
 
-// A consumer that closes the body early, over both HTTP versions: a close of this
-// side and no break, also where a context ended before it, whose word counts.
+// TestConsumerCloses closes the body early, over both HTTP versions. This is a close by
+// this side and not a failure. If a context ended before the close, its abort is recorded.
 func TestConsumerCloses(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -434,8 +436,8 @@ func TestConsumerCloses(t *testing.T) {
 	}
 }
 
-// A body that is closed by one goroutine while another one reads it is closed by
-// this side, whichever of the two is first to tell.
+// A body that one goroutine closes while another one reads it was closed by this side,
+// whichever of the two reports the end first.
 func TestClosedWhileRead(t *testing.T) {
 	overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
 		_ = say(w, firstText)
@@ -463,7 +465,7 @@ func TestClosedWhileRead(t *testing.T) {
 	})
 }
 
-// A body in use is never taken for a lost one.
+// A body that is being read is never taken for a lost one.
 func TestNotAbandonedWhileRead(t *testing.T) {
 	r := newRecorder(t)
 	var b strings.Builder
@@ -477,12 +479,12 @@ func TestNotAbandonedWhileRead(t *testing.T) {
 	require.NoError(t, err)
 	resp, err := NewTransport(rt, WithTracerProvider(r)).RoundTrip(req)
 	require.NoError(t, err)
-	_, err = io.Copy(io.Discard, resp.Body) // the last use: no Close, and EOF is the last Read
+	_, err = io.Copy(io.Discard, resp.Body) // the last use of the body: there is no Close after it
 	require.NoError(t, err)
 	assert.Equal(t, "eof", r.only(t).get("llm.stream.end"))
 }
 
-// collecting collects garbage in the middle of every Read.
+// collecting runs the garbage collector during every Read.
 type collecting struct{ r io.Reader }
 
 func (c *collecting) Read(p []byte) (int, error) {
@@ -511,7 +513,7 @@ func TestAbortOf(t *testing.T) {
 		ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(time.Second))
 		defer cancel()
 		assert.Zero(t, abort.Of(ctx, time.Now()))
-		// The moment has come, and the context's timer is a little late.
+		// The deadline has passed, and the context's timer is a little late.
 		assert.Equal(t, classify.Abort{Source: semconv.AbortSourceDeadline}, abort.Of(ctx, time.Now().Add(time.Second)))
 		time.Sleep(2 * time.Second)
 		assert.Equal(t, classify.Abort{Source: semconv.AbortSourceDeadline}, abort.Of(ctx, time.Now()))

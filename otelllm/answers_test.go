@@ -16,7 +16,8 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
 )
 
-// What is not an answer of a model has a clear outcome too, and reaches the consumer as it is.
+// A response that is not the answer of a model has a definite outcome, too, and reaches the
+// consumer unchanged.
 func TestOddAnswers(t *testing.T) {
 	const pageHead = "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=UTF-8\r\nConnection: close\r\n\r\n"
 	whole := firstText + chatStop + chatDone
@@ -32,27 +33,27 @@ func TestOddAnswers(t *testing.T) {
 			true,
 		},
 		{
-			"a whole stream called a page", pageHead + whole,
+			"a complete stream with the content type of a page", pageHead + whole,
 			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.transport.cause": nil, "llm.stream.text_chunks": int64(1), "llm.stream.phase": "stream_end"},
 			false,
 		},
 		{
-			"a warning of the server before the stream", pageHead + "<br />\n<b>Warning</b>: secret\n\n" + whole,
+			"a server's warning before the stream", pageHead + "<br />\n<b>Warning</b>: secret\n\n" + whole,
 			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.transport.cause": nil, "llm.stream.text_chunks": int64(1)},
 			false,
 		},
 		{
-			"a call in a stream called a page", pageHead + "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"f\"}}]}}]}\n\n",
+			"a call in a stream with the content type of a page", pageHead + "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"f\"}}]}}]}\n\n",
 			map[attribute.Key]any{"llm.stream.end": "eof", "llm.transport.cause": "clean_eof", "llm.stream.tool_inputs_started": int64(1), "llm.stream.phase": "tool_input"},
 			true,
 		},
 		{
-			"text where JSON is due", "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\nsecret no json",
+			"text instead of JSON", "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\nsecret no json",
 			map[attribute.Key]any{"llm.stream.end": "eof", "llm.transport.cause": "malformed_event", "error.type": "malformed_event"},
 			true,
 		},
 		{
-			"an event that is no JSON", sseHead + "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\ndata: secret\n\n",
+			"an event that is not JSON", sseHead + "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\ndata: secret\n\n",
 			map[attribute.Key]any{"llm.stream.end": "eof", "llm.transport.cause": "malformed_event", "llm.stream.phase": "text", "gen_ai.response.finish_reasons": []string{"error"}},
 			true,
 		},
@@ -77,17 +78,17 @@ func TestOddAnswers(t *testing.T) {
 			true,
 		},
 		{
-			"a finish reason, and no [DONE]", sseHead + "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n",
+			"a finish reason without [DONE]", sseHead + "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n",
 			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.transport.cause": nil, "llm.stream.phase": "stream_end", "gen_ai.response.finish_reasons": []string{"stop"}},
 			false,
 		},
 		{
-			"an error in band", sseHead + "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"error\":{\"message\":\"secret\",\"type\":\"server_error\",\"code\":\"slow_down\"}}\n\ndata: [DONE]\n\n",
+			"an in-band error", sseHead + "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"error\":{\"message\":\"secret\",\"type\":\"server_error\",\"code\":\"slow_down\"}}\n\ndata: [DONE]\n\n",
 			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.provider_error.kind": "overloaded", "llm.provider_error.code": "slow_down", "llm.provider_error.in_band": true, "error.type": "slow_down", "llm.stream.phase": "text", "gen_ai.response.finish_reasons": []string{"error"}},
 			true,
 		},
 		{
-			"a content encoding that is not undone here", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: br\r\nConnection: close\r\n\r\nsecret",
+			"a content encoding that the transport does not decode", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: br\r\nConnection: close\r\n\r\nsecret",
 			map[attribute.Key]any{"llm.stream.end": nil, "llm.stream.phase": "unknown", "llm.stream.events": nil, "llm.stream.bytes": int64(6), "llm.transport.cause": nil},
 			false,
 		},
@@ -116,8 +117,8 @@ func TestOddAnswers(t *testing.T) {
 	}
 }
 
-// A type that no model answers with is the cause, too, where the consumer reads no more
-// than the headers.
+// A content type that no model answers with is the cause even if the consumer reads
+// nothing but the headers.
 func TestPageThatNobodyReads(t *testing.T) {
 	r := newRecorder(t)
 	url := script(t, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>", nil)
@@ -131,7 +132,7 @@ func TestPageThatNobodyReads(t *testing.T) {
 	assert.Equal(t, "unexpected_content_type", s.get("llm.transport.cause"))
 }
 
-// An event longer than any SDK would take passes whole, and only the recording ends.
+// An event longer than any SDK accepts passes unchanged, and only the recording ends.
 func TestHugeEvent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("40 MB")
@@ -179,7 +180,7 @@ func TestErrorResponses(t *testing.T) {
 			map[attribute.Key]any{"llm.provider_error.kind": "server_error", "llm.provider_error.code": nil, "error.type": "502"},
 		},
 		{
-			"words for a code", chatPath, "HTTP/1.1 500 Internal Server Error\r\n", `{"error":{"message":"secret","type":"the secret of the server"}}`,
+			"a sentence as the code", chatPath, "HTTP/1.1 500 Internal Server Error\r\n", `{"error":{"message":"secret","type":"the secret of the server"}}`,
 			map[attribute.Key]any{"llm.provider_error.kind": "server_error", "llm.provider_error.code": "redacted"},
 		},
 		{
@@ -243,11 +244,11 @@ func TestNoAnswer(t *testing.T) {
 			map[attribute.Key]any{"llm.stream.phase": "awaiting_response", "llm.transport.cause": "closed_before_headers", "llm.transport.stage": "headers"},
 		},
 		{
-			"no scheme in the base URL", func(t *testing.T) (http.RoundTripper, string) { return base(t), "localhost:8080" },
+			"a base URL without a scheme", func(t *testing.T) (http.RoundTripper, string) { return base(t), "localhost:8080" },
 			map[attribute.Key]any{"llm.stream.phase": "before_connection", "llm.transport.cause": "invalid_url", "llm.transport.stage": nil, "error.type": "invalid_url"},
 		},
 		{
-			"no host in the base URL", func(t *testing.T) (http.RoundTripper, string) { return base(t), "" },
+			"a base URL without a host", func(t *testing.T) (http.RoundTripper, string) { return base(t), "" },
 			map[attribute.Key]any{"llm.stream.phase": "before_connection", "llm.transport.cause": "invalid_url", "error.type": "invalid_url"},
 		},
 		{
@@ -289,7 +290,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// A transparent gzip is read as it is undone.
+// A response that net/http decompresses transparently is read in its decompressed form.
 func TestTransparentCompression(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		assert.Equal(t, "gzip", r.Header.Get("Accept-Encoding"))
@@ -304,7 +305,7 @@ func TestTransparentCompression(t *testing.T) {
 	assert.Equal(t, "terminal_event", r.only(t).get("llm.stream.end"))
 }
 
-// A panic below is not swallowed, and leaves no span open.
+// A panic of the transport below is not swallowed, and no span stays open.
 func TestPanicBelow(t *testing.T) {
 	r := newRecorder(t)
 	rt := NewTransport(roundTripper(func(*http.Request) (*http.Response, error) { panic("below") }), WithTracerProvider(r))

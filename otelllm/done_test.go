@@ -15,7 +15,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Done records what a function returned or that it panicked; the panic goes on.
+// Done records the error that a function returned, or that it panicked. The panic continues.
 func TestDone(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -24,10 +24,10 @@ func TestDone(t *testing.T) {
 		outcome string
 		typ     any
 	}{
-		{"well", nil, nil, "succeeded", nil},
+		{"no error", nil, nil, "succeeded", nil},
 		{"an error", io.EOF, nil, "failed", "*errors.errorString"},
 		{"a panic", nil, "secret", "failed", "panic"},
-		{"a panic beside an error", FailedBeforeEffect(io.EOF), io.ErrUnexpectedEOF, "failed", "panic"},
+		{"a panic and an error", FailedBeforeEffect(io.EOF), io.ErrUnexpectedEOF, "failed", "panic"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
@@ -70,7 +70,7 @@ func TestDone(t *testing.T) {
 	assert.Panics(t, func() { defer tool.Done(nil); panic("x") })
 }
 
-// rude is a provider of which one method, or a method of its tracers and spans, panics.
+// rude is a provider of which one method panics, or one of its tracers or spans.
 type rude struct {
 	embedded.TracerProvider
 
@@ -110,8 +110,8 @@ func (s rudeSpan) End(...trace.SpanEndOption)            { s.boom("End") }
 func (s rudeSpan) AddEvent(string, ...trace.EventOption) { s.boom("AddEvent") }
 func (s rudeSpan) TracerProvider() trace.TracerProvider  { return s.rude }
 
-// A provider that panics costs the recording; the application, and what the run knows of
-// itself, do not notice.
+// A provider that panics ends the recording. The application, and the run's own facts, are
+// not affected.
 func TestPanicsAreContained(t *testing.T) {
 	for _, at := range []string{"Tracer", "Start", "IsRecording", "AddEvent", "End", "everywhere"} {
 		t.Run(at, func(t *testing.T) {

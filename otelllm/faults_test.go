@@ -24,8 +24,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// TestOwnFaults sends requests that cannot succeed as they are, over both HTTP versions:
-// they are the application's fault, and not the network's.
+// TestOwnFaults sends invalid requests over both HTTP versions: the failure is recorded as
+// the application's fault, and not the network's.
 func TestOwnFaults(t *testing.T) {
 	memory := func() io.Reader { return strings.NewReader(chatBody) }
 	opaque := func() io.Reader { return struct{ io.Reader }{memory()} }
@@ -54,7 +54,7 @@ func TestOwnFaults(t *testing.T) {
 			map[attribute.Key]any{"llm.transport.cause": "invalid_request"},
 		},
 		{
-			"a body that fails like a network", func() io.Reader { return iotest.ErrReader(&net.OpError{Op: "read", Err: syscall.ECONNRESET}) }, nil,
+			"a body that fails with a network error", func() io.Reader { return iotest.ErrReader(&net.OpError{Op: "read", Err: syscall.ECONNRESET}) }, nil,
 			map[attribute.Key]any{"llm.transport.cause": "invalid_request", "llm.transport.code": nil},
 		},
 		{
@@ -75,7 +75,7 @@ func TestOwnFaults(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			// The server waits for the body as it was announced, and gives up where it comes otherwise.
+			// The server waits for the body as it was announced, and gives up if it differs.
 			overHTTP(t, func(_ http.ResponseWriter, r *http.Request) {
 				if r.Context().Err() == nil {
 					panic(http.ErrAbortHandler)
@@ -105,7 +105,7 @@ func TestOwnFaults(t *testing.T) {
 	}
 }
 
-// A deadline or an abort outweighs a body that failed over it.
+// An abort takes precedence over the failure of the request's body that it caused.
 func TestAbortOutweighsTheBody(t *testing.T) {
 	r := newRecorder(t)
 	ctx, abort := WithAbort(t.Context())
@@ -125,7 +125,8 @@ func TestAbortOutweighsTheBody(t *testing.T) {
 	assertFacts(t, r.only(t), map[attribute.Key]any{"llm.abort.source": "user", "llm.transport.cause": "cancelled", "error.type": nil})
 }
 
-// TestProxies: a proxy that refuses to connect differs from one that has no way there.
+// TestProxies checks that a proxy that refuses a connection is distinguished from one that
+// cannot reach the server.
 func TestProxies(t *testing.T) {
 	for answer, want := range map[string][2]any{
 		"407 Proxy Authentication Required": {"proxy_refused", "407"},
@@ -145,7 +146,7 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// TestNoAnswersInTheHead: what a response's status alone says of its answer.
+// TestNoAnswersInTheHead checks what the status of a response alone proves about its answer.
 func TestNoAnswersInTheHead(t *testing.T) {
 	for _, tt := range []struct {
 		name, head string
@@ -168,7 +169,7 @@ func TestNoAnswersInTheHead(t *testing.T) {
 			true,
 		},
 		{
-			"several to choose from", "300 Multiple Choices",
+			"multiple choices", "300 Multiple Choices",
 			map[attribute.Key]any{"llm.stream.end": "http_error", "error.type": "300", "llm.provider_error.kind": "unknown"},
 			true,
 		},
@@ -195,7 +196,7 @@ func TestNoAnswersInTheHead(t *testing.T) {
 	}
 }
 
-// A gateway's own 204 is no broken stream either.
+// A gateway's own 204 is not a broken stream either.
 func TestGatewayServesNoContent(t *testing.T) {
 	g := newGateway(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	_, err := call(t.Context(), base(t), g.url+chatPath, chatBody)
@@ -203,9 +204,9 @@ func TestGatewayServesNoContent(t *testing.T) {
 	assertFacts(t, g.served(t), map[attribute.Key]any{"llm.stream.end": "terminal_event", "error.type": "no_content", "llm.transport.cause": nil})
 }
 
-// A client that goes away while it uploads is what ends the gateway's call upstream: its
-// context has not ended, for net/http's server watches a connection only once it has read
-// the body.
+// A client that goes away during its upload ends the gateway's call upstream. The context
+// of its request has not ended: net/http's server watches a connection only after it has
+// read the body.
 func TestGatewayLosesItsClientInTheUpload(t *testing.T) {
 	target := "http://" + nettest.Listen(t, nettest.Wait)
 	g := newGateway(t, proxy(t, target))
@@ -220,7 +221,7 @@ func TestGatewayLosesItsClientInTheUpload(t *testing.T) {
 	assertFacts(t, g.served(t), map[attribute.Key]any{"llm.abort.source": "consumer", "error.type": nil})
 }
 
-// TestConnections: whether a connection had served before, and over which HTTP.
+// TestConnections checks that spans record whether a connection was reused, and the version of HTTP.
 func TestConnections(t *testing.T) {
 	overHTTP(t, func(w http.ResponseWriter, _ *http.Request) { _ = say(w, chatStop+chatDone) }, func(t *testing.T, b *http.Transport, target string) {
 		r := newRecorder(t)
@@ -247,7 +248,7 @@ type ownCause struct{}
 
 func (ownCause) Error() string { return "secret" }
 
-// TestCancelCauses: what a cancellation's cause is counts, and what it says does not.
+// TestCancelCauses checks that the type of a cancellation's cause is recorded, and its text is not.
 func TestCancelCauses(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -255,7 +256,7 @@ func TestCancelCauses(t *testing.T) {
 		source string
 		chain  any
 	}{
-		{"none", nil, "unknown", nil},
+		{"no cause", nil, "unknown", nil},
 		{"a type of the application's own", fmt.Errorf("secret: %w", &ownCause{}), "unknown", []string{"*fmt.wrapError", "*otelllm.ownCause"}},
 		{"a text", errors.New("secret"), "unknown", []string{"*errors.errorString"}},
 		{"typed", &AbortError{Source: AbortUser}, "user", nil},
@@ -288,8 +289,8 @@ func TestCancelCauses(t *testing.T) {
 	}
 }
 
-// TestOwnWatchdogs ends calls by a time limit of the application's own: a failure, which
-// says what the limit was for.
+// TestOwnWatchdogs ends calls by a time limit of the application's own. They are recorded
+// as failures, with the kind of the limit.
 func TestOwnWatchdogs(t *testing.T) {
 	typed := func(err error) func(context.Context) (context.Context, func()) {
 		return func(ctx context.Context) (context.Context, func()) {
@@ -310,7 +311,7 @@ func TestOwnWatchdogs(t *testing.T) {
 		limit any
 	}{
 		{"a WatchdogError", typed(&WatchdogError{Kind: semconv.WatchdogKindIdle, Limit: time.Minute}), "idle", 60.0},
-		{"a WatchdogError that says nothing", typed(fmt.Errorf("x: %w", &WatchdogError{})), nil, nil},
+		{"a WatchdogError without a kind", typed(fmt.Errorf("x: %w", &WatchdogError{})), nil, nil},
 		{"a typed abort", told("first_progress"), "first_progress", nil},
 		{"a typed abort for another reason", told("budget"), nil, nil},
 	} {
@@ -339,7 +340,7 @@ func TestOwnWatchdogs(t *testing.T) {
 			})
 		}
 	}
-	// A transport of the application's own reports it by its error.
+	// An application's own transport reports it by its error.
 	r := newRecorder(t)
 	_, q := StartRequest(t.Context(), RequestInfo{Model: "m"}, WithTracerProvider(r))
 	q.RecordText()
@@ -347,8 +348,8 @@ func TestOwnWatchdogs(t *testing.T) {
 	assertFacts(t, r.only(t), map[attribute.Key]any{"llm.abort.source": "watchdog", "llm.watchdog.kind": "idle", "error.type": "watchdog_timeout"})
 }
 
-// A gateway whose own watchdog ended the call upstream failed there, and did not stop on
-// purpose.
+// If a gateway's own watchdog ended the call upstream, the served request failed: it was
+// not stopped deliberately.
 func TestGatewaysOwnWatchdog(t *testing.T) {
 	target := script(t, sseHead+firstText, nettest.Wait)
 	g := newGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -366,8 +367,8 @@ func TestGatewaysOwnWatchdog(t *testing.T) {
 	}
 }
 
-// TestSilenceBeforeTheEnd: how long a stream was silent before it was let go, or broke, is
-// part of its longest silence; after its last word it is not.
+// TestSilenceBeforeTheEnd checks that the silence before a stream was closed, or broke,
+// counts for its longest gap, and that silence after its terminal event does not.
 func TestSilenceBeforeTheEnd(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -378,8 +379,8 @@ func TestSilenceBeforeTheEnd(t *testing.T) {
 		{"the consumer closes", []string{firstText, chatText}, nil, 60},
 		{"it breaks", []string{firstText, chatText}, syscall.ECONNRESET, 60},
 		{"it ends early", []string{firstText}, io.EOF, 60},
-		{"it was whole", []string{firstText, chatText + chatStop + chatDone}, io.EOF, 1},
-		{"it was whole but for the last word", []string{firstText, chatText + chatStop}, nil, 1},
+		{"it was complete", []string{firstText, chatText + chatStop + chatDone}, io.EOF, 1},
+		{"it was complete but for the terminal event", []string{firstText, chatText + chatStop}, nil, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -408,7 +409,7 @@ func TestSilenceBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// paced gives events a second apart, and its error a minute after them.
+// paced returns its events one second apart, and its error one minute after them.
 type paced struct {
 	events []string
 	then   error

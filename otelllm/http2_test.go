@@ -16,14 +16,14 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// overHTTP runs test against a server of its own over each HTTP version: plain
-// HTTP/1.1, and HTTP/2 over TLS.
+// overHTTP runs test against a new server for each HTTP version: plain HTTP/1.1, and
+// HTTP/2 over TLS.
 func overHTTP(t *testing.T, handler http.HandlerFunc, test func(t *testing.T, rt *http.Transport, url string)) {
 	t.Helper()
 	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(version, func(t *testing.T) {
 			rt, url := serve(t, version, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				_, _ = io.Copy(io.Discard, r.Body) // only then a server sees the client go
+				_, _ = io.Copy(io.Discard, r.Body) // only then a server notices that the client goes away
 				handler(w, r)
 			}), nil)
 			test(t, rt, url)
@@ -31,8 +31,8 @@ func overHTTP(t *testing.T, handler http.HandlerFunc, test func(t *testing.T, rt
 	}
 }
 
-// serve starts a server of an HTTP version, which configure may change before, and
-// returns a transport that knows it.
+// serve starts a server of an HTTP version, after configure, if not nil, has changed it.
+// It returns a transport for that server.
 func serve(t *testing.T, version string, h http.Handler, configure func(*http.Server)) (rt *http.Transport, url string) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +57,7 @@ func serve(t *testing.T, version string, h http.Handler, configure func(*http.Se
 	return rt, s.URL
 }
 
-// say sends pieces of an event stream at once.
+// say sends pieces of an event stream and flushes them.
 func say(w http.ResponseWriter, pieces ...string) error {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for _, p := range pieces {
@@ -68,8 +68,8 @@ func say(w http.ResponseWriter, pieces ...string) error {
 	return http.NewResponseController(w).Flush()
 }
 
-// TestHTTP2Breaks breaks streams as only HTTP/2 can, over TLS: what the frames
-// said is what is recorded.
+// TestHTTP2Breaks breaks streams in the ways of HTTP/2, over TLS: the causes in the frames
+// are recorded.
 func TestHTTP2Breaks(t *testing.T) {
 	inText := func(then func(c *nettest.H2Conn, id uint32)) func(*nettest.H2Conn, uint32) {
 		return func(c *nettest.H2Conn, id uint32) {
@@ -97,18 +97,18 @@ func TestHTTP2Breaks(t *testing.T) {
 		{"RST_STREAM ENHANCE_YOUR_CALM", inText(rst(11)), semconv.TransportCauseH2StreamReset, "ENHANCE_YOUR_CALM", semconv.StreamEndReadError, "text"},
 		{"RST_STREAM with an unknown code", inText(rst(0x7777)), semconv.TransportCauseH2StreamReset, "0x7777", semconv.StreamEndReadError, "text"},
 		{"RST_STREAM before the headers", rst(2), semconv.TransportCauseH2StreamReset, "INTERNAL_ERROR", semconv.StreamEndNoResponse, "awaiting_response"},
-		{"GOAWAY with an error, then the end", inText(func(c *nettest.H2Conn, id uint32) {
+		{"GOAWAY with an error, then the connection closes", inText(func(c *nettest.H2Conn, id uint32) {
 			c.GoAway(id, 11, "CANARY")
 			nettest.HangUp(c.Conn)
 		}), semconv.TransportCauseH2Goaway, "ENHANCE_YOUR_CALM", semconv.StreamEndReadError, "text"},
-		{"GOAWAY without an error, then the end", inText(func(c *nettest.H2Conn, id uint32) {
+		{"GOAWAY without an error, then the connection closes", inText(func(c *nettest.H2Conn, id uint32) {
 			c.GoAway(id, 0, "")
 			nettest.HangUp(c.Conn)
 		}), semconv.TransportCauseH2Goaway, "NO_ERROR", semconv.StreamEndReadError, "text"},
 		{"GOAWAY that gives the stream up", inText(func(c *nettest.H2Conn, _ uint32) { c.GoAway(0, 2, "CANARY") }), semconv.TransportCauseH2Goaway, "INTERNAL_ERROR", semconv.StreamEndReadError, "text"},
 		{"a lost ping", inText(func(c *nettest.H2Conn, _ uint32) { c.Mute = true }), semconv.TransportCauseConnectionLost, nil, semconv.StreamEndReadError, "text"},
 		{"a lost ping before the headers", func(c *nettest.H2Conn, _ uint32) { c.Mute = true }, semconv.TransportCauseConnectionLost, nil, semconv.StreamEndNoResponse, "awaiting_response"},
-		{"a reset below", inText(func(c *nettest.H2Conn, _ uint32) { nettest.Reset(c.Conn) }), semconv.TransportCauseConnectionReset, "ECONNRESET", semconv.StreamEndReadError, "text"},
+		{"a reset of the connection", inText(func(c *nettest.H2Conn, _ uint32) { nettest.Reset(c.Conn) }), semconv.TransportCauseConnectionReset, "ECONNRESET", semconv.StreamEndReadError, "text"},
 		{"END_STREAM without the terminal event", inText(func(c *nettest.H2Conn, id uint32) { c.End(id) }), semconv.TransportCauseCleanEOF, nil, semconv.StreamEndEOF, "text"},
 		{"END_STREAM before anything", func(c *nettest.H2Conn, id uint32) {
 			c.Headers(id, "text/event-stream")
@@ -119,7 +119,7 @@ func TestHTTP2Breaks(t *testing.T) {
 			url, client := nettest.ListenH2(t, tt.serve)
 			once := func(ping time.Duration) (s span, run *Run, err error) {
 				r, rt := newRecorder(t), h2Base(t, client.Clone())
-				rt.HTTP2 = &http.HTTP2Config{SendPingTimeout: ping, PingTimeout: ping} // 0: none is sent
+				rt.HTTP2 = &http.HTTP2Config{SendPingTimeout: ping, PingTimeout: ping} // 0: no pings are sent
 				ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
 				_, err = call(ctx, NewTransport(rt), url+chatPath, chatBody)
 				return r.only(t), run, err
@@ -129,7 +129,7 @@ func TestHTTP2Breaks(t *testing.T) {
 				ping = 20 * time.Millisecond
 			}
 			s, run, err := once(ping)
-			for ping > 0 && s.get("llm.stream.phase") != tt.phase { // a busy machine may be slow to get to where it is to be lost
+			for ping > 0 && s.get("llm.stream.phase") != tt.phase { // a busy machine may be slow to reach the wanted phase
 				ping *= 2
 				require.Less(t, ping, patience)
 				s, run, err = once(ping)
@@ -140,7 +140,7 @@ func TestHTTP2Breaks(t *testing.T) {
 			assert.Equal(t, tt.code, s.get("llm.transport.code"))
 			assert.Equal(t, tt.phase, s.get("llm.stream.phase"))
 			assert.Equal(t, tt.cause.String(), s.get("error.type"))
-			assert.Nil(t, s.get("llm.abort.source"), "a reset by the server is no cancellation of this side")
+			assert.Nil(t, s.get("llm.abort.source"), "a reset by the server is not a cancellation by this side")
 			assert.True(t, s.failed())
 			assert.NotContains(t, everything(s), "CANARY")
 			d := run.Diagnosis()
@@ -151,7 +151,7 @@ func TestHTTP2Breaks(t *testing.T) {
 	}
 }
 
-// A GOAWAY that lets the stream be served is no break.
+// A GOAWAY that lets the stream finish does not break it.
 func TestHTTP2GoAwayThatLetsTheStreamEnd(t *testing.T) {
 	r := newRecorder(t)
 	url, client := nettest.ListenH2(t, func(c *nettest.H2Conn, id uint32) {
@@ -168,8 +168,8 @@ func TestHTTP2GoAwayThatLetsTheStreamEnd(t *testing.T) {
 	assert.Nil(t, r.only(t).get("llm.transport.cause"))
 }
 
-// A stream that is refused was not processed: net/http sends it again by itself,
-// and the attempt says so.
+// A refused stream was not processed: net/http sends the request again by itself, and the
+// span counts the resend.
 func TestHTTP2Refused(t *testing.T) {
 	var tries atomic.Int32
 	url, client := nettest.ListenH2(t, func(c *nettest.H2Conn, id uint32) {

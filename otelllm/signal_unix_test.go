@@ -15,8 +15,8 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
 )
 
-// A signal that signal.NotifyContext has received means that the process is going down. Go
-// 1.25 does not say that a context was cancelled by a signal.
+// A signal that signal.NotifyContext has received means that the process is going down. In
+// Go 1.25, such a context does not report that a signal cancelled it.
 func TestSignal(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGUSR1)
 	defer stop()

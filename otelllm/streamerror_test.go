@@ -16,9 +16,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// TestStreamErrors ends streams in every way, over both HTTP versions, with and
-// without WithStreamErrors: what broke off is an error that says what it was, and
-// nothing else is touched.
+// TestStreamErrors ends streams in every way, over both HTTP versions: a stream that broke
+// off returns a StreamError with the diagnosis, and everything else is unchanged.
 func TestStreamErrors(t *testing.T) {
 	noLeak(t)
 	answer := func(status int, contentType, text string) http.HandlerFunc {
@@ -37,8 +36,8 @@ func TestStreamErrors(t *testing.T) {
 		limit Watchdog
 		abort bool
 		cause string // "": no StreamError
-		is    error  // what the error wraps, in any case; nil for none
-		text  string // what was read, where it is certain
+		is    error  // what the reader's error wraps; nil: there is no error
+		text  string // what is read before the end or the abort
 	}{
 		{name: "clean end in the text", serve: sse(firstText), cause: "stream_interrupted/clean_eof", is: io.ErrUnexpectedEOF, text: firstText},
 		{name: "clean end before anything", serve: sse(""), cause: "stream_interrupted/clean_eof", is: io.ErrUnexpectedEOF},
@@ -56,12 +55,12 @@ func TestStreamErrors(t *testing.T) {
 			<-r.Context().Done()
 		}, cause: "watchdog_timeout/idle", is: &WatchdogError{Kind: semconv.WatchdogKindIdle, Limit: limit}, text: firstText},
 
-		{name: "whole", serve: sse(firstText + chatStop + chatDone), text: firstText + chatStop + chatDone},
-		{name: "whole, called a page", serve: answer(http.StatusOK, "text/html; charset=UTF-8", firstText+chatStop+chatDone), text: firstText + chatStop + chatDone},
-		{name: "whole without the terminal event", serve: sse(firstText + chatStop), text: firstText + chatStop},
+		{name: "complete", serve: sse(firstText + chatStop + chatDone), text: firstText + chatStop + chatDone},
+		{name: "complete, with the content type of a page", serve: answer(http.StatusOK, "text/html; charset=UTF-8", firstText+chatStop+chatDone), text: firstText + chatStop + chatDone},
+		{name: "complete without the terminal event", serve: sse(firstText + chatStop), text: firstText + chatStop},
 		{name: "cut short by max_tokens", serve: sse(firstText + strings.Replace(chatStop, "stop", "length", 1) + chatDone), text: firstText + strings.Replace(chatStop, "stop", "length", 1) + chatDone},
-		{name: "whole document", serve: answer(http.StatusOK, "application/json", truncatedJSON+`},"finish_reason":"stop"}]}`), body: `{"model":"gpt-5","messages":[]}`, text: truncatedJSON + `},"finish_reason":"stop"}]}`},
-		{name: "error in band", serve: sse(firstText + "data: {\"error\":{\"code\":\"server_error\"}}\n\n"), text: firstText + "data: {\"error\":{\"code\":\"server_error\"}}\n\n"},
+		{name: "a complete document", serve: answer(http.StatusOK, "application/json", truncatedJSON+`},"finish_reason":"stop"}]}`), body: `{"model":"gpt-5","messages":[]}`, text: truncatedJSON + `},"finish_reason":"stop"}]}`},
+		{name: "in-band error", serve: sse(firstText + "data: {\"error\":{\"code\":\"server_error\"}}\n\n"), text: firstText + "data: {\"error\":{\"code\":\"server_error\"}}\n\n"},
 		{name: "HTTP error", serve: answer(http.StatusServiceUnavailable, "application/json", `{"error":{"code":"overloaded"}`), text: `{"error":{"code":"overloaded"}`},
 		{name: "HTTP error with a page", serve: answer(http.StatusBadGateway, "text/html", "<html>"), text: "<html>"},
 		{name: "HTTP error that breaks", serve: func(w http.ResponseWriter, _ *http.Request) {
@@ -105,7 +104,7 @@ func TestStreamErrors(t *testing.T) {
 				}
 				got, err := io.ReadAll(resp.Body)
 				if !tt.abort {
-					assert.Equal(t, tt.text, string(got), "every byte is the reader's")
+					assert.Equal(t, tt.text, string(got), "the reader gets every byte")
 				}
 				switch {
 				case tt.is == nil:
@@ -124,23 +123,23 @@ func TestStreamErrors(t *testing.T) {
 					require.NotErrorAs(t, err, &broken)
 					if err == nil {
 						_, err = resp.Body.Read(make([]byte, 1))
-						assert.Equal(t, io.EOF, err, "bare")
+						assert.Equal(t, io.EOF, err, "not wrapped")
 					}
 					return
 				}
 				require.ErrorAs(t, err, &broken)
-				require.NotErrorIs(t, err, io.EOF, "else an SDK would take it for the end")
+				require.NotErrorIs(t, err, io.EOF, "an SDK would take it for the normal end")
 				assert.True(t, strings.HasPrefix(broken.Diagnosis.Class.String()+"/"+broken.Diagnosis.Cause.String(), tt.cause), broken.Diagnosis.Cause)
 				assert.True(t, strings.HasPrefix(err.Error(), "otelllm: "+broken.Diagnosis.Summary+" ("), err)
 				assert.NotEmpty(t, broken.Diagnosis.Summary)
 				facts, _ := run.run.Facts()
 				require.Len(t, facts.Requests, 1)
-				assert.Equal(t, run.run.JudgeRequest(&facts.Requests[0]), broken.Diagnosis, "what the run says of this request")
+				assert.Equal(t, run.run.JudgeRequest(&facts.Requests[0]), broken.Diagnosis, "the run's diagnosis of this request")
 				assert.Equal(t, run.Diagnosis().Cause, broken.Diagnosis.Cause)
 				for range 2 {
 					n, again := resp.Body.Read(make([]byte, 8))
 					assert.Zero(t, n)
-					assert.Same(t, err, again, "it stays the reader's word")
+					assert.Same(t, err, again, "later Reads return the same error")
 				}
 			})
 		})
@@ -150,13 +149,13 @@ func TestStreamErrors(t *testing.T) {
 // errAny is any error.
 var errAny = errors.New("any error")
 
-// Without the option the reader gets what the body said.
+// Without the option the reader gets the error of the body.
 func TestStreamErrorsAreOptIn(t *testing.T) {
 	_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(newRecorder(t))), script(t, sseHead+firstText, nil)+chatPath, chatBody)
 	require.NoError(t, err)
 }
 
-// Outside of a run, and where nothing is recorded, the error is the same.
+// Outside of a run, and without a recorded span, the error is the same.
 func TestStreamErrorsWithoutARun(t *testing.T) {
 	_, err := call(t.Context(), NewTransport(base(t), WithStreamErrors()), script(t, sseHead+firstText, nil)+chatPath, chatBody)
 	var broken *StreamError
@@ -168,7 +167,7 @@ func TestStreamErrorsWithoutARun(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A request that got no response is no broken stream: its error is as it was.
+// A request that got no response is not a broken stream: its error is unchanged.
 func TestStreamErrorsBeforeAResponse(t *testing.T) {
 	own := errors.New("own")
 	rt := roundTripper(func(*http.Request) (*http.Response, error) { return nil, own })
@@ -182,8 +181,8 @@ func TestStreamErrorsBeforeAResponse(t *testing.T) {
 	assert.Equal(t, &WatchdogError{Kind: semconv.WatchdogKindTotal, Limit: time.Millisecond}, err)
 }
 
-// What an SDK does with a stream: it reads lines until there are none. With the
-// option its scanner has an error.
+// An SDK reads a stream by lines with a bufio.Scanner. With the option, the scanner has an
+// error when the stream broke off.
 func TestStreamErrorsUnderAScanner(t *testing.T) {
 	for _, opts := range [][]TransportOption{nil, {WithStreamErrors()}} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, script(t, sseHead+firstText, nil)+chatPath, strings.NewReader(chatBody))

@@ -9,8 +9,8 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
 )
 
-// A client that goes by lines has what a line brought, however the stream ends before
-// the blank line: so has the record.
+// A client that reads by lines has the content of a line even if the stream ends, in
+// whatever way, before the blank line. The same content is recorded.
 func TestLineWithoutItsBlankLine(t *testing.T) {
 	const text = `data: {"choices":[{"index":0,"delta":{"content":"hello"}}]}` + "\n"
 	for name, then := range map[string]func(net.Conn){"end": nil, "reset": nettest.Reset} {
@@ -19,10 +19,10 @@ func TestLineWithoutItsBlankLine(t *testing.T) {
 			chunks     any
 			unread     any
 		}{
-			{"whole", text, int64(1), nil},
-			{"in part", text[:len(text)-5], int64(0), nil},
-			{"not the protocol's", "data: oops\n\n" + text, int64(1), true},
-			{"nothing that was read", "data: oops\n\n", nil, true},
+			{"a complete line", text, int64(1), nil},
+			{"a part of a line", text[:len(text)-5], int64(0), nil},
+			{"after a line that is not of the protocol", "data: oops\n\n" + text, int64(1), true},
+			{"only a line that is not of the protocol", "data: oops\n\n", nil, true},
 		} {
 			t.Run(name+"/"+tt.name, func(t *testing.T) {
 				r := newRecorder(t)

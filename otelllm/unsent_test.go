@@ -12,11 +12,11 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
 )
 
-// wrappedBody is a body of a type of its own, as openai-go has one.
+// wrappedBody is a body of a type that the transport does not know, such as openai-go's.
 type wrappedBody struct{ io.ReadCloser }
 
-// A request that could not be sent says what its history holds: its body is read once
-// sending has failed, also where it does not lie in memory.
+// The history of a request that could not be sent is recorded: its body is read after
+// sending has failed, even if it is not in memory.
 func TestBodyOfARequestThatWasNotSent(t *testing.T) {
 	r := newRecorder(t)
 	rt := NewTransport(base(t), WithTracerProvider(r), WithVerdicts())
