@@ -27,7 +27,7 @@ const (
 	awsType   = "application/vnd.amazon.eventstream"
 )
 
-// wireKinds are the protocols in each of their framings, without events.
+// wireKinds returns the protocols in each of their framings, without events.
 func wireKinds() []wireStream {
 	const contents = `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`
 	const messages = `{"messages":[{"role":"user","content":[{"text":"hi"}]}]}`
@@ -46,8 +46,8 @@ func wireKinds() []wireStream {
 	}
 }
 
-// answerOf frames the payloads of an answer of this kind. The payload of a message of
-// Bedrock is an object with one key, the event's type.
+// answerOf frames the payloads of an answer of this kind. The payload of a Bedrock
+// message is an object with one key, the event's type.
 func answerOf(tb testing.TB, kind, name string, payloads ...string) wireStream {
 	tb.Helper()
 	kinds := wireKinds()
@@ -89,7 +89,7 @@ func answerOf(tb testing.TB, kind, name string, payloads ...string) wireStream {
 	return w
 }
 
-// awsEvent is a message of Bedrock, of an object with the event's type as its one key.
+// awsEvent returns a Bedrock message, made from an object with the event's type as its one key.
 func awsEvent(tb testing.TB, payload string) string {
 	tb.Helper()
 	var object map[string]json.RawMessage
@@ -101,7 +101,7 @@ func awsEvent(tb testing.TB, payload string) string {
 	return ""
 }
 
-// ownAnswers are the answers that the package's tests and those of its decoders have.
+// ownAnswers returns the answers that are part of this package's tests and of those of its decoders.
 func ownAnswers(tb testing.TB) []wireStream {
 	tb.Helper()
 	all := wireStreams()
@@ -121,7 +121,7 @@ func ownAnswers(tb testing.TB) []wireStream {
 	return all
 }
 
-// payloadsOf are the lines of a file.
+// payloadsOf returns the lines of a file that are not empty.
 func payloadsOf(tb testing.TB, file string) (payloads []string) {
 	tb.Helper()
 	lines, err := os.ReadFile(file)
@@ -134,7 +134,7 @@ func payloadsOf(tb testing.TB, file string) (payloads []string) {
 	return payloads
 }
 
-// recordedAnswers are those in the folder of recorded streams, where one is named.
+// recordedAnswers returns the answers in the folder of recorded streams, if one is named.
 func recordedAnswers(tb testing.TB) (all []wireStream) {
 	tb.Helper()
 	dir := fixturesDir()
@@ -161,8 +161,8 @@ func recordedAnswers(tb testing.TB) (all []wireStream) {
 	return all
 }
 
-// oddPayloads are payloads that the own answers lack, by kind: rare content, tools of
-// the provider, states of a job, errors, and what no protocol has.
+// oddPayloads are payloads that ownAnswers lacks, by kind: rare content, tools of
+// the provider, states of a job, errors, and events that no protocol has.
 var oddPayloads = map[string][]string{
 	"chat": {
 		`{"id":"c","choices":[{"index":0,"delta":{"images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA"}}]},"finish_reason":null}]}`,
@@ -254,7 +254,7 @@ var oddPayloads = map[string][]string{
 	},
 }
 
-// everywhere makes an answer sloppy by a change of each of its events.
+// everywhere makes an answer sloppy by changing each of its events.
 func everywhere(change func(event string) string) func(*wireStream) {
 	return func(w *wireStream) {
 		for i, e := range w.events {
@@ -263,7 +263,7 @@ func everywhere(change func(event string) string) func(*wireStream) {
 	}
 }
 
-// within puts an event after the first, and after the half, of an answer.
+// within inserts an event after the first event of an answer, and in its middle.
 func within(event func(w *wireStream) string) func(*wireStream) {
 	return func(w *wireStream) {
 		e, n := event(w), len(w.events)
@@ -275,8 +275,8 @@ func always(s string) func(*wireStream) string { return func(*wireStream) string
 
 var keyWords = regexp.MustCompile(`"[a-z]\w*":`)
 
-// sloppiness is how servers and proxies frame their events that do not keep to the
-// letter of it, and what they put between them; by content type.
+// sloppiness lists how servers and proxies that do not follow a protocol strictly frame
+// their events, and what they put between them; by content type.
 var sloppiness = map[string][]struct {
 	name   string
 	change func(*wireStream)
@@ -296,14 +296,14 @@ var sloppiness = map[string][]struct {
 			return keyWords.ReplaceAllStringFunc(e, func(k string) string { return `"` + strings.ToUpper(k[1:2]) + k[2:] })
 		})},
 		{"every event twice", everywhere(func(e string) string { return e + e })},
-		{"a line that is no JSON", within(always("data: oops\n\n"))},
-		{"a line that is no event", within(always("oops\n\n"))},
+		{"a line that is not JSON", within(always("data: oops\n\n"))},
+		{"a line that is not an event", within(always("oops\n\n"))},
 		{"half a JSON", within(always("data: {\"a\":\n\n"))},
 		{"an error", within(func(w *wireStream) string { return "event: error\ndata: " + errorFor(w.path) + "\n\n" })},
 		{"an unknown event", within(always("event: hologram\ndata: {\"type\":\"hologram\",\"text\":\"hi\"}\n\n"))},
 		{"[DONE]", within(always("data: [DONE]\n\n"))},
 		{"a byte order mark", func(w *wireStream) { w.events[0] = "\ufeff" + w.events[0] }},
-		{"a page before", func(w *wireStream) { w.events[0] = "<br />\n<b>Warning</b>: x\n\n" + w.events[0] }},
+		{"a page before the stream", func(w *wireStream) { w.events[0] = "<br />\n<b>Warning</b>: x\n\n" + w.events[0] }},
 		{"twice", func(w *wireStream) { w.events = slices.Concat(w.events, w.events) }},
 		{"no last blank line", func(w *wireStream) {
 			last := len(w.events) - 1
@@ -316,14 +316,14 @@ var sloppiness = map[string][]struct {
 		{"no newlines", everywhere(func(e string) string { return strings.TrimRight(e, "\n") })},
 		{"bytes after the JSON", everywhere(func(e string) string { return strings.TrimRight(e, "\n") + " x\n" })},
 		{"keys in another case", everywhere(func(e string) string { return keyWords.ReplaceAllStringFunc(e, strings.ToUpper) })},
-		{"a line that is no JSON", within(always("oops\n"))},
+		{"a line that is not JSON", within(always("oops\n"))},
 		{"an error", within(always("{\"error\":\"out of memory\"}\n"))},
 		{"twice", func(w *wireStream) { w.events = slices.Concat(w.events, w.events) }},
 	},
 	jsonType: {
 		{"bytes after the JSON", func(w *wireStream) { w.events = append(w.events, " x") }},
 		{"keys in another case", everywhere(func(e string) string { return keyWords.ReplaceAllStringFunc(e, strings.ToUpper) })},
-		{"blanks before", func(w *wireStream) { w.events[0] = "\n \n" + w.events[0] }},
+		{"blanks before the JSON", func(w *wireStream) { w.events[0] = "\n \n" + w.events[0] }},
 		{"objects in a row", everywhere(func(e string) string { return strings.Trim(e, "[],\r\n") + "\n" })},
 	},
 	awsType: {
@@ -341,12 +341,12 @@ var sloppiness = map[string][]struct {
 	},
 }
 
-// awsException is an exception of an AWS event-stream.
+// awsException returns an exception of an AWS event-stream.
 func awsException(name string) string {
 	return awsHeaders([][2]string{{":exception-type", name}, {":content-type", jsonType}, {":message-type", "exception"}}, `{"message":"x"}`)
 }
 
-// errorFor is an error in the stream, as the protocol of a path has it.
+// errorFor returns an in-band error in the protocol of a path.
 func errorFor(path string) string {
 	switch path {
 	case responsesPath:
@@ -360,7 +360,7 @@ func errorFor(path string) string {
 	}
 }
 
-// sloppyAnswers are the own answers, each made sloppy in each way.
+// sloppyAnswers returns every answer of ownAnswers, made sloppy in every way.
 func sloppyAnswers(tb testing.TB) (all []wireStream) {
 	tb.Helper()
 	for _, w := range ownAnswers(tb) {
@@ -375,8 +375,8 @@ func sloppyAnswers(tb testing.TB) (all []wireStream) {
 	return all
 }
 
-// generatedAnswers are made of the events of the own answers and of odd ones, in any
-// order, some of them sloppy.
+// generatedAnswers returns answers made of the events of ownAnswers and of oddPayloads, in
+// any order, some of them sloppy.
 func generatedAnswers(tb testing.TB) (all []wireStream) {
 	tb.Helper()
 	r := rand.New(rand.NewPCG(1, 2))

@@ -25,16 +25,16 @@ import (
 // cut is a way in which a stream stops after some of its events.
 type cut struct {
 	name string
-	// head and chunk are how the answer goes over the wire.
+	// chunked: the answer has chunked encoding; otherwise the end of the connection ends it.
 	chunked bool
-	stop    func(net.Conn) // on the server's side; nil: it goes silent
-	// local: this side stops reading. With cancel it cancels first.
+	stop    func(net.Conn) // on the server's side; nil: the server goes silent
+	// local: this side stops reading. With cancel it cancels the context first.
 	local, cancel bool
-	// sparse: of a long stream, only one event in sparsely is cut after. What the
-	// decoder knows there is the same as at the other cuts; the stop differs.
+	// sparse: a long stream is cut only after every sparsely-th event. What the decoder
+	// knows there is the same as for the other kinds of cut; only the stop differs.
 	sparse bool
 
-	class  semconv.Class // of an answer that is cut by it
+	class  semconv.Class // of an answer that is cut in this way
 	cause  semconv.Cause
 	origin semconv.Origin
 	end    semconv.StreamEnd
@@ -65,7 +65,7 @@ var cuts = []cut{
 	},
 }
 
-// cutServer plays the piece of a stream that the test put before the request.
+// cutServer answers a request with the piece of a stream that the test has put into next.
 type cutServer struct {
 	url  string
 	next chan piece
@@ -125,7 +125,7 @@ func TestCuts(t *testing.T) {
 					checkCut(t, c, expectCut(protocol, prefix, c), d, &request)
 
 					read := spanread.Request(last.request())
-					assert.Equal(t, request, read, "what is on the span is what was judged")
+					assert.Equal(t, request, read, "the span holds the facts that were judged")
 					if t.Failed() {
 						t.Fatalf("%s: %s after event %d of %d", s.name, c.name, k, len(s.events))
 					}
@@ -135,7 +135,7 @@ func TestCuts(t *testing.T) {
 	}
 }
 
-// runCut makes one request under a run of its own and returns what the run came to.
+// runCut makes one request in a new run. It returns the run's diagnosis and the facts of the request.
 func runCut(t *testing.T, rt *Transport, provider *sdktrace.TracerProvider, server *cutServer, path, prefix string, c cut) (classify.Diagnosis, classify.Request) {
 	t.Helper()
 	ctx, abort := WithAbort(t.Context())
@@ -178,7 +178,7 @@ func runCut(t *testing.T, rt *Transport, provider *sdktrace.TracerProvider, serv
 	return d, facts.Requests[0]
 }
 
-// expected is what is due of an answer that was cut.
+// expected is the expected verdict on an answer that was cut.
 type expected struct {
 	class  semconv.Class
 	cause  semconv.Cause
@@ -189,7 +189,7 @@ type expected struct {
 	reason semconv.RetryReason
 }
 
-// expectCut says what is due by what the piece of the answer holds.
+// expectCut returns the expected verdict, given what the piece of the answer holds.
 func expectCut(p wire.Protocol, prefix string, c cut) expected {
 	d := p.NewDecoder("text/event-stream")
 	d.Write([]byte(prefix))
@@ -256,7 +256,7 @@ func checkCut(t *testing.T, c cut, want expected, d classify.Diagnosis, r *class
 	}
 }
 
-// lastSpan keeps the newest span of a request.
+// lastSpan is a span processor that keeps the newest span of a request.
 type lastSpan struct {
 	sdktrace.SpanProcessor
 
@@ -277,7 +277,7 @@ func readable(s sdktrace.ReadOnlySpan) *spanread.Span {
 	return &spanread.Span{Start: s.StartTime(), End: s.EndTime(), Attributes: s.Attributes(), Error: span{s}.failed()}
 }
 
-// TestCutsHTTP2 resets and ends streams of HTTP/2 in the middle.
+// TestCutsHTTP2 resets and ends HTTP/2 streams after every event.
 func TestCutsHTTP2(t *testing.T) {
 	for _, s := range ownStreams() {
 		protocol, _, _ := wire.Match(http.MethodPost, s.path)
@@ -323,7 +323,7 @@ func TestCutsHTTP2(t *testing.T) {
 					want := expectCut(protocol, prefix, way)
 					if d := protocol.NewDecoder("text/event-stream"); c.end == semconv.StreamEndReadError {
 						d.Write([]byte(prefix))
-						if st := d.State(); st.Complete && !st.Terminal { // whole, but cut before its last word
+						if st := d.State(); st.Complete && !st.Terminal { // complete, but cut before its terminal event
 							want = expected{
 								class: way.class, cause: way.cause, origin: way.origin, phase: st.Phase, end: way.end,
 								safety: classify.UserConfirmedRetry, reason: semconv.RetryReasonVisibleOutput,

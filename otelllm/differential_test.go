@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wireStream is a whole answer of one of the wire protocols.
+// wireStream is a complete answer of one of the wire protocols.
 type wireStream struct {
 	name, path, request, contentType string
 	events                           []string
@@ -22,7 +22,7 @@ type wireStream struct {
 
 func (w wireStream) text() string { return strings.Join(w.events, "") }
 
-// wireStreams are answers of every wire, and of every framing.
+// wireStreams returns answers of every wire protocol in every framing.
 func wireStreams() (all []wireStream) {
 	const sse = "text/event-stream"
 	for _, s := range ownStreams() {
@@ -50,11 +50,11 @@ func wireStreams() (all []wireStream) {
 	)
 }
 
-// pieces is a body that gives one piece a Read, and ends with an error of its own.
+// pieces is a body that returns one piece per Read, and then the error end.
 type pieces struct {
 	left []string
 	end  error
-	// with: the error comes with the last piece, as an io.Reader may do.
+	// with: the error comes together with the last piece, which io.Reader allows.
 	with bool
 }
 
@@ -74,7 +74,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 
 func (*pieces) Close() error { return nil }
 
-// readsOf reads a body to its end, and on, with buffers of odd sizes.
+// readsOf reads a body to its end and beyond, with buffers of various sizes.
 func readsOf(body io.Reader) (calls []readCall) {
 	sizes := []int{512, 1, 0, 4096, 7}
 	ended := 0
@@ -89,7 +89,7 @@ func readsOf(body io.Reader) (calls []readCall) {
 	return calls
 }
 
-// answering is a transport below that answers with this response.
+// answering returns a transport that answers every request with this response.
 func answering(status int, header http.Header, body io.ReadCloser) roundTripper {
 	return func(req *http.Request) (*http.Response, error) {
 		if req.Body != nil {
@@ -99,7 +99,7 @@ func answering(status int, header http.Header, body io.ReadCloser) roundTripper 
 	}
 }
 
-// through reads the answer to a request through a transport.
+// through sends a request through a transport and reads the answer.
 func through(t *testing.T, rt http.RoundTripper, path, request string) []readCall {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/", strings.NewReader(request))
@@ -113,9 +113,9 @@ func through(t *testing.T, rt http.RoundTripper, path, request string) []readCal
 	return calls
 }
 
-// TestDifferentialSplits splits every answer at every boundary. Read by Read the
-// consumer gets what it would get without the transport, and what is recorded does
-// not depend on where the network cut.
+// TestDifferentialSplits splits every answer at every byte. Every Read of the consumer
+// returns what it would return without the transport, and what is recorded does not
+// depend on where the network splits.
 func TestDifferentialSplits(t *testing.T) {
 	for _, w := range wireStreams() {
 		t.Run(w.name, func(t *testing.T) {
@@ -145,8 +145,8 @@ func TestDifferentialSplits(t *testing.T) {
 	}
 }
 
-// TestDifferential answers with what may come: bytes of one wire under the path,
-// the status and the content type of another, ends and errors of every kind.
+// TestDifferential answers with anything that may come: bytes of one protocol under the
+// path, the status and the content type of another, and ends and errors of every kind.
 func TestDifferential(t *testing.T) {
 	streams := wireStreams()
 	bodies := map[string][]string{
@@ -178,15 +178,15 @@ func TestDifferential(t *testing.T) {
 					if !assert.Equal(t, want, got, "%s as %s %d %v %s", name, w.name, status, header, end) {
 						return
 					}
-					// Stream errors change the word at the end, and nothing else.
+					// Stream errors change the error at the end, and nothing else.
 					got = through(t, NewTransport(answering(status, header, fresh()), WithTracerProvider(r), WithStreamErrors()), w.path, w.request)
 					for k := range got {
 						if broken := (*StreamError)(nil); errors.As(got[k].err, &broken) {
-							word := want[k].err
-							if word == io.EOF { //nolint:errorlint // bodies return it bare
-								word = io.ErrUnexpectedEOF
+							final := want[k].err
+							if final == io.EOF { //nolint:errorlint // bodies return it bare
+								final = io.ErrUnexpectedEOF
 							}
-							require.ErrorIs(t, got[k].err, word)
+							require.ErrorIs(t, got[k].err, final)
 							got[k].err = want[k].err
 						}
 					}
@@ -203,8 +203,8 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// TestDifferentialOverTheWire reads every wire's answers from real servers over both
-// HTTP versions, trailers included, with and without the transport.
+// TestDifferentialOverTheWire reads the answers of every protocol from real servers over
+// both HTTP versions, trailers included, with and without the transport.
 func TestDifferentialOverTheWire(t *testing.T) {
 	type answer struct {
 		status           int
@@ -214,7 +214,7 @@ func TestDifferentialOverTheWire(t *testing.T) {
 	}
 	for i, w := range wireStreams() {
 		t.Run(w.name, func(t *testing.T) {
-			trailers := http.Header{"X-Undeclared": {"2"}} // alone they come into being at the end only
+			trailers := http.Header{"X-Undeclared": {"2"}} // an undeclared trailer appears only at the end
 			overHTTP(t, func(rw http.ResponseWriter, _ *http.Request) {
 				rw.Header().Set("Content-Type", w.contentType)
 				if i%2 == 0 {

@@ -19,8 +19,8 @@ import (
 )
 
 // FuzzBody answers with any bytes under any status and content type, in pieces of
-// any size: Read by Read the consumer gets what it would get without the transport,
-// and the span ends with a phase.
+// any size. Every Read of the consumer returns what it would return without the
+// transport, and the span ends with a phase.
 func FuzzBody(f *testing.F) {
 	for _, w := range wireStreams() {
 		f.Add(w.path, w.contentType, w.text(), w.request, uint16(200), uint8(7))
@@ -32,7 +32,7 @@ func FuzzBody(f *testing.F) {
 	r := newRecorder(f)
 	f.Fuzz(func(t *testing.T, path, contentType, answer, request string, status uint16, piece uint8) {
 		r.spans.Reset()
-		// How it is cut, how it ends and who is asked are told by the bits of one number.
+		// The bits of piece select the size of the pieces, how the body ends, and the options.
 		size := int(piece&15) + 1
 		body := func() *pieces {
 			p := &pieces{end: io.EOF, with: piece&16 != 0}
@@ -79,7 +79,7 @@ func FuzzBody(f *testing.F) {
 		assert.Equal(t, want, got)
 		assert.Equal(t, request, sent)
 		if len(r.spans.Ended()) == 0 {
-			return // it is no model call
+			return // not a model call
 		}
 		s := r.only(t)
 		if status != http.StatusSwitchingProtocols {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// readCall is one Read of a body: what was asked for and what came.
+// readCall is one Read of a body: the size of the buffer and the result.
 type readCall struct {
 	size, n int
 	bytes   string
@@ -37,7 +37,7 @@ func (w *watched) Close() error {
 	return w.ReadCloser.Close()
 }
 
-// below watches the bodies of the transport below the one that is tested.
+// below records every Read from the transport below the one that is tested.
 type below struct {
 	http.RoundTripper
 
@@ -54,9 +54,9 @@ func (b *below) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // TestSameBytesAtTheSameMoments plays every stream event by event. The server
-// sends an event only when the consumer has the one before whole, so a byte that
-// were held back would stop the stream for good. Every Read of the consumer is
-// one Read of the body below, with the same buffer and the same result.
+// sends an event only when the consumer has received the whole previous one, so a byte
+// that was held back would block the stream forever. Every Read of the consumer is
+// one Read of the body below, with the same buffer size and the same result.
 func TestSameBytesAtTheSameMoments(t *testing.T) {
 	var (
 		events []string
@@ -89,7 +89,7 @@ func TestSameBytesAtTheSameMoments(t *testing.T) {
 		require.NoError(t, err)
 		resp, err := rt.RoundTrip(req)
 		require.NoError(t, err)
-		if resp.ProtoMajor == 1 { // over HTTP/2 it is net/http's own copy
+		if resp.ProtoMajor == 1 { // over HTTP/2, net/http sets a copy of its own
 			assert.Same(t, req, resp.Request)
 		}
 		top := &watched{ReadCloser: resp.Body}
@@ -117,9 +117,9 @@ func TestSameBytesAtTheSameMoments(t *testing.T) {
 				bare := play(t, server.Client().Transport, server.URL+s.path)
 				under := &below{RoundTripper: server.Client().Transport}
 				seen := play(t, NewTransport(under, WithTracerProvider(recorder)), server.URL+s.path)
-				assert.Equal(t, under.body.calls, seen.calls, "call by call")
+				assert.Equal(t, under.body.calls, seen.calls, "every Read")
 				assert.Equal(t, 1, under.body.closes)
-				assert.Equal(t, whole(bare.calls), whole(seen.calls), "with and without")
+				assert.Equal(t, whole(bare.calls), whole(seen.calls), "with and without the transport")
 				assert.Equal(t, strings.Join(s.events, ""), whole(seen.calls))
 			})
 		}

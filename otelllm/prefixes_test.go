@@ -25,11 +25,11 @@ import (
 // checked at every byte and for every mutation, which takes minutes, or at a sample.
 func everyCut() bool { return os.Getenv("OTELLLM_EVERY_CUT") != "" }
 
-// way is a way in which a body ends after a prefix of an answer.
+// way is how a body ends after a prefix of an answer.
 type way struct {
 	name string
-	end  error // of the body; nil: the consumer closes it, or
-	dog  bool  // the body goes silent until a watchdog ends it
+	end  error // of the body; nil: the consumer closes it, unless dog is set
+	dog  bool  // the body goes silent, and a watchdog ends it
 }
 
 var (
@@ -37,7 +37,7 @@ var (
 	endsReset     = way{name: "reset", end: &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}}
 	endsTruncated = way{name: "truncated", end: io.ErrUnexpectedEOF}
 	endsClosed    = way{name: "closed"}
-	endsWatched   = way{name: "watchdog", dog: true} // needs a bubble of synctest
+	endsWatched   = way{name: "watchdog", dog: true} // needs a synctest bubble
 )
 
 // cutter reads prefixes of answers through a transport, without a network.
@@ -48,11 +48,11 @@ type cutter struct {
 	buf            []byte
 }
 
-// cutBody is a body that holds a prefix, and then ends or goes silent.
+// cutBody is a body that returns a prefix, and then ends or goes silent.
 type cutBody struct {
 	left string
 	end  error           // nil: it goes silent
-	ctx  context.Context // which ends the silence
+	ctx  context.Context // ends the silence
 }
 
 func (b *cutBody) Read(p []byte) (int, error) {
@@ -73,15 +73,15 @@ func (*cutBody) Close() error { return nil }
 func newCutter() *cutter {
 	c := &cutter{header: http.Header{}, buf: make([]byte, 64<<10)}
 	below := roundTripper(func(req *http.Request) (*http.Response, error) {
-		c.body.ctx = req.Context() //nolint:fatcontext // of the one request that it is made for
+		c.body.ctx = req.Context() //nolint:fatcontext // each body serves one request
 		return &http.Response{StatusCode: http.StatusOK, Header: c.header, Body: &c.body, Request: req}, nil
 	})
 	c.plain, c.watched = NewTransport(below), NewTransport(below, WithWatchdog(Watchdog{Total: time.Minute}))
 	return c
 }
 
-// facts are those of a request to path that was answered with the prefix of an answer
-// and ended in this way. What depends on the clock is left out.
+// facts returns the facts of a request to path that was answered with the prefix of an
+// answer and ended in this way. Facts that depend on the clock are set to fixed values.
 func (c *cutter) facts(tb testing.TB, path, request, contentType, prefix string, w way) classify.Request {
 	tb.Helper()
 	ctx, run := StartRun(tb.Context(), "")
@@ -119,12 +119,12 @@ func (c *cutter) facts(tb testing.TB, path, request, contentType, prefix string,
 
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// asking is what a request asked for, as far as the rules read it.
+// asking is what a request asked for, as far as the rules depend on it.
 type asking struct {
 	name string
 	set  func(*classify.Request)
-	// open: what the provider may do, or have done, beyond a cut is not known. The end
-	// of the answer settles it.
+	// open: it is not known what the provider did, or still does, beyond a cut. The end
+	// of the answer decides it.
 	open bool
 }
 
@@ -175,7 +175,7 @@ var settings = []setting{
 	}},
 }
 
-// judged is what becomes of one request in every setting, whatever it asked for.
+// judged holds the verdicts on one request in every setting and for everything that it may ask for.
 type judged struct {
 	facts    classify.Request
 	verdicts []classify.Diagnosis // of the request and of its run, by case
@@ -184,10 +184,10 @@ type judged struct {
 // judgedCase is one verdict in a judged.
 type judgedCase struct {
 	name string
-	open bool // as of its asking
+	open bool // of its asking
 }
 
-// cases are in the order of the verdicts in a judged.
+// cases lists the cases in the order of the verdicts in a judged.
 var cases = func() (all []judgedCase) {
 	for _, s := range settings {
 		for _, a := range askings {
@@ -199,8 +199,8 @@ var cases = func() (all []judgedCase) {
 	return all
 }()
 
-// judgeCases judges the facts in every case. What the request asked for is the case's, not
-// what its body said.
+// judgeCases judges the facts in every case. What the request asked for comes from the
+// case, not from its body.
 func judgeCases(facts *classify.Request) judged {
 	j := judged{facts: *facts}
 	for _, s := range settings {
@@ -216,32 +216,32 @@ func judgeCases(facts *classify.Request) judged {
 	return j
 }
 
-// cameWhole: the answer came to the end that the protocol has for it, so that the level
-// is no longer that of a cut.
+// cameWhole reports whether the answer came to the end that its protocol defines, so that
+// its level is no longer that of a cut.
 func cameWhole(r *classify.Request) bool {
 	return r.Ended == semconv.StreamEndTerminalEvent && r.Provider.Kind == semconv.ProviderErrorKindUnset &&
 		r.Finish != classify.FinishMissing
 }
 
-// endedBadly: the answer ended by an error event.
+// endedBadly reports whether the answer ended with an error event.
 func endedBadly(r *classify.Request) bool {
 	return r.Ended == semconv.StreamEndTerminalEvent && r.Provider.Kind != semconv.ProviderErrorKindUnset
 }
 
 func equalFacts(a, b *classify.Request) bool { return reflect.DeepEqual(a, b) }
 
-// prefixes holds the invariant that a longer prefix of an answer is never safer to
-// repeat: it sees ever longer ones that ended in the same way, and compares each with
-// the least safe before it.
+// prefixes checks the invariant that a longer prefix of an answer is never safer to
+// repeat. It gets longer and longer prefixes that ended in the same way, and compares
+// each with the least safe one before it.
 //
-// A whole answer is out of the comparison. An error event settles what a cut leaves
-// open: no tool of the provider began that was not announced, and a job is over.
+// A complete answer is not compared. An error event decides what a cut leaves open: no
+// tool of the provider began that was not announced, and a job is over.
 //
-// A deliberate end by this side is compared with others of its kind: it asks for more
-// than the same prefix that the provider or the network ended.
+// A deliberate end by this side is compared only with others of its kind: its level is
+// higher than that of the same prefix that the provider or the network ended.
 type prefixes struct {
 	last    judged
-	highest [2][]peak // by case; of deliberate ends, and of others
+	highest [2][]peak // by case; of other ends, and of deliberate ones
 	counts  [6]peak
 	unread  int
 }
@@ -252,7 +252,7 @@ type peak struct {
 	verdict   classify.Diagnosis
 }
 
-// see looks at the next prefix, of n bytes. It returns what is wrong.
+// see checks the next prefix, of n bytes. It returns every breach of the invariant.
 func (p *prefixes) see(n int, facts *classify.Request) (wrong []fault) {
 	if p.highest[0] == nil {
 		p.highest = [2][]peak{make([]peak, len(cases)), make([]peak, len(cases))}
@@ -272,8 +272,8 @@ func (p *prefixes) see(n int, facts *classify.Request) (wrong []fault) {
 		}
 		d := &p.last.verdicts[i]
 		if d.Class == semconv.ClassUnset {
-			if facts.Ended != semconv.StreamEndUnset { // else nothing is claimed of it
-				wrong = append(wrong, fault{kind: "a cut answer is no failure", in: cases[i].name, a: n, b: n})
+			if facts.Ended != semconv.StreamEndUnset { // otherwise nothing is claimed about it
+				wrong = append(wrong, fault{kind: "a cut answer is not a failure", in: cases[i].name, a: n, b: n})
 			}
 			continue
 		}
@@ -292,7 +292,7 @@ func (p *prefixes) see(n int, facts *classify.Request) (wrong []fault) {
 	return wrong
 }
 
-// count holds that no count falls, and that what could not be read stays so.
+// count checks that no count falls, and that an unreadable answer stays unreadable.
 func (p *prefixes) count(n int, r *classify.Request, wrong []fault) []fault {
 	for i, c := range [...]struct {
 		name  string
@@ -315,14 +315,14 @@ func (p *prefixes) count(n int, r *classify.Request, wrong []fault) []fault {
 	}
 	switch {
 	case !r.Unread && p.unread >= 0:
-		wrong = append(wrong, fault{kind: "what was not read has been read", a: p.unread, b: n})
+		wrong = append(wrong, fault{kind: "an unread answer became read", a: p.unread, b: n})
 	case r.Unread && p.unread < 0:
 		p.unread = n
 	}
 	return wrong
 }
 
-// brief is a verdict in a few words.
+// brief returns a verdict in short form.
 func brief(d *classify.Diagnosis) string {
 	if d.Class == semconv.ClassUnset {
 		return "no failure"
@@ -337,14 +337,14 @@ func b2i(b bool) int {
 	return 0
 }
 
-// fault is one breach of a property.
+// fault is one breach of an invariant.
 type fault struct {
 	kind string
 	in   string // the case; "": the facts themselves
 	a, b int    // the cuts
 }
 
-// faults gathers breaches by kind, so that one mistake is one line.
+// faults collects breaches by kind, so that one mistake is reported in one line.
 type faults struct {
 	kinds map[string]*faultKind
 }
@@ -370,7 +370,7 @@ func (f *faults) add(kind, in, example string) {
 	}
 }
 
-// report fails the test with one line a kind.
+// report fails the test with one line per kind.
 func (f *faults) report(tb testing.TB) {
 	tb.Helper()
 	for _, kind := range slices.Sorted(maps.Keys(f.kinds)) {
@@ -383,12 +383,12 @@ func (f *faults) report(tb testing.TB) {
 	}
 }
 
-// around are the bytes at a cut.
+// around returns the bytes before and after a cut.
 func around(text string, n int) string {
 	return fmt.Sprintf("%q ✂ %q", text[max(0, n-90):n], text[n:min(len(text), n+30)])
 }
 
-// holdPrefixes checks the property for one answer, at these cuts in rising order.
+// holdPrefixes checks the invariant for one answer, at these cuts in ascending order.
 func (c *cutter) holdPrefixes(tb testing.TB, f *faults, w *wireStream, cuts []int, ways ...way) {
 	tb.Helper()
 	text := w.text()
@@ -404,8 +404,8 @@ func (c *cutter) holdPrefixes(tb testing.TB, f *faults, w *wireStream, cuts []in
 	}
 }
 
-// cutsOf are the cuts of a text: all of them, or at most about this many, of which those
-// where lines and objects end come first.
+// cutsOf returns the cuts of a text: all of them, or a sample of about most, three quarters
+// of it where lines and objects end.
 func cutsOf(name, text string, most int) (cuts []int) {
 	if len(text) < most || everyCut() {
 		for n := range len(text) + 1 {
@@ -436,8 +436,8 @@ func cutsOf(name, text string, most int) (cuts []int) {
 	return slices.Compact(cuts)
 }
 
-// TestPrefixes cuts the package's own answers, recorded, sloppy and
-// generated ones at a sample of their bytes or, with OTELLLM_EVERY_CUT, at every byte.
+// TestPrefixes cuts own, sloppy, generated and recorded answers at a sample of their bytes
+// or, with OTELLLM_EVERY_CUT, at every byte: a longer prefix is never safer to repeat.
 func TestPrefixes(t *testing.T) {
 	for _, group := range []struct {
 		name    string

@@ -17,7 +17,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// node is a JSON value that can be changed and written again with its keys in order.
+// node is a JSON value that can be changed and encoded again with its keys in order.
 type node struct {
 	object, array bool
 	keys          []string // of an object
@@ -25,7 +25,7 @@ type node struct {
 	value         any      // of neither
 }
 
-// parseNode reads one JSON value that is all of text.
+// parseNode parses text, which must hold one JSON value and nothing else.
 func parseNode(text string) (*node, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -98,7 +98,7 @@ func quoted(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// typ is the string under the key type, "" without one.
+// typ returns the string under the key type, or "".
 func (n *node) typ() string {
 	if i := slices.Index(n.keys, "type"); i >= 0 {
 		s, _ := n.kids[i].value.(string)
@@ -109,12 +109,12 @@ func (n *node) typ() string {
 
 // shapedEvent is one event of an answer, whose payload can be changed.
 type shapedEvent struct {
-	head, payload, tail string // payload: "" where there is no JSON in it
+	head, payload, tail string // payload: "" if the event has no JSON
 	aws                 string // the type of a message of an AWS event-stream
-	text                string // all of it
+	text                string // the whole event
 }
 
-// join puts the event's text together again.
+// join builds the event's text from its parts.
 func (e *shapedEvent) join() {
 	e.text = e.head + e.payload + e.tail
 	if e.aws != "" {
@@ -122,7 +122,7 @@ func (e *shapedEvent) join() {
 	}
 }
 
-// shaped takes the events of an answer apart.
+// shaped splits the events of an answer into their parts.
 func shaped(tb testing.TB, w *wireStream) (events []shapedEvent) {
 	tb.Helper()
 	texts := w.events
@@ -156,7 +156,7 @@ type site struct {
 	root   bool
 }
 
-// name is the same for the same place of all events.
+// name is the same for the same place in all events.
 func (s *site) name() string {
 	if s.key < 0 {
 		return s.path
@@ -164,7 +164,7 @@ func (s *site) name() string {
 	return s.path + "." + s.object.keys[s.key]
 }
 
-// sites finds the places in a payload, in a fixed order.
+// sites appends the places in a payload to found, in a fixed order.
 func sites(n *node, path string, root bool, found []site) []site {
 	if n.object {
 		if typ := n.typ(); typ != "" {
@@ -188,7 +188,7 @@ type mutation struct {
 	name    string
 	applies func(*site) bool
 	apply   func(*site, *shapedEvent)
-	// healthy: clients read the same answer, so that a whole one stays no failure.
+	// healthy: clients read the same answer as before, so a complete one must not become a failure.
 	healthy bool
 }
 
@@ -215,9 +215,9 @@ var mutations = []mutation{
 		s.object.keys = append(s.object.keys, "hologram")
 		s.object.kids = append(s.object.kids, &node{value: "a"})
 	}},
-	{name: "word changed", applies: isWord, apply: func(s *site, _ *shapedEvent) { changeWord(s) }},
+	{name: "enum value changed", applies: isWord, apply: func(s *site, _ *shapedEvent) { changeWord(s) }},
 	{
-		name:    "word and event field changed",
+		name:    "enum value and event field changed",
 		applies: func(s *site) bool { return s.root && isWord(s) && s.object.keys[s.key] == "type" },
 		apply: func(s *site, e *shapedEvent) {
 			e.head = strings.Replace(e.head, s.object.typ()+"\n", s.object.typ()+changed+"\n", 1)
@@ -240,7 +240,7 @@ var mutations = []mutation{
 
 func isKey(s *site) bool { return s.key >= 0 && s.object.keys[s.key] != "" }
 
-// words are the keys whose values are of a closed set.
+// words are the keys whose values come from a closed set.
 var words = []string{"type", "object", "role", "status", "finish_reason", "stop_reason", "stopReason", "finishReason", "blockReason", "done_reason", "reason", "code"}
 
 func isWord(s *site) bool {
@@ -256,7 +256,7 @@ func changeWord(s *site) {
 	s.object.kids[s.key] = &node{value: word + changed}
 }
 
-// endings are the keys without which an answer has no end. To drop one is to cut it.
+// endings are the keys without which an answer has no end. Dropping one of them cuts the answer.
 var endings = []string{"finish_reason", "stop_reason", "stopReason", "finishReason", "blockReason", "done", "done_reason"}
 
 // contents are the keys of an answer's content.
@@ -266,7 +266,7 @@ var contents = []string{
 	"hologram", "note", // of the odd payloads
 }
 
-// isNoContent: without the key the event still has all of the answer that it had.
+// isNoContent reports whether the event keeps all of its part of the answer without the key.
 func isNoContent(s *site) bool {
 	if !isKey(s) || slices.Contains(contents, s.object.keys[s.key]) || slices.Contains(endings, s.object.keys[s.key]) {
 		return false
@@ -275,21 +275,22 @@ func isNoContent(s *site) bool {
 	return !kid.object && !kid.array
 }
 
-// hasContent: something of an answer came.
+// hasContent reports whether anything of an answer came.
 func hasContent(r *classify.Request) bool {
 	return r.Text.N() > 0 || r.Reasoning.N() > 0 || r.ToolInputsStarted.N() > 0 || r.ToolCalls.N() > 0 || r.ProviderToolsStarted.N() > 0
 }
 
-// falls compares the verdicts on an answer and on the same one in a changed shape, cut
-// after the same event in the same way. It says what is wrong, "" for nothing:
+// falls compares the verdicts on an answer and on the same answer in a changed shape, cut
+// after the same event in the same way. It returns what is wrong, or "":
 //
-//   - where the answer was whole, the changed one is no failure, or one that is not safe;
-//     the same where a change is such that readers do not notice it, and no failure at all;
-//   - where it was cut, the changed one is a failure at least as unsafe to repeat;
-//   - content that the answer had is never gone.
+//   - if the answer was complete, the changed one is not a failure, or a failure that is
+//     not safe to repeat; if clients do not notice the change, it is not a failure;
+//   - if the answer was cut, the changed one is a failure that is at least as unsafe to
+//     repeat;
+//   - content of the answer never disappears.
 //
-// What only the provider's own word says, an error or a limit, can not be known once the
-// word has changed. Then the rest must be no safer than to ask.
+// An error or a limit that only the provider's own value reports is not known if that
+// value has changed. The level must then be at least that the user has to confirm.
 func falls(o, m *classify.Diagnosis, original, mutant *classify.Request, healthy bool) string {
 	gone := hasContent(original) && !hasContent(mutant)
 	switch {
@@ -308,7 +309,7 @@ func falls(o, m *classify.Diagnosis, original, mutant *classify.Request, healthy
 	case m.Class == semconv.ClassUnset && (mutant.Ended == semconv.StreamEndUnset || cameWhole(original) || o.Class == semconv.ClassProviderError && cameWhole(mutant)):
 		return ""
 	case m.Class == semconv.ClassUnset:
-		return "is no failure"
+		return "is not a failure"
 	}
 	level := o.Retry.Safety
 	if (o.Class == semconv.ClassProviderError || o.Class == semconv.ClassOutputLimited) && m.Class != o.Class {
@@ -320,17 +321,17 @@ func falls(o, m *classify.Diagnosis, original, mutant *classify.Request, healthy
 	return ""
 }
 
-// shapes checks one answer in all shapes that are new to it.
+// shapes checks answers in every shape that was not checked before.
 type shapes struct {
 	cutter *cutter
 	faults faults
 	seen   map[string]bool
-	// originals are the verdicts on the answer as it was, by cut and way.
+	// originals are the verdicts on the unchanged answer, by cut and way.
 	originals map[string]judged
 }
 
-// hold changes every place of the answer in every way, at its first occurrence and at
-// all of them. One in part of the changes is tried.
+// hold changes every place of the answer in every way, first at its first occurrence and
+// then at all of them. It tries one of every part changes.
 func (s *shapes) hold(tb testing.TB, w *wireStream, part int) {
 	tb.Helper()
 	s.originals = map[string]judged{}
@@ -340,7 +341,7 @@ func (s *shapes) hold(tb testing.TB, w *wireStream, part int) {
 	for i := range events {
 		root, err := parseNode(events[i].payload)
 		if err != nil {
-			continue // [DONE], or what stands around a list
+			continue // [DONE], or the brackets around a list
 		}
 		places[i], has[i] = sites(root, events[i].aws, true, nil), map[string]bool{}
 		for _, here := range places[i] {
@@ -396,7 +397,7 @@ func changeAll(tb testing.TB, e *shapedEvent, name string, m *mutation) {
 	root, err := parseNode(e.payload)
 	require.NoError(tb, err)
 	all := sites(root, e.aws, true, nil)
-	for i := range slices.Backward(all) { // a key that goes moves those behind it
+	for i := range slices.Backward(all) { // a dropped key moves the keys behind it
 		if all[i].key < len(all[i].object.kids) && all[i].name() == name && m.applies(&all[i]) {
 			m.apply(&all[i], e)
 		}
@@ -411,8 +412,8 @@ func (e *shapedEvent) rewrite(root *node) {
 	e.join()
 }
 
-// compare cuts both answers after the changed event, after the next and not at all; or
-// after every event.
+// compare cuts both answers after the changed event, after the next one and not at all;
+// or, with OTELLLM_EVERY_CUT, after every event from the changed one on.
 func (s *shapes) compare(tb testing.TB, w *wireStream, events, mutant []shapedEvent, first int, m *mutation, place string) {
 	tb.Helper()
 	cuts := slices.Compact([]int{first + 1, min(first+2, len(events)), len(events)})
@@ -462,7 +463,7 @@ func joined(events []shapedEvent) string {
 	return b.String()
 }
 
-// oddAnswers are own answers with an odd payload after their first event.
+// oddAnswers returns answers of ownAnswers with an odd payload after their first event.
 func oddAnswers(tb testing.TB) (all []wireStream) {
 	tb.Helper()
 	own := ownAnswers(tb)
@@ -482,11 +483,11 @@ func oddAnswers(tb testing.TB) (all []wireStream) {
 	return all
 }
 
-// TestShapes changes the shape of every event of the package's own answers and of
-// recorded ones, at every place in every way. What is not known is never less than what
-// is known: no change makes an answer safer to repeat, or an answer with content empty.
-// Of places that answers share, one is changed, and of those of recorded answers one in
-// three; or, with OTELLLM_EVERY_CUT, every one.
+// TestShapes changes the shape of every event of own and of recorded answers, at every
+// place in every way. What is not known is never less than what is known: no change makes
+// an answer safer to repeat, or an answer with content empty. A place that several answers
+// share is changed in one of them, and of the places of recorded answers one in three is
+// changed; with OTELLLM_EVERY_CUT, all are.
 func TestShapes(t *testing.T) {
 	s := shapes{cutter: newCutter(), seen: map[string]bool{}}
 	for _, w := range slices.Concat(ownAnswers(t), oddAnswers(t)) {

@@ -14,9 +14,9 @@ import (
 
 var fixtures = flag.String("fixtures", "", "folder of recorded streams, one folder a protocol; by default that of OTELLLM_FIXTURES")
 
-// fixturesDir is the folder of recorded streams, "" for none. It asks for the
-// variable here and not at the start, so that the go command knows that the result
-// hangs on it and takes none from its cache.
+// fixturesDir returns the folder of recorded streams, or "". It reads the variable when it
+// is called and not at initialization, so that the go command records the dependency and
+// does not use a cached result of another folder.
 func fixturesDir() string {
 	if *fixtures != "" {
 		return *fixtures
@@ -24,15 +24,15 @@ func fixturesDir() string {
 	return os.Getenv("OTELLLM_FIXTURES")
 }
 
-// stream is a model's answer as it comes over the wire.
+// stream is a model's answer, as the bytes of its events.
 type stream struct {
 	name   string
 	path   string // of the request
 	events []string
 }
 
-// streams are the project's own streams and, where a folder of recorded ones is
-// named, those.
+// streams returns the project's own streams and those of the folder of recorded streams,
+// if one is named.
 func streams(tb testing.TB) []stream {
 	tb.Helper()
 	all := ownStreams()
@@ -53,8 +53,8 @@ func streams(tb testing.TB) []stream {
 	return all
 }
 
-// framed makes wire bytes of decoded payloads, one a line. A file may hold the
-// answers of several turns.
+// framed encodes payloads, one per line, as events. A file may hold the answers of several
+// turns.
 func framed(tb testing.TB, name string, lines []byte) (all []stream) {
 	tb.Helper()
 	current := stream{name: name}
@@ -93,8 +93,8 @@ func framed(tb testing.TB, name string, lines []byte) (all []stream) {
 	return all
 }
 
-// ownStreams are short answers with all that matters in them: reasoning, text, a
-// tool call, and the ends of the protocols.
+// ownStreams returns short answers with everything that matters: reasoning, text, tool
+// calls, errors, and the ends of the protocols.
 func ownStreams() []stream {
 	chat := func(payloads ...string) (events []string) {
 		for _, p := range payloads {

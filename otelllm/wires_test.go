@@ -14,13 +14,13 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// awsMessage is one message of an AWS event-stream: a prelude with its checksum,
-// headers of the type string, a payload, and the checksum of it all.
+// awsMessage returns one message of an AWS event-stream: a prelude with its checksum,
+// headers of the type string, a payload, and the checksum of the whole message.
 func awsMessage(event, payload string) string {
 	return awsHeaders([][2]string{{":event-type", event}, {":content-type", "application/json"}, {":message-type", "event"}}, payload)
 }
 
-// awsHeaders is a message with these headers.
+// awsHeaders returns a message with these headers.
 func awsHeaders(strings [][2]string, payload string) string {
 	var headers bytes.Buffer
 	for _, h := range strings {
@@ -40,8 +40,8 @@ func awsHeaders(strings [][2]string, payload string) string {
 	return b.String()
 }
 
-// TestWires holds every protocol that is not OpenAI's or Anthropic's against the
-// transport: whole, and cut after its text by the server's clean end.
+// TestWires reads answers of every protocol that is not OpenAI's or Anthropic's through the
+// transport: complete ones, and ones that the server cleanly ends after the text.
 func TestWires(t *testing.T) {
 	head := func(contentType string) string {
 		return "HTTP/1.1 200 OK\r\nContent-Type: " + contentType + "\r\nConnection: close\r\n\r\n"
@@ -74,7 +74,7 @@ func TestWires(t *testing.T) {
 			map[attribute.Key]any{"gen_ai.provider.name": "aws.bedrock", "gen_ai.response.finish_reasons": []string{"end_turn"}, "gen_ai.usage.input_tokens": int64(3), "llm.stream.text_chunks": int64(1)},
 		},
 	} {
-		t.Run(w.name+"/whole", func(t *testing.T) {
+		t.Run(w.name+"/complete", func(t *testing.T) {
 			r := newRecorder(t)
 			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
 			req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, w.head+w.text+w.rest, nil)+w.path, strings.NewReader(w.body))
@@ -86,7 +86,7 @@ func TestWires(t *testing.T) {
 			_, err = io.ReadFull(resp.Body, got)
 			require.NoError(t, err)
 			assert.Equal(t, w.text+w.rest, string(got))
-			assert.Equal(t, "succeeded", run.Diagnosis().Outcome.String(), "the protocol's last word has been read, though the body is open")
+			assert.Equal(t, "succeeded", run.Diagnosis().Outcome.String(), "the end of the answer has been read, although the body is open")
 			require.NoError(t, resp.Body.Close())
 			s := r.only(t)
 			assert.Equal(t, w.span, s.Name())
