@@ -38,7 +38,8 @@ func (bombPropagator) Extract(context.Context, propagation.TextMapCarrier) conte
 	panic("secret")
 }
 
-// bombMeters are meters whose instruments panic when they are asked, or used.
+// bombMeters is a meter provider whose instruments panic when they are used or, if asked is
+// set, when Enabled is called.
 type bombMeters struct {
 	metricnoop.MeterProvider
 
@@ -74,9 +75,9 @@ func (b bombHistogram) Enabled(context.Context) bool {
 
 func (bombHistogram) Record(context.Context, float64, ...metric.RecordOption) { panic("secret") }
 
-// TestPanicsStayInside: whatever the application has given to the recording panics, the
-// call goes on, on both sides of a gateway and over both HTTP versions. Where it is no
-// span's provider that panics, the span is there all the same.
+// TestPanicsStayInside checks that the call goes on if anything panics that the application
+// has registered, on both sides of a gateway and over both HTTP versions. If the span's
+// provider is not what panics, the span is recorded all the same.
 func TestPanicsStayInside(t *testing.T) {
 	before := otel.GetErrorHandler()
 	t.Cleanup(func() { otel.SetErrorHandler(before) })
@@ -86,12 +87,12 @@ func TestPanicsStayInside(t *testing.T) {
 		opts     []TransportOption
 		spans    int // of the client's side
 	}{
-		"sampler":                 {[]sdktrace.TracerProviderOption{sdktrace.WithSampler(bombSampler{})}, nil, 0},
-		"span processor, start":   {[]sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(bombStart{})}, nil, 0},
-		"span processor, end":     {[]sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(bombProcessor{})}, nil, 0},
-		"propagator":              {nil, []TransportOption{WithPropagators(bombPropagator{})}, 1},
-		"meter, when it is asked": {nil, []TransportOption{WithMeterProvider(bombMeters{asked: true})}, 0},
-		"meter, when it records":  {nil, []TransportOption{WithMeterProvider(bombMeters{})}, 1},
+		"sampler":               {[]sdktrace.TracerProviderOption{sdktrace.WithSampler(bombSampler{})}, nil, 0},
+		"span processor, start": {[]sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(bombStart{})}, nil, 0},
+		"span processor, end":   {[]sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(bombProcessor{})}, nil, 0},
+		"propagator":            {nil, []TransportOption{WithPropagators(bombPropagator{})}, 1},
+		"meter, in Enabled":     {nil, []TransportOption{WithMeterProvider(bombMeters{asked: true})}, 0},
+		"meter, in Record":      {nil, []TransportOption{WithMeterProvider(bombMeters{})}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			overHTTP(t, func(w http.ResponseWriter, _ *http.Request) { _ = say(w, chatText+chatStop+chatDone) }, func(t *testing.T, b *http.Transport, url string) {
@@ -111,7 +112,7 @@ func TestPanicsStayInside(t *testing.T) {
 					w := httptest.NewRecorder()
 					handlerOpts := make([]HandlerOption, 0, len(opts))
 					for _, o := range opts {
-						handlerOpts = append(handlerOpts, o.(HandlerOption)) // those that do not apply are of the same kind, too
+						handlerOpts = append(handlerOpts, o.(HandlerOption)) // every option of this test applies to handlers, too
 					}
 					served := NewHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						body, err := io.ReadAll(r.Body)
@@ -132,10 +133,10 @@ func TestPanicsStayInside(t *testing.T) {
 	_, q := StartRequest(t.Context(), RequestInfo{Model: "m"}, WithTracerProvider(newRecorder(t, sdktrace.WithSampler(bombSampler{}))))
 	q.RecordText()
 	q.End(nil)
-	assert.Equal(t, int32(1), handled.Load(), "it is told once")
+	assert.Equal(t, int32(1), handled.Load(), "the panic is reported once")
 }
 
-// bombContext is a context whose Err panics while it is set to.
+// bombContext is a context whose Err panics while set is true.
 type bombContext struct {
 	context.Context
 
@@ -149,7 +150,7 @@ func (c *bombContext) Err() error {
 	return c.Context.Err()
 }
 
-// A timer of the watchdog that meets a panic ends the watching, not the process.
+// A panic in the watchdog's timer ends the watching, not the process.
 func TestPanicInATimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := &bombContext{Context: t.Context()}
@@ -167,8 +168,8 @@ func TestPanicInATimer(t *testing.T) {
 	})
 }
 
-// TestTwoReadsAtOnce: two goroutines that read one body get its bytes between them, and its
-// end both, without a race.
+// TestTwoReadsAtOnce reads one body in two goroutines: each byte reaches one of them, the
+// end reaches both, and the race detector finds nothing.
 func TestTwoReadsAtOnce(t *testing.T) {
 	stream := strings.Repeat(firstText, 500)
 	overHTTP(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -204,8 +205,8 @@ func TestTwoReadsAtOnce(t *testing.T) {
 	})
 }
 
-// TestMarkEndsWithRoundTrip: a call that is made with the context of another one's request
-// is recorded, and one that is made on the way of that other is not.
+// TestMarkEndsWithRoundTrip checks that a call is recorded if it uses the context of an
+// earlier call's request, but not if it is made within the RoundTrip of that call.
 func TestMarkEndsWithRoundTrip(t *testing.T) {
 	r := newRecorder(t)
 	url := script(t, sseHead+chatStop+chatDone, nil)
@@ -231,7 +232,7 @@ func TestMarkEndsWithRoundTrip(t *testing.T) {
 	assert.Len(t, r.named("chat gpt-5"), 2)
 }
 
-// TestMaxBytesReader: a connection ends, and goes on, as it does without the handler.
+// TestMaxBytesReader checks that a connection is closed or reused as without the handler.
 func TestMaxBytesReader(t *testing.T) {
 	const size = 10_000
 	answer := func(w http.ResponseWriter, err error) {
@@ -246,21 +247,21 @@ func TestMaxBytesReader(t *testing.T) {
 		answer(w, err)
 	}
 	for name, next := range map[string]func(http.ResponseWriter, *http.Request){
-		"over the limit":           func(w http.ResponseWriter, r *http.Request) { all(w, http.MaxBytesReader(w, r.Body, size/2)) },
-		"over it by the last byte": func(w http.ResponseWriter, r *http.Request) { all(w, http.MaxBytesReader(w, r.Body, size-2)) },
-		"at the limit":             func(w http.ResponseWriter, r *http.Request) { all(w, http.MaxBytesReader(w, r.Body, size)) },
-		"far below it":             func(w http.ResponseWriter, r *http.Request) { all(w, http.MaxBytesReader(w, r.Body, 10*size)) },
-		"none is allowed":          func(w http.ResponseWriter, r *http.Request) { all(w, http.MaxBytesReader(w, r.Body, 0)) },
-		"behind a reader of its own": func(w http.ResponseWriter, r *http.Request) {
+		"over the limit":                   func(w http.ResponseWriter, r *http.Request) { all(w, http.MaxBytesReader(w, r.Body, size/2)) },
+		"over the limit by the last bytes": func(w http.ResponseWriter, r *http.Request) { all(w, http.MaxBytesReader(w, r.Body, size-2)) },
+		"at the limit":                     func(w http.ResponseWriter, r *http.Request) { all(w, http.MaxBytesReader(w, r.Body, size)) },
+		"far below the limit":              func(w http.ResponseWriter, r *http.Request) { all(w, http.MaxBytesReader(w, r.Body, 10*size)) },
+		"nothing is allowed":               func(w http.ResponseWriter, r *http.Request) { all(w, http.MaxBytesReader(w, r.Body, 0)) },
+		"behind the handler's own reader": func(w http.ResponseWriter, r *http.Request) {
 			r.Body = struct{ io.ReadCloser }{r.Body}
 			all(w, http.MaxBytesReader(w, r.Body, size/2))
 		},
-		"another reader's limit": func(w http.ResponseWriter, r *http.Request) { all(w, io.LimitReader(r.Body, size/2)) },
-		"a part is enough": func(w http.ResponseWriter, r *http.Request) {
+		"a limit of another reader": func(w http.ResponseWriter, r *http.Request) { all(w, io.LimitReader(r.Body, size/2)) },
+		"only a part is read": func(w http.ResponseWriter, r *http.Request) {
 			_, err := io.ReadFull(http.MaxBytesReader(w, r.Body, size), make([]byte, 100))
 			answer(w, err)
 		},
-		"in pieces of a larger buffer": func(w http.ResponseWriter, r *http.Request) {
+		"read into pieces of a larger buffer": func(w http.ResponseWriter, r *http.Request) {
 			body, buf := http.MaxBytesReader(w, r.Body, size), make([]byte, 1000)
 			for {
 				if _, err := body.Read(buf[:100]); err != nil {
@@ -269,11 +270,11 @@ func TestMaxBytesReader(t *testing.T) {
 			}
 			answer(w, nil)
 		},
-		"and nothing is written": func(w http.ResponseWriter, r *http.Request) {
+		"over the limit, nothing is written": func(w http.ResponseWriter, r *http.Request) {
 			_, err := io.ReadAll(http.MaxBytesReader(w, r.Body, size/2))
 			assert.Error(t, err)
 		},
-		"after the headers": func(w http.ResponseWriter, r *http.Request) {
+		"over the limit after the headers": func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusOK)
 			_, err := io.ReadAll(http.MaxBytesReader(w, r.Body, size/2))
 			assert.Error(t, err)
@@ -304,8 +305,8 @@ func TestMaxBytesReader(t *testing.T) {
 	}
 }
 
-// TestRemoteParents: a parent that came over the network, or that only carries a span
-// context, says nothing about where spans go: they go to the global provider.
+// TestRemoteParents checks that spans go to the global provider if their parent came over
+// the network, or only carries a span context: such a parent has no provider.
 func TestRemoteParents(t *testing.T) {
 	before, propagator := otel.GetTracerProvider(), otel.GetTextMapPropagator()
 	t.Cleanup(func() {
@@ -341,7 +342,7 @@ func TestRemoteParents(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, sc.SpanID(), r.only(t).Parent().SpanID())
 
-	// The gateway of a client that sends its trace context, with nothing but globals.
+	// A gateway with nothing but the globals, whose client sends its trace context.
 	r.spans.Reset()
 	srv := httptest.NewServer(NewHandler(proxy(t, url)))
 	t.Cleanup(srv.Close)
@@ -357,7 +358,7 @@ func TestRemoteParents(t *testing.T) {
 	assert.Equal(t, sc.SpanID(), g.served(t).Parent().SpanID())
 	assert.Equal(t, g.served(t).SpanContext().SpanID(), g.upstream(t).Parent().SpanID())
 
-	// A span of another provider still says where its children go.
+	// The children of a local span still go to the provider of that span.
 	r.spans.Reset()
 	own := newRecorder(t)
 	ctx, parent := own.Tracer("app").Start(t.Context(), "app")

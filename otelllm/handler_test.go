@@ -56,17 +56,17 @@ func proxy(t *testing.T, target string) http.Handler {
 	return fullDuplex(p)
 }
 
-// fullDuplex lets next answer before it has read the last of a request. Without it
+// fullDuplex lets next answer before it has read a request to its end. Without it,
 // net/http closes the request's body when the answer begins, and a transport that
-// has yet to learn that the body is at its end cuts the connection upstream.
+// has not read the EOF of the body yet closes the connection upstream.
 func fullDuplex(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 knows no other way
+		_ = http.NewResponseController(w).EnableFullDuplex() // fails over HTTP/2, which is always full duplex
 		next.ServeHTTP(w, r)
 	})
 }
 
-// served is the gateway's own span, once the handler has returned.
+// served waits for the gateway's own span, which ends when the handler has returned.
 func (g *testGateway) served(t *testing.T) span {
 	t.Helper()
 	return g.await(t, trace.SpanKindServer)
@@ -93,7 +93,7 @@ func (g *testGateway) await(t *testing.T, kind trace.SpanKind) (found span) {
 
 func TestGateway(t *testing.T) {
 	reset := func(c net.Conn) { nettest.Reset(c) }
-	// swallow answers whatever becomes of the upstream with what it had so far and a clean [DONE].
+	// swallowing answers with end, whatever happens upstream.
 	swallowing := func(t *testing.T, target, end string) http.Handler {
 		client := &http.Client{Transport: NewTransport(base(t))}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -122,7 +122,7 @@ func TestGateway(t *testing.T) {
 		absent  []attribute.Key
 	}{
 		{
-			"whole", proxy, sseHead + chatText + chatStop + chatDone, nil, 200, chatText + chatStop + chatDone,
+			"complete", proxy, sseHead + chatText + chatStop + chatDone, nil, 200, chatText + chatStop + chatDone,
 			map[attribute.Key]any{
 				"llm.stream.end": "terminal_event", "llm.stream.phase": "stream_end", "llm.stream.text_chunks": int64(1), "gen_ai.request.model": "gpt-5",
 				"gen_ai.response.finish_reasons": []string{"stop"}, "http.response.status_code": int64(200), "llm.stream.bytes": int64(len(chatText + chatStop + chatDone)),
@@ -150,7 +150,7 @@ func TestGateway(t *testing.T) {
 			nil,
 		},
 		{
-			"an error in band is passed on", proxy, sseHead + chatText + "data: {\"error\":{\"code\":\"server_error\",\"message\":\"x\"}}\n\n", nil, 200, chatText + "data: {\"error\":{\"code\":\"server_error\",\"message\":\"x\"}}\n\n",
+			"an in-band error is passed on", proxy, sseHead + chatText + "data: {\"error\":{\"code\":\"server_error\",\"message\":\"x\"}}\n\n", nil, 200, chatText + "data: {\"error\":{\"code\":\"server_error\",\"message\":\"x\"}}\n\n",
 			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.provider_error.kind": "server_error", "llm.provider_error.in_band": true},
 			nil,
 		},
@@ -195,23 +195,23 @@ func TestGateway(t *testing.T) {
 			}
 			assert.Equal(t, s.get("error.type") != nil, s.failed())
 			up := g.upstream(t)
-			assert.Equal(t, s.SpanContext().SpanID(), up.Parent().SpanID(), "the attempt upstream lies beneath")
+			assert.Equal(t, s.SpanContext().SpanID(), up.Parent().SpanID(), "the attempt upstream is a child of the served request")
 		})
 	}
 }
 
-// TestGatewayClientGone: a client that goes away is no error, of the gateway or of
-// its upstream; one that goes after the last word is a success.
+// TestGatewayClientGone checks that a client that goes away is not an error of the gateway
+// or of its upstream, and that the call succeeded if it goes after the terminal event.
 func TestGatewayClientGone(t *testing.T) {
 	for _, tt := range []struct {
 		name, sends string
 		want        map[attribute.Key]any
 	}{
 		{"in text", chatText, map[attribute.Key]any{"llm.stream.end": "consumer_closed", "llm.abort.source": "consumer", "llm.stream.phase": "text"}},
-		{"after the last word", chatText + chatStop + chatDone, map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.stream.phase": "stream_end", "llm.abort.source": nil}},
+		{"after the terminal event", chatText + chatStop + chatDone, map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.stream.phase": "stream_end", "llm.abort.source": nil}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			upstream := script(t, sseHead+tt.sends, func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }) // until the gateway lets go
+			upstream := script(t, sseHead+tt.sends, func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }) // until the gateway closes the connection
 			g := newGateway(t, proxy(t, upstream))
 			ctx, cancel := context.WithCancel(t.Context())
 			req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url+chatPath, strings.NewReader(chatBody))
@@ -229,13 +229,13 @@ func TestGatewayClientGone(t *testing.T) {
 			assert.False(t, s.failed())
 			assert.False(t, up.failed())
 			if tt.want["llm.abort.source"] != nil {
-				assert.Equal(t, "consumer", up.get("llm.abort.source"), "whose doing it was is known upstream as well")
+				assert.Equal(t, "consumer", up.get("llm.abort.source"), "the attempt upstream knows who ended it, too")
 			}
 		})
 	}
 }
 
-// TestGatewayAborts: the gateway itself ends the call on purpose.
+// TestGatewayAborts lets the gateway itself end the call deliberately.
 func TestGatewayAborts(t *testing.T) {
 	upstream := script(t, sseHead+chatText, func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) })
 	client := &http.Client{Transport: NewTransport(base(t))}
@@ -268,7 +268,8 @@ func TestGatewayAborts(t *testing.T) {
 	assert.False(t, s.failed())
 }
 
-// TestGatewayRecovers: what a later attempt of the gateway made good is no failure.
+// TestGatewayRecovers checks that a failed attempt is not a failure of the gateway if a later
+// attempt succeeds.
 func TestGatewayRecovers(t *testing.T) {
 	bad := script(t, sseHead, reset)
 	good := script(t, sseHead+chatText+chatStop+chatDone, nil)
@@ -280,7 +281,7 @@ func TestGatewayRecovers(t *testing.T) {
 		answer, err := call(r.Context(), rt, good+chatPath, string(body))
 		assert.NoError(t, err)
 		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.Copy(w, strings.NewReader(answer)) // by ReadFrom, where there is one
+		_, _ = io.Copy(w, strings.NewReader(answer)) // by ReadFrom, if the writer has it
 	}))
 	read, err := call(t.Context(), base(t), g.url+chatPath, chatBody)
 	require.NoError(t, err)
@@ -293,8 +294,8 @@ func TestGatewayRecovers(t *testing.T) {
 
 func reset(c net.Conn) { nettest.Reset(c) }
 
-// TestHandlerChangesNothing: optional interfaces, early hints, panics and hijacking
-// are as without the handler, and other requests pass.
+// TestHandlerChangesNothing checks that optional interfaces, early hints, panics and
+// hijacking work as without the handler, and that other requests pass.
 func TestHandlerChangesNothing(t *testing.T) {
 	t.Run("interfaces", func(t *testing.T) {
 		for _, path := range []string{chatPath, "/elsewhere"} {
@@ -312,7 +313,7 @@ func TestHandlerChangesNothing(t *testing.T) {
 		}
 		plain := NewHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, hijacker := w.(http.Hijacker)
-			assert.False(t, hijacker, "nothing is promised that is not there")
+			assert.False(t, hijacker, "the handler adds no interface that the writer lacks")
 		}), WithTracerProvider(newRecorder(t)))
 		plain.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(chatBody)))
 	})
@@ -337,8 +338,8 @@ func TestHandlerChangesNothing(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, g.served(t).failed())
 	})
-	t.Run("at once", func(t *testing.T) {
-		// The upstream sends an event only when the client has the one before.
+	t.Run("without delay", func(t *testing.T) {
+		// The upstream sends an event only when the client has received the previous one.
 		ack := make(chan struct{})
 		events := []string{chatText, chatText, chatStop, chatDone}
 		upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -374,8 +375,8 @@ func TestHandlerChangesNothing(t *testing.T) {
 	})
 }
 
-// TestGatewayTrace: trace context is read, by the propagator given, and the agent's
-// request is the parent of the gateway's.
+// TestGatewayTrace checks that the given propagator extracts the trace context, and that
+// the agent's span is the parent of the gateway's span.
 func TestGatewayTrace(t *testing.T) {
 	g := newGateway(t, proxy(t, script(t, sseHead+chatText+chatStop+chatDone, nil)), WithPropagators(propagation.TraceContext{}))
 	agent := newRecorder(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
 )
 
-// TestPropagators looks at the headers that a server gets. Trace context is sent
-// where that was asked for, and nowhere else, whatever the global propagator is.
+// TestPropagators checks the headers that a server gets. Trace context is sent if
+// WithPropagators asks for it, and only then, whatever the global propagator is.
 func TestPropagators(t *testing.T) {
 	before := otel.GetTextMapPropagator()
 	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
@@ -67,11 +67,11 @@ func TestPropagators(t *testing.T) {
 				_, err = io.Copy(io.Discard, resp.Body)
 				require.NoError(t, err)
 				require.NoError(t, resp.Body.Close())
-				assert.Equal(t, own, req.Header, "the caller's request is the caller's")
+				assert.Equal(t, own, req.Header, "the caller's request is not changed")
 
 				got := <-headers
 				assert.Equal(t, "1", got.Get("X-Own"))
-				assert.Empty(t, got.Get("Baggage"), "that was not asked for")
+				assert.Empty(t, got.Get("Baggage"), "the given propagator does not inject baggage")
 				if !tt.sent {
 					assert.Empty(t, got.Get("Traceparent"))
 					return
@@ -80,14 +80,14 @@ func TestPropagators(t *testing.T) {
 				require.True(t, sc.IsValid(), got)
 				assert.Equal(t, tt.sampled, sc.IsSampled())
 				if tt.sampled {
-					assert.Equal(t, r.only(t).SpanContext().SpanID(), sc.SpanID(), "the gateway's span is the request's child")
+					assert.Equal(t, r.only(t).SpanContext().SpanID(), sc.SpanID(), "a span of the server would be a child of the request's span")
 				}
 			})
 		})
 	}
 }
 
-// A request without headers, as other code than net/http's may make one.
+// A request with nil headers, which code other than net/http's may create.
 func TestPropagatorsWithoutHeaders(t *testing.T) {
 	rt := roundTripper(func(req *http.Request) (*http.Response, error) {
 		assert.NotEmpty(t, req.Header.Get("Traceparent"))
@@ -101,12 +101,11 @@ func TestPropagatorsWithoutHeaders(t *testing.T) {
 	assert.Nil(t, req.Header)
 }
 
-// TestTransportAboveTransport puts one above another, as an SDK's own client and an
-// application's wrapping of it do: one call is recorded once, by the one above,
-// whichever way it ends.
+// TestTransportAboveTransport wraps one transport in another, which happens if an SDK and
+// an application both do it: a call is recorded once, by the outer one, however it ends.
 func TestTransportAboveTransport(t *testing.T) {
 	for _, tt := range []struct{ name, text, end string }{
-		{"whole", sseHead + firstText + chatStop + chatDone, "terminal_event"},
+		{"complete", sseHead + firstText + chatStop + chatDone, "terminal_event"},
 		{"cut", sseHead + firstText, "eof"},
 		{"no answer", "", "no_response"},
 	} {
@@ -119,7 +118,7 @@ func TestTransportAboveTransport(t *testing.T) {
 			if tt.text == "" {
 				url = "http://" + nettest.Refused(t)
 			}
-			for range 2 { // the mark is the request's, not the context's of the caller
+			for range 2 { // the mark is on the request's context, not on the caller's
 				_, _ = call(ctx, outer, url+chatPath, chatBody)
 			}
 			run.End(nil)

@@ -18,8 +18,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// overVersions runs test against a gateway of its own over each HTTP version.
-// Configure may change the server before it starts.
+// overVersions runs test against a new gateway for each HTTP version. Configure, if not
+// nil, changes the server before it starts.
 func overVersions(t *testing.T, handler func(*testing.T, *recorder) http.Handler, configure func(*http.Server), test func(*testing.T, *testGateway, *http.Transport)) {
 	t.Helper()
 	for _, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
@@ -32,12 +32,12 @@ func overVersions(t *testing.T, handler func(*testing.T, *recorder) http.Handler
 	}
 }
 
-// recorded serves h with every span and verdict recorded by r.
+// recorded returns h with a handler around it that records spans and verdicts to r.
 func recorded(h http.Handler, r *recorder) http.Handler {
 	return NewHandler(h, WithTracerProvider(r), WithVerdicts())
 }
 
-// post asks the gateway and returns its response, whose body the test closes.
+// post sends a model call to the gateway and returns its response. The test closes its body.
 func (g *testGateway) post(ctx context.Context, rt http.RoundTripper) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url+chatPath, strings.NewReader(chatBody))
 	if err != nil {
@@ -46,7 +46,7 @@ func (g *testGateway) post(ctx context.Context, rt http.RoundTripper) (*http.Res
 	return rt.RoundTrip(req)
 }
 
-// assertFacts compares what a span says; a nil is a fact that it must not state.
+// assertFacts compares attributes of a span. A nil means that the attribute must be missing.
 func assertFacts(t *testing.T, s span, want map[attribute.Key]any) {
 	t.Helper()
 	for key, value := range want {
@@ -61,8 +61,8 @@ var goneUnanswered = map[attribute.Key]any{
 	"llm.failure.class": "local_abort", "llm.failure.cause": "consumer_closed",
 }
 
-// TestGatewayClientGoneBeforeHeaders: what a gateway answers to a client that has
-// gone is not an answer, be it the 502 of httputil.ReverseProxy or a clean end.
+// TestGatewayClientGoneBeforeHeaders checks that a response to a client that has gone away
+// does not count as an answer, be it the 502 of httputil.ReverseProxy or a clean end.
 func TestGatewayClientGoneBeforeHeaders(t *testing.T) {
 	swallow := func(t *testing.T, target string) http.Handler {
 		rt := NewTransport(base(t))
@@ -105,7 +105,7 @@ func TestGatewayClientGoneBeforeHeaders(t *testing.T) {
 						require.Error(t, err)
 						s, up := g.served(t), g.upstream(t)
 						want := maps.Clone(goneUnanswered)
-						if name == "swallowing" { // it has answered a client that is gone
+						if name == "swallowing" { // it has answered a client that had gone away
 							want["http.response.status_code"], want["llm.stream.phase"] = int64(http.StatusOK), "response_started"
 						}
 						assertFacts(t, s, want)
@@ -118,8 +118,8 @@ func TestGatewayClientGoneBeforeHeaders(t *testing.T) {
 	}
 }
 
-// TestGatewayHalfClosedClient: a client over HTTP/1 that has closed its own side of the
-// connection seems to have gone. What it is answered whole is an answer.
+// TestGatewayHalfClosedClient checks that a complete answer counts if the client has only
+// closed its own side of an HTTP/1 connection, so that it seems to have gone away.
 func TestGatewayHalfClosedClient(t *testing.T) {
 	r := newRecorder(t)
 	gateway := httptest.NewServer(NewHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -146,8 +146,8 @@ func TestGatewayHalfClosedClient(t *testing.T) {
 	assert.False(t, s.failed())
 }
 
-// TestGatewayFailedBeforeClientGone: an upstream that failed first stays the cause
-// where the client goes before it is told.
+// TestGatewayFailedBeforeClientGone checks that an upstream that failed first stays the
+// cause if the client goes away before it gets the error.
 func TestGatewayFailedBeforeClientGone(t *testing.T) {
 	for _, tt := range []struct {
 		name, answer string
@@ -191,8 +191,8 @@ func TestGatewayFailedBeforeClientGone(t *testing.T) {
 	}
 }
 
-// TestGatewayClientGoneAfterError: an error that a client was told is what it is,
-// whenever the client goes then.
+// TestGatewayClientGoneAfterError checks that an error response that was sent stays the
+// cause if the client goes away afterwards.
 func TestGatewayClientGoneAfterError(t *testing.T) {
 	overVersions(t, func(_ *testing.T, r *recorder) http.Handler {
 		return recorded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -213,8 +213,8 @@ func TestGatewayClientGoneAfterError(t *testing.T) {
 	})
 }
 
-// TestGatewayAbortedBeforeHeaders: an abort with a name says nothing of the client,
-// which is there to see it.
+// TestGatewayAbortedBeforeHeaders checks that a typed abort does not mean that the client
+// has gone away: it receives the response.
 func TestGatewayAbortedBeforeHeaders(t *testing.T) {
 	overVersions(t, func(_ *testing.T, r *recorder) http.Handler {
 		h := recorded(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }), r)
@@ -232,7 +232,7 @@ func TestGatewayAbortedBeforeHeaders(t *testing.T) {
 	})
 }
 
-// talk writes text until that fails, by each way that a handler has.
+// talk returns functions that write text until writing fails, by each way that a handler has.
 func talk(t *testing.T) map[string]func(w http.ResponseWriter) error {
 	t.Helper()
 	until := func(write func(w http.ResponseWriter) error) func(http.ResponseWriter) error {
@@ -257,8 +257,8 @@ func talk(t *testing.T) map[string]func(w http.ResponseWriter) error {
 	}
 }
 
-// TestGatewayWriteTimeout: a response that the server's own deadline cuts is not
-// one that its client let go of.
+// TestGatewayWriteTimeout checks that a response that the server's own WriteTimeout cuts is
+// not recorded as one whose client has gone away.
 func TestGatewayWriteTimeout(t *testing.T) {
 	for name, write := range talk(t) {
 		t.Run(name, func(t *testing.T) {
@@ -285,9 +285,9 @@ func TestGatewayWriteTimeout(t *testing.T) {
 	}
 }
 
-// TestGatewayWriteTimeoutUpstream: net/http ends the request's context without a
-// cause when it could not write in time. Upstream it is told apart all the same,
-// over HTTP/1; over HTTP/2 the context ends before anything is written.
+// TestGatewayWriteTimeoutUpstream checks that the attempt upstream records a WriteTimeout
+// as such over HTTP/1, although net/http ends the request's context without a cause when
+// it cannot write in time. Over HTTP/2 the context ends before anything is written.
 func TestGatewayWriteTimeoutUpstream(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -310,8 +310,8 @@ func TestGatewayWriteTimeoutUpstream(t *testing.T) {
 	}
 }
 
-// TestGatewayAbortBeatsWriteErrors: an abort with a name is the reason for what
-// cannot be written after it.
+// TestGatewayAbortBeatsWriteErrors checks that a typed abort is the cause of the write
+// errors that follow it.
 func TestGatewayAbortBeatsWriteErrors(t *testing.T) {
 	for name, write := range talk(t) {
 		t.Run(name, func(t *testing.T) {
@@ -343,7 +343,8 @@ func TestGatewayAbortBeatsWriteErrors(t *testing.T) {
 	}
 }
 
-// TestGatewayHandlersMistakes: a write that net/http refuses says nothing of the client.
+// TestGatewayHandlersMistakes checks that a write that net/http refuses does not mean that the
+// client has gone away.
 func TestGatewayHandlersMistakes(t *testing.T) {
 	const answer = `{"id":"c","model":"gpt-5","choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}`
 	for _, tt := range []struct {
@@ -361,7 +362,7 @@ func TestGatewayHandlersMistakes(t *testing.T) {
 			w.Header().Set("Content-Length", "10")
 			_, err := io.WriteString(w, answer[:10])
 			assert.NoError(t, err)
-			assert.NoError(t, http.NewResponseController(w).Flush()) // HTTP/2 does not count before
+			assert.NoError(t, http.NewResponseController(w).Flush()) // HTTP/2 does not check the length before
 			_, err = io.WriteString(w, answer[10:])
 			assert.Error(t, err)
 		}, map[attribute.Key]any{"http.response.status_code": int64(200), "llm.abort.source": nil, "llm.stream.bytes": int64(10)}},
@@ -380,8 +381,8 @@ func TestGatewayHandlersMistakes(t *testing.T) {
 	}
 }
 
-// TestHandlerFlushError: http.ResponseController.Flush fails as it does without the
-// handler, so that a gateway that stops on it does.
+// TestHandlerFlushError checks that http.ResponseController.Flush fails as without the
+// handler: a gateway may stop on that error.
 func TestHandlerFlushError(t *testing.T) {
 	for name, wrap := range map[string]func(http.Handler, *recorder) http.Handler{
 		"plain":      func(h http.Handler, _ *recorder) http.Handler { return h },
@@ -416,7 +417,7 @@ func TestHandlerFlushError(t *testing.T) {
 	}
 }
 
-// optional are the optional interfaces that a response writer has.
+// optional reports which optional interfaces a response writer has.
 func optional(w http.ResponseWriter) map[string]bool {
 	_, flusher := w.(http.Flusher)
 	_, flushError := w.(interface{ FlushError() error })
@@ -431,12 +432,12 @@ func optional(w http.ResponseWriter) map[string]bool {
 	}
 }
 
-// TestHandlerInterfaces: the writers of net/http have under the handler what they have
-// without it.
+// TestHandlerInterfaces checks that the writers of net/http have the same optional
+// interfaces with and without the handler.
 func TestHandlerInterfaces(t *testing.T) {
 	overVersions(t, func(t *testing.T, r *recorder) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			_, _ = io.Copy(io.Discard, req.Body) // of full duplex only the call is tested
+			_, _ = io.Copy(io.Discard, req.Body) // the test does not need full duplex, only the call
 			want := optional(w)
 			assert.True(t, want["FlushError"] && want["StringWriter"])
 			recorded(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -459,13 +460,13 @@ func TestHandlerInterfaces(t *testing.T) {
 	})
 }
 
-// http3Writer has the interfaces that the writers of HTTP/3 have.
+// http3Writer has the interfaces of quic-go's HTTP/3 writers.
 type http3Writer struct{ http.ResponseWriter }
 
 func (http3Writer) Flush()            {}
 func (http3Writer) FlushError() error { return io.ErrClosedPipe }
 
-// TestHandlerOtherWriters: so have those of others.
+// TestHandlerOtherWriters checks the same of writers that are not of net/http.
 func TestHandlerOtherWriters(t *testing.T) {
 	bare := struct{ http.ResponseWriter }{httptest.NewRecorder()}
 	for name, tt := range map[string]struct {
