@@ -17,8 +17,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// What a call leaves for a retry loop is what its span says, in a run or not, and also
-// where the span is not sampled.
+// TestLastRequest checks that a retry loop gets the diagnosis that the call's span holds,
+// in a run or not, and also if the span is not sampled.
 func TestLastRequest(t *testing.T) {
 	noLeak(t)
 	overloaded := "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 7\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -27,10 +27,10 @@ func TestLastRequest(t *testing.T) {
 		then         func(net.Conn)
 		safety       semconv.RetrySafety
 	}{
-		{"whole", sseHead + firstText + chatStop + chatDone, nil, semconv.RetrySafetyUnset},
+		{"complete", sseHead + firstText + chatStop + chatDone, nil, semconv.RetrySafetyUnset},
 		{"reset before anything", sseHead, nettest.Reset, classify.SafeAutoRetry},
 		{"reset after text", sseHead + firstText, nettest.Reset, classify.UserConfirmedRetry},
-		{"a clean end, no error for the SDK", sseHead, nil, classify.SafeAutoRetry},
+		{"a clean end, which is not an error for the SDK", sseHead, nil, classify.SafeAutoRetry},
 		{"overloaded", overloaded, nil, classify.SafeAutoRetry},
 	} {
 		for _, sampler := range []sdktrace.Sampler{sdktrace.AlwaysSample(), sdktrace.NeverSample()} {
@@ -47,17 +47,17 @@ func TestLastRequest(t *testing.T) {
 				d := last.Diagnosis()
 				assert.Equal(t, tt.safety, d.Retry.Safety, name)
 				for _, s := range r.spans.Ended() {
-					said, _ := span{s}.get(semconv.RetrySafetyKey).(string)
-					assert.Equal(t, said, d.Retry.Safety.String(), name)
-					said, _ = span{s}.get(semconv.FailureSummaryKey).(string)
-					assert.Equal(t, said, d.Summary, name)
+					recorded, _ := span{s}.get(semconv.RetrySafetyKey).(string)
+					assert.Equal(t, recorded, d.Retry.Safety.String(), name)
+					recorded, _ = span{s}.get(semconv.FailureSummaryKey).(string)
+					assert.Equal(t, recorded, d.Summary, name)
 				}
 			}
 		}
 	}
 }
 
-// Several attempts under one context: the last one counts, as soon as it has begun.
+// Of several attempts under one context, the last one counts as soon as it has begun.
 func TestLastRequestOfSeveral(t *testing.T) {
 	r := newRecorder(t)
 	ctx, last := WithLastRequest(t.Context())
@@ -76,7 +76,7 @@ func TestLastRequestOfSeveral(t *testing.T) {
 	assert.Zero(t, last.Diagnosis())
 }
 
-// An SDK returns an error inside the stream before it closes the body.
+// An SDK returns an in-band error before it closes the body: the diagnosis is available by then.
 func TestLastRequestBeforeClose(t *testing.T) {
 	r := newRecorder(t)
 	ctx, last := WithLastRequest(t.Context())

@@ -11,8 +11,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// TestToolEffectFromMCP reads annotations as they come over the wire of an MCP
-// server. A hint that is false and one that is not there are the same.
+// TestToolEffectFromMCP decodes annotations as an MCP server sends them. A hint that is
+// false and one that is missing are the same.
 func TestToolEffectFromMCP(t *testing.T) {
 	for _, tt := range []struct {
 		annotations string // "": the tool has none
@@ -42,8 +42,8 @@ func TestToolEffectFromMCP(t *testing.T) {
 	}
 }
 
-// toolAnnotations is the type of the official Go SDK, mcp.ToolAnnotations, field by
-// field. Types of structs convert where their fields are the same, tags apart.
+// toolAnnotations has the fields of mcp.ToolAnnotations, the type of the official Go SDK.
+// Struct types are convertible if their fields are identical, tags aside.
 type toolAnnotations struct {
 	DestructiveHint *bool  `json:"destructiveHint,omitempty"`
 	IdempotentHint  bool   `json:"idempotentHint,omitempty"`
@@ -59,7 +59,7 @@ func TestMCPAnnotationsConvert(t *testing.T) {
 	assert.True(t, reflect.TypeFor[toolAnnotations]().ConvertibleTo(reflect.TypeFor[MCPAnnotations]()))
 }
 
-// The effect is what the tool's span says, and its retry rests on it.
+// The effect that the annotations declare is recorded on the tool's span.
 func TestToolEffectFromMCPOnSpans(t *testing.T) {
 	yes := true
 	for effect, want := range map[Effect]string{

@@ -39,7 +39,7 @@ func rtDone(status, details string) string {
 	return fmt.Sprintf(`{"type":"response.done","event_id":"e9","response":{"object":"realtime.response","id":"r1","status":%q,"status_details":%s,"usage":{"total_tokens":5,"input_tokens":3,"output_tokens":2}}}`, status, details)
 }
 
-// WebSocket libraries' errors of a close have this shape.
+// CloseError has the shape of the errors by which WebSocket libraries report a close.
 type CloseError struct {
 	Code   int
 	Reason string
@@ -58,7 +58,7 @@ func TestRealtimeEnds(t *testing.T) {
 		failed   bool
 	}{
 		{
-			"whole", true,
+			"complete", true,
 			[]string{rtCreated, rtText, rtDone("completed", "null")},
 			nil,
 			map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.stream.phase": "stream_end", "llm.stream.text_chunks": int64(1), "gen_ai.usage.output_tokens": int64(2)},
@@ -184,8 +184,9 @@ func TestRealtimeEnds(t *testing.T) {
 	}
 }
 
-// TestRealtimeTools: the delivery of a tool's output is seen, or that it failed, and
-// the next response's history says what the conversation holds.
+// TestRealtimeTools checks that the delivery of a tool's output, or its failure, is
+// recorded, and that the history of the next response has the outputs that the
+// conversation holds.
 func TestRealtimeTools(t *testing.T) {
 	for _, delivered := range []bool{true, false} {
 		t.Run(fmt.Sprint("delivered ", delivered), func(t *testing.T) {
@@ -234,8 +235,8 @@ func TestRealtimeTools(t *testing.T) {
 	}
 }
 
-// TestRealtimeRefusedOutput: the server may refuse an output that has been sent. Then
-// the conversation does not hold it.
+// TestRealtimeRefusedOutput lets the server refuse an output that has been sent. The
+// conversation does not hold it then.
 func TestRealtimeRefusedOutput(t *testing.T) {
 	const (
 		refusal = `{"type":"error","event_id":"e8","error":{"type":"invalid_request_error","code":"invalid_tool_call_id","message":"secret","event_id":"c2"}}`
@@ -292,7 +293,7 @@ func TestRealtimeRefusedOutput(t *testing.T) {
 				assert.Equal(t, "otelllm.outputRefused", executed[0].get("llm.tool.output_error"))
 				assert.Equal(t, semconv.ClassToolOutputLost, run.Diagnosis().Class)
 			}
-			assert.Equal(t, judgeSpans(t, r), run.Diagnosis(), "the spans say the same")
+			assert.Equal(t, judgeSpans(t, r), run.Diagnosis(), "the spans give the same diagnosis")
 			requests := r.named("chat gpt-realtime")
 			if tt.history == nil {
 				assert.Empty(t, requests)
@@ -304,8 +305,8 @@ func TestRealtimeRefusedOutput(t *testing.T) {
 	}
 }
 
-// The span of a tool leaves when its output cannot be refused any more, and does not
-// wait for it long.
+// The span of a tool ends when its output can no longer be refused, and after OutputWait
+// at the latest.
 func TestRealtimeRefusableOutputWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder(t)
@@ -318,7 +319,7 @@ func TestRealtimeRefusableOutputWaits(t *testing.T) {
 			session.RecordSent([]byte(rtOutput))
 			assert.Zero(t, tools())
 			session.RecordSent([]byte(rtCreate))
-			assert.Zero(t, tools(), "it has been asked for, not begun")
+			assert.Zero(t, tools(), "the response has been asked for, but has not begun")
 			session.RecordReceived([]byte(rtCreated))
 			assert.Equal(t, 1, tools())
 			session.RecordReceived([]byte(rtDone("completed", "null")))
@@ -331,7 +332,7 @@ func TestRealtimeRefusableOutputWaits(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, 1, tools())
 
-		// Too late for the span; the run still knows, and tells.
+		// It is too late for the tool's span. The run still knows, and records it on its own.
 		session.RecordReceived([]byte(`{"type":"error","error":{"type":"invalid_request_error","event_id":"c2"}}`))
 		assert.Equal(t, semconv.OutputDeliveryFailed, tool.tool.Facts().Delivery)
 		session.Close(nil)
@@ -340,7 +341,8 @@ func TestRealtimeRefusableOutputWaits(t *testing.T) {
 	})
 }
 
-// What may be refused is remembered, as much as there is of anything.
+// The number of outputs that may still be refused is bounded by classify.MaxIDs, as every list
+// of ids is.
 func TestRealtimeRefusableOutputsAreBounded(t *testing.T) {
 	ctx, run := StartRun(t.Context(), "voice", WithTracerProvider(newRecorder(t)))
 	session := NewRealtime(ctx)
@@ -362,8 +364,8 @@ func TestRealtimeRefusableOutputsAreBounded(t *testing.T) {
 	run.End(nil)
 }
 
-// TestRealtimeToldLate: a response may be read before the writer has reported what
-// asked for it. It is one request.
+// TestRealtimeToldLate reads a response before the writer has reported the event that
+// asked for it. Both are one request.
 func TestRealtimeToldLate(t *testing.T) {
 	r := newRecorder(t)
 	session := NewRealtime(t.Context(), WithTracerProvider(r))
@@ -376,7 +378,7 @@ func TestRealtimeToldLate(t *testing.T) {
 	assert.Equal(t, "terminal_event", r.only(t).get("llm.stream.end"))
 }
 
-// A client may ask before it has read what the session is.
+// A client may ask for a response before it has read the session's model.
 func TestRealtimeAskedFirst(t *testing.T) {
 	r := newRecorder(t)
 	session := NewRealtime(t.Context(), WithTracerProvider(r))
@@ -410,8 +412,8 @@ func TestRealtimeAbandoned(t *testing.T) {
 	none.Close(nil)
 }
 
-// TestRealtimeAfterClose: what is reported after the end begins no response, and is
-// still word of a tool's output.
+// TestRealtimeAfterClose checks that events after the end of a session begin no response,
+// and still record the delivery of a tool's output.
 func TestRealtimeAfterClose(t *testing.T) {
 	sent := func(frame string) func(*Realtime) { return func(s *Realtime) { s.RecordSent([]byte(frame)) } }
 	received := func(frame string) func(*Realtime) { return func(s *Realtime) { s.RecordReceived([]byte(frame)) } }
@@ -454,8 +456,8 @@ func TestRealtimeAfterClose(t *testing.T) {
 	}
 }
 
-// A goroutine that writes does not know yet that the one that reads has closed. Every
-// span that has begun ends, whatever comes first.
+// A writing goroutine may not know yet that the reading one has closed the session. Every
+// span that has begun ends, in whichever order they run.
 func TestRealtimeClosedWhileWriting(t *testing.T) {
 	r := newRecorder(t)
 	var wait sync.WaitGroup
@@ -484,7 +486,7 @@ func TestRealtimeClosedWhileWriting(t *testing.T) {
 	assert.Zero(t, openRequests())
 }
 
-// TestRealtimeDiagnosis reads the run while another goroutine feeds the session.
+// TestRealtimeDiagnosis diagnoses the run while another goroutine feeds the session.
 func TestRealtimeDiagnosis(t *testing.T) {
 	ctx, run := StartRun(t.Context(), "voice", WithTracerProvider(newRecorder(t)))
 	session := NewRealtime(ctx)

@@ -29,7 +29,7 @@ func TestRequestEnds(t *testing.T) {
 		class string
 	}{
 		{
-			"whole", func(q *Request) {
+			"complete", func(q *Request) {
 				q.RecordSent()
 				q.RecordResponseStarted(0)
 				q.SetResponse("resp_1", "model-x-1")
@@ -72,7 +72,7 @@ func TestRequestEnds(t *testing.T) {
 			"",
 		},
 		{
-			"no last word", func(q *Request) { q.RecordText() }, nil,
+			"no finish reason", func(q *Request) { q.RecordText() }, nil,
 			map[attribute.Key]any{"llm.stream.end": "eof", "llm.transport.cause": "clean_eof", "llm.stream.phase": "text"},
 			"stream_interrupted/clean_eof",
 		},
@@ -108,17 +108,17 @@ func TestRequestEnds(t *testing.T) {
 			"local_abort/unknown",
 		},
 		{
-			"a deadline of its own", func(q *Request) { q.RecordSent() }, fmt.Errorf("call: %w", context.DeadlineExceeded),
+			"its own deadline", func(q *Request) { q.RecordSent() }, fmt.Errorf("call: %w", context.DeadlineExceeded),
 			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "deadline", "llm.stream.phase": "awaiting_response", "llm.transport.cause": "cancelled", "error.type": nil},
 			"local_abort/deadline",
 		},
 		{
-			"a deadline of its own in text", func(q *Request) { q.RecordText() }, context.DeadlineExceeded,
+			"its own deadline in text", func(q *Request) { q.RecordText() }, context.DeadlineExceeded,
 			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "deadline", "llm.stream.phase": "text", "error.type": nil},
 			"local_abort/deadline",
 		},
 		{
-			"what only claims to be a deadline", func(q *Request) { q.RecordText() },
+			"an error that only matches a deadline", func(q *Request) { q.RecordText() },
 			claimedDeadline{},
 			map[attribute.Key]any{"llm.stream.end": "read_error", "llm.abort.source": nil},
 			"stream_interrupted/unknown",
@@ -155,8 +155,8 @@ func TestRequestEnds(t *testing.T) {
 	}
 }
 
-// The deadline of a context that the request was made with, below the one that it was
-// started with.
+// A request may end by the deadline of a context that the application has derived from the
+// one with which it started the request.
 func TestRequestDeadlineBelow(t *testing.T) {
 	r := newRecorder(t)
 	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
@@ -171,7 +171,7 @@ func TestRequestDeadlineBelow(t *testing.T) {
 		assert.Equal(t, "deadline", s.get("llm.abort.source"))
 		assert.False(t, s.failed())
 	}
-	assert.Equal(t, judgeSpans(t, r), run.Diagnosis(), "the spans say the same")
+	assert.Equal(t, judgeSpans(t, r), run.Diagnosis(), "the spans give the same diagnosis")
 	assert.Equal(t, semconv.ClassLocalAbort, run.Diagnosis().Class)
 }
 

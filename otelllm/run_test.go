@@ -69,10 +69,10 @@ func TestRunEnd(t *testing.T) {
 	}{
 		{"nil", nil, false, nil, nil},
 		{"an error", fmt.Errorf("secret: %w", &fs.PathError{Op: "open", Path: "secret", Err: syscall.ENOENT}), true, "syscall.Errno", nil},
-		{"an error of no type", errors.New("secret"), true, "*errors.errorString", nil},
+		{"an error without a type of its own", errors.New("secret"), true, "*errors.errorString", nil},
 		{"an abort", fmt.Errorf("secret: %w", &AbortError{Source: AbortUser, Reason: "stop"}), false, nil, "user"},
 		{"a cancellation", fmt.Errorf("secret: %w", context.Canceled), false, nil, "unknown"},
-		{"a deadline of no context", context.DeadlineExceeded, true, "context.deadlineExceededError", nil},
+		{"a deadline of another context", context.DeadlineExceeded, true, "context.deadlineExceededError", nil},
 		{"an error that panics", bomb{}, true, "otelllm.bomb", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func (bomb) Is(error) bool        { panic("Is") }
 func (bomb) As(target any) bool   { panic("As") }
 func (bomb) Timeout() (late bool) { panic("Timeout") }
 
-// The run's error has lost who cancelled it; the part that was cancelled knows.
+// If the run's error does not say who cancelled it, the part that was cancelled last decides.
 func TestRunEndByItsParts(t *testing.T) {
 	wrapped := &url.Error{Op: "Post", URL: "secret", Err: context.Canceled}
 	t.Run("a request", func(t *testing.T) {
@@ -133,11 +133,11 @@ func TestRunEndByItsParts(t *testing.T) {
 		_, err = call(ctx, NewTransport(base(t)), "http://"+nettest.Refused(t)+chatPath, chatBody)
 		require.Error(t, err)
 		run.End(wrapped)
-		assert.Equal(t, "unknown", r.named("invoke_agent coder")[0].get("llm.abort.source"), "what ended last was not aborted")
+		assert.Equal(t, "unknown", r.named("invoke_agent coder")[0].get("llm.abort.source"), "the part that ended last was not aborted")
 	})
 }
 
-// Nothing is set up, and everything can be called all the same.
+// Without a provider, and on nil values, every method can be called.
 func TestNobodyListens(t *testing.T) {
 	var (
 		run  *Run
@@ -156,7 +156,7 @@ func TestNobodyListens(t *testing.T) {
 	require.Error(t, err)
 	run.End(err)
 	d := run.Diagnosis()
-	assert.Equal(t, semconv.ClassConnectionFailed, d.Class, "a run diagnoses itself without a provider too")
+	assert.Equal(t, semconv.ClassConnectionFailed, d.Class, "a run has a diagnosis without a provider, too")
 	assert.Equal(t, semconv.CauseConnectRefused, d.Cause)
 	assert.False(t, trace.SpanContextFromContext(ctx).IsValid())
 }
@@ -181,8 +181,8 @@ func judgeSpans(t *testing.T, r *recorder) classify.Diagnosis {
 	return classify.Judge(&run).Run
 }
 
-// An agent's turn with a retry and tools: what the run says while it is open, and
-// what its spans say in the end.
+// TestRunDiagnosis runs an agent's turn with a retry and tools. It checks the diagnosis of
+// the run while it is open, and compares the last one with that of its spans.
 func TestRunDiagnosis(t *testing.T) {
 	answers := make(chan func(http.ResponseWriter), 4)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -221,7 +221,7 @@ func TestRunDiagnosis(t *testing.T) {
 		ctx, run, ask, r := setup(t)
 		answers <- play(ownStreams()[1].events...)
 		require.NoError(t, ask(chatBody))
-		assert.False(t, ptr(run.Diagnosis()).Failed(), "nothing yet")
+		assert.False(t, ptr(run.Diagnosis()).Failed(), "nothing has failed yet")
 		_, tool := StartTool(ctx, ToolCall{ID: "call_2", Name: "f", Effect: EffectNonIdempotent})
 		tool.End(nil)
 		answers <- cut()
@@ -300,22 +300,22 @@ func TestRunDiagnosis(t *testing.T) {
 	})
 }
 
-// An SDK reports an error in the stream, or of its end, before it closes the
-// body: the run knows by then.
+// An SDK reports an in-band error, or an early end, before it closes the body: the run's
+// diagnosis has it by then.
 func TestDiagnosisBeforeClose(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		events string
 		class  semconv.Class
 	}{
-		{"error in band", firstText + "data: {\"error\":{\"code\":\"slow_down\"}}\n\n", semconv.ClassProviderError},
+		{"in-band error", firstText + "data: {\"error\":{\"code\":\"slow_down\"}}\n\n", semconv.ClassProviderError},
 		{"empty [DONE]", "data: [DONE]\n\n", semconv.ClassEmptyCompletion},
 		{"not ended yet", firstText, semconv.ClassUnset},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
 			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
-			body := io.MultiReader(strings.NewReader(historyBody)) // read as it is sent
+			body := io.MultiReader(strings.NewReader(historyBody)) // read only as it is sent
 			req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, sseHead+tt.events, hold(t))+chatPath, body)
 			require.NoError(t, err)
 			resp, err := NewTransport(base(t)).RoundTrip(req)
@@ -326,7 +326,7 @@ func TestDiagnosisBeforeClose(t *testing.T) {
 			if seen, _ := run.run.Facts(); tt.class != semconv.ClassUnset {
 				assert.Equal(t, []string{"call_1"}, seen.Requests[0].HistoryOutputs)
 			}
-			assert.Empty(t, r.spans.Ended(), "looking changes nothing")
+			assert.Empty(t, r.spans.Ended(), "a diagnosis changes nothing")
 			resp.Body.Close()
 			if tt.class != semconv.ClassUnset {
 				assert.Equal(t, tt.class, run.Diagnosis().Class)
@@ -336,7 +336,7 @@ func TestDiagnosisBeforeClose(t *testing.T) {
 	}
 }
 
-// A request that outlives its run was announced, and is recorded when it ends.
+// A request that outlives its run counts as missing until it ends.
 func TestRequestOutlivesItsRun(t *testing.T) {
 	r := newRecorder(t)
 	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
@@ -352,8 +352,8 @@ func TestRequestOutlivesItsRun(t *testing.T) {
 	assert.Equal(t, semconv.CauseCleanEOF, run.Diagnosis().Cause)
 }
 
-// A run of thousands of parts keeps a bounded number of them, and what it has
-// forgotten makes a verdict cautious, never a success a failure.
+// A run of many parts keeps a bounded number of them. The parts that it has forgotten make
+// a verdict more cautious, but never make a success a failure.
 func TestRunIsBounded(t *testing.T) {
 	r := newRecorder(t)
 	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
@@ -378,17 +378,17 @@ func TestRunIsBounded(t *testing.T) {
 	assert.LessOrEqual(t, run.run.Kept().Tools, agentrun.MaxParts)
 	assert.Greater(t, run.run.Kept().Requests, agentrun.MaxParts/2)
 	assert.Equal(t, semconv.ClassUnset, run.Diagnosis().Class)
-	stream = "" // the connection is refused from now on
+	stream = "" // from here on the connection is refused
 	_, err := call(ctx, rt, "http://x"+chatPath, chatBody)
 	require.Error(t, err)
 	d := run.Diagnosis()
 	assert.True(t, d.Failed())
-	assert.NotEqual(t, classify.SafeAutoRetry, d.Retry.Safety, "a payment was forgotten")
+	assert.NotEqual(t, classify.SafeAutoRetry, d.Retry.Safety, "the run has forgotten a payment")
 	run.End(err)
 	assert.Equal(t, int64(agentrun.MaxParts+11), r.named("invoke_agent coder")[0].get("llm.run.requests"))
 }
 
-// Many goroutines use one run, one transport and their tools at once.
+// TestConcurrentRun uses one run and one transport, with tools, from many goroutines.
 func TestConcurrentRun(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -404,7 +404,7 @@ func TestConcurrentRun(t *testing.T) {
 	for i := range n {
 		wg.Go(func() {
 			_, err := call(ctx, rt, s.URL+chatPath, chatBody)
-			assert.NoError(t, err) //nolint:testifylint // require would end a goroutine that is not the test's
+			assert.NoError(t, err) //nolint:testifylint // require must not be called in another goroutine
 			_, tool := StartTool(ctx, ToolCall{ID: fmt.Sprint("call_", i), Name: "f"})
 			go tool.RecordOutputSent()
 			tool.End(nil)

@@ -73,10 +73,10 @@ func TestToolOutcomes(t *testing.T) {
 		{"an error that panics", t.Context(), bomb{}, "failed", "otelllm.bomb", nil, nil, true},
 		{"a failure beside one before effect", t.Context(), errors.Join(io.ErrUnexpectedEOF, FailedBeforeEffect(io.EOF)), "failed", "*errors.errorString", nil, nil, true},
 		{"the same, the other way round", t.Context(), errors.Join(FailedBeforeEffect(io.EOF), io.ErrUnexpectedEOF), "failed", "*errors.errorString", nil, nil, true},
-		{"the same, of fmt", t.Context(), fmt.Errorf("%w, %w", FailedBeforeEffect(io.EOF), io.ErrUnexpectedEOF), "failed", "*errors.errorString", nil, nil, true},
+		{"the same, joined by fmt.Errorf", t.Context(), fmt.Errorf("%w, %w", FailedBeforeEffect(io.EOF), io.ErrUnexpectedEOF), "failed", "*errors.errorString", nil, nil, true},
 		{"the same, deeper", t.Context(), fmt.Errorf("x: %w", errors.Join(FailedBeforeEffect(io.EOF), errors.Join(FailedBeforeEffect(io.EOF), io.ErrUnexpectedEOF))), "failed", "*errors.errorString", nil, nil, true},
 		{"every one before effect", t.Context(), errors.Join(FailedBeforeEffect(io.ErrUnexpectedEOF), fmt.Errorf("x: %w", FailedBeforeEffect(io.EOF))), "failed", "*errors.errorString", true, nil, true},
-		{"a vouch around all", t.Context(), FailedBeforeEffect(errors.Join(io.ErrUnexpectedEOF, io.EOF)), "failed", "*errors.errorString", true, nil, true},
+		{"failed before effect, around all", t.Context(), FailedBeforeEffect(errors.Join(io.ErrUnexpectedEOF, io.EOF)), "failed", "*errors.errorString", true, nil, true},
 		{"before effect beside a rejection", t.Context(), errors.Join(ErrToolRejected, FailedBeforeEffect(io.EOF)), "failed", "*errors.errorString", true, nil, true},
 		{"a failure beside a rejection", t.Context(), errors.Join(io.ErrUnexpectedEOF, ErrToolRejected), "failed", "*errors.errorString", nil, nil, true},
 		{"a failure beside an invalid input", t.Context(), errors.Join(ErrToolInvalidInput, io.ErrUnexpectedEOF), "failed", "*errors.errorString", nil, nil, true},
@@ -98,7 +98,7 @@ func TestToolOutcomes(t *testing.T) {
 			}
 			assert.Equal(t, tt.failed, s.failed())
 			facts, _ := run.run.Facts()
-			assert.Equal(t, []classify.Tool{spanread.Tool(readable(s))}, facts.Tools, "what is judged is what is on the span")
+			assert.Equal(t, []classify.Tool{spanread.Tool(readable(s))}, facts.Tools, "the span holds the facts that are judged")
 		})
 	}
 	assert.NoError(t, FailedBeforeEffect(nil))
@@ -114,7 +114,7 @@ func TestToolNames(t *testing.T) {
 	assert.Equal(t, "unknown", s.get("llm.tool.effect"))
 }
 
-// traced is a context with a span of r in it.
+// traced returns a context with a span of r.
 func traced(t *testing.T, r *recorder) context.Context {
 	t.Helper()
 	ctx, s := r.Tracer("app").Start(t.Context(), "app")
@@ -122,8 +122,8 @@ func traced(t *testing.T, r *recorder) context.Context {
 	return ctx
 }
 
-// Word of the delivery comes before or after the end of the tool; the tool's own
-// error stays what it was, and the span has both.
+// The delivery is recorded before or after the end of the tool. The tool's own error is
+// not replaced, and the span has both.
 func TestOutputDelivery(t *testing.T) {
 	lost := &net.OpError{Op: "write", Err: syscall.EPIPE}
 	for _, tt := range []struct {
@@ -132,7 +132,7 @@ func TestOutputDelivery(t *testing.T) {
 		delivery string
 		err      any
 	}{
-		{"never told", func(t *Tool) { t.End(nil) }, "pending", nil},
+		{"never recorded", func(t *Tool) { t.End(nil) }, "pending", nil},
 		{"sent after", func(t *Tool) { t.End(nil); t.RecordOutputSent() }, "sent", nil},
 		{"sent before", func(t *Tool) { t.RecordOutputSent(); t.End(nil) }, "sent", nil},
 		{"failed after", func(t *Tool) { t.End(io.EOF); t.RecordOutputFailure(lost) }, "failed", "syscall.Errno"},
@@ -156,7 +156,7 @@ func TestOutputDelivery(t *testing.T) {
 			t.tool.OutputAccepted()
 			t.tool.OutputRefused(outputRefused{})
 		}, "sent", nil},
-		{"sent otherwise, then refused", func(t *Tool) {
+		{"sent in another way, then refused", func(t *Tool) {
 			t.RecordOutputSent()
 			t.tool.OutputWritten()
 			t.tool.OutputRefused(outputRefused{})
@@ -184,7 +184,7 @@ func TestOutputDelivery(t *testing.T) {
 	}
 }
 
-// The span of a tool waits for word of the delivery, but not for long, and its
+// The span of a tool waits for the delivery of the output, for OutputWait at most. Its
 // times are those of the execution.
 func TestOutputDeliveryWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestOutputDeliveryWait(t *testing.T) {
 		assert.Equal(t, ended, s.EndTime())
 		assert.Equal(t, "pending", s.get("llm.tool.output_delivery"))
 
-		// Too late for the span; the run still knows, and tells.
+		// It is too late for the tool's span. The run still knows, and records it on its own.
 		tool.RecordOutputFailure(syscall.EPIPE)
 		assert.Equal(t, semconv.OutputDeliveryFailed, tool.tool.Facts().Delivery)
 		assert.Equal(t, semconv.CauseDeliveryFailed, run.Diagnosis().Cause)
@@ -213,21 +213,21 @@ func TestOutputDeliveryWait(t *testing.T) {
 		assert.ElementsMatch(t, []attribute.KeyValue{
 			attribute.String("gen_ai.tool.call.id", "call_1"), attribute.String("llm.tool.output_error", "syscall.Errno"),
 		}, runSpan.Events()[0].Attributes)
-		assert.Len(t, r.spans.Ended(), 2, "no span twice")
+		assert.Len(t, r.spans.Ended(), 2, "no span ends twice")
 	})
 }
 
-// The end of a run finds a tool as long as its span has not left, whatever is letting
-// it go: nothing leaves after the run's own span.
+// The end of a run finds a tool until the tool's span has ended, whatever ends it: no span
+// ends after the run's own span.
 func TestOutputDeliveryAtTheEndOfTheRun(t *testing.T) {
 	for name, leave := range map[string]func(context.Context, *Tool){
 		"sent": func(_ context.Context, tool *Tool) { tool.RecordOutputSent() },
 		"carried by a request": func(ctx context.Context, _ *Tool) {
 			body := `{"model":"gpt-5","messages":[{"role":"assistant","tool_calls":[{"id":"call_1"}]},{"role":"tool","tool_call_id":"call_1","content":"x"}]}`
-			nobody := roundTripper(func(*http.Request) (*http.Response, error) { return nil, io.EOF })
-			_, _ = call(ctx, NewTransport(nobody), "http://x"+chatPath, body)
+			failing := roundTripper(func(*http.Request) (*http.Response, error) { return nil, io.EOF })
+			_, _ = call(ctx, NewTransport(failing), "http://x"+chatPath, body)
 		},
-		"never told": func(context.Context, *Tool) { time.Sleep(agentrun.OutputWait); synctest.Wait() },
+		"never recorded": func(context.Context, *Tool) { time.Sleep(agentrun.OutputWait); synctest.Wait() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -235,7 +235,7 @@ func TestOutputDeliveryAtTheEndOfTheRun(t *testing.T) {
 				var (
 					run   *Run
 					tool  *Tool
-					found []bool // by the end of the run, while the tool's span was leaving
+					found []bool // whether the run still had the tool while its span ended
 				)
 				r.RegisterSpanProcessor(atEnd(func(s sdktrace.ReadOnlySpan) {
 					if s.Name() == "execute_tool patch" {
@@ -250,7 +250,7 @@ func TestOutputDeliveryAtTheEndOfTheRun(t *testing.T) {
 				assert.Equal(t, []bool{true}, found)
 				assert.Zero(t, run.run.Kept().Waiting)
 				run.End(nil)
-				assert.Len(t, found, 1, "no span twice")
+				assert.Len(t, found, 1, "no span ends twice")
 			})
 		})
 	}
@@ -264,7 +264,7 @@ func (atEnd) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 func (atEnd) Shutdown(context.Context) error                  { return nil }
 func (atEnd) ForceFlush(context.Context) error                { return nil }
 
-// A request that carries the output is word enough: the span waits no longer.
+// A request that carries the output ends the wait of the tool's span.
 func TestOutputThatARequestCarries(t *testing.T) {
 	r := newRecorder(t)
 	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
@@ -284,7 +284,7 @@ func TestOutputThatARequestCarries(t *testing.T) {
 	assert.Len(t, r.named("execute_tool patch"), 2)
 }
 
-// Outside of a run nothing could let the span go later.
+// Outside of a run a tool's span ends at once: nothing could end it later.
 func TestToolOutsideOfARun(t *testing.T) {
 	r := newRecorder(t)
 	ctx := traced(t, r)
@@ -303,14 +303,14 @@ func TestToolOutsideOfARun(t *testing.T) {
 	run.End(nil)
 	_, tool = StartTool(ctx, ToolCall{ID: "call_3", Name: "patch"})
 	tool.End(nil)
-	assert.Len(t, r.named("execute_tool patch"), 3, "a tool after its run's end does not wait either")
+	assert.Len(t, r.named("execute_tool patch"), 3, "a tool that ends after its run does not wait either")
 }
 
-// Acceptance case 18: the tool fails, and sending its failure output fails too.
+// Acceptance case 18: the tool fails, and sending its error output fails, too.
 func TestToolFailsAndItsOutputIsLost(t *testing.T) {
 	for name, order := range map[string]func(*Tool){
-		"the natural order":     func(t *Tool) { t.End(&fs.PathError{Err: fs.ErrPermission}); t.RecordOutputFailure(syscall.EPIPE) },
-		"the delivery is first": func(t *Tool) { t.RecordOutputFailure(syscall.EPIPE); t.End(&fs.PathError{Err: fs.ErrPermission}) },
+		"the tool ends first":      func(t *Tool) { t.End(&fs.PathError{Err: fs.ErrPermission}); t.RecordOutputFailure(syscall.EPIPE) },
+		"the delivery fails first": func(t *Tool) { t.RecordOutputFailure(syscall.EPIPE); t.End(&fs.PathError{Err: fs.ErrPermission}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRecorder(t)
@@ -329,7 +329,7 @@ func TestToolFailsAndItsOutputIsLost(t *testing.T) {
 			s := r.named("execute_tool read_file")[0]
 			assert.Equal(t, "*fs.PathError", s.get("error.type"))
 			assert.Equal(t, "syscall.Errno", s.get("llm.tool.output_error"))
-			assert.Equal(t, judgeSpans(t, r), d, "the spans say the same")
+			assert.Equal(t, judgeSpans(t, r), d, "the spans give the same diagnosis")
 		})
 	}
 }

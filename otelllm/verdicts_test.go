@@ -15,7 +15,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// isVerdict: the key is one of the vocabulary's verdicts.
+// isVerdict reports whether the key belongs to a verdict.
 func isVerdict(key attribute.Key) bool {
 	switch key {
 	case semconv.RunOutcomeKey, semconv.RunTimelineKey, semconv.RunRecoveredFailuresKey, semconv.HistoryMissingOutputsKey,
@@ -26,7 +26,7 @@ func isVerdict(key attribute.Key) bool {
 	}
 }
 
-// verdictOf is what a span says of itself beyond its facts.
+// verdictOf returns the attributes of a span that belong to its verdict.
 func verdictOf(s span) map[attribute.Key]any {
 	m := map[attribute.Key]any{}
 	for _, kv := range s.Attributes() {
@@ -37,8 +37,8 @@ func verdictOf(s span) map[attribute.Key]any {
 	return m
 }
 
-// dueOf is what the vocabulary wants of a diagnosis: on a run's span, or on that of
-// a request or a tool. It is written down once more, apart from the code.
+// dueOf returns the attributes that the vocabulary defines for a diagnosis, on a run's span
+// or on that of a request or a tool. It is independent of the code that is tested.
 func dueOf(d *classify.Diagnosis, run bool) map[attribute.Key]any {
 	m := map[attribute.Key]any{}
 	list := func(key attribute.Key, values []string) {
@@ -75,8 +75,8 @@ func dueOf(d *classify.Diagnosis, run bool) map[attribute.Key]any {
 	return m
 }
 
-// TestVerdicts writes the live diagnosis onto the spans of runs that go well and
-// wrong, and compares it with what the run says.
+// TestVerdicts checks that the spans of runs that succeed or fail have the verdicts of the
+// live diagnosis.
 func TestVerdicts(t *testing.T) {
 	toolCall := strings.Join(ownStreams()[0].events, "")
 	whole := firstText + chatStop + chatDone
@@ -94,16 +94,16 @@ func TestVerdicts(t *testing.T) {
 		requests []semconv.Class // of each
 		toolSays semconv.Class
 	}{
-		{name: "all well", turns: []turn{{chatBody, toolCall}, {carries, whole}}, tool: true, outcome: semconv.RunOutcomeSucceeded, requests: []semconv.Class{semconv.ClassUnset, semconv.ClassUnset}},
+		{name: "success", turns: []turn{{chatBody, toolCall}, {carries, whole}}, tool: true, outcome: semconv.RunOutcomeSucceeded, requests: []semconv.Class{semconv.ClassUnset, semconv.ClassUnset}},
 		{name: "cut", turns: []turn{{chatBody, firstText}}, runErr: errors.New("x"), outcome: semconv.RunOutcomeFailed, class: semconv.ClassStreamInterrupted, requests: []semconv.Class{semconv.ClassStreamInterrupted}},
-		{name: "cut, then made good", turns: []turn{{chatBody, firstText}, {chatBody, whole}}, outcome: semconv.RunOutcomeRecovered, requests: []semconv.Class{semconv.ClassStreamInterrupted, semconv.ClassUnset}},
+		{name: "cut, then recovered", turns: []turn{{chatBody, firstText}, {chatBody, whole}}, outcome: semconv.RunOutcomeRecovered, requests: []semconv.Class{semconv.ClassStreamInterrupted, semconv.ClassUnset}},
 		{name: "a tool fails", turns: []turn{{chatBody, toolCall}, {carries, whole}}, tool: true, toolErr: errors.New("x"), outcome: semconv.RunOutcomeRecovered, requests: []semconv.Class{semconv.ClassUnset, semconv.ClassUnset}, toolSays: semconv.ClassToolFailed},
 		{name: "a tool fails and its output is lost", turns: []turn{{chatBody, toolCall}, {loses, "data: {\"error\":{\"code\":\"invalid_request_error\"}}\n\n"}}, tool: true, toolErr: errors.New("x"), runErr: errors.New("x"), outcome: semconv.RunOutcomeFailed, class: semconv.ClassToolOutputLost, requests: []semconv.Class{semconv.ClassUnset, semconv.ClassProviderError}, toolSays: semconv.ClassToolFailed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
 			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r), WithVerdicts())
-			var live []map[attribute.Key]any // what the run said of each request when it had ended
+			var live []map[attribute.Key]any // the run's verdict on each request, when it had ended
 			for i, turn := range tt.turns {
 				_, err := call(ctx, NewTransport(base(t)), script(t, sseHead+turn.answer, nil)+chatPath, turn.body)
 				require.NoError(t, err)
@@ -147,8 +147,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// Without the option nothing is said; given to a transport alone it is about the
-// requests.
+// Without the option no span has a verdict. If it is given to a transport alone, only the
+// spans of requests have one.
 func TestVerdictsOfATransport(t *testing.T) {
 	for _, opts := range [][]TransportOption{nil, {WithVerdicts()}} {
 		for _, inRun := range []bool{false, true} {
@@ -179,7 +179,7 @@ func TestVerdictsOfATransport(t *testing.T) {
 	}
 }
 
-// A run under its own verdicts, and an inner one without: each says what it was asked.
+// Of a run with verdicts and an inner run without them, only the first has a verdict.
 func TestVerdictsOfNestedRuns(t *testing.T) {
 	r := newRecorder(t)
 	ctx, outer := StartRun(t.Context(), "outer", WithTracerProvider(r), WithVerdicts())
@@ -193,8 +193,8 @@ func TestVerdictsOfNestedRuns(t *testing.T) {
 	assert.Equal(t, "succeeded", r.named("invoke_agent outer")[0].get("llm.run.outcome"))
 }
 
-// Every part of a verdict is written, also those that a client that sees everything
-// seldom has: missing evidence, failures made good.
+// Every part of a verdict is written, including those that a client, which sees everything,
+// rarely has: missing evidence, and failures that were recovered from.
 func TestVerdictIsWrittenWhole(t *testing.T) {
 	d := classify.Diagnosis{
 		Outcome: semconv.RunOutcomeFailed, Class: semconv.ClassStreamInterrupted, Cause: semconv.CauseCleanEOF, Phase: semconv.PhaseText,

@@ -22,10 +22,10 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// connReset is how a connection breaks.
+// connReset is the error of a connection that was reset.
 var connReset = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 
-// request starts a request of which everything is known, with these outputs in its history.
+// request starts a request with all facts observed, and with these outputs in its history.
 func request(ctx context.Context, outputs ...string) *Request {
 	outputs = append([]string{}, outputs...)
 	_, q := StartRequest(ctx, RequestInfo{Model: "m", Stream: true, ProviderTools: []string{}, HistoryCalls: outputs, HistoryOutputs: outputs})
@@ -33,14 +33,14 @@ func request(ctx context.Context, outputs ...string) *Request {
 	return q
 }
 
-// execute executes a tool.
+// execute starts a tool and ends it with err.
 func execute(ctx context.Context, id string, effect Effect, err error) {
 	_, tool := StartTool(ctx, ToolCall{ID: id, Name: "pay", Effect: effect})
 	tool.End(err)
 }
 
-// What ran under an inner run counts for every run around it, while it is open, when it
-// has ended and when something of it comes later still.
+// What an inner run did counts for every run around it: while it is open, when it has
+// ended, and if a part of it begins or ends later.
 func TestInnerRunsCount(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -64,7 +64,7 @@ func TestInnerRunsCount(t *testing.T) {
 			execute(ctx, "call_1", EffectNonIdempotent, FailedBeforeEffect(io.EOF))
 			run.End(nil)
 		}, classify.SafeAutoRetry, semconv.RetryReasonNoOutput, int64(1), 0},
-		{"a look", func(ctx context.Context) {
+		{"a tool that only reads", func(ctx context.Context) {
 			ctx, run := StartRun(ctx, "inner")
 			execute(ctx, "call_1", EffectReadOnly, nil)
 			run.End(nil)
@@ -73,7 +73,7 @@ func TestInnerRunsCount(t *testing.T) {
 			ctx, _ = StartRun(ctx, "inner")
 			execute(ctx, "call_1", EffectNonIdempotent, nil)
 		}, classify.UserConfirmedRetry, semconv.RetryReasonToolSideEffect, int64(1), 0},
-		{"a payment that goes on", func(ctx context.Context) {
+		{"a payment that outlives its run", func(ctx context.Context) {
 			ctx, run := StartRun(ctx, "inner")
 			_, _ = StartTool(ctx, ToolCall{ID: "call_1", Name: "pay", Effect: EffectNonIdempotent})
 			run.End(nil)
@@ -85,7 +85,7 @@ func TestInnerRunsCount(t *testing.T) {
 			innermost.End(nil)
 			run.End(nil)
 		}, classify.UserConfirmedRetry, semconv.RetryReasonToolSideEffect, int64(1), 0},
-		{"a payment after the end", func(ctx context.Context) {
+		{"a payment after the end of its run", func(ctx context.Context) {
 			ctx, run := StartRun(ctx, "inner")
 			deeper, innermost := StartRun(ctx, "innermost")
 			innermost.End(nil)
@@ -143,7 +143,7 @@ func TestInnerRunsCount(t *testing.T) {
 	}
 }
 
-// A run within others counts what it does once, for any caller, at any time.
+// What an inner run does is counted once, at any time.
 func TestInnerRunsAreCountedOnce(t *testing.T) {
 	ctx, outer := StartRun(t.Context(), "outer", WithToolsRecorded())
 	inner, run := StartRun(ctx, "inner")
@@ -157,10 +157,10 @@ func TestInnerRunsAreCountedOnce(t *testing.T) {
 		assert.Equal(t, i+1, seen.Inner.Tools)
 	}
 	run.End(nil)
-	assert.Zero(t, outer.run.Kept().Runs, "it is over")
+	assert.Zero(t, outer.run.Kept().Runs, "the inner run is over")
 	execute(inner, "late", EffectReadOnly, nil)
 	q := request(inner)
-	require.Equal(t, 1, outer.run.Kept().Runs, "it goes on")
+	require.Equal(t, 1, outer.run.Kept().Runs, "the inner run goes on")
 	seen, settled := outer.run.Facts()
 	assert.False(t, settled)
 	assert.Equal(t, 4, seen.Inner.Tools)
@@ -173,7 +173,7 @@ func TestInnerRunsAreCountedOnce(t *testing.T) {
 	assert.Equal(t, classify.Counted(4), seen.AnnouncedRequests)
 }
 
-// A run keeps a bounded number of the runs within it, and forgets nothing that they did.
+// A run keeps a bounded number of its inner runs, and all of their effects.
 func TestInnerRunsAreBounded(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		ctx, outer := StartRun(t.Context(), "outer")
@@ -181,7 +181,7 @@ func TestInnerRunsAreBounded(t *testing.T) {
 		for i := range agentrun.MaxParts + 100 {
 			inner, run := StartRun(ctx, "inner")
 			if i == 0 {
-				first = inner //nolint:fatcontext // the first of many beside each other, not of one in the other
+				first = inner //nolint:fatcontext // the runs are siblings, not nested
 				execute(inner, "call_1", EffectNonIdempotent, nil)
 			}
 			if ends {
@@ -197,11 +197,11 @@ func TestInnerRunsAreBounded(t *testing.T) {
 		assert.Equal(t, semconv.RetryReasonToolSideEffect, outer.Diagnosis().Retry.Reason)
 		execute(first, "call_2", EffectReadOnly, nil)
 		seen, _ := outer.run.Facts()
-		assert.Equal(t, 2, seen.Inner.Tools, "it goes on, and is counted on")
+		assert.Equal(t, 2, seen.Inner.Tools, "a run that goes on is still counted")
 	}
 }
 
-// A request that is open is no failure, and what it has done counts.
+// An open request is not a failure, and what it has done counts.
 func TestOpenRequestsCount(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -227,7 +227,7 @@ func TestOpenRequestsCount(t *testing.T) {
 			assert.Equal(t, tt.safety, d.Retry.Safety)
 			assert.Equal(t, tt.reason, d.Retry.Reason)
 			open.RecordText()
-			assert.NotEqual(t, classify.SafeAutoRetry, run.Diagnosis().Retry.Safety, "and what it does next")
+			assert.NotEqual(t, classify.SafeAutoRetry, run.Diagnosis().Retry.Safety, "what it does next counts, too")
 			run.End(connReset)
 			assert.NotEqual(t, classify.SafeAutoRetry, run.Diagnosis().Retry.Safety)
 			open.End(nil)
@@ -235,7 +235,7 @@ func TestOpenRequestsCount(t *testing.T) {
 	}
 }
 
-// Tools are known to be recorded only where one was, or the author says so.
+// Every tool is known to be recorded only if one was recorded, or if the author declares it.
 func TestToolsRecorded(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -244,13 +244,13 @@ func TestToolsRecorded(t *testing.T) {
 		tools any
 	}{
 		{"nothing is known", func(context.Context) {}, nil, nil},
-		{"said", func(context.Context) {}, []RunOption{WithToolsRecorded()}, int64(0)},
+		{"declared", func(context.Context) {}, []RunOption{WithToolsRecorded()}, int64(0)},
 		{"one was", func(ctx context.Context) { execute(ctx, "call_1", EffectReadOnly, nil) }, nil, int64(1)},
-		{"one was, but within", func(ctx context.Context) {
+		{"one was, but in an inner run", func(ctx context.Context) {
 			ctx, run := StartRun(ctx, "inner")
 			execute(ctx, "call_1", EffectReadOnly, nil)
 			run.End(nil)
-		}, nil, nil}, // of the run within, that is
+		}, nil, nil}, // it belongs to the inner run
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
@@ -273,23 +273,23 @@ func TestToolsRecorded(t *testing.T) {
 			if tt.opts != nil {
 				inherited = int64(0)
 			}
-			assert.Equal(t, inherited, r.named("invoke_agent last")[0].get("llm.run.tools"), "what the author says holds for the runs within")
+			assert.Equal(t, inherited, r.named("invoke_agent last")[0].get("llm.run.tools"), "the author's declaration applies to inner runs")
 		})
 	}
 }
 
-// A run that its own verdict calls failed has the status, and no fact says that it ended
-// with an error.
+// A run that failed by its own verdict has the status Error. It has error.type only if it
+// ended with an error.
 func TestRunStatus(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		opts   []RunOption
-		end    error // of its request
-		err    error
-		failed bool
-		told   bool // in words
+		name      string
+		opts      []RunOption
+		end       error // of its request
+		err       error
+		failed    bool
+		described bool // the status has the summary
 	}{
-		{"well", []RunOption{WithVerdicts()}, nil, nil, false, false},
+		{"success", []RunOption{WithVerdicts()}, nil, nil, false, false},
 		{"cut", []RunOption{WithVerdicts()}, connReset, nil, true, true},
 		{"cut, and not judged", nil, connReset, nil, false, false},
 		{"cut and ended with the error", []RunOption{WithVerdicts()}, connReset, connReset, true, true},
@@ -309,19 +309,19 @@ func TestRunStatus(t *testing.T) {
 			s := r.named("invoke_agent coder")[0]
 			assert.Equal(t, tt.failed, s.failed())
 			summary := ""
-			if tt.told {
+			if tt.described {
 				summary = run.Diagnosis().Summary
 				assert.NotEmpty(t, summary)
 			}
 			assert.Equal(t, summary, s.Status().Description)
 			assert.Equal(t, errors.Is(tt.err, syscall.ECONNRESET), s.get("error.type") != nil)
-			assert.Equal(t, judgeSpans(t, r), run.Diagnosis(), "the spans say the same")
+			assert.Equal(t, judgeSpans(t, r), run.Diagnosis(), "the spans give the same diagnosis")
 		})
 	}
 }
 
-// The verdict on a part is judged over the recent parts. It is never less careful than
-// one over all of them, and mostly the same.
+// The verdict on a part is judged over the recent parts. It is never less cautious than
+// one over all parts, and nearly always the same.
 func TestVerdictsOnRecentParts(t *testing.T) {
 	level := func(d *classify.Diagnosis) semconv.RetrySafety { return d.Retry.Safety }
 	var judged, same int
@@ -336,7 +336,7 @@ func TestVerdictsOnRecentParts(t *testing.T) {
 		var history []string
 		effects := []Effect{EffectReadOnly, EffectReadOnly, EffectReadOnly, EffectIdempotent, EffectIdempotent, EffectUnknown, EffectNonIdempotent}
 		effects = effects[:1+rnd.IntN(len(effects))]
-		for step := range agentrun.MaxParts - 1 { // all are kept, to be held against
+		for step := range agentrun.MaxParts - 1 { // all are kept, to be compared with
 			shown := history[max(0, len(history)-1-rnd.IntN(100)):]
 			if rnd.IntN(40) == 0 {
 				shown = nil // the history was summarised
@@ -392,7 +392,7 @@ func TestVerdictsOnRecentParts(t *testing.T) {
 	assert.Greater(t, same*100, judged*98)
 }
 
-// The verdict on a tool is that over all parts, too.
+// The verdict on a tool is the same as one over all parts.
 func TestVerdictsOnRecentTools(t *testing.T) {
 	ctx, run := StartRun(t.Context(), "coder", WithVerdicts())
 	for i := range 3 * agentrun.RecentParts {
@@ -417,7 +417,7 @@ func TestVerdictsOnRecentTools(t *testing.T) {
 	run.End(nil)
 }
 
-// While a run is judged, its parts begin and end.
+// TestRunsWithinAtOnce judges a run while its parts begin and end.
 func TestRunsWithinAtOnce(t *testing.T) {
 	ctx, outer := StartRun(t.Context(), "outer", WithVerdicts())
 	done := make(chan struct{})
@@ -448,8 +448,8 @@ func TestRunsWithinAtOnce(t *testing.T) {
 	assert.False(t, slices.Contains([]semconv.RunOutcome{semconv.RunOutcomeIncomplete}, outer.Diagnosis().Outcome))
 }
 
-// BenchmarkRunVerdicts is what a step of a run costs, a request and a tool, where every
-// tenth request breaks and the run is asked for its diagnosis then.
+// BenchmarkRunVerdicts measures a step of a run, a request and a tool. Every tenth request
+// fails, and the run is asked for its diagnosis then.
 func BenchmarkRunVerdicts(b *testing.B) {
 	for _, steps := range []int{10, 100, 1000, 10000} {
 		b.Run(strconv.Itoa(steps), func(b *testing.B) {
@@ -480,8 +480,8 @@ func BenchmarkRunVerdicts(b *testing.B) {
 	}
 }
 
-// That an inner run records its tools says nothing of the run around it, whose own calls
-// may be executed by tools that are not recorded.
+// A recorded tool of an inner run does not mean that the tools of the outer run are
+// recorded.
 func TestInnerToolsDeclareNothing(t *testing.T) {
 	r := newRecorder(t)
 	ctx, outer := StartRun(t.Context(), "outer", WithTracerProvider(r))
