@@ -26,7 +26,7 @@ func TestConnectWatchdogFullBacklog(t *testing.T) {
 	require.True(t, ok)
 	addr := "127.0.0.1:" + strconv.Itoa(bound.Port)
 
-	for full := false; !full; { // a dial that hangs says that it is
+	for full := false; !full; { // a dial that hangs shows that the backlog is full
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 		cancel()

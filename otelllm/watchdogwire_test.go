@@ -26,18 +26,18 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// limit is short enough for a test and has no other meaning: no assertion depends
-// on who is fast.
+// limit is a short limit for tests. No assertion depends on which of two goroutines is
+// faster.
 const limit = 30 * time.Millisecond
 
-// noLeak fails the test when goroutines are left that were not there before.
+// noLeak fails the test if it leaves goroutines that did not exist before.
 func noLeak(t *testing.T) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 }
 
-// forever repeats something until it fails or the client has gone.
+// forever sends text again and again until that fails or the client has gone away.
 func forever(w http.ResponseWriter, r *http.Request, text string) {
 	for say(w, text) == nil {
 		select {
@@ -48,8 +48,8 @@ func forever(w http.ResponseWriter, r *http.Request, text string) {
 	}
 }
 
-// TestWatchdogsOverTheWire lets watchdogs end real requests. The server hears of
-// it, the reader gets the watchdog's own error, and nothing is left.
+// TestWatchdogsOverTheWire lets watchdogs end real requests. The server notices the
+// cancellation, the reader gets the watchdog's own error, and no goroutine is left.
 func TestWatchdogsOverTheWire(t *testing.T) {
 	noLeak(t)
 	firstProgress := func(limit time.Duration) Watchdog { return Watchdog{FirstProgress: limit} }
@@ -81,7 +81,7 @@ func TestWatchdogsOverTheWire(t *testing.T) {
 				<-r.Context().Done()
 				gone <- struct{}{}
 			}, func(t *testing.T, b *http.Transport, url string) {
-				// A busy machine may be slow to get to where it is to be stopped.
+				// A busy machine may be slow to reach the wanted phase.
 				limit, served := limit, begun.Load()
 				again := func() (s span, run *Run, err error) {
 					r := newRecorder(t)
@@ -97,7 +97,7 @@ func TestWatchdogsOverTheWire(t *testing.T) {
 					s, run, err = again()
 				}
 				for range begun.Load() - served {
-					<-gone // the server hears of it
+					<-gone // the server notices the cancellation
 				}
 				assert.Equal(t, "watchdog", s.get("llm.stream.end"))
 				assert.Equal(t, tt.kind.String(), s.get("llm.watchdog.kind"))
@@ -114,8 +114,8 @@ func TestWatchdogsOverTheWire(t *testing.T) {
 	}
 }
 
-// TestWatchdogBodyReadOnce watches requests whose body cannot be had twice, as those
-// of the AWS SDK and of a reverse proxy, at a server that never answers.
+// TestWatchdogBodyReadOnce watches requests whose body can be read only once, like those
+// of the AWS SDK and of a reverse proxy, to a server that never answers.
 func TestWatchdogBodyReadOnce(t *testing.T) {
 	noLeak(t)
 	watched := func(b *http.Transport, within time.Duration) *Transport {
@@ -140,10 +140,10 @@ func TestWatchdogBodyReadOnce(t *testing.T) {
 		return err
 	}
 	for _, tt := range []struct{ name, path, body string }{
-		{"the body says it", chatPath, chatBody},
-		{"Gemini's path says it", "/v1beta/models/gemini-3:streamGenerateContent", `{"contents":[]}`},
-		{"Bedrock's path says it", "/model/m/converse-stream", `{"messages":[]}`},
-		{"the path of Bedrock's InvokeModel says it", "/model/anthropic.m/invoke-with-response-stream", `{"messages":[]}`},
+		{"the body asks for a stream", chatPath, chatBody},
+		{"Gemini's path asks for a stream", "/v1beta/models/gemini-3:streamGenerateContent", `{"contents":[]}`},
+		{"Bedrock's path asks for a stream", "/model/m/converse-stream", `{"messages":[]}`},
+		{"the path of Bedrock's InvokeModel asks for a stream", "/model/anthropic.m/invoke-with-response-stream", `{"messages":[]}`},
 	} {
 		for by, send := range map[string]func(t *testing.T, b *http.Transport, url, body string) error{"client": client, "proxy": proxy} {
 			t.Run(tt.name+"/"+by, func(t *testing.T) {
@@ -160,9 +160,9 @@ func TestWatchdogBodyReadOnce(t *testing.T) {
 	}
 }
 
-// TestWatchdogBodiesReadAtOnce lets bodies be read whole while limits are reached,
-// answers come and callers go, in any order and many at a time: nothing is left, and
-// no error is anybody else's.
+// TestWatchdogBodiesReadAtOnce reads bodies to their end while limits are reached, answers
+// come and callers cancel, in any order and many at the same time: no goroutine is left,
+// and no call gets the error of another one.
 func TestWatchdogBodiesReadAtOnce(t *testing.T) {
 	noLeak(t)
 	overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
@@ -250,7 +250,7 @@ func TestConnectWatchdog(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := base(t)
 			url := tt.setup(t, b)
-			// A busy machine may be slow to get to where it is to be kept.
+			// A busy machine may be slow to reach the wanted stage.
 			for within := limit; !connectWatched(t, b, url, within, tt.stage); within *= 2 {
 				require.Less(t, within, patience)
 			}
@@ -258,8 +258,8 @@ func TestConnectWatchdog(t *testing.T) {
 	}
 }
 
-// connectWatched makes a request that gets no connection. It reports whether it came
-// as far as it was to come.
+// connectWatched makes a request that gets no connection. It reports whether the request
+// had reached this stage when the watchdog ended it.
 func connectWatched(t *testing.T, b *http.Transport, url string, within time.Duration, stage string) bool {
 	t.Helper()
 	r := newRecorder(t)
@@ -273,7 +273,7 @@ func connectWatched(t *testing.T, b *http.Transport, url string, within time.Dur
 	assert.Equal(t, WatchdogError{Kind: semconv.WatchdogKindConnect, Limit: within}, *fired)
 	var timeout net.Error
 	require.ErrorAs(t, err, &timeout)
-	assert.True(t, timeout.Timeout(), "as http.Client tells it")
+	assert.True(t, timeout.Timeout(), "as http.Client reports it")
 	require.NotErrorAs(t, err, new(*StreamError), "no stream was broken")
 
 	s := r.only(t)
@@ -286,14 +286,14 @@ func connectWatched(t *testing.T, b *http.Transport, url string, within time.Dur
 	return s.get("llm.transport.stage") == stage
 }
 
-// TestEndsAtOnce lets a reset by the server, a stop of the user and a watchdog come
-// at one moment, in any order. The error that the reader gets and what is recorded
-// have to be the same story.
+// TestEndsAtOnce lets a reset by the server, an abort by the user and a watchdog happen
+// at the same time, in any order. What is recorded has to agree with the error that the
+// reader gets.
 func TestEndsAtOnce(t *testing.T) {
 	noLeak(t)
 	const rounds = 150
 	type round struct {
-		now   chan struct{} // closed when the call is where it is to be
+		now   chan struct{} // closed when the call is in the wanted phase
 		early bool          // before the headers
 	}
 	due := make(chan round, 1)
@@ -301,7 +301,7 @@ func TestEndsAtOnce(t *testing.T) {
 		select {
 		case r := <-due:
 			return r, true
-		case <-t.Context().Done(): // a request that came late
+		case <-t.Context().Done(): // a request that came too late
 			return round{}, false
 		}
 	}
@@ -331,7 +331,7 @@ func TestEndsAtOnce(t *testing.T) {
 		close(current.now)
 		c.RST(id, 2)
 	})
-	told := map[string]int{}
+	endedBy := map[string]int{}
 	for i := range rounds {
 		var (
 			b   = base(t)
@@ -369,13 +369,13 @@ func TestEndsAtOnce(t *testing.T) {
 		var fired *WatchdogError
 		switch {
 		case errors.As(err, &fired):
-			told["watchdog"]++
+			endedBy["watchdog"]++
 			assert.Equal(t, []any{"watchdog", "cancelled", nil, "total"}, []any{end, cause, abortSource, kind}, "%v", err)
 		case errors.Is(err, context.Canceled):
-			told["abort"]++
+			endedBy["abort"]++
 			assert.Equal(t, []any{"cancelled", "cancelled", "user", nil}, []any{end, cause, abortSource, kind}, "%v", err)
 		default:
-			told["break"]++
+			endedBy["break"]++
 			require.Error(t, err)
 			assert.Equal(t, []any{nil, nil}, []any{abortSource, kind}, "%v", err)
 			assert.Contains(t, []any{"read_error", "no_response"}, end, "%v", err)
@@ -386,5 +386,5 @@ func TestEndsAtOnce(t *testing.T) {
 		}
 		require.False(t, t.Failed(), "round %d: %v", i, err)
 	}
-	t.Logf("told as: %v", told)
+	t.Logf("ended by: %v", endedBy)
 }

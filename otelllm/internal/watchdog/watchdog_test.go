@@ -14,7 +14,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// What is due and when, by times that are given.
+// TestDue checks which limit is reached next, and when, by given times.
 func TestDue(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(d time.Duration) time.Time { return start.Add(d) }
@@ -28,9 +28,9 @@ func TestDue(t *testing.T) {
 	}
 	due(10*time.Second, semconv.WatchdogKindConnect)
 	d.Answered(true, at(8*time.Second))
-	due(100*time.Second, semconv.WatchdogKindTotal) // no wait
+	due(100*time.Second, semconv.WatchdogKindTotal) // the caller does not wait
 	d.waiting, d.since = true, at(30*time.Second)
-	due(42*time.Second, semconv.WatchdogKindFirstProgress) // 8 s have been waited
+	due(42*time.Second, semconv.WatchdogKindFirstProgress) // 8 s of the limit have passed before
 	d.ReadEnded(true, false, at(31*time.Second))
 	due(100*time.Second, semconv.WatchdogKindTotal)
 	d.waiting, d.since = true, at(40*time.Second)
@@ -38,7 +38,7 @@ func TestDue(t *testing.T) {
 	d.ReadEnded(false, false, at(42*time.Second))
 	d.waiting, d.since = true, at(50*time.Second)
 	due(53*time.Second, semconv.WatchdogKindIdle)
-	d.ReadEnded(false, true, at(51*time.Second)) // the last word
+	d.ReadEnded(false, true, at(51*time.Second)) // the terminal event
 	d.waiting, d.since = true, at(52*time.Second)
 	due(100*time.Second, semconv.WatchdogKindTotal)
 	d.limits.Total = 0
@@ -46,26 +46,26 @@ func TestDue(t *testing.T) {
 	assert.Zero(t, none)
 	assert.Zero(t, kind)
 
-	d = &Watchdog{limits: limits, request: Request{Start: start}, waiting: true, since: start} // whether it streams, the response says
+	d = &Watchdog{limits: limits, request: Request{Start: start}, waiting: true, since: start} // the response decides whether it streams
 	d.connected = true
 	due(100*time.Second, semconv.WatchdogKindTotal)
 	d.Answered(true, at(19*time.Second))
 	d.waiting, d.since = true, at(19*time.Second)
 	due(20*time.Second, semconv.WatchdogKindFirstProgress)
 
-	var none2 *Watchdog
-	none2.Answered(true, start)
-	none2.ReadStarted()
-	none2.ReadEnded(true, true, start)
-	none2.Stop()
-	none2.Release()
-	assert.False(t, none2.Caused(io.EOF, start))
-	fired, err := none2.Fired()
+	var off *Watchdog
+	off.Answered(true, start)
+	off.ReadStarted()
+	off.ReadEnded(true, true, start)
+	off.Stop()
+	off.Release()
+	assert.False(t, off.Caused(io.EOF, start))
+	fired, err := off.Fired()
 	assert.Zero(t, fired)
 	assert.NoError(t, err)
 }
 
-// The caller and the limit at one moment: who cancelled first is the one.
+// If the caller cancels at the moment when a limit is reached, the first cancellation counts.
 func TestWatchdogAndCallerAtOnce(t *testing.T) {
 	caller, cancel := context.WithCancelCause(t.Context())
 	d := &Watchdog{limits: Limits{Total: time.Second}, request: Request{
@@ -73,7 +73,7 @@ func TestWatchdogAndCallerAtOnce(t *testing.T) {
 		Over:  func() bool { return false },
 		Error: func(semconv.WatchdogKind, time.Duration) error { return errors.New("timed out") },
 	}}
-	d.caller = uncancelled{caller} // it looked right before
+	d.caller = uncancelled{caller} // the watchdog has checked the caller just before
 	d.sent, d.cancel = context.WithCancelCause(caller)
 	cancel(errors.New("stopped"))
 	d.look()
@@ -85,7 +85,7 @@ func TestWatchdogAndCallerAtOnce(t *testing.T) {
 	d.look()
 	assert.Equal(t, classify.Watchdog{Kind: semconv.WatchdogKindTotal, Limit: time.Second}, d.fired)
 	assert.True(t, d.Caused(context.Cause(d.sent), time.Now()))
-	assert.True(t, d.Caused(context.Canceled, time.Now()), "HTTP/2 says no more")
+	assert.True(t, d.Caused(context.Canceled, time.Now()), "HTTP/2 returns only that")
 	assert.False(t, d.Caused(syscall.ECONNRESET, time.Now()))
 }
 
