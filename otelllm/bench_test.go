@@ -19,7 +19,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// nowhere is a span processor that lets spans go.
+// nowhere is a span processor that drops all spans.
 type nowhere struct{}
 
 func (nowhere) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
@@ -27,7 +27,7 @@ func (nowhere) OnEnd(sdktrace.ReadOnlySpan)                     {}
 func (nowhere) Shutdown(context.Context) error                  { return nil }
 func (nowhere) ForceFlush(context.Context) error                { return nil }
 
-// longStream is an answer of n deltas of text.
+// longStream returns an answer of n text deltas.
 func longStream(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -37,16 +37,16 @@ func longStream(n int) string {
 	return b.String()
 }
 
-// longRequest is a request of about n bytes of history.
+// longRequest returns a request with about n bytes of history.
 func longRequest(n int) []byte {
 	message := `{"role":"user","content":"` + strings.Repeat("the quick brown fox ", 50) + `"},`
 	return []byte(`{"messages":[` + strings.Repeat(message, max(1, n/len(message))) + `{"role":"user","content":"hi"}],"model":"gpt-5","stream":true}`)
 }
 
 // BenchmarkTransport compares one client with and without the transport. The
-// variants take turns call by call in one loop, in random order, so that what
-// disturbs one disturbs all; x-… is the median of a variant over the median of the
-// bare client.
+// variants take turns call by call in one loop, in random order, so that a disturbance
+// of the machine affects all of them. The metric x-… is the median of a variant divided
+// by the median of the bare client.
 func BenchmarkTransport(b *testing.B) {
 	sdk := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(nowhere{}))
 	unsampled := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(nowhere{}), sdktrace.WithSampler(sdktrace.NeverSample()))
@@ -119,7 +119,7 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// BenchmarkOverhead is the transport's own work, over a transport that answers at once.
+// BenchmarkOverhead measures the transport's own work, above a transport that answers immediately.
 func BenchmarkOverhead(b *testing.B) {
 	for _, v := range []struct {
 		name     string

@@ -35,7 +35,7 @@ func newRecorder(tb testing.TB, opts ...sdktrace.TracerProviderOption) *recorder
 	return r
 }
 
-// only is the one span that has ended.
+// only returns the one span that has ended.
 func (r *recorder) only(tb testing.TB) span {
 	tb.Helper()
 	ended := r.spans.Ended()
@@ -43,7 +43,7 @@ func (r *recorder) only(tb testing.TB) span {
 	return span{ended[0]}
 }
 
-// named are the ended spans of this name.
+// named returns the ended spans of this name.
 func (r *recorder) named(name string) (spans []span) {
 	for _, s := range r.spans.Ended() {
 		if s.Name() == name {
@@ -55,7 +55,7 @@ func (r *recorder) named(name string) (spans []span) {
 
 type span struct{ sdktrace.ReadOnlySpan }
 
-// get is an attribute's value, or nil.
+// get returns the value of an attribute, or nil.
 func (s span) get(key attribute.Key) any {
 	for _, kv := range s.Attributes() {
 		if kv.Key == key {
@@ -74,7 +74,8 @@ func (s span) events() (names []string) {
 
 func (s span) failed() bool { return s.Status().Code == codes.Error }
 
-// script is a server that answers every request with text, then does what then says.
+// script starts a server that answers every request with text and then calls then. A nil then
+// closes the connection.
 func script(tb testing.TB, text string, then func(net.Conn)) (baseURL string) {
 	tb.Helper()
 	return "http://" + nettest.Listen(tb, func(c net.Conn) {
@@ -101,7 +102,7 @@ const (
 	chatBody = `{"model":"gpt-5","stream":true,"messages":[{"role":"user","content":"hi"}]}`
 )
 
-// bodyFor is a small request for a path.
+// bodyFor returns a small request body for a path.
 func bodyFor(path string) string {
 	switch path {
 	case responsesPath:
@@ -113,7 +114,7 @@ func bodyFor(path string) string {
 	}
 }
 
-// call makes one model call and reads the answer to whatever end it has.
+// call makes one model call and reads the answer until it ends or fails.
 func call(ctx context.Context, rt http.RoundTripper, url, body string) (read string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -129,7 +130,7 @@ func call(ctx context.Context, rt http.RoundTripper, url, body string) (read str
 	return string(b), err
 }
 
-// base is a transport of its own, so that no test uses another one's connections.
+// base returns a new transport, so that no two tests share connections.
 func base(tb testing.TB) *http.Transport {
 	tb.Helper()
 	t := &http.Transport{DisableCompression: true}
@@ -139,7 +140,7 @@ func base(tb testing.TB) *http.Transport {
 
 const (
 	patience = 10 * time.Second
-	timeStep = time.Millisecond // between two looks at something that is to come
+	timeStep = time.Millisecond // between two checks of a condition
 )
 
 func gzipped(s string) []byte {
@@ -150,7 +151,7 @@ func gzipped(s string) []byte {
 	return b.Bytes()
 }
 
-// assertSame compares texts of megabytes without printing them.
+// assertSame compares texts of several megabytes without printing them.
 func assertSame(tb testing.TB, want, got string) {
 	tb.Helper()
 	if want != got {

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestInstrumentationShutdown: each Instrumentation ends what its own methods began.
+// TestInstrumentationShutdown checks that Shutdown of an Instrumentation ends what its own
+// methods began, and nothing else.
 func TestInstrumentationShutdown(t *testing.T) {
 	nothingOpen(t)
 	r := newRecorder(t)
@@ -16,7 +17,7 @@ func TestInstrumentationShutdown(t *testing.T) {
 	ctx, _ := one.StartRun(t.Context(), "one")
 	StartTool(ctx, ToolCall{Name: "of_its_run"})
 	_, outside := one.StartTool(t.Context(), ToolCall{Name: "of_no_run"})
-	defer outside.End(nil) // what the application loses is not ended by Shutdown
+	defer outside.End(nil) // Shutdown does not end a tool that the application has lost
 	one.StartRequest(ctx, RequestInfo{Model: "m"})
 	session := one.NewRealtime(ctx)
 	session.RecordSent([]byte(`{"type":"response.create"}`))
@@ -43,8 +44,8 @@ func TestInstrumentationShutdown(t *testing.T) {
 	assert.Len(t, r.named("execute_tool of_the_other"), 1)
 }
 
-// TestInstrumentationOptions: its options are those of everything that it records, and
-// what is given to a method comes after them.
+// TestInstrumentationOptions checks that an Instrumentation's options apply to everything
+// that it records, and that the options of a method override them.
 func TestInstrumentationOptions(t *testing.T) {
 	everywhere, elsewhere := newRecorder(t), newRecorder(t)
 	i := New(WithTracerProvider(everywhere), WithoutEvents(), WithVerdicts(), WithProviderName("acme"), nil)

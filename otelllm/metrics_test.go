@@ -32,7 +32,7 @@ const (
 	tokensMetric   = "gen_ai.client.token.usage"
 )
 
-// metering is an SDK whose metrics are collected when the test says so.
+// metering is an SDK whose metrics the test collects.
 type metering struct {
 	*sdkmetric.MeterProvider
 
@@ -63,7 +63,7 @@ func (p point) get(key attribute.Key) any {
 	return v.AsInterface()
 }
 
-// points are all data points, by instrument.
+// points collects all data points, by instrument.
 func (m *metering) points(t *testing.T) map[string][]point {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -101,10 +101,11 @@ func histogram[N int64 | float64](h metricdata.Histogram[N]) (points []point) {
 	return points
 }
 
-// TestMetrics meters one stream by the clock: what was measured, and of what.
+// TestMetrics records one stream by a fake clock, and checks the values and attributes of all
+// metrics.
 func TestMetrics(t *testing.T) {
 	for name, sampler := range map[string]sdktrace.Sampler{"sampled": sdktrace.AlwaysSample(), "not sampled": sdktrace.NeverSample()} {
-		for bodyName, body := range map[string]io.Reader{"body in memory": strings.NewReader(chatBody), "body once only": io.MultiReader(strings.NewReader(chatBody))} {
+		for bodyName, body := range map[string]io.Reader{"body in memory": strings.NewReader(chatBody), "body that can be read only once": io.MultiReader(strings.NewReader(chatBody))} {
 			t.Run(name+"/"+bodyName, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					m, r := newMetering(t), newRecorder(t, sdktrace.WithSampler(sampler))
@@ -145,7 +146,7 @@ func TestMetrics(t *testing.T) {
 					for name, want := range map[string]point{
 						durationMetric: {count: 1, sum: 8},
 						firstMetric:    {count: 1, sum: 2},
-						// Chunks of one Read are one; the keepalive is not one.
+						// The chunks of one Read count as one; a keepalive does not count.
 						perChunkMetric: {count: 4, sum: 6},
 					} {
 						require.Len(t, points[name], 1, name)
@@ -154,7 +155,7 @@ func TestMetrics(t *testing.T) {
 						assert.Equal(t, want.count, got.count, name)
 						assert.InDelta(t, want.sum, got.sum, 1e-9, name)
 						require.NotEmpty(t, got.spans, name)
-						assert.Equal(t, span, got.spans[0], "exemplars lead to the request")
+						assert.Equal(t, span, got.spans[0], "the exemplar names the span of the request")
 					}
 					require.Len(t, points[tokensMetric], 2)
 					for _, p := range points[tokensMetric] {
@@ -168,7 +169,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricsOfFailures tells failures, watchdogs and aborts apart.
+// TestMetricsOfFailures checks that the attributes distinguish failures, watchdogs and aborts.
 func TestMetricsOfFailures(t *testing.T) {
 	const cut = sseHead + firstText
 	for _, tt := range []struct {
@@ -178,11 +179,11 @@ func TestMetricsOfFailures(t *testing.T) {
 		abort bool
 		want  [3]any // error.type, llm.watchdog.kind, llm.abort.source
 	}{
-		{"whole", cut + chatStop + chatDone, Watchdog{}, false, [3]any{}},
+		{"complete", cut + chatStop + chatDone, Watchdog{}, false, [3]any{}},
 		{"cut", cut, Watchdog{}, false, [3]any{"clean_eof"}},
 		{"HTTP error", "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", Watchdog{}, false, [3]any{"503"}},
-		{"error in band", cut + "data: {\"error\":{\"code\":\"server_is_overloaded\"}}\n\n", Watchdog{}, false, [3]any{"server_is_overloaded"}},
-		{"an unknown error in band", cut + "data: {\"error\":{\"code\":\"req-4711\"}}\n\n", Watchdog{}, false, [3]any{"unknown"}},
+		{"in-band error", cut + "data: {\"error\":{\"code\":\"server_is_overloaded\"}}\n\n", Watchdog{}, false, [3]any{"server_is_overloaded"}},
+		{"an unknown in-band error", cut + "data: {\"error\":{\"code\":\"req-4711\"}}\n\n", Watchdog{}, false, [3]any{"unknown"}},
 		{"a quota's name", cut + "data: {\"error\":{\"code\":\"perday-4711\"}}\n\n", Watchdog{}, false, [3]any{"quota_exhausted"}},
 		{"watchdog", "", Watchdog{Total: limit}, false, [3]any{"watchdog_timeout", "total"}},
 		{"abort", "", Watchdog{}, true, [3]any{nil, nil, "user"}},
@@ -210,7 +211,7 @@ func TestMetricsOfFailures(t *testing.T) {
 	}
 }
 
-// A call that does not stream has no chunks.
+// A response that does not stream has no chunk metrics.
 func TestMetricsOfADocument(t *testing.T) {
 	m := newMetering(t)
 	_, err := call(t.Context(), NewTransport(base(t), WithMeterProvider(m)), script(t, jsonHead+`{"model":"gpt-5-x","choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":4}}`, nil)+chatPath, `{"model":"gpt-5","messages":[]}`)
@@ -222,7 +223,7 @@ func TestMetricsOfADocument(t *testing.T) {
 	assert.Empty(t, points[perChunkMetric])
 }
 
-// While no metrics are kept and nothing is traced, the request is not even looked at.
+// If no metrics are kept and nothing is traced, the request passes unchanged.
 func TestMetricsOff(t *testing.T) {
 	for name, opts := range map[string][]TransportOption{
 		"no provider": nil, "one that does nothing": {WithMeterProvider(noop.NewMeterProvider())},

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A program that requires this module gets few others with it, and none that would raise
-// the version of what the program itself is likely to have: gRPC, protobuf, zap.
+// A program that requires this module gets few others with it, and none that could raise
+// the version of a module that the program is likely to use itself: gRPC, protobuf, zap.
 func TestModulesOfAUser(t *testing.T) {
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)

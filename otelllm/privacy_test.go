@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// everything is all that a span would export.
+// everything returns all that a span exports, as text.
 func everything(s span) string {
 	var b strings.Builder
 	put := func(attrs []attribute.KeyValue) {
@@ -34,9 +34,9 @@ func everything(s span) string {
 	return b.String()
 }
 
-// TestNothingLeaks plants a canary in every place where content or a secret can
-// be, in calls that go well and in calls that go wrong, and looks for it in all
-// that would be exported.
+// TestNothingLeaks plants a canary in every place that can hold content or a secret,
+// in calls that succeed and in calls that fail, and searches everything that would be
+// exported for it.
 func TestNothingLeaks(t *testing.T) {
 	const canary = "CANARY"
 	requests := map[string]string{
@@ -120,7 +120,7 @@ data: {"candidates":[{"index":0,"finishReason":"because CANARY","finishMessage":
 			for _, how := range []struct {
 				name   string
 				status int
-				limit  Watchdog // then the server hangs
+				limit  Watchdog // if set, the server hangs
 			}{
 				{"200", http.StatusOK, Watchdog{}},
 				{"400", http.StatusBadRequest, Watchdog{}},

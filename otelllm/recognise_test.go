@@ -17,13 +17,13 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
 )
 
-// TestUnsurePaths: a path that another application may have is a model call only
-// where its body is one, and is passed untouched otherwise.
+// TestUnsurePaths checks that a request to a path that other applications may have, too, is
+// a model call only if its body is one, and passes unchanged otherwise.
 func TestUnsurePaths(t *testing.T) {
 	target := script(t, jsonHead+`{}`, nil)
 	for _, tt := range []struct {
 		name, path, body string
-		once             bool // the body cannot be had twice
+		once             bool // the body can be read only once
 		contentType      string
 		recorded         bool
 	}{
@@ -32,16 +32,16 @@ func TestUnsurePaths(t *testing.T) {
 		{"a survey's form", "/survey/responses", `a=b`, false, "application/x-www-form-urlencoded", false},
 		{"Responses by its body, of a gateway", "/v1/responses", `{"model":"m","input":[{"role":"user","content":"hi"}]}`, false, "application/json", true},
 		{"a stored prompt", "/v1/responses", `{"prompt":{"id":"pmpt_1"}}`, false, "application/json", true},
-		{"Responses that are not to be read before they are sent", "/v1/responses", `{"model":"m","input":"hi"}`, true, "application/json", true},
+		{"Responses with a body that can be read only once", "/v1/responses", `{"model":"m","input":"hi"}`, true, "application/json", true},
 		{"a survey's answers, versioned", "/v1/responses", `{"answers":[1]}`, false, "application/json", false},
 		{"a survey's upload", "/v1/responses", "--x--", false, "multipart/form-data; boundary=x", false},
-		{"a survey's upload that is not to be read", "/v1/responses", "--x--", true, "multipart/form-data; boundary=x", false},
+		{"a survey's upload that can be read only once", "/v1/responses", "--x--", true, "multipart/form-data; boundary=x", false},
 		{"Responses of Azure by their path", "/openai/v1/responses", `{"odd":true}`, false, "application/json", true},
 		{"Ollama by its body", "/api/chat", `{"model":"llama","messages":[{"role":"user","content":"hi"}]}`, false, "application/json", true},
 		{"another chat", "/api/chat", `{"room":7,"text":"hi"}`, false, "application/json", false},
 		{"another chat with a model", "/api/chat", `{"model":"sofa","text":"hi"}`, false, "application/json", false},
-		{"not to be read before it is sent", "/api/chat", `{"model":"llama","messages":[]}`, true, "application/json", true},
-		{"an upload that is not to be read", "/api/generate", `x`, true, "multipart/form-data; boundary=x", false},
+		{"Ollama with a body that can be read only once", "/api/chat", `{"model":"llama","messages":[]}`, true, "application/json", true},
+		{"an upload that can be read only once", "/api/generate", `x`, true, "multipart/form-data; boundary=x", false},
 		{"certain by its path", "/v1/chat/completions", `{"odd":true}`, false, "application/json", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -63,8 +63,8 @@ func TestUnsurePaths(t *testing.T) {
 	}
 }
 
-// TestForeignBodies: a body that can only be read as it is sent may turn out not to be
-// that of a model call. What comes of the request then is nothing to be judged, on either side.
+// TestForeignBodies sends bodies that can only be read as they are sent and turn out not
+// to be those of a model call. Such a request is not judged, on either side of a gateway.
 func TestForeignBodies(t *testing.T) {
 	for _, head := range []string{"200 OK", "500 Internal Server Error", "304 Not Modified"} {
 		r := newRecorder(t)
@@ -89,7 +89,8 @@ func TestForeignBodies(t *testing.T) {
 	}
 }
 
-// TestEncodedRequests: a body that is compressed says nothing against a path.
+// TestEncodedRequests checks that a compressed body, which cannot be read, does not contradict
+// its path.
 func TestEncodedRequests(t *testing.T) {
 	for contentType, want := range map[string]int{"application/json": 1, "text/plain": 0} {
 		r := newRecorder(t)
@@ -104,7 +105,7 @@ func TestEncodedRequests(t *testing.T) {
 	}
 }
 
-// TestKnownHosts: on the hosts of providers the path is proof.
+// TestKnownHosts checks that the path alone is proof on the hosts of providers.
 func TestKnownHosts(t *testing.T) {
 	for host, want := range map[string]bool{
 		"api.openai.com": true, "eu.api.openai.com": true, "openrouter.ai": true, "my-res.openai.azure.com": true,
@@ -119,9 +120,9 @@ func TestKnownHosts(t *testing.T) {
 	}
 }
 
-// TestVouched: on a path that others have too the header that Anthropic's API insists
-// on is proof. That a client is an SDK is no proof: Ollama's loads models by the same path,
-// and any SDK may be pointed at another service.
+// TestVouched checks that the header that Anthropic's API requires is proof on a path that
+// other applications have, too. That the client is an SDK is not proof: Ollama's SDK loads
+// models by the same path, and any SDK may be pointed at another service.
 func TestVouched(t *testing.T) {
 	target := script(t, jsonHead+`{}`, nil)
 	for _, tt := range []struct {
@@ -148,7 +149,7 @@ func TestVouched(t *testing.T) {
 	}
 }
 
-// TestBedrockErrorHeader: AWS names an exception in a header alone.
+// TestBedrockErrorHeader checks that the exception is read from a header: AWS names it nowhere else.
 func TestBedrockErrorHeader(t *testing.T) {
 	r := newRecorder(t)
 	url := script(t, "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nX-Amzn-Errortype: ThrottlingException:http://internal.amazon.com/coral/\r\nContent-Length: 20\r\n\r\n{\"message\":\"secret\"}", nil)
@@ -159,8 +160,8 @@ func TestBedrockErrorHeader(t *testing.T) {
 	assert.Equal(t, "rate_limited", s.get("llm.provider_error.kind"))
 }
 
-// TestProtocolOfAGateway: a protocol whose path says much is read under another
-// path too, and what only the path says is not claimed.
+// TestProtocolOfAGateway checks that a protocol with much information in its path is read
+// under another path, too, and that nothing is recorded that only the path could prove.
 func TestProtocolOfAGateway(t *testing.T) {
 	r := newRecorder(t)
 	url := script(t, sseHead+"data: {\"candidates\":[{\"index\":0,\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}],\"modelVersion\":\"gemini-x\"}\n\n", nil)
@@ -169,13 +170,14 @@ func TestProtocolOfAGateway(t *testing.T) {
 	s := r.only(t)
 	assert.Equal(t, "generate_content", s.Name())
 	assert.Equal(t, "acme", s.get("gen_ai.provider.name"))
-	assert.Nil(t, s.get("gen_ai.request.stream"), "nothing said so")
+	assert.Nil(t, s.get("gen_ai.request.stream"), "neither path nor body says that it streams")
 	assert.Equal(t, "terminal_event", s.get("llm.stream.end"))
 	assert.Equal(t, int64(1), s.get("llm.stream.text_chunks"))
-	assert.NotNil(t, s.get("gen_ai.response.time_to_first_chunk"), "it did stream")
+	assert.NotNil(t, s.get("gen_ai.response.time_to_first_chunk"), "the response did stream")
 }
 
-// TestCodeAssist: what Gemini Code Assist wraps is read, and is whole with its reason.
+// TestCodeAssist checks that the wrapped chunks of Gemini Code Assist are read, and that a
+// finish reason completes the answer.
 func TestCodeAssist(t *testing.T) {
 	r := newRecorder(t)
 	url := script(t, sseHead+"data: {\"response\":{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}],\"modelVersion\":\"gemini-x\"},\"traceId\":\"t\"}\n\n", nil)
@@ -190,8 +192,8 @@ func TestCodeAssist(t *testing.T) {
 	assert.Equal(t, "gemini-x", s.get("gen_ai.response.model"))
 }
 
-// TestNamedProtocol: a path that other applications have too does not outweigh the
-// protocol that the application has named.
+// TestNamedProtocol checks that the protocol that the application has named takes
+// precedence over a path that other applications have, too.
 func TestNamedProtocol(t *testing.T) {
 	whole := firstText + chatStop + chatDone
 	for _, path := range []string{"/llm", "/api/chat", "/api/generate", "/v1/messages", "/v1/responses", "/gw/responses", "/openai/responses", "/v1/completions", chatPath} {
@@ -210,8 +212,8 @@ func TestNamedProtocol(t *testing.T) {
 	}
 }
 
-// TestPathOrName: between the protocol that the path tells and the one that was named
-// the body decides, where it is a call of one of them only.
+// TestPathOrName checks that the body decides between the protocol of the path and the
+// named one, if it is a call of only one of them.
 func TestPathOrName(t *testing.T) {
 	const (
 		responsesBody = `{"model":"m","input":"hi"}`
@@ -219,19 +221,19 @@ func TestPathOrName(t *testing.T) {
 	)
 	for _, tt := range []struct {
 		name, url, header, body string
-		once                    bool // the body cannot be had twice
+		once                    bool // the body can be read only once
 		named, want             string
 	}{
 		{"a path that proves nothing, a body of both", "http://gw/v1/messages", "", chatBody, false, "openai_chat", "openai_chat"},
-		{"a path that proves nothing, a body of its own", "http://gw/v1/responses", "", responsesBody, false, "openai_chat", "openai_responses"},
+		{"a path that proves nothing, a body of the path's protocol", "http://gw/v1/responses", "", responsesBody, false, "openai_chat", "openai_responses"},
 		{"a path that proves nothing, a body of neither", "http://gw/v1/responses", "", `{"odd":true}`, false, "openai_chat", "openai_chat"},
-		{"a path that proves nothing, a body that is not to be read", "http://gw/v1/responses", "", responsesBody, true, "openai_chat", "openai_chat"},
-		{"a path that proves, a body of both", "http://gw/openai/responses", "", `{"model":"m","input":"hi","messages":[]}`, false, "openai_chat", "openai_responses"},
-		{"a path that proves, a body of the named", "http://gw/v1/chat/completions", "", geminiBody, false, "gemini", "gemini"},
-		{"a path that proves, a body of neither", "http://gw/v1/chat/completions", "", `{"odd":true}`, false, "gemini", "openai_chat"},
-		{"a path that proves, a body that is not to be read", "http://gw/v1/chat/completions", "", geminiBody, true, "gemini", "openai_chat"},
-		{"a path that tells nothing", "http://gw/llm", "", geminiBody, false, "gemini", "gemini"},
-		{"a header that proves", "http://gw/v1/messages", "Anthropic-Version", chatBody, false, "openai_chat", "anthropic_messages"},
+		{"a path that proves nothing, a body that can be read only once", "http://gw/v1/responses", "", responsesBody, true, "openai_chat", "openai_chat"},
+		{"a path that is proof, a body of both", "http://gw/openai/responses", "", `{"model":"m","input":"hi","messages":[]}`, false, "openai_chat", "openai_responses"},
+		{"a path that is proof, a body of the named protocol", "http://gw/v1/chat/completions", "", geminiBody, false, "gemini", "gemini"},
+		{"a path that is proof, a body of neither", "http://gw/v1/chat/completions", "", `{"odd":true}`, false, "gemini", "openai_chat"},
+		{"a path that is proof, a body that can be read only once", "http://gw/v1/chat/completions", "", geminiBody, true, "gemini", "openai_chat"},
+		{"an unknown path", "http://gw/llm", "", geminiBody, false, "gemini", "gemini"},
+		{"a header that is proof", "http://gw/v1/messages", "Anthropic-Version", chatBody, false, "openai_chat", "anthropic_messages"},
 		{"a provider's own host", "https://api.openai.com/v1/responses", "", chatBody, false, "openai_chat", "openai_responses"},
 		{"another provider's own host", "https://openrouter.ai/api/v1/messages", "", chatBody, false, "openai_chat", "anthropic_messages"},
 	} {
@@ -248,7 +250,7 @@ func TestPathOrName(t *testing.T) {
 			c := configure(global, []TransportOption{WithProtocol(Protocol(tt.named))}, TransportOption.applyTransport)
 			p, sure, ok := c.recogniser.Recognise(req)
 			require.True(t, ok)
-			assert.True(t, sure, "nothing is left to decide")
+			assert.True(t, sure, "the protocol is certain")
 			assert.Equal(t, tt.want, p.Name())
 		})
 	}
@@ -259,5 +261,5 @@ func TestPathOrName(t *testing.T) {
 	p, sure, ok := c.recogniser.Recognise(req)
 	assert.True(t, ok)
 	assert.False(t, sure)
-	assert.Equal(t, "openai_responses", p.Name(), "an upload is left to the path")
+	assert.Equal(t, "openai_responses", p.Name(), "the path decides for an upload")
 }

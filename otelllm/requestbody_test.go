@@ -32,8 +32,8 @@ const historyBody = `{"model":"gpt-5","stream":true,"messages":[
 	{"role":"assistant","tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"call_2","type":"function","function":{"name":"f","arguments":"{}"}}]},
 	{"role":"tool","tool_call_id":"call_1","content":"secret"}]}`
 
-// TestRequestBodies reads the history out of every kind of body, and the server
-// gets each as it would without.
+// TestRequestBodies checks that the history is read from every kind of body, and that the
+// server receives each as without the transport.
 func TestRequestBodies(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "body.json")
 	require.NoError(t, os.WriteFile(file, []byte(historyBody), 0o600))
@@ -48,9 +48,9 @@ func TestRequestBodies(t *testing.T) {
 		{"in memory", func(*testing.T) io.Reader { return strings.NewReader(historyBody) }, nil, historyBody, true},
 		{"bytes", func(*testing.T) io.Reader { return bytes.NewReader([]byte(historyBody)) }, nil, historyBody, true},
 		{"a buffer of 5 MB", func(*testing.T) io.Reader { return bytes.NewBufferString(big) }, nil, big, true},
-		{"GetBody that rewinds what is being sent", func(*testing.T) io.Reader { return strings.NewReader(historyBody) }, func(r *http.Request) {
+		{"GetBody that rewinds the body that is being sent", func(*testing.T) io.Reader { return strings.NewReader(historyBody) }, func(r *http.Request) {
 			body := strings.NewReader(historyBody)
-			rewinding := struct{ io.Reader }{body} // as openai-go has it for an io.ReadSeeker
+			rewinding := struct{ io.Reader }{body} // as openai-go does for an io.ReadSeeker
 			r.Body = io.NopCloser(rewinding)
 			r.GetBody = func() (io.ReadCloser, error) {
 				_, err := body.Seek(0, io.SeekStart)
@@ -70,7 +70,7 @@ func TestRequestBodies(t *testing.T) {
 		{"a pipe that is too long to keep", func(*testing.T) io.Reader {
 			return io.MultiReader(strings.NewReader(strings.Repeat(" ", httpcall.MaxCopy) + historyBody))
 		}, nil, strings.Repeat(" ", httpcall.MaxCopy) + historyBody, false},
-		{"no JSON", func(*testing.T) io.Reader { return strings.NewReader("secret") }, nil, "secret", false},
+		{"not JSON", func(*testing.T) io.Reader { return strings.NewReader("secret") }, nil, "secret", false},
 		{"JSON that is cut", func(*testing.T) io.Reader { return strings.NewReader(historyBody[:len(historyBody)-9]) }, nil, historyBody[:len(historyBody)-9], false},
 		{"no body", func(*testing.T) io.Reader { return nil }, nil, "", false},
 		{"GetBody fails", func(*testing.T) io.Reader { return strings.NewReader(historyBody) }, func(r *http.Request) {
@@ -127,8 +127,8 @@ type oneByOne struct{ r io.Reader }
 
 func (o oneByOne) Read(p []byte) (int, error) { return o.r.Read(p[:min(1, len(p))]) }
 
-// TestBodySentAgain: net/http sends a request again by GetBody where a connection that has
-// served before is closed without an answer. What is recorded is what was sent.
+// TestBodySentAgain checks that the body that was sent is recorded if net/http sends a
+// request again by GetBody, because a reused connection was closed without an answer.
 func TestBodySentAgain(t *testing.T) {
 	var conns atomic.Int32
 	addr := nettest.Listen(t, func(c net.Conn) {
@@ -163,7 +163,7 @@ func TestBodySentAgain(t *testing.T) {
 		require.NoError(t, err)
 		resp.Body.Close()
 	}
-	assert.Equal(t, 1, got, "by net/http alone")
+	assert.Equal(t, 1, got, "calls of GetBody, all of them by net/http")
 	spans := r.named("chat gpt-5")
 	require.Len(t, spans, 2)
 	for i, s := range spans {
@@ -173,7 +173,7 @@ func TestBodySentAgain(t *testing.T) {
 	}
 }
 
-// TestGetBodyIsLeftAlone: the application's own function is not called for the recording.
+// TestGetBodyIsLeftAlone checks that the recording does not call the application's GetBody.
 func TestGetBodyIsLeftAlone(t *testing.T) {
 	for _, path := range []string{chatPath, "/v1/responses"} {
 		for _, opts := range [][]TransportOption{nil, {WithProtocol(ProtocolOpenAIChat)}, {WithWatchdog(Watchdog{FirstProgress: time.Hour})}} {
@@ -194,13 +194,13 @@ func TestGetBodyIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestProtocolByABodyThatIsSent: which of two protocols a call is of is known once its body
-// has been sent, where it cannot be known before.
+// TestProtocolByABodyThatIsSent checks that a body that is read as it is sent decides
+// between two protocols.
 func TestProtocolByABodyThatIsSent(t *testing.T) {
 	gemini := `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`
 	for _, tt := range []struct{ name, path, body, named, answer, operation string }{
-		{"Responses at a client for chat", "/v1/responses", `{"model":"gpt-5","stream":true,"input":"hi"}`, "openai_chat", "data: {\"type\":\"response.output_text.delta\",\"delta\":\"a\"}\n\ndata: {\"type\":\"response.completed\",\"response\":{\"id\":\"r\",\"status\":\"completed\"}}\n\n", "chat"},
-		{"Gemini at a path of chat", chatPath, gemini, "gemini", "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}]}\n\n", "generate_content"},
+		{"Responses, with chat as the named protocol", "/v1/responses", `{"model":"gpt-5","stream":true,"input":"hi"}`, "openai_chat", "data: {\"type\":\"response.output_text.delta\",\"delta\":\"a\"}\n\ndata: {\"type\":\"response.completed\",\"response\":{\"id\":\"r\",\"status\":\"completed\"}}\n\n", "chat"},
+		{"Gemini, under a path of chat", chatPath, gemini, "gemini", "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}]}\n\n", "generate_content"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
@@ -218,7 +218,7 @@ func TestProtocolByABodyThatIsSent(t *testing.T) {
 	}
 }
 
-// broken is a protocol whose readers panic where they are told to.
+// broken is a protocol whose selected readers panic.
 type broken struct {
 	wire.Protocol
 
@@ -266,7 +266,7 @@ func (d brokenDecoder) Close() {
 	d.Decoder.Close()
 }
 
-// A panic of a reader ends what is recorded and nothing else.
+// A panic of a reader ends the recording and nothing else.
 func TestPanicsOfReaders(t *testing.T) {
 	chat, _ := wire.ByName("openai_chat")
 	events := strings.Join(ownStreams()[0].events, "")
@@ -293,8 +293,8 @@ func TestPanicsOfReaders(t *testing.T) {
 			assert.Equal(t, tt.end, s.get("llm.stream.end"))
 			if tt.end == nil {
 				assert.Equal(t, "unknown", s.get("llm.stream.phase"))
-				assert.Nil(t, s.get("llm.stream.events"), "what was not seen is not claimed")
-				assert.Nil(t, s.get("llm.stream.text_chunks"), "what was not seen is not claimed")
+				assert.Nil(t, s.get("llm.stream.events"), "what was not observed is not claimed")
+				assert.Nil(t, s.get("llm.stream.text_chunks"), "what was not observed is not claimed")
 			}
 			if name == "decoder" || name == "write" || name == "close" {
 				assert.Equal(t, true, s.get("llm.stream.unread"))

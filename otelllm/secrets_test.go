@@ -22,7 +22,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
-// keys are credentials in the shapes in which they are issued. None was ever valid.
+// keys are credentials in the formats in which they are issued. None was ever valid.
 var keys = []string{
 	"s" + "k-9fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA0uXoQiBkFzCvMnSr",
 	"s" + "k-ant-api03-bN8sWc1YhJ6dGp3TeA0uXoQiBkFzCvMnSr9fKq2LmZx7",
@@ -33,8 +33,8 @@ var keys = []string{
 	"fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA0",
 }
 
-// keyed is text with a key for every KEY. A random key behind the prefix of an id is
-// what an id is, so that one goes without the prefix.
+// keyed returns text with every KEY replaced by key. A random key after the prefix of an
+// id is a valid id, so the random one replaces the prefix, too.
 func keyed(text, key string) string {
 	if key == keys[len(keys)-1] {
 		text = strings.NewReplacer("call_KEY", "KEY", "resp_KEY", "KEY").Replace(text)
@@ -42,8 +42,7 @@ func keyed(text, key string) string {
 	return strings.ReplaceAll(text, "KEY", key)
 }
 
-// exports are all that has been recorded: spans, metrics, and what went to the error
-// handler.
+// exports returns all that would be exported, spans and metrics, as text.
 func exports(t *testing.T, r *recorder, m *metering) string {
 	t.Helper()
 	var b strings.Builder
@@ -59,7 +58,7 @@ func exports(t *testing.T, r *recorder, m *metering) string {
 }
 
 // TestNoKeyLeaks plants credentials where a provider, a gateway, a model or the
-// application puts ids, codes and names, and looks for them in all that is exported.
+// application puts ids, codes and names, and searches everything that is exported for them.
 func TestNoKeyLeaks(t *testing.T) {
 	requests := map[string]string{
 		chatPath: `{"model":"KEY","stream":true,"tools":[{"type":"KEY"},{"type":"function","function":{"name":"KEY"}}],"messages":[
@@ -180,7 +179,7 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 				}
 			}
 
-			// Calls over no HTTP, whose facts the application tells.
+			// Calls that do not use HTTP, whose facts the application records.
 			ctx, run := StartRun(t.Context(), key, WithTracerProvider(r), WithVerdicts())
 			for _, code := range []string{"", key} {
 				_, q := StartRequest(ctx, RequestInfo{
@@ -206,7 +205,7 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 			session.Close(nil)
 			run.End(nil)
 
-			// What a gateway serves: the Host header is its client's.
+			// A gateway, whose client sets the Host header.
 			gateway := httptest.NewServer(NewHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				w.Header().Set("X-Request-Id", key)
@@ -228,7 +227,7 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 			if at := strings.Index(all, secret); at >= 0 {
 				t.Errorf("a key is exported: %q", all[max(0, at-200):min(len(all), at+100)])
 			}
-			// The ids are there, comparable, and what else was planted is known to be missing.
+			// The attributes with the planted values are exported; only the values are replaced.
 			for _, want := range []string{"redacted", "gen_ai.response.model", "gen_ai.tool.name", "gen_ai.conversation.id", "llm.provider_error.code", "server.address", "llm.abort.reason"} {
 				assert.Contains(t, all, want)
 			}

@@ -23,7 +23,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// openParts counts what is open in this process.
+// openParts counts the open requests, tools and runs of this process.
 func openParts() (requests, tools, runs int) {
 	return global.open.Len()
 }
@@ -34,7 +34,7 @@ func openRequests() int {
 	return requests
 }
 
-// nothingOpen ends what other tests have left, so that a test sees its own parts only.
+// nothingOpen ends what other tests have left open, so that a test sees only its own parts.
 func nothingOpen(t *testing.T) {
 	t.Helper()
 	require.NoError(t, Shutdown(t.Context()))
@@ -43,7 +43,7 @@ func nothingOpen(t *testing.T) {
 }
 
 // TestShutdownMidStream shuts down while a stream is read, over both HTTP versions:
-// its span leaves, as aborted by shutdown, and the stream goes on unharmed.
+// its span ends, as aborted by shutdown, and the stream continues unchanged.
 func TestShutdownMidStream(t *testing.T) {
 	nothingOpen(t)
 	next := make(chan struct{})
@@ -73,7 +73,7 @@ func TestShutdownMidStream(t *testing.T) {
 		assert.Nil(t, s.get("error.type"))
 		assert.False(t, s.failed())
 		assert.Contains(t, s.events(), semconv.EventAbort)
-		require.NoError(t, Shutdown(t.Context()), "there is nothing left to do")
+		require.NoError(t, Shutdown(t.Context()), "nothing is left to end")
 
 		next <- struct{}{}
 		rest, err := io.ReadAll(resp.Body)
@@ -82,7 +82,7 @@ func TestShutdownMidStream(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		assert.Len(t, r.spans.Ended(), 1)
 
-		// What begins later is recorded as ever.
+		// What begins later is recorded as before.
 		go func() { next <- struct{}{} }()
 		_, err = call(t.Context(), NewTransport(b, WithTracerProvider(r)), url+chatPath, chatBody)
 		require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestShutdownMidStream(t *testing.T) {
 	})
 }
 
-// A whole answer whose body is still open is one that came to its end.
+// A complete answer whose body is still open has come to its end.
 func TestShutdownAfterTheLastWord(t *testing.T) {
 	nothingOpen(t)
 	r := newRecorder(t)
@@ -149,7 +149,7 @@ func TestShutdownBeforeHeaders(t *testing.T) {
 	})
 }
 
-// Parts end before their runs, each once, and the run's verdict has seen them.
+// Parts end before their runs, each once, and the run's verdict takes them into account.
 func TestShutdownTools(t *testing.T) {
 	nothingOpen(t)
 	r := newRecorder(t)
@@ -157,7 +157,7 @@ func TestShutdownTools(t *testing.T) {
 	inner, nested := StartRun(ctx, "helper")
 	_, running := StartTool(inner, ToolCall{ID: "call_1", Name: "patch", Effect: EffectNonIdempotent})
 	_, ended := StartTool(ctx, ToolCall{ID: "call_2", Name: "look"})
-	ended.End(nil) // its span waits for word of the delivery
+	ended.End(nil) // its span waits for the delivery of the output
 	require.NoError(t, Shutdown(t.Context()))
 
 	tool := r.named("execute_tool patch")
@@ -171,7 +171,7 @@ func TestShutdownTools(t *testing.T) {
 		assert.Equal(t, "shutdown", r.named(name)[0].get("llm.abort.source"))
 	}
 	assert.Equal(t, "aborted", r.named("invoke_agent coder")[0].get("llm.run.outcome"))
-	assert.Equal(t, int64(2), r.named("invoke_agent coder")[0].get("llm.run.tools"), "that of the inner run is one of its own")
+	assert.Equal(t, int64(2), r.named("invoke_agent coder")[0].get("llm.run.tools"), "a tool of the inner run counts for the outer one")
 
 	running.End(nil)
 	nested.End(nil)
@@ -180,7 +180,7 @@ func TestShutdownTools(t *testing.T) {
 	assert.Len(t, r.spans.Ended(), 4)
 }
 
-// A context that is done stops it, and it can be called again.
+// Shutdown stops when its context is done, and can be called again.
 func TestShutdownInTime(t *testing.T) {
 	nothingOpen(t)
 	r := newRecorder(t)
@@ -192,15 +192,15 @@ func TestShutdownInTime(t *testing.T) {
 	require.NoError(t, Shutdown(t.Context()))
 	assert.Len(t, r.spans.Ended(), 1)
 	run.End(nil)
-	require.NoError(t, Shutdown(ctx), "nothing is left that would take time")
+	require.NoError(t, Shutdown(ctx), "with nothing open, Shutdown does not need the context")
 }
 
-// What the application forgets is not kept alive for Shutdown's sake.
+// Tools and runs that the application forgets are not kept alive for Shutdown.
 func TestShutdownForgets(t *testing.T) {
 	nothingOpen(t)
 	collected := make(chan string, 2)
 	func() {
-		// Not under a recorder: it keeps the spans, and the contexts, that began.
+		// Without a recorder, which keeps the spans that began, and their contexts.
 		ctx, run := StartRun(t.Context(), "coder")
 		_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "look"})
 		_, alone := StartTool(t.Context(), ToolCall{ID: "call_2", Name: "look"})
@@ -219,7 +219,7 @@ func TestShutdownForgets(t *testing.T) {
 }
 
 // TestShutdownAtAnyMoment shuts down while requests begin, are answered, are read
-// and end: every span ends once, and no reader notices.
+// and end: every span ends once, and no reader is affected.
 func TestShutdownAtAnyMoment(t *testing.T) {
 	nothingOpen(t)
 	stream := firstText + chatText + chatStop + chatDone
@@ -242,7 +242,7 @@ func TestShutdownAtAnyMoment(t *testing.T) {
 	})
 	turn := func(transport *Transport) error {
 		ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(counted))
-		// A body that can be had once only is read as it is sent.
+		// A body that can be read only once is read as it is sent.
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://x"+chatPath, io.MultiReader(strings.NewReader(chatBody)))
 		if err != nil {
 			return err
@@ -281,8 +281,8 @@ func TestShutdownAtAnyMoment(t *testing.T) {
 	assert.Equal(t, [3]int{}, [3]int{requests, tools, runs})
 }
 
-// ends is a provider that counts how often each of its spans is ended, which an SDK
-// hides.
+// ends is a provider that counts how often End of each of its spans is called. The SDK
+// ignores all calls but the first.
 type ends struct {
 	trace.TracerProvider
 
@@ -323,7 +323,7 @@ func (s *endingSpan) End(opts ...trace.SpanEndOption) {
 	s.Span.End(opts...)
 }
 
-// once checks that every span that began has been ended, and once.
+// once checks that every span that began has been ended exactly once.
 func (e *ends) once(t *testing.T, want int) {
 	t.Helper()
 	e.mu.Lock()
@@ -336,8 +336,8 @@ func (e *ends) once(t *testing.T, want int) {
 	}
 }
 
-// A span that another goroutine is ending has left when Shutdown returns, or its
-// context is done.
+// Shutdown waits for a span that another goroutine is ending, until its own context is
+// done.
 func TestShutdownWaitsForASpanThatEnds(t *testing.T) {
 	nothingOpen(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -373,7 +373,7 @@ func TestShutdownWaitsForASpanThatEnds(t *testing.T) {
 	})
 }
 
-// slowEnd holds the end of a span until it may proceed.
+// slowEnd blocks the end of a span until proceed is closed.
 type slowEnd struct{ ending, proceed chan struct{} }
 
 func (s *slowEnd) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
@@ -381,8 +381,8 @@ func (s *slowEnd) OnEnd(sdktrace.ReadOnlySpan)                     { close(s.end
 func (s *slowEnd) Shutdown(context.Context) error                  { return nil }
 func (s *slowEnd) ForceFlush(context.Context) error                { return nil }
 
-// TestShutdownLosesNothing ends more streams than the queue of a BatchSpanProcessor has
-// room for, each with a run of its own: every span is exported.
+// TestShutdownLosesNothing ends more streams than fit into the queue of a
+// BatchSpanProcessor, each with its own run: every span is exported.
 func TestShutdownLosesNothing(t *testing.T) {
 	nothingOpen(t)
 	const streams = 9900
@@ -412,7 +412,7 @@ func TestShutdownLosesNothing(t *testing.T) {
 	require.NoError(t, provider.Shutdown(t.Context()))
 }
 
-// slowly exports as a network does: so slowly that a queue fills meanwhile.
+// slowly is an exporter that is as slow as a network, so that a queue can fill up.
 type slowly struct{ *tracetest.InMemoryExporter }
 
 func (s slowly) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
@@ -420,8 +420,9 @@ func (s slowly) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) 
 	return s.InMemoryExporter.ExportSpans(ctx, spans)
 }
 
-// TestShutdownBetweenPortions: a provider that fails to export, or panics, is not asked
-// again, and all that is open ends; a context that is done meanwhile ends it all.
+// TestShutdownBetweenPortions checks that a provider that fails to flush, or panics, is not
+// flushed again, and that everything open ends. If the context is done meanwhile, Shutdown
+// stops.
 func TestShutdownBetweenPortions(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -453,7 +454,7 @@ func TestShutdownBetweenPortions(t *testing.T) {
 	}
 }
 
-// flushing is a provider whose spans are flushed by flush.
+// flushing is a provider whose ForceFlush calls flush.
 type flushing struct {
 	trace.TracerProvider
 

@@ -20,13 +20,13 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// soakStreams is how many streams are open at one time.
+// soakStreams is how many streams are open at the same time.
 const soakStreams = 1000
 
-// soakKinds are the ways in which a stream of the soak ends, and what is due of
-// each: llm.stream.end and llm.abort.source, over HTTP/1.1 and HTTP/2 alike.
+// soakKinds are the ways in which a stream of the soak ends, and the expected values of
+// llm.stream.end and llm.abort.source, over HTTP/1.1 and HTTP/2 alike.
 var soakKinds = []struct{ name, end, source string }{
-	{"whole", "terminal_event", ""},
+	{"complete", "terminal_event", ""},
 	{"cut", "eof", ""},
 	{"reset", "read_error", ""},
 	{"abort", "cancelled", "user"},
@@ -46,7 +46,8 @@ type soak struct {
 	clients [2]*http.Transport
 
 	mu sync.Mutex
-	// Closed when the servers are to end their streams, and those of shutdown.
+	// release is closed when the servers have to end their streams; late, for those of the kind
+	// shutdown.
 	release, late chan struct{}
 }
 
@@ -92,7 +93,7 @@ func newSoak(t *testing.T) *soak {
 	return s
 }
 
-// until is closed when the server is to end a stream of this kind.
+// until returns a channel that is closed when the server has to end a stream of this kind.
 func (s *soak) until(kind string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +136,7 @@ func (s *soak) open(ctx context.Context, i int) (opened, error) {
 	return opened{resp, run, abort}, err
 }
 
-// finish ends one stream in its way, and its run.
+// finish ends one stream in the way of its kind, and its run.
 func (o *opened) finish(kind string) error {
 	defer o.abort(AbortApplication, "over")
 	defer o.run.End(nil)
@@ -147,7 +148,7 @@ func (o *opened) finish(kind string) error {
 	}
 	_, err := io.ReadAll(o.resp.Body)
 	switch kind {
-	case "whole", "cut", "shutdown":
+	case "complete", "cut", "shutdown":
 		return errors.Join(err, o.resp.Body.Close())
 	case "abort":
 		if !errors.Is(err, context.Canceled) {
@@ -175,7 +176,7 @@ func (s *soak) round() {
 	s.mu.Unlock()
 	ctx, over := context.WithCancel(t.Context())
 	defer over()
-	// One connection of HTTP/2 for all: else each request would dial its own first.
+	// One HTTP/2 connection for all: otherwise each request would dial one first.
 	warm, err := s.open(ctx, len(soakKinds))
 	require.NoError(t, err)
 
@@ -196,7 +197,7 @@ func (s *soak) round() {
 	}
 	done(soakStreams)
 	requests, _, runs := openParts()
-	assert.Equal(t, [2]int{soakStreams + 1, soakStreams + 1}, [2]int{requests, runs}, "all at one time")
+	assert.Equal(t, [2]int{soakStreams + 1, soakStreams + 1}, [2]int{requests, runs}, "all are open at the same time")
 
 	of := func(kinds ...string) (n int) {
 		for i := range streams {
@@ -207,7 +208,7 @@ func (s *soak) round() {
 		}
 		return n
 	}
-	byServer := of("whole", "cut", "reset")
+	byServer := of("complete", "cut", "reset")
 	byClient := of("abort", "close", "watchdog")
 	done(byClient)
 	for i := range streams {
@@ -222,7 +223,7 @@ func (s *soak) round() {
 	}, patience, 10*time.Millisecond)
 	close(s.release)
 	done(byServer)
-	require.NoError(t, warm.finish("whole"))
+	require.NoError(t, warm.finish("complete"))
 	byShutdown := of("shutdown")
 	require.NoError(t, Shutdown(ctx))
 	close(s.late)
@@ -231,7 +232,7 @@ func (s *soak) round() {
 	s.check()
 }
 
-// check looks at what was recorded.
+// check checks what was recorded.
 func (s *soak) check() {
 	t := s.t
 	t.Helper()
@@ -251,9 +252,9 @@ func (s *soak) check() {
 	assert.Equal(t, [3]int{}, [3]int{requests, tools, runs}, "nothing is left open")
 }
 
-// TestSoak has a thousand streams open at one time, over both HTTP versions, and
-// ends them in every way: each span once, as what it was, and nothing is left, in
-// goroutines or in memory.
+// TestSoak has a thousand streams open at the same time, over both HTTP versions, and
+// ends them in every way: each span ends once, with the right end, and no goroutines or
+// memory are left.
 func TestSoak(t *testing.T) {
 	nothingOpen(t)
 	noLeak(t)
@@ -261,19 +262,19 @@ func TestSoak(t *testing.T) {
 	s.round()
 	first := s.retained()
 	s.round()
-	// The second round finds what the first has left, pools and connections included:
-	// a leak of one KiB a stream would show.
+	// The second round reuses what the first has left, such as pools and connections, so
+	// a leak of one KiB per stream would show.
 	assert.Less(t, s.retained()-first, int64(soakStreams<<10))
 }
 
-// retained is how much memory is in use, in bytes.
+// retained returns how much memory is in use, in bytes.
 func (s *soak) retained() int64 {
 	s.spans.spans.Reset()
 	s.counted = nil
 	for _, c := range s.clients {
 		c.CloseIdleConnections()
 	}
-	for range 3 { // pools keep things for two
+	for range 3 { // a sync.Pool keeps its items for two collections
 		runtime.GC()
 	}
 	var m runtime.MemStats

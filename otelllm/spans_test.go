@@ -14,14 +14,14 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// timesOnly are the attributes whose values are measured.
+// timesOnly are the attributes whose values are measured times.
 var timesOnly = map[attribute.Key]bool{
 	"gen_ai.response.time_to_first_chunk": true, "llm.stream.time_to_headers": true,
 	"llm.stream.last_progress": true, "llm.stream.longest_gap": true,
 }
 
-// facts are a span's attributes without those that change from run to run, whose
-// values are checked to be there and to be sane.
+// facts returns a span's attributes without those that change from run to run. Measured
+// times are checked to be positive and at most the length of the span.
 func facts(t *testing.T, s span) map[string]any {
 	t.Helper()
 	m := map[string]any{}
@@ -84,7 +84,7 @@ func TestStreamSpans(t *testing.T) {
 				"gen_ai.usage.input_tokens": int64(3), "gen_ai.usage.output_tokens": int64(4),
 				"http.response.status_code": int64(200), "llm.request.id": "req_1",
 				"network.protocol.version": "1.1", "llm.connection.reused": false,
-				"llm.request.provider_tools": []string{"web_search"}, // the calls of the history are on the server: not observed
+				"llm.request.provider_tools": []string{"web_search"}, // the server has the calls of the history, so they are not observed
 				"llm.history.tool_outputs":   []string{},
 				"llm.stream.phase":           "stream_end", "llm.stream.end": "terminal_event",
 				"llm.stream.events": int64(9), "llm.stream.keepalives": int64(0), "llm.stream.bytes": int64(len(strings.Join(own["own/responses"].events, ""))),
@@ -209,7 +209,7 @@ func TestMostEvents(t *testing.T) {
 	require.NoError(t, err)
 	s := r.only(t)
 	assert.LessOrEqual(t, len(s.Events()), 32)
-	assert.Equal(t, semconv.EventStreamInterrupted, s.events()[len(s.Events())-1], "how it ended is there in any case")
+	assert.Equal(t, semconv.EventStreamInterrupted, s.events()[len(s.Events())-1], "the event of the end is never left out")
 	assert.Equal(t, int64(60), s.get("llm.stream.tool_inputs_started"))
 	for _, e := range s.Events() {
 		if e.Name == semconv.EventStreamToolInputStarted {

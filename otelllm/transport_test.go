@@ -24,7 +24,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// What is no model call goes through as it came, and so does everything while
+// A request that is not a model call passes unchanged, and so does every request while
 // nothing is recorded.
 func TestUntouched(t *testing.T) {
 	var seen *http.Request
@@ -58,10 +58,10 @@ func TestUntouched(t *testing.T) {
 	assert.Empty(t, r.spans.Started())
 
 	_, err := NewTransport(rt).RoundTrip(&http.Request{Method: http.MethodPost})
-	require.NoError(t, err, "a request without a URL is the business of the transport below")
+	require.NoError(t, err, "the transport below decides on a request without a URL")
 }
 
-// The transport below gets the request with its own body, headers and length.
+// The transport below gets the request with the caller's body, headers and length.
 func TestRequestIsNotTouched(t *testing.T) {
 	var seen *http.Request
 	rt := roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -79,7 +79,7 @@ func TestRequestIsNotTouched(t *testing.T) {
 	assert.Equal(t, req.Header, seen.Header)
 	assert.Equal(t, req.ContentLength, seen.ContentLength)
 	assert.NotSame(t, req, seen)
-	assert.True(t, trace.SpanContextFromContext(seen.Context()).IsValid(), "what is below is below the span")
+	assert.True(t, trace.SpanContextFromContext(seen.Context()).IsValid(), "the transport below gets a context with the span")
 }
 
 func TestWithProvider(t *testing.T) {
@@ -99,7 +99,7 @@ func TestWithProvider(t *testing.T) {
 	resp, err := rt.RoundTrip(req)
 	require.NoError(t, err)
 	resp.Body.Close()
-	assert.Len(t, r.spans.Started(), 1, "an upload is no model call")
+	assert.Len(t, r.spans.Started(), 1, "an upload is not a model call")
 
 	var handled error
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = err }))
@@ -109,8 +109,8 @@ func TestWithProvider(t *testing.T) {
 	require.ErrorContains(t, handled, `unknown protocol "smoke_signals"; use one of the Protocol constants`)
 }
 
-// The model is on the span when the sampler looks, where the parent is sampled,
-// and the decision is kept.
+// If the parent is sampled, the sampler sees the model. The sampler's decision applies to
+// the context of the transport below.
 func TestSampling(t *testing.T) {
 	stream := ownStreams()[0]
 	sampler := &noteSampler{}
@@ -128,7 +128,7 @@ func TestSampling(t *testing.T) {
 	assert.Equal(t, "gpt-5", sampler.seen[1]["gen_ai.request.model"].AsString())
 	assert.Equal(t, "openai", sampler.seen[0]["gen_ai.provider.name"].AsString())
 	for _, s := range r.spans.Ended() {
-		assert.Equal(t, "chat gpt-5", s.Name(), "the root too, whose body was read after its start")
+		assert.Equal(t, "chat gpt-5", s.Name(), "the root, too, whose body was read after its start")
 		assert.Equal(t, "gpt-5", span{s}.get("gen_ai.request.model"))
 	}
 
@@ -140,7 +140,7 @@ func TestSampling(t *testing.T) {
 	_, err := call(t.Context(), rt, "http://x"+chatPath, chatBody)
 	require.ErrorIs(t, err, io.EOF)
 	assert.True(t, below.IsValid())
-	assert.False(t, below.IsSampled(), "what is below follows the decision")
+	assert.False(t, below.IsSampled(), "the transport below gets the sampler's decision")
 }
 
 type noteSampler struct {
@@ -158,7 +158,7 @@ func (s *noteSampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.Sampl
 
 func (*noteSampler) Description() string { return "note" }
 
-// The provider of the span in the context is used where none is given.
+// If no provider is given, the provider of the context's span is used.
 func TestProviderOfTheContext(t *testing.T) {
 	r := newRecorder(t)
 	ctx, parent := r.Tracer("app").Start(t.Context(), "app")
@@ -184,7 +184,7 @@ func TestAttemptHeader(t *testing.T) {
 	}
 }
 
-// net/http sends a request again by itself when a kept connection turns out to be closed.
+// net/http sends a request again by itself if an idle connection turns out to be closed.
 func TestResendCount(t *testing.T) {
 	stream := strings.Join(ownStreams()[0].events, "")
 	answer := "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: " + strconv.Itoa(len(stream)) + "\r\n\r\n" + stream
@@ -193,14 +193,14 @@ func TestResendCount(t *testing.T) {
 			return
 		}
 		_, _ = io.WriteString(c, answer)
-		_ = nettest.ReadRequest(c) // the next one goes unanswered
+		_ = nettest.ReadRequest(c) // the next request gets no answer
 	})
 	r := newRecorder(t)
 	rt := NewTransport(base(t), WithTracerProvider(r))
 	for range 2 {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+chatPath, strings.NewReader(chatBody))
 		require.NoError(t, err)
-		req.Header.Set("Idempotency-Key", "1") // else net/http does not repeat a POST
+		req.Header.Set("Idempotency-Key", "1") // without it net/http does not repeat a POST
 		resp, err := rt.RoundTrip(req)
 		require.NoError(t, err)
 		_, err = io.Copy(io.Discard, resp.Body)

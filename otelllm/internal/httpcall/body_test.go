@@ -17,7 +17,7 @@ const historyBody = `{"model":"gpt-5","stream":true,"messages":[
 	{"role":"assistant","tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"call_2","type":"function","function":{"name":"f","arguments":"{}"}}]},
 	{"role":"tool","tool_call_id":"call_1","content":"secret"}]}`
 
-// A body in memory is read where it lies.
+// A body in memory is read without a copy.
 func TestReadInMemoryDoesNotCopy(t *testing.T) {
 	protocol, _ := wire.ByName("openai_chat")
 	body := []byte(strings.Replace(historyBody, "secret", strings.Repeat("s", 1<<20), 1))
@@ -32,13 +32,14 @@ func TestReadInMemoryDoesNotCopy(t *testing.T) {
 			_, _ = ReadInMemory(req, protocol)
 		}
 	}).AllocedBytesPerOp()
-	assert.Less(t, allocated, int64(64<<10), "of a body of 1 MB")
+	assert.Less(t, allocated, int64(64<<10), "bytes allocated for a body of 1 MB")
 	left, err := io.ReadAll(req.Body)
 	require.NoError(t, err)
-	assert.Equal(t, body, left, "the body itself is as it was")
+	assert.Equal(t, body, left, "the body itself is unchanged")
 }
 
-// TestNextTryCountsAlone: what is still read of an earlier try is not the body that counts.
+// TestNextTryCountsAlone checks that bytes that are still read from the body of an earlier try
+// are ignored.
 func TestNextTryCountsAlone(t *testing.T) {
 	protocol, _ := wire.ByName("openai_chat")
 	body := NewBody(io.NopCloser(strings.NewReader("nonsense"+historyBody)), BodyConfig{Protocol: protocol, Length: int64(len(historyBody))})
@@ -55,7 +56,7 @@ func TestNextTryCountsAlone(t *testing.T) {
 	assert.Equal(t, []string{"call_1", "call_2"}, body.Contents().HistoryCalls)
 	wrong, _ := body.Fault()
 	assert.False(t, wrong)
-	assert.Nil(t, body.TrackGetBody(nil), "what cannot be had twice stays so")
+	assert.Nil(t, body.TrackGetBody(nil), "a request without GetBody gets none")
 	_, err = body.TrackGetBody(func() (io.ReadCloser, error) { return nil, io.ErrClosedPipe })()
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 }
@@ -72,7 +73,7 @@ func TestBodyOutlivesTheAttempt(t *testing.T) {
 	rest, err := io.ReadAll(body)
 	require.NoError(t, err)
 	assert.Equal(t, historyBody[10:], string(rest))
-	assert.Empty(t, body.buf, "nothing is kept after it")
+	assert.Empty(t, body.buf, "nothing is kept after Drop")
 	assert.Zero(t, body.Contents())
 	require.NoError(t, body.Close())
 }

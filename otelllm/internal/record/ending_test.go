@@ -52,10 +52,10 @@ func TestOfResponse(t *testing.T) {
 		in   closing
 		want want
 	}{
-		{"whole, then EOF", closing{reason: EOF, state: terminal}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}},
-		{"whole, then closed", closing{reason: Closed, state: terminal}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}},
-		{"whole, then broken", closing{reason: Failed, state: terminal, failure: reset}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}},
-		{"whole, then lost", closing{reason: Dropped, state: terminal}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}},
+		{"complete, then EOF", closing{reason: EOF, state: terminal}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}},
+		{"complete, then closed", closing{reason: Closed, state: terminal}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}},
+		{"complete, then broken", closing{reason: Failed, state: terminal, failure: reset}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}},
+		{"complete, then lost", closing{reason: Dropped, state: terminal}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}},
 
 		{"complete without [DONE], EOF", closing{reason: EOF, state: complete}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}},
 		{"complete without [DONE], closed", closing{reason: Closed, state: complete}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}},
@@ -66,9 +66,9 @@ func TestOfResponse(t *testing.T) {
 		{"[DONE] after content without a finish reason, then stopped", closing{reason: Failed, state: doneOnly, abort: user}, want{end: semconv.StreamEndEOF, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseCleanEOF), due: true}},
 		{"[DONE] alone", closing{reason: EOF, state: emptyDone}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd, due: true}},
 
-		{"error in band, then closed", closing{reason: Closed, state: inBand}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseText, due: true}},
-		{"error in band, then reset", closing{reason: Failed, state: inBand, failure: reset}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseText, due: true}},
-		{"error in band, then stopped", closing{reason: Failed, state: inBand, abort: user}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseText, due: true}},
+		{"in-band error, then closed", closing{reason: Closed, state: inBand}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseText, due: true}},
+		{"in-band error, then reset", closing{reason: Failed, state: inBand, failure: reset}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseText, due: true}},
+		{"in-band error, then stopped", closing{reason: Failed, state: inBand, abort: user}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseText, due: true}},
 
 		{"clean EOF in text", closing{reason: EOF, state: text()}, want{end: semconv.StreamEndEOF, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseCleanEOF), due: true}},
 		{"clean EOF, and the context was cancelled", closing{reason: EOF, state: text(), abort: user}, want{end: semconv.StreamEndEOF, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseCleanEOF), due: true}},
@@ -85,13 +85,13 @@ func TestOfResponse(t *testing.T) {
 		{"malformed, then reset", closing{reason: Failed, state: malformed, failure: reset}, want{end: semconv.StreamEndReadError, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseMalformedEvent), due: true}},
 		{"malformed, then EOF", closing{reason: EOF, state: malformed}, want{end: semconv.StreamEndEOF, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseMalformedEvent), due: true}},
 
-		{"malformed, then whole", closing{reason: EOF, state: with(func(st *wire.State) {
+		{"malformed, then complete", closing{reason: EOF, state: with(func(st *wire.State) {
 			st.Complete, st.Terminal, st.Unread, st.Violation = true, true, true, semconv.TransportCauseMalformedEvent
 		})}, want{end: semconv.StreamEndTerminalEvent, phase: semconv.PhaseStreamEnd}},
 		{"malformed, then [DONE]", closing{reason: EOF, state: with(func(st *wire.State) {
 			st.Terminal, st.Unread, st.Violation = true, true, semconv.TransportCauseMalformedEvent
 		})}, want{end: semconv.StreamEndEOF, phase: semconv.PhaseText, transport: inBody(semconv.TransportCauseMalformedEvent), due: true}},
-		{"[DONE] and nothing that was read", closing{reason: EOF, state: &wire.State{Terminal: true, Unread: true, Phase: semconv.PhaseResponseStarted}}, want{end: semconv.StreamEndEOF, phase: semconv.PhaseResponseStarted, transport: inBody(semconv.TransportCauseCleanEOF), due: true}},
+		{"[DONE] alone, nothing else could be read", closing{reason: EOF, state: &wire.State{Terminal: true, Unread: true, Phase: semconv.PhaseResponseStarted}}, want{end: semconv.StreamEndEOF, phase: semconv.PhaseResponseStarted, transport: inBody(semconv.TransportCauseCleanEOF), due: true}},
 		{"given up, EOF", closing{reason: EOF, state: with(func(st *wire.State) { st.Unread, st.GaveUp = true, true })}, want{phase: semconv.PhaseUnknown}},
 		{"given up, closed", closing{reason: Closed, state: with(func(st *wire.State) { st.Unread, st.GaveUp = true, true })}, want{phase: semconv.PhaseUnknown}},
 		{"given up, reset", closing{reason: Failed, failure: reset, state: with(func(st *wire.State) { st.Unread, st.GaveUp = true, true })}, want{end: semconv.StreamEndReadError, phase: semconv.PhaseUnknown, transport: resetBody, chain: reset.Chain}},
@@ -112,7 +112,7 @@ func TestOfResponse(t *testing.T) {
 	}
 }
 
-// Whatever a stream said and however it stopped, the outcome is consistent.
+// The outcome is consistent for every combination of what a stream said and how it stopped.
 func TestOfResponseIsConsistent(t *testing.T) {
 	aborts := []classify.Abort{{}, {Source: semconv.AbortSourceUser}, {Source: semconv.AbortSourceDeadline}}
 	watchdogs := []classify.Watchdog{{}, {Kind: semconv.WatchdogKindTotal}}
@@ -134,7 +134,7 @@ func TestOfResponseIsConsistent(t *testing.T) {
 	assert.Equal(t, 4*3*2*32, n)
 }
 
-// states are all combinations of what a stream may have said.
+// states returns all combinations of what a stream may have said.
 func states() (all []*wire.State) {
 	for i := range 32 {
 		is := func(bit int) bool { return i&(1<<bit) != 0 }
@@ -153,23 +153,23 @@ func states() (all []*wire.State) {
 	return all
 }
 
-// consistent checks that no fact of an outcome stands against another.
+// consistent checks that no two facts of an outcome contradict each other.
 func consistent(t *testing.T, c closing, out outcome) {
 	t.Helper()
 	said := c.state.Complete || c.state.Terminal || c.state.Err != nil
 	aborted, timedOut := out.abort.Source != semconv.AbortSourceUnset, out.watchdog.Kind != semconv.WatchdogKindUnset
 	assert.NotEqual(t, semconv.StreamEndUnset, out.end, "%+v", c)
 	assert.Equal(t, timedOut, out.end == semconv.StreamEndWatchdog, "%+v", c)
-	assert.False(t, aborted && timedOut, "one cause: %+v", c)
+	assert.False(t, aborted && timedOut, "there is one cause: %+v", c)
 	if out.end == semconv.StreamEndCancelled {
-		assert.True(t, aborted, "by any party: %+v", c)
+		assert.True(t, aborted, "a cancellation has an abort: %+v", c)
 	}
 	if aborted || timedOut {
 		assert.NotEqual(t, semconv.StreamEndTerminalEvent, out.end, "%+v", c)
-		assert.Contains(t, []semconv.TransportCause{semconv.TransportCauseUnset, semconv.TransportCauseCancelled}, out.transport.Cause, "one cause: %+v", c)
+		assert.Contains(t, []semconv.TransportCause{semconv.TransportCauseUnset, semconv.TransportCauseCancelled}, out.transport.Cause, "there is one cause: %+v", c)
 	}
 	if aborted {
-		assert.False(t, out.due, "this side did not wait for it: %+v", c)
+		assert.False(t, out.due, "no finish reason is due after an abort: %+v", c)
 	}
 	if out.end == semconv.StreamEndTerminalEvent {
 		assert.True(t, said, "%+v", c)
@@ -177,7 +177,7 @@ func consistent(t *testing.T, c closing, out outcome) {
 	}
 	if !said {
 		assert.NotEqual(t, semconv.PhaseStreamEnd, out.phase)
-		assert.True(t, out.transport.Cause != semconv.TransportCauseUnset || aborted || timedOut, "it was ended: %+v", c)
+		assert.True(t, out.transport.Cause != semconv.TransportCauseUnset || aborted || timedOut, "an incomplete answer has a cause: %+v", c)
 	}
 }
 
@@ -195,8 +195,8 @@ func TestNoResponse(t *testing.T) {
 		{"refused, after an earlier try had been sent", at(semconv.TransportStageConnect, semconv.TransportCauseConnectRefused), true, true, semconv.PhaseAwaitingResponse},
 		{"refused, no trace", at(semconv.TransportStageConnect, semconv.TransportCauseConnectRefused), false, false, semconv.PhaseBeforeConnection},
 		{"closed, no trace", at(semconv.TransportStageHeaders, semconv.TransportCauseClosedBeforeHeaders), false, false, semconv.PhaseAwaitingResponse},
-		{"anything, no trace", netcause.Failure{}, false, false, semconv.PhaseUnknown},
-		{"not even tried", at(semconv.TransportStageUnset, semconv.TransportCauseInvalidURL), false, false, semconv.PhaseBeforeConnection},
+		{"unknown failure, no trace", netcause.Failure{}, false, false, semconv.PhaseUnknown},
+		{"not tried", at(semconv.TransportStageUnset, semconv.TransportCauseInvalidURL), false, false, semconv.PhaseBeforeConnection},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := Ending{Reason: Failed, Failure: tt.failure, Sent: tt.sent, SentKnown: tt.known}
@@ -214,11 +214,11 @@ func TestNoResponse(t *testing.T) {
 }
 
 func TestFinishReasons(t *testing.T) {
-	assert.Nil(t, finishReasons([]string{}, false), "none was due")
+	assert.Nil(t, finishReasons([]string{}, false), "no finish reason was due")
 	assert.Equal(t, []string{"error"}, finishReasons(nil, true))
 	assert.Equal(t, []string{"stop"}, finishReasons([]string{"stop"}, false))
 	assert.Equal(t, []string{"stop", "error"}, finishReasons([]string{"stop"}, true))
-	assert.Equal(t, []string{"error"}, finishReasons([]string{"error"}, true), "OpenRouter says it itself")
+	assert.Equal(t, []string{"error"}, finishReasons([]string{"error"}, true), "OpenRouter sends it itself")
 	assert.Equal(t, []string{"redacted"}, finishReasons([]string{"because I say so"}, false))
 	many := make([]string, classify.MaxIDs)
 	for i := range many {

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A model that was not asked for would be a series of the provider's making.
+// Metrics have the response's model only if it is a version of the requested one: otherwise the
+// provider could create series.
 func TestResponseModelOfMetrics(t *testing.T) {
 	for _, tt := range []struct {
 		asked, answered string
@@ -39,6 +40,6 @@ func TestResponseModelOfMetrics(t *testing.T) {
 		{"-latest", "20260101", false},
 		{"team/", "-0613", false},
 	} {
-		assert.Equal(t, tt.want, sameModel(tt.asked, tt.answered), "%s is answered by %s", tt.asked, tt.answered)
+		assert.Equal(t, tt.want, sameModel(tt.asked, tt.answered), "asked for %q, answered by %q", tt.asked, tt.answered)
 	}
 }
