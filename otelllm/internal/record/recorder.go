@@ -244,17 +244,7 @@ func (r *Recorder) apply(f *spanfacts.Request, o outcome, now time.Time) {
 // finish gives the facts to the run and ends the span. The one call that settled calls it.
 func (r *Recorder) finish(now time.Time) {
 	defer r.config.Live.RemoveRequest(r) // Shutdown waits until the span has ended
-	r.mu.Lock()
-	r.source.Settled(&r.facts)
-	r.body.fill(&r.facts, &r.identity)
-	var calls []wire.Call
-	if st := r.response.state; st != nil {
-		calls = st.Calls
-	}
-	r.response.state = nil
-	facts := r.facts
-	r.mu.Unlock()
-
+	facts, calls := r.finalFacts()
 	r.run.RequestEnded(r, &facts.Request)
 	r.last.RequestEnded(r, &facts.Request)
 	r.measure(&facts)
@@ -264,6 +254,20 @@ func (r *Recorder) finish(now time.Time) {
 	defer r.mu.Unlock()
 	r.response.release()
 	r.state.Store(ended)
+}
+
+// finalFacts returns the facts of a request that is settling, with what its source and its
+// body add to them, and the calls of its response.
+func (r *Recorder) finalFacts() (facts spanfacts.Request, calls []wire.Call) {
+	r.mu.Lock()
+	defer r.mu.Unlock() // also if the source panics: the consumer may read on
+	r.source.Settled(&r.facts)
+	r.body.fill(&r.facts, &r.identity)
+	if st := r.response.state; st != nil {
+		calls = st.Calls
+	}
+	r.response.state = nil
+	return r.facts, calls
 }
 
 // writeSpan writes the facts onto the span and ends it.
