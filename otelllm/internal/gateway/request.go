@@ -160,13 +160,18 @@ func (s *Request) returned(panicked bool) {
 	defer telemetry.Recover()
 	s.limit.Enforce()
 	now := time.Now()
+	served := s.served(panicked, now)
+	s.rec.End(now, func() record.Ending { return record.Ending{Reason: record.EOF, Served: &served} })
+}
+
+// served returns what is known of the request when its handler has returned.
+func (s *Request) served(panicked bool, now time.Time) record.Served {
 	s.mu.Lock()
-	served := record.Served{
+	defer s.mu.Unlock() // also if the application's context panics: an attempt upstream may go on
+	return record.Served{
 		Aborted: s.aborted(now), Responded: s.responded, AfterClient: s.afterClient,
 		Panicked: panicked, Upstream: s.upstream,
 	}
-	s.mu.Unlock()
-	s.rec.End(now, func() record.Ending { return record.Ending{Reason: record.EOF, Served: &served} })
 }
 
 // Complete implements [record.Source].

@@ -1,0 +1,108 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/otel"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/live"
+	"github.com/otelllm/otelllm-go/otelllm/internal/record"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
+	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+func TestCutBy(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		err  error
+		want semconv.AbortSource
+	}{
+		{"no error", nil, semconv.AbortSourceUnset},
+		{"a body that the status does not allow", http.ErrBodyNotAllowed, semconv.AbortSourceUnset},
+		{"more than was declared, HTTP/1", fmt.Errorf("x: %w", http.ErrContentLength), semconv.AbortSourceUnset},
+		{"more than was declared, HTTP/2", errors.New("http2: handler wrote more than declared Content-Length"), semconv.AbortSourceUnset},
+		{"a writer that cannot flush", http.ErrNotSupported, semconv.AbortSourceUnset},
+		{"a write timeout", fmt.Errorf("x: %w", os.ErrDeadlineExceeded), semconv.AbortSourceDeadline},
+		{"a closed connection", syscall.EPIPE, semconv.AbortSourceConsumer},
+		{"an unknown error", io.ErrShortWrite, semconv.AbortSourceConsumer},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			assert.Equal(t, tt.want, cutBy(tt.err))
+		})
+	}
+}
+
+func TestUpstreamEnded(t *testing.T) {
+	byConsumer := func() *spanfacts.Request {
+		return &spanfacts.Request{Request: classify.Request{
+			Ended: semconv.StreamEndCancelled, Abort: classify.Abort{Source: semconv.AbortSourceConsumer},
+		}}
+	}
+	t.Run("the last attempt counts", func(t *testing.T) {
+		s := &Request{}
+		s.UpstreamEnded(&spanfacts.Request{Request: classify.Request{Ended: semconv.StreamEndReadError}})
+		s.UpstreamEnded(byConsumer())
+		assert.Equal(t, byConsumer(), s.upstream)
+	})
+	t.Run("a write timeout was the cause, and not the client", func(t *testing.T) {
+		s := &Request{cut: semconv.AbortSourceDeadline}
+		f := byConsumer()
+		s.UpstreamEnded(f)
+		assert.Equal(t, semconv.AbortSourceDeadline, f.Abort.Source)
+		assert.Equal(t, f, s.upstream)
+	})
+	t.Run("a failure stays one", func(t *testing.T) {
+		s := &Request{cut: semconv.AbortSourceDeadline}
+		f := &spanfacts.Request{Request: classify.Request{Ended: semconv.StreamEndReadError}}
+		s.UpstreamEnded(f)
+		assert.Equal(t, semconv.AbortSourceUnset, f.Abort.Source)
+	})
+	t.Run("no gateway", func(t *testing.T) {
+		var s *Request
+		f := byConsumer()
+		s.UpstreamEnded(f)
+		assert.Equal(t, byConsumer(), f)
+		assert.False(t, s.BodyFailed(io.EOF))
+	})
+}
+
+// panicContext is a context whose Err panics.
+type panicContext struct{ context.Context }
+
+func (panicContext) Err() error { panic("secret") }
+
+// A context of the application that panics when the handler returns must not block the
+// attempts upstream, which may outlive the handler.
+func TestContextThatPanics(t *testing.T) {
+	before := otel.GetErrorHandler()
+	t.Cleanup(func() { otel.SetErrorHandler(before) })
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
+	var open live.Registry
+	s := &Request{}
+	id := spanfacts.Identity{Operation: "chat"}
+	s.rec.Init(panicContext{t.Context()}, &record.Config{Live: &open}, telemetry.NoSpan, &id, time.Now())
+	s.rec.Begin(s)
+	assert.NotPanics(t, func() { s.returned(false) })
+
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.UpstreamEnded(&spanfacts.Request{})
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the attempt upstream is blocked")
+	}
+}
