@@ -50,36 +50,8 @@ func (r *Run) Facts() (run classify.Run, settled bool) { return r.recentFacts(0)
 
 // recentFacts is Facts with the last parts only, as many as limit says; 0: all.
 func (r *Run) recentFacts(limit int) (run classify.Run, settled bool) {
-	now := time.Now()
-	var open []classify.Request
-	r.mu.Lock()
-	kept := r.parts
-	if limit > 0 {
-		kept = kept.recent(limit)
-	}
-	run = r.facts
-	run.Requests = slices.Clone(kept.requests)
-	for _, q := range r.open {
-		request, ok := q.Snapshot(now)
-		if !ok {
-			request = q.SoFar()
-		}
-		if request.Open && r.facts.Ended == classify.Yes {
-			open = append(open, request) // announced, and missing until it ends
-		} else {
-			run.Requests = append(run.Requests, request)
-		}
-	}
-	run.Tools = make([]classify.Tool, 0, len(kept.tools))
-	settled = len(r.open) == 0
-	for _, t := range kept.tools {
-		run.Tools = append(run.Tools, t.Facts())
-	}
-	inner := r.inner
-	inner.runs = slices.Clone(inner.runs)
-	ended := r.facts.Ended == classify.Yes
-	r.mu.Unlock()
-
+	run, open, inner, settled := r.copyParts(limit)
+	ended := run.Ended == classify.Yes
 	run.Inner = inner.did
 	for _, w := range inner.runs {
 		e, done := w.effects()
@@ -97,6 +69,39 @@ func (r *Run) recentFacts(limit int) (run classify.Run, settled bool) {
 		}
 	}
 	return run, settled
+}
+
+// copyParts copies the run's own facts, with the last parts. Open are the requests that
+// outlive the run: they were announced, and are missing until they end. Settled: no
+// request of the run itself is going on.
+func (r *Run) copyParts(limit int) (run classify.Run, open []classify.Request, inner innerRuns, settled bool) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock() // also if a request panics: the run may go on
+	kept := r.parts
+	if limit > 0 {
+		kept = kept.recent(limit)
+	}
+	run = r.facts
+	run.Requests = slices.Clone(kept.requests)
+	for _, q := range r.open {
+		request, ok := q.Snapshot(now)
+		if !ok {
+			request = q.SoFar()
+		}
+		if request.Open && r.facts.Ended == classify.Yes {
+			open = append(open, request)
+		} else {
+			run.Requests = append(run.Requests, request)
+		}
+	}
+	run.Tools = make([]classify.Tool, 0, len(kept.tools))
+	for _, t := range kept.tools {
+		run.Tools = append(run.Tools, t.Facts())
+	}
+	inner = r.inner
+	inner.runs = slices.Clone(inner.runs)
+	return run, open, inner, len(r.open) == 0
 }
 
 // addForgotten counts the failures of requests that were forgotten among the recovered

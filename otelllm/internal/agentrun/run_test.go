@@ -1,0 +1,78 @@
+package agentrun
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/live"
+)
+
+// The recent parts have the tool that executed a call if they have the request that made
+// the call.
+func TestRecentParts(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test that can be repeated
+		at := time.Unix(0, 0)
+		step := func() time.Time {
+			at = at.Add(time.Second)
+			return at
+		}
+		var all parts
+		executed := map[int][]int{} // the tools of a request, by its index
+		for i := range 20 {
+			all.requests = append(all.requests, classify.Request{Start: step(), End: step()})
+			for range rnd.IntN(4) {
+				executed[i] = append(executed[i], len(all.tools))
+				all.tools = append(all.tools, &Tool{begun: step()})
+			}
+		}
+		for _, n := range []int{1, 2, 5, 10, 19, 20, 100} {
+			recent := all.recent(n)
+			assert.LessOrEqual(t, len(recent.requests), n)
+			assert.LessOrEqual(t, len(recent.tools), n)
+			assert.Equal(t, all.requests[len(all.requests)-len(recent.requests):], recent.requests, "the last ones")
+			for i := len(all.requests) - len(recent.requests); i < len(all.requests); i++ {
+				for _, tool := range executed[i] {
+					assert.Contains(t, recent.tools, all.tools[tool], "seed %d, %d recent parts, request %d", seed, n, i)
+				}
+			}
+			if n == 100 {
+				assert.Equal(t, all, recent)
+			}
+		}
+	}
+}
+
+// panicRequest is an open request that panics when it is asked for its facts.
+type panicRequest struct{}
+
+func (*panicRequest) Snapshot(time.Time) (classify.Request, bool) { panic("secret") }
+func (*panicRequest) SoFar() classify.Request                     { panic("secret") }
+
+// A request that panics during a diagnosis must not block the run.
+func TestOpenRequestThatPanics(t *testing.T) {
+	var open live.Registry
+	_, run := Start(t.Context(), Config{Live: &open})
+	q := &panicRequest{}
+	run.RequestBegan(q, nil)
+	func() {
+		defer func() { _ = recover() }()
+		_ = run.Diagnosis()
+	}()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		run.RequestEnded(q, &classify.Request{Failed: classify.No})
+		run.End(nil)
+		assert.Equal(t, 1, run.Kept().Requests)
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the run is blocked")
+	}
+}
