@@ -237,6 +237,7 @@ func TestShutdownWaitsForRequests(t *testing.T) {
 func TestShutdownContext(t *testing.T) {
 	var r Registry
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	var h history
 	added := make([]*part, 0, 3)
 	for range 3 {
