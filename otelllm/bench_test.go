@@ -19,13 +19,13 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// nowhere is a span processor that drops all spans.
-type nowhere struct{}
+// discardSpans is a span processor that drops all spans.
+type discardSpans struct{}
 
-func (nowhere) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
-func (nowhere) OnEnd(sdktrace.ReadOnlySpan)                     {}
-func (nowhere) Shutdown(context.Context) error                  { return nil }
-func (nowhere) ForceFlush(context.Context) error                { return nil }
+func (discardSpans) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (discardSpans) OnEnd(sdktrace.ReadOnlySpan)                     {}
+func (discardSpans) Shutdown(context.Context) error                  { return nil }
+func (discardSpans) ForceFlush(context.Context) error                { return nil }
 
 // longStream returns an answer of n text deltas.
 func longStream(n int) string {
@@ -48,8 +48,8 @@ func longRequest(n int) []byte {
 // of the machine affects all of them. The metric x-… is the median of a variant divided
 // by the median of the bare client.
 func BenchmarkTransport(b *testing.B) {
-	sdk := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(nowhere{}))
-	unsampled := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(nowhere{}), sdktrace.WithSampler(sdktrace.NeverSample()))
+	sdk := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(discardSpans{}))
+	unsampled := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(discardSpans{}), sdktrace.WithSampler(sdktrace.NeverSample()))
 	for _, size := range []struct {
 		name            string
 		events, request int
@@ -127,8 +127,8 @@ func BenchmarkOverhead(b *testing.B) {
 		opts     []TransportOption
 	}{
 		{"noop", noop.NewTracerProvider(), nil},
-		{"spans", sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(nowhere{})), nil},
-		{"spans without events", sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(nowhere{})), []TransportOption{WithoutEvents()}},
+		{"spans", sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(discardSpans{})), nil},
+		{"spans without events", sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(discardSpans{})), []TransportOption{WithoutEvents()}},
 	} {
 		b.Run(v.name, func(b *testing.B) {
 			answer := longStream(3)

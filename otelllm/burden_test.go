@@ -22,58 +22,60 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-type bombSampler struct{}
+type panickingSampler struct{}
 
-func (bombSampler) ShouldSample(sdktrace.SamplingParameters) sdktrace.SamplingResult { panic("secret") }
-func (bombSampler) Description() string                                              { return "" }
+func (panickingSampler) ShouldSample(sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	panic("secret")
+}
+func (panickingSampler) Description() string { return "" }
 
-type bombStart struct{ nowhere }
+type panickingOnStart struct{ discardSpans }
 
-func (bombStart) OnStart(context.Context, sdktrace.ReadWriteSpan) { panic("secret") }
+func (panickingOnStart) OnStart(context.Context, sdktrace.ReadWriteSpan) { panic("secret") }
 
-type bombPropagator struct{ propagation.TraceContext }
+type panickingPropagator struct{ propagation.TraceContext }
 
-func (bombPropagator) Inject(context.Context, propagation.TextMapCarrier) { panic("secret") }
-func (bombPropagator) Extract(context.Context, propagation.TextMapCarrier) context.Context {
+func (panickingPropagator) Inject(context.Context, propagation.TextMapCarrier) { panic("secret") }
+func (panickingPropagator) Extract(context.Context, propagation.TextMapCarrier) context.Context {
 	panic("secret")
 }
 
-// bombMeters is a meter provider whose instruments panic when they are used or, if asked is
+// panickingMeters is a meter provider whose instruments panic when they are used or, if asked is
 // set, when Enabled is called.
-type bombMeters struct {
+type panickingMeters struct {
 	metricnoop.MeterProvider
 
 	asked bool
 }
 
-func (b bombMeters) Meter(string, ...metric.MeterOption) metric.Meter {
-	return bombMeter{asked: b.asked}
+func (b panickingMeters) Meter(string, ...metric.MeterOption) metric.Meter {
+	return panickingMeter{asked: b.asked}
 }
 
-type bombMeter struct {
+type panickingMeter struct {
 	metricnoop.Meter
 
 	asked bool
 }
 
-func (b bombMeter) Float64Histogram(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
-	return bombHistogram{asked: b.asked}, nil
+func (b panickingMeter) Float64Histogram(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
+	return panickingHistogram{asked: b.asked}, nil
 }
 
-type bombHistogram struct {
+type panickingHistogram struct {
 	metricnoop.Float64Histogram
 
 	asked bool
 }
 
-func (b bombHistogram) Enabled(context.Context) bool {
+func (b panickingHistogram) Enabled(context.Context) bool {
 	if b.asked {
 		panic("secret")
 	}
 	return true
 }
 
-func (bombHistogram) Record(context.Context, float64, ...metric.RecordOption) { panic("secret") }
+func (panickingHistogram) Record(context.Context, float64, ...metric.RecordOption) { panic("secret") }
 
 // TestPanicsStayInside checks that the call goes on if anything panics that the application
 // has registered, on both sides of a gateway and over both HTTP versions. If the span's
@@ -87,12 +89,12 @@ func TestPanicsStayInside(t *testing.T) {
 		opts     []TransportOption
 		spans    int // of the client's side
 	}{
-		"sampler":               {[]sdktrace.TracerProviderOption{sdktrace.WithSampler(bombSampler{})}, nil, 0},
-		"span processor, start": {[]sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(bombStart{})}, nil, 0},
-		"span processor, end":   {[]sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(bombProcessor{})}, nil, 0},
-		"propagator":            {nil, []TransportOption{WithPropagators(bombPropagator{})}, 1},
-		"meter, in Enabled":     {nil, []TransportOption{WithMeterProvider(bombMeters{asked: true})}, 0},
-		"meter, in Record":      {nil, []TransportOption{WithMeterProvider(bombMeters{})}, 1},
+		"sampler":               {[]sdktrace.TracerProviderOption{sdktrace.WithSampler(panickingSampler{})}, nil, 0},
+		"span processor, start": {[]sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(panickingOnStart{})}, nil, 0},
+		"span processor, end":   {[]sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(panickingOnEnd{})}, nil, 0},
+		"propagator":            {nil, []TransportOption{WithPropagators(panickingPropagator{})}, 1},
+		"meter, in Enabled":     {nil, []TransportOption{WithMeterProvider(panickingMeters{asked: true})}, 0},
+		"meter, in Record":      {nil, []TransportOption{WithMeterProvider(panickingMeters{})}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			overHTTP(t, func(w http.ResponseWriter, _ *http.Request) { _ = say(w, chatText+chatStop+chatDone) }, func(t *testing.T, b *http.Transport, url string) {
@@ -130,20 +132,20 @@ func TestPanicsStayInside(t *testing.T) {
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) { handled.Add(1) }))
 	handled.Store(0)
-	_, q := StartRequest(t.Context(), RequestInfo{Model: "m"}, WithTracerProvider(newRecorder(t, sdktrace.WithSampler(bombSampler{}))))
+	_, q := StartRequest(t.Context(), RequestInfo{Model: "m"}, WithTracerProvider(newRecorder(t, sdktrace.WithSampler(panickingSampler{}))))
 	q.RecordText()
 	q.End(nil)
 	assert.Equal(t, int32(1), handled.Load(), "the panic is reported once")
 }
 
-// bombContext is a context whose Err panics while set is true.
-type bombContext struct {
+// panickingContext is a context whose Err panics while set is true.
+type panickingContext struct {
 	context.Context
 
 	set atomic.Bool
 }
 
-func (c *bombContext) Err() error {
+func (c *panickingContext) Err() error {
 	if c.set.Load() {
 		panic("secret")
 	}
@@ -153,7 +155,7 @@ func (c *bombContext) Err() error {
 // A panic in the watchdog's timer ends the watching, not the process.
 func TestPanicInATimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx := &bombContext{Context: t.Context()}
+		ctx := &panickingContext{Context: t.Context()}
 		r := newRecorder(t)
 		rt := roundTripper(func(*http.Request) (*http.Response, error) {
 			ctx.set.Store(true)

@@ -70,45 +70,45 @@ func TestDone(t *testing.T) {
 	assert.Panics(t, func() { defer tool.Done(nil); panic("x") })
 }
 
-// rude is a provider of which one method panics, or one of its tracers or spans.
-type rude struct {
+// panickingProvider is a provider of which one method panics, or one of its tracers or spans.
+type panickingProvider struct {
 	embedded.TracerProvider
 
 	at string
 }
 
-type rudeTracer struct {
+type panickingTracer struct {
 	embedded.Tracer
-	rude
+	panickingProvider
 }
 
-type rudeSpan struct {
+type panickingSpan struct {
 	trace.Span
-	rude
+	panickingProvider
 }
 
-func (r rude) boom(at string) {
+func (r panickingProvider) panicAt(at string) {
 	if r.at == at || r.at == "everywhere" {
 		panic(at)
 	}
 }
 
-func (r rude) Tracer(string, ...trace.TracerOption) trace.Tracer {
-	r.boom("Tracer")
-	return rudeTracer{rude: r}
+func (r panickingProvider) Tracer(string, ...trace.TracerOption) trace.Tracer {
+	r.panicAt("Tracer")
+	return panickingTracer{panickingProvider: r}
 }
 
-func (r rudeTracer) Start(ctx context.Context, _ string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
-	r.boom("Start")
+func (r panickingTracer) Start(ctx context.Context, _ string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+	r.panicAt("Start")
 	_, span := sdktrace.NewTracerProvider().Tracer("").Start(ctx, "")
-	s := rudeSpan{span, r.rude}
+	s := panickingSpan{span, r.panickingProvider}
 	return trace.ContextWithSpan(ctx, s), s
 }
 
-func (s rudeSpan) IsRecording() bool                     { s.boom("IsRecording"); return true }
-func (s rudeSpan) End(...trace.SpanEndOption)            { s.boom("End") }
-func (s rudeSpan) AddEvent(string, ...trace.EventOption) { s.boom("AddEvent") }
-func (s rudeSpan) TracerProvider() trace.TracerProvider  { return s.rude }
+func (s panickingSpan) IsRecording() bool                     { s.panicAt("IsRecording"); return true }
+func (s panickingSpan) End(...trace.SpanEndOption)            { s.panicAt("End") }
+func (s panickingSpan) AddEvent(string, ...trace.EventOption) { s.panicAt("AddEvent") }
+func (s panickingSpan) TracerProvider() trace.TracerProvider  { return s.panickingProvider }
 
 // A provider that panics ends the recording. The application, and the run's own facts, are
 // not affected.
@@ -116,17 +116,17 @@ func TestPanicsAreContained(t *testing.T) {
 	for _, at := range []string{"Tracer", "Start", "IsRecording", "AddEvent", "End", "everywhere"} {
 		t.Run(at, func(t *testing.T) {
 			require.NotPanics(t, func() {
-				ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(rude{at: at}), WithVerdicts())
+				ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(panickingProvider{at: at}), WithVerdicts())
 				_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "pay", Effect: EffectNonIdempotent})
 				tool.RecordOutputFailure(io.EOF)
 				tool.End(context.Canceled)
 				tool.RecordOutputSent()
 				tool.RecordOutputFailure(io.EOF)
-				_, q := StartRequest(ctx, RequestInfo{Model: "m"}, WithTracerProvider(rude{at: at}))
+				_, q := StartRequest(ctx, RequestInfo{Model: "m"}, WithTracerProvider(panickingProvider{at: at}))
 				q.RecordSent()
 				q.RecordText()
 				q.End(connReset)
-				session := NewRealtime(ctx, WithTracerProvider(rude{at: at}))
+				session := NewRealtime(ctx, WithTracerProvider(panickingProvider{at: at}))
 				session.RecordSent([]byte(`{"type":"response.create"}`))
 				session.RecordReceived([]byte(`{"type":"response.created","response":{"id":"resp_1"}}`))
 				session.Close(io.ErrUnexpectedEOF)

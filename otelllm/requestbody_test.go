@@ -308,7 +308,7 @@ func TestPanicsOfReaders(t *testing.T) {
 func TestPanicOfASpanProcessor(t *testing.T) {
 	var handled error
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = err }))
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(bombProcessor{}))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(panickingOnEnd{}))
 	events := strings.Join(ownStreams()[0].events, "")
 	rt := NewTransport(base(t), WithTracerProvider(provider))
 	got, err := call(t.Context(), rt, script(t, sseHead+events, nil)+chatPath, chatBody)
@@ -319,6 +319,6 @@ func TestPanicOfASpanProcessor(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
-type bombProcessor struct{ nowhere }
+type panickingOnEnd struct{ discardSpans }
 
-func (bombProcessor) OnEnd(sdktrace.ReadOnlySpan) { panic("secret") }
+func (panickingOnEnd) OnEnd(sdktrace.ReadOnlySpan) { panic("secret") }

@@ -73,7 +73,7 @@ func TestRunEnd(t *testing.T) {
 		{"an abort", fmt.Errorf("secret: %w", &AbortError{Source: AbortUser, Reason: "stop"}), false, nil, "user"},
 		{"a cancellation", fmt.Errorf("secret: %w", context.Canceled), false, nil, "unknown"},
 		{"a deadline of another context", context.DeadlineExceeded, true, "context.deadlineExceededError", nil},
-		{"an error that panics", bomb{}, true, "otelllm.bomb", nil},
+		{"an error that panics", panickingError{}, true, "otelllm.panickingError", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
@@ -89,13 +89,13 @@ func TestRunEnd(t *testing.T) {
 	}
 }
 
-type bomb struct{}
+type panickingError struct{}
 
-func (bomb) Error() string        { panic("Error") }
-func (bomb) Unwrap() error        { panic("Unwrap") }
-func (bomb) Is(error) bool        { panic("Is") }
-func (bomb) As(target any) bool   { panic("As") }
-func (bomb) Timeout() (late bool) { panic("Timeout") }
+func (panickingError) Error() string        { panic("Error") }
+func (panickingError) Unwrap() error        { panic("Unwrap") }
+func (panickingError) Is(error) bool        { panic("Is") }
+func (panickingError) As(target any) bool   { panic("As") }
+func (panickingError) Timeout() (late bool) { panic("Timeout") }
 
 // If the run's error does not say who cancelled it, the part that was cancelled last decides.
 func TestRunEndByItsParts(t *testing.T) {

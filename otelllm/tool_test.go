@@ -70,7 +70,7 @@ func TestToolOutcomes(t *testing.T) {
 		{"cancelled below after a deadline with a cause", lateCaused, context.Canceled, "interrupted", nil, nil, "deadline", false},
 		{"failed after a deadline with a cause", lateCaused, io.ErrUnexpectedEOF, "failed", "*errors.errorString", nil, nil, true},
 		{"failed while cancelled", cancelled, io.ErrUnexpectedEOF, "failed", "*errors.errorString", nil, nil, true},
-		{"an error that panics", t.Context(), bomb{}, "failed", "otelllm.bomb", nil, nil, true},
+		{"an error that panics", t.Context(), panickingError{}, "failed", "otelllm.panickingError", nil, nil, true},
 		{"a failure beside one before effect", t.Context(), errors.Join(io.ErrUnexpectedEOF, FailedBeforeEffect(io.EOF)), "failed", "*errors.errorString", nil, nil, true},
 		{"the same, the other way round", t.Context(), errors.Join(FailedBeforeEffect(io.EOF), io.ErrUnexpectedEOF), "failed", "*errors.errorString", nil, nil, true},
 		{"the same, joined by fmt.Errorf", t.Context(), fmt.Errorf("%w, %w", FailedBeforeEffect(io.EOF), io.ErrUnexpectedEOF), "failed", "*errors.errorString", nil, nil, true},
