@@ -24,7 +24,7 @@ import (
 
 const firstText = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n"
 
-func hold(tb testing.TB) func(net.Conn) {
+func keepOpen(tb testing.TB) func(net.Conn) {
 	tb.Helper()
 	return func(net.Conn) { <-tb.Context().Done() }
 }
@@ -90,14 +90,14 @@ func TestAborts(t *testing.T) {
 			return b, "http://model.example.com"
 		}},
 		{"awaiting headers", "awaiting_response", func(t *testing.T, ready func()) (http.RoundTripper, string) {
-			return base(t), script(t, "", func(c net.Conn) { ready(); nettest.Wait(c) })
+			return base(t), scriptedServer(t, "", func(c net.Conn) { ready(); nettest.Wait(c) })
 		}},
 		{"awaiting headers, HTTP/2", "awaiting_response", func(t *testing.T, ready func()) (http.RoundTripper, string) {
 			url, client := nettest.ListenH2(t, func(*nettest.H2Conn, uint32) { ready() })
 			return h2Base(t, client), url
 		}},
 		{"in text", "text", func(t *testing.T, ready func()) (http.RoundTripper, string) {
-			return onFirstByte{base(t), ready}, script(t, sseHead+firstText, nettest.Wait)
+			return onFirstByte{base(t), ready}, scriptedServer(t, sseHead+firstText, nettest.Wait)
 		}},
 		{"in text, HTTP/2", "text", func(t *testing.T, ready func()) (http.RoundTripper, string) {
 			url, client := nettest.ListenH2(t, func(c *nettest.H2Conn, id uint32) {
@@ -150,7 +150,7 @@ func TestAbortAfterTheCause(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
-				_ = say(w, tt.said)
+				_ = sendEvents(w, tt.said)
 				<-r.Context().Done()
 			}, func(t *testing.T, b *http.Transport, url string) {
 				r := newRecorder(t)
@@ -247,7 +247,7 @@ func TestTimeouts(t *testing.T) {
 			b := base(t)
 			b.ResponseHeaderTimeout = tt.headers
 			tt.client.Transport = NewTransport(b)
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, tt.text, hold(t))+chatPath, strings.NewReader(chatBody))
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, scriptedServer(t, tt.text, keepOpen(t))+chatPath, strings.NewReader(chatBody))
 			require.NoError(t, err)
 			resp, err := tt.client.Do(req)
 			if err == nil {
@@ -297,7 +297,7 @@ func TestBreakAndAbortTogether(t *testing.T) {
 func TestProvenanceIsOfTheMoment(t *testing.T) {
 	t.Run("broken, then aborted", func(t *testing.T) {
 		overHTTP(t, func(w http.ResponseWriter, _ *http.Request) {
-			_ = say(w, firstText)
+			_ = sendEvents(w, firstText)
 			panic(http.ErrAbortHandler)
 		}, func(t *testing.T, b *http.Transport, url string) {
 			r := newRecorder(t)
@@ -316,7 +316,7 @@ func TestProvenanceIsOfTheMoment(t *testing.T) {
 	t.Run("aborted, then broken", func(t *testing.T) {
 		gone := make(chan struct{})
 		overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
-			_ = say(w, firstText)
+			_ = sendEvents(w, firstText)
 			<-r.Context().Done()
 			defer func() { gone <- struct{}{} }()
 			panic(http.ErrAbortHandler)
@@ -349,7 +349,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err() }
 func TestAbandoned(t *testing.T) {
 	gone := make(chan struct{})
 	overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
-		_ = say(w, firstText)
+		_ = sendEvents(w, firstText)
 		<-r.Context().Done()
 		gone <- struct{}{}
 	}, func(t *testing.T, b *http.Transport, url string) {
@@ -367,7 +367,7 @@ func TestAbandoned(t *testing.T) {
 		require.Eventually(t, func() bool {
 			runtime.GC()
 			return len(r.spans.Ended()) == 1
-		}, patience, time.Millisecond)
+		}, testTimeout, time.Millisecond)
 		<-gone
 		s := r.only(t)
 		assert.Equal(t, "abandoned", s.get("llm.stream.end"))
@@ -381,7 +381,7 @@ func TestAbandoned(t *testing.T) {
 // A lost body counts as lost even if its response is kept.
 func TestAbandonedBodyOfAResponseThatIsKept(t *testing.T) {
 	r := newRecorder(t)
-	url := script(t, sseHead+"data: {\"choices\":[]}\n\n", nil)
+	url := scriptedServer(t, sseHead+"data: {\"choices\":[]}\n\n", nil)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+chatPath, strings.NewReader(chatBody))
 	require.NoError(t, err)
 	resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req)
@@ -390,7 +390,7 @@ func TestAbandonedBodyOfAResponseThatIsKept(t *testing.T) {
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		return len(r.spans.Ended()) == 1
-	}, patience, time.Millisecond)
+	}, testTimeout, time.Millisecond)
 	assert.Equal(t, "abandoned", r.only(t).get("llm.stream.end"))
 	runtime.KeepAlive(resp)
 }
@@ -408,7 +408,7 @@ func TestConsumerCloses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
-				_ = say(w, firstText)
+				_ = sendEvents(w, firstText)
 				<-r.Context().Done()
 			}, func(t *testing.T, b *http.Transport, url string) {
 				r := newRecorder(t)
@@ -440,7 +440,7 @@ func TestConsumerCloses(t *testing.T) {
 // whichever of the two reports the end first.
 func TestClosedWhileRead(t *testing.T) {
 	overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
-		_ = say(w, firstText)
+		_ = sendEvents(w, firstText)
 		<-r.Context().Done()
 	}, func(t *testing.T, b *http.Transport, url string) {
 		for range 20 {

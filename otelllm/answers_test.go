@@ -100,7 +100,7 @@ func TestOddAnswers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
-			got, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), script(t, tt.response, nil)+chatPath, chatBody)
+			got, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), scriptedServer(t, tt.response, nil)+chatPath, chatBody)
 			require.NoError(t, err)
 			_, want, _ := strings.Cut(tt.response, "\r\n\r\n")
 			assert.Equal(t, want, got)
@@ -121,7 +121,7 @@ func TestOddAnswers(t *testing.T) {
 // nothing but the headers.
 func TestPageThatNobodyReads(t *testing.T) {
 	r := newRecorder(t)
-	url := script(t, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>", nil)
+	url := scriptedServer(t, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>", nil)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+chatPath, strings.NewReader(chatBody))
 	require.NoError(t, err)
 	resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req)
@@ -139,7 +139,7 @@ func TestHugeEvent(t *testing.T) {
 	}
 	huge := "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"" + strings.Repeat("x", 40<<20) + "\"}}]}\n\n"
 	r := newRecorder(t)
-	got, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), script(t, sseHead+huge, nil)+chatPath, chatBody)
+	got, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), scriptedServer(t, sseHead+huge, nil)+chatPath, chatBody)
 	require.NoError(t, err)
 	assertSame(t, huge, got)
 	s := r.only(t)
@@ -194,7 +194,7 @@ func TestErrorResponses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
-			got, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), script(t, tt.head+"Connection: close\r\n\r\n"+tt.body, nil)+tt.path, bodyFor(tt.path))
+			got, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), scriptedServer(t, tt.head+"Connection: close\r\n\r\n"+tt.body, nil)+tt.path, bodyFor(tt.path))
 			require.NoError(t, err)
 			assert.Equal(t, tt.body, got)
 			s := r.only(t)
@@ -211,7 +211,7 @@ func TestErrorResponses(t *testing.T) {
 
 	t.Run("not read", func(t *testing.T) {
 		r := newRecorder(t)
-		url := script(t, "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nConnection: close\r\n\r\n{\"error\":{\"code\":\"insufficient_quota\"}}", nil)
+		url := scriptedServer(t, "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nConnection: close\r\n\r\n{\"error\":{\"code\":\"insufficient_quota\"}}", nil)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+chatPath, strings.NewReader(chatBody))
 		require.NoError(t, err)
 		resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req)
@@ -240,7 +240,7 @@ func TestNoAnswer(t *testing.T) {
 			map[attribute.Key]any{"llm.stream.phase": "before_connection", "llm.transport.cause": "tls", "llm.transport.code": "CERTIFICATE_VERIFY_FAILED"},
 		},
 		{
-			"closed before headers", func(t *testing.T) (http.RoundTripper, string) { return base(t), script(t, "", nil) },
+			"closed before headers", func(t *testing.T) (http.RoundTripper, string) { return base(t), scriptedServer(t, "", nil) },
 			map[attribute.Key]any{"llm.stream.phase": "awaiting_response", "llm.transport.cause": "closed_before_headers", "llm.transport.stage": "headers"},
 		},
 		{

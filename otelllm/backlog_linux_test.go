@@ -37,6 +37,6 @@ func TestConnectWatchdogFullBacklog(t *testing.T) {
 	b := &http.Transport{}
 	defer b.CloseIdleConnections()
 	for within := limit; !connectWatched(t, b, "http://"+addr, within, "connect"); within *= 2 {
-		require.Less(t, within, patience)
+		require.Less(t, within, testTimeout)
 	}
 }

@@ -97,7 +97,7 @@ func TestPanicsStayInside(t *testing.T) {
 		"meter, in Record":      {nil, []TransportOption{WithMeterProvider(panickingMeters{})}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			overHTTP(t, func(w http.ResponseWriter, _ *http.Request) { _ = say(w, chatText+chatStop+chatDone) }, func(t *testing.T, b *http.Transport, url string) {
+			overHTTP(t, func(w http.ResponseWriter, _ *http.Request) { _ = sendEvents(w, chatText+chatStop+chatDone) }, func(t *testing.T, b *http.Transport, url string) {
 				for _, handler := range []otel.ErrorHandler{
 					otel.ErrorHandlerFunc(func(error) { handled.Add(1) }),
 					otel.ErrorHandlerFunc(func(error) { panic("secret") }),
@@ -120,7 +120,7 @@ func TestPanicsStayInside(t *testing.T) {
 						body, err := io.ReadAll(r.Body)
 						assert.NoError(t, err)
 						assert.JSONEq(t, chatBody, string(body))
-						_ = say(w, chatText+chatStop+chatDone)
+						_ = sendEvents(w, chatText+chatStop+chatDone)
 					}), handlerOpts...)
 					served.ServeHTTP(w, httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(chatBody)))
 					assert.Equal(t, chatText+chatStop+chatDone, w.Body.String())
@@ -176,7 +176,7 @@ func TestTwoReadsAtOnce(t *testing.T) {
 	stream := strings.Repeat(firstText, 500)
 	overHTTP(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Trailer", "X-End")
-		_ = say(w, stream)
+		_ = sendEvents(w, stream)
 		w.Header().Set("X-End", "1")
 	}, func(t *testing.T, b *http.Transport, url string) {
 		for _, opts := range [][]TransportOption{nil, {WithStreamErrors(), WithWatchdog(Watchdog{Idle: time.Hour})}} {
@@ -211,7 +211,7 @@ func TestTwoReadsAtOnce(t *testing.T) {
 // earlier call's request, but not if it is made within the RoundTrip of that call.
 func TestMarkEndsWithRoundTrip(t *testing.T) {
 	r := newRecorder(t)
-	url := script(t, sseHead+chatStop+chatDone, nil)
+	url := scriptedServer(t, sseHead+chatStop+chatDone, nil)
 	var sent *http.Request
 	below := roundTripper(func(req *http.Request) (*http.Response, error) {
 		resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req) //nolint:contextcheck // the request has it
@@ -242,7 +242,7 @@ func TestMaxBytesReader(t *testing.T) {
 			http.Error(w, "too large", http.StatusRequestEntityTooLarge)
 			return
 		}
-		_ = say(w, chatStop+chatDone)
+		_ = sendEvents(w, chatStop+chatDone)
 	}
 	all := func(w http.ResponseWriter, body io.Reader) {
 		_, err := io.ReadAll(body)
@@ -298,7 +298,7 @@ func TestMaxBytesReader(t *testing.T) {
 				}
 				status, closes, header := outcome(http.HandlerFunc(next))
 				r := newRecorder(t)
-				gotStatus, gotCloses, gotHeader := outcome(recorded(http.HandlerFunc(next), r))
+				gotStatus, gotCloses, gotHeader := outcome(withHandler(http.HandlerFunc(next), r))
 				assert.Equal(t, status, gotStatus)
 				assert.Equal(t, closes, gotCloses)
 				assert.Equal(t, header, gotHeader)
@@ -323,7 +323,7 @@ func TestRemoteParents(t *testing.T) {
 	sc := trace.SpanContextFromContext(extracted)
 	require.True(t, sc.IsRemote())
 	carried := trace.ContextWithSpanContext(t.Context(), sc.WithRemote(false))
-	url := script(t, sseHead+chatStop+chatDone, nil)
+	url := scriptedServer(t, sseHead+chatStop+chatDone, nil)
 
 	for name, ctx := range map[string]context.Context{"remote": extracted, "carried": carried} {
 		r.spans.Reset()

@@ -115,7 +115,7 @@ func TestAbortOutweighsTheBody(t *testing.T) {
 		abort(AbortUser, "stop_button")
 		out.CloseWithError(context.Cause(ctx))
 	}()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, "", nettest.Wait)+chatPath, in)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, scriptedServer(t, "", nettest.Wait)+chatPath, in)
 	require.NoError(t, err)
 	resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req)
 	if err == nil {
@@ -135,7 +135,7 @@ func TestProxies(t *testing.T) {
 	} {
 		r := newRecorder(t)
 		b := base(t)
-		proxy, err := url.Parse(script(t, "HTTP/1.1 "+answer+"\r\n\r\n", nil))
+		proxy, err := url.Parse(scriptedServer(t, "HTTP/1.1 "+answer+"\r\n\r\n", nil))
 		require.NoError(t, err)
 		b.Proxy = http.ProxyURL(proxy)
 		_, err = call(t.Context(), NewTransport(b, WithTracerProvider(r)), "https://model.example.com"+chatPath, chatBody)
@@ -186,7 +186,7 @@ func TestNoAnswersInTheHead(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
-			target := script(t, "HTTP/1.1 "+tt.head+"\r\nContent-Length: 0\r\n\r\n", nil)
+			target := scriptedServer(t, "HTTP/1.1 "+tt.head+"\r\nContent-Length: 0\r\n\r\n", nil)
 			_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), target+chatPath, chatBody)
 			require.NoError(t, err)
 			s := r.only(t)
@@ -223,7 +223,7 @@ func TestGatewayLosesItsClientInTheUpload(t *testing.T) {
 
 // TestConnections checks that spans record whether a connection was reused, and the version of HTTP.
 func TestConnections(t *testing.T) {
-	overHTTP(t, func(w http.ResponseWriter, _ *http.Request) { _ = say(w, chatStop+chatDone) }, func(t *testing.T, b *http.Transport, target string) {
+	overHTTP(t, func(w http.ResponseWriter, _ *http.Request) { _ = sendEvents(w, chatStop+chatDone) }, func(t *testing.T, b *http.Transport, target string) {
 		r := newRecorder(t)
 		for range 2 {
 			_, err := call(t.Context(), NewTransport(b, WithTracerProvider(r)), target+chatPath, chatBody)
@@ -264,7 +264,7 @@ func TestCancelCauses(t *testing.T) {
 		for _, early := range []bool{true, false} {
 			t.Run(fmt.Sprint(tt.name, " early=", early), func(t *testing.T) {
 				overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
-					_ = say(w, firstText)
+					_ = sendEvents(w, firstText)
 					<-r.Context().Done()
 				}, func(t *testing.T, b *http.Transport, target string) {
 					r := newRecorder(t)
@@ -298,7 +298,7 @@ func TestOwnWatchdogs(t *testing.T) {
 			return ctx, func() { cancel(err) }
 		}
 	}
-	told := func(reason string) func(context.Context) (context.Context, func()) {
+	declared := func(reason string) func(context.Context) (context.Context, func()) {
 		return func(ctx context.Context) (context.Context, func()) {
 			ctx, abort := WithAbort(ctx)
 			return ctx, func() { abort(AbortWatchdog, reason) }
@@ -312,8 +312,8 @@ func TestOwnWatchdogs(t *testing.T) {
 	}{
 		{"a WatchdogError", typed(&WatchdogError{Kind: semconv.WatchdogKindIdle, Limit: time.Minute}), "idle", 60.0},
 		{"a WatchdogError without a kind", typed(fmt.Errorf("x: %w", &WatchdogError{})), nil, nil},
-		{"a typed abort", told("first_progress"), "first_progress", nil},
-		{"a typed abort for another reason", told("budget"), nil, nil},
+		{"a typed abort", declared("first_progress"), "first_progress", nil},
+		{"a typed abort for another reason", declared("budget"), nil, nil},
 	} {
 		for _, answered := range []bool{true, false} {
 			t.Run(fmt.Sprint(tt.name, " answered=", answered), func(t *testing.T) {
@@ -325,7 +325,7 @@ func TestOwnWatchdogs(t *testing.T) {
 				if !answered {
 					rt, answer, then = base(t), "", func(c net.Conn) { fire(); nettest.Wait(c) }
 				}
-				_, err := call(ctx, NewTransport(rt, WithTracerProvider(r), WithVerdicts()), script(t, answer, then)+chatPath, chatBody)
+				_, err := call(ctx, NewTransport(rt, WithTracerProvider(r), WithVerdicts()), scriptedServer(t, answer, then)+chatPath, chatBody)
 				require.Error(t, err)
 				s := r.only(t)
 				assertFacts(t, s, map[attribute.Key]any{
@@ -351,7 +351,7 @@ func TestOwnWatchdogs(t *testing.T) {
 // If a gateway's own watchdog ended the call upstream, the served request failed: it was
 // not stopped deliberately.
 func TestGatewaysOwnWatchdog(t *testing.T) {
-	target := script(t, sseHead+firstText, nettest.Wait)
+	target := scriptedServer(t, sseHead+firstText, nettest.Wait)
 	g := newGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancelCause(r.Context())
 		rt := onFirstByte{base(t), func() { cancel(&WatchdogError{Kind: semconv.WatchdogKindIdle, Limit: time.Second}) }}

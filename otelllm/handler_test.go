@@ -87,7 +87,7 @@ func (g *testGateway) await(t *testing.T, kind trace.SpanKind) (found span) {
 			}
 		}
 		return false
-	}, patience, timeStep)
+	}, testTimeout, pollInterval)
 	return found
 }
 
@@ -176,7 +176,7 @@ func TestGateway(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g := newGateway(t, tt.gateway(t, script(t, tt.answer, tt.then)))
+			g := newGateway(t, tt.gateway(t, scriptedServer(t, tt.answer, tt.then)))
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.url+chatPath, strings.NewReader(chatBody))
 			require.NoError(t, err)
 			resp, err := base(t).RoundTrip(req)
@@ -211,7 +211,7 @@ func TestGatewayClientGone(t *testing.T) {
 		{"after the terminal event", chatText + chatStop + chatDone, map[attribute.Key]any{"llm.stream.end": "terminal_event", "llm.stream.phase": "stream_end", "llm.abort.source": nil}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			upstream := script(t, sseHead+tt.sends, func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }) // until the gateway closes the connection
+			upstream := scriptedServer(t, sseHead+tt.sends, func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }) // until the gateway closes the connection
 			g := newGateway(t, proxy(t, upstream))
 			ctx, cancel := context.WithCancel(t.Context())
 			req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.url+chatPath, strings.NewReader(chatBody))
@@ -237,7 +237,7 @@ func TestGatewayClientGone(t *testing.T) {
 
 // TestGatewayAborts lets the gateway itself end the call deliberately.
 func TestGatewayAborts(t *testing.T) {
-	upstream := script(t, sseHead+chatText, func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) })
+	upstream := scriptedServer(t, sseHead+chatText, func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) })
 	client := &http.Client{Transport: NewTransport(base(t))}
 	g := newGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, abort := WithAbort(r.Context())
@@ -271,8 +271,8 @@ func TestGatewayAborts(t *testing.T) {
 // TestGatewayRecovers checks that a failed attempt is not a failure of the gateway if a later
 // attempt succeeds.
 func TestGatewayRecovers(t *testing.T) {
-	bad := script(t, sseHead, reset)
-	good := script(t, sseHead+chatText+chatStop+chatDone, nil)
+	bad := scriptedServer(t, sseHead, reset)
+	good := scriptedServer(t, sseHead+chatText+chatStop+chatDone, nil)
 	rt := NewTransport(base(t))
 	g := newGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -304,7 +304,7 @@ func TestHandlerChangesNothing(t *testing.T) {
 				_, hijacker := w.(http.Hijacker)
 				_, readerFrom := w.(io.ReaderFrom)
 				assert.True(t, flusher && hijacker && readerFrom)
-				assert.NoError(t, http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience)))
+				assert.NoError(t, http.NewResponseController(w).SetWriteDeadline(time.Now().Add(testTimeout)))
 				w.WriteHeader(http.StatusEarlyHints)
 				assert.NoError(t, http.NewResponseController(w).Flush())
 			}))
@@ -378,7 +378,7 @@ func TestHandlerChangesNothing(t *testing.T) {
 // TestGatewayTrace checks that the given propagator extracts the trace context, and that
 // the agent's span is the parent of the gateway's span.
 func TestGatewayTrace(t *testing.T) {
-	g := newGateway(t, proxy(t, script(t, sseHead+chatText+chatStop+chatDone, nil)), WithPropagators(propagation.TraceContext{}))
+	g := newGateway(t, proxy(t, scriptedServer(t, sseHead+chatText+chatStop+chatDone, nil)), WithPropagators(propagation.TraceContext{}))
 	agent := newRecorder(t)
 	_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(agent), WithPropagators(propagation.TraceContext{})), g.url+chatPath, chatBody)
 	require.NoError(t, err)

@@ -74,9 +74,9 @@ func (s span) events() (names []string) {
 
 func (s span) failed() bool { return s.Status().Code == codes.Error }
 
-// script starts a server that answers every request with text and then calls then. A nil then
+// scriptedServer starts a server that answers every request with text and then calls then. A nil then
 // closes the connection.
-func script(tb testing.TB, text string, then func(net.Conn)) (baseURL string) {
+func scriptedServer(tb testing.TB, text string, then func(net.Conn)) (baseURL string) {
 	tb.Helper()
 	return "http://" + nettest.Listen(tb, func(c net.Conn) {
 		if nettest.ReadRequest(c) == nil {
@@ -139,8 +139,8 @@ func base(tb testing.TB) *http.Transport {
 }
 
 const (
-	patience = 10 * time.Second
-	timeStep = time.Millisecond // between two checks of a condition
+	testTimeout  = 10 * time.Second
+	pollInterval = time.Millisecond // between two checks of a condition
 )
 
 func gzipped(s string) []byte {

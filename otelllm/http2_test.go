@@ -57,8 +57,8 @@ func serve(t *testing.T, version string, h http.Handler, configure func(*http.Se
 	return rt, s.URL
 }
 
-// say sends pieces of an event stream and flushes them.
-func say(w http.ResponseWriter, pieces ...string) error {
+// sendEvents sends pieces of an event stream and flushes them.
+func sendEvents(w http.ResponseWriter, pieces ...string) error {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for _, p := range pieces {
 		if _, err := io.WriteString(w, p); err != nil {
@@ -131,7 +131,7 @@ func TestHTTP2Breaks(t *testing.T) {
 			s, run, err := once(ping)
 			for ping > 0 && s.get("llm.stream.phase") != tt.phase { // a busy machine may be slow to reach the wanted phase
 				ping *= 2
-				require.Less(t, ping, patience)
+				require.Less(t, ping, testTimeout)
 				s, run, err = once(ping)
 			}
 			assert.Equal(t, tt.end == semconv.StreamEndEOF, err == nil, "%v", err)

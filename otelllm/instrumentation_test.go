@@ -49,7 +49,7 @@ func TestInstrumentationShutdown(t *testing.T) {
 func TestInstrumentationOptions(t *testing.T) {
 	everywhere, elsewhere := newRecorder(t), newRecorder(t)
 	i := New(WithTracerProvider(everywhere), WithoutEvents(), WithVerdicts(), WithProviderName("acme"), nil)
-	url := script(t, sseHead+firstText, nil) + chatPath
+	url := scriptedServer(t, sseHead+firstText, nil) + chatPath
 	for _, rt := range []http.RoundTripper{i.NewTransport(base(t)), i.NewTransport(base(t), WithTracerProvider(elsewhere), WithProviderName("other"), nil)} {
 		_, err := call(t.Context(), rt, url, chatBody)
 		require.NoError(t, err)

@@ -43,7 +43,7 @@ func TestLastRequest(t *testing.T) {
 				}
 				ctx, last := WithLastRequest(ctx)
 				assert.Zero(t, last.Diagnosis(), name)
-				_, _ = call(ctx, NewTransport(base(t), WithTracerProvider(r), WithVerdicts()), script(t, tt.answer, tt.then)+chatPath, chatBody)
+				_, _ = call(ctx, NewTransport(base(t), WithTracerProvider(r), WithVerdicts()), scriptedServer(t, tt.answer, tt.then)+chatPath, chatBody)
 				d := last.Diagnosis()
 				assert.Equal(t, tt.safety, d.Retry.Safety, name)
 				for _, s := range r.spans.Ended() {
@@ -62,10 +62,10 @@ func TestLastRequestOfSeveral(t *testing.T) {
 	r := newRecorder(t)
 	ctx, last := WithLastRequest(t.Context())
 	rt := NewTransport(base(t), WithTracerProvider(r))
-	_, err := call(ctx, rt, script(t, sseHead+firstText, nettest.Reset)+chatPath, chatBody)
+	_, err := call(ctx, rt, scriptedServer(t, sseHead+firstText, nettest.Reset)+chatPath, chatBody)
 	require.Error(t, err)
 	assert.True(t, func() bool { d := last.Diagnosis(); return d.Failed() }())
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, sseHead+firstText+chatStop+chatDone, nil)+chatPath, strings.NewReader(chatBody))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, scriptedServer(t, sseHead+firstText+chatStop+chatDone, nil)+chatPath, strings.NewReader(chatBody))
 	require.NoError(t, err)
 	resp, err := rt.RoundTrip(req)
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestLastRequestOfSeveral(t *testing.T) {
 func TestLastRequestBeforeClose(t *testing.T) {
 	r := newRecorder(t)
 	ctx, last := WithLastRequest(t.Context())
-	url := script(t, sseHead+"data: {\"error\":{\"code\":\"rate_limit_exceeded\"}}\n\n", func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
+	url := scriptedServer(t, sseHead+"data: {\"error\":{\"code\":\"rate_limit_exceeded\"}}\n\n", func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+chatPath, strings.NewReader(chatBody))
 	require.NoError(t, err)
 	resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req)

@@ -192,13 +192,13 @@ func TestMetricsOfFailures(t *testing.T) {
 			m := newMetering(t)
 			ctx, abort := WithAbort(t.Context())
 			defer abort(AbortApplication, "")
-			url := script(t, tt.text, nil)
+			url := scriptedServer(t, tt.text, nil)
 			if tt.text == "" {
-				url = script(t, "", func(c net.Conn) {
+				url = scriptedServer(t, "", func(c net.Conn) {
 					if tt.abort {
 						abort(AbortUser, "stop_button")
 					}
-					hold(t)(c)
+					keepOpen(t)(c)
 				})
 			}
 			_, _ = call(ctx, NewTransport(base(t), WithMeterProvider(m), WithWatchdog(tt.limit)), url+chatPath, chatBody)
@@ -214,7 +214,7 @@ func TestMetricsOfFailures(t *testing.T) {
 // A response that does not stream has no chunk metrics.
 func TestMetricsOfADocument(t *testing.T) {
 	m := newMetering(t)
-	_, err := call(t.Context(), NewTransport(base(t), WithMeterProvider(m)), script(t, jsonHead+`{"model":"gpt-5-x","choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":4}}`, nil)+chatPath, `{"model":"gpt-5","messages":[]}`)
+	_, err := call(t.Context(), NewTransport(base(t), WithMeterProvider(m)), scriptedServer(t, jsonHead+`{"model":"gpt-5-x","choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":4}}`, nil)+chatPath, `{"model":"gpt-5","messages":[]}`)
 	require.NoError(t, err)
 	points := m.points(t)
 	assert.Len(t, points[durationMetric], 1)

@@ -27,7 +27,7 @@ func TestPropagators(t *testing.T) {
 	headers := make(chan http.Header, 1)
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		headers <- r.Header.Clone()
-		_ = say(w, firstText+chatStop+chatDone)
+		_ = sendEvents(w, firstText+chatStop+chatDone)
 	}
 	member, err := baggage.NewMember("user", "canary")
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestTransportAboveTransport(t *testing.T) {
 			inner := NewTransport(base(t), WithTracerProvider(lower), WithMeterProvider(m))
 			outer := NewTransport(inner, WithTracerProvider(upper), WithMeterProvider(m))
 			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(upper))
-			url := script(t, tt.text, nil)
+			url := scriptedServer(t, tt.text, nil)
 			if tt.text == "" {
 				url = "http://" + nettest.Refused(t)
 			}

@@ -20,7 +20,7 @@ import (
 // TestUnsurePaths checks that a request to a path that other applications may have, too, is
 // a model call only if its body is one, and passes unchanged otherwise.
 func TestUnsurePaths(t *testing.T) {
-	target := script(t, jsonHead+`{}`, nil)
+	target := scriptedServer(t, jsonHead+`{}`, nil)
 	for _, tt := range []struct {
 		name, path, body string
 		once             bool // the body can be read only once
@@ -68,7 +68,7 @@ func TestUnsurePaths(t *testing.T) {
 func TestForeignBodies(t *testing.T) {
 	for _, head := range []string{"200 OK", "500 Internal Server Error", "304 Not Modified"} {
 		r := newRecorder(t)
-		target := script(t, "HTTP/1.1 "+head+"\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{\"error\":{}}", nil)
+		target := scriptedServer(t, "HTTP/1.1 "+head+"\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{\"error\":{}}", nil)
 		u, err := url.Parse(target)
 		require.NoError(t, err)
 		passing := httputil.NewSingleHostReverseProxy(u)
@@ -77,7 +77,7 @@ func TestForeignBodies(t *testing.T) {
 		t.Cleanup(gateway.Close)
 		_, err = call(t.Context(), base(t), gateway.URL+"/survey/responses", `{"answers":[1,2]}`)
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return len(r.spans.Ended()) == 2 }, patience, timeStep)
+		require.Eventually(t, func() bool { return len(r.spans.Ended()) == 2 }, testTimeout, pollInterval)
 		for _, ended := range r.spans.Ended() {
 			s := span{ended}
 			assert.False(t, s.failed(), head)
@@ -94,7 +94,7 @@ func TestForeignBodies(t *testing.T) {
 func TestEncodedRequests(t *testing.T) {
 	for contentType, want := range map[string]int{"application/json": 1, "text/plain": 0} {
 		r := newRecorder(t)
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, script(t, jsonHead+`{}`, nil)+"/v1/responses", strings.NewReader("\x1f\x8b\x08"))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, scriptedServer(t, jsonHead+`{}`, nil)+"/v1/responses", strings.NewReader("\x1f\x8b\x08"))
 		require.NoError(t, err)
 		req.Header.Set("Content-Type", contentType)
 		req.Header.Set("Content-Encoding", "gzip")
@@ -124,7 +124,7 @@ func TestKnownHosts(t *testing.T) {
 // other applications have, too. That the client is an SDK is not proof: Ollama's SDK loads
 // models by the same path, and any SDK may be pointed at another service.
 func TestVouched(t *testing.T) {
-	target := script(t, jsonHead+`{}`, nil)
+	target := scriptedServer(t, jsonHead+`{}`, nil)
 	for _, tt := range []struct {
 		name, path, header, value, body string
 		recorded                        bool
@@ -152,7 +152,7 @@ func TestVouched(t *testing.T) {
 // TestBedrockErrorHeader checks that the exception is read from a header: AWS names it discardSpans else.
 func TestBedrockErrorHeader(t *testing.T) {
 	r := newRecorder(t)
-	url := script(t, "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nX-Amzn-Errortype: ThrottlingException:http://internal.amazon.com/coral/\r\nContent-Length: 20\r\n\r\n{\"message\":\"secret\"}", nil)
+	url := scriptedServer(t, "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nX-Amzn-Errortype: ThrottlingException:http://internal.amazon.com/coral/\r\nContent-Length: 20\r\n\r\n{\"message\":\"secret\"}", nil)
 	_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), url+"/model/claude-x/converse", `{"messages":[]}`)
 	require.NoError(t, err)
 	s := r.only(t)
@@ -164,7 +164,7 @@ func TestBedrockErrorHeader(t *testing.T) {
 // under another path, too, and that nothing is recorded that only the path could prove.
 func TestProtocolOfAGateway(t *testing.T) {
 	r := newRecorder(t)
-	url := script(t, sseHead+"data: {\"candidates\":[{\"index\":0,\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}],\"modelVersion\":\"gemini-x\"}\n\n", nil)
+	url := scriptedServer(t, sseHead+"data: {\"candidates\":[{\"index\":0,\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}],\"modelVersion\":\"gemini-x\"}\n\n", nil)
 	_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r), WithProviderName("acme"), WithProtocol(ProtocolGemini)), url+"/llm", `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`)
 	require.NoError(t, err)
 	s := r.only(t)
@@ -180,7 +180,7 @@ func TestProtocolOfAGateway(t *testing.T) {
 // finish reason completes the answer.
 func TestCodeAssist(t *testing.T) {
 	r := newRecorder(t)
-	url := script(t, sseHead+"data: {\"response\":{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}],\"modelVersion\":\"gemini-x\"},\"traceId\":\"t\"}\n\n", nil)
+	url := scriptedServer(t, sseHead+"data: {\"response\":{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}],\"modelVersion\":\"gemini-x\"},\"traceId\":\"t\"}\n\n", nil)
 	_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r), WithStreamErrors()), url+"/v1internal:streamGenerateContent",
 		`{"model":"gemini-x","project":"p","request":{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}}`)
 	require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestNamedProtocol(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			r := newRecorder(t)
 			rt := NewTransport(base(t), WithTracerProvider(r), WithProviderName("acme"), WithProtocol(ProtocolOpenAIChat), WithStreamErrors())
-			got, err := call(t.Context(), rt, script(t, sseHead+whole, nil)+path, chatBody)
+			got, err := call(t.Context(), rt, scriptedServer(t, sseHead+whole, nil)+path, chatBody)
 			require.NoError(t, err)
 			assert.Equal(t, whole, got)
 			s := r.only(t)

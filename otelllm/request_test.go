@@ -191,7 +191,7 @@ func TestRequestAbandoned(t *testing.T) {
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		return len(r.spans.Ended()) == 1
-	}, patience, timeStep)
+	}, testTimeout, pollInterval)
 	assert.Equal(t, "abandoned", r.only(t).get("llm.stream.end"))
 	var none *Request
 	none.RecordText()

@@ -179,7 +179,7 @@ func TestGetBodyIsLeftAlone(t *testing.T) {
 		for _, opts := range [][]TransportOption{nil, {WithProtocol(ProtocolOpenAIChat)}, {WithWatchdog(Watchdog{FirstProgress: time.Hour})}} {
 			r := newRecorder(t)
 			ctx, _ := StartRun(t.Context(), "coder", WithTracerProvider(r))
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, sseHead+chatStop+chatDone, nil)+path, oneByOne{strings.NewReader(bodyFor(path))})
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, scriptedServer(t, sseHead+chatStop+chatDone, nil)+path, oneByOne{strings.NewReader(bodyFor(path))})
 			require.NoError(t, err)
 			req.GetBody = func() (io.ReadCloser, error) {
 				t.Error("GetBody was called")
@@ -204,7 +204,7 @@ func TestProtocolByABodyThatIsSent(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, script(t, sseHead+tt.answer, nil)+tt.path, oneByOne{strings.NewReader(tt.body)})
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, scriptedServer(t, sseHead+tt.answer, nil)+tt.path, oneByOne{strings.NewReader(tt.body)})
 			require.NoError(t, err)
 			resp, err := NewTransport(base(t), WithTracerProvider(r), WithProtocol(Protocol(tt.named))).RoundTrip(req)
 			require.NoError(t, err)
@@ -286,7 +286,7 @@ func TestPanicsOfReaders(t *testing.T) {
 			rt := NewTransport(base(t), WithTracerProvider(r))
 			tt.protocol.Protocol = chat
 			rt.transport.Config.Recogniser.Protocol = tt.protocol
-			got, err := call(t.Context(), rt, script(t, tt.answer, nil)+"/llm", historyBody)
+			got, err := call(t.Context(), rt, scriptedServer(t, tt.answer, nil)+"/llm", historyBody)
 			require.NoError(t, err)
 			assert.Equal(t, events, got)
 			s := r.only(t)
@@ -311,7 +311,7 @@ func TestPanicOfASpanProcessor(t *testing.T) {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(panickingOnEnd{}))
 	events := strings.Join(ownStreams()[0].events, "")
 	rt := NewTransport(base(t), WithTracerProvider(provider))
-	got, err := call(t.Context(), rt, script(t, sseHead+events, nil)+chatPath, chatBody)
+	got, err := call(t.Context(), rt, scriptedServer(t, sseHead+events, nil)+chatPath, chatBody)
 	require.NoError(t, err)
 	assert.Equal(t, events, got)
 	require.ErrorContains(t, handled, "ended by a panic (string)")

@@ -34,7 +34,7 @@ func TestRunSpan(t *testing.T) {
 	_, tool := StartTool(inner, ToolCall{ID: "call_1", Name: "read_file", Effect: EffectReadOnly})
 	tool.End(nil)
 	sub.End(nil)
-	url := script(t, sseHead+strings.Join(ownStreams()[0].events, ""), nil)
+	url := scriptedServer(t, sseHead+strings.Join(ownStreams()[0].events, ""), nil)
 	_, err := call(ctx, NewTransport(base(t)), url+chatPath, chatBody)
 	require.NoError(t, err)
 	run.End(nil)
@@ -316,7 +316,7 @@ func TestDiagnosisBeforeClose(t *testing.T) {
 			r := newRecorder(t)
 			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
 			body := io.MultiReader(strings.NewReader(historyBody)) // read only as it is sent
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, sseHead+tt.events, hold(t))+chatPath, body)
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, scriptedServer(t, sseHead+tt.events, keepOpen(t))+chatPath, body)
 			require.NoError(t, err)
 			resp, err := NewTransport(base(t)).RoundTrip(req)
 			require.NoError(t, err)
@@ -340,7 +340,7 @@ func TestDiagnosisBeforeClose(t *testing.T) {
 func TestRequestOutlivesItsRun(t *testing.T) {
 	r := newRecorder(t)
 	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, sseHead+firstText, nil)+chatPath, strings.NewReader(chatBody))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, scriptedServer(t, sseHead+firstText, nil)+chatPath, strings.NewReader(chatBody))
 	require.NoError(t, err)
 	resp, err := NewTransport(base(t)).RoundTrip(req)
 	require.NoError(t, err)

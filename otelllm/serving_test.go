@@ -32,8 +32,8 @@ func overVersions(t *testing.T, handler func(*testing.T, *recorder) http.Handler
 	}
 }
 
-// recorded returns h with a handler around it that records spans and verdicts to r.
-func recorded(h http.Handler, r *recorder) http.Handler {
+// withHandler returns h with a handler around it that records spans and verdicts to r.
+func withHandler(h http.Handler, r *recorder) http.Handler {
 	return NewHandler(h, WithTracerProvider(r), WithVerdicts())
 }
 
@@ -54,8 +54,8 @@ func assertFacts(t *testing.T, s span, want map[attribute.Key]any) {
 	}
 }
 
-// goneUnanswered are the facts of a call whose client went away before any answer.
-var goneUnanswered = map[attribute.Key]any{
+// clientGoneFacts are the facts of a call whose client went away before any answer.
+var clientGoneFacts = map[attribute.Key]any{
 	"llm.stream.end": "consumer_closed", "llm.stream.phase": "awaiting_response", "llm.abort.source": "consumer",
 	"http.response.status_code": nil, "error.type": nil, "llm.provider_error.kind": nil, "llm.transport.cause": nil,
 	"llm.failure.class": "local_abort", "llm.failure.cause": "consumer_closed",
@@ -70,7 +70,7 @@ func TestGatewayClientGoneBeforeHeaders(t *testing.T) {
 			asked, _ := io.ReadAll(r.Body)
 			_, err := call(r.Context(), rt, target+chatPath, string(asked))
 			assert.Error(t, err)
-			_ = say(w, chatDone)
+			_ = sendEvents(w, chatDone)
 		})
 	}
 	leaving := map[string]func(ctx context.Context, arrived <-chan struct{}) (context.Context, context.CancelFunc){
@@ -97,14 +97,14 @@ func TestGatewayClientGoneBeforeHeaders(t *testing.T) {
 					<-r.Context().Done()
 				}))
 				defer upstream.Close()
-				overVersions(t, func(t *testing.T, r *recorder) http.Handler { return recorded(next(t, upstream.URL), r) }, nil,
+				overVersions(t, func(t *testing.T, r *recorder) http.Handler { return withHandler(next(t, upstream.URL), r) }, nil,
 					func(t *testing.T, g *testGateway, rt *http.Transport) {
 						ctx, cancel := leave(t.Context(), arrived)
 						defer cancel()
 						_, err := call(ctx, rt, g.url+chatPath, chatBody)
 						require.Error(t, err)
 						s, up := g.served(t), g.upstream(t)
-						want := maps.Clone(goneUnanswered)
+						want := maps.Clone(clientGoneFacts)
 						if name == "swallowing" { // it has answered a client that had gone away
 							want["http.response.status_code"], want["llm.stream.phase"] = int64(http.StatusOK), "response_started"
 						}
@@ -125,7 +125,7 @@ func TestGatewayHalfClosedClient(t *testing.T) {
 	gateway := httptest.NewServer(NewHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
-		_ = say(w, chatText, chatStop, chatDone)
+		_ = sendEvents(w, chatText, chatStop, chatDone)
 	}), WithTracerProvider(r)))
 	defer gateway.Close()
 	conn, err := net.Dial("tcp", gateway.Listener.Addr().String())
@@ -165,9 +165,9 @@ func TestGatewayFailedBeforeClientGone(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			rt := NewTransport(base(t))
 			failed := make(chan struct{})
-			target := script(t, tt.answer, tt.then)
+			target := scriptedServer(t, tt.answer, tt.then)
 			overVersions(t, func(_ *testing.T, r *recorder) http.Handler {
-				return recorded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				return withHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					asked, _ := io.ReadAll(r.Body)
 					_, _ = call(r.Context(), rt, target+chatPath, string(asked))
 					failed <- struct{}{}
@@ -195,7 +195,7 @@ func TestGatewayFailedBeforeClientGone(t *testing.T) {
 // cause if the client goes away afterwards.
 func TestGatewayClientGoneAfterError(t *testing.T) {
 	overVersions(t, func(_ *testing.T, r *recorder) http.Handler {
-		return recorded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		return withHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_ = http.NewResponseController(w).Flush()
@@ -217,7 +217,7 @@ func TestGatewayClientGoneAfterError(t *testing.T) {
 // has gone away: it receives the response.
 func TestGatewayAbortedBeforeHeaders(t *testing.T) {
 	overVersions(t, func(_ *testing.T, r *recorder) http.Handler {
-		h := recorded(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }), r)
+		h := withHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }), r)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ctx, abort := WithAbort(r.Context())
 			abort(AbortShutdown, "")
@@ -232,19 +232,19 @@ func TestGatewayAbortedBeforeHeaders(t *testing.T) {
 	})
 }
 
-// talk returns functions that write text until writing fails, by each way that a handler has.
-func talk(t *testing.T) map[string]func(w http.ResponseWriter) error {
+// textWriters returns functions that write text until writing fails, by each way that a handler has.
+func textWriters(t *testing.T) map[string]func(w http.ResponseWriter) error {
 	t.Helper()
 	until := func(write func(w http.ResponseWriter) error) func(http.ResponseWriter) error {
 		return func(w http.ResponseWriter) (err error) {
-			for end := time.Now().Add(patience); err == nil && time.Now().Before(end); time.Sleep(5 * timeStep) {
+			for end := time.Now().Add(testTimeout); err == nil && time.Now().Before(end); time.Sleep(5 * pollInterval) {
 				err = write(w)
 			}
 			return err
 		}
 	}
 	return map[string]func(http.ResponseWriter) error{
-		"controller": until(func(w http.ResponseWriter) error { return say(w, chatText) }),
+		"controller": until(func(w http.ResponseWriter) error { return sendEvents(w, chatText) }),
 		"Flusher": until(func(w http.ResponseWriter) error {
 			_, err := io.WriteString(w, chatText)
 			w.(http.Flusher).Flush()
@@ -260,10 +260,10 @@ func talk(t *testing.T) map[string]func(w http.ResponseWriter) error {
 // TestGatewayWriteTimeout checks that a response that the server's own WriteTimeout cuts is
 // not recorded as one whose client has gone away.
 func TestGatewayWriteTimeout(t *testing.T) {
-	for name, write := range talk(t) {
+	for name, write := range textWriters(t) {
 		t.Run(name, func(t *testing.T) {
 			overVersions(t, func(t *testing.T, r *recorder) http.Handler {
-				return recorded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				return withHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					_, _ = io.Copy(io.Discard, r.Body)
 					w.Header().Set("Content-Type", "text/event-stream")
 					assert.ErrorIs(t, write(w), os.ErrDeadlineExceeded)
@@ -291,13 +291,13 @@ func TestGatewayWriteTimeout(t *testing.T) {
 func TestGatewayWriteTimeoutUpstream(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		for say(w, chatText) == nil {
-			time.Sleep(5 * timeStep)
+		for sendEvents(w, chatText) == nil {
+			time.Sleep(5 * pollInterval)
 		}
 	}))
 	defer upstream.Close()
 	g := &testGateway{recorder: newRecorder(t)}
-	srv := httptest.NewUnstartedServer(recorded(proxy(t, upstream.URL), g.recorder))
+	srv := httptest.NewUnstartedServer(withHandler(proxy(t, upstream.URL), g.recorder))
 	srv.Config.WriteTimeout = 100 * time.Millisecond
 	srv.Start()
 	defer srv.Close()
@@ -313,13 +313,13 @@ func TestGatewayWriteTimeoutUpstream(t *testing.T) {
 // TestGatewayAbortBeatsWriteErrors checks that a typed abort is the cause of the write
 // errors that follow it.
 func TestGatewayAbortBeatsWriteErrors(t *testing.T) {
-	for name, write := range talk(t) {
+	for name, write := range textWriters(t) {
 		t.Run(name, func(t *testing.T) {
 			var hangUp func()
 			overVersions(t, func(t *testing.T, r *recorder) http.Handler {
-				h := recorded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				h := withHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					_, _ = io.Copy(io.Discard, r.Body)
-					assert.NoError(t, say(w, chatText))
+					assert.NoError(t, sendEvents(w, chatText))
 					<-r.Context().Done()
 					hangUp()
 					assert.Error(t, write(w))
@@ -369,7 +369,7 @@ func TestGatewayHandlersMistakes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			overVersions(t, func(t *testing.T, r *recorder) http.Handler {
-				return recorded(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { tt.serve(t, w) }), r)
+				return withHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { tt.serve(t, w) }), r)
 			}, nil, func(t *testing.T, g *testGateway, rt *http.Transport) {
 				resp, err := g.post(t.Context(), rt)
 				require.NoError(t, err)
@@ -386,7 +386,7 @@ func TestGatewayHandlersMistakes(t *testing.T) {
 func TestHandlerFlushError(t *testing.T) {
 	for name, wrap := range map[string]func(http.Handler, *recorder) http.Handler{
 		"plain":      func(h http.Handler, _ *recorder) http.Handler { return h },
-		"NewHandler": recorded,
+		"NewHandler": withHandler,
 	} {
 		t.Run(name, func(t *testing.T) {
 			flushed := make(chan error, 1)
@@ -395,7 +395,7 @@ func TestHandlerFlushError(t *testing.T) {
 					_, _ = io.Copy(io.Discard, r.Body)
 					c := http.NewResponseController(w)
 					var err error
-					for end := time.Now().Add(patience); err == nil && time.Now().Before(end); time.Sleep(5 * timeStep) {
+					for end := time.Now().Add(testTimeout); err == nil && time.Now().Before(end); time.Sleep(5 * pollInterval) {
 						_, _ = io.WriteString(w, chatText)
 						err = c.Flush()
 					}
@@ -417,8 +417,8 @@ func TestHandlerFlushError(t *testing.T) {
 	}
 }
 
-// optional reports which optional interfaces a response writer has.
-func optional(w http.ResponseWriter) map[string]bool {
+// optionalInterfaces reports which optional interfaces a response writer has.
+func optionalInterfaces(w http.ResponseWriter) map[string]bool {
 	_, flusher := w.(http.Flusher)
 	_, flushError := w.(interface{ FlushError() error })
 	_, closeNotifier := w.(interface{ CloseNotify() <-chan bool })
@@ -438,13 +438,13 @@ func TestHandlerInterfaces(t *testing.T) {
 	overVersions(t, func(t *testing.T, r *recorder) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			_, _ = io.Copy(io.Discard, req.Body) // the test does not need full duplex, only the call
-			want := optional(w)
+			want := optionalInterfaces(w)
 			assert.True(t, want["FlushError"] && want["StringWriter"])
-			recorded(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				assert.Equal(t, want, optional(w))
+			withHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				assert.Equal(t, want, optionalInterfaces(w))
 				c := http.NewResponseController(w)
-				assert.NoError(t, c.SetWriteDeadline(time.Now().Add(patience)))
-				assert.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
+				assert.NoError(t, c.SetWriteDeadline(time.Now().Add(testTimeout)))
+				assert.NoError(t, c.SetReadDeadline(time.Now().Add(testTimeout)))
 				assert.NoError(t, c.EnableFullDuplex())
 				n, err := io.WriteString(w, chatText+chatStop+chatDone)
 				assert.Equal(t, len(chatText+chatStop+chatDone), n)
@@ -477,8 +477,8 @@ func TestHandlerOtherWriters(t *testing.T) {
 		"bare":   {bare, http.ErrNotSupported},
 	} {
 		t.Run(name, func(t *testing.T) {
-			recorded(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				assert.Equal(t, optional(tt.w), optional(w))
+			withHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				assert.Equal(t, optionalInterfaces(tt.w), optionalInterfaces(w))
 				assert.ErrorIs(t, http.NewResponseController(w).Flush(), tt.want)
 			}), newRecorder(t)).ServeHTTP(tt.w, httptest.NewRequest(http.MethodPost, chatPath, strings.NewReader(chatBody)))
 		})

@@ -48,12 +48,12 @@ func TestShutdownMidStream(t *testing.T) {
 	nothingOpen(t)
 	next := make(chan struct{})
 	overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
-		_ = say(w, firstText)
+		_ = sendEvents(w, firstText)
 		select {
 		case <-next:
 		case <-r.Context().Done():
 		}
-		_ = say(w, chatText+chatStop+chatDone)
+		_ = sendEvents(w, chatText+chatStop+chatDone)
 	}, func(t *testing.T, b *http.Transport, url string) {
 		r := newRecorder(t)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+chatPath, strings.NewReader(chatBody))
@@ -95,7 +95,7 @@ func TestShutdownMidStream(t *testing.T) {
 func TestShutdownAfterTheLastWord(t *testing.T) {
 	nothingOpen(t)
 	r := newRecorder(t)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, script(t, sseHead+firstText+chatStop+chatDone, hold(t))+chatPath, strings.NewReader(chatBody))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, scriptedServer(t, sseHead+firstText+chatStop+chatDone, keepOpen(t))+chatPath, strings.NewReader(chatBody))
 	require.NoError(t, err)
 	resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req)
 	require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestShutdownBeforeHeaders(t *testing.T) {
 	overHTTP(t, func(w http.ResponseWriter, _ *http.Request) {
 		arrived <- struct{}{}
 		<-answer
-		_ = say(w, firstText+chatStop+chatDone)
+		_ = sendEvents(w, firstText+chatStop+chatDone)
 	}, func(t *testing.T, b *http.Transport, url string) {
 		r := newRecorder(t)
 		ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
@@ -214,7 +214,7 @@ func TestShutdownForgets(t *testing.T) {
 		runtime.GC()
 		requests, tools, runs := openParts()
 		return requests+tools+runs == 0
-	}, patience, time.Millisecond)
+	}, testTimeout, time.Millisecond)
 	assert.ElementsMatch(t, []string{"run", "tool"}, []string{<-collected, <-collected})
 }
 

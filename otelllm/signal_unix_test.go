@@ -25,7 +25,7 @@ func TestSignal(t *testing.T) {
 		assert.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGUSR1)) //nolint:testifylint // on another goroutine
 		<-ctx.Done()
 	}}
-	_, err := call(ctx, NewTransport(rt, WithTracerProvider(r)), script(t, sseHead+firstText, nettest.Wait)+chatPath, chatBody)
+	_, err := call(ctx, NewTransport(rt, WithTracerProvider(r)), scriptedServer(t, sseHead+firstText, nettest.Wait)+chatPath, chatBody)
 	require.Error(t, err)
 	s := r.only(t)
 	assertFacts(t, s, map[attribute.Key]any{"llm.abort.source": "shutdown", "llm.transport.error_chain": []string{"signal.signalError"}, "error.type": nil})

@@ -56,7 +56,7 @@ func newSoak(t *testing.T) *soak {
 	s := &soak{t: t, spans: newRecorder(t)}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		if say(w, firstText) != nil {
+		if sendEvents(w, firstText) != nil {
 			return
 		}
 		kind := r.URL.Query().Get("kind")
@@ -70,7 +70,7 @@ func newSoak(t *testing.T) *soak {
 		case "reset":
 			panic(http.ErrAbortHandler)
 		default:
-			_ = say(w, chatText, chatStop+chatDone)
+			_ = sendEvents(w, chatText, chatStop+chatDone)
 		}
 	})
 	for i := range s.urls {
@@ -220,7 +220,7 @@ func (s *soak) round() {
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		return len(s.spans.named("chat drop")) == soakStreams/len(soakKinds)
-	}, patience, 10*time.Millisecond)
+	}, testTimeout, 10*time.Millisecond)
 	close(s.release)
 	done(byServer)
 	require.NoError(t, warm.finish("complete"))

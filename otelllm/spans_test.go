@@ -122,7 +122,7 @@ func TestStreamSpans(t *testing.T) {
 		t.Run(tt.stream, func(t *testing.T) {
 			for _, events := range []bool{true, false} {
 				r := newRecorder(t)
-				url := script(t, strings.Replace(sseHead, "\r\n\r\n", "\r\nX-Request-Id: req_1\r\n\r\n", 1)+strings.Join(own[tt.stream].events, ""), nil)
+				url := scriptedServer(t, strings.Replace(sseHead, "\r\n\r\n", "\r\nX-Request-Id: req_1\r\n\r\n", 1)+strings.Join(own[tt.stream].events, ""), nil)
 				opts := []TransportOption{WithTracerProvider(r)}
 				if !events {
 					opts = append(opts, WithoutEvents())
@@ -177,7 +177,7 @@ func TestBodiesThatDoNotStream(t *testing.T) {
 	} {
 		t.Run(tt.path, func(t *testing.T) {
 			r := newRecorder(t)
-			_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), script(t, jsonHead+tt.response, nil)+tt.path, tt.request)
+			_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), scriptedServer(t, jsonHead+tt.response, nil)+tt.path, tt.request)
 			require.NoError(t, err)
 			s := r.only(t)
 			assert.Equal(t, "chat m", s.Name())
@@ -205,7 +205,7 @@ func TestMostEvents(t *testing.T) {
 	}
 	b.WriteString("]}}]}\n\n")
 	r := newRecorder(t)
-	_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), script(t, sseHead+b.String(), nil)+chatPath, chatBody)
+	_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), scriptedServer(t, sseHead+b.String(), nil)+chatPath, chatBody)
 	require.NoError(t, err)
 	s := r.only(t)
 	assert.LessOrEqual(t, len(s.Events()), 32)

@@ -47,11 +47,11 @@ func TestStreamErrors(t *testing.T) {
 		{name: "a page under 200", serve: answer(http.StatusOK, "text/html", "<html>login</html>"), cause: "protocol_violation/unexpected_content_type", is: io.ErrUnexpectedEOF, text: "<html>login</html>"},
 		{name: "nonsense in the stream", serve: sse("data: {nonsense\n\n"), cause: "protocol_violation/malformed_event", is: io.ErrUnexpectedEOF, text: "data: {nonsense\n\n"},
 		{name: "it breaks", serve: func(w http.ResponseWriter, _ *http.Request) {
-			_ = say(w, firstText)
+			_ = sendEvents(w, firstText)
 			panic(http.ErrAbortHandler)
 		}, cause: "stream_interrupted/", is: errAny, text: firstText},
 		{name: "a watchdog", limit: Watchdog{Idle: limit}, serve: func(w http.ResponseWriter, r *http.Request) {
-			_ = say(w, firstText)
+			_ = sendEvents(w, firstText)
 			<-r.Context().Done()
 		}, cause: "watchdog_timeout/idle", is: &WatchdogError{Kind: semconv.WatchdogKindIdle, Limit: limit}, text: firstText},
 
@@ -65,20 +65,20 @@ func TestStreamErrors(t *testing.T) {
 		{name: "HTTP error with a page", serve: answer(http.StatusBadGateway, "text/html", "<html>"), text: "<html>"},
 		{name: "HTTP error that breaks", serve: func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusServiceUnavailable)
-			_ = say(w, `{"error"`)
+			_ = sendEvents(w, `{"error"`)
 			panic(http.ErrAbortHandler)
 		}, is: errAny, text: `{"error"`},
 		{name: "redirect", serve: answer(http.StatusNotModified, "text/event-stream", "")},
 		{name: "abort after a terminal event without a finish reason", abort: true, serve: func(w http.ResponseWriter, r *http.Request) {
-			_ = say(w, firstText+chatDone)
+			_ = sendEvents(w, firstText+chatDone)
 			<-r.Context().Done()
 		}, is: context.Canceled, text: firstText + chatDone},
 		{name: "abort after nonsense", abort: true, serve: func(w http.ResponseWriter, r *http.Request) {
-			_ = say(w, "data: {nonsense\n\n")
+			_ = sendEvents(w, "data: {nonsense\n\n")
 			<-r.Context().Done()
 		}, is: context.Canceled, text: "data: {nonsense\n\n"},
 		{name: "abort", abort: true, serve: func(w http.ResponseWriter, r *http.Request) {
-			_ = say(w, firstText)
+			_ = sendEvents(w, firstText)
 			<-r.Context().Done()
 		}, is: context.Canceled, text: firstText},
 	} {
@@ -151,19 +151,19 @@ var errAny = errors.New("any error")
 
 // Without the option the reader gets the error of the body.
 func TestStreamErrorsAreOptIn(t *testing.T) {
-	_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(newRecorder(t))), script(t, sseHead+firstText, nil)+chatPath, chatBody)
+	_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(newRecorder(t))), scriptedServer(t, sseHead+firstText, nil)+chatPath, chatBody)
 	require.NoError(t, err)
 }
 
 // Outside of a run, and without a recorded span, the error is the same.
 func TestStreamErrorsWithoutARun(t *testing.T) {
-	_, err := call(t.Context(), NewTransport(base(t), WithStreamErrors()), script(t, sseHead+firstText, nil)+chatPath, chatBody)
+	_, err := call(t.Context(), NewTransport(base(t), WithStreamErrors()), scriptedServer(t, sseHead+firstText, nil)+chatPath, chatBody)
 	var broken *StreamError
 	require.ErrorAs(t, err, &broken)
 	assert.Equal(t, semconv.CauseCleanEOF, broken.Diagnosis.Cause)
 	assert.Equal(t, semconv.PhaseText, broken.Diagnosis.Phase)
 
-	_, err = call(t.Context(), NewTransport(base(t), WithStreamErrors()), script(t, sseHead+firstText+chatStop+chatDone, nil)+chatPath, chatBody)
+	_, err = call(t.Context(), NewTransport(base(t), WithStreamErrors()), scriptedServer(t, sseHead+firstText+chatStop+chatDone, nil)+chatPath, chatBody)
 	require.NoError(t, err)
 }
 
@@ -185,7 +185,7 @@ func TestStreamErrorsBeforeAResponse(t *testing.T) {
 // error when the stream broke off.
 func TestStreamErrorsUnderAScanner(t *testing.T) {
 	for _, opts := range [][]TransportOption{nil, {WithStreamErrors()}} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, script(t, sseHead+firstText, nil)+chatPath, strings.NewReader(chatBody))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, scriptedServer(t, sseHead+firstText, nil)+chatPath, strings.NewReader(chatBody))
 		require.NoError(t, err)
 		resp, err := NewTransport(base(t), append(opts, WithTracerProvider(newRecorder(t)))...).RoundTrip(req)
 		require.NoError(t, err)

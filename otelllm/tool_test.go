@@ -274,7 +274,7 @@ func TestOutputThatARequestCarries(t *testing.T) {
 	}
 	require.Empty(t, r.spans.Ended())
 	body := `{"model":"gpt-5","messages":[{"role":"assistant","tool_calls":[{"id":"call_1"},{"id":"call_2"}]},{"role":"tool","tool_call_id":"call_1","content":"x"}]}`
-	_, err := call(ctx, NewTransport(base(t)), script(t, sseHead, nil)+chatPath, body)
+	_, err := call(ctx, NewTransport(base(t)), scriptedServer(t, sseHead, nil)+chatPath, body)
 	require.NoError(t, err)
 	left := r.named("execute_tool patch")
 	require.Len(t, left, 1)
@@ -315,7 +315,7 @@ func TestToolFailsAndItsOutputIsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRecorder(t)
 			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
-			url := script(t, sseHead+strings.Join(ownStreams()[1].events, ""), nil)
+			url := scriptedServer(t, sseHead+strings.Join(ownStreams()[1].events, ""), nil)
 			_, err := call(ctx, NewTransport(base(t)), url+chatPath, chatBody)
 			require.NoError(t, err)
 			_, tool := StartTool(ctx, ToolCall{ID: "call_2", Name: "read_file", Effect: EffectReadOnly})

@@ -85,7 +85,7 @@ func TestRequestIsNotTouched(t *testing.T) {
 func TestWithProvider(t *testing.T) {
 	r := newRecorder(t)
 	stream := ownStreams()[0]
-	url := script(t, sseHead+strings.Join(stream.events, ""), nil)
+	url := scriptedServer(t, sseHead+strings.Join(stream.events, ""), nil)
 	rt := NewTransport(base(t), WithTracerProvider(r), WithProviderName("gateway"), WithProtocol(ProtocolOpenAIChat))
 	_, err := call(t.Context(), rt, url+"/llm", chatBody)
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func TestSampling(t *testing.T) {
 	sampler := &noteSampler{}
 	r := newRecorder(t, sdktrace.WithSampler(sampler))
 	rt := NewTransport(base(t), WithTracerProvider(r))
-	url := script(t, sseHead+strings.Join(stream.events, ""), nil)
+	url := scriptedServer(t, sseHead+strings.Join(stream.events, ""), nil)
 	sampled := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled,
 	}))
@@ -162,7 +162,7 @@ func (*noteSampler) Description() string { return "note" }
 func TestProviderOfTheContext(t *testing.T) {
 	r := newRecorder(t)
 	ctx, parent := r.Tracer("app").Start(t.Context(), "app")
-	_, err := call(ctx, NewTransport(base(t)), script(t, sseHead+strings.Join(ownStreams()[0].events, ""), nil)+chatPath, chatBody)
+	_, err := call(ctx, NewTransport(base(t)), scriptedServer(t, sseHead+strings.Join(ownStreams()[0].events, ""), nil)+chatPath, chatBody)
 	require.NoError(t, err)
 	parent.End()
 	require.Len(t, r.named("chat gpt-5"), 1)

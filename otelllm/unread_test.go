@@ -27,7 +27,7 @@ func TestLineWithoutItsBlankLine(t *testing.T) {
 			t.Run(name+"/"+tt.name, func(t *testing.T) {
 				r := newRecorder(t)
 				rt := NewTransport(base(t), WithTracerProvider(r))
-				got, _ := call(t.Context(), rt, script(t, sseHead+tt.body, then)+chatPath, chatBody)
+				got, _ := call(t.Context(), rt, scriptedServer(t, sseHead+tt.body, then)+chatPath, chatBody)
 				assert.Equal(t, tt.body, got)
 				s := r.only(t)
 				assert.Equal(t, tt.chunks, s.get("llm.stream.text_chunks"))

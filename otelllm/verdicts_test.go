@@ -105,7 +105,7 @@ func TestVerdicts(t *testing.T) {
 			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r), WithVerdicts())
 			var live []map[attribute.Key]any // the run's verdict on each request, when it had ended
 			for i, turn := range tt.turns {
-				_, err := call(ctx, NewTransport(base(t)), script(t, sseHead+turn.answer, nil)+chatPath, turn.body)
+				_, err := call(ctx, NewTransport(base(t)), scriptedServer(t, sseHead+turn.answer, nil)+chatPath, turn.body)
 				require.NoError(t, err)
 				seen, _ := run.run.Facts()
 				live = append(live, dueOf(&classify.Judge(&seen).Requests[i], false))
@@ -157,9 +157,9 @@ func TestVerdictsOfATransport(t *testing.T) {
 			if inRun {
 				ctx, run = StartRun(ctx, "coder", WithTracerProvider(r))
 			}
-			_, err := call(ctx, NewTransport(base(t), append(opts, WithTracerProvider(r))...), script(t, sseHead+firstText, nil)+chatPath, chatBody)
+			_, err := call(ctx, NewTransport(base(t), append(opts, WithTracerProvider(r))...), scriptedServer(t, sseHead+firstText, nil)+chatPath, chatBody)
 			require.NoError(t, err)
-			_, err = call(ctx, NewTransport(base(t), append(opts, WithTracerProvider(r))...), script(t, sseHead+firstText+chatStop+chatDone, nil)+chatPath, chatBody)
+			_, err = call(ctx, NewTransport(base(t), append(opts, WithTracerProvider(r))...), scriptedServer(t, sseHead+firstText+chatStop+chatDone, nil)+chatPath, chatBody)
 			require.NoError(t, err)
 			_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "look"})
 			tool.End(errors.New("x"))

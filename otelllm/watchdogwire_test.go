@@ -37,9 +37,9 @@ func noLeak(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 }
 
-// forever sends text again and again until that fails or the client has gone away.
-func forever(w http.ResponseWriter, r *http.Request, text string) {
-	for say(w, text) == nil {
+// sendRepeatedly sends text again and again until that fails or the client has gone away.
+func sendRepeatedly(w http.ResponseWriter, r *http.Request, text string) {
+	for sendEvents(w, text) == nil {
 		select {
 		case <-r.Context().Done():
 			return
@@ -63,14 +63,14 @@ func TestWatchdogsOverTheWire(t *testing.T) {
 		phase  string
 	}{
 		{"silent before the headers", firstProgress, func(http.ResponseWriter, *http.Request) {}, semconv.WatchdogKindFirstProgress, "awaiting_response"},
-		{"silent after the headers", firstProgress, func(w http.ResponseWriter, _ *http.Request) { _ = say(w) }, semconv.WatchdogKindFirstProgress, ""},
-		{"keepalives before anything else", firstProgress, func(w http.ResponseWriter, r *http.Request) { forever(w, r, keepalive) }, semconv.WatchdogKindFirstProgress, ""},
-		{"silent in the text", idle, func(w http.ResponseWriter, _ *http.Request) { _ = say(w, firstText) }, semconv.WatchdogKindIdle, "text"},
+		{"silent after the headers", firstProgress, func(w http.ResponseWriter, _ *http.Request) { _ = sendEvents(w) }, semconv.WatchdogKindFirstProgress, ""},
+		{"keepalives before anything else", firstProgress, func(w http.ResponseWriter, r *http.Request) { sendRepeatedly(w, r, keepalive) }, semconv.WatchdogKindFirstProgress, ""},
+		{"silent in the text", idle, func(w http.ResponseWriter, _ *http.Request) { _ = sendEvents(w, firstText) }, semconv.WatchdogKindIdle, "text"},
 		{"keepalives only", idle, func(w http.ResponseWriter, r *http.Request) {
-			_ = say(w, firstText)
-			forever(w, r, keepalive)
+			_ = sendEvents(w, firstText)
+			sendRepeatedly(w, r, keepalive)
 		}, semconv.WatchdogKindIdle, "text"},
-		{"endless", total, func(w http.ResponseWriter, r *http.Request) { forever(w, r, firstText) }, semconv.WatchdogKindTotal, ""},
+		{"endless", total, func(w http.ResponseWriter, r *http.Request) { sendRepeatedly(w, r, firstText) }, semconv.WatchdogKindTotal, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var begun atomic.Int32
@@ -93,7 +93,7 @@ func TestWatchdogsOverTheWire(t *testing.T) {
 				s, run, err := again()
 				for begun.Load() == served || tt.phase != "" && s.get("llm.stream.phase") != tt.phase {
 					limit *= 2
-					require.Less(t, limit, patience)
+					require.Less(t, limit, testTimeout)
 					s, run, err = again()
 				}
 				for range begun.Load() - served {
@@ -150,7 +150,7 @@ func TestWatchdogBodyReadOnce(t *testing.T) {
 				overHTTP(t, func(_ http.ResponseWriter, r *http.Request) {
 					select {
 					case <-r.Context().Done():
-					case <-time.After(patience / 5):
+					case <-time.After(testTimeout / 5):
 					}
 				}, func(t *testing.T, b *http.Transport, url string) {
 					assert.Equal(t, &WatchdogError{Kind: semconv.WatchdogKindFirstProgress, Limit: limit}, send(t, b, url+tt.path, tt.body))
@@ -169,7 +169,7 @@ func TestWatchdogBodiesReadAtOnce(t *testing.T) {
 		select {
 		case <-r.Context().Done():
 		case <-time.After(time.Duration(rand.IntN(6000)) * time.Microsecond):
-			_ = say(w, firstText+chatStop+chatDone)
+			_ = sendEvents(w, firstText+chatStop+chatDone)
 		}
 	}, func(t *testing.T, b *http.Transport, url string) {
 		var calls sync.WaitGroup
@@ -238,7 +238,7 @@ func TestConnectWatchdog(t *testing.T) {
 		}, "proxy"},
 		{"no free connection", func(t *testing.T, b *http.Transport) string {
 			b.MaxConnsPerHost = 1
-			url := script(t, sseHead+firstText, nettest.Wait)
+			url := scriptedServer(t, sseHead+firstText, nettest.Wait)
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(""))
 			require.NoError(t, err)
 			resp, err := b.RoundTrip(req) // takes it and keeps it
@@ -252,7 +252,7 @@ func TestConnectWatchdog(t *testing.T) {
 			url := tt.setup(t, b)
 			// A busy machine may be slow to reach the wanted stage.
 			for within := limit; !connectWatched(t, b, url, within, tt.stage); within *= 2 {
-				require.Less(t, within, patience)
+				require.Less(t, within, testTimeout)
 			}
 		})
 	}

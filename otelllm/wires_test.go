@@ -77,7 +77,7 @@ func TestWires(t *testing.T) {
 		t.Run(w.name+"/complete", func(t *testing.T) {
 			r := newRecorder(t)
 			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, script(t, w.head+w.text+w.rest, nil)+w.path, strings.NewReader(w.body))
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, scriptedServer(t, w.head+w.text+w.rest, nil)+w.path, strings.NewReader(w.body))
 			require.NoError(t, err)
 			resp, err := NewTransport(base(t)).RoundTrip(req)
 			require.NoError(t, err)
@@ -100,7 +100,7 @@ func TestWires(t *testing.T) {
 		t.Run(w.name+"/cut", func(t *testing.T) {
 			r := newRecorder(t)
 			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
-			got, err := call(ctx, NewTransport(base(t)), script(t, w.head+w.text, nil)+w.path, w.body)
+			got, err := call(ctx, NewTransport(base(t)), scriptedServer(t, w.head+w.text, nil)+w.path, w.body)
 			require.NoError(t, err)
 			assert.Equal(t, w.text, got)
 			s := r.only(t)
