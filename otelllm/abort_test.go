@@ -473,7 +473,7 @@ func TestNotAbandonedWhileRead(t *testing.T) {
 		b.WriteString(firstText)
 	}
 	rt := roundTripper(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(&collecting{strings.NewReader(b.String())})}, nil
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(&gcReader{strings.NewReader(b.String())})}, nil
 	})
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x"+chatPath, strings.NewReader(chatBody))
 	require.NoError(t, err)
@@ -484,10 +484,10 @@ func TestNotAbandonedWhileRead(t *testing.T) {
 	assert.Equal(t, "eof", r.only(t).get("llm.stream.end"))
 }
 
-// collecting runs the garbage collector during every Read.
-type collecting struct{ r io.Reader }
+// gcReader runs the garbage collector during every Read.
+type gcReader struct{ r io.Reader }
 
-func (c *collecting) Read(p []byte) (int, error) {
+func (c *gcReader) Read(p []byte) (int, error) {
 	runtime.GC()
 	return c.r.Read(p[:min(len(p), 1000)])
 }

@@ -254,8 +254,8 @@ var oddPayloads = map[string][]string{
 	},
 }
 
-// everywhere makes an answer sloppy by changing each of its events.
-func everywhere(change func(event string) string) func(*wireStream) {
+// changeEach makes an answer sloppy by changing each of its events.
+func changeEach(change func(event string) string) func(*wireStream) {
 	return func(w *wireStream) {
 		for i, e := range w.events {
 			w.events[i] = change(e)
@@ -263,15 +263,15 @@ func everywhere(change func(event string) string) func(*wireStream) {
 	}
 }
 
-// within inserts an event after the first event of an answer, and in its middle.
-func within(event func(w *wireStream) string) func(*wireStream) {
+// insertTwice inserts an event after the first event of an answer, and in its middle.
+func insertTwice(event func(w *wireStream) string) func(*wireStream) {
 	return func(w *wireStream) {
 		e, n := event(w), len(w.events)
 		w.events = slices.Concat(w.events[:1], []string{e}, w.events[1:n-n/2], []string{e}, w.events[n-n/2:])
 	}
 }
 
-func always(s string) func(*wireStream) string { return func(*wireStream) string { return s } }
+func fixed(s string) func(*wireStream) string { return func(*wireStream) string { return s } }
 
 var keyWords = regexp.MustCompile(`"[a-z]\w*":`)
 
@@ -282,26 +282,26 @@ var sloppiness = map[string][]struct {
 	change func(*wireStream)
 }{
 	sseType: {
-		{"one newline between events", everywhere(func(e string) string { return strings.TrimRight(e, "\r\n") + "\n" })},
-		{"leading blanks", everywhere(func(e string) string { return strings.ReplaceAll(e, "data:", " data:") })},
-		{"no blank after the colon", everywhere(func(e string) string { return strings.ReplaceAll(e, "data: ", "data:") })},
-		{"CRLF", everywhere(func(e string) string { return strings.ReplaceAll(strings.ReplaceAll(e, "\r", ""), "\n", "\r\n") })},
-		{"CR", everywhere(func(e string) string { return strings.ReplaceAll(strings.ReplaceAll(e, "\r", ""), "\n", "\r") })},
-		{"keepalives everywhere", everywhere(func(e string) string { return ": ping\n\n" + strings.ReplaceAll(e, "data:", ": ping\ndata:") })},
-		{"ids and retries", everywhere(func(e string) string { return "id: 7\nretry: 10\n" + e })},
-		{"no event fields", everywhere(func(e string) string { return e[max(0, strings.Index(e, "data:")):] })},
-		{"bytes after the JSON", everywhere(func(e string) string { return strings.Replace(e, "}\n\n", "} x\n\n", 1) })},
-		{"data in several lines", everywhere(func(e string) string { return strings.Replace(e, `,"`, ",\ndata: \"", 1) })},
-		{"keys in another case", everywhere(func(e string) string {
+		{"one newline between events", changeEach(func(e string) string { return strings.TrimRight(e, "\r\n") + "\n" })},
+		{"leading blanks", changeEach(func(e string) string { return strings.ReplaceAll(e, "data:", " data:") })},
+		{"no blank after the colon", changeEach(func(e string) string { return strings.ReplaceAll(e, "data: ", "data:") })},
+		{"CRLF", changeEach(func(e string) string { return strings.ReplaceAll(strings.ReplaceAll(e, "\r", ""), "\n", "\r\n") })},
+		{"CR", changeEach(func(e string) string { return strings.ReplaceAll(strings.ReplaceAll(e, "\r", ""), "\n", "\r") })},
+		{"keepalives everywhere", changeEach(func(e string) string { return ": ping\n\n" + strings.ReplaceAll(e, "data:", ": ping\ndata:") })},
+		{"ids and retries", changeEach(func(e string) string { return "id: 7\nretry: 10\n" + e })},
+		{"no event fields", changeEach(func(e string) string { return e[max(0, strings.Index(e, "data:")):] })},
+		{"bytes after the JSON", changeEach(func(e string) string { return strings.Replace(e, "}\n\n", "} x\n\n", 1) })},
+		{"data in several lines", changeEach(func(e string) string { return strings.Replace(e, `,"`, ",\ndata: \"", 1) })},
+		{"keys in another case", changeEach(func(e string) string {
 			return keyWords.ReplaceAllStringFunc(e, func(k string) string { return `"` + strings.ToUpper(k[1:2]) + k[2:] })
 		})},
-		{"every event twice", everywhere(func(e string) string { return e + e })},
-		{"a line that is not JSON", within(always("data: oops\n\n"))},
-		{"a line that is not an event", within(always("oops\n\n"))},
-		{"half a JSON", within(always("data: {\"a\":\n\n"))},
-		{"an error", within(func(w *wireStream) string { return "event: error\ndata: " + errorFor(w.path) + "\n\n" })},
-		{"an unknown event", within(always("event: hologram\ndata: {\"type\":\"hologram\",\"text\":\"hi\"}\n\n"))},
-		{"[DONE]", within(always("data: [DONE]\n\n"))},
+		{"every event twice", changeEach(func(e string) string { return e + e })},
+		{"a line that is not JSON", insertTwice(fixed("data: oops\n\n"))},
+		{"a line that is not an event", insertTwice(fixed("oops\n\n"))},
+		{"half a JSON", insertTwice(fixed("data: {\"a\":\n\n"))},
+		{"an error", insertTwice(func(w *wireStream) string { return "event: error\ndata: " + errorFor(w.path) + "\n\n" })},
+		{"an unknown event", insertTwice(fixed("event: hologram\ndata: {\"type\":\"hologram\",\"text\":\"hi\"}\n\n"))},
+		{"[DONE]", insertTwice(fixed("data: [DONE]\n\n"))},
 		{"a byte order mark", func(w *wireStream) { w.events[0] = "\ufeff" + w.events[0] }},
 		{"a page before the stream", func(w *wireStream) { w.events[0] = "<br />\n<b>Warning</b>: x\n\n" + w.events[0] }},
 		{"twice", func(w *wireStream) { w.events = slices.Concat(w.events, w.events) }},
@@ -311,20 +311,20 @@ var sloppiness = map[string][]struct {
 		}},
 	},
 	linesType: {
-		{"CRLF", everywhere(func(e string) string { return strings.TrimRight(e, "\n") + "\r\n" })},
-		{"empty lines", everywhere(func(e string) string { return e + "\n\n" })},
-		{"no newlines", everywhere(func(e string) string { return strings.TrimRight(e, "\n") })},
-		{"bytes after the JSON", everywhere(func(e string) string { return strings.TrimRight(e, "\n") + " x\n" })},
-		{"keys in another case", everywhere(func(e string) string { return keyWords.ReplaceAllStringFunc(e, strings.ToUpper) })},
-		{"a line that is not JSON", within(always("oops\n"))},
-		{"an error", within(always("{\"error\":\"out of memory\"}\n"))},
+		{"CRLF", changeEach(func(e string) string { return strings.TrimRight(e, "\n") + "\r\n" })},
+		{"empty lines", changeEach(func(e string) string { return e + "\n\n" })},
+		{"no newlines", changeEach(func(e string) string { return strings.TrimRight(e, "\n") })},
+		{"bytes after the JSON", changeEach(func(e string) string { return strings.TrimRight(e, "\n") + " x\n" })},
+		{"keys in another case", changeEach(func(e string) string { return keyWords.ReplaceAllStringFunc(e, strings.ToUpper) })},
+		{"a line that is not JSON", insertTwice(fixed("oops\n"))},
+		{"an error", insertTwice(fixed("{\"error\":\"out of memory\"}\n"))},
 		{"twice", func(w *wireStream) { w.events = slices.Concat(w.events, w.events) }},
 	},
 	jsonType: {
 		{"bytes after the JSON", func(w *wireStream) { w.events = append(w.events, " x") }},
-		{"keys in another case", everywhere(func(e string) string { return keyWords.ReplaceAllStringFunc(e, strings.ToUpper) })},
+		{"keys in another case", changeEach(func(e string) string { return keyWords.ReplaceAllStringFunc(e, strings.ToUpper) })},
 		{"blanks before the JSON", func(w *wireStream) { w.events[0] = "\n \n" + w.events[0] }},
-		{"objects in a row", everywhere(func(e string) string { return strings.Trim(e, "[],\r\n") + "\n" })},
+		{"objects in a row", changeEach(func(e string) string { return strings.Trim(e, "[],\r\n") + "\n" })},
 	},
 	awsType: {
 		{"an error", func(w *wireStream) {
@@ -335,8 +335,8 @@ var sloppiness = map[string][]struct {
 			e[len(e)-1] ^= 1
 			w.events[len(w.events)/2] = string(e)
 		}},
-		{"an unknown event", within(always(awsMessage("hologram", `{"text":"hi"}`)))},
-		{"half a JSON", within(always(awsMessage("contentBlockDelta", `{"delta":`)))},
+		{"an unknown event", insertTwice(fixed(awsMessage("hologram", `{"text":"hi"}`)))},
+		{"half a JSON", insertTwice(fixed(awsMessage("contentBlockDelta", `{"delta":`)))},
 		{"twice", func(w *wireStream) { w.events = slices.Concat(w.events, w.events) }},
 	},
 }

@@ -30,7 +30,7 @@ type cut struct {
 	stop    func(net.Conn) // on the server's side; nil: the server goes silent
 	// local: this side stops reading. With cancel it cancels the context first.
 	local, cancel bool
-	// sparse: a long stream is cut only after every sparsely-th event. What the decoder
+	// sparse: a long stream is cut only after every sparseStep-th event. What the decoder
 	// knows there is the same as for the other kinds of cut; only the stop differs.
 	sparse bool
 
@@ -40,7 +40,7 @@ type cut struct {
 	end    semconv.StreamEnd
 }
 
-const sparsely = 7
+const sparseStep = 7
 
 var cuts = []cut{
 	{
@@ -117,7 +117,7 @@ func TestCuts(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			for _, c := range cuts {
 				for k := range len(s.events) + 1 {
-					if c.sparse && k%sparsely != 0 && len(s.events) > 2*sparsely {
+					if c.sparse && k%sparseStep != 0 && len(s.events) > 2*sparseStep {
 						continue
 					}
 					prefix := strings.Join(s.events[:k], "")
@@ -294,7 +294,7 @@ func TestCutsHTTP2(t *testing.T) {
 		} {
 			t.Run(s.name+"/"+c.name, func(t *testing.T) {
 				for k := range len(s.events) + 1 {
-					if k%sparsely != 0 && len(s.events) > 2*sparsely {
+					if k%sparseStep != 0 && len(s.events) > 2*sparseStep {
 						continue
 					}
 					prefix := strings.Join(s.events[:k], "")

@@ -99,8 +99,8 @@ func answering(status int, header http.Header, body io.ReadCloser) roundTripper 
 	}
 }
 
-// through sends a request through a transport and reads the answer.
-func through(t *testing.T, rt http.RoundTripper, path, request string) []readCall {
+// readThrough sends a request through a transport and reads the answer.
+func readThrough(t *testing.T, rt http.RoundTripper, path, request string) []readCall {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x/", strings.NewReader(request))
 	require.NoError(t, err)
@@ -127,7 +127,7 @@ func TestDifferentialSplits(t *testing.T) {
 				split := func() *pieces {
 					return &pieces{left: slices.DeleteFunc([]string{text[:k], text[k:]}, func(s string) bool { return s == "" }), end: io.EOF}
 				}
-				got := through(t, NewTransport(answering(http.StatusOK, header, split()), WithTracerProvider(r)), w.path, w.request)
+				got := readThrough(t, NewTransport(answering(http.StatusOK, header, split()), WithTracerProvider(r)), w.path, w.request)
 				if !assert.Equal(t, readsOf(split()), got, "split at %d", k) {
 					return
 				}
@@ -174,12 +174,12 @@ func TestDifferential(t *testing.T) {
 					header := http.Header{"Content-Type": {types[(i+j)%len(types)]}}
 					fresh := func() *pieces { return &pieces{left: slices.Clone(bodies[name]), end: err, with: j%2 == 0} }
 					want := readsOf(fresh())
-					got := through(t, NewTransport(answering(status, header, fresh()), WithTracerProvider(r), WithVerdicts(), WithWatchdog(Watchdog{Idle: time.Hour})), w.path, w.request)
+					got := readThrough(t, NewTransport(answering(status, header, fresh()), WithTracerProvider(r), WithVerdicts(), WithWatchdog(Watchdog{Idle: time.Hour})), w.path, w.request)
 					if !assert.Equal(t, want, got, "%s as %s %d %v %s", name, w.name, status, header, end) {
 						return
 					}
 					// Stream errors change the error at the end, and nothing else.
-					got = through(t, NewTransport(answering(status, header, fresh()), WithTracerProvider(r), WithStreamErrors()), w.path, w.request)
+					got = readThrough(t, NewTransport(answering(status, header, fresh()), WithTracerProvider(r), WithStreamErrors()), w.path, w.request)
 					for k := range got {
 						if broken := (*StreamError)(nil); errors.As(got[k].err, &broken) {
 							final := want[k].err

@@ -11,7 +11,7 @@ import (
 // TestInstrumentationShutdown checks that Shutdown of an Instrumentation ends what its own
 // methods began, and nothing else.
 func TestInstrumentationShutdown(t *testing.T) {
-	nothingOpen(t)
+	endLeftovers(t)
 	r := newRecorder(t)
 	one, other := New(WithTracerProvider(r)), New(WithTracerProvider(r))
 	ctx, _ := one.StartRun(t.Context(), "one")

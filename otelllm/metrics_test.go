@@ -32,16 +32,16 @@ const (
 	tokensMetric   = "gen_ai.client.token.usage"
 )
 
-// metering is an SDK whose metrics the test collects.
-type metering struct {
+// metricsSDK is an SDK whose metrics the test collects.
+type metricsSDK struct {
 	*sdkmetric.MeterProvider
 
 	reader *sdkmetric.ManualReader
 }
 
-func newMetering(t *testing.T) *metering {
+func newMetricsSDK(t *testing.T) *metricsSDK {
 	t.Helper()
-	m := &metering{reader: sdkmetric.NewManualReader()}
+	m := &metricsSDK{reader: sdkmetric.NewManualReader()}
 	m.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(m.reader), sdkmetric.WithExemplarFilter(exemplar.AlwaysOnFilter))
 	t.Cleanup(func() { _ = m.Shutdown(context.Background()) })
 	return m
@@ -64,7 +64,7 @@ func (p point) get(key attribute.Key) any {
 }
 
 // points collects all data points, by instrument.
-func (m *metering) points(t *testing.T) map[string][]point {
+func (m *metricsSDK) points(t *testing.T) map[string][]point {
 	t.Helper()
 	var all metricdata.ResourceMetrics
 	require.NoError(t, m.reader.Collect(t.Context(), &all))
@@ -108,7 +108,7 @@ func TestMetrics(t *testing.T) {
 		for bodyName, body := range map[string]io.Reader{"body in memory": strings.NewReader(chatBody), "body that can be read only once": io.MultiReader(strings.NewReader(chatBody))} {
 			t.Run(name+"/"+bodyName, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					m, r := newMetering(t), newRecorder(t, sdktrace.WithSampler(sampler))
+					m, r := newMetricsSDK(t), newRecorder(t, sdktrace.WithSampler(sampler))
 					tt := watchedCall{header: 1 * sec, parts: []part{
 						{2 * sec, `data: {"id":"chatcmpl-1","model":"gpt-5-2026-01-01","choices":[{"index":0,"delta":{"content":"a"}}]}` + "\n\n"},
 						{3 * sec, chatText + chatText},
@@ -189,7 +189,7 @@ func TestMetricsOfFailures(t *testing.T) {
 		{"abort", "", Watchdog{}, true, [3]any{nil, nil, "user"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m := newMetering(t)
+			m := newMetricsSDK(t)
 			ctx, abort := WithAbort(t.Context())
 			defer abort(AbortApplication, "")
 			url := scriptedServer(t, tt.text, nil)
@@ -213,7 +213,7 @@ func TestMetricsOfFailures(t *testing.T) {
 
 // A response that does not stream has no chunk metrics.
 func TestMetricsOfADocument(t *testing.T) {
-	m := newMetering(t)
+	m := newMetricsSDK(t)
 	_, err := call(t.Context(), NewTransport(base(t), WithMeterProvider(m)), scriptedServer(t, jsonHead+`{"model":"gpt-5-x","choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":4}}`, nil)+chatPath, `{"model":"gpt-5","messages":[]}`)
 	require.NoError(t, err)
 	points := m.points(t)

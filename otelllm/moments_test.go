@@ -18,36 +18,36 @@ type readCall struct {
 	err     error
 }
 
-// watched records every Read of a body.
-type watched struct {
+// recordedBody records every Read of a body.
+type recordedBody struct {
 	io.ReadCloser
 
 	calls  []readCall
 	closes int
 }
 
-func (w *watched) Read(p []byte) (int, error) {
+func (w *recordedBody) Read(p []byte) (int, error) {
 	n, err := w.ReadCloser.Read(p)
 	w.calls = append(w.calls, readCall{len(p), n, string(p[:n]), err})
 	return n, err
 }
 
-func (w *watched) Close() error {
+func (w *recordedBody) Close() error {
 	w.closes++
 	return w.ReadCloser.Close()
 }
 
-// below records every Read from the transport below the one that is tested.
-type below struct {
+// bodyRecorder records every Read from the transport below the one that is tested.
+type bodyRecorder struct {
 	http.RoundTripper
 
-	body *watched
+	body *recordedBody
 }
 
-func (b *below) RoundTrip(req *http.Request) (*http.Response, error) {
+func (b *bodyRecorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := b.RoundTripper.RoundTrip(req)
 	if err == nil {
-		b.body = &watched{ReadCloser: resp.Body}
+		b.body = &recordedBody{ReadCloser: resp.Body}
 		resp.Body = b.body
 	}
 	return resp, err
@@ -83,7 +83,7 @@ func TestSameBytesAtTheSameMoments(t *testing.T) {
 	defer h2.Close()
 
 	// play reads a stream and acknowledges every event.
-	play := func(t *testing.T, rt http.RoundTripper, url string) *watched {
+	play := func(t *testing.T, rt http.RoundTripper, url string) *recordedBody {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(chatBody))
 		require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestSameBytesAtTheSameMoments(t *testing.T) {
 		if resp.ProtoMajor == 1 { // over HTTP/2, net/http sets a copy of its own
 			assert.Same(t, req, resp.Request)
 		}
-		top := &watched{ReadCloser: resp.Body}
+		top := &recordedBody{ReadCloser: resp.Body}
 		buf := make([]byte, 4096)
 		for _, e := range events {
 			for left := len(e); left > 0; {
@@ -115,12 +115,12 @@ func TestSameBytesAtTheSameMoments(t *testing.T) {
 		for proto, server := range map[string]*httptest.Server{"HTTP/1": h1, "HTTP/2": h2} {
 			t.Run(s.name+"/"+proto, func(t *testing.T) {
 				bare := play(t, server.Client().Transport, server.URL+s.path)
-				under := &below{RoundTripper: server.Client().Transport}
+				under := &bodyRecorder{RoundTripper: server.Client().Transport}
 				seen := play(t, NewTransport(under, WithTracerProvider(recorder)), server.URL+s.path)
 				assert.Equal(t, under.body.calls, seen.calls, "every Read")
 				assert.Equal(t, 1, under.body.closes)
-				assert.Equal(t, whole(bare.calls), whole(seen.calls), "with and without the transport")
-				assert.Equal(t, strings.Join(s.events, ""), whole(seen.calls))
+				assert.Equal(t, joinReads(bare.calls), joinReads(seen.calls), "with and without the transport")
+				assert.Equal(t, strings.Join(s.events, ""), joinReads(seen.calls))
 			})
 		}
 	}
@@ -130,7 +130,7 @@ func TestSameBytesAtTheSameMoments(t *testing.T) {
 	assert.NotEmpty(t, recorder.spans.Ended())
 }
 
-func whole(calls []readCall) string {
+func joinReads(calls []readCall) string {
 	var b strings.Builder
 	for _, c := range calls {
 		b.WriteString(c.bytes)

@@ -27,9 +27,9 @@ func everyCut() bool { return os.Getenv("OTELLLM_EVERY_CUT") != "" }
 
 // way is how a body ends after a prefix of an answer.
 type way struct {
-	name string
-	end  error // of the body; nil: the consumer closes it, unless dog is set
-	dog  bool  // the body goes silent, and a watchdog ends it
+	name     string
+	end      error // of the body; nil: the consumer closes it, unless watchdog is set
+	watchdog bool  // the body goes silent, and a watchdog ends it
 }
 
 var (
@@ -37,7 +37,7 @@ var (
 	endsReset     = way{name: "reset", end: &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}}
 	endsTruncated = way{name: "truncated", end: io.ErrUnexpectedEOF}
 	endsClosed    = way{name: "closed"}
-	endsWatched   = way{name: "watchdog", dog: true} // needs a synctest bubble
+	endsWatched   = way{name: "watchdog", watchdog: true} // needs a synctest bubble
 )
 
 // cutter reads prefixes of answers through a transport, without a network.
@@ -94,14 +94,14 @@ func (c *cutter) facts(tb testing.TB, path, request, contentType, prefix string,
 	c.header["Content-Type"] = []string{contentType}
 	c.body = cutBody{left: prefix, end: w.end}
 	rt := c.plain
-	if w.dog {
+	if w.watchdog {
 		rt = c.watched
 	}
 	resp, err := rt.RoundTrip(req)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for c.body.left != "" || w.end != nil || w.dog {
+	for c.body.left != "" || w.end != nil || w.watchdog {
 		if _, err = resp.Body.Read(c.buf); err != nil {
 			break
 		}
@@ -216,15 +216,15 @@ func judgeCases(facts *classify.Request) judged {
 	return j
 }
 
-// cameWhole reports whether the answer came to the end that its protocol defines, so that
+// endedComplete reports whether the answer came to the end that its protocol defines, so that
 // its level is no longer that of a cut.
-func cameWhole(r *classify.Request) bool {
+func endedComplete(r *classify.Request) bool {
 	return r.Ended == semconv.StreamEndTerminalEvent && r.Provider.Kind == semconv.ProviderErrorKindUnset &&
 		r.Finish != classify.FinishMissing
 }
 
-// endedBadly reports whether the answer ended with an error event.
-func endedBadly(r *classify.Request) bool {
+// endedInError reports whether the answer ended with an error event.
+func endedInError(r *classify.Request) bool {
 	return r.Ended == semconv.StreamEndTerminalEvent && r.Provider.Kind != semconv.ProviderErrorKindUnset
 }
 
@@ -252,8 +252,9 @@ type peak struct {
 	verdict   classify.Diagnosis
 }
 
-// see checks the next prefix, of n bytes. It returns every breach of the invariant.
-func (p *prefixes) see(n int, facts *classify.Request) (wrong []fault) {
+// check compares the next prefix, of n bytes, with those before it. It returns every breach of the
+// invariant.
+func (p *prefixes) check(n int, facts *classify.Request) (wrong []fault) {
 	if p.highest[0] == nil {
 		p.highest = [2][]peak{make([]peak, len(cases)), make([]peak, len(cases))}
 		p.unread = -1
@@ -262,10 +263,10 @@ func (p *prefixes) see(n int, facts *classify.Request) (wrong []fault) {
 		p.last = judgeCases(facts)
 	}
 	wrong = p.count(n, facts, wrong)
-	if cameWhole(facts) {
+	if endedComplete(facts) {
 		return wrong
 	}
-	settled := endedBadly(facts) && facts.ProviderToolsStarted.N() == 0
+	settled := endedInError(facts) && facts.ProviderToolsStarted.N() == 0
 	for i := range p.last.verdicts {
 		if settled && cases[i].open {
 			continue
@@ -388,15 +389,15 @@ func around(text string, n int) string {
 	return fmt.Sprintf("%q ✂ %q", text[max(0, n-90):n], text[n:min(len(text), n+30)])
 }
 
-// holdPrefixes checks the invariant for one answer, at these cuts in ascending order.
-func (c *cutter) holdPrefixes(tb testing.TB, f *faults, w *wireStream, cuts []int, ways ...way) {
+// checkPrefixes checks the invariant for one answer, at these cuts in ascending order.
+func (c *cutter) checkPrefixes(tb testing.TB, f *faults, w *wireStream, cuts []int, ways ...way) {
 	tb.Helper()
 	text := w.text()
 	for _, end := range ways {
 		var p prefixes
 		for _, n := range cuts {
 			facts := c.facts(tb, w.path, w.request, w.contentType, text[:n], end)
-			for _, wrong := range p.see(n, &facts) {
+			for _, wrong := range p.check(n, &facts) {
 				f.add(wrong.kind, wrong.in, fmt.Sprintf("%s (%s), %d and %d bytes:\n\t\t%s\n\t\t%s",
 					w.name, end.name, wrong.a, wrong.b, around(text, wrong.a), around(text, wrong.b)))
 			}
@@ -457,7 +458,7 @@ func TestPrefixes(t *testing.T) {
 				var f faults
 				for i := range group.answers {
 					w := &group.answers[i]
-					c.holdPrefixes(t, &f, w, cutsOf(w.name, w.text(), group.most), group.ways...)
+					c.checkPrefixes(t, &f, w, cutsOf(w.name, w.text(), group.most), group.ways...)
 				}
 				f.report(t)
 			})
@@ -491,7 +492,7 @@ func FuzzPrefixes(f *testing.F) {
 		cuts := []int{int(a) % (len(body) + 1), int(b) % (len(body) + 1)}
 		slices.Sort(cuts)
 		var wrong faults
-		newCutter().holdPrefixes(t, &wrong, &w, cuts, endsClean, endsReset, endsClosed)
+		newCutter().checkPrefixes(t, &wrong, &w, cuts, endsClean, endsReset, endsClosed)
 		wrong.report(t)
 	})
 }

@@ -17,8 +17,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// everything returns all that a span exports, as text.
-func everything(s span) string {
+// spanText returns all that a span exports, as text.
+func spanText(s span) string {
 	var b strings.Builder
 	put := func(attrs []attribute.KeyValue) {
 		for _, kv := range attrs {
@@ -100,7 +100,7 @@ data: {"candidates":[{"index":0,"finishReason":"because CANARY","finishMessage":
 		"page":          "<html><title>CANARY</title>CANARY</html>",
 		"malformed":     "data: CANARY\n\n: CANARY\n\nCANARY: CANARY\n\n",
 	}
-	r, m := newRecorder(t), newMetering(t)
+	r, m := newRecorder(t), newMetricsSDK(t)
 	before := otel.GetErrorHandler()
 	var handled []string
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = append(handled, err.Error()) }))
@@ -109,7 +109,7 @@ data: {"candidates":[{"index":0,"finishReason":"because CANARY","finishMessage":
 		t.Helper()
 		require.NotEmpty(t, r.spans.Ended())
 		for _, s := range r.spans.Ended() {
-			assert.NotContains(t, everything(span{s}), canary)
+			assert.NotContains(t, spanText(span{s}), canary)
 		}
 		assert.NotContains(t, diagnosis, canary)
 		assert.NotContains(t, strings.Join(handled, "\n"), canary)

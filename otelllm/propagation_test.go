@@ -110,7 +110,7 @@ func TestTransportAboveTransport(t *testing.T) {
 		{"no answer", "", "no_response"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			upper, lower, m := newRecorder(t), newRecorder(t), newMetering(t)
+			upper, lower, m := newRecorder(t), newRecorder(t), newMetricsSDK(t)
 			inner := NewTransport(base(t), WithTracerProvider(lower), WithMeterProvider(m))
 			outer := NewTransport(inner, WithTracerProvider(upper), WithMeterProvider(m))
 			ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(upper))

@@ -22,8 +22,8 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
-// keys are credentials in the formats in which they are issued. None was ever valid.
-var keys = []string{
+// credentials are credentials in the formats in which they are issued. None was ever valid.
+var credentials = []string{
 	"s" + "k-9fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA0uXoQiBkFzCvMnSr",
 	"s" + "k-ant-api03-bN8sWc1YhJ6dGp3TeA0uXoQiBkFzCvMnSr9fKq2LmZx7",
 	"AIza" + "SyB3fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3Te",
@@ -33,21 +33,21 @@ var keys = []string{
 	"fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA0",
 }
 
-// keyed returns text with every KEY replaced by key. A random key after the prefix of an
+// withKey returns text with every KEY replaced by key. A random key after the prefix of an
 // id is a valid id, so the random one replaces the prefix, too.
-func keyed(text, key string) string {
-	if key == keys[len(keys)-1] {
+func withKey(text, key string) string {
+	if key == credentials[len(credentials)-1] {
 		text = strings.NewReplacer("call_KEY", "KEY", "resp_KEY", "KEY").Replace(text)
 	}
 	return strings.ReplaceAll(text, "KEY", key)
 }
 
-// exports returns all that would be exported, spans and metrics, as text.
-func exports(t *testing.T, r *recorder, m *metering) string {
+// exportedText returns all that would be exported, spans and metrics, as text.
+func exportedText(t *testing.T, r *recorder, m *metricsSDK) string {
 	t.Helper()
 	var b strings.Builder
 	for _, s := range r.spans.Ended() {
-		b.WriteString(everything(span{s}))
+		b.WriteString(spanText(span{s}))
 	}
 	for name, points := range m.points(t) {
 		for _, p := range points {
@@ -114,14 +114,14 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 		"in band":      "data: {\"error\":{\"type\":\"KEY\",\"code\":\"KEY\"}}\n\n",
 		"no body":      "",
 	}
-	for i, key := range keys {
+	for i, key := range credentials {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
-			r, m := newRecorder(t), newMetering(t)
+			r, m := newRecorder(t), newMetricsSDK(t)
 			answers := maps.Clone(answers)
 			answers["bedrock"] = awsMessage("messageStart", `{"role":"assistant"}`) +
-				awsMessage("contentBlockStart", keyed(`{"contentBlockIndex":0,"start":{"toolUse":{"toolUseId":"KEY","name":"KEY"}}}`, key)) +
-				awsMessage("messageStop", keyed(`{"stopReason":"KEY"}`, key))
+				awsMessage("contentBlockStart", withKey(`{"contentBlockIndex":0,"start":{"toolUse":{"toolUseId":"KEY","name":"KEY"}}}`, key)) +
+				awsMessage("messageStop", withKey(`{"stopReason":"KEY"}`, key))
 			answers["in band, AWS"] = awsMessage(key, `{"message":"x"}`)
 			var reply func(http.ResponseWriter) // set before each request
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -155,11 +155,11 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 							w.Header().Set("Content-Type", "application/vnd.amazon.eventstream")
 						}
 						w.WriteHeader(status)
-						_, _ = io.WriteString(w, keyed(answer, key))
+						_, _ = io.WriteString(w, withKey(answer, key))
 					}
 					ctx, abort := WithAbort(t.Context())
 					ctx, run := StartRun(ctx, "coder "+key, WithTracerProvider(r), WithVerdicts(), WithConversationID(key))
-					req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+key+".example.com"+keyed(path, key)+"?key="+key, strings.NewReader(keyed(body, key)))
+					req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+key+".example.com"+withKey(path, key)+"?key="+key, strings.NewReader(withKey(body, key)))
 					require.NoError(t, err)
 					req.URL.User = url.UserPassword("user", key)
 					req.Header.Set("User-Agent", key)
@@ -172,7 +172,7 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 					tool.End(errors.New(key))
 					tool.RecordOutputFailure(errors.New(key))
 					abort(AbortUser, key)
-					_, tool = StartTool(ctx, ToolCall{ID: keyed("call_KEY", key), Name: "mcp__" + key})
+					_, tool = StartTool(ctx, ToolCall{ID: withKey("call_KEY", key), Name: "mcp__" + key})
 					tool.End(ctx.Err())
 					run.End(errors.New(key))
 					assert.NotContains(t, fmt.Sprintf("%+v", run.Diagnosis()), key, "%s %s", path, name)
@@ -195,13 +195,13 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 				q.End(nil)
 			}
 			session := NewRealtime(ctx, WithMeterProvider(m), WithVerdicts())
-			session.RecordReceived([]byte(keyed(`{"type":"session.created","session":{"model":"KEY","tools":[{"type":"KEY"}]}}`, key)))
-			session.RecordSent([]byte(keyed(`{"type":"response.create","event_id":"KEY"}`, key)))
-			session.RecordReceived([]byte(keyed(`{"type":"response.created","response":{"id":"KEY"}}`, key)))
-			session.RecordReceived([]byte(keyed(`{"type":"response.output_item.added","response_id":"KEY","output_index":0,"item":{"type":"function_call","call_id":"KEY","name":"KEY"}}`, key)))
-			session.RecordReceived([]byte(keyed(`{"type":"response.done","response":{"id":"KEY","status":"cancelled","status_details":{"reason":"KEY"}}}`, key)))
-			session.RecordSent([]byte(keyed(`{"type":"response.create","event_id":"KEY"}`, key)))
-			session.RecordReceived([]byte(keyed(`{"type":"error","error":{"type":"KEY","code":"KEY","event_id":"KEY"}}`, key)))
+			session.RecordReceived([]byte(withKey(`{"type":"session.created","session":{"model":"KEY","tools":[{"type":"KEY"}]}}`, key)))
+			session.RecordSent([]byte(withKey(`{"type":"response.create","event_id":"KEY"}`, key)))
+			session.RecordReceived([]byte(withKey(`{"type":"response.created","response":{"id":"KEY"}}`, key)))
+			session.RecordReceived([]byte(withKey(`{"type":"response.output_item.added","response_id":"KEY","output_index":0,"item":{"type":"function_call","call_id":"KEY","name":"KEY"}}`, key)))
+			session.RecordReceived([]byte(withKey(`{"type":"response.done","response":{"id":"KEY","status":"cancelled","status_details":{"reason":"KEY"}}}`, key)))
+			session.RecordSent([]byte(withKey(`{"type":"response.create","event_id":"KEY"}`, key)))
+			session.RecordReceived([]byte(withKey(`{"type":"error","error":{"type":"KEY","code":"KEY","event_id":"KEY"}}`, key)))
 			session.Close(nil)
 			run.End(nil)
 
@@ -209,11 +209,11 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 			gateway := httptest.NewServer(NewHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				w.Header().Set("X-Request-Id", key)
-				http.Error(w, keyed(answers["code"], key), http.StatusUnauthorized)
+				http.Error(w, withKey(answers["code"], key), http.StatusUnauthorized)
 			}), WithTracerProvider(r), WithVerdicts()))
 			defer gateway.Close()
 			for _, host := range []string{key, "user:" + key + "@host", key + ".example.com:443"} {
-				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, gateway.URL+chatPath+"?key="+key, strings.NewReader(keyed(requests[chatPath], key)))
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, gateway.URL+chatPath+"?key="+key, strings.NewReader(withKey(requests[chatPath], key)))
 				require.NoError(t, err)
 				req.Host = host
 				req.Header.Set("User-Agent", key)
@@ -222,7 +222,7 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 				resp.Body.Close()
 			}
 
-			all := exports(t, r, m)
+			all := exportedText(t, r, m)
 			secret := key[strings.IndexAny(key, "-_.")+1:]
 			if at := strings.Index(all, secret); at >= 0 {
 				t.Errorf("a key is exported: %q", all[max(0, at-200):min(len(all), at+100)])

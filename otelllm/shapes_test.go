@@ -280,7 +280,7 @@ func hasContent(r *classify.Request) bool {
 	return r.Text.N() > 0 || r.Reasoning.N() > 0 || r.ToolInputsStarted.N() > 0 || r.ToolCalls.N() > 0 || r.ProviderToolsStarted.N() > 0
 }
 
-// falls compares the verdicts on an answer and on the same answer in a changed shape, cut
+// compareVerdicts compares the verdicts on an answer and on the same answer in a changed shape, cut
 // after the same event in the same way. It returns what is wrong, or "":
 //
 //   - if the answer was complete, the changed one is not a failure, or a failure that is
@@ -291,7 +291,7 @@ func hasContent(r *classify.Request) bool {
 //
 // An error or a limit that only the provider's own value reports is not known if that
 // value has changed. The level must then be at least that the user has to confirm.
-func falls(o, m *classify.Diagnosis, original, mutant *classify.Request, healthy bool) string {
+func compareVerdicts(o, m *classify.Diagnosis, original, mutant *classify.Request, healthy bool) string {
 	gone := hasContent(original) && !hasContent(mutant)
 	switch {
 	case gone && m.Class == semconv.ClassEmptyCompletion:
@@ -306,7 +306,7 @@ func falls(o, m *classify.Diagnosis, original, mutant *classify.Request, healthy
 		return "is safe to repeat"
 	case o.Class == semconv.ClassUnset:
 		return ""
-	case m.Class == semconv.ClassUnset && (mutant.Ended == semconv.StreamEndUnset || cameWhole(original) || o.Class == semconv.ClassProviderError && cameWhole(mutant)):
+	case m.Class == semconv.ClassUnset && (mutant.Ended == semconv.StreamEndUnset || endedComplete(original) || o.Class == semconv.ClassProviderError && endedComplete(mutant)):
 		return ""
 	case m.Class == semconv.ClassUnset:
 		return "is not a failure"
@@ -330,9 +330,9 @@ type shapes struct {
 	originals map[string]judged
 }
 
-// hold changes every place of the answer in every way, first at its first occurrence and
+// checkAnswer changes every place of the answer in every way, first at its first occurrence and
 // then at all of them. It tries one of every part changes.
-func (s *shapes) hold(tb testing.TB, w *wireStream, part int) {
+func (s *shapes) checkAnswer(tb testing.TB, w *wireStream, part int) {
 	tb.Helper()
 	s.originals = map[string]judged{}
 	events := shaped(tb, w)
@@ -434,7 +434,7 @@ func (s *shapes) compare(tb testing.TB, w *wireStream, events, mutant []shapedEv
 			got := judgeCases(&facts)
 			for i := range got.verdicts {
 				o, d := &original.verdicts[i], &got.verdicts[i]
-				if wrong := falls(o, d, &original.facts, &facts, m.healthy && k == len(events)); wrong != "" {
+				if wrong := compareVerdicts(o, d, &original.facts, &facts, m.healthy && k == len(events)); wrong != "" {
 					s.faults.add(fmt.Sprintf("%s: %s: %s %s", m.name, w.path, place, wrong), cases[i].name, fmt.Sprintf(
 						"%s (%s), after event %d of %d:\n\t\t%.200q\n\t\t%s\n\t\t%s", w.name, end.name, k, len(events), mutant[first].text, brief(o), brief(d)))
 				}
@@ -491,14 +491,14 @@ func oddAnswers(tb testing.TB) (all []wireStream) {
 func TestShapes(t *testing.T) {
 	s := shapes{cutter: newCutter(), seen: map[string]bool{}}
 	for _, w := range slices.Concat(ownAnswers(t), oddAnswers(t)) {
-		s.hold(t, &w, 1)
+		s.checkAnswer(t, &w, 1)
 	}
 	part := 3
 	if everyCut() {
 		part = 1
 	}
 	for _, w := range recordedAnswers(t) {
-		s.hold(t, &w, part)
+		s.checkAnswer(t, &w, part)
 	}
 	s.faults.report(t)
 }

@@ -34,8 +34,8 @@ func openRequests() int {
 	return requests
 }
 
-// nothingOpen ends what other tests have left open, so that a test sees only its own parts.
-func nothingOpen(t *testing.T) {
+// endLeftovers ends what other tests have left open, so that a test sees only its own parts.
+func endLeftovers(t *testing.T) {
 	t.Helper()
 	require.NoError(t, Shutdown(t.Context()))
 	requests, tools, runs := openParts()
@@ -45,7 +45,7 @@ func nothingOpen(t *testing.T) {
 // TestShutdownMidStream shuts down while a stream is read, over both HTTP versions:
 // its span ends, as aborted by shutdown, and the stream continues unchanged.
 func TestShutdownMidStream(t *testing.T) {
-	nothingOpen(t)
+	endLeftovers(t)
 	next := make(chan struct{})
 	overHTTP(t, func(w http.ResponseWriter, r *http.Request) {
 		_ = sendEvents(w, firstText)
@@ -93,7 +93,7 @@ func TestShutdownMidStream(t *testing.T) {
 
 // A complete answer whose body is still open has come to its end.
 func TestShutdownAfterTheLastWord(t *testing.T) {
-	nothingOpen(t)
+	endLeftovers(t)
 	r := newRecorder(t)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, scriptedServer(t, sseHead+firstText+chatStop+chatDone, keepOpen(t))+chatPath, strings.NewReader(chatBody))
 	require.NoError(t, err)
@@ -109,7 +109,7 @@ func TestShutdownAfterTheLastWord(t *testing.T) {
 
 // TestShutdownBeforeHeaders shuts down while requests wait for their headers.
 func TestShutdownBeforeHeaders(t *testing.T) {
-	nothingOpen(t)
+	endLeftovers(t)
 	arrived, answer := make(chan struct{}), make(chan struct{})
 	overHTTP(t, func(w http.ResponseWriter, _ *http.Request) {
 		arrived <- struct{}{}
@@ -151,7 +151,7 @@ func TestShutdownBeforeHeaders(t *testing.T) {
 
 // Parts end before their runs, each once, and the run's verdict takes them into account.
 func TestShutdownTools(t *testing.T) {
-	nothingOpen(t)
+	endLeftovers(t)
 	r := newRecorder(t)
 	ctx, run := StartRun(t.Context(), "coder", WithTracerProvider(r), WithVerdicts())
 	inner, nested := StartRun(ctx, "helper")
@@ -182,7 +182,7 @@ func TestShutdownTools(t *testing.T) {
 
 // Shutdown stops when its context is done, and can be called again.
 func TestShutdownInTime(t *testing.T) {
-	nothingOpen(t)
+	endLeftovers(t)
 	r := newRecorder(t)
 	_, run := StartRun(t.Context(), "coder", WithTracerProvider(r))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -197,7 +197,7 @@ func TestShutdownInTime(t *testing.T) {
 
 // Tools and runs that the application forgets are not kept alive for Shutdown.
 func TestShutdownForgets(t *testing.T) {
-	nothingOpen(t)
+	endLeftovers(t)
 	collected := make(chan string, 2)
 	func() {
 		// Without a recorder, which keeps the spans that began, and their contexts.
@@ -221,12 +221,12 @@ func TestShutdownForgets(t *testing.T) {
 // TestShutdownAtAnyMoment shuts down while requests begin, are answered, are read
 // and end: every span ends once, and no reader is affected.
 func TestShutdownAtAnyMoment(t *testing.T) {
-	nothingOpen(t)
+	endLeftovers(t)
 	stream := firstText + chatText + chatStop + chatDone
 	rt := roundTripper(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(strings.NewReader(stream))}, nil
 	})
-	counted := &ends{TracerProvider: newRecorder(t)}
+	counted := &endCounter{TracerProvider: newRecorder(t)}
 	stop := make(chan struct{})
 	var shutting sync.WaitGroup
 	shutting.Go(func() {
@@ -276,14 +276,14 @@ func TestShutdownAtAnyMoment(t *testing.T) {
 	for err := range results {
 		require.NoError(t, err)
 	}
-	counted.once(t, 4*200*3)
+	counted.checkEndedOnce(t, 4*200*3)
 	requests, tools, runs := openParts()
 	assert.Equal(t, [3]int{}, [3]int{requests, tools, runs})
 }
 
-// ends is a provider that counts how often End of each of its spans is called. The SDK
+// endCounter is a provider that counts how often End of each of its spans is called. The SDK
 // ignores all calls but the first.
-type ends struct {
+type endCounter struct {
 	trace.TracerProvider
 
 	mu    sync.Mutex
@@ -293,17 +293,17 @@ type ends struct {
 type endingTracer struct {
 	trace.Tracer
 
-	of *ends
+	of *endCounter
 }
 
 type endingSpan struct {
 	trace.Span
 
-	of *ends
+	of *endCounter
 	n  atomic.Int32
 }
 
-func (e *ends) Tracer(name string, opts ...trace.TracerOption) trace.Tracer {
+func (e *endCounter) Tracer(name string, opts ...trace.TracerOption) trace.Tracer {
 	return endingTracer{e.TracerProvider.Tracer(name, opts...), e}
 }
 
@@ -323,8 +323,8 @@ func (s *endingSpan) End(opts ...trace.SpanEndOption) {
 	s.Span.End(opts...)
 }
 
-// once checks that every span that began has been ended exactly once.
-func (e *ends) once(t *testing.T, want int) {
+// checkEndedOnce checks that every span that began has been ended exactly once.
+func (e *endCounter) checkEndedOnce(t *testing.T, want int) {
 	t.Helper()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -339,7 +339,7 @@ func (e *ends) once(t *testing.T, want int) {
 // Shutdown waits for a span that another goroutine is ending, until its own context is
 // done.
 func TestShutdownWaitsForASpanThatEnds(t *testing.T) {
-	nothingOpen(t)
+	endLeftovers(t)
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder(t)
 		ending, proceed := make(chan struct{}), make(chan struct{})
@@ -384,10 +384,10 @@ func (s *slowEnd) ForceFlush(context.Context) error                { return nil 
 // TestShutdownLosesNothing ends more streams than fit into the queue of a
 // BatchSpanProcessor, each with its own run: every span is exported.
 func TestShutdownLosesNothing(t *testing.T) {
-	nothingOpen(t)
+	endLeftovers(t)
 	const streams = 9900
 	exporter := tracetest.NewInMemoryExporter()
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(slowly{exporter}))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(slowExporter{exporter}))
 	transport := NewTransport(roundTripper(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(strings.NewReader(firstText))}, nil
 	}), WithTracerProvider(provider))
@@ -412,10 +412,10 @@ func TestShutdownLosesNothing(t *testing.T) {
 	require.NoError(t, provider.Shutdown(t.Context()))
 }
 
-// slowly is an exporter that is as slow as a network, so that a queue can fill up.
-type slowly struct{ *tracetest.InMemoryExporter }
+// slowExporter is an exporter that is as slow as a network, so that a queue can fill up.
+type slowExporter struct{ *tracetest.InMemoryExporter }
 
-func (s slowly) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+func (s slowExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	time.Sleep(10 * time.Millisecond)
 	return s.InMemoryExporter.ExportSpans(ctx, spans)
 }
@@ -435,7 +435,7 @@ func TestShutdownBetweenPortions(t *testing.T) {
 		{"takes too long", func(stop context.CancelFunc) error { stop(); return nil }, context.Canceled, live.PortionSize},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			nothingOpen(t)
+			endLeftovers(t)
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			r := newRecorder(t)

@@ -29,5 +29,5 @@ func TestSignal(t *testing.T) {
 	require.Error(t, err)
 	s := r.only(t)
 	assertFacts(t, s, map[attribute.Key]any{"llm.abort.source": "shutdown", "llm.transport.error_chain": []string{"signal.signalError"}, "error.type": nil})
-	assert.NotContains(t, everything(s), "signal received")
+	assert.NotContains(t, spanText(s), "signal received")
 }

@@ -39,7 +39,7 @@ var soakKinds = []struct{ name, end, source string }{
 // soak holds the servers and clients of the soak.
 type soak struct {
 	t       *testing.T
-	counted *ends
+	counted *endCounter
 	spans   *recorder
 
 	urls    [2]string
@@ -103,15 +103,15 @@ func (s *soak) until(kind string) <-chan struct{} {
 	return s.release
 }
 
-// opened is a stream whose first event has been read.
-type opened struct {
+// openStream is a stream whose first event has been read.
+type openStream struct {
 	resp  *http.Response
 	run   *Run
 	abort AbortFunc
 }
 
 // open begins the i-th stream.
-func (s *soak) open(ctx context.Context, i int) (opened, error) {
+func (s *soak) open(ctx context.Context, i int) (openStream, error) {
 	kind := soakKinds[i%len(soakKinds)].name
 	proto := i / len(soakKinds) % 2
 	ctx, abort := WithAbort(ctx)
@@ -119,7 +119,7 @@ func (s *soak) open(ctx context.Context, i int) (opened, error) {
 	body := fmt.Sprintf(`{"model":%q,"stream":true,"messages":[]}`, kind)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.urls[proto]+chatPath+"?kind="+kind, strings.NewReader(body))
 	if err != nil {
-		return opened{}, err
+		return openStream{}, err
 	}
 	opts := []TransportOption{WithVerdicts()}
 	if kind == "watchdog" {
@@ -127,17 +127,17 @@ func (s *soak) open(ctx context.Context, i int) (opened, error) {
 	}
 	resp, err := NewTransport(s.clients[proto], opts...).RoundTrip(req) //nolint:contextcheck // the request has it
 	if err != nil {
-		return opened{}, err
+		return openStream{}, err
 	}
 	if resp.ProtoMajor != proto+1 {
-		return opened{}, errors.New(resp.Proto)
+		return openStream{}, errors.New(resp.Proto)
 	}
 	_, err = io.ReadFull(resp.Body, make([]byte, len(firstText)))
-	return opened{resp, run, abort}, err
+	return openStream{resp, run, abort}, err
 }
 
 // finish ends one stream in the way of its kind, and its run.
-func (o *opened) finish(kind string) error {
+func (o *openStream) finish(kind string) error {
 	defer o.abort(AbortApplication, "over")
 	defer o.run.End(nil)
 	switch kind {
@@ -170,7 +170,7 @@ func (o *opened) finish(kind string) error {
 func (s *soak) round() {
 	t := s.t
 	t.Helper()
-	s.counted = &ends{TracerProvider: s.spans}
+	s.counted = &endCounter{TracerProvider: s.spans}
 	s.mu.Lock()
 	s.release, s.late = make(chan struct{}), make(chan struct{})
 	s.mu.Unlock()
@@ -180,7 +180,7 @@ func (s *soak) round() {
 	warm, err := s.open(ctx, len(soakKinds))
 	require.NoError(t, err)
 
-	streams := make([]opened, soakStreams)
+	streams := make([]openStream, soakStreams)
 	results := make(chan error, soakStreams)
 	done := func(n int) {
 		t.Helper()
@@ -214,7 +214,7 @@ func (s *soak) round() {
 	for i := range streams {
 		if soakKinds[i%len(soakKinds)].name == "drop" {
 			streams[i].run.End(nil)
-			streams[i] = opened{}
+			streams[i] = openStream{}
 		}
 	}
 	require.Eventually(t, func() bool {
@@ -236,14 +236,14 @@ func (s *soak) round() {
 func (s *soak) check() {
 	t := s.t
 	t.Helper()
-	s.counted.once(t, 2*(soakStreams+1))
+	s.counted.checkEndedOnce(t, 2*(soakStreams+1))
 	for _, k := range soakKinds {
 		spans := s.spans.named("chat " + k.name)
 		assert.GreaterOrEqual(t, len(spans), soakStreams/len(soakKinds), k.name)
 		for _, sp := range spans {
 			source, _ := sp.get("llm.abort.source").(string)
 			if got := [2]any{sp.get("llm.stream.end"), source}; got != [2]any{k.end, k.source} {
-				t.Fatalf("%s: %v; %s", k.name, got, everything(sp))
+				t.Fatalf("%s: %v; %s", k.name, got, spanText(sp))
 			}
 			assert.Equal(t, k.end == "watchdog", sp.get("llm.watchdog.kind") != nil)
 		}
@@ -256,7 +256,7 @@ func (s *soak) check() {
 // ends them in every way: each span ends once, with the right end, and no goroutines or
 // memory are left.
 func TestSoak(t *testing.T) {
-	nothingOpen(t)
+	endLeftovers(t)
 	noLeak(t)
 	s := newSoak(t)
 	s.round()

@@ -14,8 +14,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// timesOnly are the attributes whose values are measured times.
-var timesOnly = map[attribute.Key]bool{
+// measuredTimes are the attributes whose values are measured times.
+var measuredTimes = map[attribute.Key]bool{
 	"gen_ai.response.time_to_first_chunk": true, "llm.stream.time_to_headers": true,
 	"llm.stream.last_progress": true, "llm.stream.longest_gap": true,
 }
@@ -27,7 +27,7 @@ func facts(t *testing.T, s span) map[string]any {
 	m := map[string]any{}
 	for _, kv := range s.Attributes() {
 		switch {
-		case timesOnly[kv.Key]:
+		case measuredTimes[kv.Key]:
 			assert.Positive(t, kv.Value.AsFloat64(), kv.Key)
 			assert.LessOrEqual(t, kv.Value.AsFloat64(), s.EndTime().Sub(s.StartTime()).Seconds(), kv.Key)
 		case kv.Key == "server.port", kv.Key == "server.address":

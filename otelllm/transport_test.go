@@ -113,7 +113,7 @@ func TestWithProvider(t *testing.T) {
 // the context of the transport below.
 func TestSampling(t *testing.T) {
 	stream := ownStreams()[0]
-	sampler := &noteSampler{}
+	sampler := &recordingSampler{}
 	r := newRecorder(t, sdktrace.WithSampler(sampler))
 	rt := NewTransport(base(t), WithTracerProvider(r))
 	url := scriptedServer(t, sseHead+strings.Join(stream.events, ""), nil)
@@ -143,11 +143,11 @@ func TestSampling(t *testing.T) {
 	assert.False(t, below.IsSampled(), "the transport below gets the sampler's decision")
 }
 
-type noteSampler struct {
+type recordingSampler struct {
 	seen []map[attribute.Key]attribute.Value
 }
 
-func (s *noteSampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+func (s *recordingSampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
 	m := map[attribute.Key]attribute.Value{}
 	for _, kv := range p.Attributes {
 		m[kv.Key] = kv.Value
@@ -156,7 +156,7 @@ func (s *noteSampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.Sampl
 	return sdktrace.SamplingResult{Decision: sdktrace.RecordAndSample}
 }
 
-func (*noteSampler) Description() string { return "note" }
+func (*recordingSampler) Description() string { return "note" }
 
 // If no provider is given, the provider of the context's span is used.
 func TestProviderOfTheContext(t *testing.T) {

@@ -26,8 +26,8 @@ func isVerdict(key attribute.Key) bool {
 	}
 }
 
-// verdictOf returns the attributes of a span that belong to its verdict.
-func verdictOf(s span) map[attribute.Key]any {
+// verdictAttributes returns the attributes of a span that belong to its verdict.
+func verdictAttributes(s span) map[attribute.Key]any {
 	m := map[attribute.Key]any{}
 	for _, kv := range s.Attributes() {
 		if isVerdict(kv.Key) {
@@ -37,9 +37,9 @@ func verdictOf(s span) map[attribute.Key]any {
 	return m
 }
 
-// dueOf returns the attributes that the vocabulary defines for a diagnosis, on a run's span
+// wantVerdict returns the attributes that the vocabulary defines for a diagnosis, on a run's span
 // or on that of a request or a tool. It is independent of the code that is tested.
-func dueOf(d *classify.Diagnosis, run bool) map[attribute.Key]any {
+func wantVerdict(d *classify.Diagnosis, run bool) map[attribute.Key]any {
 	m := map[attribute.Key]any{}
 	list := func(key attribute.Key, values []string) {
 		if len(values) > 0 {
@@ -84,21 +84,21 @@ func TestVerdicts(t *testing.T) {
 	loses := `{"model":"gpt-5","stream":true,"messages":[{"role":"assistant","tool_calls":[{"id":"call_1","type":"function","function":{"name":"read_file","arguments":"{}"}}]}]}`
 	type turn struct{ body, answer string }
 	for _, tt := range []struct {
-		name     string
-		turns    []turn
-		tool     bool // the first answer's call is executed after it
-		toolErr  error
-		runErr   error
-		outcome  semconv.RunOutcome
-		class    semconv.Class   // of the run
-		requests []semconv.Class // of each
-		toolSays semconv.Class
+		name      string
+		turns     []turn
+		tool      bool // the first answer's call is executed after it
+		toolErr   error
+		runErr    error
+		outcome   semconv.RunOutcome
+		class     semconv.Class   // of the run
+		requests  []semconv.Class // of each
+		toolClass semconv.Class
 	}{
 		{name: "success", turns: []turn{{chatBody, toolCall}, {carries, whole}}, tool: true, outcome: semconv.RunOutcomeSucceeded, requests: []semconv.Class{semconv.ClassUnset, semconv.ClassUnset}},
 		{name: "cut", turns: []turn{{chatBody, firstText}}, runErr: errors.New("x"), outcome: semconv.RunOutcomeFailed, class: semconv.ClassStreamInterrupted, requests: []semconv.Class{semconv.ClassStreamInterrupted}},
 		{name: "cut, then recovered", turns: []turn{{chatBody, firstText}, {chatBody, whole}}, outcome: semconv.RunOutcomeRecovered, requests: []semconv.Class{semconv.ClassStreamInterrupted, semconv.ClassUnset}},
-		{name: "a tool fails", turns: []turn{{chatBody, toolCall}, {carries, whole}}, tool: true, toolErr: errors.New("x"), outcome: semconv.RunOutcomeRecovered, requests: []semconv.Class{semconv.ClassUnset, semconv.ClassUnset}, toolSays: semconv.ClassToolFailed},
-		{name: "a tool fails and its output is lost", turns: []turn{{chatBody, toolCall}, {loses, "data: {\"error\":{\"code\":\"invalid_request_error\"}}\n\n"}}, tool: true, toolErr: errors.New("x"), runErr: errors.New("x"), outcome: semconv.RunOutcomeFailed, class: semconv.ClassToolOutputLost, requests: []semconv.Class{semconv.ClassUnset, semconv.ClassProviderError}, toolSays: semconv.ClassToolFailed},
+		{name: "a tool fails", turns: []turn{{chatBody, toolCall}, {carries, whole}}, tool: true, toolErr: errors.New("x"), outcome: semconv.RunOutcomeRecovered, requests: []semconv.Class{semconv.ClassUnset, semconv.ClassUnset}, toolClass: semconv.ClassToolFailed},
+		{name: "a tool fails and its output is lost", turns: []turn{{chatBody, toolCall}, {loses, "data: {\"error\":{\"code\":\"invalid_request_error\"}}\n\n"}}, tool: true, toolErr: errors.New("x"), runErr: errors.New("x"), outcome: semconv.RunOutcomeFailed, class: semconv.ClassToolOutputLost, requests: []semconv.Class{semconv.ClassUnset, semconv.ClassProviderError}, toolClass: semconv.ClassToolFailed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
@@ -108,7 +108,7 @@ func TestVerdicts(t *testing.T) {
 				_, err := call(ctx, NewTransport(base(t)), scriptedServer(t, sseHead+turn.answer, nil)+chatPath, turn.body)
 				require.NoError(t, err)
 				seen, _ := run.run.Facts()
-				live = append(live, dueOf(&classify.Judge(&seen).Requests[i], false))
+				live = append(live, wantVerdict(&classify.Judge(&seen).Requests[i], false))
 				if i == 0 && tt.tool {
 					_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "read_file", Effect: EffectReadOnly})
 					tool.End(tt.toolErr)
@@ -119,7 +119,7 @@ func TestVerdicts(t *testing.T) {
 			requests := r.named("chat gpt-5")
 			require.Len(t, requests, len(tt.turns))
 			for i, s := range requests {
-				assert.Equal(t, live[i], verdictOf(s), "request %d", i)
+				assert.Equal(t, live[i], verdictAttributes(s), "request %d", i)
 				var want any
 				if c := tt.requests[i]; c != semconv.ClassUnset {
 					want = c.String()
@@ -129,18 +129,18 @@ func TestVerdicts(t *testing.T) {
 				assert.Nil(t, s.get("llm.classification.ruleset"))
 			}
 			for _, s := range r.named("execute_tool read_file") {
-				if tt.toolSays == semconv.ClassUnset {
-					assert.Empty(t, verdictOf(s))
+				if tt.toolClass == semconv.ClassUnset {
+					assert.Empty(t, verdictAttributes(s))
 					continue
 				}
-				assert.Equal(t, tt.toolSays.String(), s.get("llm.failure.class"))
+				assert.Equal(t, tt.toolClass.String(), s.get("llm.failure.class"))
 				assert.Equal(t, "client", s.get("llm.classification.trigger"))
-				assert.Contains(t, verdictOf(s), semconv.RetrySafetyKey)
+				assert.Contains(t, verdictAttributes(s), semconv.RetrySafetyKey)
 				assert.Nil(t, s.get("llm.run.outcome"))
 			}
 			d := run.Diagnosis()
 			s := r.named("invoke_agent coder")[0]
-			assert.Equal(t, dueOf(&d, true), verdictOf(s))
+			assert.Equal(t, wantVerdict(&d, true), verdictAttributes(s))
 			assert.Equal(t, tt.outcome, d.Outcome)
 			assert.Equal(t, tt.class, d.Class)
 		})
@@ -170,10 +170,10 @@ func TestVerdictsOfATransport(t *testing.T) {
 					assert.Equal(t, "client", s.get("llm.classification.trigger"))
 					continue
 				}
-				assert.Empty(t, verdictOf(s))
+				assert.Empty(t, verdictAttributes(s))
 			}
 			for _, s := range append(r.named("execute_tool look"), r.named("invoke_agent coder")...) {
-				assert.Empty(t, verdictOf(s))
+				assert.Empty(t, verdictAttributes(s))
 			}
 		}
 	}
@@ -189,7 +189,7 @@ func TestVerdictsOfNestedRuns(t *testing.T) {
 	require.Error(t, err)
 	nested.End(err)
 	outer.End(nil)
-	assert.Empty(t, verdictOf(r.named("invoke_agent inner")[0]))
+	assert.Empty(t, verdictAttributes(r.named("invoke_agent inner")[0]))
 	assert.Equal(t, "succeeded", r.named("invoke_agent outer")[0].get("llm.run.outcome"))
 }
 
@@ -211,7 +211,7 @@ func TestVerdictIsWrittenWhole(t *testing.T) {
 			s.SetAttributes(spanfacts.AppendVerdict(nil, &d)...)
 		}
 		s.End()
-		assert.Equal(t, dueOf(&d, run), verdictOf(r.only(t)))
+		assert.Equal(t, wantVerdict(&d, run), verdictAttributes(r.only(t)))
 		r.spans.Reset()
 	}
 }

@@ -41,7 +41,7 @@ type played struct {
 	broken error
 }
 
-func (p *played) word() error {
+func (p *played) endError() error {
 	switch {
 	case p.broken != nil:
 		return p.broken
@@ -54,14 +54,14 @@ func (p *played) word() error {
 
 func (p *played) Read(b []byte) (int, error) {
 	if p.ctx.Err() != nil {
-		return 0, p.word()
+		return 0, p.endError()
 	}
 	if len(p.parts) == 0 {
 		if p.then != nil {
 			return 0, p.then
 		}
 		<-p.ctx.Done()
-		return 0, p.word()
+		return 0, p.endError()
 	}
 	timer := time.NewTimer(p.parts[0].at - time.Since(p.start))
 	defer timer.Stop()
@@ -71,7 +71,7 @@ func (p *played) Read(b []byte) (int, error) {
 		p.parts = p.parts[1:]
 		return n, nil
 	case <-p.ctx.Done():
-		return 0, p.word()
+		return 0, p.endError()
 	}
 }
 
@@ -244,18 +244,18 @@ func (tt *watchedCall) below(start time.Time, http2 bool, sent **http.Request) r
 			hooks := httptrace.ContextClientTrace(ctx)
 			hooks.GetConn("x:80")
 			if !until(tt.conn) {
-				return nil, body.word()
+				return nil, body.endError()
 			}
 			hooks.GotConn(httptrace.GotConnInfo{})
 		}
 		if tt.once && tt.upload >= 0 {
 			if !until(tt.upload) {
-				return nil, body.word()
+				return nil, body.endError()
 			}
 			_, _ = io.Copy(io.Discard, req.Body)
 		}
 		if !until(tt.header) {
-			return nil, body.word()
+			return nil, body.endError()
 		}
 		h := http.Header{"Content-Type": {"text/event-stream"}}
 		if tt.kind != "" {
