@@ -307,6 +307,8 @@ func TestPanicsOfReaders(t *testing.T) {
 // A span processor that panics ends the recording, not the stream.
 func TestPanicOfASpanProcessor(t *testing.T) {
 	var handled error
+	before := otel.GetErrorHandler()
+	t.Cleanup(func() { otel.SetErrorHandler(before) })
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = err }))
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(panickingOnEnd{}))
 	events := strings.Join(ownStreams()[0].events, "")
@@ -314,7 +316,8 @@ func TestPanicOfASpanProcessor(t *testing.T) {
 	got, err := call(t.Context(), rt, scriptedServer(t, sseHead+events, nil)+chatPath, chatBody)
 	require.NoError(t, err)
 	assert.Equal(t, events, got)
-	require.ErrorContains(t, handled, "ended by a panic (string)")
+	require.Error(t, handled)
+	assert.NotContains(t, handled.Error(), "secret")
 	_, err = call(t.Context(), rt, "http://"+nettest.Refused(t)+chatPath, chatBody)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }

@@ -324,8 +324,8 @@ func TestToolFailsAndItsOutputIsLost(t *testing.T) {
 			d := run.Diagnosis()
 			assert.Equal(t, semconv.ClassToolOutputLost, d.Class)
 			assert.Equal(t, semconv.CauseDeliveryFailed, d.Cause)
-			assert.Contains(t, strings.Join(d.Evidence, " "), "llm.tool.outcome=failed")
-			assert.Contains(t, strings.Join(d.Evidence, " "), "llm.tool.output_delivery=failed")
+			assert.Contains(t, d.Evidence, "llm.tool.outcome=failed")
+			assert.Contains(t, d.Evidence, "llm.tool.output_delivery=failed")
 			s := r.named("execute_tool read_file")[0]
 			assert.Equal(t, "*fs.PathError", s.get("error.type"))
 			assert.Equal(t, "syscall.Errno", s.get("llm.tool.output_error"))

@@ -102,6 +102,8 @@ func TestWithProvider(t *testing.T) {
 	assert.Len(t, r.spans.Started(), 1, "an upload is not a model call")
 
 	var handled error
+	before := otel.GetErrorHandler()
+	t.Cleanup(func() { otel.SetErrorHandler(before) })
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = err }))
 	NewTransport(nil, WithProtocol(ProtocolOpenAIChat))
 	require.NoError(t, handled)
