@@ -74,8 +74,8 @@ func (s span) events() (names []string) {
 
 func (s span) failed() bool { return s.Status().Code == codes.Error }
 
-// scriptedServer starts a server that answers every request with text and then calls then. A nil then
-// closes the connection.
+// scriptedServer starts a server that answers every request with text and then calls then.
+// A nil then closes the connection.
 func scriptedServer(tb testing.TB, text string, then func(net.Conn)) (baseURL string) {
 	tb.Helper()
 	return "http://" + nettest.Listen(tb, func(c net.Conn) {

@@ -149,7 +149,8 @@ func TestVouched(t *testing.T) {
 	}
 }
 
-// TestBedrockErrorHeader checks that the exception is read from a header: AWS names it discardSpans else.
+// TestBedrockErrorHeader checks that the exception is read from a header: AWS does not name
+// it in the body.
 func TestBedrockErrorHeader(t *testing.T) {
 	r := newRecorder(t)
 	url := scriptedServer(t, "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nX-Amzn-Errortype: ThrottlingException:http://internal.amazon.com/coral/\r\nContent-Length: 20\r\n\r\n{\"message\":\"secret\"}", nil)

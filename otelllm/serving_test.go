@@ -460,7 +460,7 @@ func TestHandlerInterfaces(t *testing.T) {
 	})
 }
 
-// http3Writer has the interfaces of quic-go's HTTP/3 writers.
+// http3Writer has the interfaces that the response writers of HTTP/3 have.
 type http3Writer struct{ http.ResponseWriter }
 
 func (http3Writer) Flush()            {}

@@ -280,8 +280,8 @@ func hasContent(r *classify.Request) bool {
 	return r.Text.N() > 0 || r.Reasoning.N() > 0 || r.ToolInputsStarted.N() > 0 || r.ToolCalls.N() > 0 || r.ProviderToolsStarted.N() > 0
 }
 
-// compareVerdicts compares the verdicts on an answer and on the same answer in a changed shape, cut
-// after the same event in the same way. It returns what is wrong, or "":
+// compareVerdicts compares the verdicts on an answer and on the same answer in a changed
+// shape, cut after the same event in the same way. It returns what is wrong, or "":
 //
 //   - if the answer was complete, the changed one is not a failure, or a failure that is
 //     not safe to repeat; if clients do not notice the change, it is not a failure;
@@ -330,8 +330,8 @@ type shapes struct {
 	originals map[string]judged
 }
 
-// checkAnswer changes every place of the answer in every way, first at its first occurrence and
-// then at all of them. It tries one of every part changes.
+// checkAnswer changes every place of the answer in every way, first at its first occurrence
+// and then at all of them. With part > 1 it tries only every part-th change.
 func (s *shapes) checkAnswer(tb testing.TB, w *wireStream, part int) {
 	tb.Helper()
 	s.originals = map[string]judged{}

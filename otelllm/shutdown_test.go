@@ -200,7 +200,7 @@ func TestShutdownForgets(t *testing.T) {
 	endLeftovers(t)
 	collected := make(chan string, 2)
 	func() {
-		// Without a recorder, which keeps the spans that began, and their contexts.
+		// No recorder here: it would keep the spans that began, and their contexts.
 		ctx, run := StartRun(t.Context(), "coder")
 		_, tool := StartTool(ctx, ToolCall{ID: "call_1", Name: "look"})
 		_, alone := StartTool(t.Context(), ToolCall{ID: "call_2", Name: "look"})

@@ -232,7 +232,7 @@ func (s *soak) round() {
 	s.check()
 }
 
-// check checks what was recorded.
+// check verifies what was recorded.
 func (s *soak) check() {
 	t := s.t
 	t.Helper()
