@@ -294,7 +294,7 @@ func TestBreakAndAbortTogether(t *testing.T) {
 
 // The state at the moment when the reading failed is recorded: an abort after the reader
 // got the error of a broken connection changes nothing, nor does a break after an abort.
-func TestProvenanceIsOfTheMoment(t *testing.T) {
+func TestOrderOfAbortAndBreak(t *testing.T) {
 	t.Run("broken, then aborted", func(t *testing.T) {
 		overHTTP(t, func(w http.ResponseWriter, _ *http.Request) {
 			_ = sendEvents(w, firstText)

@@ -119,7 +119,7 @@ func TestOddAnswers(t *testing.T) {
 
 // A content type that no model answers with is the cause even if the consumer reads
 // nothing but the headers.
-func TestPageThatNobodyReads(t *testing.T) {
+func TestPageThatIsNotRead(t *testing.T) {
 	r := newRecorder(t)
 	url := scriptedServer(t, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n<html>", nil)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+chatPath, strings.NewReader(chatBody))

@@ -77,10 +77,10 @@ func (b panickingHistogram) Enabled(context.Context) bool {
 
 func (panickingHistogram) Record(context.Context, float64, ...metric.RecordOption) { panic("secret") }
 
-// TestPanicsStayInside checks that the call goes on if anything panics that the application
+// TestPanicsDoNotReachTheCaller checks that the call goes on if anything panics that the application
 // has registered, on both sides of a gateway and over both HTTP versions. If the span's
 // provider is not what panics, the span is recorded all the same.
-func TestPanicsStayInside(t *testing.T) {
+func TestPanicsDoNotReachTheCaller(t *testing.T) {
 	before := otel.GetErrorHandler()
 	t.Cleanup(func() { otel.SetErrorHandler(before) })
 	var handled atomic.Int32

@@ -24,9 +24,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// TestOwnFaults sends invalid requests over both HTTP versions: the failure is recorded as
+// TestInvalidRequests sends invalid requests over both HTTP versions: the failure is recorded as
 // the application's fault, and not the network's.
-func TestOwnFaults(t *testing.T) {
+func TestInvalidRequests(t *testing.T) {
 	memory := func() io.Reader { return strings.NewReader(chatBody) }
 	opaque := func() io.Reader { return struct{ io.Reader }{memory()} }
 	for _, tt := range []struct {
@@ -146,8 +146,8 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// TestNoAnswersInTheHead checks what the status of a response alone proves about its answer.
-func TestNoAnswersInTheHead(t *testing.T) {
+// TestStatusWithoutAnAnswer checks what the status of a response alone proves about its answer.
+func TestStatusWithoutAnAnswer(t *testing.T) {
 	for _, tt := range []struct {
 		name, head string
 		want       map[attribute.Key]any

@@ -364,9 +364,9 @@ func TestRealtimeRefusableOutputsAreBounded(t *testing.T) {
 	run.End(nil)
 }
 
-// TestRealtimeToldLate reads a response before the writer has reported the event that
+// TestRealtimeRequestReportedLate reads a response before the writer has reported the event that
 // asked for it. Both are one request.
-func TestRealtimeToldLate(t *testing.T) {
+func TestRealtimeRequestReportedLate(t *testing.T) {
 	r := newRecorder(t)
 	session := NewRealtime(t.Context(), WithTracerProvider(r))
 	session.RecordReceived([]byte(rtSession))

@@ -120,10 +120,10 @@ func TestKnownHosts(t *testing.T) {
 	}
 }
 
-// TestVouched checks that the header that Anthropic's API requires is proof on a path that
+// TestHeaderAsProof checks that the header that Anthropic's API requires is proof on a path that
 // other applications have, too. That the client is an SDK is not proof: Ollama's SDK loads
 // models by the same path, and any SDK may be pointed at another service.
-func TestVouched(t *testing.T) {
+func TestHeaderAsProof(t *testing.T) {
 	target := scriptedServer(t, jsonHead+`{}`, nil)
 	for _, tt := range []struct {
 		name, path, header, value, body string

@@ -138,7 +138,7 @@ func TestRunEndByItsParts(t *testing.T) {
 }
 
 // Without a provider, and on nil values, every method can be called.
-func TestNobodyListens(t *testing.T) {
+func TestWithoutAProvider(t *testing.T) {
 	var (
 		run  *Run
 		tool *Tool
