@@ -62,11 +62,12 @@ func TestUpstreamEnded(t *testing.T) {
 		assert.Equal(t, semconv.AbortSourceDeadline, f.Abort.Source)
 		assert.Equal(t, f, s.upstream)
 	})
-	t.Run("a failure stays one", func(t *testing.T) {
+	t.Run("only a cancellation is corrected", func(t *testing.T) {
 		s := &Request{cut: semconv.AbortSourceDeadline}
-		f := &spanfacts.Request{Request: classify.Request{Ended: semconv.StreamEndReadError}}
+		f := byConsumer()
+		f.Ended = semconv.StreamEndConsumerClosed // by the handler
 		s.UpstreamEnded(f)
-		assert.Equal(t, semconv.AbortSourceUnset, f.Abort.Source)
+		assert.Equal(t, semconv.AbortSourceConsumer, f.Abort.Source)
 	})
 	t.Run("no gateway", func(t *testing.T) {
 		var s *Request

@@ -123,12 +123,29 @@ func TestSettle(t *testing.T) {
 	assert.Empty(t, r.spans.Ended())
 	assert.Equal(t, 1, r.openRequests())
 	assert.Equal(t, semconv.StreamEndConsumerClosed, r.SoFar().Ended)
-	_, ended := r.Snapshot(r.Now())
-	assert.False(t, ended, "Snapshot is for open requests")
 
 	finish()
 	assert.Zero(t, r.openRequests())
 	assert.Equal(t, "consumer_closed", r.request(t)[semconv.StreamEndKey])
+}
+
+// Snapshot is for open requests whose answer has come to its end. It changes nothing.
+func TestSnapshot(t *testing.T) {
+	r := newTestRecorder(t, testSource{})
+	r.text()
+	_, complete := r.Snapshot(r.Now())
+	assert.False(t, complete)
+	r.Step(r.Now(), func(m *wire.Manual) { m.Finish("stop") })
+	facts, complete := r.Snapshot(r.Now())
+	assert.True(t, complete)
+	assert.Equal(t, semconv.StreamEndTerminalEvent, facts.Ended)
+	assert.False(t, r.Over())
+	assert.True(t, r.SoFar().Open)
+
+	finish := r.Settle(r.Now(), eof)
+	_, complete = r.Snapshot(r.Now())
+	assert.False(t, complete, "the facts are final, and SoFar has them")
+	finish()
 }
 
 func TestShutdown(t *testing.T) {

@@ -25,6 +25,11 @@ func newSDK() *sdk {
 	return &sdk{sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)), spans}
 }
 
+// remoteSpan is a span with a provider, whose span context says that it is remote.
+type remoteSpan struct{ trace.Span }
+
+func (s remoteSpan) SpanContext() trace.SpanContext { return s.Span.SpanContext().WithRemote(true) }
+
 func TestTracer(t *testing.T) {
 	before := otel.GetTracerProvider()
 	t.Cleanup(func() { otel.SetTracerProvider(before) })
@@ -35,6 +40,7 @@ func TestTracer(t *testing.T) {
 	remote := trace.ContextWithRemoteSpanContext(t.Context(), parent.SpanContext())
 	carried := trace.ContextWithSpanContext(t.Context(), parent.SpanContext())
 	require.True(t, trace.SpanContextFromContext(carried).IsValid())
+	wrapped := trace.ContextWithSpan(t.Context(), remoteSpan{parent})
 
 	for _, tt := range []struct {
 		name  string
@@ -47,6 +53,7 @@ func TestTracer(t *testing.T) {
 		{"given, and a remote parent", remote, given, given},
 		{"a local parent", local, nil, parents},
 		{"a remote parent", remote, nil, global},
+		{"a remote parent with a provider", wrapped, nil, global},
 		{"a parent that is only a span context", carried, nil, global},
 		{"no parent", t.Context(), nil, global},
 	} {
