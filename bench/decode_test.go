@@ -17,12 +17,12 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// decodeSize is about how much is read through one request, so that what a request
-// costs by itself is nothing beside it.
+// decodeSize is the approximate number of bytes read through one request. It is large
+// enough that the fixed cost of a request is negligible.
 const decodeSize = 8 << 20
 
-// BenchmarkDecode is what the transport adds to the reading of a stream: the
-// processor time of all Reads through it less that of the same Reads without it,
+// BenchmarkDecode measures what the transport adds to the reading of a stream: the
+// processor time of all Reads through it, minus that of the same Reads without it,
 // between the response's headers and its end.
 func BenchmarkDecode(b *testing.B) {
 	oneCore(b)
@@ -85,8 +85,8 @@ func benchDecode(b *testing.B, w *wire, data []byte, events, size int) {
 	b.ReportMetric(float64(after.Mallocs-before.Mallocs)/float64(events), "allocs/event")
 }
 
-// throughout sends a request and calls f to read its response, of n bytes, up to
-// its end, which is left unread.
+// throughout sends a request and calls f to read n bytes of its response, up to its
+// end, which is not read.
 func throughout(tb testing.TB, rt http.RoundTripper, w *wire, n int, buf []byte, f func(read func())) {
 	tb.Helper()
 	resp := send(tb, rt, w.post(tb.Context(), tb, w.body(0)))
@@ -102,8 +102,8 @@ func throughout(tb testing.TB, rt http.RoundTripper, w *wire, n int, buf []byte,
 	require.Equal(tb, n, got)
 }
 
-// seesAll makes sure that the decoder goes on to the end of the stream, so that
-// what is measured is decoding.
+// seesAll checks that the decoder runs to the end of the stream, so that the benchmark
+// measures decoding.
 func seesAll(tb testing.TB, base http.RoundTripper, w *wire, n, events int) {
 	tb.Helper()
 	ended := tracetest.NewSpanRecorder()

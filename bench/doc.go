@@ -1,5 +1,5 @@
-// Package bench compares otelllm with what it stands beside: the SDKs' own
-// decoding of the same streams, otelhttp, and no transport at all. It holds
-// benchmarks only; README.md says how each figure is made. The Collector's
-// processors are compared in the package collector below.
+// Package bench compares otelllm with its alternatives: the SDKs' own decoding of the
+// same streams, otelhttp, and no transport at all. It holds benchmarks only; README.md
+// describes how each figure is measured. The Collector's processors are compared in
+// package collector below.
 package bench

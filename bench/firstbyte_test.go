@@ -13,13 +13,13 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm"
 )
 
-// BenchmarkFirstByte is when the reader of a stream has an event: over loopback
+// BenchmarkFirstByte measures when the reader of a stream gets an event: over loopback
 // HTTP, from just before the server writes it until Read has returned it, with the
-// transport and without, call by call in random order. The server writes the next
-// event only when the last has been read, so that each Read is for one event.
+// transport and without, call by call in random order. The server writes the next event
+// only after the last one has been read, so that each Read is for one event.
 //
-//	µs-first, µs-next    the first event of a stream and those after it, without
-//	+µs-…                what the transport adds, the difference of the medians
+//	µs-first, µs-next    the first event of a stream and the later ones, without the transport
+//	+µs-…                what the transport adds: the difference of the medians
 func BenchmarkFirstByte(b *testing.B) {
 	const events = 20
 	for _, s := range synthetic(events) {

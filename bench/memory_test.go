@@ -13,7 +13,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// memory is a RoundTripper that answers at once with a body from memory.
+// memory is a RoundTripper that responds at once with a body from memory.
 type memory struct {
 	header http.Header
 	open   func() io.Reader
@@ -26,13 +26,15 @@ func (m *memory) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// answers is a memory that answers with data, in Reads as large as the reader asks.
+// answers returns a memory that responds with data, in Reads as large as the reader's
+// buffer.
 func answers(contentType string, data []byte) *memory {
 	return &memory{header: http.Header{"Content-Type": {contentType}}, open: func() io.Reader { return bytes.NewReader(data) }}
 }
 
-// eventwise delivers one event a Read, as a connection does where each comes in a
-// packet of its own. An event that is larger than the reader's buffer comes in pieces.
+// eventwise delivers one event per Read, as a connection does when each event comes in
+// a packet of its own. An event that is larger than the reader's buffer comes in
+// pieces.
 type eventwise struct {
 	events [][]byte
 	rest   []byte
@@ -51,7 +53,7 @@ func (r *eventwise) Read(p []byte) (int, error) {
 }
 
 // message frames one message of an AWS event stream: big-endian total and header
-// lengths, their CRC, headers of type string, payload, CRC of it all.
+// lengths, their CRC, headers of type string, payload, CRC of the whole message.
 func message(event string, payload []byte) []byte {
 	var headers []byte
 	for _, h := range [...][2]string{{":event-type", event}, {":content-type", "application/json"}, {":message-type", "event"}} {
@@ -69,7 +71,7 @@ func message(event string, payload []byte) []byte {
 	return binary.BigEndian.AppendUint32(out, crc32.ChecksumIEEE(out))
 }
 
-// nowhere is a span processor that lets spans go.
+// nowhere is a span processor that drops all spans.
 type nowhere struct{}
 
 func (nowhere) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
@@ -77,12 +79,12 @@ func (nowhere) OnEnd(sdktrace.ReadOnlySpan)                     {}
 func (nowhere) Shutdown(context.Context) error                  { return nil }
 func (nowhere) ForceFlush(context.Context) error                { return nil }
 
-// sdk records spans whole and keeps nothing of them.
+// sdk returns a provider that records complete spans and keeps none of them.
 func sdk(opts ...sdktrace.TracerProviderOption) *sdktrace.TracerProvider {
 	return sdktrace.NewTracerProvider(append(opts, sdktrace.WithSpanProcessor(nowhere{}))...)
 }
 
-// post makes a request of this wire whose body can be had twice, as SDKs make them.
+// post returns a request of this wire protocol with GetBody set, as SDKs make them.
 func (w *wire) post(ctx context.Context, tb testing.TB, body []byte) *http.Request {
 	tb.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body))
@@ -91,7 +93,7 @@ func (w *wire) post(ctx context.Context, tb testing.TB, body []byte) *http.Reque
 	return req
 }
 
-// send sends req and returns the response, which is there at once.
+// send sends req and returns the response, which memory provides at once.
 func send(tb testing.TB, rt http.RoundTripper, req *http.Request) *http.Response {
 	tb.Helper()
 	resp, err := rt.RoundTrip(req)

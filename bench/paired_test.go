@@ -10,9 +10,10 @@ import (
 	"github.com/otelllm/otelllm-go/bench/internal/cpu"
 )
 
-// oneCore runs the benchmark on one core, as the figures are said to be, and in a
-// heap of the size that a small agent has: in an empty one the garbage collector
-// would run every few calls, and whom it meets would be chance.
+// oneCore runs the benchmark on one core, as the documented figures require, and with a
+// heap of the size that a small agent has. With an empty heap the garbage collector
+// would run every few calls, and the variant that pays for it would be chosen by
+// chance.
 func oneCore(b *testing.B) {
 	b.Helper()
 	before := runtime.GOMAXPROCS(1)
@@ -23,7 +24,7 @@ func oneCore(b *testing.B) {
 	})
 }
 
-// round runs each variant once, in random order, and returns what each took.
+// round runs each variant once, in random order, and returns the time of each.
 func round(spent []time.Duration, variants ...func() time.Duration) []time.Duration {
 	spent = slices.Grow(spent[:0], len(variants))[:len(variants)]
 	for _, i := range rand.Perm(len(variants)) {
@@ -32,7 +33,7 @@ func round(spent []time.Duration, variants ...func() time.Duration) []time.Durat
 	return spent
 }
 
-// timed is the processor time of f.
+// timed returns a function that measures the processor time of f.
 func timed(f func()) func() time.Duration {
 	return func() time.Duration {
 		start := cpu.Time()

@@ -14,8 +14,8 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm"
 )
 
-// BenchmarkRetained is the memory that each open stream retains: the heap that is
-// in use with 2,000 of them open, half read, less the same without the transport.
+// BenchmarkRetained measures the memory that each open stream retains: the heap in use
+// with 2,000 streams open and half read, minus the same without the transport.
 func BenchmarkRetained(b *testing.B) {
 	const streams = 2000
 	for _, v := range []struct {
@@ -56,7 +56,7 @@ func BenchmarkRetained(b *testing.B) {
 	}
 }
 
-// openStreams begins n requests and reads the first bytes of their responses.
+// openStreams starts n requests and reads the first bytes of their responses.
 func openStreams(b *testing.B, rt http.RoundTripper, w *wire, n, read int, inRun bool, provider trace.TracerProvider) (release func()) {
 	b.Helper()
 	buf, body := make([]byte, 4<<10), w.body(4<<10)
@@ -83,7 +83,8 @@ func openStreams(b *testing.B, rt http.RoundTripper, w *wire, n, read int, inRun
 	}
 }
 
-// heapOf is how much the heap grows by what build makes, as long as it is held.
+// heapOf returns how much the heap grows by the objects that build creates, while they
+// are held.
 func heapOf(b *testing.B, build func() (release func())) int64 {
 	b.Helper()
 	before := inUse()

@@ -23,11 +23,11 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm"
 )
 
-// caller makes one call with an SDK and reads its stream to the end. events is how
-// many the SDK has handed over.
+// caller makes one call with an SDK and reads its stream to the end. It returns the number of events
+// that the SDK delivered.
 type caller func(ctx context.Context) (events int, err error)
 
-// callers are the SDKs whose decoding is compared, by wire.
+// callers are the SDKs whose decoding is compared, by wire protocol.
 var callers = map[*wire]func(http.RoundTripper) (caller, error){
 	chat: func(rt http.RoundTripper) (caller, error) {
 		client := openai.NewClient(option.WithHTTPClient(&http.Client{Transport: rt}), option.WithAPIKey("k"), option.WithMaxRetries(0))
@@ -82,17 +82,16 @@ var callers = map[*wire]func(http.RoundTripper) (caller, error){
 	},
 }
 
-// stopwatch answers from memory and takes the time from a response's headers until
-// its body tells the end, or the SDK closes it: what lies between is the decoding,
-// the SDK's own and the transport's. What a transport does about a stream that has
-// ended lies beyond it.
+// stopwatch responds from memory and measures the time from a response's headers until its body
+// reports the end or the SDK closes it. The time between is decoding: the SDK's and the transport's.
+// The transport's work after the end of the stream is excluded.
 type stopwatch struct {
 	contentType string
 	open        func() io.Reader
 	began, end  time.Duration
 }
 
-// stop ends the time, unless it has ended.
+// stop stops the measurement. Later calls have no effect.
 func (s *stopwatch) stop() {
 	if s.end == 0 {
 		s.end = cpu.Time()
@@ -119,8 +118,8 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// closes is a RoundTripper that tells a stopwatch when what lies above it closes a
-// response's body, before what lies below hears of it.
+// closes is a RoundTripper that notifies a stopwatch when the layer above closes a response's body,
+// before the layers below see the call.
 type closes struct {
 	http.RoundTripper
 
@@ -146,28 +145,28 @@ func (c closing) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// cost is what one call took.
+// cost is the time of one call.
 type cost struct{ decoding, whole time.Duration }
 
-// least is how long one measurement of a variant lasts at least: a shorter stream
-// is read several times.
+// least is the minimum duration of one measurement of a variant: a shorter stream is read several
+// times.
 const least = 300 * time.Microsecond
 
-// rounds is how many rounds are measured at least.
+// rounds is the minimum number of rounds.
 const rounds = 10
 
-// BenchmarkAgainstSDKs is what the transport adds to what an SDK does with the same
-// stream, in the SDK's own decoding:
+// BenchmarkAgainstSDKs measures what the transport adds to an SDK's work on the same stream, as a
+// share of the SDK's own decoding:
 //
-//	%-alone        our Reads through the transport less the same Reads without it, over a warm cache
-//	%-in-place     the SDK's decoding over the transport less the same without it
-//	%-whole-call   the whole call, with the request's span and its facts, likewise
+//	%-alone        our Reads through the transport minus the same Reads without it, over a warm cache
+//	%-in-place     the SDK's decoding over the transport minus the same without it
+//	%-whole-call   the whole call, with the request's span and its facts, minus the same without the transport
 //
-// Each is a median over rounds for every stream; what is printed is the mean over
-// the streams, ± half of its 95 % interval of confidence, once over all and once
-// over the long ones, of 50 events or more: in a stream of a few events hardly
-// anything but beginning and end is measured. %-…-total is all added over all spent,
-// as an application sees it that reads these streams one after the other.
+// Each is a median over the rounds for every stream. The printed value is the mean over the streams,
+// ± half of its 95 % confidence interval: once over all streams and once over the long ones, of 50
+// events or more, because in a stream of a few events the measurement covers hardly more than
+// beginning and end. %-…-total is everything added divided by everything spent, as for an application
+// that reads these streams one after the other.
 func BenchmarkAgainstSDKs(b *testing.B) {
 	oneCore(b)
 	streams := recorded(b)
@@ -205,21 +204,21 @@ func BenchmarkAgainstSDKs(b *testing.B) {
 	}
 }
 
-// comparison is one stream under its SDK.
+// comparison is one stream and its SDK.
 type comparison struct {
 	repeat    int
-	variants  []func() cost // the SDK bare and with the transport, Reads bare and with it
+	variants  []func() cost // the SDK without and with the transport, plain Reads without and with it
 	alone     []float64
 	inPlace   []float64
 	wholeCall []float64
-	perEvent  []float64 // ns of the SDK's own
+	perEvent  []float64 // ns of the SDK's own decoding
 	events    int
-	// ns added by each measure, and of the SDK's own decoding and of its whole call
+	// ns that each measure adds, and ns of the SDK's own decoding and of its whole call
 	addedAlone, addedInPlace, addedWhole, decoding, whole []float64
 }
 
-// compare prepares the comparison over s; nil where the SDK cannot read it: it is
-// an error, or newer than the SDK.
+// compare prepares the comparison for s. It returns nil if the SDK cannot read s, because s is an
+// error or is newer than the SDK.
 func compare(b *testing.B, s *stream, eventByEvent bool) *comparison {
 	b.Helper()
 	data := bytes.Join(s.events, nil)
@@ -273,7 +272,7 @@ func compare(b *testing.B, s *stream, eventByEvent bool) *comparison {
 	}
 	c.variants = []func() cost{calling(bare), calling(under), reading(base), reading(with)}
 	c.variants[0]()
-	// No call is faster than that, but under a profiler the clock goes by ticks and may stand.
+	// No call is faster than this, but under a profiler the clock advances in ticks and may not move.
 	const fastest = time.Microsecond
 	c.repeat = int(least/max(fastest, c.variants[0]().whole)) + 1
 	return c
@@ -309,7 +308,7 @@ func (c *comparison) round(b *testing.B) {
 	c.perEvent = append(c.perEvent, float64(bare.decoding)/float64(c.repeat*c.events))
 }
 
-// manyEvents is from where a stream counts as a long one.
+// manyEvents is the number of events from which a stream counts as long.
 const manyEvents = 50
 
 func report(b *testing.B, compared []*comparison) {
@@ -332,7 +331,7 @@ func report(b *testing.B, compared []*comparison) {
 		}
 		b.ReportMetric(float64(len(alone)), "streams"+group.name)
 		if len(alone) < 2 {
-			continue // no interval
+			continue // too few for an interval
 		}
 		for _, m := range []struct {
 			name   string

@@ -23,8 +23,8 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm"
 )
 
-// answeredCall is a short answer that calls a tool, as a request in an agent's
-// loop mostly gets: all facts of a request are there.
+// answeredCall is a short response that calls a tool, as most requests in an agent's
+// loop get. It has all facts of a request.
 var answeredCall = &stream{name: "tool call", wire: chat, events: [][]byte{
 	[]byte("data: " + chatChunk + `"choices":[{"index":0,"delta":{"role":"assistant","content":"Let me look."},"logprobs":null,"finish_reason":null}],"usage":null}` + "\n\n"),
 	[]byte("data: " + chatChunk + `"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":"read_file","arguments":""}}]},"logprobs":null,"finish_reason":null}],"usage":null}` + "\n\n"),
@@ -34,11 +34,11 @@ var answeredCall = &stream{name: "tool call", wire: chat, events: [][]byte{
 	[]byte("data: [DONE]\n\n"),
 }}
 
-// BenchmarkSpan is what one request's span costs with all of its facts, beside
-// what otelhttp's costs: both over the same RoundTripper, less what the request
-// costs without either, by processor time. x-otelhttp is the ratio within a round.
-// ns-sdk is what the OpenTelemetry SDK alone takes for the same span: its
-// attributes at the start and at the end, its events, and nothing else.
+// BenchmarkSpan measures the cost of one request's span with all of its facts, and that
+// of otelhttp's span: both over the same RoundTripper, minus the cost of the request
+// without either, in processor time. x-otelhttp is the ratio within a round. ns-sdk is
+// the cost of the same span in the OpenTelemetry SDK alone: its attributes at the start
+// and at the end, its events, and nothing else.
 func BenchmarkSpan(b *testing.B) {
 	for _, s := range []*stream{&synthetic(3)[0], answeredCall} {
 		for _, v := range []struct {
@@ -81,7 +81,7 @@ func benchSpan(b *testing.B, s *stream, inRun bool, meter metric.MeterProvider, 
 	exchanges := func(rt http.RoundTripper) func() time.Duration {
 		return func() time.Duration {
 			ctx := b.Context()
-			if inRun { // a run of its own for each variant, of many requests
+			if inRun { // each variant has its own run of many requests
 				c, run := otelllm.StartRun(ctx, "agent", otelllm.WithTracerProvider(provider))
 				defer run.End(nil)
 				ctx = c
@@ -128,13 +128,13 @@ func benchSpan(b *testing.B, s *stream, inRun bool, meter metric.MeterProvider, 
 	b.ReportMetric(allocs(ours)-allocs(base), "allocs-otelllm")
 }
 
-// replay makes the request's span that record leads to once more, from the SDK's
-// API alone.
+// replay runs record and returns a function that creates the resulting request span
+// again with the SDK's API alone.
 func replay(tb testing.TB, provider trace.TracerProvider, record func(trace.TracerProvider)) (again func()) {
 	tb.Helper()
 	began, ended := &starts{}, tracetest.NewSpanRecorder()
 	record(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(began), sdktrace.WithSpanProcessor(ended)))
-	span := ended.Ended()[0] // of the request: that of a run ends later
+	span := ended.Ended()[0] // the request's span; a run's span ends later
 	first := began.attributes[span.SpanContext().SpanID()]
 	var later []attribute.KeyValue
 	for _, kv := range span.Attributes() {
@@ -154,7 +154,7 @@ func replay(tb testing.TB, provider trace.TracerProvider, record func(trace.Trac
 	}
 }
 
-// starts keeps what spans have when they start.
+// starts keeps the attributes that spans have when they start.
 type starts struct {
 	nowhere
 

@@ -16,17 +16,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stream is one response as it comes over the wire.
+// stream is one response as it arrives over the network.
 type stream struct {
 	name   string
 	wire   *wire
 	events [][]byte
 }
 
-// wire is what a client has to know of one wire protocol.
+// wire describes one wire protocol for a client.
 type wire struct {
 	name, url, contentType string
-	request                string // a small request's body; %s is where a long history goes
+	request                string // a small request's body; %s is replaced by a long history
 }
 
 var (
@@ -59,7 +59,7 @@ var (
 
 const sseType = "text/event-stream"
 
-// path is where requests of this wire go on any host.
+// path returns the path of requests of this wire protocol on any host.
 func (s *stream) path() string {
 	u, err := url.Parse(s.wire.url)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *stream) path() string {
 	return u.RequestURI()
 }
 
-// body is a request's body with a history of about n bytes.
+// body returns a request's body with a history of about n bytes.
 func (w *wire) body(n int) []byte {
 	turn := `{"role":"user","content":"` + strings.Repeat("the quick brown fox ", 50) + `"},`
 	switch w {
@@ -80,8 +80,8 @@ func (w *wire) body(n int) []byte {
 	return []byte(fmt.Sprintf(w.request, strings.Repeat(turn, n/len(turn))))
 }
 
-// recorded are the recorded streams in the folder that OTELLLM_FIXTURES names;
-// none without it.
+// recorded returns the recorded streams in the folder that OTELLLM_FIXTURES names, or
+// nil if it is not set.
 func recorded(tb testing.TB) []stream {
 	tb.Helper()
 	dir := os.Getenv("OTELLLM_FIXTURES")
@@ -102,8 +102,8 @@ func recorded(tb testing.TB) []stream {
 	return all
 }
 
-// framed puts the payloads of a file, one a line, on the wire. A file may hold the
-// streams of several turns.
+// framed frames the payloads of a file, one per line, as they arrive over the network.
+// A file may hold the streams of several turns.
 func framed(tb testing.TB, name string, lines []byte) []stream {
 	tb.Helper()
 	var all []stream
@@ -155,7 +155,8 @@ func framed(tb testing.TB, name string, lines []byte) []stream {
 	return all
 }
 
-// synthetic are streams of n deltas of a word each, as each provider frames them.
+// synthetic returns streams of n deltas of one word each, framed as each provider
+// frames them.
 func synthetic(n int) []stream {
 	return []stream{
 		deltas(chat, n, nil,
@@ -212,11 +213,11 @@ func bedrockDeltas(n int) stream {
 	return s
 }
 
-// lasts are the events after which a decoder does not go on.
+// lasts are the events after which a decoder stops.
 var lasts = [...]string{"event: message_stop", "event: response.completed", "event: response.failed", "event: response.incomplete", "event: error", "data: [DONE]"}
 
-// unended are the events of streams of one wire without those that would end the
-// decoding, in one piece.
+// unended returns the events of streams of one wire protocol in one piece, without
+// those that would end the decoding.
 func unended(streams []stream, w *wire) (body []byte, events int) {
 	for i := range streams {
 		if streams[i].wire != w {

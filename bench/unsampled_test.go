@@ -17,15 +17,15 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm"
 )
 
-// unsampledParent is a context whose span, remote, is not sampled.
+// unsampledParent returns a context with a remote parent span that is not sampled.
 func unsampledParent() context.Context {
 	return trace.ContextWithRemoteSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, Remote: true,
 	}))
 }
 
-// BenchmarkNotSampled is what the transport adds to a request of which nothing is
-// recorded: ns-added a request over the RoundTripper below, by processor time.
+// BenchmarkNotSampled measures what the transport adds to a request that is not
+// recorded: ns-added per request over the RoundTripper below, in processor time.
 func BenchmarkNotSampled(b *testing.B) {
 	oneCore(b)
 	never := sdk(sdktrace.WithSampler(sdktrace.NeverSample()))
@@ -62,25 +62,25 @@ func BenchmarkNotSampled(b *testing.B) {
 	}
 }
 
-// gateway is a wire under a path that others have as well, on a host that is no
-// provider's: whether it is a model call Anthropic's version header says, and
-// without it only the body.
+// gateway is a wire protocol under a path that other services also use, on a host that
+// is not a provider's. Anthropic's version header marks the request as a model call;
+// without that header only the body does.
 var gateway = &wire{"anthropic_messages at a gateway", "http://gateway.internal/v1/messages", sseType, anthropicMessages.request}
 
 func benchNotSampled(b *testing.B, provider trace.TracerProvider, w *wire, req *http.Request) {
 	b.Helper()
 	const calls = 200
 	answer := deltas(w, 0, nil, "", "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")
-	own := &sameBody{body: io.NopCloser(&eventwise{events: answer.events})} // two of them are equal only if they are the same
+	own := &sameBody{body: io.NopCloser(&eventwise{events: answer.events})} // compared by identity
 	with := otelllm.NewTransport(own, otelllm.WithTracerProvider(provider))
-	require.Equal(b, own.body, send(b, with, req).Body, "the response's body is not the one that came")
+	require.Equal(b, own.body, send(b, with, req).Body, "the transport replaced the response's body")
 
 	requests := func(rt http.RoundTripper) func() time.Duration {
 		return timed(func() {
 			for range calls {
 				resp, err := rt.RoundTrip(req)
 				if err != nil || resp.Body != own.body {
-					b.Fatal("the response's body is not the one that came", err)
+					b.Fatal("the transport replaced the response's body", err)
 				}
 			}
 		})
@@ -92,15 +92,15 @@ func benchNotSampled(b *testing.B, provider trace.TracerProvider, w *wire, req *
 		spent = round(spent, variants...)
 		added = append(added, float64(spent[1]-spent[0])/calls)
 	}
-	require.Equal(b, req.Body, own.sent, "the request's body is not the one that was to be sent")
+	require.Equal(b, req.Body, own.sent, "the transport replaced the request's body")
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(stats.Median(added), "ns-added")
 	b.ReportMetric(testing.AllocsPerRun(100, func() { _, _ = with.RoundTrip(req) })-
 		testing.AllocsPerRun(100, func() { _, _ = own.RoundTrip(req) }), "allocs-added")
 }
 
-// sameBody answers every request with one and the same body, and keeps the last
-// request's.
+// sameBody responds to every request with the same body and keeps the last request's
+// body.
 type sameBody struct{ body, sent io.ReadCloser }
 
 func (s *sameBody) RoundTrip(req *http.Request) (*http.Response, error) {

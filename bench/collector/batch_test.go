@@ -12,20 +12,21 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// The batch: one call of 128 traces, 1,662 spans and 8 attributes a span.
+// The batch is one call of 128 traces with 1,662 spans and 8 attributes per span.
 const (
 	tracesPerBatch = 128
 	spansPerBatch  = 1662
 	attrsPerSpan   = 8
 )
 
-// mix says which spans of the batch are LLM spans. Where a trace has any, its last
-// span is the run's, which announces them: the run is complete with the batch.
+// mix selects the LLM spans of the batch. If a trace has any, its last span is the
+// run's span, which names the run's requests and tools: the run is complete with the
+// batch.
 type mix struct {
 	name string
 	llm  func(i int) bool
-	// apart: the runs' own spans come in a call after the others, so that these have
-	// to be held.
+	// apart sends the runs' own spans in a separate call after the others, so that the
+	// others have to be held.
 	apart bool
 }
 
@@ -40,8 +41,8 @@ var mixes = []mix{
 func everySpan(int) bool  { return true }
 func oneInTen(i int) bool { return i%10 == 0 }
 
-// batch is one call, marshalled. Open leaves the runs' own spans out: nothing is
-// complete. It returns how many spans are LLM spans.
+// batch returns one call, marshaled, and the number of its LLM spans. With open, the
+// runs' own spans are left out, so that no run is complete.
 func (m mix) batch(tb testing.TB, open bool) (data []byte, spans, llm int) {
 	tb.Helper()
 	td := ptrace.NewTraces()
@@ -107,7 +108,8 @@ func (m mix) batch(tb testing.TB, open bool) (data []byte, spans, llm int) {
 	return data, td.SpanCount(), llm
 }
 
-// fresh unmarshals data n times; no two have a trace in common, nor with any before.
+// fresh unmarshals data n times. No two results share a trace ID with each other or
+// with an earlier result.
 func fresh(tb testing.TB, data []byte, n int) []ptrace.Traces {
 	tb.Helper()
 	all := make([]ptrace.Traces, n)
@@ -127,7 +129,7 @@ func fresh(tb testing.TB, data []byte, n int) []ptrace.Traces {
 
 var generation uint64
 
-// calls are n batches as they are sent.
+// calls returns n batches as the sequence of calls that sends them.
 func (m mix) calls(tb testing.TB, data []byte, n int) []ptrace.Traces {
 	tb.Helper()
 	batches := fresh(tb, data, n)

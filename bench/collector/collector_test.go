@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	// rounds is how many rounds are measured at least.
+	// rounds is the minimum number of rounds.
 	rounds = 5
-	// warmUp is how many batches of each caller go ahead of those that are measured:
-	// what a processor makes once, a Collector that runs for weeks makes once.
+	// warmUp is the number of batches per caller that are sent before the measured
+	// ones: a Collector that runs for weeks allocates its long-lived structures once.
 	warmUp = 3
 )
 
-// BenchmarkThroughput sends batches through each processor until every span has
-// come out again. The processors take turns in random order. What counts is the
-// processor time of all goroutines, so that waiting costs nothing, less that of a
-// pass-through.
+// BenchmarkThroughput sends batches through each processor until every span has come
+// out. The processors take turns in random order. The result is the processor time of
+// all goroutines, so that waiting costs nothing, minus that of a pass-through.
 //
-// Batches are made some at a time, which is not counted, and sent. So the garbage
-// collector has several turns, of which those count that come while a processor works:
-// in the long run as many as what it allocates is of all that is allocated. Made ahead,
-// all batches are so much memory that there is one turn or none, by chance.
+// Batches are made a few at a time, which is not measured, and sent. The garbage
+// collector therefore runs several times, and only the runs during the processor's work
+// count: over time, a share that matches the processor's share of all allocations. If
+// all batches were made in advance, they would take so much memory that the garbage
+// collector ran once or not at all, by chance.
 //
-//	ns/span-…          of a processor
-//	x-…                a peer's over llm_classify's, within a round
+//	ns/span-…          processor time of one processor
+//	x-…                that of another processor divided by llm_classify's, in the same round
 func BenchmarkThroughput(b *testing.B) {
 	const batches = 96
 	for _, m := range mixes {
@@ -69,8 +69,8 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
-// streamed sends batches of so many spans, and is the processor time of that until all
-// are out. A few ahead of them are not measured.
+// streamed sends batches of the given number of spans and returns the processor time
+// until all spans are out. The first few batches are not measured.
 func streamed(b *testing.B, p peer, m mix, data []byte, batches, spans int) (used time.Duration) {
 	b.Helper()
 	const atOnce = 24
@@ -94,9 +94,9 @@ func streamed(b *testing.B, p peer, m mix, data []byte, batches, spans int) (use
 	return used
 }
 
-// through sends the calls of a number of batches, so many spans each, and is the
-// processor time and the time by the clock on the wall until all spans are out. The
-// calls ahead of the last batches are not measured. Callers share the calls.
+// through sends the calls of a number of batches, each with the given number of spans,
+// and returns the processor time and the wall-clock time until all spans are out. The
+// calls before the last batches are not measured. The callers share the calls.
 func through(b *testing.B, p peer, calls []ptrace.Traces, batches, spans, callers int) (used, took time.Duration) {
 	b.Helper()
 	out := newSink()
@@ -124,9 +124,9 @@ func through(b *testing.B, p peer, calls []ptrace.Traces, batches, spans, caller
 	return cpu.Time() - start, time.Since(began)
 }
 
-// BenchmarkCores is how much faster two cores are than one: llm_classify, as many
-// callers as cores, by the clock on the wall. It says something only on a machine
-// that has two cores to give.
+// BenchmarkCores measures how much faster llm_classify is on two cores than on one,
+// with as many callers as cores, in wall-clock time. The result is meaningful only if
+// two cores are idle.
 func BenchmarkCores(b *testing.B) {
 	const batches = 48
 	if runtime.NumCPU() < 2 {
@@ -154,14 +154,14 @@ func BenchmarkCores(b *testing.B) {
 	}
 }
 
-// BenchmarkRetained is the heap that each span of the batch retains while it is
-// held, its own data included: of all spans, whether they are LLM spans or not.
-// At first is what llm_classify retains before it packs what stays.
+// BenchmarkRetained measures the heap that each held span of the batch retains, its own
+// data included, averaged over LLM spans and other spans. "At first" is the value
+// before llm_classify packs the spans that stay.
 func BenchmarkRetained(b *testing.B) {
 	const batches = 12
 	for _, m := range mixes {
 		if m.apart {
-			continue // here all are held
+			continue // this mix holds every span
 		}
 		b.Run(m.name, func(b *testing.B) {
 			data, spans, llm := m.batch(b, true)
@@ -180,8 +180,8 @@ func BenchmarkRetained(b *testing.B) {
 	}
 }
 
-// held is how much the heap grows by n batches that a processor holds: at first, and
-// once it has made small what stays.
+// held returns how much the heap grows when a processor holds n batches: at first, and
+// after it has packed them.
 func held(b *testing.B, p peer, data []byte, n int) (first, then float64) {
 	b.Helper()
 	in, stop := p.start(b, p.never, newSink())
@@ -203,8 +203,8 @@ func consume(b *testing.B, first consumer.Traces, data []byte, n int) {
 	}
 }
 
-// settled is the heap in use once the goroutines of a processor have taken in
-// what they were sent: when it does not change any more.
+// settled returns the heap in use after a processor's goroutines have taken in all
+// spans that were sent, that is, when it no longer changes.
 func settled() int64 {
 	last := inUse()
 	for range 50 {

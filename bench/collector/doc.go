@@ -1,4 +1,4 @@
-// Package collector compares llm_classify with the Collector's processors that
-// hold spans as well, all of them made by their factories. It holds benchmarks
-// only; README.md of the module says how each figure is made.
+// Package collector compares llm_classify with other Collector processors that hold
+// spans. Each is created by its factory. The package holds benchmarks only; the
+// module's README.md describes how each figure is measured.
 package collector

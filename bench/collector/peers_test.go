@@ -20,13 +20,13 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify"
 )
 
-// peer is one way for spans to go through. Soon lets go of what it holds as soon
-// as it can, never holds on to everything.
+// peer is one processor under test. The soon configuration releases spans as early as
+// the processor can; the never configuration keeps them.
 type peer struct {
 	name        string
-	factory     processor.Factory // nil: straight through
+	factory     processor.Factory // nil for a pass-through
 	soon, never map[string]any
-	packs       time.Duration  // after which it makes small what it holds; zero: it does not
+	packs       time.Duration  // time after which it packs the spans that it holds; zero if it does not
 	host        component.Host // nil for one without extensions
 }
 
@@ -51,7 +51,7 @@ func peers() []peer {
 	}
 }
 
-// start makes the processor and starts it. Stop ends it.
+// start creates the processor and starts it. stop shuts it down.
 func (p peer) start(tb testing.TB, config map[string]any, next consumer.Traces) (first consumer.Traces, stop func()) {
 	tb.Helper()
 	if p.factory == nil {
@@ -69,24 +69,24 @@ func (p peer) start(tb testing.TB, config map[string]any, next consumer.Traces) 
 	return made, func() { require.NoError(tb, made.Shutdown(context.Background())) }
 }
 
-// sink counts the spans that come out, and lets them go.
+// sink counts the spans that come out and drops them.
 type sink struct {
 	left atomic.Int64
-	all  chan struct{} // has room for one
+	all  chan struct{} // buffered, one element
 }
 
 func newSink() *sink { return &sink{all: make(chan struct{}, 1)} }
 
-// expect says how many spans are to come until all are there.
+// expect sets the number of spans after which all is signaled.
 func (s *sink) expect(spans int) { s.left.Store(int64(spans)) }
 
-// wait waits until all are there.
+// wait waits for all expected spans.
 func (s *sink) wait(b *testing.B, p peer) {
 	b.Helper()
 	select {
 	case <-s.all:
 	case <-time.After(time.Minute):
-		require.FailNow(b, "spans have not come out", "%s: %d are left", p.name, s.left.Load())
+		require.FailNow(b, "spans have not come out", "%s: %d are missing", p.name, s.left.Load())
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/otelllm/otelllm-go/bench/internal/stats"
 )
 
-// host has one extension.
+// host is a component host with one extension.
 type host struct {
 	id        component.ID
 	extension component.Component
@@ -25,8 +25,8 @@ func (h host) GetExtensions() map[component.ID]component.Component {
 	return map[component.ID]component.Component{h.id: h.extension}
 }
 
-// withFileStorage is llm_classify with its journal in contrib's file_storage, in a
-// directory of its own, as its default has it: the operating system decides when it
+// withFileStorage returns llm_classify with its journal in contrib's file_storage, in a
+// directory of its own and with the default fsync: the operating system decides when it
 // writes to the disk.
 func withFileStorage(b *testing.B) (p peer, stop func()) {
 	b.Helper()
@@ -42,12 +42,13 @@ func withFileStorage(b *testing.B) (p peer, stop func()) {
 	return p, func() { require.NoError(b, made.Shutdown(context.Background())) }
 }
 
-// BenchmarkFileStorage is what llm_classify's journal costs: the same as Throughput
-// with `storage: file_storage` and without, in turns.
+// BenchmarkFileStorage measures the cost of llm_classify's journal: the same
+// measurement as BenchmarkThroughput with `storage: file_storage` and without it, in
+// turns.
 //
-//	ns/span-added      processor time a span, with less without
-//	x-without          processor time, with over without
-//	x-without-wall     the same by the clock on the wall: writing is waiting, too
+//	ns/span-added      processor time per span with the journal, minus that without it
+//	x-without          processor time with the journal, divided by that without it
+//	x-without-wall     the same in wall-clock time, which includes waiting for writes
 func BenchmarkFileStorage(b *testing.B) {
 	const batches = 12
 	for _, m := range mixes {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Time is the processor time that this process has used, all of its threads
-// together: garbage collection counts, what else the machine does does not.
+// Time returns the processor time that all threads of this process have used. It
+// includes garbage collection and excludes other processes.
 func Time() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts); err != nil {

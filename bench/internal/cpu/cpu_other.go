@@ -7,6 +7,6 @@ import "time"
 
 var started = time.Now()
 
-// Time is the time since the process began: good enough on a machine that does
-// nothing else.
+// Time returns the wall-clock time since the process started, which approximates the
+// processor time on an otherwise idle machine.
 func Time() time.Duration { return time.Since(started) }

@@ -1,4 +1,4 @@
-// Package stats sums up repeated measurements.
+// Package stats summarizes repeated measurements.
 package stats
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Median is the middle one of values, the upper one of two; zero where there are none.
+// Median returns the median of values, the upper one of two, or zero if there are none.
 func Median[T int | float64 | time.Duration](values []T) T {
 	if len(values) == 0 {
 		return 0
@@ -15,8 +15,8 @@ func Median[T int | float64 | time.Duration](values []T) T {
 	return slices.Sorted(slices.Values(values))[len(values)/2]
 }
 
-// Mean is the mean of values and half the width of its 95 % interval of
-// confidence, infinite for fewer than two.
+// Mean returns the mean of values and half the width of its 95 % confidence interval,
+// which is infinite for fewer than two values.
 func Mean(values []float64) (mean, half float64) {
 	n := float64(len(values))
 	for _, v := range values {
