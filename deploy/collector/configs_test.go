@@ -16,17 +16,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// shipped lists every configuration as it is meant to be run. TestEveryFileIsShipped holds it complete.
+// shipped lists every configuration as it is meant to be run. TestEveryFileIsShipped checks that the list is complete.
 var shipped = []struct {
 	name  string
 	files []string
-	// env is what the configuration asks for and has no default.
+	// env holds the variables that the configuration requires and that have no default.
 	env map[string]string
-	// ownListeners: the addresses to listen on are the caller's, by ${env:…_ENDPOINT}. All others are for one machine
-	// and listen on loopback only.
+	// ownListeners is set if the caller chooses the addresses to listen on, by ${env:…_ENDPOINT}. All other
+	// configurations are for one machine and listen on loopback only.
 	ownListeners bool
-	// beyond is the file, if any, that listens beyond loopback: with TLS where the caller says, or inside a container, where
-	// loopback is not reachable from outside. What publishes the container decides who comes in, and is tested where it is.
+	// beyond is the file, if any, that listens beyond loopback: with TLS on an address that the caller chooses, or
+	// inside a container, where loopback is not reachable from outside. Access is then decided, and tested, where the
+	// container is published.
 	beyond string
 }{
 	{name: "one machine", files: []string{"config.yaml"}},
@@ -99,7 +100,8 @@ var demoEnv = map[string]string{
 	"FORWARD_ENDPOINT":   "127.0.0.1:14317",
 }
 
-// tlsEnv is what the files for what lies beyond loopback ask for. validate does not read the files that it names.
+// tlsEnv holds the variables that the files for access beyond loopback require. validate does not read the files that
+// they name.
 var tlsEnv = map[string]string{
 	"OTLP_GRPC_ENDPOINT": "127.0.0.1:4317",
 	"OTLP_HTTP_ENDPOINT": "127.0.0.1:4318",
@@ -119,7 +121,7 @@ func TestEveryFileIsShipped(t *testing.T) {
 		}
 	}
 	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
-		// What the folders hold is for other programs than the Collector and has tests of its own, but for the overlays.
+		// The folders hold files for other programs, which have tests of their own, and the overlays for the Collector.
 		collectors := filepath.Dir(path) == "." || strings.HasPrefix(filepath.Base(path), "collector")
 		if err == nil && !entry.IsDir() && filepath.Ext(path) == ".yaml" && collectors {
 			assert.True(t, named[path], "%s is in no entry of `shipped`, so nothing validates it", path)
@@ -138,13 +140,13 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// What validate lets through must mean something: it refuses what is wrong and names it.
+// TestValidateRefuses checks that validate can fail: it refuses wrong configurations and names the mistake.
 func TestValidateRefuses(t *testing.T) {
 	bin := binary(t)
 	for _, tt := range []struct{ name, overlay, want string }{
 		{"unknown key of llm_classify", "processors: {llm_classify: {max_holt: 1s}}", "max_holt"},
 		{"negative hold", "processors: {llm_classify: {max_hold: -1s}}", "max_hold"},
-		{"processor that is not there", "service: {pipelines: {traces: {processors: [llm_clasify]}}}", "llm_clasify"},
+		{"unknown processor", "service: {pipelines: {traces: {processors: [llm_clasify]}}}", "llm_clasify"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			overlay := filepath.Join(t.TempDir(), "overlay.yaml")
@@ -157,8 +159,8 @@ func TestValidateRefuses(t *testing.T) {
 	}
 }
 
-// binary returns the built Collector named by OTELCOL_BIN. `make validate` sets it, and a binary that is then missing
-// is a failure; a plain `go test` has none and cannot validate.
+// binary returns the path of the built Collector, from OTELCOL_BIN. `make validate` sets it, and then a missing binary
+// is a failure. A plain `go test` has no Collector and skips.
 func binary(t *testing.T) string {
 	t.Helper()
 	bin := os.Getenv("OTELCOL_BIN")
@@ -181,7 +183,7 @@ func validate(t *testing.T, bin string, env map[string]string, files ...string) 
 	return string(out), err
 }
 
-// environ is the process's own environment without the names that the shipped configurations read, and env.
+// environ returns the process's own environment without the variables that the shipped configurations read, plus env.
 func environ(env map[string]string) []string {
 	var list []string
 	for _, entry := range os.Environ() {
@@ -207,11 +209,11 @@ func TestListensOnLoopback(t *testing.T) {
 						assert.Regexp(t, `^\$\{env:[A-Z_]+_ENDPOINT\}$`, l.address, "%s", l.path)
 						continue
 					}
-					// What comes from the environment is the caller's.
+					// An address from the environment is the caller's choice.
 					if _, port, err := net.SplitHostPort(l.address); err == nil && !strings.HasPrefix(l.address, "${env:") {
 						number, err := strconv.Atoi(port)
 						require.NoError(t, err, l.path)
-						assert.Greater(t, number, 1023, "%s needs a privilege", l.path)
+						assert.Greater(t, number, 1023, "%s: a port below 1024 needs a privilege", l.path)
 					}
 					if file == s.beyond {
 						continue
@@ -257,8 +259,8 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// loopback reports whether an address, with or without a port, can only be reached from this machine. One that comes
-// from the environment cannot promise that.
+// loopback reports whether an address, with or without a port, can only be reached from this machine. For an address
+// that comes from the environment it returns false.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -270,10 +272,11 @@ func loopback(address string) bool {
 
 type listener struct{ path, address string }
 
-// servers are the sections in which an address is one to listen on; elsewhere it is one to send to.
+// servers matches the sections in which an address is one to listen on; elsewhere it is one to send to.
 var servers = regexp.MustCompile(`^(receivers|extensions|exporters\.prometheus(/[^.]+)?|service\.telemetry)\.`)
 
-// listeners returns the addresses that a configuration listens on, by their path in it. A list adds nothing to a path.
+// listeners returns the addresses that a configuration listens on, with their paths in it. A list does not add an
+// element to the path.
 func listeners(t *testing.T, raw []byte) []listener {
 	t.Helper()
 	var doc map[string]any

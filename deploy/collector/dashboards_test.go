@@ -44,7 +44,8 @@ func readDashboards(t *testing.T) map[string]dashboard {
 
 var labelValues = regexp.MustCompile(`^label_values\((.+), ([a-z_]+)\)$`)
 
-// everyPanelHasData asks Prometheus what each panel asks, and each choice at the top, with everything chosen.
+// everyPanelHasData runs the query of each panel, and of each variable at the top, in Prometheus, with all
+// values selected.
 func everyPanelHasData(t *testing.T, p *prometheus) {
 	for name, d := range readDashboards(t) {
 		variables := []string{"$__rate_interval", "1m", "$__range", "5m"}

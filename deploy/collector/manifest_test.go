@@ -10,8 +10,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A builder newer than its components mixes versions without a word, and a processor tested against one release and
-// built into another is not the one that was tested. So the manifest, the tools and the processor's module name one release.
+// A builder that is newer than its components mixes versions silently, and a processor that is tested against one
+// release and built into another has not been tested. So the manifest, the tools and the processor's module name one
+// release.
 func TestVersionsMoveTogether(t *testing.T) {
 	manifest := manifestVersions(t)
 	tools := goModVersions(t, "../../internal/tools/collector/go.mod")

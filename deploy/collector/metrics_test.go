@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The demo's runs, through the real Collector into the real Prometheus: what is counted there is what was judged.
+// The demo's runs go through the real Collector into a real Prometheus, and its counts match the verdicts.
 func TestMetricsEndToEnd(t *testing.T) {
 	v := readVocabulary(t)
 	m := startMonitored(t)
@@ -33,7 +33,8 @@ func TestMetricsEndToEnd(t *testing.T) {
 		})
 	})
 
-	// The same again, and from another process of the same service: counts add up, in the same series.
+	// Send the same traces again, as new ones, from another process of the same service: counts add up, in the same
+	// series.
 	for range 2 {
 		for _, batch := range traces {
 			for _, r := range list(batch["resourceSpans"]) {
@@ -96,9 +97,9 @@ func TestMetricsEndToEnd(t *testing.T) {
 	t.Run("dashboards", func(t *testing.T) { everyPanelHasData(t, m.prometheus) })
 }
 
-// OTLP promises delivery at least once: an exporter that got no answer sends again, and a gateway sends a whole batch
-// again when one of several classifiers is away. Twice before the verdict or once more after it: a run counts once.
-// Requests and tools count as often as they are delivered, which docs/operate/metrics.md says.
+// OTLP delivers at least once: an exporter that got no response sends again, and a gateway sends a whole batch again
+// if one of several classifiers is down. A run counts once, whether a duplicate arrives before the verdict or after
+// it. Requests and tools count as often as they are delivered, as docs/operate/metrics.md says.
 func TestSentMoreThanOnce(t *testing.T) {
 	v := readVocabulary(t)
 	m := startMonitored(t)
@@ -141,8 +142,8 @@ func TestSentMoreThanOnce(t *testing.T) {
 	check(3)
 }
 
-// traceIDs returns the trace id of each span with the attribute, or with one of the values after "=", but of none of a
-// gateway, which serves a request that its client has counted.
+// traceIDs returns the trace ID of each span that has the attribute, or has one of the values after "=". It leaves out
+// a gateway's spans: they serve a request that its client has counted.
 func (c *running) traceIDs(t require.TestingT, attribute string) []string {
 	const server = 2
 	key, values, only := strings.Cut(attribute, "=")

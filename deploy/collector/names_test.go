@@ -14,17 +14,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// names is every name that a query or a page may use, and what it stands for.
+// names holds every name that a query or a page may use, and its meaning.
 type names struct {
 	vocabulary
-	// otel are the names of metrics as config-metrics.yaml has them.
+	// otel holds the metrics' names in config-metrics.yaml.
 	otel map[string]bool
-	// metrics by their name in Prometheus, with their labels; nil where the labels are not held against anything.
+	// metrics maps the names in Prometheus to the labels; the labels are nil if they are not checked.
 	metrics map[string]map[string]bool
 }
 
 var (
-	// Not what follows a hyphen or a slash: hosts and files.
+	// Not after a hyphen or a slash, as in hosts and files.
 	attributeName = regexp.MustCompile(`(?:^|[^-/\w])(llm\.[a-z0-9_.]*[a-z0-9_*])`)
 	labelName     = regexp.MustCompile(`\b(llm|gen_ai)_[a-z0-9_]+`)
 	recordedName  = regexp.MustCompile(`\b[a-z_]+:llm_[a-z0-9_]+(:[a-z0-9_]+)?`)
@@ -34,11 +34,12 @@ var (
 	comparison    = regexp.MustCompile(`\b((?:llm|gen_ai)\.[a-z_.]+) ?(?:=~|!~|!=|=) ?"([^"]*)"`)
 )
 
-// otherWords look like names and are none: components of the Collector.
+// otherWords look like names but are components of the Collector.
 var otherWords = map[string]bool{"llm_classify": true, "gen_ai_normalizer": true}
 
-// Dashboards, rules, TraceQL, configurations and pages of the whole tree speak of nothing that is not in the vocabulary, and of no value that an enum does
-// not have: a name that is never written gives an empty panel and an alert that never fires.
+// Dashboards, rules, TraceQL, configurations and the pages of the whole tree use only names in the vocabulary,
+// and only values that an enum has: a name that is never written gives an empty panel and an alert that never
+// fires.
 func TestNames(t *testing.T) {
 	n := readNames(t)
 	var seen int
@@ -63,7 +64,7 @@ func TestNames(t *testing.T) {
 			return nil
 		}))
 	}
-	assert.Greater(t, seen, 500, "names that were held against the vocabulary")
+	assert.Greater(t, seen, 500, "names that were checked against the vocabulary")
 }
 
 func TestNamesRefuse(t *testing.T) {
@@ -93,7 +94,7 @@ func TestNamesRefuse(t *testing.T) {
 	}
 }
 
-// check reports each name of a line that there is not, and returns how many names it has seen.
+// check reports each unknown name of a line and returns the number of names in it.
 func (n *names) check(line string, report func(problem, name string)) (seen int) {
 	for _, match := range attributeName.FindAllStringSubmatch(line, -1) {
 		seen++
@@ -137,7 +138,7 @@ func (n *names) check(line string, report func(problem, name string)) (seen int)
 	return seen
 }
 
-// checkValues holds the alternatives of a comparison against the values of an enum.
+// checkValues checks the alternatives of a comparison against the values of an enum.
 func (a attribute) checkValues(name, values string, report func(problem, name string)) {
 	known := map[string]bool{"": true}
 	for _, v := range a.values {
@@ -150,7 +151,7 @@ func (a attribute) checkValues(name, values string, report func(problem, name st
 	}
 }
 
-// prefix reports whether a name such as llm.failure.* stands for some attributes.
+// prefix reports whether a name such as llm.failure.* matches any attributes.
 func (n *names) prefix(name string) bool {
 	prefix, ok := strings.CutSuffix(name, "*")
 	for attribute := range n.attributes {
@@ -175,7 +176,7 @@ func readNames(t *testing.T) *names {
 	t.Helper()
 	n := &names{vocabulary: readVocabulary(t), otel: map[string]bool{}, metrics: map[string]map[string]bool{}}
 
-	// What config-metrics.yaml makes, with the labels that it gives.
+	// The metrics that config-metrics.yaml makes, with their labels.
 	type keys []struct{ Name, Key string }
 	var config struct {
 		Connectors map[string]struct {
@@ -230,14 +231,14 @@ func readNames(t *testing.T) *names {
 	}
 	require.Contains(t, n.metrics, "llm_run_calls_total")
 
-	// What the rules make of it.
+	// The metrics that the rules record.
 	for _, group := range readRules(t, "prometheus/recording.yaml").Groups {
 		for _, rule := range group.Rules {
 			n.metrics[rule.Record] = nil
 		}
 	}
 
-	// What llm_classify says of itself.
+	// llm_classify's own metrics.
 	raw, err = os.ReadFile("../../processor/llmclassify/documentation.md")
 	require.NoError(t, err)
 	for _, name := range regexp.MustCompile(`(?m)^### (otelcol_processor_llm_classify_[a-z_]+)$`).FindAllStringSubmatch(string(raw), -1) {

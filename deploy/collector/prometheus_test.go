@@ -19,8 +19,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// promBinary returns a program of the real Prometheus: PROMETHEUS_BIN names their folder, which scripts/prometheus
-// finds or fetches. Without one, what needs it is left out.
+// promBinary returns the path of one of Prometheus' programs. PROMETHEUS_BIN names the folder, which scripts/prometheus
+// finds or fetches. Without it, the test is skipped.
 func promBinary(t *testing.T, name string) string {
 	t.Helper()
 	dir := os.Getenv("PROMETHEUS_BIN")
@@ -66,7 +66,7 @@ func readRules(t *testing.T, path string) ruleFile {
 	return file
 }
 
-// An alert without a test is a hope.
+// An alert without a test may never fire.
 func TestEveryAlertIsTested(t *testing.T) {
 	raw, err := os.ReadFile("prometheus/rules_test.yaml")
 	require.NoError(t, err)
@@ -89,17 +89,17 @@ func TestEveryAlertIsTested(t *testing.T) {
 	require.NoError(t, err)
 	for _, group := range readRules(t, "prometheus/alerts.yaml").Groups {
 		for _, rule := range group.Rules {
-			assert.True(t, fires[rule.Alert], "no test in prometheus/rules_test.yaml lets %s fire", rule.Alert)
-			assert.Contains(t, string(page), "`"+rule.Alert+"`", "docs/operate/alerts.md does not say what %s means", rule.Alert)
+			assert.True(t, fires[rule.Alert], "no test in prometheus/rules_test.yaml makes %s fire", rule.Alert)
+			assert.Contains(t, string(page), "`"+rule.Alert+"`", "docs/operate/alerts.md does not describe %s", rule.Alert)
 		}
 	}
 }
 
-// prometheus is a real Prometheus with the shipped rules, that scrapes what it is told to.
+// prometheus is a real Prometheus with the shipped rules and chosen targets.
 type prometheus struct{ address string }
 
-// startPrometheus starts it with the shipped configuration, in which only the addresses and the times are changed: each
-// shipped target has to be in targets.
+// startPrometheus starts Prometheus with the shipped configuration, except for addresses and times: targets maps each
+// shipped target to the address that is scraped instead.
 func startPrometheus(t *testing.T, targets map[string]string) *prometheus {
 	t.Helper()
 	bin := promBinary(t, "prometheus")
@@ -163,14 +163,14 @@ func (p *prometheus) query(t require.TestingT, expr string) []sample {
 	return samples
 }
 
-// number is the value of a query that has one.
+// number returns the value of a query that has a single one.
 func (p *prometheus) number(t require.TestingT, expr string) float64 {
 	samples := p.query(t, expr)
 	require.Len(t, samples, 1, expr)
 	return samples[0].value
 }
 
-// exemplars returns the trace ids of the exemplars of the last minutes.
+// exemplars returns the trace IDs of the exemplars of the last minutes.
 func (p *prometheus) exemplars(t require.TestingT, expr string) []string {
 	var result []struct {
 		Exemplars []struct{ Labels map[string]string }
@@ -201,13 +201,13 @@ func (p *prometheus) get(t require.TestingT, what string, values url.Values, dat
 	require.NoError(t, json.Unmarshal(answer.Data, data))
 }
 
-// eventually is for what another process does in its own time. A healthy one needs a second or two.
+// eventually waits for a condition that depends on another process. A healthy process needs a second or two.
 func eventually(t *testing.T, condition func(*assert.CollectT)) {
 	t.Helper()
 	require.EventuallyWithT(t, condition, 30*time.Second, 50*time.Millisecond)
 }
 
-// run starts a process until the test ends. It must end by itself, and well, when it is interrupted.
+// run starts a process that runs until the test ends. After an interrupt it has to end by itself, without an error.
 func run(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	var log bytes.Buffer
@@ -235,7 +235,7 @@ type monitored struct {
 	*prometheus
 }
 
-// startMonitored runs config.yaml and config-metrics.yaml as they are shipped, but for addresses, and for times that
+// startMonitored runs config.yaml and config-metrics.yaml as they are shipped, except for addresses and for times that
 // would make a test wait.
 func startMonitored(t *testing.T, files ...string) *monitored {
 	t.Helper()

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// vocabulary is what the registry under semconv/model says: the contract that every query and dashboard here keeps.
+// vocabulary is the content of the registry under semconv/model: the contract for every query and dashboard here.
 type vocabulary struct {
 	// attributes by name: ours, and those of OpenTelemetry that ours refer to.
 	attributes map[string]attribute
@@ -19,9 +19,9 @@ type vocabulary struct {
 }
 
 type attribute struct {
-	// values of an enum, nil if it is not one.
+	// values of an enum, nil for other types.
 	values []string
-	// verdict is one that the processor writes.
+	// verdict is set if the processor writes the attribute.
 	verdict bool
 }
 
@@ -80,7 +80,7 @@ func readVocabulary(t *testing.T) vocabulary {
 	return v
 }
 
-// members returns the values of an enum's type, nil for the name of a plain type.
+// members returns the values of an enum's type, or nil for the name of a plain type.
 func members(t *testing.T, id string, node yaml.Node) []string {
 	t.Helper()
 	if node.Kind != yaml.MappingNode {

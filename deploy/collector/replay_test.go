@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// demoTraces returns the spans of `make demo` as its agents sent them: what it keeps, without the verdicts. `make
-// validate` runs the demo first and names its file; a plain `go test` has none.
+// demoTraces returns the spans of `make demo` as its agents sent them, that is, without the verdicts. `make
+// validate` runs the demo first and names its file; a plain `go test` has no traces and skips.
 func demoTraces(t *testing.T, v vocabulary) []map[string]any {
 	t.Helper()
 	path := os.Getenv("DEMO_TRACES")
@@ -34,7 +34,7 @@ func demoTraces(t *testing.T, v vocabulary) []map[string]any {
 			var spans []any
 			for _, s := range list(scope["spans"]) {
 				span := s.(map[string]any)
-				if span["name"] == "llm.run.abandoned" { // of the Collector's making
+				if span["name"] == "llm.run.abandoned" { // created by the Collector
 					continue
 				}
 				var attributes []any
@@ -54,7 +54,7 @@ func demoTraces(t *testing.T, v vocabulary) []map[string]any {
 	return batches
 }
 
-// age moves all spans in time, so that the last one ended so long ago.
+// age shifts the times of all spans so that the last one ended the given time ago.
 func age(t *testing.T, batches []map[string]any, ago time.Duration) {
 	t.Helper()
 	times := func(do func(holder map[string]any, key string, at int64)) {
@@ -88,7 +88,7 @@ func replay(t *testing.T, address string, batches []map[string]any) {
 	send(t, address, batches)
 }
 
-// renew gives the traces new ids.
+// renew gives the traces new IDs.
 func renew(t *testing.T, batches []map[string]any) {
 	t.Helper()
 	fresh := make([]byte, 4)
@@ -117,7 +117,7 @@ func send(t *testing.T, address string, batches []map[string]any) {
 	}
 }
 
-// pick copies the batches, with the spans that keep says.
+// pick copies the batches, with only the spans that keep returns true for.
 func pick(t *testing.T, batches []map[string]any, keep func(span map[string]any) bool) []map[string]any {
 	t.Helper()
 	raw, err := json.Marshal(batches)

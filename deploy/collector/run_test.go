@@ -18,12 +18,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A span of no model call: nothing holds it, so what these tests see is the configuration and not a verdict.
+// otherSpan is not the span of a model call. It is never held, so these tests see the configuration and not a verdict.
 const otherSpan = `{"resourceSpans":[{"scopeSpans":[{"spans":[{
 	"traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174","name":"SELECT",
 	"startTimeUnixNano":"1000","endTimeUnixNano":"2000"}]}]}]}`
 
-// The demo waits for what this file holds, and one Collector's forward is another one's input.
+// The demo waits for the content of this file, and one Collector forwards to another.
 func TestDemoWritesAndForwards(t *testing.T) {
 	bin := binary(t)
 	backend := startBackend(t, bin, nil)
@@ -54,8 +54,8 @@ type span struct {
 	}
 }
 
-// The spans that the file exporter has written so far are read whole lines at a time, as a reader of a growing file
-// must.
+// spans returns the spans that the file exporter has written so far. It reads complete lines only, as every reader of a
+// growing file has to.
 func (c *running) spans(t require.TestingT) []span {
 	raw, err := os.ReadFile(c.env["OUT_FILE"])
 	require.NoError(t, err)
@@ -89,8 +89,8 @@ func (c *running) spanNames(t require.TestingT) []string {
 
 type running struct{ env map[string]string }
 
-// start runs the Collector on free loopback ports until the test ends, and returns once its health check answers 200.
-// configs are files, or anything with a scheme.
+// start runs the Collector on free loopback ports until the test ends, and returns when its health check responds with
+// 200. configs are files, or anything with a scheme.
 func start(t *testing.T, bin string, extra map[string]string, configs ...string) *running {
 	t.Helper()
 	env := map[string]string{
@@ -115,8 +115,8 @@ func start(t *testing.T, bin string, extra map[string]string, configs ...string)
 	return &running{env: env}
 }
 
-// startBackend runs the Collector in the place of a trace backend: it writes what it is sent, and judges nothing, so that
-// no verdict in its file is its own.
+// startBackend runs the Collector as a trace backend: it writes what it receives and judges nothing, so that no verdict
+// in its file is its own.
 func startBackend(t *testing.T, bin string, extra map[string]string, configs ...string) *running {
 	t.Helper()
 	return start(t, bin, extra, append([]string{"config-demo.yaml", "yaml:service::pipelines::traces::processors: []"}, configs...)...)
@@ -134,7 +134,7 @@ func healthy(t *testing.T, address string) {
 	}, 30*time.Second, 20*time.Millisecond, "the Collector is not healthy")
 }
 
-// freeAddress returns a loopback address that was free a moment ago.
+// freeAddress returns a loopback address that has just been free.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -143,8 +143,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// The classifier of Kubernetes' two layers, with its journal: nothing that was acknowledged is lost while its backend is
-// away, and it starts again on the same volume.
+// The classifier of the two layers on Kubernetes, with its journal: no acknowledged span is lost while its backend is
+// down, and it starts again on the same volume.
 func TestClassifierKeepsWhatItHas(t *testing.T) {
 	bin := binary(t)
 	traces := demoTraces(t, readVocabulary(t))
@@ -166,7 +166,7 @@ service: {telemetry: {metrics: {level: none, readers: []}}}
 		healthy(t, health)
 		return otlp
 	}
-	t.Run("while the backend is away", func(t *testing.T) { replay(t, classifier(t), traces) })
+	t.Run("while the backend is down", func(t *testing.T) { replay(t, classifier(t), traces) })
 
 	backend := startBackend(t, bin, map[string]string{"OTLP_GRPC_ENDPOINT": backendAt})
 	classifier(t)

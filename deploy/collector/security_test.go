@@ -33,7 +33,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// guarded is config.yaml with the files that guard it, its backend, which speaks TLS, too, and an agent with a certificate.
+// guarded is config.yaml with the files that restrict access, its backend, which uses TLS too, and an agent with a
+// certificate.
 type guarded struct {
 	url     string // for OTLP over HTTP
 	grpc    string // and over gRPC
@@ -42,8 +43,9 @@ type guarded struct {
 	trusted *x509.CertPool
 }
 
-// refused is how the server ends a connection with a client that shows no certificate. With TLS 1.3 that comes after the
-// client's part of the handshake, so it is read and not dialled; an HTTP client may or may not have begun to send by then.
+// refused returns the error with which the server ends a connection with a client that shows no certificate. With TLS
+// 1.3 it arrives after the client's part of the handshake, so refused reads from the connection. An HTTP client may or
+// may not have begun to send by then.
 func (g *guarded) refused(endpoint string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -108,7 +110,7 @@ service: {telemetry: {metrics: {level: none, readers: []}}}
 	return g
 }
 
-// post returns the status of sending one span, or an error before there is one.
+// post returns the status of sending one span, or an error if there is no status.
 func post(client *http.Client, url, token, body string) (int, error) {
 	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -125,17 +127,17 @@ func post(client *http.Client, url, token, body string) (int, error) {
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// The status codes of gRPC that are expected here.
+// The status codes of gRPC that these tests expect.
 const (
 	grpcOK                = "0"
 	grpcResourceExhausted = "8"
 	grpcUnauthenticated   = "16"
 )
 
-// call returns the status of a call over gRPC with a message of so many bytes, or an error before there is one. A message
-// of none is a request without spans.
+// call returns the status of a call over gRPC with a message of size bytes, or an error if there is no status. An empty
+// message is a request without spans.
 func call(client *http.Client, url, token string, size int) (string, error) {
-	frame := []byte{0, byte(size >> 24), byte(size >> 16), byte(size >> 8), byte(size)} // not compressed, so long
+	frame := []byte{0, byte(size >> 24), byte(size >> 16), byte(size >> 8), byte(size)} // not compressed, length
 	req, err := http.NewRequest(http.MethodPost, url, bytes.NewReader(append(frame, make([]byte, size)...)))
 	if err != nil {
 		return "", err
@@ -153,7 +155,7 @@ func call(client *http.Client, url, token string, size int) (string, error) {
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		return "", err
 	}
-	if status := resp.Header.Get("Grpc-Status"); status != "" { // an error without an answer
+	if status := resp.Header.Get("Grpc-Status"); status != "" { // an error without a message
 		return status, nil
 	}
 	return resp.Trailer.Get("Grpc-Status"), nil
@@ -257,7 +259,7 @@ func TestOpenIDConnect(t *testing.T) {
 	}
 }
 
-// What other instrumentations record of content does not leave, and what llm_classify writes does, whole.
+// Content that other instrumentations record is masked. The attributes that llm_classify writes are exported unchanged.
 func TestRedaction(t *testing.T) {
 	const canary = "CANARY-prompt-or-secret"
 	content := []string{
@@ -306,7 +308,7 @@ func TestRedaction(t *testing.T) {
 	assert.NotEmpty(t, got["llm.failure.summary"]["stringValue"])
 	assert.NotContains(t, fmt.Sprint(got["llm.run.timeline"], got["llm.failure.summary"], got["llm.failure.evidence"]), "***")
 	for _, key := range content {
-		assert.Contains(t, got, key, "that something was there remains to be seen")
+		assert.Contains(t, got, key, "the key stays, without its content")
 	}
 }
 
@@ -335,7 +337,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue returns the files of a new certificate and its key.
+// issue creates a certificate and its key, and returns their files.
 func (a *authority) issue(t *testing.T, name string) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -32,8 +32,8 @@ func traceQL(t *testing.T) []string {
 	return queries
 }
 
-// Each query of the page and of the dashboards, by a real Tempo with the shipped configuration, on the demo's traces.
-// TEMPO_BIN names a Tempo 3; nothing here can fetch one.
+// Each query of the page and of the dashboards runs in a real Tempo with the shipped configuration, on the demo's
+// traces. TEMPO_BIN names a Tempo 3, which no script can fetch.
 func TestTempo(t *testing.T) {
 	tempo := os.Getenv("TEMPO_BIN")
 	if tempo == "" {
@@ -42,12 +42,12 @@ func TestTempo(t *testing.T) {
 	bin := binary(t)
 	traces := demoTraces(t, readVocabulary(t))
 
-	// Its ports are said by the configuration; a loopback address of its own keeps them free.
+	// The configuration fixes the ports. A loopback address of its own keeps them free.
 	const host = "127.0.33.1"
 	cmd := exec.CommandContext(t.Context(), tempo, "-config.file=tempo/tempo.yaml", "-config.expand-env=true")
 	cmd.Env = append(os.Environ(), "TEMPO_LISTEN="+host, "TEMPO_DATA="+t.TempDir())
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Wait() }) // killed at the end of the test: asked to end, it takes half a minute
+	t.Cleanup(func() { _ = cmd.Wait() }) // killed at the end of the test: an orderly shutdown takes half a minute
 	api := "http://" + host + ":3200"
 	eventually(t, func(t *assert.CollectT) {
 		resp, err := http.Get(api + "/ready")
@@ -56,7 +56,7 @@ func TestTempo(t *testing.T) {
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 	})
 	front := start(t, bin, map[string]string{"FORWARD_ENDPOINT": host + ":14317"}, "config-demo.yaml", "config-forward.yaml")
-	// Tempo hides the newest half minute from searches.
+	// Tempo leaves the newest half minute out of searches.
 	age(t, traces, time.Minute)
 	replay(t, front.env["OTLP_HTTP_ENDPOINT"], traces)
 
@@ -116,7 +116,7 @@ func TestTempo(t *testing.T) {
 	}
 }
 
-// notInTheDemo are queries that Tempo answers, and of which the demo has no case.
+// notInTheDemo lists queries that Tempo runs and for which the demo has no case.
 var notInTheDemo = []string{
 	`{ span.llm.run.outcome = "incomplete" }`,
 	`{ span.llm.failure.cause = "h2_goaway" }`,

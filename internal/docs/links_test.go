@@ -62,7 +62,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// anchors are what GitHub makes of the headings of a page.
+// anchors returns the anchors that GitHub makes from a page's headings.
 func anchors(page string) map[string]bool {
 	found := map[string]bool{}
 	for _, heading := range headingPattern.FindAllStringSubmatch(codeBlock.ReplaceAllString(page, ""), -1) {

@@ -1,6 +1,6 @@
 //go:build !race
 
-// Nothing runs at once here, and compiled with the race detector compose-go would only cost time.
+// Nothing runs concurrently here, and building compose-go with the race detector takes time for nothing.
 
 package compose
 
@@ -19,7 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// load reads the file as Compose itself does: by its schema, with what is merged and relative made plain.
+// load reads the file as Compose does: it checks the schema, merges, and resolves relative paths.
 func load(t *testing.T) *types.Project {
 	t.Helper()
 	options, err := cli.NewProjectOptions([]string{"compose.yaml"})
@@ -41,14 +41,14 @@ func TestCompose(t *testing.T) {
 			assert.Contains(t, service.SecurityOpt, "no-new-privileges:true")
 			assert.False(t, service.Privileged)
 			for _, port := range service.Ports {
-				assert.Equal(t, "127.0.0.1", port.HostIP, "port %s is published to everybody", port.Published)
+				assert.Equal(t, "127.0.0.1", port.HostIP, "port %s is published beyond loopback", port.Published)
 				assert.Greater(t, port.Target, uint32(1023))
 			}
 			for _, volume := range service.Volumes {
 				if volume.Type == types.VolumeTypeBind {
 					assert.True(t, volume.ReadOnly, volume.Source)
 					_, err := os.Stat(volume.Source)
-					assert.NoError(t, err, "Compose would make a folder where this file should be")
+					assert.NoError(t, err, "Compose would create a folder in place of this missing file")
 				}
 			}
 		})
@@ -59,7 +59,7 @@ func TestCompose(t *testing.T) {
 	assert.FileExists(t, filepath.Join(build.Context, "Makefile"))
 }
 
-// Every address that one service knows of another is one that the other listens on, as far as our files say.
+// Every address at which one service reaches another is one that the other listens on, according to our files.
 func TestAddressesAgree(t *testing.T) {
 	services := load(t).ServiceNames()
 	listens := map[string][]string{
@@ -94,7 +94,8 @@ func TestAddressesAgree(t *testing.T) {
 	assert.GreaterOrEqual(t, found, 7)
 }
 
-// The same jobs, intervals and rules as on one machine without containers: alerts and exemplars depend on them.
+// The jobs, intervals and rules are the same as on one machine without containers: alerts and exemplars depend on
+// them.
 func TestPrometheusIsTheSame(t *testing.T) {
 	read := func(file string) (config map[string]any) {
 		raw, err := os.ReadFile(file)
@@ -117,7 +118,7 @@ func TestPrometheusIsTheSame(t *testing.T) {
 	}
 }
 
-// Grafana is given what the dashboards ask for.
+// Grafana's provisioned data sources are the ones that the dashboards use.
 func TestProvisioning(t *testing.T) {
 	var sources struct {
 		Datasources []struct{ UID, Type, URL string }
@@ -155,8 +156,8 @@ func TestProvisioning(t *testing.T) {
 	assert.FileExists(t, "../grafana/"+filepath.Base(*grafana.Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]))
 }
 
-// Without an engine at hand this is what can be said of the image: pinned bases, no root, nothing privileged, and what
-// is copied from the tree is there.
+// Without a container engine, these properties of the image can be checked: base images are pinned, nothing runs as
+// root, nothing is privileged, and every file that is copied from the tree exists.
 func TestDockerfile(t *testing.T) {
 	raw, err := os.ReadFile("../Dockerfile")
 	require.NoError(t, err)

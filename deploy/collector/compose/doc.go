@@ -1,2 +1,2 @@
-// Package compose holds the Compose file for one machine; its tests hold the file to what its comments promise.
+// Package compose holds the Compose file for one machine. Its tests check what the file's comments promise.
 package compose

@@ -25,9 +25,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The image without an engine: what the Dockerfile's last stage copies, in a folder of its own that is the program's root,
-// started with its command as its user. So the program needs no library and no shell, finds its configurations, and
-// writes nowhere but in its volume. What the first stage does is not seen here: its place is taken by the built Collector.
+// TestImage tests the image without an engine. It copies what the Dockerfile's last stage copies into a folder, makes
+// that folder the program's root, and starts the image's command as the image's user. It shows that the program needs
+// no library and no shell, finds its configurations, and writes only to its volume. The first stage is not tested: the
+// built Collector replaces its result.
 func TestImage(t *testing.T) {
 	bin := os.Getenv("OTELCOL_BIN")
 	if bin == "" {
@@ -41,7 +42,7 @@ func TestImage(t *testing.T) {
 	_, stage, ok := strings.Cut(string(raw), "\nFROM scratch\n")
 	require.True(t, ok)
 	fromBuild := map[string]string{
-		"/etc/ssl/certs/ca-certificates.crt": "../Dockerfile", // any file
+		"/etc/ssl/certs/ca-certificates.crt": "../Dockerfile", // any file will do
 		"/otelllm/build/otelcol-llm":         bin,
 		"/empty":                             t.TempDir(),
 	}
@@ -77,13 +78,13 @@ func TestImage(t *testing.T) {
 			require.NoError(t, json.Unmarshal([]byte(rest), &words), line)
 			command = append(command, words...)
 		default:
-			t.Errorf("this test does not know %s", word)
+			t.Errorf("unknown instruction %s: extend this test", word)
 		}
 	}
 	require.NotEmpty(t, command)
 	require.Len(t, user, 2)
 
-	// Its ports may be taken here; and it keeps its journal in the volume.
+	// The default ports may be in use on this machine. The journal is in the volume.
 	const anyPort = "127.0.0.1:0"
 	health := free(t)
 	command = append(
@@ -99,8 +100,8 @@ func TestImage(t *testing.T) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = "/", []string{}, &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: uint32(user[0]), Gid: uint32(user[1])}}
-	// A Collector says that it is ready before it takes signals, and an interrupt would end it there. It inherits that
-	// interrupts are ignored, which holds until it takes them.
+	// A Collector reports ready before it handles signals, and an interrupt would kill it in between. It inherits that
+	// interrupts are ignored, which holds until it handles them.
 	signal.Ignore(os.Interrupt)
 	err = cmd.Start()
 	signal.Reset(os.Interrupt)
@@ -122,10 +123,10 @@ func TestImage(t *testing.T) {
 		case ended = <-exited:
 			return true
 		default:
-			_ = cmd.Process.Signal(os.Interrupt) // fails once it has ended
+			_ = cmd.Process.Signal(os.Interrupt) // fails after it has ended
 			return false
 		}
-	}, 20*time.Second, 20*time.Millisecond, "it does not end when interrupted")
+	}, 20*time.Second, 20*time.Millisecond, "the Collector did not end after an interrupt")
 	require.NoError(t, ended, log.String())
 	var volume int
 	for name := range tree(t, root) {
@@ -133,7 +134,7 @@ func TestImage(t *testing.T) {
 		case strings.HasPrefix(name, "var/lib/otelcol-llm/"):
 			volume++
 		default:
-			assert.Contains(t, before, name, "written outside of the volume")
+			assert.Contains(t, before, name, "written outside the volume")
 		}
 	}
 	assert.Positive(t, volume, "the journal")
@@ -144,7 +145,7 @@ var owners = regexp.MustCompile(`^(\d+):(\d+)$`)
 func ids(t *testing.T, text string) []int {
 	t.Helper()
 	match := owners.FindStringSubmatch(text)
-	require.NotNil(t, match, "%q: by number, not by name", text)
+	require.NotNil(t, match, "%q is not a pair of numeric ids", text)
 	uid, err := strconv.Atoi(match[1])
 	require.NoError(t, err)
 	gid, err := strconv.Atoi(match[2])
@@ -152,7 +153,7 @@ func ids(t *testing.T, text string) []int {
 	return []int{uid, gid}
 }
 
-// copyInto does what COPY does with files, and with the content of a folder.
+// copyInto does what COPY does with files and with the content of a folder.
 func copyInto(t *testing.T, root, source, target string, owner []int) {
 	t.Helper()
 	sources, err := filepath.Glob(source)
@@ -178,7 +179,7 @@ func copyInto(t *testing.T, root, source, target string, owner []int) {
 	}
 }
 
-// tree is every file under a folder.
+// tree returns every file under a folder.
 func tree(t *testing.T, root string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

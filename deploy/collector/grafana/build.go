@@ -10,13 +10,14 @@ import (
 
 type object = map[string]any
 
-// The data sources are chosen at the top of a dashboard, so that it can be imported anywhere.
+// The user selects the data sources at the top of a dashboard, so that it can be imported
+// anywhere.
 var (
 	promSource  = object{"type": "prometheus", "uid": "${prometheus}"}
 	tempoSource = object{"type": "tempo", "uid": "${tempo}"}
 )
 
-// kinds are the panels that there are: for each Grafana's type, options and field options.
+// kinds maps each supported kind of panel to Grafana's type, options and field options.
 var kinds = map[string]struct {
 	typ     string
 	options object
@@ -84,7 +85,7 @@ var kinds = map[string]struct {
 	},
 }
 
-// build makes Grafana's JSON of a source.
+// build converts a source to Grafana's JSON.
 func build(raw []byte) ([]byte, error) {
 	s, err := parse(raw)
 	if err != nil {
@@ -133,7 +134,7 @@ type builder struct {
 	panels []object
 	tempo  bool
 	x, y   int
-	below  int // where the next line of panels begins
+	below  int // the y position of the next line of panels
 }
 
 func (b *builder) row(r row) {
@@ -226,7 +227,7 @@ func (p *panel) fieldConfig() object {
 	}
 	overrides := []object{}
 	if p.Matrix != nil {
-		// The first column holds names, which have no colour.
+		// The first column holds names, which have no color.
 		overrides = append(overrides, object{
 			"matcher":    object{"id": "byName", "options": p.Matrix.Row + `\` + p.Matrix.Column},
 			"properties": []object{{"id": "custom.cellOptions", "value": object{"type": "auto"}}},
@@ -241,7 +242,7 @@ func (p *panel) fieldConfig() object {
 	return object{"defaults": defaults, "overrides": overrides}
 }
 
-// steps are the thresholds from the lowest up. The first has no bound.
+// steps returns the thresholds from the lowest up. The first has no bound.
 func (p *panel) steps() []object {
 	colors := slices.SortedFunc(maps.Keys(p.Thresholds), func(a, b string) int {
 		return cmp.Compare(p.Thresholds[a], p.Thresholds[b])

@@ -49,7 +49,7 @@ func TestBadSources(t *testing.T) {
 	}
 }
 
-// Panels do not lie over each other, and none reaches beyond the edge.
+// TestLayout checks that panels do not overlap and do not reach beyond the edge.
 func TestLayout(t *testing.T) {
 	b := builder{}
 	widths := []int{12, 12, 8, 8, 8, 20, 6, 24, 1}
@@ -68,7 +68,7 @@ func TestLayout(t *testing.T) {
 		for i := range w {
 			for j := range h {
 				at := [2]int{x + i, y + j}
-				assert.False(t, taken[at], "panel %v lies over another at %v", p["id"], at)
+				assert.False(t, taken[at], "panel %v overlaps another at %v", p["id"], at)
 				taken[at] = true
 			}
 		}

@@ -1,5 +1,5 @@
-// Grafana makes the dashboards: for each <name>.yaml beside it, which people read and change, the <name>.json that
-// Grafana loads. Run it in deploy/collector with
+// Grafana generates the dashboards: for each <name>.yaml in this folder, which is edited by hand, the <name>.json
+// that Grafana loads. Run it in deploy/collector with
 //
 //	go run ./grafana
 package main
@@ -22,7 +22,7 @@ type source struct {
 	Rows        []row      `yaml:"rows"`
 }
 
-// variable is a choice at the top: any number of the values that a query finds.
+// variable is a selection at the top of a dashboard, of any number of the values that a query finds.
 type variable struct {
 	Name  string `yaml:"name"`
 	Label string `yaml:"label"`
@@ -34,7 +34,7 @@ type row struct {
 	Panels []panel `yaml:"panels"`
 }
 
-// panel is one picture. README.md describes the keys.
+// panel is one panel. README.md describes the keys.
 type panel struct {
 	Title      string             `yaml:"title"`
 	Help       string             `yaml:"help"`
@@ -58,7 +58,7 @@ type matrix struct {
 	Column string `yaml:"column"`
 }
 
-// query is PromQL, or TraceQL in a panel of kind traces.
+// query is PromQL or, in a panel of kind traces, TraceQL.
 type query struct {
 	Expr    string `yaml:"expr"`
 	TraceQL string `yaml:"traceql"`
@@ -70,7 +70,7 @@ const (
 	defaultHeight = 8
 )
 
-// parse reads a source and says what is wrong with it.
+// parse reads and checks a source.
 func parse(raw []byte) (*source, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(raw))
 	decoder.KnownFields(true)
@@ -103,14 +103,14 @@ func (p *panel) check() error {
 		return fmt.Errorf("width %d is not one of 1 to %d", p.Width, columns)
 	}
 	if (p.Kind == "matrix") != (p.Matrix != nil) {
-		return errors.New("matrix: {row, column} belongs to kind matrix, and to no other")
+		return errors.New("matrix: {row, column} is required by kind matrix and not allowed in any other")
 	}
 	if len(p.Queries) == 0 {
-		return errors.New("it has no queries")
+		return errors.New("queries is empty")
 	}
 	for _, q := range p.Queries {
 		if want := p.Kind == "traces"; want != (q.TraceQL != "") || want == (q.Expr != "") {
-			return errors.New("a query is an expr, or in a panel of kind traces a traceql")
+			return errors.New("a query needs expr, or in a panel of kind traces, traceql")
 		}
 	}
 	return nil

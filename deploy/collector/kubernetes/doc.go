@@ -1,3 +1,3 @@
-// Package kubernetes holds what runs the Collector on Kubernetes; its tests build it as kustomize does and hold every
-// object against the published types.
+// Package kubernetes holds the manifests that run the Collector on Kubernetes. Its tests build them as kustomize does
+// and check every object against the published types.
 package kubernetes

@@ -1,6 +1,6 @@
 //go:build !race
 
-// Nothing runs at once here, and Kubernetes' types compiled with the race detector would only cost time.
+// Nothing runs concurrently here, and building Kubernetes' types with the race detector takes time for nothing.
 
 package kubernetes
 
@@ -30,9 +30,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "write monitoring/rules.yaml anew")
+var update = flag.Bool("update", false, "write monitoring/rules.yaml instead of comparing it")
 
-// made is everything that one kustomization gives, by name.
+// made holds every object of one kustomization, by name.
 type made struct {
 	deployments  map[string]*appsv1.Deployment
 	statefulSets map[string]*appsv1.StatefulSet
@@ -92,7 +92,7 @@ func build(t *testing.T, dir string) made {
 		case "monitoring.coreos.com/v1 PrometheusRule":
 			m.rules[name] = strict(t, raw, &monitoringv1.PrometheusRule{})
 		default:
-			t.Errorf("%s %s: a kind that no test knows", kind, name)
+			t.Errorf("%s %s: no test handles this kind", kind, name)
 		}
 		if r.GetKind() != "Namespace" {
 			assert.Equal(t, "otelllm", r.GetNamespace(), "%s %s", r.GetKind(), name)
@@ -101,7 +101,7 @@ func build(t *testing.T, dir string) made {
 	return m
 }
 
-// strict decodes an object and refuses what its type does not have.
+// strict decodes an object and fails for fields that its type does not have.
 func strict[T any](t *testing.T, raw []byte, into *T) *T {
 	t.Helper()
 	require.NoError(t, yaml.UnmarshalStrict(raw, into), "%s", raw)
@@ -119,7 +119,7 @@ func TestOverlays(t *testing.T) {
 			return m.scalers["otelcol-llm-gateway"].Spec.ScaleTargetRef.Name == "otelcol-llm-gateway" &&
 				len(m.budgets) == 2 && m.services["otelcol-llm-classifier"].Spec.ClusterIP == corev1.ClusterIPNone &&
 				m.statefulSets["otelcol-llm-classifier"].Spec.ServiceName == "otelcol-llm-classifier" &&
-				m.deployments["otelcol-llm-gateway"].Spec.Replicas == nil // the autoscaler's
+				m.deployments["otelcol-llm-gateway"].Spec.Replicas == nil // the autoscaler sets it
 		}},
 	} {
 		t.Run(tt.dir, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestOverlays(t *testing.T) {
 	}
 }
 
-// checkPod holds a pod against the restricted profile, and against what it refers to.
+// checkPod checks a pod against the restricted profile, and checks that everything it refers to exists.
 func checkPod(t *testing.T, m made, pod *corev1.PodTemplateSpec) {
 	spec := pod.Spec
 	assert.True(t, *spec.SecurityContext.RunAsNonRoot)
@@ -174,10 +174,10 @@ func checkPod(t *testing.T, m made, pod *corev1.PodTemplateSpec) {
 	}
 
 	memory := c.Resources.Limits.Memory()
-	assert.True(t, c.Resources.Requests.Memory().Equal(*memory), "memory that is not kept free is not there when it is needed")
+	assert.True(t, c.Resources.Requests.Memory().Equal(*memory), "the memory request has to equal the limit: memory that is not reserved may be missing when it is needed")
 	assert.False(t, c.Resources.Requests.Cpu().IsZero())
 
-	// Each configuration that it is started with is in the image or in its ConfigMap.
+	// Each configuration that the command names is in the image or in a ConfigMap.
 	volumes := map[string]*corev1.ConfigMap{}
 	for _, v := range spec.Volumes {
 		require.NotNil(t, v.ConfigMap)
@@ -198,7 +198,7 @@ func checkPod(t *testing.T, m made, pod *corev1.PodTemplateSpec) {
 		assert.True(t, found, arg)
 	}
 
-	// What the configuration listens on is what the pod says.
+	// The ports that the configuration listens on are those of the pod.
 	for _, config := range volumes {
 		for _, text := range config.Data {
 			for line := range strings.SplitSeq(text, "\n") {
@@ -226,7 +226,7 @@ func assertSelects(t *testing.T, name string, s *metav1.LabelSelector, of map[st
 	assert.True(t, selector.Matches(labels.Set(of)), "%s: %s does not select %v", name, selector, of)
 }
 
-// checkSelectors: what selects pods selects some, and every port that it names is one of theirs.
+// checkSelectors checks that every selector of pods selects some, and that every port that it names is one of theirs.
 func checkSelectors(t *testing.T, m made, pods map[string]*corev1.PodTemplateSpec) {
 	selected := func(match map[string]string) (list []*corev1.PodTemplateSpec) {
 		for _, pod := range pods {
@@ -281,8 +281,8 @@ func checkSelectors(t *testing.T, m made, pods map[string]*corev1.PodTemplateSpe
 	}
 }
 
-// The published schemas know what the types do not: what has to be there, and which values an enum has. npm has them, as
-// validators; KUBERNETES_SCHEMAS names the folder that scripts/npm-packages has installed them under.
+// The published schemas check what the types do not: required fields, and the values of enums. They come from npm, as
+// validators. KUBERNETES_SCHEMAS names the folder that scripts/npm-packages has installed them in.
 func TestPublishedSchemas(t *testing.T) {
 	dir := os.Getenv("KUBERNETES_SCHEMAS")
 	if dir == "" {
@@ -311,7 +311,7 @@ func TestPublishedSchemas(t *testing.T) {
 			require.NoError(t, err)
 			out, err := check(raw)
 			require.NoError(t, err, out)
-			assert.Equal(t, strconv.Itoa(len(objects))+" objects fit the published schemas\n", out)
+			assert.Equal(t, strconv.Itoa(len(objects))+" objects match the published schemas\n", out)
 		})
 	}
 	t.Run("what does not fit is refused", func(t *testing.T) {
@@ -326,7 +326,7 @@ func TestPublishedSchemas(t *testing.T) {
 	})
 }
 
-// The gateways ask for the classifiers by the name that these have.
+// The gateways resolve the classifiers by the name of the classifiers' Service.
 func TestGatewaysFindClassifiers(t *testing.T) {
 	m := build(t, "two-layers")
 	var config struct {
@@ -348,7 +348,7 @@ func TestGatewaysFindClassifiers(t *testing.T) {
 	assert.Equal(t, lb.Resolver.DNS.Port, itoa(m.services[lb.Resolver.DNS.Hostname].Spec.Ports[0].Port))
 }
 
-// The operator's rules are those of prometheus/.
+// The operator's rules are the same as those in prometheus/.
 func TestRules(t *testing.T) {
 	rule := monitoringv1.PrometheusRule{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "monitoring.coreos.com/v1", Kind: "PrometheusRule"},

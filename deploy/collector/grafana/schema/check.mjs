@@ -1,4 +1,4 @@
-// Holds dashboards against Grafana's published types, and TraceQL against Grafana's grammar of it.
+// Checks dashboards against Grafana's published types, and TraceQL against Grafana's grammar.
 // Usage, in a folder with the packages of package.json: node check.mjs <dashboard.json>... <page.md>...
 import fs from 'node:fs';
 import path from 'node:path';
@@ -15,10 +15,10 @@ let source = `
 import type * as dashboard from '${raw}/dashboard/x/Dashboard_types.gen';
 import type { DataQuery } from '@grafana/schema';
 import type { TempoQuery } from '${raw}/composable/tempo/dataquery/x/TempoDataQuery_types.gen';
-// The types as JSON has them: the text of an enum's value for the enum.
+// The types as they are in JSON: an enum is the text of its value.
 type Plain<T> = unknown extends T ? T : T extends string ? \`\${T}\` : T extends number | boolean | null | undefined ? T
   : T extends Array<infer E> ? Array<Plain<E>> : { [K in keyof T]: Plain<T[K]> };
-// What Prometheus's data source adds to a query: its plugin publishes no types.
+// What Prometheus' data source adds to a query: its plugin publishes no types.
 type PrometheusQuery = Plain<DataQuery> & {
   expr: string; editorMode: 'code' | 'builder'; exemplar: boolean; instant: boolean; range: boolean;
   format: 'time_series' | 'table' | 'heatmap'; legendFormat?: string;
@@ -50,7 +50,7 @@ for (const file of process.argv.slice(2)) {
   const text = fs.readFileSync(file, 'utf8');
   if (name.endsWith('.md')) {
     const blocks = [...text.matchAll(/^```traceql\n(.*?)^```$/gms)];
-    if (blocks.length === 0) problems.push(`${name}: no TraceQL in it`);
+    if (blocks.length === 0) problems.push(`${name}: has no TraceQL`);
     blocks.forEach((block) => block[1].trim().split(/\n\n+/).forEach((query) => traceql(name, query)));
     continue;
   }
@@ -90,4 +90,4 @@ for (const d of ts.getPreEmitDiagnostics(program)) {
 }
 problems.forEach((p) => console.error(p));
 if (problems.length > 0) process.exit(1);
-console.log(`grafana: ${where.filter(Boolean).length} parts of dashboards fit Grafana's schema, ${queries} TraceQL queries parse`);
+console.log(`grafana: ${where.filter(Boolean).length} parts of dashboards match Grafana's schema, ${queries} TraceQL queries parse`);

@@ -1,4 +1,5 @@
-// Holds Kubernetes objects against the published schemas: Kubernetes' own OpenAPI and the Prometheus operator's.
+// Checks Kubernetes objects against the published schemas: Kubernetes' own OpenAPI and the Prometheus
+// operator's.
 // Usage, in a folder with the packages of package.json: node check.mjs <objects.json, a list of objects
 import fs from 'node:fs';
 
@@ -16,4 +17,4 @@ for (const object of objects) {
 }
 problems.forEach((p) => console.error(p));
 if (problems.length > 0) process.exit(1);
-console.log(`${objects.length} objects fit the published schemas`);
+console.log(`${objects.length} objects match the published schemas`);
