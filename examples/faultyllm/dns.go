@@ -10,15 +10,15 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Names that [DNS] fails to resolve.
+// Names that [DNS] does not resolve.
 const (
 	UnknownHost  = "api.unknown-model.test"  // no such name
-	TroubledHost = "api.troubled-model.test" // the name server is in trouble: try again
-	SilentHost   = "api.silent-model.test"   // no answer comes
+	TroubledHost = "api.troubled-model.test" // SERVFAIL: try again
+	SilentHost   = "api.silent-model.test"   // no reply
 )
 
-// DNS is a name server on loopback that resolves nothing: [TroubledHost] gets
-// SERVFAIL, [SilentHost] no answer, every other name NXDOMAIN.
+// DNS is a name server on loopback that resolves no name: it replies to [TroubledHost]
+// with SERVFAIL, to [SilentHost] not at all, and to every other name with NXDOMAIN.
 type DNS struct {
 	conn net.PacketConn
 	done sync.WaitGroup
@@ -35,7 +35,7 @@ func StartDNS() (*DNS, error) {
 	return d, nil
 }
 
-// Resolver asks this name server and no other.
+// Resolver returns a resolver that asks only this name server.
 func (d *DNS) Resolver() *net.Resolver {
 	return &net.Resolver{
 		PreferGo: true,
@@ -61,12 +61,12 @@ func (d *DNS) serve() {
 			return
 		}
 		if reply, err := answerDNS(buf[:n]); err == nil && reply != nil {
-			_, _ = d.conn.WriteTo(reply, from) // a resolver that has gone asks no more
+			_, _ = d.conn.WriteTo(reply, from) // the resolver may have given up
 		}
 	}
 }
 
-// answerDNS is the reply to a query; nil: none.
+// answerDNS returns the reply to a query, or nil for no reply.
 func answerDNS(query []byte) ([]byte, error) {
 	var p dnsmessage.Parser
 	header, err := p.Start(query)
@@ -78,7 +78,7 @@ func answerDNS(query []byte) ([]byte, error) {
 		return nil, err
 	}
 	code := dnsmessage.RCodeNameError
-	switch name := question.Name.String(); { // the resolver's search list may follow
+	switch name := question.Name.String(); { // the resolver may append its search list
 	case strings.HasPrefix(name, TroubledHost+"."):
 		code = dnsmessage.RCodeServerFailure
 	case strings.HasPrefix(name, SilentHost+"."):

@@ -1,12 +1,11 @@
-// Package faultyllm is a model server that breaks on purpose. It speaks OpenAI
-// Chat Completions, OpenAI Responses, Anthropic Messages, Gemini, Vertex AI and
-// OpenAI Realtime from scripts, streamed or as one JSON document as the request asks,
-// and goes wrong exactly where the script says so: it resets the connection, ends it
-// inside the body, ends the stream clean but early, stalls, answers with the
-// providers' HTTP errors, or reports an error inside a 200.
+// Package faultyllm is a model server that breaks on purpose. It serves OpenAI Chat
+// Completions, OpenAI Responses, Anthropic Messages, Gemini, Vertex AI and OpenAI
+// Realtime from scripts, streamed or as one JSON document as the request asks, and fails
+// exactly where the script says: it resets the connection, ends it inside the body, ends
+// the stream cleanly but early, stalls, responds with the providers' HTTP errors, or
+// reports an error inside a 200.
 //
-// A script is a list of [Step]s, one for what the model says and one for what
-// breaks:
+// A script is a list of [Step]s, for what the model writes and for what breaks:
 //
 //	srv, err := faultyllm.Start()
 //	srv.Play("demo", faultyllm.Answer(
@@ -16,10 +15,9 @@
 //	))
 //	client := openai.NewClient(option.WithBaseURL(srv.BaseURL("demo", faultyllm.Chat)))
 //
-// The same script plays over every wire. What was really sent, and where it was
-// cut, is recorded: [Server.Records] is the ground truth that a diagnosis is
-// measured against.
+// The same script plays over every wire protocol. What was sent, and where it was cut,
+// is recorded: [Server.Records] is the ground truth for a diagnosis.
 //
-// Everything listens on loopback only. Nothing waits longer than a script asks,
-// and the same script gives the same bytes.
+// The server listens on loopback only. It waits no longer than a script asks, and the
+// same script gives the same bytes.
 package faultyllm

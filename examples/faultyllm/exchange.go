@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Exchange is what the server does with one request.
+// Exchange is the server's reaction to one request.
 type Exchange struct {
 	kind    exchangeKind
 	steps   []Step
@@ -25,15 +25,14 @@ const (
 	exchangeSilence
 )
 
-// Framing says how an HTTP/1.1 body shows its end.
+// Framing is how an HTTP/1.1 body marks its end.
 type Framing uint8
 
-// The framings. A stream is chunked and a document has a Content-Length unless
-// said otherwise.
+// The framings. By default a stream is chunked and a document has a Content-Length.
 const (
 	Natural        Framing = iota
-	ContentLength          // the length of the whole script, whatever is sent of it
-	CloseDelimited         // the end of the connection is the end of the body
+	ContentLength          // the length of the whole script, even if only a part is sent
+	CloseDelimited         // the body ends with the connection
 )
 
 type rawBody struct {
@@ -46,44 +45,44 @@ type cut struct {
 	how   Step
 }
 
-// Answer is a model's answer: streamed if the request asks for it, else one JSON
-// document. In a document only a fault that ends it counts, and it falls in the
-// middle of the body.
+// Answer returns a model's answer: streamed if the request asks for it, otherwise one
+// JSON document. In a document only a fault that ends the response counts, and it takes
+// effect in the middle of the body.
 func Answer(steps ...Step) Exchange { return Exchange{kind: exchangeAnswer, steps: steps} }
 
-// Refuse is an HTTP error in the provider's own words.
+// Refuse returns an HTTP error in the provider's format.
 func Refuse(f Failure) Exchange { return Exchange{kind: exchangeFailure, failure: f} }
 
-// Body answers 200 with these bytes, whatever they are.
+// Body returns a 200 response with any content.
 func Body(contentType string, data []byte) Exchange {
 	return Exchange{kind: exchangeBody, body: rawBody{contentType: contentType, data: data}}
 }
 
-// HTMLPage is a proxy's or a captive portal's page, under status 200.
+// HTMLPage returns the page of a proxy or a captive portal, with status 200.
 func HTMLPage() Exchange {
 	return Body("text/html; charset=utf-8", []byte("<!DOCTYPE html>\n<html><head><title>Sign in</title></head>\n"+
 		"<body><h1>Sign in to the network</h1><form method=\"post\"><input name=\"user\"></form></body></html>\n"))
 }
 
-// BeforeHeaders reads the request and then answers nothing: [Reset] resets the
-// connection, [Truncate] and [CleanEnd] close it, [Stall] waits for the client to go.
+// BeforeHeaders reads the request and sends no response: [Reset] resets the connection,
+// [Truncate] and [CleanEnd] close it, [Stall] waits until the client disconnects.
 func BeforeHeaders(fault Step) Exchange { return Exchange{kind: exchangeSilence, steps: []Step{fault}} }
 
-// Framed sets how the body shows its end.
+// Framed returns the exchange with a body that marks its end in the given way.
 func (e Exchange) Framed(f Framing) Exchange {
 	e.framing = f
 	return e
 }
 
-// CutAfter lets the stream break by fault after n events of it, keepalives
-// included, instead of where its script has a fault. n is counted from 0; beyond
-// the end nothing is cut.
+// CutAfter returns the exchange with the fault after the first n events, keepalives
+// included, in place of the script's own faults. If the stream has fewer events,
+// nothing is cut.
 func (e Exchange) CutAfter(n int, fault Step) Exchange {
 	e.cut = &cut{after: n, how: fault}
 	return e
 }
 
-// With adds a response header.
+// With returns the exchange with another response header.
 func (e Exchange) With(key, value string) Exchange {
 	e.header = e.header.Clone()
 	if e.header == nil {
@@ -93,8 +92,8 @@ func (e Exchange) With(key, value string) Exchange {
 	return e
 }
 
-// Unhurried makes the model think for d before each fault, so that a client that drops
-// what it has not read when a connection breaks has read what came before.
+// Unhurried returns the exchange with a pause of d before each fault. Some clients drop
+// unread data when a connection breaks; the pause lets them read it first.
 func (e Exchange) Unhurried(d time.Duration) Exchange {
 	steps := make([]Step, 0, len(e.steps)+1)
 	for _, s := range e.steps {
@@ -107,8 +106,8 @@ func (e Exchange) Unhurried(d time.Duration) Exchange {
 	return e
 }
 
-// Events is how many events the whole stream has over this wire, keepalives and
-// the terminal event included.
+// Events returns the number of events in the whole stream over this wire protocol,
+// keepalives and the terminal event included.
 func (e Exchange) Events(w Wire) int {
 	n := 0
 	for _, f := range w.render(e.steps, ids{}) {
@@ -119,7 +118,7 @@ func (e Exchange) Events(w Wire) int {
 	return n
 }
 
-// frames are the frames to play.
+// frames returns the frames to play.
 func (e Exchange) frames(w Wire, id ids) []frame {
 	frames := w.render(e.steps, id)
 	if e.cut == nil {

@@ -11,7 +11,8 @@ import (
 // Trouble is a kind of failure that a provider reports.
 type Trouble uint8
 
-// The troubles, each answered with the status and body that the wire's provider uses.
+// The troubles. Each is sent with the status and body that the wire protocol's provider
+// uses.
 const (
 	RateLimited    Trouble = iota // 429
 	QuotaExhausted                // OpenAI: 429 insufficient_quota; Anthropic: 402 billing_error; Gemini: 429 of a day's quota
@@ -19,19 +20,19 @@ const (
 	ContextTooLong                // 400
 	Overloaded                    // OpenAI, Gemini: 503; Anthropic: 529
 	ServerError                   // 500
-	EngineFailure                 // vLLM's way on Chat: a bare status number as the code
+	EngineFailure                 // as vLLM on Chat: the status number is the code
 	numberOfTroubles
 )
 
 // Failure is a provider's error, before the stream ([Refuse]) or inside it ([InBand]).
 type Failure struct {
 	Trouble    Trouble
-	RetryAfter time.Duration // 0: the provider names none; Anthropic names whole seconds, rounded up; Gemini names it in the body
-	Message    string        // empty: the provider's usual words
-	Code       string        // OpenAI's code, Anthropic's type, Gemini's status; empty: the usual one
+	RetryAfter time.Duration // 0 for none; Anthropic has whole seconds, rounded up; Gemini has it in the body
+	Message    string        // the provider's usual message if empty
+	Code       string        // OpenAI's code, Anthropic's type, Gemini's status; the usual one if empty
 }
 
-// voice is how one provider speaks of a trouble.
+// voice is one provider's wording of a trouble.
 type voice struct {
 	status    int
 	typ, code string // code "" is null
@@ -88,7 +89,7 @@ var anthropicVoices = [numberOfTroubles]voice{
 	EngineFailure:  {status: http.StatusInternalServerError, typ: "api_error", retry: true, message: "Internal server error"},
 }
 
-// statusOverloaded is Anthropic's own status code.
+// statusOverloaded is a status code that only Anthropic uses.
 const statusOverloaded = 529
 
 func (f *Failure) voice(w Wire) voice {
@@ -108,7 +109,7 @@ func (f *Failure) in(v voice) string { return cmp.Or(f.Message, v.message) }
 
 func (f *Failure) responsesCode() string { return cmp.Or(f.Code, openAIVoices[f.Trouble].responses) }
 
-// chatBody is the error as OpenAI's error body and Chat's in-band event have it.
+// chatBody returns OpenAI's error body, which Chat's in-band error event also uses.
 func (f *Failure) chatBody() string {
 	v := openAIVoices[f.Trouble]
 	if f.Trouble == EngineFailure {
@@ -129,12 +130,12 @@ func orNull(s string) string {
 	return q(s)
 }
 
-// write answers a request with the failure as an HTTP error.
+// write sends the failure as an HTTP error.
 func (f *Failure) write(w http.ResponseWriter, wire Wire, requestID string) int {
 	v := f.voice(wire)
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	if !wire.google() { // Google has no such headers: what its body says is all
+	if !wire.google() { // Google has no such headers, everything is in the body
 		f.headers(h, wire, v)
 	}
 	w.WriteHeader(v.status)
@@ -147,16 +148,16 @@ func (f *Failure) write(w http.ResponseWriter, wire Wire, requestID string) int 
 	default:
 		body = f.chatBody()
 	}
-	_, _ = w.Write([]byte(body)) // a client that has gone needs no error
+	_, _ = w.Write([]byte(body)) // the client may have disconnected
 	return v.status
 }
 
-// headers tells the SDK whether and when to try again.
+// headers sets the headers that tell the SDK whether and when to retry.
 func (f *Failure) headers(h http.Header, wire Wire, v voice) {
 	h.Set("x-should-retry", strconv.FormatBool(v.retry))
 	if f.RetryAfter > 0 {
 		h.Set("retry-after", strconv.FormatInt(int64((f.RetryAfter+time.Second-1)/time.Second), 10))
-		if wire != Anthropic { // OpenAI says it twice, and its SDK prefers the finer word
+		if wire != Anthropic { // OpenAI sends both, and its SDK prefers the more precise one
 			h.Set("retry-after-ms", strconv.FormatInt(f.RetryAfter.Milliseconds(), 10))
 		}
 	}

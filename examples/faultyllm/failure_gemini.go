@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// geminiVoices have as typ the canonical code of Google's RPC status.
+// geminiVoices holds Google's wording. Its typ is the canonical code of the RPC status.
 var geminiVoices = [numberOfTroubles]voice{
 	RateLimited: {
 		status: http.StatusTooManyRequests, typ: "RESOURCE_EXHAUSTED",
@@ -41,7 +41,8 @@ var geminiVoices = [numberOfTroubles]voice{
 	},
 }
 
-// geminiBody is the error as Google has it, before a stream and inside it.
+// geminiBody returns Google's error body, which is the same before a stream and inside
+// it.
 // https://cloud.google.com/apis/design/errors
 func (f *Failure) geminiBody() string {
 	v := geminiVoices[f.Trouble]
@@ -70,7 +71,7 @@ func geminiQuota(id string) string {
 		`"quotaMetric":"generativelanguage.googleapis.com/generate_content_requests","quotaId":` + q(id) + `}]}`
 }
 
-// protoDuration is d as protocol buffers write a duration in JSON: 0.020s.
+// protoDuration formats d as protocol buffers write a duration in JSON: 0.020s.
 func protoDuration(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
 }

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Port is a loopback port where a connection cannot be made.
+// Port is a loopback port on which no usable connection can be made.
 type Port struct {
 	addr  string
 	close func() error
@@ -25,10 +25,10 @@ type Port struct {
 	err   error
 }
 
-// Addr is the host:port.
+// Addr returns the host:port.
 func (p *Port) Addr() string { return p.addr }
 
-// BaseURL is a base URL at this port, as the wire's SDK wants it.
+// BaseURL returns a base URL at this port, as the wire protocol's SDK expects it.
 func (p *Port) BaseURL(scheme string, w Wire) string { return BaseURL(scheme, p.addr, w) }
 
 // Close releases the port.
@@ -37,9 +37,8 @@ func (p *Port) Close() error {
 	return p.err
 }
 
-// RefusingPort is a port that refuses every connection. It is the local end of a
-// connection that the package holds open, so that no other process can listen
-// on it.
+// RefusingPort returns a port that refuses every connection. It is the local end of a
+// connection that the package holds open, so that no other process can listen on it.
 func RefusingPort() (*Port, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -56,13 +55,12 @@ func RefusingPort() (*Port, error) {
 		return nil, fmt.Errorf("faultyllm: hold a port: %w", err)
 	}
 	return &Port{addr: conn.LocalAddr().String(), close: func() error {
-		_ = conn.Close() // first, so that the lingering state is on its side
+		_ = conn.Close() // first, so that TIME_WAIT is on its side
 		return peer.Close()
 	}}, nil
 }
 
-// UntrustedTLS is a port that speaks TLS with a certificate that is not signed by anyone
-// but itself.
+// UntrustedTLS returns a port that serves TLS with a self-signed certificate.
 func UntrustedTLS() (*Port, error) {
 	cert, err := selfSigned()
 	if err != nil {
@@ -74,7 +72,7 @@ func UntrustedTLS() (*Port, error) {
 	}
 	srv := &http.Server{
 		ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog:          log.New(io.Discard, "", 0), // every handshake fails: that is what it is for
+		ErrorLog:          log.New(io.Discard, "", 0), // every handshake fails, as it should
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "faultyllm: the client accepted a certificate that it should not trust", http.StatusTeapot)
 		}),
@@ -91,15 +89,16 @@ func UntrustedTLS() (*Port, error) {
 	}}, nil
 }
 
-// GarbageTLS is a port where a TLS client finds something that is no TLS: it reads
-// the client's hello and answers as a plain HTTP server would.
+// GarbageTLS returns a port that reads a TLS client's hello and responds with something
+// that is not TLS.
 func GarbageTLS() (*Port, error) { return accepting(answerGarbage) }
 
-// SilentPort is a port that takes connections and never says a word on them: a TLS
-// handshake with it has no end.
+// SilentPort returns a port that accepts connections and never sends anything on them: a
+// TLS handshake with it never ends.
 func SilentPort() (*Port, error) { return accepting(keepSilent) }
 
-// accepting is a port that hands each connection to its own handle.
+// accepting returns a port that passes each connection to handle in a goroutine of its
+// own.
 func accepting(handle func(conn net.Conn, closing <-chan struct{})) (*Port, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -124,7 +123,7 @@ func accepting(handle func(conn net.Conn, closing <-chan struct{})) (*Port, erro
 	}}, nil
 }
 
-// keepSilent reads what comes until the client goes or the port is closed.
+// keepSilent reads and discards until the client disconnects or the port is closed.
 func keepSilent(conn net.Conn, closing <-chan struct{}) {
 	gone := make(chan struct{})
 	go func() {
@@ -147,10 +146,10 @@ func answerGarbage(conn net.Conn, _ <-chan struct{}) {
 	}
 	_, _ = conn.Write([]byte("SSH-2.0-OpenSSH_9.9\r\nnot what you came for\r\n"))
 	_ = conn.(*net.TCPConn).CloseWrite()
-	_, _ = conn.Read(make([]byte, 512)) // the client's alert or its close
+	_, _ = conn.Read(make([]byte, 512)) // the client's alert, or its close
 }
 
-// readRecord reads the one TLS record that a client hello is.
+// readRecord reads one TLS record, the client hello.
 func readRecord(conn net.Conn) error {
 	var header [5]byte
 	if _, err := io.ReadFull(conn, header[:]); err != nil {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// FullPort is a port to which a connection is never made and never refused: its
-// listener accepts nothing and its backlog is full, so that Linux drops what would
-// open another one.
+// FullPort returns a port on which a connection is neither accepted nor refused: its
+// listener accepts nothing and its backlog is full, so that Linux drops the packets
+// that would open another connection.
 func FullPort() (*Port, error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -35,13 +35,13 @@ func FullPort() (*Port, error) {
 		return nil, errors.Join(fmt.Errorf("faultyllm: read the port: %w", err), p.Close())
 	}
 	p.addr = netip.AddrPortFrom(netip.AddrFrom4(loopback), uint16(name.(*syscall.SockaddrInet4).Port)).String()
-	const most = 8 // Linux takes one or two
+	const most = 8 // Linux accepts one or two
 	for range most {
 		conn, err := net.DialTimeout("tcp", p.addr, 300*time.Millisecond)
 		if err != nil {
-			return p, nil // this one hangs, and so will all that follow
+			return p, nil // this connection hangs, and so will all later ones
 		}
 		held = append(held, conn)
 	}
-	return nil, errors.Join(errors.New("faultyllm: the backlog does not fill"), p.Close())
+	return nil, errors.Join(errors.New("faultyllm: the backlog did not fill"), p.Close())
 }

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// FullPort is a port to which a connection is never made and never refused. Only
-// Linux lets a program make one.
+// FullPort returns a port on which a connection is neither accepted nor refused. Only
+// Linux lets a program create one.
 func FullPort() (*Port, error) {
 	return nil, fmt.Errorf("faultyllm: a full backlog: %w", errors.ErrUnsupported)
 }

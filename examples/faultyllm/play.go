@@ -12,7 +12,7 @@ import (
 type player struct {
 	w       http.ResponseWriter
 	rc      *http.ResponseController
-	gone    context.Context // done when the client has gone
+	gone    context.Context // done when the client has disconnected
 	closing <-chan struct{}
 	ids     ids
 	record  Record
@@ -22,7 +22,7 @@ func (p *player) play(e Exchange) {
 	if e.kind == exchangeSilence {
 		p.fault(e.steps[0])
 		if p.record.Ending == EndedEarly || p.record.Ending == EndedByClient {
-			p.hangUp(false) // by returning the handler would write headers
+			p.hangUp(false) // a handler that returns writes headers
 		}
 		return
 	}
@@ -46,14 +46,14 @@ func (p *player) play(e Exchange) {
 	}
 }
 
-// stream plays the frames one by one, each flushed, until a fault ends them.
+// stream plays the frames one by one and flushes each, until a fault ends the response.
 func (p *player) stream(e Exchange) {
 	frames := e.frames(p.record.Wire, p.ids)
 	length := 0
 	for _, f := range frames {
 		length += len(f.data)
 	}
-	if e.cut != nil { // the length that was promised is that of the whole
+	if e.cut != nil { // the Content-Length is that of the whole stream
 		length = 0
 		for _, f := range p.record.Wire.render(e.steps, p.ids) {
 			length += len(f.data)
@@ -78,8 +78,8 @@ func (p *player) stream(e Exchange) {
 	}
 }
 
-// missing is how much a Content-Length must promise beyond the frames, so that a
-// stream which its script truncates is short of it.
+// missing returns by how much the Content-Length has to exceed the frames, so that the
+// body of a truncated stream is too short.
 func missing(frames []frame) int {
 	for _, f := range frames {
 		if f.fault.kind != 0 && f.fault.kind != stepPause {
@@ -89,7 +89,8 @@ func missing(frames []frame) int {
 	return 0
 }
 
-// document writes a body that does not stream. A fault that ends it falls in its middle.
+// document writes a body that is not a stream. A fault that ends the response takes
+// effect in its middle.
 func (p *player) document(e Exchange, contentType string, data []byte) {
 	framing := e.framing
 	if framing == Natural {
@@ -148,7 +149,7 @@ func (p *player) flush() bool {
 	return true
 }
 
-// fault does what the step says and reports whether the exchange goes on.
+// fault performs the step and reports whether the exchange continues.
 func (p *player) fault(s Step) bool {
 	switch s.kind {
 	case stepReset:
@@ -171,16 +172,16 @@ func (p *player) fault(s Step) bool {
 	return false
 }
 
-// hangUp takes the connection away from the HTTP server and closes it: with a
-// reset, or with a FIN. What was written before has reached the client's kernel
-// already, which hands it to the reader ahead of the reset.
+// hangUp takes the connection from the HTTP server and closes it: with a reset, or with
+// a FIN. Everything written before has already reached the client's kernel, which
+// delivers it to the reader before the reset.
 func (p *player) hangUp(reset bool) {
 	conn, _, err := p.rc.Hijack()
 	if err != nil {
-		panic(http.ErrAbortHandler) // HTTP/2 or a connection that is gone: the server resets the stream
+		panic(http.ErrAbortHandler) // HTTP/2, or the connection is already closed: the server resets the stream
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok && reset {
-		_ = tcp.SetLinger(0) // on a connection that is gone there is nothing to reset
+		_ = tcp.SetLinger(0) // fails only if the connection is already closed
 	}
 	_ = conn.Close()
 }

@@ -10,41 +10,41 @@ import (
 	"github.com/coder/websocket"
 )
 
-// realtimeMessages bounds one message of a client.
+// realtimeMessages is the maximum size of a client's message.
 const realtimeMessages = 1 << 20
 
-// connKey marks the connection in the context of its requests.
+// connKey is the key of the connection in the context of its requests.
 type connKey struct{}
 
-// realtimeSession serves one WebSocket of the Realtime API. Each response.create
-// plays the next exchange of the case; faults are the session's.
+// realtimeSession serves one WebSocket of the Realtime API. Each response.create plays
+// the next exchange of the case. Faults end the session.
 type realtimeSession struct {
 	server  *Server
 	key     string
 	model   string
-	tcp     net.Conn // beneath ws
+	tcp     net.Conn // the connection below ws
 	ws      *websocket.Conn
-	heard   chan clientEvent // closed when the client has gone
-	events  int              // of the session's own that have been sent
-	outputs []string         // the calls whose outputs have come
+	heard   chan clientEvent // closed when the client has disconnected
+	events  int              // number of the session's own events that have been sent
+	outputs []string         // the calls whose outputs have arrived
 }
 
-// clientEvent is what the server minds of a client event.
+// clientEvent holds the fields of a client event that the server uses.
 type clientEvent struct {
 	Type    string          `json:"type"`
 	EventID string          `json:"event_id"`
 	Item    json.RawMessage `json:"item"`
 }
 
-// realtime upgrades the request and serves the session until its end.
+// realtime upgrades the request and serves the session until it ends.
 func (s *Server) realtime(w http.ResponseWriter, r *http.Request, key string) {
 	tcp, _ := r.Context().Value(connKey{}).(net.Conn)
 	ws, err := websocket.Accept(w, r, nil)
 	if err != nil {
-		return // the client has been told
+		return // the client has its error response
 	}
 	ws.SetReadLimit(realtimeMessages)
-	// The request's own context means nothing once the connection is hijacked.
+	// The request's own context is of no use after the connection is hijacked.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
 	c := &realtimeSession{server: s, key: key, model: r.URL.Query().Get("model"), tcp: tcp, ws: ws, heard: make(chan clientEvent, 64)}
@@ -62,7 +62,7 @@ func (s *Server) realtime(w http.ResponseWriter, r *http.Request, key string) {
 	<-reading
 }
 
-// listen hands on what the client says, until it has gone.
+// listen passes on the client's events until the client disconnects.
 func (c *realtimeSession) listen(ctx context.Context) {
 	for {
 		_, data, err := c.ws.Read(ctx)
@@ -71,7 +71,7 @@ func (c *realtimeSession) listen(ctx context.Context) {
 		}
 		var e clientEvent
 		if err := json.Unmarshal(data, &e); err != nil {
-			e.Type = "" // the client is told that it is not known
+			e.Type = "" // an unknown event, to which serve responds with an error
 		}
 		select {
 		case c.heard <- e:
@@ -81,8 +81,8 @@ func (c *realtimeSession) listen(ctx context.Context) {
 	}
 }
 
-// serve answers the client until the session is over. Gone is done when the client
-// has gone.
+// serve responds to the client until the session ends. gone is done when the client has
+// disconnected.
 func (c *realtimeSession) serve(ctx, gone context.Context) {
 	if !c.say(ctx, "session.created", c.session()) {
 		return
@@ -120,14 +120,14 @@ func (c *realtimeSession) session() string {
 		q(ids{seed: c.key}.id("sess_", 0)), q(c.model))
 }
 
-// keep takes an item into the conversation and says so.
+// keep adds an item to the conversation and confirms it.
 func (c *realtimeSession) keep(ctx context.Context, item json.RawMessage) bool {
 	var said struct {
 		Type   string `json:"type"`
 		CallID string `json:"call_id"`
 	}
 	if err := json.Unmarshal(item, &said); err != nil {
-		return c.fail(ctx, "", "invalid_request_error", "invalid_item", "faultyllm: the item is no object")
+		return c.fail(ctx, "", "invalid_request_error", "invalid_item", "faultyllm: the item is not an object")
 	}
 	if said.Type == "function_call_output" {
 		c.outputs = append(c.outputs, said.CallID)
@@ -135,11 +135,11 @@ func (c *realtimeSession) keep(ctx context.Context, item json.RawMessage) bool {
 	return c.say(ctx, "conversation.item.added", `"item":`+string(item)) && c.say(ctx, "conversation.item.done", `"item":`+string(item))
 }
 
-// respond plays the next exchange, and reports whether the session goes on.
+// respond plays the next exchange, and reports whether the session continues.
 func (c *realtimeSession) respond(ctx, gone context.Context, eventID string) bool {
 	e, record, index, ok := c.server.next(c.key)
 	if !ok {
-		return c.fail(ctx, eventID, "invalid_request_error", "not_found", "faultyllm: nothing is scripted for this request")
+		return c.fail(ctx, eventID, "invalid_request_error", "not_found", "faultyllm: no exchange is scripted for this request")
 	}
 	done := Record{Wire: Realtime, Streamed: true, Outputs: append([]string(nil), c.outputs...)}
 	defer func() { c.server.end(c.key, record, done) }()
@@ -158,8 +158,8 @@ func (c *realtimeSession) respond(ctx, gone context.Context, eventID string) boo
 	}
 	frames := e.frames(Realtime, ids{seed: fmt.Sprintf("%s/%d", c.key, index), model: c.model})
 	for i, f := range frames {
-		// A reset takes back what the kernel has not sent yet: before the last message
-		// ahead of it the client has to have all others.
+		// A reset discards what the kernel has not sent yet. The client has to have all
+		// messages before the last one ahead of the reset.
 		if i+1 < len(frames) && frames[i+1].fault.kind == stepReset && c.ws.Ping(gone) != nil {
 			done.Ending = EndedByClient
 			return false
@@ -179,13 +179,13 @@ func (c *realtimeSession) respond(ctx, gone context.Context, eventID string) boo
 	return true
 }
 
-// fault does what the step says and reports whether the session goes on.
+// fault performs the step and reports whether the session continues.
 func (c *realtimeSession) fault(gone context.Context, s Step, done *Record) bool {
 	switch s.kind {
 	case stepReset:
 		done.Ending = EndedReset
 		if tcp, ok := c.tcp.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // on a connection that is gone there is nothing to reset
+			_ = tcp.SetLinger(0) // fails only if the connection is already closed
 		}
 		_ = c.tcp.Close()
 	case stepTruncate: // without a close frame
@@ -213,7 +213,7 @@ func (c *realtimeSession) say(ctx context.Context, name, fields string) bool {
 	return c.ws.Write(ctx, websocket.MessageText, []byte(data)) == nil
 }
 
-// fail sends an error event about a client's event.
+// fail sends an error event in response to a client's event.
 func (c *realtimeSession) fail(ctx context.Context, about, typ, code, message string) bool {
 	return c.say(ctx, "error", fmt.Sprintf(`"error":{"type":%s,"code":%s,"message":%s,"param":null,"event_id":%s}`,
 		q(typ), q(code), q(message), orNull(about)))

@@ -14,8 +14,8 @@ import (
 	"github.com/otelllm/otelllm-go/examples/faultyllm"
 )
 
-// talk opens a session, says what there is to say and reads until the session or
-// its last response ends. It returns the types of the events that came.
+// talk opens a session, sends the given events and reads until the session or its last
+// response ends. It returns the types of the events that it received.
 func talk(t *testing.T, srv *faultyllm.Server, says ...string) (types []string, last error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -45,7 +45,7 @@ func talk(t *testing.T, srv *faultyllm.Server, says ...string) (types []string, 
 	return types, nil
 }
 
-// patience bounds every wait for a server in the same process.
+// patience is the timeout for a server in the same process.
 const patience = 20 * time.Second
 
 const (
@@ -59,9 +59,9 @@ func TestRealtimeSessions(t *testing.T) {
 		name   string
 		script []faultyllm.Exchange
 		says   []string
-		last   string // type of the last event; "": none came
+		last   string // type of the last event, "" for none
 		status websocket.StatusCode
-		ended  bool // by an error
+		ended  bool // with an error
 		want   []faultyllm.Record
 	}{
 		{
@@ -123,7 +123,7 @@ func TestRealtimeSessions(t *testing.T) {
 			"session.created", -1, true,
 			[]faultyllm.Record{{Ending: faultyllm.EndedTruncated}},
 		},
-		{"what is no event", nil, []string{`{"type":"response.make"}`, create}, "error", -1, false, nil},
+		{"an unknown event", nil, []string{`{"type":"response.make"}`, create}, "error", -1, false, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv, err := faultyllm.Start()
@@ -149,8 +149,8 @@ func TestRealtimeSessions(t *testing.T) {
 	}
 }
 
-// A server that is closed ends its sessions, whatever they wait for, and whatever
-// awaits an exchange that does not end.
+// A server that is closed ends its sessions, whatever they wait for, and ends a wait
+// for an exchange that does not end.
 func TestRealtimeSessionsEndWithTheServer(t *testing.T) {
 	srv, err := faultyllm.Start()
 	require.NoError(t, err)
@@ -178,7 +178,7 @@ func TestRealtimeSessionsEndWithTheServer(t *testing.T) {
 	require.NoError(t, open.Close())
 }
 
-// errorOf is the error of two, one of which is to be nil.
+// errorOf returns the error of two, one of which has to be nil.
 func errorOf(a, b error) error {
 	if a == nil {
 		return b

@@ -1,14 +1,14 @@
 package faultyllm
 
-// Sent counts what left the server in a response body.
+// Sent counts what the server sent in a response body.
 type Sent struct {
-	Events     int // SSE events but keepalives; the terminal event included
+	Events     int // SSE events without keepalives; includes the terminal event
 	Keepalives int // comments and pings
-	Bytes      int // body bytes; none on Realtime, which has messages
+	Bytes      int // body bytes; 0 on Realtime, which has messages
 
 	TextChunks, ReasoningChunks            int // deltas
 	ToolInputsStarted, ToolInputsCompleted int
-	Terminal                               bool // the terminal event; on Gemini the chunk with the reason
+	Terminal                               bool // the terminal event was sent; on Gemini the chunk with the reason
 }
 
 func (s *Sent) add(o Sent) {
@@ -27,14 +27,14 @@ type Ending uint8
 
 // The endings.
 const (
-	EndedWhole     Ending = iota // everything in the script was sent and the body ended as HTTP has it
-	EndedEarly                   // the body ended as HTTP has it where the script cut it
+	EndedWhole     Ending = iota // everything in the script was sent and the HTTP body ended normally
+	EndedEarly                   // the script cut the content, and the HTTP body ended normally
 	EndedReset                   // TCP reset
 	EndedTruncated               // connection closed inside the body, or before the headers
-	EndedByClient                // the client went away first
+	EndedByClient                // the client disconnected first
 )
 
-// String is a short lower-case name.
+// String returns a short lower-case name.
 func (e Ending) String() string {
 	switch e {
 	case EndedWhole:
@@ -52,14 +52,14 @@ func (e Ending) String() string {
 	}
 }
 
-// Record is the truth about one exchange: what the server sent, and how it ended.
+// Record is the ground truth of one exchange: what the server sent, and how it ended.
 type Record struct {
 	Wire       Wire
 	Streamed   bool     // the request asked for a stream
-	Status     int      // 0: no headers were sent, or Realtime
-	RequestID  string   // as the response header has it; empty without headers, on Gemini and on Realtime
+	Status     int      // 0 if no headers were sent, and on Realtime
+	RequestID  string   // from the response header; empty without headers, on Gemini and on Realtime
 	RetryCount string   // the request's X-Stainless-Retry-Count
-	Outputs    []string // on Realtime: the calls whose outputs had come when the client asked
+	Outputs    []string // on Realtime: the calls whose outputs had arrived when the client asked
 	Sent       Sent
 	Ending     Ending
 }

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// renderer writes steps as one wire protocol does. It keeps what the protocol
-// makes it remember: open items, indexes, sequence numbers.
+// renderer writes steps in one wire protocol. It keeps the state that the protocol
+// needs: open items, indexes, sequence numbers.
 type renderer interface {
 	begin(b *builder)
 	step(b *builder, s Step)
 }
 
-// frame is one SSE event with what it says, or one fault.
+// frame is one SSE event and what it counts as sent, or one fault.
 type frame struct {
 	data  []byte
 	sent  Sent
@@ -25,7 +25,7 @@ type frame struct {
 // builder collects frames.
 type builder struct{ frames []frame }
 
-// event appends one SSE event. An empty name writes no event line.
+// event appends one SSE event. With an empty name it writes no event line.
 func (b *builder) event(name, data string, sent Sent) {
 	var text string
 	if name != "" {
@@ -45,34 +45,34 @@ func (b *builder) raw(text string, sent Sent) {
 	b.frames = append(b.frames, frame{data: []byte(text), sent: sent})
 }
 
-// q is s as a JSON string.
+// q returns s as a JSON string.
 func q(s string) string {
 	b, err := json.Marshal(s)
-	if err != nil { // a string always marshals
+	if err != nil { // a string can always be marshaled
 		panic(err)
 	}
 	return string(b)
 }
 
-// created is the fixed time at which every response was "created": the same
-// script gives the same bytes.
+// created is the fixed creation time of every response: the same script gives the same
+// bytes.
 const created = 1770933892
 
-// ids makes the identifiers of one exchange. They are a function of the case and
-// the index of the exchange in it.
+// ids creates the identifiers of one exchange. They depend only on the case and the
+// index of the exchange in it.
 type ids struct {
 	seed  string
 	model string
 }
 
-// id is prefix and 24 letters and digits.
+// id returns prefix followed by 24 letters and digits.
 func (i ids) id(prefix string, n int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d", i.seed, prefix, n))
 	return prefix + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:15]))
 }
 
-// message is what an answer's steps say together: what a response that does not
-// stream holds.
+// message is the content of all of an answer's steps: the content of a response that is
+// not a stream.
 type message struct {
 	text, reasoning, refusal string
 	calls                    []call
@@ -103,10 +103,10 @@ func gather(steps []Step) message {
 	return m
 }
 
-// inputTokens is what every prompt counts for: the server does not read prompts.
+// inputTokens is the count for every prompt: the server does not read prompts.
 const inputTokens = 42
 
-// outputTokens is a count in the right order of magnitude, four bytes a token.
+// outputTokens returns an estimate of four bytes per token.
 func (m message) outputTokens() int {
 	n := len(m.text) + len(m.reasoning) + len(m.refusal)
 	for _, c := range m.calls {

@@ -10,7 +10,7 @@ import (
 type anthropicRenderer struct {
 	ids
 	said  message
-	index int // of the next content block
+	index int // index of the next content block
 	open  stepKind
 }
 
@@ -57,7 +57,7 @@ func (r *anthropicRenderer) step(b *builder, s Step) {
 	}
 }
 
-// block opens a content block of this kind unless one is open already.
+// block opens a content block of this kind unless one is open.
 func (r *anthropicRenderer) block(b *builder, kind stepKind, content string, sent Sent) {
 	if r.open == kind && kind != stepToolInput {
 		return

@@ -73,7 +73,8 @@ func chatUsage(m message) string {
 		inputTokens, out, inputTokens+out, len(m.reasoning)/4)
 }
 
-// chatReason is the reason as Chat Completions has it: a refusal ends like any answer.
+// chatReason returns the finish reason of Chat Completions, in which a refusal ends
+// like any answer.
 func chatReason(r Reason) Reason {
 	if r == Refused {
 		return Stop

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// geminiRenderer writes the chunks of streamGenerateContent with alt=sse, framed as
-// Google frames them. A function call comes whole, with what completes it, and
-// nothing ends the stream: the chunk with the finishReason is the last.
+// geminiRenderer writes the chunks of streamGenerateContent with alt=sse, framed as Google
+// frames them. A function call is sent complete, when the step that completes it is played.
+// No event ends the stream: the chunk with the finishReason is the last.
 // https://ai.google.dev/api/generate-content
 type geminiRenderer struct {
 	ids
 	said    message
-	pending *call // begun, and not yet complete: nothing of it is sent
+	pending *call // begun and not complete; nothing of it has been sent
 }
 
-// begin writes nothing: the first chunk is the first that the model says.
+// begin writes nothing: the first chunk has the model's first output.
 func (r *geminiRenderer) begin(*builder) {}
 
 func (r *geminiRenderer) step(b *builder, s Step) {
@@ -40,18 +40,18 @@ func (r *geminiRenderer) step(b *builder, s Step) {
 		r.complete(b)
 		last := geminiText("")
 		if s.reason == ContentFilter || s.reason == Refused {
-			last = "" // what was filtered has no content
+			last = "" // filtered output has no content
 		}
 		r.chunk(b, last, geminiReason(s.reason), Sent{Terminal: true})
 	case stepError:
-		// Without "data:": the SDKs know errors in a stream in this form.
+		// Without "data:", because the SDKs recognize errors in a stream in this form.
 		b.raw(s.failure.geminiBody()+"\r\n\r\n", Sent{})
 	case stepPing:
 		b.raw(": keep-alive\r\n\r\n", Sent{Keepalives: 1})
 	}
 }
 
-// complete writes the call that was begun.
+// complete writes the pending call.
 func (r *geminiRenderer) complete(b *builder) {
 	if r.pending == nil {
 		return
@@ -65,8 +65,8 @@ func (r *geminiRenderer) chunk(b *builder, part, finish string, sent Sent) {
 	b.raw("data: "+geminiAnswer(r.said, part, finish, r.ids)+"\r\n\r\n", sent)
 }
 
-// geminiAnswer is one GenerateContentResponse. Without parts it has no content, and
-// an empty finish is not a finish.
+// geminiAnswer returns one GenerateContentResponse. Without parts it has no content, and with
+// an empty finish no finishReason.
 func geminiAnswer(m message, parts, finish string, id ids) string {
 	content := ""
 	if parts != "" {
@@ -75,7 +75,7 @@ func geminiAnswer(m message, parts, finish string, id ids) string {
 	if finish != "" {
 		finish = `"finishReason":` + q(finish) + ","
 	}
-	// The candidates' tokens are those of the answer alone: thoughts are counted beside them.
+	// The candidates' tokens are those of the answer alone; thoughts are counted separately.
 	thoughts := len(m.reasoning) / 4
 	candidates := m.outputTokens() - thoughts
 	return fmt.Sprintf(`{"candidates":[{%s%s"index":0}],`+
@@ -100,8 +100,8 @@ func geminiCall(c call) string {
 	return fmt.Sprintf(`{"functionCall":{%s"name":%s,"args":%s}}`, id, q(c.name), args)
 }
 
-// geminiReason is the reason as Gemini has it: it stops to call a function as it
-// stops at an answer's end.
+// geminiReason returns Gemini's finishReason, which is STOP for a function call as for the
+// end of an answer.
 func geminiReason(r Reason) string {
 	switch r {
 	case Length:

@@ -6,15 +6,15 @@ import (
 )
 
 // realtimeRenderer writes one response of the Realtime API: the server events of
-// https://platform.openai.com/docs/api-reference/realtime-server-events, by their
-// names since the API became generally available. The API shows no reasoning and
-// has no event for a keepalive.
+// https://platform.openai.com/docs/api-reference/realtime-server-events, with the names
+// of the generally available API. The API shows no reasoning and has no keepalive
+// event.
 type realtimeRenderer struct {
 	ids
 	said   message
 	events int
 	open   *item
-	done   []string // the finished items, as response.done repeats them
+	done   []string // the finished items, which response.done repeats
 	reason Reason
 }
 
@@ -24,7 +24,7 @@ func (r *realtimeRenderer) begin(b *builder) {
 
 func (r *realtimeRenderer) step(b *builder, s Step) {
 	switch s.kind {
-	case stepText, stepRefusal: // the API has no word for a refusal
+	case stepText, stepRefusal: // the API has no event for a refusal
 		r.openMessage(b)
 		for _, c := range s.chunks {
 			r.said.text += c
@@ -55,8 +55,7 @@ func (r *realtimeRenderer) step(b *builder, s Step) {
 	}
 }
 
-// realtimeEnd is the status and the status_details of a response that has come to
-// its end.
+// realtimeEnd returns the status and the status_details of a response that has ended.
 func realtimeEnd(reason Reason) (status, details string) {
 	switch reason {
 	case Length:
@@ -136,7 +135,7 @@ func (r *realtimeRenderer) event(b *builder, name, fields string, sent Sent) {
 	r.events++
 }
 
-// response is the response object as the lifecycle events carry it.
+// response returns the response object of the lifecycle events.
 func (r *realtimeRenderer) response(status, details, usage string) string {
 	return fmt.Sprintf(`{"object":"realtime.response","id":%s,"status":%q,"status_details":%s,"output":[%s],"output_modalities":["text"],`+
 		`"max_output_tokens":"inf","usage":%s,"metadata":null}`,

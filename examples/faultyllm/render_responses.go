@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// responsesRenderer writes Responses events: every event is numbered, every piece
-// of output is an item that is added, written and done.
+// responsesRenderer writes Responses events: every event is numbered, and every piece
+// of output is an item that is added, written and finished.
 type responsesRenderer struct {
 	ids
 	said   message
 	seq    int
 	open   *item
-	done   []string // the finished items, as response.completed repeats them
+	done   []string // the finished items, which response.completed repeats
 	reason Reason
 }
 
@@ -81,7 +81,7 @@ func (r *responsesRenderer) end(b *builder) {
 	b.frames[from].sent.Terminal = true
 }
 
-// responsesEnd is the terminal event, the status and the incomplete_details.
+// responsesEnd returns the terminal event, the status and the incomplete_details.
 func responsesEnd(reason Reason) (event, status, details string) {
 	switch reason {
 	case Length:
@@ -182,7 +182,7 @@ func (r *responsesRenderer) numbered(b *builder, name, fields string, sent Sent)
 	r.seq++
 }
 
-// response is the response object as the lifecycle events carry it.
+// response returns the response object of the lifecycle events.
 func (r *responsesRenderer) response(status, failure, details, usage string) string {
 	return responsesObject(r.ids, status, failure, details, usage, r.done)
 }

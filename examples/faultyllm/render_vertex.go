@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// vertexRenderer writes what geminiRenderer writes, but its function calls come in
-// pieces, as Vertex AI streams them to a request with streamFunctionCallArguments:
-// the name, then argument by argument, then an empty piece. They have no ids.
+// vertexRenderer writes the same as geminiRenderer, except that function calls come in
+// pieces, as Vertex AI streams them to a request with streamFunctionCallArguments: the
+// name, then argument by argument, then an empty piece. They have no ids.
 // https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling
 type vertexRenderer struct {
 	geminiRenderer
-	open bool // a call, that is
+	open bool // a call is open
 }
 
 func (r *vertexRenderer) step(b *builder, s Step) {
@@ -38,7 +38,7 @@ func (r *vertexRenderer) step(b *builder, s Step) {
 	}
 }
 
-// end writes the end of the call that is open.
+// end writes the end of the open call.
 func (r *vertexRenderer) end(b *builder) {
 	if r.open {
 		r.piece(b, "", Sent{ToolInputsCompleted: 1})
@@ -50,8 +50,8 @@ func (r *vertexRenderer) piece(b *builder, members string, sent Sent) {
 	r.chunk(b, `{"functionCall":{`+members+`}}`, "", sent)
 }
 
-// partialArguments are the arguments as Vertex AI streams them, each value by its
-// path. Of a text that breaks off they are those before the break.
+// partialArguments returns the arguments as Vertex AI streams them, each value with its
+// path. For text that breaks off it returns the arguments before the break.
 func partialArguments(text string) []string {
 	d := json.NewDecoder(strings.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -75,7 +75,7 @@ func partialArguments(text string) []string {
 func appendArgument(to []string, path string, value any) []string {
 	at := `{"jsonPath":` + q(path)
 	switch v := value.(type) {
-	case string: // a text may go on, until it is empty
+	case string: // text may continue, until it is empty
 		return append(to, at+`,"stringValue":`+q(v)+`,"willContinue":true}`, at+`,"stringValue":""}`)
 	case float64:
 		return append(to, fmt.Sprintf(`%s,"numberValue":%v}`, at, v))

@@ -2,7 +2,7 @@ package faultyllm
 
 import "time"
 
-// Step is one thing that the model says, or one thing that breaks.
+// Step is one thing that the model writes, or one thing that breaks.
 type Step struct {
 	kind     stepKind
 	chunks   []string
@@ -25,10 +25,10 @@ const (
 	stepEnd
 	stepError
 	stepBegin
-	stepToolCall // expanded: input, done
-	stepFinish   // expanded: reason, end
+	stepToolCall // expands to input, done
+	stepFinish   // expands to reason, end
 
-	// Faults and timing: the server's doing, not the protocol's.
+	// Faults and timing, which the server causes, not the protocol.
 	stepReset
 	stepTruncate
 	stepCleanEnd
@@ -38,8 +38,8 @@ const (
 
 func (k stepKind) fault() bool { return k >= stepReset }
 
-// Reason is why the model stopped, in the words of Chat Completions; the other
-// wires get what they call the same.
+// Reason is why the model stopped, as Chat Completions names it. The other wire
+// protocols get their own equivalents.
 type Reason string
 
 // The reasons.
@@ -47,60 +47,60 @@ const (
 	Stop          Reason = "stop"
 	ToolCalls     Reason = "tool_calls"
 	Length        Reason = "length"
-	ContentFilter Reason = "content_filter" // on Anthropic: refusal, which is its filter's word; on Gemini: SAFETY
+	ContentFilter Reason = "content_filter" // on Anthropic: refusal, the name that its filter uses; on Gemini: SAFETY
 	Refused       Reason = "refusal"        // Chat and Responses: a normal end after a refusal text; on Gemini: SAFETY
 )
 
-// Begin is how a stream opens before the model has said anything: the role chunk,
-// response.created, message_start; on Gemini nothing. Every answer begins with it by
-// itself; it is a step of its own where a fault comes right after it.
+// Begin opens a stream before the model has written anything: the role chunk,
+// response.created, message_start; on Gemini nothing. Every answer begins with it
+// automatically. It is a step of its own so that a fault can come directly after it.
 func Begin() Step { return Step{kind: stepBegin} }
 
-// Text is visible text, one delta a chunk.
+// Text writes visible text, one delta per chunk.
 func Text(chunks ...string) Step { return Step{kind: stepText, chunks: chunks} }
 
-// Reasoning is reasoning that precedes the answer, one delta a chunk: DeepSeek's
-// reasoning_content on Chat, a summary on Responses, thinking on Anthropic, thoughts
-// on Gemini.
+// Reasoning writes reasoning that precedes the answer, one delta per chunk: DeepSeek's
+// reasoning_content on Chat, a summary on Responses, thinking on Anthropic, thoughts on
+// Gemini.
 func Reasoning(chunks ...string) Step { return Step{kind: stepReasoning, chunks: chunks} }
 
-// Refusal is the text of a refusal, one delta a chunk. On Anthropic and Gemini it is
-// plain text: only the reason tells.
+// Refusal writes the text of a refusal, one delta per chunk. On Anthropic and Gemini it
+// is plain text, and only the reason shows that it is a refusal.
 func Refusal(chunks ...string) Step { return Step{kind: stepRefusal, chunks: chunks} }
 
-// ToolInput begins a tool call and writes its arguments, one delta a fragment,
-// but does not complete them. Gemini sends calls whole: of this one nothing, until
-// it is complete. Vertex sends argument by argument, those that are there.
+// ToolInput begins a tool call and writes its arguments, one delta per fragment, but
+// does not complete them. Gemini sends only complete calls, so it sends nothing for
+// this step. Vertex sends argument by argument, as far as they are complete.
 func ToolInput(id, name string, fragments ...string) Step {
 	return Step{kind: stepToolInput, id: id, name: name, chunks: fragments}
 }
 
-// ToolInputDone completes the tool call begun before. Chat has no event for it.
+// ToolInputDone completes the tool call that was begun before. Chat has no event for
+// it.
 func ToolInputDone() Step { return Step{kind: stepToolInputDone} }
 
-// ToolCall is a whole tool call: [ToolInput], then [ToolInputDone].
+// ToolCall writes a complete tool call: [ToolInput], then [ToolInputDone].
 func ToolCall(id, name string, fragments ...string) Step {
 	return Step{kind: stepToolCall, id: id, name: name, chunks: fragments}
 }
 
-// Ping is a keepalive: a comment, on Anthropic a ping event. Gemini sends none, but
-// a proxy may; its Go SDK takes a comment for an error.
+// Ping writes a keepalive: a comment, on Anthropic a ping event. Gemini sends none, but
+// a proxy may; its Go SDK treats a comment as an error.
 func Ping() Step { return Step{kind: stepPing} }
 
-// Finish ends the answer as it should end: the reason, the usage and the
-// terminal event.
+// Finish ends the answer normally: with the reason, the usage and the terminal event.
 func Finish(r Reason) Step { return Step{kind: stepFinish, reason: r} }
 
-// FinishReason gives the reason without the terminal event. On Responses, where
-// only the terminal event has a reason, it closes the open item. On Gemini it is all
-// of [Finish]: the reason is the end.
+// FinishReason writes the reason without the terminal event. On Responses, where only
+// the terminal event has a reason, it closes the open item. On Gemini it is the same as
+// [Finish]: the reason is the end.
 func FinishReason(r Reason) Step { return Step{kind: stepFinishReason, reason: r} }
 
-// End is the terminal event alone: `[DONE]`, response.completed, message_stop; on
+// End writes only the terminal event: `[DONE]`, response.completed, message_stop; on
 // Gemini nothing.
 func End() Step { return Step{kind: stepEnd} }
 
-// InBand is the provider's error inside the stream, under a status of 200.
+// InBand writes the provider's error inside the stream, under a status of 200.
 func InBand(f Failure) Step { return Step{kind: stepError, failure: f} }
 
 // Reset breaks the connection with a TCP reset.
@@ -110,16 +110,16 @@ func Reset() Step { return Step{kind: stepReset} }
 // before Content-Length bytes.
 func Truncate() Step { return Step{kind: stepTruncate} }
 
-// CleanEnd ends the HTTP body as if all were well.
+// CleanEnd ends the HTTP body normally, wherever the answer is.
 func CleanEnd() Step { return Step{kind: stepCleanEnd} }
 
-// Stall says nothing more until the client goes away or the server is closed.
+// Stall sends nothing more until the client disconnects or the server is closed.
 func Stall() Step { return Step{kind: stepStall} }
 
-// Pause makes the model think for d.
+// Pause sends nothing for d, as if the model were thinking.
 func Pause(d time.Duration) Step { return Step{kind: stepPause, pause: d} }
 
-// expand replaces the composite steps by what they stand for.
+// expand replaces composite steps by the steps that they consist of.
 func expand(steps []Step) []Step {
 	all := make([]Step, 0, len(steps)+2)
 	for _, s := range steps {

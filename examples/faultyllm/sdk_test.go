@@ -22,13 +22,13 @@ import (
 	"github.com/otelllm/otelllm-go/examples/faultyllm"
 )
 
-// answer is what an SDK made of a response.
+// answer is the content that an SDK returned for a response.
 type answer struct {
 	text, reasoning, refusal string
 	calls                    []toolCall
 	finish                   string
 	input, output            int64
-	pieces                   map[string]any // arguments of the last call, while it comes in pieces
+	pieces                   map[string]any // arguments of the last call, while its pieces arrive
 }
 
 type toolCall struct{ id, name, arguments string }
@@ -43,7 +43,7 @@ func start(t *testing.T) *faultyllm.Server {
 	return srv
 }
 
-// client is an HTTP client of its own, so that no connection is shared between tests.
+// client returns an HTTP client with connections of its own, so that tests share none.
 func client(t *testing.T) *http.Client {
 	t.Helper()
 	tr := &http.Transport{}
@@ -102,7 +102,7 @@ func askChat(ctx context.Context, c openai.Client, stream bool) (answer, error) 
 		whole = *got
 	}
 	if len(whole.Choices) != 1 {
-		return a, errors.New("not one choice")
+		return a, errors.New("expected exactly one choice")
 	}
 	m := whole.Choices[0].Message
 	if f, ok := m.JSON.ExtraFields["reasoning_content"]; ok && !stream {
@@ -166,7 +166,7 @@ func askResponses(ctx context.Context, c openai.Client, stream bool) (answer, er
 		}
 	}
 	if stream && deltas != a.text+a.refusal {
-		return a, errors.New("the deltas are not the whole text")
+		return a, errors.New("the deltas do not add up to the text")
 	}
 	a.input, a.output = whole.Usage.InputTokens, whole.Usage.OutputTokens
 	return a, nil
@@ -248,10 +248,10 @@ func askGemini(ctx context.Context, w faultyllm.Wire, baseURL string, hc *http.C
 
 func (a *answer) add(r *genai.GenerateContentResponse) error {
 	if len(r.Candidates) != 1 {
-		return errors.New("not one candidate")
+		return errors.New("expected exactly one candidate")
 	}
 	content := r.Candidates[0].Content
-	if content == nil { // a filter's last word
+	if content == nil { // a filter ended the answer
 		content = &genai.Content{}
 	}
 	for _, part := range content.Parts {
@@ -272,8 +272,8 @@ func (a *answer) add(r *genai.GenerateContentResponse) error {
 	return nil
 }
 
-// addCall takes a call that is whole, or one piece of one: then its arguments, which
-// are all texts, are joined when the last piece has come.
+// addCall adds a complete call, or one piece of one: then its arguments, which are all
+// text, are joined when the last piece has arrived.
 func (a *answer) addCall(c *genai.FunctionCall) error {
 	if c.Name != "" {
 		a.calls, a.pieces = append(a.calls, toolCall{id: c.ID, name: c.Name}), c.Args
@@ -364,10 +364,10 @@ func TestTheRealSDKsReadHealthyAnswersWhole(t *testing.T) {
 					require.NoError(t, err)
 					want := tc.want
 					want.finish = tc.ends[w]
-					if w != faultyllm.Chat && w != faultyllm.Responses { // the others know no refusal text
+					if w != faultyllm.Chat && w != faultyllm.Responses { // the others have no refusal text
 						want.text, want.refusal = want.text+want.refusal, ""
 					}
-					if w == faultyllm.Vertex { // nor ids
+					if w == faultyllm.Vertex { // it has no ids
 						want.calls = slices.Clone(want.calls)
 						for i := range want.calls {
 							want.calls[i].id = ""
@@ -445,7 +445,7 @@ func TestTheSDKsRetryWhatTheyAreToldToRetry(t *testing.T) {
 	for _, w := range wires {
 		t.Run(w.String(), func(t *testing.T) {
 			srv := start(t)
-			wait := 20 * time.Millisecond // Anthropic only knows whole seconds: there it names none
+			wait := 20 * time.Millisecond // Anthropic has whole seconds only: there the header is left out
 			failure := faultyllm.Failure{Trouble: faultyllm.RateLimited, RetryAfter: wait}
 			if w == faultyllm.Anthropic {
 				failure.RetryAfter = 0
@@ -459,7 +459,7 @@ func TestTheSDKsRetryWhatTheyAreToldToRetry(t *testing.T) {
 			require.Len(t, records, 2)
 			assert.Equal(t, http.StatusTooManyRequests, records[0].Status)
 			first, second := "0", "1"
-			if w == faultyllm.Gemini || w == faultyllm.Vertex { // the SDK does not say
+			if w == faultyllm.Gemini || w == faultyllm.Vertex { // the SDK does not number retries
 				first, second = "", ""
 			}
 			assert.Equal(t, first, records[0].RetryCount)
@@ -483,7 +483,7 @@ func TestTheSDKsSeeErrorsInBand(t *testing.T) {
 	}
 }
 
-// The documents of Google name the details of its errors: what the SDK hands on has them.
+// Google documents the details of its errors, and the SDK passes them on.
 func TestGeminiNamesTheWaitInTheBody(t *testing.T) {
 	srv := start(t)
 	srv.Play("c",
@@ -503,7 +503,7 @@ func TestGeminiNamesTheWaitInTheBody(t *testing.T) {
 	}
 }
 
-// genai knows no comments in a stream: a proxy's keepalive is an error to it.
+// genai does not support comments in a stream: a proxy's keepalive is an error.
 func TestGenaiTakesAKeepaliveForAnError(t *testing.T) {
 	srv := start(t)
 	srv.Play("c", faultyllm.Answer(faultyllm.Text("so"), faultyllm.Ping(), faultyllm.Finish(faultyllm.Stop)))
@@ -512,7 +512,7 @@ func TestGenaiTakesAKeepaliveForAnError(t *testing.T) {
 	assert.Equal(t, "so", got.text)
 }
 
-// What is not complete is not sent: Gemini has calls whole.
+// Gemini sends only complete calls.
 func TestACallOverGeminiComesWholeOrNotAtAll(t *testing.T) {
 	srv := start(t)
 	begun := faultyllm.ToolInput("call_1", "apply_patch", `{"path":`)
@@ -530,7 +530,7 @@ func TestArgumentsOverVertexComeOneByOne(t *testing.T) {
 	srv := start(t)
 	for _, tc := range []struct {
 		fragments []string
-		want      []string // pieces after the name
+		want      []string // the pieces after the name
 	}{
 		{[]string{`{"path":`}, nil},
 		{[]string{`{"path":"a.go","li`}, []string{`{"jsonPath":"$.path","stringValue":"a.go","willContinue":true}`, `{"jsonPath":"$.path","stringValue":""}`}},

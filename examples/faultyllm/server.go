@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Server is a model server that breaks as it is told. Its methods are safe for
+// Server is a model server that breaks as its scripts say. Its methods are safe for
 // concurrent use.
 type Server struct {
 	addr    string
@@ -21,22 +21,22 @@ type Server struct {
 	served  chan error
 	once    sync.Once
 
-	sessions sync.WaitGroup // WebSockets, which http does not know of
+	sessions sync.WaitGroup // WebSockets, which net/http does not track
 
 	mu    sync.Mutex
-	cases map[string]*caseState // under mu
+	cases map[string]*caseState // guarded by mu
 }
 
-// caseState is the script of one case and how far it has been played. Guarded by Server.mu.
+// caseState is the script of one case and its progress. Guarded by Server.mu.
 type caseState struct {
 	script  []Exchange
 	records []*Record
-	extra   int // requests after the script's end
+	extra   int // requests beyond the script's end
 	running int
 	idle    *sync.Cond
 }
 
-// Start listens on a free port of the loopback interface.
+// Start returns a server on a free loopback port.
 func Start() (*Server, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,7 +45,7 @@ func Start() (*Server, error) {
 	return Serve(ln), nil
 }
 
-// Serve answers on ln, which it owns from here on.
+// Serve returns a server on ln, which it takes ownership of.
 func Serve(ln net.Listener) *Server {
 	s := &Server{
 		addr:    ln.Addr().String(),
@@ -59,14 +59,14 @@ func Serve(ln net.Listener) *Server {
 	return s
 }
 
-// Close ends every stalled exchange and every connection.
+// Close ends every stalled exchange and closes every connection.
 func (s *Server) Close() error {
 	var err error
 	s.once.Do(func() {
 		s.mu.Lock()
 		close(s.closing)
 		for _, c := range s.cases {
-			c.idle.Broadcast() // no more of it will come
+			c.idle.Broadcast() // wakes Await
 		}
 		s.mu.Unlock()
 		err = s.http.Close()
@@ -78,26 +78,26 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Addr is the host:port that the server listens on.
+// Addr returns the host:port that the server listens on.
 func (s *Server) Addr() string { return s.addr }
 
-// Play sets the exchanges of a case: its first request gets the first of them,
-// and so on. The key is part of the URL and may hold letters, digits, '-', '_' and '.'.
-// Playing a key again starts it anew.
+// Play sets the exchanges of a case: the first request gets the first exchange, and so on.
+// The key is part of the URL and may hold letters, digits, '-', '_' and '.'. Calling Play
+// again with the same key starts the case again.
 func (s *Server) Play(key string, exchanges ...Exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cases[key] = &caseState{script: exchanges, idle: sync.NewCond(&s.mu)}
 }
 
-// BaseURL is the base URL of a case, as the wire's SDK wants it.
+// BaseURL returns the base URL of a case, as the wire protocol's SDK expects it.
 func (s *Server) BaseURL(key string, w Wire) string {
 	return "http://" + s.addr + "/case/" + key + w.base()
 }
 
-// Records waits until no exchange of the case is running and returns what was
-// sent, in the order of the requests. The error says what was asked for beyond
-// the script.
+// Records waits until no exchange of the case is running and returns what was sent, in the
+// order of the requests. It returns an error if there were more requests than scripted
+// exchanges.
 func (s *Server) Records(key string) ([]Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +119,7 @@ func (s *Server) Records(key string) ([]Record, error) {
 	return records, nil
 }
 
-// Await waits until n exchanges of the case have ended, however they did.
+// Await waits until n exchanges of the case have ended in any way.
 func (s *Server) Await(ctx context.Context, key string, n int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +145,7 @@ func (s *Server) Await(ctx context.Context, key string, n int) error {
 	return nil
 }
 
-// closed says, with mu held, that the server is being closed.
+// closed reports, with mu held, whether the server is being closed.
 func (s *Server) closed() bool {
 	select {
 	case <-s.closing:
@@ -155,7 +155,7 @@ func (s *Server) closed() bool {
 	}
 }
 
-// Started is how many exchanges of the case have begun.
+// Started returns how many exchanges of the case have begun.
 func (s *Server) Started(key string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +165,7 @@ func (s *Server) Started(key string) int {
 	return 0
 }
 
-// next takes the next exchange of a case.
+// next returns the next exchange of a case.
 func (s *Server) next(key string) (e Exchange, r *Record, index int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +195,7 @@ func (s *Server) end(key string, r *Record, done Record) {
 	}
 }
 
-// sessionBegins counts a session in, unless the server is being closed.
+// sessionBegins adds a session to the count, unless the server is being closed.
 func (s *Server) sessionBegins() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,10 +225,10 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 		s.realtime(w, r, key)
 		return
 	}
-	// All of the body: what is left unread would turn a FIN into a reset.
+	// Read the whole body: unread data would turn a FIN into a reset.
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client went away while it was asking
+		return // the client disconnected while it sent the request
 	}
 	asked, err := wire.read(r.URL, body)
 	if err != nil {
@@ -237,7 +237,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	}
 	e, record, index, ok := s.next(key)
 	if !ok {
-		notFound(w, "nothing is scripted for this request")
+		notFound(w, "no exchange is scripted for this request")
 		return
 	}
 	p := &player{
@@ -251,7 +251,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	p.play(e)
 }
 
-// caseKey is the key in /case/{key}/….
+// caseKey returns the key in /case/{key}/….
 func caseKey(path string) (string, bool) {
 	rest, ok := strings.CutPrefix(path, "/case/")
 	if !ok {
@@ -268,8 +268,8 @@ func notFound(w http.ResponseWriter, why string) {
 	_, _ = fmt.Fprintf(w, `{"error":{"message":%s,"type":"invalid_request_error","param":null,"code":"not_found"}}`, q("faultyllm: "+why))
 }
 
-// wait waits for d, for the client to go away or for the server to close, and
-// reports whether d passed. A d of 0 waits for the others alone.
+// wait waits for d, for the client to disconnect or for the server to close, and reports
+// whether d passed. If d is 0 it waits only for the other two.
 func wait(gone context.Context, closing <-chan struct{}, d time.Duration) bool {
 	var passed <-chan time.Time
 	if d > 0 {

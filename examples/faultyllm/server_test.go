@@ -43,7 +43,7 @@ func path(w faultyllm.Wire, stream bool) string {
 	return resource + method
 }
 
-// events counts the events of a stream by what ends them.
+// events counts the events of a stream by their terminators.
 func events(w faultyllm.Wire, stream []byte) int {
 	end := "\n\n"
 	if w == faultyllm.Gemini || w == faultyllm.Vertex {
@@ -52,7 +52,7 @@ func events(w faultyllm.Wire, stream []byte) int {
 	return bytes.Count(stream, []byte(end))
 }
 
-// post asks for a response as an SDK would, without one.
+// post sends a request as an SDK would, without an SDK.
 func post(ctx context.Context, t *testing.T, hc *http.Client, baseURL string, w faultyllm.Wire, stream bool) (*http.Response, error) {
 	t.Helper()
 	body := fmt.Sprintf(`{"model":"m","stream":%t}`, stream)
@@ -71,7 +71,7 @@ var script = []faultyllm.Step{
 func TestFaultsAreWhatTheySay(t *testing.T) {
 	reset := func(t *testing.T, err error) { t.Helper(); require.ErrorIs(t, err, syscall.ECONNRESET) }
 	truncated := func(t *testing.T, err error) { t.Helper(); require.ErrorIs(t, err, io.ErrUnexpectedEOF) }
-	clean := func(t *testing.T, err error) { t.Helper(); require.NoError(t, err) } // ReadAll's word for EOF
+	clean := func(t *testing.T, err error) { t.Helper(); require.NoError(t, err) } // ReadAll returns nil for EOF
 	for _, tc := range []struct {
 		name    string
 		fault   faultyllm.Step
@@ -93,7 +93,7 @@ func TestFaultsAreWhatTheySay(t *testing.T) {
 				all := faultyllm.Answer(script...).Events(w)
 				require.Equal(t, all, events(w, whole))
 				for n := range all {
-					const key = "whole" // the ids in the bytes are made of it
+					const key = "whole" // the ids in the body are derived from it
 					srv.Play(key, faultyllm.Answer(script...).CutAfter(n, tc.fault).Framed(tc.framing))
 					resp, err := post(t.Context(), t, client(t), srv.BaseURL(key, w), w, true)
 					require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestFaultsAreWhatTheySay(t *testing.T) {
 	}
 }
 
-// streamed plays one exchange whole and returns the body.
+// streamed plays one complete exchange and returns the body.
 func streamed(t *testing.T, srv *faultyllm.Server, key string, w faultyllm.Wire, e faultyllm.Exchange) []byte {
 	t.Helper()
 	srv.Play(key, e)
@@ -310,9 +310,9 @@ func TestWhatIsAskedWronglyIsRefused(t *testing.T) {
 	srv := start(t)
 	srv.Play("c", faultyllm.Answer(faultyllm.Finish(faultyllm.Stop)))
 	for _, tc := range []struct{ path, body, want string }{
-		{"v1/responses", "{", "the request body is no JSON"},
-		{"v1beta/models/m:generateContent", "[", "the request body is no JSON"},
-		{"v1beta/models/m:streamGenerateContent", "{}", "served with alt=sse alone"},
+		{"v1/responses", "{", "the request body is not JSON"},
+		{"v1beta/models/m:generateContent", "[", "the request body is not JSON"},
+		{"v1beta/models/m:streamGenerateContent", "{}", "served with alt=sse only"},
 	} {
 		resp, err := http.Post("http://"+srv.Addr()+"/case/c/"+tc.path, "application/json", strings.NewReader(tc.body))
 		require.NoError(t, err)
@@ -321,7 +321,7 @@ func TestWhatIsAskedWronglyIsRefused(t *testing.T) {
 		assert.Equal(t, http.StatusBadRequest, resp.StatusCode)
 		assert.Contains(t, string(said), tc.want)
 	}
-	assert.Zero(t, srv.Started("c"), "nothing of the script is played for it")
+	assert.Zero(t, srv.Started("c"), "no exchange of the script was played")
 }
 
 func TestWhatIsNoModelCallIsNotFound(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Wire is a wire protocol that the server speaks.
+// Wire is a wire protocol that the server supports.
 type Wire uint8
 
 // The wires.
@@ -16,17 +16,17 @@ const (
 	Responses             // OpenAI Responses
 	Anthropic             // Anthropic Messages
 	Gemini                // the Gemini API's streamGenerateContent (alt=sse) and generateContent
-	Vertex                // the same of Vertex AI, whose streams have function calls in pieces
-	Realtime              // OpenAI Realtime: a WebSocket, in which every exchange is a response
+	Vertex                // the same methods of Vertex AI, whose streams have function calls in pieces
+	Realtime              // OpenAI Realtime: a WebSocket in which every exchange is a response
 )
 
-// Wires are the wires that have every kind of step, in order. Gemini and Vertex stand
-// beside them: they begin with the first words and have no event for the end of a
-// stream. On Gemini function calls come whole, on Vertex they have no ids. Realtime
-// shows no reasoning and sends no keepalives.
+// Wires returns the wire protocols that have every kind of step, in order. Gemini and
+// Vertex are not among them: they begin with the first output and have no event for the
+// end of a stream. Gemini sends only complete function calls, and Vertex sends no ids.
+// Realtime shows no reasoning and sends no keepalives.
 func Wires() []Wire { return []Wire{Chat, Responses, Anthropic} }
 
-// String is a short lower-case name: "chat", "responses", "anthropic", "gemini",
+// String returns a short lower-case name: "chat", "responses", "anthropic", "gemini",
 // "vertex", "realtime".
 func (w Wire) String() string {
 	switch w {
@@ -47,7 +47,7 @@ func (w Wire) String() string {
 	}
 }
 
-// base is the path prefix that an SDK's base URL carries itself: openai-go appends
+// base returns the path prefix that is part of an SDK's base URL: openai-go appends
 // "chat/completions" to ".../v1/", anthropic-sdk-go appends "v1/messages", genai
 // appends "v1beta/models/…" or "v1beta1/projects/…"; a Realtime client appends
 // "realtime?model=…".
@@ -58,14 +58,15 @@ func (w Wire) base() string {
 	return "/v1/"
 }
 
-// google says that the wire is one of Google's.
+// google reports whether the wire protocol is one of Google's.
 func (w Wire) google() bool { return w == Gemini || w == Vertex }
 
-// BaseURL is the base URL of a model server at host (with or without a port), as
-// the wire's SDK wants it.
+// BaseURL returns the base URL of a model server at host (with or without a port), as
+// the wire protocol's SDK expects it.
 func BaseURL(scheme, host string, w Wire) string { return scheme + "://" + host + w.base() }
 
-// WireOf is the wire of a request's path, by its end; false if it is not one.
+// WireOf returns the wire protocol of a request by the end of its path, and false if it
+// has none.
 func WireOf(path string) (Wire, bool) {
 	switch {
 	case strings.HasSuffix(path, "/chat/completions"):
@@ -91,31 +92,32 @@ const (
 	geminiStreamMethod   = ":streamGenerateContent"
 )
 
-// asked is what a request asks for, of what the server minds.
+// asked holds the parts of a request that the server uses.
 type asked struct {
 	Model  string `json:"model"`
 	Stream bool   `json:"stream"`
 }
 
-// read reads a request. Google's have in the URL what the others have in the body.
+// read parses a request. Google's requests have in the URL what the others have in the
+// body.
 func (w Wire) read(u *url.URL, body []byte) (asked, error) {
 	var a asked
 	if err := json.Unmarshal(body, &a); err != nil {
-		return asked{}, errors.New("the request body is no JSON")
+		return asked{}, errors.New("the request body is not JSON")
 	}
 	if !w.google() {
 		return a, nil
 	}
 	resource, stream := strings.CutSuffix(u.Path, geminiStreamMethod)
 	if stream && u.Query().Get("alt") != "sse" {
-		return asked{}, errors.New("streamGenerateContent is served with alt=sse alone")
+		return asked{}, errors.New("streamGenerateContent is served with alt=sse only")
 	}
 	resource = strings.TrimSuffix(resource, geminiDocumentMethod)
 	return asked{Model: resource[strings.LastIndexByte(resource, '/')+1:], Stream: stream}, nil
 }
 
-// requestIDHeader is the response header that carries the provider's request id;
-// empty: the provider sends none.
+// requestIDHeader returns the response header with the provider's request id, or "" if
+// the provider sends none.
 func (w Wire) requestIDHeader() string {
 	switch w {
 	case Anthropic:
@@ -127,7 +129,7 @@ func (w Wire) requestIDHeader() string {
 	}
 }
 
-// render turns an answer's steps into the frames of a stream.
+// render converts an answer's steps to the frames of a stream.
 func (w Wire) render(steps []Step, id ids) []frame {
 	r := w.renderer(id)
 	b := &builder{}
@@ -146,8 +148,8 @@ func (w Wire) render(steps []Step, id ids) []frame {
 	return b.frames
 }
 
-// Stream is an answer's whole stream as this wire has it, as any server would write
-// it that speaks for the model. Faults and pauses are left out.
+// Stream returns the complete stream of an answer in this wire protocol, without faults
+// and pauses. It suits any server that plays a model.
 func Stream(w Wire, model string, steps ...Step) []byte {
 	var out []byte
 	for _, f := range w.render(steps, ids{seed: "stream", model: model}) {
@@ -173,8 +175,8 @@ func (w Wire) renderer(id ids) renderer {
 	}
 }
 
-// document renders an answer's steps as the one JSON document of a call that
-// does not stream.
+// document converts an answer's steps to the one JSON document of a call that does not
+// stream.
 func (w Wire) document(steps []Step, id ids) []byte {
 	m := gather(expand(steps))
 	switch w {
