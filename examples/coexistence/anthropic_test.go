@@ -18,8 +18,8 @@ import (
 
 const anthropicScope = "com.anthropic.sdk.go"
 
-// anthropic-sdk-go traces its calls as soon as there is a global TracerProvider: its
-// span is the logical call, with ours, one an attempt, below.
+// anthropic-sdk-go traces its calls if there is a global TracerProvider: its span is
+// the logical call, and our spans, one per attempt, are below it.
 func TestUnderTheAnthropicSDKsOwnTelemetry(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -48,7 +48,7 @@ func TestUnderTheAnthropicSDKsOwnTelemetry(t *testing.T) {
 			requests := w.oneSpanAnAttempt(t, len(tc.attempts))
 			assert.Equal(t, tc.attempts, numbers(requests))
 			calls := w.scope(anthropicScope)
-			require.Len(t, calls, 1, "the SDK did not trace: this test proves nothing")
+			require.Len(t, calls, 1, "the SDK has to trace for this test to prove anything")
 			underOneOf(t, requests, calls)
 			assert.Equal(t, w.runSpan(t).SpanContext().SpanID(), calls[0].Parent().SpanID())
 		})
@@ -71,8 +71,8 @@ func (w *world) askAnthropic(ctx context.Context, rt http.RoundTripper, opts ...
 	return stream.Err()
 }
 
-// The SDK sends the context of its own span, unless it is told not to; ours is not
-// sent, though a propagator is set.
+// The SDK sends the context of its own span unless an option disables it; ours is not
+// sent, even though a propagator is set.
 func TestWhoseTraceContextIsSent(t *testing.T) {
 	w := newWorld(t, answered)
 	_, err := w.run(t, func(ctx context.Context) error { return w.askAnthropic(ctx, otelllm.NewTransport(w.wire)) })

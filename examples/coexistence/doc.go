@@ -1,5 +1,5 @@
-// Package coexistence holds tests alone: the transport beside others that trace and
-// retry. Whatever stands above or below it, each request on the wire is one span of
-// ours, and a run reads as one call with its attempts. And what SDKs that hide a cut
-// say of it when the transport makes it an error.
+// Package coexistence holds only tests, which run the transport together with other
+// transports and SDKs that trace and retry. Whatever is above or below it, each request
+// sent is one span of ours, and a run has one call with its attempts. The tests also
+// show how SDKs that hide a cut stream report it if the transport makes it an error.
 package coexistence

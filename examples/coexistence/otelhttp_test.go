@@ -16,8 +16,8 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm"
 )
 
-// otelhttp traces each attempt as we do: above ours or below it, the run reads the
-// same.
+// otelhttp creates one span per attempt, as our transport does. Above our transport or
+// below it, the run's diagnosis is the same.
 func TestBesideOtelhttp(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -39,7 +39,7 @@ func TestBesideOtelhttp(t *testing.T) {
 			requests := w.oneSpanAnAttempt(t, 2)
 			assert.Equal(t, []int64{1, 2}, numbers(requests))
 			theirs := w.scope(otelhttp.ScopeName)
-			require.Len(t, theirs, 2, "otelhttp did not trace: this test proves nothing")
+			require.Len(t, theirs, 2, "otelhttp has to trace for this test to prove anything")
 			if tc.above {
 				underOneOf(t, requests, theirs)
 			} else {
@@ -77,8 +77,8 @@ func (w *world) askOpenAI(ctx context.Context, rt http.RoundTripper, opts ...opt
 	return text.String(), stream.Err()
 }
 
-// A client that is wrapped twice, by the application and by a framework, say: the
-// upper one records, also with another transport in between.
+// If a client is wrapped twice, for example by the application and by a framework, the
+// upper transport records, even with another transport in between.
 func TestOursTwiceIsOnce(t *testing.T) {
 	for name, transport := range map[string]func(http.RoundTripper) http.RoundTripper{
 		"at once": func(rt http.RoundTripper) http.RoundTripper {

@@ -19,11 +19,12 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm"
 )
 
-// retryCount is the header by which the OpenAI and Anthropic SDKs number retries.
+// retryCount is the header in which the OpenAI and Anthropic SDKs number retries.
 const retryCount = "X-Stainless-Retry-Count"
 
-// A middleware of openai-go runs inside of the SDK's own retries. What it sends
-// again bears the SDK's number; one that counts has its attempts numbered.
+// A middleware of openai-go runs inside the SDK's own retries. The requests that it
+// repeats have the SDK's number; if the middleware sets the number, its attempts are
+// numbered.
 func TestUnderAMiddlewareThatRetries(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -63,8 +64,8 @@ func TestUnderAMiddlewareThatRetries(t *testing.T) {
 	}
 }
 
-// A RoundTripper that retries, above ours, under an SDK that does not: the attempts
-// are numbered where the retrier says which one it makes.
+// A RoundTripper that retries is above our transport, under an SDK that does not retry:
+// attempts are numbered if the retrier sets the number.
 func TestUnderARoundTripperThatRetries(t *testing.T) {
 	for _, tc := range []struct {
 		name     string

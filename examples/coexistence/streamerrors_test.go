@@ -17,8 +17,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// A clean end without the protocol's last word is no error to the SDKs. It is one
-// where that was asked for, and only there; what is whole stays whole.
+// SDKs do not report a stream that ends cleanly without the protocol's final event as
+// an error. With WithStreamErrors it is an error, and without it, it is not. A complete
+// stream is never an error.
 func TestACutIsAnErrorOfTheSDKsWhereThatWasAskedFor(t *testing.T) {
 	early := faultyllm.Answer(faultyllm.Text("so "), faultyllm.CleanEnd())
 	short := faultyllm.Answer(faultyllm.Text("so "), faultyllm.Finish(faultyllm.Length))

@@ -23,7 +23,7 @@ import (
 
 const model = "test-model"
 
-// world is a model server with a script, and a global provider whose spans are kept.
+// world is a model server with a script, and a global provider that keeps its spans.
 type world struct {
 	srv   *faultyllm.Server
 	spans *tracetest.SpanRecorder
@@ -52,12 +52,12 @@ func newWorld(t *testing.T, script ...faultyllm.Exchange) *world {
 	return w
 }
 
-// wire is the lowest transport: it sees what really goes out.
+// wire is the lowest transport: it sees the requests as they are sent.
 type wire struct {
 	base http.RoundTripper
 
 	mu           sync.Mutex
-	traceparents []string // one a request; under mu
+	traceparents []string // one per request; guarded by mu
 }
 
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -67,7 +67,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.base.RoundTrip(r)
 }
 
-// run calls the model within a run and returns the verdict on it.
+// run calls the model in a run and returns the run's diagnosis.
 func (w *world) run(t *testing.T, call func(ctx context.Context) error) (classify.Diagnosis, error) {
 	t.Helper()
 	ctx, run := otelllm.StartRun(t.Context(), "test")
@@ -76,7 +76,7 @@ func (w *world) run(t *testing.T, call func(ctx context.Context) error) (classif
 	return run.Diagnosis(), err
 }
 
-// scope are the ended spans of an instrumentation, in the order of their starts.
+// scope returns the ended spans of an instrumentation scope, ordered by start time.
 func (w *world) scope(name string) []sdktrace.ReadOnlySpan {
 	var found []sdktrace.ReadOnlySpan
 	for _, s := range w.spans.Started() {
@@ -87,7 +87,7 @@ func (w *world) scope(name string) []sdktrace.ReadOnlySpan {
 	return found
 }
 
-// requests are our request spans.
+// requests returns our request spans.
 func (w *world) requests() []sdktrace.ReadOnlySpan {
 	var found []sdktrace.ReadOnlySpan
 	for _, s := range w.scope(otelllm.ScopeName) {
@@ -99,7 +99,7 @@ func (w *world) requests() []sdktrace.ReadOnlySpan {
 }
 
 // oneSpanAnAttempt asserts that there is exactly one span of ours for each request
-// on the wire, that the run counted as many, and that every span has ended.
+// sent, that the run counted the same number, and that every span has ended.
 func (w *world) oneSpanAnAttempt(t *testing.T, attempts int) []sdktrace.ReadOnlySpan {
 	t.Helper()
 	records, err := w.srv.Records("c")
@@ -137,7 +137,7 @@ func attributeOf(s sdktrace.ReadOnlySpan, key attribute.Key) attribute.Value {
 	return attribute.Value{}
 }
 
-// numbers are what the spans say which attempt they were; 0: they do not say.
+// numbers returns the attempt number of each span, 0 if it has none.
 func numbers(spans []sdktrace.ReadOnlySpan) []int64 {
 	all := make([]int64, len(spans))
 	for i, s := range spans {
@@ -148,7 +148,7 @@ func numbers(spans []sdktrace.ReadOnlySpan) []int64 {
 	return all
 }
 
-// underOneOf asserts that each of children has one of parents as its parent.
+// underOneOf asserts that the parent of each of children is one of parents.
 func underOneOf(t *testing.T, children, parents []sdktrace.ReadOnlySpan) {
 	t.Helper()
 	for _, c := range children {
