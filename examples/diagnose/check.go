@@ -16,22 +16,22 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// finding is what -check says of one span.
+// finding is the result of -check for one span.
 type finding struct {
 	TraceID        string          `json:"trace_id"`
 	SpanID         string          `json:"span_id"`
 	Name           string          `json:"name"`
 	Kind           string          `json:"kind"`
-	Present        []string        `json:"present"` // in the order of value, as Missing
+	Present        []string        `json:"present"` // most valuable first, as in Missing
 	Missing        []missing       `json:"missing,omitempty"`
 	Contradictions []contradiction `json:"contradictions,omitempty"`
-	Unknown        []string        `json:"unknown,omitempty"` // names that look like facts and are none of this kind of span
+	Unknown        []string        `json:"unknown,omitempty"` // names that look like facts and are not facts of this kind of span
 }
 
 type missing struct {
 	Fact   string `json:"fact"`
-	Needed bool   `json:"needed"` // by a verdict; the others only tell more
-	Why    string `json:"why"`    // what is not known without it
+	Needed bool   `json:"needed"` // by a verdict; the others only add detail
+	Why    string `json:"why"`    // what is unknown without it
 }
 
 // lacks reports whether the span lacks what a verdict needs.
@@ -39,8 +39,9 @@ func (f *finding) lacks() bool {
 	return slices.ContainsFunc(f.Missing, func(m missing) bool { return m.Needed })
 }
 
-// check prints what stands on each span. The status says whether all is well. With
-// asJSON, that there is nothing to look at is told to people, by stderr.
+// check prints the facts of each span. The status reports whether anything is missing
+// or contradictory. With asJSON, the message that there is nothing to check goes to
+// stderr.
 func check(traces []*trace, asJSON bool, w, stderr io.Writer) (int, error) {
 	var findings []finding
 	others := 0
@@ -76,8 +77,8 @@ func check(traces []*trace, asJSON bool, w, stderr io.Writer) (int, error) {
 	return status, nil
 }
 
-// examine looks at the spans of a trace, in the order of their start, and counts
-// those that are none of a model call, a tool or a run.
+// examine checks the spans of a trace, ordered by start time, and counts those that are
+// not a model call, a tool or a run.
 func examine(t *trace) (findings []finding, others int) {
 	var sights []sight
 	hasRun, hasTool := false, false
@@ -110,9 +111,9 @@ func examine(t *trace) (findings []finding, others int) {
 	return findings, others
 }
 
-// beneath reports whether a request is somewhere above the span.
+// beneath reports whether a request is an ancestor of the span.
 func beneath(span ptrace.Span, parents map[pcommon.SpanID]pcommon.SpanID, requests map[pcommon.SpanID]bool) bool {
-	// One step too many ends the way up, since spans may lie.
+	// The number of steps is bounded, since parents may form a cycle.
 	for id, left := span.ParentSpanID(), len(parents); left > 0 && !id.IsEmpty(); id, left = parents[id], left-1 {
 		if requests[id] {
 			return true
@@ -121,11 +122,11 @@ func beneath(span ptrace.Span, parents map[pcommon.SpanID]pcommon.SpanID, reques
 	return false
 }
 
-// look goes through the facts of the span's kind.
+// look checks the facts of the span's kind.
 func (f *finding) look(s *sight) {
 	ordered, others := factsOf(s.kind)
 	if op := s.text(string(otelsemconv.GenAIOperationNameKey)); op != "" && kindByOperation[op] != s.kind {
-		f.Contradictions = append(f.Contradictions, fmt.Sprintf("%s=%q is no operation of a %s", otelsemconv.GenAIOperationNameKey, cut(op), s.kind))
+		f.Contradictions = append(f.Contradictions, fmt.Sprintf("%s=%q is not an operation of a %s", otelsemconv.GenAIOperationNameKey, cut(op), s.kind))
 	}
 	for _, fact := range ordered {
 		v, ok := s.attrs.Get(fact.key)
@@ -162,8 +163,8 @@ func factsOf(k kind) (ordered, others []fact) {
 	}
 }
 
-// runsWithin are the ids of a run and of those within it: that name it, or a run within
-// it, or are beneath one of these.
+// runsWithin returns the ids of a run and of the runs within it: those that name the
+// run, or a run within it, or are descendants of one of these.
 func runsWithin(run pcommon.SpanID, all []sight, parents map[pcommon.SpanID]pcommon.SpanID) map[string]bool {
 	around := make(map[pcommon.SpanID]pcommon.SpanID, len(parents))
 	maps.Copy(around, parents)
@@ -192,7 +193,7 @@ func runsWithin(run pcommon.SpanID, all []sight, parents map[pcommon.SpanID]pcom
 	return within
 }
 
-// relate holds the span against the others of its trace.
+// relate checks the span against the others of its trace.
 func (f *finding) relate(s *sight, all []sight, parents map[pcommon.SpanID]pcommon.SpanID) {
 	switch s.kind {
 	case kindRun:
@@ -218,11 +219,11 @@ func (f *finding) relate(s *sight, all []sight, parents map[pcommon.SpanID]pcomm
 				}
 			}
 			if own > want {
-				f.Contradictions = append(f.Contradictions, fmt.Sprintf("%s=%d, and %d spans name it as their run", announced.key, want, own))
+				f.Contradictions = append(f.Contradictions, fmt.Sprintf("%s=%d, but %d spans name it as their run", announced.key, want, own))
 			} else if here < want {
 				f.Missing = append(f.Missing, missing{
 					fmt.Sprintf("%d of %d %s spans", want-here, want, announced.kind), true,
-					"announced by " + announced.key + " and not in the trace: sampled away, lost, or not naming the run",
+					"announced by " + announced.key + " but not in the trace: sampled out, lost, or without the run's id",
 				})
 			}
 		}
@@ -234,7 +235,7 @@ func (f *finding) relate(s *sight, all []sight, parents map[pcommon.SpanID]pcomm
 		i := slices.IndexFunc(all, func(o sight) bool { return o.span.SpanID().String() == id })
 		switch {
 		case i < 0:
-			f.Missing = append(f.Missing, missing{"the span of the run", true, "named by " + string(semconv.RunIDKey) + " and not in the trace: the run's end is not known"})
+			f.Missing = append(f.Missing, missing{"the span of the run", true, "named by " + string(semconv.RunIDKey) + " but not in the trace: the run's end is unknown"})
 		case all[i].kind != kindRun:
 			f.Contradictions = append(f.Contradictions, fmt.Sprintf("%s names a %s, not a run", semconv.RunIDKey, all[i].kind))
 		}
@@ -242,7 +243,7 @@ func (f *finding) relate(s *sight, all []sight, parents map[pcommon.SpanID]pcomm
 	}
 }
 
-// printFindings prints each span, and what it comes to.
+// printFindings prints the finding of each span, and a summary.
 func printFindings(w io.Writer, findings []finding, others int) {
 	trace, good, lacking, contradictory := "", 0, 0, 0
 	for i := range findings {
@@ -282,11 +283,11 @@ func printFindings(w io.Writer, findings []finding, others int) {
 		count(len(findings), "span"), good, lacking, contradictory, count(others, "span"))
 }
 
-// nothingToCheck says why no span was looked at.
+// nothingToCheck prints why no span was checked.
 func nothingToCheck(w io.Writer, others int) {
 	fmt.Fprintf(w, "None of %s is a model call, a tool or an agent's run by the vocabulary: each of them needs at least %s\n"+
-		"(chat, text_completion, generate_content; execute_tool; invoke_agent). What other instrumentations call them, llm_classify\n"+
-		"may read all the same: `diagnose FILE` prints its verdicts.\n",
+		"(chat, text_completion, generate_content; execute_tool; invoke_agent). llm_classify also recognizes\n"+
+		"spans of other instrumentations: `diagnose FILE` prints its verdicts.\n",
 		count(others, "span"), otelsemconv.GenAIOperationNameKey)
 }
 

@@ -21,19 +21,18 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/process"
 )
 
-// collectorConfig is the configuration of the Collector that judges.
+// collectorConfig is the configuration of the Collector that judges the traces.
 //
 //go:embed collector.yaml
 var collectorConfig []byte
 
 const (
-	startPatience = 60 * time.Second // for the Collector to get ready; a healthy one needs one
-	readPatience  = 30 * time.Second // for it to read on
-	stopPatience  = 60 * time.Second // for it to judge and write what is left
+	startPatience = 60 * time.Second // for the Collector to get ready; a healthy one needs one second
+	readPatience  = 30 * time.Second // for it to read more spans
+	stopPatience  = 60 * time.Second // for it to judge and write the rest
 )
 
-// classify lets a Collector judge the traces, and puts what it has written in
-// their place.
+// classify runs the traces through a Collector and replaces their spans by its output.
 func classify(ctx context.Context, binary string, traces []*trace) (err error) {
 	if err := process.Need(binary, "build it with `make collector`, or name it with -collector"); err != nil {
 		return err
@@ -61,7 +60,7 @@ func classify(ctx context.Context, binary string, traces []*trace) (err error) {
 	defer cancel()
 	col, err := process.StartOnFreePorts(starting, 2, func(free []string) process.Spec {
 		metrics = "http://" + free[1] + "/metrics"
-		host, port, _ := net.SplitHostPort(free[1]) // made by a listener
+		host, port, _ := net.SplitHostPort(free[1]) // the address of a listener is always valid
 		return process.Spec{
 			Name: "the Collector", Path: binary, Args: []string{"--config", "file:" + config},
 			Env: []string{"IN_FILE=" + in, "OUT_FILE=" + out, "HEALTH_ENDPOINT=" + free[0], "METRICS_HOST=" + host, "METRICS_PORT=" + port},
@@ -72,7 +71,7 @@ func classify(ctx context.Context, binary string, traces []*trace) (err error) {
 		return err
 	}
 	err = hasRead(ctx, col, metrics, spans)
-	// To stop is what makes it judge the runs that are not complete.
+	// A Collector that stops judges the runs that are not complete.
 	if err := errors.Join(err, col.Stop(stopPatience)); err != nil {
 		return err
 	}
@@ -103,7 +102,7 @@ func write(path string, traces []*trace) error {
 	return f.Close()
 }
 
-// hasRead waits until the Collector has taken as many spans.
+// hasRead waits until the Collector has accepted the given number of spans.
 func hasRead(ctx context.Context, col *process.Process, metrics string, spans int) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -116,29 +115,29 @@ func hasRead(ctx context.Context, col *process.Process, metrics string, spans in
 		case err == nil && accepted != last:
 			last, since = accepted, time.Now()
 		case time.Since(since) > readPatience:
-			return fmt.Errorf("the Collector has read %d of %d spans and does not go on: %w", max(last, 0), spans, errors.Join(err, errStuck))
+			return fmt.Errorf("the Collector has read %d of %d spans and is stuck: %w", max(last, 0), spans, errors.Join(err, errStuck))
 		}
 		select {
 		case <-tick.C:
 		case <-col.Exited():
-			return nil // Stop tells how
+			return nil // Stop returns its error
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-var errStuck = fmt.Errorf("nothing has come for %s", readPatience)
+var errStuck = fmt.Errorf("no progress for %s", readPatience)
 
-// What llm_classify counts of the spans that it has taken: those that it holds, and
-// those that it has let pass. The receiver's own count is of what llm_classify
-// leaves of a batch, which is not what was read.
+// llm_classify's counters of the spans that it has accepted: those that it holds, and
+// those that it passes on. The receiver's own counter does not serve: it counts the
+// spans that llm_classify leaves in a batch, not those that were read.
 const (
 	heldMetric   = "otelcol_processor_llm_classify_spans_held"
 	passedMetric = "otelcol_processor_llm_classify_spans_passed"
 )
 
-// accepted asks the Collector how many spans it has read.
+// accepted returns how many spans the Collector has read.
 func accepted(ctx context.Context, metrics string) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, metrics, http.NoBody)
 	if err != nil {
@@ -152,7 +151,7 @@ func accepted(ctx context.Context, metrics string) (int, error) {
 	return sum(resp.Body, heldMetric, passedMetric)
 }
 
-// sum adds up the series of metrics in Prometheus's text format.
+// sum adds up the series of metrics in Prometheus' text format.
 func sum(r io.Reader, metrics ...string) (int, error) {
 	total := 0.0
 	lines := bufio.NewScanner(r)
@@ -161,7 +160,8 @@ func sum(r io.Reader, metrics ...string) (int, error) {
 		if !slices.ContainsFunc(metrics, func(name string) bool { return strings.HasPrefix(line, name) }) {
 			continue
 		}
-		// The name, perhaps labels in braces, the value, perhaps a time.
+		// A line has the name, optional labels in braces, the value, and an optional
+		// timestamp.
 		value := line[strings.LastIndex(line, "} ")+1:]
 		_, value, _ = strings.Cut(value, " ")
 		value, _, _ = strings.Cut(value, " ")
@@ -174,12 +174,12 @@ func sum(r io.Reader, metrics ...string) (int, error) {
 	return int(total), lines.Err()
 }
 
-// collect puts the spans that the Collector has written in the place of those
-// that it was given, and fails if one is missing.
+// collect replaces the spans of traces by the spans that the Collector has written. It
+// fails if a span is missing.
 func collect(path string, traces []*trace) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("read what the Collector has written: %w", err)
+		return fmt.Errorf("read the Collector's output: %w", err)
 	}
 	var judged collection
 	if err := readDocuments("the Collector's output", raw, judged.add); err != nil {
@@ -193,7 +193,7 @@ func collect(path string, traces []*trace) error {
 			}
 		}
 		if lost > 0 {
-			return fmt.Errorf("trace %s: %d of its %d spans did not come back from the Collector", t.id, lost, t.spans)
+			return fmt.Errorf("trace %s: %d of its %d spans are missing from the Collector's output", t.id, lost, t.spans)
 		}
 	}
 	for _, t := range traces {

@@ -11,14 +11,15 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// contradiction says that facts cannot hold together. It names facts and
+// contradiction describes facts that cannot all be true. It contains names of facts and
 // numbers, never the content of a string.
 type contradiction = string
 
-// maxIDs bounds the vocabulary's lists of ids: a list of this length may have been cut.
+// maxIDs is the maximum length of the vocabulary's lists of ids: a list of this length
+// may have been cut.
 const maxIDs = 64
 
-// contradictions are what the span's facts say against each other.
+// contradictions returns the contradictions among the span's facts.
 func (s *sight) contradictions() []contradiction {
 	var found []contradiction
 	say := func(holds bool, format string, args ...any) {
@@ -38,7 +39,7 @@ func (s *sight) contradictions() []contradiction {
 	case kindTool:
 		s.tool(say)
 	case kindRun:
-		say(s.has(string(otelsemconv.ErrorTypeKey)) && !s.failed(), "%s is there, and the span's status is not ERROR", otelsemconv.ErrorTypeKey)
+		say(s.has(string(otelsemconv.ErrorTypeKey)) && !s.failed(), "%s is set, but the span's status is not ERROR", otelsemconv.ErrorTypeKey)
 	case kindOther:
 	}
 	return found
@@ -46,7 +47,7 @@ func (s *sight) contradictions() []contradiction {
 
 type sayer func(holds bool, format string, args ...any)
 
-// requestEnd holds what ended the request against how far it had come.
+// requestEnd checks how the request ended against its phase.
 func (s *sight) requestEnd(say sayer) {
 	end := func(e semconv.StreamEnd) string { return string(semconv.StreamEndKey) + "=" + e.String() }
 	inBand := s.bool(string(semconv.ProviderErrorInBandKey))
@@ -55,22 +56,23 @@ func (s *sight) requestEnd(say sayer) {
 	whole := s.end == semconv.StreamEndTerminalEvent
 
 	say(s.phase == semconv.PhaseToolExecution || s.phase == semconv.PhaseToolOutputDelivery,
-		"%s=%s: a request never comes that far", semconv.StreamPhaseKey, s.phase)
+		"%s=%s: this phase is not a phase of a request", semconv.StreamPhaseKey, s.phase)
 	say(whole && !inBand && s.phase != semconv.PhaseUnset && s.phase != semconv.PhaseUnknown && s.phase != semconv.PhaseStreamEnd,
-		"%s, and %s=%s: a whole answer is at its end", end(s.end), semconv.StreamPhaseKey, s.phase)
-	// A gateway's own side may tell what broke behind the whole answer that it gave.
-	say(whole && cause != "" && s.span.Kind() != ptrace.SpanKindServer, "%s, and %s is there: a connection that broke has no terminal event", end(s.end), semconv.TransportCauseKey)
-	say(whole && s.has(string(semconv.AbortSourceKey)), "%s, and %s is there: what was whole was not ended by this side", end(s.end), semconv.AbortSourceKey)
+		"%s, but %s=%s: a complete answer has reached its end", end(s.end), semconv.StreamPhaseKey, s.phase)
+	// A gateway's server span may record a cause of the upstream although its own
+	// response was complete.
+	say(whole && cause != "" && s.span.Kind() != ptrace.SpanKindServer, "%s, but %s is set: a connection that broke has no terminal event", end(s.end), semconv.TransportCauseKey)
+	say(whole && s.has(string(semconv.AbortSourceKey)), "%s, but %s is set: this side did not end a complete answer", end(s.end), semconv.AbortSourceKey)
 	say(whole && s.status >= 400, "%s, and %s=%d", end(s.end), otelsemconv.HTTPResponseStatusCodeKey, s.status)
 	say(s.end == semconv.StreamEndHTTPError && s.status > 0 && s.status < 400, "%s, and %s=%d", end(s.end), otelsemconv.HTTPResponseStatusCodeKey, s.status)
 	say(s.end == semconv.StreamEndNoResponse && (s.status > 0 || started),
-		"%s, and a response is there (%s=%d, %s=%s)", end(s.end), otelsemconv.HTTPResponseStatusCodeKey, s.status, semconv.StreamPhaseKey, orAbsent(s.phase.String()))
-	say(inBand && s.status >= 400, "%s=true, and %s=%d: in band is inside of a 200", semconv.ProviderErrorInBandKey, otelsemconv.HTTPResponseStatusCodeKey, s.status)
+		"%s, but there is a response (%s=%d, %s=%s)", end(s.end), otelsemconv.HTTPResponseStatusCodeKey, s.status, semconv.StreamPhaseKey, orAbsent(s.phase.String()))
+	say(inBand && s.status >= 400, "%s=true, but %s=%d: an in-band error is inside a 200", semconv.ProviderErrorInBandKey, otelsemconv.HTTPResponseStatusCodeKey, s.status)
 	say(s.has(string(semconv.WatchdogKindKey)) && s.end != semconv.StreamEndUnset && s.end != semconv.StreamEndWatchdog,
-		"%s is there, and %s", semconv.WatchdogKindKey, end(s.end))
+		"%s is set, but %s", semconv.WatchdogKindKey, end(s.end))
 	switch s.end {
 	case semconv.StreamEndReadError, semconv.StreamEndHTTPError, semconv.StreamEndNoResponse, semconv.StreamEndEOF, semconv.StreamEndWatchdog:
-		say(!s.failed(), "%s, and the span's status is not ERROR", end(s.end))
+		say(!s.failed(), "%s, but the span's status is not ERROR", end(s.end))
 	default:
 	}
 }
@@ -82,7 +84,8 @@ func orAbsent(text string) string {
 	return text
 }
 
-// requestCounts holds counts against each other, against the phase and against the ids.
+// requestCounts checks counts against each other, against the phase and against the
+// ids.
 func (s *sight) requestCounts(say sayer) {
 	n := func(key string) int64 { return s.int(key) }
 	var (
@@ -114,21 +117,21 @@ func (s *sight) requestCounts(say sayer) {
 	atMost(completed, started)
 	atMost(calls, started)
 	ids := int64(len(s.list(string(semconv.StreamToolCallIDsKey))))
-	// A call whose input is whole may be known by its id before it is handed over.
+	// A call with complete input may be recorded by its id before it is delivered.
 	say(s.has(calls) && s.has(string(semconv.StreamToolCallIDsKey)) && (ids < min(n(calls), maxIDs) || ids > max(n(calls), n(completed))),
-		"%s has %d ids, and %s=%d", semconv.StreamToolCallIDsKey, ids, calls, n(calls))
+		"%s has %d ids, but %s=%d", semconv.StreamToolCallIDsKey, ids, calls, n(calls))
 	open := int64(len(s.list(string(semconv.StreamOpenToolCallIDsKey))))
 	say(s.has(started) && s.has(completed) && open > max(n(started)-n(completed), 0),
-		"%s has %d ids, and %d inputs were left open", semconv.StreamOpenToolCallIDsKey, open, n(started)-n(completed))
+		"%s has %d ids, but %d inputs were left open", semconv.StreamOpenToolCallIDsKey, open, n(started)-n(completed))
 	say(s.has(string(semconv.HistoryToolOutputsKey)) && !s.has(string(semconv.HistoryToolCallsKey)) && len(s.list(string(semconv.HistoryToolOutputsKey))) > 0,
-		"%s is not empty, and %s is not there: an output has its call", semconv.HistoryToolOutputsKey, semconv.HistoryToolCallsKey)
+		"%s is not empty, but %s is missing: every output belongs to a call", semconv.HistoryToolOutputsKey, semconv.HistoryToolCallsKey)
 }
 
-// clockSlack is how much longer than its span a duration may seem: they may be
-// taken by different clocks.
+// clockSlack is how much a duration may exceed the span's: different clocks may have
+// measured them.
 const clockSlack = 10 * time.Millisecond
 
-// requestTimes holds durations against the span's.
+// requestTimes checks durations against the span's.
 func (s *sight) requestTimes(say sayer) {
 	length := s.span.EndTimestamp().AsTime().Sub(s.span.StartTimestamp().AsTime())
 	for _, key := range []string{
@@ -138,7 +141,7 @@ func (s *sight) requestTimes(say sayer) {
 		if !ok {
 			continue
 		}
-		say(v.Double() > (length+clockSlack).Seconds(), "%s=%gs is longer than the span, which is %s: it is in seconds", key, v.Double(), length)
+		say(v.Double() > (length+clockSlack).Seconds(), "%s=%gs is longer than the span, which is %s: the unit is seconds", key, v.Double(), length)
 	}
 }
 
@@ -146,10 +149,10 @@ func (s *sight) tool(say sayer) {
 	outcome, _ := semconv.ParseToolOutcome(s.text(string(semconv.ToolOutcomeKey)))
 	is := func(o semconv.ToolOutcome) string { return string(semconv.ToolOutcomeKey) + "=" + o.String() }
 	succeeded := outcome == semconv.ToolOutcomeSucceeded
-	say(succeeded && s.failed(), "%s, and the span's status is ERROR", is(outcome))
+	say(succeeded && s.failed(), "%s, but the span's status is ERROR", is(outcome))
 	say(succeeded && s.bool(string(semconv.ToolFailedBeforeEffectKey)), "%s, and %s=true", is(outcome), semconv.ToolFailedBeforeEffectKey)
 	failures := []semconv.ToolOutcome{semconv.ToolOutcomeFailed, semconv.ToolOutcomeTimedOut}
-	say(slices.Contains(failures, outcome) && s.span.Status().Code() == ptrace.StatusCodeOk, "%s, and the span's status is OK", is(outcome))
+	say(slices.Contains(failures, outcome) && s.span.Status().Code() == ptrace.StatusCodeOk, "%s, but the span's status is OK", is(outcome))
 	say(s.has(string(semconv.ToolOutputErrorKey)) && s.has(string(semconv.ToolOutputDeliveryKey)) && !s.deliveryFailed(),
-		"%s is there, and %s=%s", semconv.ToolOutputErrorKey, semconv.ToolOutputDeliveryKey, cut(s.text(string(semconv.ToolOutputDeliveryKey))))
+		"%s is set, but %s=%s", semconv.ToolOutputErrorKey, semconv.ToolOutputDeliveryKey, cut(s.text(string(semconv.ToolOutputDeliveryKey))))
 }

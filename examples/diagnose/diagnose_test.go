@@ -33,8 +33,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// recorded is what real agents leave over real streams that break, before any
-// Collector: the quick acceptance cases.
+// recorded records the quick acceptance cases: the spans of real agents over real
+// streams that break, before any Collector.
 var recorded = sync.OnceValues(func() (*recording, error) {
 	r := &recording{td: ptrace.NewTraces()}
 	var mu sync.Mutex
@@ -84,7 +84,7 @@ type recordedCase struct {
 	trace pcommon.TraceID
 }
 
-// record writes what was recorded to a file, changed if change is not nil.
+// record writes the recorded spans to a file, after change if it is not nil.
 func record(t *testing.T, change func(ptrace.Span)) (string, *recording) {
 	t.Helper()
 	r, err := recorded()
@@ -103,7 +103,7 @@ func record(t *testing.T, change func(ptrace.Span)) (string, *recording) {
 	return save(t, td), r
 }
 
-// save writes a document for each resource, so that traces lie over many lines.
+// save writes one document per resource, so that a trace is spread over many lines.
 func save(t *testing.T, td ptrace.Traces) string {
 	t.Helper()
 	var file bytes.Buffer
@@ -133,7 +133,7 @@ func diagnose(t *testing.T, args ...string) (status int, stdout, stderr string) 
 	return status, string(raw), errs.String()
 }
 
-// Old traces get the verdicts that they would have got when they were new.
+// Old traces get the same verdicts as new ones.
 func TestOldTracesAreJudged(t *testing.T) {
 	collector := built.Collector(t)
 	path, r := record(t, nil)
@@ -167,8 +167,8 @@ func TestOldTracesAreJudged(t *testing.T) {
 	})
 }
 
-// What a verdict needs is what -check calls needed: without any one of these facts
-// no verdict is bolder, and one at least is less sure or more careful.
+// Every fact that -check calls needed matters: without any one of them no verdict
+// allows more, and at least one is less confident or more careful.
 func TestNeededFactsAreNeeded(t *testing.T) {
 	collector := built.Collector(t)
 	path, r := record(t, nil)
@@ -196,14 +196,14 @@ func TestNeededFactsAreNeeded(t *testing.T) {
 	}
 }
 
-// come is what a run came to.
+// come summarizes the verdicts on the runs of a trace.
 type come struct {
 	safety semconv.RetrySafety
-	text   string // the rest
+	text   string // everything else
 }
 
-// verdicts are what the runs of a file come to. A trace with several runs has the
-// most careful safety of them.
+// verdicts returns the verdicts on the runs of a file, by trace. A trace with several
+// runs gets the most careful safety of them.
 func verdicts(t *testing.T, collector, path string) map[pcommon.TraceID]come {
 	t.Helper()
 	status, stdout, stderr := diagnose(t, "-collector", collector, "-json", path)
@@ -230,7 +230,7 @@ func verdicts(t *testing.T, collector, path string) map[pcommon.TraceID]come {
 	return found
 }
 
-// What the project's own client records has every fact, and none against another.
+// The spans of the project's own client have every fact, without contradictions.
 func TestTheClientRecordsAllThatIsNeeded(t *testing.T) {
 	path, r := record(t, nil)
 	status, stdout, stderr := diagnose(t, "-check", path)
@@ -257,14 +257,14 @@ func TestCheck(t *testing.T) {
 		change func(ptrace.Span)
 		says   string
 	}{
-		{"no value of the vocabulary", set("llm.stream.end", "exploded"), `llm.stream.end is "exploded", which is not a value of the vocabulary`},
+		{"not a value of the vocabulary", set("llm.stream.end", "exploded"), `llm.stream.end is "exploded", which is not a value of the vocabulary`},
 		{"a number as a string", set("llm.stream.text_chunks", "7"), "llm.stream.text_chunks has to be an int, 0 or above, is a string"},
 		{"a count below 0", set("llm.stream.events", -1), "llm.stream.events has to be an int, 0 or above, is the Int -1"},
 		{"milliseconds", set("llm.stream.time_to_headers", 412.0), "llm.stream.time_to_headers=412s is longer than the span"},
 		{"seconds as an int", set("llm.stream.longest_gap", 1), "llm.stream.longest_gap has to be a double"},
 		{"more calls than inputs", set("llm.stream.tool_calls", 70), "llm.stream.tool_calls=70 is more than llm.stream.tool_inputs_started"},
 		{"not an id", set("llm.run.id", "run-1"), "llm.run.id has to be a span id of 16 hexadecimal digits"},
-		{"a run that is not there", set("llm.run.id", "00000000000000ff"), "the span of the run: not known without it: named by llm.run.id and not in the trace"},
+		{"a run that is not in the trace", set("llm.run.id", "00000000000000ff"), "the span of the run: not known without it: named by llm.run.id but not in the trace"},
 		{"a part of a run that hangs elsewhere and names no run", func(span ptrace.Span) {
 			if span.Attributes().Remove("llm.run.id") {
 				span.SetParentSpanID(pcommon.SpanID{9})
@@ -274,15 +274,15 @@ func TestCheck(t *testing.T) {
 			if span.Name() == "invoke_agent coder" {
 				span.Attributes().PutInt("llm.run.requests", 0)
 			}
-		}, "llm.run.requests=0, and "},
-		{"requests that are not there", func(span ptrace.Span) {
+		}, "llm.run.requests=0, but "},
+		{"requests that are not in the trace", func(span ptrace.Span) {
 			if span.Name() == "invoke_agent coder" {
 				span.Attributes().PutInt("llm.run.requests", 9)
 			}
 		}, " of 9 request spans: not known without it: announced by llm.run.requests"},
-		{"a phase beyond a request", set("llm.stream.phase", "tool_execution"), "a request never comes that far"},
+		{"a phase beyond a request", set("llm.stream.phase", "tool_execution"), "this phase is not a phase of a request"},
 		{"not an error", set("http.response.status_code", 500), "llm.stream.end=terminal_event, and http.response.status_code=500"},
-		{"no error where there was one", func(span ptrace.Span) { span.Status().SetCode(ptrace.StatusCodeUnset) }, "llm.stream.end=read_error, and the span's status is not ERROR"},
+		{"no error where there was one", func(span ptrace.Span) { span.Status().SetCode(ptrace.StatusCodeUnset) }, "llm.stream.end=read_error, but the span's status is not ERROR"},
 		{"a span without an id", func(span ptrace.Span) { span.SetSpanID(pcommon.SpanID{}) }, "the span has no id"},
 		{"a span without a start", func(span ptrace.Span) { span.SetStartTimestamp(0) }, "the span has no start"},
 		{"a span that ends before it starts", func(span ptrace.Span) { span.SetEndTimestamp(span.StartTimestamp() - 1) }, "the span ends before it starts"},
@@ -291,7 +291,7 @@ func TestCheck(t *testing.T) {
 				span.Attributes().PutStr("llm.tool.outcome", "succeeded")
 				span.Status().SetCode(ptrace.StatusCodeError)
 			}
-		}, "llm.tool.outcome=succeeded, and the span's status is ERROR"},
+		}, "llm.tool.outcome=succeeded, but the span's status is ERROR"},
 		{"not recognised", func(span ptrace.Span) {
 			if span.Name() == "chat gpt-5.5" {
 				span.Attributes().Remove("gen_ai.operation.name")
@@ -312,24 +312,24 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
-	t.Run("names that are none", func(t *testing.T) {
+	t.Run("unknown names", func(t *testing.T) {
 		path, _ := record(t, func(span ptrace.Span) {
 			if _, ok := span.Attributes().Get("gen_ai.operation.name"); !ok {
 				return
 			}
-			span.Attributes().PutStr("llm.stream.ended", "eof")    // misspelt
-			span.Attributes().PutStr("llm.tool.effect", "unknown") // a tool's, here on every span
+			span.Attributes().PutStr("llm.stream.ended", "eof")    // misspelled
+			span.Attributes().PutStr("llm.tool.effect", "unknown") // a fact of tools, here on every span
 			span.Attributes().PutStr("llm.request.type", "chat")   // OpenLLMetry's
 			span.Attributes().PutStr("llm.run.outcome", "failed")  // a verdict
 		})
 		status, stdout, _ := diagnose(t, "-check", path)
-		assert.Equal(t, statusOK, status, "nothing is missing for it")
+		assert.Equal(t, statusOK, status, "nothing is missing")
 		assert.Contains(t, stdout, "NO SUCH FACT   llm.stream.ended llm.tool.effect (of a tool)\n")
 		assert.Contains(t, stdout, "NO SUCH FACT   llm.stream.ended\n", "on a tool")
 		assert.NotContains(t, stdout, "llm.request.type")
 		assert.NotContains(t, stdout, "llm.run.outcome")
 	})
-	t.Run("nothing to look at", func(t *testing.T) {
+	t.Run("nothing to check", func(t *testing.T) {
 		path, _ := record(t, func(span ptrace.Span) { span.Attributes().Clear() })
 		status, stdout, _ := diagnose(t, "-check", path)
 		assert.Equal(t, statusCheck, status)
@@ -366,18 +366,18 @@ func TestInput(t *testing.T) {
 		{name: "Jaeger's API v3", input: `{"result":` + string(raw) + `}`, spans: 1},
 		{name: "Tempo's API", input: `{"batches":` + tempo + `}`, spans: 1},
 		{name: "Tempo's API v2", input: `{"trace":{"resourceSpans":` + tempo + `}}`, spans: 1},
-		{name: "empty", fails: "in.json: there is no span in it"},
-		{name: "no span", input: `{"resourceSpans":[]}`, fails: "there is no span in it"},
-		{name: "no JSON in line 2", input: string(raw) + "\n{oops}\n", fails: "in.json, line 2: not JSON: invalid character 'o'"},
+		{name: "empty", fails: "in.json: it contains no spans"},
+		{name: "no span", input: `{"resourceSpans":[]}`, fails: "it contains no spans"},
+		{name: "invalid JSON in line 2", input: string(raw) + "\n{oops}\n", fails: "in.json, line 2: not JSON: invalid character 'o'"},
 		{name: "cut off", input: string(raw) + "\n" + string(raw[:40]), fails: "line 2: not JSON: the document is cut off"},
-		{name: "another object", input: `{"spans":[]}`, fails: "line 1: a JSON object that is no OTLP: it has no resourceSpans"},
-		{name: "no object", input: "\n\n[1]", fails: "line 3: a JSON value that is no OTLP"},
+		{name: "another object", input: `{"spans":[]}`, fails: "line 1: a JSON object without resourceSpans is not OTLP"},
+		{name: "no object", input: "\n\n[1]", fails: "line 3: not OTLP: expected an object with resourceSpans"},
 		{name: "Jaeger's own", input: `{"data":[{"traceID":"1"}]}`, fails: "read the trace with -jaeger URL -trace ID"},
 		{name: "logs", input: `{"resourceLogs":[]}`, fails: "traces are needed"},
-		{name: "not an id", input: strings.Replace(string(raw), "0200000000000000", "zz", 1), fails: "line 1: no OTLP JSON"},
+		{name: "not an id", input: strings.Replace(string(raw), "0200000000000000", "zz", 1), fails: "line 1: not OTLP JSON"},
 		{name: "gzip", input: "\x1f\x8b\x08", fails: "gunzip it first"},
 		{name: "zstd", input: "\x28\xb5\x2f\xfd", fails: "unzstd it first"},
-		{name: "protobuf", input: "\n\x00\x01", fails: "it is binary"},
+		{name: "protobuf", input: "\n\x00\x01", fails: "the file is binary"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "in.json")
@@ -407,8 +407,8 @@ func TestArguments(t *testing.T) {
 		{"an unknown flag", []string{"-wat"}, "flag provided but not defined: -wat"},
 		{"two sources", []string{"-jaeger", "http://127.0.0.1:1", path}, "one of them at a time"},
 		{"no trace", []string{"-tempo", "http://127.0.0.1:1"}, "name it with -trace"},
-		{"no id", []string{"-tempo", "http://127.0.0.1:1", "-trace", "x"}, "is no trace id"},
-		{"no address", []string{"-jaeger", "localhost:16686", "-trace", "1"}, "no address of a Jaeger"},
+		{"no id", []string{"-tempo", "http://127.0.0.1:1", "-trace", "x"}, "is not a trace id"},
+		{"no address", []string{"-jaeger", "localhost:16686", "-trace", "1"}, "not the address of a Jaeger"},
 		{"nobody there", []string{"-jaeger", "http://127.0.0.1:1", "-trace", "1"}, "ask Jaeger"},
 		{"no file", []string{"no.jsonl"}, "no.jsonl: no such file"},
 		{"not in the file", []string{"-trace", "ff", path}, "is not in the input"},
@@ -423,7 +423,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// A trace that has its verdicts is printed as it is, and needs no Collector.
+// A trace that already has its verdicts is printed as it is and needs no Collector.
 func TestJudgedTracesStayAsTheyAre(t *testing.T) {
 	change := func(by semconv.Trigger) func(ptrace.Span) {
 		return func(span ptrace.Span) {
@@ -439,13 +439,13 @@ func TestJudgedTracesStayAsTheyAre(t *testing.T) {
 	require.Equal(t, statusOK, status, stderr)
 	assert.Contains(t, stdout, "recovered")
 
-	path, _ = record(t, change(semconv.TriggerClient)) // the client alone saw less
+	path, _ = record(t, change(semconv.TriggerClient)) // the client's own verdict does not count
 	status, _, stderr = diagnose(t, "-collector", "none", "-trace", id, path)
 	assert.Equal(t, statusError, status)
 	assert.Contains(t, stderr, "there is no ../none")
 }
 
-// Out of a real Jaeger, as it went in.
+// A trace comes out of a real Jaeger unchanged.
 func TestATraceOutOfJaeger(t *testing.T) {
 	bin := built.Jaeger(t)
 	r, err := recorded()
@@ -480,7 +480,7 @@ func TestATraceOutOfJaeger(t *testing.T) {
 	assert.Contains(t, stderr, backend.ErrNotFound.Error())
 }
 
-// A recorded shape of Tempo's API: no Tempo runs here.
+// The response is recorded from Tempo's API; no Tempo runs here.
 func TestATraceOutOfTempo(t *testing.T) {
 	r, err := recorded()
 	require.NoError(t, err)
@@ -512,7 +512,7 @@ func FuzzReadDocuments(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var all collection
 		if err := readDocuments("in", raw, all.add); err == nil && len(all.list) == 0 {
-			t.Fatal("nothing was read, and nothing said")
+			t.Fatal("no spans and no error")
 		}
 		var out bytes.Buffer
 		if _, err := check(all.list, false, &out, &out); err != nil {

@@ -10,14 +10,14 @@ import (
 // fact is one attribute that -check looks for.
 type fact struct {
 	key    string
-	valid  func(pcommon.Value) string // what is wrong with a value, empty if nothing is
-	due    func(*sight) bool          // whether the span has to have it; nil: always
-	needed bool                       // a verdict needs it; the others only tell more
-	why    string                     // what is not known without it
+	valid  func(pcommon.Value) string // returns what is wrong with a value, or ""
+	due    func(*sight) bool          // whether the span has to have it; nil for always
+	needed bool                       // a verdict needs it; the others only add detail
+	why    string                     // what is unknown without it
 }
 
-// requestFacts are those of a request, in the order of their value: what a verdict
-// loses most by comes first.
+// requestFacts are the facts of a request, most valuable first: the first ones cost a
+// verdict most if they are missing.
 var requestFacts = []fact{
 	{string(otelsemconv.GenAIOperationNameKey), isText, nil, true, "the span is not recognised at all"},
 	{string(semconv.StreamEndKey), isEnum(semconv.ParseStreamEnd), nil, true, "how it ended can only be guessed: confidence is low, and nothing is tried again without asking"},
@@ -54,8 +54,8 @@ var requestFacts = []fact{
 	{string(semconv.WatchdogLimitKey), isSeconds, endedBy(semconv.StreamEndWatchdog), false, "how long the watchdog had waited"},
 }
 
-// otherRequestFacts have no place of their own in the order: they are there or
-// not as things went. What they say is checked all the same.
+// otherRequestFacts are never reported as missing, because they depend on what
+// happened. Their values are checked.
 var otherRequestFacts = []fact{
 	{key: string(semconv.RequestBackgroundKey), valid: isBool},
 	{key: string(semconv.ConnectionReusedKey), valid: isBool},
@@ -70,7 +70,7 @@ var otherRequestFacts = []fact{
 	{key: string(semconv.RetryAfterKey), valid: isSeconds},
 }
 
-// toolFacts are those of a tool, likewise.
+// toolFacts are the facts of a tool, most valuable first.
 var toolFacts = []fact{
 	{string(otelsemconv.GenAIOperationNameKey), isText, nil, true, "the span is not recognised at all"},
 	{string(semconv.ToolEffectKey), isEnum(semconv.ParseToolEffect), nil, true, "whether repeating it could do something twice: it has to be asked for"},
@@ -89,7 +89,7 @@ var otherToolFacts = []fact{
 	{key: string(semconv.AbortReasonKey), valid: isText},
 }
 
-// runFacts are those of a run, likewise.
+// runFacts are the facts of a run, most valuable first.
 var runFacts = []fact{
 	{string(otelsemconv.GenAIOperationNameKey), isText, nil, true, "the span is not recognised at all"},
 	{string(semconv.RunToolsKey), isCount, (*sight).recordsTools, true, "whether all tools that ran are in the trace: a call that was handed over may have been executed"},

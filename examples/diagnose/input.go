@@ -16,8 +16,8 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/backend"
 )
 
-// load reads everything before anything is done with it, so that bad input is
-// told first and every trace is judged whole, however its spans lie in the files.
+// load reads all input first, so that bad input is reported before anything else is done
+// and every trace is judged as a whole, however its spans are spread over the files.
 func load(ctx context.Context, o *options, stdin io.Reader) ([]*trace, error) {
 	var all collection
 	add := func(td ptrace.Traces, err error) error {
@@ -92,8 +92,8 @@ func readFiles(files []string, stdin io.Reader, add func(ptrace.Traces)) error {
 	return nil
 }
 
-// readDocuments reads the OTLP JSON documents of one file, one a line or printed
-// over many lines.
+// readDocuments reads the OTLP JSON documents of one file, one per line or printed over
+// many lines.
 func readDocuments(name string, raw []byte, add func(ptrace.Traces)) error {
 	if err := notText(raw); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -110,11 +110,11 @@ func readDocuments(name string, raw []byte, add func(ptrace.Traces)) error {
 		}
 		switch {
 		case errors.Is(err, io.EOF) && spans == 0:
-			return fmt.Errorf("%s: there is no span in it", name)
+			return fmt.Errorf("%s: it contains no spans", name)
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			at := end + len(raw[end:]) - len(bytes.TrimLeft(raw[end:], " \t\r\n")) // where the document begins
+			at := end + len(raw[end:]) - len(bytes.TrimLeft(raw[end:], " \t\r\n")) // the start of the document
 			if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 				at = min(int(syntax.Offset), len(raw))
 			}
@@ -134,20 +134,20 @@ func readDocuments(name string, raw []byte, add func(ptrace.Traces)) error {
 
 var newline = []byte("\n")
 
-// notText recognises files that are often taken for JSON.
+// notText recognizes files that are often mistaken for JSON.
 func notText(raw []byte) error {
 	switch {
 	case bytes.HasPrefix(raw, []byte{0x1f, 0x8b}):
-		return errors.New("it is compressed: gunzip it first")
+		return errors.New("the file is compressed: gunzip it first")
 	case bytes.HasPrefix(raw, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		return errors.New("it is compressed: unzstd it first")
+		return errors.New("the file is compressed: unzstd it first")
 	case bytes.IndexByte(raw[:min(len(raw), 512)], 0) >= 0:
-		return errors.New("it is binary: OTLP JSON is needed, as the Collector's file exporter writes with `format: json`")
+		return errors.New("the file is binary: expected OTLP JSON, as the Collector's file exporter writes it with `format: json`")
 	}
 	return nil
 }
 
-// readDocument reads OTLP JSON, bare or in what Jaeger's and Tempo's APIs put around it.
+// readDocument reads OTLP JSON, bare or in the envelope of Jaeger's and Tempo's APIs.
 func readDocument(document json.RawMessage) (ptrace.Traces, error) {
 	var shape struct {
 		ResourceSpans   json.RawMessage `json:"resourceSpans"`
@@ -156,10 +156,10 @@ func readDocument(document json.RawMessage) (ptrace.Traces, error) {
 		Trace           json.RawMessage `json:"trace"`   // Tempo's API v2
 		ResourceLogs    json.RawMessage `json:"resourceLogs"`
 		ResourceMetrics json.RawMessage `json:"resourceMetrics"`
-		Data            json.RawMessage `json:"data"` // Jaeger's API, and its pages' download
+		Data            json.RawMessage `json:"data"` // Jaeger's API, and the download in its UI
 	}
 	if err := json.Unmarshal(document, &shape); err != nil {
-		return ptrace.Traces{}, errors.New("a JSON value that is no OTLP: an object with resourceSpans is needed")
+		return ptrace.Traces{}, errors.New("not OTLP: expected an object with resourceSpans")
 	}
 	switch {
 	case shape.ResourceSpans != nil:
@@ -175,7 +175,7 @@ func readDocument(document json.RawMessage) (ptrace.Traces, error) {
 	case shape.ResourceLogs != nil, shape.ResourceMetrics != nil:
 		return ptrace.Traces{}, errors.New("OTLP JSON of logs or metrics: traces are needed, with resourceSpans")
 	}
-	return ptrace.Traces{}, errors.New("a JSON object that is no OTLP: it has no resourceSpans")
+	return ptrace.Traces{}, errors.New("a JSON object without resourceSpans is not OTLP")
 }
 
 func readOTLP(document []byte) (ptrace.Traces, error) {
@@ -184,16 +184,16 @@ func readOTLP(document []byte) (ptrace.Traces, error) {
 	if err == nil {
 		return td, nil
 	}
-	// Protobuf's own JSON, as Tempo's, has the bytes of ids in base64.
+	// Protobuf's own JSON, which Tempo writes, has the bytes of ids in base64.
 	if again, ok := hexIDs(document); ok {
 		if td, errAgain := decoder.UnmarshalTraces(again); errAgain == nil {
 			return td, nil
 		}
 	}
-	return ptrace.Traces{}, fmt.Errorf("no OTLP JSON: %w", err)
+	return ptrace.Traces{}, fmt.Errorf("not OTLP JSON: %w", err)
 }
 
-// hexIDs rewrites base64 ids to hexadecimal ones; not ok if there are none.
+// hexIDs rewrites base64 ids to hexadecimal ones. ok is false if there are none.
 func hexIDs(document []byte) ([]byte, bool) {
 	decoder := json.NewDecoder(bytes.NewReader(document))
 	decoder.UseNumber()
@@ -229,5 +229,5 @@ func hexIDs(document []byte) ([]byte, bool) {
 	return again, changed && err == nil
 }
 
-// idSizes are the sizes of ids, in bytes.
+// idSizes are the sizes of ids in bytes.
 var idSizes = map[string]int{"traceId": 16, "spanId": 8, "parentSpanId": 8}

@@ -1,6 +1,6 @@
-// Diagnose prints the verdicts on traces that exist already: OTLP JSON files, as
-// the Collector's file exporter writes them, or one trace out of Jaeger or Tempo.
-// Traces that have no verdict yet are judged by the Collector first.
+// Diagnose prints the verdicts on existing traces: OTLP JSON files, as the Collector's
+// file exporter writes them, or one trace from Jaeger or Tempo. It runs traces without
+// a verdict through the Collector first.
 //
 //	diagnose traces.jsonl
 //	diagnose -json traces.jsonl
@@ -8,10 +8,10 @@
 //	diagnose -jaeger http://127.0.0.1:16686 -trace 5b8efff798038103d269b633813fc60c
 //	diagnose -tempo http://127.0.0.1:3200 -trace 5b8efff798038103d269b633813fc60c
 //
-// With -check it prints which facts of the vocabulary stand on each span, which
-// are missing and which contradict each other, those that a verdict needs most
-// first. It ends with status 0 if all is well, 1 if a fact that a verdict needs is
-// missing or contradicted, and 2 if the input cannot be read.
+// With -check it prints which facts of the vocabulary each span has, which are missing
+// and which contradict each other, those that a verdict needs most first. It exits with
+// status 0 if nothing is wrong, 1 if a fact that a verdict needs is missing or
+// contradicted, and 2 if the input cannot be read.
 package main
 
 import (
@@ -26,7 +26,7 @@ import (
 	"syscall"
 )
 
-// options are what the command line says.
+// options are the options of the command line.
 type options struct {
 	root      string
 	collector string
@@ -38,10 +38,10 @@ type options struct {
 	check     bool
 }
 
-// The status that the command ends with.
+// The exit status of the command.
 const (
 	statusOK    = 0
-	statusCheck = 1 // -check found something
+	statusCheck = 1 // -check found a problem
 	statusError = 2
 )
 
@@ -52,7 +52,7 @@ func main() {
 	os.Exit(status)
 }
 
-// command is the whole command, but for the process around it.
+// command runs the whole command, without the process around it.
 func command(ctx context.Context, args []string, stdin io.Reader, stdout *os.File, stderr io.Writer) int {
 	o, err := parse(args, stderr)
 	switch {
@@ -77,18 +77,18 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.SetOutput(stderr)
 	f.StringVar(&o.root, "root", "..", "`folder` of the repository, which the Collector's path is relative to")
 	f.StringVar(&o.collector, "collector", "build/otelcol-llm", "Collector `binary`, as `make collector` builds it")
-	f.StringVar(&o.jaeger, "jaeger", "", "read the trace named by -trace out of the Jaeger at this `URL`, as http://127.0.0.1:16686")
-	f.StringVar(&o.tempo, "tempo", "", "read the trace named by -trace out of the Tempo at this `URL`, as http://127.0.0.1:3200")
-	f.StringVar(&o.trace, "trace", "", "`id` of a trace; with files: only this one of theirs")
-	f.BoolVar(&o.json, "json", false, "print JSON, a line for each run (with -check: for each span)")
-	f.BoolVar(&o.check, "check", false, "say which facts are there, missing or contradictory; no Collector is needed")
+	f.StringVar(&o.jaeger, "jaeger", "", "read the trace named by -trace from the Jaeger at this `URL`, such as http://127.0.0.1:16686")
+	f.StringVar(&o.tempo, "tempo", "", "read the trace named by -trace from the Tempo at this `URL`, such as http://127.0.0.1:3200")
+	f.StringVar(&o.trace, "trace", "", "`id` of a trace; with files, print only this one")
+	f.BoolVar(&o.json, "json", false, "print JSON, one line per run (with -check, per span)")
+	f.BoolVar(&o.check, "check", false, "report facts that are present, missing or contradictory; needs no Collector")
 	f.Usage = func() {
 		fmt.Fprint(f.Output(), "usage: diagnose [flags] FILE...   OTLP JSON, `-` for standard input\n"+
 			"       diagnose [flags] -jaeger URL -trace ID\n       diagnose [flags] -tempo URL -trace ID\n\n")
 		f.PrintDefaults()
-		fmt.Fprint(f.Output(), "\nstatus: 0 all is well, 1 with -check: a fact that a verdict needs is missing or contradicted, 2 bad input or arguments\n")
+		fmt.Fprint(f.Output(), "\nstatus: 0 nothing is wrong, 1 with -check: a fact that a verdict needs is missing or contradicted, 2 bad input or arguments\n")
 	}
-	// Flags may stand behind files, too.
+	// Flags may also follow files.
 	for {
 		if err := f.Parse(args); err != nil {
 			return nil, err
@@ -106,9 +106,9 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	}
 	switch {
 	case sources == 0:
-		return nil, errors.New("nothing to read: name a file of OTLP JSON, or -jaeger or -tempo with -trace; -h tells more")
+		return nil, errors.New("nothing to read: name a file of OTLP JSON, or -jaeger or -tempo with -trace; -h prints the usage")
 	case sources > 1:
-		return nil, errors.New("read from files, from -jaeger or from -tempo, one of them at a time")
+		return nil, errors.New("files, -jaeger and -tempo exclude each other")
 	case len(o.files) == 0 && o.trace == "":
 		return nil, errors.New("-jaeger and -tempo read one trace: name it with -trace")
 	}
@@ -144,7 +144,7 @@ func run(ctx context.Context, o *options, stdin io.Reader, stdout *os.File, stde
 	return 0, nil
 }
 
-// path is p under the root.
+// path returns p relative to the root.
 func (o *options) path(p string) string {
 	if filepath.IsAbs(p) {
 		return p

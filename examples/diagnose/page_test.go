@@ -20,13 +20,14 @@ import (
 
 var update = flag.Bool("update", false, "write what is generated into docs/instrument-any-language.md")
 
-// examplesOf is the folder of the page's two traces.
+// examplesOf returns the folder of the page's two traces.
 func examplesOf(t *testing.T) string {
 	t.Helper()
 	return filepath.Join(built.Root(t), "docs", "instrument-any-language")
 }
 
-// The page's whole example has all facts, and the other one lacks what the page says.
+// The page's complete example has all facts, and the sparse one lacks those that the
+// page lists.
 func TestTheExamplesOfThePage(t *testing.T) {
 	status, stdout, stderr := diagnose(t, "--check", filepath.Join(examplesOf(t), "complete.json"))
 	assert.Equal(t, statusOK, status, stdout+stderr)
@@ -52,8 +53,8 @@ func TestTheExamplesOfThePage(t *testing.T) {
 	assert.Equal(t, statusOK, status, "standard input")
 }
 
-// The verdicts on the page's examples are as the page says, word by word: by the
-// built Collector, on the whole example, on the other one, and without each fact.
+// The page quotes the verdicts of the built Collector word for word: on the complete
+// example, on the sparse one, and without each fact.
 func TestPage(t *testing.T) {
 	collector := built.Collector(t)
 	complete := exampleRun(t, collector, "complete.json")
@@ -100,7 +101,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// exampleRun is the one run of an example, judged.
+// exampleRun returns the one run of an example with its verdict.
 func exampleRun(t *testing.T, collector, name string) runJSON {
 	t.Helper()
 	runs := judgedRuns(t, collector, filepath.Join(examplesOf(t), name))
@@ -120,8 +121,8 @@ func judgedRuns(t *testing.T, collector, path string) (runs []runJSON) {
 	return runs
 }
 
-// factTable has a line for each fact of a kind of span: what it answers, and what
-// becomes of the verdict on the whole example without it.
+// factTable returns a table with a line for each fact of a kind of span: what it
+// answers, and how the verdict on the complete example changes without it.
 func factTable(t *testing.T, collector string, k kind, complete runJSON) string {
 	t.Helper()
 	facts, _ := factsOf(k)
@@ -168,8 +169,8 @@ func factTable(t *testing.T, collector string, k kind, complete runJSON) string 
 	return b.String()
 }
 
-// differences are what is another one in the verdict on the run, or on the request
-// that was cut.
+// differences returns what differs in the verdict on the run, or on the request that
+// was cut.
 func differences(was, is runJSON) string {
 	var list []string
 	say := func(of, was, is string) {
@@ -209,7 +210,7 @@ func differences(was, is runJSON) string {
 	return strings.Join(list, "; ")
 }
 
-// verdictBlock is the verdict on a run and on its requests.
+// verdictBlock formats the verdict on a run and on its requests.
 func verdictBlock(r runJSON) string {
 	var b strings.Builder
 	line := func(what string, v *verdictJSON) {

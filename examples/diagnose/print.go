@@ -11,7 +11,7 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
-// runsOf are the judged runs of the traces.
+// runsOf returns the judged runs of the traces.
 func runsOf(traces []*trace) []report.Run {
 	var spans report.Spans
 	for _, t := range traces {
@@ -20,12 +20,12 @@ func runsOf(traces []*trace) []report.Run {
 	return spans.All()
 }
 
-// printRuns prints a line a run, and each failure as an operator would read it.
+// printRuns prints one line per run, and each failure as an operator reads it.
 func printRuns(f *os.File, traces []*trace) {
 	runs := runsOf(traces)
 	if len(runs) == 0 {
-		fmt.Fprintf(f, "No run in %s: no span was recognised as a model call, a tool or an agent's run.\n"+
-			"`diagnose -check` says what the spans would need.\n", count(len(traces), "trace"))
+		fmt.Fprintf(f, "No run in %s: no span was recognized as a model call, a tool or an agent's run.\n"+
+			"`diagnose -check` prints which facts the spans lack.\n", count(len(traces), "trace"))
 		return
 	}
 	rows := make([]report.Row, len(runs))
@@ -48,7 +48,7 @@ func printRuns(f *os.File, traces []*trace) {
 	fmt.Fprintf(f, "\n%s in %s, %d with a failure.\n", count(len(runs), "run"), count(len(traces), "trace"), failed)
 }
 
-// label tells a run from others of its name.
+// label distinguishes a run from others with the same name.
 func label(r *report.Run) string {
 	return r.Start.UTC().Format("2006-01-02 15:04:05") + "  " + r.Name + "  " + r.TraceID.String()[:8]
 }
@@ -60,7 +60,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// runJSON is a run as -json prints it. What is not known is left out.
+// runJSON is a run as -json prints it. Unknown values are left out.
 type runJSON struct {
 	TraceID string    `json:"trace_id"`
 	SpanID  string    `json:"span_id"`
@@ -108,7 +108,7 @@ type retryJSON struct {
 	After  float64 `json:"after_s,omitempty"`
 }
 
-// printJSON prints each run on a line of its own.
+// printJSON prints each run on one line.
 func printJSON(w io.Writer, traces []*trace) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)

@@ -10,7 +10,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// kind is what a span is.
+// kind is the kind of a span.
 type kind uint8
 
 const (
@@ -22,7 +22,7 @@ const (
 
 func (k kind) String() string { return [...]string{"other", "request", "tool", "run"}[k] }
 
-// kinds of spans by what proves them: the operation, or a fact that only they have.
+// The kinds of spans by their evidence: the operation, or a fact that only this kind has.
 var (
 	kindByOperation = map[string]kind{
 		"chat": kindRequest, "text_completion": kindRequest, "generate_content": kindRequest,
@@ -41,13 +41,13 @@ var (
 	}
 )
 
-// sight is one span and what its facts say.
+// sight is one span with the facts that decide what else it has to have.
 type sight struct {
 	span  ptrace.Span
 	attrs pcommon.Map
 	kind  kind
-	run   bool // the trace has a run, and only llm.run.id could say that the span is part of it
-	tools bool // the trace has a tool, or a call that was handed over
+	run   bool // the trace has a run, and only llm.run.id can show that the span belongs to it
+	tools bool // the trace has a tool, or a call that was delivered
 
 	end    semconv.StreamEnd
 	phase  semconv.Phase
@@ -62,7 +62,7 @@ func see(span ptrace.Span) sight {
 			s.kind = by.kind
 		}
 	}
-	if span.Name() == semconv.SpanRunAbandoned { // a verdict and no facts
+	if span.Name() == semconv.SpanRunAbandoned { // has a verdict and no facts
 		s.kind = kindOther
 	}
 	s.end, _ = semconv.ParseStreamEnd(s.text(string(semconv.StreamEndKey)))
@@ -83,7 +83,7 @@ func (s *sight) text(key string) string {
 	return ""
 }
 
-// int is an int attribute, 0 when it is not there.
+// int returns an int attribute, or 0 if it is missing.
 func (s *sight) int(key string) int64 {
 	if v, ok := s.attrs.Get(key); ok {
 		return v.Int()
@@ -108,24 +108,24 @@ func (s *sight) list(key string) []string {
 	return list
 }
 
-// endedBy: it ended in one of these ways.
+// endedBy returns a function that reports whether the request ended in one of these ways.
 func endedBy(ends ...semconv.StreamEnd) func(*sight) bool {
 	return func(s *sight) bool { return slices.Contains(ends, s.end) }
 }
 
-// sent: something of the request left this side, as far as is known.
+// sent reports whether, as far as is known, a part of the request left this side.
 func (s *sight) sent() bool { return s.phase != semconv.PhaseBeforeConnection }
 
-// responded: response headers came.
+// responded reports whether response headers arrived.
 func (s *sight) responded() bool {
 	return s.phase >= semconv.PhaseResponseStarted && s.phase <= semconv.PhaseStreamEnd || s.status > 0
 }
 
-// recordsTools: the producer records tools, or would have one to record.
+// recordsTools reports whether the producer records tools, or had one to record.
 func (s *sight) recordsTools() bool { return s.tools }
 
-// answering: an answer may have come, and was read: where a part of it was not, a count of
-// zero is rightly left out.
+// answering reports whether an answer may have arrived and was read. If a part of it was
+// not read, a count of zero is rightly left out.
 func (s *sight) answering() bool {
 	switch s.phase {
 	case semconv.PhaseBeforeConnection, semconv.PhaseAwaitingResponse:
@@ -162,7 +162,7 @@ func (s *sight) failed() bool { return s.span.Status().Code() == ptrace.StatusCo
 
 func (s *sight) hasRun() bool { return s.run && s.span.Kind() != ptrace.SpanKindServer }
 
-// hasOutput: the tool came to something that the model was due to get.
+// hasOutput reports whether the tool has a result that the model should get.
 func (s *sight) hasOutput() bool {
 	outcome, _ := semconv.ParseToolOutcome(s.text(string(semconv.ToolOutcomeKey)))
 	return outcome != semconv.ToolOutcomeUnset && outcome != semconv.ToolOutcomeInterrupted

@@ -10,15 +10,15 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// trace is everything that the input has of one trace.
+// trace is everything in the input about one trace.
 type trace struct {
 	id    pcommon.TraceID
 	td    ptrace.Traces
 	spans int
 }
 
-// collection puts the spans of each trace together, traces in the order of their
-// coming. A span that comes twice is kept once.
+// collection groups spans by trace, in the order in which the traces arrive. It keeps a
+// span that arrives twice only once.
 type collection struct {
 	list  []*trace
 	index map[pcommon.TraceID]*trace
@@ -30,7 +30,7 @@ type spanKey struct {
 	span  pcommon.SpanID
 }
 
-// add takes the spans out of td.
+// add moves the spans out of td.
 func (c *collection) add(td ptrace.Traces) {
 	if c.index == nil {
 		c.index, c.known = make(map[pcommon.TraceID]*trace), make(map[spanKey]bool)
@@ -72,16 +72,16 @@ func (c *collection) addScope(rs ptrace.ResourceSpans, ss ptrace.ScopeSpans) {
 	}
 }
 
-// only is the one trace of this id.
+// only returns the trace with this id.
 func (c *collection) only(id pcommon.TraceID) ([]*trace, error) {
 	if t := c.index[id]; t != nil {
 		return []*trace{t}, nil
 	}
-	return nil, fmt.Errorf("trace %s is not in the input, which has %d others: %w", id, len(c.list), backend.ErrNotFound)
+	return nil, fmt.Errorf("trace %s is not in the input, which has %d other traces: %w", id, len(c.list), backend.ErrNotFound)
 }
 
-// judged reports whether a run of the trace has its verdict, from more than the
-// client that recorded it.
+// judged reports whether a run of the trace has a verdict that is not only the
+// recording client's own.
 func (t *trace) judged() bool {
 	for span := range t.all() {
 		if _, ok := span.Attributes().Get(string(semconv.RunOutcomeKey)); !ok {

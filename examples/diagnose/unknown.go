@@ -8,13 +8,13 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// namespaces are those that the vocabulary has to itself.
+// namespaces are the vocabulary's own namespaces.
 var namespaces = []string{
 	"llm.stream.", "llm.transport.", "llm.provider.", "llm.provider_error.", "llm.abort.", "llm.watchdog.", "llm.retry.",
 	"llm.history.", "llm.run.", "llm.tool.", "llm.failure.", "llm.classification.", "llm.connection.",
 }
 
-// verdictNames are written by the judge: they are no facts, and no mistake.
+// verdictNames are attributes of verdicts: they are not facts, and not mistakes.
 var verdictNames = []string{
 	string(semconv.RunOutcomeKey), string(semconv.RunTimelineKey), string(semconv.RunRecoveredFailuresKey),
 	string(semconv.HistoryMissingOutputsKey), string(semconv.RetrySafetyKey), string(semconv.RetryReasonKey),
@@ -23,8 +23,8 @@ var verdictNames = []string{
 	string(semconv.FailureMissingEvidenceKey), string(semconv.ClassificationTriggerKey), string(semconv.ClassificationRulesetKey),
 }
 
-// unknown are the attributes of the span that are in the vocabulary's namespaces and
-// are no facts of its kind: misspelt, or on the wrong span.
+// unknown returns the span's attributes that are in the vocabulary's namespaces and are
+// not facts of its kind: misspelled, or on the wrong span.
 func (s *sight) unknown() (names []string) {
 	for key := range s.attrs.All() {
 		if !slices.ContainsFunc(namespaces, func(space string) bool { return strings.HasPrefix(key, space) }) || slices.Contains(verdictNames, key) {

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// What a value has to be. Each says what is wrong, or nothing.
+// The checks of values. Each returns what is wrong, or "".
 
 func isText(v pcommon.Value) string {
 	if v.Type() != pcommon.ValueTypeStr || v.Str() == "" {
@@ -50,7 +50,7 @@ func isBool(v pcommon.Value) string {
 	return ""
 }
 
-// isSpanID: 16 hexadecimal digits.
+// isSpanID requires 16 hexadecimal digits.
 func isSpanID(v pcommon.Value) string {
 	if v.Type() == pcommon.ValueTypeStr {
 		if raw, err := hex.DecodeString(v.Str()); err == nil && len(raw) == len(pcommon.SpanID{}) {
@@ -72,7 +72,7 @@ func isEnum[T any](parse func(string) (T, bool)) func(pcommon.Value) string {
 	}
 }
 
-// kindOfValue describes a value by its type, and by itself where it is short and
+// kindOfValue describes a value by its type, and by the value itself if it is short and
 // of a type that holds no text.
 func kindOfValue(v pcommon.Value) string {
 	switch v.Type() {
@@ -88,7 +88,7 @@ func kindOfValue(v pcommon.Value) string {
 	}
 }
 
-// cut shortens a value that may hold anything.
+// cut shortens a value of any length.
 func cut(text string) string {
 	const most = 40
 	if len(text) > most {
