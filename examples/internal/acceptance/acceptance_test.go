@@ -29,13 +29,13 @@ func TestEveryCaseOfTheDesignIsThere(t *testing.T) {
 	for i := range cases {
 		c := &cases[i]
 		variants[c.Number]++
-		assert.False(t, keys[c.Key()], "%s is there twice", c.Key())
-		assert.False(t, labels[c.Label()], "%s is there twice", c.Label())
+		assert.False(t, keys[c.Key()], "%s exists twice", c.Key())
+		assert.False(t, labels[c.Label()], "%s exists twice", c.Label())
 		keys[c.Key()], labels[c.Label()] = true, true
 		assert.NotEqual(t, semconv.RunOutcomeUnset, c.Want.Outcome, c.Label())
 		asked := len(c.Want.Requests)
 		if n := len(c.Want.Served); n > 0 {
-			asked = n - asked // by the gateway, which has a span for each request that it served beside
+			asked = n - asked // the gateway's requests; it also has a span for each request that it served
 		}
 		assert.Equal(t, max(len(c.Script), 1), asked, c.Label())
 	}
@@ -47,7 +47,7 @@ func TestEveryCaseOfTheDesignIsThere(t *testing.T) {
 	assert.Empty(t, variants)
 }
 
-// asWanted makes the run that a case wants.
+// asWanted returns the run that a case wants.
 func asWanted(c *acceptance.Case) report.Run {
 	span := func(name string, status ptrace.StatusCode, v acceptance.Verdict) report.Span {
 		attrs := pcommon.NewMap()
@@ -88,7 +88,7 @@ func asWanted(c *acceptance.Case) report.Run {
 	return run
 }
 
-// Every single thing that a verdict can get wrong is a difference.
+// Diff finds every single thing that a verdict can get wrong.
 func TestDifferencesAreFound(t *testing.T) {
 	cases := acceptance.Cases()
 	for i := range cases {
@@ -149,8 +149,8 @@ func TestTheLiveViewIsCompared(t *testing.T) {
 	assert.Len(t, c.DiffLive(live, &run), 1)
 }
 
-// The cases do to the agent what they say: every scripted exchange is asked for
-// and none beyond.
+// The cases play out as written: the agent asks for every scripted exchange and for no
+// more.
 func TestTheCasesPlayOut(t *testing.T) {
 	world, err := acceptance.NewWorld(noop.NewTracerProvider())
 	require.NoError(t, err)
@@ -162,7 +162,7 @@ func TestTheCasesPlayOut(t *testing.T) {
 	for i := range cases {
 		c := &cases[i]
 		if c.Number == 24 {
-			continue // the end-to-end test has the patience
+			continue // takes long; the end-to-end test runs it
 		}
 		all.Go(func() {
 			slots <- struct{}{}
@@ -178,7 +178,7 @@ func TestTheCasesPlayOut(t *testing.T) {
 	require.NoError(t, errors.Join(errs...))
 }
 
-// told: the agent hears of the failure from its SDK.
+// told reports whether the agent learns of the failure from its SDK.
 func told(w *acceptance.Want) bool {
 	switch w.Outcome {
 	case semconv.RunOutcomeSucceeded, semconv.RunOutcomeRecovered, semconv.RunOutcomeLimited:

@@ -1,6 +1,6 @@
-// Package acceptance holds the acceptance cases of the design: what is done to an
-// agent on the wire, and what the classified trace has to say about it. The
-// demo and the end-to-end test run the same cases.
+// Package acceptance holds the design's acceptance cases: what an agent meets on the
+// network, and what the classified trace has to contain. The demo and the end-to-end
+// test run the same cases.
 package acceptance
 
 import (
@@ -16,11 +16,11 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Case is one thing that happens to an agent, over one wire.
+// Case is one thing that happens to an agent, over one wire protocol.
 type Case struct {
-	Number  int    // of the acceptance cases of the design
-	Title   string // what is done
-	Variant string // which of several, empty where the wire alone tells
+	Number  int    // number among the design's acceptance cases
+	Title   string // what happens
+	Variant string // distinguishes cases over the same wire protocol; may be empty
 	Wire    faultyllm.Wire
 	Script  []faultyllm.Exchange
 	Want    Want
@@ -29,10 +29,10 @@ type Case struct {
 	Prepare func(*World, *Setup)
 }
 
-// Label names the case for people.
+// Label returns the case's name with its wire protocol, for people.
 func (c *Case) Label() string { return c.Name() + " (" + c.Wire.String() + ")" }
 
-// Name names the case for people, whatever the wire.
+// Name returns the case's name without its wire protocol, for people.
 func (c *Case) Name() string {
 	name := fmt.Sprintf("%02d %s", c.Number, c.Title)
 	if c.Variant != "" {
@@ -43,7 +43,7 @@ func (c *Case) Name() string {
 
 var notInKey = regexp.MustCompile(`[^a-z0-9]+`)
 
-// Key names the case in URLs and files.
+// Key returns the case's name in URLs and files.
 func (c *Case) Key() string {
 	key := fmt.Sprintf("%02d-%s", c.Number, c.Wire)
 	if c.Variant != "" {
@@ -52,30 +52,29 @@ func (c *Case) Key() string {
 	return key
 }
 
-// Setup is how the agent of a case is made and run.
+// Setup describes how the agent of a case is created and run.
 type Setup struct {
 	Config agent.Config
 	Agent  agent.Agent
 
 	BaseURL        string
 	Transport      *http.Transport
-	Wrap           func(http.RoundTripper) http.RoundTripper // around Transport, below otelllm; nil: nothing
-	Options        []otelllm.TransportOption                 // of the transport
-	SessionOptions []otelllm.RequestOption                   // of a session over a WebSocket
+	Wrap           func(http.RoundTripper) http.RoundTripper // wraps Transport, below otelllm; may be nil
+	Options        []otelllm.TransportOption                 // options of the transport
+	SessionOptions []otelllm.RequestOption                   // options of a session over a WebSocket
 	APIKey         string
-	Headers        map[string]string // of each request
-	Query          map[string]string // of each request's URL
+	Headers        map[string]string // added to each request
+	Query          map[string]string // added to each request's URL
 	Prompt         string
-	Deadline       time.Duration // of the caller; 0: none
+	Deadline       time.Duration // the caller's deadline; 0 for none
 	NoRun          bool          // the agent's author did not use StartRun and StartTool
 	Killed         bool          // the agent's process dies after its first answer: the run has no end
 	Forgets        bool          // the agent drops a stream, and the garbage collector has to find it
 	Abort          otelllm.AbortFunc
 }
 
-// Verdict is what is expected of one span. The zero value is a span that tells
-// of no failure. Members of a verdict with a class that are unset are not
-// compared.
+// Verdict is the expected verdict on one span. The zero value is a span that reports no
+// failure. In a verdict with a class, unset fields are not compared.
 type Verdict struct {
 	Class  semconv.Class
 	Cause  semconv.Cause
@@ -85,20 +84,20 @@ type Verdict struct {
 	Reason semconv.RetryReason
 }
 
-// Want is what the classified trace of a case has to say.
+// Want is what the classified trace of a case has to contain.
 type Want struct {
 	Outcome  semconv.RunOutcome
 	Run      Verdict
-	Live     Verdict   // the client's own view, where it cannot see what the Collector sees; unset: Run
-	Requests []Verdict // every request, in the order of their start
-	Tools    []Verdict // every tool, likewise
-	Served   []Verdict // what a gateway did beneath them, likewise: what it served, and what it asked upstream
+	Live     Verdict   // the client's own verdict, if it cannot see what the Collector sees; Run if unset
+	Requests []Verdict // every request, ordered by start time
+	Tools    []Verdict // every tool, ordered by start time
+	Served   []Verdict // a gateway's spans below them, ordered by start time: requests that it served and requests that it sent upstream
 
 	Recovered      int
 	MissingOutputs []string
-	RetryAfter     time.Duration       // of the first request
+	RetryAfter     time.Duration       // on the first request
 	InBand         bool                // the last request's error came inside a 200
-	Says           []string            // in the run's summary
-	Evidence       []string            // among the run's evidence
-	Ends           []semconv.StreamEnd // how the requests ended, where that is not told by their verdicts
+	Says           []string            // parts of the run's summary
+	Evidence       []string            // entries in the run's evidence
+	Ends           []semconv.StreamEnd // how the requests ended, if their verdicts do not show it
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Cases are the acceptance cases 1 to 21, 23 and 24, with their variants, in order.
-// The expectations are the design's table, written down before the code was asked.
+// Cases returns the acceptance cases 1 to 21, 23 and 24, with their variants, in order.
+// The expectations are the design's table, written before the code was run.
 func Cases() []Case {
 	return ordered(
 		interrupted(), connections(), history(), aborts(), providers(), watchdogs(), tools(), limits(), gateways(), dropped(),
@@ -16,7 +16,7 @@ func Cases() []Case {
 	)
 }
 
-// WithKilled are all acceptance cases, in order.
+// WithKilled returns all acceptance cases, in order.
 func WithKilled() []Case { return ordered(Cases(), Killed()) }
 
 func ordered(groups ...[]Case) []Case {
@@ -25,14 +25,14 @@ func ordered(groups ...[]Case) []Case {
 	return all
 }
 
-// Short names of what the tables below are full of.
+// Short names for values that the tables below repeat.
 const (
 	safe      = semconv.RetrySafetySafeAutoRetry
 	confirmed = semconv.RetrySafetyUserConfirmedRetry
 	never     = semconv.RetrySafetyNoRetry
 )
 
-// over makes one case a wire.
+// over returns one case per wire protocol.
 func over(wires []faultyllm.Wire, build func(faultyllm.Wire) Case) []Case {
 	var cases []Case
 	for _, w := range wires {
@@ -43,17 +43,17 @@ func over(wires []faultyllm.Wire, build func(faultyllm.Wire) Case) []Case {
 	return cases
 }
 
-// withSessions are the wires of SDKs, and Realtime.
+// withSessions returns the wire protocols of SDKs, and Realtime.
 func withSessions() []faultyllm.Wire { return append(faultyllm.Wires(), faultyllm.Realtime) }
 
 func everywhere(build func(faultyllm.Wire) Case) []Case { return over(faultyllm.Wires(), build) }
 
-// failed is what is wanted of a run of one request that failed.
+// failed returns the expectation for a run of one request that failed.
 func failed(v Verdict, says ...string) Want {
 	return Want{Outcome: semconv.RunOutcomeFailed, Run: v, Requests: []Verdict{v}, Says: says}
 }
 
-// interruption is a stream that the transport broke.
+// interruption returns the verdict on a stream that the transport broke.
 func interruption(cause semconv.Cause, phase semconv.Phase, safety semconv.RetrySafety, reason semconv.RetryReason) Verdict {
 	return Verdict{
 		Class: semconv.ClassStreamInterrupted, Cause: cause, Phase: phase, Origin: semconv.OriginTransport,
@@ -61,7 +61,7 @@ func interruption(cause semconv.Cause, phase semconv.Phase, safety semconv.Retry
 	}
 }
 
-// What the model says in the scripts.
+// The model's output in the scripts.
 var (
 	thinking = faultyllm.Reasoning("The test fails because ", "the loop stops one too early. ", "I should patch it.")
 	saying   = faultyllm.Text("The loop stops ", "one too early. ", "I will patch it.")

@@ -8,7 +8,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// aborts are the cases 10 and 11: this side ends it, on purpose.
+// aborts returns cases 10 and 11: this side ends the run on purpose.
 func aborts() []Case {
 	stopped := func(cause semconv.Cause, phase semconv.Phase, safety semconv.RetrySafety, reason semconv.RetryReason) Want {
 		w := failed(Verdict{
@@ -18,7 +18,7 @@ func aborts() []Case {
 		w.Outcome = semconv.RunOutcomeAborted
 		return w
 	}
-	// stopAt aborts as soon as the first text has been shown.
+	// stopAt aborts when the first text has been shown.
 	stopAt := func(source otelllm.AbortSource, reason string) func(*World, *Setup) {
 		return func(_ *World, s *Setup) {
 			s.Agent.OnText = func(string) { s.Abort(source, reason) }
@@ -34,7 +34,7 @@ func aborts() []Case {
 			Prepare: stopAt(otelllm.AbortUser, "stop_button"),
 		}
 	})
-	const deadline = time.Second // enough for a busy machine to get to where it is stalled
+	const deadline = time.Second // enough for a busy machine to reach the stall
 	late := func(_ *World, s *Setup) { s.Deadline = deadline }
 	return append(cases,
 		Case{

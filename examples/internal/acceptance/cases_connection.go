@@ -8,7 +8,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// connections is case 3: no connection can be made.
+// connections returns case 3: no connection can be made.
 func connections() []Case {
 	none := func(wire faultyllm.Wire, variant string, cause semconv.Cause, safety semconv.RetrySafety, reason semconv.RetryReason,
 		prepare func(*World, *Setup),
@@ -41,7 +41,7 @@ func connections() []Case {
 	)
 }
 
-// resolving sends the agent to a host name, which the fake name server fails to resolve.
+// resolving sends the agent to a host name that the fake name server does not resolve.
 func resolving(host string, w faultyllm.Wire) func(*World, *Setup) {
 	return func(world *World, s *Setup) {
 		s.BaseURL = faultyllm.BaseURL("http", host, w)

@@ -7,9 +7,10 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// dropped is case 23: the agent stops reading and forgets the stream.
+// dropped returns case 23: the agent stops reading and forgets the stream.
 func dropped() []Case {
-	// More than an SDK buffers beyond what it has shown: the last word stays unread.
+	// Longer than what an SDK buffers beyond the text that it has shown: the terminal
+	// event stays unread.
 	long := []faultyllm.Step{saying}
 	for range 64 {
 		long = append(long, faultyllm.Text(strings.Repeat("And so on. ", 100)))

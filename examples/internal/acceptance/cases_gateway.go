@@ -8,7 +8,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// gateways is case 19: a gateway stands between the agent and the provider.
+// gateways returns case 19: a gateway is between the agent and the provider.
 func gateways() []Case {
 	through := func(wire faultyllm.Wire, variant string, mode GatewayMode, script []faultyllm.Exchange, want Want) Case {
 		c := Case{Number: 19, Title: "gateway", Variant: variant, Wire: wire, Script: script, Want: want}
@@ -19,8 +19,8 @@ func gateways() []Case {
 		return c
 	}
 
-	// Where the gateway hid the failure: the agent's request came back empty, and
-	// the gateway's own span says why.
+	// The gateway hid the failure: the agent's request got an empty answer, and the
+	// gateway's own span has the cause.
 	swallowed := func(served, upstream Verdict) Want {
 		v := Verdict{
 			Class: semconv.ClassEmptyCompletion, Cause: semconv.CauseSwallowedError, Phase: semconv.PhaseStreamEnd,
@@ -28,7 +28,7 @@ func gateways() []Case {
 		}
 		w := failed(v, "a gateway had swallowed an error")
 		w.Served = []Verdict{served, upstream}
-		w.Live = v // the agent's process sees no more than that nothing came
+		w.Live = v // the agent's process sees only an empty answer
 		w.Live.Cause, w.Live.Origin = semconv.CauseNoContent, semconv.OriginProvider
 		return w
 	}
@@ -41,8 +41,8 @@ func gateways() []Case {
 		cases = append(cases, through(wire, "swallows an overload", Swallows, overload, swallowed(overloaded, overloaded)))
 	}
 
-	// Where it passed the failure on, it looks to the agent as if the gateway had
-	// broken; the cause is told by the gateway's spans.
+	// The gateway forwarded the failure: to the agent it looks as if the gateway had
+	// failed. The gateway's spans have the cause.
 	cut := failed(interruption(semconv.CauseBodyTruncated, semconv.PhaseText, confirmed, semconv.RetryReasonVisibleOutput))
 	cut.Served = []Verdict{reset, reset}
 

@@ -6,7 +6,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// history are the cases 8 and 9: a tool with effects ran, and then a stream broke.
+// history returns cases 8 and 9: a tool with effects ran, and then a stream broke.
 func history() []Case {
 	asks := faultyllm.Answer(saying, patch, faultyllm.Finish(faultyllm.ToolCalls))
 	breaks := faultyllm.Answer(faultyllm.Begin(), faultyllm.Reset())
@@ -40,7 +40,7 @@ func history() []Case {
 			Prepare: func(_ *World, s *Setup) { s.Agent.Retries, s.Agent.BeforeRetry = 1, forget },
 		}
 	}
-	// Sent again as it was, without the output of a tool that had its effect.
+	// Sent again unchanged, without the output of a tool that had its effect.
 	unsafe := cut
 	unsafe.Safety, unsafe.Reason = confirmed, semconv.RetryReasonToolSideEffect
 	return append(cases,

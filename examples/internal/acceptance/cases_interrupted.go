@@ -5,7 +5,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// interrupted are the cases 1, 2 and 4 to 7: a stream that breaks where it must not.
+// interrupted returns cases 1, 2 and 4 to 7: a stream that breaks before its end.
 func interrupted() []Case {
 	var cases []Case
 	add := func(more ...Case) { cases = append(cases, more...) }

@@ -5,9 +5,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Killed is case 22: the process dies, and with it the end of the run. After
-// run_timeout a span of the Collector's own stands for it. It is not among [Cases]:
-// it needs a Collector whose run_timeout is short. [WithKilled] has it too.
+// Killed returns case 22: the process dies, so the run never ends. After run_timeout a
+// span of the Collector's own represents it. The case is not among [Cases], because it
+// needs a Collector with a short run_timeout. [WithKilled] includes it.
 func Killed() []Case {
 	return everywhere(func(faultyllm.Wire) Case {
 		return Case{

@@ -5,7 +5,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// limits is case 21: the answer came, but not all of it.
+// limits returns case 21: the answer arrived, but it is incomplete.
 func limits() []Case {
 	var cases []Case
 	for _, t := range []struct {
@@ -24,7 +24,7 @@ func limits() []Case {
 			"content filter",
 			[]faultyllm.Step{saying, faultyllm.Finish(faultyllm.ContentFilter)},
 			semconv.CauseContentFilter,
-			[]faultyllm.Wire{faultyllm.Chat, faultyllm.Responses}, // Anthropic's word for it is refusal
+			[]faultyllm.Wire{faultyllm.Chat, faultyllm.Responses}, // Anthropic uses refusal instead
 		},
 	} {
 		cases = append(cases, over(t.wires, func(faultyllm.Wire) Case {

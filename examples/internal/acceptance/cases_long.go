@@ -8,14 +8,14 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// The run of case 24: it outlives a max_hold of one second a few times.
+// The run of case 24, which lasts a few times longer than a max_hold of one second.
 const (
 	longRequests = 200
 	longPause    = 20 * time.Millisecond // before each answer
 	longCut      = 2                     // the index of the request that is cut
 )
 
-// longRun is case 24: an agent that works for longer than spans may be held.
+// longRun returns case 24: an agent that works for longer than spans may be held.
 func longRun() Case {
 	var script []faultyllm.Exchange
 	for i := range longRequests - 1 {
@@ -34,7 +34,7 @@ func longRun() Case {
 	want := Want{
 		Outcome: semconv.RunOutcomeRecovered, Recovered: 1,
 		Requests: make([]Verdict, longRequests),
-		Tools:    make([]Verdict, longRequests-2), // the cut request and the last call none
+		Tools:    make([]Verdict, longRequests-2), // the cut request and the last one call no tool
 	}
 	want.Requests[longCut] = interruption(semconv.CauseConnectionReset, semconv.PhaseResponseStarted, safe, semconv.RetryReasonNoOutput)
 	return Case{

@@ -7,7 +7,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// reported is an error that the provider reported.
+// reported returns the verdict on an error that the provider reported.
 func reported(cause semconv.Cause, phase semconv.Phase, safety semconv.RetrySafety, reason semconv.RetryReason) Verdict {
 	return Verdict{
 		Class: semconv.ClassProviderError, Cause: cause, Phase: phase, Origin: semconv.OriginProvider,
@@ -15,14 +15,14 @@ func reported(cause semconv.Cause, phase semconv.Phase, safety semconv.RetrySafe
 	}
 }
 
-// providers are the cases 13 to 15: the provider says that it failed.
+// providers returns cases 13 to 15: the provider reports that it failed.
 func providers() []Case {
 	var cases []Case
 	add := func(more ...Case) { cases = append(cases, more...) }
 
 	add(everywhere(func(w faultyllm.Wire) Case {
 		wish := 200 * time.Millisecond
-		if w == faultyllm.Anthropic { // knows whole seconds only
+		if w == faultyllm.Anthropic { // has whole seconds only
 			wish = time.Second
 		}
 		return Case{
@@ -51,7 +51,7 @@ func providers() []Case {
 		add(everywhere(func(w faultyllm.Wire) Case {
 			cause := t.cause
 			if w == faultyllm.Anthropic && t.trouble == faultyllm.ContextTooLong {
-				cause = semconv.CauseInvalidRequest // only Anthropic's free text knows more
+				cause = semconv.CauseInvalidRequest // Anthropic gives the cause in free text only
 			}
 			return Case{
 				Number: 14, Title: "retry cannot mend it", Variant: t.variant,

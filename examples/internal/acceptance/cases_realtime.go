@@ -8,9 +8,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// sessions are what cases 2, 16 and 18 are over a WebSocket: the output of a tool is a
-// message of its own, sent while nothing else happens or while the model talks on.
-// Only the session's observer says what became of it.
+// sessions returns cases 2, 16 and 18 over a WebSocket: the output of a tool is a
+// message of its own, sent while nothing else happens or while the model is talking.
+// Only the session's observer can record what happened to it.
 func sessions(asks faultyllm.Exchange, tool Verdict, broken func(*Setup)) []Case {
 	lost := Verdict{
 		Class: semconv.ClassToolOutputLost, Cause: semconv.CauseDeliveryFailed, Phase: semconv.PhaseToolOutputDelivery,
@@ -22,8 +22,8 @@ func sessions(asks faultyllm.Exchange, tool Verdict, broken func(*Setup)) []Case
 			Evidence: []string{"llm.tool.outcome=failed", "llm.tool.output_delivery=failed"},
 		}
 	}
-	// until lets the tool fail only when the server is done with n exchanges: what it
-	// then does with the session comes first.
+	// until makes the tool fail only after the server has finished n exchanges, so that
+	// the server's effect on the session comes first.
 	until := func(w *World, s *Setup, key string, n int) {
 		for i := range s.Agent.Tools {
 			s.Agent.Tools[i].Do = func(ctx context.Context, _ string) (string, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// tools are the cases 16 to 18 and 20: a tool fails.
+// tools returns cases 16 to 18 and 20: a tool fails.
 func tools() []Case {
 	var cases []Case
 	add := func(more ...Case) { cases = append(cases, more...) }
@@ -43,7 +43,7 @@ func tools() []Case {
 		}
 	})...)
 
-	// What came of the tool, its failure, no request carried any more: it is named.
+	// No request carried the tool's failure any more. The failure is named.
 	ends := func(wire faultyllm.Wire, variant, call string, e faultyllm.Exchange, v Verdict) Case {
 		return Case{
 			Number: 17, Title: "tool fails, the run ends", Variant: variant, Wire: wire,
@@ -104,7 +104,7 @@ func tools() []Case {
 	return cases
 }
 
-// toolbox is what the agent can do. A tool does nothing but look at its arguments.
+// toolbox returns the agent's tools. A tool only checks its arguments.
 func toolbox() []agent.Tool {
 	do := func(_ context.Context, arguments string) (string, error) {
 		var parsed map[string]string
@@ -119,7 +119,7 @@ func toolbox() []agent.Tool {
 	}
 }
 
-// failing lets every tool fail.
+// failing makes every tool fail.
 func failing(tools []agent.Tool, err error) []agent.Tool {
 	broken := make([]agent.Tool, len(tools))
 	for i, t := range tools {
@@ -129,7 +129,7 @@ func failing(tools []agent.Tool, err error) []agent.Tool {
 	return broken
 }
 
-// post delivers a tool's output to a URL.
+// post returns a function that delivers a tool's output to a URL.
 func post(url string) func(context.Context, string, string) error {
 	return func(ctx context.Context, id, output string) error {
 		body, err := json.Marshal(map[string]string{"call_id": id, "output": output})

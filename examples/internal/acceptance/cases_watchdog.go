@@ -9,9 +9,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// watchdogs is case 12: nothing breaks, and nothing comes.
+// watchdogs returns case 12: nothing breaks, and nothing arrives.
 func watchdogs() []Case {
-	// Enough for a busy machine to get to where it is stalled.
+	// Enough for a busy machine to reach the stall.
 	const limit = 400 * time.Millisecond
 	watched := func(wire faultyllm.Wire, variant string, w otelllm.Watchdog, v Verdict, script ...faultyllm.Exchange) Case {
 		v.Class, v.Origin = semconv.ClassWatchdogTimeout, semconv.OriginWatchdog
@@ -24,8 +24,8 @@ func watchdogs() []Case {
 	inText := Verdict{Cause: semconv.CauseIdle, Phase: semconv.PhaseText, Safety: confirmed, Reason: semconv.RetryReasonVisibleOutput}
 	inReasoning := Verdict{Cause: semconv.CauseIdle, Phase: semconv.PhaseReasoning, Safety: safe, Reason: semconv.RetryReasonReasoningOnly}
 
-	// Keepalives, for longer than the limit allows. What follows them would end the
-	// stream if they passed for progress.
+	// Keepalives, for longer than the limit. The output after them would end the stream
+	// normally if keepalives counted as progress.
 	alive := []faultyllm.Step{thinking}
 	for range 30 {
 		alive = append(alive, faultyllm.Ping(), faultyllm.Pause(limit/10))

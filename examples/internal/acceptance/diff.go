@@ -13,20 +13,20 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// differences collects what is not as it should be.
+// differences collects differences from the expectation.
 type differences []string
 
 func (d *differences) add(format string, args ...any) { *d = append(*d, fmt.Sprintf(format, args...)) }
 
-// differs compares one value; both are written as the vocabulary has them.
+// differs compares one value, in the vocabulary's spelling.
 func (d *differences) differs(what string, want, got fmt.Stringer) {
 	if want.String() != got.String() {
 		d.add("%s is %q, expected %q", what, got, want)
 	}
 }
 
-// Diff compares the judged runs of a case's trace with what is expected and
-// names every difference, none if they are equal.
+// Diff compares the judged runs of a case's trace with the expectation and returns
+// every difference.
 func (c *Case) Diff(runs []report.Run) []string {
 	var d differences
 	if len(runs) != 1 {
@@ -42,7 +42,7 @@ func (c *Case) Diff(runs []report.Run) []string {
 	d.parts("gateway's span", want.Served, run.Served)
 	for i := range run.Served {
 		if s := &run.Served[i]; s.Service == run.Service {
-			d.add("gateway's span %d is of %q, as the agent's are", i+1, s.Service)
+			d.add("gateway's span %d is of %q, the service of the agent's spans", i+1, s.Service)
 		}
 	}
 	if run.Verdict.Recovered != want.Recovered {
@@ -71,10 +71,10 @@ func (c *Case) Diff(runs []report.Run) []string {
 	return d
 }
 
-// facts compares what the client recorded beside the verdicts.
+// facts compares what the client recorded apart from the verdicts.
 func (d *differences) facts(want *Want, run *report.Run) {
 	if len(run.Requests) == 0 {
-		return // parts has said so
+		return // parts reports this
 	}
 	if got := run.Requests[0].RetryAfter(); got.Round(time.Millisecond) != want.RetryAfter {
 		d.add("request 1: retry after %s, expected %s", got, want.RetryAfter)
@@ -108,7 +108,7 @@ func (d *differences) parts(what string, want []Verdict, got []report.Span) {
 	}
 }
 
-// statusOf is the span status that goes with a class, where the conventions say.
+// statusOf returns the span status that the conventions define for a class, if they do.
 func statusOf(c semconv.Class) (ptrace.StatusCode, bool) {
 	switch c {
 	case semconv.ClassUnset, semconv.ClassLocalAbort:
@@ -122,7 +122,7 @@ func statusOf(c semconv.Class) (ptrace.StatusCode, bool) {
 
 func (d *differences) verdict(name string, want Verdict, got report.Verdict) {
 	for _, u := range got.Unknown {
-		d.add("%s: not of the vocabulary: %s", name, u)
+		d.add("%s: not in the vocabulary: %s", name, u)
 	}
 	d.differs(name+": class", want.Class, got.Class)
 	if want.Class == semconv.ClassUnset {
@@ -150,7 +150,7 @@ func (d *differences) verdict(name string, want Verdict, got report.Verdict) {
 	}
 }
 
-// Complete reports whether all spans that the case wants to see have come.
+// Complete reports whether all spans that the case wants have arrived.
 func (c *Case) Complete(runs []report.Run) bool {
 	if len(runs) == 0 {
 		return false
@@ -159,9 +159,9 @@ func (c *Case) Complete(runs []report.Run) bool {
 	return len(run.Requests) >= len(want.Requests) && len(run.Tools) >= len(want.Tools) && len(run.Served) >= len(want.Served)
 }
 
-// DiffLive compares the client's own view of the run with the Collector's: the
-// same facts have to give the same verdict. Where the Collector sees more than the
-// client can, the case says what the client makes of it.
+// DiffLive compares the client's own verdict on the run with the Collector's: the same
+// facts have to give the same verdict. If the Collector can see more than the client,
+// the case has the client's verdict.
 func (c *Case) DiffLive(live classify.Diagnosis, run *report.Run) []string {
 	var d differences
 	v := run.Verdict

@@ -19,9 +19,8 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm"
 )
 
-// Gateway stands between agents and the model server, as a process of its own
-// would: it has its own TracerProvider, and nothing but the trace context of their
-// requests ties its spans to those of the agents.
+// Gateway is a gateway between agents and the model server that behaves like a process of its own: it has its own
+// TracerProvider, and only the trace context of the requests connects its spans to those of the agents.
 type Gateway struct {
 	addr      string
 	http      *http.Server
@@ -29,17 +28,17 @@ type Gateway struct {
 	served    chan error
 }
 
-// GatewayMode is what a gateway makes of an upstream that fails.
+// GatewayMode is how a gateway treats an upstream that fails.
 type GatewayMode string
 
 // The modes. Each is the first element of a URL's path.
 const (
-	PassesOn GatewayMode = "pass"    // a reverse proxy: the client gets what the upstream did
-	Swallows GatewayMode = "swallow" // the client gets a clean end with nothing in it
-	Retries  GatewayMode = "retry"   // it asks once more
+	PassesOn GatewayMode = "pass"    // a reverse proxy: the client gets what the upstream sent
+	Swallows GatewayMode = "swallow" // the client gets an empty answer that ends cleanly
+	Retries  GatewayMode = "retry"   // the gateway retries once
 )
 
-// StartGateway starts a gateway to upstream on loopback, whose spans go to tp.
+// StartGateway starts a gateway to upstream on loopback. Its spans go to tp.
 func StartGateway(upstream *faultyllm.Server, tp trace.TracerProvider) (*Gateway, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -62,15 +61,15 @@ func StartGateway(upstream *faultyllm.Server, tp trace.TracerProvider) (*Gateway
 	}
 	g.http = &http.Server{
 		Handler: otelllm.NewHandler(mux, otelllm.WithTracerProvider(tp), otelllm.WithPropagators(propagation.TraceContext{})),
-		// What it says of a request that it broke off is said by its spans.
+		// The gateway's spans report the requests that it aborted.
 		ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: 10 * time.Second,
 	}
 	go func() { g.served <- g.http.Serve(ln) }()
 	return g, nil
 }
 
-// fullDuplex lets next answer before it has read the last of a request: otherwise net/http closes the request's body when
-// the answer begins, and the transport may cut the connection upstream over it.
+// fullDuplex lets next respond before it has read the whole request. Otherwise net/http closes the request's body when
+// the response begins, and the transport may then cut the upstream connection.
 func fullDuplex(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).EnableFullDuplex()
@@ -78,12 +77,12 @@ func fullDuplex(next http.Handler) http.Handler {
 	})
 }
 
-// BaseURL is the base URL of a case through this gateway, as the wire's SDK wants it.
+// BaseURL returns the base URL of a case through this gateway, as the wire protocol's SDK expects it.
 func (g *Gateway) BaseURL(mode GatewayMode, key string, w faultyllm.Wire) string {
 	return faultyllm.BaseURL("http", g.addr+"/"+string(mode)+"/case/"+key, w)
 }
 
-// Close ends it and every connection.
+// Close stops the gateway and closes every connection.
 func (g *Gateway) Close() error {
 	err := g.http.Close()
 	if serveErr := <-g.served; !errors.Is(serveErr, http.ErrServerClosed) {
@@ -93,13 +92,13 @@ func (g *Gateway) Close() error {
 	return err
 }
 
-// buffering reads an upstream's answer to its end before it answers itself.
+// buffering reads an upstream's complete response before it responds.
 type buffering struct {
 	target *url.URL
 	client *http.Client
 }
 
-// answer is what an upstream has answered, all of it.
+// answer is an upstream's complete response.
 type answer struct {
 	contentType string
 	body        []byte
@@ -125,7 +124,7 @@ func (b *buffering) ask(r *http.Request, body []byte) (answer, error) {
 	return answer{resp.Header.Get("Content-Type"), got}, err
 }
 
-// swallow makes an answer with nothing in it of every failure of the upstream.
+// swallow replaces every failure of the upstream by an empty answer.
 func (b *buffering) swallow(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -138,7 +137,7 @@ func (b *buffering) swallow(w http.ResponseWriter, r *http.Request) {
 	got.write(w)
 }
 
-// nothing is a stream without a word in it, that ends as it should.
+// nothing returns an empty stream that ends normally.
 func nothing(path string) []byte {
 	wire, _ := faultyllm.WireOf(path)
 	if wire == faultyllm.Chat {
@@ -147,7 +146,7 @@ func nothing(path string) []byte {
 	return faultyllm.Stream(wire, model(wire), faultyllm.Finish(faultyllm.Stop))
 }
 
-// retry asks a second time where the first came to nothing.
+// retry sends the request a second time if the first one failed.
 func (b *buffering) retry(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -166,5 +165,5 @@ func (b *buffering) retry(w http.ResponseWriter, r *http.Request) {
 
 func (a answer) write(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", a.contentType)
-	_, _ = w.Write(a.body) // a client that has gone needs no error
+	_, _ = w.Write(a.body) // the client may have disconnected
 }

@@ -20,8 +20,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// World is everything that the cases break against. Cases may run in it at the
-// same time.
+// World holds the servers that the cases run against. Cases may run in it concurrently.
 type World struct {
 	Server    *faultyllm.Server
 	Refusing  *faultyllm.Port
@@ -32,7 +31,7 @@ type World struct {
 	Gateway   *Gateway
 }
 
-// NewWorld starts it all on loopback. The spans of its gateway go to tp.
+// NewWorld starts the servers on loopback. The spans of its gateway go to tp.
 func NewWorld(tp trace.TracerProvider) (*World, error) {
 	w := &World{}
 	var err error
@@ -54,7 +53,7 @@ func NewWorld(tp trace.TracerProvider) (*World, error) {
 	return w, nil
 }
 
-// Close ends it all. What was not started is left out.
+// Close stops every server that was started.
 func (w *World) Close() error {
 	var errs []error
 	if w.Gateway != nil {
@@ -74,23 +73,23 @@ func (w *World) Close() error {
 	return errors.Join(errs...)
 }
 
-// Result is what the agent's side knows of a case that has been run.
+// Result is what the agent's side knows after a case has run.
 type Result struct {
 	TraceID  trace.TraceID
-	Observed bool               // there was a run to ask
-	Live     classify.Diagnosis // the run's own view, after its end
+	Observed bool               // there is a run with a diagnosis
+	Live     classify.Diagnosis // the run's own diagnosis, after its end
 	Err      error              // what the agent returned
-	Sent     []faultyllm.Record // what the server really sent
+	Sent     []faultyllm.Record // what the server sent
 }
 
-// tracerName is the scope of the spans that stand for the application around the agent.
+// tracerName is the scope of the spans that represent the application around the agent.
 const tracerName = "github.com/otelllm/otelllm-go/examples"
 
-// Run runs the case's agent to its end, with spans that go to tp. The error is
-// about the case itself, not about what was broken on purpose.
+// Run runs the case's agent to its end, with spans that go to tp. The error is about
+// the case itself, not about the faults that it scripts.
 func (w *World) Run(ctx context.Context, c *Case, tp trace.TracerProvider) (Result, error) {
 	w.Server.Play(c.Key(), c.Script...)
-	// What an application has around its agent: a span of its own kind.
+	// The span of an application around its agent.
 	ctx, span := tp.Tracer(tracerName).Start(ctx, "handle_task", trace.WithSpanKind(trace.SpanKindServer))
 	defer span.End()
 	result := Result{TraceID: span.SpanContext().TraceID()}
@@ -119,7 +118,7 @@ func (w *World) Run(ctx context.Context, c *Case, tp trace.TracerProvider) (Resu
 	var run *otelllm.Run
 	switch {
 	case s.Killed:
-		// The spans that have ended have been sent; the run's never is.
+		// The spans that have ended are exported; the run's span never is.
 		runCtx, _ := otelllm.StartRun(ctx, s.Agent.Name, otelllm.WithTracerProvider(tp), otelllm.WithToolsRecorded())
 		s.Agent.Model.User(s.Prompt)
 		_, result.Err = s.Agent.Model.Ask(runCtx, s.Agent.Tools, func(string) {})
@@ -151,16 +150,16 @@ func (w *World) Run(ctx context.Context, c *Case, tp trace.TracerProvider) (Resu
 	return result, nil
 }
 
-// collected waits until the garbage collector has found the stream that the run's
-// agent forgot.
+// collected waits until the garbage collector has found the stream that the run's agent
+// forgot.
 func collected(ctx context.Context, run *otelllm.Run) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("the stream that was dropped is not found"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errors.New("the dropped stream was not found"))
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		runtime.GC()
-		// Until then the run lacks a request that it has announced.
+		// Until then the run lacks a request that it has counted.
 		if run.Diagnosis().Class != semconv.ClassRunAbandoned {
 			return nil
 		}
@@ -207,7 +206,7 @@ func model(w faultyllm.Wire) string {
 	}
 }
 
-// session makes the conversation over a WebSocket.
+// session returns the conversation over a WebSocket.
 func (s *Setup) session(client *http.Client, options []otelllm.RequestOption) *agent.Realtime {
 	server := agent.Server{BaseURL: s.BaseURL, Client: client, Header: http.Header{"Authorization": {"Bearer " + s.APIKey}}, Query: url.Values{}}
 	for k, v := range s.Headers {
@@ -219,7 +218,7 @@ func (s *Setup) session(client *http.Client, options []otelllm.RequestOption) *a
 	return agent.NewRealtime(s.Config, server, options...)
 }
 
-// model makes the conversation with the wire's SDK.
+// model returns the conversation with the wire protocol's SDK.
 func (s *Setup) model(w faultyllm.Wire, client *http.Client) agent.Model {
 	if w == faultyllm.Anthropic {
 		opts := []anthropicoption.RequestOption{

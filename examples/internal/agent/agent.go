@@ -1,6 +1,6 @@
-// Package agent is a small coding agent: a loop of model calls and tool calls on
-// the real SDKs, instrumented with otelllm as an agent's author would do it. It is
-// as trusting as agents are: it believes an SDK that reports no error.
+// Package agent is a small coding agent: a loop of model calls and tool calls on the
+// real SDKs, instrumented with otelllm as an agent's author would do it. Like most
+// agents, it trusts an SDK that reports no error.
 package agent
 
 import (
@@ -22,26 +22,27 @@ type Agent struct {
 	Started func(*otelllm.Run)
 	// OnText, if set, sees each piece of visible text as it arrives.
 	OnText func(text string)
-	// Retries is how often a turn whose stream broke is asked again. The SDKs do not
-	// retry once the headers have come.
+	// Retries is how often a turn is repeated after its stream broke. The SDKs do not
+	// retry after the headers have arrived.
 	Retries int
-	// BeforeRetry, if set, may change the history before a turn is asked again.
+	// BeforeRetry, if set, may change the history before a turn is repeated.
 	BeforeRetry func(History)
-	// Deliver, if set, sends a tool's output on its own way, before the next turn
-	// carries it.
+	// Deliver, if set, sends a tool's output separately, before the next turn includes
+	// it.
 	Deliver func(ctx context.Context, id, output string) error
-	// StopOnToolError ends the run when a tool fails, instead of telling the model.
+	// StopOnToolError ends the run when a tool fails, instead of reporting the failure
+	// to the model.
 	StopOnToolError bool
-	// TalksOn lets the model go on talking while tools are executed: the next turn is
-	// asked for at once, and outputs follow it.
+	// TalksOn lets the model continue to talk while tools run: the next turn is
+	// requested at once, and outputs follow it.
 	TalksOn bool
-	// MaxTurns bounds the loop; 0 is 16.
+	// MaxTurns limits the loop; 0 means 16.
 	MaxTurns int
 
 	Options []otelllm.RunOption
 }
 
-// Tool is something that the agent can do.
+// Tool is a tool that the agent offers.
 type Tool struct {
 	Name   string
 	Effect otelllm.Effect
@@ -51,22 +52,22 @@ type Tool struct {
 // Model is one conversation with a model through one SDK.
 type Model interface {
 	History
-	// User adds the user's words.
+	// User adds a user message.
 	User(text string)
-	// Ask sends the history and reads the answer, which joins the history if the SDK
-	// reports no error.
+	// Ask sends the history and reads the answer, which is added to the history if the
+	// SDK reports no error.
 	Ask(ctx context.Context, tools []Tool, onText func(string)) (Reply, error)
-	// Output adds the output of a tool call to the history; where that is the
-	// server's, it may fail.
+	// Output adds the output of a tool call to the history. It may fail if the server
+	// keeps the history.
 	Output(ctx context.Context, call Call, output string, failed bool) error
 }
 
-// History is what a retry can lose of a conversation.
+// History is a conversation whose entries a retry can lose.
 type History interface {
 	// ForgetOutputs removes every tool output.
 	ForgetOutputs()
-	// ForgetCalls removes every tool call and every tool output, as an agent does
-	// that starts again from a checkpoint before them.
+	// ForgetCalls removes every tool call and every tool output, like an agent that
+	// starts again from an earlier checkpoint.
 	ForgetCalls()
 }
 
@@ -79,7 +80,7 @@ type Reply struct {
 // Call is a tool call that a model asked for.
 type Call struct{ ID, Name, Arguments string }
 
-// ErrTooManyTurns is returned when the model never comes to an end.
+// ErrTooManyTurns is returned if the model does not finish within MaxTurns.
 var ErrTooManyTurns = errors.New("agent: too many turns")
 
 // Run answers the prompt.
@@ -110,8 +111,8 @@ func (a *Agent) Run(ctx context.Context, prompt string) (text string, err error)
 	return "", ErrTooManyTurns
 }
 
-// executeAll executes the calls of a turn, one after the other or, where the model
-// talks on, beside it.
+// executeAll executes the calls of a turn one after the other or, if the model
+// continues to talk, at the same time as its next turn.
 func (a *Agent) executeAll(ctx context.Context, calls []Call) error {
 	if !a.TalksOn {
 		for _, call := range calls {
@@ -129,14 +130,14 @@ func (a *Agent) executeAll(ctx context.Context, calls []Call) error {
 	}
 	_, err := a.ask(ctx)
 	all.Wait()
-	// What was done is told, whatever became of the talk.
+	// The outputs are sent even if the model's turn failed.
 	for i, call := range calls {
 		err = errors.Join(err, a.handOver(ctx, call, results[i]))
 	}
 	return err
 }
 
-// ask asks for one turn, again where the stream broke and a retry is left.
+// ask requests one turn, and repeats it if the stream broke and a retry is left.
 func (a *Agent) ask(ctx context.Context) (Reply, error) {
 	for left := a.Retries; ; left-- {
 		reply, err := a.Model.Ask(ctx, a.Tools, a.text)
@@ -155,14 +156,14 @@ func (a *Agent) text(t string) {
 	}
 }
 
-// result is what a tool call came to.
+// result is the result of a tool call.
 type result struct {
 	span   *otelllm.Tool
 	output string
 	err    error
 }
 
-// start starts the execution of one tool call; what it returns does the rest.
+// start starts the execution of one tool call. The returned function waits for its end.
 func (a *Agent) start(ctx context.Context, call Call) func() result {
 	tool, known := a.tool(call.Name)
 	ctx, span := otelllm.StartTool(ctx, otelllm.ToolCall{ID: call.ID, Name: call.Name, Effect: tool.Effect})
@@ -208,8 +209,8 @@ func (a *Agent) tool(name string) (Tool, bool) {
 	return Tool{}, false
 }
 
-// schema is the JSON schema of every tool's arguments: the agent hands them on as
-// they are.
+// schema returns the JSON schema of every tool's arguments. The agent passes the
+// arguments on unchanged.
 func schema() map[string]any {
 	return map[string]any{"type": "object", "additionalProperties": true}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm"
 )
 
-// bodies keeps the request bodies that pass.
+// bodies records the bodies of the requests.
 type bodies struct {
 	base http.RoundTripper
 	seen []string
@@ -36,7 +36,7 @@ func (b *bodies) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.base.RoundTrip(r)
 }
 
-// world is an agent with one tool against a script.
+// world returns an agent with one tool and a scripted server.
 func world(t *testing.T, w faultyllm.Wire, stream bool, script ...faultyllm.Exchange) (*agent.Agent, *bodies) {
 	t.Helper()
 	srv, err := faultyllm.Start()
@@ -135,7 +135,7 @@ func TestABrokenTurnIsAskedAgain(t *testing.T) {
 		forget       func(agent.History)
 		call, output bool
 	}{
-		{"as it was", nil, true, true},
+		{"unchanged", nil, true, true},
 		{"without outputs", agent.History.ForgetOutputs, true, false},
 		{"without calls", agent.History.ForgetCalls, false, false},
 	} {
@@ -146,7 +146,7 @@ func TestABrokenTurnIsAskedAgain(t *testing.T) {
 				_, err := a.Run(t.Context(), "What colour is it?")
 				require.NoError(t, err)
 				require.Len(t, sent.seen, 3)
-				assert.Contains(t, sent.seen[1], "seen ", "the first try is whole")
+				assert.Contains(t, sent.seen[1], "seen ", "the first attempt is complete")
 				assert.Equal(t, tc.output, strings.Contains(sent.seen[2], "seen "))
 				assert.Equal(t, tc.call, strings.Contains(sent.seen[2], "call_1"))
 				assert.Contains(t, sent.seen[2], "What colour")
@@ -156,7 +156,7 @@ func TestABrokenTurnIsAskedAgain(t *testing.T) {
 	a, _ := world(t, faultyllm.Chat, true, breaks, breaks)
 	a.Retries = 1
 	_, err := a.Run(t.Context(), "?")
-	require.Error(t, err, "no more than it may")
+	require.Error(t, err, "retries are limited")
 }
 
 func TestOutputsMayTravelOnTheirOwn(t *testing.T) {
@@ -187,7 +187,7 @@ func TestTurnsAreBounded(t *testing.T) {
 func TestAnErrorInBandIsAnError(t *testing.T) {
 	everyWay(t, func(t *testing.T, w faultyllm.Wire, stream bool) {
 		if !stream && w != faultyllm.Responses {
-			t.Skip("the SDK takes an error object for an empty answer")
+			t.Skip("the SDK treats an error object as an empty answer")
 		}
 		a, _ := world(t, w, stream, faultyllm.Answer(faultyllm.InBand(faultyllm.Failure{Trouble: faultyllm.Overloaded})))
 		_, err := a.Run(t.Context(), "?")

@@ -16,7 +16,7 @@ type messages struct {
 	history []anthropic.MessageParam
 }
 
-// NewAnthropic makes a conversation over Messages with anthropic-sdk-go.
+// NewAnthropic returns a conversation over Messages with anthropic-sdk-go.
 func NewAnthropic(c Config, opts ...option.RequestOption) Model {
 	return &messages{config: c, client: anthropic.NewClient(append(opts, option.WithMaxRetries(c.Retries))...)}
 }
@@ -25,7 +25,7 @@ func (m *messages) User(text string) {
 	m.history = append(m.history, anthropic.NewUserMessage(anthropic.NewTextBlock(text)))
 }
 
-// Output joins the outputs of one turn in one message, as the API wants them.
+// Output joins the outputs of one turn in one message, as the API requires.
 func (m *messages) Output(_ context.Context, call Call, output string, failed bool) error {
 	block := anthropic.NewToolResultBlock(call.ID, output, failed)
 	if n := len(m.history); n > 0 && isOutput(m.history[n-1]) {

@@ -8,13 +8,13 @@ import (
 	"github.com/openai/openai-go/v3/option"
 )
 
-// Config is what every SDK's client is made of.
+// Config is the configuration that the clients of all SDKs share.
 type Config struct {
 	Model   string
 	Stream  bool
-	Retries int // the SDK's own
-	// Drops lets it stop reading at the first text and forget the stream, without
-	// closing it: what an agent should not do.
+	Retries int // the SDK's own retries
+	// Drops makes the conversation stop reading at the first text and forget the stream
+	// without closing it, which an agent should not do.
 	Drops bool
 }
 
@@ -25,7 +25,7 @@ type chat struct {
 	messages []openai.ChatCompletionMessageParamUnion
 }
 
-// NewChat makes a conversation over Chat Completions with openai-go.
+// NewChat returns a conversation over Chat Completions with openai-go.
 func NewChat(c Config, opts ...option.RequestOption) Model {
 	return &chat{config: c, client: openai.NewClient(append(opts, option.WithMaxRetries(c.Retries))...)}
 }

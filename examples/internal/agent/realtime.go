@@ -13,15 +13,15 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm"
 )
 
-// Server is where a Realtime conversation is.
+// Server is the server of a Realtime conversation.
 type Server struct {
-	BaseURL string // to which "realtime" is added
+	BaseURL string // without the final "realtime"
 	Query   url.Values
 	Header  http.Header
 	Client  *http.Client
 }
 
-// Realtime is a conversation over OpenAI Realtime, whose history is the server's.
+// Realtime is a conversation over OpenAI Realtime. The server keeps the history.
 type Realtime struct {
 	config  Config
 	server  Server
@@ -29,16 +29,16 @@ type Realtime struct {
 
 	conn     *websocket.Conn
 	observed *otelllm.Realtime
-	said     []realtimeItem // by the user, not yet sent
+	said     []realtimeItem // user messages not yet sent
 }
 
-// NewRealtime makes a conversation over a WebSocket, which is opened when it is
-// first asked for something. Close it.
+// NewRealtime returns a conversation over a WebSocket, which is opened by the first
+// Ask. The caller has to close it.
 func NewRealtime(c Config, s Server, opts ...otelllm.RequestOption) *Realtime {
 	return &Realtime{config: c, server: s, options: opts}
 }
 
-// Frames, as far as this conversation minds them.
+// The fields of events that this conversation uses.
 type (
 	realtimeEvent struct {
 		Type     string            `json:"type"`
@@ -81,10 +81,10 @@ type (
 	}
 )
 
-// readLimit bounds one message of the server, in bytes.
+// readLimit is the maximum size of a server message in bytes.
 const readLimit = 1 << 20
 
-// User adds the user's words.
+// User adds a user message.
 func (m *Realtime) User(text string) {
 	m.said = append(m.said, realtimeItem{Type: "message", Role: "user", Content: []realtimeContent{{"input_text", text}}})
 }
@@ -96,10 +96,10 @@ func (m *Realtime) Output(ctx context.Context, call Call, output string, _ bool)
 	})
 }
 
-// ForgetOutputs does nothing: the history is the server's.
+// ForgetOutputs does nothing: the server keeps the history.
 func (m *Realtime) ForgetOutputs() {}
 
-// ForgetCalls does nothing: the history is the server's.
+// ForgetCalls does nothing: the server keeps the history.
 func (m *Realtime) ForgetCalls() {}
 
 // Close ends the session.
@@ -111,7 +111,7 @@ func (m *Realtime) Close() error {
 	return m.conn.CloseNow()
 }
 
-// Ask asks for a response and reads it to its end.
+// Ask requests a response and reads it to its end.
 func (m *Realtime) Ask(ctx context.Context, tools []Tool, onText func(string)) (Reply, error) {
 	if err := m.open(ctx, tools); err != nil {
 		return Reply{}, err
@@ -152,7 +152,7 @@ func (m *Realtime) Ask(ctx context.Context, tools []Tool, onText func(string)) (
 	}
 }
 
-// open opens the session, once, and says what tools there are.
+// open opens the session, once, and declares the tools.
 func (m *Realtime) open(ctx context.Context, tools []Tool) error {
 	if m.conn != nil {
 		return nil
@@ -195,7 +195,7 @@ func (m *Realtime) receive(ctx context.Context) (realtimeEvent, error) {
 	_, frame, err := m.conn.Read(ctx)
 	if err != nil {
 		m.observed.Close(err)
-		_ = m.conn.CloseNow() // which a context that was done before does not
+		_ = m.conn.CloseNow() // a context that was already done does not close it
 		return e, err
 	}
 	m.observed.RecordReceived(frame)

@@ -10,14 +10,14 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 )
 
-// conversation is a conversation over Responses that keeps its history itself.
+// conversation is a conversation over Responses that keeps its own history.
 type conversation struct {
 	config Config
 	client openai.Client
 	input  responses.ResponseInputParam
 }
 
-// NewResponses makes a conversation over Responses with openai-go.
+// NewResponses returns a conversation over Responses with openai-go.
 func NewResponses(c Config, opts ...option.RequestOption) Model {
 	return &conversation{config: c, client: openai.NewClient(append(opts, option.WithMaxRetries(c.Retries))...)}
 }

@@ -1,5 +1,4 @@
-// Package backend reads traces back from where they are kept, over the public
-// HTTP APIs of Jaeger and Tempo.
+// Package backend reads traces from Jaeger and Tempo over their public HTTP APIs.
 package backend
 
 import (
@@ -20,30 +19,30 @@ import (
 // ErrNotFound is returned for a trace that the backend does not have.
 var ErrNotFound = errors.New("the backend has no such trace")
 
-// maxAnswer bounds an answer, in bytes.
+// maxAnswer is the maximum size of a response in bytes.
 const maxAnswer = 256 << 20
 
-// ParseTraceID reads the hexadecimal id of a trace. Jaeger shows ids without
-// their leading zeros; they are put back.
+// ParseTraceID parses the hexadecimal id of a trace. Jaeger shows ids without leading
+// zeros, which ParseTraceID restores.
 func ParseTraceID(text string) (pcommon.TraceID, error) {
 	const digits = 2 * len(pcommon.TraceID{})
 	var id pcommon.TraceID
 	if len(text) == 0 || len(text) > digits {
-		return id, fmt.Errorf("%q is no trace id: it has %d characters, not 1 to %d hexadecimal digits", text, len(text), digits)
+		return id, fmt.Errorf("%q is not a trace id: it has %d characters, not 1 to %d hexadecimal digits", text, len(text), digits)
 	}
 	raw, err := hex.DecodeString(strings.Repeat("0", digits-len(text)) + text)
 	if err != nil {
-		return id, fmt.Errorf("%q is no trace id: it is not made of hexadecimal digits", text)
+		return id, fmt.Errorf("%q is not a trace id: it does not consist of hexadecimal digits", text)
 	}
 	if copy(id[:], raw); id.IsEmpty() {
-		return id, fmt.Errorf("%q is no trace id: it is zero", text)
+		return id, fmt.Errorf("%q is not a trace id: it is zero", text)
 	}
 	return id, nil
 }
 
-// client asks one backend.
+// client sends requests to one backend.
 type client struct {
-	name string // for people
+	name string // in errors
 	base *url.URL
 	http *http.Client
 }
@@ -54,12 +53,12 @@ func newClient(name, base string) (client, error) {
 		err = errors.New("it has to begin with http:// or https:// and a host")
 	}
 	if err != nil {
-		return client{}, fmt.Errorf("%q is no address of a %s: %w", base, name, err)
+		return client{}, fmt.Errorf("%q is not the address of a %s: %w", base, name, err)
 	}
 	return client{name, u, &http.Client{}}, nil
 }
 
-// get asks for a path beneath the base. The error of a 404 is ErrNotFound.
+// get requests a path below the base URL. The error for a 404 is ErrNotFound.
 func (c *client) get(ctx context.Context, path []string, query url.Values, accept string) ([]byte, error) {
 	u := c.base.JoinPath(path...)
 	u.RawQuery = query.Encode()
@@ -76,20 +75,20 @@ func (c *client) get(ctx context.Context, path []string, query url.Values, accep
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("read the answer of %s to %s: %w", c.name, u, err)
+		return nil, fmt.Errorf("read the response of %s to %s: %w", c.name, u, err)
 	case resp.StatusCode == http.StatusNotFound:
 		return nil, fmt.Errorf("%s, %s: %w", c.name, u, ErrNotFound)
 	case resp.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%s answered %s to %s: %.200s", c.name, resp.Status, u, bytes.TrimSpace(body))
+		return nil, fmt.Errorf("%s responded with %s to %s: %.200s", c.name, resp.Status, u, bytes.TrimSpace(body))
 	case len(body) > maxAnswer:
-		return nil, fmt.Errorf("the answer of %s to %s is larger than %d MiB", c.name, u, maxAnswer>>20)
+		return nil, fmt.Errorf("the response of %s to %s is larger than %d MiB", c.name, u, maxAnswer>>20)
 	case strings.HasPrefix(http.DetectContentType(body), "text/html"):
-		return nil, fmt.Errorf("%s answered with a web page, not with data: is %s the address of its API?", u, c.base)
+		return nil, fmt.Errorf("%s responded with a web page, not with data: is %s the address of its API?", u, c.base)
 	}
 	return body, nil
 }
 
-// whole refuses an answer that has no span of the trace.
+// whole returns an error if the response has no span of the trace.
 func whole(name string, td ptrace.Traces, id pcommon.TraceID) (ptrace.Traces, error) {
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
@@ -103,5 +102,5 @@ func whole(name string, td ptrace.Traces, id pcommon.TraceID) (ptrace.Traces, er
 	return td, fmt.Errorf("%s, trace %s: %w", name, id, ErrNotFound)
 }
 
-// String is the address of the backend.
+// String returns the address of the backend.
 func (c *client) String() string { return c.base.String() }

@@ -35,7 +35,7 @@ func TestTraceIDs(t *testing.T) {
 	for text, want := range map[string]pcommon.TraceID{
 		"5b8eff0000000000000000000000000c": id,
 		"5B8EFF0000000000000000000000000C": id,
-		"c":                                {15: 0x0c}, // as Jaeger shows one with leading zeros
+		"c":                                {15: 0x0c}, // the form in which Jaeger shows an id with leading zeros
 	} {
 		got, err := backend.ParseTraceID(text)
 		require.NoError(t, err)
@@ -55,15 +55,14 @@ func TestTraceIDs(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	for _, bad := range []string{"", "127.0.0.1:16686", "ftp://host", "http://", "http://%zz"} {
 		_, err := backend.NewJaeger(bad)
-		require.ErrorContains(t, err, "no address of a Jaeger", bad)
+		require.ErrorContains(t, err, "not the address of a Jaeger", bad)
 		_, err = backend.NewTempo(bad)
-		require.ErrorContains(t, err, "no address of a Tempo", bad)
+		require.ErrorContains(t, err, "not the address of a Tempo", bad)
 	}
 }
 
-// Tempo itself is not built here: this is the shape of its answers, from its
-// source: the protobuf of a message with the resource spans in field 1, and 404
-// with a text.
+// No Tempo is built here. These are its responses according to its source: the protobuf
+// of a message with the resource spans in field 1, and 404 with a text.
 func TestTempo(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/tempo/api/traces/"+id.String() {
@@ -95,7 +94,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}{
 		{"a web page", 200, "<!DOCTYPE html><html>", "a web page"},
 		{"not JSON", 200, "oops", "no JSON"},
-		{"no OTLP", 200, `{"result":{"resourceSpans":7}}`, "no OTLP JSON"},
+		{"not OTLP", 200, `{"result":{"resourceSpans":7}}`, "not OTLP JSON"},
 		{"no span", 200, `{"result":{"resourceSpans":[]}}`, backend.ErrNotFound.Error()},
 		{"an error", 503, "later", "503 Service Unavailable"},
 	} {
@@ -123,6 +122,6 @@ func TestAnswersThatAreNone(t *testing.T) {
 		jaeger, err := backend.NewJaeger(url)
 		require.NoError(t, err)
 		_, err = jaeger.Search(t.Context(), "agent", map[string]string{"a": "b"}, 1)
-		require.ErrorContains(t, err, "no trace id")
+		require.ErrorContains(t, err, "not a trace id")
 	})
 }

@@ -11,17 +11,17 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// Jaeger is a Jaeger 2, by the HTTP API that its web pages use too.
+// Jaeger is a client of Jaeger 2, over the HTTP API that its UI also uses.
 type Jaeger struct{ client }
 
-// NewJaeger makes a client of the Jaeger at base, as http://127.0.0.1:16686.
+// NewJaeger returns a client of the Jaeger at base, such as http://127.0.0.1:16686.
 func NewJaeger(base string) (*Jaeger, error) {
 	c, err := newClient("Jaeger", base)
 	return &Jaeger{c}, err
 }
 
-// Trace reads a whole trace, as it was stored: without the adjustments that
-// Jaeger makes for showing it. Jaeger's API v3 speaks OTLP JSON.
+// Trace reads a whole trace as it was stored, without the adjustments that Jaeger makes
+// for display. Jaeger's API v3 returns OTLP JSON.
 func (j *Jaeger) Trace(ctx context.Context, id pcommon.TraceID) (ptrace.Traces, error) {
 	body, err := j.get(ctx, []string{"api", "v3", "traces", id.String()}, url.Values{"raw_traces": {"true"}}, "application/json")
 	if err != nil {
@@ -31,18 +31,18 @@ func (j *Jaeger) Trace(ctx context.Context, id pcommon.TraceID) (ptrace.Traces, 
 		Result json.RawMessage `json:"result"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return ptrace.Traces{}, fmt.Errorf("the answer of Jaeger about trace %s is no JSON: %w", id, err)
+		return ptrace.Traces{}, fmt.Errorf("Jaeger's response for trace %s is not JSON: %w", id, err)
 	}
 	var decoder ptrace.JSONUnmarshaler
 	td, err := decoder.UnmarshalTraces(answer.Result)
 	if err != nil {
-		return ptrace.Traces{}, fmt.Errorf("the answer of Jaeger about trace %s holds no OTLP JSON: %w", id, err)
+		return ptrace.Traces{}, fmt.Errorf("Jaeger's response for trace %s is not OTLP JSON: %w", id, err)
 	}
 	return whole("Jaeger", td, id)
 }
 
-// Search finds the traces of a service that have a span with all of these tags:
-// the newest limit of them, by their ids.
+// Search returns the ids of the newest traces, at most limit, of a service that have a
+// span with all of these tags.
 func (j *Jaeger) Search(ctx context.Context, service string, tags map[string]string, limit int) ([]pcommon.TraceID, error) {
 	query, err := searchQuery(service, tags, limit)
 	if err != nil {
@@ -58,18 +58,18 @@ func (j *Jaeger) Search(ctx context.Context, service string, tags map[string]str
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, fmt.Errorf("the answer of Jaeger to a search is no JSON: %w", err)
+		return nil, fmt.Errorf("Jaeger's response to a search is not JSON: %w", err)
 	}
 	ids := make([]pcommon.TraceID, len(answer.Data))
 	for i, found := range answer.Data {
 		if ids[i], err = ParseTraceID(found.TraceID); err != nil {
-			return nil, fmt.Errorf("the answer of Jaeger to a search: %w", err)
+			return nil, fmt.Errorf("Jaeger's response to a search: %w", err)
 		}
 	}
 	return ids, nil
 }
 
-// Services lists the services that Jaeger has spans of.
+// Services returns the services that Jaeger has spans of.
 func (j *Jaeger) Services(ctx context.Context) ([]string, error) {
 	body, err := j.get(ctx, []string{"api", "services"}, nil, "application/json")
 	if err != nil {
@@ -79,12 +79,12 @@ func (j *Jaeger) Services(ctx context.Context) ([]string, error) {
 		Data []string `json:"data"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, fmt.Errorf("the answer of Jaeger about its services is no JSON: %w", err)
+		return nil, fmt.Errorf("Jaeger's list of services is not JSON: %w", err)
 	}
 	return answer.Data, nil
 }
 
-// TraceURL is where a trace is shown: by the web pages, or as JSON by the API.
+// TraceURL returns the URL of a trace, in the UI or as JSON from the API.
 func (j *Jaeger) TraceURL(id pcommon.TraceID, pages bool) string {
 	if pages {
 		return j.base.JoinPath("trace", id.String()).String()
@@ -92,7 +92,7 @@ func (j *Jaeger) TraceURL(id pcommon.TraceID, pages bool) string {
 	return j.base.JoinPath("api", "traces", id.String()).String()
 }
 
-// SearchURL is where [Jaeger.Search] is shown, likewise.
+// SearchURL returns the URL of [Jaeger.Search], in the UI or as JSON from the API.
 func (j *Jaeger) SearchURL(service string, tags map[string]string, limit int, pages bool) (string, error) {
 	query, err := searchQuery(service, tags, limit)
 	if err != nil {

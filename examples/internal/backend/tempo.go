@@ -8,18 +8,18 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// Tempo is a Grafana Tempo, by its HTTP API.
+// Tempo is a client of Grafana Tempo's HTTP API.
 type Tempo struct{ client }
 
-// NewTempo makes a client of the Tempo at base, as http://127.0.0.1:3200.
+// NewTempo returns a client of the Tempo at base, such as http://127.0.0.1:3200.
 func NewTempo(base string) (*Tempo, error) {
 	c, err := newClient("Tempo", base)
 	return &Tempo{c}, err
 }
 
-// Trace reads a whole trace. Tempo's JSON is only mostly OTLP's, with ids in
-// base64; its protobuf, a message with the resource spans in field 1, reads as
-// OTLP's TracesData.
+// Trace reads a whole trace. Tempo's JSON is not quite OTLP's: its ids are in base64.
+// Its protobuf, a message with the resource spans in field 1, is compatible with OTLP's
+// TracesData.
 func (t *Tempo) Trace(ctx context.Context, id pcommon.TraceID) (ptrace.Traces, error) {
 	body, err := t.get(ctx, []string{"api", "traces", id.String()}, nil, "application/protobuf")
 	if err != nil {
@@ -28,7 +28,7 @@ func (t *Tempo) Trace(ctx context.Context, id pcommon.TraceID) (ptrace.Traces, e
 	var decoder ptrace.ProtoUnmarshaler
 	td, err := decoder.UnmarshalTraces(body)
 	if err != nil {
-		return ptrace.Traces{}, fmt.Errorf("the answer of Tempo about trace %s is no OTLP: %w", id, err)
+		return ptrace.Traces{}, fmt.Errorf("Tempo's response for trace %s is not OTLP: %w", id, err)
 	}
 	return whole("Tempo", td, id)
 }

@@ -1,5 +1,5 @@
-// Package built finds the programs that tests need and that take minutes to
-// build: a test without them is left out, and says how to get them.
+// Package built finds the programs that tests need and that take minutes to build. A
+// test without them is skipped, and the message says how to build them.
 package built
 
 import (
@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Collector is the Collector with llm_classify, named by OTELCOL_BIN. One that
-// happens to lie in build/ may be older than the code, so it is not taken.
+// Collector returns the path of the Collector with llm_classify, from OTELCOL_BIN. It
+// does not use a Collector that happens to be in build/, which may be older than the
+// code.
 func Collector(tb testing.TB) string {
 	tb.Helper()
 	bin := os.Getenv("OTELCOL_BIN")
@@ -21,8 +22,8 @@ func Collector(tb testing.TB) string {
 	return there(tb, bin)
 }
 
-// Jaeger is a Jaeger 2, named by JAEGER_BIN, or the one that `make demo-jaeger`
-// has built.
+// Jaeger returns the path of a Jaeger 2, from JAEGER_BIN, or of the one that `make
+// demo-jaeger` has built.
 func Jaeger(tb testing.TB) string {
 	tb.Helper()
 	if bin := os.Getenv("JAEGER_BIN"); bin != "" {
@@ -35,7 +36,7 @@ func Jaeger(tb testing.TB) string {
 	return bin
 }
 
-// Root is the root of the repository.
+// Root returns the root of the repository.
 func Root(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.Getwd()
@@ -44,12 +45,13 @@ func Root(tb testing.TB) string {
 		if _, err := os.Stat(filepath.Join(dir, "deploy", "collector", "manifest.yaml")); err == nil {
 			return dir
 		}
-		require.NotEqual(tb, filepath.Dir(dir), dir, "the test does not run inside of the repository")
+		require.NotEqual(tb, filepath.Dir(dir), dir, "the test has to run inside the repository")
 		dir = filepath.Dir(dir)
 	}
 }
 
-// there: who names a program means that program.
+// there checks that the named program exists: naming a missing one is an error, not a
+// reason to skip.
 func there(tb testing.TB, bin string) string {
 	tb.Helper()
 	require.FileExists(tb, bin)

@@ -1,5 +1,5 @@
-// Package exampletest runs the small programs, one an SDK, against the model
-// server that breaks. They are the same program but for the SDK.
+// Package exampletest runs the small example programs, one per SDK, against the model
+// server that breaks. The programs differ only in the SDK.
 package exampletest
 
 import (
@@ -15,16 +15,16 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/otlptest"
 )
 
-// Example is a small program.
+// Example is a small example program.
 type Example struct {
 	Ask   func(ctx context.Context, out io.Writer, question string) error
 	Wire  faultyllm.Wire
-	Env   string // what the names of the SDK's variables begin with: OPENAI
+	Env   string // prefix of the SDK's environment variables, such as OPENAI
 	Model string
 }
 
-// Run runs it over an answer that is whole, one that is reset, and one that ends
-// cleanly without its end.
+// Run runs the program with a complete answer, one that is reset, and one that ends
+// cleanly without its terminal event.
 func Run(t *testing.T, e Example) {
 	t.Helper()
 	for _, tc := range []struct {
@@ -35,7 +35,7 @@ func Run(t *testing.T, e Example) {
 	}{
 		{"whole", []faultyllm.Step{faultyllm.Text("Rayleigh ", "scattering."), faultyllm.Finish(faultyllm.Stop)}, []string{"Rayleigh scattering."}, false},
 		{"reset", []faultyllm.Step{faultyllm.Text("Rayleigh "), faultyllm.Reset()}, []string{"Rayleigh ", "connection reset", "user_confirmed_retry: visible_output"}, true},
-		// The SDK reports no error: only the diagnosis tells.
+		// The SDK reports no error: only the diagnosis shows the failure.
 		{"clean end", []faultyllm.Step{faultyllm.Text("Rayleigh "), faultyllm.CleanEnd()}, []string{"ended early", "user_confirmed_retry: visible_output"}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,6 +1,6 @@
-// Package nodeagent runs the agents of examples/node for tests. A test without
-// Node, or without their packages, is left out and says how to get them, unless
-// REQUIRE_NODE is set: then it fails.
+// Package nodeagent runs the agents of examples/node for tests. Without Node, or without
+// their packages, a test is skipped and says how to install them, unless REQUIRE_NODE is
+// set: then it fails.
 package nodeagent
 
 import (
@@ -36,25 +36,25 @@ type Task struct {
 	EndOnToolFailure bool      `json:"endOnToolFailure,omitempty"`
 }
 
-// Timeouts are undici's own; 0 is undici's default.
+// Timeouts are undici's timeouts; 0 is undici's default.
 type Timeouts struct {
 	Connect int `json:"connect,omitempty"`
 	Headers int `json:"headers,omitempty"`
 	Body    int `json:"body,omitempty"`
 }
 
-// Result is what a run left.
+// Result is the result of a run.
 type Result struct {
 	Name  string   `json:"name"`
 	Trace string   `json:"trace"` // id, in hexadecimal digits
-	Saw   []string `json:"saw"`   // names and codes of the error that the application saw, outermost first; empty: none
+	Saw   []string `json:"saw"`   // names and codes of the error that the application saw, outermost first; empty if there was none
 }
 
-// Report is what a process left.
+// Report is the result of a process.
 type Report struct {
 	Results map[string]Result // by the task's name
-	// Unhandled: a promise of the instrumentation or the client was rejected and nothing
-	// was there to see it, which ends a Node process that does not provide for it.
+	// Unhandled is set if a promise of the instrumentation or the client was rejected
+	// and no handler saw it. That ends a Node process that does not handle the event.
 	Unhandled bool
 }
 
@@ -63,7 +63,7 @@ type Agents struct {
 	node, dir string
 }
 
-// Find finds them, or leaves the test out.
+// Find returns the agents, or skips the test.
 func Find(tb testing.TB) *Agents {
 	tb.Helper()
 	a := &Agents{dir: filepath.Join(built.Root(tb), "examples", "node")}
@@ -94,10 +94,9 @@ func leaveOut(tb testing.TB, why string) {
 	tb.Skip("LEFT OUT: " + why)
 }
 
-// Run runs the tasks in one process, all at once, under one producer of
-// examples/node/producers. Their spans have been sent to endpoint, a URL that
-// takes OTLP over HTTP, when it returns. With httpSpans the process's HTTP client
-// is traced, too.
+// Run runs the tasks concurrently in one process, under one producer of
+// examples/node/producers. When it returns, their spans have been sent to endpoint, a
+// URL for OTLP over HTTP. With httpSpans the process's HTTP client is traced, too.
 func (a *Agents) Run(ctx context.Context, producer string, httpSpans bool, endpoint string, tasks []Task) (Report, error) {
 	file, err := os.CreateTemp("", "tasks-*.json")
 	if err != nil {
@@ -126,7 +125,7 @@ func (a *Agents) Run(ctx context.Context, producer string, httpSpans bool, endpo
 			Unhandled bool `json:"unhandled"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			return report, fmt.Errorf("the agents under %s: %q is no result: %w", producer, lines.Text(), err)
+			return report, fmt.Errorf("the agents under %s: %q is not a result: %w", producer, lines.Text(), err)
 		}
 		if line.Unhandled {
 			report.Unhandled = true
@@ -140,7 +139,7 @@ func (a *Agents) Run(ctx context.Context, producer string, httpSpans bool, endpo
 	return report, lines.Err()
 }
 
-// Test runs the tests of a file of examples/node, and returns what Node says of them.
+// Test runs the tests of a file of examples/node and returns Node's output.
 func (a *Agents) Test(ctx context.Context, file string) (string, error) {
 	cmd := exec.CommandContext(ctx, a.node, "--test", file)
 	cmd.Dir = a.dir

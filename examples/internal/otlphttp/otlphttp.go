@@ -1,4 +1,4 @@
-// Package otlphttp takes traces in OTLP over HTTP, for those who look at what an
+// Package otlphttp receives traces in OTLP over HTTP, for programs that inspect what an
 // exporter sends.
 package otlphttp
 
@@ -10,8 +10,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 )
 
-// Handler gives each export to take, which may keep the traces and is called for
-// several at once. What is no export of traces, in protobuf, is answered with 400.
+// Handler passes each export to take, which may keep the traces and is called
+// concurrently. A request that is not an export of traces in protobuf gets a 400.
 func Handler(take func(ptrace.Traces)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

@@ -12,21 +12,21 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/otlphttp"
 )
 
-// Receiver takes traces in OTLP over HTTP and keeps what their spans say.
+// Receiver receives traces in OTLP over HTTP and keeps the content of their spans.
 type Receiver struct {
 	URL string // for OTEL_EXPORTER_OTLP_ENDPOINT
 
 	mu    sync.Mutex
-	spans []Span // under mu
+	spans []Span // guarded by mu
 }
 
-// Span is what a span says of itself.
+// Span is the content of a span.
 type Span struct {
 	Name       string
 	Attributes map[string]any
 }
 
-// Start starts a receiver that ends with the test.
+// Start starts a receiver that runs until the test ends.
 func Start(tb testing.TB) *Receiver {
 	tb.Helper()
 	r := &Receiver{}
@@ -36,7 +36,7 @@ func Start(tb testing.TB) *Receiver {
 	return r
 }
 
-// Names are the names of the spans that have come, in the order of their coming.
+// Names returns the names of the received spans, in the order of arrival.
 func (r *Receiver) Names() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +47,7 @@ func (r *Receiver) Names() []string {
 	return names
 }
 
-// Named are the spans of this name, in the order of their coming.
+// Named returns the spans with this name, in the order of arrival.
 func (r *Receiver) Named(name string) []Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()

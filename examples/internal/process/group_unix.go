@@ -4,5 +4,6 @@ package process
 
 import "syscall"
 
-// ownGroup keeps the terminal's interrupt away from the program.
+// ownGroup puts the program in its own process group, so that the terminal's interrupt
+// does not reach it.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -1,4 +1,4 @@
-// Package process runs the programs that stand around an agent, a Collector or a
+// Package process runs the programs that an agent works with, such as a Collector or a
 // Jaeger, for the demos and the end-to-end tests.
 package process
 
@@ -16,28 +16,27 @@ import (
 	"time"
 )
 
-// Spec says what to run.
+// Spec describes a program to run.
 type Spec struct {
-	Name   string   // for people, as in "the Collector"
-	Path   string   // of the program
+	Name   string   // for messages, such as "the Collector"
+	Path   string   // path of the program
 	Args   []string // without the program itself
-	Env    []string // key=value, in front of which stands the environment of this process
-	Log    string   // file that takes what it writes; it is truncated
-	Health string   // URL that answers 200 once the program is ready
+	Env    []string // key=value, added to the environment of this process
+	Log    string   // file for the program's output; it is truncated
+	Health string   // URL that responds with 200 when the program is ready
 }
 
-// Process is a program that runs.
+// Process is a running program.
 type Process struct {
 	spec   Spec
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when it has ended
-	err    error         // how, once exited is closed
+	err    error         // valid after exited is closed
 }
 
-// Start starts a program and waits until it is ready. It has its own process
-// group, so that an interrupt from the terminal reaches it only through Stop.
-// When ctx ends before the program is ready, the program ends too; afterwards ctx
-// means nothing to it.
+// Start starts a program and waits until it is ready. The program has its own process
+// group, so that an interrupt from the terminal reaches it only through Stop. If ctx
+// ends before the program is ready, Start stops the program; later, ctx has no effect.
 func Start(ctx context.Context, spec Spec) (*Process, error) {
 	log, err := os.Create(spec.Log)
 	if err != nil {
@@ -57,13 +56,14 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	}()
 	if err := p.ready(ctx); err != nil {
 		p.Kill()
-		return nil, fmt.Errorf("%s does not get ready: %w%s", spec.Name, err, p.Tail())
+		return nil, fmt.Errorf("%s did not get ready: %w%s", spec.Name, err, p.Tail())
 	}
 	return p, nil
 }
 
-// StartOnFreePorts starts what spec makes of n loopback addresses that are free.
-// Since another process may take one before the program does, it tries three times.
+// StartOnFreePorts starts the program that spec describes, with n free loopback
+// addresses. Another process may take an address before the program does, so it tries
+// three times.
 func StartOnFreePorts(ctx context.Context, n int, spec func(addresses []string) Spec) (*Process, error) {
 	for attempt := 1; ; attempt++ {
 		addresses, err := FreeAddresses(n)
@@ -78,7 +78,7 @@ func StartOnFreePorts(ctx context.Context, n int, spec func(addresses []string) 
 	}
 }
 
-// ready asks until the program says that it is ready.
+// ready polls the health URL until the program is ready.
 func (p *Process) ready(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -110,25 +110,25 @@ func orEnded(err error) error {
 	return err
 }
 
-// PID is the number of the program's process.
+// PID returns the program's process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Exited is closed when the program has ended.
+// Exited returns a channel that is closed when the program has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Log is the file that takes what the program writes.
+// Log returns the file with the program's output.
 func (p *Process) Log() string { return p.spec.Log }
 
-// Stop interrupts the program and waits until it has ended, by force once it has
-// had its time. The error says whether it ended well, with the end of its log.
+// Stop interrupts the program and waits until it has ended. After patience it kills the
+// program. An error reports a bad end, with the last lines of the log.
 func (p *Process) Stop(patience time.Duration) error {
 	return p.StopBy(os.Interrupt, patience)
 }
 
-// StopBy is Stop by another signal.
+// StopBy is like Stop, with another signal.
 func (p *Process) StopBy(signal os.Signal, patience time.Duration) error {
 	select {
-	case <-p.exited: // before it was asked to
+	case <-p.exited: // before the signal
 		return fmt.Errorf("%s has ended early: %w%s", p.spec.Name, orEnded(p.err), p.Tail())
 	default:
 	}
@@ -150,13 +150,13 @@ func (p *Process) StopBy(signal os.Signal, patience time.Duration) error {
 	return nil
 }
 
-// Kill ends the program as a crash would, and returns when it is gone.
+// Kill kills the program, as in a crash, and returns when it has ended.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.exited
 }
 
-// Tail is the end of the log, to be added to an error.
+// Tail returns the last lines of the log, to be added to an error.
 func (p *Process) Tail() string {
 	if text := LogTail(p.spec.Log, 20); text != "" {
 		return "\nthe end of its log:\n" + text
@@ -164,7 +164,7 @@ func (p *Process) Tail() string {
 	return ""
 }
 
-// LogTail is the last lines of a file, empty if there are none.
+// LogTail returns the last lines of a file, or "" if there are none.
 func LogTail(path string, lines int) string {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -174,8 +174,8 @@ func LogTail(path string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// FreeAddresses finds loopback addresses with ports that are free now, all
-// different.
+// FreeAddresses returns different loopback addresses with ports that are free at the
+// moment.
 func FreeAddresses(n int) ([]string, error) {
 	addresses := make([]string, 0, n)
 	for range n {
@@ -189,7 +189,7 @@ func FreeAddresses(n int) ([]string, error) {
 	return addresses, nil
 }
 
-// Need says what to do about a file that has to be there and is not.
+// Need returns an error with the remedy if a required file is missing.
 func Need(path, remedy string) error {
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):

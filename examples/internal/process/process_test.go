@@ -19,7 +19,7 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/process"
 )
 
-// The test's own binary is the program that runs: how it behaves is in this variable.
+// The program under test is the test's own binary. This variable selects its behavior.
 const mode = "PROCESS_TEST_MODE"
 
 func TestMain(m *testing.M) {
@@ -80,8 +80,8 @@ func TestAProgramRunsUntilItIsStopped(t *testing.T) {
 
 func TestWhatGoesWrongIsTold(t *testing.T) {
 	for _, tt := range []struct{ how, says string }{
-		{"dies", "the program does not get ready: it has ended: exit status 3\nthe end of its log:\na reason to die"},
-		{"not ready", "the program does not get ready: not in time"},
+		{"dies", "the program did not get ready: it has ended: exit status 3\nthe end of its log:\na reason to die"},
+		{"not ready", "the program did not get ready: not in time"},
 	} {
 		t.Run(tt.how, func(t *testing.T) {
 			free, err := process.FreeAddresses(1)

@@ -18,7 +18,7 @@ const (
 	yellow color = 33
 )
 
-// paint formats, in colour where the printer has it.
+// paint formats text, in color if the printer uses it.
 func (p *Printer) paint(c color, format string, args ...any) string {
 	text := fmt.Sprintf(format, args...)
 	if !p.Color || c == plain {

@@ -1,3 +1,3 @@
-// Package report reads classified traces and prints them for people: a line a run,
-// then, for a run that went wrong, what an operator wants to know first.
+// Package report reads classified traces and prints them: one line per run and, for a
+// run that failed, what an operator needs first.
 package report

@@ -10,22 +10,20 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Printer prints runs. Errors of the writer are not reported: there is no one
-// else to tell.
+// Printer prints runs. It ignores errors of the writer.
 type Printer struct {
 	W     io.Writer
 	Color bool
 }
 
-// NewPrinter prints to f, with colour if f is a terminal that wants it.
+// NewPrinter returns a printer to f, with color if f is a terminal that supports it.
 func NewPrinter(f *os.File) *Printer {
 	info, err := f.Stat()
 	tty := err == nil && info.Mode()&os.ModeCharDevice != 0
 	return &Printer{W: f, Color: tty && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
-// Row is one run under the name that the reader knows it by. A nil Run is one of
-// which no verdict has come.
+// Row is one run with the label that the reader knows. A nil Run has no verdict yet.
 type Row struct {
 	Label string
 	Run   *Run
@@ -33,7 +31,7 @@ type Row struct {
 
 var columns = [...]string{"outcome", "class", "cause", "phase", "retry"}
 
-// Cells are the columns of the table after the label.
+// Cells returns the columns of the table after the label.
 func (r Row) Cells() [len(columns)]string {
 	if r.Run == nil {
 		return [len(columns)]string{"no verdict", "-", "-", "-", "-"}
@@ -48,7 +46,7 @@ func (r Row) Cells() [len(columns)]string {
 	return cells
 }
 
-// Table prints one line a run, in aligned columns.
+// Table prints one line per run, in aligned columns.
 func (p *Printer) Table(rows []Row) {
 	label := 0
 	var widths [len(columns)]int
@@ -88,8 +86,8 @@ func (p *Printer) line(label string, cell func(int) string) {
 	fmt.Fprintln(p.W, strings.TrimRight(b.String(), " "))
 }
 
-// Detail prints what an operator wants to know of one run: what broke, what may
-// be done, what happened when, and where to look further.
+// Detail prints what an operator needs to know about one run: what broke, what can be
+// done, what happened when, and where to look next.
 func (p *Printer) Detail(r Row) {
 	fmt.Fprintln(p.W, p.paint(bold, "%s", r.Label))
 	if r.Run == nil {
@@ -151,7 +149,7 @@ func pad(s string, width int) string {
 	return s
 }
 
-// Wrap breaks a text into lines of at most width runes where words allow it.
+// Wrap breaks a text into lines of at most width runes, between words if possible.
 func Wrap(text string, width int) []string {
 	var lines []string
 	line := ""

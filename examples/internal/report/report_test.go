@@ -41,9 +41,9 @@ func span(td ptrace.Traces, trace pcommon.TraceID, id, parent byte, name string,
 	}
 }
 
-const runID = "0100000000000000" // of the span 1
+const runID = "0100000000000000" // the id of span 1
 
-// failedRun is a run with a tool between two requests, the second of which was cut.
+// failedRun returns a run with a tool between two requests, the second of which was cut.
 func failedRun() ptrace.Traces {
 	td := ptrace.NewTraces()
 	span(td, traceA, 4, 2, "chat gpt", 30, "gen_ai.operation.name", "chat", "llm.run.id", runID,
@@ -65,7 +65,7 @@ func failedRun() ptrace.Traces {
 	return td
 }
 
-// loneRequest is a request without a run: it stands for the run.
+// loneRequest returns a request without a run, which also represents the run.
 func loneRequest() ptrace.Traces {
 	td := ptrace.NewTraces()
 	span(td, traceB, 1, 0, "POST /task", 0)
@@ -86,7 +86,7 @@ func TestRunsAreFoundInAnyOrder(t *testing.T) {
 	assert.Equal(t, "invoke_agent coder", run.Name)
 	require.Len(t, run.Requests, 2)
 	require.Len(t, run.Tools, 1)
-	assert.Equal(t, pcommon.SpanID{2}, run.Requests[0].ID, "requests stand in the order of their start")
+	assert.Equal(t, pcommon.SpanID{2}, run.Requests[0].ID, "requests are ordered by start time")
 	assert.Equal(t, semconv.ClassStreamInterrupted, run.Requests[1].Verdict.Class)
 	assert.Equal(t, 250*time.Millisecond, run.Requests[1].RetryAfter())
 	assert.Zero(t, run.Requests[0].RetryAfter())
@@ -94,11 +94,12 @@ func TestRunsAreFoundInAnyOrder(t *testing.T) {
 
 	lone := runs[1]
 	assert.Equal(t, pcommon.SpanID{3}, lone.ID)
-	assert.Len(t, lone.Requests, 2, "the requests under the same parent, the one that stands for the run among them")
+	assert.Len(t, lone.Requests, 2, "the requests under the same parent, including the one that represents the run")
 	assert.Empty(t, spans.Runs(pcommon.TraceID{7}))
 }
 
-// What gateways did is found by its place in the trace: by name it is no part of the run.
+// A gateway's spans are found by their place in the trace: by name they are not part of
+// the run.
 func TestWhatGatewaysDidLiesBeneath(t *testing.T) {
 	td := failedRun()
 	asks := []any{"gen_ai.operation.name", "chat"}
@@ -125,13 +126,14 @@ func TestWhatGatewaysDidLiesBeneath(t *testing.T) {
 	assert.Contains(t, out.String(), "  beneath   gateway, chat gpt: provider_error / overloaded\n")
 }
 
-// Other instrumentations name no run: what hangs beneath its span is its own.
+// Spans of other instrumentations do not name their run. The spans below a run's span
+// belong to it.
 func TestSpansThatNameNoRun(t *testing.T) {
 	td := ptrace.NewTraces()
 	span(td, traceA, 1, 0, "invoke_agent coder", 0, "gen_ai.operation.name", "invoke_agent", "llm.run.outcome", "failed")
 	span(td, traceA, 2, 1, "step 1", 1)
 	span(td, traceA, 3, 2, "chat gpt", 2, "gen_ai.operation.name", "chat")
-	span(td, traceA, 4, 3, "chat gpt", 3, "gen_ai.operation.name", "chat") // a gateway's
+	span(td, traceA, 4, 3, "chat gpt", 3, "gen_ai.operation.name", "chat") // a gateway's span
 	span(td, traceA, 5, 2, "execute_tool x", 4, "gen_ai.operation.name", "execute_tool")
 	span(td, traceA, 6, 5, "invoke_agent helper", 5, "gen_ai.operation.name", "invoke_agent", "llm.run.outcome", "succeeded")
 	span(td, traceA, 7, 6, "chat gpt", 6, "gen_ai.operation.name", "chat")
@@ -151,7 +153,7 @@ func TestSpansThatNameNoRun(t *testing.T) {
 	assert.Equal(t, []byte{5}, ids(runs[0].Tools))
 	assert.Equal(t, []byte{7}, ids(runs[1].Requests))
 
-	// An SDK's own span over ours is no further request.
+	// An SDK's own span above ours is not another request.
 	named := ptrace.NewTraces()
 	span(named, traceB, 1, 0, "invoke_agent coder", 0, "gen_ai.operation.name", "invoke_agent", "llm.run.outcome", "failed")
 	span(named, traceB, 2, 1, "messages.create", 1, "gen_ai.operation.name", "chat")
@@ -191,7 +193,7 @@ func TestAGrowingFileIsReadByWholeLines(t *testing.T) {
 	tail := report.NewTail(path)
 	var spans report.Spans
 	grown, err := tail.Read(&spans)
-	require.NoError(t, err, "a file that is not there yet is empty")
+	require.NoError(t, err, "a missing file reads as empty")
 	assert.False(t, grown)
 
 	var json ptrace.JSONMarshaler
@@ -220,7 +222,7 @@ func TestAGrowingFileIsReadByWholeLines(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(path, []byte(all+"{oops\n"), 0o600))
 	_, err = tail.Read(&spans)
-	require.ErrorContains(t, err, "no OTLP JSON")
+	require.ErrorContains(t, err, "not OTLP JSON")
 }
 
 func TestPrinting(t *testing.T) {

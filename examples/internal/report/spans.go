@@ -25,23 +25,24 @@ type Span struct {
 	Verdict    Verdict
 }
 
-// RetryAfter is how long the provider wished to be left alone, 0 when it said nothing.
+// RetryAfter returns how long the provider asked the client to wait, or 0 if it did
+// not.
 func (s *Span) RetryAfter() time.Duration { return seconds(s.Attributes, semconv.RetryAfterKey) }
 
-// Run is one run as its spans tell it.
+// Run is one run, read from its spans.
 type Run struct {
-	Span                   // the span that carries llm.run.outcome
-	Requests, Tools []Span // in the order of their start
-	Served          []Span // what gateways did beneath the requests: served them, and asked upstream; likewise
+	Span                   // the span with llm.run.outcome
+	Requests, Tools []Span // ordered by start time
+	Served          []Span // gateways' spans below the requests, for serving them and for asking upstream; ordered by start time
 }
 
-// Spans collects spans as they come. It is not safe for concurrent use.
+// Spans collects spans as they arrive. It is not safe for concurrent use.
 type Spans struct {
 	traces map[pcommon.TraceID][]Span
 	order  []pcommon.TraceID
 }
 
-// Add takes the spans of td, and keeps nothing of td.
+// Add copies the spans of td and keeps no reference to it.
 func (s *Spans) Add(td ptrace.Traces) {
 	if s.traces == nil {
 		s.traces = make(map[pcommon.TraceID][]Span)
@@ -63,7 +64,7 @@ func (s *Spans) Add(td ptrace.Traces) {
 	}
 }
 
-// serviceName is the resource attribute that tells one process from another.
+// serviceName is the resource attribute that distinguishes processes.
 const serviceName = "service.name"
 
 func read(span ptrace.Span, scope, service string) Span {
@@ -77,7 +78,7 @@ func read(span ptrace.Span, scope, service string) Span {
 	}
 }
 
-// Trace returns every span of a trace, in the order of their start.
+// Trace returns every span of a trace, ordered by start time.
 func (s *Spans) Trace(id pcommon.TraceID) []Span {
 	spans := slices.Clone(s.traces[id])
 	slices.SortStableFunc(spans, func(a, b Span) int {
@@ -86,7 +87,7 @@ func (s *Spans) Trace(id pcommon.TraceID) []Span {
 	return spans
 }
 
-// Runs returns the judged runs of a trace, in the order of their start.
+// Runs returns the judged runs of a trace, ordered by start time.
 func (s *Spans) Runs(id pcommon.TraceID) []Run {
 	spans := s.Trace(id)
 	byID := make(map[pcommon.SpanID]*Span, len(spans))
@@ -100,7 +101,7 @@ func (s *Spans) Runs(id pcommon.TraceID) []Run {
 		}
 		run := Run{Span: carrier}
 		asked := make(map[pcommon.SpanID]bool)
-		named := make(map[kind]bool) // some of this kind name the run
+		named := make(map[kind]bool) // kinds with a span that names the run
 		for i := range spans {
 			if run.named(&spans[i]) {
 				named[kindOf(&spans[i])] = true
@@ -108,7 +109,8 @@ func (s *Spans) Runs(id pcommon.TraceID) []Run {
 		}
 		for _, span := range spans {
 			of := kindOf(&span)
-			// Where some name the run, one that does not is another's view of them.
+			// If some spans of a kind name the run, a span that does not is another
+			// instrumentation's record of the same call.
 			if !run.named(&span) && (named[of] || !run.hangsUnder(&span, byID)) {
 				continue
 			}
@@ -127,7 +129,7 @@ func (s *Spans) Runs(id pcommon.TraceID) []Run {
 	return runs
 }
 
-// beneath are the model calls of spans that lie anywhere beneath those asked.
+// beneath returns the model calls that are descendants of the spans in asked.
 func beneath(asked map[pcommon.SpanID]bool, spans []Span) []Span {
 	parents := make(map[pcommon.SpanID]pcommon.SpanID, len(spans))
 	for _, s := range spans {
@@ -138,8 +140,8 @@ func beneath(asked map[pcommon.SpanID]bool, spans []Span) []Span {
 		if asked[s.ID] || kindOf(&s) != kindRequest {
 			continue
 		}
-		// A parent that is not there ends the way up, and so does one too many: spans
-		// may lie.
+		// A missing parent ends the loop, and so does the number of steps, since
+		// parents may form a cycle.
 		for id, left := s.Parent, len(spans); left > 0 && !id.IsEmpty(); id, left = parents[id], left-1 {
 			if asked[id] {
 				found = append(found, s)
@@ -150,7 +152,7 @@ func beneath(asked map[pcommon.SpanID]bool, spans []Span) []Span {
 	return found
 }
 
-// All returns the judged runs of every trace, traces in the order of their arrival.
+// All returns the judged runs of every trace, traces in the order of arrival.
 func (s *Spans) All() []Run {
 	var runs []Run
 	for _, id := range s.order {
@@ -167,7 +169,7 @@ const (
 	kindTool
 )
 
-// operationName is the GenAI convention's attribute that tells what a span is.
+// operationName is the GenAI conventions' attribute with the kind of a span.
 const operationName = "gen_ai.operation.name"
 
 func kindOf(s *Span) kind {
@@ -185,20 +187,20 @@ func kindOf(s *Span) kind {
 	}
 }
 
-// named reports whether the span names the run as its own.
+// named reports whether the span names this run as its own.
 func (r *Run) named(s *Span) bool {
 	id, ok := s.Attributes.Get(string(semconv.RunIDKey))
 	if !ok {
 		return false
 	}
-	if r.Name == semconv.SpanRunAbandoned { // it stands for a run whose span never came
+	if r.Name == semconv.SpanRunAbandoned { // it represents a run whose span never arrived
 		return id.Str() == r.Parent.String()
 	}
 	return id.Str() == r.ID.String()
 }
 
-// hangsUnder reports whether the span, which names no run, hangs beneath the run's
-// span, or under the same parent as the span that stands for the run.
+// hangsUnder reports whether the span, which names no run, is a descendant of the run's
+// span, or has the same parent as the span that represents the run.
 func (r *Run) hangsUnder(s *Span, byID map[pcommon.SpanID]*Span) bool {
 	if _, ok := s.Attributes.Get(string(semconv.RunIDKey)); ok {
 		return false
@@ -206,8 +208,8 @@ func (r *Run) hangsUnder(s *Span, byID map[pcommon.SpanID]*Span) bool {
 	if kindOf(&r.Span) != kindOther {
 		return s.Parent == r.Parent
 	}
-	// Up to the nearest run. What lies beneath a request is another's view of it. A way
-	// longer than there are spans goes round.
+	// Walk up to the nearest run. A span below a request is another instrumentation's
+	// record of it. A path longer than the number of spans is a cycle.
 	up := byID[s.Parent]
 	for range byID {
 		switch {

@@ -11,20 +11,20 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// Tail reads a file of OTLP JSON lines while it is being written. It is not safe
-// for concurrent use.
+// Tail reads a file of OTLP JSON lines while it is being written. It is not safe for
+// concurrent use.
 type Tail struct {
 	path    string
 	offset  int64
-	partial []byte // a last line that is still on its way
+	partial []byte // an incomplete last line
 	decoder ptrace.JSONUnmarshaler
 }
 
-// NewTail makes a reader of path, which need not exist yet.
+// NewTail returns a reader of path, which need not exist yet.
 func NewTail(path string) *Tail { return &Tail{path: path} }
 
-// Read adds what has come since the last call, whole lines only, and says
-// whether anything did.
+// Read adds the spans written since the last call, complete lines only, and reports
+// whether there were any.
 func (t *Tail) Read(into *Spans) (bool, error) {
 	f, err := os.Open(t.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,7 +54,7 @@ func (t *Tail) Read(into *Spans) (bool, error) {
 		}
 		td, err := t.decoder.UnmarshalTraces(line)
 		if err != nil {
-			return true, fmt.Errorf("%s: a line that is no OTLP JSON: %w", t.path, err)
+			return true, fmt.Errorf("%s: a line is not OTLP JSON: %w", t.path, err)
 		}
 		into.Add(td)
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Verdict is what llm_classify wrote on one span. Its zero value is a span
-// without a verdict.
+// Verdict is llm_classify's verdict on one span. The zero value is a span without a
+// verdict.
 type Verdict struct {
 	Outcome    semconv.RunOutcome // runs only
-	Class      semconv.Class      // unset: nothing failed
+	Class      semconv.Class      // unset if nothing failed
 	Cause      semconv.Cause
 	Phase      semconv.Phase
 	Origin     semconv.Origin
@@ -25,19 +25,20 @@ type Verdict struct {
 
 	Evidence, MissingEvidence []string
 	MissingOutputs            []string // ids of tool calls
-	Recovered                 int      // runs only: failures that were made good
+	Recovered                 int      // runs only: number of failures that a retry repaired
 	Timeline                  []string // runs only
 	Trigger                   semconv.Trigger
 	Ruleset                   string
 
-	// Unknown lists verdict attributes whose value is not of the vocabulary, as key=value.
+	// Unknown lists attributes of the verdict with a value that is not in the vocabulary,
+	// as key=value.
 	Unknown []string
 }
 
 // Failed reports whether the verdict reports a failure.
 func (v *Verdict) Failed() bool { return v.Class != semconv.ClassUnset }
 
-// ReadVerdict reads the verdict out of a span's attributes.
+// ReadVerdict reads the verdict from a span's attributes.
 func ReadVerdict(attrs pcommon.Map) Verdict {
 	r := reader{attrs: attrs}
 	v := Verdict{
@@ -64,7 +65,7 @@ func ReadVerdict(attrs pcommon.Map) Verdict {
 	return v
 }
 
-// reader reads typed values out of attributes.
+// reader reads typed values from attributes.
 type reader struct {
 	attrs   pcommon.Map
 	unknown []string
@@ -99,7 +100,8 @@ func (r *reader) list(key attribute.Key) []string {
 	return list
 }
 
-// seconds is a double attribute in seconds as a duration, 0 when it is absent.
+// seconds converts an attribute in seconds to a duration. It returns 0 if the attribute is
+// missing.
 func seconds(attrs pcommon.Map, key attribute.Key) time.Duration {
 	v, ok := attrs.Get(string(key))
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// The cases that a stack may be silent about.
+// The cases in which a stack may report no error.
 const (
 	CleanEndInText = "clean end in a text"
 	CleanEndInCall = "clean end in a tool call"
@@ -18,25 +18,25 @@ const (
 	Filtered       = "cut by a filter"
 )
 
-// testCase is a script and what comes of it where the stack reports what went wrong.
+// testCase is a script and its result if the stack reports every error.
 type testCase struct {
 	name    string
 	script  []faultyllm.Exchange
 	cut     bool
-	summary string // part of what is said of the run; empty: nothing is wrong with it
+	summary string // part of the run's summary; empty if nothing failed
 	safety  semconv.RetrySafety
 	reason  semconv.RetryReason
-	facts   []attribute.KeyValue // of the first request's span
-	tools   int                  // executed
+	facts   []attribute.KeyValue // on the first request's span
+	tools   int                  // number of tools that are executed
 
 	trusting trusting
 }
 
-// trusting is what comes of it where the stack reports nothing.
+// trusting is the result if the stack reports no error.
 type trusting struct {
-	tools     int  // executed
-	toolFails bool // on what there is of its input, and the run with it
-	well      bool // the model answers in the end: the cut is made good
+	tools     int  // number of tools that are executed
+	toolFails bool // on the partial input, and the run fails with it
+	well      bool // the model answers in the end, which repairs the cut
 }
 
 func (c *testCase) retry() string { return fmt.Sprintf("(%s: %s)", c.safety, c.reason) }
@@ -49,7 +49,7 @@ var (
 	answered = faultyllm.Answer(faultyllm.Text("It will ", "snow."), faultyllm.Finish(faultyllm.Stop))
 )
 
-// cases are all cases, as they are over this wire.
+// cases returns all cases for this wire protocol.
 func cases(w faultyllm.Wire) []testCase {
 	all := []testCase{{
 		name:   "whole",
@@ -69,12 +69,12 @@ func cases(w faultyllm.Wire) []testCase {
 	}, {
 		name:   ErrorInBand,
 		script: []faultyllm.Exchange{faultyllm.Answer(saying, faultyllm.InBand(faultyllm.Failure{Trouble: faultyllm.Overloaded}))},
-		// The answer had begun to be shown.
+		// A part of the answer had been shown.
 		summary: "overloaded", safety: semconv.RetrySafetyUserConfirmedRetry, reason: semconv.RetryReasonVisibleOutput,
 		facts: []attribute.KeyValue{semconv.ProviderErrorKindAttr(semconv.ProviderErrorKindOverloaded), semconv.StreamPhase(semconv.PhaseText)},
 	}}
-	// Where a cut in a call falls. Gemini has calls whole: of half a call nothing is
-	// sent, and a whole one is ready without a word more.
+	// The phase of a cut in a call. Gemini sends only complete calls: of half a call it sends
+	// nothing, and a complete one needs no further event.
 	halfPhase, halfReason := semconv.PhaseToolInput, semconv.RetryReasonIncompleteToolInput
 	wholePhase, wholeReason := halfPhase, halfReason
 	onHalf := trusting{tools: 1, toolFails: true}
@@ -89,7 +89,8 @@ func cases(w faultyllm.Wire) []testCase {
 		reset("reset in a tool call", half).at(halfPhase, safe, halfReason),
 		cleanEnd(CleanEndInText, saying).at(semconv.PhaseText, confirmed, semconv.RetryReasonVisibleOutput),
 		cleanEnd(CleanEndInCall, half).at(halfPhase, safe, halfReason).trusted(onHalf),
-		// The input looks complete. Nothing says that it is, and that no second call was to come.
+		// The input looks complete. No event confirms that it is, or that no second call was to
+		// follow.
 		cleanEnd(CleanEndAtCall, call).at(wholePhase, safe, wholeReason).trusted(trusting{tools: 1, well: true}),
 	)
 }

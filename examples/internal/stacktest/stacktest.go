@@ -1,7 +1,7 @@
-// Package stacktest runs the programs that call a tool, one a Go stack, against the
-// model server that breaks: what the stack says of an answer that was cut, against
-// what the diagnosis says. The programs do the same: they ask, execute the tool
-// "forecast" and ask again, trusting a stack that reports no error.
+// Package stacktest runs the programs that call a tool, one per Go stack, against the
+// model server that breaks, and compares the stack's report of a cut answer with the
+// diagnosis. The programs do the same: they ask, execute the tool "forecast" and ask
+// again, and trust a stack that reports no error.
 package stacktest
 
 import (
@@ -28,14 +28,14 @@ type Program struct {
 	Wire faultyllm.Wire
 	// Key and URL are the environment variables of the API key and of the endpoint.
 	Key, URL string
-	// Request is the name of its requests' spans.
+	// Request is the name of the spans of its requests.
 	Request string
-	// Silent are the cases in which the stack reports no error, though there is one.
+	// Silent lists the cases in which the stack reports no error although there is one.
 	Silent []string
 }
 
-// Run runs p over every case, as it is, and again with [otelllm.WithStreamErrors],
-// under which no stack is silent about a cut, and says what it said of the rest.
+// Run runs p over every case, once unchanged and once with [otelllm.WithStreamErrors],
+// with which every stack reports a cut. It logs what the stack reported for the others.
 func Run(t *testing.T, p Program) {
 	t.Helper()
 	known := cases(p.Wire)
@@ -52,13 +52,13 @@ func Run(t *testing.T, p Program) {
 				assert.NotErrorAs(t, said, &broke)
 				return
 			}
-			require.ErrorAs(t, said, &broke, "the stack hands the error on")
+			require.ErrorAs(t, said, &broke, "the stack passes the error on")
 			assert.Equal(t, c.retry(), fmt.Sprintf("(%s: %s)", broke.Diagnosis.Retry.Safety, broke.Diagnosis.Retry.Reason))
 		})
 	}
 }
 
-// run runs p over one case and returns what it said.
+// run runs p over one case and returns its error.
 func (p *Program) run(t *testing.T, c *testCase, silent bool, opts ...otelllm.TransportOption) error {
 	t.Helper()
 	srv, err := faultyllm.Start()
@@ -83,7 +83,7 @@ func (p *Program) run(t *testing.T, c *testCase, silent bool, opts ...otelllm.Tr
 		}
 	} else {
 		assert.Equal(t, well, said == nil, "%v", said)
-		assert.False(t, toolSaid, "the stack said nothing, its tool did: %v", said)
+		assert.False(t, toolSaid, "the tool failed although the stack reported nothing: %v", said)
 	}
 	if well {
 		assert.Contains(t, out.String(), "It will snow.")
@@ -96,7 +96,7 @@ func (p *Program) run(t *testing.T, c *testCase, silent bool, opts ...otelllm.Tr
 	records, err := srv.Records("c")
 	require.NoError(t, err)
 	requests := spans.Named(p.Request)
-	require.Len(t, requests, len(records), "a span for each request")
+	require.Len(t, requests, len(records), "one span per request")
 	for _, fact := range c.facts {
 		assert.Equal(t, fact.Value.AsString(), requests[0].Attributes[string(fact.Key)], fact.Key)
 	}
