@@ -21,8 +21,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// runAll runs cases at the same time, waits until the Collector has judged each of
-// them, and stops it, so that nothing can come afterwards.
+// runAll runs cases concurrently, waits until the Collector has judged each of them, and stops it, so
+// that nothing can arrive afterwards.
 func runAll(t *testing.T, p *pipeline, cases []acceptance.Case) []acceptance.Result {
 	t.Helper()
 	world, err := acceptance.NewWorld(p.gateway)
@@ -32,7 +32,7 @@ func runAll(t *testing.T, p *pipeline, cases []acceptance.Case) []acceptance.Res
 	results := make([]acceptance.Result, len(cases))
 	slots := make(chan struct{}, 4*runtime.GOMAXPROCS(0))
 	var all sync.WaitGroup
-	for i := len(cases) - 1; i >= 0; i-- { // the longest is the last
+	for i := len(cases) - 1; i >= 0; i-- { // the longest one is last
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
@@ -44,7 +44,7 @@ func runAll(t *testing.T, p *pipeline, cases []acceptance.Case) []acceptance.Res
 	all.Wait()
 	require.NoError(t, p.provider.ForceFlush(t.Context()))
 	require.NoError(t, p.gateway.ForceFlush(t.Context()))
-	// Not required: what is missing is told case by case.
+	// This does not fail the test: each case reports what is missing.
 	assert.Eventually(t, func() bool {
 		for i := range cases {
 			if !cases[i].Complete(p.sink.runs(traceID(&results[i]))) {
@@ -81,15 +81,15 @@ func TestAcceptance(t *testing.T) {
 			run := &runs[0]
 			t.Run("the client says the same", func(t *testing.T) {
 				if !result.Observed {
-					t.Skip("no run was started, so there is none to ask")
+					t.Skip("the case starts no run")
 				}
 				for _, difference := range c.DiffLive(result.Live, run) {
 					t.Error(difference)
 				}
 			})
-			t.Run("the facts are true", func(t *testing.T) {
+			t.Run("the facts match the server's record", func(t *testing.T) {
 				requests := run.Requests
-				if len(run.Served) > 0 { // the server was asked by the gateway
+				if len(run.Served) > 0 { // the gateway sent the requests to the server
 					requests = attempts(run.Served)
 				}
 				if c.Number == 23 {
@@ -98,16 +98,17 @@ func TestAcceptance(t *testing.T) {
 				trueFacts(t, result.Sent, requests)
 			})
 			if c.Number == 24 {
-				// Its span went out while the run was going on; the run is judged on it all the same.
+				// Its span was exported while the run was going on; the run's verdict includes it all
+				// the same.
 				assert.Equal(t, semconv.TriggerHoldExpired, run.Requests[2].Verdict.Trigger)
 				assert.Equal(t, semconv.TriggerComplete, run.Verdict.Trigger)
-				assert.Greater(t, run.End.Sub(run.Start), 2*maxHold, "the run did not outlive what spans are held")
+				assert.Greater(t, run.End.Sub(run.Start), 2*maxHold, "the run has to last longer than spans are held")
 			}
 		})
 	}
 }
 
-// attempts are what a gateway asked upstream.
+// attempts returns the requests that a gateway sent upstream.
 func attempts(served []report.Span) []report.Span {
 	return slices.DeleteFunc(slices.Clone(served), func(s report.Span) bool { return s.Kind != ptrace.SpanKindClient })
 }
@@ -123,14 +124,14 @@ func byTrace(spans []sdktrace.ReadOnlySpan) map[trace.TraceID][]sdktrace.ReadOnl
 	return m
 }
 
-// wholeTrace checks that the Collector exported each span that it was sent, once,
-// with everything that the client had recorded on it as it was.
+// wholeTrace checks that the Collector exported each span that it received, once, with every
+// attribute that the client recorded unchanged.
 func wholeTrace(t *testing.T, sent []sdktrace.ReadOnlySpan, exported []report.Span) {
 	t.Helper()
 	got := make(map[pcommon.SpanID]report.Span, len(exported))
 	for _, s := range exported {
 		_, twice := got[s.ID]
-		assert.False(t, twice, "span %s came twice", s.Name)
+		assert.False(t, twice, "span %s arrived twice", s.Name)
 		got[s.ID] = s
 	}
 	assert.Len(t, exported, len(sent))
@@ -148,7 +149,7 @@ func wholeTrace(t *testing.T, sent []sdktrace.ReadOnlySpan, exported []report.Sp
 	}
 }
 
-// asString writes an attribute's value as pdata writes it.
+// asString formats an attribute's value as pdata does.
 func asString(v attribute.Value) string {
 	var p pcommon.Value
 	switch v.Type() {
@@ -169,7 +170,7 @@ func asString(v attribute.Value) string {
 	return p.AsString()
 }
 
-// trueFacts holds what the client recorded against what the server knows that it sent.
+// trueFacts compares what the client recorded with what the server sent.
 func trueFacts(t *testing.T, truth []faultyllm.Record, requests []report.Span) {
 	t.Helper()
 	if len(truth) == 0 { // no connection was made
@@ -198,7 +199,7 @@ func trueFacts(t *testing.T, truth []faultyllm.Record, requests []report.Span) {
 		} else {
 			assert.Zero(t, r.Status)
 		}
-		if !r.Streamed || r.Ending == faultyllm.EndedByClient { // how much of it was read is the client's affair
+		if !r.Streamed || r.Ending == faultyllm.EndedByClient { // the client decides how much of it is read
 			continue
 		}
 		assert.Equal(t, r.Sent.TextChunks, number(semconv.StreamTextChunksKey), "request %d: text chunks", i+1)

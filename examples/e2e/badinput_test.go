@@ -19,11 +19,11 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-const tooLong = 40 << 20 // of one event, in bytes: more than the SDKs and the decoders take
+const tooLong = 40 << 20 // size of one event in bytes: more than the SDKs and the decoders accept
 
 const longTitle = "a 40 MB event"
 
-// longEvent is one SSE event of more than tooLong bytes.
+// longEvent returns one SSE event of more than tooLong bytes.
 func longEvent() []byte {
 	return bytes.Join([][]byte{
 		[]byte("event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"choices\":[],\"delta\":\""),
@@ -31,7 +31,7 @@ func longEvent() []byte {
 	}, nil)
 }
 
-// badInput are cases beyond the design's list: input that no protocol allows.
+// badInput returns cases beyond the design's list: input that no protocol allows.
 func badInput() []acceptance.Case {
 	violation := func(cause semconv.Cause) acceptance.Want {
 		return single(acceptance.Verdict{
@@ -39,7 +39,7 @@ func badInput() []acceptance.Case {
 			Safety: semconv.RetrySafetySafeAutoRetry, Reason: semconv.RetryReasonNoOutput,
 		})
 	}
-	// What could not be read may have been read by the application: text, or a call.
+	// The application may have read what the decoder could not: text, or a call.
 	unread := func(cause semconv.Cause) acceptance.Want {
 		return single(acceptance.Verdict{
 			Class: semconv.ClassProtocolViolation, Cause: cause, Phase: semconv.PhaseResponseStarted, Origin: semconv.OriginProvider,
@@ -60,22 +60,22 @@ func badInput() []acceptance.Case {
 			Script: []faultyllm.Exchange{faultyllm.HTMLPage()},
 			Want:   violation(semconv.CauseUnexpectedContentType),
 		}, acceptance.Case{
-			Title: "a body that is no JSON", Variant: "no JSON document", Wire: w, Prepare: documents,
+			Title: "a body that is not JSON", Variant: "no JSON document", Wire: w, Prepare: documents,
 			Script: []faultyllm.Exchange{faultyllm.Body("application/json", []byte("upstream said no"))},
 			Want:   violation(semconv.CauseMalformedEvent),
 		}, acceptance.Case{
-			Title: "a body that is no JSON", Variant: "spoilt JSON document", Wire: w, Prepare: documents,
+			Title: "a body that is not JSON", Variant: "spoilt JSON document", Wire: w, Prepare: documents,
 			Script: []faultyllm.Exchange{faultyllm.Body("application/json", []byte("{\"choices\": [oops]}"))},
 			Want:   unread(semconv.CauseMalformedEvent),
 		}, acceptance.Case{
-			Title: "a body that is no JSON", Variant: "half a JSON document", Wire: w, Prepare: documents,
+			Title: "a body that is not JSON", Variant: "half a JSON document", Wire: w, Prepare: documents,
 			Script: []faultyllm.Exchange{faultyllm.Body("application/json", []byte("{\"choices\": ["))},
 			Want: single(acceptance.Verdict{
 				Class: semconv.ClassStreamInterrupted, Cause: semconv.CauseCleanEOF, Phase: semconv.PhaseResponseStarted,
 				Origin: semconv.OriginTransport, Safety: semconv.RetrySafetySafeAutoRetry, Reason: semconv.RetryReasonNoOutput,
 			}),
 		}, acceptance.Case{
-			Title: "a body that is no JSON", Variant: "no JSON event", Wire: w,
+			Title: "a body that is not JSON", Variant: "no JSON event", Wire: w,
 			Script: []faultyllm.Exchange{faultyllm.Body("text/event-stream", []byte("event: message_start\ndata: {oops\n\n"))},
 			Want:   unread(semconv.CauseMalformedEvent),
 		}, acceptance.Case{
@@ -126,8 +126,8 @@ func TestBadInputHasAClearOutcome(t *testing.T) {
 			atOnce = append(atOnce, c)
 			continue
 		}
-		// All streams of a process together hold 64 MiB of unfinished events: two of these at
-		// the same time would take each other's room, and be read less far.
+		// All streams of a process share 64 MiB for unfinished events: two of these streams at
+		// the same time would compete for it, and be decoded less far.
 		haveAClearOutcome(t, []acceptance.Case{c})
 	}
 	haveAClearOutcome(t, atOnce)
@@ -140,7 +140,8 @@ func haveAClearOutcome(t *testing.T, cases []acceptance.Case) {
 	for i := range cases {
 		c, result := &cases[i], &results[i]
 		t.Run(c.Label(), func(t *testing.T) {
-			// An HTML page is an empty stream to the SDKs, and no error: only the verdict tells.
+			// SDKs take an HTML page for an empty stream and report no error. Only the verdict
+			// shows the failure.
 			assert.Equal(t, strings.HasPrefix(c.Title, "an HTML page") && c.Variant == "streamed", result.Err == nil, "%v", result.Err)
 			runs := p.sink.runs(traceID(result))
 			for _, difference := range c.Diff(runs) {
@@ -155,7 +156,7 @@ func haveAClearOutcome(t *testing.T, cases []acceptance.Case) {
 	}
 }
 
-// What cannot be decoded passes all the same, whole and unchanged.
+// Input that cannot be decoded is passed on unchanged and complete.
 func TestBadInputPassesUnchanged(t *testing.T) {
 	srv, err := faultyllm.Start()
 	require.NoError(t, err)
@@ -176,7 +177,7 @@ func TestBadInputPassesUnchanged(t *testing.T) {
 			got, err := io.ReadAll(resp.Body)
 			require.NoError(t, err)
 			require.NoError(t, resp.Body.Close())
-			assert.True(t, bytes.Equal(body, got), "%s: %d bytes came as %d others", contentType, len(body), len(got))
+			assert.True(t, bytes.Equal(body, got), "%s: sent %d bytes, got %d different ones", contentType, len(body), len(got))
 		}
 	}
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// The places that nothing may leave from. Each canary is told apart by its place.
+// The places from which nothing may be exported. Each canary names its place.
 var places = []string{
 	"prompt", "text", "reasoning", "refusal", "tool-arguments", "tool-result", "tool-error", "delivery-error",
 	"api-key", "request-header", "response-header", "url-query", "provider-message", "provider-message-in-band", "provider-code",
@@ -34,8 +34,8 @@ var places = []string{
 
 func canary(place string) string { return "cAnArY-" + place + "-7f3a" }
 
-// keys are credentials in the shapes in which they are issued, none of which was ever
-// valid. A provider that repeats the key which it refused puts it anywhere.
+// keys are credentials in their usual formats. None was ever valid. A provider that
+// repeats the key that it refused may put it anywhere.
 var keys = []string{
 	"s" + "k-9fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA0uXoQiBkFzCvMnSr",
 	"s" + "k-ant-api03-bN8sWc1YhJ6dGp3TeA0uXoQiBkFzCvMnSr9fKq2LmZx7",
@@ -45,14 +45,14 @@ var keys = []string{
 	"fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA0",
 }
 
-// wiretap keeps every byte that crosses the wire, so that a canary which never
-// was there cannot pass for one that was kept in.
+// wiretap keeps every byte that crosses the network, so that the test can check that
+// every canary was really sent.
 type wiretap struct {
 	mu   sync.Mutex
-	seen bytes.Buffer // under mu
+	seen bytes.Buffer // guarded by mu
 }
 
-// Write keeps p.
+// Write appends p.
 func (w *wiretap) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +96,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// planted are cases with a canary in every place.
+// planted returns cases with a canary in every place.
 func planted(tap *wiretap) []acceptance.Case {
 	tooling := errors.New(canary("tool-error"))
 	plant := func(s *acceptance.Setup) {
@@ -105,7 +105,7 @@ func planted(tap *wiretap) []acceptance.Case {
 		s.Headers = map[string]string{"X-Canary": canary("request-header")}
 		s.Query = map[string]string{"key": canary("url-query")}
 		s.Wrap = tap.around
-		// All that writes of what it sees.
+		// Use every option that writes something derived from the stream.
 		s.Options = []otelllm.TransportOption{otelllm.WithStreamErrors(), otelllm.WithVerdicts()}
 		s.SessionOptions = []otelllm.RequestOption{otelllm.WithVerdicts()}
 		s.Agent.Options = []otelllm.RunOption{otelllm.WithVerdicts()}
@@ -128,7 +128,7 @@ func planted(tap *wiretap) []acceptance.Case {
 	for _, w := range faultyllm.Wires() {
 		for _, stream := range []bool{true, false} {
 			for i, script := range [][]faultyllm.Exchange{
-				{ // whole: tools that work and break, then an answer
+				{ // complete: tools that succeed and fail, then an answer
 					answer(
 						faultyllm.ToolCall("call_1", "fetch", arguments...), faultyllm.ToolCall("call_2", "break", arguments...),
 						faultyllm.Finish(faultyllm.ToolCalls)),
@@ -148,7 +148,7 @@ func planted(tap *wiretap) []acceptance.Case {
 					Prepare: func(_ *acceptance.World, s *acceptance.Setup) {
 						plant(s)
 						s.Config.Stream = stream
-						if i == 2 { // the agent takes the cut for an end; the failure itself cannot be delivered, and the error says where to
+						if i == 2 { // the agent takes the cut for the end; the failure cannot be delivered, and the error contains the address
 							s.Options = []otelllm.TransportOption{otelllm.WithVerdicts()}
 							s.Agent.Deliver = func(context.Context, string, string) error { return errors.New(canary("delivery-error")) }
 						}
@@ -157,7 +157,8 @@ func planted(tap *wiretap) []acceptance.Case {
 			}
 		}
 	}
-	// Through a gateway, which passes on or hides; by a watchdog; over a WebSocket.
+	// Through a gateway that forwards or hides errors; stopped by a watchdog; over a
+	// WebSocket.
 	add := func(number int, variant string, w faultyllm.Wire, script []faultyllm.Exchange, prepare func(*acceptance.World, *acceptance.Setup, string)) {
 		c := acceptance.Case{Number: number, Title: "canary", Variant: variant, Wire: w, Script: script}
 		c.Prepare = func(world *acceptance.World, s *acceptance.Setup) {
@@ -193,7 +194,7 @@ func planted(tap *wiretap) []acceptance.Case {
 	} {
 		add(60+i, "session", faultyllm.Realtime, script, func(*acceptance.World, *acceptance.Setup, string) {})
 	}
-	// Keys in codes and types, ids and names, and in the ids of requests.
+	// Keys in codes and types, in ids and names, and in request ids.
 	for i, key := range keys {
 		call := func(id, name string) []faultyllm.Exchange {
 			return []faultyllm.Exchange{
@@ -213,7 +214,7 @@ func planted(tap *wiretap) []acceptance.Case {
 			}
 		}
 	}
-	// Errors that hold the URL, its query included.
+	// Errors that contain the URL with its query.
 	for _, w := range faultyllm.Wires() {
 		cases = append(cases, acceptance.Case{
 			Number: 90, Title: "canary", Variant: "refused", Wire: w,
@@ -233,7 +234,7 @@ func TestNothingPrivateLeaves(t *testing.T) {
 	_, _ = fmt.Fprintln(tap, ownTransport(t.Context(), p))
 	results := runAll(t, p, cases)
 
-	// Every canary was really there.
+	// Check that every canary was really sent.
 	for i := range results {
 		_, _ = fmt.Fprintln(tap, results[i].Err)
 	}
@@ -254,21 +255,22 @@ func TestNothingPrivateLeaves(t *testing.T) {
 		assert.NotEmpty(t, bytes, what)
 		for _, place := range places {
 			if i := strings.Index(bytes, canary(place)); i >= 0 {
-				t.Errorf("%s hold the canary of %s: …%q…", what, place, bytes[max(0, i-100):min(len(bytes), i+100)])
+				t.Errorf("%s: contains the canary of %s: …%q…", what, place, bytes[max(0, i-100):min(len(bytes), i+100)])
 			}
 		}
 		assert.NotContains(t, bytes, "cAnArY", what)
 		for _, key := range keys {
 			if i := strings.Index(bytes, key); i >= 0 {
-				t.Errorf("%s hold a key: …%q…", what, bytes[max(0, i-100):min(len(bytes), i+100)])
+				t.Errorf("%s: contains a key: …%q…", what, bytes[max(0, i-100):min(len(bytes), i+100)])
 			}
 		}
 	}
-	// What does leave is there: the test looks at real exports.
+	// The exports are not empty: they contain a verdict.
 	assert.Contains(t, string(p.sink.exported()), semconv.ClassStreamInterrupted.String())
 }
 
-// ownTransport makes a call over no HTTP at all, which fails with words of its own.
+// ownTransport makes a call that does not use HTTP and fails with an error text of its
+// own.
 func ownTransport(ctx context.Context, p *pipeline) error {
 	ctx, run := otelllm.StartRun(ctx, "local", otelllm.WithTracerProvider(p.provider), otelllm.WithVerdicts())
 	var errs []error

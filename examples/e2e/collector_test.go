@@ -34,21 +34,20 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify"
 )
 
-// maxHold is the Collector's max_hold: short, so that a run can outlive it.
+// maxHold is the Collector's max_hold. It is short, so that a run can last longer.
 const maxHold = time.Second
 
-// patience bounds every wait for the Collector. A healthy one needs a few seconds.
+// patience is the timeout for the Collector. A healthy one needs a few seconds.
 const patience = 30 * time.Second
 
-// pipeline is a Collector with llm_classify in this process, and an SDK that
-// exports to it.
+// pipeline is a Collector with llm_classify in this process, and an SDK that exports to it.
 type pipeline struct {
 	sink     *sink
 	logs     *logs
 	endpoint string // host:port of OTLP over HTTP
 	provider *sdktrace.TracerProvider
-	gateway  *sdktrace.TracerProvider // of another process, as its resource says
-	ended    *tracetest.SpanRecorder  // what the SDKs exported, as it was
+	gateway  *sdktrace.TracerProvider // of another process, according to its resource
+	ended    *tracetest.SpanRecorder  // what the SDKs exported
 
 	collector *otelcol.Collector
 	ran       chan error
@@ -60,7 +59,7 @@ func start(t *testing.T) *pipeline {
 	return startFor(t, time.Hour)
 }
 
-// startFor is start with a run_timeout.
+// startFor is like start, with a run_timeout.
 func startFor(t *testing.T, runTimeout time.Duration) *pipeline {
 	t.Helper()
 	p := &pipeline{sink: &sink{}, logs: &logs{}, ended: tracetest.NewSpanRecorder(), ran: make(chan error, 1)}
@@ -82,7 +81,7 @@ func startFor(t *testing.T, runTimeout time.Duration) *pipeline {
 	go func() { p.ran <- col.Run(context.WithoutCancel(t.Context())) }()
 	t.Cleanup(func() { p.stop(t) })
 	require.Eventually(t, func() bool { return col.GetState() == otelcol.StateRunning }, patience, 5*time.Millisecond,
-		"the Collector does not run:\n%s", p.logs)
+		"the Collector did not start:\n%s", p.logs)
 
 	of := func(service string) *sdktrace.TracerProvider {
 		exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpoint(endpoint), otlptracehttp.WithInsecure())
@@ -97,7 +96,7 @@ func startFor(t *testing.T, runTimeout time.Duration) *pipeline {
 	return p
 }
 
-// stop flushes the SDK, then the Collector.
+// stop flushes the SDK, then stops the Collector.
 func (p *pipeline) stop(t *testing.T) {
 	t.Helper()
 	p.stopOnce.Do(func() {
@@ -111,7 +110,7 @@ func (p *pipeline) stop(t *testing.T) {
 		case err := <-p.ran:
 			require.NoError(t, err)
 		case <-time.After(patience):
-			t.Errorf("the Collector does not end:\n%s", p.logs)
+			t.Errorf("the Collector did not stop:\n%s", p.logs)
 		}
 	})
 }
@@ -144,7 +143,8 @@ service:
 `, endpoint, maxHold, runTimeout)
 }
 
-// factories is the small set that these tests need: the contrib set takes minutes to compile.
+// factories returns the few components that these tests need: the contrib set takes minutes
+// to compile.
 func (p *pipeline) factories() (otelcol.Factories, error) {
 	classify, otlp, out := llmclassify.NewFactory(), otlpreceiver.NewFactory(), p.sink.factory()
 	return otelcol.Factories{
@@ -155,12 +155,12 @@ func (p *pipeline) factories() (otelcol.Factories, error) {
 	}, nil
 }
 
-// sink is an exporter that keeps what it gets: as spans, and as the bytes that
-// an exporter would send.
+// sink is an exporter that keeps what it receives: as spans, and as the bytes that an
+// exporter would send.
 type sink struct {
 	mu    sync.Mutex
-	spans report.Spans // under mu
-	bytes bytes.Buffer // under mu: OTLP, in protobuf and in JSON
+	spans report.Spans // guarded by mu
+	bytes bytes.Buffer // guarded by mu: OTLP, in protobuf and in JSON
 }
 
 func (s *sink) factory() exporter.Factory {
@@ -214,10 +214,10 @@ func (s *sink) exported() []byte {
 	return bytes.Clone(s.bytes.Bytes())
 }
 
-// logs keeps everything that the Collector logs, down to debug.
+// logs keeps everything that the Collector logs, debug level included.
 type logs struct {
 	mu  sync.Mutex
-	buf bytes.Buffer // under mu
+	buf bytes.Buffer // guarded by mu
 }
 
 func (l *logs) core() zapcore.Core {
@@ -230,7 +230,7 @@ func (l *logs) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
-// String is all that was logged.
+// String returns everything that was logged.
 func (l *logs) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package e2e holds the end-to-end tests: a real agent on the real SDKs, a real
-// model server that breaks, a real Collector with llm_classify. What is asserted
-// is what the Collector exports.
+// Package e2e holds the end-to-end tests: a real agent on the real SDKs, a real model
+// server that breaks, and a real Collector with llm_classify. They check what the
+// Collector exports.
 package e2e

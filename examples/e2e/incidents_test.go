@@ -15,8 +15,8 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
-// The incidents that this project began with: what the telemetry said before, word
-// by word, and what the Collector says now.
+// The incidents that this project began with: the telemetry before, word for word, and
+// the Collector's verdict now.
 func TestIncidents(t *testing.T) {
 	p := start(t)
 	stage, err := incident.NewStage()

@@ -10,8 +10,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// A process that is killed never ends its run: after run_timeout the Collector says
-// so, once, on a span of its own. What had ended is there as it was.
+// A process that is killed never ends its run. After run_timeout the Collector says so,
+// once, on a span that it creates. The spans that had ended stay as they were.
 func TestAKilledProcess(t *testing.T) {
 	p := startFor(t, maxHold)
 	cases := acceptance.Killed()

@@ -20,8 +20,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// streams read an answer by the SDK of a wire to its end, and return what the SDK
-// says of it.
+// streams read an answer with the SDK of each wire protocol to its end, and return the SDK's
+// error.
 var streams = map[faultyllm.Wire]func(ctx context.Context, baseURL string, client *http.Client) error{
 	faultyllm.Chat: func(ctx context.Context, baseURL string, client *http.Client) error {
 		c := openai.NewClient(openaioption.WithBaseURL(baseURL), openaioption.WithAPIKey("sk-none"), openaioption.WithHTTPClient(client))
@@ -72,8 +72,8 @@ var streams = map[faultyllm.Wire]func(ctx context.Context, baseURL string, clien
 	},
 }
 
-// A stream that ends cleanly without its last word is a whole answer to the SDKs.
-// With WithStreamErrors it is an error, which says what broke; a whole answer is not an error.
+// SDKs report a stream that ends cleanly without its final event as a complete answer. With
+// WithStreamErrors it is an error that names what broke; a complete answer is not an error.
 func TestACleanEndIsAnErrorOnRequest(t *testing.T) {
 	srv, err := faultyllm.Start()
 	require.NoError(t, err)

@@ -12,13 +12,12 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// What the client itself makes of its spans gives way to the Collector's verdict,
-// everywhere and whole.
+// The Collector's verdict replaces the client's own verdict completely, on every span.
 func TestTheClientsVerdictsGiveWay(t *testing.T) {
 	p := start(t)
 	var cases []acceptance.Case
 	for _, c := range acceptance.Cases() {
-		if c.Number == 24 || c.Number == 23 { // the long one, and one in which SDKs end nothing
+		if c.Number == 24 || c.Number == 23 { // the long one, and one in which the SDKs do not end their spans
 			continue
 		}
 		prepare := c.Prepare
@@ -43,7 +42,7 @@ func TestTheClientsVerdictsGiveWay(t *testing.T) {
 			}
 			assert.True(t, slices.ContainsFunc(sent[results[i].TraceID], func(s sdktrace.ReadOnlySpan) bool {
 				return slices.Contains(s.Attributes(), judged)
-			}), "the client judged nothing: this test proves nothing")
+			}), "the client has to judge for this test to prove anything")
 			for _, s := range p.sink.trace(id) {
 				assert.NotEqual(t, semconv.TriggerClient, s.Verdict.Trigger, s.Name)
 			}

@@ -20,13 +20,13 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/acceptance"
 )
 
-// scatter sends the spans of one process over several exporters, each with its
-// own connection: those of one trace take different ways and come in any order.
+// scatter spreads the spans of one process over several exporters with a connection
+// each: the spans of one trace take different routes and arrive in any order.
 type scatter struct {
 	ways []sdktrace.SpanProcessor
 
 	mu   sync.Mutex
-	sent []spanKey // under mu: everything that ended
+	sent []spanKey // guarded by mu: all spans that have ended
 }
 
 func (s *scatter) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
@@ -64,7 +64,7 @@ func (s *scatter) all() []spanKey {
 	return slices.Clone(s.sent)
 }
 
-// agents are agents that run cases, and what has come of them.
+// agents runs cases and keeps their results.
 type agents struct {
 	world    *acceptance.World
 	provider *sdktrace.TracerProvider
@@ -72,7 +72,7 @@ type agents struct {
 
 	running sync.WaitGroup
 	mu      sync.Mutex
-	done    []ran // under mu
+	done    []ran // guarded by mu
 }
 
 // ran is a case that has been run.
@@ -81,7 +81,8 @@ type ran struct {
 	trace pcommon.TraceID
 }
 
-// newAgents sends spans over ways exporters to each of the endpoints.
+// newAgents returns agents that send spans to each of the endpoints through the given
+// number of exporters.
 func newAgents(t *testing.T, ways int, endpoints ...string) *agents {
 	t.Helper()
 	a := &agents{scatter: &scatter{}}
@@ -104,7 +105,7 @@ func newAgents(t *testing.T, ways int, endpoints ...string) *agents {
 	return a
 }
 
-// start begins cases, all at once.
+// start starts cases, all at once.
 func (a *agents) start(t *testing.T, cases []acceptance.Case) {
 	t.Helper()
 	for i := range cases {
@@ -120,13 +121,13 @@ func (a *agents) start(t *testing.T, cases []acceptance.Case) {
 	}
 }
 
-// flush returns once every span that has ended is acknowledged.
+// flush returns when every span that has ended is acknowledged.
 func (a *agents) flush(t *testing.T) {
 	t.Helper()
 	require.NoError(t, a.provider.ForceFlush(t.Context()))
 }
 
-// wait waits for all cases to end, and returns them.
+// wait waits for all cases to end and returns them.
 func (a *agents) wait() []ran {
 	a.running.Wait()
 	a.mu.Lock()
@@ -134,7 +135,7 @@ func (a *agents) wait() []ran {
 	return slices.Clone(a.done)
 }
 
-// quick are cases that are over in milliseconds, n times each under names of their own.
+// quick returns cases that take milliseconds, n of each with names of their own.
 func quick(name string, n int) []acceptance.Case {
 	var list []acceptance.Case
 	for i := range n {
@@ -154,8 +155,9 @@ func quick(name string, n int) []acceptance.Case {
 	return list
 }
 
-// held are n cases 8 (a tool with effects, and then a cut) whose tool waits until
-// the gate is opened. begun gets one element for each that has come so far.
+// held returns n times case 8 (a tool with effects, and then a cut), with a tool that
+// waits until gate is closed. begun receives one element for each tool that has
+// started.
 func held(n int, begun chan<- struct{}, gate <-chan struct{}) []acceptance.Case {
 	var list []acceptance.Case
 	for _, c := range acceptance.Cases() {

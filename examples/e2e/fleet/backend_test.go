@@ -17,13 +17,13 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// store is the trace backend: it takes OTLP over gRPC, at an address for each
-// classifier, so that it knows who sent what.
+// store is the trace backend. It receives OTLP over gRPC, on one address per
+// classifier, so that it knows which one sent a span.
 type store struct {
 	mu   sync.Mutex
-	from map[pcommon.TraceID]map[int]int                      // under mu: model calls, tools and runs by classifier
-	td   map[pcommon.TraceID]map[pcommon.SpanID]ptrace.Traces // under mu
-	seen map[spanKey]int                                      // under mu: how often each came
+	from map[pcommon.TraceID]map[int]int                      // guarded by mu: number of model calls, tools and runs by classifier
+	td   map[pcommon.TraceID]map[pcommon.SpanID]ptrace.Traces // guarded by mu
+	seen map[spanKey]int                                      // guarded by mu: how often each span arrived
 }
 
 type spanKey struct {
@@ -39,7 +39,7 @@ func newStore() *store {
 	}
 }
 
-// listen gives a classifier its address to send to.
+// listen returns the address that a classifier sends to.
 func (s *store) listen(t *testing.T, classifier int) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -51,7 +51,7 @@ func (s *store) listen(t *testing.T, classifier int) string {
 	return ln.Addr().String()
 }
 
-// door is where one classifier's spans come in.
+// door receives the spans of one classifier.
 type door struct {
 	ptraceotlp.UnimplementedGRPCServer
 	store      *store
@@ -78,8 +78,8 @@ func (s *store) take(classifier int, td ptrace.Traces) {
 func (s *store) takeSpan(classifier int, rs ptrace.ResourceSpans, ss ptrace.ScopeSpans, span ptrace.Span) {
 	key := spanKey{span.TraceID(), span.SpanID()}
 	s.seen[key]++
-	// A span that is sent again after its run was judged comes as late, without the
-	// run's verdict, and may overtake the first: the copy with the verdict counts.
+	// A span that is sent again after its run was judged arrives late, without the
+	// run's verdict, and may overtake the first copy. The copy with the verdict counts.
 	_, judged := span.Attributes().Get(string(semconv.RunOutcomeKey))
 	if s.seen[key] == 1 || judged {
 		one := ptrace.NewTraces()
@@ -101,7 +101,7 @@ func (s *store) takeSpan(classifier int, rs ptrace.ResourceSpans, ss ptrace.Scop
 	}
 }
 
-// runs are the judged runs of a trace.
+// runs returns the judged runs of a trace.
 func (s *store) runs(id pcommon.TraceID) []report.Run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *store) runs(id pcommon.TraceID) []report.Run {
 	return spans.Runs(id)
 }
 
-// places are the classifiers that sent model calls, tools or runs of a trace.
+// places returns the classifiers that sent model calls, tools or runs of a trace.
 func (s *store) places(id pcommon.TraceID) []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func (s *store) places(id pcommon.TraceID) []int {
 	return places
 }
 
-// again is how many spans came more than once.
+// again returns how many spans arrived more than once.
 func (s *store) again() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +136,7 @@ func (s *store) again() (n int) {
 	return n
 }
 
-// missing are those spans that have not come.
+// missing returns the spans that have not arrived.
 func (s *store) missing(sent []spanKey) []spanKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package fleet tests llm_classify beyond one process: gateways, classifiers and
-// brokers as processes of their own on loopback, with the configurations that are
-// shipped, while parts of them are killed.
+// Package fleet tests llm_classify in several processes: gateways, classifiers and
+// brokers run as processes of their own on loopback, with the shipped configurations,
+// while parts of them are killed.
 package fleet

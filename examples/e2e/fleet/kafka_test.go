@@ -15,8 +15,7 @@ const (
 	partitions = 6
 )
 
-// kafkaOverlay moves the shipped nodes to loopback addresses that are free, and
-// their times to seconds.
+// kafkaOverlay moves the shipped Collectors to free loopback addresses and shortens their times to seconds.
 const kafkaOverlay = `
 extensions: {health_check: {endpoint: "${env:HEALTH}"}}
 receivers:
@@ -31,10 +30,10 @@ service:` + telemetry
 const kafkaGatewayOverlay = kafkaOverlay + `
 service:` + telemetry
 
-// The shipped gateway and classifiers over a broker, in process and no real Kafka
-// (franz-go's kfake): the partitions are shared out among two classifiers, one crashes while runs are under
-// way and comes back. No span that was acknowledged is missing and every run is
-// judged; one whose partition went to another classifier may be judged in parts.
+// The shipped gateway and classifiers run over a broker in this process (franz-go's kfake, not a real
+// Kafka). Two classifiers share the partitions; one crashes while runs are in progress and comes back. No
+// acknowledged span is missing and every run is judged. A run whose partition moved to another classifier
+// may be judged in parts.
 func TestOverKafka(t *testing.T) {
 	built.Collector(t)
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, topic))
@@ -53,7 +52,7 @@ func TestOverKafka(t *testing.T) {
 	gateway := newNode(t, "gateway", kafkaGatewayOverlay, []string{env}, shipped(t, "config.yaml"), shipped(t, "config-kafka-gateway.yaml"))
 	gateway.start(t)
 
-	// The partitions are shared out when each classifier has had something.
+	// The partitions are assigned when each classifier has received something.
 	a := newAgents(t, 4, gateway.http)
 	warm := 0
 	eventually(t, "every classifier reads", func(ct *assert.CollectT) {
@@ -72,7 +71,7 @@ func TestOverKafka(t *testing.T) {
 		for _, c := range first {
 			assert.NotEmpty(ct, backend.runs(c.trace), c.Label())
 		}
-		assert.Empty(ct, backend.missing(a.scatter.all()), "acknowledged, and not here")
+		assert.Empty(ct, backend.missing(a.scatter.all()), "acknowledged but missing")
 	})
 	inOne := 0
 	for _, c := range first {
@@ -81,7 +80,7 @@ func TestOverKafka(t *testing.T) {
 			assert.Empty(t, c.Diff(backend.runs(c.trace)), c.Label())
 		}
 	}
-	assert.Equal(t, len(first), inOne, "no classifier came or went")
+	assert.Equal(t, len(first), inOne, "the set of classifiers did not change")
 
 	const holding = 20
 	begun, gate := make(chan struct{}, holding), make(chan struct{})
@@ -103,7 +102,7 @@ func TestOverKafka(t *testing.T) {
 		for _, c := range all {
 			assert.NotEmpty(ct, backend.runs(c.trace), c.Label())
 		}
-		assert.Empty(ct, backend.missing(a.scatter.all()), "acknowledged, and not here")
+		assert.Empty(ct, backend.missing(a.scatter.all()), "acknowledged but missing")
 	})
 	split := 0
 	for _, c := range all[before+len(first):] {

@@ -25,25 +25,25 @@ const (
 	stopPatience  = 15 * time.Second
 )
 
-// node is one Collector of the fleet. It keeps its addresses and its journal when
-// it is killed and started again.
+// node is one Collector of the fleet. It keeps its addresses and its journal across
+// restarts.
 type node struct {
 	spec    process.Spec
-	otlp    string // host:port that takes OTLP over gRPC
-	http    string // host:port that takes it over HTTP
+	otlp    string // host:port for OTLP over gRPC
+	http    string // host:port for OTLP over HTTP
 	metrics string // URL
 	running *process.Process
 }
 
-// shipped is a configuration of deploy/collector.
+// shipped returns the path of a configuration in deploy/collector.
 func shipped(t *testing.T, file string) string {
 	t.Helper()
 	return filepath.Join(built.Root(t), "deploy", "collector", filepath.FromSlash(file))
 }
 
-// newNode makes a Collector of the shipped files, joined by an overlay that moves
-// it to loopback. The overlay may use ${env:…} of OTLP_GRPC, OTLP_HTTP, HEALTH,
-// METRICS_HOST, METRICS_PORT, EXPORTED (another free address) and DIR.
+// newNode returns a Collector with the shipped files and an overlay that moves it to
+// loopback. The overlay may use ${env:…} of OTLP_GRPC, OTLP_HTTP, HEALTH, METRICS_HOST,
+// METRICS_PORT, EXPORTED (another free address) and DIR.
 func newNode(t *testing.T, name, overlay string, env []string, files ...string) *node {
 	t.Helper()
 	bin := built.Collector(t)
@@ -89,13 +89,13 @@ func (n *node) start(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// kill ends it as a crash does.
+// kill kills the process, as in a crash.
 func (n *node) kill() {
 	n.running.Kill()
 	n.running = nil
 }
 
-// metric adds up the series of a metric that the Collector has of itself.
+// metric adds up the series of one of the Collector's own metrics.
 func (n *node) metric(t require.TestingT, name string) float64 {
 	resp, err := http.Get(n.metrics)
 	require.NoError(t, err)
@@ -114,13 +114,13 @@ func (n *node) metric(t require.TestingT, name string) float64 {
 	return total
 }
 
-// eventually waits for a condition, up to a bound that no healthy run comes near.
+// eventually waits for a condition, with a timeout far beyond what a healthy run needs.
 func eventually(t *testing.T, what string, check func(t *assert.CollectT)) {
 	t.Helper()
 	require.EventuallyWithT(t, check, 30*time.Second, 20*time.Millisecond, what)
 }
 
-// telemetry is the part of an overlay that every node has.
+// telemetry is the part that all overlays share.
 const telemetry = `
   telemetry:
     metrics:
@@ -128,8 +128,8 @@ const telemetry = `
     logs: {level: warn}
 `
 
-// newGateway is the shipped gateway of the two layers, with a list of classifiers
-// in the place of the cluster's DNS.
+// newGateway returns the shipped gateway of the two layers, with a list of classifiers
+// in place of the cluster's DNS.
 func newGateway(t *testing.T, name string, classifiers ...*node) *node {
 	t.Helper()
 	var list []string
@@ -147,8 +147,8 @@ exporters:
 service:`+telemetry, strings.Join(list, ", ")), nil, shipped(t, "kubernetes/two-layers/collector-gateway.yaml"))
 }
 
-// newClassifier is the shipped classifier of the two layers, with what more
-// overlays its YAML.
+// newClassifier returns the shipped classifier of the two layers, with more as an
+// additional YAML overlay.
 func newClassifier(t *testing.T, i int, backend *store, more string) *node {
 	t.Helper()
 	return newNode(t, fmt.Sprintf("classifier %d", i), `

@@ -13,10 +13,10 @@ const prometheusOverlay = `
 exporters: {prometheus: {endpoint: "${env:EXPORTED}"}}
 `
 
-// One gateway, three classifiers, spans of each trace over four connections. One
-// classifier crashes while it holds parts of runs and while others are under way,
-// and comes back: every trace is judged in one place, as if nothing had happened,
-// and no span that was acknowledged is missing.
+// One gateway and three classifiers get the spans of each trace over four connections.
+// One classifier crashes while it holds parts of runs and while others are in progress,
+// and comes back: every trace is judged in one place, as without the crash, and no
+// acknowledged span is missing.
 func TestAClassifierCrashes(t *testing.T) {
 	backend := newStore()
 	var classifiers []*node
@@ -46,7 +46,8 @@ func TestAClassifierCrashes(t *testing.T) {
 		assert.GreaterOrEqual(ct, traces, float64(holding))
 	})
 
-	// At the worst moment: it has judged runs, and what it forwarded is still on its way.
+	// At the worst moment: it has judged runs, and has not yet delivered what it
+	// forwarded.
 	victim := classifiers[1]
 	a.start(t, quick("before", 1))
 	eventually(t, "the victim judges", func(ct *assert.CollectT) {
@@ -56,14 +57,14 @@ func TestAClassifierCrashes(t *testing.T) {
 	a.start(t, quick("during", 2)) // a third of them wait at the gateway
 	close(gate)
 	cases := a.wait()
-	a.flush(t) // acknowledged by the gateway, while the victim is away
+	a.flush(t) // acknowledged by the gateway, while the victim is down
 	victim.start(t)
 
 	eventually(t, "every verdict", func(ct *assert.CollectT) {
 		for _, c := range cases {
 			assert.NotEmpty(ct, backend.runs(c.trace), c.Label())
 		}
-		assert.Empty(ct, backend.missing(a.scatter.all()), "acknowledged, and not here")
+		assert.Empty(ct, backend.missing(a.scatter.all()), "acknowledged but missing")
 	})
 	byPlace := make(map[int]int)
 	for _, c := range cases {
@@ -72,21 +73,21 @@ func TestAClassifierCrashes(t *testing.T) {
 		require.Len(t, places, 1, "%s was judged in several places", c.Label())
 		byPlace[places[0]]++
 	}
-	assert.Len(t, byPlace, len(classifiers), "every classifier had its part")
-	// While one is away, the gateway sends what is for several classifiers to all of
-	// them again: at least once, and not once.
-	t.Logf("%d runs, by classifier: %v; %d of %d spans came more than once", len(cases), byPlace, backend.again(), len(a.scatter.all()))
+	assert.Len(t, byPlace, len(classifiers), "every classifier judged some runs")
+	// While one classifier is down, the gateway sends a batch for several classifiers to
+	// all of them again: at least once, not exactly once.
+	t.Logf("%d runs, by classifier: %v; %d of %d spans arrived more than once", len(cases), byPlace, backend.again(), len(a.scatter.all()))
 }
 
-// splitOverlay lets a run that is not whole be judged in seconds.
+// splitOverlay makes a classifier judge an incomplete run within seconds.
 const splitOverlay = prometheusOverlay + `
 processors: {llm_classify: {max_hold: 2s, settle: 500ms, run_timeout: 3s}}
 `
 
-// A trace is split: two gateways do not agree about the classifiers, as happens
-// for some seconds whenever their list changes. Traces of classifiers that both
-// know are judged in one place as ever. The others are judged in two, where each
-// part lacks something: it says so, and no verdict is bolder than the whole one.
+// A trace is split: two gateways disagree about the list of classifiers, as happens for
+// some seconds whenever it changes. Traces for classifiers that both know are judged in
+// one place. The others are judged in two parts, and each part lacks something: its
+// verdict says so, and allows no more than the verdict on the whole run.
 func TestASplitTraceIsJudgedWithCaution(t *testing.T) {
 	backend := newStore()
 	var classifiers []*node
@@ -108,7 +109,7 @@ func TestASplitTraceIsJudgedWithCaution(t *testing.T) {
 		for _, c := range cases {
 			assert.NotEmpty(ct, backend.runs(c.trace), c.Label())
 		}
-		assert.Empty(ct, backend.missing(a.scatter.all()), "acknowledged, and not here")
+		assert.Empty(ct, backend.missing(a.scatter.all()), "acknowledged but missing")
 	})
 
 	split := 0
@@ -123,13 +124,14 @@ func TestASplitTraceIsJudgedWithCaution(t *testing.T) {
 		for _, run := range runs {
 			v := &run.Verdict
 			marked = marked || v.Trigger != semconv.TriggerComplete
-			// What the whole trace would have said is the least that may be said.
+			// The verdict on the whole trace is the lower bound for the verdicts on its
+			// parts.
 			if v.Failed() && c.Want.Run.Class != semconv.ClassUnset {
 				assert.GreaterOrEqual(t, v.Safety, c.Want.Run.Safety, "%s: %s / %s because of %s", c.Label(), v.Class, v.Cause, v.Reason)
 			}
-			assert.NotEqual(t, semconv.RunOutcomeSucceeded, v.Outcome, "%s: a part of it looks whole", c.Label())
+			assert.NotEqual(t, semconv.RunOutcomeSucceeded, v.Outcome, "%s: a part of it looks complete", c.Label())
 		}
-		assert.True(t, marked, "%s: nothing says that it is not whole", c.Label())
+		assert.True(t, marked, "%s: no verdict says that it is incomplete", c.Label())
 	}
 	require.Positive(t, split)
 	t.Logf("%d runs, %d of them split", len(cases), split)

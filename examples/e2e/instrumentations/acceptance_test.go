@@ -15,8 +15,9 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/nodeagent"
 )
 
-// TestAcceptance: with otelllm-facts.mjs an agent in Node gets the verdicts that the
-// Go client gets, span by span, in every acceptance case that the wire alone makes.
+// TestAcceptance checks that with otelllm-facts.mjs an agent in Node gets the same
+// verdicts as the Go client, span by span, in every acceptance case that needs only the
+// model server.
 func TestAcceptance(t *testing.T) {
 	agents := find(t)
 	collector := startCollector(t)
@@ -57,5 +58,5 @@ func TestAcceptance(t *testing.T) {
 			}
 		})
 	}
-	assert.False(t, left.Unhandled, "a promise was rejected, and nobody was there to see it")
+	assert.False(t, left.Unhandled, "a promise was rejected and not handled")
 }

@@ -1,4 +1,4 @@
 // Package instrumentations runs the agents of examples/node, each under an
 // instrumentation from another project, against a model server that breaks, and
-// holds what llm_classify makes of their spans against what was really done.
+// compares llm_classify's verdicts on their spans with what really happened.
 package instrumentations

@@ -9,27 +9,27 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// fault is one thing that is done to an agent, and the truth about it.
+// fault is one fault that an agent meets, and the truth about it.
 type fault struct {
 	key, title string
-	script     []faultyllm.Exchange    // nil: there is no model server to talk to
-	at         func(*world) string     // base URL without a server
-	task       func(t *nodeagent.Task) // what the agent's side does
-	run        truth                   // of the run as a whole
-	tool       bool                    // it is about tools: those of an MCP server have it, too
-	only       string                  // the producer's file that alone has it; empty: all
-	also       []truth                 // what is true of it, too, where less is known
-	parts      []truth                 // of its requests and tools, beside what is true of the run
-	outcomes   []semconv.RunOutcome    // those that are true; incomplete always is
-	goesOn     *fault                  // the truth where the agent used the whole script
+	script     []faultyllm.Exchange    // nil for no model server
+	at         func(*world) string     // base URL if there is no server
+	task       func(t *nodeagent.Task) // sets what the agent does
+	run        truth                   // the truth about the run as a whole
+	tool       bool                    // the fault is about tools and also applies to those of an MCP server
+	only       string                  // the only producer's file that it applies to, or "" for all
+	also       []truth                 // what is also true, if less is known
+	parts      []truth                 // what is true of requests and tools, in addition to run
+	outcomes   []semconv.RunOutcome    // the correct outcomes; incomplete is always correct
+	goesOn     *fault                  // the truth if the agent used the whole script
 }
 
-// truth is what is true of a run or one of its parts. Its zero value: nothing failed.
+// truth is what is true of a run or one of its parts. The zero value means that nothing failed.
 type truth struct {
 	class  semconv.Class
-	causes []semconv.Cause // each of them is true
+	causes []semconv.Cause // each of them is correct
 	origin semconv.Origin
-	least  semconv.RetrySafety // a bolder level is wrong
+	least  semconv.RetrySafety // a level that allows more is wrong
 }
 
 var (
@@ -40,7 +40,7 @@ var (
 	answers = faultyllm.Answer(words, faultyllm.Finish(faultyllm.Stop))
 )
 
-// broke is a stream that the transport broke.
+// broke returns the truth of a stream that the transport broke.
 func broke(least semconv.RetrySafety, causes ...semconv.Cause) truth {
 	return truth{semconv.ClassStreamInterrupted, causes, semconv.OriginTransport, least}
 }
@@ -53,12 +53,12 @@ func refused(least semconv.RetrySafety, causes ...semconv.Cause) truth {
 	return truth{semconv.ClassProviderError, causes, semconv.OriginProvider, least}
 }
 
-// aborted was ended by this side; who it was need not be known.
+// aborted returns the truth of a run that this side ended; a verdict need not name who did.
 func aborted(least semconv.RetrySafety, cause semconv.Cause) truth {
 	return truth{semconv.ClassLocalAbort, []semconv.Cause{cause, semconv.CauseUnknown}, semconv.OriginLocal, least}
 }
 
-// tool failed. Its effects are not known to be none.
+// toolFailed returns the truth of a failed tool. It may have had effects.
 func toolFailed(causes ...semconv.Cause) truth {
 	return truth{semconv.ClassToolFailed, causes, semconv.OriginTool, classify.UserConfirmedRetry}
 }
@@ -69,17 +69,17 @@ func abortedRun() []semconv.RunOutcome { return []semconv.RunOutcome{semconv.Run
 
 func wholeRun() []semconv.RunOutcome { return []semconv.RunOutcome{semconv.RunOutcomeSucceeded} }
 
-// recoveredRun: who saw no failure may say that it succeeded.
+// recoveredRun returns the outcomes of a recovered run: a producer that saw no failure may report success.
 func recoveredRun() []semconv.RunOutcome {
 	return []semconv.RunOutcome{semconv.RunOutcomeRecovered, semconv.RunOutcomeSucceeded}
 }
 
-// faults are all of them, in the order of the page.
+// faults returns all faults, in the order of the page.
 func faults() []fault {
-	const timeout = 500 // ms; undici looks at its clock every half second
+	const timeout = 500 // ms; undici checks its timers every half second
 	ask, free := classify.UserConfirmedRetry, classify.SafeAutoRetry
-	// Undici drops what a reader has not taken when the connection breaks. What the
-	// model said is to be read first, so that the truth is one.
+	// Undici drops unread data when the connection breaks. The pause lets the agent read what the model
+	// sent first, so that there is one truth.
 	answer := func(said, then faultyllm.Step) []faultyllm.Exchange {
 		return []faultyllm.Exchange{faultyllm.Answer(said, faultyllm.Pause(100*time.Millisecond), then)}
 	}
@@ -119,7 +119,8 @@ func faults() []fault {
 			key: "body-timeout", title: "body timeout in a text", script: answer(words, faultyllm.Stall()),
 			task: func(t *nodeagent.Task) { t.Timeouts = &nodeagent.Timeouts{Body: timeout} },
 			run:  truth{semconv.ClassWatchdogTimeout, []semconv.Cause{semconv.CauseIdle}, semconv.OriginWatchdog, ask},
-			// The timer is the transport's: without its code the stream was interrupted, by whatever.
+			// The timeout is the transport's: without its code the stream was interrupted for an unknown
+			// reason.
 			also:     []truth{broke(ask)},
 			outcomes: failedRun(),
 		},
@@ -135,7 +136,8 @@ func faults() []fault {
 			key: "tool-input-eof", title: "clean end within a tool call's input",
 			script: []faultyllm.Exchange{faultyllm.Answer(half, faultyllm.CleanEnd()), answers},
 			run:    broke(free, semconv.CauseCleanEOF), outcomes: failedRun(),
-			// An agent that takes the half for a whole fails on it, tells the model so, and has its answer.
+			// An agent that takes the partial input for complete fails on it, reports that to the model,
+			// and gets an answer.
 			goesOn: &fault{outcomes: recoveredRun(), parts: []truth{
 				broke(free, semconv.CauseCleanEOF), toolFailed(semconv.CauseExecutionError, semconv.CauseInvalidInput, semconv.CauseIncompleteInput),
 			}},
@@ -164,7 +166,7 @@ func faults() []fault {
 		},
 		{
 			key: "quota", title: "HTTP 429, the quota is used up (Anthropic: 402)", script: []faultyllm.Exchange{faultyllm.Refuse(faultyllm.Failure{Trouble: faultyllm.QuotaExhausted})},
-			// A status alone does not tell it from a rate limit.
+			// The status alone does not distinguish it from a rate limit.
 			run: refused(classify.NoRetry, semconv.CauseQuotaExhausted, semconv.CauseRateLimited), outcomes: failedRun(),
 		},
 		{

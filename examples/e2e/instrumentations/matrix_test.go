@@ -25,14 +25,15 @@ import (
 
 var update = flag.Bool("update", false, "write docs/instrumentations.md and docs/instrumentations/ instead of comparing them")
 
-// patience bounds the agents of one process. A loaded machine needs some seconds.
+// patience is the timeout for the agents of one process. A loaded machine needs some
+// seconds.
 const patience = 90 * time.Second
 
-// cell is one fault under one producer.
+// cell is the result of one fault under one producer.
 type cell struct {
 	fault    *fault
 	producer *producer
-	saw      []string // by the application
+	saw      []string // what the application saw
 	spans    []span
 }
 
@@ -47,7 +48,7 @@ func TestMatrix(t *testing.T) {
 		c := &m.cells[i]
 		t.Run(c.producer.key()+"/"+c.fault.key, func(t *testing.T) {
 			if c.fault.run.class == semconv.ClassUnset && c.fault.goesOn == nil {
-				assert.Empty(t, c.saw, "the agent itself fails")
+				assert.Empty(t, c.saw, "the agent itself failed")
 			}
 			for _, wrong := range c.wrong() {
 				t.Error(wrong)
@@ -99,7 +100,7 @@ func TestFactsNeverInterfere(t *testing.T) {
 	require.Regexp(t, `pass [1-9]`, out)
 }
 
-// find finds the agents. Where they have to be there the Collector has to be, too.
+// find returns the agents. If they are required, so is the Collector.
 func find(t *testing.T) *nodeagent.Agents {
 	t.Helper()
 	agents := nodeagent.Find(t)
@@ -109,17 +110,17 @@ func find(t *testing.T) *nodeagent.Agents {
 	return agents
 }
 
-// matrix is all of it.
+// matrix holds the results of all faults under all producers.
 type matrix struct {
 	faults    []fault
 	producers []producer
 
-	cells     []cell          // in the order of the faults, then of the producers
+	cells     []cell          // ordered by fault, then by producer
 	unhandled map[string]bool // by the file of a producer
 }
 
-// run runs all agents, those of one producer's file in one process, and waits for
-// what the Collector makes of them.
+// run runs all agents, those of one producer's file in one process, and waits for the
+// Collector's verdicts.
 func (m *matrix) run(t *testing.T, agents *nodeagent.Agents, w *world, c *collector) {
 	t.Helper()
 	type process struct {
@@ -156,8 +157,8 @@ func (m *matrix) run(t *testing.T, agents *nodeagent.Agents, w *world, c *collec
 	var (
 		all     sync.WaitGroup
 		mu      sync.Mutex
-		results = make(map[string]nodeagent.Result) // under mu
-		errs    []error                             // under mu
+		results = make(map[string]nodeagent.Result) // guarded by mu
+		errs    []error                             // guarded by mu
 	)
 	slots := make(chan struct{}, 2)
 	for _, of := range order {
@@ -192,11 +193,11 @@ func (m *matrix) run(t *testing.T, agents *nodeagent.Agents, w *world, c *collec
 	}
 }
 
-// content is of what people and models say, and tools take and give. Recording of it
-// is off everywhere.
+// content holds text of users and models, and inputs and outputs of tools. It must not
+// be recorded: recording of content is off everywhere.
 var content = []string{"Fix the bug", "The bug ", "main.go", "patched"}
 
-// text is everything that the spans say, in their names, attributes and events.
+// text returns everything that the spans contain in names, attributes and events.
 func (c *cell) text() string {
 	var b strings.Builder
 	for _, s := range c.spans {
@@ -208,7 +209,8 @@ func (c *cell) text() string {
 	return b.String()
 }
 
-// judged are the spans with a verdict, and what it is; those of runs come first.
+// judged returns the spans with a verdict, and their verdicts; those of runs come
+// first.
 func (c *cell) judged() (spans []span, verdicts []report.Verdict) {
 	for _, carrier := range [...]bool{true, false} {
 		for _, s := range c.spans {
@@ -221,7 +223,7 @@ func (c *cell) judged() (spans []span, verdicts []report.Verdict) {
 	return spans, verdicts
 }
 
-// wrong lists what the verdicts say that is not true.
+// wrong lists the statements of the verdicts that are not true.
 func (c *cell) wrong() (list []string) {
 	spans, verdicts := c.judged()
 	for i := range verdicts {
@@ -255,8 +257,9 @@ func (c *cell) wrong() (list []string) {
 	return list
 }
 
-// trueOutcome: who has seen too little may leave it open, but a run that broke is no
-// success, and one that did not is no failure.
+// trueOutcome reports whether the outcome is correct. A verdict on incomplete evidence
+// may leave it open, but a run that broke is not a success, and one that did not is not
+// a failure.
 func (f *fault) trueOutcome(v *report.Verdict) bool {
 	if slices.Contains(f.outcomes, v.Outcome) || v.Outcome == semconv.RunOutcomeIncomplete {
 		return true
@@ -264,16 +267,16 @@ func (f *fault) trueOutcome(v *report.Verdict) bool {
 	return f.run.class != semconv.ClassUnset && cautious(v) && v.Outcome == semconv.RunOutcomeFailed
 }
 
-// cautious: the verdict claims nothing about what failed.
+// cautious reports whether the verdict says nothing about what failed.
 func cautious(v *report.Verdict) bool {
 	return v.Class == semconv.ClassUnclassified || v.Class == semconv.ClassRunAbandoned
 }
 
-// allows reports whether the verdict claims nothing but this truth.
+// allows reports whether the verdict says nothing but this truth.
 func (t *truth) allows(v *report.Verdict) bool {
 	unknown := v.Origin == semconv.OriginUnknown || v.Origin == semconv.OriginUnset
 	if v.Safety < t.least && (v.Safety == classify.SafeAutoRetry || v.Confidence == semconv.ConfidenceHigh) {
-		return false // who has not seen what forbids a retry asks, and does not say that all is known
+		return false // without the evidence against a retry, the verdict has to ask and must not be complete
 	}
 	if cautious(v) {
 		return unknown && v.Safety > classify.SafeAutoRetry && (t.class != semconv.ClassUnset || v.Outcome == semconv.RunOutcomeIncomplete)
@@ -282,8 +285,8 @@ func (t *truth) allows(v *report.Verdict) bool {
 		(v.Cause == semconv.CauseUnknown || slices.Contains(t.causes, v.Cause))
 }
 
-// incomplete lists what the verdict on the run leaves out, of a producer that
-// records all facts.
+// incomplete lists what the verdict on the run leaves out, for a producer that records
+// all facts.
 func (c *cell) incomplete() (list []string) {
 	v, ok := c.run()
 	say := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
@@ -309,7 +312,7 @@ func (c *cell) incomplete() (list []string) {
 	return list
 }
 
-// run is the verdict on the run: that of the outermost span that carries one.
+// run returns the verdict on the run: that of the outermost span that has one.
 func (c *cell) run() (v report.Verdict, ok bool) {
 	_, verdicts := c.judged()
 	if len(verdicts) == 0 || verdicts[0].Outcome == semconv.RunOutcomeUnset {

@@ -49,7 +49,7 @@ var unsteady = map[string]string{
 // applicationScope is that of the span around the agent.
 const applicationScope = "examples/node"
 
-// told is what a span reports of its end, in the producer's words.
+// told returns what a span reports about its end, with the producer's values.
 func told(s span) string {
 	words := []string{"`" + s.Name() + "`"}
 	if code := s.Status().Code(); code != ptrace.StatusCodeUnset {
@@ -83,7 +83,7 @@ func told(s span) string {
 	return strings.Join(words, " ")
 }
 
-// verdicts are those of a cell, one a line.
+// verdicts returns the verdicts of a cell, one per line.
 func (c *cell) verdicts() string {
 	var b strings.Builder
 	spans, verdicts := c.judged()
@@ -100,7 +100,7 @@ type said uint8
 
 const (
 	nothing said = iota // nothing
-	open                // that it is not known how it went
+	open                // that the outcome is unknown
 	truly               // what really happened
 )
 
@@ -121,7 +121,7 @@ func (c *cell) said() said {
 	}
 }
 
-// verdict is the run's, in short.
+// verdict returns a short form of the run's verdict.
 func (c *cell) verdict() (what, retry string) {
 	v, ok := c.run()
 	switch {

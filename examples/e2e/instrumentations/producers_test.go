@@ -7,11 +7,11 @@ type producer struct {
 	file  string // in examples/node/producers
 	title string
 	wire  faultyllm.Wire
-	facts bool // it records the vocabulary's facts: its verdicts are not only true, but all of the truth
+	facts bool // it records the vocabulary's facts: its verdicts have to be complete as well as true
 	http  bool // with OpenTelemetry's instrumentation of undici
 }
 
-// api is the word that the agents have for a wire.
+// api returns the agents' name for a wire protocol.
 func api(w faultyllm.Wire) string {
 	if w == faultyllm.Anthropic {
 		return "messages"
@@ -27,7 +27,7 @@ func (p *producer) key() string {
 	return key
 }
 
-// has reports whether the fault is done to this producer.
+// has reports whether the fault applies to this producer.
 func (p *producer) has(f *fault) bool {
 	return (f.only == "" || f.only == p.file) && (f.tool || p.file != "mcp")
 }
@@ -43,7 +43,8 @@ func (p *producer) label() string {
 	return label
 }
 
-// producers are the columns. Those of one file, with and without HTTP spans, run in one process each.
+// producers returns the columns. Those of one file, with and without HTTP spans, run in one process
+// each.
 func producers() []producer {
 	var all []producer
 	add := func(file, title string, wires ...faultyllm.Wire) {

@@ -25,7 +25,7 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
-// world is what the agents talk to.
+// world holds the servers that the agents talk to.
 type world struct {
 	server   *faultyllm.Server
 	refusing *faultyllm.Port
@@ -50,8 +50,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// baseURL is where a fault waits for a producer, as the SDK wants it. "": this
-// machine cannot make the fault.
+// baseURL returns where a producer meets a fault, as the SDK expects it, or "" if this machine cannot make the fault.
 func (w *world) baseURL(f *fault, p *producer) string {
 	base := ""
 	switch {
@@ -67,17 +66,18 @@ func (w *world) baseURL(f *fault, p *producer) string {
 	return strings.TrimSuffix(base, "/")
 }
 
-// collector is the built Collector, and what it has exported.
+// collector is the built Collector and what it has exported.
 type collector struct {
 	*process.Process
 
-	endpoint string // URL that takes OTLP over HTTP
+	endpoint string // URL for OTLP over HTTP
 	metrics  string // URL
 	sink     *sink
 }
 
-// config of the Collector. The spans of an agent leave in batches, 200 ms and an export apart, and a tool that is stopped
-// may end in the one after its run's: a run settles for well longer than that, or it is judged without the tool.
+// config is the Collector's configuration. The spans of an agent are exported in batches, 200 ms plus an export apart,
+// and a tool that is stopped may be in the batch after its run's: a run has to settle for well longer than that,
+// otherwise it is judged without the tool.
 const config = `
 extensions: {health_check: {endpoint: "${env:HEALTH}"}}
 receivers: {otlp: {protocols: {http: {endpoint: "${env:OTLP}"}}}}
@@ -115,8 +115,7 @@ func startCollector(t *testing.T) *collector {
 	return c
 }
 
-// drained waits until nothing is held any more, for whatever reason it was, and
-// stops the Collector.
+// drained waits until no span is held for any reason, and stops the Collector.
 func (c *collector) drained(t *testing.T) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -128,20 +127,20 @@ func (c *collector) drained(t *testing.T) {
 		body, err := io.ReadAll(resp.Body)
 		_, held, found := strings.Cut("\n"+string(body), "\notelcol_processor_llm_classify_traces_held ")
 		return err == nil && found && strings.HasPrefix(held, "0\n")
-	}, 30*time.Second, 50*time.Millisecond, "the Collector holds on to spans%s", c.Tail())
+	}, 30*time.Second, 50*time.Millisecond, "the Collector still holds spans%s", c.Tail())
 	require.NoError(t, c.Stop(15*time.Second))
 }
 
-// sink is the backend behind the Collector.
+// sink is the backend of the Collector.
 type sink struct {
 	url string
 
 	mu     sync.Mutex
-	traces map[pcommon.TraceID][]span // under mu
-	spans  report.Spans               // under mu: the same, as runs
+	traces map[pcommon.TraceID][]span // guarded by mu
+	spans  report.Spans               // guarded by mu: the same spans, as runs
 }
 
-// span is one span as it was exported.
+// span is one exported span.
 type span struct {
 	ptrace.Span
 
@@ -170,7 +169,7 @@ func (s *sink) take(td ptrace.Traces) {
 	}
 }
 
-// trace are the spans of a trace.
+// trace returns the spans of a trace.
 func (s *sink) trace(t *testing.T, id string) []span {
 	t.Helper()
 	s.mu.Lock()
@@ -178,7 +177,7 @@ func (s *sink) trace(t *testing.T, id string) []span {
 	return s.traces[traceID(t, id)]
 }
 
-// runs are the judged runs of a trace.
+// runs returns the judged runs of a trace.
 func (s *sink) runs(t *testing.T, id string) []report.Run {
 	t.Helper()
 	s.mu.Lock()
