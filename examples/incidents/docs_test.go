@@ -23,12 +23,12 @@ import (
 
 var update = flag.Bool("update", false, "write what the stories print into docs/incidents.md")
 
-// The page has what the stories print when they are played with the built Collector.
+// The page shows what the stories print when they run with the built Collector.
 func TestPage(t *testing.T) {
 	section(t, "stories", page(tell(t, all.Stories(), nil)))
 }
 
-// section holds what stands on the page between two marks against what it should be.
+// section compares the text between two marks of the page with want.
 func section(t *testing.T, name, want string) {
 	t.Helper()
 	begin, end := "<!-- generated: "+name+" -->\n", "<!-- end of "+name+" -->\n"
@@ -46,7 +46,8 @@ func section(t *testing.T, name, want string) {
 	assert.Equal(t, want, is, "stale: `cd examples && OTELCOL_BIN=… go test ./incidents -update`, with Node for what happened there")
 }
 
-// Before and after are as they are known, with the built Collector.
+// The output before and the verdict after are the expected ones, with the built
+// Collector.
 func TestStories(t *testing.T) {
 	for _, told := range tell(t, all.Stories(), nil) {
 		for _, wrong := range told.Wrong() {
@@ -55,9 +56,9 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// The same of those that happened in Node, as they happened there.
+// The same for the stories that happened in Node, with agents in Node.
 func TestNodeStories(t *testing.T) {
-	built.Collector(t) // without it there is no need to look for Node
+	built.Collector(t) // without it, Node is not needed
 	node, err := incident.FindNode(filepath.Join(built.Root(t), "examples", "node"))
 	if errors.Is(err, incident.ErrNoNode) {
 		t.Skipf("LEFT OUT: %v", err)
@@ -85,7 +86,7 @@ var (
 	traceID = regexp.MustCompile(`(?m)^  trace +[0-9a-f]{32}\n`)
 )
 
-// output is what a story prints, without times and ids.
+// output returns what a story prints, without times and ids.
 func output(t *incident.Telling) string {
 	var out bytes.Buffer
 	t.Output(&report.Printer{W: &out})
@@ -93,7 +94,7 @@ func output(t *incident.Telling) string {
 	return "```\n" + strings.TrimRight(text, "\n") + "\n```\n\n"
 }
 
-// outputs are those of stories that are told elsewhere.
+// outputs returns the output of stories that the page describes elsewhere.
 func outputs(tellings []incident.Telling) string {
 	var b strings.Builder
 	for i := range tellings {
@@ -102,7 +103,7 @@ func outputs(tellings []incident.Telling) string {
 	return b.String()
 }
 
-// page is the stories with their output.
+// page returns the stories with their output.
 func page(tellings []incident.Telling) string {
 	var b bytes.Buffer
 	for i := range tellings {

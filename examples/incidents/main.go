@@ -1,4 +1,4 @@
-// Incidents plays the five incidents that this project began with: the same agent
+// Incidents replays the five incidents that this project began with: the same agent
 // meets the same fault over real HTTP, under the telemetry that it had and under
 // otelllm, and the Collector judges both.
 //
@@ -6,7 +6,7 @@
 //	go run ./incidents -only terminated
 //	go run ./incidents -node
 //
-// It ends with status 0 if every trace said what it is known to say, else with 1.
+// It exits with status 0 if every trace is as expected, otherwise with 1.
 package main
 
 import (
@@ -26,14 +26,14 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
-// budget is how long it may take; a healthy one needs some seconds.
+// budget is the timeout of the whole program; a healthy one needs some seconds.
 const budget = 2 * time.Minute
 
 func main() {
 	root := flag.String("root", "..", "`folder` of the repository, which the Collector's path is relative to")
 	collector := flag.String("collector", "build/otelcol-llm", "Collector `binary`, as `make collector` builds it")
 	only := flag.String("only", "", "`name` of the one incident to play: "+names(all.Stories()))
-	inNode := flag.Bool("node", false, "play those that happened in Node as they happened there, with the packages of examples/node")
+	inNode := flag.Bool("node", false, "play the incidents that happened in Node with agents in Node, with the packages of examples/node")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "incidents: unexpected argument %q; -h lists the flags\n", flag.Arg(0))

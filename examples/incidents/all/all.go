@@ -1,4 +1,4 @@
-// Package all has the stories in the order in which they happened.
+// Package all lists the stories, ordered by when they happened.
 package all
 
 import (
@@ -10,12 +10,12 @@ import (
 	"github.com/otelllm/otelllm-go/examples/incidents/unheard"
 )
 
-// NodeStories are those that happened in Node, as they happened there.
+// NodeStories returns the stories that happened in Node, with agents in Node.
 func NodeStories() []incident.Story {
 	return []incident.Story{toolblamed.NodeStory(), terminated.NodeStory()}
 }
 
-// Stories are the five incidents.
+// Stories returns the five incidents.
 func Stories() []incident.Story {
 	return []incident.Story{
 		toolblamed.Story(), terminated.Story(), unheard.Story(), cleandone.Story(), outputlost.Story(),

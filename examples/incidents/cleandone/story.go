@@ -1,5 +1,5 @@
-// Package cleandone is the incident of an answer with nothing in it: a gateway
-// dropped the provider's error and ended the stream as if all were well.
+// Package cleandone is the incident of an empty answer: a gateway dropped the
+// provider's error and ended the stream normally.
 package cleandone
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Story is the incident.
+// Story returns the incident.
 func Story() incident.Story {
 	return incident.Story{
 		Name:  "cleandone",
@@ -70,7 +70,7 @@ func run(ctx context.Context, p *incident.Program) (err error) {
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(ln) }()
 	defer func() {
-		// Not Close: the spans of what it serves end with the handler.
+		// Not Close: the spans of open requests end with their handlers.
 		err = errors.Join(err, g.Shutdown(context.WithoutCancel(ctx)))
 		if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
 			err = errors.Join(err, serveErr)
@@ -87,8 +87,7 @@ func run(ctx context.Context, p *incident.Program) (err error) {
 	return a.Run(ctx, p.Tracing)
 }
 
-// gateway passes on the chunks of an answer that have choices: it wants to look into
-// them.
+// gateway forwards the chunks of an answer that have choices, because it inspects them.
 type gateway struct {
 	upstream string
 	client   *http.Client

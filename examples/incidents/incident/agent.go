@@ -9,7 +9,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm"
 )
 
-// What the agents of all stories have.
+// Values that the agents of all stories share.
 const (
 	AgentName = "coder"
 	Prompt    = "Make the failing test pass."
@@ -19,18 +19,19 @@ const (
 	PatchCall = "call_patch_1"
 )
 
-// Agent asks a model, executes what it is asked to, and asks again.
+// Agent asks a model, executes the tool calls, and asks again.
 type Agent struct {
 	Model     agent.Model
-	ModelName string // empty: the client has spans of its own
+	ModelName string // empty if the client creates its own spans
 	Patch     func() (string, error)
-	// Deliver, if set, sends a tool's output to where the conversation is kept.
+	// Deliver, if set, sends a tool's output to the service that stores the
+	// conversation.
 	Deliver func(ctx context.Context, output string) error
-	// BeforeRetry, if set, prepares the history for asking once more.
+	// BeforeRetry, if set, prepares the history for a retry.
 	BeforeRetry func(agent.History)
 }
 
-// Run runs it to its end.
+// Run runs the agent to its end.
 func (a *Agent) Run(ctx context.Context, t Tracing) (err error) {
 	ctx, end := t.Run(ctx, AgentName)
 	defer func() { end(err) }()
@@ -86,7 +87,7 @@ func (a *Agent) execute(ctx context.Context, t Tracing, call agent.Call) (err er
 	return a.Model.Output(ctx, call, output, failure != nil)
 }
 
-// Client is an HTTP client whose connections end with it.
+// Client returns an HTTP client; end closes its connections.
 func Client(t Tracing, opts ...otelllm.TransportOption) (client *http.Client, end func()) {
 	base := &http.Transport{}
 	return &http.Client{Transport: t.Transport(base, opts...)}, base.CloseIdleConnections

@@ -27,30 +27,30 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/otlphttp"
 )
 
-// NodeAgent is an act's agent in Node: run.mjs of examples/node runs it.
+// NodeAgent is an agent in Node, which run.mjs of examples/node runs.
 type NodeAgent struct {
-	Producer string // whose spans it has before
-	API      string // of the model, as run.mjs calls it
+	Producer string // the instrumentation of the act before
+	API      string // the model's API, as run.mjs names it
 }
 
-// factsProducer is the one of otelllm-facts.mjs.
+// factsProducer is the producer that uses otelllm-facts.mjs.
 const factsProducer = "facts"
 
-// Node is where agents in Node can run.
+// Node is an installed Node with the packages of examples/node.
 type Node struct {
 	Bin    string // the program
 	Folder string // examples/node, with its node_modules
 }
 
-// NodeReads is a pause in which Node reads what has come: a stream of its that breaks
-// loses what has not been read yet.
+// NodeReads is a pause in which Node reads what has arrived: when a stream breaks, Node
+// drops unread data.
 func NodeReads() faultyllm.Step { return faultyllm.Pause(100 * time.Millisecond) }
 
-// ErrNoNode says that there is no Node here, or that its packages are not installed.
-var ErrNoNode = errors.New("no Node with the packages of examples/node: `npm ci --ignore-scripts` there installs them, and a Node with them")
+// ErrNoNode is returned if Node or the packages of examples/node are not installed.
+var ErrNoNode = errors.New("Node and the packages of examples/node are not installed: run `npm ci --ignore-scripts` there, which installs both")
 
-// FindNode finds Node and the packages: the Node that comes with them, else that of
-// the PATH.
+// FindNode finds Node and the packages: the Node that the packages include, otherwise
+// the one in PATH.
 func FindNode(folder string) (*Node, error) {
 	if _, err := os.Stat(filepath.Join(folder, "node_modules", "@opentelemetry", "api")); err != nil {
 		return nil, ErrNoNode
@@ -96,7 +96,7 @@ func (n *Node) run(ctx context.Context, producer, api, baseURL, otlp string) (Pl
 		Saw   []string
 	}
 	if err := json.NewDecoder(&stdout).Decode(&saw); err != nil {
-		return Played{}, fmt.Errorf("node run.mjs %s: what it has printed: %w", producer, err)
+		return Played{}, fmt.Errorf("node run.mjs %s: read the output: %w", producer, err)
 	}
 	played := Played{}
 	if played.TraceID, err = trace.TraceIDFromHex(saw.Trace); err != nil {
@@ -108,7 +108,7 @@ func (n *Node) run(ctx context.Context, producer, api, baseURL, otlp string) (Pl
 	return played, nil
 }
 
-// keeper is an OTLP receiver that keeps the spans and hands them on.
+// keeper is an OTLP receiver that keeps the spans and forwards them.
 type keeper struct {
 	url  string
 	http *http.Server
@@ -116,7 +116,7 @@ type keeper struct {
 	also []sdktrace.SpanProcessor
 
 	mu    sync.Mutex
-	spans []tracetest.SpanStub // under mu
+	spans []tracetest.SpanStub // guarded by mu
 }
 
 func startKeeper(also []sdktrace.SpanProcessor) (*keeper, error) {
@@ -155,7 +155,7 @@ func (k *keeper) take(td ptrace.Traces) {
 	}
 }
 
-// stubOf is a span as this process's own SDK has it.
+// stubOf converts a span to the form of this process's own SDK.
 func stubOf(span ptrace.Span) tracetest.SpanStub {
 	of := func(id pcommon.SpanID) trace.SpanContext {
 		return trace.NewSpanContext(trace.SpanContextConfig{
@@ -182,7 +182,7 @@ func stubOf(span ptrace.Span) tracetest.SpanStub {
 	return stub
 }
 
-// attributesOf are those of the kinds that the SDK has; others become their text.
+// attributesOf converts attributes of the types that the SDK has; others become text.
 func attributesOf(m pcommon.Map) (attrs []attribute.KeyValue) {
 	for key, v := range m.All() {
 		switch v.Type() {

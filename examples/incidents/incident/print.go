@@ -16,7 +16,7 @@ var (
 	requestID = regexp.MustCompile(`req_\w+`)
 )
 
-// Plain leaves out of lines what differs from run to run: ports and request ids.
+// Plain removes from lines what differs between runs: ports and request ids.
 func Plain(lines []string) []string {
 	plain := make([]string, len(lines))
 	for i, l := range lines {
@@ -25,8 +25,8 @@ func Plain(lines []string) []string {
 	return plain
 }
 
-// Wrong lists what of the act is not as it is known. Judged is the run after, nil
-// if no verdict has come.
+// Wrong lists the differences of the act from the expectation. judged is the run under
+// otelllm, or nil if there is no verdict.
 func (a *Act) Wrong(before *Played, judged *report.Run) (wrong []string) {
 	if said := Plain(Lines(before.Spans)); !slices.Equal(said, a.Before) {
 		wrong = append(wrong, fmt.Sprintf("its spans said before:\n    %s\n  and not:\n    %s", strings.Join(said, "\n    "), strings.Join(a.Before, "\n    ")))
@@ -40,8 +40,9 @@ func (a *Act) Wrong(before *Played, judged *report.Run) (wrong []string) {
 	return wrong
 }
 
-// WrongAlone says what is wrong with the verdict on the spans of before: another
-// class than they can show, or a retry that is allowed where it is not.
+// WrongAlone returns what is wrong with the verdict on the spans of before: a class
+// that they cannot show, or a retry that should not be allowed. It returns "" if
+// nothing is.
 func (a *Act) WrongAlone(run *report.Run) string {
 	if run == nil {
 		return "no verdict on the spans of before has come"
@@ -56,7 +57,7 @@ func (a *Act) WrongAlone(run *report.Run) string {
 	return ""
 }
 
-// Wrong lists what is not as it is known.
+// Wrong lists the differences of all acts from the expectation.
 func (t *Telling) Wrong() (wrong []string) {
 	for i := range t.Acts {
 		a := &t.Acts[i]
@@ -71,7 +72,7 @@ func (t *Telling) Wrong() (wrong []string) {
 	return wrong
 }
 
-// String is the verdict in one line.
+// String returns the verdict in one line.
 func (v Verdict) String() string {
 	if v.Class.String() == "" {
 		return v.Outcome.String()
@@ -79,7 +80,7 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("%s / %s at %s, origin %s; %s, because of %s", v.Class, v.Cause, v.Phase, v.Origin, v.Safety, v.Reason)
 }
 
-// Headline is the line of the span that people went by.
+// Headline returns the line of the span that was misleading.
 func (a *Act) Headline(before *Played) string {
 	for _, l := range Lines(before.Spans) {
 		if l = strings.TrimSpace(l); strings.HasPrefix(l, a.Misled+"  ") {
@@ -89,7 +90,7 @@ func (a *Act) Headline(before *Played) string {
 	return ""
 }
 
-// Print tells the story.
+// Print prints the story.
 func (t *Telling) Print(p *report.Printer) {
 	s := t.Story
 	fmt.Fprintf(p.W, "%s: %s\n\n", s.Name, s.Title)
@@ -106,8 +107,8 @@ func paragraph(w io.Writer, text string) {
 	fmt.Fprintln(w)
 }
 
-// Output prints the traces of each act, before and after. What is the same for all
-// acts is printed once.
+// Output prints the traces of each act, before and after. Output that all acts share is
+// printed once.
 func (t *Telling) Output(p *report.Printer) {
 	same := true
 	for i := range t.Acts {
@@ -130,8 +131,8 @@ func (t *Telling) Output(p *report.Printer) {
 	}
 }
 
-// before are the lines of what was said before, without what differs between acts
-// by chance.
+// before returns the lines of the spans before, without what differs between acts by
+// chance.
 func (a *ToldAct) before() string {
 	var b strings.Builder
 	for _, l := range Plain(Lines(a.Before.Spans)) {

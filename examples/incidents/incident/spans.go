@@ -13,14 +13,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// telling are the attributes that say how a span ended.
+// telling lists the attributes that show how a span ended.
 var telling = []attribute.Key{
 	otelsemconv.HTTPResponseStatusCodeKey, otelsemconv.ErrorTypeKey,
 	otelsemconv.GenAIResponseFinishReasonsKey, "anthropic.message.stop_reason",
 }
 
-// Lines prints spans as they are, a line each, children under their parents: the
-// status with its words, and the attributes that say how the span ended.
+// Lines prints spans unchanged, one line each, children under their parents: the status
+// with its description, and the attributes that show how the span ended.
 func Lines(spans []tracetest.SpanStub) []string {
 	children := make(map[trace.SpanID][]tracetest.SpanStub)
 	known := make(map[trace.SpanID]bool)

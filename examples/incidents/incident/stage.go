@@ -14,13 +14,13 @@ import (
 	"github.com/otelllm/otelllm-go/examples/faultyllm"
 )
 
-// Stage is what stories are played against.
+// Stage holds the servers that stories run against.
 type Stage struct {
 	server *faultyllm.Server
 	nobody *faultyllm.Port
 
 	Node *Node  // for acts that need one
-	OTLP string // URL of the Collector, for what Node sends
+	OTLP string // URL of the Collector, for Node's spans
 }
 
 // NewStage starts a model server that breaks, on loopback.
@@ -36,18 +36,18 @@ func NewStage() (*Stage, error) {
 	return &Stage{server: server, nobody: nobody}, nil
 }
 
-// Close ends it.
+// Close stops the servers.
 func (s *Stage) Close() error { return errors.Join(s.nobody.Close(), s.server.Close()) }
 
-// Played is what came of an act.
+// Played is the result of an act.
 type Played struct {
 	TraceID trace.TraceID
-	Err     error                // what the agent's user got
-	Spans   []tracetest.SpanStub // of Before alone
+	Err     error                // the error that the agent's user saw
+	Spans   []tracetest.SpanStub // set by Before only
 }
 
-// Before plays an act under the telemetry that it had. Its spans are also sent to
-// where also says.
+// Before plays an act under the telemetry that the agent had. Its spans are also sent
+// to also.
 func (s *Stage) Before(ctx context.Context, story *Story, act *Act, also ...sdktrace.SpanProcessor) (Played, error) {
 	if act.Node != nil {
 		k, err := startKeeper(also)
@@ -69,7 +69,8 @@ func (s *Stage) Before(ctx context.Context, story *Story, act *Act, also ...sdkt
 		}
 		return sdktrace.NewTracerProvider(options...)
 	}
-	// They are not shut down: that is for the owner of what they also send to.
+	// They are not shut down here, because their owner does that for the processors in
+	// also.
 	agent, gateway := of("agent"), of("gateway")
 	played, err := s.play(ctx, story, act, "before", agent, Usual(agent), Usual(gateway))
 	played.Spans = kept.GetSpans()
@@ -86,7 +87,7 @@ func (s *Stage) After(ctx context.Context, story *Story, act *Act, agent, gatewa
 
 func (s *Stage) play(ctx context.Context, story *Story, act *Act, when string, tp trace.TracerProvider, agent, gateway Tracing) (Played, error) {
 	key := s.set(story, act, when)
-	// What an application has around its agent.
+	// The span of an application around its agent.
 	ctx, span := tp.Tracer("app").Start(ctx, "handle_task", trace.WithSpanKind(trace.SpanKindServer))
 	played := Played{TraceID: span.SpanContext().TraceID()}
 	played.Err = act.Run(ctx, &Program{
@@ -98,7 +99,7 @@ func (s *Stage) play(ctx context.Context, story *Story, act *Act, when string, t
 	return played, s.check(story, act, key, &played)
 }
 
-// playNode is play for an agent in Node.
+// playNode is like play, for an agent in Node.
 func (s *Stage) playNode(ctx context.Context, story *Story, act *Act, when, producer, otlp string) (Played, error) {
 	if s.Node == nil {
 		return Played{}, fmt.Errorf("%s: %w", story.title(act), ErrNoNode)
@@ -111,7 +112,7 @@ func (s *Stage) playNode(ctx context.Context, story *Story, act *Act, when, prod
 	return played, s.check(story, act, key, &played)
 }
 
-// set puts the act's script on the server, under a key of its own.
+// set sets the act's script on the server, under a key of its own.
 func (s *Stage) set(story *Story, act *Act, when string) string {
 	key := when + "-" + story.Name
 	for i := range story.Acts {
@@ -123,11 +124,11 @@ func (s *Stage) set(story *Story, act *Act, when string) string {
 	return key
 }
 
-// check makes sure that all of the script has been played.
+// check checks that the whole script has been played.
 func (s *Stage) check(story *Story, act *Act, key string, played *Played) error {
 	records, err := s.server.Records(key)
 	if err == nil && len(records) != len(act.Script) {
-		err = fmt.Errorf("%d of %d scripted exchanges were asked for (the agent ended with: %w)", len(records), len(act.Script), orNone(played.Err))
+		err = fmt.Errorf("%d of %d scripted exchanges were played (the agent ended with: %w)", len(records), len(act.Script), orNone(played.Err))
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", story.title(act), err)

@@ -1,6 +1,6 @@
-// Package incident plays the incidents that this project began with: the same
-// agent meets the same fault over real HTTP, once under the telemetry that it had,
-// and once under otelllm.
+// Package incident replays the incidents that this project began with: the same agent
+// meets the same fault over real HTTP, once under the telemetry that it had, and once
+// under otelllm.
 package incident
 
 import (
@@ -10,9 +10,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Story is an incident that can be made to happen again.
+// Story is an incident that can be replayed.
 type Story struct {
-	Name      string // of its folder
+	Name      string // name of its folder
 	Title     string
 	Met       string // what users saw
 	Happened  string // what had happened
@@ -23,26 +23,27 @@ type Story struct {
 
 // Act is one run of the agent.
 type Act struct {
-	Label  string // tells it from the others of its story; empty: it is the only one
+	Label  string // distinguishes it from the other acts of its story; empty if it is the only one
 	Wire   faultyllm.Wire
 	Script []faultyllm.Exchange
-	// Run is the agent's program, to its end. Its error is what its user got.
+	// Run runs the agent's program to its end. Its error is what the user saw.
 	Run func(ctx context.Context, p *Program) error
-	// Node, if set, is the agent instead.
+	// Node, if set, replaces Run.
 	Node *NodeAgent
 
-	// Before is what its spans said, as [Lines] prints them and [Plain] leaves them.
+	// Before is the content of its spans before, as [Lines] prints and [Plain] filters
+	// it.
 	Before []string
-	// Misled is the name of the span that people went by.
+	// Misled is the name of the span that was misleading.
 	Misled string
-	// After is what the run's span says under otelllm, once it is judged.
+	// After is the expected verdict on the run's span under otelllm.
 	After Verdict
-	// Alone is the class that llm_classify may give the run by the spans as they were
-	// before, without a word from otelllm; unclassified is right for every story.
+	// Alone lists the classes that llm_classify may give the run by the spans before,
+	// without anything from otelllm. Unclassified is right for every story.
 	Alone []semconv.Class
 }
 
-// Verdict is what matters of a verdict on a run.
+// Verdict holds the parts of a verdict on a run that the stories compare.
 type Verdict struct {
 	Outcome semconv.RunOutcome
 	Class   semconv.Class
@@ -53,15 +54,15 @@ type Verdict struct {
 	Reason  semconv.RetryReason
 }
 
-// Program is what the agent of an act is given.
+// Program is the input of an act's agent.
 type Program struct {
-	BaseURL string  // of the model, as the wire's SDK wants it
-	Nobody  string  // URL at which nothing answers
-	Tracing Tracing // of the agent
-	Gateway Tracing // of what stands between it and the model, if there is such a thing
+	BaseURL string  // base URL of the model, as the wire protocol's SDK expects it
+	Nobody  string  // URL on which no server listens
+	Tracing Tracing // the agent's tracing
+	Gateway Tracing // the tracing of the gateway between agent and model, if there is one
 }
 
-// title of an act among those of its story.
+// title returns the title of an act of the story.
 func (s *Story) title(a *Act) string {
 	if a.Label == "" {
 		return s.Title

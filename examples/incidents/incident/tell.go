@@ -17,19 +17,19 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
-// Telling is a story that has been played, with what every trace said.
+// Telling is a story that has been played, with what its traces contain.
 type Telling struct {
 	Story *Story
 	Acts  []ToldAct
 }
 
-// ToldAct is an act, before and after.
+// ToldAct is an act that has been played, before and after.
 type ToldAct struct {
 	Act    *Act
 	Before Played
 	After  Played
-	Alone  *report.Run // the spans of before, as llm_classify judged them; nil: not asked
-	Judged *report.Run // those of after; nil: no verdict came
+	Alone  *report.Run // llm_classify's verdict on the spans of before; nil if they were not judged
+	Judged *report.Run // the verdict on those of after; nil if there is none
 }
 
 const (
@@ -38,8 +38,8 @@ const (
 )
 
 // Tell plays stories with a Collector of this binary and configuration
-// (config-demo.yaml). What the Collector writes goes to dir. Node may be nil where no
-// story needs it.
+// (config-demo.yaml). The Collector's output goes to dir. node may be nil if no story
+// needs it.
 func Tell(ctx context.Context, stories []Story, node *Node, binary, config, dir string) (tellings []Telling, err error) {
 	if err := process.Need(binary, "build it with `make collector`, or name it with -collector"); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func playAll(ctx context.Context, stories []Story, node *Node, endpoint string) 
 	stage.Node, stage.OTLP = node, "http://"+endpoint
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpoint(endpoint), otlptracehttp.WithInsecure())
 	if err != nil {
-		return nil, fmt.Errorf("make the exporter: %w", err)
+		return nil, fmt.Errorf("create the exporter: %w", err)
 	}
 	batches := sdktrace.NewBatchSpanProcessor(exporter)
 	defer func() { err = errors.Join(err, batches.Shutdown(context.WithoutCancel(ctx))) }()
@@ -105,7 +105,7 @@ func playAll(ctx context.Context, stories []Story, node *Node, endpoint string) 
 	return tellings, nil
 }
 
-// judged reads verdicts until every act has them, or until none will come.
+// judged reads verdicts until every act has one, or until no more can arrive.
 func judged(ctx context.Context, tellings []Telling, tail *report.Tail) error {
 	ctx, cancel := context.WithTimeout(ctx, verdictPatience)
 	defer cancel()
@@ -133,14 +133,14 @@ func judged(ctx context.Context, tellings []Telling, tail *report.Tail) error {
 		case <-tick.C:
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-				return nil // what is missing is told as wrong
+				return nil // Wrong reports what is missing
 			}
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// First is the judged run of what was played, or nil yet.
+// First returns the judged run of p, or nil if it has not arrived.
 func First(spans *report.Spans, p *Played) *report.Run {
 	if runs := spans.Runs(pcommon.TraceID(p.TraceID)); len(runs) > 0 {
 		return &runs[0]
@@ -148,7 +148,7 @@ func First(spans *report.Spans, p *Played) *report.Run {
 	return nil
 }
 
-// VerdictOf is what matters of a run's verdict.
+// VerdictOf returns the parts of a run's verdict that the stories compare.
 func VerdictOf(r *report.Run) Verdict {
 	v := &r.Verdict
 	return Verdict{v.Outcome, v.Class, v.Cause, v.Phase, v.Origin, v.Safety, v.Reason}

@@ -16,33 +16,33 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm"
 )
 
-// Tracing is how a program is instrumented.
+// Tracing is one way of instrumenting a program.
 type Tracing interface {
-	// Transport wraps an HTTP client's transport. The options are otelllm's.
+	// Transport wraps an HTTP client's transport. The options are for otelllm only.
 	Transport(base http.RoundTripper, opts ...otelllm.TransportOption) http.RoundTripper
 	// Handler wraps the serving side of a gateway.
 	Handler(next http.Handler) http.Handler
-	// SDK is what Anthropic's client is told about its own spans.
+	// SDK returns the options of Anthropic's client for its own spans.
 	SDK() []option.RequestOption
 	// Run starts an agent's run.
 	Run(ctx context.Context, agent string) (context.Context, func(error))
 	// Chat starts a call of the model.
 	Chat(ctx context.Context, model string) (context.Context, func(error))
-	// Shown tells that a tool call has begun to stream in, and is on the screen.
+	// Shown records that a tool call has begun to stream in and is on the screen.
 	Shown(ctx context.Context, call agent.Call) Tool
-	// Tool starts the execution of a tool call. Shown is what it was shown as, nil if
-	// it was not.
+	// Tool starts the execution of a tool call. shown is the result of Shown, nil if
+	// the call was not shown.
 	Tool(ctx context.Context, call agent.Call, effect otelllm.Effect, shown Tool) (context.Context, Tool)
 }
 
 // Tool is one tool call.
 type Tool interface {
 	Done(err error)      // it has been executed
-	Delivered(err error) // its output went to the model on a way of its own, or not
+	Delivered(err error) // its output was sent to the model separately, or failed to be
 	Close(err error)     // the program is done with it
 }
 
-// Otelllm instruments as the README has it.
+// Otelllm returns the instrumentation that the README describes.
 func Otelllm(tp trace.TracerProvider) Tracing { return ours{tp} }
 
 type ours struct{ tp trace.TracerProvider }
@@ -65,10 +65,10 @@ func (o ours) Run(ctx context.Context, name string) (context.Context, func(error
 }
 
 func (ours) Chat(ctx context.Context, _ string) (context.Context, func(error)) {
-	return ctx, func(error) {} // the transport's
+	return ctx, func(error) {} // the transport creates this span
 }
 
-func (ours) Shown(context.Context, agent.Call) Tool { return nothing{} } // it does not run yet
+func (ours) Shown(context.Context, agent.Call) Tool { return nothing{} } // the tool does not run yet
 
 func (ours) Tool(ctx context.Context, call agent.Call, effect otelllm.Effect, _ Tool) (context.Context, Tool) {
 	ctx, t := otelllm.StartTool(ctx, otelllm.ToolCall{ID: call.ID, Name: call.Name, Effect: effect})
@@ -95,9 +95,9 @@ func (t ourTool) Delivered(err error) {
 
 func (ourTool) Close(error) {}
 
-// Usual instruments as agents are: HTTP by otelhttp, Anthropic's calls by its own
-// client, and the rest by hand, a span around each function, with the error that the
-// function returned.
+// Usual returns the instrumentation that agents usually have: HTTP by otelhttp,
+// Anthropic's calls by its own client, and the rest by hand, with a span around each
+// function and the error that the function returned.
 func Usual(tp trace.TracerProvider) Tracing { return usual{tp, tp.Tracer("agent")} }
 
 type usual struct {
@@ -156,6 +156,6 @@ func (u usual) span(ctx context.Context, name string, attrs ...attribute.KeyValu
 
 type usualTool struct{ end func(error) }
 
-func (usualTool) Done(error)        {} // a failure is an output, which the model is told
-func (usualTool) Delivered(error)   {} // what was returned is recorded when it is closed
+func (usualTool) Done(error)        {} // a failure is an output that the model gets
+func (usualTool) Delivered(error)   {} // Close records the returned error
 func (t usualTool) Close(err error) { t.end(err) }

@@ -1,4 +1,4 @@
-// Package outputlost is the incident of a conversation that could not go on: a tool
+// Package outputlost is the incident of a conversation that could not continue: a tool
 // had run, a retry started from a history without its output, and from then on every
 // request was refused.
 package outputlost
@@ -14,7 +14,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Story is the incident.
+// Story returns the incident.
 func Story() incident.Story {
 	return incident.Story{
 		Name:  "outputlost",
@@ -36,7 +36,7 @@ func Story() incident.Story {
 					faultyllm.Finish(faultyllm.ToolCalls),
 				),
 				faultyllm.Answer(faultyllm.Begin(), faultyllm.Reset()),
-				// As the API puts it, with a status of 400.
+				// The API's own message, with a status of 400.
 				faultyllm.Refuse(faultyllm.Failure{
 					Trouble: faultyllm.ContextTooLong,
 					Message: "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: " + incident.PatchCall + ".",
@@ -57,7 +57,7 @@ func Story() incident.Story {
 				`      HTTP POST  ERROR  http.response.status_code=400  error.type=400`,
 			},
 			Misled: "invoke_agent " + incident.AgentName,
-			Alone:  []semconv.Class{semconv.ClassProviderError}, // it did refuse; why cannot be seen
+			Alone:  []semconv.Class{semconv.ClassProviderError}, // the provider did refuse; the reason is not visible
 			After: incident.Verdict{
 				Outcome: semconv.RunOutcomeFailed, Class: semconv.ClassToolOutputLost, Cause: semconv.CauseOmittedFromRetry,
 				Phase: semconv.PhaseToolOutputDelivery, Origin: semconv.OriginApplication,

@@ -5,8 +5,9 @@ import (
 	"github.com/otelllm/otelllm-go/examples/incidents/incident"
 )
 
-// NodeStory is the incident as it happened: in Node, where undici has the one word
-// for every connection that ends in a body, and the code behind it is not recorded.
+// NodeStory returns the incident as it happened in Node, where undici reports every
+// connection that ends in a body with one word, and the error code behind it is not
+// recorded.
 func NodeStory() incident.Story {
 	s := story(incident.NodeReads())
 	for i := range s.Acts {

@@ -1,5 +1,5 @@
-// Package terminated is the incident of runs that keep on failing with one word
-// that says nothing: Node's says "terminated", Go's "unexpected EOF".
+// Package terminated is the incident of runs that keep failing with one word that
+// explains nothing: "terminated" in Node, "unexpected EOF" in Go.
 package terminated
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Story is the incident.
+// Story returns the incident.
 func Story() incident.Story { return story() }
 
-// story is it, with some steps before each stream breaks.
+// story returns the incident with some steps before each stream breaks.
 func story(before ...faultyllm.Step) incident.Story {
 	act := func(label string, phase semconv.Phase, safety semconv.RetrySafety, reason semconv.RetryReason, steps ...faultyllm.Step) incident.Act {
 		return incident.Act{

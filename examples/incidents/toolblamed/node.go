@@ -6,9 +6,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// NodeStory is the incident as it happened: in Node, under version 6 of the AI SDK,
-// which exports nothing of a stream that is cut. The span of the tool is all that
-// the trace has.
+// NodeStory returns the incident as it happened in Node, under version 6 of the AI SDK,
+// which exports nothing of a stream that is cut. The trace contains only the tool's
+// span.
 func NodeStory() incident.Story {
 	s := story(incident.NodeReads())
 	act := &s.Acts[0]

@@ -1,6 +1,6 @@
 // Package toolblamed is the incident of a tool that failed without having run: the
-// stream broke while the model was still writing the call, and the screen, which
-// showed the call already, called it failed.
+// stream broke while the model was still writing the call, and the user interface,
+// which already showed the call, marked it as failed.
 package toolblamed
 
 import (
@@ -18,10 +18,10 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Story is the incident.
+// Story returns the incident.
 func Story() incident.Story { return story() }
 
-// story is it, with some steps before the stream breaks.
+// story returns the incident with some steps before the stream breaks.
 func story(before ...faultyllm.Step) incident.Story {
 	return incident.Story{
 		Name:  "toolblamed",
@@ -60,7 +60,7 @@ func story(before ...faultyllm.Step) incident.Story {
 
 var errAborted = errors.New("tool execution aborted")
 
-// run is an agent that puts each tool call on the screen when it begins.
+// run is an agent that shows each tool call on the screen when it begins.
 func run(ctx context.Context, p *incident.Program) (err error) {
 	ctx, end := p.Tracing.Run(ctx, incident.AgentName)
 	defer func() { end(err) }()
@@ -94,7 +94,7 @@ func run(ctx context.Context, p *incident.Program) (err error) {
 		}
 	}
 	if stream.Err() != nil {
-		// Whatever is still on the screen as running has failed.
+		// Every call that the screen still shows as running has failed.
 		for _, pending := range parts {
 			pending.shown.Close(errAborted)
 			err = fmt.Errorf("tool %s: %w", pending.Name, errAborted)

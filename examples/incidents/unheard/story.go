@@ -1,5 +1,5 @@
-// Package unheard is the incident of a tool's failure that the model never heard
-// of: it was lost on the way, and the loss covered the failure up.
+// Package unheard is the incident of a tool's failure that the model never received: it
+// was lost on the way, and the error of the delivery hid it.
 package unheard
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Story is the incident.
+// Story returns the incident.
 func Story() incident.Story {
 	return incident.Story{
 		Name:  "unheard",
@@ -44,7 +44,7 @@ func Story() incident.Story {
 				`    execute_tool apply_patch  ERROR  "Post \"http://127.0.0.1:…/v1/outputs\": dial tcp 127.0.0.1:…: connect: connection refused"  exception.type=*url.Error`,
 			},
 			Misled: "execute_tool " + incident.PatchTool,
-			Alone:  []semconv.Class{semconv.ClassToolFailed}, // it had; that the model was not told cannot be seen
+			Alone:  []semconv.Class{semconv.ClassToolFailed}, // the tool did fail; that the model did not learn of it is not visible
 			After: incident.Verdict{
 				Outcome: semconv.RunOutcomeFailed, Class: semconv.ClassToolOutputLost, Cause: semconv.CauseDeliveryFailed,
 				Phase: semconv.PhaseToolOutputDelivery, Origin: semconv.OriginApplication,
