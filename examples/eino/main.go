@@ -69,7 +69,7 @@ func ask(ctx context.Context, out io.Writer, question string, opts ...otelllm.Tr
 	runCtx, run := otelllm.StartRun(ctx, "example", otelllm.WithToolsRecorded())
 	err = converse(runCtx, chat, out, question)
 	run.End(err)
-	if d := run.Diagnosis(); d.Failed() { // also where eino reports no error
+	if d := run.Diagnosis(); d.Failed() { // even if eino reports no error
 		fmt.Fprintf(out, "\n%s (%s: %s)\n", d.Summary, d.Retry.Safety, d.Retry.Reason)
 	}
 	return err
@@ -99,7 +99,7 @@ func converse(ctx context.Context, chat model.ToolCallingChatModel, out io.Write
 	}
 }
 
-// read reads one answer, and writes its text as it comes.
+// read reads one answer and writes its text as it arrives.
 func read(ctx context.Context, chat model.ToolCallingChatModel, out io.Writer, history []*schema.Message) (*schema.Message, error) {
 	stream, err := chat.Stream(ctx, history)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Gateway is a reverse proxy for model calls, with both of its sides traced: what it serves, and what it asks upstream.
+// Gateway is a reverse proxy for model calls that traces both of its sides: the requests that it serves, and those that
+// it sends upstream.
 // Set UPSTREAM_URL (https://api.openai.com) and OTEL_EXPORTER_OTLP_ENDPOINT (http://localhost:4318 for a Collector on
 // this machine), then
 //
@@ -50,7 +51,7 @@ func run(ctx context.Context, ln net.Listener, upstream string) error {
 	target, err := url.Parse(upstream)
 	if err != nil || target.Host == "" {
 		_ = ln.Close()
-		return errors.New("UPSTREAM_URL: set it to the provider's URL, https://api.openai.com for one")
+		return errors.New("UPSTREAM_URL is not set: set it to the provider's URL, for example https://api.openai.com")
 	}
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
@@ -60,7 +61,7 @@ func run(ctx context.Context, ln net.Listener, upstream string) error {
 		trace.WithBatcher(exporter),
 		trace.WithResource(resource.NewSchemaless(semconv.ServiceName("gateway"))),
 	)
-	// What is open is told as ended by the shutdown, and sent.
+	// Requests that are still open are recorded as ended by the shutdown, and exported.
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
@@ -73,7 +74,7 @@ func run(ctx context.Context, ln net.Listener, upstream string) error {
 	go func() {
 		defer close(ended)
 		<-ctx.Done()
-		// What is being served may end by itself, so that its span is whole; then it is cut.
+		// Give open responses time to end, so that their spans are complete; then cut them.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		if srv.Shutdown(ctx) != nil {
@@ -87,15 +88,16 @@ func run(ctx context.Context, ln net.Listener, upstream string) error {
 	return nil
 }
 
-// newGateway is the gateway's handler. What it asks upstream is made under the context of what it serves: that is all
-// that ties the two together. Failed answers where there is no response of the upstream to pass on; nil: 502.
+// newGateway returns the gateway's handler. It sends upstream requests with the context of the request that it serves:
+// only the context connects the two. failed responds if there is no upstream response to pass on; with nil it is a 502.
 func newGateway(target *url.URL, spans *trace.TracerProvider, failed func(http.ResponseWriter, *http.Request, error)) http.Handler {
 	asks := otelllm.NewTransport(&http.Transport{Proxy: http.ProxyFromEnvironment},
 		otelllm.WithTracerProvider(spans), otelllm.WithWatchdog(otelllm.DefaultWatchdog()))
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
-			// A proxy passes on what it is sent, and the provider has no use for the agent's trace context.
+			// A proxy passes on the headers that it receives, but the provider has no use for the agent's trace
+			// context.
 			for _, name := range []string{"Traceparent", "Tracestate", "Baggage"} {
 				r.Out.Header.Del(name)
 			}
@@ -106,8 +108,8 @@ func newGateway(target *url.URL, spans *trace.TracerProvider, failed func(http.R
 	return otelllm.NewHandler(proxy, otelllm.WithTracerProvider(spans), otelllm.WithPropagators(propagation.TraceContext{}))
 }
 
-// retrying asks a second time where the upstream broke off before its headers, or is overloaded. After that a client
-// may have read a part of the answer: whether to ask again is for the client to say.
+// retrying retries once if the upstream failed before its headers, or is overloaded. Later the client may have read a
+// part of the answer, so the client has to decide about a retry.
 type retrying struct{ http.RoundTripper }
 
 func (t retrying) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -126,7 +128,7 @@ func (t retrying) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp, err := try(r.Context())
 	switch {
-	case r.Context().Err() != nil: // the client has gone
+	case r.Context().Err() != nil: // the client has disconnected
 		return resp, err
 	case err != nil:
 	case resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusTooManyRequests:

@@ -27,10 +27,10 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// patience bounds every wait for a server in the same process.
+// patience is the timeout for a server in the same process.
 const patience = 20 * time.Second
 
-// kept are the ended spans of one of the two processes.
+// kept holds the ended spans of one of the two processes.
 type kept struct {
 	*trace.TracerProvider
 
@@ -42,7 +42,7 @@ func keep() kept {
 	return kept{trace.NewTracerProvider(trace.WithSpanProcessor(spans)), spans}
 }
 
-// ofKind are the spans of a kind, once there are n of them, in the order of their ends.
+// ofKind waits for n spans of a kind and returns them, ordered by their ends.
 func (k kept) ofKind(t *testing.T, kind oteltrace.SpanKind, n int) []trace.ReadOnlySpan {
 	t.Helper()
 	var found []trace.ReadOnlySpan
@@ -66,7 +66,7 @@ func says(s trace.ReadOnlySpan) map[string]string {
 	return m
 }
 
-// agentTurn is one turn of an agent behind the gateway. Stop, if set, is called at the first text.
+// agentTurn is one turn of an agent behind the gateway. stop, if set, is called at the first text.
 func agentTurn(ctx context.Context, baseURL string, spans kept, stop func(otelllm.AbortFunc)) classify.Diagnosis {
 	ctx, abort := otelllm.WithAbort(ctx)
 	ctx, run := otelllm.StartRun(ctx, "agent", otelllm.WithTracerProvider(spans))
@@ -94,9 +94,9 @@ func TestTheGateway(t *testing.T) {
 		script   []faultyllm.Exchange
 		swallows bool
 		stops    bool
-		agent    string            // what the agent's process makes of it
-		served   map[string]string // what the gateway says of what it served
-		attempts []string          // what it says of each attempt upstream: error.type
+		agent    string            // the diagnosis in the agent's process
+		served   map[string]string // the attributes of the gateway's server span
+		attempts []string          // error.type of each upstream attempt
 	}{
 		{
 			"whole",
@@ -184,7 +184,7 @@ func TestTheGateway(t *testing.T) {
 				assert.Equal(t, served.SpanContext().SpanID(), attempts[i].Parent().SpanID())
 			}
 			assert.Equal(t, says(served)["error.type"] != "", served.Status().Code == codes.Error)
-			// One trace through both, and no trace context to the provider.
+			// One trace covers both processes, and the provider gets no trace context.
 			asked := agent.ofKind(t, oteltrace.SpanKindClient, 1)[0]
 			assert.Equal(t, asked.SpanContext().SpanID(), served.Parent().SpanID())
 			assert.Equal(t, asked.SpanContext().TraceID(), served.SpanContext().TraceID())
@@ -193,7 +193,7 @@ func TestTheGateway(t *testing.T) {
 }
 
 // The program itself: it serves until it is told to end, and then sends its spans.
-// What the agent says of itself by its headers is not for the provider.
+// The agent's trace context is removed before the request goes to the provider.
 func TestTheAgentsTraceContextStaysHere(t *testing.T) {
 	var seen http.Header
 	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.Header.Clone() }))

@@ -58,7 +58,7 @@ func ask(ctx context.Context, out io.Writer, question string, opts ...otelllm.Tr
 	runCtx, run := otelllm.StartRun(ctx, "example", otelllm.WithToolsRecorded())
 	err = converse(runCtx, client.Models, out, question)
 	run.End(err)
-	if d := run.Diagnosis(); d.Failed() { // also where the SDK reports no error
+	if d := run.Diagnosis(); d.Failed() { // even if the SDK reports no error
 		fmt.Fprintf(out, "\n%s (%s: %s)\n", d.Summary, d.Retry.Safety, d.Retry.Reason)
 	}
 	return err
@@ -94,7 +94,7 @@ func converse(ctx context.Context, models *genai.Models, out io.Writer, question
 	}
 }
 
-// read reads one answer, and writes its text as it comes.
+// read reads one answer and writes its text as it arrives.
 func read(ctx context.Context, models *genai.Models, out io.Writer, history []*genai.Content) (*genai.Content, error) {
 	reply := genai.NewContentFromParts(nil, genai.RoleModel)
 	for response, err := range models.GenerateContentStream(ctx, "gemini-3-pro", history, &genai.GenerateContentConfig{Tools: tools}) {
@@ -103,7 +103,7 @@ func read(ctx context.Context, models *genai.Models, out io.Writer, history []*g
 		}
 		fmt.Fprint(out, response.Text())
 		for _, candidate := range response.Candidates {
-			if candidate.Content != nil { // it is where the provider stopped the answer
+			if candidate.Content != nil { // nil if the provider stopped the answer
 				reply.Parts = append(reply.Parts, candidate.Content.Parts...)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Vertex AI streams function calls in pieces: there a stream can be cut in a call.
+// Vertex AI streams function calls in pieces, so a stream can be cut in a call.
 func TestACutInACallOfVertexAI(t *testing.T) {
 	half := faultyllm.ToolInput("", "forecast", `{"country":"Norway","city":`)
 	for _, tc := range []struct {
@@ -21,7 +21,7 @@ func TestACutInACallOfVertexAI(t *testing.T) {
 		fault faultyllm.Step
 		opts  []otelllm.TransportOption
 		cause semconv.Cause
-		said  bool // by the SDK
+		said  bool // whether the SDK reports the error
 	}{
 		{"clean end", faultyllm.CleanEnd(), nil, semconv.CauseCleanEOF, false},
 		{"clean end, stream errors", faultyllm.CleanEnd(), []otelllm.TransportOption{otelllm.WithStreamErrors()}, semconv.CauseCleanEOF, true},
@@ -43,7 +43,7 @@ func TestACutInACallOfVertexAI(t *testing.T) {
 			require.NoError(t, err)
 
 			// The test executes no tool: a client that takes a clean end for the end of the answer
-			// may have handed the call over.
+			// may have executed the call.
 			ctx, run := otelllm.StartRun(t.Context(), "test", otelllm.WithToolsRecorded())
 			_, err = read(ctx, client.Models, t.Output(), genai.Text("Will it snow in Oslo?"))
 			run.End(err)

@@ -58,7 +58,7 @@ func ask(ctx context.Context, out io.Writer, question string, opts ...otelllm.Tr
 	runCtx, run := otelllm.StartRun(ctx, "example", otelllm.WithToolsRecorded())
 	err = converse(runCtx, openai.NewClientWithConfig(config), out, question)
 	run.End(err)
-	if d := run.Diagnosis(); d.Failed() { // also where the SDK reports no error
+	if d := run.Diagnosis(); d.Failed() { // even if the SDK reports no error
 		fmt.Fprintf(out, "\n%s (%s: %s)\n", d.Summary, d.Retry.Safety, d.Retry.Reason)
 	}
 	return err
@@ -88,7 +88,7 @@ func converse(ctx context.Context, client *openai.Client, out io.Writer, questio
 	}
 }
 
-// read reads one answer, and writes its text as it comes.
+// read reads one answer and writes its text as it arrives.
 func read(ctx context.Context, client *openai.Client, out io.Writer, history []openai.ChatCompletionMessage) (openai.ChatCompletionMessage, error) {
 	reply := openai.ChatCompletionMessage{Role: openai.ChatMessageRoleAssistant}
 	stream, err := client.CreateChatCompletionStream(ctx, openai.ChatCompletionRequest{

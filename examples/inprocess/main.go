@@ -64,11 +64,11 @@ func ask(ctx context.Context, out io.Writer, m model, question string) error {
 	return err
 }
 
-// generate makes one model call, and tells the recording what comes to be of it as it comes to be.
+// generate makes one model call and records each step as it happens.
 func generate(ctx context.Context, out io.Writer, m model, question string) error {
 	ctx, request := otelllm.StartRequest(ctx, otelllm.RequestInfo{
 		Provider: "local", Model: "backwards-1b", Stream: true, Attempt: 1,
-		// Nothing of the kind: said, so that a reader need not wonder.
+		// The request has none of these. Empty lists record that.
 		ProviderTools: []string{}, HistoryCalls: []string{}, HistoryOutputs: []string{},
 	})
 	err := tell(ctx, out, request, m, question)
@@ -95,21 +95,21 @@ func tell(ctx context.Context, out io.Writer, request *otelllm.Request, m model,
 		}
 		tokens++
 	}
-	return ctx.Err() // a channel that is closed early says nothing of why
+	return ctx.Err() // a channel that is closed early has no error of its own
 }
 
-// model generates in a goroutine of its own; the channel is closed when it is done, or when ctx is.
+// model generates in a goroutine of its own. It closes the channel when it is done, or when ctx is.
 type model func(ctx context.Context, question string) <-chan piece
 
-// piece is one thing that a model comes up with.
+// piece is one piece of a model's output.
 type piece struct {
 	text    string
 	thought bool
-	finish  string // why it stopped: the last piece
+	finish  string // the reason why the model stopped, in the last piece
 	err     error
 }
 
-// backwards is the fake.
+// backwards is the fake model.
 func backwards(ctx context.Context, question string) <-chan piece {
 	words := strings.Fields(question)
 	slices.Reverse(words)

@@ -20,7 +20,7 @@ func TestTheExample(t *testing.T) {
 		model func(abort otelllm.AbortFunc) model
 		says  string
 		err   error
-		want  map[string]any // of the request's span
+		want  map[string]any // attributes of the request's span
 	}{
 		{
 			"whole", func(otelllm.AbortFunc) model { return backwards }, "blue? sky ", nil,
@@ -36,7 +36,7 @@ func TestTheExample(t *testing.T) {
 		},
 		{
 			"ending early", func(otelllm.AbortFunc) model { return playing(piece{text: "blue? "}) },
-			"user_confirmed_retry: visible_output", nil, // the model reports no error: only the diagnosis tells
+			"user_confirmed_retry: visible_output", nil, // the model reports no error: only the diagnosis shows the failure
 			map[string]any{"llm.stream.end": "eof", "llm.transport.cause": "clean_eof", "error.type": "clean_eof"},
 		},
 		{
@@ -80,7 +80,7 @@ func TestTheExample(t *testing.T) {
 	}
 }
 
-// playing is a model that comes up with these pieces.
+// playing returns a model that generates these pieces.
 func playing(pieces ...piece) model {
 	return func(ctx context.Context, _ string) <-chan piece { return play(ctx, pieces) }
 }

@@ -34,9 +34,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Everything that the demo's agents record goes through the built Collector into
-// a real Jaeger, and comes back out of its HTTP API: found by what the Collector
-// concluded, whole, and with every fact that it was concluded from.
+// Everything that the demo's agents record goes through the built Collector into a real
+// Jaeger. It can be found over Jaeger's HTTP API by the Collector's verdicts, complete and
+// with every fact behind the verdicts.
 func TestJaegerHasTheVerdictsAndTheEvidence(t *testing.T) {
 	o := &options{
 		root: built.Root(t), jaeger: built.Jaeger(t), config: "examples/jaeger/jaeger.yaml",
@@ -71,9 +71,9 @@ func TestJaegerHasTheVerdictsAndTheEvidence(t *testing.T) {
 		assert.Contains(t, classes, semconv.ClassStreamInterrupted.String())
 		assert.Contains(t, classes, semconv.ClassToolOutputLost.String())
 		safeties := tracesBy(written, string(semconv.RetrySafetyKey))
-		assert.Len(t, safeties, len(semconv.RetrySafetyValues()), "the cases come to every answer")
+		assert.Len(t, safeties, len(semconv.RetrySafetyValues()), "the cases cover every value")
 
-		// Both tags on one span.
+		// Both tags have to be on one span.
 		both := map[string]string{
 			string(semconv.FailureClassKey): semconv.ClassStreamInterrupted.String(),
 			string(semconv.RetrySafetyKey):  semconv.RetrySafetySafeAutoRetry.String(),
@@ -97,7 +97,7 @@ func TestJaegerHasTheVerdictsAndTheEvidence(t *testing.T) {
 		}
 		assert.Equal(t, written.SpanCount(), compared)
 	})
-	t.Run("a trace that is not there", func(t *testing.T) {
+	t.Run("an unknown trace", func(t *testing.T) {
 		_, err := j.api.Trace(ctx, pcommon.TraceID{1})
 		require.ErrorIs(t, err, backend.ErrNotFound)
 	})
@@ -119,8 +119,8 @@ func TestJaegerHasTheVerdictsAndTheEvidence(t *testing.T) {
 
 const service = "agent"
 
-// classified runs every acceptance case through the Collector, on to a Jaeger,
-// and returns what the Collector wrote.
+// classified runs every acceptance case through the Collector into Jaeger, and returns the
+// Collector's output.
 func classified(ctx context.Context, t *testing.T, collector, jaeger string) ptrace.Traces {
 	t.Helper()
 	dir := t.TempDir()
@@ -149,11 +149,11 @@ func classified(ctx context.Context, t *testing.T, collector, jaeger string) ptr
 	require.NoError(t, err)
 	var all sync.WaitGroup
 	slots := make(chan struct{}, 8)
-	// The demo's, but for the wire that is no HTTP: the trace of a session looks the same.
+	// The demo's cases without sessions over a WebSocket, whose traces look the same.
 	cases := slices.DeleteFunc(acceptance.Cases(), func(c acceptance.Case) bool {
 		return c.Wire != faultyllm.Chat && c.Wire != faultyllm.Responses && c.Wire != faultyllm.Anthropic
 	})
-	for i := range slices.Backward(cases) { // the longest is the last
+	for i := range slices.Backward(cases) { // the longest one is last
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
@@ -164,7 +164,7 @@ func classified(ctx context.Context, t *testing.T, collector, jaeger string) ptr
 	all.Wait()
 	require.NoError(t, world.Close())
 	require.NoError(t, provider.Shutdown(context.WithoutCancel(ctx)))
-	require.NoError(t, col.Stop(20*time.Second)) // it judges and sends on what is left
+	require.NoError(t, col.Stop(20*time.Second)) // it judges and forwards the rest
 	assert.NotContains(t, process.LogTail(col.Log(), 1000), "Exporting failed")
 
 	raw, err := os.ReadFile(file)
@@ -194,7 +194,7 @@ func spansOf(td ptrace.Traces) func(yield func(ptrace.Span) bool) {
 	}
 }
 
-// tracesBy are the traces with a span that has an attribute, by its value.
+// tracesBy returns the traces with a span that has an attribute, by the attribute's value.
 func tracesBy(td ptrace.Traces, key string) map[string][]pcommon.TraceID {
 	found := make(map[string][]pcommon.TraceID)
 	for span := range spansOf(td) {
@@ -205,7 +205,7 @@ func tracesBy(td ptrace.Traces, key string) map[string][]pcommon.TraceID {
 	return found
 }
 
-// content is everything that a span says.
+// content is everything that a span contains.
 type content struct {
 	Name       string
 	Parent     pcommon.SpanID
@@ -222,8 +222,8 @@ type event struct {
 	Attributes map[string]any
 }
 
-// asKept is what Jaeger keeps of a span: one without any length, as
-// llm.run.abandoned is, it takes for a mistake, makes a nanosecond long and warns of.
+// asKept returns what Jaeger stores of a span: it treats a span without duration, such as
+// llm.run.abandoned, as an error, makes it a nanosecond long and adds a warning.
 func asKept(c content) content {
 	if c.Start == c.End {
 		at := func(ns pcommon.Timestamp) string { return ns.AsTime().String() }
@@ -235,7 +235,7 @@ func asKept(c content) content {
 	return c
 }
 
-// byTrace is the content of all spans, by trace and span.
+// byTrace returns the content of all spans by trace and span.
 func byTrace(td ptrace.Traces) map[pcommon.TraceID]map[pcommon.SpanID]content {
 	all := make(map[pcommon.TraceID]map[pcommon.SpanID]content)
 	for span := range spansOf(td) {
@@ -254,20 +254,19 @@ func byTrace(td ptrace.Traces) map[pcommon.TraceID]map[pcommon.SpanID]content {
 	return all
 }
 
-// A user who presses Ctrl-C, while the demo runs or while Jaeger is looked at, is left
-// without any of the processes.
+// After Ctrl-C, while the demo runs or while Jaeger is open, no process is left.
 func TestInterrupted(t *testing.T) {
 	quickstart := os.Getenv("QUICKSTART_BIN")
 	if quickstart == "" {
 		t.Skip("LEFT OUT: QUICKSTART_BIN names no quickstart; `make e2e` builds one")
 	}
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
-		t.Skip("LEFT OUT: this system does not say which processes there are")
+		t.Skip("LEFT OUT: this system does not list its processes")
 	}
 	built.Collector(t)
 	for _, tt := range []struct {
 		name string
-		// at is whether the key is pressed now.
+		// at reports whether to press the key now.
 		at   func(out string, processes []string) bool
 		want string
 	}{
@@ -315,7 +314,7 @@ func TestInterrupted(t *testing.T) {
 
 type lockedBuffer struct {
 	mu  sync.Mutex
-	all bytes.Buffer // under mu
+	all bytes.Buffer // guarded by mu
 }
 
 func (b *lockedBuffer) Write(p []byte) (int, error) {
@@ -330,8 +329,8 @@ func (b *lockedBuffer) String() string {
 	return b.all.String()
 }
 
-// processesWith are the programs that have something open, or an argument, or an
-// environment, with this text in it.
+// processesWith returns the programs with this text in their arguments, in their
+// environment or in the name of their log.
 func processesWith(t *testing.T, text string) (found []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -341,7 +340,7 @@ func processesWith(t *testing.T, text string) (found []string) {
 		if dir == "/proc/"+strconv.Itoa(os.Getpid()) {
 			continue
 		}
-		environ, _ := os.ReadFile(file) // one that has ended meanwhile has none
+		environ, _ := os.ReadFile(file) // fails if the process has ended
 		arguments, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
 		stdout, _ := os.Readlink(filepath.Join(dir, "fd", "1")) // its log
 		if strings.Contains(string(environ)+string(arguments)+stdout, text) {
@@ -366,7 +365,7 @@ func TestWhatIsNotThereIsSaid(t *testing.T) {
 		{"configuration", func(o *options) { o.config = "no.yaml" }, "no.yaml: -config names it"},
 		{"quickstart", func(o *options) { o.quickstart = "build/quickstart" }, "quickstart: build it with `make demo`"},
 		{"a folder for Jaeger", func(o *options) { o.jaeger = o.root }, "is a folder"},
-		{"a program that is no Jaeger", func(o *options) { o.jaeger = "/bin/true" }, "Jaeger does not get ready: it has ended"},
+		{"a program that is not Jaeger", func(o *options) { o.jaeger = "/bin/true" }, "Jaeger did not get ready: it has ended"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := good()
@@ -376,7 +375,7 @@ func TestWhatIsNotThereIsSaid(t *testing.T) {
 	}
 }
 
-// A link is printed only when there is something behind it.
+// A link is printed only if it leads to something.
 func TestLinksThatLeadNowhere(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html><script></script>")) })

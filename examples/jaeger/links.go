@@ -11,16 +11,17 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// link is one that is printed.
+// link is a link to print.
 type link struct {
 	name string
 	url  string
 }
 
-// searchLimit is how many traces a search shows, Jaeger's largest choice but one.
+// searchLimit is the number of traces that a search shows: the second largest that
+// Jaeger offers.
 const searchLimit = 500
 
-// links prints where to look, after having looked there itself.
+// links prints links into Jaeger, after checking that each works.
 func (j *jaeger) links(ctx context.Context, runs []report.Run, out io.Writer) error {
 	pages, err := j.hasPages(ctx)
 	if err != nil {
@@ -48,8 +49,8 @@ released Jaeger 2 and run `+"`make demo-jaeger JAEGER=path/to/jaeger`"+`. To rea
 	return nil
 }
 
-// choose picks what is worth a look: every failure of the commonest class, what
-// may be repeated and what may not, and one trace as a whole.
+// choose selects the links: every failure of the most common class, runs that may be
+// repeated and runs that may not, and one complete trace.
 func (j *jaeger) choose(runs []report.Run, pages bool) ([]link, error) {
 	var links []link
 	search := func(name, key, value string) error {
@@ -85,7 +86,7 @@ func (j *jaeger) choose(runs []report.Run, pages bool) ([]link, error) {
 	return links, nil
 }
 
-// serviceWith is a service with a run that has this attribute, or empty.
+// serviceWith returns a service with a run that has this attribute, or "".
 func serviceWith(runs []report.Run, key, value string) string {
 	for i := range runs {
 		if v, ok := runs[i].Attributes.Get(key); ok && v.Str() == value {
@@ -95,14 +96,14 @@ func serviceWith(runs []report.Run, key, value string) string {
 	return ""
 }
 
-// hasPages reports whether this Jaeger has its web pages. One that was built
-// without them serves a placeholder that has no script.
+// hasPages reports whether this Jaeger has its UI. A Jaeger that was built without it
+// serves a placeholder without a script.
 func (j *jaeger) hasPages(ctx context.Context) (bool, error) {
 	page, err := fetch(ctx, j.api.String())
 	return strings.Contains(page, "<script"), err
 }
 
-// opens reports whether a link leads to something.
+// opens returns an error if a link leads to nothing.
 func opens(ctx context.Context, url string) error {
 	text, err := fetch(ctx, url)
 	if err == nil && (text == "" || strings.Contains(text, `"data":[]`)) {

@@ -1,7 +1,7 @@
 // Jaeger is `make demo-jaeger`: it starts a real Jaeger on this machine, lets the
 // quickstart send it the classified traces of every acceptance case, checks over
-// Jaeger's API that all of them can be found, and prints the links to open. Jaeger
-// goes on until the demo is interrupted.
+// Jaeger's API that all of them can be found, and prints links to them. Jaeger runs
+// until the demo is interrupted.
 package main
 
 import (
@@ -15,14 +15,15 @@ import (
 	"syscall"
 )
 
-// options are what the command line says. Paths are under root unless they are absolute.
+// options are the options of the command line. Paths are relative to root unless they
+// are absolute.
 type options struct {
 	root       string
 	jaeger     string
 	config     string
 	quickstart string
 	out        string
-	listen     string // host:port of the web pages and the API
+	listen     string // host:port of the UI and the API
 	once       bool
 }
 
@@ -34,7 +35,7 @@ func main() {
 	flag.StringVar(&o.quickstart, "quickstart", "build/quickstart", "the quickstart's `binary`, which needs the Collector's beside it")
 	flag.StringVar(&o.out, "out", "build/demo-jaeger", "`folder` for traces.jsonl and the logs")
 	flag.StringVar(&o.listen, "listen", "127.0.0.1:16686", "`host:port` of Jaeger's web pages and API; a free port if it is taken, or empty")
-	flag.BoolVar(&o.once, "once", false, "end when the links are printed, for use without a person")
+	flag.BoolVar(&o.once, "once", false, "exit when the links are printed, for automated use")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "demo-jaeger: unexpected argument %q; -h lists the flags\n", flag.Arg(0))
@@ -45,7 +46,7 @@ func main() {
 	defer stop()
 	if err := run(ctx, &o, os.Stdout); err != nil {
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			err = errors.New("interrupted; everything that was started has ended")
+			err = errors.New("interrupted; all started processes have ended")
 		}
 		fmt.Fprintf(os.Stderr, "\ndemo-jaeger: %v\n", err)
 		stop()
@@ -53,7 +54,7 @@ func main() {
 	}
 }
 
-// path is p under the root.
+// path returns p relative to the root.
 func (o *options) path(p string) string {
 	if filepath.IsAbs(p) {
 		return p

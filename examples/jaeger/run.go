@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	startPatience  = 60 * time.Second // for Jaeger to get ready; a healthy one needs one
-	ingestPatience = 15 * time.Second // for the last trace to be found, once the demo is done
+	startPatience  = 60 * time.Second // for Jaeger to get ready; a healthy one needs one second
+	ingestPatience = 15 * time.Second // for the last trace to be found after the demo is done
 	stopPatience   = 10 * time.Second
 )
 
@@ -33,7 +33,7 @@ func run(ctx context.Context, o *options, out io.Writer) (err error) {
 		}
 	}
 	if err := os.MkdirAll(o.path(o.out), 0o755); err != nil {
-		return fmt.Errorf("make the folder for the output: %w", err)
+		return fmt.Errorf("create the output folder: %w", err)
 	}
 	say("starting Jaeger")
 	j, err := startJaeger(ctx, o)
@@ -47,7 +47,7 @@ func run(ctx context.Context, o *options, out io.Writer) (err error) {
 		}
 	}()
 
-	// A verdict that is not the expected one is no reason not to look at the traces.
+	// An unexpected verdict is not a reason to hide the traces.
 	demoErr := demo(ctx, o, j.otlp, out)
 	if ctx.Err() != nil {
 		return demoErr
@@ -74,7 +74,7 @@ func run(ctx context.Context, o *options, out io.Writer) (err error) {
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(out, "\nInterrupted: Jaeger ends, and forgets the traces.")
-	case <-j.process.Exited(): // Stop tells how
+	case <-j.process.Exited(): // Stop returns its error
 	}
 	return errors.Join(demoErr, j.process.Stop(stopPatience))
 }
@@ -83,7 +83,7 @@ func say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "demo-jaeger: "+format+"\n", args...)
 }
 
-// demo runs the quickstart, which sends what it classifies on to Jaeger.
+// demo runs the quickstart, which forwards its classified traces to Jaeger.
 func demo(ctx context.Context, o *options, otlp string, out io.Writer) error {
 	root, err := filepath.Abs(o.root)
 	if err != nil {
@@ -97,7 +97,7 @@ func demo(ctx context.Context, o *options, otlp string, out io.Writer) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return fmt.Errorf("the demo did not end well: %w", err)
+		return fmt.Errorf("the demo failed: %w", err)
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func readRuns(path string) ([]report.Run, error) {
 // jaeger is the running Jaeger.
 type jaeger struct {
 	process *process.Process
-	otlp    string // host:port that takes OTLP over gRPC
+	otlp    string // host:port for OTLP over gRPC
 	api     *backend.Jaeger
 }
 
@@ -152,7 +152,7 @@ func startJaeger(ctx context.Context, o *options) (*jaeger, error) {
 	return j, nil
 }
 
-// isFree: nothing listens on the address now.
+// isFree reports whether no program listens on the address now.
 func isFree(address string) bool {
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
@@ -179,7 +179,7 @@ func (j *jaeger) arrived(ctx context.Context, runs []report.Run) error {
 			select {
 			case <-tick.C:
 			case <-j.process.Exited():
-				return nil // Stop tells how
+				return nil // Stop returns its error
 			case <-ctx.Done():
 				return fmt.Errorf("run %d of %d, %s in trace %s: %w", i+1, len(runs), runs[i].Name, runs[i].TraceID, context.Cause(ctx))
 			}
@@ -188,7 +188,7 @@ func (j *jaeger) arrived(ctx context.Context, runs []report.Run) error {
 	return nil
 }
 
-var errMissing = fmt.Errorf("not there within %s", ingestPatience)
+var errMissing = fmt.Errorf("not found within %s", ingestPatience)
 
 // has reports whether Jaeger has the span with the run's verdict.
 func (j *jaeger) has(ctx context.Context, run *report.Run) (bool, error) {

@@ -61,7 +61,7 @@ func ask(ctx context.Context, out io.Writer, question string, opts ...otelllm.Tr
 	runCtx, run := otelllm.StartRun(ctx, "example", otelllm.WithToolsRecorded())
 	err = converse(runCtx, model, out, question)
 	run.End(err)
-	if d := run.Diagnosis(); d.Failed() { // also where langchaingo reports no error
+	if d := run.Diagnosis(); d.Failed() { // even if langchaingo reports no error
 		fmt.Fprintf(out, "\n%s (%s: %s)\n", d.Summary, d.Retry.Safety, d.Retry.Reason)
 	}
 	return err
@@ -73,7 +73,7 @@ func converse(ctx context.Context, model llms.Model, out io.Writer, question str
 	for {
 		response, err := model.GenerateContent(ctx, history, llms.WithTools(tools), llms.WithStreamingFunc(
 			func(_ context.Context, chunk []byte) error {
-				if !bytes.HasPrefix(chunk, []byte(`[{"`)) { // pieces of tool calls come here as well, as JSON
+				if !bytes.HasPrefix(chunk, []byte(`[{"`)) { // pieces of tool calls arrive here too, as JSON
 					fmt.Fprint(out, string(chunk))
 				}
 				return nil

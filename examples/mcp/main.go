@@ -59,7 +59,7 @@ func ask(ctx context.Context, out io.Writer, question string) error {
 	defer session.Close()
 
 	a := agent{session: session, tools: map[string]*mcp.Tool{}, out: out, client: openai.NewClient(option.WithHTTPClient(&http.Client{
-		// A call that was cut must not be executed for a whole one.
+		// A call that was cut must not be executed as if it were complete.
 		Transport: otelllm.NewTransport(http.DefaultTransport, otelllm.WithStreamErrors()),
 	}))}
 	runCtx, run := otelllm.StartRun(ctx, "example", otelllm.WithToolsRecorded())
@@ -113,7 +113,7 @@ func (a *agent) run(ctx context.Context, question string) error {
 	}
 }
 
-// read reads one answer, and writes its text as it comes.
+// read reads one answer and writes its text as it arrives.
 func (a *agent) read(ctx context.Context, params openai.ChatCompletionNewParams) (openai.ChatCompletionMessage, error) {
 	var whole openai.ChatCompletionAccumulator
 	stream := a.client.Chat.Completions.NewStreaming(ctx, params)
@@ -130,9 +130,9 @@ func (a *agent) read(ctx context.Context, params openai.ChatCompletionNewParams)
 	return whole.Choices[0].Message, nil
 }
 
-// execute executes a tool call on the MCP server. A tool that reports a failure has
-// an output, which the model is told; an error is that of the server or of the way
-// to it, and it is not known then whether the tool has run.
+// execute executes a tool call on the MCP server. A tool that reports a failure has an
+// output, which the model gets. An error is an error of the server or of the
+// connection, and then it is unknown whether the tool has run.
 func (a *agent) execute(ctx context.Context, id, name, arguments string) (string, error) {
 	tool, known := a.tools[name]
 	if !known {

@@ -18,8 +18,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// serve is an MCP server whose tools are annotated in every way, and one of which
-// fails and one of which breaks the connection of its caller.
+// serve starts an MCP server whose tools have every kind of annotation. One of them
+// fails, and one breaks the connection of its caller.
 func serve(t *testing.T) *httptest.Server {
 	t.Helper()
 	yes, no := true, false
@@ -51,8 +51,8 @@ func serve(t *testing.T) *httptest.Server {
 	return srv
 }
 
-// The model calls a tool, and the request that carries its output is cut before any
-// answer: whether the run may be repeated depends on what the tool may have done.
+// The model calls a tool, and the request with its output is cut before any answer:
+// whether the run may be repeated depends on what the tool may have done.
 func TestTheVerdictRestsOnTheAnnotations(t *testing.T) {
 	reset := faultyllm.Answer(faultyllm.Begin(), faultyllm.Reset())
 	well := faultyllm.Answer(faultyllm.Text("Done."), faultyllm.Finish(faultyllm.Stop))

@@ -62,7 +62,7 @@ func ask(ctx context.Context, out io.Writer, question string) error {
 		}
 	}
 	run.End(stream.Err())
-	if d := run.Diagnosis(); d.Failed() { // also where the SDK reports no error
+	if d := run.Diagnosis(); d.Failed() { // even if the SDK reports no error
 		fmt.Fprintf(out, "\n%s (%s: %s)\n", d.Summary, d.Retry.Safety, d.Retry.Reason)
 	}
 	return stream.Err()
