@@ -5,19 +5,19 @@ import (
 	"net/http"
 )
 
-// ask sends one request and reads its answer to the end, as a program does that trusts
-// its client.
+// ask sends one request and reads its answer to the end, like a program that trusts its
+// client.
 type ask func(ctx context.Context) delivery
 
 // client is one real client.
 type client struct {
 	name string
 	wire wire
-	// open makes it, for a server at url.
+	// open returns the client's ask for a server at url.
 	open func(url string, hc *http.Client) (ask, error)
 }
 
-// clients are all of them.
+// clients returns all clients.
 func clients() []client {
 	return []client{
 		{"openai-go/chat", chatWire, openaiChat},
@@ -32,7 +32,7 @@ func clients() []client {
 	}
 }
 
-// question is what every client asks. Nothing of it matters.
+// question is the prompt of every client. Its content does not matter.
 const (
 	question = "?"
 	model    = "m-1"

@@ -22,7 +22,7 @@ func anthropicMessages(url string, hc *http.Client) (ask, error) {
 		for stream.Next() {
 			switch event := stream.Current(); event.Type {
 			case "message_start":
-				// Some servers put what there is of the answer here.
+				// Some servers put the beginning of the answer here.
 				for i := range event.Message.Content {
 					d.wrote(event.Message.Content[i].Text)
 				}
@@ -44,7 +44,7 @@ func anthropicMessages(url string, hc *http.Client) (ask, error) {
 				case "thinking_delta":
 					d.thought(event.Delta.Thinking)
 				case "input_json_delta":
-					if call := books.open[event.Index]; call != nil { // else of a tool that the provider executes
+					if call := books.open[event.Index]; call != nil { // nil for a tool that the provider executes
 						call.input.WriteString(event.Delta.PartialJSON)
 					}
 				}

@@ -16,20 +16,20 @@ import (
 	langopenai "github.com/tmc/langchaingo/llms/openai"
 )
 
-// chatKey: a call of Chat Completions is known by its choice and its index.
+// chatKey identifies a call of Chat Completions by its choice and its index.
 type chatKey struct{ choice, index int }
 
-// chatBooks are the books of one Chat Completions stream.
+// chatBooks tracks one Chat Completions stream.
 type chatBooks struct {
 	calls[chatKey]
-	choices map[int]bool // finished, by index
+	choices map[int]bool // whether finished, by index
 }
 
 func newChatBooks(d *delivery) *chatBooks {
 	return &chatBooks{callsOf[chatKey](d), map[int]bool{}}
 }
 
-// choice takes the finish reason of a choice, "" for one that has none yet.
+// choice records the finish reason of a choice, "" if it has none yet.
 func (b *chatBooks) choice(index int, finish string) {
 	b.choices[index] = b.choices[index] || finish != ""
 	if finish == "" {
@@ -44,7 +44,7 @@ func (b *chatBooks) choice(index int, finish string) {
 	}
 }
 
-// close ends the books: an answer is whole when each choice has a finish reason.
+// close ends the tracking: an answer is complete when each choice has a finish reason.
 func (b *chatBooks) close() {
 	b.finished = len(b.choices) > 0
 	for _, finished := range b.choices {
@@ -53,7 +53,7 @@ func (b *chatBooks) close() {
 	b.end()
 }
 
-// legacy is the index of a function_call, of which a choice has one.
+// legacy is the index of a function_call, of which a choice has at most one.
 const legacy = -1
 
 func openaiChat(url string, hc *http.Client) (ask, error) {
@@ -66,7 +66,7 @@ func openaiChat(url string, hc *http.Client) (ask, error) {
 		for stream.Next() {
 			for _, choice := range stream.Current().Choices {
 				at, delta := int(choice.Index), &choice.Delta
-				if raw := delta.JSON.Content.Raw(); raw != "" && raw[0] == '"' { // else a list, which it hands on as its JSON
+				if raw := delta.JSON.Content.Raw(); raw != "" && raw[0] == '"' { // otherwise a list, which the client passes on as JSON
 					d.wrote(delta.Content)
 				}
 				d.denied(delta.Refusal)
@@ -78,7 +78,7 @@ func openaiChat(url string, hc *http.Client) (ask, error) {
 				for _, call := range delta.ToolCalls {
 					books.piece(chatKey{at, int(call.Index)}, call.Function.Arguments)
 				}
-				if f := delta.FunctionCall; f.Name != "" || f.Arguments != "" { //nolint:staticcheck // there are servers that send it
+				if f := delta.FunctionCall; f.Name != "" || f.Arguments != "" { //nolint:staticcheck // some servers send it
 					books.piece(chatKey{at, legacy}, f.Arguments)
 				}
 				books.choice(at, choice.FinishReason)
@@ -142,7 +142,7 @@ func langchainGo(url string, hc *http.Client) (ask, error) {
 	}
 	history := []llms.MessageContent{llms.TextParts(llms.ChatMessageTypeHuman, question)}
 	return func(ctx context.Context) (d delivery) {
-		pieces := 0 // of calls
+		pieces := 0 // number of pieces of calls
 		response, err := c.GenerateContent(ctx, history,
 			llms.WithStreamingReasoningFunc(func(_ context.Context, thought, chunk []byte) error {
 				d.thought(string(thought))

@@ -18,8 +18,8 @@ func genaiStream(url string, hc *http.Client) (ask, error) {
 	history := genai.Text(question)
 	return func(ctx context.Context) (d delivery) {
 		books := callsOf[string](&d)
-		candidates := map[int32]bool{} // finished, by index
-		serial, open := 0, ""          // of calls; the one whose arguments are still coming
+		candidates := map[int32]bool{} // whether finished, by index
+		serial, open := 0, ""          // number of calls; the call whose arguments are incomplete
 		for response, err := range c.Models.GenerateContentStream(ctx, model, history, nil) {
 			if err != nil {
 				d.err = err

@@ -19,7 +19,7 @@ func ollamaChat(base string, hc *http.Client) (ask, error) {
 		d.err = c.Chat(ctx, request, func(r api.ChatResponse) error {
 			d.wrote(r.Message.Content)
 			d.thought(r.Message.Thinking)
-			made := len(r.Message.ToolCalls) // each comes whole
+			made := len(r.Message.ToolCalls) // each call is complete
 			d.started, d.complete, d.handed = d.started+made, d.complete+made, d.handed+made
 			if r.Done {
 				d.finish, d.finished = r.DoneReason, true

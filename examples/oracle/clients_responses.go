@@ -26,8 +26,8 @@ func openaiResponses(url string, hc *http.Client) (ask, error) {
 	}, nil
 }
 
-// responsesBooks are the books of one Responses stream: a call is known by its place in
-// the output.
+// responsesBooks tracks one Responses stream. A call is identified by its index in the
+// output.
 type responsesBooks struct{ calls[int64] }
 
 func (b *responsesBooks) take(event *responses.ResponseStreamEventUnion) {
@@ -66,7 +66,7 @@ func (b *responsesBooks) take(event *responses.ResponseStreamEventUnion) {
 	}
 }
 
-// item takes one item of the output. Whole: nothing of it is still to come.
+// item records one output item. With whole, the item is complete.
 func (b *responsesBooks) item(at int64, item *responses.ResponseOutputItemUnion, whole bool) {
 	switch item.Type {
 	case "message":

@@ -6,23 +6,24 @@ import (
 	"strings"
 )
 
-// delivery is what a client gave to its caller.
+// delivery is what a client delivered to its caller.
 type delivery struct {
-	text, reasoning int // pieces that are not empty
-	// Client-executed calls: a piece of one was given; its input was complete, as the
-	// protocol has it; the call was handed over, as the protocol has it.
+	text, reasoning int // number of non-empty pieces
+	// Client-executed calls: a piece of the call was delivered; its input was complete
+	// according to the protocol; the call was handed over according to the protocol.
 	started, complete, handed int
 	// loose: the client reported no error, and the input of a call that the protocol had
-	// not completed is JSON: a program that trusts the client executes it.
+	// not completed is valid JSON, so that a program that trusts the client executes the
+	// call.
 	loose    bool
-	provider int    // provider-executed tools that began
+	provider int    // number of provider-executed tools that began
 	refused  bool   // a refusal was among the text
-	finish   string // the reason that the client gave, "" for none
-	finished bool   // the client gave the protocol's end
+	finish   string // the finish reason that the client reported, "" for none
+	finished bool   // the client reported the protocol's end
 	err      error
 }
 
-// whole: the client gave a whole answer, and no error.
+// whole reports whether the client delivered a complete answer and no error.
 func (d *delivery) whole() bool { return d.finished && d.err == nil }
 
 func (d *delivery) String() string {
@@ -49,8 +50,8 @@ func (d *delivery) denied(text string) {
 	}
 }
 
-// calls are the client-executed calls of one answer, by the key that the protocol has for
-// what belongs together.
+// calls tracks the client-executed calls of one answer, by the key with which the
+// protocol identifies a call.
 type calls[K comparable] struct {
 	*delivery
 	open map[K]*openCall
@@ -75,7 +76,7 @@ func (c calls[K]) begin(key K) *openCall {
 
 func (c calls[K]) piece(key K, input string) { c.begin(key).input.WriteString(input) }
 
-// completed says that a call that began, or any that matches, has its whole input.
+// completed marks the matching open calls as having complete input.
 func (c calls[K]) completed(match func(K) bool) {
 	for key, call := range c.open {
 		if !call.complete && match(key) {
@@ -85,7 +86,7 @@ func (c calls[K]) completed(match func(K) bool) {
 	}
 }
 
-// handOver says that the calls with a whole input are the application's.
+// handOver marks the matching calls with complete input as delivered to the application.
 func (c calls[K]) handOver(match func(K) bool) {
 	for key, call := range c.open {
 		if call.complete && !call.over && match(key) {
@@ -95,7 +96,7 @@ func (c calls[K]) handOver(match func(K) bool) {
 	}
 }
 
-// end closes the books.
+// end ends the tracking.
 func (c calls[K]) end() {
 	for _, call := range c.open {
 		if c.err == nil && !call.complete && call.input.Len() > 0 && json.Valid([]byte(call.input.String())) {

@@ -9,22 +9,22 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
 )
 
-// stream is a response's body, whole.
+// stream is a complete response body.
 type stream struct {
 	name  string
 	wire  wire
 	body  []byte
-	marks []mark // of its events, in order
+	marks []mark // one per event, in order
 }
 
-// mark is where an event lies in the body: its data, and the whole of it.
+// mark is the position of an event in the body: of its data, and of the whole event.
 type mark struct {
 	data, dataEnd, end int
 	final, failed      bool
-	shape              string // equal for events that differ in their texts only, "" where nothing says so
+	shape              string // equal for events that differ only in text, "" if unknown
 }
 
-// ended reports whether the last event has its end, which server-sent events need.
+// ended reports whether the last event is terminated, as server-sent events have to be.
 func (s *stream) ended() bool {
 	if s.wire.contentType() != "text/event-stream" {
 		return true
@@ -33,7 +33,7 @@ func (s *stream) ended() bool {
 	return bytes.HasSuffix(body, []byte("\n\n"))
 }
 
-// final reports whether a body that is cut at cut holds the protocol's end.
+// final reports whether a body that is cut at cut contains the protocol's end.
 func (s *stream) final(cut int) bool {
 	for _, m := range s.marks {
 		if m.final && cut >= m.dataEnd {
@@ -53,20 +53,20 @@ func (s *stream) failed(cut int) bool {
 	return false
 }
 
-// framing is one way of putting events into bytes, mostly a sloppy one.
+// framing is one way of framing events, in most cases a sloppy one.
 type framing struct {
 	name  string
 	frame func(b *builder, events []event)
 }
 
-// builder makes a stream.
+// builder builds a stream.
 type builder struct {
 	stream
 	r   *rand.Rand
 	out bytes.Buffer
 }
 
-// event marks what the writing of an event puts into the body.
+// event appends an event to the body and marks its position.
 func (b *builder) event(e event, before, data, after string) {
 	b.out.WriteString(before)
 	m := mark{data: b.out.Len()}
@@ -85,7 +85,7 @@ func (w wire) build(name string, f framing, events []event, r *rand.Rand) stream
 	return b.stream
 }
 
-// framings are the ways to frame the events of a wire, the proper one first.
+// framings returns the framings of a wire protocol, the correct one first.
 func (w wire) framings() []framing {
 	switch w {
 	case ollamaWire:
@@ -103,10 +103,10 @@ func (w wire) framings() []framing {
 	}
 }
 
-// sse is an event as the specification has it.
+// sse frames an event as the specification requires.
 func sse(b *builder, e event) { b.event(e, named(e, "\n")+"data: ", e.data, "\n\n") }
 
-// named is the line that names an event.
+// named returns the line that names an event.
 func named(e event, newline string) string {
 	if e.name == "" {
 		return ""
@@ -123,7 +123,7 @@ func each(write func(b *builder, e event)) func(b *builder, events []event) {
 	}
 }
 
-// between frames the events properly, and calls extra before each.
+// between frames the events correctly, and calls extra before each.
 func between(write func(b *builder, e event), extra func(b *builder, at int)) func(b *builder, events []event) {
 	return func(b *builder, events []event) {
 		for i, e := range events {
@@ -133,7 +133,7 @@ func between(write func(b *builder, e event), extra func(b *builder, at int)) fu
 	}
 }
 
-// allButLast frames the last event otherwise than the rest.
+// allButLast frames the last event differently from the others.
 func allButLast(write, last func(b *builder, e event)) func(b *builder, events []event) {
 	return func(b *builder, events []event) {
 		for i, e := range events {
@@ -146,7 +146,7 @@ func allButLast(write, last func(b *builder, e event)) func(b *builder, events [
 	}
 }
 
-// junk are bytes that come after the JSON of an event.
+// junk is text that follows the JSON of an event.
 var junk = []string{" ", "}", " x", `{"a":1}`, ","}
 
 func sseFramings() []framing {
@@ -212,7 +212,8 @@ func sseFramings() []framing {
 	}
 }
 
-// inLines is data over two lines of an event, cut where JSON allows a newline.
+// inLines splits data into two lines of an event, at a place where JSON allows a
+// newline.
 func inLines(data string) string {
 	if at := strings.LastIndex(data, `,"`); at > 0 && json.Valid([]byte(data)) && json.Valid([]byte(data[:at+1]+"\n"+data[at+1:])) {
 		return data[:at+1] + "\ndata: " + data[at+1:]
@@ -220,7 +221,7 @@ func inLines(data string) string {
 	return data
 }
 
-// lines is an event as NDJSON has it.
+// lines frames an event as NDJSON.
 func lines(b *builder, e event) { b.event(e, "", e.data, "\n") }
 
 func lineFramings() []framing {
@@ -244,7 +245,8 @@ func lineFramings() []framing {
 	}
 }
 
-// cased are proper framings with one key in another case, which encoding/json reads.
+// cased returns correct framings with one key in a different case, which encoding/json
+// accepts.
 func cased(write func(b *builder, e event), keys ...string) (framings []framing) {
 	for _, key := range keys {
 		other := strings.ToUpper(key[:1]) + key[1:]
@@ -259,7 +261,7 @@ func cased(write func(b *builder, e event), keys ...string) (framings []framing)
 	return framings
 }
 
-// message is an event in AWS' framing, by their own encoder.
+// message frames an event with AWS' own encoder.
 func message(e event, more ...eventstream.Header) string {
 	kind, header := "event", ":event-type"
 	if e.exception {
@@ -272,7 +274,7 @@ func message(e event, more ...eventstream.Header) string {
 	}
 	var out bytes.Buffer
 	if err := eventstream.NewEncoder().Encode(&out, eventstream.Message{Headers: append(headers, more...), Payload: []byte(e.data)}); err != nil {
-		panic(err) // into memory, of headers that are known
+		panic(err) // cannot fail: known headers, written to memory
 	}
 	return out.String()
 }

@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// shape is what a generated answer holds, in this order.
+// shape describes the content of a generated answer, in this order.
 type shape struct {
 	name      string
 	reasoning bool
 	text      bool
 	calls     int
 	refusal   bool
-	// whole: text and calls come in one event each, without pieces.
+	// whole: text and calls come in one event each, not in pieces.
 	whole bool
-	// limit: it ends at the limit of its tokens.
+	// limit: the answer ends at the token limit.
 	limit bool
-	// fails: an error comes inside the stream, and then what is named here: "" for
-	// nothing, "text" for text, "end" for the protocol's end.
+	// fails: an error comes inside the stream, followed by "" for nothing, "text" for
+	// text, or "end" for the protocol's end.
 	fails bool
 	then  string
 }
 
-// shapes are what is generated of every wire.
+// shapes returns the shapes that are generated for every wire protocol.
 func shapes() []shape {
 	return []shape{
 		{name: "text", text: true},
@@ -45,21 +45,21 @@ func shapes() []shape {
 	}
 }
 
-// rich are the shapes that every way of framing is tried on.
+// rich returns the shapes that every framing is applied to.
 func rich() []shape {
 	return []shape{{name: "thought-text", reasoning: true, text: true}, {name: "text-calls", text: true, calls: 2}}
 }
 
-// q is s as JSON.
+// q returns s as JSON.
 func q(s string) string {
 	b, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // of a string it is impossible
+		panic(err) // a string can always be marshaled
 	}
 	return string(b)
 }
 
-// words are one to three pieces of text, in which escapes and more than ASCII occur.
+// words returns one to three pieces of text, with escapes and non-ASCII characters.
 func words(r *rand.Rand) []string {
 	pool := []string{"Hello", " world", "é", " \"x\"", "\n", " 世界", "a", " {b}", " data: "}
 	n := 1 + r.IntN(3)
@@ -70,17 +70,17 @@ func words(r *rand.Rand) []string {
 	return pieces
 }
 
-// input is the input of a call, in pieces.
+// input returns the input of a call, in pieces.
 func input(r *rand.Rand) []string {
 	whole := `{"path":` + q(words(r)[0]) + `,"n":` + strconv.Itoa(r.IntN(100)) + `}`
 	at := 1 + r.IntN(len(whole)-1)
-	for whole[at]&0xc0 == 0x80 { // not within a letter
+	for whole[at]&0xc0 == 0x80 { // not inside a UTF-8 sequence
 		at--
 	}
 	return []string{whole[:at], whole[at:]}
 }
 
-// content is what an answer of a shape says.
+// content is the content of an answer.
 type content struct {
 	shape
 	thoughts, texts []string
@@ -111,7 +111,7 @@ func (s shape) content(r *rand.Rand) content {
 	return c
 }
 
-// generate makes the events of an answer of this shape.
+// generate generates the events of an answer of this shape.
 func (w wire) generate(s shape, r *rand.Rand) []event {
 	c := s.content(r)
 	switch w {

@@ -9,53 +9,57 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// kind is what is wrong with a case.
+// kind is the kind of a finding.
 type kind string
 
 const (
-	// unsafe: a retry was called safe although text or a whole call had been given to the
-	// caller. It is the worst.
+	// A retry was called safe although text or a complete call had been delivered to the
+	// caller. This is the worst kind.
 	unsafeRetry kind = "unsafe-retry"
-	// The caller was given what the facts say was seen not to be.
+	// The caller got content that the facts exclude: they say that it was observed not to
+	// exist.
 	noText      kind = "text-denied"
 	noReasoning kind = "reasoning-denied"
 	noInput     kind = "tool-input-denied"
 	noComplete  kind = "tool-input-completion-denied"
 	noCall      kind = "tool-call-denied"
 	noProvider  kind = "provider-tool-denied"
-	// The client gave a whole answer and no error, and the verdict is a failure.
+	// The client delivered a complete answer and no error, but the verdict is a failure.
 	falseAlarm kind = "false-alarm"
-	// The client gave an error or a part of an answer, whose end had not come, and the
-	// facts say that it is whole.
+	// The client reported an error or delivered a part of an answer without its end, but
+	// the facts say that it is complete.
 	falseSuccess kind = "false-success"
-	// The recording did not end, or is not one.
+	// The recording did not end, or there is none.
 	noSpan    kind = "no-span"
 	moreSpans kind = "more-spans"
 
-	// The client reports no error and hands over a call whose input is JSON, although the
-	// protocol did not complete it, so that a program executes it; a retry is called safe.
+	// The client reports no error and delivers a call with valid JSON input that the
+	// protocol did not complete, so that a program executes it, and a retry is called
+	// safe.
 	looseCall kind = "unsafe-retry-of-a-loose-call"
 
-	// What follows is worth knowing, and no fault of the recording.
+	// The remaining kinds are notes about the client and do not indicate a fault of the
+	// recording.
 
-	// All that the protocol asks for was sent; the client did not take it, or took it for
-	// something else.
+	// Everything that the protocol requires was sent, but the client ignored it or
+	// misinterpreted it.
 	unheardEnd kind = "note: whole on the wire, not for the client"
 )
 
-// note: the kind does not fail the run.
+// note reports whether the kind does not fail the run.
 func (k kind) note() bool { return strings.HasPrefix(string(k), "note: ") }
 
-// finding is one thing that is wrong.
+// finding is one problem.
 type finding struct {
 	kind   kind
 	detail string
 }
 
-// recording is what was recorded of a case.
+// recording is what was recorded for a case.
 type recording map[attribute.Key]attribute.Value
 
-// denied: the facts say that there was none. A count that is absent says nothing.
+// denied reports whether the facts say that there was none. A missing count denies
+// nothing.
 func (r recording) denied(key attribute.Key) bool {
 	v, ok := r[key]
 	return ok && v.AsInt64() == 0
@@ -63,15 +67,15 @@ func (r recording) denied(key attribute.Key) bool {
 
 func (r recording) text(key attribute.Key) string { return r[key].AsString() }
 
-// truth is what really happened in a case, beside what the client says.
+// truth is what happened in a case, independent of the client.
 type truth struct {
 	final   bool // the protocol's end was sent
-	failed  bool // an error inside the stream was sent, or its beginning
+	failed  bool // an error inside the stream, or its beginning, was sent
 	refused bool // the answer is a refusal, which not every client shows
 	broken  bool // the connection broke before the end of the last event, which some clients hide
 }
 
-// judge holds what a client gave to its caller against what was recorded.
+// judge compares what a client delivered to its caller with what was recorded.
 func judge(d *delivery, r recording, t truth) (found []finding) {
 	add := func(k kind, format string, args ...any) {
 		found = append(found, finding{k, fmt.Sprintf(format, args...)})
@@ -115,12 +119,13 @@ func judge(d *delivery, r recording, t truth) (found []finding) {
 	return found
 }
 
-// justified reports whether a failure of this class may stand on an answer that the
-// client gave whole.
+// justified reports whether the verdict may be a failure of this class although the client
+// delivered a complete answer.
 func justified(class string, d *delivery, t truth) bool {
 	switch class {
 	case semconv.ClassStreamInterrupted.String(), semconv.ClassProtocolViolation.String():
-		// The connection broke before the last event had ended, whatever the client says.
+		// The connection broke before the last event had ended, whatever the client
+		// reports.
 		return t.broken
 	case semconv.ClassOutputLimited.String():
 		return d.refused || t.refused || !ordinary(d.finish)
@@ -133,7 +138,7 @@ func justified(class string, d *delivery, t truth) bool {
 	}
 }
 
-// ordinary: a finish reason with which an answer ends that nothing cut short.
+// ordinary reports whether the finish reason is one of an answer that was not cut short.
 func ordinary(reason string) bool {
 	switch reason {
 	case "stop", "tool_calls", "function_call", "end_turn", "stop_sequence", "tool_use", "STOP", "response.completed":

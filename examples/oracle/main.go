@@ -1,13 +1,13 @@
-// Oracle holds what is recorded of a stream against what the client gave to its caller:
-// each real client reads each stream cut at every byte, at a clean end, at the end of the
-// connection and at its reset, through otelllm's transport. What the caller was given may
-// not be denied by the facts, a retry may not be called safe after text or a whole call,
-// and a whole answer may not be called a failure.
+// Oracle compares what is recorded of a stream with what the client delivered to its caller.
+// Each real client reads each stream through otelllm's transport, cut at every byte and
+// ended in three ways: a clean end, the end of the connection, and a reset. The facts must
+// not deny what the caller got, a retry must not be called safe after text or a complete
+// call, and a complete answer must not be called a failure.
 //
 //	go run ./oracle
 //
-// The streams are generated, properly framed and in every sloppy way, and recorded ones
-// where OTELLLM_FIXTURES names their folder. One case alone:
+// The streams are generated, framed correctly and in every sloppy way. If OTELLLM_FIXTURES
+// names a folder, recorded streams are added. To run a single case:
 //
 //	go run ./oracle -client go-openai -stream 'openai_chat/call/plain' -cut 512 -end rst -v
 package main
@@ -31,17 +31,17 @@ import (
 func main() {
 	log.SetOutput(io.Discard) // genai logs what ends a stream
 	var (
-		seed     = flag.Uint64("seed", 1, "of the generated streams")
-		fixtures = flag.String("fixtures", os.Getenv("OTELLLM_FIXTURES"), "folder of recorded streams, one folder a wire")
-		only     = flag.String("client", "", "the clients whose names this expression matches")
-		streams  = flag.String("stream", "", "the streams whose names this expression matches")
-		cut      = flag.Int("cut", -1, "one offset alone")
-		ending   = flag.String("end", "", "one end alone: clean, fin or rst")
-		every    = flag.Bool("every", false, "cut long recorded streams at every byte, not only where something new begins: hours")
-		some     = flag.Int("n", 0, "so many of the cases, picked at random by the seed; 0: all")
-		workers  = flag.Int("j", 2*runtime.GOMAXPROCS(0), "cases at a time")
-		shown    = flag.Int("show", 3, "examples of each kind")
-		verbose  = flag.Bool("v", false, "print each case: for one, or a few")
+		seed     = flag.Uint64("seed", 1, "seed of the generated streams")
+		fixtures = flag.String("fixtures", os.Getenv("OTELLLM_FIXTURES"), "folder of recorded streams, with one folder per wire protocol")
+		only     = flag.String("client", "", "run only clients whose names match this expression")
+		streams  = flag.String("stream", "", "run only streams whose names match this expression")
+		cut      = flag.Int("cut", -1, "run only this offset")
+		ending   = flag.String("end", "", "run only this end: clean, fin or rst")
+		every    = flag.Bool("every", false, "cut long recorded streams at every byte, not only where something new begins; takes hours")
+		some     = flag.Int("n", 0, "number of cases, selected at random by the seed; 0 for all")
+		workers  = flag.Int("j", 2*runtime.GOMAXPROCS(0), "number of concurrent cases")
+		shown    = flag.Int("show", 3, "number of examples to print for each kind")
+		verbose  = flag.Bool("v", false, "print each case; useful for a few")
 	)
 	flag.Parse()
 	cases, err := selection(*seed, *fixtures, *only, *streams, *cut, *ending, *every)
@@ -49,7 +49,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "oracle:", err)
 		os.Exit(2)
 	}
-	// In no order, so that a run that is interrupted says something of everything.
+	// In random order, so that a run that is interrupted covers a bit of everything.
 	r := rand.New(rand.NewPCG(*seed, 0))
 	r.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
 	if *some > 0 {
@@ -62,7 +62,7 @@ func main() {
 	err = runAll(ctx, cases, *workers, func(c *testCase, res *result) {
 		rep.add(c, res)
 		for _, f := range res.findings {
-			if !f.kind.note() && early < 20 { // a run takes long, and one of them is often enough to stop it
+			if !f.kind.note() && early < 20 { // print early: a run takes long, and one finding often suffices
 				early++
 				fmt.Fprintf(os.Stderr, "oracle: %s: %s: %s\n", f.kind, c, f.detail)
 			}
@@ -86,7 +86,7 @@ func main() {
 	}
 }
 
-// selection are the cases that the flags ask for.
+// selection returns the cases that the flags select.
 func selection(seed uint64, fixtures, onlyClients, onlyStreams string, cut int, ending string, every bool) ([]testCase, error) {
 	clientNames, err := regexp.Compile(onlyClients)
 	if err != nil {

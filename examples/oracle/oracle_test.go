@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Some of the cases that `make oracle` runs all of: every client over every stream, cut
-// where it matters most and somewhere.
+// TestSample runs a sample of the cases of `make oracle`: every client over every stream, cut
+// at the most important places and at some others.
 func TestSample(t *testing.T) {
 	requireNothingFound(t, sample(generated(1), 4))
 }
@@ -48,8 +48,8 @@ func requireNothingFound(t *testing.T, cases []testCase) {
 	}
 }
 
-// sample are n cases of each stream and client, the same ones each time. Half of the cuts
-// lie just behind the data of an event, where clients differ.
+// sample returns n cases of each stream and client, always the same. Half of the cuts are
+// directly after the data of an event, where clients differ.
 func sample(streams []stream, n int) (cases []testCase) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range streams {
@@ -70,7 +70,7 @@ func sample(streams []stream, n int) (cases []testCase) {
 	return cases
 }
 
-// plain is the stream of a shape, properly framed.
+// plain returns the stream of a shape, framed correctly.
 func plain(w wire, s shape) *stream {
 	r := rand.New(rand.NewPCG(1, 1))
 	made := w.build(w.String()+"/"+s.name, w.framings()[0], w.generate(s, r), r)
@@ -85,7 +85,7 @@ func openRig(tb testing.TB) *rig {
 	return r
 }
 
-// An oracle that does not see what a client gives finds nothing.
+// An oracle that misses what a client delivers would find nothing.
 func TestWhatAWholeAnswerGives(t *testing.T) {
 	r := openRig(t)
 	for _, c := range clients() {
@@ -103,7 +103,7 @@ func TestWhatAWholeAnswerGives(t *testing.T) {
 					assert.Equal(t, s.text, d.text > 0, "%s: %s", e, d)
 					assert.Equal(t, s.reasoning, d.reasoning > 0, "%s: %s", e, d)
 					if c.name == "langchaingo" && d.err != nil {
-						continue // of an answer that failed it gives no calls, but as text
+						continue // of a failed answer it delivers calls only as text
 					}
 					assert.Equal(t, s.calls, d.started, "%s: %s", e, d)
 					assert.Equal(t, s.calls, d.complete, "%s: %s", e, d)
@@ -126,8 +126,8 @@ func TestWhatAWholeAnswerGives(t *testing.T) {
 	}
 }
 
-// A reset comes after all that was sent has been read: it takes nothing away that the end
-// of the connection would have left.
+// A reset comes after the client has read everything that was sent: it delivers at least as
+// much as after a FIN.
 func TestResetTakesNothingAway(t *testing.T) {
 	r := openRig(t)
 	for _, c := range clients() {
@@ -137,10 +137,10 @@ func TestResetTakesNothingAway(t *testing.T) {
 				fin := r.run(t.Context(), &testCase{c.name, s, cut, endFIN})
 				rst := r.run(t.Context(), &testCase{c.name, s, cut, endRST})
 				a, b := fin.delivery, rst.delivery
-				// Bedrock's client takes the end of the connection for the end of the answer.
+				// Bedrock's client treats the end of the connection as the end of the answer.
 				a.err, b.err, a.loose, b.loose = nil, nil, false, false
 				assert.Equal(t, a, b, "cut at %d", cut)
-				if cut < len(s.body)/2 && c.name != "ollama" { // which does not look at the error of a read
+				if cut < len(s.body)/2 && c.name != "ollama" { // ollama ignores read errors
 					assert.Error(t, rst.delivery.err, "cut at %d", cut)
 				}
 			}
@@ -148,7 +148,7 @@ func TestResetTakesNothingAway(t *testing.T) {
 	}
 }
 
-// A fact or a verdict that lies is found, whichever client read the stream.
+// A wrong fact or verdict is found, with every client.
 func TestLiesAreFound(t *testing.T) {
 	all := shape{name: "all", reasoning: true, text: true, calls: 1}
 	safe := func(r recording) {
@@ -162,7 +162,7 @@ func TestLiesAreFound(t *testing.T) {
 		return func(r recording) { r[semconv.FailureClassKey] = attribute.StringValue(class.String()) }
 	}
 	whole := func(s *stream) int { return len(s.body) }
-	// Behind the first event and within the second nothing has come to its end.
+	// Between the end of the first event and the end of the second, nothing is complete.
 	early := func(s *stream) int { return s.marks[0].end + 1 }
 	rig := openRig(t)
 	for _, tt := range []struct {
@@ -210,13 +210,13 @@ func kindsOf(found []finding) (kinds []kind) {
 	return kinds
 }
 
-// What is absent was not observed, and denies nothing.
+// A missing fact was not observed and denies nothing.
 func TestAbsentFactsDenyNothing(t *testing.T) {
 	d := &delivery{text: 1, reasoning: 1, started: 1, complete: 1, handed: 1, provider: 1, finish: "stop", finished: true}
 	assert.Empty(t, judge(d, recording{}, truth{final: true}))
 }
 
-// What the client alone did wrong is a note, and does not fail a run.
+// A fault of the client alone is a note and does not fail a run.
 func TestNotesAreNoFailures(t *testing.T) {
 	c := &testCase{"genai", &stream{name: "s"}, 0, endClean}
 	rep := newReport(1)
@@ -228,7 +228,7 @@ func TestNotesAreNoFailures(t *testing.T) {
 	assert.Equal(t, 2, rep.total())
 }
 
-// A long stream is cut at every byte of what is new in it, and a short one everywhere.
+// A long stream is cut at every byte of its new parts, and a short one at every byte.
 func TestTellingCuts(t *testing.T) {
 	short := plain(chatWire, shape{name: "text", text: true})
 	assert.Equal(t, short.every(), short.telling())

@@ -12,8 +12,8 @@ import (
 	"text/tabwriter"
 )
 
-// runAll runs the cases, so many at a time, until ctx ends, and hands on what came of
-// each, one at a time.
+// runAll runs the cases with the given number of workers until ctx ends, and calls each
+// for every result, one at a time.
 func runAll(ctx context.Context, cases []testCase, workers int, each func(c *testCase, res *result)) error {
 	workers = max(1, min(workers, len(cases)))
 	var (
@@ -49,7 +49,7 @@ func runAll(ctx context.Context, cases []testCase, workers int, each func(c *tes
 	return errors.Join(errs...)
 }
 
-// report counts what was found.
+// report counts the findings.
 type report struct {
 	shown int
 	cases map[string]int          // by client
@@ -68,7 +68,7 @@ func (r *report) add(c *testCase, res *result) {
 			r.found[f.kind], r.first[f.kind] = map[string]int{}, map[string][]string{}
 		}
 		r.found[f.kind][c.client]++
-		// One example a stream says more than the next byte of the same.
+		// One example per stream is more useful than the next byte of the same stream.
 		group := c.client + " " + c.stream.name
 		if examples := r.first[f.kind]; len(examples[group]) == 0 {
 			examples[group] = append(examples[group], fmt.Sprintf("%s: %s", c, f.detail))
@@ -83,7 +83,7 @@ func (r *report) total() (n int) {
 	return n
 }
 
-// failed reports whether there is a finding that is no note.
+// failed reports whether there is a finding that is not a note.
 func (r *report) failed() bool {
 	for k := range r.found {
 		if !k.note() {
@@ -93,7 +93,7 @@ func (r *report) failed() bool {
 	return false
 }
 
-// kinds are those that were found, failures first.
+// kinds returns the kinds that were found, failures first.
 func (r *report) kinds() (kinds []kind) {
 	for k := range r.found {
 		kinds = append(kinds, k)

@@ -12,11 +12,11 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm"
 )
 
-// hang is when a case is given up: far more than any needs.
+// hang is the timeout of a case, far longer than any case needs.
 const hang = 30 * time.Second
 
-// rig is what one worker runs cases with: a server, and the clients over a transport that
-// records.
+// rig runs the cases of one worker: it has a server, and the clients over a transport
+// that records.
 type rig struct {
 	server *server
 	below  *counted
@@ -48,7 +48,7 @@ func (r *rig) close() {
 	r.plain.CloseIdleConnections()
 }
 
-// recorder hands on what the spans say.
+// recorder passes on the attributes of the spans.
 type recorder chan recording
 
 func (recorder) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
@@ -63,7 +63,7 @@ func (c recorder) OnEnd(s sdktrace.ReadOnlySpan) {
 	c <- r
 }
 
-// testCase is one stream, cut, read by one client.
+// testCase is one stream, cut, and read by one client.
 type testCase struct {
 	client string
 	stream *stream
@@ -75,17 +75,17 @@ func (c *testCase) String() string {
 	return fmt.Sprintf("%s %s@%d/%s", c.client, c.stream.name, c.cut, c.end)
 }
 
-// result is what came of a case.
+// result is the result of a case.
 type result struct {
 	delivery  delivery
-	recording recording // nil for none
+	recording recording // nil if there is none
 	truth     truth
 	findings  []finding
-	hung      bool // the rig may yet get what belongs to this case
+	hung      bool // the rig may still receive data of this case
 }
 
-// run plays the case and judges it. The end of ctx does not cut it short: that would be
-// another case.
+// run plays the case and judges it. It does not stop at the end of ctx, because a case
+// that is cut short is a different case.
 func (r *rig) run(ctx context.Context, c *testCase) (res result) {
 	g := newGate(c.cut)
 	x := &exchange{gate: g}

@@ -11,30 +11,30 @@ import (
 	"sync/atomic"
 )
 
-// end is how a body that was cut comes to its end.
+// end is how a body that was cut ends.
 type end int
 
 const (
-	endClean end = iota // the framing says that this is all
-	endFIN              // the connection ends well, and the framing says that more is due
-	endRST              // the connection is reset once the client has read what came
+	endClean end = iota // the framing ends normally
+	endFIN              // the connection is closed, but the framing announces more
+	endRST              // the connection is reset after the client has read everything
 	ends
 )
 
 func (e end) String() string { return [...]string{"clean", "fin", "rst"}[e] }
 
-// play is one response as the server sends it.
+// play is one response of the server.
 type play struct {
 	contentType string
-	body        []byte // what is sent of it
-	due         int    // bytes that the framing announces where the end is not clean
+	body        []byte // the part that is sent
+	due         int    // number of bytes that the framing announces if the end is not clean
 	end         end
-	chunked     bool // else the length is in the header, or the connection's end is the body's
+	chunked     bool // otherwise the header has the length, or the body ends with the connection
 	gate        *gate
 }
 
-// gate opens once the client has read all that was sent, or reads no more. Without it a
-// reset would take away what still lies in the client's socket.
+// gate opens when the client has read everything that was sent, or stops reading. Without
+// it, a reset would discard the data that is still in the client's socket.
 type gate struct {
 	need int64
 	read atomic.Int64
@@ -52,11 +52,11 @@ func (g *gate) add(n int) {
 	}
 }
 
-// server serves one play after another, a connection each, on a loopback port.
+// server serves one play after another on a loopback port, with one connection each.
 type server struct {
 	listener net.Listener
 	next     atomic.Pointer[play]
-	served   chan struct{} // one value for each connection that has ended
+	served   chan struct{} // receives a value for each connection that has ended
 }
 
 func newServer() (*server, error) {
@@ -86,8 +86,8 @@ func (s *server) accept() {
 	}
 }
 
-// serve answers one request with the play that is on. Errors mean that the client has
-// gone, which is its own affair.
+// serve answers one request with the current play. It ignores errors: they mean that the
+// client has disconnected.
 func (s *server) serve(conn *net.TCPConn, in *bufio.Reader) {
 	defer conn.Close()
 	req, err := http.ReadRequest(in)
@@ -110,7 +110,7 @@ func (s *server) serve(conn *net.TCPConn, in *bufio.Reader) {
 	}
 }
 
-// bytes is the response on the wire.
+// bytes returns the encoded response.
 func (p *play) bytes() []byte {
 	out := make([]byte, 0, len(p.body)+256)
 	out = fmt.Appendf(out, "HTTP/1.1 200 OK\r\nContent-Type: %s\r\nConnection: close\r\n", p.contentType)
@@ -123,8 +123,8 @@ func (p *play) bytes() []byte {
 		}
 		return append(out, "0\r\n\r\n"...)
 	case p.chunked && p.end == endRST:
-		// A whole chunk: the client's read of one that is not waits for the rest, and the
-		// gate would never open.
+		// Send a complete chunk: a client that reads an incomplete one waits for the
+		// rest, and the gate would never open.
 		out = append(out, "Transfer-Encoding: chunked\r\n\r\n"...)
 		if len(p.body) > 0 {
 			out = fmt.Appendf(out, "%x\r\n%s\r\n", len(p.body), p.body)
@@ -146,10 +146,10 @@ type counted struct {
 	now  atomic.Pointer[exchange]
 }
 
-// exchange is what was seen of one case below the recording.
+// exchange is what one case looked like below the recording.
 type exchange struct {
 	*gate
-	begun atomic.Int32 // requests
+	begun atomic.Int32 // number of requests
 }
 
 func (t *counted) RoundTrip(req *http.Request) (*http.Response, error) {

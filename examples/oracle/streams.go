@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// generated are the streams that a seed makes: each shape framed properly, and the rich
-// shapes framed in every other way.
+// generated returns the streams for a seed: each shape framed correctly, and the rich
+// shapes in every other framing.
 func generated(seed uint64) (all []stream) {
 	for w := range wires {
 		r := rand.New(rand.NewPCG(seed, uint64(w)))
@@ -29,10 +29,11 @@ func generated(seed uint64) (all []stream) {
 	return all
 }
 
-// folders are those of recorded streams.
+// folders are the folders of recorded streams.
 var folders = []string{"openai-chat", "openai-responses", "azure-openai", "anthropic-messages", "gemini", "bedrock"}
 
-// recorded are the streams in dir: a folder a wire, one decoded payload a line.
+// recorded returns the streams in dir, which has one folder per wire protocol with one
+// decoded payload per line.
 func recorded(dir string) (all []stream, err error) {
 	for _, folder := range folders {
 		files, err := filepath.Glob(filepath.Join(dir, folder, "*.jsonl"))
@@ -57,7 +58,7 @@ func recorded(dir string) (all []stream, err error) {
 	return all, nil
 }
 
-// turns are the streams of one file, which may hold the answers of several turns.
+// turns returns the streams of one file, which may hold the answers of several turns.
 func turns(folder, name string, raw []byte) (all []stream, err error) {
 	var b *builder
 	flush := func() {
@@ -88,7 +89,7 @@ func turns(folder, name string, raw []byte) (all []stream, err error) {
 			w = geminiWire
 		case folder == "bedrock":
 			w = bedrockWire
-			for key, value := range fields { // there is one
+			for key, value := range fields { // there is exactly one
 				e.name, e.data = key, string(value)
 			}
 		case e.name == "":
@@ -118,7 +119,7 @@ func turns(folder, name string, raw []byte) (all []stream, err error) {
 	return all, nil
 }
 
-// keysOf are the keys within a JSON value, without what they hold.
+// keysOf returns the keys in a JSON value, without the values.
 func keysOf(raw []byte) string {
 	var value any
 	_ = json.Unmarshal(raw, &value)
@@ -153,7 +154,7 @@ func keysOf(raw []byte) string {
 	return out.String()
 }
 
-// every are the offsets to cut a stream at: all of them.
+// every returns all offsets.
 func (s *stream) every() []int {
 	cuts := make([]int, len(s.body)+1)
 	for i := range cuts {
@@ -163,14 +164,16 @@ func (s *stream) every() []int {
 }
 
 const (
-	// alike is how many events of one shape are cut at every byte, where not all are.
+	// alike is how many events of one shape are cut at every byte.
 	alike = 2
-	// longEvent is an event of which only the edges are cut at every byte, then.
+	// longEvent is the size from which only the edges of an event are cut at every
+	// byte.
 	longEvent = 1 << 10
 )
 
-// telling are the offsets that may tell something new of a long recorded stream: every
-// byte of the first events of each shape, the edges of the rest.
+// telling returns the offsets of a long recorded stream at which a cut may show
+// something new: every byte of the first events of each shape, and the edges of the
+// others.
 func (s *stream) telling() []int {
 	if len(s.body) <= 4<<10 {
 		return s.every()

@@ -30,18 +30,18 @@ func (w wire) contentType() string {
 	}
 }
 
-// event is one event of a stream, before it is framed.
+// event is one event of a stream before framing.
 type event struct {
-	name string // Responses, Anthropic and Bedrock name theirs
+	name string // used by Responses, Anthropic and Bedrock
 	data string
-	// exception: Bedrock's frame is one of these, and no event.
+	// exception: in Bedrock's framing this is an exception, not an event.
 	exception bool
 }
 
-// meaning is what the oracle has to know of an event: whether it is, or may be, the end
-// of the protocol, and whether it reports an error.
+// meaning reports whether an event is, or may be, the end of the protocol, and whether
+// it reports an error.
 func (w wire) meaning(e event) (final, failed bool) {
-	if w == bedrockWire { // whose framing names the events
+	if w == bedrockWire { // the framing names the events
 		return e.name == "messageStop", e.exception
 	}
 	var said struct {
@@ -57,7 +57,7 @@ func (w wire) meaning(e event) (final, failed bool) {
 		PromptFeedback struct{ BlockReason string }
 	}
 	if json.Unmarshal([]byte(e.data), &said) != nil {
-		return false, false // [DONE], and what is no JSON on purpose
+		return false, false // [DONE], and events that are invalid JSON on purpose
 	}
 	failed = said.Type == "error" || said.Type == "response.failed" || len(said.Error) > 0 && string(said.Error) != "null"
 	switch w {
