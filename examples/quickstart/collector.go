@@ -11,14 +11,14 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/process"
 )
 
-// stopPatience is how long the Collector may take to flush and end.
+// stopPatience is the timeout for the Collector to flush and exit.
 const stopPatience = 10 * time.Second
 
 // collector is the running Collector.
 type collector struct {
 	*process.Process
 
-	endpoint string // host:port that takes OTLP over HTTP
+	endpoint string // host:port for OTLP over HTTP
 }
 
 // startCollector starts the Collector on free loopback ports and waits until its

@@ -25,13 +25,13 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
-// patience is how long a verdict may take to come, once the agents are done.
+// patience is the timeout for a verdict after the agents are done.
 const patience = 15 * time.Second
 
 func run(ctx context.Context, o options) (err error) {
 	started := time.Now()
 	if err := os.MkdirAll(o.path(o.out), 0o755); err != nil {
-		return fmt.Errorf("make the folder for the output: %w", err)
+		return fmt.Errorf("create the output folder: %w", err)
 	}
 	tracesName := filepath.Join(o.out, "traces.jsonl")
 	logName := filepath.Join(o.out, "collector.log")
@@ -66,7 +66,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err := col.Stop(stopPatience); err != nil {
 		return err
 	}
-	if _, err := d.tail.Read(&d.spans); err != nil { // what it wrote while it ended
+	if _, err := d.tail.Read(&d.spans); err != nil { // written during shutdown
 		return err
 	}
 
@@ -80,7 +80,7 @@ func run(ctx context.Context, o options) (err error) {
 	return errors.Join(err, forwarded(&o, col))
 }
 
-// forwarded says whether the backend got the traces too, if there is one.
+// forwarded reports whether the backend, if there is one, received the traces too.
 func forwarded(o *options, col *collector) error {
 	if o.otlp == "" {
 		return nil
@@ -96,18 +96,18 @@ func forwarded(o *options, col *collector) error {
 
 func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "demo: "+format+"\n", args...) }
 
-// The services that the spans are of: the agents, and what stands between some of
-// them and the model server.
+// The services of the spans: the agents, and the gateway between some of them and the
+// model server.
 const (
 	serviceName = "otelllm-demo"
 	gatewayName = "otelllm-demo-gateway"
 )
 
-// tracing sends the spans of a service to the Collector.
+// tracing returns a provider that sends the spans of a service to the Collector.
 func tracing(ctx context.Context, col *collector, service string) (*sdktrace.TracerProvider, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpoint(col.endpoint), otlptracehttp.WithInsecure())
 	if err != nil {
-		return nil, fmt.Errorf("make the exporter: %w", err)
+		return nil, fmt.Errorf("create the exporter: %w", err)
 	}
 	return sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(exporter, sdktrace.WithBatchTimeout(100*time.Millisecond), sdktrace.WithMaxQueueSize(1<<14)),
@@ -126,14 +126,14 @@ func flush(ctx context.Context, col *collector, provider *sdktrace.TracerProvide
 // demo is one pass through the cases.
 type demo struct {
 	cases   []acceptance.Case
-	results []acceptance.Result // by the index of the case
+	results []acceptance.Result // by index of the case
 	tail    *report.Tail
 	spans   report.Spans
 	told    []told // the incidents
 }
 
-// agents runs the cases, as many at once as the machine bears, and reads the
-// classified traces that come meanwhile.
+// agents runs the cases concurrently, as many as the machine can run, and reads the
+// classified traces that arrive meanwhile.
 func (d *demo) agents(ctx context.Context, col *collector) (err error) {
 	provider, err := tracing(ctx, col, serviceName)
 	if err != nil {
@@ -156,7 +156,7 @@ func (d *demo) agents(ctx context.Context, col *collector) (err error) {
 	slots := make(chan struct{}, 4*runtime.GOMAXPROCS(0))
 	var all sync.WaitGroup
 	var ended atomic.Int32
-	for i := len(d.cases) - 1; i >= 0; i-- { // the longest is the last
+	for i := len(d.cases) - 1; i >= 0; i-- { // the longest one is last
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots; ended.Add(1) }()
@@ -198,7 +198,7 @@ func (d *demo) agents(ctx context.Context, col *collector) (err error) {
 	}
 }
 
-// verdicts reads until every case has its verdict, or until none will come.
+// verdicts reads until every case has its verdict, or until no more can arrive.
 func (d *demo) verdicts(ctx context.Context, col *collector) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -214,10 +214,10 @@ func (d *demo) verdicts(ctx context.Context, col *collector) error {
 		select {
 		case <-tick.C:
 		case <-col.Exited():
-			return nil // stop tells why
+			return nil // stop returns the reason
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-				return nil // what is missing is told as a difference
+				return nil // print reports what is missing as a difference
 			}
 			return context.Cause(ctx)
 		}

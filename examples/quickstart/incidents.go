@@ -12,8 +12,8 @@ import (
 	"github.com/otelllm/otelllm-go/examples/incidents/incident"
 )
 
-// told is an act of an incident: what the telemetry said before stays in this
-// process, what it says after goes through the Collector.
+// told is an act of an incident. The spans before stay in this process; the spans after
+// go through the Collector.
 type told struct {
 	story         *incident.Story
 	act           *incident.Act
@@ -43,8 +43,8 @@ func (d *demo) incidents(ctx context.Context, agent, gateway *sdktrace.TracerPro
 	return nil
 }
 
-// printIncidents prints a line before and one after, and returns what is not as
-// expected.
+// printIncidents prints one line for before and one for after, and returns what is not
+// as expected.
 func (d *demo) printIncidents() (wrong []string) {
 	fmt.Println("\nThe incidents that this began with: what the trace said, and what it says now (`go run ./incidents` in examples tells all)")
 	var story *incident.Story
@@ -74,7 +74,7 @@ func (d *demo) printIncidents() (wrong []string) {
 	return wrong
 }
 
-// clip cuts a line after so many characters.
+// clip cuts a line after the given number of characters.
 func clip(line string, most int) string {
 	if utf8.RuneCountInString(line) <= most {
 		return line

@@ -1,6 +1,6 @@
 // Quickstart is `make demo`: it starts the Collector with llm_classify and a model
-// server that breaks, runs an agent through every acceptance case, and prints
-// what the classified traces say. It fails if any verdict is not the expected one.
+// server that breaks, runs an agent through every acceptance case, and prints the
+// classified traces. It fails if any verdict is not the expected one.
 package main
 
 import (
@@ -15,10 +15,11 @@ import (
 	"time"
 )
 
-// budget is how long the whole demo may take; a healthy one needs some seconds.
+// budget is the timeout of the whole demo; a healthy one needs some seconds.
 const budget = 55 * time.Second
 
-// options are what the command line says. Paths are under root unless they are absolute.
+// options are the options of the command line. Paths are relative to root unless they
+// are absolute.
 type options struct {
 	root          string
 	collector     string
@@ -35,7 +36,7 @@ func main() {
 	flag.StringVar(&o.config, "config", "deploy/collector/config-demo.yaml", "Collector configuration `file`")
 	flag.StringVar(&o.forwardConfig, "forward-config", "deploy/collector/config-forward.yaml", "configuration `file` that is added with -otlp")
 	flag.StringVar(&o.out, "out", "build/demo", "`folder` for traces.jsonl and collector.log")
-	flag.StringVar(&o.otlp, "otlp", "", "send the classified traces on to `host:port` as well (OTLP over gRPC, plain text)")
+	flag.StringVar(&o.otlp, "otlp", "", "also forward the classified traces to `host:port` (OTLP over gRPC, plain text)")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q; -h lists the flags\n", flag.Arg(0))
@@ -48,7 +49,7 @@ func main() {
 	defer cancel()
 	if err := run(ctx, o); err != nil {
 		if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) {
-			err = errors.New("interrupted; everything that was started has ended")
+			err = errors.New("interrupted; all started processes have ended")
 		}
 		fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)
 		stop()
@@ -59,7 +60,7 @@ func main() {
 
 var errBudget = fmt.Errorf("not done within %s", budget)
 
-// path is p under the root.
+// path returns p relative to the root.
 func (o *options) path(p string) string {
 	if filepath.IsAbs(p) {
 		return p

@@ -11,7 +11,7 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
-// print prints a line a case, then each failure as an operator would read it, and
+// print prints one line per case, then each failure as an operator reads it, and
 // returns what is not as expected.
 func (d *demo) print() (wrong []string) {
 	verdicts := make([]*report.Run, len(d.cases))
@@ -43,14 +43,14 @@ func (d *demo) print() (wrong []string) {
 	return wrong
 }
 
-// line is one case with what came of it, over every wire that gave the same.
+// line is one case with its run, for every wire protocol with the same result.
 type line struct {
 	name  string
 	wires []string
-	run   *report.Run // over the first of the wires; nil: no verdict
+	run   *report.Run // over the first of the wire protocols; nil if there is no verdict
 }
 
-// gather joins the wires of a case that read the same.
+// gather joins the wire protocols of a case that have the same result.
 func gather(cases []acceptance.Case, verdicts []*report.Run) []*line {
 	var lines []*line
 	index := map[string]*line{}
@@ -70,7 +70,8 @@ func gather(cases []acceptance.Case, verdicts []*report.Run) []*line {
 	return lines
 }
 
-// table makes a row of each line: the name, and the wires by their first letters.
+// table returns a row for each line: the name, and the first letters of the wire
+// protocols.
 func table(lines []*line) []report.Row {
 	width := 0
 	for _, l := range lines {
@@ -80,7 +81,7 @@ func table(lines []*line) []report.Row {
 	for i, l := range lines {
 		var wires strings.Builder
 		for _, w := range l.wires {
-			if w == faultyllm.Realtime.String() { // its first letter is taken
+			if w == faultyllm.Realtime.String() { // R is already in use
 				w = "websocket"
 			}
 			wires.WriteString(strings.ToUpper(w[:1]))

@@ -21,10 +21,10 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// The test's own binary takes the place of the Collector: how it fails is in this variable.
+// The test's own binary replaces the Collector. This variable selects how it fails.
 const fakeMode = "QUICKSTART_FAKE_COLLECTOR"
 
-// fakeNote is a file that the fake Collector notes its process id in.
+// fakeNote is a file in which the fake Collector records its process id.
 const fakeNote = "QUICKSTART_FAKE_NOTE"
 
 func TestMain(m *testing.M) {
@@ -49,7 +49,7 @@ func fakeCollector(mode string) int {
 		return 1
 	case "never ready":
 		select {} // until it is killed, or dies of a signal
-	case "ready": // and takes traces, and does nothing with them
+	case "ready": // accepts traces and drops them
 		mux := http.NewServeMux()
 		mux.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
 		go func() { _ = http.ListenAndServe(os.Getenv("OTLP_HTTP_ENDPOINT"), mux) }()
@@ -58,7 +58,7 @@ func fakeCollector(mode string) int {
 	return 4
 }
 
-// fake makes options with a fake Collector, and the file with its process ids.
+// fake returns options with a fake Collector, and the file with its process ids.
 func fake(t *testing.T, mode string) (options, string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -72,7 +72,7 @@ func fake(t *testing.T, mode string) (options, string) {
 	return options{root: root, collector: self, config: "config.yaml", forwardConfig: "config.yaml", out: "out"}, note
 }
 
-// launches reads the process ids, and makes sure that none of them lives.
+// launches returns the number of process ids, and checks that all the processes have ended.
 func launches(t *testing.T, note string) int {
 	t.Helper()
 	raw, err := os.ReadFile(note)
@@ -85,7 +85,7 @@ func launches(t *testing.T, note string) int {
 		if err == nil {
 			err = process.Signal(syscall.Signal(0))
 		}
-		require.ErrorIs(t, err, os.ErrProcessDone, "the Collector lives on")
+		require.ErrorIs(t, err, os.ErrProcessDone, "the Collector is still running")
 	}
 	return len(pids)
 }
@@ -99,7 +99,7 @@ func TestACollectorThatIsNotBuilt(t *testing.T) {
 func TestACollectorThatDies(t *testing.T) {
 	o, note := fake(t, "dies")
 	err := run(t.Context(), o)
-	require.ErrorContains(t, err, "the Collector does not get ready: it has ended: exit status 1")
+	require.ErrorContains(t, err, "the Collector did not get ready: it has ended: exit status 1")
 	require.ErrorContains(t, err, "a reason to die")
 	assert.Equal(t, 1, launches(t, note))
 }
@@ -116,7 +116,7 @@ func TestACollectorThatIsNeverReady(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- run(ctx, o) }()
 	awaitLaunch(t, note)
-	cancel(errBudget) // the time is up
+	cancel(errBudget) // the budget is used up
 	require.ErrorContains(t, <-done, errBudget.Error())
 	assert.Equal(t, 1, launches(t, note))
 }
@@ -135,13 +135,13 @@ func TestAnInterruptEndsEverything(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- run(ctx, o) }()
-	awaitLaunch(t, note) // and so do the agents
+	awaitLaunch(t, note) // now the agents run too
 	cancel()
 	select {
 	case err := <-done:
 		require.ErrorIs(t, err, context.Canceled)
 	case <-time.After(20 * time.Second):
-		t.Fatal("it does not end")
+		t.Fatal("the demo did not end")
 	}
 	assert.Equal(t, 1, launches(t, note))
 }
