@@ -74,7 +74,7 @@ func forecast(_ context.Context, arguments string) (string, error) {
 	return "snow in " + where.City, nil
 }
 
-// session is a WebSocket and what observes it: each frame is reported where it is read or written.
+// session is a WebSocket and its observer: each frame is reported where it is read or written.
 type session struct {
 	conn     *websocket.Conn
 	observed *otelllm.Realtime
@@ -89,7 +89,7 @@ func dial(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	conn.SetReadLimit(1 << 20)
-	// Under the context of the run: so the session's responses and tool outputs are the run's.
+	// Started with the run's context, so that the session's responses and tool outputs belong to the run.
 	s := &session{conn, otelllm.NewRealtime(ctx)}
 	if _, err := s.read(ctx); err != nil { // session.created, which names the model
 		_ = conn.CloseNow()
@@ -102,7 +102,7 @@ func (s *session) read(ctx context.Context) (event, error) {
 	var e event
 	_, frame, err := s.conn.Read(ctx)
 	if err != nil {
-		s.observed.Close(err) // what is open has been cut by it
+		s.observed.Close(err) // it cut the open response
 		return e, err
 	}
 	s.observed.RecordReceived(frame)
@@ -162,7 +162,7 @@ func talk(ctx context.Context, out io.Writer, weather tool, question string) err
 	}
 }
 
-// response reads until the response is done, and returns the calls in it.
+// response reads until the response is done and returns its calls.
 func (s *session) response(ctx context.Context, out io.Writer) (calls []*item, err error) {
 	for {
 		e, err := s.read(ctx)
@@ -187,8 +187,8 @@ func (s *session) response(ctx context.Context, out io.Writer) (calls []*item, e
 	}
 }
 
-// execute executes a call; its output, or its failure, is for the model. Whether it reaches the model is seen by the
-// session's observer.
+// execute executes a call. Its output or its failure goes to the model. The session's observer records whether it
+// arrives there.
 func execute(ctx context.Context, weather tool, call *item) *item {
 	ctx, span := otelllm.StartTool(ctx, otelllm.ToolCall{ID: call.CallID, Name: call.Name, Effect: otelllm.EffectReadOnly})
 	output, err := weather(ctx, call.Arguments)
@@ -199,7 +199,7 @@ func execute(ctx context.Context, weather tool, call *item) *item {
 	return &item{Type: "function_call_output", CallID: call.CallID, Output: output}
 }
 
-// event is a client's or a server's event, as far as it matters here.
+// event holds the used fields of a client's or a server's event.
 type event struct {
 	Type     string         `json:"type"`
 	Session  map[string]any `json:"session,omitempty"`

@@ -21,7 +21,7 @@ func TestTheExample(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		script   []faultyllm.Exchange
-		breaks   bool // the tool
+		breaks   bool // the tool breaks the session
 		says     []string
 		fails    bool
 		tool     map[string]any
@@ -40,7 +40,7 @@ func TestTheExample(t *testing.T) {
 			},
 		},
 		{
-			"the tool fails, and the model is told",
+			"the tool fails, and the model learns of it",
 			[]faultyllm.Exchange{asks, answers},
 			true,
 			[]string{"It will snow."},
@@ -49,7 +49,7 @@ func TestTheExample(t *testing.T) {
 			[]map[string]any{{"llm.stream.end": "terminal_event"}, {"llm.history.tool_outputs": []any{"call_1"}}},
 		},
 		{
-			"the tool fails, and the model cannot be told",
+			"the tool fails, and the model cannot learn of it",
 			[]faultyllm.Exchange{faultyllm.Answer(append(calls, faultyllm.Reset())...)},
 			true,
 			[]string{"The output of the tool get_weather never reached the model", "safe_auto_retry: read_only_tools_only"},
@@ -96,7 +96,7 @@ func TestTheExample(t *testing.T) {
 				if !tt.breaks {
 					return forecast(ctx, arguments)
 				}
-				// What the server does after the call comes first.
+				// The server's reaction to the call comes first.
 				if err := srv.Await(ctx, "c", 1); err != nil {
 					return "", err
 				}

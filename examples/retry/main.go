@@ -1,5 +1,5 @@
-// Retry is an agent whose loop tries again where that is safe, and asks where it is not. It pays invoices: what must
-// never happen twice. Set OPENAI_API_KEY (OPENAI_BASE_URL for another endpoint), then
+// Retry is an agent whose loop retries if that is safe, and asks if it is not. It pays invoices, which must never
+// happen twice. Set OPENAI_API_KEY (OPENAI_BASE_URL for another endpoint), then
 //
 //	go run ./retry 'Pay the invoice 17.'
 package main
@@ -51,10 +51,10 @@ func main() {
 // agent answers a question, with one tool.
 type agent struct {
 	pay     func(ctx context.Context, arguments string) (string, error)
-	confirm func(question string) bool // asks a person
-	out     io.Writer                  // where the answer is shown as it comes
+	confirm func(question string) bool // asks the user
+	out     io.Writer                  // shows the answer as it arrives
 	base    http.RoundTripper
-	pause   time.Duration // before the first retry, twice as long before the next; 0: half a second
+	pause   time.Duration // before the first retry, doubled for each further one; 0 means half a second
 }
 
 const (
@@ -65,7 +65,7 @@ const (
 func (a *agent) run(ctx context.Context, question string) (err error) {
 	client := openai.NewClient(
 		option.WithHTTPClient(&http.Client{Transport: otelllm.NewTransport(a.base)}),
-		option.WithMaxRetries(0), // the loop below retries, and knows more than the status
+		option.WithMaxRetries(0), // the loop below retries, with more information than the status
 	)
 	ctx, run := otelllm.StartRun(ctx, "retry", otelllm.WithToolsRecorded()) // every tool is started with StartTool
 	defer run.Done(&err)
@@ -91,17 +91,17 @@ func (a *agent) run(ctx context.Context, question string) (err error) {
 			params.Messages = append(params.Messages, openai.ToolMessage(a.execute(ctx, call.ID, call.Function.Arguments), call.ID))
 		}
 	}
-	return errors.New("the model still wants more tools")
+	return errors.New("the model still calls tools after the last turn")
 }
 
-// ask sends one request, and sends it again where its own diagnosis, or a person, says that this is safe. The history in
-// params holds what the tools have put out, so that no tool runs again.
+// ask sends one request, and repeats it if its diagnosis, or the user, says that this is safe. The history in params
+// contains the outputs of the tools, so that no tool runs again.
 func (a *agent) ask(ctx context.Context, client *openai.Client, params openai.ChatCompletionNewParams) (openai.ChatCompletionMessage, error) {
 	pause := cmp.Or(a.pause, time.Second/2)
 	for try := 1; ; try++ {
 		message, d, err := a.stream(ctx, client, params)
 		switch {
-		case err == nil && !d.Failed(): // some failures are no error to an SDK
+		case err == nil && !d.Failed(): // SDKs do not report every failure as an error
 			return message, nil
 		case try == maxTries:
 			return message, failure(&d, err)
@@ -119,7 +119,7 @@ func (a *agent) ask(ctx context.Context, client *openai.Client, params openai.Ch
 	}
 }
 
-// stream sends the request once and shows the answer as it comes.
+// stream sends the request once and shows the answer as it arrives.
 func (a *agent) stream(ctx context.Context, client *openai.Client, params openai.ChatCompletionNewParams) (openai.ChatCompletionMessage, classify.Diagnosis, error) {
 	ctx, last := otelllm.WithLastRequest(ctx)
 	stream := client.Chat.Completions.NewStreaming(ctx, params)
@@ -134,7 +134,7 @@ func (a *agent) stream(ctx context.Context, client *openai.Client, params openai
 	err := errors.Join(stream.Err(), stream.Close())
 	d := last.Diagnosis()
 	if err == nil && len(answer.Choices) == 0 {
-		err = errors.New("an answer without a choice")
+		err = errors.New("the answer has no choices")
 	}
 	if err != nil || d.Failed() {
 		return openai.ChatCompletionMessage{}, d, err
@@ -142,7 +142,7 @@ func (a *agent) stream(ctx context.Context, client *openai.Client, params openai
 	return answer.Choices[0].Message, d, nil
 }
 
-// execute runs the tool. Its failure is for the model to read, too.
+// execute runs the tool. The model also gets its failure.
 func (a *agent) execute(ctx context.Context, callID, arguments string) string {
 	ctx, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: callID, Name: "pay", Effect: otelllm.EffectNonIdempotent})
 	output, err := a.pay(ctx, arguments)

@@ -16,9 +16,9 @@ import (
 	llm "github.com/otelllm/otelllm-go/examples/faultyllm"
 )
 
-// Every answer of a run breaks in every way after each of its events, then the next tries are whole. Of what cannot be
-// taken back, money and words that were shown, nothing comes twice without a person's consent; where neither had come,
-// the loop gets through by itself.
+// Every answer of a run breaks in every way after each of its events, and the following attempts are complete. Effects
+// that cannot be undone, payments and text that was shown, never happen twice without the user's consent. If neither
+// has happened, the loop succeeds without asking.
 func TestNothingTwice(t *testing.T) {
 	const words = "The invoice is paid."
 	call := llm.Answer(llm.ToolCall("call_1", "pay", `{"invoice"`, `:"17"}`), llm.Finish(llm.ToolCalls))
@@ -29,7 +29,7 @@ func TestNothingTwice(t *testing.T) {
 	}
 	type story struct {
 		name        string
-		call, words []llm.Exchange // what goes wrong with the first request, and with the one that has the tool's output
+		call, words []llm.Exchange // faults of the first request, and of the one with the tool's output
 	}
 	stories := []story{{name: "whole"}}
 	for name, fault := range faults {
@@ -92,7 +92,7 @@ func TestNothingTwice(t *testing.T) {
 	assert.Greater(t, asked, 20)
 }
 
-// byHistory sends a request with the tool's output to the case that has the answer to it.
+// byHistory sends a request with the tool's output to the case with its answer.
 type byHistory struct{}
 
 func (byHistory) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -108,7 +108,7 @@ func (byHistory) RoundTrip(req *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(req)
 }
 
-// What cannot get better is not tried again.
+// An error that cannot pass is not retried.
 func TestNoRetry(t *testing.T) {
 	srv, err := llm.Start()
 	require.NoError(t, err)
