@@ -21,16 +21,16 @@ import (
 //go:embed collector*.yaml
 var configs embed.FS
 
-// collectorSpec says which Collector to run.
+// collectorSpec describes the Collector to run.
 type collectorSpec struct {
 	bin     string
-	dir     string   // takes its logs and its journal; it is there
+	dir     string   // existing folder for its logs and its journal
 	configs []string // paths
 	env     []string
 	limits  limits
 }
 
-// limits are llm_classify's.
+// limits are llm_classify's limits.
 type limits struct {
 	hold, settle, runTimeout time.Duration
 	heldBytes                int
@@ -44,10 +44,9 @@ func (l limits) env() []string {
 	}
 }
 
-// collector is a Collector that keeps its addresses and its journal when it ends
-// and is started again.
+// collector is a Collector that keeps its addresses and its journal across restarts.
 type collector struct {
-	grpc, http string // host:port that take OTLP
+	grpc, http string // host:port for OTLP
 	metrics    string // URL
 	spec       process.Spec
 	dir        string
@@ -55,8 +54,8 @@ type collector struct {
 
 	// mu guards everything declared below
 	mu      sync.Mutex
-	running *process.Process // nil while it is not
-	peak    int64            // resident memory, bytes; 0 where it cannot be known
+	running *process.Process // nil while it is not running
+	peak    int64            // resident memory in bytes; 0 if unknown
 }
 
 const (
@@ -75,7 +74,7 @@ func newCollector(s collectorSpec) (*collector, error) {
 	}
 	journal := filepath.Join(s.dir, "journal")
 	if err := os.MkdirAll(journal, 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of the journal: %w", err)
+		return nil, fmt.Errorf("create the folder of the journal: %w", err)
 	}
 	c := &collector{grpc: free[0], http: free[1], metrics: "http://" + free[3] + "/metrics", dir: s.dir}
 	var args []string
@@ -92,7 +91,7 @@ func newCollector(s collectorSpec) (*collector, error) {
 	return c, nil
 }
 
-// own writes one of the soak's configurations into a folder, and returns its path.
+// own writes one of the soak's configurations to a folder, and returns its path.
 func own(dir, name string) (string, error) {
 	data, err := configs.ReadFile(name)
 	if err != nil {
@@ -102,7 +101,7 @@ func own(dir, name string) (string, error) {
 	return path, os.WriteFile(path, data, 0o600)
 }
 
-// start starts it, again or for the first time.
+// start starts the Collector, for the first time or again.
 func (c *collector) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
@@ -123,7 +122,8 @@ func (c *collector) log(life int) string {
 	return filepath.Join(c.dir, fmt.Sprintf("collector-%02d.log", life+1))
 }
 
-// ends takes the process away from the caller that measures it.
+// ends marks the process as no longer running, so that its memory is not measured any more,
+// and returns it.
 func (c *collector) ends() *process.Process {
 	c.measure()
 	c.mu.Lock()
@@ -133,22 +133,22 @@ func (c *collector) ends() *process.Process {
 	return p
 }
 
-// stop asks it to end, and waits until it has.
+// stop asks the Collector to shut down, and waits until it has.
 func (c *collector) stop() error {
 	return c.ends().StopBy(syscall.SIGTERM, stopPatience)
 }
 
-// kill ends it as a crash does.
+// kill kills the Collector, as in a crash.
 func (c *collector) kill() { c.ends().Kill() }
 
-// close leaves nothing running.
+// close kills the Collector if it is still running.
 func (c *collector) close() {
 	if p := c.ends(); p != nil {
 		p.Kill()
 	}
 }
 
-// measure notes the peak of the resident memory, where the system tells it.
+// measure records the peak of the resident memory, if the system reports it.
 func (c *collector) measure() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,7 +167,7 @@ func (c *collector) measure() {
 	}
 }
 
-// gauge adds up the series of a metric that the Collector has of itself.
+// gauge adds up the series of one of the Collector's own metrics.
 func (c *collector) gauge(ctx context.Context, name string) (total float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -193,10 +193,10 @@ func (c *collector) gauge(ctx context.Context, name string) (total float64, err 
 	return total, lines.Err()
 }
 
-// confessions are what a Collector writes into its log only when something is lost or broken.
+// confessions are words in a Collector's log that appear only if something is lost or broken.
 var confessions = []string{"panic", "DATA RACE", "is lost", "are lost", "cannot be read back", "Dropping data", "set aside"}
 
-// confessed finds such lines in the logs of all its lives.
+// confessed returns the lines with such words in the logs of all its lives.
 func (c *collector) confessed() (lines []string) {
 	for life := range c.lives {
 		raw, err := os.ReadFile(c.log(life))

@@ -9,13 +9,14 @@ import (
 	"github.com/otelllm/otelllm-go/examples/soak/internal/wire"
 )
 
-// disturb does to the Collector and the backend what the part says, spread over
-// its time: stops and kills by turns, and an outage between two of them.
+// disturb disturbs the Collector and the backend as the part describes, spread over its
+// time: it alternates stops and kills, with an outage of the backend between two of
+// them.
 func (s *soak) disturb(ctx context.Context, books *ledger.Ledger, backend *wire.Backend, c *collector, p part, seed uint64) error {
 	began := time.Now()
-	rng := rand.New(rand.NewPCG(seed, 0xd157)) //nolint:gosec // when things happen is no secret
+	rng := rand.New(rand.NewPCG(seed, 0xd157)) //nolint:gosec // these times are not secret
 	outages := make(chan error, 1)
-	go func() { outages <- s.refuse(ctx, backend, p, rand.New(rand.NewPCG(seed, 0x0fff))) }() //nolint:gosec // likewise
+	go func() { outages <- s.refuse(ctx, backend, p, rand.New(rand.NewPCG(seed, 0x0fff))) }() //nolint:gosec // these times are not secret
 	stops, kills := p.stops, p.kills
 	ends, started := stops+kills, began
 	for i := range ends {
@@ -54,7 +55,7 @@ func (s *soak) disturb(ctx context.Context, books *ledger.Ledger, backend *wire.
 	return ctx.Err()
 }
 
-// refuse has the backend refuse connections now and then.
+// refuse makes the backend refuse connections from time to time.
 func (s *soak) refuse(ctx context.Context, backend *wire.Backend, p part, rng *rand.Rand) error {
 	began := time.Now()
 	for i := range p.outages {

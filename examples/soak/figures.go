@@ -10,8 +10,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// print prints the figures of a part and its problems, so many of each kind. It reports
-// whether there is any.
+// print prints the figures of a part and at most the given number of problems of each
+// kind. It reports whether there is any problem.
 func (o *outcome) print(s *soak, most int) bool {
 	f := &o.figures
 	s.say("  spans        sent %d, acknowledged %d, delivered %d, of them again %d", f.Sent, f.Acknowledged, f.Delivered, f.Duplicates)
@@ -48,7 +48,7 @@ func (o *outcome) print(s *soak, most int) bool {
 	return true
 }
 
-// counts lists what was counted, by the vocabulary's words.
+// counts lists counts by their names in the vocabulary.
 func counts[K semconv.Trigger | semconv.RunOutcome](m map[K]int) string {
 	if len(m) == 0 {
 		return "none"
@@ -60,7 +60,7 @@ func counts[K semconv.Trigger | semconv.RunOutcome](m map[K]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// size is a number of bytes for people; none is one that could not be had.
+// size formats a number of bytes. 0 means that it is not available.
 func size(bytes int64) string {
 	switch {
 	case bytes <= 0:
@@ -72,7 +72,7 @@ func size(bytes int64) string {
 	}
 }
 
-// summary prints the parts beside each other.
+// summary prints the parts side by side.
 func summary(s *soak, all []outcome, took time.Duration) {
 	s.say("\n%-14s %9s %9s %9s %9s %9s %7s %6s %6s %10s %9s %s", "part", "sent", "acked", "refused", "delivered", "again", "runs",
 		"stops", "kills", "memory", "spans/s", "")

@@ -1,33 +1,31 @@
-// Command soak drives the built Collector for minutes with the load of many agents
-// while everything around llm_classify goes wrong, and keeps the books of every
-// span: `make soak`.
+// Command soak runs the built Collector for minutes with the load of many agents while
+// everything around llm_classify fails, and keeps records of every span: `make soak`.
 //
 // The agents' spans go to the Collector over OTLP, gRPC and HTTP, from several
-// exporters that send again what is not acknowledged. Behind the Collector is a
-// backend, in this program, that fails for a share of the calls and now and then
-// refuses connections. Parts, one after the other:
+// exporters that repeat what is not acknowledged. Behind the Collector is a backend, in
+// this program, that fails a share of the calls and from time to time refuses
+// connections. The parts, one after the other:
 //
-//   - calm: nothing fails. What the load needs of llm_classify's memory is measured;
-//     later parts have a quarter of it. Every run has the verdict that it is to have.
+//   - calm: nothing fails. It measures how much of llm_classify's memory the load needs;
+//     later parts have a quarter of it. Every run has the expected verdict.
 //   - stops: no storage and no queue behind llm_classify, so that it sees every
 //     failure itself, and too little memory. The Collector is stopped (SIGTERM) and
 //     started again. Every acknowledged span comes out exactly once.
 //   - kills: the same with the journal, and the Collector is killed (SIGKILL), and
 //     stopped once. Every acknowledged span comes out at least once, and twice only
-//     where a kill is between; no run is judged again that was noted as judged.
+//     around a kill; no run is judged again whose verdict was recorded.
 //   - kills-shipped: the classifier as deploy/collector ships it, with metrics and an
 //     exporter's queue on the same storage, is killed.
 //
-// In all of them every run has one verdict, a run that was seen as a whole the right
-// one, and the marks on its spans are those that they may bear; what was on a span
-// comes out as it went in. Three kinds of runs may be judged again on what comes after,
-// which is counted: without a storage those whose spans fall on both sides of a stop,
-// as what was judged is forgotten with the process; with one those whose verdict left
-// just before a kill, so that it may not be noted; and those of which something came
-// when llm_classify may have forgotten them.
+// In all parts every run has one verdict, the right one if all of the run was seen, and
+// the triggers on its spans are allowed ones. The content of a span comes out
+// unchanged. Three kinds of runs may be judged again on spans that arrive later, which
+// is counted: without a storage, runs with spans on both sides of a stop, because the
+// memory of verdicts is lost with the process; with a storage, runs whose verdict was
+// sent just before a kill, so that it may not have been recorded; and runs with spans
+// that arrive when llm_classify may have forgotten the verdict.
 //
-// The load is made from a seed; when things happen, and what of it falls together,
-// is not.
+// The seed determines the load, but not when things happen and what coincides.
 package main
 
 import (
@@ -45,7 +43,7 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/process"
 )
 
-// options are the flags.
+// options are the values of the flags.
 type options struct {
 	root, bin, dir string
 	short          bool
@@ -69,22 +67,22 @@ func main() {
 
 var errFailed = errors.New("failed, see above")
 
-// given are the flags, with the defaults of the short form where it is asked for.
+// given returns the flags, with the defaults of the short form if it is requested.
 func given(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
 	flags.StringVar(&o.root, "root", ".", "root of the repository")
 	flags.StringVar(&o.bin, "collector", "", "the Collector to drive (default build/otelcol-llm in root)")
 	flags.StringVar(&o.dir, "dir", "", "folder for logs and journals, kept (default a temporary one, kept when something fails)")
-	flags.BoolVar(&o.short, "short", false, "a form of about 40 seconds: other defaults for duration, stops, kills and open")
-	flags.DurationVar(&o.duration, "duration", 200*time.Second, "how long spans are sent, all parts together")
-	flags.IntVar(&o.traces, "traces", 0, "traces of a part at most; 0 for as many as come in its time")
-	flags.IntVar(&o.open, "open", 300, "traces that are under way at a time")
-	flags.Uint64Var(&o.seed, "seed", 1, "of the load, the failures and their times")
+	flags.BoolVar(&o.short, "short", false, "short form of about 40 seconds: other defaults for duration, stops, kills and open")
+	flags.DurationVar(&o.duration, "duration", 200*time.Second, "how long spans are sent, for all parts together")
+	flags.IntVar(&o.traces, "traces", 0, "maximum number of traces of a part; 0 for no limit")
+	flags.IntVar(&o.open, "open", 300, "number of concurrent traces")
+	flags.Uint64Var(&o.seed, "seed", 1, "seed of the load, the failures and their times")
 	flags.Float64Var(&o.fail, "fail", 0.3, "share of the calls that the backend fails")
-	flags.IntVar(&o.stops, "stops", 6, "how often the Collector is stopped and started")
-	flags.IntVar(&o.kills, "kills", 10, "how often it is killed and started; needs storage")
-	flags.BoolVar(&o.storage, "storage", true, "with the parts that have a storage")
-	flags.IntVar(&o.problems, "problems", 20, "problems of each kind that are listed for a part")
+	flags.IntVar(&o.stops, "stops", 6, "number of stops of the Collector")
+	flags.IntVar(&o.kills, "kills", 10, "number of kills of the Collector; needs storage")
+	flags.BoolVar(&o.storage, "storage", true, "include the parts with a storage")
+	flags.IntVar(&o.problems, "problems", 20, "number of problems of each kind to list for a part")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -101,11 +99,11 @@ func given(args []string) (o options, err error) {
 	}
 	switch {
 	case flags.NArg() > 0:
-		return o, fmt.Errorf("unknown argument %q: there are only flags, -help lists them", flags.Arg(0))
+		return o, fmt.Errorf("unexpected argument %q: -help lists the flags", flags.Arg(0))
 	case o.fail < 0 || o.fail > 0.9:
-		return o, fmt.Errorf("-fail %v: a share between 0 and 0.9", o.fail)
+		return o, fmt.Errorf("-fail %v: must be a share between 0 and 0.9", o.fail)
 	case o.duration < 2*o.limits().hold+2*time.Second || o.open < 1 || o.traces < 0 || o.stops < 0 || o.kills < 0:
-		return o, errors.New("-duration is to be 6s or more (4s in the short form), -open 1 or more, and no number negative")
+		return o, errors.New("-duration must be 6s or more (4s in the short form), -open 1 or more, and no number negative")
 	}
 	if o.bin == "" {
 		o.bin = filepath.Join(o.root, "build", "otelcol-llm")
@@ -113,9 +111,9 @@ func given(args []string) (o options, err error) {
 	return o, nil
 }
 
-// parts are the parts of a soak. Each has a share of the time.
+// parts returns the parts of a soak. Each has a share of the time.
 func (o *options) parts() []part {
-	calm := max(o.duration/10, 2*o.limits().hold) // until as much is held as ever will be
+	calm := max(o.duration/10, 2*o.limits().hold) // until the held amount has reached its maximum
 	rest := o.duration - calm
 	list := []part{{name: "calm", proves: "every verdict, and the need of memory", lasts: calm}}
 	outages := 2
@@ -138,12 +136,12 @@ func (o *options) parts() []part {
 	shipped := kills
 	shipped.name, shipped.proves = "kills-shipped", "the same as deploy/collector ships it, with a queue behind"
 	shipped.kills, shipped.shipped = o.kills/2, true
-	shipped.stops = 0 // its exporter logs as dropped what it keeps in its queue for the next start
+	shipped.stops = 0 // its exporter logs data as dropped that it keeps in its queue for the next start
 	return append(list, stops, kills, shipped)
 }
 
-// limits are llm_classify's times and bounds. In the short form the end of a part does
-// not wait long for runs that never end.
+// limits returns llm_classify's times and bounds. In the short form the end of a part
+// does not wait long for runs that never end.
 func (o *options) limits() limits {
 	l := limits{hold: 2 * time.Second, settle: 300 * time.Millisecond, runTimeout: 20 * time.Second, heldBytes: 256 << 20, spansPerRun: 150}
 	if o.short {
@@ -172,7 +170,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	if s.dir == "" {
 		if s.dir, err = os.MkdirTemp("", "soak-*"); err != nil {
-			return fmt.Errorf("make a folder for logs and journals: %w", err)
+			return fmt.Errorf("create a folder for logs and journals: %w", err)
 		}
 	} else if s.dir, err = filepath.Abs(s.dir); err != nil {
 		return err

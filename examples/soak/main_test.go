@@ -35,7 +35,7 @@ func TestFlags(t *testing.T) {
 	assert.Less(t, o.limits().runTimeout, 10*time.Second)
 	o, err = given([]string{"-short", "-kills", "5", "-storage=false"})
 	require.NoError(t, err)
-	assert.Equal(t, 5, o.kills, "what is said counts")
+	assert.Equal(t, 5, o.kills, "explicit flags override the short form")
 	assert.Len(t, o.parts(), 2)
 
 	for _, wrong := range []string{"-fail=1", "-fail=-0.1", "-duration=1s", "-open=0", "-stops=-1", "more"} {
@@ -77,7 +77,7 @@ func TestConfessions(t *testing.T) {
 	assert.Equal(t, []string{"life 1: error\t3 classified spans are lost: why"}, c.confessed())
 }
 
-// A soak of some seconds against the built Collector.
+// TestSoak runs a soak of some seconds against the built Collector.
 func TestSoak(t *testing.T) {
 	bin := built.Collector(t)
 	args := []string{

@@ -13,45 +13,45 @@ import (
 	"github.com/otelllm/otelllm-go/examples/soak/internal/wire"
 )
 
-// part is one part of a soak: a Collector, a load, and what is done to both.
+// part is one part of a soak: a Collector, a load, and the disturbances of both.
 type part struct {
 	name    string
 	proves  string
-	lasts   time.Duration // of the load; draining comes on top
-	stops   int           // SIGTERM, and a start
-	kills   int           // SIGKILL, and a start
-	outages int           // times that the backend refuses connections
+	lasts   time.Duration // duration of the load, without draining
+	stops   int           // number of SIGTERMs, each with a restart
+	kills   int           // number of SIGKILLs, each with a restart
+	outages int           // how often the backend refuses connections
 	fail    float64       // share of the calls that the backend fails
 	storage bool
-	shipped bool // the classifier of deploy/collector, with its queue
+	shipped bool // uses the classifier of deploy/collector, with its queue
 	bounded bool // max_held_bytes is a quarter of what the load needs
 }
 
-// outcome is what came of a part.
+// outcome is the result of a part.
 type outcome struct {
 	part     part
 	figures  ledger.Figures
 	problems []string
 	bound    int // max_held_bytes
-	peak     int // bytes that llm_classify held at most, where it was measured
+	peak     int // maximum of bytes that llm_classify held, if measured
 	memory   int64
 	loaded   time.Duration // how long the load lasted
 	took     time.Duration
 	backend  wire.BackendCalls
 }
 
-// soak is what all parts have in common.
+// soak holds what all parts share.
 type soak struct {
 	root, bin, dir string
 	seed           uint64
-	open           int // traces at a time
-	traces         int // of a part at most, 0 for as many as come
+	open           int // number of concurrent traces
+	traces         int // maximum number of traces of a part, 0 for no limit
 	limits         limits
 	say            func(format string, args ...any)
 }
 
-// drainPatience is how long everything may take to come out once the load has
-// ended, beside llm_classify's own times.
+// drainPatience is the timeout for everything to come out after the load has ended, in
+// addition to llm_classify's own times.
 const drainPatience = time.Minute
 
 func (s *soak) run(ctx context.Context, number int, p part) (o outcome, err error) {
@@ -86,7 +86,7 @@ func (s *soak) run(ctx context.Context, number int, p part) (o outcome, err erro
 	if err := s.disturb(ctx, books, backend, c, p, seed); err != nil {
 		return o, err
 	}
-	<-loading // every trace that had begun has been handed over
+	<-loading // every started trace has been queued
 	o.loaded = time.Since(began)
 	flushed := make(chan struct{})
 	go func() {
@@ -110,7 +110,7 @@ func (s *soak) run(ctx context.Context, number int, p part) (o outcome, err erro
 	settled(books, rules, s.limits.runTimeout+s.limits.hold+drainPatience)
 	unwatch()
 	o.peak = int(<-peak)
-	// What comes with the end counts, too.
+	// Problems during the shutdown count, too.
 	ends := time.Now()
 	if err := c.stop(); err != nil {
 		o.problems = append(o.problems, err.Error())
@@ -132,17 +132,17 @@ func (s *soak) run(ctx context.Context, number int, p part) (o outcome, err erro
 	return o, nil
 }
 
-// maxTold bounds the traces that are reported.
+// maxTold is the maximum number of traces that are reported.
 const maxTold = 100
 
-// tell writes what the books have of the traces that have a problem, beside the logs.
+// tell writes the records of the traces with a problem to a file beside the logs.
 func (s *soak) tell(p part, books *ledger.Ledger, problems []ledger.Problem, began time.Time) error {
 	if len(problems) == 0 {
 		return nil
 	}
 	f, err := os.Create(filepath.Join(s.dir, p.name, "problems.txt"))
 	if err != nil {
-		return fmt.Errorf("write the problems down: %w", err)
+		return fmt.Errorf("write the problems: %w", err)
 	}
 	told := make(map[pcommon.TraceID]bool)
 	for i := range problems {
@@ -157,7 +157,7 @@ func (s *soak) tell(p part, books *ledger.Ledger, problems []ledger.Problem, beg
 	return f.Close()
 }
 
-// idle are the ways in which a part may have proved nothing.
+// idle returns the reasons why a part may have proved nothing.
 func (o *outcome) idle() (list []string) {
 	f := &o.figures
 	missing := func(format string, args ...any) {
@@ -178,11 +178,11 @@ func (o *outcome) idle() (list []string) {
 	return list
 }
 
-// collector is the Collector of a part, not started.
+// collector returns the Collector of a part, not started.
 func (s *soak) collector(p part, backend string) (*collector, error) {
 	dir := filepath.Join(s.dir, p.name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of the part %s: %w", p.name, err)
+		return nil, fmt.Errorf("create the folder of the part %s: %w", p.name, err)
 	}
 	var files, names []string
 	switch {
@@ -208,7 +208,7 @@ func (s *soak) collector(p part, backend string) (*collector, error) {
 	})
 }
 
-// watch measures the Collector until ctx ends, and then gives the most bytes that
+// watch measures the Collector until ctx ends, and then sends the maximum of bytes that
 // llm_classify held.
 func watch(ctx context.Context, c *collector) <-chan float64 {
 	peak := make(chan float64, 1)
@@ -220,7 +220,7 @@ func watch(ctx context.Context, c *collector) <-chan float64 {
 			select {
 			case <-tick.C:
 				c.measure()
-				if held, err := c.gauge(ctx, "otelcol_processor_llm_classify_bytes_held"); err == nil { // it may not be there
+				if held, err := c.gauge(ctx, "otelcol_processor_llm_classify_bytes_held"); err == nil { // fails while the Collector is down
 					most = max(most, held)
 				}
 			case <-ctx.Done():
@@ -232,18 +232,19 @@ func watch(ctx context.Context, c *collector) <-chan float64 {
 	return peak
 }
 
-// numSenders is how many exporters the agents have together, each with its own
-// connection: spans of a run take different ways.
+// numSenders is the number of exporters of all agents, each with its own connection:
+// spans of a run take different routes.
 const numSenders = 12
 
-// turnShare is how many turns of an agent, more or less, max_hold is long.
+// turnShare is the approximate number of an agent's turns in max_hold.
 const turnShare = 8
 
-// shortestLife is how long a Collector runs at least. It is healthy some moments
-// before it listens for signals: one that comes in between ends it as a crash would.
+// shortestLife is the minimum time that a Collector runs. It reports healthy some
+// moments before it handles signals, and a signal in between would kill it.
 const shortestLife = time.Second
 
-// settled waits until everything has come out, and a little longer for what must not.
+// settled waits until everything has come out, and a little longer for spans that
+// should not come out.
 func settled(books *ledger.Ledger, rules ledger.Rules, patience time.Duration) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()

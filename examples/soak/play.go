@@ -35,8 +35,8 @@ func lastError(senders []*wire.Sender) (err error) {
 	return err
 }
 
-// play sends traces, so many at a time, until it is time; then it ends those that
-// have begun. The channel is closed when all are handed over.
+// play sends traces, at most s.open at a time, until the time is over; then it finishes
+// the open ones. The returned channel is closed when all are queued.
 func (s *soak) play(ctx context.Context, books *ledger.Ledger, senders []*wire.Sender, seed uint64, lasts time.Duration) <-chan struct{} {
 	pace := load.Pace{Turn: s.limits.hold / turnShare, MaxHold: s.limits.hold, SpanLimit: s.limits.spansPerRun}
 	var number atomic.Uint64
@@ -44,7 +44,7 @@ func (s *soak) play(ctx context.Context, books *ledger.Ledger, senders []*wire.S
 	var players sync.WaitGroup
 	for i := range s.open {
 		players.Go(func() {
-			// They do not begin all at once.
+			// Stagger the starts.
 			if !sleep(ctx, pace.Turn*time.Duration(i)/time.Duration(s.open)*turnShare) {
 				return
 			}
@@ -55,7 +55,7 @@ func (s *soak) play(ctx context.Context, books *ledger.Ledger, senders []*wire.S
 				}
 				t := load.New(seed, n, pace)
 				books.Plan(&t)
-				s.send(ctx, books, senders, &t, rand.New(rand.NewPCG(seed, n|1<<63))) //nolint:gosec // which way a span takes is no secret
+				s.send(ctx, books, senders, &t, rand.New(rand.NewPCG(seed, n|1<<63))) //nolint:gosec // the route of a span is not secret
 			}
 		})
 	}
@@ -67,7 +67,7 @@ func (s *soak) play(ctx context.Context, books *ledger.Ledger, senders []*wire.S
 	return done
 }
 
-// send sends the spans of a trace, each when it is time.
+// send sends the spans of a trace, each at its time.
 func (s *soak) send(ctx context.Context, books *ledger.Ledger, senders []*wire.Sender, t *load.Trace, rng *rand.Rand) {
 	began := time.Now()
 	for i := range t.Spans {
@@ -86,7 +86,7 @@ func (s *soak) send(ctx context.Context, books *ledger.Ledger, senders []*wire.S
 		}
 		select {
 		case <-books.Judged(ledger.Key{Trace: t.ID, Span: span.RunID}):
-		case <-time.After(s.limits.runTimeout): // it comes late all the same
+		case <-time.After(s.limits.runTimeout): // sent late in any case
 		case <-ctx.Done():
 			return
 		}
@@ -96,7 +96,7 @@ func (s *soak) send(ctx context.Context, books *ledger.Ledger, senders []*wire.S
 	}
 }
 
-// sleep is false when ctx ended before.
+// sleep returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

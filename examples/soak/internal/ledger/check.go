@@ -12,41 +12,42 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Rules say what may happen in a part of a soak.
+// Rules define what may happen in a part of a soak.
 type Rules struct {
 	MaxHold    time.Duration // llm_classify's max_hold
 	RunTimeout time.Duration // its run_timeout
 	SpanLimit  int           // its max_spans_per_run
-	Again      time.Duration // how long a span may have been out that a kill brings again
+	Again      time.Duration // maximum time between a span's export and a kill that causes its second export
 	Bounded    bool          // its max_held_bytes is less than the load needs
 	Storage    bool          // it has a storage
-	Noted      time.Duration // how long before or after a kill a verdict may come out that a storage has not noted
-	Queued     bool          // there is a queue behind llm_classify: a verdict may have left it long before it comes out
+	Noted      time.Duration // maximum time between a kill and the export of a verdict that the storage has not recorded
+	Queued     bool          // there is a queue behind llm_classify: a verdict may be exported long after llm_classify has sent it
 }
 
-// Figures are what was counted.
+// Figures are the counts of a part.
 type Figures struct {
 	Traces, Runs int
 	Sent         int // spans that were sent at least once
 	Acknowledged int // spans
-	Refused      int // spans, each time that they were refused and sent again
-	Unanswered   int // spans, each time that the answer was lost and they were sent again
+	Refused      int // spans, counted each time that they were refused and sent again
+	Unanswered   int // spans, counted each time that the response was lost and they were sent again
 
 	Delivered    int // spans that came out at least once
 	Duplicates   int // spans that came out once more
 	Stops, Kills int
-	// Split is how many runs had spans on both sides of a stop or kill.
+	// Split is the number of runs with spans on both sides of a stop or kill.
 	Split int
-	// Slow is how many runs had spans that came so long after the verdict that
-	// llm_classify may not remember it, Unnoted how many others may have been judged
-	// without a note of it that outlived the process. Again is how many of both had
-	// another verdict, on what came later.
+	// Slow is the number of runs with spans that arrived so long after the verdict that
+	// llm_classify may have forgotten it. Unnoted is the number of other runs whose verdict may not
+	// have been recorded beyond the life of the process. Again is the number of both that got
+	// another verdict, on spans that arrived later.
 	Slow, Unnoted, Again int
-	// Oldest is the longest that a span that came twice had been out when the Collector was killed.
+	// Oldest is the longest time between the export of a span and the kill that caused its second
+	// export.
 	Oldest   time.Duration
 	Verdicts map[semconv.Trigger]int // runs, by trigger
 	Outcomes map[semconv.RunOutcome]int
-	Marks    map[semconv.Trigger]int // model calls and tools that bear a trigger
+	Marks    map[semconv.Trigger]int // model calls and tools with a trigger
 }
 
 // Problem is something that must not happen.
@@ -60,7 +61,7 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%-16s trace %s span %s: %s", p.What, hex.EncodeToString(p.Key.Trace[:]), hex.EncodeToString(p.Key.Span[:]), p.Why)
 }
 
-// What a problem may be.
+// The kinds of problems.
 const (
 	Lost          = "lost"
 	Doubled       = "doubled"
@@ -74,12 +75,12 @@ const (
 	LateNotMarked = "late, not marked"
 )
 
-// slack is how far two readings of the clock for one event may be apart: an
-// acknowledgement is entered after it was given.
+// slack is the maximum difference between two readings of the clock for one event: an
+// acknowledgement is recorded after it was sent.
 const slack = 250 * time.Millisecond
 
-// Settled reports whether everything that was acknowledged has come out, and every
-// run that has to be judged has been. More may come still, if something is wrong.
+// Settled reports whether all acknowledged spans have been exported, and every run that has to be
+// judged has been. If something is wrong, more spans may follow.
 func (l *Ledger) Settled(rules Rules) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +98,7 @@ func (l *Ledger) Settled(rules Rules) bool {
 	return true
 }
 
-// Check closes the books. Problems are in the order of their kinds and ids.
+// Check compares the records with the rules. Problems are ordered by kind and id.
 func (l *Ledger) Check(rules Rules) (Figures, []Problem) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +131,7 @@ func (l *Ledger) Check(rules Rules) (Figures, []Problem) {
 	return figures, c.problems
 }
 
-// checker goes through the books once.
+// checker is one pass through the records.
 type checker struct {
 	*Ledger
 	rules    Rules

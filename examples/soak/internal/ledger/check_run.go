@@ -10,7 +10,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// whole reports whether the run was judged when it had ended, by any copy of its spans.
+// whole reports whether the run was judged after it had ended, on any copy of its spans.
 func (r *run) whole() bool {
 	return slices.ContainsFunc(r.spans, func(s *span) bool {
 		return slices.ContainsFunc(s.copies, func(d delivery) bool {
@@ -19,7 +19,7 @@ func (r *run) whole() bool {
 	})
 }
 
-// verdicts are the first verdicts on a run of each span that has one.
+// verdicts returns the first verdict on a run of each span that has one.
 func (c *checker) verdicts(r *run) (list []delivery) {
 	for _, s := range r.spans {
 		for _, d := range s.copies {
@@ -35,7 +35,7 @@ func (c *checker) verdicts(r *run) (list []delivery) {
 	return list
 }
 
-// first is when the first span of the run was sent.
+// first returns when the first span of the run was sent.
 func (r *run) first() (at time.Time) {
 	for _, s := range r.spans {
 		if s.attempts > 0 && (at.IsZero() || s.first.Before(at)) {
@@ -45,7 +45,7 @@ func (r *run) first() (at time.Time) {
 	return at
 }
 
-// out is when the last of its spans came out.
+// out returns when the last of its spans was exported.
 func (r *run) out() (at time.Time) {
 	for _, s := range r.spans {
 		for _, d := range s.copies {
@@ -57,7 +57,7 @@ func (r *run) out() (at time.Time) {
 	return at
 }
 
-// taken is from when to when spans of the run were taken, and how many were.
+// taken returns when spans of the run were first and last accepted, and their number.
 func (r *run) taken() (from, to time.Time, spans int) {
 	for _, s := range r.spans {
 		if s.acks == 0 {
@@ -74,8 +74,8 @@ func (r *run) taken() (from, to time.Time, spans int) {
 	return from, to, spans
 }
 
-// due reports whether there has to be a verdict on the run: its span was taken, or,
-// without one, what is known of its other spans was not lost on the way.
+// due reports whether the run has to have a verdict: its span was accepted or, without
+// its span, what is known of its other spans was not lost.
 func (c *checker) due(r *run) bool {
 	from, to, spans := r.taken()
 	if spans == 0 {
@@ -86,7 +86,7 @@ func (c *checker) due(r *run) bool {
 			return s.acks > 0
 		}
 	}
-	// Without a storage what is known of spans that went out ends with the process.
+	// Without a storage, the memory of exported spans is lost with the process.
 	return c.rules.Storage || !c.between(from, to.Add(c.rules.RunTimeout), false)
 }
 
@@ -106,10 +106,10 @@ func (c *checker) run(r *run) {
 	}
 	for _, v := range list {
 		if v.trigger == semconv.TriggerComplete && v.outcome != r.plan.Outcome {
-			c.add(WrongVerdict, r.key, "a %s run with all its spans is %q, and was to be %q", r.shape, v.outcome, r.plan.Outcome)
+			c.add(WrongVerdict, r.key, "a %s run with all its spans is %q, want %q", r.shape, v.outcome, r.plan.Outcome)
 		}
 		if v.trigger == semconv.TriggerLate {
-			c.add(WrongTrigger, r.key, "the verdict on a %s run bears %q", r.shape, v.trigger)
+			c.add(WrongTrigger, r.key, "the verdict on a %s run has the trigger %q", r.shape, v.trigger)
 		}
 	}
 	if len(list) == 0 {
@@ -118,8 +118,8 @@ func (c *checker) run(r *run) {
 		}
 		return
 	}
-	// Whether a run has been judged is forgotten in time, and without a storage when the
-	// process ends: what comes after that is a run of its own.
+	// The memory that a run has been judged expires and, without a storage, is lost with
+	// the process: what arrives later is a run of its own.
 	slow := to.Sub(c.given(r)) >= c.rules.remembers(r)
 	unnoted := c.unnoted(r, split, from)
 	switch {
@@ -129,7 +129,7 @@ func (c *checker) run(r *run) {
 		c.figures.Unnoted++
 	}
 	forgot := slow || unnoted
-	// What is sent again for that long is given up before its span comes.
+	// The run is given up before a span arrives that is retried for that long.
 	givenUp := r.out().Sub(from) >= c.rules.RunTimeout &&
 		slices.ContainsFunc(list, func(v delivery) bool { return v.trigger == semconv.TriggerRunExpired })
 	switch {
@@ -146,14 +146,14 @@ func (c *checker) run(r *run) {
 			c.add(NotJudged, s.key, "the run span of a %s run came out without a verdict", r.shape)
 		}
 		if s.late && s.acks > 0 && len(s.copies) > 0 && s.first.After(list[0].at) && !forgot && s.copies[0].trigger != semconv.TriggerLate {
-			c.add(LateNotMarked, s.key, "sent after the verdict on its run had come out, it bears %q", s.copies[0].trigger)
+			c.add(LateNotMarked, s.key, "sent after the verdict on its run was exported, but its trigger is %q", s.copies[0].trigger)
 		}
 	}
 }
 
-// unnoted reports whether the first verdict on a run may not have been noted when the
-// process ended that gave it. With a storage that is only so where a kill came between
-// the verdict's way out and the note, which follows at once.
+// unnoted reports whether the first verdict on a run may not have been recorded when the
+// process that gave it ended. With a storage that is possible only if a kill came
+// between the export of the verdict and its record, which follows at once.
 func (c *checker) unnoted(r *run, split bool, from time.Time) bool {
 	if !c.rules.Storage {
 		return split || c.between(from, r.out(), true)
@@ -163,13 +163,13 @@ func (c *checker) unnoted(r *run, split bool, from time.Time) bool {
 		if !s.kill || s.ended.Before(from.Add(-slack)) {
 			return false
 		}
-		out := s.began.Sub(first) // less than 0: it was on its way to the backend
+		out := s.began.Sub(first) // less than 0 while it was on its way to the backend
 		return out.Abs() <= c.rules.Noted || c.rules.Queued && out < 0 && r.repeated()
 	})
 }
 
-// judgedAt is when the first verdict on the run came out, and the span that bore it,
-// nil for llm.run.abandoned.
+// judgedAt returns when the first verdict on the run was exported, and the span that had
+// it, nil for llm.run.abandoned.
 func (r *run) judgedAt() (at time.Time, on *span) {
 	first := func(s *span, list []delivery) {
 		for _, d := range list {
@@ -185,8 +185,8 @@ func (r *run) judgedAt() (at time.Time, on *span) {
 	return at, on
 }
 
-// given is when the first verdict on the run was given at the earliest: it may have
-// waited long for the backend before it came out.
+// given returns the earliest time at which the first verdict on the run was given: it
+// may have waited long for the backend before it was exported.
 func (c *checker) given(r *run) time.Time {
 	if _, on := r.judgedAt(); on != nil {
 		return on.first
@@ -194,8 +194,9 @@ func (c *checker) given(r *run) time.Time {
 	return r.first().Add(c.rules.RunTimeout)
 }
 
-// remembers is how long llm_classify remembers at least that the run was judged: for
-// what does not name it, and is not right beneath it, by the spans that it had.
+// remembers returns the minimum time for which llm_classify remembers that the run was
+// judged: for spans that do not name the run and are not its direct children, through
+// the spans that it had.
 func (rules *Rules) remembers(r *run) time.Duration {
 	if r.plan.Named {
 		return rules.RunTimeout
@@ -203,7 +204,8 @@ func (rules *Rules) remembers(r *run) time.Duration {
 	return min(rules.RunTimeout, 2*rules.MaxHold)
 }
 
-// repeated reports whether a span of the run came out twice: it was taken up again.
+// repeated reports whether a span of the run was exported twice, that is, was read from
+// the journal again.
 func (r *run) repeated() bool {
 	return slices.ContainsFunc(r.spans, func(s *span) bool { return len(s.copies) > 1 })
 }

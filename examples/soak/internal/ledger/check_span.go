@@ -16,7 +16,7 @@ func (c *checker) span(s *span) {
 	case s.attempts > 0 && s.acks == 0:
 		c.add(NeverTaken, s.key, "no attempt of %d was acknowledged", s.attempts)
 	case s.acks > 0 && len(s.copies) == 0:
-		c.add(Lost, s.key, "%s of a %s trace, acknowledged and not come out", roles[s.role], s.shape())
+		c.add(Lost, s.key, "%s of a %s trace, acknowledged but not exported", roles[s.role], s.shape())
 	}
 	if len(s.copies) == 0 {
 		return
@@ -32,7 +32,7 @@ func (c *checker) span(s *span) {
 	}
 	for _, d := range s.copies {
 		if d.altered {
-			c.add(Altered, s.key, "what came out of the %s is not what went in", roles[s.role])
+			c.add(Altered, s.key, "the exported %s differs from the one that was sent", roles[s.role])
 			break
 		}
 	}
@@ -41,8 +41,9 @@ func (c *checker) span(s *span) {
 	}
 }
 
-// outBeforeKill is the longest that a copy of the span had been out when a kill
-// brought it again. One that was sent again, too, came again for that.
+// outBeforeKill returns the longest time between the export of a copy of the span and a kill
+// that caused its second export. A copy that was also sent again does not count: it was
+// exported for that reason.
 func (c *checker) outBeforeKill(s *span) (longest time.Duration) {
 	if s.unknown > 0 {
 		return 0
@@ -66,18 +67,18 @@ func (s *span) shape() string {
 	return s.run.shape
 }
 
-// trigger checks that a copy of a span bears a trigger that it may have.
+// trigger checks that a copy of a span has a trigger that is allowed for it.
 func (c *checker) trigger(s *span, d *delivery) {
 	wrong := func(format string, args ...any) {
-		c.add(WrongTrigger, s.key, "%s of a %s trace bears %q: %s", roles[s.role], s.shape(), d.trigger, fmt.Sprintf(format, args...))
+		c.add(WrongTrigger, s.key, "%s of a %s trace has the trigger %q: %s", roles[s.role], s.shape(), d.trigger, fmt.Sprintf(format, args...))
 	}
 	if d.strange {
-		wrong("no word of the vocabulary")
+		wrong("not in the vocabulary")
 		return
 	}
 	if s.role == load.Other {
 		if d.trigger != semconv.TriggerUnset || d.outcome != semconv.RunOutcomeUnset {
-			wrong("it is no span to be judged")
+			wrong("this span must not be judged")
 		}
 		return
 	}
@@ -86,20 +87,21 @@ func (c *checker) trigger(s *span, d *delivery) {
 	}
 	p := &s.run.plan
 	switch d.trigger {
-	case semconv.TriggerUnset: // it went with its run
+	case semconv.TriggerUnset: // it was judged with its run
 		if !s.run.whole() {
-			wrong("and its run was not judged as a whole")
+			wrong("but its run was not judged as a whole")
 		}
 	case semconv.TriggerComplete:
 		if !p.Announces {
-			wrong("nothing was announced")
+			wrong("the run announced nothing")
 		}
 	case semconv.TriggerRunEnded:
 		if p.Announces {
-			wrong("all was announced")
+			wrong("the run announced everything")
 		}
 	case semconv.TriggerHoldExpired:
-		// One that has to go takes with it others of its run, and all where it is the run span.
+		// A span that is released early takes others of its run with it, or all if it is the
+		// run span.
 		if held := d.at.Sub(s.run.first()); held < c.rules.MaxHold*7/8 {
 			wrong("%s after the first of its run was sent", held)
 		}
@@ -109,7 +111,7 @@ func (c *checker) trigger(s *span, d *delivery) {
 		}
 	case semconv.TriggerMemory:
 		if !c.rules.Bounded {
-			wrong("there is room enough")
+			wrong("there is enough room")
 		}
 	case semconv.TriggerShutdown:
 		if !c.between(s.first, d.at, false) {
@@ -120,11 +122,11 @@ func (c *checker) trigger(s *span, d *delivery) {
 			wrong("its run was not judged")
 		}
 	default:
-		wrong("no span that was sent may")
+		wrong("no span may have this trigger")
 	}
 }
 
-// outcomes are copies of a span that judge its run differently.
+// outcomes returns the copies of a span if they judge its run differently.
 func (s *span) outcomes() (list []delivery) {
 	for _, d := range s.copies {
 		if d.judges() && !slices.ContainsFunc(list, func(o delivery) bool { return o.outcome == d.outcome }) {

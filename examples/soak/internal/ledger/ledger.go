@@ -1,6 +1,6 @@
-// Package ledger keeps the books of a soak: what was sent, what was acknowledged,
-// what came out, when the Collector was stopped or killed. From that it says what
-// was lost, doubled, altered, judged twice or not at all.
+// Package ledger records everything in a soak: what was sent, acknowledged and
+// exported, and when the Collector was stopped or killed. From that it determines what
+// was lost, doubled, altered, judged twice or not judged.
 package ledger
 
 import (
@@ -15,28 +15,28 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Key is a span, or a run by its id.
+// Key identifies a span, or a run by its id.
 type Key struct {
 	Trace pcommon.TraceID
 	Span  pcommon.SpanID
 }
 
-// Answer is what became of an attempt to send spans.
+// Answer is the result of an attempt to send spans.
 type Answer uint8
 
 // The answers.
 const (
-	Acknowledged Answer = iota // they are the Collector's
-	Refused                    // it said that it has not taken them, or never saw them: they are sent again
-	Unanswered                 // it may have taken them or not; they are sent again
-	Rejected                   // it refused them for good
+	Acknowledged Answer = iota // the Collector owns the spans
+	Refused                    // the Collector did not accept them, or never saw them: they are sent again
+	Unanswered                 // the Collector may have accepted them; they are sent again
+	Rejected                   // the Collector refused them permanently
 )
 
-// span is what the books have of a span.
+// span is the record of a span.
 type span struct {
 	key      Key
 	role     load.Role
-	run      *run // nil for others
+	run      *run // nil for other spans
 	late     bool
 	hash     uint64
 	attempts int
@@ -48,17 +48,17 @@ type span struct {
 	copies   []delivery
 }
 
-// delivery is one time that a span came out.
+// delivery is one export of a span.
 type delivery struct {
 	at      time.Time
 	trigger semconv.Trigger
 	outcome semconv.RunOutcome
-	failed  bool // it has a verdict that reports a failure
+	failed  bool // its verdict reports a failure
 	altered bool
-	strange bool // its trigger or outcome is no word of the vocabulary
+	strange bool // its trigger or outcome is not in the vocabulary
 }
 
-// run is what the books have of a run.
+// run is the record of a run.
 type run struct {
 	key       Key
 	plan      load.Plan
@@ -69,13 +69,13 @@ type run struct {
 	judged    chan struct{} // closed at the first verdict
 }
 
-// stop is an end of the Collector.
+// stop is one end of the Collector.
 type stop struct {
-	began, ended time.Time // of the end; the same for a kill
+	began, ended time.Time // beginning and end of the shutdown; equal for a kill
 	kill         bool
 }
 
-// Ledger is safe for concurrent use. Times are those of one clock.
+// Ledger is safe for concurrent use. All times have to be from one clock.
 type Ledger struct {
 	seed maphash.Seed
 
@@ -85,16 +85,16 @@ type Ledger struct {
 	runs     map[Key]*run
 	traces   int
 	stops    []stop
-	invented []Key // what came and was never sent
+	invented []Key // spans that were exported but never sent
 	figures  Figures
 }
 
-// New makes empty books.
+// New returns an empty ledger.
 func New() *Ledger {
 	return &Ledger{seed: maphash.MakeSeed(), spans: make(map[Key]*span), runs: make(map[Key]*run)}
 }
 
-// Plan enters a trace before it is sent.
+// Plan records a trace before it is sent.
 func (l *Ledger) Plan(t *load.Trace) {
 	hashes := make([]uint64, len(t.Spans))
 	for i := range t.Spans {
@@ -122,14 +122,14 @@ func (l *Ledger) Plan(t *load.Trace) {
 	}
 }
 
-// Judged is closed when a verdict on the run has come out.
+// Judged returns a channel that is closed when a verdict on the run has been exported.
 func (l *Ledger) Judged(run Key) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.runs[run].judged
 }
 
-// Attempt enters that spans are about to be sent.
+// Attempt records that spans are about to be sent.
 func (l *Ledger) Attempt(keys []Key, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +143,7 @@ func (l *Ledger) Attempt(keys []Key, at time.Time) {
 	}
 }
 
-// Answer enters what became of an attempt.
+// Answer records the result of an attempt.
 func (l *Ledger) Answer(keys []Key, a Answer, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,7 +167,7 @@ func (l *Ledger) Answer(keys []Key, a Answer, at time.Time) {
 	}
 }
 
-// Deliver enters spans that came out. Nothing of td is kept.
+// Deliver records spans that were exported. It keeps no reference to td.
 func (l *Ledger) Deliver(td ptrace.Traces, at time.Time) {
 	type arrival struct {
 		key, parent Key
@@ -224,21 +224,21 @@ func (r *run) tell() {
 	}
 }
 
-// Stopped enters that the Collector was asked to end at one time, and had at another.
+// Stopped records a stop of the Collector, with its beginning and its end.
 func (l *Ledger) Stopped(began, ended time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stops = append(l.stops, stop{began: began, ended: ended})
 }
 
-// Killed enters that the Collector was killed.
+// Killed records that the Collector was killed.
 func (l *Ledger) Killed(at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stops = append(l.stops, stop{began: at, ended: at, kill: true})
 }
 
-// read reads the verdict off a span.
+// read reads the verdict of a span.
 func read(s ptrace.Span) (d delivery) {
 	attrs := s.Attributes()
 	if v, ok := attrs.Get(string(semconv.ClassificationTriggerKey)); ok {
@@ -255,7 +255,7 @@ func read(s ptrace.Span) (d delivery) {
 	return d
 }
 
-// around hashes the resource and scope that spans are in.
+// around hashes the resource and scope of spans.
 func (l *Ledger) around(rs ptrace.ResourceSpans, ss ptrace.ScopeSpans) uint64 {
 	td := ptrace.NewTraces()
 	to := td.ResourceSpans().AppendEmpty()
@@ -267,7 +267,7 @@ func (l *Ledger) around(rs ptrace.ResourceSpans, ss ptrace.ScopeSpans) uint64 {
 	return l.sum(td)
 }
 
-// hash hashes a span as it is on the wire, without verdicts. It changes nothing.
+// hash hashes the encoded span without verdicts. It does not change the span.
 func (l *Ledger) hash(around uint64, s ptrace.Span) uint64 {
 	td := ptrace.NewTraces()
 	to := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
@@ -279,12 +279,12 @@ func (l *Ledger) hash(around uint64, s ptrace.Span) uint64 {
 func (l *Ledger) sum(td ptrace.Traces) uint64 {
 	data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
 	if err != nil {
-		return 0 // no span that was sent has it
+		return 0 // no sent span has this hash
 	}
 	return maphash.Bytes(l.seed, data)
 }
 
-// verdicts are the keys that llm_classify writes.
+// verdicts are the attributes that llm_classify writes.
 var verdicts = map[string]bool{
 	string(semconv.RunOutcomeKey): true, string(semconv.RunTimelineKey): true, string(semconv.RunRecoveredFailuresKey): true,
 	string(semconv.HistoryMissingOutputsKey): true,

@@ -24,7 +24,7 @@ var (
 
 func at(seconds float64) time.Time { return t0.Add(time.Duration(seconds * float64(time.Second))) }
 
-// out is a span that a fake Collector gives.
+// out is a span that a fake Collector exports.
 type out struct {
 	load.Span
 	at      float64 // seconds from t0
@@ -32,8 +32,8 @@ type out struct {
 	outcome semconv.RunOutcome
 }
 
-// fake is a Collector that takes everything at once and is honest, until it is
-// told to lie.
+// fake is a Collector that accepts everything at once and behaves correctly, until a
+// test changes its output.
 type fake struct {
 	books  *Ledger
 	traces []load.Trace
@@ -41,12 +41,12 @@ type fake struct {
 	rules  Rules
 }
 
-// with has other rules hold.
+// with changes the rules.
 func with(f *fake, change func(*Rules)) { change(&f.rules) }
 
 const numTraces = 60
 
-// took plans and acknowledges a load, and has what an honest Collector would give.
+// took plans and acknowledges a load, and holds the output of a correct Collector.
 func took(t *testing.T) *fake {
 	t.Helper()
 	f := &fake{books: New(), rules: rules}
@@ -101,7 +101,7 @@ func abandoned(trace pcommon.TraceID, run pcommon.SpanID) *out {
 	return &out{Span: load.Span{Span: s}, at: 11.5, trigger: semconv.TriggerRunExpired, outcome: semconv.RunOutcomeIncomplete}
 }
 
-// give gives everything to the books, in the order of its time.
+// give delivers everything to the ledger, ordered by time.
 func (f *fake) give() {
 	slices.SortStableFunc(f.outs, func(a, b *out) int { return cmp.Compare(a.at, b.at) })
 	for _, o := range f.outs {
@@ -114,7 +114,7 @@ func (f *fake) give() {
 		load.Services[o.Service].Fill(rs, ss)
 		s := ss.Spans().AppendEmpty()
 		o.CopyTo(s)
-		s.Attributes().RemoveIf(func(key string, _ pcommon.Value) bool { return verdicts[key] }) // the client's gives way
+		s.Attributes().RemoveIf(func(key string, _ pcommon.Value) bool { return verdicts[key] }) // the client's verdict is replaced
 		if o.trigger != semconv.TriggerUnset {
 			s.Attributes().PutStr(string(semconv.ClassificationTriggerKey), o.trigger.String())
 		}
@@ -125,10 +125,10 @@ func (f *fake) give() {
 	}
 }
 
-// never is the time of what an honest Collector would give.
+// never is a time after the end, for spans that are not exported.
 const never = 1000.
 
-// first finds the first span that is like that.
+// first returns the first span for which like returns true.
 func (f *fake) first(t *testing.T, like func(*out) bool) *out {
 	t.Helper()
 	for _, o := range f.outs {
@@ -183,11 +183,11 @@ func TestHonest(t *testing.T) {
 	assert.Empty(t, problems)
 }
 
-// Each lie of the Collector is noticed, and named with its ids.
+// Each fault of the Collector is found, and reported with its ids.
 func TestLies(t *testing.T) {
 	announced := func(o *out) bool { return role(load.Run)(o) && o.trigger == semconv.TriggerComplete }
 	for name, tt := range map[string]struct {
-		lie  func(*testing.T, *fake) *out // what the problem is about
+		lie  func(*testing.T, *fake) *out // returns the span with the problem
 		what string
 		says string
 	}{
@@ -217,17 +217,17 @@ func TestLies(t *testing.T) {
 			t.Helper()
 			return f.again(f.first(t, role(load.Other)), 1.5)
 		}, Doubled, "came out 2 times"},
-		"it came twice, and the kill was before it was sent": {func(t *testing.T, f *fake) *out {
+		"it was exported twice, and the kill was before it was sent": {func(t *testing.T, f *fake) *out {
 			t.Helper()
 			f.books.Killed(at(-5))
 			return f.again(f.first(t, role(load.Tool)), 1.5)
 		}, Doubled, "no kill since"},
-		"it came twice after a stop": {func(t *testing.T, f *fake) *out {
+		"it was exported twice after a stop": {func(t *testing.T, f *fake) *out {
 			t.Helper()
 			f.books.Stopped(at(0.8), at(1))
 			return f.again(f.first(t, role(load.Tool)), 1.5)
 		}, Doubled, "no kill since"},
-		"it came long before the kill, and again": {func(t *testing.T, f *fake) *out {
+		"it was exported long before the kill, and again": {func(t *testing.T, f *fake) *out {
 			t.Helper()
 			f.books.Killed(at(8))
 			return f.again(f.first(t, role(load.Other)), 9)
@@ -237,19 +237,19 @@ func TestLies(t *testing.T) {
 			o := f.first(t, role(load.Request))
 			o.Attributes().PutStr("server.address", "elsewhere")
 			return o
-		}, Altered, "not what went in"},
+		}, Altered, "differs from"},
 		"an attribute is added": {func(t *testing.T, f *fake) *out {
 			t.Helper()
 			o := f.first(t, role(load.Other))
 			o.Attributes().PutStr("soak.more", "x")
 			return o
-		}, Altered, "not what went in"},
+		}, Altered, "differs from"},
 		"the resource is another": {func(t *testing.T, f *fake) *out {
 			t.Helper()
 			o := f.first(t, role(load.Request))
 			o.Service = (o.Service + 1) % len(load.Services)
 			return o
-		}, Altered, "not what went in"},
+		}, Altered, "differs from"},
 		"a span is made up": {func(t *testing.T, f *fake) *out {
 			t.Helper()
 			o := f.again(f.first(t, role(load.Other)), 1)
@@ -289,7 +289,7 @@ func TestLies(t *testing.T) {
 			o := f.first(t, func(o *out) bool { return announced(o) && o.outcome == semconv.RunOutcomeRecovered })
 			o.outcome = semconv.RunOutcomeSucceeded
 			return o
-		}, WrongVerdict, `is "succeeded", and was to be "recovered"`},
+		}, WrongVerdict, `is "succeeded", want "recovered"`},
 		"a late span is not marked": {func(t *testing.T, f *fake) *out {
 			t.Helper()
 			o := f.first(t, func(o *out) bool { return o.Late })
@@ -329,18 +329,18 @@ func TestLies(t *testing.T) {
 			o.at, o.trigger = 4.5, semconv.TriggerHoldExpired
 			return o
 		}, LateNotMarked, "hold_expired"},
-		"room was enough":            {mark(load.Tool, semconv.TriggerMemory), WrongTrigger, "room enough"},
+		"room was enough":            {mark(load.Tool, semconv.TriggerMemory), WrongTrigger, "enough room"},
 		"it was not held":            {mark(load.Tool, semconv.TriggerHoldExpired), WrongTrigger, "after the first of its run"},
 		"it was not stopped":         {mark(load.Tool, semconv.TriggerShutdown), WrongTrigger, "not stopped"},
-		"the client's verdict stays": {mark(load.Request, semconv.TriggerClient), WrongTrigger, "no span that was sent may"},
+		"the client's verdict stays": {mark(load.Request, semconv.TriggerClient), WrongTrigger, "no span may have"},
 		"a run that is not large":    {mark(load.Tool, semconv.TriggerSpanLimit), WrongTrigger, "its run has"},
-		"another span is judged":     {mark(load.Other, semconv.TriggerLate), WrongTrigger, "no span to be judged"},
+		"another span is judged":     {mark(load.Other, semconv.TriggerLate), WrongTrigger, "must not be judged"},
 		"a run that announced all ended without": {func(t *testing.T, f *fake) *out {
 			t.Helper()
 			o := f.first(t, announced)
 			o.trigger = semconv.TriggerRunEnded
 			return o
-		}, WrongTrigger, "all was announced"},
+		}, WrongTrigger, "announced everything"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := took(t)
@@ -369,7 +369,7 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// mark has a span bear a trigger.
+// mark sets the trigger of a span.
 func mark(r load.Role, trigger semconv.Trigger) func(*testing.T, *fake) *out {
 	return func(t *testing.T, f *fake) *out {
 		t.Helper()
@@ -396,7 +396,7 @@ func TestNeverTaken(t *testing.T) {
 	}
 }
 
-// What may happen is no problem, and is counted.
+// Events that the rules allow are not problems, and are counted.
 func TestAllowances(t *testing.T) {
 	announced := func(o *out) bool { return role(load.Run)(o) && o.trigger == semconv.TriggerComplete }
 	for name, tt := range map[string]struct {

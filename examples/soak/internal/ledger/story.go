@@ -12,8 +12,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Tell writes all that the books have of a trace, for a person who looks into a
-// problem. Times are seconds from began.
+// Tell writes everything that is recorded about a trace, for the analysis of a problem.
+// Times are seconds since began.
 func (l *Ledger) Tell(w io.Writer, trace pcommon.TraceID, began time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -4,7 +4,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// put writes attributes as the SDKs' exporters do. It knows the types that the
+// put writes attributes as the SDKs' exporters do. It supports the types that the
 // shapes use.
 func put(s *Span, list ...attribute.KeyValue) {
 	attrs := s.Attributes()
@@ -26,7 +26,7 @@ func put(s *Span, list ...attribute.KeyValue) {
 				slice.AppendEmpty().SetStr(v)
 			}
 		default:
-			panic("load: no type of the vocabulary: " + kv.Value.Type().String())
+			panic("load: unsupported attribute type: " + kv.Value.Type().String())
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package load makes the traces of agents at work: runs with tool calls, nested
-// runs, several runs in a trace, long ones, runs whose end never comes, spans that
-// come late, and spans of others among them. The same seed makes the same traces.
+// Package load generates the traces of working agents: runs with tool calls, nested
+// runs, several runs in a trace, long ones, runs that never end, spans that arrive
+// late, and unrelated spans among them. The same seed generates the same traces.
 package load
 
 import (
@@ -15,47 +15,48 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Role is what a span is to llm_classify.
+// Role is how llm_classify treats a span.
 type Role uint8
 
 // The roles of spans.
 const (
-	Other   Role = iota // it passes
+	Other   Role = iota // passed on
 	Request             // a model call
 	Tool
 	Run
 )
 
-// Span is a span and when it is sent.
+// Span is a span and the time at which it is sent.
 type Span struct {
 	ptrace.Span
 	Role Role
-	// RunID is the run that the span is of: the id of its run span, or where none is
-	// above it the id of its parent, which stands for it. Empty for others.
+	// RunID is the id of the run that the span belongs to: the id of its run span or,
+	// without a run span above it, the id of its parent, which represents the run.
+	// Empty for other spans.
 	RunID pcommon.SpanID
-	// At is when the span is sent, from the first of its trace on.
+	// At is when the span is sent, relative to the first one of its trace.
 	At time.Duration
-	// Late: it is sent only after the verdict on its run has come out.
+	// Late spans are sent only after the verdict on their run has been exported.
 	Late bool
 	// Service is the index of its resource in [Services].
 	Service int
 }
 
-// Plan is what is known of a run beforehand.
+// Plan is what is known of a run in advance.
 type Plan struct {
 	ID pcommon.SpanID
-	// Ends: its run span is sent. Named: its spans name it, so that there is a run to
-	// be judged even where its span never comes.
+	// Ends: the run span is sent. Named: the run's spans name it, so that there is a
+	// run to judge even if its span is never sent.
 	Ends, Named bool
-	// Announces: the run span says how many spans belong to the run.
+	// Announces: the run span has the number of spans that belong to the run.
 	Announces bool
-	// Outcome is the verdict of one that sees all of it.
+	// Outcome is the verdict on the complete run.
 	Outcome semconv.RunOutcome
-	// Spans is how many model calls, tools and run spans it has, without late ones.
+	// Spans is the number of its model calls, tools and run spans, without late ones.
 	Spans int
 }
 
-// Trace is the spans of a trace in the order in which they are sent.
+// Trace holds the spans of a trace in the order in which they are sent.
 type Trace struct {
 	ID    pcommon.TraceID
 	Shape string
@@ -63,11 +64,11 @@ type Trace struct {
 	Spans []Span
 }
 
-// Pace says how long things take.
+// Pace sets the durations of a load.
 type Pace struct {
-	// Turn is about how long a turn of an agent takes, a model call and its tools.
+	// Turn is the approximate duration of an agent's turn: a model call and its tools.
 	Turn time.Duration
-	// MaxHold is llm_classify's: long runs last for longer.
+	// MaxHold is llm_classify's max_hold: long runs last longer.
 	MaxHold time.Duration
 	// SpanLimit is llm_classify's max_spans_per_run: huge runs have more.
 	SpanLimit int
@@ -76,7 +77,7 @@ type Pace struct {
 // shape is a kind of trace.
 type shape struct {
 	name   string
-	weight int // how many of a hundred traces
+	weight int // number per hundred traces
 	make   func(*maker)
 }
 
@@ -94,7 +95,7 @@ var shapes = []shape{
 	{"no model calls", 6, (*maker).others},
 }
 
-// Shapes are the names of the kinds of traces.
+// Shapes returns the names of the kinds of traces.
 func Shapes() []string {
 	names := make([]string, len(shapes))
 	for i, s := range shapes {
@@ -103,9 +104,9 @@ func Shapes() []string {
 	return names
 }
 
-// New makes the trace of this seed and number.
+// New returns the trace with this seed and number.
 func New(seed, number uint64, pace Pace) Trace {
-	m := &maker{rng: rand.New(rand.NewPCG(seed, number)), pace: pace} //nolint:gosec // a load, no secret
+	m := &maker{rng: rand.New(rand.NewPCG(seed, number)), pace: pace} //nolint:gosec // a test load is not secret
 	binary.BigEndian.PutUint64(m.trace.ID[:], m.rng.Uint64())
 	binary.BigEndian.PutUint64(m.trace.ID[8:], number+1) // no two traces of a seed have the same id
 	m.epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(number) * time.Millisecond)
@@ -121,10 +122,10 @@ func New(seed, number uint64, pace Pace) Trace {
 	return m.trace
 }
 
-// Service is a resource and scope that spans come from.
+// Service is a resource and scope of spans.
 type Service struct{ Name, Scope, Version string }
 
-// Services are all of them.
+// Services lists all services.
 var Services = []Service{
 	{"coder", "github.com/otelllm/otelllm-go/otelllm", "0.1.0"},
 	{"frontend", "go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp", "0.70.0"},
@@ -137,7 +138,7 @@ const (
 	researcher
 )
 
-// Fill writes a service's resource and scope.
+// Fill sets a service's resource and scope.
 func (s Service) Fill(rs ptrace.ResourceSpans, ss ptrace.ScopeSpans) {
 	rs.SetSchemaUrl("https://opentelemetry.io/schemas/1.41.0")
 	attrs := rs.Resource().Attributes()

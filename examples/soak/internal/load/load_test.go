@@ -12,7 +12,7 @@ import (
 
 var pace = Pace{Turn: 250 * time.Millisecond, MaxHold: 2 * time.Second, SpanLimit: 20}
 
-// bytesOf is a trace as it would be on the wire.
+// bytesOf returns the encoded trace.
 func bytesOf(t *testing.T, tr *Trace) []byte {
 	t.Helper()
 	td := ptrace.NewTraces()
@@ -47,10 +47,10 @@ func TestTraces(t *testing.T) {
 		for i := range tr.Spans {
 			s := &tr.Spans[i]
 			require.Equal(t, tr.ID, s.TraceID())
-			require.False(t, ids[s.SpanID()], "an id comes twice")
+			require.False(t, ids[s.SpanID()], "an id is used twice")
 			ids[s.SpanID()] = true
 			require.Less(t, s.StartTimestamp(), s.EndTimestamp())
-			require.True(t, i == 0 || tr.Spans[i-1].At <= s.At, "they are in the order in which they are sent")
+			require.True(t, i == 0 || tr.Spans[i-1].At <= s.At, "spans are ordered by the time at which they are sent")
 			if s.Role == Other {
 				require.True(t, s.RunID.IsEmpty())
 				continue
@@ -65,7 +65,7 @@ func TestTraces(t *testing.T) {
 			spans[s.RunID]++
 		}
 		for id, p := range plans {
-			require.Equal(t, p.Spans, spans[id], "%s: what the plan says is there", tr.Shape)
+			require.Equal(t, p.Spans, spans[id], "%s: the number of spans matches the plan", tr.Shape)
 			if p.Spans > pace.SpanLimit {
 				huge++
 			}

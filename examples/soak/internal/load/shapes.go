@@ -13,7 +13,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// maker makes one trace.
+// maker generates one trace.
 type maker struct {
 	rng   *rand.Rand
 	pace  Pace
@@ -22,7 +22,7 @@ type maker struct {
 	calls int // tool calls so far
 }
 
-// around is a time of about d.
+// around returns a random time of about d.
 func (m *maker) around(d time.Duration) time.Duration {
 	return d/2 + time.Duration(m.rng.Int64N(int64(d)))
 }
@@ -39,8 +39,8 @@ func (m *maker) id() (id pcommon.SpanID) {
 	return id
 }
 
-// span adds a span that is sent when it ends, or up to a third of a turn later:
-// exporters send in batches, and not in order.
+// span adds a span that is sent when it ends, or up to a third of a turn later, because
+// exporters send in batches and not in order.
 func (m *maker) span(service int, role Role, run, id, parent pcommon.SpanID, name string, from, to time.Duration) *Span {
 	s := ptrace.NewSpan()
 	s.SetTraceID(m.trace.ID)
@@ -55,7 +55,7 @@ func (m *maker) span(service int, role Role, run, id, parent pcommon.SpanID, nam
 	return &m.trace.Spans[len(m.trace.Spans)-1]
 }
 
-// other adds a span that llm_classify lets pass.
+// other adds a span that llm_classify passes on.
 func (m *maker) other(service int, parent pcommon.SpanID, name string, from, to time.Duration) {
 	s := m.span(service, Other, pcommon.SpanID{}, m.id(), parent, name, from, to)
 	s.SetKind(ptrace.SpanKindClient)
@@ -63,7 +63,7 @@ func (m *maker) other(service int, parent pcommon.SpanID, name string, from, to 
 	s.Attributes().PutInt("db.response.returned_rows", m.rng.Int64N(100))
 }
 
-// server adds a root span, above everything.
+// server adds a root span above everything.
 func (m *maker) server(id pcommon.SpanID, to time.Duration) {
 	s := m.span(frontend, Other, pcommon.SpanID{}, id, pcommon.SpanID{}, "POST /ask", 0, to)
 	s.SetKind(ptrace.SpanKindServer)
@@ -72,22 +72,22 @@ func (m *maker) server(id pcommon.SpanID, to time.Duration) {
 	s.Attributes().PutInt("http.response.status_code", 200)
 }
 
-// agent says what is special about a run.
+// agent describes the special properties of a run.
 type agent struct {
 	nests   bool // one of its tools is an agent
-	long    bool // it lasts for longer than max_hold
+	long    bool // it lasts longer than max_hold
 	silent  bool // it announces no counts
-	endless bool // its run span never comes
-	late    bool // one of its spans begins after its end, and comes after the verdict
+	endless bool // its run span is never sent
+	late    bool // one of its spans begins after its end, and is sent after the verdict
 	huge    bool // it has more spans than may be held
 
 	parent pcommon.SpanID
-	around *running // the run that it is within
+	around *running // the run that contains it
 	from   time.Duration
 }
 
-// agent adds a run: turns of a model call and the tools that it asks for, until an
-// answer. It returns when that ends. What it counts counts for the run around it.
+// agent adds a run: turns of a model call and the tools that it calls, until an answer.
+// It returns the end of the run. Its spans also count for the run around it.
 func (m *maker) agent(a agent) time.Duration {
 	r := &running{maker: m, plan: Plan{ID: m.id(), Named: true, Ends: !a.endless, Announces: !a.silent}}
 	root := a.parent
@@ -149,7 +149,7 @@ func (m *maker) agent(a agent) time.Duration {
 	}
 	if a.late {
 		announced := r.plan.Spans
-		r.now = end + time.Millisecond // what begins before the end is announced
+		r.now = end + time.Millisecond // spans that begin before the end are announced
 		r.request(turn/2, ending{late: true})
 		m.other(coder, r.plan.ID, "INSERT answers", r.now, r.now+time.Millisecond)
 		r.plan.Spans = announced
@@ -174,13 +174,13 @@ func (m *maker) several() {
 	m.server(root, end+time.Millisecond)
 }
 
-// running is a run that is being made.
+// running is a run under construction.
 type running struct {
 	*maker
 	plan            Plan
 	now             time.Duration
-	requests, tools int      // those of runs within it, too
-	done            []string // calls whose output the history has
+	requests, tools int      // including those of runs within it
+	done            []string // calls whose output is in the history
 	retried         bool     // the next request is a second attempt
 }
 
@@ -204,12 +204,12 @@ func (r *running) end(a agent, parent pcommon.SpanID, at time.Duration, failed b
 
 // ending is how a request ends.
 type ending struct {
-	calls []string // tool calls that it asks for
+	calls []string // tool calls of the answer
 	cut   bool     // the connection is reset
 	late  bool
 }
 
-// request adds one attempt of a model call, with the HTTP client's span beneath it.
+// request adds one attempt of a model call, with the HTTP client's span below it.
 func (r *running) request(takes time.Duration, e ending) {
 	from, to := r.now, r.now+r.around(takes+1)
 	r.now = to
@@ -245,7 +245,7 @@ func (r *running) request(takes time.Duration, e ending) {
 			otelsemconv.GenAIResponseFinishReasons("error"), otelsemconv.ErrorTypeKey.String("*net.OpError"),
 			semconv.TransportStageAttr(semconv.TransportStageBody), semconv.TransportCauseAttr(semconv.TransportCauseConnectionReset),
 			semconv.TransportCode("ECONNRESET"), semconv.TransportErrorChain("*net.OpError", "*os.SyscallError", "syscall.Errno"))
-		if r.chance(20) { // the client had a verdict of its own, which gives way
+		if r.chance(20) { // the client's own verdict, which is replaced
 			put(s, semconv.FailureClass(semconv.ClassStreamInterrupted), semconv.FailureCause(semconv.CauseConnectionReset),
 				semconv.ClassificationTrigger(semconv.TriggerClient))
 		}
@@ -286,8 +286,8 @@ func (r *running) tool(call string, takes time.Duration, nests bool) {
 	r.done = append(r.done, call)
 }
 
-// conventions is an agent in Python, as OpenTelemetry's GenAI conventions have it:
-// nothing names the run, and nothing is announced.
+// conventions adds an agent in Python according to OpenTelemetry's GenAI conventions:
+// no span names the run, and nothing is announced.
 func (m *maker) conventions() {
 	plan := Plan{ID: m.id(), Ends: true, Outcome: semconv.RunOutcomeSucceeded}
 	root, now := m.id(), m.around(m.pace.Turn/10)
@@ -309,7 +309,7 @@ func (m *maker) conventions() {
 	m.server(root, now+2*time.Millisecond)
 }
 
-// lone is a model call in a server, and no agent.
+// lone adds a model call in a server, without an agent.
 func (m *maker) lone() {
 	root := m.id()
 	from := m.around(m.pace.Turn / 10)

@@ -1,5 +1,6 @@
-// Package wire is the two ends of a soak: senders that export OTLP to the Collector
-// until it has acknowledged every span, and the backend behind it, which fails.
+// Package wire holds the two ends of a soak: senders that export OTLP to the Collector
+// until it has acknowledged every span, and the backend behind the Collector, which
+// fails.
 package wire
 
 import (
@@ -13,19 +14,19 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	_ "google.golang.org/grpc/encoding/gzip" // the Collector compresses
+	_ "google.golang.org/grpc/encoding/gzip" // the Collector compresses its exports
 	"google.golang.org/grpc/status"
 
 	"github.com/otelllm/otelllm-go/examples/soak/internal/ledger"
 )
 
-// Backend takes traces in OTLP over gRPC. It fails for a share of the calls before
-// it takes anything of them, in the ways that a client is to try again after.
+// Backend receives traces in OTLP over gRPC. It fails a share of the calls before it
+// accepts anything, with errors after which a client has to retry.
 type Backend struct {
 	ptraceotlp.UnimplementedGRPCServer
 	books   *ledger.Ledger
 	address string
-	release func() // the address
+	release func() // releases the address
 
 	// mu guards everything declared below
 	mu     sync.Mutex
@@ -36,7 +37,7 @@ type Backend struct {
 	calls  BackendCalls
 }
 
-// BackendCalls are the calls that a backend has had.
+// BackendCalls are the numbers of calls that a backend has received.
 type BackendCalls struct{ Taken, Failed int }
 
 // NewBackend starts a backend on a free loopback port.
@@ -51,13 +52,13 @@ func NewBackend(books *ledger.Ledger, seed uint64, share float64) (*Backend, err
 		return nil, fmt.Errorf("hold the address of the Collector's export: %w", err)
 	}
 	b := &Backend{books: books, address: ln.Addr().String(), release: release, share: share}
-	b.rng = rand.New(rand.NewPCG(seed, 0xbac0e2d)) //nolint:gosec // which calls fail is no secret
+	b.rng = rand.New(rand.NewPCG(seed, 0xbac0e2d)) //nolint:gosec // which calls fail is not secret
 	b.serve(ln)
 	return b, nil
 }
 
-// hold keeps ln's port until it is released, by a connection of its own: while
-// nothing listens there, a port that is only free may be given to another process.
+// hold keeps ln's port until release is called, with a connection of its own: while no
+// program listens on it, the system could give a free port to another process.
 func hold(ln net.Listener) (release func(), err error) {
 	near, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
@@ -69,18 +70,18 @@ func hold(ln net.Listener) (release func(), err error) {
 		return nil, err
 	}
 	return func() {
-		_ = near.Close() // first, so that the lingering state is not on the port
+		_ = near.Close() // first, so that TIME_WAIT is not on the port
 		_ = far.Close()
 	}, nil
 }
 
-// Close answers what is under way and lets go of the address.
+// Close finishes the open calls and releases the address.
 func (b *Backend) Close() {
 	b.Refuse()
 	b.release()
 }
 
-// Address is where it listens, host:port.
+// Address returns the backend's host:port.
 func (b *Backend) Address() string { return b.address }
 
 func (b *Backend) serve(ln net.Listener) {
@@ -95,7 +96,7 @@ func (b *Backend) serve(ln net.Listener) {
 	}()
 }
 
-// Refuse answers what is under way, and refuses connections from then on.
+// Refuse finishes the open calls, and refuses connections from then on.
 func (b *Backend) Refuse() {
 	b.mu.Lock()
 	server, served := b.server, b.served
@@ -107,7 +108,7 @@ func (b *Backend) Refuse() {
 	}
 }
 
-// Listen takes connections again, at the same address.
+// Listen accepts connections again, at the same address.
 func (b *Backend) Listen() error {
 	ln, err := net.Listen("tcp", b.address)
 	if err != nil {
@@ -117,7 +118,7 @@ func (b *Backend) Listen() error {
 	return nil
 }
 
-// Counts are the calls so far.
+// Counts returns the numbers of calls so far.
 func (b *Backend) Counts() BackendCalls {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -23,36 +23,36 @@ import (
 	"github.com/otelllm/otelllm-go/examples/soak/internal/load"
 )
 
-// export sends spans once, and says what became of them. An error says more, for people.
+// export sends spans once and returns the result. The error has the details.
 type export func(context.Context, ptrace.Traces) (ledger.Answer, error)
 
 const (
-	// maxBatch is how many spans a sender sends at a time.
+	// maxBatch is the maximum number of spans in a batch.
 	maxBatch = 256
-	// batchTimeout is how long a sender gathers them.
+	// batchTimeout is how long a sender collects a batch.
 	batchTimeout = 100 * time.Millisecond
-	// callTimeout is how long it waits for an answer: longer than any stop takes, so
-	// that hardly an answer is lost.
+	// callTimeout is the timeout of a call: longer than any stop takes, so that few
+	// responses are lost.
 	callTimeout = 45 * time.Second
 
 	firstBackoff = 50 * time.Millisecond
 	maxBackoff   = 250 * time.Millisecond
 )
 
-// Sender exports spans in batches, each again until it is acknowledged.
+// Sender exports spans in batches, and repeats each batch until it is acknowledged.
 type Sender struct {
 	books  *ledger.Ledger
 	export export
 	in     chan load.Span
 	done   chan struct{}
-	last   atomic.Pointer[error] // of the calls that were not acknowledged
+	last   atomic.Pointer[error] // error of the last call that was not acknowledged
 }
 
-// NewGRPC is a sender over OTLP/gRPC.
+// NewGRPC returns a sender over OTLP/gRPC.
 func NewGRPC(ctx context.Context, books *ledger.Ledger, address string) (*Sender, error) {
 	conn, err := dial(address)
 	if err != nil {
-		return nil, fmt.Errorf("make an OTLP client of %s: %w", address, err)
+		return nil, fmt.Errorf("create an OTLP client of %s: %w", address, err)
 	}
 	context.AfterFunc(ctx, func() { _ = conn.Close() })
 	return newSender(ctx, books, overGRPC(ptraceotlp.NewGRPCClient(conn))), nil
@@ -63,7 +63,7 @@ func dial(address string) (*grpc.ClientConn, error) {
 		grpc.WithStatsHandler(watcher{}), grpc.WithConnectParams(reconnect))
 }
 
-// NewHTTP is a sender over OTLP/HTTP.
+// NewHTTP returns a sender over OTLP/HTTP.
 func NewHTTP(ctx context.Context, books *ledger.Ledger, address string) *Sender {
 	client := &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
 	context.AfterFunc(ctx, client.CloseIdleConnections)
@@ -76,8 +76,8 @@ func newSender(ctx context.Context, books *ledger.Ledger, e export) *Sender {
 	return s
 }
 
-// Send hands over a span, and waits while the sender has many. It is false when ctx
-// ended before.
+// Send queues a span, and waits while the queue is full. It returns false if ctx ended
+// first.
 func (s *Sender) Send(ctx context.Context, span load.Span) bool {
 	select {
 	case s.in <- span:
@@ -87,14 +87,14 @@ func (s *Sender) Send(ctx context.Context, span load.Span) bool {
 	}
 }
 
-// Close returns when everything that was handed over is acknowledged, or the
-// sender's context has ended. Nothing may be sent after it.
+// Close returns when every queued span is acknowledged, or the sender's context has
+// ended. Send must not be called after it.
 func (s *Sender) Close() {
 	close(s.in)
 	<-s.done
 }
 
-// LastError is why a call was last not acknowledged, nil if none was.
+// LastError returns the error of the last call that was not acknowledged, or nil.
 func (s *Sender) LastError() error {
 	if err := s.last.Load(); err != nil {
 		return *err
@@ -154,7 +154,7 @@ func (s *Sender) deliver(ctx context.Context, batch []load.Span) {
 	}
 }
 
-// Pack makes one request of spans, a resource for each service.
+// Pack returns one request with the spans, with one resource per service.
 func Pack(batch []load.Span) ptrace.Traces {
 	td := ptrace.NewTraces()
 	to := make([]ptrace.SpanSlice, len(load.Services))
@@ -173,8 +173,8 @@ func Pack(batch []load.Span) ptrace.Traces {
 	return td
 }
 
-// overHTTP exports over HTTP. Where no connection came about, nothing was sent;
-// where one broke, it is not known.
+// overHTTP exports over HTTP. If no connection was made, nothing was sent; if one broke,
+// the result is unknown.
 func overHTTP(client *http.Client, url string) export {
 	return func(ctx context.Context, td ptrace.Traces) (ledger.Answer, error) {
 		body, err := ptraceotlp.NewExportRequestFromTraces(td).MarshalProto()
@@ -213,7 +213,7 @@ func overHTTP(client *http.Client, url string) export {
 	}
 }
 
-// partial: an answer may say that some spans were refused for good.
+// partial handles a response that rejects some spans permanently.
 func partial(r ptraceotlp.ExportResponse) (ledger.Answer, error) {
 	if n := r.PartialSuccess().RejectedSpans(); n > 0 {
 		return ledger.Rejected, fmt.Errorf("%d spans were rejected: %s", n, r.PartialSuccess().ErrorMessage())
@@ -244,13 +244,13 @@ func overGRPC(client ptraceotlp.GRPCClient) export {
 	}
 }
 
-// sight is what was seen of a call on the wire. The status of a failed call does
-// not say whether the server gave it or the client made it up.
+// sight records what happened to a call on the network. The status of a failed call does
+// not show whether it came from the server or from the client.
 type sight struct{ sent, answered atomic.Bool }
 
 type sightKey struct{}
 
-// watcher sees what happens to calls on the wire.
+// watcher records what happens to calls on the network.
 type watcher struct{}
 
 func (watcher) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }

@@ -24,7 +24,8 @@ import (
 	"github.com/otelllm/otelllm-go/examples/soak/internal/load"
 )
 
-// traces of which llm_classify has to judge nothing, so that what passes unchanged is right.
+// planned returns traces in which llm_classify has nothing to judge, so that unchanged spans
+// are correct.
 func planned(t *testing.T, books *ledger.Ledger, n int) (spans []load.Span) {
 	t.Helper()
 	pace := load.Pace{Turn: time.Second, MaxHold: time.Second, SpanLimit: 20}
@@ -37,8 +38,8 @@ func planned(t *testing.T, books *ledger.Ledger, n int) (spans []load.Span) {
 	return spans
 }
 
-// Senders send to a backend that fails half of the time and refuses connections for
-// a while: everything comes exactly once, and what had to be sent again is counted.
+// Senders send to a backend that fails half of the calls and refuses connections for a
+// while: everything arrives exactly once, and the repeated calls are counted.
 func TestAgainstAFailingBackend(t *testing.T) {
 	books := ledger.New()
 	backend, err := NewBackend(books, 1, 0.5)
@@ -67,7 +68,7 @@ func TestAgainstAFailingBackend(t *testing.T) {
 	require.Error(t, sender.LastError())
 }
 
-// A backend that refuses connections keeps its address: no other process is given it.
+// A backend that refuses connections keeps its address: no other process gets it.
 func TestARefusingBackendKeepsItsAddress(t *testing.T) {
 	backend, err := NewBackend(ledger.New(), 1, 0)
 	require.NoError(t, err)
@@ -90,7 +91,7 @@ func TestARefusingBackendKeepsItsAddress(t *testing.T) {
 func TestSendEndsWithItsContext(t *testing.T) {
 	books := ledger.New()
 	ctx, cancel := context.WithCancel(t.Context())
-	sender, err := NewGRPC(ctx, books, "127.0.0.1:1") // nothing listens
+	sender, err := NewGRPC(ctx, books, "127.0.0.1:1") // no server listens
 	require.NoError(t, err)
 	spans := planned(t, books, 1000)
 	sent := 0
@@ -156,7 +157,7 @@ func TestAnswersOverHTTP(t *testing.T) {
 	})
 }
 
-// answering is an OTLP server that answers as it is told.
+// answering is an OTLP server with a scripted response.
 type answering struct {
 	ptraceotlp.UnimplementedGRPCServer
 	answer func(context.Context) error
@@ -166,8 +167,8 @@ func (a *answering) Export(ctx context.Context, _ ptraceotlp.ExportRequest) (ptr
 	return ptraceotlp.NewExportResponse(), a.answer(ctx)
 }
 
-// The same status means one thing when the server gives it and another when the
-// client makes it up.
+// The same status has different meanings if it comes from the server and if it comes from
+// the client.
 func TestAnswersOverGRPC(t *testing.T) {
 	var server atomic.Pointer[grpc.Server]
 	for name, tt := range map[string]struct {
@@ -211,7 +212,7 @@ func exportOnce(t *testing.T, address string) (ledger.Answer, error) {
 	return overGRPC(ptraceotlp.NewGRPCClient(conn))(t.Context(), oneSpan(t))
 }
 
-// What a backend fails is nowhere in the books, and which calls is told by the seed.
+// Calls that a backend fails are not recorded, and the seed determines which calls fail.
 func TestBackendFailsByItsSeed(t *testing.T) {
 	fails := func(seed uint64) (list []bool) {
 		backend, err := NewBackend(ledger.New(), seed, 0.3)
@@ -220,7 +221,7 @@ func TestBackendFailsByItsSeed(t *testing.T) {
 		for range 1000 {
 			err := backend.fails()
 			list = append(list, err != nil)
-			require.NotContains(t, []codes.Code{codes.Internal, codes.Unknown, codes.InvalidArgument}, status.Code(err), "it is to be tried again")
+			require.NotContains(t, []codes.Code{codes.Internal, codes.Unknown, codes.InvalidArgument}, status.Code(err), "clients have to retry")
 		}
 		counts := backend.Counts()
 		assert.InDelta(t, 0.3, float64(counts.Failed)/float64(counts.Failed+counts.Taken), 0.05)
