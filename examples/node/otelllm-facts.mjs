@@ -12,19 +12,18 @@
 //     await withTool({ id: call.id, name: call.name, effect: 'non_idempotent' }, () => applyPatch(input));
 //   });
 //
-// It knows OpenAI's Chat Completions and Responses and Anthropic's Messages, streamed
-// or not. The bytes, errors and moments of a response stay what they are: it is read
-// when the client reads it, and what the recording cannot follow ends the recording
-// alone. Names, counts, ids, times and codes are recorded; never words.
+// It supports OpenAI's Chat Completions and Responses and Anthropic's Messages, streamed or not. The
+// bytes, errors and timing of a response do not change: it is read when the client reads it, and input
+// that the recording cannot follow ends only the recording. Names, counts, ids, times and codes are
+// recorded, but no content.
 import { context, createContextKey, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
 
 const tracer = trace.getTracer('otelllm-facts');
 const runKey = createContextKey('otelllm run');
 
-// Abort is a reason for AbortController.abort that says whose doing it is:
-// source is 'user', 'application', 'shutdown' or 'deadline', reason a word of yours. Of
-// 'watchdog', a timer of yours, reason says what it watched: 'connect',
-// 'first_progress', 'idle' or 'total'.
+// Abort is a reason for AbortController.abort that names its source: 'user', 'application', 'shutdown' or
+// 'deadline', with a reason of your choice. For 'watchdog', a timer of yours, reason is what it watched:
+// 'connect', 'first_progress', 'idle' or 'total'.
 export class Abort extends Error {
   name = 'AbortError';
   constructor(source, reason) {
@@ -34,10 +33,9 @@ export class Abort extends Error {
   }
 }
 
-// withRun runs fn as one run of an agent. Clients wrap signals and lose their
-// reasons: signal is the one by which the run is stopped. That no tool ran is known
-// only where toolsRecorded says that every tool is under withTool; a run in which
-// one was is taken to record them all.
+// withRun runs fn as one run of an agent. signal is the signal that stops the run: clients wrap signals
+// and lose their reasons. Only with toolsRecorded, which declares that every tool runs in withTool, is it
+// known that no tool ran. A run in which withTool was called counts as one that records all tools.
 export function withRun(agent, { signal, toolsRecorded = false } = {}, fn) {
   const outer = context.active().getValue(runKey);
   const attributes = { 'gen_ai.operation.name': 'invoke_agent', 'gen_ai.agent.name': word(agent), ...(outer && { 'llm.run.id': outer.id }) };
@@ -46,7 +44,7 @@ export function withRun(agent, { signal, toolsRecorded = false } = {}, fn) {
     try {
       return await context.with(context.active().setValue(runKey, run), fn);
     } catch (error) {
-      // Clients have names of their own for an abort, and leave it to the run whose it was.
+      // Clients have their own names for an abort. Only the run knows its source.
       const abort = isAbort(error, signal) ? abortOf(error, signal) : /Abort|Timeout/.test(nameOf(error)) ? run.abort : undefined;
       if (abort) setAbort(span, abort);
       else failed(span, nameOf(error));
@@ -59,13 +57,13 @@ export function withRun(agent, { signal, toolsRecorded = false } = {}, fn) {
   });
 }
 
-// begun counts a request or a tool for the run and those around it.
+// begun counts a request or a tool for the run and for the runs around it.
 function begun(run, what) {
   for (let r = run; r; r = r.outer) r[what]++;
 }
 
-// withTool runs fn as the execution of one tool call. effect is 'read_only',
-// 'idempotent', 'non_idempotent' or 'unknown'. An MCP result with isError failed.
+// withTool runs fn as the execution of one tool call. effect is 'read_only', 'idempotent',
+// 'non_idempotent' or 'unknown'. An MCP result with isError is a failure.
 export function withTool({ id, name, effect = 'unknown' }, fn) {
   const run = context.active().getValue(runKey);
   begun(run, 'tools');
@@ -109,7 +107,7 @@ export function effectOf(annotations) {
   return destructiveHint || openWorldHint ? 'non_idempotent' : 'unknown';
 }
 
-// factsFetch is a fetch that records model requests and passes on all others.
+// factsFetch returns a fetch that records model requests and passes on all others.
 export function factsFetch(fetch = globalThis.fetch) {
   return async (input, init) => {
     const request = safely(() => Recording.of(input, init));
@@ -133,17 +131,17 @@ const safely = (f) => {
   }
 };
 
-// unheld is a timer for which no process waits.
+// unheld returns the timer after making sure that it does not keep the process alive.
 const unheld = (timer) => (timer.unref?.(), timer);
 
-// watched is what a watchdog may watch.
+// watched lists what a watchdog may watch.
 const watched = ['connect', 'first_progress', 'idle', 'total'];
 
-const maxBody = 8 << 20; // characters of one event or document; beyond, the recording gives up
+const maxBody = 8 << 20; // maximum characters of one event or document; the recording gives up on longer ones
 
-// Recording is one request on the wire.
+// Recording is the recording of one HTTP request.
 class Recording {
-  // of begins a recording; undefined: it is no model request.
+  // of starts a recording, or returns undefined if this is not a model request.
   static of(input, init) {
     const url = new URL(input.url ?? input);
     const protocol = protocols.find((p) => url.pathname.endsWith(p.path));
@@ -159,7 +157,7 @@ class Recording {
     this.state = {
       events: 0, bytes: 0, keepalives: 0, text: 0, reasoning: 0, providerTools: 0, calls: [], choices: new Map(),
       phase: 'response_started', finish: [], terminal: false, complete: false, error: undefined, violation: undefined,
-      unread: false, // a part of what the client was given is not in the counts: a count of zero proves nothing
+      unread: false, // the counts do not include everything that the client got: a count of zero proves nothing
     };
     const retries = headers.get('x-stainless-retry-count');
     const history = protocol.history(body);
@@ -180,14 +178,14 @@ class Recording {
       this.run.open.add(this);
       this.run.abort = undefined;
     }
-    // Who has stopped a stream need not read on to hear of it.
+    // The application that stops a stream may not read on to see the error.
     this.onAbort = () => this.end('error', signal.reason);
     signal?.addEventListener('abort', this.onAbort, { once: true });
   }
 
   seconds = () => Math.max(performance.now() - this.start, 0.001) / 1000;
 
-  // watch is the response with a body that is recorded as it is read.
+  // watch returns the response with a body that is recorded as it is read.
   watch(response) {
     const type = response.headers.get('content-type') ?? '';
     this.status = response.status;
@@ -208,7 +206,7 @@ class Recording {
           chunk = await (reader ??= response.body.getReader()).read();
         } catch (error) {
           this.end('error', error);
-          throw error; // the same one, to who reads
+          throw error; // the reader gets the same error
         }
         if (chunk.done) {
           this.eof();
@@ -222,13 +220,13 @@ class Recording {
         this.end('close');
         return (reader ?? response.body).cancel(reason);
       },
-    }, { highWaterMark: 0 }); // no buffer of its own: a chunk is read when it is asked for
+    }, { highWaterMark: 0 }); // no buffer of its own: a chunk is read when the reader asks for it
     const watched = new Response(body, response);
     for (const key of ['url', 'redirected', 'type']) Object.defineProperty(watched, key, { value: response[key] });
     return watched;
   }
 
-  // bytes takes a chunk of the body, before the client gets it.
+  // bytes records a chunk of the body before the client gets it.
   bytes(chunk) {
     const s = this.state;
     s.bytes += chunk.byteLength;
@@ -276,8 +274,8 @@ class Recording {
       if (s.events++ > 0) this.gap = Math.max(this.gap ?? 0, at - this.lastProgress);
       this.lastProgress = at;
     }
-    // The protocol's last word: nothing after it counts. What comes after an error may
-    // reach the client all the same.
+    // This is the protocol's final event: nothing after it counts. After an error, more may still reach
+    // the client.
     if (s.terminal && !s.error) this.end('close');
     else if (s.error) this.closing ??= unheld(setTimeout(() => this.end('close'), 1000));
   }
@@ -285,7 +283,7 @@ class Recording {
   eof() {
     if (!this.over && !this.lost) {
       this.guard(() => {
-        if (!this.document) return this.take('\n\n'); // an event whose end the end of the stream is
+        if (!this.document) return this.take('\n\n'); // the end of the stream may end an event
         const body = JSON.parse(this.rest ?? '');
         if (this.status >= 400) this.state.error = errorIn(body) ?? {};
         else this.protocol.document(body, this.state);
@@ -295,7 +293,7 @@ class Recording {
     this.end('eof');
   }
 
-  // guard ends the recording of the body where it cannot be followed.
+  // guard ends the recording of the body if it cannot be followed.
   guard(f) {
     try {
       f();
@@ -304,14 +302,14 @@ class Recording {
     }
   }
 
-  // end settles the facts, once: the first end is the cause.
-  // how: 'eof', 'error', 'close' by the consumer, 'abandoned'.
+  // end sets the facts, once: the first end is the cause. how is 'eof', 'error', 'close' (by the consumer)
+  // or 'abandoned'.
   end(how, error) {
     if (this.over) return;
     this.over = true;
     clearTimeout(this.closing);
     const pending = !this.document && (this.data || this.rest?.trim());
-    if (pending && !this.state.complete) this.state.unread = true; // an event that the stream was cut in
+    if (pending && !this.state.complete) this.state.unread = true; // the stream was cut inside an event
     this.run?.open.delete(this);
     this.signal?.removeEventListener('abort', this.onAbort);
     safely(() => this.settle(conclude(this, how, error)));
@@ -357,12 +355,12 @@ class Recording {
   }
 }
 
-// conclude decides how a request ended. What the stream itself said comes before how
-// the reading of it stopped.
+// conclude decides how a request ended. What the stream itself reported takes precedence over how the
+// reading of it stopped.
 function conclude(r, how, error) {
   const s = r.state;
   const abort = error !== undefined && isAbort(error, r.signal) ? abortOf(error, r.run?.signal, r.signal) : undefined;
-  // Clients abort a stream that the application leaves, by a signal of their own.
+  // Clients abort a stream that the application leaves, with a signal of their own.
   if (abort?.source === 'unknown' && r.status && r.run?.signal?.aborted === false) how = 'close';
   const broke = how === 'error' && !abort ? transportOf(error, r.status) : {};
   if (abort?.source === 'watchdog' && how === 'error' && !s.complete && !s.error) {
@@ -394,7 +392,7 @@ function conclude(r, how, error) {
   return { phase: s.phase, ...stop(), ...(s.complete && { due: false }) };
 }
 
-// The protocols. event and document make what was said part of the state.
+// The protocols. event and document update the state.
 
 const text = (s) => { s.text++; s.phase = 'text'; };
 const thought = (s) => { s.reasoning++; s.phase = 'reasoning'; };
@@ -404,12 +402,11 @@ const call = (s, key) => s.calls.findLast((c) => c.key === key);
 const usage = (s, input, output) => { s.input = input ?? s.input; s.output = output ?? s.output; };
 const identify = (s, { id, model } = {}) => { s.id ??= id; s.model ??= model; };
 
-// strange: a part of the answer is of a kind that is not known here, and not in the counts.
+// strange records that a part of the answer is of an unknown kind and not in the counts.
 const strange = (s) => { s.unread = true; };
 const holds = (v) => v != null && v !== '' && !(Array.isArray(v) && v.length === 0);
 
-// What else a delta or a message of a chat has beside what is counted: nothing that an
-// answer consists of.
+// The keys of a delta or a message of a chat that are counted, or are not a part of the answer.
 const chatKeys = new Set(['role', 'content', 'refusal', 'tool_calls', 'reasoning_content', 'reasoning', 'reasoning_details', 'annotations', 'extra_content']);
 
 function done(s) {
@@ -424,7 +421,7 @@ const chat = {
     calls: messages.flatMap((m) => m.tool_calls?.map((c) => c.id) ?? []),
     outputs: messages.filter((m) => m.role === 'tool').map((m) => m.tool_call_id),
   }),
-  providerTools: ({ model, tools = [], web_search_options: web }) => (/(^|\/)compound/.test(model) ? undefined : [ // Groq's, which calls tools of its own
+  providerTools: ({ model, tools = [], web_search_options: web }) => (/(^|\/)compound/.test(model) ? undefined : [ // Groq's, which calls its own tools
     ...offered(tools, ['function', 'custom']), ...(web ? ['web_search'] : [])]),
   event(e, s) {
     identify(s, e);
@@ -441,8 +438,8 @@ const chat = {
         else begin(s, key, c.id);
       }
       if (reason == null) continue;
-      s.finish.push(reason === 'stop' && s.refused ? 'refusal' : String(reason)); // OpenAI ends a refusal as an answer
-      if (/^(length|content_filter|error)$/.test(reason)) continue; // it may be cut within a call
+      s.finish.push(reason === 'stop' && s.refused ? 'refusal' : String(reason)); // OpenAI ends a refusal like an answer
+      if (/^(length|content_filter|error)$/.test(reason)) continue; // it may be cut inside a call
       for (const c of s.calls.filter((x) => x.key.startsWith(`${index}/`))) {
         complete(s, c);
         c.ready = true;
@@ -461,7 +458,7 @@ const chat = {
 
 const responses = {
   path: '/responses', provider: 'openai',
-  history: ({ input, previous_response_id: before, conversation }) => (before || conversation ? undefined : { // the rest is with the provider
+  history: ({ input, previous_response_id: before, conversation }) => (before || conversation ? undefined : { // the provider has the rest
     calls: items(input).filter((i) => /^(function|custom_tool)_call$/.test(i.type)).map((i) => i.call_id),
     outputs: items(input).filter((i) => /^(function|custom_tool)_call_output$/.test(i.type)).map((i) => i.call_id),
   }),
@@ -507,7 +504,7 @@ const responses = {
     }
   },
   document(response, s) {
-    if (/^(queued|in_progress)$/.test(response.status)) { // the provider works on
+    if (/^(queued|in_progress)$/.test(response.status)) { // the provider is still working
       identify(s, response);
       s.finish.push(response.status);
       done(s);
@@ -578,24 +575,24 @@ const protocols = [chat, responses, messages];
 
 const items = (list) => (Array.isArray(list) ? list : []);
 
-// offered are the tools that the provider executes, by their types without versions.
+// offered returns the tools that the provider executes, by their types without versions.
 const offered = (tools, ours) => ids(tools.map((t) => (t.type ?? ours[0]).replace(/_(preview|\d).*$/, '')).filter((t) => !ours.includes(t)));
 
 function fail(s, error) {
-  if (s.error) return; // the first is the cause
+  if (s.error) return; // the first error is the cause
   s.error = error;
   s.terminal = true;
   s.complete = false;
 }
 
-// errorIn is the error of a body or an event: only its code and its type.
+// errorIn returns the code and the type of the error in a body or an event.
 function errorIn(body) {
   const e = body?.error ?? (body?.code || body?.type === 'error' ? body : undefined);
   if (!e) return undefined;
   return { code: e.code ?? undefined, type: e.type === 'error' ? undefined : e.type };
 }
 
-// Kinds by the providers' codes and types first, by the status second.
+// The kinds, first by the providers' codes and types, then by the status.
 const kinds = [
   [/^(insufficient_quota|billing_(error|hard_limit_reached|not_active)|quota_exceeded)$/, 'quota_exhausted'],
   [/^(context_length_exceeded|string_above_max_length)$/, 'context_length_exceeded'],
@@ -618,7 +615,7 @@ function errorKind(status, { code, type }) {
   return 'unknown';
 }
 
-// Causes by the codes of undici and the system: [cause, stage].
+// The causes by the codes of undici and of the system: [cause, stage].
 const causes = {
   ENOTFOUND: ['dns_not_found', 'dns'], EAI_AGAIN: ['dns_temporary', 'dns'],
   ECONNREFUSED: ['connect_refused', 'connect'], EHOSTUNREACH: ['connect_unreachable', 'connect'], ENETUNREACH: ['connect_unreachable', 'connect'],
@@ -631,14 +628,14 @@ const bodyCauses = {
   ECONNRESET: 'connection_reset', ETIMEDOUT: 'connection_lost', UND_ERR_RES_CONTENT_LENGTH_MISMATCH: 'body_truncated',
 };
 
-// transportOf reads the first code down the chain of an error.
+// transportOf uses the first code in the chain of an error.
 function transportOf(error, status) {
   for (let e = error, depth = 0; e && depth < 5; e = e.cause, depth++) {
     const { code } = e;
     if (typeof code !== 'string') continue;
     if (code === 'UND_ERR_BODY_TIMEOUT') return { watchdog: 'idle' };
     if (status) {
-      // undici's whole word for a FIN inside the body.
+      // undici's only message for a FIN inside the body.
       const cause = bodyCauses[code] ?? (code === 'UND_ERR_SOCKET' ? (e.message === 'other side closed' ? 'body_truncated' : 'connection_reset') : undefined);
       return { cause: cause ?? (code.startsWith('HPE_') ? 'malformed_event' : undefined), stage: 'body', code: word(code) };
     }
@@ -665,7 +662,7 @@ function isAbort(error, signal) {
   return Boolean(signal?.aborted) || error instanceof Abort || error?.name === 'AbortError' || error?.name === 'TimeoutError';
 }
 
-// abortOf is whose doing an abort was, by the signal that knows best.
+// abortOf returns the source of an abort, from the signal with the most information.
 function abortOf(error, ...signals) {
   const reasons = [...signals.filter((s) => s?.aborted).map((s) => s.reason), error];
   const typed = reasons.find((r) => r instanceof Abort);
@@ -688,7 +685,7 @@ function retryAfter(headers) {
   return s > 0 ? s : undefined;
 }
 
-// word is a name, a code or an id, or says that it was none.
+// word returns a name, a code or an id, or 'redacted' if it does not look like one.
 const word = (said) => (said == null ? undefined : /^[\w.:/@-]{1,128}$/.test(said) ? String(said) : 'redacted');
 
 const ids = (list) => list.slice(-64).map(word).filter(Boolean);

@@ -1,5 +1,5 @@
 // What the recording must never do: change, delay or break what the client reads, or
-// record a word of it.
+// record its content.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { context, trace } from '@opentelemetry/api';
@@ -19,7 +19,8 @@ const ask = (body = {}) => ({
 const bytes = (text) => new TextEncoder().encode(text);
 const chunk = (delta, finish = null) => `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
 
-// answering is a fetch whose body gives these chunks and then ends, or fails with error.
+// answering returns a fetch whose body has these chunks and then ends, or fails with
+// error.
 function answering(chunks, { error, type = 'text/event-stream', status = 200 } = {}) {
   const seen = { pulls: 0, cancelled: undefined };
   const left = chunks.map((c) => (typeof c === 'string' ? bytes(c) : c));
@@ -42,7 +43,7 @@ async function spansOf(f) {
   return exporter.getFinishedSpans();
 }
 
-test('every chunk arrives as it was, cut anywhere', async () => {
+test('every chunk arrives unchanged, cut anywhere', async () => {
   const whole = bytes(chunk({ content: 'h\u00e4llo' }) + ': ping\r\n\r\n' + chunk({}, 'stop') + 'data: [DONE]\n\n');
   for (let cut = 1; cut < whole.length; cut++) {
     const { fetch } = answering([whole.slice(0, cut), whole.slice(cut)]);
@@ -57,7 +58,7 @@ test('every chunk arrives as it was, cut anywhere', async () => {
   }
 });
 
-test('the reader gets the very error', async () => {
+test('the reader gets the same error', async () => {
   const error = Object.assign(new TypeError('terminated'), { cause: Object.assign(new Error('CANARY_message'), { code: 'ECONNRESET' }) });
   const { fetch } = answering([chunk({ content: 'x' })], { error });
   const [span] = await spansOf(async () => {
@@ -79,7 +80,7 @@ test('nothing is read ahead of the client', async () => {
   assert.equal(seen.pulls, 1);
 });
 
-test('a client that leaves is told to the server, with its reason', async () => {
+test('the server learns that a client left, with the reason', async () => {
   const seen = answering([chunk({ content: 'x' }), chunk({ content: 'y' })]);
   const [span] = await spansOf(async () => {
     const reader = (await factsFetch(seen.fetch)(url, ask())).body.getReader();
@@ -90,7 +91,7 @@ test('a client that leaves is told to the server, with its reason', async () => 
   assert.equal(span.attributes['llm.stream.end'], 'consumer_closed');
 });
 
-test('what cannot be followed is passed on all the same', async () => {
+test('input that cannot be followed is passed on', async () => {
   for (const body of ['data: {"choices":7}\n\n', 'data: {"choices":[{"index":0,"delta":7}]}\n\n', 'data: nothing\n\n', '\0\0\0', 'data: '.repeat(2 << 20)]) {
     const { fetch } = answering([body]);
     const [span] = await spansOf(async () => {
@@ -106,7 +107,7 @@ test('an event that ends with the stream counts', async () => {
   assert.equal(span.attributes['llm.stream.end'], 'terminal_event');
 });
 
-test('other requests pass untouched', async () => {
+test('other requests are unchanged', async () => {
   const response = new Response('x');
   const spans = await spansOf(async () => {
     for (const [to, init] of [['https://model.example/v1/models', {}], [url, { method: 'GET' }], [url, { method: 'POST', body: 'no json' }], [url, undefined], ['no url', ask()]]) {
@@ -125,7 +126,7 @@ test('a complete document is read by any reader', async () => {
   assert.equal(span.attributes['llm.stream.end'], 'terminal_event');
 });
 
-test('no words are recorded', async () => {
+test('no content is recorded', async () => {
   const error = JSON.stringify({ error: { message: 'CANARY_error', type: 'CANARY of type', code: 'CANARY of code' } });
   const spans = await spansOf(async () => {
     await withRun('coder', {}, async () => {
@@ -153,7 +154,7 @@ test('a stream without a reader ends with its run', async () => {
   assert.equal(request.attributes['llm.abort.source'], 'consumer');
 });
 
-test('whose abort it was', async () => {
+test('the source of an abort', async () => {
   for (const [reason, source] of [[new Abort('user', 'stop_button'), 'user'], [new DOMException('', 'TimeoutError'), 'deadline'], [undefined, 'unknown']]) {
     const stop = new AbortController();
     const [request] = await spansOf(() => withRun('coder', { signal: stop.signal }, async () => {
@@ -165,7 +166,7 @@ test('whose abort it was', async () => {
   }
 });
 
-test('the effect of an MCP tool is what its server says', () => {
+test('the effect of an MCP tool is the one that its server declares', () => {
   assert.equal(effectOf(), 'unknown');
   assert.equal(effectOf({ readOnlyHint: false, destructiveHint: false }), 'unknown');
   assert.equal(effectOf({ readOnlyHint: true, destructiveHint: true }), 'read_only');
@@ -173,7 +174,7 @@ test('the effect of an MCP tool is what its server says', () => {
   assert.equal(effectOf({ openWorldHint: true }), 'non_idempotent');
 });
 
-test('a count of zero is one only where everything was read', async () => {
+test('a count of zero is recorded only if everything was read', async () => {
   const responses = 'https://model.example/v1/responses';
   const messages = 'https://model.example/v1/messages';
   const event = (e) => `data: ${JSON.stringify(e)}\n\n`;
@@ -183,7 +184,7 @@ test('a count of zero is one only where everything was read', async () => {
     ['an event without its blank line', [chunk({ role: 'assistant' }), text.trimEnd()], { error: cut }],
     ['a line that was cut', [chunk({ role: 'assistant' }), 'data: {"cho'], { error: cut }],
     ['events one newline apart', [text.trimEnd() + '\n' + text]],
-    ['a line that is no JSON', ['data: nothing\n\n', text], { texts: 1 }],
+    ['a line that is not JSON', ['data: nothing\n\n', text], { texts: 1 }],
     ['a field of another name', [' data: {}\n\n']],
     ['a delta of another kind', [chunk({ video: { id: 'v' } })]],
     ['a shape that cannot be followed', [text, 'data: {"choices":7}\n\n'], { texts: 1 }],
@@ -222,7 +223,7 @@ test('text that comes without deltas is text', async () => {
   }
 });
 
-test('what goes on in the background waits', async () => {
+test('a background response waits', async () => {
   const body = JSON.stringify({ id: 'resp_1', status: 'queued', output: [] });
   const [span] = await spansOf(async () => {
     await (await factsFetch(answering([body], { type: 'application/json' }).fetch)('https://model.example/v1/responses', ask({ stream: false, background: true, prompt: { id: 'p' } }))).text();

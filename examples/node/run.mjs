@@ -25,7 +25,7 @@ const { instrument, pressedStop, run } = await import(`./producers/${producer}.m
 await instrument?.(provider);
 
 await Promise.all(JSON.parse(readFileSync(tasks, 'utf8')).map(async (task) => {
-  // What an application has around its agent: a span of its own kind.
+  // The span of an application around its agent.
   await trace.getTracer('examples/node').startActiveSpan('handle_task', { kind: SpanKind.SERVER }, async (span) => {
     let saw = [];
     const r = runOf(task, pressedStop);
@@ -41,9 +41,9 @@ await Promise.all(JSON.parse(readFileSync(tasks, 'utf8')).map(async (task) => {
 }));
 await provider.shutdown();
 if (unhandled) console.log(JSON.stringify({ unhandled: true }));
-process.exit(); // connections that tasks left behind hold nothing up
+process.exit(); // do not wait for connections that tasks have left open
 
-// chain names an error and what caused it, outermost first.
+// chain returns the names of an error and its causes, outermost first.
 function chain(error) {
   const names = [];
   for (let e = error; e instanceof Error && names.length < 5; e = e.cause ?? e.lastError) {

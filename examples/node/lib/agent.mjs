@@ -1,8 +1,8 @@
-// The agent that every producer here instruments: it asks, shows what streams in,
-// runs the tools that are asked for, and asks again with what they said.
+// The agent that every producer here instruments: it asks, shows the streamed text, runs the
+// tools that the model calls, and asks again with their outputs.
 import { Agent, fetch } from 'undici';
 
-// maxTurns bounds how often the model is asked in one run.
+// maxTurns is the maximum number of requests in one run.
 const maxTurns = 4;
 
 // loop runs an agent on a model that keeps its own history:
@@ -15,7 +15,7 @@ export async function loop(model, { prompt, tools, signal, onText, endOnToolFail
     if (!calls?.length) return;
     for (const call of calls) {
       const tool = tools.find((t) => t.name === call.name);
-      const input = JSON.parse(call.input); // half of one ends the run
+      const input = JSON.parse(call.input); // partial input ends the run
       let output;
       try {
         output = await tool.execute(input, { signal, callId: call.id });
@@ -28,12 +28,12 @@ export async function loop(model, { prompt, tools, signal, onText, endOnToolFail
   }
 }
 
-// A task says what happens in one run; every field but the first two is optional:
+// A task describes one run; every field but the first two is optional:
 //   baseURL           of the model server
 //   api               'chat', 'responses' or 'messages'
 //   maxRetries        of the SDK; 0 if absent
 //   timeouts          {connect, headers, body} of undici, in ms
-//   abortOn           'text' or 'tool': when a person presses stop
+//   abortOn           'text' or 'tool': when the user presses stop
 //   deadline          ms after the first text, for AbortSignal.timeout
 //   stopReading       leave the stream after the first text
 //   tool              'throws': it fails; 'waits': it ends only with the signal; 'lost': its
@@ -81,7 +81,7 @@ export function runOf(task, pressedStop = () => undefined) {
       parameters: { type: 'object', properties: { path: { type: 'string' } }, required: ['path'] },
       execute: async () => 'package main',
     }],
-    // What every client takes.
+    // The options that all clients share.
     client: {
       baseURL: task.baseURL, apiKey: 'none', maxRetries: task.maxRetries ?? 0,
       ...(dispatcher && { fetch: (url, init) => fetch(url, { ...init, dispatcher }) }),

@@ -1,4 +1,4 @@
-// Chat Completions by the official client: one conversation.
+// One conversation over Chat Completions, with the official client.
 export function chat(client, tools) {
   const messages = [];
   return {

@@ -1,4 +1,4 @@
-// Messages by Anthropic's client: one conversation.
+// One conversation over Messages, with Anthropic's client.
 export function messages(client, tools) {
   const history = [];
   return {

@@ -1,4 +1,4 @@
-// Responses by the official client: one conversation.
+// One conversation over Responses, with the official client.
 export function responses(client, tools) {
   const input = [];
   return {

@@ -1,4 +1,4 @@
-// The SDK of an agent: spans go out in batches, in OTLP over HTTP, to
+// The SDK of an agent: it exports spans in batches, in OTLP over HTTP, to
 // OTEL_EXPORTER_OTLP_ENDPOINT.
 import { context, trace } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
@@ -6,8 +6,8 @@ import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 import { resourceFromAttributes } from '@opentelemetry/resources';
 import { BatchSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace';
 
-// startTelemetry makes the process's TracerProvider. Call shutdown before the
-// process ends: it sends what is left.
+// startTelemetry sets up the process's TracerProvider. Call shutdown before the process
+// ends: it sends what is left.
 export function startTelemetry(service) {
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
   const provider = new TracerProvider({

@@ -1,9 +1,9 @@
-// The Vercel AI SDK has a loop of its own: it executes tools and asks again.
+// The Vercel AI SDK has its own loop: it executes tools and asks again.
 export async function vercel({ streamText, tool, jsonSchema, stepCountIs }, model, telemetry, r) {
   const result = streamText({
     model, prompt: r.prompt, abortSignal: r.signal, maxRetries: r.client.maxRetries, ...telemetry,
     stopWhen: stepCountIs(r.endOnToolFailure ? 1 : 4),
-    onError: () => {}, // the stream tells
+    onError: () => {}, // the stream reports errors
     tools: Object.fromEntries(r.tools.map(({ name, description, parameters, execute }) => [name, tool({
       description, inputSchema: jsonSchema(parameters),
       execute: (input, { abortSignal, toolCallId }) => execute(input, { signal: abortSignal, callId: toolCallId }),

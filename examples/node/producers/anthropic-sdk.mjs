@@ -1,4 +1,4 @@
-// Anthropic's client as it traces itself, without an instrumentation.
+// Anthropic's client, which traces itself, without an instrumentation.
 import Anthropic from '@anthropic-ai/sdk';
 import { loop } from '../lib/agent.mjs';
 import { messages } from '../lib/messages.mjs';

@@ -1,4 +1,4 @@
-// The facts of this project's vocabulary, by otelllm-facts.mjs.
+// The facts of this project's vocabulary, recorded by otelllm-facts.mjs.
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai-7';
 import { loop } from '../lib/agent.mjs';

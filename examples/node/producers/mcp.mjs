@@ -1,5 +1,5 @@
-// An agent whose tool is an MCP server's, over streamable HTTP: its annotations say
-// what executing it may do, and the facts are recorded by otelllm-facts.mjs.
+// An agent with a tool on an MCP server over streamable HTTP: the tool's annotations
+// declare what executing it may do, and otelllm-facts.mjs records the facts.
 import { createServer } from 'node:http';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
@@ -36,7 +36,7 @@ export async function run(r) {
   }
 }
 
-// serve is an MCP server with one tool, without sessions.
+// serve starts an MCP server with one tool, without sessions.
 async function serve(tool) {
   const http = createServer(async (req, res) => {
     const server = new McpServer({ name: 'files', version: '1.0.0' });
@@ -44,7 +44,7 @@ async function serve(tool) {
       description: tool.description, inputSchema: { path: z.string() }, annotations: { destructiveHint: true },
     }, async (input, { signal }) => {
       if (tool.lost) {
-        req.socket.destroy(); // the server dies while it executes
+        req.socket.destroy(); // the server dies while the tool runs
         return { content: [] };
       }
       return { content: [{ type: 'text', text: await tool.execute(input, { signal }) }] };

@@ -1,7 +1,7 @@
 // OpenLLMetry's instrumentations of the openai client and of Anthropic's.
 import { AnthropicInstrumentation } from '@traceloop/instrumentation-anthropic';
 import { OpenAIInstrumentation } from '@traceloop/instrumentation-openai';
-import * as anthropic from 'anthropic-0'; // the instrumentation fails on version 1
+import * as anthropic from 'anthropic-0'; // the instrumentation fails with version 1
 import * as openai from 'openai';
 import { loop } from '../lib/agent.mjs';
 import { messages } from '../lib/messages.mjs';

@@ -1,5 +1,5 @@
-// OpenTelemetry's own instrumentation of the openai client. It finds the client
-// where it is required.
+// OpenTelemetry's own instrumentation of the openai client, which patches the client
+// when it is loaded with require.
 import { createRequire } from 'node:module';
 import { registerInstrumentations } from '@opentelemetry/instrumentation';
 import { OpenAIInstrumentation } from '@opentelemetry/instrumentation-openai';

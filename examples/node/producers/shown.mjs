@@ -1,6 +1,6 @@
-// An agent as those with a screen work: version 6 of the AI SDK, and by hand a span
-// for each tool call, from when it appears. What is still shown as running when the
-// stream ends is called failed. See examples/incidents/toolblamed.
+// An agent with a screen: version 6 of the AI SDK and, by hand, a span for each tool
+// call from when it appears. Calls that are still shown as running when the stream ends
+// are marked as failed. See examples/incidents/toolblamed.
 import { SpanStatusCode, trace } from '@opentelemetry/api';
 import { createOpenAI } from '@ai-sdk/openai-6';
 import { jsonSchema, streamText, tool } from 'ai-6';
@@ -11,7 +11,7 @@ export async function run(r) {
   const result = streamText({
     model: createOpenAI(r.client).chat('gpt-5.5'), prompt: r.prompt, maxRetries: 0,
     experimental_telemetry: { isEnabled: true, recordInputs: false, recordOutputs: false },
-    onError: () => {}, // the parts tell
+    onError: () => {}, // the parts report errors
     tools: Object.fromEntries(r.tools.map(({ name, description, parameters, execute }) => [name, tool({
       description, inputSchema: jsonSchema(parameters), execute: (input) => execute(input),
     })])),

@@ -1,4 +1,4 @@
-// Version 6 of the AI SDK, which traces by itself.
+// Version 6 of the AI SDK, which traces itself.
 import { createOpenAI } from '@ai-sdk/openai-6';
 import * as ai from 'ai-6';
 import { vercel } from '../lib/vercel.mjs';
