@@ -48,7 +48,7 @@ func fakeCollector(mode string) int {
 		fmt.Fprintln(os.Stderr, "a reason to die")
 		return 1
 	case "never ready":
-		select {} // until it is killed, or dies of a signal
+		<-time.After(time.Hour) // until a signal ends it; without a timer the runtime reports a deadlock
 	case "ready": // accepts traces and drops them
 		mux := http.NewServeMux()
 		mux.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
