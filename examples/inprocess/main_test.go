@@ -31,7 +31,7 @@ func TestTheExample(t *testing.T) {
 		},
 		{
 			"failing in the middle", func(otelllm.AbortFunc) model { return playing(piece{text: "blue? "}, piece{err: broke}) },
-			"blue? \nThe ", broke,
+			"user_confirmed_retry: visible_output", broke,
 			map[string]any{"llm.stream.end": "read_error", "llm.stream.phase": "text", "error.type": "*errors.errorString"},
 		},
 		{

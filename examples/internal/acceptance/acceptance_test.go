@@ -4,7 +4,6 @@ import (
 	"errors"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -54,7 +53,7 @@ func asWanted(c *acceptance.Case) report.Run {
 		return report.Span{
 			Name: name, Status: status, Attributes: attrs, Verdict: report.Verdict{
 				Class: v.Class, Cause: v.Cause, Phase: v.Phase, Origin: v.Origin, Safety: v.Safety, Reason: v.Reason,
-				Summary: strings.Join(c.Want.Says, " ") + ".", Confidence: semconv.ConfidenceHigh,
+				Summary: "It failed.", SummaryKey: c.Want.Summary, Confidence: semconv.ConfidenceHigh,
 			},
 		}
 	}
@@ -128,6 +127,11 @@ func TestDifferencesAreFound(t *testing.T) {
 			run := asWanted(c)
 			spoil(&run.Verdict)
 			assert.NotEmpty(t, c.Diff([]report.Run{run}), "%s: %s", c.Label(), what)
+		}
+		if c.Want.Summary != semconv.SummaryKeyUnset {
+			run := asWanted(c)
+			run.Verdict.SummaryKey = semconv.SummaryKeyNothingToAdd
+			assert.NotEmpty(t, c.Diff([]report.Run{run}), "%s: summary key", c.Label())
 		}
 	}
 }

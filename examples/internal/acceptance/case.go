@@ -97,7 +97,7 @@ type Want struct {
 	MissingOutputs []string
 	RetryAfter     time.Duration       // on the first request
 	InBand         bool                // the last request's error came inside a 200
-	Says           []string            // parts of the run's summary
+	Summary        semconv.SummaryKey  // of the run's summary; not compared if unset
 	Evidence       []string            // entries in the run's evidence
 	Ends           []semconv.StreamEnd // how the requests ended, if their verdicts do not show it
 }

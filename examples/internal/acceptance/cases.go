@@ -49,8 +49,15 @@ func withSessions() []faultyllm.Wire { return append(faultyllm.Wires(), faultyll
 func everywhere(build func(faultyllm.Wire) Case) []Case { return over(faultyllm.Wires(), build) }
 
 // failed returns the expectation for a run of one request that failed.
-func failed(v Verdict, says ...string) Want {
-	return Want{Outcome: semconv.RunOutcomeFailed, Run: v, Requests: []Verdict{v}, Says: says}
+func failed(v Verdict) Want {
+	return Want{Outcome: semconv.RunOutcomeFailed, Run: v, Requests: []Verdict{v}}
+}
+
+// toolNotRun is like failed, for a run whose summary says that the tool had not run.
+func toolNotRun(v Verdict) Want {
+	w := failed(v)
+	w.Summary = semconv.SummaryKeyToolNotRun
+	return w
 }
 
 // interruption returns the verdict on a stream that the transport broke.

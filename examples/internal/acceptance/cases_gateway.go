@@ -26,7 +26,7 @@ func gateways() []Case {
 			Class: semconv.ClassEmptyCompletion, Cause: semconv.CauseSwallowedError, Phase: semconv.PhaseStreamEnd,
 			Origin: semconv.OriginGateway, Safety: safe, Reason: semconv.RetryReasonNoOutput,
 		}
-		w := failed(v, "a gateway had swallowed an error")
+		w := failed(v)
 		w.Served = []Verdict{served, upstream}
 		w.Live = v // the agent's process sees only an empty answer
 		w.Live.Cause, w.Live.Origin = semconv.CauseNoContent, semconv.OriginProvider

@@ -14,8 +14,7 @@ func interrupted() []Case {
 		return Case{
 			Number: 1, Title: "text, tool input begun, RST",
 			Script: []faultyllm.Exchange{faultyllm.Answer(thinking, saying, patching, faultyllm.Reset())},
-			Want: failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolInput, confirmed, semconv.RetryReasonVisibleOutput),
-				"connection reset", "tool call", "The tool had not run."),
+			Want:   toolNotRun(interruption(semconv.CauseConnectionReset, semconv.PhaseToolInput, confirmed, semconv.RetryReasonVisibleOutput)),
 		}
 	})...)
 
@@ -23,8 +22,7 @@ func interrupted() []Case {
 		return Case{
 			Number: 2, Title: "tool input begun, RST",
 			Script: []faultyllm.Exchange{faultyllm.Answer(thinking, patching, faultyllm.Reset())},
-			Want: failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolInput, safe, semconv.RetryReasonIncompleteToolInput),
-				"The tool had not run.", "It is safe to retry automatically."),
+			Want:   toolNotRun(interruption(semconv.CauseConnectionReset, semconv.PhaseToolInput, safe, semconv.RetryReasonIncompleteToolInput)),
 		}
 	})...)
 
@@ -68,8 +66,7 @@ func interrupted() []Case {
 		return Case{
 			Number: 7, Title: "tool call ready, RST",
 			Script: []faultyllm.Exchange{ready},
-			Want: failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolCallReady, safe, semconv.RetryReasonToolCallNotExecuted),
-				"The tool had not run."),
+			Want:   toolNotRun(interruption(semconv.CauseConnectionReset, semconv.PhaseToolCallReady, safe, semconv.RetryReasonToolCallNotExecuted)),
 		}
 	})...)
 	add(over([]faultyllm.Wire{faultyllm.Chat, faultyllm.Responses}, func(faultyllm.Wire) Case {

@@ -43,8 +43,7 @@ func sessions(asks faultyllm.Exchange, tool Verdict, broken func(*Setup)) []Case
 	inTool := Case{
 		Number: 2, Title: "tool input begun, RST", Wire: faultyllm.Realtime,
 		Script: []faultyllm.Exchange{faultyllm.Answer(patching, faultyllm.Reset())},
-		Want: failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolInput, safe, semconv.RetryReasonIncompleteToolInput),
-			"The tool had not run."),
+		Want:   toolNotRun(interruption(semconv.CauseConnectionReset, semconv.PhaseToolInput, safe, semconv.RetryReasonIncompleteToolInput)),
 	}
 	talkingOn := Case{
 		Number: 16, Title: "tool fails, the model answers it", Variant: "after talking on", Wire: faultyllm.Realtime,

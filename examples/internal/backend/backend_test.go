@@ -93,7 +93,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 		says   string
 	}{
 		{"a web page", 200, "<!DOCTYPE html><html>", "a web page"},
-		{"not JSON", 200, "oops", "no JSON"},
+		{"not JSON", 200, "oops", "not JSON"},
 		{"not OTLP", 200, `{"result":{"resourceSpans":7}}`, "not OTLP JSON"},
 		{"no span", 200, `{"result":{"resourceSpans":[]}}`, backend.ErrNotFound.Error()},
 		{"an error", 503, "later", "503 Service Unavailable"},
@@ -109,7 +109,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 			require.ErrorContains(t, err, tt.says)
 		})
 	}
-	t.Run("nobody there", func(t *testing.T) {
+	t.Run("no server", func(t *testing.T) {
 		srv := httptest.NewServer(nil)
 		srv.Close()
 		jaeger, err := backend.NewJaeger(srv.URL)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/otelllm/otelllm-go/examples/faultyllm"
 	"github.com/otelllm/otelllm-go/examples/internal/otlptest"
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // Example is a small example program.
@@ -30,13 +31,14 @@ func Run(t *testing.T, e Example) {
 	for _, tc := range []struct {
 		name  string
 		steps []faultyllm.Step
-		says  []string
+		says  []string // in the output
+		cause any      // llm.transport.cause on the request's span
 		fails bool
 	}{
-		{"whole", []faultyllm.Step{faultyllm.Text("Rayleigh ", "scattering."), faultyllm.Finish(faultyllm.Stop)}, []string{"Rayleigh scattering."}, false},
-		{"reset", []faultyllm.Step{faultyllm.Text("Rayleigh "), faultyllm.Reset()}, []string{"Rayleigh ", "connection reset", "user_confirmed_retry: visible_output"}, true},
+		{"whole", []faultyllm.Step{faultyllm.Text("Rayleigh ", "scattering."), faultyllm.Finish(faultyllm.Stop)}, []string{"Rayleigh scattering."}, nil, false},
+		{"reset", []faultyllm.Step{faultyllm.Text("Rayleigh "), faultyllm.Reset()}, []string{"Rayleigh ", "user_confirmed_retry: visible_output"}, "connection_reset", true},
 		// The SDK reports no error: only the diagnosis shows the failure.
-		{"clean end", []faultyllm.Step{faultyllm.Text("Rayleigh "), faultyllm.CleanEnd()}, []string{"ended early", "user_confirmed_retry: visible_output"}, false},
+		{"clean end", []faultyllm.Step{faultyllm.Text("Rayleigh "), faultyllm.CleanEnd()}, []string{"user_confirmed_retry: visible_output"}, "clean_eof", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			srv, err := faultyllm.Start()
@@ -56,7 +58,9 @@ func Run(t *testing.T, e Example) {
 			}
 			names := spans.Names()
 			assert.Contains(t, names, "invoke_agent example")
-			assert.Contains(t, names, "chat "+e.Model)
+			requests := spans.Named("chat " + e.Model)
+			require.Len(t, requests, 1)
+			assert.Equal(t, tc.cause, requests[0].Attributes[string(semconv.TransportCauseKey)])
 		})
 	}
 }

@@ -57,6 +57,7 @@ func failedRun() ptrace.Traces {
 		"llm.failure.origin", "transport", "llm.failure.confidence", "high",
 		"llm.failure.summary", "The connection to the model was lost (connection reset) just after the response had begun. "+
 			"The tool apply_patch, which changes things, had already run. Ask before retrying: apply_patch could run twice.",
+		"llm.failure.summary_key", "tool_with_effects_ran",
 		"llm.retry.safety", "user_confirmed_retry", "llm.retry.reason", "tool_side_effect",
 		"llm.failure.evidence", []any{"llm.stream.end=read_error"}, "llm.failure.missing_evidence", []any{"x"},
 		"llm.history.missing_outputs", []any{"call_1"},
@@ -169,7 +170,7 @@ func TestAVerdictIsReadWhole(t *testing.T) {
 	assert.Equal(t, report.Verdict{
 		Outcome: semconv.RunOutcomeFailed, Class: semconv.ClassStreamInterrupted, Cause: semconv.CauseConnectionReset,
 		Phase: semconv.PhaseResponseStarted, Origin: semconv.OriginTransport, Confidence: semconv.ConfidenceHigh,
-		Summary: v.Summary, Safety: semconv.RetrySafetyUserConfirmedRetry, Reason: semconv.RetryReasonToolSideEffect,
+		Summary: v.Summary, SummaryKey: semconv.SummaryKeyToolWithEffectsRan, Safety: semconv.RetrySafetyUserConfirmedRetry, Reason: semconv.RetryReasonToolSideEffect,
 		Evidence: []string{"llm.stream.end=read_error"}, MissingEvidence: []string{"x"}, MissingOutputs: []string{"call_1"},
 		Recovered: 1, Timeline: []string{"+0.010s request 1: headers 200", "+0.040s request 2: connection reset"},
 		Trigger: semconv.TriggerComplete, Ruleset: "2",

@@ -19,6 +19,7 @@ type Verdict struct {
 	Origin     semconv.Origin
 	Confidence semconv.Confidence
 	Summary    string
+	SummaryKey semconv.SummaryKey
 
 	Safety semconv.RetrySafety
 	Reason semconv.RetryReason
@@ -49,6 +50,7 @@ func ReadVerdict(attrs pcommon.Map) Verdict {
 		Origin:          enum(&r, semconv.FailureOriginKey, semconv.ParseOrigin),
 		Confidence:      enum(&r, semconv.FailureConfidenceKey, semconv.ParseConfidence),
 		Summary:         r.text(semconv.FailureSummaryKey),
+		SummaryKey:      enum(&r, semconv.FailureSummaryKeyKey, semconv.ParseSummaryKey),
 		Safety:          enum(&r, semconv.RetrySafetyKey, semconv.ParseRetrySafety),
 		Reason:          enum(&r, semconv.RetryReasonKey, semconv.ParseRetryReason),
 		Evidence:        r.list(semconv.FailureEvidenceKey),

@@ -20,14 +20,15 @@ const (
 
 // testCase is a script and its result if the stack reports every error.
 type testCase struct {
-	name    string
-	script  []faultyllm.Exchange
-	cut     bool
-	summary string // part of the run's summary; empty if nothing failed
-	safety  semconv.RetrySafety
-	reason  semconv.RetryReason
-	facts   []attribute.KeyValue // on the first request's span
-	tools   int                  // number of tools that are executed
+	name   string
+	script []faultyllm.Exchange
+	cut    bool
+	class  semconv.Class // of the run; unset if nothing failed
+	cause  semconv.Cause
+	safety semconv.RetrySafety
+	reason semconv.RetryReason
+	facts  []attribute.KeyValue // on the first request's span
+	tools  int                  // number of tools that are executed
 
 	trusting trusting
 }
@@ -58,19 +59,22 @@ func cases(w faultyllm.Wire) []testCase {
 		tools:  1,
 	}, {
 		name:   "refused",
-		script: []faultyllm.Exchange{faultyllm.Refuse(faultyllm.Failure{Trouble: faultyllm.RateLimited})}, summary: "rate limit",
+		script: []faultyllm.Exchange{faultyllm.Refuse(faultyllm.Failure{Trouble: faultyllm.RateLimited})},
+		class:  semconv.ClassProviderError, cause: semconv.CauseRateLimited,
 		safety: semconv.RetrySafetySafeAutoRetry, reason: semconv.RetryReasonNoOutput,
 		facts: []attribute.KeyValue{semconv.ProviderErrorKindAttr(semconv.ProviderErrorKindRateLimited)},
 	}, {
 		name:   Filtered,
-		script: []faultyllm.Exchange{faultyllm.Answer(saying, faultyllm.Finish(faultyllm.ContentFilter))}, summary: "content filter",
+		script: []faultyllm.Exchange{faultyllm.Answer(saying, faultyllm.Finish(faultyllm.ContentFilter))},
+		class:  semconv.ClassOutputLimited, cause: semconv.CauseContentFilter,
 		safety: semconv.RetrySafetyNoRetry, reason: semconv.RetryReasonNotTransient,
 		facts: []attribute.KeyValue{semconv.StreamPhase(semconv.PhaseStreamEnd)},
 	}, {
 		name:   ErrorInBand,
 		script: []faultyllm.Exchange{faultyllm.Answer(saying, faultyllm.InBand(faultyllm.Failure{Trouble: faultyllm.Overloaded}))},
 		// A part of the answer had been shown.
-		summary: "overloaded", safety: semconv.RetrySafetyUserConfirmedRetry, reason: semconv.RetryReasonVisibleOutput,
+		class: semconv.ClassProviderError, cause: semconv.CauseOverloaded,
+		safety: semconv.RetrySafetyUserConfirmedRetry, reason: semconv.RetryReasonVisibleOutput,
 		facts: []attribute.KeyValue{semconv.ProviderErrorKindAttr(semconv.ProviderErrorKindOverloaded), semconv.StreamPhase(semconv.PhaseText)},
 	}}
 	// The phase of a cut in a call. Gemini sends only complete calls: of half a call it sends
@@ -97,14 +101,16 @@ func cases(w faultyllm.Wire) []testCase {
 
 func reset(name string, step faultyllm.Step) testCase {
 	return testCase{
-		name: name, cut: true, script: []faultyllm.Exchange{faultyllm.Answer(step, faultyllm.Reset())}, summary: "connection reset",
+		name: name, cut: true, script: []faultyllm.Exchange{faultyllm.Answer(step, faultyllm.Reset())},
+		class: semconv.ClassStreamInterrupted, cause: semconv.CauseConnectionReset,
 		facts: []attribute.KeyValue{semconv.TransportCauseAttr(semconv.TransportCauseConnectionReset)},
 	}
 }
 
 func cleanEnd(name string, step faultyllm.Step) testCase {
 	return testCase{
-		name: name, cut: true, script: []faultyllm.Exchange{faultyllm.Answer(step, faultyllm.CleanEnd()), answered}, summary: "ended early",
+		name: name, cut: true, script: []faultyllm.Exchange{faultyllm.Answer(step, faultyllm.CleanEnd()), answered},
+		class: semconv.ClassStreamInterrupted, cause: semconv.CauseCleanEOF,
 		facts: []attribute.KeyValue{semconv.TransportCauseAttr(semconv.TransportCauseCleanEOF)},
 	}
 }
