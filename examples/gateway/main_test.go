@@ -132,7 +132,7 @@ func TestTheGateway(t *testing.T) {
 			"the failure is swallowed",
 			[]faultyllm.Exchange{dead, dead},
 			true, false,
-			"failed empty_completion/no_content", // the Collector, which sees both processes, says swallowed_error
+			"failed empty_completion/no_content", // the Collector sees both processes and gives swallowed_error
 			map[string]string{"llm.stream.end": "terminal_event", "http.response.status_code": "200", "error.type": "connection_reset"},
 			[]string{"connection_reset", "connection_reset"},
 		},

@@ -106,7 +106,7 @@ func run(ctx context.Context, node *incident.Node, collector, config string, sto
 		tellings[i].Print(report.NewPrinter(out))
 	}
 	if len(wrong) > 0 {
-		return fmt.Errorf("not as it is known:\n  %s", strings.Join(wrong, "\n  "))
+		return fmt.Errorf("not as expected:\n  %s", strings.Join(wrong, "\n  "))
 	}
 	return nil
 }

@@ -275,7 +275,7 @@ func TestInterrupted(t *testing.T) {
 		}, ""},
 		{"while Jaeger is looked at", func(out string, _ []string) bool {
 			return strings.Contains(out, "until you press Ctrl-C")
-		}, "Jaeger ends, and forgets the traces"},
+		}, "Jaeger stops, and the traces are gone"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

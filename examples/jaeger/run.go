@@ -70,10 +70,10 @@ func run(ctx context.Context, o *options, out io.Writer) (err error) {
 	if demoErr != nil {
 		say("%v", demoErr)
 	}
-	fmt.Fprintln(out, "\nJaeger goes on, with the traces in its memory, until you press Ctrl-C.")
+	fmt.Fprintln(out, "\nJaeger keeps running, with the traces in memory, until you press Ctrl-C.")
 	select {
 	case <-ctx.Done():
-		fmt.Fprintln(out, "\nInterrupted: Jaeger ends, and forgets the traces.")
+		fmt.Fprintln(out, "\nInterrupted: Jaeger stops, and the traces are gone.")
 	case <-j.process.Exited(): // Stop returns its error
 	}
 	return errors.Join(demoErr, j.process.Stop(stopPatience))

@@ -87,10 +87,10 @@ func forwarded(o *options, col *collector) error {
 	}
 	for line := range strings.Lines(process.LogTail(col.Log(), 1000)) {
 		if strings.Contains(line, "Exporting failed") {
-			return fmt.Errorf("the traces could not be sent on to %s; does a backend take OTLP over gRPC there? The Collector's log says:\n  %.400s", o.otlp, line)
+			return fmt.Errorf("the traces could not be forwarded to %s; does a backend accept OTLP over gRPC there? The Collector's log says:\n  %.400s", o.otlp, line)
 		}
 	}
-	fmt.Printf("Sent on to %s as well, as services %s and %s.\n", o.otlp, serviceName, gatewayName)
+	fmt.Printf("Also forwarded to %s, as services %s and %s.\n", o.otlp, serviceName, gatewayName)
 	return nil
 }
 

@@ -46,7 +46,7 @@ func (d *demo) incidents(ctx context.Context, agent, gateway *sdktrace.TracerPro
 // printIncidents prints one line for before and one for after, and returns what is not
 // as expected.
 func (d *demo) printIncidents() (wrong []string) {
-	fmt.Println("\nThe incidents that this began with: what the trace said, and what it says now (`go run ./incidents` in examples tells all)")
+	fmt.Println("\nThe incidents that this project began with: the trace before, and the verdict now (`go run ./incidents` in examples prints everything)")
 	var story *incident.Story
 	var before string
 	for i := range d.told {

@@ -40,8 +40,8 @@ func (c *cell) recorded() string {
 	return strings.Join(lines, "; ")
 }
 
-// unsteady is what the page says of spans that the same producer ends now so, now
-// otherwise.
+// unsteady has the text for spans that the same producer does not always end in the same
+// way.
 var unsteady = map[string]string{
 	"vercel-7/after-tool/invoke_agent gpt-5.5": "`invoke_agent gpt-5.5` ERROR exception=Error, or without an error and finish=[\"tool-calls\"]",
 }

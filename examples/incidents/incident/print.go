@@ -29,11 +29,11 @@ func Plain(lines []string) []string {
 // otelllm, or nil if there is no verdict.
 func (a *Act) Wrong(before *Played, judged *report.Run) (wrong []string) {
 	if said := Plain(Lines(before.Spans)); !slices.Equal(said, a.Before) {
-		wrong = append(wrong, fmt.Sprintf("its spans said before:\n    %s\n  and not:\n    %s", strings.Join(said, "\n    "), strings.Join(a.Before, "\n    ")))
+		wrong = append(wrong, fmt.Sprintf("the spans before are:\n    %s\n  expected:\n    %s", strings.Join(said, "\n    "), strings.Join(a.Before, "\n    ")))
 	}
 	switch {
 	case judged == nil:
-		wrong = append(wrong, "no verdict has come")
+		wrong = append(wrong, "there is no verdict")
 	case VerdictOf(judged) != a.After:
 		wrong = append(wrong, fmt.Sprintf("the verdict is %s, want %s", VerdictOf(judged), a.After))
 	}
@@ -45,7 +45,7 @@ func (a *Act) Wrong(before *Played, judged *report.Run) (wrong []string) {
 // nothing is.
 func (a *Act) WrongAlone(run *report.Run) string {
 	if run == nil {
-		return "no verdict on the spans of before has come"
+		return "there is no verdict on the spans of before"
 	}
 	v := VerdictOf(run)
 	if v.Class != semconv.ClassUnclassified && v.Class != a.After.Class && !slices.Contains(a.Alone, v.Class) {

@@ -33,7 +33,7 @@ type Figures struct {
 	Unanswered   int // spans, counted each time that the response was lost and they were sent again
 
 	Delivered    int // spans that came out at least once
-	Duplicates   int // spans that came out once more
+	Duplicates   int // further exports of spans that had come out
 	Stops, Kills int
 	// Split is the number of runs with spans on both sides of a stop or kill.
 	Split int
