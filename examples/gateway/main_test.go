@@ -192,7 +192,6 @@ func TestTheGateway(t *testing.T) {
 	}
 }
 
-// The program itself: it serves until it is told to end, and then sends its spans.
 // The agent's trace context is removed before the request goes to the provider.
 func TestTheAgentsTraceContextStaysHere(t *testing.T) {
 	var seen http.Header
@@ -219,6 +218,7 @@ func TestTheAgentsTraceContextStaysHere(t *testing.T) {
 	}
 }
 
+// The program serves until its context ends, and then exports its spans.
 func TestTheProgram(t *testing.T) {
 	upstream, err := faultyllm.Start()
 	require.NoError(t, err)
