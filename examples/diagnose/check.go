@@ -80,12 +80,12 @@ func check(traces []*trace, asJSON bool, w, stderr io.Writer) (int, error) {
 // examine checks the spans of a trace, ordered by start time, and counts those that are
 // not a model call, a tool or a run.
 func examine(t *trace) (findings []finding, others int) {
-	var sights []sight
+	var spans []spanFacts
 	hasRun, hasTool := false, false
 	parents := make(map[pcommon.SpanID]pcommon.SpanID, t.spans)
 	requests, runs := make(map[pcommon.SpanID]bool), make(map[pcommon.SpanID]bool)
 	for span := range t.all() {
-		s := see(span)
+		s := readFacts(span)
 		parents[span.SpanID()] = span.ParentSpanID()
 		requests[span.SpanID()], runs[span.SpanID()] = s.kind == kindRequest, s.kind == kindRun
 		if s.kind == kindOther {
@@ -94,18 +94,18 @@ func examine(t *trace) (findings []finding, others int) {
 		}
 		hasRun = hasRun || s.kind == kindRun
 		hasTool = hasTool || s.kind == kindTool || s.kind == kindRequest && s.handedOver()
-		sights = append(sights, s)
+		spans = append(spans, s)
 	}
-	slices.SortStableFunc(sights, func(a, b sight) int { return cmp.Compare(a.span.StartTimestamp(), b.span.StartTimestamp()) })
-	for i := range sights {
-		s := &sights[i]
+	slices.SortStableFunc(spans, func(a, b spanFacts) int { return cmp.Compare(a.span.StartTimestamp(), b.span.StartTimestamp()) })
+	for i := range spans {
+		s := &spans[i]
 		s.tools = hasTool
 		s.run = hasRun && !runs[s.span.ParentSpanID()] && !beneath(s.span, parents, requests)
 		f := finding{TraceID: t.id.String(), SpanID: s.span.SpanID().String(), Name: s.span.Name(), Kind: s.kind.String()}
-		f.look(s)
+		f.checkFacts(s)
 		f.Unknown = s.unknown()
 		f.Contradictions = append(f.Contradictions, s.contradictions()...)
-		f.relate(s, sights, parents)
+		f.checkTrace(s, spans, parents)
 		findings = append(findings, f)
 	}
 	return findings, others
@@ -122,8 +122,8 @@ func beneath(span ptrace.Span, parents map[pcommon.SpanID]pcommon.SpanID, reques
 	return false
 }
 
-// look checks the facts of the span's kind.
-func (f *finding) look(s *sight) {
+// checkFacts checks the facts of the span's kind.
+func (f *finding) checkFacts(s *spanFacts) {
 	ordered, others := factsOf(s.kind)
 	if op := s.text(string(otelsemconv.GenAIOperationNameKey)); op != "" && kindByOperation[op] != s.kind {
 		f.Contradictions = append(f.Contradictions, fmt.Sprintf("%s=%q is not an operation of a %s", otelsemconv.GenAIOperationNameKey, cut(op), s.kind))
@@ -165,7 +165,7 @@ func factsOf(k kind) (ordered, others []fact) {
 
 // runsWithin returns the ids of a run and of the runs within it: those that name the
 // run, or a run within it, or are descendants of one of these.
-func runsWithin(run pcommon.SpanID, all []sight, parents map[pcommon.SpanID]pcommon.SpanID) map[string]bool {
+func runsWithin(run pcommon.SpanID, all []spanFacts, parents map[pcommon.SpanID]pcommon.SpanID) map[string]bool {
 	around := make(map[pcommon.SpanID]pcommon.SpanID, len(parents))
 	maps.Copy(around, parents)
 	for i := range all {
@@ -193,8 +193,8 @@ func runsWithin(run pcommon.SpanID, all []sight, parents map[pcommon.SpanID]pcom
 	return within
 }
 
-// relate checks the span against the others of its trace.
-func (f *finding) relate(s *sight, all []sight, parents map[pcommon.SpanID]pcommon.SpanID) {
+// checkTrace checks the span against the others of its trace.
+func (f *finding) checkTrace(s *spanFacts, all []spanFacts, parents map[pcommon.SpanID]pcommon.SpanID) {
 	switch s.kind {
 	case kindRun:
 		within := runsWithin(s.span.SpanID(), all, parents)
@@ -232,7 +232,7 @@ func (f *finding) relate(s *sight, all []sight, parents map[pcommon.SpanID]pcomm
 		if id == "" {
 			return
 		}
-		i := slices.IndexFunc(all, func(o sight) bool { return o.span.SpanID().String() == id })
+		i := slices.IndexFunc(all, func(o spanFacts) bool { return o.span.SpanID().String() == id })
 		switch {
 		case i < 0:
 			f.Missing = append(f.Missing, missing{"the span of the run", true, "named by " + string(semconv.RunIDKey) + " but not in the trace: the run's end is unknown"})

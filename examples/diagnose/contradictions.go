@@ -20,7 +20,7 @@ type contradiction = string
 const maxIDs = 64
 
 // contradictions returns the contradictions among the span's facts.
-func (s *sight) contradictions() []contradiction {
+func (s *spanFacts) contradictions() []contradiction {
 	var found []contradiction
 	say := func(holds bool, format string, args ...any) {
 		if holds {
@@ -45,10 +45,10 @@ func (s *sight) contradictions() []contradiction {
 	return found
 }
 
-type sayer func(holds bool, format string, args ...any)
+type reportFunc func(holds bool, format string, args ...any)
 
 // requestEnd checks how the request ended against its phase.
-func (s *sight) requestEnd(say sayer) {
+func (s *spanFacts) requestEnd(say reportFunc) {
 	end := func(e semconv.StreamEnd) string { return string(semconv.StreamEndKey) + "=" + e.String() }
 	inBand := s.bool(string(semconv.ProviderErrorInBandKey))
 	cause := s.text(string(semconv.TransportCauseKey))
@@ -86,7 +86,7 @@ func orAbsent(text string) string {
 
 // requestCounts checks counts against each other, against the phase and against the
 // ids.
-func (s *sight) requestCounts(say sayer) {
+func (s *spanFacts) requestCounts(say reportFunc) {
 	n := func(key string) int64 { return s.int(key) }
 	var (
 		text      = string(semconv.StreamTextChunksKey)
@@ -132,7 +132,7 @@ func (s *sight) requestCounts(say sayer) {
 const clockSlack = 10 * time.Millisecond
 
 // requestTimes checks durations against the span's.
-func (s *sight) requestTimes(say sayer) {
+func (s *spanFacts) requestTimes(say reportFunc) {
 	length := s.span.EndTimestamp().AsTime().Sub(s.span.StartTimestamp().AsTime())
 	for _, key := range []string{
 		string(semconv.StreamTimeToHeadersKey), string(semconv.StreamLastProgressKey), string(semconv.StreamLongestGapKey),
@@ -145,7 +145,7 @@ func (s *sight) requestTimes(say sayer) {
 	}
 }
 
-func (s *sight) tool(say sayer) {
+func (s *spanFacts) tool(say reportFunc) {
 	outcome, _ := semconv.ParseToolOutcome(s.text(string(semconv.ToolOutcomeKey)))
 	is := func(o semconv.ToolOutcome) string { return string(semconv.ToolOutcomeKey) + "=" + o.String() }
 	succeeded := outcome == semconv.ToolOutcomeSucceeded

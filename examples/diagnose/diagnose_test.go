@@ -198,19 +198,19 @@ func TestNeededFactsAreNeeded(t *testing.T) {
 	}
 }
 
-// come summarizes the verdicts on the runs of a trace.
-type come struct {
+// runVerdicts summarizes the verdicts on the runs of a trace.
+type runVerdicts struct {
 	safety semconv.RetrySafety
 	text   string // everything else
 }
 
 // verdicts returns the verdicts on the runs of a file, by trace. A trace with several
 // runs gets the most careful safety of them.
-func verdicts(t *testing.T, collector, path string) map[pcommon.TraceID]come {
+func verdicts(t *testing.T, collector, path string) map[pcommon.TraceID]runVerdicts {
 	t.Helper()
 	status, stdout, stderr := diagnose(t, "-collector", collector, "-json", path)
 	require.Equal(t, statusOK, status, stderr)
-	found := make(map[pcommon.TraceID]come)
+	found := make(map[pcommon.TraceID]runVerdicts)
 	for line := range strings.Lines(stdout) {
 		var run runJSON
 		require.NoError(t, json.Unmarshal([]byte(line), &run))

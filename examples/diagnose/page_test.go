@@ -135,7 +135,7 @@ func factTable(t *testing.T, collector string, k kind, complete runJSON) string 
 		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(raw)
 		require.NoError(t, err)
 		for _, span := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
-			if s := see(span); s.kind == k {
+			if s := readFacts(span); s.kind == k {
 				has[i] = span.Attributes().Remove(fact.key) || has[i]
 			}
 			span.SetTraceID(id(i))

@@ -25,7 +25,7 @@ var verdictNames = []string{
 
 // unknown returns the span's attributes that are in the vocabulary's namespaces and are
 // not facts of its kind: misspelled, or on the wrong span.
-func (s *sight) unknown() (names []string) {
+func (s *spanFacts) unknown() (names []string) {
 	for key := range s.attrs.All() {
 		if !slices.ContainsFunc(namespaces, func(space string) bool { return strings.HasPrefix(key, space) }) || slices.Contains(verdictNames, key) {
 			continue

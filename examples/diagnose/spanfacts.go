@@ -41,8 +41,8 @@ var (
 	}
 )
 
-// sight is one span with the facts that decide what else it has to have.
-type sight struct {
+// spanFacts is one span with the facts that decide what else it has to have.
+type spanFacts struct {
 	span  ptrace.Span
 	attrs pcommon.Map
 	kind  kind
@@ -54,8 +54,8 @@ type sight struct {
 	status int64
 }
 
-func see(span ptrace.Span) sight {
-	s := sight{span: span, attrs: span.Attributes()}
+func readFacts(span ptrace.Span) spanFacts {
+	s := spanFacts{span: span, attrs: span.Attributes()}
 	s.kind = kindByOperation[s.text(string(otelsemconv.GenAIOperationNameKey))]
 	for _, by := range kindByFact {
 		if s.kind == kindOther && s.has(by.key) {
@@ -71,12 +71,12 @@ func see(span ptrace.Span) sight {
 	return s
 }
 
-func (s *sight) has(key string) bool {
+func (s *spanFacts) has(key string) bool {
 	_, ok := s.attrs.Get(key)
 	return ok
 }
 
-func (s *sight) text(key string) string {
+func (s *spanFacts) text(key string) string {
 	if v, ok := s.attrs.Get(key); ok && v.Type() == pcommon.ValueTypeStr {
 		return v.Str()
 	}
@@ -84,19 +84,19 @@ func (s *sight) text(key string) string {
 }
 
 // int returns an int attribute, or 0 if it is missing.
-func (s *sight) int(key string) int64 {
+func (s *spanFacts) int(key string) int64 {
 	if v, ok := s.attrs.Get(key); ok {
 		return v.Int()
 	}
 	return 0
 }
 
-func (s *sight) bool(key string) bool {
+func (s *spanFacts) bool(key string) bool {
 	v, ok := s.attrs.Get(key)
 	return ok && v.Bool()
 }
 
-func (s *sight) list(key string) []string {
+func (s *spanFacts) list(key string) []string {
 	v, ok := s.attrs.Get(key)
 	if !ok || v.Type() != pcommon.ValueTypeSlice {
 		return nil
@@ -109,24 +109,24 @@ func (s *sight) list(key string) []string {
 }
 
 // endedBy returns a function that reports whether the request ended in one of these ways.
-func endedBy(ends ...semconv.StreamEnd) func(*sight) bool {
-	return func(s *sight) bool { return slices.Contains(ends, s.end) }
+func endedBy(ends ...semconv.StreamEnd) func(*spanFacts) bool {
+	return func(s *spanFacts) bool { return slices.Contains(ends, s.end) }
 }
 
 // sent reports whether, as far as is known, a part of the request left this side.
-func (s *sight) sent() bool { return s.phase != semconv.PhaseBeforeConnection }
+func (s *spanFacts) sent() bool { return s.phase != semconv.PhaseBeforeConnection }
 
 // responded reports whether response headers arrived.
-func (s *sight) responded() bool {
+func (s *spanFacts) responded() bool {
 	return s.phase >= semconv.PhaseResponseStarted && s.phase <= semconv.PhaseStreamEnd || s.status > 0
 }
 
 // recordsTools reports whether the producer records tools, or had one to record.
-func (s *sight) recordsTools() bool { return s.tools }
+func (s *spanFacts) recordsTools() bool { return s.tools }
 
 // answering reports whether an answer may have arrived and was read. If a part of it was
 // not read, a count of zero is rightly left out.
-func (s *sight) answering() bool {
+func (s *spanFacts) answering() bool {
 	switch s.phase {
 	case semconv.PhaseBeforeConnection, semconv.PhaseAwaitingResponse:
 		return false
@@ -135,39 +135,39 @@ func (s *sight) answering() bool {
 	}
 }
 
-func (s *sight) complete() bool { return s.end == semconv.StreamEndTerminalEvent }
+func (s *spanFacts) complete() bool { return s.end == semconv.StreamEndTerminalEvent }
 
-func (s *sight) progressed() bool { return s.int(string(semconv.StreamEventsKey)) > 0 }
+func (s *spanFacts) progressed() bool { return s.int(string(semconv.StreamEventsKey)) > 0 }
 
-func (s *sight) handedOver() bool { return s.int(string(semconv.StreamToolCallsKey)) > 0 }
+func (s *spanFacts) handedOver() bool { return s.int(string(semconv.StreamToolCallsKey)) > 0 }
 
-func (s *sight) leftOpen() bool {
+func (s *spanFacts) leftOpen() bool {
 	return s.int(string(semconv.StreamToolInputsStartedKey)) > s.int(string(semconv.StreamToolInputsCompletedKey))
 }
 
-func (s *sight) providerFailed() bool {
+func (s *spanFacts) providerFailed() bool {
 	return s.end == semconv.StreamEndHTTPError || s.bool(string(semconv.ProviderErrorInBandKey))
 }
 
-func (s *sight) broke() bool {
+func (s *spanFacts) broke() bool {
 	cause, _ := semconv.ParseTransportCause(s.text(string(semconv.TransportCauseKey)))
 	return (s.end == semconv.StreamEndReadError || s.end == semconv.StreamEndNoResponse) && cause != semconv.TransportCauseUnset
 }
 
-func (s *sight) tlsFailed() bool {
+func (s *spanFacts) tlsFailed() bool {
 	return s.text(string(semconv.TransportCauseKey)) == semconv.TransportCauseTLS.String()
 }
 
-func (s *sight) failed() bool { return s.span.Status().Code() == ptrace.StatusCodeError }
+func (s *spanFacts) failed() bool { return s.span.Status().Code() == ptrace.StatusCodeError }
 
-func (s *sight) hasRun() bool { return s.run && s.span.Kind() != ptrace.SpanKindServer }
+func (s *spanFacts) hasRun() bool { return s.run && s.span.Kind() != ptrace.SpanKindServer }
 
 // hasOutput reports whether the tool has a result that the model should get.
-func (s *sight) hasOutput() bool {
+func (s *spanFacts) hasOutput() bool {
 	outcome, _ := semconv.ParseToolOutcome(s.text(string(semconv.ToolOutcomeKey)))
 	return outcome != semconv.ToolOutcomeUnset && outcome != semconv.ToolOutcomeInterrupted
 }
 
-func (s *sight) deliveryFailed() bool {
+func (s *spanFacts) deliveryFailed() bool {
 	return s.text(string(semconv.ToolOutputDeliveryKey)) == semconv.OutputDeliveryFailed.String()
 }
