@@ -193,11 +193,11 @@ func (c *collector) gauge(ctx context.Context, name string) (total float64, err 
 	return total, lines.Err()
 }
 
-// confessions are words in a Collector's log that appear only if something is lost or broken.
-var confessions = []string{"panic", "DATA RACE", "is lost", "are lost", "cannot be read back", "Dropping data", "set aside"}
+// lossWords are words in a Collector's log that appear only if something is lost or broken.
+var lossWords = []string{"panic", "DATA RACE", "is lost", "are lost", "cannot be read back", "Dropping data", "set aside"}
 
-// confessed returns the lines with such words in the logs of all its lives.
-func (c *collector) confessed() (lines []string) {
+// lossLines returns the lines with such words in the logs of all its lives.
+func (c *collector) lossLines() (lines []string) {
 	for life := range c.lives {
 		raw, err := os.ReadFile(c.log(life))
 		if err != nil {
@@ -205,7 +205,7 @@ func (c *collector) confessed() (lines []string) {
 			continue
 		}
 		for line := range strings.Lines(string(raw)) {
-			for _, word := range confessions {
+			for _, word := range lossWords {
 				if strings.Contains(line, word) {
 					lines = append(lines, fmt.Sprintf("life %d: %s", life+1, strings.TrimSpace(line)))
 					break

@@ -70,11 +70,11 @@ func TestAPartThatProvesNothing(t *testing.T) {
 	assert.Empty(t, o.idle())
 }
 
-func TestConfessions(t *testing.T) {
+func TestLossLines(t *testing.T) {
 	c := &collector{dir: t.TempDir(), lives: 2}
 	require.NoError(t, os.WriteFile(c.log(0), []byte("info\tall is well\nerror\t3 classified spans are lost: why\n"), 0o600))
 	require.NoError(t, os.WriteFile(c.log(1), []byte("info\tall is well\n"), 0o600))
-	assert.Equal(t, []string{"life 1: error\t3 classified spans are lost: why"}, c.confessed())
+	assert.Equal(t, []string{"life 1: error\t3 classified spans are lost: why"}, c.lossLines())
 }
 
 // TestSoak runs a soak of some seconds against the built Collector.

@@ -124,7 +124,7 @@ func (s *soak) run(ctx context.Context, number int, p part) (o outcome, err erro
 	if err := s.tell(p, books, problems, began); err != nil {
 		return o, err
 	}
-	for _, line := range c.confessed() {
+	for _, line := range c.lossLines() {
 		o.problems = append(o.problems, "the Collector's log: "+line)
 	}
 	o.figures, o.memory, o.backend, o.took = figures, c.peak, backend.Counts(), time.Since(began)

@@ -224,8 +224,8 @@ func partial(r ptraceotlp.ExportResponse) (ledger.Answer, error) {
 // overGRPC exports over gRPC.
 func overGRPC(client ptraceotlp.GRPCClient) export {
 	return func(ctx context.Context, td ptrace.Traces) (ledger.Answer, error) {
-		var seen sight
-		resp, err := client.Export(context.WithValue(ctx, sightKey{}, &seen), ptraceotlp.NewExportRequestFromTraces(td))
+		var seen callState
+		resp, err := client.Export(context.WithValue(ctx, callStateKey{}, &seen), ptraceotlp.NewExportRequestFromTraces(td))
 		if err == nil {
 			return partial(resp)
 		}
@@ -244,11 +244,11 @@ func overGRPC(client ptraceotlp.GRPCClient) export {
 	}
 }
 
-// sight records what happened to a call on the network. The status of a failed call does
+// callState records what happened to a call on the network. The status of a failed call does
 // not show whether it came from the server or from the client.
-type sight struct{ sent, answered atomic.Bool }
+type callState struct{ sent, answered atomic.Bool }
 
-type sightKey struct{}
+type callStateKey struct{}
 
 // watcher records what happens to calls on the network.
 type watcher struct{}
@@ -260,7 +260,7 @@ func (watcher) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Contex
 func (watcher) HandleConn(context.Context, stats.ConnStats) {}
 
 func (watcher) HandleRPC(ctx context.Context, s stats.RPCStats) {
-	seen, ok := ctx.Value(sightKey{}).(*sight)
+	seen, ok := ctx.Value(callStateKey{}).(*callState)
 	if !ok {
 		return
 	}
