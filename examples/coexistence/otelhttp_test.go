@@ -79,7 +79,7 @@ func (w *world) askOpenAI(ctx context.Context, rt http.RoundTripper, opts ...opt
 
 // If a client is wrapped twice, for example by the application and by a framework, the
 // upper transport records, even with another transport in between.
-func TestOursTwiceIsOnce(t *testing.T) {
+func TestNestedTransportsRecordOnce(t *testing.T) {
 	for name, transport := range map[string]func(http.RoundTripper) http.RoundTripper{
 		"at once": func(rt http.RoundTripper) http.RoundTripper {
 			return otelllm.NewTransport(otelllm.NewTransport(rt))

@@ -20,7 +20,7 @@ import (
 // SDKs do not report a stream that ends cleanly without the protocol's final event as
 // an error. With WithStreamErrors it is an error, and without it, it is not. A complete
 // stream is never an error.
-func TestACutIsAnErrorOfTheSDKsWhereThatWasAskedFor(t *testing.T) {
+func TestSDKsReportACutWithStreamErrors(t *testing.T) {
 	early := faultyllm.Answer(faultyllm.Text("so "), faultyllm.CleanEnd())
 	short := faultyllm.Answer(faultyllm.Text("so "), faultyllm.Finish(faultyllm.Length))
 	for _, sdk := range []struct {

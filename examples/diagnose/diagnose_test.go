@@ -233,7 +233,7 @@ func verdicts(t *testing.T, collector, path string) map[pcommon.TraceID]runVerdi
 }
 
 // The spans of the project's own client have every fact, without contradictions.
-func TestTheClientRecordsAllThatIsNeeded(t *testing.T) {
+func TestClientRecordsEveryNeededFact(t *testing.T) {
 	path, r := record(t, nil)
 	status, stdout, stderr := diagnose(t, "-check", path)
 	assert.Equal(t, statusOK, status, "%s%s", stdout, stderr)
@@ -426,7 +426,7 @@ func TestArguments(t *testing.T) {
 }
 
 // A trace that already has its verdicts is printed as it is and needs no Collector.
-func TestJudgedTracesStayAsTheyAre(t *testing.T) {
+func TestJudgedTracesAreUnchanged(t *testing.T) {
 	change := func(by semconv.Trigger) func(ptrace.Span) {
 		return func(span ptrace.Span) {
 			if span.Name() == "invoke_agent coder" {
@@ -448,7 +448,7 @@ func TestJudgedTracesStayAsTheyAre(t *testing.T) {
 }
 
 // A trace comes out of a real Jaeger unchanged.
-func TestATraceOutOfJaeger(t *testing.T) {
+func TestTraceFromJaeger(t *testing.T) {
 	bin := built.Jaeger(t)
 	r, err := recorded()
 	require.NoError(t, err)
@@ -483,7 +483,7 @@ func TestATraceOutOfJaeger(t *testing.T) {
 }
 
 // The response is recorded from Tempo's API; no Tempo runs here.
-func TestATraceOutOfTempo(t *testing.T) {
+func TestTraceFromTempo(t *testing.T) {
 	r, err := recorded()
 	require.NoError(t, err)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -28,7 +28,7 @@ func examplesOf(t *testing.T) string {
 
 // The page's complete example has all facts, and the sparse one lacks those that the
 // page lists.
-func TestTheExamplesOfThePage(t *testing.T) {
+func TestExamplesOfThePage(t *testing.T) {
 	status, stdout, stderr := diagnose(t, "--check", filepath.Join(examplesOf(t), "complete.json"))
 	assert.Equal(t, statusOK, status, stdout+stderr)
 	for _, word := range []string{"MISSING", "CONTRADICTION", "could be added", "NO SUCH FACT"} {

@@ -296,7 +296,7 @@ func (a *answer) addCall(c *genai.FunctionCall) error {
 
 func unquote(raw string) string { return strings.TrimSuffix(strings.TrimPrefix(raw, `"`), `"`) }
 
-func TestTheRealSDKsReadHealthyAnswersWhole(t *testing.T) {
+func TestSDKsReadCompleteAnswers(t *testing.T) {
 	const keepalives = "reasoning, keepalives and text"
 	for _, tc := range []struct {
 		name  string
@@ -353,7 +353,7 @@ func TestTheRealSDKsReadHealthyAnswersWhole(t *testing.T) {
 	}} {
 		for _, w := range wires {
 			if tc.name == keepalives && tc.ends[w] == "" {
-				continue // TestGenaiTakesAKeepaliveForAnError
+				continue // TestGenaiRejectsKeepalives
 			}
 			for _, stream := range []bool{true, false} {
 				name := tc.name + "/" + w.String() + map[bool]string{true: "/stream", false: "/document"}[stream]
@@ -396,7 +396,7 @@ func TestTheRealSDKsReadHealthyAnswersWhole(t *testing.T) {
 	}
 }
 
-func TestTheRealSDKsSeeTheProvidersErrors(t *testing.T) {
+func TestSDKsReportTheProvidersErrors(t *testing.T) {
 	for _, tc := range []struct {
 		trouble faultyllm.Trouble
 		openai  int
@@ -441,7 +441,7 @@ func TestTheRealSDKsSeeTheProvidersErrors(t *testing.T) {
 	}
 }
 
-func TestTheSDKsRetryWhatTheyAreToldToRetry(t *testing.T) {
+func TestSDKsFollowRetryHeaders(t *testing.T) {
 	for _, w := range wires {
 		t.Run(w.String(), func(t *testing.T) {
 			srv := start(t)
@@ -468,7 +468,7 @@ func TestTheSDKsRetryWhatTheyAreToldToRetry(t *testing.T) {
 	}
 }
 
-func TestTheSDKsSeeErrorsInBand(t *testing.T) {
+func TestSDKsReportErrorsInBand(t *testing.T) {
 	for _, w := range wires {
 		t.Run(w.String(), func(t *testing.T) {
 			srv := start(t)
@@ -484,7 +484,7 @@ func TestTheSDKsSeeErrorsInBand(t *testing.T) {
 }
 
 // Google documents the details of its errors, and the SDK passes them on.
-func TestGeminiNamesTheWaitInTheBody(t *testing.T) {
+func TestGeminiRetryDelayIsInTheBody(t *testing.T) {
 	srv := start(t)
 	srv.Play("c",
 		faultyllm.Refuse(faultyllm.Failure{Trouble: faultyllm.RateLimited, RetryAfter: 1500 * time.Millisecond}),
@@ -504,7 +504,7 @@ func TestGeminiNamesTheWaitInTheBody(t *testing.T) {
 }
 
 // genai does not support comments in a stream: a proxy's keepalive is an error.
-func TestGenaiTakesAKeepaliveForAnError(t *testing.T) {
+func TestGenaiRejectsKeepalives(t *testing.T) {
 	srv := start(t)
 	srv.Play("c", faultyllm.Answer(faultyllm.Text("so"), faultyllm.Ping(), faultyllm.Finish(faultyllm.Stop)))
 	got, err := ask(t.Context(), faultyllm.Gemini, srv.BaseURL("c", faultyllm.Gemini), client(t), true, 0)
@@ -513,7 +513,7 @@ func TestGenaiTakesAKeepaliveForAnError(t *testing.T) {
 }
 
 // Gemini sends only complete calls.
-func TestACallOverGeminiComesWholeOrNotAtAll(t *testing.T) {
+func TestGeminiSendsOnlyCompleteCalls(t *testing.T) {
 	srv := start(t)
 	begun := faultyllm.ToolInput("call_1", "apply_patch", `{"path":`)
 	got := streamed(t, srv, "c", faultyllm.Gemini, faultyllm.Answer(faultyllm.Text("so"), begun, faultyllm.CleanEnd()))
@@ -526,7 +526,7 @@ func TestACallOverGeminiComesWholeOrNotAtAll(t *testing.T) {
 	assert.Contains(t, string(got), `{"functionCall":{"id":"call_1","name":"apply_patch","args":{}}}`)
 }
 
-func TestArgumentsOverVertexComeOneByOne(t *testing.T) {
+func TestVertexStreamsArgumentByArgument(t *testing.T) {
 	srv := start(t)
 	for _, tc := range []struct {
 		fragments []string

@@ -68,7 +68,7 @@ var script = []faultyllm.Step{
 	faultyllm.Finish(faultyllm.ToolCalls),
 }
 
-func TestFaultsAreWhatTheySay(t *testing.T) {
+func TestFaults(t *testing.T) {
 	reset := func(t *testing.T, err error) { t.Helper(); require.ErrorIs(t, err, syscall.ECONNRESET) }
 	truncated := func(t *testing.T, err error) { t.Helper(); require.ErrorIs(t, err, io.ErrUnexpectedEOF) }
 	clean := func(t *testing.T, err error) { t.Helper(); require.NoError(t, err) } // ReadAll returns nil for EOF
@@ -217,7 +217,7 @@ func TestCasesDoNotDisturbEachOther(t *testing.T) {
 	all.Wait()
 }
 
-func TestARequestBeyondTheScriptIsToldOf(t *testing.T) {
+func TestRequestBeyondTheScriptIsAnError(t *testing.T) {
 	srv := start(t)
 	srv.Play("c", faultyllm.Answer(faultyllm.Text("one"), faultyllm.Finish(faultyllm.Stop)))
 	for range 2 {
@@ -286,7 +286,7 @@ func TestPortsThatCannotBeReached(t *testing.T) {
 	})
 }
 
-func TestBodiesThatAreNoProtocol(t *testing.T) {
+func TestBodiesWithoutProtocol(t *testing.T) {
 	srv := start(t)
 	srv.Play("c", faultyllm.HTMLPage().With("X-Proxy", "portal"), faultyllm.Body("application/json", []byte("{not json")))
 	resp, err := post(t.Context(), t, client(t), srv.BaseURL("c", faultyllm.Chat), faultyllm.Chat, true)
@@ -306,7 +306,7 @@ func TestBodiesThatAreNoProtocol(t *testing.T) {
 	assert.Equal(t, "{not json", string(body))
 }
 
-func TestWhatIsAskedWronglyIsRefused(t *testing.T) {
+func TestInvalidRequestsAreRefused(t *testing.T) {
 	srv := start(t)
 	srv.Play("c", faultyllm.Answer(faultyllm.Finish(faultyllm.Stop)))
 	for _, tc := range []struct{ path, body, want string }{
@@ -324,7 +324,7 @@ func TestWhatIsAskedWronglyIsRefused(t *testing.T) {
 	assert.Zero(t, srv.Started("c"), "no exchange of the script was played")
 }
 
-func TestWhatIsNoModelCallIsNotFound(t *testing.T) {
+func TestOtherPathsAreNotFound(t *testing.T) {
 	srv := start(t)
 	for _, url := range []string{"/", "/case/c/v1/models", "/case//v1/responses", "/v1/responses"} {
 		resp, err := http.Post("http://"+srv.Addr()+url, "application/json", strings.NewReader("{}"))

@@ -193,7 +193,7 @@ func TestTheGateway(t *testing.T) {
 }
 
 // The agent's trace context is removed before the request goes to the provider.
-func TestTheAgentsTraceContextStaysHere(t *testing.T) {
+func TestTraceContextIsNotForwarded(t *testing.T) {
 	var seen http.Header
 	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.Header.Clone() }))
 	defer upstream.Close()

@@ -14,7 +14,7 @@ import (
 )
 
 // Vertex AI streams function calls in pieces, so a stream can be cut in a call.
-func TestACutInACallOfVertexAI(t *testing.T) {
+func TestCutInACallOfVertexAI(t *testing.T) {
 	half := faultyllm.ToolInput("", "forecast", `{"country":"Norway","city":`)
 	for _, tc := range []struct {
 		name  string

@@ -37,7 +37,7 @@ import (
 // Everything that the demo's agents record goes through the built Collector into a real
 // Jaeger. It can be found over Jaeger's HTTP API by the Collector's verdicts, complete and
 // with every fact behind the verdicts.
-func TestJaegerHasTheVerdictsAndTheEvidence(t *testing.T) {
+func TestJaegerHasVerdictsAndEvidence(t *testing.T) {
 	o := &options{
 		root: built.Root(t), jaeger: built.Jaeger(t), config: "examples/jaeger/jaeger.yaml",
 		out: t.TempDir(),
@@ -350,7 +350,7 @@ func processesWith(t *testing.T, text string) (found []string) {
 	return found
 }
 
-func TestWhatIsNotThereIsSaid(t *testing.T) {
+func TestMissingFilesAreErrors(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	good := func() *options {
@@ -376,7 +376,7 @@ func TestWhatIsNotThereIsSaid(t *testing.T) {
 }
 
 // A link is printed only if it leads to something.
-func TestLinksThatLeadNowhere(t *testing.T) {
+func TestEmptyLinksAreErrors(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html><script></script>")) })
 	mux.HandleFunc("GET /search", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"data":[]}`)) })

@@ -53,7 +53,7 @@ func serve(t *testing.T) *httptest.Server {
 
 // The model calls a tool, and the request with its output is cut before any answer:
 // whether the run may be repeated depends on what the tool may have done.
-func TestTheVerdictRestsOnTheAnnotations(t *testing.T) {
+func TestVerdictDependsOnAnnotations(t *testing.T) {
 	reset := faultyllm.Answer(faultyllm.Begin(), faultyllm.Reset())
 	well := faultyllm.Answer(faultyllm.Text("Done."), faultyllm.Finish(faultyllm.Stop))
 	for _, tc := range []struct {

@@ -110,7 +110,7 @@ func selection(seed uint64, fixtures, onlyClients, onlyStreams string, cut int, 
 		if !streamNames.MatchString(s.name) {
 			continue
 		}
-		cuts := s.telling()
+		cuts := s.usefulCuts()
 		switch {
 		case cut >= 0:
 			cuts = []int{min(cut, len(s.body))}

@@ -86,7 +86,7 @@ func openRig(tb testing.TB) *rig {
 }
 
 // An oracle that misses what a client delivers would find nothing.
-func TestWhatAWholeAnswerGives(t *testing.T) {
+func TestCompleteAnswers(t *testing.T) {
 	r := openRig(t)
 	for _, c := range clients() {
 		for _, s := range shapes() {
@@ -128,7 +128,7 @@ func TestWhatAWholeAnswerGives(t *testing.T) {
 
 // A reset comes after the client has read everything that was sent: it delivers at least as
 // much as after a FIN.
-func TestResetTakesNothingAway(t *testing.T) {
+func TestResetDeliversAsMuchAsFIN(t *testing.T) {
 	r := openRig(t)
 	for _, c := range clients() {
 		t.Run(c.name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestResetTakesNothingAway(t *testing.T) {
 }
 
 // A wrong fact or verdict is found, with every client.
-func TestLiesAreFound(t *testing.T) {
+func TestWrongFactsAreFound(t *testing.T) {
 	all := shape{name: "all", reasoning: true, text: true, calls: 1}
 	safe := func(r recording) {
 		r[semconv.FailureClassKey] = attribute.StringValue(semconv.ClassStreamInterrupted.String())
@@ -217,7 +217,7 @@ func TestAbsentFactsDenyNothing(t *testing.T) {
 }
 
 // A fault of the client alone is a note and does not fail a run.
-func TestNotesAreNoFailures(t *testing.T) {
+func TestNotesDoNotFail(t *testing.T) {
 	c := &testCase{"genai", &stream{name: "s"}, 0, endClean}
 	rep := newReport(1)
 	rep.add(c, &result{findings: []finding{{unheardEnd, ""}}})
@@ -229,16 +229,16 @@ func TestNotesAreNoFailures(t *testing.T) {
 }
 
 // A long stream is cut at every byte of its new parts, and a short one at every byte.
-func TestTellingCuts(t *testing.T) {
+func TestUsefulCuts(t *testing.T) {
 	short := plain(chatWire, shape{name: "text", text: true})
-	assert.Equal(t, short.every(), short.telling())
+	assert.Equal(t, short.every(), short.usefulCuts())
 	long := &builder{stream: stream{wire: chatWire}}
 	for range 100 {
 		sse(long, event{data: `{"choices":[{"index":0,"delta":{"content":"abcdefghijklmnopqrstuvwxyz"},"finish_reason":null}]}`})
 		long.marks[len(long.marks)-1].shape = "text"
 	}
 	long.body = long.out.Bytes()
-	cuts := long.telling()
+	cuts := long.usefulCuts()
 	assert.Less(t, len(cuts), len(long.body)/10)
 	for _, at := range long.every()[:long.marks[alike-1].end] {
 		assert.Contains(t, cuts, at)

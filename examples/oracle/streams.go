@@ -171,10 +171,10 @@ const (
 	longEvent = 1 << 10
 )
 
-// telling returns the offsets of a long recorded stream at which a cut may show
+// usefulCuts returns the offsets of a long recorded stream at which a cut may show
 // something new: every byte of the first events of each shape, and the edges of the
 // others.
-func (s *stream) telling() []int {
+func (s *stream) usefulCuts() []int {
 	if len(s.body) <= 4<<10 {
 		return s.every()
 	}

@@ -104,7 +104,7 @@ func TestACollectorThatDies(t *testing.T) {
 	assert.Equal(t, 1, launches(t, note))
 }
 
-func TestAPortThatIsTakenIsNotTheEnd(t *testing.T) {
+func TestPortsInUseAreRetried(t *testing.T) {
 	o, note := fake(t, "taken")
 	require.ErrorContains(t, run(t.Context(), o), "address already in use")
 	assert.Equal(t, 3, launches(t, note))
@@ -146,7 +146,7 @@ func TestAnInterruptEndsEverything(t *testing.T) {
 	assert.Equal(t, 1, launches(t, note))
 }
 
-func TestWiresThatReadTheSameAreOneLine(t *testing.T) {
+func TestEqualResultsShareALine(t *testing.T) {
 	verdict := func(cause semconv.Cause) *report.Run {
 		return &report.Run{Span: report.Span{Verdict: report.Verdict{Class: semconv.ClassProviderError, Cause: cause}}}
 	}

@@ -48,7 +48,7 @@ func TestNoCollector(t *testing.T) {
 	require.ErrorContains(t, run(t.Context(), []string{"-root", t.TempDir()}, t.Output()), "make collector")
 }
 
-func TestFiguresTellWhatFailed(t *testing.T) {
+func TestFiguresShowFailures(t *testing.T) {
 	var text strings.Builder
 	s := &soak{say: func(format string, args ...any) { _, _ = text.WriteString(strings.TrimSpace(format)) }}
 	o := outcome{loaded: time.Second}
@@ -63,7 +63,7 @@ func TestFiguresTellWhatFailed(t *testing.T) {
 	assert.Equal(t, "1.5 MiB", size(3<<19))
 }
 
-func TestAPartThatProvesNothing(t *testing.T) {
+func TestPartThatProvesNothing(t *testing.T) {
 	o := outcome{part: part{fail: 0.3}, figures: ledger.Figures{Sent: 100, Unanswered: 50, Runs: 10, Unnoted: 10}}
 	assert.Len(t, o.idle(), 4)
 	o = outcome{figures: ledger.Figures{Sent: 100, Acknowledged: 100, Runs: 10}}

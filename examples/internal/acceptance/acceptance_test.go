@@ -20,7 +20,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-func TestEveryCaseOfTheDesignIsThere(t *testing.T) {
+func TestEveryCaseOfTheDesignExists(t *testing.T) {
 	variants := map[int]int{}
 	keys := map[string]bool{}
 	labels := map[string]bool{}
@@ -136,7 +136,7 @@ func TestDifferencesAreFound(t *testing.T) {
 	}
 }
 
-func TestTheLiveViewIsCompared(t *testing.T) {
+func TestDiffLive(t *testing.T) {
 	cases := acceptance.Cases()
 	run := asWanted(&cases[0])
 	v := run.Verdict
@@ -155,7 +155,7 @@ func TestTheLiveViewIsCompared(t *testing.T) {
 
 // The cases play out as written: the agent asks for every scripted exchange and for no
 // more.
-func TestTheCasesPlayOut(t *testing.T) {
+func TestCasesPlayTheirWholeScript(t *testing.T) {
 	world, err := acceptance.NewWorld(noop.NewTracerProvider())
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, world.Close()) }()
@@ -195,7 +195,7 @@ func told(w *acceptance.Want) bool {
 	return true
 }
 
-func TestAScriptThatIsNotPlayedOutIsTold(t *testing.T) {
+func TestUnfinishedScriptIsAnError(t *testing.T) {
 	world, err := acceptance.NewWorld(noop.NewTracerProvider())
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, world.Close()) }()

@@ -91,7 +91,7 @@ func everyWay(t *testing.T, test func(*testing.T, faultyllm.Wire, bool)) {
 	}
 }
 
-func TestToolsAreExecutedAndToldOf(t *testing.T) {
+func TestToolsRunAndTheirOutputsAreSent(t *testing.T) {
 	everyWay(t, func(t *testing.T, w faultyllm.Wire, stream bool) {
 		a, sent := world(t, w, stream, asks, says)
 		var shown string
@@ -110,7 +110,7 @@ func TestToolsAreExecutedAndToldOf(t *testing.T) {
 	})
 }
 
-func TestAFailureOfAToolIsToldToTheModelOrEndsTheRun(t *testing.T) {
+func TestToolFailureGoesToTheModelOrEndsTheRun(t *testing.T) {
 	everyWay(t, func(t *testing.T, w faultyllm.Wire, stream bool) {
 		bad := faultyllm.Answer(faultyllm.ToolCall("call_1", "look", `{"at":"bad"}`), faultyllm.Finish(faultyllm.ToolCalls))
 		a, sent := world(t, w, stream, bad, says, bad, faultyllm.Answer(faultyllm.ToolCall("call_9", "guess", `{}`), faultyllm.Finish(faultyllm.ToolCalls)), says)
@@ -129,7 +129,7 @@ func TestAFailureOfAToolIsToldToTheModelOrEndsTheRun(t *testing.T) {
 	})
 }
 
-func TestABrokenTurnIsAskedAgain(t *testing.T) {
+func TestBrokenTurnIsRetried(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
 		forget       func(agent.History)
@@ -159,7 +159,7 @@ func TestABrokenTurnIsAskedAgain(t *testing.T) {
 	require.Error(t, err, "retries are limited")
 }
 
-func TestOutputsMayTravelOnTheirOwn(t *testing.T) {
+func TestOutputsCanBeDeliveredSeparately(t *testing.T) {
 	a, _ := world(t, faultyllm.Responses, true, asks, says, asks)
 	var delivered []string
 	a.Deliver = func(_ context.Context, id, output string) error {

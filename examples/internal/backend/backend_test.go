@@ -85,7 +85,7 @@ func TestTempo(t *testing.T) {
 	require.ErrorIs(t, err, backend.ErrNotFound)
 }
 
-func TestAnswersThatAreNone(t *testing.T) {
+func TestInvalidResponses(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		status int

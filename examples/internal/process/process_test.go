@@ -78,7 +78,7 @@ func TestAProgramRunsUntilItIsStopped(t *testing.T) {
 	require.ErrorContains(t, p.Stop(time.Second), "the program has ended early")
 }
 
-func TestWhatGoesWrongIsTold(t *testing.T) {
+func TestErrors(t *testing.T) {
 	for _, tt := range []struct{ how, says string }{
 		{"dies", "the program did not get ready: it has ended: exit status 3\nthe end of its log:\na reason to die"},
 		{"not ready", "the program did not get ready: not in time"},
@@ -116,7 +116,7 @@ func TestWhatGoesWrongIsTold(t *testing.T) {
 	})
 }
 
-func TestAPortThatIsTakenIsTriedAgain(t *testing.T) {
+func TestStartOnFreePortsRetries(t *testing.T) {
 	tries := 0
 	_, err := process.StartOnFreePorts(t.Context(), 2, func(free []string) process.Spec {
 		tries++

@@ -101,7 +101,7 @@ func TestRunsAreFoundInAnyOrder(t *testing.T) {
 
 // A gateway's spans are found by their place in the trace: by name they are not part of
 // the run.
-func TestWhatGatewaysDidLiesBeneath(t *testing.T) {
+func TestGatewaySpansAreServed(t *testing.T) {
 	td := failedRun()
 	asks := []any{"gen_ai.operation.name", "chat"}
 	span(td, traceA, 6, 5, "chat gpt", 33, append(asks, "llm.failure.class", "provider_error", "llm.failure.cause", "overloaded")...)
@@ -163,7 +163,7 @@ func TestSpansThatNameNoRun(t *testing.T) {
 	assert.Equal(t, []byte{3}, ids(spans.Runs(traceB)[0].Requests))
 }
 
-func TestAVerdictIsReadWhole(t *testing.T) {
+func TestReadVerdict(t *testing.T) {
 	var spans report.Spans
 	spans.Add(failedRun())
 	v := spans.All()[0].Verdict
@@ -179,7 +179,7 @@ func TestAVerdictIsReadWhole(t *testing.T) {
 	assert.True(t, v.Failed())
 }
 
-func TestWhatIsNotOfTheVocabularyIsTold(t *testing.T) {
+func TestUnknownValuesAreReported(t *testing.T) {
 	attrs := pcommon.NewMap()
 	attrs.PutStr("llm.failure.class", "gremlins")
 	attrs.PutStr("llm.retry.safety", "no_retry")
@@ -189,7 +189,7 @@ func TestWhatIsNotOfTheVocabularyIsTold(t *testing.T) {
 	assert.False(t, v.Failed())
 }
 
-func TestAGrowingFileIsReadByWholeLines(t *testing.T) {
+func TestTailReadsCompleteLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "traces.jsonl")
 	tail := report.NewTail(path)
 	var spans report.Spans
@@ -266,7 +266,7 @@ three
 	assert.Contains(t, colored.String(), "\x1b[33muser_confirmed_retry\x1b[0m")
 }
 
-func TestAFileIsNoTerminal(t *testing.T) {
+func TestFileGetsNoColor(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	require.NoError(t, err)
 	defer f.Close()

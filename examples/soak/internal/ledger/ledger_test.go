@@ -184,7 +184,7 @@ func TestHonest(t *testing.T) {
 }
 
 // Each fault of the Collector is found, and reported with its ids.
-func TestLies(t *testing.T) {
+func TestFaultsAreFound(t *testing.T) {
 	announced := func(o *out) bool { return role(load.Run)(o) && o.trigger == semconv.TriggerComplete }
 	for name, tt := range map[string]struct {
 		lie  func(*testing.T, *fake) *out // returns the span with the problem
