@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write what the stories print into docs/
 
 // The page shows what the stories print when they run with the built Collector.
 func TestPage(t *testing.T) {
-	section(t, "stories", page(tell(t, all.Stories(), nil)))
+	section(t, "stories", page(play(t, all.Stories(), nil)))
 }
 
 // section compares the text between two marks of the page with want.
@@ -49,7 +49,7 @@ func section(t *testing.T, name, want string) {
 // The output before and the verdict after are the expected ones, with the built
 // Collector.
 func TestStories(t *testing.T) {
-	for _, told := range tell(t, all.Stories(), nil) {
+	for _, told := range play(t, all.Stories(), nil) {
 		for _, wrong := range told.Wrong() {
 			t.Error(wrong)
 		}
@@ -64,21 +64,21 @@ func TestNodeStories(t *testing.T) {
 		t.Skipf("LEFT OUT: %v", err)
 	}
 	require.NoError(t, err)
-	tellings := tell(t, all.NodeStories(), node)
-	section(t, "stories in Node", "\n"+outputs(tellings))
-	for _, told := range tellings {
+	results := play(t, all.NodeStories(), node)
+	section(t, "stories in Node", "\n"+outputs(results))
+	for _, told := range results {
 		for _, wrong := range told.Wrong() {
 			t.Error(wrong)
 		}
 	}
 }
 
-func tell(t *testing.T, stories []incident.Story, node *incident.Node) []incident.Telling {
+func play(t *testing.T, stories []incident.Story, node *incident.Node) []incident.PlayedStory {
 	t.Helper()
-	tellings, err := incident.Tell(t.Context(), stories, node, built.Collector(t),
+	results, err := incident.Play(t.Context(), stories, node, built.Collector(t),
 		filepath.Join(built.Root(t), "deploy", "collector", "config-demo.yaml"), t.TempDir())
 	require.NoError(t, err)
-	return tellings
+	return results
 }
 
 var (
@@ -87,7 +87,7 @@ var (
 )
 
 // output returns what a story prints, without times and ids.
-func output(t *incident.Telling) string {
+func output(t *incident.PlayedStory) string {
 	var out bytes.Buffer
 	t.Output(&report.Printer{W: &out})
 	text := traceID.ReplaceAllString(moment.ReplaceAllString(out.String(), ""), "")
@@ -95,19 +95,19 @@ func output(t *incident.Telling) string {
 }
 
 // outputs returns the output of stories that the page describes elsewhere.
-func outputs(tellings []incident.Telling) string {
+func outputs(results []incident.PlayedStory) string {
 	var b strings.Builder
-	for i := range tellings {
-		fmt.Fprintf(&b, "### %s\n\n%s", tellings[i].Story.Title, output(&tellings[i]))
+	for i := range results {
+		fmt.Fprintf(&b, "### %s\n\n%s", results[i].Story.Title, output(&results[i]))
 	}
 	return b.String()
 }
 
 // page returns the stories with their output.
-func page(tellings []incident.Telling) string {
+func page(results []incident.PlayedStory) string {
 	var b bytes.Buffer
-	for i := range tellings {
-		t := &tellings[i]
+	for i := range results {
+		t := &results[i]
 		s := t.Story
 		fmt.Fprintf(&b, "\n## %d. %s\n\n", i+1, s.Title)
 		for _, p := range []string{"**What users saw.** " + s.Met, "**What had happened.** " + s.Happened} {

@@ -93,17 +93,17 @@ func run(ctx context.Context, node *incident.Node, collector, config string, sto
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	tellings, err := incident.Tell(ctx, stories, node, collector, config, dir)
+	results, err := incident.Play(ctx, stories, node, collector, config, dir)
 	if err != nil {
 		return err
 	}
 	var wrong []string
-	for i := range tellings {
+	for i := range results {
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		wrong = append(wrong, tellings[i].Wrong()...)
-		tellings[i].Print(report.NewPrinter(out))
+		wrong = append(wrong, results[i].Wrong()...)
+		results[i].Print(report.NewPrinter(out))
 	}
 	if len(wrong) > 0 {
 		return fmt.Errorf("not as expected:\n  %s", strings.Join(wrong, "\n  "))

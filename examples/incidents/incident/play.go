@@ -17,14 +17,14 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
-// Telling is a story that has been played, with what its traces contain.
-type Telling struct {
+// PlayedStory is a story that has been played, with what its traces contain.
+type PlayedStory struct {
 	Story *Story
-	Acts  []ToldAct
+	Acts  []PlayedAct
 }
 
-// ToldAct is an act that has been played, before and after.
-type ToldAct struct {
+// PlayedAct is an act that has been played, before and after.
+type PlayedAct struct {
 	Act    *Act
 	Before Played
 	After  Played
@@ -37,10 +37,10 @@ const (
 	verdictPatience = 15 * time.Second
 )
 
-// Tell plays stories with a Collector of this binary and configuration
+// Play plays stories with a Collector of this binary and configuration
 // (config-demo.yaml). The Collector's output goes to dir. node may be nil if no story
 // needs it.
-func Tell(ctx context.Context, stories []Story, node *Node, binary, config, dir string) (tellings []Telling, err error) {
+func Play(ctx context.Context, stories []Story, node *Node, binary, config, dir string) (results []PlayedStory, err error) {
 	if err := process.Need(binary, "build it with `make collector`, or name it with -collector"); err != nil {
 		return nil, err
 	}
@@ -64,14 +64,14 @@ func Tell(ctx context.Context, stories []Story, node *Node, binary, config, dir 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, col.Stop(stopPatience)) }()
-	if tellings, err = playAll(ctx, stories, node, endpoint); err != nil {
+	if results, err = playAll(ctx, stories, node, endpoint); err != nil {
 		return nil, err
 	}
-	return tellings, judged(ctx, tellings, report.NewTail(traces))
+	return results, judged(ctx, results, report.NewTail(traces))
 }
 
 // playAll plays each act before and after; all spans go to the endpoint.
-func playAll(ctx context.Context, stories []Story, node *Node, endpoint string) (tellings []Telling, err error) {
+func playAll(ctx context.Context, stories []Story, node *Node, endpoint string) (results []PlayedStory, err error) {
 	stage, err := NewStage()
 	if err != nil {
 		return nil, err
@@ -89,9 +89,9 @@ func playAll(ctx context.Context, stories []Story, node *Node, endpoint string) 
 	}
 	agent, gateway := of("agent"), of("gateway")
 	for i := range stories {
-		t := Telling{Story: &stories[i]}
+		t := PlayedStory{Story: &stories[i]}
 		for j := range t.Story.Acts {
-			act := ToldAct{Act: &t.Story.Acts[j]}
+			act := PlayedAct{Act: &t.Story.Acts[j]}
 			if act.Before, err = stage.Before(ctx, t.Story, act.Act, batches); err != nil {
 				return nil, err
 			}
@@ -100,13 +100,13 @@ func playAll(ctx context.Context, stories []Story, node *Node, endpoint string) 
 			}
 			t.Acts = append(t.Acts, act)
 		}
-		tellings = append(tellings, t)
+		results = append(results, t)
 	}
-	return tellings, nil
+	return results, nil
 }
 
 // judged reads verdicts until every act has one, or until no more can arrive.
-func judged(ctx context.Context, tellings []Telling, tail *report.Tail) error {
+func judged(ctx context.Context, results []PlayedStory, tail *report.Tail) error {
 	ctx, cancel := context.WithTimeout(ctx, verdictPatience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -117,9 +117,9 @@ func judged(ctx context.Context, tellings []Telling, tail *report.Tail) error {
 			return err
 		}
 		missing := 0
-		for i := range tellings {
-			for j := range tellings[i].Acts {
-				a := &tellings[i].Acts[j]
+		for i := range results {
+			for j := range results[i].Acts {
+				a := &results[i].Acts[j]
 				a.Alone, a.Judged = First(&spans, &a.Before), First(&spans, &a.After)
 				if a.Alone == nil || a.Judged == nil {
 					missing++

@@ -58,7 +58,7 @@ func (a *Act) WrongAlone(run *report.Run) string {
 }
 
 // Wrong lists the differences of all acts from the expectation.
-func (t *Telling) Wrong() (wrong []string) {
+func (t *PlayedStory) Wrong() (wrong []string) {
 	for i := range t.Acts {
 		a := &t.Acts[i]
 		said := a.Act.Wrong(&a.Before, a.Judged)
@@ -91,7 +91,7 @@ func (a *Act) Headline(before *Played) string {
 }
 
 // Print prints the story.
-func (t *Telling) Print(p *report.Printer) {
+func (t *PlayedStory) Print(p *report.Printer) {
 	s := t.Story
 	fmt.Fprintf(p.W, "%s: %s\n\n", s.Name, s.Title)
 	paragraph(p.W, "What users saw. "+s.Met)
@@ -109,7 +109,7 @@ func paragraph(w io.Writer, text string) {
 
 // Output prints the traces of each act, before and after. Output that all acts share is
 // printed once.
-func (t *Telling) Output(p *report.Printer) {
+func (t *PlayedStory) Output(p *report.Printer) {
 	same := true
 	for i := range t.Acts {
 		same = same && t.Acts[i].before() == t.Acts[0].before()
@@ -133,7 +133,7 @@ func (t *Telling) Output(p *report.Printer) {
 
 // before returns the lines of the spans before, without what differs between acts by
 // chance.
-func (a *ToldAct) before() string {
+func (a *PlayedAct) before() string {
 	var b strings.Builder
 	for _, l := range Plain(Lines(a.Before.Spans)) {
 		fmt.Fprintf(&b, "  %s\n", l)

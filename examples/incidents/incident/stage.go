@@ -16,8 +16,8 @@ import (
 
 // Stage holds the servers that stories run against.
 type Stage struct {
-	server *faultyllm.Server
-	nobody *faultyllm.Port
+	server   *faultyllm.Server
+	deadPort *faultyllm.Port
 
 	Node *Node  // for acts that need one
 	OTLP string // URL of the Collector, for Node's spans
@@ -29,15 +29,15 @@ func NewStage() (*Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	nobody, err := faultyllm.RefusingPort()
+	deadPort, err := faultyllm.RefusingPort()
 	if err != nil {
 		return nil, errors.Join(err, server.Close())
 	}
-	return &Stage{server: server, nobody: nobody}, nil
+	return &Stage{server: server, deadPort: deadPort}, nil
 }
 
 // Close stops the servers.
-func (s *Stage) Close() error { return errors.Join(s.nobody.Close(), s.server.Close()) }
+func (s *Stage) Close() error { return errors.Join(s.deadPort.Close(), s.server.Close()) }
 
 // Played is the result of an act.
 type Played struct {
@@ -92,7 +92,7 @@ func (s *Stage) play(ctx context.Context, story *Story, act *Act, when string, t
 	played := Played{TraceID: span.SpanContext().TraceID()}
 	played.Err = act.Run(ctx, &Program{
 		BaseURL: s.server.BaseURL(key, act.Wire),
-		Nobody:  s.nobody.BaseURL("http", act.Wire),
+		DeadURL: s.deadPort.BaseURL("http", act.Wire),
 		Tracing: agent, Gateway: gateway,
 	})
 	span.End()

@@ -57,7 +57,7 @@ type Verdict struct {
 // Program is the input of an act's agent.
 type Program struct {
 	BaseURL string  // base URL of the model, as the wire protocol's SDK expects it
-	Nobody  string  // URL on which no server listens
+	DeadURL string  // URL on which no server listens
 	Tracing Tracing // the agent's tracing
 	Gateway Tracing // the tracing of the gateway between agent and model, if there is one
 }

@@ -63,7 +63,7 @@ func run(ctx context.Context, p *incident.Program) error {
 		ModelName: incident.GPT,
 		Patch:     func() (string, error) { return "", errors.New("patch does not apply: hunk 1 failed") },
 		Deliver: func(ctx context.Context, output string) error {
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.Nobody+"outputs", strings.NewReader(output))
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.DeadURL+"outputs", strings.NewReader(output))
 			if err != nil {
 				return err
 			}
