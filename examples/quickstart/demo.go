@@ -125,11 +125,11 @@ func flush(ctx context.Context, col *collector, provider *sdktrace.TracerProvide
 
 // demo is one pass through the cases.
 type demo struct {
-	cases   []acceptance.Case
-	results []acceptance.Result // by index of the case
-	tail    *report.Tail
-	spans   report.Spans
-	told    []told // the incidents
+	cases      []acceptance.Case
+	results    []acceptance.Result // by index of the case
+	tail       *report.Tail
+	spans      report.Spans
+	playedActs []playedAct // the incidents
 }
 
 // agents runs the cases concurrently, as many as the machine can run, and reads the
@@ -230,8 +230,8 @@ func (d *demo) complete() bool {
 			return false
 		}
 	}
-	for i := range d.told {
-		if incident.First(&d.spans, &d.told[i].after) == nil {
+	for i := range d.playedActs {
+		if incident.First(&d.spans, &d.playedActs[i].after) == nil {
 			return false
 		}
 	}

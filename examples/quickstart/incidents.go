@@ -12,9 +12,9 @@ import (
 	"github.com/otelllm/otelllm-go/examples/incidents/incident"
 )
 
-// told is an act of an incident. The spans before stay in this process; the spans after
+// playedAct is an act of an incident. The spans before stay in this process; the spans after
 // go through the Collector.
-type told struct {
+type playedAct struct {
 	story         *incident.Story
 	act           *incident.Act
 	before, after incident.Played
@@ -30,14 +30,14 @@ func (d *demo) incidents(ctx context.Context, agent, gateway *sdktrace.TracerPro
 	stories := all.Stories()
 	for i := range stories {
 		for j := range stories[i].Acts {
-			t := told{story: &stories[i], act: &stories[i].Acts[j]}
+			t := playedAct{story: &stories[i], act: &stories[i].Acts[j]}
 			if t.before, err = stage.Before(ctx, t.story, t.act); err != nil {
 				return err
 			}
 			if t.after, err = stage.After(ctx, t.story, t.act, agent, gateway); err != nil {
 				return err
 			}
-			d.told = append(d.told, t)
+			d.playedActs = append(d.playedActs, t)
 		}
 	}
 	return nil
@@ -49,8 +49,8 @@ func (d *demo) printIncidents() (wrong []string) {
 	fmt.Println("\nThe incidents that this project began with: the trace before, and the verdict now (`go run ./incidents` in examples prints everything)")
 	var story *incident.Story
 	var before string
-	for i := range d.told {
-		t := &d.told[i]
+	for i := range d.playedActs {
+		t := &d.playedActs[i]
 		judged := incident.First(&d.spans, &t.after)
 		for _, w := range t.act.Wrong(&t.before, judged) {
 			wrong = append(wrong, fmt.Sprintf("  %s, %s:\n    %s", t.story.Name, t.act.Label, w))
