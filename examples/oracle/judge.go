@@ -29,7 +29,7 @@ const (
 	// The client reported an error or delivered a part of an answer without its end, but
 	// the facts say that it is complete.
 	falseSuccess kind = "false-success"
-	// The recording did not end, or there is none.
+	// The recording did not end, or the span is missing.
 	noSpan    kind = "no-span"
 	moreSpans kind = "more-spans"
 

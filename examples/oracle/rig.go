@@ -78,7 +78,7 @@ func (c *testCase) String() string {
 // result is the result of a case.
 type result struct {
 	delivery  delivery
-	recording recording // nil if there is none
+	recording recording // nil without a span
 	truth     truth
 	findings  []finding
 	hung      bool // the rig may still receive data of this case

@@ -29,7 +29,7 @@ type PlayedAct struct {
 	Before Played
 	After  Played
 	Alone  *report.Run // llm_classify's verdict on the spans of before; nil if they were not judged
-	Judged *report.Run // the verdict on those of after; nil if there is none
+	Judged *report.Run // the verdict on those of after; nil without a verdict
 }
 
 const (
