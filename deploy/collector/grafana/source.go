@@ -106,7 +106,7 @@ func (p *panel) check() error {
 		return errors.New("matrix: {row, column} is required by kind matrix and not allowed in any other")
 	}
 	if len(p.Queries) == 0 {
-		return errors.New("queries is empty")
+		return errors.New("no queries")
 	}
 	for _, q := range p.Queries {
 		if want := p.Kind == "traces"; want != (q.TraceQL != "") || want == (q.Expr != "") {
