@@ -31,12 +31,12 @@ func (j *Jaeger) Trace(ctx context.Context, id pcommon.TraceID) (ptrace.Traces, 
 		Result json.RawMessage `json:"result"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return ptrace.Traces{}, fmt.Errorf("Jaeger's response for trace %s is not JSON: %w", id, err)
+		return ptrace.Traces{}, fmt.Errorf("the response of Jaeger for trace %s is not JSON: %w", id, err)
 	}
 	var decoder ptrace.JSONUnmarshaler
 	td, err := decoder.UnmarshalTraces(answer.Result)
 	if err != nil {
-		return ptrace.Traces{}, fmt.Errorf("Jaeger's response for trace %s is not OTLP JSON: %w", id, err)
+		return ptrace.Traces{}, fmt.Errorf("the response of Jaeger for trace %s is not OTLP JSON: %w", id, err)
 	}
 	return whole("Jaeger", td, id)
 }
@@ -58,12 +58,12 @@ func (j *Jaeger) Search(ctx context.Context, service string, tags map[string]str
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, fmt.Errorf("Jaeger's response to a search is not JSON: %w", err)
+		return nil, fmt.Errorf("the response of Jaeger to a search is not JSON: %w", err)
 	}
 	ids := make([]pcommon.TraceID, len(answer.Data))
 	for i, found := range answer.Data {
 		if ids[i], err = ParseTraceID(found.TraceID); err != nil {
-			return nil, fmt.Errorf("Jaeger's response to a search: %w", err)
+			return nil, fmt.Errorf("the response of Jaeger to a search: %w", err)
 		}
 	}
 	return ids, nil
@@ -79,7 +79,7 @@ func (j *Jaeger) Services(ctx context.Context) ([]string, error) {
 		Data []string `json:"data"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, fmt.Errorf("Jaeger's list of services is not JSON: %w", err)
+		return nil, fmt.Errorf("the list of services of Jaeger is not JSON: %w", err)
 	}
 	return answer.Data, nil
 }

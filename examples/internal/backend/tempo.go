@@ -28,7 +28,7 @@ func (t *Tempo) Trace(ctx context.Context, id pcommon.TraceID) (ptrace.Traces, e
 	var decoder ptrace.ProtoUnmarshaler
 	td, err := decoder.UnmarshalTraces(body)
 	if err != nil {
-		return ptrace.Traces{}, fmt.Errorf("Tempo's response for trace %s is not OTLP: %w", id, err)
+		return ptrace.Traces{}, fmt.Errorf("the response of Tempo for trace %s is not OTLP: %w", id, err)
 	}
 	return whole("Tempo", td, id)
 }
