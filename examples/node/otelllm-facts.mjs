@@ -38,8 +38,8 @@ export class Abort extends Error {
 // known that no tool ran. A run in which withTool was called counts as one that records all tools.
 export function withRun(agent, { signal, toolsRecorded = false } = {}, fn) {
   const outer = context.active().getValue(runKey);
-  const attributes = { 'gen_ai.operation.name': 'invoke_agent', 'gen_ai.agent.name': word(agent), ...(outer && { 'llm.run.id': outer.id }) };
-  return tracer.startActiveSpan(`invoke_agent ${word(agent)}`, { attributes }, async (span) => {
+  const attributes = { 'gen_ai.operation.name': 'invoke_agent', 'gen_ai.agent.name': safeName(agent), ...(outer && { 'llm.run.id': outer.id }) };
+  return tracer.startActiveSpan(`invoke_agent ${safeName(agent)}`, { attributes }, async (span) => {
     const run = { id: span.spanContext().spanId, outer, signal, requests: 0, tools: 0, open: new Set(), abort: undefined };
     try {
       return await context.with(context.active().setValue(runKey, run), fn);
@@ -68,10 +68,10 @@ export function withTool({ id, name, effect = 'unknown' }, fn) {
   const run = context.active().getValue(runKey);
   begun(run, 'tools');
   const attributes = {
-    'gen_ai.operation.name': 'execute_tool', 'gen_ai.tool.name': word(name), 'gen_ai.tool.call.id': word(id),
+    'gen_ai.operation.name': 'execute_tool', 'gen_ai.tool.name': safeName(name), 'gen_ai.tool.call.id': safeName(id),
     'llm.tool.effect': effect, ...(run && { 'llm.run.id': run.id }),
   };
-  return tracer.startActiveSpan(`execute_tool ${word(name)}`, { attributes }, async (span) => {
+  return tracer.startActiveSpan(`execute_tool ${safeName(name)}`, { attributes }, async (span) => {
     let outcome = 'succeeded';
     try {
       const result = await fn();
@@ -131,8 +131,8 @@ const safely = (f) => {
   }
 };
 
-// unheld returns the timer after making sure that it does not keep the process alive.
-const unheld = (timer) => (timer.unref?.(), timer);
+// unrefTimer returns the timer after making sure that it does not keep the process alive.
+const unrefTimer = (timer) => (timer.unref?.(), timer);
 
 // watched lists what a watchdog may watch.
 const watched = ['connect', 'first_progress', 'idle', 'total'];
@@ -161,10 +161,10 @@ class Recording {
     };
     const retries = headers.get('x-stainless-retry-count');
     const history = protocol.history(body);
-    this.span = tracer.startSpan(`chat ${word(body.model)}`, {
+    this.span = tracer.startSpan(`chat ${safeName(body.model)}`, {
       kind: SpanKind.CLIENT,
       attributes: {
-        'gen_ai.operation.name': 'chat', 'gen_ai.provider.name': protocol.provider, 'gen_ai.request.model': word(body.model),
+        'gen_ai.operation.name': 'chat', 'gen_ai.provider.name': protocol.provider, 'gen_ai.request.model': safeName(body.model),
         'gen_ai.request.stream': body.stream === true,
         'server.address': url.hostname, 'server.port': Number(url.port) || (url.protocol === 'https:' ? 443 : 80),
         ...defined({ 'llm.request.provider_tools': protocol.providerTools(body), 'llm.request.background': body.background === true || undefined }),
@@ -277,7 +277,7 @@ class Recording {
     // This is the protocol's final event: nothing after it counts. After an error, more may still reach
     // the client.
     if (s.terminal && !s.error) this.end('close');
-    else if (s.error) this.closing ??= unheld(setTimeout(() => this.end('close'), 1000));
+    else if (s.error) this.closing ??= unrefTimer(setTimeout(() => this.end('close'), 1000));
   }
 
   eof() {
@@ -312,7 +312,7 @@ class Recording {
     if (pending && !this.state.complete) this.state.unread = true; // the stream was cut inside an event
     this.run?.open.delete(this);
     this.signal?.removeEventListener('abort', this.onAbort);
-    safely(() => this.settle(conclude(this, how, error)));
+    safely(() => this.settle(endingOf(this, how, error)));
     this.span.end();
   }
 
@@ -325,11 +325,11 @@ class Recording {
     if (c.abort && this.run) this.run.abort = c.abort;
     this.span.setAttributes(defined({
       'llm.stream.end': c.end, 'llm.stream.phase': c.phase,
-      'http.response.status_code': this.status, 'llm.request.id': this.requestId && word(this.requestId),
+      'http.response.status_code': this.status, 'llm.request.id': this.requestId && safeName(this.requestId),
       'llm.stream.time_to_headers': this.toHeaders, 'llm.stream.last_progress': this.lastProgress, 'llm.stream.longest_gap': this.gap,
       'llm.stream.bytes': this.status ? s.bytes : undefined, 'llm.retry.after': this.retryAfter,
       'llm.transport.stage': c.stage, 'llm.transport.cause': c.cause, 'llm.transport.code': c.code, 'llm.transport.error_chain': c.chain,
-      'llm.provider_error.kind': s.error && errorKind(this.status, s.error), 'llm.provider_error.code': s.error && word(s.error.code ?? s.error.type),
+      'llm.provider_error.kind': s.error && errorKind(this.status, s.error), 'llm.provider_error.code': s.error && safeName(s.error.code ?? s.error.type),
       'llm.provider_error.in_band': s.error && this.status < 400 ? true : undefined,
       'llm.watchdog.kind': c.watchdog,
       ...(known && {
@@ -341,23 +341,23 @@ class Recording {
         'llm.stream.tool_call_ids': named(calls.filter((x) => x.ready)),
         'llm.stream.open_tool_call_ids': named(calls.filter((x) => !x.completed)),
         'llm.stream.provider_tools_started': count(s.providerTools),
-        'gen_ai.response.id': s.id && word(s.id), 'gen_ai.response.model': s.model && word(s.model),
+        'gen_ai.response.id': s.id && safeName(s.id), 'gen_ai.response.model': s.model && safeName(s.model),
         'gen_ai.usage.input_tokens': s.input, 'gen_ai.usage.output_tokens': s.output,
-        'gen_ai.response.finish_reasons': s.finish.length || c.due ? [...s.finish.map(word), ...(c.due ? ['error'] : [])] : undefined,
+        'gen_ai.response.finish_reasons': s.finish.length || c.due ? [...s.finish.map(safeName), ...(c.due ? ['error'] : [])] : undefined,
       }),
     }));
     if (c.abort) setAbort(this.span, c.abort);
     if (c.end === 'http_error') failed(this.span, String(this.status));
-    else if (s.error) failed(this.span, word(s.error.code ?? s.error.type) ?? errorKind(this.status, s.error));
+    else if (s.error) failed(this.span, safeName(s.error.code ?? s.error.type) ?? errorKind(this.status, s.error));
     else if (c.watchdog || c.end === 'watchdog') failed(this.span, 'watchdog_timeout');
     else if (!c.abort && (c.cause || c.end === 'no_response')) failed(this.span, c.cause ?? c.chain?.at(-1) ?? '_OTHER');
     else if (c.end === 'terminal_event' && c.due) failed(this.span, 'no_content');
   }
 }
 
-// conclude decides how a request ended. What the stream itself reported takes precedence over how the
+// endingOf decides how a request ended. What the stream itself reported takes precedence over how the
 // reading of it stopped.
-function conclude(r, how, error) {
+function endingOf(r, how, error) {
   const s = r.state;
   const abort = error !== undefined && isAbort(error, r.signal) ? abortOf(error, r.run?.signal, r.signal) : undefined;
   // Clients abort a stream that the application leaves, with a signal of their own.
@@ -402,8 +402,8 @@ const call = (s, key) => s.calls.findLast((c) => c.key === key);
 const usage = (s, input, output) => { s.input = input ?? s.input; s.output = output ?? s.output; };
 const identify = (s, { id, model } = {}) => { s.id ??= id; s.model ??= model; };
 
-// strange records that a part of the answer is of an unknown kind and not in the counts.
-const strange = (s) => { s.unread = true; };
+// unknownPart records that a part of the answer is of an unknown kind and not in the counts.
+const unknownPart = (s) => { s.unread = true; };
 const holds = (v) => v != null && v !== '' && !(Array.isArray(v) && v.length === 0);
 
 // The keys of a delta or a message of a chat that are counted, or are not a part of the answer.
@@ -430,7 +430,7 @@ const chat = {
       s.choices.set(index, s.choices.get(index) || reason != null);
       if (delta.reasoning_content || delta.reasoning) thought(s);
       if (delta.content || delta.refusal) text(s);
-      if (Object.entries(delta).some(([k, v]) => !chatKeys.has(k) && holds(v))) strange(s);
+      if (Object.entries(delta).some(([k, v]) => !chatKeys.has(k) && holds(v))) unknownPart(s);
       s.refused ||= Boolean(delta.refusal);
       for (const c of delta.tool_calls ?? []) {
         const key = `${index}/${c.index}`;
@@ -471,7 +471,7 @@ const responses = {
       case 'response.output_item.added':
         if (ours) begin(s, e.output_index, item.call_id);
         else if (item.type === 'mcp_approval_request') s.asks = true;
-        else if (!/^(message|reasoning|mcp_list_tools|mcp_approval_response|\w+_call|\w+_call_output)$/.test(item.type)) strange(s);
+        else if (!/^(message|reasoning|mcp_list_tools|mcp_approval_response|\w+_call|\w+_call_output)$/.test(item.type)) unknownPart(s);
         if (items(item.content).some((c) => c.text || c.refusal)) text(s);
         if (ours) break;
         if (/_call$|^mcp_list_tools$/.test(item.type) && !/^(computer|local_shell|apply_patch)_call$/.test(item.type)) s.providerTools++;
@@ -500,7 +500,7 @@ const responses = {
         break;
       case 'response.failed': fail(s, errorIn(e.response) ?? {}); break;
       case 'error': fail(s, errorIn(e) ?? {}); break;
-      default: if (/\.delta$/.test(e.type) && !/_call_\w+\.delta$|^response\.mcp_call/.test(e.type)) strange(s);
+      default: if (/\.delta$/.test(e.type) && !/_call_\w+\.delta$|^response\.mcp_call/.test(e.type)) unknownPart(s);
     }
   },
   document(response, s) {
@@ -536,13 +536,13 @@ const messages = {
         if (e.content_block.type === 'tool_use') begin(s, e.index, e.content_block.id);
         else if (/^(server|mcp)_tool_use$/.test(e.content_block.type)) s.providerTools++;
         else if (e.content_block.type === 'text') { if (e.content_block.text) text(s); }
-        else if (!/^((redacted_)?thinking|\w+_tool_result|container_upload)$/.test(e.content_block.type)) strange(s);
+        else if (!/^((redacted_)?thinking|\w+_tool_result|container_upload)$/.test(e.content_block.type)) unknownPart(s);
         break;
       case 'content_block_delta':
         if (e.delta.type === 'text_delta') text(s);
         else if (e.delta.type === 'thinking_delta') thought(s);
         else if (e.delta.type === 'input_json_delta') { if (call(s, e.index)) s.phase = 'tool_input'; }
-        else if (!/^(signature|citations)_delta$/.test(e.delta.type)) strange(s);
+        else if (!/^(signature|citations)_delta$/.test(e.delta.type)) unknownPart(s);
         break;
       case 'content_block_stop': {
         const c = call(s, e.index);
@@ -637,17 +637,17 @@ function transportOf(error, status) {
     if (status) {
       // undici's only message for a FIN inside the body.
       const cause = bodyCauses[code] ?? (code === 'UND_ERR_SOCKET' ? (e.message === 'other side closed' ? 'body_truncated' : 'connection_reset') : undefined);
-      return { cause: cause ?? (code.startsWith('HPE_') ? 'malformed_event' : undefined), stage: 'body', code: word(code) };
+      return { cause: cause ?? (code.startsWith('HPE_') ? 'malformed_event' : undefined), stage: 'body', code: safeName(code) };
     }
     const [cause, stage] = causes[code] ?? (/CERT|SIGN|EPROTO|TLS|SSL|ALTNAME/.test(code) ? ['tls', 'tls'] : []);
-    if (cause) return { cause, stage, code: word(code) };
+    if (cause) return { cause, stage, code: safeName(code) };
   }
   return status ? { stage: 'body' } : {};
 }
 
 function nameOf(error) {
   const name = error?.constructor?.name ?? typeof error;
-  return word(name === 'Error' || name === 'DOMException' ? error.name : name);
+  return safeName(name === 'Error' || name === 'DOMException' ? error.name : name);
 }
 
 function chainOf(error) {
@@ -671,7 +671,7 @@ function abortOf(error, ...signals) {
 }
 
 function setAbort(span, { source, reason }) {
-  span.setAttributes(defined({ 'llm.abort.source': source, 'llm.abort.reason': reason && word(reason) }));
+  span.setAttributes(defined({ 'llm.abort.source': source, 'llm.abort.reason': reason && safeName(reason) }));
 }
 
 function failed(span, type) {
@@ -685,9 +685,9 @@ function retryAfter(headers) {
   return s > 0 ? s : undefined;
 }
 
-// word returns a name, a code or an id, or 'redacted' if it does not look like one.
-const word = (said) => (said == null ? undefined : /^[\w.:/@-]{1,128}$/.test(said) ? String(said) : 'redacted');
+// safeName returns a name, a code or an id, or 'redacted' if it does not look like one.
+const safeName = (said) => (said == null ? undefined : /^[\w.:/@-]{1,128}$/.test(said) ? String(said) : 'redacted');
 
-const ids = (list) => list.slice(-64).map(word).filter(Boolean);
+const ids = (list) => list.slice(-64).map(safeName).filter(Boolean);
 
 const defined = (attributes) => Object.fromEntries(Object.entries(attributes).filter(([, v]) => v !== undefined));
