@@ -72,8 +72,10 @@ type Recorder struct {
 	sent     bool // all of the request, as the source reported
 	// identityChanged: the span started with less than identity holds now.
 	identityChanged bool
-	times           *timeline   // nil: no events
-	chunks          *chunkMeter // nil: no metrics are kept, or no second chunk has come
+	// otherProtocol: the request's body has another protocol than identity had at first.
+	otherProtocol bool
+	times         *timeline   // nil: no events
+	chunks        *chunkMeter // nil: no metrics are kept, or no second chunk has come
 
 	timeline timeline // what times points to if there are events
 }
@@ -262,7 +264,7 @@ func (r *Recorder) finalFacts() (facts spanfacts.Request, calls []wire.Call) {
 	r.mu.Lock()
 	defer r.mu.Unlock() // also if the source panics: the consumer may read on
 	r.source.Settled(&r.facts)
-	r.body.fill(&r.facts, &r.identity)
+	r.otherProtocol = r.body.fill(&r.facts, &r.identity)
 	if st := r.response.state; st != nil {
 		calls = st.Calls
 	}
@@ -279,7 +281,7 @@ func (r *Recorder) writeSpan(facts *spanfacts.Request, calls []wire.Call, now ti
 	mem := takeScratch()
 	if r.identityChanged {
 		r.span.SetName(r.identity.SpanName())
-		if r.body.otherProtocol {
+		if r.otherProtocol {
 			mem.attrs = r.identity.Append(mem.attrs)
 		} else {
 			mem.attrs = r.identity.AppendBody(mem.attrs)

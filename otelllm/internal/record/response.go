@@ -43,8 +43,6 @@ type requestBody struct {
 	recogniser *httpcall.Recogniser
 	target     *url.URL
 	protocol   wire.Protocol // as recognised without the body
-	// otherProtocol, guarded by the recorder's mu: the body has another protocol.
-	otherProtocol bool
 }
 
 // ReadBodyAsSent makes the recorder read what the request's body says from body, which is
@@ -60,19 +58,21 @@ func (r *Recorder) SetProtocol(p wire.Protocol, lateIdentity bool) {
 	r.response.protocol, r.identityChanged = p, lateIdentity
 }
 
-// fill fills in, with the recorder's mu held, what the body says, as far as it was sent.
-func (b *requestBody) fill(f *spanfacts.Request, id *spanfacts.Identity) {
+// fill fills in what the body says, as far as it was sent. It reports whether the body has
+// another protocol than the one that was recognised without it.
+func (b *requestBody) fill(f *spanfacts.Request, id *spanfacts.Identity) (otherProtocol bool) {
 	if b.tee == nil {
-		return
+		return false
 	}
 	contents := b.tee.Contents()
 	if p := b.tee.SpokenProtocol(); p.Name() != b.protocol.Name() {
 		known := b.recogniser.Identify(p, b.target)
 		id.Operation, id.Provider = known.Operation, known.Provider
-		b.otherProtocol = true
+		otherProtocol = true
 	}
 	FillFacts(f, &contents)
 	FillIdentity(id, &contents)
+	return otherProtocol
 }
 
 // AsksStream reports whether the request is known to ask for a stream: by its body, as far
