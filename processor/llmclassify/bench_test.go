@@ -93,9 +93,9 @@ var benchMixes = []struct {
 	{"none", func(int) bool { return false }},
 }
 
-func newBenchProcessor(b *testing.B, next consumer.Traces) *traces {
+func newBenchProcessor(b *testing.B, next consumer.Traces) *classifier {
 	b.Helper()
-	p, err := newTraces(processortest.NewNopSettings(metadata.Type), createDefaultConfig().(*Config), next, systemClock{})
+	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), createDefaultConfig().(*Config), next, systemClock{})
 	require.NoError(b, err)
 	require.NoError(b, p.Start(b.Context(), componenttest.NewNopHost()))
 	b.Cleanup(func() { require.NoError(b, p.Shutdown(context.Background())) })
@@ -240,7 +240,7 @@ func BenchmarkClassifyRun(b *testing.B) {
 	for i := range 11 {
 		specs = append(specs, toolSpan(byte(i+20), float64(i)/2+0.4, float64(i)/2+0.6, fmt.Sprintf("call_%d", i), semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded))
 	}
-	p, err := newTraces(processortest.NewNopSettings(metadata.Type), defaultConfig(), consumertest.NewNop(), systemClock{})
+	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), consumertest.NewNop(), systemClock{})
 	require.NoError(b, err)
 	now := time.Now()
 	specs = append(specs, runSpan(1, 0, 9, 8, 11))

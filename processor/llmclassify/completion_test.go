@@ -341,7 +341,7 @@ func TestLaggingShard(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer))
 	h.clock.advance(defaultMaxHold)
-	require.NoError(t, h.traces.ConsumeTraces(t.Context(), tracesOf(t, runSpan(1, 0, 2, 1, 0))))
+	require.NoError(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, runSpan(1, 0, 2, 1, 0))))
 	require.Zero(t, h.sink.SpanCount(), "the shard has not had its turn")
 	h.shards[0].wake(t.Context())
 	out := spansOf(h.out())

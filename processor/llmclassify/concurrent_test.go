@@ -78,7 +78,7 @@ func TestConcurrent(t *testing.T) {
 			cfg.Shards, cfg.MaxHeldBytes, cfg.Storage = tt.shards, tt.bytes, tt.storage
 			cfg.RunTimeout = 10_000 * time.Hour                                                                                // however slow this machine is
 			next := &tally{random: rand.New(rand.NewPCG(1, 2)), spans: map[spanKey]int{}, verdicts: map[pcommon.TraceID]int{}} //nolint:gosec // repeatable
-			p, err := newTraces(processortest.NewNopSettings(metadata.Type), cfg, next, hurriedClock{began: time.Now()})
+			p, err := newClassifier(processortest.NewNopSettings(metadata.Type), cfg, next, hurriedClock{began: time.Now()})
 			require.NoError(t, err)
 			d := newDisk()
 			require.NoError(t, p.Start(t.Context(), hostWith{storage: d}))
@@ -138,7 +138,7 @@ func (t hurriedTimer) Reset(d time.Duration) { t.timer.Reset(d / 1000) }
 
 // sendRuns sends runs in calls of some spans each, again as long as a call is
 // refused, and counts what was acknowledged.
-func sendRuns(t *testing.T, p *traces, sender uint64, runs int, sent map[spanKey]int) {
+func sendRuns(t *testing.T, p *classifier, sender uint64, runs int, sent map[spanKey]int) {
 	r := rand.New(rand.NewPCG(sender, 3)) //nolint:gosec // repeatable
 	var waiting []spanSpec
 	traceOf := func(run int) byte { return byte(run + 1) }

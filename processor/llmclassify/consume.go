@@ -20,7 +20,7 @@ var errShutdown = errors.New("llm_classify is shut down and takes no spans")
 // ConsumeTraces implements consumer.Traces. Other spans, and the runs that came whole
 // with them, are forwarded before LLM spans are taken over: an error means that none
 // was.
-func (p *traces) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
+func (p *classifier) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	spans := td.SpanCount()
 	p.telemetry.came(ctx, spans)
 	now := p.clock.Now()
@@ -38,7 +38,7 @@ func (p *traces) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 
 // take judges the runs of a call that are whole, takes over its other LLM spans and
 // forwards the rest.
-func (p *traces) take(ctx context.Context, now time.Time, b *batch, td ptrace.Traces, spans int) error {
+func (p *classifier) take(ctx context.Context, now time.Time, b *batch, td ptrace.Traces, spans int) error {
 	if !p.calls.enter() {
 		return errShutdown
 	}
@@ -66,7 +66,7 @@ func (p *traces) take(ctx context.Context, now time.Time, b *batch, td ptrace.Tr
 
 // handOver waits for the shards, and takes over what there is memory for. Calls that
 // wait do not count: what is held must not go early to make room for them.
-func (p *traces) handOver(ctx context.Context, now time.Time, b *batch, deliveries []delivery, td ptrace.Traces, others int) error {
+func (p *classifier) handOver(ctx context.Context, now time.Time, b *batch, deliveries []delivery, td ptrace.Traces, others int) error {
 	if err := p.reserve(ctx, deliveries); err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (p *traces) handOver(ctx context.Context, now time.Time, b *batch, deliveri
 
 // own moves the LLM spans that are to be held out of td, forwards what is left and
 // hands over.
-func (p *traces) own(ctx context.Context, now time.Time, b *batch, deliveries []delivery, td ptrace.Traces, others int) error {
+func (p *classifier) own(ctx context.Context, now time.Time, b *batch, deliveries []delivery, td ptrace.Traces, others int) error {
 	who := p.callers.Of(ctx)
 	tickets, err := p.takeHeld(ctx, now, who, b, td)
 	if err != nil {
@@ -135,7 +135,7 @@ func (p *traces) own(ctx context.Context, now time.Time, b *batch, deliveries []
 
 // takeHeld takes the LLM spans that are to be held out of td, and writes them to the
 // journal.
-func (p *traces) takeHeld(ctx context.Context, now time.Time, who *caller.Caller, b *batch, td ptrace.Traces) (tickets func(int) journal.Ticket, err error) {
+func (p *classifier) takeHeld(ctx context.Context, now time.Time, who *caller.Caller, b *batch, td ptrace.Traces) (tickets func(int) journal.Ticket, err error) {
 	if len(b.found) == 0 {
 		return nil, nil
 	}
@@ -146,7 +146,7 @@ func (p *traces) takeHeld(ctx context.Context, now time.Time, who *caller.Caller
 
 // parcelOf makes a parcel of a call that has nothing but runs that are whole, and
 // writes it to the journal.
-func (p *traces) parcelOf(ctx context.Context, now time.Time, who *caller.Caller, b *batch, td ptrace.Traces) (parcel, error) {
+func (p *classifier) parcelOf(ctx context.Context, now time.Time, who *caller.Caller, b *batch, td ptrace.Traces) (parcel, error) {
 	tickets, err := p.write(ctx, now, who, td)
 	if err != nil {
 		return parcel{}, err
@@ -162,7 +162,7 @@ func (p *traces) parcelOf(ctx context.Context, now time.Time, who *caller.Caller
 }
 
 // pass forwards a call without LLM spans.
-func (p *traces) pass(ctx context.Context, td ptrace.Traces, spans int, b *batch) error {
+func (p *classifier) pass(ctx context.Context, td ptrace.Traces, spans int, b *batch) error {
 	seen, https := p.links(td, b), p.exchanges(b)
 	if err := p.next.ConsumeTraces(ctx, td); err != nil {
 		p.telemetry.refused(ctx, spans)
@@ -188,7 +188,7 @@ func (p *traces) pass(ctx context.Context, td ptrace.Traces, spans int, b *batch
 // tell tells a shard of spans that were seen. Where it has no time for that before
 // ctx ends, runs wait for longer and verdicts are less sure, but nothing is lost. It
 // does not wait for evidence of failures that may belong to no run.
-func (p *traces) tell(ctx context.Context, shard int, d delivery) {
+func (p *classifier) tell(ctx context.Context, shard int, d delivery) {
 	if d.seen == nil && d.https == nil {
 		return
 	}
@@ -212,7 +212,7 @@ func (p *traces) tell(ctx context.Context, shard int, d delivery) {
 }
 
 // suspect notes of which traces there is evidence on its way to a shard.
-func (p *traces) suspect(d *delivery, change int32) {
+func (p *classifier) suspect(d *delivery, change int32) {
 	for i := range d.https {
 		p.suspects.add(d.https[i].above.trace, change)
 	}
@@ -220,7 +220,7 @@ func (p *traces) suspect(d *delivery, change int32) {
 
 // reserve gets a place for each delivery, always in the same order, so that no two
 // calls wait for each other.
-func (p *traces) reserve(ctx context.Context, deliveries []delivery) error {
+func (p *classifier) reserve(ctx context.Context, deliveries []delivery) error {
 	for i := range deliveries {
 		if !deliveries[i].owns() {
 			continue
@@ -235,7 +235,7 @@ func (p *traces) reserve(ctx context.Context, deliveries []delivery) error {
 	return nil
 }
 
-func (p *traces) unreserve(deliveries []delivery) {
+func (p *classifier) unreserve(deliveries []delivery) {
 	for i := range deliveries {
 		if deliveries[i].owns() {
 			<-p.shards[i].places
@@ -244,7 +244,7 @@ func (p *traces) unreserve(deliveries []delivery) {
 }
 
 // deliveries are the items of b, by shard.
-func (p *traces) deliveries(b *batch) []delivery {
+func (p *classifier) deliveries(b *batch) []delivery {
 	deliveries := make([]delivery, len(p.shards))
 	if len(b.found) == 0 {
 		return deliveries

@@ -27,7 +27,7 @@ type exchange struct {
 // forwarded, by shard: those of traces with LLM spans here, on their way or in the
 // call, and those that failed, as the request's span usually comes later than
 // theirs. It returns nil where there are none.
-func (p *traces) exchanges(b *batch) (found [][]exchange) {
+func (p *classifier) exchanges(b *batch) (found [][]exchange) {
 	for _, span := range b.https {
 		id := span.TraceID()
 		if id.IsEmpty() || span.ParentSpanID().IsEmpty() {

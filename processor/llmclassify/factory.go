@@ -25,5 +25,5 @@ func createTraces(
 	cfg component.Config,
 	next consumer.Traces,
 ) (processor.Traces, error) {
-	return newTraces(set, cfg.(*Config), next, systemClock{})
+	return newClassifier(set, cfg.(*Config), next, systemClock{})
 }

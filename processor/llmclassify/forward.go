@@ -79,7 +79,7 @@ func (p *parcel) unpack() error {
 //	  │        └────► refused for now ─► queue ◄─┐
 //	  └─ while the queue is not empty ──►┘  └─ retry, with backoff ─► next
 type forwarder struct {
-	p *traces
+	p *classifier
 	// mutates: what next refuses it may have changed, so that it has to be kept apart
 	mutates bool
 
@@ -90,7 +90,7 @@ type forwarder struct {
 	retryAt time.Time     // when queue is not empty
 }
 
-func newForwarder(p *traces) *forwarder {
+func newForwarder(p *classifier) *forwarder {
 	return &forwarder{p: p, mutates: p.next.Capabilities().MutatesData}
 }
 

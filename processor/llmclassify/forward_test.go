@@ -262,7 +262,7 @@ func TestShutdownWithFailingNext(t *testing.T) {
 // the time gets everything in the end.
 func TestShutdownWithNextThatFailsMostly(t *testing.T) {
 	next := &flakyNext{fail: down}
-	p, err := newTraces(processortest.NewNopSettings(metadata.Type), defaultConfig(), next, hurriedClock{began: time.Now()})
+	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), next, hurriedClock{began: time.Now()})
 	require.NoError(t, err)
 	spans := 0
 	for i := range 10 { // each a call of its own
@@ -283,7 +283,7 @@ func TestShutdownWithNextThatFailsMostly(t *testing.T) {
 	assert.Equal(t, lastTries*spans, next.tries)
 
 	next = &flakyNext{fail: down} // and one that takes nothing does not hold it up for ever
-	p, err = newTraces(processortest.NewNopSettings(metadata.Type), defaultConfig(), next, hurriedClock{began: time.Now()})
+	p, err = newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), next, hurriedClock{began: time.Now()})
 	require.NoError(t, err)
 	require.NoError(t, p.ConsumeTraces(t.Context(), tracesOf(t, finishedRun(1)...)))
 	require.ErrorContains(t, p.Shutdown(t.Context()), "2 classified spans are lost")
@@ -327,7 +327,7 @@ func TestShutdownHonoursItsDeadline(t *testing.T) {
 				})
 				require.NoError(t, err)
 				clock := newManualClock()
-				p, err := newTraces(processortest.NewNopSettings(metadata.Type), defaultConfig(), next, clock)
+				p, err := newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), next, clock)
 				require.NoError(t, err)
 				if started {
 					require.NoError(t, p.Start(t.Context(), componenttest.NewNopHost()))

@@ -95,7 +95,7 @@ func (t *manualTimer) Stop() {
 // harness is a processor that is driven by hand: no goroutine, no timer. It has one
 // shard unless its configuration says otherwise.
 type harness struct {
-	*traces
+	*classifier
 	clock     *manualClock
 	sink      *consumertest.TracesSink
 	telemetry *componenttest.Telemetry
@@ -111,14 +111,14 @@ func newHarness(tb testing.TB, cfg *Config, next consumer.Traces) *harness {
 	set := processortest.NewNopSettings(metadata.Type)
 	set.TelemetrySettings = h.telemetry.NewTelemetrySettings()
 	var err error
-	h.traces, err = newTraces(set, cfg, next, h.clock)
+	h.classifier, err = newClassifier(set, cfg, next, h.clock)
 	require.NoError(tb, err)
 	return h
 }
 
 // ConsumeTraces consumes and lets the shards take over.
 func (h *harness) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
-	err := h.traces.ConsumeTraces(ctx, td)
+	err := h.classifier.ConsumeTraces(ctx, td)
 	h.settle(ctx)
 	return err
 }

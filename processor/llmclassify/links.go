@@ -55,7 +55,7 @@ func (i *interest) count(id pcommon.TraceID) int32 { return i.slot(id).Load() }
 // links finds the spans of td, none of which is to be held, of traces that are worth
 // a look, by the shard that the traces are of. It returns nil where there are none.
 // Those of traces of b that are whole are b's.
-func (p *traces) links(td ptrace.Traces, b *batch) (found [][]hold.Link) {
+func (p *classifier) links(td ptrace.Traces, b *batch) (found [][]hold.Link) {
 	if !p.interest.any() {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (p *traces) links(td ptrace.Traces, b *batch) (found [][]hold.Link) {
 }
 
 // shardOf is the index of the shard that a trace is of.
-func (p *traces) shardOf(id pcommon.TraceID) int {
+func (p *classifier) shardOf(id pcommon.TraceID) int {
 	if len(p.shards) == 1 {
 		return 0
 	}

@@ -20,9 +20,9 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
-// traces is the processor. ConsumeTraces recognises and takes the LLM spans, and
+// classifier is the processor. ConsumeTraces recognises and takes the LLM spans, and
 // hands them to the shards of their traces, which do the rest.
-type traces struct {
+type classifier struct {
 	cfg       *Config
 	id        component.ID
 	registry  *dialect.Registry
@@ -46,12 +46,12 @@ type traces struct {
 	once  sync.Once
 }
 
-var _ processor.Traces = (*traces)(nil)
+var _ processor.Traces = (*classifier)(nil)
 
 // maxOrigins bounds the scopes that are shared at a time.
 const maxOrigins = 1 << 14
 
-func newTraces(set processor.Settings, cfg *Config, next consumer.Traces, c clock) (*traces, error) {
+func newClassifier(set processor.Settings, cfg *Config, next consumer.Traces, c clock) (*classifier, error) {
 	t, err := newTelemetry(set.TelemetrySettings)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func newTraces(set processor.Settings, cfg *Config, next consumer.Traces, c cloc
 	if err != nil {
 		return nil, fmt.Errorf("dialects: %w", err)
 	}
-	p := &traces{
+	p := &classifier{
 		cfg:       cfg,
 		id:        set.ID,
 		registry:  registry,
@@ -88,7 +88,7 @@ func newTraces(set processor.Settings, cfg *Config, next consumer.Traces, c cloc
 // load is what the processor holds.
 type load struct{ traces, bytes, factBytes, evidence int }
 
-func (p *traces) load() (l load) {
+func (p *classifier) load() (l load) {
 	for _, s := range p.shards {
 		l.traces += int(s.traces.Load())
 		l.factBytes += int(s.factBytes.Load())
@@ -99,13 +99,13 @@ func (p *traces) load() (l load) {
 }
 
 // Capabilities implements consumer.Traces.
-func (*traces) Capabilities() consumer.Capabilities {
+func (*classifier) Capabilities() consumer.Capabilities {
 	return consumer.Capabilities{MutatesData: true}
 }
 
 // Start implements component.Component. It takes up what an earlier process had
 // left in the storage.
-func (p *traces) Start(ctx context.Context, host component.Host) error {
+func (p *classifier) Start(ctx context.Context, host component.Host) error {
 	p.health.start(host)
 	if p.cfg.Storage != nil {
 		var err error
@@ -126,7 +126,7 @@ func (p *traces) Start(ctx context.Context, host component.Host) error {
 
 // Shutdown implements component.Component. It judges and forwards everything
 // that is held, within ctx.
-func (p *traces) Shutdown(ctx context.Context) (err error) {
+func (p *classifier) Shutdown(ctx context.Context) (err error) {
 	p.once.Do(func() {
 		p.calls.close(ctx)
 		defer p.telemetry.shutdown()
@@ -155,7 +155,7 @@ var errStuck = errors.New("the next consumer does not return: what is held is lo
 const grace = time.Second
 
 // returns waits for work, for little longer than ctx. It reports whether it ended.
-func (p *traces) returns(ctx context.Context, work *sync.WaitGroup) bool {
+func (p *classifier) returns(ctx context.Context, work *sync.WaitGroup) bool {
 	ended := make(chan struct{})
 	go func() {
 		work.Wait()
@@ -177,7 +177,7 @@ func (p *traces) returns(ctx context.Context, work *sync.WaitGroup) bool {
 }
 
 // drain judges and forwards all that is held.
-func (p *traces) drain(ctx context.Context) error {
+func (p *classifier) drain(ctx context.Context) error {
 	var left atomic.Int64
 	var done sync.WaitGroup
 	for _, s := range p.shards {

@@ -388,7 +388,7 @@ func TestVerifyShutdown(t *testing.T) {
 func TestTimer(t *testing.T) {
 	sink := new(consumertest.TracesSink)
 	c := newManualClock()
-	p, err := newTraces(processortest.NewNopSettings(metadata.Type), defaultConfig(), sink, c)
+	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), defaultConfig(), sink, c)
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context(), componenttest.NewNopHost()))
 

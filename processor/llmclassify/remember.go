@@ -23,7 +23,7 @@ type passed struct {
 }
 
 // recall tells the shards what earlier processes judged.
-func (p *traces) recall(ctx context.Context) error {
+func (p *classifier) recall(ctx context.Context) error {
 	now := p.clock.Now()
 	keep := 2 * max(p.cfg.RunTimeout, 2*p.cfg.MaxHold) // as long as a shard may
 	err := p.journal.Recall(ctx, now, keep, p.cfg.MaxFactBytes/8, func(r *journal.Judged) {
@@ -90,7 +90,7 @@ func (k *packer) withLast(trace pcommon.TraceID) *opened {
 }
 
 // judgedWhole encodes what is remembered of the runs that are whole.
-func (p *traces) judgedWhole(now time.Time, b *batch) (records []byte) {
+func (p *classifier) judgedWhole(now time.Time, b *batch) (records []byte) {
 	if p.journal == nil {
 		return nil
 	}

@@ -20,7 +20,7 @@ import (
 //	ConsumeTraces ── place, delivery ──► in ──► receive ─┐
 //	                                   timer ──► tick ───┴─► buffer ─► judge ─► forwarder ─► next
 type shard struct {
-	p         *traces
+	p         *classifier
 	buffer    *hold.Buffer[assemble.Known]
 	forwarder *forwarder
 	reader    packed.Reader
@@ -67,7 +67,7 @@ const (
 	maxDrained = 128
 )
 
-func newShard(p *traces, cfg *Config, shards int) *shard {
+func newShard(p *classifier, cfg *Config, shards int) *shard {
 	s := &shard{
 		p:      p,
 		places: make(chan struct{}, maxDeliveries),

@@ -32,7 +32,7 @@ func openJournal(ctx context.Context, host component.Host, extension, id compone
 }
 
 // write writes spans to the journal before they are owned, if there is one.
-func (p *traces) write(ctx context.Context, now time.Time, who *caller.Caller, taken ptrace.Traces) (tickets func(int) journal.Ticket, err error) {
+func (p *classifier) write(ctx context.Context, now time.Time, who *caller.Caller, taken ptrace.Traces) (tickets func(int) journal.Ticket, err error) {
 	if p.journal == nil {
 		return nil, nil
 	}
@@ -43,7 +43,7 @@ func (p *traces) write(ctx context.Context, now time.Time, who *caller.Caller, t
 }
 
 // unwrite deletes spans from the journal that are not owned after all.
-func (p *traces) unwrite(ctx context.Context, tickets func(int) journal.Ticket, n int) {
+func (p *classifier) unwrite(ctx context.Context, tickets func(int) journal.Ticket, n int) {
 	if tickets == nil {
 		return
 	}
@@ -56,7 +56,7 @@ func (p *traces) unwrite(ctx context.Context, tickets func(int) journal.Ticket, 
 
 // update notes what has become of spans, and what was judged with them. An error
 // loses nothing.
-func (p *traces) update(ctx context.Context, spent, done []journal.Ticket, judged []byte) {
+func (p *classifier) update(ctx context.Context, spent, done []journal.Ticket, judged []byte) {
 	if p.journal == nil || len(spent)+len(done)+len(judged) == 0 {
 		return
 	}
@@ -69,7 +69,7 @@ func (p *traces) update(ctx context.Context, spent, done []journal.Ticket, judge
 }
 
 // replay takes up the spans of an earlier process, and before that what it had judged.
-func (p *traces) replay(ctx context.Context) error {
+func (p *classifier) replay(ctx context.Context) error {
 	if err := p.recall(ctx); err != nil {
 		return fmt.Errorf("taking up what an earlier process had judged: %w", err)
 	}
@@ -90,7 +90,7 @@ func (p *traces) replay(ctx context.Context) error {
 
 // takeUp takes up one call of an earlier process. Spans that no dialect recognises
 // any more are forwarded as they are.
-func (p *traces) takeUp(ctx context.Context, r *journal.Replayed) (spans int, err error) {
+func (p *classifier) takeUp(ctx context.Context, r *journal.Replayed) (spans int, err error) {
 	who := p.callers.With(r.Metadata)
 	b := recognise(p.registry, p.origins, r.At, r.Traces)
 	defer b.release()
@@ -128,7 +128,7 @@ func (p *traces) takeUp(ctx context.Context, r *journal.Replayed) (spans int, er
 }
 
 // takeUpOthers forwards what takeUp left in r, if it has not been before.
-func (p *traces) takeUpOthers(ctx context.Context, who *caller.Caller, r *journal.Replayed, recognised []bool) error {
+func (p *classifier) takeUpOthers(ctx context.Context, who *caller.Caller, r *journal.Replayed, recognised []bool) error {
 	var done []journal.Ticket
 	var spent []bool // by what is left
 	for i, ok := range recognised {

@@ -366,12 +366,12 @@ func (h hostWith) GetExtensions() map[component.ID]component.Component { return 
 // The storage extension is found by its name, and what is wrong with it is said.
 func TestStart(t *testing.T) {
 	id := component.MustNewID("file_storage")
-	start := func(host component.Host) (*traces, error) {
+	start := func(host component.Host) (*classifier, error) {
 		cfg := defaultConfig()
 		cfg.Storage = &id
 		set := processortest.NewNopSettings(metadata.Type)
 		set.ID = component.MustNewIDWithName("llm_classify", "x")
-		p, err := newTraces(set, cfg, consumertest.NewNop(), systemClock{})
+		p, err := newClassifier(set, cfg, consumertest.NewNop(), systemClock{})
 		require.NoError(t, err)
 		return p, p.Start(t.Context(), host)
 	}

@@ -83,7 +83,7 @@ func (w *wholes) clear() {
 
 // divide finds the runs of b that need not be held and claims them. What is left of
 // b.found is to be held. The traces of b are p's interest already.
-func (p *traces) divide(now time.Time, b *batch, others int) {
+func (p *classifier) divide(now time.Time, b *batch, others int) {
 	candidates := 0
 	suspects := p.suspects.any()
 	for t, ended := range b.ended {
@@ -124,7 +124,7 @@ func (p *traces) divide(now time.Time, b *batch, others int) {
 //
 // A call that brings other spans of the trace adds to the interest in it before its
 // shard asks what was judged: it is seen here, or finds the claim there.
-func (p *traces) claim(now time.Time, trace pcommon.TraceID, releases []assemble.Release) bool {
+func (p *classifier) claim(now time.Time, trace pcommon.TraceID, releases []assemble.Release) bool {
 	judged := p.shards[p.shardOf(trace)].buffer.Judged()
 	var few [4]pcommon.SpanID
 	runs := few[:0]
@@ -199,7 +199,7 @@ func (b *batch) leaveHeld() {
 
 // judgeWhole judges the runs that are whole and stamps their verdicts. The exchanges
 // of the call are evidence: those that are beneath no request of a run stay in https.
-func (p *traces) judgeWhole(now time.Time, b *batch, https [][]exchange) {
+func (p *classifier) judgeWhole(now time.Time, b *batch, https [][]exchange) {
 	if len(b.releases) == 0 {
 		return
 	}
@@ -242,7 +242,7 @@ func (b *batch) evidence(https [][]exchange) (cache *evidence) {
 }
 
 // gone counts the runs that are whole, once they are forwarded or their forwarder's.
-func (p *traces) gone(ctx context.Context, b *batch) {
+func (p *classifier) gone(ctx context.Context, b *batch) {
 	p.telemetry.held(ctx, b.spans)
 	alike := 0
 	for i, v := range b.endings {
@@ -256,14 +256,14 @@ func (p *traces) gone(ctx context.Context, b *batch) {
 }
 
 // remember tells the shards which spans belong to runs that are whole.
-func (p *traces) remember(b *batch) {
+func (p *classifier) remember(b *batch) {
 	for _, r := range b.rows {
 		p.shards[p.shardOf(r.trace)].buffer.Judged().Remember(r.trace, b.ids[r.from:r.to])
 	}
 }
 
 // disclaim takes back that the runs of b were judged: they will come again.
-func (p *traces) disclaim(b *batch) {
+func (p *classifier) disclaim(b *batch) {
 	for _, r := range b.rows {
 		p.shards[p.shardOf(r.trace)].buffer.Judged().Forget(r.trace, b.ids[r.from:r.to])
 	}

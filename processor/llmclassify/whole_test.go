@@ -22,7 +22,7 @@ func TestWholeRunIsNotHeld(t *testing.T) {
 	next := &flakyNext{}
 	h := newHarness(t, defaultConfig(), next)
 	td := tracesOf(t, append(finishedRun(1), otherSpan(9, 2, 0.1, 0.2))...)
-	require.NoError(t, h.traces.ConsumeTraces(t.Context(), td))
+	require.NoError(t, h.classifier.ConsumeTraces(t.Context(), td))
 	assert.Equal(t, 1, next.tries)
 	require.Equal(t, 3, next.SpanCount(), "no shard has had its turn")
 	assert.Equal(t, ran(semconv.RunOutcomeSucceeded, 0), verdictOf(spansOf(next.AllTraces()[0])[spanID(1)]))
@@ -125,7 +125,7 @@ func TestWholeRunIsJudgedOnce(t *testing.T) {
 	require.NoError(t, err)
 	cfg := defaultConfig()
 	cfg.Shards = 2
-	p, err := newTraces(processortest.NewNopSettings(metadata.Type), cfg, next, systemClock{})
+	p, err := newClassifier(processortest.NewNopSettings(metadata.Type), cfg, next, systemClock{})
 	require.NoError(t, err)
 	require.NoError(t, p.Start(t.Context(), componenttest.NewNopHost()))
 	const senders, traces = 4, 200
