@@ -44,7 +44,7 @@ func (Anthropic) claims() claims {
 }
 
 // Recognise implements [Dialect].
-func (Anthropic) Recognise(s *Sight) Head {
+func (Anthropic) Recognise(s *AttributeScan) Head {
 	return s.head(operation(s.operation))
 }
 
@@ -61,36 +61,36 @@ func (d Anthropic) Read(span ptrace.Span, into Facts) {
 }
 
 func (d Anthropic) request(span ptrace.Span, r *classify.Request) {
-	var s signs
-	s.begin(span, r)
+	var e ending
+	e.begin(span, r)
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case keyAnthropicStop:
-			s.finish(v)
+			e.finish(v)
 		case string(otelsemconv.HTTPRequestResendCountKey):
 			if resent := count(v); resent.N() > 0 {
 				r.Attempt = resent.N() + 1
 			}
 		default:
-			s.read(key, v, r)
+			e.read(key, v, r)
 		}
 	}
-	s.end(span, r)
+	e.end(span, r)
 
 	own := false
-	switch s.errorType {
+	switch e.errorType {
 	case anthropicAPI, anthropicConnection, anthropicTimeout, anthropicClient:
-		own, s.fault = true, fault{name: s.errorType, typed: true}
+		own, e.fault = true, fault{name: e.errorType, typed: true}
 	}
 	switch {
 	case r.Status >= 400 || !own:
-		if s.provider != semconv.ProviderErrorKindUnset && r.Status > 0 && r.Status < 400 {
+		if e.provider != semconv.ProviderErrorKindUnset && r.Status > 0 && r.Status < 400 {
 			r.Provider.InBand = true
 		}
-		s.conclude(r)
+		e.conclude(r)
 	default:
 		r.Failed = classify.Yes
-		d.own(s.errorType, r)
+		d.own(e.errorType, r)
 	}
 }
 

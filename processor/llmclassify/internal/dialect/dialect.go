@@ -84,7 +84,7 @@ type Dialect interface {
 	// claims are what a span has to have for this dialect to be asked about it.
 	claims() claims
 	// Recognise says what the span is; Kind is Other when it is not this dialect's.
-	Recognise(s *Sight) Head
+	Recognise(s *AttributeScan) Head
 	// Read reads the facts of a span that Recognise said to be of this kind into
 	// the field of into that is set, which points to a zero value.
 	Read(span ptrace.Span, into Facts)

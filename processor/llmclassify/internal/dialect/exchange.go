@@ -130,8 +130,8 @@ func (x *Exchange) refused(r *classify.Request) {
 func (x *Exchange) broke(r *classify.Request) {
 	clearEnd(r)
 	r.Failed = worse(r.Failed, x.fault.abort)
-	s := signs{fault: x.fault}
-	s.apply(r)
+	e := ending{fault: x.fault}
+	e.apply(r)
 	switch cause := r.Transport.Cause; {
 	case r.Watchdog.Kind == semconv.WatchdogKindIdle && x.Status == 0 && x.fault.name != bodyTimeout:
 		// Reading took too long, and no response had come: it was not the silence of a body.

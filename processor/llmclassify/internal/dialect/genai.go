@@ -27,7 +27,7 @@ func (GenAI) Name() string { return "gen_ai" }
 func (GenAI) claims() claims { return claims{} }
 
 // Recognise implements [Dialect].
-func (GenAI) Recognise(s *Sight) Head { return s.head(s.standard()) }
+func (GenAI) Recognise(s *AttributeScan) Head { return s.head(s.standard()) }
 
 // Read implements [Dialect].
 func (GenAI) Read(span ptrace.Span, into Facts) {
@@ -42,21 +42,21 @@ func (GenAI) Read(span ptrace.Span, into Facts) {
 }
 
 func genAIRequest(span ptrace.Span, r *classify.Request) {
-	var s signs
-	s.begin(span, r)
+	var e ending
+	e.begin(span, r)
 	counted := false // the tokens of an answer, which most providers tell at its end
 	for key, v := range span.Attributes().All() {
 		counted = counted || key == string(otelsemconv.GenAIUsageOutputTokensKey) && count(v).N() > 0
-		s.read(key, v, r)
+		e.read(key, v, r)
 	}
-	s.end(span, r)
+	e.end(span, r)
 	switch {
-	case s.conclude(r), r.Failed == classify.Yes:
-	case s.unset && s.has(finishError):
+	case e.conclude(r), r.Failed == classify.Yes:
+	case e.unset && e.has(finishError):
 		r.Ended, r.Abort.Source = semconv.StreamEndCancelled, semconv.AbortSourceUnknown
-	case s.unset && s.has(finishInterrupted):
+	case e.unset && e.has(finishInterrupted):
 		r.Ended, r.Basis = semconv.StreamEndEOF, classify.Corroborated
-	case s.unset && s.streamed && (s.reasons != nil || !counted):
+	case e.unset && e.streamed && (e.reasons != nil || !counted):
 		// A finish reason was due, and neither it nor an error came. One who counts the
 		// tokens and records no finish reason at all may be one who never does.
 		r.Ended = semconv.StreamEndEOF

@@ -25,7 +25,7 @@ func (GoCompile) Name() string { return "go_compile" }
 func (GoCompile) claims() claims { return claims{markGoCompile, scopesOf(scopeGoCompile)} }
 
 // Recognise implements [Dialect].
-func (GoCompile) Recognise(s *Sight) Head {
+func (GoCompile) Recognise(s *AttributeScan) Head {
 	return s.head(operation(s.operation))
 }
 
@@ -42,11 +42,11 @@ func (GoCompile) Read(span ptrace.Span, into Facts) {
 }
 
 func goCompileRequest(span ptrace.Span, r *classify.Request) {
-	var s signs
-	s.begin(span, r)
+	var e ending
+	e.begin(span, r)
 	for key, v := range span.Attributes().All() {
-		s.read(key, v, r)
+		e.read(key, v, r)
 	}
-	s.end(span, r)
-	s.conclude(r)
+	e.end(span, r)
+	e.conclude(r)
 }

@@ -31,7 +31,7 @@ func (OpenAIAgents) Name() string { return "openai_agents" }
 func (OpenAIAgents) claims() claims { return claims{scopes: scopesOf(scopeOpenAIAgents)} }
 
 // Recognise implements [Dialect]. Nothing but the scope tells its spans apart.
-func (OpenAIAgents) Recognise(s *Sight) Head {
+func (OpenAIAgents) Recognise(s *AttributeScan) Head {
 	return s.head(openInferenceKind(s))
 }
 
@@ -68,8 +68,8 @@ func openAIAgentsHandoff(span ptrace.Span, t *classify.Tool) bool {
 }
 
 func openAIAgentsRequest(span ptrace.Span, r *classify.Request) {
-	var s signs
-	s.begin(span, r)
+	var e ending
+	e.begin(span, r)
 	usage := false
 	for key, v := range span.Attributes().All() {
 		switch key {
@@ -80,12 +80,12 @@ func openAIAgentsRequest(span ptrace.Span, r *classify.Request) {
 				addID(&r.CallIDs, v)
 				continue
 			}
-			s.read(key, v, r)
+			e.read(key, v, r)
 		}
 	}
-	s.end(span, r)
+	e.end(span, r)
 	if r.Failed == classify.No && !usage {
 		r.Failed = classify.NotObserved
 	}
-	s.conclude(r)
+	e.conclude(r)
 }

@@ -31,7 +31,7 @@ func (OpenAIJS) Name() string { return "openai_js" }
 func (OpenAIJS) claims() claims { return claims{scopes: scopesOf(scopeOpenAIJS)} }
 
 // Recognise implements [Dialect]. Nothing but the scope tells its spans apart.
-func (OpenAIJS) Recognise(s *Sight) Head {
+func (OpenAIJS) Recognise(s *AttributeScan) Head {
 	return s.head(operation(s.operation))
 }
 
@@ -48,24 +48,24 @@ func (OpenAIJS) Read(span ptrace.Span, into Facts) {
 }
 
 func openAIJSRequest(span ptrace.Span, r *classify.Request) {
-	var s signs
-	s.begin(span, r)
+	var e ending
+	e.begin(span, r)
 	chat, usage := false, false
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case keyGenAISystem:
 			chat = true
 		case string(otelsemconv.OpenAIAPITypeKey):
-			chat = word(v) == otelsemconv.OpenAIAPITypeChatCompletions.Value.AsString()
+			chat = shortString(v) == otelsemconv.OpenAIAPITypeChatCompletions.Value.AsString()
 		case string(otelsemconv.GenAIUsageOutputTokensKey):
 			usage = true
 		default:
-			s.read(key, v, r)
+			e.read(key, v, r)
 		}
 	}
-	s.end(span, r)
-	if !chat && (!usage || s.has(finishStop)) {
+	e.end(span, r)
+	if !chat && (!usage || e.has(finishStop)) {
 		r.Finish = classify.FinishNotObserved
 	}
-	s.conclude(r)
+	e.conclude(r)
 }

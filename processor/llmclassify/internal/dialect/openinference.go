@@ -48,9 +48,9 @@ func (OpenInference) Name() string { return "openinference" }
 func (OpenInference) claims() claims { return claims{marks: markOpenInference} }
 
 // Recognise implements [Dialect].
-func (OpenInference) Recognise(s *Sight) Head { return s.head(openInferenceKind(s)) }
+func (OpenInference) Recognise(s *AttributeScan) Head { return s.head(openInferenceKind(s)) }
 
-func openInferenceKind(s *Sight) Kind {
+func openInferenceKind(s *AttributeScan) Kind {
 	switch kind := s.openInference; {
 	case kind == "":
 		return Other
@@ -81,31 +81,31 @@ func (OpenInference) Read(span ptrace.Span, into Facts) {
 }
 
 func openInferenceRequest(span ptrace.Span, r *classify.Request) {
-	var s signs
-	s.begin(span, r)
+	var e ending
+	e.begin(span, r)
 	whole := false // known not to have streamed
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case keyOIFinish:
-			s.finish(v)
+			e.finish(v)
 		case keyOIParameters:
 			streams := openInferenceStreams(v)
-			s.streamed = s.streamed || streams == classify.Yes
+			e.streamed = e.streamed || streams == classify.Yes
 			whole = streams == classify.No
 		default:
 			if openInferenceCall(key) {
 				addID(&r.CallIDs, v)
 				continue
 			}
-			s.read(key, v, r)
+			e.read(key, v, r)
 		}
 	}
-	s.streamed = s.streamed || openInferenceStreamed(span)
-	s.end(span, r)
-	if r.Failed == classify.No && (!whole || s.streamed) {
+	e.streamed = e.streamed || openInferenceStreamed(span)
+	e.end(span, r)
+	if r.Failed == classify.No && (!whole || e.streamed) {
 		r.Failed = classify.NotObserved
 	}
-	s.conclude(r)
+	e.conclude(r)
 }
 
 // openInferenceCall: the key is that of the id of a call of the answer.

@@ -56,7 +56,7 @@ func (OpenLLMetry) claims() claims {
 }
 
 // Recognise implements [Dialect].
-func (OpenLLMetry) Recognise(s *Sight) Head {
+func (OpenLLMetry) Recognise(s *AttributeScan) Head {
 	if kind := operation(s.operation); kind != Other {
 		return s.head(kind)
 	}
@@ -89,12 +89,12 @@ func (d OpenLLMetry) Read(span ptrace.Span, into Facts) {
 }
 
 func (d OpenLLMetry) request(span ptrace.Span, r *classify.Request) {
-	var s signs
-	s.begin(span, r)
+	var e ending
+	e.begin(span, r)
 	if r.Failed == classify.No {
 		r.Failed = classify.NotObserved // a cut stream may read OK
 	}
-	var old signs // finish reasons in the older forms, which are the provider's own
+	var old ending // finish reasons in the older forms, which are the provider's own
 	streaming := classify.NotObserved
 	for key, v := range span.Attributes().All() {
 		switch key {
@@ -109,21 +109,21 @@ func (d OpenLLMetry) request(span ptrace.Span, r *classify.Request) {
 				addID(&r.CallIDs, v)
 				continue
 			}
-			s.read(key, v, r)
+			e.read(key, v, r)
 		}
 	}
 	if old.reasons != nil {
-		s.reasons = old.reasons
+		e.reasons = old.reasons
 	}
-	s.streamed = streaming == classify.Yes
-	s.end(span, r)
+	e.streamed = streaming == classify.Yes
+	e.end(span, r)
 	python := d.scope == scopeOpenLLMetryPython || d.scope == scopePython
-	if !python && old.reasons == nil && streaming != classify.No && s.has(finishStop) {
+	if !python && old.reasons == nil && streaming != classify.No && e.has(finishStop) {
 		r.Finish = classify.FinishNotObserved
 	}
 	switch {
-	case s.conclude(r), r.Failed == classify.Yes:
-	case s.streamed && len(s.reasons) == 0 && s.unset:
+	case e.conclude(r), r.Failed == classify.Yes:
+	case e.streamed && len(e.reasons) == 0 && e.unset:
 		r.Ended = semconv.StreamEndEOF
 	}
 }

@@ -22,7 +22,7 @@ func (OTelLLM) claims() claims { return claims{marks: markOwnRequest | markOwnTo
 
 // Recognise implements [Dialect]. The operation alone is the conventions', so
 // that a fact of the vocabulary has to stand beside it.
-func (OTelLLM) Recognise(s *Sight) Head {
+func (OTelLLM) Recognise(s *AttributeScan) Head {
 	kind := operation(s.operation)
 	own := [...]marks{Request: markOwnRequest, Tool: markOwnTool, Run: markOwnRun}
 	if kind == Other || !s.marks.has(own[kind]) {

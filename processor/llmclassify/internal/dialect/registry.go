@@ -97,9 +97,9 @@ func NewSet(names ...string) (*Registry, error) {
 // Recognise is the same as In("").Recognise, for a span of which the scope is not
 // known: what only a scope says about its producer is then not known either.
 func (r *Registry) Recognise(span ptrace.Span) (Head, Dialect) {
-	var sight Sight
-	if sight.look(scopeUnknown, span); sight.nothing() {
-		return sight.other(span), nil // most spans, and without an allocation
+	var scan AttributeScan
+	if scan.read(scopeUnknown, span); scan.empty() {
+		return scan.other(span), nil // most spans, and without an allocation
 	}
 	return r.In("").Recognise(span)
 }
@@ -114,20 +114,20 @@ func (r *Registry) In(name string) *Scope {
 type Scope struct {
 	registry *Registry
 	scope    scope
-	sight    Sight // of the span at hand
+	scan     AttributeScan // of the span at hand
 }
 
 // Recognise says what a span is and who reads it, in one pass over its
 // attributes; the dialect is nil for Other.
 func (s *Scope) Recognise(span ptrace.Span) (Head, Dialect) {
-	s.sight.look(s.scope, span)
-	if !s.sight.nothing() {
+	s.scan.read(s.scope, span)
+	if !s.scan.empty() {
 		for i := range s.registry.dialects {
 			d := &s.registry.dialects[i]
-			if !d.needs.fit(&s.sight) {
+			if !d.needs.fit(&s.scan) {
 				continue
 			}
-			if head := d.Recognise(&s.sight); head.Kind != Other {
+			if head := d.Recognise(&s.scan); head.Kind != Other {
 				if by, ok := d.Dialect.(scoped); ok {
 					return head, by.in(s.scope)
 				}
@@ -135,5 +135,5 @@ func (s *Scope) Recognise(span ptrace.Span) (Head, Dialect) {
 			}
 		}
 	}
-	return s.sight.other(span), nil
+	return s.scan.other(span), nil
 }

@@ -39,7 +39,7 @@ func (Vercel) Name() string { return "vercel_ai" }
 func (Vercel) claims() claims { return claims{marks: markVercel} }
 
 // Recognise implements [Dialect].
-func (Vercel) Recognise(s *Sight) Head {
+func (Vercel) Recognise(s *AttributeScan) Head {
 	switch s.vercel {
 	case "ai.toolCall":
 		return s.head(Tool)
@@ -67,8 +67,8 @@ func (Vercel) Read(span ptrace.Span, into Facts) {
 }
 
 func vercelRequest(span ptrace.Span, r *classify.Request) {
-	var s signs
-	s.begin(span, r)
+	var e ending
+	e.begin(span, r)
 	finish := ""
 	for key, v := range span.Attributes().All() {
 		switch key {
@@ -77,34 +77,34 @@ func vercelRequest(span ptrace.Span, r *classify.Request) {
 		case keyVercelToolCalls:
 			r.CallIDs = vercelCalls(v)
 		default:
-			s.read(key, v, r)
+			e.read(key, v, r)
 		}
 	}
 	if finish != "" {
-		s.reasons = []string{finish}
+		e.reasons = []string{finish}
 	}
-	s.end(span, r)
-	vercelEnd(&s, r)
+	e.end(span, r)
+	vercelEnd(&e, r)
 }
 
 // vercelEnd draws the conclusions that hold for every version.
-func vercelEnd(s *signs, r *classify.Request) {
+func vercelEnd(e *ending, r *classify.Request) {
 	switch {
-	case s.has(finishError) && !s.known && !s.recorded && r.Status < 400:
+	case e.has(finishError) && !e.known && !e.recorded && r.Status < 400:
 		// An error that came in the stream: a thrown one is recorded, and has no
 		// finish reason.
 		r.Failed, r.Basis = classify.Yes, classify.Corroborated
 		r.Provider.Kind, r.Provider.InBand = semconv.ProviderErrorKindUnknown, true
-	case s.has(finishOther) || s.has(finishUnknown):
+	case e.has(finishOther) || e.has(finishUnknown):
 		// A stream that just ended, or a provider's reason that has no word here.
 		r.Finish = classify.FinishNotObserved
-		if r.Status >= 400 || s.known {
-			s.conclude(r)
+		if r.Status >= 400 || e.known {
+			e.conclude(r)
 		}
-	case s.conclude(r), r.Failed == classify.Yes:
-	case s.has(finishInterrupted):
+	case e.conclude(r), r.Failed == classify.Yes:
+	case e.has(finishInterrupted):
 		r.Ended, r.Basis = semconv.StreamEndEOF, classify.Corroborated
-	case s.unset && len(s.reasons) == 0:
+	case e.unset && len(e.reasons) == 0:
 		r.Ended, r.Abort.Source = semconv.StreamEndCancelled, semconv.AbortSourceUnknown
 	}
 }

@@ -27,7 +27,7 @@ func (Vercel7) Name() string { return "vercel_ai_v7" }
 func (Vercel7) claims() claims { return claims{markVercel7, scopesOf(scopeVercel7)} }
 
 // Recognise implements [Dialect].
-func (Vercel7) Recognise(s *Sight) Head {
+func (Vercel7) Recognise(s *AttributeScan) Head {
 	return s.head(operation(s.operation))
 }
 
@@ -44,11 +44,11 @@ func (Vercel7) Read(span ptrace.Span, into Facts) {
 }
 
 func vercel7Request(span ptrace.Span, r *classify.Request) {
-	var s signs
-	s.begin(span, r)
+	var e ending
+	e.begin(span, r)
 	for key, v := range span.Attributes().All() {
-		s.read(key, v, r)
+		e.read(key, v, r)
 	}
-	s.end(span, r)
-	vercelEnd(&s, r)
+	e.end(span, r)
+	vercelEnd(&e, r)
 }

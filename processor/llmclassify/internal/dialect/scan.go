@@ -11,9 +11,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Sight is what one pass over a span finds: everything that any dialect
-// recognises its spans by. Its strings are the span's own.
-type Sight struct {
+// AttributeScan is the result of one pass over a span's attributes: everything by
+// which any dialect recognises its spans. Its strings are the span's own.
+type AttributeScan struct {
 	scope scope
 	marks marks
 
@@ -56,7 +56,7 @@ type claims struct {
 	scopes scopeSet
 }
 
-func (c claims) fit(s *Sight) bool {
+func (c claims) fit(s *AttributeScan) bool {
 	return s.marks&c.marks != 0 || c.scopes&(1<<s.scope) != 0 || c == claims{}
 }
 
@@ -82,8 +82,8 @@ const (
 	keyOldHTTPStatus     = "http.status_code"
 )
 
-// sightKeys are the keys that look looks for.
-var sightKeys = [...]string{
+// scannedKeys are the keys that read looks for.
+var scannedKeys = [...]string{
 	string(otelsemconv.GenAIOperationNameKey), string(otelsemconv.McpMethodNameKey),
 	string(semconv.StreamEndKey), string(semconv.StreamPhaseKey), string(semconv.ToolEffectKey), string(semconv.ToolOutcomeKey),
 	string(semconv.RunRequestsKey), string(semconv.RunToolsKey), string(semconv.RunIDKey),
@@ -94,26 +94,26 @@ var sightKeys = [...]string{
 }
 
 // firsts has, by the length of a key, a set of the letters that keys of that length
-// in sightKeys begin with. It tells most other keys apart without comparing them.
+// in scannedKeys begin with. It tells most other keys apart without comparing them.
 var firsts = func() (table [64]uint32) {
-	for _, key := range sightKeys {
+	for _, key := range scannedKeys {
 		table[len(key)] |= 1 << (key[0] - 'a')
 	}
 	return table
 }()
 
-// look passes once over the attributes of a span.
-func (s *Sight) look(in scope, span ptrace.Span) {
-	*s = Sight{scope: in}
+// read passes once over the attributes of a span.
+func (s *AttributeScan) read(in scope, span ptrace.Span) {
+	*s = AttributeScan{scope: in}
 	for key, v := range span.Attributes().All() {
 		if len(key) == 0 || len(key) >= len(firsts) || firsts[len(key)]&(1<<(key[0]-'a')) == 0 {
 			continue
 		}
 		switch key {
 		case string(otelsemconv.GenAIOperationNameKey):
-			s.operation = word(v)
+			s.operation = shortString(v)
 		case string(otelsemconv.McpMethodNameKey):
-			if word(v) == mcpToolCall {
+			if shortString(v) == mcpToolCall {
 				s.marks |= markMCPCall
 			}
 
@@ -131,18 +131,18 @@ func (s *Sight) look(in scope, span ptrace.Span) {
 			s.run = spanID(v)
 
 		case keyOpenInferenceKind:
-			s.openInference = word(v)
+			s.openInference = shortString(v)
 			s.marks |= markOpenInference
 		case keyVercelOperation:
-			s.vercel = word(v)
+			s.vercel = shortString(v)
 			s.marks |= markVercel
 		case keyGraphNode:
 			s.marks |= markGraphNode
 		case keyTraceloopKind:
-			s.traceloop = word(v)
+			s.traceloop = shortString(v)
 			s.marks |= markOpenLLMetry
 		case keyLLMRequestType:
-			s.requestType = word(v)
+			s.requestType = shortString(v)
 			s.marks |= markOpenLLMetry
 		case keyLLMStreaming, keyGenAIStreaming:
 			s.marks |= markOpenLLMetry
@@ -161,13 +161,13 @@ func (s *Sight) look(in scope, span ptrace.Span) {
 	}
 }
 
-// nothing: no dialect recognises a span by what was seen of it.
-func (s *Sight) nothing() bool {
+// empty reports whether no dialect can recognise the span.
+func (s *AttributeScan) empty() bool {
 	return s.operation == "" && s.openInference == "" && s.vercel == "" && s.traceloop == "" && s.requestType == "" && !s.marks.has(markMCPCall)
 }
 
-// word is a string value that is short enough to be one of an enum, else empty.
-func word(v pcommon.Value) string {
+// shortString is a string value that is short enough to be an enum value, else empty.
+func shortString(v pcommon.Value) string {
 	if v.Type() != pcommon.ValueTypeStr || len(v.Str()) > maxWord {
 		return ""
 	}
@@ -175,7 +175,7 @@ func word(v pcommon.Value) string {
 }
 
 // head is the head of a span of this kind, or empty.
-func (s *Sight) head(kind Kind) Head {
+func (s *AttributeScan) head(kind Kind) Head {
 	if kind == Other {
 		return Head{}
 	}
@@ -183,12 +183,12 @@ func (s *Sight) head(kind Kind) Head {
 }
 
 // other is the head of a span that no dialect reads.
-func (s *Sight) other(span ptrace.Span) Head {
+func (s *AttributeScan) other(span ptrace.Span) Head {
 	return Head{Exchange: s.marks.has(markHTTPExchange) && span.Kind() == ptrace.SpanKindClient}
 }
 
 // standard is what the GenAI conventions have the span to be.
-func (s *Sight) standard() Kind {
+func (s *AttributeScan) standard() Kind {
 	kind := operation(s.operation)
 	if kind == Other && s.marks.has(markMCPCall) {
 		kind = Tool
