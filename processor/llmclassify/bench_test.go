@@ -257,7 +257,7 @@ func BenchmarkClassifyRun(b *testing.B) {
 		b.ReportAllocs()
 		inThreadTime(b, func() {
 			for b.Loop() {
-				d := s.desk.Diagnose(&releases[0], assemble.Inner{})
+				d := s.judge.Diagnose(&releases[0], assemble.Inner{})
 				if d.Run.Outcome != semconv.RunOutcomeRecovered {
 					b.Fatal(d.Run.Outcome)
 				}
@@ -268,7 +268,7 @@ func BenchmarkClassifyRun(b *testing.B) {
 		b.ReportAllocs()
 		inThreadTime(b, func() {
 			for b.Loop() {
-				d := s.desk.Diagnose(&releases[0], assemble.Inner{})
+				d := s.judge.Diagnose(&releases[0], assemble.Inner{})
 				for i := range releases[0].Members {
 					m := &releases[0].Members[i]
 					stamped := m.Span.Attributes().Len()

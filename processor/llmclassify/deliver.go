@@ -108,7 +108,7 @@ func (s *shard) deliverSome(ctx context.Context, releases []assemble.Release) {
 	if len(releases) > 0 || len(s.passed) > 0 {
 		k := packer{forwarder: s.forwarder}
 		for _, i := range judgingOrder(releases) {
-			s.judge(ctx, &releases[i], &k)
+			s.release(ctx, &releases[i], &k)
 			releases[i] = assemble.Release{} // its spans are on their way
 		}
 		s.notePassed(&k)
@@ -117,11 +117,11 @@ func (s *shard) deliverSome(ctx context.Context, releases []assemble.Release) {
 	s.reader.Close()
 }
 
-// judge judges one release and packs its spans, stamped.
-func (s *shard) judge(ctx context.Context, release *assemble.Release, k *packer) {
+// release judges one release and packs its spans, stamped.
+func (s *shard) release(ctx context.Context, release *assemble.Release, k *packer) {
 	trigger := triggers[release.Reason]
 	s.open(release)
-	d := s.desk.Diagnose(release, s.ended.of(release, s.buffer.Trace(release.Trace)))
+	d := s.judge.Diagnose(release, s.ended.of(release, s.buffer.Trace(release.Trace)))
 	s.ended.add(s.p.clock.Now(), release.Trace, release.Run, &d)
 	stampAll(release, &d, trigger)
 	var held time.Duration

@@ -24,7 +24,7 @@ type shard struct {
 	buffer    *hold.Buffer[assemble.Known]
 	forwarder *forwarder
 	reader    packed.Reader
-	desk      assemble.Desk
+	judge     assemble.Judge
 	evidence  *evidence
 	ended     *endedRuns
 	forgotten []journal.Ticket // of facts that were forgotten
@@ -106,7 +106,7 @@ func (s *shard) read(it *assemble.Item) int {
 
 func (s *shard) explained(release *assemble.Release) bool {
 	s.open(release)
-	return s.desk.Explained(release)
+	return s.judge.Explained(release)
 }
 
 func (s *shard) forget(it *assemble.Item) {

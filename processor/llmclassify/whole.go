@@ -35,7 +35,7 @@ type wholes struct {
 	pointers []*assemble.Item
 	bodies   []ptrace.Span
 	came     []came // by trace
-	desk     assemble.Desk
+	judge    assemble.Judge
 }
 
 // row is spans of one trace that came one after the other.
@@ -77,7 +77,7 @@ func (w *wholes) clear() {
 	clear(w.came)
 	*w = wholes{
 		releases: w.releases[:0], claimed: w.claimed[:0], rows: w.rows[:0], ids: w.ids[:0], endings: w.endings[:0],
-		members: w.members[:0], items: w.items[:0], pointers: w.pointers[:0], bodies: w.bodies[:0], came: w.came[:0], desk: w.desk,
+		members: w.members[:0], items: w.items[:0], pointers: w.pointers[:0], bodies: w.bodies[:0], came: w.came[:0], judge: w.judge,
 	}
 }
 
@@ -208,7 +208,7 @@ func (p *classifier) judgeWhole(now time.Time, b *batch, https [][]exchange) {
 		release := &b.releases[i]
 		cache.explain(release)
 		runs := p.shards[p.shardOf(release.Trace)].ended
-		d := b.desk.Diagnose(release, runs.of(release, nil)) // nothing else is here of its trace
+		d := b.judge.Diagnose(release, runs.of(release, nil)) // nothing else is here of its trace
 		stampAll(release, &d, semconv.TriggerComplete)
 		runs.add(now, release.Trace, release.Run, &d)
 		b.endings = append(b.endings, endingOf(d.Run, semconv.TriggerComplete))

@@ -17,12 +17,12 @@ import (
 // ended is a run that was judged, as far as a run that it is within needs it: how it
 // went, and what it did, which the run around it repeats when it is repeated.
 type ended struct {
-	spot    assemble.Spot
-	service assemble.Service
-	did     classify.Effects
-	well    bool
-	counts  bool // the numbers that the run around it announces include its own
-	taken   bool // it is a part of what another run did
+	position assemble.Position
+	service  assemble.Service
+	did      classify.Effects
+	well     bool
+	counts   bool // the numbers that the run around it announces include its own
+	taken    bool // it is a part of what another run did
 }
 
 const (
@@ -73,7 +73,7 @@ func (e *endedRuns) add(now time.Time, trace pcommon.TraceID, run *assemble.Item
 		list = kept
 	}
 	e.now[trace] = append(list, ended{
-		spot: assemble.SpotOf(run), service: assemble.ServiceOf(run), did: d.Effects,
+		position: assemble.PositionOf(run), service: assemble.ServiceOf(run), did: d.Effects,
 		well:   d.Run.Outcome == semconv.RunOutcomeSucceeded || d.Run.Outcome == semconv.RunOutcomeRecovered,
 		counts: run.Announced.Known || run.Announced.Requests > 0,
 	})
@@ -96,7 +96,7 @@ func (e *endedRuns) of(release *assemble.Release, t *assemble.Trace) (inner asse
 				member = membersOf(release)
 			}
 			r := &list[i]
-			if !r.spot.Within(t, run, member) {
+			if !r.position.Within(t, run, member) {
 				continue
 			}
 			switch {
@@ -122,7 +122,7 @@ func (e *endedRuns) parts(t *assemble.Trace, run *assemble.Item) (requests, tool
 	defer e.mu.Unlock()
 	for _, list := range e.lists(t.ID()) {
 		for i := range list {
-			if r := &list[i]; r.countsFor(run) && r.spot.Within(t, run, nil) {
+			if r := &list[i]; r.countsFor(run) && r.position.Within(t, run, nil) {
 				requests += uint32(max(r.did.Requests, 0)) //nolint:gosec // no run has that many
 				tools += uint32(max(r.did.Tools, 0))       //nolint:gosec // likewise
 			}
@@ -141,8 +141,8 @@ func (e *endedRuns) lists(trace pcommon.TraceID) [2][]ended {
 // judged has counted it. One that names the run around it counts for that one alone. A
 // run that outlasts the one around it began parts that are in no number.
 func (r *ended) countsFor(run *assemble.Item) bool {
-	return r.counts && !r.taken && (r.spot.Around.IsEmpty() || r.spot.Around == run.ID) && r.service == assemble.ServiceOf(run) &&
-		run.Start <= r.spot.Start && r.spot.End <= run.End+assemble.ClockGrain
+	return r.counts && !r.taken && (r.position.Around.IsEmpty() || r.position.Around == run.ID) && r.service == assemble.ServiceOf(run) &&
+		run.Start <= r.position.Start && r.position.End <= run.End+assemble.ClockGrain
 }
 
 // membersOf says what a member of a release is. Few are searched one by one.
@@ -242,5 +242,5 @@ const maxNested = 64
 
 // within reports whether a run that is here is within another one.
 func within(t *assemble.Trace, inner, outer *hold.Item[assemble.Known]) bool {
-	return assemble.SpotOf(inner).Within(t, outer, nil)
+	return assemble.PositionOf(inner).Within(t, outer, nil)
 }

@@ -36,45 +36,45 @@ type Inner struct {
 	Did  classify.Effects // see [classify.Run.Inner]
 }
 
-// Desk is where releases are judged, one after the other: the memory that this takes
+// Judge is where releases are judged, one after the other: the memory that this takes
 // is used again. Its zero value is ready. It is not safe for concurrent use.
-type Desk struct {
+type Judge struct {
 	run             classify.Run
 	requests, tools []int // which members those of run are
 	verdicts        classify.Verdicts
 	verdictOf       []*classify.Diagnosis // by member
-	standings       []standing            // by member
+	relations       []relation            // by member
 	lists           dialect.Lists         // of run
 }
 
 // Explained reports whether no span that may still come would change the verdict
 // on a run that is complete: no request of it has an answer with nothing in it,
 // the reason of which other services' spans may tell.
-func (k *Desk) Explained(release *Release) bool {
-	d := k.Diagnose(release, Inner{})
+func (j *Judge) Explained(release *Release) bool {
+	d := j.Diagnose(release, Inner{})
 	return !d.unexplained
 }
 
 // Diagnose judges a release: its own requests and tools as a run, and each of
 // the spans that are none of those for itself. What it returns is good until the next
 // call.
-func (k *Desk) Diagnose(release *Release, inner Inner) Diagnoses {
+func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 	members := release.Members
-	k.verdictOf = sized(k.verdictOf, len(members))
-	d := Diagnoses{Carrier: -1, Members: k.verdictOf}
-	k.standings = standings(members, k.standings)
-	s := k.standings
+	j.verdictOf = sized(j.verdictOf, len(members))
+	d := Diagnoses{Carrier: -1, Members: j.verdictOf}
+	j.relations = relations(members, j.relations)
+	s := j.relations
 	for i := range members {
 		if s[i].apart && len(s[i].attempts) == 0 {
 			d.Members[i] = alone(&members[i], classify.Upstream{})
 		}
 	}
 
-	k.assemble(release)
-	run, requests, tools := &k.run, k.requests, k.tools
+	j.assemble(release)
+	run, requests, tools := &j.run, j.requests, j.tools
 	run.Within, run.Inner = inner.Well, inner.Did
-	k.linkUpstream(release, d.Members)
-	verdicts := &k.verdicts
+	j.linkUpstream(release, d.Members)
+	verdicts := &j.verdicts
 	classify.JudgeInto(verdicts, run)
 	for n, i := range requests {
 		d.Members[i] = failed(&verdicts.Requests[n])
@@ -101,11 +101,11 @@ func (k *Desk) Diagnose(release *Release, inner Inner) Diagnoses {
 
 // assemble builds the run of a release, and says which members its requests and
 // tools are, in the order of their start.
-func (k *Desk) assemble(release *Release) {
-	run, s := &k.run, k.standings
+func (j *Judge) assemble(release *Release) {
+	run, s := &j.run, j.relations
 	before := *run
 	*run = classify.Run{}
-	k.lists.Reset()
+	j.lists.Reset()
 	if release.Run != nil {
 		for i := range release.Members {
 			if m := &release.Members[i]; m.Item == release.Run {
@@ -113,7 +113,7 @@ func (k *Desk) assemble(release *Release) {
 			}
 		}
 	}
-	requests, tools := k.requests[:0], k.tools[:0]
+	requests, tools := j.requests[:0], j.tools[:0]
 	for i := range release.Members {
 		switch m := &release.Members[i]; {
 		case !s[i].own():
@@ -130,7 +130,7 @@ func (k *Desk) assemble(release *Release) {
 	run.Requests = room(before.Requests, len(requests))
 	for n, i := range requests {
 		m := &release.Members[i]
-		m.Known.Request(m.Span, &run.Requests[n], &k.lists)
+		m.Known.Request(m.Span, &run.Requests[n], &j.lists)
 	}
 	run.Tools = room(before.Tools, len(tools))
 	for n, i := range tools {
@@ -143,7 +143,7 @@ func (k *Desk) assemble(release *Release) {
 			run.Ended = classify.No // there is a run, and its end will not come
 		}
 	}
-	k.requests, k.tools = requests, tools
+	j.requests, j.tools = requests, tools
 }
 
 // room is n elements that are to be written, in the memory of list if that has room. It
@@ -211,7 +211,7 @@ func alone(m *Member, upstream classify.Upstream) *classify.Diagnosis {
 // logical is the verdict on the logical call of several attempts: the last
 // one's. Where that did not fail, who recorded the call saw less than who
 // recorded the attempt, unless the call was marked as failed.
-func logical(members []Member, s []standing, verdicts []*classify.Diagnosis, i int) *classify.Diagnosis {
+func logical(members []Member, s []relation, verdicts []*classify.Diagnosis, i int) *classify.Diagnosis {
 	last := i
 	for range maxDepth {
 		attempts := s[last].attempts
@@ -239,8 +239,8 @@ func unexplained(d *classify.Diagnosis) bool {
 // that is of a gateway's making: what a gateway served, or asked for itself, is beneath
 // the request, or of another service within its time. It judges the requests apart anew
 // that such a failure explains, and writes it to the run's own.
-func (k *Desk) linkUpstream(release *Release, verdicts []*classify.Diagnosis) {
-	members, s := release.Members, k.standings
+func (j *Judge) linkUpstream(release *Release, verdicts []*classify.Diagnosis) {
+	members, s := release.Members, j.relations
 	var behind map[int]int // the lowest failure behind a request, by member
 	var last map[pcommon.SpanID]int
 	lower := func(request, i int) {
@@ -263,15 +263,15 @@ func (k *Desk) linkUpstream(release *Release, verdicts []*classify.Diagnosis) {
 				lower(above, i)
 			}
 		}
-		for _, request := range k.requests {
+		for _, request := range j.requests {
 			if meanwhile(members[request].Item, members[i].Item) {
 				lower(request, i)
 			}
 		}
 	}
-	for n, request := range k.requests {
-		if i, ok := behind[request]; ok && mayBeGateways(&k.run.Requests[n]) {
-			k.run.Requests[n].Upstream = upstreamOf(verdicts[i])
+	for n, request := range j.requests {
+		if i, ok := behind[request]; ok && mayBeGateways(&j.run.Requests[n]) {
+			j.run.Requests[n].Upstream = upstreamOf(verdicts[i])
 		}
 	}
 	var anew map[int]classify.Upstream
@@ -289,7 +289,7 @@ func (k *Desk) linkUpstream(release *Release, verdicts []*classify.Diagnosis) {
 }
 
 // lastTries are the requests apart that began last under their parent, by that.
-func lastTries(members []Member, s []standing) map[pcommon.SpanID]int {
+func lastTries(members []Member, s []relation) map[pcommon.SpanID]int {
 	last := make(map[pcommon.SpanID]int)
 	for i := range members {
 		m := &members[i]
@@ -305,7 +305,7 @@ func lastTries(members []Member, s []standing) map[pcommon.SpanID]int {
 
 // isLower reports whether span a is further from the agent than span b: it is beneath
 // more others, or it is what a gateway asked for and b what one served, or it came later.
-func isLower(members []Member, s []standing, a, b int) bool {
+func isLower(members []Member, s []relation, a, b int) bool {
 	depth := func(i int) (n int) {
 		for range ancestors(s, i) {
 			n++
@@ -355,7 +355,7 @@ func meanwhile(request, it *Item) bool {
 }
 
 // ancestors are the requests and tools above a member, the nearest first.
-func ancestors(s []standing, i int) iter.Seq[int] {
+func ancestors(s []relation, i int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for range maxDepth {
 			if i = s[i].above; i < 0 || !yield(i) {

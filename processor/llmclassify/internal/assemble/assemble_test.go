@@ -226,7 +226,7 @@ var (
 // causes are what is said of the failed spans of one release.
 func causes(t *testing.T, release *Release) (map[byte]semconv.Cause, Diagnoses) {
 	t.Helper()
-	d := new(Desk).Diagnose(release, Inner{})
+	d := new(Judge).Diagnose(release, Inner{})
 	require.Len(t, d.Members, len(release.Members))
 	found := map[byte]semconv.Cause{}
 	for i, verdict := range d.Members {
@@ -397,9 +397,9 @@ func TestToolBeneathItsOwnCall(t *testing.T) {
 				node{id: 3, parent: 2, role: hold.Tool, from: 2, to: 3, facts: tt.inner},
 			)
 			require.Len(t, releases, 1)
-			k := Desk{standings: standings(releases[0].Members, nil)}
-			k.assemble(&releases[0])
-			run, tools := &k.run, k.tools
+			j := Judge{relations: relations(releases[0].Members, nil)}
+			j.assemble(&releases[0])
+			run, tools := &j.run, j.tools
 			assert.Len(t, run.Tools, tt.tools)
 			assert.Len(t, tools, tt.tools)
 			got, _ := causes(t, &releases[0])

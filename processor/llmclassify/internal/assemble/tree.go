@@ -73,23 +73,23 @@ func Locate(t *Trace, it *Item) hold.Place {
 	return place
 }
 
-// Spot is where a run is in its trace.
-type Spot struct {
+// Position is where a run is in its trace.
+type Position struct {
 	Parent     pcommon.SpanID
 	Around     pcommon.SpanID // the run around it, which its producer names; empty where it names none
 	Start, End pcommon.Timestamp
 }
 
-// SpotOf is where the run of a run span is.
-func SpotOf(run *Item) Spot {
-	return Spot{Parent: run.Parent, Around: run.Run, Start: run.Start, End: run.End}
+// PositionOf is where the run of a run span is.
+func PositionOf(run *Item) Position {
+	return Position{Parent: run.Parent, Around: run.Run, Start: run.Start, End: run.End}
 }
 
 // Within reports whether a run is within the run outer: its parents, or the runs that
 // it and they name, lead to outer or to a member of outer. Where that chain breaks off,
 // it is within if it began and ended within outer's time, and not beside it. There may
 // be nothing here of the trace: t is nil.
-func (s Spot) Within(t *Trace, outer *Item, member func(pcommon.SpanID) bool) bool {
+func (s Position) Within(t *Trace, outer *Item, member func(pcommon.SpanID) bool) bool {
 	id := s.Parent
 	if !s.Around.IsEmpty() {
 		id = s.Around
@@ -111,7 +111,7 @@ func (s Spot) Within(t *Trace, outer *Item, member func(pcommon.SpanID) bool) bo
 }
 
 // during reports whether the run began and ended within the time of a longer one.
-func (s Spot) during(outer *Item) bool {
+func (s Position) during(outer *Item) bool {
 	return outer.Start <= s.Start && s.End <= outer.End+ClockGrain && s.End-s.Start < outer.End-outer.Start
 }
 

@@ -114,7 +114,7 @@ func FuzzDialects(f *testing.F) {
 	for i, d := range all {
 		sets[i], _ = NewSet(d.Name())
 	}
-	var lists Lists // used again and again, as a desk does
+	var lists Lists // used again and again, as a judge does
 	f.Fuzz(func(t *testing.T, data []byte) {
 		lists.Reset()
 		roll := dice(data)

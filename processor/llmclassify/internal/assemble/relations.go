@@ -7,8 +7,8 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 )
 
-// standing is what a member is to its run.
-type standing struct {
+// relation is what a member is to its run.
+type relation struct {
 	// above is the index of the nearest request or tool above it, -1 if none.
 	above int
 	// apart: it is not one of the run's own requests and tools, but judged for
@@ -23,10 +23,10 @@ type standing struct {
 }
 
 // own: it is one of the run's own requests or tools.
-func (s *standing) own() bool { return !s.apart && s.first < 0 && len(s.attempts) == 0 }
+func (s *relation) own() bool { return !s.apart && s.first < 0 && len(s.attempts) == 0 }
 
-// standings finds the standing of every member, by index, in the memory of s.
-func standings(members []Member, s []standing) []standing {
+// relations finds the relation of every member, by index, in the memory of s.
+func relations(members []Member, s []relation) []relation {
 	find := finder(members)
 	s = sized(s, len(members))
 	for i := range members {
@@ -117,7 +117,7 @@ func sameCall(m, a *Member) bool {
 
 // elsewhere sets requests apart that another service made, in a run whose own
 // client records every request: one that names the run would be its.
-func elsewhere(members []Member, s []standing) {
+func elsewhere(members []Member, s []relation) {
 	var run *Item
 	named := false
 	for i := range members {
@@ -140,7 +140,7 @@ func elsewhere(members []Member, s []standing) {
 }
 
 // beneathApart: what is beneath something apart is apart, too.
-func beneathApart(s []standing, i int) bool {
+func beneathApart(s []relation, i int) bool {
 	for range maxDepth {
 		if i = s[i].above; i < 0 {
 			return false
