@@ -165,7 +165,7 @@ func (s *shard) release(ctx context.Context, release *assemble.Release, k *packe
 	// after a crash, or not at all.
 	for _, m := range note {
 		switch parcel := &k.of(m.Known.Caller).parcel; {
-		case release.Whole || release.Reason == hold.Late || release.Reason == hold.RunExpired:
+		case release.Final || release.Reason == hold.Late || release.Reason == hold.RunExpired:
 			parcel.done = append(parcel.done, m.Known.Ticket)
 		case m.Out:
 			parcel.spent = append(parcel.spent, m.Known.Ticket)

@@ -46,10 +46,10 @@ func (s *shard) remember(trace pcommon.TraceID, span pcommon.SpanID) {
 // noteJudged has it noted with a parcel what a release makes the buffer remember.
 func (s *shard) noteJudged(release *assemble.Release, with *opened) {
 	r := journal.Judged{At: s.p.clock.Now(), Trace: release.Trace, Counts: release.Counts}
-	if release.Whole || release.Again {
+	if release.Final || release.Again {
 		r.Runs = append(r.Runs, release.RunID)
 	}
-	if release.Whole || release.Reason == hold.Late || release.Reason == hold.RunExpired {
+	if release.Final || release.Reason == hold.Late || release.Reason == hold.RunExpired {
 		for i := range release.Members {
 			if m := &release.Members[i]; !m.Foreign {
 				r.Spans = append(r.Spans, m.ID)

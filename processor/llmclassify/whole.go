@@ -103,7 +103,7 @@ func (p *classifier) divide(now time.Time, b *batch, others int) {
 		}
 		a := &b.came[t]
 		from, ok := len(b.releases), false
-		if b.releases, b.members, ok = hold.Whole(a.Arrival, a.spans, others == 0, b.releases, b.members); !ok {
+		if b.releases, b.members, ok = hold.CompleteRuns(a.Arrival, a.spans, others == 0, b.releases, b.members); !ok {
 			continue
 		}
 		if !p.claim(now, b.traces[t], b.releases[from:]) {

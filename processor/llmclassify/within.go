@@ -110,7 +110,7 @@ func (e *endedRuns) of(release *assemble.Release, t *assemble.Trace) (inner asse
 				did.Requests, did.Tools = 0, 0
 			}
 			inner.Did = inner.Did.Join(did)
-			r.taken = r.taken || release.Whole
+			r.taken = r.taken || release.Final
 		}
 	}
 	return inner
@@ -191,7 +191,7 @@ func judgingOrder(releases []assemble.Release) []int {
 }
 
 // isRun: it is the release of a run with its span.
-func isRun(r *assemble.Release) bool { return r.Run != nil && r.Whole }
+func isRun(r *assemble.Release) bool { return r.Run != nil && r.Final }
 
 // innermostFirst sorts the releases of a trace: those of no run, then the runs by how
 // many others lead to them, the most first, and by their time.

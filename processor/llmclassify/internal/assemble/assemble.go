@@ -93,7 +93,7 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 			d.Members[i] = d.Members[first]
 		}
 	}
-	if release.Whole {
+	if release.Final {
 		d.Run, d.Carrier, d.Effects = &verdicts.Run, carrier(release), verdicts.Effects
 	}
 	return d

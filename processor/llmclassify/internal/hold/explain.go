@@ -28,7 +28,7 @@ func (b *Buffer[F]) waits(t *Trace[F], g *group[F], now age) bool {
 		return false
 	}
 	release := Release[F]{
-		Reason: Complete, Whole: true, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run,
+		Reason: Complete, Final: true, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run,
 		Members: make([]Member[F], 0, len(g.items)+len(g.others)),
 	}
 	for i, it := range g.items {

@@ -97,7 +97,7 @@ func (a arrival) announces(requests, tools uint32) arrival {
 // shape is a release in short.
 type shape struct {
 	reason Reason
-	whole  bool
+	final  bool
 	run    bool
 	out    []byte
 	known  []byte // members that are not out
@@ -106,7 +106,7 @@ type shape struct {
 func shapes(t *testing.T, releases []Release[fact]) (list []shape) {
 	t.Helper()
 	for _, r := range releases {
-		s := shape{reason: r.Reason, whole: r.Whole, run: r.Run != nil}
+		s := shape{reason: r.Reason, final: r.Final, run: r.Run != nil}
 		for _, m := range r.Members {
 			if m.Out {
 				s.out = append(s.out, m.ID[7])
@@ -162,12 +162,12 @@ func TestNotAnnounced(t *testing.T) {
 	empty(t, b)
 
 	for _, tt := range []struct {
-		end   pcommon.Timestamp
-		whole bool
+		end      pcommon.Timestamp
+		complete bool
 	}{{100, false}, {0, true}} { // without its end nothing is known to be after it
 		items := []*Item[fact]{span(2, Request, 10, 20).Item, span(5, Request, 101, 120).Item, span(1, Run, 0, tt.end).announces(2, 0).Item}
-		_, _, ok := Whole(Arrival[fact]{Trace: pcommon.TraceID{15: 1}, Items: items}, make([]ptrace.Span, 3), true, nil, nil)
-		assert.Equal(t, tt.whole, ok)
+		_, _, ok := CompleteRuns(Arrival[fact]{Trace: pcommon.TraceID{15: 1}, Items: items}, make([]ptrace.Span, 3), true, nil, nil)
+		assert.Equal(t, tt.complete, ok)
 	}
 }
 
@@ -415,7 +415,7 @@ func TestEverySpanOnce(t *testing.T) {
 					require.LessOrEqual(t, now.Sub(at), maxHold, "seed %d", seed)
 					delete(came, m.Item)
 				}
-				if release.Whole && !release.RunID.IsEmpty() {
+				if release.Final && !release.RunID.IsEmpty() {
 					key := [2]any{release.Trace, release.RunID}
 					if before, ok := judged[key]; ok {
 						require.GreaterOrEqual(t, now.Sub(before), runTimeout, "seed %d: judged twice", seed)

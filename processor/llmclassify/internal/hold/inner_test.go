@@ -100,7 +100,7 @@ func TestRequestsAlone(t *testing.T) {
 func TestRunsWithinCountForEach(t *testing.T) {
 	for name, tt := range map[string]struct {
 		announced, inner Announced
-		whole            bool
+		complete         bool
 	}{
 		"a request": {Announced{Requests: 2, Tools: 1}, Announced{Requests: 1}, true},
 		"a tool":    {Announced{Requests: 1, Tools: 2}, Announced{Tools: 1}, true},
@@ -109,7 +109,7 @@ func TestRunsWithinCountForEach(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := nested(map[byte]Announced{1: tt.inner})
 			run := arrive(1, Run, 0).announces(tt.announced.Requests, tt.announced.Tools)
-			assert.Equal(t, tt.whole, len(add(b, t0, []arrival{arrive(2, Request, 1), arrive(3, Tool, 1), run})) == 1)
+			assert.Equal(t, tt.complete, len(add(b, t0, []arrival{arrive(2, Request, 1), arrive(3, Tool, 1), run})) == 1)
 		})
 	}
 }

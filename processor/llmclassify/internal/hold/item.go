@@ -139,14 +139,14 @@ type Member[F any] struct {
 // It is the caller's; of the items of members that wait on only Known is its.
 type Release[F any] struct {
 	Reason Reason
-	// Whole: this is the end of the run, whose verdict is due now and never again.
+	// Final: this is the end of the run, whose verdict is due now and never again.
 	// Otherwise the spans that are Out go early, and what is known of them stays.
-	Whole bool
+	Final bool
 	Trace pcommon.TraceID
 	// RunID is the id of the run, or of the span that stands for it. Named: a member names it.
 	RunID pcommon.SpanID
 	Named bool
-	// Counts: a run that is Whole counts as one of its trace, see [Judged]. Again: what
+	// Counts: a run that is Final counts as one of its trace, see [Judged]. Again: what
 	// is Late has its run remembered for longer.
 	Counts, Again bool
 	// Run is the run span as far as it is known, nil if it is not.

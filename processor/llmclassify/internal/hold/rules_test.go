@@ -44,7 +44,7 @@ func TestLateWithWhatIsBeneath(t *testing.T) {
 	assert.Equal(t, []byte{4, 5, 6}, ids(releases), "not the spans of another trace")
 	for i, held := range []time.Duration{0, 2 * time.Second, 2 * time.Second} {
 		assert.Equal(t, Late, releases[i].Reason)
-		assert.False(t, releases[i].Whole)
+		assert.False(t, releases[i].Final)
 		assert.True(t, releases[i].Members[0].Out)
 		assert.Equal(t, held, releases[i].Members[0].Held)
 		assert.True(t, releases[i].Members[0].Gone())
@@ -138,9 +138,9 @@ func TestWatch(t *testing.T) {
 // Spans under one parent are a run of their own only in a trace that has no other.
 func TestGivenUp(t *testing.T) {
 	for name, tt := range map[string]struct {
-		judged, meanwhile, together, whole bool
+		judged, meanwhile, together, final bool
 	}{
-		"no run in the trace":         {whole: true},
+		"no run in the trace":         {final: true},
 		"a run was judged before":     {judged: true},
 		"a run is judged meanwhile":   {meanwhile: true},
 		"a run expires with them":     {together: true},
@@ -162,14 +162,14 @@ func TestGivenUp(t *testing.T) {
 			releases := b.Due(after(runTimeout), 1000)
 			last := releases[len(releases)-1]
 			assert.Equal(t, RunExpired, last.Reason)
-			assert.Equal(t, tt.whole, last.Whole)
+			assert.Equal(t, tt.final, last.Final)
 			assert.False(t, last.Counts)
 			assert.Equal(t, id(9), last.RunID)
 			assert.Equal(t, []byte{5, 6}, ids([]Release[fact]{last}))
 			assert.Equal(t, tt.together || tt.meanwhile || tt.judged, b.judged.any(trace1), "they are no run of the trace")
 			assert.Len(t, releases, map[bool]int{true: 2, false: 1}[tt.together])
 			if tt.together {
-				assert.True(t, releases[0].Whole)
+				assert.True(t, releases[0].Final)
 				assert.True(t, releases[0].Counts)
 			}
 			empty(t, b)
@@ -363,7 +363,7 @@ func TestForgottenRun(t *testing.T) {
 	releases := b.Due(after(maxHold), 1000)
 	require.Len(t, releases, 2)
 	assert.Equal(t, HoldExpired, releases[0].Reason)
-	assert.False(t, releases[0].Whole)
+	assert.False(t, releases[0].Final)
 }
 
 // Each run of a trace has a time of its own, whichever was kept first.
@@ -400,7 +400,7 @@ func TestOpenForOneIsOpenForAll(t *testing.T) {
 			}
 			releases := b.Due(after(maxHold), 1000)
 			require.Len(t, releases, 1)
-			assert.Equal(t, open == 0, releases[0].Whole, "open for %d of %v", open, order)
+			assert.Equal(t, open == 0, releases[0].Final, "open for %d of %v", open, order)
 		}
 	}
 }
@@ -763,7 +763,7 @@ func TestForeign(t *testing.T) {
 	asked := 0
 	cfg.Explained = func(r *Release[fact]) bool {
 		asked++
-		assert.True(t, r.Whole)
+		assert.True(t, r.Final)
 		assert.Equal(t, id(1), r.RunID)
 		assert.Same(t, r.Run, r.Members[1].Item)
 		assert.Equal(t, []byte{2, 1}, ids([]Release[fact]{{Members: r.Members[:2]}}))

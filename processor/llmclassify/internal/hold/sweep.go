@@ -182,8 +182,8 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 		if g.unexplained && why == Complete && b.waits(t, g, now) {
 			continue
 		}
-		whole := g.end || !g.place.Known && !g.place.Open
-		releases = append(releases, b.cut(t, g, now, why, whole, due))
+		final := g.end || !g.place.Known && !g.place.Open
+		releases = append(releases, b.cut(t, g, now, why, final, due))
 	}
 	t.compact()
 	return releases
@@ -221,32 +221,32 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 }
 
 // cut makes the release of one group and takes out of t what goes with it.
-func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now age, why Reason, whole bool,
+func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now age, why Reason, final bool,
 	due func(*Item[F], Place) bool,
 ) Release[F] {
 	release := Release[F]{
-		Reason: why, Whole: whole, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run,
+		Reason: why, Final: final, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run,
 		Members: make([]Member[F], 0, len(g.items)+len(g.others)),
 	}
 	for i, it := range g.items {
-		m := Member[F]{Item: it, Above: g.above[i], Out: it.Held() && (whole || due(it, g.place))}
+		m := Member[F]{Item: it, Above: g.above[i], Out: it.Held() && (final || due(it, g.place))}
 		switch {
 		case m.Out:
 			m.Held = time.Duration(now - it.arrived)
-			if !whole {
+			if !final {
 				b.keep(it)
 			}
 			b.letGo(t, it)
 		case it.Held():
 			b.read(it) // it waits on, and is evidence already
 		}
-		if whole {
+		if final {
 			b.drop(it)
 		}
 		release.Members = append(release.Members, m)
 	}
 	release.Members = append(release.Members, g.others...)
-	if whole {
+	if final {
 		counts := why != RunExpired || g.isRun()
 		t.judged = t.judged || counts
 		release.Counts = counts

@@ -15,8 +15,8 @@ import (
 
 // Whatever comes at once of a trace: what needs no buffer is released as one would
 // release it, and leaves nothing there.
-func TestWholeIsWhatABufferReleases(t *testing.T) {
-	whole := 0
+func TestCompleteRunsAreWhatABufferReleases(t *testing.T) {
+	complete := 0
 	for seed := range uint64(20_000) {
 		r := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // repeatable on purpose
 		items := anyItems(r)
@@ -30,12 +30,12 @@ func TestWholeIsWhatABufferReleases(t *testing.T) {
 			spans[i].SetSpanID(items[i].ID)
 		}
 		a := Arrival{Trace: traceID, Items: items}
-		released, _, ok := hold.Whole(a, spans, len(links) == 0, nil, nil)
+		released, _, ok := hold.CompleteRuns(a, spans, len(links) == 0, nil, nil)
 		if !ok {
 			require.Empty(t, released)
 			continue
 		}
-		whole++
+		complete++
 		b := hold.New(t0, hold.Config[Known]{
 			MaxHold: time.Minute, Settle: time.Second, RunTimeout: time.Hour, MaxSpansPerRun: 1000, MaxFactBytes: 1 << 20,
 			Locate: Locate, Read: func(*Item) int { return 1 },
@@ -52,7 +52,7 @@ func TestWholeIsWhatABufferReleases(t *testing.T) {
 		}
 		assert.False(t, b.Judged().Claim(t0, traceID, released[0].RunID), "it has been judged")
 	}
-	assert.Greater(t, whole, 1000)
+	assert.Greater(t, complete, 1000)
 }
 
 // anyItems are spans of a trace, most of which name a run that is among them.

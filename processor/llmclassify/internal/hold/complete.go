@@ -5,11 +5,11 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// maxWhole is how many spans of a trace [Whole] looks at: they are compared with
+// maxCompared is how many spans of a trace [CompleteRuns] looks at: they are compared with
 // one another.
-const maxWhole = 64
+const maxCompared = 64
 
-// Whole releases the runs of a trace of which nothing else is here or was judged,
+// CompleteRuns releases the runs of a trace of which nothing else is here or was judged,
 // where all of them came at once and are complete: what [Buffer.Add] would release,
 // without a buffer. It appends to the releases, whose members are in room, and
 // reports false where a buffer is needed. Spans are the items'; alone says that no
@@ -17,8 +17,8 @@ const maxWhole = 64
 //
 // Each item names its run or is one, and its parent is among them: whose it is
 // does not depend on anything else. The items are only read.
-func Whole[F any](a Arrival[F], spans []ptrace.Span, alone bool, releases []Release[F], room []Member[F]) ([]Release[F], []Member[F], bool) {
-	if len(a.Items) > maxWhole {
+func CompleteRuns[F any](a Arrival[F], spans []ptrace.Span, alone bool, releases []Release[F], room []Member[F]) ([]Release[F], []Member[F], bool) {
+	if len(a.Items) > maxCompared {
 		return releases, room, false
 	}
 	first := len(releases)
@@ -52,7 +52,7 @@ func Whole[F any](a Arrival[F], spans []ptrace.Span, alone bool, releases []Rele
 		if at < 0 || a.Items[at].Role != Run {
 			return releases[:first], room, false
 		}
-		release := Release[F]{Reason: Complete, Whole: true, Trace: a.Trace, RunID: owner, Named: true, Counts: true, Run: a.Items[at]}
+		release := Release[F]{Reason: Complete, Final: true, Trace: a.Trace, RunID: owner, Named: true, Counts: true, Run: a.Items[at]}
 		var requests, tools uint32
 		from := len(room)
 		for n, m := range a.Items[i:] {

@@ -9,9 +9,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// TestWhole: what is released without a buffer is what one releases, and what a buffer
+// TestCompleteRuns: what is released without a buffer is what one releases, and what a buffer
 // would wait with is left to it.
-func TestWhole(t *testing.T) {
+func TestCompleteRuns(t *testing.T) {
 	with := func(a arrival, change func(*Item[fact])) arrival {
 		change(a.Item)
 		return a
@@ -74,7 +74,7 @@ func TestWhole(t *testing.T) {
 		"a parent of another kind": {[]arrival{arrive(1, Run, 0).announces(1, 0), beneath(9, arrive(2, Request, 1))}, false, nil},
 		"spent":                    {[]arrival{arrive(1, Run, 0).announces(1, 0), with(arrive(2, Request, 1), func(it *Item[fact]) { it.Spent = true })}, true, nil},
 		"unexplained":              {[]arrival{arrive(1, Run, 0).announces(1, 0), with(arrive(2, Request, 1), func(it *Item[fact]) { it.Unexplained = true })}, true, nil},
-		"more than are compared":   {many(maxWhole + 1), true, nil},
+		"more than are compared":   {many(maxCompared + 1), true, nil},
 		"evidence for one another": {
 			[]arrival{
 				arrive(1, Run, 0).announces(1, 0), with(arrive(2, Request, 1), func(it *Item[fact]) { it.Upstream = true }),
@@ -84,7 +84,7 @@ func TestWhole(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			releases, ok := whole(t, tt.items, tt.alone)
+			releases, ok := completeRuns(t, tt.items, tt.alone)
 			require.Equal(t, tt.want != nil, ok)
 			var got [][]byte
 			for _, r := range releases {
@@ -93,13 +93,13 @@ func TestWhole(t *testing.T) {
 			assert.Equal(t, tt.want, got)
 		})
 	}
-	_, ok := whole(t, many(maxWhole), false)
+	_, ok := completeRuns(t, many(maxCompared), false)
 	assert.True(t, ok, "as many as are compared")
 }
 
-// whole is [Whole] behind a release of another trace, whose run has the same id. What
+// completeRuns is [CompleteRuns] behind a release of another trace, whose run has the same id. What
 // comes of it is what a buffer releases.
-func whole(t *testing.T, items []arrival, alone bool) ([]Release[fact], bool) {
+func completeRuns(t *testing.T, items []arrival, alone bool) ([]Release[fact], bool) {
 	t.Helper()
 	a := Arrival[fact]{Trace: trace1}
 	spans := make([]ptrace.Span, len(items))
@@ -109,7 +109,7 @@ func whole(t *testing.T, items []arrival, alone bool) ([]Release[fact], bool) {
 		spans[i].SetSpanID(items[i].Item.ID)
 	}
 	before := Release[fact]{Trace: pcommon.TraceID{15: 2}, RunID: id(1)}
-	releases, _, ok := Whole(a, spans, alone, []Release[fact]{before}, nil)
+	releases, _, ok := CompleteRuns(a, spans, alone, []Release[fact]{before}, nil)
 	require.Equal(t, before, releases[0])
 	if releases = releases[1:]; !ok {
 		require.Empty(t, releases)
