@@ -1,79 +1,119 @@
 package hold
 
 import (
+	"slices"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// maxCompared is how many spans of a trace [CompleteRuns] looks at: they are compared with
-// one another.
+// When a run is complete is decided in this file alone: its span is here and
+// announces how many requests and tools began under it, and as many are here. A
+// [Buffer] asks that whenever spans of the run arrive; [CompleteRuns] asks it once, for
+// runs all of whose spans came in one call.
+
+// tally counts the requests and tools of a run.
+type tally struct{ requests, tools uint32 }
+
+func (c *tally) add(role Role) { c.change(role, 1) }
+
+func (c *tally) remove(role Role) { c.change(role, ^uint32(0)) }
+
+func (c *tally) change(role Role, by uint32) {
+	switch role {
+	case Request:
+		c.requests += by
+	case Tool:
+		c.tools += by
+	case Run:
+	}
+}
+
+// meets reports whether there are as many as a run span announced.
+func (c tally) meets(a Announced) bool { return c.requests >= a.Requests && c.tools >= a.Tools }
+
+// begunAfter reports whether a time is after the end of a run, where that is known.
+// What began when the run had ended was not announced: it must not count as a member
+// that is still on its way. Both times are of one clock, that of the run's process.
+func begunAfter[F any](at pcommon.Timestamp, run *Item[F]) bool { return run.End != 0 && at > run.End }
+
+// ready reports whether the run may be released because its span is here with as many
+// members as it announced, and the reason. A run span that announces no tools has to
+// have settled.
+func (b *Buffer[F]) ready(t *Trace[F], r *run[F]) (Reason, bool) {
+	switch {
+	case r.span == nil || r.span.Gone():
+	case r.span.Announced.Known:
+		return Complete, b.announcedHere(t, r)
+	case r.settled && r.span.Held():
+		return RunEnded, b.announcedHere(t, r)
+	}
+	return 0, false
+}
+
+// announcedHere reports whether as many members are here as the run announced, those of
+// the runs within it that were judged included.
+func (b *Buffer[F]) announcedHere(t *Trace[F], r *run[F]) bool {
+	here := r.members
+	if begunAfter(r.latest, r.span) {
+		for _, it := range t.items {
+			if !it.Gone() && it.owner() == r.id && begunAfter(it.Start, r.span) && t.Item(it.ID) == it {
+				here.remove(it.Role)
+			}
+		}
+	}
+	if b.cfg.Inner != nil && !here.meets(r.span.Announced) {
+		requests, tools := b.cfg.Inner(t, r.span)
+		here.requests, here.tools = here.requests+requests, here.tools+tools
+	}
+	return here.meets(r.span.Announced)
+}
+
+// maxCompared is how many spans of a trace [CompleteRuns] takes: they are compared
+// with one another.
 const maxCompared = 64
 
-// CompleteRuns releases the runs of a trace of which nothing else is here or was judged,
-// where all of them came at once and are complete: what [Buffer.Add] would release,
-// without a buffer. It appends to the releases, whose members are in room, and
-// reports false where a buffer is needed. Spans are the items'; alone says that no
-// span came with these that is not among them.
+// CompleteRuns releases the runs of a trace where all of their spans came at once, all
+// of them are complete, and nothing else of the trace is here or was judged. It
+// releases what [Buffer.Add] would, without a buffer. It appends to the releases, whose
+// members are in room, and returns false where a buffer is needed. Spans are the
+// items'; alone means that no span came with these that is not among them.
 //
-// Each item names its run or is one, and its parent is among them: whose it is
-// does not depend on anything else. The items are only read.
+// Each item names its run or is one, and its parent is among them, so that its place
+// depends on nothing else. The items are only read.
 func CompleteRuns[F any](a Arrival[F], spans []ptrace.Span, alone bool, releases []Release[F], room []Member[F]) ([]Release[F], []Member[F], bool) {
-	if len(a.Items) > maxCompared {
+	first := len(releases)
+	if !selfContained(a.Items, alone) {
 		return releases, room, false
 	}
-	first := len(releases)
-	runs, upstream := 0, false
-	for i, it := range a.Items {
-		upstream = upstream || it.Upstream
-		if it.Spent || it.Unexplained || it.owner().IsEmpty() || find(a.Items, it.ID) != i {
-			return releases[:first], room, false
-		}
-		if it.Role == Run {
-			if !it.Announced.Known {
-				return releases[:first], room, false
-			}
-			runs++
-			continue
-		}
-		if above := find(a.Items, it.Parent); above < 0 && !alone && !it.Parent.IsEmpty() {
-			return releases[:first], room, false
-		}
-	}
-	if upstream && runs > 1 { // they are evidence for one another
-		return releases[:first], room, false
-	}
-	// The runs in the order in which the first of each came.
+	// The runs in the order in which the first span of each came.
 	for i, it := range a.Items {
 		owner := it.owner()
-		if released(releases[first:], owner) {
+		if slices.ContainsFunc(releases[first:], func(r Release[F]) bool { return r.RunID == owner }) {
 			continue
 		}
-		at := find(a.Items, owner)
+		at := indexOf(a.Items, owner)
 		if at < 0 || a.Items[at].Role != Run {
 			return releases[:first], room, false
 		}
 		release := Release[F]{Reason: Complete, Final: true, Trace: a.Trace, RunID: owner, Named: true, Counts: true, Run: a.Items[at]}
-		var requests, tools uint32
+		var here tally
 		from := len(room)
 		for n, m := range a.Items[i:] {
 			if m.owner() != owner {
 				continue
 			}
-			member := Member[F]{Item: m, Span: spans[i+n], Out: true}
-			switch {
-			case begunAfter(m.Start, release.Run):
-			case m.Role == Request:
-				requests++
-			case m.Role == Tool:
-				tools++
+			if !begunAfter(m.Start, release.Run) {
+				here.add(m.Role)
 			}
-			if above := find(a.Items, m.Parent); m.Role != Run && above >= 0 && a.Items[above].Role != Run {
+			member := Member[F]{Item: m, Span: spans[i+n], Out: true}
+			if above := indexOf(a.Items, m.Parent); m.Role != Run && above >= 0 && a.Items[above].Role != Run {
 				member.Above = m.Parent
 			}
 			room = append(room, member)
 		}
 		release.Members = room[from:len(room):len(room)]
-		if announced := release.Run.Announced; requests < announced.Requests || tools < announced.Tools {
+		if !here.meets(release.Run.Announced) {
 			return releases[:first], room, false
 		}
 		releases = append(releases, release)
@@ -81,8 +121,36 @@ func CompleteRuns[F any](a Arrival[F], spans []ptrace.Span, alone bool, releases
 	return releases, room, len(releases) > first
 }
 
-// find is the index of the first item of this id, or -1.
-func find[F any](items []*Item[F], id pcommon.SpanID) int {
+// selfContained reports whether the runs of these items depend on nothing but them: no
+// item was known before or may be explained by what comes later, each one is of a run
+// that announces its members, and none has a parent elsewhere, unless no other span
+// came with them (alone). Items of several runs must not be evidence for one another.
+func selfContained[F any](items []*Item[F], alone bool) bool {
+	if len(items) > maxCompared {
+		return false
+	}
+	runs, upstream := 0, false
+	for i, it := range items {
+		upstream = upstream || it.Upstream
+		if it.Spent || it.Unexplained || it.owner().IsEmpty() || indexOf(items, it.ID) != i {
+			return false
+		}
+		if it.Role == Run {
+			if !it.Announced.Known {
+				return false
+			}
+			runs++
+			continue
+		}
+		if !alone && !it.Parent.IsEmpty() && indexOf(items, it.Parent) < 0 {
+			return false
+		}
+	}
+	return !upstream || runs <= 1
+}
+
+// indexOf is the index of the first item with this id, or -1.
+func indexOf[F any](items []*Item[F], id pcommon.SpanID) int {
 	if id.IsEmpty() {
 		return -1
 	}
@@ -92,13 +160,4 @@ func find[F any](items []*Item[F], id pcommon.SpanID) int {
 		}
 	}
 	return -1
-}
-
-func released[F any](releases []Release[F], run pcommon.SpanID) bool {
-	for i := range releases {
-		if releases[i].RunID == run {
-			return true
-		}
-	}
-	return false
 }

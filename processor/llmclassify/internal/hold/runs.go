@@ -8,61 +8,19 @@ import (
 
 // run counts what is here of one run.
 type run[F any] struct {
-	id              pcommon.SpanID
-	span            *Item[F]
-	requests, tools uint32            // members that name the run, also those whose spans have gone
-	latest          pcommon.Timestamp // when the last of these began
-	items, held     int
-	changed         bool // it is in Trace.changed
-	waits           bool // it is complete, and was in Trace.settling to be Explained
-	settled         bool // it does not announce its tools, and was in Trace.settling for its time
+	id          pcommon.SpanID
+	span        *Item[F]
+	members     tally             // those that name the run, also those whose spans have gone
+	latest      pcommon.Timestamp // when the last of these began
+	items, held int
+	changed     bool // it is in Trace.changed
+	waits       bool // it is complete, and was in Trace.settling to be Explained
+	settled     bool // it does not announce its tools, and was in Trace.settling for its time
 }
 
 // maxAround bounds how many run spans of a trace are looked at for what is within them,
 // the newest first.
 const maxAround = 64
-
-// ready reports whether the run's span is here with as many members as it announced, and
-// why it may then be released.
-func (b *Buffer[F]) ready(t *Trace[F], r *run[F]) (Reason, bool) {
-	switch {
-	case r.span == nil || r.span.Gone():
-	case r.span.Announced.Known:
-		return Complete, b.came(t, r)
-	case r.settled && r.span.Held():
-		return RunEnded, b.came(t, r)
-	}
-	return 0, false
-}
-
-// came reports whether as many members are here as the run announced, those of the
-// runs within it that were judged included.
-//
-// What began when the run had ended was not announced: it must not stand for a member
-// that is still on its way. Both times are of one clock, that of the run's process.
-func (b *Buffer[F]) came(t *Trace[F], r *run[F]) bool {
-	requests, tools := r.requests, r.tools
-	if begunAfter(r.latest, r.span) {
-		for _, it := range t.items {
-			if it.Gone() || it.owner() != r.id || !begunAfter(it.Start, r.span) || t.Item(it.ID) != it {
-				continue
-			}
-			switch it.Role {
-			case Request:
-				requests--
-			case Tool:
-				tools--
-			case Run:
-			}
-		}
-	}
-	announced := r.span.Announced
-	if b.cfg.Inner != nil && (requests < announced.Requests || tools < announced.Tools) {
-		innerRequests, innerTools := b.cfg.Inner(t, r.span)
-		requests, tools = requests+innerRequests, tools+innerTools
-	}
-	return requests >= announced.Requests && tools >= announced.Tools
-}
 
 // innermost takes those runs off the set, whose spans are here, within which there is a
 // run whose span is here and that is not in the set: what it did is a part of theirs, and
@@ -86,9 +44,6 @@ func (b *Buffer[F]) innermost(t *Trace[F], set runSet) runSet {
 	}
 	return set
 }
-
-// begunAfter reports whether a time is after the end of a run, where that is known.
-func begunAfter[F any](at pcommon.Timestamp, run *Item[F]) bool { return run.End != 0 && at > run.End }
 
 // runs are the runs of a trace by their id; the empty id is for items that name
 // no run. Most traces have one or two: a list is searched, and indexed when it

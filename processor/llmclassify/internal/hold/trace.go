@@ -94,11 +94,9 @@ func (t *Trace[F]) add(it *Item[F], now, settled age) {
 	}
 	switch {
 	case !first:
-	case it.Role == Request:
-		r.requests++
-	case it.Role == Tool:
-		r.tools++
-	case it.Role == Run:
+	case it.Role != Run:
+		r.members.add(it.Role)
+	default:
 		r.span = it
 		t.spans = append(t.spans, it)
 		if !it.Announced.Known {
