@@ -10,8 +10,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/caller"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
 // errShutdown is returned for spans that come after the shutdown began.
@@ -135,7 +135,7 @@ func (p *classifier) own(ctx context.Context, now time.Time, b *batch, deliverie
 
 // takeHeld takes the LLM spans that are to be held out of td, and writes them to the
 // journal.
-func (p *classifier) takeHeld(ctx context.Context, now time.Time, who *caller.Caller, b *batch, td ptrace.Traces) (tickets func(int) journal.Ticket, err error) {
+func (p *classifier) takeHeld(ctx context.Context, now time.Time, who *origin.Caller, b *batch, td ptrace.Traces) (tickets func(int) journal.Ticket, err error) {
 	if len(b.found) == 0 {
 		return nil, nil
 	}
@@ -146,7 +146,7 @@ func (p *classifier) takeHeld(ctx context.Context, now time.Time, who *caller.Ca
 
 // parcelOf makes a parcel of a call that has nothing but runs that are whole, and
 // writes it to the journal.
-func (p *classifier) parcelOf(ctx context.Context, now time.Time, who *caller.Caller, b *batch, td ptrace.Traces) (parcel, error) {
+func (p *classifier) parcelOf(ctx context.Context, now time.Time, who *origin.Caller, b *batch, td ptrace.Traces) (parcel, error) {
 	tickets, err := p.write(ctx, now, who, td)
 	if err != nil {
 		return parcel{}, err

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/caller"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
@@ -46,13 +45,13 @@ type packer struct {
 }
 
 type opened struct {
-	caller  *caller.Caller
+	caller  *origin.Caller
 	regroup *origin.Regroup
 	parcel  parcel
 	last    []pcommon.TraceID // of which releases were packed here, where that is asked for
 }
 
-func (k *packer) of(c *caller.Caller) *opened {
+func (k *packer) of(c *origin.Caller) *opened {
 	for _, o := range k.open {
 		if o.caller == c {
 			return o

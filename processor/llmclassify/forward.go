@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/caller"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
 // Waits between two tries at a next consumer that fails for now.
@@ -25,7 +25,7 @@ type parcel struct {
 	traces ptrace.Traces
 	spans  int
 	bytes  int // of memory
-	caller *caller.Caller
+	caller *origin.Caller
 	data   []byte // the spans as they are on the wire; traces are not set then
 
 	// What is to be noted once they are taken: what becomes of spans, and what was

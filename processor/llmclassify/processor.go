@@ -14,7 +14,6 @@ import (
 	"go.opentelemetry.io/collector/processor"
 	"go.uber.org/zap"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/caller"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
@@ -27,7 +26,7 @@ type classifier struct {
 	id        component.ID
 	registry  *dialect.Registry
 	origins   *origin.Table
-	callers   *caller.Table
+	callers   *origin.Callers
 	shards    []*shard
 	interest  *interest
 	suspects  *interest // the traces of which there is evidence
@@ -65,7 +64,7 @@ func newClassifier(set processor.Settings, cfg *Config, next consumer.Traces, c 
 		id:        set.ID,
 		registry:  registry,
 		origins:   origin.NewTable(cfg.MaxHold, maxOrigins),
-		callers:   caller.NewTable(cfg.MetadataKeys),
+		callers:   origin.NewCallers(cfg.MetadataKeys),
 		interest:  new(interest),
 		suspects:  new(interest),
 		budget:    &budget{limit: int64(cfg.MaxHeldBytes)},

@@ -10,8 +10,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/caller"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
 // openJournal opens the journal in the storage extension of this name.
@@ -32,7 +32,7 @@ func openJournal(ctx context.Context, host component.Host, extension, id compone
 }
 
 // write writes spans to the journal before they are owned, if there is one.
-func (p *classifier) write(ctx context.Context, now time.Time, who *caller.Caller, taken ptrace.Traces) (tickets func(int) journal.Ticket, err error) {
+func (p *classifier) write(ctx context.Context, now time.Time, who *origin.Caller, taken ptrace.Traces) (tickets func(int) journal.Ticket, err error) {
 	if p.journal == nil {
 		return nil, nil
 	}
@@ -128,7 +128,7 @@ func (p *classifier) takeUp(ctx context.Context, r *journal.Replayed) (spans int
 }
 
 // takeUpOthers forwards what takeUp left in r, if it has not been before.
-func (p *classifier) takeUpOthers(ctx context.Context, who *caller.Caller, r *journal.Replayed, recognised []bool) error {
+func (p *classifier) takeUpOthers(ctx context.Context, who *origin.Caller, r *journal.Replayed, recognised []bool) error {
 	var done []journal.Ticket
 	var spent []bool // by what is left
 	for i, ok := range recognised {

@@ -8,7 +8,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/caller"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
@@ -262,7 +261,7 @@ func (b *batch) embody(taken ptrace.Traces) {
 }
 
 // sign gives the items their caller and their tickets, by index.
-func (b *batch) sign(who *caller.Caller, tickets func(int) journal.Ticket) {
+func (b *batch) sign(who *origin.Caller, tickets func(int) journal.Ticket) {
 	for i := range b.found {
 		known := &b.found[i].item.Known
 		if known.Caller = who; tickets != nil {

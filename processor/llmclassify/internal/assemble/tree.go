@@ -8,7 +8,6 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/caller"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
@@ -21,7 +20,7 @@ import (
 type Known struct {
 	dialect.Reading
 	Origin *origin.Scope
-	Caller *caller.Caller // nil for no caller
+	Caller *origin.Caller // nil for no caller
 	Body   packed.Span    // none when the span has gone
 	Ticket journal.Ticket // none without a journal
 	Server bool           // the span serves a request of another process

@@ -114,7 +114,7 @@ type Arrival[F any] struct {
 // with them, and returns what is due because of them. Nothing of the slices is kept.
 func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (releases []Release[F]) {
 	at := b.age(now)
-	b.judged.rotate(at)
+	b.judged.rotate(now)
 	touched := b.touched[:0]
 	for _, a := range arrivals {
 		t := b.traces[a.Trace]
@@ -242,7 +242,7 @@ func (b *Buffer[F]) Next() (time.Time, bool) {
 // limit spans. More may be due still: Next says so.
 func (b *Buffer[F]) Due(now time.Time, limit int) (releases []Release[F]) {
 	at := b.age(now)
-	b.judged.rotate(at)
+	b.judged.rotate(now)
 	for limit > 0 {
 		t := b.due.pop(at)
 		if t == nil {

@@ -287,13 +287,13 @@ func TestLate(t *testing.T) {
 
 func TestJudgedIsBounded(t *testing.T) {
 	j := newJudged(t0, time.Hour, time.Minute, 10)
-	j.rotate(0)
+	j.rotate(t0)
 	for n := range 10 * minJudged {
 		trace := pcommon.TraceID{byte(n >> 8), byte(n)}
 		j.run(trace, id(1), false)
 		j.span(trace, id(2))
 		switch {
-		case j.runs.now.n+j.runs.previous.n > 2*minJudged, j.spans.now.cost+j.spans.previous.cost > 2*(minJudged+rowCost):
+		case j.runs.Now.n+j.runs.Previous.n > 2*minJudged, j.spans.Now.cost+j.spans.Previous.cost > 2*(minJudged+rowCost):
 			t.Fatal("more than there is room for")
 		case !j.late(trace, id(1), id(0), id(9)):
 			t.Fatal("named")
@@ -304,8 +304,8 @@ func TestJudgedIsBounded(t *testing.T) {
 		}
 	}
 	last := pcommon.TraceID{byte((10*minJudged - 1) >> 8), byte((10*minJudged - 1) & 0xff)}
-	j.rotate(age(2 * time.Minute))
-	j.rotate(age(4 * time.Minute))
+	j.rotate(after(2 * time.Minute))
+	j.rotate(after(4 * time.Minute))
 	assert.False(t, j.late(last, id(0), id(2), id(9)), "spans are forgotten sooner")
 	assert.True(t, j.late(last, id(1), id(0), id(9)), "than runs")
 }

@@ -21,8 +21,7 @@ const (
 // late span may name, their traces, and spans of judged runs, those between them and
 // late ones, which may be the parent of a late one. It is safe for concurrent use.
 type Judged struct {
-	epoch time.Time
-	seed  maphash.Seed
+	seed maphash.Seed
 
 	// mu guards everything declared below
 	mu    sync.Mutex
@@ -32,12 +31,12 @@ type Judged struct {
 
 // newJudged remembers runs and spans for these periods, in a total of at most an
 // eighth of bytes.
-func newJudged(epoch time.Time, runs, spans time.Duration, bytes int) *Judged {
-	limit := max(bytes/8/4/judgedSize, minJudged) // two memories of two generations
-	spansLimit := max(bytes/8/4/spanCost, minJudged)
+func newJudged(now time.Time, runs, spans time.Duration, bytes int) *Judged {
+	quarter := bytes / 8 / 4 // two memories of two generations
 	return &Judged{
-		epoch: epoch, seed: maphash.MakeSeed(),
-		runs: memory{period: age(runs), limit: limit}, spans: spanMemory{period: age(spans), limit: spansLimit},
+		seed:  maphash.MakeSeed(),
+		runs:  newMemory(now, runs, max(quarter/judgedSize, minJudged)),
+		spans: newSpanMemory(now, spans, max(quarter/spanCost, minJudged)),
 	}
 }
 
@@ -49,16 +48,15 @@ func (j *Judged) key(trace pcommon.TraceID, span pcommon.SpanID) uint64 {
 }
 
 // rotate forgets what is old enough by now.
-func (j *Judged) rotate(now age) {
+func (j *Judged) rotate(now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.turn(now)
+	j.rotateLocked(now)
 }
 
-// turn is rotate under the lock.
-func (j *Judged) turn(now age) {
-	j.runs.rotate(now)
-	j.spans.rotate(now)
+func (j *Judged) rotateLocked(now time.Time) {
+	j.runs.Rotate(now)
+	j.spans.Rotate(now)
 }
 
 // Claim remembers runs of a trace as judged, for the caller that is about to judge them
@@ -67,7 +65,7 @@ func (j *Judged) turn(now age) {
 func (j *Judged) Claim(now time.Time, trace pcommon.TraceID, runs ...pcommon.SpanID) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.turn(age(now.Sub(j.epoch)))
+	j.rotateLocked(now)
 	for _, run := range runs {
 		if j.runs.contains(j.key(trace, run)) {
 			return false
@@ -125,9 +123,9 @@ func (j *Judged) Forget(trace pcommon.TraceID, spans []pcommon.SpanID) {
 func (j *Judged) Recall(now, since time.Time, trace pcommon.TraceID, counts bool, runs, spans []pcommon.SpanID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.turn(age(now.Sub(j.epoch)))
-	old, key := age(now.Sub(since)), j.traceKey(trace)
-	if old < 2*j.runs.period {
+	j.rotateLocked(now)
+	old, key := now.Sub(since), j.traceKey(trace)
+	if old < 2*j.runs.Period {
 		for _, run := range runs {
 			j.runs.add(j.key(trace, run))
 		}
@@ -174,7 +172,7 @@ func (j *Judged) again(trace pcommon.TraceID, run pcommon.SpanID) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	key := j.key(trace, run)
-	if j.runs.now.contains(key) {
+	if j.runs.Now.contains(key) {
 		return false
 	}
 	j.runs.add(key)

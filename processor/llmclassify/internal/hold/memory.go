@@ -1,58 +1,54 @@
 package hold
 
-// memory is a set of hashes that forgets: each is remembered for at least one
-// period and at most two. Of more than its limit within a period the older half
-// is forgotten sooner.
+import (
+	"time"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/generations"
+)
+
+// memory is a set of hashes of two generations.
 type memory struct {
-	period        age
-	limit         int
-	began         age
-	now, previous hashes
+	generations.Of[hashes]
+	limit int // of one generation
 }
 
-func (m *memory) rotate(now age) {
-	if now-m.began >= m.period {
-		m.turn(now)
-	}
-}
-
-func (m *memory) turn(now age) {
-	m.began, m.previous, m.now = now, m.now, hashes{}
+func newMemory(now time.Time, period time.Duration, limit int) memory {
+	return memory{generations.Of[hashes]{Period: period, Began: now}, limit}
 }
 
 func (m *memory) add(key uint64) {
-	if m.now.n >= m.limit {
-		m.turn(m.began)
+	if m.Now.n >= m.limit {
+		m.Turn()
 	}
-	m.now.add(key)
+	m.Now.add(key)
 }
 
 // older makes what was added the older of both: so that it is remembered for at least
-// one period from here on, and what is heard of again counts as new. Until then there
+// one period from here on, and what is added again counts as new. Until then there
 // may be half as much again as the limit allows.
 func (m *memory) older() {
-	if m.previous.n == 0 {
-		m.now, m.previous = m.previous, m.now
+	if m.Previous.n == 0 {
+		m.Now, m.Previous = m.Previous, m.Now
 		return
 	}
-	for _, key := range m.now.slots {
+	for _, key := range m.Now.slots {
 		if key != 0 {
-			m.previous.add(key)
+			m.Previous.add(key)
 		}
 	}
-	m.now = hashes{}
+	m.Now = hashes{}
 }
 
 func (m *memory) remove(key uint64) {
-	m.now.remove(key)
-	m.previous.remove(key)
+	m.Now.remove(key)
+	m.Previous.remove(key)
 }
 
 func (m *memory) contains(key uint64) bool {
-	return m.now.contains(key) || m.previous.contains(key)
+	return m.Now.contains(key) || m.Previous.contains(key)
 }
 
-func (m *memory) empty() bool { return m.now.n+m.previous.n == 0 }
+func (m *memory) empty() bool { return m.Now.n+m.Previous.n == 0 }
 
 // hashes is a set of hashes that are spread already: a table with open addressing,
 // linear probing and at most three quarters full. Its zero value is empty.

@@ -51,16 +51,16 @@ func TestHashes(t *testing.T) {
 }
 
 func TestMemoryForgets(t *testing.T) {
-	m := memory{period: 10, limit: 100}
+	m := newMemory(t0, 10, 100)
 	assert.True(t, m.empty())
 	m.add(7)
-	m.rotate(10)
+	m.Rotate(after(10))
 	assert.True(t, m.contains(7), "for one period at least")
-	m.rotate(20)
+	m.Rotate(after(20))
 	assert.False(t, m.contains(7))
 
 	m.add(7)
-	m.rotate(30)
+	m.Rotate(after(30))
 	m.add(8)
 	m.remove(7)
 	m.remove(8)
@@ -68,7 +68,7 @@ func TestMemoryForgets(t *testing.T) {
 
 	for key := range uint64(1000) {
 		m.add(key + 1)
-		require.LessOrEqual(t, m.now.n+m.previous.n, 200)
+		require.LessOrEqual(t, m.Now.n+m.Previous.n, 200)
 		require.True(t, m.contains(key+1))
 	}
 }
@@ -94,13 +94,13 @@ func TestRecall(t *testing.T) {
 		if old >= 2*runs {
 			continue
 		}
-		j.rotate(age(5*time.Hour + runs - 1))
+		j.rotate(after(5*time.Hour + runs - 1))
 		require.True(t, late(j), "whatever came of it before")
 		require.True(t, j.again(trace, run), "for longer than it was going to")
 		require.False(t, j.again(trace, run))
-		j.rotate(age(5*time.Hour + 2*runs - 2))
+		j.rotate(after(5*time.Hour + 2*runs - 2))
 		require.True(t, late(j))
-		j.rotate(age(5*time.Hour + 3*runs))
+		j.rotate(after(5*time.Hour + 3*runs))
 		require.False(t, late(j))
 	}
 
@@ -111,10 +111,10 @@ func TestRecall(t *testing.T) {
 		binary.LittleEndian.PutUint64(run[:], n+1)
 		j.Recall(t0, t0, trace, false, []pcommon.SpanID{run}, nil)
 	}
-	known := j.runs.now.n + j.runs.previous.n
+	known := j.runs.Now.n + j.runs.Previous.n
 	j.Recalled()
-	require.Equal(t, known, j.runs.previous.n)
-	require.Zero(t, j.runs.now.n)
+	require.Equal(t, known, j.runs.Previous.n)
+	require.Zero(t, j.runs.Now.n)
 	for n := range uint64(minJudged) { // those that were judged last
 		var run pcommon.SpanID
 		binary.LittleEndian.PutUint64(run[:], most+minJudged/2-n)
@@ -124,7 +124,7 @@ func TestRecall(t *testing.T) {
 
 func TestSpanMemory(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	m := spanMemory{period: 10, limit: 1 << 30}
+	m := newSpanMemory(t0, 10, 1<<30)
 	want := map[[2]uint64]bool{}
 	steps := 20_000
 	if testing.Short() {
@@ -155,8 +155,8 @@ func TestSpanMemory(t *testing.T) {
 			}
 		}
 	}
-	m.rotate(10)
-	m.rotate(20)
+	m.Rotate(after(10))
+	m.Rotate(after(20))
 	assert.False(t, m.contains(1, id(1)))
 }
 
@@ -171,17 +171,17 @@ func TestJudgedSize(t *testing.T) {
 	}
 	for _, spans := range []int{1, 3, 13, 100} {
 		before := heap()
-		m := spanMemory{period: 10, limit: 100_000}
+		m := newSpanMemory(t0, 10, 100_000)
 		r := rand.New(rand.NewPCG(5, 6))
-		for m.now.cost+rowCost+spans < m.limit {
+		for m.Now.cost+rowCost+spans < m.limit {
 			trace := r.Uint64()
 			for n := range spans {
 				m.add(trace, id(byte(n+1)))
 			}
 		}
 		grown := heap() - before
-		t.Logf("%d spans a trace: %d bytes each", spans, grown/uint64(m.now.cost))
-		assert.LessOrEqual(t, grown, uint64(m.now.cost*spanCost*5/4))
+		t.Logf("%d spans a trace: %d bytes each", spans, grown/uint64(m.Now.cost))
+		assert.LessOrEqual(t, grown, uint64(m.Now.cost*spanCost*5/4))
 		runtime.KeepAlive(&m)
 	}
 }

@@ -486,7 +486,7 @@ func TestJudgedLimits(t *testing.T) {
 	j := newJudged(t0, time.Hour, time.Minute, 8*4*16*5000)
 	assert.Equal(t, 5000, j.runs.limit)
 	assert.Equal(t, 10_000, j.spans.limit)
-	assert.Equal(t, 2*maxHold, time.Duration(New(t0, config()).judged.spans.period))
+	assert.Equal(t, 2*maxHold, New(t0, config()).judged.spans.Period)
 }
 
 func TestClaim(t *testing.T) {
@@ -517,7 +517,7 @@ func TestRememberedSpans(t *testing.T) {
 	j.Forget(trace1, []pcommon.SpanID{id(2)})
 	assert.False(t, beneath(2))
 	assert.True(t, beneath(3))
-	j.rotate(age(time.Minute))
+	j.rotate(after(time.Minute))
 	j.Forget(trace1, []pcommon.SpanID{id(3)})
 	assert.False(t, beneath(3), "it was of the time before")
 
@@ -530,30 +530,30 @@ func TestRememberedSpans(t *testing.T) {
 // Spans are forgotten after one period at least and two at most, and sooner where
 // there are more than the limit.
 func TestSpanMemoryForgets(t *testing.T) {
-	m := spanMemory{period: 10, limit: 100}
+	m := newSpanMemory(t0, 10, 100)
 	m.add(7, id(1))
-	m.rotate(9)
+	m.Rotate(after(9))
 	m.add(7, id(2))
-	m.rotate(10)
+	m.Rotate(after(10))
 	assert.True(t, m.contains(7, id(1)) && m.contains(7, id(2)))
-	m.rotate(19)
+	m.Rotate(after(19))
 	assert.True(t, m.contains(7, id(1)))
-	m.rotate(20)
+	m.Rotate(after(20))
 	assert.False(t, m.contains(7, id(1)))
 	for n := range byte(250) {
 		m.add(uint64(n)+1, id(n+1))
-		require.LessOrEqual(t, m.now.cost, 100+rowCost)
+		require.LessOrEqual(t, m.Now.cost, 100+rowCost)
 		require.True(t, m.contains(uint64(n)+1, id(n+1)))
 	}
 	assert.False(t, m.contains(1, id(1)))
 
-	m = spanMemory{period: 10, limit: 2 * (rowCost + 1)}
-	for n, old := range []age{0, 9, 10, 19, 20} {
+	m = newSpanMemory(t0, 10, 2*(rowCost+1))
+	for n, old := range []time.Duration{0, 9, 10, 19, 20} {
 		m.recall(old, uint64(n)+1, id(1))
 	}
 	for n, kept := range []struct{ now, previous bool }{{true, false}, {true, false}, {false, true}, {false, true}, {}} {
-		assert.Equal(t, kept.now, m.now.find(uint64(n)+1, id(1)) != nil, "%d", n)
-		assert.Equal(t, kept.previous, m.previous.find(uint64(n)+1, id(1)) != nil, "%d", n)
+		assert.Equal(t, kept.now, m.Now.find(uint64(n)+1, id(1)) != nil, "%d", n)
+		assert.Equal(t, kept.previous, m.Previous.find(uint64(n)+1, id(1)) != nil, "%d", n)
 	}
 	m.recall(15, 9, id(1))
 	assert.False(t, m.contains(9, id(1)), "there is no room in the older half, and nothing is pushed out of it")

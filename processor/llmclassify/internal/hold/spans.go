@@ -2,8 +2,11 @@ package hold
 
 import (
 	"encoding/binary"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/generations"
 )
 
 // spanMemory remembers spans by their trace, as [memory] remembers hashes. Spans of
@@ -11,46 +14,38 @@ import (
 // bytes: of two spans of one trace that are alike in those, one is taken for the
 // other.
 type spanMemory struct {
-	period        age
-	limit         int // spans
-	began         age
-	now, previous traceSpans
+	generations.Of[traceSpans]
+	limit int // of one generation, in spans
 }
 
-func (m *spanMemory) rotate(now age) {
-	if now-m.began >= m.period {
-		m.turn(now)
-	}
-}
-
-func (m *spanMemory) turn(now age) {
-	m.began, m.previous, m.now = now, m.now, traceSpans{}
+func newSpanMemory(now time.Time, period time.Duration, limit int) spanMemory {
+	return spanMemory{generations.Of[traceSpans]{Period: period, Began: now}, limit}
 }
 
 func (m *spanMemory) add(trace uint64, span pcommon.SpanID) {
-	if m.now.cost >= m.limit {
-		m.turn(m.began)
+	if m.Now.cost >= m.limit {
+		m.Turn()
 	}
-	m.now.add(trace, span)
+	m.Now.add(trace, span)
 }
 
-// recall adds what has been remembered for so long already.
-func (m *spanMemory) recall(old age, trace uint64, span pcommon.SpanID) {
+// recall adds a span that has been remembered for this long already.
+func (m *spanMemory) recall(old time.Duration, trace uint64, span pcommon.SpanID) {
 	switch {
-	case old < m.period:
+	case old < m.Period:
 		m.add(trace, span)
-	case old < 2*m.period && m.previous.cost < m.limit:
-		m.previous.add(trace, span)
+	case old < 2*m.Period && m.Previous.cost < m.limit:
+		m.Previous.add(trace, span)
 	}
 }
 
 func (m *spanMemory) remove(trace uint64, span pcommon.SpanID) {
-	m.now.remove(trace, span)
-	m.previous.remove(trace, span)
+	m.Now.remove(trace, span)
+	m.Previous.remove(trace, span)
 }
 
 func (m *spanMemory) contains(trace uint64, span pcommon.SpanID) bool {
-	return m.now.find(trace, span) != nil || m.previous.find(trace, span) != nil
+	return m.Now.find(trace, span) != nil || m.Previous.find(trace, span) != nil
 }
 
 // traceSpans is spans by the hash of their trace. Its zero value is empty.

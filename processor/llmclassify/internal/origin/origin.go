@@ -1,5 +1,6 @@
-// Package origin keeps where spans came from, their resource and scope, apart
-// from the spans, so that held spans share one copy and go out grouped again.
+// Package origin keeps where spans came from apart from the spans: their resource and
+// scope, and the client metadata of the call that brought them. Held spans share one
+// copy of each, and go out grouped by them again.
 package origin
 
 import (
@@ -9,11 +10,13 @@ import (
 	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatautil"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/generations"
 )
 
 // Resource is a resource that spans came from. It is never changed.
 type Resource struct {
-	// Key tells resources apart, and so services.
+	// Key identifies the resource, and so the service.
 	Key [16]byte
 
 	resource  pcommon.Resource
@@ -30,30 +33,26 @@ type Scope struct {
 	schemaURL string
 }
 
-// Table shares equal resources and scopes. An entry that is not asked for in one
-// to two periods is forgotten; a span that still holds it keeps it alive. It is safe
-// for concurrent use.
+// Table shares equal resources and scopes. One that is not used for one to two periods
+// is shared no longer; spans that still have it keep it alive. It is safe for
+// concurrent use.
 type Table struct {
-	period time.Duration
-	limit  int
-
 	// mu guards everything declared below
 	mu        sync.Mutex
-	began     time.Time
-	resources generations[*Resource]
-	scopes    generations[*Scope]
+	resources *generations.Cache[[16]byte, *Resource]
+	scopes    *generations.Cache[[16]byte, *Scope]
 }
 
-// NewTable makes a table of at most limit scopes a period.
+// NewTable makes a table of at most limit scopes, and as many resources, a period.
 func NewTable(period time.Duration, limit int) *Table {
-	t := &Table{period: period, limit: limit}
-	t.resources.turn()
-	t.scopes.turn()
-	return t
+	return &Table{
+		resources: generations.NewCache[[16]byte, *Resource](period, limit),
+		scopes:    generations.NewCache[[16]byte, *Scope](period, limit),
+	}
 }
 
-// Intern returns the scope of spans of ss under rs, shared with equal ones, and
-// what it adds to memory in bytes: 0 where it was there.
+// Intern returns the scope of the spans of ss under rs, shared with equal ones, and the
+// memory that it adds, in bytes: 0 where it was there.
 func (t *Table) Intern(now time.Time, rs ptrace.ResourceSpans, ss ptrace.ScopeSpans) (*Scope, int) {
 	resourceKey := pdatautil.Hash(pdatautil.WithMap(rs.Resource().Attributes()), pdatautil.WithString(rs.SchemaUrl()))
 	scopeKey := pdatautil.Hash(
@@ -64,22 +63,17 @@ func (t *Table) Intern(now time.Time, rs ptrace.ResourceSpans, ss ptrace.ScopeSp
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if now.Sub(t.began) >= t.period || len(t.scopes.now) >= t.limit {
-		t.began = now
-		t.resources.turn()
-		t.scopes.turn()
-	}
 	added := 0
-	resource, ok := t.resources.get(resourceKey)
+	resource, ok := t.resources.Get(now, resourceKey)
 	if !ok || !resource.equals(rs) {
 		resource = &Resource{Key: resourceKey, resource: pcommon.NewResource(), schemaURL: rs.SchemaUrl()}
 		rs.Resource().CopyTo(resource.resource)
 		added += resourceSize + MapSize(resource.resource.Attributes())
-		if !ok { // a key that another resource has, by chance or by malice, stays that one's
-			t.resources.put(resourceKey, resource)
+		if !ok { // a key that another resource has, by chance or on purpose, stays that one's
+			t.resources.Put(now, resourceKey, resource)
 		}
 	}
-	scope, ok := t.scopes.get(scopeKey)
+	scope, ok := t.scopes.Get(now, scopeKey)
 	if !ok || scope.Resource != resource || !scope.equals(ss) {
 		scope = &Scope{
 			Resource: resource, key: scopeKey,
@@ -87,7 +81,7 @@ func (t *Table) Intern(now time.Time, rs ptrace.ResourceSpans, ss ptrace.ScopeSp
 		}
 		ss.Scope().CopyTo(scope.scope)
 		added += scopeSize + MapSize(scope.scope.Attributes())
-		t.scopes.put(scopeKey, scope)
+		t.scopes.Put(now, scopeKey, scope)
 	}
 	return scope, added
 }
@@ -104,22 +98,3 @@ func (s *Scope) equals(ss ptrace.ScopeSpans) bool {
 		s.scope.DroppedAttributesCount() == ss.Scope().DroppedAttributesCount() &&
 		s.scope.Attributes().Equal(ss.Scope().Attributes())
 }
-
-// generations is a map that forgets what is not asked for between two turns.
-type generations[V any] struct{ now, previous map[[16]byte]V }
-
-func (g *generations[V]) turn() {
-	g.previous, g.now = g.now, make(map[[16]byte]V)
-}
-
-func (g *generations[V]) get(key [16]byte) (V, bool) {
-	v, ok := g.now[key]
-	if !ok {
-		if v, ok = g.previous[key]; ok {
-			g.now[key] = v
-		}
-	}
-	return v, ok
-}
-
-func (g *generations[V]) put(key [16]byte, v V) { g.now[key] = v }

@@ -78,7 +78,7 @@ func TestInternForgets(t *testing.T) {
 
 	for i := range 1000 {
 		intern(table, t0.Add(3*time.Minute), "a", strconv.Itoa(i))
-		require.LessOrEqual(t, len(table.scopes.now)+len(table.scopes.previous), 200)
+		require.LessOrEqual(t, table.scopes.Len(), 200)
 	}
 }
 

@@ -2,18 +2,18 @@ package origin
 
 import "go.opentelemetry.io/collector/pdata/ptrace"
 
-// Regroup builds traces out of spans of any origins, each resource and each
-// scope of it once.
+// Regroup builds traces of spans from any origins, with each resource, and each scope of
+// it, once.
 type Regroup struct {
 	traces    ptrace.Traces
 	resources map[*Resource]ptrace.ResourceSpans
 	scopes    map[*Scope]ptrace.SpanSlice
 
-	last      *Scope // spans come in rows of one scope
+	last      *Scope // spans of one scope mostly follow one another
 	lastSpans ptrace.SpanSlice
 }
 
-// NewRegroup begins with no spans.
+// NewRegroup makes traces without spans.
 func NewRegroup() *Regroup {
 	return &Regroup{
 		traces:    ptrace.NewTraces(),
@@ -22,7 +22,7 @@ func NewRegroup() *Regroup {
 	}
 }
 
-// Append adds an empty span of this origin.
+// Append adds an empty span of this scope.
 func (r *Regroup) Append(scope *Scope) ptrace.Span {
 	if scope != r.last {
 		r.last, r.lastSpans = scope, r.spans(scope)
@@ -30,7 +30,7 @@ func (r *Regroup) Append(scope *Scope) ptrace.Span {
 	return r.lastSpans.AppendEmpty()
 }
 
-// Traces is what was built.
+// Traces returns what was built.
 func (r *Regroup) Traces() ptrace.Traces { return r.traces }
 
 func (r *Regroup) spans(scope *Scope) ptrace.SpanSlice {

@@ -1,4 +1,4 @@
-package caller
+package origin
 
 import (
 	"context"
@@ -14,8 +14,8 @@ func in(metadata map[string][]string) context.Context {
 	return client.NewContext(context.Background(), client.Info{Metadata: client.NewMetadata(metadata)})
 }
 
-func TestOf(t *testing.T) {
-	table := NewTable([]string{"Tenant", "region"})
+func TestCallers(t *testing.T) {
+	table := NewCallers([]string{"Tenant", "region"})
 	a := table.Of(in(map[string][]string{"tenant": {"a"}, "authorization": {"secret"}}))
 	require.NotNil(t, a)
 	assert.Same(t, a, table.Of(in(map[string][]string{"TENANT": {"a"}})), "keys have no case, and others do not count")
@@ -23,16 +23,16 @@ func TestOf(t *testing.T) {
 	assert.Empty(t, client.FromContext(a.Context(t.Context())).Metadata.Get("authorization"))
 	assert.Same(t, a, table.With(a.Metadata()), "it comes back from where it was written")
 
-	assert.Nil(t, NewTable(nil).Of(in(map[string][]string{"tenant": {"a"}})))
-	var nobody *Caller
-	assert.Empty(t, nobody.Metadata())
-	ctx := nobody.Context(in(map[string][]string{"tenant": {"a"}}))
+	assert.Nil(t, NewCallers(nil).Of(in(map[string][]string{"tenant": {"a"}})))
+	var unknown *Caller
+	assert.Empty(t, unknown.Metadata())
+	ctx := unknown.Context(in(map[string][]string{"tenant": {"a"}}))
 	assert.Empty(t, client.FromContext(ctx).Metadata.Get("tenant"), "spans without a caller go out without one")
 }
 
 // What differs in any value is not one, however the values are put together.
-func TestTellsApart(t *testing.T) {
-	table := NewTable([]string{"x", "y"})
+func TestCallersDiffer(t *testing.T) {
+	table := NewCallers([]string{"x", "y"})
 	seen := map[*Caller]bool{}
 	for _, metadata := range []map[string][]string{
 		{},
@@ -55,10 +55,10 @@ func TestTellsApart(t *testing.T) {
 	}
 }
 
-func TestBounded(t *testing.T) {
-	table := NewTable([]string{"x"})
-	for i := range 5 * limit {
+func TestCallersAreBounded(t *testing.T) {
+	table := NewCallers([]string{"x"})
+	for i := range 5 * maxCallers {
 		table.Of(in(map[string][]string{"x": {strconv.Itoa(i)}}))
-		require.LessOrEqual(t, len(table.now)+len(table.previous), 2*limit)
+		require.LessOrEqual(t, table.shared.Len(), 2*maxCallers)
 	}
 }

@@ -1,0 +1,118 @@
+package generations
+
+import "time"
+
+// Cache is a map that forgets. An entry that is asked for counts as added again. It is
+// not safe for concurrent use.
+type Cache[K comparable, V any] struct {
+	// SizeOf is what an entry counts toward the limit; 1 where it is nil.
+	SizeOf func(V) int
+	// Removed is called with the key of each entry that is taken or forgotten. May be nil.
+	Removed func(K)
+
+	limit int // of one generation
+	kept  Of[entries[K, V]]
+}
+
+// entries are one generation of a [Cache].
+type entries[K comparable, V any] struct {
+	byKey map[K]V
+	size  int
+}
+
+// NewCache makes a cache whose generations last for a period, 0 for no bound in time,
+// and have at most this size each.
+func NewCache[K comparable, V any](period time.Duration, limit int) *Cache[K, V] {
+	return &Cache[K, V]{limit: limit, kept: Of[entries[K, V]]{Period: period}}
+}
+
+// Get finds an entry.
+func (c *Cache[K, V]) Get(now time.Time, key K) (V, bool) {
+	c.rotate(now)
+	if value, ok := c.kept.Now.byKey[key]; ok {
+		return value, true
+	}
+	value, ok := c.kept.Previous.byKey[key]
+	if ok {
+		c.kept.Previous.remove(key, c.sizeOf(value))
+		c.add(key, value)
+	}
+	return value, ok
+}
+
+// Put adds an entry in place of one with the same key. It returns false for one that is
+// larger than the limit.
+func (c *Cache[K, V]) Put(now time.Time, key K, value V) bool {
+	c.Take(key)
+	c.rotate(now)
+	return c.add(key, value)
+}
+
+// add adds an entry whose key is not there.
+func (c *Cache[K, V]) add(key K, value V) bool {
+	size := c.sizeOf(value)
+	if c.kept.Now.size+size > c.limit {
+		c.forget(c.kept.Turn())
+	}
+	if size > c.limit {
+		return false
+	}
+	c.kept.Now.put(key, value, size)
+	return true
+}
+
+// Take removes an entry and returns it.
+func (c *Cache[K, V]) Take(key K) (value V, ok bool) {
+	for _, e := range [...]*entries[K, V]{&c.kept.Now, &c.kept.Previous} {
+		if value, ok = e.byKey[key]; ok {
+			e.remove(key, c.sizeOf(value))
+			c.removed(key)
+			return value, true
+		}
+	}
+	return value, false
+}
+
+// Len is how many entries there are.
+func (c *Cache[K, V]) Len() int { return len(c.kept.Now.byKey) + len(c.kept.Previous.byKey) }
+
+// Size is what the entries count in sum.
+func (c *Cache[K, V]) Size() int { return c.kept.Now.size + c.kept.Previous.size }
+
+func (c *Cache[K, V]) rotate(now time.Time) {
+	if forgotten, turned := c.kept.Rotate(now); turned {
+		c.forget(forgotten)
+	}
+}
+
+func (c *Cache[K, V]) forget(e entries[K, V]) {
+	for key := range e.byKey {
+		c.removed(key)
+	}
+}
+
+func (c *Cache[K, V]) removed(key K) {
+	if c.Removed != nil {
+		c.Removed(key)
+	}
+}
+
+func (c *Cache[K, V]) sizeOf(value V) int {
+	if c.SizeOf == nil {
+		return 1
+	}
+	return c.SizeOf(value)
+}
+
+func (e *entries[K, V]) put(key K, value V, size int) {
+	if e.byKey == nil {
+		e.byKey = make(map[K]V)
+	}
+	e.byKey[key] = value
+	e.size += size
+}
+
+func (e *entries[K, V]) remove(key K, size int) {
+	delete(e.byKey, key)
+	e.size -= size
+}

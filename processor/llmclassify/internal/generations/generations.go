@@ -1,0 +1,34 @@
+// Package generations keeps what was added lately, in bounded memory.
+//
+// What is added is kept for at least one period, and for at most two. Where more is
+// added within a period than there is room for, the older half is forgotten sooner.
+package generations
+
+import "time"
+
+// Of is two generations of a store S, whose zero value is empty. Its owner adds to Now
+// and reads both.
+type Of[S any] struct {
+	Now, Previous S
+
+	Period time.Duration // how long a generation lasts; 0 where only Turn ends one
+	Began  time.Time     // when Now began; the first call of Rotate sets it where it is zero
+}
+
+// Rotate begins a new generation if a period has passed, and returns what is forgotten
+// with that.
+func (g *Of[S]) Rotate(now time.Time) (forgotten S, turned bool) {
+	if g.Period == 0 || now.Sub(g.Began) < g.Period {
+		return forgotten, false
+	}
+	g.Began = now
+	return g.Turn(), true
+}
+
+// Turn begins a new generation because Now is full, and returns what is forgotten with
+// that. The period goes on.
+func (g *Of[S]) Turn() (forgotten S) {
+	var empty S
+	forgotten, g.Previous, g.Now = g.Previous, g.Now, empty
+	return forgotten
+}
