@@ -246,18 +246,18 @@ func BenchmarkClassifyRun(b *testing.B) {
 	specs = append(specs, runSpan(1, 0, 9, 8, 11))
 	td := tracesOf(b, specs...)
 	batch := recognise(p.registry, p.origins, now, td)
-	arrivals := batch.arrivals()
-	batch.embody(batch.take(td, false))
+	arrivals := newPartition(batch, 1).arrivals()
+	batch.takeSpans(false)
 	s := p.shards[0]
 	releases := s.buffer.Add(now, arrivals, nil)
 	require.Len(b, releases, 1)
 	require.Len(b, releases[0].Members, 20)
-	s.open(&releases[0])
+	s.releaser.open(&releases[0])
 	b.Run("judge", func(b *testing.B) {
 		b.ReportAllocs()
 		inThreadTime(b, func() {
 			for b.Loop() {
-				d := s.judge.Diagnose(&releases[0], assemble.Inner{})
+				d := s.releaser.judge.Diagnose(&releases[0], assemble.Inner{})
 				if d.Run.Outcome != semconv.RunOutcomeRecovered {
 					b.Fatal(d.Run.Outcome)
 				}
@@ -268,7 +268,7 @@ func BenchmarkClassifyRun(b *testing.B) {
 		b.ReportAllocs()
 		inThreadTime(b, func() {
 			for b.Loop() {
-				d := s.judge.Diagnose(&releases[0], assemble.Inner{})
+				d := s.releaser.judge.Diagnose(&releases[0], assemble.Inner{})
 				for i := range releases[0].Members {
 					m := &releases[0].Members[i]
 					stamped := m.Span.Attributes().Len()

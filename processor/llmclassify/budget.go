@@ -29,8 +29,8 @@ func (b *budget) reached(now bool) bool {
 	return false
 }
 
-func (b *budget) add(n int)   { b.used.Add(int64(n)) }
-func (b *budget) waits(n int) { b.waiting.Add(int64(n)) }
+func (b *budget) add(n int)        { b.used.Add(int64(n)) }
+func (b *budget) addWaiting(n int) { b.waiting.Add(int64(n)) }
 
 // tight: it is time to make small what is held.
 func (b *budget) tight() bool { return b.used.Load() > b.limit/4 }

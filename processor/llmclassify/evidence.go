@@ -4,10 +4,10 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/generations"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 )
 
@@ -17,43 +17,43 @@ type spanKey struct {
 	id    pcommon.SpanID
 }
 
-// exchange is what an HTTP client's span says, and the span that it is beneath.
+// exchange is what the span of an HTTP client shows, and the span that it is beneath.
 type exchange struct {
 	above spanKey
 	dialect.Exchange
 }
 
-// exchanges reads the spans of HTTP clients that are worth it before they are
-// forwarded, by shard: those of traces with LLM spans here, on their way or in the
-// call, and those that failed, as the request's span usually comes later than
-// theirs. It returns nil where there are none.
-func (p *classifier) exchanges(b *batch) (found [][]exchange) {
-	for _, span := range b.https {
-		id := span.TraceID()
-		if id.IsEmpty() || span.ParentSpanID().IsEmpty() {
-			continue
-		}
-		if _, here := b.index[id]; !here && span.Status().Code() != ptrace.StatusCodeError && !p.interest.has(id) {
-			continue
-		}
-		if found == nil {
-			found = make([][]exchange, len(p.shards))
-		}
-		shard := p.shardOf(id)
-		found[shard] = append(found[shard], exchange{spanKey{id, span.ParentSpanID()}, dialect.ReadExchange(span)})
+// exchanges are exchanges by the span that each is beneath: of several beneath one span
+// the one that began last.
+type exchanges map[spanKey]dialect.Exchange
+
+func (e *exchanges) add(x *exchange) {
+	if before, ok := (*e)[x.above]; ok && before.Start.After(x.Start) {
+		return
 	}
-	return found
+	if *e == nil {
+		*e = make(exchanges)
+	}
+	(*e)[x.above] = x.Exchange
 }
 
-// evidence keeps exchanges until the request's span comes, for at least one period
-// and at most two. Of more than its limit within a period the older half is
-// forgotten sooner.
+// explain adds to the facts of requests what the exchanges beneath them show. These are
+// taken out.
+func (e exchanges) explain(release *assemble.Release) {
+	if len(e) == 0 {
+		return
+	}
+	explain(release, func(above spanKey) (dialect.Exchange, bool) {
+		x, ok := e[above]
+		delete(e, above)
+		return x, ok
+	})
+}
+
+// evidence keeps exchanges, by the span that each is beneath, until that request's span
+// comes.
 type evidence struct {
-	period        time.Duration
-	limit         int // bytes, of each half
-	began         time.Time
-	now, previous map[spanKey]dialect.Exchange
-	bytes, older  int // of now, of previous
+	kept *generations.Cache[spanKey, dialect.Exchange]
 	// watch is called for traces of which there is evidence (1) and no longer (-1).
 	watch func(pcommon.TraceID, int32)
 }
@@ -61,60 +61,42 @@ type evidence struct {
 // exchangeSize is the memory of an exchange beside its own, with its share of the map.
 const exchangeSize = 64
 
+// newEvidence keeps exchanges for at least one period and at most two, in at most this
+// many bytes.
 func newEvidence(period time.Duration, bytes int, watch func(pcommon.TraceID, int32)) *evidence {
-	return &evidence{period: period, limit: bytes / 2, now: make(map[spanKey]dialect.Exchange), watch: watch}
+	kept := generations.NewCache[spanKey, dialect.Exchange](period, bytes/2)
+	kept.SizeOf = func(x dialect.Exchange) int { return exchangeSize + x.Size() }
+	kept.Removed = func(above spanKey) { watch(above.trace, -1) }
+	return &evidence{kept: kept, watch: watch}
 }
 
 // add keeps an exchange. Of several beneath one span the one that began last is kept.
 func (e *evidence) add(now time.Time, x *exchange) {
-	if before, ok := e.take(x.above); ok && before.Start.After(x.Start) {
+	if before, ok := e.kept.Take(x.above); ok && before.Start.After(x.Start) {
 		x.Exchange = before
 	}
-	if size := exchangeSize + x.Size(); now.Sub(e.began) >= e.period || e.bytes+size > e.limit {
-		for above := range e.previous {
-			e.watch(above.trace, -1)
-		}
-		e.began, e.previous, e.older = now, e.now, e.bytes
-		e.now, e.bytes = make(map[spanKey]dialect.Exchange), 0
-	}
-	if size := exchangeSize + x.Size(); e.bytes+size <= e.limit {
-		e.now[x.above] = x.Exchange
+	if e.kept.Put(now, x.above, x.Exchange) {
 		e.watch(x.above.trace, 1)
-		e.bytes += size
 	}
 }
 
-// take takes out the exchange beneath a span.
-func (e *evidence) take(above spanKey) (dialect.Exchange, bool) {
-	if x, ok := e.now[above]; ok {
-		delete(e.now, above)
-		e.watch(above.trace, -1)
-		e.bytes -= exchangeSize + x.Size()
-		return x, true
-	}
-	x, ok := e.previous[above]
-	if ok {
-		delete(e.previous, above)
-		e.watch(above.trace, -1)
-		e.older -= exchangeSize + x.Size()
-	}
-	return x, ok
-}
+func (e *evidence) size() int { return e.kept.Size() }
 
-func (e *evidence) size() int { return e.bytes + e.older }
-
-// explain adds to the facts of requests what the exchanges beneath them tell. There
-// may be no evidence: e is nil.
+// explain adds to the facts of requests what the exchanges beneath them show. These are
+// taken out.
 func (e *evidence) explain(release *assemble.Release) {
-	if e == nil || len(e.now)+len(e.previous) == 0 {
-		return
+	if e.kept.Len() > 0 {
+		explain(release, e.kept.Take)
 	}
+}
+
+func explain(release *assemble.Release, take func(above spanKey) (dialect.Exchange, bool)) {
 	for i := range release.Members {
 		m := &release.Members[i]
 		if m.Role != hold.Request {
 			continue
 		}
-		if x, ok := e.take(spanKey{release.Trace, m.ID}); ok {
+		if x, ok := take(spanKey{release.Trace, m.ID}); ok {
 			dialect.Explain(m.Known.Facts(m.Span, dialect.Request).Request, []dialect.Exchange{x})
 		}
 	}

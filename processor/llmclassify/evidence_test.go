@@ -94,8 +94,8 @@ func TestEvidenceIsBounded(t *testing.T) {
 		e.add(t0, &exchange{spanKey{traceID(byte(n)), spanID(byte(n >> 8))}, dialect.ReadExchange(span)})
 		require.LessOrEqual(t, e.size(), 1000)
 	}
-	_, ok := e.take(spanKey{traceID(999 & 0xff), spanID(999 >> 8)})
+	_, ok := e.kept.Take(spanKey{traceID(999 & 0xff), spanID(999 >> 8)})
 	assert.True(t, ok, "the newest is there")
-	_, ok = e.take(spanKey{traceID(0), spanID(0)})
+	_, ok = e.kept.Take(spanKey{traceID(0), spanID(0)})
 	assert.False(t, ok)
 }

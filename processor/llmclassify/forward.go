@@ -8,9 +8,6 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
-
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
 // Waits between two tries at a next consumer that fails for now.
@@ -18,57 +15,6 @@ const (
 	firstRetry = 100 * time.Millisecond
 	maxRetry   = 30 * time.Second
 )
-
-// parcel is classified spans on their way to the next consumer, all in one
-// caller's name.
-type parcel struct {
-	traces ptrace.Traces
-	spans  int
-	bytes  int // of memory
-	caller *origin.Caller
-	data   []byte // the spans as they are on the wire; traces are not set then
-
-	// What is to be noted once they are taken: what becomes of spans, and what was
-	// judged, as [journal.Judged] encodes it.
-	spent, done []journal.Ticket
-	judged      []byte
-}
-
-// pack makes a parcel that has to wait as small as it is on the wire.
-func (p *parcel) pack() {
-	if p.data == nil {
-		data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(p.traces)
-		if err != nil {
-			return // it stays as it is
-		}
-		p.data = data
-	}
-	p.traces, p.bytes = ptrace.Traces{}, len(p.data)
-}
-
-// join takes another parcel that has to wait into this one, if they may go in one
-// call: many small ones would each have to find the next consumer working.
-func (p *parcel) join(other *parcel) bool {
-	if p.caller != other.caller || p.data == nil || other.data == nil || p.bytes+other.bytes > maxParcelBytes {
-		return false
-	}
-	p.data = append(p.data, other.data...) // on the wire the one after the other are both together
-	p.bytes += other.bytes
-	p.spans += other.spans
-	p.spent, p.done = append(p.spent, other.spent...), append(p.done, other.done...)
-	p.judged = append(p.judged, other.judged...)
-	return true
-}
-
-// unpack makes traces of a parcel that had to wait.
-func (p *parcel) unpack() error {
-	if p.traces != (ptrace.Traces{}) {
-		return nil
-	}
-	td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(p.data)
-	p.traces = td
-	return err
-}
 
 // forwarder hands parcels to the next consumer, and keeps those that it refuses
 // for now. While any is kept, new ones queue behind them: one parcel at a time
@@ -79,7 +25,7 @@ func (p *parcel) unpack() error {
 //	  │        └────► refused for now ─► queue ◄─┐
 //	  └─ while the queue is not empty ──►┘  └─ retry, with backoff ─► next
 type forwarder struct {
-	p *classifier
+	*shared
 	// mutates: what next refuses it may have changed, so that it has to be kept apart
 	mutates bool
 
@@ -90,8 +36,8 @@ type forwarder struct {
 	retryAt time.Time     // when queue is not empty
 }
 
-func newForwarder(p *classifier) *forwarder {
-	return &forwarder{p: p, mutates: p.next.Capabilities().MutatesData}
+func newForwarder(p *shared) *forwarder {
+	return &forwarder{shared: p, mutates: p.next.Capabilities().MutatesData}
 }
 
 // waits reports whether any parcel waits to be sent again.
@@ -106,14 +52,14 @@ func (f *forwarder) send(ctx context.Context, p parcel) {
 	if left, err := f.try(ctx, p); err != nil {
 		f.push(left)
 		f.later()
-		f.p.health.nextFails(err)
-		f.p.logger.Warn("The next consumer refuses classified spans for now; they are kept and sent again",
+		f.health.nextFails(err)
+		f.logger.Warn("The next consumer refuses classified spans for now; they are kept and sent again",
 			zap.Int("spans", left.spans), zap.Error(err))
 	}
 }
 
 func (f *forwarder) push(p parcel) {
-	p.pack()
+	p.encode()
 	f.bytes += p.bytes
 	if n := len(f.queue); n > 0 && f.queue[n-1].join(&p) {
 		return
@@ -124,47 +70,47 @@ func (f *forwarder) push(p parcel) {
 // later sets the next try.
 func (f *forwarder) later() {
 	f.backoff = min(max(2*f.backoff, firstRetry), maxRetry)
-	f.retryAt = f.p.clock.Now().Add(f.backoff)
+	f.retryAt = f.clock.Now().Add(f.backoff)
 }
 
 // try hands p to the next consumer. It returns what is left of p and an error when
 // that refuses it for now.
 func (f *forwarder) try(ctx context.Context, p parcel) (left parcel, err error) {
 	if p.spans > 0 {
-		if p, err = f.next(ctx, p); err != nil {
+		if p, err = f.forward(ctx, p); err != nil {
 			return p, err
 		}
 	}
-	f.p.update(ctx, p.spent, p.done, p.judged)
+	f.store.update(ctx, p.spent, p.done, p.judged)
 	return parcel{}, nil
 }
 
-func (f *forwarder) next(ctx context.Context, p parcel) (left parcel, err error) {
+func (f *forwarder) forward(ctx context.Context, p parcel) (left parcel, err error) {
 	if f.mutates && p.data == nil {
 		p.data, _ = (&ptrace.ProtoMarshaler{}).MarshalTraces(p.traces) // an error is one of the next consumer's, too
 	}
-	if err := p.unpack(); err != nil {
-		f.p.telemetry.forwardFailed(ctx, p.spans, true)
-		f.p.logger.Error("Classified spans that waited to be sent again cannot be read back; they are lost",
+	if err := p.decode(); err != nil {
+		f.telemetry.forwardFailed(ctx, p.spans, true)
+		f.logger.Error("Classified spans that waited to be sent again cannot be read back; they are lost",
 			zap.Int("spans", p.spans), zap.Error(err))
 		return p, nil
 	}
-	err = f.p.next.ConsumeTraces(p.caller.Context(ctx), p.traces)
+	err = f.next.ConsumeTraces(p.caller.Context(ctx), p.traces)
 	if err == nil {
-		f.p.telemetry.forwarded(ctx, p.spans)
+		f.telemetry.forwarded(ctx, p.spans)
 		return p, nil
 	}
 	permanent := consumererror.IsPermanent(err)
-	f.p.telemetry.forwardFailed(ctx, p.spans, permanent)
+	f.telemetry.forwardFailed(ctx, p.spans, permanent)
 	if permanent {
-		f.p.logger.Error("The next consumer refused classified spans for good; they are lost",
+		f.logger.Error("The next consumer refused classified spans for good; they are lost",
 			zap.Int("spans", p.spans), zap.Error(err))
 		return p, nil
 	}
 	var partial consumererror.Traces
 	if errors.As(err, &partial) && partial.Data().SpanCount() < p.spans {
 		taken := p.spans - partial.Data().SpanCount()
-		f.p.telemetry.forwarded(ctx, taken)
+		f.telemetry.forwarded(ctx, taken)
 		p.traces, p.data = partial.Data(), nil
 		p.spans -= taken
 	}
@@ -187,7 +133,7 @@ func (f *forwarder) retry(ctx context.Context) bool {
 		before := f.queue[0].bytes
 		left, err := f.try(ctx, f.queue[0])
 		if err != nil {
-			left.pack()
+			left.encode()
 			f.bytes += left.bytes - before
 			f.queue[0] = left
 			f.later()
@@ -203,8 +149,8 @@ func (f *forwarder) retry(ctx context.Context) bool {
 	}
 	if !f.retryAt.IsZero() {
 		f.backoff, f.retryAt, f.queue = 0, time.Time{}, nil
-		f.p.health.nextWorks()
-		f.p.logger.Info("The next consumer takes classified spans again")
+		f.health.nextWorks()
+		f.logger.Info("The next consumer takes classified spans again")
 	}
 	return true
 }
@@ -229,7 +175,7 @@ func (f *forwarder) flush(ctx context.Context) (left int) {
 		if try == lastTries {
 			break
 		}
-		wait := f.p.clock.NewTimer(min(f.retryAt.Sub(f.p.clock.Now()), maxLastRetry))
+		wait := f.clock.NewTimer(min(f.retryAt.Sub(f.clock.Now()), maxLastRetry))
 		select {
 		case <-wait.C():
 		case <-ctx.Done():

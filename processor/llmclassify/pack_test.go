@@ -47,7 +47,7 @@ func TestPackAfter(t *testing.T) {
 	h.pass(t, cfg.MaxHold-packAfter)
 	for _, s := range never.shards { // nothing is packed before it is due
 		never.clock.advance(cfg.MaxHold)
-		s.deliver(t.Context(), s.buffer.Due(never.clock.Now(), maxDue))
+		s.release(t.Context(), s.buffer.Due(never.clock.Now(), maxDue))
 	}
 	require.Equal(t, 10, h.out().SpanCount())
 	require.NoError(t, ptracetest.CompareTraces(never.out(), h.out()))

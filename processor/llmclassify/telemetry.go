@@ -56,6 +56,9 @@ func newTelemetry(set component.TelemetrySettings) (*telemetry, error) {
 	return t, nil
 }
 
+// load is what the processor holds.
+type load struct{ traces, bytes, factBytes, evidence int }
+
 // observe registers what the gauges read.
 func (t *telemetry) observe(loads func() load) error {
 	gauge := func(value func(load) int) metric.Int64Callback {
@@ -79,7 +82,7 @@ func (t *telemetry) observe(loads func() load) error {
 
 func (t *telemetry) shutdown() { t.builder.Shutdown() }
 
-func (t *telemetry) came(ctx context.Context, spans int) {
+func (t *telemetry) received(ctx context.Context, spans int) {
 	add(ctx, t.builder.ProcessorLlmClassifySpansIn, spans)
 }
 

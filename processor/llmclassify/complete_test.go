@@ -72,7 +72,7 @@ func TestWithOthersOfItsTraceARunIsHeld(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, httpSpan(8, 2).failed("ECONNRESET")) // beneath the request that comes with the run
 	h.consume(t, finishedRun(1)...)
-	assert.False(t, h.suspects.any(), "the evidence was taken")
+	assert.False(t, h.evidenced.any(), "the evidence was taken")
 	h.consume(t, chatSpan(20, 30, 0.2, 0.3).of(2).in("gateway").finished("stop"))
 	h.consume(t, finishedRun(2)...)
 	require.Equal(t, 6, h.sink.SpanCount())
@@ -96,7 +96,7 @@ func TestWholeRunWithExchange(t *testing.T) {
 				h.consume(t, specs...)
 			}
 			assert.Equal(t, semconv.CauseConnectionReset, verdictOf(spansOf(h.out())[spanID(2)]).cause)
-			assert.False(t, h.suspects.any())
+			assert.False(t, h.evidenced.any())
 		})
 	}
 }

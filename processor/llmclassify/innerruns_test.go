@@ -313,7 +313,7 @@ func TestToolsAreNotObserved(t *testing.T) {
 }
 
 // What is kept of runs that were judged is bounded in time, number and memory.
-func TestEndedRunsAreBounded(t *testing.T) {
+func TestInnerRunsAreBounded(t *testing.T) {
 	now := t0
 	run := func(id, parent byte) *assemble.Item {
 		return &assemble.Item{ID: spanID(id), Parent: spanID(parent), Start: at(1), End: at(2)}
@@ -322,9 +322,9 @@ func TestEndedRunsAreBounded(t *testing.T) {
 		return &assemble.Release{Trace: traceID(trace), Run: &assemble.Item{ID: spanID(1), Start: at(0), End: at(9)}}
 	}
 	wentWell := &assemble.Diagnoses{Run: &classify.Diagnosis{Outcome: semconv.RunOutcomeRecovered}}
-	well := func(e *endedRuns, trace byte) classify.Fact { return e.of(outer(trace), nil).Well }
+	well := func(e *innerRuns, trace byte) classify.Fact { return e.of(outer(trace), nil).Well }
 
-	e := newEndedRuns(time.Minute, 1<<20)
+	e := newInnerRuns(time.Minute, 1<<20)
 	e.add(now, traceID(1), run(2, 0), wentWell)
 	assert.Equal(t, classify.NotObserved, well(e, 1), "a root is within none")
 	e.add(now, traceID(1), run(2, 9), wentWell)
@@ -338,19 +338,19 @@ func TestEndedRunsAreBounded(t *testing.T) {
 	e.add(now, traceID(3), run(2, 9), wentWell)
 	assert.Equal(t, classify.NotObserved, well(e, 1), "for two at most")
 
-	for range 3 * maxEnded {
+	for range 3 * maxInnerRuns {
 		e.add(now, traceID(4), run(2, 9), wentWell)
 	}
-	assert.Len(t, e.now[traceID(4)], maxEnded)
+	assert.Len(t, e.kept.Now.byTrace[traceID(4)], maxInnerRuns)
 
-	e = newEndedRuns(time.Hour, 20*endedSize)
+	e = newInnerRuns(time.Hour, 20*innerRunSize)
 	for n := range uint64(1000) {
 		e.add(now, numbered(n), run(2, 9), wentWell)
-		require.LessOrEqual(t, len(e.now)+len(e.previous), 20)
+		require.LessOrEqual(t, len(e.kept.Now.byTrace)+len(e.kept.Previous.byTrace), 20)
 	}
-	assert.NotEmpty(t, e.now)
+	assert.NotEmpty(t, e.kept.Now.byTrace)
 
-	e = newEndedRuns(time.Hour, 1)
+	e = newInnerRuns(time.Hour, 1)
 	e.add(now, traceID(1), run(2, 9), wentWell)
 	assert.Equal(t, classify.NotObserved, well(e, 1))
 	assert.NotPanics(t, func() { e.add(now, pcommon.TraceID{}, run(2, 9), wentWell) })

@@ -111,7 +111,7 @@ func newHarnessOn(t *testing.T, d *disk, cfg *Config, next consumer.Traces, now 
 func (h *harness) openOn(t *testing.T, d *disk) {
 	t.Helper()
 	var err error
-	h.journal, err = journal.Open(t.Context(), diskClient{d}, h.logger)
+	h.store.journal, err = journal.Open(t.Context(), diskClient{d}, h.logger)
 	require.NoError(t, err)
 	replayed := make(chan error)
 	go func() { replayed <- h.replay(t.Context()) }()
@@ -398,12 +398,12 @@ func TestStart(t *testing.T) {
 	assert.Empty(t, d.entries())
 
 	_, err = start(componenttest.NewNopHost())
-	require.ErrorContains(t, err, `the extension "file_storage" is not there`)
+	require.ErrorContains(t, err, `storage extension "file_storage" not found`)
 	_, err = start(hostWith{id: struct {
 		component.StartFunc
 		component.ShutdownFunc
 	}{}})
-	require.ErrorContains(t, err, `the extension "file_storage" is no storage extension`)
+	require.ErrorContains(t, err, `requested extension is not a storage extension: "file_storage"`)
 	d.fail = errors.New("a disk error")
 	_, err = start(hostWith{id: d})
 	require.ErrorContains(t, err, "a disk error")

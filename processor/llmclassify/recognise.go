@@ -16,26 +16,26 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// roles are what kinds of spans are to the buffer, kinds the other way round.
-var (
-	roles = [...]hold.Role{dialect.Request: hold.Request, dialect.Tool: hold.Tool, dialect.Run: hold.Run}
-	kinds = [...]dialect.Kind{hold.Request: dialect.Request, hold.Tool: dialect.Tool, hold.Run: dialect.Run}
-)
+// roles are the roles of spans in the buffer, by their kind.
+var roles = [...]hold.Role{dialect.Request: hold.Request, dialect.Tool: hold.Tool, dialect.Run: hold.Run}
 
-// batch is the LLM spans of one call, recognised and not yet taken. Get one with
-// recognise, and give it back with release.
+// batch is one call and the LLM spans in it. Get one with recognise, and give it back
+// with putBatch.
 type batch struct {
-	found  []found       // those that are to be held
-	scopes []scopeSpans  // the ScopeSpans that have LLM spans, in order; their spans are the next ones of found
-	size   int           // estimated memory of found, bytes
-	https  []ptrace.Span // spans of HTTP clients, which may hold evidence
+	td     ptrace.Traces
+	now    time.Time // when it came
+	spans  int       // all that came
+	others int       // those of them that are not LLM spans
 
-	traces []pcommon.TraceID       // of LLM spans
-	index  map[pcommon.TraceID]int // of traces
-	ended  []bool                  // by trace: a run span came that announces what it has
-	counts []int                   // by trace: LLM spans
+	found   []found       // the LLM spans; after partition those that are to be held
+	scopes  []scopeSpans  // the ScopeSpans of found, in order; their spans are the next ones of found
+	size    int           // estimated memory of found, bytes
+	clients []ptrace.Span // spans of HTTP clients, which may hold evidence
 
-	wholes // what need not be held
+	traces    []pcommon.TraceID       // of LLM spans
+	index     map[pcommon.TraceID]int // of traces
+	announced []bool                  // by trace: a run span came that announces its requests and tools
+	counts    []int                   // by trace: LLM spans
 }
 
 // found is an LLM span.
@@ -60,37 +60,38 @@ type scopeSpans struct {
 
 var batches = sync.Pool{New: func() any { return &batch{index: make(map[pcommon.TraceID]int)} }}
 
-func (b *batch) release() {
+func putBatch(b *batch) {
 	const most = 1 << 14 // larger ones are not kept
-	if cap(b.found) > most || cap(b.https) > most {
+	if cap(b.found) > most || cap(b.clients) > most {
 		return
 	}
 	clear(b.found)
 	clear(b.scopes)
 	clear(b.index)
-	clear(b.https)
-	b.found, b.scopes, b.traces, b.size, b.https = b.found[:0], b.scopes[:0], b.traces[:0], 0, b.https[:0]
-	b.ended, b.counts = b.ended[:0], b.counts[:0]
-	b.wholes.clear()
+	clear(b.clients)
+	*b = batch{
+		found: b.found[:0], scopes: b.scopes[:0], clients: b.clients[:0], traces: b.traces[:0], index: b.index,
+		announced: b.announced[:0], counts: b.counts[:0],
+	}
 	batches.Put(b)
 }
 
-// recognise finds the LLM spans of td. It changes nothing.
+// recognise finds the LLM spans of a call. It changes nothing of the call.
 //
-// A span without a trace id or span id has no place in any trace: it is not taken.
+// A span without a trace id or span id has no place in any trace: it is not one of them.
 func recognise(registry *dialect.Registry, origins *origin.Table, now time.Time, td ptrace.Traces) *batch {
 	b := batches.Get().(*batch)
-	base := 0
+	b.td, b.now = td, now
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
 			recogniser := registry.In(ss.Scope().Name())
 			var scope *scopeSpans
 			var from *origin.Scope
 			for i, span := range ss.Spans().All() {
-				id := span.TraceID() // from memory while the attributes come from there, too
+				id := span.TraceID() // loaded from memory together with the attributes
 				head, by := recogniser.Recognise(span)
 				if head.Exchange {
-					b.https = append(b.https, span)
+					b.clients = append(b.clients, span)
 					continue
 				}
 				if head.Kind == dialect.Other || id.IsEmpty() || span.SpanID().IsEmpty() {
@@ -99,7 +100,7 @@ func recognise(registry *dialect.Registry, origins *origin.Table, now time.Time,
 				extra := 0
 				if scope == nil {
 					from, extra = origins.Intern(now, rs, ss)
-					b.scopes = append(b.scopes, scopeSpans{resource: rs, scope: ss, base: base})
+					b.scopes = append(b.scopes, scopeSpans{resource: rs, scope: ss, base: b.spans})
 					scope = &b.scopes[len(b.scopes)-1]
 				}
 				scope.n++
@@ -108,17 +109,18 @@ func recognise(registry *dialect.Registry, origins *origin.Table, now time.Time,
 				trace := b.traceOf(id)
 				b.counts[trace]++
 				if head.Kind == dialect.Run && head.Requests.Observed() && head.Tools.Observed() {
-					b.ended[trace] = true
+					b.announced[trace] = true
 				}
 				b.found = append(b.found, found{span, head, by, from, trace, i, size, nil})
 			}
-			base += ss.Spans().Len()
+			b.spans += ss.Spans().Len()
 		}
 	}
+	b.others = b.spans - len(b.found)
 	return b
 }
 
-// traceOf is the index of a trace. Spans of a trace come in rows.
+// traceOf is the index of a trace. Spans of a trace mostly follow one another.
 func (b *batch) traceOf(id pcommon.TraceID) int {
 	if n := len(b.found); n > 0 && b.traces[b.found[n-1].trace] == id {
 		return b.found[n-1].trace
@@ -128,39 +130,10 @@ func (b *batch) traceOf(id pcommon.TraceID) int {
 		at = len(b.traces)
 		b.index[id] = at
 		b.traces = append(b.traces, id)
-		b.ended, b.counts = append(b.ended, false), append(b.counts, 0)
+		b.announced, b.counts = append(b.announced, false), append(b.counts, 0)
 		b.size += hold.TraceSize
 	}
 	return at
-}
-
-// arrivals are the items that are to be held, by trace. Their bodies are not set yet.
-func (b *batch) arrivals() []assemble.Arrival {
-	list := make([]assemble.Arrival, 0, len(b.traces))
-	pointers := make([]*assemble.Item, len(b.found))
-	at := make([]int, len(b.traces)) // in list, by trace
-	for t, n := range b.counts {
-		if b.is(t) {
-			continue
-		}
-		// The items of a trace have about the same fate: one allocation for all.
-		items := make([]assemble.Item, n)
-		for i := range items {
-			pointers[i] = &items[i]
-		}
-		items[0].Size = hold.TraceSize
-		at[t] = len(list)
-		list = append(list, assemble.Arrival{Trace: b.traces[t], Items: pointers[:0:n]})
-		pointers = pointers[n:]
-	}
-	for i := range b.found {
-		f := &b.found[i]
-		a := &list[at[f.trace]]
-		a.Items = a.Items[:len(a.Items)+1]
-		f.item = a.Items[len(a.Items)-1]
-		f.fill(f.item)
-	}
-	return list
 }
 
 // fill writes what was found into its item.
@@ -185,8 +158,8 @@ func (f *found) fill(it *assemble.Item) {
 	it.Known.Server = f.span.Kind() == ptrace.SpanKindServer
 }
 
-// empty reports whether an answer may have come to its end with nothing in it. It
-// is quick, and may say so of one that had something in it.
+// empty reports whether a response may have reached its end with nothing in it. It
+// is quick, and may report that of one with something in it.
 func empty(span ptrace.Span) bool {
 	attrs := span.Attributes()
 	for _, key := range [...]string{string(semconv.StreamTextChunksKey), string(semconv.StreamToolInputsStartedKey)} {
@@ -198,28 +171,32 @@ func empty(span ptrace.Span) bool {
 	return ok && end.Type() == pcommon.ValueTypeStr && end.Str() == semconv.StreamEndTerminalEvent.String()
 }
 
-// take moves the LLM spans out of td, which keeps the others, and no resource or
-// scope without spans. The spans that were taken are in the order of found; they
-// have their resources and scopes where whole is set.
-func (b *batch) take(td ptrace.Traces, whole bool) ptrace.Traces {
+// takeSpans moves the spans of found out of the call, which keeps the others, and no
+// resource or scope without spans, and attaches them to their items. What it returns is
+// in the order of found, with resources and scopes where withOrigins is set.
+func (b *batch) takeSpans(withOrigins bool) ptrace.Traces {
 	taken := ptrace.NewTraces()
 	taken.ResourceSpans().EnsureCapacity(len(b.scopes))
 	next := 0
 	for _, s := range b.scopes {
 		rs := taken.ResourceSpans().AppendEmpty()
 		ss := rs.ScopeSpans().AppendEmpty()
-		if whole {
+		if withOrigins {
 			rs.SetSchemaUrl(s.resource.SchemaUrl())
 			s.resource.Resource().CopyTo(rs.Resource())
 			ss.SetSchemaUrl(s.scope.SchemaUrl())
 			s.scope.Scope().CopyTo(ss.Scope())
 		}
-		found := b.found[next : next+s.n]
+		list := b.found[next : next+s.n]
 		next += s.n
-		s.take(found, ss.Spans())
+		s.moveTo(list, ss.Spans())
+		body := packed.Loose(ss.Spans())
+		for i := range list {
+			list[i].item.Known.Body = body(i)
+		}
 	}
 	if len(b.scopes) > 0 {
-		td.ResourceSpans().RemoveIf(func(rs ptrace.ResourceSpans) bool {
+		b.td.ResourceSpans().RemoveIf(func(rs ptrace.ResourceSpans) bool {
 			rs.ScopeSpans().RemoveIf(func(ss ptrace.ScopeSpans) bool { return ss.Spans().Len() == 0 })
 			return rs.ScopeSpans().Len() == 0
 		})
@@ -227,7 +204,7 @@ func (b *batch) take(td ptrace.Traces, whole bool) ptrace.Traces {
 	return taken
 }
 
-func (s *scopeSpans) take(list []found, to ptrace.SpanSlice) {
+func (s *scopeSpans) moveTo(list []found, to ptrace.SpanSlice) {
 	from := s.scope.Spans()
 	if len(list) == from.Len() {
 		from.MoveAndAppendTo(to)
@@ -248,23 +225,11 @@ func (s *scopeSpans) take(list []found, to ptrace.SpanSlice) {
 	})
 }
 
-// embody gives the items their spans.
-func (b *batch) embody(taken ptrace.Traces) {
-	next := 0
-	for i, s := range b.scopes {
-		body := packed.Loose(taken.ResourceSpans().At(i).ScopeSpans().At(0).Spans())
-		for n := range s.n {
-			b.found[next].item.Known.Body = body(n)
-			next++
-		}
-	}
-}
-
-// sign gives the items their caller and their tickets, by index.
-func (b *batch) sign(who *origin.Caller, tickets func(int) journal.Ticket) {
+// attach gives the items their caller and, by index, their tickets.
+func (b *batch) attach(caller *origin.Caller, tickets func(int) journal.Ticket) {
 	for i := range b.found {
 		known := &b.found[i].item.Known
-		if known.Caller = who; tickets != nil {
+		if known.Caller = caller; tickets != nil {
 			known.Ticket = tickets(i)
 		}
 	}

@@ -365,7 +365,7 @@ func TestUnreadableJudged(t *testing.T) {
 	assert.NotEmpty(t, slices.DeleteFunc(slices.Collect(maps.Keys(d.content)), func(key string) bool { return !strings.HasPrefix(key, "aside.judged") }))
 
 	d.fail = errDown
-	err := h.journal.Recall(t.Context(), t0, time.Hour, 0, nil)
+	err := h.store.journal.Recall(t.Context(), t0, time.Hour, 0, nil)
 	require.ErrorIs(t, err, errDown)
 	assert.False(t, consumererror.IsPermanent(err))
 }

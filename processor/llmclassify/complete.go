@@ -1,0 +1,169 @@
+package llmclassify
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// completeRuns are the runs of a call that need not be held: all of their spans came in
+// this call, and nothing of their traces is here or on its way. They are judged in the
+// call's goroutine, and go on in the call's own traces.
+//
+// The shard of such a trace knows nothing of the run but that it was judged: it is
+// claimed before it is judged, so that what comes of it in the meantime is late.
+type completeRuns struct {
+	byTrace   []bool            // by index in batch.traces; nil where none is complete
+	traces    []pcommon.TraceID // whose runs these are
+	releases  []assemble.Release
+	spans     int        // of releases
+	bytes     int        // estimated memory of them
+	exchanges []exchange // beneath spans of these traces
+	endings   []ending   // by release, in the order in which they were judged
+
+	// The spans of these traces, LLM spans or not, in ranges of one trace each.
+	ids    []pcommon.SpanID
+	ranges []idRange
+
+	// What the releases are made of.
+	members    []assemble.Member
+	items      []assemble.Item
+	pointers   []*assemble.Item
+	bodies     []ptrace.Span
+	candidates []candidate // by index in batch.traces
+	judge      assemble.Judge
+}
+
+// idRange is spans of one trace that follow one another.
+type idRange struct {
+	trace    pcommon.TraceID
+	from, to int // of completeRuns.ids
+}
+
+// candidate is the LLM spans of a trace whose runs may be complete.
+type candidate struct {
+	assemble.Arrival
+	spans []ptrace.Span // by item
+}
+
+// note notes a span of one of the traces.
+func (c *completeRuns) note(trace pcommon.TraceID, id pcommon.SpanID) {
+	c.ids = append(c.ids, id)
+	if n := len(c.ranges); n > 0 && c.ranges[n-1].trace == trace {
+		c.ranges[n-1].to = len(c.ids)
+		return
+	}
+	c.ranges = append(c.ranges, idRange{trace, len(c.ids) - 1, len(c.ids)})
+}
+
+// has reports whether the runs of a trace, by its index, are complete.
+func (c *completeRuns) has(trace int) bool { return c.byTrace != nil && c.byTrace[trace] }
+
+func (c *completeRuns) clear() {
+	clear(c.releases)
+	clear(c.exchanges)
+	clear(c.members)
+	clear(c.items)
+	clear(c.bodies)
+	clear(c.candidates)
+	*c = completeRuns{
+		traces: c.traces[:0], releases: c.releases[:0], exchanges: c.exchanges[:0], endings: c.endings[:0],
+		ids: c.ids[:0], ranges: c.ranges[:0],
+		members: c.members[:0], items: c.items[:0], pointers: c.pointers[:0], bodies: c.bodies[:0], candidates: c.candidates[:0], judge: c.judge,
+	}
+}
+
+// judgeComplete judges complete runs and stamps their verdicts. The exchanges of their
+// traces are evidence: it returns those that are beneath no request of a run.
+func (p *classifier) judgeComplete(now time.Time, c *completeRuns) (evidence exchanges) {
+	for i := range c.exchanges {
+		evidence.add(&c.exchanges[i])
+	}
+	for _, i := range judgingOrder(c.releases) {
+		release := &c.releases[i]
+		evidence.explain(release)
+		d := judge(now, &c.judge, p.shards.of(release.Trace).inner, nil, release, semconv.TriggerComplete)
+		c.endings = append(c.endings, endingOf(d.Run, semconv.TriggerComplete))
+	}
+	return evidence
+}
+
+// completeParcel makes a parcel of what is left of a call, nothing but complete runs, and
+// writes it to the store. They are judged after that.
+func (p *classifier) completeParcel(ctx context.Context, now time.Time, caller *origin.Caller, c *completeRuns, td ptrace.Traces) (parcel, error) {
+	tickets, err := p.store.add(ctx, now, caller, td)
+	if err != nil {
+		return parcel{}, err
+	}
+	made := parcel{traces: td, spans: c.spans, bytes: c.bytes + verdictSize*len(c.releases), caller: caller}
+	if tickets != nil {
+		for i := range c.spans {
+			made.done = append(made.done, tickets(i))
+		}
+		made.judged = p.completeRecords(now, c)
+	}
+	return made, nil
+}
+
+// completeRecords encodes what is remembered of complete runs, for the store.
+func (p *classifier) completeRecords(now time.Time, c *completeRuns) (records []byte) {
+	if !p.store.enabled() {
+		return nil
+	}
+	ranges, releases := c.ranges, c.releases
+	for _, trace := range c.traces {
+		r := journal.Judged{At: now, Trace: trace, Counts: true}
+		for ; len(releases) > 0 && releases[0].Trace == trace; releases = releases[1:] {
+			r.Runs = append(r.Runs, releases[0].RunID)
+		}
+		if len(ranges) > 0 && ranges[0].trace == trace { // they are mostly in the same order
+			r.Spans = c.ids[ranges[0].from:ranges[0].to]
+			ranges = ranges[1:]
+		}
+		records = r.Append(records)
+	}
+	for _, spans := range ranges {
+		r := journal.Judged{At: now, Trace: spans.trace, Spans: c.ids[spans.from:spans.to]}
+		records = r.Append(records)
+	}
+	return records
+}
+
+// countComplete counts complete runs, once they are forwarded or a shard's to forward.
+func (p *classifier) countComplete(ctx context.Context, c *completeRuns) {
+	p.telemetry.held(ctx, c.spans)
+	alike := 0
+	for i, v := range c.endings {
+		p.telemetry.holdTime(ctx, 0, v.trigger)
+		alike++
+		if i+1 == len(c.endings) || c.endings[i+1] != v {
+			p.telemetry.run(ctx, v, alike)
+			alike = 0
+		}
+	}
+}
+
+// rememberSpans lets the shards remember the spans of complete runs' traces.
+func (p *classifier) rememberSpans(c *completeRuns) {
+	for _, r := range c.ranges {
+		p.shards.of(r.trace).buffer.Judged().Remember(r.trace, c.ids[r.from:r.to])
+	}
+}
+
+// disclaim takes back that complete runs were judged: the sender sends them again.
+func (p *classifier) disclaim(c *completeRuns) {
+	for _, r := range c.ranges {
+		p.shards.of(r.trace).buffer.Judged().Forget(r.trace, c.ids[r.from:r.to])
+	}
+	for i := range c.releases {
+		r := &c.releases[i]
+		p.shards.of(r.Trace).buffer.Judged().Disclaim(r.Trace, r.RunID)
+	}
+}

@@ -1,0 +1,181 @@
+package llmclassify
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/generations"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// innerRun is a run that was judged, as far as a run that it is within needs it: how it
+// ended, and what it did, which the run around it repeats when it is repeated.
+type innerRun struct {
+	position assemble.Position
+	service  assemble.Service
+	did      classify.Effects
+	well     bool
+	counts   bool // the numbers that the run around it announces include its own
+	taken    bool // it is a part of what another run did
+}
+
+const (
+	// innerRunSize is the memory of an inner run in bytes, with its share of the map.
+	innerRunSize = 256
+	// maxInnerRuns bounds the runs that are kept of one trace.
+	maxInnerRuns = 256
+)
+
+// innerRuns keeps runs that were judged, for the runs around them. A run that is not found
+// is not known to have gone well, and is missing from the numbers that the run around it
+// announced. It is safe for concurrent use.
+type innerRuns struct {
+	limit int // of each generation
+
+	// mu guards everything declared below
+	mu   sync.Mutex
+	kept generations.Of[runsByTrace]
+}
+
+// runsByTrace is one generation of [innerRuns].
+type runsByTrace struct {
+	byTrace map[pcommon.TraceID][]innerRun
+	n       int // of all traces
+}
+
+// newInnerRuns keeps runs for at least one period and at most two, in at most this many
+// bytes.
+func newInnerRuns(period time.Duration, bytes int) *innerRuns {
+	return &innerRuns{limit: bytes / innerRunSize / 2, kept: generations.Of[runsByTrace]{Period: period}}
+}
+
+// add keeps a run that may be within another one: one that has a parent.
+func (e *innerRuns) add(now time.Time, trace pcommon.TraceID, run *assemble.Item, d *assemble.Diagnoses) {
+	if run == nil || run.Parent.IsEmpty() || d.Run == nil || e.limit == 0 {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.kept.Rotate(now)
+	if e.kept.Now.n >= e.limit {
+		e.kept.Turn()
+	}
+	e.kept.Now.add(trace, innerRun{
+		position: assemble.PositionOf(run), service: assemble.ServiceOf(run), did: d.Effects,
+		well:   d.Run.Outcome == semconv.RunOutcomeSucceeded || d.Run.Outcome == semconv.RunOutcomeRecovered,
+		counts: run.Announced.Known || run.Announced.Requests > 0,
+	})
+}
+
+// add adds a run in place of those that are a part of another run already, or of the
+// oldest one, where there are many of the trace.
+func (g *runsByTrace) add(trace pcommon.TraceID, r innerRun) {
+	if g.byTrace == nil {
+		g.byTrace = make(map[pcommon.TraceID][]innerRun)
+	}
+	list := g.byTrace[trace]
+	if len(list) >= maxInnerRuns {
+		kept := slices.DeleteFunc(list, func(r innerRun) bool { return r.taken })
+		if len(kept) >= maxInnerRuns {
+			kept = slices.Delete(kept, 0, 1)
+		}
+		g.n -= len(list) - len(kept)
+		list = kept
+	}
+	g.byTrace[trace] = append(list, r)
+	g.n++
+}
+
+// of is what is known of the runs within the run of a release. They are a part of that
+// run from here on, where the release is its last. There may be nothing here of the
+// trace: t is nil.
+func (e *innerRuns) of(release *assemble.Release, t *assemble.Trace) (inner assemble.Inner) {
+	run := release.Run
+	if run == nil {
+		return inner
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var member func(pcommon.SpanID) bool
+	for _, list := range e.lists(release.Trace) {
+		for i := range list {
+			if member == nil {
+				member = membersOf(release)
+			}
+			r := &list[i]
+			if !r.position.Within(t, run, member) {
+				continue
+			}
+			switch {
+			case !r.well:
+				inner.Well = classify.No
+			case inner.Well == classify.NotObserved:
+				inner.Well = classify.Yes
+			}
+			did := r.did
+			if !r.countsFor(run) {
+				did.Requests, did.Tools = 0, 0
+			}
+			inner.Did = inner.Did.Join(did)
+			r.taken = r.taken || release.Final
+		}
+	}
+	return inner
+}
+
+// parts is how many requests and tools of the runs within a run count as its own.
+func (e *innerRuns) parts(t *assemble.Trace, run *assemble.Item) (requests, tools uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, list := range e.lists(t.ID()) {
+		for i := range list {
+			if r := &list[i]; r.countsFor(run) && r.position.Within(t, run, nil) {
+				requests += uint32(max(r.did.Requests, 0)) //nolint:gosec // no run has that many
+				tools += uint32(max(r.did.Tools, 0))       //nolint:gosec // likewise
+			}
+		}
+	}
+	return requests, tools
+}
+
+// lists are the runs that are kept of a trace.
+func (e *innerRuns) lists(trace pcommon.TraceID) [2][]innerRun {
+	return [...][]innerRun{e.kept.Previous.byTrace[trace], e.kept.Now.byTrace[trace]}
+}
+
+// countsFor reports whether the numbers of a run that it is within include its own: they
+// are of one process, which counts what begins under its runs, and no other run that was
+// judged has counted it. One that names the run around it counts for that one alone. A
+// run that outlasts the one around it began parts that are in no number.
+func (r *innerRun) countsFor(run *assemble.Item) bool {
+	return r.counts && !r.taken && (r.position.Around.IsEmpty() || r.position.Around == run.ID) && r.service == assemble.ServiceOf(run) &&
+		run.Start <= r.position.Start && r.position.End <= run.End+assemble.ClockGrain
+}
+
+// membersOf reports what a member of a release is. Few are searched one by one.
+func membersOf(release *assemble.Release) func(pcommon.SpanID) bool {
+	const few = 32
+	members := release.Members
+	if len(members) <= few {
+		return func(id pcommon.SpanID) bool {
+			for i := range members {
+				if m := &members[i]; !m.Foreign && m.ID == id {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	ids := make(map[pcommon.SpanID]struct{}, len(members))
+	for i := range members {
+		if m := &members[i]; !m.Foreign {
+			ids[m.ID] = struct{}{}
+		}
+	}
+	return func(id pcommon.SpanID) bool { _, ok := ids[id]; return ok }
+}

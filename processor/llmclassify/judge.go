@@ -1,0 +1,108 @@
+package llmclassify
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/stamp"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// judge judges a release, with what is known of the runs within it, and stamps the
+// verdicts onto its spans. What it returns is good until j is used again. There may be
+// nothing else here of the trace: t is nil.
+func judge(
+	now time.Time, j *assemble.Judge, inner *innerRuns, t *assemble.Trace, release *assemble.Release, trigger semconv.Trigger,
+) assemble.Diagnoses {
+	d := j.Diagnose(release, inner.of(release, t))
+	inner.add(now, release.Trace, release.Run, &d)
+	for i := range release.Members {
+		switch m := &release.Members[i]; {
+		case m.Foreign || !m.Out || !readable(m):
+		case i == d.Carrier:
+			stamp.Run(m.Span, d.Run, d.Members[i], trigger)
+		default:
+			stamp.Span(m.Span, d.Members[i], trigger)
+		}
+	}
+	return d
+}
+
+// readable reports whether the span of a member that is Out is there.
+func readable(m *assemble.Member) bool { return !m.Span.SpanID().IsEmpty() }
+
+// judgingOrder is the order in which releases are to be judged: of the runs of a trace,
+// those that may be within others first. The releases of a trace are together.
+func judgingOrder(releases []assemble.Release) []int {
+	order := make([]int, len(releases))
+	for i := range order {
+		order[i] = i
+	}
+	for from := 0; from < len(order); {
+		to, runs := from, 0
+		for ; to < len(order) && releases[to].Trace == releases[from].Trace; to++ {
+			if isRun(&releases[to]) {
+				runs++
+			}
+		}
+		if runs > 1 {
+			innermostFirst(releases, order[from:to])
+		}
+		from = to
+	}
+	return order
+}
+
+// isRun reports whether a release is the last of a run whose span is here.
+func isRun(r *assemble.Release) bool { return r.Run != nil && r.Final }
+
+// maxNested bounds how deep runs are taken to be within one another, against cycles.
+const maxNested = 64
+
+// innermostFirst sorts the releases of a trace: those of no run, then the runs by how
+// many others lead to them, the most first, and by their time.
+func innermostFirst(releases []assemble.Release, order []int) {
+	of := make(map[pcommon.SpanID]int, 4*len(order)) // the run of a span
+	for _, i := range order {
+		if !isRun(&releases[i]) {
+			continue
+		}
+		for n := range releases[i].Members {
+			if m := &releases[i].Members[n]; !m.Foreign {
+				of[m.ID] = i
+			}
+		}
+	}
+	depths := make(map[int]int, len(order))
+	for _, i := range order {
+		depth, at := 0, i
+		for ; depth < maxNested && isRun(&releases[at]); depth++ {
+			around, ok := of[releases[at].Run.Run]
+			if !ok {
+				around, ok = of[releases[at].Run.Parent]
+			}
+			if !ok || around == i {
+				break
+			}
+			at = around
+		}
+		depths[i] = depth
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		x, y := &releases[a], &releases[b]
+		if isRun(x) != isRun(y) {
+			if isRun(y) {
+				return -1
+			}
+			return 1
+		}
+		if !isRun(x) {
+			return 0
+		}
+		return cmp.Or(cmp.Compare(depths[b], depths[a]), cmp.Compare(y.Run.Start, x.Run.Start), cmp.Compare(x.Run.End, y.Run.End))
+	})
+}

@@ -1,0 +1,69 @@
+package llmclassify
+
+import (
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
+)
+
+// maxParcelBytes is when a parcel is full, in bytes of estimated memory. On the
+// wire spans are smaller, so that a full one stays well below the 4 MiB that gRPC
+// receivers accept by default.
+const maxParcelBytes = 2 << 20
+
+// verdictSize is about the memory of a verdict, in bytes.
+const verdictSize = 2 << 10
+
+// parcel is classified spans on their way to the next consumer, all of one caller.
+type parcel struct {
+	traces ptrace.Traces
+	spans  int
+	bytes  int // of memory
+	caller *origin.Caller
+	data   []byte // the spans as OTLP; traces is not set then
+
+	// What is to be recorded in the store once they are taken: the new states of spans,
+	// and what was judged, as [journal.Judged] encodes it.
+	spent, done []journal.Ticket
+	judged      []byte
+}
+
+// encode makes a parcel that has to wait as small as it is on the wire.
+func (p *parcel) encode() {
+	if p.data == nil {
+		data, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(p.traces)
+		if err != nil {
+			return // it stays as it is
+		}
+		p.data = data
+	}
+	p.traces, p.bytes = ptrace.Traces{}, len(p.data)
+}
+
+// decode makes traces of a parcel that had to wait.
+func (p *parcel) decode() error {
+	if p.traces != (ptrace.Traces{}) {
+		return nil
+	}
+	td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(p.data)
+	p.traces = td
+	return err
+}
+
+// join takes another parcel that has to wait into this one, if they may go in one
+// call: many small ones would each have to find the next consumer working.
+func (p *parcel) join(other *parcel) bool {
+	if p.caller != other.caller || p.data == nil || other.data == nil || p.bytes+other.bytes > maxParcelBytes {
+		return false
+	}
+	p.data = append(p.data, other.data...) // OTLP of both, one after the other, is OTLP of both together
+	p.bytes += other.bytes
+	p.spans += other.spans
+	p.spent, p.done = append(p.spent, other.spent...), append(p.done, other.done...)
+	p.judged = append(p.judged, other.judged...)
+	return true
+}
+
+// empty reports whether there is nothing to forward and nothing to record.
+func (p *parcel) empty() bool { return p.spans == 0 && len(p.done) == 0 && len(p.judged) == 0 }

@@ -1,0 +1,208 @@
+package llmclassify
+
+import (
+	"context"
+	"encoding/binary"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.uber.org/zap"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/stamp"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// triggers are the buffer's reasons in the vocabulary.
+var triggers = [...]semconv.Trigger{
+	hold.Complete:    semconv.TriggerComplete,
+	hold.RunEnded:    semconv.TriggerRunEnded,
+	hold.HoldExpired: semconv.TriggerHoldExpired,
+	hold.RunExpired:  semconv.TriggerRunExpired,
+	hold.SpanLimit:   semconv.TriggerSpanLimit,
+	hold.Memory:      semconv.TriggerMemory,
+	hold.Shutdown:    semconv.TriggerShutdown,
+	hold.Late:        semconv.TriggerLate,
+}
+
+// kinds are the kinds of spans, by their role in the buffer.
+var kinds = [...]dialect.Kind{hold.Request: dialect.Request, hold.Tool: dialect.Tool, hold.Run: dialect.Run}
+
+// releaser judges what a shard's buffer releases, stamps the verdicts and hands the spans
+// to the forwarder. It belongs to one shard.
+type releaser struct {
+	*shared
+	buffer    *hold.Buffer[assemble.Known]
+	forwarder *forwarder
+	evidence  *evidence
+	inner     *innerRuns
+	reader    packed.Reader
+	judge     assemble.Judge
+
+	// To be recorded in the store with the next release.
+	forgotten []journal.Ticket // of facts that the buffer forgot
+	passed    []passedSpan
+}
+
+// release judges releases, stamps the verdicts and forwards the spans together.
+func (r *releaser) release(ctx context.Context, releases []assemble.Release) {
+	if n := r.buffer.Forgotten(); n > 0 {
+		r.telemetry.forgot(ctx, n)
+		r.store.update(ctx, nil, r.forgotten, nil)
+		clear(r.forgotten)
+		r.forgotten = r.forgotten[:0]
+	}
+	if len(releases) > 0 || len(r.passed) > 0 {
+		out := outbox{forwarder: r.forwarder}
+		for _, i := range judgingOrder(releases) {
+			r.releaseOne(ctx, &releases[i], &out)
+			releases[i] = assemble.Release{} // its spans are on their way
+		}
+		out.recordPassed(r.clock.Now(), r.passed)
+		r.passed = nil
+		out.flush(ctx)
+	}
+	r.reader.Close()
+}
+
+// releaseOne judges one release and puts its spans, stamped, into the outbox.
+func (r *releaser) releaseOne(ctx context.Context, release *assemble.Release, out *outbox) {
+	trigger := triggers[release.Reason]
+	r.open(release)
+	d := judge(r.clock.Now(), &r.judge, r.inner, r.buffer.Trace(release.Trace), release, trigger)
+	sent := r.addSpans(ctx, release, &d, out)
+	last := lastOwn(release)
+	if d.Run != nil {
+		if d.Carrier < 0 && last != nil {
+			out.add(ctx, abandoned(release, &d), &last.Known, verdictSize)
+		}
+		r.telemetry.run(ctx, endingOf(d.Run, trigger), 1)
+	}
+	if r.store.enabled() && last != nil {
+		// After the last of its spans: a run that goes in several parcels is replayed
+		// as a whole after a crash, or not at all.
+		out.recordStates(release, sent.unreadable)
+		with := last // whose parcel has the verdict
+		if d.Carrier >= 0 {
+			with = &release.Members[d.Carrier]
+		}
+		out.recordJudged(r.clock.Now(), release, with.Known.Caller, len(r.passed) > 0)
+	}
+	switch release.Reason {
+	case hold.Late:
+		r.telemetry.late(ctx, sent.spans)
+	case hold.RunExpired: // nothing was held
+	default:
+		r.telemetry.holdTime(ctx, sent.held, trigger)
+	}
+}
+
+// sent is what goes out of a release.
+type sent struct {
+	spans      int
+	held       time.Duration      // the longest time that one of them was held
+	unreadable []*assemble.Member // those of them that could not be unpacked
+}
+
+// addSpans puts the spans that go out into the outbox.
+func (r *releaser) addSpans(ctx context.Context, release *assemble.Release, d *assemble.Diagnoses, out *outbox) (s sent) {
+	for i := range release.Members {
+		m := &release.Members[i]
+		if m.Foreign || !m.Out {
+			continue
+		}
+		s.spans++
+		if !readable(m) {
+			s.unreadable = append(s.unreadable, m)
+			continue
+		}
+		size := int(m.Size)
+		if i == d.Carrier || d.Members[i] != nil {
+			size += verdictSize
+		}
+		out.add(ctx, m.Span, &m.Known, size)
+		m.Known.Body = packed.Span{}
+		s.held = max(s.held, m.Held)
+	}
+	if n := len(s.unreadable); n > 0 {
+		r.logger.Error("Held spans cannot be unpacked; they are lost", zap.Int("spans", n))
+	}
+	return s
+}
+
+// lastOwn is the last member that belongs to the run itself, nil where there is none.
+func lastOwn(release *assemble.Release) *assemble.Member {
+	for i := len(release.Members) - 1; i >= 0; i-- {
+		if m := &release.Members[i]; !m.Foreign {
+			return m
+		}
+	}
+	return nil
+}
+
+// open unpacks the spans of a release, and adds to their facts what the evidence shows.
+func (r *releaser) open(release *assemble.Release) {
+	for i := range release.Members {
+		m := &release.Members[i]
+		var ok bool
+		if m.Span, ok = r.reader.Span(m.Known.Body); !ok {
+			m.Span = ptrace.NewSpan() // its facts have been read
+		}
+	}
+	r.evidence.explain(release)
+}
+
+// readFacts reads the facts of a span that is about to go, and returns their memory.
+func (r *releaser) readFacts(it *assemble.Item) int {
+	span, ok := r.reader.Span(it.Known.Body)
+	if !ok {
+		span = ptrace.NewSpan() // addSpans reports it
+	}
+	return it.Known.Facts(span, kinds[it.Role]).Size()
+}
+
+func (r *releaser) explained(release *assemble.Release) bool {
+	r.open(release)
+	return r.judge.Explained(release)
+}
+
+func (r *releaser) forget(it *assemble.Item) {
+	r.forgotten = append(r.forgotten, it.Known.Ticket)
+}
+
+// remember notes a span that the buffer remembers as one of a trace that was judged.
+func (r *releaser) remember(trace pcommon.TraceID, span pcommon.SpanID) {
+	if r.store.enabled() {
+		r.passed = append(r.passed, passedSpan{trace, span})
+	}
+}
+
+// abandoned is the span that represents a run whose end never came and that has no span
+// left to carry the verdict. Its id follows from the run's, so that a second one after a
+// crash is the same span.
+func abandoned(release *assemble.Release, d *assemble.Diagnoses) ptrace.Span {
+	span := ptrace.NewSpan()
+	span.SetName(semconv.SpanRunAbandoned)
+	span.SetKind(ptrace.SpanKindInternal)
+	span.SetTraceID(release.Trace)
+	span.SetParentSpanID(release.RunID)
+	var id pcommon.SpanID
+	run := binary.LittleEndian.Uint64(release.RunID[:])
+	binary.LittleEndian.PutUint64(id[:], (hash(release.Trace)^run)*0x9e3779b97f4a7c15|1)
+	span.SetSpanID(id)
+	var end pcommon.Timestamp
+	for i := range release.Members {
+		if m := &release.Members[i]; !m.Foreign {
+			end = max(end, m.End)
+		}
+	}
+	span.SetStartTimestamp(end)
+	span.SetEndTimestamp(end)
+	stamp.Run(span, d.Run, nil, semconv.TriggerRunExpired)
+	return span
+}

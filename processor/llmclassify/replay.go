@@ -1,0 +1,115 @@
+package llmclassify
+
+import (
+	"context"
+	"fmt"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.uber.org/zap"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
+)
+
+// replay takes over the spans that an earlier process left in the storage, and before
+// that what it had judged.
+func (p *classifier) replay(ctx context.Context) error {
+	if err := p.recall(ctx); err != nil {
+		return fmt.Errorf("replaying what an earlier process had judged: %w", err)
+	}
+	spans := 0
+	err := p.store.journal.Replay(ctx, func(r *journal.Replayed) error {
+		n, err := p.replayCall(ctx, r)
+		spans += n
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("replaying the spans of an earlier process: %w", err)
+	}
+	if spans > 0 {
+		p.logger.Info("Replayed spans that an earlier process had held or kept the facts of", zap.Int("spans", spans))
+	}
+	return nil
+}
+
+// recall lets the shards remember what earlier processes judged.
+func (p *classifier) recall(ctx context.Context) error {
+	now := p.clock.Now()
+	keep := 2 * max(p.cfg.RunTimeout, 2*p.cfg.MaxHold) // as long as a shard may
+	err := p.store.journal.Recall(ctx, now, keep, p.cfg.MaxFactBytes/8, func(r *journal.Judged) {
+		judged := p.shards.of(r.Trace).buffer.Judged()
+		judged.Recall(now, r.At, r.Trace, r.Counts, r.Runs, r.Spans)
+	})
+	for _, s := range p.shards {
+		s.buffer.Judged().Recalled()
+	}
+	return err
+}
+
+// replayCall takes over one call of an earlier process. Spans that no dialect recognises
+// any more are forwarded as they are.
+func (p *classifier) replayCall(ctx context.Context, r *journal.Replayed) (spans int, err error) {
+	caller := p.callers.With(r.Metadata)
+	b := recognise(p.registry, p.origins, r.At, r.Traces)
+	defer putBatch(b)
+	q := newPartition(b, len(p.shards))
+	defer putPartition(q)
+	spans = len(b.found)
+	p.deliver(q)
+	recognised := make([]bool, len(r.States))
+	next := 0
+	for _, s := range b.scopes {
+		for range s.n {
+			f := &b.found[next]
+			i := s.base + f.index
+			recognised[i] = true
+			f.item.Known.Caller, f.item.Known.Ticket = caller, r.Tickets[i]
+			f.item.Spent = r.States[i] == journal.Spent
+			next++
+		}
+	}
+	b.takeSpans(false)
+	p.interest.addAll(b.traces, 1)
+	p.budget.add(b.size)
+	for i, d := range q.deliveries {
+		if d.arrivals == nil {
+			continue
+		}
+		d.at = r.At
+		select {
+		case p.shards[i].places <- struct{}{}:
+			p.shards[i].in <- d
+		case <-ctx.Done():
+			return spans, ctx.Err()
+		}
+	}
+	return spans, p.replayOthers(ctx, caller, r, recognised)
+}
+
+// replayOthers forwards the spans that are left in r, unless they were forwarded before.
+func (p *classifier) replayOthers(ctx context.Context, caller *origin.Caller, r *journal.Replayed, recognised []bool) error {
+	var done []journal.Ticket
+	var spent []bool // by what is left
+	for i, ok := range recognised {
+		if !ok {
+			done = append(done, r.Tickets[i])
+			spent = append(spent, r.States[i] == journal.Spent)
+		}
+	}
+	if len(done) == 0 {
+		return nil
+	}
+	i := -1
+	for _, rs := range r.Traces.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			ss.Spans().RemoveIf(func(ptrace.Span) bool { i++; return spent[i] })
+		}
+	}
+	if r.Traces.SpanCount() > 0 {
+		if err := p.next.ConsumeTraces(caller.Context(ctx), r.Traces); err != nil {
+			return fmt.Errorf("forwarding spans that no dialect recognises any more: %w", err)
+		}
+	}
+	p.store.update(ctx, nil, done, nil)
+	return nil
+}

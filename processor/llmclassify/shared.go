@@ -1,0 +1,30 @@
+package llmclassify
+
+import (
+	"go.opentelemetry.io/collector/consumer"
+	"go.uber.org/zap"
+)
+
+// shared is what the calls of ConsumeTraces and the shards have in common. It is safe
+// for concurrent use.
+type shared struct {
+	cfg       *Config
+	next      consumer.Traces
+	clock     clock
+	logger    *zap.Logger
+	telemetry *telemetry
+	health    *health
+	store     *store
+	budget    budget
+	interest  interest // the traces of which LLM spans are held or on their way
+	evidenced interest // the traces of which evidence is kept or on its way
+}
+
+func newShared(cfg *Config, next consumer.Traces, c clock, logger *zap.Logger, t *telemetry) *shared {
+	h := new(health)
+	return &shared{
+		cfg: cfg, next: next, clock: c, logger: logger, telemetry: t, health: h,
+		store:  &store{health: h, telemetry: t, logger: logger},
+		budget: budget{limit: int64(cfg.MaxHeldBytes)},
+	}
+}
