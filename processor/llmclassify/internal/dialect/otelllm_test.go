@@ -32,7 +32,7 @@ func span(t *testing.T, attrs map[string]any) ptrace.Span {
 
 func read(t *testing.T, s ptrace.Span) Facts {
 	t.Helper()
-	head, d := Default().Recognise(s)
+	head, d := Default().In("").Recognise(s)
 	require.NotNil(t, d)
 	r := Reading{Dialect: d}
 	return r.Facts(s, head.Kind)
@@ -63,7 +63,7 @@ func TestOTelLLMRequest(t *testing.T) {
 	})
 	s.Status().SetCode(ptrace.StatusCodeError)
 
-	head, d := Default().Recognise(s)
+	head, d := Default().In("").Recognise(s)
 	assert.Equal(t, OTelLLM{}, d)
 	assert.Equal(t, Head{Kind: Request, Run: pcommon.SpanID{0x00, 0xf0, 0x67, 0xaa, 0x0b, 0xa9, 0x02, 0xb7}}, head)
 	assert.Equal(t, &classify.Request{
@@ -150,7 +150,7 @@ func TestOTelLLMTool(t *testing.T) {
 		"llm.tool.failed_before_effect": true, "llm.tool.output_delivery": "failed", "llm.tool.output_error": "*net.OpError",
 		"llm.abort.source": "deadline", "llm.abort.reason": "budget", "llm.run.id": "00f067aa0ba902b7",
 	})
-	head, _ := Default().Recognise(s)
+	head, _ := Default().In("").Recognise(s)
 	assert.Equal(t, Tool, head.Kind)
 	assert.False(t, head.Run.IsEmpty())
 	assert.Equal(t, &classify.Tool{
@@ -164,7 +164,7 @@ func TestOTelLLMTool(t *testing.T) {
 func TestOTelLLMRun(t *testing.T) {
 	attrs := map[string]any{"gen_ai.operation.name": "invoke_agent", "llm.run.requests": 2, "llm.run.tools": 0}
 	s := span(t, attrs)
-	head, _ := Default().Recognise(s)
+	head, _ := Default().In("").Recognise(s)
 	assert.Equal(t, Head{Kind: Run, Requests: classify.Counted(2), Tools: classify.Counted(0)}, head)
 	want := &classify.Run{
 		Start: start, End: end, Ended: classify.Yes, Failed: classify.No,
@@ -211,7 +211,7 @@ func TestRecognise(t *testing.T) {
 		{"OpenInference's llm keys alone", map[string]any{"llm.model_name": "m", "llm.provider": "p"}, Other, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			head, by := Default().Recognise(span(t, tt.attrs))
+			head, by := Default().In("").Recognise(span(t, tt.attrs))
 			assert.Equal(t, tt.kind, head.Kind)
 			assert.Equal(t, tt.by, by)
 		})

@@ -94,16 +94,6 @@ func NewSet(names ...string) (*Registry, error) {
 	return NewRegistry(dialects...), nil
 }
 
-// Recognise is the same as In("").Recognise, for a span of which the scope is not
-// known: what only a scope says about its producer is then not known either.
-func (r *Registry) Recognise(span ptrace.Span) (Head, Dialect) {
-	var scan AttributeScan
-	if scan.read(scopeUnknown, span); scan.empty() {
-		return scan.other(span), nil // most spans, and without an allocation
-	}
-	return r.In("").Recognise(span)
-}
-
 // In returns what recognises the spans of one instrumentation scope, by its name.
 func (r *Registry) In(name string) *Scope {
 	return &Scope{registry: r, scope: scopeOf(name)}

@@ -100,7 +100,7 @@ func TestNoKeyInFacts(t *testing.T) {
 
 func factsOfSpan(t *testing.T, span ptrace.Span) Facts {
 	t.Helper()
-	head, d := Default().Recognise(span)
+	head, d := Default().In("").Recognise(span)
 	assert.NotEqual(t, Other, head.Kind)
 	r := Reading{Dialect: d}
 	return r.Facts(span, head.Kind)

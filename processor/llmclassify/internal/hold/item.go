@@ -32,17 +32,7 @@ const (
 	Memory             // room was asked for
 	Shutdown           // the buffer was drained
 	Late               // the span's run had been judged before it came
-	numReasons
 )
-
-// Reasons are all of them.
-func Reasons() []Reason {
-	reasons := make([]Reason, numReasons)
-	for i := range reasons {
-		reasons[i] = Reason(i)
-	}
-	return reasons
-}
 
 // Announced is what a run span says to have begun under it, and under the runs within
 // it. Known: it says how many requests and how many tools. Where it only says how many

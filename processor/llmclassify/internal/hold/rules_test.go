@@ -454,10 +454,6 @@ func TestResize(t *testing.T) {
 	assert.Zero(t, b.Bytes())
 }
 
-func TestReasons(t *testing.T) {
-	assert.Equal(t, []Reason{Complete, RunEnded, HoldExpired, RunExpired, SpanLimit, Memory, Shutdown, Late}, Reasons())
-}
-
 func TestDeadlines(t *testing.T) {
 	var d deadlines[fact]
 	assert.Nil(t, d.pop(1))

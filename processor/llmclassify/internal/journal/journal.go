@@ -321,18 +321,6 @@ func (j *Journal) trim() {
 	j.live = j.live[n:]
 }
 
-// OpenEntries is how many calls there are of which spans are not Done.
-func (j *Journal) OpenEntries() (n int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, e := range j.live {
-		if e != nil {
-			n++
-		}
-	}
-	return n
-}
-
 // Close writes where to begin next time, and closes the storage client.
 func (j *Journal) Close(ctx context.Context) error {
 	j.mu.Lock()
