@@ -136,22 +136,11 @@ func (e *ending) apply(r *classify.Request) {
 		if r.Transport.Code == "" && e.typed {
 			r.Transport.Code = codeOf(e.name)
 		}
-		if noConnection(e.transport) && (e.responded || r.Status > 0) {
+		if classify.BeforeConnection(e.transport) && (e.responded || r.Status > 0) {
 			// There was a connection, and a response to break.
 			r.Transport.Cause, r.Ended = semconv.TransportCauseUnset, semconv.StreamEndReadError
 			r.Basis = min(r.Basis, classify.Corroborated)
 		}
-	}
-}
-
-// noConnection: the cause says that there was no connection.
-func noConnection(c semconv.TransportCause) bool {
-	switch c {
-	case semconv.TransportCauseDNSNotFound, semconv.TransportCauseDNSTemporary, semconv.TransportCauseConnectRefused,
-		semconv.TransportCauseConnectUnreachable, semconv.TransportCauseConnectTimeout, semconv.TransportCauseTLS, semconv.TransportCauseProxy:
-		return true
-	default:
-		return false
 	}
 }
 
