@@ -3,8 +3,8 @@ package hold
 // maxForeign bounds the items of other runs that are looked at to explain one.
 const maxForeign = 256
 
-// foreign lets g have the requests of other groups as evidence, the newest ones.
-func (b *Buffer[F]) foreign(g *group[F], groups []*group[F]) {
+// addForeign lets g have the requests of other groups as evidence, the newest ones.
+func (b *Buffer[F]) addForeign(g *group[F], groups []*group[F]) {
 	for _, other := range groups {
 		if other == g {
 			continue
@@ -20,11 +20,11 @@ func (b *Buffer[F]) foreign(g *group[F], groups []*group[F]) {
 	g.others = g.others[max(0, len(g.others)-maxForeign):]
 }
 
-// waits reports whether a run that is complete is to wait, for Config.Settle from
+// waitsForEvidence reports whether a run that is complete is to wait, for Config.Settle from
 // now or from when it first did, for what explains it.
-func (b *Buffer[F]) waits(t *Trace[F], g *group[F], now age) bool {
+func (b *Buffer[F]) waitsForEvidence(t *Trace[F], g *group[F], now age) bool {
 	r := t.runs.get(g.place.Run)
-	if r == nil || g.run == nil || r.waits && !t.settles(g.run) {
+	if r == nil || g.run == nil || r.waited && !t.settles(g.run) {
 		return false
 	}
 	release := Release[F]{
@@ -38,8 +38,8 @@ func (b *Buffer[F]) waits(t *Trace[F], g *group[F], now age) bool {
 	if b.cfg.Explained(&release) {
 		return false
 	}
-	if !r.waits {
-		r.waits = true
+	if !r.waited {
+		r.waited = true
 		t.settling = append(t.settling, settling[F]{g.run, now + age(b.cfg.Settle), Complete})
 	}
 	return true

@@ -220,7 +220,7 @@ func (b *Buffer[F]) Ready(now time.Time) (releases []Release[F]) {
 			continue
 		}
 		for _, span := range t.spans[max(0, len(t.spans)-maxAround):] {
-			t.change(t.runs.get(span.ID))
+			t.markChanged(t.runs.get(span.ID))
 		}
 		releases = b.sweepReady(t, at, releases)
 		b.schedule(t)
@@ -260,18 +260,18 @@ func (b *Buffer[F]) Due(now time.Time, limit int) (releases []Release[F]) {
 // until n bytes of held spans have gone or none is held.
 func (b *Buffer[F]) Evict(now time.Time, n int) (releases []Release[F]) {
 	target := b.bytes - n
-	return b.letGoFirst(now, Memory, func() bool { return b.held > 0 && b.bytes > target })
+	return b.releaseEarliest(now, Memory, func() bool { return b.held > 0 && b.bytes > target })
 }
 
 // Drain releases everything that is held of some traces, and of all when it is
 // called until it returns nothing.
 func (b *Buffer[F]) Drain(now time.Time, limit int) (releases []Release[F]) {
-	return b.letGoFirst(now, Shutdown, func() bool { limit--; return b.held > 0 && limit >= 0 })
+	return b.releaseEarliest(now, Shutdown, func() bool { limit--; return b.held > 0 && limit >= 0 })
 }
 
-// letGoFirst releases all that is held of the traces whose time would come first,
+// releaseEarliest releases all that is held of the traces whose time would come first,
 // while more says so.
-func (b *Buffer[F]) letGoFirst(now time.Time, why Reason, more func() bool) (releases []Release[F]) {
+func (b *Buffer[F]) releaseEarliest(now time.Time, why Reason, more func() bool) (releases []Release[F]) {
 	at := b.age(now)
 	var aside []*Trace[F] // nothing is held of them
 	for more() {

@@ -47,7 +47,7 @@ func (b *Buffer[F]) sweepLate(t *Trace[F], now age, releases []Release[F]) []Rel
 			b.judged.span(t.id, it.ID)
 			out, held := it.Held(), time.Duration(now-it.arrived)
 			if out {
-				b.letGo(t, it)
+				b.releaseSpan(t, it)
 			}
 			b.drop(it)
 			release := lateRelease(t.id, it, out)
@@ -79,9 +79,9 @@ func (t *Trace[F]) above(it *Item[F]) pcommon.SpanID {
 	return id
 }
 
-// giveUp lets go of what is known of spans that no run was found for, in a trace that
+// discardGroup lets go of what is known of spans that no run was found for, in a trace that
 // has another: they are no run, but what another service did for that one.
-func (b *Buffer[F]) giveUp(t *Trace[F], g *group[F]) Release[F] {
+func (b *Buffer[F]) discardGroup(t *Trace[F], g *group[F]) Release[F] {
 	release := Release[F]{
 		Reason: RunExpired, Trace: t.id, RunID: g.place.Run, Members: make([]Member[F], 0, len(g.items)),
 	}

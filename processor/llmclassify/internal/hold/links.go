@@ -54,8 +54,8 @@ func (l *links) parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 	return parent, ok
 }
 
-// rest lets go of the index.
-func (l *links) rest() { l.index = nil }
+// dropIndex lets go of the index.
+func (l *links) dropIndex() { l.index = nil }
 
 // link adds the first links of a list, those that are of one trace, and returns how
 // many they are.

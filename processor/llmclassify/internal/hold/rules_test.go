@@ -592,7 +592,7 @@ func TestLinks(t *testing.T) {
 	}
 	parent, _ := l.parent(id(1))
 	assert.Equal(t, id(101), parent, "the first counts")
-	l.rest()
+	l.dropIndex()
 	assert.Nil(t, l.index)
 }
 

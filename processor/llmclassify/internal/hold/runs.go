@@ -14,7 +14,7 @@ type run[F any] struct {
 	latest      pcommon.Timestamp // when the last of these began
 	items, held int
 	changed     bool // it is in Trace.changed
-	waits       bool // it is complete, and was in Trace.settling to be Explained
+	waited      bool // it is complete, and was in Trace.settling to be Explained
 	settled     bool // it does not announce its tools, and was in Trace.settling for its time
 }
 

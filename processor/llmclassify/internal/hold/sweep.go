@@ -172,18 +172,18 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 	groups := b.grouped(t, due)
 	for _, g := range groups { // before any of them goes
 		if g.due > 0 && (g.unexplained || g.upstream) {
-			b.foreign(g, groups)
+			b.addForeign(g, groups)
 		}
 	}
 	for _, g := range groups {
 		if g.due == 0 {
 			continue
 		}
-		if g.unexplained && why == Complete && b.waits(t, g, now) {
+		if g.unexplained && why == Complete && b.waitsForEvidence(t, g, now) {
 			continue
 		}
 		final := g.end || !g.place.Known && !g.place.Open
-		releases = append(releases, b.cut(t, g, now, why, final, due))
+		releases = append(releases, b.releaseGroup(t, g, now, why, final, due))
 	}
 	t.compact()
 	return releases
@@ -199,14 +199,14 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 	for _, g := range groups {
 		expires := g.last + age(b.cfg.RunTimeout)
 		if expires <= now && agents && !g.isRun() {
-			releases = append(releases, b.giveUp(t, g))
+			releases = append(releases, b.discardGroup(t, g))
 			continue
 		}
 		if expires <= now && !g.place.Known {
 			if g.unexplained || g.upstream {
-				b.foreign(g, groups)
+				b.addForeign(g, groups)
 			}
-			releases = append(releases, b.cut(t, g, now, RunExpired, true, everything[F]))
+			releases = append(releases, b.releaseGroup(t, g, now, RunExpired, true, everything[F]))
 			continue
 		}
 		if expires <= now { // its span is here, and will not be for long
@@ -220,8 +220,8 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 	return releases
 }
 
-// cut makes the release of one group and takes out of t what goes with it.
-func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now age, why Reason, final bool,
+// releaseGroup makes the release of one group and takes out of t what goes with it.
+func (b *Buffer[F]) releaseGroup(t *Trace[F], g *group[F], now age, why Reason, final bool,
 	due func(*Item[F], Place) bool,
 ) Release[F] {
 	release := Release[F]{
@@ -236,7 +236,7 @@ func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now age, why Reason, final boo
 			if !final {
 				b.keep(it)
 			}
-			b.letGo(t, it)
+			b.releaseSpan(t, it)
 		case it.Held():
 			b.read(it) // it waits on, and is evidence already
 		}
@@ -260,8 +260,8 @@ func (b *Buffer[F]) cut(t *Trace[F], g *group[F], now age, why Reason, final boo
 	return release
 }
 
-// letGo takes the span out of the item.
-func (b *Buffer[F]) letGo(t *Trace[F], it *Item[F]) {
+// releaseSpan takes the span out of the item.
+func (b *Buffer[F]) releaseSpan(t *Trace[F], it *Item[F]) {
 	it.state = stateKept
 	b.held--
 	b.bytes -= int(it.Size)
@@ -283,7 +283,7 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 		}
 		return
 	}
-	t.links.rest()
+	t.links.dropIndex()
 	const never = 1<<63 - 1
 	t.deadline = never
 	if oldest := t.oldestHeld(); oldest != nil {

@@ -88,7 +88,7 @@ func (t *Trace[F]) add(it *Item[F], now, settled age) {
 	if it.Held() {
 		r.held++
 	}
-	t.change(r)
+	t.markChanged(r)
 	if it.Role != Run {
 		r.latest = max(r.latest, it.Start)
 	}
@@ -105,8 +105,8 @@ func (t *Trace[F]) add(it *Item[F], now, settled age) {
 	}
 }
 
-// change has a run looked at again.
-func (t *Trace[F]) change(r *run[F]) {
+// markChanged has a run looked at again.
+func (t *Trace[F]) markChanged(r *run[F]) {
 	if r != nil && !r.changed {
 		r.changed = true
 		t.changed = append(t.changed, r)
