@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// deadlines is a heap of traces by the time at which something of them is due.
+// deadlines is a heap of traces by the time at which something in them is due.
 type deadlines[F any] struct{ heap traceHeap[F] }
 
-// set puts t where its deadline belongs.
+// set adds t, or moves it to where its deadline belongs.
 func (d *deadlines[F]) set(t *Trace[F]) {
 	if t.index < 0 {
 		heap.Push(&d.heap, t)
@@ -65,13 +65,13 @@ func (h *traceHeap[F]) Push(x any) {
 func (h *traceHeap[F]) Pop() any {
 	last := len(*h) - 1
 	t := (*h)[last]
-	(*h)[last] = nil // lets go of it
+	(*h)[last] = nil // for the garbage collector
 	*h = (*h)[:last]
 	t.index = -1
 	return t
 }
 
-// deleteFunc is [slices.DeleteFunc] that lets go of an emptied list.
+// deleteFunc is [slices.DeleteFunc] that frees a list when it is empty.
 func deleteFunc[E any](list []E, del func(E) bool) []E {
 	if list = slices.DeleteFunc(list, del); len(list) == 0 {
 		return nil

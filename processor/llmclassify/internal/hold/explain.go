@@ -1,9 +1,9 @@
 package hold
 
-// maxForeign bounds the items of other runs that are looked at to explain one.
+// maxForeign bounds the items of other runs that are evidence for one.
 const maxForeign = 256
 
-// addForeign lets g have the requests of other groups as evidence, the newest ones.
+// addForeign adds the requests of other groups to g as evidence, the newest ones.
 func (b *Buffer[F]) addForeign(g *group[F], groups []*group[F]) {
 	for _, other := range groups {
 		if other == g {
@@ -20,8 +20,8 @@ func (b *Buffer[F]) addForeign(g *group[F], groups []*group[F]) {
 	g.others = g.others[max(0, len(g.others)-maxForeign):]
 }
 
-// waitsForEvidence reports whether a run that is complete is to wait, for Config.Settle from
-// now or from when it first did, for what explains it.
+// waitsForEvidence reports whether a complete run is to wait for what explains it, for
+// Config.Settle from now, or from when it began to wait.
 func (b *Buffer[F]) waitsForEvidence(t *Trace[F], g *group[F], now age) bool {
 	r := t.runs.get(g.place.Run)
 	if r == nil || g.run == nil || r.waited && !t.settles(g.run) {
@@ -45,7 +45,7 @@ func (b *Buffer[F]) waitsForEvidence(t *Trace[F], g *group[F], now age) bool {
 	return true
 }
 
-// settles reports whether the run span is waiting.
+// settles reports whether a run span is waiting.
 func (t *Trace[F]) settles(run *Item[F]) bool {
 	for _, s := range t.settling {
 		if s.span == run {

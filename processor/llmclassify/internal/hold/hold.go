@@ -1,9 +1,9 @@
-// Package hold buffers the spans of live runs: a pure structure, bounded by
-// age, spans and bytes, that is told the time and tells what to release and why.
+// Package hold buffers the spans of live runs. It is a pure data structure, bounded by
+// age, spans and bytes: it is given the time, and returns what to release and why.
 //
-// It knows where a span stands in its trace, and nothing of what it means or of
-// where it is kept. What its caller knows of a span stays when the span itself has
-// had to go, so that the run can still be judged on all of them.
+// It knows the place of a span in its trace, and neither what the span means nor where
+// it is kept. The caller's facts about a span stay when the span itself has had to go,
+// so that the run can still be judged on all of them.
 package hold
 
 import (
@@ -17,39 +17,41 @@ import (
 type Config[F any] struct {
 	// MaxHold bounds how long a span is held.
 	MaxHold time.Duration
-	// Settle is how long a run span that does not announce how many requests and tools
-	// it has waits for them, and one that is complete for what explains its children.
+	// Settle is how long a run span that does not announce its requests and tools waits
+	// for them, and how long a complete run waits for what explains its members.
 	Settle time.Duration
-	// RunTimeout bounds how long what is known of released spans waits for their
-	// run, from the last that came of it.
+	// RunTimeout bounds how long the facts of released spans wait for their run, from
+	// the arrival of the run's last span.
 	RunTimeout time.Duration
 	// MaxSpansPerRun bounds the spans that are held of one run, and those of one trace that name no run.
 	MaxSpansPerRun int
-	// MaxFactBytes bounds what is kept beside the held spans, in estimated bytes. At
-	// most an eighth of it more remembers what was judged.
+	// MaxFactBytes bounds what is kept beside the held spans, in estimated bytes. What
+	// was judged is remembered in at most an eighth of it, on top.
 	MaxFactBytes int
 
-	// Locate says whose an item is. It must be pure.
+	// Locate returns the run that an item belongs to. It must be pure.
 	Locate func(*Trace[F], *Item[F]) Place
-	// Within reports whether the run of the first run span, which is here, is within the
-	// run of the second one: that is not released before it, but for its age. May be nil.
+	// Within reports whether the run of the span inner, which is here, is within the run
+	// of the span outer, which is then released after it, unless it is for its age. May be
+	// nil.
 	Within func(t *Trace[F], inner, outer *Item[F]) bool
-	// Inner is how many requests and tools of the runs that were judged count as the
-	// run's, because they are within it and its numbers include theirs. May be nil.
+	// Inner returns how many requests and tools of runs that were judged count as the
+	// run's: of those within it whose numbers its own include. May be nil.
 	Inner func(t *Trace[F], run *Item[F]) (requests, tools uint32)
-	// Explained reports whether nothing that may still come would change the
-	// verdict on a run that is complete and has items that are Unexplained. It is
-	// asked again whenever anything comes, and must not keep the release.
+	// Explained reports whether nothing that may still arrive would change the verdict
+	// on a complete run with items that are Unexplained. It is called again whenever
+	// something arrives, and must not keep the release.
 	Explained func(*Release[F]) bool
-	// Read reads Known off the item's span, which is about to go while the item
-	// stays, and returns its memory in bytes.
+	// Read reads the facts of the item's span, which is about to go while the item
+	// stays, into Known, and returns their memory in bytes.
 	Read func(*Item[F]) int
 	// Forget is called for items that are forgotten before their run was judged. May be nil.
 	Forget func(*Item[F])
-	// Remember is called for spans that were seen in a trace that is gone now, and are
-	// remembered with its runs. May be nil.
+	// Remember is called for spans of a trace that is gone now that were linked and never
+	// held; they are remembered with its runs. May be nil.
 	Remember func(pcommon.TraceID, pcommon.SpanID)
-	// Watch is called for traces that are there now (1) and no longer (-1). May be nil.
+	// Watch is called when there is something of a trace (1), and when there is nothing
+	// any more (-1). May be nil.
 	Watch func(pcommon.TraceID, int32)
 }
 
@@ -62,9 +64,9 @@ type Buffer[F any] struct {
 	kept   keptList[F]
 	judged *Judged
 
-	around    []*Trace[F]   // of which a run was released that may be within another one
-	touched   []*Trace[F]   // scratch
-	late      []lateSpan[F] // likewise: those of an Add
+	around    []*Trace[F]   // those of which a run was released that may be within another one
+	touched   []*Trace[F]   // scratch memory of Add
+	late      []lateSpan[F] // likewise
 	held      int           // spans
 	bytes     int           // estimated memory of held spans
 	factBytes int           // estimated memory of everything else
@@ -81,15 +83,15 @@ func New[F any](now time.Time, cfg Config[F]) *Buffer[F] {
 	}
 }
 
-// traceWork is the work that a trace makes beside its spans', in spans.
+// traceWork is the work for a trace beside that for its spans, in spans.
 const traceWork = 8
 
 func (b *Buffer[F]) age(t time.Time) age { return age(t.Sub(b.epoch)) }
 
-// Judged is what the buffer remembers of what was judged.
+// Judged is what the buffer remembers as judged.
 func (b *Buffer[F]) Judged() *Judged { return b.judged }
 
-// Traces is how many traces have anything here.
+// Traces is how many traces have anything in the buffer.
 func (b *Buffer[F]) Traces() int { return len(b.traces) }
 
 func (b *Buffer[F]) watch(trace pcommon.TraceID, change int32) {
@@ -101,17 +103,17 @@ func (b *Buffer[F]) watch(trace pcommon.TraceID, change int32) {
 // Bytes is the estimated memory of the spans that are held.
 func (b *Buffer[F]) Bytes() int { return b.bytes }
 
-// FactBytes is the estimated memory of what is kept beside them.
+// FactBytes is the estimated memory of what is kept beside the held spans.
 func (b *Buffer[F]) FactBytes() int { return b.factBytes }
 
-// Arrival is spans of one trace that come together.
+// Arrival is spans of one trace that arrive together.
 type Arrival[F any] struct {
 	Trace pcommon.TraceID
 	Items []*Item[F]
 }
 
-// Add takes over spans that came at this time, with links of others that came
-// with them, and returns what is due because of them. Nothing of the slices is kept.
+// Add takes over spans that arrived at this time, with links of others that arrived
+// with them, and returns what is due because of them. It does not keep the slices.
 func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (releases []Release[F]) {
 	at := b.age(now)
 	b.judged.rotate(now)
@@ -126,7 +128,7 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 			if b.judged.late(a.Trace, it.owner(), it.Parent, it.ID) {
 				b.judged.span(a.Trace, it.ID) // what is beneath it is late, too
 				owner := it.owner()
-				again := !owner.IsEmpty() && b.judged.again(a.Trace, owner) // the run is heard of
+				again := !owner.IsEmpty() && b.judged.again(a.Trace, owner)
 				late = append(late, it.ID)
 				if !it.Spent {
 					release := lateRelease(a.Trace, it, true)
@@ -184,7 +186,7 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 	return releases
 }
 
-// Resize says that a held item's span takes another memory now, in bytes.
+// Resize sets the memory of a held item with its span, in bytes.
 func (b *Buffer[F]) Resize(it *Item[F], size int) {
 	if it.Held() {
 		b.bytes += size - int(it.Size)
@@ -192,7 +194,7 @@ func (b *Buffer[F]) Resize(it *Item[F], size int) {
 	}
 }
 
-// Fresh visits the held items of a trace that came since it was last called for it.
+// Fresh visits the held items of a trace that arrived since the last call for it.
 func (b *Buffer[F]) Fresh(trace pcommon.TraceID, visit func(*Item[F])) {
 	t := b.traces[trace]
 	if t == nil {
@@ -205,10 +207,10 @@ func (b *Buffer[F]) Fresh(trace pcommon.TraceID, visit func(*Item[F])) {
 	}
 }
 
-// Ready releases the runs that are complete because of the runs within them that were
-// released and judged since it was last called. Call it until it returns nothing.
+// Ready releases the runs that are complete because runs within them were released and
+// judged since the last call. Call it until it returns nothing.
 func (b *Buffer[F]) Ready(now time.Time) (releases []Release[F]) {
-	if len(b.around) == 0 { // mostly
+	if len(b.around) == 0 { // the usual case
 		return nil
 	}
 	around := b.around
@@ -229,7 +231,7 @@ func (b *Buffer[F]) Ready(now time.Time) (releases []Release[F]) {
 	return releases
 }
 
-// Trace is what is here of a trace, nil if nothing is.
+// Trace returns what is here of a trace, nil if nothing is.
 func (b *Buffer[F]) Trace(trace pcommon.TraceID) *Trace[F] { return b.traces[trace] }
 
 // Next is when [Buffer.Due] is to be called next; false when nothing waits.
@@ -238,8 +240,8 @@ func (b *Buffer[F]) Next() (time.Time, bool) {
 	return b.epoch.Add(time.Duration(next)), ok
 }
 
-// Due releases what is due, the earliest trace first, until there is work of about
-// limit spans. More may be due still: Next says so.
+// Due releases what is due, the earliest trace first, until that is work for about limit
+// spans. If more is due, Next returns a time that is not after now.
 func (b *Buffer[F]) Due(now time.Time, limit int) (releases []Release[F]) {
 	at := b.age(now)
 	b.judged.rotate(now)
@@ -256,24 +258,24 @@ func (b *Buffer[F]) Due(now time.Time, limit int) (releases []Release[F]) {
 	return releases
 }
 
-// Evict releases traces, the one whose time would come first before others,
-// until n bytes of held spans have gone or none is held.
+// Evict releases traces, the one with the earliest deadline first, until n bytes of held
+// spans are released or no span is held.
 func (b *Buffer[F]) Evict(now time.Time, n int) (releases []Release[F]) {
 	target := b.bytes - n
 	return b.releaseEarliest(now, Memory, func() bool { return b.held > 0 && b.bytes > target })
 }
 
-// Drain releases everything that is held of some traces, and of all when it is
-// called until it returns nothing.
+// Drain releases everything that is held of at most limit traces. Call it until it
+// returns nothing.
 func (b *Buffer[F]) Drain(now time.Time, limit int) (releases []Release[F]) {
 	return b.releaseEarliest(now, Shutdown, func() bool { limit--; return b.held > 0 && limit >= 0 })
 }
 
-// releaseEarliest releases all that is held of the traces whose time would come first,
-// while more says so.
+// releaseEarliest releases all that is held of the traces with the earliest deadlines,
+// for as long as more returns true.
 func (b *Buffer[F]) releaseEarliest(now time.Time, why Reason, more func() bool) (releases []Release[F]) {
 	at := b.age(now)
-	var aside []*Trace[F] // nothing is held of them
+	var aside []*Trace[F] // those of which nothing is held
 	for more() {
 		t := b.due.popFirst()
 		if t == nil {

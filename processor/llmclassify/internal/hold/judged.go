@@ -17,9 +17,10 @@ const (
 	minJudged = 1024
 )
 
-// Judged remembers what was judged, so that no run is judged twice: runs, which a
-// late span may name, their traces, and spans of judged runs, those between them and
-// late ones, which may be the parent of a late one. It is safe for concurrent use.
+// Judged remembers what was judged, so that no run is judged twice: runs, which a late
+// span may name; their traces; and the spans of judged runs, of the traces between them,
+// and late ones, any of which may be the parent of a late span. It is safe for concurrent
+// use.
 type Judged struct {
 	seed maphash.Seed
 
@@ -47,7 +48,7 @@ func (j *Judged) key(trace pcommon.TraceID, span pcommon.SpanID) uint64 {
 	return maphash.Bytes(j.seed, key[:])
 }
 
-// rotate forgets what is old enough by now.
+// rotate forgets what is old enough to be forgotten.
 func (j *Judged) rotate(now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -59,9 +60,9 @@ func (j *Judged) rotateLocked(now time.Time) {
 	j.spans.Rotate(now)
 }
 
-// Claim remembers runs of a trace as judged, for the caller that is about to judge them
-// without a buffer. It reports false, and remembers none, where one of them has been
-// judged before.
+// Claim remembers runs of a trace as judged, for a caller that is about to judge them
+// without a buffer. It returns false, and remembers none, if one of them was judged
+// before.
 func (j *Judged) Claim(now time.Time, trace pcommon.TraceID, runs ...pcommon.SpanID) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -78,8 +79,8 @@ func (j *Judged) Claim(now time.Time, trace pcommon.TraceID, runs ...pcommon.Spa
 	return true
 }
 
-// Disclaim takes back a claim: the runs will come again. That there are runs in the
-// trace stays true.
+// Disclaim takes back a claim: the sender will send the runs again. That there are runs
+// in the trace stays true.
 func (j *Judged) Disclaim(trace pcommon.TraceID, runs ...pcommon.SpanID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -88,12 +89,12 @@ func (j *Judged) Disclaim(trace pcommon.TraceID, runs ...pcommon.SpanID) {
 	}
 }
 
-// Remember remembers spans of a trace that are of judged runs or between those.
+// Remember remembers spans of a trace that belong to judged runs, or are between those.
 func (j *Judged) Remember(trace pcommon.TraceID, spans []pcommon.SpanID) {
 	j.remember(trace, len(spans), func(i int) pcommon.SpanID { return spans[i] })
 }
 
-// remember is Remember for n spans, whatever they are in.
+// remember is Remember for n spans that are not in a slice.
 func (j *Judged) remember(trace pcommon.TraceID, n int, span func(i int) pcommon.SpanID) {
 	if n == 0 {
 		return
@@ -106,7 +107,7 @@ func (j *Judged) remember(trace pcommon.TraceID, n int, span func(i int) pcommon
 	}
 }
 
-// Forget takes that back.
+// Forget takes back Remember.
 func (j *Judged) Forget(trace pcommon.TraceID, spans []pcommon.SpanID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -116,10 +117,10 @@ func (j *Judged) Forget(trace pcommon.TraceID, spans []pcommon.SpanID) {
 	}
 }
 
-// Recall remembers what an earlier process remembered since then: runs, of which
-// counts says that they do as such of their trace, and spans. They are remembered for
-// no less than that one would have. Call it before anything else, in order of time,
-// and [Judged.Recalled] at the end.
+// Recall remembers what an earlier process has remembered since a time: runs, and whether
+// they count as such of their trace, and spans. They are remembered for at least as long
+// as that process would have. Call it before anything else, in order of time, and
+// [Judged.Recalled] at the end.
 func (j *Judged) Recall(now, since time.Time, trace pcommon.TraceID, counts bool, runs, spans []pcommon.SpanID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -138,7 +139,7 @@ func (j *Judged) Recall(now, since time.Time, trace pcommon.TraceID, counts bool
 	}
 }
 
-// Recalled says that all has been recalled.
+// Recalled is to be called when everything has been recalled.
 func (j *Judged) Recalled() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -147,16 +148,15 @@ func (j *Judged) Recalled() {
 
 func (j *Judged) traceKey(trace pcommon.TraceID) uint64 { return j.key(trace, pcommon.SpanID{}) }
 
-// any reports whether a run of the trace has been judged. Spans that only stood for a
-// run because none was found for long do not count: there may be more of their kind.
+// any reports whether a run of the trace was judged. Spans that represented a run because
+// none was found for too long do not count: there may be more such spans.
 func (j *Judged) any(trace pcommon.TraceID) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.runs.contains(j.traceKey(trace))
 }
 
-// run remembers a run whose verdict has been given; counts says that it does as one
-// of its trace.
+// run remembers a run whose verdict was given, and whether it counts as one of its trace.
 func (j *Judged) run(trace pcommon.TraceID, run pcommon.SpanID, counts bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -166,8 +166,8 @@ func (j *Judged) run(trace pcommon.TraceID, run pcommon.SpanID, counts bool) {
 	}
 }
 
-// again remembers a run of which something came late: for as long as if it had been
-// judged now. It reports whether that is for longer than it was going to.
+// again remembers a run of which a span was late for as long as if it had been judged
+// now. It reports whether that is longer than before.
 func (j *Judged) again(trace pcommon.TraceID, run pcommon.SpanID) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -179,16 +179,16 @@ func (j *Judged) again(trace pcommon.TraceID, run pcommon.SpanID) bool {
 	return true
 }
 
-// span remembers a span of a run whose verdict has been given.
+// span remembers a span of a run whose verdict was given.
 func (j *Judged) span(trace pcommon.TraceID, span pcommon.SpanID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.spans.add(j.traceKey(trace), span)
 }
 
-// late reports whether the verdict of the span's run has been given: the run that
-// it names or is (owner), or else its parent's, or the one that it stood for
-// itself. Runs stand for themselves: what is above them does not make them late.
+// late reports whether the verdict of the span's run was given: of the run that it names
+// or is (owner), or else of its parent's run, or of the one that it represented itself.
+// What is above a run does not make it late.
 func (j *Judged) late(trace pcommon.TraceID, owner, parent, id pcommon.SpanID) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -5,18 +5,18 @@ package hold
 const ItemSize = 256
 
 // TraceSize is the memory of a trace of which anything is held in bytes, beside its
-// items. What adds items counts it in their sizes.
+// items. The caller of Add counts it in their sizes.
 const TraceSize = 384
 
-// Forgotten returns how many items were forgotten because of Config.MaxFactBytes,
-// before their run was judged, since it was last asked.
+// Forgotten returns how many items were forgotten because of Config.MaxFactBytes, before
+// their run was judged, since the last call.
 func (b *Buffer[F]) Forgotten() int {
 	n := b.forgotten
 	b.forgotten = 0
 	return n
 }
 
-// trim forgets what has waited longest, down to the bound.
+// trim forgets the items that have waited longest, down to Config.MaxFactBytes.
 func (b *Buffer[F]) trim() {
 	for b.factBytes > b.cfg.MaxFactBytes {
 		it := b.kept.front()
@@ -43,14 +43,14 @@ func (b *Buffer[F]) forget(it *Item[F]) {
 	}
 }
 
-// read reads what is known off the span, once.
+// read reads the facts of a span, once.
 func (b *Buffer[F]) read(it *Item[F]) {
 	if it.factSize == 0 {
 		it.factSize = int32(ItemSize + b.cfg.Read(it)) //nolint:gosec // facts are bounded
 	}
 }
 
-// keep reads what is known of a span that goes, and counts it.
+// keep reads the facts of a span that goes, and counts them.
 func (b *Buffer[F]) keep(it *Item[F]) {
 	b.read(it)
 	b.kept.push(it)
@@ -62,7 +62,7 @@ func (b *Buffer[F]) keep(it *Item[F]) {
 	t.kept++
 }
 
-// drop forgets an item and uncounts what was kept of it.
+// drop removes an item, with the facts that were kept of it.
 func (b *Buffer[F]) drop(it *Item[F]) {
 	if b.kept.remove(it) {
 		b.factBytes -= int(it.factSize)
@@ -71,7 +71,7 @@ func (b *Buffer[F]) drop(it *Item[F]) {
 	it.trace.drop(it)
 }
 
-// keptList is the items whose spans have gone, the one that went first in front.
+// keptList is the items whose spans have gone, the first to go in front.
 type keptList[F any] struct{ head, tail *Item[F] }
 
 func (l *keptList[F]) front() *Item[F] { return l.head }

@@ -11,16 +11,16 @@ func lateRelease[F any](trace pcommon.TraceID, it *Item[F], out bool) Release[F]
 	return Release[F]{Reason: Late, Trace: trace, RunID: it.owner(), Members: []Member[F]{{Item: it, Out: out}}}
 }
 
-// lateSpan is a span that came late, of a trace of which there is something.
+// lateSpan is a late span of a trace of which there is something.
 type lateSpan[F any] struct {
 	trace *Trace[F]
 	id    pcommon.SpanID
 }
 
-// sweepLate releases what came before the spans above it and is late, as they have
-// turned out to be: another service's spans come in any order.
+// sweepLate releases the spans that are beneath late spans and arrived before them:
+// another service's spans arrive in any order.
 func (b *Buffer[F]) sweepLate(t *Trace[F], now age, releases []Release[F]) []Release[F] {
-	if len(b.late) == 0 { // mostly
+	if len(b.late) == 0 { // the usual case
 		return releases
 	}
 	var late []pcommon.SpanID
@@ -56,17 +56,17 @@ func (b *Buffer[F]) sweepLate(t *Trace[F], now age, releases []Release[F]) []Rel
 			}
 			releases = append(releases, release)
 		}
-		delete(beneath, id) // parents may be in a circle
+		delete(beneath, id) // parents may form a cycle
 	}
 	t.compact()
 	return releases
 }
 
-// maxLinks bounds a walk up spans that are not here, against cycles.
+// maxLinks bounds a walk up spans that are not held, against cycles.
 const maxLinks = 128
 
-// above is the parent of it, or where that was seen and is not here, the first above
-// it that is here or was not seen.
+// above is the parent of an item, or where that is a link, the first span above it that
+// is not.
 func (t *Trace[F]) above(it *Item[F]) pcommon.SpanID {
 	id := it.Parent
 	for range maxLinks {
@@ -79,8 +79,8 @@ func (t *Trace[F]) above(it *Item[F]) pcommon.SpanID {
 	return id
 }
 
-// discardGroup lets go of what is known of spans that no run was found for, in a trace that
-// has another: they are no run, but what another service did for that one.
+// discardGroup releases the facts of spans for which no run was found, in a trace with
+// another run: they are not a run, but what another service did for that one.
 func (b *Buffer[F]) discardGroup(t *Trace[F], g *group[F]) Release[F] {
 	release := Release[F]{
 		Reason: RunExpired, Trace: t.id, RunID: g.place.Run, Members: make([]Member[F], 0, len(g.items)),

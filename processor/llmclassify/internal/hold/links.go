@@ -6,20 +6,20 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// Link says that the span ID was seen to have this parent and is not held: it
-// completes the parent chains of what is. Links of traces that are not here, more
-// than Config.MaxSpansPerRun of one trace, and what Config.MaxFactBytes has no room
-// for, are ignored: without a link a run only waits for its span for longer.
+// Link is a span that passed and is not held, with its parent: it completes the parent
+// chains of held spans. Links of traces that are not here, more than
+// Config.MaxSpansPerRun of one trace, and those for which Config.MaxFactBytes has no
+// room are ignored: without a link a run only waits longer for its span.
 type Link struct {
 	Trace      pcommon.TraceID
 	ID, Parent pcommon.SpanID
 }
 
-// linkSize is the memory of one link in bytes, with the list's reserve.
+// linkSize is the memory of one link in bytes, with the spare capacity of the list.
 const linkSize = 24
 
-// links are the spans of a trace that were seen and are not held. There are many
-// and they are asked for rarely: a list, indexed while it is needed.
+// links are the links of a trace. There are many, and they are rarely looked up: a list,
+// which is indexed for as long as that is needed.
 type links struct {
 	list  [][2]pcommon.SpanID // id and parent; the first of several counts
 	index map[pcommon.SpanID]pcommon.SpanID
@@ -54,11 +54,11 @@ func (l *links) parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 	return parent, ok
 }
 
-// dropIndex lets go of the index.
+// dropIndex frees the index.
 func (l *links) dropIndex() { l.index = nil }
 
-// link adds the first links of a list, those that are of one trace, and returns how
-// many they are.
+// link adds the first links of a list that belong to one trace, and returns how many they
+// are.
 func (b *Buffer[F]) link(list []Link) (n int) {
 	for n < len(list) && list[n].Trace == list[0].Trace {
 		n++

@@ -50,8 +50,8 @@ func (m *memory) contains(key uint64) bool {
 
 func (m *memory) empty() bool { return m.Now.n+m.Previous.n == 0 }
 
-// hashes is a set of hashes that are spread already: a table with open addressing,
-// linear probing and at most three quarters full. Its zero value is empty.
+// hashes is a set of uniformly distributed hashes: a table with open addressing and
+// linear probing, at most three quarters full. Its zero value is empty.
 type hashes struct {
 	slots []uint64 // a power of two of them; 0 where free
 	n     int
@@ -60,7 +60,7 @@ type hashes struct {
 // minHashes is how many slots the smallest table has.
 const minHashes = 64
 
-// home is where a hash is looked for first. 0 is taken for 1.
+// home is the slot at which the search for a hash begins. 0 is stored as 1.
 func (h *hashes) home(key uint64) (uint64, int) {
 	if key == 0 {
 		key = 1
@@ -68,7 +68,7 @@ func (h *hashes) home(key uint64) (uint64, int) {
 	return key, int(key & uint64(len(h.slots)-1)) //nolint:gosec // less than the length
 }
 
-// add returns where the hash is.
+// add adds a hash, and returns its slot.
 func (h *hashes) add(key uint64) int {
 	if 4*(h.n+1) > 3*len(h.slots) {
 		h.grow()
@@ -95,7 +95,7 @@ func (h *hashes) grow() {
 	}
 }
 
-// find is the place of a hash, -1 where it is not there.
+// find returns the slot of a hash, -1 if it is not in the set.
 func (h *hashes) find(key uint64) int {
 	if h.n == 0 {
 		return -1
@@ -112,7 +112,7 @@ func (h *hashes) find(key uint64) int {
 
 func (h *hashes) contains(key uint64) bool { return h.find(key) >= 0 }
 
-// remove takes a hash out, and moves what had been put behind it because of it.
+// remove removes a hash, and moves back those that were put behind it because of it.
 func (h *hashes) remove(key uint64) {
 	free := h.find(key)
 	if free < 0 {

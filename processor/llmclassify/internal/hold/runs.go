@@ -6,25 +6,25 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// run counts what is here of one run.
+// run counts the items of one run.
 type run[F any] struct {
 	id          pcommon.SpanID
 	span        *Item[F]
-	members     tally             // those that name the run, also those whose spans have gone
+	members     tally             // the items that name the run, also those whose spans have gone
 	latest      pcommon.Timestamp // when the last of these began
 	items, held int
 	changed     bool // it is in Trace.changed
-	waited      bool // it is complete, and was in Trace.settling to be Explained
-	settled     bool // it does not announce its tools, and was in Trace.settling for its time
+	waited      bool // it is complete, and was in Trace.settling to be explained
+	settled     bool // it does not announce its tools, and was in Trace.settling for Config.Settle
 }
 
-// maxAround bounds how many run spans of a trace are looked at for what is within them,
-// the newest first.
+// maxAround bounds how many run spans of a trace are tested for runs within them, the
+// newest first.
 const maxAround = 64
 
-// innermost takes those runs off the set, whose spans are here, within which there is a
-// run whose span is here and that is not in the set: what it did is a part of theirs, and
-// is not known yet.
+// innermost removes runs from the set: those within which there is a run whose span is
+// here and which is not in the set. What that run did is a part of theirs, and is not
+// known yet.
 func (b *Buffer[F]) innermost(t *Trace[F], set runSet) runSet {
 	if b.cfg.Within == nil || len(t.spans) < 2 {
 		return set
@@ -38,22 +38,21 @@ func (b *Buffer[F]) innermost(t *Trace[F], set runSet) runSet {
 			return !inner.Gone() && !set.has(inner.ID) && b.cfg.Within(t, inner, outer.span)
 		})
 	}
-	for n := -1; n != len(set); { // what waits, keeps what is around it waiting
+	for n := -1; n != len(set); { // a run that waits keeps the run around it waiting
 		n = len(set)
 		set = slices.DeleteFunc(set, around)
 	}
 	return set
 }
 
-// runs are the runs of a trace by their id; the empty id is for items that name
-// no run. Most traces have one or two: a list is searched, and indexed when it
-// is long.
+// runs are the runs of a trace by id; the empty id is for items that name no run. Most
+// traces have one or two: they are a list that is searched, and a map when there are many.
 type runs[F any] struct {
 	list []*run[F]
 	byID map[pcommon.SpanID]*run[F] // of all, when there are more than smallTrace
 }
 
-// get finds a run, or nil.
+// get returns a run, nil if it is not there.
 func (rs *runs[F]) get(id pcommon.SpanID) *run[F] {
 	if rs.byID != nil {
 		return rs.byID[id]
@@ -66,7 +65,7 @@ func (rs *runs[F]) get(id pcommon.SpanID) *run[F] {
 	return nil
 }
 
-// of finds a run, or begins to count it.
+// of returns a run, new if it is not there.
 func (rs *runs[F]) of(id pcommon.SpanID) *run[F] {
 	if r := rs.get(id); r != nil {
 		return r

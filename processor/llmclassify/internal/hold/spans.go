@@ -9,10 +9,9 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/generations"
 )
 
-// spanMemory remembers spans by their trace, as [memory] remembers hashes. Spans of
-// a trace come together, so that a trace is looked for once and a span takes four
-// bytes: of two spans of one trace that are alike in those, one is taken for the
-// other.
+// spanMemory is a set of spans of two generations. Spans of a trace are added together, so
+// that the trace is stored once for all of them and a span takes four bytes: spans of one
+// trace that have these bytes in common are taken for one another.
 type spanMemory struct {
 	generations.Of[traceSpans]
 	limit int // of one generation, in spans
@@ -51,16 +50,17 @@ func (m *spanMemory) contains(trace uint64, span pcommon.SpanID) bool {
 // traceSpans is spans by the hash of their trace. Its zero value is empty.
 type traceSpans struct {
 	traces hashes
-	at     []uint32 // by slot of traces: where the newest row of the trace is
-	// rows are one behind the other: where the row of the trace before it is, how many
-	// spans it has, the spans, of which 0 means no span. No span is at 0.
+	at     []uint32 // by slot of traces: the index of the trace's newest row
+	// rows are stored one behind the other, each as: the index of the trace's row before
+	// it, how many spans it has, the marks of the spans, 0 for one that was removed.
+	// Index 0 is not a row.
 	rows []uint32
 	last uint64 // the trace of the last row
-	head int    // where the last row is
+	head int    // the index of the last row
 	cost int    // of all, in spans
 }
 
-// rowCost is what a row takes with its share of the tables, in spans.
+// rowCost is the memory of a row with its share of the tables, in spans.
 const rowCost = 4
 
 // mark is four bytes of a span's id, never 0.
@@ -99,7 +99,7 @@ func (t *traceSpans) begin(trace uint64) {
 	t.cost += rowCost
 }
 
-// find is where a span is, nil where it is not there.
+// find returns the place of a span, nil if it is not in the set.
 func (t *traceSpans) find(trace uint64, span pcommon.SpanID) *uint32 {
 	slot := t.traces.find(trace)
 	if slot < 0 {

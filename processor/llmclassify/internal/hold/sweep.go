@@ -7,12 +7,11 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// expirySlack is the share of Config.MaxHold by which spans may go before it, in
-// the company of one that must: a long run goes out in a few batches, not span
-// by span.
+// expirySlack is the share of Config.MaxHold by which spans may go early, together with
+// one that must go: a long run goes out in a few batches, not span by span.
 const expirySlack = 8
 
-// group is the items of a trace that are one run's.
+// group is the items of a trace that belong to one run.
 type group[F any] struct {
 	place Place
 	run   *Item[F]
@@ -21,15 +20,15 @@ type group[F any] struct {
 	due   int              // held items that are due
 	end   bool             // the run span is one of them
 	named bool             // an item names the run
-	last  age              // when the last of them came
+	last  age              // when the last of them arrived
 
 	unexplained bool
 	upstream    bool
 	others      []Member[F] // of other groups, where unexplained or upstream
 }
 
-// isRun reports whether there is a run that they are of, and not just spans under one
-// parent: its span is here, or one of them names it.
+// isRun reports whether they belong to a run, and are not just spans under one parent: the
+// run's span is here, or one of them names it.
 func (g *group[F]) isRun() bool { return g.run != nil || g.named }
 
 // runSet is a small set of runs.
@@ -53,7 +52,7 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Re
 		t.changed[i] = nil
 	}
 	t.changed = t.changed[:0]
-	for _, s := range t.settling { // what came may explain it
+	for _, s := range t.settling { // what arrived may explain it
 		if s.why == Complete && !s.span.Gone() && !complete.has(s.span.ID) {
 			complete = append(complete, s.span.ID)
 		}
@@ -61,7 +60,7 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Re
 	return b.sweepRuns(t, now, releases, complete, ended, large)
 }
 
-// sweepRuns releases the runs that are complete or have ended, but for those around one
+// sweepRuns releases the runs that are complete or have ended, except those around one
 // that goes later, and the spans of those that are too large.
 func (b *Buffer[F]) sweepRuns(t *Trace[F], now age, releases []Release[F], complete, ended, large runSet) []Release[F] {
 	left := b.innermost(t, slices.Concat(complete, ended))
@@ -79,8 +78,8 @@ func (b *Buffer[F]) sweepRuns(t *Trace[F], now age, releases []Release[F], compl
 	return releases
 }
 
-// sweepDue releases the runs of t that have settled, the spans that have been
-// held for long enough, and the runs of which nothing has come for too long.
+// sweepDue releases the runs of t that have settled, the spans that were held for
+// Config.MaxHold, and the runs of which nothing arrived for Config.RunTimeout.
 func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Release[F] {
 	var ended, complete runSet
 	for len(t.settling) > 0 && t.settling[0].until <= now {
@@ -163,9 +162,8 @@ func (b *Buffer[F]) grouped(t *Trace[F], due func(*Item[F], Place) bool) []*grou
 	return groups
 }
 
-// sweep releases the held spans of t that are due, and whole runs with them: a
-// run whose span is due, and one whose span will not come and of which any span
-// is due.
+// sweep releases the held spans of t that are due. The release of a run is final if its
+// span is due, or if its span will not come and any of its spans is due.
 func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F],
 	due func(*Item[F], Place) bool,
 ) []Release[F] {
@@ -189,7 +187,7 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 	return releases
 }
 
-// sweepExpired gives up the runs of which facts are kept and nothing has come for
+// sweepExpired releases the runs of which facts are kept and nothing arrived for
 // Config.RunTimeout: their spans will not come.
 func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []Release[F] {
 	groups := b.grouped(t, everything[F])
@@ -209,7 +207,7 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 			releases = append(releases, b.releaseGroup(t, g, now, RunExpired, true, everything[F]))
 			continue
 		}
-		if expires <= now { // its span is here, and will not be for long
+		if expires <= now { // its span is here, and goes soon
 			expires = now + age(b.cfg.Settle)
 		}
 		if first || expires < t.expires {
@@ -220,7 +218,7 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 	return releases
 }
 
-// releaseGroup makes the release of one group and takes out of t what goes with it.
+// releaseGroup makes the release of one group, and removes from t what goes with it.
 func (b *Buffer[F]) releaseGroup(t *Trace[F], g *group[F], now age, why Reason, final bool,
 	due func(*Item[F], Place) bool,
 ) Release[F] {
@@ -238,7 +236,7 @@ func (b *Buffer[F]) releaseGroup(t *Trace[F], g *group[F], now age, why Reason, 
 			}
 			b.releaseSpan(t, it)
 		case it.Held():
-			b.read(it) // it waits on, and is evidence already
+			b.read(it) // it is still held, and its facts are evidence now
 		}
 		if final {
 			b.drop(it)
@@ -260,7 +258,7 @@ func (b *Buffer[F]) releaseGroup(t *Trace[F], g *group[F], now age, why Reason, 
 	return release
 }
 
-// releaseSpan takes the span out of the item.
+// releaseSpan counts the span of an item as gone.
 func (b *Buffer[F]) releaseSpan(t *Trace[F], it *Item[F]) {
 	it.state = stateKept
 	b.held--
@@ -270,8 +268,7 @@ func (b *Buffer[F]) releaseSpan(t *Trace[F], it *Item[F]) {
 	}
 }
 
-// schedule puts t where its next deadline belongs, and lets go of it when
-// nothing is left of it.
+// schedule sets the next deadline of t, and removes t if nothing is left of it.
 func (b *Buffer[F]) schedule(t *Trace[F]) {
 	if t.live == 0 {
 		b.due.remove(t)
@@ -298,7 +295,7 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 	b.due.set(t)
 }
 
-// rememberLinks: the spans that were seen in a trace may be above late ones.
+// rememberLinks remembers the links of a trace: they may be above late spans.
 func (b *Buffer[F]) rememberLinks(t *Trace[F]) {
 	list := t.links.list
 	b.judged.remember(t.id, len(list), func(i int) pcommon.SpanID { return list[i][0] })

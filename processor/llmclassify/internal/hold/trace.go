@@ -4,11 +4,11 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// Trace is what is here of one trace. Its exported methods are what
-// Config.Locate sees of it.
+// Trace is what is here of one trace. Its exported methods are for Config.Locate and the
+// other functions of [Config].
 type Trace[F any] struct {
 	id    pcommon.TraceID
-	items []*Item[F] // in order of arrival, those that are gone included until the next sweep
+	items []*Item[F] // in order of arrival, with those that are gone until the next compact
 	byID  map[pcommon.SpanID]*Item[F]
 	runs  runs[F]
 	spans []*Item[F] // the run spans
@@ -16,14 +16,14 @@ type Trace[F any] struct {
 
 	live     int           // items that are not gone
 	oldest   int           // no item before this index is held
-	fresh    int           // Buffer.Fresh has had the items before this index
+	fresh    int           // Buffer.Fresh has visited the items before this index
 	settling []settling[F] // in order of time
-	changed  []*run[F]     // since they were last looked at
+	changed  []*run[F]     // those that may have become complete or too large
 
-	expires  age // when runs are to be looked at that nothing comes of, while facts are kept
+	expires  age // when runs may expire of which nothing arrives, while facts are kept
 	deadline age
 	index    int // in Buffer.due; -1 when it is not there
-	kept     int // items of which only what is known is here
+	kept     int // items of which only the facts are here
 	touched  bool
 	around   bool // it is in Buffer.around
 	judged   bool // a run of it was judged, see judged.any
@@ -36,17 +36,17 @@ type settling[F any] struct {
 	why   Reason // RunEnded, or Complete where it waits to be Explained
 }
 
-// smallTrace is how many items are searched one by one rather than indexed.
+// smallTrace is how many items are searched one by one; more are indexed.
 const smallTrace = 16
 
 func newTrace[F any](id pcommon.TraceID) *Trace[F] {
 	return &Trace[F]{id: id, index: -1}
 }
 
-// ID is the trace's.
+// ID is the id of the trace.
 func (t *Trace[F]) ID() pcommon.TraceID { return t.id }
 
-// Item finds a span by its id, the first one where several share it.
+// Item returns a span by its id, the first one if several share it.
 func (t *Trace[F]) Item(id pcommon.SpanID) *Item[F] {
 	if t.byID != nil {
 		return t.byID[id]
@@ -59,7 +59,7 @@ func (t *Trace[F]) Item(id pcommon.SpanID) *Item[F] {
 	return nil
 }
 
-// Parent finds the parent of a span that was seen and is not here.
+// Parent returns the parent of a span that passed and is not held.
 func (t *Trace[F]) Parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 	return t.links.parent(id)
 }
@@ -105,7 +105,7 @@ func (t *Trace[F]) add(it *Item[F], now, settled age) {
 	}
 }
 
-// markChanged has a run looked at again.
+// markChanged lets the next sweep test a run.
 func (t *Trace[F]) markChanged(r *run[F]) {
 	if r != nil && !r.changed {
 		r.changed = true
@@ -126,7 +126,7 @@ func (t *Trace[F]) reindex() {
 	}
 }
 
-// drop forgets an item. The lists have it until [Trace.compact].
+// drop removes an item. The lists have it until [Trace.compact].
 func (t *Trace[F]) drop(it *Item[F]) {
 	it.state = stateGone
 	t.live--
@@ -140,7 +140,7 @@ func (t *Trace[F]) drop(it *Item[F]) {
 	}
 }
 
-// compact takes what is gone off the lists.
+// compact removes the items that are gone from the lists.
 func (t *Trace[F]) compact() {
 	if len(t.items) == t.live {
 		return
@@ -159,7 +159,7 @@ func (t *Trace[F]) compact() {
 	}
 }
 
-// oldestHeld is the span that has been held longest, nil when none is held.
+// oldestHeld is the item that has been held longest, nil if none is held.
 func (t *Trace[F]) oldestHeld() *Item[F] {
 	for ; t.oldest < len(t.items); t.oldest++ {
 		if it := t.items[t.oldest]; it.Held() {
