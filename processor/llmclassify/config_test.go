@@ -33,7 +33,7 @@ func TestConfig(t *testing.T) {
 			"max_hold must be greater than 0, is 0s",
 			"max_held_bytes must be greater than 0, is -1",
 			"max_spans_per_run must be greater than 0, is 0",
-			`dialects: unknown dialect "latin": use any of `,
+			`dialects: unknown dialect "latin": must be one of `,
 			"shards must not be less than 0, is -1",
 			"metadata_keys must be different and not empty: \"X-Tenant\" is not",
 		}},

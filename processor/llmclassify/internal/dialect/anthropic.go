@@ -12,21 +12,21 @@ import (
 // com.anthropic.sdk.go) and TypeScript (com.anthropic.sdk.typescript): one span
 // over all attempts of a call.
 //
-// OK is written only after message_stop. ERROR comes with error.type, of which
-// four words stand for several things: api_error is a stream cut short or the
-// provider's own, connection_error is any stage before a response (in Go the body,
-// too), client_timeout_error is any timer, of connecting and of the headers, too,
-// client_error is in Go whatever has no other word, in TypeScript a body that broke,
-// as a rule. UNSET covers a person's cancel, an early close and a malformed line: none
-// of them is claimed. How far the answer had come, its calls, the tools offered and
-// the history are not recorded.
+// OK is written only after message_stop. ERROR comes with error.type, of which four
+// values each have several meanings: api_error is a truncated stream or an error of the
+// provider; connection_error is a failure at any stage before a response (in Go of the
+// body, too); client_timeout_error is any timeout, also of the connection and of the
+// headers; client_error is in Go every other error, in TypeScript usually a broken body.
+// UNSET is a user's cancel, an early close or a malformed line: the request is put down to
+// none of them. The progress of the response, its calls, the tools offered and the history
+// are not recorded.
 type Anthropic struct {
-	scope scope // which SDK; unknown where the scope was not
+	scope scope // which SDK; unknown if the scope is not known
 }
 
 var _ scoped = Anthropic{}
 
-// The words of the SDKs in error.type that are not the API's.
+// The values of error.type that are the SDKs' own, not the API's.
 const (
 	anthropicAPI        = "api_error"
 	anthropicConnection = "connection_error"
@@ -94,12 +94,12 @@ func (d Anthropic) request(span ptrace.Span, r *classify.Request) {
 	}
 }
 
-// own writes what one of the SDK's own words says, as far as it says one thing.
-func (d Anthropic) own(word string, r *classify.Request) {
+// own writes the meaning of one of the SDK's own values of error.type, if it has only one.
+func (d Anthropic) own(errorType string, r *classify.Request) {
 	switch {
-	case word == anthropicClient && d.scope == scopeAnthropicTS:
-		r.Ended = semconv.StreamEndReadError // as a rule: an event that cannot be read has this word, too
-	case word == anthropicConnection && r.Status > 0:
+	case errorType == anthropicClient && d.scope == scopeAnthropicTS:
+		r.Ended = semconv.StreamEndReadError // usually: an event that cannot be parsed has this value, too
+	case errorType == anthropicConnection && r.Status > 0:
 		r.Ended, r.Basis = semconv.StreamEndReadError, classify.Typed // there was a response to break
 	}
 }

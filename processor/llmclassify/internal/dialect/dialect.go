@@ -1,12 +1,11 @@
 // Package dialect reads spans into facts: one file for each family of
 // instrumentations, all of them behind [Dialect].
 //
-// A dialect says what a span is and reads what its producer records. What the
-// producer never records, and what carries the wrong type, stays not observed:
-// that costs a verdict confidence, and never makes a retry safer. UNSET is no
-// success unless the dialect says so. Where one mark stands for several endings
-// (an early close and a broken connection, say), the request is not put down to
-// any of them.
+// A dialect recognises the kind of a span and reads what its producer records. What the
+// producer never records, and a value of the wrong type, stays not observed: that costs a
+// verdict confidence, and never makes a retry safer. UNSET is not success unless the
+// dialect documents that. Where one mark is written for several endings (an early close
+// and a broken connection, for example), the request is not put down to any of them.
 //
 // Of error messages only whole texts that are fixed in a producer's own source are
 // compared (texts.go); nothing of a message is ever copied.
@@ -21,7 +20,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 )
 
-// Kind says what a span is to a diagnosis. The zero value is [Other].
+// Kind is the part of a span in a diagnosis. The zero value is [Other].
 type Kind uint8
 
 // The kinds of spans.
@@ -32,15 +31,14 @@ const (
 	Run                 // one agent run
 )
 
-// Head is what has to be known of a span before its facts are read.
+// Head is what must be known about a span before its facts are read.
 type Head struct {
 	Kind Kind
-	// Run is the id of the run that a request or tool names as its own (llm.run.id), empty when it names none.
+	// Run is the id of the run that a request or tool names as its own (llm.run.id), or empty.
 	Run pcommon.SpanID
-	// Requests and Tools are what a run span announces to have begun under it.
+	// Requests and Tools are how many of them began under a run span, as it announces.
 	Requests, Tools classify.Count
-	// Exchange says of a span of Kind Other that it is an HTTP client's, which
-	// [ReadExchange] reads.
+	// Exchange: a span of Kind Other is that of an HTTP client, for [ReadExchange].
 	Exchange bool
 }
 
@@ -51,7 +49,7 @@ type Facts struct {
 	Tool    *classify.Tool
 	Run     *classify.Run
 
-	Lists *Lists // where their lists are made, nil where they are kept
+	Lists *Lists // the memory for their lists; nil where the facts are kept
 }
 
 // Size estimates the memory of the facts in bytes.
@@ -79,14 +77,14 @@ func (f Facts) Size() int {
 // are stateless; their methods are safe for concurrent use and never panic,
 // whatever a span carries.
 type Dialect interface {
-	// Name is what the configuration calls it.
+	// Name is its name in the configuration.
 	Name() string
-	// claims are what a span has to have for this dialect to be asked about it.
+	// claims are what a span must have for Recognise to be called.
 	claims() claims
-	// Recognise says what the span is; Kind is Other when it is not this dialect's.
+	// Recognise returns the head of a span; Kind is Other if it is not this dialect's.
 	Recognise(s *AttributeScan) Head
-	// Read reads the facts of a span that Recognise said to be of this kind into
-	// the field of into that is set, which points to a zero value.
+	// Read reads the facts of a span that Recognise returned a kind for into the field
+	// of into that is set, which points to a zero value.
 	Read(span ptrace.Span, into Facts)
 }
 
@@ -98,7 +96,7 @@ type Reading struct {
 	facts   *Facts
 }
 
-// Facts reads the facts off span at the first call and returns the same ever after.
+// Facts reads the facts of the span at the first call, and always returns the same.
 func (r *Reading) Facts(span ptrace.Span, kind Kind) Facts {
 	if kind == Other {
 		return Facts{}
@@ -110,7 +108,7 @@ func (r *Reading) Facts(span ptrace.Span, kind Kind) Facts {
 	return *r.facts
 }
 
-// kept is facts that are kept, in one piece of memory.
+// kept is facts that are kept, in one allocation.
 type kept[T any] struct {
 	Facts
 	of T
@@ -134,8 +132,8 @@ func factsOf(kind Kind) *Facts {
 	}
 }
 
-// Request writes the facts of a request to where they are wanted. Their lists may be
-// in lists.
+// Request writes the facts of a request to a place of the caller's. Their lists may be in
+// lists.
 func (r *Reading) Request(span ptrace.Span, to *classify.Request, lists *Lists) {
 	if r.facts != nil {
 		*to = *r.facts.Request
@@ -145,7 +143,7 @@ func (r *Reading) Request(span ptrace.Span, to *classify.Request, lists *Lists) 
 	r.Dialect.Read(span, Facts{Request: to, Lists: lists})
 }
 
-// Run writes the facts of a run to where they are wanted.
+// Run writes the facts of a run to a place of the caller's.
 func (r *Reading) Run(span ptrace.Span, to *classify.Run) {
 	if r.facts != nil {
 		*to = *r.facts.Run
@@ -155,7 +153,7 @@ func (r *Reading) Run(span ptrace.Span, to *classify.Run) {
 	r.Dialect.Read(span, Facts{Run: to})
 }
 
-// Tool writes the facts of a tool to where they are wanted.
+// Tool writes the facts of a tool to a place of the caller's.
 func (r *Reading) Tool(span ptrace.Span, to *classify.Tool) {
 	if r.facts != nil {
 		*to = *r.facts.Tool

@@ -11,12 +11,12 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// The words of finish reasons that stand for none.
+// Values of finish reasons that are not reasons of a model.
 const (
 	finishError       = "error"
 	finishInterrupted = "interrupted"
 	finishStop        = "stop"
-	finishOther       = "other" // the AI SDK's, for a stream that just ended, too
+	finishOther       = "other" // the AI SDK's, also for a stream that ended without a finish reason
 	finishUnknown     = "unknown"
 )
 
@@ -26,12 +26,12 @@ type ending struct {
 	fault
 	errorType string
 	streamed  bool
-	responded bool     // something of a response was recorded
-	reasons   []string // nil where none was recorded
+	responded bool     // a part of a response is recorded
+	reasons   []string // nil where no finish reason is recorded
 	unset     bool     // the status is UNSET
 }
 
-// begin writes what every request's span has.
+// begin reads what every request's span has.
 func (e *ending) begin(span ptrace.Span, r *classify.Request) {
 	*r = classify.Request{
 		Start: at(span.StartTimestamp()), End: at(span.EndTimestamp()),
@@ -62,16 +62,16 @@ func (e *ending) finish(v pcommon.Value) {
 	e.addFinish(v)
 }
 
-// addFinish is for one that may record it under several keys.
+// addFinish is for a producer that may record it under several keys.
 func (e *ending) addFinish(v pcommon.Value) {
 	switch reason := text(v, maxWord); reason {
-	case "", "None", "null": // as languages write nothing
+	case "", "None", "null": // as languages write a missing value
 	default:
 		e.reasons = append(e.reasons, reason)
 	}
 }
 
-// end closes the pass.
+// end completes the pass over the attributes.
 func (e *ending) end(span ptrace.Span, r *classify.Request) {
 	r.Finish = classify.ParseFinish(e.reasons)
 	e.fault = faultOf(span, e.errorType)
@@ -83,17 +83,16 @@ func (e *ending) end(span ptrace.Span, r *classify.Request) {
 // has reports whether the finish reasons name this one.
 func (e *ending) has(reason string) bool { return slices.Contains(e.reasons, reason) }
 
-// conclude draws the conclusions that hold for every producer that marks what
-// failed, and reports whether there were any: an HTTP status, the name of an error,
-// a finish reason.
+// conclude draws the conclusions that hold for every producer that marks failures: from an
+// HTTP status, the name of an error, a finish reason. It reports whether there were any.
 func (e *ending) conclude(r *classify.Request) bool {
 	switch {
 	case r.Status >= 400:
 		e.refused(r)
 	case e.known && (r.Failed == classify.Yes || e.unset && (e.errorType != "" || r.Finish <= classify.FinishMissing)):
-		// An exception event on a span that came to its finish reason was got over.
+		// From an exception on a span with a finish reason the producer has recovered.
 		e.apply(r)
-	case r.Failed == classify.Yes: // something failed, and nothing says what
+	case r.Failed == classify.Yes: // the reason is not recorded
 		return false
 	case r.Finish > classify.FinishMissing:
 		r.Ended, r.Basis, r.Phase = semconv.StreamEndTerminalEvent, classify.Typed, semconv.PhaseStreamEnd
@@ -103,7 +102,7 @@ func (e *ending) conclude(r *classify.Request) bool {
 	return true
 }
 
-// refused writes that the response was an HTTP error.
+// refused is for a response that was an HTTP error.
 func (e *ending) refused(r *classify.Request) {
 	r.Ended, r.Basis, r.Phase = semconv.StreamEndHTTPError, e.basis(), semconv.PhaseResponseStarted
 	r.Provider.Kind = classify.ProviderErrorKind(r.Status, e.name)
@@ -113,7 +112,7 @@ func (e *ending) refused(r *classify.Request) {
 	r.Provider.Code = codeOf(e.name)
 }
 
-// apply writes what the error says about how the request ended.
+// apply writes what the error shows of how the request ended.
 func (e *ending) apply(r *classify.Request) {
 	r.Basis = e.basis()
 	switch {
@@ -124,10 +123,10 @@ func (e *ending) apply(r *classify.Request) {
 	case e.provider != semconv.ProviderErrorKindUnset:
 		r.Provider.Kind, r.Provider.Code = e.provider, codeOf(e.name)
 	case e.unstaged && (e.responded || r.Status > 0):
-		r.Ended, r.Basis = semconv.StreamEndReadError, classify.Corroborated // there was a response to break
+		r.Ended, r.Basis = semconv.StreamEndReadError, classify.Corroborated // there was a response
 	case e.unstaged, e.timer:
-		// It may have broken before a connection or later: several classes, and
-		// nothing to choose by.
+		// It may have failed before a connection was made or later: several classes, and
+		// no evidence for one of them.
 		r.Failed, r.Basis = classify.Yes, classify.Inferred
 	case e.failure.end != semconv.StreamEndUnset:
 		r.Ended = e.failure.end
@@ -144,7 +143,7 @@ func (e *ending) apply(r *classify.Request) {
 	}
 }
 
-// failed is the producer's own word.
+// failed is the status that the producer set.
 func failed(span ptrace.Span) classify.Fact {
 	switch span.Status().Code() {
 	case ptrace.StatusCodeError:

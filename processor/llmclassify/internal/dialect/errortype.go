@@ -7,41 +7,41 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// failure is what the name of an error says. Exactly one of the fields but code and
-// vague is set where the name is known.
+// failure is the meaning of an error's name. Exactly one of the fields, besides code and
+// vague, is set where the name is known.
 type failure struct {
 	transport semconv.TransportCause
 	provider  semconv.ProviderErrorKind
 	abort     semconv.AbortSource
 	watchdog  semconv.WatchdogKind
-	end       semconv.StreamEnd // how it ended, where that alone is known
-	unstaged  bool              // the transport failed, at a stage that is not recorded: before a connection, or after
-	timer     bool              // some timeout: of connecting, of the headers, of reading, or the client's own
+	end       semconv.StreamEnd // how it ended, where only that is known
+	unstaged  bool              // the transport failed at a stage that is not recorded: before a connection, or after
+	timer     bool              // a timeout: of the connection, the headers, reading, or the client's own
 
-	code  string // the code that tells more than the name
-	vague bool   // the name covers other causes, too: an unknown host, a bad certificate, a read
+	code  string // a code that is more precise than the name
+	vague bool   // the name has other causes, too: an unknown host, a bad certificate, a read
 }
 
 func (f failure) known() bool { return f != failure{} }
 
-// failures maps the names of errors to what they say: system and undici codes,
-// and the base names of classes of the providers' SDKs, httpx, httpcore, aiohttp
-// and LiteLLM. Names are compared whole, never searched for in a text.
+// failures maps the names of errors to their meanings: system and undici codes, and the
+// base names of classes of the providers' SDKs, httpx, httpcore, aiohttp and LiteLLM.
+// Names must match completely, and are never searched for in a text.
 //
-// A name that says only that something failed (APIError, Error, TypeError) is
-// not here. Neither is a bare "timeout", which may be either side's.
+// A name that means only that something failed (APIError, Error, TypeError) is not here.
+// Neither is a plain "timeout", which may be either side's.
 var failures = map[string]failure{
 	// System codes.
 	"ECONNRESET":   {transport: semconv.TransportCauseConnectionReset},
 	"EPIPE":        {transport: semconv.TransportCauseWriteFailed},
 	"ECONNREFUSED": {transport: semconv.TransportCauseConnectRefused},
-	"ETIMEDOUT":    {transport: semconv.TransportCauseConnectTimeout, vague: true}, // of reading, too
+	"ETIMEDOUT":    {transport: semconv.TransportCauseConnectTimeout, vague: true}, // also of reading
 	"EHOSTUNREACH": {transport: semconv.TransportCauseConnectUnreachable},
 	"ENETUNREACH":  {transport: semconv.TransportCauseConnectUnreachable},
 	"ENOTFOUND":    {transport: semconv.TransportCauseDNSNotFound},
 	"EAI_AGAIN":    {transport: semconv.TransportCauseDNSTemporary},
 
-	// Node's TLS. Which of them are about the certificate is classify's to say.
+	// Node's TLS. Which of them are about the certificate is decided in classify.
 	"CERT_HAS_EXPIRED":                  {transport: semconv.TransportCauseTLS},
 	"CERT_NOT_YET_VALID":                {transport: semconv.TransportCauseTLS},
 	"CERT_REVOKED":                      {transport: semconv.TransportCauseTLS},
@@ -67,7 +67,7 @@ var failures = map[string]failure{
 	"UND_ERR_PRX_CONN":                    {transport: semconv.TransportCauseProxy},
 	"UND_ERR_ABORTED":                     {abort: semconv.AbortSourceUnknown},
 
-	// Cancellation, by any party.
+	// Cancellation, by either side.
 	"AbortError":            {abort: semconv.AbortSourceUnknown},
 	"APIUserAbortError":     {abort: semconv.AbortSourceUnknown},
 	"CancelledError":        {abort: semconv.AbortSourceUnknown},
@@ -99,7 +99,7 @@ var failures = map[string]failure{
 	"ReadTimeout":                     {watchdog: semconv.WatchdogKindIdle},
 	"SocketTimeoutError":              {watchdog: semconv.WatchdogKindIdle},
 
-	// The providers' SDKs. A connection error there may be of any stage, and a timeout any one.
+	// The providers' SDKs. Their connection errors may be of any stage, their timeouts of any kind.
 	"APIConnectionError":        {unstaged: true},
 	"APITimeoutError":           {timer: true},
 	"APIConnectionTimeoutError": {timer: true},
@@ -123,7 +123,7 @@ var failures = map[string]failure{
 const llhttpPrefix = "HPE_"
 
 // failureOf looks up the name of an error: a code, or the name of a class with or
-// without its packages. The name of a provider's code counts too.
+// without its packages, or the name of a provider's code.
 func failureOf(name string) (failure, bool) {
 	if name == "" || len(name) > maxString {
 		return failure{}, false

@@ -13,13 +13,13 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Exchange is what the span of an HTTP client says of one exchange. Beneath a
-// request's span it is evidence of how the request ended, often the only one with a
-// code. Its strings are bounded and pin nothing but themselves.
+// Exchange is what the span of an HTTP client records of one exchange. Beneath a
+// request's span it is evidence of how the request ended, often the only one with a code.
+// Its strings are bounded, and keep no other memory alive.
 type Exchange struct {
 	Start, End time.Time
-	Status     int // HTTP status; 0 when no response came, or it was not recorded
-	Resent     int // how often it had been sent before; 0 when not recorded
+	Status     int // HTTP status; 0 if there was no response, or it is not recorded
+	Resent     int // how often it had been sent before; 0 if that is not recorded
 
 	fault fault
 }
@@ -30,7 +30,7 @@ func (x *Exchange) Size() int {
 	return int(unsafe.Sizeof(*x)) + len(x.fault.name) + len(x.fault.code)
 }
 
-// bodyTimeout is undici's, of which nothing but the body can be the cause.
+// bodyTimeout is undici's code for a timeout of the body, and of nothing else.
 const bodyTimeout = "UND_ERR_BODY_TIMEOUT"
 
 // DOMException's legacy codes, which undici's instrumentation writes as error.type.
@@ -40,8 +40,8 @@ const (
 )
 
 // ReadExchange reads the span of an HTTP client ([Head.Exchange]): undici's, otelhttp's,
-// httpx's and aiohttp's alike. A cut body keeps its status beside the code; a person's
-// abort leaves the code unset.
+// httpx's and aiohttp's alike. A truncated body has its status beside the code; a user's
+// abort leaves the status code of the span unset.
 func ReadExchange(span ptrace.Span) Exchange {
 	x := Exchange{Start: at(span.StartTimestamp()), End: at(span.EndTimestamp())}
 	errorType := ""
@@ -69,13 +69,13 @@ func ReadExchange(span ptrace.Span) Exchange {
 	return x
 }
 
-// Explain adds to the facts of a request what the HTTP exchanges beneath its span
-// tell. They come in any order; the one that began last tells how it ended. A request
-// that is known to have come to its end, and one of which its own producer knows a
-// precise cause, keeps what it has.
+// Explain adds to the facts of a request what the HTTP exchanges beneath its span show.
+// They are in any order; the one that began last shows how the request ended. A request
+// that is known to have reached its end, and one for which its own producer records a
+// precise cause, keeps its facts.
 //
 // No exchange makes a request a success: a response that ended cleanly may have been
-// cut by a proxy, and what it held was not seen.
+// truncated by a proxy, and its content was not observed.
 func Explain(r *classify.Request, exchanges []Exchange) {
 	if len(exchanges) == 0 {
 		return
@@ -88,9 +88,9 @@ func Explain(r *classify.Request, exchanges []Exchange) {
 	switch {
 	case r.Failed == classify.No, r.Ended == semconv.StreamEndTerminalEvent:
 	case r.Abort.Source != semconv.AbortSourceUnset && r.Basis == classify.Typed, r.Watchdog.Kind != semconv.WatchdogKindUnset:
-		// This side's own doing: the exchange broke because of it.
+		// This side ended it: the exchange broke because of that.
 	case r.Transport.Cause != semconv.TransportCauseUnset && r.Basis == classify.Typed:
-		// Its own producer has seen what broke, and where.
+		// Its own producer records what broke, and where.
 	case r.Provider.Kind != semconv.ProviderErrorKindUnset && r.Basis == classify.Typed:
 		x.ofProvider(r)
 	case x.Status >= 400:
@@ -100,7 +100,7 @@ func Explain(r *classify.Request, exchanges []Exchange) {
 	}
 }
 
-// attemptOf is 0 where the exchange says nothing of it.
+// attemptOf is the number of the attempt, 0 if it is not recorded.
 func attemptOf(x Exchange) int {
 	if x.Resent == 0 {
 		return 0
@@ -108,7 +108,7 @@ func attemptOf(x Exchange) int {
 	return x.Resent + 1
 }
 
-// ofProvider: the provider's error is known; how it came may not be.
+// ofProvider is for a provider's error that is known; how it arrived may not be.
 func (x *Exchange) ofProvider(r *classify.Request) {
 	switch {
 	case r.Ended != semconv.StreamEndUnset:
@@ -119,14 +119,14 @@ func (x *Exchange) ofProvider(r *classify.Request) {
 	}
 }
 
-// refused: the response was an HTTP error.
+// refused is for a response that was an HTTP error.
 func (x *Exchange) refused(r *classify.Request) {
 	clearEnd(r)
 	r.Status, r.Ended, r.Phase, r.Basis = x.Status, semconv.StreamEndHTTPError, semconv.PhaseResponseStarted, classify.Typed
 	r.Provider.Kind = classify.ProviderErrorKind(x.Status)
 }
 
-// broke: the exchange has an error of its own.
+// broke is for an exchange with an error of its own.
 func (x *Exchange) broke(r *classify.Request) {
 	clearEnd(r)
 	r.Failed = worse(r.Failed, x.fault.abort)
@@ -134,7 +134,7 @@ func (x *Exchange) broke(r *classify.Request) {
 	e.apply(r)
 	switch cause := r.Transport.Cause; {
 	case r.Watchdog.Kind == semconv.WatchdogKindIdle && x.Status == 0 && x.fault.name != bodyTimeout:
-		// Reading took too long, and no response had come: it was not the silence of a body.
+		// Reading timed out before there was a response: the timeout was not one of the body.
 		r.Ended, r.Watchdog, r.Phase = semconv.StreamEndUnset, classify.Watchdog{}, semconv.PhaseAwaitingResponse
 		r.Transport = classify.Transport{Stage: semconv.TransportStageHeaders, Cause: semconv.TransportCauseHeaderTimeout}
 	case cause == semconv.TransportCauseUnset:
@@ -146,8 +146,8 @@ func (x *Exchange) broke(r *classify.Request) {
 	}
 }
 
-// worse: an exchange that broke means that the request failed, unless this side
-// ended it.
+// worse is whether the request failed: an exchange that broke means that it did, unless
+// this side ended it.
 func worse(failed classify.Fact, abort semconv.AbortSource) classify.Fact {
 	if abort == semconv.AbortSourceUnset {
 		return classify.Yes
@@ -155,7 +155,7 @@ func worse(failed classify.Fact, abort semconv.AbortSource) classify.Fact {
 	return failed
 }
 
-// clearEnd takes back what was concluded from less.
+// clearEnd removes what was concluded from less evidence.
 func clearEnd(r *classify.Request) {
 	r.Ended, r.Abort, r.Watchdog = semconv.StreamEndUnset, classify.Abort{}, classify.Watchdog{}
 	r.Provider, r.Transport = classify.ProviderError{}, classify.Transport{}

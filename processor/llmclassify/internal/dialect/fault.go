@@ -9,18 +9,18 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// fault is what a span says of its error.
+// fault is what a span records of its error.
 type fault struct {
 	failure
-	name     string // as it was recorded, empty when there was none
-	known    bool   // failure says something
-	status   int    // an HTTP status in an error's place, 0 for none
-	typed    bool   // the name itself is known, not a text alone
-	agrees   bool   // a text and the class that it belongs to agree
-	recorded bool   // an exception was recorded
+	name     string // as it is recorded, or empty
+	known    bool   // the meaning of the error is known: failure is set
+	status   int    // an HTTP status in place of an error's name, or 0
+	typed    bool   // the name itself is known, not only a text
+	agrees   bool   // a text and the class to which it belongs agree
+	recorded bool   // an exception is recorded
 }
 
-// basis is what a conclusion from the error rests on.
+// basis is the evidence for a conclusion from the error.
 func (f *fault) basis() classify.Basis {
 	switch {
 	case f.vague:
@@ -34,13 +34,13 @@ func (f *fault) basis() classify.Basis {
 	}
 }
 
-// maxExceptions bounds how many events of a span are looked at.
+// maxExceptions bounds how many events of a span are read.
 const maxExceptions = 32
 
-// faultOf finds the error of a span: error.type, then the types of the exception
-// events in their order; the first name whose meaning is known, else the first
-// there is. A fixed text beside a name says more of it; it stands for itself where
-// no name is known.
+// faultOf finds the error of a span: error.type, then the types of the exception events
+// in their order; the first name whose meaning is known, else the first name. A fixed
+// text beside a name is more precise than the name; it is used alone where no name is
+// known.
 func faultOf(span ptrace.Span, errorType string) (f fault) {
 	f.typed = f.take(errorType)
 	var said failure
@@ -88,8 +88,8 @@ func faultOf(span ptrace.Span, errorType string) (f fault) {
 	return f
 }
 
-// take takes a name where no better one is known yet, and reports whether it says
-// something.
+// take takes a name if no better one is known yet, and reports whether its meaning is
+// known.
 func (f *fault) take(name string) bool {
 	if name == "" || f.known {
 		return false
@@ -108,7 +108,7 @@ func (f *fault) take(name string) bool {
 	return status != 0
 }
 
-// codeOf is the name of an error where it is fit to be a code, else empty.
+// codeOf is the name of an error if it may be recorded as a code, else empty.
 func codeOf(name string) string {
 	if code := classify.SanitizeCode(name); code != classify.Redacted {
 		return code

@@ -11,12 +11,11 @@ import (
 // GenAI reads spans of OpenTelemetry's GenAI conventions, from any producer, and
 // MCP's tool calls.
 //
-// These record how a request ended only as a finish reason, a status and the
-// name of an error. How far it had got, what had been streamed, which tools were
-// offered and what the history held is never recorded: it stays not observed,
-// which costs confidence and never safety. UNSET is no success. The name of an error
-// that may be of any stage (APIConnectionError) says that a stream was interrupted only
-// beside something that a response had brought.
+// These record how a request ended only as a finish reason, a status and the name of an
+// error. Its progress, what was streamed, the tools offered and the history are never
+// recorded: they stay not observed, which costs confidence and never safety. UNSET is not
+// success. The name of an error that may be of any stage (APIConnectionError) means that a
+// stream was interrupted only if something of a response is recorded, too.
 type GenAI struct{}
 
 var _ Dialect = GenAI{}
@@ -44,7 +43,7 @@ func (GenAI) Read(span ptrace.Span, into Facts) {
 func genAIRequest(span ptrace.Span, r *classify.Request) {
 	var e ending
 	e.begin(span, r)
-	counted := false // the tokens of an answer, which most providers tell at its end
+	counted := false // the output tokens, which most providers report at the end of a response
 	for key, v := range span.Attributes().All() {
 		counted = counted || key == string(otelsemconv.GenAIUsageOutputTokensKey) && count(v).N() > 0
 		e.read(key, v, r)
@@ -57,8 +56,8 @@ func genAIRequest(span ptrace.Span, r *classify.Request) {
 	case e.unset && e.has(finishInterrupted):
 		r.Ended, r.Basis = semconv.StreamEndEOF, classify.Corroborated
 	case e.unset && e.streamed && (e.reasons != nil || !counted):
-		// A finish reason was due, and neither it nor an error came. One who counts the
-		// tokens and records no finish reason at all may be one who never does.
+		// A finish reason was due, and neither it nor an error is recorded. A producer that
+		// counts tokens and records no finish reason may be one that never does.
 		r.Ended = semconv.StreamEndEOF
 	}
 }

@@ -9,12 +9,12 @@ import (
 // GoCompile reads the spans of OpenTelemetry's compile-time instrumentation for Go
 // (scopes go.opentelemetry.io/otelc/…), of OpenAI's and Anthropic's clients.
 //
-// A refused request has its status in error.type, alone or as a status line. An error
-// before the response has the name of a Go type, which for net/http is *url.Error
-// whatever it was. A stream that ended before its finish reason is marked alike
-// whether it was closed, cut or just ended: ERROR "stream aborted" with the finish
-// reason error, in older versions UNSET with an empty list. It is put down to none of
-// them. gen_ai.response.time_to_first_token is microseconds, and says no phase.
+// A rejected request has its status in error.type, alone or as a status line. An error
+// before the response has the name of a Go type, which for net/http is always *url.Error.
+// A stream that ended before its finish reason has the same marks whether it was closed,
+// was truncated or just ended: ERROR "stream aborted" with the finish reason error, in
+// older versions UNSET with an empty list. It is put down to none of them.
+// gen_ai.response.time_to_first_token is in microseconds, and does not show a phase.
 type GoCompile struct{}
 
 var _ Dialect = GoCompile{}

@@ -11,16 +11,16 @@ import (
 // OpenAIAgents reads the spans of OpenAI's agents SDK through OpenInference (scopes
 // @arizeai/openinference-instrumentation-openai-agents and
 // openinference.instrumentation.openai_agents): LLM spans generation and response,
-// TOOL with tool.name and no id, AGENT; CHAIN turn is glue. A TOOL without a name is a
-// handoff, which the span's own name says. So is the root, an AGENT
-// without graph.node.id that stands for the whole trace: it is OK whatever became of
-// the agents beneath it, which are the runs.
+// TOOL with tool.name and no id, AGENT; CHAIN turn only groups spans. A TOOL without a
+// name is a handoff, as the span's own name shows, and is not a tool. Neither is the
+// root a run, an AGENT without graph.node.id for the whole trace: it is OK however the
+// agents beneath it ended, which are the runs.
 //
-// An exception event has a message and no type, so that hardly an error says what it
-// was. The OK of an AGENT is no success: an agent goes on with what a broken stream
-// had brought. No finish reason is recorded. The usage of an answer comes with its last
-// event, so that OK with a count of tokens is success, and OK without one is not
-// known. Whether a request streamed, phases and histories are not recorded.
+// An exception event has a message and no type, so that few errors can be identified.
+// The OK of an AGENT is not success: an agent goes on with what a broken stream brought.
+// No finish reason is recorded. The usage of a response comes with its last event, so
+// that OK with a count of tokens is success, and OK without one is not known. Whether a
+// request streamed, phases and histories are not recorded.
 type OpenAIAgents struct{}
 
 var _ Dialect = OpenAIAgents{}
@@ -30,7 +30,7 @@ func (OpenAIAgents) Name() string { return "openai_agents" }
 
 func (OpenAIAgents) claims() claims { return claims{scopes: scopesOf(scopeOpenAIAgents)} }
 
-// Recognise implements [Dialect]. Nothing but the scope tells its spans apart.
+// Recognise implements [Dialect]. Only the scope identifies its spans.
 func (OpenAIAgents) Recognise(s *AttributeScan) Head {
 	return s.head(openInferenceKind(s))
 }
@@ -51,9 +51,9 @@ func (OpenAIAgents) Read(span ptrace.Span, into Facts) {
 	}
 }
 
-// What a span or a tool is called that hands over to another agent: the SDK's type of
-// span, with the agent as far as it is known, and the name that it gives the tool by
-// which the model asks for it.
+// The name of a span or a tool that hands over to another agent: the SDK's type of span,
+// with the agent if it is known, and the name that the SDK gives the tool by which the
+// model asks for it.
 const (
 	nameHandoff       = "handoff"
 	nameHandoffTo     = "handoff to "

@@ -10,19 +10,18 @@ import (
 // OpenAIJS reads the spans of OpenTelemetry's instrumentation of OpenAI's client for
 // JavaScript (scope @opentelemetry/instrumentation-openai).
 //
-// Only refused requests are marked, by the class of the client's error; an
-// APIConnectionError may be of any stage. A stream that is cut is not exported. One
-// that just ends has an empty list of finish reasons, and so has an aborted one, which
-// the client ends without an error: it is put down to neither. On Responses a finish
-// reason is written for each item of the answer that is done, whatever comes after: it
-// counts only beside the usage, which comes at the end, and stop stands for a limit
-// even there.
+// Only rejected requests are marked, by the class of the client's error; an
+// APIConnectionError may be of any stage. A stream that is truncated is not exported. One
+// that ends without a finish reason has an empty list of them, and so has an aborted one,
+// which the client ends without an error: it is put down to neither. On Responses a finish
+// reason is written for each item of the response that is done, whatever follows: it
+// counts only beside the usage, which comes at the end, and even there stop also means
+// that a limit was reached.
 type OpenAIJS struct{}
 
 var _ Dialect = OpenAIJS{}
 
-// keyGenAISystem is the old name of gen_ai.provider.name, which the versions before
-// Responses have.
+// keyGenAISystem is the old name of gen_ai.provider.name, in versions without Responses.
 const keyGenAISystem = "gen_ai.system"
 
 // Name implements [Dialect].
@@ -30,7 +29,7 @@ func (OpenAIJS) Name() string { return "openai_js" }
 
 func (OpenAIJS) claims() claims { return claims{scopes: scopesOf(scopeOpenAIJS)} }
 
-// Recognise implements [Dialect]. Nothing but the scope tells its spans apart.
+// Recognise implements [Dialect]. Only the scope identifies its spans.
 func (OpenAIJS) Recognise(s *AttributeScan) Head {
 	return s.head(operation(s.operation))
 }

@@ -10,17 +10,18 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 )
 
-// OpenInference reads the spans of Arize's instrumentations: openinference.span.kind
-// says what they are. A CHAIN is glue, no run.
+// OpenInference reads the spans of Arize's instrumentations: their kind is in
+// openinference.span.kind. A CHAIN only groups spans and is not a run.
 //
-// A failure is ERROR with an exception event; on Responses with no message for an end
-// of the stream, an abort and a timeout alike. A stream that just ends has no finish
-// reason, and neither has one that was aborted, which OpenAI's client ends without an
-// error and which may read OK: it is put down to neither, and OK is success only for
-// a request that is known not to have streamed. For Go the body of an HTTP
-// error is its status text, a stream has its request's attributes only, and a cut one
-// may not be exported at all. Messages of the history are recorded in part by some and
-// dropped by attribute limits, so that they prove nothing about what is not there.
+// A failure is ERROR with an exception event; on Responses with the same empty message
+// for an end of the stream, an abort and a timeout. A stream that ends without a finish
+// reason has none, and neither has one that was aborted, which OpenAI's client ends
+// without an error and whose status may be OK: it is put down to neither, and OK is
+// success only for a request that is known not to have streamed. For Go the body of an
+// HTTP error is its status text, a stream has the attributes of its request only, and a
+// truncated one may not be exported at all. Messages of the history are recorded in part
+// by some and dropped by attribute limits, so that they prove nothing about what is
+// missing.
 type OpenInference struct{}
 
 var _ Dialect = OpenInference{}
@@ -83,7 +84,7 @@ func (OpenInference) Read(span ptrace.Span, into Facts) {
 func openInferenceRequest(span ptrace.Span, r *classify.Request) {
 	var e ending
 	e.begin(span, r)
-	whole := false // known not to have streamed
+	single := false // known not to have streamed
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case keyOIFinish:
@@ -91,7 +92,7 @@ func openInferenceRequest(span ptrace.Span, r *classify.Request) {
 		case keyOIParameters:
 			streams := openInferenceStreams(v)
 			e.streamed = e.streamed || streams == classify.Yes
-			whole = streams == classify.No
+			single = streams == classify.No
 		default:
 			if openInferenceCall(key) {
 				addID(&r.CallIDs, v)
@@ -102,19 +103,19 @@ func openInferenceRequest(span ptrace.Span, r *classify.Request) {
 	}
 	e.streamed = e.streamed || openInferenceStreamed(span)
 	e.end(span, r)
-	if r.Failed == classify.No && (!whole || e.streamed) {
+	if r.Failed == classify.No && (!single || e.streamed) {
 		r.Failed = classify.NotObserved
 	}
 	e.conclude(r)
 }
 
-// openInferenceCall: the key is that of the id of a call of the answer.
+// openInferenceCall reports whether a key is that of the id of a call of the response.
 func openInferenceCall(key string) bool {
 	return strings.HasPrefix(key, oiOutputMessages) && strings.HasSuffix(key, oiOutputCallID)
 }
 
-// openInferenceStreamed reports whether a first token was noted. Its time is not
-// taken for a phase: the token may be of reasoning, text or a call.
+// openInferenceStreamed reports whether a first token is recorded. Its time does not
+// show a phase: the token may be of reasoning, text or a call.
 func openInferenceStreamed(span ptrace.Span) bool {
 	for i := range min(span.Events().Len(), maxExceptions) {
 		if span.Events().At(i).Name() == eventOIFirstToken {
@@ -124,8 +125,8 @@ func openInferenceStreamed(span ptrace.Span) bool {
 	return false
 }
 
-// openInferenceStreams reads out of the parameters of the call whether it asked for
-// a stream.
+// openInferenceStreams reads from the parameters of the call whether it requested a
+// stream.
 func openInferenceStreams(v pcommon.Value) classify.Fact {
 	if v.Type() != pcommon.ValueTypeStr || len(v.Str()) > maxJSON {
 		return classify.NotObserved

@@ -14,14 +14,15 @@ import (
 // Python, in their present form (gen_ai.*) and their older ones (llm.request.type,
 // gen_ai.completion.0.finish_reason, llm.response.finish_reason).
 //
-// An error is ERROR with an exception event; a cut stream may read OK, so that OK is no
-// success. For JavaScript a finish reason stop is written for cut, aborted and empty
-// streams, too, and proves nothing; on Responses the span of a stream ends with its
-// headers. A task is a step, no run. Calls' ids are there in the older form only, and
-// only with recorded content. Counts of tokens are no counts of chunks: the one
-// token of a cut answer is a placeholder. Histories are not recorded.
+// An error is ERROR with an exception event; the status of a truncated stream may be OK,
+// so that OK is not success. For JavaScript the finish reason stop is written for
+// truncated, aborted and empty streams, too, and proves nothing; on Responses the span of
+// a stream ends with its headers. A task is a step and not a run. The ids of calls are in
+// the older form only, and only with recorded content. Counts of tokens are not counts of
+// chunks: the one token of a truncated response is a placeholder. Histories are not
+// recorded.
 type OpenLLMetry struct {
-	scope scope // which language; unknown where the scope was not
+	scope scope // which language; unknown if the scope is not known
 }
 
 var _ scoped = OpenLLMetry{}
@@ -92,7 +93,7 @@ func (d OpenLLMetry) request(span ptrace.Span, r *classify.Request) {
 	var e ending
 	e.begin(span, r)
 	if r.Failed == classify.No {
-		r.Failed = classify.NotObserved // a cut stream may read OK
+		r.Failed = classify.NotObserved // the status of a truncated stream may be OK
 	}
 	var old ending // finish reasons in the older forms, which are the provider's own
 	streaming := classify.NotObserved
@@ -128,8 +129,7 @@ func (d OpenLLMetry) request(span ptrace.Span, r *classify.Request) {
 	}
 }
 
-// addID adds an id to a list that is bounded. Of more than the bound the first
-// are kept.
+// addID adds an id to a bounded list, which keeps the first ones.
 func addID(ids *[]string, v pcommon.Value) {
 	if id := id(v); id != "" && len(*ids) < classify.MaxIDs {
 		*ids = append(*ids, id)

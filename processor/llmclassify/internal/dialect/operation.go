@@ -13,7 +13,7 @@ const (
 // mcpToolCall is the mcp.method.name of a tool call.
 const mcpToolCall = "tools/call"
 
-// operation says what a span of this gen_ai.operation.name is.
+// operation is the kind of a span with this gen_ai.operation.name.
 func operation(name string) Kind {
 	switch name {
 	case opChat, opTextCompletion, opGenerateContent:

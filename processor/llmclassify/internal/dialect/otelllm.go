@@ -20,8 +20,8 @@ func (OTelLLM) Name() string { return "otelllm" }
 
 func (OTelLLM) claims() claims { return claims{marks: markOwnRequest | markOwnTool | markOwnRun} }
 
-// Recognise implements [Dialect]. The operation alone is the conventions', so
-// that a fact of the vocabulary has to stand beside it.
+// Recognise implements [Dialect]. The operation is one of the conventions, so that the
+// span must also have a fact of the vocabulary.
 func (OTelLLM) Recognise(s *AttributeScan) Head {
 	kind := operation(s.operation)
 	own := [...]marks{Request: markOwnRequest, Tool: markOwnTool, Run: markOwnRun}
@@ -46,7 +46,7 @@ func (OTelLLM) Read(span ptrace.Span, into Facts) {
 }
 
 func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
-	// An empty list was seen to be empty; an absent one was not seen.
+	// An empty list was observed to be empty; a missing one was not observed.
 	r.Start, r.End = at(span.StartTimestamp()), at(span.EndTimestamp())
 	for key, v := range span.Attributes().All() {
 		switch key {
@@ -134,7 +134,7 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 	case span.Status().Code() == ptrace.StatusCodeError:
 		r.Failed = classify.Yes
 	case r.Ended == semconv.StreamEndTerminalEvent:
-		r.Failed = classify.No // this producer means success by it; an abort is UNSET too
+		r.Failed = classify.No // UNSET is success then; without it an abort is UNSET, too
 	}
 }
 
@@ -187,7 +187,7 @@ func ownRun(span ptrace.Span, run *classify.Run) {
 	}
 	switch {
 	case span.Status().Code() == ptrace.StatusCodeError && (run.ErrorType != "" || !judged):
-		// The run ended with an error. The status alone is the client's verdict, no fact.
+		// The run ended with an error. The status alone is the client's verdict, not a fact.
 		run.Failed = classify.Yes
 	case run.Abort.Source == semconv.AbortSourceUnset:
 		run.Failed = classify.No // this producer ends a run with its error, or without one

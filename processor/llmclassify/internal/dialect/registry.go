@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// all are the dialects that there are, in the order in which they are asked: the
-// one that knows more about its producer comes first, the conventions last.
+// all are all dialects, in the order in which they are tried: those that know more about
+// their producer first, the conventions last.
 var all = [...]Dialect{
 	OTelLLM{},
 	Anthropic{},
@@ -22,7 +22,7 @@ var all = [...]Dialect{
 	GenAI{},
 }
 
-// Names are the names of all dialects, in the order in which they are asked.
+// Names are the names of all dialects, in the order in which they are tried.
 func Names() []string {
 	names := make([]string, len(all))
 	for i, d := range all {
@@ -31,15 +31,15 @@ func Names() []string {
 	return names
 }
 
-// scoped is a dialect that reads the spans of several producers, which only their
-// scopes tell apart.
+// scoped is a dialect that reads the spans of several producers, which differ by their
+// scopes only.
 type scoped interface {
 	Dialect
 	in(s scope) Dialect
 }
 
-// Registry asks dialects in order; the first that recognises a span reads it.
-// It is safe for concurrent use.
+// Registry tries dialects in order; the first that recognises a span reads it. It is safe
+// for concurrent use.
 type Registry struct {
 	dialects []entry
 }
@@ -49,8 +49,7 @@ type entry struct {
 	needs claims
 }
 
-// NewRegistry makes a registry. An earlier dialect wins where two recognise the
-// same span.
+// NewRegistry makes a registry of dialects, in the order in which they are tried.
 func NewRegistry(dialects ...Dialect) *Registry {
 	r := &Registry{}
 	for _, d := range dialects {
@@ -59,15 +58,15 @@ func NewRegistry(dialects ...Dialect) *Registry {
 	return r
 }
 
-// Default is the registry of every dialect there is.
+// Default is the registry of all dialects.
 func Default() *Registry {
 	return NewRegistry(all[:]...)
 }
 
-// NewSet makes a registry of the dialects of these names, in any order; of all
-// when no name is given. A span of a dialect that is left out is read by another
-// one that recognises it (gen_ai reads whatever keeps the conventions), or by none.
-// An unknown name is an error, and so is one that is there twice.
+// NewSet makes a registry of the dialects with these names, in any order; of all if there
+// is no name. A span of a dialect that is left out is read by another one that recognises
+// it (gen_ai reads all spans that follow the conventions), or is not an LLM span. A name
+// that is unknown or given twice is an error.
 func NewSet(names ...string) (*Registry, error) {
 	if len(names) == 0 {
 		return Default(), nil
@@ -75,7 +74,7 @@ func NewSet(names ...string) (*Registry, error) {
 	wanted := make(map[string]bool, len(names))
 	for _, name := range names {
 		if wanted[name] {
-			return nil, fmt.Errorf("dialect %q is named twice", name)
+			return nil, fmt.Errorf("duplicate dialect %q", name)
 		}
 		wanted[name] = true
 	}
@@ -88,13 +87,13 @@ func NewSet(names ...string) (*Registry, error) {
 	}
 	for _, name := range names {
 		if wanted[name] {
-			return nil, fmt.Errorf("unknown dialect %q: use any of %s", name, strings.Join(Names(), ", "))
+			return nil, fmt.Errorf("unknown dialect %q: must be one of %s", name, strings.Join(Names(), ", "))
 		}
 	}
 	return NewRegistry(dialects...), nil
 }
 
-// In returns what recognises the spans of one instrumentation scope, by its name.
+// In returns the recogniser for the spans of one instrumentation scope, by its name.
 func (r *Registry) In(name string) *Scope {
 	return &Scope{registry: r, scope: scopeOf(name)}
 }
@@ -104,11 +103,11 @@ func (r *Registry) In(name string) *Scope {
 type Scope struct {
 	registry *Registry
 	scope    scope
-	scan     AttributeScan // of the span at hand
+	scan     AttributeScan // of the current span
 }
 
-// Recognise says what a span is and who reads it, in one pass over its
-// attributes; the dialect is nil for Other.
+// Recognise returns the head of a span and the dialect that reads it, in one pass over
+// its attributes; the dialect is nil for Other.
 func (s *Scope) Recognise(span ptrace.Span) (Head, Dialect) {
 	s.scan.read(s.scope, span)
 	if !s.scan.empty() {

@@ -27,7 +27,7 @@ type AttributeScan struct {
 	requests, tools classify.Count // llm.run.requests, llm.run.tools
 }
 
-// marks is a set of things that are there or not.
+// marks is a set of what a span has.
 type marks uint16
 
 const (
@@ -39,18 +39,18 @@ const (
 	markVercel7                         // one that only version 7 of the AI SDK writes
 	markOpenLLMetry                     // one that only OpenLLMetry writes
 	markGoCompile                       // one that only the compile-time tool for Go writes
-	markOpenInference                   // what OpenInference says a span is
-	markVercel                          // what the AI SDK says it is
+	markOpenInference                   // OpenInference's kind of a span
+	markVercel                          // the AI SDK's operation
 	markGraphNode                       // a node of OpenInference's graph of agents
 	markHTTPMethod                      // an HTTP method
-	markHTTPTarget                      // where an HTTP request went
+	markHTTPTarget                      // the target of an HTTP request
 	markHTTPExchange  = markHTTPMethod | markHTTPTarget
 )
 
 func (m marks) has(all marks) bool { return m&all == all }
 
-// claims are what the spans of a dialect are told by: any of the marks, or any of
-// the scopes. Without either it is asked about every span.
+// claims are what the spans of a dialect have: any of the marks, or any of the scopes. A
+// dialect without either is tried for every span.
 type claims struct {
 	marks  marks
 	scopes scopeSet
@@ -60,7 +60,7 @@ func (c claims) fit(s *AttributeScan) bool {
 	return s.marks&c.marks != 0 || c.scopes&(1<<s.scope) != 0 || c == claims{}
 }
 
-// Keys of other producers, beside those of OpenTelemetry's conventions.
+// Keys of other producers that OpenTelemetry's conventions do not have.
 const (
 	keyOpenInferenceKind = "openinference.span.kind"
 	keyGraphNode         = "graph.node.id"
@@ -93,8 +93,8 @@ var scannedKeys = [...]string{
 	string(otelsemconv.URLFullKey), string(otelsemconv.ServerAddressKey), keyOldHTTPURL, keyOldHTTPHost,
 }
 
-// firsts has, by the length of a key, a set of the letters that keys of that length
-// in scannedKeys begin with. It tells most other keys apart without comparing them.
+// firsts has, by the length of a key, the set of first letters of the keys of that length
+// in scannedKeys. Most other keys are skipped by it without a comparison.
 var firsts = func() (table [64]uint32) {
 	for _, key := range scannedKeys {
 		table[len(key)] |= 1 << (key[0] - 'a')
@@ -174,7 +174,7 @@ func shortString(v pcommon.Value) string {
 	return v.Str()
 }
 
-// head is the head of a span of this kind, or empty.
+// head is the head of a span of this kind, empty for Other.
 func (s *AttributeScan) head(kind Kind) Head {
 	if kind == Other {
 		return Head{}
@@ -187,7 +187,7 @@ func (s *AttributeScan) other(span ptrace.Span) Head {
 	return Head{Exchange: s.marks.has(markHTTPExchange) && span.Kind() == ptrace.SpanKindClient}
 }
 
-// standard is what the GenAI conventions have the span to be.
+// standard is the kind of the span by the GenAI conventions.
 func (s *AttributeScan) standard() Kind {
 	kind := operation(s.operation)
 	if kind == Other && s.marks.has(markMCPCall) {
@@ -196,7 +196,7 @@ func (s *AttributeScan) standard() Kind {
 	return kind
 }
 
-// scope is whose instrumentation scope a span came under.
+// scope is the producer of a span, by its instrumentation scope.
 type scope uint8
 
 const (
@@ -208,7 +208,7 @@ const (
 	scopeOpenAIAgents
 	scopeOpenLLMetryJS
 	scopeOpenLLMetryPython
-	scopePython // any other one by the name that Python's instrumentations have
+	scopePython // any other one with the prefix of Python's instrumentations
 	scopeOpenAIJS
 	scopeGoCompile
 )
@@ -223,8 +223,8 @@ func scopesOf(scopes ...scope) (set scopeSet) {
 	return set
 }
 
-// scopes are the names of instrumentation scopes, or what they begin with; the
-// first that fits is taken.
+// scopes are the names of instrumentation scopes, or their prefixes; the first match is
+// taken.
 var scopes = [...]struct {
 	name   string
 	prefix bool

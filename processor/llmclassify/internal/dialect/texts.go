@@ -8,19 +8,19 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// fixed is what an error message says that is a fixed text of a producer.
+// fixed is the meaning of an error message that is a fixed text of a producer.
 type fixed struct {
 	failure
-	// class is the base name of the class whose message the text is; empty where
-	// the text stands for itself.
+	// class is the base name of the class whose message the text is; empty where the text
+	// is enough.
 	class string
 }
 
-// texts are whole error messages that are fixed in the source of undici, httpx,
-// httpcore, openai-agents and the AI SDK. A message is compared whole, never
-// searched, and never recorded: the words of one may stand in any tool's output.
+// texts are complete error messages that are fixed in the source of undici, httpx,
+// httpcore, openai-agents and the AI SDK. A message must match completely; it is never
+// searched, and never recorded: the same words may be in the output of any tool.
 var texts = map[string]fixed{
-	// undici: the body broke, the cause behind it has the code.
+	// undici: the body broke; the code is in the error's cause.
 	"terminated": {failure{end: semconv.StreamEndReadError}, "TypeError"},
 	// The same, as openai-agents records the error of a stream.
 	`Error streaming response: {"error":"TypeError: terminated"}`: {failure: failure{end: semconv.StreamEndReadError}},
@@ -47,14 +47,14 @@ var texts = map[string]fixed{
 	"Server disconnected": {failure{transport: semconv.TransportCauseConnectionReset}, "ServerDisconnectedError"},
 }
 
-// certificateText begins what OpenSSL says through Python of a peer's certificate;
-// the reason and a line number of C source follow.
+// certificateText begins OpenSSL's message in Python about a peer's certificate; the
+// reason and a line number of C source follow.
 const certificateText = "[SSL: " + classify.CodeCertificate + "] certificate verify failed: "
 
 // maxText bounds the error messages that are compared, in bytes.
 const maxText = 160
 
-// textOf looks up a whole error message, for an error of this class.
+// textOf looks up a complete error message, for an error of this class.
 func textOf(message, class string) (failure, bool) {
 	if message == "" || len(message) > maxText {
 		return failure{}, false
@@ -69,9 +69,9 @@ func textOf(message, class string) (failure, bool) {
 	return failure{}, false
 }
 
-// statusOf reads an HTTP status out of what a producer has where an error's name
-// belongs: "429", or Go's status line "429 Too Many Requests". It is 0 for anything
-// else, and for a status that is no error.
+// statusOf reads an HTTP status that a producer records in place of an error's name:
+// "429", or Go's status line "429 Too Many Requests". It is 0 for other names, and for a
+// status that is not an error.
 func statusOf(name string) int {
 	if len(name) < 3 || len(name) > maxWord {
 		return 0
@@ -89,7 +89,7 @@ func statusOf(name string) int {
 	return code
 }
 
-// statuses are the texts that Go's net/http has for the error statuses.
+// statuses are the error statuses by their text in Go's net/http.
 var statuses = func() map[string]int {
 	m := make(map[string]int)
 	for code := 400; code <= 599; code++ {

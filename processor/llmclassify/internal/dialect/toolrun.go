@@ -8,8 +8,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// readTool reads a tool's span. The keys are those of the call's id and the tool's
-// name, in the producer's words.
+// readTool reads a tool's span. The keys are the producer's, of the call's id and the
+// tool's name.
 func readTool(span ptrace.Span, t *classify.Tool, idKey, nameKey string) {
 	*t = classify.Tool{Start: at(span.StartTimestamp()), End: at(span.EndTimestamp())}
 	for key, v := range span.Attributes().All() {
@@ -27,7 +27,7 @@ func readTool(span ptrace.Span, t *classify.Tool, idKey, nameKey string) {
 		t.Outcome = semconv.ToolOutcomeFailed
 	case classify.No:
 		t.Outcome = semconv.ToolOutcomeSucceeded
-	case classify.NotObserved: // a failure may be told in the result alone
+	case classify.NotObserved: // only the result may report a failure
 		if t.ErrorType == mcpToolError {
 			t.Outcome = semconv.ToolOutcomeFailed
 		}

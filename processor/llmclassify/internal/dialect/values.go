@@ -12,15 +12,15 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 )
 
-// Bounds of strings in facts, in bytes. Producers keep them; what comes over the
-// wire may not.
+// Bounds of strings in facts, in bytes. Producers keep to them; what comes over the wire
+// may not.
 const (
 	maxString = 256
 	maxWord   = 80
 )
 
-// text is a string value, cut to max bytes; empty when it is no string. A cut
-// string is cloned, so that facts never pin a giant one.
+// text is a string value, truncated to limit bytes; empty if it is not a string. A
+// truncated string is cloned, so that facts never keep a huge one in memory.
 func text(v pcommon.Value, limit int) string {
 	if v.Type() != pcommon.ValueTypeStr {
 		return ""
@@ -32,8 +32,8 @@ func text(v pcommon.Value, limit int) string {
 	return s
 }
 
-// id is an id fit to be written into a verdict, see [classify.SanitizeID]: producers
-// of other languages record what a model or a provider made up.
+// id is an id that may be written into a verdict, see [classify.SanitizeID]: producers in
+// other languages record ids that a model or a provider made up.
 func id(v pcommon.Value) string {
 	if v.Type() != pcommon.ValueTypeStr {
 		return ""
@@ -41,7 +41,7 @@ func id(v pcommon.Value) string {
 	return classify.SanitizeID(v.Str())
 }
 
-// codeValue is a code or a reason fit to be written into a verdict, see
+// codeValue is a code or a reason that may be written into a verdict, see
 // [classify.SanitizeCode].
 func codeValue(v pcommon.Value) string {
 	if v.Type() != pcommon.ValueTypeStr {
@@ -50,8 +50,8 @@ func codeValue(v pcommon.Value) string {
 	return classify.SanitizeCode(v.Str())
 }
 
-// typeName is the name of an error's type fit to be written into a verdict: some
-// producers record a message in its place. A status line of Go's is its status.
+// typeName is the name of an error's type that may be written into a verdict: some
+// producers record a message in its place. Of one of Go's status lines it is the status.
 func typeName(name string) string {
 	if code := statusOf(name); code != 0 {
 		return strconv.Itoa(code)
@@ -59,7 +59,8 @@ func typeName(name string) string {
 	return classify.SanitizeErrorType(name)
 }
 
-// count is an observed count, or none for what is no integer or is negative.
+// count is an observed count, not observed for a value that is not an integer or is
+// negative.
 func count(v pcommon.Value) classify.Count {
 	if v.Type() != pcommon.ValueTypeInt || v.Int() < 0 {
 		return 0
@@ -67,8 +68,8 @@ func count(v pcommon.Value) classify.Count {
 	return classify.Counted(int(min(v.Int(), math.MaxUint32)))
 }
 
-// seconds is a duration given in seconds, 0 if it is not one. Integers count:
-// JavaScript exporters write whole doubles as integers.
+// seconds is a duration given in seconds, 0 if it is not one. Integers are accepted:
+// JavaScript exporters write doubles without a fraction as integers.
 func seconds(v pcommon.Value) time.Duration {
 	var s float64
 	switch v.Type() {
@@ -98,7 +99,7 @@ func boolean(v pcommon.Value) bool {
 	return v.Type() == pcommon.ValueTypeBool && v.Bool()
 }
 
-// fact is Yes or No of a boolean, not observed of anything else.
+// fact is Yes or No for a boolean, not observed for other values.
 func fact(v pcommon.Value) classify.Fact {
 	if v.Type() != pcommon.ValueTypeBool {
 		return classify.NotObserved
@@ -116,9 +117,9 @@ func enum[E any](v pcommon.Value, parse func(string) (E, bool)) (e E) {
 	return e
 }
 
-// list is a list of strings, nil if v is not one or holds anything else: a list
-// that cannot be read whole proves nothing. Of more than [classify.MaxIDs] the
-// newest, the last ones, are kept.
+// list is a list of strings, nil if v is not a list or has an element of another type: a
+// list that cannot be read completely proves nothing. Of more than [classify.MaxIDs] the
+// last ones, which are the newest, are kept.
 func list(v pcommon.Value, room *Lists) []string {
 	return listOf(v, room, func(v pcommon.Value) string { return text(v, maxString) })
 }
@@ -153,7 +154,7 @@ func spanID(v pcommon.Value) (id pcommon.SpanID) {
 	return id
 }
 
-// at is the time of a timestamp, zero when it was never set.
+// at is the time of a timestamp, zero if it was never set.
 func at(ts pcommon.Timestamp) time.Time {
 	if ts == 0 {
 		return time.Time{}

@@ -12,15 +12,15 @@ import (
 )
 
 // Vercel reads the AI SDK's spans up to version 6, and those of version 7's legacy
-// mode: ai.operationId says what they are.
+// mode: their kind is in ai.operationId.
 //
 // Every attempt that failed before a response is a span, ERROR with AI_APICallError,
-// which says neither a status nor a code. An error in the stream is the finish
-// reason error under UNSET; a stream that just ends is other, which a provider's
-// own reason may be, too; an abort ends the span UNSET with no finish reason. A cut
-// stream is not exported at all. Calls' ids come with recorded outputs only. A
-// tool without an error is UNSET: its result may report a failure. Phases, counts
-// and histories are not recorded.
+// without a status or a code. An error in the stream is the finish reason error under
+// UNSET; a stream that ends without one is other, which may be a provider's own reason,
+// too; an abort ends the span UNSET without a finish reason. A truncated stream is not
+// exported at all. The ids of calls are recorded together with outputs only. A tool
+// without an error is UNSET: its result may report a failure. Phases, counts and
+// histories are not recorded.
 type Vercel struct{}
 
 var _ Dialect = Vercel{}
@@ -91,12 +91,12 @@ func vercelRequest(span ptrace.Span, r *classify.Request) {
 func vercelEnd(e *ending, r *classify.Request) {
 	switch {
 	case e.has(finishError) && !e.known && !e.recorded && r.Status < 400:
-		// An error that came in the stream: a thrown one is recorded, and has no
-		// finish reason.
+		// An error in the stream: one that was thrown is recorded as an exception, and
+		// has no finish reason.
 		r.Failed, r.Basis = classify.Yes, classify.Corroborated
 		r.Provider.Kind, r.Provider.InBand = semconv.ProviderErrorKindUnknown, true
 	case e.has(finishOther) || e.has(finishUnknown):
-		// A stream that just ended, or a provider's reason that has no word here.
+		// A stream that ended without a finish reason, or one that is not known here.
 		r.Finish = classify.FinishNotObserved
 		if r.Status >= 400 || e.known {
 			e.conclude(r)
@@ -109,11 +109,11 @@ func vercelEnd(e *ending, r *classify.Request) {
 	}
 }
 
-// maxJSON bounds the JSON that is looked into for ids, in bytes.
+// maxJSON bounds the JSON that is parsed for ids, in bytes.
 const maxJSON = 64 << 10
 
-// vercelCalls reads the ids of the calls of a response, nil where they cannot be
-// read whole. The inputs beside them are passed over.
+// vercelCalls reads the ids of the calls of a response, nil if any of them cannot be
+// read. The inputs beside them are skipped.
 func vercelCalls(v pcommon.Value) []string {
 	if v.Type() != pcommon.ValueTypeStr || len(v.Str()) > maxJSON {
 		return nil

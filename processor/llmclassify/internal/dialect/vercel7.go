@@ -7,16 +7,17 @@ import (
 )
 
 // Vercel7 reads the spans of the AI SDK from version 7 on (scope gen_ai): the
-// conventions' operations, invoke_agent over agent_step over chat. A step is glue,
-// no run of its own.
+// conventions' operations, invoke_agent over agent_step over chat. A step only groups
+// spans and is not a run.
 //
 // A thrown error is ERROR with an exception event, never error.type: without recorded
-// content all of them look alike, with it AI_APICallError and AI_RetryError say no
-// status and no code. An error in the stream is ERROR with the finish reason error
-// and no exception; a stream that just ends is interrupted; an abort leaves the span
-// UNSET with no finish reason. The spans of earlier attempts never end, so a failure
-// that the SDK got over is not seen. The stream events are added at the end of the
-// step: their times are no first chunk's. Phases, calls, histories are not recorded.
+// content they cannot be told apart, with it AI_APICallError and AI_RetryError have no
+// status and no code. An error in the stream is ERROR with the finish reason error and
+// no exception; a stream that ends without a finish reason is interrupted; an abort
+// leaves the span UNSET without a finish reason. The spans of earlier attempts never end,
+// so that a failure from which the SDK recovered is not observed. The stream events are
+// added at the end of the step: their times are not those of the chunks. Phases, calls
+// and histories are not recorded.
 type Vercel7 struct{}
 
 var _ Dialect = Vercel7{}
