@@ -15,29 +15,29 @@ import (
 
 // Diagnoses are the verdicts on the spans of one release.
 type Diagnoses struct {
-	// Run is the run's, nil where it is not due.
+	// Run is the verdict on the run, nil if it is not due.
 	Run *classify.Diagnosis
-	// Carrier is the member that carries Run: the run span, or without one the
-	// last LLM span to end.
+	// Carrier is the member that carries Run: the run span, or without one the LLM span
+	// that ended last; -1 if no span is released.
 	Carrier int
 	// Members are the verdicts on requests and tools, by member; nil where nothing
 	// failed.
 	Members []*classify.Diagnosis
 
-	// Effects is what the run did, the runs within it included.
+	// Effects is what the run did, with the runs within it.
 	Effects classify.Effects
 
-	unexplained bool // a request of the run has an answer with nothing in it, and nothing says why
+	unexplained bool // a request of the run has an empty response without a known reason
 }
 
-// Inner is what is known of the runs within a run. The zero value: nothing.
+// Inner is what is known about the runs within a run. The zero value: nothing.
 type Inner struct {
 	Well classify.Fact    // see [classify.Run.Within]
 	Did  classify.Effects // see [classify.Run.Inner]
 }
 
-// Judge is where releases are judged, one after the other: the memory that this takes
-// is used again. Its zero value is ready. It is not safe for concurrent use.
+// Judge judges releases one after the other, with memory that is used again. Its zero
+// value is ready to use. It is not safe for concurrent use.
 type Judge struct {
 	run             classify.Run
 	requests, tools []int // which members those of run are
@@ -47,17 +47,16 @@ type Judge struct {
 	lists           dialect.Lists         // of run
 }
 
-// Explained reports whether no span that may still come would change the verdict
-// on a run that is complete: no request of it has an answer with nothing in it,
-// the reason of which other services' spans may tell.
+// Explained reports whether no span that may still arrive would change the verdict on a
+// complete run: none of its requests has an empty response, the reason of which the spans
+// of other services may show.
 func (j *Judge) Explained(release *Release) bool {
 	d := j.Diagnose(release, Inner{})
 	return !d.unexplained
 }
 
-// Diagnose judges a release: its own requests and tools as a run, and each of
-// the spans that are none of those for itself. What it returns is good until the next
-// call.
+// Diagnose judges a release: the run's own requests and tools as a run, and each other
+// span on its own. What it returns is valid until the next call.
 func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 	members := release.Members
 	j.verdictOf = sized(j.verdictOf, len(members))
@@ -66,7 +65,7 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 	s := j.relations
 	for i := range members {
 		if s[i].apart && len(s[i].attempts) == 0 {
-			d.Members[i] = alone(&members[i], classify.Upstream{})
+			d.Members[i] = judgeAlone(&members[i], classify.Upstream{})
 		}
 	}
 
@@ -99,8 +98,8 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 	return d
 }
 
-// assemble builds the run of a release, and says which members its requests and
-// tools are, in the order of their start.
+// assemble builds the run of a release, and lists which members are its requests and
+// tools, in the order of their start.
 func (j *Judge) assemble(release *Release) {
 	run, s := &j.run, j.relations
 	before := *run
@@ -140,27 +139,27 @@ func (j *Judge) assemble(release *Release) {
 	if release.Run == nil {
 		span(run)
 		if release.Reason == hold.RunExpired && release.Named {
-			run.Ended = classify.No // there is a run, and its end will not come
+			run.Ended = classify.No // there is a run, and its span will not arrive
 		}
 	}
 	j.requests, j.tools = requests, tools
 }
 
-// room is n elements that are to be written, in the memory of list if that has room. It
-// lets go of what else was there.
+// room is n elements that are to be overwritten, in the memory of list if it is large
+// enough. It clears the elements after them.
 func room[E any](list []E, n int) []E {
 	clear(list[min(n, len(list)):])
 	return slices.Grow(list[:0], n)[:n]
 }
 
-// sized is n zero elements, in the memory of list if that has room.
+// sized is n zero elements, in the memory of list if it is large enough.
 func sized[E any](list []E, n int) []E {
 	list = slices.Grow(list[:0], n)[:n]
 	clear(list)
 	return list
 }
 
-// span gives a run without a span of its own the time of its parts.
+// span gives a run without a span the time of its requests and tools.
 func span(run *classify.Run) {
 	for i := range run.Requests {
 		r := &run.Requests[i]
@@ -182,7 +181,7 @@ func span(run *classify.Run) {
 	}
 }
 
-// failed is the verdict where it reports a failure, else nil.
+// failed is the verdict if it reports a failure, else nil.
 func failed(d *classify.Diagnosis) *classify.Diagnosis {
 	if !d.Failed() {
 		return nil
@@ -190,9 +189,9 @@ func failed(d *classify.Diagnosis) *classify.Diagnosis {
 	return d
 }
 
-// alone judges a request or tool for itself; upstream is the failure that another span
-// holds behind a request's answer.
-func alone(m *Member, upstream classify.Upstream) *classify.Diagnosis {
+// judgeAlone judges a request or tool on its own; upstream is the failure behind a
+// request's response that another span shows.
+func judgeAlone(m *Member, upstream classify.Upstream) *classify.Diagnosis {
 	switch m.Role {
 	case hold.Request:
 		run := classify.Run{Requests: make([]classify.Request, 1)}
@@ -208,9 +207,9 @@ func alone(m *Member, upstream classify.Upstream) *classify.Diagnosis {
 	}
 }
 
-// logical is the verdict on the logical call of several attempts: the last
-// one's. Where that did not fail, who recorded the call saw less than who
-// recorded the attempt, unless the call was marked as failed.
+// logical is the verdict on the logical call of several attempts: that on the last one.
+// If that did not fail, its producer observed more than the call's, unless the call is
+// marked as failed.
 func logical(members []Member, s []relation, verdicts []*classify.Diagnosis, i int) *classify.Diagnosis {
 	last := i
 	for range maxDepth {
@@ -227,18 +226,18 @@ func logical(members []Member, s []relation, verdicts []*classify.Diagnosis, i i
 	if m.Known.Facts(m.Span, dialect.Request).Request.Failed != classify.Yes {
 		return nil
 	}
-	return alone(m, classify.Upstream{})
+	return judgeAlone(m, classify.Upstream{})
 }
 
-// unexplained: an answer came to its end with nothing in it, and nothing says why.
+// unexplained reports whether a response ended with nothing in it, without a known reason.
 func unexplained(d *classify.Diagnosis) bool {
 	return d != nil && d.Cause == semconv.CauseNoContent
 }
 
-// linkUpstream finds the failure of another span behind what a request came to, where
-// that is of a gateway's making: what a gateway served, or asked for itself, is beneath
-// the request, or of another service within its time. It judges the requests apart anew
-// that such a failure explains, and writes it to the run's own.
+// linkUpstream finds the failures of other spans behind the results of requests that a
+// gateway may have caused: what a gateway served or requested itself is beneath the
+// request, or belongs to another service within the request's time. It writes such a
+// failure to the run's own requests, and judges the other requests again that it explains.
 func (j *Judge) linkUpstream(release *Release, verdicts []*classify.Diagnosis) {
 	members, s := release.Members, j.relations
 	var behind map[int]int // the lowest failure behind a request, by member
@@ -256,7 +255,7 @@ func (j *Judge) linkUpstream(release *Release, verdicts []*classify.Diagnosis) {
 			last, behind = lastTries(members, s), make(map[int]int)
 		}
 		if at, ok := last[members[i].Parent]; ok && at != i && !failedUpstream(verdicts[at]) {
-			continue // a further try made it good
+			continue // a later attempt succeeded
 		}
 		for above := range ancestors(s, i) {
 			if members[above].Role == hold.Request {
@@ -274,21 +273,21 @@ func (j *Judge) linkUpstream(release *Release, verdicts []*classify.Diagnosis) {
 			j.run.Requests[n].Upstream = upstreamOf(verdicts[i])
 		}
 	}
-	var anew map[int]classify.Upstream
+	var again map[int]classify.Upstream
 	for request, i := range behind {
 		if m := &members[request]; s[request].apart && verdicts[request] != nil && mayBeGateways(m.Known.Facts(m.Span, dialect.Request).Request) {
-			if anew == nil {
-				anew = make(map[int]classify.Upstream)
+			if again == nil {
+				again = make(map[int]classify.Upstream)
 			}
-			anew[request] = upstreamOf(verdicts[i])
+			again[request] = upstreamOf(verdicts[i])
 		}
 	}
-	for request, upstream := range anew {
-		verdicts[request] = alone(&members[request], upstream)
+	for request, upstream := range again {
+		verdicts[request] = judgeAlone(&members[request], upstream)
 	}
 }
 
-// lastTries are the requests apart that began last under their parent, by that.
+// lastTries are the last of the requests apart under each parent, by the parent.
 func lastTries(members []Member, s []relation) map[pcommon.SpanID]int {
 	last := make(map[pcommon.SpanID]int)
 	for i := range members {
@@ -304,7 +303,7 @@ func lastTries(members []Member, s []relation) map[pcommon.SpanID]int {
 }
 
 // isLower reports whether span a is further from the agent than span b: it is beneath
-// more others, or it is what a gateway asked for and b what one served, or it came later.
+// more spans, or it is what a gateway requested and b what one served, or it began later.
 func isLower(members []Member, s []relation, a, b int) bool {
 	depth := func(i int) (n int) {
 		for range ancestors(s, i) {
@@ -322,8 +321,8 @@ func isLower(members []Member, s []relation, a, b int) bool {
 	return x.Start > y.Start
 }
 
-// mayBeGateways reports whether what a request came to may be of a gateway's making: an
-// error of a server, an error in the stream, a cut, or an answer with nothing in it.
+// mayBeGateways reports whether a gateway may have caused the result of a request: a
+// server error, an error in the stream, a truncated stream, or an empty response.
 func mayBeGateways(r *classify.Request) bool {
 	switch {
 	case r.Abort.Source != semconv.AbortSourceUnset || r.Watchdog.Kind != semconv.WatchdogKindUnset:
@@ -343,13 +342,13 @@ func mayBeGateways(r *classify.Request) bool {
 	}
 }
 
-// upstreamOf is a failure as what lies behind another one.
+// upstreamOf is a failure as the cause of another one.
 func upstreamOf(d *classify.Diagnosis) classify.Upstream {
 	return classify.Upstream{Failed: classify.Yes, Class: d.Class, Cause: d.Cause, Origin: d.Origin}
 }
 
-// meanwhile reports whether another service did it within the time of the
-// request, as far as their clocks agree.
+// meanwhile reports whether a span of another service is within the time of the request,
+// as far as their clocks agree.
 func meanwhile(request, it *Item) bool {
 	return !sameService(request, it) && request.Start <= it.Start+maxSkew && it.End <= request.End+maxSkew
 }
@@ -365,9 +364,9 @@ func ancestors(s []relation, i int) iter.Seq[int] {
 	}
 }
 
-// failedUpstream: what a request apart came to is a failure that may be behind another
-// one. One that this side ended is not, as a gateway stops when its caller does; but one
-// that the gateway's shutdown ended is.
+// failedUpstream reports whether the result of a request apart is a failure that may be
+// the cause of another one. A request that this side ended is not, as a gateway stops when
+// its caller does; one that the gateway's shutdown ended is.
 func failedUpstream(d *classify.Diagnosis) bool {
 	if d == nil {
 		return false

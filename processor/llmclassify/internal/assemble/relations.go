@@ -11,18 +11,17 @@ import (
 type relation struct {
 	// above is the index of the nearest request or tool above it, -1 if none.
 	above int
-	// apart: it is not one of the run's own requests and tools, but judged for
-	// itself: a gateway's request beneath the agent's, an MCP call beneath the
-	// tool that makes it.
+	// apart: it is not one of the run's own requests and tools, but judged on its own: a
+	// gateway's request beneath the agent's, an MCP call beneath the tool that makes it.
 	apart bool
-	// first is the index of the span that it is a second delivery of, -1 if none.
+	// first is the index of the same span, delivered before, -1 if there is none.
 	first int
-	// attempts are the requests beneath it that it is the logical call of. They are
-	// one request with it, so that it is not one of the run's requests itself.
+	// attempts are the requests beneath it whose logical call it is. They are one request
+	// with it, so that it is not one of the run's requests itself.
 	attempts []int
 }
 
-// own: it is one of the run's own requests or tools.
+// own reports whether it is one of the run's own requests or tools.
 func (s *relation) own() bool { return !s.apart && s.first < 0 && len(s.attempts) == 0 }
 
 // relations finds the relation of every member, by index, in the memory of s.
@@ -56,7 +55,7 @@ func relations(members []Member, s []relation) []relation {
 			s[i].apart = sameCall(m, a)
 		}
 	}
-	elsewhere(members, s)
+	setForeignServicesApart(members, s)
 	for i := range s {
 		if !s[i].apart && s[i].first < 0 && members[i].Run.IsEmpty() {
 			s[i].apart = beneathApart(s, i)
@@ -65,9 +64,9 @@ func relations(members []Member, s []relation) []relation {
 	return s
 }
 
-// finder finds members by their id, the first of several, or -1.
+// finder returns a function that finds members by id: the first of several, or -1.
 func finder(members []Member) func(pcommon.SpanID) int {
-	const few = 32 // are searched one by one
+	const few = 32 // they are searched one by one
 	if len(members) <= few {
 		return func(id pcommon.SpanID) int {
 			if id.IsEmpty() {
@@ -95,9 +94,9 @@ func finder(members []Member) func(pcommon.SpanID) int {
 	}
 }
 
-// attempts reports whether m is an attempt of the logical call a above it. Only
-// the client of this project names a run, and it records attempts. Where
-// neither names one, both are of one service, and m does not serve another's.
+// attempts reports whether m is an attempt of the logical call a above it. Only the
+// client of this project names a run, and it records attempts. If neither names a run,
+// both must belong to one service, and m must not serve a request of another.
 func attempts(m, a *Member) bool {
 	if !a.Run.IsEmpty() {
 		return false
@@ -105,8 +104,8 @@ func attempts(m, a *Member) bool {
 	return !m.Run.IsEmpty() || !m.Known.Server && sameService(m.Item, a.Item)
 }
 
-// sameCall reports whether the tool span m executes the call of a above it, as
-// an MCP client's span does beneath the agent's.
+// sameCall reports whether the tool span m executes the call of a above it, as the span
+// of an MCP client does beneath the agent's.
 func sameCall(m, a *Member) bool {
 	if !m.Run.IsEmpty() {
 		return false
@@ -115,9 +114,9 @@ func sameCall(m, a *Member) bool {
 	return inner.CallID == "" || inner.CallID == outer.CallID
 }
 
-// elsewhere sets requests apart that another service made, in a run whose own
-// client records every request: one that names the run would be its.
-func elsewhere(members []Member, s []relation) {
+// setForeignServicesApart sets requests apart that another service made, in a run whose
+// own client records every request: the run's own would name it.
+func setForeignServicesApart(members []Member, s []relation) {
 	var run *Item
 	named := false
 	for i := range members {
@@ -139,7 +138,7 @@ func elsewhere(members []Member, s []relation) {
 	}
 }
 
-// beneathApart: what is beneath something apart is apart, too.
+// beneathApart reports whether a member is beneath one that is apart, and so is apart.
 func beneathApart(s []relation, i int) bool {
 	for range maxDepth {
 		if i = s[i].above; i < 0 {

@@ -1,6 +1,5 @@
-// Package assemble turns the spans of a trace into runs: whose a span is, which
-// spans are attempts of the run's requests, and what else in the trace explains
-// them.
+// Package assemble turns the spans of a trace into runs: which run a span belongs to,
+// which spans are attempts of its requests, and what else in the trace explains them.
 package assemble
 
 import (
@@ -15,20 +14,20 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
 )
 
-// Known is what the processor knows of a span: how its dialect reads it, where
-// it came from, and where it is kept.
+// Known is what the processor knows about a span: how its dialect reads it, where it came
+// from, and where it is kept.
 type Known struct {
 	dialect.Reading
 	Origin *origin.Scope
-	Caller *origin.Caller // nil for no caller
-	Body   packed.Span    // none when the span has gone
-	Ticket journal.Ticket // none without a journal
+	Caller *origin.Caller // nil if no metadata is kept
+	Body   packed.Span    // zero when the span has gone
+	Ticket journal.Ticket // zero without a journal
 	Server bool           // the span serves a request of another process
 }
 
-// What hold is generic over, as the processor uses it.
+// The types of hold, as the processor uses them.
 type (
-	// Arrival is spans of one trace that come together.
+	// Arrival is spans of one trace that arrive together.
 	Arrival = hold.Arrival[Known]
 	// Item is a span and its place in its trace.
 	Item = hold.Item[Known]
@@ -36,20 +35,20 @@ type (
 	Trace = hold.Trace[Known]
 	// Member is one span of a release.
 	Member = hold.Member[Known]
-	// Release is spans to forward, and everything known of their run.
+	// Release is spans to forward, and everything known about their run.
 	Release = hold.Release[Known]
 )
 
 // maxDepth bounds a walk up a parent chain, against cycles.
 const maxDepth = 128
 
-// Locate says whose a span is:
+// Locate returns the run that a span belongs to:
 //
 //  1. the run that it names;
-//  2. the first run on its parent chain, as far as that leads through spans that
-//     are here or were seen;
-//  3. where the chain breaks off, the innermost run that it began within;
-//  4. else no run's: then the LLM spans under one parent are one run.
+//  2. the first run on its parent chain, as far as that leads through spans that are held
+//     or passed;
+//  3. if the chain breaks off, the innermost run within which it began;
+//  4. else no run: the LLM spans under one parent are then one run.
 func Locate(t *Trace, it *Item) hold.Place {
 	if it.Role == hold.Run {
 		return hold.Place{Run: it.ID, Known: true}
@@ -68,14 +67,14 @@ func Locate(t *Trace, it *Item) hold.Place {
 		}
 		place.Open = true
 	}
-	place.Run = c.standsFor()
+	place.Run = c.representative()
 	return place
 }
 
 // Position is where a run is in its trace.
 type Position struct {
 	Parent     pcommon.SpanID
-	Around     pcommon.SpanID // the run around it, which its producer names; empty where it names none
+	Around     pcommon.SpanID // the run around it, if its producer names it; else empty
 	Start, End pcommon.Timestamp
 }
 
@@ -84,10 +83,10 @@ func PositionOf(run *Item) Position {
 	return Position{Parent: run.Parent, Around: run.Run, Start: run.Start, End: run.End}
 }
 
-// Within reports whether a run is within the run outer: its parents, or the runs that
-// it and they name, lead to outer or to a member of outer. Where that chain breaks off,
-// it is within if it began and ended within outer's time, and not beside it. There may
-// be nothing here of the trace: t is nil.
+// Within reports whether a run is within the run outer: its parents, or the runs that it
+// and they name, lead to outer or to a member of outer. If that chain breaks off, it is
+// within outer if it began and ended within outer's time, and is not beside it. If nothing
+// of the trace is here, t is nil.
 func (s Position) Within(t *Trace, outer *Item, member func(pcommon.SpanID) bool) bool {
 	id := s.Parent
 	if !s.Around.IsEmpty() {
@@ -114,7 +113,7 @@ func (s Position) during(outer *Item) bool {
 	return outer.Start <= s.Start && s.End <= outer.End+ClockGrain && s.End-s.Start < outer.End-outer.Start
 }
 
-// above is the run that a span names, or else its parent, where the span was seen.
+// above is the run that a span names, or else its parent, if the span is held or passed.
 func above(t *Trace, id pcommon.SpanID) (pcommon.SpanID, bool) {
 	if t == nil {
 		return id, false
@@ -143,13 +142,13 @@ func known(t *Trace, place hold.Place, run pcommon.SpanID) hold.Place {
 type chain struct {
 	above  pcommon.SpanID // the first request or tool on it, empty if none
 	run    pcommon.SpanID // the first run on it, empty if none
-	unseen pcommon.SpanID // the id at which it breaks off, empty where it reaches a root or a run
+	unseen pcommon.SpanID // the id at which it breaks off, empty if it reaches a root or a run
 	top    *Item          // the highest LLM span on it
 }
 
-// standsFor is the id under which spans without a run are one: their parent's,
-// or the span's own where it has none.
-func (c chain) standsFor() pcommon.SpanID {
+// representative is the id of the span that represents the run of spans without one: their
+// parent, or the span itself if it has no parent.
+func (c chain) representative() pcommon.SpanID {
 	if c.top.Parent.IsEmpty() {
 		return c.top.ID
 	}
@@ -191,18 +190,18 @@ func climb(t *Trace, it *Item) chain {
 }
 
 const (
-	// maxRuns bounds how many runs of a trace are looked at, the newest first.
+	// maxRuns bounds how many runs of a trace are searched, the newest first.
 	maxRuns = 256
-	// maxSkew is how far the clocks of two services may be apart.
+	// maxSkew is the largest difference between the clocks of two services.
 	maxSkew = pcommon.Timestamp(time.Second)
 )
 
-// ClockGrain is how much too early a span may say that it ended: the OpenTelemetry SDK
-// for JavaScript begins spans on whole milliseconds, and adds a finer duration to that.
-// What began or ended in the same millisecond may seem to have done so after the end.
+// ClockGrain is by how much the end of a span may be too early: the OpenTelemetry SDK for
+// JavaScript begins spans on whole milliseconds, and adds a finer duration to that. What
+// began or ended in the same millisecond may seem to have done so after the end.
 const ClockGrain = pcommon.Timestamp(time.Millisecond)
 
-// innermost finds the innermost run within which it began. A run whose own chain
+// innermost finds the innermost run within which an item began. A run whose own chain
 // breaks off at the same span is beside it, not above it.
 func innermost(t *Trace, it *Item, unseen pcommon.SpanID) *Item {
 	var found *Item
@@ -218,7 +217,7 @@ func innermost(t *Trace, it *Item, unseen pcommon.SpanID) *Item {
 	return found
 }
 
-// began reports whether it began within run, by their clocks.
+// began reports whether an item began within run, by their clocks.
 func began(it, run *Item) bool {
 	from, to := run.Start, run.End+ClockGrain
 	if !sameService(it, run) {
@@ -231,10 +230,10 @@ func sameService(a, b *Item) bool {
 	return a.Known.Origin == b.Known.Origin || ServiceOf(a) == ServiceOf(b)
 }
 
-// Service tells the resources apart that spans came from. The zero value: not known.
+// Service identifies the resource that a span came from. The zero value: not known.
 type Service [16]byte
 
-// ServiceOf is where a span came from.
+// ServiceOf is the service that a span came from.
 func ServiceOf(it *Item) Service {
 	if it.Known.Origin == nil {
 		return Service{}

@@ -5,8 +5,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// Memory of the parts of unmarshalled spans on 64-bit systems, in bytes, with
-// the allocator's rounding. A test holds the sums to what the heap says.
+// Memory of the parts of unmarshalled spans on 64-bit systems, in bytes, with the
+// allocator's rounding. A test compares the sums with the heap.
 const (
 	resourceSize  = 256
 	scopeSize     = 256

@@ -1,10 +1,9 @@
 // Package stamp writes verdicts onto spans.
 //
-// It only ever adds attributes. The one exception are verdicts that the client
-// had written (trigger `client`), which give way. Verdicts by anyone else stay as
-// they are, and none is put beside them: two classifiers on one span would
-// contradict each other, and a second look at a span that this processor has
-// judged must not double its verdict.
+// It only adds attributes, with one exception: verdicts of the client (trigger `client`)
+// are replaced. Other verdicts stay as they are, and none is added to them: two
+// classifiers on one span would contradict each other, and a span that this processor has
+// judged already must not get a second verdict.
 package stamp
 
 import (
@@ -15,16 +14,16 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// How many attributes a failure has at most, and what else stands on a run, at least,
-// and on another span, at most.
+// How many attributes a failure has at most, and how many others a run has at least, and
+// another span at most.
 const (
 	failureAttributes = 11
 	runAttributes     = 4
 	spanAttributes    = 2
 )
 
-// Span writes the verdict on a request or tool. Where d is nil nothing failed,
-// and only a span that goes out early says so, by the trigger alone.
+// Span writes the verdict on a request or tool. If d is nil, nothing failed: then only a
+// span that goes out early gets an attribute, the trigger.
 func Span(span ptrace.Span, d *classify.Diagnosis, trigger semconv.Trigger) {
 	attrs := span.Attributes()
 	if !makeRoom(attrs) || d == nil && !early(trigger) {
@@ -38,9 +37,9 @@ func Span(span ptrace.Span, d *classify.Diagnosis, trigger semconv.Trigger) {
 	attrs.PutStr(string(semconv.ClassificationTriggerKey), trigger.String())
 }
 
-// Run writes the verdict on a run onto the span that carries it. own is the
-// verdict on that span itself, where it is no run span, or nil; it fills in what
-// the run's leaves unsaid, when the run was made good and the span was not.
+// Run writes the verdict on a run onto the span that carries it. own is the verdict on
+// that span itself if it is not a run span, or nil; its failure is written if the run has
+// none, because the run recovered and the span did not.
 func Run(span ptrace.Span, d, own *classify.Diagnosis, trigger semconv.Trigger) {
 	attrs := span.Attributes()
 	if !makeRoom(attrs) {
@@ -73,7 +72,8 @@ func Run(span ptrace.Span, d, own *classify.Diagnosis, trigger semconv.Trigger) 
 	attrs.PutStr(string(semconv.ClassificationRulesetKey), classify.Ruleset)
 }
 
-// early: the span went out before its run could be judged as a whole, or after.
+// early reports whether the span went out before its run could be judged completely, or
+// after that.
 func early(trigger semconv.Trigger) bool {
 	return trigger != semconv.TriggerComplete && trigger != semconv.TriggerRunEnded
 }
@@ -103,8 +103,8 @@ func putStrings(attrs pcommon.Map, key string, values []string) {
 	}
 }
 
-// makeRoom makes room for a verdict. It reports whether there is any: no verdict
-// stands there, or the client's did and is now gone.
+// makeRoom removes a verdict of the client. It reports whether the span has no verdict
+// now.
 func makeRoom(attrs pcommon.Map) bool {
 	judged, client := false, false
 	for key, v := range attrs.All() {
