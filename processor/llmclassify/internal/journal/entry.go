@@ -24,6 +24,11 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+var (
+	errNotOurs  = errors.New("not an entry of this journal, or of another version of it")
+	errChecksum = errors.New("wrong checksum")
+)
+
 func encode(at time.Time, metadata map[string][]string, td ptrace.Traces) ([]byte, error) {
 	spans, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
 	if err != nil {
@@ -45,31 +50,31 @@ func encode(at time.Time, metadata map[string][]string, td ptrace.Traces) ([]byt
 	return value, nil
 }
 
-// decode reads an entry and the states that stand beside it.
+// decode reads an entry and the states that are stored beside it.
 func decode(value, states []byte) (*Replayed, error) {
 	if len(value) < metadataAt || string(value[:len(magic)]) != magic {
-		return nil, errors.New("it is not of this journal, or of another version")
+		return nil, errNotOurs
 	}
 	if binary.LittleEndian.Uint32(value[checksumAt:]) != crc32.Checksum(value[timeAt:], castagnoli) {
-		return nil, errors.New("its checksum is wrong")
+		return nil, errChecksum
 	}
 	r := &Replayed{At: time.Unix(0, int64(binary.LittleEndian.Uint64(value[timeAt:])))} //nolint:gosec // as written
 	length := binary.LittleEndian.Uint32(value[lengthAt:])
 	rest := value[metadataAt:]
 	if uint64(length) > uint64(len(rest)) {
-		return nil, errors.New("its metadata is longer than itself")
+		return nil, errors.New("metadata is longer than the entry")
 	}
 	if length > 0 {
 		if err := json.Unmarshal(rest[:length], &r.Metadata); err != nil {
-			return nil, fmt.Errorf("its metadata: %w", err)
+			return nil, fmt.Errorf("reading metadata: %w", err)
 		}
 	}
 	var err error
 	if r.Traces, err = (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(rest[length:]); err != nil {
-		return nil, fmt.Errorf("its spans: %w", err)
+		return nil, fmt.Errorf("reading spans: %w", err)
 	}
 	r.States = make([]State, r.Traces.SpanCount())
-	if len(states) == len(r.States) { // else what has become of them is not known: they come again
+	if len(states) == len(r.States) { // otherwise their states are not known: they come again
 		for i, s := range states {
 			r.States[i] = min(State(s), Done)
 		}

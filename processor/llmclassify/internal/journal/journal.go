@@ -1,6 +1,6 @@
-// Package journal keeps the spans that the processor owns in a storage extension
-// of the Collector, so that a crash loses none: each call is written before it is
-// acknowledged, and deleted when its last span has gone and its run was judged.
+// Package journal keeps the spans that the processor owns in a storage extension of the
+// Collector, so that a crash loses none: each call is written before it is acknowledged,
+// and deleted when all of its spans were forwarded and their runs judged.
 package journal
 
 import (
@@ -18,14 +18,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// State is what has become of a span. It only ever grows.
+// State is how far the processor is with a span. It only grows.
 type State uint8
 
 // The states of spans.
 const (
 	Held  State = iota // it is to be forwarded
 	Spent              // it has been forwarded, and its run is to be judged
-	Done               // nothing is left to do
+	Done               // it has been forwarded, and its run was judged
 )
 
 // Ticket is a span in the journal. Its zero value is no span.
@@ -39,26 +39,27 @@ type entry struct {
 	seq    uint64
 	states []State // by span; guarded by Journal.mu
 	left   int     // spans that are not Done; likewise
-	dirty  bool    // likewise: it is on the list of the update that is being made
+	dirty  bool    // it is on the list of the current update; likewise
 }
 
-// The keys of a journal. An entry is immutable; what has become of its spans
-// stands beside it.
+// The keys of a journal. An entry is immutable; the states of its spans are stored beside
+// it.
 //
 //	bounds       the first number that may be live, and one that is above all
 //	<n>          entry n: header and spans
 //	<n>.states   one byte a span; absent while all are held
-//	aside.<n>    what stood under <n> and was no entry
+//	aside.<n>    what was stored as <n> and is not an entry
 //
-// Beside them stands what was judged, see judgedKey; earlier versions did not write it.
+// What was judged is stored under keys of its own, see judgedKey; earlier versions did not
+// write it.
 const (
 	boundsKey   = "bounds"
 	statesKey   = ".states"
 	asidePrefix = "aside."
 )
 
-// ahead is how many numbers are claimed at a time, so that the bounds are not
-// written with each entry.
+// ahead is how many numbers are claimed at a time, so that the bounds need not be written
+// with each entry.
 const ahead = 1024
 
 func key(seq uint64) string { return strconv.FormatUint(seq, 10) }
@@ -68,8 +69,8 @@ type Journal struct {
 	client storage.Client
 	logger *zap.Logger
 
-	// writing is held while spans change their states and these are written, so that
-	// older ones never follow newer and none goes without what was judged for it.
+	// writing is held while the states of spans are changed and written, so that older
+	// states never overwrite newer ones, and none is written without what was judged.
 	writing sync.Mutex
 	judged  judgedLog // guarded by writing
 
@@ -91,7 +92,7 @@ type Replayed struct {
 	Tickets []Ticket
 }
 
-// Open opens the journal that client holds. Call [Journal.Replay] before anything else.
+// Open opens the journal in a storage. Call [Journal.Replay] before anything else.
 func Open(ctx context.Context, client storage.Client, logger *zap.Logger) (*Journal, error) {
 	j := &Journal{client: client, logger: logger}
 	bounds, err := client.Get(ctx, boundsKey)
@@ -102,7 +103,7 @@ func Open(ctx context.Context, client storage.Client, logger *zap.Logger) (*Jour
 		j.first = binary.LittleEndian.Uint64(bounds)
 		j.claimed = max(binary.LittleEndian.Uint64(bounds[8:]), j.first)
 	case bounds != nil:
-		logger.Warn("The journal's bounds are unreadable: what an earlier process had written is not taken up",
+		logger.Warn("The bounds of the journal are unreadable; the spans of an earlier process are not replayed",
 			zap.Int("bytes", len(bounds)))
 		if err := client.Set(ctx, asidePrefix+boundsKey, bounds); err != nil {
 			return nil, fmt.Errorf("setting the journal's unreadable bounds aside: %w", err)
@@ -115,8 +116,8 @@ func Open(ctx context.Context, client storage.Client, logger *zap.Logger) (*Jour
 	return j, nil
 }
 
-// Replay gives each call of an earlier process to yield, in their order, until
-// that fails. Entries that are none are set aside with a log line.
+// Replay calls yield with each call of an earlier process, in their order, until that
+// returns an error. Unreadable entries are set aside, and logged.
 func (j *Journal) Replay(ctx context.Context, yield func(*Replayed) error) error {
 	for seq, end := j.first, j.next; seq < end; seq++ {
 		value, err := j.client.Get(ctx, key(seq))
@@ -160,14 +161,15 @@ func (j *Journal) Replay(ctx context.Context, yield func(*Replayed) error) error
 	return nil
 }
 
-// found notes what stands under the next number. Shards may be at work already.
+// found adds the entry of the next number, nil if there is none. Shards may use the
+// journal already.
 func (j *Journal) found(e *entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.live = append(j.live, e)
 }
 
-// dropDone leaves what is not done, with its tickets.
+// dropDone removes the spans that are done, and sets the tickets of the others.
 func (r *Replayed) dropDone(e *entry) {
 	i := -1
 	for _, rs := range r.Traces.ResourceSpans().All() {
@@ -183,19 +185,19 @@ func (r *Replayed) dropDone(e *entry) {
 	r.States = slices.DeleteFunc(r.States, func(s State) bool { return s == Done })
 }
 
-// setAside keeps what is no entry under another key, for an operator to look at.
+// setAside keeps an unreadable entry under another key, for an operator to inspect.
 func (j *Journal) setAside(ctx context.Context, seq uint64, value []byte, why error) {
-	j.logger.Warn("An entry of the journal is unreadable; it is set aside in the storage",
+	j.logger.Warn("An entry of the journal is unreadable; it is kept in the storage under another key",
 		zap.Uint64("entry", seq), zap.Int("bytes", len(value)), zap.String("key", asidePrefix+key(seq)), zap.Error(why))
 	err := j.client.Batch(ctx, storage.SetOperation(asidePrefix+key(seq), value),
 		storage.DeleteOperation(key(seq)), storage.DeleteOperation(key(seq)+statesKey))
 	if err != nil {
-		j.logger.Error("The unreadable entry stays where it is", zap.Uint64("entry", seq), zap.Error(err))
+		j.logger.Error("Failed to move an unreadable entry of the journal", zap.Uint64("entry", seq), zap.Error(err))
 	}
 }
 
-// Append writes a call that came at this time with this metadata. When it returns,
-// the spans are the journal's until they are Done; tickets are theirs, by index.
+// Append writes a call that arrived at this time with this metadata. The journal then
+// keeps its spans until they are Done; tickets are those of the spans, by index.
 func (j *Journal) Append(ctx context.Context, at time.Time, metadata map[string][]string, td ptrace.Traces) (tickets func(int) Ticket, err error) {
 	e := &entry{states: make([]State, td.SpanCount())}
 	e.left = len(e.states)
@@ -213,7 +215,7 @@ func (j *Journal) Append(ctx context.Context, at time.Time, metadata map[string]
 		claimed = j.next + ahead
 		ops = append(ops, j.bounds(claimed))
 	}
-	if len(ops) > 1 { // others must not write into numbers that are not claimed yet
+	if len(ops) > 1 { // under the lock: others must not write numbers that are not claimed yet
 		err = j.client.Batch(ctx, ops...)
 		if err == nil {
 			j.claimed = claimed
@@ -238,9 +240,9 @@ func (j *Journal) bounds(claimed uint64) *storage.Operation {
 	return storage.SetOperation(boundsKey, binary.LittleEndian.AppendUint64(value, claimed))
 }
 
-// Update says what has become of spans, and what was judged with them, as
-// [Judged.Append] encodes it: both are written or none. After an error spans are not
-// lost: a crash would bring them again.
+// Update writes new states of spans, and what was judged with them, as [Judged.Append]
+// encodes it: both or neither. After an error no span is lost: a crash would bring it
+// again.
 func (j *Journal) Update(ctx context.Context, spent, done []Ticket, judged []byte) error {
 	j.writing.Lock()
 	defer j.writing.Unlock()
@@ -298,7 +300,7 @@ func (j *Journal) write(ctx context.Context, changed []*entry, judged []byte) er
 	}
 	if err := j.client.Batch(ctx, ops...); err != nil {
 		j.judged.failed(before, judged)
-		return fmt.Errorf("writing to the storage what has become of spans: %w", err)
+		return fmt.Errorf("writing the states of spans to the storage: %w", err)
 	}
 	return nil
 }
@@ -321,7 +323,7 @@ func (j *Journal) trim() {
 	j.live = j.live[n:]
 }
 
-// Close writes where to begin next time, and closes the storage client.
+// Close writes the bounds for the next start, and closes the storage client.
 func (j *Journal) Close(ctx context.Context) error {
 	j.mu.Lock()
 	op := j.bounds(j.next)

@@ -18,10 +18,10 @@ import (
 type Judged struct {
 	At    time.Time // in milliseconds
 	Trace pcommon.TraceID
-	// Counts: the runs count as such of the trace.
+	// Counts: the runs count as runs of the trace.
 	Counts bool
 	Runs   []pcommon.SpanID
-	Spans  []pcommon.SpanID // of judged runs or between those
+	Spans  []pcommon.SpanID // of judged runs, or between those
 }
 
 // Append encodes what was judged, for [Journal.Update].
@@ -42,19 +42,19 @@ func (r *Judged) Append(to []byte) []byte {
 	return to
 }
 
-var errCut = errors.New("a record in it is cut short")
+var errCut = errors.New("truncated record")
 
 const idSize = len(pcommon.SpanID{})
 
-// header decodes what is before the ids of the first record of data. There are as
-// many of those behind it as it says.
+// header decodes the first record of data up to its ids, and checks that data has as many
+// ids as it announces.
 func (r *Judged) header(data []byte) (runs, spans int, rest []byte, err error) {
 	at, n := binary.Uvarint(data)
 	if n <= 0 || len(data)-n < len(r.Trace) {
 		return 0, 0, nil, errCut
 	}
 	if at > 1<<48 {
-		return 0, 0, nil, errors.New("a time in it is not valid")
+		return 0, 0, nil, errors.New("invalid time in a record")
 	}
 	r.At = time.UnixMilli(int64(at)) //nolint:gosec // checked
 	data = data[n:]
@@ -92,12 +92,12 @@ func (r *Judged) next(data []byte) (rest []byte, err error) {
 	return data, nil
 }
 
-// What was judged stands in segments, one behind the other. The newest one is in
-// parts, of which the last is written again with what comes next until it is large
-// enough; when there is enough of all, they become one. So there are not many keys,
-// and little is written more than twice.
+// What was judged is stored in segments, one after the other. The newest one is in parts,
+// of which the last is written again with each update until it is large enough; when there
+// are enough parts, they become one segment. So there are few keys, and little is written
+// more than twice.
 //
-//	judged           the first segment that may be there, and the newest
+//	judged           the number of the first segment that may exist, and of the newest
 //	judged.<n>       segment n, but for the newest
 //	judged.<n>.<i>   part i of the newest segment
 const (
@@ -106,14 +106,14 @@ const (
 )
 
 const (
-	// maxPart and maxSegment are how large a part and a segment become, in bytes, or
-	// with what is written at once a little larger.
+	// maxPart and maxSegment are the sizes at which a part and a segment are full, in
+	// bytes; the last update may make them a little larger.
 	maxPart    = 4 << 10
 	maxSegment = 64 << 10
 	// maxParts bounds the parts of a segment.
 	maxParts = maxSegment/maxPart + 1
-	// minSegments is how many segments there is always room for, maxSegments how many
-	// there never are.
+	// minSegments is how many segments there is always room for; there are never
+	// maxSegments.
 	minSegments = 4
 	maxSegments = 1 << 16
 )
@@ -132,13 +132,13 @@ type judgedLog struct {
 	sealed []segment // in order, without gaps
 	bytes  int       // of sealed
 	open   segment
-	there  bool // judgedKey is as it should be
-	// pending: records could not be written
+	there  bool // judgedKey is up to date
+	// pending: records could not be written, and are to be written next
 	pending bool
 
 	records []byte // of the open segment
-	part    int    // that is written next
-	from    int    // of records: where that part begins
+	part    int    // the one that is written next
+	from    int    // where it begins in records
 }
 
 // segment is a row of records.
@@ -162,11 +162,11 @@ func seal(records []byte) []byte {
 // unseal reads a part of a segment.
 func unseal(value []byte, yield func(*Judged)) (records []byte, err error) {
 	if len(value) < recordsAt || string(value[:len(judgedMagic)]) != judgedMagic {
-		return nil, errors.New("it is not of this journal, or of another version")
+		return nil, errNotOurs
 	}
 	records = value[recordsAt:]
 	if binary.LittleEndian.Uint32(value[len(judgedMagic):]) != crc32.Checksum(records, castagnoli) {
-		return nil, errors.New("its checksum is wrong")
+		return nil, errChecksum
 	}
 	var all []Judged
 	for rest := records; len(rest) > 0; {
@@ -182,10 +182,10 @@ func unseal(value []byte, yield func(*Judged)) (records []byte, err error) {
 	return records, nil
 }
 
-// Recall reads what was judged by earlier processes, in order, and from then on
-// keeps what is judged for as long as keep, and in at most about bound bytes. It is called
-// once, before [Journal.Replay]. What is unreadable is set aside with a log line. It
-// may yield something twice.
+// Recall reads what was judged by earlier processes, in order, and from then on keeps what
+// is judged for as long as keep, and in at most about bound bytes. It is called once,
+// before [Journal.Replay]. What is unreadable is set aside, and logged. It may yield a
+// record twice.
 func (j *Journal) Recall(ctx context.Context, now time.Time, keep time.Duration, bound int, yield func(*Judged)) error {
 	j.writing.Lock()
 	defer j.writing.Unlock()
@@ -194,14 +194,14 @@ func (j *Journal) Recall(ctx context.Context, now time.Time, keep time.Duration,
 	index, err := j.client.Get(ctx, judgedKey)
 	switch {
 	case err != nil:
-		return fmt.Errorf("reading from the storage where judged runs are: %w", err)
+		return fmt.Errorf("reading the index of judged runs from the storage: %w", err)
 	case index == nil:
 		return nil
 	case len(index) != 16 || binary.LittleEndian.Uint64(index[8:])-binary.LittleEndian.Uint64(index) > maxSegments:
-		j.logger.Warn("Where judged runs are is unreadable: what an earlier process had judged is not known",
+		j.logger.Warn("The index of judged runs is unreadable; late spans of runs that an earlier process judged may be judged again",
 			zap.Int("bytes", len(index)))
 		if err := j.client.Set(ctx, asidePrefix+judgedKey, index); err != nil {
-			return fmt.Errorf("setting aside where judged runs are: %w", err)
+			return fmt.Errorf("setting the unreadable index of judged runs aside: %w", err)
 		}
 		l.open.seq = uint64(now.UnixNano()) //nolint:gosec // after 1970
 		return nil
@@ -233,7 +233,7 @@ func (j *Journal) Recall(ctx context.Context, now time.Time, keep time.Duration,
 	return nil
 }
 
-// recallPart reads what stands under a key, if anything does.
+// recallPart reads the records under a key, if there are any.
 func (j *Journal) recallPart(ctx context.Context, s *segment, key string, yield func(*Judged)) (records []byte, found bool, err error) {
 	value, err := j.client.Get(ctx, key)
 	if err != nil {
@@ -243,7 +243,7 @@ func (j *Journal) recallPart(ctx context.Context, s *segment, key string, yield 
 		return nil, false, nil
 	}
 	records, err = unseal(value, func(r *Judged) {
-		s.came(r.At)
+		s.extend(r.At)
 		yield(r)
 	})
 	if err != nil {
@@ -254,22 +254,22 @@ func (j *Journal) recallPart(ctx context.Context, s *segment, key string, yield 
 }
 
 func (j *Journal) setRecordsAside(ctx context.Context, key string, value []byte, why error) {
-	j.logger.Warn("Judged runs are unreadable in the storage, and set aside there: what comes of them late is judged again",
+	j.logger.Warn("Records of judged runs are unreadable; they are kept in the storage under another key, and late spans of these runs may be judged again",
 		zap.Int("bytes", len(value)), zap.String("key", asidePrefix+key), zap.Error(why))
 	if err := j.client.Batch(ctx, storage.SetOperation(asidePrefix+key, value), storage.DeleteOperation(key)); err != nil {
-		j.logger.Error("The unreadable runs stay where they are", zap.String("key", key), zap.Error(err))
+		j.logger.Error("Failed to move unreadable records of judged runs", zap.String("key", key), zap.Error(err))
 	}
 }
 
-// came notes the time of a record.
-func (s *segment) came(at time.Time) {
+// extend extends the time of a segment to that of its next record.
+func (s *segment) extend(at time.Time) {
 	if s.began.IsZero() {
 		s.began = at
 	}
 	s.last = at
 }
 
-// write adds records, and returns what is to be written for that.
+// write adds records, and returns the operations that write them.
 func (l *judgedLog) write(records []byte) (ops []*storage.Operation) {
 	l.add(records)
 	now, all := l.open.last, len(l.records)
@@ -310,21 +310,21 @@ func (l *judgedLog) write(records []byte) (ops []*storage.Operation) {
 	return ops
 }
 
-// add adds records that are not written yet.
+// add adds records without writing them.
 func (l *judgedLog) add(records []byte) {
 	var r Judged
-	for rest := records; len(rest) > 0; l.open.came(r.At) {
+	for rest := records; len(rest) > 0; l.open.extend(r.At) {
 		runs, spans, ids, err := r.header(rest)
 		if err != nil {
-			return // they could not be read
+			return // they could not be read back
 		}
 		rest = ids[(runs+spans)*idSize:]
 	}
 	l.records = append(l.records, records...)
 }
 
-// failed takes back that records were written. They are written with what comes next,
-// unless that has failed for so long that there is no room for them.
+// failed takes back that records were written. They are written with the next update,
+// unless updates have failed for so long that there is no room for them.
 func (l *judgedLog) failed(before judgedLog, records []byte) {
 	*l = before
 	l.pending = l.pending || len(records) > 0
