@@ -5,20 +5,20 @@ import (
 	"sync/atomic"
 )
 
-// errFull is returned for spans that cannot be held: sending them again later
-// loses nothing.
-var errFull = errors.New("max_held_bytes is reached and the next consumer does not take spans for now: send these again later")
+// errFull is returned for spans that cannot be held: if the sender sends them again later,
+// nothing is lost.
+var errFull = errors.New("max_held_bytes is reached and the next consumer does not accept spans: send them again later")
 
-// budget is the memory that all shards have together, in bytes.
+// budget is the memory that all shards share, in bytes.
 type budget struct {
 	limit   int64
 	used    atomic.Int64 // by spans that are held, admitted or wait to be sent again
-	waiting atomic.Int64 // those of it that wait to be sent again
-	full    atomic.Bool  // the limit was reached, and little has gone since
+	waiting atomic.Int64 // the part of it that waits to be sent again
+	full    atomic.Bool  // the limit was reached, and half of it has not been free since
 }
 
-// reached reports whether the limit is reached for the first time since most of it
-// was free; it is called whenever something changed.
+// reached reports whether the limit is reached for the first time since half of it was
+// free. It is called after every change.
 func (b *budget) reached(now bool) bool {
 	if now {
 		return !b.full.Swap(true)
@@ -32,15 +32,15 @@ func (b *budget) reached(now bool) bool {
 func (b *budget) add(n int)        { b.used.Add(int64(n)) }
 func (b *budget) addWaiting(n int) { b.waiting.Add(int64(n)) }
 
-// tight: it is time to make small what is held.
+// tight reports whether held spans are to be packed at once.
 func (b *budget) tight() bool { return b.used.Load() > b.limit/4 }
 
-// over is how much more is used than there is, 0 or less if it is not.
+// over is by how much more is used than the limit, 0 or less if it is not.
 func (b *budget) over() int { return int(b.used.Load() - b.limit) }
 
-// admit takes n bytes before anything is forwarded. While spans wait because the
-// next consumer fails, the limit holds for all together: eviction would free
-// nothing. What is admitted is given back with add.
+// admit takes n bytes before anything is forwarded. While spans wait because the next
+// consumer fails, it refuses what is over the limit, as eviction would free nothing. What
+// was admitted is given back with add.
 func (b *budget) admit(n int) error {
 	if used := b.used.Add(int64(n)); used > b.limit && b.waiting.Load() > 0 {
 		b.add(-n)

@@ -2,7 +2,7 @@ package llmclassify
 
 import "time"
 
-// clock is what the processor knows of time; tests bring their own.
+// clock is the processor's source of time; tests have their own.
 type clock interface {
 	Now() time.Time
 	// NewTimer makes a timer that fires once after d.

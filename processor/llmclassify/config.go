@@ -23,48 +23,48 @@ const (
 
 // Config configures the processor llm_classify.
 type Config struct {
-	// MaxHold bounds how long a span is held. A span whose run is not judged by
-	// then goes out with the verdict that what came before it allows; its facts
-	// stay for the run's verdict. Default 30s.
+	// MaxHold bounds how long a span is held. A span whose run is not judged by then goes
+	// out with a verdict on the spans received so far; its facts stay for the verdict on
+	// the run. Default 30s.
 	MaxHold time.Duration `mapstructure:"max_hold"`
 
-	// Settle is how long a run span that does not announce how many requests and
-	// tools it has waits for those that come after it. At most MaxHold. Default 2s.
+	// Settle is how long a run span that does not announce how many requests and tools it
+	// has waits for those that arrive after it. At most MaxHold. Default 2s.
 	Settle time.Duration `mapstructure:"settle"`
 
-	// RunTimeout bounds how long the facts of spans that have gone out wait for
-	// their run span, from the last that came of the run. Then the run is judged
-	// without it, on a span llm.run.abandoned. At least MaxHold. Default 1h.
+	// RunTimeout bounds how long the facts of spans that have gone out wait for their run
+	// span, from the arrival of the run's last span. Then the run is judged without it, on
+	// a span llm.run.abandoned. At least MaxHold. Default 1h.
 	RunTimeout time.Duration `mapstructure:"run_timeout"`
 
-	// MaxHeldBytes bounds the memory of held spans, in bytes as this processor
-	// estimates them. At the bound the runs whose time would come first are judged
-	// on what is there and forwarded. While the next consumer fails, new spans are
-	// refused there instead. Default 268435456 (256 MiB).
+	// MaxHeldBytes bounds the memory of held spans, in bytes as this processor estimates
+	// them. At the bound the runs with the earliest deadlines are judged on the spans
+	// received so far, and forwarded. While the next consumer fails, new spans are refused
+	// instead. Default 268435456 (256 MiB).
 	MaxHeldBytes int `mapstructure:"max_held_bytes"`
 
 	// MaxFactBytes bounds the memory of the facts of spans that have gone out, in
 	// bytes. Past it the oldest are forgotten. Default 67108864 (64 MiB).
 	MaxFactBytes int `mapstructure:"max_fact_bytes"`
 
-	// MaxSpansPerRun bounds how many spans of one run are held at a time, and of
-	// one trace those that name no run. More go out early, all at once; their
-	// facts stay. Default 10000.
+	// MaxSpansPerRun bounds how many spans of one run are held at a time, and how many of
+	// one trace that name no run. At more they all go out early; their facts stay. Default
+	// 10000.
 	MaxSpansPerRun int `mapstructure:"max_spans_per_run"`
 
 	// Shards is how many goroutines share the traces among them; 0 for as many as
 	// GOMAXPROCS. Default 0.
 	Shards int `mapstructure:"shards"`
 
-	// Dialects are the names of the dialects that are read. Default none, which is all.
+	// Dialects are the names of the dialects that are read. Default none, which means all.
 	Dialects []string `mapstructure:"dialects"`
 
-	// Storage is the storage extension in which held spans and the facts of open
-	// runs are kept, so that a crash loses none. Default none: they are in memory only.
+	// Storage is the storage extension in which held spans and the facts of open runs are
+	// kept, so that a crash loses none. Default none: they are kept in memory only.
 	Storage *component.ID `mapstructure:"storage"`
 
-	// MetadataKeys are the keys of client metadata that stay with held spans: spans
-	// go out in calls with the metadata of those that brought them. Without case.
+	// MetadataKeys are the keys of client metadata that stay with held spans: spans go out
+	// in calls with the metadata of the calls that brought them. Case does not matter.
 	// Default none.
 	MetadataKeys []string `mapstructure:"metadata_keys"`
 }
@@ -82,7 +82,7 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Validate checks each option and how they go together. It reports all that is wrong.
+// Validate checks each option, and that they fit together. It reports all errors.
 func (c *Config) Validate() error {
 	var errs []error
 	positive := func(ok bool, option string, value any) {
@@ -97,7 +97,7 @@ func (c *Config) Validate() error {
 	positive(c.MaxFactBytes > 0, "max_fact_bytes", c.MaxFactBytes)
 	positive(c.MaxSpansPerRun > 0, "max_spans_per_run", c.MaxSpansPerRun)
 	if c.Shards < 0 {
-		errs = append(errs, fmt.Errorf("shards must not be less than 0, is %d", c.Shards))
+		errs = append(errs, fmt.Errorf("shards must not be negative, is %d", c.Shards))
 	}
 	if _, err := dialect.NewSet(c.Dialects...); err != nil {
 		errs = append(errs, fmt.Errorf("dialects: %w", err))
@@ -106,7 +106,7 @@ func (c *Config) Validate() error {
 	for _, key := range c.MetadataKeys {
 		lower := strings.ToLower(key)
 		if key == "" || seen[lower] {
-			errs = append(errs, fmt.Errorf("metadata_keys must be different and not empty: %q is not", key))
+			errs = append(errs, fmt.Errorf("metadata_keys must be distinct and not empty: %q is not", key))
 		}
 		seen[lower] = true
 	}

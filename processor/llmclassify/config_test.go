@@ -34,8 +34,8 @@ func TestConfig(t *testing.T) {
 			"max_held_bytes must be greater than 0, is -1",
 			"max_spans_per_run must be greater than 0, is 0",
 			`dialects: unknown dialect "latin": must be one of `,
-			"shards must not be less than 0, is -1",
-			"metadata_keys must be different and not empty: \"X-Tenant\" is not",
+			"shards must not be negative, is -1",
+			"metadata_keys must be distinct and not empty: \"X-Tenant\" is not",
 		}},
 		{name: "order", errs: []string{
 			"settle (2s) must not be greater than max_hold (1s)",

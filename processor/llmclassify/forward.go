@@ -10,28 +10,28 @@ import (
 	"go.uber.org/zap"
 )
 
-// Waits between two tries at a next consumer that fails for now.
+// Waits between two attempts while the next consumer fails.
 const (
 	firstRetry = 100 * time.Millisecond
 	maxRetry   = 30 * time.Second
 )
 
-// forwarder hands parcels to the next consumer, and keeps those that it refuses
-// for now. While any is kept, new ones queue behind them: one parcel at a time
-// finds out whether the next consumer works again. It belongs to one shard.
+// forwarder hands parcels to the next consumer, and keeps those that it refuses with an
+// error that is not permanent. While any parcel is kept, new ones queue behind it: one
+// parcel at a time tests whether the next consumer works again. It belongs to one shard.
 //
-//	send ──► next ──► taken
-//	  │        ├────► refused for good: counted, logged, gone
-//	  │        └────► refused for now ─► queue ◄─┐
-//	  └─ while the queue is not empty ──►┘  └─ retry, with backoff ─► next
+//	send ──► next ──► accepted
+//	  │        ├────► permanent error: counted, logged, gone
+//	  │        └────► other error ─► queue ◄────┐
+//	  └─ while the queue is not empty ─►┘  └─ retry, with backoff ─► next
 type forwarder struct {
 	*shared
-	// mutates: what next refuses it may have changed, so that it has to be kept apart
+	// mutates: next may have changed what it refuses, so that it is encoded before
 	mutates bool
 
 	queue   []parcel
 	bytes   int           // of queue
-	known   int           // of bytes, to the budget
+	known   int           // those of bytes that the budget knows of
 	backoff time.Duration // the last wait, 0 before the first
 	retryAt time.Time     // when queue is not empty
 }
@@ -43,7 +43,7 @@ func newForwarder(p *shared) *forwarder {
 // waits reports whether any parcel waits to be sent again.
 func (f *forwarder) waits() bool { return len(f.queue) > 0 }
 
-// send forwards a parcel, or keeps it. It never fails: the parcel is ours.
+// send forwards a parcel, or keeps it. It never fails: the processor owns the parcel.
 func (f *forwarder) send(ctx context.Context, p parcel) {
 	if f.waits() {
 		f.push(p)
@@ -53,7 +53,7 @@ func (f *forwarder) send(ctx context.Context, p parcel) {
 		f.push(left)
 		f.later()
 		f.health.nextFails(err)
-		f.logger.Warn("The next consumer refuses classified spans for now; they are kept and sent again",
+		f.logger.Warn("The next consumer refuses classified spans; they are kept and will be sent again",
 			zap.Int("spans", left.spans), zap.Error(err))
 	}
 }
@@ -67,14 +67,14 @@ func (f *forwarder) push(p parcel) {
 	f.queue = append(f.queue, p)
 }
 
-// later sets the next try.
+// later sets the time of the next attempt.
 func (f *forwarder) later() {
 	f.backoff = min(max(2*f.backoff, firstRetry), maxRetry)
 	f.retryAt = f.clock.Now().Add(f.backoff)
 }
 
-// try hands p to the next consumer. It returns what is left of p and an error when
-// that refuses it for now.
+// try hands p to the next consumer. It returns what is left of p, and an error if the
+// next consumer refuses that with an error that is not permanent.
 func (f *forwarder) try(ctx context.Context, p parcel) (left parcel, err error) {
 	if p.spans > 0 {
 		if p, err = f.forward(ctx, p); err != nil {
@@ -91,7 +91,7 @@ func (f *forwarder) forward(ctx context.Context, p parcel) (left parcel, err err
 	}
 	if err := p.decode(); err != nil {
 		f.telemetry.forwardFailed(ctx, p.spans, true)
-		f.logger.Error("Classified spans that waited to be sent again cannot be read back; they are lost",
+		f.logger.Error("Classified spans that waited to be sent again cannot be decoded; they are lost",
 			zap.Int("spans", p.spans), zap.Error(err))
 		return p, nil
 	}
@@ -103,7 +103,7 @@ func (f *forwarder) forward(ctx context.Context, p parcel) (left parcel, err err
 	permanent := consumererror.IsPermanent(err)
 	f.telemetry.forwardFailed(ctx, p.spans, permanent)
 	if permanent {
-		f.logger.Error("The next consumer refused classified spans for good; they are lost",
+		f.logger.Error("The next consumer refused classified spans with a permanent error; they are lost",
 			zap.Int("spans", p.spans), zap.Error(err))
 		return p, nil
 	}
@@ -120,11 +120,11 @@ func (f *forwarder) forward(ctx context.Context, p parcel) (left parcel, err err
 // due is when retry is to be called; false when nothing waits.
 func (f *forwarder) due() (time.Time, bool) { return f.retryAt, f.waits() }
 
-// maxRetried bounds the parcels that are sent before others have their turn.
+// maxRetried bounds the parcels that are sent before the shard does other work.
 const maxRetried = 8
 
-// retry sends what waits, in order, until the next consumer refuses again, and at
-// most a few parcels. It reports whether nothing waits any more.
+// retry sends what waits, in order, until the next consumer refuses again, and at most
+// maxRetried parcels. It reports whether nothing waits any more.
 func (f *forwarder) retry(ctx context.Context) bool {
 	for range maxRetried {
 		if !f.waits() {
@@ -140,8 +140,8 @@ func (f *forwarder) retry(ctx context.Context) bool {
 			return false
 		}
 		f.bytes -= before
-		f.backoff = 0         // one that fails now and then is not one that is away
-		f.queue[0] = parcel{} // lets go of it
+		f.backoff = 0         // a consumer that fails now and then is not down
+		f.queue[0] = parcel{} // for the garbage collector
 		f.queue = f.queue[1:]
 	}
 	if f.waits() {
@@ -150,13 +150,13 @@ func (f *forwarder) retry(ctx context.Context) bool {
 	if !f.retryAt.IsZero() {
 		f.backoff, f.retryAt, f.queue = 0, time.Time{}, nil
 		f.health.nextWorks()
-		f.logger.Info("The next consumer takes classified spans again")
+		f.logger.Info("The next consumer accepts classified spans again")
 	}
 	return true
 }
 
-// At a shutdown whose context has no deadline, a next consumer that takes nothing is
-// tried this often in a row, and no longer apart than that: for half a minute.
+// At a shutdown without a deadline, a next consumer that accepts nothing is tried this
+// often in a row, at most this long apart: for half a minute.
 const (
 	lastTries    = 20
 	maxLastRetry = 2 * time.Second

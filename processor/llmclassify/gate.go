@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// gate counts calls, and is closed once.
+// gate counts the calls that are inside, and is closed once.
 type gate struct {
 	// mu guards everything declared below
 	mu     sync.Mutex
@@ -14,7 +14,7 @@ type gate struct {
 	empty  chan struct{} // closed when all have left; nil before close
 }
 
-// enter reports whether the gate is open. A caller that enters has to leave.
+// enter reports whether the gate is open. If it is, the caller must leave.
 func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -32,7 +32,7 @@ func (g *gate) leave() {
 	}
 }
 
-// close lets no caller in any more, and waits until all have left or ctx is done.
+// close closes the gate, and waits until all callers have left or ctx is done.
 func (g *gate) close(ctx context.Context) {
 	g.mu.Lock()
 	g.closed = true

@@ -7,14 +7,14 @@ import (
 	"go.opentelemetry.io/collector/component/componentstatus"
 )
 
-// health reports the component's status when the next consumer or the storage
-// begins to fail, and when they work again.
+// health reports the component's status when the next consumer or the storage begins to
+// fail, and when both work again.
 type health struct {
 	// mu guards everything declared below
 	mu      sync.Mutex
 	host    component.Host // nil before Start
 	next    int            // shards whose next consumer fails
-	storage bool           // it fails
+	storage bool           // the storage fails
 }
 
 func (h *health) start(host component.Host) {
@@ -33,8 +33,8 @@ func (h *health) nextWorks() {
 	h.change(nil, func() { h.next-- })
 }
 
-// storageIs is called with the error of each access to the storage.
-func (h *health) storageIs(err error) {
+// storageResult is called with the error of each access to the storage.
+func (h *health) storageResult(err error) {
 	h.mu.Lock()
 	same := h.storage == (err != nil)
 	h.mu.Unlock()

@@ -41,7 +41,7 @@ func (p *classifier) Shutdown(ctx context.Context) (err error) {
 		defer p.telemetry.shutdown()
 		if p.stop != nil {
 			close(p.quit)
-			stop := context.AfterFunc(ctx, p.stop) // what is stuck in the next consumer is to come back
+			stop := context.AfterFunc(ctx, p.stop) // calls that block in the next consumer are to return
 			defer stop()
 			if !p.returns(ctx, &p.done) {
 				err = errStuck
@@ -57,13 +57,13 @@ func (p *classifier) Shutdown(ctx context.Context) (err error) {
 	return err
 }
 
-var errStuck = errors.New("the next consumer does not return: what is held is lost, unless there is a storage")
+var errStuck = errors.New("the next consumer does not return: held spans are lost, unless storage is configured")
 
-// grace is how long after the end of a shutdown's context the next consumer may
-// take to notice it.
+// grace is how long after the end of a shutdown's context the next consumer may take to
+// return.
 const grace = time.Second
 
-// returns waits for work, for little longer than ctx. It reports whether it ended.
+// returns waits for work, until grace after the end of ctx. It reports whether it ended.
 func (p *classifier) returns(ctx context.Context, work *sync.WaitGroup) bool {
 	ended := make(chan struct{})
 	go func() {
@@ -104,10 +104,10 @@ func (p *classifier) drain(ctx context.Context) error {
 	case spans == 0:
 		return nil
 	case p.store.enabled():
-		p.logger.Warn("The next consumer did not take classified spans before the end of the shutdown; they are in the storage for the next start",
+		p.logger.Warn("The next consumer did not accept classified spans before the end of the shutdown; they are in the storage for the next start",
 			zap.Int("spans", spans))
 		return nil
 	default:
-		return fmt.Errorf("%d classified spans are lost: the next consumer did not take them before the end of the shutdown", spans)
+		return fmt.Errorf("%d classified spans are lost: the next consumer did not accept them before the end of the shutdown", spans)
 	}
 }

@@ -78,6 +78,6 @@ func (s *store) update(ctx context.Context, spent, done []journal.Ticket, judged
 }
 
 func (s *store) report(ctx context.Context, err error) {
-	s.health.storageIs(err)
+	s.health.storageResult(err)
 	s.telemetry.wrote(ctx, err)
 }
