@@ -152,13 +152,13 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorLlmClassifyEvidenceBytes, err = builder.meter.Int64ObservableGauge(
 		"otelcol_processor_llm_classify_evidence_bytes",
-		metric.WithDescription("Estimated memory of what the spans of HTTP clients said, until the request that they are beneath comes. At most a sixteenth of `max_fact_bytes`; of more the oldest is forgotten. [Alpha]"),
+		metric.WithDescription("Estimated memory of the evidence from spans of HTTP clients, kept until the span of the request above them arrives. At most a sixteenth of `max_fact_bytes`; of more the oldest is forgotten. [Alpha]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorLlmClassifyFactBytes, err = builder.meter.Int64ObservableGauge(
 		"otelcol_processor_llm_classify_fact_bytes",
-		metric.WithDescription("Estimated memory of the facts that are kept of spans that have gone out before their run was judged. [Alpha]"),
+		metric.WithDescription("Estimated memory of the facts of spans that went out before their run was judged. [Alpha]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)
@@ -183,13 +183,13 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorLlmClassifyRuns, err = builder.meter.Int64Counter(
 		"otelcol_processor_llm_classify_runs",
-		metric.WithDescription("Runs that were judged, each of them once. [Alpha]"),
+		metric.WithDescription("Runs that were judged. Each run counts once. [Alpha]"),
 		metric.WithUnit("{run}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorLlmClassifySpansForwarded, err = builder.meter.Int64Counter(
 		"otelcol_processor_llm_classify_spans_forwarded",
-		metric.WithDescription("Classified LLM spans that the next consumer took. [Alpha]"),
+		metric.WithDescription("Classified LLM spans that the next consumer accepted. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
@@ -201,19 +201,19 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorLlmClassifySpansIn, err = builder.meter.Int64Counter(
 		"otelcol_processor_llm_classify_spans_in",
-		metric.WithDescription("Spans that came in. [Alpha]"),
+		metric.WithDescription("Spans received. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorLlmClassifySpansLate, err = builder.meter.Int64Counter(
 		"otelcol_processor_llm_classify_spans_late",
-		metric.WithDescription("LLM spans that came after their run had been judged. They go out at once, with a verdict of their own. [Alpha]"),
+		metric.WithDescription("LLM spans that arrived after their run had been judged. They go out at once, with a verdict of their own. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorLlmClassifySpansPassed, err = builder.meter.Int64Counter(
 		"otelcol_processor_llm_classify_spans_passed",
-		metric.WithDescription("Other spans, which the next consumer took in the call that brought them. [Alpha]"),
+		metric.WithDescription("Other spans, which the next consumer accepted in the call that brought them. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
@@ -225,7 +225,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorLlmClassifyStorageWrites, err = builder.meter.Int64Counter(
 		"otelcol_processor_llm_classify_storage_writes",
-		metric.WithDescription("Writes to the storage extension, where there is one. A call whose write fails is refused. [Alpha]"),
+		metric.WithDescription("Writes to the storage extension, if one is configured. A call whose write fails is refused. [Alpha]"),
 		metric.WithUnit("{write}"),
 	)
 	errs = errors.Join(errs, err)

@@ -38,7 +38,7 @@ func AssertEqualProcessorLlmClassifyBytesHeld(t *testing.T, tt *componenttest.Te
 func AssertEqualProcessorLlmClassifyEvidenceBytes(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_llm_classify_evidence_bytes",
-		Description: "Estimated memory of what the spans of HTTP clients said, until the request that they are beneath comes. At most a sixteenth of `max_fact_bytes`; of more the oldest is forgotten. [Alpha]",
+		Description: "Estimated memory of the evidence from spans of HTTP clients, kept until the span of the request above them arrives. At most a sixteenth of `max_fact_bytes`; of more the oldest is forgotten. [Alpha]",
 		Unit:        "By",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -52,7 +52,7 @@ func AssertEqualProcessorLlmClassifyEvidenceBytes(t *testing.T, tt *componenttes
 func AssertEqualProcessorLlmClassifyFactBytes(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_llm_classify_fact_bytes",
-		Description: "Estimated memory of the facts that are kept of spans that have gone out before their run was judged. [Alpha]",
+		Description: "Estimated memory of the facts of spans that went out before their run was judged. [Alpha]",
 		Unit:        "By",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -113,7 +113,7 @@ func AssertEqualProcessorLlmClassifyHoldTime(t *testing.T, tt *componenttest.Tel
 func AssertEqualProcessorLlmClassifyRuns(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_llm_classify_runs",
-		Description: "Runs that were judged, each of them once. [Alpha]",
+		Description: "Runs that were judged. Each run counts once. [Alpha]",
 		Unit:        "{run}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -129,7 +129,7 @@ func AssertEqualProcessorLlmClassifyRuns(t *testing.T, tt *componenttest.Telemet
 func AssertEqualProcessorLlmClassifySpansForwarded(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_llm_classify_spans_forwarded",
-		Description: "Classified LLM spans that the next consumer took. [Alpha]",
+		Description: "Classified LLM spans that the next consumer accepted. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -161,7 +161,7 @@ func AssertEqualProcessorLlmClassifySpansHeld(t *testing.T, tt *componenttest.Te
 func AssertEqualProcessorLlmClassifySpansIn(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_llm_classify_spans_in",
-		Description: "Spans that came in. [Alpha]",
+		Description: "Spans received. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -177,7 +177,7 @@ func AssertEqualProcessorLlmClassifySpansIn(t *testing.T, tt *componenttest.Tele
 func AssertEqualProcessorLlmClassifySpansLate(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_llm_classify_spans_late",
-		Description: "LLM spans that came after their run had been judged. They go out at once, with a verdict of their own. [Alpha]",
+		Description: "LLM spans that arrived after their run had been judged. They go out at once, with a verdict of their own. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -193,7 +193,7 @@ func AssertEqualProcessorLlmClassifySpansLate(t *testing.T, tt *componenttest.Te
 func AssertEqualProcessorLlmClassifySpansPassed(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_llm_classify_spans_passed",
-		Description: "Other spans, which the next consumer took in the call that brought them. [Alpha]",
+		Description: "Other spans, which the next consumer accepted in the call that brought them. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -225,7 +225,7 @@ func AssertEqualProcessorLlmClassifySpansRefused(t *testing.T, tt *componenttest
 func AssertEqualProcessorLlmClassifyStorageWrites(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_llm_classify_storage_writes",
-		Description: "Writes to the storage extension, where there is one. A call whose write fails is refused. [Alpha]",
+		Description: "Writes to the storage extension, if one is configured. A call whose write fails is refused. [Alpha]",
 		Unit:        "{write}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
