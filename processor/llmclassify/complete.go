@@ -17,8 +17,8 @@ import (
 // this call, and nothing of their traces is here or on its way. They are judged in the
 // call's goroutine, and go on in the call's own traces.
 //
-// The shard of such a trace knows nothing of the run but that it was judged: it is
-// claimed before it is judged, so that what comes of it in the meantime is late.
+// The shard of such a trace only knows that the run was judged: it is claimed before it is
+// judged, so that a span of it that arrives in the meantime is late.
 type completeRuns struct {
 	byTrace   []bool            // by index in batch.traces; nil where none is complete
 	traces    []pcommon.TraceID // whose runs these are

@@ -16,9 +16,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// A run of which all came in one call goes on in that call, with the other spans,
-// and is remembered: what comes of it later is late, and what is beneath it is, too.
-func TestWholeRunIsNotHeld(t *testing.T) {
+// A run that is complete in its call goes on in that call, with the other spans, and is
+// remembered: spans of it that arrive later are late, and so is what is beneath them.
+func TestCompleteRunIsNotHeld(t *testing.T) {
 	next := &flakyNext{}
 	h := newHarness(t, defaultConfig(), next)
 	td := tracesOf(t, append(finishedRun(1), otherSpan(9, 2, 0.1, 0.2))...)
@@ -40,10 +40,10 @@ func TestWholeRunIsNotHeld(t *testing.T) {
 	}
 }
 
-// What the next consumer refuses was not judged: it comes again.
-func TestWholeRunIsRefused(t *testing.T) {
+// What the next consumer refuses was not judged: the sender sends it again.
+func TestCompleteRunIsRefused(t *testing.T) {
 	for name, specs := range map[string][]spanSpec{
-		"whole":      finishedRun(1),
+		"complete":   finishedRun(1),
 		"and others": append(finishedRun(1), requestSpan(2, 1, 0.1, 1).answered("stop", answer).of(2)),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,8 +67,8 @@ func TestWholeRunIsRefused(t *testing.T) {
 	}
 }
 
-// A run of whose trace anything else is here is not whole.
-func TestWithOthersOfItsTraceARunIsHeld(t *testing.T) {
+// A run of whose trace anything else is here is held.
+func TestCompleteRunWithOthersOfItsTraceIsHeld(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, httpSpan(8, 2).failed("ECONNRESET")) // beneath the request that comes with the run
 	h.consume(t, finishedRun(1)...)
@@ -79,10 +79,10 @@ func TestWithOthersOfItsTraceARunIsHeld(t *testing.T) {
 	assert.Equal(t, verdict{}, verdictOf(spansOf(h.out())[spanID(20)]), "it is a part of the run, and not late")
 }
 
-// The exchanges that come with a whole run are its evidence.
-func TestWholeRunWithExchange(t *testing.T) {
+// The exchanges that come with a complete run are its evidence.
+func TestCompleteRunWithExchange(t *testing.T) {
 	for name, calls := range map[string][][]spanSpec{
-		"whole": {{
+		"complete": {{
 			chatless(2).cut(semconv.PhaseUnknown, semconv.TransportCauseUnset, "", counts{}), httpSpan(8, 2).failed("ECONNRESET"), runSpan(1, 0, 3, 1, 0),
 		}},
 		"held": {
@@ -104,7 +104,7 @@ func TestWholeRunWithExchange(t *testing.T) {
 func chatless(id byte) spanSpec { return requestSpan(id, 1, 0.1, 1) }
 
 // However often and whenever a run is delivered, it is judged once.
-func TestWholeRunIsJudgedOnce(t *testing.T) {
+func TestCompleteRunIsJudgedOnce(t *testing.T) {
 	var mu sync.Mutex
 	verdicts, spans := map[string]int{}, 0
 	next, err := consumer.NewTraces(func(_ context.Context, td ptrace.Traces) error {

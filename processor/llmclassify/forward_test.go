@@ -290,7 +290,7 @@ func TestShutdownWithNextThatFailsMostly(t *testing.T) {
 }
 
 // Held spans of many callers go out without a caller.
-func TestForwardInNobodysName(t *testing.T) {
+func TestForwardWithoutCaller(t *testing.T) {
 	next := &flakyNext{}
 	h := newHarness(t, defaultConfig(), next)
 	ctx := client.NewContext(t.Context(), client.Info{Metadata: client.NewMetadata(map[string][]string{"tenant": {"a"}})})

@@ -11,8 +11,8 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
-// handOver waits for the shards, and takes over what there is memory for. Calls that
-// wait do not count: what is held must not go early to make room for them.
+// handOver waits for the shards, and takes over the call if there is memory for it. Calls
+// that wait do not count: held spans must not go early to make room for them.
 func (p *classifier) handOver(ctx context.Context, q *partition) error {
 	if err := p.reserve(ctx, q.deliveries); err != nil {
 		return err

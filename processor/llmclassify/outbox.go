@@ -10,8 +10,8 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
-// outbox puts stamped spans into parcels, one for each caller with whose metadata they
-// came, and sends those that are full.
+// outbox puts stamped spans into parcels, one for each caller, and sends those that are
+// full.
 type outbox struct {
 	forwarder *forwarder
 	open      []*openParcel
@@ -20,7 +20,7 @@ type outbox struct {
 type openParcel struct {
 	parcel
 	regroup *origin.Regroup
-	last    []pcommon.TraceID // of the releases that were recorded here, where that is asked for
+	last    []pcommon.TraceID // of the releases that were recorded here, if spans passed
 }
 
 func (o *outbox) of(caller *origin.Caller) *openParcel {

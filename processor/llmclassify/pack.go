@@ -10,10 +10,10 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
 )
 
-// packAfter is how long spans are held as they came. Most runs whose spans come in
-// more than one call, because exporters cut their batches by number and by time (5 s
-// is the SDKs' default), are complete by then: to pack and unpack their spans would
-// take more time than all else that is done to them.
+// packAfter is how long spans are held before they are packed. Most runs whose spans come
+// in more than one call, because exporters limit their batches by number and by time (5 s
+// is the SDKs' default), are complete by then: to pack and unpack their spans would take
+// more time than everything else that is done to them.
 const packAfter = 10 * time.Second
 
 // packQueue is the traces that have spans which are not packed, in the order in which
@@ -52,7 +52,7 @@ func (q *packQueue) push(trace pcommon.TraceID, at time.Time) {
 }
 
 // due is when the first trace is to be packed: after packAfter, or at once where memory
-// is tight; false where there is none.
+// is tight; false where the queue is empty.
 func (q *packQueue) due(tight bool) (at time.Time, waits bool) {
 	if q.head == len(q.list) {
 		return time.Time{}, false

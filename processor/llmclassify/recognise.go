@@ -23,9 +23,9 @@ var roles = [...]hold.Role{dialect.Request: hold.Request, dialect.Tool: hold.Too
 // with putBatch.
 type batch struct {
 	td     ptrace.Traces
-	now    time.Time // when it came
-	spans  int       // all that came
-	others int       // those of them that are not LLM spans
+	now    time.Time // when it arrived
+	spans  int       // all spans
+	others int       // those that are not LLM spans
 
 	found   []found       // the LLM spans; after partition those that are to be held
 	scopes  []scopeSpans  // the ScopeSpans of found, in order; their spans are the next ones of found
@@ -34,7 +34,7 @@ type batch struct {
 
 	traces    []pcommon.TraceID       // of LLM spans
 	index     map[pcommon.TraceID]int // of traces
-	announced []bool                  // by trace: a run span came that announces its requests and tools
+	announced []bool                  // by trace: a run span announces its requests and tools
 	counts    []int                   // by trace: LLM spans
 }
 

@@ -13,10 +13,10 @@ import (
 )
 
 // What a shard's buffer remembers as judged is recorded in the store, too, in one write
-// with the new states of the spans: after a crash they either come again and are judged,
-// or are known to have been.
+// with the new states of the spans: after a crash they are either replayed and judged, or
+// known to have been judged.
 
-// passedSpan is a span that was seen in a trace whose runs were judged.
+// passedSpan is a span that was not held, of a trace whose runs were judged.
 type passedSpan struct {
 	trace pcommon.TraceID
 	span  pcommon.SpanID

@@ -135,7 +135,7 @@ func (r *releaser) addSpans(ctx context.Context, release *assemble.Release, d *a
 	return s
 }
 
-// lastOwn is the last member that belongs to the run itself, nil where there is none.
+// lastOwn is the last member that belongs to the run itself, or nil.
 func lastOwn(release *assemble.Release) *assemble.Member {
 	for i := len(release.Members) - 1; i >= 0; i-- {
 		if m := &release.Members[i]; !m.Foreign {
@@ -182,8 +182,8 @@ func (r *releaser) remember(trace pcommon.TraceID, span pcommon.SpanID) {
 	}
 }
 
-// abandoned is the span that represents a run whose end never came and that has no span
-// left to carry the verdict. Its id follows from the run's, so that a second one after a
+// abandoned is the span that represents a run whose span never arrived and that has no
+// span left to carry the verdict. Its id follows from the run's, so that a second one after a
 // crash is the same span.
 func abandoned(release *assemble.Release, d *assemble.Diagnoses) ptrace.Span {
 	span := ptrace.NewSpan()

@@ -11,8 +11,8 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
-// replay takes over the spans that an earlier process left in the storage, and before
-// that what it had judged.
+// replay takes over what an earlier process left in the storage: the record of judged
+// runs, and then its spans.
 func (p *classifier) replay(ctx context.Context) error {
 	if err := p.recall(ctx); err != nil {
 		return fmt.Errorf("replaying what an earlier process had judged: %w", err)

@@ -25,7 +25,7 @@ func TestSizing(t *testing.T) {
 		`request of this project's client with all its facts. Facts take\s+([\d.]+) to ([\d.]+) KiB`).FindStringSubmatch(readme(t))
 	require.Len(t, said, 7, "the README says how large a span is")
 	require.Contains(t, strings.Join(strings.Fields(readme(t)), " "),
-		fmt.Sprintf("Spans of the last %v s are kept as they came, which takes about twice as much memory", packAfter.Seconds()))
+		fmt.Sprintf("Spans of the last %v s are not packed, which takes about twice as much memory", packAfter.Seconds()))
 	var numbers []float64
 	for _, s := range said[1:] {
 		n, err := strconv.ParseFloat(s, 64)

@@ -13,8 +13,8 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 )
 
-// Whatever comes at once of a trace: what needs no buffer is released as one would
-// release it, and leaves nothing there.
+// Of any spans of a trace that come at once: runs that need no buffer are released as a
+// buffer would release them, and leave nothing in it.
 func TestCompleteRunsAreWhatABufferReleases(t *testing.T) {
 	complete := 0
 	for seed := range uint64(20_000) {

@@ -14,7 +14,7 @@ type relation struct {
 	// apart: it is not one of the run's own requests and tools, but judged on its own: a
 	// gateway's request beneath the agent's, an MCP call beneath the tool that makes it.
 	apart bool
-	// first is the index of the same span, delivered before, -1 if there is none.
+	// first is the index of the same span, delivered before, or -1.
 	first int
 	// attempts are the requests beneath it whose logical call it is. They are one request
 	// with it, so that it is not one of the run's requests itself.

@@ -17,7 +17,7 @@ import (
 // provider; connection_error is a failure at any stage before a response (in Go of the
 // body, too); client_timeout_error is any timeout, also of the connection and of the
 // headers; client_error is in Go every other error, in TypeScript usually a broken body.
-// UNSET is a user's cancel, an early close or a malformed line: the request is put down to
+// UNSET is a user's cancel, an early close or a malformed line: the request is attributed to
 // none of them. The progress of the response, its calls, the tools offered and the history
 // are not recorded.
 type Anthropic struct {

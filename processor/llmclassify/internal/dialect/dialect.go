@@ -5,7 +5,7 @@
 // producer never records, and a value of the wrong type, stays not observed: that costs a
 // verdict confidence, and never makes a retry safer. UNSET is not success unless the
 // dialect documents that. Where one mark is written for several endings (an early close
-// and a broken connection, for example), the request is not put down to any of them.
+// and a broken connection, for example), the request is not attributed to any of them.
 //
 // Of error messages only whole texts that are fixed in a producer's own source are
 // compared (texts.go); nothing of a message is ever copied.

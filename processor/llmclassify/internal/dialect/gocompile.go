@@ -13,7 +13,7 @@ import (
 // before the response has the name of a Go type, which for net/http is always *url.Error.
 // A stream that ended before its finish reason has the same marks whether it was closed,
 // was truncated or just ended: ERROR "stream aborted" with the finish reason error, in
-// older versions UNSET with an empty list. It is put down to none of them.
+// older versions UNSET with an empty list. It is attributed to none of them.
 // gen_ai.response.time_to_first_token is in microseconds, and does not show a phase.
 type GoCompile struct{}
 

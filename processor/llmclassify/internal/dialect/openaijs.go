@@ -13,7 +13,7 @@ import (
 // Only rejected requests are marked, by the class of the client's error; an
 // APIConnectionError may be of any stage. A stream that is truncated is not exported. One
 // that ends without a finish reason has an empty list of them, and so has an aborted one,
-// which the client ends without an error: it is put down to neither. On Responses a finish
+// which the client ends without an error: it is attributed to neither. On Responses a finish
 // reason is written for each item of the response that is done, whatever follows: it
 // counts only beside the usage, which comes at the end, and even there stop also means
 // that a limit was reached.

@@ -16,7 +16,7 @@ import (
 // A failure is ERROR with an exception event; on Responses with the same empty message
 // for an end of the stream, an abort and a timeout. A stream that ends without a finish
 // reason has none, and neither has one that was aborted, which OpenAI's client ends
-// without an error and whose status may be OK: it is put down to neither, and OK is
+// without an error and whose status may be OK: it is attributed to neither, and OK is
 // success only for a request that is known not to have streamed. For Go the body of an
 // HTTP error is its status text, a stream has the attributes of its request only, and a
 // truncated one may not be exported at all. Messages of the history are recorded in part

@@ -2,8 +2,8 @@ package generations
 
 import "time"
 
-// Cache is a map that forgets. An entry that is asked for counts as added again. It is
-// not safe for concurrent use.
+// Cache is a map that forgets. To get an entry counts as adding it again. It is not safe
+// for concurrent use.
 type Cache[K comparable, V any] struct {
 	// SizeOf is what an entry counts toward the limit; 1 where it is nil.
 	SizeOf func(V) int
@@ -26,7 +26,7 @@ func NewCache[K comparable, V any](period time.Duration, limit int) *Cache[K, V]
 	return &Cache[K, V]{limit: limit, kept: Of[entries[K, V]]{Period: period}}
 }
 
-// Get finds an entry.
+// Get returns an entry.
 func (c *Cache[K, V]) Get(now time.Time, key K) (V, bool) {
 	c.rotate(now)
 	if value, ok := c.kept.Now.byKey[key]; ok {

@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// TestCompleteRuns: what is released without a buffer is what one releases, and what a buffer
-// would wait with is left to it.
+// TestCompleteRuns: what is released without a buffer is what a buffer would release, and
+// what a buffer would hold is left to it.
 func TestCompleteRuns(t *testing.T) {
 	with := func(a arrival, change func(*Item[fact])) arrival {
 		change(a.Item)

@@ -161,7 +161,7 @@ func (j *Journal) Replay(ctx context.Context, yield func(*Replayed) error) error
 	return nil
 }
 
-// found adds the entry of the next number, nil if there is none. Shards may use the
+// found adds the entry of the next number, or nil. Shards may use the
 // journal already.
 func (j *Journal) found(e *entry) {
 	j.mu.Lock()

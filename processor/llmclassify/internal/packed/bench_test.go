@@ -3,6 +3,7 @@ package packed
 import (
 	"fmt"
 	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,7 +42,7 @@ func received(b *testing.B, n int) ptrace.SpanSlice {
 // again, and the memory of a span before and after.
 func BenchmarkPack(b *testing.B) {
 	for _, together := range []int{1, 4, MaxSpans} {
-		b.Run(fmt.Sprint(together), func(b *testing.B) {
+		b.Run(strconv.Itoa(together), func(b *testing.B) {
 			const groups = 200
 			heap := func() float64 {
 				runtime.GC()
