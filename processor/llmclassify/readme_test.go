@@ -107,7 +107,7 @@ func TestReadmeOptions(t *testing.T) {
 // The tables of triggers and of dialects have each of them.
 func TestReadmeNames(t *testing.T) {
 	text := readme(t)
-	for _, trigger := range triggers {
+	for _, trigger := range triggerOf {
 		assert.Contains(t, text, "| `"+trigger.String()+"` |")
 	}
 	for _, name := range dialect.Names() {

@@ -18,8 +18,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// triggers are the buffer's reasons in the vocabulary.
-var triggers = [...]semconv.Trigger{
+// triggerOf is the trigger in the vocabulary for each of the buffer's reasons.
+var triggerOf = [...]semconv.Trigger{
 	hold.Complete:    semconv.TriggerComplete,
 	hold.RunEnded:    semconv.TriggerRunEnded,
 	hold.HoldExpired: semconv.TriggerHoldExpired,
@@ -72,7 +72,7 @@ func (r *releaser) release(ctx context.Context, releases []assemble.Release) {
 
 // releaseOne judges one release and puts its spans, stamped, into the outbox.
 func (r *releaser) releaseOne(ctx context.Context, release *assemble.Release, out *outbox) {
-	trigger := triggers[release.Reason]
+	trigger := triggerOf[release.Reason]
 	r.open(release)
 	d := judge(r.clock.Now(), &r.judge, r.inner, r.buffer.Trace(release.Trace), release, trigger)
 	sent := r.addSpans(ctx, release, &d, out)
