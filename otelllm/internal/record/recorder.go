@@ -240,7 +240,7 @@ func (r *Recorder) apply(f *spanfacts.Request, o outcome, now time.Time) {
 		}
 	}
 	f.ErrorType = errorType(f)
-	f.Settle()
+	f.DeriveOutcome()
 }
 
 // finish gives the facts to the run and ends the span. The one call that settled calls it.

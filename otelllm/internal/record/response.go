@@ -175,7 +175,7 @@ func (r *Recorder) giveUp() {
 	}
 }
 
-// Read takes the next bytes of the body. Progress says that they held semantic events.
+// Read takes the bytes that a Read of the body returned. Progress says that they held semantic events.
 // Silent says that no event is due any more: the protocol's terminal event has come, or
 // the stream cannot be read. A protocol without a terminal event is silent once the answer
 // is whole, unless another choice begins.

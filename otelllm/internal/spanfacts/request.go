@@ -85,8 +85,8 @@ func (r *Request) SetFinish(reasons []string) {
 	r.Finish = classify.ParseFinish(reasons)
 }
 
-// Settle derives the facts that follow from the others. Call it after all others are set.
-func (r *Request) Settle() {
+// DeriveOutcome derives the facts that follow from the others. Call it after all others are set.
+func (r *Request) DeriveOutcome() {
 	if r.Ended != semconv.StreamEndUnset {
 		r.Basis = classify.Typed
 	}

@@ -94,7 +94,7 @@ func randomRequest(r *rand.Rand) spanfacts.Request {
 	q.ProviderTools, q.HistoryCalls, q.HistoryOutputs = observed(r, ids(r)), observed(r, ids(r)), observed(r, ids(r))
 	q.TimeToHeaders, q.LastProgress, q.LongestGap, q.RetryAfter = duration(r), duration(r), duration(r), duration(r)
 	f.ErrorType = pick(r, []string{"connection_reset"}, "")
-	f.Settle()
+	f.DeriveOutcome()
 	return f
 }
 

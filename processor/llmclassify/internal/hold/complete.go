@@ -7,7 +7,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// When a run is complete is decided in this file alone: its span is here and
+// Whether a run is complete is decided in this file alone (whether a complete run then
+// waits for other spans, such as those of a gateway: explain.go): its span is here and
 // announces how many requests and tools began under it, and as many are here. A
 // [Buffer] asks that whenever spans of the run arrive; [CompleteRuns] asks it once, for
 // runs all of whose spans came in one call.
