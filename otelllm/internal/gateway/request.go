@@ -152,7 +152,7 @@ const http2ContentLength = "http2: handler wrote more than declared Content-Leng
 
 // hijacked ends the recording: the connection belongs to the application now.
 func (s *Request) hijacked() {
-	s.rec.End(time.Now(), func() record.Ending { return record.Ending{HandedOver: true} })
+	s.rec.End(time.Now(), func() record.Ending { return record.Ending{Reason: record.EOF} })
 }
 
 // returned ends the recording when the handler has returned, or panics.
@@ -175,7 +175,7 @@ func (s *Request) served(panicked bool, now time.Time) record.Served {
 }
 
 // Complete implements [record.Source].
-func (s *Request) Complete(*record.Ending, *spanfacts.Request) {}
+func (s *Request) Complete(e *record.Ending, _ *spanfacts.Request) { e.Serving = true }
 
 // Settled implements [record.Source].
 func (s *Request) Settled(*spanfacts.Request) {}

@@ -12,13 +12,18 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/live"
 	"github.com/otelllm/otelllm-go/otelllm/internal/record"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -76,6 +81,72 @@ func TestUpstreamEnded(t *testing.T) {
 		assert.Equal(t, byConsumer(), f)
 		assert.False(t, s.BodyFailed(io.EOF))
 	})
+}
+
+// newTestRequest returns a request that is being served, and the function that returns the
+// attributes of its span.
+func newTestRequest(t *testing.T) (s *Request, ended func() map[attribute.Key]string) {
+	t.Helper()
+	spans := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	id, start := spanfacts.Identity{Operation: "chat"}, time.Now()
+	ctx, span := record.StartSpan(t.Context(), provider, record.ServerKind, &id, start)
+	s = &Request{}
+	s.rec.Init(ctx, &record.Config{Live: &live.Registry{}}, span, &id, start)
+	protocol, _ := wire.ByName("openai_chat")
+	s.rec.SetProtocol(protocol, false)
+	s.rec.Begin(s)
+	return s, func() map[attribute.Key]string {
+		require.Len(t, spans.Ended(), 1)
+		m := map[attribute.Key]string{}
+		for _, kv := range spans.Ended()[0].Attributes() {
+			m[kv.Key] = kv.Value.String()
+		}
+		return m
+	}
+}
+
+// A gateway waits for no response: none of its requests is cancelled by a transport.
+func TestShutdownBeforeTheResponse(t *testing.T) {
+	s, ended := newTestRequest(t)
+	s.rec.Shutdown()
+	got := ended()
+	assert.Equal(t, "cancelled", got[semconv.StreamEndKey])
+	assert.Equal(t, "shutdown", got[semconv.AbortSourceKey])
+	assert.NotContains(t, got, semconv.TransportCauseKey)
+}
+
+// What the handler wrote before it took the connection over counts.
+func TestHijacked(t *testing.T) {
+	event := func(delta, reason string) []byte {
+		return fmt.Appendf(nil, "data: {\"choices\":[{\"index\":0,\"delta\":{%s},\"finish_reason\":%s}]}\n\n", delta, reason)
+	}
+	for _, tt := range []struct {
+		name      string
+		status    int
+		writes    [][]byte
+		end, kind string
+	}{
+		{"nothing", 0, nil, "", ""},
+		{"another protocol", http.StatusSwitchingProtocols, nil, "", ""},
+		{"an error", http.StatusTooManyRequests, nil, "http_error", "rate_limited"},
+		{"a whole answer", http.StatusOK, [][]byte{event(`"content":"a"`, "null"), event("", `"stop"`)}, "terminal_event", ""},
+		{"half an answer", http.StatusOK, [][]byte{event(`"content":"a"`, "null")}, "eof", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, ended := newTestRequest(t)
+			if tt.status != 0 {
+				s.header(tt.status, http.Header{"Content-Type": {"text/event-stream"}})
+			}
+			for _, p := range tt.writes {
+				s.wrote(p, nil)
+			}
+			s.hijacked()
+			got := ended()
+			assert.Equal(t, tt.end, got[semconv.StreamEndKey])
+			assert.Equal(t, tt.kind, got[semconv.ProviderErrorKindKey])
+		})
+	}
 }
 
 // panicContext is a context whose Err panics.

@@ -43,9 +43,8 @@ type Ending struct {
 	// of it had; zero if it is not known.
 	Sent, SentKnown bool
 	WrittenAt       time.Time
-	// HandedOver says that the connection belongs to the application now: nothing is
-	// known of the rest.
-	HandedOver bool
+	// Serving says that this side serves the request, so it does not wait for a response.
+	Serving bool
 	// Refusal is the error with which a server refused to begin the response of a session.
 	Refusal *wire.Error
 	// Served is set where a gateway's handler has returned.
@@ -69,9 +68,6 @@ func (r *Recorder) decide(e *Ending, now time.Time) outcome {
 	if e.Served != nil {
 		return r.decideServed(e, now)
 	}
-	if e.HandedOver {
-		return e.ofUnread()
-	}
 	if e.Refusal != nil {
 		applyError(&r.facts, 0, e.Refusal)
 		r.facts.Provider.InBand = true
@@ -84,6 +80,9 @@ func (r *Recorder) decide(e *Ending, now time.Time) outcome {
 		e.Abort = abort.Of(r.ctx, now)
 	}
 	if r.facts.Status == 0 && r.response.state == nil {
+		if e.Serving {
+			return e.ofUnread()
+		}
 		return e.noResponse()
 	}
 	r.endOfBody(e.Reason == EOF)
