@@ -230,3 +230,27 @@ type closer struct {
 }
 
 func (c closer) CloseIdleConnections() { *c.closed = true }
+
+// A server may answer with the status 000. Its response is one, though nothing of it can
+// be read.
+func TestStatusZero(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		then func(net.Conn)
+		end  any
+	}{
+		{"whole", nil, nil},
+		{"cut", reset, "read_error"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRecorder(t)
+			url := scriptedServer(t, "HTTP/1.1 000 Zero\r\nConnection: close\r\n\r\nbody", tt.then)
+			_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), url+chatPath, chatBody)
+			assert.Equal(t, tt.end == nil, err == nil)
+			s := r.only(t)
+			assert.Equal(t, tt.end, s.get("llm.stream.end"))
+			assert.Equal(t, tt.end != nil, s.failed())
+			assert.NotNil(t, s.get("llm.stream.bytes"))
+		})
+	}
+}

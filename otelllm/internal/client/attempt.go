@@ -49,7 +49,7 @@ type attempt struct {
 func (a *attempt) Complete(e *record.Ending, f *spanfacts.Request) {
 	letGo := e.Reason == record.Closed || e.Reason == record.Dropped
 	switch {
-	case f.Status == 0:
+	case e.Unanswered:
 		f.Bytes = -1
 		if letGo {
 			e.Abort = abort.OrUnknown(e.Abort)

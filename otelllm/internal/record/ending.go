@@ -45,6 +45,9 @@ type Ending struct {
 	WrittenAt       time.Time
 	// Serving says that this side serves the request, so it does not wait for a response.
 	Serving bool
+	// Unanswered is set by the recorder if no response has begun. A response over HTTP that
+	// has begun may have the status 0.
+	Unanswered bool
 	// Refusal is the error with which a server refused to begin the response of a session.
 	Refusal *wire.Error
 	// Served is set where a gateway's handler has returned.
@@ -79,7 +82,7 @@ func (r *Recorder) decide(e *Ending, now time.Time) outcome {
 	if (e.Reason == Closed || e.Reason == Dropped) && !e.aborted() {
 		e.Abort = abort.Of(r.ctx, now)
 	}
-	if r.facts.Status == 0 && r.response.state == nil {
+	if e.Unanswered {
 		if e.Serving {
 			return e.ofUnread()
 		}

@@ -205,6 +205,7 @@ func (r *Recorder) settle(now time.Time, ending func() Ending) bool {
 	}
 	e := ending()
 	e.Sent = e.Sent || r.sent
+	e.Unanswered = !r.response.started && r.facts.Status == 0
 	r.source.Complete(&e, &r.facts)
 	o := r.decide(&e, now)
 	if o.end == semconv.StreamEndHTTPError && r.facts.Provider.Kind == semconv.ProviderErrorKindUnset {

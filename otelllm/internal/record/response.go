@@ -18,6 +18,7 @@ const maxErrorBody = 64 << 10
 
 // response is what has come of a response. The recorder's mu guards it.
 type response struct {
+	started  bool          // by its headers, or by its first event
 	protocol wire.Protocol // nil: it does not come over HTTP
 	decoder  wire.Decoder  // nil: the body is not read
 	manual   *wire.Manual  // nil: the application does not report it step by step
@@ -159,6 +160,7 @@ func deadEnd(status int, header http.Header) bool {
 
 // responseStarted records, with mu held, that the response has begun.
 func (r *Recorder) responseStarted(now time.Time) {
+	r.response.started = true
 	r.facts.TimeToHeaders = now.Sub(r.start)
 	r.times.mark(responseStarted, now)
 }
