@@ -71,6 +71,8 @@ func TestRunEnd(t *testing.T) {
 		{"an error", fmt.Errorf("secret: %w", &fs.PathError{Op: "open", Path: "secret", Err: syscall.ENOENT}), true, "syscall.Errno", nil},
 		{"an error without a type of its own", errors.New("secret"), true, "*errors.errorString", nil},
 		{"an abort", fmt.Errorf("secret: %w", &AbortError{Source: AbortUser, Reason: "stop"}), false, nil, "user"},
+		{"an abort beside a watchdog", errors.Join(&WatchdogError{Kind: semconv.WatchdogKindIdle}, &AbortError{Source: AbortUser}), false, nil, "user"},
+		{"a watchdog of no kind", &WatchdogError{}, true, "*otelllm.WatchdogError", nil},
 		{"a cancellation", fmt.Errorf("secret: %w", context.Canceled), false, nil, "unknown"},
 		{"a deadline of another context", context.DeadlineExceeded, true, "context.deadlineExceededError", nil},
 		{"an error that panics", panickingError{}, true, "otelllm.panickingError", nil},

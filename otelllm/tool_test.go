@@ -55,6 +55,8 @@ func TestToolOutcomes(t *testing.T) {
 		{"failed before effect", t.Context(), fmt.Errorf("x: %w", FailedBeforeEffect(io.ErrUnexpectedEOF)), "failed", "*errors.errorString", true, nil, true},
 		{"rejected", t.Context(), fmt.Errorf("secret: %w", ErrToolRejected), "rejected", "rejected", nil, nil, true},
 		{"invalid input", t.Context(), FailedBeforeEffect(ErrToolInvalidInput), "invalid_input", "invalid_input", true, nil, true},
+		{"aborted beside a watchdog", t.Context(), errors.Join(&WatchdogError{Kind: semconv.WatchdogKindIdle}, &AbortError{Source: AbortUser}), "interrupted", nil, nil, "user", false},
+		{"a watchdog of no kind", t.Context(), &WatchdogError{}, "failed", "*otelllm.WatchdogError", nil, nil, true},
 		{"its own timeout", t.Context(), context.DeadlineExceeded, "timed_out", "context.deadlineExceededError", nil, nil, true},
 		{"a timeout of the network", t.Context(), timeout, "timed_out", "*net.timeoutError", nil, nil, true},
 		{"its caller's deadline", late, late.Err(), "timed_out", "context.deadlineExceededError", nil, "deadline", true},

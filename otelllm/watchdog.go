@@ -82,14 +82,11 @@ func (e *WatchdogError) Timeout() bool { return true }
 // Temporary implements net.Error.
 func (e *WatchdogError) Temporary() bool { return true }
 
-// As lets errors.As find the abort that the error declares.
+// As lets errors.As find the limit that the error declares.
 func (e *WatchdogError) As(target any) bool {
-	d, ok := target.(*abort.Declared)
+	t, ok := target.(*abort.TimedOut)
 	if ok {
-		*d = abort.Declared{
-			Abort:    classify.Abort{Source: AbortWatchdog, Reason: e.Kind.String()},
-			Watchdog: classify.Watchdog{Kind: e.Kind, Limit: e.Limit},
-		}
+		*t = abort.TimedOut{Kind: e.Kind, Limit: e.Limit}
 	}
 	return ok
 }

@@ -13,26 +13,42 @@ import (
 )
 
 // Declared is what an error of package otelllm declares about a deliberate end.
-// errors.As finds it in *otelllm.AbortError and *otelllm.WatchdogError, by their As
-// methods.
+// errors.As finds it in *otelllm.AbortError, by its As method.
 type Declared struct {
 	Abort    classify.Abort
 	Watchdog classify.Watchdog // zero unless it is a watchdog's end
+
+	byWatchdog bool
 }
 
 // ByWatchdog reports whether the error was an *otelllm.WatchdogError.
-func (d Declared) ByWatchdog() bool { return d.Watchdog != (classify.Watchdog{}) }
+func (d Declared) ByWatchdog() bool { return d.byWatchdog }
 
 // Error implements error, which errors.As requires of its target.
 func (Declared) Error() string { return "otelllm: aborted" }
 
+// TimedOut is the limit that a watchdog reached. errors.As finds it in
+// *otelllm.WatchdogError, by its As method.
+type TimedOut classify.Watchdog
+
+// Error implements error, which errors.As requires of its target.
+func (TimedOut) Error() string { return "otelllm: timed out" }
+
 // Shutdown declares that the process is going down.
 var Shutdown error = Declared{Abort: classify.Abort{Source: semconv.AbortSourceShutdown}}
 
-// InError returns what err declares. It reports false if err declares nothing.
+// InError returns what err declares. It reports false if err declares nothing. If err
+// joins several errors, an abort takes precedence over the limit of a watchdog.
 func InError(err error) (d Declared, ok bool) {
-	ok = netcause.As(err, &d)
-	return d, ok
+	if netcause.As(err, &d) {
+		return d, true
+	}
+	var t TimedOut
+	if !netcause.As(err, &t) {
+		return Declared{}, false
+	}
+	by := classify.Abort{Source: semconv.AbortSourceWatchdog, Reason: t.Kind.String()}
+	return Declared{Abort: by, Watchdog: classify.Watchdog(t), byWatchdog: true}, true
 }
 
 // Of returns who cancelled ctx, or let its deadline pass before now. It is the zero value
@@ -75,8 +91,9 @@ func Watchdog(ctx context.Context, a classify.Abort) classify.Watchdog {
 	if a.Source != semconv.AbortSourceWatchdog {
 		return classify.Watchdog{}
 	}
-	if d, ok := InError(context.Cause(ctx)); ok && d.ByWatchdog() {
-		return d.Watchdog
+	var t TimedOut
+	if netcause.As(context.Cause(ctx), &t) {
+		return classify.Watchdog(t)
 	}
 	kind, _ := semconv.ParseWatchdogKind(a.Reason)
 	return classify.Watchdog{Kind: kind}

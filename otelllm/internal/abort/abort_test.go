@@ -16,23 +16,32 @@ import (
 
 var (
 	byUser     = Declared{Abort: classify.Abort{Source: semconv.AbortSourceUser, Reason: "stop_button"}}
+	timedOut   = TimedOut{Kind: semconv.WatchdogKindIdle, Limit: time.Minute}
 	byWatchdog = Declared{
-		Abort:    classify.Abort{Source: semconv.AbortSourceWatchdog},
-		Watchdog: classify.Watchdog{Kind: semconv.WatchdogKindIdle, Limit: time.Minute},
+		Abort:      classify.Abort{Source: semconv.AbortSourceWatchdog, Reason: "idle"},
+		Watchdog:   classify.Watchdog(timedOut),
+		byWatchdog: true,
 	}
 )
 
 // asError declares by its As method, like the errors of package otelllm.
-type asError struct{ declared Declared }
+type asError struct{ declared error }
 
 func (asError) Error() string { return "declared" }
 
 func (e asError) As(target any) bool {
-	d, ok := target.(*Declared)
-	if ok {
-		*d = e.declared
+	switch target := target.(type) {
+	case *Declared:
+		d, ok := e.declared.(Declared) //nolint:errorlint // itself
+		*target = d
+		return ok
+	case *TimedOut:
+		t, ok := e.declared.(TimedOut) //nolint:errorlint // itself
+		*target = t
+		return ok
+	default:
+		return false
 	}
-	return ok
 }
 
 // panicError panics in its methods.
@@ -70,9 +79,11 @@ func TestInError(t *testing.T) {
 		{"declares nothing", io.EOF, Declared{}, false},
 		{"a cancellation", context.Canceled, Declared{}, false},
 		{"declared", byUser, byUser, true},
-		{"by As", asError{byWatchdog}, byWatchdog, true},
+		{"by As", asError{timedOut}, byWatchdog, true},
 		{"wrapped", fmt.Errorf("x: %w", asError{byUser}), byUser, true},
 		{"joined", errors.Join(io.EOF, asError{byUser}), byUser, true},
+		{"an abort after a watchdog", errors.Join(asError{timedOut}, asError{byUser}), byUser, true},
+		{"a watchdog of no kind", asError{TimedOut{}}, Declared{Abort: classify.Abort{Source: semconv.AbortSourceWatchdog}, byWatchdog: true}, true},
 		{"shutdown", Shutdown, Declared{Abort: classify.Abort{Source: semconv.AbortSourceShutdown}}, true},
 		{"panics", panicError{}, Declared{}, false},
 	} {
@@ -106,7 +117,7 @@ func TestOf(t *testing.T) {
 		{"cancelled", cancelled(nil), now, source(semconv.AbortSourceUnknown)},
 		{"cancelled with a cause", cancelled(io.EOF), now, source(semconv.AbortSourceUnknown)},
 		{"declared", cancelled(byUser), now, byUser.Abort},
-		{"declared by As", cancelled(fmt.Errorf("x: %w", asError{byWatchdog})), now, byWatchdog.Abort},
+		{"declared by As", cancelled(fmt.Errorf("x: %w", asError{timedOut})), now, byWatchdog.Abort},
 		{"deadline", late(t, nil), now, source(semconv.AbortSourceDeadline)},
 		{"deadline with a cause", late(t, io.EOF), now, source(semconv.AbortSourceDeadline)},
 		{"deadline that declares", late(t, byUser), now, byUser.Abort},
@@ -138,10 +149,11 @@ func TestWatchdog(t *testing.T) {
 		want  classify.Watchdog
 	}{
 		{"by a user", cancelled(byUser), byUser.Abort, classify.Watchdog{}},
-		{"by a user, of a context that a watchdog ended", cancelled(byWatchdog), byUser.Abort, classify.Watchdog{}},
-		{"declared by the cause", cancelled(asError{byWatchdog}), byWatchdog.Abort, byWatchdog.Watchdog},
+		{"by a user, of a context that a watchdog ended", cancelled(timedOut), byUser.Abort, classify.Watchdog{}},
+		{"declared by the cause", cancelled(asError{timedOut}), byWatchdog.Abort, byWatchdog.Watchdog},
 		{"named by the reason", cancelled(nil), abortFor("first_progress"), classify.Watchdog{Kind: semconv.WatchdogKindFirstProgress}},
-		{"the cause comes before the reason", cancelled(byWatchdog), abortFor("total"), byWatchdog.Watchdog},
+		{"the cause comes before the reason", cancelled(timedOut), abortFor("total"), byWatchdog.Watchdog},
+		{"of a context that both ended", cancelled(errors.Join(byUser, timedOut)), abortFor("total"), byWatchdog.Watchdog},
 		{"another reason", cancelled(nil), abortFor("budget"), classify.Watchdog{}},
 		{"no reason, of a live context", t.Context(), abortFor(""), classify.Watchdog{}},
 	} {
