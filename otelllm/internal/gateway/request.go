@@ -14,7 +14,6 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
 	"github.com/otelllm/otelllm-go/otelllm/internal/record"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
-	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -94,7 +93,7 @@ func (s *Request) aborted(now time.Time) classify.Abort {
 // Any other response may be one: a client over HTTP/1 that has closed its own side
 // seems to have gone, and reads on.
 func (s *Request) header(status int, h http.Header) {
-	defer telemetry.Recover()
+	defer s.rec.Recover()
 	s.limit.Enforce()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +116,7 @@ func (s *Request) header(status int, h http.Header) {
 
 // wrote takes what one Write or Flush sent, and the error that it returned.
 func (s *Request) wrote(p []byte, err error) {
-	defer telemetry.Recover()
+	defer s.rec.Recover()
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +156,7 @@ func (s *Request) hijacked() {
 
 // returned ends the recording when the handler has returned, or panics.
 func (s *Request) returned(panicked bool) {
-	defer telemetry.Recover()
+	defer s.rec.Recover()
 	s.limit.Enforce()
 	now := time.Now()
 	served := s.served(panicked, now)

@@ -166,6 +166,8 @@ func TestContextThatPanics(t *testing.T) {
 	s.rec.Init(panicContext{t.Context()}, &record.Config{Live: &open}, telemetry.NoSpan, &id, time.Now())
 	s.rec.Begin(s)
 	assert.NotPanics(t, func() { s.returned(false) })
+	requests, _, _ := open.Len()
+	assert.Zero(t, requests, "its recording has ended")
 
 	done := make(chan struct{})
 	go func() {

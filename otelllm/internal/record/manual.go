@@ -96,7 +96,7 @@ func (r *Recorder) RemoveHistoryOutput(callID string) {
 
 // update calls f with mu held, unless the request is over.
 func (r *Recorder) update(f func()) {
-	defer r.recover()
+	defer r.Recover()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.Over() {

@@ -167,7 +167,7 @@ func (r *Recorder) Over() bool { return r.state.Load() != open }
 // End ends the request. Ending says how; it is called with the recorder locked, and not at
 // all if the request is over. End reports whether it ended the request.
 func (r *Recorder) End(now time.Time, ending func() Ending) bool {
-	defer r.recover()
+	defer r.Recover()
 	if !r.settle(now, ending) {
 		return false
 	}
@@ -179,12 +179,12 @@ func (r *Recorder) End(now time.Time, ending func() Ending) bool {
 // the run or a span processor must not wait for. The function that it returns does that;
 // it is nil if the request was over.
 func (r *Recorder) Settle(now time.Time, ending func() Ending) (finish func()) {
-	defer r.recover()
+	defer r.Recover()
 	if !r.settle(now, ending) {
 		return nil
 	}
 	return func() {
-		defer r.recover()
+		defer r.Recover()
 		r.finish(now)
 	}
 }
@@ -355,9 +355,9 @@ func (r *Recorder) SoFar() classify.Request {
 	return f.Request
 }
 
-// recover, deferred, keeps a panic of the recording, or of the application's span
+// Recover, deferred, keeps a panic of the recording, or of the application's span
 // processors, from the consumer of the stream: it ends the recording.
-func (r *Recorder) recover() {
+func (r *Recorder) Recover() {
 	if p := recover(); p != nil {
 		r.state.Store(ended)
 		r.config.Live.RemoveRequest(r)

@@ -107,7 +107,7 @@ type Headers struct {
 // Respond takes the status and the headers of a response over HTTP. It reports whether the
 // body is a stream that is read.
 func (r *Recorder) Respond(h Headers, now time.Time) (streams bool) {
-	defer r.recover()
+	defer r.Recover()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.Over() {
@@ -182,7 +182,7 @@ func (r *Recorder) giveUp() {
 // the stream cannot be read. A protocol without a terminal event is silent once the answer
 // is whole, unless another choice begins.
 func (r *Recorder) Read(p []byte, now time.Time) (progress, silent bool) {
-	defer r.recover()
+	defer r.Recover()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.Over() {
