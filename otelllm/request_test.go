@@ -93,6 +93,11 @@ func TestRequestEnds(t *testing.T) {
 			"provider_error/overloaded",
 		},
 		{
+			"failed before any effect", func(*Request) {}, FailedBeforeEffect(errors.New("secret")),
+			map[attribute.Key]any{"llm.stream.end": "no_response", "llm.transport.error_chain": []string{"*otelllm.beforeEffectError", "*errors.errorString"}},
+			"stream_interrupted/unknown",
+		},
+		{
 			"no answer", func(q *Request) { q.RecordSent() }, reset,
 			map[attribute.Key]any{"llm.stream.end": "no_response", "llm.transport.cause": "connection_reset", "llm.stream.phase": "awaiting_response"},
 			"stream_interrupted/connection_reset",

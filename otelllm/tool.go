@@ -140,7 +140,21 @@ var (
 // anything, so that executing the call again repeats nothing. The declaration covers what
 // it wraps: if an error joins several, each of them needs its own. FailedBeforeEffect(nil)
 // is nil.
-func FailedBeforeEffect(err error) error { return agentrun.FailedBeforeEffect(err) }
+func FailedBeforeEffect(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &beforeEffectError{err}
+}
+
+// beforeEffectError is a type of this package because spans name the types of errors.
+type beforeEffectError struct{ err error }
+
+func (e *beforeEffectError) Error() string { return e.err.Error() }
+
+func (e *beforeEffectError) Unwrap() error { return e.err }
+
+func (e *beforeEffectError) Is(target error) bool { return target == agentrun.ErrBeforeEffect }
 
 // MCPAnnotations are the hints of an MCP tool about its effect (Model Context Protocol,
 // ToolAnnotations). The fields are those of mcp.ToolAnnotations in the official Go SDK, in

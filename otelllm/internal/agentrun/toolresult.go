@@ -14,34 +14,16 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Errors that say why a tool did not run.
+// Errors that say why a tool did not run, or what it did not do.
 var (
 	// ErrRejected says that a person or a policy refused the call.
 	ErrRejected = errors.New("otelllm: tool call rejected")
 	// ErrInvalidInput says that the model's input is not what the tool takes.
 	ErrInvalidInput = errors.New("otelllm: invalid tool input")
+	// ErrBeforeEffect says that the tool failed before it had any effect. It covers what
+	// wraps it: if an error joins several, each of them needs its own.
+	ErrBeforeEffect = errors.New("otelllm: failed before any effect")
 )
-
-// FailedBeforeEffect wraps the error of a tool that failed before it had any effect. It
-// covers what it wraps: if an error joins several, each of them needs its own. It returns
-// nil for nil.
-func FailedBeforeEffect(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &beforeEffectError{err}
-}
-
-type beforeEffectError struct{ err error }
-
-func (e *beforeEffectError) Error() string { return e.err.Error() }
-
-func (e *beforeEffectError) Unwrap() error { return e.err }
-
-func (e *beforeEffectError) Is(target error) bool { return target == errBeforeEffect }
-
-// errBeforeEffect is what every error that [FailedBeforeEffect] wraps matches.
-var errBeforeEffect = errors.New("otelllm: failed before any effect")
 
 // toolResult fills in how a tool ended, given its error and the context that it was started
 // with.
@@ -51,7 +33,7 @@ func toolResult(t *classify.Tool, ctx context.Context, err error, now time.Time)
 		return
 	}
 	declared, aborted := abort.InError(err)
-	t.FailedBeforeEffect = netcause.Is(err, errBeforeEffect) && allOf(err, errBeforeEffect, ErrRejected, ErrInvalidInput)
+	t.FailedBeforeEffect = netcause.Is(err, ErrBeforeEffect) && allOf(err, ErrBeforeEffect, ErrRejected, ErrInvalidInput)
 	t.ErrorType = netcause.RootType(err)
 	switch {
 	case allOf(err, ErrRejected):
@@ -110,9 +92,9 @@ func covered(err error, targets []error, left *int) bool {
 		return covered(e.Unwrap(), targets, left)
 	case interface{ Unwrap() []error }:
 		joined := e.Unwrap()
-		// fmt.Errorf describes one failure by several errors. Only FailedBeforeEffect has
+		// fmt.Errorf describes one failure by several errors. Only ErrBeforeEffect has
 		// to cover all of them: ErrInvalidInput beside the parser's error is the usual form.
-		if describes(err) && targets[0] != errBeforeEffect { //nolint:errorlint // likewise
+		if describes(err) && targets[0] != ErrBeforeEffect { //nolint:errorlint // likewise
 			return slices.ContainsFunc(joined, func(e error) bool { return covered(e, targets, left) })
 		}
 		for _, e := range joined {

@@ -92,7 +92,7 @@ func RootType(err error) (name string) {
 	chain := links(err)
 	for _, e := range slices.Backward(chain) {
 		switch n := TypeName(e); n {
-		case "*errors.errorString", "*fmt.wrapError", "*fmt.wrapErrors", "*errors.joinError", "*agentrun.beforeEffectError":
+		case "*errors.errorString", "*fmt.wrapError", "*fmt.wrapErrors", "*errors.joinError", "*otelllm.beforeEffectError":
 		default:
 			return n
 		}
