@@ -355,7 +355,7 @@ func (r *Recorder) SoFar() classify.Request {
 	return f.Request
 }
 
-// Recover, deferred, keeps a panic of the recording, or of the application's span
+// Recover has to be deferred. It keeps a panic of the recording, or of the application's span
 // processors, from the consumer of the stream: it ends the recording.
 func (r *Recorder) Recover() {
 	if p := recover(); p != nil {
