@@ -190,31 +190,26 @@ func withCause(phrase string, cause semconv.Cause) string {
 	return phrase + " (" + text + ")"
 }
 
+// watchdogTexts says what a watchdog waited for: before a limit that is known, and without
+// one.
+var watchdogTexts = map[semconv.Cause]struct{ before, without string }{
+	semconv.CauseConnect:       {"no connection within ", "no connection in time"},
+	semconv.CauseFirstProgress: {"no output within ", "no output in time"},
+	semconv.CauseIdle:          {"no progress for ", "no progress for too long"},
+	semconv.CauseTotal:         {"it took longer than ", "it took too long"},
+}
+
 // watchdogText adds what the watchdog waited for and, if it is known, for how long.
 func watchdogText(phrase string, cause semconv.Cause, limit time.Duration) string {
-	var text string
-	known := limit > 0
+	text, ok := watchdogTexts[cause]
 	switch {
-	case cause == semconv.CauseConnect && known:
-		text = "no connection within " + durationText(limit)
-	case cause == semconv.CauseConnect:
-		text = "no connection in time"
-	case cause == semconv.CauseFirstProgress && known:
-		text = "no output within " + durationText(limit)
-	case cause == semconv.CauseFirstProgress:
-		text = "no output in time"
-	case cause == semconv.CauseIdle && known:
-		text = "no progress for " + durationText(limit)
-	case cause == semconv.CauseIdle:
-		text = "no progress for too long"
-	case cause == semconv.CauseTotal && known:
-		text = "it took longer than " + durationText(limit)
-	case cause == semconv.CauseTotal:
-		text = "it took too long"
-	default:
+	case !ok:
 		return phrase
+	case limit > 0:
+		return phrase + ": " + text.before + durationText(limit)
+	default:
+		return phrase + ": " + text.without
 	}
-	return phrase + ": " + text
 }
 
 // durationText returns a positive duration in words, in at most two units: "500
