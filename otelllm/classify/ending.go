@@ -191,8 +191,12 @@ func (e ending) endedLocally() bool {
 }
 
 // violatesProtocol reports whether the bytes received did not follow the protocol.
-func (e ending) violatesProtocol() bool {
-	switch e.transport {
+func (e ending) violatesProtocol() bool { return ViolatesProtocol(e.transport) }
+
+// ViolatesProtocol reports whether a transport cause means that the bytes received did not
+// follow the protocol.
+func ViolatesProtocol(c semconv.TransportCause) bool {
+	switch c {
 	case semconv.TransportCauseMalformedEvent, semconv.TransportCauseEventTooLong, semconv.TransportCauseUnexpectedContentType:
 		return true
 	default:

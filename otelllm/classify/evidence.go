@@ -181,7 +181,7 @@ func (j *judge) runEvidence(p *primary) []string {
 	e.announced(string(semconv.RunToolsKey), j.run.AnnouncedTools, len(j.run.Tools)+j.run.Inner.Tools)
 	for t := range j.run.Tools {
 		tool := &j.run.Tools[t]
-		if tool == p.tool || !tool.mayHaveActed() {
+		if tool == p.tool || !tool.MayHaveActed() {
 			continue
 		}
 		switch effect := tool.effect(); effect {

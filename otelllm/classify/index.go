@@ -226,7 +226,7 @@ type toolCounts [semconv.ToolEffectUnknown + 1]int32
 
 func (c *toolCounts) add(t *Tool, n int32) {
 	switch {
-	case t.mayHaveActed():
+	case t.MayHaveActed():
 		c[t.effect()] += n
 	case t.Outcome != semconv.ToolOutcomeRejected: // a rejected call was not executed
 		c[semconv.ToolEffectUnset] += n

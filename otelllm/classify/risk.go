@@ -159,7 +159,7 @@ func (j *judge) mayHaveUnannouncedParts() bool {
 // add adds an execution of a tool.
 func (k *risk) add(tool *Tool) {
 	switch {
-	case tool.mayHaveActed():
+	case tool.MayHaveActed():
 		k.start(tool.effect(), tool.Name)
 	case tool.Outcome != semconv.ToolOutcomeRejected: // a rejected call was not executed
 		k.toolRefused = true
@@ -359,9 +359,9 @@ func (t *Tool) ran() bool {
 	return t.Outcome != semconv.ToolOutcomeRejected && t.Outcome != semconv.ToolOutcomeInvalidInput
 }
 
-// mayHaveActed reports whether the tool ran and the application does not assert that it
+// MayHaveActed reports whether the tool ran and the application does not assert that it
 // changed nothing.
-func (t *Tool) mayHaveActed() bool { return t.ran() && !t.FailedBeforeEffect }
+func (t *Tool) MayHaveActed() bool { return t.ran() && !t.FailedBeforeEffect }
 
 // addTools adds the tools whose effects sending r again could repeat, and whose output r's
 // history does not contain. Those are the tools that began before r ended, and those that
@@ -421,7 +421,7 @@ func (j *judge) addTools(k *risk, r *Request) {
 // which wanted returns true.
 func (j *judge) nameOf(effect semconv.ToolEffect, wanted func(*Tool) bool) string {
 	for t := range j.run.Tools {
-		if tool := &j.run.Tools[t]; tool.effect() == effect && tool.mayHaveActed() && wanted(tool) {
+		if tool := &j.run.Tools[t]; tool.effect() == effect && tool.MayHaveActed() && wanted(tool) {
 			return tool.Name
 		}
 	}

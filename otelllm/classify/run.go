@@ -228,7 +228,7 @@ func (j *judge) diagnoseTool(t *Tool, d *Diagnosis) {
 		class: c.class, cause: c.cause, basis: Typed, abort: t.Abort.Source,
 		sent: Yes, text: No, reasoning: No, toolInput: No, missingOutput: No,
 	}
-	if t.mayHaveActed() {
+	if t.MayHaveActed() {
 		k.start(t.effect(), t.Name)
 	} else {
 		k.calls = callsNotExecuted

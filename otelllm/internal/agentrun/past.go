@@ -51,7 +51,7 @@ func (p *past) toolBegan(t *Tool) {
 	}
 	list := p.acted[t.effect]
 	if len(list) > classify.MaxIDs {
-		list = slices.DeleteFunc(list, func(t *Tool) bool { f := t.Facts(); return !mayHaveActed(&f) })
+		list = slices.DeleteFunc(list, func(t *Tool) bool { f := t.Facts(); return !f.MayHaveActed() })
 	}
 	if len(list) <= classify.MaxIDs {
 		list = append(list, t)
@@ -93,7 +93,7 @@ func (p *past) requestEnded(f *classify.Request) {
 	if p.unnamed.IsZero() && callsUnnamed(f) {
 		p.unnamed = f.End
 	}
-	if violates(f.Transport.Cause) && !slices.ContainsFunc(p.violated, func(v classify.Request) bool { return v.Transport.Cause == f.Transport.Cause }) {
+	if classify.ViolatesProtocol(f.Transport.Cause) && !slices.ContainsFunc(p.violated, func(v classify.Request) bool { return v.Transport.Cause == f.Transport.Cause }) {
 		p.violated = append(p.violated, *f)
 	}
 }
@@ -154,21 +154,6 @@ func (p *past) unexecuted(f *classify.Request) (classify.Request, bool) {
 	return classify.Request{}, false
 }
 
-// violates reports whether a cause is a violation of the protocol.
-func violates(c semconv.TransportCause) bool {
-	switch c {
-	case semconv.TransportCauseMalformedEvent, semconv.TransportCauseEventTooLong, semconv.TransportCauseUnexpectedContentType:
-		return true
-	default:
-		return false
-	}
-}
-
-// mayHaveActed reports whether the tool is not known to have done nothing.
-func mayHaveActed(t *classify.Tool) bool {
-	return !t.FailedBeforeEffect && t.Outcome != semconv.ToolOutcomeRejected && t.Outcome != semconv.ToolOutcomeInvalidInput
-}
-
 // addTo adds to run, which has only the parts since a time, the older parts that may make
 // the verdict on its request f more careful.
 func (p *past) addTo(run *classify.Run, f *classify.Request, since time.Time) {
@@ -186,7 +171,7 @@ func (p *past) addTo(run *classify.Run, f *classify.Request, since time.Time) {
 	for _, tools := range p.acted {
 		for _, t := range tools {
 			tool := t.Facts()
-			if !t.begun.Before(since) || !mayHaveActed(&tool) || t.callID != "" && slices.Contains(f.HistoryOutputs, t.callID) {
+			if !t.begun.Before(since) || !tool.MayHaveActed() || t.callID != "" && slices.Contains(f.HistoryOutputs, t.callID) {
 				continue
 			}
 			if !slices.ContainsFunc(older, func(u classify.Tool) bool { return u.Start.Equal(tool.Start) && u.CallID == tool.CallID }) {
