@@ -35,9 +35,12 @@ func Tracer(ctx context.Context, given trace.TracerProvider) trace.Tracer {
 	return tracerFrom(given)
 }
 
+// tracerOptions are made once: every span looks its tracer up.
+var tracerOptions = []trace.TracerOption{trace.WithInstrumentationVersion(Version)}
+
 // tracerFrom returns the tracer of this module.
 func tracerFrom(p trace.TracerProvider) trace.Tracer {
-	return p.Tracer(ScopeName, trace.WithInstrumentationVersion(Version))
+	return p.Tracer(ScopeName, tracerOptions...)
 }
 
 // carriedOnly reports whether p is the provider of spans that only carry a span context.
