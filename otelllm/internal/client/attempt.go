@@ -186,7 +186,7 @@ func (a *attempt) errorForReader(err error) (given error) {
 		return given
 	}
 	defer telemetry.Recover()
-	facts, diagnosis := a.rec.Outcome()
+	facts := a.rec.Outcome()
 	if fired := a.timedOut.Load(); fired != nil {
 		given = *fired
 	}
@@ -196,7 +196,7 @@ func (a *attempt) errorForReader(err error) (given error) {
 	if given == io.EOF { //nolint:errorlint // bodies return it bare
 		given = io.ErrUnexpectedEOF
 	}
-	return a.config.StreamError(diagnosis(), given)
+	return a.config.StreamError(a.rec.Judge(&facts), given)
 }
 
 // brokeOff reports whether a response broke off that was no error by itself, and not

@@ -58,26 +58,23 @@ func (r *Registry) RemoveRequest(q Part) {
 	}
 }
 
-// AddTool adds a tool.
-func AddTool[T any, P interface {
+// pointer is a part by its pointer, which can be held weakly.
+type pointer[T any] interface {
 	*T
 	Part
-}](r *Registry, t P) {
+}
+
+// AddTool adds a tool.
+func AddTool[T any, P pointer[T]](r *Registry, t P) {
 	add[T, P](r, &r.tools, t)
 }
 
 // AddRun adds a run.
-func AddRun[T any, P interface {
-	*T
-	Part
-}](r *Registry, run P) {
+func AddRun[T any, P pointer[T]](r *Registry, run P) {
 	add[T, P](r, &r.runs, run)
 }
 
-func add[T any, P interface {
-	*T
-	Part
-}](r *Registry, parts *map[any]func() Part, part P) {
+func add[T any, P pointer[T]](r *Registry, parts *map[any]func() Part, part P) {
 	p := weak.Make((*T)(part))
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -290,7 +290,7 @@ func (r *Recorder) writeSpan(facts *spanfacts.Request, calls []wire.Call, now ti
 	}
 	mem.attrs = facts.Append(mem.attrs)
 	if r.config.Verdicts || r.run.WritesVerdicts() {
-		d := r.run.JudgeRequest(&facts.Request)
+		d := r.Judge(&facts.Request)
 		mem.attrs = spanfacts.AppendVerdict(mem.attrs, &d)
 	}
 	r.span.SetAttributes(mem.attrs...)
@@ -310,14 +310,15 @@ func (r *Recorder) measure(f *spanfacts.Request) {
 	r.config.Meters.ended(r, f)
 }
 
-// Outcome returns the facts of a request that is over, as they are judged, and the
-// diagnosis of it.
-func (r *Recorder) Outcome() (classify.Request, func() classify.Diagnosis) {
+// Outcome returns the facts of a request that is over, as they are judged.
+func (r *Recorder) Outcome() classify.Request {
 	r.mu.Lock()
-	f := r.facts.Request
-	r.mu.Unlock()
-	return f, func() classify.Diagnosis { return r.run.JudgeRequest(&f) }
+	defer r.mu.Unlock()
+	return r.facts.Request
 }
+
+// Judge judges the facts of the request, as a part of its run if it has one.
+func (r *Recorder) Judge(f *classify.Request) classify.Diagnosis { return r.run.JudgeRequest(f) }
 
 // Snapshot implements [agentrun.OpenRequest]. SDKs return an in-band error, or the end of
 // a stream, before they close the body.

@@ -196,9 +196,9 @@ func TestEventsAfterTheEnd(t *testing.T) {
 				if state == "ended" {
 					finish()
 				}
-				before, _ := r.Outcome()
+				before := r.Outcome()
 				event(r)
-				after, _ := r.Outcome()
+				after := r.Outcome()
 				assert.Equal(t, before, after)
 				if state == "settling" {
 					assert.Empty(t, r.spans.Ended())
@@ -267,8 +267,8 @@ func TestPanicAtTheEnd(t *testing.T) {
 					assert.Zero(t, r.openRequests(), "Shutdown must not wait for it")
 					_, _ = r.Read([]byte("x"), r.Now())
 					r.text()
-					_, diagnosis := r.Outcome()
-					_ = diagnosis()
+					outcome := r.Outcome()
+					_ = r.Judge(&outcome)
 					assert.False(t, r.End(r.Now(), eof))
 					facts, _ := r.run.Facts()
 					known := 0
