@@ -67,15 +67,16 @@ type Recorder struct {
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
-	facts    spanfacts.Request
-	response response
-	sent     bool // all of the request, as the source reported
+	sent bool // all of the request, as the source reported
 	// identityChanged: the span started with less than identity holds now.
 	identityChanged bool
 	// otherProtocol: the request's body has another protocol than identity had at first.
 	otherProtocol bool
-	times         *timeline   // nil: no events
-	chunks        *chunkMeter // nil: no metrics are kept, or no second chunk has come
+
+	facts    spanfacts.Request
+	response response
+	times    *timeline   // nil: no events
+	chunks   *chunkMeter // nil: no metrics are kept, or no second chunk has come
 
 	timeline timeline // what times points to if there are events
 }

@@ -26,11 +26,11 @@ import (
 // A few shapes are kept, because streams alternate: parallel calls, one item after the
 // other. They hold nothing of the values.
 type fastPath struct {
-	shapes [maxShapes]shape
-	size   uint16 // bytes of all literals
-	kept   uint8  // number of shapes that are in use
-	last   uint8  // the shape that was matched or learned last; it is tried first
-	next   uint8  // the shape that is replaced next
+	shapes [maxShapes]*shape // nil: not needed yet
+	size   uint16            // bytes of all literals
+	kept   uint8             // number of shapes that are in use
+	last   uint8             // the shape that was matched or learned last; it is tried first
+	next   uint8             // the shape that is replaced next
 }
 
 // shape is the form of a payload and the meaning of payloads of this form.
@@ -70,7 +70,7 @@ func (f *fastPath) find(name, data []byte) *contentDelta {
 	}
 	i := f.last
 	for {
-		sh := &f.shapes[i]
+		sh := f.shapes[i]
 		if sh.named(name) && sh.match(data, int(sh.frame)) == len(data) {
 			f.last = i
 			return &sh.delta
@@ -92,7 +92,7 @@ func (f *fastPath) take(p []byte) (delta *contentDelta, n int) {
 	}
 	i := f.last
 	for {
-		if sh := &f.shapes[i]; !sh.lines {
+		if sh := f.shapes[i]; !sh.lines {
 			n := sh.match(p, 0)
 			if end := endOfEvent(p[n:]); n > 0 && end > 0 {
 				f.last = i
@@ -149,7 +149,11 @@ func (f *fastPath) room(size int) *shape {
 	} else {
 		f.last = f.victim(f.last)
 	}
-	sh := &f.shapes[f.last]
+	sh := f.shapes[f.last]
+	if sh == nil {
+		sh = &shape{}
+		f.shapes[f.last] = sh
+	}
 	f.size = uint16(int(f.size) + size - len(sh.literal)) // at most twice maxLiterals
 	sh.literal = sh.literal[:0]
 	if cap(sh.literal) < size || cap(sh.literal) > 2*size {
@@ -176,22 +180,23 @@ func (f *fastPath) victim(keep uint8) uint8 {
 
 func (f *fastPath) drop(i uint8) {
 	f.size -= uint16(len(f.shapes[i].literal))
-	f.shapes[i] = shape{}
+	*f.shapes[i] = shape{}
 }
 
 // reset forgets all shapes. The memory of small literals is kept for the next stream.
 func (f *fastPath) reset() {
 	const small = maxLiterals / maxShapes
-	var literals [maxShapes][]byte
-	for i := range f.shapes {
-		if literal := f.shapes[i].literal; cap(literal) <= small {
-			literals[i] = literal[:0]
+	for _, sh := range f.shapes {
+		if sh == nil {
+			continue
 		}
+		literal := sh.literal[:0]
+		if cap(literal) > small {
+			literal = nil
+		}
+		*sh = shape{literal: literal}
 	}
-	*f = fastPath{}
-	for i := range f.shapes {
-		f.shapes[i].literal = literals[i]
-	}
+	*f = fastPath{shapes: f.shapes}
 }
 
 // named reports whether the shape is that of an event of this name.
