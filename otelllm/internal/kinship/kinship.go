@@ -1,0 +1,220 @@
+// Package kinship tells which model requests belong to one run of an agent that does not
+// say so. Consecutive requests of a conversation carry the proof in their bodies: a
+// request repeats an earlier one, or its history is that of an earlier one with the answer
+// and what followed.
+//
+// The package is pure: it keeps hashes and ids, takes the time as an argument, and starts
+// nothing. Where two readings of the bytes are possible it joins nothing.
+package kinship
+
+import (
+	"container/list"
+	"time"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+)
+
+// Config bounds a [Tracker].
+type Config struct {
+	// Settle is how long a failed request waits for a further attempt.
+	Settle time.Duration
+	// Idle is how long an answer with calls waits for the request with their outputs.
+	Idle time.Duration
+	// MaxConversations and MaxBytes bound what is kept. The conversation that has been
+	// quiet for longest goes first.
+	MaxConversations, MaxBytes int
+}
+
+// DefaultConfig returns the bounds that are used unless the application asks for others.
+func DefaultConfig() Config {
+	return Config{
+		Settle:           2 * time.Minute,
+		Idle:             30 * time.Minute,
+		MaxConversations: 10_000,
+		MaxBytes:         16 << 20,
+	}
+}
+
+const (
+	// maxRequests bounds the requests of a conversation that are remembered.
+	maxRequests = 8
+	// maxTwins bounds the requests with the same history that are told apart.
+	maxTwins = 8
+)
+
+// Sent is what is known of a request when it is sent.
+type Sent struct {
+	// Transcript is read during the call only.
+	Transcript *wire.Transcript
+	// Client is the hash of what the client says about itself and its conversation besides
+	// the body: requests with different values are not kin. 0: nothing.
+	Client uint64
+	// Session is the hash of an id that the client sends with all requests of one
+	// conversation; 0: it sends none.
+	Session uint64
+}
+
+// Relation is what a request is to the earlier ones.
+type Relation uint8
+
+// The values of a [Relation].
+const (
+	// First: it begins a conversation, as far as is known.
+	First Relation = iota
+	// Next: it continues a conversation with a new run: the run before it had its answer.
+	Next
+	// Fork: it continues an earlier request that another one has continued before it.
+	// That is another agent, or a person who went back: a run of its own.
+	Fork
+	// Step: it continues the run with the outputs of calls.
+	Step
+	// Again: it is a further attempt of the request before it.
+	Again
+)
+
+// Joins reports whether the request belongs to the run of an earlier one.
+func (r Relation) Joins() bool { return r == Step || r == Again }
+
+// Answer is how a request ended.
+type Answer struct {
+	Result Result
+	// Calls are the calls that the response handed over, or may have handed over.
+	Calls []Call
+	// Unnamed: the response has, or may have, calls that are not in Calls.
+	Unnamed bool
+	// Continues: the answer is complete, and it is the client's turn although the answer
+	// has no calls: the model paused.
+	Continues bool
+	// ResponseID is the response's own id; "": it has none.
+	ResponseID string
+	// Text: a part of the answer's text, or of its reasoning, had come.
+	Text bool
+	// Way is in which way it failed, to compare it with other failures.
+	Way string
+}
+
+// waits reports whether it is the client's turn after the answer.
+func (a *Answer) waits() bool { return len(a.Calls) > 0 || a.Unnamed || a.Continues }
+
+// Call is a call that a response handed over.
+type Call struct{ ID, Name string }
+
+// Result is how a request ended, as far as kinship asks.
+type Result uint8
+
+// The values of a [Result].
+const (
+	// Pending: it has not ended.
+	Pending Result = iota
+	Answered
+	Failed
+	// Stopped: this side ended it.
+	Stopped
+)
+
+// Reason is why a run is over.
+type Reason uint8
+
+// The values of a [Reason].
+const (
+	// Finished: the last answer asks for nothing more.
+	Finished Reason = iota
+	// Broken: the last request failed or was stopped, and no further attempt came.
+	Broken
+	// Idle: the outputs of the last answer's calls never came.
+	Idle
+	// Unclear: a later request may have continued the run, and it cannot be told which
+	// one.
+	Unclear
+	// Evicted: the bounds were reached.
+	Evicted
+)
+
+// Begun is a request that [Tracker.Begin] has added.
+type Begun struct {
+	*Request
+	// Observed are the calls of the request before it, if the request is a Step.
+	Observed []Observed
+	// Ended are the runs that are over by now: those that waited for too long, and those
+	// for which the bounds leave no room.
+	Ended []Ended
+}
+
+// Ended is a run that is over.
+type Ended struct {
+	Run    *Run
+	Reason Reason
+}
+
+// Conversation is a sequence of runs.
+type Conversation struct {
+	// Data is the caller's.
+	Data any
+
+	session  uint64
+	requests []*Request // the oldest first, at most maxRequests
+	element  *list.Element
+}
+
+// Run is requests that serve one task.
+type Run struct {
+	// Data is the caller's.
+	Data any
+
+	conversation *Conversation
+	last         *Request // the newest one
+	open         int      // requests that have not ended
+	over         bool
+	unclear      bool // see Unclear
+	deadline     time.Time
+	slot         int // in Tracker.due; -1: it has no deadline
+
+	calls    uint64 // hash of the calls of the newest step
+	way      string // in which the newest attempt failed
+	inARow   int    // steps with these calls, or attempts that failed in this way
+	repeated int
+}
+
+// Conversation returns the conversation that the run belongs to.
+func (r *Run) Conversation() *Conversation { return r.conversation }
+
+// Repeated returns how often the run repeated a step without progress: it made the same
+// calls with the same input again, or its answer was cut in the same way again. It is the
+// length of the longest such sequence, without the first step.
+func (r *Run) Repeated() int { return r.repeated }
+
+// Request is one request of a run.
+type Request struct {
+	// Run is the run that the request belongs to.
+	Run *Run
+	// Relation is what it is to the earlier requests, and Before the one that it continues
+	// or repeats; nil for the first one.
+	Relation Relation
+	Before   *Request
+	// Attempt is its number among the attempts of one call, from 1.
+	Attempt int
+
+	live    func() Answer
+	end     uint64 // the hash of its history
+	opening uint64
+	tools   uint64
+	client  uint64
+	session uint64
+	forced  bool
+	answer  Answer
+	ended   time.Time
+	heir    *Request // the first one that continued it
+	size    int
+	gone    bool // it is not in the tracker any more
+}
+
+// Answer returns how the request ended. Ended is zero while it is pending.
+func (r *Request) Answer() (a Answer, ended time.Time) { return r.answer, r.ended }
+
+// Observed is what the next request shows about a call.
+type Observed struct {
+	Call
+	// Sent: the request has its output. Otherwise the conversation goes on without it.
+	Sent   bool
+	Result wire.TranscriptResult
+}
