@@ -262,6 +262,30 @@ const (
 	// Type: int. Written by the client.
 	RunToolsKey = attribute.Key("llm.run.tools")
 
+	// RunInferredKey is the key of "llm.run.inferred". The application declared no
+	// run; this one was inferred from its requests.
+	//
+	// Consecutive requests of a conversation repeat or extend each other. Written
+	// only if it is true.
+	//
+	// Type: boolean. Written by the client.
+	RunInferredKey = attribute.Key("llm.run.inferred")
+
+	// RunEndKey is the key of "llm.run.end". By what an inferred run is over.
+	//
+	// Type: enum [RunEnd]. Written by the client.
+	RunEndKey = attribute.Key("llm.run.end")
+
+	// RunLoopKey is the key of "llm.run.loop". How often in a row the run repeated
+	// a step without progress.
+	//
+	// It made the same calls with the same input again, or its answer was cut in
+	// the same way again. The longest sequence counts, without its first step.
+	// Written from 2 on.
+	//
+	// Type: int. Written by the client.
+	RunLoopKey = attribute.Key("llm.run.loop")
+
 	// RunOutcomeKey is the key of "llm.run.outcome". How the run ended.
 	//
 	// Type: enum [RunOutcome]. Written by the processor.
@@ -414,6 +438,14 @@ const (
 	//
 	// Type: enum [ToolEffect]. Written by the client.
 	ToolEffectKey = attribute.Key("llm.tool.effect")
+
+	// ToolObservedKey is the key of "llm.tool.observed". Where the execution was
+	// observed.
+	//
+	// If the attribute is absent, it was the execution itself.
+	//
+	// Type: enum [ToolObserved]. Written by the client.
+	ToolObservedKey = attribute.Key("llm.tool.observed")
 
 	// ToolOutcomeKey is the key of "llm.tool.outcome". How the execution ended.
 	//
@@ -700,6 +732,23 @@ func RunTools(val int) attribute.KeyValue {
 	return RunToolsKey.Int(val)
 }
 
+// RunInferred is the attribute "llm.run.inferred". The application declared no
+// run; this one was inferred from its requests.
+func RunInferred(val bool) attribute.KeyValue {
+	return RunInferredKey.Bool(val)
+}
+
+// RunEndAttr is the attribute "llm.run.end". By what an inferred run is over.
+func RunEndAttr(val RunEnd) attribute.KeyValue {
+	return RunEndKey.String(val.String())
+}
+
+// RunLoop is the attribute "llm.run.loop". How often in a row the run repeated
+// a step without progress.
+func RunLoop(val int) attribute.KeyValue {
+	return RunLoopKey.Int(val)
+}
+
 // RunOutcomeAttr is the attribute "llm.run.outcome". How the run ended.
 func RunOutcomeAttr(val RunOutcome) attribute.KeyValue {
 	return RunOutcomeKey.String(val.String())
@@ -824,6 +873,12 @@ func StreamLongestGap(val float64) attribute.KeyValue {
 // twice would do.
 func ToolEffectAttr(val ToolEffect) attribute.KeyValue {
 	return ToolEffectKey.String(val.String())
+}
+
+// ToolObservedAttr is the attribute "llm.tool.observed". Where the execution
+// was observed.
+func ToolObservedAttr(val ToolObserved) attribute.KeyValue {
+	return ToolObservedKey.String(val.String())
 }
 
 // ToolOutcomeAttr is the attribute "llm.tool.outcome". How the execution ended.

@@ -1564,6 +1564,82 @@ func RetryReasonValues() []RetryReason {
 	}
 }
 
+// RunEnd is the value of "llm.run.end": By what an inferred run is over. Its
+// zero value, RunEndUnset, stands for an attribute that is absent.
+type RunEnd uint8
+
+// The values of [RunEnd].
+const (
+	RunEndUnset RunEnd = iota
+	// RunEndAnswer is "answer". The last answer asks for nothing more.
+	RunEndAnswer
+	// RunEndFailure is "failure". The last request failed or was stopped, and no
+	// further attempt came.
+	RunEndFailure
+	// RunEndIdle is "idle". The outputs of the last answer's calls never came.
+	RunEndIdle
+	// RunEndUnclear is "unclear". Later requests may have continued it. Nothing is
+	// claimed about the run.
+	RunEndUnclear
+	// RunEndEvicted is "evicted". Too many conversations were open. Nothing is
+	// claimed about the run.
+	RunEndEvicted
+	// RunEndShutdown is "shutdown". The process that observed it went down.
+	RunEndShutdown
+)
+
+var runEndNames = [...]string{
+	"",
+	"answer",
+	"failure",
+	"idle",
+	"unclear",
+	"evicted",
+	"shutdown",
+}
+
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
+func (v RunEnd) String() string {
+	if int(v) < len(runEndNames) {
+		return runEndNames[v]
+	}
+	return ""
+}
+
+// ParseRunEnd finds the value that an attribute holds. It is false for anything
+// else, the empty string too.
+func ParseRunEnd(s string) (RunEnd, bool) {
+	switch s {
+	case "answer":
+		return RunEndAnswer, true
+	case "failure":
+		return RunEndFailure, true
+	case "idle":
+		return RunEndIdle, true
+	case "unclear":
+		return RunEndUnclear, true
+	case "evicted":
+		return RunEndEvicted, true
+	case "shutdown":
+		return RunEndShutdown, true
+	default:
+		return RunEndUnset, false
+	}
+}
+
+// RunEndValues are all values in their order, without RunEndUnset.
+func RunEndValues() []RunEnd {
+	return []RunEnd{
+		RunEndAnswer,
+		RunEndFailure,
+		RunEndIdle,
+		RunEndUnclear,
+		RunEndEvicted,
+		RunEndShutdown,
+	}
+}
+
 // RunOutcome is the value of "llm.run.outcome": How the run ended. Its zero
 // value, RunOutcomeUnset, stands for an attribute that is absent.
 type RunOutcome uint8
@@ -1805,6 +1881,58 @@ func ToolEffectValues() []ToolEffect {
 		ToolEffectIdempotent,
 		ToolEffectNonIdempotent,
 		ToolEffectUnknown,
+	}
+}
+
+// ToolObserved is the value of "llm.tool.observed": Where the execution was
+// observed. Its zero value, ToolObservedUnset, stands for an attribute that is
+// absent.
+type ToolObserved uint8
+
+// The values of [ToolObserved].
+const (
+	ToolObservedUnset ToolObserved = iota
+	// ToolObservedExecution is "execution". Where the application executed the
+	// tool.
+	ToolObservedExecution
+	// ToolObservedHistory is "history". In the history of the next request. The
+	// span lasts from the answer that made the call to that request.
+	ToolObservedHistory
+)
+
+var toolObservedNames = [...]string{
+	"",
+	"execution",
+	"history",
+}
+
+// String is the value as it stands in the attribute, empty when it is unset or
+// no value of the enum.
+func (v ToolObserved) String() string {
+	if int(v) < len(toolObservedNames) {
+		return toolObservedNames[v]
+	}
+	return ""
+}
+
+// ParseToolObserved finds the value that an attribute holds. It is false for
+// anything else, the empty string too.
+func ParseToolObserved(s string) (ToolObserved, bool) {
+	switch s {
+	case "execution":
+		return ToolObservedExecution, true
+	case "history":
+		return ToolObservedHistory, true
+	default:
+		return ToolObservedUnset, false
+	}
+}
+
+// ToolObservedValues are all values in their order, without ToolObservedUnset.
+func ToolObservedValues() []ToolObserved {
+	return []ToolObserved{
+		ToolObservedExecution,
+		ToolObservedHistory,
 	}
 }
 
