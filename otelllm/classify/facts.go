@@ -242,8 +242,9 @@ type Tool struct {
 // known about the run itself.
 type Run struct {
 	Start, End time.Time
-	Ended      Fact // Yes: the end of the run was observed. No: it is known never to come. NotObserved: the run is open, or has no span
-	Failed     Fact // whether the run itself was marked as failed
+	Ended      Fact           // Yes: the end of the run was observed. No: it is known never to come. NotObserved: the run is open, or has no span
+	EndedBy    semconv.RunEnd // by what an inferred run is over; unset: it is open, or the application declared it
+	Failed     Fact           // whether the run itself was marked as failed
 	ErrorType  string
 	Abort      Abort
 

@@ -64,6 +64,8 @@ type Config struct {
 	Verdicts       bool                 // the run's spans carry the client's verdicts
 	ToolsRecorded  bool                 // the author declares that every tool is recorded
 	Live           *live.Registry       // where the run and its tools are registered
+	// Inferred: the application does not declare the run, and so nothing about its tools.
+	Inferred bool
 }
 
 // OpenRequest is a request that has begun and whose recording has not ended.
@@ -96,38 +98,54 @@ func Of(ctx context.Context) *Run {
 	return run
 }
 
+// With returns a context whose requests and tools belong to run.
+func With(ctx context.Context, run *Run) context.Context {
+	return context.WithValue(ctx, runKey{}, run)
+}
+
 // Start starts a run and its span, `invoke_agent {agent}`. Requests and tools under the
 // context that it returns belong to the run.
 func Start(ctx context.Context, c Config) (context.Context, *Run) {
-	c.Agent = spanfacts.Bound(c.Agent)
-	name := "invoke_agent"
-	if c.Agent != "" {
-		name += " " + c.Agent
-	}
-	start := time.Now()
 	run := &Run{Config: c, ctx: ctx, parent: Of(ctx)}
 	run.ToolsRecorded = c.ToolsRecorded || run.parent != nil && run.parent.ToolsRecorded
-	run.facts.Start = start
-	ctx, run.span = telemetry.StartSpan(ctx, func() (context.Context, trace.Span) {
+	ctx = run.start(ctx, time.Now())
+	return With(ctx, run), run
+}
+
+// start starts the run's span as a child of that in ctx, and makes the run known.
+func (r *Run) start(ctx context.Context, start time.Time, opts ...trace.SpanStartOption) context.Context {
+	r.Agent = spanfacts.Bound(r.Agent)
+	name := "invoke_agent"
+	if r.Agent != "" {
+		name += " " + r.Agent
+	}
+	r.facts.Start = start
+	ctx, r.span = telemetry.StartSpan(ctx, func() (context.Context, trace.Span) {
 		parent := trace.SpanContextFromContext(ctx)
-		ctx, span := telemetry.Tracer(ctx, c.TracerProvider).Start(ctx, name, trace.WithTimestamp(start),
-			trace.WithAttributes(spanfacts.RunStart(c.Agent, c.ConversationID)...))
+		opts = append(opts, trace.WithTimestamp(start), trace.WithAttributes(spanfacts.RunStart(r.Agent, r.ConversationID, r.Inferred)...))
+		ctx, span := telemetry.Tracer(ctx, r.TracerProvider).Start(ctx, name, opts...)
 		if sc := span.SpanContext(); sc.IsValid() && !sc.Equal(parent) {
-			run.id = sc.SpanID().String()
+			r.id = sc.SpanID().String()
 		}
-		run.recording = span.IsRecording()
+		r.recording = span.IsRecording()
 		return ctx, span
 	})
-	run.parent.adopt(run)
-	live.AddRun(run.Live, run)
-	return context.WithValue(ctx, runKey{}, run), run
+	r.parent.adopt(r)
+	live.AddRun(r.Live, r)
+	return ctx
 }
 
 // Span returns the run's span.
 func (r *Run) Span() trace.Span { return r.span }
 
 // Shutdown ends the run, as aborted by shutdown.
-func (r *Run) Shutdown() { r.end(abort.Shutdown, false) }
+func (r *Run) Shutdown() {
+	if r.Inferred {
+		r.EndInferred(InferredEnd{At: time.Now(), By: semconv.RunEndShutdown})
+		return
+	}
+	r.end(abort.Shutdown, false)
+}
 
 // End ends the run with the error that it ended on, or nil. Calls after the first do
 // nothing.

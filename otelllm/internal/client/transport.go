@@ -15,6 +15,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
 	"github.com/otelllm/otelllm-go/otelllm/internal/gateway"
 	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
+	"github.com/otelllm/otelllm-go/otelllm/internal/inferred"
 	"github.com/otelllm/otelllm-go/otelllm/internal/record"
 	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
 	"github.com/otelllm/otelllm-go/otelllm/internal/watchdog"
@@ -28,6 +29,7 @@ type Config struct {
 	Recogniser     httpcall.Recogniser
 	TracerProvider trace.TracerProvider          // nil: see [telemetry.Tracer]
 	Propagator     propagation.TextMapPropagator // nil: no trace context is sent
+	Inferred       *inferred.Source              // nil: no runs are inferred
 
 	Watchdog watchdog.Limits
 	// WatchdogError makes the error for a limit of Watchdog that was reached.
@@ -112,6 +114,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	parent := trace.SpanContextFromContext(caller)
 	id := c.Recogniser.Identify(protocol, req.URL)
 	run.Identify(&id)
+	served := gateway.RequestOf(caller) // whose attempts are a part of it
 
 	var contents httpcall.Contents
 	if !sure && !judged && parent.IsValid() && !parent.IsSampled() && !c.acts() && !c.Record.Meters.Enabled(caller) {
@@ -125,11 +128,24 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 		if !sure && !httpcall.IsCall(req, &contents) {
 			return nil, nil
 		}
-		record.FillIdentity(&id, &contents)
 	}
-	ctx, span := record.StartSpan(caller, c.TracerProvider, record.ClientKind, &id, start)
+	infers := run == nil && served == nil && !httpcall.Encoded(req) && c.Inferred.Infers(caller)
+	var member *inferred.Request
+	if infers && httpcall.InMemory(req) {
+		member = c.Inferred.Begin(caller, start, req.Header, func() []byte { return httpcall.BodyInMemory(req) })
+	}
+	if member.Recorded() {
+		member.Run().Identify(&id)
+		if !early {
+			contents, read = httpcall.ReadInMemory(req, protocol)
+			early = true
+		}
+	}
+	record.FillIdentity(&id, &contents)
+	ctx, span := record.StartSpan(member.Context(caller), c.TracerProvider, record.ClientKind, &id, start)
 	if !span.IsRecording() && !judged && !c.acts() && !c.Record.Meters.Enabled(ctx) {
 		span.End()
+		member.Drop(start)
 		if span.SpanContext().Equal(parent) && c.Propagator == nil { // a provider that does nothing
 			ctx = nil
 		}
@@ -140,7 +156,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 		record.FillIdentity(&id, &contents)
 	}
 
-	a := &attempt{config: c, served: gateway.RequestOf(caller)}
+	a := &attempt{config: c, served: served}
 	a.trace.Init(req.URL, time.Now)
 	a.rec.Init(caller, &c.Record, span, &id, start)
 	a.rec.SetProtocol(protocol, !early)
@@ -155,6 +171,14 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 			Length:      req.ContentLength,
 		})
 		a.rec.ReadBodyAsSent(a.body, &c.Recogniser, req.URL)
+		if infers {
+			a.body.OnRead = func(body []byte) {
+				a.rec.Join(c.Inferred.Begin(caller, start, req.Header, func() []byte { return body }))
+			}
+		}
+	}
+	if member != nil {
+		a.rec.Join(member)
 	}
 	a.misdeclared, a.stillborn = httpcall.Misdeclared(req), caller.Err() != nil
 	a.rec.Begin(a)

@@ -14,6 +14,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/abort"
 	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
 	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
+	"github.com/otelllm/otelllm-go/otelllm/internal/inferred"
 	"github.com/otelllm/otelllm-go/otelllm/internal/record"
 	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
@@ -25,6 +26,7 @@ type Config struct {
 	Recogniser     httpcall.Recogniser
 	TracerProvider trace.TracerProvider          // nil: see [telemetry.Tracer]
 	Propagator     propagation.TextMapPropagator // nil: the global one
+	Inferred       *inferred.Source              // nil: no runs are inferred
 }
 
 // Handler is an http.Handler that records the model calls that Next serves.
@@ -93,6 +95,7 @@ func (h *Handler) begin(caller context.Context, r *http.Request, protocol wire.P
 	target := &url.URL{Scheme: scheme, Host: r.Host}
 	id := c.Recogniser.Identify(protocol, target)
 	agentrun.Of(ctx).Identify(&id)
+	parent := ctx
 	ctx, span := record.StartSpan(ctx, c.TracerProvider, record.ServerKind, &id, start)
 	if !span.IsRecording() {
 		span.End()
@@ -110,6 +113,11 @@ func (h *Handler) begin(caller context.Context, r *http.Request, protocol wire.P
 			Length:      r.ContentLength,
 		})
 		s.rec.ReadBodyAsSent(s.body, &c.Recogniser, target)
+		if agentrun.Of(ctx) == nil && !httpcall.Encoded(r) && c.Inferred.Infers(ctx) {
+			s.body.OnRead = func(body []byte) {
+				s.rec.Join(c.Inferred.Begin(parent, start, r.Header, func() []byte { return body }))
+			}
+		}
 	}
 	s.rec.Begin(s)
 	return context.WithValue(abort.WithClient(ctx, s.clientGone), requestKey{}, s), s

@@ -26,6 +26,8 @@ type Contents struct {
 
 	Stream classify.Fact
 	Read   bool // the body was there to be read, whether it is well-formed or not
+
+	wellFormed bool
 }
 
 // parse reads a whole body. Of a malformed body only the model is kept: a list of ids that
@@ -40,7 +42,7 @@ func parse(p wire.Protocol, body []byte) (c Contents) {
 	if err != nil {
 		return Contents{Request: wire.Request{Model: r.Model}, Read: true}
 	}
-	c = Contents{Request: r, Read: true}
+	c = Contents{Request: r, Read: true, wellFormed: true}
 	if !r.StreamUnknown {
 		c.Stream = classify.FactOf(r.Stream)
 	}
@@ -68,6 +70,22 @@ func ReadInMemory(req *http.Request, p wire.Protocol) (c Contents, ok bool) {
 		return Contents{}, ok
 	}
 	return parse(p, body), true
+}
+
+// InMemory reports whether the body of req lies in memory, as [ReadInMemory] reads it.
+func InMemory(req *http.Request) bool { return len(BodyInMemory(req)) > 0 }
+
+// BodyInMemory returns the body of a request that lies in memory, as [ReadInMemory] reads
+// it, or nil. The caller must neither keep nor change it.
+func BodyInMemory(req *http.Request) []byte {
+	if req.Body == nil || req.Body == http.NoBody {
+		return nil
+	}
+	body, _ := inMemory(req.Body)
+	if len(body) > maxRequest {
+		return nil
+	}
+	return body
 }
 
 // inMemory returns the unread part of a body that lies in memory, in place: the caller must
@@ -143,6 +161,9 @@ type BodyConfig struct {
 	Unsure      bool          // only the body says whether the request is a model call
 	Length      int64         // as announced; not positive: unknown
 	Limit       *BodyLimit    // sees every Read; nil: none
+	// OnRead, if not nil, is called with the body when it is whole and well-formed. It may
+	// not keep it.
+	OnRead func(body []byte)
 	// OnStream, if not nil, is called when the body is whole and asks for a stream.
 	OnStream func(now time.Time)
 }
@@ -196,17 +217,21 @@ func (b *nextTry) Read(p []byte) (int, error) {
 
 // saw takes what one Read returned.
 func (b *Body) saw(try int, p []byte, err error) {
-	if b.keep(try, p, err) && b.OnStream != nil {
+	whole, streams := b.keep(try, p, err)
+	if whole != nil && b.OnRead != nil {
+		b.OnRead(whole)
+	}
+	if streams && b.OnStream != nil {
 		b.OnStream(time.Now())
 	}
 }
 
-// keep reports whether the body is whole by now, and asks for a stream.
-func (b *Body) keep(try int, p []byte, err error) (streams bool) {
+// keep returns the body once it is whole and well-formed, and whether it asks for a stream.
+func (b *Body) keep(try int, p []byte, err error) (whole []byte, streams bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if try != b.tries {
-		return false
+		return nil, false
 	}
 	b.count += int64(len(p))
 	end := err == io.EOF //nolint:errorlint // bodies return it bare
@@ -217,18 +242,18 @@ func (b *Body) keep(try int, p []byte, err error) (streams bool) {
 		b.wrong = true
 	}
 	if b.over {
-		return false
+		return nil, false
 	}
 	if len(b.buf)+len(p) > MaxCopy {
 		b.buf, b.over = nil, true
-		return false
+		return nil, false
 	}
 	if b.buf == nil && b.Length > int64(len(p)) && b.Length <= MaxCopy {
 		b.buf = make([]byte, 0, b.Length)
 	}
 	b.buf = append(b.buf, p...)
 	if !end && (b.Length <= 0 || int64(len(b.buf)) != b.Length) {
-		return false
+		return nil, false
 	}
 	b.contents = parse(b.Protocol, b.buf)
 	if b.Alternative != nil && !b.contents.IsCall {
@@ -236,8 +261,11 @@ func (b *Body) keep(try int, p []byte, err error) (streams bool) {
 			b.Protocol, b.contents = b.Alternative, other
 		}
 	}
+	if b.contents.wellFormed {
+		whole = b.buf
+	}
 	b.buf, b.over = nil, true
-	return b.contents.Stream == classify.Yes
+	return whole, b.contents.Stream == classify.Yes
 }
 
 // ReadUnsent reads the body of a request by its GetBody if sending failed before any of
@@ -261,7 +289,7 @@ func (b *Body) ReadUnsent(get func() (io.ReadCloser, error)) {
 	defer body.Close()
 	all, err := io.ReadAll(io.LimitReader(body, MaxCopy+1))
 	if err == nil && (b.Length <= 0 || int64(len(all)) == b.Length) {
-		b.keep(try, all, io.EOF)
+		b.saw(try, all, io.EOF)
 	}
 }
 

@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/codes"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/abort"
 	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
+	"github.com/otelllm/otelllm-go/otelllm/internal/inferred"
 	"github.com/otelllm/otelllm-go/otelllm/internal/live"
 	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
@@ -58,6 +60,7 @@ type Recorder struct {
 	start    time.Time
 	source   Source
 	body     requestBody
+	inferred *inferred.Request // the run is inferred; nil: it is not. mu guards it until the recorder settles
 	// measured is the context of the metrics: exemplars name the span, and the
 	// cancellation by which the request may end does not end them. Nil if none are kept.
 	measured context.Context
@@ -68,6 +71,8 @@ type Recorder struct {
 	mu sync.Mutex
 	// Everything below is guarded by mu.
 	sent bool // all of the request, as the source reported
+	// runChanged: the request joined its run when its span had started.
+	runChanged bool
 	// identityChanged: the span started with less than identity holds now.
 	identityChanged bool
 	// otherProtocol: the request's body has another protocol than identity had at first.
@@ -126,6 +131,40 @@ func (r *Recorder) init(ctx context.Context, c *Config, span trace.Span, id *spa
 // Facts returns the facts, for a source to fill in what is known from the start. Use it
 // before [Recorder.Begin] only.
 func (r *Recorder) Facts() *spanfacts.Request { return &r.facts }
+
+// Join makes the request a part of an inferred run. Use it before [Recorder.Begin], or
+// while the recorder is open if the request's body is read as it is sent.
+func (r *Recorder) Join(q *inferred.Request) {
+	if !q.Recorded() {
+		q.Drop(time.Now())
+		return
+	}
+	joined, outputs := r.join(q)
+	if !joined {
+		q.Drop(time.Now())
+		return
+	}
+	if r.source != nil {
+		r.run.RequestBegan(r, outputs)
+		r.span.AddLink(trace.Link{SpanContext: r.run.Span().SpanContext()})
+	}
+	q.Follow(r)
+}
+
+// join is Join for the recorder itself. It reports false if the request is over, or belongs
+// to a run already.
+func (r *Recorder) join(q *inferred.Request) (joined bool, historyOutputs []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.Over() || r.run != nil {
+		return false, nil
+	}
+	r.inferred, r.run = q, q.Run()
+	r.run.Identify(&r.identity)
+	r.facts.Attempt = max(r.facts.Attempt, q.Attempt)
+	r.runChanged = r.source != nil
+	return true, r.facts.HistoryOutputs
+}
 
 // Begin opens the recorder: the run, and Shutdown, know of the request from here on.
 func (r *Recorder) Begin(source Source) {
@@ -249,6 +288,7 @@ func (r *Recorder) apply(f *spanfacts.Request, o outcome, now time.Time) {
 func (r *Recorder) finish(now time.Time) {
 	defer r.config.Live.RemoveRequest(r) // Shutdown waits until the span has ended
 	facts, calls := r.finalFacts()
+	defer r.inferred.Ended(&facts, calls) // the run's span ends after those of its requests
 	r.run.RequestEnded(r, &facts.Request)
 	r.last.RequestEnded(r, &facts.Request)
 	r.measure(&facts)
@@ -288,6 +328,9 @@ func (r *Recorder) writeSpan(facts *spanfacts.Request, calls []wire.Call, now ti
 		} else {
 			mem.attrs = r.identity.AppendBody(mem.attrs)
 		}
+	}
+	if r.runChanged {
+		mem.attrs = append(mem.attrs, semconv.RunID(r.identity.RunID), otelsemconv.GenAIConversationID(r.identity.ConversationID))
 	}
 	mem.attrs = facts.Append(mem.attrs)
 	if r.config.Verdicts || r.run.WritesVerdicts() {
@@ -363,6 +406,7 @@ func (r *Recorder) Recover() {
 	if p := recover(); p != nil {
 		r.state.Store(ended)
 		r.config.Live.RemoveRequest(r)
+		r.inferred.Drop(time.Now())
 		telemetry.ReportPanic(p)
 	}
 }

@@ -9,9 +9,12 @@ import (
 )
 
 // RunStart returns the attributes of a run's span that are known when it starts.
-func RunStart(agent, conversationID string) []attribute.KeyValue {
+func RunStart(agent, conversationID string, inferred bool) []attribute.KeyValue {
 	dst := append(make([]attribute.KeyValue, 0, 8), otelsemconv.GenAIOperationNameInvokeAgent)
 	dst = appendString(dst, otelsemconv.GenAIAgentNameKey, agent)
+	if inferred {
+		dst = append(dst, semconv.RunInferred(true))
+	}
 	return appendString(dst, otelsemconv.GenAIConversationIDKey, conversationID)
 }
 
@@ -19,6 +22,9 @@ func RunStart(agent, conversationID string) []attribute.KeyValue {
 func RunEnd(r *classify.Run) []attribute.KeyValue {
 	dst := appendCount(make([]attribute.KeyValue, 0, 8), semconv.RunRequestsKey, r.AnnouncedRequests)
 	dst = appendCount(dst, semconv.RunToolsKey, r.AnnouncedTools)
+	if r.EndedBy != semconv.RunEndUnset {
+		dst = append(dst, semconv.RunEndAttr(r.EndedBy))
+	}
 	dst = appendString(dst, otelsemconv.ErrorTypeKey, r.ErrorType)
 	return appendAbort(dst, r.Abort)
 }

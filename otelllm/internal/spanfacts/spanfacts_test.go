@@ -152,7 +152,7 @@ func TestRunRoundTrip(t *testing.T) {
 		default:
 			f.Failed = classify.No
 		}
-		attrs := append(spanfacts.RunStart("coder", "c1"), spanfacts.RunEnd(&f)...)
+		attrs := append(spanfacts.RunStart("coder", "c1", false), spanfacts.RunEnd(&f)...)
 		got := spanread.Run(&spanread.Span{Start: f.Start, End: f.End, Attributes: attrs, Error: f.Failed == classify.Yes})
 		assert.Equal(t, f, got)
 	}

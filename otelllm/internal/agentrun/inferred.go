@@ -1,0 +1,132 @@
+package agentrun
+
+import (
+	"context"
+	"time"
+
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/live"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
+	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// StartInferred starts a run that the application does not declare, and its span. The span
+// is a child of the one in ctx, and has a link to that of the run before it in the same
+// conversation, if previous is valid.
+func StartInferred(ctx context.Context, c Config, start time.Time, previous trace.SpanContext) *Run {
+	c.Inferred, c.ToolsRecorded = true, false
+	run := &Run{Config: c, ctx: context.Background()}
+	// Not the caller's context: the run outlives the request.
+	ctx = trace.ContextWithSpan(run.ctx, trace.SpanFromContext(ctx))
+	var opts []trace.SpanStartOption
+	if previous.IsValid() {
+		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: previous}))
+	}
+	run.start(ctx, start, opts...)
+	return run
+}
+
+// Recording reports whether the run's span is recorded.
+func (r *Run) Recording() bool { return r.recording }
+
+// Over reports whether the run has ended.
+func (r *Run) Over() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.facts.Ended == classify.Yes
+}
+
+// InferredEnd is how an inferred run ended.
+type InferredEnd struct {
+	At time.Time
+	By semconv.RunEnd
+	// Last are the facts of the request that it ended with, if it ended by a failure.
+	Last      *classify.Request
+	ErrorType string
+	// Repeated is how often in a row it repeated a step.
+	Repeated int
+}
+
+// minLoop is how many repetitions of a step are worth recording: one may be a check.
+const minLoop = 2
+
+// EndInferred ends an inferred run. Calls after the first end do nothing.
+func (r *Run) EndInferred(e InferredEnd) {
+	defer telemetry.Recover()
+	ended, first := r.settleInferred(&e)
+	if !first {
+		return
+	}
+	r.changed()
+	live.Remove(r.Live, r)
+	if e.Repeated >= minLoop && r.recording {
+		telemetry.Guard(func() { r.span.SetAttributes(semconv.RunLoop(e.Repeated)) })
+	}
+	r.endSpan(&ended, e.At)
+}
+
+// settleInferred makes the run's own facts final, if they are not.
+func (r *Run) settleInferred(e *InferredEnd) (ended classify.Run, first bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := &r.facts
+	if f.Ended == classify.Yes {
+		return classify.Run{}, false
+	}
+	f.Ended, f.End, f.EndedBy = classify.Yes, e.At, e.By
+	f.AnnouncedRequests = classify.Counted(int(r.begunRequests.Load()))
+	switch {
+	case e.By == semconv.RunEndShutdown:
+		f.Abort.Source = semconv.AbortSourceShutdown
+	case e.By == semconv.RunEndAnswer:
+		f.Failed = classify.No
+	case e.By == semconv.RunEndFailure && e.Last != nil && e.Last.Abort.Source != semconv.AbortSourceUnset:
+		f.Abort = e.Last.Abort
+	case e.By == semconv.RunEndFailure:
+		f.Failed, f.ErrorType = classify.Yes, e.ErrorType
+	}
+	return *f, true
+}
+
+// Observed is an execution of a tool that only the next request of the run shows.
+type Observed struct {
+	CallID, Name string
+	From, To     time.Time // from the answer with the call to the request with its output
+	Outcome      semconv.ToolOutcome
+}
+
+// Observe records an execution of a tool that the next request shows, with its span.
+func (r *Run) Observe(o Observed) {
+	defer telemetry.Recover()
+	t := &Tool{ctx: r.ctx, run: r, live: r.Live, callID: wire.SafeID(o.CallID), begun: o.From, effect: semconv.ToolEffectUnknown}
+	t.facts = classify.Tool{
+		Start: o.From, End: o.To, CallID: t.callID, Name: wire.SafeName(o.Name),
+		Effect: t.effect, Outcome: o.Outcome, Delivery: semconv.OutputDeliverySent,
+	}
+	if o.Outcome == semconv.ToolOutcomeFailed {
+		t.facts.ErrorType = otelsemconv.ErrorTypeOther.Value.AsString()
+	}
+	name := "execute_tool"
+	if t.facts.Name != "" {
+		name += " " + t.facts.Name
+	}
+	ctx := trace.ContextWithSpan(r.ctx, r.span)
+	_, t.span = telemetry.StartSpan(ctx, func() (context.Context, trace.Span) {
+		attrs := append(spanfacts.ToolStart(&t.facts, r.id), semconv.ToolObservedAttr(semconv.ToolObservedHistory))
+		ctx, span := telemetry.Tracer(ctx, r.TracerProvider).Start(ctx, name, trace.WithTimestamp(o.From), trace.WithAttributes(attrs...))
+		t.recording = span.IsRecording()
+		return ctx, span
+	})
+	r.mu.Lock()
+	r.makeRoom()
+	r.tools = append(r.tools, t)
+	r.past.toolBegan(t)
+	r.mu.Unlock()
+	r.changed()
+	t.endSpan()
+}

@@ -1,0 +1,73 @@
+package inferred
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
+	"github.com/otelllm/otelllm-go/otelllm/internal/kinship"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+)
+
+// client is what a request's headers say about the agent that sends it.
+type client struct {
+	agent          string // the product token of its user agent, or [unknownAgent]
+	conversationID string // the id that it sends with every request of a conversation; "": it sends none
+	sent           kinship.Sent
+}
+
+// conversationHeaders are headers with the id of a conversation, in canonical form, the
+// most specific one first: Codex, opencode, Claude Code.
+var conversationHeaders = [...]string{"Thread-Id", "Session-Id", "X-Session-Id", "X-Claude-Code-Session-Id"}
+
+// clientHeaders are headers whose values stay the same within a conversation, besides
+// those.
+var clientHeaders = [...]string{"X-Claude-Code-Agent-Id", "X-Session-Affinity"}
+
+// clientOf reads a request's headers. Their values are kept as keyed hashes, except for the
+// id of the conversation in the form in which it is recorded.
+func clientOf(h http.Header) client {
+	c := client{agent: agentOf(httpcall.Value(h, "User-Agent"))}
+	c.sent.Client = wire.TranscriptID(c.agent)
+	for _, name := range conversationHeaders {
+		id := httpcall.Value(h, name)
+		if id == "" {
+			continue
+		}
+		if c.conversationID == "" {
+			c.conversationID = wire.SafeID(id)
+		}
+		c.sent.Session += wire.TranscriptID(name + " " + id)
+	}
+	for _, name := range clientHeaders {
+		if v := httpcall.Value(h, name); v != "" {
+			c.sent.Client += wire.TranscriptID(name + " " + v)
+		}
+	}
+	return c
+}
+
+// unknownAgent is the name of an agent whose user agent names no product of its own.
+const unknownAgent = "agent"
+
+// libraries are products in user agents that are not agents: SDKs and HTTP clients, in
+// lower case.
+var libraries = map[string]bool{
+	"openai": true, "asyncopenai": true, "azureopenai": true, "anthropic": true, "asyncanthropic": true, "anthropicbedrock": true,
+	"google-genai-sdk": true, "go-http-client": true, "python-httpx": true, "python-requests": true, "python": true,
+	"axios": true, "node": true, "node-fetch": true, "undici": true, "deno": true, "bun": true, "curl": true, "okhttp": true,
+	"java": true, "java-http-client": true, "apache-httpclient": true, "reqwest": true, "aws-sdk-go-v2": true, "boto3": true,
+	"botocore": true, "ollama": true, "ollama-python": true, "langchain": true, "litellm": true, "ai-sdk": true, "mozilla": true,
+}
+
+// agentOf returns the product token of a user agent: "codex_exec" of "codex_exec/0.169.0
+// (…)".
+func agentOf(userAgent string) string {
+	product, _, _ := strings.Cut(userAgent, "/")
+	product, _, _ = strings.Cut(product, " ")
+	name := wire.SafeName(product)
+	if name == "" || name != product || libraries[strings.ToLower(product)] {
+		return unknownAgent
+	}
+	return name
+}

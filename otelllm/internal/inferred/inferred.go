@@ -1,0 +1,411 @@
+// Package inferred keeps the runs of agents that declare none. It opens and ends their
+// spans by what package kinship finds out, and records the tools that requests show.
+package inferred
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
+	"github.com/otelllm/otelllm-go/otelllm/internal/kinship"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
+	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Runs are the inferred runs of one Instrumentation. The zero value has none, and the
+// default bounds. It is safe for concurrent use.
+type Runs struct {
+	known atomic.Bool // a recorded run has begun
+
+	mu sync.Mutex
+	// Everything below is guarded by mu.
+	tracker *kinship.Tracker // nil: nothing has begun
+	timer   *time.Timer
+}
+
+// run is an inferred run, as the Data of a [kinship.Run].
+type run struct {
+	start sync.Once // of the run itself; it calls what the application has registered
+
+	// The following is set by start.
+	*agentrun.Run                   // nil: it was over before it could start
+	parent        trace.SpanContext // of its span
+
+	last lastRequest // Runs.mu guards it
+}
+
+// lastRequest is what is known of the last request of a run that has ended.
+type lastRequest struct {
+	end       time.Time
+	facts     *classify.Request // nil: it did not fail
+	errorType string
+}
+
+// conversation is the Data of a [kinship.Conversation].
+type conversation struct {
+	id   string
+	last trace.SpanContext // of the newest run
+}
+
+// Source begins requests in runs.
+type Source struct {
+	Runs   *Runs
+	Limits kinship.Config  // those of the first Source that begins a request count
+	Run    agentrun.Config // of the runs, without the agent and the conversation
+}
+
+// Infers reports whether the requests under ctx belong to inferred runs: unless another
+// instrumentation's run is right above them. Their caller knows whether they belong to a
+// declared run. A nil *Source infers none.
+func (s *Source) Infers(ctx context.Context) bool {
+	return s != nil && !isRun(trace.SpanFromContext(ctx))
+}
+
+// isRun reports whether a span of this process is that of an agent's run, in the words of
+// the GenAI conventions, OpenInference or OpenLLMetry.
+func isRun(span trace.Span) bool {
+	s, ok := span.(interface{ Attributes() []attribute.KeyValue })
+	if !ok || !span.IsRecording() {
+		return false
+	}
+	for _, a := range s.Attributes() {
+		switch a.Key {
+		case otelsemconv.GenAIOperationNameKey:
+			return a.Value == otelsemconv.GenAIOperationNameInvokeAgent.Value
+		case "openinference.span.kind":
+			return a.Value.AsString() == "AGENT"
+		case "traceloop.span.kind":
+			return a.Value.AsString() == "agent" || a.Value.AsString() == "workflow"
+		}
+	}
+	return false
+}
+
+// Request is a request that belongs to an inferred run. A nil *Request belongs to none.
+type Request struct {
+	runs *Runs
+	kin  *kinship.Request
+	run  *run
+
+	// Attempt is its number among the attempts of one call, from 1.
+	Attempt int
+
+	live atomic.Pointer[agentrun.OpenRequest] // nil: it has not begun
+}
+
+// Run returns the run that the request belongs to, or nil.
+func (q *Request) Run() *agentrun.Run {
+	if q == nil {
+		return nil
+	}
+	return q.run.Run
+}
+
+// Recorded reports whether the run is recorded and goes on. Otherwise the request has to be
+// dropped.
+func (q *Request) Recorded() bool {
+	return q != nil && q.run.Run != nil && q.run.Recording() && !q.run.Over()
+}
+
+// Context returns the context to start the request's span with: it is a child of the run's
+// span, unless the caller has a span of its own and it is not the one that the run's span
+// is a child of. Ctx is the caller's.
+func (q *Request) Context(ctx context.Context) context.Context {
+	if q == nil || q.run.Run == nil {
+		return ctx
+	}
+	caller := trace.SpanContextFromContext(ctx)
+	if caller.IsValid() && !caller.Equal(q.run.parent) {
+		return ctx
+	}
+	return trace.ContextWithSpan(ctx, q.run.Span())
+}
+
+// Begin finds the run that a request with these headers belongs to, or opens one. Body returns the request's
+// body; it is not called if no run is known and a new one would not be recorded. Ctx is
+// the caller's: the span of a new run is a child of that in ctx.
+func (s *Source) Begin(ctx context.Context, now time.Time, h http.Header, body func() []byte) *Request {
+	r, c := s.Runs, clientOf(h)
+	q := &Request{runs: r}
+	if !r.known.Load() {
+		q.run = &run{}
+		q.run.start.Do(func() { q.run.open(ctx, now, s, &c, cmp.Or(c.conversationID, newID()), trace.SpanContext{}) })
+		if !q.Recorded() {
+			return q
+		}
+		r.known.Store(true)
+	}
+	tr := transcripts.Get().(*wire.Transcript) //nolint:forcetypeassert // the pool holds nothing else
+	defer transcripts.Put(tr)
+	if !tr.Read(body()) {
+		*tr = wire.Transcript{}
+	}
+	c.sent.Transcript = tr
+	begun, over := r.add(now, s.Limits, c.sent, q)
+	q.run.start.Do(func() { r.start(ctx, now, s, &c, begun.Run) })
+	end(over)
+	if q.Recorded() {
+		for _, o := range observed(&begun, now) {
+			q.run.Observe(o)
+		}
+	}
+	q.Attempt = begun.Attempt
+	return q
+}
+
+var transcripts = sync.Pool{New: func() any { return new(wire.Transcript) }}
+
+// begun is a request that was added, with what it shows of the calls before it.
+type begun struct {
+	*kinship.Request
+
+	calls []kinship.Observed
+	from  time.Time // when the answer with the calls ended; zero: it is still being read
+}
+
+// add adds a request to the tracker.
+func (r *Runs) add(now time.Time, limits kinship.Config, sent kinship.Sent, q *Request) (b begun, over []ending) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tracker == nil {
+		r.tracker = kinship.NewTracker(limits)
+	}
+	k := r.tracker.Begin(now, sent, q.soFar)
+	b = begun{Request: k.Request, calls: k.Observed}
+	if k.Before != nil {
+		_, b.from = k.Before.Answer()
+	}
+	over = r.endings(k.Ended)
+	q.kin = k.Request
+	switch known, ok := k.Run.Data.(*run); {
+	case ok:
+		q.run = known
+	case q.run == nil:
+		q.run = &run{}
+		k.Run.Data = q.run
+	default: // it has started
+		k.Run.Data = q.run
+		k.Run.Conversation().Data = &conversation{id: q.run.ConversationID, last: q.run.Span().SpanContext()}
+	}
+	r.schedule(now)
+	return b, over
+}
+
+// observed returns the executions that a request shows.
+func observed(b *begun, now time.Time) (list []agentrun.Observed) {
+	from := b.from
+	if from.IsZero() {
+		from = now
+	}
+	for _, call := range b.calls {
+		if !call.Sent {
+			continue
+		}
+		outcome := semconv.ToolOutcomeUnset
+		switch call.Result {
+		case wire.ResultFailed:
+			outcome = semconv.ToolOutcomeFailed
+		case wire.ResultInterrupted:
+			outcome = semconv.ToolOutcomeInterrupted
+		case wire.ResultUnknown:
+		}
+		list = append(list, agentrun.Observed{CallID: call.ID, Name: call.Name, From: from, To: now, Outcome: outcome})
+	}
+	return list
+}
+
+// start starts a run.
+func (r *Runs) start(ctx context.Context, now time.Time, s *Source, c *client, kin *kinship.Run) {
+	r.mu.Lock()
+	o := kin.Data.(*run) //nolint:forcetypeassert // as add set it
+	conv, _ := kin.Conversation().Data.(*conversation)
+	if conv == nil {
+		conv = &conversation{id: cmp.Or(c.conversationID, newID())}
+		kin.Conversation().Data = conv
+	}
+	previous := conv.last
+	r.mu.Unlock()
+	o.open(ctx, now, s, c, conv.id, previous)
+	r.mu.Lock()
+	conv.last = o.Span().SpanContext()
+	r.mu.Unlock()
+}
+
+// open starts the run itself and its span.
+func (o *run) open(ctx context.Context, now time.Time, s *Source, c *client, conversationID string, previous trace.SpanContext) {
+	config := s.Run
+	config.Agent, config.ConversationID = c.agent, conversationID
+	o.parent = trace.SpanContextFromContext(ctx)
+	o.Run = agentrun.StartInferred(ctx, config, now, previous)
+}
+
+// newID returns the id of a conversation whose client sends none.
+func newID() string {
+	var id [8]byte
+	for i, n := 0, rand.Uint64(); i < len(id); i++ { //nolint:gosec // it is no secret
+		id[i] = byte(n >> (8 * i))
+	}
+	return hex.EncodeToString(id[:])
+}
+
+// Follow takes the request once it has begun, to see how far it has come.
+func (q *Request) Follow(open agentrun.OpenRequest) {
+	if q != nil {
+		q.live.Store(&open)
+	}
+}
+
+// soFar returns how the request would end now.
+func (q *Request) soFar() kinship.Answer {
+	open := q.live.Load()
+	if open == nil {
+		return kinship.Answer{}
+	}
+	facts, ended := (*open).Snapshot(time.Now())
+	if !ended {
+		facts = (*open).SoFar()
+		if facts.Open && facts.Status < 400 {
+			return kinship.Answer{}
+		}
+	}
+	calls := make([]wire.Call, 0, len(facts.CallIDs))
+	for _, id := range facts.CallIDs {
+		calls = append(calls, wire.Call{ID: id, Completed: true})
+	}
+	return answerOf(&facts, calls, "")
+}
+
+// Ended takes the facts of the request once they are final, and the calls of its response.
+func (q *Request) Ended(f *spanfacts.Request, calls []wire.Call) {
+	if q == nil {
+		return
+	}
+	answer := answerOf(&f.Request, calls, f.ResponseID)
+	answer.Way = f.ErrorType
+	last := lastRequest{end: f.End, errorType: f.ErrorType}
+	if answer.Result != kinship.Answered {
+		facts := f.Request
+		last.facts = &facts
+	}
+	q.end(f.End, answer, last)
+}
+
+// Drop ends a request that is not recorded.
+func (q *Request) Drop(now time.Time) {
+	if q != nil && q.kin != nil {
+		q.end(now, kinship.Answer{Result: kinship.Stopped}, lastRequest{end: now})
+	}
+}
+
+func (q *Request) end(now time.Time, answer kinship.Answer, last lastRequest) {
+	r := q.runs
+	r.mu.Lock()
+	q.run.last = last
+	over := r.endings(r.tracker.End(now, q.kin, answer))
+	r.schedule(now)
+	r.mu.Unlock()
+	end(over)
+}
+
+// answerOf returns how a request ended, as far as kinship asks.
+func answerOf(f *classify.Request, calls []wire.Call, responseID string) kinship.Answer {
+	a := kinship.Answer{
+		Result: kinship.Answered, ResponseID: responseID, Continues: f.Finish == classify.FinishPaused,
+		Text: f.Text.N() > 0 || f.Reasoning.N() > 0,
+	}
+	for i := range calls {
+		if c := &calls[i]; c.Completed {
+			a.Calls = append(a.Calls, kinship.Call{ID: c.ID, Name: c.Name})
+		}
+	}
+	a.Unnamed = f.Unread || max(f.ToolCalls.N(), f.ToolInputsCompleted.N()) > len(a.Calls)
+	switch {
+	case f.Abort.Source != semconv.AbortSourceUnset && f.Abort.Source != semconv.AbortSourceWatchdog:
+		a.Result = kinship.Stopped
+	case f.Finish >= classify.FinishMaxTokens && f.Ended == semconv.StreamEndTerminalEvent:
+	case classify.Failed(f):
+		a.Result = kinship.Failed
+	}
+	return a
+}
+
+// ending is a run that is to be ended, when mu is free.
+type ending struct {
+	run *run
+	how agentrun.InferredEnd
+}
+
+var endedBy = [...]semconv.RunEnd{
+	kinship.Finished: semconv.RunEndAnswer,
+	kinship.Broken:   semconv.RunEndFailure,
+	kinship.Idle:     semconv.RunEndIdle,
+	kinship.Unclear:  semconv.RunEndUnclear,
+	kinship.Evicted:  semconv.RunEndEvicted,
+}
+
+// endings returns how the runs that are over ended, with mu held.
+func (r *Runs) endings(over []kinship.Ended) (list []ending) {
+	for _, e := range over {
+		o, ok := e.Run.Data.(*run)
+		if !ok {
+			continue
+		}
+		at := o.last.end
+		if at.IsZero() {
+			at = time.Now()
+		}
+		list = append(list, ending{o, agentrun.InferredEnd{
+			At: at, By: endedBy[e.Reason], Last: o.last.facts, ErrorType: o.last.errorType, Repeated: e.Run.Repeated(),
+		}})
+	}
+	return list
+}
+
+// end ends runs. One that has not started yet never does.
+func end(list []ending) {
+	for _, e := range list {
+		e.run.start.Do(func() {})
+		if e.run.Run != nil {
+			e.run.EndInferred(e.how)
+		}
+	}
+}
+
+// schedule sets the timer, with mu held, to the time at which the next run is over unless
+// something happens.
+func (r *Runs) schedule(now time.Time) {
+	at, ok := r.tracker.Deadline()
+	switch {
+	case !ok && r.timer != nil:
+		r.timer.Stop()
+	case !ok:
+	case r.timer == nil:
+		r.timer = time.AfterFunc(at.Sub(now), r.expire)
+	default:
+		r.timer.Reset(at.Sub(now))
+	}
+}
+
+// expire ends the runs that have waited for too long.
+func (r *Runs) expire() {
+	defer telemetry.Recover()
+	now := time.Now()
+	r.mu.Lock()
+	ended := r.endings(r.tracker.Expire(now))
+	r.schedule(now)
+	r.mu.Unlock()
+	end(ended)
+}
