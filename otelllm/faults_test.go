@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spantest"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -99,7 +100,7 @@ func TestInvalidRequests(t *testing.T) {
 				}
 				assert.Equal(t, tt.want["llm.transport.cause"], s.get("error.type"))
 				assert.True(t, s.failed())
-				assert.NotContains(t, spanText(s), "secret")
+				assert.NotContains(t, spantest.Text(s), "secret")
 			})
 		})
 	}
@@ -282,7 +283,7 @@ func TestCancelCauses(t *testing.T) {
 						"llm.stream.phase": map[bool]string{true: "before_connection", false: "text"}[early],
 					})
 					assert.False(t, s.failed())
-					assert.NotContains(t, spanText(s), "secret")
+					assert.NotContains(t, spantest.Text(s), "secret")
 				})
 			})
 		}

@@ -11,44 +11,37 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spantest"
 )
 
-// recorder is an SDK that keeps the spans that have ended.
+// recorder is a [spantest.Recorder] with short names.
 type recorder struct {
-	*sdktrace.TracerProvider
+	*spantest.Recorder
 
 	spans *tracetest.SpanRecorder
 }
 
 func newRecorder(tb testing.TB, opts ...sdktrace.TracerProviderOption) *recorder {
 	tb.Helper()
-	r := &recorder{spans: tracetest.NewSpanRecorder()}
-	r.TracerProvider = sdktrace.NewTracerProvider(append(opts, sdktrace.WithSpanProcessor(r.spans))...)
-	tb.Cleanup(func() { _ = r.Shutdown(context.Background()) })
-	return r
+	r := spantest.New(tb, opts...)
+	return &recorder{r, r.Spans}
 }
 
 // only returns the one span that has ended.
 func (r *recorder) only(tb testing.TB) span {
 	tb.Helper()
-	ended := r.spans.Ended()
-	require.Len(tb, ended, 1)
-	return span{ended[0]}
+	return span{r.Only(tb)}
 }
 
 // named returns the ended spans of this name.
 func (r *recorder) named(name string) (spans []span) {
-	for _, s := range r.spans.Ended() {
-		if s.Name() == name {
-			spans = append(spans, span{s})
-		}
+	for _, s := range r.Named(name) {
+		spans = append(spans, span{s})
 	}
 	return spans
 }
@@ -56,23 +49,12 @@ func (r *recorder) named(name string) (spans []span) {
 type span struct{ sdktrace.ReadOnlySpan }
 
 // get returns the value of an attribute, or nil.
-func (s span) get(key attribute.Key) any {
-	for _, kv := range s.Attributes() {
-		if kv.Key == key {
-			return kv.Value.AsInterface()
-		}
-	}
-	return nil
-}
+func (s span) get(key attribute.Key) any { return spantest.Get(s, key) }
 
-func (s span) events() (names []string) {
-	for _, e := range s.Events() {
-		names = append(names, e.Name)
-	}
-	return names
-}
+// events returns the names of the span's events.
+func (s span) events() []string { return spantest.Events(s) }
 
-func (s span) failed() bool { return s.Status().Code == codes.Error }
+func (s span) failed() bool { return spantest.Failed(s) }
 
 // scriptedServer starts a server that answers every request with text and then calls then.
 // A nil then closes the connection.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spantest"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -141,7 +142,7 @@ func TestHTTP2Breaks(t *testing.T) {
 			assert.Equal(t, tt.cause.String(), s.get("error.type"))
 			assert.Nil(t, s.get("llm.abort.source"), "a reset by the server is not a cancellation by this side")
 			assert.True(t, s.failed())
-			assert.NotContains(t, spanText(s), "CANARY")
+			assert.NotContains(t, spantest.Text(s), "CANARY")
 			d := run.Diagnosis()
 			assert.Equal(t, tt.cause.String(), d.Cause.String())
 			assert.Equal(t, semconv.OriginTransport, d.Origin)

@@ -15,24 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-)
 
-// spanText returns all that a span exports, as text.
-func spanText(s span) string {
-	var b strings.Builder
-	put := func(attrs []attribute.KeyValue) {
-		for _, kv := range attrs {
-			fmt.Fprintln(&b, kv.Key, kv.Value.String())
-		}
-	}
-	fmt.Fprintln(&b, s.Name(), s.Status(), s.SpanContext().TraceState(), s.Links())
-	put(s.Attributes())
-	for _, e := range s.Events() {
-		fmt.Fprintln(&b, e.Name)
-		put(e.Attributes)
-	}
-	return b.String()
-}
+	"github.com/otelllm/otelllm-go/otelllm/internal/spantest"
+)
 
 // TestNothingLeaks plants a canary in every place that can hold content or a secret,
 // in calls that succeed and in calls that fail, and searches everything that would be
@@ -109,7 +94,7 @@ data: {"candidates":[{"index":0,"finishReason":"because CANARY","finishMessage":
 		t.Helper()
 		require.NotEmpty(t, r.spans.Ended())
 		for _, s := range r.spans.Ended() {
-			assert.NotContains(t, spanText(span{s}), canary)
+			assert.NotContains(t, spantest.Text(span{s}), canary)
 		}
 		assert.NotContains(t, diagnosis, canary)
 		assert.NotContains(t, strings.Join(handled, "\n"), canary)

@@ -22,7 +22,6 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
 	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
-	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts/spanread"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -163,26 +162,6 @@ func TestWithoutAProvider(t *testing.T) {
 	assert.False(t, trace.SpanContextFromContext(ctx).IsValid())
 }
 
-// judgeSpans judges a run by its spans alone, as the Collector does.
-func judgeSpans(t *testing.T, r *recorder) classify.Diagnosis {
-	t.Helper()
-	var run classify.Run
-	for _, ended := range r.spans.Ended() {
-		s := span{ended}
-		switch s.get("gen_ai.operation.name") {
-		case "invoke_agent":
-			parts := run
-			run = spanread.Run(readable(s))
-			run.Requests, run.Tools = parts.Requests, parts.Tools
-		case "execute_tool":
-			run.Tools = append(run.Tools, spanread.Tool(readable(s)))
-		default:
-			run.Requests = append(run.Requests, spanread.Request(readable(s)))
-		}
-	}
-	return classify.Judge(&run).Run
-}
-
 // TestRunDiagnosis runs an agent's turn with a retry and tools. It checks the diagnosis of
 // the run while it is open, and compares the last one with that of its spans.
 func TestRunDiagnosis(t *testing.T) {
@@ -243,7 +222,7 @@ func TestRunDiagnosis(t *testing.T) {
 		d = run.Diagnosis()
 		assert.Equal(t, semconv.RunOutcomeRecovered, d.Outcome)
 		assert.Equal(t, 1, d.RecoveredFailures)
-		assert.Equal(t, judgeSpans(t, r), d)
+		assert.Equal(t, r.Diagnosis(), d)
 	})
 
 	t.Run("the retried request lacks the output", func(t *testing.T) {
@@ -262,7 +241,7 @@ func TestRunDiagnosis(t *testing.T) {
 		assert.Equal(t, semconv.ClassToolOutputLost, d.Class)
 		assert.Equal(t, semconv.CauseOmittedFromRetry, d.Cause)
 		assert.Equal(t, []string{"call_2"}, d.MissingOutputs)
-		assert.Equal(t, judgeSpans(t, r), d)
+		assert.Equal(t, r.Diagnosis(), d)
 	})
 
 	t.Run("a call that is ready and not executed", func(t *testing.T) {
@@ -275,7 +254,7 @@ func TestRunDiagnosis(t *testing.T) {
 		assert.Equal(t, classify.SafeAutoRetry, d.Retry.Safety)
 		assert.Equal(t, semconv.RetryReasonToolCallNotExecuted, d.Retry.Reason)
 		run.End(err)
-		assert.Equal(t, judgeSpans(t, r), run.Diagnosis())
+		assert.Equal(t, r.Diagnosis(), run.Diagnosis())
 		assert.Equal(t, int64(0), r.named("invoke_agent coder")[0].get("llm.run.tools"))
 	})
 
@@ -288,7 +267,7 @@ func TestRunDiagnosis(t *testing.T) {
 		assert.Equal(t, classify.UserConfirmedRetry, d.Retry.Safety)
 		assert.Equal(t, semconv.RetryReasonToolStateUnknown, d.Retry.Reason)
 		run.End(err)
-		assert.Equal(t, judgeSpans(t, r), run.Diagnosis())
+		assert.Equal(t, r.Diagnosis(), run.Diagnosis())
 		assert.Nil(t, r.named("invoke_agent coder")[0].get("llm.run.tools"))
 	})
 

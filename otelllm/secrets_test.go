@@ -16,46 +16,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spantest"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
-
-// credentials are credentials in the formats in which they are issued. None was ever valid.
-var credentials = []string{
-	"s" + "k-9fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA0uXoQiBkFzCvMnSr",
-	"s" + "k-ant-api03-bN8sWc1YhJ6dGp3TeA0uXoQiBkFzCvMnSr9fKq2LmZx7",
-	"AIza" + "SyB3fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3Te",
-	"ghp_" + "9fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA0uXo",
-	"eyJ" + "hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
-	"xoxb" + "-123456789012-fKq2LmZx7Rt4VbN8",
-	"fKq2LmZx7Rt4VbN8sWc1YhJ6dGp3TeA0",
-}
-
-// withKey returns text with every KEY replaced by key. A random key after the prefix of an
-// id is a valid id, so the random one replaces the prefix, too.
-func withKey(text, key string) string {
-	if key == credentials[len(credentials)-1] {
-		text = strings.NewReplacer("call_KEY", "KEY", "resp_KEY", "KEY").Replace(text)
-	}
-	return strings.ReplaceAll(text, "KEY", key)
-}
-
-// exportedText returns all that would be exported, spans and metrics, as text.
-func exportedText(t *testing.T, r *recorder, m *metricsSDK) string {
-	t.Helper()
-	var b strings.Builder
-	for _, s := range r.spans.Ended() {
-		b.WriteString(spanText(span{s}))
-	}
-	for name, points := range m.points(t) {
-		for _, p := range points {
-			fmt.Fprintln(&b, name, p.attrs.Encoded(attribute.DefaultEncoder()))
-		}
-	}
-	return b.String()
-}
 
 // TestNoKeyLeaks plants credentials where a provider, a gateway, a model or the
 // application puts ids, codes and names, and searches everything that is exported for them.
@@ -114,14 +79,14 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 		"in band":      "data: {\"error\":{\"type\":\"KEY\",\"code\":\"KEY\"}}\n\n",
 		"no body":      "",
 	}
-	for i, key := range credentials {
+	for i, key := range spantest.Credentials {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
 			r, m := newRecorder(t), newMetricsSDK(t)
 			answers := maps.Clone(answers)
 			answers["bedrock"] = awsMessage("messageStart", `{"role":"assistant"}`) +
-				awsMessage("contentBlockStart", withKey(`{"contentBlockIndex":0,"start":{"toolUse":{"toolUseId":"KEY","name":"KEY"}}}`, key)) +
-				awsMessage("messageStop", withKey(`{"stopReason":"KEY"}`, key))
+				awsMessage("contentBlockStart", spantest.WithKey(`{"contentBlockIndex":0,"start":{"toolUse":{"toolUseId":"KEY","name":"KEY"}}}`, key)) +
+				awsMessage("messageStop", spantest.WithKey(`{"stopReason":"KEY"}`, key))
 			answers["in band, AWS"] = awsMessage(key, `{"message":"x"}`)
 			var reply func(http.ResponseWriter) // set before each request
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -155,11 +120,11 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 							w.Header().Set("Content-Type", "application/vnd.amazon.eventstream")
 						}
 						w.WriteHeader(status)
-						_, _ = io.WriteString(w, withKey(answer, key))
+						_, _ = io.WriteString(w, spantest.WithKey(answer, key))
 					}
 					ctx, abort := WithAbort(t.Context())
 					ctx, run := StartRun(ctx, "coder "+key, WithTracerProvider(r), WithVerdicts(), WithConversationID(key))
-					req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+key+".example.com"+withKey(path, key)+"?key="+key, strings.NewReader(withKey(body, key)))
+					req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+key+".example.com"+spantest.WithKey(path, key)+"?key="+key, strings.NewReader(spantest.WithKey(body, key)))
 					require.NoError(t, err)
 					req.URL.User = url.UserPassword("user", key)
 					req.Header.Set("User-Agent", key)
@@ -172,7 +137,7 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 					tool.End(errors.New(key))
 					tool.RecordOutputFailure(errors.New(key))
 					abort(AbortUser, key)
-					_, tool = StartTool(ctx, ToolCall{ID: withKey("call_KEY", key), Name: "mcp__" + key})
+					_, tool = StartTool(ctx, ToolCall{ID: spantest.WithKey("call_KEY", key), Name: "mcp__" + key})
 					tool.End(ctx.Err())
 					run.End(errors.New(key))
 					assert.NotContains(t, fmt.Sprintf("%+v", run.Diagnosis()), key, "%s %s", path, name)
@@ -195,13 +160,13 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 				q.End(nil)
 			}
 			session := NewRealtime(ctx, WithMeterProvider(m), WithVerdicts())
-			session.RecordReceived([]byte(withKey(`{"type":"session.created","session":{"model":"KEY","tools":[{"type":"KEY"}]}}`, key)))
-			session.RecordSent([]byte(withKey(`{"type":"response.create","event_id":"KEY"}`, key)))
-			session.RecordReceived([]byte(withKey(`{"type":"response.created","response":{"id":"KEY"}}`, key)))
-			session.RecordReceived([]byte(withKey(`{"type":"response.output_item.added","response_id":"KEY","output_index":0,"item":{"type":"function_call","call_id":"KEY","name":"KEY"}}`, key)))
-			session.RecordReceived([]byte(withKey(`{"type":"response.done","response":{"id":"KEY","status":"cancelled","status_details":{"reason":"KEY"}}}`, key)))
-			session.RecordSent([]byte(withKey(`{"type":"response.create","event_id":"KEY"}`, key)))
-			session.RecordReceived([]byte(withKey(`{"type":"error","error":{"type":"KEY","code":"KEY","event_id":"KEY"}}`, key)))
+			session.RecordReceived([]byte(spantest.WithKey(`{"type":"session.created","session":{"model":"KEY","tools":[{"type":"KEY"}]}}`, key)))
+			session.RecordSent([]byte(spantest.WithKey(`{"type":"response.create","event_id":"KEY"}`, key)))
+			session.RecordReceived([]byte(spantest.WithKey(`{"type":"response.created","response":{"id":"KEY"}}`, key)))
+			session.RecordReceived([]byte(spantest.WithKey(`{"type":"response.output_item.added","response_id":"KEY","output_index":0,"item":{"type":"function_call","call_id":"KEY","name":"KEY"}}`, key)))
+			session.RecordReceived([]byte(spantest.WithKey(`{"type":"response.done","response":{"id":"KEY","status":"cancelled","status_details":{"reason":"KEY"}}}`, key)))
+			session.RecordSent([]byte(spantest.WithKey(`{"type":"response.create","event_id":"KEY"}`, key)))
+			session.RecordReceived([]byte(spantest.WithKey(`{"type":"error","error":{"type":"KEY","code":"KEY","event_id":"KEY"}}`, key)))
 			session.Close(nil)
 			run.End(nil)
 
@@ -209,11 +174,11 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 			gateway := httptest.NewServer(NewHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				w.Header().Set("X-Request-Id", key)
-				http.Error(w, withKey(answers["code"], key), http.StatusUnauthorized)
+				http.Error(w, spantest.WithKey(answers["code"], key), http.StatusUnauthorized)
 			}), WithTracerProvider(r), WithVerdicts()))
 			defer gateway.Close()
 			for _, host := range []string{key, "user:" + key + "@host", key + ".example.com:443"} {
-				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, gateway.URL+chatPath+"?key="+key, strings.NewReader(withKey(requests[chatPath], key)))
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, gateway.URL+chatPath+"?key="+key, strings.NewReader(spantest.WithKey(requests[chatPath], key)))
 				require.NoError(t, err)
 				req.Host = host
 				req.Header.Set("User-Agent", key)
@@ -222,11 +187,8 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 				resp.Body.Close()
 			}
 
-			all := exportedText(t, r, m)
-			secret := key[strings.IndexAny(key, "-_.")+1:]
-			if at := strings.Index(all, secret); at >= 0 {
-				t.Errorf("a key is exported: %q", all[max(0, at-200):min(len(all), at+100)])
-			}
+			all := spantest.Exported(t, r.Recorder, m.reader)
+			assert.Empty(t, spantest.Find(all, key), "a key is exported")
 			// The attributes with the planted values are exported; only the values are replaced.
 			for _, want := range []string{"redacted", "gen_ai.response.model", "gen_ai.tool.name", "gen_ai.conversation.id", "llm.provider_error.code", "server.address", "llm.abort.reason"} {
 				assert.Contains(t, all, want)

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spantest"
 )
 
 // A signal that signal.NotifyContext has received means that the process is going down. In
@@ -29,5 +30,5 @@ func TestSignal(t *testing.T) {
 	require.Error(t, err)
 	s := r.only(t)
 	assertFacts(t, s, map[attribute.Key]any{"llm.abort.source": "shutdown", "llm.transport.error_chain": []string{"signal.signalError"}, "error.type": nil})
-	assert.NotContains(t, spanText(s), "signal received")
+	assert.NotContains(t, spantest.Text(s), "signal received")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelllm/otelllm-go/otelllm/internal/spantest"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -243,7 +244,7 @@ func (s *soak) check() {
 		for _, sp := range spans {
 			source, _ := sp.get("llm.abort.source").(string)
 			if got := [2]any{sp.get("llm.stream.end"), source}; got != [2]any{k.end, k.source} {
-				t.Fatalf("%s: %v; %s", k.name, got, spanText(sp))
+				t.Fatalf("%s: %v; %s", k.name, got, spantest.Text(sp))
 			}
 			assert.Equal(t, k.end == "watchdog", sp.get("llm.watchdog.kind") != nil)
 		}
