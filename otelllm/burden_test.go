@@ -132,9 +132,8 @@ func TestPanicsDoNotReachTheCaller(t *testing.T) {
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) { handled.Add(1) }))
 	handled.Store(0)
-	_, q := StartRequest(t.Context(), RequestInfo{Model: "m"}, WithTracerProvider(newRecorder(t, sdktrace.WithSampler(panickingSampler{}))))
-	q.RecordText()
-	q.End(nil)
+	_, run := StartRun(t.Context(), "coder", WithTracerProvider(newRecorder(t, sdktrace.WithSampler(panickingSampler{}))))
+	run.End(nil)
 	assert.Equal(t, int32(1), handled.Load(), "the panic is reported once")
 }
 

@@ -13,9 +13,9 @@
 // keeps a person's stop apart from a broken connection. [Run.Diagnosis] judges what has
 // been seen so far.
 //
-// Three more entry points serve what is not an HTTP client: [NewHandler] is for the
-// serving side of a gateway, [NewRealtime] for a realtime session over a WebSocket, and
-// [StartRequest] for any other transport.
+// [NewHandler] is for the serving side of a gateway. Package otelllm/realtime is for a
+// realtime session over a WebSocket, and otelllm/manual for any other transport. Package
+// otelllm/mcpeffect says what a tool of an MCP server may change.
 //
 // Some options do more than record. [WithWatchdog] ends a call that has gone silent.
 // [WithStreamErrors] returns an error for a stream that broke off, where an SDK would

@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"go/types"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,8 +18,20 @@ import (
 // Every exported name is used in an example: functions, variables, constants and types by their names, methods by a call.
 // A call of a method shows its type as well.
 func TestEveryNameHasExample(t *testing.T) {
-	const path = "github.com/otelllm/otelllm-go/otelllm"
-	entries, err := os.ReadDir(".")
+	known := importer{}
+	for _, folder := range []string{".", "manual", "realtime", "mcpeffect"} {
+		assert.Empty(t, undocumented(t, known, folder), "%s: without an example", folder)
+	}
+}
+
+// undocumented returns the exported names of a package that no example of it uses. The package is added to known.
+func undocumented(t *testing.T, known importer, folder string) []string {
+	t.Helper()
+	path := "github.com/otelllm/otelllm-go/otelllm"
+	if folder != "." {
+		path += "/" + folder
+	}
+	entries, err := os.ReadDir(folder)
 	require.NoError(t, err)
 	files := token.NewFileSet()
 	var sources, examples []*ast.File
@@ -27,17 +40,18 @@ func TestEveryNameHasExample(t *testing.T) {
 		switch {
 		case !strings.HasSuffix(name, ".go"):
 		case !strings.HasSuffix(name, "_test.go"):
-			sources = append(sources, parse(t, files, name))
+			sources = append(sources, parse(t, files, filepath.Join(folder, name)))
 		case strings.HasPrefix(name, "example_"):
-			examples = append(examples, parse(t, files, name))
+			examples = append(examples, parse(t, files, filepath.Join(folder, name)))
 		}
 	}
 
 	// The types of other packages are not needed: the checker goes on without them.
-	lenient := types.Config{Importer: importer{}, Error: func(error) {}, IgnoreFuncBodies: true}
+	lenient := types.Config{Importer: known, Error: func(error) {}, IgnoreFuncBodies: true}
 	api, _ := lenient.Check(path, files, sources, nil)
+	known[path] = api
 	used := types.Info{Uses: map[*ast.Ident]types.Object{}}
-	lenient.Importer, lenient.IgnoreFuncBodies = importer{path: api}, false
+	lenient.IgnoreFuncBodies = false
 	_, _ = lenient.Check(path+"_test", files, examples, &used)
 
 	shown := map[string]bool{}
@@ -77,7 +91,7 @@ func TestEveryNameHasExample(t *testing.T) {
 			}
 		}
 	}
-	assert.Empty(t, missing, "without an example")
+	return missing
 }
 
 // ofInterface are the methods that other packages call: net/http, errors, and those that ask for a net.Error.

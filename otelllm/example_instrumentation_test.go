@@ -12,6 +12,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/otelllm/manual"
+	"github.com/otelllm/otelllm-go/otelllm/realtime"
 )
 
 // An Instrumentation keeps what is recorded for one part of an application apart: its
@@ -44,8 +46,8 @@ func ExampleInstrumentation_Shutdown() {
 	plugin, other := otelllm.New(otelllm.WithTracerProvider(provider)), otelllm.New(otelllm.WithTracerProvider(provider))
 
 	_, run := other.StartRun(context.Background(), "coder")
-	_, request := plugin.StartRequest(context.Background(), otelllm.RequestInfo{Provider: "acme", Model: "acme-1"})
-	session := plugin.NewRealtime(context.Background())
+	_, request := manual.Start(context.Background(), manual.RequestInfo{Provider: "acme", Model: "acme-1", Instrumentation: plugin})
+	session := realtime.NewSession(context.Background(), realtime.Config{Instrumentation: plugin})
 	session.RecordSent([]byte(`{"type":"response.create"}`))
 
 	_ = plugin.Shutdown(context.Background())
@@ -83,14 +85,13 @@ func ExampleOption() {
 	var (
 		options   = []otelllm.Option{settings.everywhere, settings.calls, settings.client}
 		transport = []otelllm.TransportOption{settings.overHTTP, otelllm.WithStreamErrors()}
-		handler   = []otelllm.HandlerOption{settings.overHTTP}
+		handler   = []otelllm.HandlerOption{settings.overHTTP, otelllm.WithoutEvents()}
 		run       = []otelllm.RunOption{otelllm.WithToolsRecorded()}
-		request   = []otelllm.RequestOption{otelllm.WithoutEvents()}
 	)
 
 	llm := otelllm.New(options...)
 	gateway := httptest.NewServer(llm.NewHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, request := llm.StartRequest(r.Context(), otelllm.RequestInfo{Model: "in-process-7b", Stream: true}, request...)
+		_, request := manual.Start(r.Context(), manual.RequestInfo{Model: "in-process-7b", Stream: true, Instrumentation: llm})
 		request.RecordText()
 		request.RecordFinish("stop")
 		request.End(nil)

@@ -113,16 +113,6 @@ func ExampleStartTool() {
 
 func applyPatch(context.Context) error { return nil }
 
-// The effect of an MCP tool, from its annotations.
-func ExampleToolEffectFromMCP() {
-	var annotations *otelllm.MCPAnnotations // (*otelllm.MCPAnnotations)(tool.Annotations)
-	fmt.Println(otelllm.ToolEffectFromMCP(annotations))
-	fmt.Println(otelllm.ToolEffectFromMCP(&otelllm.MCPAnnotations{ReadOnlyHint: true}))
-	// Output:
-	// unknown
-	// read_only
-}
-
 // Done ends the run with the function's error, and with a panic.
 func ExampleRun_Done() {
 	spans := tracetest.NewInMemoryExporter()

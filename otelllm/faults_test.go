@@ -341,12 +341,6 @@ func TestOwnWatchdogs(t *testing.T) {
 			})
 		}
 	}
-	// An application's own transport reports it by its error.
-	r := newRecorder(t)
-	_, q := StartRequest(t.Context(), RequestInfo{Model: "m"}, WithTracerProvider(r))
-	q.RecordText()
-	q.End(fmt.Errorf("x: %w", &WatchdogError{Kind: semconv.WatchdogKindIdle}))
-	assertFacts(t, r.only(t), map[attribute.Key]any{"llm.abort.source": "watchdog", "llm.watchdog.kind": "idle", "error.type": "watchdog_timeout"})
 }
 
 // If a gateway's own watchdog ended the call upstream, the served request failed: it was

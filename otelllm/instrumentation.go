@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/live"
+	"github.com/otelllm/otelllm-go/otelllm/internal/setup"
 )
 
 // Instrumentation records with options of its own, and shuts down on its own. It is for a
@@ -12,7 +13,8 @@ import (
 // concurrent use.
 //
 // Its methods correspond to the functions of the same names. Options given to a method
-// take precedence over those of the Instrumentation.
+// take precedence over those of the Instrumentation. Packages otelllm/manual and
+// otelllm/realtime record with the Instrumentation that they are given.
 type Instrumentation struct {
 	config config
 	open   live.Registry // what has begun and not ended
@@ -27,6 +29,17 @@ func New(opts ...Option) *Instrumentation {
 
 // global is the Instrumentation of the package's functions.
 var global = New()
+
+func init() {
+	setup.Of = func(instrumentation any) setup.Setup {
+		i := instrumentation.(*Instrumentation)
+		if i == nil {
+			i = global
+		}
+		c := &i.config
+		return setup.Setup{Record: c.recorder(i), TracerProvider: c.tracerProvider, Provider: c.recogniser.Provider}
+	}
+}
 
 // Shutdown ends the recording of every request, tool and run that this package's functions
 // began and that is still open, as aborted by shutdown, so that their spans can be

@@ -24,8 +24,6 @@ type (
 	TransportOption interface{ applyTransport(*config) }
 	// HandlerOption configures the handler of [NewHandler].
 	HandlerOption interface{ applyHandler(*config) }
-	// RequestOption configures a [Request] or a [Realtime] session.
-	RequestOption interface{ applyRequest(*config) }
 	// RunOption configures a [Run].
 	RunOption interface{ applyRun(*config) }
 
@@ -34,7 +32,6 @@ type (
 		Option
 		TransportOption
 		HandlerOption
-		RequestOption
 		RunOption
 	}
 	// CallOption applies to model calls, not to runs.
@@ -42,13 +39,11 @@ type (
 		Option
 		TransportOption
 		HandlerOption
-		RequestOption
 	}
 	// ClientOption applies to model calls that this process makes.
 	ClientOption interface {
 		Option
 		TransportOption
-		RequestOption
 	}
 	// HTTPOption applies to model calls over HTTP.
 	HTTPOption interface {
@@ -64,7 +59,6 @@ type option func(*config)
 func (o option) applyInstrumentation(c *config) { o(c) }
 func (o option) applyTransport(c *config)       { o(c) }
 func (o option) applyHandler(c *config)         { o(c) }
-func (o option) applyRequest(c *config)         { o(c) }
 func (o option) applyRun(c *config)             { o(c) }
 
 type config struct {
@@ -159,7 +153,8 @@ func WithMeterProvider(provider metric.MeterProvider) ClientOption {
 }
 
 // WithProviderName sets gen_ai.provider.name, in place of what the host and the protocol
-// say: for clients of a gateway. An empty name changes nothing.
+// say, or what packages otelllm/manual and otelllm/realtime are given: for clients of a
+// gateway. An empty name changes nothing.
 func WithProviderName(name string) CallOption {
 	return option(func(c *config) {
 		if name != "" {

@@ -144,32 +144,6 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 				}
 			}
 
-			// Calls that do not use HTTP, whose facts the application records.
-			ctx, run := StartRun(t.Context(), key, WithTracerProvider(r), WithVerdicts())
-			for _, code := range []string{"", key} {
-				_, q := StartRequest(ctx, RequestInfo{
-					Operation: key, Provider: key, Model: key, ServerAddress: key, ProviderTools: []string{key}, HistoryCalls: []string{key}, HistoryOutputs: []string{key},
-				}, WithMeterProvider(m), WithVerdicts())
-				q.SetResponse(key, key)
-				q.RecordToolCall(key, key)
-				if code != "" {
-					q.RecordProviderError(0, code, 0)
-				} else {
-					q.RecordFinish(key)
-				}
-				q.End(nil)
-			}
-			session := NewRealtime(ctx, WithMeterProvider(m), WithVerdicts())
-			session.RecordReceived([]byte(spantest.WithKey(`{"type":"session.created","session":{"model":"KEY","tools":[{"type":"KEY"}]}}`, key)))
-			session.RecordSent([]byte(spantest.WithKey(`{"type":"response.create","event_id":"KEY"}`, key)))
-			session.RecordReceived([]byte(spantest.WithKey(`{"type":"response.created","response":{"id":"KEY"}}`, key)))
-			session.RecordReceived([]byte(spantest.WithKey(`{"type":"response.output_item.added","response_id":"KEY","output_index":0,"item":{"type":"function_call","call_id":"KEY","name":"KEY"}}`, key)))
-			session.RecordReceived([]byte(spantest.WithKey(`{"type":"response.done","response":{"id":"KEY","status":"cancelled","status_details":{"reason":"KEY"}}}`, key)))
-			session.RecordSent([]byte(spantest.WithKey(`{"type":"response.create","event_id":"KEY"}`, key)))
-			session.RecordReceived([]byte(spantest.WithKey(`{"type":"error","error":{"type":"KEY","code":"KEY","event_id":"KEY"}}`, key)))
-			session.Close(nil)
-			run.End(nil)
-
 			// A gateway, whose client sets the Host header.
 			gateway := httptest.NewServer(NewHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)

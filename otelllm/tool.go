@@ -73,7 +73,7 @@ func (i *Instrumentation) StartTool(ctx context.Context, call ToolCall) (context
 // [Tool.RecordOutputSent], with the first request that carries the output, with the end of
 // the run, or after five seconds, whichever comes first. So it can still record the
 // delivery of the output, which comes after the end. If the output was sent in a
-// [Realtime] session, whose server may refuse it, the span waits until a response begins
+// realtime session, whose server may refuse it, the span waits until a response begins
 // that was requested after it. Outside of a run the span is exported at once; record the
 // delivery before.
 func (t *Tool) End(err error) {
@@ -155,38 +155,3 @@ func (e *beforeEffectError) Error() string { return e.err.Error() }
 func (e *beforeEffectError) Unwrap() error { return e.err }
 
 func (e *beforeEffectError) Is(target error) bool { return target == agentrun.ErrBeforeEffect }
-
-// MCPAnnotations are the hints of an MCP tool about its effect (Model Context Protocol,
-// ToolAnnotations). The fields are those of mcp.ToolAnnotations in the official Go SDK, in
-// the same order, so that a tool's annotations convert:
-//
-//	otelllm.ToolEffectFromMCP((*otelllm.MCPAnnotations)(tool.Annotations))
-type MCPAnnotations struct {
-	DestructiveHint *bool  `json:"destructiveHint,omitempty"`
-	IdempotentHint  bool   `json:"idempotentHint,omitempty"`
-	OpenWorldHint   *bool  `json:"openWorldHint,omitempty"`
-	ReadOnlyHint    bool   `json:"readOnlyHint,omitempty"`
-	Title           string `json:"title,omitempty"`
-}
-
-// ToolEffectFromMCP returns the effect that an MCP tool's annotations declare. Only what
-// the server declared counts: MCP's defaults are a client's guess, and a hint that is
-// false cannot be distinguished from one that is unset. A tool that declares nothing has
-// an unknown effect, which is treated with the same caution as [EffectNonIdempotent].
-//
-// The server makes these hints. Use them only for tools of servers that you trust.
-func ToolEffectFromMCP(a *MCPAnnotations) Effect {
-	said := func(hint *bool) bool { return hint != nil && *hint }
-	switch {
-	case a == nil:
-		return EffectUnknown
-	case a.ReadOnlyHint:
-		return EffectReadOnly
-	case a.IdempotentHint:
-		return EffectIdempotent
-	case said(a.DestructiveHint), said(a.OpenWorldHint):
-		return EffectNonIdempotent
-	default:
-		return EffectUnknown
-	}
-}

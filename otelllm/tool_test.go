@@ -335,3 +335,8 @@ func TestToolFailsAndItsOutputIsLost(t *testing.T) {
 		})
 	}
 }
+
+// outputRefused is the error of an output that the server of a realtime session refused.
+type outputRefused struct{}
+
+func (outputRefused) Error() string { return "refused" }

@@ -1,4 +1,4 @@
-package otelllm
+package otelllm_test
 
 import (
 	"context"
@@ -16,8 +16,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spantest"
+	"github.com/otelllm/otelllm-go/otelllm/manual"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -25,16 +28,16 @@ import (
 var connReset = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 
 // request starts a request with all facts observed, and with these outputs in its history.
-func request(ctx context.Context, outputs ...string) *Request {
+func request(ctx context.Context, outputs ...string) *manual.Request {
 	outputs = append([]string{}, outputs...)
-	_, q := StartRequest(ctx, RequestInfo{Model: "m", Stream: true, ProviderTools: []string{}, HistoryCalls: outputs, HistoryOutputs: outputs})
+	_, q := manual.Start(ctx, manual.RequestInfo{Model: "m", Stream: true, ProviderTools: []string{}, HistoryCalls: outputs, HistoryOutputs: outputs})
 	q.RecordSent()
 	return q
 }
 
 // execute starts a tool and ends it with err.
-func execute(ctx context.Context, id string, effect Effect, err error) {
-	_, tool := StartTool(ctx, ToolCall{ID: id, Name: "pay", Effect: effect})
+func execute(ctx context.Context, id string, effect otelllm.Effect, err error) {
+	_, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: id, Name: "pay", Effect: effect})
 	tool.End(err)
 }
 
@@ -50,49 +53,49 @@ func TestInnerRunsCount(t *testing.T) {
 		within int // requests
 	}{
 		{"nothing", func(ctx context.Context) {
-			_, run := StartRun(ctx, "inner")
+			_, run := otelllm.StartRun(ctx, "inner")
 			run.End(nil)
 		}, classify.SafeAutoRetry, semconv.RetryReasonNoOutput, nil, 0},
 		{"a payment", func(ctx context.Context) {
-			ctx, run := StartRun(ctx, "inner")
-			execute(ctx, "call_1", EffectNonIdempotent, nil)
+			ctx, run := otelllm.StartRun(ctx, "inner")
+			execute(ctx, "call_1", otelllm.EffectNonIdempotent, nil)
 			run.End(nil)
 		}, classify.UserConfirmedRetry, semconv.RetryReasonToolSideEffect, int64(1), 0},
 		{"a payment that failed before any effect", func(ctx context.Context) {
-			ctx, run := StartRun(ctx, "inner")
-			execute(ctx, "call_1", EffectNonIdempotent, FailedBeforeEffect(io.EOF))
+			ctx, run := otelllm.StartRun(ctx, "inner")
+			execute(ctx, "call_1", otelllm.EffectNonIdempotent, otelllm.FailedBeforeEffect(io.EOF))
 			run.End(nil)
 		}, classify.SafeAutoRetry, semconv.RetryReasonNoOutput, int64(1), 0},
 		{"a tool that only reads", func(ctx context.Context) {
-			ctx, run := StartRun(ctx, "inner")
-			execute(ctx, "call_1", EffectReadOnly, nil)
+			ctx, run := otelllm.StartRun(ctx, "inner")
+			execute(ctx, "call_1", otelllm.EffectReadOnly, nil)
 			run.End(nil)
 		}, classify.SafeAutoRetry, semconv.RetryReasonReadOnlyToolsOnly, int64(1), 0},
 		{"a payment in a run that is open", func(ctx context.Context) {
-			ctx, _ = StartRun(ctx, "inner")
-			execute(ctx, "call_1", EffectNonIdempotent, nil)
+			ctx, _ = otelllm.StartRun(ctx, "inner")
+			execute(ctx, "call_1", otelllm.EffectNonIdempotent, nil)
 		}, classify.UserConfirmedRetry, semconv.RetryReasonToolSideEffect, int64(1), 0},
 		{"a payment that outlives its run", func(ctx context.Context) {
-			ctx, run := StartRun(ctx, "inner")
-			_, _ = StartTool(ctx, ToolCall{ID: "call_1", Name: "pay", Effect: EffectNonIdempotent})
+			ctx, run := otelllm.StartRun(ctx, "inner")
+			_, _ = otelllm.StartTool(ctx, otelllm.ToolCall{ID: "call_1", Name: "pay", Effect: otelllm.EffectNonIdempotent})
 			run.End(nil)
 		}, classify.UserConfirmedRetry, semconv.RetryReasonToolSideEffect, int64(1), 0},
 		{"a payment two runs deeper", func(ctx context.Context) {
-			ctx, run := StartRun(ctx, "inner")
-			deeper, innermost := StartRun(ctx, "innermost")
-			execute(deeper, "call_1", EffectNonIdempotent, nil)
+			ctx, run := otelllm.StartRun(ctx, "inner")
+			deeper, innermost := otelllm.StartRun(ctx, "innermost")
+			execute(deeper, "call_1", otelllm.EffectNonIdempotent, nil)
 			innermost.End(nil)
 			run.End(nil)
 		}, classify.UserConfirmedRetry, semconv.RetryReasonToolSideEffect, int64(1), 0},
 		{"a payment after the end of its run", func(ctx context.Context) {
-			ctx, run := StartRun(ctx, "inner")
-			deeper, innermost := StartRun(ctx, "innermost")
+			ctx, run := otelllm.StartRun(ctx, "inner")
+			deeper, innermost := otelllm.StartRun(ctx, "innermost")
 			innermost.End(nil)
 			run.End(nil)
-			execute(deeper, "call_1", EffectNonIdempotent, nil)
+			execute(deeper, "call_1", otelllm.EffectNonIdempotent, nil)
 		}, classify.UserConfirmedRetry, semconv.RetryReasonToolSideEffect, int64(1), 0},
 		{"text", func(ctx context.Context) {
-			ctx, run := StartRun(ctx, "inner")
+			ctx, run := otelllm.StartRun(ctx, "inner")
 			q := request(ctx)
 			q.RecordText()
 			q.RecordFinish("stop")
@@ -100,11 +103,11 @@ func TestInnerRunsCount(t *testing.T) {
 			run.End(nil)
 		}, classify.UserConfirmedRetry, semconv.RetryReasonVisibleOutput, nil, 1},
 		{"text of a request that is open", func(ctx context.Context) {
-			ctx, _ = StartRun(ctx, "inner")
+			ctx, _ = otelllm.StartRun(ctx, "inner")
 			request(ctx).RecordText()
 		}, classify.UserConfirmedRetry, semconv.RetryReasonVisibleOutput, nil, 1},
 		{"text of a request that outlives its run", func(ctx context.Context) {
-			ctx, run := StartRun(ctx, "inner")
+			ctx, run := otelllm.StartRun(ctx, "inner")
 			q := request(ctx)
 			run.End(nil)
 			q.RecordText()
@@ -112,8 +115,8 @@ func TestInnerRunsCount(t *testing.T) {
 	} {
 		for _, first := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, first %v", tt.name, first), func(t *testing.T) {
-				r := newRecorder(t)
-				ctx, outer := StartRun(t.Context(), "outer", WithTracerProvider(r), WithToolsRecorded())
+				r := spantest.New(t)
+				ctx, outer := otelllm.StartRun(t.Context(), "outer", otelllm.WithTracerProvider(r), otelllm.WithToolsRecorded())
 				if first {
 					tt.inner(ctx)
 				}
@@ -130,13 +133,13 @@ func TestInnerRunsCount(t *testing.T) {
 				check(outer.Diagnosis())
 				outer.End(connReset)
 				check(outer.Diagnosis())
-				s := r.named("invoke_agent outer")[0]
+				s := r.Named("invoke_agent outer")[0]
 				tools := tt.tools
 				if tools == nil {
 					tools = int64(0)
 				}
-				assert.Equal(t, tools, s.get("llm.run.tools"))
-				assert.Equal(t, int64(1+tt.within), s.get("llm.run.requests"))
+				assert.Equal(t, tools, spantest.Get(s, "llm.run.tools"))
+				assert.Equal(t, int64(1+tt.within), spantest.Get(s, "llm.run.requests"))
 			})
 		}
 	}
@@ -144,28 +147,28 @@ func TestInnerRunsCount(t *testing.T) {
 
 // What an inner run does is counted once, at any time.
 func TestInnerRunsAreCountedOnce(t *testing.T) {
-	ctx, outer := StartRun(t.Context(), "outer", WithToolsRecorded())
-	inner, run := StartRun(ctx, "inner")
+	ctx, _ := otelllm.StartRun(t.Context(), "outer", otelllm.WithToolsRecorded())
+	inner, run := otelllm.StartRun(ctx, "inner")
 	for i := range 3 {
 		q := request(inner)
 		q.RecordFinish("stop")
 		q.End(nil)
-		execute(inner, fmt.Sprint("call_", i), EffectReadOnly, nil)
-		seen, _ := outer.run.Facts()
+		execute(inner, fmt.Sprint("call_", i), otelllm.EffectReadOnly, nil)
+		seen, _ := agentrun.Of(ctx).Facts()
 		assert.Equal(t, i+1, seen.Inner.Requests)
 		assert.Equal(t, i+1, seen.Inner.Tools)
 	}
 	run.End(nil)
-	assert.Zero(t, outer.run.Kept().Runs, "the inner run is over")
-	execute(inner, "late", EffectReadOnly, nil)
+	assert.Zero(t, agentrun.Of(ctx).Kept().Runs, "the inner run is over")
+	execute(inner, "late", otelllm.EffectReadOnly, nil)
 	q := request(inner)
-	require.Equal(t, 1, outer.run.Kept().Runs, "the inner run goes on")
-	seen, settled := outer.run.Facts()
+	require.Equal(t, 1, agentrun.Of(ctx).Kept().Runs, "the inner run goes on")
+	seen, settled := agentrun.Of(ctx).Facts()
 	assert.False(t, settled)
 	assert.Equal(t, 4, seen.Inner.Tools)
 	q.End(nil)
-	assert.Zero(t, outer.run.Kept().Runs)
-	seen, settled = outer.run.Facts()
+	assert.Zero(t, agentrun.Of(ctx).Kept().Runs)
+	seen, settled = agentrun.Of(ctx).Facts()
 	assert.True(t, settled)
 	assert.Equal(t, 4, seen.Inner.Requests)
 	assert.Equal(t, 4, seen.Inner.Tools)
@@ -175,27 +178,27 @@ func TestInnerRunsAreCountedOnce(t *testing.T) {
 // A run keeps a bounded number of its inner runs, and all of their effects.
 func TestInnerRunsAreBounded(t *testing.T) {
 	for _, ends := range []bool{true, false} {
-		ctx, outer := StartRun(t.Context(), "outer")
+		ctx, outer := otelllm.StartRun(t.Context(), "outer")
 		var first context.Context
 		for i := range agentrun.MaxParts + 100 {
-			inner, run := StartRun(ctx, "inner")
+			inner, run := otelllm.StartRun(ctx, "inner")
 			if i == 0 {
 				first = inner //nolint:fatcontext // the runs are siblings, not nested
-				execute(inner, "call_1", EffectNonIdempotent, nil)
+				execute(inner, "call_1", otelllm.EffectNonIdempotent, nil)
 			}
 			if ends {
 				run.End(nil)
 			}
 		}
 		if ends {
-			assert.Zero(t, outer.run.Kept().Runs)
+			assert.Zero(t, agentrun.Of(ctx).Kept().Runs)
 		} else {
-			assert.Equal(t, agentrun.MaxParts, outer.run.Kept().Runs)
+			assert.Equal(t, agentrun.MaxParts, agentrun.Of(ctx).Kept().Runs)
 		}
 		request(ctx).End(connReset)
 		assert.Equal(t, semconv.RetryReasonToolSideEffect, outer.Diagnosis().Retry.Reason)
-		execute(first, "call_2", EffectReadOnly, nil)
-		seen, _ := outer.run.Facts()
+		execute(first, "call_2", otelllm.EffectReadOnly, nil)
+		seen, _ := agentrun.Of(ctx).Facts()
 		assert.Equal(t, 2, seen.Inner.Tools, "a run that goes on is still counted")
 	}
 }
@@ -204,18 +207,18 @@ func TestInnerRunsAreBounded(t *testing.T) {
 func TestOpenRequestsCount(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		open   func(*Request)
+		open   func(*manual.Request)
 		safety semconv.RetrySafety
 		reason semconv.RetryReason
 	}{
-		{"nothing came", func(*Request) {}, classify.SafeAutoRetry, semconv.RetryReasonNoOutput},
-		{"reasoning", (*Request).RecordReasoning, classify.SafeAutoRetry, semconv.RetryReasonReasoningOnly},
-		{"text", (*Request).RecordText, classify.UserConfirmedRetry, semconv.RetryReasonVisibleOutput},
-		{"a call", func(q *Request) { q.RecordToolCall("call_1", "pay") }, classify.UserConfirmedRetry, semconv.RetryReasonToolStateUnknown},
-		{"a provider's tool", (*Request).RecordProviderTool, classify.UserConfirmedRetry, semconv.RetryReasonProviderToolSideEffect},
+		{"nothing came", func(*manual.Request) {}, classify.SafeAutoRetry, semconv.RetryReasonNoOutput},
+		{"reasoning", (*manual.Request).RecordReasoning, classify.SafeAutoRetry, semconv.RetryReasonReasoningOnly},
+		{"text", (*manual.Request).RecordText, classify.UserConfirmedRetry, semconv.RetryReasonVisibleOutput},
+		{"a call", func(q *manual.Request) { q.RecordToolCall("call_1", "pay") }, classify.UserConfirmedRetry, semconv.RetryReasonToolStateUnknown},
+		{"a provider's tool", (*manual.Request).RecordProviderTool, classify.UserConfirmedRetry, semconv.RetryReasonProviderToolSideEffect},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			ctx, run := StartRun(t.Context(), "coder")
+			ctx, run := otelllm.StartRun(t.Context(), "coder")
 			open := request(ctx)
 			tt.open(open)
 			assert.Equal(t, semconv.RunOutcomeSucceeded, run.Diagnosis().Outcome, "nothing has failed so far")
@@ -239,23 +242,23 @@ func TestToolsRecorded(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		do    func(ctx context.Context)
-		opts  []RunOption
+		opts  []otelllm.RunOption
 		tools any
 	}{
 		{"nothing is known", func(context.Context) {}, nil, nil},
-		{"declared", func(context.Context) {}, []RunOption{WithToolsRecorded()}, int64(0)},
-		{"one was", func(ctx context.Context) { execute(ctx, "call_1", EffectReadOnly, nil) }, nil, int64(1)},
+		{"declared", func(context.Context) {}, []otelllm.RunOption{otelllm.WithToolsRecorded()}, int64(0)},
+		{"one was", func(ctx context.Context) { execute(ctx, "call_1", otelllm.EffectReadOnly, nil) }, nil, int64(1)},
 		{"one was, but in an inner run", func(ctx context.Context) {
-			ctx, run := StartRun(ctx, "inner")
-			execute(ctx, "call_1", EffectReadOnly, nil)
+			ctx, run := otelllm.StartRun(ctx, "inner")
+			execute(ctx, "call_1", otelllm.EffectReadOnly, nil)
 			run.End(nil)
 		}, nil, nil}, // it belongs to the inner run
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRecorder(t)
-			ctx, run := StartRun(t.Context(), "coder", append(tt.opts, WithTracerProvider(r))...)
+			r := spantest.New(t)
+			ctx, run := otelllm.StartRun(t.Context(), "coder", append(tt.opts, otelllm.WithTracerProvider(r))...)
 			tt.do(ctx)
-			_, within := StartRun(ctx, "last")
+			_, within := otelllm.StartRun(ctx, "last")
 			within.End(nil)
 			q := request(ctx)
 			q.RecordToolCall("call_9", "pay")
@@ -267,12 +270,12 @@ func TestToolsRecorded(t *testing.T) {
 			assert.Equal(t, want, run.Diagnosis().Retry.Safety)
 			run.End(connReset)
 			assert.Equal(t, want, run.Diagnosis().Retry.Safety)
-			assert.Equal(t, tt.tools, r.named("invoke_agent coder")[0].get("llm.run.tools"))
+			assert.Equal(t, tt.tools, spantest.Get(r.Named("invoke_agent coder")[0], "llm.run.tools"))
 			var inherited any
 			if tt.opts != nil {
 				inherited = int64(0)
 			}
-			assert.Equal(t, inherited, r.named("invoke_agent last")[0].get("llm.run.tools"), "the author's declaration applies to inner runs")
+			assert.Equal(t, inherited, spantest.Get(r.Named("invoke_agent last")[0], "llm.run.tools"), "the author's declaration applies to inner runs")
 		})
 	}
 }
@@ -282,22 +285,22 @@ func TestToolsRecorded(t *testing.T) {
 func TestRunStatus(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
-		opts      []RunOption
+		opts      []otelllm.RunOption
 		end       error // of its request
 		err       error
 		failed    bool
 		described bool // the status has the summary
 	}{
-		{"success", []RunOption{WithVerdicts()}, nil, nil, false, false},
-		{"cut", []RunOption{WithVerdicts()}, connReset, nil, true, true},
+		{"success", []otelllm.RunOption{otelllm.WithVerdicts()}, nil, nil, false, false},
+		{"cut", []otelllm.RunOption{otelllm.WithVerdicts()}, connReset, nil, true, true},
 		{"cut, and not judged", nil, connReset, nil, false, false},
-		{"cut and ended with the error", []RunOption{WithVerdicts()}, connReset, connReset, true, true},
+		{"cut and ended with the error", []otelllm.RunOption{otelllm.WithVerdicts()}, connReset, connReset, true, true},
 		{"ended with an error", nil, nil, connReset, true, false},
-		{"stopped", []RunOption{WithVerdicts()}, &AbortError{Source: AbortUser}, &AbortError{Source: AbortUser}, false, false},
+		{"stopped", []otelllm.RunOption{otelllm.WithVerdicts()}, &otelllm.AbortError{Source: otelllm.AbortUser}, &otelllm.AbortError{Source: otelllm.AbortUser}, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRecorder(t)
-			ctx, run := StartRun(t.Context(), "coder", append(tt.opts, WithTracerProvider(r))...)
+			r := spantest.New(t)
+			ctx, run := otelllm.StartRun(t.Context(), "coder", append(tt.opts, otelllm.WithTracerProvider(r))...)
 			q := request(ctx)
 			q.RecordText()
 			if tt.end == nil {
@@ -305,15 +308,15 @@ func TestRunStatus(t *testing.T) {
 			}
 			q.End(tt.end)
 			run.End(tt.err)
-			s := r.named("invoke_agent coder")[0]
-			assert.Equal(t, tt.failed, s.failed())
+			s := r.Named("invoke_agent coder")[0]
+			assert.Equal(t, tt.failed, spantest.Failed(s))
 			summary := ""
 			if tt.described {
 				summary = run.Diagnosis().Summary
 				assert.NotEmpty(t, summary)
 			}
 			assert.Equal(t, summary, s.Status().Description)
-			assert.Equal(t, errors.Is(tt.err, syscall.ECONNRESET), s.get("error.type") != nil)
+			assert.Equal(t, errors.Is(tt.err, syscall.ECONNRESET), spantest.Get(s, "error.type") != nil)
 			assert.Equal(t, r.Diagnosis(), run.Diagnosis(), "the spans give the same diagnosis")
 		})
 	}
@@ -326,14 +329,14 @@ func TestVerdictsOnRecentParts(t *testing.T) {
 	var judged, same int
 	for seed := range uint64(8) {
 		rnd := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test that can be repeated
-		var opts []RunOption
+		var opts []otelllm.RunOption
 		records := rnd.IntN(4) > 0 // tools
 		if records {
-			opts = append(opts, WithToolsRecorded())
+			opts = append(opts, otelllm.WithToolsRecorded())
 		}
-		ctx, run := StartRun(t.Context(), "coder", opts...)
+		ctx, run := otelllm.StartRun(t.Context(), "coder", opts...)
 		var history []string
-		effects := []Effect{EffectReadOnly, EffectReadOnly, EffectReadOnly, EffectIdempotent, EffectIdempotent, EffectUnknown, EffectNonIdempotent}
+		effects := []otelllm.Effect{otelllm.EffectReadOnly, otelllm.EffectReadOnly, otelllm.EffectReadOnly, otelllm.EffectIdempotent, otelllm.EffectIdempotent, semconv.ToolEffectUnknown, otelllm.EffectNonIdempotent}
 		effects = effects[:1+rnd.IntN(len(effects))]
 		for step := range agentrun.MaxParts - 1 { // all are kept, to be compared with
 			shown := history[max(0, len(history)-1-rnd.IntN(100)):]
@@ -359,7 +362,7 @@ func TestVerdictsOnRecentParts(t *testing.T) {
 				if records && rnd.IntN(30) > 0 {
 					var err error
 					if rnd.IntN(10) == 0 {
-						err = FailedBeforeEffect(io.EOF)
+						err = otelllm.FailedBeforeEffect(io.EOF)
 					}
 					execute(ctx, id, effects[rnd.IntN(len(effects))], err)
 				}
@@ -367,15 +370,15 @@ func TestVerdictsOnRecentParts(t *testing.T) {
 					history = append(history, id)
 				}
 			}
-			last := run.run.Kept().Requests - 1
-			kept, _ := run.run.Facts()
+			last := agentrun.Of(ctx).Kept().Requests - 1
+			kept, _ := agentrun.Of(ctx).Facts()
 			if f := &kept.Requests[last]; f.Failed == classify.No {
-				require.Zero(t, run.run.JudgeRequest(f))
+				require.Zero(t, agentrun.Of(ctx).JudgeRequest(f))
 				continue
 			}
-			seen, _ := run.run.Facts()
+			seen, _ := agentrun.Of(ctx).Facts()
 			exact := classify.Judge(&seen).Requests[last]
-			got := run.run.JudgeRequest(&seen.Requests[last])
+			got := agentrun.Of(ctx).JudgeRequest(&seen.Requests[last])
 			judged++
 			if assert.ObjectsAreEqual(exact, got) {
 				same++
@@ -393,7 +396,7 @@ func TestVerdictsOnRecentParts(t *testing.T) {
 
 // The verdict on a tool is the same as one over all parts.
 func TestVerdictsOnRecentTools(t *testing.T) {
-	ctx, run := StartRun(t.Context(), "coder", WithVerdicts())
+	ctx, run := otelllm.StartRun(t.Context(), "coder", otelllm.WithVerdicts())
 	for i := range 3 * agentrun.RecentParts {
 		id := fmt.Sprint("call_", i)
 		q := request(ctx)
@@ -405,12 +408,12 @@ func TestVerdictsOnRecentTools(t *testing.T) {
 			q.RecordFinish("tool_calls")
 			q.End(nil)
 		}
-		_, tool := StartTool(ctx, ToolCall{ID: id, Name: "f"})
-		tool.End([]error{nil, io.EOF, ErrToolRejected}[i/3%3])
-		seen, _ := run.run.Facts()
-		f := tool.tool.Facts()
+		_, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: id, Name: "f"})
+		tool.End([]error{nil, io.EOF, otelllm.ErrToolRejected}[i/3%3])
+		seen, _ := agentrun.Of(ctx).Facts()
+		f := agentrun.Of(ctx).ToolOf(id).Facts()
 		exact := classify.Judge(&seen).Tools[len(seen.Tools)-1]
-		assert.Equal(t, exact, run.run.JudgeTool(&f), i)
+		assert.Equal(t, exact, agentrun.Of(ctx).JudgeTool(&f), i)
 		assert.Equal(t, i%3 == 0 || i/3%3 > 0, exact.Failed(), i)
 	}
 	run.End(nil)
@@ -418,17 +421,17 @@ func TestVerdictsOnRecentTools(t *testing.T) {
 
 // TestRunsWithinAtOnce judges a run while its parts begin and end.
 func TestRunsWithinAtOnce(t *testing.T) {
-	ctx, outer := StartRun(t.Context(), "outer", WithVerdicts())
+	ctx, outer := otelllm.StartRun(t.Context(), "outer", otelllm.WithVerdicts())
 	done := make(chan struct{})
 	const n = 8
 	for i := range n {
 		go func() {
 			defer func() { done <- struct{}{} }()
 			for j := range 20 {
-				inner, run := StartRun(ctx, "inner")
+				inner, run := otelllm.StartRun(ctx, "inner")
 				q := request(inner)
 				q.RecordText()
-				execute(inner, fmt.Sprint("call_", i, "_", j), EffectReadOnly, nil)
+				execute(inner, fmt.Sprint("call_", i, "_", j), otelllm.EffectReadOnly, nil)
 				q.End(connReset)
 				run.End(connReset)
 				_ = outer.Diagnosis()
@@ -438,9 +441,9 @@ func TestRunsWithinAtOnce(t *testing.T) {
 	for range n {
 		<-done
 	}
-	seen, settled := outer.run.Facts()
+	seen, settled := agentrun.Of(ctx).Facts()
 	assert.True(t, settled)
-	assert.Zero(t, outer.run.Kept().Runs)
+	assert.Zero(t, agentrun.Of(ctx).Kept().Runs)
 	assert.Equal(t, 20*n, seen.Inner.Requests)
 	assert.Equal(t, 20*n, seen.Inner.Tools)
 	outer.End(nil)
@@ -452,12 +455,12 @@ func TestRunsWithinAtOnce(t *testing.T) {
 func BenchmarkRunVerdicts(b *testing.B) {
 	for _, steps := range []int{10, 100, 1000, 10000} {
 		b.Run(strconv.Itoa(steps), func(b *testing.B) {
-			r := newRecorder(b)
-			r.UnregisterSpanProcessor(r.spans)
+			r := spantest.New(b)
+			r.UnregisterSpanProcessor(r.Spans)
 			began := time.Now()
 			n := 0
 			for b.Loop() {
-				ctx, run := StartRun(b.Context(), "coder", WithTracerProvider(r), WithVerdicts())
+				ctx, run := otelllm.StartRun(b.Context(), "coder", otelllm.WithTracerProvider(r), otelllm.WithVerdicts())
 				for step := range steps {
 					id := fmt.Sprint("call_", step)
 					q := request(ctx)
@@ -469,7 +472,7 @@ func BenchmarkRunVerdicts(b *testing.B) {
 					q.RecordToolCall(id, "f")
 					q.RecordFinish("tool_calls")
 					q.End(nil)
-					execute(ctx, id, EffectReadOnly, nil)
+					execute(ctx, id, otelllm.EffectReadOnly, nil)
 				}
 				run.End(nil)
 				n += steps
@@ -482,18 +485,18 @@ func BenchmarkRunVerdicts(b *testing.B) {
 // A recorded tool of an inner run does not mean that the tools of the outer run are
 // recorded.
 func TestInnerToolsDeclareNothing(t *testing.T) {
-	r := newRecorder(t)
-	ctx, outer := StartRun(t.Context(), "outer", WithTracerProvider(r))
+	r := spantest.New(t)
+	ctx, outer := otelllm.StartRun(t.Context(), "outer", otelllm.WithTracerProvider(r))
 	q := request(ctx)
 	q.RecordToolCall("pay_1", "pay")
 	q.RecordFinish("tool_calls")
 	q.End(nil)
-	inner, sub := StartRun(ctx, "inner")
-	execute(inner, "look_1", EffectReadOnly, nil)
+	inner, sub := otelllm.StartRun(ctx, "inner")
+	execute(inner, "look_1", otelllm.EffectReadOnly, nil)
 	sub.End(nil)
 	request(ctx).End(connReset)
 	assert.Equal(t, semconv.RetryReasonToolStateUnknown, outer.Diagnosis().Retry.Reason)
 	outer.End(connReset)
-	assert.Nil(t, r.named("invoke_agent outer")[0].get("llm.run.tools"))
-	assert.Equal(t, int64(1), r.named("invoke_agent inner")[0].get("llm.run.tools"))
+	assert.Nil(t, spantest.Get(r.Named("invoke_agent outer")[0], "llm.run.tools"))
+	assert.Equal(t, int64(1), spantest.Get(r.Named("invoke_agent inner")[0], "llm.run.tools"))
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/acceptance"
 	"github.com/otelllm/otelllm-go/examples/internal/agent"
 	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/otelllm/manual"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -107,7 +108,7 @@ func planted(tap *wiretap) []acceptance.Case {
 		s.Wrap = tap.around
 		// Use every option that writes something derived from the stream.
 		s.Options = []otelllm.TransportOption{otelllm.WithStreamErrors(), otelllm.WithVerdicts()}
-		s.SessionOptions = []otelllm.RequestOption{otelllm.WithVerdicts()}
+		s.SessionOptions = []otelllm.Option{otelllm.WithVerdicts()}
 		s.Agent.Options = []otelllm.RunOption{otelllm.WithVerdicts()}
 		s.Agent.Tools = []agent.Tool{
 			{Name: "fetch", Effect: otelllm.EffectNonIdempotent, Do: func(context.Context, string) (string, error) { return canary("tool-result"), nil }},
@@ -274,17 +275,17 @@ func TestNothingPrivateLeaves(t *testing.T) {
 func ownTransport(ctx context.Context, p *pipeline) error {
 	ctx, run := otelllm.StartRun(ctx, "local", otelllm.WithTracerProvider(p.provider), otelllm.WithVerdicts())
 	var errs []error
-	for _, fail := range []func(*otelllm.Request) error{
-		func(q *otelllm.Request) error {
+	for _, fail := range []func(*manual.Request) error{
+		func(q *manual.Request) error {
 			q.RecordText()
 			return errors.New(canary("own-error"))
 		},
-		func(q *otelllm.Request) error {
+		func(q *manual.Request) error {
 			q.RecordProviderError(http.StatusServiceUnavailable, "is "+canary("own-code"), 0)
 			return errors.New("is " + canary("own-code"))
 		},
 	} {
-		_, q := otelllm.StartRequest(ctx, otelllm.RequestInfo{Provider: "local", Model: "m"})
+		_, q := manual.Start(ctx, manual.RequestInfo{Provider: "local", Model: "m"})
 		q.RecordSent()
 		err := fail(q)
 		q.End(err)

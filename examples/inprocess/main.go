@@ -24,6 +24,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/otelllm/manual"
 )
 
 func main() {
@@ -66,7 +67,7 @@ func ask(ctx context.Context, out io.Writer, m model, question string) error {
 
 // generate makes one model call and records each step as it happens.
 func generate(ctx context.Context, out io.Writer, m model, question string) error {
-	ctx, request := otelllm.StartRequest(ctx, otelllm.RequestInfo{
+	ctx, request := manual.Start(ctx, manual.RequestInfo{
 		Provider: "local", Model: "backwards-1b", Stream: true, Attempt: 1,
 		// The request has none of these. Empty lists record that.
 		ProviderTools: []string{}, HistoryCalls: []string{}, HistoryOutputs: []string{},
@@ -76,7 +77,7 @@ func generate(ctx context.Context, out io.Writer, m model, question string) erro
 	return err
 }
 
-func tell(ctx context.Context, out io.Writer, request *otelllm.Request, m model, question string) error {
+func tell(ctx context.Context, out io.Writer, request *manual.Request, m model, question string) error {
 	request.RecordSent()
 	tokens := 0
 	for p := range m(ctx, question) {

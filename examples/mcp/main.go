@@ -28,6 +28,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/otelllm/mcpeffect"
 )
 
 func main() {
@@ -139,7 +140,7 @@ func (a *agent) execute(ctx context.Context, id, name, arguments string) (string
 		tool = &mcp.Tool{}
 	}
 	ctx, span := otelllm.StartTool(ctx, otelllm.ToolCall{
-		ID: id, Name: name, Effect: otelllm.ToolEffectFromMCP((*otelllm.MCPAnnotations)(tool.Annotations)),
+		ID: id, Name: name, Effect: mcpeffect.Of((*mcpeffect.Annotations)(tool.Annotations)),
 	})
 	if !known {
 		span.End(otelllm.ErrToolInvalidInput)

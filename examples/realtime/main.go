@@ -26,6 +26,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/otelllm/realtime"
 )
 
 func main() {
@@ -77,7 +78,7 @@ func forecast(_ context.Context, arguments string) (string, error) {
 // session is a WebSocket and its observer: each frame is reported where it is read or written.
 type session struct {
 	conn     *websocket.Conn
-	observed *otelllm.Realtime
+	observed *realtime.Session
 }
 
 func dial(ctx context.Context) (*session, error) {
@@ -90,7 +91,7 @@ func dial(ctx context.Context) (*session, error) {
 	}
 	conn.SetReadLimit(1 << 20)
 	// Started with the run's context, so that the session's responses and tool outputs belong to the run.
-	s := &session{conn, otelllm.NewRealtime(ctx)}
+	s := &session{conn, realtime.NewSession(ctx, realtime.Config{})}
 	if _, err := s.read(ctx); err != nil { // session.created, which names the model
 		_ = conn.CloseNow()
 		return nil, err

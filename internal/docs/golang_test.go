@@ -35,10 +35,13 @@ var packages = map[string]string{
 	"log":           "log",
 	"openai":        "github.com/openai/openai-go/v3",
 	"option":        "github.com/openai/openai-go/v3/option",
+	"manual":        module + "/otelllm/manual",
+	"mcpeffect":     module + "/otelllm/mcpeffect",
 	"os":            "os",
 	"otel":          "go.opentelemetry.io/otel",
 	"otelllm":       module + "/otelllm",
 	"otlptracehttp": "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp",
+	"realtime":      module + "/otelllm/realtime",
 	"signal":        "os/signal",
 	"syscall":       "syscall",
 	"testing":       "testing",
@@ -198,14 +201,15 @@ func parseGo(positions *token.FileSet, b *block) (*ast.File, error) {
 
 var (
 	codeInText    = regexp.MustCompile("`[^`\n]+`")
-	qualifiedName = regexp.MustCompile(`\b(otelllm|classify|semconv|faultyllm)\.([A-Z]\w*)`)
+	qualifiedName = regexp.MustCompile(`\b(otelllm|classify|manual|mcpeffect|realtime|semconv|faultyllm)\.([A-Z]\w*)`)
 	methodName    = regexp.MustCompile(`(?:^|[^.\w])([A-Z]\w*)\.([A-Z]\w*)`)
 )
 
-// TestNamesInText: exported names that pages have in their text are there: pkg.Name, and Type.Method of package otelllm.
+// TestNamesInText: exported names that pages have in their text are there: pkg.Name, and Type.Method of the packages that record.
 func TestNamesInText(t *testing.T) {
 	paths := map[string]string{
 		"otelllm": packages["otelllm"], "classify": packages["classify"], "faultyllm": packages["faultyllm"],
+		"manual": packages["manual"], "mcpeffect": packages["mcpeffect"], "realtime": packages["realtime"],
 		"semconv": module + "/semconv",
 	}
 	pages := files(t, ".md")
@@ -225,13 +229,15 @@ func TestNamesInText(t *testing.T) {
 				assert.NotNil(t, scopes[name[1]].Lookup(name[2]), "%s: %s: there is no %s", page, code, name[0])
 			}
 			for _, name := range methodName.FindAllStringSubmatch(code, -1) {
-				named, ok := scopes["otelllm"].Lookup(name[1]).(*types.TypeName)
-				if !ok {
-					continue
+				for _, scope := range []string{"otelllm", "manual", "realtime"} {
+					named, ok := scopes[scope].Lookup(name[1]).(*types.TypeName)
+					if !ok {
+						continue
+					}
+					seen++
+					member, _, _ := types.LookupFieldOrMethod(named.Type(), true, named.Pkg(), name[2])
+					assert.NotNil(t, member, "%s: %s: there is no %s.%s", page, code, name[1], name[2])
 				}
-				seen++
-				member, _, _ := types.LookupFieldOrMethod(named.Type(), true, named.Pkg(), name[2])
-				assert.NotNil(t, member, "%s: %s: there is no %s.%s", page, code, name[1], name[2])
 			}
 		}
 	}

@@ -61,7 +61,7 @@ type Setup struct {
 	Transport      *http.Transport
 	Wrap           func(http.RoundTripper) http.RoundTripper // wraps Transport, below otelllm; may be nil
 	Options        []otelllm.TransportOption                 // options of the transport
-	SessionOptions []otelllm.RequestOption                   // options of a session over a WebSocket
+	SessionOptions []otelllm.Option                          // options of a session over a WebSocket
 	APIKey         string
 	Headers        map[string]string // added to each request
 	Query          map[string]string // added to each request's URL

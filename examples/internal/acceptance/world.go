@@ -17,6 +17,7 @@ import (
 	"github.com/otelllm/otelllm-go/examples/internal/agent"
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/realtime"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -108,7 +109,7 @@ func (w *World) Run(ctx context.Context, c *Case, tp trace.TracerProvider) (Resu
 	}
 	options := append(s.Options, otelllm.WithTracerProvider(tp))
 	if c.Wire == faultyllm.Realtime {
-		session := s.session(&http.Client{Transport: base}, append(s.SessionOptions, otelllm.WithTracerProvider(tp)))
+		session := s.session(&http.Client{Transport: base}, otelllm.New(append(s.SessionOptions, otelllm.WithTracerProvider(tp))...))
 		defer session.Close()
 		s.Agent.Model = session
 	} else {
@@ -207,7 +208,7 @@ func model(w faultyllm.Wire) string {
 }
 
 // session returns the conversation over a WebSocket.
-func (s *Setup) session(client *http.Client, options []otelllm.RequestOption) *agent.Realtime {
+func (s *Setup) session(client *http.Client, llm *otelllm.Instrumentation) *agent.Realtime {
 	server := agent.Server{BaseURL: s.BaseURL, Client: client, Header: http.Header{"Authorization": {"Bearer " + s.APIKey}}, Query: url.Values{}}
 	for k, v := range s.Headers {
 		server.Header.Set(k, v)
@@ -215,7 +216,7 @@ func (s *Setup) session(client *http.Client, options []otelllm.RequestOption) *a
 	for k, v := range s.Query {
 		server.Query.Set(k, v)
 	}
-	return agent.NewRealtime(s.Config, server, options...)
+	return agent.NewRealtime(s.Config, server, realtime.Config{Instrumentation: llm})
 }
 
 // model returns the conversation with the wire protocol's SDK.

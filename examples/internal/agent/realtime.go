@@ -10,7 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/otelllm/realtime"
 )
 
 // Server is the server of a Realtime conversation.
@@ -25,17 +25,17 @@ type Server struct {
 type Realtime struct {
 	config  Config
 	server  Server
-	options []otelllm.RequestOption
+	session realtime.Config
 
 	conn     *websocket.Conn
-	observed *otelllm.Realtime
+	observed *realtime.Session
 	said     []realtimeItem // user messages not yet sent
 }
 
 // NewRealtime returns a conversation over a WebSocket, which is opened by the first
-// Ask. The caller has to close it.
-func NewRealtime(c Config, s Server, opts ...otelllm.RequestOption) *Realtime {
-	return &Realtime{config: c, server: s, options: opts}
+// Ask. Session says how it is recorded. The caller has to close the conversation.
+func NewRealtime(c Config, s Server, session realtime.Config) *Realtime {
+	return &Realtime{config: c, server: s, session: session}
 }
 
 // The fields of events that this conversation uses.
@@ -166,7 +166,7 @@ func (m *Realtime) open(ctx context.Context, tools []Tool) error {
 		return err
 	}
 	conn.SetReadLimit(readLimit)
-	m.conn, m.observed = conn, otelllm.NewRealtime(ctx, m.options...)
+	m.conn, m.observed = conn, realtime.NewSession(ctx, m.session)
 	if _, err := m.receive(ctx); err != nil { // session.created
 		return err
 	}

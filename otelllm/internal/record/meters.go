@@ -49,7 +49,7 @@ func NewMeters(provider metric.MeterProvider) *Meters {
 }
 
 // lastMeters caches the instruments made last: most processes have one provider, and
-// every call of StartRequest asks for them.
+// every start of a request by hand asks for them.
 var lastMeters atomic.Pointer[metersOf]
 
 type metersOf struct {

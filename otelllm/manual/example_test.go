@@ -1,4 +1,4 @@
-package otelllm_test
+package manual_test
 
 import (
 	"context"
@@ -8,16 +8,18 @@ import (
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/otelllm/otelllm-go/otelllm"
+	"github.com/otelllm/otelllm-go/otelllm/manual"
 )
 
 // The steps of a model that is not called over HTTP are recorded one by one.
-func ExampleStartRequest() {
+func ExampleStart() {
 	ctx, run := otelllm.StartRun(context.Background(), "coder", otelllm.WithToolsRecorded())
-	_, request := otelllm.StartRequest(ctx, otelllm.RequestInfo{
+	_, request := manual.Start(ctx, manual.RequestInfo{
 		Provider: "acme", Model: "in-process-7b", Stream: true,
 		// Empty: known to have none. What is left out, and so is not known, makes the verdict
 		// more cautious.
@@ -34,25 +36,6 @@ func ExampleStartRequest() {
 	fmt.Println(d.Class, d.Phase, d.Retry.Safety, d.Retry.Reason)
 	// Output:
 	// stream_interrupted tool_call_ready safe_auto_retry tool_call_not_executed
-}
-
-// A realtime session is given every text frame, by the WebSocket library that you use.
-func ExampleNewRealtime() {
-	spans := tracetest.NewInMemoryExporter()
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
-
-	session := otelllm.NewRealtime(context.Background(), otelllm.WithTracerProvider(provider))
-	session.RecordReceived([]byte(`{"type":"session.created","session":{"model":"gpt-realtime"}}`))
-	session.RecordSent([]byte(`{"type":"response.create"}`))
-	session.RecordReceived([]byte(`{"type":"response.created","response":{"id":"resp_1","status":"in_progress"}}`))
-	session.RecordReceived([]byte(`{"type":"response.output_text.delta","response_id":"resp_1","delta":"Hel"}`))
-	session.Close(io.ErrUnexpectedEOF) // the error of the library when the session broke
-	show(spans, "llm.stream.end", "llm.stream.phase", "llm.transport.cause")
-	// Output:
-	// chat gpt-realtime
-	//   llm.stream.end read_error
-	//   llm.stream.phase text
-	//   llm.transport.cause body_truncated
 }
 
 // The events of a transport of your own become calls of a Request.
@@ -76,8 +59,10 @@ func ExampleRequest() {
 		{kind: "finished", name: "tool_calls"},
 	}
 
-	_, request := otelllm.StartRequest(context.Background(), otelllm.RequestInfo{Provider: "acme", Model: "acme-1", Stream: true},
-		otelllm.WithTracerProvider(provider))
+	_, request := manual.Start(context.Background(), manual.RequestInfo{
+		Provider: "acme", Model: "acme-1", Stream: true,
+		Instrumentation: otelllm.New(otelllm.WithTracerProvider(provider)),
+	})
 	request.RecordSent()
 	for _, e := range events {
 		switch e.kind {
@@ -117,7 +102,7 @@ func ExampleRequest() {
 // An error that the provider reports says how long to wait.
 func ExampleRequest_RecordProviderError() {
 	ctx, run := otelllm.StartRun(context.Background(), "coder", otelllm.WithToolsRecorded())
-	_, request := otelllm.StartRequest(ctx, otelllm.RequestInfo{
+	_, request := manual.Start(ctx, manual.RequestInfo{
 		Provider: "acme", Model: "acme-1",
 		ProviderTools: []string{}, HistoryCalls: []string{}, HistoryOutputs: []string{},
 	})
@@ -133,28 +118,16 @@ func ExampleRequest_RecordProviderError() {
 	// provider_error overloaded safe_auto_retry 3s
 }
 
-// A frame that could not be written is recorded as well: the model never got this output.
-func ExampleRealtime_RecordSendFailure() {
-	spans := tracetest.NewInMemoryExporter()
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
-	ctx, run := otelllm.StartRun(context.Background(), "assistant", otelllm.WithTracerProvider(provider))
-	session := otelllm.NewRealtime(ctx)
-	_, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: "call_1", Name: "look_up", Effect: otelllm.EffectReadOnly})
-	tool.End(nil)
-
-	write := func([]byte) error { return io.ErrClosedPipe } // that of the WebSocket library
-	frame := []byte(`{"type":"conversation.item.create","item":{"type":"function_call_output","call_id":"call_1","output":"42"}}`)
-	err := write(frame)
-	if err != nil {
-		session.RecordSendFailure(frame, err)
-	} else {
-		session.RecordSent(frame)
+// show prints the spans that have ended, with some of their attributes.
+func show(spans *tracetest.InMemoryExporter, keys ...attribute.Key) {
+	for _, span := range spans.GetSpans() {
+		fmt.Println(span.Name)
+		for _, key := range keys {
+			for _, kv := range span.Attributes {
+				if kv.Key == key {
+					fmt.Println(" ", kv.Key, kv.Value.String())
+				}
+			}
+		}
 	}
-	session.Close(err)
-	run.End(err)
-	show(spans, "llm.tool.output_delivery")
-	// Output:
-	// execute_tool look_up
-	//   llm.tool.output_delivery failed
-	// invoke_agent assistant
 }

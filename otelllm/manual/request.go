@@ -1,4 +1,10 @@
-package otelllm
+// Package manual records model calls over transports that package otelllm does not wrap:
+// gRPC, a WebSocket with a protocol of its own, a model in the same process.
+//
+// The application reports what happens, and gets the spans, verdicts and metrics of any
+// other model call. For HTTP, [otelllm.NewTransport] reports all of it; for the OpenAI
+// Realtime API there is package realtime.
+package manual
 
 import (
 	"context"
@@ -7,11 +13,13 @@ import (
 
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
 	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
 	"github.com/otelllm/otelllm-go/otelllm/internal/record"
 	"github.com/otelllm/otelllm-go/otelllm/internal/redact"
+	"github.com/otelllm/otelllm-go/otelllm/internal/setup"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
@@ -19,7 +27,7 @@ import (
 // RequestInfo describes the model call of a [Request].
 type RequestInfo struct {
 	Operation string // gen_ai.operation.name; "" is "chat"
-	Provider  string // gen_ai.provider.name; [WithProviderName] takes precedence
+	Provider  string // gen_ai.provider.name; [otelllm.WithProviderName] takes precedence
 	Model     string // gen_ai.request.model
 	Stream    bool   // whether the answer is streamed
 
@@ -35,42 +43,40 @@ type RequestInfo struct {
 	// outputs, in the request's history. The last 64 count. Nil means not known,
 	// empty none.
 	HistoryCalls, HistoryOutputs []string
+
+	// Instrumentation says with which options the call is recorded, and which Shutdown
+	// ends it. Nil is that of the functions of package otelllm.
+	Instrumentation *otelllm.Instrumentation
 }
 
-// Request records one attempt of one model call over a transport of the application's own:
-// gRPC, a WebSocket, a model in the same process. Call its methods as things happen, and
-// [Request.End] at the end. For HTTP, [NewTransport] does all of this.
+// Request records one attempt of one model call. Call its methods as things happen, and
+// [Request.End] at the end.
 //
 // It is safe for concurrent use, and a nil *Request does nothing. A Request that is
 // garbage collected before its end is ended as abandoned.
 type Request struct {
-	source  *manualSource
+	source  *source
 	cleanup runtime.Cleanup
 }
 
-// manualSource is the source of a Request's recorder. It never refers to the Request.
-type manualSource struct{ rec record.Recorder }
+// source is the source of a Request's recorder. It never refers to the Request, so that the
+// Request can be garbage collected.
+type source struct{ rec record.Recorder }
 
 // Complete implements [record.Source].
-func (*manualSource) Complete(e *record.Ending, _ *spanfacts.Request) { e.SentKnown = e.Sent }
+func (*source) Complete(e *record.Ending, _ *spanfacts.Request) { e.SentKnown = e.Sent }
 
 // Settled implements [record.Source].
-func (*manualSource) Settled(*spanfacts.Request) {}
+func (*source) Settled(*spanfacts.Request) {}
 
-// StartRequest starts to record one attempt of one model call, with its span `{operation}
+// Start starts to record one attempt of one model call, with its span `{operation}
 // {model}`. The attempt belongs to the run of ctx.
-func StartRequest(ctx context.Context, info RequestInfo, opts ...RequestOption) (context.Context, *Request) {
-	return global.StartRequest(ctx, info, opts...)
-}
-
-// StartRequest is [StartRequest] with the options of i.
-func (i *Instrumentation) StartRequest(ctx context.Context, info RequestInfo, opts ...RequestOption) (context.Context, *Request) {
-	c := configure(i, opts, RequestOption.applyRequest)
-	recorder := c.recorder(i)
+func Start(ctx context.Context, info RequestInfo) (context.Context, *Request) {
+	with := setup.Of(info.Instrumentation)
 	start := time.Now()
 	id := spanfacts.Identity{
 		Operation:     spanfacts.Bound(info.Operation),
-		Provider:      c.recogniser.Provider,
+		Provider:      with.Provider,
 		Model:         wire.SafeModel(info.Model),
 		Stream:        classify.FactOf(info.Stream),
 		ServerAddress: redact.Host(info.ServerAddress),
@@ -84,9 +90,9 @@ func (i *Instrumentation) StartRequest(ctx context.Context, info RequestInfo, op
 	}
 	agentrun.Of(ctx).Identify(&id)
 	caller := ctx
-	ctx, span := record.StartSpan(ctx, c.tracerProvider, record.ClientKind, &id, start)
-	s := &manualSource{}
-	s.rec.Init(caller, &recorder, span, &id, start)
+	ctx, span := record.StartSpan(ctx, with.TracerProvider, record.ClientKind, &id, start)
+	s := &source{}
+	s.rec.Init(caller, &with.Record, span, &id, start)
 	f := s.rec.Facts()
 	f.Bytes = -1
 	f.Attempt = min(max(info.Attempt, 0), httpcall.MaxAttempt)
@@ -95,12 +101,12 @@ func (i *Instrumentation) StartRequest(ctx context.Context, info RequestInfo, op
 	f.HistoryCalls, f.HistoryOutputs = last(info.HistoryCalls, wire.SafeID), last(info.HistoryOutputs, wire.SafeID)
 	s.rec.Begin(s)
 	q := &Request{source: s}
-	q.cleanup = runtime.AddCleanup(q, (*manualSource).dropped, s)
+	q.cleanup = runtime.AddCleanup(q, (*source).dropped, s)
 	return ctx, q
 }
 
 // dropped ends a request whose Request was garbage collected.
-func (s *manualSource) dropped() {
+func (s *source) dropped() {
 	s.rec.End(time.Now(), func() record.Ending { return record.Ending{Reason: record.Dropped} })
 }
 
@@ -194,7 +200,7 @@ func (q *Request) RecordProviderError(status int, code string, after time.Durati
 // End ends the request with the error that the transport ended on, or nil. Calls after the
 // first do nothing.
 //
-// An error that reports a deliberate end, as for [Run.End], is recorded as an abort, and
+// An error that reports a deliberate end, as for [otelllm.Run.End], is recorded as an abort, and
 // so is context.DeadlineExceeded of any context. For any other error the transport's cause
 // is recorded if the standard library names it (a connection reset, a refused connection),
 // with the types of the error chain. Error messages are never recorded.

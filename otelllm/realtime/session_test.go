@@ -1,4 +1,4 @@
-package otelllm
+package realtime
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,9 +19,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric"
 
+	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
+	"github.com/otelllm/otelllm-go/otelllm/internal/setup"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spantest"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -47,7 +52,7 @@ type CloseError struct {
 
 func (e CloseError) Error() string { return "closed: " + e.Reason }
 
-func TestRealtimeEnds(t *testing.T) {
+func TestSessionEnds(t *testing.T) {
 	reset := &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 	for _, tt := range []struct {
 		name     string
@@ -135,7 +140,7 @@ func TestRealtimeEnds(t *testing.T) {
 		{
 			"stopped", true,
 			[]string{rtCreated, rtText},
-			&AbortError{Source: AbortUser, Reason: "stop_button"},
+			&otelllm.AbortError{Source: otelllm.AbortUser, Reason: "stop_button"},
 			map[attribute.Key]any{"llm.stream.end": "cancelled", "llm.abort.source": "user", "llm.abort.reason": "stop_button"},
 			false,
 		},
@@ -162,8 +167,9 @@ func TestRealtimeEnds(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRecorder(t)
-			session := NewRealtime(t.Context(), WithTracerProvider(r), WithProviderName("openai"))
+			r := spantest.New(t)
+			llm := otelllm.New(otelllm.WithTracerProvider(r))
+			session := NewSession(t.Context(), Config{Instrumentation: llm})
 			session.RecordReceived([]byte(rtSession))
 			if tt.asked {
 				session.RecordSent([]byte(rtCreate))
@@ -173,32 +179,33 @@ func TestRealtimeEnds(t *testing.T) {
 			}
 			session.Close(tt.close)
 			session.Close(errors.New("again"))
-			s := r.only(t)
+			s := r.Only(t)
 			assert.Equal(t, "chat gpt-realtime", s.Name())
 			for key, want := range tt.want {
-				assert.Equal(t, want, s.get(key), key)
+				assert.Equal(t, want, spantest.Get(s, key), key)
 			}
-			assert.Equal(t, tt.failed, s.failed())
-			assert.Zero(t, openRequests())
+			assert.Equal(t, "openai", spantest.Get(s, "gen_ai.provider.name"))
+			assert.Equal(t, tt.failed, spantest.Failed(s))
+			assert.Zero(t, openRequests(llm))
 		})
 	}
 }
 
-// TestRealtimeTools checks that the delivery of a tool's output, or its failure, is
+// TestSessionTools checks that the delivery of a tool's output, or its failure, is
 // recorded, and that the history of the next response has the outputs that the
 // conversation holds.
-func TestRealtimeTools(t *testing.T) {
+func TestSessionTools(t *testing.T) {
 	for _, delivered := range []bool{true, false} {
 		t.Run(fmt.Sprint("delivered ", delivered), func(t *testing.T) {
-			r := newRecorder(t)
-			ctx, run := StartRun(t.Context(), "voice", WithTracerProvider(r))
-			session := NewRealtime(ctx)
+			r := spantest.New(t)
+			ctx, run := otelllm.StartRun(t.Context(), "voice", otelllm.WithTracerProvider(r))
+			session := NewSession(ctx, Config{})
 			session.RecordReceived([]byte(rtSession))
 			session.RecordSent([]byte(rtCreate))
 			for _, f := range []string{rtCreated, rtAdded, rtArgs, rtCall, rtDone("completed", "null")} {
 				session.RecordReceived([]byte(f))
 			}
-			_, tool := StartTool(ctx, ToolCall{ID: "call_a", Name: "f", Effect: EffectReadOnly})
+			_, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: "call_a", Name: "f", Effect: otelllm.EffectReadOnly})
 			tool.End(errors.New("tool broke"))
 			lost := errors.New("broken pipe")
 			if delivered {
@@ -214,107 +221,107 @@ func TestRealtimeTools(t *testing.T) {
 				session.Close(lost)
 				run.End(lost)
 			}
-			executed := r.named("execute_tool f")
+			executed := r.Named("execute_tool f")
 			require.Len(t, executed, 1)
-			assert.Equal(t, "failed", executed[0].get("llm.tool.outcome"))
-			requests := r.named("chat gpt-realtime")
-			assert.Equal(t, []string{"call_a"}, requests[0].get("llm.stream.tool_call_ids"))
-			assert.Equal(t, []string{}, requests[0].get("llm.history.tool_outputs"))
+			assert.Equal(t, "failed", spantest.Get(executed[0], "llm.tool.outcome"))
+			requests := r.Named("chat gpt-realtime")
+			assert.Equal(t, []string{"call_a"}, spantest.Get(requests[0], "llm.stream.tool_call_ids"))
+			assert.Equal(t, []string{}, spantest.Get(requests[0], "llm.history.tool_outputs"))
 			d := run.Diagnosis()
 			if delivered {
-				assert.Equal(t, "sent", executed[0].get("llm.tool.output_delivery"))
+				assert.Equal(t, "sent", spantest.Get(executed[0], "llm.tool.output_delivery"))
 				require.Len(t, requests, 2)
-				assert.Equal(t, []string{"call_a"}, requests[1].get("llm.history.tool_outputs"))
-				assert.Equal(t, []string{"call_a"}, requests[1].get("llm.history.tool_calls"))
+				assert.Equal(t, []string{"call_a"}, spantest.Get(requests[1], "llm.history.tool_outputs"))
+				assert.Equal(t, []string{"call_a"}, spantest.Get(requests[1], "llm.history.tool_calls"))
 				assert.Equal(t, "recovered", d.Outcome.String())
 				return
 			}
-			assert.Equal(t, "failed", executed[0].get("llm.tool.output_delivery"))
+			assert.Equal(t, "failed", spantest.Get(executed[0], "llm.tool.output_delivery"))
 			assert.Equal(t, "tool_output_lost/delivery_failed", d.Class.String()+"/"+d.Cause.String())
 		})
 	}
 }
 
-// TestRealtimeRefusedOutput lets the server refuse an output that has been sent. The
+// TestSessionRefusedOutput lets the server refuse an output that has been sent. The
 // conversation does not hold it then.
-func TestRealtimeRefusedOutput(t *testing.T) {
+func TestSessionRefusedOutput(t *testing.T) {
 	const (
 		refusal = `{"type":"error","event_id":"e8","error":{"type":"invalid_request_error","code":"invalid_tool_call_id","message":"secret","event_id":"c2"}}`
 		again   = `{"type":"conversation.item.create","event_id":"c3","item":{"type":"function_call_output","call_id":"call_a","output":"secret"}}`
 		unnamed = `{"type":"conversation.item.create","item":{"type":"function_call_output","call_id":"call_a","output":"secret"}}`
 	)
-	sent := func(frame string) func(*Realtime, *Tool) {
-		return func(s *Realtime, _ *Tool) { s.RecordSent([]byte(frame)) }
+	sent := func(frame string) func(*Session, *otelllm.Tool) {
+		return func(s *Session, _ *otelllm.Tool) { s.RecordSent([]byte(frame)) }
 	}
-	received := func(frame string) func(*Realtime, *Tool) {
-		return func(s *Realtime, _ *Tool) { s.RecordReceived([]byte(frame)) }
+	received := func(frame string) func(*Session, *otelllm.Tool) {
+		return func(s *Session, _ *otelllm.Tool) { s.RecordReceived([]byte(frame)) }
 	}
-	sendFailed := func(s *Realtime, _ *Tool) { s.RecordSendFailure([]byte(again), syscall.EPIPE) }
-	ended := func(_ *Realtime, tool *Tool) { tool.End(nil) }
-	closed := func(s *Realtime, _ *Tool) { s.Close(nil) }
+	sendFailed := func(s *Session, _ *otelllm.Tool) { s.RecordSendFailure([]byte(again), syscall.EPIPE) }
+	ended := func(_ *Session, tool *otelllm.Tool) { tool.End(nil) }
+	closed := func(s *Session, _ *otelllm.Tool) { s.Close(nil) }
 	done := rtDone("completed", "null")
 	none, held := []string{}, []string{"call_a"}
 	for _, tt := range []struct {
 		name     string
-		steps    []func(*Realtime, *Tool)
+		steps    []func(*Session, *otelllm.Tool)
 		delivery string
 		history  []string // of the last response, nil for none
 	}{
-		{"refused", []func(*Realtime, *Tool){ended, sent(rtOutput), received(refusal)}, "failed", nil},
-		{"before the tool has ended", []func(*Realtime, *Tool){sent(rtOutput), received(refusal), ended}, "failed", nil},
-		{"while the tool ends", []func(*Realtime, *Tool){sent(rtOutput), ended, received(refusal)}, "failed", nil},
-		{"before the next response is asked for", []func(*Realtime, *Tool){ended, sent(rtOutput), received(refusal), sent(rtCreate), received(rtCreated), received(done)}, "failed", none},
-		{"after the next response was asked for", []func(*Realtime, *Tool){ended, sent(rtOutput), sent(rtCreate), received(refusal), received(rtCreated), received(done)}, "failed", none},
-		{"in a response that the server began", []func(*Realtime, *Tool){ended, sent(rtOutput), received(rtCreated), received(refusal), received(done)}, "failed", none},
-		{"after the session's end", []func(*Realtime, *Tool){ended, sent(rtOutput), closed, received(refusal)}, "failed", nil},
-		{"sent again", []func(*Realtime, *Tool){ended, sent(rtOutput), received(refusal), sent(again), sent(rtCreate), received(rtCreated), received(done)}, "sent", held},
-		{"one of two", []func(*Realtime, *Tool){ended, sent(rtOutput), sent(again), received(refusal), sent(rtCreate), received(rtCreated), received(done)}, "sent", held},
-		{"written, and not a second time", []func(*Realtime, *Tool){ended, sent(rtOutput), sendFailed}, "sent", nil},
-		{"about something else", []func(*Realtime, *Tool){ended, sent(again), received(refusal)}, "sent", nil},
-		{"sent without an id", []func(*Realtime, *Tool){ended, sent(unnamed), received(refusal)}, "sent", nil},
-		{"used by a response", []func(*Realtime, *Tool){ended, sent(rtOutput), sent(rtCreate), received(rtCreated), received(refusal), received(done)}, "sent", held},
-		{"used by a response that is reported late", []func(*Realtime, *Tool){ended, sent(rtOutput), received(rtCreated), sent(rtCreate), received(refusal), received(done)}, "sent", held},
+		{"refused", []func(*Session, *otelllm.Tool){ended, sent(rtOutput), received(refusal)}, "failed", nil},
+		{"before the tool has ended", []func(*Session, *otelllm.Tool){sent(rtOutput), received(refusal), ended}, "failed", nil},
+		{"while the tool ends", []func(*Session, *otelllm.Tool){sent(rtOutput), ended, received(refusal)}, "failed", nil},
+		{"before the next response is asked for", []func(*Session, *otelllm.Tool){ended, sent(rtOutput), received(refusal), sent(rtCreate), received(rtCreated), received(done)}, "failed", none},
+		{"after the next response was asked for", []func(*Session, *otelllm.Tool){ended, sent(rtOutput), sent(rtCreate), received(refusal), received(rtCreated), received(done)}, "failed", none},
+		{"in a response that the server began", []func(*Session, *otelllm.Tool){ended, sent(rtOutput), received(rtCreated), received(refusal), received(done)}, "failed", none},
+		{"after the session's end", []func(*Session, *otelllm.Tool){ended, sent(rtOutput), closed, received(refusal)}, "failed", nil},
+		{"sent again", []func(*Session, *otelllm.Tool){ended, sent(rtOutput), received(refusal), sent(again), sent(rtCreate), received(rtCreated), received(done)}, "sent", held},
+		{"one of two", []func(*Session, *otelllm.Tool){ended, sent(rtOutput), sent(again), received(refusal), sent(rtCreate), received(rtCreated), received(done)}, "sent", held},
+		{"written, and not a second time", []func(*Session, *otelllm.Tool){ended, sent(rtOutput), sendFailed}, "sent", nil},
+		{"about something else", []func(*Session, *otelllm.Tool){ended, sent(again), received(refusal)}, "sent", nil},
+		{"sent without an id", []func(*Session, *otelllm.Tool){ended, sent(unnamed), received(refusal)}, "sent", nil},
+		{"used by a response", []func(*Session, *otelllm.Tool){ended, sent(rtOutput), sent(rtCreate), received(rtCreated), received(refusal), received(done)}, "sent", held},
+		{"used by a response that is reported late", []func(*Session, *otelllm.Tool){ended, sent(rtOutput), received(rtCreated), sent(rtCreate), received(refusal), received(done)}, "sent", held},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRecorder(t)
-			ctx, run := StartRun(t.Context(), "voice", WithTracerProvider(r))
-			session := NewRealtime(ctx)
+			r := spantest.New(t)
+			ctx, run := otelllm.StartRun(t.Context(), "voice", otelllm.WithTracerProvider(r))
+			session := NewSession(ctx, Config{})
 			session.RecordReceived([]byte(rtSession))
-			_, tool := StartTool(ctx, ToolCall{ID: "call_a", Name: "f"})
+			_, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: "call_a", Name: "f"})
 			for _, step := range tt.steps {
 				step(session, tool)
 			}
 			session.Close(nil)
 			run.End(io.EOF)
-			executed := r.named("execute_tool f")
+			executed := r.Named("execute_tool f")
 			require.Len(t, executed, 1)
-			assert.Equal(t, tt.delivery, executed[0].get("llm.tool.output_delivery"))
+			assert.Equal(t, tt.delivery, spantest.Get(executed[0], "llm.tool.output_delivery"))
 			if tt.delivery == "failed" {
-				assert.Equal(t, "otelllm.outputRefused", executed[0].get("llm.tool.output_error"))
+				assert.Equal(t, "realtime.outputRefused", spantest.Get(executed[0], "llm.tool.output_error"))
 				assert.Equal(t, semconv.ClassToolOutputLost, run.Diagnosis().Class)
 			}
 			assert.Equal(t, r.Diagnosis(), run.Diagnosis(), "the spans give the same diagnosis")
-			requests := r.named("chat gpt-realtime")
+			requests := r.Named("chat gpt-realtime")
 			if tt.history == nil {
 				assert.Empty(t, requests)
 				return
 			}
 			require.Len(t, requests, 1)
-			assert.Equal(t, tt.history, requests[0].get("llm.history.tool_outputs"))
+			assert.Equal(t, tt.history, spantest.Get(requests[0], "llm.history.tool_outputs"))
 		})
 	}
 }
 
 // The span of a tool ends when its output can no longer be refused, and after OutputWait
 // at the latest.
-func TestRealtimeRefusableOutputWaits(t *testing.T) {
+func TestSessionRefusableOutputWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRecorder(t)
-		ctx, run := StartRun(t.Context(), "voice", WithTracerProvider(r))
-		session := NewRealtime(ctx)
-		tools := func() int { return len(r.named("execute_tool f")) }
+		r := spantest.New(t)
+		ctx, run := otelllm.StartRun(t.Context(), "voice", otelllm.WithTracerProvider(r))
+		session := NewSession(ctx, Config{})
+		tools := func() int { return len(r.Named("execute_tool f")) }
 		for range 2 {
-			_, tool := StartTool(ctx, ToolCall{ID: "call_a", Name: "f"})
+			_, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: "call_a", Name: "f"})
 			tool.End(nil)
 			session.RecordSent([]byte(rtOutput))
 			assert.Zero(t, tools())
@@ -323,9 +330,9 @@ func TestRealtimeRefusableOutputWaits(t *testing.T) {
 			session.RecordReceived([]byte(rtCreated))
 			assert.Equal(t, 1, tools())
 			session.RecordReceived([]byte(rtDone("completed", "null")))
-			r.spans.Reset()
+			r.Spans.Reset()
 		}
-		_, tool := StartTool(ctx, ToolCall{ID: "call_b", Name: "f"})
+		_, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: "call_b", Name: "f"})
 		tool.End(nil)
 		session.RecordSent([]byte(strings.Replace(rtOutput, "call_a", "call_b", 1)))
 		time.Sleep(agentrun.OutputWait)
@@ -334,67 +341,67 @@ func TestRealtimeRefusableOutputWaits(t *testing.T) {
 
 		// It is too late for the tool's span. The run still knows, and records it on its own.
 		session.RecordReceived([]byte(`{"type":"error","error":{"type":"invalid_request_error","event_id":"c2"}}`))
-		assert.Equal(t, semconv.OutputDeliveryFailed, tool.tool.Facts().Delivery)
+		assert.Equal(t, semconv.OutputDeliveryFailed, agentrun.Of(ctx).ToolOf("call_b").Facts().Delivery)
 		session.Close(nil)
 		run.End(nil)
-		assert.Equal(t, []string{"llm.tool.output_failed"}, r.named("invoke_agent voice")[0].events())
+		assert.Equal(t, []string{"llm.tool.output_failed"}, spantest.Events(r.Named("invoke_agent voice")[0]))
 	})
 }
 
 // The number of outputs that may still be refused is bounded by classify.MaxIDs, as every list
 // of ids is.
-func TestRealtimeRefusableOutputsAreBounded(t *testing.T) {
-	ctx, run := StartRun(t.Context(), "voice", WithTracerProvider(newRecorder(t)))
-	session := NewRealtime(ctx)
+func TestSessionRefusableOutputsAreBounded(t *testing.T) {
+	ctx, run := otelllm.StartRun(t.Context(), "voice", otelllm.WithTracerProvider(spantest.New(t)))
+	session := NewSession(ctx, Config{})
 	for i := range classify.MaxIDs + 1 {
-		_, tool := StartTool(ctx, ToolCall{ID: fmt.Sprint("call_", i), Name: "f"})
+		_, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: fmt.Sprint("call_", i), Name: "f"})
 		tool.End(nil)
 		session.RecordSent(fmt.Appendf(nil, `{"type":"conversation.item.create","event_id":"c%d","item":{"type":"function_call_output","call_id":"call_%d"}}`, i, i))
 	}
 	for i := range classify.MaxIDs + 1 {
 		session.RecordReceived(fmt.Appendf(nil, `{"type":"error","error":{"type":"invalid_request_error","event_id":"c%d"}}`, i))
 	}
-	facts, _ := run.run.Facts()
+	facts, _ := agentrun.Of(ctx).Facts()
 	assert.Equal(t, semconv.OutputDeliverySent, facts.Tools[0].Delivery)
 	for _, f := range facts.Tools[1:] {
 		assert.Equal(t, semconv.OutputDeliveryFailed, f.Delivery)
 	}
-	assert.Empty(t, session.session.outputs)
+	assert.Empty(t, session.conversation.outputs)
 	session.Close(nil)
 	run.End(nil)
 }
 
-// TestRealtimeRequestReportedLate reads a response before the writer has reported the event that
+// TestSessionRequestReportedLate reads a response before the writer has reported the event that
 // asked for it. Both are one request.
-func TestRealtimeRequestReportedLate(t *testing.T) {
-	r := newRecorder(t)
-	session := NewRealtime(t.Context(), WithTracerProvider(r))
+func TestSessionRequestReportedLate(t *testing.T) {
+	r := spantest.New(t)
+	session := NewSession(t.Context(), Config{Instrumentation: otelllm.New(otelllm.WithTracerProvider(r))})
 	session.RecordReceived([]byte(rtSession))
 	session.RecordReceived([]byte(rtCreated))
 	session.RecordSent([]byte(rtCreate))
 	session.RecordReceived([]byte(rtText))
 	session.RecordReceived([]byte(rtDone("completed", "null")))
 	session.Close(nil)
-	assert.Equal(t, "terminal_event", r.only(t).get("llm.stream.end"))
+	assert.Equal(t, "terminal_event", spantest.Get(r.Only(t), "llm.stream.end"))
 }
 
 // A client may ask for a response before it has read the session's model.
-func TestRealtimeAskedFirst(t *testing.T) {
-	r := newRecorder(t)
-	session := NewRealtime(t.Context(), WithTracerProvider(r))
+func TestSessionAskedFirst(t *testing.T) {
+	r := spantest.New(t)
+	session := NewSession(t.Context(), Config{Instrumentation: otelllm.New(otelllm.WithTracerProvider(r))})
 	session.RecordSent([]byte(rtCreate))
 	for _, f := range []string{rtSession, rtCreated, rtText, rtDone("completed", "null")} {
 		session.RecordReceived([]byte(f))
 	}
-	s := r.only(t)
+	s := r.Only(t)
 	assert.Equal(t, "chat gpt-realtime", s.Name())
-	assert.Equal(t, "gpt-realtime", s.get("gen_ai.request.model"))
+	assert.Equal(t, "gpt-realtime", spantest.Get(s, "gen_ai.request.model"))
 }
 
-func TestRealtimeAbandoned(t *testing.T) {
-	r := newRecorder(t)
+func TestSessionAbandoned(t *testing.T) {
+	r := spantest.New(t)
 	func() {
-		session := NewRealtime(t.Context(), WithTracerProvider(r))
+		session := NewSession(t.Context(), Config{Instrumentation: otelllm.New(otelllm.WithTracerProvider(r))})
 		session.RecordReceived([]byte(rtSession))
 		session.RecordSent([]byte(rtCreate))
 		session.RecordReceived([]byte(rtCreated))
@@ -402,27 +409,27 @@ func TestRealtimeAbandoned(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		runtime.GC()
-		return len(r.spans.Ended()) == 1
-	}, testTimeout, pollInterval)
-	assert.Equal(t, "abandoned", r.only(t).get("llm.stream.end"))
-	var none *Realtime
+		return len(r.Spans.Ended()) == 1
+	}, 10*time.Second, time.Millisecond)
+	assert.Equal(t, "abandoned", spantest.Get(r.Only(t), "llm.stream.end"))
+	var none *Session
 	none.RecordReceived(nil)
 	none.RecordSent(nil)
 	none.RecordSendFailure(nil, nil)
 	none.Close(nil)
 }
 
-// TestRealtimeAfterClose checks that events after the end of a session begin no response,
+// TestSessionAfterClose checks that events after the end of a session begin no response,
 // and still record the delivery of a tool's output.
-func TestRealtimeAfterClose(t *testing.T) {
-	sent := func(frame string) func(*Realtime) { return func(s *Realtime) { s.RecordSent([]byte(frame)) } }
-	received := func(frame string) func(*Realtime) { return func(s *Realtime) { s.RecordReceived([]byte(frame)) } }
-	unsent := func(frame string) func(*Realtime) {
-		return func(s *Realtime) { s.RecordSendFailure([]byte(frame), syscall.EPIPE) }
+func TestSessionAfterClose(t *testing.T) {
+	sent := func(frame string) func(*Session) { return func(s *Session) { s.RecordSent([]byte(frame)) } }
+	received := func(frame string) func(*Session) { return func(s *Session) { s.RecordReceived([]byte(frame)) } }
+	unsent := func(frame string) func(*Session) {
+		return func(s *Session) { s.RecordSendFailure([]byte(frame), syscall.EPIPE) }
 	}
 	for _, tt := range []struct {
 		name     string
-		late     func(*Realtime)
+		late     func(*Session)
 		delivery string
 	}{
 		{"asked", sent(rtCreate), "pending"},
@@ -433,24 +440,24 @@ func TestRealtimeAfterClose(t *testing.T) {
 		{"an output that could not be sent", unsent(rtOutput), "failed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for _, end := range []func(*Realtime){
-				func(s *Realtime) { s.Close(nil) },
-				func(s *Realtime) { s.Close(io.EOF) },
-				func(s *Realtime) { s.session.abandoned() },
+			for _, end := range []func(*Session){
+				func(s *Session) { s.Close(nil) },
+				func(s *Session) { s.Close(io.EOF) },
+				func(s *Session) { s.conversation.abandoned() },
 			} {
-				r := newRecorder(t)
-				ctx, run := StartRun(t.Context(), "voice", WithTracerProvider(r))
-				session := NewRealtime(ctx)
+				r := spantest.New(t)
+				ctx, run := otelllm.StartRun(t.Context(), "voice", otelllm.WithTracerProvider(r))
+				session := NewSession(ctx, Config{})
 				session.RecordReceived([]byte(rtSession))
-				_, tool := StartTool(ctx, ToolCall{ID: "call_a", Name: "f"})
+				_, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: "call_a", Name: "f"})
 				tool.End(nil)
 				end(session)
 				tt.late(session)
 				run.End(nil)
-				assert.Empty(t, r.named("chat gpt-realtime"))
-				assert.Len(t, r.spans.Ended(), len(r.spans.Started()))
-				assert.Equal(t, tt.delivery, r.named("execute_tool f")[0].get("llm.tool.output_delivery"))
-				assert.Zero(t, openRequests())
+				assert.Empty(t, r.Named("chat gpt-realtime"))
+				assert.Len(t, r.Spans.Ended(), len(r.Spans.Started()))
+				assert.Equal(t, tt.delivery, spantest.Get(r.Named("execute_tool f")[0], "llm.tool.output_delivery"))
+				assert.Zero(t, openRequests(nil))
 			}
 		})
 	}
@@ -458,13 +465,13 @@ func TestRealtimeAfterClose(t *testing.T) {
 
 // A writing goroutine may not know yet that the reading one has closed the session. Every
 // span that has begun ends, in whichever order they run.
-func TestRealtimeClosedWhileWriting(t *testing.T) {
-	r := newRecorder(t)
+func TestSessionClosedWhileWriting(t *testing.T) {
+	r := spantest.New(t)
 	var wait sync.WaitGroup
 	for range 200 {
-		ctx, run := StartRun(t.Context(), "voice", WithTracerProvider(r))
-		session := NewRealtime(ctx)
-		_, tool := StartTool(ctx, ToolCall{ID: "call_a", Name: "f"})
+		ctx, run := otelllm.StartRun(t.Context(), "voice", otelllm.WithTracerProvider(r))
+		session := NewSession(ctx, Config{})
+		_, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: "call_a", Name: "f"})
 		wait.Go(func() { tool.End(nil) })
 		wait.Go(func() {
 			for range 3 {
@@ -482,14 +489,14 @@ func TestRealtimeClosedWhileWriting(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	assert.Zero(t, len(r.spans.Started())-len(r.spans.Ended()))
-	assert.Zero(t, openRequests())
+	assert.Zero(t, len(r.Spans.Started())-len(r.Spans.Ended()))
+	assert.Zero(t, openRequests(nil))
 }
 
-// TestRealtimeDiagnosis diagnoses the run while another goroutine feeds the session.
-func TestRealtimeDiagnosis(t *testing.T) {
-	ctx, run := StartRun(t.Context(), "voice", WithTracerProvider(newRecorder(t)))
-	session := NewRealtime(ctx)
+// TestSessionDiagnosis diagnoses the run while another goroutine feeds the session.
+func TestSessionDiagnosis(t *testing.T) {
+	ctx, run := otelllm.StartRun(t.Context(), "voice", otelllm.WithTracerProvider(spantest.New(t)))
+	session := NewSession(ctx, Config{})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -505,8 +512,78 @@ func TestRealtimeDiagnosis(t *testing.T) {
 	}
 	<-done
 	session.Close(nil)
-	_, tool := StartTool(ctx, ToolCall{ID: "call_a", Name: "f"})
+	_, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: "call_a", Name: "f"})
 	tool.End(nil)
 	run.End(nil)
 	assert.NotEqual(t, classify.Diagnosis{}, run.Diagnosis())
+}
+
+// The options of an Instrumentation apply to its sessions, and its Shutdown ends their
+// responses.
+func TestInstrumentation(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		provider string // of the Config
+		opts     []otelllm.Option
+		want     string
+	}{
+		{"OpenAI", "", nil, "openai"},
+		{"another provider", "azure.ai.openai", nil, "azure.ai.openai"},
+		{"the provider of a gateway", "azure.ai.openai", []otelllm.Option{otelllm.WithProviderName("gateway")}, "gateway"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := spantest.New(t)
+			one, other := otelllm.New(append(tt.opts, otelllm.WithTracerProvider(r), otelllm.WithVerdicts(), otelllm.WithoutEvents())...), otelllm.New()
+			session := NewSession(t.Context(), Config{Provider: tt.provider, Instrumentation: one})
+			session.RecordSent([]byte(rtCreate))
+			untouched := NewSession(t.Context(), Config{Instrumentation: other})
+			untouched.RecordSent([]byte(rtCreate))
+			require.NoError(t, one.Shutdown(t.Context()))
+			s := r.Only(t)
+			assert.Equal(t, "chat", s.Name())
+			assert.Equal(t, "shutdown", spantest.Get(s, "llm.abort.source"))
+			assert.Equal(t, tt.want, spantest.Get(s, "gen_ai.provider.name"))
+			assert.Equal(t, "local_abort", spantest.Get(s, "llm.failure.class"), "verdicts")
+			assert.Empty(t, s.Events())
+			assert.Equal(t, [2]int{0, 1}, [2]int{openRequests(one), openRequests(other)})
+			untouched.Close(nil)
+			assert.Zero(t, openRequests(other))
+		})
+	}
+}
+
+// TestNoKeyLeaks plants credentials in the frames of a session, and searches what is
+// exported for them.
+func TestNoKeyLeaks(t *testing.T) {
+	for i, key := range spantest.Credentials {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			r, reader := spantest.New(t), metric.NewManualReader()
+			llm := otelllm.New(otelllm.WithTracerProvider(r), otelllm.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))), otelllm.WithVerdicts())
+			ctx, run := llm.StartRun(t.Context(), key)
+			session := NewSession(ctx, Config{Provider: key, Instrumentation: llm})
+			frame := func(text string) []byte { return []byte(spantest.WithKey(text, key)) }
+			session.RecordReceived(frame(`{"type":"session.created","session":{"model":"KEY","tools":[{"type":"KEY"}]}}`))
+			session.RecordSent(frame(`{"type":"response.create","event_id":"KEY"}`))
+			session.RecordReceived(frame(`{"type":"response.created","response":{"id":"KEY"}}`))
+			session.RecordReceived(frame(`{"type":"response.output_item.added","response_id":"KEY","output_index":0,"item":{"type":"function_call","call_id":"KEY","name":"KEY"}}`))
+			session.RecordReceived(frame(`{"type":"response.done","response":{"id":"KEY","status":"cancelled","status_details":{"reason":"KEY"}}}`))
+			session.RecordSent(frame(`{"type":"response.create","event_id":"KEY"}`))
+			session.RecordReceived(frame(`{"type":"error","error":{"type":"KEY","code":"KEY","event_id":"KEY"}}`))
+			session.Close(nil)
+			run.End(nil)
+			all := spantest.Exported(t, r, reader)
+			assert.Empty(t, spantest.Find(all, key), "a key is exported")
+			// The attributes with the planted values are exported; only the values are replaced.
+			for _, want := range []string{"redacted", "gen_ai.request.model", "llm.provider_error.code", "llm.abort.reason", "gen_ai.client.operation.duration"} {
+				assert.Contains(t, all, want)
+			}
+		})
+	}
+}
+
+// openRequests counts the open requests of an Instrumentation; nil: those of the functions
+// of package otelllm.
+func openRequests(i *otelllm.Instrumentation) int {
+	requests, _, _ := setup.Of(i).Record.Live.Len()
+	return requests
 }

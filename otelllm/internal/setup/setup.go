@@ -1,0 +1,21 @@
+// Package setup gives the packages manual and realtime what an otelllm.Instrumentation
+// records with, which package otelllm does not export. They import otelllm, and cannot be
+// imported by it; so otelllm sets [Of], and they call it.
+package setup
+
+import (
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/record"
+)
+
+// Setup is what the requests of an Instrumentation are recorded with.
+type Setup struct {
+	Record         record.Config
+	TracerProvider trace.TracerProvider // nil: that of the span in the context, or the global one
+	Provider       string               // gen_ai.provider.name for every request; "": not set
+}
+
+// Of returns the setup of an *otelllm.Instrumentation. If that is nil, it is the setup of
+// otelllm's functions.
+var Of func(instrumentation any) Setup

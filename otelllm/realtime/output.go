@@ -1,0 +1,73 @@
+package realtime
+
+import (
+	"slices"
+	"time"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
+	"github.com/otelllm/otelllm-go/otelllm/internal/record"
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+)
+
+// sentOutput is the output of a tool that was sent with an id by which the server
+// may refuse it.
+type sentOutput struct {
+	eventID, callID string
+	at              time.Time
+}
+
+// refused takes an error of the server. It concerns a response, or a tool's output, only if
+// it names the event that requested the one or carried the other. Most errors do not.
+func (c *conversation) refused(f *wire.Frame, now time.Time) []func() {
+	if f.EventID == "" {
+		return nil
+	}
+	if i := slices.IndexFunc(c.asked, func(r *response) bool { return r.eventID == f.EventID }); i >= 0 {
+		r := c.asked[i]
+		c.asked = slices.Delete(c.asked, i, i+1)
+		return r.end(record.Ending{Reason: record.EOF, Refusal: f.Err}, now)
+	}
+	if i := slices.IndexFunc(c.refusable, func(o sentOutput) bool { return o.eventID == f.EventID }); i >= 0 {
+		id := c.refusable[i].callID
+		c.refusable = slices.Delete(c.refusable, i, i+1)
+		c.outputRefused(id)
+	}
+	return nil
+}
+
+// outputRefused removes an output of a call from the conversation, which may hold another
+// output of the same call.
+func (c *conversation) outputRefused(callID string) {
+	if i := slices.Index(c.outputs, callID); i >= 0 {
+		c.outputs = slices.Delete(c.outputs, i, i+1)
+	}
+	if slices.Contains(c.outputs, callID) {
+		return
+	}
+	for _, r := range c.asked {
+		r.rec.RemoveHistoryOutput(callID)
+	}
+	for _, r := range c.open {
+		r.rec.RemoveHistoryOutput(callID)
+	}
+	agentrun.Of(c.ctx).ToolOf(callID).OutputRefused(outputRefused{})
+}
+
+// accepted takes that r has begun, which an event of the client requested. A server handles
+// events in order, so it cannot refuse any more what was sent before that event.
+func (c *conversation) accepted(r *response) (after []func()) {
+	c.refusable = slices.DeleteFunc(c.refusable, func(o sentOutput) bool {
+		if o.at.After(r.rec.Start()) {
+			return false
+		}
+		after = append(after, agentrun.Of(c.ctx).ToolOf(o.callID).OutputAccepted)
+		return true
+	})
+	return after
+}
+
+// outputRefused is the error of a delivery that the server refused. Its type is
+// what is recorded.
+type outputRefused struct{}
+
+func (outputRefused) Error() string { return "otelllm: the server refused the tool's output" }
