@@ -28,22 +28,21 @@ const (
 	AbortWatchdog = semconv.AbortSourceWatchdog
 )
 
-// AbortFunc cancels a context and records who did it. Reason is a low-cardinality word of
-// the application's own, such as "stop_button": at most 80 bytes of [A-Za-z0-9_.:-].
-// Anything else is recorded as "redacted". The first call counts. Call it even if nothing
-// was aborted, like a context's cancel function, to release what the context holds.
-type AbortFunc func(source AbortSource, reason string)
-
-// WithAbort returns a context that can be cancelled with a typed cause, an [*AbortError],
-// so that a deliberate end is never taken for a broken connection.
-func WithAbort(ctx context.Context) (context.Context, AbortFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
+// WithAbort returns a context, and a function that cancels it with a typed cause, an
+// [*AbortError], so that a deliberate end is never taken for a broken connection.
+//
+// Source says who aborts. Reason is a low-cardinality word of the application's own, such
+// as "stop_button": at most 80 bytes of [A-Za-z0-9_.:-]. Anything else is recorded as
+// "redacted". The first call counts. Call abort even if nothing was aborted, like a
+// context's cancel function, to release what the context holds.
+func WithAbort(parent context.Context) (ctx context.Context, abort func(source AbortSource, reason string)) {
+	ctx, cancel := context.WithCancelCause(parent)
 	return ctx, func(source AbortSource, reason string) {
 		cancel(&AbortError{Source: source, Reason: reason})
 	}
 }
 
-// AbortError is the cause of a context that an [AbortFunc] cancelled. HTTP/1 response
+// AbortError is the cause of a context that was cancelled by [WithAbort]'s function. HTTP/1 response
 // bodies return it as it is, so errors.Is(err, context.Canceled) holds for it.
 type AbortError struct {
 	Source AbortSource

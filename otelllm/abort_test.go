@@ -400,11 +400,11 @@ func TestAbandonedBodyOfAResponseThatIsKept(t *testing.T) {
 func TestConsumerCloses(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
-		before      func(AbortFunc)
+		before      func(abort func(AbortSource, string))
 		end, source string
 	}{
-		{"close", func(AbortFunc) {}, "consumer_closed", "consumer"},
-		{"abort, then close", func(a AbortFunc) { a(AbortUser, "stop_button") }, "cancelled", "user"},
+		{"close", func(func(AbortSource, string)) {}, "consumer_closed", "consumer"},
+		{"abort, then close", func(abort func(AbortSource, string)) { abort(AbortUser, "stop_button") }, "cancelled", "user"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			overHTTP(t, func(w http.ResponseWriter, r *http.Request) {

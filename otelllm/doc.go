@@ -33,6 +33,3 @@ import "github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
 
 // ScopeName is the name of the instrumentation scope of all spans.
 const ScopeName = telemetry.ScopeName
-
-// Version is the version of the instrumentation.
-const Version = telemetry.Version

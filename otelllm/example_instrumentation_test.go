@@ -74,18 +74,14 @@ func ExampleOption() {
 	settings := struct {
 		everywhere otelllm.CommonOption // runs and model calls
 		calls      otelllm.CallOption   // model calls, made or served
-		client     otelllm.ClientOption // model calls that this process makes
-		overHTTP   otelllm.HTTPOption   // model calls over HTTP, made or served
 	}{
 		otelllm.WithTracerProvider(provider),
 		otelllm.WithProviderName("acme"),
-		otelllm.WithMeterProvider(metric.NewMeterProvider()),
-		otelllm.WithPropagators(propagation.TraceContext{}),
 	}
 	var (
-		options   = []otelllm.Option{settings.everywhere, settings.calls, settings.client}
-		transport = []otelllm.TransportOption{settings.overHTTP, otelllm.WithStreamErrors()}
-		handler   = []otelllm.HandlerOption{settings.overHTTP, otelllm.WithoutEvents()}
+		options   = []otelllm.Option{settings.everywhere, settings.calls, otelllm.WithMeterProvider(metric.NewMeterProvider())}
+		transport = []otelllm.TransportOption{otelllm.WithPropagators(propagation.TraceContext{}), otelllm.WithStreamErrors()}
+		handler   = []otelllm.HandlerOption{otelllm.WithPropagators(propagation.TraceContext{}), otelllm.WithoutEvents()}
 		run       = []otelllm.RunOption{otelllm.WithToolsRecorded()}
 	)
 

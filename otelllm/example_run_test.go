@@ -215,7 +215,7 @@ func ExampleEffect() {
 		{ID: "call_1", Name: "read_file", Effect: otelllm.EffectReadOnly},
 		{ID: "call_1", Name: "write_file", Effect: otelllm.EffectIdempotent},
 		{ID: "call_1", Name: "send_mail", Effect: otelllm.EffectNonIdempotent},
-		{ID: "call_1", Name: "plugin", Effect: otelllm.EffectUnknown}, // not declared
+		{ID: "call_1", Name: "plugin"}, // not declared
 	} {
 		ctx, run := otelllm.StartRun(context.Background(), "coder")
 		_, tool := otelllm.StartTool(ctx, call)
@@ -295,13 +295,13 @@ func ExampleAbortSource() {
 	// failed watchdog_timeout idle
 }
 
-// The first call of an AbortFunc counts. A deferred one releases the context.
-func ExampleAbortFunc() {
+// The cause of the context says who ended it. The first call of the function counts, so a
+// deferred one only releases the context.
+func ExampleAbortError() {
 	ctx, abort := otelllm.WithAbort(context.Background())
 	defer abort(otelllm.AbortApplication, "done")
 
-	onStop := func(abort otelllm.AbortFunc) { abort(otelllm.AbortUser, "stop_button") }
-	onStop(abort)
+	abort(otelllm.AbortUser, "stop_button")
 
 	var aborted *otelllm.AbortError
 	if errors.As(context.Cause(ctx), &aborted) {

@@ -413,7 +413,7 @@ func ExampleScopeName() {
 
 	for _, span := range spans.GetSpans() {
 		scope := span.InstrumentationScope
-		fmt.Println(span.Name, scope.Name == otelllm.ScopeName && scope.Version == otelllm.Version)
+		fmt.Println(span.Name, scope.Name == otelllm.ScopeName)
 	}
 	// Output:
 	// invoke_agent coder true

@@ -21,6 +21,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -71,7 +72,7 @@ func (m *metricsSDK) points(t *testing.T) map[string][]point {
 	points := map[string][]point{}
 	for _, scope := range all.ScopeMetrics {
 		assert.Equal(t, ScopeName, scope.Scope.Name)
-		assert.Equal(t, Version, scope.Scope.Version)
+		assert.Equal(t, telemetry.Version, scope.Scope.Version)
 		for _, metric := range scope.Metrics {
 			switch h := metric.Data.(type) {
 			case metricdata.Histogram[float64]:

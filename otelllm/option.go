@@ -40,16 +40,6 @@ type (
 		TransportOption
 		HandlerOption
 	}
-	// ClientOption applies to model calls that this process makes.
-	ClientOption interface {
-		Option
-		TransportOption
-	}
-	// HTTPOption applies to model calls over HTTP.
-	HTTPOption interface {
-		TransportOption
-		HandlerOption
-	}
 )
 
 // option implements all option types. The type that a function returns says where the
@@ -137,7 +127,10 @@ func WithWatchdog(w Watchdog) TransportOption {
 // the requests that it serves, by the global propagator without this option. Nothing is
 // removed from a request: a proxy has to delete the trace context of its own client
 // itself.
-func WithPropagators(p propagation.TextMapPropagator) HTTPOption {
+func WithPropagators(p propagation.TextMapPropagator) interface {
+	TransportOption
+	HandlerOption
+} {
 	return option(func(c *config) { c.propagator = p })
 }
 
@@ -147,8 +140,11 @@ func WithPropagators(p propagation.TextMapPropagator) HTTPOption {
 // nil, it is the global provider. On the duration, error.type names a failure,
 // llm.watchdog.kind says that a watchdog ended the call, and llm.abort.source, without an
 // error.type, that this side ended it on purpose. The metrics cover calls that are not
-// sampled, too.
-func WithMeterProvider(provider metric.MeterProvider) ClientOption {
+// sampled, too, and none that a gateway serves.
+func WithMeterProvider(provider metric.MeterProvider) interface {
+	Option
+	TransportOption
+} {
 	return option(func(c *config) { c.meterProvider = provider })
 }
 
@@ -186,7 +182,10 @@ const (
 //
 // Use it only for a client, or a gateway, that handles no other calls. A protocol that is
 // not one of the constants is reported to the OpenTelemetry error handler and ignored.
-func WithProtocol(p Protocol) HTTPOption {
+func WithProtocol(p Protocol) interface {
+	TransportOption
+	HandlerOption
+} {
 	return option(func(c *config) {
 		known, ok := wire.ByName(string(p))
 		if !ok {

@@ -108,7 +108,7 @@ func (s *soak) until(kind string) <-chan struct{} {
 type openStream struct {
 	resp  *http.Response
 	run   *Run
-	abort AbortFunc
+	abort func(AbortSource, string)
 }
 
 // open begins the i-th stream.

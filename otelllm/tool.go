@@ -7,8 +7,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Effect says what executing a tool may change. The zero value is recorded as unknown,
-// which is treated with the same caution as [EffectNonIdempotent].
+// Effect says what executing a tool may change. The zero value, for a tool whose
+// effect is not declared, is recorded as unknown, which is treated with the same caution as
+// [EffectNonIdempotent].
 type Effect = semconv.ToolEffect
 
 // Effects of a tool.
@@ -16,7 +17,6 @@ const (
 	EffectReadOnly      = semconv.ToolEffectReadOnly      // it changes nothing
 	EffectIdempotent    = semconv.ToolEffectIdempotent    // executing it twice has the effect of once
 	EffectNonIdempotent = semconv.ToolEffectNonIdempotent // every execution has an effect
-	EffectUnknown       = semconv.ToolEffectUnknown       // not declared
 )
 
 // ToolCall is a call that the model made and the application executes.

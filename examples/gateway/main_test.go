@@ -67,7 +67,7 @@ func says(s trace.ReadOnlySpan) map[string]string {
 }
 
 // agentTurn is one turn of an agent behind the gateway. stop, if set, is called at the first text.
-func agentTurn(ctx context.Context, baseURL string, spans kept, stop func(otelllm.AbortFunc)) classify.Diagnosis {
+func agentTurn(ctx context.Context, baseURL string, spans kept, stop func(abort func(otelllm.AbortSource, string))) classify.Diagnosis {
 	ctx, abort := otelllm.WithAbort(ctx)
 	ctx, run := otelllm.StartRun(ctx, "agent", otelllm.WithTracerProvider(spans))
 	client := openai.NewClient(option.WithBaseURL(baseURL), option.WithAPIKey("sk-none"), option.WithMaxRetries(0), option.WithHTTPClient(&http.Client{
@@ -162,9 +162,9 @@ func TestTheGateway(t *testing.T) {
 			defer srv.Close()
 			base, err := url.Parse(upstream.BaseURL("c", faultyllm.Chat))
 			require.NoError(t, err)
-			var stop func(otelllm.AbortFunc)
+			var stop func(abort func(otelllm.AbortSource, string))
 			if tt.stops {
-				stop = func(abort otelllm.AbortFunc) { abort(otelllm.AbortUser, "stop_button") }
+				stop = func(abort func(otelllm.AbortSource, string)) { abort(otelllm.AbortUser, "stop_button") }
 			}
 			d := agentTurn(t.Context(), srv.URL+base.Path, agent, stop)
 			got := d.Outcome.String()

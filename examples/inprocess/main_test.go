@@ -13,39 +13,42 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm"
 )
 
+// aborter aborts the run.
+type aborter func(source otelllm.AbortSource, reason string)
+
 func TestTheExample(t *testing.T) {
 	broke := errors.New("out of memory on device 0")
 	for _, tt := range []struct {
 		name  string
-		model func(abort otelllm.AbortFunc) model
+		model func(abort aborter) model
 		says  string
 		err   error
 		want  map[string]any // attributes of the request's span
 	}{
 		{
-			"whole", func(otelllm.AbortFunc) model { return backwards }, "blue? sky ", nil,
+			"whole", func(aborter) model { return backwards }, "blue? sky ", nil,
 			map[string]any{
 				"llm.stream.end": "terminal_event", "llm.stream.phase": "stream_end", "llm.stream.text_chunks": int64(2), "llm.stream.reasoning_chunks": int64(1),
 				"gen_ai.usage.output_tokens": int64(3), "gen_ai.provider.name": "local", "error.type": nil,
 			},
 		},
 		{
-			"failing in the middle", func(otelllm.AbortFunc) model { return playing(piece{text: "blue? "}, piece{err: broke}) },
+			"failing in the middle", func(aborter) model { return playing(piece{text: "blue? "}, piece{err: broke}) },
 			"user_confirmed_retry: visible_output", broke,
 			map[string]any{"llm.stream.end": "read_error", "llm.stream.phase": "text", "error.type": "*errors.errorString"},
 		},
 		{
-			"ending early", func(otelllm.AbortFunc) model { return playing(piece{text: "blue? "}) },
+			"ending early", func(aborter) model { return playing(piece{text: "blue? "}) },
 			"user_confirmed_retry: visible_output", nil, // the model reports no error: only the diagnosis shows the failure
 			map[string]any{"llm.stream.end": "eof", "llm.transport.cause": "clean_eof", "error.type": "clean_eof"},
 		},
 		{
-			"failing before a word", func(otelllm.AbortFunc) model { return playing(piece{err: broke}) },
+			"failing before a word", func(aborter) model { return playing(piece{err: broke}) },
 			"", broke,
 			map[string]any{"llm.stream.end": "no_response", "llm.stream.phase": "awaiting_response"},
 		},
 		{
-			"aborted", func(abort otelllm.AbortFunc) model {
+			"aborted", func(abort aborter) model {
 				return func(ctx context.Context, _ string) <-chan piece {
 					c := make(chan piece, 1)
 					c <- piece{text: "blue? "}

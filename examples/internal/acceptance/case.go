@@ -70,7 +70,7 @@ type Setup struct {
 	NoRun          bool          // the agent's author did not use StartRun and StartTool
 	Killed         bool          // the agent's process dies after its first answer: the run has no end
 	Forgets        bool          // the agent drops a stream, and the garbage collector has to find it
-	Abort          otelllm.AbortFunc
+	Abort          func(source otelllm.AbortSource, reason string)
 }
 
 // Verdict is the expected verdict on one span. The zero value is a span that reports no
