@@ -43,10 +43,11 @@ func init() {
 
 // Shutdown ends the recording of every request, tool and run that this package's functions
 // began and that is still open, as aborted by shutdown, so that their spans can be
-// exported before the TracerProvider is shut down. It does not touch the streams
-// themselves: end those first, best with [WithAbort] and [AbortShutdown]. What begins
-// later is recorded as usual. [WithWatchdog] and [WithStreamErrors] have no effect on a
-// stream whose recording has ended this way.
+// exported before the TracerProvider is shut down. So it does with what the packages
+// otelllm/manual and otelllm/realtime began without an [Instrumentation]. It does not touch
+// the streams themselves: end those first, best with [WithAbort] and [AbortShutdown]. What
+// begins later is recorded as usual. [WithWatchdog] and [WithStreamErrors] have no effect
+// on a stream whose recording has ended this way.
 //
 // Shutdown ends spans in portions, and calls ForceFlush of their providers in between, so
 // that a [sdktrace.BatchSpanProcessor] does not drop any because its queue is full. The
@@ -62,5 +63,5 @@ func init() {
 // https://pkg.go.dev/go.opentelemetry.io/otel/sdk/trace#SpanProcessor
 func Shutdown(ctx context.Context) error { return global.Shutdown(ctx) }
 
-// Shutdown is [Shutdown] for what the methods of i began.
+// Shutdown is [Shutdown] for what was begun with i.
 func (i *Instrumentation) Shutdown(ctx context.Context) error { return i.open.Shutdown(ctx) }
