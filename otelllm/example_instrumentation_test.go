@@ -13,7 +13,6 @@ import (
 
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/otelllm/manual"
-	"github.com/otelllm/otelllm-go/otelllm/realtime"
 )
 
 // An Instrumentation keeps what is recorded for one part of an application apart: its
@@ -47,21 +46,16 @@ func ExampleInstrumentation_Shutdown() {
 
 	_, run := other.StartRun(context.Background(), "coder")
 	_, request := manual.Start(context.Background(), manual.RequestInfo{Provider: "acme", Model: "acme-1", Instrumentation: plugin})
-	session := realtime.NewSession(context.Background(), realtime.Config{Instrumentation: plugin})
-	session.RecordSent([]byte(`{"type":"response.create"}`))
 
 	_ = plugin.Shutdown(context.Background())
 	show(spans, "llm.abort.source")
 	fmt.Println("the other part ends its own:")
 	spans.Reset()
 	request.End(nil) // has ended
-	session.Close(nil)
 	run.End(nil)
 	show(spans, "llm.abort.source")
 	// Output:
 	// chat acme-1
-	//   llm.abort.source shutdown
-	// chat
 	//   llm.abort.source shutdown
 	// the other part ends its own:
 	// invoke_agent coder
