@@ -40,6 +40,7 @@ func (i *Instrumentation) NewHandler(next http.Handler, opts ...HandlerOption) h
 		Record:         recorder,
 		Recogniser:     c.recogniser,
 		TracerProvider: c.tracerProvider,
+		Inferred:       c.source(i),
 		Propagator:     c.propagator,
 	}}
 }

@@ -3,6 +3,8 @@ package otelllm
 import (
 	"context"
 
+	"github.com/otelllm/otelllm-go/otelllm/internal/inferred"
+	"github.com/otelllm/otelllm-go/otelllm/internal/kinship"
 	"github.com/otelllm/otelllm-go/otelllm/internal/live"
 	"github.com/otelllm/otelllm-go/otelllm/internal/setup"
 )
@@ -16,13 +18,14 @@ import (
 // take precedence over those of the Instrumentation. Packages otelllm/manual and
 // otelllm/realtime record with the Instrumentation that they are given.
 type Instrumentation struct {
-	config config
-	open   live.Registry // what has begun and not ended
+	config   config
+	open     live.Registry // what has begun and not ended
+	inferred inferred.Runs
 }
 
 // New returns an Instrumentation.
 func New(opts ...Option) *Instrumentation {
-	i := &Instrumentation{config: config{events: true}}
+	i := &Instrumentation{config: config{events: true, limits: kinship.DefaultConfig()}}
 	i.config = *configure(i, opts, Option.applyInstrumentation)
 	return i
 }

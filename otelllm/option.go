@@ -8,7 +8,10 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
 	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
+	"github.com/otelllm/otelllm-go/otelllm/internal/inferred"
+	"github.com/otelllm/otelllm-go/otelllm/internal/kinship"
 	"github.com/otelllm/otelllm-go/otelllm/internal/record"
 	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/telemetry"
@@ -62,6 +65,8 @@ type config struct {
 	watchdog       Watchdog
 	conversationID string
 	toolsRecorded  bool
+	inferred       bool // runs are inferred; no option sets it until the Collector knows them
+	limits         kinship.Config
 }
 
 // configure returns the configuration of i, with opts applied. Nil options are left out.
@@ -80,6 +85,17 @@ func (c *config) recorder(i *Instrumentation) record.Config {
 	r := record.Config{Events: c.events, Verdicts: c.verdicts, Live: &i.open}
 	telemetry.Guard(func() { r.Meters = record.NewMeters(c.meterProvider) })
 	return r
+}
+
+// source returns what infers the runs of requests, or nil.
+func (c *config) source(i *Instrumentation) *inferred.Source {
+	if !c.inferred {
+		return nil
+	}
+	return &inferred.Source{
+		Runs: &i.inferred, Limits: c.limits,
+		Run: agentrun.Config{TracerProvider: c.tracerProvider, Verdicts: c.verdicts, Live: &i.open},
+	}
 }
 
 // WithTracerProvider sets the provider that spans are created with. Without it, or with

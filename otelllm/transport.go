@@ -42,6 +42,7 @@ func (i *Instrumentation) NewTransport(base http.RoundTripper, opts ...Transport
 		Recogniser:     c.recogniser,
 		Propagator:     c.propagator,
 		TracerProvider: c.tracerProvider,
+		Inferred:       c.source(i),
 		Watchdog:       watchdog.Limits(c.watchdog),
 		WatchdogError: func(kind semconv.WatchdogKind, limit time.Duration) error {
 			return &WatchdogError{Kind: kind, Limit: limit}
