@@ -1,0 +1,453 @@
+package otelllm
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/otelllm/internal/nettest"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// inferring is an Instrumentation that infers runs, with a short time to settle.
+func inferring(r *recorder, settle time.Duration, opts ...Option) *Instrumentation {
+	return New(append(opts, WithTracerProvider(r), option(func(c *config) {
+		c.inferred = true
+		c.limits.Settle = settle
+	}))...)
+}
+
+// wordsOf are the requests of an agent and the answers of a model in one protocol.
+type wordsOf struct {
+	path string
+	// body returns the body of the n-th request of a turn: with the outputs of n calls.
+	body func(task string, n int, callID string) string
+	call func(id string) string // an answer with one call
+	text string                 // an answer without
+}
+
+func sseOf(events ...string) string {
+	var b strings.Builder
+	for _, e := range events {
+		typ := struct{ Type string }{}
+		if json.Unmarshal([]byte(e), &typ) == nil && typ.Type != "" {
+			b.WriteString("event: " + typ.Type + "\n")
+		}
+		b.WriteString("data: " + e + "\n\n")
+	}
+	return b.String()
+}
+
+var agentWords = map[string]wordsOf{
+	"chat": {
+		path: chatPath,
+		body: func(task string, n int, id string) string {
+			list := `{"role":"system","content":"be good"},{"role":"user","content":"` + task + `"}`
+			for range n {
+				list += `,{"role":"assistant","content":null,"tool_calls":[{"id":"` + id + `","type":"function","function":{"name":"run","arguments":"{}"}}]},{"role":"tool","tool_call_id":"` + id + `","content":"done"}`
+			}
+			return `{"model":"m","stream":true,"messages":[` + list + `]}`
+		},
+		call: func(id string) string {
+			return sseOf(`{"id":"c1","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"`+id+`","type":"function","function":{"name":"run","arguments":"{}"}}]}}]}`,
+				`{"id":"c1","choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}`, `[DONE]`)
+		},
+		text: sseOf(`{"id":"c2","choices":[{"index":0,"delta":{"content":"ok"}}]}`, `{"id":"c2","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`, `[DONE]`),
+	},
+	"messages": {
+		path: messagesPath,
+		body: func(task string, n int, id string) string {
+			list := `{"role":"user","content":"` + task + `"}`
+			if n > 0 { // the mark wanders
+				list = `{"role":"user","content":[{"type":"text","text":"` + task + `","cache_control":{"type":"ephemeral"}}]}`
+			}
+			for range n {
+				list += `,{"role":"assistant","content":[{"type":"tool_use","id":"` + id + `","name":"run","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"` + id + `","content":"done"}]}`
+			}
+			return `{"model":"m","stream":true,"max_tokens":9,"system":"be good","messages":[` + list + `]}`
+		},
+		call: func(id string) string {
+			return sseOf(`{"type":"message_start","message":{"id":"m1","role":"assistant","content":[]}}`,
+				`{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"`+id+`","name":"run","input":{}}}`,
+				`{"type":"content_block_stop","index":0}`, `{"type":"message_delta","delta":{"stop_reason":"tool_use"}}`, `{"type":"message_stop"}`)
+		},
+		text: sseOf(`{"type":"message_start","message":{"id":"m2","role":"assistant","content":[]}}`,
+			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`,
+			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"ok"}}`,
+			`{"type":"content_block_stop","index":0}`, `{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`, `{"type":"message_stop"}`),
+	},
+	"responses": {
+		path: responsesPath,
+		body: func(task string, n int, id string) string {
+			list := `{"role":"user","content":[{"type":"input_text","text":"` + task + `"}]}`
+			for range n {
+				list += `,{"type":"function_call","call_id":"` + id + `","name":"run","arguments":"{}"},{"type":"function_call_output","call_id":"` + id + `","output":"done"}`
+			}
+			return `{"model":"m","stream":true,"instructions":"be good","input":[` + list + `]}`
+		},
+		call: responsesCall, text: responsesText,
+	},
+	"responses by id": {
+		path: responsesPath,
+		body: func(task string, n int, id string) string {
+			if n > 0 {
+				return `{"model":"m","stream":true,"previous_response_id":"resp_1","input":[{"type":"function_call_output","call_id":"` + id + `","output":"done"}]}`
+			}
+			return `{"model":"m","stream":true,"input":"` + task + `"}`
+		},
+		call: responsesCall, text: responsesText,
+	},
+	"gemini": {
+		path: "/v1beta/models/gemini-2.5-flash:streamGenerateContent",
+		body: func(task string, n int, _ string) string {
+			list := `{"role":"user","parts":[{"text":"` + task + `"}]}`
+			for range n {
+				list += `,{"role":"model","parts":[{"functionCall":{"name":"run","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"name":"run","response":{"output":"done"}}}]}`
+			}
+			return `{"contents":[` + list + `],"systemInstruction":{"parts":[{"text":"be good"}]}}`
+		},
+		call: func(string) string {
+			return sseOf(`{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"run","args":{}}}]},"finishReason":"STOP"}],"responseId":"g1"}`)
+		},
+		text: sseOf(`{"candidates":[{"content":{"role":"model","parts":[{"text":"ok"}]},"finishReason":"STOP"}],"responseId":"g2"}`),
+	},
+}
+
+func responsesCall(id string) string {
+	item := `{"type":"function_call","id":"fc_1","call_id":"` + id + `","name":"run","arguments":"{}","status":"completed"}`
+	return sseOf(`{"type":"response.created","response":{"id":"resp_1","status":"in_progress"}}`,
+		`{"type":"response.output_item.added","output_index":0,"item":{"type":"function_call","id":"fc_1","call_id":"`+id+`","name":"run","arguments":""}}`,
+		`{"type":"response.output_item.done","output_index":0,"item":`+item+`}`,
+		`{"type":"response.completed","response":{"id":"resp_1","status":"completed","output":[`+item+`]}}`)
+}
+
+var responsesText = sseOf(`{"type":"response.created","response":{"id":"resp_2","status":"in_progress"}}`,
+	`{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"msg_1","role":"assistant","content":[]}}`,
+	`{"type":"response.output_text.delta","item_id":"msg_1","output_index":0,"content_index":0,"delta":"ok"}`,
+	`{"type":"response.output_item.done","output_index":0,"item":{"type":"message","id":"msg_1","role":"assistant","content":[{"type":"output_text","text":"ok"}]}}`,
+	`{"type":"response.completed","response":{"id":"resp_2","status":"completed"}}`)
+
+// script is a server that gives one answer after the other.
+type script struct {
+	mu      sync.Mutex
+	answers []func(http.ResponseWriter)
+}
+
+func (s *script) start(t *testing.T) string {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		s.mu.Lock()
+		answer := s.answers[0]
+		s.answers = s.answers[1:]
+		s.mu.Unlock()
+		answer(w)
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+func streamed(text string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, text)
+	}
+}
+
+func unavailable(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) }
+
+func resetting(w http.ResponseWriter) {
+	c, _, err := http.NewResponseController(w).Hijack()
+	if err == nil {
+		nettest.Reset(c)
+	}
+}
+
+// runs returns the spans of the runs that have ended, once there are n of them.
+func (r *recorder) runs(t *testing.T, n int) (runs []span) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		runs = r.named("invoke_agent agent")
+		return len(runs) >= n
+	}, 10*time.Second, time.Millisecond)
+	require.Len(t, runs, n)
+	return runs
+}
+
+// requests returns the spans of the requests that have ended.
+func (r *recorder) requests() (list []span) {
+	for _, s := range r.spans.Ended() {
+		if s.SpanKind() == trace.SpanKindClient {
+			list = append(list, span{s})
+		}
+	}
+	return list
+}
+
+func TestInferredRun(t *testing.T) {
+	const id = "call_0f9a8b7c6d5e4f30"
+	for name, words := range agentWords {
+		t.Run(name, func(t *testing.T) {
+			r := newRecorder(t)
+			i := inferring(r, time.Minute)
+			s := script{answers: []func(http.ResponseWriter){streamed(words.call(id)), streamed(words.text)}}
+			url, rt := s.start(t)+words.path, i.NewTransport(base(t))
+			for n := range 2 {
+				_, err := call(t.Context(), rt, url, words.body("fix it", n, id))
+				require.NoError(t, err)
+			}
+
+			run := r.runs(t, 1)[0]
+			assert.Equal(t, true, run.get(semconv.RunInferredKey))
+			assert.Equal(t, "answer", run.get(semconv.RunEndKey))
+			assert.Equal(t, int64(2), run.get(semconv.RunRequestsKey))
+			assert.Nil(t, run.get(semconv.RunToolsKey))
+			assert.False(t, run.failed())
+			assert.Len(t, run.get("gen_ai.conversation.id"), 16)
+			for _, q := range r.requests() {
+				assert.Equal(t, run.SpanContext().SpanID(), q.Parent().SpanID())
+				assert.Equal(t, run.SpanContext().SpanID().String(), q.get(semconv.RunIDKey))
+				assert.Equal(t, run.get("gen_ai.conversation.id"), q.get("gen_ai.conversation.id"))
+				assert.Equal(t, int64(1), q.get(semconv.RequestAttemptKey))
+			}
+			tool := r.named("execute_tool run")[0]
+			assert.Equal(t, run.SpanContext().SpanID(), tool.Parent().SpanID())
+			assert.Equal(t, "history", tool.get(semconv.ToolObservedKey))
+			assert.Equal(t, r.requests()[0].EndTime(), tool.StartTime())
+			assert.Equal(t, r.requests()[1].StartTime(), tool.EndTime())
+			assert.Equal(t, semconv.RunOutcomeSucceeded, r.Diagnosis().Outcome)
+			assert.Len(t, r.spans.Ended(), 4)
+		})
+	}
+}
+
+// A 503 and then an answer: one run, and the attempts are numbered.
+func TestInferredRunRecovers(t *testing.T) {
+	for name, words := range agentWords {
+		t.Run(name, func(t *testing.T) {
+			r := newRecorder(t)
+			s := script{answers: []func(http.ResponseWriter){unavailable, unavailable, streamed(words.text)}}
+			url, rt := s.start(t)+words.path, inferring(r, time.Minute).NewTransport(base(t))
+			for range 3 {
+				_, err := call(t.Context(), rt, url, words.body("fix it", 0, ""))
+				require.NoError(t, err)
+			}
+			run := r.runs(t, 1)[0]
+			assert.Equal(t, "answer", run.get(semconv.RunEndKey))
+			for n, q := range r.requests() {
+				assert.Equal(t, int64(n+1), q.get(semconv.RequestAttemptKey))
+				assert.Equal(t, run.SpanContext().TraceID(), q.SpanContext().TraceID())
+			}
+			d := r.Diagnosis()
+			assert.Equal(t, semconv.RunOutcomeRecovered, d.Outcome)
+			assert.Equal(t, 2, d.RecoveredFailures)
+		})
+	}
+}
+
+// The connection is reset after a tool ran, and no further attempt comes.
+func TestInferredRunFails(t *testing.T) {
+	const id = "call_0f9a8b7c6d5e4f30"
+	for name, words := range agentWords {
+		t.Run(name, func(t *testing.T) {
+			r := newRecorder(t)
+			s := script{answers: []func(http.ResponseWriter){streamed(words.call(id)), resetting, resetting}}
+			url, rt := s.start(t)+words.path, inferring(r, time.Millisecond).NewTransport(base(t))
+			_, err := call(t.Context(), rt, url, words.body("fix it", 0, id))
+			require.NoError(t, err)
+			_, err = call(t.Context(), rt, url, words.body("fix it", 1, id))
+			require.Error(t, err)
+
+			run := r.runs(t, 1)[0]
+			assert.Equal(t, "failure", run.get(semconv.RunEndKey))
+			assert.True(t, run.failed())
+			assert.Equal(t, "connection_reset", run.get("error.type"))
+			assert.Equal(t, r.requests()[1].EndTime(), run.EndTime(), "the time to settle is not the run's")
+			d := r.Diagnosis()
+			assert.Equal(t, semconv.RunOutcomeFailed, d.Outcome)
+			assert.Equal(t, classify.UserConfirmedRetry, d.Retry.Safety)
+			assert.Equal(t, semconv.RetryReasonToolStateUnknown, d.Retry.Reason)
+		})
+	}
+}
+
+// Two turns are two runs of one conversation, the second with a link to the first.
+func TestInferredTurns(t *testing.T) {
+	words := agentWords["chat"]
+	r := newRecorder(t)
+	s := script{answers: []func(http.ResponseWriter){streamed(words.text), streamed(words.text)}}
+	url, rt := s.start(t)+words.path, inferring(r, time.Minute).NewTransport(base(t))
+	first := `{"role":"user","content":"one"}`
+	for _, list := range []string{first, first + `,{"role":"assistant","content":"ok"},{"role":"user","content":"two"}`} {
+		_, err := call(t.Context(), rt, url, `{"model":"m","stream":true,"messages":[`+list+`]}`)
+		require.NoError(t, err)
+	}
+	runs := r.runs(t, 2)
+	assert.Equal(t, runs[0].get("gen_ai.conversation.id"), runs[1].get("gen_ai.conversation.id"))
+	assert.NotEqual(t, runs[0].SpanContext().TraceID(), runs[1].SpanContext().TraceID())
+	require.Len(t, runs[1].Links(), 1)
+	assert.Equal(t, runs[0].SpanContext().SpanID(), runs[1].Links()[0].SpanContext.SpanID())
+}
+
+// Agents with the same words are told apart by the ids of their calls.
+func TestInferredInterleaved(t *testing.T) {
+	words := agentWords["messages"]
+	r := newRecorder(t)
+	s := script{}
+	ids := []string{"toolu_01AbCdEfGhIjKlMn0", "toolu_02AbCdEfGhIjKlMn9"}
+	for _, id := range ids {
+		s.answers = append(s.answers, streamed(words.call(id)))
+	}
+	s.answers = append(s.answers, streamed(words.text), streamed(words.text))
+	url, rt := s.start(t)+words.path, inferring(r, time.Minute).NewTransport(base(t))
+	for n := range 2 {
+		for _, id := range ids {
+			_, err := call(t.Context(), rt, url, words.body("fix it", n, id))
+			require.NoError(t, err)
+		}
+	}
+	runs := r.runs(t, 2)
+	requests := r.requests()
+	require.Len(t, requests, 4)
+	for n := range 2 {
+		assert.Equal(t, requests[n].SpanContext().TraceID(), requests[n+2].SpanContext().TraceID())
+	}
+	assert.NotEqual(t, runs[0].SpanContext().TraceID(), runs[1].SpanContext().TraceID())
+}
+
+// A caller's own span keeps the trace. The requests below other spans name the run.
+func TestInferredUnderASpan(t *testing.T) {
+	const id = "call_0f9a8b7c6d5e4f30"
+	words := agentWords["chat"]
+	r := newRecorder(t)
+	s := script{answers: []func(http.ResponseWriter){unavailable, streamed(words.call(id)), streamed(words.text)}}
+	url, rt := s.start(t)+words.path, inferring(r, time.Minute).NewTransport(base(t))
+	ctx, first := r.Tracer("app").Start(t.Context(), "turn")
+	for range 2 {
+		_, err := call(ctx, rt, url, words.body("fix it", 0, id))
+		require.NoError(t, err)
+	}
+	ctx, step := r.Tracer("app").Start(ctx, "step")
+	_, err := call(ctx, rt, url, words.body("fix it", 1, id))
+	require.NoError(t, err)
+	run := r.runs(t, 1)[0]
+	assert.Equal(t, first.SpanContext().SpanID(), run.Parent().SpanID())
+	parents := []trace.SpanID{run.SpanContext().SpanID(), run.SpanContext().SpanID(), step.SpanContext().SpanID()}
+	for n, q := range r.requests() {
+		assert.Equal(t, parents[n], q.Parent().SpanID(), n)
+		assert.Equal(t, run.SpanContext().SpanID().String(), q.get(semconv.RunIDKey))
+	}
+}
+
+// No run is inferred within a declared one, or right below another instrumentation's run.
+func TestNothingInferredWithinARun(t *testing.T) {
+	words := agentWords["chat"]
+	r := newRecorder(t)
+	i := inferring(r, time.Minute)
+	s := script{answers: []func(http.ResponseWriter){streamed(words.text), streamed(words.text)}}
+	url, rt := s.start(t)+words.path, i.NewTransport(base(t))
+	ctx, run := i.StartRun(t.Context(), "coder")
+	_, err := call(ctx, rt, url, words.body("fix it", 0, ""))
+	require.NoError(t, err)
+	run.End(nil)
+	ctx, _ = r.Tracer("adk").Start(t.Context(), "invoke_agent adk", trace.WithAttributes(otelsemconv.GenAIOperationNameInvokeAgent))
+	_, err = call(ctx, rt, url, words.body("fix it", 0, ""))
+	require.NoError(t, err)
+	assert.Empty(t, r.named("invoke_agent agent"))
+}
+
+// Shutdown ends the runs that wait.
+func TestInferredShutdown(t *testing.T) {
+	const id = "call_0f9a8b7c6d5e4f30"
+	words := agentWords["chat"]
+	r := newRecorder(t)
+	i := inferring(r, time.Minute)
+	s := script{answers: []func(http.ResponseWriter){streamed(words.call(id))}}
+	url, rt := s.start(t)+words.path, i.NewTransport(base(t))
+	_, err := call(t.Context(), rt, url, words.body("fix it", 0, id))
+	require.NoError(t, err)
+	require.Empty(t, r.named("invoke_agent agent"))
+	require.NoError(t, i.Shutdown(t.Context()))
+	run := r.runs(t, 1)[0]
+	assert.Equal(t, "shutdown", run.get(semconv.RunEndKey))
+	assert.Equal(t, "shutdown", run.get(semconv.AbortSourceKey))
+}
+
+// A body that is not in memory is read as it is sent: the request has a trace of its own,
+// and names its run.
+func TestInferredLate(t *testing.T) {
+	const id = "call_0f9a8b7c6d5e4f30"
+	words := agentWords["chat"]
+	r := newRecorder(t)
+	s := script{answers: []func(http.ResponseWriter){streamed(words.call(id)), streamed(words.text)}}
+	url, rt := s.start(t)+words.path, inferring(r, time.Minute).NewTransport(base(t))
+	for n := range 2 {
+		body := struct{ io.Reader }{strings.NewReader(words.body("fix it", n, id))}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
+		require.NoError(t, err)
+		req.Header.Set("User-Agent", "codex_exec/0.169.0 (Debian)")
+		req.Header.Set("Session-Id", "01a203c0-9208-7863-86fa-f6e890e736b3")
+		resp, err := rt.RoundTrip(req)
+		require.NoError(t, err)
+		_, err = io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+	}
+	runs := r.named("invoke_agent codex_exec")
+	require.Len(t, runs, 1)
+	assert.Equal(t, "01a203c0-9208-7863-86fa-f6e890e736b3", runs[0].get("gen_ai.conversation.id"))
+	for _, q := range r.requests() {
+		assert.Equal(t, runs[0].SpanContext().SpanID().String(), q.get(semconv.RunIDKey))
+		require.Len(t, q.Links(), 1)
+	}
+}
+
+// A gateway's requests belong to the runs of the agents behind it; its own attempts are a
+// part of the requests that it serves.
+func TestInferredBehindAGateway(t *testing.T) {
+	const id = "call_0f9a8b7c6d5e4f30"
+	for name, words := range agentWords {
+		t.Run(name, func(t *testing.T) {
+			r := newRecorder(t)
+			i := inferring(r, time.Minute)
+			s := script{answers: []func(http.ResponseWriter){streamed(words.call(id)), streamed(words.text)}}
+			upstream, rt := s.start(t), i.NewTransport(base(t))
+			gateway := httptest.NewServer(i.NewHandler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				out, err := http.NewRequestWithContext(req.Context(), req.Method, upstream+req.URL.Path, req.Body)
+				if err != nil {
+					panic(err)
+				}
+				out.Header = req.Header
+				resp, err := rt.RoundTrip(out)
+				if err != nil {
+					w.WriteHeader(http.StatusBadGateway)
+					return
+				}
+				defer resp.Body.Close()
+				w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
+				w.WriteHeader(resp.StatusCode)
+				_, _ = io.Copy(w, resp.Body)
+			})))
+			t.Cleanup(gateway.Close)
+			for n := range 2 {
+				_, err := call(t.Context(), base(t), gateway.URL+words.path, words.body(fmt.Sprint("fix ", name), n, id))
+				require.NoError(t, err)
+			}
+			run := r.runs(t, 1)[0]
+			assert.Equal(t, int64(2), run.get(semconv.RunRequestsKey))
+			assert.Len(t, r.named("execute_tool run"), 1)
+		})
+	}
+}
