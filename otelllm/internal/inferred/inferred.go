@@ -363,6 +363,7 @@ func (r *Runs) endings(over []kinship.Ended) (list []ending) {
 		if !ok {
 			continue
 		}
+		e.Run.Data = nil // the tracker may remember the run for long, but no request joins it
 		at := o.last.end
 		if at.IsZero() {
 			at = time.Now()

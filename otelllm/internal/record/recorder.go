@@ -146,7 +146,7 @@ func (r *Recorder) Join(q *inferred.Request) {
 	}
 	if r.source != nil {
 		r.run.RequestBegan(r, outputs)
-		r.span.AddLink(trace.Link{SpanContext: r.run.Span().SpanContext()})
+		telemetry.Guard(func() { r.span.AddLink(trace.Link{SpanContext: r.run.Span().SpanContext()}) })
 	}
 	q.Follow(r)
 }

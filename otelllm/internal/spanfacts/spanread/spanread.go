@@ -157,11 +157,12 @@ func Run(s *Span) classify.Run {
 		AnnouncedRequests: m.count(semconv.RunRequestsKey),
 		AnnouncedTools:    m.count(semconv.RunToolsKey),
 	}
+	run.EndedBy, _ = semconv.ParseRunEnd(m.text(semconv.RunEndKey))
 	_, judged := m[semconv.ClassificationTriggerKey]
 	switch {
 	case s.Error && (run.ErrorType != "" || !judged): // without an error type, the status is only the client's verdict
 		run.Failed = classify.Yes
-	case run.Abort.Source == semconv.AbortSourceUnset:
+	case run.Abort.Source == semconv.AbortSourceUnset && (run.EndedBy == semconv.RunEndUnset || run.EndedBy == semconv.RunEndAnswer):
 		run.Failed = classify.No
 	}
 	return run

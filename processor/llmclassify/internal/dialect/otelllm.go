@@ -177,6 +177,8 @@ func ownRun(span ptrace.Span, run *classify.Run) {
 			run.AnnouncedRequests = count(v)
 		case string(semconv.RunToolsKey):
 			run.AnnouncedTools = count(v)
+		case string(semconv.RunEndKey):
+			run.EndedBy = enum(v, semconv.ParseRunEnd)
 		case string(semconv.ClassificationTriggerKey):
 			judged = true
 		case string(semconv.AbortSourceKey):
@@ -189,7 +191,7 @@ func ownRun(span ptrace.Span, run *classify.Run) {
 	case span.Status().Code() == ptrace.StatusCodeError && (run.ErrorType != "" || !judged):
 		// The run ended with an error. The status alone is the client's verdict, not a fact.
 		run.Failed = classify.Yes
-	case run.Abort.Source == semconv.AbortSourceUnset:
+	case run.Abort.Source == semconv.AbortSourceUnset && (run.EndedBy == semconv.RunEndUnset || run.EndedBy == semconv.RunEndAnswer):
 		run.Failed = classify.No // this producer ends a run with its error, or without one
 	}
 }
