@@ -83,13 +83,13 @@ func (r *messagesReader) reset() {
 // done has no effect: this protocol has no [DONE].
 func (r *messagesReader) done() {}
 
-func (r *messagesReader) read(data []byte, ev *messagesEvent) verdict {
+func (r *messagesReader) read(data []byte, ev *messagesEvent) payloadKind {
 	c := r.t.cursor(data)
 	ev.read(&c)
-	return r.t.verdict(&c)
+	return r.t.payloadKind(&c)
 }
 
-func (r *messagesReader) event(name, data []byte) verdict {
+func (r *messagesReader) event(name, data []byte) payloadKind {
 	var ev messagesEvent
 	if v := r.read(data, &ev); v != progress {
 		return v
@@ -108,7 +108,7 @@ func (r *messagesReader) add(d *contentDelta) {
 }
 
 // apply changes the state by the event.
-func (r *messagesReader) apply(ev *messagesEvent) verdict {
+func (r *messagesReader) apply(ev *messagesEvent) payloadKind {
 	switch string(ev.typ) {
 	case "ping":
 		return keepalive
@@ -144,7 +144,7 @@ func (r *messagesReader) apply(ev *messagesEvent) verdict {
 }
 
 // delta reads a part of a block.
-func (r *messagesReader) delta(index int, md *messagesDelta) verdict {
+func (r *messagesReader) delta(index int, md *messagesDelta) payloadKind {
 	d := contentDelta{index: index}
 	switch string(md.typ) {
 	case "text_delta":
@@ -230,7 +230,7 @@ func (r *messagesReader) use(u *messagesUsage) {
 	r.t.use(known.counts())
 }
 
-func (r *messagesReader) document(data []byte) verdict {
+func (r *messagesReader) document(data []byte) payloadKind {
 	var ev messagesEvent
 	if v := r.read(data, &ev); v != progress {
 		return v

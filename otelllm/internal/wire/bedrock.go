@@ -67,13 +67,13 @@ func (r *converseReader) reset() {
 // done has no effect: this protocol has no [DONE].
 func (r *converseReader) done() {}
 
-func (r *converseReader) read(data []byte, ev *converseEvent) verdict {
+func (r *converseReader) read(data []byte, ev *converseEvent) payloadKind {
 	c := r.t.cursor(data)
 	ev.read(&c)
-	return r.t.verdict(&c)
+	return r.t.payloadKind(&c)
 }
 
-func (r *converseReader) event(name, data []byte) verdict {
+func (r *converseReader) event(name, data []byte) payloadKind {
 	var ev converseEvent
 	if v := r.read(data, &ev); v != progress {
 		return v
@@ -92,7 +92,7 @@ func (r *converseReader) add(d *contentDelta) {
 	}
 }
 
-func (r *converseReader) apply(name []byte, ev *converseEvent) verdict {
+func (r *converseReader) apply(name []byte, ev *converseEvent) payloadKind {
 	if string(name) == "metadata" {
 		r.t.use(ev.usage.counts()) // also after the terminal event
 		return progress
@@ -154,7 +154,7 @@ func (r *converseReader) end(reason []byte) {
 	}
 }
 
-func (r *converseReader) document(data []byte) verdict {
+func (r *converseReader) document(data []byte) payloadKind {
 	var ev converseEvent
 	if v := r.read(data, &ev); v != progress {
 		return v

@@ -69,10 +69,10 @@ func (r *chatReader) reset() {
 	*r = chatReader{choices: r.choices.cleared(), open: r.open.cleared()}
 }
 
-func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
+func (r *chatReader) read(data []byte, ch *chatChunk) payloadKind {
 	c := r.t.cursor(data)
 	isError, aside := ch.read(&c)
-	v := r.t.verdict(&c)
+	v := r.t.payloadKind(&c)
 	if v != progress {
 		return v
 	}
@@ -85,7 +85,7 @@ func (r *chatReader) read(data []byte, ch *chatChunk) verdict {
 	return v
 }
 
-func (r *chatReader) event(name, data []byte) verdict {
+func (r *chatReader) event(name, data []byte) payloadKind {
 	ch := chatChunk{usage: unknownUsage}
 	if v := r.read(data, &ch); v != progress {
 		return v
@@ -106,7 +106,7 @@ func (r *chatReader) add(d *contentDelta) {
 	r.updateComplete()
 }
 
-func (r *chatReader) document(data []byte) verdict {
+func (r *chatReader) document(data []byte) payloadKind {
 	ch := chatChunk{usage: unknownUsage}
 	if v := r.read(data, &ch); v != progress {
 		return v
@@ -132,7 +132,7 @@ func (r *chatReader) done() {
 }
 
 // apply changes the state by the chunk.
-func (r *chatReader) apply(ch *chatChunk) verdict {
+func (r *chatReader) apply(ch *chatChunk) payloadKind {
 	if !r.t.Terminal {
 		r.t.identify(ch.id, ch.model)
 		r.t.use(ch.usage)

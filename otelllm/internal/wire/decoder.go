@@ -16,9 +16,9 @@ import (
 type reader interface {
 	// event reads the payload of one event and changes the state accordingly; name is the
 	// SSE event field. If the event is nothing but a delta, it returns [tally.content].
-	event(name, data []byte) verdict
+	event(name, data []byte) payloadKind
 	// document reads a whole body that does not stream, as event does.
-	document(data []byte) verdict
+	document(data []byte) payloadKind
 	// add changes the state by a delta. It may keep nothing of d.
 	add(d *contentDelta)
 	// done handles the [DONE] that ends Chat Completions, and that gateways append to
@@ -350,7 +350,7 @@ func (d *bodyDecoder) payload(name, data []byte, cut bool) {
 }
 
 // event reads the payload of one event.
-func (d *bodyDecoder) event(name, data []byte) verdict {
+func (d *bodyDecoder) event(name, data []byte) payloadKind {
 	if d.sniff.forms&formChunks != 0 && string(name) == "chunk" {
 		var ok bool
 		if data, ok = d.unwrap(data); !ok {
@@ -377,7 +377,7 @@ func (d *bodyDecoder) event(name, data []byte) verdict {
 
 // first reads the object that a malformed payload begins with: some clients read no
 // further. Another value at its beginning is not decoded.
-func (d *bodyDecoder) first(name, data []byte, cut bool) verdict {
+func (d *bodyDecoder) first(name, data []byte, cut bool) payloadKind {
 	c := cursor{b: data}
 	object := c.peek() == '{'
 	c.skip()

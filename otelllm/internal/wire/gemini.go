@@ -95,20 +95,20 @@ func (r *geminiReader) reset() {
 	*r = geminiReader{candidates: r.candidates.cleared()}
 }
 
-func (r *geminiReader) read(data []byte, ch *geminiChunk) verdict {
+func (r *geminiReader) read(data []byte, ch *geminiChunk) payloadKind {
 	c := r.t.cursor(data)
 	ch.read(&c, false)
-	v := r.t.verdict(&c)
+	v := r.t.payloadKind(&c)
 	// A chunk without candidates either is not part of the answer, or has the answer in
 	// an unknown place.
 	r.t.Unread = r.t.Unread || v == progress && ch.unread && !ch.answer && !ch.fault.seen
 	return v
 }
 
-func (r *geminiReader) event(_, data []byte) verdict { return r.document(data) }
+func (r *geminiReader) event(_, data []byte) payloadKind { return r.document(data) }
 
 // document reads a whole answer, which has the form of a chunk.
-func (r *geminiReader) document(data []byte) verdict {
+func (r *geminiReader) document(data []byte) payloadKind {
 	ch := geminiChunk{usage: unknownGeminiUsage}
 	if v := r.read(data, &ch); v != progress {
 		return v
@@ -141,7 +141,7 @@ func (r *geminiReader) done() {
 }
 
 // apply changes the state by the chunk.
-func (r *geminiReader) apply(ch *geminiChunk) verdict {
+func (r *geminiReader) apply(ch *geminiChunk) payloadKind {
 	if !r.t.Terminal {
 		r.t.identify(ch.id, ch.model)
 		r.t.use(ch.usage.counts())

@@ -48,20 +48,20 @@ func (r *ollamaReader) reset() { *r = ollamaReader{} }
 // done has no effect: this protocol has no [DONE].
 func (r *ollamaReader) done() {}
 
-func (r *ollamaReader) read(data []byte, l *ollamaLine) verdict {
+func (r *ollamaReader) read(data []byte, l *ollamaLine) payloadKind {
 	c := r.t.cursor(data)
 	l.read(&c)
-	v := r.t.verdict(&c)
+	v := r.t.payloadKind(&c)
 	r.t.Unread = r.t.Unread || v == progress && l.unread && !l.answer && !l.fault.seen
 	return v
 }
 
-func (r *ollamaReader) event(_, data []byte) verdict { return r.document(data) }
+func (r *ollamaReader) event(_, data []byte) payloadKind { return r.document(data) }
 
 func (r *ollamaReader) add(d *contentDelta) { r.t.add(d) }
 
 // document reads a whole answer, which has the form of a line.
-func (r *ollamaReader) document(data []byte) verdict {
+func (r *ollamaReader) document(data []byte) payloadKind {
 	var l ollamaLine
 	if v := r.read(data, &l); v != progress {
 		return v
@@ -69,7 +69,7 @@ func (r *ollamaReader) document(data []byte) verdict {
 	return r.apply(&l)
 }
 
-func (r *ollamaReader) apply(l *ollamaLine) verdict {
+func (r *ollamaReader) apply(l *ollamaLine) payloadKind {
 	if l.fault.seen {
 		r.t.fail(&l.fault)
 		return progress

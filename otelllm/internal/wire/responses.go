@@ -69,13 +69,13 @@ func (r *responsesReader) reset() {
 // done has no effect: this protocol has no [DONE].
 func (r *responsesReader) done() {}
 
-func (r *responsesReader) read(data []byte, ev *responsesEvent) verdict {
+func (r *responsesReader) read(data []byte, ev *responsesEvent) payloadKind {
 	c := r.t.cursor(data)
 	ev.read(&c)
-	return r.t.verdict(&c)
+	return r.t.payloadKind(&c)
 }
 
-func (r *responsesReader) event(name, data []byte) verdict {
+func (r *responsesReader) event(name, data []byte) payloadKind {
 	var ev responsesEvent
 	if v := r.read(data, &ev); v != progress {
 		return v
@@ -101,7 +101,7 @@ func (r *responsesReader) input(it *openItem) {
 }
 
 // apply changes the state by the event.
-func (r *responsesReader) apply(ev *responsesEvent) verdict {
+func (r *responsesReader) apply(ev *responsesEvent) payloadKind {
 	switch string(ev.typ) {
 	case "keepalive", "ping":
 		return keepalive
@@ -192,7 +192,7 @@ func (r *responsesReader) wholeContent(filled bool, p responsesPart) {
 }
 
 // delta reads a part of an item.
-func (r *responsesReader) delta(ev *responsesEvent) verdict {
+func (r *responsesReader) delta(ev *responsesEvent) payloadKind {
 	d := contentDelta{index: ev.outputIndex}
 	switch string(ev.typ) {
 	case "response.refusal.delta":
@@ -362,12 +362,12 @@ func (r *responsesReader) outcome(resp *responsesObject) {
 	}
 }
 
-func (r *responsesReader) document(data []byte) verdict {
+func (r *responsesReader) document(data []byte) payloadKind {
 	var ev responsesEvent
 	resp := &ev.response
 	c := r.t.cursor(data)
 	ev.readResponse(&c)
-	if v := r.t.verdict(&c); v != progress {
+	if v := r.t.payloadKind(&c); v != progress {
 		return v
 	}
 	switch string(resp.status) {

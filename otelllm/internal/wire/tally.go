@@ -30,11 +30,11 @@ type contentDelta struct {
 	counts [maxCounts]int // that come with it: see cursor.varyingCount
 }
 
-// content returns the verdict on an event that is nothing but a delta. The caller of the
+// content returns the kind of an event that is nothing but a delta. The caller of the
 // reader passes d to the reader's add. For a later event of the same form it may call
 // only add, so everything else that the reader does with such an event must have no
 // effect the second time: to set Unread, or the ids of the response.
-func (t *tally) content(d contentDelta) verdict {
+func (t *tally) content(d contentDelta) payloadKind {
 	t.delta = d
 	if !d.text && !d.reasoning && !d.input {
 		t.values.reject() // few deltas are empty: their form would replace another one
@@ -48,10 +48,10 @@ func (t *tally) cursor(data []byte) cursor {
 	return cursor{b: data, values: t.values}
 }
 
-// verdict returns the verdict on a payload that c has read to its end. What c could not
+// payloadKind returns what a payload is that c has read to its end. What c could not
 // read sets Unread.
-func (t *tally) verdict(c *cursor) verdict {
-	v := c.verdict()
+func (t *tally) payloadKind(c *cursor) payloadKind {
+	v := c.payloadKind()
 	t.Unread = t.Unread || v == progress && c.unread
 	return v
 }
