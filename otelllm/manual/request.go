@@ -64,7 +64,10 @@ type Request struct {
 type source struct{ rec record.Recorder }
 
 // Complete implements [record.Source].
-func (*source) Complete(e *record.Ending, _ *spanfacts.Request) { e.SentKnown = e.Sent }
+func (*source) Complete(e record.Ending, _ *spanfacts.Request) record.Ending {
+	e.SentKnown = e.Sent
+	return e
+}
 
 // Settled implements [record.Source].
 func (*source) Settled(*spanfacts.Request) {}

@@ -26,7 +26,10 @@ type response struct {
 }
 
 // Complete implements [record.Source]. A response exists once its request was sent.
-func (*response) Complete(e *record.Ending, _ *spanfacts.Request) { e.Sent, e.SentKnown = true, true }
+func (*response) Complete(e record.Ending, _ *spanfacts.Request) record.Ending {
+	e.Sent, e.SentKnown = true, true
+	return e
+}
 
 // Settled implements [record.Source].
 func (*response) Settled(*spanfacts.Request) {}

@@ -46,7 +46,7 @@ type attempt struct {
 }
 
 // Complete implements [record.Source].
-func (a *attempt) Complete(e *record.Ending, f *spanfacts.Request) {
+func (a *attempt) Complete(e record.Ending, f *spanfacts.Request) record.Ending {
 	letGo := e.Reason == record.Closed || e.Reason == record.Dropped
 	switch {
 	case e.Unanswered:
@@ -65,6 +65,7 @@ func (a *attempt) Complete(e *record.Ending, f *spanfacts.Request) {
 	e.WrittenAt = a.trace.WrittenAt()
 	f.Resends = a.trace.Resends()
 	f.Connection.Reused, f.Connection.Idle = a.trace.Connection()
+	return e
 }
 
 // Settled implements [record.Source]. A gateway that makes the attempt for a request of its

@@ -174,7 +174,10 @@ func (s *Request) served(panicked bool, now time.Time) record.Served {
 }
 
 // Complete implements [record.Source].
-func (s *Request) Complete(e *record.Ending, _ *spanfacts.Request) { e.Serving = true }
+func (s *Request) Complete(e record.Ending, _ *spanfacts.Request) record.Ending {
+	e.Serving = true
+	return e
+}
 
 // Settled implements [record.Source].
 func (s *Request) Settled(*spanfacts.Request) {}

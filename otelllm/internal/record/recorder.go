@@ -95,9 +95,9 @@ const (
 
 // Source is what feeds a Recorder.
 type Source interface {
-	// Complete adds to e, and to the facts, what the source knows about the request by
-	// the time that it ends. The recorder is locked.
-	Complete(e *Ending, f *spanfacts.Request)
+	// Complete returns e with what the source knows about the request by the time that it
+	// ends, and adds to the facts. The recorder is locked.
+	Complete(e Ending, f *spanfacts.Request) Ending
 	// Settled sees, and may correct, the facts once they are final. The recorder is locked.
 	Settled(f *spanfacts.Request)
 }
@@ -246,7 +246,7 @@ func (r *Recorder) settle(now time.Time, ending func() Ending) bool {
 	e := ending()
 	e.Sent = e.Sent || r.sent
 	e.Unanswered = !r.response.started && r.facts.Status == 0
-	r.source.Complete(&e, &r.facts)
+	e = r.source.Complete(e, &r.facts)
 	o := r.decide(&e, now)
 	if o.end == semconv.StreamEndHTTPError && r.facts.Provider.Kind == semconv.ProviderErrorKindUnset {
 		r.response.readError(&r.facts)

@@ -28,10 +28,11 @@ type testSource struct {
 	settled  func(*spanfacts.Request)
 }
 
-func (s testSource) Complete(e *Ending, _ *spanfacts.Request) {
+func (s testSource) Complete(e Ending, _ *spanfacts.Request) Ending {
 	if s.complete != nil {
-		s.complete(e)
+		s.complete(&e)
 	}
+	return e
 }
 
 func (s testSource) Settled(f *spanfacts.Request) {
