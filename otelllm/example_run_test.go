@@ -218,9 +218,10 @@ func ExampleEffect() {
 		{ID: "call_1", Name: "plugin"}, // not declared
 	} {
 		ctx, run := otelllm.StartRun(context.Background(), "coder")
+		err := ask(ctx, client, server.URL)
 		_, tool := otelllm.StartTool(ctx, call)
 		tool.End(nil)
-		run.End(ask(ctx, client, server.URL))
+		run.End(err)
 		fmt.Println(call.Name, run.Diagnosis().Retry.Safety)
 	}
 	// Output:

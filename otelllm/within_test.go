@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -260,7 +261,11 @@ func TestToolsRecorded(t *testing.T) {
 			tt.do(ctx)
 			_, within := otelllm.StartRun(ctx, "last")
 			within.End(nil)
-			q := request(ctx)
+			var carried []string
+			if tt.tools == int64(1) {
+				carried = []string{"call_1"} // the model receives what the run's own tool returned
+			}
+			q := request(ctx, carried...)
 			q.RecordToolCall("call_9", "pay")
 			q.End(connReset)
 			want := classify.SafeAutoRetry
@@ -392,6 +397,114 @@ func TestVerdictsOnRecentParts(t *testing.T) {
 	}
 	t.Logf("%d of %d are the same", same, judged)
 	assert.Greater(t, same*100, judged*98)
+}
+
+// The verdict on a run of which parts were forgotten is never less cautious than one over
+// all of its parts: what the forgotten ones show of tools that are not recorded counts, and
+// so do the verdicts on them.
+func TestVerdictOnRunWithForgottenParts(t *testing.T) {
+	compared, forgotten := 0, 0
+	for seed := range uint64(24) {
+		rnd := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // a test that can be repeated
+		ctx, run := StartRun(t.Context(), "coder")
+		records := rnd.IntN(2) == 0 // tools, nearly all of them
+		rare := 2 * agentrun.MaxParts
+		var all classify.Run
+		var tools []*Tool
+		var history []string
+		for step := range 3 * agentrun.MaxParts {
+			shown := slices.Clone(history[max(0, len(history)-1-rnd.IntN(4)):])
+			if rnd.IntN(rare) == 0 {
+				shown = append(shown, fmt.Sprint("earlier_", step))
+			}
+			info := RequestInfo{Model: "m", Stream: true, ProviderTools: []string{}, HistoryCalls: append([]string{}, shown...), HistoryOutputs: append([]string{}, shown...)}
+			if rnd.IntN(rare) == 0 {
+				info.HistoryOutputs = info.HistoryOutputs[:len(info.HistoryOutputs)/2]
+			}
+			if rnd.IntN(rare) == 0 {
+				info.HistoryCalls, info.HistoryOutputs = nil, nil
+			}
+			_, q := StartRequest(ctx, info)
+			q.RecordSent()
+			q.RecordResponseStarted(200)
+			switch kind := rnd.IntN(rare); {
+			case kind == 0:
+				q.RecordProviderError(401, "invalid_api_key", 0)
+				q.End(nil)
+			case kind == 1:
+				q.End(&AbortError{Source: AbortApplication})
+			case kind == 2 || records && kind < rare/2:
+				id := fmt.Sprint("call_", step)
+				q.RecordToolCall(id, "f")
+				q.RecordFinish("tool_calls")
+				q.End(nil)
+				if records && kind > 2 {
+					_, tool := StartTool(ctx, ToolCall{ID: id, Effect: EffectReadOnly})
+					tool.End(nil)
+					tools = append(tools, tool)
+				}
+				history = append(history, id)
+			default:
+				q.End(connReset)
+			}
+			seen, _ := run.run.Facts()
+			all.Requests = append(all.Requests, seen.Requests[len(seen.Requests)-1])
+			if step%7 > 0 || !classify.Failed(&all.Requests[step]) {
+				continue
+			}
+			full := seen
+			full.Inner, full.Requests, full.Tools = classify.Effects{}, all.Requests, nil
+			for _, tool := range tools {
+				full.Tools = append(full.Tools, tool.tool.Facts())
+			}
+			if full.AnnouncedTools.Observed() {
+				full.AnnouncedTools = classify.Counted(len(full.Tools))
+			}
+			exact, got := classify.Judge(&full).Run, run.Diagnosis()
+			compared++
+			if len(seen.Requests) < len(all.Requests) {
+				forgotten++
+			}
+			if !assert.GreaterOrEqual(t, got.Retry.Safety, exact.Retry.Safety, "seed %d, step %d: %v instead of %v", seed, step, got.Retry, exact.Retry) {
+				return
+			}
+		}
+		run.End(nil)
+	}
+	assert.Greater(t, forgotten*3, compared)
+	t.Logf("%d verdicts, %d of them on runs of which parts were forgotten", compared, forgotten)
+}
+
+// A call of a request that was forgotten turns out to have run without a record when a
+// later request carries its output, or may carry it: not every tool of the run is recorded.
+func TestForgottenCallThatRanUnrecorded(t *testing.T) {
+	for name, history := range map[string][]string{"carried": {"call_1"}, "not observed": nil} {
+		t.Run(name, func(t *testing.T) {
+			ctx, run := StartRun(t.Context(), "coder")
+			execute(ctx, "call_0", EffectReadOnly, nil)
+			cut := func(history []string) {
+				_, q := StartRequest(ctx, RequestInfo{Model: "m", Stream: true, ProviderTools: []string{}, HistoryCalls: history, HistoryOutputs: history})
+				q.RecordSent()
+				q.RecordResponseStarted(200)
+				q.End(connReset)
+			}
+			q := request(ctx, "call_0")
+			q.RecordToolCall("call_1", "pay")
+			q.End(connReset)
+			for range agentrun.MaxParts {
+				cut([]string{"call_0"})
+			}
+			require.Less(t, run.run.Kept().Requests, agentrun.MaxParts)
+			assert.Equal(t, classify.SafeAutoRetry, run.Diagnosis().Retry.Safety, "the call was not executed")
+			cut(history)
+			for range 2 {
+				d := run.Diagnosis()
+				assert.Equal(t, classify.UserConfirmedRetry, d.Retry.Safety)
+				assert.Equal(t, semconv.RetryReasonToolStateUnknown, d.Retry.Reason)
+				run.End(connReset)
+			}
+		})
+	}
 }
 
 // The verdict on a tool is the same as one over all parts.

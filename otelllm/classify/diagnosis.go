@@ -8,7 +8,7 @@ import (
 
 // Ruleset is the version of the rules, recorded as llm.classification.ruleset. It changes
 // whenever the same facts may give a different verdict.
-const Ruleset = "2"
+const Ruleset = "3"
 
 // Diagnosis is the verdict on one request, one tool execution or one run. Its zero value
 // means that nothing failed.
@@ -38,11 +38,20 @@ func (d *Diagnosis) Failed() bool { return d.Class != semconv.ClassUnset }
 
 // Retry is the verdict on trying again: for a request, sending it again unchanged; for a
 // tool, executing the call again; for a run, repeating it from its start. It is unset if
-// nothing failed.
+// nothing failed. A verdict on a run is never safer than those on its requests.
 type Retry struct {
 	Safety semconv.RetrySafety
 	Reason semconv.RetryReason
 	After  time.Duration // the wait that the provider asked for; 0 for none
+}
+
+// moreCareful returns the verdict with the higher level. At the same level it is the one
+// whose guard comes first.
+func moreCareful(a, b Retry) Retry {
+	if b.Safety > a.Safety || b.Safety == a.Safety && b.Reason < a.Reason {
+		a.Safety, a.Reason = b.Safety, b.Reason
+	}
+	return a
 }
 
 // The levels of retry safety, from the safest to the least safe.

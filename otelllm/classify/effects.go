@@ -15,14 +15,14 @@ type Effects struct {
 	text          bool   // visible text was streamed
 	incomplete    bool   // a fact that a guard reads was not observed
 	continues     bool   // the provider continues to process a request
-	tool          string // the name of the tool that may do the most harm
+	tool          string // the name of the tool that may do the most harm, "" if it is not known
+	requests      Retry  // the most careful verdict on a request
 }
 
 // Join returns what the two runs did together.
 func (e Effects) Join(o Effects) Effects {
-	if o.started.harm() > e.started.harm() || e.tool == "" {
-		e.tool = o.tool
-	}
+	e.tool = e.started.toolName(e.tool, o.started, o.tool)
+	e.requests = moreCareful(e.requests, o.requests)
 	e.Requests += o.Requests
 	e.Tools += o.Tools
 	e.started |= o.started
@@ -32,6 +32,17 @@ func (e Effects) Join(o Effects) Effects {
 	e.incomplete = e.incomplete || o.incomplete
 	e.continues = e.continues || o.continues
 	return e
+}
+
+// toolName returns the name of a tool with the most harmful effect of two sets, the first of
+// which is s, by the names of such a tool of each. It returns "" if that is not known.
+func (s effects) toolName(name string, other effects, otherName string) string {
+	switch a, b := s.harm(), other.harm(); {
+	case b > a, b == a && name == "":
+		return otherName
+	default:
+		return name
+	}
 }
 
 // harm ranks the set by its most harmful effect: 4 for non-idempotent, 3 for unknown, 2

@@ -40,6 +40,13 @@ var histories = []struct {
 	{"not observed", nil, nil},
 }
 
+// earlier are what the first request says about the call "z", which is not of this run.
+var earlier = []struct{ calls, outputs []string }{
+	{[]string{}, []string{}},
+	{[]string{"z"}, []string{"z"}},
+	{[]string{"z"}, []string{}},
+}
+
 // TestEveryRun judges every run of up to two requests and one tool that the shapes and
 // histories give, with each effect, outcome and delivery of the tool and each ending of
 // the run. It checks the invariants of every verdict, and that an additional unobserved
@@ -70,10 +77,11 @@ func TestEveryRun(t *testing.T) {
 // everyRun judges every run whose first request has this shape.
 func everyRun(t *testing.T, first func(*Request), tools []*Tool) {
 	var scratch [2]Verdicts
+	const ends = 3 * 3 * 2 * 3
 	n, step := 0, walkStep(67)
 	for second := -1; second < len(shapes)*len(histories); second++ {
 		for _, f := range tools {
-			for end := range 3 * 3 * 2 * 2 {
+			for end := range ends {
 				if n++; n%step != 0 {
 					continue
 				}
@@ -81,6 +89,8 @@ func everyRun(t *testing.T, first func(*Request), tools []*Tool) {
 				if end/9%2 == 1 {
 					r.Abort.Source = semconv.AbortSourceUser
 				}
+				before := earlier[(n/ends+n/ends/len(tools))%len(earlier)]
+				r.Requests[0].HistoryCalls, r.Requests[0].HistoryOutputs = before.calls, before.outputs
 				if second >= 0 {
 					h := histories[second%len(histories)]
 					q := request(3, 4, shapes[second/len(histories)].change)
@@ -93,8 +103,11 @@ func everyRun(t *testing.T, first func(*Request), tools []*Tool) {
 				if f != nil {
 					r.Tools = []Tool{*f}
 				}
-				if end/18 == 1 {
-					r.AnnouncedRequests, r.AnnouncedTools = Counted(len(r.Requests)), Counted(len(r.Tools))
+				if end/18 > 0 {
+					r.AnnouncedRequests = Counted(len(r.Requests))
+				}
+				if end/18 == 2 {
+					r.AnnouncedTools = Counted(len(r.Tools))
 				}
 				if problem := runProblem(&r, &scratch); problem != "" {
 					t.Fatalf("%s\n%+v", problem, r)
@@ -135,10 +148,9 @@ func runProblem(r *Run, scratch *[2]Verdicts) string {
 			return "a request is blamed for " + v.Requests[i].Class.String()
 		default:
 		}
-		if v.Requests[i].Failed() && v.Run.Failed() && len(r.Requests) == 1 && len(r.Tools) == 0 &&
-			v.Run.Retry.Safety < v.Requests[i].Retry.Safety && r.Abort.Source == 0 {
-			return "repeating the run is safer than repeating its only request"
-		}
+	}
+	if problem := coverProblem(r, v); problem != "" {
+		return problem
 	}
 	if r.Ended != r.Failed || r.Ended == No || r.Abort.Source != 0 {
 		return "" // the verdict on a request does not depend on these
@@ -161,6 +173,55 @@ func runProblem(r *Run, scratch *[2]Verdicts) string {
 	return ""
 }
 
+// coverProblem checks that the verdict on a run is not safer than the verdicts on its
+// requests, nor than what their histories show, and that the same is true of the run around
+// it.
+func coverProblem(r *Run, v *Verdicts) string {
+	around := Judge(&Run{
+		Start: r.Start, End: r.End, Ended: Yes, Failed: Yes, AnnouncedRequests: Counted(v.Effects.Requests), Inner: v.Effects,
+	}).Run
+	for i := range v.Requests {
+		switch d := &v.Requests[i]; {
+		case !d.Failed() || cleanup(r, i):
+		case v.Run.Failed() && v.Run.Retry.Safety < d.Retry.Safety:
+			return fmt.Sprintf("repeating the run is safer than repeating request %d: %s, %s", i+1, words(&v.Run), words(d))
+		case around.Retry.Safety < d.Retry.Safety:
+			return fmt.Sprintf("repeating the run around it is safer than repeating request %d: %s, %s", i+1, words(&around), words(d))
+		}
+	}
+	if r.AnnouncedTools.Observed() || r.ToolsRecorded == Yes || !historyShowsTool(r) {
+		return ""
+	}
+	for _, d := range []*Diagnosis{&v.Run, &around} {
+		switch {
+		case !d.Failed() || d.Retry.Safety == NoRetry:
+		case d.Retry.Reason != semconv.RetryReasonToolStateUnknown && d.Retry.Reason != semconv.RetryReasonToolSideEffect:
+			return "a tool in the history is not accounted for: " + words(d)
+		}
+	}
+	return ""
+}
+
+// cleanup reports whether request i was cancelled without a reason of its own, while or
+// after another request failed.
+func cleanup(r *Run, i int) bool {
+	a := &r.Requests[i]
+	return Failed(a) && (a.Abort.Source == semconv.AbortSourceUnknown || a.Abort.Source == semconv.AbortSourceConsumer) &&
+		slices.ContainsFunc(r.Requests, func(q Request) bool { return Failed(&q) && a.Start.Before(q.End) && !a.End.Before(q.End) })
+}
+
+// historyShowsTool reports whether the history of a request has a call or an output of no
+// tool of the run, or may have one.
+func historyShowsTool(r *Run) bool {
+	unknown := func(id string) bool {
+		return !slices.ContainsFunc(r.Tools, func(t Tool) bool { return t.CallID == id })
+	}
+	return slices.ContainsFunc(r.Requests, func(q Request) bool {
+		return len(q.HistoryCalls) >= MaxIDs || len(q.HistoryOutputs) >= MaxIDs ||
+			slices.ContainsFunc(q.HistoryCalls, unknown) || slices.ContainsFunc(q.HistoryOutputs, unknown)
+	})
+}
+
 // lessKnown are changes that remove an observation or add an effect.
 var lessKnown = []struct {
 	name   string
@@ -178,6 +239,20 @@ var lessKnown = []struct {
 		if r.AnnouncedTools.Observed() {
 			r.AnnouncedTools++
 		}
+	}},
+	{"a call in the history", func(r *Run) {
+		each(r, func(q *Request) {
+			if q.HistoryCalls != nil {
+				q.HistoryCalls, q.HistoryOutputs = append([]string{"h"}, q.HistoryCalls...), append([]string{"h"}, q.HistoryOutputs...)
+			}
+		})
+	}},
+	{"a call without an output in the history", func(r *Run) {
+		each(r, func(q *Request) {
+			if q.HistoryCalls != nil {
+				q.HistoryCalls = append([]string{"h"}, q.HistoryCalls...)
+			}
+		})
 	}},
 	{"not knowing the effect", func(r *Run) {
 		for t := range r.Tools {
@@ -279,6 +354,7 @@ func FuzzJudge(f *testing.F) {
 			r.Tools = append(r.Tools, f)
 		}
 		v := Judge(&r)
+		require.Empty(t, coverProblem(&r, &v))
 		require.NotEqual(t, semconv.RunOutcomeUnset, v.Run.Outcome)
 		require.Empty(t, verdictProblem(&r, &v.Run))
 		for i := range v.Requests {

@@ -192,6 +192,7 @@ func (j *judge) runEvidence(p *primary) []string {
 		default:
 		}
 	}
+	e.unrecorded(j)
 	return e
 }
 

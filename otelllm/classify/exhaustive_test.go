@@ -314,8 +314,34 @@ func checkRisk(k *risk, worded []bool) (safety semconv.RetrySafety, problem stri
 				return s, fmt.Sprintf("%s: %q", problem, d.Summary)
 			}
 		}
+		return s, requestsProblem(k, s, reason)
 	}
 	return s, ""
+}
+
+// requestsProblem checks how the verdicts on the requests of a run change its own verdict,
+// which is s without them.
+func requestsProblem(k *risk, s semconv.RetrySafety, reason semconv.RetryReason) string {
+	for i, safety := range semconv.RetrySafetyValues() {
+		with := *k
+		with.requests = Retry{Safety: safety, Reason: semconv.RetryReasonValues()[i]}
+		got, why := with.judge()
+		want := Retry{Safety: s, Reason: reason}
+		if safety > s {
+			want = with.requests
+		}
+		d := Diagnosis{Class: k.class, Cause: k.cause, Retry: Retry{Safety: got, Reason: why}}
+		summarize(&d, &with)
+		switch problem := summaryProblem(&d, &with); {
+		case d.Retry != want:
+			return fmt.Sprintf("%s for a request, and %s for the run", safety, got)
+		case with.raised() != (safety > s):
+			return "whether a request raised it is wrong"
+		case problem != "":
+			return fmt.Sprintf("%s: %q", problem, d.Summary)
+		}
+	}
+	return ""
 }
 
 // eachWorse calls visit for each neighbor of x that is worse, or known less well.

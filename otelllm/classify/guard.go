@@ -49,17 +49,36 @@ var guards = [...]guard{
 	}},
 }
 
-// judge combines the guards. If none requires more than the safest level, the furthest
+// judge combines the guards, and for a run the verdicts on its requests: a run is never
+// safer to repeat than they are. If none requires more than the safest level, the furthest
 // progress observed gives the reason.
 func (k *risk) judge() (semconv.RetrySafety, semconv.RetryReason) {
+	safety, reason := k.guarded()
+	switch {
+	case k.requests.Safety > safety:
+		return k.requests.Safety, k.requests.Reason
+	case safety == SafeAutoRetry:
+		return safety, k.safeReason()
+	default:
+		return safety, reason
+	}
+}
+
+// raised reports whether the verdict on a request of the run is more careful than the
+// guards.
+func (k *risk) raised() bool {
+	safety, _ := k.guarded()
+	return k.requests.Safety > safety
+}
+
+// guarded combines the guards. The reason is unset if none requires more than the safest
+// level.
+func (k *risk) guarded() (semconv.RetrySafety, semconv.RetryReason) {
 	safety, reason := SafeAutoRetry, semconv.RetryReasonUnset
 	for i := range guards {
 		if g := &guards[i]; g.level > safety && g.asks(k) {
 			safety, reason = g.level, g.reason
 		}
-	}
-	if safety == SafeAutoRetry {
-		reason = k.safeReason()
 	}
 	return safety, reason
 }

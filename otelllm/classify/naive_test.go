@@ -383,6 +383,50 @@ func (j *naive) violatedBefore(i int) bool {
 	return false
 }
 
+// unrecordedTools reports what the histories show of tools that are not recorded. It takes
+// the tools of each id that began before the request, one for each call.
+func (j *naive) unrecordedTools() (ran, called, unobserved bool) {
+	if j.toolsRecorded() {
+		return false, false, false
+	}
+	more := func(r *Request, ids []string) bool {
+		for _, id := range ids {
+			began := 0
+			for t := range j.run.Tools {
+				if tool := &j.run.Tools[t]; tool.CallID == id && tool.CallID != "" && tool.Start.Sub(r.Start) <= clockGrain {
+					began++
+				}
+			}
+			if countID(ids, id) > began {
+				return true
+			}
+		}
+		return len(ids) >= MaxIDs
+	}
+	for i := range j.run.Requests {
+		r := &j.run.Requests[i]
+		ran = ran || more(r, r.HistoryOutputs)
+		called = called || more(r, r.HistoryCalls)
+		unobserved = unobserved || r.HistoryCalls == nil
+	}
+	return ran, called, unobserved
+}
+
+// cancelledByFailure reports whether request i was cancelled without a reason of its own,
+// and another one failed while it was in flight.
+func (j *naive) cancelledByFailure(i int) bool {
+	a := &j.run.Requests[i]
+	if a.Abort.Source != semconv.AbortSourceUnknown && a.Abort.Source != semconv.AbortSourceConsumer {
+		return false
+	}
+	for f := range j.run.Requests {
+		if j.cancelledAfter(i, f) {
+			return true
+		}
+	}
+	return false
+}
+
 // randomRun returns a run of a few requests and tools, or of more than are scanned one by
 // one. It uses few ids, so that they match and repeat.
 func randomRun(rnd *rand.Rand) *Run {
@@ -418,7 +462,7 @@ func randomRun(rnd *rand.Rand) *Run {
 	if rnd.IntN(2) == 0 {
 		r.AnnouncedRequests = Counted(n)
 	}
-	changes := []func(*Request){answers, reset(semconv.PhaseResponseStarted), reset(semconv.PhaseToolInput), calls("x"), refused(503, semconv.ProviderErrorKindOverloaded)}
+	changes := []func(*Request){answers, aborted(semconv.AbortSourceUnknown), aborted(semconv.AbortSourceApplication), reset(semconv.PhaseResponseStarted), reset(semconv.PhaseToolInput), calls("x"), refused(503, semconv.ProviderErrorKindOverloaded)}
 	for range n {
 		from := float64(rnd.IntN(span))
 		q := request(from, from+float64(rnd.IntN(4)), changes[rnd.IntN(len(changes))])
@@ -463,6 +507,12 @@ func TestIndexes(t *testing.T) {
 			}
 		}
 		check("toolsRecorded", n.toolsRecorded(), j.toolsRecorded())
+		ran, called, unobserved := n.unrecordedTools()
+		u := j.unrecordedTools()
+		check("a tool that is not recorded ran", ran, u.ran)
+		check("one was called", called || ran, u.called || u.ran)
+		check("a history that was not observed", unobserved, u.unobserved)
+		check("the request that shows it", ran || called, u.shows != nil)
 		for i := range run.Requests {
 			r := &run.Requests[i]
 			check("unaccountedCalls", n.unaccountedCalls(i), j.unaccountedCalls(i))
@@ -470,6 +520,7 @@ func TestIndexes(t *testing.T) {
 			if want := n.missingOutputs(r); len(want) < MaxIDs {
 				check("missingOutputs", want, j.missingOutputs(r))
 			}
+			check("cancelledByFailure", n.cancelledByFailure(i), j.cancelledByFailure(i))
 			check("violatedBefore", n.violatedBefore(i), j.violatedBefore(i))
 			var want, got risk
 			n.started(&want, r)

@@ -92,6 +92,26 @@ func (j *judge) cancelledAfter(i, failed int) bool {
 		a.Abort.Source != semconv.AbortSourceUser && a.Start.Before(f.End) && !a.End.Before(f.End)
 }
 
+// cancelledByFailure reports whether request i was cancelled as cleanup after another one
+// had failed, and for no reason of its own. That is not why the run should not be repeated.
+func (j *judge) cancelledByFailure(i int) bool {
+	a := &j.run.Requests[i]
+	if j.states[i] != stateAborted || a.Abort.Source != semconv.AbortSourceUnknown && a.Abort.Source != semconv.AbortSourceConsumer {
+		return false
+	}
+	if j.failures == nil {
+		j.failures = []time.Time{}
+		for f := range j.run.Requests {
+			if j.states[f] == stateFailed {
+				j.failures = append(j.failures, j.run.Requests[f].End)
+			}
+		}
+		slices.SortFunc(j.failures, time.Time.Compare)
+	}
+	first := timesUntil(j.failures, a.Start)
+	return first < len(j.failures) && !j.failures[first].After(a.End)
+}
+
 // clockGrain is how much too early the start of a span may be: the OpenTelemetry SDK for
 // JavaScript rounds starts to whole milliseconds, but not ends.
 const clockGrain = time.Millisecond

@@ -43,7 +43,9 @@ type risk struct {
 	missingOutput Fact // whether the history lacks a tool output that exists
 	continues     bool // the provider continues to process a request although its stream is gone
 
-	tool string // the name of the tool with the most harmful effect in started
+	tool string // the name of the tool with the most harmful effect in started, "" if it is not known
+
+	requests Retry // runs only: the most careful verdict on a request
 }
 
 // readyCalls returns how many calls the response made or may have made: a call may be
@@ -116,8 +118,9 @@ func (j *judge) requestRisk(i int, c classification) risk {
 	return k
 }
 
-// runRisk returns the risk of repeating the whole run from its start.
-func (j *judge) runRisk(c classification, basis Basis, abort semconv.AbortSource) risk {
+// runRisk returns the risk of repeating the whole run from its start. The verdicts on its
+// requests are in v.
+func (j *judge) runRisk(v *Verdicts, c classification, basis Basis, abort semconv.AbortSource) risk {
 	k := risk{
 		class: c.class, cause: c.cause, basis: basis, abort: abort,
 		missingOutput: No, reasoning: No, text: No, toolInput: No, sent: No,
@@ -138,10 +141,14 @@ func (j *judge) runRisk(c classification, basis Basis, abort semconv.AbortSource
 			k.repeated = k.repeated || j.violatedBefore(i)
 		}
 		j.addResponse(&k, r)
+		if d := &v.Requests[i]; d.Failed() && !j.cancelledByFailure(i) {
+			k.requests = moreCareful(k.requests, d.Retry)
+		}
 	}
 	for t := range j.run.Tools {
 		k.add(&j.run.Tools[t])
 	}
+	j.addUnrecorded(&k)
 	return k
 }
 
@@ -168,33 +175,32 @@ func (k *risk) add(tool *Tool) {
 
 // start adds a tool that began.
 func (k *risk) start(effect semconv.ToolEffect, name string) {
-	before := k.started.harm()
-	k.started |= 1 << effect
-	if k.tool == "" || k.started.harm() > before {
-		k.tool = name
-	}
+	began := effects(1 << effect)
+	k.tool = k.started.toolName(k.tool, began, name)
+	k.started |= began
 }
 
 // addInner adds what the runs within a run did.
 func (k *risk) addInner(e *Effects) {
-	if k.tool == "" || e.started.harm() > k.started.harm() {
-		k.tool = e.tool
-	}
+	k.tool = k.started.toolName(k.tool, e.started, e.tool)
 	k.started |= e.started
 	k.calls = max(k.calls, e.calls)
 	k.providerTools = max(k.providerTools, e.providerTools)
 	k.text = worse(k.text, FactOf(e.text))
 	k.partsMissing = k.partsMissing || e.incomplete
 	k.continues = k.continues || e.continues
+	k.requests = moreCareful(k.requests, e.requests)
 }
 
-// effects returns what the run did, for an enclosing run.
-func (j *judge) effects() Effects {
-	k := j.runRisk(classification{}, Typed, semconv.AbortSourceUnset)
+// effects returns what the run did, for an enclosing run. The verdicts on its requests are
+// in v.
+func (j *judge) effects(v *Verdicts) Effects {
+	k := j.runRisk(v, classification{}, Typed, semconv.AbortSourceUnset)
 	return Effects{
 		Requests: len(j.run.Requests) + j.run.Inner.Requests, Tools: len(j.run.Tools) + j.run.Inner.Tools,
 		started: k.started, calls: k.calls, providerTools: k.providerTools, text: k.text == Yes,
-		incomplete: k.partsMissing || k.text == NotObserved, continues: k.continues, tool: k.tool,
+		incomplete: k.partsMissing || k.text == NotObserved || k.missingOutput == NotObserved,
+		continues:  k.continues, tool: k.tool, requests: k.requests,
 	}
 }
 

@@ -35,6 +35,8 @@ type judge struct {
 	reused         Fact               // the result of reusesIDs, once it was called
 	expectedCounts map[*Tool]int      // the results of outputsExpected
 	answers        map[*Tool]*Request // the results of answeredBy
+	unrecorded     unrecorded         // the result of unrecordedTools, once it was called
+	failures       []time.Time        // the ends of the requests that failed, sorted; built on first use
 
 	// Indexes and summaries of the run; each is built on first use.
 	index                      index
@@ -79,7 +81,7 @@ func JudgeInto(v *Verdicts, r *Run) {
 		j.diagnoseTool(&r.Tools[t], &v.Tools[t])
 	}
 	j.diagnoseRun(v, &v.Run)
-	v.Effects = j.effects()
+	v.Effects = j.effects(v)
 }
 
 // prepare sorts the run's requests and classifies each of them.
@@ -263,7 +265,7 @@ func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 	*d = Diagnosis{RecoveredFailures: recovered, MissingOutputs: missing}
 	switch {
 	case p.class != semconv.ClassUnset:
-		k := j.runRisk(p.classification, p.basis, p.abort)
+		k := j.runRisk(v, p.classification, p.basis, p.abort)
 		k.nothingMarkedFailed = p.request == nil && j.run.Failed != Yes
 		switch {
 		case p.tool != nil:

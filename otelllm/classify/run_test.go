@@ -178,7 +178,7 @@ func TestAcceptance(t *testing.T) {
 				request(0, 1, calls("a")), request(3, 4, all(reset(semconv.PhaseResponseStarted), carries("a"))),
 				request(5, 6, refused(400, semconv.ProviderErrorKindInvalidRequest)),
 			}, tool(1, 2, "a", write, ok)), outcome: "failed",
-			want:     "tool_output_lost/omitted_from_retry@tool_output_delivery user_confirmed_retry (tool_side_effect)",
+			want:     "tool_output_lost/omitted_from_retry@tool_output_delivery no_retry (not_transient)",
 			requests: []string{"", "stream_interrupted/connection_reset@response_started safe_auto_retry (no_output)", "provider_error/invalid_request@response_started no_retry (not_transient)"},
 			missing:  []string{"a"}, origin: semconv.OriginApplication,
 		},

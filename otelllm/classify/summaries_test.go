@@ -74,6 +74,25 @@ func TestSummariesPage(t *testing.T) {
 	}
 }
 
+// What is not the run's own failure, but a request's, is advised as such.
+func TestAdviceForARequestOfTheRun(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/summaries.md")
+	require.NoError(t, err)
+	for reason, want := range map[semconv.RetryReason]string{
+		semconv.RetryReasonUserAbort:     "One of its model calls was stopped on purpose: do not retry.",
+		semconv.RetryReasonLocalShutdown: "One of its model calls was stopped on purpose: do not retry.",
+		semconv.RetryReasonNotTransient:  "One of its model calls must not be repeated: do not retry.",
+	} {
+		k := &risk{class: semconv.ClassStreamInterrupted, basis: Typed, text: No, missingOutput: No, requests: Retry{Safety: NoRetry, Reason: reason}}
+		d := &Diagnosis{Retry: k.requests}
+		assert.Equal(t, want, advice(d, k))
+		assert.Contains(t, string(page), want)
+		k.class = semconv.ClassOutputLimited // not to be repeated by itself
+		d.Cause = semconv.CausePaused
+		assert.NotContains(t, advice(d, k), "One of its model calls")
+	}
+}
+
 // TestSummaryKeys: which key a risk gives for each class.
 func TestSummaryKeys(t *testing.T) {
 	plain := risk{sent: Yes, text: No, missingOutput: No, toolInput: No, reasoning: No}

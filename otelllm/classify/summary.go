@@ -416,16 +416,21 @@ func advice(d *Diagnosis, k *risk) string {
 	case SafeAutoRetry:
 		return adviceSafe
 	case NoRetry:
-		return adviceAgainst(d)
+		return adviceAgainst(d, k)
 	default:
 		return adviceAsk + doubt(d, k)
 	}
 }
 
 // adviceAgainst returns the advice for a failure that a retry would meet again.
-func adviceAgainst(d *Diagnosis) string {
+func adviceAgainst(d *Diagnosis, k *risk) string {
+	stopped := d.Retry.Reason == semconv.RetryReasonUserAbort || d.Retry.Reason == semconv.RetryReasonLocalShutdown
 	switch {
-	case d.Retry.Reason == semconv.RetryReasonUserAbort, d.Retry.Reason == semconv.RetryReasonLocalShutdown:
+	case k.raised() && stopped:
+		return "One of its model calls was stopped on purpose: do not retry."
+	case k.raised():
+		return "One of its model calls must not be repeated: do not retry."
+	case stopped:
 		return "It was stopped on purpose: do not retry."
 	case d.Cause == semconv.CausePaused:
 		return "Continue the answer instead of retrying."

@@ -101,6 +101,9 @@ func (r *Run) copyParts(limit int) (run classify.Run, open []classify.Request, i
 	}
 	inner = r.inner
 	inner.runs = slices.Clone(inner.runs)
+	if r.past.ranUnrecorded() { // the request that made the call may not be kept
+		inner.did = inner.did.Join(unrecordedTool)
+	}
 	return run, open, inner, len(r.open) == 0
 }
 

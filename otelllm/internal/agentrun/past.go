@@ -118,6 +118,18 @@ func (p *past) addStray(id string) {
 	delete(p.owed, id)
 }
 
+// ranUnrecorded reports whether calls ran that no recorded tool accounts for.
+func (p *past) ranUnrecorded() bool { return p.strayCalls > p.nameless }
+
+// unrecordedTool is what a tool does that is not recorded: its effects are not known.
+var unrecordedTool = func() classify.Effects {
+	e := classify.Judge(&classify.Run{
+		AnnouncedRequests: classify.Counted(0), AnnouncedTools: classify.Counted(1), Tools: []classify.Tool{{}},
+	}).Effects
+	e.Requests, e.Tools = 0, 0
+	return e
+}()
+
 // callsUnnamed reports whether a response has calls without ids, or may have.
 func callsUnnamed(f *classify.Request) bool {
 	if !f.ToolCalls.Observed() && !f.ToolInputsCompleted.Observed() {
@@ -190,7 +202,7 @@ func (p *past) addTo(run *classify.Run, f *classify.Request, since time.Time) {
 	if run.AnnouncedTools.Observed() {
 		run.AnnouncedTools = classify.Counted(run.Inner.Tools + len(run.Tools))
 	}
-	if p.strayCalls > p.nameless {
+	if p.ranUnrecorded() {
 		run.AnnouncedTools = 0
 	}
 	if !run.AnnouncedTools.Observed() {
