@@ -257,6 +257,9 @@ type Run struct {
 	// them, and the announced counts include them.
 	Inner         Effects
 	ToolsRecorded Fact // whether the producer would have recorded every tool that ran; announced counts that match say so too
+	// Partial is true if parts of the run may be missing here, such as those that were judged
+	// before: what they did is not known.
+	Partial bool
 
 	Requests []Request
 	Tools    []Tool

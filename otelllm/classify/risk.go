@@ -108,6 +108,7 @@ func (j *judge) requestRisk(i int, c classification) risk {
 		abort:         r.Abort.Source,
 		missingOutput: j.missingOutput(r),
 		limit:         r.Watchdog.Limit,
+		partsMissing:  j.run.Partial,
 		sent:          No, reasoning: No, text: No, toolInput: No, // combined below
 	}
 	j.addResponse(&k, r)
@@ -130,7 +131,7 @@ func (j *judge) runRisk(v *Verdicts, c classification, basis Basis, abort semcon
 		endMissing:       j.run.Ended == No,
 		unannouncedParts: j.mayHaveUnannouncedParts(),
 	}
-	k.partsMissing = k.endMissing || k.unannouncedParts || j.partsMissing()
+	k.partsMissing = k.endMissing || k.unannouncedParts || j.run.Partial || j.partsMissing()
 	k.addInner(&j.run.Inner)
 	for i := range j.run.Requests {
 		r := &j.run.Requests[i]

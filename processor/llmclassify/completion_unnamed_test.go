@@ -111,11 +111,11 @@ func TestCompletionUnnamed(t *testing.T) {
 			map[byte]string{2: lost, 1: recovered},
 		},
 		{
-			"parents in a circle", 3,
+			"parents in a circle", 1,
 			[]spanSpec{
 				rateLimited(2, 3, 0.1, 0.3), chatSpan(3, 2, 0.4, 1).finished("stop"), chatSpan(5, 1, 1.1, 2).finished("stop"), agentSpan(1, 0, 0, 3),
 			},
-			map[byte]string{2: "failed " + refused, 3: wentWell, 1: wentWell}, // whose the two are cannot be told
+			map[byte]string{2: refused, 1: wentWell}, // whose the two are cannot be told
 		},
 		{
 			"a span that is its own parent", 1,
@@ -123,9 +123,17 @@ func TestCompletionUnnamed(t *testing.T) {
 			map[byte]string{2: limited, 1: "limited " + limited},
 		},
 		{
-			"a request that is its own parent", 2,
+			"a request that is its own parent", 1,
 			[]spanSpec{chatSpan(2, 2, 0.1, 1).finished("length"), chatSpan(3, 1, 1.1, 2).finished("stop"), agentSpan(1, 0, 0, 3)},
-			map[byte]string{2: "limited " + limited, 1: wentWell},
+			map[byte]string{2: limited, 1: wentWell},
+		},
+		{
+			"a request alone, at the root, and one alone beneath a span that passed by", 1,
+			[]spanSpec{
+				chatSpan(2, 0, 0.1, 1).finished("length"), rateLimited(4, 8, 10, 10.2), otherSpan(8, 0, 9, 12),
+				agentSpan(1, 0, 0, 3),
+			},
+			map[byte]string{2: limited, 4: refused, 1: incomplete},
 		},
 		{
 			"times that are not set", 1,

@@ -25,6 +25,7 @@ func judge(
 		case m.Foreign || !m.Out || !readable(m):
 		case i == d.Carrier:
 			stamp.Run(m.Span, d.Run, d.Members[i], trigger)
+		case release.Final && d.Run == nil && d.Members[i] == nil: // it is alone, and nothing failed
 		default:
 			stamp.Span(m.Span, d.Members[i], trigger)
 		}

@@ -169,15 +169,18 @@ func TestNoRunSpan(t *testing.T) {
 		chatSpan(3, 1, 0.5, 1).finished("stop"),
 		chatSpan(4, 0, 0.5, 1).finished("length").of(2), // a root of its own
 	)
+	out := spansOf(h.out())
+	require.Len(t, out, 1, "at once")
+	assert.Equal(t, semconv.ClassOutputLimited, verdictOf(out[spanID(4)]).class)
+	assert.Equal(t, semconv.RunOutcomeUnset, verdictOf(out[spanID(4)]).outcome, "it is alone, and no run")
 	h.pass(t, time.Second)
 	h.consume(t, otherSpan(1, 0, 0, 3)) // the parent, and a root
 	h.pass(t, defaultMaxHold-time.Second)
-	out := spansOf(h.out())
+	out = spansOf(h.out())
 	require.Len(t, out, 4)
 	assert.Equal(t, verdict{outcome: semconv.RunOutcomeRecovered, recovered: 1, trigger: semconv.TriggerHoldExpired}, verdictOf(out[spanID(3)]))
 	assert.Equal(t, semconv.CauseRateLimited, verdictOf(out[spanID(2)]).cause)
 	assert.Equal(t, semconv.RunOutcomeUnset, verdictOf(out[spanID(2)]).outcome)
-	assert.Equal(t, semconv.RunOutcomeLimited, verdictOf(out[spanID(4)]).outcome)
 	assert.Equal(t, load{}, h.load())
 }
 

@@ -15,7 +15,8 @@ import (
 
 // Diagnoses are the verdicts on the spans of one release.
 type Diagnoses struct {
-	// Run is the verdict on the run, nil if it is not due.
+	// Run is the verdict on the run, nil if it is not due, or if there is no run: of one
+	// request or tool alone.
 	Run *classify.Diagnosis
 	// Carrier is the member that carries Run: the run span, or without one the LLM span
 	// that ended last; -1 if no span is released.
@@ -72,6 +73,7 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 	j.assemble(release)
 	run, requests, tools := &j.run, j.requests, j.tools
 	run.Within, run.Inner = inner.Well, inner.Did
+	run.Partial = j.partial(release)
 	j.linkUpstream(release, d.Members)
 	verdicts := &j.verdicts
 	classify.JudgeInto(verdicts, run)
@@ -92,10 +94,59 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 			d.Members[i] = d.Members[first]
 		}
 	}
-	if release.Final {
+	if release.Final && !j.alone(release) {
 		d.Run, d.Carrier, d.Effects = &verdicts.Run, carrier(release), verdicts.Effects
 	}
 	return d
+}
+
+// alone reports whether a release is of one request or tool, and of no run: its run span is
+// not here, and nothing names one. The attempts of a logical call are one request, and what
+// a gateway did for it is apart.
+func (j *Judge) alone(release *Release) bool {
+	if release.Run != nil || release.Named {
+		return false
+	}
+	if len(j.tools) > 0 {
+		return len(j.tools) == 1 && len(j.requests) == 0
+	}
+	for _, i := range j.requests {
+		if callOf(j.relations, i) != callOf(j.relations, j.requests[0]) {
+			return false
+		}
+	}
+	return true
+}
+
+// partial reports whether parts of the run may be missing that no later release will have:
+// they were judged before, or they are beneath a root that did not wait for them. A root
+// with nothing of its service beneath it is taken for all that there is.
+func (j *Judge) partial(release *Release) bool {
+	if release.Reason == hold.Late {
+		return true
+	}
+	if release.Reason != hold.Complete || release.Run != nil {
+		return false
+	}
+	spans := 0
+	for i := range j.relations {
+		if s := &j.relations[i]; !s.apart && s.first < 0 {
+			spans++
+		}
+	}
+	return spans > 1
+}
+
+// callOf is the logical call that a request is an attempt of, or the request itself.
+func callOf(s []relation, i int) int {
+	for range maxDepth {
+		above := s[i].above
+		if above < 0 || !slices.Contains(s[above].attempts, i) {
+			break
+		}
+		i = above
+	}
+	return i
 }
 
 // assemble builds the run of a release, and lists which members are its requests and

@@ -12,6 +12,11 @@ import (
 // announces how many requests and tools began under it, and as many are here. A
 // [Buffer] asks that whenever spans of the run arrive; [CompleteRuns] asks it once, for
 // runs all of whose spans came in one call.
+//
+// A request at the root of its trace that names no run is complete with what is here
+// beneath it: no run can be above it, and nothing announces that more will come. Its
+// process exported what is beneath it earlier, as that ended earlier; what still comes is
+// late.
 
 // tally counts the requests and tools of a run.
 type tally struct{ requests, tools uint32 }
@@ -51,6 +56,16 @@ func (b *Buffer[F]) ready(t *Trace[F], r *run[F]) (Reason, bool) {
 	}
 	return 0, false
 }
+
+// isRoot reports whether the item is a request that can belong to no run: it names none,
+// and no span is above it.
+func (it *Item[F]) isRoot() bool {
+	return it.Role == Request && it.Run.IsEmpty() && it.Parent.IsEmpty()
+}
+
+// rootReady reports whether a root may be released as soon as it is here. If it failed in a
+// way that spans of other services may explain, they have Config.Settle to arrive.
+func (it *Item[F]) rootReady() bool { return !it.Upstream && !it.Unexplained }
 
 // announcedHere reports whether as many members are here as the run announced, those of
 // the runs within it that were judged included.

@@ -18,7 +18,8 @@ type Config[F any] struct {
 	// MaxHold bounds how long a span is held.
 	MaxHold time.Duration
 	// Settle is how long a run span that does not announce its requests and tools waits
-	// for them, and how long a complete run waits for what explains its members.
+	// for them, and how long a complete run, or a request without one, waits for what
+	// explains it.
 	Settle time.Duration
 	// RunTimeout bounds how long the facts of released spans wait for their run, from
 	// the arrival of the run's last span.

@@ -23,7 +23,8 @@ type Reason uint8
 // The reasons for a release.
 const (
 	// Complete: the run span is here with as many requests and tools as it announced,
-	// and they are explained, or have waited for that for Config.Settle.
+	// and they are explained, or have waited for that for Config.Settle. Or the root is a
+	// request, and no run is above what is beneath it.
 	Complete    Reason = iota
 	RunEnded           // the run span, which does not announce its tools, has been here for Config.Settle, with as many requests as it announced
 	HoldExpired        // a span has been here for Config.MaxHold

@@ -36,7 +36,20 @@ type runSet []pcommon.SpanID
 
 func (s runSet) has(id pcommon.SpanID) bool { return slices.Contains(s, id) }
 
-// sweepReady releases the runs of t that are complete or too large.
+// lookup returns has, for a set that may be large.
+func (s runSet) lookup() func(pcommon.SpanID) bool {
+	if len(s) <= smallTrace {
+		return s.has
+	}
+	ids := make(map[pcommon.SpanID]struct{}, len(s))
+	for _, id := range s {
+		ids[id] = struct{}{}
+	}
+	return func(id pcommon.SpanID) bool { _, ok := ids[id]; return ok }
+}
+
+// sweepReady releases the runs and roots of t that are complete, and the runs that are too
+// large.
 func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Release[F] {
 	var complete, ended, large runSet
 	for i, r := range t.changed {
@@ -52,8 +65,15 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Re
 		t.changed[i] = nil
 	}
 	t.changed = t.changed[:0]
+	for i, it := range t.roots {
+		if it.Held() {
+			complete = append(complete, b.cfg.Locate(t, it).Run)
+		}
+		t.roots[i] = nil
+	}
+	t.roots = t.roots[:0]
 	for _, s := range t.settling { // what arrived may explain it
-		if s.why == Complete && !s.span.Gone() && !complete.has(s.span.ID) {
+		if s.why == Complete && s.span.Role == Run && !s.span.Gone() && !complete.has(s.span.ID) {
 			complete = append(complete, s.span.ID)
 		}
 	}
@@ -67,7 +87,8 @@ func (b *Buffer[F]) sweepRuns(t *Trace[F], now age, releases []Release[F], compl
 	waits := func(id pcommon.SpanID) bool { return !left.has(id) }
 	complete, ended = slices.DeleteFunc(complete, waits), slices.DeleteFunc(ended, waits)
 	if len(complete) > 0 {
-		releases = b.sweep(t, now, Complete, releases, func(_ *Item[F], p Place) bool { return complete.has(p.Run) })
+		has := complete.lookup()
+		releases = b.sweep(t, now, Complete, releases, func(_ *Item[F], p Place) bool { return has(p.Run) })
 	}
 	if len(ended) > 0 {
 		releases = b.sweep(t, now, RunEnded, releases, func(_ *Item[F], p Place) bool { return ended.has(p.Run) })
@@ -78,7 +99,7 @@ func (b *Buffer[F]) sweepRuns(t *Trace[F], now age, releases []Release[F], compl
 	return releases
 }
 
-// sweepDue releases the runs of t that have settled, the spans that were held for
+// sweepDue releases the runs and roots of t that have settled, the spans that were held for
 // Config.MaxHold, and the runs of which nothing arrived for Config.RunTimeout.
 func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Release[F] {
 	var ended, complete runSet
@@ -86,7 +107,7 @@ func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Rele
 		switch s := t.settling[0]; {
 		case !s.span.Held():
 		case s.why == Complete:
-			complete = append(complete, s.span.ID)
+			complete = append(complete, b.cfg.Locate(t, s.span).Run)
 		default:
 			r := t.runs.get(s.span.ID)
 			r.settled = true

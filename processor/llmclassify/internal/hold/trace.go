@@ -19,6 +19,7 @@ type Trace[F any] struct {
 	fresh    int           // Buffer.Fresh has visited the items before this index
 	settling []settling[F] // in order of time
 	changed  []*run[F]     // those that may have become complete or too large
+	roots    []*Item[F]    // those that the next sweep releases
 
 	expires  age // when runs may expire of which nothing arrives, while facts are kept
 	deadline age
@@ -29,7 +30,7 @@ type Trace[F any] struct {
 	judged   bool // a run of it was judged, see judged.any
 }
 
-// settling is a run span that waits for Config.Settle.
+// settling is a run span, or a root, that waits for Config.Settle.
 type settling[F any] struct {
 	span  *Item[F]
 	until age
@@ -94,6 +95,13 @@ func (t *Trace[F]) add(it *Item[F], now, settled age) {
 	}
 	switch {
 	case !first:
+	case it.isRoot() && it.Held():
+		r.members.add(it.Role)
+		if it.rootReady() {
+			t.roots = append(t.roots, it)
+		} else {
+			t.settling = append(t.settling, settling[F]{it, settled, Complete})
+		}
 	case it.Role != Run:
 		r.members.add(it.Role)
 	default:

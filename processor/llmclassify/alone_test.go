@@ -1,0 +1,214 @@
+package llmclassify
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// asksForTools is a whole answer that ends in a tool call.
+var asksForTools = counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_1"}}
+
+// untouched asserts that a span came out without any verdict.
+func untouched(t *testing.T, td ptrace.Traces, id byte, message ...any) {
+	t.Helper()
+	span, ok := spansOf(td)[spanID(id)]
+	require.True(t, ok, message...)
+	assert.Equal(t, verdict{}, verdictOf(span), message...)
+}
+
+// noRuns asserts that no run was judged or counted.
+func noRuns(t *testing.T, h *harness, message ...any) {
+	t.Helper()
+	assert.Empty(t, runsJudged(h.out()), message...)
+	assert.Empty(t, abandonedSpans(h.out()), message...)
+	_, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_runs")
+	assert.Error(t, err, "no run is counted")
+}
+
+func attemptOf(call, id byte, from, to float64) spanSpec {
+	s := requestSpan(id, 0, from, to)
+	return s.under(call)
+}
+
+// One request or tool alone is not a run, whatever becomes of it and however it is
+// released. If nothing failed, nothing is written.
+func TestAlone(t *testing.T) {
+	passed := otherSpan(9, 0, 0, 3) // the parent, where there is one
+	served := func(s spanSpec, parent byte) spanSpec {
+		s.kind = ptrace.SpanKindServer
+		return s.in(gatewayService).under(parent)
+	}
+	tool := callSpan(2, 9, 0.1, 1, "call_1")
+	for name, tt := range map[string]struct {
+		spans []spanSpec
+		want  map[byte]verdict // of spans that failed
+	}{
+		"it asks for a tool":  {[]spanSpec{requestSpan(2, 0, 0.1, 1).answered("tool_calls", asksForTools)}, nil},
+		"it answers":          {[]spanSpec{chatSpan(2, 0, 0.1, 1).finished("stop")}, nil},
+		"beneath another one": {[]spanSpec{requestSpan(2, 0, 0.1, 1).answered("tool_calls", asksForTools).under(9), passed}, nil},
+		"a tool":              {[]spanSpec{tool, passed}, nil},
+		"nothing is known":    {[]spanSpec{chatSpan(2, 9, 0.1, 1), passed}, nil},
+		"it is refused": {
+			[]spanSpec{requestSpan(2, 0, 0.1, 1).refused(429, semconv.ProviderErrorKindRateLimited, "")},
+			map[byte]verdict{2: {class: semconv.ClassProviderError, cause: semconv.CauseRateLimited, safety: semconv.RetrySafetySafeAutoRetry}},
+		},
+		"it is cut by a limit": {
+			[]spanSpec{chatSpan(2, 9, 0.1, 1).finished("length"), passed},
+			map[byte]verdict{2: {class: semconv.ClassOutputLimited, cause: semconv.CauseMaxOutputTokens, safety: semconv.RetrySafetyNoRetry}},
+		},
+		"attempts of a call": {
+			[]spanSpec{
+				attemptOf(2, 3, 0.1, 0.3).refused(429, semconv.ProviderErrorKindRateLimited, ""), attemptOf(2, 4, 0.4, 1).answered("stop", answer),
+				chatSpan(2, 0, 0.1, 1).finished("stop"),
+			},
+			// More may come beneath a root that others are beneath.
+			map[byte]verdict{3: {class: semconv.ClassProviderError, cause: semconv.CauseRateLimited, safety: semconv.RetrySafetyUserConfirmedRetry}},
+		},
+		"a gateway": {
+			[]spanSpec{
+				requestSpan(2, 0, 0.1, 2).answered("stop", answer), served(requestSpan(6, 0, 0.2, 1.9).answered("stop", answer), 2),
+				requestSpan(7, 0, 0.3, 0.5).refused(503, semconv.ProviderErrorKindOverloaded, "").in(gatewayService).under(6),
+				requestSpan(8, 0, 0.6, 1.8).answered("stop", answer).in(gatewayService).under(6),
+			},
+			map[byte]verdict{7: {class: semconv.ClassProviderError, cause: semconv.CauseOverloaded, safety: semconv.RetrySafetySafeAutoRetry}},
+		},
+	} {
+		check := func(t *testing.T, h *harness, message ...any) {
+			t.Helper()
+			for id, want := range tt.want {
+				got := verdictOf(spansOf(h.out())[spanID(id)])
+				assert.Equal(t, want, verdict{class: got.class, cause: got.cause, safety: got.safety}, "span %d %v", id, message)
+			}
+			for _, s := range tt.spans {
+				if _, failed := tt.want[s.id]; !failed {
+					untouched(t, h.out(), s.id, fmt.Sprintf("span %d", s.id), message)
+				}
+			}
+			noRuns(t, h, message...)
+		}
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, defaultConfig(), nil)
+			h.consume(t, tt.spans...)
+			h.pass(t, defaultMaxHold)
+			check(t, h, "in one call")
+			assert.Equal(t, load{}, h.load())
+
+			h = newHarness(t, defaultConfig(), nil)
+			h.consume(t, tt.spans...)
+			require.NoError(t, h.Shutdown(t.Context()))
+			check(t, h, "at the end")
+		})
+	}
+}
+
+// A request whose parent never comes goes out early, and is no run in the end either.
+func TestAloneBeneathWhatNeverComes(t *testing.T) {
+	for name, span := range map[string]spanSpec{
+		"a request": requestSpan(2, 0, 0.1, 1).answered("tool_calls", asksForTools).under(9),
+		"a tool":    callSpan(2, 9, 0.1, 1, "call_1"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, defaultConfig(), nil)
+			h.consume(t, span)
+			h.pass(t, defaultMaxHold-time.Millisecond)
+			assert.Zero(t, h.out().SpanCount())
+			h.pass(t, time.Millisecond)
+			assert.Equal(t, early(semconv.TriggerHoldExpired), verdictOf(spansOf(h.out())[spanID(2)]))
+			h.pass(t, defaultRunTimeout)
+			assert.Equal(t, 1, h.out().SpanCount())
+			noRuns(t, h)
+			assert.Equal(t, load{}, h.load())
+		})
+	}
+}
+
+// A request at the root is judged when it comes. If it failed, another service has until
+// settle to explain it.
+func TestRootIsJudgedAtOnce(t *testing.T) {
+	h := newHarness(t, defaultConfig(), nil)
+	h.consume(t, requestSpan(2, 0, 0.1, 1).answered("tool_calls", asksForTools))
+	untouched(t, h.out(), 2)
+	assert.Equal(t, load{}, h.load())
+
+	aborted := requestSpan(2, 0, 0.1, 1).streamed(semconv.PhaseText, semconv.StreamEndCancelled, counts{text: 1}).
+		with(semconv.AbortSourceKey.String(semconv.AbortSourceUser.String())).of(2)
+	h.consume(t, aborted)
+	byTrace := func(trace byte) (found []ptrace.Span) {
+		eachSpan(h.out(), func(span ptrace.Span) {
+			if span.TraceID() == traceID(trace) {
+				found = append(found, span)
+			}
+		})
+		return found
+	}
+	require.Len(t, byTrace(2), 1, "no other service is to blame")
+	assert.Equal(t, verdict{
+		class: semconv.ClassLocalAbort, cause: semconv.CauseUser, phase: semconv.PhaseText, origin: semconv.OriginLocal, confidence: semconv.ConfidenceHigh,
+		safety: semconv.RetrySafetyNoRetry, reason: semconv.RetryReasonUserAbort, trigger: semconv.TriggerComplete,
+	}, verdictOf(byTrace(2)[0]))
+
+	empty := requestSpan(2, 0, 0.1, 2).answered("stop", counts{}).of(3)
+	gateway := requestSpan(6, 0, 0.2, 1.9).refused(429, semconv.ProviderErrorKindRateLimited, "").in(gatewayService).under(2).of(3)
+	gateway.kind = ptrace.SpanKindServer
+	h.consume(t, empty)
+	assert.Empty(t, byTrace(3))
+	h.pass(t, defaultSettle-time.Millisecond)
+	h.consume(t, gateway)
+	assert.Empty(t, byTrace(3))
+	h.pass(t, time.Millisecond)
+	require.Len(t, byTrace(3), 2)
+	for _, span := range byTrace(3) {
+		if v := verdictOf(span); span.SpanID() == spanID(2) {
+			assert.Equal(t, semconv.CauseSwallowedError, v.cause, "the gateway explains it")
+			assert.Equal(t, semconv.TriggerComplete, v.trigger)
+		}
+	}
+	assert.Equal(t, load{}, h.load())
+	noRuns(t, h)
+}
+
+// What comes beneath a root after it was judged is late, and is never called safer than if
+// it had come before: what the others did is not known any more.
+func TestBeneathRootInEveryOrder(t *testing.T) {
+	cut := func(id, parent byte, from, to float64) spanSpec {
+		return requestSpan(id, 0, from, to).cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{}).under(parent)
+	}
+	tool := callSpan(5, 4, 1.1, 1.5, "call_1").with(semconv.ToolEffectKey.String(semconv.ToolEffectNonIdempotent.String()))
+	for name, spans := range map[string][]spanSpec{
+		"requests and a tool":     {requestSpan(4, 0, 0.1, 3).answered("tool_calls", asksForTools), tool, cut(6, 4, 1.6, 2)},
+		"beneath one that failed": {cut(4, 0, 0.1, 3), tool, cut(6, 5, 1.2, 1.4)},
+		"a call and its attempts": {chatSpan(4, 0, 0.1, 3).failed("ECONNRESET"), cut(5, 4, 0.1, 1), cut(6, 4, 1.2, 3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			together := newHarness(t, defaultConfig(), nil)
+			together.consume(t, spans...)
+			together.pass(t, defaultMaxHold)
+			want := spansOf(together.out())
+			for _, order := range orders(len(spans)) {
+				h := newHarness(t, defaultConfig(), nil)
+				for _, i := range order {
+					h.consume(t, spans[i])
+					h.pass(t, defaultSettle+time.Second)
+				}
+				h.pass(t, defaultMaxHold)
+				out := spansOf(h.out())
+				require.Len(t, out, len(spans))
+				for _, s := range spans[1:] {
+					got, all := verdictOf(out[spanID(s.id)]), verdictOf(want[spanID(s.id)])
+					if all.outcome == semconv.RunOutcomeUnset {
+						assert.GreaterOrEqual(t, got.safety, all.safety, "span %d, order %v", s.id, order)
+						assert.Equal(t, all.class, got.class, "span %d, order %v", s.id, order)
+					}
+				}
+				assert.Equal(t, load{}, h.load())
+			}
+		})
+	}
+}
