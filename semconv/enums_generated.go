@@ -157,7 +157,7 @@ type Trigger uint8
 const (
 	TriggerUnset Trigger = iota
 	// TriggerComplete is "complete". The run's end and everything that it
-	// announced had arrived.
+	// announced had arrived; or a request that no span is above.
 	TriggerComplete
 	// TriggerRunEnded is "run_ended". The run's end had arrived, but the run had
 	// not announced its spans.

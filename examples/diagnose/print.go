@@ -24,8 +24,7 @@ func runsOf(traces []*trace) []report.Run {
 func printRuns(f *os.File, traces []*trace) {
 	runs := runsOf(traces)
 	if len(runs) == 0 {
-		fmt.Fprintf(f, "No run in %s: no span was recognized as a model call, a tool or an agent's run.\n"+
-			"`diagnose -check` prints which facts the spans lack.\n", count(len(traces), "trace"))
+		printCalls(f, traces)
 		return
 	}
 	rows := make([]report.Row, len(runs))
@@ -46,6 +45,31 @@ func printRuns(f *os.File, traces []*trace) {
 		}
 	}
 	fmt.Fprintf(f, "\n%s in %s, %d with a failure.\n", count(len(runs), "run"), count(len(traces), "trace"), failed)
+}
+
+// printCalls prints the failures in traces without a run: each model call and each tool has
+// a verdict of its own.
+func printCalls(f *os.File, traces []*trace) {
+	var spans report.Spans
+	calls, failed := 0, 0
+	for _, t := range traces {
+		spans.Add(t.td)
+		findings, _ := examine(t)
+		calls += len(findings)
+	}
+	for _, t := range traces {
+		for _, s := range spans.Trace(t.id) {
+			if s.Verdict.Failed() {
+				failed++
+				fmt.Fprintf(f, "%s\n  %s\n\n", label(&report.Run{Span: s}), s.Verdict.Summary)
+			}
+		}
+	}
+	why := "no span was recognized as a model call, a tool or an agent's run.\n`diagnose -check` prints which facts the spans lack."
+	if calls+failed > 0 {
+		why = fmt.Sprintf("no span is an agent's run, and each call is alone. %s with a failure.", count(failed, "call"))
+	}
+	fmt.Fprintf(f, "No run in %s: %s\n", count(len(traces), "trace"), why)
 }
 
 // label distinguishes a run from others with the same name.

@@ -29,7 +29,9 @@ type Config struct {
 	MaxHold time.Duration `mapstructure:"max_hold"`
 
 	// Settle is how long a run span that does not announce how many requests and tools it
-	// has waits for those that arrive after it. At most MaxHold. Default 2s.
+	// has waits for those that arrive after it, and how long a run with an empty response, or
+	// a failed request without a parent, waits for spans that explain it. At most MaxHold.
+	// Default 2s.
 	Settle time.Duration `mapstructure:"settle"`
 
 	// RunTimeout bounds how long the facts of spans that have gone out wait for their run

@@ -23,8 +23,8 @@ func Story() incident.Story {
 			"conversation cannot continue, and the patch that was made in it exists, though no message mentions it.",
 		Happened: "The tool had run. The request with its output was cut, and the retry was built from a history that was " +
 			"saved before the output arrived. The provider refuses a call without its output.",
-		Do: "Do not repeat the run without asking: the tool has had its effect. The verdict on the refused request " +
-			"names the problem, `history_broken / missing_output`: do not retry it unchanged. Put the lost output back " +
+		Do: "Do not repeat the run: the tool has had its effect. The verdict on the refused request names the " +
+			"problem, `history_broken / missing_output`: do not retry it unchanged. Put the lost output back " +
 			"into the history, by the id in `llm.history.missing_outputs`, and retry. In the agent, save a tool's " +
 			"output before the request that carries it.",
 		Telemetry: "anthropic-sdk-go's own spans and otelhttp; run and tool by hand",
@@ -61,7 +61,7 @@ func Story() incident.Story {
 			After: incident.Verdict{
 				Outcome: semconv.RunOutcomeFailed, Class: semconv.ClassToolOutputLost, Cause: semconv.CauseOmittedFromRetry,
 				Phase: semconv.PhaseToolOutputDelivery, Origin: semconv.OriginApplication,
-				Safety: semconv.RetrySafetyUserConfirmedRetry, Reason: semconv.RetryReasonToolSideEffect,
+				Safety: semconv.RetrySafetyNoRetry, Reason: semconv.RetryReasonNotTransient,
 			},
 		}},
 	}

@@ -61,6 +61,10 @@ func took(t *testing.T) *fake {
 				f.outs = append(f.outs, abandoned(tr.ID, p.ID))
 			}
 		}
+		last := make(map[pcommon.SpanID]pcommon.SpanID) // the last span of each run
+		for _, s := range tr.Spans {
+			last[s.RunID] = s.SpanID()
+		}
 		for _, s := range tr.Spans {
 			keys, sent := []Key{{tr.ID, s.SpanID()}}, 0.
 			if s.Late {
@@ -68,19 +72,21 @@ func took(t *testing.T) *fake {
 			}
 			f.books.Attempt(keys, at(sent))
 			f.books.Answer(keys, Acknowledged, at(sent+0.1))
-			f.outs = append(f.outs, honest(s, plans[s.RunID], sent))
+			f.outs = append(f.outs, honest(s, plans[s.RunID], sent, s.SpanID() == last[s.RunID]))
 		}
 	}
 	return f
 }
 
-func honest(s load.Span, p load.Plan, sent float64) *out {
+func honest(s load.Span, p load.Plan, sent float64, last bool) *out {
 	o := &out{Span: s, at: sent + 0.2}
 	switch {
 	case s.Role == load.Other:
 	case s.Late:
 		o.trigger = semconv.TriggerLate
 	case !p.Ends && p.Named:
+		o.at, o.trigger = 1.2, semconv.TriggerHoldExpired
+	case !p.Ends && !last:
 		o.at, o.trigger = 1.2, semconv.TriggerHoldExpired
 	case !p.Ends:
 		o.at, o.trigger, o.outcome = 1.2, semconv.TriggerHoldExpired, p.Outcome

@@ -88,7 +88,7 @@ var shapes = []shape{
 	{"long", 8, func(m *maker) { m.agent(agent{long: true}) }},
 	{"no counts", 9, func(m *maker) { m.agent(agent{silent: true}) }},
 	{"conventions only", 8, (*maker).conventions},
-	{"no run span", 7, (*maker).lone},
+	{"no run span", 7, (*maker).unnamed},
 	{"no end", 4, func(m *maker) { m.agent(agent{endless: true}) }},
 	{"late", 5, func(m *maker) { m.agent(agent{late: true}) }},
 	{"huge", 1, func(m *maker) { m.agent(agent{huge: true}) }},

@@ -309,16 +309,20 @@ func (m *maker) conventions() {
 	m.server(root, now+2*time.Millisecond)
 }
 
-// lone adds a model call in a server, without an agent.
-func (m *maker) lone() {
+// unnamed adds two model calls in a server, without an agent.
+func (m *maker) unnamed() {
 	root := m.id()
 	from := m.around(m.pace.Turn / 10)
-	to := from + m.around(m.pace.Turn)
-	s := m.span(researcher, Request, root, m.id(), root, "chat mistral-soak", from, to)
-	s.SetKind(ptrace.SpanKindClient)
-	put(s, otelsemconv.GenAIOperationNameChat, otelsemconv.GenAIProviderNameMistralAI,
-		otelsemconv.GenAIRequestModel("mistral-soak"), otelsemconv.GenAIResponseFinishReasons("stop"))
-	m.trace.Runs = append(m.trace.Runs, Plan{ID: root, Outcome: semconv.RunOutcomeSucceeded, Spans: 1})
+	to := from
+	for range 2 {
+		to = from + m.around(m.pace.Turn)
+		s := m.span(researcher, Request, root, m.id(), root, "chat mistral-soak", from, to)
+		s.SetKind(ptrace.SpanKindClient)
+		put(s, otelsemconv.GenAIOperationNameChat, otelsemconv.GenAIProviderNameMistralAI,
+			otelsemconv.GenAIRequestModel("mistral-soak"), otelsemconv.GenAIResponseFinishReasons("stop"))
+		from = to + time.Millisecond
+	}
+	m.trace.Runs = append(m.trace.Runs, Plan{ID: root, Outcome: semconv.RunOutcomeSucceeded, Spans: 2})
 	m.server(root, to+time.Millisecond)
 }
 
