@@ -49,35 +49,37 @@ func TestAlone(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spans []spanSpec
 		want  map[byte]verdict // of spans that failed
+		safe  bool             // they are safe to repeat where a shutdown judges them
 	}{
-		"it asks for a tool":  {[]spanSpec{requestSpan(2, 0, 0.1, 1).answered("tool_calls", asksForTools)}, nil},
-		"it answers":          {[]spanSpec{chatSpan(2, 0, 0.1, 1).finished("stop")}, nil},
-		"beneath another one": {[]spanSpec{requestSpan(2, 0, 0.1, 1).answered("tool_calls", asksForTools).under(9), passed}, nil},
-		"a tool":              {[]spanSpec{tool, passed}, nil},
-		"nothing is known":    {[]spanSpec{chatSpan(2, 9, 0.1, 1), passed}, nil},
+		"it asks for a tool":  {spans: []spanSpec{requestSpan(2, 0, 0.1, 1).answered("tool_calls", asksForTools)}},
+		"it answers":          {spans: []spanSpec{chatSpan(2, 0, 0.1, 1).finished("stop")}},
+		"beneath another one": {spans: []spanSpec{requestSpan(2, 0, 0.1, 1).answered("tool_calls", asksForTools).under(9), passed}},
+		"a tool":              {spans: []spanSpec{tool, passed}},
+		"nothing is known":    {spans: []spanSpec{chatSpan(2, 9, 0.1, 1), passed}},
 		"it is refused": {
-			[]spanSpec{requestSpan(2, 0, 0.1, 1).refused(429, semconv.ProviderErrorKindRateLimited, "")},
-			map[byte]verdict{2: {class: semconv.ClassProviderError, cause: semconv.CauseRateLimited, safety: semconv.RetrySafetySafeAutoRetry}},
+			spans: []spanSpec{requestSpan(2, 0, 0.1, 1).refused(429, semconv.ProviderErrorKindRateLimited, "")},
+			want:  map[byte]verdict{2: {class: semconv.ClassProviderError, cause: semconv.CauseRateLimited, safety: semconv.RetrySafetySafeAutoRetry}},
 		},
 		"it is cut by a limit": {
-			[]spanSpec{chatSpan(2, 9, 0.1, 1).finished("length"), passed},
-			map[byte]verdict{2: {class: semconv.ClassOutputLimited, cause: semconv.CauseMaxOutputTokens, safety: semconv.RetrySafetyNoRetry}},
+			spans: []spanSpec{chatSpan(2, 9, 0.1, 1).finished("length"), passed},
+			want:  map[byte]verdict{2: {class: semconv.ClassOutputLimited, cause: semconv.CauseMaxOutputTokens, safety: semconv.RetrySafetyNoRetry}},
 		},
 		"attempts of a call": {
-			[]spanSpec{
+			spans: []spanSpec{
 				attemptOf(2, 3, 0.1, 0.3).refused(429, semconv.ProviderErrorKindRateLimited, ""), attemptOf(2, 4, 0.4, 1).answered("stop", answer),
 				chatSpan(2, 0, 0.1, 1).finished("stop"),
 			},
 			// More may come beneath a root that others are beneath.
-			map[byte]verdict{3: {class: semconv.ClassProviderError, cause: semconv.CauseRateLimited, safety: semconv.RetrySafetyUserConfirmedRetry}},
+			want: map[byte]verdict{3: {class: semconv.ClassProviderError, cause: semconv.CauseRateLimited, safety: semconv.RetrySafetyUserConfirmedRetry}},
+			safe: true,
 		},
 		"a gateway": {
-			[]spanSpec{
+			spans: []spanSpec{
 				requestSpan(2, 0, 0.1, 2).answered("stop", answer), served(requestSpan(6, 0, 0.2, 1.9).answered("stop", answer), 2),
 				requestSpan(7, 0, 0.3, 0.5).refused(503, semconv.ProviderErrorKindOverloaded, "").in(gatewayService).under(6),
 				requestSpan(8, 0, 0.6, 1.8).answered("stop", answer).in(gatewayService).under(6),
 			},
-			map[byte]verdict{7: {class: semconv.ClassProviderError, cause: semconv.CauseOverloaded, safety: semconv.RetrySafetySafeAutoRetry}},
+			want: map[byte]verdict{7: {class: semconv.ClassProviderError, cause: semconv.CauseOverloaded, safety: semconv.RetrySafetySafeAutoRetry}},
 		},
 	} {
 		check := func(t *testing.T, h *harness, message ...any) {
@@ -103,6 +105,12 @@ func TestAlone(t *testing.T) {
 			h = newHarness(t, defaultConfig(), nil)
 			h.consume(t, tt.spans...)
 			require.NoError(t, h.Shutdown(t.Context()))
+			for id, want := range tt.want {
+				if tt.safe {
+					want.safety = semconv.RetrySafetySafeAutoRetry
+					tt.want[id] = want
+				}
+			}
 			check(t, h, "at the end")
 		})
 	}

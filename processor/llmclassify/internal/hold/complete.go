@@ -63,9 +63,21 @@ func (it *Item[F]) isRoot() bool {
 	return it.Role == Request && it.Run.IsEmpty() && it.Parent.IsEmpty()
 }
 
-// rootReady reports whether a root may be released as soon as it is here. If it failed in a
-// way that spans of other services may explain, they have Config.Settle to arrive.
-func (it *Item[F]) rootReady() bool { return !it.Upstream && !it.Unexplained }
+// rootWaits reports whether a root waits for Config.Settle from now: spans of other
+// services may explain how it ended, or what is beneath it. It waits once.
+func (b *Buffer[F]) rootWaits(t *Trace[F], g *group[F], now age) bool {
+	if !g.unexplained && !g.upstream {
+		return false
+	}
+	at := slices.IndexFunc(g.items, (*Item[F]).isRoot)
+	if at < 0 || g.items[at].waited {
+		return false
+	}
+	root := g.items[at]
+	root.waited = true
+	t.settling = append(t.settling, settling[F]{root, now + age(b.cfg.Settle), Complete})
+	return true
+}
 
 // announcedHere reports whether as many members are here as the run announced, those of
 // the runs within it that were judged included.

@@ -61,6 +61,8 @@ type Item[F any] struct {
 	// Spent: the span itself was forwarded before; the item brings its facts alone.
 	Spent bool
 
+	waited bool // it is a root, and was in Trace.settling
+
 	Size     int32 // estimated memory of the item with its span, bytes; the buffer's after Add
 	factSize int32 // memory of the item without its span, bytes; 0 before Known is read
 	Known    F

@@ -122,6 +122,25 @@ func TestRootWaitsToBeExplained(t *testing.T) {
 	}
 }
 
+// A root waits as well if what is beneath it may be explained, and not if what is beneath
+// another one may.
+func TestRootWaitsForWhatIsBeneath(t *testing.T) {
+	b := New(t0, rootConfig())
+	doubtful := arrive(2, Request, 0).loose(1)
+	doubtful.Item.Upstream = true
+	other := arrive(4, Request, 0).loose(9)
+	other.Item.Upstream = true
+	assert.Empty(t, add(b, t0, []arrival{doubtful, other}))
+	assert.Equal(t, []byte{3}, ids(add(b, t0, []arrival{root(3)})))
+	assert.Empty(t, add(b, after(time.Second), []arrival{root(1)}))
+	assert.Empty(t, add(b, after(2*time.Second), []arrival{arrive(5, Tool, 0).loose(1)}))
+	assert.Empty(t, b.Due(after(settle), 1000))
+	releases := b.Due(after(time.Second+settle), 1000)
+	require.Len(t, releases, 1)
+	assert.Equal(t, []byte{2, 1, 5, 4}, ids(releases))
+	assert.True(t, releases[0].Members[3].Foreign)
+}
+
 // A root of which only the facts are here has gone before.
 func TestRootThatIsSpent(t *testing.T) {
 	cfg := rootConfig()

@@ -201,6 +201,9 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 		if g.unexplained && why == Complete && b.waitsForEvidence(t, g, now) {
 			continue
 		}
+		if why == Complete && g.run == nil && b.rootWaits(t, g, now) {
+			continue
+		}
 		final := g.end || !g.place.Known && !g.place.Open
 		releases = append(releases, b.releaseGroup(t, g, now, why, final, due))
 	}

@@ -19,7 +19,7 @@ type Trace[F any] struct {
 	fresh    int           // Buffer.Fresh has visited the items before this index
 	settling []settling[F] // in order of time
 	changed  []*run[F]     // those that may have become complete or too large
-	roots    []*Item[F]    // those that the next sweep releases
+	roots    []*Item[F]    // those that arrived since the last sweep
 
 	expires  age // when runs may expire of which nothing arrives, while facts are kept
 	deadline age
@@ -97,11 +97,7 @@ func (t *Trace[F]) add(it *Item[F], now, settled age) {
 	case !first:
 	case it.isRoot() && it.Held():
 		r.members.add(it.Role)
-		if it.rootReady() {
-			t.roots = append(t.roots, it)
-		} else {
-			t.settling = append(t.settling, settling[F]{it, settled, Complete})
-		}
+		t.roots = append(t.roots, it)
 	case it.Role != Run:
 		r.members.add(it.Role)
 	default:
