@@ -67,7 +67,7 @@ type Setup struct {
 	Query          map[string]string // added to each request's URL
 	Prompt         string
 	Deadline       time.Duration // the caller's deadline; 0 for none
-	NoRun          bool          // the agent's author did not use StartRun and StartTool
+	NoTools        bool          // the agent's author did not use StartTool
 	Killed         bool          // the agent's process dies after its first answer: the run has no end
 	Forgets        bool          // the agent drops a stream, and the garbage collector has to find it
 	Abort          func(source otelllm.AbortSource, reason string)

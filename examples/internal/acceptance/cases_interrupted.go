@@ -74,7 +74,7 @@ func interrupted() []Case {
 			Number: 7, Title: "tool call ready, RST", Variant: "tools not observed",
 			Script:  []faultyllm.Exchange{ready},
 			Want:    failed(interruption(semconv.CauseConnectionReset, semconv.PhaseToolCallReady, confirmed, semconv.RetryReasonToolStateUnknown)),
-			Prepare: func(_ *World, s *Setup) { s.NoRun = true },
+			Prepare: func(_ *World, s *Setup) { s.NoTools = true },
 		}
 	})...)
 	return cases

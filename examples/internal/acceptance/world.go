@@ -123,9 +123,12 @@ func (w *World) Run(ctx context.Context, c *Case, tp trace.TracerProvider) (Resu
 		runCtx, _ := otelllm.StartRun(ctx, s.Agent.Name, otelllm.WithTracerProvider(tp), otelllm.WithToolsRecorded())
 		s.Agent.Model.User(s.Prompt)
 		_, result.Err = s.Agent.Model.Ask(runCtx, s.Agent.Tools, func(string) {})
-	case s.NoRun:
+	case s.NoTools:
+		var runCtx context.Context
+		runCtx, run = otelllm.StartRun(ctx, s.Agent.Name, otelllm.WithTracerProvider(tp))
 		s.Agent.Model.User(s.Prompt)
-		_, result.Err = s.Agent.Model.Ask(ctx, s.Agent.Tools, func(string) {})
+		_, result.Err = s.Agent.Model.Ask(runCtx, s.Agent.Tools, func(string) {})
+		run.End(result.Err)
 	default:
 		s.Agent.Started = func(r *otelllm.Run) { run = r }
 		s.Agent.Options = append(s.Agent.Options, otelllm.WithTracerProvider(tp), otelllm.WithConversationID("conversation-"+c.Key()))
