@@ -240,6 +240,7 @@ var lessKnown = []struct {
 			r.AnnouncedTools++
 		}
 	}},
+	{"parts that may be missing", func(r *Run) { r.Partial = true }},
 	{"a call in the history", func(r *Run) {
 		each(r, func(q *Request) {
 			if q.HistoryCalls != nil {

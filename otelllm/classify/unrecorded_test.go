@@ -137,6 +137,24 @@ func TestRunIsNotSaferThanItsRequests(t *testing.T) {
 	}
 }
 
+// If parts of a run may be missing, neither it nor a request of it is safe to repeat, and
+// what is missing is named.
+func TestPartial(t *testing.T) {
+	for _, partial := range []bool{false, true} {
+		r := run(true, []Request{request(0, 1, reset(semconv.PhaseResponseStarted))})
+		r.Partial = partial
+		v := Judge(&r)
+		want, missing := "safe_auto_retry (no_output)", []string(nil)
+		if partial {
+			want, missing = "user_confirmed_retry (evidence_incomplete)", []string{"llm.run.id"}
+		}
+		for _, d := range []*Diagnosis{&v.Run, &v.Requests[0]} {
+			assert.Equal(t, "stream_interrupted/connection_reset@response_started "+want, words(d))
+			assert.Equal(t, missing, d.MissingEvidence)
+		}
+	}
+}
+
 // TestRandomRunsCoverTheirRequests checks over random runs that a run is never safer to
 // repeat than its requests, or than what their histories show.
 func TestRandomRunsCoverTheirRequests(t *testing.T) {
