@@ -406,25 +406,25 @@ func TestVerdictOnRunWithForgottenParts(t *testing.T) {
 	compared, forgotten := 0, 0
 	for seed := range uint64(24) {
 		rnd := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // a test that can be repeated
-		ctx, run := StartRun(t.Context(), "coder")
+		ctx, run := otelllm.StartRun(t.Context(), "coder")
 		records := rnd.IntN(2) == 0 // tools, nearly all of them
 		rare := 2 * agentrun.MaxParts
 		var all classify.Run
-		var tools []*Tool
+		var tools []*agentrun.Tool
 		var history []string
 		for step := range 3 * agentrun.MaxParts {
 			shown := slices.Clone(history[max(0, len(history)-1-rnd.IntN(4)):])
 			if rnd.IntN(rare) == 0 {
 				shown = append(shown, fmt.Sprint("earlier_", step))
 			}
-			info := RequestInfo{Model: "m", Stream: true, ProviderTools: []string{}, HistoryCalls: append([]string{}, shown...), HistoryOutputs: append([]string{}, shown...)}
+			info := manual.RequestInfo{Model: "m", Stream: true, ProviderTools: []string{}, HistoryCalls: append([]string{}, shown...), HistoryOutputs: append([]string{}, shown...)}
 			if rnd.IntN(rare) == 0 {
 				info.HistoryOutputs = info.HistoryOutputs[:len(info.HistoryOutputs)/2]
 			}
 			if rnd.IntN(rare) == 0 {
 				info.HistoryCalls, info.HistoryOutputs = nil, nil
 			}
-			_, q := StartRequest(ctx, info)
+			_, q := manual.Start(ctx, info)
 			q.RecordSent()
 			q.RecordResponseStarted(200)
 			switch kind := rnd.IntN(rare); {
@@ -432,22 +432,22 @@ func TestVerdictOnRunWithForgottenParts(t *testing.T) {
 				q.RecordProviderError(401, "invalid_api_key", 0)
 				q.End(nil)
 			case kind == 1:
-				q.End(&AbortError{Source: AbortApplication})
+				q.End(&otelllm.AbortError{Source: otelllm.AbortApplication})
 			case kind == 2 || records && kind < rare/2:
 				id := fmt.Sprint("call_", step)
 				q.RecordToolCall(id, "f")
 				q.RecordFinish("tool_calls")
 				q.End(nil)
 				if records && kind > 2 {
-					_, tool := StartTool(ctx, ToolCall{ID: id, Effect: EffectReadOnly})
+					_, tool := otelllm.StartTool(ctx, otelllm.ToolCall{ID: id, Effect: otelllm.EffectReadOnly})
 					tool.End(nil)
-					tools = append(tools, tool)
+					tools = append(tools, agentrun.Of(ctx).ToolOf(id))
 				}
 				history = append(history, id)
 			default:
 				q.End(connReset)
 			}
-			seen, _ := run.run.Facts()
+			seen, _ := agentrun.Of(ctx).Facts()
 			all.Requests = append(all.Requests, seen.Requests[len(seen.Requests)-1])
 			if step%7 > 0 || !classify.Failed(&all.Requests[step]) {
 				continue
@@ -455,7 +455,7 @@ func TestVerdictOnRunWithForgottenParts(t *testing.T) {
 			full := seen
 			full.Inner, full.Requests, full.Tools = classify.Effects{}, all.Requests, nil
 			for _, tool := range tools {
-				full.Tools = append(full.Tools, tool.tool.Facts())
+				full.Tools = append(full.Tools, tool.Facts())
 			}
 			if full.AnnouncedTools.Observed() {
 				full.AnnouncedTools = classify.Counted(len(full.Tools))
@@ -480,10 +480,10 @@ func TestVerdictOnRunWithForgottenParts(t *testing.T) {
 func TestForgottenCallThatRanUnrecorded(t *testing.T) {
 	for name, history := range map[string][]string{"carried": {"call_1"}, "not observed": nil} {
 		t.Run(name, func(t *testing.T) {
-			ctx, run := StartRun(t.Context(), "coder")
-			execute(ctx, "call_0", EffectReadOnly, nil)
+			ctx, run := otelllm.StartRun(t.Context(), "coder")
+			execute(ctx, "call_0", otelllm.EffectReadOnly, nil)
 			cut := func(history []string) {
-				_, q := StartRequest(ctx, RequestInfo{Model: "m", Stream: true, ProviderTools: []string{}, HistoryCalls: history, HistoryOutputs: history})
+				_, q := manual.Start(ctx, manual.RequestInfo{Model: "m", Stream: true, ProviderTools: []string{}, HistoryCalls: history, HistoryOutputs: history})
 				q.RecordSent()
 				q.RecordResponseStarted(200)
 				q.End(connReset)
@@ -494,7 +494,7 @@ func TestForgottenCallThatRanUnrecorded(t *testing.T) {
 			for range agentrun.MaxParts {
 				cut([]string{"call_0"})
 			}
-			require.Less(t, run.run.Kept().Requests, agentrun.MaxParts)
+			require.Less(t, agentrun.Of(ctx).Kept().Requests, agentrun.MaxParts)
 			assert.Equal(t, classify.SafeAutoRetry, run.Diagnosis().Retry.Safety, "the call was not executed")
 			cut(history)
 			for range 2 {
