@@ -368,6 +368,22 @@ func TestNothingInferredWithinARun(t *testing.T) {
 	assert.Empty(t, r.named("invoke_agent agent"))
 }
 
+// An agent that never sends the outputs is not known to be well.
+func TestInferredIdle(t *testing.T) {
+	const id = "call_0f9a8b7c6d5e4f30"
+	words := agentWords["messages"]
+	r := newRecorder(t)
+	i := inferring(r, time.Minute, option(func(c *config) { c.limits.Idle = time.Millisecond }))
+	s := script{answers: []func(http.ResponseWriter){streamed(words.call(id))}}
+	url, rt := s.start(t)+words.path, i.NewTransport(base(t))
+	_, err := call(t.Context(), rt, url, words.body("fix it", 0, id))
+	require.NoError(t, err)
+	assert.Equal(t, "idle", r.runs(t, 1)[0].get(semconv.RunEndKey))
+	d := r.Diagnosis()
+	assert.Equal(t, semconv.RunOutcomeIncomplete, d.Outcome)
+	assert.Equal(t, classify.UserConfirmedRetry, d.Retry.Safety)
+}
+
 // Shutdown ends the runs that wait.
 func TestInferredShutdown(t *testing.T) {
 	const id = "call_0f9a8b7c6d5e4f30"
@@ -412,6 +428,9 @@ func TestInferredLate(t *testing.T) {
 		assert.Equal(t, runs[0].SpanContext().SpanID().String(), q.get(semconv.RunIDKey))
 		require.Len(t, q.Links(), 1)
 	}
+	// No Collector has all of its spans in one trace.
+	assert.Equal(t, "succeeded", runs[0].get(semconv.RunOutcomeKey))
+	assert.Equal(t, "client", runs[0].get(semconv.ClassificationTriggerKey))
 }
 
 // A gateway's requests belong to the runs of the agents behind it; its own attempts are a

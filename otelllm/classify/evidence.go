@@ -174,8 +174,11 @@ func (j *judge) runEvidence(p *primary) []string {
 		e.addAbort(j.run.Abort)
 		e.add(factErrorType, j.run.ErrorType)
 	}
-	if j.run.Ended == No {
+	switch {
+	case j.run.Ended == No:
 		e.add(factAgentRunSpan, "missing")
+	case j.run.EndedBy != semconv.RunEndUnset:
+		e.add(string(semconv.RunEndKey), j.run.EndedBy.String())
 	}
 	e.announced(string(semconv.RunRequestsKey), j.run.AnnouncedRequests, len(j.run.Requests)+j.run.Inner.Requests)
 	e.announced(string(semconv.RunToolsKey), j.run.AnnouncedTools, len(j.run.Tools)+j.run.Inner.Tools)

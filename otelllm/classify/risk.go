@@ -22,6 +22,7 @@ type risk struct {
 
 	// The following fields only affect the words, and the names of missing evidence.
 	endMissing          bool          // unannounced parts may exist because the end of the run never came
+	idle                bool          // the end of an inferred run never came: its process may be well
 	unannouncedParts    bool          // unannounced parts may exist because the run announced no counts
 	nothingMarkedFailed bool          // no part was marked as failed
 	toolRefused         bool          // a tool was called, and the application asserts that it changed nothing
@@ -128,7 +129,8 @@ func (j *judge) runRisk(v *Verdicts, c classification, basis Basis, abort semcon
 		permanent: No,
 		// A run whose end never came announced nothing: any of its parts may be missing
 		// here.
-		endMissing:       j.run.Ended == No,
+		endMissing:       j.run.endMissing(),
+		idle:             j.run.EndedBy == semconv.RunEndIdle,
 		unannouncedParts: j.mayHaveUnannouncedParts(),
 	}
 	k.partsMissing = k.endMissing || k.unannouncedParts || j.run.Partial || j.partsMissing()

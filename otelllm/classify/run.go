@@ -80,8 +80,28 @@ func JudgeInto(v *Verdicts, r *Run) {
 	for t := range r.Tools {
 		j.diagnoseTool(&r.Tools[t], &v.Tools[t])
 	}
-	j.diagnoseRun(v, &v.Run)
+	if v.Run = (Diagnosis{}); j.claimed() {
+		j.diagnoseRun(v, &v.Run)
+	}
 	v.Effects = j.effects(v)
+}
+
+// endMissing reports whether the end of the run never came, or the next request of an
+// inferred one.
+func (r *Run) endMissing() bool { return r.Ended == No || r.EndedBy == semconv.RunEndIdle }
+
+// claimed reports whether anything can be said of the run. Nothing can of an inferred run
+// that may have gone on unnoticed, or of which requests are not here: they are in the
+// traces of their callers.
+func (j *judge) claimed() bool {
+	switch j.run.EndedBy {
+	case semconv.RunEndUnset:
+		return true
+	case semconv.RunEndUnclear, semconv.RunEndEvicted:
+		return false
+	default:
+		return !j.partsMissing()
+	}
 }
 
 // prepare sorts the run's requests and classifies each of them.
@@ -416,7 +436,7 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		p = lost(neverAnswered, semconv.CauseNeverAnswered)
 	case run.Failed == Yes && j.allPartsPresent():
 		p = primary{classification: classification{semconv.ClassApplicationError, semconv.CauseRunError, semconv.OriginApplication}, phase: semconv.PhaseUnknown, basis: Typed}
-	case run.Ended == No:
+	case run.endMissing():
 		p = primary{classification: classification{semconv.ClassRunAbandoned, semconv.CauseMissingEnd, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}
 	case j.partsMissing():
 		p = primary{classification: classification{semconv.ClassRunAbandoned, semconv.CauseMissingChildren, semconv.OriginUnknown}, phase: semconv.PhaseUnknown}

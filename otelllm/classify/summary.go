@@ -102,6 +102,9 @@ func failureText(d *Diagnosis, k *risk) string {
 		if cause == semconv.CauseMissingChildren {
 			return "The record of the run is incomplete: requests or tools that it announced never arrived"
 		}
+		if k.idle {
+			return "The model asked for tool calls, and no request with their outputs followed: the agent stopped, or waits for someone"
+		}
 		return "The run never reported its end; its process probably crashed or was killed"
 	default:
 		if k.nothingMarkedFailed {

@@ -34,6 +34,13 @@ func StartInferred(ctx context.Context, c Config, start time.Time, previous trac
 // Recording reports whether the run's span is recorded.
 func (r *Run) Recording() bool { return r.recording }
 
+// AddTrace takes the trace that a request of the run is in.
+func (r *Run) AddTrace(id trace.TraceID) {
+	if id != r.span.SpanContext().TraceID() {
+		r.elsewhere.Store(true)
+	}
+}
+
 // Over reports whether the run has ended.
 func (r *Run) Over() bool {
 	r.mu.Lock()

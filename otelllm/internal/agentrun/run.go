@@ -41,6 +41,7 @@ type Run struct {
 	// begunRequests and begunTools count what began in this run and in the runs within it.
 	begunRequests, begunTools atomic.Int64
 	recorded                  atomic.Bool // a tool of the run itself was recorded; those within it are not its own
+	elsewhere                 atomic.Bool // a request of the run is in another trace
 	// generation changes with everything that a diagnosis rests on, except for what an
 	// open request reads.
 	generation atomic.Uint64
@@ -208,8 +209,7 @@ func (r *Run) endSpan(ended *classify.Run, now time.Time) {
 		telemetry.Guard(func() {
 			attrs := spanfacts.RunEnd(ended)
 			failed, summary := ended.Failed == classify.Yes, ""
-			if r.Verdicts {
-				d := r.Diagnosis()
+			if d := r.verdict(); d.Outcome != semconv.RunOutcomeUnset {
 				attrs = spanfacts.AppendRunVerdict(attrs, &d)
 				if d.Outcome == semconv.RunOutcomeFailed {
 					failed, summary = true, d.Summary
@@ -222,6 +222,15 @@ func (r *Run) endSpan(ended *classify.Run, now time.Time) {
 		})
 	}
 	telemetry.Guard(func() { r.span.End(trace.WithTimestamp(now)) })
+}
+
+// verdict returns the verdict for the run's span. It is the zero value if none is asked for,
+// or nothing can be said. The Collector cannot judge a run with requests in other traces.
+func (r *Run) verdict() classify.Diagnosis {
+	if !r.Verdicts && !r.elsewhere.Load() {
+		return classify.Diagnosis{}
+	}
+	return r.Diagnosis()
 }
 
 // recordsTools reports whether every tool that runs is recorded: the author declares it,

@@ -144,6 +144,7 @@ func (r *Recorder) Join(q *inferred.Request) {
 		q.Drop(time.Now())
 		return
 	}
+	r.run.AddTrace(r.span.SpanContext().TraceID())
 	if r.source != nil {
 		r.run.RequestBegan(r, outputs)
 		telemetry.Guard(func() { r.span.AddLink(trace.Link{SpanContext: r.run.Span().SpanContext()}) })

@@ -94,7 +94,11 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 			d.Members[i] = d.Members[first]
 		}
 	}
-	if release.Final && !j.alone(release) {
+	switch {
+	case !release.Final || j.alone(release):
+	case verdicts.Run.Outcome == semconv.RunOutcomeUnset: // nothing is claimed, or the client has judged it
+		d.Effects = verdicts.Effects
+	default:
 		d.Run, d.Carrier, d.Effects = &verdicts.Run, carrier(release), verdicts.Effects
 	}
 	return d
