@@ -960,6 +960,9 @@ const (
 	OriginUnset Origin = iota
 	// OriginWatchdog is "watchdog". A watchdog on this side.
 	OriginWatchdog
+	// OriginCallerTimer is "caller_timer". A timer of the caller: it closed a
+	// silent stream, and sent the same request again.
+	OriginCallerTimer
 	// OriginLocal is "local". This side, on purpose.
 	OriginLocal
 	// OriginProvider is "provider". The provider of the model.
@@ -979,6 +982,7 @@ const (
 var originNames = [...]string{
 	"",
 	"watchdog",
+	"caller_timer",
 	"local",
 	"provider",
 	"transport",
@@ -1003,6 +1007,8 @@ func ParseOrigin(s string) (Origin, bool) {
 	switch s {
 	case "watchdog":
 		return OriginWatchdog, true
+	case "caller_timer":
+		return OriginCallerTimer, true
 	case "local":
 		return OriginLocal, true
 	case "provider":
@@ -1026,6 +1032,7 @@ func ParseOrigin(s string) (Origin, bool) {
 func OriginValues() []Origin {
 	return []Origin{
 		OriginWatchdog,
+		OriginCallerTimer,
 		OriginLocal,
 		OriginProvider,
 		OriginTransport,

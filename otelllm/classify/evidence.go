@@ -81,6 +81,9 @@ func requestEvidence(r *Request, c classification) []string {
 		e.add(string(semconv.ProviderErrorInBandKey), "true")
 	}
 	e.addAbort(r.Abort)
+	if r.silence() > 0 {
+		e.add(string(semconv.StreamLastProgressKey), strconv.FormatFloat(r.LastProgress.Seconds(), 'f', 3, 64))
+	}
 	switch {
 	case r.Watchdog.Kind != semconv.WatchdogKindUnset:
 		e.add(string(semconv.WatchdogKindKey), r.Watchdog.Kind.String())

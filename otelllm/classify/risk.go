@@ -29,6 +29,7 @@ type risk struct {
 	failedTool          string        // the name of the tool that the verdict is about
 	handoff             bool          // that tool hands over to another agent
 	limit               time.Duration // of the watchdog that fired; 0 if not observed
+	silence             time.Duration // before this side closed the stream; 0 if it is not worth mentioning
 	lastSeen            string        // what an abandoned run was last observed to do, in words
 
 	abort semconv.AbortSource // the source of the deliberate end, if one decided the verdict
@@ -109,6 +110,7 @@ func (j *judge) requestRisk(i int, c classification) risk {
 		abort:         r.Abort.Source,
 		missingOutput: j.missingOutput(r),
 		limit:         r.Watchdog.Limit,
+		silence:       r.silence(),
 		partsMissing:  j.run.Partial,
 		sent:          No, reasoning: No, text: No, toolInput: No, // combined below
 	}

@@ -115,6 +115,7 @@ func (j *judge) prepare() {
 		j.states[i] = stateOf(j.classifications[i].class, e)
 	}
 	slices.SortStableFunc(j.order, func(a, b int) int { return r.Requests[a].Start.Compare(r.Requests[b].Start) })
+	j.findStalls()
 }
 
 var judges = sync.Pool{New: func() any { return new(judge) }}
@@ -291,7 +292,7 @@ func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 		case p.tool != nil:
 			k.failedTool, k.handoff = p.tool.Name, p.tool.Handoff
 		case p.request != nil:
-			k.limit = p.request.Watchdog.Limit
+			k.limit, k.silence = p.request.Watchdog.Limit, p.request.silence()
 		case p.cause == semconv.CauseMissingEnd:
 			k.lastSeen = j.lastSeen()
 		}

@@ -60,12 +60,19 @@ func failureText(d *Diagnosis, k *risk) string {
 	cause := d.Cause
 	switch d.Class {
 	case semconv.ClassWatchdogTimeout:
+		if d.Origin == semconv.OriginCallerTimer {
+			return "The caller closed the stream after " + durationText(k.silence) + " without progress, and sent the request again"
+		}
 		return watchdogText("A watchdog stopped the request", cause, k.limit)
 	case semconv.ClassLocalAbort:
 		if d.Phase == semconv.PhaseToolExecution {
 			return withCause(toolNamed("A", k.failedTool)+" was cancelled on the client side", cause)
 		}
-		return withCause("The request was cancelled on the client side", cause)
+		text := withCause("The request was cancelled on the client side", cause)
+		if k.silence > 0 {
+			text += ", after " + durationText(k.silence) + " without progress"
+		}
+		return text
 	case semconv.ClassProviderError:
 		return withCause(textProviderError, cause)
 	case semconv.ClassConnectionFailed:

@@ -1,0 +1,53 @@
+package classify
+
+import (
+	"time"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// minSilence is the shortest silence at the end of a stream that is worth mentioning.
+// Models that stream pause for less.
+const minSilence = 10 * time.Second
+
+// silence returns how long a stream had been without progress when this side closed it. It
+// is zero if that was shorter than minSilence, or was not observed.
+func (r *Request) silence() time.Duration {
+	progress := r.LastProgress
+	if progress == 0 && r.Events.Fact() == No {
+		progress = r.TimeToHeaders // the answer had begun, and nothing came
+	}
+	d := r.End.Sub(r.Start) - progress
+	if progress <= 0 || d < minSilence || r.Ended != semconv.StreamEndConsumerClosed && r.Ended != semconv.StreamEndCancelled {
+		return 0
+	}
+	return d
+}
+
+// findStalls classifies again the requests that their caller closed after silence and then
+// sent once more: it was waiting for the answer, and its own timer ended that.
+func (j *judge) findStalls() {
+	for pos, i := range j.order {
+		r := &j.run.Requests[i]
+		if c := j.classifications[i]; c.class != semconv.ClassLocalAbort || c.cause != semconv.CauseConsumerClosed && c.cause != semconv.CauseUnknown || r.silence() == 0 {
+			continue
+		}
+		if j.repeatedAfter(pos) {
+			j.classifications[i] = classification{semconv.ClassWatchdogTimeout, semconv.CauseIdle, semconv.OriginCallerTimer}
+			j.states[i] = stateFailed
+		}
+	}
+}
+
+// repeatedAfter reports whether the first request that began after the one at this position
+// had ended is a further attempt of it.
+func (j *judge) repeatedAfter(pos int) bool {
+	r := &j.run.Requests[j.order[pos]]
+	next := j.firstFrom(r.End.Add(-clockGrain))
+	for ; next < len(j.order); next++ {
+		if next != pos {
+			return r.Attempt > 0 && j.run.Requests[j.order[next]].Attempt == r.Attempt+1
+		}
+	}
+	return false
+}
