@@ -55,9 +55,7 @@ var agentWords = map[string]wordsOf{
 		path: chatPath,
 		body: func(task string, n int, id string) string {
 			list := `{"role":"system","content":"be good"},{"role":"user","content":"` + task + `"}`
-			for range n {
-				list += `,{"role":"assistant","content":null,"tool_calls":[{"id":"` + id + `","type":"function","function":{"name":"run","arguments":"{}"}}]},{"role":"tool","tool_call_id":"` + id + `","content":"done"}`
-			}
+			list += strings.Repeat(`,{"role":"assistant","content":null,"tool_calls":[{"id":"` + id + `","type":"function","function":{"name":"run","arguments":"{}"}}]},{"role":"tool","tool_call_id":"` + id + `","content":"done"}`, n)
 			return `{"model":"m","stream":true,"messages":[` + list + `]}`
 		},
 		call: func(id string) string {
@@ -73,9 +71,7 @@ var agentWords = map[string]wordsOf{
 			if n > 0 { // the mark wanders
 				list = `{"role":"user","content":[{"type":"text","text":"` + task + `","cache_control":{"type":"ephemeral"}}]}`
 			}
-			for range n {
-				list += `,{"role":"assistant","content":[{"type":"tool_use","id":"` + id + `","name":"run","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"` + id + `","content":"done"}]}`
-			}
+			list += strings.Repeat(`,{"role":"assistant","content":[{"type":"tool_use","id":"` + id + `","name":"run","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"` + id + `","content":"done"}]}`, n)
 			return `{"model":"m","stream":true,"max_tokens":9,"system":"be good","messages":[` + list + `]}`
 		},
 		call: func(id string) string {
@@ -92,9 +88,7 @@ var agentWords = map[string]wordsOf{
 		path: responsesPath,
 		body: func(task string, n int, id string) string {
 			list := `{"role":"user","content":[{"type":"input_text","text":"` + task + `"}]}`
-			for range n {
-				list += `,{"type":"function_call","call_id":"` + id + `","name":"run","arguments":"{}"},{"type":"function_call_output","call_id":"` + id + `","output":"done"}`
-			}
+			list += strings.Repeat(`,{"type":"function_call","call_id":"` + id + `","name":"run","arguments":"{}"},{"type":"function_call_output","call_id":"` + id + `","output":"done"}`, n)
 			return `{"model":"m","stream":true,"instructions":"be good","input":[` + list + `]}`
 		},
 		call: responsesCall, text: responsesText,
@@ -113,9 +107,7 @@ var agentWords = map[string]wordsOf{
 		path: "/v1beta/models/gemini-2.5-flash:streamGenerateContent",
 		body: func(task string, n int, _ string) string {
 			list := `{"role":"user","parts":[{"text":"` + task + `"}]}`
-			for range n {
-				list += `,{"role":"model","parts":[{"functionCall":{"name":"run","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"name":"run","response":{"output":"done"}}}]}`
-			}
+			list += strings.Repeat(`,{"role":"model","parts":[{"functionCall":{"name":"run","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"name":"run","response":{"output":"done"}}}]}`, n)
 			return `{"contents":[` + list + `],"systemInstruction":{"parts":[{"text":"be good"}]}}`
 		},
 		call: func(string) string {
@@ -449,7 +441,7 @@ func TestInferredBehindAGateway(t *testing.T) {
 					panic(err)
 				}
 				out.Header = req.Header
-				resp, err := rt.RoundTrip(out)
+				resp, err := rt.RoundTrip(out) //nolint:contextcheck // out has the request's
 				if err != nil {
 					w.WriteHeader(http.StatusBadGateway)
 					return

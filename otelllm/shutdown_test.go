@@ -28,12 +28,6 @@ func openParts() (requests, tools, runs int) {
 	return global.open.Len()
 }
 
-// openRequests counts the open requests of this process.
-func openRequests() int {
-	requests, _, _ := global.open.Len()
-	return requests
-}
-
 // endLeftovers ends what other tests have left open, so that a test sees only its own parts.
 func endLeftovers(t *testing.T) {
 	t.Helper()

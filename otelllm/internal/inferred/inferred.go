@@ -159,7 +159,7 @@ func (s *Source) Begin(ctx context.Context, now time.Time, h http.Header, body f
 	end(over)
 	if q.Recorded() {
 		for _, o := range observed(&begun, now) {
-			q.run.Observe(o)
+			q.run.Observe(o) //nolint:contextcheck // the span is the run's child, not the caller's
 		}
 	}
 	q.Attempt = begun.Attempt
