@@ -55,7 +55,7 @@ var agentWords = map[string]wordsOf{
 		path: chatPath,
 		body: func(task string, n int, id string) string {
 			list := `{"role":"system","content":"be good"},{"role":"user","content":"` + task + `"}`
-			list += strings.Repeat(`,{"role":"assistant","content":null,"tool_calls":[{"id":"` + id + `","type":"function","function":{"name":"run","arguments":"{}"}}]},{"role":"tool","tool_call_id":"` + id + `","content":"done"}`, n)
+			list += strings.Repeat(`,{"role":"assistant","content":null,"tool_calls":[{"id":"`+id+`","type":"function","function":{"name":"run","arguments":"{}"}}]},{"role":"tool","tool_call_id":"`+id+`","content":"done"}`, n)
 			return `{"model":"m","stream":true,"messages":[` + list + `]}`
 		},
 		call: func(id string) string {
@@ -71,7 +71,7 @@ var agentWords = map[string]wordsOf{
 			if n > 0 { // the mark wanders
 				list = `{"role":"user","content":[{"type":"text","text":"` + task + `","cache_control":{"type":"ephemeral"}}]}`
 			}
-			list += strings.Repeat(`,{"role":"assistant","content":[{"type":"tool_use","id":"` + id + `","name":"run","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"` + id + `","content":"done"}]}`, n)
+			list += strings.Repeat(`,{"role":"assistant","content":[{"type":"tool_use","id":"`+id+`","name":"run","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"`+id+`","content":"done"}]}`, n)
 			return `{"model":"m","stream":true,"max_tokens":9,"system":"be good","messages":[` + list + `]}`
 		},
 		call: func(id string) string {
@@ -88,7 +88,7 @@ var agentWords = map[string]wordsOf{
 		path: responsesPath,
 		body: func(task string, n int, id string) string {
 			list := `{"role":"user","content":[{"type":"input_text","text":"` + task + `"}]}`
-			list += strings.Repeat(`,{"type":"function_call","call_id":"` + id + `","name":"run","arguments":"{}"},{"type":"function_call_output","call_id":"` + id + `","output":"done"}`, n)
+			list += strings.Repeat(`,{"type":"function_call","call_id":"`+id+`","name":"run","arguments":"{}"},{"type":"function_call_output","call_id":"`+id+`","output":"done"}`, n)
 			return `{"model":"m","stream":true,"instructions":"be good","input":[` + list + `]}`
 		},
 		call: responsesCall, text: responsesText,

@@ -140,10 +140,17 @@ func judged(ctx context.Context, results []PlayedStory, tail *report.Tail) error
 	}
 }
 
-// First returns the judged run of p, or nil if it has not arrived.
+// First returns the judged run of p, or nil if it has not arrived. A lone request or tool
+// has the verdict itself.
 func First(spans *report.Spans, p *Played) *report.Run {
-	if runs := spans.Runs(pcommon.TraceID(p.TraceID)); len(runs) > 0 {
+	id := pcommon.TraceID(p.TraceID)
+	if runs := spans.Runs(id); len(runs) > 0 {
 		return &runs[0]
+	}
+	for _, s := range spans.Trace(id) {
+		if s.Verdict.Failed() {
+			return &report.Run{Span: s}
+		}
 	}
 	return nil
 }
