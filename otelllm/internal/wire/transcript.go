@@ -12,11 +12,14 @@ import (
 // mean nothing outside of it.
 //
 // What moves from request to request without a change of meaning is left out of the
-// hashes: cache_control and cachePoint marks, the order of an object's members, and
-// whether a single text is a string or a list of one part.
+// hashes: cache_control and cachePoint marks, the order of an object's members, white
+// space between them, and whether a single text is a string or a list of one part. Strings
+// and numbers are compared as they are written. So are the tools, which no client changes
+// within a conversation without a reason.
 type Transcript struct {
-	// Opening is the hash of what precedes the messages: instructions, and references to
-	// what the server holds (previous_response_id, cachedContent).
+	// Opening is the hash of what precedes the conversation: instructions, the system
+	// messages at the beginning, and references to what the server holds
+	// (previous_response_id, cachedContent).
 	Opening uint64
 	// Tools is the hash of the offered tools; 0: none are offered.
 	Tools uint64
@@ -44,18 +47,21 @@ type Transcript struct {
 type TranscriptCount struct {
 	Calls   int // of client-executed tools
 	Outputs int // of these calls
-	Users   int // messages of the user, without those that carry outputs
+	Users   int // messages of the user that are not empty, without those that carry outputs
 	Answers int // answers of the model: messages and items of it that follow one another are one
 }
 
-// TranscriptPoint is the place behind one part of one message: an earlier request may have
-// ended there.
+// TranscriptPoint is a place where an earlier request may have ended: behind a message, or
+// behind a part of the last message, which may have grown since then.
 type TranscriptPoint struct {
 	// History is the hash of everything before the place, with [Transcript.Opening].
 	History uint64
 	// Before counts what is before the place. The message that the place is within counts.
 	Before TranscriptCount
 }
+
+// maxGrown bounds the parts by which the last message may have grown.
+const maxGrown = 8
 
 // TranscriptCall is a call in a history.
 type TranscriptCall struct {
@@ -115,16 +121,14 @@ func (t *Transcript) Read(body []byte) bool {
 	if !r.messages || c.bad {
 		return false
 	}
-	for i := range min(t.nPoints, MaxIDs) {
-		t.points[i].History = mix(t.points[i].History, t.Opening)
-	}
+	r.end()
 	return true
 }
 
 // Point returns the n-th newest point: 0 is the end of the request. It reports false if
 // there are not as many, or if it is older than the newest MaxIDs.
 func (t *Transcript) Point(n int) (*TranscriptPoint, bool) {
-	if n >= min(t.nPoints, MaxIDs) {
+	if n < 0 || n >= min(t.nPoints, MaxIDs) {
 		return nil, false
 	}
 	return &t.points[(t.nPoints-1-n)%MaxIDs], true
@@ -151,17 +155,36 @@ func (t *Transcript) Output(n int) (TranscriptOutput, bool) {
 // meaning in all of them that have it.
 type transcriptReader struct {
 	t        *Transcript
-	history  uint64 // hash of the messages so far
-	messages bool   // the body has some
-	answer   bool   // the last message is the model's
+	history  uint64          // hash of the messages so far
+	messages bool            // the body has some
+	began    bool            // a message was not a system message
+	answer   bool            // the last message is the model's
+	provided map[uint64]bool // calls that the provider executed, which have outputs like others
+
+	// The last message so far.
+	some  bool             // there is one
+	base  uint64           // the hash of what is before its parts
+	after [maxGrown]uint64 // the hashes behind its newest parts
+	parts int
 }
 
-// raw consumes a value and returns its bytes.
-func (c *cursor) raw() []byte {
-	c.peek()
-	start := c.i
-	c.skip()
-	return c.b[start:c.i]
+// end adds the points of the last message. The points of the others are there.
+func (r *transcriptReader) end() {
+	for i := max(0, r.parts-maxGrown); i < r.parts-1; i++ {
+		r.addPoint(mix(r.base, r.after[i%maxGrown]))
+	}
+	if r.some {
+		r.addPoint(r.history)
+	}
+	for i := range min(r.t.nPoints, MaxIDs) {
+		r.t.points[i].History = mix(r.t.points[i].History, r.t.Opening)
+	}
+}
+
+func (r *transcriptReader) addPoint(history uint64) {
+	t := r.t
+	t.points[t.nPoints%MaxIDs] = TranscriptPoint{history, t.Total}
+	t.nPoints++
 }
 
 // request reads the members of a request. Code Assist wraps it: {"request":{…}}.
@@ -170,14 +193,7 @@ func (r *transcriptReader) request(c *cursor, wrapped bool) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
 		case "messages", "contents", "input":
-			r.messages = true
-			if c.peek() != '[' {
-				r.message(c)
-				continue
-			}
-			for ok := c.array(); ok; ok = c.element() {
-				r.message(c)
-			}
+			r.list(c)
 		case "system", "systemInstruction", "system_instruction", "instructions":
 			var m transcriptMessage
 			if c.peek() == '{' {
@@ -185,26 +201,22 @@ func (r *transcriptReader) request(c *cursor, wrapped bool) {
 			} else {
 				m.readParts(c, r)
 			}
-			t.Opening = mix(t.Opening, mix(m.head, m.parts))
+			t.Opening += mix(m.head, m.parts)
 		case "prompt":
 			if c.peek() == '{' { // stored on the server
-				t.Opening = mix(t.Opening, hashBytes(c.raw()))
-				continue
+				t.Opening += mix(openingPrompt, c.hash())
+			} else {
+				r.list(c)
 			}
-			r.messages = true
-			r.message(c)
 		case "previous_response_id":
-			if t.Previous = transcriptID(c.str()); t.Previous != 0 {
-				t.Opening = mix(t.Opening, t.Previous)
-			}
+			t.Previous = idOf(c.raw())
+			t.Opening += mix(openingPrevious, t.Previous)
 		case "cachedContent", "cached_content":
-			t.Opening = mix(t.Opening, hashBytes(c.raw()))
+			t.Opening += mix(openingCached, c.hash())
 		case "tools", "functions":
-			t.addTools(c.raw())
+			t.addTools(c)
 		case "toolConfig", "tool_config":
-			start := c.i
-			t.Forced = forcesConfigured(c) || t.Forced
-			t.addTools(c.b[start:c.i])
+			r.toolConfig(c)
 		case "tool_choice", "function_call":
 			t.Forced = forcesTool(c) || t.Forced
 		case "prompt_cache_key":
@@ -220,6 +232,12 @@ func (r *transcriptReader) request(c *cursor, wrapped bool) {
 					c.skip()
 				}
 			}
+		case "session_id": // of Code Assist
+			if wrapped {
+				t.addClient(c.str())
+			} else {
+				c.skip()
+			}
 		case "request":
 			if wrapped {
 				c.skip()
@@ -232,27 +250,55 @@ func (r *transcriptReader) request(c *cursor, wrapped bool) {
 	}
 }
 
+// What the parts of [Transcript.Opening] that are not instructions are mixed with.
+const (
+	openingPrompt = iota + 1
+	openingPrevious
+	openingCached
+)
+
+// list reads a list of messages, or a single message.
+func (r *transcriptReader) list(c *cursor) {
+	switch b := c.peek(); {
+	case b == 'n':
+		c.skip()
+	case b == '[' && !isNumber(c.b[skipSpace(c.b, c.i+1):]):
+		r.messages = true
+		for ok := c.array(); ok; ok = c.element() {
+			r.message(c)
+		}
+	default: // a text, or its tokens
+		r.messages = true
+		r.message(c)
+	}
+}
+
+func isNumber(b []byte) bool { return len(b) > 0 && b[0]-'0' <= 9 }
+
 func (t *Transcript) addClient(id []byte) {
 	if len(id) > 0 {
 		t.Client += transcriptID(id) // the order of the members does not count
 	}
 }
 
-func (t *Transcript) addTools(value []byte) {
-	if len(value) > len("[]") && value[0] != 'n' {
-		t.Tools = mix(t.Tools, hashBytes(value))
+// addTools reads a list of offered tools.
+func (t *Transcript) addTools(c *cursor) {
+	if value := c.raw(); len(value) > len("[]") && value[0] == '[' {
+		t.Tools += hashBytes(value)
 	}
 }
 
-// forcesConfigured is forcesTool for the toolConfig of Bedrock and Gemini.
-func forcesConfigured(c *cursor) (named bool) {
+// toolConfig reads the member of this name of Bedrock, which has the tools, and of Gemini.
+func (r *transcriptReader) toolConfig(c *cursor) {
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
+		case "tools":
+			r.t.addTools(c)
 		case "toolChoice", "functionCallingConfig", "function_calling_config":
 			for key, ok := c.object(); ok; key, ok = c.key() {
 				switch string(key) {
 				case "tool", "allowedFunctionNames", "allowed_function_names":
-					named = c.nonEmpty() || named
+					r.t.Forced = c.nonEmpty() || r.t.Forced
 				default:
 					c.skip()
 				}
@@ -261,7 +307,6 @@ func forcesConfigured(c *cursor) (named bool) {
 			c.skip()
 		}
 	}
-	return named
 }
 
 // forcesTool reads a tool_choice and reports whether it names one tool.
@@ -272,7 +317,7 @@ func forcesTool(c *cursor) (named bool) {
 	}
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
-		case "name", "function":
+		case "name", "function", "custom":
 			named = true
 		}
 		c.skip()
@@ -280,84 +325,122 @@ func forcesTool(c *cursor) (named bool) {
 	return named
 }
 
-// transcriptMessage is one message while it is read.
+// transcriptMessage is one message, item or part while it is read.
 type transcriptMessage struct {
-	head  uint64 // hash of its members without the parts
-	parts uint64 // hash of the parts so far
-
-	// The hash after each of the newest parts.
-	after  [MaxIDs]uint64
+	head   uint64            // hash of its members without the parts
+	parts  uint64            // hash of the parts so far
+	after  *[maxGrown]uint64 // takes the hashes behind the newest parts; or nil
 	nParts int
 
-	role, typ       []byte
-	id              uint64 // of the call that it is, or whose output it has
-	name, input     uint64
-	calls, outputs  int // that were added
-	texts           int
-	text            []byte // the first text, as it is written
-	failed, hasCall bool
+	role, typ, execution, environment []byte // as they are written, without quotes
+
+	id          uint64 // of the call that it is, or whose output it has
+	otherID     uint64 // its own, which some calls have alone
+	name, input uint64
+	outputs     int    // that were added
+	filled      bool   // a part is not an empty text
+	text        []byte // the first text, as it is written
+	failed      bool
 }
 
-// message reads one message, or one item of a Responses request, and adds its points.
+// message reads one message, or one item of a Responses request.
 func (r *transcriptReader) message(c *cursor) {
-	var m transcriptMessage
+	if r.some {
+		r.addPoint(r.history)
+	}
+	m := transcriptMessage{after: &r.after}
 	m.read(c, r)
-	total := &r.t.Total
-	role := string(m.role)
-	answer := role == "assistant" || role == "model" || string(m.typ) == "reasoning"
-	switch {
-	case bytes.HasSuffix(m.typ, []byte("_output")), role == "tool", role == "function":
+	r.some, r.parts = true, m.nParts
+	answer := false
+	switch string(m.role) {
+	case "assistant", "model":
+		answer = true
+	case "tool", "function":
 		if m.outputs == 0 {
 			r.addOutput(&m)
 		}
-	case m.hasCall && len(m.typ) > 0: // an item of the Responses API
-		r.addCall(TranscriptCall{ID: m.id, Input: mix(m.name, m.input)})
-		answer = true
-	case role == "" && len(m.typ) > 0:
-		answer = true // of a tool that the provider executed, for example
-	case role == "user", role == "":
-		if m.outputs == 0 && m.texts > 0 {
-			total.Users++
+	case "user":
+		r.addUser(&m)
+	case "system", "developer":
+		if !r.began {
+			r.t.Opening += mix(r.history+1, mix(m.head, m.parts))
+		}
+	case "":
+		if len(m.typ) == 0 {
+			r.addUser(&m)
+		} else {
+			answer = r.item(&m)
 		}
 	}
+	r.began = r.began || string(m.role) != "system" && string(m.role) != "developer"
 	if answer && !r.answer {
-		total.Answers++
+		r.t.Total.Answers++
 	}
 	if r.answer = answer; answer {
-		r.t.Answered = *total
+		r.t.Answered = r.t.Total
 	}
-	before := *total
-	base := mix(r.history, m.head)
-	r.history = mix(base, m.parts)
-	for i := max(0, m.nParts-MaxIDs); i < m.nParts-1; i++ {
-		r.addPoint(mix(base, m.after[i%MaxIDs]), before)
-	}
-	r.addPoint(r.history, before)
+	r.base = mix(r.history, m.head)
+	r.history = mix(r.base, m.parts)
 }
 
-func (r *transcriptReader) addPoint(history uint64, before TranscriptCount) {
-	t := r.t
-	t.points[t.nPoints%MaxIDs] = TranscriptPoint{history, before}
-	t.nPoints++
+// item counts an item of a Responses request that is not a message. It reports whether the
+// item is from an answer.
+func (r *transcriptReader) item(m *transcriptMessage) (answer bool) {
+	it := responsesItem{typ: m.typ, execution: m.execution, environment: m.environment}
+	switch kind := it.kind(); {
+	case kind == itemClient:
+		r.addCall(m)
+		return true
+	case bytes.HasSuffix(m.typ, []byte("_call_output")), string(m.typ) == "tool_search_output":
+		if m.id == 0 {
+			m.id = m.otherID // local_shell_call_output
+		}
+		if r.provided[m.id] {
+			return true
+		}
+		r.addOutput(m)
+		return false
+	case kind == itemProvider && m.id != 0:
+		if r.provided == nil {
+			r.provided = map[uint64]bool{}
+		}
+		r.provided[m.id] = true
+		return true
+	default:
+		return string(m.typ) != "mcp_approval_response"
+	}
 }
 
-func (r *transcriptReader) addCall(call TranscriptCall) {
+func (r *transcriptReader) addUser(m *transcriptMessage) {
+	if m.outputs == 0 && m.filled {
+		r.t.Total.Users++
+	}
+}
+
+func (r *transcriptReader) addCall(m *transcriptMessage) {
 	t := r.t
-	t.calls[t.Total.Calls%MaxIDs] = call
+	id := m.id
+	if id == 0 {
+		id = m.otherID
+	}
+	t.calls[t.Total.Calls%MaxIDs] = TranscriptCall{ID: id, Input: mix(m.name, m.input)}
 	t.Total.Calls++
 }
 
 func (r *transcriptReader) addOutput(m *transcriptMessage) {
 	t, result := r.t, ResultUnknown
+	id := m.id
+	if id == 0 {
+		id = m.otherID
+	}
 	switch {
 	case isInterruption(m.text):
 		result = ResultInterrupted
 	case m.failed:
 		result = ResultFailed
 	}
-	t.outputs[t.Total.Outputs%MaxIDs] = TranscriptOutput{m.id, result}
+	t.outputs[t.Total.Outputs%MaxIDs] = TranscriptOutput{id, result}
 	t.Total.Outputs++
-	m.outputs++
 }
 
 // interruptions are the beginnings of the texts by which agents represent a call that they
@@ -391,43 +474,58 @@ func (m *transcriptMessage) read(c *cursor, r *transcriptReader) {
 		case "content", "parts":
 			m.readParts(c, r)
 		case "tool_calls":
-			start := c.i
-			m.readToolCalls(c, r)
-			m.head += mix(name, hashBytes(c.b[start:c.i]))
+			m.head += mix(name, m.readToolCalls(c, r))
+		case "function_call": // of Chat Completions, before there were tool calls
+			if c.peek() == '{' {
+				m.head += mix(name, m.readCall(c, r))
+			} else {
+				c.skip()
+			}
 		default:
-			value := m.member(c, string(key))
-			m.head += mix(name, hashBytes(value))
+			m.head += mix(name, m.member(c, string(key)))
 		}
 	}
 }
 
-// member consumes a member that may say what a message or a part is, and returns its
-// bytes.
-func (m *transcriptMessage) member(c *cursor, key string) []byte {
+// member consumes a member that may say what a message or a part is, and returns its hash.
+func (m *transcriptMessage) member(c *cursor, key string) (hash uint64) {
+	switch key {
+	case "arguments", "input", "args", "action", "operation":
+		hash = c.hash()
+		m.input += hash
+		return hash
+	case "output", "response":
+		return m.readResult(c)
+	case "name":
+		m.name = c.hash()
+		return m.name
+	}
+	if b := c.peek(); b == '{' || b == '[' {
+		if key != "environment" {
+			return c.hash()
+		}
+		again := *c
+		m.environment = readType(&again)
+		return c.hash()
+	}
 	value := c.raw()
 	switch key {
 	case "role":
 		m.role = unquoted(value)
 	case "type":
 		m.typ = unquoted(value)
+	case "execution":
+		m.execution = unquoted(value)
 	case "call_id", "tool_call_id", "tool_use_id", "toolUseId":
-		m.id, m.hasCall = idOf(value), true
+		m.id = idOf(value)
 	case "id":
-		if m.id == 0 {
-			m.id = idOf(value)
-		}
-	case "name":
-		m.name = hashBytes(value)
-	case "arguments", "input", "args":
-		m.input = hashBytes(value)
+		m.otherID = idOf(value)
 	case "is_error":
-		m.failed = string(value) == "true"
+		m.failed = m.failed || string(value) == "true"
 	case "status":
-		m.failed = string(value) == `"error"`
-	case "output", "response":
-		m.setText(value)
+		m.failed = m.failed || string(value) == `"error"`
 	}
-	return value
+	return hashBytes(value)
 }
 
 // unquoted returns the bytes of a string without escapes; nil for any other value.
@@ -441,59 +539,152 @@ func unquoted(value []byte) []byte {
 // idOf returns the hash of the id in a value; 0 for anything but a string. A response's
 // decoder records the same id by SafeID.
 func idOf(value []byte) uint64 {
-	c := cursor{b: value}
-	id := c.str()
-	if len(id) == 0 {
+	if len(value) <= len(`""`) || value[0] != '"' {
 		return 0
 	}
-	return TranscriptID(safeID(id))
+	c := cursor{b: value}
+	return TranscriptID(safeID(c.str()))
 }
 
-// setText takes the first text of an output: a string, or the first one within an object
-// or a list. An object with an error is a failure.
-func (m *transcriptMessage) setText(value []byte) {
-	if m.text != nil {
-		return
+// readToolCalls reads the calls of an answer and returns their hash.
+func (m *transcriptMessage) readToolCalls(c *cursor, r *transcriptReader) (hash uint64) {
+	for ok := c.array(); ok; ok = c.element() {
+		hash = mix(hash, m.readCall(c, r))
 	}
-	c := cursor{b: value}
+	return hash
+}
+
+// readCall reads a call, whose members may be in one more object, and returns its hash.
+func (m *transcriptMessage) readCall(c *cursor, r *transcriptReader) (hash uint64) {
+	var call transcriptMessage
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		name := hashBytes(key)
+		switch string(key) {
+		case "function", "custom":
+			hash += mix(name, call.readMembers(c))
+		default:
+			hash += mix(name, call.member(c, string(key)))
+		}
+	}
+	r.addCall(&call)
+	return hash
+}
+
+// readMembers reads the members of an object and returns its hash.
+func (m *transcriptMessage) readMembers(c *cursor) (hash uint64) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		name := hashBytes(key)
+		if string(key) == "content" {
+			hash += mix(name, m.readResult(c))
+		} else {
+			hash += mix(name, m.member(c, string(key)))
+		}
+	}
+	return hash
+}
+
+// readResult reads what a tool returned, and returns its hash.
+func (m *transcriptMessage) readResult(c *cursor) (hash uint64) {
+	switch c.peek() {
+	case '[':
+		for ok := c.array(); ok; ok = c.element() {
+			hash = mix(hash, m.readResultPart(c))
+		}
+	case 'n':
+		c.skip()
+	default:
+		hash = mix(0, m.readResultPart(c))
+	}
+	return hash
+}
+
+// readResultPart reads a part of what a tool returned: a text, or an object. It takes the
+// first text. An object with an error is a failure.
+func (m *transcriptMessage) readResultPart(c *cursor) (hash uint64) {
 	switch c.peek() {
 	case '"':
-		m.text = value
-	case '[':
-		for ok := c.array(); ok && m.text == nil; ok = c.element() {
-			m.setText(c.raw())
-		}
+		text := c.raw()
+		m.setText(text)
+		return hashBytes(text)
 	case '{':
-		for key, ok := c.object(); ok; key, ok = c.key() {
-			switch string(key) {
-			case "text", "output":
-				if v := c.raw(); len(v) > 0 && v[0] == '"' && m.text == nil {
-					m.text = v
-				}
-			case "error":
-				m.failed = c.nonEmpty() || m.failed
-			default:
-				c.skip()
-			}
+	default:
+		return c.hash()
+	}
+	var p textPart
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if p.member(c, key) {
+			continue
 		}
+		switch k := string(key); {
+		case k == "output" && c.peek() == '"':
+			text := c.raw()
+			m.setText(text)
+			p.add(key, hashBytes(text))
+		case k == "error":
+			again := *c
+			m.failed = again.nonEmpty() || m.failed
+			p.add(key, c.hash())
+		default:
+			p.add(key, c.hash())
+		}
+	}
+	m.setText(p.text)
+	return p.hash()
+}
+
+// setText takes a text, as it is written, unless there is one.
+func (m *transcriptMessage) setText(text []byte) {
+	if m.text == nil && len(text) > 0 && text[0] == '"' {
+		m.text = text
 	}
 }
 
-func (m *transcriptMessage) readToolCalls(c *cursor, r *transcriptReader) {
-	for ok := c.array(); ok; ok = c.element() {
-		var call transcriptMessage
-		for key, ok := c.object(); ok; key, ok = c.key() {
-			if k := string(key); k != "function" && k != "custom" {
-				call.member(c, k)
-				continue
-			}
-			for key, ok := c.object(); ok; key, ok = c.key() {
-				call.member(c, string(key))
-			}
-		}
-		r.addCall(TranscriptCall{ID: call.id, Input: mix(call.name, call.input)})
-		m.calls++
+// textPart is a part while it is read. If it has nothing but a text, it is the same as the
+// text as a string.
+type textPart struct {
+	text   []byte
+	typ    []byte // as it is written
+	sum    uint64 // hash of the members
+	others int    // members that make it more than a text
+}
+
+// member reads a member that every part may have. It reports false if it is another one.
+func (p *textPart) member(c *cursor, key []byte) bool {
+	switch string(key) {
+	case "cache_control":
+		c.skip()
+	case "type":
+		p.typ = c.raw()
+		p.sum += mix(hashBytes(key), hashBytes(p.typ))
+	case "text":
+		p.text = c.raw()
+		p.sum += mix(hashBytes(key), hashBytes(p.text))
+	default:
+		return false
 	}
+	return true
+}
+
+func (p *textPart) add(key []byte, hash uint64) {
+	p.sum += mix(hashBytes(key), hash)
+	p.others++
+}
+
+// plain reports whether it is nothing but a text.
+func (p *textPart) plain() bool {
+	switch string(p.typ) {
+	case "", `"text"`, `"input_text"`, `"output_text"`:
+		return p.others == 0 && len(p.text) > 0 && p.text[0] == '"'
+	default:
+		return false
+	}
+}
+
+func (p *textPart) hash() uint64 {
+	if p.plain() {
+		return hashBytes(p.text)
+	}
+	return p.sum
 }
 
 // readParts reads the content of a message: a string, a part, or a list of parts.
@@ -503,10 +694,10 @@ func (m *transcriptMessage) readParts(c *cursor, r *transcriptReader) {
 		for ok := c.array(); ok; ok = c.element() {
 			m.readPart(c, r)
 		}
-	case '"', '{':
-		m.readPart(c, r)
-	default:
+	case 'n':
 		c.skip()
+	default:
+		m.readPart(c, r)
 	}
 }
 
@@ -515,102 +706,134 @@ func (m *transcriptMessage) readParts(c *cursor, r *transcriptReader) {
 const billing = `"x-anthropic-billing-header`
 
 func (m *transcriptMessage) readPart(c *cursor, r *transcriptReader) {
-	if c.peek() == '"' {
+	switch c.peek() {
+	case '"':
 		text := c.raw()
 		m.addText(text)
 		m.addPart(hashBytes(text))
 		return
-	}
-	var part transcriptMessage
-	var text []byte
-	others := 0   // members that make it more than a text
-	mark := false // it is nothing but a mark
-	sum := uint64(0)
-	for key, ok := c.object(); ok; key, ok = c.key() {
-		name := hashBytes(key)
-		switch string(key) {
-		case "cache_control":
-			c.skip()
-		case "cachePoint":
-			c.skip()
-			mark = true
-		case "text":
-			text = c.raw()
-			sum += mix(name, hashBytes(text))
-		case "type":
-			sum += mix(name, hashBytes(part.member(c, "type")))
-		case "content": // of a tool_result
-			value := c.raw()
-			part.setText(value)
-			sum += mix(name, hashBytes(value))
-			others++
-		case "functionCall", "function_call", "toolUse":
-			start := c.i
-			part.readNested(c)
-			sum += mix(name, hashBytes(c.b[start:c.i]))
-			others++
-			r.addCall(TranscriptCall{ID: part.id, Input: mix(part.name, part.input)})
-			m.calls++
-		case "functionResponse", "function_response", "toolResult":
-			start := c.i
-			part.readNested(c)
-			sum += mix(name, hashBytes(c.b[start:c.i]))
-			others++
-			r.addOutput(&part)
-			m.outputs++
-		default:
-			sum += mix(name, hashBytes(part.member(c, string(key))))
-			others++
-		}
-	}
-	if mark && text == nil && others == 0 {
+	case '{':
+	default:
+		m.filled = true
+		m.addPart(c.hash())
 		return
 	}
-	switch string(part.typ) {
-	case "", "text", "input_text", "output_text":
-		if text != nil && others == 0 {
-			if bytes.HasPrefix(text, []byte(billing)) {
-				return
-			}
-			m.addText(text)
-			sum = hashBytes(text) // as if it were a string
+	var p textPart
+	var part transcriptMessage
+	marked := false
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		if p.member(c, key) {
+			continue
 		}
-	case "tool_use":
-		r.addCall(TranscriptCall{ID: part.id, Input: mix(part.name, part.input)})
-		m.calls++
-	case "tool_result":
+		switch string(key) {
+		case "cachePoint":
+			c.skip()
+			marked = true
+		case "content": // of a tool_result
+			p.add(key, part.readResult(c))
+		case "functionCall", "function_call", "toolUse":
+			var call transcriptMessage
+			p.add(key, call.readMembers(c))
+			if len(call.typ) == 0 || string(call.typ) == "tool_use" { // Bedrock: server_tool_use
+				r.addCall(&call)
+			}
+		case "functionResponse", "function_response", "toolResult":
+			var output transcriptMessage
+			p.add(key, output.readMembers(c))
+			if len(output.typ) == 0 || string(output.typ) == "tool_result" {
+				r.addOutput(&output)
+				m.outputs++
+			}
+		default:
+			p.add(key, part.member(c, string(key)))
+		}
+	}
+	switch {
+	case marked && p.others == 0 && p.text == nil:
+		return // nothing but a mark
+	case p.plain():
+		if bytes.HasPrefix(p.text, []byte(billing)) {
+			return
+		}
+		m.addText(p.text)
+	}
+	switch string(p.typ) {
+	case `"tool_use"`:
+		r.addCall(&part)
+	case `"tool_result"`:
 		r.addOutput(&part)
 		m.outputs++
 	}
-	m.addPart(sum)
-}
-
-// readNested reads the members of a call or an output that is a member of a part.
-func (m *transcriptMessage) readNested(c *cursor) {
-	if c.peek() != '{' {
-		c.skip()
-		return
-	}
-	for key, ok := c.object(); ok; key, ok = c.key() {
-		if string(key) == "content" {
-			m.setText(c.raw())
-		} else {
-			m.member(c, string(key))
-		}
-	}
+	m.filled = m.filled || !p.plain()
+	m.setText(p.text)
+	m.addPart(p.hash())
 }
 
 func (m *transcriptMessage) addText(text []byte) {
-	if len(text) > len(`""`) {
-		m.texts++
-	}
-	if m.text == nil {
-		m.text = text
-	}
+	m.filled = m.filled || len(text) > len(`""`)
+	m.setText(text)
 }
 
 func (m *transcriptMessage) addPart(hash uint64) {
 	m.parts = mix(m.parts, hash)
-	m.after[m.nParts%MaxIDs] = m.parts
+	if m.after != nil {
+		m.after[m.nParts%maxGrown] = m.parts
+	}
 	m.nParts++
+}
+
+// raw consumes a value of a well-formed document and returns its bytes.
+func (c *cursor) raw() []byte {
+	if c.peek() == '"' {
+		return c.rawQuoted()
+	}
+	start := c.i
+	c.skip()
+	return c.b[start:c.i]
+}
+
+// rawQuoted is raw for a string. It finds the closing quote and checks nothing else, which
+// is several times as fast as [cursor.pass].
+func (c *cursor) rawQuoted() []byte {
+	start := c.i
+	for i := start + 1; ; {
+		n := bytes.IndexByte(c.b[i:], '"')
+		if n < 0 {
+			c.fail()
+			return nil
+		}
+		i += n + 1
+		slash := i - 2
+		for c.b[slash] == '\\' {
+			slash--
+		}
+		if (i-2-slash)%2 == 0 { // the quote is not escaped
+			c.i = i
+			return c.b[start:i]
+		}
+	}
+}
+
+// hash consumes a value and returns its hash, which leaves out cache_control, the order of
+// the members of objects, and white space.
+func (c *cursor) hash() (sum uint64) {
+	switch c.peek() {
+	case '{':
+		for key, ok := c.object(); ok; key, ok = c.key() {
+			if string(key) == "cache_control" {
+				c.skip()
+				continue
+			}
+			name := hashBytes(key)
+			sum += mix(name, c.hash())
+		}
+		return mix(sum, '{')
+	case '[':
+		for ok := c.array(); ok; ok = c.element() {
+			sum = mix(sum, c.hash())
+		}
+		return mix(sum, '[')
+	default:
+		return hashBytes(c.raw())
+	}
 }
