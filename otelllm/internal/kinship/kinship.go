@@ -5,10 +5,25 @@
 //
 // The package is pure: it keeps hashes and ids, takes the time as an argument, and starts
 // nothing. Where two readings of the bytes are possible it joins nothing.
+//
+// # What cannot be decided
+//
+// Two agents without ids of a session begin with the same words. The first one fails. When
+// these words come again within [Config.Settle], they are taken for a further attempt of
+// the first agent, although they may be the first request of the second.
+//
+// These requests begin a run of their own, although they belong to an earlier one:
+//   - The agent changes its history or its instructions (a summary, the time), and its
+//     last answer had no calls, or calls whose ids are counted or absent.
+//   - Another conversation has the same words, and the ids do not distinguish the two.
+//   - The request before it ended in the beginning of an answer (a prefill), and its answer
+//     had no calls with random ids. The next history has both as one message.
+//   - It refers to an earlier response, or to a call of a response, that has not ended for
+//     the caller of this package.
+//   - It comes after more than maxRequests later ones of its conversation.
 package kinship
 
 import (
-	"container/list"
 	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
@@ -40,6 +55,9 @@ const (
 	maxRequests = 8
 	// maxTwins bounds the requests with the same history that are told apart.
 	maxTwins = 8
+	// minStall is the age from which on a request without an answer may be repeated. The
+	// same request that comes earlier is another one: agents ask several times at once.
+	minStall = time.Second
 )
 
 // Sent is what is known of a request when it is sent.
@@ -77,20 +95,20 @@ func (r Relation) Joins() bool { return r == Step || r == Again }
 
 // Answer is how a request ended.
 type Answer struct {
-	Result Result
 	// Calls are the calls that the response handed over, or may have handed over.
 	Calls []Call
+	// ResponseID is the response's own id; "": it has none.
+	ResponseID string
+	// Way is in which way it failed, to compare it with other failures.
+	Way    string
+	Result Result
 	// Unnamed: the response has, or may have, calls that are not in Calls.
 	Unnamed bool
 	// Continues: the answer is complete, and it is the client's turn although the answer
 	// has no calls: the model paused.
 	Continues bool
-	// ResponseID is the response's own id; "": it has none.
-	ResponseID string
 	// Text: a part of the answer's text, or of its reasoning, had come.
 	Text bool
-	// Way is in which way it failed, to compare it with other failures.
-	Way string
 }
 
 // waits reports whether it is the client's turn after the answer.
@@ -133,7 +151,8 @@ const (
 // Begun is a request that [Tracker.Begin] has added.
 type Begun struct {
 	*Request
-	// Observed are the calls of the request before it, if the request is a Step.
+	// Observed are the calls of the request before it, if the request is a Step. Calls
+	// without ids are left out if it is not clear which of them have outputs.
 	Observed []Observed
 	// Ended are the runs that are over by now: those that waited for too long, and those
 	// for which the bounds leave no room.
@@ -152,8 +171,11 @@ type Conversation struct {
 	Data any
 
 	session  uint64
-	requests []*Request // the oldest first, at most maxRequests
-	element  *list.Element
+	requests [maxRequests]*Request // the oldest first
+	n        int                   // of requests
+	first    Run
+
+	newer, older *Conversation // in the order in which they were used last
 }
 
 // Run is requests that serve one task.
@@ -162,17 +184,18 @@ type Run struct {
 	Data any
 
 	conversation *Conversation
-	last         *Request // the newest one
-	open         int      // requests that have not ended
-	over         bool
-	unclear      bool // see Unclear
+	last         *Request // the newest one; nil once it is forgotten
 	deadline     time.Time
 	slot         int // in Tracker.due; -1: it has no deadline
 
 	calls    uint64 // hash of the calls of the newest step
 	way      string // in which the newest attempt failed
-	inARow   int    // steps with these calls, or attempts that failed in this way
-	repeated int
+	inARow   int32  // steps with these calls, or attempts that failed in this way
+	repeated int32
+
+	open    int32 // requests that have not ended
+	over    bool
+	unclear bool // see Unclear
 }
 
 // Conversation returns the conversation that the run belongs to.
@@ -181,31 +204,35 @@ func (r *Run) Conversation() *Conversation { return r.conversation }
 // Repeated returns how often the run repeated a step without progress: it made the same
 // calls with the same input again, or its answer was cut in the same way again. It is the
 // length of the longest such sequence, without the first step.
-func (r *Run) Repeated() int { return r.repeated }
+func (r *Run) Repeated() int { return int(r.repeated) }
 
 // Request is one request of a run.
 type Request struct {
 	// Run is the run that the request belongs to.
 	Run *Run
-	// Relation is what it is to the earlier requests, and Before the one that it continues
-	// or repeats; nil for the first one.
-	Relation Relation
-	Before   *Request
+	// Before is the request that it continues or repeats; nil for the first one, and once
+	// that request is forgotten.
+	Before *Request
 	// Attempt is its number among the attempts of one call, from 1.
 	Attempt int
+	// Relation is what it is to the earlier requests.
+	Relation Relation
 
-	live    func() Answer
-	end     uint64 // the hash of its history
+	forced    bool
+	session   bool // its client sends an id of the conversation
+	continued bool // by another one, or repeated
+	gone      bool // it is not in the tracker any more
+	size      int32
+
+	kin     uint64 // the hash of its client and session
+	end     uint64 // the hash of its history and of kin
 	opening uint64
 	tools   uint64
-	client  uint64
-	session uint64
-	forced  bool
+	began   int64 // in nanoseconds
+	live    func() Answer
 	answer  Answer
 	ended   time.Time
-	heir    *Request // the first one that continued it
-	size    int
-	gone    bool // it is not in the tracker any more
+	twin    *Request // the next one in twins
 }
 
 // Answer returns how the request ended. Ended is zero while it is pending.

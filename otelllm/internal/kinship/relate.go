@@ -12,10 +12,13 @@ import (
 // reading, r is related to it. Where there are several, the runs of all of them become
 // unclear: one of them goes on, and it is not known which.
 func (t *Tracker) relate(r *Request, tr *wire.Transcript) wire.TranscriptCount {
-	found := t.readings(r, tr)
-	if len(found) == 0 {
-		found = t.byOutputs(r, tr)
+	t.found = t.found[:0]
+	t.readings(r, tr)
+	if len(t.found) == 0 {
+		t.byOutputs(r, tr)
 	}
+	found := t.found
+	defer clear(found)
 	if len(found) > 1 {
 		for _, f := range found {
 			f.request.Run.unclear = true
@@ -24,27 +27,28 @@ func (t *Tracker) relate(r *Request, tr *wire.Transcript) wire.TranscriptCount {
 	if len(found) != 1 {
 		return wire.TranscriptCount{}
 	}
-	before, run := found[0].request, found[0].request.Run
-	if found[0].from == tr.Total && run.over {
+	before, run, from := found[0].request, found[0].request.Run, found[0].from
+	if run.over && from == tr.Total {
 		return wire.TranscriptCount{} // the same words again after a while: that may be anyone
 	}
 	r.Relation, r.Before = found[0].relation, before
 	switch {
-	case before.heir != nil && !run.last.failedAfter(before):
+	case before.continued && !run.last.failedAfter(before):
 		r.Relation = Fork
 	case r.Relation.Joins() && run.over:
 		r.Relation = Next // it came too late
-	case r.Relation == Again && before.heir != nil:
+	case r.Relation == Again && before.continued:
 		r.Before = run.last // the attempts since then differ in what they have of the answer
 	}
-	return found[0].from
+	return from
 }
 
 // failedAfter reports whether r is a further attempt of before and has no answer either.
 func (r *Request) failedAfter(before *Request) bool {
 	for a := r; a != nil && a.Relation == Again; a = a.Before {
 		if a.Before == before {
-			return r.soFar().Result != Answered
+			so := r.soFar()
+			return so.Result != Answered
 		}
 	}
 	return false
@@ -57,81 +61,78 @@ type reading struct {
 	from     wire.TranscriptCount // what the earlier request had
 }
 
-// readings returns the earlier requests that r may repeat, and those with the longest
-// history that it may continue.
-func (t *Tracker) readings(r *Request, tr *wire.Transcript) (found []reading) {
+// readings finds the earlier requests that r may repeat, and those with the longest history
+// that it may continue.
+func (t *Tracker) readings(r *Request, tr *wire.Transcript) {
 	if tr.Previous != 0 {
-		if p := t.byID(tr.Previous); p != nil && p.kin(r) {
-			found = append(found, reading{p, p.relationOf(tr, wire.TranscriptCount{}), wire.TranscriptCount{}})
+		if p := t.byID(tr.Previous); p != nil && p.kin == r.kin {
+			a := p.soFar()
+			t.add(reading{p, a.relationOf(tr, wire.TranscriptCount{}), wire.TranscriptCount{}})
 		}
 	}
 	for n := 0; ; n++ {
 		point, ok := tr.Point(n)
-		if !ok {
-			return found
+		if !ok || tr.Total.Answers > point.Before.Answers+1 {
+			return // with several answers, another request was between them
 		}
-		twins := t.ends[point.History]
-		if twins == nil {
-			continue
-		}
+		twins := t.ends[point.History^r.kin]
 		continued := false
-		for _, earlier := range twins.list {
-			if !earlier.kin(r) || twins.more && n > 0 && !t.handedOut(earlier, tr, point) {
-				continue
-			}
+		for earlier := twins.first; earlier != nil; earlier = earlier.twin {
 			switch {
-			case n > 0:
-				if relation, ok := earlier.continuedBy(tr, point); ok {
-					found, continued = add(found, reading{earlier, relation, point.Before}), true
+			case n == 0:
+				if !twins.moreOpen && earlier.repeatedBy(r) {
+					t.add(reading{earlier, Again, point.Before})
 				}
-			case !twins.more && earlier.repeatedBy(r):
-				found = add(found, reading{earlier, Again, point.Before})
+			case twins.more && !t.ownCallFollows(earlier, tr, point):
+			default:
+				if relation, ok := earlier.continuedBy(tr, point); ok {
+					t.add(reading{earlier, relation, point.Before})
+					continued = true
+				}
 			}
 		}
 		if continued {
-			return found
+			return
 		}
 	}
 }
 
-// add adds a reading, unless another one comes from its request: that one is nearer to r.
-// It replaces those that it comes from itself.
-func add(found []reading, f reading) []reading {
-	if slices.ContainsFunc(found, func(g reading) bool { return g.request.comesFrom(f.request) }) {
-		return found
+// add adds a reading, unless another one comes from its request: that one is nearer to the
+// new request. It replaces those that it comes from itself.
+func (t *Tracker) add(f reading) {
+	for _, g := range t.found {
+		if g.request.comesFrom(f.request) {
+			return
+		}
 	}
-	found = slices.DeleteFunc(found, func(g reading) bool { return f.request.comesFrom(g.request) })
-	return append(found, f)
+	t.found = slices.DeleteFunc(t.found, func(g reading) bool { return f.request.comesFrom(g.request) })
+	t.found = append(t.found, f)
 }
 
-// comesFrom reports whether r continues or repeats earlier, or one that does.
+// comesFrom reports whether r is earlier, or continues or repeats it, or one that does.
 func (r *Request) comesFrom(earlier *Request) bool {
 	for n := 0; r != nil && n <= maxRequests; n++ {
-		if r = r.Before; r == earlier {
+		if r == earlier {
 			return true
 		}
+		r = r.Before
 	}
 	return false
-}
-
-// kin reports whether the clients of both requests may be the same.
-func (r *Request) kin(later *Request) bool {
-	return r.client == later.client && r.session == later.session
 }
 
 // repeatedBy reports whether later, which has the same history, may be a further attempt of
 // r.
 func (r *Request) repeatedBy(later *Request) bool {
-	if r.heir != nil || r.tools != later.tools {
+	if r.continued || r.tools != later.tools {
 		return false
 	}
-	switch r.soFar().Result {
+	switch a := r.soFar(); a.Result {
 	case Failed, Stopped:
 		return true
 	case Pending:
 		// A gateway may learn later than by the next request that its client has left.
 		// Without an id of the client it may be another agent with the same words.
-		return r.session != 0
+		return r.session && later.began-r.began >= int64(minStall)
 	default:
 		return false
 	}
@@ -149,20 +150,17 @@ func (r *Request) soFar() Answer {
 // It reports false if it cannot have come from r's answer.
 func (r *Request) continuedBy(tr *wire.Transcript, point *wire.TranscriptPoint) (Relation, bool) {
 	a := r.soFar()
-	if a.Result == Pending || tr.Total.Answers > point.Before.Answers+1 {
-		return 0, false // with several answers, another request was between them
+	if a.Result == Pending {
+		return 0, false
 	}
 	calls := tr.Total.Calls > point.Before.Calls || tr.Total.Outputs > point.Before.Outputs
-	if calls && !a.waits() {
-		return 0, false // its answer had no calls
-	}
-	if calls && !a.namesCalls(tr, point) {
-		return 0, false
+	if calls && (!a.waits() || !a.namesCalls(tr, point)) {
+		return 0, false // its answer had no calls, or others
 	}
 	if a.Result == Failed && !a.Text && !calls && tr.Total.Answers > point.Before.Answers {
 		return 0, false // nothing had come that could have been appended
 	}
-	return r.relationOf(tr, point.Before), true
+	return a.relationOf(tr, point.Before), true
 }
 
 // namesCalls reports whether the calls of an answer are among those that follow the point.
@@ -171,8 +169,8 @@ func (a *Answer) namesCalls(tr *wire.Transcript, point *wire.TranscriptPoint) bo
 	if after < len(a.Calls) {
 		return false
 	}
-	for _, c := range a.Calls {
-		if id := wire.TranscriptID(c.ID); id != 0 && !hasCall(tr, point.Before.Calls, id) {
+	for i := range a.Calls {
+		if id := wire.TranscriptID(a.Calls[i].ID); id != 0 && !hasCall(tr, point.Before.Calls, id) {
 			return false
 		}
 	}
@@ -182,7 +180,7 @@ func (a *Answer) namesCalls(tr *wire.Transcript, point *wire.TranscriptPoint) bo
 // hasCall reports whether a call with this id follows. A history that is longer than what
 // is kept of it may have it.
 func hasCall(tr *wire.Transcript, from int, id uint64) bool {
-	for n := from; n < tr.Total.Calls; n++ {
+	for n := tr.Total.Calls - 1; n >= from; n-- {
 		if c, ok := tr.Call(n); !ok || c.ID == id {
 			return true
 		}
@@ -190,9 +188,9 @@ func hasCall(tr *wire.Transcript, from int, id uint64) bool {
 	return false
 }
 
-// relationOf returns what a request is that continues r with what follows these.
-func (r *Request) relationOf(tr *wire.Transcript, before wire.TranscriptCount) Relation {
-	a := r.soFar()
+// relationOf returns what a request is that continues one with this answer, with what
+// follows these.
+func (a *Answer) relationOf(tr *wire.Transcript, before wire.TranscriptCount) Relation {
 	outputs := tr.Total.Outputs > before.Outputs
 	users := tr.Total.Users > before.Users
 	switch {
@@ -212,34 +210,46 @@ func (r *Request) relationOf(tr *wire.Transcript, before wire.TranscriptCount) R
 // byOutputs finds the request whose calls r has the outputs of, where the history before
 // them was edited or summarized. The id has to be one that no other agent has by accident,
 // and either the instructions or the tools have to be the same.
-func (t *Tracker) byOutputs(r *Request, tr *wire.Transcript) []reading {
+func (t *Tracker) byOutputs(r *Request, tr *wire.Transcript) {
 	for n := tr.Total.Outputs - 1; n >= tr.Answered.Outputs; n-- {
 		out, ok := tr.Output(n)
 		if !ok {
-			return nil
+			return
 		}
 		maker := t.byID(out.ID)
-		if maker == nil || !maker.kin(r) || !maker.handedOutUnique(out.ID) {
+		if maker == nil || maker.kin != r.kin || !maker.handedOutUnique(out.ID) {
 			continue
 		}
-		if maker.opening != r.opening && (maker.tools != r.tools || r.tools == 0) {
-			return nil
+		if maker.opening == r.opening || maker.tools == r.tools && r.tools != 0 {
+			t.found = append(t.found, reading{maker, Step, maker.madeBefore(tr)})
 		}
-		return []reading{{maker, Step, tr.Answered}}
+		return
 	}
-	return nil
+}
+
+// madeBefore returns what a history has before the calls of r, which are in its last answer.
+func (r *Request) madeBefore(tr *wire.Transcript) wire.TranscriptCount {
+	from := tr.Answered
+	for from.Calls > 0 {
+		c, ok := tr.Call(from.Calls - 1)
+		if !ok || !r.handedOut(c.ID) {
+			break
+		}
+		from.Calls--
+	}
+	return from
 }
 
 // byID returns the only request whose response handed out an id, or nil.
 func (t *Tracker) byID(id uint64) *Request {
-	if h := t.ids[id]; h != nil && h.holders == 1 {
+	if h := t.ids[id]; id != 0 && h.holders == 1 {
 		return h.request
 	}
 	return nil
 }
 
-// handedOut reports whether a call that follows the point is one of r's alone.
-func (t *Tracker) handedOut(r *Request, tr *wire.Transcript, point *wire.TranscriptPoint) bool {
+// ownCallFollows reports whether a call that follows the point is one of r's alone.
+func (t *Tracker) ownCallFollows(r *Request, tr *wire.Transcript, point *wire.TranscriptPoint) bool {
 	for n := point.Before.Calls; n < tr.Total.Calls; n++ {
 		if c, ok := tr.Call(n); ok && c.ID != 0 && t.byID(c.ID) == r && r.handedOutUnique(c.ID) {
 			return true
@@ -248,14 +258,14 @@ func (t *Tracker) handedOut(r *Request, tr *wire.Transcript, point *wire.Transcr
 	return false
 }
 
-// handedOutUnique reports whether the id, of one of r's calls, looks random.
+// handedOut reports whether the id is that of one of r's calls.
+func (r *Request) handedOut(id uint64) bool {
+	return id != 0 && slices.ContainsFunc(r.answer.Calls, func(c Call) bool { return wire.TranscriptID(c.ID) == id })
+}
+
+// handedOutUnique reports whether the id is that of one of r's calls, and looks random.
 func (r *Request) handedOutUnique(id uint64) bool {
-	for _, c := range r.answer.Calls {
-		if wire.TranscriptID(c.ID) == id {
-			return random(c.ID)
-		}
-	}
-	return false
+	return id != 0 && slices.ContainsFunc(r.answer.Calls, func(c Call) bool { return random(c.ID) && wire.TranscriptID(c.ID) == id })
 }
 
 // random reports whether an id looks like one that is never used again: its last part has
@@ -289,26 +299,54 @@ func isAlnum(b byte) bool {
 	return b-'0' <= 9 || b|0x20 >= 'a' && b|0x20 <= 'z'
 }
 
-// observe returns what a request shows about the calls of the one before it, which had from.
+// observe returns what a request shows about the calls of the one before it, which had
+// from.
 func observe(calls []Call, tr *wire.Transcript, from wire.TranscriptCount) []Observed {
-	list := make([]Observed, len(calls))
-	next := from.Outputs // of the outputs without ids, which are in the order of their calls
-	for i, c := range calls {
-		o := &list[i]
-		o.Call = c
+	first := max(from.Outputs, tr.Total.Outputs-wire.MaxIDs)
+	var all [wire.MaxIDs]bool
+	taken := all[:max(0, tr.Total.Outputs-first)]
+	list := make([]Observed, 0, len(calls))
+	unnamed := 0
+	for _, c := range calls {
+		o := Observed{Call: c}
 		if c.ID == "" {
-			if out, ok := tr.Output(next); ok && out.ID == 0 {
-				o.Sent, o.Result = true, out.Result
+			unnamed++
+		} else {
+			id := wire.TranscriptID(c.ID)
+			for i := range taken {
+				if out, ok := tr.Output(first + i); ok && out.ID == id && !taken[i] {
+					o.Sent, o.Result, taken[i] = true, out.Result, true
+					break
+				}
 			}
-			next++
+		}
+		list = append(list, o)
+	}
+	if unnamed == 0 {
+		return list
+	}
+	// The outputs that are left are in the order of the calls without ids. Clients may
+	// have given these an id of their own.
+	left := 0
+	for _, t := range taken {
+		if !t {
+			left++
+		}
+	}
+	if left > 0 && left != unnamed {
+		return slices.DeleteFunc(list, func(o Observed) bool { return o.ID == "" })
+	}
+	at := 0
+	for i := range list {
+		if list[i].ID != "" || left == 0 {
 			continue
 		}
-		id := wire.TranscriptID(c.ID)
-		for n := tr.Total.Outputs - 1; n >= from.Outputs && !o.Sent; n-- {
-			if out, ok := tr.Output(n); ok && out.ID == id {
-				o.Sent, o.Result = true, out.Result
-			}
+		for taken[at] {
+			at++
 		}
+		out, _ := tr.Output(first + at)
+		list[i].Sent, list[i].Result = true, out.Result
+		at++
 	}
 	return list
 }

@@ -2,9 +2,9 @@ package kinship
 
 import (
 	"container/heap"
-	"container/list"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
@@ -12,21 +12,27 @@ import (
 // Tracker remembers the requests of a process and finds the kin of each new one. It is not
 // safe for concurrent use.
 type Tracker struct {
-	config   Config
-	quiet    *list.List // conversations; the one that was used last is at the front
-	sessions map[uint64]*Conversation
-	ends     map[uint64]*twins    // by Request.end
-	ids      map[uint64]*idHolder // the ids that responses handed out
-	due      deadlines
-	bytes    int
-	ended    []Ended // by the call that is going on
+	config        Config
+	conversations int
+	newest        *Conversation // the one that was used last
+	oldest        *Conversation
+	sessions      map[uint64]*Conversation
+	ends          map[uint64]twins    // by Request.end
+	ids           map[uint64]idHolder // the ids that responses handed out
+	due           deadlines
+	bytes         int
+	ended         []Ended   // by the call that is going on
+	found         []reading // by the call of relate that is going on
 }
 
 // twins are the requests with the same history. Requests that were continued, or whose run
 // is over, stay among them: they are another reading of what continues the others.
 type twins struct {
-	list []*Request
-	more bool // there were more than maxTwins: nothing is told by the history alone
+	first *Request // the oldest; the others follow by Request.twin
+	n     int32
+	// There were more than maxTwins. What continues one of them is not told by the history
+	// alone; nor is what repeats one of them, if one that is not there may be repeated.
+	more, moreOpen bool
 }
 
 // idHolder is the request whose response handed out an id.
@@ -37,18 +43,20 @@ type idHolder struct {
 
 // NewTracker returns a Tracker that has seen nothing.
 func NewTracker(c Config) *Tracker {
-	return &Tracker{
-		config: c, quiet: list.New(),
-		sessions: map[uint64]*Conversation{}, ends: map[uint64]*twins{}, ids: map[uint64]*idHolder{},
-	}
+	return &Tracker{config: c, sessions: map[uint64]*Conversation{}, ends: map[uint64]twins{}, ids: map[uint64]idHolder{}}
 }
 
-// Approximate sizes in memory, in bytes, with their entries in the maps.
+// Sizes in memory, in bytes. An entry of a map has 24 bytes. It takes about three times as
+// many, because tables are half empty after they grew, and keep the places of entries that
+// were deleted.
 const (
-	conversationSize = 320
-	runSize          = 192
-	requestSize      = 416
-	idSize           = 112
+	entrySize        = 80
+	conversationSize = int(unsafe.Sizeof(Conversation{}))
+	sessionSize      = entrySize
+	runSize          = int(unsafe.Sizeof(Run{}))
+	requestSize      = int(unsafe.Sizeof(Request{})) + entrySize // with the one of ends
+	callSize         = int(unsafe.Sizeof(Call{}))
+	stringSize       = 8 // more than its length, on average
 )
 
 // Begin adds a request that is being sent. Live returns how the request would end now. It
@@ -58,19 +66,19 @@ func (t *Tracker) Begin(now time.Time, s Sent, live func() Answer) Begun {
 	t.expire(now)
 	tr := s.Transcript
 	r := &Request{
-		live: live, opening: tr.Opening, tools: tr.Tools, forced: tr.Forced,
-		client: s.Client + tr.Client, session: s.Session, Attempt: 1, size: requestSize,
+		live: live, opening: tr.Opening, tools: tr.Tools, forced: tr.Forced, began: now.UnixNano(),
+		kin: kin(s.Client+tr.Client, s.Session), session: s.Session != 0, Attempt: 1, size: int32(requestSize),
 	}
-	var from wire.TranscriptCount // what the request before r had
 	if end, ok := tr.Point(0); ok {
-		r.end = end.History
-		from = t.relate(r, tr)
+		r.end = end.History ^ r.kin
 	}
+	from := t.relate(r, tr) // what the request before r had
 	b := Begun{Request: r}
 	if r.Relation == Step {
-		b.Observed = observe(r.Before.soFar().Calls, tr, from)
+		a := r.Before.soFar()
+		b.Observed = observe(a.Calls, tr, from)
 	}
-	t.join(r)
+	t.join(now, r, s.Session)
 	if r.Relation == Step {
 		r.Run.countStep(tr, from)
 	}
@@ -79,111 +87,199 @@ func (t *Tracker) Begin(now time.Time, s Sent, live func() Answer) Begun {
 	return b
 }
 
+// kin is the hash of what clients that are kin have in common.
+func kin(client, session uint64) uint64 {
+	return client*0x9e3779b97f4a7c15 + session*0xd1b54a32d192ed03
+}
+
 // join adds r to the run of the request before it, or to a new one.
-func (t *Tracker) join(r *Request) {
-	c := t.conversationOf(r)
+func (t *Tracker) join(now time.Time, r *Request, session uint64) {
+	before := r.Before
 	if r.Relation.Joins() {
-		r.Run = r.Before.Run
+		r.Run = before.Run
 		r.Run.unclear = false // if others might have continued it, they have not
 	} else {
-		r.Run = &Run{conversation: c, slot: -1}
-		r.size += runSize
+		c := t.conversationOf(r, session)
+		if r.Run = &c.first; c.first.conversation != nil {
+			r.Run = &Run{}
+			r.size += int32(runSize)
+		}
+		r.Run.conversation, r.Run.slot = c, -1
+	}
+	if r.Relation == Next && before.Run.last == before && before.Run.open == 0 {
+		t.finish(before.Run, t.why(before.Run)) // nothing more comes of it
 	}
 	if r.Relation == Again {
-		r.Attempt = r.Before.Attempt + 1
+		r.Attempt = before.Attempt + 1
 	}
-	if r.Before != nil && r.Before.heir == nil {
-		r.Before.heir = r
+	if before != nil {
+		before.continued = true
 	}
 	run := r.Run
 	run.last = r
 	run.open++
 	t.schedule(run, time.Time{})
-	c.requests = append(c.requests, r)
-	t.bytes += r.size
+	t.bytes += int(r.size)
 	if r.end != 0 {
 		t.addTwin(r)
 	}
-	if len(c.requests) > maxRequests {
-		// The oldest one that no run waits at.
-		i := max(0, slices.IndexFunc(c.requests, func(q *Request) bool { return q.Run.over || q.Run.last != q }))
+	c := run.conversation
+	if c.n == maxRequests {
+		i := max(0, c.spare())
 		q := c.requests[i]
-		c.requests = slices.Delete(c.requests, i, i+1)
+		copy(c.requests[i:], c.requests[i+1:])
+		c.n--
 		t.forget(q)
 	}
-	t.quiet.MoveToFront(c.element)
+	c.requests[c.n] = r
+	c.n++
+	t.use(c)
 }
 
-// conversationOf returns the conversation that r continues, or a new one.
-func (t *Tracker) conversationOf(r *Request) *Conversation {
-	c := t.sessions[r.session]
+// spare returns the index of the oldest request that no run waits at; -1: there is none.
+func (c *Conversation) spare() int {
+	return slices.IndexFunc(c.requests[:c.n], func(q *Request) bool { return q.Run.over || q.Run.last != q })
+}
+
+// conversationOf returns the conversation that a new run belongs to: the one that it
+// continues, or that of its session. If there are too many runs in it that wait, it is a
+// new one.
+func (t *Tracker) conversationOf(r *Request, session uint64) *Conversation {
+	c := t.sessions[session]
 	if r.Before != nil {
 		c = r.Before.Run.conversation
 	}
-	if c == nil {
-		c = &Conversation{session: r.session}
-		c.element = t.quiet.PushFront(c)
-		t.bytes += conversationSize
-		if r.session != 0 {
-			t.sessions[r.session] = c
-		}
+	if c != nil && (c.n < maxRequests || c.spare() >= 0) {
+		return c
+	}
+	c = &Conversation{session: session}
+	t.conversations++
+	t.bytes += c.size()
+	if session != 0 {
+		t.sessions[session] = c
 	}
 	return c
 }
 
+// size is what c takes without its requests.
+func (c *Conversation) size() int {
+	if c.session == 0 {
+		return conversationSize
+	}
+	return conversationSize + sessionSize
+}
+
+// use makes c the conversation that was used last.
+func (t *Tracker) use(c *Conversation) {
+	if t.newest == c {
+		return
+	}
+	t.unlink(c)
+	if c.older = t.newest; c.older != nil {
+		c.older.newer = c
+	} else {
+		t.oldest = c
+	}
+	t.newest = c
+}
+
+// unlink removes c from the order of use, if it is there.
+func (t *Tracker) unlink(c *Conversation) {
+	if c.newer != nil {
+		c.newer.older = c.older
+	} else if t.newest == c {
+		t.newest = c.older
+	}
+	if c.older != nil {
+		c.older.newer = c.newer
+	} else if t.oldest == c {
+		t.oldest = c.newer
+	}
+	c.newer, c.older = nil, nil
+}
+
 func (t *Tracker) addTwin(r *Request) {
 	w := t.ends[r.end]
-	if w == nil {
-		w = &twins{}
-		t.ends[r.end] = w
+	if r.Relation == Again && w.replace(r.Before, r) {
+		t.ends[r.end] = w // r.Before is another reading of nothing that r is not
+		return
 	}
-	if r.Relation == Again {
-		if i := slices.Index(w.list, r.Before); i >= 0 {
-			w.list[i] = r // which is another reading of nothing that r is not
+	if w.n == maxTwins {
+		w.more = true
+		w.moreOpen = w.moreOpen || !w.first.Run.over
+		w.remove(w.first)
+	}
+	w.add(r)
+	t.ends[r.end] = w
+}
+
+func (w *twins) add(r *Request) {
+	at := &w.first
+	for *at != nil {
+		at = &(*at).twin
+	}
+	*at = r
+	w.n++
+}
+
+func (w *twins) remove(r *Request) {
+	for at := &w.first; *at != nil; at = &(*at).twin {
+		if *at == r {
+			*at, r.twin = r.twin, nil
+			w.n--
 			return
 		}
 	}
-	if len(w.list) == maxTwins {
-		w.more = true
-		for _, other := range w.list {
-			other.Run.unclear = true
+}
+
+// replace reports whether old was there.
+func (w *twins) replace(old, r *Request) bool {
+	for at := &w.first; *at != nil; at = &(*at).twin {
+		if *at == old {
+			*at, r.twin, old.twin = r, old.twin, nil
+			return true
 		}
-		w.list = slices.Delete(w.list, 0, 1)
 	}
-	if w.more {
-		r.Run.unclear = true
-	}
-	w.list = append(w.list, r)
+	return false
 }
 
 // forget removes a request from the indexes. A run ends with its newest request, so that
 // what is kept of runs is bounded too.
 func (t *Tracker) forget(r *Request) {
-	r.gone, r.Before = true, nil // what was before it may go
+	r.gone = true
+	c := r.Run.conversation
 	if r.Run.last == r {
 		t.finish(r.Run, Evicted)
+		r.Run.last = nil
 	}
-	t.bytes -= r.size
-	if w := t.ends[r.end]; w != nil {
-		if i := slices.Index(w.list, r); i >= 0 {
-			w.list = slices.Delete(w.list, i, i+1)
-		}
-		if len(w.list) == 0 {
+	t.bytes -= int(r.size)
+	if w, ok := t.ends[r.end]; ok {
+		if w.remove(r); w.n == 0 {
 			delete(t.ends, r.end)
+		} else {
+			t.ends[r.end] = w
 		}
 	}
-	if r.ended.IsZero() {
-		return
-	}
-	r.eachID(func(id uint64) {
-		if h := t.ids[id]; h != nil {
+	if !r.ended.IsZero() {
+		r.eachID(func(id uint64) {
+			h := t.ids[id]
 			if h.holders--; h.holders == 0 {
 				delete(t.ids, id)
-			} else if h.request == r {
+				return
+			}
+			if h.request == r {
 				h.request = nil
 			}
+			t.ids[id] = h
+		})
+	}
+	// What is kept must not keep r, nor r what was before it.
+	r.Before = nil
+	for _, q := range c.requests[:c.n] {
+		if q.Before == r {
+			q.Before = nil
 		}
-	})
+	}
 }
 
 // eachID calls f with each id that r's response handed out.
@@ -191,8 +287,8 @@ func (r *Request) eachID(f func(uint64)) {
 	if id := wire.TranscriptID(r.answer.ResponseID); id != 0 {
 		f(id)
 	}
-	for _, c := range r.answer.Calls {
-		if id := wire.TranscriptID(c.ID); id != 0 {
+	for i := range r.answer.Calls {
+		if id := wire.TranscriptID(r.answer.Calls[i].ID); id != 0 {
 			f(id)
 		}
 	}
@@ -207,7 +303,7 @@ func (t *Tracker) End(now time.Time, r *Request, a Answer) (ended []Ended) {
 	t.ended = nil
 	run := r.Run
 	if len(a.Calls) > wire.MaxIDs {
-		a.Calls, a.Unnamed = a.Calls[:wire.MaxIDs:wire.MaxIDs], true
+		a.Calls, a.Unnamed = slices.Clone(a.Calls[:wire.MaxIDs]), true
 	}
 	r.answer, r.ended, r.live = a, now, nil
 	run.open--
@@ -217,17 +313,20 @@ func (t *Tracker) End(now time.Time, r *Request, a Answer) (ended []Ended) {
 		run.way = ""
 	}
 	if !r.gone {
-		grown := 0
+		grown := len(a.ResponseID) + len(a.Way) + 2*stringSize
+		for _, c := range a.Calls {
+			grown += callSize + len(c.ID) + len(c.Name) + 2*stringSize
+		}
 		r.eachID(func(id uint64) {
-			grown += idSize
+			grown += entrySize
 			h := t.ids[id]
-			if h == nil {
-				h = &idHolder{request: r}
-				t.ids[id] = h
+			if h.holders == 0 {
+				h.request = r
 			}
 			h.holders++
+			t.ids[id] = h
 		})
-		r.size += grown
+		r.size += int32(grown)
 		t.bytes += grown
 	}
 	if !run.over && run.open == 0 {
@@ -268,20 +367,28 @@ func (t *Tracker) Expire(now time.Time) []Ended {
 
 func (t *Tracker) expire(now time.Time) {
 	for len(t.due) > 0 && !t.due[0].deadline.After(now) {
-		run := t.due[0]
-		a := &run.last.answer
-		why := Idle
-		switch {
-		case run.unclear:
-			why = Unclear
-		case a.Result != Answered:
-			why = Broken
-		case run.last.forced && len(a.Calls) > 0:
-			why = Finished // the call's input was all that the client wanted
-		case len(a.Calls) == 0:
-			why = Unclear
+		t.finish(t.due[0], t.why(t.due[0]))
+	}
+}
+
+// why returns why a run is over of which no request is pending.
+func (t *Tracker) why(run *Run) Reason {
+	a := &run.last.answer
+	w := t.ends[run.last.end]
+	switch {
+	case run.unclear:
+		return Unclear
+	case a.Result != Answered:
+		if w.moreOpen || w.more && a.Text {
+			return Unclear
 		}
-		t.finish(run, why)
+		return Broken
+	case run.last.forced && len(a.Calls) > 0:
+		return Finished // the call's input was all that the client wanted
+	case w.more || len(a.Calls) == 0:
+		return Unclear
+	default:
+		return Idle
 	}
 }
 
@@ -296,8 +403,8 @@ func (t *Tracker) Deadline() (time.Time, bool) {
 // Shutdown ends all runs and forgets everything.
 func (t *Tracker) Shutdown() []Ended {
 	t.ended = nil
-	for t.quiet.Len() > 0 {
-		t.evict(t.quiet.Back().Value.(*Conversation)) //nolint:forcetypeassert // it holds nothing else
+	for t.oldest != nil {
+		t.evict(t.oldest)
 	}
 	return t.ended
 }
@@ -305,21 +412,24 @@ func (t *Tracker) Shutdown() []Ended {
 // makeRoom removes the conversations that have been quiet for longest, while there are too
 // many.
 func (t *Tracker) makeRoom() {
-	for t.quiet.Len() > 1 && (t.quiet.Len() > t.config.MaxConversations || t.bytes > t.config.MaxBytes) {
-		t.evict(t.quiet.Back().Value.(*Conversation)) //nolint:forcetypeassert // it holds nothing else
+	for t.conversations > 1 && (t.conversations > t.config.MaxConversations || t.bytes > t.config.MaxBytes) {
+		t.evict(t.oldest)
 	}
 }
 
 func (t *Tracker) evict(c *Conversation) {
-	t.quiet.Remove(c.element)
-	t.bytes -= conversationSize
+	t.unlink(c)
+	t.conversations--
+	t.bytes -= c.size()
 	if t.sessions[c.session] == c {
 		delete(t.sessions, c.session)
 	}
-	for _, r := range c.requests {
+	for c.n > 0 {
+		c.n--
+		r := c.requests[c.n]
+		c.requests[c.n] = nil
 		t.forget(r)
 	}
-	c.requests = nil
 }
 
 // schedule sets the deadline of a run; the zero time removes it.
