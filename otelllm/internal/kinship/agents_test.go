@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"time"
 )
 
 // The agents of these tests hold conversations with a model, in the words of several
@@ -18,6 +19,8 @@ const (
 	responses
 	messages
 	gemini
+	bedrock
+	ollama
 	formats
 )
 
@@ -53,39 +56,70 @@ type agent struct {
 	session uint64
 	history []message
 
+	stored   bool   // the server keeps the history: only what is new is sent
+	previous string // the id of the newest response, if it is stored
+	known    int    // how many messages of the history the server has
+	clock    bool   // its instructions have the time
+	prefill  bool   // the request that is sent or open ends in the beginning of an answer
+
 	run     int  // the task that it works on; what the tracker has to find
-	told    bool // a request of the task was sent
+	told    bool // a request of the task was sent, and the next one can be found
 	failed  bool // the last request got no answer
 	counter int  // of the ids of the current answer
+}
+
+// resend lets the agent send its whole history again, as it is now.
+func (a *agent) resend() { a.previous, a.known = "", 0 }
+
+// proves reports whether the next request has outputs of calls with random ids: it can be
+// found without its history.
+func (a *agent) proves() bool {
+	return a.ids == randomIDs && len(a.history[len(a.history)-1].outputs) > 0 && !a.failed
 }
 
 type object = map[string]any
 
 // body returns the request's body. Marks for the provider's cache wander, and have no
 // meaning.
-func (a *agent) body() []byte {
+func (a *agent) body(now time.Time) []byte {
 	var b object
 	mark := a.rng.IntN(len(a.history) + 1)
-	var list []any
+	list := []any{}
 	for i := range a.history {
-		list = append(list, a.message(&a.history[i], i == mark)...)
+		if i >= a.known {
+			list = append(list, a.message(&a.history[i], i == mark)...)
+		}
+	}
+	if a.prefill {
+		list = append(list, a.message(&message{role: "assistant", parts: []string{"{"}}, false)...)
+	}
+	system := a.system
+	if a.clock {
+		system += now.String()
 	}
 	switch a.format {
 	case chat:
-		b = object{"model": "m", "stream": true, "messages": append([]any{object{"role": "system", "content": a.system}}, list...)}
+		b = object{"model": "m", "stream": true, "messages": append([]any{object{"role": "system", "content": system}}, list...)}
 	case responses:
-		b = object{"model": "m", "stream": true, "instructions": a.system, "input": list}
+		b = object{"model": "m", "stream": true, "instructions": system, "input": list}
+		if a.previous != "" {
+			b["previous_response_id"] = a.previous
+		}
 	case messages:
 		b = object{"model": "m", "stream": true, "messages": list}
 		if a.rng.IntN(2) == 0 {
-			b["system"] = a.system
+			b["system"] = system
 		} else {
-			b["system"] = []any{object{"type": "text", "text": a.system, "cache_control": object{"type": "ephemeral"}}}
+			b["system"] = []any{object{"type": "text", "text": system, "cache_control": object{"type": "ephemeral"}}}
 		}
+	case bedrock:
+		b = object{"messages": list, "system": []any{object{"text": system}}, "toolConfig": object{"tools": []any{object{"name": a.tools}}}}
+	case ollama:
+		b = object{"model": "m", "messages": append([]any{object{"role": "system", "content": system}}, list...)}
 	case gemini:
-		b = object{"contents": list, "systemInstruction": object{"parts": []any{object{"text": a.system}}}}
+		b = object{"contents": list, "systemInstruction": object{"parts": []any{object{"text": system}}}}
 	}
-	if a.tools != "" {
+	if a.format != bedrock {
 		b["tools"] = []any{object{"name": a.tools}}
 	}
 	out, err := json.Marshal(b)
@@ -120,6 +154,9 @@ func (a *agent) message(m *message, mark bool) (items []any) {
 			items = append(items, object{"role": "user", "content": texts("text", m.parts, mark)})
 		}
 	case responses:
+		for _, o := range m.outputs {
+			items = append(items, object{"type": "function_call_output", "call_id": o.id, "output": o.text})
+		}
 		if len(m.parts) > 0 {
 			typ := "input_text"
 			if m.role == "assistant" {
@@ -129,9 +166,6 @@ func (a *agent) message(m *message, mark bool) (items []any) {
 		}
 		for _, c := range m.calls {
 			items = append(items, object{"type": "function_call", "call_id": c.id, "name": c.name, "arguments": c.input})
-		}
-		for _, o := range m.outputs {
-			items = append(items, object{"type": "function_call_output", "call_id": o.id, "output": o.text})
 		}
 	case messages:
 		content := texts("text", m.parts, mark)
@@ -143,8 +177,49 @@ func (a *agent) message(m *message, mark bool) (items []any) {
 			results = append(results, object{"type": "tool_result", "tool_use_id": o.id, "content": o.text})
 		}
 		items = append(items, object{"role": m.role, "content": append(results, content...)})
+	case bedrock:
+		var content []any
+		for _, o := range m.outputs {
+			content = append(content, object{"toolResult": object{"toolUseId": o.id, "content": []any{object{"text": o.text}}, "status": "success"}})
+		}
+		for _, p := range m.parts {
+			content = append(content, object{"text": p})
+		}
+		for _, c := range m.calls {
+			content = append(content, object{"toolUse": object{"toolUseId": c.id, "name": c.name, "input": object{"v": c.input}}})
+		}
+		if mark {
+			content = append(content, object{"cachePoint": object{"type": "default"}})
+		}
+		items = append(items, object{"role": m.role, "content": content})
+	case ollama:
+		for _, o := range m.outputs {
+			items = append(items, object{"role": "tool", "tool_name": o.name, "content": o.text})
+		}
+		if m.role == "user" { // a text is all of a message
+			for _, p := range m.parts {
+				items = append(items, object{"role": "user", "content": p})
+			}
+			break
+		}
+		item := object{"role": m.role, "content": strings.Join(m.parts, "\n")}
+		var calls []any
+		for _, c := range m.calls {
+			calls = append(calls, object{"function": object{"name": c.name, "arguments": object{"v": c.input}}})
+		}
+		if calls != nil {
+			item["tool_calls"] = calls
+		}
+		items = append(items, item)
 	case gemini:
 		var parts []any
+		for _, o := range m.outputs {
+			out := object{"name": o.name, "response": object{"output": o.text}}
+			if o.id != "" {
+				out["id"] = o.id
+			}
+			parts = append(parts, object{"functionResponse": out})
+		}
 		for _, p := range m.parts {
 			parts = append(parts, object{"text": p})
 		}
@@ -154,13 +229,6 @@ func (a *agent) message(m *message, mark bool) (items []any) {
 				call["id"] = c.id
 			}
 			parts = append(parts, object{"functionCall": call})
-		}
-		for _, o := range m.outputs {
-			out := object{"name": o.name, "response": object{"output": o.text}}
-			if o.id != "" {
-				out["id"] = o.id
-			}
-			parts = append(parts, object{"functionResponse": out})
 		}
 		role := m.role
 		if role == "assistant" {

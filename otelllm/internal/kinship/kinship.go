@@ -10,7 +10,9 @@
 //
 // Two agents without ids of a session begin with the same words. The first one fails. When
 // these words come again within [Config.Settle], they are taken for a further attempt of
-// the first agent, although they may be the first request of the second.
+// the first agent, although they may be the first request of the second. The same holds for
+// what follows a pause, or the part of an answer that had come: a second agent with the same
+// words may have written that itself.
 //
 // These requests begin a run of their own, although they belong to an earlier one:
 //   - The agent changes its history or its instructions (a summary, the time), and its

@@ -1,8 +1,10 @@
 package kinship
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +31,7 @@ type world struct {
 	agents  []*agent
 	flights []*flight
 	runs    int
+	find    bool          // all that can be found has to be
 	words   int           // how many different first messages there are
 	pace    time.Duration // the longest time between two events
 
@@ -50,8 +53,13 @@ func (w *world) newAgent(ids idStyle) *agent {
 	w.runs++
 	a := &agent{rng: w.rng, ids: ids, format: format(w.rng.IntN(int(formats))), run: w.runs}
 	if ids == noIDs {
-		a.format = gemini
+		a.format = []format{gemini, ollama}[w.rng.IntN(2)]
 	}
+	if a.format == ollama {
+		a.ids = noIDs
+	}
+	a.stored = a.format == responses && w.rng.IntN(2) == 0
+	a.clock = w.rng.IntN(8) == 0
 	a.system, a.tools = a.few("You are agent", 2), a.few("tools", 2)
 	if w.rng.IntN(4) == 0 {
 		a.session = w.rng.Uint64() | 1
@@ -73,8 +81,18 @@ func (w *world) send(a *agent) *flight {
 		// words are the same bytes. The one is by far more likely, and is what is found.
 		first.parts[0] = a.few("something else", 1_000_000)
 	}
+	switch last := &a.history[len(a.history)-1]; a.format {
+	case chat, messages, bedrock:
+		if !a.told && last.role == "user" && len(last.outputs) == 0 && w.rng.IntN(10) == 0 {
+			// It looks as if it went on with a part of an answer, of another agent with
+			// the same words.
+			a.prefill = true
+			last.parts = []string{a.few("as JSON", 1_000_000)}
+		}
+	default:
+	}
 	var tr wire.Transcript
-	body := a.body()
+	body := a.body(w.now)
 	require.True(w.t, tr.Read(body), "%s", body)
 	f := &flight{agent: a}
 	b := w.tracker.Begin(w.now, Sent{Transcript: &tr, Session: a.session}, func() Answer { return f.answer })
@@ -90,10 +108,12 @@ func (w *world) send(a *agent) *flight {
 		require.True(w.t, known)
 		require.Equal(w.t, task, a.run, "a request of task %d was joined to task %d (%d): %s", a.run, task, b.Relation, body)
 	}
-	if a.told {
+	if a.told && (!a.clock || a.proves()) {
 		w.joinable++
 		if b.Relation.Joins() {
 			w.joined++
+		} else if w.find {
+			require.Fail(w.t, "not found", "%d: %s", b.Relation, body)
 		}
 	}
 	a.told = true
@@ -105,11 +125,14 @@ func (w *world) answer(f *flight) {
 	a := f.agent
 	w.flights = slices.DeleteFunc(w.flights, func(g *flight) bool { return g == f })
 	answer := Answer{Result: Answered}
-	switch n := w.rng.IntN(20); {
+	switch n := w.rng.IntN(21); {
+	case n == 20: // a pause
+		answer.Continues = true
+		a.history = append(a.history, message{role: "assistant", parts: []string{a.few("working on it", 2)}, part: true})
 	case n < 8: // calls
 		m := message{role: "assistant"}
 		a.counter = 0
-		for range 1 + w.rng.IntN(2) {
+		for range 1 + w.rng.IntN(4) {
 			c := toolCall{a.newID(), "tool", a.few("input", 3)}
 			m.calls = append(m.calls, c)
 			answer.Calls = append(answer.Calls, Call{c.id, c.name})
@@ -125,27 +148,42 @@ func (w *world) answer(f *flight) {
 	if answer.Result != Answered && len(a.history) == 1 {
 		w.failed[a.history[0].parts[0]] = w.now
 	}
-	a.failed = answer.Result != Answered
+	if a.failed = answer.Result != Answered; !a.failed {
+		if last := &a.history[len(a.history)-1]; a.prefill {
+			last.parts = []string{strings.Join(append([]string{"{"}, last.parts...), "")}
+		}
+		if a.stored {
+			answer.ResponseID = fmt.Sprintf("resp_%016x", w.rng.Uint64())
+			a.previous, a.known = answer.ResponseID, len(a.history)
+		}
+	}
 	f.answer = answer
 	w.tracker.End(w.now, f.request, answer)
 
 	last := &a.history[len(a.history)-1]
 	switch {
-	case answer.Text && w.rng.IntN(2) == 0: // with what had come of the answer
+	case answer.Text && !a.prefill && w.rng.IntN(2) == 0: // with what had come of the answer
 		a.history = append(a.history, message{role: "assistant", parts: []string{a.few("part", 9)}, part: true}, message{role: "user", parts: []string{"go on"}})
-	case answer.Result == Failed && last.role == "user" && len(last.parts) > 0 && w.rng.IntN(4) == 0:
+	case answer.Result == Failed && !a.prefill && last.role == "user" && len(last.parts) > 0 && w.rng.IntN(4) == 0:
 		last.parts = append(slices.Clone(last.parts), "please")
 	case answer.Result != Answered: // the same again
+	case answer.Continues:
 	case len(answer.Calls) > 0:
 		out := message{role: "user"}
 		for _, c := range last.calls {
 			out.outputs = append(out.outputs, toolOutput{c.id, c.name, a.few("output", 3)})
+		}
+		if w.rng.IntN(5) == 0 {
+			out.parts = []string{a.few("by the way", 2)}
 		}
 		a.history = append(a.history, out)
 	default: // the next task of the conversation
 		a.history = append(a.history, message{role: "user", parts: []string{a.few("then", 3)}})
 		w.runs++
 		a.run, a.told = w.runs, false
+	}
+	if a.prefill && !a.failed {
+		a.prefill, a.told = false, a.told && a.proves()
 	}
 }
 
@@ -169,6 +207,8 @@ func (w *world) fork() {
 	a.run, a.told = w.runs, false
 	a.history = slices.Clone(from.history[:at+1])
 	a.history[at] = message{role: "user", parts: []string{a.few("instead", 100_000)}}
+	a.prefill = false
+	a.resend()
 	w.agents = append(w.agents, &a)
 }
 
@@ -177,7 +217,21 @@ func (w *world) compact(a *agent) {
 	for at := len(a.history) - 1; at > 1; at-- {
 		if a.history[at].role == "assistant" && len(a.history[at].calls) > 0 {
 			a.history = append([]message{{role: "user", parts: []string{a.few("summary", 1000)}}}, a.history[at:]...)
-			a.told = a.told && a.ids == randomIDs && len(a.history[len(a.history)-1].outputs) > 0 && !a.failed
+			a.told = a.told && a.proves()
+			a.resend()
+			return
+		}
+	}
+}
+
+// edit replaces an older output of an agent's history.
+func (w *world) edit(a *agent) {
+	for at := range len(a.history) - 1 {
+		if m := &a.history[at]; len(m.outputs) > 0 {
+			m.outputs = slices.Clone(m.outputs)
+			m.outputs[0].text = a.few("removed", 1_000_000)
+			a.told = a.told && a.proves()
+			a.resend()
 			return
 		}
 	}
@@ -193,6 +247,10 @@ func (w *world) step(ids func() idStyle) {
 	case n < 8:
 		if a := w.agents[w.rng.IntN(len(w.agents))]; !w.busy(a) {
 			w.compact(a)
+		}
+	case n < 9:
+		if a := w.agents[w.rng.IntN(len(w.agents))]; !w.busy(a) {
+			w.edit(a)
 		}
 	case n < 50 && len(w.flights) > 0:
 		w.answer(w.flights[w.rng.IntN(len(w.flights))])
@@ -225,7 +283,7 @@ func TestNeverAWrongJoin(t *testing.T) {
 func TestKinAreFound(t *testing.T) {
 	for seed := range uint64(40) {
 		w := newWorld(t, seed, DefaultConfig())
-		w.words, w.pace = 1_000_000, 50*time.Millisecond
+		w.words, w.pace, w.find = 1_000_000, 50*time.Millisecond, true
 		for range 600 {
 			w.step(func() idStyle { return idStyle(w.rng.IntN(3)) })
 		}

@@ -136,7 +136,7 @@ func (t *Tracker) join(now time.Time, r *Request, session uint64) {
 	t.use(c)
 }
 
-// spare returns the index of the oldest request that no run waits at; -1: there is none.
+// spare returns the index of the oldest request that no run waits at, or -1.
 func (c *Conversation) spare() int {
 	return slices.IndexFunc(c.requests[:c.n], func(q *Request) bool { return q.Run.over || q.Run.last != q })
 }

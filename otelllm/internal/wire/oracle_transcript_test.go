@@ -346,6 +346,9 @@ func factsOf(tb testing.TB, protocol string, body []byte) *transcriptFacts {
 		f.points = append(f.points, factPoint{history, f.total})
 	}
 	f.readRest(b)
+	if f.previous != "" && len(f.points) == 0 {
+		f.points = []factPoint{{}}
+	}
 	opening := strings.Join(f.opening, "\n")
 	for i := range f.points {
 		f.points[i].history = opening + "\n\n" + f.points[i].history

@@ -112,13 +112,14 @@ func mix(a, b uint64) uint64 {
 }
 
 // Read reads the transcript of a well-formed body of any protocol. It overwrites t and
-// retains nothing of body. It reports false if the body has no messages.
+// retains nothing of body. It reports false if the body has no messages, and continues no
+// earlier response.
 func (t *Transcript) Read(body []byte) bool {
 	*t = Transcript{}
 	c := cursor{b: body}
 	r := transcriptReader{t: t}
 	r.request(&c, false)
-	if !r.messages || c.bad {
+	if c.bad || !r.messages && t.Previous == 0 {
 		return false
 	}
 	r.end()
@@ -173,7 +174,7 @@ func (r *transcriptReader) end() {
 	for i := max(0, r.parts-maxGrown); i < r.parts-1; i++ {
 		r.addPoint(mix(r.base, r.after[i%maxGrown]))
 	}
-	if r.some {
+	if r.some || r.t.Previous != 0 {
 		r.addPoint(r.history)
 	}
 	for i := range min(r.t.nPoints, MaxIDs) {
