@@ -12,7 +12,9 @@
 // these words come again within [Config.Settle], they are taken for a further attempt of
 // the first agent, although they may be the first request of the second. The same holds for
 // what follows a pause, or the part of an answer that had come: a second agent with the same
-// words may have written that itself.
+// words may have written that itself. And where the bounds are reached, what belongs to a
+// conversation that was evicted is taken for that of another one that began with the same
+// words later, without ids that distinguish the two.
 //
 // These requests begin a run of their own, although they belong to an earlier one:
 //   - The agent changes its history or its instructions (a summary, the time), and its

@@ -271,9 +271,12 @@ func TestNeverAWrongJoin(t *testing.T) {
 	sent, joinable, joined := 0, 0, 0
 	for seed := range seeds {
 		w := newWorld(t, seed, DefaultConfig())
+		w.words = []int{1, 2, 2, 50}[w.rng.IntN(4)]
+		w.pace = []time.Duration{20 * time.Millisecond, 3 * time.Second, 3 * time.Second, time.Minute}[w.rng.IntN(4)]
 		for range 1000 {
 			w.step(func() idStyle { return idStyle(w.rng.IntN(3)) })
 		}
+		checkBooks(t, w.tracker)
 		sent, joinable, joined = sent+w.sent, joinable+w.joinable, joined+w.joined
 	}
 	t.Logf("%d requests, %d that belong to an earlier one's run, %d of them joined", sent, joinable, joined)

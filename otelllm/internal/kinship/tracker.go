@@ -30,8 +30,9 @@ type Tracker struct {
 type twins struct {
 	first *Request // the oldest; the others follow by Request.twin
 	n     int32
-	// There were more than maxTwins. What continues one of them is not told by the history
-	// alone; nor is what repeats one of them, if one that is not there may be repeated.
+	// There were more than maxTwins, or one was evicted that waited. What continues one of
+	// them is not told by the history alone; nor is what repeats one of them, if one that is
+	// not there may be repeated.
 	more, moreOpen bool
 }
 
@@ -248,12 +249,16 @@ func (w *twins) replace(old, r *Request) bool {
 func (t *Tracker) forget(r *Request) {
 	r.gone = true
 	c := r.Run.conversation
+	waited := !r.Run.over && r.Run.last == r
 	if r.Run.last == r {
 		t.finish(r.Run, Evicted)
 		r.Run.last = nil
 	}
 	t.bytes -= int(r.size)
 	if w, ok := t.ends[r.end]; ok {
+		if waited { // what belongs to r must not be taken for a twin's
+			w.more, w.moreOpen = true, true
+		}
 		if w.remove(r); w.n == 0 {
 			delete(t.ends, r.end)
 		} else {

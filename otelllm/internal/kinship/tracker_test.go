@@ -596,6 +596,19 @@ func TestEviction(t *testing.T) {
 	assert.False(t, waits)
 }
 
+// What belongs to an evicted conversation is not taken for that of another one with the
+// same words.
+func TestEvictedTwin(t *testing.T) {
+	s := newScript(t)
+	s.config.MaxConversations = 2
+	one, two := s.begin(0, user("a task")), s.begin(0, user("a task"))
+	s.end(one, calls("call_0"))
+	s.end(two, calls("call_0"))
+	three := s.begin(0, user("another"))
+	require.Equal(t, []Ended{{one.Run, Evicted}}, three.Ended)
+	assert.Equal(t, First, s.begin(0, user("a task"), callItem("call_0"), outputItem("call_0")).Relation)
+}
+
 // Many agents of one session work at the same time: none of them is given up.
 func TestManyRunsOfOneSession(t *testing.T) {
 	s := newScript(t)
