@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -172,7 +173,7 @@ func TestForgottenRequestsGo(t *testing.T) {
 	for i := range 50 {
 		b := tracker.Begin(t0, Sent{Transcript: transcript(t, items...)}, nil)
 		all = append(all, weak.Make(b.Request))
-		a := answerWith(fmt.Sprint(i), 1)
+		a := answerWith(strconv.Itoa(i), 1)
 		tracker.End(t0, b.Request, a)
 		items = append(items, callItem(a.Calls[0].ID), outputItem(a.Calls[0].ID))
 		if i%7 == 3 { // a fork
@@ -217,7 +218,7 @@ func TestHostile(t *testing.T) {
 		a    Answer
 		end  bool
 	}{
-		{"a million conversations", func(i int) Sent { return Sent{Transcript: &differ, Client: uint64(i)} }, Answer{Result: Answered, Calls: []Call{{ID: "call_0"}}}, true},
+		{"many conversations", func(i int) Sent { return Sent{Transcript: &differ, Client: uint64(i)} }, Answer{Result: Answered, Calls: []Call{{ID: "call_0"}}}, true},
 		{"none of them ends", func(i int) Sent { return Sent{Transcript: &differ, Client: uint64(i)} }, Answer{}, false},
 		{"the same body", func(int) Sent { return Sent{Transcript: same} }, Answer{Result: Failed, Way: "reset"}, true},
 		{"the same body, answered", func(int) Sent { return Sent{Transcript: same} }, Answer{Result: Answered}, true},

@@ -79,7 +79,7 @@ func (t *Tracker) Begin(now time.Time, s Sent, live func() Answer) Begun {
 		a := r.Before.soFar()
 		b.Observed = observe(a.Calls, tr, from)
 	}
-	t.join(now, r, s.Session)
+	t.join(r, s.Session)
 	if r.Relation == Step {
 		r.Run.countStep(tr, from)
 	}
@@ -94,7 +94,7 @@ func kin(client, session uint64) uint64 {
 }
 
 // join adds r to the run of the request before it, or to a new one.
-func (t *Tracker) join(now time.Time, r *Request, session uint64) {
+func (t *Tracker) join(r *Request, session uint64) {
 	before := r.Before
 	if r.Relation.Joins() {
 		r.Run = before.Run

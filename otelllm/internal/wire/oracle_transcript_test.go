@@ -164,7 +164,7 @@ func resultOf(failed bool, text string) TranscriptResult {
 
 func str(v any) string { s, _ := v.(string); return s }
 
-func (f *transcriptFacts) call(id any, name any, input any) {
+func (f *transcriptFacts) call(id, name, input any) {
 	f.calls = append(f.calls, factCall{str(id), canonicalJSON([]any{name, input})})
 	f.total.Calls++
 }
