@@ -562,6 +562,14 @@ func TestClientsAreApart(t *testing.T) {
 	}
 }
 
+// The same words with other tools are another agent's.
+func TestOtherTools(t *testing.T) {
+	s := newScript(t)
+	s.end(s.sendBody(0, `{"input":"a","tools":[{"name":"f"}]}`), failed("x"))
+	assert.Equal(t, First, s.sendBody(0, `{"input":"a","tools":[{"name":"g"}]}`).Relation)
+	assert.Equal(t, Again, s.sendBody(0, `{"input":"a","tools":[{"name":"f"}]}`).Relation)
+}
+
 // A body without messages is a run of its own.
 func TestNoMessages(t *testing.T) {
 	s := newScript(t)
