@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -177,7 +178,7 @@ func TestForgottenRequestsGo(t *testing.T) {
 		tracker.End(t0, b.Request, a)
 		items = append(items, callItem(a.Calls[0].ID), outputItem(a.Calls[0].ID))
 		if i%7 == 3 { // a fork
-			f := tracker.Begin(t0, Sent{Transcript: transcript(t, append(items[:len(items):len(items)], user("also"))...)}, nil)
+			f := tracker.Begin(t0, Sent{Transcript: transcript(t, append(slices.Clip(items), user("also"))...)}, nil)
 			all = append(all, weak.Make(f.Request))
 			tracker.End(t0, f.Request, Answer{Result: Answered})
 		}

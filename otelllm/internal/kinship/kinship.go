@@ -203,12 +203,12 @@ type Run struct {
 }
 
 // Conversation returns the conversation that the run belongs to.
-func (r *Run) Conversation() *Conversation { return r.conversation }
+func (run *Run) Conversation() *Conversation { return run.conversation }
 
 // Repeated returns how often the run repeated a step without progress: it made the same
 // calls with the same input again, or its answer was cut in the same way again. It is the
 // length of the longest such sequence, without the first step.
-func (r *Run) Repeated() int { return int(r.repeated) }
+func (run *Run) Repeated() int { return int(run.repeated) }
 
 // Request is one request of a run.
 type Request struct {

@@ -367,13 +367,14 @@ func (f *transcriptFacts) readRest(b object) {
 			delete(o, "parts")
 			key += canonicalJSON(o)
 		}
+		keys := []string{key}
 		for _, p := range listOf(v) {
 			if k := partKey(p); !strings.HasPrefix(k, `"x-anthropic-billing-header`) {
-				key += k
+				keys = append(keys, k)
 			}
 		}
-		if key != name {
-			f.opening = append(f.opening, key)
+		if key != name || len(keys) > 1 {
+			f.opening = append(f.opening, strings.Join(keys, ""))
 		}
 	}
 	if f.previous = str(b["previous_response_id"]); f.previous != "" {

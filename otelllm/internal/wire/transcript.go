@@ -210,8 +210,9 @@ func (r *transcriptReader) request(c *cursor, wrapped bool) {
 				r.list(c)
 			}
 		case "previous_response_id":
-			t.Previous = idOf(c.raw())
-			t.Opening += mix(openingPrevious, t.Previous)
+			if t.Previous = idOf(c.raw()); t.Previous != 0 {
+				t.Opening += mix(openingPrevious, t.Previous)
+			}
 		case "cachedContent", "cached_content":
 			t.Opening += mix(openingCached, c.hash())
 		case "tools", "functions":

@@ -463,6 +463,7 @@ func TestTranscriptLeavesOut(t *testing.T) {
 		{"parameters", `{"model":"m","temperature":1,"messages":[{"role":"user","content":"a"}]}`, `{"model":"n","messages":[{"role":"user","content":"a"}],"stream":true}`},
 		{"what follows the messages", `{"system":["s","t"],"messages":[{"role":"user","content":"a"}]}`, `{"messages":[{"role":"user","content":"a"}],"system":["s","t"]}`},
 		{"Code Assist's wrapper", `{"contents":[{"parts":[{"text":"a"}]}],"cachedContent":"c"}`, `{"project":"p","request":{"cachedContent":"c","contents":[{"parts":[{"text":"a"}]}]}}`},
+		{"no earlier response", `{"input":"a"}`, `{"previous_response_id":null,"input":"a"}`},
 		{"the order of marks of the server's state", `{"previous_response_id":"r","instructions":"s","input":"a"}`, `{"input":"a","instructions":"s","previous_response_id":"r"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) { assert.Equal(t, read(t, tt.a), read(t, tt.b)) })
