@@ -14,7 +14,9 @@
 // what follows a pause, or the part of an answer that had come: a second agent with the same
 // words may have written that itself. And where the bounds are reached, what belongs to a
 // conversation that was evicted is taken for that of another one that began with the same
-// words later, without ids that distinguish the two.
+// words later, without ids that distinguish the two. Within a session, the same request
+// again after minStall, while the first one is open, is taken for one that gave it up,
+// although it may ask a second time.
 //
 // These requests begin a run of their own, although they belong to an earlier one:
 //   - The agent changes its history or its instructions (a summary, the time), and its
