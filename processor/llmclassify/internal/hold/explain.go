@@ -1,23 +1,32 @@
 package hold
 
+import "slices"
+
 // maxForeign bounds the items of other runs that are evidence for one.
 const maxForeign = 256
 
-// addForeign adds the requests of other groups to g as evidence, the newest ones.
+// addForeign adds the requests of other groups to g as evidence, the newest ones. A trace
+// may have many groups, so it looks at no more than it adds.
 func (b *Buffer[F]) addForeign(g *group[F], groups []*group[F]) {
-	for _, other := range groups {
+	for _, other := range slices.Backward(groups) {
 		if other == g {
 			continue
 		}
-		for i, it := range other.items {
+		for i, it := range slices.Backward(other.items) {
 			if it.Role != Request || it.Gone() {
 				continue
+			}
+			if len(g.others) == maxForeign {
+				break
 			}
 			b.read(it) // it may be released before g is
 			g.others = append(g.others, Member[F]{Item: it, Above: other.above[i], Foreign: true})
 		}
+		if len(g.others) == maxForeign {
+			break
+		}
 	}
-	g.others = g.others[max(0, len(g.others)-maxForeign):]
+	slices.Reverse(g.others)
 }
 
 // waitsForEvidence reports whether a complete run is to wait for what explains it, for

@@ -172,3 +172,31 @@ func TestManyRoots(t *testing.T) {
 	}
 	empty(t, b)
 }
+
+// A root that waits reads nothing of the others, and what is read as evidence is bounded:
+// a trace in which thousands of requests fail at once must not cost thousands of times as
+// much as one.
+func TestManyRootsThatWait(t *testing.T) {
+	const n = 3 * maxForeign
+	cfg := rootConfig()
+	reads := 0
+	cfg.Read = func(*Item[fact]) int { reads++; return factBytes }
+	b := New(t0, cfg)
+	a := Arrival[fact]{Trace: trace1}
+	for i := range n {
+		it := root(1).Item
+		it.ID[6], it.ID[7], it.Upstream = byte(i>>8), byte(i), true
+		a.Items = append(a.Items, it)
+	}
+	assert.Empty(t, b.Add(t0, []Arrival[fact]{a}, nil))
+	assert.Zero(t, reads, "nothing goes yet")
+	groups := b.grouped(b.traces[trace1], everything[fact])
+	b.addForeign(groups[0], groups)
+	assert.Equal(t, maxForeign, reads)
+	require.Len(t, groups[0].others, maxForeign)
+	for i, m := range groups[0].others {
+		assert.Same(t, a.Items[n-maxForeign+i], m.Item, "the newest ones, in order")
+	}
+	assert.Len(t, b.Due(after(settle), 10*n), n)
+	empty(t, b)
+}

@@ -84,7 +84,8 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Re
 // that goes later, and the spans of those that are too large.
 func (b *Buffer[F]) sweepRuns(t *Trace[F], now age, releases []Release[F], complete, ended, large runSet) []Release[F] {
 	left := b.innermost(t, slices.Concat(complete, ended))
-	waits := func(id pcommon.SpanID) bool { return !left.has(id) }
+	goes := left.lookup()
+	waits := func(id pcommon.SpanID) bool { return !goes(id) }
 	complete, ended = slices.DeleteFunc(complete, waits), slices.DeleteFunc(ended, waits)
 	if len(complete) > 0 {
 		has := complete.lookup()
@@ -190,6 +191,9 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 ) []Release[F] {
 	groups := b.grouped(t, due)
 	for _, g := range groups { // before any of them goes
+		if g.due > 0 && why == Complete && g.run == nil && b.rootWaits(t, g, now) {
+			g.due = 0
+		}
 		if g.due > 0 && (g.unexplained || g.upstream) {
 			b.addForeign(g, groups)
 		}
@@ -199,9 +203,6 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 			continue
 		}
 		if g.unexplained && why == Complete && b.waitsForEvidence(t, g, now) {
-			continue
-		}
-		if why == Complete && g.run == nil && b.rootWaits(t, g, now) {
 			continue
 		}
 		final := g.end || !g.place.Known && !g.place.Open
