@@ -250,6 +250,7 @@ func (j *judge) diagnoseTool(t *Tool, d *Diagnosis) {
 	k := risk{
 		class: c.class, cause: c.cause, basis: Typed, abort: t.Abort.Source,
 		sent: Yes, text: No, reasoning: No, toolInput: No, missingOutput: No,
+		partsMissing: j.run.Partial && !j.isMade(t.CallID), // the request that made the call may have been cut in its input
 	}
 	if t.MayHaveActed() {
 		k.start(t.effect(), t.Name)

@@ -155,6 +155,29 @@ func TestPartial(t *testing.T) {
 	}
 }
 
+// The request that made a tool's call may be missing, and show that its input was cut.
+func TestPartialTool(t *testing.T) {
+	failed := tool(1, 2, "a", semconv.ToolEffectReadOnly, semconv.ToolOutcomeFailed)
+	for _, tt := range []struct {
+		name     string
+		partial  bool
+		requests []Request
+		want     string
+	}{
+		{"nothing is missing", false, nil, "tool_failed/execution_error@tool_execution safe_auto_retry (read_only_tools_only)"},
+		{"its request may be missing", true, nil, "tool_failed/execution_error@tool_execution user_confirmed_retry (evidence_incomplete)"},
+		{"its request is here", true, []Request{request(0, 1, calls("a"))}, "tool_failed/execution_error@tool_execution safe_auto_retry (read_only_tools_only)"},
+		{"its request was cut", true, []Request{request(0, 1, all(reset(semconv.PhaseToolInput), func(r *Request) {
+			r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"}
+		}))}, "tool_failed/incomplete_input@tool_execution no_retry (not_transient)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := Judge(&Run{Partial: tt.partial, Requests: tt.requests, Tools: []Tool{failed}})
+			assert.Equal(t, tt.want, words(&v.Tools[0]))
+		})
+	}
+}
+
 // TestRandomRunsCoverTheirRequests checks over random runs that a run is never safer to
 // repeat than its requests, or than what their histories show.
 func TestRandomRunsCoverTheirRequests(t *testing.T) {
