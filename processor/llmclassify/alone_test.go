@@ -220,3 +220,42 @@ func TestBeneathRootInEveryOrder(t *testing.T) {
 		})
 	}
 }
+
+// What goes early to make room is not safe to repeat: the tools that ran meanwhile had no
+// time to arrive. A root alone is all that there is.
+func TestGoesToMakeRoom(t *testing.T) {
+	cut := func(id, run byte) spanSpec {
+		return requestSpan(id, run, 0.1, 2).cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{})
+	}
+	failed := toolSpan(3, 0.1, 1, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeFailed)
+	for name, tt := range map[string]struct {
+		spans []spanSpec
+		want  semconv.RetrySafety // of span 2
+	}{
+		"of a run":        {[]spanSpec{cut(2, 1), failed}, semconv.RetrySafetyUserConfirmedRetry},
+		"beneath another": {[]spanSpec{cut(2, 0).under(9), cut(3, 0).under(9)}, semconv.RetrySafetyUserConfirmedRetry},
+		"a root":          {[]spanSpec{cut(2, 0), cut(3, 0).in(gatewayService)}, semconv.RetrySafetySafeAutoRetry},
+		"its own root":    {[]spanSpec{cut(2, 0), cut(3, 0).under(2)}, semconv.RetrySafetyUserConfirmedRetry},
+	} {
+		check := func(t *testing.T, h *harness, trigger semconv.Trigger) {
+			t.Helper()
+			v := verdictOf(spansOf(h.out())[spanID(2)])
+			assert.Equal(t, trigger, v.trigger)
+			assert.Equal(t, tt.want, v.safety)
+		}
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, defaultConfig(), nil)
+			h.consume(t, tt.spans...)
+			assert.Zero(t, h.out().SpanCount())
+			s := h.shards[0]
+			s.release(t.Context(), s.buffer.Evict(t0, s.buffer.Bytes()))
+			check(t, h, semconv.TriggerMemory)
+
+			cfg := defaultConfig()
+			cfg.MaxSpansPerRun = 1
+			h = newHarness(t, cfg, nil)
+			h.consume(t, tt.spans...)
+			check(t, h, semconv.TriggerSpanLimit)
+		})
+	}
+}

@@ -122,23 +122,30 @@ func (j *Judge) alone(release *Release) bool {
 	return true
 }
 
-// partial reports whether parts of the run may be missing that no later release will have:
-// they were judged before, or they are beneath a root that did not wait for them. A root
-// with nothing of its service beneath it is taken for all that there is.
+// partial reports whether parts of the run may be missing that had no time to arrive: the
+// others were judged before, the spans went early to make room, or they are beneath a root
+// that did not wait for them. A root with nothing of its service beneath it is taken for
+// all that there is.
 func (j *Judge) partial(release *Release) bool {
-	if release.Reason == hold.Late {
+	switch release.Reason {
+	case hold.Late:
 		return true
-	}
-	if release.Reason != hold.Complete || release.Run != nil {
+	case hold.Memory, hold.SpanLimit:
+	case hold.Complete:
+		if release.Run != nil {
+			return false
+		}
+	default:
 		return false
 	}
-	spans := 0
+	spans, root := 0, false
 	for i := range j.relations {
 		if s := &j.relations[i]; !s.apart && s.first < 0 {
 			spans++
+			root = release.Members[i].Root()
 		}
 	}
-	return spans > 1
+	return spans > 1 || !root
 }
 
 // callOf is the logical call that a request is an attempt of, or the request itself.

@@ -57,9 +57,9 @@ func (b *Buffer[F]) ready(t *Trace[F], r *run[F]) (Reason, bool) {
 	return 0, false
 }
 
-// isRoot reports whether the item is a request that can belong to no run: it names none,
+// Root reports whether the item is a request that can belong to no run: it names none,
 // and no span is above it.
-func (it *Item[F]) isRoot() bool {
+func (it *Item[F]) Root() bool {
 	return it.Role == Request && it.Run.IsEmpty() && it.Parent.IsEmpty()
 }
 
@@ -69,7 +69,7 @@ func (b *Buffer[F]) rootWaits(t *Trace[F], g *group[F], now age) bool {
 	if !g.unexplained && !g.upstream {
 		return false
 	}
-	at := slices.IndexFunc(g.items, (*Item[F]).isRoot)
+	at := slices.IndexFunc(g.items, (*Item[F]).Root)
 	if at < 0 || g.items[at].waited {
 		return false
 	}

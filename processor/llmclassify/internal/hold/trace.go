@@ -95,7 +95,7 @@ func (t *Trace[F]) add(it *Item[F], now, settled age) {
 	}
 	switch {
 	case !first:
-	case it.isRoot() && it.Held():
+	case it.Root() && it.Held():
 		r.members.add(it.Role)
 		t.roots = append(t.roots, it)
 	case it.Role != Run:
