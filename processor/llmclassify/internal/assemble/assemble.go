@@ -84,11 +84,7 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 	for n, i := range tools {
 		d.Members[i] = failed(&verdicts.Tools[n])
 	}
-	for i := range members {
-		if len(s[i].attempts) > 0 {
-			d.Members[i] = logical(members, s, d.Members, i)
-		}
-	}
+	j.judgeLogicalCalls(release, d.Members)
 	for i := range members {
 		if first := s[i].first; first >= 0 && members[first].Role == members[i].Role {
 			d.Members[i] = d.Members[first]
@@ -256,10 +252,7 @@ func failed(d *classify.Diagnosis) *classify.Diagnosis {
 func judgeAlone(m *Member, upstream classify.Upstream) *classify.Diagnosis {
 	switch m.Role {
 	case hold.Request:
-		run := classify.Run{Requests: make([]classify.Request, 1)}
-		m.Known.Request(m.Span, &run.Requests[0], nil)
-		run.Requests[0].Upstream = upstream
-		return failed(&classify.Judge(&run).Requests[0])
+		return failed(&judgeRequest(m, upstream).Requests[0])
 	case hold.Tool:
 		run := classify.Run{Tools: make([]classify.Tool, 1)}
 		m.Known.Tool(m.Span, &run.Tools[0])
@@ -269,26 +262,50 @@ func judgeAlone(m *Member, upstream classify.Upstream) *classify.Diagnosis {
 	}
 }
 
-// logical is the verdict on the logical call of several attempts: that on the last one.
-// If that did not fail, its producer observed more than the call's, unless the call is
-// marked as failed.
-func logical(members []Member, s []relation, verdicts []*classify.Diagnosis, i int) *classify.Diagnosis {
-	last := i
+// judgeRequest is judgeAlone for a request, with what it did.
+func judgeRequest(m *Member, upstream classify.Upstream) classify.Verdicts {
+	run := classify.Run{Requests: make([]classify.Request, 1)}
+	m.Known.Request(m.Span, &run.Requests[0], nil)
+	run.Requests[0].Upstream = upstream
+	return classify.Judge(&run)
+}
+
+// judgeLogicalCalls writes the verdicts on the logical calls of several attempts: that on
+// the last one. If that did not fail, but the call is marked as failed, its producer
+// observed more, and the call has a verdict of its own. The run covers that call too, so
+// it is judged again with what the call did.
+func (j *Judge) judgeLogicalCalls(release *Release, verdicts []*classify.Diagnosis) {
+	members, again := release.Members, false
+	for i := range j.relations {
+		last := lastAttempt(members, j.relations, i)
+		if last == i {
+			continue
+		}
+		m := &members[i]
+		if verdicts[i] = verdicts[last]; verdicts[i] != nil || m.Known.Facts(m.Span, dialect.Request).Request.Failed != classify.Yes {
+			continue
+		}
+		v := judgeRequest(m, classify.Upstream{})
+		if verdicts[i] = failed(&v.Requests[0]); verdicts[i] != nil && !j.relations[i].apart {
+			v.Effects.Requests = 0 // its attempts are counted
+			j.run.Inner, again = j.run.Inner.Join(v.Effects), true
+		}
+	}
+	if again {
+		classify.JudgeInto(&j.verdicts, &j.run) // the verdicts on the requests and tools stay as they are
+	}
+}
+
+// lastAttempt is the last attempt of a logical call, or i itself if it has none.
+func lastAttempt(members []Member, s []relation, i int) int {
 	for range maxDepth {
-		attempts := s[last].attempts
+		attempts := s[i].attempts
 		if len(attempts) == 0 {
 			break
 		}
-		last = slices.MaxFunc(attempts, func(a, b int) int { return cmp.Compare(members[a].Start, members[b].Start) })
+		i = slices.MaxFunc(attempts, func(a, b int) int { return cmp.Compare(members[a].Start, members[b].Start) })
 	}
-	if last != i && verdicts[last] != nil {
-		return verdicts[last]
-	}
-	m := &members[i]
-	if m.Known.Facts(m.Span, dialect.Request).Request.Failed != classify.Yes {
-		return nil
-	}
-	return judgeAlone(m, classify.Upstream{})
+	return i
 }
 
 // unexplained reports whether a response ended with nothing in it, without a known reason.

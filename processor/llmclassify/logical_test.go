@@ -1,0 +1,43 @@
+package llmclassify
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// A run covers a logical call that failed although its last attempt did not. It does not
+// cover such a call of a gateway.
+func TestRunCoversLogicalCall(t *testing.T) {
+	refused := func(id byte) spanSpec {
+		return chatSpan(id, 1, 0.1, 1).failed("AuthenticationError").with(otelsemconv.HTTPResponseStatusCode(401))
+	}
+	gateways := refused(2).under(5).in(gatewayService)
+	gateways.kind, gateways.from, gateways.to = ptrace.SpanKindServer, 2.1, 2.9
+	for name, tt := range map[string]struct {
+		spans []spanSpec
+		want  semconv.RetrySafety
+	}{
+		"of the run":   {[]spanSpec{refused(2), requestSpan(3, 1, 0.2, 0.9).answered("stop", answer).under(2)}, semconv.RetrySafetyNoRetry},
+		"of a gateway": {[]spanSpec{gateways, requestSpan(3, 0, 2.2, 2.8).answered("stop", answer).under(2).in(gatewayService), requestSpan(4, 1, 0.1, 1).answered("tool_calls", asksForTools)}, semconv.RetrySafetySafeAutoRetry},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, defaultConfig(), nil)
+			cut := requestSpan(5, 1, 2, 3).cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{})
+			h.consume(t, append(tt.spans, cut, runSpan(1, 0, 4, 2, 0).failed("error"))...)
+			h.pass(t, defaultSettle)
+			out := spansOf(h.out())
+			run, call := verdictOf(out[spanID(1)]), verdictOf(out[spanID(2)])
+			assert.Equal(t, semconv.RunOutcomeFailed, run.outcome)
+			assert.Equal(t, semconv.CauseConnectionReset, run.cause)
+			assert.Equal(t, tt.want, run.safety)
+			assert.Equal(t, semconv.CauseAuthentication, call.cause)
+			assert.Equal(t, semconv.RetrySafetyNoRetry, call.safety)
+			assert.Equal(t, semconv.RetrySafetySafeAutoRetry, verdictOf(out[spanID(5)]).safety)
+		})
+	}
+}
