@@ -1,6 +1,7 @@
 package otelllm
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -461,4 +462,84 @@ func TestInferredBehindAGateway(t *testing.T) {
 			assert.Len(t, r.named("execute_tool run"), 1)
 		})
 	}
+}
+
+// panickingErr is a context whose Err panics.
+type panickingErr struct{ context.Context }
+
+func (panickingErr) Err() error { panic("secret") }
+
+// A panic after a request was found to belong to a run does not keep the run open.
+func TestInferredPanic(t *testing.T) {
+	words := agentWords["chat"]
+	r := newRecorder(t)
+	rt := inferring(r, time.Millisecond).NewTransport(roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody}, nil
+	}))
+	req, err := http.NewRequestWithContext(panickingErr{t.Context()}, http.MethodPost, "http://host"+words.path, strings.NewReader(words.body("fix it", 0, "")))
+	require.NoError(t, err)
+	resp, err := rt.RoundTrip(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	assert.Equal(t, "unclear", r.runs(t, 1)[0].get(semconv.RunEndKey))
+}
+
+// Right below another instrumentation's run a gateway infers none. The headers of a request
+// are those that it came with, whatever its handler does to them before it reads the body.
+func TestInferredAtAGateway(t *testing.T) {
+	const id = "01a203c0-9208-7863-86fa-f6e890e736b3"
+	words := agentWords["chat"]
+	r := newRecorder(t)
+	served := inferring(r, time.Minute).NewHandler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		clear(req.Header)
+		_, _ = io.Copy(io.Discard, req.Body)
+		streamed(words.text)(w)
+	}))
+	declared := false
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if declared {
+			ctx, run := r.Tracer("adk").Start(req.Context(), "adk", trace.WithAttributes(otelsemconv.GenAIOperationNameInvokeAgent))
+			defer run.End()
+			req = req.WithContext(ctx)
+		}
+		served.ServeHTTP(w, req)
+	}))
+	t.Cleanup(gateway.Close)
+	send := func() {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, gateway.URL+words.path, strings.NewReader(words.body("fix it", 0, "")))
+		require.NoError(t, err)
+		req.Header.Set("User-Agent", "codex_exec/0.169.0 (Debian)")
+		req.Header.Set("Thread-Id", id)
+		resp, err := base(t).RoundTrip(req)
+		require.NoError(t, err)
+		_, err = io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+	}
+	runs := func() []span { return r.named("invoke_agent codex_exec") }
+	send()
+	require.Eventually(t, func() bool { return len(runs()) == 1 }, 10*time.Second, time.Millisecond)
+	assert.Equal(t, id, runs()[0].get("gen_ai.conversation.id"))
+	declared = true
+	send()
+	require.Eventually(t, func() bool { return len(r.named("adk")) == 1 }, 10*time.Second, time.Millisecond)
+	assert.Len(t, runs(), 1)
+}
+
+// What begins after Shutdown begins a run of its own.
+func TestInferredAfterShutdown(t *testing.T) {
+	words := agentWords["chat"]
+	r := newRecorder(t)
+	i := inferring(r, time.Minute)
+	s := script{answers: []func(http.ResponseWriter){unavailable, streamed(words.text)}}
+	url, rt := s.start(t)+words.path, i.NewTransport(base(t))
+	_, err := call(t.Context(), rt, url, words.body("fix it", 0, ""))
+	require.NoError(t, err)
+	require.NoError(t, i.Shutdown(t.Context()))
+	_, err = call(t.Context(), rt, url, words.body("fix it", 0, ""))
+	require.NoError(t, err)
+	runs := r.runs(t, 2)
+	assert.Equal(t, "shutdown", runs[0].get(semconv.RunEndKey))
+	assert.Equal(t, "answer", runs[1].get(semconv.RunEndKey))
+	assert.Equal(t, runs[1].SpanContext().SpanID(), r.requests()[1].Parent().SpanID())
 }

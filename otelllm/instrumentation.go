@@ -67,4 +67,10 @@ func init() {
 func Shutdown(ctx context.Context) error { return global.Shutdown(ctx) }
 
 // Shutdown is [Shutdown] for what was begun with i.
-func (i *Instrumentation) Shutdown(ctx context.Context) error { return i.open.Shutdown(ctx) }
+func (i *Instrumentation) Shutdown(ctx context.Context) error {
+	err := i.open.Shutdown(ctx)
+	if err == nil { // otherwise runs go on
+		i.inferred.Shutdown()
+	}
+	return err
+}

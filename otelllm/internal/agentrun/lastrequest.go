@@ -63,6 +63,18 @@ func (l *LastRequest) RequestBegan(q OpenRequest, run *Run) {
 	l.mu.Unlock()
 }
 
+// RequestJoined takes the run of a request that has begun without one.
+func (l *LastRequest) RequestJoined(q OpenRequest, run *Run) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	if l.open == q {
+		l.run = run
+	}
+	l.mu.Unlock()
+}
+
 // RequestEnded takes the facts of a request that has ended.
 func (l *LastRequest) RequestEnded(q OpenRequest, facts *classify.Request) {
 	if l == nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/live"
@@ -75,4 +76,24 @@ func TestOpenRequestThatPanics(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the run is blocked")
 	}
+}
+
+// The last request may join its run after it began. One before it may not.
+func TestLastRequestJoinsLate(t *testing.T) {
+	run := StartInferred(t.Context(), Config{Live: &live.Registry{}}, time.Now(), trace.SpanContext{})
+	_, last := WithLastRequest(t.Context())
+	first, second := &otherRequest{}, &otherRequest{}
+	last.RequestBegan(first, nil)
+	last.RequestBegan(second, nil)
+	last.RequestJoined(first, run)
+	assert.Nil(t, last.run)
+	last.RequestJoined(second, run)
+	assert.Same(t, run, last.run)
+}
+
+// otherRequest is not empty: two of them differ.
+type otherRequest struct {
+	panicRequest
+
+	_ int
 }

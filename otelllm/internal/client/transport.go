@@ -131,6 +131,12 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	}
 	infers := run == nil && served == nil && !httpcall.Encoded(req) && c.Inferred.Infers(caller)
 	var member *inferred.Request
+	recorded := false
+	defer func() {
+		if !recorded { // or what the application has registered panicked
+			member.Drop(start)
+		}
+	}()
 	if infers && httpcall.InMemory(req) {
 		member = c.Inferred.Begin(caller, start, req.Header, func() []byte { return httpcall.BodyInMemory(req) })
 	}
@@ -145,7 +151,6 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	ctx, span := record.StartSpan(member.Context(caller), c.TracerProvider, record.ClientKind, &id, start)
 	if !span.IsRecording() && !judged && !c.acts() && !c.Record.Meters.Enabled(ctx) {
 		span.End()
-		member.Drop(start)
 		if span.SpanContext().Equal(parent) && c.Propagator == nil { // a provider that does nothing
 			ctx = nil
 		}
@@ -172,9 +177,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 		})
 		a.rec.ReadBodyAsSent(a.body, &c.Recogniser, req.URL)
 		if infers {
-			a.body.OnRead = func(body []byte) {
-				a.rec.Join(c.Inferred.Begin(caller, start, req.Header, func() []byte { return body }))
-			}
+			a.rec.JoinLater(a.body, c.Inferred.BeginLater(caller, start, req.Header))
 		}
 	}
 	if member != nil {
@@ -182,6 +185,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 	}
 	a.misdeclared, a.stillborn = httpcall.Misdeclared(req), caller.Err() != nil
 	a.rec.Begin(a)
+	recorded = true
 	return ctx, a
 }
 

@@ -113,10 +113,8 @@ func (h *Handler) begin(caller context.Context, r *http.Request, protocol wire.P
 			Length:      r.ContentLength,
 		})
 		s.rec.ReadBodyAsSent(s.body, &c.Recogniser, target)
-		if agentrun.Of(ctx) == nil && !httpcall.Encoded(r) && c.Inferred.Infers(ctx) {
-			s.body.OnRead = func(body []byte) {
-				s.rec.Join(c.Inferred.Begin(parent, start, r.Header, func() []byte { return body }))
-			}
+		if agentrun.Of(ctx) == nil && !httpcall.Encoded(r) && c.Inferred.Infers(parent) {
+			s.rec.JoinLater(s.body, c.Inferred.BeginLater(parent, start, r.Header))
 		}
 	}
 	s.rec.Begin(s)

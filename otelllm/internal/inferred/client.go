@@ -61,12 +61,11 @@ var libraries = map[string]bool{
 }
 
 // agentOf returns the product token of a user agent: "codex_exec" of "codex_exec/0.169.0
-// (…)".
+// (…)". What has no version may be any text.
 func agentOf(userAgent string) string {
-	product, _, _ := strings.Cut(userAgent, "/")
-	product, _, _ = strings.Cut(product, " ")
+	product, _, versioned := strings.Cut(userAgent, "/")
 	name := wire.SafeName(product)
-	if name == "" || name != product || libraries[strings.ToLower(product)] {
+	if !versioned || name == "" || name != product || libraries[strings.ToLower(product)] {
 		return unknownAgent
 	}
 	return name

@@ -44,13 +44,16 @@ type run struct {
 	*agentrun.Run                   // nil: it was over before it could start
 	parent        trace.SpanContext // of its span
 
-	last lastRequest // Runs.mu guards it
+	// Everything below is guarded by Runs.mu.
+	pending int              // requests that have not ended
+	newest  *kinship.Request // a run ends as this one does
+	last    lastRequest
 }
 
-// lastRequest is what is known of the last request of a run that has ended.
+// lastRequest is what is known of the newest request of a run, once it has ended.
 type lastRequest struct {
-	end       time.Time
-	facts     *classify.Request // nil: it did not fail
+	end       time.Time         // when the last of all requests ended
+	facts     *classify.Request // nil: it did not fail, or it was not recorded
 	errorType string
 }
 
@@ -104,6 +107,8 @@ type Request struct {
 	Attempt int
 
 	live atomic.Pointer[agentrun.OpenRequest] // nil: it has not begun
+
+	ended bool // Runs.mu guards it
 }
 
 // Run returns the run that the request belongs to, or nil.
@@ -121,10 +126,10 @@ func (q *Request) Recorded() bool {
 }
 
 // Context returns the context to start the request's span with: it is a child of the run's
-// span, unless the caller has a span of its own and it is not the one that the run's span
-// is a child of. Ctx is the caller's.
+// span, unless the run has ended, or the caller has a span of its own and it is not the one
+// that the run's span is a child of. Ctx is the caller's.
 func (q *Request) Context(ctx context.Context) context.Context {
-	if q == nil || q.run.Run == nil {
+	if q == nil || q.run.Run == nil || q.run.Over() {
 		return ctx
 	}
 	caller := trace.SpanContextFromContext(ctx)
@@ -134,16 +139,37 @@ func (q *Request) Context(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, q.run.Span())
 }
 
-// Begin finds the run that a request with these headers belongs to, or opens one. Body returns the request's
-// body; it is not called if no run is known and a new one would not be recorded. Ctx is
-// the caller's: the span of a new run is a child of that in ctx.
+// Begin finds the run that a request with these headers belongs to, or opens one. Body
+// returns the request's body; it is not called if no run is known and a new one would not
+// be recorded. Ctx is the caller's: the span of a new run is a child of that in ctx.
 func (s *Source) Begin(ctx context.Context, now time.Time, h http.Header, body func() []byte) *Request {
-	r, c := s.Runs, clientOf(h)
+	return s.begin(ctx, now, clientOf(h), body)
+}
+
+// BeginLater is Begin for a request whose body is read as it is sent: call what it returns
+// with the body. The headers are read at once. By then they may belong to the caller again,
+// who may change them.
+func (s *Source) BeginLater(ctx context.Context, now time.Time, h http.Header) func(body []byte) *Request {
+	c := clientOf(h)
+	return func(body []byte) *Request {
+		return s.begin(ctx, now, c, func() []byte { return body })
+	}
+}
+
+func (s *Source) begin(ctx context.Context, now time.Time, c client, body func() []byte) *Request {
+	r := s.Runs
 	q := &Request{runs: r}
+	done := false
+	defer func() {
+		if !done { // the application's SDK panicked
+			q.Drop(now)
+		}
+	}()
 	if !r.known.Load() {
 		q.run = &run{}
 		q.run.start.Do(func() { q.run.open(ctx, now, s, &c, cmp.Or(c.conversationID, newID()), trace.SpanContext{}) })
 		if !q.Recorded() {
+			done = true
 			return q
 		}
 		r.known.Store(true)
@@ -163,6 +189,7 @@ func (s *Source) Begin(ctx context.Context, now time.Time, h http.Header, body f
 		}
 	}
 	q.Attempt = begun.Attempt
+	done = true
 	return q
 }
 
@@ -192,6 +219,11 @@ func (r *Runs) add(now time.Time, limits kinship.Config, sent kinship.Sent, q *R
 	q.kin = k.Request
 	switch known, ok := k.Run.Data.(*run); {
 	case ok:
+		if q.run != nil {
+			// Another request of the run has been added while this one, as the first of
+			// all, opened one.
+			over = append(over, ending{q.run, agentrun.InferredEnd{At: now, By: semconv.RunEndUnclear}})
+		}
 		q.run = known
 	case q.run == nil:
 		q.run = &run{}
@@ -200,7 +232,9 @@ func (r *Runs) add(now time.Time, limits kinship.Config, sent kinship.Sent, q *R
 		k.Run.Data = q.run
 		k.Run.Conversation().Data = &conversation{id: q.run.ConversationID, last: q.run.Span().SpanContext()}
 	}
-	r.schedule(now)
+	q.run.pending++
+	q.run.newest = k.Request
+	r.schedule()
 	return b, over
 }
 
@@ -312,12 +346,30 @@ func (q *Request) Drop(now time.Time) {
 
 func (q *Request) end(now time.Time, answer kinship.Answer, last lastRequest) {
 	r := q.runs
+	end(r.endRequest(now, q, answer, last))
+}
+
+// endRequest returns the runs that are over by the end of q. It returns none after the
+// first call.
+func (r *Runs) endRequest(now time.Time, q *Request, answer kinship.Answer, last lastRequest) []ending {
 	r.mu.Lock()
-	q.run.last = last
-	over := r.endings(r.tracker.End(now, q.kin, answer))
-	r.schedule(now)
-	r.mu.Unlock()
-	end(over)
+	defer r.mu.Unlock()
+	if q.ended {
+		return nil
+	}
+	q.ended = true
+	o := q.run
+	o.pending--
+	if o.last.end.After(last.end) {
+		last.end = o.last.end
+	}
+	if o.newest == q.kin {
+		o.last = last
+	} else {
+		o.last.end = last.end
+	}
+	defer r.schedule()
+	return r.endings(r.tracker.End(now, q.kin, answer))
 }
 
 // answerOf returns how a request ended, as far as kinship asks.
@@ -364,12 +416,15 @@ func (r *Runs) endings(over []kinship.Ended) (list []ending) {
 			continue
 		}
 		e.Run.Data = nil // the tracker may remember the run for long, but no request joins it
-		at := o.last.end
-		if at.IsZero() {
+		at, by := o.last.end, endedBy[e.Reason]
+		if o.pending > 0 {
 			at = time.Now()
 		}
+		if by == semconv.RunEndFailure && o.last.facts == nil {
+			by = semconv.RunEndUnclear // it is not known how the request ended
+		}
 		list = append(list, ending{o, agentrun.InferredEnd{
-			At: at, By: endedBy[e.Reason], Last: o.last.facts, ErrorType: o.last.errorType, Repeated: e.Run.Repeated(),
+			At: at, By: by, Last: o.last.facts, ErrorType: o.last.errorType, Repeated: e.Run.Repeated(),
 		}})
 	}
 	return list
@@ -387,16 +442,16 @@ func end(list []ending) {
 
 // schedule sets the timer, with mu held, to the time at which the next run is over unless
 // something happens.
-func (r *Runs) schedule(now time.Time) {
+func (r *Runs) schedule() {
 	at, ok := r.tracker.Deadline()
 	switch {
 	case !ok && r.timer != nil:
 		r.timer.Stop()
 	case !ok:
 	case r.timer == nil:
-		r.timer = time.AfterFunc(at.Sub(now), r.expire)
+		r.timer = time.AfterFunc(time.Until(at), r.expire)
 	default:
-		r.timer.Reset(at.Sub(now))
+		r.timer.Reset(time.Until(at))
 	}
 }
 
@@ -406,7 +461,28 @@ func (r *Runs) expire() {
 	now := time.Now()
 	r.mu.Lock()
 	ended := r.endings(r.tracker.Expire(now))
-	r.schedule(now)
+	r.schedule()
 	r.mu.Unlock()
 	end(ended)
+}
+
+// Shutdown ends all runs and forgets all requests. Requests that begin later begin new
+// runs.
+func (r *Runs) Shutdown() {
+	defer telemetry.Recover()
+	end(r.shutdown())
+}
+
+func (r *Runs) shutdown() []ending {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tracker == nil {
+		return nil
+	}
+	over := r.endings(r.tracker.Shutdown())
+	for i := range over {
+		over[i].how.By = semconv.RunEndShutdown
+	}
+	r.schedule()
+	return over
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/abort"
 	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
+	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
 	"github.com/otelllm/otelllm-go/otelllm/internal/inferred"
 	"github.com/otelllm/otelllm-go/otelllm/internal/live"
 	"github.com/otelllm/otelllm-go/otelllm/internal/netcause"
@@ -64,6 +65,10 @@ type Recorder struct {
 	// measured is the context of the metrics: exemplars name the span, and the
 	// cancellation by which the request may end does not end them. Nil if none are kept.
 	measured context.Context
+
+	// joining is held while the request joins its run, and taken before mu: the run gets
+	// to know of the request before it gets the facts.
+	joining sync.Mutex
 
 	// state is written with mu held. It may be read without.
 	state atomic.Uint32
@@ -135,6 +140,8 @@ func (r *Recorder) Facts() *spanfacts.Request { return &r.facts }
 // Join makes the request a part of an inferred run. Use it before [Recorder.Begin], or
 // while the recorder is open if the request's body is read as it is sent.
 func (r *Recorder) Join(q *inferred.Request) {
+	r.joining.Lock()
+	defer r.joining.Unlock()
 	if !q.Recorded() {
 		q.Drop(time.Now())
 		return
@@ -144,12 +151,22 @@ func (r *Recorder) Join(q *inferred.Request) {
 		q.Drop(time.Now())
 		return
 	}
-	r.run.AddTrace(r.span.SpanContext().TraceID())
+	telemetry.Guard(func() { r.run.AddTrace(r.span.SpanContext().TraceID()) })
 	if r.source != nil {
 		r.run.RequestBegan(r, outputs)
+		r.last.RequestJoined(r, r.run)
 		telemetry.Guard(func() { r.span.AddLink(trace.Link{SpanContext: r.run.Span().SpanContext()}) })
 	}
 	q.Follow(r)
+}
+
+// JoinLater makes the request a part of the run that begin returns, when its body has been
+// read. A panic of the application's SDK does not reach the reader.
+func (r *Recorder) JoinLater(body *httpcall.Body, begin func(body []byte) *inferred.Request) {
+	body.OnRead = func(b []byte) {
+		defer telemetry.Recover()
+		r.Join(begin(b))
+	}
 }
 
 // join is Join for the recorder itself. It reports false if the request is over, or belongs
@@ -287,6 +304,8 @@ func (r *Recorder) apply(f *spanfacts.Request, o outcome, now time.Time) {
 
 // finish gives the facts to the run and ends the span. The one call that settled calls it.
 func (r *Recorder) finish(now time.Time) {
+	r.joining.Lock()                     // until it has joined
+	r.joining.Unlock()                   //nolint:staticcheck // nothing joins from now on
 	defer r.config.Live.RemoveRequest(r) // Shutdown waits until the span has ended
 	facts, calls := r.finalFacts()
 	defer r.inferred.Ended(&facts, calls) // the run's span ends after those of its requests
@@ -405,9 +424,17 @@ func (r *Recorder) SoFar() classify.Request {
 // processors, from the consumer of the stream: it ends the recording.
 func (r *Recorder) Recover() {
 	if p := recover(); p != nil {
-		r.state.Store(ended)
 		r.config.Live.RemoveRequest(r)
-		r.inferred.Drop(time.Now())
+		r.abandon().Drop(time.Now())
 		telemetry.ReportPanic(p)
 	}
+}
+
+// abandon ends the recording without a result. It returns the request's part in an inferred
+// run.
+func (r *Recorder) abandon() *inferred.Request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.Store(ended)
+	return r.inferred
 }
