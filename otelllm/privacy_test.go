@@ -171,6 +171,44 @@ data: {"candidates":[{"index":0,"finishReason":"because CANARY","finishMessage":
 		run.End(err)
 		check(t, fmt.Sprintf("%+v", run.Diagnosis()))
 	})
+	t.Run("inferred runs", func(t *testing.T) {
+		for path, body := range requests {
+			for _, answer := range answers {
+				answer := streamed(answer)
+				s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					answer(w)
+				}))
+				i := inferring(r, time.Minute, WithVerdicts())
+				gateway := httptest.NewServer(i.NewHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					answer(w)
+				})))
+				for _, to := range []struct {
+					url string
+					rt  http.RoundTripper
+				}{{s.URL, i.NewTransport(base(t))}, {gateway.URL, base(t)}} {
+					for range 2 {
+						req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, to.url+path, strings.NewReader(body))
+						require.NoError(t, err)
+						req.Header.Set("User-Agent", canary)
+						for _, name := range []string{"Session-Id", "X-Session-Id", "Thread-Id", "X-Session-Affinity", "X-Claude-Code-Session-Id", "X-Claude-Code-Agent-Id", "X-Codex-Turn-Metadata"} {
+							req.Header.Set(name, "an id with CANARY in it")
+						}
+						resp, err := to.rt.RoundTrip(req)
+						require.NoError(t, err)
+						_, _ = io.Copy(io.Discard, resp.Body)
+						resp.Body.Close()
+					}
+				}
+				s.Close()
+				gateway.Close()
+				require.NoError(t, i.Shutdown(t.Context()))
+				require.NotEmpty(t, r.named("invoke_agent agent"))
+				check(t, "")
+			}
+		}
+	})
 	points := m.points(t)
 	assert.NotEmpty(t, points[durationMetric])
 	assert.NotEmpty(t, points[firstMetric])

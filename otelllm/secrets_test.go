@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -160,6 +161,26 @@ data: {"type":"message_delta","delta":{"stop_reason":"KEY"}}
 				require.NoError(t, err)
 				resp.Body.Close()
 			}
+
+			// Agents that declare no runs.
+			inferred := inferring(r, time.Minute, WithVerdicts())
+			reply = streamed(spantest.WithKey(answers["chat"], key))
+			for _, userAgent := range []string{key, key + "/1.0", "agent/" + key} {
+				for range 2 {
+					req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+chatPath, strings.NewReader(spantest.WithKey(requests[chatPath], key)))
+					require.NoError(t, err)
+					req.Header.Set("User-Agent", userAgent)
+					for _, name := range []string{"Session-Id", "X-Session-Id", "Thread-Id", "X-Claude-Code-Session-Id", "X-Session-Affinity"} {
+						req.Header.Set(name, key)
+					}
+					resp, err := inferred.NewTransport(base).RoundTrip(req)
+					require.NoError(t, err)
+					_, _ = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+			}
+			require.NoError(t, inferred.Shutdown(t.Context()))
+			require.NotEmpty(t, r.named("invoke_agent agent"))
 
 			all := spantest.Exported(t, r.Recorder, m.reader)
 			assert.Empty(t, spantest.Find(all, key), "a key is exported")
