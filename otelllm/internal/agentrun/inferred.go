@@ -136,4 +136,7 @@ func (r *Run) Observe(o Observed) {
 	r.mu.Unlock()
 	r.changed()
 	t.endSpan()
+	t.mu.Lock()
+	t.span = telemetry.NoSpan // the run keeps the tool, and would keep all of the SDK's span
+	t.mu.Unlock()
 }

@@ -333,12 +333,37 @@ func (r *Run) RequestEnded(q OpenRequest, f *classify.Request) {
 		r.open = slices.Delete(r.open, i, i+1)
 	}
 	r.makeRoom()
-	r.requests = append(r.requests, *f)
+	kept := *f
+	if n := len(r.requests); n > 0 {
+		before := &r.requests[n-1]
+		kept.HistoryCalls = shared(f.HistoryCalls, before.HistoryCalls)
+		kept.HistoryOutputs = shared(f.HistoryOutputs, before.HistoryOutputs)
+	}
+	r.requests = append(r.requests, kept)
 	r.past.requestEnded(f)
 	r.mu.Unlock()
 	r.changed()
 	r.parent.adopt(r)
 	r.leaveParent()
+}
+
+// shared returns ids in the memory of those of the request before, if they continue them.
+// Every request has the ids of the whole history, and each id would be kept once for each
+// request otherwise. Only the last request's ids are continued, so no memory is written
+// twice.
+func shared(ids, before []string) []string {
+	if len(ids) == 0 {
+		return ids
+	}
+	from := slices.Index(before, ids[0]) // of a long history the oldest ids are left out
+	if from < 0 {
+		return ids
+	}
+	before = before[from:]
+	if n := len(before); len(ids) >= n && slices.Equal(ids[:n], before) {
+		return append(before, ids[n:]...)
+	}
+	return ids
 }
 
 // ToolOf returns the last tool of the run that executes this call, or nil.

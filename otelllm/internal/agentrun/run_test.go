@@ -2,8 +2,12 @@ package agentrun
 
 import (
 	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"go.opentelemetry.io/otel/trace"
@@ -96,4 +100,43 @@ type otherRequest struct {
 	panicRequest
 
 	_ int
+}
+
+// What a run keeps does not grow with the square of its steps: requests share the ids of
+// the history that they have in common.
+func TestRequestsShareTheirHistory(t *testing.T) {
+	run := StartInferred(t.Context(), Config{Live: &live.Registry{}}, time.Now(), trace.SpanContext{})
+	end := func(ids ...string) {
+		q := &otherRequest{}
+		run.RequestBegan(q, nil)
+		calls, outputs := slices.Clone(ids), slices.Clone(ids)
+		for i := range ids {
+			calls[i], outputs[i] = strings.Clone(ids[i]), strings.Clone(ids[i])
+		}
+		run.RequestEnded(q, &classify.Request{HistoryCalls: calls, HistoryOutputs: outputs})
+	}
+	var history []string
+	for n := range 100 {
+		end(history[max(0, n-classify.MaxIDs):]...)
+		history = append(history, "call_"+strconv.Itoa(n))
+	}
+	kept := map[*byte]bool{}
+	for n, q := range run.requests {
+		want := history[max(0, n-classify.MaxIDs):n]
+		assert.True(t, slices.Equal(want, q.HistoryCalls))
+		for _, id := range slices.Concat(q.HistoryCalls, q.HistoryOutputs) {
+			kept[unsafe.StringData(id)] = true
+		}
+	}
+	assert.Len(t, kept, 2*99, "each id once")
+
+	// Another history does not overwrite this one.
+	end("call_98", "x")
+	end("call_98", "x", "y")
+	end(history[36:]...)
+	last := run.requests[len(run.requests)-4:]
+	assert.Equal(t, history[35:99], last[0].HistoryCalls)
+	assert.Equal(t, []string{"call_98", "x"}, last[1].HistoryCalls)
+	assert.Equal(t, []string{"call_98", "x", "y"}, last[2].HistoryCalls)
+	assert.Equal(t, history[36:], last[3].HistoryCalls)
 }
