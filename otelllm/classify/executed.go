@@ -2,6 +2,7 @@ package classify
 
 import (
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -29,7 +30,7 @@ func (j *judge) toolsUnrecorded() bool {
 	for i := range j.run.Requests {
 		maker := &j.run.Requests[i]
 		for _, id := range maker.CallIDs {
-			if j.toolOf(id) == nil && (j.unobservedAfter(maker) || j.carriedAfter(id, maker)) {
+			if j.ranUnrecorded(id, maker) {
 				orphans++
 			}
 		}
@@ -39,6 +40,59 @@ func (j *judge) toolsUnrecorded() bool {
 		}
 	}
 	return orphans > nameless
+}
+
+// ranUnrecorded reports whether requests after maker show, or may show, that the call with
+// this id, which maker's response made, was executed without a record.
+func (j *judge) ranUnrecorded(id string, maker *Request) bool {
+	if j.toolOf(id) == nil {
+		return j.unobservedAfter(maker) || j.carriedAfter(id, maker)
+	}
+	if !j.reusesIDs() || maker.HistoryCalls == nil {
+		return false
+	}
+	// Some models use an id again for each answer. The history then grows by one output for
+	// each execution: the requests up to the next answer with the id tell them apart.
+	starts := j.executions(id)
+	carried := j.uses(roleCarried, id)
+	for _, u := range carried[sort.Search(len(carried), func(n int) bool { return !j.requestAt(carried[n]).Start.Before(maker.End) }):] {
+		r := j.requestAt(u)
+		if r == maker {
+			continue
+		}
+		grown := countID(r.HistoryOutputs, id) - countID(maker.HistoryOutputs, id)
+		executed := timesUntil(starts, r.Start) - timesBefore(starts, maker.Start)
+		if grown > executed {
+			return true
+		}
+		if hasID(r.CallIDs, id) {
+			break
+		}
+	}
+	return false
+}
+
+// executions returns when the recorded tools with this call id began, sorted.
+func (j *judge) executions(id string) []time.Time {
+	if starts, known := j.starts[id]; known {
+		return starts
+	}
+	uses := j.uses(roleExecuted, id)
+	starts := make([]time.Time, 0, len(uses))
+	for _, u := range uses {
+		starts = append(starts, j.run.Tools[u].Start)
+	}
+	slices.SortFunc(starts, time.Time.Compare)
+	if j.starts == nil {
+		j.starts = map[string][]time.Time{}
+	}
+	j.starts[id] = starts
+	return starts
+}
+
+// timesBefore returns how many of these sorted times are before t.
+func timesBefore(times []time.Time, t time.Time) int {
+	return sort.Search(len(times), func(i int) bool { return !times[i].Before(t) })
 }
 
 // unobservedAfter reports whether the history of a request after maker was not observed,

@@ -43,7 +43,12 @@ func (j *naive) toolsUnrecorded() bool {
 	for i := range j.run.Requests {
 		maker := &j.run.Requests[i]
 		for _, id := range maker.CallIDs {
-			if j.toolOf(id) == nil && j.laterCarries(maker, func(output string) bool { return output == id }) {
+			switch {
+			case j.toolOf(id) == nil:
+				if j.laterCarries(maker, func(output string) bool { return output == id }) {
+					orphans++
+				}
+			case j.outnumbered(id, maker):
 				orphans++
 			}
 		}
@@ -55,6 +60,33 @@ func (j *naive) toolsUnrecorded() bool {
 		}
 	}
 	return orphans > nameless
+}
+
+// outnumbered reports whether the history grows by more outputs of an id that is used again
+// than tools executed it, from maker on until another response makes the call.
+func (j *naive) outnumbered(id string, maker *Request) bool {
+	if maker.HistoryCalls == nil || !j.reusesIDs() {
+		return false
+	}
+	for _, i := range j.order {
+		r := &j.run.Requests[i]
+		if r == maker || r.Start.Before(maker.End) || !hasID(r.HistoryOutputs, id) {
+			continue
+		}
+		executed := 0
+		for t := range j.run.Tools {
+			if tool := &j.run.Tools[t]; tool.CallID == id && !tool.Start.Before(maker.Start) && !tool.Start.After(r.Start) {
+				executed++
+			}
+		}
+		if countID(r.HistoryOutputs, id)-countID(maker.HistoryOutputs, id) > executed {
+			return true
+		}
+		if hasID(r.CallIDs, id) {
+			return false
+		}
+	}
+	return false
 }
 
 // laterCarries reports whether a request after maker carries such an output, or may carry

@@ -31,12 +31,13 @@ type judge struct {
 	classifications []classification
 	states          []state
 
-	recorded       Fact               // the result of toolsRecorded, once it was called
-	reused         Fact               // the result of reusesIDs, once it was called
-	expectedCounts map[*Tool]int      // the results of outputsExpected
-	answers        map[*Tool]*Request // the results of answeredBy
-	unrecorded     unrecorded         // the result of unrecordedTools, once it was called
-	failures       []time.Time        // the ends of the requests that failed, sorted; built on first use
+	recorded       Fact                   // the result of toolsRecorded, once it was called
+	reused         Fact                   // the result of reusesIDs, once it was called
+	expectedCounts map[*Tool]int          // the results of outputsExpected
+	answers        map[*Tool]*Request     // the results of answeredBy
+	starts         map[string][]time.Time // the results of executions
+	unrecorded     unrecorded             // the result of unrecordedTools, once it was called
+	failures       []time.Time            // the ends of the requests that failed, sorted; built on first use
 
 	// Indexes and summaries of the run; each is built on first use.
 	index                      index
