@@ -18,7 +18,7 @@ EACH := MODULES="$(MODULES)" scripts/each-module
 PLAIN := CGO_ENABLED=0 GOFLAGS="$(strip $(shell $(GO) env GOFLAGS) -trimpath)"
 
 # For each package's tests; a hang ends as a failure that names the test.
-TEST_TIMEOUT ?= 5m
+TEST_TIMEOUT ?= 10m
 # The race detector needs a C compiler; .ci/run insists on it.
 RACE ?= $(shell if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then echo -race; fi)
 TESTFLAGS ?=
