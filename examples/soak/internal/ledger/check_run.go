@@ -74,11 +74,19 @@ func (r *run) taken() (from, to time.Time, spans int) {
 	return from, to, spans
 }
 
+// parted reports whether a part of the run may have been judged as a lone request, which
+// has no run verdict: nothing names the run, and there was no room for its spans, or the
+// Collector was stopped, before all of them had come.
+func (c *checker) parted(r *run) bool {
+	from, to, _ := r.taken()
+	return !r.plan.Named && (c.rules.Bounded || c.between(from, to.Add(c.rules.MaxHold), false))
+}
+
 // due reports whether the run has to have a verdict: its span was accepted or, without
 // its span, what is known of its other spans was not lost.
 func (c *checker) due(r *run) bool {
 	from, to, spans := r.taken()
-	if spans == 0 {
+	if spans == 0 || c.parted(r) {
 		return false
 	}
 	for _, s := range r.spans {
