@@ -2,7 +2,6 @@ package classify
 
 import (
 	"slices"
-	"sort"
 	"time"
 )
 
@@ -55,7 +54,8 @@ func (j *judge) ranUnrecorded(id string, maker *Request) bool {
 	// each execution: the requests up to the next answer with the id tell them apart.
 	starts := j.executions(id)
 	carried := j.uses(roleCarried, id)
-	for _, u := range carried[sort.Search(len(carried), func(n int) bool { return !j.requestAt(carried[n]).Start.Before(maker.End) }):] {
+	first, _ := slices.BinarySearch(carried, int32(j.firstFrom(maker.End)))
+	for _, u := range carried[first:] {
 		r := j.requestAt(u)
 		if r == maker {
 			continue
@@ -88,11 +88,6 @@ func (j *judge) executions(id string) []time.Time {
 	}
 	j.starts[id] = starts
 	return starts
-}
-
-// timesBefore returns how many of these sorted times are before t.
-func timesBefore(times []time.Time, t time.Time) int {
-	return sort.Search(len(times), func(i int) bool { return !times[i].Before(t) })
 }
 
 // unobservedAfter reports whether the history of a request after maker was not observed,

@@ -2,7 +2,6 @@ package classify
 
 import (
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -74,7 +73,7 @@ func (j *judge) dueBefore(r *Request) (d dueOutputs) {
 	if unobserved {
 		d.others = timesUntil(o.all, r.Start)
 	} else {
-		d.others = timesUntil(o.ends, r.Start) - sort.Search(len(o.got), func(i int) bool { return !o.got[i].Before(r.Start) })
+		d.others = timesUntil(o.ends, r.Start) - timesBefore(o.got, r.Start)
 	}
 	d.named = j.named[:0]
 	for n, ids := range [...][]string{r.HistoryCalls, r.HistoryOutputs} {

@@ -259,7 +259,7 @@ func (j *judge) countTools(wanted func(t *Tool) bool) *toolsByStart {
 
 // before counts the tools that started before t.
 func (c *toolsByStart) before(t time.Time) toolCounts {
-	return c.counts[sort.Search(len(c.starts), func(i int) bool { return !c.starts[i].Before(t) })]
+	return c.counts[timesBefore(c.starts, t)]
 }
 
 // after counts the tools that started at t or later.
@@ -280,4 +280,9 @@ func (c *toolCounts) join(o toolCounts) {
 // timesUntil returns how many of the times, which are sorted, are not after t.
 func timesUntil(times []time.Time, t time.Time) int {
 	return sort.Search(len(times), func(i int) bool { return times[i].After(t) })
+}
+
+// timesBefore returns how many of these sorted times are before t.
+func timesBefore(times []time.Time, t time.Time) int {
+	return sort.Search(len(times), func(i int) bool { return !times[i].Before(t) })
 }
