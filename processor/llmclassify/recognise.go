@@ -139,7 +139,8 @@ func (b *batch) traceOf(id pcommon.TraceID) int {
 // fill writes what was found into its item.
 func (f *found) fill(it *assemble.Item) {
 	it.ID, it.Parent, it.Run = f.span.SpanID(), f.span.ParentSpanID(), f.head.Run
-	it.Role = roles[f.head.Kind]
+	it.Role, it.Yields = roles[f.head.Kind], f.head.Inferred
+	it.Session, it.Response = uint64(f.head.Session), uint64(f.head.Response)
 	it.Start, it.End = f.span.StartTimestamp(), f.span.EndTimestamp()
 	if f.head.Requests.Observed() && f.head.Tools.Observed() {
 		it.Announced = hold.Announced{

@@ -49,7 +49,7 @@ func isLast(r *assemble.Release) bool {
 func (o *outbox) recordJudged(now time.Time, release *assemble.Release, caller *origin.Caller, passed bool) {
 	r := journal.Judged{At: now, Trace: release.Trace, Counts: release.Counts}
 	if release.Final || release.Again {
-		r.Runs = append(r.Runs, release.RunID)
+		r.Runs = append(append(r.Runs, release.RunID), release.Parts...)
 	}
 	if isLast(release) {
 		for i := range release.Members {

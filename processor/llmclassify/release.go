@@ -75,6 +75,9 @@ func (r *releaser) releaseOne(ctx context.Context, release *assemble.Release, ou
 	trigger := triggerOf[release.Reason]
 	r.open(release)
 	d := judge(r.clock.Now(), &r.judge, r.inner, r.buffer.Trace(release.Trace), release, trigger)
+	if own, ok := clientsVerdict(release); ok && d.Run == nil {
+		r.telemetry.run(ctx, own, 1)
+	}
 	sent := r.addSpans(ctx, release, &d, out)
 	last := lastOwn(release)
 	if d.Run != nil {
@@ -100,6 +103,20 @@ func (r *releaser) releaseOne(ctx context.Context, release *assemble.Release, ou
 	default:
 		r.telemetry.holdTime(ctx, sent.held, trigger)
 	}
+}
+
+// clientsVerdict returns the client's verdict on a run, if its span still has that and
+// goes now: only the client knows the parts of the run that are in other traces.
+func clientsVerdict(release *assemble.Release) (v ending, ok bool) {
+	if !release.Final || release.Run == nil {
+		return ending{}, false
+	}
+	for i := range release.Members {
+		if m := &release.Members[i]; m.Item == release.Run && m.Out && readable(m) {
+			return endingOn(m.Span)
+		}
+	}
+	return ending{}, false
 }
 
 // sent is what goes out of a release.
@@ -163,7 +180,8 @@ func (r *releaser) readFacts(it *assemble.Item) int {
 	if !ok {
 		span = ptrace.NewSpan() // addSpans reports it
 	}
-	return it.Known.Facts(span, kinds[it.Role]).Size()
+	it.Known.Names = dialect.RunNamesOf(span)
+	return it.Known.Facts(span, kinds[it.Role]).Size() + it.Known.Names.Size()
 }
 
 func (r *releaser) explained(release *assemble.Release) bool {
@@ -196,11 +214,14 @@ func abandoned(release *assemble.Release, d *assemble.Diagnoses) ptrace.Span {
 	binary.LittleEndian.PutUint64(id[:], (hash(release.Trace)^run)*0x9e3779b97f4a7c15|1)
 	span.SetSpanID(id)
 	var end pcommon.Timestamp
+	var names dialect.RunNames
 	for i := range release.Members {
 		if m := &release.Members[i]; !m.Foreign {
 			end = max(end, m.End)
+			names.Add(m.Known.Names)
 		}
 	}
+	names.Write(span)
 	span.SetStartTimestamp(end)
 	span.SetEndTimestamp(end)
 	stamp.Run(span, d.Run, nil, semconv.TriggerRunExpired)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
@@ -33,6 +34,23 @@ type ending struct {
 
 func endingOf(d *classify.Diagnosis, trigger semconv.Trigger) ending {
 	return ending{d.Outcome, d.Class, trigger}
+}
+
+// endingOn reads an ending that the client wrote onto the span of a run.
+func endingOn(span ptrace.Span) (v ending, ok bool) {
+	value := func(key attribute.Key) string {
+		if v, ok := span.Attributes().Get(string(key)); ok {
+			return v.Str()
+		}
+		return ""
+	}
+	if value(semconv.ClassificationTriggerKey) != semconv.TriggerClient.String() {
+		return ending{}, false
+	}
+	v.trigger = semconv.TriggerClient
+	v.class, _ = semconv.ParseClass(value(semconv.FailureClassKey))
+	v.outcome, ok = semconv.ParseRunOutcome(value(semconv.RunOutcomeKey))
+	return v, ok
 }
 
 func newTelemetry(set component.TelemetrySettings) (*telemetry, error) {

@@ -62,7 +62,7 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 	members := release.Members
 	j.verdictOf = sized(j.verdictOf, len(members))
 	d := Diagnoses{Carrier: -1, Members: j.verdictOf}
-	j.relations = relations(members, j.relations)
+	j.relations = relations(release, j.relations)
 	s := j.relations
 	for i := range members {
 		if s[i].apart && len(s[i].attempts) == 0 {
@@ -91,7 +91,7 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 		}
 	}
 	switch {
-	case !release.Final || j.alone(release):
+	case !release.Final || j.alone(release) || j.unfinished(release, d.Members):
 	case verdicts.Run.Outcome == semconv.RunOutcomeUnset: // nothing is claimed, or the client has judged it
 		d.Effects = verdicts.Effects
 	default:
@@ -116,6 +116,17 @@ func (j *Judge) alone(release *Release) bool {
 		}
 	}
 	return true
+}
+
+// unfinished reports whether the spans under one parent, of no run, end in something that
+// nothing followed, such as an answer with tool calls: what followed may be elsewhere. It
+// is nobody's failure.
+func (j *Judge) unfinished(release *Release, parts []*classify.Diagnosis) bool {
+	const unclassified = semconv.ClassUnclassified
+	if release.Run != nil || release.Named || j.verdicts.Run.Class != unclassified {
+		return false
+	}
+	return !slices.ContainsFunc(parts, func(d *classify.Diagnosis) bool { return d != nil && d.Class == unclassified })
 }
 
 // partial reports whether parts of the run may be missing that had no time to arrive: the
@@ -469,7 +480,7 @@ func carrier(release *Release) int {
 		case !m.Out:
 		case m.Item == release.Run:
 			return i
-		case m.Role == hold.Run: // delivered twice
+		case m.Role == hold.Run: // delivered twice, or it yielded
 		case last < 0 || m.End >= release.Members[last].End:
 			last = i
 		}

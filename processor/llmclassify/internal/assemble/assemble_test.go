@@ -23,7 +23,7 @@ type node struct {
 	role            hold.Role
 	from, to        int
 	service         string
-	server          bool
+	server, yields  bool
 	facts           dialect.Facts
 }
 
@@ -91,7 +91,7 @@ func drain(t *testing.T, links map[byte]byte, nodes ...node) (releases []Release
 		rs.Resource().Attributes().PutStr("service.name", n.service)
 		from, _ := origins.Intern(t0, rs, rs.ScopeSpans().AppendEmpty())
 		arrivals = append(arrivals, hold.Arrival[Known]{Trace: traceID, Items: []*Item{{
-			ID: id(n.id), Parent: id(n.parent), Run: id(n.run), Role: n.role, Start: at(n.from), End: at(n.to),
+			ID: id(n.id), Parent: id(n.parent), Run: id(n.run), Role: n.role, Yields: n.yields, Start: at(n.from), End: at(n.to),
 			Known: Known{Reading: dialect.Reading{Dialect: given{facts: n.facts}}, Origin: from, Body: spans(i), Server: n.server},
 		}}})
 	}
@@ -107,6 +107,9 @@ func TestLocate(t *testing.T) {
 	run := func(n, parent byte, from, to int) node {
 		return node{id: n, parent: parent, role: hold.Run, from: from, to: to}
 	}
+	yields := func(n, parent byte, from, to int) node {
+		return node{id: n, parent: parent, role: hold.Run, from: from, to: to, yields: true}
+	}
 	req := func(n, parent byte, from, to int) node {
 		return node{id: n, parent: parent, role: hold.Request, from: from, to: to}
 	}
@@ -114,6 +117,7 @@ func TestLocate(t *testing.T) {
 		return node{id: n, parent: parent, role: hold.Tool, from: from, to: to}
 	}
 	known := func(run byte) hold.Place { return hold.Place{Run: id(run), Known: true} }
+	open := func(unseen byte) hold.Place { return hold.Place{Run: id(unseen), Open: true, Unseen: id(unseen)} }
 	beneath := func(p hold.Place, above byte) hold.Place { p.Above = id(above); return p }
 	for _, tt := range []struct {
 		name  string
@@ -140,17 +144,17 @@ func TestLocate(t *testing.T) {
 		{
 			name:  "the innermost run that it began within, where the chain breaks off",
 			nodes: []node{run(1, 0, 0, 20), run(2, 1, 5, 10), req(3, 99, 6, 7), req(4, 98, 11, 12), req(5, 97, 30, 31)},
-			want:  map[byte]hold.Place{3: known(2), 4: known(1), 5: {Run: id(97), Open: true}},
+			want:  map[byte]hold.Place{3: known(2), 4: known(1), 5: open(97)},
 		},
 		{
 			name:  "beside a run, under the same span that was not seen",
 			nodes: []node{run(2, 99, 0, 20), req(3, 99, 5, 6)},
-			want:  map[byte]hold.Place{3: {Run: id(99), Open: true}},
+			want:  map[byte]hold.Place{3: open(99)},
 		},
 		{
 			name:  "a tool is not within the run that it starts",
 			nodes: []node{tool(3, 99, 1, 10), run(2, 3, 2, 9)},
-			want:  map[byte]hold.Place{2: known(2), 3: {Run: id(99), Open: true}},
+			want:  map[byte]hold.Place{2: known(2), 3: open(99)},
 		},
 		{
 			name: "another service's clock",
@@ -160,7 +164,7 @@ func TestLocate(t *testing.T) {
 				{id: 3, parent: 98, from: 9, to: 12},
 				{id: 4, parent: 97, from: 7, to: 12, service: "other"},
 			},
-			want: map[byte]hold.Place{2: known(1), 3: {Run: id(98), Open: true}, 4: {Run: id(97), Open: true}},
+			want: map[byte]hold.Place{2: known(1), 3: open(98), 4: open(97)},
 		},
 		{
 			name:  "outside of the run, as the whole chain shows",
@@ -175,6 +179,58 @@ func TestLocate(t *testing.T) {
 			want: map[byte]hold.Place{
 				2: {Run: id(8)}, 3: {Run: id(8)}, 4: {Run: id(8), Above: id(3)}, 5: {Run: id(5)}, 6: {Run: id(5), Above: id(5)},
 			},
+		},
+		{
+			name: "a run that yields, with nothing above it",
+			nodes: []node{
+				yields(1, 8, 0, 9), {id: 2, parent: 1, run: 1}, {id: 3, parent: 7, run: 1},
+				yields(4, 0, 0, 9), {id: 5, parent: 4, run: 4}, req(6, 4, 1, 2),
+			},
+			links: map[byte]byte{7: 8, 8: 0},
+			want:  map[byte]hold.Place{1: known(1), 2: known(1), 3: known(1), 4: known(4), 5: known(4), 6: known(4)},
+		},
+		{
+			name:  "a run that yields, with something above it that is not here",
+			nodes: []node{yields(1, 8, 0, 9), {id: 2, parent: 1, run: 1, from: 1}, {id: 3, parent: 77, run: 1}, req(4, 1, 1, 2)},
+			want: map[byte]hold.Place{
+				1: {Run: id(1), Known: true, Open: true, Unseen: id(8)}, 2: {Run: id(1), Known: true, Open: true, Unseen: id(8)},
+				3: {Run: id(1), Known: true, Open: true, Unseen: id(8)}, 4: {Run: id(1), Known: true, Open: true, Unseen: id(8)},
+			},
+		},
+		{
+			name:  "a run that yields to one by their time",
+			nodes: []node{run(9, 0, 0, 20), yields(1, 8, 1, 9), {id: 2, parent: 1, run: 1, from: 2}, {id: 3, run: 1, from: 25}, req(4, 1, 1, 2)},
+			want:  map[byte]hold.Place{1: known(9), 2: known(9), 3: known(9), 4: known(9)},
+		},
+		{
+			name:  "a run that yields to one above it",
+			nodes: []node{run(9, 0, 0, 20), yields(1, 8, 1, 9), {id: 2, parent: 1, run: 1}, {id: 3, run: 1}, {id: 4, parent: 7, run: 1}, req(5, 2, 2, 3)},
+			links: map[byte]byte{8: 9, 7: 9},
+			want:  map[byte]hold.Place{1: known(9), 2: known(9), 3: known(9), 4: known(9), 5: beneath(known(9), 2)},
+		},
+		{
+			name: "a run that yields to a request, each of its requests to its own",
+			nodes: []node{
+				req(2, 8, 0, 4), yields(1, 7, 1, 9), {id: 3, parent: 1, run: 1},
+				req(4, 8, 5, 9), {id: 5, parent: 6, run: 1},
+			},
+			links: map[byte]byte{8: 0, 7: 2, 6: 4},
+			want: map[byte]hold.Place{
+				1: {Run: id(8), Above: id(2)}, 2: {Run: id(8)}, 3: {Run: id(8), Above: id(2)},
+				4: {Run: id(8)}, 5: {Run: id(8), Above: id(4)},
+			},
+		},
+		{
+			name: "a run that yields to another one that does, through a request that names that",
+			nodes: []node{
+				yields(1, 0, 0, 9), {id: 2, parent: 1, run: 1}, yields(3, 2, 1, 5), {id: 4, parent: 3, run: 3},
+			},
+			want: map[byte]hold.Place{1: known(1), 2: known(1), 3: beneath(known(1), 2), 4: beneath(known(1), 2)},
+		},
+		{
+			name:  "runs that yield in a circle",
+			nodes: []node{yields(1, 3, 0, 9), {id: 2, parent: 1, run: 1}, yields(3, 2, 1, 5), {id: 4, parent: 3, run: 3}},
+			want:  map[byte]hold.Place{},
 		},
 		{
 			name:  "a circle of parents",
@@ -397,7 +453,7 @@ func TestToolBeneathItsOwnCall(t *testing.T) {
 				node{id: 3, parent: 2, role: hold.Tool, from: 2, to: 3, facts: tt.inner},
 			)
 			require.Len(t, releases, 1)
-			j := Judge{relations: relations(releases[0].Members, nil)}
+			j := Judge{relations: relations(&releases[0], nil)}
 			j.assemble(&releases[0])
 			run, tools := &j.run, j.tools
 			assert.Len(t, run.Tools, tt.tools)

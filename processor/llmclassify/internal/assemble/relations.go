@@ -1,6 +1,8 @@
 package assemble
 
 import (
+	"slices"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
@@ -24,8 +26,10 @@ type relation struct {
 // own reports whether it is one of the run's own requests or tools.
 func (s *relation) own() bool { return !s.apart && s.first < 0 && len(s.attempts) == 0 }
 
-// relations finds the relation of every member, by index, in the memory of s.
-func relations(members []Member, s []relation) []relation {
+// relations finds the relation of every member of a release, by index, in the memory of s.
+func relations(release *Release, s []relation) []relation {
+	members := release.Members
+	names := func(m *Member) bool { return !m.Run.IsEmpty() && m.Run == release.RunID } // others are of runs that yielded
 	find := finder(members)
 	s = sized(s, len(members))
 	for i := range members {
@@ -46,18 +50,19 @@ func relations(members []Member, s []relation) []relation {
 		}
 		switch a := &members[above]; {
 		case m.Role == hold.Request && a.Role == hold.Request:
-			if attempts(m, a) {
+			if attempts(m, a, names) {
 				s[above].attempts = append(s[above].attempts, i)
 			} else {
-				s[i].apart = m.Run.IsEmpty()
+				s[i].apart = !names(m)
 			}
 		case m.Role == hold.Tool && a.Role == hold.Tool:
-			s[i].apart = sameCall(m, a)
+			s[i].apart = !names(m) && sameCall(m, a)
 		}
 	}
-	setForeignServicesApart(members, s)
+	setForeignServicesApart(release, s, names)
+	setObservedApart(release, s)
 	for i := range s {
-		if !s[i].apart && s[i].first < 0 && members[i].Run.IsEmpty() {
+		if !s[i].apart && s[i].first < 0 && !names(&members[i]) {
 			s[i].apart = beneathApart(s, i)
 		}
 	}
@@ -97,43 +102,66 @@ func finder(members []Member) func(pcommon.SpanID) int {
 // attempts reports whether m is an attempt of the logical call a above it. Only the
 // client of this project names a run, and it records attempts. If neither names a run,
 // both must belong to one service, and m must not serve a request of another.
-func attempts(m, a *Member) bool {
-	if !a.Run.IsEmpty() {
+func attempts(m, a *Member, names func(*Member) bool) bool {
+	if names(a) {
 		return false
 	}
-	return !m.Run.IsEmpty() || !m.Known.Server && sameService(m.Item, a.Item)
+	return names(m) || !m.Known.Server && sameService(m.Item, a.Item)
 }
 
 // sameCall reports whether the tool span m executes the call of a above it, as the span
 // of an MCP client does beneath the agent's.
 func sameCall(m, a *Member) bool {
-	if !m.Run.IsEmpty() {
-		return false
-	}
 	inner, outer := m.Known.Facts(m.Span, dialect.Tool).Tool, a.Known.Facts(a.Span, dialect.Tool).Tool
 	return inner.CallID == "" || inner.CallID == outer.CallID
 }
 
 // setForeignServicesApart sets requests apart that another service made, in a run whose
 // own client records every request: the run's own would name it.
-func setForeignServicesApart(members []Member, s []relation) {
-	var run *Item
-	named := false
-	for i := range members {
-		switch m := &members[i]; {
-		case m.Foreign:
-		case m.Role == hold.Run:
-			run = m.Item
-		case m.Role == hold.Request:
-			named = named || !m.Run.IsEmpty()
-		}
-	}
-	if run == nil || !named {
+func setForeignServicesApart(release *Release, s []relation, names func(*Member) bool) {
+	run, members := release.Run, release.Members
+	if run == nil || !slices.ContainsFunc(members, func(m Member) bool { return !m.Foreign && m.Role == hold.Request && names(&m) }) {
 		return
 	}
 	for i := range members {
-		if m := &members[i]; m.Role == hold.Request && m.Run.IsEmpty() && !sameService(m.Item, run) {
+		if m := &members[i]; m.Role == hold.Request && !names(m) && !sameService(m.Item, run) {
 			s[i].apart = true
+		}
+	}
+}
+
+// setObservedApart sets the tools apart that a run which yielded has observed in its
+// requests, if the one that executed the call has a span of its own here.
+func setObservedApart(release *Release, s []relation) {
+	members := release.Members
+	observed := func(m *Member) bool { return m.Role == hold.Tool && !m.Run.IsEmpty() && m.Run != release.RunID }
+	if !slices.ContainsFunc(members, func(m Member) bool { return !m.Foreign && observed(&m) }) {
+		return
+	}
+	executed := make(map[string][]int) // members by call, or by the name of the tool
+	key := func(m *Member) (id, name string) {
+		t := m.Known.Facts(m.Span, dialect.Tool).Tool
+		return t.CallID, "tool " + t.Name
+	}
+	for i := range members {
+		if m := &members[i]; m.Role == hold.Tool && !m.Foreign && s[i].first < 0 && !observed(m) {
+			id, name := key(m)
+			if id == "" {
+				id = name
+			}
+			executed[id] = append(executed[id], i)
+		}
+	}
+	for i := range members {
+		m := &members[i]
+		if m.Foreign || s[i].first >= 0 || !observed(m) {
+			continue
+		}
+		id, name := key(m)
+		during := func(n int) bool { return m.Start <= members[n].Start+maxSkew && members[n].End <= m.End+maxSkew }
+		same := id != "" && slices.ContainsFunc(executed[id], during) || slices.ContainsFunc(executed[name], during)
+		if s[i].apart = s[i].apart || same; !same && id != "" {
+			executed[id] = append(executed[id], i) // another run may have observed it, too
 		}
 	}
 }

@@ -19,10 +19,11 @@ import (
 type Known struct {
 	dialect.Reading
 	Origin *origin.Scope
-	Caller *origin.Caller // nil if no metadata is kept
-	Body   packed.Span    // zero when the span has gone
-	Ticket journal.Ticket // zero without a journal
-	Server bool           // the span serves a request of another process
+	Caller *origin.Caller    // nil if no metadata is kept
+	Body   packed.Span       // zero when the span has gone
+	Names  *dialect.RunNames // read with the facts, when the span goes; nil if there are none
+	Ticket journal.Ticket    // zero without a journal
+	Server bool              // the span serves a request of another process
 }
 
 // The types of hold, as the processor uses them.
@@ -49,26 +50,66 @@ const maxDepth = 128
 //     or passed;
 //  3. if the chain breaks off, the innermost run within which it began;
 //  4. else no run: the LLM spans under one parent are then one run.
+//
+// A run that yields is a run only if no other LLM span is above it. Otherwise it is as if
+// there were no such run, and no span named it.
 func Locate(t *Trace, it *Item) hold.Place {
+	named := it.Run
 	if it.Role == hold.Run {
-		return hold.Place{Run: it.ID, Known: true}
+		if !it.Yields {
+			return hold.Place{Run: it.ID, Known: true}
+		}
+		named = it.ID
 	}
-	c := climb(t, it)
+	c := climb(t, chain{top: it}, it.Parent)
 	place := hold.Place{Above: c.above}
-	switch {
-	case !it.Run.IsEmpty():
-		return known(t, place, it.Run)
-	case !c.run.IsEmpty():
+	if named.IsEmpty() {
+		return c.locate(t, place)
+	}
+	run := yielding(t, named)
+	if run == nil {
+		return known(t, place, named)
+	}
+	up := climb(t, chain{top: run, run: run.ID, yields: true}, run.Parent)
+	if up.run == run.ID || c.run.IsEmpty() && c.above.IsEmpty() {
+		return up.locate(t, place)
+	}
+	return c.locate(t, place)
+}
+
+// locate completes the place of an item, whose chain this is.
+func (c chain) locate(t *Trace, place hold.Place) hold.Place {
+	if !c.run.IsEmpty() && !c.yields {
 		return known(t, place, c.run)
-	case !c.unseen.IsEmpty():
-		if run := innermost(t, it, c.unseen); run != nil {
+	}
+	if !c.unseen.IsEmpty() {
+		from := c.top
+		if c.yields {
+			from = t.Item(c.run)
+		}
+		if run := innermost(t, from, c.unseen); run != nil {
 			place.Run, place.Known = run.ID, true
 			return place
 		}
-		place.Open = true
+		place.Open, place.Unseen = true, c.unseen
 	}
-	place.Run = c.representative()
+	if c.yields {
+		place.Run, place.Known = c.run, true
+	} else {
+		place.Run = c.representative()
+	}
 	return place
+}
+
+// yielding returns the span of a run that yields, nil if it is not here or does not yield.
+func yielding(t *Trace, run pcommon.SpanID) *Item {
+	if run.IsEmpty() {
+		return nil
+	}
+	if it := t.Item(run); it != nil && it.Role == hold.Run && it.Yields {
+		return it
+	}
+	return nil
 }
 
 // Position is where a run is in its trace.
@@ -141,7 +182,8 @@ func known(t *Trace, place hold.Place, run pcommon.SpanID) hold.Place {
 // chain is what a walk up the parents of a span found.
 type chain struct {
 	above  pcommon.SpanID // the first request or tool on it, empty if none
-	run    pcommon.SpanID // the first run on it, empty if none
+	run    pcommon.SpanID // the first run on it that does not yield, else the highest one; empty if none
+	yields bool           // run yields
 	unseen pcommon.SpanID // the id at which it breaks off, empty if it reaches a root or a run
 	top    *Item          // the highest LLM span on it
 }
@@ -155,9 +197,8 @@ func (c chain) representative() pcommon.SpanID {
 	return c.top.Parent
 }
 
-func climb(t *Trace, it *Item) chain {
-	c := chain{top: it}
-	id := it.Parent
+// climb continues a chain upwards from the span with this id.
+func climb(t *Trace, c chain, id pcommon.SpanID) chain {
 	for range maxDepth {
 		if id.IsEmpty() {
 			return c
@@ -173,18 +214,27 @@ func climb(t *Trace, it *Item) chain {
 			continue
 		}
 		if above.Role == hold.Run {
-			c.run = above.ID
-			return c
+			c.run, c.yields = above.ID, above.Yields
+			if !c.yields {
+				return c
+			}
+			id = above.Parent
+			continue
 		}
 		if c.above.IsEmpty() {
 			c.above = above.ID
 		}
-		if !above.Run.IsEmpty() {
-			c.run = above.Run
+		run := yielding(t, above.Run)
+		switch {
+		case run != nil:
+			c.run, c.yields, id = run.ID, true, run.Parent
+		case !above.Run.IsEmpty():
+			c.run, c.yields = above.Run, false
 			return c
+		default:
+			c.run, c.yields = pcommon.SpanID{}, false
+			c.top, id = above, above.Parent
 		}
-		c.top = above
-		id = above.Parent
 	}
 	return c
 }
@@ -202,15 +252,16 @@ const (
 const ClockGrain = pcommon.Timestamp(time.Millisecond)
 
 // innermost finds the innermost run within which an item began. A run whose own chain
-// breaks off at the same span is beside it, not above it.
+// breaks off at the same span is beside it, not above it. One that yields is no evidence:
+// what belongs to it names it.
 func innermost(t *Trace, it *Item, unseen pcommon.SpanID) *Item {
 	var found *Item
 	runs := t.Runs()
 	for _, run := range runs[max(0, len(runs)-maxRuns):] {
-		if found != nil && run.Start <= found.Start {
+		if run.Yields || run == it || found != nil && run.Start <= found.Start {
 			continue
 		}
-		if began(it, run) && climb(t, run).unseen != unseen {
+		if began(it, run) && climb(t, chain{top: run}, run.Parent).unseen != unseen {
 			found = run
 		}
 	}

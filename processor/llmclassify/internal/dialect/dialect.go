@@ -36,6 +36,11 @@ type Head struct {
 	Kind Kind
 	// Run is the id of the run that a request or tool names as its own (llm.run.id), or empty.
 	Run pcommon.SpanID
+	// Inferred: it is a run that its client inferred from its requests (llm.run.inferred).
+	Inferred bool
+	// Session is the conversation or session that the span belongs to, Response the
+	// response that a request got.
+	Session, Response Key
 	// Requests and Tools are how many of them began under a run span, as it announces.
 	Requests, Tools classify.Count
 	// Exchange: a span of Kind Other is that of an HTTP client, for [ReadExchange].

@@ -12,6 +12,7 @@ import (
 var all = [...]Dialect{
 	OTelLLM{},
 	Anthropic{},
+	Opencode{},
 	Vercel{},
 	OpenAIAgents{},
 	OpenInference{},

@@ -1,6 +1,8 @@
 package dialect
 
 import (
+	"hash/fnv"
+	"io"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -15,6 +17,7 @@ import (
 // which any dialect recognises its spans. Its strings are the span's own.
 type AttributeScan struct {
 	scope scope
+	name  string // of the span, in scopes whose dialect recognises it by that
 	marks marks
 
 	operation     string // gen_ai.operation.name
@@ -24,6 +27,9 @@ type AttributeScan struct {
 	requestType   string // llm.request.type
 
 	run             pcommon.SpanID // llm.run.id
+	inferred        bool           // llm.run.inferred
+	session         string         // gen_ai.conversation.id or session.id
+	response        string         // gen_ai.response.id
 	requests, tools classify.Count // llm.run.requests, llm.run.tools
 }
 
@@ -62,6 +68,7 @@ func (c claims) fit(s *AttributeScan) bool {
 
 // Keys of other producers that OpenTelemetry's conventions do not have.
 const (
+	keySessionID         = "session.id"
 	keyOpenInferenceKind = "openinference.span.kind"
 	keyGraphNode         = "graph.node.id"
 	keyVercelOperation   = "ai.operationId"
@@ -86,7 +93,8 @@ const (
 var scannedKeys = [...]string{
 	string(otelsemconv.GenAIOperationNameKey), string(otelsemconv.McpMethodNameKey),
 	string(semconv.StreamEndKey), string(semconv.StreamPhaseKey), string(semconv.ToolEffectKey), string(semconv.ToolOutcomeKey),
-	string(semconv.RunRequestsKey), string(semconv.RunToolsKey), string(semconv.RunIDKey),
+	string(semconv.RunRequestsKey), string(semconv.RunToolsKey), string(semconv.RunIDKey), string(semconv.RunInferredKey),
+	string(otelsemconv.GenAIConversationIDKey), string(otelsemconv.GenAIResponseIDKey), keySessionID,
 	keyOpenInferenceKind, keyGraphNode, keyVercelOperation, keyTraceloopKind, keyLLMRequestType, keyLLMStreaming, keyGenAIStreaming,
 	keyGenAIIsStream, keyTimeToFirstToken, keyTimeToFirstChunk, keyOperationDuration, keyToolDuration, keyAnthropicStop, keyAnthropicRequest,
 	string(otelsemconv.HTTPRequestMethodKey), keyOldHTTPMethod,
@@ -105,6 +113,9 @@ var firsts = func() (table [64]uint32) {
 // read passes once over the attributes of a span.
 func (s *AttributeScan) read(in scope, span ptrace.Span) {
 	*s = AttributeScan{scope: in}
+	if in == scopeOpencode {
+		s.name = span.Name()
+	}
 	for key, v := range span.Attributes().All() {
 		if len(key) == 0 || len(key) >= len(firsts) || firsts[len(key)]&(1<<(key[0]-'a')) == 0 {
 			continue
@@ -129,6 +140,17 @@ func (s *AttributeScan) read(in scope, span ptrace.Span) {
 			s.marks |= markOwnRun
 		case string(semconv.RunIDKey):
 			s.run = spanID(v)
+		case string(semconv.RunInferredKey):
+			s.inferred = boolean(v)
+
+		case string(otelsemconv.GenAIConversationIDKey):
+			s.session = v.Str()
+		case keySessionID:
+			if s.session == "" {
+				s.session = v.Str()
+			}
+		case string(otelsemconv.GenAIResponseIDKey):
+			s.response = v.Str()
 
 		case keyOpenInferenceKind:
 			s.openInference = shortString(v)
@@ -163,7 +185,7 @@ func (s *AttributeScan) read(in scope, span ptrace.Span) {
 
 // empty reports whether no dialect can recognise the span.
 func (s *AttributeScan) empty() bool {
-	return s.operation == "" && s.openInference == "" && s.vercel == "" && s.traceloop == "" && s.requestType == "" && !s.marks.has(markMCPCall)
+	return s.name == "" && s.operation == "" && s.openInference == "" && s.vercel == "" && s.traceloop == "" && s.requestType == "" && !s.marks.has(markMCPCall)
 }
 
 // shortString is a string value that is short enough to be an enum value, else empty.
@@ -179,7 +201,24 @@ func (s *AttributeScan) head(kind Kind) Head {
 	if kind == Other {
 		return Head{}
 	}
-	return Head{Kind: kind, Run: s.run}
+	h := Head{Kind: kind, Run: s.run, Inferred: s.inferred && kind == Run, Session: keyOf(s.session)}
+	if kind == Request {
+		h.Response = keyOf(s.response)
+	}
+	return h
+}
+
+// Key stands for an id that a span carries, such as that of a conversation. Equal ids have
+// equal keys, in every process. The zero value stands for no id.
+type Key uint64
+
+func keyOf(id string) Key {
+	if id == "" {
+		return 0
+	}
+	h := fnv.New64a()
+	io.WriteString(h, id) //nolint:errcheck // it never fails
+	return Key(h.Sum64())
 }
 
 // other is the head of a span that no dialect reads.
@@ -211,6 +250,7 @@ const (
 	scopePython // any other one with the prefix of Python's instrumentations
 	scopeOpenAIJS
 	scopeGoCompile
+	scopeOpencode
 )
 
 // scopeSet is a set of scopes.
@@ -243,6 +283,7 @@ var scopes = [...]struct {
 	{"traceloop.", true, scopeOpenLLMetryPython},
 	{"opentelemetry.instrumentation.", true, scopePython},
 	{"@opentelemetry/instrumentation-openai", false, scopeOpenAIJS},
+	{"opencode", false, scopeOpencode},
 	{"go.opentelemetry.io/otelc/", true, scopeGoCompile},
 	{"github.com/open-telemetry/opentelemetry-go-compile-instrumentation/", true, scopeGoCompile},
 }

@@ -44,6 +44,9 @@ func (Vercel) Recognise(s *AttributeScan) Head {
 	case "ai.toolCall":
 		return s.head(Tool)
 	case "ai.streamText", "ai.generateText", "ai.streamObject", "ai.generateObject":
+		if s.scope == scopeOpencode {
+			return Head{} // a step of its loop
+		}
 		return s.head(Run)
 	case "ai.streamText.doStream", "ai.generateText.doGenerate", "ai.streamObject.doStream", "ai.generateObject.doGenerate":
 		return s.head(Request)
@@ -62,7 +65,18 @@ func (Vercel) Read(span ptrace.Span, into Facts) {
 	case into.Tool != nil:
 		readTool(span, into.Tool, keyVercelToolID, keyVercelToolName)
 	case into.Run != nil:
-		readRun(span, into.Run)
+		vercelRun(span, into.Run)
+	}
+}
+
+// vercelRun reads an operation. It has the finish reason of its last step that ended: tool
+// calls, if its caller is to go on, if its limit of steps was reached, or if the stream of
+// the next step was cut, which is not recorded.
+func vercelRun(span ptrace.Span, run *classify.Run) {
+	readRun(span, run)
+	v, ok := span.Attributes().Get(keyVercelFinish)
+	if ok && run.Failed == classify.NotObserved && classify.ParseFinish([]string{text(v, maxWord)}) == classify.FinishToolCalls {
+		run.EndedBy = semconv.RunEndUnclear
 	}
 }
 

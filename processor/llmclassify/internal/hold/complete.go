@@ -52,9 +52,40 @@ func (b *Buffer[F]) ready(t *Trace[F], r *run[F]) (Reason, bool) {
 	case r.span.Announced.Known:
 		return Complete, b.announcedHere(t, r)
 	case r.settled && r.span.Held():
-		return RunEnded, b.announcedHere(t, r)
+		return RunEnded, b.announcedHere(t, r) && !b.yields(t, r)
 	}
 	return 0, false
+}
+
+// yields reports whether a run is a part of another one, or may be: then it is tested
+// again when the span arrives at which its parent chain breaks off.
+func (b *Buffer[F]) yields(t *Trace[F], r *run[F]) bool {
+	if !r.span.Yields {
+		return false
+	}
+	place := b.cfg.Locate(t, r.span)
+	if place.Open && b.joinResponses(t) {
+		place = b.cfg.Locate(t, r.span)
+	}
+	if place.Open && r.awaits != place.Unseen {
+		if t.awaited == nil {
+			t.awaited = make(map[pcommon.SpanID][]*run[F])
+		}
+		r.awaits = place.Unseen
+		t.awaited[r.awaits] = append(t.awaited[r.awaits], r)
+	}
+	return place.Open || place.Run != r.id
+}
+
+// arrived lets the next sweep test the runs that waited for this span. It reports whether
+// there are any.
+func (t *Trace[F]) arrived(id pcommon.SpanID) bool {
+	waited := t.awaited[id]
+	for _, r := range waited {
+		t.markChanged(r)
+	}
+	delete(t.awaited, id)
+	return waited != nil
 }
 
 // Root reports whether the item is a request that can belong to no run: it names none,
@@ -164,7 +195,7 @@ func selfContained[F any](items []*Item[F], alone bool) bool {
 			return false
 		}
 		if it.Role == Run {
-			if !it.Announced.Known {
+			if !it.Announced.Known || it.Yields {
 				return false
 			}
 			runs++

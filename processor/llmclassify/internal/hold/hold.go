@@ -126,7 +126,7 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 			t.items = slices.Grow(t.items, len(a.Items))
 		}
 		for _, it := range a.Items {
-			if b.judged.late(a.Trace, it.owner(), it.Parent, it.ID) {
+			if b.isLate(a.Trace, it) {
 				b.judged.span(a.Trace, it.ID) // what is beneath it is late, too
 				owner := it.owner()
 				again := !owner.IsEmpty() && b.judged.again(a.Trace, owner)
@@ -171,7 +171,12 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 		}
 	}
 	for len(links) > 0 {
-		links = links[b.link(links):]
+		n, t := b.link(links)
+		links = links[n:]
+		if t != nil && !t.touched {
+			t.touched = true
+			touched = append(touched, t)
+		}
 	}
 	for i, t := range touched {
 		t.touched = false
@@ -185,6 +190,13 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 	b.late = b.late[:0]
 	b.trim()
 	return releases
+}
+
+// isLate reports whether the run of an item was judged. A run that yields is also late if
+// the run was that it is a part of.
+func (b *Buffer[F]) isLate(trace pcommon.TraceID, it *Item[F]) bool {
+	return b.judged.late(trace, it.owner(), it.Parent, it.ID) ||
+		it.Yields && !it.Parent.IsEmpty() && b.judged.late(trace, pcommon.SpanID{}, it.Parent, it.ID)
 }
 
 // Resize sets the memory of a held item with its span, in bytes.

@@ -50,8 +50,17 @@ type Item[F any] struct {
 	Run        pcommon.SpanID // the run that the span names, empty if none; on run spans, the run around it
 	Start, End pcommon.Timestamp
 	Announced  Announced // run spans only
-	Role       Role
-	state      state
+	// Session is the conversation or session that the span names, 0 if none. The spans of
+	// one session that belong to no run are one run.
+	Session uint64
+	// Response is the response that a request got, 0 if it is not known. Where two requests
+	// had the same, one is what a gateway did for the other.
+	Response uint64
+	Role     Role
+	state    state
+	// Yields, of a run span: it is a run only where no other LLM span is above it.
+	// Otherwise it is a part, and its requests and tools belong to what is above it.
+	Yields bool
 	// Unexplained: its result may be explained by spans of other services, which arrive
 	// later than those of its run. See Config.Explained.
 	Unexplained bool
@@ -61,7 +70,7 @@ type Item[F any] struct {
 	// Spent: the span itself was forwarded before; the item brings its facts alone.
 	Spent bool
 
-	waited bool // it is a root, and was in Trace.settling
+	waited bool // it is a root, or it yields, and was in Trace.settling
 
 	Size     int32 // estimated memory of the item with its span, bytes; the buffer's after Add
 	factSize int32 // memory of the item without its span, bytes; 0 before Known is read
@@ -106,8 +115,11 @@ type Place struct {
 	Run pcommon.SpanID
 	// Known: the run span is here.
 	Known bool
-	// Open: the run span is not here and may still come.
+	// Open: the run span is not here and may still come. Or it is one that yields, and a
+	// run above it may still come.
 	Open bool
+	// Unseen is the first span above that is not here and did not pass, where Open is.
+	Unseen pcommon.SpanID
 	// Above is the nearest request or tool above it on the parent chain, empty if none.
 	Above pcommon.SpanID
 }
@@ -145,4 +157,7 @@ type Release[F any] struct {
 	// Run is the run span, nil if it is not known.
 	Run     *Item[F]
 	Members []Member[F] // in order of arrival, the run span among them
+	// Parts are the runs among the members that yielded, and the spans that represented
+	// some of the members before they were joined by their session.
+	Parts []pcommon.SpanID
 }

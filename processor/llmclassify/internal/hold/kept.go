@@ -2,7 +2,7 @@ package hold
 
 // ItemSize is the memory of an item and its place in the lists in bytes, without
 // its span.
-const ItemSize = 256
+const ItemSize = 272
 
 // TraceSize is the memory of a trace of which anything is held in bytes, beside its
 // items. The caller of Add counts it in their sizes.

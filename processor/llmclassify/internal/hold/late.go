@@ -34,10 +34,14 @@ func (b *Buffer[F]) sweepLate(t *Trace[F], now age, releases []Release[F]) []Rel
 	}
 	beneath := make(map[pcommon.SpanID][]*Item[F])
 	for _, it := range t.items {
-		if !it.Gone() && it.owner().IsEmpty() {
-			above := t.above(it)
-			beneath[above] = append(beneath[above], it)
+		if it.Gone() || it.Role == Run {
+			continue
 		}
+		above := it.Run // a run that yields may be late itself
+		if above.IsEmpty() {
+			above = t.above(it)
+		}
+		beneath[above] = append(beneath[above], it)
 	}
 	for len(late) > 0 {
 		id := late[len(late)-1]

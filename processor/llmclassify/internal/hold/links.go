@@ -58,19 +58,29 @@ func (l *links) parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 func (l *links) dropIndex() { l.index = nil }
 
 // link adds the first links of a list that belong to one trace, and returns how many they
-// are.
-func (b *Buffer[F]) link(list []Link) (n int) {
+// are. It returns the trace if a run of it waited for one of them, else nil.
+func (b *Buffer[F]) link(list []Link) (n int, waited *Trace[F]) {
 	for n < len(list) && list[n].Trace == list[0].Trace {
 		n++
 	}
 	t := b.traces[list[0].Trace]
 	if t == nil {
-		return n
+		return n, nil
 	}
+	for i := range b.addLinks(t, list[:n]) {
+		if t.arrived(list[i].ID) {
+			waited = t
+		}
+	}
+	return n, waited
+}
+
+// addLinks adds as many of these links as there is room for, and returns how many these
+// are.
+func (b *Buffer[F]) addLinks(t *Trace[F], list []Link) int {
 	room := min(b.cfg.MaxSpansPerRun-len(t.links.list), (b.cfg.MaxFactBytes-b.factBytes)/linkSize)
-	if take := min(n, room); take > 0 {
-		t.links.add(list[:take])
-		b.factBytes += take * linkSize
-	}
-	return n
+	take := max(min(len(list), room), 0)
+	t.links.add(list[:take])
+	b.factBytes += take * linkSize
+	return take
 }

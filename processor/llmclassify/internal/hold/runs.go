@@ -13,9 +13,10 @@ type run[F any] struct {
 	members     tally             // the items that name the run, also those whose spans have gone
 	latest      pcommon.Timestamp // when the last of these began
 	items, held int
-	changed     bool // it is in Trace.changed
-	waited      bool // it is complete, and was in Trace.settling to be explained
-	settled     bool // it does not announce its tools, and was in Trace.settling for Config.Settle
+	awaits      pcommon.SpanID // it is in Trace.awaited for this span, see [Buffer.yields]
+	changed     bool           // it is in Trace.changed
+	waited      bool           // it is complete, and was in Trace.settling to be explained
+	settled     bool           // it does not announce its tools, and was in Trace.settling for Config.Settle
 }
 
 // maxAround bounds how many run spans of a trace are tested for runs within them, the
@@ -35,7 +36,7 @@ func (b *Buffer[F]) innermost(t *Trace[F], set runSet) runSet {
 			return false
 		}
 		return slices.ContainsFunc(t.spans[max(0, len(t.spans)-maxAround):], func(inner *Item[F]) bool {
-			return !inner.Gone() && !set.has(inner.ID) && b.cfg.Within(t, inner, outer.span)
+			return !inner.Gone() && !inner.Yields && !set.has(inner.ID) && b.cfg.Within(t, inner, outer.span)
 		})
 	}
 	for n := -1; n != len(set); { // a run that waits keeps the run around it waiting

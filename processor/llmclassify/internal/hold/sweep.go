@@ -22,6 +22,8 @@ type group[F any] struct {
 	named bool             // an item names the run
 	last  age              // when the last of them arrived
 
+	joined []pcommon.SpanID // what represented the spans of the same session before they were joined
+
 	unexplained bool
 	upstream    bool
 	others      []Member[F] // of other groups, where unexplained or upstream
@@ -131,6 +133,15 @@ func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Rele
 
 // grouped are the items of t by their run.
 func (b *Buffer[F]) grouped(t *Trace[F], due func(*Item[F], Place) bool) []*group[F] {
+	groups := b.group(t, due)
+	isOpen := func(g *group[F]) bool { return g.place.Open }
+	if len(groups) > 1 && slices.ContainsFunc(groups, isOpen) && b.joinResponses(t) {
+		groups = b.group(t, due)
+	}
+	return joinSessions(groups)
+}
+
+func (b *Buffer[F]) group(t *Trace[F], due func(*Item[F], Place) bool) []*group[F] {
 	groups := make([]*group[F], 0, 2)
 	var byRun map[pcommon.SpanID]*group[F] // when there are many
 	find := func(run pcommon.SpanID) *group[F] {
@@ -171,14 +182,14 @@ func (b *Buffer[F]) grouped(t *Trace[F], due func(*Item[F], Place) bool) []*grou
 		g.place.Open = g.place.Open || place.Open
 		g.last = max(g.last, it.arrived)
 		g.named = g.named || it.owner() == place.Run
-		if it.Role == Run && g.run == nil {
+		if it.ID == place.Run && it.Role == Run && g.run == nil {
 			g.run = it
 		}
 		g.unexplained = g.unexplained || it.Unexplained
 		g.upstream = g.upstream || it.Upstream
 		if it.Held() && due(it, place) {
 			g.due++
-			g.end = g.end || it.Role == Run
+			g.end = g.end || it.Role == Run && it.ID == place.Run
 		}
 	}
 	return groups
@@ -266,10 +277,17 @@ func (b *Buffer[F]) releaseGroup(t *Trace[F], g *group[F], now age, why Reason, 
 		if final {
 			b.drop(it)
 		}
+		if it.Role == Run && it.ID != g.place.Run {
+			release.Parts = append(release.Parts, it.ID)
+		}
 		release.Members = append(release.Members, m)
 	}
 	release.Members = append(release.Members, g.others...)
+	release.Parts = append(release.Parts, g.joined...)
 	if final {
+		for _, part := range release.Parts {
+			b.judged.run(t.id, part, false)
+		}
 		counts := why != RunExpired || g.isRun()
 		t.judged = t.judged || counts
 		release.Counts = counts

@@ -14,12 +14,15 @@ type Trace[F any] struct {
 	spans []*Item[F] // the run spans
 	links links
 
-	live     int           // items that are not gone
-	oldest   int           // no item before this index is held
-	fresh    int           // Buffer.Fresh has visited the items before this index
-	settling []settling[F] // in order of time
-	changed  []*run[F]     // those that may have become complete or too large
-	roots    []*Item[F]    // those that arrived since the last sweep
+	live      int                          // items that are not gone
+	oldest    int                          // no item before this index is held
+	fresh     int                          // Buffer.Fresh has visited the items before this index
+	settling  []settling[F]                // in order of time
+	changed   []*run[F]                    // those that may have become complete or too large
+	roots     []*Item[F]                   // those that arrived since the last sweep
+	joined    int                          // joinResponses has seen the items before this index
+	responses map[uint64]*Item[F]          // by Item.Response, of these items; the first of several
+	awaited   map[pcommon.SpanID][]*run[F] // the runs that yield and are otherwise complete, by where their parent chain breaks off
 
 	expires  age // when runs may expire of which nothing arrives, while facts are kept
 	deadline age
@@ -84,6 +87,7 @@ func (t *Trace[F]) add(it *Item[F], now, settled age) {
 	case len(t.items) > smallTrace:
 		t.reindex()
 	}
+	t.arrived(it.ID)
 	r := t.runs.of(it.owner())
 	r.items++
 	if it.Held() {
@@ -152,6 +156,11 @@ func (t *Trace[F]) compact() {
 	for _, it := range t.items[:t.fresh] {
 		if it.Gone() {
 			t.fresh--
+		}
+	}
+	for _, it := range t.items[:t.joined] {
+		if it.Gone() {
+			t.joined--
 		}
 	}
 	t.items = deleteFunc(t.items, (*Item[F]).Gone)
