@@ -160,6 +160,8 @@ func TestVercelOthers(t *testing.T) {
 
 	_, _, facts = vercel6("ai.streamText", statusUnset, vercelFinish("stop")).read(t)
 	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes}, facts.Run)
+	_, _, facts = vercel6("ai.streamText", statusUnset, vercelFinish("tool-calls")).read(t)
+	assert.Equal(t, semconv.RunEndUnclear, facts.Run.EndedBy, "its caller may go on")
 	_, _, facts = vercel6("ai.streamText", statusError, nil, event{class: "AI_RetryError", message: canary}).read(t)
 	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes, ErrorType: "AI_RetryError"}, facts.Run)
 

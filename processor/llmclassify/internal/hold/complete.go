@@ -64,7 +64,7 @@ func (b *Buffer[F]) yields(t *Trace[F], r *run[F]) bool {
 		return false
 	}
 	place := b.cfg.Locate(t, r.span)
-	if place.Open && b.joinResponses(t) {
+	if joined := place.Open && b.joinResponses(t); joined || place.Open && b.joinRun(t, r.id) {
 		place = b.cfg.Locate(t, r.span)
 	}
 	if place.Open && r.awaits != place.Unseen {

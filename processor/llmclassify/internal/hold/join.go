@@ -38,18 +38,39 @@ func (b *Buffer[F]) joinResponses(t *Trace[F]) (added bool) {
 }
 
 // joinResponse links the parent of one request to another request, if that parent is not
-// here and the other request contains the first one. It reports whether it does.
+// here and the other request contains the first one. It reports whether it does. If the
+// first request is beneath its own run, that run's parent is linked.
 func (b *Buffer[F]) joinResponse(t *Trace[F], inner, outer *Item[F]) bool {
-	if inner.Parent.IsEmpty() || inner.Parent == outer.Parent || inner.Parent == outer.ID || inner.End-inner.Start > outer.End-outer.Start {
+	if inner.End-inner.Start > outer.End-outer.Start || inner.Start+maxSkew < outer.Start || inner.End > outer.End+maxSkew {
 		return false
 	}
-	if inner.Start+maxSkew < outer.Start || inner.End > outer.End+maxSkew {
+	parent := inner.Parent
+	if !parent.IsEmpty() && parent == inner.Run {
+		run := t.Item(parent)
+		if run == nil {
+			if t.unjoined == nil {
+				t.unjoined = make(map[pcommon.SpanID][2]*Item[F])
+			}
+			t.unjoined[parent] = [2]*Item[F]{inner, outer}
+			return false
+		}
+		parent = run.Parent
+	}
+	if parent.IsEmpty() || parent == outer.Parent || parent == outer.ID {
 		return false
 	}
-	if _, passed := t.links.parent(inner.Parent); passed || t.Item(inner.Parent) != nil {
+	if _, passed := t.links.parent(parent); passed || t.Item(parent) != nil {
 		return false
 	}
-	return b.addLinks(t, []Link{{ID: inner.Parent, Parent: outer.ID}}) == 1
+	return b.addLinks(t, []Link{{ID: parent, Parent: outer.ID}}) == 1
+}
+
+// joinRun links what is above a run to what one of its requests was joined with, before
+// the run was here. It reports whether it does.
+func (b *Buffer[F]) joinRun(t *Trace[F], run pcommon.SpanID) bool {
+	pair, ok := t.unjoined[run]
+	delete(t.unjoined, run)
+	return ok && b.joinResponse(t, pair[0], pair[1])
 }
 
 // joinSessions makes one group of those that belong to no run and have spans of the same

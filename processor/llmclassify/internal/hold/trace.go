@@ -14,15 +14,16 @@ type Trace[F any] struct {
 	spans []*Item[F] // the run spans
 	links links
 
-	live      int                          // items that are not gone
-	oldest    int                          // no item before this index is held
-	fresh     int                          // Buffer.Fresh has visited the items before this index
-	settling  []settling[F]                // in order of time
-	changed   []*run[F]                    // those that may have become complete or too large
-	roots     []*Item[F]                   // those that arrived since the last sweep
-	joined    int                          // joinResponses has seen the items before this index
-	responses map[uint64]*Item[F]          // by Item.Response, of these items; the first of several
-	awaited   map[pcommon.SpanID][]*run[F] // the runs that yield and are otherwise complete, by where their parent chain breaks off
+	live      int                            // items that are not gone
+	oldest    int                            // no item before this index is held
+	fresh     int                            // Buffer.Fresh has visited the items before this index
+	settling  []settling[F]                  // in order of time
+	changed   []*run[F]                      // those that may have become complete or too large
+	roots     []*Item[F]                     // those that arrived since the last sweep
+	joined    int                            // joinResponses has seen the items before this index
+	responses map[uint64]*Item[F]            // by Item.Response, of these items; the first of several
+	unjoined  map[pcommon.SpanID][2]*Item[F] // by their run, requests that joinResponses could not join without it
+	awaited   map[pcommon.SpanID][]*run[F]   // the runs that yield and are otherwise complete, by where their parent chain breaks off
 
 	expires  age // when runs may expire of which nothing arrives, while facts are kept
 	deadline age
