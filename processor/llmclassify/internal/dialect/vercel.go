@@ -65,18 +65,25 @@ func (Vercel) Read(span ptrace.Span, into Facts) {
 	case into.Tool != nil:
 		readTool(span, into.Tool, keyVercelToolID, keyVercelToolName)
 	case into.Run != nil:
-		vercelRun(span, into.Run)
+		vercelRun(span, into.Run, keyVercelFinish)
 	}
 }
 
-// vercelRun reads an operation. It has the finish reason of its last step that ended: tool
-// calls, if its caller is to go on, if its limit of steps was reached, or if the stream of
-// the next step was cut, which is not recorded.
-func vercelRun(span ptrace.Span, run *classify.Run) {
+// vercelRun reads an operation of any version, with its finish reason: tool calls, if its
+// limit of steps was reached, or if its caller is to go on. Neither is a failure. If the
+// last step failed nevertheless, its request shows that.
+func vercelRun(span ptrace.Span, run *classify.Run, finish string) {
 	readRun(span, run)
-	v, ok := span.Attributes().Get(keyVercelFinish)
-	if ok && run.Failed == classify.NotObserved && classify.ParseFinish([]string{text(v, maxWord)}) == classify.FinishToolCalls {
-		run.EndedBy = semconv.RunEndUnclear
+	v, ok := span.Attributes().Get(finish)
+	if !ok || run.Failed != classify.NotObserved {
+		return
+	}
+	reasons := list(v, nil)
+	if v.Type() == pcommon.ValueTypeStr {
+		reasons = []string{text(v, maxWord)}
+	}
+	if classify.ParseFinish(reasons) == classify.FinishToolCalls {
+		run.Failed = classify.No
 	}
 }
 

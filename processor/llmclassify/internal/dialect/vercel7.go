@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 )
@@ -40,7 +41,7 @@ func (Vercel7) Read(span ptrace.Span, into Facts) {
 	case into.Tool != nil:
 		genAITool(span, into.Tool)
 	case into.Run != nil:
-		readRun(span, into.Run)
+		vercelRun(span, into.Run, string(otelsemconv.GenAIResponseFinishReasonsKey))
 	}
 }
 

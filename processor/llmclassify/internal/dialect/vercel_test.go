@@ -161,7 +161,7 @@ func TestVercelOthers(t *testing.T) {
 	_, _, facts = vercel6("ai.streamText", statusUnset, vercelFinish("stop")).read(t)
 	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes}, facts.Run)
 	_, _, facts = vercel6("ai.streamText", statusUnset, vercelFinish("tool-calls")).read(t)
-	assert.Equal(t, semconv.RunEndUnclear, facts.Run.EndedBy, "its caller may go on")
+	assert.Equal(t, classify.No, facts.Run.Failed, "its caller may go on")
 	_, _, facts = vercel6("ai.streamText", statusError, nil, event{class: "AI_RetryError", message: canary}).read(t)
 	assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, Failed: classify.Yes, ErrorType: "AI_RetryError"}, facts.Run)
 
@@ -242,6 +242,10 @@ func TestVercel7Request(t *testing.T) {
 		},
 	})
 
+	for reason, want := range map[string]classify.Fact{"tool-calls": classify.No, "stop": classify.NotObserved, "error": classify.NotObserved} {
+		_, _, facts := vercel7("invoke_agent", statusUnset, map[string]any{"gen_ai.response.finish_reasons": []any{reason}}).read(t)
+		assert.Equal(t, want, facts.Run.Failed, reason)
+	}
 	for operation, kind := range map[string]Kind{"execute_tool": Tool, "invoke_agent": Run, "agent_step": Other, "embeddings": Other} {
 		head, _, _ := vercel7(operation, statusUnset, nil).read(t)
 		assert.Equal(t, kind, head.Kind, operation)
