@@ -65,9 +65,9 @@ func printCalls(f *os.File, traces []*trace) {
 			}
 		}
 	}
-	why := "no span was recognized as a model call, a tool or an agent's run.\n`diagnose -check` prints which facts the spans lack."
+	why := "no span is an agent's run, and no failure was recognized.\n`diagnose -check` prints which facts the spans lack."
 	if calls+failed > 0 {
-		why = fmt.Sprintf("no span is an agent's run, and each call is alone. %s with a failure.", count(failed, "call"))
+		why = fmt.Sprintf("no span is an agent's run whose end is here. %s with a failure.", count(failed, "call"))
 	}
 	fmt.Fprintf(f, "No run in %s: %s\n", count(len(traces), "trace"), why)
 }

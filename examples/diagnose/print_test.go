@@ -33,9 +33,9 @@ func TestPrintWithoutRuns(t *testing.T) {
 		td   ptrace.Traces
 		want []string
 	}{
-		"a call that failed": {call(true), []string{"chat m", "  The model provider reported an error.", "No run in 1 trace: no span is an agent's run, and each call is alone. 1 call with a failure."}},
+		"a call that failed": {call(true), []string{"chat m", "  The model provider reported an error.", "No run in 1 trace: no span is an agent's run whose end is here. 1 call with a failure."}},
 		"a healthy call":     {call(false), []string{"0 calls with a failure."}},
-		"no call":            {ptrace.NewTraces(), []string{"No run in 1 trace: no span was recognized as a model call"}},
+		"no call":            {ptrace.NewTraces(), []string{"No run in 1 trace: no span is an agent's run, and no failure"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, err := os.Create(filepath.Join(t.TempDir(), "out"))
