@@ -20,7 +20,7 @@ type fault struct {
 	only       string                  // the only producer's file that it applies to, or "" for all
 	also       []truth                 // what is also true, if less is known
 	parts      []truth                 // what is true of requests and tools, in addition to run
-	outcomes   []semconv.RunOutcome    // the correct outcomes; incomplete is always correct
+	outcomes   []semconv.RunOutcome    // the correct outcomes; incomplete is correct, too, if something failed
 	goesOn     *fault                  // the truth if the agent used the whole script
 }
 

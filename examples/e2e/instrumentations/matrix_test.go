@@ -258,11 +258,14 @@ func (c *cell) wrong() (list []string) {
 }
 
 // trueOutcome reports whether the outcome is correct. A verdict on incomplete evidence
-// may leave it open, but a run that broke is not a success, and one that did not is not
-// a failure.
+// may leave it open if the run broke, but that is not a success, and one that did not break
+// is not a failure and not incomplete.
 func (f *fault) trueOutcome(v *report.Verdict) bool {
-	if slices.Contains(f.outcomes, v.Outcome) || v.Outcome == semconv.RunOutcomeIncomplete {
+	if slices.Contains(f.outcomes, v.Outcome) {
 		return true
+	}
+	if v.Outcome == semconv.RunOutcomeIncomplete {
+		return f.run.class != semconv.ClassUnset // a false alarm otherwise
 	}
 	return f.run.class != semconv.ClassUnset && cautious(v) && v.Outcome == semconv.RunOutcomeFailed
 }
