@@ -17,29 +17,29 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// inferredSpan is a run that a client or a gateway inferred from so many requests.
-func inferredSpan(id, parent byte, from, to float64, requests int) spanSpec {
+// inferredSpan is a run that a client or a gateway inferred from two requests.
+func inferredSpan(id, parent byte, from, to float64) spanSpec {
 	return spanSpec{
 		id: id, parent: parent, name: "invoke_agent codex", kind: ptrace.SpanKindInternal, from: from, to: to,
 		attrs: []attribute.KeyValue{
 			otelsemconv.GenAIOperationNameInvokeAgent, otelsemconv.GenAIAgentName("codex"), otelsemconv.GenAIConversationID("conv"),
-			semconv.RunInferred(true), semconv.RunRequests(requests), semconv.RunEndKey.String(semconv.RunEndAnswer.String()),
+			semconv.RunInferred(true), semconv.RunRequests(2), semconv.RunEndKey.String(semconv.RunEndAnswer.String()),
 		},
 	}
 }
 
-// observedSpan is a tool that the next request of an inferred run shows.
-func observedSpan(id, run byte, from, to float64, call string) spanSpec {
-	return callSpan(id, run, from, to, call).with(
-		semconv.RunID(spanID(run).String()), semconv.ToolObservedAttr(semconv.ToolObservedHistory),
+// observedSpan is the tool 5 that the next request of the inferred run 3 shows.
+func observedSpan(to float64) spanSpec {
+	return callSpan(5, 3, 0.9, to, "call_1").with(
+		semconv.RunID(spanID(3).String()), semconv.ToolObservedAttr(semconv.ToolObservedHistory),
 		semconv.ToolEffectKey.String(semconv.ToolEffectUnknown.String()), semconv.ToolOutputDeliveryKey.String(semconv.OutputDeliverySent.String()),
 	).in(gatewayService)
 }
 
-// servedRequest is a request of an inferred run, as a gateway records it. Its parent is the run
-// unless the caller has one of its own.
-func servedRequest(id, run, parent byte, from, to float64) spanSpec {
-	s := requestSpan(id, run, from, to).under(parent).in(gatewayService)
+// servedRequest is a request of the inferred run 3, as a gateway records it. Its parent is
+// the run unless the caller has one of its own.
+func servedRequest(id, parent byte, from, to float64) spanSpec {
+	s := requestSpan(id, 3, from, to).under(parent).in(gatewayService)
 	s.kind = ptrace.SpanKindServer
 	return s
 }
@@ -74,16 +74,16 @@ func withoutSpans(spans []spanSpec, ids ...byte) (rest []spanSpec) {
 func TestInferredRunsAreCountedOnce(t *testing.T) {
 	asks := counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_1"}}
 	gateway := []spanSpec{
-		httpClient(20, 2, 0.1, 1), inferredSpan(3, 20, 0.2, 2.9, 2).in(gatewayService),
-		servedRequest(4, 3, 3, 0.2, 0.9).answered("tool_calls", asks), observedSpan(5, 3, 0.9, 2.2, "call_1"),
-		httpClient(21, 7, 2.1, 2.95), servedRequest(8, 3, 21, 2.2, 2.9).answered("stop", answer).history([]string{"call_1"}, []string{"call_1"}),
+		httpClient(20, 2, 0.1, 1), inferredSpan(3, 20, 0.2, 2.9).in(gatewayService),
+		servedRequest(4, 3, 0.2, 0.9).answered("tool_calls", asks), observedSpan(2.2),
+		httpClient(21, 7, 2.1, 2.95), servedRequest(8, 21, 2.2, 2.9).answered("stop", answer).history([]string{"call_1"}, []string{"call_1"}),
 	}
 	agent := []spanSpec{chatSpan(2, 1, 0.1, 1).finished("tool_calls"), callSpan(6, 1, 1, 2, "call_1"), chatSpan(7, 1, 2, 3).finished("stop")}
 	ofAgent := append(append([]spanSpec{agentSpan(1, 0, 0, 3)}, agent...), gateway...)
 	beneathHTTP := append(append([]spanSpec{otherSpan(1, 0, 0, 3.1)}, agent...), gateway...) // no agent's run is declared
-	alone := []spanSpec{ // no spans of the agent are here
-		inferredSpan(3, 0, 0.2, 2.9, 2).in(gatewayService), servedRequest(4, 3, 3, 0.2, 0.9).answered("tool_calls", asks),
-		observedSpan(5, 3, 0.9, 2.2, "call_1"), servedRequest(8, 3, 3, 2.2, 2.9).answered("stop", answer),
+	alone := []spanSpec{                                                                     // no spans of the agent are here
+		inferredSpan(3, 0, 0.2, 2.9).in(gatewayService), servedRequest(4, 3, 0.2, 0.9).answered("tool_calls", asks),
+		observedSpan(2.2), servedRequest(8, 3, 2.2, 2.9).answered("stop", answer),
 	}
 	var called []spanSpec // beneath the handler of a web application
 	for _, s := range append([]spanSpec{otherSpan(9, 0, 0, 3)}, alone...) {
@@ -93,7 +93,7 @@ func TestInferredRunsAreCountedOnce(t *testing.T) {
 		called = append(called, s)
 	}
 	transport := append([]spanSpec{
-		inferredSpan(1, 0, 0, 3, 2),
+		inferredSpan(1, 0, 0, 3),
 		requestSpan(2, 1, 0.1, 1).answered("tool_calls", asks), requestSpan(7, 1, 2, 3).answered("stop", answer),
 	}, gateway...)
 	for name, tt := range map[string]struct {
@@ -167,8 +167,8 @@ func responses(spans []spanSpec) (list []spanSpec) {
 // no run.
 func TestInferredRunAfterTheOuterOne(t *testing.T) {
 	late := []spanSpec{
-		inferredSpan(3, 20, 0.2, 2.9, 2).in(gatewayService), servedRequest(4, 3, 3, 0.2, 0.9).answered("tool_calls", asksForTools),
-		servedRequest(8, 3, 21, 2.2, 2.9).answered("stop", answer), observedSpan(5, 3, 0.9, 2.2, "call_1"),
+		inferredSpan(3, 20, 0.2, 2.9).in(gatewayService), servedRequest(4, 3, 0.2, 0.9).answered("tool_calls", asksForTools),
+		servedRequest(8, 21, 2.2, 2.9).answered("stop", answer), observedSpan(2.2),
 	}
 	for _, order := range orders(len(late)) {
 		for calls, step := range map[string]time.Duration{"in one call": -1, "at once": 0, "after a while": time.Second} {
@@ -199,8 +199,8 @@ func TestInferredRunAfterTheOuterOne(t *testing.T) {
 func TestObservedToolsServeTheOuterRun(t *testing.T) {
 	cut := chatSpan(7, 1, 2, 3).failed("ECONNRESET")
 	gateway := []spanSpec{
-		httpClient(20, 2, 0.1, 1), inferredSpan(3, 20, 0.2, 2.9, 2).in(gatewayService),
-		servedRequest(4, 3, 3, 0.2, 0.9).answered("tool_calls", asksForTools), observedSpan(5, 3, 0.9, 2.2, "call_1"),
+		httpClient(20, 2, 0.1, 1), inferredSpan(3, 20, 0.2, 2.9).in(gatewayService),
+		servedRequest(4, 3, 0.2, 0.9).answered("tool_calls", asksForTools), observedSpan(2.2),
 	}
 	agent := []spanSpec{runSpan(1, 0, 3, 2, 1), requestSpan(2, 1, 0.1, 1).answered("tool_calls", asksForTools), cut.with(semconv.RunID(spanID(1).String()))}
 	tool := toolSpan(6, 1, 2, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)
@@ -227,7 +227,7 @@ func TestObservedToolsServeTheOuterRun(t *testing.T) {
 // A run with requests in other traces was judged by its client. Its verdict stays, and
 // counts; beneath another run it goes.
 func TestClientsVerdictOnAnInferredRun(t *testing.T) {
-	judged := inferredSpan(3, 0, 0.2, 2.9, 2).with(
+	judged := inferredSpan(3, 0, 0.2, 2.9).with(
 		semconv.RunOutcomeKey.String(semconv.RunOutcomeRecovered.String()), semconv.RunRecoveredFailures(1),
 		semconv.ClassificationTriggerKey.String(semconv.TriggerClient.String()),
 	)

@@ -183,8 +183,12 @@ func TestLocate(t *testing.T) {
 		{
 			name: "a run that yields, with nothing above it",
 			nodes: []node{
-				yields(1, 8, 0, 9), {id: 2, parent: 1, run: 1}, {id: 3, parent: 7, run: 1},
-				yields(4, 0, 0, 9), {id: 5, parent: 4, run: 4}, req(6, 4, 1, 2),
+				yields(1, 8, 0, 9),
+				{id: 2, parent: 1, run: 1},
+				{id: 3, parent: 7, run: 1},
+				yields(4, 0, 0, 9),
+				{id: 5, parent: 4, run: 4},
+				req(6, 4, 1, 2),
 			},
 			links: map[byte]byte{7: 8, 8: 0},
 			want:  map[byte]hold.Place{1: known(1), 2: known(1), 3: known(1), 4: known(4), 5: known(4), 6: known(4)},
@@ -211,8 +215,10 @@ func TestLocate(t *testing.T) {
 		{
 			name: "a run that yields to a request, each of its requests to its own",
 			nodes: []node{
-				req(2, 8, 0, 4), yields(1, 7, 1, 9), {id: 3, parent: 1, run: 1},
-				req(4, 8, 5, 9), {id: 5, parent: 6, run: 1},
+				req(2, 8, 0, 4), yields(1, 7, 1, 9),
+				{id: 3, parent: 1, run: 1},
+				req(4, 8, 5, 9),
+				{id: 5, parent: 6, run: 1},
 			},
 			links: map[byte]byte{8: 0, 7: 2, 6: 4},
 			want: map[byte]hold.Place{

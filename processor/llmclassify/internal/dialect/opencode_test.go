@@ -24,7 +24,8 @@ func TestOpencode(t *testing.T) {
 
 	for _, other := range []shape{
 		in(vercel6("ai.streamText", statusUnset, vercelFinish("stop"))),
-		{scope: "opencode", name: "SessionPrompt.prompt"}, {scope: "agent", name: "SessionPrompt.loop"},
+		{scope: "opencode", name: "SessionPrompt.prompt"},
+		{scope: "agent", name: "SessionPrompt.loop"},
 	} {
 		head, d, _ := other.read(t)
 		assert.Equal(t, Other, head.Kind, other.name)
