@@ -290,7 +290,7 @@ func (r *Run) lastAbort() (a classify.Abort) {
 // Identify writes onto id which run a request belongs to.
 func (r *Run) Identify(id *spanfacts.Identity) {
 	if r != nil {
-		id.RunID, id.ConversationID = r.id, r.ConversationID
+		id.RunID, id.Agent, id.ConversationID = r.id, r.Agent, r.ConversationID
 	}
 }
 

@@ -21,6 +21,7 @@ type Identity struct {
 	Operation, Provider string
 	Model               string // "" if not known
 	Stream              classify.Fact
+	Agent               string // of the run; "" if not known
 	ConversationID      string
 	ServerAddress       string
 	ServerPort          int
@@ -46,6 +47,7 @@ func (id *Identity) Append(dst []attribute.KeyValue) []attribute.KeyValue {
 		dst = append(dst, otelsemconv.ServerPort(id.ServerPort))
 	}
 	dst = appendString(dst, semconv.RunIDKey, id.RunID)
+	dst = appendString(dst, otelsemconv.GenAIAgentNameKey, id.Agent)
 	return id.AppendBody(dst)
 }
 

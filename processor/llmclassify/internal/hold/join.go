@@ -1,7 +1,6 @@
 package hold
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -104,7 +103,7 @@ func joinSessions[F any](groups []*group[F]) []*group[F] {
 				continue
 			}
 			if a, b := final(a), final(g); a != b {
-				if start(b) < start(a) {
+				if b.start < a.start {
 					a, b = b, a
 				}
 				a.join(b)
@@ -115,17 +114,12 @@ func joinSessions[F any](groups []*group[F]) []*group[F] {
 	return slices.DeleteFunc(groups, func(g *group[F]) bool { return into[g] != nil })
 }
 
-// start is when the first item of a group began.
-func start[F any](g *group[F]) pcommon.Timestamp {
-	return slices.MinFunc(g.items, func(a, b *Item[F]) int { return cmp.Compare(a.Start, b.Start) }).Start
-}
-
 // join adds the items of another group.
 func (g *group[F]) join(other *group[F]) {
 	g.items, g.above = append(g.items, other.items...), append(g.above, other.above...)
 	g.due += other.due
 	g.place.Open = g.place.Open || other.place.Open
-	g.last = max(g.last, other.last)
+	g.start, g.last = min(g.start, other.start), max(g.last, other.last)
 	g.unexplained = g.unexplained || other.unexplained
 	g.upstream = g.upstream || other.upstream
 	g.joined = append(append(g.joined, other.place.Run), other.joined...)

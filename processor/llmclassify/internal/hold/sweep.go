@@ -16,11 +16,12 @@ type group[F any] struct {
 	place Place
 	run   *Item[F]
 	items []*Item[F]
-	above []pcommon.SpanID // by item
-	due   int              // held items that are due
-	end   bool             // the run span is one of them
-	named bool             // an item names the run
-	last  age              // when the last of them arrived
+	above []pcommon.SpanID  // by item
+	due   int               // held items that are due
+	end   bool              // the run span is one of them
+	named bool              // an item names the run
+	start pcommon.Timestamp // when the first of them began
+	last  age               // when the last of them arrived
 
 	joined []pcommon.SpanID // what represented the spans of the same session before they were joined
 
@@ -162,7 +163,7 @@ func (b *Buffer[F]) group(t *Trace[F], due func(*Item[F], Place) bool) []*group[
 		place := b.cfg.Locate(t, it)
 		g := find(place.Run)
 		if g == nil {
-			g = &group[F]{place: place}
+			g = &group[F]{place: place, start: it.Start}
 			if len(groups) == 0 {
 				g.items = make([]*Item[F], 0, t.live)
 				g.above = make([]pcommon.SpanID, 0, t.live)
@@ -180,7 +181,7 @@ func (b *Buffer[F]) group(t *Trace[F], due func(*Item[F], Place) bool) []*group[
 		g.items = append(g.items, it)
 		g.above = append(g.above, place.Above)
 		g.place.Open = g.place.Open || place.Open
-		g.last = max(g.last, it.arrived)
+		g.start, g.last = min(g.start, it.Start), max(g.last, it.arrived)
 		g.named = g.named || it.owner() == place.Run
 		if it.ID == place.Run && it.Role == Run && g.run == nil {
 			g.run = it
