@@ -24,7 +24,7 @@ func (b *Buffer[F]) joinResponses(t *Trace[F]) (added bool) {
 		}
 		other, known := t.responses[it.Response]
 		switch {
-		case !known || other.Gone():
+		case !known:
 			if t.responses == nil {
 				t.responses = make(map[uint64]*Item[F])
 			}
@@ -79,7 +79,7 @@ func joinSessions[F any](groups []*group[F]) []*group[F] {
 		return groups
 	}
 	var bySession map[uint64]*group[F]
-	into := make(map[*group[F]]*group[F])
+	var into map[*group[F]]*group[F]
 	final := func(g *group[F]) *group[F] {
 		for into[g] != nil {
 			g = into[g]
@@ -95,7 +95,7 @@ func joinSessions[F any](groups []*group[F]) []*group[F] {
 				continue
 			}
 			if bySession == nil {
-				bySession = make(map[uint64]*group[F])
+				bySession, into = make(map[uint64]*group[F]), make(map[*group[F]]*group[F])
 			}
 			a, known := bySession[it.Session]
 			if !known {
@@ -110,6 +110,9 @@ func joinSessions[F any](groups []*group[F]) []*group[F] {
 				into[b] = a
 			}
 		}
+	}
+	if len(into) == 0 {
+		return groups
 	}
 	return slices.DeleteFunc(groups, func(g *group[F]) bool { return into[g] != nil })
 }

@@ -142,6 +142,10 @@ func (t *Trace[F]) drop(it *Item[F]) {
 	if t.byID != nil && t.byID[it.ID] == it {
 		delete(t.byID, it.ID)
 	}
+	if t.responses[it.Response] == it {
+		delete(t.responses, it.Response)
+	}
+	delete(t.unjoined, it.Run)
 	if r := t.runs.get(it.owner()); r != nil {
 		if r.items--; r.items == 0 {
 			t.runs.remove(r.id)
