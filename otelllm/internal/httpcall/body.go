@@ -161,8 +161,8 @@ type BodyConfig struct {
 	Unsure      bool          // only the body says whether the request is a model call
 	Length      int64         // as announced; not positive: unknown
 	Limit       *BodyLimit    // sees every Read; nil: none
-	// OnRead, if not nil, is called with the body when it is whole and well-formed. It may
-	// not keep it.
+	// OnRead, if not nil, is called with the body when it is whole and well-formed, and that
+	// of a model call if that was not sure. It may not keep it.
 	OnRead func(body []byte)
 	// OnStream, if not nil, is called when the body is whole and asks for a stream.
 	OnStream func(now time.Time)
@@ -226,7 +226,7 @@ func (b *Body) saw(try int, p []byte, err error) {
 	}
 }
 
-// keep returns the body once it is whole and well-formed, and whether it asks for a stream.
+// keep returns the body for OnRead, once it is whole, and whether it asks for a stream.
 func (b *Body) keep(try int, p []byte, err error) (whole []byte, streams bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -261,7 +261,7 @@ func (b *Body) keep(try int, p []byte, err error) (whole []byte, streams bool) {
 			b.Protocol, b.contents = b.Alternative, other
 		}
 	}
-	if b.contents.wellFormed {
+	if b.contents.wellFormed && (b.contents.IsCall || !b.Unsure) {
 		whole = b.buf
 	}
 	b.buf, b.over = nil, true
