@@ -132,7 +132,9 @@ func (r *Run) start(ctx context.Context, start time.Time, opts ...trace.SpanStar
 		return ctx, span
 	})
 	r.parent.adopt(r)
-	live.AddRun(r.Live, r)
+	if r.recording || !r.Inferred { // otherwise there is nothing to end
+		live.AddRun(r.Live, r)
+	}
 	return ctx
 }
 

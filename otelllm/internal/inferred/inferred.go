@@ -6,8 +6,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"hash/maphash"
 	"math/rand/v2"
 	"net/http"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +35,7 @@ type Runs struct {
 	mu sync.Mutex
 	// Everything below is guarded by mu.
 	tracker *kinship.Tracker // nil: nothing has begun
-	timer   *time.Timer
+	timerAt time.Time        // when the earliest of the timers fires; zero: there is none
 }
 
 // run is an inferred run, as the Data of a [kinship.Run].
@@ -66,15 +68,23 @@ type conversation struct {
 // Source begins requests in runs.
 type Source struct {
 	Runs   *Runs
-	Limits kinship.Config  // those of the first Source that begins a request count
+	Limits kinship.Config  // the same for all Sources of Runs
 	Run    agentrun.Config // of the runs, without the agent and the conversation
 }
 
 // Infers reports whether the requests under ctx belong to inferred runs: unless another
-// instrumentation's run is right above them. Their caller knows whether they belong to a
-// declared run. A nil *Source infers none.
+// instrumentation's run is right above them, or their parent is not sampled. Then they will
+// hardly be, and reading their bodies would be in vain. Their caller knows whether they
+// belong to a declared run. A nil *Source infers none.
 func (s *Source) Infers(ctx context.Context) bool {
-	return s != nil && !isRun(trace.SpanFromContext(ctx))
+	if s == nil {
+		return false
+	}
+	span := trace.SpanFromContext(ctx)
+	if sc := span.SpanContext(); sc.IsValid() && !sc.IsSampled() {
+		return false
+	}
+	return !isRun(span)
 }
 
 // isRun reports whether a span of this process is that of an agent's run, in the words of
@@ -180,6 +190,7 @@ func (s *Source) begin(ctx context.Context, now time.Time, c client, body func()
 		*tr = wire.Transcript{}
 	}
 	c.sent.Transcript = tr
+	c.sent.Client += recordedBy(ctx, s.Run.TracerProvider)
 	begun, over := r.add(now, s.Limits, c.sent, q)
 	q.run.start.Do(func() { r.start(ctx, now, s, &c, begun.Run) })
 	end(over)
@@ -191,6 +202,18 @@ func (s *Source) begin(ctx context.Context, now time.Time, c client, body func()
 	q.Attempt = begun.Attempt
 	done = true
 	return q
+}
+
+var providerSeed = maphash.MakeSeed()
+
+// recordedBy returns a hash of the provider of a run's span. Spans of two providers do not
+// belong to one run: a trace would have a part of it.
+func recordedBy(ctx context.Context, given trace.TracerProvider) uint64 {
+	p := telemetry.Provider(ctx, given)
+	if !reflect.ValueOf(p).Comparable() {
+		return 0
+	}
+	return maphash.Comparable(providerSeed, p)
 }
 
 var transcripts = sync.Pool{New: func() any { return new(wire.Transcript) }}
@@ -337,10 +360,12 @@ func (q *Request) Ended(f *spanfacts.Request, calls []wire.Call) {
 	q.end(f.End, answer, last)
 }
 
-// Drop ends a request that is not recorded.
+// Drop ends a request that is not recorded. What comes of it is not known: the next request
+// may repeat it or have the outputs of its calls. So the requests of a run that is not
+// sampled stay in it, and none of them begins one that is.
 func (q *Request) Drop(now time.Time) {
 	if q != nil && q.kin != nil {
-		q.end(now, kinship.Answer{Result: kinship.Stopped}, lastRequest{end: now})
+		q.end(now, kinship.Answer{Result: kinship.Stopped, Unnamed: true}, lastRequest{end: now})
 	}
 }
 
@@ -440,26 +465,37 @@ func end(list []ending) {
 	}
 }
 
-// schedule sets the timer, with mu held, to the time at which the next run is over unless
-// something happens.
+// maxTimer bounds how far ahead a timer is set.
+const maxTimer = time.Minute
+
+// schedule sets a timer, with mu held, to the time at which the next run is over unless
+// something happens. No timer is stopped or reset, since that is a fatal error for one that
+// was set in another bubble of testing/synctest. One that fires too early changes nothing.
 func (r *Runs) schedule() {
 	at, ok := r.tracker.Deadline()
-	switch {
-	case !ok && r.timer != nil:
-		r.timer.Stop()
-	case !ok:
-	case r.timer == nil:
-		r.timer = time.AfterFunc(time.Until(at), r.expire)
-	default:
-		r.timer.Reset(time.Until(at))
+	if !ok {
+		return
 	}
+	now := time.Now()
+	if latest := now.Add(maxTimer); at.After(latest) {
+		at = latest
+	}
+	// A timer in the past fires now, or its bubble is gone.
+	if r.timerAt.After(now) && !at.Before(r.timerAt) {
+		return
+	}
+	r.timerAt = at
+	time.AfterFunc(at.Sub(now), func() { r.expire(at) })
 }
 
-// expire ends the runs that have waited for too long.
-func (r *Runs) expire() {
+// expire ends the runs that have waited for too long, when the timer of this time fires.
+func (r *Runs) expire(timer time.Time) {
 	defer telemetry.Recover()
 	now := time.Now()
 	r.mu.Lock()
+	if r.timerAt.Equal(timer) {
+		r.timerAt = time.Time{}
+	}
 	ended := r.endings(r.tracker.Expire(now))
 	r.schedule()
 	r.mu.Unlock()
@@ -483,6 +519,5 @@ func (r *Runs) shutdown() []ending {
 	for i := range over {
 		over[i].how.By = semconv.RunEndShutdown
 	}
-	r.schedule()
 	return over
 }

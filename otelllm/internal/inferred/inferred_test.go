@@ -256,3 +256,29 @@ func TestBeginLaterReadsHeadersAtOnce(t *testing.T) {
 	assert.Equal(t, "01a203c0-9208-7863-86fa-f6e890e736b3", q.Run().ConversationID)
 	assert.Equal(t, "codex_exec", q.Run().Agent)
 }
+
+// uncomparable is a provider that cannot be compared with others.
+type uncomparable struct {
+	*sdktrace.TracerProvider
+
+	_ []int
+}
+
+// A run's spans are recorded by one provider: requests of others belong to runs of their own.
+func TestProvidersOfTheirOwn(t *testing.T) {
+	f, g := newFixture(t, nil), newFixture(t, nil)
+	g.Runs = f.Runs
+	first := f.send(0, question)
+	f.end(first, 1, http.StatusServiceUnavailable)
+	other := g.send(2, question)
+	g.end(other, 3, http.StatusServiceUnavailable)
+	assert.NotSame(t, first.Run(), other.Run())
+	assert.Same(t, first.Run(), f.send(4, question).Run())
+	assert.Same(t, other.Run(), g.send(4, question).Run())
+
+	h := newFixture(t, nil)
+	h.Run.TracerProvider = uncomparable{TracerProvider: h.Run.TracerProvider.(*sdktrace.TracerProvider)} //nolint:forcetypeassert // it is
+	once := h.send(0, question)
+	h.end(once, 1, http.StatusServiceUnavailable)
+	assert.Same(t, once.Run(), h.send(2, question).Run())
+}

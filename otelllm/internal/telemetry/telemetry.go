@@ -19,20 +19,25 @@ const (
 	Version = "0.1.0"
 )
 
-// Tracer returns the tracer of a new span: of the given provider, else of the provider
-// that made the context's span, else of the global one. A remote span, or one that only
-// carries a span context, has no such provider: its own is a no-op.
-func Tracer(ctx context.Context, given trace.TracerProvider) trace.Tracer {
-	if given == nil {
-		given = otel.GetTracerProvider()
-		span := trace.SpanFromContext(ctx)
-		if sc := span.SpanContext(); sc.IsValid() && !sc.IsRemote() {
-			if made := span.TracerProvider(); made != nil && !carriedOnly(made) {
-				given = made
-			}
+// Provider returns the provider of a new span: the given one, else that which made the
+// context's span, else the global one. A remote span, or one that only carries a span
+// context, has no such provider: its own is a no-op.
+func Provider(ctx context.Context, given trace.TracerProvider) trace.TracerProvider {
+	if given != nil {
+		return given
+	}
+	span := trace.SpanFromContext(ctx)
+	if sc := span.SpanContext(); sc.IsValid() && !sc.IsRemote() {
+		if made := span.TracerProvider(); made != nil && !carriedOnly(made) {
+			return made
 		}
 	}
-	return tracerFrom(given)
+	return otel.GetTracerProvider()
+}
+
+// Tracer returns the tracer of a new span, of its [Provider].
+func Tracer(ctx context.Context, given trace.TracerProvider) trace.Tracer {
+	return tracerFrom(Provider(ctx, given))
 }
 
 // tracerOptions are made once: every span looks its tracer up.
