@@ -100,7 +100,7 @@ func TestOddAnswers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
-			got, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), scriptedServer(t, tt.response, nil)+chatPath, chatBody)
+			got, err := call(t.Context(), requestTransport(base(t), WithTracerProvider(r)), scriptedServer(t, tt.response, nil)+chatPath, chatBody)
 			require.NoError(t, err)
 			_, want, _ := strings.Cut(tt.response, "\r\n\r\n")
 			assert.Equal(t, want, got)

@@ -339,9 +339,19 @@ func TestRemoteParents(t *testing.T) {
 	}
 
 	r.spans.Reset()
-	_, err := call(extracted, NewTransport(base(t)), url+chatPath, chatBody)
+	_, err := call(extracted, requestTransport(base(t)), url+chatPath, chatBody)
 	require.NoError(t, err)
 	assert.Equal(t, sc.SpanID(), r.only(t).Parent().SpanID())
+
+	// The run that is inferred stands between the two.
+	r.spans.Reset()
+	i := New()
+	_, err = call(extracted, i.NewTransport(base(t)), url+chatPath, chatBody)
+	require.NoError(t, err)
+	require.NoError(t, i.Shutdown(t.Context()))
+	run := r.runs(t, 1)[0]
+	assert.Equal(t, sc.SpanID(), run.Parent().SpanID())
+	assert.Equal(t, run.SpanContext().SpanID(), r.requests()[0].Parent().SpanID())
 
 	// A gateway with nothing but the globals, whose client sends its trace context.
 	r.spans.Reset()
@@ -363,9 +373,11 @@ func TestRemoteParents(t *testing.T) {
 	r.spans.Reset()
 	own := newRecorder(t)
 	ctx, parent := own.Tracer("app").Start(t.Context(), "app")
-	_, err = call(ctx, NewTransport(base(t)), url+chatPath, chatBody)
+	i = New()
+	_, err = call(ctx, i.NewTransport(base(t)), url+chatPath, chatBody)
 	require.NoError(t, err)
 	parent.End()
+	require.NoError(t, i.Shutdown(t.Context()))
 	assert.Empty(t, r.spans.Ended())
-	assert.Len(t, own.spans.Ended(), 2)
+	assert.Len(t, own.spans.Ended(), 3, "with the run that is inferred")
 }

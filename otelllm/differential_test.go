@@ -127,7 +127,7 @@ func TestDifferentialSplits(t *testing.T) {
 				split := func() *pieces {
 					return &pieces{left: slices.DeleteFunc([]string{text[:k], text[k:]}, func(s string) bool { return s == "" }), end: io.EOF}
 				}
-				got := readThrough(t, NewTransport(answering(http.StatusOK, header, split()), WithTracerProvider(r)), w.path, w.request)
+				got := readThrough(t, requestTransport(answering(http.StatusOK, header, split()), WithTracerProvider(r)), w.path, w.request)
 				if !assert.Equal(t, readsOf(split()), got, "split at %d", k) {
 					return
 				}
@@ -174,12 +174,12 @@ func TestDifferential(t *testing.T) {
 					header := http.Header{"Content-Type": {types[(i+j)%len(types)]}}
 					fresh := func() *pieces { return &pieces{left: slices.Clone(bodies[name]), end: err, with: j%2 == 0} }
 					want := readsOf(fresh())
-					got := readThrough(t, NewTransport(answering(status, header, fresh()), WithTracerProvider(r), WithVerdicts(), WithWatchdog(Watchdog{Idle: time.Hour})), w.path, w.request)
+					got := readThrough(t, requestTransport(answering(status, header, fresh()), WithTracerProvider(r), WithVerdicts(), WithWatchdog(Watchdog{Idle: time.Hour})), w.path, w.request)
 					if !assert.Equal(t, want, got, "%s as %s %d %v %s", name, w.name, status, header, end) {
 						return
 					}
 					// Stream errors change the error at the end, and nothing else.
-					got = readThrough(t, NewTransport(answering(status, header, fresh()), WithTracerProvider(r), WithStreamErrors()), w.path, w.request)
+					got = readThrough(t, requestTransport(answering(status, header, fresh()), WithTracerProvider(r), WithStreamErrors()), w.path, w.request)
 					for k := range got {
 						if broken := (*StreamError)(nil); errors.As(got[k].err, &broken) {
 							final := want[k].err
@@ -241,7 +241,7 @@ func TestDifferentialOverTheWire(t *testing.T) {
 				}
 				r := newRecorder(t)
 				bare := read(b)
-				assert.Equal(t, bare, read(NewTransport(b, WithTracerProvider(r), WithStreamErrors(), WithWatchdog(Watchdog{Total: time.Hour}))))
+				assert.Equal(t, bare, read(requestTransport(b, WithTracerProvider(r), WithStreamErrors(), WithWatchdog(Watchdog{Total: time.Hour}))))
 				assert.Equal(t, w.text(), bare.body)
 				if i%2 == 0 {
 					trailers.Set("X-Declared", "1")

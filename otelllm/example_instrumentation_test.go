@@ -88,6 +88,7 @@ func ExampleOption() {
 		stream(w, r, text, finish, done)
 	}), handler...))
 
+	// The gateway infers the run of the agent behind it.
 	ctx, agent := llm.StartRun(context.Background(), "coder", run...)
 	agent.End(ask(ctx, &http.Client{Transport: llm.NewTransport(http.DefaultTransport, transport...)}, gateway.URL))
 	gateway.Close() // waits for the handler
@@ -98,5 +99,6 @@ func ExampleOption() {
 	// chat in-process-7b client
 	// chat gpt-5 server
 	// chat gpt-5 client
+	// invoke_agent agent internal
 	// invoke_agent coder internal
 }

@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm"
 	"github.com/otelllm/otelllm-go/otelllm/classify"
@@ -264,6 +265,7 @@ func ExampleWithProtocol() {
 	// chat acme-1
 	//   gen_ai.provider.name acme
 	//   llm.stream.end terminal_event
+	// invoke_agent agent
 }
 
 // A gateway with a path for each protocol has a client for each of them. Only requests to
@@ -321,7 +323,9 @@ func ExampleWithoutEvents() {
 		_ = ask(context.Background(), &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport, opts...)}, server.URL)
 	}
 	for _, span := range spans.GetSpans() {
-		fmt.Println(len(span.Events) > 0)
+		if span.SpanKind == trace.SpanKindClient {
+			fmt.Println(len(span.Events) > 0)
+		}
 	}
 	// Output:
 	// true
@@ -385,7 +389,7 @@ func ExampleTransport_CloseIdleConnections() {
 	defer server.Close()
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
-	transport := otelllm.NewTransport(&http.Transport{}, otelllm.WithTracerProvider(provider))
+	transport := otelllm.NewTransport(&http.Transport{}, otelllm.WithTracerProvider(provider), otelllm.WithoutInferredRuns())
 	client := &http.Client{Transport: transport}
 
 	_ = ask(context.Background(), client, server.URL)

@@ -188,7 +188,7 @@ func TestStatusWithoutAnAnswer(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
 			target := scriptedServer(t, "HTTP/1.1 "+tt.head+"\r\nContent-Length: 0\r\n\r\n", nil)
-			_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), target+chatPath, chatBody)
+			_, err := call(t.Context(), requestTransport(base(t), WithTracerProvider(r)), target+chatPath, chatBody)
 			require.NoError(t, err)
 			s := r.only(t)
 			assertFacts(t, s, tt.want)
@@ -385,7 +385,7 @@ func TestSilenceBeforeTheEnd(t *testing.T) {
 				})
 				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x"+chatPath, strings.NewReader(chatBody))
 				require.NoError(t, err)
-				resp, err := NewTransport(rt, WithTracerProvider(r)).RoundTrip(req)
+				resp, err := requestTransport(rt, WithTracerProvider(r)).RoundTrip(req)
 				require.NoError(t, err)
 				for range tt.events {
 					_, err = resp.Body.Read(make([]byte, 1<<12))

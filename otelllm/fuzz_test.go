@@ -54,7 +54,7 @@ func FuzzBody(f *testing.F) {
 		}
 		sent := ""
 		below := answering(int(status), http.Header{"Content-Type": {contentType}}, body())
-		rt := NewTransport(roundTripper(func(req *http.Request) (*http.Response, error) {
+		rt := requestTransport(roundTripper(func(req *http.Request) (*http.Response, error) {
 			b, err := io.ReadAll(req.Body)
 			sent = string(b)
 			if err != nil {

@@ -382,7 +382,7 @@ func TestGatewayTrace(t *testing.T) {
 	agent := newRecorder(t)
 	_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(agent), WithPropagators(propagation.TraceContext{})), g.url+chatPath, chatBody)
 	require.NoError(t, err)
-	asked, served := agent.only(t), g.served(t)
+	asked, served := agent.named("chat gpt-5")[0], g.served(t)
 	assert.Equal(t, asked.SpanContext().TraceID(), served.SpanContext().TraceID())
 	assert.Equal(t, asked.SpanContext().SpanID(), served.Parent().SpanID())
 }

@@ -73,6 +73,11 @@ func scriptedServer(tb testing.TB, text string, then func(net.Conn)) (baseURL st
 	})
 }
 
+// requestTransport is [NewTransport] for tests of requests alone: no runs are inferred.
+func requestTransport(base http.RoundTripper, opts ...TransportOption) *Transport {
+	return NewTransport(base, append(opts, WithoutInferredRuns())...)
+}
+
 const (
 	sseHead  = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 	jsonHead = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"

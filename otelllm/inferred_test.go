@@ -22,12 +22,9 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// inferring is an Instrumentation that infers runs, with a short time to settle.
+// inferring is an Instrumentation whose inferred runs wait this long for further attempts.
 func inferring(r *recorder, settle time.Duration, opts ...Option) *Instrumentation {
-	return New(append(opts, WithTracerProvider(r), option(func(c *config) {
-		c.inferred = true
-		c.limits.Settle = settle
-	}))...)
+	return New(append([]Option{WithTracerProvider(r), WithInferredRuns(InferredRuns{RetryWait: settle})}, opts...)...)
 }
 
 // wordsOf are the requests of an agent and the answers of a model in one protocol.
@@ -366,7 +363,7 @@ func TestInferredIdle(t *testing.T) {
 	const id = "call_0f9a8b7c6d5e4f30"
 	words := agentWords["messages"]
 	r := newRecorder(t)
-	i := inferring(r, time.Minute, option(func(c *config) { c.limits.Idle = time.Millisecond }))
+	i := inferring(r, time.Minute, WithInferredRuns(InferredRuns{OutputWait: time.Millisecond}))
 	s := script{answers: []func(http.ResponseWriter){streamed(words.call(id))}}
 	url, rt := s.start(t)+words.path, i.NewTransport(base(t))
 	_, err := call(t.Context(), rt, url, words.body("fix it", 0, id))

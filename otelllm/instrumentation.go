@@ -25,7 +25,7 @@ type Instrumentation struct {
 
 // New returns an Instrumentation.
 func New(opts ...Option) *Instrumentation {
-	i := &Instrumentation{config: config{events: true, limits: kinship.DefaultConfig()}}
+	i := &Instrumentation{config: config{events: true, inferred: true, limits: kinship.DefaultConfig()}}
 	i.config = *configure(i, opts, Option.applyInstrumentation)
 	return i
 }

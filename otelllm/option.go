@@ -2,6 +2,7 @@ package otelllm
 
 import (
 	"fmt"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
@@ -65,8 +66,8 @@ type config struct {
 	watchdog       Watchdog
 	conversationID string
 	toolsRecorded  bool
-	inferred       bool // runs are inferred; no option sets it until the Collector knows them
-	limits         kinship.Config
+	inferred       bool           // runs are inferred
+	limits         kinship.Config // of the runs that are inferred
 }
 
 // configure returns the configuration of i, with opts applied. Nil options are left out.
@@ -210,6 +211,45 @@ func WithProtocol(p Protocol) interface {
 		}
 		c.recogniser.Protocol = known
 	})
+}
+
+// InferredRuns says how long an inferred run waits for its next request. A wait that is not
+// positive is the default. The run ends at its last request, not at the end of the wait;
+// its span is exported at the end of the wait.
+type InferredRuns struct {
+	// RetryWait is how long a run whose last request failed waits for a further attempt; 2
+	// minutes by default. It has to be longer than the pauses between the attempts of the
+	// agent. An attempt that comes later begins a run of its own.
+	RetryWait time.Duration
+	// OutputWait is how long a run whose last answer has tool calls waits for the request
+	// with their outputs; 30 minutes by default. It has to be longer than the tools and the
+	// people who approve them take. A request that comes later begins a run of its own, and
+	// the run that waited is incomplete.
+	OutputWait time.Duration
+}
+
+// WithInferredRuns sets how long inferred runs wait. [NewTransport] describes these runs.
+// The transports and handlers of an [Instrumentation] share them, so the option applies to
+// [New] alone.
+func WithInferredRuns(r InferredRuns) Option {
+	return option(func(c *config) {
+		d := kinship.DefaultConfig()
+		c.limits.Settle, c.limits.Idle = d.Settle, d.Idle
+		if r.RetryWait > 0 {
+			c.limits.Settle = r.RetryWait
+		}
+		if r.OutputWait > 0 {
+			c.limits.Idle = r.OutputWait
+		}
+	})
+}
+
+// WithoutInferredRuns records requests outside of a run of [StartRun] as they are, without a
+// run around them. Their retries are judged one by one, and nothing is said of the agent's
+// run. [NewTransport] and [NewHandler] infer runs otherwise. Packages otelllm/manual and
+// otelllm/realtime never do.
+func WithoutInferredRuns() CallOption {
+	return option(func(c *config) { c.inferred = false })
 }
 
 // WithConversationID records the conversation that a run belongs to. An id that is not at

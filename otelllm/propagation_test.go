@@ -62,7 +62,7 @@ func TestPropagators(t *testing.T) {
 				require.NoError(t, err)
 				req.Header.Set("X-Own", "1")
 				own := req.Header.Clone()
-				resp, err := NewTransport(b, append(tt.opts, WithTracerProvider(provider))...).RoundTrip(req)
+				resp, err := requestTransport(b, append(tt.opts, WithTracerProvider(provider))...).RoundTrip(req)
 				require.NoError(t, err)
 				_, err = io.Copy(io.Discard, resp.Body)
 				require.NoError(t, err)

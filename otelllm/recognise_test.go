@@ -166,7 +166,7 @@ func TestBedrockErrorHeader(t *testing.T) {
 func TestProtocolOfAGateway(t *testing.T) {
 	r := newRecorder(t)
 	url := scriptedServer(t, sseHead+"data: {\"candidates\":[{\"index\":0,\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}],\"modelVersion\":\"gemini-x\"}\n\n", nil)
-	_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r), WithProviderName("acme"), WithProtocol(ProtocolGemini)), url+"/llm", `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`)
+	_, err := call(t.Context(), requestTransport(base(t), WithTracerProvider(r), WithProviderName("acme"), WithProtocol(ProtocolGemini)), url+"/llm", `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`)
 	require.NoError(t, err)
 	s := r.only(t)
 	assert.Equal(t, "generate_content", s.Name())
@@ -182,7 +182,7 @@ func TestProtocolOfAGateway(t *testing.T) {
 func TestCodeAssist(t *testing.T) {
 	r := newRecorder(t)
 	url := scriptedServer(t, sseHead+"data: {\"response\":{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}],\"modelVersion\":\"gemini-x\"},\"traceId\":\"t\"}\n\n", nil)
-	_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r), WithStreamErrors()), url+"/v1internal:streamGenerateContent",
+	_, err := call(t.Context(), requestTransport(base(t), WithTracerProvider(r), WithStreamErrors()), url+"/v1internal:streamGenerateContent",
 		`{"model":"gemini-x","project":"p","request":{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}}`)
 	require.NoError(t, err)
 	s := r.only(t)
@@ -200,7 +200,7 @@ func TestNamedProtocol(t *testing.T) {
 	for _, path := range []string{"/llm", "/api/chat", "/api/generate", "/v1/messages", "/v1/responses", "/gw/responses", "/openai/responses", "/v1/completions", chatPath} {
 		t.Run(path, func(t *testing.T) {
 			r := newRecorder(t)
-			rt := NewTransport(base(t), WithTracerProvider(r), WithProviderName("acme"), WithProtocol(ProtocolOpenAIChat), WithStreamErrors())
+			rt := requestTransport(base(t), WithTracerProvider(r), WithProviderName("acme"), WithProtocol(ProtocolOpenAIChat), WithStreamErrors())
 			got, err := call(t.Context(), rt, scriptedServer(t, sseHead+whole, nil)+path, chatBody)
 			require.NoError(t, err)
 			assert.Equal(t, whole, got)

@@ -206,7 +206,7 @@ func TestProtocolByABodyThatIsSent(t *testing.T) {
 			r := newRecorder(t)
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, scriptedServer(t, sseHead+tt.answer, nil)+tt.path, oneByOne{strings.NewReader(tt.body)})
 			require.NoError(t, err)
-			resp, err := NewTransport(base(t), WithTracerProvider(r), WithProtocol(Protocol(tt.named))).RoundTrip(req)
+			resp, err := requestTransport(base(t), WithTracerProvider(r), WithProtocol(Protocol(tt.named))).RoundTrip(req)
 			require.NoError(t, err)
 			_, _ = io.Copy(io.Discard, resp.Body)
 			resp.Body.Close()

@@ -139,7 +139,7 @@ func TestGatewayHalfClosedClient(t *testing.T) {
 	require.Contains(t, string(answer), "[DONE]")
 
 	gateway.Close() // the handler has returned
-	s := r.only(t)
+	s := r.named("chat gpt-5")[0]
 	assert.Equal(t, "terminal_event", s.get("llm.stream.end"))
 	assert.Equal(t, int64(http.StatusOK), s.get("http.response.status_code"))
 	assert.Nil(t, s.get("llm.abort.source"))

@@ -52,7 +52,7 @@ func TestShutdownMidStream(t *testing.T) {
 		r := newRecorder(t)
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+chatPath, strings.NewReader(chatBody))
 		require.NoError(t, err)
-		resp, err := NewTransport(b, WithTracerProvider(r), WithStreamErrors(), WithWatchdog(Watchdog{Total: time.Hour})).RoundTrip(req)
+		resp, err := requestTransport(b, WithTracerProvider(r), WithStreamErrors(), WithWatchdog(Watchdog{Total: time.Hour})).RoundTrip(req)
 		require.NoError(t, err)
 		defer resp.Body.Close()
 		_, err = io.ReadFull(resp.Body, make([]byte, len(firstText)))
@@ -78,7 +78,7 @@ func TestShutdownMidStream(t *testing.T) {
 
 		// What begins later is recorded as before.
 		go func() { next <- struct{}{} }()
-		_, err = call(t.Context(), NewTransport(b, WithTracerProvider(r)), url+chatPath, chatBody)
+		_, err = call(t.Context(), requestTransport(b, WithTracerProvider(r)), url+chatPath, chatBody)
 		require.NoError(t, err)
 		require.Len(t, r.spans.Ended(), 2)
 		assert.Equal(t, "terminal_event", span{r.spans.Ended()[1]}.get("llm.stream.end"))
@@ -91,7 +91,7 @@ func TestShutdownAfterTheLastWord(t *testing.T) {
 	r := newRecorder(t)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, scriptedServer(t, sseHead+firstText+chatStop+chatDone, keepOpen(t))+chatPath, strings.NewReader(chatBody))
 	require.NoError(t, err)
-	resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req)
+	resp, err := requestTransport(base(t), WithTracerProvider(r)).RoundTrip(req)
 	require.NoError(t, err)
 	_, err = io.ReadFull(resp.Body, make([]byte, len(firstText+chatStop+chatDone)))
 	require.NoError(t, err)

@@ -127,7 +127,7 @@ func TestStreamSpans(t *testing.T) {
 				if !events {
 					opts = append(opts, WithoutEvents())
 				}
-				got, err := call(t.Context(), NewTransport(base(t), opts...), url+own[tt.stream].path, tt.body)
+				got, err := call(t.Context(), requestTransport(base(t), opts...), url+own[tt.stream].path, tt.body)
 				require.NoError(t, err)
 				assert.Equal(t, strings.Join(own[tt.stream].events, ""), got)
 				s := r.only(t)

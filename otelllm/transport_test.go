@@ -86,7 +86,7 @@ func TestWithProvider(t *testing.T) {
 	r := newRecorder(t)
 	stream := ownStreams()[0]
 	url := scriptedServer(t, sseHead+strings.Join(stream.events, ""), nil)
-	rt := NewTransport(base(t), WithTracerProvider(r), WithProviderName("gateway"), WithProtocol(ProtocolOpenAIChat))
+	rt := requestTransport(base(t), WithTracerProvider(r), WithProviderName("gateway"), WithProtocol(ProtocolOpenAIChat))
 	_, err := call(t.Context(), rt, url+"/llm", chatBody)
 	require.NoError(t, err)
 	s := r.only(t)
@@ -105,9 +105,9 @@ func TestWithProvider(t *testing.T) {
 	before := otel.GetErrorHandler()
 	t.Cleanup(func() { otel.SetErrorHandler(before) })
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { handled = err }))
-	NewTransport(nil, WithProtocol(ProtocolOpenAIChat))
+	requestTransport(nil, WithProtocol(ProtocolOpenAIChat))
 	require.NoError(t, handled)
-	NewTransport(nil, WithProtocol("smoke_signals"), nil)
+	requestTransport(nil, WithProtocol("smoke_signals"), nil)
 	require.ErrorContains(t, handled, `unknown protocol "smoke_signals"; use one of the Protocol constants`)
 }
 
@@ -117,7 +117,7 @@ func TestSampling(t *testing.T) {
 	stream := ownStreams()[0]
 	sampler := &recordingSampler{}
 	r := newRecorder(t, sdktrace.WithSampler(sampler))
-	rt := NewTransport(base(t), WithTracerProvider(r))
+	rt := requestTransport(base(t), WithTracerProvider(r))
 	url := scriptedServer(t, sseHead+strings.Join(stream.events, ""), nil)
 	sampled := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled,
@@ -135,7 +135,7 @@ func TestSampling(t *testing.T) {
 	}
 
 	var below trace.SpanContext
-	rt = NewTransport(roundTripper(func(req *http.Request) (*http.Response, error) {
+	rt = requestTransport(roundTripper(func(req *http.Request) (*http.Response, error) {
 		below = trace.SpanContextFromContext(req.Context())
 		return nil, io.EOF
 	}), WithTracerProvider(newRecorder(t, sdktrace.WithSampler(sdktrace.NeverSample()))))
@@ -160,15 +160,19 @@ func (s *recordingSampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.
 
 func (*recordingSampler) Description() string { return "note" }
 
-// If no provider is given, the provider of the context's span is used.
+// If no provider is given, the provider of the context's span is used, for the run that is
+// inferred, too.
 func TestProviderOfTheContext(t *testing.T) {
-	r := newRecorder(t)
+	r, i := newRecorder(t), New()
 	ctx, parent := r.Tracer("app").Start(t.Context(), "app")
-	_, err := call(ctx, NewTransport(base(t)), scriptedServer(t, sseHead+strings.Join(ownStreams()[0].events, ""), nil)+chatPath, chatBody)
+	_, err := call(ctx, i.NewTransport(base(t)), scriptedServer(t, sseHead+strings.Join(ownStreams()[0].events, ""), nil)+chatPath, chatBody)
 	require.NoError(t, err)
 	parent.End()
+	require.NoError(t, i.Shutdown(t.Context()))
 	require.Len(t, r.named("chat gpt-5"), 1)
-	assert.Equal(t, parent.SpanContext().SpanID(), r.named("chat gpt-5")[0].Parent().SpanID())
+	run := r.runs(t, 1)[0]
+	assert.Equal(t, run.SpanContext().SpanID(), r.named("chat gpt-5")[0].Parent().SpanID())
+	assert.Equal(t, parent.SpanContext().SpanID(), run.Parent().SpanID())
 }
 
 func TestAttemptHeader(t *testing.T) {
@@ -179,7 +183,7 @@ func TestAttemptHeader(t *testing.T) {
 		if header != "" {
 			req.Header.Set("X-Stainless-Retry-Count", header)
 		}
-		rt := NewTransport(roundTripper(func(*http.Request) (*http.Response, error) { return nil, io.EOF }), WithTracerProvider(r))
+		rt := requestTransport(roundTripper(func(*http.Request) (*http.Response, error) { return nil, io.EOF }), WithTracerProvider(r))
 		_, err = rt.RoundTrip(req)
 		require.Error(t, err)
 		assert.Equal(t, want, r.only(t).get("llm.request.attempt"), "header %q", header)
@@ -245,7 +249,7 @@ func TestStatusZero(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecorder(t)
 			url := scriptedServer(t, "HTTP/1.1 000 Zero\r\nConnection: close\r\n\r\nbody", tt.then)
-			_, err := call(t.Context(), NewTransport(base(t), WithTracerProvider(r)), url+chatPath, chatBody)
+			_, err := call(t.Context(), requestTransport(base(t), WithTracerProvider(r)), url+chatPath, chatBody)
 			assert.Equal(t, tt.end == nil, err == nil)
 			s := r.only(t)
 			assert.Equal(t, tt.end, s.get("llm.stream.end"))
