@@ -57,7 +57,8 @@ func StreamsByPath(p wire.Protocol) bool {
 var saysNoStream = []byte(`{"stream":false}`)
 
 // ReadInMemory reads the body of a request before it is sent, if it lies in memory: if
-// http.NewRequest made it of a bytes.Reader, bytes.Buffer or strings.Reader. It reports
+// http.NewRequest made it of a bytes.Reader, bytes.Buffer or strings.Reader, in the wrapper
+// of an SDK or not. It reports
 // false if the body has to be read as it is sent. It leaves req.Body unchanged and never
 // calls GetBody, which belongs to the application, may be slow, and may rewind the very
 // reader that is about to be sent.
@@ -92,7 +93,7 @@ func BodyInMemory(req *http.Request) []byte {
 // neither keep nor change it.
 func inMemory(body io.ReadCloser) ([]byte, bool) {
 	var here lent
-	switch r := unwrapped(body).(type) {
+	switch r := unwrapped(belowClose(body)).(type) {
 	case *bytes.Buffer:
 		return r.Bytes(), true
 	case *bytes.Reader:
@@ -105,6 +106,25 @@ func inMemory(body io.ReadCloser) ([]byte, bool) {
 		return nil, false
 	}
 	return here, true
+}
+
+// belowClose returns the body below the wrapper of openai-go and other SDKs by the same
+// generator, which changes Close alone. Otherwise it returns body.
+func belowClose(body io.ReadCloser) io.ReadCloser {
+	v := reflect.ValueOf(body)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return body
+	}
+	v = v.Elem()
+	if t := v.Type(); t.Name() != "closeOnceReadCloser" || !strings.HasSuffix(t.PkgPath(), "/internal/requestconfig") {
+		return body
+	}
+	if f := v.FieldByName("ReadCloser"); f.IsValid() && f.CanInterface() {
+		if below, ok := reflect.TypeAssert[io.ReadCloser](f); ok {
+			return below
+		}
+	}
+	return body
 }
 
 // unwrapped returns what io.NopCloser has wrapped, or nil.
