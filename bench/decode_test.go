@@ -55,7 +55,7 @@ func BenchmarkDecode(b *testing.B) {
 
 func benchDecode(b *testing.B, w *wire, data []byte, events, size int) {
 	base := answers(w.contentType, data)
-	with := otelllm.NewTransport(base, otelllm.WithTracerProvider(sdk()))
+	with := otelllm.NewTransport(base, otelllm.WithTracerProvider(sdk()), otelllm.WithoutInferredRuns())
 	seesAll(b, base, w, len(data), events)
 	buf := make([]byte, size)
 	reading := func(rt http.RoundTripper) func() time.Duration {
@@ -108,7 +108,7 @@ func seesAll(tb testing.TB, base http.RoundTripper, w *wire, n, events int) {
 	tb.Helper()
 	ended := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(ended))
-	throughout(tb, otelllm.NewTransport(base, otelllm.WithTracerProvider(provider)), w, n, make([]byte, 32<<10), func(read func()) { read() })
+	throughout(tb, otelllm.NewTransport(base, otelllm.WithTracerProvider(provider), otelllm.WithoutInferredRuns()), w, n, make([]byte, 32<<10), func(read func()) { read() })
 	require.Len(tb, ended.Ended(), 1)
 	seen := 0
 	for _, kv := range ended.Ended()[0].Attributes() {

@@ -40,7 +40,7 @@ func BenchmarkFirstByte(b *testing.B) {
 			base := server.Client().Transport
 			w := *s.wire
 			w.url = server.URL + s.path()
-			with := otelllm.NewTransport(base, otelllm.WithTracerProvider(sdk()))
+			with := otelllm.NewTransport(base, otelllm.WithTracerProvider(sdk()), otelllm.WithoutInferredRuns())
 
 			var first, next [2][]time.Duration
 			buf, body := make([]byte, 32<<10), w.body(0)

@@ -226,7 +226,7 @@ func compare(b *testing.B, s *stream, eventByEvent bool) *comparison {
 	if eventByEvent {
 		base.open = func() io.Reader { return &eventwise{events: s.events} }
 	}
-	with := otelllm.NewTransport(base, otelllm.WithTracerProvider(sdk()))
+	with := otelllm.NewTransport(base, otelllm.WithTracerProvider(sdk()), otelllm.WithoutInferredRuns())
 	c := &comparison{events: len(s.events)}
 
 	bare, err := callers[s.wire](closes{base, base})

@@ -34,10 +34,12 @@ func BenchmarkNotSampled(b *testing.B) {
 		name     string
 		provider trace.TracerProvider
 		ctx      context.Context
+		options  []otelllm.TransportOption
 	}{
-		{"no provider", noop.NewTracerProvider(), context.Background()},
-		{"NeverSample", never, context.Background()},
-		{"parent not sampled", parentBased, unsampledParent()},
+		{"no provider", noop.NewTracerProvider(), context.Background(), alone},
+		{"NeverSample", never, context.Background(), alone},
+		{"NeverSample, with inferred runs", never, context.Background(), nil},
+		{"parent not sampled", parentBased, unsampledParent(), nil},
 	} {
 		for _, size := range []int{0, 1 << 20} {
 			for _, r := range []struct {
@@ -55,7 +57,7 @@ func BenchmarkNotSampled(b *testing.B) {
 					if r.versioned {
 						req.Header.Set("Anthropic-Version", "2023-06-01")
 					}
-					benchNotSampled(b, v.provider, r.wire, req)
+					benchNotSampled(b, append(v.options, otelllm.WithTracerProvider(v.provider)), r.wire, req)
 				})
 			}
 		}
@@ -67,12 +69,12 @@ func BenchmarkNotSampled(b *testing.B) {
 // without that header only the body does.
 var gateway = &wire{"anthropic_messages at a gateway", "http://gateway.internal/v1/messages", sseType, anthropicMessages.request}
 
-func benchNotSampled(b *testing.B, provider trace.TracerProvider, w *wire, req *http.Request) {
+func benchNotSampled(b *testing.B, options []otelllm.TransportOption, w *wire, req *http.Request) {
 	b.Helper()
 	const calls = 200
 	answer := deltas(w, 0, nil, "", "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")
 	own := &sameBody{body: io.NopCloser(&eventwise{events: answer.events})} // compared by identity
-	with := otelllm.NewTransport(own, otelllm.WithTracerProvider(provider))
+	with := otelllm.NewTransport(own, options...)
 	require.Equal(b, own.body, send(b, with, req).Body, "the transport replaced the response's body")
 
 	requests := func(rt http.RoundTripper) func() time.Duration {
