@@ -10,11 +10,14 @@
 //	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport)}
 //
 // It recognises OpenAI Chat Completions, Responses and Completions, Anthropic Messages,
-// Gemini, Amazon Bedrock and Ollama, streaming or not, under any SDK. The more is
-// recorded, the better the verdicts: [StartRun] joins the requests and tools of one agent
-// run, [StartTool] records which tools ran and what they may have changed, and [WithAbort]
-// records who cancelled, so that a user's stop is not reported as a broken connection.
-// [Run.Diagnosis] judges what has been observed so far.
+// Gemini, Amazon Bedrock and Ollama, streaming or not, under any SDK. It also infers the
+// runs of the agent, since consecutive requests of a conversation repeat or extend each
+// other: see [Transport].
+//
+// The more is recorded, the better the verdicts. [StartRun] declares a run: when it begins
+// and ends, and with what error. [StartTool] records which tools ran and what they may have
+// changed, and [WithAbort] records who cancelled, so that a user's stop is not reported as a
+// broken connection. [Run.Diagnosis] judges what has been observed so far.
 //
 // [NewHandler] is for the serving side of a gateway. Package otelllm/realtime is for a
 // realtime session over a WebSocket, and otelllm/manual for any other transport. Package
@@ -27,8 +30,9 @@
 // ([WithMeterProvider]). [Shutdown] ends what is still open before the process exits.
 //
 // Content is never recorded, and is held in memory only while it is decoded: no prompts,
-// completions, tool arguments or results, no headers except the providers' request ids, no
-// URL queries and no error messages.
+// completions, tool arguments or results, no URL queries and no error messages. Of the
+// headers only the providers' request ids, an agent's conversation id and the product in its
+// User-Agent are recorded.
 package otelllm
 
 import "github.com/otelllm/otelllm-go/otelllm/internal/telemetry"

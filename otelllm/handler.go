@@ -17,6 +17,11 @@ import (
 // went away, which is not an error; and a deliberate end by the gateway itself
 // ([WithAbort]). If an upstream failed, the span names that failure as the cause.
 //
+// The runs of the agents behind the gateway are inferred from the requests that it serves,
+// as [Transport] describes. The gateway's own attempts are a part of these requests, and
+// open no run. A request's body is read while the handler reads it, so a served request
+// names its run and has a link to it, and is not its child.
+//
 // Trace context is read from the request's headers, by [WithPropagators] or the global
 // propagator, unless the request's context already holds a span. The optional interfaces
 // of the ResponseWriter (http.Flusher and others) and http.ResponseController work as they

@@ -46,7 +46,8 @@ func init() {
 
 // Shutdown ends the recording of every request, tool and run that this package's functions
 // began and that is still open, as aborted by shutdown, so that their spans can be
-// exported before the TracerProvider is shut down. So it does with what the packages
+// exported before the TracerProvider is shut down. Inferred runs that wait for their next
+// request end as well. So it does with what the packages
 // otelllm/manual and otelllm/realtime began without an [Instrumentation]. It does not touch
 // the streams themselves: end those first, best with [WithAbort] and [AbortShutdown]. What
 // begins later is recorded as usual. [WithWatchdog] and [WithStreamErrors] have no effect

@@ -15,6 +15,10 @@ type Run struct{ run *agentrun.Run }
 // tools under the returned context belong to the run. At most 256 bytes of agent are
 // recorded.
 //
+// Without it, runs are inferred from the requests, as [Transport] describes. StartRun adds
+// what requests do not show: when the agent has finished, the error that it ended on, and
+// with [StartTool] the tools and their effects.
+//
 // If runs are nested, requests and tools belong to the innermost one. Their effects count
 // for every run around it: repeating the outer run repeats them.
 //

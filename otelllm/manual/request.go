@@ -2,7 +2,8 @@
 // gRPC, a WebSocket with a protocol of its own, a model in the same process.
 //
 // The application reports what happens, and gets the spans, verdicts and metrics of any
-// other model call. For HTTP, [otelllm.NewTransport] reports all of it; for the OpenAI
+// other model call. Runs are not inferred from these requests, since there are no bodies to
+// compare: declare them with [otelllm.StartRun]. For HTTP, [otelllm.NewTransport] reports all of it; for the OpenAI
 // Realtime API there is package realtime.
 package manual
 

@@ -1,7 +1,8 @@
 // Package realtime records sessions of the OpenAI Realtime API over any WebSocket library.
 //
 // The application reports every text frame to a [Session]. Each response becomes the span
-// of a request, with the verdicts and metrics of any other model call.
+// of a request, with the verdicts and metrics of any other model call. No run is inferred
+// from a session: declare one with [otelllm.StartRun].
 package realtime
 
 import (
