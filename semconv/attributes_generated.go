@@ -199,8 +199,7 @@ const (
 	HistoryToolOutputsKey = attribute.Key("llm.history.tool_outputs")
 
 	// HistoryMissingOutputsKey is the key of "llm.history.missing_outputs". Ids of
-	// the tool calls that returned an output which the next request does not
-	// contain.
+	// the tool calls whose output a later request does not contain.
 	//
 	// At most 64 entries of at most 256 bytes.
 	//
@@ -691,8 +690,7 @@ func HistoryToolOutputs(val ...string) attribute.KeyValue {
 }
 
 // HistoryMissingOutputs is the attribute "llm.history.missing_outputs". Ids of
-// the tool calls that returned an output which the next request does not
-// contain.
+// the tool calls whose output a later request does not contain.
 func HistoryMissingOutputs(val ...string) attribute.KeyValue {
 	return HistoryMissingOutputsKey.StringSlice(val)
 }

@@ -8,13 +8,16 @@ import (
 )
 
 // hasOutput reports whether the tool ended with an output that the model was due to
-// receive: a result or its error.
+// receive: a result or its error. If only a history shows the tool, its outcome may not be
+// known, but its output is there to be delivered.
 func (t *Tool) hasOutput() bool {
 	if t.End.IsZero() {
 		return false
 	}
 	switch t.Outcome {
-	case semconv.ToolOutcomeUnset, semconv.ToolOutcomeInterrupted:
+	case semconv.ToolOutcomeUnset:
+		return t.Delivery != semconv.OutputDeliveryUnset
+	case semconv.ToolOutcomeInterrupted:
 		return false
 	default:
 		return true
@@ -165,7 +168,7 @@ func (j *judge) lacks(r *Request, tool *Tool) Fact {
 			return Yes
 		}
 		return NotObserved
-	case hasID(r.HistoryCalls, tool.CallID) && (!cut || j.listReachesBack(r, tool)):
+	case hasID(r.HistoryCalls, tool.CallID) && (!cut || j.listReachesBack(r, tool.CallID)):
 		return Yes
 	case r.HistoryCalls == nil:
 		return NotObserved
@@ -236,10 +239,10 @@ func (j *judge) outputsExpected(tool *Tool) int {
 }
 
 // listReachesBack reports whether the newest outputs of r's history, which are all that is
-// recorded of it, reach back beyond the outputs of the response that made the tool's call:
-// the first of them is an output of an earlier response.
-func (j *judge) listReachesBack(r *Request, tool *Tool) bool {
-	first, makers := j.makersOf(r.HistoryOutputs[0]), j.makersOf(tool.CallID)
+// recorded of it, reach back beyond the outputs of the response that made this call: the
+// first of them is an output of an earlier response.
+func (j *judge) listReachesBack(r *Request, callID string) bool {
+	first, makers := j.makersOf(r.HistoryOutputs[0]), j.makersOf(callID)
 	return len(first) > 0 && len(makers) > 0 && first[0].Start.Before(makers[0].Start)
 }
 
@@ -328,6 +331,50 @@ func (j *judge) missingOutputs(r *Request) []string {
 		ids = append(ids, j.run.Tools[t].CallID)
 	}
 	return ids
+}
+
+// addUnreturned adds to ids, up to MaxIDs, those of the calls that responses of the run
+// made, that no recorded tool executed, and whose output did not come back although the
+// conversation continues: the last history with the call lacks its output.
+//
+// A call that is gone together with its output may have been summarized away. A call of an
+// earlier run may have been all that its client wanted.
+func (j *judge) addUnreturned(ids []string) []string {
+	for pos := range j.order {
+		maker := j.requestAt(int32(pos))
+		for _, id := range maker.CallIDs {
+			if len(ids) < MaxIDs && j.unreturned(maker, id) && !hasID(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}
+
+// unreturned is addUnreturned for one call of maker's response.
+func (j *judge) unreturned(maker *Request, id string) bool {
+	if j.toolOf(id) != nil {
+		return false
+	}
+	held := j.uses(roleHeld, id)
+	if len(held) == 0 {
+		return false
+	}
+	last := held[len(held)-1]
+	r := j.requestAt(last)
+	due := countID(r.HistoryCalls, id)
+	switch {
+	case maker.End.After(r.Start), due <= countID(r.HistoryOutputs, id):
+		return false
+	case len(r.HistoryOutputs) >= MaxIDs && (j.reusesIDs() || !j.listReachesBack(r, id)):
+		return false // the output may be among those that are not listed
+	}
+	for _, u := range j.uses(roleCarried, id) {
+		if countID(j.requestAt(u).HistoryOutputs, id) >= due && (u > last || j.states[j.order[u]].answered()) {
+			return false
+		}
+	}
+	return true
 }
 
 // lost returns why a tool's output did not reach the model. It returns unset if the output

@@ -408,6 +408,7 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 	}
 	ended, made := j.endedOn(missing)
 	recovered += made
+	missing = j.addUnreturned(missing)
 
 	run := j.run
 	tool := func(t *Tool, c classification, phase semconv.Phase) primary {
@@ -426,6 +427,9 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 	case ended >= 0:
 		r := &run.Requests[ended]
 		p = primary{classification: j.classifications[ended], phase: requestPhase(r, j.classifications[ended]), basis: r.Basis, abort: r.Abort.Source, request: r}
+		if p.cause == semconv.CauseMissingOutput {
+			missing = addIDs(missing, v.Requests[ended].MissingOutputs)
+		}
 	case run.Abort.Source != semconv.AbortSourceUnset:
 		p = primary{classification: classification{semconv.ClassLocalAbort, abortCause(run.Abort.Source), semconv.OriginLocal}, phase: semconv.PhaseUnknown, basis: Typed}
 		if abortedTool != nil {
@@ -451,9 +455,19 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		p.abort = run.Abort.Source
 	}
 	if outcomeOf(p.class) == semconv.RunOutcomeFailed && p.class != semconv.ClassUnset {
-		missing = append(missing, unanswered[:min(len(unanswered), MaxIDs-len(missing))]...)
+		missing = addIDs(missing, unanswered)
 	}
 	return p, recovered, missing
+}
+
+// addIDs adds those of more that are not among ids, up to MaxIDs.
+func addIDs(ids, more []string) []string {
+	for _, id := range more {
+		if len(ids) < MaxIDs && !hasID(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 func later(a, b *Tool) *Tool {

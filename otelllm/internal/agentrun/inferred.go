@@ -107,13 +107,14 @@ type Observed struct {
 	Outcome      semconv.ToolOutcome
 }
 
-// Observe records an execution of a tool that the next request shows, with its span.
+// Observe records an execution of a tool that the next request shows, with its span. The
+// output is not delivered yet: that request may fail, and a further attempt may lack it.
 func (r *Run) Observe(o Observed) {
 	defer telemetry.Recover()
 	t := &Tool{ctx: r.ctx, run: r, live: r.Live, callID: wire.SafeID(o.CallID), begun: o.From, effect: semconv.ToolEffectUnknown}
 	t.facts = classify.Tool{
 		Start: o.From, End: o.To, CallID: t.callID, Name: wire.SafeName(o.Name),
-		Effect: t.effect, Outcome: o.Outcome, Delivery: semconv.OutputDeliverySent,
+		Effect: t.effect, Outcome: o.Outcome, Delivery: semconv.OutputDeliveryPending,
 	}
 	if o.Outcome == semconv.ToolOutcomeFailed {
 		t.facts.ErrorType = otelsemconv.ErrorTypeOther.Value.AsString()

@@ -163,9 +163,18 @@ func (w *world) answer(f *flight) {
 	last := &a.history[len(a.history)-1]
 	switch {
 	case answer.Text && !a.prefill && w.rng.IntN(2) == 0: // with what had come of the answer
+		if a.stored && len(a.history) == a.known {
+			a.told = false // after a pause, which the server has: only the words could tell
+		}
 		a.history = append(a.history, message{role: "assistant", parts: []string{a.few("part", 9)}, part: true}, message{role: "user", parts: []string{"go on"}})
 	case answer.Result == Failed && !a.prefill && last.role == "user" && len(last.parts) > 0 && w.rng.IntN(4) == 0:
 		last.parts = append(slices.Clone(last.parts), "please")
+	case answer.Result != Answered && !a.stored && len(last.outputs) > 0 && w.rng.IntN(4) == 0: // without an output
+		last.outputs = slices.Clone(last.outputs[1:])
+		if len(last.outputs)+len(last.parts) == 0 {
+			a.history = a.history[:len(a.history)-1]
+		}
+		a.told = false
 	case answer.Result != Answered: // the same again
 	case answer.Continues:
 	case len(answer.Calls) > 0:

@@ -33,6 +33,10 @@ func (t *Tracker) relate(r *Request, tr *wire.Transcript) wire.TranscriptCount {
 	}
 	r.Relation, r.Before = found[0].relation, before
 	switch {
+	case before.continued && !run.over && r.Relation.Joins() && run.last.isFailedStepOf(before) &&
+		t.ownCallFollows(before, tr, from):
+		// The step again, with other outputs or without one.
+		r.Relation, r.Before = Again, run.last
 	case before.continued && !run.last.failedAfter(before):
 		r.Relation = Fork
 	case r.Relation.Joins() && run.over:
@@ -52,6 +56,22 @@ func (r *Request) failedAfter(before *Request) bool {
 		}
 	}
 	return false
+}
+
+// isFailedStepOf reports whether r is the step that continues before, or a further attempt
+// of that, and has failed. Relations that join are not enough: while r is open, its client
+// may still wait for it.
+func (r *Request) isFailedStepOf(before *Request) bool {
+	if r == nil {
+		return false
+	}
+	if a := r.soFar(); a.Result != Failed && a.Result != Stopped {
+		return false
+	}
+	for r.Relation == Again && r.Before != nil {
+		r = r.Before
+	}
+	return r.Relation == Step && r.Before == before
 }
 
 // reading is an earlier request, and what a later one would be to it.
@@ -83,7 +103,7 @@ func (t *Tracker) readings(r *Request, tr *wire.Transcript) {
 				if !twins.moreOpen && earlier.repeatedBy(r) {
 					t.add(reading{earlier, Again, point.Before})
 				}
-			case twins.more && !t.ownCallFollows(earlier, tr, point):
+			case twins.more && !t.ownCallFollows(earlier, tr, point.Before):
 			default:
 				if relation, ok := earlier.continuedBy(tr, point); ok {
 					t.add(reading{earlier, relation, point.Before})
@@ -248,9 +268,9 @@ func (t *Tracker) byID(id uint64) *Request {
 	return nil
 }
 
-// ownCallFollows reports whether a call that follows the point is one of r's alone.
-func (t *Tracker) ownCallFollows(r *Request, tr *wire.Transcript, point *wire.TranscriptPoint) bool {
-	for n := point.Before.Calls; n < tr.Total.Calls; n++ {
+// ownCallFollows reports whether a call that follows these is one of r's alone.
+func (t *Tracker) ownCallFollows(r *Request, tr *wire.Transcript, from wire.TranscriptCount) bool {
+	for n := from.Calls; n < tr.Total.Calls; n++ {
 		if c, ok := tr.Call(n); ok && c.ID != 0 && t.byID(c.ID) == r && r.handedOutUnique(c.ID) {
 			return true
 		}

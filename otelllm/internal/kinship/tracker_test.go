@@ -281,6 +281,55 @@ func TestFork(t *testing.T) {
 	assert.Equal(t, Fork, other.Relation)
 }
 
+// A step that failed is repeated with other outputs, or without one. Calls with random ids
+// prove that it is the same agent.
+func TestStepAgain(t *testing.T) {
+	calling := func(id string, more ...any) []any { return append([]any{user("a task"), callItem(id)}, more...) }
+	shorter := object{"type": "function_call_output", "call_id": id1, "output": "…"}
+	for _, tt := range []struct {
+		name  string
+		id    string
+		a     Answer // of the step
+		again []any
+		want  Relation
+	}{
+		{"the output is lost", id1, failed("reset"), calling(id1), Again},
+		{"the output is lost after a part of the answer", id1, cut(), calling(id1), Again},
+		{"stopped, and the output is lost", id1, stopped(), calling(id1), Again},
+		{"another output", id1, failed("too long"), calling(id1, shorter), Again},
+		{"a counted id", "call_0", failed("reset"), calling("call_0"), Fork},
+		{"the step was answered", id1, text(), calling(id1), Fork},
+		{"the step is open", id1, Answer{}, calling(id1), Fork},
+		{"with a new task", id1, failed("reset"), calling(id1, user("then")), Fork},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newScript(t)
+			s.end(s.begin(0, user("a task")), calls(tt.id))
+			step := s.begin(time.Second, calling(tt.id, outputItem(tt.id))...)
+			require.Equal(t, Step, step.Relation)
+			if tt.a.Result != Pending {
+				s.end(step, tt.a)
+			}
+			again := s.begin(time.Second, tt.again...)
+			assert.Equal(t, tt.want, again.Relation)
+			if tt.want != Again {
+				return
+			}
+			assert.Same(t, step.Run, again.Run)
+			assert.Equal(t, 2, again.Attempt)
+			assert.Empty(t, again.Observed, "the step has shown them")
+			s.end(again, failed("reset"))
+			third := s.begin(time.Second, calling(tt.id, outputItem(tt.id))...)
+			assert.Equal(t, Again, third.Relation)
+			assert.Equal(t, 3, third.Attempt)
+			s.end(third, failed("reset"))
+			s.expire(DefaultConfig().Settle)
+			late := s.begin(time.Second, tt.again...)
+			assert.False(t, late.Relation.Joins(), "the run is over")
+		})
+	}
+}
+
 // Two agents with the same words: nothing is claimed until an id tells them apart.
 func TestTwins(t *testing.T) {
 	a, out := user("a task"), []any{user("a task"), callItem("call_0"), outputItem("call_0")}
