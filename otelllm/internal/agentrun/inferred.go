@@ -134,6 +134,7 @@ func (r *Run) Observe(o Observed) {
 	r.makeRoom()
 	r.tools = append(r.tools, t)
 	r.past.toolBegan(t)
+	r.measure()
 	r.mu.Unlock()
 	r.changed()
 	t.endSpan()

@@ -112,19 +112,28 @@ func (r *Run) effects() (e classify.Effects, settled bool) {
 	return e, settled
 }
 
+// maxParts is [MaxParts], or less for an inferred run.
+func (r *Run) maxParts() int {
+	if r.Inferred {
+		return maxInferredParts
+	}
+	return MaxParts
+}
+
 // makeRoom forgets, with mu held, the oldest parts if there are too many. Their effects
 // stay.
 func (r *Run) makeRoom() {
-	if len(r.requests) < MaxParts && len(r.tools) < MaxParts {
+	most := r.maxParts()
+	if len(r.requests) < most && len(r.tools) < most {
 		return
 	}
-	const left = MaxParts * 3 / 4
-	rest := r.parts.recent(left)
+	rest := r.parts.recent(most * 3 / 4)
 	requests, tools := len(r.requests)-len(rest.requests), len(r.tools)-len(rest.tools)
 	all := make([]classify.Tool, 0, len(r.tools))
 	for _, t := range r.tools {
 		all = append(all, t.Facts())
 	}
+	r.past.addLost(r.judgeParts(r.requests, all).Run.MissingOutputs)
 	// With all tools: a tool that is kept may have executed the call of a request that is
 	// not.
 	v := r.judgeParts(r.requests[:requests], all)
@@ -140,8 +149,11 @@ func (r *Run) makeRoom() {
 	for _, t := range r.tools[:tools] {
 		r.past.forget(t)
 	}
-	r.requests = slices.Clone(rest.requests)
-	r.tools = slices.Clone(rest.tools)
+	if requests > 0 {
+		r.historyBytes = r.historyBytes * len(rest.requests) / len(r.requests)
+	}
+	r.requests = append(make([]classify.Request, 0, most), rest.requests...)
+	r.tools = append(make([]*Tool, 0, most), rest.tools...)
 }
 
 // recent returns the last parts, at most n of each kind: the requests that ended last, and

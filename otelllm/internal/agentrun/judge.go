@@ -107,12 +107,21 @@ func (r *Run) copyParts(limit int) (run classify.Run, open []classify.Request, i
 	return run, open, inner, len(r.open) == 0
 }
 
-// addForgotten counts the failures of requests that were forgotten among the recovered
-// ones, if a later request was answered.
+// addForgotten adds to the verdict on the run what it needs of parts that were forgotten:
+// the calls whose outputs did not come back, and, if a later request was answered, the
+// failures of requests among the recovered ones.
 func (r *Run) addForgotten(d *classify.Diagnosis, later []classify.Request) {
 	r.mu.Lock()
-	failures := r.inner.failures
+	failures, lost := r.inner.failures, slices.Clone(r.past.lost)
 	r.mu.Unlock()
+	if d.Outcome == semconv.RunOutcomeUnset {
+		return // nothing is claimed
+	}
+	for _, id := range lost {
+		if len(d.MissingOutputs) < classify.MaxIDs && !slices.Contains(d.MissingOutputs, id) {
+			d.MissingOutputs = append(d.MissingOutputs, id)
+		}
+	}
 	if failures == 0 || !slices.ContainsFunc(later, func(q classify.Request) bool { return q.Failed == classify.No }) {
 		return
 	}

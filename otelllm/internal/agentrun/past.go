@@ -21,6 +21,9 @@ type past struct {
 	acted    map[semconv.ToolEffect][]*Tool // the first tools that may have changed something, by effect
 	waiting  []*Tool                        // whose output no completed request carried, at most MaxParts
 	violated []classify.Request             // the first request with each violation of the protocol
+	lost     []string                       // calls whose output had not come back when a part of the run was forgotten
+
+	forgotten int // tools that the run no longer keeps
 
 	// Calls that no recorded tool executed. If a later request carries the output of such
 	// a call, not all tools are recorded, unless the tools without ids account for it.
@@ -61,8 +64,19 @@ func (p *past) toolBegan(t *Tool) {
 
 // forget removes a tool that the run no longer keeps. Its effect stays.
 func (p *past) forget(t *Tool) {
+	p.forgotten++
 	if p.tools[t.callID] == t {
 		delete(p.tools, t.callID)
+	}
+}
+
+// addLost takes the calls that a verdict on the run names for their missing outputs, before
+// the requests that show it may be forgotten.
+func (p *past) addLost(callIDs []string) {
+	for _, id := range callIDs {
+		if len(p.lost) < classify.MaxIDs && !slices.Contains(p.lost, id) {
+			p.lost = append(p.lost, id)
+		}
 	}
 }
 
@@ -74,6 +88,9 @@ func (p *past) requestEnded(f *classify.Request) {
 		}
 	}
 	answered := f.Ended == semconv.StreamEndTerminalEvent && f.Finish != classify.FinishMissing
+	if answered && len(p.lost) > 0 {
+		p.lost = slices.DeleteFunc(p.lost, func(id string) bool { return slices.Contains(f.HistoryOutputs, id) })
+	}
 	for _, id := range f.HistoryOutputs {
 		if _, ok := p.owed[id]; ok {
 			p.addStray(id)

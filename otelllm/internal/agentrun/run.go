@@ -27,6 +27,9 @@ import (
 // did.
 const MaxParts = 128
 
+// maxInferredParts is MaxParts for inferred runs: a gateway has thousands of them open.
+const maxInferredParts = 32
+
 // Run is one agent turn or run: the parent of its requests and tools. It is safe
 // for concurrent use. The methods of a nil *Run are those of a request or tool outside of
 // any run.
@@ -45,14 +48,18 @@ type Run struct {
 	// generation changes with everything that a diagnosis rests on, except for what an
 	// open request reads.
 	generation atomic.Uint64
+	bytes      atomic.Int64 // see Bytes
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
-	facts    classify.Run // without its parts
-	parts                 // those whose facts are kept
-	open     []OpenRequest
-	waiting  []*Tool // ended, and their spans wait for the output's delivery
-	inner    innerRuns
+	facts   classify.Run // without its parts
+	parts                // those whose facts are kept
+	open    []OpenRequest
+	waiting []*Tool // ended, and their spans wait for the output's delivery
+	inner   innerRuns
+
+	historyBytes int // about what the ids of the requests' histories take
+
 	past     past // what a verdict on a part needs of the parts before the recent ones
 	judgment *judgment
 }
@@ -338,33 +345,36 @@ func (r *Run) RequestEnded(q OpenRequest, f *classify.Request) {
 	kept := *f
 	if n := len(r.requests); n > 0 {
 		before := &r.requests[n-1]
-		kept.HistoryCalls = shared(f.HistoryCalls, before.HistoryCalls)
-		kept.HistoryOutputs = shared(f.HistoryOutputs, before.HistoryOutputs)
+		kept.HistoryCalls = r.shared(f.HistoryCalls, before.HistoryCalls)
+		kept.HistoryOutputs = r.shared(f.HistoryOutputs, before.HistoryOutputs)
+	} else {
+		r.historyBytes = idsBytes(f.HistoryCalls) + idsBytes(f.HistoryOutputs)
 	}
 	r.requests = append(r.requests, kept)
 	r.past.requestEnded(f)
+	r.measure()
 	r.mu.Unlock()
 	r.changed()
 	r.parent.adopt(r)
 	r.leaveParent()
 }
 
-// shared returns ids in the memory of those of the request before, if they continue them.
-// Every request has the ids of the whole history, and each id would be kept once for each
-// request otherwise. Only the last request's ids are continued, so no memory is written
-// twice.
-func shared(ids, before []string) []string {
+// shared returns, with mu held, ids in the memory of those of the request before, if they
+// continue them. Every request has the ids of the whole history, and each id would be kept
+// once for each request otherwise. Only the last request's ids are continued, so no memory
+// is written twice.
+func (r *Run) shared(ids, before []string) []string {
 	if len(ids) == 0 {
 		return ids
 	}
-	from := slices.Index(before, ids[0]) // of a long history the oldest ids are left out
-	if from < 0 {
-		return ids
+	if from := slices.Index(before, ids[0]); from >= 0 { // of a long history the oldest ids are left out
+		before = before[from:]
+		if n := len(before); len(ids) >= n && slices.Equal(ids[:n], before) {
+			r.historyBytes += idsBytes(ids[n:]) + stringBytes*(len(ids)-n) // the memory has room for more
+			return append(before, ids[n:]...)
+		}
 	}
-	before = before[from:]
-	if n := len(before); len(ids) >= n && slices.Equal(ids[:n], before) {
-		return append(before, ids[n:]...)
-	}
+	r.historyBytes += idsBytes(ids)
 	return ids
 }
 

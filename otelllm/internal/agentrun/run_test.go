@@ -14,6 +14,7 @@ import (
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/live"
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // The recent parts have the tool that executed a call if they have the request that made
@@ -105,7 +106,7 @@ type otherRequest struct {
 // What a run keeps does not grow with the square of its steps: requests share the ids of
 // the history that they have in common.
 func TestRequestsShareTheirHistory(t *testing.T) {
-	run := StartInferred(t.Context(), Config{Live: &live.Registry{}}, time.Now(), trace.SpanContext{})
+	_, run := Start(t.Context(), Config{Live: &live.Registry{}})
 	end := func(ids ...string) {
 		q := &otherRequest{}
 		run.RequestBegan(q, nil)
@@ -139,4 +140,43 @@ func TestRequestsShareTheirHistory(t *testing.T) {
 	assert.Equal(t, []string{"call_98", "x"}, last[1].HistoryCalls)
 	assert.Equal(t, []string{"call_98", "x", "y"}, last[2].HistoryCalls)
 	assert.Equal(t, history[36:], last[3].HistoryCalls)
+}
+
+// A call whose output did not come back is named after the requests that show it were
+// forgotten, until the output comes back after all.
+func TestLostOutputIsNotForgotten(t *testing.T) {
+	at := time.Unix(0, 0)
+	run := StartInferred(t.Context(), Config{Live: &live.Registry{}}, at, trace.SpanContext{})
+	var calls, outputs []string
+	step := func(id string, finish classify.Finish) {
+		q := &otherRequest{}
+		run.RequestBegan(q, nil)
+		f := classify.Request{
+			Start: at, End: at.Add(time.Second), Basis: classify.Typed, Failed: classify.No, Status: 200, Finish: finish,
+			Ended: semconv.StreamEndTerminalEvent, HistoryCalls: slices.Clone(calls), HistoryOutputs: slices.Clone(outputs),
+			ToolCalls: classify.Counted(0), ToolInputsCompleted: classify.Counted(0),
+		}
+		if id != "" {
+			f.CallIDs, f.ToolCalls, f.ToolInputsCompleted = []string{id}, classify.Counted(1), classify.Counted(1)
+			calls = append(calls, id)
+		}
+		run.RequestEnded(q, &f)
+		at = at.Add(2 * time.Second)
+	}
+	step("lost", classify.FinishToolCalls)
+	for n := range 2 * maxInferredParts {
+		id := "call_" + strconv.Itoa(n)
+		step(id, classify.FinishToolCalls)
+		run.Observe(Observed{CallID: id, Name: "run", From: at.Add(-time.Second), To: at})
+		outputs = append(outputs, id)
+		calls, outputs = calls[max(0, len(calls)-classify.MaxIDs):], outputs[max(0, len(outputs)-classify.MaxIDs):]
+		assert.Equal(t, []string{"lost"}, run.Diagnosis().MissingOutputs)
+	}
+	assert.LessOrEqual(t, run.Kept().Requests, maxInferredParts)
+	assert.Equal(t, []string{"lost"}, run.Diagnosis().MissingOutputs)
+	assert.NotContains(t, calls, "lost", "no request that is kept shows it")
+
+	outputs = append(outputs[1:], "lost")
+	step("", classify.FinishStop)
+	assert.Empty(t, run.Diagnosis().MissingOutputs)
 }

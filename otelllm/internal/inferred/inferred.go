@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
@@ -61,9 +62,15 @@ type lastRequest struct {
 
 // conversation is the Data of a [kinship.Conversation].
 type conversation struct {
-	id   string
+	id   string            // "": its client sends it with each request
 	last trace.SpanContext // of the newest run
 }
+
+const (
+	idDigits          = 16 // of an id that is made here
+	conversationBytes = int(unsafe.Sizeof(conversation{})) + idDigits
+	runBytes          = int(unsafe.Sizeof(run{}) + unsafe.Sizeof(classify.Request{})) // with the facts of its last request
+)
 
 // Source begins requests in runs.
 type Source struct {
@@ -191,7 +198,7 @@ func (s *Source) begin(ctx context.Context, now time.Time, c client, body func()
 	}
 	c.sent.Transcript = tr
 	c.sent.Client += recordedBy(ctx, s.Run.TracerProvider)
-	begun, over := r.add(now, s.Limits, c.sent, q)
+	begun, over := r.add(now, s.Limits, &c, q)
 	q.run.start.Do(func() { r.start(ctx, now, s, &c, begun.Run) })
 	end(over)
 	if q.Recorded() {
@@ -227,20 +234,22 @@ type begun struct {
 }
 
 // add adds a request to the tracker.
-func (r *Runs) add(now time.Time, limits kinship.Config, sent kinship.Sent, q *Request) (b begun, over []ending) {
+func (r *Runs) add(now time.Time, limits kinship.Config, c *client, q *Request) (b begun, over []ending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.tracker == nil {
+		limits.DataBytes = conversationBytes
 		r.tracker = kinship.NewTracker(limits)
 	}
-	k := r.tracker.Begin(now, sent, q.soFar)
+	k := r.tracker.Begin(now, c.sent, q.soFar)
 	b = begun{Request: k.Request, calls: k.Observed}
 	if k.Before != nil {
 		_, b.from = k.Before.Answer()
 	}
 	over = r.endings(k.Ended)
 	q.kin = k.Request
-	switch known, ok := k.Run.Data.(*run); {
+	known, ok := k.Run.Data.(*run)
+	switch {
 	case ok:
 		if q.run != nil {
 			// Another request of the run has been added while this one, as the first of
@@ -250,10 +259,16 @@ func (r *Runs) add(now time.Time, limits kinship.Config, sent kinship.Sent, q *R
 		q.run = known
 	case q.run == nil:
 		q.run = &run{}
-		k.Run.Data = q.run
 	default: // it has started
+		conv := &conversation{last: idsOf(q.run.Span())}
+		if c.conversationID == "" {
+			conv.id = q.run.ConversationID
+		}
+		k.Run.Conversation().Data = conv
+	}
+	if !ok {
 		k.Run.Data = q.run
-		k.Run.Conversation().Data = &conversation{id: q.run.ConversationID, last: q.run.Span().SpanContext()}
+		over = append(over, r.endings(r.tracker.Keep(k.Run, runBytes+agentrun.MinBytes))...)
 	}
 	q.run.pending++
 	q.run.newest = k.Request
@@ -290,15 +305,23 @@ func (r *Runs) start(ctx context.Context, now time.Time, s *Source, c *client, k
 	o := kin.Data.(*run) //nolint:forcetypeassert // as add set it
 	conv, _ := kin.Conversation().Data.(*conversation)
 	if conv == nil {
-		conv = &conversation{id: cmp.Or(c.conversationID, newID())}
+		conv = &conversation{}
+		if c.conversationID == "" {
+			conv.id = newID()
+		}
 		kin.Conversation().Data = conv
 	}
 	previous := conv.last
 	r.mu.Unlock()
-	o.open(ctx, now, s, c, conv.id, previous)
+	o.open(ctx, now, s, c, cmp.Or(c.conversationID, conv.id), previous)
 	r.mu.Lock()
-	conv.last = o.Span().SpanContext()
+	conv.last = idsOf(o.Span())
 	r.mu.Unlock()
+}
+
+// idsOf returns the ids of a span, without the trace state: its size is up to the caller.
+func idsOf(span trace.Span) trace.SpanContext {
+	return span.SpanContext().WithTraceState(trace.TraceState{})
 }
 
 // open starts the run itself and its span.
@@ -311,7 +334,7 @@ func (o *run) open(ctx context.Context, now time.Time, s *Source, c *client, con
 
 // newID returns the id of a conversation whose client sends none.
 func newID() string {
-	var id [8]byte
+	var id [idDigits / 2]byte
 	for i, n := 0, rand.Uint64(); i < len(id); i++ { //nolint:gosec // it is no secret
 		id[i] = byte(n >> (8 * i))
 	}
@@ -394,7 +417,11 @@ func (r *Runs) endRequest(now time.Time, q *Request, answer kinship.Answer, last
 		o.last.end = last.end
 	}
 	defer r.schedule()
-	return r.endings(r.tracker.End(now, q.kin, answer))
+	over := r.tracker.End(now, q.kin, answer)
+	if o.Run != nil {
+		over = append(over, r.tracker.Keep(q.kin.Run, runBytes+o.Bytes())...)
+	}
+	return r.endings(over)
 }
 
 // answerOf returns how a request ended, as far as kinship asks.

@@ -126,14 +126,20 @@ func checkBooks(t *testing.T, tracker *Tracker) {
 	t.Helper()
 	conversations, bytes, requests := 0, 0, 0
 	var last *Conversation
+	runs := map[*Run]bool{}
 	for c := tracker.newest; c != nil; c = c.older {
 		require.Same(t, last, c.newer)
 		last = c
 		conversations++
-		bytes += c.size()
+		bytes += tracker.size(c)
 		for _, r := range c.requests[:c.n] {
 			require.False(t, r.gone)
 			bytes += int(r.size)
+			if !runs[r.Run] {
+				runs[r.Run] = true
+				bytes += r.Run.kept
+				require.False(t, r.Run.over && r.Run.kept != 0)
+			}
 			if r.end != 0 {
 				requests++
 			}
@@ -193,6 +199,31 @@ func TestForgottenRequestsGo(t *testing.T) {
 	}
 	assert.LessOrEqual(t, kept, maxRequests)
 	runtime.KeepAlive(tracker)
+}
+
+// What the caller keeps for a run counts until the run is over.
+func TestKeep(t *testing.T) {
+	c := DefaultConfig()
+	c.MaxBytes, c.DataBytes = 10_000, 100
+	tracker := NewTracker(c)
+	begin := func(task string) Begun {
+		return tracker.Begin(t0, Sent{Transcript: transcript(t, user(task))}, nil)
+	}
+	one := begin("one")
+	assert.Empty(t, tracker.Keep(one.Run, 5000))
+	assert.Empty(t, tracker.Keep(one.Run, 4000), "it replaces what was kept")
+	checkBooks(t, tracker)
+	two := begin("two")
+	tracker.End(t0, two.Request, calls(id1))
+	assert.Empty(t, tracker.Keep(two.Run, 4000))
+	assert.Equal(t, []Ended{{one.Run, Evicted}}, tracker.Keep(two.Run, 6000), "the oldest goes")
+	checkBooks(t, tracker)
+	assert.Empty(t, tracker.Keep(one.Run, 6000), "it is over")
+	assert.Empty(t, tracker.Keep(two.Run, 60_000), "one always stays")
+	checkBooks(t, tracker)
+	assert.Equal(t, []Ended{{two.Run, Evicted}}, begin("three").Ended)
+	assert.Less(t, tracker.bytes, 1000)
+	checkBooks(t, tracker)
 }
 
 // Whatever comes, the bounds hold.

@@ -41,9 +41,14 @@ type Config struct {
 	Settle time.Duration
 	// Idle is how long an answer with calls waits for the request with their outputs.
 	Idle time.Duration
-	// MaxConversations and MaxBytes bound what is kept. The conversation that has been
-	// quiet for longest goes first.
+	// MaxConversations and MaxBytes bound what is kept: by the tracker for all
+	// conversations, and by its caller for runs that are not over, as [Tracker.Keep] is
+	// told. The conversation that has been quiet for longest goes first, and its runs are
+	// over. One conversation always stays. What the caller keeps for requests that are
+	// open, beside their run, is not counted.
 	MaxConversations, MaxBytes int
+	// DataBytes is what the caller keeps as the Data of a conversation.
+	DataBytes int
 }
 
 // DefaultConfig returns the bounds that are used unless the application asks for others.
@@ -193,6 +198,7 @@ type Run struct {
 	last         *Request // the newest one; nil once it is forgotten
 	deadline     time.Time
 	slot         int // in Tracker.due; -1: it has no deadline
+	kept         int // see Tracker.Keep
 
 	calls    uint64 // hash of the calls of the newest step
 	way      string // in which the newest attempt failed

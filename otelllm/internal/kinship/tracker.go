@@ -155,7 +155,7 @@ func (t *Tracker) conversationOf(r *Request, session uint64) *Conversation {
 	}
 	c = &Conversation{session: session}
 	t.conversations++
-	t.bytes += c.size()
+	t.bytes += t.size(c)
 	if session != 0 {
 		t.sessions[session] = c
 	}
@@ -163,11 +163,12 @@ func (t *Tracker) conversationOf(r *Request, session uint64) *Conversation {
 }
 
 // size is what c takes without its requests.
-func (c *Conversation) size() int {
-	if c.session == 0 {
-		return conversationSize
+func (t *Tracker) size(c *Conversation) int {
+	size := conversationSize + t.config.DataBytes
+	if c.session != 0 {
+		size += sessionSize
 	}
-	return conversationSize + sessionSize
+	return size
 }
 
 // use makes c the conversation that was used last.
@@ -353,12 +354,30 @@ func (t *Tracker) decide(now time.Time, run *Run) {
 	}
 }
 
+// Keep takes how many bytes the caller keeps for a run until it is over, besides what the
+// tracker itself keeps. They count for [Config.MaxBytes]. It returns the runs for which
+// that leaves no room.
+func (t *Tracker) Keep(run *Run, bytes int) []Ended {
+	t.ended = nil
+	if !run.over {
+		t.bytes += bytes - run.kept
+		run.kept = bytes
+		t.makeRoom()
+	}
+	return t.ended
+}
+
+// Bytes returns what counts for [Config.MaxBytes] by now.
+func (t *Tracker) Bytes() int { return t.bytes }
+
 // finish ends a run.
 func (t *Tracker) finish(run *Run, why Reason) {
 	if run.over {
 		return
 	}
 	run.over = true
+	t.bytes -= run.kept
+	run.kept = 0
 	t.schedule(run, time.Time{})
 	t.ended = append(t.ended, Ended{run, why})
 }
@@ -425,7 +444,7 @@ func (t *Tracker) makeRoom() {
 func (t *Tracker) evict(c *Conversation) {
 	t.unlink(c)
 	t.conversations--
-	t.bytes -= c.size()
+	t.bytes -= t.size(c)
 	if t.sessions[c.session] == c {
 		delete(t.sessions, c.session)
 	}
