@@ -17,7 +17,8 @@ type client struct {
 }
 
 // conversationHeaders are headers with the id of a conversation, in canonical form, the
-// most specific one first: Codex, opencode, Claude Code.
+// most specific one first: Codex, opencode, Claude Code. Codex repeats its ids in
+// X-Codex-Turn-Metadata, beside the id of the turn.
 var conversationHeaders = [...]string{"Thread-Id", "Session-Id", "X-Session-Id", "X-Claude-Code-Session-Id"}
 
 // clientHeaders are headers whose values stay the same within a conversation, besides

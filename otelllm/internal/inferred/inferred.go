@@ -35,8 +35,31 @@ type Runs struct {
 
 	mu sync.Mutex
 	// Everything below is guarded by mu.
-	tracker *kinship.Tracker // nil: nothing has begun
-	timerAt time.Time        // when the earliest of the timers fires; zero: there is none
+	tracker *kinship.Tracker    // nil: nothing has begun
+	timerAt time.Time           // when the earliest of the timers fires; zero: there is none
+	agents  map[string]struct{} // the names that runs have, see maxAgents
+}
+
+// maxAgents bounds the different names of agents, which are names of spans: they come from
+// user agents, and behind a gateway anyone may send any.
+const maxAgents = 64
+
+// agentName returns the name of a run's agent: [unknownAgent] for one that is new when there
+// are enough.
+func (r *Runs) agentName(name string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.agents[name]; known || name == unknownAgent {
+		return name
+	}
+	if len(r.agents) == maxAgents {
+		return unknownAgent
+	}
+	if r.agents == nil {
+		r.agents = map[string]struct{}{}
+	}
+	r.agents[name] = struct{}{}
+	return name
 }
 
 // run is an inferred run, as the Data of a [kinship.Run].
@@ -327,7 +350,7 @@ func idsOf(span trace.Span) trace.SpanContext {
 // open starts the run itself and its span.
 func (o *run) open(ctx context.Context, now time.Time, s *Source, c *client, conversationID string, previous trace.SpanContext) {
 	config := s.Run
-	config.Agent, config.ConversationID = c.agent, conversationID
+	config.Agent, config.ConversationID = s.Runs.agentName(c.agent), conversationID
 	o.parent = trace.SpanContextFromContext(ctx)
 	o.Run = agentrun.StartInferred(ctx, config, now, previous)
 }

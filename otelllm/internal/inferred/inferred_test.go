@@ -2,6 +2,7 @@ package inferred
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -244,6 +245,27 @@ func TestAgentOf(t *testing.T) {
 	} {
 		assert.Equal(t, want, agentOf(userAgent), userAgent)
 	}
+}
+
+// User agents are up to the client, and the names of spans have to be few.
+func TestAgentNamesAreBounded(t *testing.T) {
+	f := newFixture(t, nil)
+	name := func(n int) string {
+		f.sent = http.Header{"User-Agent": {fmt.Sprintf("agent%c%c/1.0", 'a'+n/26, 'a'+n%26)}}
+		return f.send(0, question).Run().Agent
+	}
+	for n := range maxAgents {
+		assert.NotEqual(t, unknownAgent, name(n))
+	}
+	assert.Equal(t, unknownAgent, name(maxAgents))
+	assert.Equal(t, "agentaa", name(0), "the first ones keep theirs")
+	f.end(f.send(1, question), 2, http.StatusOK)
+	names := map[string]bool{}
+	f.Runs.Shutdown()
+	for _, s := range f.spans.Ended() {
+		names[s.Name()] = true
+	}
+	assert.Len(t, names, maxAgents+1)
 }
 
 // Headers are read before the body is: later they belong to the caller.
