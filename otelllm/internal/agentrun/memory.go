@@ -10,7 +10,8 @@ import (
 const (
 	// MinBytes is about what an open inferred run takes before its first request has
 	// ended, with its span and the span's attributes.
-	MinBytes = int(unsafe.Sizeof(Run{})) + 1300
+	MinBytes  = int(unsafe.Sizeof(Run{})) + spanBytes
+	spanBytes = 1300
 
 	requestBytes = int(unsafe.Sizeof(classify.Request{}))
 	toolBytes    = int(unsafe.Sizeof(Tool{})) + 160 // with its places in the lists and maps of past
@@ -21,7 +22,13 @@ const (
 
 // Bytes returns about how much memory the run takes until it is over: the run and its span,
 // and the requests and tools that are kept, without the requests that are open.
-func (r *Run) Bytes() int { return MinBytes + int(r.bytes.Load()) }
+func (r *Run) Bytes() int {
+	n := MinBytes + int(r.bytes.Load())
+	if !r.recording {
+		n -= spanBytes
+	}
+	return n
+}
 
 // measure updates, with mu held, what Bytes returns.
 func (r *Run) measure() {

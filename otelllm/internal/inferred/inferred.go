@@ -181,7 +181,13 @@ func (q *Request) Context(ctx context.Context) context.Context {
 
 // Begin finds the run that a request with these headers belongs to, or opens one. Body
 // returns the request's body; it is not called if no run is known and a new one would not
-// be recorded. Ctx is the caller's: the span of a new run is a child of that in ctx.
+// be recorded: a process that records nothing pays nothing. Ctx is the caller's: the span of
+// a new run is a child of that in ctx.
+//
+// So a run may begin in its middle: where the sampler left out a request that came before
+// all that is known, as after the start of a process. That tools ran before it then shows in
+// its history alone. Later, what belongs to a run that is not recorded is not recorded
+// either, as far as kinship finds it.
 func (s *Source) Begin(ctx context.Context, now time.Time, h http.Header, body func() []byte) *Request {
 	return s.begin(ctx, now, clientOf(h), body)
 }
@@ -411,7 +417,7 @@ func (q *Request) Ended(f *spanfacts.Request, calls []wire.Call) {
 // sampled stay in it, and none of them begins one that is.
 func (q *Request) Drop(now time.Time) {
 	if q != nil && q.kin != nil {
-		q.end(now, kinship.Answer{Result: kinship.Stopped, Unnamed: true}, lastRequest{end: now})
+		q.end(now, kinship.Answer{Result: kinship.Unobserved}, lastRequest{end: now})
 	}
 }
 

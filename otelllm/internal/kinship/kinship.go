@@ -139,6 +139,8 @@ const (
 	Failed
 	// Stopped: this side ended it.
 	Stopped
+	// Unobserved: it was not recorded, and any of the others may be true.
+	Unobserved
 )
 
 // Reason is why a run is over.

@@ -147,7 +147,7 @@ func (r *Request) repeatedBy(later *Request) bool {
 		return false
 	}
 	switch a := r.soFar(); a.Result {
-	case Failed, Stopped:
+	case Failed, Stopped, Unobserved:
 		return true
 	case Pending:
 		// A gateway may learn later than by the next request that its client has left.
@@ -174,7 +174,10 @@ func (r *Request) continuedBy(tr *wire.Transcript, point *wire.TranscriptPoint) 
 		return 0, false
 	}
 	calls := tr.Total.Calls > point.Before.Calls || tr.Total.Outputs > point.Before.Outputs
-	if calls && (!a.waits() || !a.namesCalls(tr, point)) {
+	switch {
+	case !calls:
+	case a.Result == Unobserved && r.session: // only the id tells the agent from others with the same words
+	case !a.waits() || !a.namesCalls(tr, point):
 		return 0, false // its answer had no calls, or others
 	}
 	if a.Result == Failed && !a.Text && !calls && tr.Total.Answers > point.Before.Answers {
@@ -214,11 +217,11 @@ func (a *Answer) relationOf(tr *wire.Transcript, before wire.TranscriptCount) Re
 	outputs := tr.Total.Outputs > before.Outputs
 	users := tr.Total.Users > before.Users
 	switch {
-	case outputs && (len(a.Calls) > 0 || a.Unnamed):
+	case outputs && (len(a.Calls) > 0 || a.Unnamed || a.Result == Unobserved):
 		return Step
 	case a.Result == Failed:
 		return Again // with the part of the answer that had come, and a request to go on
-	case a.Result == Stopped && !users:
+	case (a.Result == Stopped || a.Result == Unobserved) && !users:
 		return Again
 	case a.Result == Answered && a.waits() && !users:
 		return Step

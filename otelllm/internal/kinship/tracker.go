@@ -345,6 +345,8 @@ func (t *Tracker) End(now time.Time, r *Request, a Answer) (ended []Ended) {
 // decide ends a run of which no request is pending, or lets it wait.
 func (t *Tracker) decide(now time.Time, run *Run) {
 	switch a := &run.last.answer; {
+	case a.Result == Unobserved && run.last.session:
+		t.schedule(run, now.Add(t.config.Idle))
 	case a.Result != Answered:
 		t.schedule(run, now.Add(t.config.Settle))
 	case a.waits():
@@ -400,7 +402,7 @@ func (t *Tracker) why(run *Run) Reason {
 	a := &run.last.answer
 	w := t.ends[run.last.end]
 	switch {
-	case run.unclear:
+	case run.unclear, a.Result == Unobserved:
 		return Unclear
 	case a.Result != Answered:
 		if w.moreOpen || w.more && a.Text {

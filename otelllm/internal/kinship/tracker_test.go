@@ -330,6 +330,42 @@ func TestStepAgain(t *testing.T) {
 	}
 }
 
+// What follows a request that was not recorded belongs to its run, if the client sends an id
+// of the conversation: any of its calls may have been made. Otherwise another agent with the
+// same words may have made them.
+func TestUnobserved(t *testing.T) {
+	c := DefaultConfig()
+	for _, tt := range []struct {
+		name          string
+		items         []any
+		session, none Relation // with an id of the conversation, and without
+	}{
+		{"a step", []any{user("a task"), callItem(id1), outputItem(id1)}, Step, First},
+		{"a further attempt", []any{user("a task")}, Again, Again},
+		{"a new task", []any{user("a task"), assistant("yes"), user("then")}, Next, Next},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for session, want := range []Relation{tt.none, tt.session} {
+				s := newScript(t)
+				s.session = uint64(session)
+				first := s.begin(0, user("a task"))
+				assert.Empty(t, s.end(first, Answer{Result: Unobserved}))
+				b := s.begin(time.Second, tt.items...)
+				assert.Equal(t, want, b.Relation)
+				assert.Empty(t, b.Observed)
+				checkBooks(t, s.Tracker)
+			}
+		})
+	}
+	for session, wait := range []time.Duration{c.Settle, c.Idle} {
+		s := newScript(t)
+		s.session = uint64(session)
+		s.end(s.begin(0, user("a task")), Answer{Result: Unobserved})
+		assert.Empty(t, s.expire(wait-1))
+		assert.Equal(t, []Reason{Unclear}, s.expire(1))
+	}
+}
+
 // Two agents with the same words: nothing is claimed until an id tells them apart.
 func TestTwins(t *testing.T) {
 	a, out := user("a task"), []any{user("a task"), callItem("call_0"), outputItem("call_0")}
