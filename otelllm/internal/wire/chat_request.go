@@ -3,9 +3,12 @@ package wire
 import "strings"
 
 // readChatRequest reads a Chat Completions request. messages: it has a list of messages.
+// OpenAI refuses calls and outputs without ids. Other servers take them: then the history
+// was not observed, and HistoryCalls is nil.
 func readChatRequest(body []byte) (req Request, messages bool, err error) {
 	req = Request{ProviderTools: []string{}}
 	var calls, outputs newestIDs
+	observed := true
 	c := cursor{b: body}
 	isObject := c.peek() == '{'
 	for key, ok := c.object(); ok; key, ok = c.key() {
@@ -17,7 +20,7 @@ func readChatRequest(body []byte) (req Request, messages bool, err error) {
 		case "messages":
 			messages = c.peek() == '['
 			for ok := c.array(); ok; ok = c.element() {
-				readChatMessage(&c, &calls, &outputs)
+				observed = readChatMessage(&c, &calls, &outputs) && observed
 			}
 		case "tools":
 			for ok := c.array(); ok; ok = c.element() {
@@ -41,7 +44,10 @@ func readChatRequest(body []byte) (req Request, messages bool, err error) {
 	if compound(req.Model) {
 		req.ProviderTools = nil
 	}
-	req.HistoryCalls, req.HistoryOutputs = calls.safe(), outputs.safe()
+	req.HistoryOutputs = outputs.safe()
+	if observed {
+		req.HistoryCalls = calls.safe()
+	}
 	return req, messages, requestError(&c, isObject)
 }
 
@@ -53,23 +59,33 @@ func compound(model string) bool {
 	return model == "compound" || strings.HasPrefix(model, "compound-")
 }
 
-func readChatMessage(c *cursor, calls, outputs *newestIDs) {
+// readChatMessage adds the ids of a message. all: none is missing.
+func readChatMessage(c *cursor, calls, outputs *newestIDs) (all bool) {
+	var role, output []byte
+	all = true
 	for key, ok := c.object(); ok; key, ok = c.key() {
 		switch string(key) {
+		case "role":
+			role = c.str()
 		case "tool_call_id":
-			outputs.add(c.str())
+			output = c.str()
+			outputs.add(output)
 		case "tool_calls":
 			for ok := c.array(); ok; ok = c.element() {
+				var id []byte
 				for key, ok := c.object(); ok; key, ok = c.key() {
 					if string(key) == "id" {
-						calls.add(c.str())
+						id = c.str()
 					} else {
 						c.skip()
 					}
 				}
+				calls.add(id)
+				all = all && len(id) > 0
 			}
 		default:
 			c.skip()
 		}
 	}
+	return all && (string(role) != "tool" || len(output) > 0)
 }

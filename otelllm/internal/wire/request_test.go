@@ -78,7 +78,10 @@ func TestChatRequest(t *testing.T) {
 			{"role":"tool","tool_call_id":"a","content":"{\"tool_call_id\":\"no\"}"},{"content":[{"id":"no"}],"tool_call_id":"b","role":"tool"},{"role":"assistant","tool_calls":null}],"model":"m"}`,
 			Request{Model: "m", HistoryCalls: []string{"a", "b"}, HistoryOutputs: []string{"a", "b"}},
 		},
-		{"ids that are text", `{"messages":[{"tool_calls":[{"id":"my id"},{"id":"my\u0020id"},{"id":""},{"id":7}]}]}`, Request{HistoryCalls: []string{SafeID("my id"), SafeID("my id")}, HistoryOutputs: none}},
+		{"ids that are text", `{"messages":[{"tool_calls":[{"id":"my id"},{"id":"my\u0020id"}]}]}`, Request{HistoryCalls: []string{SafeID("my id"), SafeID("my id")}, HistoryOutputs: none}},
+		{"a call with an empty id", `{"messages":[{"tool_calls":[{"id":"a"},{"id":""}]},{"role":"tool","tool_call_id":"a"}]}`, Request{HistoryOutputs: []string{"a"}}},
+		{"a call with a number", `{"messages":[{"tool_calls":[{"id":7}]}]}`, Request{HistoryOutputs: none}},
+		{"an output without an id", `{"messages":[{"tool_calls":[{"id":"a"}]},{"role":"tool","content":"done"}]}`, Request{HistoryOutputs: none}},
 		{"provider's tools", `{"web_search_options":{},"tools":[{"type":"function","function":{"name":"f"}},{"type":"custom"},{"type":"browser_search"},{"type":"browser_search"},{"type":"my tool"},{}]}`, Request{ProviderTools: []string{"web_search", "browser_search", "redacted"}, HistoryCalls: none, HistoryOutputs: none}},
 		{"no web search", `{"web_search_options":null,"tools":null}`, Request{HistoryCalls: none, HistoryOutputs: none}},
 	})
