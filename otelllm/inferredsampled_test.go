@@ -38,9 +38,9 @@ func (s *notSampled) ShouldSample(p sdktrace.SamplingParameters) sdktrace.Sampli
 
 func (*notSampled) Description() string { return "" }
 
-// A run whose first request was not sampled begins in its middle, where its client sends no
-// id of the conversation. The history of what is recorded shows that tools ran: its verdict
-// is the same as that of the complete run.
+// A run whose first request was not sampled begins in its middle, if nothing was recorded
+// before. The history of what is recorded shows that tools ran: its verdict is as careful as
+// that of the complete run.
 func TestInferredRunBeginsInItsMiddle(t *testing.T) {
 	const id = "call_0f9a8b7c6d5e4f30"
 	for name, words := range agentWords {
@@ -67,33 +67,38 @@ func TestInferredRunBeginsInItsMiddle(t *testing.T) {
 	}
 }
 
-// A run of a client that sends an id of its conversation is sampled as a whole, or not at
-// all.
+// Once a run is known, the others are sampled as a whole, or not at all.
 func TestInferredRunIsSampledAsAWhole(t *testing.T) {
 	const id = "call_0f9a8b7c6d5e4f30"
 	words := agentWords["chat"]
-	r := newRecorder(t, sdktrace.WithSampler(&notSampled{from: 1, until: 2}))
-	s := script{}
-	url, rt := s.start(t)+words.path, inferring(r, time.Minute).NewTransport(base(t))
-	send := func(session, body string, answer func(http.ResponseWriter)) {
-		s.answers = append(s.answers, answer)
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
-		require.NoError(t, err)
-		req.Header.Set("Session-Id", session)
-		resp, err := rt.RoundTrip(req)
-		require.NoError(t, err)
-		_, err = io.Copy(io.Discard, resp.Body)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
+	for _, header := range []string{"", "Session-Id"} {
+		r := newRecorder(t, sdktrace.WithSampler(&notSampled{from: 1, until: 2}))
+		s := script{}
+		url, rt := s.start(t)+words.path, inferring(r, time.Minute).NewTransport(base(t))
+		send := func(agent string, n int, answer func(http.ResponseWriter)) {
+			s.mu.Lock()
+			s.answers = append(s.answers, answer)
+			s.mu.Unlock()
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(words.body(agent, n, id)))
+			require.NoError(t, err)
+			if header != "" {
+				req.Header.Set(header, agent)
+			}
+			resp, err := rt.RoundTrip(req)
+			require.NoError(t, err)
+			_, err = io.Copy(io.Discard, resp.Body)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+		}
+		send("one", 0, streamed(words.text))
+		send("two", 0, streamed(words.call(id)))
+		send("two", 1, unavailable)
+		send("two", 1, streamed(words.call(id)))
+		send("two", 2, streamed(words.text))
+		send("three", 0, streamed(words.text))
+		for _, run := range r.runs(t, 2) {
+			assert.Equal(t, int64(1), run.get(semconv.RunRequestsKey))
+		}
+		assert.Len(t, r.requests(), 2, header)
 	}
-	send("one", words.body("fix it", 0, id), streamed(words.text))
-	send("two", words.body("fix it", 0, id), streamed(words.call(id)))
-	send("two", words.body("fix it", 1, id), unavailable)
-	send("two", words.body("fix it", 1, id), streamed(words.call(id)))
-	send("two", words.body("fix it", 2, id), streamed(words.text))
-	send("three", words.body("fix it", 0, id), streamed(words.text))
-	runs := r.runs(t, 2)
-	assert.Equal(t, "one", runs[0].get("gen_ai.conversation.id"))
-	assert.Equal(t, "three", runs[1].get("gen_ai.conversation.id"))
-	assert.Len(t, r.requests(), 2)
 }

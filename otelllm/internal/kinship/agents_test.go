@@ -60,6 +60,7 @@ type agent struct {
 	previous string // the id of the newest response, if it is stored
 	known    int    // how many messages of the history the server has
 	clock    bool   // its instructions have the time
+	hidden   bool   // its requests are not recorded
 	prefill  bool   // the request that is sent or open ends in the beginning of an answer
 
 	run     int  // the task that it works on; what the tracker has to find

@@ -65,6 +65,9 @@ func (w *world) newAgent(ids idStyle) *agent {
 		a.session = w.rng.Uint64() | 1
 	}
 	a.history = []message{{role: "user", parts: []string{a.few("do", w.words)}}}
+	if a.hidden = !w.find && w.rng.IntN(8) == 0; a.hidden {
+		a.history[0].parts[0] = a.few("hidden", 1_000_000) // otherwise others take up what it began
+	}
 	w.agents = append(w.agents, a)
 	return a
 }
@@ -157,8 +160,12 @@ func (w *world) answer(f *flight) {
 			a.previous, a.known = answer.ResponseID, len(a.history)
 		}
 	}
-	f.answer = answer
-	w.tracker.End(w.now, f.request, answer)
+	seen := answer
+	if a.hidden {
+		seen = Answer{Result: Unobserved}
+	}
+	f.answer = seen
+	w.tracker.End(w.now, f.request, seen)
 
 	last := &a.history[len(a.history)-1]
 	switch {

@@ -17,6 +17,7 @@ func (t *Tracker) relate(r *Request, tr *wire.Transcript) wire.TranscriptCount {
 	if len(t.found) == 0 {
 		t.byOutputs(r, tr)
 	}
+	t.preferOwnCalls(tr)
 	found := t.found
 	defer clear(found)
 	if len(found) > 1 {
@@ -56,6 +57,14 @@ func (r *Request) failedAfter(before *Request) bool {
 		}
 	}
 	return false
+}
+
+// preferOwnCalls leaves out the readings of requests that were not recorded, if r has a call
+// that another request alone has made.
+func (t *Tracker) preferOwnCalls(tr *wire.Transcript) {
+	if len(t.found) > 1 && slices.ContainsFunc(t.found, func(f reading) bool { return t.ownCallFollows(f.request, tr, f.from) }) {
+		t.found = slices.DeleteFunc(t.found, func(f reading) bool { return f.request.answer.Result == Unobserved })
+	}
 }
 
 // isFailedStepOf reports whether r is the step that continues before, or a further attempt
@@ -176,7 +185,7 @@ func (r *Request) continuedBy(tr *wire.Transcript, point *wire.TranscriptPoint) 
 	calls := tr.Total.Calls > point.Before.Calls || tr.Total.Outputs > point.Before.Outputs
 	switch {
 	case !calls:
-	case a.Result == Unobserved && r.session: // only the id tells the agent from others with the same words
+	case a.Result == Unobserved: // it may have made any
 	case !a.waits() || !a.namesCalls(tr, point):
 		return 0, false // its answer had no calls, or others
 	}

@@ -330,39 +330,43 @@ func TestStepAgain(t *testing.T) {
 	}
 }
 
-// What follows a request that was not recorded belongs to its run, if the client sends an id
-// of the conversation: any of its calls may have been made. Otherwise another agent with the
-// same words may have made them.
+// What follows a request that was not recorded belongs to its run: it may have made any call.
 func TestUnobserved(t *testing.T) {
-	c := DefaultConfig()
-	for _, tt := range []struct {
-		name          string
-		items         []any
-		session, none Relation // with an id of the conversation, and without
-	}{
-		{"a step", []any{user("a task"), callItem(id1), outputItem(id1)}, Step, First},
-		{"a further attempt", []any{user("a task")}, Again, Again},
-		{"a new task", []any{user("a task"), assistant("yes"), user("then")}, Next, Next},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			for session, want := range []Relation{tt.none, tt.session} {
-				s := newScript(t)
-				s.session = uint64(session)
-				first := s.begin(0, user("a task"))
-				assert.Empty(t, s.end(first, Answer{Result: Unobserved}))
-				b := s.begin(time.Second, tt.items...)
-				assert.Equal(t, want, b.Relation)
-				assert.Empty(t, b.Observed)
-				checkBooks(t, s.Tracker)
-			}
-		})
+	for _, session := range []uint64{0, 1} {
+		for want, items := range map[Relation][]any{
+			Step:  {user("a task"), callItem("call_0"), outputItem("call_0")},
+			Again: {user("a task")},
+			Next:  {user("a task"), assistant("yes"), user("then")},
+		} {
+			s := newScript(t)
+			s.session = session
+			assert.Empty(t, s.end(s.begin(0, user("a task")), Answer{Result: Unobserved}))
+			b := s.begin(time.Second, items...)
+			assert.Equal(t, want, b.Relation)
+			assert.Empty(t, b.Observed)
+			checkBooks(t, s.Tracker)
+		}
 	}
-	for session, wait := range []time.Duration{c.Settle, c.Idle} {
+	c := DefaultConfig()
+	for session, wait := range []time.Duration{c.Settle, c.Idle} { // the same words again may be another agent's
 		s := newScript(t)
 		s.session = uint64(session)
 		s.end(s.begin(0, user("a task")), Answer{Result: Unobserved})
 		assert.Empty(t, s.expire(wait-1))
 		assert.Equal(t, []Reason{Unclear}, s.expire(1))
+	}
+}
+
+// An agent that is recorded has the words of one that is not.
+func TestUnobservedTwin(t *testing.T) {
+	for id, want := range map[string]Relation{id1: Step, "call_0": First} {
+		s := newScript(t)
+		recorded := s.begin(0, user("a task"))
+		s.end(s.begin(0, user("a task")), Answer{Result: Unobserved})
+		s.end(recorded, calls(id))
+		b := s.begin(time.Second, user("a task"), callItem(id), outputItem(id))
+		assert.Equal(t, want, b.Relation, id)
+		assert.Equal(t, want == Step, b.Run == recorded.Run)
 	}
 }
 
