@@ -133,7 +133,9 @@ func (r *Run) makeRoom() {
 	for _, t := range r.tools {
 		all = append(all, t.Facts())
 	}
-	r.past.addLost(r.judgeParts(r.requests, all).Run.MissingOutputs)
+	if slices.ContainsFunc(r.requests, mayLackOutput) {
+		r.past.addLost(r.judgeParts(r.requests, all).Run.MissingOutputs)
+	}
 	// With all tools: a tool that is kept may have executed the call of a request that is
 	// not.
 	v := r.judgeParts(r.requests[:requests], all)
@@ -155,6 +157,10 @@ func (r *Run) makeRoom() {
 	r.requests = append(make([]classify.Request, 0, most), rest.requests...)
 	r.tools = append(make([]*Tool, 0, most), rest.tools...)
 }
+
+// mayLackOutput reports whether the history of a request may have a call without its output:
+// it does not have the outputs of its calls in their order.
+func mayLackOutput(q classify.Request) bool { return !slices.Equal(q.HistoryCalls, q.HistoryOutputs) }
 
 // recent returns the last parts, at most n of each kind: the requests that ended last, and
 // the tools that began after the first of them did. So it has the tool that executed a call

@@ -305,7 +305,8 @@ func (r *Runs) add(now time.Time, limits kinship.Config, c *client, q *Request) 
 	return b, over
 }
 
-// observed returns the executions that a request shows.
+// observed returns the executions that a request shows. A call without an output is not one.
+// If the output never comes, the histories on the requests' spans show that.
 func observed(b *begun, now time.Time) (list []agentrun.Observed) {
 	from := b.from
 	if from.IsZero() {

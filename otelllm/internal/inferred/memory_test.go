@@ -108,10 +108,10 @@ func TestMemory(t *testing.T) {
 		all   bool // all of them have room
 	}{
 		{"one step", 16 << 20, 10_000, []int{1}, 1, false},
-		{"a few steps", 16 << 20, 10_000, few, 1, false},
+		{"a few steps", 4 << 20, 2000, few, 1, false},
 		{"ten thousand open runs", 128 << 20, 10_000, few, 1, true},
-		{"long runs", 16 << 20, 1000, []int{1, 10, 10, 30, 100}, 1, false},
-		{"many calls", 16 << 20, 500, []int{1, 3, 10}, 20, false},
+		{"long runs", 4 << 20, 250, []int{1, 10, 10, 30, 100}, 1, false},
+		{"many calls", 4 << 20, 120, []int{1, 3, 10}, 20, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if testing.Short() && len(tt.steps) > 1 {

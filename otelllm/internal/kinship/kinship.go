@@ -14,13 +14,16 @@
 // what follows a pause, or the part of an answer that had come: a second agent with the same
 // words may have written that itself. And where the bounds are reached, what belongs to a
 // conversation that was evicted is taken for that of another one that began with the same
-// words later, without ids that distinguish the two. Within a session, the same request
-// again after minStall, while the first one is open, is taken for one that gave it up,
-// although it may ask a second time.
+// words later, without ids that distinguish the two. A request that was not recorded may
+// have made any calls: what has its history and calls of no other agent is taken for its
+// next step. Within a session, the same request again after minStall, while the first one
+// is open, is taken for one that gave it up, although it may ask a second time.
 //
 // These requests begin a run of their own, although they belong to an earlier one:
 //   - The agent changes its history or its instructions (a summary, the time), and its
 //     last answer had no calls, or calls whose ids are counted or absent.
+//   - It repeats a step that failed, with other outputs or without one, and no call has a
+//     random id.
 //   - Another conversation has the same words, and the ids do not distinguish the two.
 //   - The request before it ended in the beginning of an answer (a prefill), and its answer
 //     had no calls with random ids. The next history has both as one message.
