@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"maps"
 	"math"
 	"strings"
 	"testing"
@@ -181,6 +182,51 @@ func TestOTelLLMRun(t *testing.T) {
 	s.Status().SetCode(ptrace.StatusCodeError)
 	want.Failed, want.ErrorType = classify.Yes, "*errors.errorString"
 	assert.Equal(t, want, read(t, s).Run)
+}
+
+// The spans of a run that was inferred show which outputs never came back: those of calls that
+// no tool's span is about, and those of tools that a history showed and a retry lost.
+func TestOTelLLMOutputsThatNeverComeBack(t *testing.T) {
+	ids := func(list ...any) []any { return list }
+	at := func(second int, attrs map[string]any) ptrace.Span {
+		attrs["llm.run.id"] = "00f067aa0ba902b7"
+		s := span(t, attrs)
+		from := start.Add(time.Duration(second) * time.Second)
+		s.SetStartTimestamp(pcommon.NewTimestampFromTime(from))
+		s.SetEndTimestamp(pcommon.NewTimestampFromTime(from.Add(time.Second / 2)))
+		return s
+	}
+	request := func(second int, made, calls, outputs []any, more map[string]any) classify.Request {
+		attrs := map[string]any{
+			"gen_ai.operation.name": "chat", "http.response.status_code": 200, "llm.stream.end": "terminal_event", "llm.stream.phase": "stream_end",
+			"gen_ai.response.finish_reasons": ids("stop"), "llm.history.tool_calls": calls, "llm.history.tool_outputs": outputs,
+			"llm.stream.tool_calls": len(made), "llm.stream.tool_call_ids": made,
+		}
+		maps.Copy(attrs, more)
+		return *read(t, at(second, attrs)).Request
+	}
+	cut := map[string]any{"llm.stream.end": "read_error", "llm.transport.cause": "connection_reset", "error.type": "connection_reset"}
+	run := *read(t, span(t, map[string]any{"gen_ai.operation.name": "invoke_agent", "llm.run.inferred": true, "llm.run.end": "answer", "llm.run.requests": 3})).Run
+	tool := *read(t, at(0, map[string]any{
+		"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.id": "b", "gen_ai.tool.name": "run",
+		"llm.tool.effect": "unknown", "llm.tool.observed": "history", "llm.tool.output_delivery": "pending",
+	})).Tool
+	tool.End = start.Add(time.Second)
+	run.Tools = []classify.Tool{tool}
+	run.Requests = []classify.Request{
+		request(0, ids("a", "b"), ids(), ids(), nil),
+		request(1, ids(), ids("a", "b"), ids("b"), nil),
+		request(2, ids(), ids("a", "b"), ids("b"), nil),
+	}
+	d := classify.Judge(&run).Run
+	assert.Equal(t, semconv.RunOutcomeSucceeded, d.Outcome)
+	assert.Equal(t, []string{"a"}, d.MissingOutputs)
+
+	run.Requests[1] = request(1, ids(), ids("a", "b"), ids("b"), cut)
+	run.Requests[2] = request(2, ids(), ids("a", "b"), ids("a"), nil)
+	d = classify.Judge(&run).Run
+	assert.Equal(t, semconv.CauseOmittedFromRetry, d.Cause)
+	assert.Equal(t, []string{"b"}, d.MissingOutputs)
 }
 
 func TestRecognise(t *testing.T) {
