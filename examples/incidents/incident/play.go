@@ -15,6 +15,7 @@ import (
 
 	"github.com/otelllm/otelllm-go/examples/internal/process"
 	"github.com/otelllm/otelllm-go/examples/internal/report"
+	"github.com/otelllm/otelllm-go/otelllm"
 )
 
 // PlayedStory is a story that has been played, with what its traces contain.
@@ -83,7 +84,10 @@ func playAll(ctx context.Context, stories []Story, node *Node, endpoint string) 
 		return nil, fmt.Errorf("create the exporter: %w", err)
 	}
 	batches := sdktrace.NewBatchSpanProcessor(exporter)
-	defer func() { err = errors.Join(err, batches.Shutdown(context.WithoutCancel(ctx))) }()
+	defer func() { // the gateway's run waits for a further attempt of its client
+		ctx := context.WithoutCancel(ctx)
+		err = errors.Join(err, otelllm.Shutdown(ctx), batches.Shutdown(ctx))
+	}()
 	of := func(service string) *sdktrace.TracerProvider {
 		return sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(batches), sdktrace.WithResource(resource.NewSchemaless(otelsemconv.ServiceName(service))))
 	}
