@@ -5,6 +5,7 @@ package inferred
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"hash/maphash"
 	"math/rand/v2"
@@ -227,6 +228,10 @@ func (s *Source) begin(ctx context.Context, now time.Time, c client, body func()
 	}
 	c.sent.Transcript = tr
 	c.sent.Client += recordedBy(ctx, s.Run.TracerProvider)
+	if sc := trace.SpanContextFromContext(ctx); sc.IsRemote() {
+		id := sc.TraceID()
+		c.sent.Trace = binary.LittleEndian.Uint64(id[8:])
+	}
 	begun, over := r.add(now, s.Limits, &c, q)
 	q.run.start.Do(func() { r.start(ctx, now, s, &c, begun.Run) })
 	end(over)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/otelllm/internal/agentrun"
@@ -223,7 +224,7 @@ func TestPanicWhileARunStarts(t *testing.T) {
 	f := newFixture(t, nil)
 	f.end(f.send(0, other), 1, http.StatusOK) // a run is known
 	assert.Panics(t, func() {
-		ctx := &panickingContext{Context: t.Context(), at: 1}
+		ctx := &panickingContext{Context: t.Context(), at: 2} // the first call is before the run is known
 		f.Begin(ctx, f.at(2), http.Header{}, func() []byte { return []byte(question) })
 	})
 	_, waits := f.Runs.tracker.Deadline()
@@ -277,6 +278,34 @@ func TestBeginLaterReadsHeadersAtOnce(t *testing.T) {
 	q := begin([]byte(question))
 	assert.Equal(t, "01a203c0-9208-7863-86fa-f6e890e736b3", q.Run().ConversationID)
 	assert.Equal(t, "codex_exec", q.Run().Agent)
+}
+
+// Two agents behind a gateway begin with the same words, each in the trace of its own. The
+// failure of one is not repeated by the other. Within one trace, or without one, it may be.
+func TestTracesOfTheirOwn(t *testing.T) {
+	f := newFixture(t, nil)
+	remote := func(id byte) context.Context {
+		sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{15: id}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled})
+		return trace.ContextWithRemoteSpanContext(t.Context(), sc)
+	}
+	send := func(ctx context.Context, seconds int) *Request {
+		q := f.Begin(ctx, f.at(seconds), f.sent, func() []byte { return []byte(question) })
+		f.end(q, seconds+1, http.StatusServiceUnavailable)
+		return q
+	}
+	first := send(remote(1), 0)
+	assert.NotSame(t, first.Run(), send(remote(2), 2).Run())
+	assert.Same(t, first.Run(), send(remote(1), 4).Run())
+
+	f = newFixture(t, nil)
+	f.sent = http.Header{"Session-Id": {"01a203c0-9208-7863-86fa-f6e890e736b3"}}
+	assert.Same(t, send(remote(1), 0).Run(), send(remote(2), 2).Run())
+	f.sent = nil
+	f = newFixture(t, nil)
+	local := func(id byte) context.Context {
+		return trace.ContextWithSpanContext(t.Context(), trace.SpanContextFromContext(remote(id)).WithRemote(false))
+	}
+	assert.Same(t, send(local(1), 0).Run(), send(local(2), 2).Run(), "attempts of one client may have a trace each")
 }
 
 // uncomparable is a provider that cannot be compared with others.

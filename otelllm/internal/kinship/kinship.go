@@ -8,16 +8,17 @@
 //
 // # What cannot be decided
 //
-// Two agents without ids of a session begin with the same words. The first one fails. When
-// these words come again within [Config.Settle], they are taken for a further attempt of
-// the first agent, although they may be the first request of the second. The same holds for
-// what follows a pause, or the part of an answer that had come: a second agent with the same
-// words may have written that itself. And where the bounds are reached, what belongs to a
-// conversation that was evicted is taken for that of another one that began with the same
-// words later, without ids that distinguish the two. A request that was not recorded may
-// have made any calls: what has its history and calls of no other agent is taken for its
-// next step. Within a session, the same request again after minStall, while the first one
-// is open, is taken for one that gave it up, although it may ask a second time.
+// Two agents without ids of a session, and without traces, begin with the same words. The
+// first one fails. When these words come again within [Config.Settle], they are taken for a
+// further attempt of the first agent, although they may be the first request of the second.
+// The same holds for what follows a pause, or the part of an answer that had come: a second
+// agent with the same words may have written that itself. And where the bounds are reached,
+// what belongs to a conversation that was evicted is taken for that of another one that
+// began with the same words later, without ids that distinguish the two. A request that was
+// not recorded may have made any calls: what has its history and calls of no other agent is
+// taken for its next step. Within a session, the same request again after minStall, while
+// the first one is open, is taken for one that gave it up, although it may ask a second
+// time.
 //
 // These requests begin a run of their own, although they belong to an earlier one:
 //   - The agent changes its history or its instructions (a summary, the time), and its
@@ -29,6 +30,8 @@
 //     had no calls with random ids. The next history has both as one message.
 //   - It refers to an earlier response, or to a call of a response, that has not ended for
 //     the caller of this package.
+//   - It repeats one without an id of the session, and their clients say that the two are in
+//     different traces.
 //   - It comes after more than maxRequests later ones of its conversation.
 package kinship
 
@@ -84,6 +87,9 @@ type Sent struct {
 	// Session is the hash of an id that the client sends with all requests of one
 	// conversation; 0: it sends none.
 	Session uint64
+	// Trace is the trace that the client says the request is in; 0: it says none. The same
+	// words in two traces may be those of two agents, unless they have the same Session.
+	Trace uint64
 }
 
 // Relation is what a request is to the earlier ones.
@@ -245,6 +251,7 @@ type Request struct {
 	end     uint64 // the hash of its history and of kin
 	opening uint64
 	tools   uint64
+	trace   uint64
 	began   int64 // in nanoseconds
 	live    func() Answer
 	answer  Answer

@@ -155,6 +155,9 @@ func (r *Request) repeatedBy(later *Request) bool {
 	if r.continued || r.tools != later.tools {
 		return false
 	}
+	if r.trace != 0 && later.trace != 0 && r.trace != later.trace && !r.session {
+		return false
+	}
 	switch a := r.soFar(); a.Result {
 	case Failed, Stopped, Unobserved:
 		return true

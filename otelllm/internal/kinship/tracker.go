@@ -67,7 +67,7 @@ func (t *Tracker) Begin(now time.Time, s Sent, live func() Answer) Begun {
 	t.expire(now)
 	tr := s.Transcript
 	r := &Request{
-		live: live, opening: tr.Opening, tools: tr.Tools, forced: tr.Forced, began: now.UnixNano(),
+		live: live, opening: tr.Opening, tools: tr.Tools, trace: s.Trace, forced: tr.Forced, began: now.UnixNano(),
 		kin: kin(s.Client+tr.Client, s.Session), session: s.Session != 0, Attempt: 1, size: int32(requestSize),
 	}
 	if end, ok := tr.Point(0); ok {
