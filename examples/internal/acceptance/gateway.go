@@ -2,6 +2,7 @@ package acceptance
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ type Gateway struct {
 	addr      string
 	http      *http.Server
 	transport *http.Transport
+	llm       *otelllm.Instrumentation
 	served    chan error
 }
 
@@ -44,9 +46,14 @@ func StartGateway(upstream *faultyllm.Server, tp trace.TracerProvider) (*Gateway
 	if err != nil {
 		return nil, fmt.Errorf("listen on loopback: %w", err)
 	}
-	g := &Gateway{addr: ln.Addr().String(), transport: &http.Transport{}, served: make(chan error, 1)}
+	// The Collectors that judge the cases wait for seconds instead of minutes, and so does the gateway.
+	waits := otelllm.InferredRuns{RetryWait: 100 * time.Millisecond}
+	g := &Gateway{
+		addr: ln.Addr().String(), transport: &http.Transport{}, served: make(chan error, 1),
+		llm: otelllm.New(otelllm.WithTracerProvider(tp), otelllm.WithInferredRuns(waits)),
+	}
 	target := &url.URL{Scheme: "http", Host: upstream.Addr()}
-	asking := otelllm.NewTransport(g.transport, otelllm.WithTracerProvider(tp))
+	asking := g.llm.NewTransport(g.transport)
 	buffering := &buffering{target: target, client: &http.Client{Transport: asking}}
 	mux := http.NewServeMux()
 	for mode, h := range map[GatewayMode]http.Handler{
@@ -60,7 +67,7 @@ func StartGateway(upstream *faultyllm.Server, tp trace.TracerProvider) (*Gateway
 		mux.Handle("/"+string(mode)+"/", http.StripPrefix("/"+string(mode), h))
 	}
 	g.http = &http.Server{
-		Handler: otelllm.NewHandler(mux, otelllm.WithTracerProvider(tp), otelllm.WithPropagators(propagation.TraceContext{})),
+		Handler: g.llm.NewHandler(mux, otelllm.WithPropagators(propagation.TraceContext{})),
 		// The gateway's spans report the requests that it aborted.
 		ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: 10 * time.Second,
 	}
@@ -82,14 +89,16 @@ func (g *Gateway) BaseURL(mode GatewayMode, key string, w faultyllm.Wire) string
 	return faultyllm.BaseURL("http", g.addr+"/"+string(mode)+"/case/"+key, w)
 }
 
-// Close stops the gateway and closes every connection.
+// Close stops the gateway, closes every connection, and ends the runs that the gateway has inferred.
 func (g *Gateway) Close() error {
 	err := g.http.Close()
 	if serveErr := <-g.served; !errors.Is(serveErr, http.ErrServerClosed) {
 		err = errors.Join(err, serveErr)
 	}
 	g.transport.CloseIdleConnections()
-	return err
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return errors.Join(err, g.llm.Shutdown(ctx))
 }
 
 // buffering reads an upstream's complete response before it responds.
