@@ -265,7 +265,8 @@ const (
 	// run; this one was inferred from its requests.
 	//
 	// Consecutive requests of a conversation repeat or extend each other. Written
-	// only if it is true.
+	// only if it is true, on the spans of the run and on those of its requests and
+	// tools.
 	//
 	// Type: boolean. Written by the client.
 	RunInferredKey = attribute.Key("llm.run.inferred")

@@ -31,7 +31,7 @@ func inferredSpan(id, parent byte, from, to float64) spanSpec {
 // observedSpan is the tool 5 that the next request of the inferred run 3 shows.
 func observedSpan(to float64) spanSpec {
 	return callSpan(5, 3, 0.9, to, "call_1").with(
-		semconv.RunID(spanID(3).String()), semconv.ToolObservedAttr(semconv.ToolObservedHistory),
+		semconv.RunID(spanID(3).String()), semconv.RunInferred(true), semconv.ToolObservedAttr(semconv.ToolObservedHistory),
 		semconv.ToolEffectKey.String(semconv.ToolEffectUnknown.String()), semconv.ToolOutputDeliveryKey.String(semconv.OutputDeliverySent.String()),
 	).in(gatewayService)
 }
@@ -39,7 +39,7 @@ func observedSpan(to float64) spanSpec {
 // servedRequest is a request of the inferred run 3, as a gateway records it. Its parent is
 // the run unless the caller has one of its own.
 func servedRequest(id, parent byte, from, to float64) spanSpec {
-	s := requestSpan(id, 3, from, to).under(parent).in(gatewayService)
+	s := requestSpan(id, 3, from, to).under(parent).in(gatewayService).with(semconv.RunInferred(true))
 	s.kind = ptrace.SpanKindServer
 	return s
 }
@@ -107,6 +107,8 @@ func TestInferredRunsAreCountedOnce(t *testing.T) {
 		"alone":                            {alone, 3, defaultSettle},
 		"beneath a handler":                {called, 3, defaultSettle},
 		"beneath what never comes":         {withoutSpans(called, 9), 3, defaultMaxHold},
+		"its own span never comes":         {withoutSpans(ofAgent, 3), 1, defaultSettle},
+		"nor does it beneath requests":     {withoutSpans(beneathHTTP, 3), 7, defaultMaxHold},
 		"a response joins them":            {responses(withoutSpans(beneathHTTP, 20, 21)), 7, defaultMaxHold},
 	} {
 		for _, order := range orders(len(tt.spans)) {

@@ -125,7 +125,7 @@ func (r *Run) Observe(o Observed) {
 	}
 	ctx := trace.ContextWithSpan(r.ctx, r.span)
 	_, t.span = telemetry.StartSpan(ctx, func() (context.Context, trace.Span) {
-		attrs := append(spanfacts.ToolStart(&t.facts, r.id), semconv.ToolObservedAttr(semconv.ToolObservedHistory))
+		attrs := append(spanfacts.ToolStart(&t.facts, r.id), semconv.RunInferred(true), semconv.ToolObservedAttr(semconv.ToolObservedHistory))
 		ctx, span := telemetry.Tracer(ctx, r.TracerProvider).Start(ctx, name, trace.WithTimestamp(o.From), trace.WithAttributes(attrs...))
 		t.recording = span.IsRecording()
 		return ctx, span

@@ -299,7 +299,7 @@ func (r *Run) lastAbort() (a classify.Abort) {
 // Identify writes onto id which run a request belongs to.
 func (r *Run) Identify(id *spanfacts.Identity) {
 	if r != nil {
-		id.RunID, id.Agent, id.ConversationID = r.id, r.Agent, r.ConversationID
+		id.RunID, id.RunInferred, id.Agent, id.ConversationID = r.id, r.Inferred, r.Agent, r.ConversationID
 	}
 }
 

@@ -26,6 +26,7 @@ type Identity struct {
 	ServerAddress       string
 	ServerPort          int
 	RunID               string
+	RunInferred         bool
 }
 
 // SpanName returns the name of a request's span.
@@ -47,6 +48,9 @@ func (id *Identity) Append(dst []attribute.KeyValue) []attribute.KeyValue {
 		dst = append(dst, otelsemconv.ServerPort(id.ServerPort))
 	}
 	dst = appendString(dst, semconv.RunIDKey, id.RunID)
+	if id.RunInferred {
+		dst = append(dst, semconv.RunInferred(true))
+	}
 	dst = appendString(dst, otelsemconv.GenAIAgentNameKey, id.Agent)
 	return id.AppendBody(dst)
 }

@@ -68,6 +68,9 @@ func Locate(t *Trace, it *Item) hold.Place {
 	}
 	run := yielding(t, named)
 	if run == nil {
+		if at := c.locate(t, place); it.Yields && (at.Known || !c.above.IsEmpty() && c.run.IsEmpty()) {
+			return at // the run's own span never came, or comes later
+		}
 		return known(t, place, named)
 	}
 	up := climb(t, chain{top: run, run: run.ID, yields: true}, run.Parent)

@@ -36,7 +36,7 @@ type Head struct {
 	Kind Kind
 	// Run is the id of the run that a request or tool names as its own (llm.run.id), or empty.
 	Run pcommon.SpanID
-	// Inferred: it is a run that its client inferred from its requests (llm.run.inferred).
+	// Inferred: the run was inferred by its client (llm.run.inferred).
 	Inferred bool
 	// Session is the conversation or session that the span belongs to, Response the
 	// response that a request got.

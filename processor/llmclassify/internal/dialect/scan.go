@@ -199,7 +199,7 @@ func (s *AttributeScan) head(kind Kind) Head {
 	if kind == Other {
 		return Head{}
 	}
-	h := Head{Kind: kind, Run: s.run, Inferred: s.inferred && kind == Run, Session: keyOf(s.session)}
+	h := Head{Kind: kind, Run: s.run, Inferred: s.inferred, Session: keyOf(s.session)}
 	if kind == Request {
 		h.Response = keyOf(s.response)
 	}

@@ -196,7 +196,7 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 // the run was that it is a part of.
 func (b *Buffer[F]) isLate(trace pcommon.TraceID, it *Item[F]) bool {
 	return b.judged.late(trace, it.owner(), it.Parent, it.ID) ||
-		it.Yields && !it.Parent.IsEmpty() && b.judged.late(trace, pcommon.SpanID{}, it.Parent, it.ID)
+		it.Role == Run && it.Yields && !it.Parent.IsEmpty() && b.judged.late(trace, pcommon.SpanID{}, it.Parent, it.ID)
 }
 
 // Resize sets the memory of a held item with its span, in bytes.

@@ -58,8 +58,8 @@ type Item[F any] struct {
 	Response uint64
 	Role     Role
 	state    state
-	// Yields, of a run span: it is a run only where no other LLM span is above it.
-	// Otherwise it is a part, and its requests and tools belong to what is above it.
+	// Yields: the run that it is or names is a run only where no other LLM span is above
+	// that. Otherwise it is a part, and its requests and tools belong to what is above it.
 	Yields bool
 	// Unexplained: its result may be explained by spans of other services, which arrive
 	// later than those of its run. See Config.Explained.

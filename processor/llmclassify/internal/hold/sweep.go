@@ -13,15 +13,16 @@ const expirySlack = 8
 
 // group is the items of a trace that belong to one run.
 type group[F any] struct {
-	place Place
-	run   *Item[F]
-	items []*Item[F]
-	above []pcommon.SpanID  // by item
-	due   int               // held items that are due
-	end   bool              // the run span is one of them
-	named bool              // an item names the run
-	start pcommon.Timestamp // when the first of them began
-	last  age               // when the last of them arrived
+	place  Place
+	run    *Item[F]
+	items  []*Item[F]
+	above  []pcommon.SpanID  // by item
+	due    int               // held items that are due
+	end    bool              // the run span is one of them
+	named  bool              // an item names the run
+	yields bool              // an item says that the run yields
+	start  pcommon.Timestamp // when the first of them began
+	last   age               // when the last of them arrived
 
 	joined []pcommon.SpanID // what represented the spans of the same session before they were joined
 
@@ -183,6 +184,7 @@ func (b *Buffer[F]) group(t *Trace[F], due func(*Item[F], Place) bool) []*group[
 		g.place.Open = g.place.Open || place.Open
 		g.start, g.last = min(g.start, it.Start), max(g.last, it.arrived)
 		g.named = g.named || it.owner() == place.Run
+		g.yields = g.yields || it.Yields
 		if it.ID == place.Run && it.Role == Run && g.run == nil {
 			g.run = it
 		}
@@ -233,7 +235,7 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 	agents := t.judged || slices.ContainsFunc(groups, (*group[F]).isRun)
 	for _, g := range groups {
 		expires := g.last + age(b.cfg.RunTimeout)
-		if expires <= now && agents && !g.isRun() {
+		if expires <= now && agents && (!g.isRun() || g.yields && g.run == nil) {
 			releases = append(releases, b.discardGroup(t, g))
 			continue
 		}
