@@ -29,8 +29,8 @@ func inferredSpan(id, parent byte, from, to float64) spanSpec {
 }
 
 // observedSpan is the tool 5 that the next request of the inferred run 3 shows.
-func observedSpan(to float64) spanSpec {
-	return callSpan(5, 3, 0.9, to, "call_1").with(
+func observedSpan() spanSpec {
+	return callSpan(5, 3, 0.9, 2.2, "call_1").with(
 		semconv.RunID(spanID(3).String()), semconv.RunInferred(true), semconv.ToolObservedAttr(semconv.ToolObservedHistory),
 		semconv.ToolEffectKey.String(semconv.ToolEffectUnknown.String()), semconv.ToolOutputDeliveryKey.String(semconv.OutputDeliverySent.String()),
 	).in(gatewayService)
@@ -75,7 +75,7 @@ func TestInferredRunsAreCountedOnce(t *testing.T) {
 	asks := counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_1"}}
 	gateway := []spanSpec{
 		httpClient(20, 2, 0.1, 1), inferredSpan(3, 20, 0.2, 2.9).in(gatewayService),
-		servedRequest(4, 3, 0.2, 0.9).answered("tool_calls", asks), observedSpan(2.2),
+		servedRequest(4, 3, 0.2, 0.9).answered("tool_calls", asks), observedSpan(),
 		httpClient(21, 7, 2.1, 2.95), servedRequest(8, 21, 2.2, 2.9).answered("stop", answer).history([]string{"call_1"}, []string{"call_1"}),
 	}
 	agent := []spanSpec{chatSpan(2, 1, 0.1, 1).finished("tool_calls"), callSpan(6, 1, 1, 2, "call_1"), chatSpan(7, 1, 2, 3).finished("stop")}
@@ -83,7 +83,7 @@ func TestInferredRunsAreCountedOnce(t *testing.T) {
 	beneathHTTP := append(append([]spanSpec{otherSpan(1, 0, 0, 3.1)}, agent...), gateway...) // no agent's run is declared
 	alone := []spanSpec{                                                                     // no spans of the agent are here
 		inferredSpan(3, 0, 0.2, 2.9).in(gatewayService), servedRequest(4, 3, 0.2, 0.9).answered("tool_calls", asks),
-		observedSpan(2.2), servedRequest(8, 3, 2.2, 2.9).answered("stop", answer),
+		observedSpan(), servedRequest(8, 3, 2.2, 2.9).answered("stop", answer),
 	}
 	var called []spanSpec // beneath the handler of a web application
 	for _, s := range append([]spanSpec{otherSpan(9, 0, 0, 3)}, alone...) {
@@ -170,7 +170,7 @@ func responses(spans []spanSpec) (list []spanSpec) {
 func TestInferredRunAfterTheOuterOne(t *testing.T) {
 	late := []spanSpec{
 		inferredSpan(3, 20, 0.2, 2.9).in(gatewayService), servedRequest(4, 3, 0.2, 0.9).answered("tool_calls", asksForTools),
-		servedRequest(8, 21, 2.2, 2.9).answered("stop", answer), observedSpan(2.2),
+		servedRequest(8, 21, 2.2, 2.9).answered("stop", answer), observedSpan(),
 	}
 	for _, order := range orders(len(late)) {
 		for calls, step := range map[string]time.Duration{"in one call": -1, "at once": 0, "after a while": time.Second} {
@@ -202,7 +202,7 @@ func TestObservedToolsServeTheOuterRun(t *testing.T) {
 	cut := chatSpan(7, 1, 2, 3).failed("ECONNRESET")
 	gateway := []spanSpec{
 		httpClient(20, 2, 0.1, 1), inferredSpan(3, 20, 0.2, 2.9).in(gatewayService),
-		servedRequest(4, 3, 0.2, 0.9).answered("tool_calls", asksForTools), observedSpan(2.2),
+		servedRequest(4, 3, 0.2, 0.9).answered("tool_calls", asksForTools), observedSpan(),
 	}
 	agent := []spanSpec{runSpan(1, 0, 3, 2, 1), requestSpan(2, 1, 0.1, 1).answered("tool_calls", asksForTools), cut.with(semconv.RunID(spanID(1).String()))}
 	tool := toolSpan(6, 1, 2, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)
