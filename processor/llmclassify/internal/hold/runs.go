@@ -30,17 +30,18 @@ func (b *Buffer[F]) innermost(t *Trace[F], set runSet) runSet {
 	if b.cfg.Within == nil || len(t.spans) < 2 {
 		return set
 	}
+	var has func(pcommon.SpanID) bool
 	around := func(id pcommon.SpanID) bool {
 		outer := t.runs.get(id)
 		if outer == nil || outer.span == nil {
 			return false
 		}
 		return slices.ContainsFunc(t.spans[max(0, len(t.spans)-maxAround):], func(inner *Item[F]) bool {
-			return !inner.Gone() && !inner.Yields && !set.has(inner.ID) && b.cfg.Within(t, inner, outer.span)
+			return !inner.Gone() && !inner.Yields && !has(inner.ID) && b.cfg.Within(t, inner, outer.span)
 		})
 	}
 	for n := -1; n != len(set); { // a run that waits keeps the run around it waiting
-		n = len(set)
+		n, has = len(set), set.lookup()
 		set = slices.DeleteFunc(set, around)
 	}
 	return set
