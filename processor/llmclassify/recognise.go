@@ -142,7 +142,7 @@ func (f *found) fill(it *assemble.Item) {
 	it.Role, it.Yields = roles[f.head.Kind], f.head.Inferred
 	it.Session, it.Response = uint64(f.head.Session), uint64(f.head.Response)
 	it.Start, it.End = f.span.StartTimestamp(), f.span.EndTimestamp()
-	if f.head.Requests.Observed() && f.head.Tools.Observed() {
+	if f.head.Requests.Observed() && f.head.Tools.Observed() && !it.Yields {
 		it.Announced = hold.Announced{
 			Known:    true,
 			Requests: uint32(f.head.Requests.N()), //nolint:gosec // made of 32 bits
