@@ -109,6 +109,7 @@ func newShard(p *shared, n int) *shard {
 		Locate:         assemble.Locate,
 		Within:         within,
 		Inner:          s.inner.parts,
+		SameService:    assemble.SameService,
 		Explained:      s.releaser.explained,
 		Read:           s.releaser.readFacts,
 		Forget:         s.releaser.forget,

@@ -95,7 +95,7 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 	case verdicts.Run.Outcome == semconv.RunOutcomeUnset: // nothing is claimed, or the client has judged it
 		d.Effects = verdicts.Effects
 	default:
-		d.Run, d.Carrier, d.Effects = &verdicts.Run, carrier(release), verdicts.Effects
+		d.Run, d.Carrier, d.Effects = &verdicts.Run, j.carrier(release), verdicts.Effects
 	}
 	return d
 }
@@ -107,8 +107,14 @@ func (j *Judge) alone(release *Release) bool {
 	if release.Run != nil || release.Named {
 		return false
 	}
-	if len(j.tools) > 0 {
-		return len(j.tools) == 1 && len(j.requests) == 0
+	tools := 0
+	for _, i := range j.tools {
+		if release.Members[i].Run.IsEmpty() { // others are of a run that yielded
+			tools++
+		}
+	}
+	if tools > 0 {
+		return tools == 1 && len(j.requests) == 0
 	}
 	for _, i := range j.requests {
 		if callOf(j.relations, i) != callOf(j.relations, j.requests[0]) {
@@ -440,7 +446,7 @@ func upstreamOf(d *classify.Diagnosis) classify.Upstream {
 // meanwhile reports whether a span of another service is within the time of the request,
 // as far as their clocks agree.
 func meanwhile(request, it *Item) bool {
-	return !sameService(request, it) && request.Start <= it.Start+maxSkew && it.End <= request.End+maxSkew
+	return !SameService(request, it) && request.Start <= it.Start+maxSkew && it.End <= request.End+maxSkew
 }
 
 // ancestors are the requests and tools above a member, the nearest first.
@@ -471,8 +477,9 @@ func failedUpstream(d *classify.Diagnosis) bool {
 	}
 }
 
-// carrier is the member that carries the run's verdict.
-func carrier(release *Release) int {
+// carrier is the member that carries the run's verdict. What another service did carries
+// it only if nothing else is released.
+func (j *Judge) carrier(release *Release) int {
 	last := -1
 	for i := range release.Members {
 		m := &release.Members[i]
@@ -481,7 +488,9 @@ func carrier(release *Release) int {
 		case m.Item == release.Run:
 			return i
 		case m.Role == hold.Run: // delivered twice, or it yielded
-		case last < 0 || m.End >= release.Members[last].End:
+		case last < 0 || j.relations[last].apart && !j.relations[i].apart:
+			last = i
+		case j.relations[i].apart == j.relations[last].apart && m.End >= release.Members[last].End:
 			last = i
 		}
 	}

@@ -106,7 +106,7 @@ func attempts(m, a *Member, names func(*Member) bool) bool {
 	if names(a) {
 		return false
 	}
-	return names(m) || !m.Known.Server && sameService(m.Item, a.Item)
+	return names(m) || !m.Known.Server && SameService(m.Item, a.Item)
 }
 
 // sameCall reports whether the tool span m executes the call of a above it, as the span
@@ -124,7 +124,7 @@ func setForeignServicesApart(release *Release, s []relation, names func(*Member)
 		return
 	}
 	for i := range members {
-		if m := &members[i]; m.Role == hold.Request && !names(m) && !sameService(m.Item, run) {
+		if m := &members[i]; m.Role == hold.Request && !names(m) && !SameService(m.Item, run) {
 			s[i].apart = true
 		}
 	}

@@ -63,7 +63,7 @@ func Locate(t *Trace, it *Item) hold.Place {
 	}
 	c := climb(t, chain{top: it}, it.Parent)
 	place := hold.Place{Above: c.above}
-	if named.IsEmpty() {
+	if named.IsEmpty() || t.Yielded(named) {
 		return c.locate(t, place)
 	}
 	run := yielding(t, named)
@@ -200,22 +200,27 @@ func (c chain) representative() pcommon.SpanID {
 	return c.top.Parent
 }
 
-// climb continues a chain upwards from the span with this id.
+// climb continues a chain upwards from the span with this id. What is beneath a span that
+// names a run which yields belongs where that span does, see [Locate]: its parents count,
+// and the run only if no other LLM span is above it.
 func climb(t *Trace, c chain, id pcommon.SpanID) chain {
+	var named *Item // the run that yields and that the last LLM span names
 	for range maxDepth {
-		if id.IsEmpty() {
-			return c
-		}
 		above := t.Item(id)
 		if above == nil {
 			parent, ok := t.Parent(id)
-			if !ok {
+			switch ends := id.IsEmpty() || !ok; {
+			case ends && named != nil:
+				c.run, c.yields, id, named = named.ID, true, named.Parent, nil
+			case ends:
 				c.unseen = id
 				return c
+			default:
+				id = parent
 			}
-			id = parent
 			continue
 		}
+		named = nil
 		if above.Role == hold.Run {
 			c.run, c.yields = above.ID, above.Yields
 			if !c.yields {
@@ -227,17 +232,13 @@ func climb(t *Trace, c chain, id pcommon.SpanID) chain {
 		if c.above.IsEmpty() {
 			c.above = above.ID
 		}
-		run := yielding(t, above.Run)
-		switch {
-		case run != nil:
-			c.run, c.yields, id = run.ID, true, run.Parent
-		case !above.Run.IsEmpty():
+		named = yielding(t, above.Run)
+		if named == nil && !above.Run.IsEmpty() && !t.Yielded(above.Run) {
 			c.run, c.yields = above.Run, false
 			return c
-		default:
-			c.run, c.yields = pcommon.SpanID{}, false
-			c.top, id = above, above.Parent
 		}
+		c.run, c.yields = pcommon.SpanID{}, false
+		c.top, id = above, above.Parent
 	}
 	return c
 }
@@ -274,13 +275,14 @@ func innermost(t *Trace, it *Item, unseen pcommon.SpanID) *Item {
 // began reports whether an item began within run, by their clocks.
 func began(it, run *Item) bool {
 	from, to := run.Start, run.End+ClockGrain
-	if !sameService(it, run) {
+	if !SameService(it, run) {
 		from, to = from-min(from, maxSkew), to+maxSkew
 	}
 	return from <= it.Start && it.Start <= to
 }
 
-func sameService(a, b *Item) bool {
+// SameService reports whether two spans came from one service.
+func SameService(a, b *Item) bool {
 	return a.Known.Origin == b.Known.Origin || ServiceOf(a) == ServiceOf(b)
 }
 

@@ -64,8 +64,11 @@ func (b *Buffer[F]) yields(t *Trace[F], r *run[F]) bool {
 		return false
 	}
 	place := b.cfg.Locate(t, r.span)
-	if joined := place.Open && b.joinResponses(t); joined || place.Open && b.joinRun(t, r.id) {
-		place = b.cfg.Locate(t, r.span)
+	if place.Open {
+		joined := b.joinResponses(t)
+		if b.joinRun(t, r.id) || joined {
+			place = b.cfg.Locate(t, r.span)
+		}
 	}
 	if place.Open && r.awaits != place.Unseen {
 		if t.awaited == nil {

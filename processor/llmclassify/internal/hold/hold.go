@@ -39,6 +39,9 @@ type Config[F any] struct {
 	// Inner returns how many requests and tools of runs that were judged count as the
 	// run's: of those within it whose numbers its own include. May be nil.
 	Inner func(t *Trace[F], run *Item[F]) (requests, tools uint32)
+	// SameService reports whether two items are of one service: none of them is then what a
+	// gateway did for the other. May be nil.
+	SameService func(a, b *Item[F]) bool
 	// Explained reports whether nothing that may still arrive would change the verdict
 	// on a complete run with items that are Unexplained. It is called again whenever
 	// something arrives, and must not keep the release.

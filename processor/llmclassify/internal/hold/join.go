@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -37,10 +38,14 @@ func (b *Buffer[F]) joinResponses(t *Trace[F]) (added bool) {
 }
 
 // joinResponse links the parent of one request to another request, if that parent is not
-// here and the other request contains the first one. It reports whether it does. If the
-// first request is beneath its own run, that run's parent is linked.
+// here and the other request, of another service, contains the first one. It reports
+// whether it does. If the first request is beneath its own run, that run's parent is
+// linked. Within one service, the same id is no evidence: some servers repeat theirs.
 func (b *Buffer[F]) joinResponse(t *Trace[F], inner, outer *Item[F]) bool {
 	if inner.End-inner.Start > outer.End-outer.Start || inner.Start+maxSkew < outer.Start || inner.End > outer.End+maxSkew {
+		return false
+	}
+	if b.cfg.SameService != nil && b.cfg.SameService(inner, outer) {
 		return false
 	}
 	parent := inner.Parent
@@ -58,10 +63,15 @@ func (b *Buffer[F]) joinResponse(t *Trace[F], inner, outer *Item[F]) bool {
 	if parent.IsEmpty() || parent == outer.Parent || parent == outer.ID {
 		return false
 	}
-	if _, passed := t.links.parent(parent); passed || t.Item(parent) != nil {
+	if _, known := t.links.parent(parent); known || t.Item(parent) != nil || b.linkRoom(t) == 0 {
 		return false
 	}
-	return b.addLinks(t, []Link{{ID: parent, Parent: outer.ID}}) == 1
+	if t.links.joined == nil {
+		t.links.joined = make(map[pcommon.SpanID]pcommon.SpanID)
+	}
+	t.links.joined[parent] = outer.ID
+	b.factBytes += linkSize
+	return true
 }
 
 // joinRun links what is above a run to what one of its requests was joined with, before
@@ -72,58 +82,80 @@ func (b *Buffer[F]) joinRun(t *Trace[F], run pcommon.SpanID) bool {
 	return ok && b.joinResponse(t, pair[0], pair[1])
 }
 
-// joinSessions makes one group of those that belong to no run and have spans of the same
-// session.
+// joinSessions makes one group of those that belong to no run and whose spans name one
+// session, if one followed the other: groups at the same time may be of different agents,
+// and so may all others of that session. A group of which the run may still come is not
+// joined with one that is not to wait for it.
 func joinSessions[F any](groups []*group[F]) []*group[F] {
-	if len(groups) < 2 {
-		return groups
+	type key struct {
+		session uint64
+		open    bool
 	}
-	var bySession map[uint64]*group[F]
-	var into map[*group[F]]*group[F]
-	final := func(g *group[F]) *group[F] {
-		for into[g] != nil {
-			g = into[g]
-		}
-		return g
-	}
+	var bySession map[key][]*group[F]
 	for _, g := range groups {
-		if g.isRun() {
+		session := g.session()
+		if session == 0 {
 			continue
 		}
-		for _, it := range g.items {
-			if it.Session == 0 {
-				continue
-			}
-			if bySession == nil {
-				bySession, into = make(map[uint64]*group[F]), make(map[*group[F]]*group[F])
-			}
-			a, known := bySession[it.Session]
-			if !known {
-				bySession[it.Session] = g
-				continue
-			}
-			if a, b := final(a), final(g); a != b {
-				if b.start < a.start {
-					a, b = b, a
-				}
-				a.join(b)
-				into[b] = a
-			}
+		if bySession == nil {
+			bySession = make(map[key][]*group[F])
 		}
+		k := key{session, g.place.Open}
+		bySession[k] = append(bySession[k], g)
 	}
-	if len(into) == 0 {
+	if bySession == nil {
 		return groups
 	}
-	return slices.DeleteFunc(groups, func(g *group[F]) bool { return into[g] != nil })
+	joined := make(map[*group[F]]bool)
+	for _, list := range bySession {
+		slices.SortFunc(list, func(a, b *group[F]) int { return cmp.Compare(a.start, b.start) })
+		if !oneAfterTheOther(list) {
+			continue
+		}
+		for _, g := range list[1:] {
+			list[0].join(g)
+			joined[g] = true
+		}
+	}
+	return slices.DeleteFunc(groups, func(g *group[F]) bool { return joined[g] })
+}
+
+// oneAfterTheOther reports whether none of these groups, which are in the order of their
+// start, began before those before it had ended.
+func oneAfterTheOther[F any](list []*group[F]) bool {
+	var until pcommon.Timestamp
+	for _, g := range list {
+		if g.start < until {
+			return false
+		}
+		until = max(until, g.until)
+	}
+	return true
+}
+
+// session is the session of spans that belong to no run, 0 if they name none or several.
+func (g *group[F]) session() (session uint64) {
+	if g.isRun() {
+		return 0
+	}
+	for _, it := range g.items {
+		switch {
+		case it.Session == 0 || it.Session == session:
+		case session != 0:
+			return 0
+		default:
+			session = it.Session
+		}
+	}
+	return session
 }
 
 // join adds the items of another group.
 func (g *group[F]) join(other *group[F]) {
 	g.items, g.above = append(g.items, other.items...), append(g.above, other.above...)
 	g.due += other.due
-	g.place.Open = g.place.Open || other.place.Open
-	g.start, g.last = min(g.start, other.start), max(g.last, other.last)
+	g.start, g.until, g.last = min(g.start, other.start), max(g.until, other.until), max(g.last, other.last)
 	g.unexplained = g.unexplained || other.unexplained
 	g.upstream = g.upstream || other.upstream
-	g.joined = append(append(g.joined, other.place.Run), other.joined...)
+	g.joined = append(g.joined, other.place.Run)
 }

@@ -83,8 +83,8 @@ func (t *Trace[F]) above(it *Item[F]) pcommon.SpanID {
 	return id
 }
 
-// discardGroup releases the facts of spans for which no run was found, in a trace with
-// another run: they are not a run, but what another service did for that one.
+// discardGroup releases the facts of spans that are not a run, but what another service
+// did for one: no run was found for them in a trace with another one, or theirs yielded.
 func (b *Buffer[F]) discardGroup(t *Trace[F], g *group[F]) Release[F] {
 	release := Release[F]{
 		Reason: RunExpired, Trace: t.id, RunID: g.place.Run, Members: make([]Member[F], 0, len(g.items)),
@@ -92,6 +92,10 @@ func (b *Buffer[F]) discardGroup(t *Trace[F], g *group[F]) Release[F] {
 	for i, it := range g.items {
 		b.drop(it)
 		b.judged.span(t.id, it.ID)
+		if it.Role == Run {
+			b.judged.run(t.id, it.ID, false)
+			t.setYielded(it.ID)
+		}
 		release.Members = append(release.Members, Member[F]{Item: it, Above: g.above[i]})
 	}
 	return release

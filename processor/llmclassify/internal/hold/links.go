@@ -21,9 +21,13 @@ const linkSize = 24
 // links are the links of a trace. There are many, and they are rarely looked up: a list,
 // which is indexed for as long as that is needed.
 type links struct {
-	list  [][2]pcommon.SpanID // id and parent; the first of several counts
-	index map[pcommon.SpanID]pcommon.SpanID
+	list   [][2]pcommon.SpanID // id and parent; the first of several counts
+	index  map[pcommon.SpanID]pcommon.SpanID
+	joined map[pcommon.SpanID]pcommon.SpanID // what takes the place of spans that are not here, see joinResponse
 }
+
+// size is how many links there are.
+func (l *links) size() int { return len(l.list) + len(l.joined) }
 
 func (l *links) add(links []Link) {
 	l.list = slices.Grow(l.list, len(links))
@@ -33,7 +37,15 @@ func (l *links) add(links []Link) {
 	l.index = nil
 }
 
+// parent returns the parent of a span that passed, or what took its place before.
 func (l *links) parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
+	if parent, ok = l.passed(id); !ok {
+		parent, ok = l.joined[id]
+	}
+	return parent, ok
+}
+
+func (l *links) passed(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 	if len(l.list) <= smallTrace {
 		for _, link := range l.list {
 			if link[0] == id {
@@ -67,7 +79,13 @@ func (b *Buffer[F]) link(list []Link) (n int, waited *Trace[F]) {
 	if t == nil {
 		return n, nil
 	}
-	for i := range b.addLinks(t, list[:n]) {
+	take := min(n, b.linkRoom(t))
+	if take == 0 {
+		return n, nil
+	}
+	t.links.add(list[:take])
+	b.factBytes += take * linkSize
+	for i := range take {
 		if t.arrived(list[i].ID) {
 			waited = t
 		}
@@ -75,12 +93,7 @@ func (b *Buffer[F]) link(list []Link) (n int, waited *Trace[F]) {
 	return n, waited
 }
 
-// addLinks adds as many of these links as there is room for, and returns how many these
-// are.
-func (b *Buffer[F]) addLinks(t *Trace[F], list []Link) int {
-	room := min(b.cfg.MaxSpansPerRun-len(t.links.list), (b.cfg.MaxFactBytes-b.factBytes)/linkSize)
-	take := max(min(len(list), room), 0)
-	t.links.add(list[:take])
-	b.factBytes += take * linkSize
-	return take
+// linkRoom is for how many more links of a trace there is room.
+func (b *Buffer[F]) linkRoom(t *Trace[F]) int {
+	return max(min(b.cfg.MaxSpansPerRun-t.links.size(), (b.cfg.MaxFactBytes-b.factBytes)/linkSize), 0)
 }

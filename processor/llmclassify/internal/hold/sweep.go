@@ -22,6 +22,7 @@ type group[F any] struct {
 	named  bool              // an item names the run
 	yields bool              // an item says that the run yields
 	start  pcommon.Timestamp // when the first of them began
+	until  pcommon.Timestamp // when the last of them ended
 	last   age               // when the last of them arrived
 
 	joined []pcommon.SpanID // what represented the spans of the same session before they were joined
@@ -96,7 +97,8 @@ func (b *Buffer[F]) sweepRuns(t *Trace[F], now age, releases []Release[F], compl
 		releases = b.sweep(t, now, Complete, releases, func(_ *Item[F], p Place) bool { return has(p.Run) })
 	}
 	if len(ended) > 0 {
-		releases = b.sweep(t, now, RunEnded, releases, func(_ *Item[F], p Place) bool { return ended.has(p.Run) })
+		has := ended.lookup()
+		releases = b.sweep(t, now, RunEnded, releases, func(_ *Item[F], p Place) bool { return has(p.Run) })
 	}
 	if large != nil {
 		releases = b.sweep(t, now, SpanLimit, releases, func(it *Item[F], _ Place) bool { return large.has(it.owner()) })
@@ -182,7 +184,7 @@ func (b *Buffer[F]) group(t *Trace[F], due func(*Item[F], Place) bool) []*group[
 		g.items = append(g.items, it)
 		g.above = append(g.above, place.Above)
 		g.place.Open = g.place.Open || place.Open
-		g.start, g.last = min(g.start, it.Start), max(g.last, it.arrived)
+		g.start, g.until, g.last = min(g.start, it.Start), max(g.until, it.End), max(g.last, it.arrived)
 		g.named = g.named || it.owner() == place.Run
 		g.yields = g.yields || it.Yields
 		if it.ID == place.Run && it.Role == Run && g.run == nil {
@@ -194,6 +196,9 @@ func (b *Buffer[F]) group(t *Trace[F], due func(*Item[F], Place) bool) []*group[
 			g.due++
 			g.end = g.end || it.Role == Run && it.ID == place.Run
 		}
+	}
+	for _, g := range groups { // runs that yield to one another, in a circle, are none
+		g.place.Known = g.place.Known && g.run != nil
 	}
 	return groups
 }
@@ -235,7 +240,8 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 	agents := t.judged || slices.ContainsFunc(groups, (*group[F]).isRun)
 	for _, g := range groups {
 		expires := g.last + age(b.cfg.RunTimeout)
-		if expires <= now && agents && (!g.isRun() || g.yields && g.run == nil) {
+		isPart := g.run != nil && !g.run.Held() // it went early, as a part of what is not here any more
+		if expires <= now && (isPart || agents && (!g.isRun() || g.yields && g.run == nil)) {
 			releases = append(releases, b.discardGroup(t, g))
 			continue
 		}
@@ -282,6 +288,9 @@ func (b *Buffer[F]) releaseGroup(t *Trace[F], g *group[F], now age, why Reason, 
 		}
 		if it.Role == Run && it.ID != g.place.Run {
 			release.Parts = append(release.Parts, it.ID)
+			if final {
+				t.setYielded(it.ID)
+			}
 		}
 		release.Members = append(release.Members, m)
 	}
@@ -321,7 +330,7 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 		if b.traces[t.id] == t {
 			delete(b.traces, t.id)
 			b.watch(t.id, -1)
-			b.factBytes -= len(t.links.list) * linkSize
+			b.factBytes -= t.links.size() * linkSize
 			b.rememberLinks(t)
 		}
 		return

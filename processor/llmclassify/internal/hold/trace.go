@@ -25,6 +25,8 @@ type Trace[F any] struct {
 	unjoined  map[pcommon.SpanID][2]*Item[F] // by their run, requests that joinResponses could not join without it
 	awaited   map[pcommon.SpanID][]*run[F]   // the runs that yield and are otherwise complete, by where their parent chain breaks off
 
+	yielded map[pcommon.SpanID]struct{} // the runs that yielded and went with what is above them
+
 	expires  age // when runs may expire of which nothing arrives, while facts are kept
 	deadline age
 	index    int // in Buffer.due; -1 when it is not there
@@ -71,6 +73,21 @@ func (t *Trace[F]) Parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 
 // Runs are the run spans that are here.
 func (t *Trace[F]) Runs() []*Item[F] { return t.spans }
+
+// Yielded reports whether a run yielded and went with what is above it. What names it is no
+// part of a run because of that.
+func (t *Trace[F]) Yielded(run pcommon.SpanID) bool {
+	_, ok := t.yielded[run]
+	return ok
+}
+
+// setYielded remembers a run as [Trace.Yielded].
+func (t *Trace[F]) setYielded(run pcommon.SpanID) {
+	if t.yielded == nil {
+		t.yielded = make(map[pcommon.SpanID]struct{})
+	}
+	t.yielded[run] = struct{}{}
+}
 
 func (t *Trace[F]) add(it *Item[F], now, settled age) {
 	it.arrived, it.state, it.trace = now, stateHeld, t
