@@ -277,6 +277,20 @@ func TestSessionsJoinSpans(t *testing.T) {
 	assert.Len(t, runsJudged(h.out()), 1)
 }
 
+// Two agents at the same time are not one run because they name one session: what failed
+// is not made good by the other one.
+func TestSessionDoesNotJoinAgentsAtTheSameTime(t *testing.T) {
+	h := newHarness(t, defaultConfig(), nil)
+	h.consume(t, otherSpan(9, 0, 0, 5), otherSpan(10, 9, 0, 3), otherSpan(11, 9, 0, 5),
+		chatSpan(2, 10, 0.1, 1).finished("tool_calls").session("s"), chatSpan(3, 10, 2, 3).failed("ECONNRESET").session("s"),
+		chatSpan(4, 11, 0.1, 2).finished("tool_calls").session("s"), chatSpan(5, 11, 3.3, 4).finished("stop").session("s"))
+	h.pass(t, defaultMaxHold)
+	out := spansOf(h.out())
+	assert.Equal(t, semconv.RunOutcomeFailed, verdictOf(out[spanID(3)]).outcome)
+	assert.Equal(t, semconv.RunOutcomeSucceeded, verdictOf(out[spanID(5)]).outcome)
+	assert.Len(t, runsJudged(h.out()), 2)
+}
+
 // The span that represents an abandoned run says whose it was.
 func TestAbandonedRunIsNamed(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
