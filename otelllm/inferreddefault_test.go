@@ -50,19 +50,24 @@ func (l *loop) ask(ctx context.Context, t *testing.T) (answer string) {
 // run runs the agent until its answer has no call.
 func (l *loop) run(ctx context.Context, t *testing.T) {
 	t.Helper()
-	for {
-		answer := l.ask(ctx, t)
-		_, id, called := strings.Cut(answer, `"tool_calls":[{"index":0,"id":"`)
-		if !called {
-			return
-		}
-		id, _, _ = strings.Cut(id, `"`)
-		l.messages = append(
-			l.messages,
-			`{"role":"assistant","content":null,"tool_calls":[{"id":"`+id+`","type":"function","function":{"name":"run","arguments":"{}"}}]}`,
-			`{"role":"tool","tool_call_id":"`+id+`","content":"done"}`,
-		)
+	for l.append(l.ask(ctx, t)) {
 	}
+}
+
+// append adds the call of an answer and its output to the conversation. It reports whether
+// there is one.
+func (l *loop) append(answer string) bool {
+	_, id, called := strings.Cut(answer, `"tool_calls":[{"index":0,"id":"`)
+	if !called {
+		return false
+	}
+	id, _, _ = strings.Cut(id, `"`)
+	l.messages = append(
+		l.messages,
+		`{"role":"assistant","content":null,"tool_calls":[{"id":"`+id+`","type":"function","function":{"name":"run","arguments":"{}"}}]}`,
+		`{"role":"tool","tool_call_id":"`+id+`","content":"done"}`,
+	)
+	return true
 }
 
 // newLoop returns an agent whose requests go through rt to a model with these answers.
@@ -251,6 +256,29 @@ func TestGatewaysAttempts(t *testing.T) {
 	for _, attempts := range served {
 		assert.Equal(t, 2, attempts)
 	}
+}
+
+// The application has a trace of its own for each step. The requests outside the run's trace
+// link it: whoever sees one trace at a time need not wait for the run's span.
+func TestInferredRunOverSeveralTraces(t *testing.T) {
+	r := newRecorder(t)
+	l := newLoop(t, NewTransport(base(t), WithTracerProvider(r)), calling(1)...)
+	for range 2 {
+		ctx, step := r.Tracer("app").Start(t.Context(), "step")
+		answer := l.ask(ctx, t)
+		step.End()
+		l.append(answer)
+	}
+
+	run := r.runs(t, 1)[0].SpanContext()
+	requests := r.requests()
+	require.Len(t, requests, 2)
+	assert.Equal(t, run.TraceID(), requests[0].SpanContext().TraceID())
+	assert.Empty(t, requests[0].Links())
+	assert.NotEqual(t, run.TraceID(), requests[1].SpanContext().TraceID())
+	require.Len(t, requests[1].Links(), 1)
+	assert.Equal(t, run.SpanID(), requests[1].Links()[0].SpanContext.SpanID())
+	assert.Equal(t, run.TraceID(), requests[1].Links()[0].SpanContext.TraceID())
 }
 
 // spanCount returns how many of the spans that have ended have the attribute.

@@ -155,9 +155,18 @@ func (r *Recorder) Join(q *inferred.Request) {
 	if r.source != nil {
 		r.run.RequestBegan(r, outputs)
 		r.last.RequestJoined(r, r.run)
-		telemetry.Guard(func() { r.span.AddLink(trace.Link{SpanContext: r.run.Span().SpanContext()}) })
 	}
+	telemetry.Guard(r.linkRun)
 	q.Follow(r)
+}
+
+// linkRun links the run, unless the request's span is known to be in its trace: a reader who
+// sees one trace at a time learns that the run is not in this one.
+func (r *Recorder) linkRun() {
+	run := r.run.Span().SpanContext()
+	if r.source != nil || run.TraceID() != r.span.SpanContext().TraceID() {
+		r.span.AddLink(trace.Link{SpanContext: run})
+	}
 }
 
 // JoinLater makes the request a part of the run that begin returns, when its body has been
