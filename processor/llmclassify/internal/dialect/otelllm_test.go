@@ -229,6 +229,33 @@ func TestOTelLLMOutputsThatNeverComeBack(t *testing.T) {
 	assert.Equal(t, []string{"b"}, d.MissingOutputs)
 }
 
+// A request names its run although it is in a trace of its own: the client learned of the
+// run when the request's span had begun, and links it.
+func TestRunInAnotherTrace(t *testing.T) {
+	run := pcommon.SpanID{0x00, 0xf0, 0x67, 0xaa, 0x0b, 0xa9, 0x02, 0xb7}
+	for name, tt := range map[string]struct {
+		links []pcommon.TraceID
+		want  pcommon.SpanID
+	}{
+		"no link":               {nil, run},
+		"link within the trace": {[]pcommon.TraceID{{1}}, run},
+		"link to another trace": {[]pcommon.TraceID{{2}}, pcommon.SpanID{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := span(t, map[string]any{"gen_ai.operation.name": "chat", "llm.stream.phase": "text", "llm.run.id": run.String()})
+			s.SetTraceID(pcommon.TraceID{1})
+			s.Links().AppendEmpty().SetTraceID(pcommon.TraceID{3}) // of another span
+			for _, id := range tt.links {
+				link := s.Links().AppendEmpty()
+				link.SetTraceID(id)
+				link.SetSpanID(run)
+			}
+			head, _ := Default().In("").Recognise(s)
+			assert.Equal(t, Head{Kind: Request, Run: tt.want}, head)
+		})
+	}
+}
+
 func TestRecognise(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -179,6 +179,20 @@ func (s *AttributeScan) read(in scope, span ptrace.Span) {
 			s.marks |= markHTTPTarget
 		}
 	}
+	if !s.run.IsEmpty() && runElsewhere(span, s.run) {
+		s.run, s.inferred = pcommon.SpanID{}, false
+	}
+}
+
+// runElsewhere reports whether the run that a span names is in another trace, as one of its
+// links says: nothing of that run is to be waited for in this one.
+func runElsewhere(span ptrace.Span, run pcommon.SpanID) bool {
+	for _, link := range span.Links().All() {
+		if link.SpanID() == run && link.TraceID() != span.TraceID() {
+			return true
+		}
+	}
+	return false
 }
 
 // empty reports whether no dialect can recognise the span.
