@@ -321,3 +321,37 @@ func runsCounted(t *testing.T, h *harness) map[ending]int64 {
 	}
 	return counted
 }
+
+// Two inferred runs with requests in other traces, each judged by its client: the inner one is
+// a part of the outer one.
+func TestClientsVerdictsOnTwoInferredRuns(t *testing.T) {
+	client := func(s spanSpec) spanSpec {
+		return s.with(
+			semconv.RunOutcomeKey.String(semconv.RunOutcomeSucceeded.String()),
+			semconv.ClassificationTriggerKey.String(semconv.TriggerClient.String()),
+		)
+	}
+	agent := []spanSpec{
+		client(inferredSpan(1, 20, 0, 3)),
+		requestSpan(2, 1, 0, 1).answered("tool_calls", asksForTools),
+	}
+	gateway := []spanSpec{
+		client(inferredSpan(3, 2, 0.1, 2.9).in(gatewayService)),
+		servedRequest(4, 2, 0.1, 0.9).answered("tool_calls", asksForTools),
+	}
+	for name, calls := range map[string][][]spanSpec{
+		"together":      {append(slices.Clone(agent), gateway...)},
+		"agent first":   {agent, gateway},
+		"gateway first": {gateway, agent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, defaultConfig(), nil)
+			for _, spans := range calls {
+				h.consume(t, spans...)
+				h.pass(t, 3*time.Second)
+			}
+			h.pass(t, defaultMaxHold)
+			assert.Equal(t, []pcommon.SpanID{spanID(1)}, runsJudged(h.out()))
+		})
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/stamp"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -25,12 +26,18 @@ func judge(
 		case m.Foreign || !m.Out || !readable(m):
 		case i == d.Carrier:
 			stamp.Run(m.Span, d.Run, d.Members[i], trigger)
-		case release.Final && d.Run == nil && d.Members[i] == nil: // it is alone, and nothing failed
+		case release.Final && d.Run == nil && d.Members[i] == nil && !isPart(m, release): // it is alone, and nothing failed
 		default:
 			stamp.Span(m.Span, d.Members[i], trigger)
 		}
 	}
 	return d
+}
+
+// isPart reports whether a member is the span of a run that is a part of another one. A
+// verdict of its client goes, also where the other run's stays.
+func isPart(m *assemble.Member, release *assemble.Release) bool {
+	return m.Role == hold.Run && m.ID != release.RunID
 }
 
 // readable reports whether the span of a member that is Out is there.
