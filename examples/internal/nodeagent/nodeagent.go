@@ -27,6 +27,7 @@ type Task struct {
 	Name             string    `json:"name"`
 	BaseURL          string    `json:"baseURL"`
 	API              string    `json:"api"` // chat, responses, messages
+	Prompt           string    `json:"prompt,omitempty"`
 	MaxRetries       int       `json:"maxRetries,omitempty"`
 	Timeouts         *Timeouts `json:"timeouts,omitempty"`
 	AbortOn          string    `json:"abortOn,omitempty"` // text, tool

@@ -31,6 +31,7 @@ export async function loop(model, { prompt, tools, signal, onText, endOnToolFail
 // A task describes one run; every field but the first two is optional:
 //   baseURL           of the model server
 //   api               'chat', 'responses' or 'messages'
+//   prompt            what the agent is asked to do
 //   maxRetries        of the SDK; 0 if absent
 //   timeouts          {connect, headers, body} of undici, in ms
 //   abortOn           'text' or 'tool': when the user presses stop
@@ -48,7 +49,7 @@ export function runOf(task, pressedStop = () => undefined) {
   });
   return {
     api: task.api,
-    prompt: 'Fix the bug in main.go.',
+    prompt: task.prompt ?? 'Fix the bug in main.go.',
     signal,
     endOnToolFailure: task.endOnToolFailure,
     onText() {
