@@ -196,6 +196,36 @@ func TestInferredRunAfterTheOuterOne(t *testing.T) {
 	}
 }
 
+// If the spans between the agent and the gateway came before all others, they are not known.
+// What the gateway did in the time of the agent's run belongs to that run all the same.
+func TestInferredRunInTheTimeOfAJudgedOne(t *testing.T) {
+	gateway := func(from, to float64) []spanSpec {
+		return []spanSpec{
+			inferredSpan(3, 20, from, to).in(gatewayService), servedRequest(4, 3, from, from+0.1).answered("tool_calls", asksForTools),
+			servedRequest(8, 21, to-0.1, to).answered("stop", answer),
+		}
+	}
+	for name, agent := range map[string][]spanSpec{
+		"held":        {agentSpan(1, 0, 0, 3), chatSpan(2, 1, 0.1, 1).finished("tool_calls"), chatSpan(7, 1, 2, 3).finished("stop")},
+		"in one call": {runSpan(1, 0, 3, 1, 0), requestSpan(7, 1, 2, 3).answered("stop", answer)},
+	} {
+		for _, tt := range []struct {
+			from, to float64
+			runs     int
+		}{{0.2, 2.9, 1}, {10, 12, 2}} {
+			h := newHarness(t, defaultConfig(), nil)
+			h.consume(t, agent...)
+			h.pass(t, defaultSettle)
+			require.Equal(t, []pcommon.SpanID{spanID(1)}, runsJudged(h.out()), name)
+			h.consume(t, gateway(tt.from, tt.to)...)
+			h.pass(t, 3*defaultRunTimeout)
+			assert.Len(t, runsJudged(h.out()), tt.runs, "%s, at %v s", name, tt.from)
+			assert.Empty(t, abandonedSpans(h.out()), "%s, at %v s", name, tt.from)
+			assert.Equal(t, load{}, h.load(), "%s, at %v s", name, tt.from)
+		}
+	}
+}
+
 // The tools that a gateway observed are evidence for the agent's run, except for those
 // with a span of their own.
 func TestObservedToolsServeTheOuterRun(t *testing.T) {

@@ -184,6 +184,9 @@ func (p *classifier) claim(q *partition, trace pcommon.TraceID, releases []assem
 		judged.Disclaim(trace, runs...)
 		return false
 	}
+	for i := range releases {
+		judged.Ran(trace, releases[i].Run.Start, releases[i].Run.End)
+	}
 	return true
 }
 

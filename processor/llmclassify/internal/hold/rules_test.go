@@ -477,9 +477,10 @@ func TestDeadlines(t *testing.T) {
 	assert.Nil(t, d.heap[:5][0], "it is let go of")
 }
 
-// In as much room as it is given, an eighth of it, in two memories of two generations.
+// In as much room as it is given, an eighth of it, in two memories and times of two
+// generations.
 func TestJudgedLimits(t *testing.T) {
-	j := newJudged(t0, time.Hour, time.Minute, 8*4*16*5000)
+	j := newJudged(t0, time.Hour, time.Minute, 8*5*16*5000)
 	assert.Equal(t, 5000, j.runs.limit)
 	assert.Equal(t, 10_000, j.spans.limit)
 	assert.Equal(t, 2*maxHold, New(t0, config()).judged.spans.Period)

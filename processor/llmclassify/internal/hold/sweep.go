@@ -224,11 +224,17 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 		if g.unexplained && why == Complete && b.waitsForEvidence(t, g, now) {
 			continue
 		}
-		final := g.end || !g.place.Known && !g.place.Open
+		final := g.end && !b.isPartOfJudged(t, g) || !g.place.Known && !g.place.Open
 		releases = append(releases, b.releaseGroup(t, g, now, why, final, due))
 	}
 	t.compact()
 	return releases
+}
+
+// isPartOfJudged reports whether a run that yields, and of which it is not known what is
+// above it, is within the time of a run of its trace that was judged: it is a part of that.
+func (b *Buffer[F]) isPartOfJudged(t *Trace[F], g *group[F]) bool {
+	return g.run != nil && g.run.Yields && g.place.Open && b.judged.ran(t.id, g.run.Start)
 }
 
 // sweepExpired releases the runs of which facts are kept and nothing arrived for
@@ -303,6 +309,9 @@ func (b *Buffer[F]) releaseGroup(t *Trace[F], g *group[F], now age, why Reason, 
 		counts := why != RunExpired || g.isRun()
 		t.judged = t.judged || counts
 		release.Counts = counts
+		if g.run != nil && !g.run.Yields {
+			b.judged.Ran(t.id, g.run.Start, g.run.End)
+		}
 		b.judged.remember(t.id, len(g.items), func(i int) pcommon.SpanID { return g.items[i].ID })
 		b.judged.run(t.id, g.place.Run, counts)
 		if g.run != nil && len(t.spans) > 1 && !t.around {
