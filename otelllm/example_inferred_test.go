@@ -54,14 +54,14 @@ func ExampleNewTransport_run() {
 	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport, otelllm.WithTracerProvider(provider))}
 	chat(client, server.URL, question)
 	chat(client, server.URL, question, callLs, output)
-	show(spans, "llm.run.inferred", "llm.tool.observed")
+	show(spans, "llm.run.end", "llm.tool.observed")
 	// Output:
 	// chat gpt-5
 	// execute_tool ls
 	//   llm.tool.observed history
 	// chat gpt-5
 	// invoke_agent agent
-	//   llm.run.inferred true
+	//   llm.run.end answer
 }
 
 // An agent that tries again after an hour, and whose tools may take a day.

@@ -116,7 +116,7 @@ func TestSameBytesAtTheSameMoments(t *testing.T) {
 			t.Run(s.name+"/"+proto, func(t *testing.T) {
 				bare := play(t, server.Client().Transport, server.URL+s.path)
 				under := &bodyRecorder{RoundTripper: server.Client().Transport}
-				seen := play(t, NewTransport(under, WithTracerProvider(recorder)), server.URL+s.path)
+				seen := play(t, requestTransport(under, WithTracerProvider(recorder)), server.URL+s.path)
 				assert.Equal(t, under.body.calls, seen.calls, "every Read")
 				assert.Equal(t, 1, under.body.closes)
 				assert.Equal(t, joinReads(bare.calls), joinReads(seen.calls), "with and without the transport")

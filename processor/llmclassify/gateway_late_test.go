@@ -127,3 +127,26 @@ func withRunTimeout(d time.Duration) *Config {
 	cfg.RunTimeout = d
 	return cfg
 }
+
+// What another service did comes later than the agent's run, as a rule: it goes out as late,
+// and is not counted as a run's own spans are.
+func TestLateSpansOfOthersDoNotCount(t *testing.T) {
+	late := func(spans ...spanSpec) int64 {
+		h := newHarness(t, defaultConfig(), nil)
+		h.consume(t, agentSpan(1, 0, 0, 3), chatSpan(2, 1, 0.1, 2).finished("stop"), httpClient(20, 2, 0.1, 1))
+		h.pass(t, defaultSettle)
+		h.consume(t, spans...)
+		for _, s := range spans {
+			assert.Equal(t, semconv.TriggerLate, verdictOf(spansOf(h.out())[spanID(s.id)]).trigger)
+		}
+		m, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_spans_late")
+		if err != nil {
+			return 0
+		}
+		return total(t, m)
+	}
+	served := requestSpan(6, 0, 0.2, 1.9).answered("stop", answer).in(gatewayService).under(20)
+	assert.Zero(t, late(served, requestSpan(7, 0, 0.3, 1.8).answered("stop", answer).in(gatewayService).under(6)))
+	assert.Zero(t, late(inferredSpan(3, 20, 0.2, 1.9).in(gatewayService), servedRequest(4, 3, 0.2, 1.9).answered("stop", answer)))
+	assert.Equal(t, int64(1), late(chatSpan(8, 1, 2, 3).finished("stop")))
+}

@@ -98,7 +98,9 @@ func (r *releaser) releaseOne(ctx context.Context, release *assemble.Release, ou
 	}
 	switch release.Reason {
 	case hold.Late:
-		r.telemetry.late(ctx, sent.spans)
+		if !release.Beneath { // what another service did mostly comes later
+			r.telemetry.late(ctx, sent.spans)
+		}
 	case hold.RunExpired: // nothing was held
 	default:
 		r.telemetry.holdTime(ctx, sent.held, trigger)

@@ -136,7 +136,7 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 				late = append(late, it.ID)
 				if !it.Spent {
 					release := lateRelease(a.Trace, it, true)
-					release.Again = again
+					release.Again, release.Beneath = again, b.isBeneath(a.Trace, it)
 					releases = append(releases, release)
 				} else {
 					b.forget(it)
@@ -200,6 +200,19 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 func (b *Buffer[F]) isLate(trace pcommon.TraceID, it *Item[F]) bool {
 	return b.judged.late(trace, it.owner(), it.Parent, it.ID) ||
 		it.Role == Run && it.Yields && !it.Parent.IsEmpty() && b.judged.late(trace, pcommon.SpanID{}, it.Parent, it.ID)
+}
+
+// isBeneath reports whether a late item is not one of the judged run's own, but beneath one
+// of those, as what another service did for the run is.
+func (b *Buffer[F]) isBeneath(trace pcommon.TraceID, it *Item[F]) bool {
+	switch {
+	case it.Yields:
+		return true
+	case !it.owner().IsEmpty():
+		return false
+	default:
+		return !b.judged.judgedRun(trace, it.Parent) && !b.judged.judgedRun(trace, it.ID)
+	}
 }
 
 // Resize sets the memory of a held item with its span, in bytes.

@@ -152,8 +152,9 @@ type Release[F any] struct {
 	RunID pcommon.SpanID
 	Named bool
 	// Counts: a run whose release is Final counts as one of its trace, see [Judged].
-	// Again: because of what is Late, its run is remembered for longer.
-	Counts, Again bool
+	// Again: because of what is Late, its run is remembered for longer. Beneath: what is Late
+	// is not one of the run's own spans, but beneath one of those, as a gateway's are.
+	Counts, Again, Beneath bool
 	// Run is the run span, nil if it is not known.
 	Run     *Item[F]
 	Members []Member[F] // in order of arrival, the run span among them

@@ -242,6 +242,14 @@ func (j *Judged) span(trace pcommon.TraceID, span pcommon.SpanID) {
 	j.spans.add(j.traceKey(trace), span)
 }
 
+// judgedRun reports whether a run was judged: the one with this id, or the one that this
+// span represented.
+func (j *Judged) judgedRun(trace pcommon.TraceID, run pcommon.SpanID) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.runs.contains(j.key(trace, run))
+}
+
 // late reports whether the verdict of the span's run was given: of the run that it names
 // or is (owner), or else of its parent's run, or of the one that it represented itself.
 // What is above a run does not make it late.

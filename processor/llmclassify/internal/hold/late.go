@@ -55,6 +55,7 @@ func (b *Buffer[F]) sweepLate(t *Trace[F], now age, releases []Release[F]) []Rel
 			}
 			b.drop(it)
 			release := lateRelease(t.id, it, out)
+			release.Beneath = true
 			if out {
 				release.Members[0].Held = held
 			}

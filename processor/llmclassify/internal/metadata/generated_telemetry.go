@@ -207,7 +207,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorLlmClassifySpansLate, err = builder.meter.Int64Counter(
 		"otelcol_processor_llm_classify_spans_late",
-		metric.WithDescription("LLM spans that arrived after their run had been judged. They go out at once, with a verdict of their own. [Alpha]"),
+		metric.WithDescription("LLM spans of a run that arrived after it had been judged. They go out at once, with a verdict of their own. What is beneath spans of the run, as a gateway's are, mostly comes later and does not count. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

@@ -177,7 +177,7 @@ func AssertEqualProcessorLlmClassifySpansIn(t *testing.T, tt *componenttest.Tele
 func AssertEqualProcessorLlmClassifySpansLate(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_llm_classify_spans_late",
-		Description: "LLM spans that arrived after their run had been judged. They go out at once, with a verdict of their own. [Alpha]",
+		Description: "LLM spans of a run that arrived after it had been judged. They go out at once, with a verdict of their own. What is beneath spans of the run, as a gateway's are, mostly comes later and does not count. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
