@@ -90,6 +90,8 @@ func (g *Gateway) BaseURL(mode GatewayMode, key string, w faultyllm.Wire) string
 }
 
 // Close stops the gateway, closes every connection, and ends the runs that the gateway has inferred.
+//
+//nolint:contextcheck,nolintlint // callers must end it whatever became of their contexts
 func (g *Gateway) Close() error {
 	err := g.http.Close()
 	if serveErr := <-g.served; !errors.Is(serveErr, http.ErrServerClosed) {
