@@ -33,7 +33,7 @@ func newRig(clients []client) (*rig, error) {
 	plain := &http.Transport{DisableCompression: true}
 	r := &rig{server: s, plain: plain, below: &counted{base: plain}, spans: make(chan recording, 64), asks: map[string]ask{}}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder(r.spans)))
-	hc := &http.Client{Transport: otelllm.NewTransport(r.below, otelllm.WithTracerProvider(provider), otelllm.WithVerdicts())}
+	hc := &http.Client{Transport: otelllm.NewTransport(r.below, otelllm.WithTracerProvider(provider), otelllm.WithVerdicts(), otelllm.WithoutInferredRuns())}
 	for _, c := range clients {
 		if r.asks[c.name], err = c.open(s.url(), hc); err != nil {
 			r.close()
