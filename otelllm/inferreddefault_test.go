@@ -257,7 +257,7 @@ func TestGatewaysAttempts(t *testing.T) {
 }
 
 // The application has a trace of its own for each step. The requests outside the run's trace
-// link it: whoever sees one trace at a time need not wait for the run's span.
+// link it: a Collector that sees one trace at a time need not wait for the run's span.
 func TestInferredRunOverSeveralTraces(t *testing.T) {
 	r := newRecorder(t)
 	l := newLoop(t, NewTransport(base(t), WithTracerProvider(r)), calling(1)...)

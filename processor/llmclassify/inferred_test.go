@@ -109,6 +109,7 @@ func TestInferredRunsAreCountedOnce(t *testing.T) {
 		"beneath what never comes":         {withoutSpans(called, 9), 3, defaultMaxHold},
 		"its own span never comes":         {withoutSpans(ofAgent, 3), 1, defaultSettle},
 		"nor does it beneath requests":     {withoutSpans(beneathHTTP, 3), 7, defaultMaxHold},
+		"one of its links never comes":     {withoutSpans(beneathHTTP, 20), 7, defaultMaxHold},
 		"a response joins them":            {responses(withoutSpans(beneathHTTP, 20, 21)), 7, defaultMaxHold},
 	} {
 		for _, order := range orders(len(tt.spans)) {
@@ -277,7 +278,7 @@ func TestClientsVerdictOnAnInferredRun(t *testing.T) {
 	assert.Equal(t, map[ending]int64{{outcome: semconv.RunOutcomeSucceeded, trigger: semconv.TriggerRunEnded}: 1}, runsCounted(t, h))
 }
 
-// Spans of one session under several parents are one run where there is none.
+// Spans of one session under several parents are one run where no span is a run.
 func TestSessionsJoinSpans(t *testing.T) {
 	steps := func(first, second string) []spanSpec {
 		return []spanSpec{

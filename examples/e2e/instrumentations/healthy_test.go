@@ -290,10 +290,7 @@ func startGateway(t *testing.T, upstream, endpoint string) *gateway {
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	g.cmd = exec.CommandContext(t.Context(), filepath.Join(dir, "gateway")) // a test that fails kills it
-	// It exports as often as the agents in Node. With the SDK's 5 s its spans come after the verdicts on runs that are
-	// complete, and LLMClassifierSeesSpansLate fires.
-	g.cmd.Env = append(os.Environ(), "LISTEN="+g.address, "UPSTREAM_URL="+upstream, "OTEL_EXPORTER_OTLP_ENDPOINT="+endpoint,
-		"OTEL_BSP_SCHEDULE_DELAY=200")
+	g.cmd.Env = append(os.Environ(), "LISTEN="+g.address, "UPSTREAM_URL="+upstream, "OTEL_EXPORTER_OTLP_ENDPOINT="+endpoint)
 	g.cmd.Stderr = os.Stderr
 	require.NoError(t, g.cmd.Start())
 	require.Eventually(t, func() bool {

@@ -37,7 +37,7 @@ type Runs struct {
 	mu sync.Mutex
 	// Everything below is guarded by mu.
 	tracker *kinship.Tracker    // nil: nothing has begun
-	timerAt time.Time           // when the earliest of the timers fires; zero: there is none
+	timerAt time.Time           // when the earliest of the timers fires; zero: no timer is set
 	agents  map[string]struct{} // the names that runs have, see maxAgents
 }
 

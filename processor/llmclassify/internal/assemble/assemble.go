@@ -126,7 +126,7 @@ func (j *Judge) alone(release *Release) bool {
 
 // unfinished reports whether the spans under one parent, of no run, end in something that
 // nothing followed, such as an answer with tool calls: what followed may be elsewhere. It
-// is nobody's failure.
+// is not a failure.
 func (j *Judge) unfinished(release *Release, parts []*classify.Diagnosis) bool {
 	const unclassified = semconv.ClassUnclassified
 	if release.Run != nil || release.Named || j.verdicts.Run.Class != unclassified {

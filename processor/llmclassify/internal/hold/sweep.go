@@ -21,6 +21,7 @@ type group[F any] struct {
 	end    bool              // the run span is one of them
 	named  bool              // an item names the run
 	yields bool              // an item says that the run yields
+	part   bool              // see Buffer.isPart
 	start  pcommon.Timestamp // when the first of them began
 	until  pcommon.Timestamp // when the last of them ended
 	last   age               // when the last of them arrived
@@ -216,6 +217,7 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 		if g.due > 0 && (g.unexplained || g.upstream) {
 			b.addForeign(g, groups)
 		}
+		g.part = b.isPart(t, g)
 	}
 	for _, g := range groups {
 		if g.due == 0 {
@@ -224,17 +226,24 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 		if g.unexplained && why == Complete && b.waitsForEvidence(t, g, now) {
 			continue
 		}
-		final := g.end && !b.isPartOfJudged(t, g) || !g.place.Known && !g.place.Open
+		final := g.end && !g.part || !g.place.Known && !g.place.Open
 		releases = append(releases, b.releaseGroup(t, g, now, why, final, due))
 	}
 	t.compact()
 	return releases
 }
 
-// isPartOfJudged reports whether a run that yields, and of which it is not known what is
-// above it, is within the time of a run of its trace that was judged: it is a part of that.
-func (b *Buffer[F]) isPartOfJudged(t *Trace[F], g *group[F]) bool {
-	return g.run != nil && g.run.Yields && g.place.Open && b.judged.ran(t.id, g.run.Start)
+// isPart reports whether a run that yields, and of which it is not known what is above it,
+// is a part of something: a run of its trace that was judged ran when it began, or another
+// span is above one of its requests.
+func (b *Buffer[F]) isPart(t *Trace[F], g *group[F]) bool {
+	if g.run == nil || !g.run.Yields || !g.place.Open {
+		return false
+	}
+	return b.judged.ran(t.id, g.run.Start) || slices.ContainsFunc(g.above, func(id pcommon.SpanID) bool {
+		above := t.Item(id)
+		return above != nil && above.Run != g.run.ID
+	})
 }
 
 // sweepExpired releases the runs of which facts are kept and nothing arrived for
