@@ -185,7 +185,7 @@ func (p *classifier) claim(q *partition, trace pcommon.TraceID, releases []assem
 		return false
 	}
 	for i := range releases {
-		judged.Ran(trace, releases[i].Run.Start, releases[i].Run.End)
+		judged.Ran(q.now, trace, releases[i].Run.Start, releases[i].Run.End)
 	}
 	return true
 }

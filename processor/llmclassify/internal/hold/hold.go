@@ -92,6 +92,8 @@ const traceWork = 8
 
 func (b *Buffer[F]) age(t time.Time) age { return age(t.Sub(b.epoch)) }
 
+func (b *Buffer[F]) time(a age) time.Time { return b.epoch.Add(time.Duration(a)) }
+
 // Judged is what the buffer remembers as judged.
 func (b *Buffer[F]) Judged() *Judged { return b.judged }
 
@@ -266,7 +268,7 @@ func (b *Buffer[F]) Trace(trace pcommon.TraceID) *Trace[F] { return b.traces[tra
 // Next is when [Buffer.Due] is to be called next; false when nothing waits.
 func (b *Buffer[F]) Next() (time.Time, bool) {
 	next, ok := b.due.first()
-	return b.epoch.Add(time.Duration(next)), ok
+	return b.time(next), ok
 }
 
 // Due releases what is due, the earliest trace first, until that is work for about limit

@@ -30,7 +30,7 @@ type Judged struct {
 	mu    sync.Mutex
 	runs  memory
 	spans spanMemory
-	times runTimes
+	times *generations.Cache[uint64, runTime] // of judged runs, by the key of their trace
 }
 
 // newJudged remembers runs and spans for these periods, in a total of at most an
@@ -41,10 +41,7 @@ func newJudged(now time.Time, runs, spans time.Duration, bytes int) *Judged {
 		seed:  maphash.MakeSeed(),
 		runs:  newMemory(now, runs, max(fifth/judgedSize, minJudged)),
 		spans: newSpanMemory(now, spans, max(fifth/spanCost, minJudged)),
-		times: runTimes{
-			limit: max(fifth/2/runTimeSize, minJudged),
-			kept:  generations.Of[map[uint64]runTime]{Period: spans, Began: now},
-		},
+		times: generations.NewCache[uint64, runTime](spans, max(fifth/2/runTimeSize, minJudged)),
 	}
 }
 
@@ -65,7 +62,6 @@ func (j *Judged) rotate(now time.Time) {
 func (j *Judged) rotateLocked(now time.Time) {
 	j.runs.Rotate(now)
 	j.spans.Rotate(now)
-	j.times.kept.Rotate(now)
 }
 
 // Claim remembers runs of a trace as judged, for a caller that is about to judge them
@@ -188,17 +184,21 @@ func (j *Judged) again(trace pcommon.TraceID, run pcommon.SpanID) bool {
 }
 
 // Ran remembers when a judged run of a trace ran.
-func (j *Judged) Ran(trace pcommon.TraceID, from, to pcommon.Timestamp) {
+func (j *Judged) Ran(now time.Time, trace pcommon.TraceID, from, to pcommon.Timestamp) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.times.add(j.traceKey(trace), runTime{from, to})
+	key := j.traceKey(trace)
+	if before, ok := j.times.Get(now, key); ok {
+		from, to = min(from, before.from), max(to, before.to)
+	}
+	j.times.Put(now, key, runTime{from, to})
 }
 
 // ran reports whether a judged run of a trace ran at this time, as far as clocks agree.
-func (j *Judged) ran(trace pcommon.TraceID, at pcommon.Timestamp) bool {
+func (j *Judged) ran(now time.Time, trace pcommon.TraceID, at pcommon.Timestamp) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	t, ok := j.times.of(j.traceKey(trace))
+	t, ok := j.times.Get(now, j.traceKey(trace))
 	return ok && t.from <= at+maxSkew && at <= t.to+maxSkew
 }
 
@@ -207,33 +207,6 @@ type runTime struct{ from, to pcommon.Timestamp }
 
 // runTimeSize is the memory of a runTime in bytes, with its share of the map.
 const runTimeSize = 64
-
-// runTimes are the times of judged runs, by the key of their trace.
-type runTimes struct {
-	limit int // of each generation
-	kept  generations.Of[map[uint64]runTime]
-}
-
-func (r *runTimes) of(trace uint64) (runTime, bool) {
-	if t, ok := r.kept.Now[trace]; ok {
-		return t, true
-	}
-	t, ok := r.kept.Previous[trace]
-	return t, ok
-}
-
-func (r *runTimes) add(trace uint64, t runTime) {
-	if before, ok := r.of(trace); ok {
-		t = runTime{min(t.from, before.from), max(t.to, before.to)}
-	}
-	if len(r.kept.Now) >= r.limit {
-		r.kept.Turn()
-	}
-	if r.kept.Now == nil {
-		r.kept.Now = make(map[uint64]runTime)
-	}
-	r.kept.Now[trace] = t
-}
 
 // span remembers a span of a run whose verdict was given.
 func (j *Judged) span(trace pcommon.TraceID, span pcommon.SpanID) {

@@ -217,7 +217,7 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 		if g.due > 0 && (g.unexplained || g.upstream) {
 			b.addForeign(g, groups)
 		}
-		g.part = b.isPart(t, g)
+		g.part = b.isPart(t, g, now)
 	}
 	for _, g := range groups {
 		if g.due == 0 {
@@ -236,11 +236,11 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 // isPart reports whether a run that yields, and of which it is not known what is above it,
 // is a part of something: a run of its trace that was judged ran when it began, or another
 // span is above one of its requests.
-func (b *Buffer[F]) isPart(t *Trace[F], g *group[F]) bool {
+func (b *Buffer[F]) isPart(t *Trace[F], g *group[F], now age) bool {
 	if g.run == nil || !g.run.Yields || !g.place.Open {
 		return false
 	}
-	return b.judged.ran(t.id, g.run.Start) || slices.ContainsFunc(g.above, func(id pcommon.SpanID) bool {
+	return b.judged.ran(b.time(now), t.id, g.run.Start) || slices.ContainsFunc(g.above, func(id pcommon.SpanID) bool {
 		above := t.Item(id)
 		return above != nil && above.Run != g.run.ID
 	})
@@ -319,7 +319,7 @@ func (b *Buffer[F]) releaseGroup(t *Trace[F], g *group[F], now age, why Reason, 
 		t.judged = t.judged || counts
 		release.Counts = counts
 		if g.run != nil && !g.run.Yields {
-			b.judged.Ran(t.id, g.run.Start, g.run.End)
+			b.judged.Ran(b.time(now), t.id, g.run.Start, g.run.End)
 		}
 		b.judged.remember(t.id, len(g.items), func(i int) pcommon.SpanID { return g.items[i].ID })
 		b.judged.run(t.id, g.place.Run, counts)
