@@ -44,10 +44,7 @@ func (OpenAIAgents) Read(span ptrace.Span, into Facts) {
 		openInferenceTool(span, into.Tool)
 		into.Tool.Handoff = openAIAgentsHandoff(span, into.Tool)
 	case into.Run != nil:
-		readRun(span, into.Run)
-		if into.Run.Failed == classify.No {
-			into.Run.Failed = classify.NotObserved
-		}
+		readRunWithoutOK(span, into.Run)
 	}
 }
 

@@ -1,10 +1,6 @@
 package dialect
 
-import (
-	"go.opentelemetry.io/collector/pdata/ptrace"
-
-	"github.com/otelllm/otelllm-go/otelllm/classify"
-)
+import "go.opentelemetry.io/collector/pdata/ptrace"
 
 // Opencode reads the run of the coding agent opencode (scope opencode): the span
 // SessionPrompt.loop, which has no attributes. Its requests and tools are spans of the AI
@@ -35,8 +31,5 @@ func (Opencode) Recognise(s *AttributeScan) Head {
 
 // Read implements [Dialect].
 func (Opencode) Read(span ptrace.Span, into Facts) {
-	readRun(span, into.Run)
-	if into.Run.Failed == classify.No {
-		into.Run.Failed = classify.NotObserved
-	}
+	readRunWithoutOK(span, into.Run)
 }

@@ -67,3 +67,12 @@ func readRun(span ptrace.Span, run *classify.Run) {
 	run.ErrorType = typeName(run.ErrorType)
 	run.Abort.Source = f.abort
 }
+
+// readRunWithoutOK reads the span of a run whose producer sets OK whatever happened: it is
+// no success.
+func readRunWithoutOK(span ptrace.Span, run *classify.Run) {
+	readRun(span, run)
+	if run.Failed == classify.No {
+		run.Failed = classify.NotObserved
+	}
+}
