@@ -45,9 +45,6 @@ func TestInferredRunsInACircle(t *testing.T) {
 // Many spans of one session, or with one response, in one trace do not take more time than
 // many others.
 func TestManyOfOneSessionOrResponse(t *testing.T) {
-	if testing.Short() || raceEnabled {
-		t.Skip("it measures time")
-	}
 	const n = 20_000
 	spanOf := func(i int) (id pcommon.SpanID) { binary.BigEndian.PutUint64(id[:], uint64(i)+1); return id }
 	for name, make := range map[string]func(i int) spanSpec{
@@ -69,7 +66,9 @@ func TestManyOfOneSessionOrResponse(t *testing.T) {
 		require.NoError(t, h.ConsumeTraces(t.Context(), td))
 		h.pass(t, defaultMaxHold)
 		h.pass(t, 2*defaultRunTimeout)
-		assert.Less(t, time.Since(start), 10*time.Second, name)
+		if !testing.Short() && !raceEnabled { // the race detector takes its time
+			assert.Less(t, time.Since(start), 10*time.Second, name)
+		}
 		assert.Equal(t, load{}, h.load(), name)
 	}
 }
