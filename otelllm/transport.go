@@ -54,8 +54,9 @@ type Transport struct{ transport client.Transport }
 // It reads the request's body for the model, for the ids in the history, and for what says
 // which run it belongs to. A body in memory of a kind that http.NewRequest knows is read in
 // place, before it is sent, so that samplers see the model. Those of the SDKs of OpenAI,
-// Anthropic and Google are of such a kind. Any other body is read while it is sent, up to 8 MiB.
-// NewTransport never calls GetBody. It reads the response's body as the consumer reads it.
+// Anthropic and Google are of such a kind. Any other body is read while it is sent, up to
+// 8 MiB. NewTransport never calls GetBody. It reads the response's body as the consumer
+// reads it.
 func NewTransport(base http.RoundTripper, opts ...TransportOption) *Transport {
 	return global.NewTransport(base, opts...)
 }

@@ -3,8 +3,8 @@
 //
 // The application reports what happens, and gets the spans, verdicts and metrics of any
 // other model call. Runs are not inferred from these requests, since there are no bodies to
-// compare: declare them with [otelllm.StartRun]. For HTTP, [otelllm.NewTransport] reports all of it; for the OpenAI
-// Realtime API there is package realtime.
+// compare: declare them with [otelllm.StartRun]. For HTTP, [otelllm.NewTransport] reports
+// all of it; for the OpenAI Realtime API there is package realtime.
 package manual
 
 import (

@@ -58,10 +58,9 @@ var saysNoStream = []byte(`{"stream":false}`)
 
 // ReadInMemory reads the body of a request before it is sent, if it lies in memory: if
 // http.NewRequest made it of a bytes.Reader, bytes.Buffer or strings.Reader, in the wrapper
-// of an SDK or not. It reports
-// false if the body has to be read as it is sent. It leaves req.Body unchanged and never
-// calls GetBody, which belongs to the application, may be slow, and may rewind the very
-// reader that is about to be sent.
+// of an SDK or not. It reports false if the body has to be read as it is sent. It leaves
+// req.Body unchanged and never calls GetBody, which belongs to the application, may be slow,
+// and may rewind the very reader that is about to be sent.
 func ReadInMemory(req *http.Request, p wire.Protocol) (c Contents, ok bool) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return Contents{}, true
