@@ -155,6 +155,7 @@ func TestLongRun(t *testing.T) {
 	assert.Positive(t, h.load().factBytes)
 	came[250], ended = h.clock.Now(), true
 	h.consume(t, runSpan(250, 0, requests*every.Seconds(), requests, 0))
+	h.pass(t, 100*time.Millisecond) // a large trace rests after its spans went early
 	collect()
 	assert.Empty(t, came, "every span came out")
 	assert.Equal(t, load{}, h.load())

@@ -107,7 +107,8 @@ func newShard(p *shared, n int) *shard {
 		MaxSpansPerRun: cfg.MaxSpansPerRun,
 		MaxFactBytes:   factBytes,
 		Locate:         assemble.Locate,
-		Within:         within,
+		Around:         assemble.Around,
+		During:         assemble.During,
 		Inner:          s.inner.parts,
 		SameService:    assemble.SameService,
 		Explained:      s.releaser.explained,
@@ -118,11 +119,6 @@ func newShard(p *shared, n int) *shard {
 	})
 	s.releaser.buffer = s.buffer
 	return s
-}
-
-// within reports whether a run that is here is within another one.
-func within(t *assemble.Trace, inner, outer *assemble.Item) bool {
-	return assemble.PositionOf(inner).Within(t, outer, nil)
 }
 
 // run does the shard's work until quit is closed.

@@ -136,10 +136,13 @@ func (j *Judge) unfinished(release *Release, parts []*classify.Diagnosis) bool {
 }
 
 // partial reports whether parts of the run may be missing that had no time to arrive: the
-// others were judged before, the spans went early to make room, or they are beneath a root
-// that did not wait for them. A root with nothing of its service beneath it is taken for
+// others were judged before or forgotten, the spans went early to make room, or they are
+// beneath a root that did not wait for them. A root with nothing of its service beneath it is taken for
 // all that there is.
 func (j *Judge) partial(release *Release) bool {
+	if release.Missing {
+		return true
+	}
 	switch release.Reason {
 	case hold.Late:
 		return true

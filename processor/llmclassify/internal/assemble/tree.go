@@ -145,17 +145,44 @@ func (s Position) Within(t *Trace, outer *Item, member func(pcommon.SpanID) bool
 		}
 		above, seen := above(t, id)
 		if !seen {
-			return s.Parent != outer.Parent && s.during(outer)
+			return s.during(outer)
 		}
 		id = above
 	}
 	return false
 }
 
-// during reports whether the run began and ended within the time of a longer one.
+// during reports whether the run, whose chain breaks off, began and ended within the time
+// of a longer one, and is not beside it.
 func (s Position) during(outer *Item) bool {
-	return outer.Start <= s.Start && s.End <= outer.End+ClockGrain && s.End-s.Start < outer.End-outer.Start
+	return s.Parent != outer.Parent &&
+		outer.Start <= s.Start && s.End <= outer.End+ClockGrain && s.End-s.Start < outer.End-outer.Start
 }
+
+// Around appends the ids that lead upwards from the run of a run span, as in
+// [Position.Within], and reports whether they break off.
+func Around(t *Trace, run *Item, ids []pcommon.SpanID) (around []pcommon.SpanID, open bool) {
+	id := run.Parent
+	if !run.Run.IsEmpty() {
+		id = run.Run
+	}
+	for range maxDepth {
+		if id.IsEmpty() {
+			break
+		}
+		ids = append(ids, id)
+		above, seen := above(t, id)
+		if !seen {
+			return ids, true
+		}
+		id = above
+	}
+	return ids, false
+}
+
+// During reports whether the run of a run span, whose chain breaks off, is within the run of
+// another one by their time.
+func During(inner, outer *Item) bool { return PositionOf(inner).during(outer) }
 
 // above is the run that a span names, or else its parent, if the span is held or passed.
 func above(t *Trace, id pcommon.SpanID) (pcommon.SpanID, bool) {
@@ -189,6 +216,7 @@ type chain struct {
 	yields bool           // run yields
 	unseen pcommon.SpanID // the id at which it breaks off, empty if it reaches a root or a run
 	top    *Item          // the highest LLM span on it
+	steps  int            // how many spans it leads over
 }
 
 // representative is the id of the span that represents the run of spans without one: their
@@ -206,6 +234,7 @@ func (c chain) representative() pcommon.SpanID {
 func climb(t *Trace, c chain, id pcommon.SpanID) chain {
 	var named *Item // the run that yields and that the last LLM span names
 	for range maxDepth {
+		c.steps++
 		above := t.Item(id)
 		if above == nil {
 			parent, ok := t.Parent(id)
@@ -244,8 +273,10 @@ func climb(t *Trace, c chain, id pcommon.SpanID) chain {
 }
 
 const (
-	// maxRuns bounds how many runs of a trace are searched, the newest first.
-	maxRuns = 256
+	// maxRuns bounds how many runs of a trace are searched, the newest first, and maxSteps
+	// how many spans above them are looked at.
+	maxRuns  = 256
+	maxSteps = 512
 	// maxSkew is the largest difference between the clocks of two services.
 	maxSkew = pcommon.Timestamp(time.Second)
 )
@@ -261,11 +292,16 @@ const ClockGrain = pcommon.Timestamp(time.Millisecond)
 func innermost(t *Trace, it *Item, unseen pcommon.SpanID) *Item {
 	var found *Item
 	runs := t.Runs()
+	steps := 0
 	for _, run := range runs[max(0, len(runs)-maxRuns):] {
-		if run.Yields || run == it || found != nil && run.Start <= found.Start {
+		if run.Yields || run == it || found != nil && run.Start <= found.Start || !began(it, run) {
 			continue
 		}
-		if began(it, run) && climb(t, chain{top: run}, run.Parent).unseen != unseen {
+		if steps > maxSteps {
+			return nil
+		}
+		up := climb(t, chain{top: run}, run.Parent)
+		if steps += up.steps; up.unseen != unseen {
 			found = run
 		}
 	}

@@ -109,7 +109,7 @@ func (b *Buffer[F]) rootWaits(t *Trace[F], g *group[F], now age) bool {
 	}
 	root := g.items[at]
 	root.waited = true
-	t.settling = append(t.settling, settling[F]{root, now + age(b.cfg.Settle), Complete})
+	t.settle(root, now+age(b.cfg.Settle), Complete)
 	return true
 }
 
@@ -118,8 +118,8 @@ func (b *Buffer[F]) rootWaits(t *Trace[F], g *group[F], now age) bool {
 func (b *Buffer[F]) announcedHere(t *Trace[F], r *run[F]) bool {
 	here := r.members
 	if begunAfter(r.latest, r.span) {
-		for _, it := range t.items {
-			if !it.Gone() && it.owner() == r.id && begunAfter(it.Start, r.span) && t.Item(it.ID) == it {
+		for _, it := range b.membersOf(t, r.id) {
+			if !it.Gone() && begunAfter(it.Start, r.span) && t.Item(it.ID) == it {
 				here.remove(it.Role)
 			}
 		}
@@ -129,6 +129,22 @@ func (b *Buffer[F]) announcedHere(t *Trace[F], r *run[F]) bool {
 		here.requests, here.tools = here.requests+requests, here.tools+tools
 	}
 	return here.meets(r.span.Announced)
+}
+
+// membersOf are the items of a trace that name a run, until the trace's next
+// [Buffer.schedule].
+func (b *Buffer[F]) membersOf(t *Trace[F], run pcommon.SpanID) []*Item[F] {
+	if t.byRun == nil {
+		b.work += len(t.items)
+		t.byRun = make(map[pcommon.SpanID][]*Item[F])
+		for _, it := range t.items {
+			if owner := it.owner(); !owner.IsEmpty() {
+				t.byRun[owner] = append(t.byRun[owner], it)
+			}
+		}
+	}
+	b.work += len(t.byRun[run])
+	return t.byRun[run]
 }
 
 // maxCompared is how many spans of a trace [CompleteRuns] takes: they are compared

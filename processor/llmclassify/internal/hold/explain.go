@@ -1,43 +1,123 @@
 package hold
 
-import "slices"
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
 
 // maxForeign bounds the items of other runs that are evidence for one.
-const maxForeign = 256
+const maxForeign = 128
 
-// addForeign adds the requests of other groups to g as evidence, the newest ones. A trace
-// may have many groups, so it looks at no more than it adds.
-func (b *Buffer[F]) addForeign(g *group[F], groups []*group[F]) {
-	for _, other := range slices.Backward(groups) {
-		if other == g {
+// foreignRequests are the requests of a trace, by their start. Its zero value is not filled
+// yet.
+type foreignRequests[F any] struct {
+	byStart []foreignRequest[F]
+	beneath map[pcommon.SpanID][]int // of byStart, by the request or tool above
+}
+
+type foreignRequest[F any] struct {
+	*Item[F]
+	of    *group[F]
+	above pcommon.SpanID
+}
+
+func (f *foreignRequests[F]) fill(groups []*group[F]) {
+	f.beneath = make(map[pcommon.SpanID][]int)
+	for _, g := range groups {
+		for i, it := range g.items {
+			if it.Role == Request && !it.Gone() {
+				f.byStart = append(f.byStart, foreignRequest[F]{it, g, g.above[i]})
+			}
+		}
+	}
+	slices.SortFunc(f.byStart, func(a, b foreignRequest[F]) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	for i, r := range f.byStart {
+		if !r.above.IsEmpty() {
+			f.beneath[r.above] = append(f.beneath[r.above], i)
+		}
+	}
+}
+
+// addForeign adds requests of other groups to g as evidence for its items that are
+// Unexplained or Upstream: those beneath one of these, and those of other services at their
+// time, in the order of their start.
+func (b *Buffer[F]) addForeign(g *group[F], groups []*group[F], requests *foreignRequests[F]) {
+	if len(groups) < 2 {
+		return
+	}
+	if requests.beneath == nil {
+		requests.fill(groups)
+	}
+	var taken []int
+	take := func(i int) bool {
+		if len(taken) < maxForeign && requests.byStart[i].of != g && !requests.byStart[i].Gone() {
+			taken = append(taken, i)
+		}
+		return len(taken) < maxForeign
+	}
+	var from, to pcommon.Timestamp
+	var one *Item[F] // one of those that are to be explained; nil where they are of several services
+	several := false
+	for _, it := range g.items {
+		if it.Gone() || !it.Unexplained && !it.Upstream {
 			continue
 		}
-		for i, it := range slices.Backward(other.items) {
-			if it.Role != Request || it.Gone() {
-				continue
-			}
-			if len(g.others) == maxForeign {
+		for _, i := range requests.beneath[it.ID] {
+			if !take(i) {
 				break
 			}
-			b.read(it) // it may be released before g is
-			g.others = append(g.others, Member[F]{Item: it, Above: other.above[i], Foreign: true})
 		}
-		if len(g.others) == maxForeign {
+		if one == nil && !several {
+			one, from, to = it, it.Start, it.End
+			continue
+		}
+		from, to = min(from, it.Start), max(to, it.End)
+		if one != nil && !b.sameService(one, it) {
+			one, several = nil, true
+		}
+	}
+	begin, _ := slices.BinarySearchFunc(requests.byStart, from-min(from, maxSkew), func(r foreignRequest[F], at pcommon.Timestamp) int {
+		return cmp.Compare(r.Start, at)
+	})
+	looked := 0
+	for i := begin; i < len(requests.byStart) && looked < 4*maxForeign; i++ {
+		r := &requests.byStart[i]
+		if r.Start > to+maxSkew {
+			break
+		}
+		looked++
+		if r.End <= to+maxSkew && (one == nil || !b.sameService(one, r.Item)) && !take(i) {
 			break
 		}
 	}
-	slices.Reverse(g.others)
+	slices.Sort(taken)
+	for _, i := range slices.Compact(taken) {
+		r := &requests.byStart[i]
+		b.read(r.Item) // it may be released before g is
+		g.others = append(g.others, Member[F]{Item: r.Item, Above: r.above, Foreign: true})
+	}
+	b.work += looked/4 + len(taken)
+}
+
+func (b *Buffer[F]) sameService(one, other *Item[F]) bool {
+	return b.cfg.SameService != nil && b.cfg.SameService(one, other)
 }
 
 // waitsForEvidence reports whether a complete run is to wait for what explains it, for
 // Config.Settle from now, or from when it began to wait.
 func (b *Buffer[F]) waitsForEvidence(t *Trace[F], g *group[F], now age) bool {
 	r := t.runs.get(g.place.Run)
-	if r == nil || g.run == nil || r.waited && !t.settles(g.run) {
+	if r == nil || g.run == nil || r.waited && !g.run.settling {
 		return false
 	}
+	b.work += 4 * len(g.items)
 	release := Release[F]{
-		Reason: Complete, Final: true, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run,
+		Reason: Complete, Final: true, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run, Missing: t.missing,
 		Members: make([]Member[F], 0, len(g.items)+len(g.others)),
 	}
 	for i, it := range g.items {
@@ -49,17 +129,7 @@ func (b *Buffer[F]) waitsForEvidence(t *Trace[F], g *group[F], now age) bool {
 	}
 	if !r.waited {
 		r.waited = true
-		t.settling = append(t.settling, settling[F]{g.run, now + age(b.cfg.Settle), Complete})
+		t.settle(g.run, now+age(b.cfg.Settle), Complete)
 	}
 	return true
-}
-
-// settles reports whether a run span is waiting.
-func (t *Trace[F]) settles(run *Item[F]) bool {
-	for _, s := range t.settling {
-		if s.span == run {
-			return true
-		}
-	}
-	return false
 }

@@ -32,10 +32,13 @@ type Config[F any] struct {
 
 	// Locate returns the run that an item belongs to. It must be pure.
 	Locate func(*Trace[F], *Item[F]) Place
-	// Within reports whether the run of the span inner, which is here, is within the run
-	// of the span outer, which is then released after it, unless it is for its age. May be
-	// nil.
-	Within func(t *Trace[F], inner, outer *Item[F]) bool
+	// Around appends the ids of the spans above a run whose span is here, and reports
+	// whether that chain breaks off. A run among them is released after it, unless it is for
+	// its age. May be nil; else During is set, too.
+	Around func(t *Trace[F], inner *Item[F], ids []pcommon.SpanID) (around []pcommon.SpanID, open bool)
+	// During reports whether a run whose chain breaks off is within the run of the span
+	// outer, by their time.
+	During func(inner, outer *Item[F]) bool
 	// Inner returns how many requests and tools of runs that were judged count as the
 	// run's: of those within it whose numbers its own include. May be nil.
 	Inner func(t *Trace[F], run *Item[F]) (requests, tools uint32)
@@ -68,12 +71,12 @@ type Buffer[F any] struct {
 	kept   keptList[F]
 	judged *Judged
 
-	around    []*Trace[F]   // those of which a run was released that may be within another one
-	touched   []*Trace[F]   // scratch memory of Add
-	late      []lateSpan[F] // likewise
-	held      int           // spans
-	bytes     int           // estimated memory of held spans
-	factBytes int           // estimated memory of everything else
+	work      int         // what was looked at so far, about half a microsecond each
+	around    []*Trace[F] // those of which a run was released that may be within another one
+	touched   []*Trace[F] // scratch memory of Add
+	held      int         // spans
+	bytes     int         // estimated memory of held spans
+	factBytes int         // estimated memory of everything else
 	forgotten int
 }
 
@@ -89,6 +92,14 @@ func New[F any](now time.Time, cfg Config[F]) *Buffer[F] {
 
 // traceWork is the work for a trace beside that for its spans, in spans.
 const traceWork = 8
+
+// A trace of many spans is looked at as a whole when a run of it is complete. So that many
+// such runs do not take a time that grows with the square of their number, it then rests in
+// proportion to what it took: no trace takes more than a few percent of the time.
+const (
+	freeWork    = 128                        // what takes less is not followed by a rest
+	restPerWork = age(20 * time.Microsecond) // 20 ms for a thousand spans
+)
 
 func (b *Buffer[F]) age(t time.Time) age { return age(t.Sub(b.epoch)) }
 
@@ -167,9 +178,7 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 		if t == nil || len(late) == 0 {
 			continue
 		}
-		for _, id := range late {
-			b.late = append(b.late, lateSpan[F]{t, id})
-		}
+		t.late = append(t.late, late...)
 		if !t.touched {
 			t.touched = true
 			touched = append(touched, t)
@@ -185,14 +194,13 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 	}
 	for i, t := range touched {
 		t.touched = false
-		releases = b.sweepLate(t, at, releases)
-		releases = b.sweepReady(t, at, releases)
+		if t.pending = true; t.rests <= at {
+			releases = b.sweepPending(t, at, releases)
+		}
 		b.schedule(t)
 		touched[i] = nil
 	}
 	b.touched = touched[:0]
-	clear(b.late)
-	b.late = b.late[:0]
 	b.trim()
 	return releases
 }
@@ -255,11 +263,30 @@ func (b *Buffer[F]) Ready(now time.Time) (releases []Release[F]) {
 		for _, span := range t.spans[max(0, len(t.spans)-maxAround):] {
 			t.markChanged(t.runs.get(span.ID))
 		}
-		releases = b.sweepReady(t, at, releases)
+		if t.pending = true; t.rests <= at {
+			releases = b.sweepPending(t, at, releases)
+		}
 		b.schedule(t)
 	}
 	b.trim()
 	return releases
+}
+
+// sweepPending releases what is due because of what has arrived since the last sweep.
+func (b *Buffer[F]) sweepPending(t *Trace[F], now age, releases []Release[F]) []Release[F] {
+	before := b.work
+	t.pending = false
+	releases = b.sweepLate(t, now, releases)
+	releases = b.sweepReady(t, now, releases)
+	b.rest(t, now, before)
+	return releases
+}
+
+// rest lets a trace rest for the work that was done for it since before.
+func (b *Buffer[F]) rest(t *Trace[F], now age, before int) {
+	if work := b.work - before; work > freeWork {
+		t.rests = max(t.rests, now+age(work)*restPerWork)
+	}
 }
 
 // Trace returns what is here of a trace, nil if nothing is.
@@ -281,8 +308,13 @@ func (b *Buffer[F]) Due(now time.Time, limit int) (releases []Release[F]) {
 		if t == nil {
 			break
 		}
-		limit -= traceWork + t.live
+		before := b.work
+		if t.pending {
+			releases = b.sweepPending(t, at, releases)
+		}
 		releases = b.sweepDue(t, at, releases)
+		b.rest(t, at, before)
+		limit -= traceWork + b.work - before
 		b.schedule(t)
 	}
 	b.trim()
@@ -312,6 +344,9 @@ func (b *Buffer[F]) releaseEarliest(now time.Time, why Reason, more func() bool)
 		if t == nil {
 			break
 		}
+		if t.pending {
+			releases = b.sweepPending(t, at, releases)
+		}
 		if t.oldestHeld() == nil {
 			aside = append(aside, t)
 			continue
@@ -320,7 +355,7 @@ func (b *Buffer[F]) releaseEarliest(now time.Time, why Reason, more func() bool)
 		b.schedule(t)
 	}
 	for _, t := range aside {
-		b.due.set(t)
+		b.schedule(t)
 	}
 	b.trim()
 	return releases

@@ -6,13 +6,16 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
 // nested is a buffer of which a run is within the run that its span names, and whose
 // judged runs count for that one: the test says how many parts they had.
 func nested(judged map[byte]Announced) *Buffer[fact] {
 	cfg := config()
-	cfg.Within = func(_ *Trace[fact], inner, outer *Item[fact]) bool { return inner.Run == outer.ID }
+	cfg.Around = func(_ *Trace[fact], inner *Item[fact], ids []pcommon.SpanID) ([]pcommon.SpanID, bool) {
+		return append(ids, inner.Run), false
+	}
 	cfg.Inner = func(t *Trace[fact], run *Item[fact]) (uint32, uint32) {
 		a := judged[run.ID[7]]
 		return a.Requests, a.Tools

@@ -70,7 +70,8 @@ type Item[F any] struct {
 	// Spent: the span itself was forwarded before; the item brings its facts alone.
 	Spent bool
 
-	waited bool // it is a root, or it yields, and was in Trace.settling
+	waited   bool // it is a root, or it yields, and was in Trace.settling
+	settling bool // it is in Trace.settling
 
 	Size     int32 // estimated memory of the item with its span, bytes; the buffer's after Add
 	factSize int32 // memory of the item without its span, bytes; 0 before Known is read
@@ -161,4 +162,7 @@ type Release[F any] struct {
 	// Parts are the runs among the members that yielded, and the spans that represented
 	// some of the members before they were joined by their session.
 	Parts []pcommon.SpanID
+	// Missing: parts of the run, or of another one of its trace, have been forgotten, or are
+	// too many to be members of this release.
+	Missing bool
 }

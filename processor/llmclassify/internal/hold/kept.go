@@ -24,6 +24,7 @@ func (b *Buffer[F]) trim() {
 			return
 		}
 		t := it.trace
+		t.missing = true
 		b.drop(it)
 		b.forget(it)
 		if t.live < len(t.items)/2 {

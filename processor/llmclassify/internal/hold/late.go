@@ -11,27 +11,15 @@ func lateRelease[F any](trace pcommon.TraceID, it *Item[F], out bool) Release[F]
 	return Release[F]{Reason: Late, Trace: trace, RunID: it.owner(), Members: []Member[F]{{Item: it, Out: out}}}
 }
 
-// lateSpan is a late span of a trace of which there is something.
-type lateSpan[F any] struct {
-	trace *Trace[F]
-	id    pcommon.SpanID
-}
-
 // sweepLate releases the spans that are beneath late spans and arrived before them:
 // another service's spans arrive in any order.
 func (b *Buffer[F]) sweepLate(t *Trace[F], now age, releases []Release[F]) []Release[F] {
-	if len(b.late) == 0 { // the usual case
+	if len(t.late) == 0 { // the usual case
 		return releases
 	}
-	var late []pcommon.SpanID
-	for _, l := range b.late {
-		if l.trace == t {
-			late = append(late, l.id)
-		}
-	}
-	if len(late) == 0 {
-		return releases
-	}
+	late := t.late
+	t.late = nil
+	b.work += len(t.items)
 	beneath := make(map[pcommon.SpanID][]*Item[F])
 	for _, it := range t.items {
 		if it.Gone() || it.Role == Run {

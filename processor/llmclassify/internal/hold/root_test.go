@@ -191,11 +191,11 @@ func TestManyRootsThatWait(t *testing.T) {
 	assert.Empty(t, b.Add(t0, []Arrival[fact]{a}, nil))
 	assert.Zero(t, reads, "nothing goes yet")
 	groups := b.grouped(b.traces[trace1], everything[fact])
-	b.addForeign(groups[0], groups)
+	b.addForeign(groups[0], groups, new(foreignRequests[fact]))
 	assert.Equal(t, maxForeign, reads)
 	require.Len(t, groups[0].others, maxForeign)
 	for i, m := range groups[0].others {
-		assert.Same(t, a.Items[n-maxForeign+i], m.Item, "the newest ones, in order")
+		assert.Same(t, a.Items[i+1], m.Item, "the first ones, in the order of their start and id")
 	}
 	assert.Len(t, b.Due(after(settle), 10*n), n)
 	empty(t, b)

@@ -27,24 +27,66 @@ const maxAround = 64
 // here and which is not in the set. What that run did is a part of theirs, and is not
 // known yet.
 func (b *Buffer[F]) innermost(t *Trace[F], set runSet) runSet {
-	if b.cfg.Within == nil || len(t.spans) < 2 {
+	if b.cfg.Around == nil || len(t.spans) < 2 || len(set) == 0 {
 		return set
 	}
-	var has func(pcommon.SpanID) bool
-	around := func(id pcommon.SpanID) bool {
-		outer := t.runs.get(id)
-		if outer == nil || outer.span == nil {
-			return false
+	has := set.lookup()
+	var waiting []*Item[F]                // the runs that are not in the set
+	var inner map[pcommon.SpanID]*Item[F] // those in the set that may be within another one
+	for _, span := range t.spans[max(0, len(t.spans)-maxAround):] {
+		switch {
+		case span.Gone() || span.Yields:
+		case !has(span.ID):
+			waiting = append(waiting, span)
+		default:
+			if inner == nil {
+				inner = make(map[pcommon.SpanID]*Item[F])
+			}
+			inner[span.ID] = span
 		}
-		return slices.ContainsFunc(t.spans[max(0, len(t.spans)-maxAround):], func(inner *Item[F]) bool {
-			return !inner.Gone() && !inner.Yields && !has(inner.ID) && b.cfg.Within(t, inner, outer.span)
-		})
 	}
-	for n := -1; n != len(set); { // a run that waits keeps the run around it waiting
-		n, has = len(set), set.lookup()
-		set = slices.DeleteFunc(set, around)
+	if len(waiting) == 0 {
+		return set
 	}
-	return set
+	removed := make(map[pcommon.SpanID]struct{})
+	remove := func(run pcommon.SpanID) {
+		removed[run] = struct{}{}
+		if span := inner[run]; span != nil { // a run that waits keeps the run around it waiting
+			waiting = append(waiting, span)
+			delete(inner, run)
+		}
+	}
+	remains := func(run pcommon.SpanID) bool {
+		_, gone := removed[run]
+		return !gone && has(run)
+	}
+	isHere := func(run pcommon.SpanID) *Item[F] {
+		if r := t.runs.get(run); r != nil {
+			return r.span
+		}
+		return nil
+	}
+	var around []pcommon.SpanID
+	for i := 0; i < len(waiting); i++ {
+		var open bool
+		around, open = b.cfg.Around(t, waiting[i], around[:0])
+		b.work += 1 + len(around)/8
+		for _, id := range around {
+			if remains(id) && isHere(id) != nil {
+				remove(id)
+			}
+		}
+		if !open {
+			continue
+		}
+		b.work += len(set) / 64
+		for _, id := range set {
+			if outer := isHere(id); outer != nil && remains(id) && b.cfg.During(waiting[i], outer) {
+				remove(id)
+			}
+		}
+	}
+	return slices.DeleteFunc(set, func(id pcommon.SpanID) bool { return !remains(id) })
 }
 
 // runs are the runs of a trace by id; the empty id is for items that name no run. Most

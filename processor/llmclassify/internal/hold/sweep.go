@@ -58,15 +58,23 @@ func (s runSet) lookup() func(pcommon.SpanID) bool {
 // large.
 func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Release[F] {
 	var complete, ended, large runSet
+	for _, r := range t.changed {
+		if r.held > b.cfg.MaxSpansPerRun {
+			large = append(large, r.id)
+		}
+	}
+	if large != nil {
+		has := large.lookup()
+		releases = b.sweep(t, now, SpanLimit, releases, func(it *Item[F], _ Place) bool { return it.Role != Run && has(it.owner()) })
+	}
 	for i, r := range t.changed {
 		r.changed = false
+		b.work++
 		switch why, ready := b.ready(t, r); {
 		case ready && why == Complete:
 			complete = append(complete, r.id)
 		case ready:
 			ended = append(ended, r.id)
-		case r.held > b.cfg.MaxSpansPerRun:
-			large = append(large, r.id)
 		}
 		t.changed[i] = nil
 	}
@@ -78,17 +86,20 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Re
 		t.roots[i] = nil
 	}
 	t.roots = t.roots[:0]
-	for _, s := range t.settling { // what arrived may explain it
-		if s.why == Complete && s.span.Role == Run && !s.span.Gone() && !complete.has(s.span.ID) {
-			complete = append(complete, s.span.ID)
+	if len(t.settling) > 0 {
+		has := complete.lookup()
+		for _, s := range t.settling { // what arrived may explain it
+			if s.why == Complete && s.span.Role == Run && !s.span.Gone() && !has(s.span.ID) {
+				complete = append(complete, s.span.ID)
+			}
 		}
 	}
-	return b.sweepRuns(t, now, releases, complete, ended, large)
+	return b.sweepRuns(t, now, releases, complete, ended)
 }
 
 // sweepRuns releases the runs that are complete or have ended, except those around one
-// that goes later, and the spans of those that are too large.
-func (b *Buffer[F]) sweepRuns(t *Trace[F], now age, releases []Release[F], complete, ended, large runSet) []Release[F] {
+// that goes later.
+func (b *Buffer[F]) sweepRuns(t *Trace[F], now age, releases []Release[F], complete, ended runSet) []Release[F] {
 	left := b.innermost(t, slices.Concat(complete, ended))
 	goes := left.lookup()
 	waits := func(id pcommon.SpanID) bool { return !goes(id) }
@@ -101,9 +112,6 @@ func (b *Buffer[F]) sweepRuns(t *Trace[F], now age, releases []Release[F], compl
 		has := ended.lookup()
 		releases = b.sweep(t, now, RunEnded, releases, func(_ *Item[F], p Place) bool { return has(p.Run) })
 	}
-	if large != nil {
-		releases = b.sweep(t, now, SpanLimit, releases, func(it *Item[F], _ Place) bool { return large.has(it.owner()) })
-	}
 	return releases
 }
 
@@ -112,7 +120,10 @@ func (b *Buffer[F]) sweepRuns(t *Trace[F], now age, releases []Release[F], compl
 func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Release[F] {
 	var ended, complete runSet
 	for len(t.settling) > 0 && t.settling[0].until <= now {
-		switch s := t.settling[0]; {
+		s := t.settling[0]
+		s.span.settling = false
+		b.work++
+		switch {
 		case !s.span.Held():
 		case s.why == Complete:
 			complete = append(complete, b.cfg.Locate(t, s.span).Run)
@@ -125,7 +136,7 @@ func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Rele
 		}
 		t.settling = t.settling[1:]
 	}
-	releases = b.sweepRuns(t, now, releases, complete, ended, nil)
+	releases = b.sweepRuns(t, now, releases, complete, ended)
 	if oldest := t.oldestHeld(); oldest != nil && oldest.arrived+age(b.cfg.MaxHold) <= now {
 		since := now + age(b.cfg.MaxHold/expirySlack-b.cfg.MaxHold)
 		releases = b.sweep(t, now, HoldExpired, releases, func(it *Item[F], _ Place) bool { return it.arrived <= since })
@@ -160,6 +171,7 @@ func (b *Buffer[F]) group(t *Trace[F], due func(*Item[F], Place) bool) []*group[
 		}
 		return nil
 	}
+	b.work += len(t.items)
 	for _, it := range t.items {
 		if it.Gone() {
 			continue
@@ -210,12 +222,13 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 	due func(*Item[F], Place) bool,
 ) []Release[F] {
 	groups := b.grouped(t, due)
+	var foreign foreignRequests[F]
 	for _, g := range groups { // before any of them goes
 		if g.due > 0 && why == Complete && g.run == nil && b.rootWaits(t, g, now) {
 			g.due = 0
 		}
 		if g.due > 0 && (g.unexplained || g.upstream) {
-			b.addForeign(g, groups)
+			b.addForeign(g, groups, &foreign)
 		}
 		g.part = b.isPart(t, g, now)
 	}
@@ -226,8 +239,11 @@ func (b *Buffer[F]) sweep(t *Trace[F], now age, why Reason, releases []Release[F
 		if g.unexplained && why == Complete && b.waitsForEvidence(t, g, now) {
 			continue
 		}
-		final := g.end && !g.part || !g.place.Known && !g.place.Open
-		releases = append(releases, b.releaseGroup(t, g, now, why, final, due))
+		if g.end && !g.part || !g.place.Known && !g.place.Open {
+			releases = append(releases, b.releaseGroup(t, g, now, why))
+			continue
+		}
+		releases = b.releaseEarly(t, g, now, why, due, releases)
 	}
 	t.compact()
 	return releases
@@ -250,6 +266,7 @@ func (b *Buffer[F]) isPart(t *Trace[F], g *group[F], now age) bool {
 // Config.RunTimeout: their spans will not come.
 func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []Release[F] {
 	groups := b.grouped(t, everything[F])
+	var foreign foreignRequests[F]
 	t.expires = 0
 	first := true
 	agents := t.judged || slices.ContainsFunc(groups, (*group[F]).isRun)
@@ -262,9 +279,9 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 		}
 		if expires <= now && !g.place.Known {
 			if g.unexplained || g.upstream {
-				b.addForeign(g, groups)
+				b.addForeign(g, groups, &foreign)
 			}
-			releases = append(releases, b.releaseGroup(t, g, now, RunExpired, true, everything[F]))
+			releases = append(releases, b.releaseGroup(t, g, now, RunExpired))
 			continue
 		}
 		if expires <= now { // its span is here, and goes soon
@@ -278,57 +295,122 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 	return releases
 }
 
-// releaseGroup makes the release of one group, and removes from t what goes with it.
-func (b *Buffer[F]) releaseGroup(t *Trace[F], g *group[F], now age, why Reason, final bool,
-	due func(*Item[F], Place) bool,
-) Release[F] {
-	release := Release[F]{
-		Reason: why, Final: final, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run,
-		Members: make([]Member[F], 0, len(g.items)+len(g.others)),
+// release makes a release of these members of a group.
+func (g *group[F]) release(t *Trace[F], why Reason, items int) Release[F] {
+	return Release[F]{
+		Reason: why, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run, Missing: t.missing,
+		Members: make([]Member[F], 0, items+len(g.others)),
 	}
+}
+
+// releaseGroup makes the last release of a run, and removes its items from t.
+func (b *Buffer[F]) releaseGroup(t *Trace[F], g *group[F], now age, why Reason) Release[F] {
+	release := g.release(t, why, len(g.items))
+	release.Final = true
 	for i, it := range g.items {
-		m := Member[F]{Item: it, Above: g.above[i], Out: it.Held() && (final || due(it, g.place))}
-		switch {
-		case m.Out:
+		m := Member[F]{Item: it, Above: g.above[i], Out: it.Held()}
+		if m.Out {
 			m.Held = time.Duration(now - it.arrived)
-			if !final {
-				b.keep(it)
-			}
 			b.releaseSpan(t, it)
-		case it.Held():
-			b.read(it) // it is still held, and its facts are evidence now
 		}
-		if final {
-			b.drop(it)
-		}
+		b.drop(it)
 		if it.Role == Run && it.ID != g.place.Run {
 			release.Parts = append(release.Parts, it.ID)
-			if final {
-				t.setYielded(it.ID)
-			}
+			t.setYielded(it.ID)
 		}
 		release.Members = append(release.Members, m)
 	}
 	release.Members = append(release.Members, g.others...)
 	release.Parts = append(release.Parts, g.joined...)
-	if final {
-		for _, part := range release.Parts {
-			b.judged.run(t.id, part, false)
-		}
-		counts := why != RunExpired || g.isRun()
-		t.judged = t.judged || counts
-		release.Counts = counts
-		if g.run != nil && !g.run.Yields {
-			b.judged.Ran(b.time(now), t.id, g.run.Start, g.run.End)
-		}
-		b.judged.remember(t.id, len(g.items), func(i int) pcommon.SpanID { return g.items[i].ID })
-		b.judged.run(t.id, g.place.Run, counts)
-		if g.run != nil && len(t.spans) > 1 && !t.around {
-			t.around = true
-			b.around = append(b.around, t)
-		}
+	for _, part := range release.Parts {
+		b.judged.run(t.id, part, false)
+	}
+	counts := why != RunExpired || g.isRun()
+	t.judged = t.judged || counts
+	release.Counts = counts
+	if g.run != nil && !g.run.Yields {
+		b.judged.Ran(b.time(now), t.id, g.run.Start, g.run.End)
+	}
+	b.judged.remember(t.id, len(g.items), func(i int) pcommon.SpanID { return g.items[i].ID })
+	b.judged.run(t.id, g.place.Run, counts)
+	if g.run != nil && len(t.spans) > 1 && !t.around {
+		t.around = true
+		b.around = append(b.around, t)
 	}
 	return release
+}
+
+// A run that goes early again and again is not judged as a whole each time.
+const (
+	// maxEarly bounds the spans that go in one early release.
+	maxEarly = 4096
+	// maxContext bounds the other items of their run that are judged with them: those that
+	// arrived just before and after them.
+	maxContext = 512
+	// maxKept bounds the items of a run whose facts stay when their spans go early. Of more
+	// the oldest are forgotten.
+	maxKept = 4096
+)
+
+// releaseEarly releases the spans of a group that are due, and keeps their facts.
+func (b *Buffer[F]) releaseEarly(t *Trace[F], g *group[F], now age, why Reason, due func(*Item[F], Place) bool, releases []Release[F]) []Release[F] {
+	out := make([]bool, len(g.items))
+	for i, it := range g.items {
+		out[i] = it.Held() && due(it, g.place)
+	}
+	for from := slices.Index(out, true); from >= 0; {
+		to, n := from, 0
+		for ; to < len(out) && n < maxEarly; to++ {
+			if out[to] {
+				n++
+			}
+		}
+		first, last := max(from-maxContext, 0), min(to+maxContext, len(out))
+		release := g.release(t, why, last-first)
+		release.Missing = release.Missing || first > 0 || last < len(out)
+		for i := first; i < last; i++ {
+			it := g.items[i]
+			m := Member[F]{Item: it, Above: g.above[i], Out: out[i] && from <= i && i < to}
+			switch {
+			case m.Out:
+				m.Held = time.Duration(now - it.arrived)
+				b.keep(it)
+				b.releaseSpan(t, it)
+			case it.Held():
+				b.read(it) // it is still held, and its facts are evidence now
+			}
+			if it.Role == Run && it.ID != g.place.Run {
+				release.Parts = append(release.Parts, it.ID)
+			}
+			release.Members = append(release.Members, m)
+		}
+		release.Members = append(release.Members, g.others...)
+		release.Parts = append(release.Parts, g.joined...)
+		releases = append(releases, release)
+		b.work += 4 * len(release.Members)
+		next := slices.Index(out[to:], true)
+		if from = to + next; next < 0 {
+			break
+		}
+	}
+	kept := 0
+	for _, it := range g.items {
+		if it.state == stateKept {
+			kept++
+		}
+	}
+	for _, it := range g.items {
+		if kept <= maxKept {
+			break
+		}
+		if it.state == stateKept && it.Role != Run {
+			b.drop(it)
+			b.forget(it)
+			t.missing = true
+			kept--
+		}
+	}
+	return releases
 }
 
 // releaseSpan counts the span of an item as gone.
@@ -354,6 +436,7 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 		return
 	}
 	t.links.dropIndex()
+	t.byRun = nil
 	const never = 1<<63 - 1
 	t.deadline = never
 	if oldest := t.oldestHeld(); oldest != nil {
@@ -365,6 +448,10 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 	if t.kept > 0 {
 		t.deadline = min(t.deadline, t.expires)
 	}
+	if t.pending {
+		t.deadline = min(t.deadline, t.rests)
+	}
+	t.deadline = max(t.deadline, t.rests)
 	b.due.set(t)
 }
 

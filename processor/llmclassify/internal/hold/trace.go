@@ -1,6 +1,8 @@
 package hold
 
 import (
+	"math"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
@@ -11,7 +13,8 @@ type Trace[F any] struct {
 	items []*Item[F] // in order of arrival, with those that are gone until the next compact
 	byID  map[pcommon.SpanID]*Item[F]
 	runs  runs[F]
-	spans []*Item[F] // the run spans
+	spans []*Item[F]                    // the run spans
+	byRun map[pcommon.SpanID][]*Item[F] // of membersOf, nil when it is not needed
 	links links
 
 	live      int                            // items that are not gone
@@ -26,6 +29,13 @@ type Trace[F any] struct {
 	awaited   map[pcommon.SpanID][]*run[F]   // the runs that yield and are otherwise complete, by where their parent chain breaks off
 
 	yielded map[pcommon.SpanID]struct{} // the runs that yielded and went with what is above them
+
+	late    []pcommon.SpanID // spans that were late since the last sweep
+	pending bool             // something has arrived since the last sweep
+	rests   age              // it is not swept before this time, unless to make room
+
+	// missing: facts of it were forgotten, so that a run of it may have done more than is here.
+	missing bool
 
 	expires  age // when runs may expire of which nothing arrives, while facts are kept
 	deadline age
@@ -47,7 +57,7 @@ type settling[F any] struct {
 const smallTrace = 16
 
 func newTrace[F any](id pcommon.TraceID) *Trace[F] {
-	return &Trace[F]{id: id, index: -1}
+	return &Trace[F]{id: id, index: -1, rests: math.MinInt64}
 }
 
 // ID is the id of the trace.
@@ -126,9 +136,16 @@ func (t *Trace[F]) add(it *Item[F], now, settled age) {
 		r.span = it
 		t.spans = append(t.spans, it)
 		if !it.Announced.Known {
-			t.settling = append(t.settling, settling[F]{it, settled, RunEnded})
+			t.settle(it, settled, RunEnded)
 		}
 	}
+}
+
+// settle lets a run span or a root wait until a time, which is not before that of those
+// that wait.
+func (t *Trace[F]) settle(it *Item[F], until age, why Reason) {
+	it.settling = true
+	t.settling = append(t.settling, settling[F]{it, until, why})
 }
 
 // markChanged lets the next sweep test a run.

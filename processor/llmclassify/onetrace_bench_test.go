@@ -1,0 +1,148 @@
+package llmclassify
+
+import (
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/consumer/consumertest"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// traceShape is a trace of any number of spans, in the order in which they come.
+type traceShape struct {
+	name  string
+	batch int // spans a call
+	// span is the span of this number, 1 to n, and how it refers to others: 0 for none.
+	span func(i, n int) (s spanSpec, id, parent, run int)
+}
+
+// traceShapes are traces that take long to judge where a rule looks at a whole trace again
+// and again.
+var traceShapes = []traceShape{
+	{"requests without a run", 512, func(i, n int) (spanSpec, int, int, int) {
+		return chatSpan(1, 0, float64(i)/1e3, float64(i)/1e3+1).finished("stop"), i, n + i, 0
+	}},
+	{"failed requests without a run", 512, func(i, n int) (spanSpec, int, int, int) {
+		return chatSpan(1, 0, float64(i)/1e3, float64(i)/1e3+1).failed("ECONNRESET"), i, n + i, 0
+	}},
+	{"one run", 512, oneRun},
+	{"one run by its parents", 512, func(i, n int) (spanSpec, int, int, int) {
+		s, id, parent, _ := oneRun(i, n)
+		return s, id, parent, 0
+	}},
+	{"open runs, one by one", 1, openRun},
+	{"open runs", 512, openRun},
+	{"runs without end", 512, func(i, n int) (spanSpec, int, int, int) {
+		at := float64(i) / 1e3
+		return requestSpan(1, 1, at, at+0.4).answered("stop", answer), i, n + i/8, n + i/8
+	}},
+	{"a run without end", 512, func(i, n int) (spanSpec, int, int, int) {
+		s, id, _, _ := oneRun(i, n+1)
+		return s, id, n + 1, n + 1
+	}},
+	{"a chain", 512, func(i, _ int) (spanSpec, int, int, int) {
+		return chatSpan(1, 0, float64(i)/1e3, 1e3-float64(i)/1e3).finished("stop"), i, i + 1, 0
+	}},
+	{"runs within one another", 512, func(i, _ int) (spanSpec, int, int, int) {
+		return runSpan(1, float64(i)/1e3, 1e3-float64(i)/1e3, 1, 1), i, i + 1, 0
+	}},
+}
+
+// openRun is one of n/2 runs of one request: the requests come first.
+func openRun(i, n int) (spanSpec, int, int, int) {
+	half := n / 2
+	if i <= half {
+		at := float64(i) / 1e3
+		return requestSpan(1, 1, at, at+0.4).answered("stop", answer), i, half + i, half + i
+	}
+	at := float64(i-half) / 1e3
+	return runSpan(1, at-0.1, at+0.5, 1, 0), i, 2 * n, 0
+}
+
+// oneRun is one run of requests and tools in turn, whose span comes last.
+func oneRun(i, n int) (spanSpec, int, int, int) {
+	if i == n {
+		return runSpan(1, 0, float64(n), n/2, (n-1)/2), n, 0, 0
+	}
+	at := float64(i) / 1e3
+	if i%2 == 0 {
+		s := toolSpan(1, at, at+0.5, fmt.Sprintf("call_%d", i), semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
+		return s, i, n, n
+	}
+	s := requestSpan(1, 1, at, at+0.4).
+		answered("tool_calls", counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{fmt.Sprintf("call_%d", i+1)}})
+	return s, i, n, n
+}
+
+// numberedSpan is the id of a span, empty for 0.
+func numberedSpan(i int) (id pcommon.SpanID) {
+	binary.BigEndian.PutUint64(id[:], uint64(i)) //nolint:gosec // not negative
+	return id
+}
+
+// calls are the calls that bring n spans of the shape.
+func (s *traceShape) calls(tb testing.TB, n int) (calls []ptrace.Traces) {
+	tb.Helper()
+	for i := 1; i <= n; {
+		td := tracesOf(tb, spanSpec{})
+		spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+		spans.RemoveIf(func(ptrace.Span) bool { return true })
+		for ; i <= n && spans.Len() < s.batch; i++ {
+			spec, id, parent, run := s.span(i, n)
+			span := spans.AppendEmpty()
+			spec.write(tb, span)
+			span.SetSpanID(numberedSpan(id))
+			span.SetParentSpanID(numberedSpan(parent))
+			span.Attributes().Remove(string(semconv.RunIDKey))
+			if run > 0 {
+				span.Attributes().PutStr(string(semconv.RunIDKey), numberedSpan(run).String())
+			}
+		}
+		calls = append(calls, td)
+	}
+	return calls
+}
+
+// BenchmarkOneTrace brings one trace of many spans, and lets time pass until nothing of it
+// is left. What a span costs must not depend on how many there are.
+func BenchmarkOneTrace(b *testing.B) {
+	for _, shape := range traceShapes {
+		for _, n := range []int{1_000, 10_000, 100_000} {
+			b.Run(fmt.Sprintf("%s/%d", shape.name, n), func(b *testing.B) {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				var spent, longest time.Duration
+				for b.Loop() {
+					b.StopTimer()
+					h := newHarness(b, defaultConfig(), consumertest.NewNop())
+					calls := shape.calls(b, n)
+					b.StartTimer()
+					begin, _ := threadTime()
+					last := begin
+					for _, td := range calls {
+						require.NoError(b, h.ConsumeTraces(b.Context(), td))
+						h.pass(b, time.Duration(shape.batch)*20*time.Microsecond)
+						now, _ := threadTime()
+						longest = max(longest, now-last)
+						last = now
+					}
+					h.pass(b, defaultMaxHold)
+					h.pass(b, 2*defaultRunTimeout)
+					end, _ := threadTime()
+					spent += end - begin
+					require.Equal(b, load{}, h.load())
+				}
+				b.ReportMetric(float64(spent.Microseconds())/float64(b.N*n), "µs/span")
+				b.ReportMetric(float64(longest.Milliseconds()), "longest-ms")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
