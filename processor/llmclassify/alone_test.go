@@ -247,8 +247,9 @@ func TestGoesToMakeRoom(t *testing.T) {
 			h := newHarness(t, defaultConfig(), nil)
 			h.consume(t, tt.spans...)
 			assert.Zero(t, h.out().SpanCount())
-			s := h.shards[0]
-			s.release(t.Context(), s.buffer.Evict(t0, s.buffer.Bytes()))
+			l := h.lane()
+			l.push(l.buffer.Evict(t0, l.buffer.Bytes()))
+			l.judgeAll(t.Context())
 			check(t, h, semconv.TriggerMemory)
 
 			cfg := defaultConfig()

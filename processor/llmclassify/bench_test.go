@@ -192,8 +192,10 @@ func BenchmarkHeld(b *testing.B) {
 				require.NoError(b, p.ConsumeTraces(b.Context(), td))
 			}
 			for _, s := range p.shards {
-				for len(s.places)+len(s.in) > 0 {
-					time.Sleep(time.Millisecond)
+				for l := range s.all {
+					for !l.inbox.empty() {
+						time.Sleep(time.Millisecond)
+					}
 				}
 			}
 			time.Sleep(100 * time.Millisecond) // for the last delivery to be packed
@@ -245,10 +247,10 @@ func BenchmarkClassifyRun(b *testing.B) {
 	now := time.Now()
 	specs = append(specs, runSpan(1, 0, 9, 8, 11))
 	td := tracesOf(b, specs...)
-	batch := recognise(p.registry, p.origins, now, td)
-	arrivals := newPartition(batch, 1).arrivals()
+	batch := p.recognise(now, nil, td)
+	arrivals, _ := newPartition(batch, p.shards).arrivals()
 	batch.takeSpans(false)
-	s := p.shards[0]
+	s := p.shards[0].lane(p.tenants.others)
 	releases := s.buffer.Add(now, arrivals, nil)
 	require.Len(b, releases, 1)
 	require.Len(b, releases[0].Members, 20)

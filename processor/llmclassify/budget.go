@@ -12,6 +12,7 @@ var errFull = errors.New("max_held_bytes is reached and the next consumer does n
 // budget is the memory that all shards share, in bytes.
 type budget struct {
 	limit   int64
+	tenants bool         // it is shared among several
 	used    atomic.Int64 // by spans that are held, admitted or wait to be sent again
 	waiting atomic.Int64 // the part of it that waits to be sent again
 	full    atomic.Bool  // the limit was reached, and half of it has not been free since
@@ -29,21 +30,37 @@ func (b *budget) reached(now bool) bool {
 	return false
 }
 
-func (b *budget) add(n int)        { b.used.Add(int64(n)) }
+func (b *budget) add(t *tenant, n int) {
+	b.used.Add(int64(n))
+	t.used.Add(int64(n))
+}
+
 func (b *budget) addWaiting(n int) { b.waiting.Add(int64(n)) }
 
 // tight reports whether held spans are to be packed at once.
 func (b *budget) tight() bool { return b.used.Load() > b.limit/4 }
 
-// over is by how much more is used than the limit, 0 or less if it is not.
-func (b *budget) over() int { return int(b.used.Load() - b.limit) }
+// share is how many times of what is free a tenant may use, where there are several: one
+// alone uses four fifths, so that there is always room for another one.
+const share = 4
 
-// admit takes n bytes before anything is forwarded. While spans wait because the next
-// consumer fails, it refuses what is over the limit, as eviction would free nothing. What
-// was admitted is given back with add.
-func (b *budget) admit(n int) error {
-	if used := b.used.Add(int64(n)); used > b.limit && b.waiting.Load() > 0 {
-		b.add(-n)
+// over is by how much more is used than may be, 0 or less if it is not: by all, or where
+// there are tenants, by this one.
+func (b *budget) over(t *tenant) int {
+	used := b.used.Load()
+	if !b.tenants {
+		return int(used - b.limit)
+	}
+	return int(t.used.Load() - share*max(b.limit-used, 0))
+}
+
+// admit takes n bytes of a tenant before anything is forwarded. While spans wait because
+// the next consumer fails, it refuses what is over the limit, as eviction would free
+// nothing. What was admitted is given back with add.
+func (b *budget) admit(t *tenant, n int) error {
+	b.add(t, n)
+	if b.over(t) > 0 && b.waiting.Load() > 0 {
+		b.add(t, -n)
 		return errFull
 	}
 	return nil

@@ -343,7 +343,8 @@ func TestLaggingShard(t *testing.T) {
 	h.clock.advance(defaultMaxHold)
 	require.NoError(t, h.classifier.ConsumeTraces(t.Context(), tracesOf(t, runSpan(1, 0, 2, 1, 0))))
 	require.Zero(t, h.sink.SpanCount(), "the shard has not had its turn")
-	h.shards[0].wake(t.Context())
+	for h.shards[0].turn(t.Context()) {
+	}
 	out := spansOf(h.out())
 	require.Len(t, out, 2)
 	assert.Equal(t, verdict{outcome: semconv.RunOutcomeSucceeded, trigger: semconv.TriggerComplete}, verdictOf(out[spanID(1)]))

@@ -69,7 +69,17 @@ type Config struct {
 	// in calls with the metadata of the calls that brought them. Case does not matter.
 	// Default none.
 	MetadataKeys []string `mapstructure:"metadata_keys"`
+
+	// TenantFrom is what tells tenants apart: "metadata" for the values of MetadataKeys, or
+	// the key of a resource attribute after "resource.", as in resource.service.namespace.
+	// Spans of different tenants are not judged together, even if they are of one trace.
+	// Tenants share memory and work fairly: each may use four times of what is free, and
+	// they take turns. At most 256 tenants are told apart. Default none: all are one.
+	TenantFrom string `mapstructure:"tenant_from"`
 }
+
+// hasTenants reports whether tenants are told apart.
+func (c *Config) hasTenants() bool { return c.TenantFrom != "" }
 
 var _ component.Config = (*Config)(nil)
 
@@ -111,6 +121,15 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("metadata_keys must be distinct and not empty: %q is not", key))
 		}
 		seen[lower] = true
+	}
+	key, ofResource := strings.CutPrefix(c.TenantFrom, tenantFromResource)
+	switch {
+	case c.TenantFrom == "" || ofResource && key != "":
+	case c.TenantFrom != tenantFromMetadata:
+		errs = append(errs, fmt.Errorf("tenant_from must be %q, or %q and the key of a resource attribute, is %q",
+			tenantFromMetadata, tenantFromResource, c.TenantFrom))
+	case len(c.MetadataKeys) == 0:
+		errs = append(errs, fmt.Errorf("tenant_from %q needs metadata_keys: tenants are told apart by their values", tenantFromMetadata))
 	}
 	if c.Settle > c.MaxHold {
 		errs = append(errs, fmt.Errorf("settle (%v) must not be greater than max_hold (%v): no span is held longer than that", c.Settle, c.MaxHold))

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
 // errShutdown is returned for spans that arrive after the shutdown began.
@@ -31,18 +33,19 @@ var errShutdown = errors.New("llm_classify is shut down and does not accept span
 //	  │                                                                ▲
 //	release ─── assemble ─► judge ─► stamp ────────────────────────────┘
 func (p *classifier) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
-	b := recognise(p.registry, p.origins, p.clock.Now(), td)
+	caller := p.callers.Of(ctx)
+	b := p.recognise(p.clock.Now(), caller, td)
 	defer putBatch(b)
 	p.telemetry.received(ctx, b.spans)
-	err := p.consume(ctx, b)
+	err := p.consume(ctx, caller, b)
 	if err != nil {
 		p.telemetry.refused(ctx, b.spans)
 	}
 	return err
 }
 
-func (p *classifier) consume(ctx context.Context, b *batch) error {
-	q := newPartition(b, len(p.shards))
+func (p *classifier) consume(ctx context.Context, caller *origin.Caller, b *batch) error {
+	q := newPartition(b, p.shards)
 	defer putPartition(q)
 	if len(b.found) == 0 {
 		return p.pass(ctx, q)
@@ -53,8 +56,8 @@ func (p *classifier) consume(ctx context.Context, b *batch) error {
 	defer p.calls.leave()
 	p.interest.addAll(b.traces, 1)
 	p.partition(q)
-	if err := p.handOver(ctx, q); err != nil {
-		p.disclaim(&q.complete)
+	if err := p.handOver(ctx, caller, q); err != nil {
+		p.disclaim(q)
 		p.interest.addAll(b.traces, -1)
 		return err
 	}

@@ -154,12 +154,12 @@ func TestBackoffBeginsAnewAfterSuccess(t *testing.T) {
 	next := &flakyNext{fail: down}
 	h := newHarness(t, defaultConfig(), next)
 	for i := range 3 {
-		for h.shards[0].forwarder.bytes < (2*i+1)*maxParcelBytes/2 { // more than one call takes
+		for h.lane().forwarder.bytes < (2*i+1)*maxParcelBytes/2 { // more than one call takes
 			h.consume(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer).with(attribute.String("long", strings.Repeat("x", 1<<18))).of(byte(i+1)),
 				runSpan(1, 0, 3, 1, 0).of(byte(i+1)))
 		}
 	}
-	require.Greater(t, len(h.shards[0].forwarder.queue), 2)
+	require.Greater(t, len(h.lane().forwarder.queue), 2)
 	h.pass(t, firstRetry)
 	h.pass(t, 2*firstRetry)
 	tries := next.tries
@@ -219,7 +219,7 @@ func TestRefusedAtTheBound(t *testing.T) {
 	h.budget.limit = int64(3 * h.load().bytes / 2)
 	before, tries := h.load(), next.tries
 
-	err := h.ConsumeTraces(t.Context(), tracesOf(t, append(finishedRun(2), otherSpan(9, 1, 0.1, 0.2))...))
+	err := h.ConsumeTraces(t.Context(), tracesOf(t, finishedRun(2)[0], otherSpan(9, 1, 0.1, 0.2)))
 	require.ErrorIs(t, err, errFull)
 	assert.False(t, consumererror.IsPermanent(err), "the sender is to send it again")
 	assert.Equal(t, before, h.load())
@@ -266,7 +266,7 @@ func TestShutdownWithNextThatFailsMostly(t *testing.T) {
 	require.NoError(t, err)
 	spans := 0
 	for i := range 10 { // each a call of its own
-		f := p.shards[0].forwarder
+		f := p.shards[0].lane(p.tenants.others).forwarder
 		td := tracesOf(t, requestSpan(2, 1, 0.1, 1).with(attribute.String("long", strings.Repeat("x", maxParcelBytes))).of(byte(i+1)))
 		f.send(t.Context(), parcel{traces: td, spans: 1, bytes: maxParcelBytes})
 		spans++

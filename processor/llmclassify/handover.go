@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.opentelemetry.io/collector/consumer/consumererror"
 
@@ -13,36 +14,53 @@ import (
 
 // handOver waits for the shards, and takes over the call if there is memory for it. Calls
 // that wait do not count: held spans must not go early to make room for them.
-func (p *classifier) handOver(ctx context.Context, q *partition) error {
-	if err := p.reserve(ctx, q.deliveries); err != nil {
+func (p *classifier) handOver(ctx context.Context, caller *origin.Caller, q *partition) error {
+	if err := p.reserve(ctx, q); err != nil {
 		return err
 	}
-	size := q.size + q.complete.bytes
-	err := p.budget.admit(size)
+	err := p.admit(q)
 	if err == nil {
-		if err = p.takeOver(ctx, q); err == nil {
-			if !q.asParcel() {
-				p.budget.add(-q.complete.bytes)
-			}
+		if err = p.takeOver(ctx, caller, q); err == nil {
 			return nil
 		}
-		p.budget.add(-size)
+		p.giveBack(q, len(q.deliveries))
 	}
-	p.unreserve(q.deliveries)
+	p.unreserve(q, q.withSpans())
 	return err
+}
+
+// admit takes the memory of the deliveries.
+func (p *classifier) admit(q *partition) error {
+	for i := range q.deliveries {
+		if d := &q.deliveries[i]; d.hasSpans() {
+			if err := p.budget.admit(q.lane(i).tenant, d.size); err != nil {
+				p.giveBack(q, i)
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// giveBack gives back the memory of the first n deliveries.
+func (p *classifier) giveBack(q *partition, n int) {
+	for i := range q.deliveries[:n] {
+		if d := &q.deliveries[i]; d.hasSpans() {
+			p.budget.add(q.lane(i).tenant, -d.size)
+		}
+	}
 }
 
 // takeOver moves the LLM spans that are to be held out of the call, forwards what is
 // left of it and sends the deliveries.
-func (p *classifier) takeOver(ctx context.Context, q *partition) error {
-	caller := p.callers.Of(ctx)
+func (p *classifier) takeOver(ctx context.Context, caller *origin.Caller, q *partition) error {
 	tickets, err := p.takeHeld(ctx, caller, q)
 	if err != nil {
 		return err
 	}
 	p.addLinks(q)
 	p.addExchanges(q)
-	p.rememberSpans(&q.complete)
+	p.rememberSpans(q)
 	if err := p.forwardRest(ctx, caller, q); err != nil {
 		p.store.remove(ctx, tickets, len(q.found))
 		return err
@@ -52,12 +70,9 @@ func (p *classifier) takeOver(ctx context.Context, q *partition) error {
 	p.telemetry.held(ctx, len(q.found))
 	for i := range q.deliveries {
 		d := &q.deliveries[i]
-		if !d.hasSpans() {
-			p.notify(ctx, i, d)
-			continue
+		if d.hasSpans() || d.news() > 0 {
+			p.put(q, i)
 		}
-		p.expectEvidence(d, 1)
-		p.shards[i].in <- *d // it has a place
 	}
 	return nil
 }
@@ -90,7 +105,7 @@ func (p *classifier) forwardRest(ctx context.Context, caller *origin.Caller, q *
 		if err != nil {
 			return err
 		}
-		*q.deliveries[p.shards.index(q.complete.traces[0])].parcel = made
+		*q.deliveryTo(0, q.complete.traces[0]).parcel = made
 		p.judgeRest(q)
 	}
 	return nil
@@ -99,8 +114,8 @@ func (p *classifier) forwardRest(ctx context.Context, caller *origin.Caller, q *
 // judgeRest judges the complete runs. Of the exchanges of their traces it delivers those
 // that explained nothing, as it does the others.
 func (p *classifier) judgeRest(q *partition) {
-	for above, x := range p.judgeComplete(q.now, &q.complete) {
-		d := &q.deliveries[p.shards.index(above.trace)]
+	for above, x := range p.judgeComplete(q) {
+		d := q.deliveryTo(0, above.trace)
 		d.exchanges = append(d.exchanges, exchange{above, x})
 	}
 }
@@ -113,40 +128,26 @@ func (p *classifier) pass(ctx context.Context, q *partition) error {
 		return err
 	}
 	p.telemetry.passed(ctx, q.spans)
-	if !anyNews(q.deliveries) || !p.calls.enter() {
+	if !slices.ContainsFunc(q.deliveries, func(d delivery) bool { return d.news() > 0 }) || !p.calls.enter() {
 		return nil
 	}
 	defer p.calls.leave()
 	for i := range q.deliveries {
-		p.notify(ctx, i, &q.deliveries[i])
+		if q.deliveries[i].news() > 0 {
+			p.put(q, i)
+		}
 	}
 	return nil
 }
 
-// notify lets a shard know of spans that passed. Where it has no time for that before
-// ctx ends, runs wait for longer and verdicts are less certain, but nothing is lost. It
-// does not wait for evidence of failures that may belong to no run.
-func (p *classifier) notify(ctx context.Context, shard int, d *delivery) {
-	if !d.hasNews() {
-		return
-	}
+// put puts a delivery into the inbox of its lane. It never waits: what a call brought was
+// forwarded, and its sender must not send it again.
+func (p *classifier) put(q *partition, delivery int) {
+	d := &q.deliveries[delivery]
 	p.expectEvidence(d, 1)
-	place := p.shards[shard].places
-	select {
-	case place <- struct{}{}:
-	default:
-		if d.links == nil {
-			p.expectEvidence(d, -1)
-			return
-		}
-		select {
-		case place <- struct{}{}:
-		case <-ctx.Done():
-			p.expectEvidence(d, -1)
-			return
-		}
+	if !q.lane(delivery).inbox.put(d) {
+		p.expectEvidence(d, -1)
 	}
-	p.shards[shard].in <- *d
 }
 
 // expectEvidence notes of which traces evidence is on its way to a shard (1), or not any
@@ -159,26 +160,21 @@ func (p *classifier) expectEvidence(d *delivery, change int32) {
 
 // reserve gets a place for each delivery of spans, always in the same order, so that no
 // two calls wait for each other.
-func (p *classifier) reserve(ctx context.Context, deliveries []delivery) error {
-	for i := range deliveries {
-		if !deliveries[i].hasSpans() {
-			continue
-		}
-		select {
-		case p.shards[i].places <- struct{}{}:
-		case <-ctx.Done():
-			p.unreserve(deliveries[:i])
-			return fmt.Errorf("waiting for earlier spans to be taken over: %w", ctx.Err())
+func (p *classifier) reserve(ctx context.Context, q *partition) error {
+	withSpans := q.withSpans()
+	for n, i := range withSpans {
+		if err := q.lane(i).inbox.reserve(ctx); err != nil {
+			p.unreserve(q, withSpans[:n])
+			return err
 		}
 	}
 	return nil
 }
 
-func (p *classifier) unreserve(deliveries []delivery) {
-	for i := range deliveries {
-		if deliveries[i].hasSpans() {
-			<-p.shards[i].places
-		}
+// unreserve gives back the places of deliveries.
+func (p *classifier) unreserve(q *partition, deliveries []int) {
+	for _, i := range deliveries {
+		q.lane(i).inbox.unreserve()
 	}
 }
 

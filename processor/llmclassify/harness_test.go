@@ -126,8 +126,11 @@ func (h *harness) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 // settle lets the shards take over what is on its way to them.
 func (h *harness) settle(ctx context.Context) {
 	for _, s := range h.shards {
-		for len(s.in) > 0 {
-			s.receive(ctx, <-s.in)
+		for l := range s.all {
+			for d, ok := l.inbox.take(); ok; d, ok = l.inbox.take() {
+				l.receive(ctx, &d)
+				l.judgeAll(ctx)
+			}
 		}
 	}
 }
@@ -142,15 +145,23 @@ func (h *harness) pass(tb testing.TB, d time.Duration) {
 	tb.Helper()
 	now := h.clock.advance(d)
 	for _, s := range h.shards {
-		for {
-			at, ok := s.next()
-			if !ok || at.After(now) {
-				break
+		for l := range s.all {
+			for at, ok := l.next(); ok && !at.After(now); at, ok = l.next() {
+				l.tick(tb.Context(), now)
+				l.judgeAll(tb.Context())
 			}
-			s.tick(tb.Context(), now)
 		}
 	}
 }
+
+// judgeAll judges and forwards all that is pending.
+func (l *lane) judgeAll(ctx context.Context) {
+	for l.judge(ctx, maxDue) {
+	}
+}
+
+// lane is the first lane.
+func (h *harness) lane() *lane { return h.shards[0].lane(h.tenants.others) }
 
 // nextDue is when the first shard has something to do; false when none has.
 func (h *harness) nextDue() (next time.Time, ok bool) {

@@ -82,14 +82,15 @@ func (c *completeRuns) clear() {
 
 // judgeComplete judges complete runs and stamps their verdicts. The exchanges of their
 // traces are evidence: it returns those that are beneath no request of a run.
-func (p *classifier) judgeComplete(now time.Time, c *completeRuns) (evidence exchanges) {
+func (p *classifier) judgeComplete(q *partition) (evidence exchanges) {
+	c := &q.complete
 	for i := range c.exchanges {
 		evidence.add(&c.exchanges[i])
 	}
 	for _, i := range judgingOrder(c.releases) {
 		release := &c.releases[i]
 		evidence.explain(release)
-		d := judge(now, &c.judge, p.shards.of(release.Trace).inner, nil, release, semconv.TriggerComplete)
+		d := judge(q.now, &c.judge, q.laneOf(release.Trace).inner, nil, release, semconv.TriggerComplete)
 		c.endings = append(c.endings, endingOf(d.Run, semconv.TriggerComplete))
 	}
 	return evidence
@@ -151,19 +152,21 @@ func (p *classifier) countComplete(ctx context.Context, c *completeRuns) {
 }
 
 // rememberSpans lets the shards remember the spans of complete runs' traces.
-func (p *classifier) rememberSpans(c *completeRuns) {
+func (p *classifier) rememberSpans(q *partition) {
+	c := &q.complete
 	for _, r := range c.ranges {
-		p.shards.of(r.trace).buffer.Judged().Remember(r.trace, c.ids[r.from:r.to])
+		q.laneOf(r.trace).buffer.Judged().Remember(r.trace, c.ids[r.from:r.to])
 	}
 }
 
 // disclaim takes back that complete runs were judged: the sender sends them again.
-func (p *classifier) disclaim(c *completeRuns) {
+func (p *classifier) disclaim(q *partition) {
+	c := &q.complete
 	for _, r := range c.ranges {
-		p.shards.of(r.trace).buffer.Judged().Forget(r.trace, c.ids[r.from:r.to])
+		q.laneOf(r.trace).buffer.Judged().Forget(r.trace, c.ids[r.from:r.to])
 	}
 	for i := range c.releases {
 		r := &c.releases[i]
-		p.shards.of(r.Trace).buffer.Judged().Disclaim(r.Trace, r.RunID)
+		q.laneOf(r.Trace).buffer.Judged().Disclaim(r.Trace, r.RunID)
 	}
 }

@@ -91,9 +91,11 @@ func (p *classifier) drain(ctx context.Context) error {
 	var done sync.WaitGroup
 	for _, s := range p.shards {
 		done.Go(func() {
-			s.drain(ctx)
-			left.Add(int64(s.forwarder.flush(ctx)))
-			s.account()
+			for l := range s.all {
+				l.drain(ctx)
+				left.Add(int64(l.forwarder.flush(ctx)))
+				l.account()
+			}
 		})
 	}
 	if !p.returns(ctx, &done) {

@@ -52,7 +52,7 @@ func TestManyTraces(t *testing.T) {
 	t.Logf("%d bytes a span, as estimated", h.load().bytes/many)
 
 	now := h.clock.advance(defaultMaxHold)
-	s := h.shards[0]
+	s := h.lane()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var longest, busiest time.Duration
@@ -60,7 +60,7 @@ func TestManyTraces(t *testing.T) {
 	for at, ok := s.next(); ok && !at.After(now); at, ok = s.next() {
 		start := time.Now()
 		worked, _ := threadTime()
-		s.tick(t.Context(), now)
+		s.turn(t.Context())
 		until, _ := threadTime()
 		longest, busiest = max(longest, time.Since(start)), max(busiest, until-worked)
 		turns++

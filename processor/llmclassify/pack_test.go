@@ -47,7 +47,9 @@ func TestPackAfter(t *testing.T) {
 	h.pass(t, cfg.MaxHold-packAfter)
 	for _, s := range never.shards { // nothing is packed before it is due
 		never.clock.advance(cfg.MaxHold)
-		s.release(t.Context(), s.buffer.Due(never.clock.Now(), maxDue))
+		l := s.lane(never.tenants.others)
+		l.push(l.buffer.Due(never.clock.Now(), maxDue))
+		l.judgeAll(t.Context())
 	}
 	require.Equal(t, 10, h.out().SpanCount())
 	require.NoError(t, ptracetest.CompareTraces(never.out(), h.out()))
@@ -99,10 +101,10 @@ func TestPackInTurns(t *testing.T) {
 	now := h.clock.advance(packAfter)
 	last, turns := h.load().bytes, 0
 	for {
-		if at, ok := h.shards[0].next(); !ok || at.After(now) {
+		if at, ok := h.lane().next(); !ok || at.After(now) {
 			break
 		}
-		h.shards[0].tick(t.Context(), now)
+		h.lane().tick(t.Context(), now)
 		require.Less(t, h.load().bytes, last)
 		last = h.load().bytes
 		turns++

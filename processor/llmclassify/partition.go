@@ -1,6 +1,8 @@
 package llmclassify
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -16,24 +18,54 @@ import (
 type partition struct {
 	*batch                  // found is what is to be held
 	complete   completeRuns // what need not be held
-	deliveries []delivery   // what is handed over, by shard
+	shards     shards
+	deliveries []delivery // what is handed over: by tenant, and by shard for each
 }
 
 var partitions = sync.Pool{New: func() any { return new(partition) }}
 
 // newPartition makes a partition with empty deliveries.
-func newPartition(b *batch, shards int) *partition {
+func newPartition(b *batch, s shards) *partition {
 	q := partitions.Get().(*partition)
-	q.batch, q.deliveries = b, resized(q.deliveries, shards)
+	q.batch, q.shards, q.deliveries = b, s, resized(q.deliveries, len(b.tenants)*len(s))
 	return q
 }
+
+// deliveryTo is what is handed over of a trace of a tenant.
+func (q *partition) deliveryTo(tenant int, trace pcommon.TraceID) *delivery {
+	return &q.deliveries[tenant*len(q.shards)+q.shards.index(trace)]
+}
+
+// lane is the lane of a delivery, by its index.
+func (q *partition) lane(delivery int) *lane {
+	return q.shards[delivery%len(q.shards)].lane(q.tenants[delivery/len(q.shards)])
+}
+
+// withSpans are the indices of the deliveries that have spans, in an order that is the same
+// for all calls.
+func (q *partition) withSpans() (list []int) {
+	for i := range q.deliveries {
+		if q.deliveries[i].hasSpans() {
+			list = append(list, i)
+		}
+	}
+	if n := len(q.shards); len(q.tenants) > 1 {
+		slices.SortFunc(list, func(a, b int) int {
+			return cmp.Or(cmp.Compare(q.tenants[a/n].index, q.tenants[b/n].index), cmp.Compare(a, b))
+		})
+	}
+	return list
+}
+
+// laneOf is the lane of a trace in a call of one tenant.
+func (q *partition) laneOf(trace pcommon.TraceID) *lane { return q.shards.of(q.tenants[0], trace) }
 
 func putPartition(q *partition) {
 	const most = 1 << 14 // larger ones are not kept
 	if cap(q.complete.items) > most || cap(q.complete.ids) > most {
 		return
 	}
-	q.batch = nil
+	q.batch, q.shards = nil, nil
 	q.complete.clear()
 	clear(q.deliveries)
 	partitions.Put(q)
@@ -46,7 +78,7 @@ func (p *classifier) partition(q *partition) {
 	p.findComplete(q)
 	p.deliver(q)
 	if q.asParcel() {
-		d := &q.deliveries[p.shards.index(q.complete.traces[0])]
+		d := q.deliveryTo(0, q.complete.traces[0])
 		d.parcel, d.size = &parcel{}, d.size+q.complete.bytes
 	}
 }
@@ -56,11 +88,11 @@ func (p *classifier) partition(q *partition) {
 func (q *partition) asParcel() bool { return q.others == 0 && q.complete.spans > 0 }
 
 // isComplete reports whether the runs of a trace are complete.
-func (q *partition) isComplete(id pcommon.TraceID) bool {
+func (q *partition) isComplete(tenant int, id pcommon.TraceID) bool {
 	if q.complete.byTrace == nil {
 		return false
 	}
-	t, here := q.index[id]
+	t, here := q.index[traceKey{tenant, id}]
 	return here && q.complete.byTrace[t]
 }
 
@@ -79,13 +111,13 @@ func (p *classifier) deliver(q *partition) {
 	if len(q.found) == 0 {
 		return
 	}
-	arrivals := q.arrivals()
-	if len(p.shards) == 1 {
+	arrivals, owners := q.arrivals()
+	if len(q.deliveries) == 1 {
 		q.deliveries[0].arrivals, q.deliveries[0].size = arrivals, q.size
 		return
 	}
-	for _, a := range arrivals {
-		d := &q.deliveries[p.shards.index(a.Trace)]
+	for i, a := range arrivals {
+		d := q.deliveryTo(owners[i], a.Trace)
 		if d.arrivals == nil {
 			d.arrivals = make([]assemble.Arrival, 0, len(arrivals))
 		}
@@ -96,9 +128,10 @@ func (p *classifier) deliver(q *partition) {
 	}
 }
 
-// arrivals are the items that are to be held, by trace. They have no spans yet.
-func (q *partition) arrivals() []assemble.Arrival {
-	list := make([]assemble.Arrival, 0, len(q.traces))
+// arrivals are the items that are to be held, by trace, and the indices of their tenants.
+// They have no spans yet.
+func (q *partition) arrivals() (list []assemble.Arrival, owners []int) {
+	list = make([]assemble.Arrival, 0, len(q.traces))
 	pointers := make([]*assemble.Item, len(q.found))
 	at := make([]int, len(q.traces)) // in list, by trace
 	for t, n := range q.counts {
@@ -113,6 +146,7 @@ func (q *partition) arrivals() []assemble.Arrival {
 		items[0].Size = hold.TraceSize
 		at[t] = len(list)
 		list = append(list, assemble.Arrival{Trace: q.traces[t], Items: pointers[:0:n]})
+		owners = append(owners, q.owners[t])
 		pointers = pointers[n:]
 	}
 	for i := range q.found {
@@ -122,12 +156,15 @@ func (q *partition) arrivals() []assemble.Arrival {
 		f.item = a.Items[len(a.Items)-1]
 		f.fill(f.item)
 	}
-	return list
+	return list, owners
 }
 
 // findComplete finds the runs that are complete in this call, and claims them. What is
 // left in q.found is to be held.
 func (p *classifier) findComplete(q *partition) {
+	if len(q.tenants) != 1 {
+		return
+	}
 	candidates := 0
 	evidenced := p.evidenced.any()
 	for t, announced := range q.announced {
@@ -171,7 +208,7 @@ func (p *classifier) findComplete(q *partition) {
 // A call that brings other spans of the trace adds to the interest in it before its
 // shard asks what was judged: it is noticed here, or finds the claim there.
 func (p *classifier) claim(q *partition, trace pcommon.TraceID, releases []assemble.Release) bool {
-	judged := p.shards.of(trace).buffer.Judged()
+	judged := q.laneOf(trace).buffer.Judged()
 	var few [4]pcommon.SpanID
 	runs := few[:0]
 	for i := range releases {
@@ -256,21 +293,22 @@ func (p *classifier) addLinks(q *partition) {
 		return
 	}
 	var last pcommon.TraceID // spans of a trace mostly follow one another
-	interesting, complete, shard := false, false, 0
+	interesting, complete, lastOwner := false, false, 0
+	var d *delivery
 	for _, rs := range q.td.ResourceSpans().All() {
+		owner := p.ownerOf(q.batch, rs)
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, span := range ss.Spans().All() {
-				if id := span.TraceID(); id != last {
-					last, interesting = id, !id.IsEmpty() && p.interest.has(id)
-					shard = p.shards.index(id)
-					complete = interesting && q.isComplete(id)
+				if id := span.TraceID(); id != last || owner != lastOwner {
+					last, lastOwner, interesting = id, owner, !id.IsEmpty() && p.interest.has(id)
+					d = q.deliveryTo(owner, id)
+					complete = interesting && q.isComplete(owner, id)
 				}
 				switch {
 				case !interesting:
 				case complete:
 					q.complete.note(last, span.SpanID())
 				default:
-					d := &q.deliveries[shard]
 					d.links = append(d.links, hold.Link{Trace: last, ID: span.SpanID(), Parent: span.ParentSpanID()})
 				}
 			}
@@ -282,12 +320,13 @@ func (p *classifier) addLinks(q *partition) {
 // they show into deliveries: those of traces with LLM spans here, on their way or in the
 // call, and those that failed, as the span of a request usually comes later than theirs.
 func (p *classifier) addExchanges(q *partition) {
-	for _, span := range q.clients {
+	for _, client := range q.clients {
+		span := client.span
 		id := span.TraceID()
 		if id.IsEmpty() || span.ParentSpanID().IsEmpty() {
 			continue
 		}
-		t, here := q.index[id]
+		t, here := q.index[traceKey{client.tenant, id}]
 		if !here && span.Status().Code() != ptrace.StatusCodeError && !p.interest.has(id) {
 			continue
 		}
@@ -296,7 +335,7 @@ func (p *classifier) addExchanges(q *partition) {
 			q.complete.exchanges = append(q.complete.exchanges, x)
 			continue
 		}
-		d := &q.deliveries[p.shards.index(id)]
+		d := q.deliveryTo(client.tenant, id)
 		d.exchanges = append(d.exchanges, x)
 	}
 }

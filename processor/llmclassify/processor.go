@@ -21,6 +21,7 @@ type classifier struct {
 	id       component.ID
 	registry *dialect.Registry
 	origins  *origin.Table
+	tenants  *tenants
 	callers  *origin.Callers
 	shards   shards
 
@@ -51,6 +52,7 @@ func newClassifier(set processor.Settings, cfg *Config, next consumer.Traces, c 
 		registry: registry,
 		origins:  origin.NewTable(cfg.MaxHold, maxOrigins),
 		callers:  origin.NewCallers(cfg.MetadataKeys),
+		tenants:  newTenants(cfg),
 		quit:     make(chan struct{}),
 	}
 	shards := cfg.Shards
@@ -66,9 +68,11 @@ func newClassifier(set processor.Settings, cfg *Config, next consumer.Traces, c 
 // load is what the processor holds now.
 func (p *classifier) load() (l load) {
 	for _, s := range p.shards {
-		l.traces += int(s.traces.Load())
-		l.factBytes += int(s.factBytes.Load())
-		l.evidence += int(s.evidenceBytes.Load())
+		for lane := range s.all {
+			l.traces += int(lane.traces.Load())
+			l.factBytes += int(lane.factBytes.Load())
+			l.evidence += int(lane.evidenceBytes.Load())
+		}
 	}
 	l.bytes = int(p.budget.used.Load())
 	return l

@@ -1,6 +1,7 @@
 package llmclassify
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -27,15 +28,30 @@ type batch struct {
 	spans  int       // all spans
 	others int       // those that are not LLM spans
 
-	found   []found       // the LLM spans; after partition those that are to be held
-	scopes  []scopeSpans  // the ScopeSpans of found, in order; their spans are the next ones of found
-	size    int           // estimated memory of found, bytes
-	clients []ptrace.Span // spans of HTTP clients, which may hold evidence
+	found   []found      // the LLM spans; after partition those that are to be held
+	scopes  []scopeSpans // the ScopeSpans of found, in order; their spans are the next ones of found
+	size    int          // estimated memory of found, bytes
+	clients []clientSpan // spans of HTTP clients, which may hold evidence
 
-	traces    []pcommon.TraceID       // of LLM spans
-	index     map[pcommon.TraceID]int // of traces
-	announced []bool                  // by trace: a run span announces its requests and tools
-	counts    []int                   // by trace: LLM spans
+	tenants []*tenant // of all spans
+
+	traces    []pcommon.TraceID // of LLM spans; one of several tenants is there for each
+	index     map[traceKey]int  // of traces
+	owners    []int             // by trace: index in tenants
+	announced []bool            // by trace: a run span announces its requests and tools
+	counts    []int             // by trace: LLM spans
+}
+
+// traceKey is a trace of a tenant, by its index in batch.tenants.
+type traceKey struct {
+	tenant int
+	id     pcommon.TraceID
+}
+
+// clientSpan is a span of an HTTP client.
+type clientSpan struct {
+	span   ptrace.Span
+	tenant int // index in batch.tenants
 }
 
 // found is an LLM span.
@@ -58,7 +74,7 @@ type scopeSpans struct {
 	base     int // how many spans are in the scopes before it
 }
 
-var batches = sync.Pool{New: func() any { return &batch{index: make(map[pcommon.TraceID]int)} }}
+var batches = sync.Pool{New: func() any { return &batch{index: make(map[traceKey]int)} }}
 
 func putBatch(b *batch) {
 	const most = 1 << 14 // larger ones are not kept
@@ -69,29 +85,34 @@ func putBatch(b *batch) {
 	clear(b.scopes)
 	clear(b.index)
 	clear(b.clients)
+	clear(b.tenants)
 	*b = batch{
 		found: b.found[:0], scopes: b.scopes[:0], clients: b.clients[:0], traces: b.traces[:0], index: b.index,
-		announced: b.announced[:0], counts: b.counts[:0],
+		tenants: b.tenants[:0], owners: b.owners[:0], announced: b.announced[:0], counts: b.counts[:0],
 	}
 	batches.Put(b)
 }
 
-// recognise finds the LLM spans of a call. It changes nothing of the call.
+// recognise finds the LLM spans of a call of a caller. It changes nothing of the call.
 //
 // A span without a trace id or span id has no place in any trace: it is not one of them.
-func recognise(registry *dialect.Registry, origins *origin.Table, now time.Time, td ptrace.Traces) *batch {
+func (p *classifier) recognise(now time.Time, caller *origin.Caller, td ptrace.Traces) *batch {
 	b := batches.Get().(*batch)
 	b.td, b.now = td, now
+	if !p.tenants.byResource() {
+		b.tenants = append(b.tenants, p.tenants.ofCaller(caller))
+	}
 	for _, rs := range td.ResourceSpans().All() {
+		owner := p.ownerOf(b, rs)
 		for _, ss := range rs.ScopeSpans().All() {
-			recogniser := registry.In(ss.Scope().Name())
+			recogniser := p.registry.In(ss.Scope().Name())
 			var scope *scopeSpans
 			var from *origin.Scope
 			for i, span := range ss.Spans().All() {
 				id := span.TraceID() // loaded from memory together with the attributes
 				head, by := recogniser.Recognise(span)
 				if head.Exchange {
-					b.clients = append(b.clients, span)
+					b.clients = append(b.clients, clientSpan{span, owner})
 					continue
 				}
 				if head.Kind == dialect.Other || id.IsEmpty() || span.SpanID().IsEmpty() {
@@ -99,14 +120,14 @@ func recognise(registry *dialect.Registry, origins *origin.Table, now time.Time,
 				}
 				extra := 0
 				if scope == nil {
-					from, extra = origins.Intern(now, rs, ss)
+					from, extra = p.origins.Intern(now, rs, ss)
 					b.scopes = append(b.scopes, scopeSpans{resource: rs, scope: ss, base: b.spans})
 					scope = &b.scopes[len(b.scopes)-1]
 				}
 				scope.n++
 				size := extra + hold.ItemSize + origin.SpanSize(span)
 				b.size += size
-				trace := b.traceOf(id)
+				trace := b.traceOf(owner, id)
 				b.counts[trace]++
 				if head.Kind == dialect.Run && head.Requests.Observed() && head.Tools.Observed() {
 					b.announced[trace] = true
@@ -120,16 +141,33 @@ func recognise(registry *dialect.Registry, origins *origin.Table, now time.Time,
 	return b
 }
 
-// traceOf is the index of a trace. Spans of a trace mostly follow one another.
-func (b *batch) traceOf(id pcommon.TraceID) int {
-	if n := len(b.found); n > 0 && b.traces[b.found[n-1].trace] == id {
-		return b.found[n-1].trace
+// ownerOf is the index of the tenant of a resource.
+func (p *classifier) ownerOf(b *batch, rs ptrace.ResourceSpans) int {
+	if !p.tenants.byResource() {
+		return 0
 	}
-	at, ok := b.index[id]
+	t := p.tenants.ofResource(rs.Resource())
+	at := slices.Index(b.tenants, t)
+	if at < 0 {
+		at = len(b.tenants)
+		b.tenants = append(b.tenants, t)
+	}
+	return at
+}
+
+// traceOf is the index of a trace of a tenant. Spans of a trace mostly follow one another.
+func (b *batch) traceOf(owner int, id pcommon.TraceID) int {
+	if n := len(b.found); n > 0 {
+		if last := b.found[n-1].trace; b.traces[last] == id && b.owners[last] == owner {
+			return last
+		}
+	}
+	key := traceKey{owner, id}
+	at, ok := b.index[key]
 	if !ok {
 		at = len(b.traces)
-		b.index[id] = at
-		b.traces = append(b.traces, id)
+		b.index[key] = at
+		b.traces, b.owners = append(b.traces, id), append(b.owners, owner)
 		b.announced, b.counts = append(b.announced, false), append(b.counts, 0)
 		b.size += hold.TraceSize
 	}

@@ -36,23 +36,18 @@ func (p *classifier) replay(ctx context.Context) error {
 func (p *classifier) recall(ctx context.Context) error {
 	now := p.clock.Now()
 	keep := 2 * max(p.cfg.RunTimeout, 2*p.cfg.MaxHold) // as long as a shard may
-	err := p.store.journal.Recall(ctx, now, keep, p.cfg.MaxFactBytes/8, func(r *journal.Judged) {
-		judged := p.shards.of(r.Trace).buffer.Judged()
-		judged.Recall(now, r.At, r.Trace, r.Counts, r.Runs, r.Spans)
+	return p.store.journal.Recall(ctx, now, keep, p.cfg.MaxFactBytes/8, func(r *journal.Judged) {
+		p.shards[p.shards.index(r.Trace)].recall(r)
 	})
-	for _, s := range p.shards {
-		s.buffer.Judged().Recalled()
-	}
-	return err
 }
 
 // replayCall takes over one call of an earlier process. Spans that no dialect recognises
 // any more are forwarded as they are.
 func (p *classifier) replayCall(ctx context.Context, r *journal.Replayed) (spans int, err error) {
 	caller := p.callers.With(r.Metadata)
-	b := recognise(p.registry, p.origins, r.At, r.Traces)
+	b := p.recognise(r.At, caller, r.Traces)
 	defer putBatch(b)
-	q := newPartition(b, len(p.shards))
+	q := newPartition(b, p.shards)
 	defer putPartition(q)
 	spans = len(b.found)
 	p.deliver(q)
@@ -70,18 +65,18 @@ func (p *classifier) replayCall(ctx context.Context, r *journal.Replayed) (spans
 	}
 	b.takeSpans(false)
 	p.interest.addAll(b.traces, 1)
-	p.budget.add(b.size)
-	for i, d := range q.deliveries {
+	for i := range q.deliveries {
+		d := &q.deliveries[i]
 		if d.arrivals == nil {
 			continue
 		}
 		d.at = r.At
-		select {
-		case p.shards[i].places <- struct{}{}:
-			p.shards[i].in <- d
-		case <-ctx.Done():
-			return spans, ctx.Err()
+		l := q.lane(i)
+		if err := l.inbox.reserve(ctx); err != nil {
+			return spans, err
 		}
+		p.budget.add(l.tenant, d.size)
+		l.inbox.put(d)
 	}
 	return spans, p.replayOthers(ctx, caller, r, recognised)
 }

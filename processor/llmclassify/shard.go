@@ -2,14 +2,14 @@ package llmclassify
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.uber.org/zap"
 
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
-	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
 )
 
 // shards share the traces among them.
@@ -23,102 +23,73 @@ func (s shards) index(id pcommon.TraceID) int {
 	return int(hash(id) % uint64(len(s))) //nolint:gosec // less than the number of shards
 }
 
-// of is the shard that a trace belongs to.
-func (s shards) of(id pcommon.TraceID) *shard { return s[s.index(id)] }
+// of is the lane that a trace of a tenant belongs to.
+func (s shards) of(t *tenant, id pcommon.TraceID) *lane { return s[s.index(id)].lane(t) }
 
-// shard holds the live runs of the traces that belong to it. One goroutine does all its
-// work: takes over deliveries, judges what is due, forwards it.
-//
-//	ConsumeTraces ── place, delivery ──► in ──► receive ─┐
-//	                                   timer ──► tick ───┴─► buffer ─► releaser ─► forwarder ─► next
+// shard is the traces that belong to it, in a lane for each tenant. One goroutine does all
+// its work, a turn of each lane after the other.
 type shard struct {
 	*shared
-	buffer    *hold.Buffer[assemble.Known]
-	releaser  *releaser
-	forwarder *forwarder
-	evidence  *evidence
-	inner     *innerRuns
-	unpacked  packQueue
+	n    int           // shards
+	news chan struct{} // has an element when there are deliveries
 
-	// places has one element for each delivery that may be put into in, which has
-	// room for all of them: a caller that has a place never waits.
-	places chan struct{}
-	in     chan delivery
+	lanes [maxTenants + 1]atomic.Pointer[lane] // by tenant
+	// mu guards the creation of lanes
+	mu    sync.Mutex
+	count atomic.Int32 // of lanes: no index is higher
 
-	used          int // bytes that the budget knows of
-	traces        atomic.Int64
-	factBytes     atomic.Int64
-	evidenceBytes atomic.Int64
+	// recalled is what earlier processes judged. It is not known of which tenant it was.
+	recalled []journal.Judged
 }
 
-// delivery is what one call brings to a shard.
-type delivery struct {
-	at        time.Time // when an earlier process received it; zero where this one did
-	arrivals  []assemble.Arrival
-	parcel    *parcel // spans that are judged, nil where there are none
-	links     []hold.Link
-	exchanges []exchange
-	size      int // bytes that the budget knows of
+// recall lets the lanes remember what an earlier process judged. It is called before there
+// is a lane.
+func (s *shard) recall(r *journal.Judged) {
+	kept := *r
+	kept.Runs, kept.Spans = slices.Clone(r.Runs), slices.Clone(r.Spans)
+	s.recalled = append(s.recalled, kept)
 }
-
-// hasSpans reports whether there are spans in the delivery that the shard is to take over.
-func (d *delivery) hasSpans() bool { return d.arrivals != nil || d.parcel != nil }
-
-// hasNews reports whether the delivery lets the shard know of spans that passed.
-func (d *delivery) hasNews() bool { return d.links != nil || d.exchanges != nil }
-
-func anyNews(deliveries []delivery) bool {
-	for i := range deliveries {
-		if deliveries[i].hasNews() {
-			return true
-		}
-	}
-	return false
-}
-
-const (
-	// maxDeliveries bounds the deliveries on their way to a shard.
-	maxDeliveries = 8
-	// maxDue is about how many spans are handled before the shard turns to its
-	// deliveries, some milliseconds of work: a burst of deadlines must not keep callers
-	// waiting.
-	maxDue = 1024
-	// maxDrained is how many traces are released at a time at the end.
-	maxDrained = 128
-)
 
 // newShard makes one of n shards.
 func newShard(p *shared, n int) *shard {
-	cfg, factBytes := p.cfg, max(p.cfg.MaxFactBytes/n, 1)
-	s := &shard{
-		shared:    p,
-		forwarder: newForwarder(p),
-		evidence:  newEvidence(cfg.MaxHold, factBytes/16, p.evidenced.add),
-		inner:     newInnerRuns(cfg.RunTimeout, factBytes/16),
-		unpacked:  packQueue{epoch: p.clock.Now()},
-		places:    make(chan struct{}, maxDeliveries),
-		in:        make(chan delivery, maxDeliveries),
+	return &shard{shared: p, n: n, news: make(chan struct{}, 1)}
+}
+
+// lane is the lane of a tenant.
+func (s *shard) lane(t *tenant) *lane {
+	if l := s.lanes[t.index].Load(); l != nil {
+		return l
 	}
-	s.releaser = &releaser{shared: p, forwarder: s.forwarder, evidence: s.evidence, inner: s.inner}
-	s.buffer = hold.New(p.clock.Now(), hold.Config[assemble.Known]{
-		MaxHold:        cfg.MaxHold,
-		Settle:         cfg.Settle,
-		RunTimeout:     cfg.RunTimeout,
-		MaxSpansPerRun: cfg.MaxSpansPerRun,
-		MaxFactBytes:   factBytes,
-		Locate:         assemble.Locate,
-		Around:         assemble.Around,
-		During:         assemble.During,
-		Inner:          s.inner.parts,
-		SameService:    assemble.SameService,
-		Explained:      s.releaser.explained,
-		Read:           s.releaser.readFacts,
-		Forget:         s.releaser.forget,
-		Remember:       s.releaser.remember,
-		Watch:          p.interest.add,
-	})
-	s.releaser.buffer = s.buffer
-	return s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.lanes[t.index].Load(); l != nil {
+		return l
+	}
+	l := newLane(s.shared, t, s.n, s.wake)
+	l.recall(s.recalled)
+	if !s.cfg.hasTenants() { // it is the only one
+		s.recalled = nil
+	}
+	s.lanes[t.index].Store(l)
+	s.count.Store(max(s.count.Load(), t.index+1))
+	return l
+}
+
+// wake lets the shard look at its lanes.
+func (s *shard) wake() {
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
+}
+
+// all yields the lanes.
+func (s *shard) all(yield func(*lane) bool) {
+	for i := range s.count.Load() {
+		if l := s.lanes[i].Load(); l != nil && !yield(l) {
+			return
+		}
+	}
 }
 
 // run does the shard's work until quit is closed.
@@ -127,6 +98,14 @@ func (s *shard) run(ctx context.Context, quit <-chan struct{}) {
 	t := s.clock.NewTimer(idle)
 	defer t.Stop()
 	for {
+		if s.turn(ctx) {
+			select {
+			case <-quit:
+				return
+			default:
+				continue
+			}
+		}
 		wait := idle
 		if at, ok := s.next(); ok {
 			wait = max(at.Sub(s.clock.Now()), 0)
@@ -135,129 +114,26 @@ func (s *shard) run(ctx context.Context, quit <-chan struct{}) {
 		select {
 		case <-quit:
 			return
-		case d := <-s.in:
-			s.receive(ctx, d)
+		case <-s.news:
 		case <-t.C():
-			s.wake(ctx)
 		}
 	}
 }
 
-// wake does what is due. Deliveries are taken over first: a run must not be given up
-// while spans of it wait in the channel.
-func (s *shard) wake(ctx context.Context) {
-	for range len(s.in) {
-		s.receive(ctx, <-s.in)
+// turn gives each lane a turn. It reports whether one of them did anything.
+func (s *shard) turn(ctx context.Context) (worked bool) {
+	for l := range s.all {
+		worked = l.turn(ctx) || worked
 	}
-	s.tick(ctx, s.clock.Now())
+	return worked
 }
 
-// receive takes over a delivery, and judges and forwards what is due because of it.
-func (s *shard) receive(ctx context.Context, d delivery) {
-	<-s.places
-	now := s.clock.Now()
-	at := now
-	if !d.at.IsZero() {
-		at = d.at
-	}
-	for i := range d.exchanges {
-		s.evidence.add(now, &d.exchanges[i])
-		s.evidenced.add(d.exchanges[i].above.trace, -1) // the evidence has counted it now
-	}
-	if d.parcel != nil {
-		s.forwarder.send(ctx, *d.parcel)
-	}
-	releases := s.buffer.Add(at, d.arrivals, d.links)
-	for _, a := range d.arrivals {
-		s.interest.add(a.Trace, -1) // the buffer has counted it now
-	}
-	s.budget.add(-d.size)
-	s.release(ctx, releases)
-	spans := s.unpacked.add(at, d.arrivals)
-	s.account()
-	s.pack(now, max(2*spans, maxDue)) // faster than they arrive
-	over := s.budget.over()
-	if s.budget.reached(over > 0) {
-		s.logger.Warn("max_held_bytes is reached: runs are judged early, on the spans received so far; raise max_held_bytes, or lower max_hold",
-			zap.Int64("max_held_bytes", s.budget.limit))
-	}
-	for ; over > 0 && s.buffer.Bytes() > 0 && !s.forwarder.waits(); over = s.budget.over() { // what would wait to be sent again frees nothing
-		s.release(ctx, s.buffer.Evict(now, over))
-		s.account()
-	}
-}
-
-// release releases, and then what is complete because of that.
-func (s *shard) release(ctx context.Context, releases []assemble.Release) {
-	for s.releaser.release(ctx, releases); ; s.releaser.release(ctx, releases) {
-		if releases = s.buffer.Ready(s.clock.Now()); len(releases) == 0 {
-			return
+// next is when something is due; false when nothing waits.
+func (s *shard) next() (next time.Time, waits bool) {
+	for l := range s.all {
+		if at, ok := l.next(); ok && (!waits || at.Before(next)) {
+			next, waits = at, true
 		}
 	}
-}
-
-// next is when tick is to be called; false when nothing waits.
-func (s *shard) next() (time.Time, bool) {
-	next, ok := s.buffer.Next()
-	if retry, waits := s.forwarder.due(); waits && (!ok || retry.Before(next)) {
-		next, ok = retry, true
-	}
-	if at, waits := s.unpacked.due(s.budget.tight()); waits && (!ok || at.Before(next)) {
-		next, ok = at, true
-	}
-	return next, ok
-}
-
-// tick judges and forwards some of what is due, and sends again what was refused.
-// Where more is due, next is not after now.
-func (s *shard) tick(ctx context.Context, now time.Time) {
-	s.release(ctx, s.buffer.Due(now, maxDue))
-	if at, ok := s.forwarder.due(); ok && !at.After(now) {
-		s.forwarder.retry(ctx)
-	}
-	s.account()
-	s.pack(now, maxDue)
-}
-
-// pack packs about limit spans of what is due for that, so that callers need not wait
-// for all.
-func (s *shard) pack(now time.Time, limit int) {
-	for limit > 0 {
-		at, waits := s.unpacked.due(s.budget.tight())
-		if !waits || at.After(now) {
-			return
-		}
-		limit -= 1 + packTrace(s.buffer, s.unpacked.pop())
-		s.account()
-	}
-}
-
-// drain takes over what is on its way, and judges and forwards everything.
-func (s *shard) drain(ctx context.Context) {
-	for {
-		select {
-		case d := <-s.in:
-			s.receive(ctx, d)
-			continue
-		default:
-		}
-		releases := s.buffer.Drain(s.clock.Now(), maxDrained)
-		if len(releases) == 0 {
-			s.account()
-			return
-		}
-		s.release(ctx, releases)
-	}
-}
-
-// account brings the budget and the gauges up to date.
-func (s *shard) account() {
-	s.traces.Store(int64(s.buffer.Traces()))
-	s.factBytes.Store(int64(s.buffer.FactBytes()))
-	s.evidenceBytes.Store(int64(s.evidence.size()))
-	used := s.buffer.Bytes() + s.forwarder.bytes
-	s.budget.add(used - s.used)
-	s.budget.addWaiting(s.forwarder.bytes - s.forwarder.known)
-	s.forwarder.known = s.forwarder.bytes
-	s.used = used
+	return next, waits
 }

@@ -25,6 +25,6 @@ func newShared(cfg *Config, next consumer.Traces, c clock, logger *zap.Logger, t
 	return &shared{
 		cfg: cfg, next: next, clock: c, logger: logger, telemetry: t, health: h,
 		store:  &store{health: h, telemetry: t, logger: logger},
-		budget: budget{limit: int64(cfg.MaxHeldBytes)},
+		budget: budget{limit: int64(cfg.MaxHeldBytes), tenants: cfg.hasTenants()},
 	}
 }

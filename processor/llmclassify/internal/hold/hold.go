@@ -247,8 +247,9 @@ func (b *Buffer[F]) Fresh(trace pcommon.TraceID, visit func(*Item[F])) {
 }
 
 // Ready releases the runs that are complete because runs within them were released and
-// judged since the last call. Call it until it returns nothing.
-func (b *Buffer[F]) Ready(now time.Time) (releases []Release[F]) {
+// judged since the last call. Call it until it returns nothing. The traces of which
+// releases are still to be judged wait.
+func (b *Buffer[F]) Ready(now time.Time, waits func(pcommon.TraceID) bool) (releases []Release[F]) {
 	if len(b.around) == 0 { // the usual case
 		return nil
 	}
@@ -256,6 +257,10 @@ func (b *Buffer[F]) Ready(now time.Time) (releases []Release[F]) {
 	b.around = nil
 	at := b.age(now)
 	for _, t := range around {
+		if waits(t.id) {
+			b.around = append(b.around, t)
+			continue
+		}
 		t.around = false
 		if b.traces[t.id] != t {
 			continue

@@ -23,6 +23,9 @@ func nested(judged map[byte]Announced) *Buffer[fact] {
 	return New(t0, cfg)
 }
 
+// none is no trace that waits.
+func none(pcommon.TraceID) bool { return false }
+
 func (a arrival) within(run byte) arrival {
 	a.Item.Run, a.Item.Parent = id(run), id(run)
 	return a
@@ -34,8 +37,8 @@ func TestRunsWithinCount(t *testing.T) {
 	assert.Empty(t, add(b, t0, []arrival{arrive(2, Request, 1), arrive(11, Request, 10), arrive(1, Run, 0).announces(3, 1)}))
 	assert.Equal(t, []shape{{Complete, true, true, []byte{11, 10}, nil}}, shapes(t, add(b, t0, []arrival{arrive(10, Run, 0).announces(1, 0).within(1)})))
 	judged[1] = Announced{Requests: 1, Tools: 1}
-	assert.Empty(t, b.Ready(t0), "a request of its own is missing")
-	assert.Empty(t, b.Ready(t0))
+	assert.Empty(t, b.Ready(t0, none), "a request of its own is missing")
+	assert.Empty(t, b.Ready(t0, none))
 	assert.Equal(t, []shape{{Complete, true, true, []byte{2, 1, 3}, nil}}, shapes(t, add(b, t0, []arrival{arrive(3, Request, 1)})))
 	empty(t, b)
 
@@ -44,8 +47,8 @@ func TestRunsWithinCount(t *testing.T) {
 		arrive(2, Request, 1).in(2), arrive(11, Request, 10).in(2), arrive(1, Run, 0).announces(2, 1).in(2), arrive(10, Run, 0).announces(1, 0).within(1).in(2),
 	})), "the outer one cannot be judged before the inner one")
 	judged[1] = Announced{Requests: 1, Tools: 1}
-	assert.Equal(t, []shape{{Complete, true, true, []byte{2, 1}, nil}}, shapes(t, b.Ready(t0)))
-	assert.Empty(t, b.Ready(t0))
+	assert.Equal(t, []shape{{Complete, true, true, []byte{2, 1}, nil}}, shapes(t, b.Ready(t0, none)))
+	assert.Empty(t, b.Ready(t0, none))
 	empty(t, b)
 }
 
@@ -60,7 +63,7 @@ func TestRunWaitsForThoseWithin(t *testing.T) {
 	assert.Equal(t, []shape{
 		{Complete, true, true, []byte{10, 11}, nil},
 	}, shapes(t, add(b, after(settle), []arrival{arrive(11, Request, 10)})))
-	assert.Equal(t, []shape{{Complete, true, true, []byte{5}, nil}, {RunEnded, true, true, []byte{1}, nil}}, shapes(t, b.Ready(after(settle))))
+	assert.Equal(t, []shape{{Complete, true, true, []byte{5}, nil}, {RunEnded, true, true, []byte{1}, nil}}, shapes(t, b.Ready(after(settle), none)))
 	empty(t, b)
 
 	assert.Empty(t, add(b, after(settle), []arrival{arrive(10, Run, 0).announces(1, 0).within(5).in(2)}))
@@ -70,7 +73,7 @@ func TestRunWaitsForThoseWithin(t *testing.T) {
 		reasons = append(reasons, r.Reason)
 	}
 	assert.Equal(t, []Reason{HoldExpired, HoldExpired}, reasons)
-	assert.Empty(t, b.Ready(after(settle+maxHold)))
+	assert.Empty(t, b.Ready(after(settle+maxHold), none))
 	empty(t, b)
 }
 
@@ -126,7 +129,7 @@ func TestReadyInSeveralTraces(t *testing.T) {
 		arrive(1, Run, 0).announces(1, 0).in(2), arrive(10, Run, 0).announces(0, 0).within(1).in(2),
 	}), 3)
 	judged[1] = Announced{Requests: 1}
-	assert.Equal(t, []byte{1}, ids(b.Ready(t0)))
+	assert.Equal(t, []byte{1}, ids(b.Ready(t0, none)))
 	empty(t, b)
 }
 
@@ -143,6 +146,6 @@ func TestReadyWithoutTheForgotten(t *testing.T) {
 	assert.Empty(t, add(b, t0, []arrival{forgotten, arrive(1, Run, 0).announces(1, 0)}))
 	assert.Equal(t, []byte{10}, ids(add(b, t0, []arrival{arrive(10, Run, 0).announces(0, 0).within(1), spent(arrive(2, Request, 1).in(2))})))
 	require.True(t, forgotten.Item.Gone())
-	assert.Empty(t, b.Ready(t0))
+	assert.Empty(t, b.Ready(t0, none))
 	assert.Equal(t, []byte{1, 2}, ids(add(b, t0, []arrival{arrive(2, Request, 1)})))
 }

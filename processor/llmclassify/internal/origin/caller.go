@@ -14,7 +14,13 @@ import (
 
 // Caller is the client metadata that came with spans, the configured keys only. It is
 // never changed.
-type Caller struct{ info client.Info }
+type Caller struct {
+	id   string
+	info client.Info
+}
+
+// ID is the same for callers with the same metadata, and for those alone.
+func (c *Caller) ID() string { return c.id }
 
 // Context is ctx with the metadata of c, and without any where c is nil.
 func (c *Caller) Context(ctx context.Context) context.Context {
@@ -48,11 +54,17 @@ type Callers struct {
 
 // maxCallers bounds the callers that are shared at a time: of more the older half is
 // shared no longer.
-const maxCallers = 1000
+const (
+	maxCallers = 1000
+	// maxCallerBytes bounds their metadata, in bytes.
+	maxCallerBytes = 4 << 20
+)
 
 // NewCallers makes a table of callers that differ in these metadata keys.
 func NewCallers(keys []string) *Callers {
-	return &Callers{keys: keys, shared: generations.NewCache[string, *Caller](0, maxCallers)}
+	t := &Callers{keys: keys, shared: generations.NewCache[string, *Caller](0, maxCallerBytes/2)}
+	t.shared.SizeOf = func(c *Caller) int { return max(2*len(c.id), maxCallerBytes/maxCallers) }
+	return t
 }
 
 // Of returns the caller of a context, nil where no key is configured.
@@ -94,7 +106,7 @@ func (t *Callers) intern(get func(string) []string) *Caller {
 			values[key] = v
 		}
 	}
-	c := &Caller{client.Info{Metadata: client.NewMetadata(values)}}
+	c := &Caller{string(id), client.Info{Metadata: client.NewMetadata(values)}}
 	t.shared.Put(always, string(id), c)
 	return c
 }

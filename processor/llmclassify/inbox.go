@@ -1,0 +1,103 @@
+package llmclassify
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+)
+
+// delivery is what one call brings to a lane.
+type delivery struct {
+	at        time.Time // when an earlier process received it; zero where this one did
+	arrivals  []assemble.Arrival
+	parcel    *parcel // spans that are judged, nil where there are none
+	links     []hold.Link
+	exchanges []exchange
+	size      int // bytes that the budget knows of
+}
+
+// hasSpans reports whether there are spans in the delivery that the lane is to take over.
+func (d *delivery) hasSpans() bool { return d.arrivals != nil || d.parcel != nil }
+
+// news is how many spans that passed the delivery lets the lane know of.
+func (d *delivery) news() int { return len(d.links) + len(d.exchanges) }
+
+const (
+	// maxDeliveries bounds the deliveries of spans on their way to a lane.
+	maxDeliveries = 8
+	// maxNews bounds the spans that passed and that a lane is to know of, on their way. Of
+	// more it learns nothing: runs wait for longer, and verdicts are less certain.
+	maxNews = 1 << 14
+)
+
+// inbox is the deliveries on their way to a lane, in order. A call waits for a place
+// before anything of it is forwarded; to put something in never waits.
+type inbox struct {
+	places chan struct{} // one element for each delivery of spans that may be put in
+	wake   func()        // lets the lane know of a delivery
+
+	// mu guards everything declared below
+	mu   sync.Mutex
+	list []delivery
+	news int // of list
+}
+
+func newInbox(wake func()) *inbox {
+	return &inbox{places: make(chan struct{}, maxDeliveries), wake: wake}
+}
+
+// reserve waits for a place for a delivery of spans.
+func (b *inbox) reserve(ctx context.Context) error {
+	select {
+	case b.places <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for earlier spans to be taken over: %w", ctx.Err())
+	}
+}
+
+// unreserve gives back a place.
+func (b *inbox) unreserve() { <-b.places }
+
+// put adds a delivery, which has a place if it has spans. It returns false for news for
+// which there is no room.
+func (b *inbox) put(d *delivery) bool {
+	b.mu.Lock()
+	if !d.hasSpans() && b.news+d.news() > maxNews {
+		b.mu.Unlock()
+		return false
+	}
+	b.list = append(b.list, *d)
+	b.news += d.news()
+	b.mu.Unlock()
+	b.wake()
+	return true
+}
+
+// take takes out the first delivery, and gives its place back.
+func (b *inbox) take() (d delivery, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.list) == 0 {
+		return d, false
+	}
+	d, b.list[0] = b.list[0], delivery{}
+	if b.list = b.list[1:]; len(b.list) == 0 {
+		b.list = nil
+	}
+	b.news -= d.news()
+	if d.hasSpans() {
+		b.unreserve()
+	}
+	return d, true
+}
+
+func (b *inbox) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.list) == 0
+}
