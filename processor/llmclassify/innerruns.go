@@ -72,6 +72,13 @@ func (e *innerRuns) add(now time.Time, trace pcommon.TraceID, run *assemble.Item
 	})
 }
 
+// rotate forgets what is old enough.
+func (e *innerRuns) rotate(now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.kept.Rotate(now)
+}
+
 // add adds a run in place of those that are a part of another run already, or of the
 // oldest one, where there are many of the trace.
 func (g *runsByTrace) add(trace pcommon.TraceID, r innerRun) {

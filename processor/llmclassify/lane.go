@@ -11,6 +11,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
 // lane holds the live runs of a tenant in one shard, and judges and forwards them. It
@@ -28,6 +29,7 @@ type lane struct {
 	evidence  *evidence
 	inner     *innerRuns
 	unpacked  packQueue
+	held      origin.Uses // by the spans that are held or pending
 
 	tenant        *tenant
 	since         int // deliveries that were received since something was due
@@ -56,7 +58,7 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		unpacked:  packQueue{epoch: p.clock.Now()},
 		inbox:     newInbox(wake),
 	}
-	l.releaser = &releaser{shared: p, forwarder: l.forwarder, evidence: l.evidence, inner: l.inner}
+	l.releaser = &releaser{shared: p, held: &l.held, forwarder: l.forwarder, evidence: l.evidence, inner: l.inner}
 	l.buffer = hold.New(p.clock.Now(), hold.Config[assemble.Known]{
 		MaxHold:        cfg.MaxHold,
 		Settle:         cfg.Settle,
@@ -70,6 +72,7 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		SameService:    assemble.SameService,
 		Explained:      l.releaser.explained,
 		Read:           l.releaser.readFacts,
+		Shared:         l.releaser.kept.Bytes,
 		Forget:         l.releaser.forget,
 		Remember:       l.releaser.remember,
 		Watch:          p.interest.add,
@@ -136,6 +139,9 @@ func (l *lane) receive(ctx context.Context, d *delivery) {
 	if d.parcel != nil {
 		l.forwarder.send(ctx, *d.parcel)
 	}
+	for _, a := range d.arrivals {
+		l.use(a.Items)
+	}
 	l.push(l.buffer.Add(at, d.arrivals, d.links))
 	for _, a := range d.arrivals {
 		l.interest.add(a.Trace, -1) // the buffer has counted it now
@@ -145,6 +151,24 @@ func (l *lane) receive(ctx context.Context, d *delivery) {
 	l.account()
 	l.pack(now, max(2*spans, maxDue)) // faster than they arrive
 	l.evict(now)
+}
+
+// use counts the scopes of spans, which mostly follow one another.
+func (l *lane) use(items []*assemble.Item) {
+	for from := 0; from < len(items); {
+		first, n := items[from], 1
+		if first.Spent {
+			l.releaser.keep(first)
+			from++
+			continue
+		}
+		scope := first.Known.Origin
+		for from+n < len(items) && items[from+n].Known.Origin == scope && !items[from+n].Spent {
+			n++
+		}
+		l.held.Add(scope, n)
+		from += n
+	}
 }
 
 // evict lets spans go early while there is no memory for them.
@@ -188,9 +212,21 @@ func (l *lane) judge(ctx context.Context, limit int) (worked bool) {
 		worked = true
 	}
 	if worked {
+		l.buffer.Trim()
+	}
+	l.releaser.release(ctx, nil)
+	if worked {
 		l.account()
 	}
 	return worked
+}
+
+// rotate forgets what is old enough, also where nothing arrives.
+func (l *lane) rotate(now time.Time) {
+	l.evidence.kept.Rotate(now)
+	l.inner.rotate(now)
+	l.buffer.Judged().Rotate(now)
+	l.account()
 }
 
 // next is when tick is to be called; false when nothing waits.
@@ -253,7 +289,7 @@ func (l *lane) account() {
 	l.traces.Store(int64(l.buffer.Traces()))
 	l.factBytes.Store(int64(l.buffer.FactBytes()))
 	l.evidenceBytes.Store(int64(l.evidence.size()))
-	used := l.buffer.Bytes() + l.pending.bytes + l.forwarder.bytes
+	used := l.buffer.Bytes() + l.held.Bytes() + l.pending.bytes + l.forwarder.bytes
 	l.budget.add(l.tenant, used-l.used)
 	l.budget.addWaiting(l.forwarder.bytes - l.forwarder.known)
 	l.forwarder.known = l.forwarder.bytes

@@ -37,7 +37,7 @@ func (o *outbox) of(caller *origin.Caller) *openParcel {
 // add adds a span, which it moves, of about this many bytes.
 func (o *outbox) add(ctx context.Context, span ptrace.Span, known *assemble.Known, size int) {
 	p := o.of(known.Caller)
-	if p.bytes >= maxParcelBytes {
+	if p.bytes+p.regroup.Bytes() >= maxParcelBytes {
 		o.send(ctx, p)
 	}
 	span.MoveTo(p.regroup.Append(known.Origin))

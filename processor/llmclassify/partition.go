@@ -11,6 +11,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
 // partition is a call by what becomes of its spans. Get one with newPartition, and give it
@@ -113,9 +114,10 @@ func (p *classifier) deliver(q *partition) {
 	}
 	arrivals, owners := q.arrivals()
 	if len(q.deliveries) == 1 {
-		q.deliveries[0].arrivals, q.deliveries[0].size = arrivals, q.size
+		q.deliveries[0].arrivals, q.deliveries[0].size = arrivals, q.size+q.origins
 		return
 	}
+	var last *origin.Scope
 	for i, a := range arrivals {
 		d := q.deliveryTo(owners[i], a.Trace)
 		if d.arrivals == nil {
@@ -124,6 +126,10 @@ func (p *classifier) deliver(q *partition) {
 		d.arrivals = append(d.arrivals, a)
 		for _, it := range a.Items {
 			d.size += int(it.Size)
+		}
+		if from := a.Items[0].Known.Origin; from != last {
+			last = from
+			d.size += from.Size()
 		}
 	}
 }

@@ -20,7 +20,6 @@ type classifier struct {
 	*shared
 	id       component.ID
 	registry *dialect.Registry
-	origins  *origin.Table
 	tenants  *tenants
 	callers  *origin.Callers
 	shards   shards
@@ -33,9 +32,6 @@ type classifier struct {
 }
 
 var _ processor.Traces = (*classifier)(nil)
-
-// maxOrigins bounds the scopes that are shared at a time.
-const maxOrigins = 1 << 14
 
 func newClassifier(set processor.Settings, cfg *Config, next consumer.Traces, c clock) (*classifier, error) {
 	t, err := newTelemetry(set.TelemetrySettings)
@@ -50,7 +46,6 @@ func newClassifier(set processor.Settings, cfg *Config, next consumer.Traces, c 
 		shared:   newShared(cfg, next, c, set.Logger, t),
 		id:       set.ID,
 		registry: registry,
-		origins:  origin.NewTable(cfg.MaxHold, maxOrigins),
 		callers:  origin.NewCallers(cfg.MetadataKeys),
 		tenants:  newTenants(cfg),
 		quit:     make(chan struct{}),

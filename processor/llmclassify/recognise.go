@@ -31,6 +31,7 @@ type batch struct {
 	found   []found      // the LLM spans; after partition those that are to be held
 	scopes  []scopeSpans // the ScopeSpans of found, in order; their spans are the next ones of found
 	size    int          // estimated memory of found, bytes
+	origins int          // that of their scopes and resources, each time they come
 	clients []clientSpan // spans of HTTP clients, which may hold evidence
 
 	tenants []*tenant // of all spans
@@ -118,14 +119,14 @@ func (p *classifier) recognise(now time.Time, caller *origin.Caller, td ptrace.T
 				if head.Kind == dialect.Other || id.IsEmpty() || span.SpanID().IsEmpty() {
 					continue
 				}
-				extra := 0
 				if scope == nil {
-					from, extra = p.origins.Intern(now, rs, ss)
+					from = p.origins.Intern(now, rs, ss)
+					b.origins += from.Size()
 					b.scopes = append(b.scopes, scopeSpans{resource: rs, scope: ss, base: b.spans})
 					scope = &b.scopes[len(b.scopes)-1]
 				}
 				scope.n++
-				size := extra + hold.ItemSize + origin.SpanSize(span)
+				size := hold.ItemSize + origin.SpanSize(span)
 				b.size += size
 				trace := b.traceOf(owner, id)
 				b.counts[trace]++

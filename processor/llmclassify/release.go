@@ -13,6 +13,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/journal"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/packed"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/stamp"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -41,6 +42,8 @@ type releaser struct {
 	forwarder *forwarder
 	evidence  *evidence
 	inner     *innerRuns
+	held      *origin.Uses // by spans that are held
+	kept      origin.Uses  // by those of which only the facts are here
 	reader    packed.Reader
 	judge     assemble.Judge
 
@@ -51,12 +54,7 @@ type releaser struct {
 
 // release judges releases, stamps the verdicts and forwards the spans together.
 func (r *releaser) release(ctx context.Context, releases []assemble.Release) {
-	if n := r.buffer.Forgotten(); n > 0 {
-		r.telemetry.forgot(ctx, n)
-		r.store.update(ctx, nil, r.forgotten, nil)
-		clear(r.forgotten)
-		r.forgotten = r.forgotten[:0]
-	}
+	r.recordForgotten(ctx)
 	if len(releases) > 0 || len(r.passed) > 0 {
 		out := outbox{forwarder: r.forwarder}
 		for _, i := range judgingOrder(releases) {
@@ -68,6 +66,16 @@ func (r *releaser) release(ctx context.Context, releases []assemble.Release) {
 		out.flush(ctx)
 	}
 	r.reader.Close()
+}
+
+// recordForgotten records the facts that the buffer forgot.
+func (r *releaser) recordForgotten(ctx context.Context) {
+	if n := r.buffer.Forgotten(); n > 0 {
+		r.telemetry.forgot(ctx, n)
+		r.store.update(ctx, nil, r.forgotten, nil)
+		clear(r.forgotten)
+		r.forgotten = r.forgotten[:0]
+	}
 }
 
 // releaseOne judges one release and puts its spans, stamped, into the outbox.
@@ -96,6 +104,7 @@ func (r *releaser) releaseOne(ctx context.Context, release *assemble.Release, ou
 		}
 		out.recordJudged(r.clock.Now(), release, with.Known.Caller, len(r.passed) > 0)
 	}
+	r.letGo(release)
 	switch release.Reason {
 	case hold.Late:
 		if !release.Beneath { // what another service did mostly comes later
@@ -191,7 +200,39 @@ func (r *releaser) explained(release *assemble.Release) bool {
 	return r.judge.Explained(release)
 }
 
+// letGo counts what a release lets go: nothing stays of the members of a last one, and the
+// facts stay of spans that go early.
+func (r *releaser) letGo(release *assemble.Release) {
+	last := isLast(release)
+	for i := range release.Members {
+		m := &release.Members[i]
+		switch known := &m.Known; {
+		case m.Foreign:
+		case last:
+			r.uses(m.Item).Remove(known.Origin)
+		case m.Out && !m.Gone():
+			r.held.Remove(known.Origin)
+			r.keep(m.Item)
+		}
+	}
+}
+
+// keep counts the scope of an item whose span has gone.
+func (r *releaser) keep(it *assemble.Item) {
+	it.Known.Origin, it.Known.Kept = it.Known.Origin.Slim(), true
+	r.kept.Add(it.Known.Origin, 1)
+}
+
+// uses is where the scope of an item is counted.
+func (r *releaser) uses(it *assemble.Item) *origin.Uses {
+	if it.Known.Kept {
+		return &r.kept
+	}
+	return r.held
+}
+
 func (r *releaser) forget(it *assemble.Item) {
+	r.uses(it).Remove(it.Known.Origin)
 	r.forgotten = append(r.forgotten, it.Known.Ticket)
 }
 

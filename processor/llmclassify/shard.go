@@ -92,9 +92,10 @@ func (s *shard) all(yield func(*lane) bool) {
 	}
 }
 
-// run does the shard's work until quit is closed.
+// run does the shard's work until quit is closed. Without work it forgets, now and then,
+// what is old.
 func (s *shard) run(ctx context.Context, quit <-chan struct{}) {
-	const idle = time.Hour
+	idle := s.cfg.MaxHold
 	t := s.clock.NewTimer(idle)
 	defer t.Stop()
 	for {
@@ -108,7 +109,7 @@ func (s *shard) run(ctx context.Context, quit <-chan struct{}) {
 		}
 		wait := idle
 		if at, ok := s.next(); ok {
-			wait = max(at.Sub(s.clock.Now()), 0)
+			wait = min(max(at.Sub(s.clock.Now()), 0), idle)
 		}
 		t.Reset(wait)
 		select {
@@ -116,7 +117,17 @@ func (s *shard) run(ctx context.Context, quit <-chan struct{}) {
 			return
 		case <-s.news:
 		case <-t.C():
+			s.rotate()
 		}
+	}
+}
+
+// rotate forgets what is old enough.
+func (s *shard) rotate() {
+	now := s.clock.Now()
+	s.origins.Rotate(now)
+	for l := range s.all {
+		l.rotate(now)
 	}
 }
 

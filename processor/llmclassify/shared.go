@@ -3,6 +3,8 @@ package llmclassify
 import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.uber.org/zap"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
 // shared is what the calls of ConsumeTraces and the shards have in common. It is safe
@@ -18,13 +20,15 @@ type shared struct {
 	budget    budget
 	interest  interest // the traces of which LLM spans are held or on their way
 	evidenced interest // the traces of which evidence is kept or on its way
+	origins   *origin.Table
 }
 
 func newShared(cfg *Config, next consumer.Traces, c clock, logger *zap.Logger, t *telemetry) *shared {
 	h := new(health)
 	return &shared{
 		cfg: cfg, next: next, clock: c, logger: logger, telemetry: t, health: h,
-		store:  &store{health: h, telemetry: t, logger: logger},
-		budget: budget{limit: int64(cfg.MaxHeldBytes), tenants: cfg.hasTenants()},
+		store:   &store{health: h, telemetry: t, logger: logger},
+		origins: origin.NewTable(cfg.MaxHold, cfg.MaxHeldBytes/16),
+		budget:  budget{limit: int64(cfg.MaxHeldBytes), tenants: cfg.hasTenants()},
 	}
 }

@@ -84,12 +84,12 @@ func drain(t *testing.T, links map[byte]byte, nodes ...node) (releases []Release
 			return it.Known.Facts(ptrace.NewSpan(), kind).Size()
 		},
 	})
-	origins := origin.NewTable(time.Hour, 100)
+	origins := origin.NewTable(time.Hour, 1<<20)
 	var arrivals []hold.Arrival[Known]
 	for i, n := range nodes {
 		rs := ptrace.NewResourceSpans()
 		rs.Resource().Attributes().PutStr("service.name", n.service)
-		from, _ := origins.Intern(t0, rs, rs.ScopeSpans().AppendEmpty())
+		from := origins.Intern(t0, rs, rs.ScopeSpans().AppendEmpty())
 		arrivals = append(arrivals, hold.Arrival[Known]{Trace: traceID, Items: []*Item{{
 			ID: id(n.id), Parent: id(n.parent), Run: id(n.run), Role: n.role, Yields: n.yields, Start: at(n.from), End: at(n.to),
 			Known: Known{Reading: dialect.Reading{Dialect: given{facts: n.facts}}, Origin: from, Body: spans(i), Server: n.server},

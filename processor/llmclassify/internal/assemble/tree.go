@@ -24,6 +24,7 @@ type Known struct {
 	Names  *dialect.RunNames // read with the facts, when the span goes; nil if there are none
 	Ticket journal.Ticket    // zero without a journal
 	Server bool              // the span serves a request of another process
+	Kept   bool              // the span has gone, and Origin is a slim one
 }
 
 // The types of hold, as the processor uses them.

@@ -28,7 +28,7 @@ func NewCache[K comparable, V any](period time.Duration, limit int) *Cache[K, V]
 
 // Get returns an entry.
 func (c *Cache[K, V]) Get(now time.Time, key K) (V, bool) {
-	c.rotate(now)
+	c.Rotate(now)
 	if value, ok := c.kept.Now.byKey[key]; ok {
 		return value, true
 	}
@@ -44,7 +44,7 @@ func (c *Cache[K, V]) Get(now time.Time, key K) (V, bool) {
 // larger than the limit.
 func (c *Cache[K, V]) Put(now time.Time, key K, value V) bool {
 	c.Take(key)
-	c.rotate(now)
+	c.Rotate(now)
 	return c.add(key, value)
 }
 
@@ -79,7 +79,8 @@ func (c *Cache[K, V]) Len() int { return len(c.kept.Now.byKey) + len(c.kept.Prev
 // Size is what the entries count in sum.
 func (c *Cache[K, V]) Size() int { return c.kept.Now.size + c.kept.Previous.size }
 
-func (c *Cache[K, V]) rotate(now time.Time) {
+// Rotate forgets what is old enough. The other methods do that, too, when they are called.
+func (c *Cache[K, V]) Rotate(now time.Time) {
 	if forgotten, turned := c.kept.Rotate(now); turned {
 		c.forget(forgotten)
 	}

@@ -52,6 +52,9 @@ type Config[F any] struct {
 	// Read reads the facts of the item's span, which is about to go while the item
 	// stays, into Known, and returns their memory in bytes.
 	Read func(*Item[F]) int
+	// Shared is the memory that items whose spans have gone share, in bytes. It counts toward
+	// MaxFactBytes. May be nil.
+	Shared func() int
 	// Forget is called for items that are forgotten before their run was judged. May be nil.
 	Forget func(*Item[F])
 	// Remember is called for spans of a trace that is gone now that were linked and never
@@ -121,7 +124,15 @@ func (b *Buffer[F]) watch(trace pcommon.TraceID, change int32) {
 func (b *Buffer[F]) Bytes() int { return b.bytes }
 
 // FactBytes is the estimated memory of what is kept beside the held spans.
-func (b *Buffer[F]) FactBytes() int { return b.factBytes }
+func (b *Buffer[F]) FactBytes() int {
+	if b.cfg.Shared == nil {
+		return b.factBytes
+	}
+	return b.factBytes + b.cfg.Shared()
+}
+
+// SetMaxFactBytes changes Config.MaxFactBytes. What was judged is remembered as before.
+func (b *Buffer[F]) SetMaxFactBytes(bytes int) { b.cfg.MaxFactBytes = bytes }
 
 // Arrival is spans of one trace that arrive together.
 type Arrival[F any] struct {
@@ -133,7 +144,7 @@ type Arrival[F any] struct {
 // with them, and returns what is due because of them. It does not keep the slices.
 func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (releases []Release[F]) {
 	at := b.age(now)
-	b.judged.rotate(now)
+	b.judged.Rotate(now)
 	touched := b.touched[:0]
 	for _, a := range arrivals {
 		t := b.traces[a.Trace]
@@ -201,7 +212,7 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 		touched[i] = nil
 	}
 	b.touched = touched[:0]
-	b.trim()
+	b.Trim()
 	return releases
 }
 
@@ -273,7 +284,7 @@ func (b *Buffer[F]) Ready(now time.Time, waits func(pcommon.TraceID) bool) (rele
 		}
 		b.schedule(t)
 	}
-	b.trim()
+	b.Trim()
 	return releases
 }
 
@@ -307,7 +318,7 @@ func (b *Buffer[F]) Next() (time.Time, bool) {
 // spans. If more is due, Next returns a time that is not after now.
 func (b *Buffer[F]) Due(now time.Time, limit int) (releases []Release[F]) {
 	at := b.age(now)
-	b.judged.rotate(now)
+	b.judged.Rotate(now)
 	for limit > 0 {
 		t := b.due.pop(at)
 		if t == nil {
@@ -322,7 +333,7 @@ func (b *Buffer[F]) Due(now time.Time, limit int) (releases []Release[F]) {
 		limit -= traceWork + b.work - before
 		b.schedule(t)
 	}
-	b.trim()
+	b.Trim()
 	return releases
 }
 
@@ -362,7 +373,7 @@ func (b *Buffer[F]) releaseEarliest(now time.Time, why Reason, more func() bool)
 	for _, t := range aside {
 		b.schedule(t)
 	}
-	b.trim()
+	b.Trim()
 	return releases
 }
 

@@ -287,7 +287,7 @@ func TestLate(t *testing.T) {
 
 func TestJudgedIsBounded(t *testing.T) {
 	j := newJudged(t0, time.Hour, time.Minute, 10)
-	j.rotate(t0)
+	j.Rotate(t0)
 	for n := range 10 * minJudged {
 		trace := pcommon.TraceID{byte(n >> 8), byte(n)}
 		j.run(trace, id(1), false)
@@ -304,8 +304,8 @@ func TestJudgedIsBounded(t *testing.T) {
 		}
 	}
 	last := pcommon.TraceID{byte((10*minJudged - 1) >> 8), byte((10*minJudged - 1) & 0xff)}
-	j.rotate(after(2 * time.Minute))
-	j.rotate(after(4 * time.Minute))
+	j.Rotate(after(2 * time.Minute))
+	j.Rotate(after(4 * time.Minute))
 	assert.False(t, j.late(last, id(0), id(2), id(9)), "spans are forgotten sooner")
 	assert.True(t, j.late(last, id(1), id(0), id(9)), "than runs")
 }

@@ -52,8 +52,8 @@ func (j *Judged) key(trace pcommon.TraceID, span pcommon.SpanID) uint64 {
 	return maphash.Bytes(j.seed, key[:])
 }
 
-// rotate forgets what is old enough to be forgotten.
-func (j *Judged) rotate(now time.Time) {
+// Rotate forgets what is old enough to be forgotten.
+func (j *Judged) Rotate(now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.rotateLocked(now)
@@ -62,6 +62,7 @@ func (j *Judged) rotate(now time.Time) {
 func (j *Judged) rotateLocked(now time.Time) {
 	j.runs.Rotate(now)
 	j.spans.Rotate(now)
+	j.times.Rotate(now)
 }
 
 // Claim remembers runs of a trace as judged, for a caller that is about to judge them

@@ -16,9 +16,10 @@ func (b *Buffer[F]) Forgotten() int {
 	return n
 }
 
-// trim forgets the items that have waited longest, down to Config.MaxFactBytes.
-func (b *Buffer[F]) trim() {
-	for b.factBytes > b.cfg.MaxFactBytes {
+// Trim forgets the items that have waited longest, down to Config.MaxFactBytes. It is to be
+// called when Config.Shared has grown.
+func (b *Buffer[F]) Trim() {
+	for b.FactBytes() > b.cfg.MaxFactBytes {
 		it := b.kept.front()
 		if it == nil {
 			return

@@ -95,5 +95,5 @@ func (b *Buffer[F]) link(list []Link) (n int, waited *Trace[F]) {
 
 // linkRoom is for how many more links of a trace there is room.
 func (b *Buffer[F]) linkRoom(t *Trace[F]) int {
-	return max(min(b.cfg.MaxSpansPerRun-t.links.size(), (b.cfg.MaxFactBytes-b.factBytes)/linkSize), 0)
+	return max(min(b.cfg.MaxSpansPerRun-t.links.size(), (b.cfg.MaxFactBytes-b.FactBytes())/linkSize), 0)
 }

@@ -94,13 +94,13 @@ func TestRecall(t *testing.T) {
 		if old >= 2*runs {
 			continue
 		}
-		j.rotate(after(5*time.Hour + runs - 1))
+		j.Rotate(after(5*time.Hour + runs - 1))
 		require.True(t, late(j), "whatever came of it before")
 		require.True(t, j.again(trace, run), "for longer than it was going to")
 		require.False(t, j.again(trace, run))
-		j.rotate(after(5*time.Hour + 2*runs - 2))
+		j.Rotate(after(5*time.Hour + 2*runs - 2))
 		require.True(t, late(j))
-		j.rotate(after(5*time.Hour + 3*runs))
+		j.Rotate(after(5*time.Hour + 3*runs))
 		require.False(t, late(j))
 	}
 

@@ -514,7 +514,7 @@ func TestRememberedSpans(t *testing.T) {
 	j.Forget(trace1, []pcommon.SpanID{id(2)})
 	assert.False(t, beneath(2))
 	assert.True(t, beneath(3))
-	j.rotate(after(time.Minute))
+	j.Rotate(after(time.Minute))
 	j.Forget(trace1, []pcommon.SpanID{id(3)})
 	assert.False(t, beneath(3), "it was of the time before")
 

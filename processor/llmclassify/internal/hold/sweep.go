@@ -439,9 +439,6 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 	t.byRun = nil
 	const never = 1<<63 - 1
 	t.deadline = never
-	if oldest := t.oldestHeld(); oldest != nil {
-		t.deadline = oldest.arrived + age(b.cfg.MaxHold)
-	}
 	if len(t.settling) > 0 {
 		t.deadline = min(t.deadline, t.settling[0].until)
 	}
@@ -452,6 +449,9 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 		t.deadline = min(t.deadline, t.rests)
 	}
 	t.deadline = max(t.deadline, t.rests)
+	if oldest := t.oldestHeld(); oldest != nil {
+		t.deadline = min(t.deadline, oldest.arrived+age(b.cfg.MaxHold))
+	}
 	b.due.set(t)
 }
 

@@ -4,7 +4,9 @@
 package origin
 
 import (
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/pdatautil"
@@ -21,6 +23,7 @@ type Resource struct {
 
 	resource  pcommon.Resource
 	schemaURL string
+	size      int // estimated memory, bytes
 }
 
 // Scope is an instrumentation scope of a resource that spans came from. It is
@@ -31,11 +34,14 @@ type Scope struct {
 	key       [16]byte
 	scope     pcommon.InstrumentationScope
 	schemaURL string
+	size      int // estimated memory without the resource, bytes
+
+	slim atomic.Pointer[Scope] // see Slim
 }
 
-// Table shares equal resources and scopes. One that is not used for one to two periods
-// is shared no longer; spans that still have it keep it alive. It is safe for
-// concurrent use.
+// Table shares equal resources and scopes, in bounded memory. One that is not used for one
+// to two periods is shared no longer; spans that still have it keep it alive. It is safe
+// for concurrent use.
 type Table struct {
 	// mu guards everything declared below
 	mu        sync.Mutex
@@ -43,17 +49,19 @@ type Table struct {
 	scopes    *generations.Cache[[16]byte, *Scope]
 }
 
-// NewTable makes a table of at most limit scopes, and as many resources, a period.
-func NewTable(period time.Duration, limit int) *Table {
-	return &Table{
-		resources: generations.NewCache[[16]byte, *Resource](period, limit),
-		scopes:    generations.NewCache[[16]byte, *Scope](period, limit),
+// NewTable makes a table of resources and scopes of at most this many bytes, as estimated.
+func NewTable(period time.Duration, bytes int) *Table {
+	t := &Table{
+		resources: generations.NewCache[[16]byte, *Resource](period, bytes/4),
+		scopes:    generations.NewCache[[16]byte, *Scope](period, bytes/4),
 	}
+	t.resources.SizeOf = func(r *Resource) int { return r.size }
+	t.scopes.SizeOf = func(s *Scope) int { return s.Size() } // it keeps its resource
+	return t
 }
 
-// Intern returns the scope of the spans of ss under rs, shared with equal ones, and the
-// memory that it adds, in bytes: 0 where it was there.
-func (t *Table) Intern(now time.Time, rs ptrace.ResourceSpans, ss ptrace.ScopeSpans) (*Scope, int) {
+// Intern returns the scope of the spans of ss under rs, shared with equal ones.
+func (t *Table) Intern(now time.Time, rs ptrace.ResourceSpans, ss ptrace.ScopeSpans) *Scope {
 	resourceKey := pdatautil.Hash(pdatautil.WithMap(rs.Resource().Attributes()), pdatautil.WithString(rs.SchemaUrl()))
 	scopeKey := pdatautil.Hash(
 		pdatautil.WithString(string(resourceKey[:])), pdatautil.WithString(ss.SchemaUrl()),
@@ -63,12 +71,11 @@ func (t *Table) Intern(now time.Time, rs ptrace.ResourceSpans, ss ptrace.ScopeSp
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	added := 0
 	resource, ok := t.resources.Get(now, resourceKey)
 	if !ok || !resource.equals(rs) {
 		resource = &Resource{Key: resourceKey, resource: pcommon.NewResource(), schemaURL: rs.SchemaUrl()}
 		rs.Resource().CopyTo(resource.resource)
-		added += resourceSize + MapSize(resource.resource.Attributes())
+		resource.measure()
 		if !ok { // a key that another resource has, by chance or on purpose, stays that one's
 			t.resources.Put(now, resourceKey, resource)
 		}
@@ -80,10 +87,92 @@ func (t *Table) Intern(now time.Time, rs ptrace.ResourceSpans, ss ptrace.ScopeSp
 			scope: pcommon.NewInstrumentationScope(), schemaURL: ss.SchemaUrl(),
 		}
 		ss.Scope().CopyTo(scope.scope)
-		added += scopeSize + MapSize(scope.scope.Attributes())
+		scope.measure()
 		t.scopes.Put(now, scopeKey, scope)
 	}
-	return scope, added
+	return scope
+}
+
+// Rotate forgets what has not been used for long enough.
+func (t *Table) Rotate(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.resources.Rotate(now)
+	t.scopes.Rotate(now)
+}
+
+// Bytes is the estimated memory of what is shared; what is in both tables counts twice.
+func (t *Table) Bytes() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.resources.Size() + t.scopes.Size()
+}
+
+// Size is the estimated memory of the scope and its resource, in bytes.
+func (s *Scope) Size() int { return s.size + s.Resource.size }
+
+func (r *Resource) measure() {
+	r.size = resourceSize + len(r.schemaURL) + MapSize(r.resource.Attributes())
+}
+
+func (s *Scope) measure() {
+	s.size = scopeSize + len(s.scope.Name()) + len(s.scope.Version()) + len(s.schemaURL) + MapSize(s.scope.Attributes())
+}
+
+// maxSlim bounds what [Scope.Slim] returns, in bytes.
+const maxSlim = 4 << 10
+
+// Slim returns the scope with as many attributes of it and its resource as fit into 4 KiB,
+// those that name the service first. Mostly that is the scope itself.
+func (s *Scope) Slim() *Scope {
+	if s == nil || s.Size() <= maxSlim {
+		return s
+	}
+	if slim := s.slim.Load(); slim != nil {
+		return slim
+	}
+	room := maxSlim - resourceSize - scopeSize - 4*maxName
+	slim := &Scope{
+		Resource: &Resource{Key: s.Resource.Key, resource: pcommon.NewResource(), schemaURL: cut(s.Resource.schemaURL)},
+		key:      s.key, scope: pcommon.NewInstrumentationScope(), schemaURL: cut(s.schemaURL),
+	}
+	slim.scope.SetName(cut(s.scope.Name()))
+	slim.scope.SetVersion(cut(s.scope.Version()))
+	dropped := copySome(slim.Resource.resource.Attributes(), s.Resource.resource.Attributes(), &room)
+	slim.Resource.resource.SetDroppedAttributesCount(s.Resource.resource.DroppedAttributesCount() + dropped)
+	dropped = copySome(slim.scope.Attributes(), s.scope.Attributes(), &room)
+	slim.scope.SetDroppedAttributesCount(s.scope.DroppedAttributesCount() + dropped)
+	slim.Resource.measure()
+	slim.measure()
+	if !s.slim.CompareAndSwap(nil, slim) {
+		return s.slim.Load()
+	}
+	return slim
+}
+
+// maxName bounds a name in a slim scope, in bytes.
+const maxName = 256
+
+func cut(name string) string { return strings.Clone(name[:min(len(name), maxName)]) }
+
+// copySome copies the attributes for which there is room, those of the service first, and
+// returns how many it left out.
+func copySome(to, from pcommon.Map, room *int) (dropped uint32) {
+	for _, service := range [...]bool{true, false} {
+		for key, v := range from.All() {
+			if strings.HasPrefix(key, "service.") != service {
+				continue
+			}
+			size := attributeSize + stringSize + len(key) + valueSize(v)
+			if size > *room {
+				dropped++
+				continue
+			}
+			*room -= size
+			v.CopyTo(to.PutEmpty(key))
+		}
+	}
+	return dropped
 }
 
 func (r *Resource) equals(rs ptrace.ResourceSpans) bool {

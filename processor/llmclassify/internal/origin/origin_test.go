@@ -1,8 +1,11 @@
 package origin
 
 import (
+	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,29 +28,25 @@ func from(service, scope string) (ptrace.ResourceSpans, ptrace.ScopeSpans) {
 }
 
 func TestIntern(t *testing.T) {
-	table := NewTable(time.Minute, 100)
-	a, added := intern(table, t0, "a", "x")
-	assert.Positive(t, added)
-	again, added := intern(table, t0, "a", "x")
-	assert.Same(t, a, again)
-	assert.Zero(t, added)
-	other, added := intern(table, t0, "a", "y")
+	table := NewTable(time.Minute, 1<<20)
+	a := intern(table, t0, "a", "x")
+	assert.Same(t, a, intern(table, t0, "a", "x"))
+	other := intern(table, t0, "a", "y")
 	assert.NotSame(t, a, other)
 	assert.Same(t, a.Resource, other.Resource, "two scopes of one resource")
-	assert.Positive(t, added)
-	b, _ := intern(table, t0, "b", "x")
+	b := intern(table, t0, "b", "x")
 	assert.NotSame(t, a.Resource, b.Resource)
 	assert.NotEqual(t, a.Resource.Key, b.Resource.Key)
 }
 
-func intern(table *Table, now time.Time, service, scope string) (*Scope, int) {
+func intern(table *Table, now time.Time, service, scope string) *Scope {
 	rs, ss := from(service, scope)
 	return table.Intern(now, rs, ss)
 }
 
 // What is equal in its attributes and differs in anything else is not one.
 func TestInternTellsApart(t *testing.T) {
-	table := NewTable(time.Minute, 100)
+	table := NewTable(time.Minute, 1<<20)
 	seen := map[*Scope]bool{}
 	for _, change := range []func(ptrace.ResourceSpans, ptrace.ScopeSpans){
 		func(ptrace.ResourceSpans, ptrace.ScopeSpans) {},
@@ -60,33 +59,96 @@ func TestInternTellsApart(t *testing.T) {
 	} {
 		rs, ss := from("a", "x")
 		change(rs, ss)
-		scope, _ := table.Intern(t0, rs, ss)
+		scope := table.Intern(t0, rs, ss)
 		assert.False(t, seen[scope])
 		seen[scope] = true
 	}
 }
 
 func TestInternForgets(t *testing.T) {
-	table := NewTable(time.Minute, 100)
-	a, _ := intern(table, t0, "a", "x")
-	kept, _ := intern(table, t0.Add(time.Minute), "a", "x")
+	table := NewTable(time.Minute, 1<<20)
+	a := intern(table, t0, "a", "x")
+	kept := intern(table, t0.Add(time.Minute), "a", "x")
 	assert.Same(t, a, kept, "asked for within a period")
 	intern(table, t0.Add(2*time.Minute), "b", "x")
 	intern(table, t0.Add(3*time.Minute), "b", "x")
-	anew, _ := intern(table, t0.Add(3*time.Minute), "a", "x")
+	anew := intern(table, t0.Add(3*time.Minute), "a", "x")
 	assert.NotSame(t, a, anew)
 
 	for i := range 1000 {
 		intern(table, t0.Add(3*time.Minute), "a", strconv.Itoa(i))
-		require.LessOrEqual(t, table.scopes.Len(), 200)
+		require.LessOrEqual(t, table.Bytes(), 1<<20)
+	}
+	table.Rotate(t0.Add(4 * time.Minute))
+	table.Rotate(t0.Add(5 * time.Minute))
+	assert.Zero(t, table.Bytes(), "time alone empties it")
+}
+
+// A resource that has no room is not shared, and a table of large ones stays small.
+func TestInternLargeResources(t *testing.T) {
+	table := NewTable(time.Minute, 1<<20)
+	for i := range 100 {
+		rs, ss := from("a", "x")
+		rs.Resource().Attributes().PutStr("large", strings.Repeat(strconv.Itoa(i), 100_000))
+		scope := table.Intern(t0, rs, ss)
+		assert.Greater(t, scope.Size(), 100_000)
+		require.LessOrEqual(t, table.Bytes(), 1<<20)
+
+		slim := scope.Slim()
+		assert.Same(t, slim, scope.Slim())
+		assert.LessOrEqual(t, slim.Size(), maxSlim)
+		assert.Equal(t, scope.Resource.Key, slim.Resource.Key)
+		assert.Equal(t, map[string]any{"service.name": "a"}, slim.Resource.resource.Attributes().AsRaw())
+		assert.EqualValues(t, 1, slim.Resource.resource.DroppedAttributesCount())
+	}
+	small := intern(table, t0, "a", "x")
+	assert.Same(t, small, small.Slim())
+
+	rs, ss := from(strings.Repeat("s", 1<<20), strings.Repeat("n", 1<<20))
+	ss.SetSchemaUrl(strings.Repeat("u", 1<<20))
+	scope := table.Intern(t0, rs, ss)
+	assert.Greater(t, scope.Size(), 3<<20)
+	assert.LessOrEqual(t, scope.Slim().Size(), maxSlim)
+}
+
+// Each resource and scope counts once, for as long as a span has it.
+func TestUses(t *testing.T) {
+	table := NewTable(time.Minute, 1<<20)
+	scopes := []*Scope{intern(table, t0, "a", "x"), intern(table, t0, "a", "y"), intern(table, t0, "b", "x"), nil}
+	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable on purpose
+	var u Uses
+	var spans []*Scope
+	for range 1000 {
+		if len(spans) > 0 && r.IntN(2) == 0 {
+			i := r.IntN(len(spans))
+			u.Remove(spans[i])
+			spans = slices.Delete(spans, i, i+1)
+		} else {
+			n := r.IntN(3)
+			s := scopes[r.IntN(len(scopes))]
+			u.Add(s, n)
+			spans = append(spans, slices.Repeat([]*Scope{s}, n)...)
+		}
+		seen, want := map[any]bool{}, 0
+		for _, s := range spans {
+			if s != nil && !seen[s] {
+				seen[s] = true
+				want += s.size
+				if !seen[s.Resource] {
+					seen[s.Resource] = true
+					want += s.Resource.size
+				}
+			}
+		}
+		require.Equal(t, want, u.Bytes())
 	}
 }
 
 // Interned origins are not those of the spans that are forwarded and changed.
 func TestInternCopies(t *testing.T) {
-	table := NewTable(time.Minute, 100)
+	table := NewTable(time.Minute, 1<<20)
 	rs, ss := from("a", "x")
-	scope, _ := table.Intern(t0, rs, ss)
+	scope := table.Intern(t0, rs, ss)
 	rs.Resource().Attributes().PutStr("service.name", "changed")
 	ss.Scope().SetName("changed")
 
@@ -95,10 +157,10 @@ func TestInternCopies(t *testing.T) {
 	regroup.Traces().ResourceSpans().At(0).Resource().Attributes().PutStr("service.name", "changed downstream")
 	regroup = NewRegroup()
 	regroup.Append(scope).SetName("1")
-	other, _ := intern(table, t0, "a", "y")
+	other := intern(table, t0, "a", "y")
 	regroup.Append(other).SetName("2")
 	regroup.Append(scope).SetName("3")
-	far, _ := intern(table, t0, "b", "x")
+	far := intern(table, t0, "b", "x")
 	regroup.Append(far).SetName("4")
 
 	td := regroup.Traces()

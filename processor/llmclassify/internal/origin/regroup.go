@@ -9,6 +9,8 @@ type Regroup struct {
 	resources map[*Resource]ptrace.ResourceSpans
 	scopes    map[*Scope]ptrace.SpanSlice
 
+	bytes int // of the resources and scopes
+
 	last      *Scope // spans of one scope mostly follow one another
 	lastSpans ptrace.SpanSlice
 }
@@ -30,6 +32,9 @@ func (r *Regroup) Append(scope *Scope) ptrace.Span {
 	return r.lastSpans.AppendEmpty()
 }
 
+// Bytes is the estimated memory of the resources and scopes.
+func (r *Regroup) Bytes() int { return r.bytes }
+
 // Traces returns what was built.
 func (r *Regroup) Traces() ptrace.Traces { return r.traces }
 
@@ -43,10 +48,12 @@ func (r *Regroup) spans(scope *Scope) ptrace.SpanSlice {
 		rs.SetSchemaUrl(scope.Resource.schemaURL)
 		scope.Resource.resource.CopyTo(rs.Resource())
 		r.resources[scope.Resource] = rs
+		r.bytes += scope.Resource.size
 	}
 	ss := rs.ScopeSpans().AppendEmpty()
 	ss.SetSchemaUrl(scope.schemaURL)
 	scope.scope.CopyTo(ss.Scope())
 	r.scopes[scope] = ss.Spans()
+	r.bytes += scope.size
 	return ss.Spans()
 }
