@@ -133,7 +133,7 @@ var errStuck = fmt.Errorf("no progress for %s", readPatience)
 // those that it passes on. The receiver's own counter does not serve: it counts the
 // spans that llm_classify leaves in a batch, not those that were read.
 const (
-	heldMetric   = "otelcol_processor_llm_classify_spans_held"
+	heldMetric   = "otelcol_processor_llm_classify_spans_taken"
 	passedMetric = "otelcol_processor_llm_classify_spans_passed"
 )
 

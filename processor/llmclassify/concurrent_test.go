@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -78,7 +79,10 @@ func TestConcurrent(t *testing.T) {
 			cfg.Shards, cfg.MaxHeldBytes, cfg.Storage = tt.shards, tt.bytes, tt.storage
 			cfg.RunTimeout = 10_000 * time.Hour                                                                                // however slow this machine is
 			next := &tally{random: rand.New(rand.NewPCG(1, 2)), spans: map[spanKey]int{}, verdicts: map[pcommon.TraceID]int{}} //nolint:gosec // repeatable
-			p, err := newClassifier(processortest.NewNopSettings(metadata.Type), cfg, next, hurriedClock{began: time.Now()})
+			telemetry := componenttest.NewTelemetry()
+			set := processortest.NewNopSettings(metadata.Type)
+			set.TelemetrySettings = telemetry.NewTelemetrySettings()
+			p, err := newClassifier(set, cfg, next, hurriedClock{began: time.Now()})
 			require.NoError(t, err)
 			d := newDisk()
 			require.NoError(t, p.Start(t.Context(), hostWith{storage: d}))
@@ -90,11 +94,22 @@ func TestConcurrent(t *testing.T) {
 				sent[sender] = map[spanKey]int{}
 				sending.Go(func() { sendRuns(t, p, uint64(sender), runs, sent[sender]) })
 			}
-			sending.Wait()
+			allSent := make(chan struct{})
+			go func() { sending.Wait(); close(allSent) }()
+			for waits := true; waits; {
+				addsUp(t, telemetry)
+				select {
+				case <-allSent:
+					waits = false
+				default:
+				}
+			}
 			next.mu.Lock()
 			next.works = true
 			next.mu.Unlock()
 			require.NoError(t, p.Shutdown(t.Context()))
+			counted := p.telemetry.flow.now()
+			require.NoError(t, telemetry.Shutdown(t.Context()))
 
 			want := 0
 			for _, spans := range sent {
@@ -108,6 +123,10 @@ func TestConcurrent(t *testing.T) {
 				got += n
 			}
 			assert.Equal(t, want, got)
+			assert.Equal(t, want, counted.in-counted.refused)
+			assert.Equal(t, want, counted.passed+counted.forwarded-counted.added)
+			assert.Zero(t, counted.held)
+			assert.Zero(t, counted.lost)
 			assert.Len(t, next.verdicts, senders*runs)
 			for trace, n := range next.verdicts {
 				assert.Equal(t, 1, n, "verdicts on the run of %s", trace)

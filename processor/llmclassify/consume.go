@@ -36,10 +36,9 @@ func (p *classifier) ConsumeTraces(ctx context.Context, td ptrace.Traces) error 
 	caller := p.callers.Of(ctx)
 	b := p.recognise(p.clock.Now(), caller, td)
 	defer putBatch(b)
-	p.telemetry.received(ctx, b.spans)
 	err := p.consume(ctx, caller, b)
 	if err != nil {
-		p.telemetry.refused(ctx, b.spans)
+		p.telemetry.flow.add(spanCounts{in: b.spans, refused: b.spans})
 	}
 	return err
 }

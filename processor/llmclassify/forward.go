@@ -91,18 +91,20 @@ func (f *forwarder) forward(ctx context.Context, p parcel) (left parcel, err err
 	}
 	if err := p.decode(); err != nil {
 		f.telemetry.forwardFailed(ctx, p.spans, true)
+		f.telemetry.flow.gone(p.spans - p.added)
 		f.logger.Error("Classified spans that waited to be sent again cannot be decoded; they are lost",
 			zap.Int("spans", p.spans), zap.Error(err))
 		return p, nil
 	}
 	err = f.next.ConsumeTraces(p.caller.Context(ctx), p.traces)
 	if err == nil {
-		f.telemetry.forwarded(ctx, p.spans)
+		f.telemetry.flow.left(p.spans, p.added)
 		return p, nil
 	}
 	permanent := consumererror.IsPermanent(err)
 	f.telemetry.forwardFailed(ctx, p.spans, permanent)
 	if permanent {
+		f.telemetry.flow.gone(p.spans - p.added)
 		f.logger.Error("The next consumer refused classified spans with a permanent error; they are lost",
 			zap.Int("spans", p.spans), zap.Error(err))
 		return p, nil
@@ -110,9 +112,11 @@ func (f *forwarder) forward(ctx context.Context, p parcel) (left parcel, err err
 	var partial consumererror.Traces
 	if errors.As(err, &partial) && partial.Data().SpanCount() < p.spans {
 		taken := p.spans - partial.Data().SpanCount()
-		f.telemetry.forwarded(ctx, taken)
+		added := max(p.added-partial.Data().SpanCount(), 0) // those that were taken for certain
+		f.telemetry.flow.left(taken, added)
 		p.traces, p.data = partial.Data(), nil
 		p.spans -= taken
+		p.added -= added
 	}
 	return p, err
 }
@@ -187,6 +191,9 @@ func (f *forwarder) flush(ctx context.Context) (left int) {
 	}
 	for _, p := range f.queue {
 		left += p.spans
+		if !f.store.enabled() {
+			f.telemetry.flow.gone(p.spans - p.added)
+		}
 	}
 	f.queue, f.bytes = nil, 0
 	return left

@@ -66,8 +66,8 @@ func (p *classifier) takeOver(ctx context.Context, caller *origin.Caller, q *par
 		return err
 	}
 	p.countComplete(ctx, &q.complete)
+	p.countTaken(q)
 	q.attach(caller, tickets)
-	p.telemetry.held(ctx, len(q.found))
 	for i := range q.deliveries {
 		d := &q.deliveries[i]
 		if d.hasSpans() || d.news() > 0 {
@@ -75,6 +75,17 @@ func (p *classifier) takeOver(ctx context.Context, caller *origin.Caller, q *par
 		}
 	}
 	return nil
+}
+
+// countTaken counts the spans of a call that was taken over.
+func (p *classifier) countTaken(q *partition) {
+	n := spanCounts{in: q.spans, passed: q.others, taken: len(q.found) + q.complete.spans, held: len(q.found)}
+	if q.asParcel() {
+		n.held += q.complete.spans
+	} else {
+		n.forwarded = q.complete.spans
+	}
+	p.telemetry.flow.add(n)
 }
 
 // takeHeld takes the LLM spans that are to be held out of the call, and writes them to
@@ -97,8 +108,6 @@ func (p *classifier) forwardRest(ctx context.Context, caller *origin.Caller, q *
 		if err := p.next.ConsumeTraces(ctx, q.td); err != nil {
 			return hidePartial(err)
 		}
-		p.telemetry.passed(ctx, q.others)
-		p.telemetry.forwarded(ctx, q.complete.spans)
 		p.store.update(ctx, nil, nil, p.completeRecords(q.now, &q.complete)) // before the sender learns that they are taken
 	case q.asParcel():
 		made, err := p.completeParcel(ctx, q.now, caller, &q.complete, q.td)
@@ -127,7 +136,7 @@ func (p *classifier) pass(ctx context.Context, q *partition) error {
 	if err := p.next.ConsumeTraces(ctx, q.td); err != nil {
 		return err
 	}
-	p.telemetry.passed(ctx, q.spans)
+	p.telemetry.flow.add(spanCounts{in: q.spans, passed: q.spans})
 	if !slices.ContainsFunc(q.deliveries, func(d delivery) bool { return d.news() > 0 }) || !p.calls.enter() {
 		return nil
 	}

@@ -139,7 +139,6 @@ func (p *classifier) completeRecords(now time.Time, c *completeRuns) (records []
 
 // countComplete counts complete runs, once they are forwarded or a shard's to forward.
 func (p *classifier) countComplete(ctx context.Context, c *completeRuns) {
-	p.telemetry.held(ctx, c.spans)
 	alike := 0
 	for i, v := range c.endings {
 		p.telemetry.holdTime(ctx, 0, v.trigger)

@@ -19,6 +19,7 @@ const verdictSize = 2 << 10
 type parcel struct {
 	traces ptrace.Traces
 	spans  int
+	added  int // those of spans that did not come, but were added
 	bytes  int // of memory
 	caller *origin.Caller
 	data   []byte // the spans as OTLP; traces is not set then
@@ -60,6 +61,7 @@ func (p *parcel) join(other *parcel) bool {
 	p.data = append(p.data, other.data...) // OTLP of both, one after the other, is OTLP of both together
 	p.bytes += other.bytes
 	p.spans += other.spans
+	p.added += other.added
 	p.spent, p.done = append(p.spent, other.spent...), append(p.done, other.done...)
 	p.judged = append(p.judged, other.judged...)
 	return true

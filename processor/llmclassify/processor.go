@@ -57,7 +57,7 @@ func newClassifier(set processor.Settings, cfg *Config, next consumer.Traces, c 
 	for range shards {
 		p.shards = append(p.shards, newShard(p.shared, shards))
 	}
-	return p, t.observe(p.load)
+	return p, t.observe(set.TelemetrySettings, p.load, p.origins.Bytes)
 }
 
 // load is what the processor holds now.

@@ -91,6 +91,7 @@ func (r *releaser) releaseOne(ctx context.Context, release *assemble.Release, ou
 	if d.Run != nil {
 		if d.Carrier < 0 && last != nil {
 			out.add(ctx, abandoned(release, &d), &last.Known, verdictSize)
+			out.of(last.Known.Caller).added++
 		}
 		r.telemetry.run(ctx, endingOf(d.Run, trigger), 1)
 	}
@@ -158,6 +159,7 @@ func (r *releaser) addSpans(ctx context.Context, release *assemble.Release, d *a
 		s.held = max(s.held, m.Held)
 	}
 	if n := len(s.unreadable); n > 0 {
+		r.telemetry.flow.gone(n)
 		r.logger.Error("Held spans cannot be unpacked; they are lost", zap.Int("spans", n))
 	}
 	return s

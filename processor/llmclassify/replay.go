@@ -52,7 +52,7 @@ func (p *classifier) replayCall(ctx context.Context, r *journal.Replayed) (spans
 	spans = len(b.found)
 	p.deliver(q)
 	recognised := make([]bool, len(r.States))
-	next := 0
+	next, held := 0, 0
 	for _, s := range b.scopes {
 		for range s.n {
 			f := &b.found[next]
@@ -61,9 +61,13 @@ func (p *classifier) replayCall(ctx context.Context, r *journal.Replayed) (spans
 			f.item.Known.Caller, f.item.Known.Ticket = caller, r.Tickets[i]
 			f.item.Spent = r.States[i] == journal.Spent
 			next++
+			if !f.item.Spent {
+				held++
+			}
 		}
 	}
 	b.takeSpans(false)
+	p.telemetry.flow.add(spanCounts{replayed: held, held: held})
 	p.interest.addAll(b.traces, 1)
 	for i := range q.deliveries {
 		d := &q.deliveries[i]

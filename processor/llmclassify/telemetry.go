@@ -17,7 +17,9 @@ import (
 
 // telemetry is the processor's own metrics.
 type telemetry struct {
-	builder *metadata.TelemetryBuilder
+	builder    *metadata.TelemetryBuilder
+	registered metric.Registration
+	flow       flow
 	// Attribute sets are made once: they cost more than the measurements.
 	permanent, temporary metric.MeasurementOption
 	written, unwritten   metric.MeasurementOption
@@ -77,51 +79,45 @@ func newTelemetry(set component.TelemetrySettings) (*telemetry, error) {
 // load is what the processor holds.
 type load struct{ traces, bytes, factBytes, evidence int }
 
-// observe registers what the gauges read.
-func (t *telemetry) observe(loads func() load) error {
-	gauge := func(value func(load) int) metric.Int64Callback {
-		return func(_ context.Context, o metric.Int64Observer) error {
-			o.Observe(int64(value(loads())))
-			return nil
-		}
-	}
-	for _, err := range []error{
-		t.builder.RegisterProcessorLlmClassifyTracesHeldCallback(gauge(func(l load) int { return l.traces })),
-		t.builder.RegisterProcessorLlmClassifyBytesHeldCallback(gauge(func(l load) int { return l.bytes })),
-		t.builder.RegisterProcessorLlmClassifyEvidenceBytesCallback(gauge(func(l load) int { return l.evidence })),
-		t.builder.RegisterProcessorLlmClassifyFactBytesCallback(gauge(func(l load) int { return l.factBytes })),
-	} {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+// observe registers what is read when metrics are collected: what the processor holds, in
+// bytes, the memory of shared resources, and what became of spans.
+func (t *telemetry) observe(set component.TelemetrySettings, loads func() load, resources func() int) error {
+	b := t.builder
+	registered, err := metadata.Meter(set).RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		l, n := loads(), t.flow.now()
+		o.ObserveInt64(b.ProcessorLlmClassifyTracesHeld, int64(l.traces))
+		o.ObserveInt64(b.ProcessorLlmClassifyBytesHeld, int64(l.bytes))
+		o.ObserveInt64(b.ProcessorLlmClassifyEvidenceBytes, int64(l.evidence))
+		o.ObserveInt64(b.ProcessorLlmClassifyFactBytes, int64(l.factBytes))
+		o.ObserveInt64(b.ProcessorLlmClassifyResourceBytes, int64(resources()))
+		o.ObserveInt64(b.ProcessorLlmClassifySpansIn, int64(n.in))
+		o.ObserveInt64(b.ProcessorLlmClassifySpansRefused, int64(n.refused))
+		o.ObserveInt64(b.ProcessorLlmClassifySpansReplayed, int64(n.replayed))
+		o.ObserveInt64(b.ProcessorLlmClassifySpansPassed, int64(n.passed))
+		o.ObserveInt64(b.ProcessorLlmClassifySpansTaken, int64(n.taken))
+		o.ObserveInt64(b.ProcessorLlmClassifySpansHeld, int64(n.held))
+		o.ObserveInt64(b.ProcessorLlmClassifySpansForwarded, int64(n.forwarded))
+		o.ObserveInt64(b.ProcessorLlmClassifySpansAdded, int64(n.added))
+		o.ObserveInt64(b.ProcessorLlmClassifySpansLost, int64(n.lost))
+		return nil
+	},
+		b.ProcessorLlmClassifyTracesHeld, b.ProcessorLlmClassifyBytesHeld, b.ProcessorLlmClassifyEvidenceBytes,
+		b.ProcessorLlmClassifyFactBytes, b.ProcessorLlmClassifyResourceBytes,
+		b.ProcessorLlmClassifySpansIn, b.ProcessorLlmClassifySpansRefused, b.ProcessorLlmClassifySpansReplayed,
+		b.ProcessorLlmClassifySpansPassed, b.ProcessorLlmClassifySpansTaken, b.ProcessorLlmClassifySpansHeld,
+		b.ProcessorLlmClassifySpansForwarded, b.ProcessorLlmClassifySpansAdded, b.ProcessorLlmClassifySpansLost,
+	)
+	t.registered = registered
+	return err
 }
 
-func (t *telemetry) shutdown() { t.builder.Shutdown() }
-
-func (t *telemetry) received(ctx context.Context, spans int) {
-	add(ctx, t.builder.ProcessorLlmClassifySpansIn, spans)
-}
-
-func (t *telemetry) passed(ctx context.Context, spans int) {
-	add(ctx, t.builder.ProcessorLlmClassifySpansPassed, spans)
-}
-
-func (t *telemetry) held(ctx context.Context, spans int) {
-	add(ctx, t.builder.ProcessorLlmClassifySpansHeld, spans)
+func (t *telemetry) shutdown() {
+	t.builder.Shutdown()
+	_ = t.registered.Unregister() // it fails only where it was unregistered
 }
 
 func (t *telemetry) late(ctx context.Context, spans int) {
 	add(ctx, t.builder.ProcessorLlmClassifySpansLate, spans)
-}
-
-func (t *telemetry) refused(ctx context.Context, spans int) {
-	add(ctx, t.builder.ProcessorLlmClassifySpansRefused, spans)
-}
-
-func (t *telemetry) forwarded(ctx context.Context, spans int) {
-	add(ctx, t.builder.ProcessorLlmClassifySpansForwarded, spans)
 }
 
 func (t *telemetry) forwardFailed(ctx context.Context, spans int, permanent bool) {

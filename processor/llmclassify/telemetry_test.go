@@ -1,9 +1,14 @@
 package llmclassify
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
@@ -38,7 +43,8 @@ func TestTelemetry(t *testing.T) {
 	ignore := metricdatatest.IgnoreTimestamp()
 	metadatatest.AssertEqualProcessorLlmClassifySpansIn(t, h.telemetry, points(6), ignore)
 	metadatatest.AssertEqualProcessorLlmClassifySpansPassed(t, h.telemetry, points(2), ignore)
-	metadatatest.AssertEqualProcessorLlmClassifySpansHeld(t, h.telemetry, points(4), ignore)
+	metadatatest.AssertEqualProcessorLlmClassifySpansTaken(t, h.telemetry, points(4), ignore)
+	metadatatest.AssertEqualProcessorLlmClassifySpansHeld(t, h.telemetry, points(1), ignore)
 	metadatatest.AssertEqualProcessorLlmClassifySpansForwarded(t, h.telemetry, points(3), ignore)
 	metadatatest.AssertEqualProcessorLlmClassifySpansLate(t, h.telemetry, points(1), ignore)
 	metadatatest.AssertEqualProcessorLlmClassifyTracesHeld(t, h.telemetry, points(1), ignore)
@@ -65,4 +71,84 @@ func TestTelemetry(t *testing.T) {
 		}
 	}
 	require.Fail(t, "no hold time of the span that expired")
+}
+
+// addsUp collects the metrics and demands that no span is missing from them. It returns
+// those of spans, by the end of their names.
+func addsUp(t *testing.T, telemetry *componenttest.Telemetry) map[string]int64 {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	require.NoError(t, telemetry.Reader.Collect(t.Context(), &all))
+	n := map[string]int64{}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			name, ok := strings.CutPrefix(m.Name, "otelcol_processor_llm_classify_spans_")
+			if !ok {
+				continue
+			}
+			switch data := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				n[name] = data.DataPoints[0].Value
+			case metricdata.Gauge[int64]:
+				n[name] = data.DataPoints[0].Value
+			}
+		}
+	}
+	require.Equal(t, n["in"]+n["replayed"], n["refused"]+n["passed"]+n["forwarded"]-n["added"]+n["lost"]+n["held"], "%v", n)
+	for name, value := range n {
+		require.GreaterOrEqual(t, value, int64(0), name)
+	}
+	return n
+}
+
+// What is counted is what came, what went and what is here, also of what is refused, lost,
+// added and replayed.
+func TestSpansAddUp(t *testing.T) {
+	next := &flakyNext{}
+	d := newDisk()
+	h := newHarnessOn(t, d, defaultConfig(), next, t0)
+	want := func(want map[string]int64) {
+		t.Helper()
+		n := addsUp(t, h.telemetry)
+		for name, value := range want {
+			assert.Equal(t, value, n[name], name)
+		}
+	}
+	h.consume(t, finishedRun(1)...)
+	h.consume(t, finishedRun(2)[0], otherSpan(9, 1, 0.1, 0.2))
+	want(map[string]int64{"in": 4, "passed": 1, "taken": 3, "held": 1, "forwarded": 2})
+
+	h.pass(t, defaultMaxHold)
+	want(map[string]int64{"held": 0, "forwarded": 3, "added": 0})
+	h.pass(t, 2*defaultRunTimeout)
+	want(map[string]int64{"held": 0, "forwarded": 4, "added": 1})
+
+	next.fail = down
+	require.Error(t, h.ConsumeTraces(t.Context(), tracesOf(t, otherSpan(9, 1, 0.1, 0.2), finishedRun(3)[0])))
+	h.consume(t, finishedRun(4)...)
+	want(map[string]int64{"in": 8, "refused": 2, "held": 2, "lost": 0})
+	next.fail = nil
+	h.pass(t, maxRetry)
+	want(map[string]int64{"held": 0, "forwarded": 6})
+
+	next.fail = func(ptrace.Traces) error { return consumererror.NewPermanent(errDown) }
+	h.consume(t, finishedRun(5)...)
+	want(map[string]int64{"held": 0, "lost": 2, "forwarded": 6})
+	next.fail = func(td ptrace.Traces) error {
+		if next.fail = down; td.SpanCount() < 2 {
+			return errDown
+		}
+		left := ptrace.NewTraces()
+		td.CopyTo(left)
+		kept := false
+		left.ResourceSpans().At(0).ScopeSpans().At(0).Spans().RemoveIf(func(ptrace.Span) bool { kept = !kept; return !kept })
+		return consumererror.NewTraces(errDown, left)
+	}
+	h.consume(t, finishedRun(6)...)
+	want(map[string]int64{"held": 1, "forwarded": 7})
+
+	h.consume(t, finishedRun(7)[0])
+	want(map[string]int64{"held": 2})
+	h = newHarnessOn(t, d.copied(), defaultConfig(), nil, h.clock.Now()) // it was killed
+	want(map[string]int64{"in": 0, "replayed": 3, "forwarded": 2, "held": 1})
 }

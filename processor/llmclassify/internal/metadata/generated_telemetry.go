@@ -34,13 +34,18 @@ type TelemetryBuilder struct {
 	ProcessorLlmClassifyFactsForgotten  metric.Int64Counter
 	ProcessorLlmClassifyForwardFailures metric.Int64Counter
 	ProcessorLlmClassifyHoldTime        metric.Float64Histogram
+	ProcessorLlmClassifyResourceBytes   metric.Int64ObservableGauge
 	ProcessorLlmClassifyRuns            metric.Int64Counter
-	ProcessorLlmClassifySpansForwarded  metric.Int64Counter
-	ProcessorLlmClassifySpansHeld       metric.Int64Counter
-	ProcessorLlmClassifySpansIn         metric.Int64Counter
+	ProcessorLlmClassifySpansAdded      metric.Int64ObservableCounter
+	ProcessorLlmClassifySpansForwarded  metric.Int64ObservableCounter
+	ProcessorLlmClassifySpansHeld       metric.Int64ObservableGauge
+	ProcessorLlmClassifySpansIn         metric.Int64ObservableCounter
 	ProcessorLlmClassifySpansLate       metric.Int64Counter
-	ProcessorLlmClassifySpansPassed     metric.Int64Counter
-	ProcessorLlmClassifySpansRefused    metric.Int64Counter
+	ProcessorLlmClassifySpansLost       metric.Int64ObservableCounter
+	ProcessorLlmClassifySpansPassed     metric.Int64ObservableCounter
+	ProcessorLlmClassifySpansRefused    metric.Int64ObservableCounter
+	ProcessorLlmClassifySpansReplayed   metric.Int64ObservableCounter
+	ProcessorLlmClassifySpansTaken      metric.Int64ObservableCounter
 	ProcessorLlmClassifyStorageWrites   metric.Int64Counter
 	ProcessorLlmClassifyTracesHeld      metric.Int64ObservableGauge
 }
@@ -92,6 +97,156 @@ func (builder *TelemetryBuilder) RegisterProcessorLlmClassifyFactBytesCallback(c
 		cb(ctx, &observerInt64{inst: builder.ProcessorLlmClassifyFactBytes, obs: o})
 		return nil
 	}, builder.ProcessorLlmClassifyFactBytes)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorLlmClassifyResourceBytesCallback sets callback for observable ProcessorLlmClassifyResourceBytes metric.
+func (builder *TelemetryBuilder) RegisterProcessorLlmClassifyResourceBytesCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorLlmClassifyResourceBytes, obs: o})
+		return nil
+	}, builder.ProcessorLlmClassifyResourceBytes)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorLlmClassifySpansAddedCallback sets callback for observable ProcessorLlmClassifySpansAdded metric.
+func (builder *TelemetryBuilder) RegisterProcessorLlmClassifySpansAddedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorLlmClassifySpansAdded, obs: o})
+		return nil
+	}, builder.ProcessorLlmClassifySpansAdded)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorLlmClassifySpansForwardedCallback sets callback for observable ProcessorLlmClassifySpansForwarded metric.
+func (builder *TelemetryBuilder) RegisterProcessorLlmClassifySpansForwardedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorLlmClassifySpansForwarded, obs: o})
+		return nil
+	}, builder.ProcessorLlmClassifySpansForwarded)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorLlmClassifySpansHeldCallback sets callback for observable ProcessorLlmClassifySpansHeld metric.
+func (builder *TelemetryBuilder) RegisterProcessorLlmClassifySpansHeldCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorLlmClassifySpansHeld, obs: o})
+		return nil
+	}, builder.ProcessorLlmClassifySpansHeld)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorLlmClassifySpansInCallback sets callback for observable ProcessorLlmClassifySpansIn metric.
+func (builder *TelemetryBuilder) RegisterProcessorLlmClassifySpansInCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorLlmClassifySpansIn, obs: o})
+		return nil
+	}, builder.ProcessorLlmClassifySpansIn)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorLlmClassifySpansLostCallback sets callback for observable ProcessorLlmClassifySpansLost metric.
+func (builder *TelemetryBuilder) RegisterProcessorLlmClassifySpansLostCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorLlmClassifySpansLost, obs: o})
+		return nil
+	}, builder.ProcessorLlmClassifySpansLost)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorLlmClassifySpansPassedCallback sets callback for observable ProcessorLlmClassifySpansPassed metric.
+func (builder *TelemetryBuilder) RegisterProcessorLlmClassifySpansPassedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorLlmClassifySpansPassed, obs: o})
+		return nil
+	}, builder.ProcessorLlmClassifySpansPassed)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorLlmClassifySpansRefusedCallback sets callback for observable ProcessorLlmClassifySpansRefused metric.
+func (builder *TelemetryBuilder) RegisterProcessorLlmClassifySpansRefusedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorLlmClassifySpansRefused, obs: o})
+		return nil
+	}, builder.ProcessorLlmClassifySpansRefused)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorLlmClassifySpansReplayedCallback sets callback for observable ProcessorLlmClassifySpansReplayed metric.
+func (builder *TelemetryBuilder) RegisterProcessorLlmClassifySpansReplayedCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorLlmClassifySpansReplayed, obs: o})
+		return nil
+	}, builder.ProcessorLlmClassifySpansReplayed)
+	if err != nil {
+		return err
+	}
+	builder.mu.Lock()
+	defer builder.mu.Unlock()
+	builder.registrations = append(builder.registrations, reg)
+	return nil
+}
+
+// RegisterProcessorLlmClassifySpansTakenCallback sets callback for observable ProcessorLlmClassifySpansTaken metric.
+func (builder *TelemetryBuilder) RegisterProcessorLlmClassifySpansTakenCallback(cb metric.Int64Callback) error {
+	reg, err := builder.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		cb(ctx, &observerInt64{inst: builder.ProcessorLlmClassifySpansTaken, obs: o})
+		return nil
+	}, builder.ProcessorLlmClassifySpansTaken)
 	if err != nil {
 		return err
 	}
@@ -181,27 +336,39 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithExplicitBucketBoundaries([]float64{0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 20, 30, 60, 120, 300}...),
 	)
 	errs = errors.Join(errs, err)
+	builder.ProcessorLlmClassifyResourceBytes, err = builder.meter.Int64ObservableGauge(
+		"otelcol_processor_llm_classify_resource_bytes",
+		metric.WithDescription("Estimated memory of the resources and scopes that spans share. At most a sixteenth of `max_held_bytes`; those that were not used lately are forgotten. [Alpha]"),
+		metric.WithUnit("By"),
+	)
+	errs = errors.Join(errs, err)
 	builder.ProcessorLlmClassifyRuns, err = builder.meter.Int64Counter(
 		"otelcol_processor_llm_classify_runs",
 		metric.WithDescription("Runs that were judged. Each run counts once. [Alpha]"),
 		metric.WithUnit("{run}"),
 	)
 	errs = errors.Join(errs, err)
-	builder.ProcessorLlmClassifySpansForwarded, err = builder.meter.Int64Counter(
+	builder.ProcessorLlmClassifySpansAdded, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_llm_classify_spans_added",
+		metric.WithDescription("Spans that were added to those that came, as `llm.run.abandoned`, and that the next consumer accepted. They count as forwarded, too. [Alpha]"),
+		metric.WithUnit("{span}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorLlmClassifySpansForwarded, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_llm_classify_spans_forwarded",
 		metric.WithDescription("Classified LLM spans that the next consumer accepted. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
-	builder.ProcessorLlmClassifySpansHeld, err = builder.meter.Int64Counter(
+	builder.ProcessorLlmClassifySpansHeld, err = builder.meter.Int64ObservableGauge(
 		"otelcol_processor_llm_classify_spans_held",
-		metric.WithDescription("LLM spans that were taken over to be classified. [Alpha]"),
+		metric.WithDescription("LLM spans that are held, or wait to be sent again. At every moment it is `spans_in` - `spans_refused` + `spans_replayed` - `spans_passed` - `spans_forwarded` + `spans_added` - `spans_lost`. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
-	builder.ProcessorLlmClassifySpansIn, err = builder.meter.Int64Counter(
+	builder.ProcessorLlmClassifySpansIn, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_llm_classify_spans_in",
-		metric.WithDescription("Spans received. [Alpha]"),
+		metric.WithDescription("Spans received, in calls that have returned. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
@@ -211,15 +378,33 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
-	builder.ProcessorLlmClassifySpansPassed, err = builder.meter.Int64Counter(
+	builder.ProcessorLlmClassifySpansLost, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_llm_classify_spans_lost",
+		metric.WithDescription("LLM spans that are lost, because the next consumer refused them with a permanent error, or because they could not be read any more. [Alpha]"),
+		metric.WithUnit("{span}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorLlmClassifySpansPassed, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_llm_classify_spans_passed",
 		metric.WithDescription("Other spans, which the next consumer accepted in the call that brought them. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
-	builder.ProcessorLlmClassifySpansRefused, err = builder.meter.Int64Counter(
+	builder.ProcessorLlmClassifySpansRefused, err = builder.meter.Int64ObservableCounter(
 		"otelcol_processor_llm_classify_spans_refused",
 		metric.WithDescription("Spans of calls that were refused as a whole, for the sender to send again, because the next consumer failed or `max_held_bytes` was reached while it did. [Alpha]"),
+		metric.WithUnit("{span}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorLlmClassifySpansReplayed, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_llm_classify_spans_replayed",
+		metric.WithDescription("LLM spans that an earlier process held, from the storage. [Alpha]"),
+		metric.WithUnit("{span}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorLlmClassifySpansTaken, err = builder.meter.Int64ObservableCounter(
+		"otelcol_processor_llm_classify_spans_taken",
+		metric.WithDescription("LLM spans that were taken over to be classified. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

@@ -32,6 +32,46 @@ func TestSetupTelemetry(t *testing.T) {
 		observer.Observe(1)
 		return nil
 	}))
+	require.NoError(t, tb.RegisterProcessorLlmClassifyResourceBytesCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
+	require.NoError(t, tb.RegisterProcessorLlmClassifySpansAddedCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
+	require.NoError(t, tb.RegisterProcessorLlmClassifySpansForwardedCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
+	require.NoError(t, tb.RegisterProcessorLlmClassifySpansHeldCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
+	require.NoError(t, tb.RegisterProcessorLlmClassifySpansInCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
+	require.NoError(t, tb.RegisterProcessorLlmClassifySpansLostCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
+	require.NoError(t, tb.RegisterProcessorLlmClassifySpansPassedCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
+	require.NoError(t, tb.RegisterProcessorLlmClassifySpansRefusedCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
+	require.NoError(t, tb.RegisterProcessorLlmClassifySpansReplayedCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
+	require.NoError(t, tb.RegisterProcessorLlmClassifySpansTakenCallback(func(_ context.Context, observer metric.Int64Observer) error {
+		observer.Observe(1)
+		return nil
+	}))
 	require.NoError(t, tb.RegisterProcessorLlmClassifyTracesHeldCallback(func(_ context.Context, observer metric.Int64Observer) error {
 		observer.Observe(1)
 		return nil
@@ -40,12 +80,7 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ProcessorLlmClassifyForwardFailures.Add(context.Background(), 1)
 	tb.ProcessorLlmClassifyHoldTime.Record(context.Background(), 1)
 	tb.ProcessorLlmClassifyRuns.Add(context.Background(), 1)
-	tb.ProcessorLlmClassifySpansForwarded.Add(context.Background(), 1)
-	tb.ProcessorLlmClassifySpansHeld.Add(context.Background(), 1)
-	tb.ProcessorLlmClassifySpansIn.Add(context.Background(), 1)
 	tb.ProcessorLlmClassifySpansLate.Add(context.Background(), 1)
-	tb.ProcessorLlmClassifySpansPassed.Add(context.Background(), 1)
-	tb.ProcessorLlmClassifySpansRefused.Add(context.Background(), 1)
 	tb.ProcessorLlmClassifyStorageWrites.Add(context.Background(), 1)
 	AssertEqualProcessorLlmClassifyBytesHeld(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
@@ -65,7 +100,13 @@ func TestSetupTelemetry(t *testing.T) {
 	AssertEqualProcessorLlmClassifyHoldTime(t, testTel,
 		[]metricdata.HistogramDataPoint[float64]{{}}, metricdatatest.IgnoreValue(),
 		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorLlmClassifyResourceBytes(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorLlmClassifyRuns(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorLlmClassifySpansAdded(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorLlmClassifySpansForwarded(t, testTel,
@@ -80,10 +121,19 @@ func TestSetupTelemetry(t *testing.T) {
 	AssertEqualProcessorLlmClassifySpansLate(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorLlmClassifySpansLost(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorLlmClassifySpansPassed(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorLlmClassifySpansRefused(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorLlmClassifySpansReplayed(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorLlmClassifySpansTaken(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorLlmClassifyStorageWrites(t, testTel,
