@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -201,6 +202,37 @@ func (p *prometheus) get(t require.TestingT, what string, values url.Values, dat
 	require.NoError(t, json.Unmarshal(answer.Data, data))
 }
 
+// flushOften returns the part of a configuration that shortens the time until counts are shown.
+func flushOften(t *testing.T) string {
+	t.Helper()
+	raw, err := os.ReadFile("config-metrics.yaml")
+	require.NoError(t, err)
+	var config struct{ Connectors map[string]any }
+	require.NoError(t, yaml.Unmarshal(raw, &config))
+	var out strings.Builder
+	out.WriteString("connectors:\n")
+	for name := range config.Connectors {
+		if strings.HasPrefix(name, "span_metrics/") {
+			fmt.Fprintf(&out, "  %s: {metrics_flush_interval: 1s}\n", name)
+		}
+	}
+	return out.String()
+}
+
+// readPage returns what Prometheus would scrape, with exemplars.
+func readPage(t require.TestingT, address string) string {
+	req, err := http.NewRequest(http.MethodGet, "http://"+address+"/metrics", nil)
+	require.NoError(t, err)
+	req.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, resp.StatusCode, "%s", page)
+	return string(page)
+}
+
 // eventually waits for a condition that depends on another process. A healthy process needs a second or two.
 func eventually(t *testing.T, condition func(*assert.CollectT)) {
 	t.Helper()
@@ -251,13 +283,10 @@ receivers: {otlp: {protocols: {grpc: {endpoint: %q}, http: {endpoint: %q}}}}
 processors:
   llm_classify: {max_hold: 1s, settle: 500ms}
   batch: {timeout: 100ms}
-connectors:
-  span_metrics/runs: {metrics_flush_interval: 1s}
-  span_metrics/requests: {metrics_flush_interval: 1s}
-  span_metrics/tools: {metrics_flush_interval: 1s}
+%s
 exporters: {prometheus: {endpoint: %q}}
 service: {telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: {host: %q, port: %s}}}}]}}}
-`, health, freeAddress(t), m.otlp, verdicts, ownHost, ownPort), 0o600))
+`, health, freeAddress(t), m.otlp, flushOften(t), verdicts, ownHost, ownPort), 0o600))
 
 	args := []string{}
 	for _, file := range append(append([]string{"config.yaml", "config-metrics.yaml"}, files...), overlay) {

@@ -25,6 +25,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,7 @@ import (
 type guarded struct {
 	url     string // for OTLP over HTTP
 	grpc    string // and over gRPC
+	metrics string // of config-metrics.yaml, if it is joined
 	backend *running
 	agent   *http.Client // with a certificate of the CA
 	trusted *x509.CertPool
@@ -63,7 +65,14 @@ func (g *guarded) refused(endpoint string) error {
 	return err
 }
 
+// startGuarded runs config.yaml and config-tls.yaml with further files joined to them.
 func startGuarded(t *testing.T, env map[string]string, files ...string) *guarded {
+	t.Helper()
+	return startInOrder(t, env, append([]string{"config.yaml", "config-tls.yaml"}, files...)...)
+}
+
+// startInOrder runs the files in their order. config-tls.yaml has to be one of them, after config.yaml.
+func startInOrder(t *testing.T, env map[string]string, files ...string) *guarded {
 	t.Helper()
 	bin := binary(t)
 	ca := newAuthority(t)
@@ -87,14 +96,17 @@ func startGuarded(t *testing.T, env map[string]string, files ...string) *guarded
 	g.backend = startBackend(t, bin, nil, fmt.Sprintf("yaml:receivers::otlp::protocols::grpc::tls: {cert_file: %q, key_file: %q}", backendCertificate, backendKey))
 	all["BACKEND_OTLP"] = g.backend.env["OTLP_GRPC_ENDPOINT"]
 	health := freeAddress(t)
+	g.metrics = freeAddress(t)
 	overlay := filepath.Join(t.TempDir(), "overlay.yaml")
 	require.NoError(t, os.WriteFile(overlay, fmt.Appendf(nil, `
 extensions: {health_check: {endpoint: %q}}
 processors: {batch: {timeout: 10ms}}
+exporters: {prometheus: {endpoint: %q}}
+%s
 service: {telemetry: {metrics: {level: none, readers: []}}}
-`, health), 0o600))
+`, health, g.metrics, flushOften(t)), 0o600))
 	var args []string
-	for _, file := range append(append([]string{"config.yaml", "config-tls.yaml"}, files...), overlay) {
+	for _, file := range append(slices.Clone(files), overlay) {
 		args = append(args, "--config", "file:"+file)
 	}
 	cmd := exec.Command(bin, args...)
@@ -259,7 +271,8 @@ func TestOpenIDConnect(t *testing.T) {
 	}
 }
 
-// Content that other instrumentations record is masked. The attributes that llm_classify writes are exported unchanged.
+// Content that other instrumentations record is masked, in whatever order the files are joined. The attributes that
+// llm_classify writes are exported unchanged.
 func TestRedaction(t *testing.T) {
 	const canary = "CANARY-prompt-or-secret"
 	content := []string{
@@ -274,7 +287,7 @@ func TestRedaction(t *testing.T) {
 		return fmt.Sprintf(`{"key":%q,"value":{"stringValue":%q}}`, key, value)
 	}
 	attributes := []string{
-		text("gen_ai.operation.name", "invoke_agent"), text("gen_ai.agent.name", "coder"), text("error.type", "timeout"),
+		text("gen_ai.operation.name", "invoke_agent"), text("gen_ai.agent.name", "coder sk-"+canary+"0123456789"), text("error.type", "timeout"),
 		// Secrets under unexpected names.
 		text("note", "key sk-"+canary+"0123456789"), text("header", "Bearer "+canary+"0123456789"),
 		text("jwt", "eyJ"+canary+"."+canary+"."+canary),
@@ -284,31 +297,48 @@ func TestRedaction(t *testing.T) {
 	}
 	event := fmt.Sprintf(`{"name":"exception","timeUnixNano":"1500","attributes":[%s,%s]}`,
 		text("exception.message", canary), text("gen_ai.event.content", canary))
-	body := fmt.Sprintf(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"5b8efff798038103d269b633813fc60c",
+	body := fmt.Sprintf(`{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"s"}}]},"scopeSpans":[{"spans":[{"traceId":"5b8efff798038103d269b633813fc60c",
 		"spanId":"eee19b7ec3c1b174","name":"invoke_agent coder","kind":1,"startTimeUnixNano":"1000","endTimeUnixNano":"2000",
 		"status":{"code":2},"events":[%s],"attributes":[%s,
 			{"key":"llm.run.requests","value":{"intValue":"0"}},{"key":"llm.run.tools","value":{"intValue":"0"}}]}]}]}]}`,
 		event, strings.Join(attributes, ","))
 
-	g := startGuarded(t, nil, "config-redaction.yaml")
-	status, err := post(g.agent, g.url, "", body)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusOK, status)
-	eventually(t, func(t *assert.CollectT) { require.Len(t, g.backend.spans(t), 1) })
-	raw, err := os.ReadFile(g.backend.env["OUT_FILE"])
-	require.NoError(t, err)
-	assert.NotContains(t, string(raw), "CANARY")
+	for _, files := range [][]string{
+		{"config.yaml", "config-tls.yaml", "config-redaction.yaml"},
+		{"config-redaction.yaml", "config.yaml", "config-tls.yaml"},
+		{"config-metrics.yaml", "config-redaction.yaml", "config.yaml", "config-tls.yaml"},
+		{"config.yaml", "config-redaction.yaml", "config-metrics.yaml", "config-tls.yaml"},
+		{"config.yaml", "config-redaction.yaml", "kubernetes/two-layers/collector-classifier.yaml", "config-tls.yaml"},
+	} {
+		t.Run(strings.Join(files, ","), func(t *testing.T) {
+			g := startInOrder(t, map[string]string{"JOURNAL": t.TempDir()}, files...)
+			status, err := post(g.agent, g.url, "", body)
+			require.NoError(t, err)
+			require.Equal(t, http.StatusOK, status)
+			eventually(t, func(t *assert.CollectT) { require.Len(t, g.backend.spans(t), 1) })
+			raw, err := os.ReadFile(g.backend.env["OUT_FILE"])
+			require.NoError(t, err)
+			assert.NotContains(t, string(raw), "CANARY")
 
-	got := map[string]map[string]any{}
-	for _, a := range g.backend.spans(t)[0].Attributes {
-		got[a.Key] = a.Value
-	}
-	assert.Equal(t, "failed", got["llm.run.outcome"]["stringValue"])
-	assert.Equal(t, "coder", got["gen_ai.agent.name"]["stringValue"])
-	assert.NotEmpty(t, got["llm.failure.summary"]["stringValue"])
-	assert.NotContains(t, fmt.Sprint(got["llm.run.timeline"], got["llm.failure.summary"], got["llm.failure.evidence"]), "***")
-	for _, key := range content {
-		assert.Contains(t, got, key, "the key stays, without its content")
+			got := map[string]map[string]any{}
+			for _, a := range g.backend.spans(t)[0].Attributes {
+				got[a.Key] = a.Value
+			}
+			assert.Equal(t, "failed", got["llm.run.outcome"]["stringValue"])
+			assert.Contains(t, got["gen_ai.agent.name"]["stringValue"], "coder")
+			assert.NotEmpty(t, got["llm.failure.summary"]["stringValue"])
+			assert.NotContains(t, fmt.Sprint(got["llm.run.timeline"], got["llm.failure.summary"], got["llm.failure.evidence"]), "***")
+			for _, key := range content {
+				assert.Contains(t, got, key, "the key stays, without its content")
+			}
+			if slices.Contains(files, "config-metrics.yaml") {
+				eventually(t, func(t *assert.CollectT) {
+					page := readPage(t, g.metrics)
+					require.Contains(t, page, `gen_ai_agent_name="coder`)
+					assert.NotContains(t, page, "CANARY", "labels are redacted, too")
+				})
+			}
+		})
 	}
 }
 

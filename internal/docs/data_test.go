@@ -106,9 +106,9 @@ func (c *config) problems(t *testing.T) (list []string) {
 	names("extension", c.Service.Extensions, c.Extensions, base.Extensions)
 	for _, id := range slices.Sorted(maps.Keys(c.Service.Pipelines)) {
 		p := c.Service.Pipelines[id]
-		names("receiver", p.Receivers, c.Receivers, base.Receivers, c.Connectors)
+		names("receiver", p.Receivers, c.Receivers, base.Receivers, c.Connectors, base.Connectors)
 		names("processor", p.Processors, c.Processors, base.Processors)
-		names("exporter", p.Exporters, c.Exporters, base.Exporters, c.Connectors)
+		names("exporter", p.Exporters, c.Exporters, base.Exporters, c.Connectors, base.Connectors)
 	}
 	return list
 }

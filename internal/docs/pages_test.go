@@ -128,6 +128,7 @@ var texts = map[string]string{
 	"docs/classify-old-traces.md":     "what diagnose -check prints",
 	"docs/incidents.md":               "what examples/incidents prints; generated and compared there",
 	"docs/instrument-any-language.md": "verdicts; generated and compared by examples/diagnose",
+	"docs/operate/security.md":        "a picture",
 	"docs/verdicts.md":                "what make demo prints",
 }
 
