@@ -177,33 +177,16 @@ func readNames(t *testing.T) *names {
 	n := &names{vocabulary: readVocabulary(t), otel: map[string]bool{}, metrics: map[string]map[string]bool{}}
 
 	// The metrics that config-metrics.yaml makes, with their labels.
-	type keys []struct{ Name, Key string }
 	var config struct {
 		Connectors map[string]struct {
-			Namespace       string
-			Dimensions      keys
-			CallsDimensions keys `yaml:"calls_dimensions"`
-			Spans           []struct {
-				Name, Unit string
-				Attributes keys
-				Sum        any
-			}
+			Namespace  string
+			Dimensions []struct{ Name string }
+			Histogram  struct{ Disable bool }
 		}
 	}
 	raw, err := os.ReadFile("config-metrics.yaml")
 	require.NoError(t, err)
 	require.NoError(t, yaml.Unmarshal(raw, &config))
-	labels := func(lists ...keys) map[string]bool {
-		set := map[string]bool{"service_name": true, "job": true, "instance": true}
-		for _, list := range lists {
-			for _, k := range list {
-				name := k.Name + k.Key
-				assert.Contains(t, n.attributes, name, "config-metrics.yaml")
-				set[strings.ReplaceAll(name, ".", "_")] = true
-			}
-		}
-		return set
-	}
 	histogram := func(name string, labels map[string]bool) {
 		n.metrics[name] = labels
 		n.metrics[name+"_sum"], n.metrics[name+"_count"] = labels, labels
@@ -211,22 +194,28 @@ func readNames(t *testing.T) *names {
 		with["le"] = true
 		n.metrics[name+"_bucket"] = with
 	}
-	for _, c := range config.Connectors {
-		if c.Namespace != "" {
-			n.otel[c.Namespace], n.otel[c.Namespace+".calls"], n.otel[c.Namespace+".duration"] = true, true, true
-			name := strings.ReplaceAll(c.Namespace, ".", "_")
-			n.metrics[name+"_calls_total"] = labels(c.Dimensions, c.CallsDimensions)
-			histogram(name+"_duration_seconds", labels(c.Dimensions))
+	for connector, c := range config.Connectors {
+		if c.Namespace == "" {
+			continue
 		}
-		for _, s := range c.Spans {
-			n.otel[s.Name] = true
-			name := strings.ReplaceAll(s.Name, ".", "_")
-			if s.Sum != nil {
-				n.metrics[name+"_total"] = labels(s.Attributes)
-				continue
-			}
-			require.Equal(t, "s", s.Unit, s.Name)
-			histogram(name+"_seconds", labels(s.Attributes))
+		labels := map[string]bool{"service_name": true, "otel_metric_overflow": true, "job": true, "instance": true}
+		for _, d := range c.Dimensions {
+			assert.Contains(t, n.attributes, d.Name, "config-metrics.yaml")
+			labels[strings.ReplaceAll(d.Name, ".", "_")] = true
+		}
+		n.otel[c.Namespace] = true
+		name := strings.ReplaceAll(c.Namespace, ".", "_")
+		switch {
+		case c.Histogram.Disable:
+			n.otel[c.Namespace+".calls"] = true
+			n.metrics[name+"_calls_total"] = labels
+		case strings.HasSuffix(connector, "_durations"):
+			n.otel[c.Namespace+".duration"] = true
+			histogram(name+"_duration_seconds", labels)
+		case c.Dimensions != nil:
+			histogram(name+"_seconds", labels)
+		default:
+			n.metrics[name+"_total"] = labels
 		}
 	}
 	require.Contains(t, n.metrics, "llm_run_calls_total")
@@ -246,4 +235,50 @@ func readNames(t *testing.T) *names {
 	}
 	require.Contains(t, n.metrics, "otelcol_processor_llm_classify_spans_in")
 	return n
+}
+
+// The labels are closed: config-metrics.yaml lists each value of an enum that is a label, and nothing else. Otherwise a
+// verdict of this version would be counted as `other`, or a value that a producer made up under its own name.
+func TestLabelsAreClosed(t *testing.T) {
+	v := readVocabulary(t)
+	var config struct {
+		Connectors map[string]struct{ Dimensions []struct{ Name string } }
+		Processors struct {
+			Labels struct {
+				TraceStatements []struct{ Statements []string } `yaml:"trace_statements"`
+			} `yaml:"transform/labels"`
+		}
+	}
+	raw, err := os.ReadFile("config-metrics.yaml")
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(raw, &config))
+	var kept string
+	named, closed := map[string]bool{}, map[string][]string{}
+	for _, group := range config.Processors.Labels.TraceStatements {
+		for _, s := range group.Statements {
+			s = strings.Join(strings.Fields(s), " ")
+			if strings.HasPrefix(s, "keep_keys(span.attributes") {
+				kept = s
+			}
+			if m := regexp.MustCompile(`^set\(span\.attributes\["([a-z_.]+)"\], "other"\) where span\.attributes\["([a-z_.]+)"\] != nil and not IsString\(span\.attributes\["([a-z_.]+)"\]\)$`).FindStringSubmatch(s); m != nil {
+				require.Equal(t, []string{m[1], m[1]}, m[2:], s)
+				named[m[1]] = true
+			}
+			if m := regexp.MustCompile(`^set\(span\.attributes\["([a-z_.]+)"\], "other"\) where span\.attributes\["([a-z_.]+)"\] != nil and not IsMatch\(span\.attributes\["([a-z_.]+)"\], "\^\(([a-z0-9_|]+)\)\$"\)$`).FindStringSubmatch(s); m != nil {
+				require.Equal(t, []string{m[1], m[1]}, m[2:4], s)
+				closed[m[1]] = strings.Split(m[4], "|")
+			}
+		}
+	}
+	require.NotEmpty(t, closed)
+	for name, c := range config.Connectors {
+		for _, d := range c.Dimensions {
+			assert.Contains(t, kept, `"`+d.Name+`"`, "%s: keep_keys removes it", name)
+			if values := v.attributes[d.Name].values; values != nil {
+				assert.Equal(t, values, closed[d.Name], "transform/labels in config-metrics.yaml: ^(%s)$ of %s", strings.Join(values, "|"), d.Name)
+			} else {
+				assert.True(t, named[d.Name], "transform/labels in config-metrics.yaml does not check that %s is a string", d.Name)
+			}
+		}
+	}
 }
