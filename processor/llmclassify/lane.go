@@ -43,18 +43,26 @@ type lane struct {
 // of deadlines, or a large run, must not keep other lanes and callers waiting.
 const maxDue = 1024
 
+// tenantsRemembered is how many tenants may use all of the memory for what is kept beside
+// facts, such as the judged runs, where there are tenants: it is not shared.
+const tenantsRemembered = 16
+
 // maxDrained is how many traces are released at a time at the end.
 const maxDrained = 128
 
 // newLane makes the lane of a tenant in one of n shards.
 func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 	cfg, factBytes := p.cfg, max(p.cfg.MaxFactBytes/n, 1)
+	remembered := factBytes // of which parts are for what is kept beside facts
+	if cfg.hasTenants() {
+		remembered = max(factBytes/tenantsRemembered, 1)
+	}
 	l := &lane{
 		shared:    p,
 		tenant:    t,
 		forwarder: newForwarder(p),
-		evidence:  newEvidence(cfg.MaxHold, factBytes/16, p.evidenced.add),
-		inner:     newInnerRuns(cfg.RunTimeout, factBytes/16),
+		evidence:  newEvidence(cfg.MaxHold, remembered/16, p.evidenced.add),
+		inner:     newInnerRuns(cfg.RunTimeout, remembered/16),
 		unpacked:  packQueue{epoch: p.clock.Now()},
 		inbox:     newInbox(wake),
 	}
@@ -64,7 +72,7 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		Settle:         cfg.Settle,
 		RunTimeout:     cfg.RunTimeout,
 		MaxSpansPerRun: cfg.MaxSpansPerRun,
-		MaxFactBytes:   factBytes,
+		MaxFactBytes:   remembered,
 		Locate:         assemble.Locate,
 		Around:         assemble.Around,
 		During:         assemble.During,
@@ -72,11 +80,13 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		SameService:    assemble.SameService,
 		Explained:      l.releaser.explained,
 		Read:           l.releaser.readFacts,
+		GuessedFacts:   512,
 		Shared:         l.releaser.kept.Bytes,
 		Forget:         l.releaser.forget,
 		Remember:       l.releaser.remember,
 		Watch:          p.interest.add,
 	})
+	l.buffer.SetMaxFactBytes(factBytes)
 	l.releaser.buffer = l.buffer
 	return l
 }

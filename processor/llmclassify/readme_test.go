@@ -91,7 +91,7 @@ func TestReadmeOptions(t *testing.T) {
 			}
 		case []string:
 			want = "`[]`"
-		case *component.ID:
+		case *component.ID, string:
 			want = "none"
 		default:
 			want = fmt.Sprintf("`%v`", value)

@@ -154,6 +154,9 @@ func (r *releaser) addSpans(ctx context.Context, release *assemble.Release, d *a
 		if i == d.Carrier || d.Members[i] != nil {
 			size += verdictSize
 		}
+		if !isLast(release) {
+			r.buffer.SetFacts(m.Item, factsOf(m.Item, m.Span)) // its span goes
+		}
 		out.add(ctx, m.Span, &m.Known, size)
 		m.Known.Body = packed.Span{}
 		s.held = max(s.held, m.Held)
@@ -187,12 +190,17 @@ func (r *releaser) open(release *assemble.Release) {
 	r.evidence.explain(release)
 }
 
-// readFacts reads the facts of a span that is about to go, and returns their memory.
+// readFacts reads the facts of a span that may go, and returns their memory.
 func (r *releaser) readFacts(it *assemble.Item) int {
 	span, ok := r.reader.Span(it.Known.Body)
 	if !ok {
 		span = ptrace.NewSpan() // addSpans reports it
 	}
+	return factsOf(it, span)
+}
+
+// factsOf reads the facts of a span, and returns their memory.
+func factsOf(it *assemble.Item, span ptrace.Span) int {
 	it.Known.Names = dialect.RunNamesOf(span)
 	return it.Known.Facts(span, kinds[it.Role]).Size() + it.Known.Names.Size()
 }

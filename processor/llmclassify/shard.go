@@ -133,10 +133,24 @@ func (s *shard) rotate() {
 
 // turn gives each lane a turn. It reports whether one of them did anything.
 func (s *shard) turn(ctx context.Context) (worked bool) {
+	if s.cfg.hasTenants() {
+		s.shareFacts()
+	}
 	for l := range s.all {
 		worked = l.turn(ctx) || worked
 	}
 	return worked
+}
+
+// shareFacts lets each tenant use four times of the memory for facts that is free.
+func (s *shard) shareFacts() {
+	limit, used := max(s.cfg.MaxFactBytes/s.n, 1), 0
+	for l := range s.all {
+		used += l.buffer.FactBytes()
+	}
+	for l := range s.all {
+		l.buffer.SetMaxFactBytes(min(limit, share*max(limit-used, 0)))
+	}
 }
 
 // next is when something is due; false when nothing waits.

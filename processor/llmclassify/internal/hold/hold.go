@@ -49,9 +49,12 @@ type Config[F any] struct {
 	// on a complete run with items that are Unexplained. It is called again whenever
 	// something arrives, and must not keep the release.
 	Explained func(*Release[F]) bool
-	// Read reads the facts of the item's span, which is about to go while the item
-	// stays, into Known, and returns their memory in bytes.
+	// Read reads the facts of the item's span into Known, and returns their memory in bytes.
+	// It is called for evidence, which may go before what it explains. The facts of a span
+	// that goes early are for the owner of its release to read, see [Buffer.SetFacts].
 	Read func(*Item[F]) int
+	// GuessedFacts is the memory of facts that are not read yet, in bytes.
+	GuessedFacts int
 	// Shared is the memory that items whose spans have gone share, in bytes. It counts toward
 	// MaxFactBytes. May be nil.
 	Shared func() int
@@ -176,6 +179,7 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 			}
 			t.add(it, at, b.age(now.Add(b.cfg.Settle)))
 			if it.Spent {
+				b.read(it)
 				b.keep(it)
 			} else {
 				b.held++

@@ -52,9 +52,21 @@ func (b *Buffer[F]) read(it *Item[F]) {
 	}
 }
 
-// keep reads the facts of a span that goes, and counts them.
+// SetFacts tells the memory of the facts of an item that went early in a release, in bytes,
+// once they are read. Until then it is Config.GuessedFacts.
+func (b *Buffer[F]) SetFacts(it *Item[F], bytes int) {
+	size := ItemSize + bytes
+	if it.state == stateKept {
+		b.factBytes += size - int(it.factSize)
+	}
+	it.factSize = int32(size) //nolint:gosec // facts are bounded
+}
+
+// keep counts the facts of a span that goes. The owner of its release reads them.
 func (b *Buffer[F]) keep(it *Item[F]) {
-	b.read(it)
+	if it.factSize == 0 {
+		it.factSize = int32(ItemSize + b.cfg.GuessedFacts) //nolint:gosec // it is small
+	}
 	b.kept.push(it)
 	b.factBytes += int(it.factSize)
 	t := it.trace

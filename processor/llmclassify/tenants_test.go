@@ -1,0 +1,300 @@
+package llmclassify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/client"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor/processortest"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+const namespaceKey = "service.namespace"
+
+// tenantConfig tells tenants apart by their namespace.
+func tenantConfig() *Config {
+	cfg := defaultConfig()
+	cfg.TenantFrom = tenantFromResource + namespaceKey
+	return cfg
+}
+
+// ofTenant gives all resources of a call a tenant.
+func ofTenant(name string, td ptrace.Traces) ptrace.Traces {
+	for _, rs := range td.ResourceSpans().All() {
+		rs.Resource().Attributes().PutStr(namespaceKey, name)
+	}
+	return td
+}
+
+// A tenant that names another one's trace and run changes nothing of its verdicts: neither
+// before, nor after, nor in the same call.
+func TestTenantsAreJudgedApart(t *testing.T) {
+	honest := finishedRun(1)
+	forged := []spanSpec{
+		toolSpan(20, 0.2, 0.4, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeFailed),
+		requestSpan(21, 1, 1.5, 2).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", answer),
+		runSpan(1, 0, 3, 2, 1),
+	}
+	alone := newHarness(t, tenantConfig(), nil)
+	require.NoError(t, alone.ConsumeTraces(t.Context(), ofTenant("a", tracesOf(t, honest...))))
+	want := spansOf(alone.out())
+	both := func(h *harness, split bool) {
+		td := ofTenant("b", tracesOf(t, forged...))
+		if split {
+			require.NoError(t, h.ConsumeTraces(t.Context(), td))
+			td = ptrace.NewTraces()
+		}
+		ofTenant("a", tracesOf(t, honest...)).ResourceSpans().MoveAndAppendTo(td.ResourceSpans())
+		require.NoError(t, h.ConsumeTraces(t.Context(), td))
+	}
+	for name, play := range map[string]func(*harness){
+		"in one call": func(h *harness) { both(h, false) },
+		"before":      func(h *harness) { both(h, true) },
+		"after": func(h *harness) {
+			require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant("a", tracesOf(t, honest...))))
+			require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant("b", tracesOf(t, forged...))))
+		},
+		"while it is held": func(h *harness) {
+			require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant("a", tracesOf(t, honest[0]))))
+			require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant("b", tracesOf(t, forged...))))
+			require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant("a", tracesOf(t, honest[1]))))
+		},
+	} {
+		for _, shards := range []int{1, 3} {
+			cfg := tenantConfig()
+			cfg.Shards = shards
+			h := newHarness(t, cfg, nil)
+			play(h)
+			h.pass(t, defaultMaxHold)
+			h.pass(t, 2*defaultRunTimeout)
+			found := 0
+			for _, rs := range h.out().ResourceSpans().All() {
+				if v, _ := rs.Resource().Attributes().Get(namespaceKey); v.Str() != "a" {
+					continue
+				}
+				for _, span := range rs.ScopeSpans().At(0).Spans().All() {
+					found++
+					assert.Equal(t, want[span.SpanID()].Attributes().AsRaw(), span.Attributes().AsRaw(), "%s, span %s", name, span.SpanID())
+				}
+			}
+			assert.Equal(t, len(honest), found, name)
+			assert.Equal(t, load{}, h.load(), name)
+		}
+	}
+}
+
+// Callers are the tenants where metadata tells them apart.
+func TestTenantsByMetadata(t *testing.T) {
+	cfg := defaultConfig()
+	cfg.TenantFrom, cfg.MetadataKeys = tenantFromMetadata, []string{"X-Tenant"}
+	require.NoError(t, cfg.Validate())
+	h := newHarness(t, cfg, nil)
+	as := func(tenant string, specs ...spanSpec) {
+		ctx := client.NewContext(t.Context(), client.Info{Metadata: client.NewMetadata(map[string][]string{"x-tenant": {tenant}})})
+		require.NoError(t, h.ConsumeTraces(ctx, tracesOf(t, specs...)))
+	}
+	as("a", finishedRun(1)[0])
+	as("b", finishedRun(1)[1])
+	assert.Empty(t, h.sink.AllTraces(), "the run of another tenant")
+	as("a", finishedRun(1)[1])
+	assert.Equal(t, 2, h.out().SpanCount())
+}
+
+// One tenant alone may use four fifths of the memory; a second one finds room at once, and
+// takes nothing of it away from the first but what that has too much.
+func TestTenantsShareMemory(t *testing.T) {
+	cfg := tenantConfig()
+	cfg.MaxHeldBytes, cfg.MaxFactBytes = 1<<20, 1<<20
+	h := newHarness(t, cfg, nil)
+	trace := uint64(0)
+	send := func(tenant string) {
+		trace++
+		td := ofTenant(tenant, tracesOf(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer)))
+		td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID(numbered(trace))
+		require.NoError(t, h.classifier.ConsumeTraces(t.Context(), td))
+		for h.shards[0].turn(t.Context()) {
+		}
+		require.LessOrEqual(t, h.load().bytes, cfg.MaxHeldBytes)
+		require.LessOrEqual(t, h.load().factBytes, cfg.MaxFactBytes)
+	}
+	used := func(tenant string) int64 { return h.tenants.named(tenant).used.Load() }
+	for range 2000 {
+		send("flood")
+	}
+	assert.InDelta(t, cfg.MaxHeldBytes*4/5, used("flood"), 5e4)
+	for range 50 {
+		send("honest")
+	}
+	for _, td := range h.sink.AllTraces() {
+		for _, rs := range td.ResourceSpans().All() {
+			v, _ := rs.Resource().Attributes().Get(namespaceKey)
+			require.Equal(t, "flood", v.Str(), "none of the honest one's spans go early")
+		}
+	}
+	for range 2000 {
+		send("flood")
+		send("second flood")
+	}
+	assert.InDelta(t, cfg.MaxHeldBytes*4/9, used("second flood"), 6e4)
+	for range 10_000 { // facts of spans that went early
+		send("flood")
+	}
+	honest := h.shards[0].lane(h.tenants.named("honest"))
+	assert.Equal(t, 50, honest.buffer.Traces(), "it has all that it had")
+}
+
+// At the bound the calls of one tenant are refused, not those of another one.
+func TestTenantsAreRefusedApart(t *testing.T) {
+	cfg := tenantConfig()
+	cfg.MaxHeldBytes = 1 << 20
+	next := &flakyNext{fail: down}
+	h := newHarness(t, cfg, next)
+	refused := func(tenant string) bool {
+		return h.ConsumeTraces(t.Context(), ofTenant(tenant, tracesOf(t, finishedRun(1)...))) != nil
+	}
+	n := 0
+	for ; !refused("flood"); n++ {
+		for i := range byte(200) {
+			_ = h.ConsumeTraces(t.Context(), ofTenant("flood", tracesOf(t, finishedRun(i+1)...)))
+		}
+		require.Less(t, n, 1000)
+	}
+	assert.False(t, refused("honest"))
+	assert.True(t, refused("flood"))
+}
+
+// Names beyond those that are told apart share one place.
+func TestManyTenants(t *testing.T) {
+	h := newHarness(t, tenantConfig(), nil)
+	for i := range 2 * maxTenants {
+		require.NoError(t, h.ConsumeTraces(t.Context(), ofTenant(fmt.Sprintf("tenant %d", i), tracesOf(t, finishedRun(1)...))))
+	}
+	assert.Len(t, h.tenants.known, maxTenants)
+	assert.Same(t, h.tenants.others, h.tenants.named("one more"))
+	assert.Same(t, h.tenants.others, h.tenants.named(""))
+	lanes := 0
+	for range h.shards[0].all {
+		lanes++
+	}
+	assert.Equal(t, maxTenants+1, lanes)
+	h.pass(t, 2*defaultRunTimeout)
+	assert.Equal(t, load{}, h.load())
+}
+
+// waits is a consumer that notes how long each span of a tenant was on its way, from the
+// time that the name of its trace says.
+type waits struct {
+	tenant string
+
+	mu   sync.Mutex
+	sent map[pcommon.TraceID]time.Time
+	list []time.Duration
+	bad  int // verdicts that are not as those of the runs that were sent
+}
+
+func (*waits) Capabilities() consumer.Capabilities { return consumer.Capabilities{} }
+
+func (w *waits) ConsumeTraces(_ context.Context, td ptrace.Traces) error {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, rs := range td.ResourceSpans().All() {
+		if v, _ := rs.Resource().Attributes().Get(namespaceKey); v.Str() != w.tenant {
+			continue
+		}
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, span := range ss.Spans().All() {
+				w.list = append(w.list, now.Sub(w.sent[span.TraceID()]))
+				if v := verdictOf(span); span.ParentSpanID().IsEmpty() && v.outcome != semconv.RunOutcomeSucceeded {
+					w.bad++
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// While one tenant floods, in each of several ways, the runs of another one are judged
+// right. How long their spans are on their way is logged.
+func TestTenantsBesideAFlood(t *testing.T) {
+	floods := map[string]func(i int) ptrace.Traces{
+		"large resources": func(i int) ptrace.Traces {
+			td := tracesOf(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer).of(byte(i)))
+			td.ResourceSpans().At(0).Resource().Attributes().PutStr("large", strings.Repeat("x", 1<<20)+fmt.Sprint(i))
+			return td
+		},
+	}
+	for _, shape := range traceShapes {
+		if shape.batch == 1 {
+			continue
+		}
+		var calls []ptrace.Traces
+		floods[shape.name] = func(i int) ptrace.Traces {
+			if len(calls) == 0 {
+				calls = shape.calls(t, 20*shape.batch)
+				for _, td := range calls {
+					for _, span := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() {
+						span.SetTraceID(numbered(uint64(i)))
+					}
+				}
+			}
+			td := calls[0]
+			calls = calls[1:]
+			return td
+		}
+	}
+	for name, flood := range floods {
+		t.Run(name, func(t *testing.T) {
+			cfg := tenantConfig()
+			cfg.MaxHeldBytes = 32 << 20
+			next := &waits{tenant: "honest", sent: map[pcommon.TraceID]time.Time{}}
+			p, err := newClassifier(processortest.NewNopSettings(metadata.Type), cfg, next, systemClock{})
+			require.NoError(t, err)
+			require.NoError(t, p.Start(t.Context(), nil))
+			stop := make(chan struct{})
+			var flooding sync.WaitGroup
+			flooding.Go(func() {
+				for i := 0; ; i++ {
+					select {
+					case <-stop:
+						return
+					default:
+						_ = p.ConsumeTraces(t.Context(), ofTenant("flood", flood(i)))
+					}
+				}
+			})
+			const runs = 100
+			for i := range runs {
+				for _, spec := range finishedRun(1) { // its spans come in two calls
+					td := ofTenant("honest", tracesOf(t, spec))
+					id := numbered(uint64(1<<40 + i))
+					td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID(id)
+					next.mu.Lock()
+					next.sent[id] = time.Now()
+					next.mu.Unlock()
+					require.NoError(t, p.ConsumeTraces(t.Context(), td))
+				}
+				time.Sleep(time.Millisecond) // it is no flood itself
+			}
+			close(stop)
+			flooding.Wait()
+			require.NoError(t, p.Shutdown(t.Context()))
+			assert.Zero(t, next.bad)
+			require.Len(t, next.list, 2*runs)
+			slices.Sort(next.list)
+			t.Logf("p50 %v, p99 %v, max %v", next.list[runs], next.list[2*runs*99/100], next.list[2*runs-1])
+		})
+	}
+}
