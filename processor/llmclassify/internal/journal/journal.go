@@ -4,10 +4,12 @@
 package journal
 
 import (
+	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -34,12 +36,13 @@ type Ticket struct {
 	index uint32
 }
 
-// entry is the spans of one call.
+// entry is the spans of one call. Journal.mu guards it.
 type entry struct {
-	seq    uint64
-	states []State // by span; guarded by Journal.mu
-	left   int     // spans that are not Done; likewise
-	dirty  bool    // it is on the list of the current update; likewise
+	seq           uint64
+	states        []State // by span
+	left          int     // spans that are not Done
+	dirty         bool    // its states are not written yet
+	before, after *entry  // in the list of live entries
 }
 
 // The keys of a journal. An entry is immutable; the states of its spans are stored beside
@@ -48,12 +51,15 @@ type entry struct {
 //	bounds       the first number that may be live, and one that is above all
 //	<n>          entry n: header and spans
 //	<n>.states   one byte a span; absent while all are held
-//	aside.<n>    what was stored as <n> and is not an entry
+//	owner        whose journal it is, see Owner
+//	aside.<key>  what was stored under a key and was unreadable
 //
 // What was judged is stored under keys of its own, see judgedKey; earlier versions did not
-// write it.
+// write it. All values are sealed. Earlier versions wrote bounds, states and the index of
+// judged runs without a seal.
 const (
 	boundsKey   = "bounds"
+	ownerKey    = "owner"
 	statesKey   = ".states"
 	asidePrefix = "aside."
 )
@@ -69,17 +75,21 @@ type Journal struct {
 	client storage.Client
 	logger *zap.Logger
 
+	found *found // at Open; nil if the storage cannot list what it has
+	first uint64 // at Open: no entry of an earlier process has a lower number
+
 	// writing is held while the states of spans are changed and written, so that older
 	// states never overwrite newer ones, and none is written without what was judged.
 	writing sync.Mutex
 	judged  judgedLog // guarded by writing
+	changed []*entry  // with states that are to be written; likewise
 
 	// mu guards everything declared below
-	mu      sync.Mutex
-	first   uint64   // no live entry has a lower number
-	next    uint64   // the number of the next entry
-	claimed uint64   // no entry may have this number or a higher one before bounds is written
-	live    []*entry // from first on, in order; nil where done
+	mu             sync.Mutex
+	next           uint64 // the number of the next entry
+	claimed        uint64 // no entry may have this number or a higher one before bounds is written
+	unread         uint64 // Replay has yet to read the entries from this number on
+	oldest, newest *entry // the list of live entries, by number
 }
 
 // Replayed is one call of an earlier process: the spans of it that are not Done.
@@ -95,58 +105,65 @@ type Replayed struct {
 // Open opens the journal in a storage. Call [Journal.Replay] before anything else.
 func Open(ctx context.Context, client storage.Client, logger *zap.Logger) (*Journal, error) {
 	j := &Journal{client: client, logger: logger}
-	bounds, err := client.Get(ctx, boundsKey)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("reading the journal's bounds from the storage: %w", err)
-	case len(bounds) == 16:
-		j.first = binary.LittleEndian.Uint64(bounds)
-		j.claimed = max(binary.LittleEndian.Uint64(bounds[8:]), j.first)
-	case bounds != nil:
-		logger.Warn("The bounds of the journal are unreadable; the spans of an earlier process are not replayed",
-			zap.Int("bytes", len(bounds)))
-		if err := client.Set(ctx, asidePrefix+boundsKey, bounds); err != nil {
-			return nil, fmt.Errorf("setting the journal's unreadable bounds aside: %w", err)
-		}
-		// Far above what a process could have written: nothing is overwritten.
-		j.first = uint64(time.Now().UnixNano()) //nolint:gosec // after 1970
-		j.claimed = j.first
+	var err error
+	if j.found, err = find(ctx, client); err != nil {
+		return nil, err
 	}
+	bounds, err := client.Get(ctx, boundsKey)
+	if err != nil {
+		return nil, fmt.Errorf("reading the journal's bounds from the storage: %w", err)
+	}
+	if bounds != nil {
+		if j.first, j.claimed, err = readRange(boundsMagic, bounds); err != nil {
+			if err := j.boundsUnreadable(ctx, bounds, err); err != nil {
+				return nil, err
+			}
+		}
+	}
+	j.claimed = j.found.above(j.claimed)
 	j.next = j.claimed
+	j.unread = min(j.first, j.found.begin(j.first))
 	return j, nil
 }
 
+// boundsUnreadable sets the bounds aside, and chooses others.
+func (j *Journal) boundsUnreadable(ctx context.Context, value []byte, why error) error {
+	// Far above what a process could have written: nothing is overwritten.
+	j.first = uint64(time.Now().UnixNano()) //nolint:gosec // after 1970
+	j.claimed = j.first
+	aside, err := j.setAside(ctx, boundsKey, value, storage.SetOperation(boundsKey, sealRange(boundsMagic, j.first, j.claimed)))
+	if err != nil {
+		return fmt.Errorf("setting the journal's unreadable bounds aside: %w", err)
+	}
+	message := "The bounds of the journal are unreadable; its entries are found without them"
+	if j.found == nil {
+		message = "The bounds of the journal are unreadable, and this storage cannot list what it has; the spans of an earlier process are not replayed"
+	}
+	j.logger.Warn(message, zap.Int("bytes", len(value)), zap.String("key", aside), zap.Error(why))
+	return nil
+}
+
 // Replay calls yield with each call of an earlier process, in their order, until that
-// returns an error. Unreadable entries are set aside, and logged.
+// returns an error. What is unreadable is set aside, and logged.
 func (j *Journal) Replay(ctx context.Context, yield func(*Replayed) error) error {
-	for seq, end := j.first, j.next; seq < end; seq++ {
-		value, err := j.client.Get(ctx, key(seq))
+	numbers, left := j.found.numbers(j.first, j.next)
+	if left > 0 {
+		j.logger.Warn("The journal spans more numbers than are looked for at a start; entries with the numbers between are not replayed",
+			zap.Uint64("first", j.first), zap.Uint64("end", j.next), zap.Uint64("left_out", left))
+	}
+	for seq := range numbers {
+		j.reads(seq)
+		r, e, err := j.read(ctx, seq)
 		if err != nil {
-			return fmt.Errorf("reading entry %d of the journal from the storage: %w", seq, err)
+			return err
 		}
-		if value == nil {
-			j.found(nil)
+		if e == nil {
 			continue
 		}
-		states, err := j.client.Get(ctx, key(seq)+statesKey)
-		if err != nil {
-			return fmt.Errorf("reading the states of entry %d of the journal from the storage: %w", seq, err)
-		}
-		r, err := decode(value, states)
-		if err != nil {
-			j.found(nil)
-			j.setAside(ctx, seq, value, err)
-			continue
-		}
-		e := &entry{seq: seq, states: slices.Clone(r.States)}
-		r.dropDone(e)
-		e.left = len(r.States)
-		j.found(e)
+		j.add(e)
+		j.reads(seq + 1)
 		if e.left == 0 {
-			j.writing.Lock()
-			err := j.write(ctx, []*entry{e}, nil)
-			j.writing.Unlock()
-			if err != nil {
+			if err := j.drop(ctx, e); err != nil {
 				return err
 			}
 			continue
@@ -155,18 +172,83 @@ func (j *Journal) Replay(ctx context.Context, yield func(*Replayed) error) error
 			return err
 		}
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.trim()
+	j.reads(math.MaxUint64)
 	return nil
 }
 
-// found adds the entry of the next number, or nil. Shards may use the
-// journal already.
-func (j *Journal) found(e *entry) {
+// drop deletes an entry that is done.
+func (j *Journal) drop(ctx context.Context, e *entry) error {
+	j.writing.Lock()
+	defer j.writing.Unlock()
+	j.changed = append(j.changed, e)
+	return j.write(ctx, nil)
+}
+
+// reads notes from which number on entries have yet to be read.
+func (j *Journal) reads(seq uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.live = append(j.live, e)
+	j.unread = seq
+}
+
+// read reads the entry with this number, nil if there is none that is readable.
+func (j *Journal) read(ctx context.Context, seq uint64) (*Replayed, *entry, error) {
+	value, err := j.client.Get(ctx, key(seq))
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading entry %d of the journal from the storage: %w", seq, err)
+	}
+	if value == nil {
+		return nil, nil, nil
+	}
+	states, err := j.client.Get(ctx, key(seq)+statesKey)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the states of entry %d of the journal from the storage: %w", seq, err)
+	}
+	r, err := decode(value)
+	if err != nil {
+		j.entryUnreadable(ctx, seq, value, err)
+		return nil, nil, nil
+	}
+	if known, err := readStates(states, len(r.States)); err == nil {
+		r.States = known
+	} else {
+		j.statesUnreadable(ctx, seq, states, err)
+	}
+	e := &entry{seq: seq, states: slices.Clone(r.States)}
+	r.dropDone(e)
+	e.left = len(r.States)
+	return r, e, nil
+}
+
+// Owner is what [Journal.SetOwner] was called with; empty if it never was. An error means
+// that it is unreadable, not that the storage failed.
+func Owner(ctx context.Context, client storage.Client) (owner string, unreadable, err error) {
+	value, err := client.Get(ctx, ownerKey)
+	if err != nil {
+		return "", nil, fmt.Errorf("reading from the storage whose journal it has: %w", err)
+	}
+	if value == nil {
+		return "", nil, nil
+	}
+	content, unreadable := unseal(ownerMagic, value)
+	return string(content), unreadable, nil
+}
+
+// SetOwner writes whose journal it is. An unreadable one is set aside.
+func (j *Journal) SetOwner(ctx context.Context, owner string) error {
+	before, err := j.client.Get(ctx, ownerKey)
+	if err == nil && before != nil {
+		if _, unreadable := unseal(ownerMagic, before); unreadable != nil {
+			_, err = j.setAside(ctx, ownerKey, before)
+		}
+	}
+	if err == nil {
+		err = j.client.Set(ctx, ownerKey, seal(ownerMagic, []byte(owner)))
+	}
+	if err != nil {
+		return fmt.Errorf("writing to the storage whose journal it has: %w", err)
+	}
+	return nil
 }
 
 // dropDone removes the spans that are done, and sets the tickets of the others.
@@ -185,15 +267,39 @@ func (r *Replayed) dropDone(e *entry) {
 	r.States = slices.DeleteFunc(r.States, func(s State) bool { return s == Done })
 }
 
-// setAside keeps an unreadable entry under another key, for an operator to inspect.
-func (j *Journal) setAside(ctx context.Context, seq uint64, value []byte, why error) {
-	j.logger.Warn("An entry of the journal is unreadable; it is kept in the storage under another key",
-		zap.Uint64("entry", seq), zap.Int("bytes", len(value)), zap.String("key", asidePrefix+key(seq)), zap.Error(why))
-	err := j.client.Batch(ctx, storage.SetOperation(asidePrefix+key(seq), value),
-		storage.DeleteOperation(key(seq)), storage.DeleteOperation(key(seq)+statesKey))
+// setAside moves an unreadable value to another key, for an operator to inspect, and does
+// more in the same write.
+func (j *Journal) setAside(ctx context.Context, key string, value []byte, more ...*storage.Operation) (aside string, err error) {
+	aside = asidePrefix + key
+	before, err := j.client.Get(ctx, aside)
+	if err != nil {
+		return "", err
+	}
+	if before != nil && !bytes.Equal(before, value) { // that one stays
+		aside += fmt.Sprintf(".%08x", crc32.Checksum(value, castagnoli))
+	}
+	ops := []*storage.Operation{storage.SetOperation(aside, value), storage.DeleteOperation(key)}
+	return aside, j.client.Batch(ctx, append(ops, more...)...)
+}
+
+func (j *Journal) entryUnreadable(ctx context.Context, seq uint64, value []byte, why error) {
+	aside, err := j.setAside(ctx, key(seq), value, storage.DeleteOperation(key(seq)+statesKey))
 	if err != nil {
 		j.logger.Error("Failed to move an unreadable entry of the journal", zap.Uint64("entry", seq), zap.Error(err))
+		return
 	}
+	j.logger.Warn("An entry of the journal is unreadable; it is kept in the storage under another key",
+		zap.Uint64("entry", seq), zap.Int("bytes", len(value)), zap.String("key", aside), zap.Error(why))
+}
+
+func (j *Journal) statesUnreadable(ctx context.Context, seq uint64, value []byte, why error) {
+	aside, err := j.setAside(ctx, key(seq)+statesKey, value)
+	if err != nil {
+		j.logger.Error("Failed to move unreadable states of the journal", zap.Uint64("entry", seq), zap.Error(err))
+		return
+	}
+	j.logger.Warn("The states of the spans of an entry of the journal are unreadable; spans of it that were forwarded are forwarded again",
+		zap.Uint64("entry", seq), zap.Int("bytes", len(value)), zap.String("key", aside), zap.Error(why))
 }
 
 // Append writes a call that arrived at this time with this metadata. The journal then
@@ -208,7 +314,7 @@ func (j *Journal) Append(ctx context.Context, at time.Time, metadata map[string]
 	j.mu.Lock()
 	e.seq = j.next
 	j.next++
-	j.live = append(j.live, e)
+	j.push(e)
 	ops := []*storage.Operation{storage.SetOperation(key(e.seq), value)}
 	claimed := j.claimed
 	if j.next > claimed {
@@ -236,62 +342,59 @@ func (j *Journal) Append(ctx context.Context, at time.Time, metadata map[string]
 
 // bounds writes the numbers that may be live. It is called under the lock.
 func (j *Journal) bounds(claimed uint64) *storage.Operation {
-	value := binary.LittleEndian.AppendUint64(nil, j.first)
-	return storage.SetOperation(boundsKey, binary.LittleEndian.AppendUint64(value, claimed))
+	first := min(j.unread, j.next)
+	if j.oldest != nil {
+		first = min(first, j.oldest.seq)
+	}
+	return storage.SetOperation(boundsKey, sealRange(boundsMagic, first, claimed))
 }
 
 // Update writes new states of spans, and what was judged with them, as [Judged.Append]
-// encodes it: both or neither. After an error no span is lost: a crash would bring it
-// again.
+// encodes it: both or neither. After an error no span is lost: the next update writes it
+// again, and a crash before that would bring it again.
 func (j *Journal) Update(ctx context.Context, spent, done []Ticket, judged []byte) error {
 	j.writing.Lock()
 	defer j.writing.Unlock()
-	j.mu.Lock()
-	var changed []*entry
+	news := len(judged) > 0
 	mark := func(tickets []Ticket, to State) {
 		for _, t := range tickets {
 			if t.entry == nil || t.entry.states[t.index] >= to {
 				continue
 			}
+			news = true
 			t.entry.states[t.index] = to
 			if to == Done {
 				t.entry.left--
 			}
 			if !t.entry.dirty {
 				t.entry.dirty = true
-				changed = append(changed, t.entry)
+				j.changed = append(j.changed, t.entry)
 			}
 		}
 	}
+	j.mu.Lock()
 	mark(spent, Spent)
 	mark(done, Done)
-	for _, e := range changed {
-		e.dirty = false
-	}
 	j.mu.Unlock()
-	if len(changed)+len(judged) == 0 {
+	if !news {
 		return nil
 	}
-	return j.write(ctx, changed, judged)
+	return j.write(ctx, judged)
 }
 
-// write writes the states of entries, deletes those that are done, and writes what
-// was judged. It is called with writing held.
-func (j *Journal) write(ctx context.Context, changed []*entry, judged []byte) error {
+// write writes the states of the entries that changed, deletes those that are done, and
+// writes what was judged. It is called with writing held. What it cannot write stays for
+// the next time.
+func (j *Journal) write(ctx context.Context, judged []byte) error {
 	before := j.judged
 	j.mu.Lock()
-	ops := make([]*storage.Operation, 0, 2*len(changed)+4)
-	for _, e := range changed {
+	ops := make([]*storage.Operation, 0, 2*len(j.changed)+4)
+	for _, e := range j.changed {
 		if e.left > 0 {
-			states := make([]byte, len(e.states))
-			for i, s := range e.states {
-				states[i] = byte(s)
-			}
-			ops = append(ops, storage.SetOperation(key(e.seq)+statesKey, states))
+			ops = append(ops, storage.SetOperation(key(e.seq)+statesKey, sealStates(e.states)))
 			continue
 		}
 		ops = append(ops, storage.DeleteOperation(key(e.seq)), storage.DeleteOperation(key(e.seq)+statesKey))
-		j.remove(e)
 	}
 	j.mu.Unlock()
 	if len(judged) > 0 || j.judged.pending {
@@ -302,31 +405,63 @@ func (j *Journal) write(ctx context.Context, changed []*entry, judged []byte) er
 		j.judged.failed(before, judged)
 		return fmt.Errorf("writing the states of spans to the storage: %w", err)
 	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, e := range j.changed {
+		e.dirty = false
+		if e.left == 0 {
+			j.remove(e)
+		}
+	}
+	j.changed = nil
 	return nil
 }
 
-// remove forgets an entry. It is called under the lock.
+// add adds an entry that was read. Shards may use the journal already.
+func (j *Journal) add(e *entry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.push(e)
+}
+
+// push adds an entry, with the highest number so far, to the list. It is called under the
+// lock.
+func (j *Journal) push(e *entry) {
+	e.before = j.newest
+	if e.before != nil {
+		e.before.after = e
+	} else {
+		j.oldest = e
+	}
+	j.newest = e
+}
+
+// remove removes an entry from the list. It is called under the lock.
 func (j *Journal) remove(e *entry) {
-	if at := e.seq - j.first; at < uint64(len(j.live)) {
-		j.live[at] = nil
+	if e.before != nil {
+		e.before.after = e.after
+	} else {
+		j.oldest = e.after
 	}
-	j.trim()
+	if e.after != nil {
+		e.after.before = e.before
+	} else {
+		j.newest = e.before
+	}
+	e.before, e.after = nil, nil
 }
 
-// trim moves first on. It is called under the lock.
-func (j *Journal) trim() {
-	n := 0
-	for n < len(j.live) && j.live[n] == nil {
-		n++
-	}
-	j.first += uint64(n) //nolint:gosec // not negative
-	j.live = j.live[n:]
-}
-
-// Close writes the bounds for the next start, and closes the storage client.
+// Close writes the bounds for the next start, and what could not be written before, and
+// closes the storage client.
 func (j *Journal) Close(ctx context.Context) error {
+	j.writing.Lock()
+	var err error
+	if len(j.changed) > 0 || j.judged.pending {
+		err = j.write(ctx, nil)
+	}
+	j.writing.Unlock()
 	j.mu.Lock()
 	op := j.bounds(j.next)
 	j.mu.Unlock()
-	return errors.Join(j.client.Batch(ctx, op), j.client.Close(ctx))
+	return errors.Join(err, j.client.Batch(ctx, op), j.client.Close(ctx))
 }

@@ -2,9 +2,7 @@ package journal
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"hash/crc32"
 	"maps"
 	"slices"
 	"strconv"
@@ -178,7 +176,7 @@ func TestForeignEntries(t *testing.T) {
 	flipped := slices.Clone(whole)
 	flipped[len(flipped)-1] ^= 1
 	version := slices.Clone(whole)
-	version[len(magic)-1]++
+	version[magicSize-1]++
 	for name, value := range map[string][]byte{
 		"empty": {}, "short": whole[:10], "cut": whole[:len(whole)-1], "a bit is wrong": flipped,
 		"another version": version, "somebody else's": []byte(strings.Repeat("otlp", 100)),
@@ -190,7 +188,7 @@ func TestForeignEntries(t *testing.T) {
 				_, err := j.Append(t.Context(), t0, nil, tracesOf(strconv.Itoa(i)))
 				require.NoError(t, err)
 			}
-			first := key(j.first)
+			first := key(j.oldest.seq)
 			m.content[first] = value
 			m.content[first+statesKey] = []byte("abc")
 			_, replayed := reopen(t, m)
@@ -205,10 +203,12 @@ func TestForeignEntries(t *testing.T) {
 		j, _ := reopen(t, m)
 		_, err := j.Append(t.Context(), t0, nil, tracesOf("1", "2"))
 		require.NoError(t, err)
-		m.content[key(j.first)+statesKey] = []byte("xyz")
+		states := key(j.oldest.seq) + statesKey
+		m.content[states] = []byte("xyz")
 		_, replayed := reopen(t, m)
 		require.Len(t, replayed, 1)
 		assert.Equal(t, []State{Held, Held}, replayed[0].States, "rather twice than never")
+		assert.Equal(t, []byte("xyz"), m.content[asidePrefix+states])
 	})
 	t.Run("bounds", func(t *testing.T) {
 		m := newMemory()
@@ -232,7 +232,7 @@ func TestStorageFails(t *testing.T) {
 	_, err = j.Append(t.Context(), t0, nil, tracesOf("2"))
 	require.ErrorIs(t, err, storage.ErrStorageFull)
 	require.ErrorIs(t, j.Update(t.Context(), nil, []Ticket{kept(0)}, nil), storage.ErrStorageFull)
-	assert.Zero(t, openEntries(j))
+	assert.Equal(t, 1, openEntries(j))
 	_, err = Open(t.Context(), m, zap.NewNop())
 	require.ErrorIs(t, err, storage.ErrStorageFull)
 	m.fail = nil
@@ -241,10 +241,35 @@ func TestStorageFails(t *testing.T) {
 	_, replayed := reopen(t, m)
 	assert.Len(t, replayed, 2, "what could not be deleted comes again")
 	require.NoError(t, j.Update(t.Context(), nil, []Ticket{again(0)}, nil))
+	assert.Zero(t, openEntries(j))
+	assert.Empty(t, m.keys(), "what could not be deleted is deleted with the next update")
 
-	j, _ = reopen(t, m)
+	kept, err = j.Append(t.Context(), t0, nil, tracesOf("4", "5"))
+	require.NoError(t, err)
+	_, err = j.Append(t.Context(), t0, nil, tracesOf("6"))
+	require.NoError(t, err)
+	m.fail = storage.ErrStorageFull
+	require.Error(t, j.Update(t.Context(), []Ticket{kept(0)}, nil, nil))
+	require.Error(t, j.Update(t.Context(), nil, []Ticket{kept(0)}, nil))
+	m.fail = nil
+	require.NoError(t, j.Close(t.Context()))
+	j, replayed = reopen(t, m)
+	require.Len(t, replayed, 2, "or at the end")
+	assert.Equal(t, []string{"5"}, names(replayed[0]))
+	require.NoError(t, j.Close(t.Context()))
+
+	// A start that stops half way loses nothing of the rest.
+	j, err = Open(t.Context(), m, zap.NewNop())
+	require.NoError(t, err)
 	errStop := errors.New("stop")
-	require.ErrorIs(t, j.Replay(t.Context(), func(*Replayed) error { return errStop }), errStop)
+	require.ErrorIs(t, j.Replay(t.Context(), func(r *Replayed) error {
+		require.NoError(t, j.Update(t.Context(), nil, r.Tickets, nil))
+		return errStop
+	}), errStop)
+	require.NoError(t, j.Close(t.Context()))
+	_, replayed = reopen(t, m)
+	require.Len(t, replayed, 1)
+	assert.Equal(t, []string{"6"}, names(replayed[0]))
 }
 
 // Calls and shards use a journal at the same time.
@@ -283,28 +308,26 @@ func FuzzDecode(f *testing.F) {
 	f.Add(whole, []byte{0, 2})
 	f.Add(whole[:20], []byte{})
 	f.Fuzz(func(t *testing.T, value, states []byte) {
-		if len(value) >= metadataAt && len(states)%2 == 0 { // get past the checksum
-			copy(value, magic)
-			binary.LittleEndian.PutUint32(value[checksumAt:], crc32.Checksum(value[timeAt:], castagnoli))
+		if len(value) >= sealSize && len(states)%2 == 0 { // get past the checksum
+			copy(value, entryMagic)
+			sealed(value)
 		}
-		r, err := decode(value, states)
+		r, err := decode(value)
 		if err != nil {
 			return
 		}
 		require.Len(t, r.States, r.Traces.SpanCount())
 		again, err := encode(r.At, r.Metadata, r.Traces)
 		require.NoError(t, err)
-		_, err = decode(again, states)
+		_, err = decode(again)
 		require.NoError(t, err)
 	})
 }
 
 // openEntries is how many calls there are of which spans are not Done.
 func openEntries(j *Journal) (n int) {
-	for _, e := range j.live {
-		if e != nil {
-			n++
-		}
+	for e := j.oldest; e != nil; e = e.after {
+		n++
 	}
 	return n
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"strconv"
 	"time"
 
@@ -118,18 +117,12 @@ const (
 	maxSegments = 1 << 16
 )
 
-// A part: its magic, CRC-32C of what follows, records.
-const (
-	judgedMagic = "llmr\x01"
-	recordsAt   = len(judgedMagic) + 4
-)
-
 // judgedLog is what was judged, in the storage. It is guarded by Journal.writing.
 type judgedLog struct {
 	keep  time.Duration // how long a segment is kept after its last record
 	bound int           // bytes of all segments
 
-	sealed []segment // in order, without gaps
+	sealed []segment // in order
 	bytes  int       // of sealed
 	open   segment
 	there  bool // judgedKey is up to date
@@ -152,21 +145,10 @@ func segmentKey(seq uint64) string { return judgedPart + strconv.FormatUint(seq,
 
 func partKey(seq uint64, part int) string { return segmentKey(seq) + "." + strconv.Itoa(part) }
 
-func seal(records []byte) []byte {
-	value := make([]byte, recordsAt, recordsAt+len(records))
-	copy(value, judgedMagic)
-	binary.LittleEndian.PutUint32(value[len(judgedMagic):], crc32.Checksum(records, castagnoli))
-	return append(value, records...)
-}
-
-// unseal reads a part of a segment.
-func unseal(value []byte, yield func(*Judged)) (records []byte, err error) {
-	if len(value) < recordsAt || string(value[:len(judgedMagic)]) != judgedMagic {
-		return nil, errNotOurs
-	}
-	records = value[recordsAt:]
-	if binary.LittleEndian.Uint32(value[len(judgedMagic):]) != crc32.Checksum(records, castagnoli) {
-		return nil, errChecksum
+// readRecords reads a part of a segment.
+func readRecords(value []byte, yield func(*Judged)) (records []byte, err error) {
+	if records, err = unseal(judgedMagic, value); err != nil {
+		return nil, err
 	}
 	var all []Judged
 	for rest := records; len(rest) > 0; {
@@ -192,23 +174,19 @@ func (j *Journal) Recall(ctx context.Context, now time.Time, keep time.Duration,
 	l := &j.judged
 	l.keep, l.bound = keep, max(bound, minSegments*maxSegment)
 	index, err := j.client.Get(ctx, judgedKey)
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("reading the index of judged runs from the storage: %w", err)
-	case index == nil:
-		return nil
-	case len(index) != 16 || binary.LittleEndian.Uint64(index[8:])-binary.LittleEndian.Uint64(index) > maxSegments:
-		j.logger.Warn("The index of judged runs is unreadable; late spans of runs that an earlier process judged may be judged again",
-			zap.Int("bytes", len(index)))
-		if err := j.client.Set(ctx, asidePrefix+judgedKey, index); err != nil {
-			return fmt.Errorf("setting the unreadable index of judged runs aside: %w", err)
-		}
-		l.open.seq = uint64(now.UnixNano()) //nolint:gosec // after 1970
-		return nil
 	}
-	l.there = true
-	newest := binary.LittleEndian.Uint64(index[8:])
-	for seq := binary.LittleEndian.Uint64(index); seq != newest; seq++ {
+	// Far above what a process could have written: nothing is overwritten.
+	unused := uint64(now.UnixNano()) //nolint:gosec // after 1970
+	segments, newest, unreadable := j.found.segmentNumbers(index, unused)
+	if unreadable != nil {
+		if err := j.indexUnreadable(ctx, index, newest, unreadable); err != nil {
+			return err
+		}
+	}
+	l.there = index != nil
+	for _, seq := range segments {
 		s := segment{seq: seq}
 		records, _, err := j.recallPart(ctx, &s, segmentKey(seq), yield)
 		if err != nil {
@@ -233,6 +211,52 @@ func (j *Journal) Recall(ctx context.Context, now time.Time, keep time.Duration,
 	return nil
 }
 
+// segmentNumbers are the numbers of the segments that may be in the storage, in order, and
+// of the newest one, which is in parts. An error is about the index: the numbers are those
+// that were found without it; where there are none, the newest is unused.
+func (f *found) segmentNumbers(index []byte, unused uint64) (segments []uint64, newest uint64, unreadable error) {
+	var first uint64
+	if index != nil {
+		first, newest, unreadable = readRange(indexMagic, index)
+		if unreadable == nil && f == nil && newest-first > maxSegments {
+			unreadable = errRange
+		}
+	}
+	switch {
+	case f != nil && f.inParts():
+		return f.segments, f.parts[len(f.parts)-1], unreadable
+	case f != nil && len(f.segments) > 0:
+		return f.segments, max(newest, f.segments[len(f.segments)-1]+1), unreadable
+	case unreadable != nil:
+		return nil, unused, unreadable
+	case f == nil:
+		for seq := first; seq < newest; seq++ {
+			segments = append(segments, seq)
+		}
+	}
+	return segments, newest, nil
+}
+
+// inParts reports whether the newest segment is in parts.
+func (f *found) inParts() bool {
+	n, parts := len(f.segments), len(f.parts)
+	return parts > 0 && (n == 0 || f.segments[n-1] < f.parts[parts-1])
+}
+
+// indexUnreadable sets the index of judged runs aside, and writes another one.
+func (j *Journal) indexUnreadable(ctx context.Context, value []byte, newest uint64, why error) error {
+	aside, err := j.setAside(ctx, judgedKey, value, storage.SetOperation(judgedKey, sealRange(indexMagic, newest, newest)))
+	if err != nil {
+		return fmt.Errorf("setting the unreadable index of judged runs aside: %w", err)
+	}
+	message := "The index of judged runs is unreadable; their records are found without it"
+	if j.found == nil {
+		message = "The index of judged runs is unreadable, and this storage cannot list what it has; late spans of runs that an earlier process judged may be judged again"
+	}
+	j.logger.Warn(message, zap.Int("bytes", len(value)), zap.String("key", aside), zap.Error(why))
+	return nil
+}
+
 // recallPart reads the records under a key, if there are any.
 func (j *Journal) recallPart(ctx context.Context, s *segment, key string, yield func(*Judged)) (records []byte, found bool, err error) {
 	value, err := j.client.Get(ctx, key)
@@ -242,23 +266,25 @@ func (j *Journal) recallPart(ctx context.Context, s *segment, key string, yield 
 	if value == nil {
 		return nil, false, nil
 	}
-	records, err = unseal(value, func(r *Judged) {
+	records, err = readRecords(value, func(r *Judged) {
 		s.extend(r.At)
 		yield(r)
 	})
 	if err != nil {
-		j.setRecordsAside(ctx, key, value, err)
+		j.recordsUnreadable(ctx, key, value, err)
 		return nil, true, nil
 	}
 	return records, true, nil
 }
 
-func (j *Journal) setRecordsAside(ctx context.Context, key string, value []byte, why error) {
-	j.logger.Warn("Records of judged runs are unreadable; they are kept in the storage under another key, and late spans of these runs may be judged again",
-		zap.Int("bytes", len(value)), zap.String("key", asidePrefix+key), zap.Error(why))
-	if err := j.client.Batch(ctx, storage.SetOperation(asidePrefix+key, value), storage.DeleteOperation(key)); err != nil {
+func (j *Journal) recordsUnreadable(ctx context.Context, key string, value []byte, why error) {
+	aside, err := j.setAside(ctx, key, value)
+	if err != nil {
 		j.logger.Error("Failed to move unreadable records of judged runs", zap.String("key", key), zap.Error(err))
+		return
 	}
+	j.logger.Warn("Records of judged runs are unreadable; they are kept in the storage under another key, and late spans of these runs may be judged again",
+		zap.Int("bytes", len(value)), zap.String("key", aside), zap.Error(why))
 }
 
 // extend extends the time of a segment to that of its next record.
@@ -275,7 +301,7 @@ func (l *judgedLog) write(records []byte) (ops []*storage.Operation) {
 	now, all := l.open.last, len(l.records)
 	full := all >= maxSegment || l.part == maxParts || now.Sub(l.open.began) >= l.keep/2
 	if full {
-		ops = append(ops, storage.SetOperation(segmentKey(l.open.seq), seal(l.records)))
+		ops = append(ops, storage.SetOperation(segmentKey(l.open.seq), seal(judgedMagic, l.records)))
 		for part := range min(l.part+1, maxParts) {
 			ops = append(ops, storage.DeleteOperation(partKey(l.open.seq, part)))
 		}
@@ -285,13 +311,12 @@ func (l *judgedLog) write(records []byte) (ops []*storage.Operation) {
 		l.open = segment{seq: l.open.seq + 1}
 		l.records, l.part, l.from = nil, 0, 0
 	} else {
-		ops = append(ops, storage.SetOperation(partKey(l.open.seq, l.part), seal(l.records[l.from:])))
+		ops = append(ops, storage.SetOperation(partKey(l.open.seq, l.part), seal(judgedMagic, l.records[l.from:])))
 		if all-l.from >= maxPart {
 			l.part++
 			l.from = all
 		}
 	}
-	first := l.open.seq - uint64(len(l.sealed))
 	gone := 0
 	for _, s := range l.sealed {
 		if now.Sub(s.last) < l.keep && l.bytes+len(l.records) <= l.bound {
@@ -304,8 +329,11 @@ func (l *judgedLog) write(records []byte) (ops []*storage.Operation) {
 	l.sealed = l.sealed[gone:]
 	if full || gone > 0 || !l.there {
 		l.there = true
-		index := binary.LittleEndian.AppendUint64(nil, first+uint64(gone)) //nolint:gosec // not negative
-		ops = append(ops, storage.SetOperation(judgedKey, binary.LittleEndian.AppendUint64(index, l.open.seq)))
+		first := l.open.seq
+		if len(l.sealed) > 0 {
+			first = l.sealed[0].seq
+		}
+		ops = append(ops, storage.SetOperation(judgedKey, sealRange(indexMagic, first, l.open.seq)))
 	}
 	return ops
 }

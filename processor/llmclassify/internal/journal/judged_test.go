@@ -3,7 +3,6 @@ package journal
 import (
 	"context"
 	"encoding/binary"
-	"hash/crc32"
 	"maps"
 	"slices"
 	"strings"
@@ -95,9 +94,15 @@ func TestJudgedAmplification(t *testing.T) {
 	assert.Less(t, m.written, 3*records+calls*maxPart*3/4)
 }
 
+// counting counts the bytes that are written, and the values that are asked for.
 type counting struct {
 	*memory
-	written int
+	written, got int
+}
+
+func (c *counting) Get(ctx context.Context, key string) ([]byte, error) {
+	c.got++
+	return c.memory.Get(ctx, key)
 }
 
 func (c *counting) Batch(ctx context.Context, ops ...*storage.Operation) error {
@@ -230,8 +235,8 @@ func TestJudgedUnreadable(t *testing.T) {
 		"empty":           func([]byte) []byte { return []byte{} },
 		"cut":             func(v []byte) []byte { return v[:len(v)-1] },
 		"a bit is wrong":  func(v []byte) []byte { v[len(v)-1] ^= 1; return v },
-		"another version": func(v []byte) []byte { v[len(judgedMagic)-1]++; return v },
-		"no records":      func([]byte) []byte { return seal([]byte("what is this, which has a checksum?")) },
+		"another version": func(v []byte) []byte { v[magicSize-1]++; return v },
+		"no records":      func([]byte) []byte { return seal(judgedMagic, []byte("what is this, which has a checksum?")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMemory()
@@ -319,27 +324,27 @@ func TestJudgedWhileStorageFails(t *testing.T) {
 // FuzzRecall: whatever stands in the storage, it is records or an error.
 func FuzzRecall(f *testing.F) {
 	first, second := judgedAt(1, 0), judgedAt(2, time.Hour)
-	f.Add(seal(second.Append(first.Append(nil))))
-	f.Add(seal(first.Append(nil)[:20]))
+	f.Add(seal(judgedMagic, second.Append(first.Append(nil))))
+	f.Add(seal(judgedMagic, first.Append(nil)[:20]))
 	f.Add([]byte(judgedMagic))
 	f.Fuzz(func(t *testing.T, value []byte) {
-		if len(value) >= recordsAt { // get past the checksum
+		if len(value) >= sealSize { // get past the checksum
 			copy(value, judgedMagic)
-			binary.LittleEndian.PutUint32(value[len(judgedMagic):], crc32.Checksum(value[recordsAt:], castagnoli))
+			sealed(value)
 		}
 		var all []Judged
-		records, err := unseal(value, func(r *Judged) { all = append(all, *r) })
+		records, err := readRecords(value, func(r *Judged) { all = append(all, *r) })
 		if err != nil {
 			require.Empty(t, all)
 			return
 		}
-		require.Equal(t, value[recordsAt:], records)
+		require.Equal(t, value[sealSize:], records)
 		var again []byte
 		for i := range all {
 			again = all[i].Append(again)
 		}
 		var same []Judged
-		_, err = unseal(seal(again), func(r *Judged) { same = append(same, *r) })
+		_, err = readRecords(seal(judgedMagic, again), func(r *Judged) { same = append(same, *r) })
 		require.NoError(t, err)
 		require.Equal(t, all, same)
 		l := judgedLog{keep: keep, bound: 1}

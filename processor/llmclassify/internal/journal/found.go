@@ -1,0 +1,110 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.opentelemetry.io/collector/extension/xextension/storage"
+)
+
+// found is the numbers of what is in the storage, in order.
+type found struct {
+	entries  []uint64
+	segments []uint64 // of judged runs, but for the newest
+	parts    []uint64 // the segments that are in parts
+}
+
+// find lists what is in the storage, if its client can tell: file_storage's does. Then
+// nothing else needs to be readable for an entry to be found.
+func find(ctx context.Context, client storage.Client) (*found, error) {
+	walker, ok := client.(storage.Walker)
+	if !ok {
+		return nil, nil
+	}
+	var f found
+	err := walker.Walk(ctx, func(key string, _ []byte) ([]*storage.Operation, error) {
+		f.add(key)
+		return nil, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the content of the storage: %w", err)
+	}
+	for _, list := range []*[]uint64{&f.entries, &f.segments, &f.parts} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	return &f, nil
+}
+
+func (f *found) add(key string) {
+	name, judged := strings.CutPrefix(key, judgedPart)
+	if !judged {
+		if seq, ok := number(name); ok {
+			f.entries = append(f.entries, seq)
+		}
+		return
+	}
+	name, part, inParts := strings.Cut(name, ".")
+	seq, ok := number(name)
+	if !ok {
+		return
+	}
+	if !inParts {
+		f.segments = append(f.segments, seq)
+	} else if n, ok := number(part); ok && n < maxParts {
+		f.parts = append(f.parts, seq)
+	}
+}
+
+// number reads a number as the journal writes it.
+func number(name string) (uint64, bool) {
+	seq, err := strconv.ParseUint(name, 10, 64)
+	return seq, err == nil && seq < 2*maxNumber && key(seq) == name
+}
+
+// maxScan bounds how many numbers are looked for at a start in a storage that cannot list
+// what it has: half of them from the first on, and half of them before the last. There are
+// more only if a run stays open while millions of calls arrive.
+const maxScan = 1 << 22
+
+// numbers are the numbers of entries that may be in the storage, in order, and how many
+// numbers of the range were left out.
+func (f *found) numbers(first, end uint64) (numbers iter.Seq[uint64], left uint64) {
+	if f != nil {
+		return slices.Values(f.entries), 0
+	}
+	gap := end // where numbers are left out
+	if end-first > maxScan {
+		gap, left = first+maxScan/2, end-first-maxScan
+	}
+	return func(yield func(uint64) bool) {
+		for seq := first; seq < end; seq++ {
+			if seq == gap {
+				seq += left
+			}
+			if !yield(seq) {
+				return
+			}
+		}
+	}, left
+}
+
+// begin is the lowest number of an entry, or first without a list.
+func (f *found) begin(first uint64) uint64 {
+	if f == nil || len(f.entries) == 0 {
+		return first
+	}
+	return f.entries[0]
+}
+
+// above is a number above those of all entries, and no lower than next.
+func (f *found) above(next uint64) uint64 {
+	if f == nil || len(f.entries) == 0 {
+		return next
+	}
+	return max(next, f.entries[len(f.entries)-1]+1)
+}
