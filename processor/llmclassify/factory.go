@@ -15,15 +15,20 @@ func NewFactory() processor.Factory {
 	return processor.NewFactory(
 		metadata.Type,
 		createDefaultConfig,
-		processor.WithTraces(createTraces, metadata.TracesStability),
+		processor.WithTraces(newInstances().createTraces, metadata.TracesStability),
 	)
 }
 
-func createTraces(
+func (i *instances) createTraces(
 	_ context.Context,
 	set processor.Settings,
 	cfg component.Config,
 	next consumer.Traces,
 ) (processor.Traces, error) {
-	return newClassifier(set, cfg.(*Config), next, systemClock{})
+	p, err := newClassifier(set, cfg.(*Config), next, systemClock{})
+	if err != nil {
+		return nil, err
+	}
+	i.add(p)
+	return p, nil
 }

@@ -18,7 +18,7 @@ func (p *classifier) Start(ctx context.Context, host component.Host) error {
 	p.health.start(host)
 	if p.cfg.Storage != nil {
 		var err error
-		if p.store.journal, err = openJournal(ctx, host, *p.cfg.Storage, p.id, p.logger); err != nil {
+		if p.store.journal, err = p.instances.openJournal(ctx, p, host); err != nil {
 			return err
 		}
 	}
@@ -38,6 +38,7 @@ func (p *classifier) Start(ctx context.Context, host component.Host) error {
 func (p *classifier) Shutdown(ctx context.Context) (err error) {
 	p.once.Do(func() {
 		p.calls.close(ctx)
+		defer p.instances.remove(p)
 		defer p.telemetry.shutdown()
 		if p.stop != nil {
 			close(p.quit)

@@ -18,11 +18,12 @@ import (
 // shards of their traces, which do the rest.
 type classifier struct {
 	*shared
-	id       component.ID
-	registry *dialect.Registry
-	tenants  *tenants
-	callers  *origin.Callers
-	shards   shards
+	id        component.ID
+	instances *instances // this one among them
+	registry  *dialect.Registry
+	tenants   *tenants
+	callers   *origin.Callers
+	shards    shards
 
 	calls gate // the calls of ConsumeTraces that hand something over to shards
 	stop  context.CancelFunc
@@ -57,6 +58,7 @@ func newClassifier(set processor.Settings, cfg *Config, next consumer.Traces, c 
 	for range shards {
 		p.shards = append(p.shards, newShard(p.shared, shards))
 	}
+	newInstances().add(p)
 	return p, t.observe(set.TelemetrySettings, p.load, p.origins.Bytes)
 }
 

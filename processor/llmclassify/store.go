@@ -2,11 +2,8 @@ package llmclassify
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/extension/xextension/storage"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/zap"
 
@@ -21,23 +18,6 @@ type store struct {
 	health    *health
 	telemetry *telemetry
 	logger    *zap.Logger
-}
-
-// openJournal opens the journal in the storage extension with this id.
-func openJournal(ctx context.Context, host component.Host, extension, id component.ID, logger *zap.Logger) (*journal.Journal, error) {
-	found, ok := host.GetExtensions()[extension]
-	if !ok {
-		return nil, fmt.Errorf("storage extension %q not found: add it to extensions and to service::extensions", extension)
-	}
-	provider, ok := found.(storage.Extension)
-	if !ok {
-		return nil, fmt.Errorf("requested extension is not a storage extension: %q", extension)
-	}
-	client, err := provider.GetClient(ctx, component.KindProcessor, id, "traces")
-	if err != nil {
-		return nil, fmt.Errorf("failed to get a client of the storage extension %q: %w", extension, err)
-	}
-	return journal.Open(ctx, client, logger)
 }
 
 func (s *store) enabled() bool { return s.journal != nil }

@@ -40,6 +40,7 @@ type disk struct {
 	content map[string][]byte
 	fail    error
 	wrote   func()   // is called for each write, if set
+	asks    func()   // is called before each operation, if set
 	asked   []string // names under which clients were asked for
 }
 
@@ -69,6 +70,9 @@ func (d diskClient) Delete(ctx context.Context, key string) error {
 func (d diskClient) Batch(_ context.Context, ops ...*storage.Operation) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.asks != nil {
+		d.asks()
+	}
 	if d.fail != nil {
 		return d.fail
 	}
@@ -90,12 +94,21 @@ func (d diskClient) Batch(_ context.Context, ops ...*storage.Operation) error {
 
 func (diskClient) Close(context.Context) error { return nil }
 
+// failAfter lets all operations fail after so many.
+func (d *disk) failAfter(left *int) {
+	d.asks = func() {
+		if *left--; *left < 0 {
+			d.fail = errDown
+		}
+	}
+}
+
 // entries are the keys that hold spans.
 func (d *disk) entries() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	keys := slices.Sorted(maps.Keys(d.content))
-	return slices.DeleteFunc(keys, func(key string) bool { return key == "bounds" || strings.HasPrefix(key, "judged") })
+	return slices.DeleteFunc(keys, func(key string) bool { return key == "bounds" || key == "owner" || strings.HasPrefix(key, "judged") })
 }
 
 // newHarnessOn is a harness that takes up what is on the disk. Nothing of an

@@ -142,10 +142,11 @@ func TestAnyDamage(t *testing.T) {
 					m.content[damagedKey] = damaged
 					j, got := takeUp(t, client(m))
 					if damagedKey == ownerKey {
-						owner, unreadable, err := Owner(t.Context(), client(m))
+						owner, err := ReadOwner(t.Context(), client(m))
 						require.NoError(t, err)
-						require.Error(t, unreadable, what)
-						require.Empty(t, owner)
+						require.Error(t, owner.Unreadable, what)
+						require.Empty(t, owner.Name)
+						require.True(t, owner.Used)
 						require.NoError(t, j.SetOwner(t.Context(), "traces/b"))
 					} else {
 						require.Len(t, got.logs, 1, what)
@@ -288,7 +289,7 @@ func TestOtherKeys(t *testing.T) {
 	m.fail = storage.ErrStorageFull
 	_, err := Open(t.Context(), listing{m}, zap.NewNop())
 	require.ErrorIs(t, err, storage.ErrStorageFull)
-	_, _, err = Owner(t.Context(), m)
+	_, err = ReadOwner(t.Context(), m)
 	require.ErrorIs(t, err, storage.ErrStorageFull)
 }
 

@@ -51,7 +51,7 @@ type entry struct {
 //	bounds       the first number that may be live, and one that is above all
 //	<n>          entry n: header and spans
 //	<n>.states   one byte a span; absent while all are held
-//	owner        whose journal it is, see Owner
+//	owner        whose journal it is, see SetOwner
 //	aside.<key>  what was stored under a key and was unreadable
 //
 // What was judged is stored under keys of its own, see judgedKey; earlier versions did not
@@ -220,21 +220,29 @@ func (j *Journal) read(ctx context.Context, seq uint64) (*Replayed, *entry, erro
 	return r, e, nil
 }
 
-// Owner is what [Journal.SetOwner] was called with; empty if it never was. An error means
-// that it is unreadable, not that the storage failed.
-func Owner(ctx context.Context, client storage.Client) (owner string, unreadable, err error) {
-	value, err := client.Get(ctx, ownerKey)
-	if err != nil {
-		return "", nil, fmt.Errorf("reading from the storage whose journal it has: %w", err)
-	}
-	if value == nil {
-		return "", nil, nil
-	}
-	content, unreadable := unseal(ownerMagic, value)
-	return string(content), unreadable, nil
+// Ownership is whose journal is in a storage.
+type Ownership struct {
+	Name       string // as [Journal.SetOwner] wrote it; empty if it never did
+	Unreadable error  // of the name
+	Used       bool   // there is a journal
 }
 
-// SetOwner writes whose journal it is. An unreadable one is set aside.
+// ReadOwner reads whose journal is in a storage. It does not change anything.
+func ReadOwner(ctx context.Context, client storage.Client) (o Ownership, err error) {
+	owner, bounds := storage.GetOperation(ownerKey), storage.GetOperation(boundsKey)
+	if err := client.Batch(ctx, owner, bounds); err != nil {
+		return o, fmt.Errorf("reading from the storage whose journal it has: %w", err)
+	}
+	o.Used = owner.Value != nil || bounds.Value != nil
+	if owner.Value != nil {
+		var name []byte
+		name, o.Unreadable = unseal(ownerMagic, owner.Value)
+		o.Name = string(name)
+	}
+	return o, nil
+}
+
+// SetOwner writes whose journal it is. An unreadable name is set aside.
 func (j *Journal) SetOwner(ctx context.Context, owner string) error {
 	before, err := j.client.Get(ctx, ownerKey)
 	if err == nil && before != nil {

@@ -1,0 +1,126 @@
+package collector
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// twoPipelines is a configuration in which both pipelines name the same processor.
+const twoPipelines = `
+extensions:
+  health_check: {endpoint: %[1]q}
+  file_storage: {directory: %[2]q}
+receivers:
+  otlp/a: {protocols: {http: {endpoint: %[3]q}}}
+  otlp/b: {protocols: {http: {endpoint: %[4]q}}}
+processors:
+  llm_classify: {storage: file_storage, max_hold: 10m}
+exporters:
+  file/a: {path: %[5]q, flush_interval: 100ms}
+  file/b: {path: %[6]q, flush_interval: 100ms}
+service:
+  extensions: [health_check, file_storage]
+  telemetry: {metrics: {level: none, readers: []}}
+  pipelines:
+    traces/a: {receivers: [otlp/a], processors: [llm_classify], exporters: [file/a]}
+    traces/b: {receivers: [otlp/b], processors: [llm_classify], exporters: [file/b]}
+`
+
+// Two pipelines with one processor and its storage: what a pipeline held when the Collector
+// was killed goes out by its own exporter, in every life. In which order the Collector makes
+// and starts the instances is different each time.
+func TestTwoPipelinesWithStorage(t *testing.T) {
+	bin := binary(t)
+	journal := t.TempDir()
+	const lives = 4
+	for life := range lives {
+		dir, health := t.TempDir(), freeAddress(t)
+		at := map[string]string{"a": freeAddress(t), "b": freeAddress(t)}
+		files := map[string]string{"a": filepath.Join(dir, "a.jsonl"), "b": filepath.Join(dir, "b.jsonl")}
+		config := filepath.Join(dir, "config.yaml")
+		require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, twoPipelines,
+			health, journal, at["a"], at["b"], files["a"], files["b"]), 0o600))
+		cmd := exec.Command(bin, "--config=file:"+config)
+		var log strings.Builder
+		cmd.Stderr = &log
+		require.NoError(t, cmd.Start())
+		exited := make(chan struct{})
+		go func() { assert.Error(t, cmd.Wait()); close(exited) }()
+		require.Eventually(t, func() bool {
+			resp, err := http.Get("http://" + health)
+			running := err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+			select {
+			case <-exited:
+				return true
+			default:
+				return running
+			}
+		}, 30*time.Second, 20*time.Millisecond)
+		select {
+		case <-exited:
+			require.FailNow(t, "the Collector does not start", &log)
+		default:
+		}
+
+		for n, name := range []string{"a", "b"} {
+			if life > 0 { // the run of the last life ends
+				sendSpan(t, at[name], 2*(life-1)+n, runSpan)
+			}
+			sendSpan(t, at[name], 2*life+n, requestSpan) // held
+		}
+		for n, name := range []string{"a", "b"} {
+			c := running{env: map[string]string{"OUT_FILE": files[name]}}
+			want := 0
+			if life > 0 {
+				want = 2
+			}
+			eventually(t, func(t *assert.CollectT) { require.Len(t, c.spans(t), want) })
+			for _, s := range c.spans(t) {
+				assert.Equal(t, runTrace(2*(life-1)+n), s.TraceID, "pipeline %s", name)
+			}
+		}
+		require.NoError(t, cmd.Process.Kill())
+		<-exited
+	}
+}
+
+func runTrace(run int) string { return fmt.Sprintf("5b8efff798038103d269b633813f%04x", run) }
+
+const (
+	runSpan     = `"spanId":"eee19b7ec3c1b174","name":"invoke_agent"`
+	requestSpan = `"spanId":"eee19b7ec3c1b175","parentSpanId":"eee19b7ec3c1b174","name":"chat"`
+)
+
+// sendSpan sends the span of a run, or of its only request.
+func sendSpan(t *testing.T, address string, run int, span string) {
+	t.Helper()
+	attribute := func(key string, value any) string {
+		kind := "stringValue"
+		if _, ok := value.(int); ok {
+			kind = "intValue"
+		}
+		raw, err := json.Marshal(map[string]any{"key": key, "value": map[string]any{kind: value}})
+		require.NoError(t, err)
+		return string(raw)
+	}
+	attributes := []string{attribute("gen_ai.operation.name", "chat"), attribute("llm.run.id", "eee19b7ec3c1b174")}
+	if span == runSpan {
+		attributes = []string{attribute("gen_ai.operation.name", "invoke_agent"), attribute("llm.run.requests", 1), attribute("llm.run.tools", 0)}
+	}
+	resp, err := http.Post("http://"+address+"/v1/traces", "application/json", strings.NewReader(fmt.Sprintf(
+		`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":%q,%s,"startTimeUnixNano":"1000","endTimeUnixNano":"2000","attributes":[%s]}]}]}]}`,
+		runTrace(run), span, strings.Join(attributes, ","))))
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+}
