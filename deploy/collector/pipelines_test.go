@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,27 +52,8 @@ func TestTwoPipelinesWithStorage(t *testing.T) {
 		config := filepath.Join(dir, "config.yaml")
 		require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, twoPipelines,
 			health, journal, at["a"], at["b"], files["a"], files["b"]), 0o600))
-		cmd := exec.Command(bin, "--config=file:"+config)
-		var log strings.Builder
-		cmd.Stderr = &log
-		require.NoError(t, cmd.Start())
-		exited := make(chan struct{})
-		go func() { assert.Error(t, cmd.Wait()); close(exited) }()
-		require.Eventually(t, func() bool {
-			resp, err := http.Get("http://" + health)
-			running := err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
-			select {
-			case <-exited:
-				return true
-			default:
-				return running
-			}
-		}, 30*time.Second, 20*time.Millisecond)
-		select {
-		case <-exited:
-			require.FailNow(t, "the Collector does not start", &log)
-		default:
-		}
+		kill, log := launch(t, bin, config, health)
+		require.NotNil(t, kill, "the Collector does not start: %s", log)
 
 		for n, name := range []string{"a", "b"} {
 			if life > 0 { // the run of the last life ends
@@ -89,9 +72,48 @@ func TestTwoPipelinesWithStorage(t *testing.T) {
 				assert.Equal(t, runTrace(2*(life-1)+n), s.TraceID, "pipeline %s", name)
 			}
 		}
-		require.NoError(t, cmd.Process.Kill())
-		<-exited
+		kill()
 	}
+}
+
+// launch starts the Collector, and returns when it runs or has ended. kill kills it; it is
+// nil if the Collector has ended.
+func launch(t *testing.T, bin, config, health string) (kill func(), log *bytes.Buffer) {
+	t.Helper()
+	log = new(bytes.Buffer)
+	cmd := exec.Command(bin, "--config=file:"+config)
+	cmd.Stdout, cmd.Stderr = log, log
+	require.NoError(t, cmd.Start())
+	exited := make(chan struct{})
+	go func() {
+		assert.Error(t, cmd.Wait())
+		close(exited)
+	}()
+	ended := func() bool {
+		select {
+		case <-exited:
+			return true
+		default:
+			return false
+		}
+	}
+	kill = sync.OnceFunc(func() {
+		assert.NoError(t, cmd.Process.Kill())
+		<-exited
+	})
+	require.Eventually(t, func() bool {
+		resp, err := http.Get("http://" + health)
+		return ended() || err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+	}, 30*time.Second, 20*time.Millisecond)
+	if ended() {
+		return nil, log
+	}
+	t.Cleanup(func() {
+		if !ended() {
+			kill()
+		}
+	})
+	return kill, log
 }
 
 func runTrace(run int) string { return fmt.Sprintf("5b8efff798038103d269b633813f%04x", run) }

@@ -176,7 +176,7 @@ func pipelineOf(host component.Host) (p pipeline.ID, known bool) {
 	if !field.IsValid() || !field.CanInterface() {
 		return p, false
 	}
-	id, ok := field.Interface().(*componentstatus.InstanceID)
+	id, ok := reflect.TypeAssert[*componentstatus.InstanceID](field)
 	if !ok || id == nil {
 		return p, false
 	}

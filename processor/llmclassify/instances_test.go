@@ -273,7 +273,7 @@ func TestPipelinesAfterEarlierVersion(t *testing.T) {
 	assert.Equal(t, ids(1), two.came("b"))
 }
 
-// Nobody takes what may be another pipeline's.
+// An instance does not take a journal that may be the one of another pipeline.
 func TestPipelinesWithUnreadableOwner(t *testing.T) {
 	d := newDisks()
 	c := newCollector(t, d, "a")
@@ -315,7 +315,9 @@ func TestPipelinesOfAnonymousHost(t *testing.T) {
 	alone.stop()
 	assert.Equal(t, ids(1), alone.came("a"))
 	for _, host := range []component.Host{
-		nil, hostWith{}, reporter(nil), (*pipelineHost)(nil), &pipelineHost{},
+		nil,
+		hostWith{},
+		reporter(nil), (*pipelineHost)(nil), &pipelineHost{},
 		&pipelineHost{InstanceID: componentstatus.NewInstanceID(component.NewID(metadata.Type), component.KindProcessor)},
 		&struct {
 			hostWith
@@ -351,7 +353,7 @@ func TestStartFails(t *testing.T) {
 		c.stop()
 	}
 
-	for _, damage := range []any{"freepages: failed to get all reachable pages", fmt.Errorf("page 7 is what?")} {
+	for _, damage := range []any{"freepages: failed to get all reachable pages", errors.New("page 7 is what?")} {
 		d.spoil = damage
 		c = newCollector(t, d, "a")
 		require.ErrorContains(t, c.start(), "its data is damaged, move it aside: "+fmt.Sprint(damage))

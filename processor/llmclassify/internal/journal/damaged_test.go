@@ -346,11 +346,9 @@ func FuzzOpen(f *testing.F) {
 				continue // takes long, see TestWideBounds
 			}
 			m := newMemory()
-			for key, value := range map[string][]byte{
+			maps.Copy(m.content, map[string][]byte{
 				recordsKey: records, entryKey: entry, entryKey + statesKey: states, boundsKey: bounds, judgedKey: index,
-			} {
-				m.content[key] = value
-			}
+			})
 			j, first := takeUp(t, client(m))
 			tickets, err := j.Append(t.Context(), t0, nil, tracesOf("new"))
 			require.NoError(t, err)

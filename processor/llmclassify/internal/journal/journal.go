@@ -191,7 +191,7 @@ func (j *Journal) reads(seq uint64) {
 	j.unread = seq
 }
 
-// read reads the entry with this number, nil if there is none that is readable.
+// read returns the entry with this number. It is nil if the entry is missing or unreadable.
 func (j *Journal) read(ctx context.Context, seq uint64) (*Replayed, *entry, error) {
 	value, err := j.client.Get(ctx, key(seq))
 	if err != nil {
