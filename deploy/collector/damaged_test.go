@@ -62,10 +62,14 @@ func TestDamagedFile(t *testing.T) {
 		starts bool
 	}{
 		"cut": {func(file []byte) []byte { return file[:8192] }, "fault", false},
-		"of something else": {func(file []byte) []byte { return bytes.Repeat([]byte("what is this?"), 1000) },
-			"invalid database", false},
-		"keys in disorder": {func(file []byte) []byte { return bytes.ReplaceAll(file, []byte("owner"), []byte("!wner")) },
-			"its data is damaged, move it aside", true},
+		"of something else": {
+			func(file []byte) []byte { return bytes.Repeat([]byte("what is this?"), 1000) },
+			"invalid database", false,
+		},
+		"keys in disorder": {
+			func(file []byte) []byte { return bytes.ReplaceAll(file, []byte("owner"), []byte("!wner")) },
+			"its data is damaged, move it aside", true,
+		},
 	} {
 		t.Run(damage, func(t *testing.T) {
 			for _, recreate := range []bool{false, true} {

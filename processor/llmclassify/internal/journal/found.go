@@ -63,7 +63,7 @@ func (f *found) add(key string) {
 // number reads a number as the journal writes it.
 func number(name string) (uint64, bool) {
 	seq, err := strconv.ParseUint(name, 10, 64)
-	return seq, err == nil && seq < 2*maxNumber && key(seq) == name
+	return seq, err == nil && seq < endNumber && key(seq) == name
 }
 
 // maxScan bounds how many numbers are looked for at a start in a storage that cannot list

@@ -54,9 +54,12 @@ func unseal(magic string, value []byte) ([]byte, error) {
 	return content, nil
 }
 
-// maxNumber bounds the numbers that are taken from the storage. Numbers begin at 0, or at
-// the time in nanoseconds since 1970: there is room for more above.
-const maxNumber = 1 << 62
+// maxNumber bounds the numbers that are believed without a checksum. Numbers begin at 0, or
+// at the time in nanoseconds since 1970. From there on they never reach endNumber.
+const (
+	maxNumber = 1 << 62
+	endNumber = 1 << 63
+)
 
 // rangeSize is the size of a range without its seal: as earlier versions wrote it.
 const rangeSize = 16
@@ -71,7 +74,7 @@ func sealRange(magic string, first, end uint64) []byte {
 
 // readRange reads a range, also one that an earlier version wrote without a checksum.
 func readRange(magic string, value []byte) (first, end uint64, err error) {
-	content := value
+	content, most := value, uint64(maxNumber)
 	if len(value) != rangeSize || strings.HasPrefix(string(value), magic) {
 		if content, err = unseal(magic, value); err != nil {
 			return 0, 0, err
@@ -79,9 +82,10 @@ func readRange(magic string, value []byte) (first, end uint64, err error) {
 		if len(content) != rangeSize {
 			return 0, 0, errNotOurs
 		}
+		most = endNumber - 1
 	}
 	first, end = binary.LittleEndian.Uint64(content), binary.LittleEndian.Uint64(content[8:])
-	if first > end || end > maxNumber {
+	if first > end || end > most {
 		return 0, 0, errRange
 	}
 	return first, end, nil
