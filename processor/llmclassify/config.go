@@ -62,7 +62,8 @@ type Config struct {
 	Dialects []string `mapstructure:"dialects"`
 
 	// Storage is the storage extension in which held spans and the facts of open runs are
-	// kept, so that a crash loses none. Default none: they are kept in memory only.
+	// kept, so that a crash loses none. Each pipeline that names the processor has its own
+	// there. Default none: they are kept in memory only.
 	Storage *component.ID `mapstructure:"storage"`
 
 	// MetadataKeys are the keys of client metadata that stay with held spans: spans go out

@@ -58,7 +58,7 @@ func newClassifier(set processor.Settings, cfg *Config, next consumer.Traces, c 
 	for range shards {
 		p.shards = append(p.shards, newShard(p.shared, shards))
 	}
-	newInstances().add(p)
+	newInstances().add(p) // a factory adds it to its own
 	return p, t.observe(set.TelemetrySettings, p.load, p.origins.Bytes)
 }
 

@@ -206,7 +206,7 @@ func (j *Journal) read(ctx context.Context, seq uint64) (*Replayed, *entry, erro
 	}
 	r, err := decode(value)
 	if err != nil {
-		j.entryUnreadable(ctx, seq, value, err)
+		j.entryUnreadable(ctx, seq, value, states, err)
 		return nil, nil, nil
 	}
 	if known, err := readStates(states, len(r.States)); err == nil {
@@ -290,8 +290,12 @@ func (j *Journal) setAside(ctx context.Context, key string, value []byte, more .
 	return aside, j.client.Batch(ctx, append(ops, more...)...)
 }
 
-func (j *Journal) entryUnreadable(ctx context.Context, seq uint64, value []byte, why error) {
-	aside, err := j.setAside(ctx, key(seq), value, storage.DeleteOperation(key(seq)+statesKey))
+func (j *Journal) entryUnreadable(ctx context.Context, seq uint64, value, states []byte, why error) {
+	var more []*storage.Operation
+	if states != nil {
+		more = append(more, storage.SetOperation(asidePrefix+key(seq)+statesKey, states), storage.DeleteOperation(key(seq)+statesKey))
+	}
+	aside, err := j.setAside(ctx, key(seq), value, more...)
 	if err != nil {
 		j.logger.Error("Failed to move an unreadable entry of the journal", zap.Uint64("entry", seq), zap.Error(err))
 		return

@@ -196,6 +196,7 @@ func TestForeignEntries(t *testing.T) {
 			assert.Equal(t, value, m.content[asidePrefix+first])
 			assert.NotContains(t, m.content, first)
 			assert.NotContains(t, m.content, first+statesKey)
+			assert.Equal(t, []byte("abc"), m.content[asidePrefix+first+statesKey])
 		})
 	}
 	t.Run("states", func(t *testing.T) {
