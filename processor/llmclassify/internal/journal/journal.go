@@ -173,6 +173,7 @@ func (j *Journal) Replay(ctx context.Context, yield func(*Replayed) error) error
 		}
 	}
 	j.reads(math.MaxUint64)
+	j.found = nil // it is not needed again
 	return nil
 }
 
