@@ -9,10 +9,12 @@ import (
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/processor/processortest"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata/metricdatatest"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadata"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/metadatatest"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -57,7 +59,7 @@ func TestTelemetry(t *testing.T) {
 
 	held, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_bytes_held")
 	require.NoError(t, err)
-	require.Equal(t, int64(h.load().bytes), held.Data.(metricdata.Gauge[int64]).DataPoints[0].Value)
+	require.Equal(t, int64(h.load().bytes), held.Data.(metricdata.Sum[int64]).DataPoints[0].Value)
 
 	h.pass(t, defaultMaxHold)
 	metadatatest.AssertEqualProcessorLlmClassifyTracesHeld(t, h.telemetry, points(1), ignore) // its facts
@@ -86,10 +88,7 @@ func addsUp(t *testing.T, telemetry *componenttest.Telemetry) map[string]int64 {
 			if !ok {
 				continue
 			}
-			switch data := m.Data.(type) {
-			case metricdata.Sum[int64]:
-				n[name] = data.DataPoints[0].Value
-			case metricdata.Gauge[int64]:
+			if data, ok := m.Data.(metricdata.Sum[int64]); ok {
 				n[name] = data.DataPoints[0].Value
 			}
 		}
@@ -151,4 +150,24 @@ func TestSpansAddUp(t *testing.T) {
 	want(map[string]int64{"held": 2})
 	h = newHarnessOn(t, d.copied(), defaultConfig(), nil, h.clock.Now()) // it was killed
 	want(map[string]int64{"in": 0, "replayed": 3, "forwarded": 2, "held": 1})
+}
+
+// The numbers of a processor that is in two pipelines are those of both instances.
+func TestInstancesAddUp(t *testing.T) {
+	h := newHarness(t, defaultConfig(), nil)
+	set := processortest.NewNopSettings(metadata.Type)
+	set.TelemetrySettings = h.telemetry.NewTelemetrySettings()
+	other, err := newClassifier(set, defaultConfig(), h.sink, h.clock)
+	require.NoError(t, err)
+	second := &harness{classifier: other, clock: h.clock, sink: h.sink, telemetry: h.telemetry}
+	h.consume(t, finishedRun(1)[0])
+	second.consume(t, finishedRun(1)[0])
+	n := addsUp(t, h.telemetry)
+	assert.Equal(t, int64(2), n["in"])
+	assert.Equal(t, int64(2), n["held"])
+	bytes, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_bytes_held")
+	require.NoError(t, err)
+	assert.Equal(t, int64(h.load().bytes+second.load().bytes), total(t, bytes))
+	require.NoError(t, other.Shutdown(t.Context()))
+	assert.Equal(t, int64(1), addsUp(t, h.telemetry)["held"])
 }

@@ -28,17 +28,17 @@ type TelemetryBuilder struct {
 	meter                               metric.Meter
 	mu                                  sync.Mutex
 	registrations                       []metric.Registration
-	ProcessorLlmClassifyBytesHeld       metric.Int64ObservableGauge
-	ProcessorLlmClassifyEvidenceBytes   metric.Int64ObservableGauge
-	ProcessorLlmClassifyFactBytes       metric.Int64ObservableGauge
+	ProcessorLlmClassifyBytesHeld       metric.Int64ObservableUpDownCounter
+	ProcessorLlmClassifyEvidenceBytes   metric.Int64ObservableUpDownCounter
+	ProcessorLlmClassifyFactBytes       metric.Int64ObservableUpDownCounter
 	ProcessorLlmClassifyFactsForgotten  metric.Int64Counter
 	ProcessorLlmClassifyForwardFailures metric.Int64Counter
 	ProcessorLlmClassifyHoldTime        metric.Float64Histogram
-	ProcessorLlmClassifyResourceBytes   metric.Int64ObservableGauge
+	ProcessorLlmClassifyResourceBytes   metric.Int64ObservableUpDownCounter
 	ProcessorLlmClassifyRuns            metric.Int64Counter
 	ProcessorLlmClassifySpansAdded      metric.Int64ObservableCounter
 	ProcessorLlmClassifySpansForwarded  metric.Int64ObservableCounter
-	ProcessorLlmClassifySpansHeld       metric.Int64ObservableGauge
+	ProcessorLlmClassifySpansHeld       metric.Int64ObservableUpDownCounter
 	ProcessorLlmClassifySpansIn         metric.Int64ObservableCounter
 	ProcessorLlmClassifySpansLate       metric.Int64Counter
 	ProcessorLlmClassifySpansLost       metric.Int64ObservableCounter
@@ -47,7 +47,7 @@ type TelemetryBuilder struct {
 	ProcessorLlmClassifySpansReplayed   metric.Int64ObservableCounter
 	ProcessorLlmClassifySpansTaken      metric.Int64ObservableCounter
 	ProcessorLlmClassifyStorageWrites   metric.Int64Counter
-	ProcessorLlmClassifyTracesHeld      metric.Int64ObservableGauge
+	ProcessorLlmClassifyTracesHeld      metric.Int64ObservableUpDownCounter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -299,19 +299,19 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	}
 	builder.meter = Meter(settings)
 	var err, errs error
-	builder.ProcessorLlmClassifyBytesHeld, err = builder.meter.Int64ObservableGauge(
+	builder.ProcessorLlmClassifyBytesHeld, err = builder.meter.Int64ObservableUpDownCounter(
 		"otelcol_processor_llm_classify_bytes_held",
 		metric.WithDescription("Estimated memory of the spans that are held, or wait to be sent again. [Alpha]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)
-	builder.ProcessorLlmClassifyEvidenceBytes, err = builder.meter.Int64ObservableGauge(
+	builder.ProcessorLlmClassifyEvidenceBytes, err = builder.meter.Int64ObservableUpDownCounter(
 		"otelcol_processor_llm_classify_evidence_bytes",
 		metric.WithDescription("Estimated memory of the evidence from spans of HTTP clients, kept until the span of the request above them arrives. At most a sixteenth of `max_fact_bytes`; of more the oldest is forgotten. [Alpha]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)
-	builder.ProcessorLlmClassifyFactBytes, err = builder.meter.Int64ObservableGauge(
+	builder.ProcessorLlmClassifyFactBytes, err = builder.meter.Int64ObservableUpDownCounter(
 		"otelcol_processor_llm_classify_fact_bytes",
 		metric.WithDescription("Estimated memory of the facts of spans that went out before their run was judged. [Alpha]"),
 		metric.WithUnit("By"),
@@ -336,7 +336,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithExplicitBucketBoundaries([]float64{0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 20, 30, 60, 120, 300}...),
 	)
 	errs = errors.Join(errs, err)
-	builder.ProcessorLlmClassifyResourceBytes, err = builder.meter.Int64ObservableGauge(
+	builder.ProcessorLlmClassifyResourceBytes, err = builder.meter.Int64ObservableUpDownCounter(
 		"otelcol_processor_llm_classify_resource_bytes",
 		metric.WithDescription("Estimated memory of the resources and scopes that spans share. At most a sixteenth of `max_held_bytes`; those that were not used lately are forgotten. [Alpha]"),
 		metric.WithUnit("By"),
@@ -360,7 +360,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
-	builder.ProcessorLlmClassifySpansHeld, err = builder.meter.Int64ObservableGauge(
+	builder.ProcessorLlmClassifySpansHeld, err = builder.meter.Int64ObservableUpDownCounter(
 		"otelcol_processor_llm_classify_spans_held",
 		metric.WithDescription("LLM spans that are held, or wait to be sent again. At every moment it is `spans_in` - `spans_refused` + `spans_replayed` - `spans_passed` - `spans_forwarded` + `spans_added` - `spans_lost`. [Alpha]"),
 		metric.WithUnit("{span}"),
@@ -414,7 +414,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		metric.WithUnit("{write}"),
 	)
 	errs = errors.Join(errs, err)
-	builder.ProcessorLlmClassifyTracesHeld, err = builder.meter.Int64ObservableGauge(
+	builder.ProcessorLlmClassifyTracesHeld, err = builder.meter.Int64ObservableUpDownCounter(
 		"otelcol_processor_llm_classify_traces_held",
 		metric.WithDescription("Traces of which spans are held or facts are kept. [Alpha]"),
 		metric.WithUnit("{trace}"),

@@ -26,8 +26,10 @@ func AssertEqualProcessorLlmClassifyBytesHeld(t *testing.T, tt *componenttest.Te
 		Name:        "otelcol_processor_llm_classify_bytes_held",
 		Description: "Estimated memory of the spans that are held, or wait to be sent again. [Alpha]",
 		Unit:        "By",
-		Data: metricdata.Gauge[int64]{
-			DataPoints: dps,
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: false,
+			DataPoints:  dps,
 		},
 	}
 	got, err := tt.GetMetric("otelcol_processor_llm_classify_bytes_held")
@@ -40,8 +42,10 @@ func AssertEqualProcessorLlmClassifyEvidenceBytes(t *testing.T, tt *componenttes
 		Name:        "otelcol_processor_llm_classify_evidence_bytes",
 		Description: "Estimated memory of the evidence from spans of HTTP clients, kept until the span of the request above them arrives. At most a sixteenth of `max_fact_bytes`; of more the oldest is forgotten. [Alpha]",
 		Unit:        "By",
-		Data: metricdata.Gauge[int64]{
-			DataPoints: dps,
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: false,
+			DataPoints:  dps,
 		},
 	}
 	got, err := tt.GetMetric("otelcol_processor_llm_classify_evidence_bytes")
@@ -54,8 +58,10 @@ func AssertEqualProcessorLlmClassifyFactBytes(t *testing.T, tt *componenttest.Te
 		Name:        "otelcol_processor_llm_classify_fact_bytes",
 		Description: "Estimated memory of the facts of spans that went out before their run was judged. [Alpha]",
 		Unit:        "By",
-		Data: metricdata.Gauge[int64]{
-			DataPoints: dps,
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: false,
+			DataPoints:  dps,
 		},
 	}
 	got, err := tt.GetMetric("otelcol_processor_llm_classify_fact_bytes")
@@ -115,8 +121,10 @@ func AssertEqualProcessorLlmClassifyResourceBytes(t *testing.T, tt *componenttes
 		Name:        "otelcol_processor_llm_classify_resource_bytes",
 		Description: "Estimated memory of the resources and scopes that spans share. At most a sixteenth of `max_held_bytes`; those that were not used lately are forgotten. [Alpha]",
 		Unit:        "By",
-		Data: metricdata.Gauge[int64]{
-			DataPoints: dps,
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: false,
+			DataPoints:  dps,
 		},
 	}
 	got, err := tt.GetMetric("otelcol_processor_llm_classify_resource_bytes")
@@ -177,8 +185,10 @@ func AssertEqualProcessorLlmClassifySpansHeld(t *testing.T, tt *componenttest.Te
 		Name:        "otelcol_processor_llm_classify_spans_held",
 		Description: "LLM spans that are held, or wait to be sent again. At every moment it is `spans_in` - `spans_refused` + `spans_replayed` - `spans_passed` - `spans_forwarded` + `spans_added` - `spans_lost`. [Alpha]",
 		Unit:        "{span}",
-		Data: metricdata.Gauge[int64]{
-			DataPoints: dps,
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: false,
+			DataPoints:  dps,
 		},
 	}
 	got, err := tt.GetMetric("otelcol_processor_llm_classify_spans_held")
@@ -319,8 +329,10 @@ func AssertEqualProcessorLlmClassifyTracesHeld(t *testing.T, tt *componenttest.T
 		Name:        "otelcol_processor_llm_classify_traces_held",
 		Description: "Traces of which spans are held or facts are kept. [Alpha]",
 		Unit:        "{trace}",
-		Data: metricdata.Gauge[int64]{
-			DataPoints: dps,
+		Data: metricdata.Sum[int64]{
+			Temporality: metricdata.CumulativeTemporality,
+			IsMonotonic: false,
+			DataPoints:  dps,
 		},
 	}
 	got, err := tt.GetMetric("otelcol_processor_llm_classify_traces_held")
