@@ -17,6 +17,26 @@ type Effects struct {
 	continues     bool   // the provider continues to process a request
 	tool          string // the name of the tool that may do the most harm, "" if it is not known
 	requests      Retry  // the most careful verdict on a request
+
+	// The following fields matter to the other parts of a run that is Partial.
+	tools      Retry  // the most careful verdict on a tool
+	repeated   bool   // a request was sent again, or two had the same protocol violation
+	violations uint64 // a set of [semconv.TransportCause]: the protocol violations
+	opened     idSet  // of calls whose input began and never completed
+	unmade     idSet  // of executed calls that no response is known to have made
+}
+
+// idSet is a set of ids in which an id may seem to be that is not.
+type idSet uint64
+
+// add adds an id.
+func (s *idSet) add(id string) {
+	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a
+	h := uint64(offset)
+	for i := range len(id) {
+		h = (h ^ uint64(id[i])) * prime
+	}
+	*s |= 1 << (h >> 58)
 }
 
 // Join returns what the two runs did together.
@@ -31,6 +51,11 @@ func (e Effects) Join(o Effects) Effects {
 	e.text = e.text || o.text
 	e.incomplete = e.incomplete || o.incomplete
 	e.continues = e.continues || o.continues
+	e.tools = moreCareful(e.tools, o.tools)
+	e.repeated = e.repeated || o.repeated || e.violations&o.violations != 0
+	e.violations |= o.violations
+	e.opened |= o.opened
+	e.unmade |= o.unmade
 	return e
 }
 

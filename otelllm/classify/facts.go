@@ -258,7 +258,9 @@ type Run struct {
 	Inner         Effects
 	ToolsRecorded Fact // whether the producer would have recorded every tool that ran; announced counts that match say so too
 	// Partial is true if parts of the run may be missing here, such as those that were judged
-	// before: what they did is not known.
+	// before. Inner may have what they did, joined from the Effects of their verdicts. No
+	// verdict is then less careful than it would be if all parts were here; without their
+	// effects, a retry is at least never called safe.
 	Partial bool
 
 	Requests []Request

@@ -49,14 +49,14 @@ var guards = [...]guard{
 	}},
 }
 
-// judge combines the guards, and for a run the verdicts on its requests: a run is never
-// safer to repeat than they are. If none requires more than the safest level, the furthest
+// judge combines the guards, and for a run the verdicts on its parts: a run is never safer
+// to repeat than they are. If none requires more than the safest level, the furthest
 // progress observed gives the reason.
 func (k *risk) judge() (semconv.RetrySafety, semconv.RetryReason) {
 	safety, reason := k.guarded()
-	switch {
-	case k.requests.Safety > safety:
-		return k.requests.Safety, k.requests.Reason
+	switch parts := moreCareful(k.requests, k.tools); {
+	case parts.Safety > safety:
+		return parts.Safety, parts.Reason
 	case safety == SafeAutoRetry:
 		return safety, k.safeReason()
 	default:
@@ -69,6 +69,13 @@ func (k *risk) judge() (semconv.RetrySafety, semconv.RetryReason) {
 func (k *risk) raised() bool {
 	safety, _ := k.guarded()
 	return k.requests.Safety > safety
+}
+
+// raisedByTool reports whether the verdict on a tool of the run is more careful than the
+// guards and the verdicts on its requests.
+func (k *risk) raisedByTool() bool {
+	safety, _ := k.guarded()
+	return k.tools.Safety > max(safety, k.requests.Safety)
 }
 
 // guarded combines the guards. The reason is unset if none requires more than the safest

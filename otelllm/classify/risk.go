@@ -48,6 +48,7 @@ type risk struct {
 	tool string // the name of the tool with the most harmful effect in started, "" if it is not known
 
 	requests Retry // runs only: the most careful verdict on a request
+	tools    Retry // runs of which parts may be missing: the most careful verdict on a tool
 }
 
 // readyCalls returns how many calls the response made or may have made: a call may be
@@ -106,7 +107,7 @@ func (j *judge) requestRisk(i int, c classification) risk {
 	k := risk{
 		class: c.class, cause: c.cause, basis: j.basisOf(r, c),
 		permanent:     r.Transport.permanent(),
-		repeated:      c.class == semconv.ClassProtocolViolation && j.violatedBefore(i),
+		repeated:      c.class == semconv.ClassProtocolViolation && (j.violatedBefore(i) || j.violatedElsewhere(r)),
 		abort:         r.Abort.Source,
 		missingOutput: j.missingOutput(r),
 		limit:         r.Watchdog.Limit,
@@ -146,9 +147,12 @@ func (j *judge) runRisk(v *Verdicts, c classification, basis Basis, abort semcon
 			k.repeated = k.repeated || j.violatedBefore(i)
 		}
 		j.addResponse(&k, r)
-		if d := &v.Requests[i]; d.Failed() && !j.cancelledByFailure(i) {
+		if d := &v.Requests[i]; d.Failed() && (j.run.Partial || !j.cancelledByFailure(i)) {
 			k.requests = moreCareful(k.requests, d.Retry)
 		}
+	}
+	if j.run.Partial {
+		j.addOtherParts(&k, j.partEffects(v))
 	}
 	for t := range j.run.Tools {
 		k.add(&j.run.Tools[t])
@@ -201,7 +205,12 @@ func (k *risk) addInner(e *Effects) {
 // in v.
 func (j *judge) effects(v *Verdicts) Effects {
 	k := j.runRisk(v, classification{}, Typed, semconv.AbortSourceUnset)
+	var e Effects
+	if j.run.Partial {
+		e = *j.partEffects(v)
+	}
 	return Effects{
+		tools: e.tools, repeated: e.repeated, violations: e.violations, opened: e.opened, unmade: e.unmade,
 		Requests: len(j.run.Requests) + j.run.Inner.Requests, Tools: len(j.run.Tools) + j.run.Inner.Tools,
 		started: k.started, calls: k.calls, providerTools: k.providerTools, text: k.text == Yes,
 		incomplete: k.partsMissing || k.text == NotObserved || k.missingOutput == NotObserved,

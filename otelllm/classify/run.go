@@ -31,6 +31,7 @@ type judge struct {
 	classifications []classification
 	states          []state
 
+	part           *Effects               // the result of partEffects, once it was called
 	recorded       Fact                   // the result of toolsRecorded, once it was called
 	reused         Fact                   // the result of reusesIDs, once it was called
 	expectedCounts map[*Tool]int          // the results of outputsExpected
@@ -487,7 +488,7 @@ func (j *judge) partsMissing() bool {
 // Tools that are not declared as recorded belong to the application, as does the run
 // itself.
 func (j *judge) allPartsPresent() bool {
-	return j.run.AnnouncedRequests.Observed() && !j.partsMissing()
+	return j.run.AnnouncedRequests.Observed() && !j.partsMissing() && !j.run.Partial
 }
 
 // waits reports whether the run's last answer waits for a person or a background job.

@@ -25,8 +25,12 @@ func (r *Request) silence() time.Duration {
 }
 
 // findStalls classifies again the requests that their caller closed after silence and then
-// sent once more: it was waiting for the answer, and its own timer ended that.
+// sent once more: it was waiting for the answer, and its own timer ended that. If parts of
+// the run may be missing, the next request is not known.
 func (j *judge) findStalls() {
+	if j.run.Partial {
+		return
+	}
 	for pos, i := range j.order {
 		r := &j.run.Requests[i]
 		if c := j.classifications[i]; c.class != semconv.ClassLocalAbort || c.cause != semconv.CauseConsumerClosed && c.cause != semconv.CauseUnknown || r.silence() == 0 {

@@ -414,8 +414,10 @@ func stateText(key semconv.SummaryKey, k *risk) string {
 	}
 }
 
-// The beginnings of the advice for the two levels of safety that allow a retry.
+// Advice, and the beginnings of the advice for the two levels of safety that allow a retry.
 const (
+	adviceSameTool = "Making the same tool call again will not help."
+
 	adviceSafe = "It is safe to retry automatically."
 	adviceAsk  = "Ask before retrying: "
 )
@@ -442,6 +444,8 @@ func adviceAgainst(d *Diagnosis, k *risk) string {
 		return "One of its model calls must not be repeated: do not retry."
 	case stopped:
 		return "It was stopped on purpose: do not retry."
+	case k.raisedByTool():
+		return adviceSameTool
 	case d.Cause == semconv.CausePaused:
 		return "Continue the answer instead of retrying."
 	case d.Class == semconv.ClassLocalAbort:
@@ -453,7 +457,7 @@ func adviceAgainst(d *Diagnosis, k *risk) string {
 	case d.Cause == semconv.CauseQuotaExhausted:
 		return "Retrying will not help until the quota is renewed."
 	case d.Class == semconv.ClassToolFailed:
-		return "Making the same tool call again will not help."
+		return adviceSameTool
 	default:
 		return "Sending the same request again will not help."
 	}
