@@ -2,6 +2,7 @@ package classify
 
 import (
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -19,136 +20,150 @@ func (j *judge) toolsRecorded() bool {
 }
 
 func (j *judge) toolsUnrecorded() bool {
-	nameless := 0
-	for t := range j.run.Tools {
-		if j.run.Tools[t].CallID == "" {
+	nameless := int32(0)
+	for _, n := range j.index.toolID {
+		if n < 0 {
 			nameless++
 		}
 	}
-	orphans := 0
-	for i := range j.run.Requests {
-		maker := &j.run.Requests[i]
-		for _, id := range maker.CallIDs {
-			if j.ranUnrecorded(id, maker) {
-				orphans++
+	orphans := int32(0)
+	for n := range j.index.count {
+		if orphans += j.orphans(n); orphans > nameless {
+			return true
+		}
+	}
+	for pos := range j.order {
+		maker := j.requestAt(int32(pos))
+		if j.index.blank {
+			if blank := countID(maker.CallIDs, ""); blank > 0 && j.unobservedAfter(pos) {
+				orphans += int32(blank)
 			}
 		}
 		calls, known := maker.readyCalls()
-		if (!known || calls > len(maker.CallIDs)) && (j.unobservedAfter(maker) || j.foreignOutputAfter(maker)) {
+		if (!known || calls > len(maker.CallIDs)) && (j.unobservedAfter(pos) || j.foreignOutputAfter(pos)) {
 			orphans++
 		}
 	}
 	return orphans > nameless
 }
 
-// ranUnrecorded reports whether requests after maker show, or may show, that the call with
-// this id, which maker's response made, was executed without a record.
-func (j *judge) ranUnrecorded(id string, maker *Request) bool {
-	if j.toolOf(id) == nil {
-		return j.unobservedAfter(maker) || j.carriedAfter(id, maker)
+// orphans returns how many of the calls with an id requests after them show, or may show,
+// to have been executed without a record.
+func (j *judge) orphans(n int32) (orphans int32) {
+	made := j.index.uses(n, roleMade)
+	if len(made) == 0 {
+		return 0
 	}
-	if !j.reusesIDs() || maker.HistoryCalls == nil {
-		return false
+	carried := j.index.uses(n, roleCarried)
+	if !j.index.executed(n) {
+		for _, u := range made {
+			if j.unobservedAfter(int(u.pos)) || j.carriedAfter(carried, int(u.pos)) {
+				orphans += u.times
+			}
+		}
+		return orphans
+	}
+	if len(carried) == 0 || !j.reusesIDs() {
+		return 0
 	}
 	// Some models use an id again for each answer. The history then grows by one output for
 	// each execution: the requests up to the next answer with the id tell them apart.
-	starts := j.executions(id)
-	carried := j.uses(roleCarried, id)
-	first, _ := slices.BinarySearch(carried, int32(j.firstFrom(maker.End)))
-	for _, u := range carried[first:] {
-		r := j.requestAt(u)
-		if r == maker {
+	tools := j.index.executions(n)
+	began := func(from time.Time, inclusive bool) int32 {
+		return int32(sort.Search(len(tools), func(i int) bool {
+			start := j.run.Tools[tools[i]].Start
+			return start.After(from) || !inclusive && start.Equal(from)
+		}))
+	}
+	// For each request with an output, by how much the outputs outnumber the executions, at
+	// most, from there up to the next answer with the id; and where that answer is.
+	type excess struct{ most, answer int32 }
+	list := make([]excess, len(carried)+1)
+	list[len(carried)] = excess{-1 << 31, int32(len(carried))}
+	for i, u := range slices.Backward(carried) {
+		e := list[i+1]
+		if timesAt(made, u.pos) > 0 {
+			e = excess{-1 << 31, int32(i)}
+		}
+		e.most = max(e.most, u.times-began(j.starts[u.pos], true))
+		list[i] = e
+	}
+	for _, u := range made {
+		maker := j.requestAt(u.pos)
+		if maker.HistoryCalls == nil {
 			continue
 		}
-		grown := countID(r.HistoryOutputs, id) - countID(maker.HistoryOutputs, id)
-		executed := timesUntil(starts, r.Start) - timesBefore(starts, maker.Start)
-		if grown > executed {
-			return true
+		own := timesAt(carried, u.pos) - began(maker.Start, false)
+		e := list[usesBefore(carried, int32(j.firstFrom(maker.End)))]
+		if int(e.answer) < len(carried) && carried[e.answer].pos == u.pos { // an answer without duration does not follow itself
+			e.most = max(e.most, list[e.answer+1].most)
 		}
-		if hasID(r.CallIDs, id) {
-			break
+		if e.most > own {
+			orphans += u.times
 		}
 	}
-	return false
+	return orphans
 }
 
-// executions returns when the recorded tools with this call id began, sorted.
-func (j *judge) executions(id string) []time.Time {
-	if starts, known := j.starts[id]; known {
-		return starts
-	}
-	uses := j.uses(roleExecuted, id)
-	starts := make([]time.Time, 0, len(uses))
-	for _, u := range uses {
-		starts = append(starts, j.run.Tools[u].Start)
-	}
-	slices.SortFunc(starts, time.Time.Compare)
-	if j.starts == nil {
-		j.starts = map[string][]time.Time{}
-	}
-	j.starts[id] = starts
-	return starts
-}
-
-// unobservedAfter reports whether the history of a request after maker was not observed,
-// so that it may contain any output.
-func (j *judge) unobservedAfter(maker *Request) bool {
-	o := j.overview()
-	if !o.anyUnobserved || o.lastUnobserved.Before(maker.End) {
+// unobservedAfter reports whether the history of a request after the one at a position was
+// not observed, so that it may contain any output.
+func (j *judge) unobservedAfter(pos int) bool {
+	unobserved := j.overview().unobserved
+	if len(unobserved) == 0 {
 		return false
 	}
-	// That request may be maker itself, if it has no duration.
-	return maker.HistoryCalls != nil || maker.End.After(maker.Start) || slices.ContainsFunc(j.order[j.firstFrom(maker.End):], func(i int) bool {
-		r := &j.run.Requests[i]
-		return r != maker && r.HistoryCalls == nil
-	})
-}
-
-// carriedAfter reports whether a request after maker contains the output of a call.
-func (j *judge) carriedAfter(id string, maker *Request) bool {
-	for _, u := range slices.Backward(j.uses(roleCarried, id)) {
-		r := j.requestAt(u)
-		if r.Start.Before(maker.End) {
-			return false
-		}
-		if r != maker {
-			return true
-		}
+	maker := j.requestAt(int32(pos))
+	first := j.firstFrom(maker.End)
+	after := len(unobserved) - sort.Search(len(unobserved), func(i int) bool { return int(unobserved[i]) >= first })
+	if maker.HistoryCalls == nil && pos >= first { // it has no duration, and does not follow itself
+		after--
 	}
-	return false
+	return after > 0
 }
 
-// foreignOutput is an output that no recorded tool of the run produced, with the start of
-// the last request that contains it.
-type foreignOutput struct {
-	id   string
-	last time.Time
+// carriedAfter reports whether a request after the one at a position contains the output
+// of a call, which these requests contain.
+func (j *judge) carriedAfter(carried []use, pos int) bool {
+	first := j.firstFrom(j.requestAt(int32(pos)).End)
+	after := len(carried) - usesBefore(carried, int32(first))
+	if pos >= first && timesAt(carried, int32(pos)) > 0 {
+		after--
+	}
+	return after > 0
 }
 
-// foreignOutputAfter reports whether a request after maker contains an output of no
-// recorded tool that is neither in maker's own history nor of one of maker's calls.
-func (j *judge) foreignOutputAfter(maker *Request) bool {
+// foreignOutput is an output that no recorded tool of the run produced, with the last
+// request that contains it.
+type foreignOutput struct{ id, last int32 }
+
+// foreignOutputAfter reports whether a request after the one at a position contains an
+// output of no recorded tool that is neither in this one's history nor of one of its calls.
+func (j *judge) foreignOutputAfter(pos int) bool {
 	if j.foreignOutputs == nil {
-		last := map[string]time.Time{}
-		for _, i := range j.order {
-			r := &j.run.Requests[i]
-			for _, id := range r.HistoryOutputs {
-				if j.toolOf(id) == nil {
-					last[id] = r.Start
-				}
+		last := make([]int32, j.index.count)
+		for at := range j.order {
+			for _, n := range j.index.numbersOf(at, roleCarried) {
+				last[n] = int32(at) + 1
 			}
 		}
-		j.foreignOutputs = make([]foreignOutput, 0, len(last))
-		for id, at := range last {
-			j.foreignOutputs = append(j.foreignOutputs, foreignOutput{id, at})
+		j.foreignOutputs = []foreignOutput{}
+		for n, at := range last {
+			if at > 0 && !j.index.executed(int32(n)) {
+				j.foreignOutputs = append(j.foreignOutputs, foreignOutput{int32(n), at - 1})
+			}
 		}
-		slices.SortFunc(j.foreignOutputs, func(a, b foreignOutput) int { return b.last.Compare(a.last) })
+		slices.SortStableFunc(j.foreignOutputs, func(a, b foreignOutput) int { return int(b.last - a.last) })
 	}
-	for _, s := range j.foreignOutputs { // skips at most as many entries as maker has ids
-		if s.last.Before(maker.End) {
+	if len(j.foreignOutputs) == 0 {
+		return false
+	}
+	end := j.requestAt(int32(pos)).End
+	for _, s := range j.foreignOutputs { // skips at most as many entries as the request has ids
+		if j.starts[s.last].Before(end) {
 			return false
 		}
-		if !hasID(maker.HistoryOutputs, s.id) && !hasID(maker.CallIDs, s.id) {
+		j.look(pos)
+		if j.times(s.id, roleCarried)+j.times(s.id, roleMade) == 0 {
 			return true
 		}
 	}
@@ -157,51 +172,56 @@ func (j *judge) foreignOutputAfter(maker *Request) bool {
 
 // madeCalls summarizes the calls that requests made, by the end of those requests.
 type madeCalls struct {
-	ends    []time.Time // one entry for each call that no recorded tool executed: the end of the request that made it; sorted
-	unnamed []time.Time // the ends of requests that may have made calls that are not named; sorted
+	ends    []time.Time           // one entry for each call that no recorded tool executed: the end of the request that made it; sorted
+	unnamed []time.Time           // the ends of requests that may have made calls that are not named; sorted
+	ofID    map[int32][]time.Time // the entries of ends for an id that several requests used; sorted
 }
 
-// unaccountedCalls reports whether a call that precedes request i may have run unrecorded.
-// Such a call is in the request's history, or an earlier request of the run made it or may
-// have made it; its output is not in the history, and no tool is known to have executed
-// it.
-func (j *judge) unaccountedCalls(i int) bool {
+// unaccountedCalls reports whether a call that precedes the request at a position may have
+// run unrecorded. Such a call is in the request's history, or an earlier request of the run
+// made it or may have made it; its output is not in the history, and no tool is known to
+// have executed it.
+func (j *judge) unaccountedCalls(pos int) bool {
 	if j.toolsRecorded() {
 		return false
 	}
-	r := &j.run.Requests[i]
-	for _, id := range r.HistoryCalls {
-		if !hasID(r.HistoryOutputs, id) && j.toolOf(id) == nil {
+	r := j.requestAt(int32(pos))
+	inHistory := j.look(pos)
+	for _, n := range inHistory {
+		if j.times(n, roleCarried) == 0 && !j.index.executed(n) {
 			return true
 		}
 	}
-	if j.madeCalls == nil {
-		j.sumCalls()
-	}
+	calls := j.sumCalls()
 	instant := !r.End.After(r.Start) // it is then one of the requests that had ended when it began
-	unnamed := timesUntil(j.madeCalls.unnamed, r.Start)
+	unnamed := timesUntil(calls.unnamed, r.Start)
 	if instant && r.mayHaveUnnamedCalls() {
 		unnamed--
 	}
 	if unnamed > 0 {
 		return true
 	}
-	open := timesUntil(j.madeCalls.ends, r.Start)
-	for n, id := range r.HistoryOutputs {
-		if hasID(r.HistoryOutputs[:n], id) || j.toolOf(id) != nil {
+	open := timesUntil(calls.ends, r.Start)
+	for _, n := range inHistory {
+		if open == 0 {
+			return false
+		}
+		if j.times(n, roleCarried) == 0 || j.index.executed(n) {
 			continue
 		}
-		for _, u := range j.uses(roleMade, id) {
-			if !j.requestAt(u).End.After(r.Start) {
-				open--
-			}
+		switch made := j.index.uses(n, roleMade); {
+		case len(made) > 1:
+			open -= timesUntil(j.endsOf(n, made), r.Start)
+		case len(made) == 1 && !j.requestAt(made[0].pos).End.After(r.Start):
+			open--
 		}
 	}
 	if instant {
-		for n, id := range r.CallIDs {
-			if !hasID(r.CallIDs[:n], id) && j.toolOf(id) == nil && !hasID(r.HistoryOutputs, id) {
-				open--
+		for at, n := range j.index.numbersOf(pos, roleMade) {
+			if j.index.executed(n) || j.times(n, roleCarried) > 0 || slices.Contains(j.index.numbersOf(pos, roleMade)[:at], n) {
+				continue
 			}
+			open--
 		}
 	}
 	return open > 0
@@ -214,19 +234,47 @@ func (r *Request) mayHaveUnnamedCalls() bool {
 	return !known || calls > len(r.CallIDs)
 }
 
-func (j *judge) sumCalls() {
-	j.madeCalls = &madeCalls{}
+// endsOf returns the ends of the requests that made the calls with an id, sorted.
+func (j *judge) endsOf(n int32, made []use) []time.Time {
+	ends, known := j.madeCalls.ofID[n]
+	if known {
+		return ends
+	}
+	for _, u := range made {
+		ends = append(ends, j.requestAt(u.pos).End)
+	}
+	slices.SortFunc(ends, time.Time.Compare)
+	if j.madeCalls.ofID == nil {
+		j.madeCalls.ofID = map[int32][]time.Time{}
+	}
+	j.madeCalls.ofID[n] = ends
+	return ends
+}
+
+func (j *judge) sumCalls() *madeCalls {
+	if j.madeCalls != nil {
+		return j.madeCalls
+	}
+	c := &madeCalls{}
+	j.madeCalls = c
+	for n := range j.index.count {
+		if j.index.executed(n) {
+			continue
+		}
+		for _, u := range j.index.uses(n, roleMade) {
+			c.ends = append(c.ends, j.requestAt(u.pos).End)
+		}
+	}
 	for i := range j.run.Requests {
 		r := &j.run.Requests[i]
 		if r.mayHaveUnnamedCalls() {
-			j.madeCalls.unnamed = append(j.madeCalls.unnamed, r.End)
+			c.unnamed = append(c.unnamed, r.End)
 		}
-		for n, id := range r.CallIDs {
-			if !hasID(r.CallIDs[:n], id) && j.toolOf(id) == nil {
-				j.madeCalls.ends = append(j.madeCalls.ends, r.End)
-			}
+		if j.index.blank && hasID(r.CallIDs, "") {
+			c.ends = append(c.ends, r.End)
 		}
 	}
-	slices.SortFunc(j.madeCalls.ends, time.Time.Compare)
-	slices.SortFunc(j.madeCalls.unnamed, time.Time.Compare)
+	slices.SortFunc(c.ends, time.Time.Compare)
+	slices.SortFunc(c.unnamed, time.Time.Compare)
+	return c
 }

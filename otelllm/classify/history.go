@@ -1,7 +1,9 @@
 package classify
 
 import (
+	"cmp"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -24,84 +26,41 @@ func (t *Tool) hasOutput() bool {
 	}
 }
 
-// missingOutput reports whether the history of r lacks an output that existed when r
-// began. If neither the history nor the tools were observed, that is not observed either.
-func (j *judge) missingOutput(r *Request) Fact {
-	missing := No
-	if r.HistoryCalls == nil && !j.toolsRecorded() {
-		missing = NotObserved
-	}
-	due := j.dueBefore(r)
-	if due.nameless {
-		missing = worse(missing, NotObserved)
-	}
-	if due.others > 0 {
-		fact := Yes
-		if !r.fullHistory() {
-			fact = NotObserved
-		}
-		missing = worse(missing, fact)
-	}
-	for _, t := range due.named {
-		missing = worse(missing, j.lacks(r, &j.run.Tools[t]))
-	}
-	return missing
-}
-
-// dueOutputs are the outputs that existed when a request began.
-type dueOutputs struct {
-	named    []int32 // indexes of the tools whose call is in the request's history
-	others   int     // how many of the other outputs the history should contain, or may have to
-	nameless bool    // one of the outputs is of a tool whose call has no id
-}
-
 // outputs summarizes the outputs of a run's tools by the time at which they existed and
-// the time at which the model received them.
+// the time at which the model received them. An output is pending from its tool's end
+// until the first request that follows the one by which the model received it.
 type outputs struct {
-	byEnd     []int32     // indexes of the tools whose output some request had to carry, sorted by the tools' end
-	ends, got []time.Time // when those outputs existed, and when the model received those that it received; each sorted
-	all       []time.Time // when all outputs of tools with an id existed; sorted
-	nameless  time.Time   // the earliest end of a tool without an id; zero for none
+	all      []time.Time // when all outputs of tools with an id existed; sorted
+	nameless time.Time   // the earliest end of a tool without an id; zero for none
+
+	byEnd   []int32 // the tools whose output was ever pending, ordered by their end
+	answers []int32 // those of them that the model received, ordered by when it did
+	ends    []time.Time
+	got     []int32 // the positions of the requests by which it received them
+
+	due  []due   // the outputs of each id, ordered by when they existed
+	from []int32 // where those of an id begin, by number
 }
 
-func (j *judge) dueBefore(r *Request) (d dueOutputs) {
-	if j.outputs == nil {
-		j.sumOutputs()
-	}
-	o := j.outputs
-	d.nameless = !o.nameless.IsZero() && !o.nameless.After(r.Start)
-	// If nothing is known about the history, it is not known either whether it contains
-	// what the model received before.
-	unobserved := r.HistoryCalls == nil
-	if unobserved {
-		d.others = timesUntil(o.all, r.Start)
-	} else {
-		d.others = timesUntil(o.ends, r.Start) - timesBefore(o.got, r.Start)
-	}
-	d.named = j.named[:0]
-	for n, ids := range [...][]string{r.HistoryCalls, r.HistoryOutputs} {
-		for at, id := range ids {
-			if hasID(ids[:at], id) || n == 1 && hasID(r.HistoryCalls, id) {
-				continue
-			}
-			for _, u := range j.uses(roleExecuted, id) {
-				tool := &j.run.Tools[u]
-				if !tool.hasOutput() || tool.End.After(r.Start) {
-					continue
-				}
-				d.named = append(d.named, u)
-				if unobserved || j.pendingAt(tool, r.Start) {
-					d.others--
-				}
-			}
-		}
-	}
-	j.named = d.named
-	return d
+// due is the output of a tool, and a summary of those of the same id that existed by then.
+type due struct {
+	end      time.Time
+	first    int32 // the lowest index of a tool
+	latest   int32 // the tool that began last
+	expected int32 // the most outputs that a history has to contain, see outputsExpected
+	pending  int32 // how many of them were ever pending
+
+	got int32 // of all that were ever pending: the position by which the model received the nth of them
 }
 
-func (j *judge) sumOutputs() {
-	o := &outputs{}
+// neverGot is the position by which the model received an output that it never received.
+const neverGot = 1<<31 - 1
+
+func (j *judge) sumOutputs() *outputs {
+	if j.outputs != nil {
+		return j.outputs
+	}
+	o := &outputs{from: make([]int32, j.index.count+1)}
 	j.outputs = o
 	for t := range j.run.Tools {
 		tool := &j.run.Tools[t]
@@ -113,97 +72,193 @@ func (j *judge) sumOutputs() {
 			}
 		default:
 			o.all = append(o.all, tool.End)
-			if !j.everPending(tool) {
+			if !j.everPending(t) {
 				break
 			}
 			o.byEnd = append(o.byEnd, int32(t))
-			o.ends = append(o.ends, tool.End)
-			if by := j.answeredBy(tool); by != nil {
-				o.got = append(o.got, by.Start)
+			if by := j.answeredBy(t); by >= 0 {
+				o.answers = append(o.answers, int32(t))
 			}
 		}
 	}
 	slices.SortFunc(o.all, time.Time.Compare)
-	slices.SortFunc(o.ends, time.Time.Compare)
-	slices.SortFunc(o.got, time.Time.Compare)
 	slices.SortStableFunc(o.byEnd, func(a, b int32) int { return j.run.Tools[a].End.Compare(j.run.Tools[b].End) })
+	slices.SortStableFunc(o.answers, func(a, b int32) int { return cmp.Compare(j.answers[a], j.answers[b]) })
+	for _, t := range o.byEnd {
+		o.ends = append(o.ends, j.run.Tools[t].End)
+	}
+	for _, t := range o.answers {
+		o.got = append(o.got, j.answers[t])
+	}
+	var tools, got []int32
+	for n := range j.index.count {
+		tools, got = tools[:0], got[:0]
+		for _, t := range j.index.executions(n) {
+			if j.run.Tools[t].hasOutput() {
+				tools = append(tools, t)
+			}
+		}
+		slices.SortStableFunc(tools, func(a, b int32) int { return j.run.Tools[a].End.Compare(j.run.Tools[b].End) })
+		var sum due
+		for i, t := range tools {
+			tool := &j.run.Tools[t]
+			expected := j.outputsExpected(int(t))
+			if i == 0 {
+				sum = due{first: t, latest: t, expected: expected}
+			}
+			sum.end, sum.first, sum.expected, sum.got = tool.End, min(sum.first, t), max(sum.expected, expected), neverGot
+			if tool.Start.After(j.run.Tools[sum.latest].Start) {
+				sum.latest = t
+			}
+			if j.everPending(int(t)) {
+				sum.pending++
+				if by := j.answeredBy(int(t)); by >= 0 {
+					got = append(got, by)
+				}
+			}
+			o.due = append(o.due, sum)
+		}
+		slices.Sort(got)
+		for i, by := range got {
+			o.due[int(o.from[n])+i].got = by
+		}
+		o.from[n+1] = int32(len(o.due))
+	}
+	return o
+}
+
+// dueBy returns the outputs of an id, and how many of them existed at that time.
+func (o *outputs) dueBy(n int32, t time.Time) ([]due, int) {
+	list := o.due[o.from[n]:o.from[n+1]]
+	return list, sort.Search(len(list), func(i int) bool { return list[i].end.After(t) })
 }
 
 // everPending reports whether there was a time at which the tool's output existed and the
 // model had not received it.
-func (j *judge) everPending(tool *Tool) bool {
+func (j *judge) everPending(t int) bool {
+	tool := &j.run.Tools[t]
 	if tool.Delivery == semconv.OutputDeliverySent {
 		return false
 	}
-	by := j.answeredBy(tool)
-	return by == nil || !by.Start.Before(tool.End)
+	by := j.answeredBy(t)
+	return by < 0 || !j.starts[by].Before(tool.End)
 }
 
-// pendingAt reports whether at that time the tool's output existed and the model had not
-// received it.
-func (j *judge) pendingAt(tool *Tool, at time.Time) bool {
-	if !j.everPending(tool) || tool.End.After(at) {
-		return false
+// historyState is what the history of a request says about the outputs that existed when
+// it began.
+type historyState struct {
+	missing Fact    // whether it lacks one; not observed if neither it nor the tools were
+	lacking []int32 // one tool of each call in the history whose output it lacks; valid until the next call
+	others  int     // how many outputs of other calls it should contain, or may have to
+}
+
+func (j *judge) historyState(pos int) historyState {
+	r := j.requestAt(int32(pos))
+	h := historyState{missing: No, lacking: j.lacking[:0]}
+	// If nothing is known about the history, it is not known either whether it contains
+	// what the model received before.
+	unobserved := r.HistoryCalls == nil
+	if unobserved && !j.toolsRecorded() {
+		h.missing = NotObserved
 	}
-	by := j.answeredBy(tool)
-	return by == nil || !by.Start.Before(at)
+	o := j.sumOutputs()
+	if !o.nameless.IsZero() && !o.nameless.After(r.Start) {
+		h.missing = worse(h.missing, NotObserved)
+	}
+	begin := int32(j.firstFrom(r.Start))
+	gotBefore := func(n int, got func(i int) int32) int {
+		return sort.Search(n, func(i int) bool { return got(i) >= begin })
+	}
+	if unobserved {
+		h.others = timesUntil(o.all, r.Start)
+	} else {
+		h.others = timesUntil(o.ends, r.Start) - gotBefore(len(o.got), func(i int) int32 { return o.got[i] })
+	}
+	for _, n := range j.look(pos) {
+		list, existed := o.dueBy(n, r.Start)
+		if existed == 0 {
+			continue
+		}
+		sum := &list[existed-1]
+		pending := int(sum.pending) - gotBefore(len(list), func(i int) int32 { return list[i].got })
+		if unobserved {
+			h.others -= existed
+		} else {
+			h.others -= pending
+		}
+		lacks := j.lacks(pos, n, sum, pending)
+		if h.missing = worse(h.missing, lacks); lacks == Yes {
+			h.lacking = append(h.lacking, sum.first)
+		}
+	}
+	if h.others > 0 {
+		fact := Yes
+		if !r.fullHistory() {
+			fact = NotObserved
+		}
+		h.missing = worse(h.missing, fact)
+	}
+	j.lacking = h.lacking
+	return h
 }
 
-// lacks reports whether r's history lacks the output of a tool that ended before r began.
+// lacks reports whether the history of the request at a position, which was looked at and
+// contains the call with an id or its output, lacks one of the outputs of this id that
+// existed when the request began. sum summarizes those; as many of them were pending.
 //
 // If both the call and an output that a completed request carried before are gone, they
 // were summarized away, not lost. A list at its maximum length may have been cut: in most
 // cases it proves nothing about an id that is not in it.
-func (j *judge) lacks(r *Request, tool *Tool) Fact {
+func (j *judge) lacks(pos int, n int32, sum *due, pending int) Fact {
+	r := j.requestAt(int32(pos))
 	cut := len(r.HistoryOutputs) >= MaxIDs
+	carried := j.times(n, roleCarried)
 	switch {
-	case tool.CallID == "":
-		return NotObserved
-	case j.carries(r, tool):
-		return No
-	case hasID(r.HistoryOutputs, tool.CallID):
-		// This output belongs to another call with the same id. Which call's output the
-		// history contains is known only if it contains more calls than outputs.
-		if !cut && countID(r.HistoryCalls, tool.CallID) > countID(r.HistoryOutputs, tool.CallID) {
+	case carried > 0:
+		latest := j.run.Tools[sum.latest].Start
+		if sum.expected <= carried && !(latest.After(r.Start) && latest.Sub(r.Start) > clockGrain) {
+			return No // it contains all of them
+		}
+		// The output of another call with the same id is there. Which call's it is, is known
+		// only if the history contains more calls than outputs.
+		if !cut && j.times(n, roleHeld) > carried {
 			return Yes
 		}
 		return NotObserved
-	case hasID(r.HistoryCalls, tool.CallID) && (!cut || j.listReachesBack(r, tool.CallID)):
+	case !cut || j.listReachesBack(pos, n):
 		return Yes
-	case r.HistoryCalls == nil:
-		return NotObserved
-	case j.answered(tool, r):
-		return No
-	case cut:
+	case pending > 0:
 		return NotObserved
 	default:
-		return Yes
+		return No
 	}
-}
-
-// carries reports whether r's history contains the output of this execution of a tool.
-// Some models and servers reuse an id. The history then contains one more output of that
-// id than the history of the request whose response made the call.
-func (j *judge) carries(r *Request, tool *Tool) bool {
-	if !hasID(r.HistoryOutputs, tool.CallID) || tool.Start.After(r.Start) && tool.Start.Sub(r.Start) > clockGrain {
-		return false
-	}
-	return !j.reusesIDs() || countID(r.HistoryOutputs, tool.CallID) >= j.outputsExpected(tool)
 }
 
 // reusesIDs reports whether any response makes a call with an id that its own history, or
 // another of its calls, already has.
 func (j *judge) reusesIDs() bool {
 	if j.reused == NotObserved {
-		j.reused = No
-		for i := range j.run.Requests {
-			if r := &j.run.Requests[i]; r.repeatsAny(r.CallIDs) || r.repeatsAny(r.OpenCallIDs) {
-				j.reused = Yes
-				break
+		j.reused = FactOf(j.anyReused())
+	}
+	return j.reused == Yes
+}
+
+func (j *judge) anyReused() bool {
+	x := &j.index
+	for n := range x.count {
+		carried := x.uses(n, roleCarried)
+		for in := range roleHeld { // made or opened
+			for _, u := range x.uses(n, in) {
+				if u.times > 1 || timesAt(carried, u.pos) > 0 {
+					return true
+				}
 			}
 		}
 	}
-	return j.reused == Yes
+	return x.blank && slices.ContainsFunc(j.order, func(i int) bool {
+		r := &j.run.Requests[i]
+		return r.repeatsAny(r.CallIDs) || r.repeatsAny(r.OpenCallIDs)
+	})
 }
 
 // repeatsAny reports whether any of ids, the ids of r's calls, occurs twice or is the id
@@ -218,272 +273,88 @@ func (r *Request) repeatsAny(ids []string) bool {
 }
 
 // outputsExpected returns how many outputs of the tool's id a history contains if it
-// contains the output of this execution: those in the history of the request that made the
-// call, and one for each call of the id that this request made.
-func (j *judge) outputsExpected(tool *Tool) int {
-	n, made := j.expectedCounts[tool]
-	if made {
-		return n
+// contains the output of this execution. Some models and servers reuse an id: these are
+// then the outputs in the history of the request that made the call, and one for each call
+// of the id that this request made. Otherwise it is one.
+func (j *judge) outputsExpected(t int) int32 {
+	if !j.reusesIDs() {
+		return 1
 	}
-	makers := j.makersOf(tool.CallID)
-	before, _ := slices.BinarySearchFunc(makers, tool.Start, func(r *Request, start time.Time) int { return r.Start.Compare(start) })
-	if n = 1; before > 0 {
-		by := makers[before-1]
-		n = countID(by.HistoryOutputs, tool.CallID) + max(1, countID(by.CallIDs, tool.CallID))
+	n, start := j.index.toolID[t], j.run.Tools[t].Start
+	makers := j.index.uses(n, roleMaker)
+	before := sort.Search(len(makers), func(i int) bool { return !j.starts[makers[i].pos].Before(start) })
+	if before == 0 {
+		return 1
 	}
-	if j.expectedCounts == nil {
-		j.expectedCounts = map[*Tool]int{}
-	}
-	j.expectedCounts[tool] = n
-	return n
+	by := makers[before-1].pos
+	return timesAt(j.index.uses(n, roleCarried), by) + max(1, timesAt(j.index.uses(n, roleMade), by))
 }
 
-// listReachesBack reports whether the newest outputs of r's history, which are all that is
-// recorded of it, reach back beyond the outputs of the response that made this call: the
-// first of them is an output of an earlier response.
-func (j *judge) listReachesBack(r *Request, callID string) bool {
-	first, makers := j.makersOf(r.HistoryOutputs[0]), j.makersOf(callID)
-	return len(first) > 0 && len(makers) > 0 && first[0].Start.Before(makers[0].Start)
-}
-
-// makersOf returns the requests whose responses made or began the call with this id,
-// ordered by start.
-func (j *judge) makersOf(id string) []*Request {
-	made, opened := j.uses(roleMade, id), j.uses(roleOpened, id)
-	makers := make([]*Request, 0, len(made)+len(opened))
-	for len(made) > 0 || len(opened) > 0 {
-		first := &made
-		if len(made) == 0 || len(opened) > 0 && opened[0] < made[0] {
-			first = &opened
-		}
-		r := j.requestAt((*first)[0])
-		*first = (*first)[1:]
-		if n := len(makers); n == 0 || makers[n-1] != r {
-			makers = append(makers, r)
-		}
-	}
-	return makers
-}
-
-// isMade reports whether a response made or began the call with this id.
-func (j *judge) isMade(id string) bool {
-	return len(j.uses(roleMade, id)) > 0 || len(j.uses(roleOpened, id)) > 0
+// listReachesBack reports whether the newest outputs in the history of the request at a
+// position, which are all that is recorded of it, reach back beyond the outputs of the
+// response that made the call with this id: the first of them is an output of an earlier
+// response.
+func (j *judge) listReachesBack(pos int, n int32) bool {
+	first := j.index.numbersOf(pos, roleCarried)[0]
+	a, b := j.index.uses(first, roleMaker), j.index.uses(n, roleMaker)
+	return len(a) > 0 && len(b) > 0 && j.starts[a[0].pos].Before(j.starts[b[0].pos])
 }
 
 // answered reports whether the model received the tool's output: the output was sent on
-// its own, or a request that carried it completed. If until is not nil, only requests that
-// began before it count.
-func (j *judge) answered(tool *Tool, until *Request) bool {
-	if tool.Delivery == semconv.OutputDeliverySent {
-		return true
-	}
-	by := j.answeredBy(tool)
-	return by != nil && (until == nil || by.Start.Before(until.Start))
+// its own, or a request that carried it completed.
+func (j *judge) answered(t int) bool {
+	return j.run.Tools[t].Delivery == semconv.OutputDeliverySent || j.answeredBy(t) >= 0
 }
 
-// answeredBy returns the first completed request that carried the output of a tool, or
-// nil.
-func (j *judge) answeredBy(tool *Tool) *Request {
-	if tool.CallID == "" {
-		return nil
+// answeredBy returns the position of the first completed request that carried the output
+// of a tool, or -1.
+func (j *judge) answeredBy(t int) int32 {
+	if !j.haveAnswers {
+		j.findAnswers()
 	}
-	if by, asked := j.answers[tool]; asked {
-		return by
-	}
-	var by *Request
-	for _, u := range j.uses(roleCarried, tool.CallID) {
-		if r := j.requestAt(u); j.states[j.order[u]].answered() && j.carries(r, tool) {
-			by = r
-			break
-		}
-	}
-	if j.answers == nil {
-		j.answers = make(map[*Tool]*Request, len(j.run.Tools))
-	}
-	j.answers[tool] = by
-	return by
+	return j.answers[t]
 }
 
-// missingOutputs returns the ids of the calls whose output r's history is observed to
-// lack, at most MaxIDs, in the order of their tools.
-func (j *judge) missingOutputs(r *Request) []string {
-	due := j.dueBefore(r)
-	var tools []int32
-	for _, t := range due.named {
-		if j.lacks(r, &j.run.Tools[t]) == Yes {
-			tools = append(tools, t)
-		}
+// findAnswers finds the answers to the tools of each id, from the tool that began last to
+// the first one. On the way it keeps those of the later requests that may be an answer to
+// an earlier tool: each contains more outputs of the id than the ones before it.
+func (j *judge) findAnswers() {
+	j.haveAnswers = true
+	j.answers = slices.Grow(j.answers[:0], len(j.run.Tools))[:len(j.run.Tools)]
+	for t := range j.answers {
+		j.answers[t] = -1
 	}
-	if r.fullHistory() && due.others > 0 {
-		for _, t := range j.outputs.byEnd {
-			tool := &j.run.Tools[t]
-			if len(tools) >= MaxIDs || tool.End.After(r.Start) {
-				break
-			}
-			if j.pendingAt(tool, r.Start) && !hasID(r.HistoryCalls, tool.CallID) && !hasID(r.HistoryOutputs, tool.CallID) {
-				tools = append(tools, t)
-			}
-		}
-	}
-	slices.Sort(tools)
-	var ids []string
-	for _, t := range tools[:min(len(tools), MaxIDs)] {
-		ids = append(ids, j.run.Tools[t].CallID)
-	}
-	return ids
-}
-
-// addUnreturned adds to ids, up to MaxIDs, those of the calls that responses of the run
-// made, that no recorded tool executed, and whose output did not come back although the
-// conversation continues: the last history with the call lacks its output.
-//
-// A call that is gone together with its output may have been summarized away. A call of an
-// earlier run may have been all that its client wanted.
-func (j *judge) addUnreturned(ids []string) []string {
-	for pos := range j.order {
-		maker := j.requestAt(int32(pos))
-		for _, id := range maker.CallIDs {
-			if len(ids) < MaxIDs && j.unreturned(maker, id) && !hasID(ids, id) {
-				ids = append(ids, id)
-			}
-		}
-	}
-	return ids
-}
-
-// unreturned is addUnreturned for one call of maker's response.
-func (j *judge) unreturned(maker *Request, id string) bool {
-	if j.toolOf(id) != nil {
-		return false
-	}
-	held := j.uses(roleHeld, id)
-	if len(held) == 0 {
-		return false
-	}
-	last := held[len(held)-1]
-	r := j.requestAt(last)
-	due := countID(r.HistoryCalls, id)
-	switch {
-	case maker.End.After(r.Start), due <= countID(r.HistoryOutputs, id):
-		return false
-	case len(r.HistoryOutputs) >= MaxIDs && (j.reusesIDs() || !j.listReachesBack(r, id)):
-		return false // the output may be among those that are not listed
-	}
-	for _, u := range j.uses(roleCarried, id) {
-		if countID(j.requestAt(u).HistoryOutputs, id) >= due && (u > last || j.states[j.order[u]].answered()) {
-			return false
-		}
-	}
-	return true
-}
-
-// lost returns why a tool's output did not reach the model. It returns unset if the output
-// did, or if nothing shows that it did not.
-//
-// A request owes the output if it continues the call's conversation: its history still
-// contains the call, or it follows a failed request that made the call or carried its
-// output. Any other request may belong to another agent's conversation, which owes nothing
-// to the tool.
-func (j *judge) lost(tool *Tool) semconv.Cause {
-	if j.answered(tool, nil) {
-		return semconv.CauseUnset
-	}
-	end := len(j.order)
-	from, inFlight := end, end // the first requests after the output existed, and after the tool began
-	if !tool.End.IsZero() {
-		from = j.firstFrom(tool.End)
-		inFlight = min(from, j.firstFrom(tool.Start.Add(1)))
-	}
-	retry := j.retriesFrom(tool)
-
-	carried, asked, omitted, overtaken := false, false, false, false
-	plain := j.overview().fullHistories   // requests that do not name the call are only counted
-	inFlightRetries, laterRetries := 0, 0 // of the requests that name the call and have a full history: while the tool ran, and after its end
-	for _, pos := range j.requestsNaming(tool.CallID) {
-		r := j.requestAt(pos)
-		at := int(pos)
-		if at < from && !tool.End.IsZero() && j.carries(r, tool) {
-			carried = true // by a clock that is coarser than the tool's
-		}
-		if at < inFlight {
+	var later []use // the last one is the earliest
+	for n := range j.index.count {
+		tools, carried := j.index.executions(n), j.index.uses(n, roleCarried)
+		if len(tools) == 0 || len(carried) == 0 {
 			continue
 		}
-		retries := r.fullHistory() && at >= retry
-		if at < from {
-			overtaken = overtaken || !hasID(r.HistoryOutputs, tool.CallID) // it contains the call
-			if retries {
-				inFlightRetries++
+		later = later[:0]
+		next := len(carried)
+		for _, t := range slices.Backward(tools) {
+			begin := int32(j.carriesFrom(int(t)))
+			for ; next > 0 && carried[next-1].pos >= begin; next-- {
+				u := carried[next-1]
+				if !j.states[j.order[u.pos]].answered() {
+					continue
+				}
+				for len(later) > 0 && later[len(later)-1].times <= u.times {
+					later = later[:len(later)-1]
+				}
+				later = append(later, u)
 			}
-			continue
-		}
-		if retries {
-			laterRetries++
-		}
-		switch {
-		case j.carries(r, tool):
-			carried = true
-		case j.lacks(r, tool) != Yes:
-			asked = true
-		case tool.hasOutput(): // it contains the call
-			omitted = true
-		}
-	}
-	if tool.CallID == "" {
-		asked = from < end
-	} else {
-		// A request after the end that names the call has already decided this.
-		asked = asked || end-from > int(plain[from])
-		omitted = omitted || tool.hasOutput() && int(plain[max(from, retry)]) > laterRetries
-		first := min(max(inFlight, retry), from)
-		overtaken = overtaken || int(plain[first]-plain[from]) > inFlightRetries
-	}
-	switch {
-	case omitted && tool.Delivery == semconv.OutputDeliveryFailed:
-		return semconv.CauseDeliveryFailed // the delivery failed first, so that is the cause
-	case omitted:
-		return semconv.CauseOmittedFromRetry
-	case carried:
-		return semconv.CauseUnset // the diagnosis of the request that carried it explains the failure
-	case tool.Delivery == semconv.OutputDeliveryFailed:
-		return semconv.CauseDeliveryFailed
-	case asked || !tool.hasOutput() || tool.Delivery == semconv.OutputDeliveryCached:
-		return semconv.CauseUnset
-	case overtaken:
-		return semconv.CauseOmittedFromRetry // a retry was sent while the tool ran, and no request followed with its output
-	default:
-		return semconv.CauseNeverAnswered
-	}
-}
-
-// requestsNaming returns the positions of the requests whose history contains the call
-// with this id or its output, in order.
-func (j *judge) requestsNaming(id string) []int32 {
-	list := j.positions[:0]
-	for _, in := range [...]role{roleHeld, roleCarried} {
-		list = append(list, j.uses(in, id)...)
-	}
-	slices.Sort(list)
-	j.positions = list
-	return slices.Compact(list)
-}
-
-// retriesFrom returns the first position of the requests that follow a failed request
-// which made the tool's call or carried its output.
-func (j *judge) retriesFrom(tool *Tool) int {
-	var earliest time.Time
-	for _, in := range [...]role{roleMade, roleCarried} {
-		for _, u := range j.uses(in, tool.CallID) {
-			before := j.requestAt(u)
-			if j.states[j.order[u]] == stateFailed && (earliest.IsZero() || before.End.Before(earliest)) {
-				earliest = before.End
+			expected := j.outputsExpected(int(t))
+			if enough := sort.Search(len(later), func(i int) bool { return later[i].times < expected }); enough > 0 {
+				j.answers[t] = later[enough-1].pos
 			}
 		}
 	}
-	if earliest.IsZero() {
-		return len(j.order)
-	}
-	return j.firstFrom(earliest)
 }
+
+// carriesFrom returns the first position of the requests that are late enough to carry the
+// output of a tool, by a clock that may be coarser than the tool's.
+func (j *judge) carriesFrom(t int) int { return j.firstFrom(j.run.Tools[t].Start.Add(-clockGrain)) }
 
 // countID returns how often an id is in a list.
 func countID(ids []string, id string) (n int) {

@@ -9,26 +9,24 @@ import (
 )
 
 // The rules ask about a run by the ids of its calls. Runs have up to hundreds of thousands
-// of parts, and a run in which every request fails asks about each of them. The answers
-// come from indexes, so that the cost of judging stays nearly linear in the size of the
-// run.
+// of parts, a run in which every request fails asks about each of them, and a producer may
+// use one id for all of them. Every id therefore has a number, and the answers come from
+// indexes by number, so that the cost of judging stays nearly linear in the size of the
+// run, whatever its ids are.
 
-// role is what the id of a call means at the place where it occurs.
+// role is what the id of a call means in a request.
 type role uint8
 
 const (
-	roleMade     role = iota // a response made the call
-	roleOpened               // a response began the call's input
-	roleHeld                 // a history contains the call
-	roleCarried              // a history contains the call's output
-	roleExecuted             // a tool executed the call
+	roleMade    role = iota // the response made the call
+	roleOpened              // the response began the call's input
+	roleHeld                // the history contains the call
+	roleCarried             // the history contains the call's output
+	roleMaker               // the response made the call or began its input
 
 	roles = 5
+	lists = 4 // the lists of ids in a request: one for each role but the last
 )
-
-// scanLimit is the number of requests and of tools up to which a run is scanned instead of
-// indexed.
-const scanLimit = 16
 
 // idsOf returns the ids that occur in this role in a request.
 func (r *Request) idsOf(in role) []string {
@@ -44,85 +42,156 @@ func (r *Request) idsOf(in role) []string {
 	}
 }
 
-// uses returns where an id occurs in this role, in order and without duplicates: positions
-// of requests ordered by start or, for executions, indexes of tools. The slice is valid
-// until the next call for the same role.
-func (j *judge) uses(in role, id string) []int32 {
-	if id == "" {
-		return nil
-	}
-	if len(j.order) <= scanLimit && len(j.run.Tools) <= scanLimit {
-		found := j.scanned[in][:0]
-		if in == roleExecuted {
-			for t := range j.run.Tools {
-				if j.run.Tools[t].CallID == id {
-					found = append(found, int32(t))
-				}
-			}
-		} else {
-			for pos, i := range j.order {
-				if hasID(j.run.Requests[i].idsOf(in), id) {
-					found = append(found, int32(pos))
-				}
+// index holds where every id of a run occurs. An empty id has a number and no uses.
+type index struct {
+	ids     []string         // the first ids, by number; there are at most fewIDs
+	numbers map[string]int32 // of all ids, once there are more
+	count   int32            // of ids
+
+	list   []int32 // the numbers of the ids in all requests, one list after the other
+	begins []int32 // where the lists begin, by position and role
+
+	from, until []int32 // where the uses of an id begin and end, by number and role
+	places      []use   // the uses of an id in a role are ordered by position
+	blank       bool    // a response has a call with an empty id
+
+	toolID    []int32 // the number of the id of each tool, -1 for none
+	toolsFrom []int32 // where the tools of an id begin in tools, by number
+	tools     []int32 // the tools of an id, ordered by start
+}
+
+// use is a request in which an id occurs.
+type use struct {
+	pos   int32 // of the request, in the order of the starts
+	times int32 // how often it occurs there
+}
+
+// fewIDs is the number of ids up to which they are compared one by one.
+const fewIDs = 16
+
+// number returns the number of an id, a new one if it has none.
+func (x *index) number(id string) int32 {
+	if x.count <= fewIDs {
+		for n, other := range x.ids {
+			if other == id {
+				return int32(n)
 			}
 		}
-		j.scanned[in] = found
-		return found
+		x.ids = append(x.ids, id)
+		if x.count++; x.count <= fewIDs {
+			return x.count - 1
+		}
+		if x.numbers == nil {
+			x.numbers = make(map[string]int32)
+		}
+		for n, other := range x.ids {
+			x.numbers[other] = int32(n)
+		}
+		return x.count - 1
 	}
-	if !j.index.built {
-		j.index.build(j)
-	}
-	number, known := j.index.numbers[id]
+	n, known := x.numbers[id]
 	if !known {
-		return nil
+		n = x.count
+		x.numbers[id] = n
+		x.count++
 	}
-	return j.index.list(number, in)
+	return n
 }
 
-// index holds where every id of a run occurs, by the id's number and the role.
-type index struct {
-	built   bool
-	numbers map[string]int32
-	from    []int32 // where the list of an id and a role begins in places
-	until   []int32 // where that list ends
-	places  []int32
-}
-
-func (x *index) list(number int32, in role) []int32 {
-	at := int(number)*roles + int(in)
+// uses returns the requests in which an id occurs in this role.
+func (x *index) uses(n int32, in role) []use {
+	at := int(n)*roles + int(in)
 	return x.places[x.from[at]:x.until[at]]
 }
 
-// build counts the places of each list, lays out the lists one after the other, and fills
-// them.
-func (x *index) build(j *judge) {
-	*x = index{built: true, numbers: x.numbers, from: x.from[:0], until: x.until[:0], places: x.places[:0]}
-	if x.numbers == nil {
-		x.numbers = make(map[string]int32, len(j.run.Requests)+len(j.run.Tools))
+// numbersOf returns the numbers of the ids in this role in the request at a position.
+func (x *index) numbersOf(pos int, in role) []int32 {
+	at := pos*lists + int(in)
+	return x.list[x.begins[at]:x.begins[at+1]]
+}
+
+// executions returns the tools that executed the call with an id, ordered by start.
+func (x *index) executions(n int32) []int32 { return x.tools[x.toolsFrom[n]:x.toolsFrom[n+1]] }
+
+// executed reports whether a recorded tool executed the call with an id.
+func (x *index) executed(n int32) bool { return x.toolsFrom[n] < x.toolsFrom[n+1] }
+
+// build numbers the ids, counts the uses of each, lays them out one after the other, and
+// fills them in.
+func (x *index) build(run *Run, order []int) {
+	*x = index{
+		ids: x.ids[:0], numbers: x.numbers, list: x.list[:0], begins: x.begins[:0], from: x.from, until: x.until[:0],
+		places: x.places, toolID: x.toolID[:0], toolsFrom: x.toolsFrom, tools: x.tools,
 	}
-	slots := j.slots[:0] // of each place, in the order of the walk
-	walk := func(visit func(id string, in role, place int)) {
-		for pos, i := range j.order {
-			for in := range roleExecuted {
-				for _, id := range j.run.Requests[i].idsOf(in) {
-					visit(id, in, pos)
+	for pos, i := range order {
+		r := &run.Requests[i]
+		for in := range role(lists) {
+			x.begins = append(x.begins, int32(len(x.list)))
+			x.addList(run, order, pos, in, r.idsOf(in))
+		}
+	}
+	x.begins = append(x.begins, int32(len(x.list)))
+	blank := int32(-1)
+	for t := range run.Tools {
+		n := int32(-1)
+		if id := run.Tools[t].CallID; id != "" {
+			n = x.number(id)
+		}
+		x.toolID = append(x.toolID, n)
+	}
+	if len(x.list) > 0 {
+		blank = x.number("")
+	}
+	x.buildUses(len(order), blank)
+	x.buildTools(run)
+}
+
+// addList adds the numbers of a list of ids. The history of a request mostly repeats that
+// of the request before it, so the id that is to be expected from that is tried first.
+func (x *index) addList(run *Run, order []int, pos int, in role, ids []string) {
+	var before []string
+	at := 0
+	if pos > 0 {
+		before, at = run.Requests[order[pos-1]].idsOf(in), int(x.begins[(pos-1)*lists+int(in)])
+	}
+	next := 0
+	for _, id := range ids {
+		switch {
+		case next < len(before) && before[next] == id:
+		case next+1 < len(before) && before[next+1] == id:
+			next++
+		default:
+			x.list = append(x.list, x.number(id))
+			continue
+		}
+		x.list = append(x.list, x.list[at+next])
+		next++
+	}
+}
+
+// buildUses lays out the uses of the ids, except those of the empty id.
+func (x *index) buildUses(requests int, blank int32) {
+	x.from = zeroed(x.from, int(x.count)*roles)
+	walk := func(visit func(slot, pos int)) {
+		for pos := range requests {
+			for in := range role(lists) {
+				for _, n := range x.numbersOf(pos, in) {
+					if n == blank {
+						x.blank = x.blank || in <= roleOpened
+						continue
+					}
+					visit(int(n)*roles+int(in), pos)
+					if in <= roleOpened {
+						visit(int(n)*roles+int(roleMaker), pos)
+					}
 				}
 			}
 		}
-		for t := range j.run.Tools {
-			visit(j.run.Tools[t].CallID, roleExecuted, t)
-		}
 	}
-	walk(func(id string, in role, _ int) {
-		number, known := x.numbers[id]
-		if !known {
-			number = int32(len(x.numbers))
-			x.numbers[id] = number
-			x.from = append(x.from, make([]int32, roles)...)
-		}
-		slot := number*roles + int32(in)
+	total := int32(0)
+	walk(func(slot, _ int) {
 		x.from[slot]++
-		slots = append(slots, slot)
+		total++
 	})
 	at := int32(0)
 	for slot, n := range x.from {
@@ -130,35 +199,104 @@ func (x *index) build(j *judge) {
 		at += n
 	}
 	x.until = append(x.until, x.from...)
-	x.places = slices.Grow(x.places, len(slots))[:len(slots)]
-	n := 0
-	walk(func(_ string, _ role, place int) {
-		slot := slots[n]
-		n++
-		if end := x.until[slot]; end == x.from[slot] || x.places[end-1] != int32(place) {
-			x.places[end] = int32(place)
+	x.places = slices.Grow(x.places[:0], int(total))[:total]
+	walk(func(slot, pos int) {
+		if end := x.until[slot]; end > x.from[slot] && x.places[end-1].pos == int32(pos) {
+			x.places[end-1].times++
+		} else {
+			x.places[end] = use{int32(pos), 1}
 			x.until[slot]++
 		}
 	})
-	j.slots = slots
+}
+
+// buildTools lays out the tools by the ids of their calls.
+func (x *index) buildTools(run *Run) {
+	x.toolsFrom = zeroed(x.toolsFrom, int(x.count)+1)
+	for _, n := range x.toolID {
+		if n >= 0 {
+			x.toolsFrom[n+1]++
+		}
+	}
+	for n := range x.count {
+		x.toolsFrom[n+1] += x.toolsFrom[n]
+	}
+	x.tools = zeroed(x.tools, int(x.toolsFrom[x.count]))
+	for t, n := range slices.Backward(x.toolID) { // toolsFrom counts down
+		if n >= 0 {
+			x.toolsFrom[n+1]--
+			x.tools[x.toolsFrom[n+1]] = int32(t)
+		}
+	}
+	for n := range x.count { // and is where the next one begins
+		x.toolsFrom[n] = x.toolsFrom[n+1]
+	}
+	x.toolsFrom[x.count] = int32(len(x.tools))
+	for n := range x.count {
+		if list := x.executions(n); len(list) > 1 {
+			slices.SortStableFunc(list, func(a, b int32) int { return run.Tools[a].Start.Compare(run.Tools[b].Start) })
+		}
+	}
+}
+
+// timesAt returns how often an id occurs in the request at a position.
+func timesAt(uses []use, pos int32) int32 {
+	if at := usesBefore(uses, pos); at < len(uses) && uses[at].pos == pos {
+		return uses[at].times
+	}
+	return 0
+}
+
+// usesBefore returns how many of the uses are before a position.
+func usesBefore(uses []use, pos int32) int {
+	return sort.Search(len(uses), func(i int) bool { return uses[i].pos >= pos })
+}
+
+// mark is how often an id occurs in the lists of one request.
+type mark struct {
+	look  int32 // the number of the look that counted; see judge.looks
+	times [lists]int32
+}
+
+// look marks the ids in the lists of the request at a position, until the next call. It
+// returns the ids in its history, each once.
+func (j *judge) look(pos int) []int32 {
+	x := &j.index
+	request := int32(pos + 1)
+	if j.looked == request {
+		return j.inHistory
+	}
+	j.looked = request
+	j.looks++
+	j.inHistory = j.inHistory[:0]
+	for in := range role(lists) {
+		for _, n := range x.numbersOf(pos, in) {
+			m := &j.marks[n]
+			if m.look != j.looks {
+				*m = mark{look: j.looks}
+			}
+			if in >= roleHeld && m.times[roleHeld]+m.times[roleCarried] == 0 {
+				j.inHistory = append(j.inHistory, n)
+			}
+			m.times[in]++
+		}
+	}
+	return j.inHistory
+}
+
+// times returns how often an id occurs in this role in the request that was looked at.
+func (j *judge) times(n int32, in role) int32 {
+	if m := &j.marks[n]; m.look == j.looks {
+		return m.times[in]
+	}
+	return 0
 }
 
 // requestAt returns the request at a position in the order of their start.
 func (j *judge) requestAt(pos int32) *Request { return &j.run.Requests[j.order[pos]] }
 
 // firstFrom returns the first position of a request that starts at or after t.
-func (j *judge) firstFrom(t time.Time) int {
-	return sort.Search(len(j.order), func(pos int) bool { return !j.requestAt(int32(pos)).Start.Before(t) })
-}
-
-// toolOf returns the execution of a call, the last one if there are several.
-func (j *judge) toolOf(id string) *Tool {
-	executions := j.uses(roleExecuted, id)
-	if len(executions) == 0 {
-		return nil
-	}
-	return &j.run.Tools[executions[len(executions)-1]]
-}
+func (j *judge) firstFrom(t time.Time) int { return timesBefore(j.starts, t) }
 
 // overview is what the rules read about all requests of a run.
 type overview struct {
@@ -167,8 +305,7 @@ type overview struct {
 	// none.
 	lastAnswered, lastAnsweredPartial int
 	lastAnswer                        time.Time // the latest end of a request that was answered
-	lastUnobserved                    time.Time // the latest start of a request whose history was not observed
-	anyUnobserved                     bool
+	unobserved                        []int32   // the positions of the requests whose history was not observed
 
 	// fullHistories holds, for each position, how many requests from there on have a full
 	// history.
@@ -196,7 +333,7 @@ func (j *judge) overview() *overview {
 			}
 		}
 		if r.HistoryCalls == nil {
-			o.lastUnobserved, o.anyUnobserved = r.Start, true
+			o.unobserved = append(o.unobserved, int32(pos))
 		}
 		if j.classifications[i].class == semconv.ClassProtocolViolation {
 			if _, ok := o.violations[r.Transport.Cause]; !ok {
@@ -233,6 +370,13 @@ func (c *toolCounts) add(t *Tool, n int32) {
 	}
 }
 
+// join adds n times the counts of o.
+func (c *toolCounts) join(o toolCounts, n int32) {
+	for i := range c {
+		c[i] += n * o[i]
+	}
+}
+
 // toolsByStart counts tools by the time of their start.
 type toolsByStart struct {
 	starts []time.Time  // sorted
@@ -240,19 +384,19 @@ type toolsByStart struct {
 }
 
 // countTools counts the tools of the run for which wanted returns true.
-func (j *judge) countTools(wanted func(t *Tool) bool) *toolsByStart {
-	var tools []*Tool
+func (j *judge) countTools(wanted func(t int) bool) *toolsByStart {
+	var tools []int32
 	for t := range j.run.Tools {
-		if tool := &j.run.Tools[t]; wanted(tool) {
-			tools = append(tools, tool)
+		if wanted(t) {
+			tools = append(tools, int32(t))
 		}
 	}
-	slices.SortStableFunc(tools, func(a, b *Tool) int { return a.Start.Compare(b.Start) })
+	slices.SortStableFunc(tools, func(a, b int32) int { return j.run.Tools[a].Start.Compare(j.run.Tools[b].Start) })
 	c := &toolsByStart{counts: make([]toolCounts, 1, len(tools)+1)}
-	for _, tool := range tools {
+	for _, t := range tools {
 		sum := c.counts[len(c.counts)-1]
-		sum.add(tool, 1)
-		c.starts, c.counts = append(c.starts, tool.Start), append(c.counts, sum)
+		sum.add(&j.run.Tools[t], 1)
+		c.starts, c.counts = append(c.starts, j.run.Tools[t].Start), append(c.counts, sum)
 	}
 	return c
 }
@@ -264,17 +408,9 @@ func (c *toolsByStart) before(t time.Time) toolCounts {
 
 // after counts the tools that started at t or later.
 func (c *toolsByStart) after(t time.Time) toolCounts {
-	all, before := c.counts[len(c.counts)-1], c.before(t)
-	for i := range all {
-		all[i] -= before[i]
-	}
+	all := c.counts[len(c.counts)-1]
+	all.join(c.before(t), -1)
 	return all
-}
-
-func (c *toolCounts) join(o toolCounts) {
-	for i := range c {
-		c[i] += o[i]
-	}
 }
 
 // timesUntil returns how many of the times, which are sorted, are not after t.

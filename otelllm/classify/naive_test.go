@@ -32,6 +32,16 @@ func (j *naive) toolsRecorded() bool {
 	return j.wasRecorded == Yes
 }
 
+// toolOf returns an execution of a call, or nil.
+func (j *naive) toolOf(id string) *Tool {
+	for t := range j.run.Tools {
+		if tool := &j.run.Tools[t]; tool.CallID == id && id != "" {
+			return tool
+		}
+	}
+	return nil
+}
+
 func (j *naive) toolsUnrecorded() bool {
 	nameless := 0
 	for t := range j.run.Tools {
@@ -167,7 +177,7 @@ func (j *naive) lacks(r *Request, tool *Tool) Fact {
 			return Yes
 		}
 		return NotObserved
-	case hasID(r.HistoryCalls, tool.CallID) && (!cut || j.reaches(r, tool)):
+	case hasID(r.HistoryCalls, tool.CallID) && (!cut || j.reaches(r, tool.CallID)):
 		return Yes
 	case r.HistoryCalls == nil:
 		return NotObserved
@@ -222,7 +232,7 @@ func (j *naive) owed(tool *Tool) int {
 	return countID(by.HistoryOutputs, tool.CallID) + max(1, countID(by.CallIDs, tool.CallID))
 }
 
-func (j *naive) reaches(r *Request, tool *Tool) bool {
+func (j *naive) reaches(r *Request, id string) bool {
 	maker := func(id string) *Request {
 		for _, i := range j.order {
 			if r := &j.run.Requests[i]; hasID(r.CallIDs, id) || hasID(r.OpenCallIDs, id) {
@@ -231,7 +241,7 @@ func (j *naive) reaches(r *Request, tool *Tool) bool {
 		}
 		return nil
 	}
-	first, made := maker(r.HistoryOutputs[0]), maker(tool.CallID)
+	first, made := maker(r.HistoryOutputs[0]), maker(id)
 	return first != nil && made != nil && first.Start.Before(made.Start)
 }
 
@@ -256,13 +266,49 @@ func (j *naive) firstAnswer(tool *Tool) *Request {
 }
 
 // missingOutputs returns the ids of the calls whose output r's history is observed to
-// lack, at most MaxIDs.
-func (j *naive) missingOutputs(r *Request) []string {
-	var ids []string
+// lack, each once.
+func (j *naive) missingOutputs(r *Request) (ids []string) {
 	for t := range j.run.Tools {
 		tool := &j.run.Tools[t]
-		if tool.hasOutput() && !tool.End.After(r.Start) && j.lacks(r, tool) == Yes && len(ids) < MaxIDs {
+		if tool.hasOutput() && !tool.End.After(r.Start) && j.lacks(r, tool) == Yes && !hasID(ids, tool.CallID) {
 			ids = append(ids, tool.CallID)
+		}
+	}
+	return ids
+}
+
+// unreturned returns the ids of the calls that responses made, that no recorded tool
+// executed, and whose output is not in the last history that contains the call, nor in a
+// later one, nor in one that was answered.
+func (j *naive) unreturned() (ids []string) {
+	for _, i := range j.order {
+		maker := &j.run.Requests[i]
+		for _, id := range maker.CallIDs {
+			if id == "" || len(ids) == MaxIDs || j.toolOf(id) != nil || hasID(ids, id) {
+				continue
+			}
+			last := -1
+			for pos, l := range j.order {
+				if hasID(j.run.Requests[l].HistoryCalls, id) {
+					last = pos
+				}
+			}
+			if last < 0 {
+				continue
+			}
+			r := &j.run.Requests[j.order[last]]
+			due := countID(r.HistoryCalls, id)
+			if maker.End.After(r.Start) || due <= countID(r.HistoryOutputs, id) ||
+				len(r.HistoryOutputs) >= MaxIDs && (j.reuses() || !j.reaches(r, id)) {
+				continue
+			}
+			back := false
+			for pos, u := range j.order {
+				back = back || countID(j.run.Requests[u].HistoryOutputs, id) >= due && (pos > last || j.states[u].answered())
+			}
+			if !back {
+				ids = append(ids, id)
+			}
 		}
 	}
 	return ids
@@ -343,6 +389,13 @@ func (j *naive) recoveredLater(i int) bool {
 		}
 	}
 	return false
+}
+
+// sameThread reports whether r carries every output that f carried, as far as both were
+// observed.
+func sameThread(r, f *Request) bool {
+	return !r.fullHistory() || f.HistoryCalls == nil ||
+		!slices.ContainsFunc(f.HistoryOutputs, func(id string) bool { return !hasID(r.HistoryOutputs, id) })
 }
 
 // toolRecovered reports whether the model received the tool's output or error, or the run
@@ -464,14 +517,20 @@ func (j *naive) cancelledByFailure(i int) bool {
 func randomRun(rnd *rand.Rand) *Run {
 	n := 1 + rnd.IntN(6)
 	if rnd.IntN(3) == 0 {
-		n = scanLimit + rnd.IntN(2*scanLimit)
+		n = fewIDs + rnd.IntN(2*fewIDs)
 	}
-	span := 3 * n
+	span, ids := 3*n, n+1
+	if rnd.IntN(4) == 0 {
+		ids = 1 + rnd.IntN(3)
+	}
+	if rnd.IntN(8) == 0 {
+		span = 1
+	}
 	id := func() string {
 		if rnd.IntN(40) == 0 {
 			return ""
 		}
-		return "call_" + strconv.Itoa(rnd.IntN(n+1))
+		return "call_" + strconv.Itoa(rnd.IntN(ids))
 	}
 	list := func(most int) []string {
 		if rnd.IntN(5) == 0 {
@@ -543,32 +602,43 @@ func TestIndexes(t *testing.T) {
 		u := j.unrecordedTools()
 		check("a tool that is not recorded ran", ran, u.ran)
 		check("one was called", called || ran, u.called || u.ran)
-		check("a history that was not observed", unobserved, u.unobserved)
-		check("the request that shows it", ran || called, u.shows != nil)
-		for i := range run.Requests {
-			r := &run.Requests[i]
-			check("unaccountedCalls", n.unaccountedCalls(i), j.unaccountedCalls(i))
-			check("missingOutput", n.missingOutput(r), j.missingOutput(r))
-			if want := n.missingOutputs(r); len(want) < MaxIDs {
-				check("missingOutputs", want, j.missingOutputs(r))
-			}
-			check("cancelledByFailure", n.cancelledByFailure(i), j.cancelledByFailure(i))
-			check("violatedBefore", n.violatedBefore(i), j.violatedBefore(i))
-			var want, got risk
-			n.started(&want, r)
-			j.addTools(&got, r)
-			want.tool, got.tool = "", ""
-			check("tools", want, got)
+		check("a history that was not observed", unobserved || j.toolsRecorded(), u.unobserved || j.toolsRecorded())
+		check("the request that shows it", ran || called, u.shows >= 0)
+		bounded := false // more executions of a call, or requests that carry its output, than are compared
+		for id := range j.index.count {
+			bounded = bounded || len(j.index.executions(id)) > maxExecutions || len(j.answeredCarriers(id)) > maxThreads
 		}
 		for pos, i := range j.order {
+			r := &run.Requests[i]
+			h := j.historyState(pos)
+			check("missingOutput", n.missingOutput(r), h.missing)
+			want, got := n.missingOutputs(r), j.missingOutputs(pos, h)
+			slices.Sort(want)
+			slices.Sort(got)
+			check("missingOutputs", want, got)
+			check("unaccountedCalls", n.unaccountedCalls(i), j.unaccountedCalls(pos))
+			check("cancelledByFailure", n.cancelledByFailure(i), j.cancelledByFailure(i))
+			check("violatedBefore", n.violatedBefore(i), j.violatedBefore(i))
+			var before, after risk
+			n.started(&before, r)
+			j.addTools(&after, pos)
+			if bounded {
+				check("tools, at least", after.started, after.started|before.started)
+			} else {
+				check("tools", []any{before.started, before.toolRefused}, []any{after.started, after.toolRefused})
+			}
 			if s := j.states[i]; s != stateOK && s != stateUnknown {
-				check("recoveredLater", n.recoveredLater(i), j.recoveredLater(pos))
+				if want, got := n.recoveredLater(i), j.recoveredLater(pos); !bounded || got {
+					check("recoveredLater", want, got)
+				}
 			}
 		}
 		for i := range run.Tools {
 			tool := &run.Tools[i]
-			check("lost", n.lost(tool), j.lost(tool))
-			check("toolRecovered", n.toolRecovered(tool), j.toolRecovered(tool))
+			check("answered", n.answered(tool, nil), j.answered(i))
+			check("lost", n.lost(tool), j.lost(i))
+			check("toolRecovered", n.toolRecovered(tool), j.toolRecovered(i))
 		}
+		check("calls that did not return", n.unreturned(), j.addUnreturned(nil))
 	}
 }

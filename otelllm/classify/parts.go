@@ -28,8 +28,8 @@ func (j *judge) partEffects(v *Verdicts) *Effects {
 		if v.Tools[t].Failed() {
 			e.tools = moreCareful(e.tools, v.Tools[t].Retry)
 		}
-		if id := j.run.Tools[t].CallID; id != "" && len(j.uses(roleMade, id)) == 0 {
-			e.unmade.add(id)
+		if n := j.index.toolID[t]; n >= 0 && len(j.index.uses(n, roleMade)) == 0 {
+			e.unmade.add(j.run.Tools[t].CallID)
 		}
 	}
 	*e = j.run.Inner.Join(*e)

@@ -14,11 +14,15 @@ import (
 // that was lost, no later answer recovers it, because no later answer had the output.
 func (j *judge) endedOn(lost []string) (request, recovered int) {
 	request = -1
+	isLost := make(map[int32]bool, len(lost))
+	for _, id := range lost {
+		isLost[j.index.number(id)] = true // it has a number: it is a tool's
+	}
 	for pos, i := range j.order {
 		switch s := j.states[i]; {
 		case s == stateOK || s == stateUnknown || s == stateWaiting:
 		case s == stateAborted && j.superseded(pos):
-		case !carriesAny(&j.run.Requests[i], lost) && j.recoveredLater(pos):
+		case !j.carriesAny(pos, isLost) && j.recoveredLater(pos):
 			if s == stateFailed {
 				recovered++
 			}
@@ -42,46 +46,73 @@ func (j *judge) superseded(pos int) bool {
 	}
 }
 
-func carriesAny(r *Request, ids []string) bool {
-	return slices.ContainsFunc(ids, func(id string) bool { return hasID(r.HistoryOutputs, id) })
+func (j *judge) carriesAny(pos int, isLost map[int32]bool) bool {
+	return len(isLost) > 0 && slices.ContainsFunc(j.index.numbersOf(pos, roleCarried), func(n int32) bool { return isLost[n] })
 }
 
+// maxThreads bounds the answered requests that may be compared with one that failed. Those
+// that carry one of its outputs and are not of its conversation are other conversations
+// that began as this one did.
+const maxThreads = 8
+
 // recoveredLater reports whether a later request continued the work of the request at a
-// position.
+// position. Of those that may have, it looks at the last ones.
 func (j *judge) recoveredLater(pos int) bool {
 	f := j.requestAt(int32(pos))
-	follows := func(at int) bool { return at > pos && !j.requestAt(int32(at)).Start.Before(f.End) }
+	first := max(pos+1, j.firstFrom(f.End)) // of those that follow
 	o := j.overview()
-	if !follows(o.lastAnswered) {
+	if o.lastAnswered < first {
 		return false
 	}
 	if j.run.Failed == No || j.states[j.order[pos]] != stateFailed || f.HistoryCalls == nil || len(f.HistoryOutputs) == 0 ||
-		follows(o.lastAnsweredPartial) {
+		o.lastAnsweredPartial >= first {
 		return true
 	}
-	for _, u := range slices.Backward(j.uses(roleCarried, f.HistoryOutputs[len(f.HistoryOutputs)-1])) {
-		if !follows(int(u)) {
-			return false
+	// A request of the same conversation carries all of the outputs, so the one that the
+	// fewest answered requests carry is enough.
+	var few []int32
+	found := false
+	for i, n := range j.index.numbersOf(pos, roleCarried) {
+		if f.HistoryOutputs[i] == "" {
+			continue
 		}
-		if j.states[j.order[u]].answered() && sameThread(j.requestAt(u), f) {
+		if list := j.answeredCarriers(n); !found || len(list) < len(few) {
+			few, found = list, true
+		}
+	}
+	for _, at := range few[max(0, len(few)-maxThreads):] {
+		if int(at) >= first && j.sameThread(int(at), pos) {
 			return true
 		}
 	}
 	return false
 }
 
-// sameThread reports whether r continues the conversation of f: it carries every output
-// that f carried, as far as both were observed.
-func sameThread(r, f *Request) bool {
-	if !r.fullHistory() || f.HistoryCalls == nil {
-		return true
-	}
-	for _, id := range f.HistoryOutputs {
-		if !hasID(r.HistoryOutputs, id) {
-			return false
+// answeredCarriers returns the positions of the requests that were answered and carried an
+// output, in order.
+func (j *judge) answeredCarriers(n int32) []int32 {
+	if j.carriersFrom == nil {
+		j.carriersFrom = make([]int32, 1, j.index.count+1)
+		for n := range j.index.count {
+			for _, u := range j.index.uses(n, roleCarried) {
+				if j.states[j.order[u.pos]].answered() {
+					j.carriers = append(j.carriers, u.pos)
+				}
+			}
+			j.carriersFrom = append(j.carriersFrom, int32(len(j.carriers)))
 		}
 	}
-	return true
+	return j.carriers[j.carriersFrom[n]:j.carriersFrom[n+1]]
+}
+
+// sameThread reports whether the request at a position continues the conversation of one
+// that failed: it carries every output that that one carried, as far as both were observed.
+func (j *judge) sameThread(pos, failed int) bool {
+	if !j.requestAt(int32(pos)).fullHistory() || j.requestAt(int32(failed)).HistoryCalls == nil {
+		return true
+	}
+	j.look(pos)
+	return !slices.ContainsFunc(j.index.numbersOf(failed, roleCarried), func(n int32) bool { return j.times(n, roleCarried) == 0 })
 }
 
 // cancelledAfter reports whether request i was in flight when another request failed, and
@@ -118,13 +149,13 @@ const clockGrain = time.Millisecond
 
 // toolRecovered reports whether the model received the tool's output or error, or the run
 // continued successfully without it.
-func (j *judge) toolRecovered(t *Tool) bool {
-	if j.answered(t, nil) {
+func (j *judge) toolRecovered(t int) bool {
+	if j.answered(t) {
 		return true
 	}
 	if j.run.Failed == Yes {
 		return false
 	}
 	last := j.overview().lastAnswered
-	return last >= 0 && !j.requestAt(int32(last)).Start.Add(clockGrain).Before(t.End)
+	return last >= 0 && !j.starts[last].Add(clockGrain).Before(j.run.Tools[t].End)
 }

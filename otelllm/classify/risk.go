@@ -2,6 +2,7 @@ package classify
 
 import (
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -102,22 +103,23 @@ func (k *risk) observed() bool {
 var harmlessProviderTools = []string{"web_search", "file_search", "web_fetch", "retrieval"}
 
 // requestRisk returns the risk of sending request i again unchanged.
-func (j *judge) requestRisk(i int, c classification) risk {
+func (j *judge) requestRisk(pos int, c classification, h historyState) risk {
+	i := j.order[pos]
 	r := &j.run.Requests[i]
 	k := risk{
 		class: c.class, cause: c.cause, basis: j.basisOf(r, c),
 		permanent:     r.Transport.permanent(),
 		repeated:      c.class == semconv.ClassProtocolViolation && (j.violatedBefore(i) || j.violatedElsewhere(r)),
 		abort:         r.Abort.Source,
-		missingOutput: j.missingOutput(r),
+		missingOutput: h.missing,
 		limit:         r.Watchdog.Limit,
 		silence:       r.silence(),
 		partsMissing:  j.run.Partial,
 		sent:          No, reasoning: No, text: No, toolInput: No, // combined below
 	}
-	j.addResponse(&k, r)
-	j.addTools(&k, r)
-	if j.unaccountedCalls(i) {
+	j.addResponse(&k, pos)
+	j.addTools(&k, pos)
+	if j.unaccountedCalls(pos) {
 		k.calls = callsUnknown
 	}
 	return k
@@ -138,7 +140,7 @@ func (j *judge) runRisk(v *Verdicts, c classification, basis Basis, abort semcon
 	}
 	k.partsMissing = k.endMissing || k.unannouncedParts || j.run.Partial || j.partsMissing()
 	k.addInner(&j.run.Inner)
-	for i := range j.run.Requests {
+	for pos, i := range j.order {
 		r := &j.run.Requests[i]
 		if c.class == semconv.ClassConnectionFailed && BeforeConnection(r.Transport.Cause) {
 			k.permanent = worse(k.permanent, r.Transport.permanent())
@@ -146,7 +148,7 @@ func (j *judge) runRisk(v *Verdicts, c classification, basis Basis, abort semcon
 		if c.class == semconv.ClassProtocolViolation {
 			k.repeated = k.repeated || j.violatedBefore(i)
 		}
-		j.addResponse(&k, r)
+		j.addResponse(&k, pos)
 		if d := &v.Requests[i]; d.Failed() && (j.run.Partial || !j.cancelledByFailure(i)) {
 			k.requests = moreCareful(k.requests, d.Retry)
 		}
@@ -168,8 +170,12 @@ func (j *judge) mayHaveUnannouncedParts() bool {
 	if j.run.AnnouncedRequests.Observed() || j.run.AnnouncedTools.Observed() {
 		return false
 	}
-	return len(j.run.Requests) == 0 ||
-		slices.ContainsFunc(j.run.Requests, func(r Request) bool { return r.HistoryCalls == nil })
+	for i := range j.run.Requests {
+		if j.run.Requests[i].HistoryCalls == nil {
+			return true
+		}
+	}
+	return len(j.run.Requests) == 0
 }
 
 // add adds an execution of a tool.
@@ -228,7 +234,8 @@ func (j *judge) basisOf(r *Request, c classification) Basis {
 }
 
 // addResponse adds what the response of one request shows.
-func (j *judge) addResponse(k *risk, r *Request) {
+func (j *judge) addResponse(k *risk, pos int) {
+	r := j.requestAt(int32(pos))
 	barren, doubtful := r.cannotHaveAnswer(), r.mayHoldMore()
 	seen := func(c Count) Fact {
 		fact := c.atLeast(doubtful).Fact()
@@ -241,7 +248,7 @@ func (j *judge) addResponse(k *risk, r *Request) {
 	k.text = worse(k.text, seen(r.Text))
 	k.reasoning = worse(k.reasoning, seen(r.Reasoning))
 	k.toolInput = worse(k.toolInput, seen(r.ToolInputsStarted))
-	k.calls = max(k.calls, j.callState(r))
+	k.calls = max(k.calls, j.callState(pos))
 	k.providerTools = max(k.providerTools, r.providerTools())
 	k.continues = k.continues || r.continues()
 }
@@ -315,7 +322,8 @@ func (r *Request) looksComplete() bool {
 }
 
 // callState returns what happened to the calls of one response.
-func (j *judge) callState(r *Request) callState {
+func (j *judge) callState(pos int) callState {
+	r := j.requestAt(int32(pos))
 	ready, known := r.readyCalls()
 	switch {
 	case !known, r.looksComplete() && !j.toolsRecorded():
@@ -324,8 +332,8 @@ func (j *judge) callState(r *Request) callState {
 		return callsNone
 	}
 	executed := 0
-	for _, id := range r.CallIDs {
-		if j.toolOf(id) != nil {
+	for _, n := range j.index.numbersOf(pos, roleMade) {
+		if j.index.executed(n) {
 			executed++
 		}
 	}
@@ -383,66 +391,163 @@ func (t *Tool) ran() bool {
 // changed nothing.
 func (t *Tool) MayHaveActed() bool { return t.ran() && !t.FailedBeforeEffect }
 
-// addTools adds the tools whose effects sending r again could repeat, and whose output r's
-// history does not contain. Those are the tools that began before r ended, and those that
-// executed one of r's own calls. A tool without an id cannot be assigned to a request, so
-// it counts for every one. If some calls of r are not named, a tool whose call no response
-// is known to have made counts too.
-func (j *judge) addTools(k *risk, r *Request) {
+// addTools adds the tools whose effects sending the request at a position again could
+// repeat, and whose output its history does not contain. Those are the tools that began
+// before the request ended, and those that executed one of its own calls. A tool without an
+// id cannot be assigned to a request, so it counts for every one. If some calls of the
+// request are not named, a tool whose call no response is known to have made counts too.
+func (j *judge) addTools(k *risk, pos int) {
+	r, x := j.requestAt(int32(pos)), &j.index
 	if j.allTools == nil {
-		j.allTools = j.countTools(func(*Tool) bool { return true })
-		j.nameless = j.countTools(func(t *Tool) bool { return t.CallID == "" })
-		j.strays = j.countTools(func(t *Tool) bool { return t.CallID != "" && !j.isMade(t.CallID) })
+		j.sumTools()
 	}
-	n := j.allTools.before(r.End)
-	n.join(j.nameless.after(r.End))
 	unnamed := r.callsUnnamed()
+	n := j.allTools.before(r.End)
+	n.join(j.nameless.after(r.End), 1)
 	if unnamed {
-		n.join(j.strays.after(r.End))
+		n.join(j.strays.after(r.End), 1)
 	}
-	own := func(tool *Tool) bool { return hasID(r.CallIDs, tool.CallID) || hasID(r.OpenCallIDs, tool.CallID) }
-	counted := func(tool *Tool) bool {
-		return tool.Start.Before(r.End) || tool.CallID == "" || own(tool) || unnamed && !j.isMade(tool.CallID)
-	}
+	inHistory := j.look(pos)
 	for in := roleMade; in <= roleOpened; in++ {
-		for at, id := range r.idsOf(in) {
-			if hasID(r.idsOf(in)[:at], id) || in == roleOpened && hasID(r.CallIDs, id) {
+		for at, id := range x.numbersOf(pos, in) {
+			if !x.executed(id) || slices.Contains(x.numbersOf(pos, in)[:at], id) || in == roleOpened && j.times(id, roleMade) > 0 {
 				continue
 			}
-			for _, u := range j.uses(roleExecuted, id) {
-				if tool := &j.run.Tools[u]; !tool.Start.Before(r.End) {
-					n.add(tool, 1)
-				}
-			}
+			n.join(j.executionCounts(id, j.executionsBefore(id, r.End), len(x.executions(id))), 1)
 		}
 	}
-	for at, id := range r.HistoryOutputs {
-		if hasID(r.HistoryOutputs[:at], id) {
+	for _, id := range inHistory {
+		if j.times(id, roleCarried) == 0 || !x.executed(id) {
 			continue
 		}
-		for _, u := range j.uses(roleExecuted, id) {
-			if tool := &j.run.Tools[u]; counted(tool) && j.carries(r, tool) {
-				n.add(tool, -1)
-			}
-		}
+		n.join(j.carriedCounts(pos, id, j.countedFor(r, id, unnamed)), -1)
 	}
 	k.toolRefused = k.toolRefused || n[semconv.ToolEffectUnset] > 0
 	for effect := semconv.ToolEffectReadOnly; effect <= semconv.ToolEffectUnknown; effect++ {
-		if n[effect] == 0 {
-			continue
+		if n[effect] > 0 {
+			k.start(effect, j.nameOf(effect, pos, unnamed))
 		}
-		k.start(effect, j.nameOf(effect, func(tool *Tool) bool {
-			return counted(tool) && (tool.CallID == "" || !j.carries(r, tool))
-		}))
 	}
 }
 
-// nameOf returns the name of the first tool with this effect that may have acted and for
-// which wanted returns true.
-func (j *judge) nameOf(effect semconv.ToolEffect, wanted func(*Tool) bool) string {
+// toolSums are sums over the tools of a run.
+type toolSums struct {
+	allTools, nameless, strays *toolsByStart
+	// byEffect holds the tools with each effect that may have acted, ordered by start.
+	byEffect [semconv.ToolEffectUnknown + 1][]int32
+	// executed counts, for each of index.tools, the tools of its id up to it; expected is
+	// the most outputs that one of those expects.
+	executed []toolCounts
+	expected []int32
+}
+
+func (j *judge) sumTools() {
+	j.toolSums = toolSums{
+		allTools: j.countTools(func(int) bool { return true }),
+		nameless: j.countTools(func(t int) bool { return j.index.toolID[t] < 0 }),
+		strays: j.countTools(func(t int) bool {
+			n := j.index.toolID[t]
+			return n >= 0 && len(j.index.uses(n, roleMaker)) == 0
+		}),
+		executed: make([]toolCounts, len(j.index.tools)), expected: make([]int32, len(j.index.tools)),
+	}
+	for n := range j.index.count {
+		var sum toolCounts
+		most := int32(0)
+		for i := j.index.toolsFrom[n]; i < j.index.toolsFrom[n+1]; i++ {
+			t := j.index.tools[i]
+			sum.add(&j.run.Tools[t], 1)
+			most = max(most, j.outputsExpected(int(t)))
+			j.executed[i], j.expected[i] = sum, most
+		}
+	}
 	for t := range j.run.Tools {
-		if tool := &j.run.Tools[t]; tool.effect() == effect && tool.MayHaveActed() && wanted(tool) {
-			return tool.Name
+		if tool := &j.run.Tools[t]; tool.MayHaveActed() {
+			j.byEffect[tool.effect()] = append(j.byEffect[tool.effect()], int32(t))
+		}
+	}
+	for _, tools := range j.byEffect {
+		slices.SortStableFunc(tools, func(a, b int32) int { return j.run.Tools[a].Start.Compare(j.run.Tools[b].Start) })
+	}
+}
+
+// executionsBefore returns how many executions of the call with an id began before t.
+func (j *judge) executionsBefore(n int32, t time.Time) int {
+	tools := j.index.executions(n)
+	return sort.Search(len(tools), func(i int) bool { return !j.run.Tools[tools[i]].Start.Before(t) })
+}
+
+// executionCounts counts the executions of the call with an id in a range.
+func (j *judge) executionCounts(n int32, from, until int) (c toolCounts) {
+	at := int(j.index.toolsFrom[n])
+	if until > 0 {
+		c = j.executed[at+until-1]
+	}
+	if from > 0 {
+		c.join(j.executed[at+from-1], -1)
+	}
+	return c
+}
+
+// countedFor returns how many executions of the call with an id, the first ones, count for a
+// request that was looked at, and began early enough for it to carry their output.
+func (j *judge) countedFor(r *Request, n int32, unnamed bool) int {
+	began := int(j.executedBy(n, int(j.looked)-1))
+	if j.times(n, roleMade) > 0 || j.times(n, roleOpened) > 0 || unnamed && len(j.index.uses(n, roleMaker)) == 0 {
+		return began
+	}
+	return min(began, j.executionsBefore(n, r.End))
+}
+
+// maxExecutions bounds the executions of one call that are compared with the outputs of a
+// request, the last ones, if it does not contain the outputs of all. The others are taken
+// to be missing from it.
+const maxExecutions = 16
+
+// carriedCounts counts those of the first executions of the call with an id whose output
+// the request at a position, which was looked at, contains.
+func (j *judge) carriedCounts(pos int, n int32, first int) (c toolCounts) {
+	carried := j.times(n, roleCarried)
+	if first == 0 || j.expected[int(j.index.toolsFrom[n])+first-1] <= carried {
+		return j.executionCounts(n, 0, first)
+	}
+	for _, t := range j.index.executions(n)[max(0, first-maxExecutions):first] {
+		if j.outputsExpected(int(t)) <= carried {
+			c.add(&j.run.Tools[t], 1)
+		}
+	}
+	return c
+}
+
+// maxNamed bounds the tools with an effect that are searched for one to name.
+const maxNamed = 2 * MaxIDs
+
+// nameOf returns the name of the first tool with this effect that counts for the request at
+// a position, which was looked at, and whose output that does not contain. It returns "" if
+// the first tools with the effect, and those of the request's own calls, are not such ones.
+func (j *judge) nameOf(effect semconv.ToolEffect, pos int, unnamed bool) string {
+	r, x := j.requestAt(int32(pos)), &j.index
+	wanted := func(t int32) bool {
+		tool, n := &j.run.Tools[t], x.toolID[t]
+		if n < 0 {
+			return true
+		}
+		counts := tool.Start.Before(r.End) || j.times(n, roleMade) > 0 || j.times(n, roleOpened) > 0 || unnamed && len(x.uses(n, roleMaker)) == 0
+		return counts && (tool.Start.Sub(r.Start) > clockGrain || j.times(n, roleCarried) < j.outputsExpected(int(t)))
+	}
+	tools := j.byEffect[effect]
+	for _, t := range tools[:min(len(tools), maxNamed)] {
+		if wanted(t) {
+			return j.run.Tools[t].Name
+		}
+	}
+	for in := roleMade; in <= roleOpened; in++ {
+		for _, n := range x.numbersOf(pos, in) {
+			for _, t := range x.executions(n)[:min(len(x.executions(n)), 1)] {
+				if tool := &j.run.Tools[t]; tool.effect() == effect && tool.MayHaveActed() && wanted(t) {
+					return tool.Name
+				}
+			}
 		}
 	}
 	return ""

@@ -31,25 +31,35 @@ type judge struct {
 	classifications []classification
 	states          []state
 
-	part           *Effects               // the result of partEffects, once it was called
-	recorded       Fact                   // the result of toolsRecorded, once it was called
-	reused         Fact                   // the result of reusesIDs, once it was called
-	expectedCounts map[*Tool]int          // the results of outputsExpected
-	answers        map[*Tool]*Request     // the results of answeredBy
-	starts         map[string][]time.Time // the results of executions
-	unrecorded     unrecorded             // the result of unrecordedTools, once it was called
-	failures       []time.Time            // the ends of the requests that failed, sorted; built on first use
+	starts []time.Time // by position in order
 
-	// Indexes and summaries of the run; each is built on first use.
-	index                      index
-	scanned                    [roles][]int32 // results for a run that is scanned instead of indexed
-	cachedOverview             *overview
-	madeCalls                  *madeCalls
-	foreignOutputs             []foreignOutput
-	outputs                    *outputs
-	allTools, nameless, strays *toolsByStart
+	part        *Effects    // the result of partEffects, once it was called
+	recorded    Fact        // the result of toolsRecorded, once it was called
+	reused      Fact        // the result of reusesIDs, once it was called
+	haveAnswers bool        // answers are valid
+	haveLosses  bool        // losses are valid
+	unrecorded  unrecorded  // the result of unrecordedTools, once it was called
+	failures    []time.Time // the ends of the requests that failed, sorted; built on first use
 
-	named, positions, slots []int32 // scratch
+	index     index
+	marks     []mark  // by the number of the id; see look
+	looked    int32   // 1 + the position of the request that was looked at; 0 for none
+	looks     int32   // how many requests were looked at
+	inHistory []int32 // the result of look
+	answers   []int32 // by tool: see answeredBy
+	losses    []semconv.Cause
+
+	// Summaries of the run; each is built on first use.
+	cachedOverview         *overview
+	madeCalls              *madeCalls
+	foreignOutputs         []foreignOutput
+	outputs                *outputs
+	carriers, carriersFrom []int32 // see answeredCarriers
+	toolSums
+
+	pending pending
+	lacking []int32 // scratch
+	namings namings // scratch
 
 	lines, others []line // scratch of the timeline
 	text          []byte // scratch of the timeline
@@ -74,13 +84,13 @@ func JudgeInto(v *Verdicts, r *Run) {
 	j.run = r
 	v.Requests, v.Tools = zeroed(v.Requests, len(r.Requests)), zeroed(v.Tools, len(r.Tools))
 	j.prepare()
-	for i := range r.Requests {
+	for pos, i := range j.order {
 		if j.classifications[i].class != semconv.ClassUnset {
-			v.Requests[i] = j.diagnoseRequest(i)
+			v.Requests[i] = j.diagnoseRequest(pos)
 		}
 	}
 	for t := range r.Tools {
-		j.diagnoseTool(&r.Tools[t], &v.Tools[t])
+		j.diagnoseTool(t, &v.Tools[t])
 	}
 	if v.Run = (Diagnosis{}); j.claimed() {
 		j.diagnoseRun(v, &v.Run)
@@ -117,7 +127,13 @@ func (j *judge) prepare() {
 		j.states[i] = stateOf(j.classifications[i].class, e)
 	}
 	slices.SortStableFunc(j.order, func(a, b int) int { return r.Requests[a].Start.Compare(r.Requests[b].Start) })
+	j.starts = zeroed(j.starts, len(r.Requests))
+	for pos, i := range j.order {
+		j.starts[pos] = r.Requests[i].Start
+	}
 	j.findStalls()
+	j.index.build(r, j.order)
+	j.marks = zeroed(j.marks, int(j.index.count))
 }
 
 var judges = sync.Pool{New: func() any { return new(judge) }}
@@ -126,14 +142,15 @@ var judges = sync.Pool{New: func() any { return new(judge) }}
 // is large.
 func (j *judge) release() {
 	const most = 1 << 10 // requests, and a fifth of the lines of a timeline and of the ids
-	if cap(j.order) > most || cap(j.lines) > 5*most || cap(j.index.places) > 5*most {
+	if cap(j.order) > most || cap(j.lines) > 5*most || cap(j.index.list) > 5*most || cap(j.marks) > 5*most {
 		return
 	}
 	clear(j.index.numbers)
-	j.index.built = false
+	clear(j.index.ids)
 	*j = judge{
-		order: j.order, classifications: j.classifications, states: j.states,
-		index: j.index, scanned: j.scanned, named: j.named, positions: j.positions, slots: j.slots,
+		order: j.order, starts: j.starts, classifications: j.classifications, states: j.states,
+		index: j.index, marks: j.marks, inHistory: j.inHistory, answers: j.answers, losses: j.losses,
+		lacking: j.lacking, namings: j.namings, pending: pending{calls: j.pending.calls},
 		lines: j.lines, others: j.others, text: j.text,
 	}
 	judges.Put(j)
@@ -166,12 +183,15 @@ func stateOf(c semconv.Class, e ending) state {
 	}
 }
 
-func (j *judge) diagnoseRequest(i int) Diagnosis {
+func (j *judge) diagnoseRequest(pos int) Diagnosis {
+	i := j.order[pos]
 	r, c := &j.run.Requests[i], j.classifications[i]
-	k := j.requestRisk(i, c)
+	h := j.historyState(pos)
+	missing := j.missingOutputs(pos, h)
+	k := j.requestRisk(pos, c, h)
 	d := c.diagnosis(requestPhase(r, c), &k)
 	d.Retry.After = retryAfter(d.Retry.Safety, r)
-	d.MissingOutputs = j.missingOutputs(r)
+	d.MissingOutputs = missing
 	if c.cause == semconv.CauseMissingOutput {
 		d.MissingOutputs = without(r.HistoryCalls, r.HistoryOutputs)
 	}
@@ -207,7 +227,8 @@ func retryAfter(safety semconv.RetrySafety, r *Request) (after time.Duration) {
 }
 
 // classifyTool is the class table for one execution of a tool.
-func (j *judge) classifyTool(t *Tool) classification {
+func (j *judge) classifyTool(n int) classification {
+	t := &j.run.Tools[n]
 	failed := func(c semconv.Cause) classification {
 		return classification{semconv.ClassToolFailed, c, semconv.OriginTool}
 	}
@@ -216,7 +237,7 @@ func (j *judge) classifyTool(t *Tool) classification {
 		return failed(semconv.CauseRejected)
 	case t.Outcome == semconv.ToolOutcomeInvalidInput:
 		return failed(semconv.CauseInvalidInput)
-	case j.inputIncomplete(t):
+	case j.inputIncomplete(n):
 		return failed(semconv.CauseIncompleteInput)
 	case t.Abort.Source != semconv.AbortSourceUnset && (t.Outcome == semconv.ToolOutcomeInterrupted || t.Outcome == semconv.ToolOutcomeUnset):
 		return classification{semconv.ClassLocalAbort, abortCause(t.Abort.Source), semconv.OriginLocal}
@@ -228,7 +249,7 @@ func (j *judge) classifyTool(t *Tool) classification {
 		return failed(semconv.CausePanic)
 	case t.Outcome == semconv.ToolOutcomeFailed:
 		return failed(semconv.CauseExecutionError)
-	case t.Delivery == semconv.OutputDeliveryFailed && !j.answered(t, nil):
+	case t.Delivery == semconv.OutputDeliveryFailed && !j.answered(n):
 		return classification{semconv.ClassToolOutputLost, semconv.CauseDeliveryFailed, semconv.OriginApplication}
 	default:
 		return classification{}
@@ -236,23 +257,28 @@ func (j *judge) classifyTool(t *Tool) classification {
 }
 
 // inputIncomplete reports whether the tool executed a call whose input never completed.
-func (j *judge) inputIncomplete(t *Tool) bool {
-	if t.CallID == "" {
-		return false
-	}
-	return len(j.uses(roleMade, t.CallID)) == 0 && len(j.uses(roleOpened, t.CallID)) > 0
+func (j *judge) inputIncomplete(t int) bool {
+	n := j.index.toolID[t]
+	return n >= 0 && len(j.index.uses(n, roleMade)) == 0 && len(j.index.uses(n, roleOpened)) > 0
+}
+
+// isMade reports whether a response made or began the call of a tool, which has an id.
+func (j *judge) isMade(t int) bool {
+	n := j.index.toolID[t]
+	return n >= 0 && len(j.index.uses(n, roleMaker)) > 0
 }
 
 // diagnoseTool writes the diagnosis of a tool to d, if it failed.
-func (j *judge) diagnoseTool(t *Tool, d *Diagnosis) {
-	c := j.classifyTool(t)
+func (j *judge) diagnoseTool(n int, d *Diagnosis) {
+	c := j.classifyTool(n)
 	if c.class == semconv.ClassUnset {
 		return
 	}
+	t := &j.run.Tools[n]
 	k := risk{
 		class: c.class, cause: c.cause, basis: Typed, abort: t.Abort.Source,
 		sent: Yes, text: No, reasoning: No, toolInput: No, missingOutput: No,
-		partsMissing: j.run.Partial && !j.isMade(t.CallID), // the request that made the call may have been cut in its input
+		partsMissing: j.run.Partial && !j.isMade(n), // the request that made the call may have been cut in its input
 	}
 	if t.MayHaveActed() {
 		k.start(t.effect(), t.Name)
@@ -369,21 +395,21 @@ func outcomeOf(c semconv.Class) semconv.RunOutcome {
 //  8. a run without its end, or without parts that it announced
 //  9. a run that failed, or whose end was not recorded
 func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string) {
-	var incomplete, undelivered, failedTool, neverAnswered, abortedTool *Tool
+	incomplete, undelivered, failedTool, neverAnswered, abortedTool := -1, -1, -1, -1, -1 // tools
 	var undeliveredCause semconv.Cause
 	var unanswered []string // ids of outputs that never reached the model; they count as missing only if the run failed
 	for t := range j.run.Tools {
 		tool := &j.run.Tools[t]
-		lost := j.lost(tool)
+		lost := j.lost(t)
 		switch {
 		case lost == semconv.CauseUnset || tool.CallID == "":
 		case lost == semconv.CauseNeverAnswered:
 			if !tool.ran() {
 				break
 			}
-			unanswered = append(unanswered, tool.CallID)
-		case len(missing) < MaxIDs:
-			missing = append(missing, tool.CallID)
+			unanswered = addIDs(unanswered, tool.CallID)
+		default:
+			missing = addIDs(missing, tool.CallID)
 		}
 		if tool.Delivery == semconv.OutputDeliverySent && tool.DeliveryError != "" {
 			recovered++ // an earlier attempt to send it failed
@@ -392,19 +418,19 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		if class == semconv.ClassUnset && lost == semconv.CauseUnset {
 			continue
 		}
-		switch good := j.toolRecovered(tool); {
+		switch good := j.toolRecovered(t); {
 		case lost == semconv.CauseDeliveryFailed || lost == semconv.CauseOmittedFromRetry:
-			undelivered, undeliveredCause = tool, lost
+			undelivered, undeliveredCause = t, lost
 		case class == semconv.ClassToolFailed && good:
 			recovered++
 		case cause == semconv.CauseIncompleteInput:
-			incomplete = tool
+			incomplete = t
 		case class == semconv.ClassToolFailed:
-			failedTool = later(failedTool, tool)
+			failedTool = j.later(failedTool, t)
 		case class == semconv.ClassLocalAbort && !good:
-			abortedTool = later(abortedTool, tool)
+			abortedTool = j.later(abortedTool, t)
 		case lost == semconv.CauseNeverAnswered:
-			neverAnswered = tool
+			neverAnswered = t
 		}
 	}
 	ended, made := j.endedOn(missing)
@@ -412,35 +438,36 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 	missing = j.addUnreturned(missing)
 
 	run := j.run
-	tool := func(t *Tool, c classification, phase semconv.Phase) primary {
+	tool := func(n int, c classification, phase semconv.Phase) primary {
+		t := &run.Tools[n]
 		return primary{classification: c, phase: phase, basis: Typed, tool: t, abort: t.Abort.Source}
 	}
-	lost := func(t *Tool, c semconv.Cause) primary {
+	lost := func(t int, c semconv.Cause) primary {
 		p := tool(t, classification{semconv.ClassToolOutputLost, c, semconv.OriginApplication}, semconv.PhaseToolOutputDelivery)
 		p.abort = semconv.AbortSourceUnset
 		return p
 	}
 	switch {
-	case incomplete != nil:
+	case incomplete >= 0:
 		p = tool(incomplete, j.classifyTool(incomplete), semconv.PhaseToolExecution)
-	case undelivered != nil:
+	case undelivered >= 0:
 		p = lost(undelivered, undeliveredCause)
 	case ended >= 0:
 		r := &run.Requests[ended]
 		p = primary{classification: j.classifications[ended], phase: requestPhase(r, j.classifications[ended]), basis: r.Basis, abort: r.Abort.Source, request: r}
 		if p.cause == semconv.CauseMissingOutput {
-			missing = addIDs(missing, v.Requests[ended].MissingOutputs)
+			missing = addIDs(missing, v.Requests[ended].MissingOutputs...)
 		}
 	case run.Abort.Source != semconv.AbortSourceUnset:
 		p = primary{classification: classification{semconv.ClassLocalAbort, abortCause(run.Abort.Source), semconv.OriginLocal}, phase: semconv.PhaseUnknown, basis: Typed}
-		if abortedTool != nil {
-			p.phase, p.tool = semconv.PhaseToolExecution, abortedTool
+		if abortedTool >= 0 {
+			p.phase, p.tool = semconv.PhaseToolExecution, &run.Tools[abortedTool]
 		}
-	case abortedTool != nil:
+	case abortedTool >= 0:
 		p = tool(abortedTool, j.classifyTool(abortedTool), semconv.PhaseToolExecution)
-	case failedTool != nil:
+	case failedTool >= 0:
 		p = tool(failedTool, j.classifyTool(failedTool), semconv.PhaseToolExecution)
-	case neverAnswered != nil && run.Failed == Yes && j.allPartsPresent():
+	case neverAnswered >= 0 && run.Failed == Yes && j.allPartsPresent():
 		p = lost(neverAnswered, semconv.CauseNeverAnswered)
 	case run.Failed == Yes && j.allPartsPresent():
 		p = primary{classification: classification{semconv.ClassApplicationError, semconv.CauseRunError, semconv.OriginApplication}, phase: semconv.PhaseUnknown, basis: Typed}
@@ -456,13 +483,13 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		p.abort = run.Abort.Source
 	}
 	if outcomeOf(p.class) == semconv.RunOutcomeFailed && p.class != semconv.ClassUnset {
-		missing = addIDs(missing, unanswered)
+		missing = addIDs(missing, unanswered...)
 	}
 	return p, recovered, missing
 }
 
 // addIDs adds those of more that are not among ids, up to MaxIDs.
-func addIDs(ids, more []string) []string {
+func addIDs(ids []string, more ...string) []string {
 	for _, id := range more {
 		if len(ids) < MaxIDs && !hasID(ids, id) {
 			ids = append(ids, id)
@@ -471,8 +498,9 @@ func addIDs(ids, more []string) []string {
 	return ids
 }
 
-func later(a, b *Tool) *Tool {
-	if a == nil || b.End.After(a.End) {
+// later returns which of two tools ended later. The first one may be -1, for none.
+func (j *judge) later(a, b int) int {
+	if a < 0 || j.run.Tools[b].End.After(j.run.Tools[a].End) {
 		return b
 	}
 	return a

@@ -1,6 +1,8 @@
 package classify
 
 import (
+	"slices"
+	"sort"
 	"strings"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -9,11 +11,11 @@ import (
 // unrecorded is what the histories of a run's requests show of tools that ran before them
 // and are not recorded.
 type unrecorded struct {
-	known      bool     // the histories were read
-	ran        bool     // one has an output of no recorded tool
-	called     bool     // one has a call of no recorded tool, without an output
-	unobserved bool     // one was not observed
-	shows      *Request // the first request whose history shows ran or called; nil for none
+	known      bool // the histories were read
+	ran        bool // one has an output of no recorded tool
+	called     bool // one has a call of no recorded tool, without an output
+	unobserved bool // one was not observed
+	shows      int  // the position of the first request whose history shows ran or called; -1 for none
 }
 
 // unrecordedTools reads the histories. If the producer records every tool, a call without a
@@ -23,20 +25,19 @@ func (j *judge) unrecordedTools() *unrecorded {
 	if u.known {
 		return u
 	}
-	u.known = true
+	u.known, u.shows = true, -1
 	if j.toolsRecorded() {
 		return u
 	}
-	for _, i := range j.order {
-		r := &j.run.Requests[i]
-		u.unobserved = u.unobserved || r.HistoryCalls == nil
+	u.unobserved = len(j.overview().unobserved) > 0
+	for pos := range j.order {
 		if u.ran {
-			continue
+			break
 		}
-		u.ran = j.anyUnrecorded(r, r.HistoryOutputs)
-		u.called = u.called || j.anyUnrecorded(r, r.HistoryCalls)
-		if u.shows == nil && (u.ran || u.called) {
-			u.shows = r
+		u.ran = j.anyUnrecorded(pos, roleCarried)
+		u.called = u.called || j.anyUnrecorded(pos, roleHeld)
+		if u.shows < 0 && (u.ran || u.called) {
+			u.shows = pos
 		}
 	}
 	return u
@@ -57,54 +58,40 @@ func (j *judge) addUnrecorded(k *risk) {
 	}
 }
 
-// anyUnrecorded reports whether one of ids, which are in r's history, is of a call that no
-// recorded tool executed. A list at its maximum length may have been cut, so that it stands
-// for more calls than it has ids.
-func (j *judge) anyUnrecorded(r *Request, ids []string) bool {
-	if len(ids) >= MaxIDs {
+// anyUnrecorded reports whether one of the ids in a list of the history of the request at a
+// position is of a call that no recorded tool executed. A list at its maximum length may
+// have been cut, so that it stands for more calls than it has ids.
+func (j *judge) anyUnrecorded(pos int, in role) bool {
+	list := j.index.numbersOf(pos, in)
+	if len(list) >= MaxIDs {
 		return true
 	}
-	for at := range ids {
-		if !j.recordedAt(r, ids, at) {
-			return true
-		}
-	}
-	return false
+	j.look(pos)
+	return slices.ContainsFunc(list, func(n int32) bool { return j.times(n, in) > j.executedBy(n, pos) })
 }
 
-// recordedAt reports whether a tool accounts for the id at a place of a list in r's
-// history. A tool accounts for one call, and began before the request.
-func (j *judge) recordedAt(r *Request, ids []string, at int) bool {
-	id := ids[at]
-	due := 0
-	for _, t := range j.uses(roleExecuted, id) {
-		if j.run.Tools[t].Start.Sub(r.Start) > clockGrain {
-			continue
-		}
-		if due == 0 {
-			due = countID(ids[:at+1], id)
-		}
-		if due--; due == 0 {
-			return true
-		}
-	}
-	return false
+// executedBy returns how many tools account for a call in the history of the request at a
+// position: one for each call, each of which began before the request.
+func (j *judge) executedBy(n int32, pos int) int32 {
+	tools, start := j.index.executions(n), j.starts[pos]
+	return int32(sort.Search(len(tools), func(i int) bool { return j.run.Tools[tools[i]].Start.Sub(start) > clockGrain }))
 }
 
 // unrecorded adds the ids in a history that show tools which are not recorded, as many as
 // the bound of an entry allows.
 func (e *evidence) unrecorded(j *judge) {
-	r := j.unrecordedTools().shows
-	if r == nil {
+	pos := j.unrecordedTools().shows
+	if pos < 0 {
 		return
 	}
-	key, ids := semconv.HistoryToolOutputsKey, r.HistoryOutputs
-	if !j.anyUnrecorded(r, ids) {
-		key, ids = semconv.HistoryToolCallsKey, r.HistoryCalls
+	key, in := semconv.HistoryToolOutputsKey, roleCarried
+	if !j.anyUnrecorded(pos, in) {
+		key, in = semconv.HistoryToolCallsKey, roleHeld
 	}
+	r, list := j.requestAt(int32(pos)), j.index.numbersOf(pos, in)
 	var shown []string
-	for at, id := range ids {
-		if len(ids) >= MaxIDs || !j.recordedAt(r, ids, at) {
+	for at, id := range r.idsOf(in) {
+		if len(list) >= MaxIDs || int32(countID(r.idsOf(in)[:at+1], id)) > j.executedBy(list[at], pos) {
 			shown = append(shown, id)
 		}
 	}
