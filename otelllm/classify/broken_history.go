@@ -56,11 +56,30 @@ func generalCode(code string) bool {
 	}
 }
 
-// without returns the ids that occur more often in ids than in others, each once.
+// without returns the ids that occur more often in ids than in others, each once, in the
+// order of ids.
 func without(ids, others []string) (lacking []string) {
-	for i, id := range ids {
-		if !hasID(ids[:i], id) && countID(ids, id) > countID(others, id) {
+	// An output mostly follows the order of the calls, so the lists begin alike.
+	same := 0
+	for same < min(len(ids), len(others)) && ids[same] == others[same] {
+		same++
+	}
+	if same == len(ids) {
+		return nil
+	}
+	more := make(map[string]int, len(ids)-same) // how much more often an id occurs in ids
+	for _, id := range ids[same:] {
+		more[id]++
+	}
+	for _, id := range others[same:] {
+		if n, known := more[id]; known {
+			more[id] = n - 1
+		}
+	}
+	for _, id := range ids {
+		if more[id] > 0 {
 			lacking = append(lacking, id)
+			delete(more, id)
 		}
 	}
 	return lacking

@@ -280,14 +280,26 @@ func (j *judge) outputsExpected(t int) int32 {
 	if !j.reusesIDs() {
 		return 1
 	}
-	n, start := j.index.toolID[t], j.run.Tools[t].Start
-	makers := j.index.uses(n, roleMaker)
-	before := sort.Search(len(makers), func(i int) bool { return !j.starts[makers[i].pos].Before(start) })
-	if before == 0 {
-		return 1
+	if !j.haveExpects {
+		j.findExpects()
 	}
-	by := makers[before-1].pos
-	return timesAt(j.index.uses(n, roleCarried), by) + max(1, timesAt(j.index.uses(n, roleMade), by))
+	return j.expects[t]
+}
+
+func (j *judge) findExpects() {
+	j.haveExpects = true
+	j.expects = zeroed(j.expects, len(j.run.Tools))
+	for n := range j.index.count {
+		makers := j.index.uses(n, roleMaker)
+		for _, t := range j.index.executions(n) {
+			start := j.run.Tools[t].Start
+			before := sort.Search(len(makers), func(i int) bool { return !j.starts[makers[i].pos].Before(start) })
+			if j.expects[t] = 1; before > 0 {
+				by := makers[before-1].pos
+				j.expects[t] = timesAt(j.index.uses(n, roleCarried), by) + max(1, timesAt(j.index.uses(n, roleMade), by))
+			}
+		}
+	}
 }
 
 // listReachesBack reports whether the newest outputs in the history of the request at a

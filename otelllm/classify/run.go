@@ -36,6 +36,7 @@ type judge struct {
 	part        *Effects    // the result of partEffects, once it was called
 	recorded    Fact        // the result of toolsRecorded, once it was called
 	reused      Fact        // the result of reusesIDs, once it was called
+	haveExpects bool        // expects are valid
 	haveAnswers bool        // answers are valid
 	haveLosses  bool        // losses are valid
 	unrecorded  unrecorded  // the result of unrecordedTools, once it was called
@@ -46,6 +47,7 @@ type judge struct {
 	looked    int32   // 1 + the position of the request that was looked at; 0 for none
 	looks     int32   // how many requests were looked at
 	inHistory []int32 // the result of look
+	expects   []int32 // by tool: see outputsExpected
 	answers   []int32 // by tool: see answeredBy
 	losses    []semconv.Cause
 
@@ -149,7 +151,7 @@ func (j *judge) release() {
 	clear(j.index.ids)
 	*j = judge{
 		order: j.order, starts: j.starts, classifications: j.classifications, states: j.states,
-		index: j.index, marks: j.marks, inHistory: j.inHistory, answers: j.answers, losses: j.losses,
+		index: j.index, marks: j.marks, inHistory: j.inHistory, expects: j.expects, answers: j.answers, losses: j.losses,
 		lacking: j.lacking, namings: j.namings, pending: pending{calls: j.pending.calls},
 		lines: j.lines, others: j.others, text: j.text,
 	}

@@ -13,7 +13,7 @@ type runShape struct {
 	run  func(n int) *Run // with n requests and tools together
 }
 
-// step returns a run of n/2 steps, each a request and its tool.
+// steps returns a run of n/2 steps, each a request and its tool.
 func steps(n int, change func(i int, q *Request, f *Tool)) *Run {
 	n /= 2
 	r := &Run{Start: t0, End: at(float64(4 * n)), Ended: Yes, Failed: Yes, AnnouncedRequests: Counted(n), AnnouncedTools: Counted(n)}
@@ -38,6 +38,12 @@ func window(i, size int) []string {
 	return ids
 }
 
+// healthy lets a request be answered.
+func healthy(q *Request) {
+	answers(q)
+	q.Transport = Transport{}
+}
+
 func history(q *Request, ids []string) { q.HistoryCalls, q.HistoryOutputs = ids, ids }
 
 // sameTimes is a run of which everything happened at once.
@@ -54,7 +60,7 @@ func sameTimes(r *Run, length time.Duration) *Run {
 var runShapes = []runShape{
 	{"healthy", func(n int) *Run {
 		return steps(n, func(i int, q *Request, _ *Tool) {
-			answers(q)
+			healthy(q)
 			history(q, window(i, 8))
 		})
 	}},
@@ -63,7 +69,7 @@ var runShapes = []runShape{
 	}},
 	{"long histories", func(n int) *Run {
 		return steps(n, func(i int, q *Request, _ *Tool) {
-			answers(q)
+			healthy(q)
 			history(q, window(i, MaxIDs))
 		})
 	}},
@@ -96,7 +102,7 @@ var runShapes = []runShape{
 	}},
 	{"one id, answered", func(n int) *Run {
 		return steps(n, func(i int, q *Request, f *Tool) {
-			answers(q)
+			healthy(q)
 			q.CallIDs, f.CallID = []string{"call"}, "call"
 			for range min(i%MaxIDs, 40) {
 				q.HistoryCalls, q.HistoryOutputs = append(q.HistoryCalls, "call"), append(q.HistoryOutputs, "call")
@@ -139,7 +145,7 @@ var runShapes = []runShape{
 	{"one conversation, forked", func(n int) *Run {
 		r := steps(2*n, func(i int, q *Request, _ *Tool) {
 			if i >= n/2 {
-				answers(q)
+				healthy(q)
 			}
 			q.CallIDs, q.ToolCalls = nil, Counted(0)
 			history(q, []string{"own_" + strconv.Itoa(i), "call"})
@@ -151,7 +157,7 @@ var runShapes = []runShape{
 		r := steps(2*n, func(i int, q *Request, _ *Tool) {
 			history(q, []string{"call"})
 			if i == n-1 {
-				answers(q)
+				healthy(q)
 				history(q, nil)
 				q.HistoryCalls = []string{}
 			}
@@ -182,7 +188,7 @@ var runShapes = []runShape{
 		return steps(n, func(i int, q *Request, _ *Tool) {
 			history(q, window(i, 4))
 			if i < n/4 {
-				answers(q)
+				healthy(q)
 			}
 		})
 	}},
