@@ -2,7 +2,6 @@ package assemble
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -107,7 +106,7 @@ func (j *Judge) alone(release *Release) bool {
 	if release.Run != nil || release.Named {
 		return false
 	}
-	tools := 0
+	tools, first := 0, -1
 	for _, i := range j.tools {
 		if release.Members[i].Run.IsEmpty() { // others are of a run that yielded
 			tools++
@@ -116,10 +115,12 @@ func (j *Judge) alone(release *Release) bool {
 	if tools > 0 {
 		return tools == 1 && len(j.requests) == 0
 	}
-	for _, i := range j.requests {
-		if callOf(j.relations, i) != callOf(j.relations, j.requests[0]) {
+	for n, i := range j.requests {
+		call := callOf(j.relations, i)
+		if n > 0 && call != first {
 			return false
 		}
+		first = call
 	}
 	return true
 }
@@ -167,11 +168,10 @@ func (j *Judge) partial(release *Release) bool {
 // callOf is the logical call that a request is an attempt of, or the request itself.
 func callOf(s []relation, i int) int {
 	for range maxDepth {
-		above := s[i].above
-		if above < 0 || !slices.Contains(s[above].attempts, i) {
+		if !s[i].attempt {
 			break
 		}
-		i = above
+		i = s[i].above
 	}
 	return i
 }
@@ -267,6 +267,9 @@ func failed(d *classify.Diagnosis) *classify.Diagnosis {
 	return d
 }
 
+// noRun makes a run of which nothing is claimed, so that only its parts are judged.
+const noRun = semconv.RunEndUnclear
+
 // judgeAlone judges a request or tool on its own; upstream is the failure behind a
 // request's response that another span shows.
 func judgeAlone(m *Member, upstream classify.Upstream) *classify.Diagnosis {
@@ -274,7 +277,7 @@ func judgeAlone(m *Member, upstream classify.Upstream) *classify.Diagnosis {
 	case hold.Request:
 		return failed(&judgeRequest(m, upstream).Requests[0])
 	case hold.Tool:
-		run := classify.Run{Tools: make([]classify.Tool, 1)}
+		run := classify.Run{Tools: make([]classify.Tool, 1), EndedBy: noRun}
 		m.Known.Tool(m.Span, &run.Tools[0])
 		return failed(&classify.Judge(&run).Tools[0])
 	default:
@@ -284,7 +287,7 @@ func judgeAlone(m *Member, upstream classify.Upstream) *classify.Diagnosis {
 
 // judgeRequest is judgeAlone for a request, with what it did.
 func judgeRequest(m *Member, upstream classify.Upstream) classify.Verdicts {
-	run := classify.Run{Requests: make([]classify.Request, 1)}
+	run := classify.Run{Requests: make([]classify.Request, 1), EndedBy: noRun}
 	m.Known.Request(m.Span, &run.Requests[0], nil)
 	run.Requests[0].Upstream = upstream
 	return classify.Judge(&run)
@@ -339,46 +342,44 @@ func unexplained(d *classify.Diagnosis) bool {
 // failure to the run's own requests, and judges the other requests again that it explains.
 func (j *Judge) linkUpstream(release *Release, verdicts []*classify.Diagnosis) {
 	members, s := release.Members, j.relations
-	var behind map[int]int // the lowest failure behind a request, by member
+	var failed []int
 	var last map[pcommon.SpanID]int
-	lower := func(request, i int) {
-		if before, ok := behind[request]; !ok || isLower(members, s, i, before) {
-			behind[request] = i
-		}
-	}
 	for i := range members {
 		if !s[i].apart || !failedUpstream(verdicts[i]) {
 			continue
 		}
 		if last == nil {
-			last, behind = lastTries(members, s), make(map[int]int)
+			last = lastTries(members, s)
 		}
 		if at, ok := last[members[i].Parent]; ok && at != i && !failedUpstream(verdicts[at]) {
 			continue // a later attempt succeeded
 		}
-		for above := range ancestors(s, i) {
-			if members[above].Role == hold.Request {
-				lower(above, i)
-			}
-		}
-		for _, request := range j.requests {
-			if meanwhile(members[request].Item, members[i].Item) {
-				lower(request, i)
-			}
-		}
+		failed = append(failed, i)
 	}
+	if len(failed) == 0 {
+		return
+	}
+	depths := depthsOf(s)
+	slices.SortStableFunc(failed, func(a, b int) int {
+		switch {
+		case isLower(members, depths, a, b):
+			return -1
+		case isLower(members, depths, b, a):
+			return 1
+		default:
+			return 0
+		}
+	})
+	behind := lowestBehind(members, s, depths, failed, j.requests)
 	for n, request := range j.requests {
-		if i, ok := behind[request]; ok && mayBeGateways(&j.run.Requests[n]) {
-			j.run.Requests[n].Upstream = upstreamOf(verdicts[i])
+		if rank := behind[request]; rank != noRank && mayBeGateways(&j.run.Requests[n]) {
+			j.run.Requests[n].Upstream = upstreamOf(verdicts[failed[rank]])
 		}
 	}
-	var again map[int]classify.Upstream
-	for request, i := range behind {
-		if m := &members[request]; s[request].apart && verdicts[request] != nil && mayBeGateways(m.Known.Facts(m.Span, dialect.Request).Request) {
-			if again == nil {
-				again = make(map[int]classify.Upstream)
-			}
-			again[request] = upstreamOf(verdicts[i])
+	again := make(map[int]classify.Upstream)
+	for request, rank := range behind {
+		if m := &members[request]; rank != noRank && s[request].apart && verdicts[request] != nil && mayBeGateways(m.Known.Facts(m.Span, dialect.Request).Request) {
+			again[request] = upstreamOf(verdicts[failed[rank]])
 		}
 	}
 	for request, upstream := range again {
@@ -403,14 +404,8 @@ func lastTries(members []Member, s []relation) map[pcommon.SpanID]int {
 
 // isLower reports whether span a is further from the agent than span b: it is beneath
 // more spans, or it is what a gateway requested and b what one served, or it began later.
-func isLower(members []Member, s []relation, a, b int) bool {
-	depth := func(i int) (n int) {
-		for range ancestors(s, i) {
-			n++
-		}
-		return n
-	}
-	if x, y := depth(a), depth(b); x != y {
+func isLower(members []Member, depths []int32, a, b int) bool {
+	if x, y := depths[a], depths[b]; x != y {
 		return x > y
 	}
 	x, y := members[a].Item, members[b].Item
@@ -444,23 +439,6 @@ func mayBeGateways(r *classify.Request) bool {
 // upstreamOf is a failure as the cause of another one.
 func upstreamOf(d *classify.Diagnosis) classify.Upstream {
 	return classify.Upstream{Failed: classify.Yes, Class: d.Class, Cause: d.Cause, Origin: d.Origin}
-}
-
-// meanwhile reports whether a span of another service is within the time of the request,
-// as far as their clocks agree.
-func meanwhile(request, it *Item) bool {
-	return !SameService(request, it) && request.Start <= it.Start+maxSkew && it.End <= request.End+maxSkew
-}
-
-// ancestors are the requests and tools above a member, the nearest first.
-func ancestors(s []relation, i int) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		for range maxDepth {
-			if i = s[i].above; i < 0 || !yield(i) {
-				return
-			}
-		}
-	}
 }
 
 // failedUpstream reports whether the result of a request apart is a failure that may be

@@ -21,6 +21,8 @@ type relation struct {
 	// attempts are the requests beneath it whose logical call it is. They are one request
 	// with it, so that it is not one of the run's requests itself.
 	attempts []int
+	// attempt: it is one of the attempts of what is above it.
+	attempt bool
 }
 
 // own reports whether it is one of the run's own requests or tools.
@@ -51,7 +53,7 @@ func relations(release *Release, s []relation) []relation {
 		switch a := &members[above]; {
 		case m.Role == hold.Request && a.Role == hold.Request:
 			if attempts(m, a, names) {
-				s[above].attempts = append(s[above].attempts, i)
+				s[above].attempts, s[i].attempt = append(s[above].attempts, i), true
 			} else {
 				s[i].apart = !names(m)
 			}
@@ -138,32 +140,51 @@ func setObservedApart(release *Release, s []relation) {
 	if !slices.ContainsFunc(members, func(m Member) bool { return !m.Foreign && observed(&m) }) {
 		return
 	}
-	executed := make(map[string][]int) // members by call, or by the name of the tool
+	executed := make(map[string]*spanTimes) // by call, or by the name of the tool
 	key := func(m *Member) (id, name string) {
 		t := m.Known.Facts(m.Span, dialect.Tool).Tool
 		return t.CallID, "tool " + t.Name
 	}
-	for i := range members {
-		if m := &members[i]; m.Role == hold.Tool && !m.Foreign && s[i].first < 0 && !observed(m) {
-			id, name := key(m)
-			if id == "" {
-				id = name
+	times := func(key string) *spanTimes {
+		if executed[key] == nil {
+			executed[key] = &spanTimes{}
+		}
+		return executed[key]
+	}
+	// What may be added is announced first.
+	tools := func(visit func(i int, m *Member, id, name string)) {
+		for i := range members {
+			if m := &members[i]; m.Role == hold.Tool && !m.Foreign && s[i].first < 0 {
+				id, name := key(m)
+				visit(i, m, id, name)
 			}
-			executed[id] = append(executed[id], i)
 		}
 	}
-	for i := range members {
-		m := &members[i]
-		if m.Foreign || s[i].first >= 0 || !observed(m) {
-			continue
+	tools(func(_ int, m *Member, id, name string) {
+		if id == "" && !observed(m) {
+			id = name
 		}
-		id, name := key(m)
-		during := func(n int) bool { return m.Start <= members[n].Start+maxSkew && members[n].End <= m.End+maxSkew }
-		same := id != "" && slices.ContainsFunc(executed[id], during) || slices.ContainsFunc(executed[name], during)
+		if id != "" {
+			times(id).addStart(m.Start)
+		}
+	})
+	tools(func(_ int, m *Member, id, name string) {
+		if id == "" {
+			id = name
+		}
+		if !observed(m) {
+			times(id).add(m.Item)
+		}
+	})
+	tools(func(i int, m *Member, id, name string) {
+		if !observed(m) {
+			return
+		}
+		same := id != "" && executed[id].during(m.Item) || executed[name].during(m.Item)
 		if s[i].apart = s[i].apart || same; !same && id != "" {
-			executed[id] = append(executed[id], i) // another run may have observed it, too
+			times(id).add(m.Item) // another run may have observed it, too
 		}
-	}
+	})
 }
 
 // beneathApart reports whether a member is beneath one that is apart, and so is apart.
