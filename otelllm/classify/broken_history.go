@@ -56,6 +56,18 @@ func generalCode(code string) bool {
 	}
 }
 
+// unmatched returns the ids that break a history which is broken for this cause.
+func unmatched(r *Request, cause semconv.Cause) []string {
+	switch cause {
+	case semconv.CauseMissingOutput:
+		return without(r.HistoryCalls, r.HistoryOutputs)
+	case semconv.CauseMissingCall:
+		return without(r.HistoryOutputs, r.HistoryCalls)
+	default:
+		return nil
+	}
+}
+
 // without returns the ids that occur more often in ids than in others, each once, in the
 // order of ids.
 func without(ids, others []string) (lacking []string) {

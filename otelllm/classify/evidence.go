@@ -65,8 +65,9 @@ func (e *evidence) connection(c Connection) {
 	}
 }
 
-// requestEvidence returns the facts on which the verdict on a request is based.
-func requestEvidence(r *Request, c classification) []string {
+// requestEvidence returns the facts on which the verdict on a request is based. unmatched
+// are the ids that break its history.
+func requestEvidence(r *Request, c classification, unmatched []string) []string {
 	e := make(evidence, 0, 16)
 	e.add(string(semconv.StreamEndKey), r.Ended.String())
 	if r.Status > 0 {
@@ -93,7 +94,12 @@ func requestEvidence(r *Request, c classification) []string {
 	if c.origin == semconv.OriginTransport {
 		e.connection(r.Connection)
 	}
-	e.history(r, c)
+	switch c.cause { // as many ids as the bound of an entry allows
+	case semconv.CauseMissingOutput:
+		e.add(string(semconv.HistoryToolCallsKey), strings.Join(unmatched, ","))
+	case semconv.CauseMissingCall:
+		e.add(string(semconv.HistoryToolOutputsKey), strings.Join(unmatched, ","))
+	}
 	if r.Background {
 		e.add(string(semconv.RequestBackgroundKey), "true")
 	}
@@ -118,16 +124,6 @@ func requestEvidence(r *Request, c classification) []string {
 		e.add(string(semconv.RequestAttemptKey), strconv.Itoa(r.Attempt))
 	}
 	return e
-}
-
-// history adds the ids that break a history, as many as the bound of an entry allows.
-func (e *evidence) history(r *Request, c classification) {
-	switch c.cause {
-	case semconv.CauseMissingOutput:
-		e.add(string(semconv.HistoryToolCallsKey), strings.Join(without(r.HistoryCalls, r.HistoryOutputs), ","))
-	case semconv.CauseMissingCall:
-		e.add(string(semconv.HistoryToolOutputsKey), strings.Join(without(r.HistoryOutputs, r.HistoryCalls), ","))
-	}
 }
 
 func (e *evidence) addAbort(a Abort) {
@@ -168,7 +164,7 @@ func (e *evidence) addTool(t *Tool) {
 func (j *judge) runEvidence(p *primary) []string {
 	e := make(evidence, 0, 12)
 	if p.request != nil {
-		e = append(e, requestEvidence(p.request, p.classification)...)
+		e = append(e, requestEvidence(p.request, p.classification, unmatched(p.request, p.cause))...)
 	}
 	if p.tool != nil {
 		e.addTool(p.tool)

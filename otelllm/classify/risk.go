@@ -420,7 +420,7 @@ func (j *judge) addTools(k *risk, pos int) {
 		if j.times(id, roleCarried) == 0 || !x.executed(id) {
 			continue
 		}
-		n.join(j.carriedCounts(pos, id, j.countedFor(r, id, unnamed)), -1)
+		n.join(j.carriedCounts(id, j.countedFor(r, id, unnamed)), -1)
 	}
 	k.toolRefused = k.toolRefused || n[semconv.ToolEffectUnset] > 0
 	for effect := semconv.ToolEffectReadOnly; effect <= semconv.ToolEffectUnknown; effect++ {
@@ -505,8 +505,8 @@ func (j *judge) countedFor(r *Request, n int32, unnamed bool) int {
 const maxExecutions = 16
 
 // carriedCounts counts those of the first executions of the call with an id whose output
-// the request at a position, which was looked at, contains.
-func (j *judge) carriedCounts(pos int, n int32, first int) (c toolCounts) {
+// the request that was looked at contains.
+func (j *judge) carriedCounts(n int32, first int) (c toolCounts) {
 	carried := j.times(n, roleCarried)
 	if first == 0 || j.expected[int(j.index.toolsFrom[n])+first-1] <= carried {
 		return j.executionCounts(n, 0, first)

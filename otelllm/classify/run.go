@@ -194,10 +194,11 @@ func (j *judge) diagnoseRequest(pos int) Diagnosis {
 	d := c.diagnosis(requestPhase(r, c), &k)
 	d.Retry.After = retryAfter(d.Retry.Safety, r)
 	d.MissingOutputs = missing
+	broken := unmatched(r, c.cause)
 	if c.cause == semconv.CauseMissingOutput {
-		d.MissingOutputs = without(r.HistoryCalls, r.HistoryOutputs)
+		d.MissingOutputs = broken
 	}
-	d.Evidence = requestEvidence(r, c)
+	d.Evidence = requestEvidence(r, c, broken)
 	d.MissingEvidence = missingEvidence(&k, r)
 	summarize(&d, &k)
 	return d

@@ -126,7 +126,8 @@ func (l *lowestByEnd) add(it *Item, rank int32) {
 	}
 }
 
-// until returns the lowest rank, noRank if there is none.
+// until returns the lowest rank of what ended by then, except of one service. It returns
+// noRank if nothing did.
 func (l *lowestByEnd) until(end pcommon.Timestamp, not Service) int32 {
 	rank := int32(noRank)
 	for at := sort.Search(len(l.ends), func(i int) bool { return l.ends[i] > end }); at > 0; at -= at & -at {
