@@ -52,7 +52,7 @@ func benchBatch(b *testing.B, llm func(i int) bool) []byte {
 			s := otherSpan(id, 1, 0.1, 0.2)
 			switch last := i == n-1; {
 			case last && found:
-				s = runSpan(200, 0, 3, requests, 0)
+				s = runSpan(200, 0, float64(n), requests, 0)
 			case llm(trace*n+i) || last && llm(0):
 				found = true
 				requests++
