@@ -58,6 +58,14 @@ type Config struct {
 	// GOMAXPROCS. Default 0.
 	Shards int `mapstructure:"shards"`
 
+	// IncomingVerdicts says which verdicts stay of those that come with spans; the others are
+	// removed, and the spans are judged as if they had come without. "keep_client": those of
+	// this project's client, on the spans of its scope, if they are complete and contradict
+	// neither themselves nor the facts beside them. "strip": none. "keep": all, also on spans
+	// that are no LLM spans; what an earlier llm_classify has judged gets no second verdict.
+	// Default "keep_client".
+	IncomingVerdicts string `mapstructure:"incoming_verdicts"`
+
 	// Dialects are the names of the dialects that are read. Default none, which means all.
 	Dialects []string `mapstructure:"dialects"`
 
@@ -92,6 +100,8 @@ func createDefaultConfig() component.Config {
 		MaxHeldBytes:   defaultMaxHeldBytes,
 		MaxFactBytes:   defaultMaxFactBytes,
 		MaxSpansPerRun: defaultMaxSpansPerRun,
+
+		IncomingVerdicts: incomingKeepClient,
 	}
 }
 
@@ -111,6 +121,11 @@ func (c *Config) Validate() error {
 	positive(c.MaxSpansPerRun > 0, "max_spans_per_run", c.MaxSpansPerRun)
 	if c.Shards < 0 {
 		errs = append(errs, fmt.Errorf("shards must not be negative, is %d", c.Shards))
+	}
+	switch c.IncomingVerdicts {
+	case incomingKeepClient, incomingStrip, incomingKeep:
+	default:
+		errs = append(errs, fmt.Errorf("incoming_verdicts must be %s, %s or %s, is %q", incomingKeepClient, incomingStrip, incomingKeep, c.IncomingVerdicts))
 	}
 	if _, err := dialect.NewSet(c.Dialects...); err != nil {
 		errs = append(errs, fmt.Errorf("dialects: %w", err))

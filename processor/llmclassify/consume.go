@@ -36,6 +36,7 @@ func (p *classifier) ConsumeTraces(ctx context.Context, td ptrace.Traces) error 
 	caller := p.callers.Of(ctx)
 	b := p.recognise(p.clock.Now(), caller, td)
 	defer putBatch(b)
+	p.telemetry.cleaned(ctx, b.cleaned)
 	err := p.consume(ctx, caller, b)
 	if err != nil {
 		p.telemetry.flow.add(spanCounts{in: b.spans, refused: b.spans})

@@ -260,10 +260,7 @@ func TestObservedToolsServeTheOuterRun(t *testing.T) {
 // A run with requests in other traces was judged by its client. Its verdict stays, and
 // counts; beneath another run it goes.
 func TestClientsVerdictOnAnInferredRun(t *testing.T) {
-	judged := inferredSpan(3, 0, 0.2, 2.9).with(
-		semconv.RunOutcomeKey.String(semconv.RunOutcomeRecovered.String()), semconv.RunRecoveredFailures(1),
-		semconv.ClassificationTriggerKey.String(semconv.TriggerClient.String()),
-	)
+	judged := runJudgedByClient(inferredSpan(3, 0, 0.2, 2.9), semconv.RunOutcomeRecovered).with(semconv.RunRecoveredFailures(1))
 	request := requestSpan(4, 3, 0.2, 0.9).answered("stop", answer)
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, judged, request)
@@ -356,12 +353,7 @@ func runsCounted(t *testing.T, h *harness) map[ending]int64 {
 // Two inferred runs with requests in other traces, each judged by its client: the inner one is
 // a part of the outer one.
 func TestClientsVerdictsOnTwoInferredRuns(t *testing.T) {
-	client := func(s spanSpec) spanSpec {
-		return s.with(
-			semconv.RunOutcomeKey.String(semconv.RunOutcomeSucceeded.String()),
-			semconv.ClassificationTriggerKey.String(semconv.TriggerClient.String()),
-		)
-	}
+	client := func(s spanSpec) spanSpec { return runJudgedByClient(s, semconv.RunOutcomeSucceeded) }
 	agent := []spanSpec{
 		client(inferredSpan(1, 20, 0, 3)),
 		requestSpan(2, 1, 0, 1).answered("tool_calls", asksForTools),

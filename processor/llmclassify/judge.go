@@ -10,6 +10,7 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/stamp"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/verdictattr"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -21,6 +22,9 @@ func judge(
 ) assemble.Diagnoses {
 	d := j.Diagnose(release, inner.of(release, t))
 	inner.add(now, release.Trace, release.Run, &d)
+	if release.Final && release.Run != nil && d.Run == nil {
+		checkClients(j, release)
+	}
 	for i := range release.Members {
 		switch m := &release.Members[i]; {
 		case m.Foreign || !m.Out || !readable(m):
@@ -32,6 +36,21 @@ func judge(
 		}
 	}
 	return d
+}
+
+// checkClients removes the client's verdict on the run of a release where what is here of the
+// run contradicts it: a repetition is less safe than it says.
+func checkClients(j *assemble.Judge, release *assemble.Release) {
+	for i := range release.Members {
+		m := &release.Members[i]
+		if m.Item != release.Run || !m.Out || !readable(m) || !verdictattr.OfClient(m.Span.Attributes()) {
+			continue
+		}
+		given, _ := m.Span.Attributes().Get(string(semconv.RetrySafetyKey))
+		if safety, ok := semconv.ParseRetrySafety(given.Str()); ok && safety < j.SeenOnly().Safety {
+			verdictattr.Remove(m.Span.Attributes())
+		}
+	}
 }
 
 // isPart reports whether a member is the span of a run that is a part of another one. A

@@ -23,10 +23,11 @@ var roles = [...]hold.Role{dialect.Request: hold.Request, dialect.Tool: hold.Too
 // batch is one call and the LLM spans in it. Get one with recognise, and give it back
 // with putBatch.
 type batch struct {
-	td     ptrace.Traces
-	now    time.Time // when it arrived
-	spans  int       // all spans
-	others int       // those that are not LLM spans
+	td      ptrace.Traces
+	now     time.Time // when it arrived
+	spans   int       // all spans
+	others  int       // those that are not LLM spans
+	cleaned int       // those whose verdict was removed
 
 	found   []found      // the LLM spans; after partition those that are to be held
 	scopes  []scopeSpans // the ScopeSpans of found, in order; their spans are the next ones of found
@@ -94,29 +95,39 @@ func putBatch(b *batch) {
 	batches.Put(b)
 }
 
-// recognise finds the LLM spans of a call of a caller. It changes nothing of the call.
+// recognise finds the LLM spans of a call of a caller. It changes nothing of the call but the
+// verdicts that came with it: those that do not stay are removed, from other spans too.
 //
 // A span without a trace id or span id has no place in any trace: it is not one of them.
 func (p *classifier) recognise(now time.Time, caller *origin.Caller, td ptrace.Traces) *batch {
+	verdicts := p.incoming()
 	b := batches.Get().(*batch)
 	b.td, b.now = td, now
 	if !p.tenants.byResource() {
 		b.tenants = append(b.tenants, p.tenants.ofCaller(caller))
 	}
 	for _, rs := range td.ResourceSpans().All() {
+		verdicts.cleanShared(rs.Resource().Attributes())
 		owner := p.ownerOf(b, rs)
 		for _, ss := range rs.ScopeSpans().All() {
+			verdicts.cleanShared(ss.Scope().Attributes())
 			recogniser := p.registry.In(ss.Scope().Name())
 			var scope *scopeSpans
 			var from *origin.Scope
 			for i, span := range ss.Spans().All() {
 				id := span.TraceID() // loaded from memory together with the attributes
 				head, by := recogniser.Recognise(span)
+				if id.IsEmpty() || span.SpanID().IsEmpty() {
+					head.Kind = dialect.Other
+				}
+				if head.Judged && verdicts.clean(span, ss.Scope().Name(), head.Kind) {
+					b.cleaned++
+				}
 				if head.Exchange {
 					b.clients = append(b.clients, clientSpan{span, owner})
 					continue
 				}
-				if head.Kind == dialect.Other || id.IsEmpty() || span.SpanID().IsEmpty() {
+				if head.Kind == dialect.Other {
 					continue
 				}
 				if scope == nil {

@@ -1,6 +1,7 @@
 package llmclassify
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/verdictattr"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -24,7 +26,8 @@ const (
 // spanSpec is a span made by hand. Its zero service is the agent's.
 type spanSpec struct {
 	service    string
-	trace      byte // 0 is trace 1
+	library    string // the name of its scope
+	trace      byte   // 0 is trace 1
 	id, parent byte
 	name       string
 	kind       ptrace.SpanKind
@@ -48,7 +51,10 @@ func (s spanSpec) failed(errorType string) spanSpec {
 }
 
 func (s spanSpec) in(service string) spanSpec { s.service = service; return s }
-func (s spanSpec) of(trace byte) spanSpec     { s.trace = trace; return s }
+
+// byClient is the span in the scope of this project's client.
+func (s spanSpec) byClient() spanSpec     { s.library = verdictattr.ClientScope; return s }
+func (s spanSpec) of(trace byte) spanSpec { s.trace = trace; return s }
 
 func traceID(n byte) pcommon.TraceID { return pcommon.TraceID{0xaa, 15: n} }
 func spanID(n byte) pcommon.SpanID {
@@ -58,24 +64,23 @@ func spanID(n byte) pcommon.SpanID {
 	return pcommon.SpanID{0xbb, 7: n}
 }
 
-// tracesOf builds pdata out of specs, one resource a service, in their order.
+// tracesOf builds pdata out of specs, one resource for each service and scope, in their
+// order.
 func tracesOf(tb testing.TB, specs ...spanSpec) ptrace.Traces {
 	tb.Helper()
 	td := ptrace.NewTraces()
-	services := map[string]ptrace.SpanSlice{}
+	type producer struct{ service, library string }
+	producers := map[producer]ptrace.SpanSlice{}
 	for _, s := range specs {
-		service := s.service
-		if service == "" {
-			service = agentService
-		}
-		spans, ok := services[service]
+		by := producer{cmp.Or(s.service, agentService), cmp.Or(s.library, "made.by.hand")}
+		spans, ok := producers[by]
 		if !ok {
 			rs := td.ResourceSpans().AppendEmpty()
-			rs.Resource().Attributes().PutStr(string(otelsemconv.ServiceNameKey), service)
+			rs.Resource().Attributes().PutStr(string(otelsemconv.ServiceNameKey), by.service)
 			ss := rs.ScopeSpans().AppendEmpty()
-			ss.Scope().SetName("made.by.hand")
+			ss.Scope().SetName(by.library)
 			spans = ss.Spans()
-			services[service] = spans
+			producers[by] = spans
 		}
 		s.write(tb, spans.AppendEmpty())
 	}

@@ -116,6 +116,14 @@ func (t *telemetry) shutdown() {
 	_ = t.registered.Unregister() // it fails only where it was unregistered
 }
 
+func (t *telemetry) cleaned(ctx context.Context, spans int) {
+	add(ctx, t.builder.ProcessorLlmClassifyVerdictsRemoved, spans)
+}
+
+func (t *telemetry) contradicted(ctx context.Context, spans int) {
+	add(ctx, t.builder.ProcessorLlmClassifyVerdictsContradicted, spans)
+}
+
 func (t *telemetry) late(ctx context.Context, spans int) {
 	add(ctx, t.builder.ProcessorLlmClassifySpansLate, spans)
 }

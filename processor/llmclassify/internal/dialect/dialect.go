@@ -45,6 +45,8 @@ type Head struct {
 	Requests, Tools classify.Count
 	// Exchange: a span of Kind Other is that of an HTTP client, for [ReadExchange].
 	Exchange bool
+	// Judged: a span of any Kind has a verdict, or a part of one.
+	Judged bool
 }
 
 // Facts are the facts of one span. Exactly one of the first fields is set, by the

@@ -118,6 +118,7 @@ func (s *Scope) Recognise(span ptrace.Span) (Head, Dialect) {
 				continue
 			}
 			if head := d.Recognise(&s.scan); head.Kind != Other {
+				head.Judged = s.scan.judged
 				if by, ok := d.Dialect.(scoped); ok {
 					return head, by.in(s.scope)
 				}

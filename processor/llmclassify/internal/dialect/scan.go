@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -8,6 +9,7 @@ import (
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/verdictattr"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -29,6 +31,7 @@ type AttributeScan struct {
 	session         string         // gen_ai.conversation.id or session.id
 	response        string         // gen_ai.response.id
 	requests, tools classify.Count // llm.run.requests, llm.run.tools
+	judged          bool           // it has a verdict, or a part of one
 }
 
 // marks is a set of what a span has.
@@ -100,9 +103,9 @@ var scannedKeys = [...]string{
 }
 
 // firsts has, by the length of a key, the set of first letters of the keys of that length
-// in scannedKeys. Most other keys are skipped by it without a comparison.
+// in scannedKeys and of a verdict. Most other keys are skipped by it without a comparison.
 var firsts = func() (table [64]uint32) {
-	for _, key := range scannedKeys {
+	for _, key := range slices.Concat(scannedKeys[:], verdictattr.Keys()) {
 		table[len(key)] |= 1 << (key[0] - 'a')
 	}
 	return table
@@ -177,6 +180,9 @@ func (s *AttributeScan) read(in scope, span ptrace.Span) {
 			s.marks |= markHTTPMethod
 		case string(otelsemconv.URLFullKey), string(otelsemconv.ServerAddressKey), keyOldHTTPURL, keyOldHTTPHost:
 			s.marks |= markHTTPTarget
+
+		default:
+			s.judged = s.judged || verdictattr.Is(key)
 		}
 	}
 	if !s.run.IsEmpty() && runElsewhere(span, s.run) {
@@ -237,7 +243,7 @@ func keyOf(id string) Key {
 
 // other is the head of a span that no dialect reads.
 func (s *AttributeScan) other(span ptrace.Span) Head {
-	return Head{Exchange: s.marks.has(markHTTPExchange) && span.Kind() == ptrace.SpanKindClient}
+	return Head{Exchange: s.marks.has(markHTTPExchange) && span.Kind() == ptrace.SpanKindClient, Judged: s.judged}
 }
 
 // standard is the kind of the span by the GenAI conventions.

@@ -25,29 +25,31 @@ func Tracer(settings component.TelemetrySettings) trace.Tracer {
 // TelemetryBuilder provides an interface for components to report telemetry
 // as defined in metadata and user config.
 type TelemetryBuilder struct {
-	meter                               metric.Meter
-	mu                                  sync.Mutex
-	registrations                       []metric.Registration
-	ProcessorLlmClassifyBytesHeld       metric.Int64ObservableUpDownCounter
-	ProcessorLlmClassifyEvidenceBytes   metric.Int64ObservableUpDownCounter
-	ProcessorLlmClassifyFactBytes       metric.Int64ObservableUpDownCounter
-	ProcessorLlmClassifyFactsForgotten  metric.Int64Counter
-	ProcessorLlmClassifyForwardFailures metric.Int64Counter
-	ProcessorLlmClassifyHoldTime        metric.Float64Histogram
-	ProcessorLlmClassifyResourceBytes   metric.Int64ObservableUpDownCounter
-	ProcessorLlmClassifyRuns            metric.Int64Counter
-	ProcessorLlmClassifySpansAdded      metric.Int64ObservableCounter
-	ProcessorLlmClassifySpansForwarded  metric.Int64ObservableCounter
-	ProcessorLlmClassifySpansHeld       metric.Int64ObservableUpDownCounter
-	ProcessorLlmClassifySpansIn         metric.Int64ObservableCounter
-	ProcessorLlmClassifySpansLate       metric.Int64Counter
-	ProcessorLlmClassifySpansLost       metric.Int64ObservableCounter
-	ProcessorLlmClassifySpansPassed     metric.Int64ObservableCounter
-	ProcessorLlmClassifySpansRefused    metric.Int64ObservableCounter
-	ProcessorLlmClassifySpansReplayed   metric.Int64ObservableCounter
-	ProcessorLlmClassifySpansTaken      metric.Int64ObservableCounter
-	ProcessorLlmClassifyStorageWrites   metric.Int64Counter
-	ProcessorLlmClassifyTracesHeld      metric.Int64ObservableUpDownCounter
+	meter                                    metric.Meter
+	mu                                       sync.Mutex
+	registrations                            []metric.Registration
+	ProcessorLlmClassifyBytesHeld            metric.Int64ObservableUpDownCounter
+	ProcessorLlmClassifyEvidenceBytes        metric.Int64ObservableUpDownCounter
+	ProcessorLlmClassifyFactBytes            metric.Int64ObservableUpDownCounter
+	ProcessorLlmClassifyFactsForgotten       metric.Int64Counter
+	ProcessorLlmClassifyForwardFailures      metric.Int64Counter
+	ProcessorLlmClassifyHoldTime             metric.Float64Histogram
+	ProcessorLlmClassifyResourceBytes        metric.Int64ObservableUpDownCounter
+	ProcessorLlmClassifyRuns                 metric.Int64Counter
+	ProcessorLlmClassifySpansAdded           metric.Int64ObservableCounter
+	ProcessorLlmClassifySpansForwarded       metric.Int64ObservableCounter
+	ProcessorLlmClassifySpansHeld            metric.Int64ObservableUpDownCounter
+	ProcessorLlmClassifySpansIn              metric.Int64ObservableCounter
+	ProcessorLlmClassifySpansLate            metric.Int64Counter
+	ProcessorLlmClassifySpansLost            metric.Int64ObservableCounter
+	ProcessorLlmClassifySpansPassed          metric.Int64ObservableCounter
+	ProcessorLlmClassifySpansRefused         metric.Int64ObservableCounter
+	ProcessorLlmClassifySpansReplayed        metric.Int64ObservableCounter
+	ProcessorLlmClassifySpansTaken           metric.Int64ObservableCounter
+	ProcessorLlmClassifyStorageWrites        metric.Int64Counter
+	ProcessorLlmClassifyTracesHeld           metric.Int64ObservableUpDownCounter
+	ProcessorLlmClassifyVerdictsContradicted metric.Int64Counter
+	ProcessorLlmClassifyVerdictsRemoved      metric.Int64Counter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -418,6 +420,18 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_processor_llm_classify_traces_held",
 		metric.WithDescription("Traces of which spans are held or facts are kept. [Alpha]"),
 		metric.WithUnit("{trace}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorLlmClassifyVerdictsContradicted, err = builder.meter.Int64Counter(
+		"otelcol_processor_llm_classify_verdicts_contradicted",
+		metric.WithDescription("Late spans that contradict what their run announced, and so a verdict with the trigger `complete`. Where the run had failed, and the span makes a repetition of it less safe, the span carries the corrected `llm.retry.safety`. [Alpha]"),
+		metric.WithUnit("{span}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ProcessorLlmClassifyVerdictsRemoved, err = builder.meter.Int64Counter(
+		"otelcol_processor_llm_classify_verdicts_removed",
+		metric.WithDescription("Spans that came with a verdict, or a part of one, which was removed because of `incoming_verdicts`. [Alpha]"),
+		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	return &builder, errs

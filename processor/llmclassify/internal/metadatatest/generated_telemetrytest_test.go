@@ -82,6 +82,8 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ProcessorLlmClassifyRuns.Add(context.Background(), 1)
 	tb.ProcessorLlmClassifySpansLate.Add(context.Background(), 1)
 	tb.ProcessorLlmClassifyStorageWrites.Add(context.Background(), 1)
+	tb.ProcessorLlmClassifyVerdictsContradicted.Add(context.Background(), 1)
+	tb.ProcessorLlmClassifyVerdictsRemoved.Add(context.Background(), 1)
 	AssertEqualProcessorLlmClassifyBytesHeld(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
@@ -140,6 +142,12 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualProcessorLlmClassifyTracesHeld(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorLlmClassifyVerdictsContradicted(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualProcessorLlmClassifyVerdictsRemoved(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 

@@ -1,9 +1,9 @@
 // Package stamp writes verdicts onto spans.
 //
 // It only adds attributes, with one exception: verdicts of the client (trigger `client`)
-// are replaced. Other verdicts stay as they are, and none is added to them: two
-// classifiers on one span would contradict each other, and a span that this processor has
-// judged already must not get a second verdict.
+// are replaced. Other verdicts that are left on a span stay as they are, and none is added
+// to them: two classifiers on one span would contradict each other, and a span that this
+// processor has judged already must not get a second verdict.
 package stamp
 
 import (
@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/verdictattr"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -106,43 +107,12 @@ func putStrings(attrs pcommon.Map, key string, values []string) {
 // makeRoom removes a verdict of the client. It reports whether the span has no verdict
 // now.
 func makeRoom(attrs pcommon.Map) bool {
-	judged, client := false, false
-	for key, v := range attrs.All() {
-		if !verdict(key) {
-			continue
-		}
-		judged = true
-		if key == string(semconv.ClassificationTriggerKey) {
-			client = v.Type() == pcommon.ValueTypeStr && v.Str() == semconv.TriggerClient.String()
-		}
-	}
-	if judged && client {
-		attrs.RemoveIf(func(key string, _ pcommon.Value) bool { return verdict(key) })
-	}
-	return !judged || client
-}
-
-// verdict reports whether the key is one of the vocabulary's verdicts.
-func verdict(key string) bool {
-	const vocabulary = "llm."
-	if len(key) <= len(vocabulary) || key[:len(vocabulary)] != vocabulary {
-		return false // most of them
-	}
-	switch key[len(vocabulary)] {
-	case 'c', 'f', 'h', 'r': // what follows is classification, failure, history, run or retry
-	default:
-		return false // most of the others: facts
-	}
-	switch key {
-	case string(semconv.RunOutcomeKey), string(semconv.RunTimelineKey), string(semconv.RunRecoveredFailuresKey),
-		string(semconv.HistoryMissingOutputsKey),
-		string(semconv.FailureClassKey), string(semconv.FailureCauseKey), string(semconv.FailurePhaseKey),
-		string(semconv.FailureOriginKey), string(semconv.FailureConfidenceKey), string(semconv.FailureSummaryKey), string(semconv.FailureSummaryKeyKey),
-		string(semconv.FailureEvidenceKey), string(semconv.FailureMissingEvidenceKey),
-		string(semconv.RetrySafetyKey), string(semconv.RetryReasonKey),
-		string(semconv.ClassificationTriggerKey), string(semconv.ClassificationRulesetKey):
+	if !verdictattr.On(attrs) {
 		return true
-	default:
+	}
+	if !verdictattr.OfClient(attrs) {
 		return false
 	}
+	verdictattr.Remove(attrs)
+	return true
 }

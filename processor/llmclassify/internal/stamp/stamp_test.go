@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/verdictattr"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -137,7 +138,7 @@ func TestCapacity(t *testing.T) {
 	Run(span, &d, nil, semconv.TriggerComplete)
 	assert.Equal(t, runAttributes+2+failureAttributes, span.Attributes().Len(), "with what was recovered and what is missing")
 	for key := range span.Attributes().All() {
-		assert.True(t, verdict(key), key)
+		assert.True(t, verdictattr.Is(key), key)
 	}
 }
 

@@ -1,0 +1,71 @@
+// Package verdictattr knows the attributes of a verdict, and reads the verdicts that a client
+// wrote onto its spans.
+package verdictattr
+
+import (
+	"slices"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// ClientScope is the instrumentation scope of the client that writes verdicts.
+const ClientScope = "github.com/otelllm/otelllm-go/otelllm"
+
+// keys are the attributes of a verdict.
+var keys = [...]string{
+	string(semconv.RunOutcomeKey), string(semconv.RunTimelineKey), string(semconv.RunRecoveredFailuresKey),
+	string(semconv.HistoryMissingOutputsKey),
+	string(semconv.FailureClassKey), string(semconv.FailureCauseKey), string(semconv.FailurePhaseKey),
+	string(semconv.FailureOriginKey), string(semconv.FailureConfidenceKey),
+	string(semconv.FailureSummaryKey), string(semconv.FailureSummaryKeyKey),
+	string(semconv.FailureEvidenceKey), string(semconv.FailureMissingEvidenceKey),
+	string(semconv.RetrySafetyKey), string(semconv.RetryReasonKey),
+	string(semconv.ClassificationTriggerKey), string(semconv.ClassificationRulesetKey),
+}
+
+// Keys are the attributes of a verdict.
+func Keys() []string { return slices.Clone(keys[:]) }
+
+// namespace is how all of the keys begin.
+const namespace = "llm."
+
+// lengths has the lengths of the keys, and shortest and longest are the extremes: most
+// other keys differ in that.
+var lengths, longest = func() (set uint64, longest int) {
+	for _, key := range keys {
+		set |= 1 << len(key)
+		longest = max(longest, len(key))
+	}
+	return set, longest
+}()
+
+// Is reports whether a key is an attribute of a verdict.
+func Is(key string) bool {
+	if len(key) > longest || lengths&(1<<len(key)) == 0 || key[:len(namespace)] != namespace {
+		return false
+	}
+	return slices.Contains(keys[:], key)
+}
+
+// On reports whether there is a verdict, or any part of one.
+func On(attrs pcommon.Map) bool {
+	for key := range attrs.All() {
+		if Is(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// Remove removes a verdict, or what there is of one.
+func Remove(attrs pcommon.Map) {
+	attrs.RemoveIf(func(key string, _ pcommon.Value) bool { return Is(key) })
+}
+
+// OfClient reports whether a verdict says that a client wrote it.
+func OfClient(attrs pcommon.Map) bool {
+	trigger, ok := attrs.Get(string(semconv.ClassificationTriggerKey))
+	return ok && trigger.Type() == pcommon.ValueTypeStr && trigger.Str() == semconv.TriggerClient.String()
+}
