@@ -258,7 +258,7 @@ func TestStorageFails(t *testing.T) {
 	h.consume(t, requestSpan(3, 1, 1, 2).answered("stop", answer))
 	before := h.load()
 	d.fail = storage.ErrStorageFull
-	specs := append(finishedRun(1), otherSpan(9, 1, 0.1, 0.2))
+	specs := []spanSpec{requestSpan(2, 1, 0.1, 1).answered("stop", answer), runSpan(1, 0, 3, 2, 0), otherSpan(9, 1, 0.1, 0.2)}
 	for range 2 {
 		err := h.ConsumeTraces(t.Context(), tracesOf(t, specs...))
 		require.ErrorIs(t, err, storage.ErrStorageFull)

@@ -190,6 +190,9 @@ func (j *Judge) assemble(release *Release) {
 			}
 		}
 	}
+	if exceeds(release, s, run) {
+		run.AnnouncedRequests, run.AnnouncedTools = 0, 0 // nothing follows from them
+	}
 	requests, tools := j.requests[:0], j.tools[:0]
 	for i := range release.Members {
 		switch m := &release.Members[i]; {
@@ -221,6 +224,30 @@ func (j *Judge) assemble(release *Release) {
 		}
 	}
 	j.requests, j.tools = requests, tools
+}
+
+// exceeds reports whether more requests or tools name the run of a release, and began before
+// its end, than it announced.
+func exceeds(release *Release, s []relation, run *classify.Run) bool {
+	if !run.AnnouncedRequests.Observed() && !run.AnnouncedTools.Observed() {
+		return false
+	}
+	requests, tools := 0, 0
+	for i := range release.Members {
+		m := &release.Members[i]
+		if m.Foreign || s[i].first >= 0 || m.Run != release.RunID || release.Run.End != 0 && m.Start > release.Run.End {
+			continue
+		}
+		switch m.Role {
+		case hold.Request:
+			requests++
+		case hold.Tool:
+			tools++
+		case hold.Run:
+		}
+	}
+	return run.AnnouncedRequests.Observed() && requests > run.AnnouncedRequests.N() ||
+		run.AnnouncedTools.Observed() && tools > run.AnnouncedTools.N()
 }
 
 // room is n elements that are to be overwritten, in the memory of list if it is large

@@ -13,6 +13,9 @@ import (
 // [Buffer] asks that whenever spans of the run arrive; [CompleteRuns] asks it once, for
 // runs all of whose spans came in one call.
 //
+// A run with more than it announced announced nothing that holds: it waits, and is judged,
+// as one that announces nothing.
+//
 // A request at the root of its trace that names no run is complete with what is here
 // beneath it: no run can be above it, and nothing announces that more will come. Its
 // process exported what is beneath it earlier, as that ended earlier; what still comes is
@@ -38,6 +41,11 @@ func (c *tally) change(role Role, by uint32) {
 // meets reports whether there are as many as a run span announced.
 func (c tally) meets(a Announced) bool { return c.requests >= a.Requests && c.tools >= a.Tools }
 
+// exceeds reports whether there are more than a run span announced.
+func (c tally) exceeds(a Announced) bool {
+	return c.requests > a.Requests && (a.Known || a.Requests > 0) || c.tools > a.Tools && a.Known
+}
+
 // begunAfter reports whether a time is after the end of a run, where that is known.
 // What began when the run had ended was not announced: it must not count as a member
 // that is still on its way. Both times are of one clock, that of the run's process.
@@ -47,12 +55,18 @@ func begunAfter[F any](at pcommon.Timestamp, run *Item[F]) bool { return run.End
 // members as it announced, and the reason. A run span that announces no tools has to
 // have settled.
 func (b *Buffer[F]) ready(t *Trace[F], r *run[F]) (Reason, bool) {
-	switch {
-	case r.span == nil || r.span.Gone():
-	case r.span.Announced.Known:
-		return Complete, b.announcedHere(t, r)
+	if r.span == nil || r.span.Gone() {
+		return 0, false
+	}
+	here := b.named(t, r)
+	if here.exceeds(r.span.Announced) {
+		b.void(t, r)
+	}
+	switch announced := r.span.Announced; {
+	case announced.Known && !announced.Void:
+		return Complete, b.announcedHere(t, r, here)
 	case r.settled && r.span.Held():
-		return RunEnded, b.announcedHere(t, r) && !b.yields(t, r)
+		return RunEnded, (announced.Void || b.announcedHere(t, r, here)) && !b.yields(t, r)
 	}
 	return 0, false
 }
@@ -113,9 +127,22 @@ func (b *Buffer[F]) rootWaits(t *Trace[F], g *group[F], now age) bool {
 	return true
 }
 
-// announcedHere reports whether as many members are here as the run announced, those of
-// the runs within it that were judged included.
-func (b *Buffer[F]) announcedHere(t *Trace[F], r *run[F]) bool {
+// void lets what a run announced count no more. A run that announced all of its members
+// waits for Config.Settle from now, when what contradicts that arrived.
+func (b *Buffer[F]) void(t *Trace[F], r *run[F]) {
+	announced := &r.span.Announced
+	if announced.Void {
+		return
+	}
+	announced.Void = true
+	if announced.Known && r.span.Held() {
+		now := t.items[len(t.items)-1].arrived
+		t.settling = append(t.settling, settling[F]{r.span, now + age(b.cfg.Settle), RunEnded})
+	}
+}
+
+// named counts the members that name the run and count as announced.
+func (b *Buffer[F]) named(t *Trace[F], r *run[F]) tally {
 	here := r.members
 	if begunAfter(r.latest, r.span) {
 		for _, it := range b.membersOf(t, r.id) {
@@ -124,6 +151,12 @@ func (b *Buffer[F]) announcedHere(t *Trace[F], r *run[F]) bool {
 			}
 		}
 	}
+	return here
+}
+
+// announcedHere reports whether as many members are here as the run announced: those that
+// name it, and those of the runs within it that were judged.
+func (b *Buffer[F]) announcedHere(t *Trace[F], r *run[F], here tally) bool {
 	if b.cfg.Inner != nil && !here.meets(r.span.Announced) {
 		requests, tools := b.cfg.Inner(t, r.span)
 		here.requests, here.tools = here.requests+requests, here.tools+tools
@@ -191,7 +224,7 @@ func CompleteRuns[F any](a Arrival[F], spans []ptrace.Span, alone bool, releases
 			room = append(room, member)
 		}
 		release.Members = room[from:len(room):len(room)]
-		if !here.meets(release.Run.Announced) {
+		if !here.meets(release.Run.Announced) || here.exceeds(release.Run.Announced) {
 			return releases[:first], room, false
 		}
 		releases = append(releases, release)

@@ -41,7 +41,7 @@ func TestCompleteRuns(t *testing.T) {
 		"two runs, as the first of each came": {
 			[]arrival{
 				arrive(12, Request, 11), arrive(2, Request, 1), arrive(13, Tool, 11),
-				arrive(1, Run, 0).announces(1, 0), arrive(11, Run, 0).announces(1, 1), arrive(3, Tool, 1),
+				arrive(1, Run, 0).announces(1, 1), arrive(11, Run, 0).announces(1, 1), arrive(3, Tool, 1),
 			},
 			false,
 			[][]byte{{12, 13, 11}, {2, 1, 3}},
@@ -62,6 +62,7 @@ func TestCompleteRuns(t *testing.T) {
 
 		"nothing":                  {nil, true, nil},
 		"a run that does not say":  {[]arrival{arrive(1, Run, 0)}, true, nil},
+		"more than it announced":   {[]arrival{arrive(1, Run, 0).announces(0, 0), arrive(3, Tool, 1)}, true, nil},
 		"a request is missing":     {[]arrival{arrive(1, Run, 0).announces(1, 0), arrive(3, Tool, 1)}, true, nil},
 		"a tool is missing":        {[]arrival{arrive(1, Run, 0).announces(1, 1), arrive(2, Request, 1)}, true, nil},
 		"one of two tools":         {[]arrival{arrive(1, Run, 0).announces(0, 2), arrive(3, Tool, 1)}, true, nil},

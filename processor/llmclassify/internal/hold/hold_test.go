@@ -90,7 +90,7 @@ func (a arrival) loose(parent byte) arrival {
 }
 
 func (a arrival) announces(requests, tools uint32) arrival {
-	a.Item.Announced = Announced{true, requests, tools}
+	a.Item.Announced = Announced{Known: true, Requests: requests, Tools: tools}
 	return a
 }
 

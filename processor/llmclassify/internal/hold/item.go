@@ -37,9 +37,10 @@ const (
 
 // Announced is how many requests and tools began under a run span, and under the runs
 // within it, as the span announces. Known: it announces both. Where it announces the
-// requests alone, Known is false and Tools 0.
+// requests alone, Known is false and Tools 0. Void: more are here than it announced, so that
+// nothing follows from it; the buffer sets that.
 type Announced struct {
-	Known           bool
+	Known, Void     bool
 	Requests, Tools uint32
 }
 
