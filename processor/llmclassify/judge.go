@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/stamp"
@@ -25,9 +26,19 @@ func judge(
 	if release.Final && release.Run != nil && d.Run == nil {
 		checkClients(j, release)
 	}
+	if trigger == semconv.TriggerComplete {
+		inner.complete.add(now, release, &d)
+	}
 	for i := range release.Members {
-		switch m := &release.Members[i]; {
+		m := &release.Members[i]
+		var corrected classify.Retry
+		if trigger == semconv.TriggerLate {
+			corrected, d.Contradicts = inner.complete.late(now, release, m, d.Effects)
+		}
+		switch {
 		case m.Foreign || !m.Out || !readable(m):
+		case corrected.Safety != semconv.RetrySafetyUnset:
+			stamp.Corrected(m.Span, d.Members[i], corrected, trigger)
 		case i == d.Carrier:
 			stamp.Run(m.Span, d.Run, d.Members[i], trigger)
 		case release.Final && d.Run == nil && d.Members[i] == nil && !isPart(m, release): // it is alone, and nothing failed

@@ -1,14 +1,20 @@
 package llmclassify
 
 import (
+	"encoding/binary"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -126,4 +132,172 @@ func TestManifestHolds(t *testing.T) {
 			assert.Equal(t, semconv.TriggerComplete, verdictOf(spansOf(h.out())[spanID(1)]).trigger)
 		})
 	}
+}
+
+// contradicted is how many spans the processor's metric counts.
+func contradicted(t *testing.T, h *harness) int64 {
+	t.Helper()
+	m, err := h.telemetry.GetMetric("otelcol_processor_llm_classify_verdicts_contradicted")
+	if err != nil {
+		return 0 // nothing was counted yet
+	}
+	return total(t, m)
+}
+
+func summaryOf(span ptrace.Span) string {
+	summary, ok := span.Attributes().Get(string(semconv.FailureSummaryKey))
+	if !ok {
+		return ""
+	}
+	return summary.AsString()
+}
+
+// A run that announced no tool, and was called safe to repeat because of that, is corrected
+// by the tool that comes after its verdict.
+func TestLateCorrection(t *testing.T) {
+	const ask, never = semconv.RetrySafetyUserConfirmedRetry, semconv.RetrySafetyNoRetry
+	failedRun := runSpan(1, 0, 2, 1, 0).failed("*net.OpError")
+	patch := func(effect semconv.ToolEffect) spanSpec {
+		return toolSpan(3, 1, 1.5, "call_1", effect, semconv.ToolOutcomeSucceeded)
+	}
+	for name, tt := range map[string]struct {
+		late   spanSpec
+		want   verdict
+		says   string
+		counts int64
+	}{
+		"a tool with side effects": {
+			patch(semconv.ToolEffectNonIdempotent), verdict{safety: ask, reason: semconv.RetryReasonToolSideEffect, trigger: semconv.TriggerLate},
+			"Ask before repeating the run: a tool with side effects could run twice.", 1,
+		},
+		"a tool of unknown effect": {
+			patch(semconv.ToolEffectUnknown), verdict{safety: ask, reason: semconv.RetryReasonToolStateUnknown, trigger: semconv.TriggerLate},
+			"Ask before repeating the run: a tool could run twice.", 1,
+		},
+		"a tool that reads": {
+			patch(semconv.ToolEffectReadOnly), verdict{safety: ask, reason: semconv.RetryReasonEvidenceIncomplete, trigger: semconv.TriggerLate},
+			"Ask before repeating the run: the recorded facts do not prove that it is safe.", 1,
+		},
+		"a request that showed text": {
+			requestSpan(3, 1, 0.1, 0.5).answered("stop", answer), verdict{safety: ask, reason: semconv.RetryReasonVisibleOutput, trigger: semconv.TriggerLate},
+			"Ask before repeating the run: the answer would be shown again from the start.", 1,
+		},
+		"a request that failed for good": {
+			requestSpan(3, 1, 0.1, 0.5).refused(401, semconv.ProviderErrorKindAuthentication, "invalid_api_key"),
+			verdict{
+				class: semconv.ClassProviderError, cause: semconv.CauseAuthentication, phase: semconv.PhaseResponseStarted,
+				origin: semconv.OriginProvider, confidence: semconv.ConfidenceMedium,
+				safety: never, reason: semconv.RetryReasonNotTransient, trigger: semconv.TriggerLate,
+			},
+			"Do not repeat the run.", 1,
+		},
+		"after the end of the run": {
+			toolSpan(3, 2.1, 2.2, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded), verdict{trigger: semconv.TriggerLate}, "", 0,
+		},
+		"of another run":   {patch(semconv.ToolEffectNonIdempotent).with(semconv.RunID(spanID(9).String())), verdict{}, "", 0},
+		"delivered before": {handedOver(2), verdict{trigger: semconv.TriggerLate}, "", 0},
+	} {
+		for calls, first := range map[string][][]spanSpec{
+			"in one call":                  {{handedOver(2), failedRun}},
+			"held":                         {{handedOver(2)}, {failedRun}},
+			"with others":                  {{handedOver(2), otherSpan(20, 2, 0.1, 0.2), failedRun}},
+			"the run first":                {{failedRun}, {handedOver(2)}},
+			"after it was delivered twice": {{handedOver(2), failedRun}, {handedOver(2), failedRun}},
+		} {
+			t.Run(name+", "+calls, func(t *testing.T) {
+				h := newHarness(t, defaultConfig(), nil)
+				for _, call := range first {
+					h.consume(t, call...)
+				}
+				require.Equal(t, semconv.RetrySafetySafeAutoRetry, verdictOf(spansOf(h.sink.AllTraces()[0])[spanID(1)]).safety)
+				require.Zero(t, contradicted(t, h))
+				h.sink.Reset()
+				h.pass(t, time.Second)
+				for range 2 {
+					h.consume(t, tt.late)
+				}
+				h.pass(t, defaultMaxHold)
+				if tt.late.id == 2 { // its own verdict, as one that is late
+					assert.Equal(t, semconv.TriggerLate, verdictOf(spansOf(h.out())[spanID(2)]).trigger)
+				} else if tt.counts > 0 {
+					span := spansOf(h.sink.AllTraces()[0])[spanID(3)]
+					assert.Equal(t, tt.want, verdictOf(span))
+					assert.True(t, strings.HasSuffix(summaryOf(span), tt.says), summaryOf(span))
+				} else {
+					for id, span := range spansOf(h.out()) {
+						assert.NotContains(t, summaryOf(span), "repeating the run", id)
+					}
+				}
+				assert.Equal(t, tt.counts, contradicted(t, h), "a second delivery contradicts nothing")
+			})
+		}
+	}
+}
+
+// A run that went well has nothing to correct: nobody was told to repeat it.
+func TestLateContradictionOfARunThatWentWell(t *testing.T) {
+	h := newHarness(t, defaultConfig(), nil)
+	h.consume(t, finishedRun(1)...)
+	h.consume(t, toolSpan(3, 1, 1.5, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded))
+	assert.Equal(t, verdict{trigger: semconv.TriggerLate}, verdictOf(spansOf(h.out())[spanID(3)]))
+	assert.Equal(t, int64(1), contradicted(t, h))
+}
+
+// Each of several late spans rests on those before it: what they say is never weaker.
+func TestLateCorrectionsAddUp(t *testing.T) {
+	late := []spanSpec{
+		toolSpan(3, 1, 1.5, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded),
+		toolSpan(4, 1, 1.5, "call_2", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded),
+		requestSpan(5, 1, 0.1, 0.5).refused(401, semconv.ProviderErrorKindAuthentication, "invalid_api_key"),
+	}
+	for _, order := range orders(len(late)) {
+		h := newHarness(t, defaultConfig(), nil)
+		h.consume(t, handedOver(2), runSpan(1, 0, 2, 1, 0).failed("*net.OpError"))
+		most := semconv.RetrySafetySafeAutoRetry
+		for _, i := range order {
+			h.consume(t, late[i])
+			v := verdictOf(spansOf(h.out())[spanID(late[i].id)])
+			if v.safety != semconv.RetrySafetyUnset {
+				assert.Greater(t, v.safety, semconv.RetrySafetySafeAutoRetry)
+				most = max(most, v.safety)
+			}
+		}
+		assert.Equal(t, semconv.RetrySafetyNoRetry, most, "%v", order)
+		assert.Equal(t, int64(3), contradicted(t, h))
+	}
+}
+
+// What is kept for corrections is bounded, whatever comes.
+func TestCompleteJudgedIsBounded(t *testing.T) {
+	const bytes = 1 << 16
+	c := newCompleteJudged(time.Hour, bytes)
+	release := func(run uint64, parts int) *assemble.Release {
+		r := &assemble.Release{Run: &assemble.Item{Role: hold.Run, Announced: hold.Announced{Known: true}}}
+		binary.BigEndian.PutUint64(r.RunID[:], run)
+		r.Members = make([]assemble.Member, parts)
+		for i := range r.Members {
+			r.Members[i].Item = &assemble.Item{Role: hold.Tool, Run: r.RunID}
+			binary.BigEndian.PutUint64(r.Members[i].ID[:], uint64(i)+1)
+		}
+		return r
+	}
+	d := &assemble.Diagnoses{Run: &classify.Diagnosis{}}
+	for run := range uint64(2000) {
+		c.add(t0, release(run, int(run%50)), d)
+		require.LessOrEqual(t, c.kept.Size(), bytes)
+	}
+	one := release(1, 0)
+	c.add(t0, one, d)
+	item := &assemble.Item{Role: hold.Tool, Run: one.RunID}
+	contradictions := 0
+	for i := range uint64(20_000) {
+		binary.BigEndian.PutUint64(item.ID[:], i+1)
+		if _, contradicts := c.late(t0, one, &assemble.Member{Item: item}, classify.Effects{}); contradicts {
+			contradictions++
+		}
+		require.LessOrEqual(t, c.kept.Size(), bytes)
+	}
+	assert.Greater(t, contradictions, 1000)
+	_, contradicts := c.late(t0.Add(3*time.Hour), one, &assemble.Member{Item: item}, classify.Effects{})
+	assert.False(t, contradicts)
 }

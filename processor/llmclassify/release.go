@@ -108,6 +108,9 @@ func (r *releaser) releaseOne(ctx context.Context, release *assemble.Release, ou
 	r.letGo(release)
 	switch release.Reason {
 	case hold.Late:
+		if d.Contradicts {
+			r.telemetry.contradicted(ctx, 1)
+		}
 		if !release.Beneath { // what another service did mostly comes later
 			r.telemetry.late(ctx, sent.spans)
 		}

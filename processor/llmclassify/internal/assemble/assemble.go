@@ -24,8 +24,12 @@ type Diagnoses struct {
 	// failed.
 	Members []*classify.Diagnosis
 
-	// Effects is what the run did, with the runs within it.
+	// Effects is what the run did, or its parts in the release, with the runs within it.
 	Effects classify.Effects
+
+	// Contradicts: the release is of a late span, and contradicts what its run announced.
+	// Diagnose does not set it.
+	Contradicts bool
 
 	unexplained bool // a request of the run has an empty response without a known reason
 }
@@ -89,12 +93,12 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 			d.Members[i] = d.Members[first]
 		}
 	}
+	d.Effects = verdicts.Effects
 	switch {
 	case !release.Final || j.alone(release) || j.unfinished(release, d.Members):
 	case verdicts.Run.Outcome == semconv.RunOutcomeUnset: // nothing is claimed, or the client has judged it
-		d.Effects = verdicts.Effects
 	default:
-		d.Run, d.Carrier, d.Effects = &verdicts.Run, j.carrier(release), verdicts.Effects
+		d.Run, d.Carrier = &verdicts.Run, j.carrier(release)
 	}
 	return d
 }

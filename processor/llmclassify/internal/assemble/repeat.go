@@ -21,15 +21,6 @@ func Repeat(did classify.Effects) classify.Retry {
 	return classify.Judge(&run).Run.Retry
 }
 
-// MoreCareful is the verdict with the higher level. At one level it is the one whose reason
-// comes first.
-func MoreCareful(a, b classify.Retry) classify.Retry {
-	if b.Safety > a.Safety || b.Safety == a.Safety && b.Reason < a.Reason {
-		a.Safety, a.Reason = b.Safety, b.Reason
-	}
-	return a
-}
-
 // SeenOnly is the verdict on doing again what was seen of the run that was diagnosed last, as
 // if that were all of it: what was not seen can only make it more careful.
 func (j *Judge) SeenOnly() classify.Retry {

@@ -1,0 +1,71 @@
+package stamp
+
+import (
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// maxSummary bounds a summary in bytes.
+const maxSummary = 512
+
+// Corrected writes onto a late span that its run is less safe to repeat than the verdict on
+// the run says: run is the verdict on repeating the run now. d is the verdict on the span
+// itself, nil if nothing failed in it; what it says of a retry is not weakened.
+func Corrected(span ptrace.Span, d *classify.Diagnosis, run classify.Retry, trigger semconv.Trigger) {
+	attrs := span.Attributes()
+	if !makeRoom(attrs) {
+		return
+	}
+	attrs.EnsureCapacity(attrs.Len() + spanAttributes + failureAttributes)
+	retry, summary := run, correction(run)
+	if d != nil {
+		failure(attrs, d)
+		putStrings(attrs, string(semconv.HistoryMissingOutputsKey), d.MissingOutputs)
+		retry = MoreCareful(d.Retry, run)
+		if len(d.Summary)+1+len(summary) <= maxSummary {
+			summary = d.Summary + " " + summary
+		}
+	}
+	attrs.PutStr(string(semconv.FailureSummaryKey), summary)
+	attrs.PutStr(string(semconv.RetrySafetyKey), retry.Safety.String())
+	attrs.PutStr(string(semconv.RetryReasonKey), retry.Reason.String())
+	attrs.PutStr(string(semconv.ClassificationTriggerKey), trigger.String())
+}
+
+// MoreCareful is the verdict with the higher level. At one level it is the one whose reason
+// comes first.
+func MoreCareful(a, b classify.Retry) classify.Retry {
+	if b.Safety > a.Safety || b.Safety == a.Safety && b.Reason < a.Reason {
+		a.Safety, a.Reason = b.Safety, b.Reason
+	}
+	return a
+}
+
+// correction says in plain words what a late span changes about repeating its run.
+func correction(run classify.Retry) string {
+	const arrived = "Its run had not announced this, and was judged before it arrived. "
+	if run.Safety == classify.NoRetry {
+		return arrived + "Do not repeat the run."
+	}
+	return arrived + "Ask before repeating the run: " + doubt(run.Reason)
+}
+
+// doubt says why a person has to confirm that a run is repeated.
+func doubt(reason semconv.RetryReason) string {
+	switch reason {
+	case semconv.RetryReasonToolSideEffect:
+		return "a tool with side effects could run twice."
+	case semconv.RetryReasonToolStateUnknown:
+		return "a tool could run twice."
+	case semconv.RetryReasonProviderToolSideEffect:
+		return "a tool on the provider's side could run twice."
+	case semconv.RetryReasonProviderContinues:
+		return "the provider could do the same work twice."
+	case semconv.RetryReasonVisibleOutput:
+		return "the answer would be shown again from the start."
+	default:
+		return "the recorded facts do not prove that it is safe."
+	}
+}
