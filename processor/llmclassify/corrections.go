@@ -26,12 +26,12 @@ type completeJudged struct {
 
 // completeRun is a run that was judged as complete.
 type completeRun struct {
-	end   pcommon.Timestamp
-	did   classify.Effects
-	retry classify.Retry // of its verdict; unset where it did not fail
-	parts []uint32       // marks of its requests and tools, with those that contradicted it
-
-	sorted bool // parts are, since the first late span
+	around pcommon.SpanID // the run that it names as the one around it, whose numbers include its own
+	end    pcommon.Timestamp
+	did    classify.Effects
+	retry  classify.Retry // of its verdict; unset where it did not fail
+	parts  []uint32       // marks of its requests and tools, with those that contradicted it
+	sorted bool           // parts are, since the first late span
 }
 
 // note notes the mark of a late span. It reports whether it was not there.
@@ -71,7 +71,7 @@ func (c *completeJudged) add(now time.Time, release *assemble.Release, d *assemb
 		return
 	}
 	r := &completeRun{
-		end: release.Run.End, did: d.Effects, retry: classify.Retry{Safety: d.Run.Retry.Safety, Reason: d.Run.Retry.Reason},
+		around: release.Run.Run, end: release.Run.End, did: d.Effects, retry: classify.Retry{Safety: d.Run.Retry.Safety, Reason: d.Run.Retry.Reason},
 		parts: make([]uint32, 0, len(release.Members)),
 	}
 	for i := range release.Members {
@@ -86,31 +86,50 @@ func (c *completeJudged) add(now time.Time, release *assemble.Release, d *assemb
 
 // late notes a late span and what it did. It reports whether the span contradicts what the
 // run that it names announced: it is no second delivery of one of its parts, and began
-// before the run ended. The verdict on repeating the run is returned if it is more careful
-// because of that.
+// before the run ended. It then contradicts the runs that are named around that one, too.
+// The most careful verdict on repeating one of them is returned, if the span has made any of
+// them more careful.
 func (c *completeJudged) late(now time.Time, release *assemble.Release, m *assemble.Member, did classify.Effects) (corrected classify.Retry, contradicts bool) {
-	if m.Role == hold.Run || m.Run.IsEmpty() {
+	if m.Role == hold.Run {
 		return corrected, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := spanKey{release.Trace, m.Run}
-	r, ok := c.kept.Take(key) // its size may change
-	if !ok {
-		return corrected, false
+	run := m.Run
+	for range maxNested {
+		if run.IsEmpty() {
+			break
+		}
+		key := spanKey{release.Trace, run}
+		r, ok := c.kept.Take(key) // its size may change
+		if !ok {
+			break
+		}
+		known := r.end != 0 && m.Start > r.end || !r.note(markOf(m.ID))
+		if !known {
+			contradicts = true
+			corrected = stamp.MoreCareful(corrected, r.join(did))
+		}
+		c.kept.Put(now, key, r)
+		if known {
+			break
+		}
+		run = r.around
 	}
-	defer c.kept.Put(now, key, r)
-	if r.end != 0 && m.Start > r.end || !r.note(markOf(m.ID)) {
-		return corrected, false
-	}
+	return corrected, contradicts
+}
+
+// join joins what a late span did into what the run did. It returns the verdict on repeating
+// the run if that is more careful than before.
+func (r *completeRun) join(did classify.Effects) (corrected classify.Retry) {
 	r.did = r.did.Join(did)
-	if r.retry.Safety == semconv.RetrySafetyUnset {
-		return corrected, true // it did not fail: nobody was told to repeat it
+	before := r.retry.Safety
+	if before == semconv.RetrySafetyUnset {
+		return corrected // it did not fail: its verdict says nothing of a repetition
 	}
-	before := r.retry
 	r.retry = stamp.MoreCareful(r.retry, assemble.Repeat(r.did))
-	if r.retry.Safety > before.Safety {
+	if r.retry.Safety > before {
 		corrected = r.retry
 	}
-	return corrected, true
+	return corrected
 }

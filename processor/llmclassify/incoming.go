@@ -38,7 +38,7 @@ func (p incoming) clean(span ptrace.Span, scope string, kind dialect.Kind) (remo
 }
 
 // cleanShared removes what there is of a verdict from the attributes that spans share,
-// those of a resource or a scope: nobody writes one there, but a reader of the spans may
+// those of a resource or a scope: no verdict is written there, but a reader of the spans may
 // look there.
 func (p incoming) cleanShared(attrs pcommon.Map) {
 	if p != incomingKeep && verdictattr.On(attrs) {

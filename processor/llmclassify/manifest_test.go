@@ -18,10 +18,10 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// handedOver is a request that was cut just after it had handed over a tool call. If no tool
+// handedOver is request 2, cut just after it had handed over a tool call. If no tool
 // ran, it is safe to repeat.
-func handedOver(id byte) spanSpec {
-	return requestSpan(id, 1, 0.1, 1).cut(semconv.PhaseToolCallReady, semconv.TransportCauseConnectionReset, "ECONNRESET",
+func handedOver() spanSpec {
+	return requestSpan(2, 1, 0.1, 1).cut(semconv.PhaseToolCallReady, semconv.TransportCauseConnectionReset, "ECONNRESET",
 		counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_1"}})
 }
 
@@ -49,11 +49,11 @@ func TestContradictedManifest(t *testing.T) {
 		requests, tools int // that it announces
 		spans           []spanSpec
 	}{
-		"a tool of none":         {1, 0, []spanSpec{handedOver(2), tool}},
-		"a tool that reads":      {1, 0, []spanSpec{handedOver(2), toolSpan(3, 0.1, 0.2, "call_0", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)}},
-		"a request of none":      {0, 0, []spanSpec{handedOver(2)}},
-		"two requests of one":    {1, 0, []spanSpec{handedOver(2), requestSpan(4, 1, 0.1, 0.3).answered("stop", answer)}},
-		"and another is missing": {2, 0, []spanSpec{handedOver(2), tool}},
+		"a tool of none":         {1, 0, []spanSpec{handedOver(), tool}},
+		"a tool that reads":      {1, 0, []spanSpec{handedOver(), toolSpan(3, 0.1, 0.2, "call_0", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)}},
+		"a request of none":      {0, 0, []spanSpec{handedOver()}},
+		"two requests of one":    {1, 0, []spanSpec{handedOver(), requestSpan(4, 1, 0.1, 0.3).answered("stop", answer)}},
+		"and another is missing": {2, 0, []spanSpec{handedOver(), tool}},
 	} {
 		run := runSpan(1, 0, 2, tt.requests, tt.tools).failed("*net.OpError")
 		for _, order := range orders(len(tt.spans) + 1) {
@@ -117,10 +117,10 @@ func TestManifestHolds(t *testing.T) {
 	after := toolSpan(4, 2.1, 2.2, "call_2", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded)
 	run := runSpan(1, 0, 2, 1, 1)
 	for name, calls := range map[string][][]spanSpec{
-		"twice":             {{handedOver(2), tool}, {tool}, {handedOver(2), run}},
-		"twice, in a call":  {{handedOver(2), tool, tool, run}},
-		"after its end":     {{handedOver(2), after}, {tool, run}},
-		"and then in a row": {{after, tool, handedOver(2), run}},
+		"twice":             {{handedOver(), tool}, {tool}, {handedOver(), run}},
+		"twice, in a call":  {{handedOver(), tool, tool, run}},
+		"after its end":     {{handedOver(), after}, {tool, run}},
+		"and then in a row": {{after, tool, handedOver(), run}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, defaultConfig(), nil)
@@ -167,19 +167,23 @@ func TestLateCorrection(t *testing.T) {
 		counts int64
 	}{
 		"a tool with side effects": {
-			patch(semconv.ToolEffectNonIdempotent), verdict{safety: ask, reason: semconv.RetryReasonToolSideEffect, trigger: semconv.TriggerLate},
+			patch(semconv.ToolEffectNonIdempotent),
+			verdict{safety: ask, reason: semconv.RetryReasonToolSideEffect, trigger: semconv.TriggerLate},
 			"Ask before repeating the run: a tool with side effects could run twice.", 1,
 		},
 		"a tool of unknown effect": {
-			patch(semconv.ToolEffectUnknown), verdict{safety: ask, reason: semconv.RetryReasonToolStateUnknown, trigger: semconv.TriggerLate},
+			patch(semconv.ToolEffectUnknown),
+			verdict{safety: ask, reason: semconv.RetryReasonToolStateUnknown, trigger: semconv.TriggerLate},
 			"Ask before repeating the run: a tool could run twice.", 1,
 		},
 		"a tool that reads": {
-			patch(semconv.ToolEffectReadOnly), verdict{safety: ask, reason: semconv.RetryReasonEvidenceIncomplete, trigger: semconv.TriggerLate},
+			patch(semconv.ToolEffectReadOnly),
+			verdict{safety: ask, reason: semconv.RetryReasonEvidenceIncomplete, trigger: semconv.TriggerLate},
 			"Ask before repeating the run: the recorded facts do not prove that it is safe.", 1,
 		},
 		"a request that showed text": {
-			requestSpan(3, 1, 0.1, 0.5).answered("stop", answer), verdict{safety: ask, reason: semconv.RetryReasonVisibleOutput, trigger: semconv.TriggerLate},
+			requestSpan(3, 1, 0.1, 0.5).answered("stop", answer),
+			verdict{safety: ask, reason: semconv.RetryReasonVisibleOutput, trigger: semconv.TriggerLate},
 			"Ask before repeating the run: the answer would be shown again from the start.", 1,
 		},
 		"a request that failed for good": {
@@ -195,14 +199,14 @@ func TestLateCorrection(t *testing.T) {
 			toolSpan(3, 2.1, 2.2, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded), verdict{trigger: semconv.TriggerLate}, "", 0,
 		},
 		"of another run":   {patch(semconv.ToolEffectNonIdempotent).with(semconv.RunID(spanID(9).String())), verdict{}, "", 0},
-		"delivered before": {handedOver(2), verdict{trigger: semconv.TriggerLate}, "", 0},
+		"delivered before": {handedOver(), verdict{trigger: semconv.TriggerLate}, "", 0},
 	} {
 		for calls, first := range map[string][][]spanSpec{
-			"in one call":                  {{handedOver(2), failedRun}},
-			"held":                         {{handedOver(2)}, {failedRun}},
-			"with others":                  {{handedOver(2), otherSpan(20, 2, 0.1, 0.2), failedRun}},
-			"the run first":                {{failedRun}, {handedOver(2)}},
-			"after it was delivered twice": {{handedOver(2), failedRun}, {handedOver(2), failedRun}},
+			"in one call":                  {{handedOver(), failedRun}},
+			"held":                         {{handedOver()}, {failedRun}},
+			"with others":                  {{handedOver(), otherSpan(20, 2, 0.1, 0.2), failedRun}},
+			"the run first":                {{failedRun}, {handedOver()}},
+			"after it was delivered twice": {{handedOver(), failedRun}, {handedOver(), failedRun}},
 		} {
 			t.Run(name+", "+calls, func(t *testing.T) {
 				h := newHarness(t, defaultConfig(), nil)
@@ -234,7 +238,7 @@ func TestLateCorrection(t *testing.T) {
 	}
 }
 
-// A run that went well has nothing to correct: nobody was told to repeat it.
+// A run that went well has nothing to correct: its verdict says nothing of a repetition.
 func TestLateContradictionOfARunThatWentWell(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
 	h.consume(t, finishedRun(1)...)
@@ -252,7 +256,7 @@ func TestLateCorrectionsAddUp(t *testing.T) {
 	}
 	for _, order := range orders(len(late)) {
 		h := newHarness(t, defaultConfig(), nil)
-		h.consume(t, handedOver(2), runSpan(1, 0, 2, 1, 0).failed("*net.OpError"))
+		h.consume(t, handedOver(), runSpan(1, 0, 2, 1, 0).failed("*net.OpError"))
 		most := semconv.RetrySafetySafeAutoRetry
 		for _, i := range order {
 			h.consume(t, late[i])
@@ -265,6 +269,23 @@ func TestLateCorrectionsAddUp(t *testing.T) {
 		assert.Equal(t, semconv.RetrySafetyNoRetry, most, "%v", order)
 		assert.Equal(t, int64(3), contradicted(t, h))
 	}
+}
+
+// What comes late of an inner run corrects the runs around it, too: their numbers included
+// that.
+func TestLateCorrectionOfTheRunsAround(t *testing.T) {
+	inner := runSpan(11, 0.2, 1.9, 0, 0).under(1).with(semconv.RunID(spanID(1).String()))
+	late := toolSpan(3, 1, 1.5, "call_9", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded).under(11).with(semconv.RunID(spanID(11).String()))
+	h := newHarness(t, defaultConfig(), nil)
+	h.consume(t, inner, handedOver(), runSpan(1, 0, 2, 1, 0).failed("*net.OpError"))
+	require.Equal(t, semconv.RetrySafetySafeAutoRetry, verdictOf(spansOf(h.out())[spanID(1)]).safety)
+	require.Equal(t, semconv.RunOutcomeSucceeded, verdictOf(spansOf(h.out())[spanID(11)]).outcome)
+	h.consume(t, late)
+	v := verdictOf(spansOf(h.out())[spanID(3)])
+	assert.Equal(t, verdict{safety: semconv.RetrySafetyUserConfirmedRetry, reason: semconv.RetryReasonToolSideEffect, trigger: semconv.TriggerLate}, v)
+	assert.Equal(t, int64(1), contradicted(t, h))
+	h.consume(t, late)
+	assert.Equal(t, int64(1), contradicted(t, h))
 }
 
 // What is kept for corrections is bounded, whatever comes.

@@ -98,8 +98,8 @@ func TestReadClient(t *testing.T) {
 	assert.Greater(t, len(outcomes), 5, "%v", outcomes)
 }
 
-func whole(t testing.TB, run bool) ptrace.Span {
-	t.Helper()
+func whole(tb testing.TB, run bool) ptrace.Span {
+	tb.Helper()
 	d := classify.Diagnosis{
 		Class: semconv.ClassStreamInterrupted, Cause: semconv.CauseConnectionReset, Phase: semconv.PhaseReasoning, Origin: semconv.OriginTransport,
 		Confidence: semconv.ConfidenceHigh, Summary: "The connection was lost.", SummaryKey: semconv.SummaryKeyNothingShown,
@@ -114,12 +114,12 @@ func whole(t testing.TB, run bool) ptrace.Span {
 		stamp.Span(span, &d, semconv.TriggerClient)
 	}
 	_, ok := verdictattr.ReadClient(span.Attributes(), run)
-	require.True(t, ok)
+	require.True(tb, ok)
 	return span
 }
 
 // A verdict with something missing, of another type, beyond a bound or in contradiction to
-// the rest is none.
+// the rest does not stay.
 func TestReadClientRefuses(t *testing.T) {
 	optional := map[string]bool{
 		string(semconv.FailureEvidenceKey): true, string(semconv.RunTimelineKey): true, string(semconv.RunRecoveredFailuresKey): true,
