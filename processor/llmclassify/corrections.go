@@ -16,26 +16,28 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// completeJudged keeps runs that were judged as complete, because everything that they
-// announced was here: a late span may contradict that. It is safe for concurrent use.
-type completeJudged struct {
+// corrections keeps runs that were judged, for spans of them that come late: these may make
+// it less safe to repeat the run than its verdict says, and may contradict what the run
+// announced. It is safe for concurrent use.
+type corrections struct {
 	// mu guards everything declared below
 	mu   sync.Mutex
-	kept *generations.Cache[spanKey, *completeRun]
+	kept *generations.Cache[spanKey, *judgedRun]
 }
 
-// completeRun is a run that was judged as complete.
-type completeRun struct {
-	around pcommon.SpanID // the run that it names as the one around it, whose numbers include its own
-	end    pcommon.Timestamp
-	did    classify.Effects
-	retry  classify.Retry // of its verdict; unset where it did not fail
-	parts  []uint32       // marks of its requests and tools, with those that contradicted it
-	sorted bool           // parts are, since the first late span
+// judgedRun is a run that was judged.
+type judgedRun struct {
+	around    pcommon.SpanID // the run that it names as the one around it, whose numbers include its own
+	end       pcommon.Timestamp
+	did       classify.Effects
+	retry     classify.Retry // of its verdict; unset where it did not fail
+	parts     []uint32       // marks of its requests and tools, with those that came late
+	sorted    bool           // parts are, since the first late span
+	announced bool           // as many parts as it announced, or more, were here
 }
 
 // note notes the mark of a late span. It reports whether it was not there.
-func (r *completeRun) note(mark uint32) bool {
+func (r *judgedRun) note(mark uint32) bool {
 	if !r.sorted {
 		slices.Sort(r.parts)
 		r.sorted = true
@@ -47,16 +49,16 @@ func (r *completeRun) note(mark uint32) bool {
 	return !there
 }
 
-// completeRunSize is the memory of a run without its parts in bytes, with its share of the
+// judgedRunSize is the memory of a run without its parts in bytes, with its share of the
 // map.
-const completeRunSize = 256
+const judgedRunSize = 256
 
-// newCompleteJudged keeps runs for at least one period and at most two, in at most this many
+// newCorrections keeps runs for at least one period and at most two, in at most this many
 // bytes.
-func newCompleteJudged(period time.Duration, bytes int) *completeJudged {
-	kept := generations.NewCache[spanKey, *completeRun](period, bytes/2)
-	kept.SizeOf = func(r *completeRun) int { return completeRunSize + 4*cap(r.parts) }
-	return &completeJudged{kept: kept}
+func newCorrections(period time.Duration, bytes int) *corrections {
+	kept := generations.NewCache[spanKey, *judgedRun](period, bytes/2)
+	kept.SizeOf = func(r *judgedRun) int { return judgedRunSize + 4*cap(r.parts) }
+	return &corrections{kept: kept}
 }
 
 // markOf is four bytes of a span's id: two spans of a run that have them in common are taken
@@ -65,14 +67,15 @@ func markOf(id pcommon.SpanID) uint32 {
 	return uint32(binary.LittleEndian.Uint64(id[:]) * 0x9e3779b97f4a7c15 >> 32) //nolint:gosec // 32 bits
 }
 
-// add keeps the run of a release that was judged as complete.
-func (c *completeJudged) add(now time.Time, release *assemble.Release, d *assemble.Diagnoses) {
-	if d.Run == nil || release.Run == nil || !release.Run.Announced.Known {
+// add keeps the run of a release that was judged.
+func (c *corrections) add(now time.Time, release *assemble.Release, d *assemble.Diagnoses) {
+	if d.Run == nil || release.Run == nil {
 		return
 	}
-	r := &completeRun{
+	announced := release.Run.Announced
+	r := &judgedRun{
 		around: release.Run.Run, end: release.Run.End, did: d.Effects, retry: classify.Retry{Safety: d.Run.Retry.Safety, Reason: d.Run.Retry.Reason},
-		parts: make([]uint32, 0, len(release.Members)),
+		parts: make([]uint32, 0, len(release.Members)), announced: announced.Known && (announced.Void || release.Reason == hold.Complete),
 	}
 	for i := range release.Members {
 		if m := &release.Members[i]; !m.Foreign && m.Role != hold.Run {
@@ -84,12 +87,12 @@ func (c *completeJudged) add(now time.Time, release *assemble.Release, d *assemb
 	c.kept.Put(now, spanKey{release.Trace, release.RunID}, r)
 }
 
-// late notes a late span and what it did. It reports whether the span contradicts what the
-// run that it names announced: it is no second delivery of one of its parts, and began
-// before the run ended. It then contradicts the runs that are named around that one, too.
-// The most careful verdict on repeating one of them is returned, if the span has made any of
+// late notes a late span, which may be a part of the run that it names: it is no second
+// delivery, and began before the run ended. Then it is a part of the runs that are named
+// around that one, too. It reports whether it contradicts what any of them announced. The
+// most careful verdict on repeating one of them is returned, if the span has made any of
 // them more careful.
-func (c *completeJudged) late(now time.Time, release *assemble.Release, m *assemble.Member, did classify.Effects) (corrected classify.Retry, contradicts bool) {
+func (c *corrections) late(now time.Time, release *assemble.Release, m *assemble.Member, did classify.Effects) (corrected classify.Retry, contradicts bool) {
 	if m.Role == hold.Run {
 		return corrected, false
 	}
@@ -107,7 +110,7 @@ func (c *completeJudged) late(now time.Time, release *assemble.Release, m *assem
 		}
 		known := r.end != 0 && m.Start > r.end || !r.note(markOf(m.ID))
 		if !known {
-			contradicts = true
+			contradicts = contradicts || r.announced
 			corrected = stamp.MoreCareful(corrected, r.join(did))
 		}
 		c.kept.Put(now, key, r)
@@ -121,7 +124,7 @@ func (c *completeJudged) late(now time.Time, release *assemble.Release, m *assem
 
 // join joins what a late span did into what the run did. It returns the verdict on repeating
 // the run if that is more careful than before.
-func (r *completeRun) join(did classify.Effects) (corrected classify.Retry) {
+func (r *judgedRun) join(did classify.Effects) (corrected classify.Retry) {
 	r.did = r.did.Join(did)
 	before := r.retry.Safety
 	if before == semconv.RetrySafetyUnset {

@@ -35,8 +35,8 @@ const (
 // is not known to have gone well, and is missing from the numbers that the run around it
 // announced. It is safe for concurrent use.
 type innerRuns struct {
-	complete *completeJudged
-	limit    int // of each generation
+	corrections *corrections
+	limit       int // of each generation
 
 	// mu guards everything declared below
 	mu   sync.Mutex
@@ -50,9 +50,9 @@ type runsByTrace struct {
 }
 
 // newInnerRuns keeps runs for at least one period and at most two, in at most this many
-// bytes, and as many for those that were judged as complete.
+// bytes, and in as many the runs that late spans may correct.
 func newInnerRuns(period time.Duration, bytes int) *innerRuns {
-	return &innerRuns{complete: newCompleteJudged(period, bytes), limit: bytes / innerRunSize / 2, kept: generations.Of[runsByTrace]{Period: period}}
+	return &innerRuns{corrections: newCorrections(period, bytes), limit: bytes / innerRunSize / 2, kept: generations.Of[runsByTrace]{Period: period}}
 }
 
 // add keeps a run that may be within another one: one that has a parent.

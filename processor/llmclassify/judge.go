@@ -26,14 +26,12 @@ func judge(
 	if release.Final && release.Run != nil && d.Run == nil {
 		checkClients(j, release)
 	}
-	if trigger == semconv.TriggerComplete {
-		inner.complete.add(now, release, &d)
-	}
+	inner.corrections.add(now, release, &d)
 	for i := range release.Members {
 		m := &release.Members[i]
 		var corrected classify.Retry
 		if trigger == semconv.TriggerLate {
-			corrected, d.Contradicts = inner.complete.late(now, release, m, d.Effects)
+			corrected, d.Contradicts = inner.corrections.late(now, release, m, d.Effects)
 		}
 		switch {
 		case m.Foreign || !m.Out || !readable(m):

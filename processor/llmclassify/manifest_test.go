@@ -2,6 +2,9 @@ package llmclassify
 
 import (
 	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -247,6 +250,19 @@ func TestLateContradictionOfARunThatWentWell(t *testing.T) {
 	assert.Equal(t, int64(1), contradicted(t, h))
 }
 
+// A run that announces nothing is corrected as well: nothing was contradicted.
+func TestLateCorrectionOfARunWithoutNumbers(t *testing.T) {
+	h := newHarness(t, defaultConfig(), nil)
+	cut := requestSpan(2, 1, 0.1, 1).cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{})
+	h.consume(t, cut, unannounced(runSpan(1, 0, 2, 0, 0)).failed("*net.OpError"))
+	h.pass(t, defaultSettle)
+	require.Equal(t, semconv.RetrySafetySafeAutoRetry, verdictOf(spansOf(h.out())[spanID(1)]).safety)
+	h.consume(t, toolSpan(3, 1, 1.5, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded))
+	v := verdictOf(spansOf(h.out())[spanID(3)])
+	assert.Equal(t, verdict{safety: semconv.RetrySafetyUserConfirmedRetry, reason: semconv.RetryReasonToolSideEffect, trigger: semconv.TriggerLate}, v)
+	assert.Zero(t, contradicted(t, h))
+}
+
 // Each of several late spans rests on those before it: what they say is never weaker.
 func TestLateCorrectionsAddUp(t *testing.T) {
 	late := []spanSpec{
@@ -288,10 +304,73 @@ func TestLateCorrectionOfTheRunsAround(t *testing.T) {
 	assert.Equal(t, int64(1), contradicted(t, h))
 }
 
+// A run that announces less than it has, in any number of calls: the most careful of what is
+// said of it and of its late spans is never weaker than the verdict on the whole run.
+func TestLiesAboutARunNeverMakeItSafer(t *testing.T) {
+	effects := semconv.ToolEffectValues()
+	late, raised := 0, 0
+	for seed := range uint64(1000) {
+		g := rand.New(rand.NewPCG(seed, 7))
+		var parts []spanSpec
+		requests, tools := 1+g.IntN(3), g.IntN(3)
+		for i := range requests {
+			r := requestSpan(byte(10+i), 1, float64(i), float64(i)+0.5)
+			c := counts{text: g.IntN(2)}
+			if g.IntN(2) == 0 {
+				call := fmt.Sprint("call_", i)
+				c.inputs, c.completed, c.calls, c.callIDs = 1, 1, 1, []string{call}
+			}
+			switch {
+			case i == requests-1 || g.IntN(3) == 0:
+				r = r.cut(semconv.PhaseToolCallReady, semconv.TransportCauseConnectionReset, "ECONNRESET", c)
+			default:
+				r = r.answered("tool_calls", c)
+			}
+			parts = append(parts, r)
+		}
+		for i := range tools {
+			parts = append(parts, toolSpan(byte(20+i), float64(i)+0.6, float64(i)+0.8, fmt.Sprint("call_", i), effects[g.IntN(len(effects))], semconv.ToolOutcomeSucceeded))
+		}
+		honest := newHarness(t, defaultConfig(), nil)
+		honest.consume(t, append(slices.Clone(parts), runSpan(1, 0, 9, requests, tools).failed("*net.OpError"))...)
+		honest.pass(t, defaultSettle) // an empty response waits to be explained
+		want := verdictOf(spansOf(honest.out())[spanID(1)])
+		require.Equal(t, semconv.TriggerComplete, want.trigger)
+
+		spans := append(slices.Clone(parts), runSpan(1, 0, 9, g.IntN(requests+1), g.IntN(tools+1)).failed("*net.OpError"))
+		g.Shuffle(len(spans), func(i, k int) { spans[i], spans[k] = spans[k], spans[i] })
+		h := newHarness(t, defaultConfig(), nil)
+		for len(spans) > 0 {
+			n := 1 + g.IntN(len(spans))
+			h.consume(t, spans[:n]...)
+			h.pass(t, time.Duration(g.IntN(3))*time.Second)
+			spans = spans[n:]
+		}
+		h.pass(t, defaultMaxHold)
+		got, most := verdictOf(spansOf(h.out())[spanID(1)]), semconv.RetrySafetyUnset
+		for _, span := range spansOf(h.out()) {
+			if v := verdictOf(span); span.SpanID() == spanID(1) || v.trigger == semconv.TriggerLate {
+				most = max(most, v.safety)
+				if v.trigger == semconv.TriggerLate {
+					late++
+				}
+			}
+		}
+		if got.safety != semconv.RetrySafetyUnset {
+			require.GreaterOrEqual(t, most, want.safety, "seed %d", seed)
+			if got.safety < want.safety {
+				raised++
+			}
+		}
+	}
+	assert.Greater(t, late, 200)
+	assert.Greater(t, raised, 5)
+}
+
 // What is kept for corrections is bounded, whatever comes.
-func TestCompleteJudgedIsBounded(t *testing.T) {
+func TestCorrectionsAreBounded(t *testing.T) {
 	const bytes = 1 << 16
-	c := newCompleteJudged(time.Hour, bytes)
+	c := newCorrections(time.Hour, bytes)
 	release := func(run uint64, parts int) *assemble.Release {
 		r := &assemble.Release{Run: &assemble.Item{Role: hold.Run, Announced: hold.Announced{Known: true}}}
 		binary.BigEndian.PutUint64(r.RunID[:], run)

@@ -424,7 +424,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorLlmClassifyVerdictsContradicted, err = builder.meter.Int64Counter(
 		"otelcol_processor_llm_classify_verdicts_contradicted",
-		metric.WithDescription("Late spans that contradict what their run announced, and so a verdict with the trigger `complete`. Where the run had failed, and the span makes a repetition of it less safe, the span carries the corrected `llm.retry.safety`. [Alpha]"),
+		metric.WithDescription("Late spans that contradict what their run announced, after it was judged on all that it announced. Where that makes it less safe to repeat a run that failed, the span has the corrected `llm.retry.safety`. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

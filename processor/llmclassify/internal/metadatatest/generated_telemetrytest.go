@@ -343,7 +343,7 @@ func AssertEqualProcessorLlmClassifyTracesHeld(t *testing.T, tt *componenttest.T
 func AssertEqualProcessorLlmClassifyVerdictsContradicted(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_llm_classify_verdicts_contradicted",
-		Description: "Late spans that contradict what their run announced, and so a verdict with the trigger `complete`. Where the run had failed, and the span makes a repetition of it less safe, the span carries the corrected `llm.retry.safety`. [Alpha]",
+		Description: "Late spans that contradict what their run announced, after it was judged on all that it announced. Where that makes it less safe to repeat a run that failed, the span has the corrected `llm.retry.safety`. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

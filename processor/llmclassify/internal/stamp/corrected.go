@@ -45,7 +45,7 @@ func MoreCareful(a, b classify.Retry) classify.Retry {
 
 // correction says in plain words what a late span changes about repeating its run.
 func correction(run classify.Retry) string {
-	const arrived = "Its run had not announced this, and was judged before it arrived. "
+	const arrived = "Its run was judged before this arrived. "
 	if run.Safety == classify.NoRetry {
 		return arrived + "Do not repeat the run."
 	}

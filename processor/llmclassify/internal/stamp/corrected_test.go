@@ -14,7 +14,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-const arrived = "Its run had not announced this, and was judged before it arrived."
+const arrived = "Its run was judged before this arrived."
 
 func TestCorrected(t *testing.T) {
 	ask := classify.Retry{Safety: classify.UserConfirmedRetry, Reason: semconv.RetryReasonToolSideEffect}
