@@ -58,15 +58,15 @@ func (b *Buffer[F]) ready(t *Trace[F], r *run[F]) (Reason, bool) {
 	if r.span == nil || r.span.Gone() {
 		return 0, false
 	}
-	here := b.named(t, r)
-	if here.exceeds(r.span.Announced) {
+	announced := &r.span.Announced
+	if !announced.Void && r.members.exceeds(*announced) && b.named(t, r).exceeds(*announced) {
 		b.void(t, r)
 	}
-	switch announced := r.span.Announced; {
+	switch {
 	case announced.Known && !announced.Void:
-		return Complete, b.announcedHere(t, r, here)
+		return Complete, b.announcedHere(t, r)
 	case r.settled && r.span.Held():
-		return RunEnded, (announced.Void || b.announcedHere(t, r, here)) && !b.yields(t, r)
+		return RunEnded, (announced.Void || b.announcedHere(t, r)) && !b.yields(t, r)
 	}
 	return 0, false
 }
@@ -131,9 +131,6 @@ func (b *Buffer[F]) rootWaits(t *Trace[F], g *group[F], now age) bool {
 // waits for Config.Settle from now, when what contradicts that arrived.
 func (b *Buffer[F]) void(t *Trace[F], r *run[F]) {
 	announced := &r.span.Announced
-	if announced.Void {
-		return
-	}
 	announced.Void = true
 	if announced.Known && r.span.Held() {
 		now := t.items[len(t.items)-1].arrived
@@ -156,7 +153,8 @@ func (b *Buffer[F]) named(t *Trace[F], r *run[F]) tally {
 
 // announcedHere reports whether as many members are here as the run announced: those that
 // name it, and those of the runs within it that were judged.
-func (b *Buffer[F]) announcedHere(t *Trace[F], r *run[F], here tally) bool {
+func (b *Buffer[F]) announcedHere(t *Trace[F], r *run[F]) bool {
+	here := b.named(t, r)
 	if b.cfg.Inner != nil && !here.meets(r.span.Announced) {
 		requests, tools := b.cfg.Inner(t, r.span)
 		here.requests, here.tools = here.requests+requests, here.tools+tools
