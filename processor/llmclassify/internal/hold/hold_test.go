@@ -111,7 +111,7 @@ func shapes(t *testing.T, releases []Release[fact]) (list []shape) {
 			if m.Out {
 				s.out = append(s.out, m.ID[7])
 			} else {
-				assert.True(t, m.Known.read || !m.Held(), "what may go before this release is judged has been read")
+				assert.True(t, m.Known.read || !m.Item.Held(), "what may go before this release is judged has been read")
 				s.known = append(s.known, m.ID[7])
 			}
 		}
