@@ -132,10 +132,14 @@ func (e *evidence) addAbort(a Abort) {
 }
 
 func finishText(f Finish) string {
-	if f == FinishMissing {
+	switch f {
+	case FinishMissing:
 		return "missing"
+	case FinishLimited:
+		return "incomplete"
+	default:
+		return f.limited().String()
 	}
-	return f.limited().String()
 }
 
 // toolEvidence returns the facts on which the verdict on a tool is based.

@@ -22,7 +22,7 @@ var table = map[string]struct{ causes, origins string }{
 	"connection_failed":  {"dns_not_found dns_temporary connect_refused connect_unreachable connect_timeout tls proxy proxy_refused unknown", "transport"},
 	"stream_interrupted": {"write_failed closed_before_headers header_timeout body_truncated connection_reset h2_stream_reset h2_goaway connection_lost clean_eof unknown", "transport"},
 	"protocol_violation": {"malformed_event unexpected_content_type event_too_long", "provider"},
-	"output_limited":     {"max_output_tokens content_filter refusal context_window paused", "provider"},
+	"output_limited":     {"unknown max_output_tokens content_filter refusal context_window paused", "provider"},
 	"empty_completion":   {"swallowed_error no_content", "provider gateway"},
 	"tool_failed":        {"panic execution_error timeout interrupted rejected invalid_input incomplete_input", "tool"},
 	"tool_output_lost":   {"delivery_failed never_answered omitted_from_retry", "application"},
@@ -42,7 +42,7 @@ func withUnset[T any](values []T) []T {
 var (
 	facts    = []Fact{NotObserved, No, Yes}
 	bases    = []Basis{Inferred, Corroborated, Typed}
-	finishAs = []Finish{FinishNotObserved, FinishMissing, FinishNothingDue, FinishOther, FinishStop, FinishToolCalls, FinishWaiting, FinishMaxTokens, FinishContentFilter, FinishRefusal, FinishContextWindow, FinishPaused}
+	finishAs = []Finish{FinishNotObserved, FinishMissing, FinishNothingDue, FinishOther, FinishStop, FinishToolCalls, FinishWaiting, FinishLimited, FinishMaxTokens, FinishContentFilter, FinishRefusal, FinishContextWindow, FinishPaused}
 )
 
 // TestEveryEnding checks the class table over every combination of what it reads, except

@@ -100,6 +100,7 @@ const (
 	FinishStop                        // the model finished
 	FinishToolCalls                   // the model requests tool calls
 	FinishWaiting                     // the answer waits for a person or for a background job
+	FinishLimited                     // cut by a limit that is not named
 	FinishMaxTokens                   // cut by an output token limit
 	FinishContentFilter               // cut by a content filter
 	FinishRefusal                     // the model refused

@@ -21,6 +21,8 @@ var finishes = map[string]Finish{
 	"tool_calls": FinishToolCalls, "tool-calls": FinishToolCalls, "tool_call": FinishToolCalls,
 	"tool_use": FinishToolCalls, "function_call": FinishToolCalls,
 
+	"incomplete": FinishLimited, // the status of a response, where its incomplete_details are not recorded
+
 	"length": FinishMaxTokens, "max_tokens": FinishMaxTokens, "max_output_tokens": FinishMaxTokens,
 
 	"content_filter": FinishContentFilter, "content-filter": FinishContentFilter, "content_filtered": FinishContentFilter,
@@ -79,6 +81,8 @@ func KnownFinish(reason string) bool {
 // limited returns the cause of an answer that a limit cut, and unset for any other finish.
 func (f Finish) limited() semconv.Cause {
 	switch f {
+	case FinishLimited:
+		return semconv.CauseUnknown
 	case FinishMaxTokens:
 		return semconv.CauseMaxOutputTokens
 	case FinishContentFilter:

@@ -409,13 +409,17 @@ func (j *naive) toolRecovered(t *Tool) bool {
 	}
 	for _, i := range slices.Backward(j.order) {
 		if j.run.Requests[i].Start.Add(clockGrain).Before(t.End) {
-			return false
+			break
 		}
 		if j.states[i].answered() {
 			return true
 		}
 	}
-	return false
+	if len(j.order) == 0 {
+		return false
+	}
+	last := j.order[len(j.order)-1]
+	return j.states[last] == stateUnknown && j.run.Requests[last].HistoryCalls == nil && !j.run.Requests[last].Start.Add(clockGrain).Before(t.End)
 }
 
 func (j *naive) concerns(tool *Tool, r *Request) bool {

@@ -157,5 +157,5 @@ func (j *judge) toolRecovered(t int) bool {
 		return false
 	}
 	last := j.overview().lastAnswered
-	return last >= 0 && !j.starts[last].Add(clockGrain).Before(j.run.Tools[t].End)
+	return last >= 0 && !j.starts[last].Add(clockGrain).Before(j.run.Tools[t].End) || j.askedAgain(&j.run.Tools[t])
 }

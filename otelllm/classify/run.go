@@ -250,6 +250,8 @@ func (j *judge) classifyTool(n int) classification {
 		return failed(semconv.CauseInterrupted)
 	case t.Outcome == semconv.ToolOutcomeFailed && t.ErrorType == errorTypePanic:
 		return failed(semconv.CausePanic)
+	case t.Outcome == semconv.ToolOutcomeFailed && j.inputUnsure(n):
+		return classification{semconv.ClassUnclassified, semconv.CauseUnknown, semconv.OriginUnknown}
 	case t.Outcome == semconv.ToolOutcomeFailed:
 		return failed(semconv.CauseExecutionError)
 	case t.Delivery == semconv.OutputDeliveryFailed && !j.answered(n):
@@ -424,10 +426,12 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 		switch good := j.toolRecovered(t); {
 		case lost == semconv.CauseDeliveryFailed || lost == semconv.CauseOmittedFromRetry:
 			undelivered, undeliveredCause = t, lost
-		case class == semconv.ClassToolFailed && good:
+		case (class == semconv.ClassToolFailed || class == semconv.ClassUnclassified) && good:
 			recovered++
 		case cause == semconv.CauseIncompleteInput:
 			incomplete = t
+		case class == semconv.ClassToolFailed && j.askedAgain(tool):
+			// The run failed after the model was asked again: not on the tool.
 		case class == semconv.ClassToolFailed:
 			failedTool = j.later(failedTool, t)
 		case class == semconv.ClassLocalAbort && !good:

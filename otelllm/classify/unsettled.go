@@ -1,0 +1,47 @@
+package classify
+
+import (
+	"slices"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// askedAgain reports whether the run sent its last request after the tool had ended, and
+// how that request ended and what it carried are not known. The run did not end on the
+// tool: the model was asked again.
+func (j *judge) askedAgain(t *Tool) bool {
+	n := len(j.order)
+	if n == 0 || j.states[j.order[n-1]] != stateUnknown {
+		return false
+	}
+	last := j.requestAt(int32(n - 1))
+	return last.HistoryCalls == nil && !last.Start.Add(clockGrain).Before(t.End)
+}
+
+// inputUnsure reports whether a tool that failed may have got half an input: the request
+// before it broke off, was cut by a limit, or lacks the finish reason that was due, and no
+// response is known to have made the call. What failed then is not known to be the tool.
+func (j *judge) inputUnsure(n int) bool {
+	t := &j.run.Tools[n]
+	if t.CallID != "" && j.isMade(n) {
+		return false
+	}
+	pos, _ := slices.BinarySearchFunc(j.order, t, func(i int, t *Tool) int {
+		if j.run.Requests[i].Start.After(t.Start) {
+			return 1
+		}
+		return -1
+	})
+	if pos == 0 {
+		return false
+	}
+	i := j.order[pos-1]
+	switch j.classifications[i].class {
+	case semconv.ClassStreamInterrupted, semconv.ClassWatchdogTimeout, semconv.ClassOutputLimited:
+		return true
+	case semconv.ClassUnset:
+		return j.states[i] == stateUnknown && j.run.Requests[i].Finish == FinishMissing
+	default:
+		return false
+	}
+}
