@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"slices"
+	"strings"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -18,6 +19,8 @@ const (
 	finishStop        = "stop"
 	finishOther       = "other" // the AI SDK's, also for a stream that ended without a finish reason
 	finishUnknown     = "unknown"
+	statusFailed      = "failed" // a status of a response, which some write in place of a reason
+	statusCancelled   = "cancelled"
 )
 
 // ending is what a request's span records about how the request ended. A dialect
@@ -29,6 +32,12 @@ type ending struct {
 	responded bool     // a part of a response is recorded
 	reasons   []string // nil where no finish reason is recorded
 	unset     bool     // the status is UNSET
+
+	input, output classify.Count // tokens
+	content       classify.Fact  // whether the recorded messages of the answer have any content
+
+	ownID   bool // the id of the response is one that the AI SDK made
+	nothing bool // nothing of an answer arrived
 }
 
 // begin reads what every request's span has.
@@ -46,34 +55,40 @@ func (e *ending) read(key string, v pcommon.Value, r *classify.Request) {
 	case string(otelsemconv.GenAIRequestStreamKey):
 		e.streamed = e.streamed || boolean(v)
 	case string(otelsemconv.GenAIResponseFinishReasonsKey):
-		e.reasons = list(v, nil)
+		e.reasons = finishReasons(v, nil)
 	case string(otelsemconv.HTTPResponseStatusCodeKey):
 		r.Status = status(v)
 	case string(otelsemconv.GenAIResponseIDKey):
-		e.responded = e.responded || text(v, maxString) != ""
+		id := text(v, maxString)
+		e.ownID = strings.HasPrefix(id, vercelID)
+		e.responded = e.responded || id != "" && !e.ownID
 	case string(otelsemconv.ErrorTypeKey):
 		e.errorType = text(v, maxString)
+	case string(otelsemconv.GenAIUsageInputTokensKey):
+		e.input = count(v)
+	case string(otelsemconv.GenAIUsageOutputTokensKey):
+		e.output = count(v)
+	case string(otelsemconv.GenAIOutputMessagesKey):
+		e.content = messagesContent(v)
 	}
 }
 
-// finish is for a producer that records one finish reason as a string.
+// finish is for a producer that records the finish reason under a key of its own.
 func (e *ending) finish(v pcommon.Value) {
-	e.reasons = nil
-	e.addFinish(v)
+	e.reasons = finishReasons(v, nil)
 }
 
 // addFinish is for a producer that may record it under several keys.
 func (e *ending) addFinish(v pcommon.Value) {
-	switch reason := text(v, maxWord); reason {
-	case "", "None", "null": // as languages write a missing value
-	default:
-		e.reasons = append(e.reasons, reason)
-	}
+	e.reasons = append(e.reasons, finishReasons(v, nil)...)
 }
 
 // end completes the pass over the attributes.
 func (e *ending) end(span ptrace.Span, r *classify.Request) {
 	r.Finish = classify.ParseFinish(e.reasons)
+	if r.Finish == classify.FinishOther && (e.has(statusFailed) || e.has(statusCancelled)) {
+		r.Finish = classify.FinishMissing
+	}
 	e.fault = faultOf(span, e.errorType)
 	if r.Status == 0 {
 		r.Status = e.fault.status
@@ -89,6 +104,9 @@ func (e *ending) conclude(r *classify.Request) bool {
 	switch {
 	case r.Status >= 400:
 		e.refused(r)
+	case r.Failed == classify.Yes && r.Finish >= classify.FinishLimited && (!e.known || e.limited):
+		// Some make an error of an answer that ended at a limit.
+		r.Ended, r.Basis, r.Phase = semconv.StreamEndTerminalEvent, classify.Corroborated, semconv.PhaseStreamEnd
 	case e.known && (r.Failed == classify.Yes || e.unset && (e.errorType != "" || r.Finish <= classify.FinishMissing)):
 		// From an exception on a span with a finish reason the producer has recovered.
 		e.apply(r)
@@ -96,10 +114,32 @@ func (e *ending) conclude(r *classify.Request) bool {
 		return false
 	case r.Finish > classify.FinishMissing:
 		r.Ended, r.Basis, r.Phase = semconv.StreamEndTerminalEvent, classify.Typed, semconv.PhaseStreamEnd
+		if r.Finish == classify.FinishStop && e.empty(r) {
+			nothingIn(r, classify.Corroborated)
+		}
 	default:
 		return false
 	}
 	return true
+}
+
+// empty reports whether an answer that came to its end has no content: its messages are
+// recorded, and have none, or no token of output was counted by a provider that counts.
+func (e *ending) empty(r *classify.Request) bool {
+	switch {
+	case e.content != classify.NotObserved:
+		return e.content == classify.No && r.CallIDs == nil
+	default:
+		return e.output.Fact() == classify.No && e.input.N() > 0 && r.CallIDs == nil
+	}
+}
+
+// nothingIn is for an answer that came to its end without any content.
+func nothingIn(r *classify.Request, basis classify.Basis) {
+	none := classify.Counted(0)
+	r.Ended, r.Basis, r.Phase = semconv.StreamEndTerminalEvent, basis, semconv.PhaseStreamEnd
+	r.Text, r.Reasoning, r.ProviderToolsStarted = none, none, none
+	r.ToolInputsStarted, r.ToolInputsCompleted, r.ToolCalls = none, none, none
 }
 
 // refused is for a response that was an HTTP error.
@@ -122,6 +162,8 @@ func (e *ending) apply(r *classify.Request) {
 		r.Ended, r.Watchdog.Kind = semconv.StreamEndWatchdog, e.watchdog
 	case e.provider != semconv.ProviderErrorKindUnset:
 		r.Provider.Kind, r.Provider.Code = e.provider, codeOf(e.name)
+	case e.limited:
+		r.Ended, r.Phase, r.Finish = semconv.StreamEndTerminalEvent, semconv.PhaseStreamEnd, max(r.Finish, classify.FinishLimited)
 	case e.unstaged && (e.responded || r.Status > 0):
 		r.Ended, r.Basis = semconv.StreamEndReadError, classify.Corroborated // there was a response
 	case e.unstaged, e.timer:
@@ -134,6 +176,9 @@ func (e *ending) apply(r *classify.Request) {
 		r.Transport.Cause, r.Transport.Code = e.transport, e.failure.code
 		if r.Transport.Code == "" && e.typed {
 			r.Transport.Code = codeOf(e.name)
+		}
+		if e.name == undSocket && e.early && !e.responded && r.Status == 0 {
+			r.Transport.Cause, r.Phase = semconv.TransportCauseClosedBeforeHeaders, semconv.PhaseAwaitingResponse
 		}
 		if classify.BeforeConnection(e.transport) && (e.responded || r.Status > 0) {
 			// There was a connection, and a response to break.

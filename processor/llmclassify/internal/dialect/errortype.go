@@ -17,6 +17,7 @@ type failure struct {
 	end       semconv.StreamEnd // how it ended, where only that is known
 	unstaged  bool              // the transport failed at a stage that is not recorded: before a connection, or after
 	timer     bool              // a timeout: of the connection, the headers, reading, or the client's own
+	limited   bool              // it ended at a limit
 
 	code  string // a code that is more precise than the name
 	vague bool   // the name has other causes, too: an unknown host, a bad certificate, a read
@@ -58,7 +59,7 @@ var failures = map[string]failure{
 	"EPROTO":                            {transport: semconv.TransportCauseTLS},
 
 	// undici.
-	"UND_ERR_SOCKET":                      {transport: semconv.TransportCauseConnectionReset},
+	undSocket:                             {transport: semconv.TransportCauseBodyTruncated},
 	"UND_ERR_CONNECT_TIMEOUT":             {transport: semconv.TransportCauseConnectTimeout},
 	"UND_ERR_HEADERS_TIMEOUT":             {transport: semconv.TransportCauseHeaderTimeout},
 	bodyTimeout:                           {watchdog: semconv.WatchdogKindIdle},
@@ -118,6 +119,10 @@ var failures = map[string]failure{
 	"ContextWindowExceededError":  {provider: semconv.ProviderErrorKindContextLengthExceeded},
 	"ContentPolicyViolationError": {provider: semconv.ProviderErrorKindContentPolicy},
 }
+
+// undSocket is undici's code for a connection that the other side closed: within a body,
+// or before a response. One that was reset has ECONNRESET.
+const undSocket = "UND_ERR_SOCKET"
 
 // llhttpPrefix begins the codes of undici's HTTP parser.
 const llhttpPrefix = "HPE_"

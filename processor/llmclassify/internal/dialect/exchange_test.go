@@ -61,7 +61,7 @@ func TestExplain(t *testing.T) {
 		stage   semconv.TransportStage
 	}{
 		{"reset in the body", v7, undici(200, "ECONNRESET"), cut, interrupted(semconv.CauseConnectionReset, medium), semconv.PhaseUnknown, semconv.TransportStageBody},
-		{"closed in the body", v7, undici(200, "UND_ERR_SOCKET"), cut, interrupted(semconv.CauseConnectionReset, medium), semconv.PhaseUnknown, semconv.TransportStageBody},
+		{"closed in the body", v7, undici(200, "UND_ERR_SOCKET"), cut, interrupted(semconv.CauseBodyTruncated, medium), semconv.PhaseUnknown, semconv.TransportStageBody},
 		{"closed before headers", v7, undici(0, "UND_ERR_SOCKET"), early, interrupted(semconv.CauseClosedBeforeHeaders, medium), semconv.PhaseAwaitingResponse, 0},
 		{"headers timeout", v6, undici(0, "UND_ERR_HEADERS_TIMEOUT"), early, interrupted(semconv.CauseHeaderTimeout, medium), semconv.PhaseUnknown, 0},
 		{
@@ -157,12 +157,11 @@ func TestExchangesAreOfClients(t *testing.T) {
 	assert.True(t, ReadExchange(span).Start.IsZero())
 }
 
-// A client that has seen itself what broke knows better than one word for two things:
-// undici has UND_ERR_SOCKET for a connection that was closed, and for one that was lost.
+// A client that has seen itself what broke knows better than the exchange beneath.
 func TestExplainKeepsWhatTheProducerSaw(t *testing.T) {
 	s := span(t, map[string]any{
 		"gen_ai.operation.name": "chat", "llm.stream.end": "read_error", "llm.stream.phase": "text", "http.response.status_code": 200,
-		"llm.transport.stage": "body", "llm.transport.cause": "body_truncated", "llm.transport.code": "UND_ERR_SOCKET",
+		"llm.transport.stage": "body", "llm.transport.cause": "connection_lost", "llm.transport.code": "UND_ERR_SOCKET",
 	})
 	s.Status().SetCode(ptrace.StatusCodeError)
 	r := read(t, s).Request

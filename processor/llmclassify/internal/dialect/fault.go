@@ -18,6 +18,7 @@ type fault struct {
 	typed    bool   // the name itself is known, not only a text
 	agrees   bool   // a text and the class to which it belongs agree
 	recorded bool   // an exception is recorded
+	early    bool   // an exception of a fetch that got no response
 }
 
 // basis is the evidence for a conclusion from the error.
@@ -62,6 +63,7 @@ func faultOf(span ptrace.Span, errorType string) (f fault) {
 				}
 			}
 		}
+		f.early = f.early || message == fetchFailed && baseName(name) == "TypeError"
 		if !f.typed {
 			f.typed = f.take(name)
 		}

@@ -1,6 +1,8 @@
 package dialect
 
 import (
+	"strings"
+
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
@@ -14,7 +16,8 @@ import (
 // These record how a request ended only as a finish reason, a status and the name of an
 // error. Its progress, what was streamed, the tools offered and the history are never
 // recorded: they stay not observed, which costs confidence and never safety. UNSET is not
-// success. The name of an error that may be of any stage (APIConnectionError) means that a
+// success, and neither is OK of a stream without a finish reason or tokens: some set it
+// when a stream is no longer read. The name of an error that may be of any stage (APIConnectionError) means that a
 // stream was interrupted only if something of a response is recorded, too.
 type GenAI struct{}
 
@@ -43,14 +46,24 @@ func (GenAI) Read(span ptrace.Span, into Facts) {
 func genAIRequest(span ptrace.Span, r *classify.Request) {
 	var e ending
 	e.begin(span, r)
-	counted := false // the output tokens, which most providers report at the end of a response
+	early := false // the provider reports tokens at the beginning of a response, most do at its end
 	for key, v := range span.Attributes().All() {
-		counted = counted || key == string(otelsemconv.GenAIUsageOutputTokensKey) && count(v).N() > 0
-		e.read(key, v, r)
+		switch key {
+		case keyGenAISystem, string(otelsemconv.GenAIProviderNameKey):
+			early = early || strings.Contains(strings.ToLower(shortString(v)), "anthropic")
+		default:
+			e.read(key, v, r)
+		}
 	}
 	e.end(span, r)
+	counted := e.output.N() > 0
+	if r.Failed == classify.No && e.streamed && e.reasons == nil && !counted {
+		r.Failed = classify.NotObserved // so does a span that ends when its stream is no longer read
+	}
 	switch {
 	case e.conclude(r), r.Failed == classify.Yes:
+	case e.unset && e.streamed && !early && e.empty(r) && e.output.Observed() && !e.has(finishError):
+		nothingIn(r, classify.Inferred) // it counts the tokens, and there was none
 	case e.unset && e.has(finishError):
 		r.Ended, r.Abort.Source = semconv.StreamEndCancelled, semconv.AbortSourceUnknown
 	case e.unset && e.has(finishInterrupted):

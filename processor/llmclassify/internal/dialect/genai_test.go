@@ -66,7 +66,77 @@ func TestGenAIRequest(t *testing.T) {
 			"stream without a finish reason, said to be well", ok,
 			map[string]any{"gen_ai.request.stream": true},
 			nil,
+			classify.Request{Phase: semconv.PhaseUnknown}, // it may no longer have been read
+		},
+		{
+			"stream without a finish reason, said to be well, and counted", ok,
+			map[string]any{"gen_ai.request.stream": true, "gen_ai.usage.output_tokens": 5},
+			nil,
 			classify.Request{Phase: semconv.PhaseUnknown, Failed: classify.No},
+		},
+		{
+			"no stream, said to be well", ok,
+			nil,
+			nil,
+			classify.Request{Phase: semconv.PhaseUnknown, Failed: classify.No},
+		},
+		{
+			"stream without a finish reason and without a token", unset,
+			map[string]any{"gen_ai.request.stream": true, "gen_ai.usage.input_tokens": 12, "gen_ai.usage.output_tokens": 0},
+			nil,
+			emptied(classify.FinishNotObserved, classify.Inferred),
+		},
+		{
+			"stream with an empty list and without a token", unset,
+			map[string]any{"gen_ai.request.stream": true, "gen_ai.response.finish_reasons": list(), "gen_ai.usage.input_tokens": 12, "gen_ai.usage.output_tokens": 0},
+			nil,
+			emptied(classify.FinishMissing, classify.Inferred),
+		},
+		{
+			"the same of a provider that counts at the beginning", unset,
+			map[string]any{"gen_ai.provider.name": "anthropic", "gen_ai.request.stream": true, "gen_ai.usage.input_tokens": 12, "gen_ai.usage.output_tokens": 0},
+			nil,
+			classify.Request{Phase: semconv.PhaseUnknown, Ended: semconv.StreamEndEOF},
+		},
+		{
+			"finished without a token", unset,
+			map[string]any{"gen_ai.response.finish_reasons": `["stop"]`, "gen_ai.usage.input_tokens": 12, "gen_ai.usage.output_tokens": 0},
+			nil,
+			emptied(classify.FinishStop, classify.Corroborated),
+		},
+		{
+			"finished without parts", unset,
+			map[string]any{"gen_ai.response.finish_reasons": list("stop"), "gen_ai.output.messages": `[{"role":"assistant","parts":[]}]`},
+			nil,
+			emptied(classify.FinishStop, classify.Corroborated),
+		},
+		{
+			"calls without a token counted", unset,
+			map[string]any{"gen_ai.response.finish_reasons": list("tool_calls"), "gen_ai.usage.input_tokens": 12, "gen_ai.usage.output_tokens": 0},
+			nil,
+			answered(classify.FinishToolCalls),
+		},
+		{
+			"an error of a limit", err,
+			map[string]any{"gen_ai.response.finish_reasons": list("length"), "error.type": "LengthFinishReasonError"},
+			nil,
+			classify.Request{Phase: semconv.PhaseStreamEnd, Ended: semconv.StreamEndTerminalEvent, Basis: classify.Corroborated, Failed: classify.Yes, Finish: classify.FinishMaxTokens},
+		},
+		{
+			"an error of a limit that has no name", err,
+			map[string]any{"gen_ai.response.finish_reasons": list("incomplete"), "error.type": "RuntimeError"},
+			nil,
+			classify.Request{Phase: semconv.PhaseStreamEnd, Ended: semconv.StreamEndTerminalEvent, Basis: classify.Corroborated, Failed: classify.Yes, Finish: classify.FinishLimited},
+		},
+		{
+			"a broken connection beside a limit", err,
+			map[string]any{"gen_ai.response.finish_reasons": list("length"), "error.type": "ECONNRESET"},
+			nil,
+			func() classify.Request {
+				r := transport(semconv.TransportCauseConnectionReset, "ECONNRESET")
+				r.Phase, r.Finish = semconv.PhaseUnknown, classify.FinishMaxTokens
+				return r
+			}(),
 		},
 		{
 			"finish reason error", unset,

@@ -43,7 +43,7 @@ func TestNode(t *testing.T) {
 	}
 	rows := []row{
 		{"ECONNRESET", reads(semconv.CauseConnectionReset), reads(semconv.CauseClosedBeforeHeaders), reads(semconv.CauseConnectionReset), []truth{early}},
-		{"UND_ERR_SOCKET", reads(semconv.CauseConnectionReset), reads(semconv.CauseClosedBeforeHeaders), reads(semconv.CauseConnectionReset), []truth{early}},
+		{"UND_ERR_SOCKET", reads(semconv.CauseClosedBeforeHeaders), reads(semconv.CauseClosedBeforeHeaders), reads(semconv.CauseBodyTruncated), []truth{early}},
 		{"EPIPE", reads(semconv.CauseWriteFailed), reads(semconv.CauseWriteFailed), reads(semconv.CauseWriteFailed), []truth{early}},
 		{"ECONNREFUSED", unmade(semconv.CauseConnectRefused), unmade(semconv.CauseConnectRefused), broke, []truth{unsent}},
 		{"EHOSTUNREACH", unmade(semconv.CauseConnectUnreachable), unmade(semconv.CauseConnectUnreachable), broke, []truth{unsent}},
@@ -95,6 +95,29 @@ func TestNode(t *testing.T) {
 			Explain(facts.Request, []Exchange{exchangeOf(t, undici(200, r.code))})
 			checkVerdict(t, facts.Request, r.body, []truth{{r.body.class, originOf(r.body), confirm}})
 			assert.Equal(t, 200, facts.Request.Status)
+		})
+	}
+
+	// The other side closed: within the body where there was one, or where nothing says that
+	// there was none.
+	for name, tt := range map[string]struct {
+		event event
+		more  map[string]any
+		want  semconv.Cause
+	}{
+		"fetch failed":                   {event{class: "TypeError", message: "fetch failed"}, nil, semconv.CauseClosedBeforeHeaders},
+		"terminated":                     {event{class: "TypeError", message: "terminated"}, nil, semconv.CauseBodyTruncated},
+		"no message":                     {event{class: "SocketError"}, nil, semconv.CauseBodyTruncated},
+		"fetch failed, after a response": {event{class: "TypeError", message: "fetch failed"}, map[string]any{"gen_ai.response.id": "resp_1"}, semconv.CauseBodyTruncated},
+		"fetch failed, with a status":    {event{class: "TypeError", message: "fetch failed"}, map[string]any{"http.response.status_code": 200}, semconv.CauseBodyTruncated},
+		"of another class":               {event{class: "Error", message: "fetch failed"}, nil, semconv.CauseBodyTruncated},
+	} {
+		t.Run("UND_ERR_SOCKET/"+name, func(t *testing.T) {
+			s := node("UND_ERR_SOCKET")
+			s.events = []event{tt.event}
+			responded(s, tt.more)
+			_, _, facts := s.read(t)
+			checkVerdict(t, facts.Request, reads(tt.want), []truth{cut})
 		})
 	}
 

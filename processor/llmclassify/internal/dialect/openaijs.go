@@ -56,9 +56,8 @@ func openAIJSRequest(span ptrace.Span, r *classify.Request) {
 			chat = true
 		case string(otelsemconv.OpenAIAPITypeKey):
 			chat = shortString(v) == otelsemconv.OpenAIAPITypeChatCompletions.Value.AsString()
-		case string(otelsemconv.GenAIUsageOutputTokensKey):
-			usage = true
 		default:
+			usage = usage || key == string(otelsemconv.GenAIUsageOutputTokensKey)
 			e.read(key, v, r)
 		}
 	}
@@ -66,5 +65,7 @@ func openAIJSRequest(span ptrace.Span, r *classify.Request) {
 	if !chat && (!usage || e.has(finishStop)) {
 		r.Finish = classify.FinishNotObserved
 	}
-	e.conclude(r)
+	if !e.conclude(r) && chat && e.unset && r.Finish == classify.FinishMissing && e.empty(r) {
+		nothingIn(r, classify.Inferred) // the usage, which comes at the end, counts no token
+	}
 }

@@ -61,6 +61,22 @@ func TestOpenAIJS(t *testing.T) {
 			classify.Request{Finish: classify.FinishMissing},
 		},
 		{
+			"finished without a token", openAIJS(statusUnset, m{"gen_ai.system": "openai", finish: list("stop"), "gen_ai.usage.input_tokens": 12, "gen_ai.usage.output_tokens": 0}),
+			[]truth{vacant},
+			empty(medium), emptied(classify.FinishStop, classify.Corroborated),
+		},
+		{
+			"no finish reason, and a usage without a token", openAIJS(statusUnset, m{"gen_ai.system": "openai", finish: list(), "gen_ai.usage.input_tokens": 12, "gen_ai.usage.output_tokens": 0}),
+			[]truth{vacant},
+			empty(low), emptied(classify.FinishMissing, classify.Inferred),
+		},
+		{
+			"no finish reason, and a usage", openAIJS(statusUnset, m{"gen_ai.system": "openai", finish: list(), "gen_ai.usage.input_tokens": 12, "gen_ai.usage.output_tokens": 1}),
+			[]truth{vacant, cut},
+			unknown,
+			classify.Request{Finish: classify.FinishMissing},
+		},
+		{
 			"rate limited", openAIJS(statusError, m{"gen_ai.system": "openai", "error.type": "RateLimitError"}),
 			[]truth{passing},
 			ofProvider(semconv.CauseRateLimited, confirm), said(semconv.ProviderErrorKindRateLimited, "RateLimitError"),

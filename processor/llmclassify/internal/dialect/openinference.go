@@ -35,12 +35,16 @@ const (
 	keyOIToolCallID     = "tool_call.id"
 	oiOutputMessages    = "llm.output_messages."
 	oiOutputCallID      = ".tool_call.id"
+	oiMessageRole       = ".message.role"
+	oiMessageContent    = ".message.content"
 	eventOIFirstToken   = "First Token Stream Event"
 	oiLLM               = "LLM"
 	oiTool              = "TOOL"
 	oiAgent             = "AGENT"
 	keyOITokens         = "llm.token_count.total"
 	keyOITokensOfAnswer = "llm.token_count.completion"
+	keyOITokensOfPrompt = "llm.token_count.prompt"
+	keyOutputValue      = "output.value"
 )
 
 // Name implements [Dialect].
@@ -93,11 +97,16 @@ func openInferenceRequest(span ptrace.Span, r *classify.Request) {
 			streams := openInferenceStreams(v)
 			e.streamed = e.streamed || streams == classify.Yes
 			single = streams == classify.No
+		case keyOITokensOfPrompt:
+			e.input = count(v)
+		case keyOITokensOfAnswer:
+			e.output = count(v)
 		default:
 			if openInferenceCall(key) {
 				addID(&r.CallIDs, v)
 				continue
 			}
+			e.content = max(e.content, openInferenceContent(key, v))
 			e.read(key, v, r)
 		}
 	}
@@ -112,6 +121,20 @@ func openInferenceRequest(span ptrace.Span, r *classify.Request) {
 // openInferenceCall reports whether a key is that of the id of a call of the response.
 func openInferenceCall(key string) bool {
 	return strings.HasPrefix(key, oiOutputMessages) && strings.HasSuffix(key, oiOutputCallID)
+}
+
+// openInferenceContent reports whether an attribute is content of the answer, No for a text
+// that is empty, not observed for others.
+func openInferenceContent(key string, v pcommon.Value) classify.Fact {
+	key, ok := strings.CutPrefix(key, oiOutputMessages)
+	switch {
+	case !ok || strings.HasSuffix(key, oiMessageRole):
+		return classify.NotObserved
+	case strings.HasSuffix(key, oiMessageContent):
+		return classify.FactOf(v.Str() != "")
+	default:
+		return classify.Yes
+	}
 }
 
 // openInferenceStreamed reports whether a first token is recorded. Its time does not

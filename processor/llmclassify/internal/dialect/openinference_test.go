@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -89,6 +90,33 @@ func TestOpenInferenceRequest(t *testing.T) {
 			unclassified, failedWith(classify.Request{}),
 		},
 		{
+			"finished with nothing, with recorded content", arize(oiOpenAI, "LLM", statusUnset, m{
+				"llm.finish_reason": "stop", "llm.output_messages.0.message.role": "assistant", "llm.output_messages.0.message.content": "",
+			}),
+			[]truth{vacant},
+			empty(medium), emptied(classify.FinishStop, classify.Corroborated),
+		},
+		{
+			"finished without a token", arize(oiMessages, "LLM", statusOK, m{"llm.finish_reason": "end_turn", "llm.token_count.prompt": 42, "llm.token_count.completion": 0}),
+			[]truth{vacant},
+			empty(medium), emptied(classify.FinishStop, classify.Corroborated),
+		},
+		{
+			"finished with a part that is no text", arize(oiOpenAI, "LLM", statusUnset, m{
+				"llm.finish_reason": "stop", "llm.output_messages.0.message.content": "", "llm.output_messages.0.message.contents.0.message_content.type": "image",
+			}),
+			[]truth{success},
+			well, answered(classify.FinishStop),
+		},
+		{
+			"nothing came, and no finish reason: it may have been aborted", arize(oiOpenAI, "LLM", statusUnset, m{
+				"llm.output_messages.0.message.role": "assistant", "llm.output_messages.0.message.content": "",
+			}),
+			[]truth{vacant, stopped, cut},
+			unknown,
+			classify.Request{},
+		},
+		{
 			"the provider's class", arize(oiMessages, "LLM", statusError, nil, event{class: "OverloadedError", message: canary}),
 			[]truth{passing, inBand},
 			ofProvider(semconv.CauseOverloaded, confirm), said(semconv.ProviderErrorKindOverloaded, "OverloadedError"),
@@ -141,7 +169,157 @@ func TestOpenAIAgents(t *testing.T) {
 	ok := classify.Request{Failed: classify.No}
 	called := ok
 	called.CallIDs = []string{"call_1"}
+	tokens := func(prompt, completion int, more m) m {
+		a := m{"llm.token_count.prompt": prompt, "llm.token_count.completion": completion, "llm.token_count.total": prompt + completion}
+		maps.Copy(a, more)
+		return a
+	}
+	made := classify.Request{Finish: classify.FinishMissing} // of an end that never came
+	with := func(failed classify.Fact, r classify.Request) classify.Request { r.Failed = failed; return r }
+	asError := func(f classify.Finish) classify.Request {
+		r := failedWith(answered(f))
+		r.Basis = classify.Corroborated
+		return r
+	}
+	limit := func(c semconv.Cause) verdict { return verdict{semconv.ClassOutputLimited, c, medium, never} }
+	nothing := verdict{semconv.ClassEmptyCompletion, semconv.CauseNoContent, medium, confirm}
+	none := with(classify.No, emptied(classify.FinishNotObserved, classify.Corroborated))
+	const (
+		incomplete = `{"id":"resp_1","incomplete_details":{"reason":"max_output_tokens"},"model":"gpt-test"}`
+		whole      = `{"id":"resp_1","model":"gpt-test","metadata":{"about":"incomplete_details"}}`
+		state      = `OpenAI Responses request ended with unsuccessful terminal state "`
+	)
+	choices := func(of string) m { return m{"output.value": `[{"id":"chatcmpl-1","choices":[` + of + `]}]`} }
 	checkRequests(t, OpenAIAgents{}, []requestCase{
+		// As versions from 0.2.8 on record them.
+		{"a finish reason", arize(oiAgents, "LLM", statusOK, tokens(42, 6, m{"llm.finish_reason": "stop"})), []truth{success}, well, with(classify.No, answered(classify.FinishStop))},
+		{
+			"a finish reason, and calls",
+			arize(oiAgents, "LLM", statusOK, tokens(42, 6, m{"llm.finish_reason": "tool_calls", "llm.output_messages.0.message.tool_calls.0.tool_call.id": "call_1"})),
+			[]truth{success},
+			well, func() classify.Request {
+				r := with(classify.No, answered(classify.FinishToolCalls))
+				r.CallIDs = []string{"call_1"}
+				return r
+			}(),
+		},
+		{
+			"Chat Completions: length", arize(oiAgents, "LLM", statusOK, tokens(42, 6, m{"llm.finish_reason": "length"})),
+			[]truth{limited},
+			limit(semconv.CauseMaxOutputTokens), with(classify.No, answered(classify.FinishMaxTokens)),
+		},
+		{
+			"Chat Completions: a filter", arize(oiAgents, "LLM", statusOK, tokens(42, 6, m{"llm.finish_reason": "content_filter"})),
+			[]truth{limited},
+			limit(semconv.CauseContentFilter), with(classify.No, answered(classify.FinishContentFilter)),
+		},
+		{
+			"Responses: length is an error of the SDK's", arize(oiAgents, "LLM", statusError, tokens(42, 6, m{"llm.finish_reason": "length"}), event{message: state + `response.incomplete".`}),
+			[]truth{limited},
+			limit(semconv.CauseMaxOutputTokens), asError(classify.FinishMaxTokens),
+		},
+		{
+			"Responses: incomplete, and no reason", arize(oiAgents, "LLM", statusOK, tokens(42, 6, m{"llm.finish_reason": "incomplete"})),
+			[]truth{limited},
+			limit(semconv.CauseUnknown), with(classify.No, answered(classify.FinishLimited)),
+		},
+		{
+			"Responses: failed, and then OK", arize(oiAgents, "LLM", statusOK, tokens(42, 6, m{"llm.finish_reason": "error"})),
+			[]truth{inBand},
+			unknown, made,
+		},
+		{
+			"Responses: cancelled", arize(oiAgents, "LLM", statusOK, tokens(42, 6, m{"llm.finish_reason": "cancelled"})),
+			[]truth{inBand, stopped},
+			unknown, made,
+		},
+		{
+			"a finish reason that the SDK made up: no usage came", arize(oiAgents, "LLM", statusOK, tokens(0, 0, m{"llm.finish_reason": "stop", "llm.output_messages.0.message.content": canary})),
+			[]truth{cut, stopped},
+			unknown, made,
+		},
+		{
+			"a call that the SDK made up of half an input",
+			arize(oiAgents, "LLM", statusOK, tokens(0, 0, m{"llm.finish_reason": "tool_calls", "llm.output_messages.0.message.tool_calls.0.tool_call.id": "call_1"})),
+			[]truth{cut},
+			unknown, made,
+		},
+		{
+			"no output", arize(oiAgents, "LLM", statusOK, tokens(12, 0, nil)),
+			[]truth{vacant},
+			nothing, none,
+		},
+		{
+			"no output, with recorded content", arize(oiAgents, "LLM", statusOK, tokens(12, 1, choices(""))),
+			[]truth{vacant},
+			nothing, none,
+		},
+		{
+			"no output, Responses", arize(oiAgents, "LLM", statusOK, tokens(12, 1, m{"llm.finish_reason": "stop", "output.value": `{"status":"completed","output":[]}`})),
+			[]truth{vacant},
+			nothing, with(classify.No, emptied(classify.FinishStop, classify.Corroborated)),
+		},
+		{
+			"output of another kind than messages", arize(oiAgents, "LLM", statusOK, tokens(12, 9, m{"llm.finish_reason": "stop", "output.value": `{"status":"completed","output":[{"type":"web_search_call"}]}`})),
+			[]truth{success},
+			well, with(classify.No, answered(classify.FinishStop)),
+		},
+		{
+			"hidden output", arize(oiAgents, "LLM", statusOK, tokens(12, 1, m{"llm.finish_reason": "stop", "output.value": "__REDACTED__"})),
+			[]truth{success},
+			well, with(classify.No, answered(classify.FinishStop)),
+		},
+		// As earlier ones do, and those for Python.
+		{
+			"Responses: length, in what is recorded of the response", arize(oiAgents, "LLM", statusOK, tokens(42, 6, m{"llm.invocation_parameters": incomplete})),
+			[]truth{limited},
+			limit(semconv.CauseMaxOutputTokens), with(classify.No, answered(classify.FinishMaxTokens)),
+		},
+		{
+			"Responses: length as an error", arize(oiAgents, "LLM", statusError, tokens(42, 6, nil), event{message: state + `response.incomplete".`}),
+			[]truth{limited},
+			verdict{semconv.ClassOutputLimited, semconv.CauseUnknown, low, never}, func() classify.Request {
+				r := asError(classify.FinishLimited)
+				r.Basis = classify.Inferred
+				return r
+			}(),
+		},
+		{
+			"Responses: an error in the stream", arize(oiAgents, "LLM", statusError, nil, event{message: state + `error".`}),
+			[]truth{inBand},
+			verdict{semconv.ClassProviderError, semconv.CauseUnknown, low, never},
+			failedWith(classify.Request{Provider: classify.ProviderError{Kind: semconv.ProviderErrorKindUnknown, InBand: true}}),
+		},
+		{
+			"Responses: whole", arize(oiAgents, "LLM", statusOK, tokens(42, 6, m{"llm.invocation_parameters": whole})),
+			[]truth{success},
+			well, ok,
+		},
+		{
+			"Responses: parameters that are cut", arize(oiAgents, "LLM", statusOK, tokens(42, 6, m{"llm.invocation_parameters": incomplete[:40]})),
+			[]truth{limited},
+			unknown, made,
+		},
+		{
+			"Responses: length, in the response itself",
+			arize(oiAgents, "LLM", statusOK, tokens(42, 6, m{
+				"llm.output_messages.0.message.contents.0.message_content.text": canary,
+				"output.value": `{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[{"type":"message"}]}`,
+			})),
+			[]truth{limited},
+			limit(semconv.CauseMaxOutputTokens), with(classify.No, answered(classify.FinishMaxTokens)),
+		},
+		{
+			"Chat Completions: length, in the response itself",
+			arize(oiAgents, "LLM", statusOK, tokens(42, 6, choices(`{"index":0,"finish_reason":"length","message":{"content":"`+canary+`"}}`))),
+			[]truth{limited},
+			limit(semconv.CauseMaxOutputTokens), with(classify.No, answered(classify.FinishMaxTokens)),
+		},
+		{
+			"Chat Completions for Python: messages", arize(oiAgents, "LLM", statusOK, tokens(42, 6, m{"output.value": `[{"role":"assistant","content":"` + canary + `"}]`})),
+			[]truth{success},
+			well, ok,
+		},
 		{"response", arize(oiAgents, "LLM", statusOK, m{"llm.token_count.total": 12}), []truth{success}, well, ok},
 		{
 			"generation with a call",
@@ -151,7 +329,7 @@ func TestOpenAIAgents(t *testing.T) {
 			[]truth{success},
 			well, called,
 		},
-		{"OK without usage", arize(oiAgents, "LLM", statusOK, nil), []truth{cut, success}, unknown, classify.Request{}},
+		{"OK without usage", arize(oiAgents, "LLM", statusOK, nil), []truth{cut, stopped, success}, unknown, made},
 		{
 			"the stream broke", arize(oiAgents, "LLM", statusError, nil, event{message: `Error streaming response: {"error":"TypeError: terminated"}`}),
 			[]truth{cut},
@@ -186,6 +364,7 @@ func TestOpenAIAgents(t *testing.T) {
 		"a tool that is called so":  {"handoff to", "handoff_notes", false},
 		"a span without any name":   {"", "", false},
 		"a function without a name": {"handoffs", "", false},
+		"to an agent, by its name":  {"handoff to billing", "handoff_to_billing", true},
 	} {
 		attrs := map[string]any{}
 		if tt.tool != "" {
@@ -198,6 +377,25 @@ func TestOpenAIAgents(t *testing.T) {
 		s.scope = oiOpenAI
 		_, _, facts = s.read(t)
 		assert.False(t, facts.Tool.Handoff, "%s, of a producer that has none", name)
+	}
+	// The class of a tool's error stands in the message that the SDK makes of it.
+	for message, want := range map[string]classify.Tool{
+		`Error running tool: {"tool_name":"write","error":"AbortError: This operation was aborted"}`: {
+			Outcome: semconv.ToolOutcomeInterrupted, ErrorType: "AbortError", Abort: classify.Abort{Source: semconv.AbortSourceUnknown},
+		},
+		`Error running tool (non-fatal): {"tool_name":"write","error":"TimeoutError: ` + canary + `"}`: {Outcome: semconv.ToolOutcomeTimedOut, ErrorType: "TimeoutError"},
+		`Error running tool: {"tool_name":"write","error":"Error: AbortError"}`:                        {Outcome: semconv.ToolOutcomeFailed},
+		`Error running tool: {"tool_name":"write","error":"PatchError: ` + canary + `"}`:               {Outcome: semconv.ToolOutcomeFailed},
+		`Error running tool: {"error":"AbortError`:                                                     {Outcome: semconv.ToolOutcomeFailed},
+		`The tool said: Error running tool: {"error":"AbortError: "}`:                                  {Outcome: semconv.ToolOutcomeFailed},
+		canary: {Outcome: semconv.ToolOutcomeFailed},
+		"Error running tool: " + strings.Repeat(" ", maxEmpty) + `{"error":"AbortError: "}`: {Outcome: semconv.ToolOutcomeFailed},
+	} {
+		s := arize(oiAgents, "TOOL", statusError, m{"tool.name": "write"}, event{message: message})
+		s.message = message
+		_, _, facts = s.read(t)
+		want.Start, want.End, want.Name = start, end, "write"
+		assert.Equal(t, &want, facts.Tool, message)
 	}
 	head, _, _ = arize(oiAgents, "CHAIN", statusOK, nil).read(t)
 	assert.Equal(t, Other, head.Kind, "a turn is glue")

@@ -124,7 +124,7 @@ func ownRequest(span ptrace.Span, r *classify.Request, lists *Lists) {
 		case string(otelsemconv.HTTPResponseStatusCodeKey):
 			r.Status = status(v)
 		case string(otelsemconv.GenAIResponseFinishReasonsKey):
-			r.Finish = classify.ParseFinish(list(v, lists))
+			r.Finish = classify.ParseFinish(finishReasons(v, lists))
 		}
 	}
 	if r.Ended != semconv.StreamEndUnset {

@@ -127,7 +127,11 @@ func TestOTelLLMWrong(t *testing.T) {
 			} {
 				attrs[key] = v
 			}
-			assert.Equal(t, want, read(t, span(t, attrs)).Request)
+			want := *want
+			if name == "unknown word" {
+				want.Finish = classify.FinishOther // a finish reason alone is one in a list
+			}
+			assert.Equal(t, &want, read(t, span(t, attrs)).Request)
 		})
 	}
 	r := read(t, span(t, map[string]any{

@@ -43,7 +43,6 @@ const (
 	markOwnRun                          // about a run
 	markMCPCall                         // an MCP call of a tool
 	markAnthropic                       // an attribute that only Anthropic's SDKs write
-	markVercel7                         // one that only version 7 of the AI SDK writes
 	markOpenLLMetry                     // one that only OpenLLMetry writes
 	markGoCompile                       // one that only the compile-time tool for Go writes
 	markOpenInference                   // OpenInference's kind of a span
@@ -79,9 +78,6 @@ const (
 	keyGenAIStreaming    = "gen_ai.is_streaming"
 	keyGenAIIsStream     = "gen_ai.request.is_stream"
 	keyTimeToFirstToken  = "gen_ai.response.time_to_first_token"
-	keyTimeToFirstChunk  = "gen_ai.client.operation.time_to_first_chunk"
-	keyOperationDuration = "gen_ai.client.operation.duration"
-	keyToolDuration      = "gen_ai.execute_tool.duration"
 	keyAnthropicStop     = "anthropic.message.stop_reason"
 	keyAnthropicRequest  = "anthropic.request.id"
 	keyOldHTTPMethod     = "http.method"
@@ -97,7 +93,7 @@ var scannedKeys = [...]string{
 	string(semconv.RunRequestsKey), string(semconv.RunToolsKey), string(semconv.RunIDKey), string(semconv.RunInferredKey),
 	string(otelsemconv.GenAIConversationIDKey), string(otelsemconv.GenAIResponseIDKey), keySessionID,
 	keyOpenInferenceKind, keyGraphNode, keyVercelOperation, keyTraceloopKind, keyLLMRequestType, keyLLMStreaming, keyGenAIStreaming,
-	keyGenAIIsStream, keyTimeToFirstToken, keyTimeToFirstChunk, keyOperationDuration, keyToolDuration, keyAnthropicStop, keyAnthropicRequest,
+	keyGenAIIsStream, keyTimeToFirstToken, keyAnthropicStop, keyAnthropicRequest,
 	string(otelsemconv.HTTPRequestMethodKey), keyOldHTTPMethod,
 	string(otelsemconv.URLFullKey), string(otelsemconv.ServerAddressKey), keyOldHTTPURL, keyOldHTTPHost,
 }
@@ -171,8 +167,6 @@ func (s *AttributeScan) read(in scope, span ptrace.Span) {
 			s.marks |= markOpenLLMetry
 		case keyGenAIIsStream, keyTimeToFirstToken:
 			s.marks |= markGoCompile
-		case keyTimeToFirstChunk, keyOperationDuration, keyToolDuration:
-			s.marks |= markVercel7
 		case keyAnthropicStop, keyAnthropicRequest:
 			s.marks |= markAnthropic
 

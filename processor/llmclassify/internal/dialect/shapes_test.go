@@ -112,6 +112,7 @@ var (
 	refusal  = truth{semconv.ClassProviderError, semconv.OriginProvider, never}
 	limited  = truth{semconv.ClassOutputLimited, semconv.OriginProvider, never}
 	garbled  = truth{semconv.ClassProtocolViolation, semconv.OriginProvider, confirm}
+	vacant   = truth{semconv.ClassEmptyCompletion, semconv.OriginProvider, auto}
 )
 
 const (
@@ -254,6 +255,15 @@ func transport(c semconv.TransportCause, code string) classify.Request {
 
 func answered(f classify.Finish) classify.Request {
 	return classify.Request{Phase: semconv.PhaseStreamEnd, Ended: semconv.StreamEndTerminalEvent, Basis: classify.Typed, Finish: f}
+}
+
+// emptied is an answer that came to its end with nothing in it.
+func emptied(f classify.Finish, basis classify.Basis) classify.Request {
+	r := answered(f)
+	r.Basis = basis
+	none := classify.Counted(0)
+	r.Text, r.Reasoning, r.ToolInputsStarted, r.ToolInputsCompleted, r.ToolCalls, r.ProviderToolsStarted = none, none, none, none, none, none
+	return r
 }
 
 func refusedBy(status int, kind semconv.ProviderErrorKind, code string) classify.Request {

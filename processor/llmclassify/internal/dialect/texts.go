@@ -25,6 +25,15 @@ var texts = map[string]fixed{
 	// The same, as openai-agents records the error of a stream.
 	`Error streaming response: {"error":"TypeError: terminated"}`: {failure: failure{end: semconv.StreamEndReadError}},
 
+	// openai-agents for JavaScript: the last event of a response says that it ended at a
+	// limit, or is an error.
+	`OpenAI Responses request ended with unsuccessful terminal state "response.incomplete".`: {failure: failure{limited: true}},
+	`OpenAI Responses request ended with unsuccessful terminal state "response.failed".`:     {failure: failure{provider: semconv.ProviderErrorKindUnknown}},
+	`OpenAI Responses request ended with unsuccessful terminal state "error".`:               {failure: failure{provider: semconv.ProviderErrorKindUnknown}},
+
+	// opentelemetry-instrumentation-openai-v2 (2.5b0): the same event.
+	"response.incomplete": {failure{limited: true}, "RuntimeError"},
+
 	// The AI SDK: the body of a successful response broke.
 	"Failed to process successful response": {failure{end: semconv.StreamEndReadError}, "AI_APICallError"},
 	// The AI SDK over undici: no response came.
@@ -46,6 +55,10 @@ var texts = map[string]fixed{
 	// aiohttp.
 	"Server disconnected": {failure{transport: semconv.TransportCauseConnectionReset}, "ServerDisconnectedError"},
 }
+
+// fetchFailed is the message of undici's TypeError for a fetch that got no response; the
+// code is in the error's cause.
+const fetchFailed = "fetch failed"
 
 // certificateText begins OpenSSL's message in Python about a peer's certificate; the
 // reason and a line number of C source follow.

@@ -19,6 +19,11 @@ import (
 // TestTraces reads whole traces as producers export them (OTLP JSON), explains
 // requests by the HTTP exchanges beneath them, and judges them as one run.
 func TestTraces(t *testing.T) {
+	const (
+		atLimit      = "output_limited/max_output_tokens medium no_retry"
+		threw        = "tool_failed/execution_error high user_confirmed_retry"
+		nothingKnown = "unclassified/unknown low user_confirmed_retry"
+	)
 	for name, want := range map[string]struct {
 		run      string
 		requests []string
@@ -58,6 +63,55 @@ func TestTraces(t *testing.T) {
 		},
 		"openai_agents_cut": {
 			"failed stream_interrupted/unknown low user_confirmed_retry", []string{"", "stream_interrupted/unknown low user_confirmed_retry"}, []string{""}, "oroqtq",
+		},
+		// Recorded from agents with @openai/agents 0.20.0, ai 6.0.322 and 7.0.173, openai 6.30.1 and
+		// 7.57.0 on Node 24, against a model server that breaks.
+		"openai_agents_well":   {"succeeded", []string{"", ""}, []string{""}, "ooroqtoq"},
+		"openai_agents_length": {"limited " + atLimit, []string{atLimit}, nil, "orooq"},
+		"openai_agents_length_as_error": {
+			"limited " + atLimit, []string{"", atLimit}, []string{""}, "orooqtoq",
+		},
+		"openai_agents_tool_answered": {"recovered", []string{"", ""}, []string{threw}, "orooqtqo"},
+		"openai_agents_half_input": {
+			"incomplete " + nothingKnown, []string{"", nothingKnown}, []string{nothingKnown}, "orooqtoq",
+		},
+		"openai_agents_half_input_answered": {"recovered", []string{"", ""}, []string{nothingKnown}, "ooroqtoq"},
+		"openai_agents_tool_stopped": {
+			"aborted local_abort/unknown medium no_retry", []string{""}, []string{"local_abort/unknown high no_retry"}, "ooroqt",
+		},
+		"openai_agents_not_read_on": {"incomplete " + nothingKnown, []string{"", ""}, []string{""}, "ooroqtqo"},
+		"openai_agents_empty_then_answer": {
+			"recovered", []string{"empty_completion/no_content medium user_confirmed_retry", ""}, nil, "orooqoq",
+		},
+		"vercel_ai_tool_answered":     {"recovered", []string{"", ""}, []string{threw}, "rqtq"},
+		"vercel_ai_v7_tools_answered": {"recovered", []string{"", "", ""}, []string{threw, threw}, "roqtoqtoq"},
+		"vercel_ai_half_input":        {"incomplete " + nothingKnown, []string{""}, nil, "rq"},
+		"vercel_ai_v7_half_input": {
+			"failed stream_interrupted/clean_eof medium user_confirmed_retry",
+			[]string{"stream_interrupted/clean_eof medium user_confirmed_retry"},
+			nil, "roqx",
+		},
+		"vercel_ai_v7_closed_with_http": {
+			"failed stream_interrupted/body_truncated medium user_confirmed_retry",
+			[]string{"stream_interrupted/body_truncated medium user_confirmed_retry"},
+			nil, "roqx",
+		},
+		"vercel_ai_empty": {
+			"failed empty_completion/no_content low user_confirmed_retry", []string{"empty_completion/no_content low user_confirmed_retry"}, nil, "rq",
+		},
+		"vercel_ai_empty_with_content": {
+			"failed empty_completion/no_content medium user_confirmed_retry",
+			[]string{"", "empty_completion/no_content medium user_confirmed_retry"},
+			[]string{""}, "rqqt",
+		},
+		"vercel_ai_v7_empty": {
+			"failed empty_completion/no_content low user_confirmed_retry", []string{"empty_completion/no_content low user_confirmed_retry"}, nil, "roq",
+		},
+		"openai_js_empty": {
+			"failed empty_completion/no_content medium user_confirmed_retry", []string{"empty_completion/no_content medium user_confirmed_retry"}, nil, "q",
+		},
+		"openinference_empty": {
+			"failed empty_completion/no_content medium user_confirmed_retry", []string{"empty_completion/no_content medium user_confirmed_retry"}, nil, "q",
 		},
 		"openinference_overloaded": {
 			"failed provider_error/overloaded medium user_confirmed_retry", []string{"provider_error/overloaded medium user_confirmed_retry"}, nil, "rq",
@@ -101,7 +155,7 @@ func TestTraces(t *testing.T) {
 	}
 	files, err := filepath.Glob(filepath.Join("testdata", "traces", "*.json"))
 	require.NoError(t, err)
-	assert.Len(t, files, 16, "every file is read")
+	assert.Len(t, files, 35, "every file is read")
 }
 
 func words(d *classify.Diagnosis) string {

@@ -2,7 +2,9 @@ package dialect
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +27,11 @@ func text(v pcommon.Value, limit int) string {
 	if v.Type() != pcommon.ValueTypeStr {
 		return ""
 	}
-	s := v.Str()
+	return truncated(v.Str(), limit)
+}
+
+// truncated truncates a string to limit bytes. See [text].
+func truncated(s string, limit int) string {
 	if len(s) > limit {
 		s = strings.Clone(strings.ToValidUTF8(s[:limit], ""))
 	}
@@ -126,6 +132,53 @@ func list(v pcommon.Value, room *Lists) []string {
 
 // idList is a list of ids, each as [id] leaves it. See [list].
 func idList(v pcommon.Value, room *Lists) []string { return listOf(v, room, id) }
+
+// finishReasons are the finish reasons of a response: a list; its JSON in a string, as
+// Spring AI and Microsoft's agent-framework write it; or one reason alone. Nil if there is
+// none, or if it cannot be read completely.
+func finishReasons(v pcommon.Value, room *Lists) []string {
+	if v.Type() != pcommon.ValueTypeStr {
+		return listOf(v, room, func(v pcommon.Value) string { return finishReason(v.Str()) })
+	}
+	s := strings.TrimSpace(v.Str())
+	if len(s) > maxJSON {
+		return nil
+	}
+	reasons := room.take(1)
+	switch {
+	case strings.HasPrefix(s, "["):
+		var all []*string // null is no reason: the list has a gap, and cannot be read completely
+		if json.Unmarshal([]byte(s), &all) != nil || len(all) > classify.MaxIDs || slices.Contains(all, nil) {
+			return nil
+		}
+		for _, reason := range all {
+			reasons = append(reasons, finishReason(*reason))
+		}
+		return reasons
+	case strings.HasPrefix(s, `"`):
+		var reason string
+		if json.Unmarshal([]byte(s), &reason) != nil {
+			return nil
+		}
+		s = reason
+	}
+	if isMissing(s) {
+		return nil
+	}
+	return append(reasons, finishReason(s))
+}
+
+// finishReason is one of several finish reasons: a missing one is unknown, which outweighs
+// the others.
+func finishReason(s string) string {
+	if isMissing(s) {
+		return finishUnknown
+	}
+	return truncated(s, maxString)
+}
+
+// isMissing reports whether a string is how languages write a missing value.
+func isMissing(s string) bool { return s == "" || s == "None" || s == "null" }
 
 func listOf(v pcommon.Value, room *Lists, read func(pcommon.Value) string) []string {
 	if v.Type() != pcommon.ValueTypeSlice {

@@ -18,9 +18,11 @@ import (
 // without a status or a code. An error in the stream is the finish reason error under
 // UNSET; a stream that ends without one is other, which may be a provider's own reason,
 // too; an abort ends the span UNSET without a finish reason. A truncated stream is not
-// exported at all. The ids of calls are recorded together with outputs only. A tool
-// without an error is UNSET: its result may report a failure. Phases, counts and
-// histories are not recorded.
+// exported at all. Where nothing of a response arrived, its id is one that the SDK made
+// (prefix aitxt-): a stream that ended cleanly with nothing in it, such as [DONE] alone.
+// The text of an answer and the ids of calls are recorded together with outputs only. A
+// tool without an error is UNSET: its result may report a failure. Phases, counts and
+// histories are not recorded. Measured with ai 6.0.322.
 type Vercel struct{}
 
 var _ Dialect = Vercel{}
@@ -31,7 +33,14 @@ const (
 	keyVercelToolCalls = "ai.response.toolCalls"
 	keyVercelToolID    = "ai.toolCall.id"
 	keyVercelToolName  = "ai.toolCall.name"
+	keyVercelText      = "ai.response.text"
+	keyVercelReasoning = "ai.response.reasoning"
+	keyVercelFiles     = "ai.response.files"
+	keyVercelObject    = "ai.response.object"
 )
+
+// vercelID begins the ids that the SDK makes for responses whose provider sent none.
+const vercelID = "aitxt-"
 
 // Name implements [Dialect].
 func (Vercel) Name() string { return "vercel_ai" }
@@ -78,11 +87,7 @@ func vercelRun(span ptrace.Span, run *classify.Run, finish string) {
 	if !ok || run.Failed != classify.NotObserved {
 		return
 	}
-	reasons := list(v, nil)
-	if v.Type() == pcommon.ValueTypeStr {
-		reasons = []string{text(v, maxWord)}
-	}
-	if classify.ParseFinish(reasons) == classify.FinishToolCalls {
+	if classify.ParseFinish(finishReasons(v, nil)) == classify.FinishToolCalls {
 		run.Failed = classify.No
 	}
 }
@@ -90,21 +95,27 @@ func vercelRun(span ptrace.Span, run *classify.Run, finish string) {
 func vercelRequest(span ptrace.Span, r *classify.Request) {
 	var e ending
 	e.begin(span, r)
-	finish := ""
+	var finish []string
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case keyVercelFinish:
-			finish = text(v, maxWord)
+			finish = finishReasons(v, nil)
 		case keyVercelToolCalls:
 			r.CallIDs = vercelCalls(v)
+			e.content = classify.Yes
+		case keyVercelReasoning, keyVercelFiles, keyVercelObject:
+			e.content = classify.Yes
+		case keyVercelText:
+			e.content = max(e.content, classify.FactOf(v.Str() != ""))
 		default:
 			e.read(key, v, r)
 		}
 	}
-	if finish != "" {
-		e.reasons = []string{finish}
+	if finish != nil {
+		e.reasons = finish // the SDK's own; the other key has the same
 	}
 	e.end(span, r)
+	e.nothing = e.ownID && !e.output.Observed() && e.content != classify.Yes
 	vercelEnd(&e, r)
 }
 
@@ -116,6 +127,10 @@ func vercelEnd(e *ending, r *classify.Request) {
 		// has no finish reason.
 		r.Failed, r.Basis = classify.Yes, classify.Corroborated
 		r.Provider.Kind, r.Provider.InBand = semconv.ProviderErrorKindUnknown, true
+	case e.nothing && r.Failed != classify.Yes && r.Status < 400 && !e.known && (e.has(finishOther) || e.has(finishInterrupted)):
+		// It ended cleanly, and nothing was in it.
+		r.Finish = classify.FinishMissing
+		nothingIn(r, classify.Inferred)
 	case e.has(finishOther) || e.has(finishUnknown):
 		// A stream that ended without a finish reason, or one that is not known here.
 		r.Finish = classify.FinishNotObserved

@@ -16,19 +16,27 @@ import (
 // status and no code. An error in the stream is ERROR with the finish reason error and
 // no exception; a stream that ends without a finish reason is interrupted; an abort
 // leaves the span UNSET without a finish reason. The spans of earlier attempts never end,
-// so that a failure from which the SDK recovered is not observed. The stream events are
-// added at the end of the step: their times are not those of the chunks. Phases, calls
-// and histories are not recorded.
+// so that a failure from which the SDK recovered is not observed. The time to the first
+// chunk is that of the first part of an answer: an interrupted stream without it, such as
+// [DONE] alone, had nothing in it; for an answer that was not streamed it is never
+// recorded. The stream events are added at the end of the step: their times are not those
+// of the chunks. Phases, calls and histories are not recorded. Measured with ai 7.0.173
+// and @ai-sdk/otel 1.0.173.
 type Vercel7 struct{}
+
+// keyTimeToFirstChunk is an attribute with the name of one of the conventions' metrics.
+const keyTimeToFirstChunk = "gen_ai.client.operation.time_to_first_chunk"
 
 var _ Dialect = Vercel7{}
 
 // Name implements [Dialect].
 func (Vercel7) Name() string { return "vercel_ai_v7" }
 
-func (Vercel7) claims() claims { return claims{markVercel7, scopesOf(scopeVercel7)} }
+func (Vercel7) claims() claims { return claims{scopes: scopesOf(scopeVercel7)} }
 
-// Recognise implements [Dialect].
+// Recognise implements [Dialect]. Only the scope identifies its spans: the attributes that
+// have the names of the conventions' metrics, such as
+// gen_ai.client.operation.time_to_first_chunk, are also written by others (pydantic-ai).
 func (Vercel7) Recognise(s *AttributeScan) Head {
 	return s.head(operation(s.operation))
 }
@@ -48,9 +56,15 @@ func (Vercel7) Read(span ptrace.Span, into Facts) {
 func vercel7Request(span ptrace.Span, r *classify.Request) {
 	var e ending
 	e.begin(span, r)
+	began := false // a part of an answer
 	for key, v := range span.Attributes().All() {
+		began = began || key == keyTimeToFirstChunk
 		e.read(key, v, r)
 	}
 	e.end(span, r)
+	if began {
+		e.content = classify.Yes
+	}
+	e.nothing = e.content != classify.Yes && e.has(finishInterrupted)
 	vercelEnd(&e, r)
 }

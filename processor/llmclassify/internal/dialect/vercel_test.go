@@ -30,7 +30,23 @@ func vercelFinish(reason string) map[string]any {
 	}
 }
 
+// vercelEmpty is the end of a request of which little is recorded.
+func vercelEmpty(reason, id string, more map[string]any) map[string]any {
+	m := map[string]any{
+		"ai.response.finishReason": reason, "gen_ai.response.finish_reasons": []any{reason}, "ai.response.id": id, "gen_ai.response.id": id,
+		"ai.response.msToFirstChunk": 38.95, "ai.response.msToFinish": 39.21, // the first chunk of any kind, also of the end
+	}
+	maps.Copy(m, more)
+	return m
+}
+
+// empty is a completion with nothing in it.
+func empty(confidence semconv.Confidence) verdict {
+	return verdict{semconv.ClassEmptyCompletion, semconv.CauseNoContent, confidence, confirm}
+}
+
 func TestVercelRequest(t *testing.T) {
+	type m = map[string]any
 	const do = "ai.streamText.doStream"
 	calls := vercelFinish("tool-calls")
 	calls["ai.response.toolCalls"] = `[{"toolCallId":"call_1","toolName":"write","input":{"toolCallId":"` + canary + `"}},{"toolCallId":"call_2"}]`
@@ -86,6 +102,85 @@ func TestVercelRequest(t *testing.T) {
 			[]truth{cut, success},
 			unknown,
 			classify.Request{},
+		},
+		{
+			"[DONE] and nothing else, or an end without it", vercel6(do, statusUnset, vercelEmpty("other", "aitxt-40LTJEYEIbxGy3190I4XEvyl", nil)),
+			[]truth{vacant},
+			empty(low), emptied(classify.FinishMissing, classify.Inferred),
+		},
+		{
+			"just ended, after something of a response", vercel6(do, statusUnset, vercelEmpty("other", "chatcmpl-1", nil)),
+			[]truth{cut, vacant},
+			unknown,
+			classify.Request{},
+		},
+		{
+			"just ended, with an id of the SDK's and a text", vercel6(do, statusUnset, vercelEmpty("other", "aitxt-1", m{"ai.response.text": canary})),
+			[]truth{cut},
+			unknown,
+			classify.Request{},
+		},
+		{
+			"just ended, with an id of the SDK's and tokens", vercel6(do, statusUnset, vercelEmpty("other", "aitxt-1", m{"gen_ai.usage.output_tokens": 7})),
+			[]truth{cut},
+			unknown,
+			classify.Request{},
+		},
+		{
+			"thrown, with an id of the SDK's", vercel6(do, statusError, vercelEmpty("other", "aitxt-1", nil), event{class: "ECONNRESET", message: canary}),
+			[]truth{cut},
+			interrupted(semconv.CauseConnectionReset, medium), transport(semconv.TransportCauseConnectionReset, "ECONNRESET"),
+		},
+		{
+			"finished, with an id of the SDK's", vercel6(do, statusUnset, vercelEmpty("stop", "aitxt-1", nil)),
+			[]truth{success},
+			well, answered(classify.FinishStop),
+		},
+		{
+			"finished without a token", vercel6(do, statusUnset, vercelEmpty("stop", "chatcmpl-1", m{"gen_ai.usage.input_tokens": 12, "gen_ai.usage.output_tokens": 0})),
+			[]truth{vacant},
+			empty(medium), emptied(classify.FinishStop, classify.Corroborated),
+		},
+		{
+			"finished, and nothing was counted", vercel6(do, statusUnset, vercelEmpty("stop", "chatcmpl-1", m{"gen_ai.usage.input_tokens": 0, "gen_ai.usage.output_tokens": 0})),
+			[]truth{success}, // some servers count nothing
+			well, answered(classify.FinishStop),
+		},
+		{
+			"finished without a token, and with a text", vercel6(do, statusUnset, vercelEmpty("stop", "chatcmpl-1", m{
+				"gen_ai.usage.input_tokens": 12, "gen_ai.usage.output_tokens": 0, "ai.response.text": canary,
+			})),
+			[]truth{success},
+			well, answered(classify.FinishStop),
+		},
+		{
+			"finished with an empty text", vercel6(do, statusUnset, vercelEmpty("stop", "chatcmpl-1", m{"gen_ai.usage.output_tokens": 1, "ai.response.text": ""})),
+			[]truth{vacant},
+			empty(medium), emptied(classify.FinishStop, classify.Corroborated),
+		},
+		{
+			"finished with an object", vercel6("ai.streamObject.doStream", statusUnset, vercelEmpty("stop", "chatcmpl-1", m{"ai.response.text": "", "ai.response.object": canary})),
+			[]truth{success},
+			well, answered(classify.FinishStop),
+		},
+		{
+			"finished with files", vercel6(do, statusUnset, vercelEmpty("stop", "chatcmpl-1", m{"ai.response.text": "", "ai.response.files": canary})),
+			[]truth{success},
+			well, answered(classify.FinishStop),
+		},
+		{
+			"finished with reasoning", vercel6(do, statusUnset, vercelEmpty("stop", "chatcmpl-1", m{"ai.response.text": "", "ai.response.reasoning": canary})),
+			[]truth{success},
+			well, answered(classify.FinishStop),
+		},
+		{
+			"finished with a call and no text", vercel6(do, statusUnset, vercelEmpty("stop", "chatcmpl-1", m{"ai.response.text": "", "ai.response.toolCalls": `[{"toolCallId":"call_1"}]`})),
+			[]truth{success},
+			well, func() classify.Request {
+				r := answered(classify.FinishStop)
+				r.CallIDs = []string{"call_1"}
+				return r
+			}(),
 		},
 		{
 			"just ended, and an error that is known", vercel6(do, statusUnset, vercelFinish("other"), event{class: "ECONNRESET", message: canary}),
@@ -182,6 +277,7 @@ func vercel7(operation string, status ptrace.StatusCode, more map[string]any, ev
 }
 
 func TestVercel7Request(t *testing.T) {
+	type m = map[string]any
 	done := func(reason string) map[string]any {
 		return map[string]any{
 			"gen_ai.response.finish_reasons": []any{reason}, "gen_ai.client.operation.time_to_first_chunk": 0.25,
@@ -235,6 +331,45 @@ func TestVercel7Request(t *testing.T) {
 			classify.Request{Basis: classify.Corroborated, Ended: semconv.StreamEndEOF, Finish: classify.FinishMissing},
 		},
 		{
+			"just ended, and nothing came", vercel7("chat", statusUnset, m{"gen_ai.response.finish_reasons": []any{"interrupted"}, "gen_ai.response.id": "aitxt-1"}),
+			[]truth{vacant},
+			empty(low), emptied(classify.FinishMissing, classify.Inferred),
+		},
+		{
+			"just ended after its usage, and nothing came",
+			vercel7("chat", statusUnset, m{"gen_ai.response.finish_reasons": []any{"interrupted"}, "gen_ai.response.id": "chatcmpl-1", "gen_ai.usage.output_tokens": 1}),
+			[]truth{vacant},
+			empty(low), emptied(classify.FinishMissing, classify.Inferred),
+		},
+		{
+			"finished without a token", vercel7("chat", statusUnset, m{
+				"gen_ai.response.finish_reasons": []any{"stop"}, "gen_ai.usage.input_tokens": 12, "gen_ai.usage.output_tokens": 0,
+			}),
+			[]truth{vacant},
+			empty(medium), emptied(classify.FinishStop, classify.Corroborated),
+		},
+		{
+			"finished, and the tokens were not counted well", vercel7("chat", statusUnset, m{
+				"gen_ai.response.finish_reasons": []any{"stop"}, "gen_ai.usage.input_tokens": 12, "gen_ai.usage.output_tokens": 0,
+				"gen_ai.client.operation.time_to_first_chunk": 0.25,
+			}),
+			[]truth{success},
+			well, answered(classify.FinishStop),
+		},
+		{
+			"finished without parts", vercel7("chat", statusUnset, m{
+				"gen_ai.response.finish_reasons": []any{"stop"}, "gen_ai.usage.output_tokens": 1,
+				"gen_ai.output.messages": `[{"role":"assistant","parts":[],"finish_reason":"stop"}]`,
+			}),
+			[]truth{vacant},
+			empty(medium), emptied(classify.FinishStop, classify.Corroborated),
+		},
+		{
+			"not streamed: one token", vercel7("chat", statusUnset, m{"gen_ai.response.finish_reasons": []any{"stop"}, "gen_ai.usage.input_tokens": 12, "gen_ai.usage.output_tokens": 1}),
+			[]truth{success},
+			well, answered(classify.FinishStop),
+		},
+		{
 			"aborted", vercel7("chat", statusUnset, nil),
 			[]truth{stopped},
 			aborted(semconv.CauseUnknown, low),
@@ -254,13 +389,17 @@ func TestVercel7Request(t *testing.T) {
 		event{class: "Error", message: "AI SDK operation failed"}).read(t)
 	assert.Equal(t, &classify.Tool{Start: start, End: end, CallID: "call_1", Name: "write", Outcome: semconv.ToolOutcomeFailed, ErrorType: "Error"}, facts.Tool)
 
-	// Without its scope a finished span is told by its own keys, another one is read as the conventions have it.
-	s := vercel7("chat", statusUnset, done("stop"))
-	s.scope = ""
-	_, d, _ := s.read(t)
-	assert.Equal(t, Vercel7{}, d)
-	s = vercel7("chat", statusUnset, nil)
-	s.scope = ""
-	_, d, _ = s.read(t)
-	assert.Equal(t, GenAI{}, d)
+	// The attributes that are named as the conventions' metrics are not the SDK's own:
+	// pydantic-ai has them, too.
+	for _, s := range []shape{vercel7("chat", statusUnset, done("stop")), vercel7("chat", statusUnset, nil), vercel7("execute_tool", statusUnset, map[string]any{"gen_ai.execute_tool.duration": 0.1})} {
+		for _, scope := range []string{"", "pydantic-ai", "my-agent"} {
+			s.scope = scope
+			_, d, _ := s.read(t)
+			assert.Equal(t, GenAI{}, d, scope)
+		}
+	}
+	pydantic := vercel7("chat", statusUnset, map[string]any{"gen_ai.client.operation.time_to_first_chunk": 0.2, "gen_ai.request.stream": true})
+	pydantic.scope = "pydantic-ai"
+	_, _, facts = pydantic.read(t)
+	assert.Zero(t, facts.Request.Abort, "a span without a finish reason was not aborted because of that")
 }
