@@ -18,8 +18,8 @@ func little(from, to float64, change func(*Request)) Request {
 	return r
 }
 
-// The model was told of a tool that failed if it was asked again after that, whatever is
-// known of its answer. The run did not end on the tool then.
+// The model got the failure of a tool if it was asked again after that, whatever is known
+// of its answer. The run did not end on the tool then.
 func TestToolsAskedAbout(t *testing.T) {
 	finished := func(f Finish) func(*Request) {
 		return func(r *Request) { r.Ended, r.Basis, r.Finish = semconv.StreamEndTerminalEvent, Typed, f }

@@ -59,11 +59,11 @@ func (e *ending) read(key string, v pcommon.Value, r *classify.Request) {
 	case string(otelsemconv.HTTPResponseStatusCodeKey):
 		r.Status = status(v)
 	case string(otelsemconv.GenAIResponseIDKey):
-		id := text(v, maxString)
+		id := text(v)
 		e.ownID = strings.HasPrefix(id, vercelID)
 		e.responded = e.responded || id != "" && !e.ownID
 	case string(otelsemconv.ErrorTypeKey):
-		e.errorType = text(v, maxString)
+		e.errorType = text(v)
 	case string(otelsemconv.GenAIUsageInputTokensKey):
 		e.input = count(v)
 	case string(otelsemconv.GenAIUsageOutputTokensKey):

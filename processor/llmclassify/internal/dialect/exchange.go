@@ -52,7 +52,7 @@ func ReadExchange(span ptrace.Span) Exchange {
 		case string(otelsemconv.HTTPRequestResendCountKey):
 			x.Resent = count(v).N()
 		case string(otelsemconv.ErrorTypeKey):
-			errorType = text(v, maxString)
+			errorType = text(v)
 		}
 	}
 	switch errorType {

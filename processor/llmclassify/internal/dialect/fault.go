@@ -56,7 +56,7 @@ func faultOf(span ptrace.Span, errorType string) (f fault) {
 		for key, v := range event.Attributes().All() {
 			switch key {
 			case string(otelsemconv.ExceptionTypeKey):
-				name = text(v, maxString)
+				name = text(v)
 			case string(otelsemconv.ExceptionMessageKey):
 				if v.Type() == pcommon.ValueTypeStr {
 					message = v.Str()

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
@@ -51,7 +52,7 @@ func TestFinishReasons(t *testing.T) {
 		if s, ok := tt.value.(string); ok {
 			v.SetStr(s)
 		} else {
-			assert.NoError(t, v.FromRaw(tt.value))
+			require.NoError(t, v.FromRaw(tt.value))
 		}
 		assert.Equal(t, tt.want, finishReasons(v, nil), name)
 		assert.Equal(t, tt.want, finishReasons(v, &Lists{}), "%s, in memory that is kept", name)
@@ -149,7 +150,7 @@ func TestMessagesContent(t *testing.T) {
 		"hidden":                {"__REDACTED__", classify.NotObserved},
 	} {
 		v := pcommon.NewValueEmpty()
-		assert.NoError(t, v.FromRaw(tt.value))
+		require.NoError(t, v.FromRaw(tt.value))
 		assert.Equal(t, tt.want, messagesContent(v), name)
 	}
 }

@@ -28,6 +28,9 @@ var fuzzKeys = []string{
 	keyVercelOperation, keyVercelFinish, keyVercelToolCalls, keyVercelToolID, keyVercelToolName,
 	keyTraceloopKind, keyLLMRequestType, keyLLMStreaming, keyGenAIStreaming, keyLLMFinish, keyCompletionFinish, completionCalls + "0.id",
 	keyGenAIIsStream, keyTimeToFirstToken, keyTimeToFirstChunk, keyAnthropicStop, keyGenAISystem, keyOldHTTPStatus, keyOldHTTPMethod,
+	string(otelsemconv.GenAIUsageInputTokensKey), string(otelsemconv.GenAIUsageOutputTokensKey), string(otelsemconv.GenAIOutputMessagesKey),
+	string(otelsemconv.GenAIResponseIDKey), keyVercelText, keyVercelObject, keyOutputValue, keyOITokensOfPrompt, keyOITokensOfAnswer,
+	oiOutputMessages + "0" + oiMessageContent, oiOutputMessages + "0" + oiMessageRole,
 }
 
 var fuzzWords = []string{
@@ -36,10 +39,12 @@ var fuzzWords = []string{
 	"connection_error", "client_error", "client_timeout_error", "RateLimitError", "APIConnectionError", "429", "429 Too Many Requests", "23",
 	"TypeError", "AI_APICallError", "httpx.ConnectError", "completion", "eof", "terminal_event", "POST", "responses",
 	`{"stream":true}`, `[{"toolCallId":"call_1"}]`, `[{"toolCallId":1}]`, "00f067aa0ba902b7", "", strings.Repeat("x", 300),
+	`["stop"]`, `"stop"`, `[]`, "incomplete", "cancelled", `[{"parts":[]}]`, `{"incomplete_details":{"reason":"length"}}`, `[{"choices":[]}]`,
+	`{"status":"completed","output":[]}`, vercelID + "1", "anthropic", undSocket,
 }
 
 var fuzzMessages = func() []string {
-	messages := []string{"", canary, certificateText + "x", "Too Many Requests", "stream aborted"}
+	messages := []string{"", canary, certificateText + "x", "Too Many Requests", "stream aborted", fetchFailed, `Error running tool: {"error":"AbortError: x"}`}
 	for text := range texts {
 		messages = append(messages, text)
 	}

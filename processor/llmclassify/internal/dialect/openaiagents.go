@@ -186,7 +186,7 @@ func openAIAgentsRequest(span ptrace.Span, r *classify.Request) {
 }
 
 // incompleteReason is the reason why a response is incomplete, among the parameters that
-// are recorded of it; empty if there is none, unknown if an attribute limit cut them.
+// are recorded of it; empty without one, unknown if an attribute limit cut them.
 func incompleteReason(v pcommon.Value) string {
 	if !strings.Contains(v.Str(), keyIncomplete) || len(v.Str()) > maxJSON {
 		return ""
@@ -238,7 +238,7 @@ func (e *ending) openAIResponse(v pcommon.Value) {
 			for _, choice := range *c.Choices {
 				empty = classify.No
 				if choice.Reason != "" {
-					reasons = append(reasons, truncated(choice.Reason, maxString))
+					reasons = append(reasons, truncated(choice.Reason))
 				}
 			}
 		}
@@ -255,7 +255,7 @@ func (e *ending) openAIResponse(v pcommon.Value) {
 		e.content = classify.FactOf(len(*response.Output) > 0)
 		switch {
 		case response.Incomplete != nil && response.Incomplete.Reason != "":
-			reasons = []string{truncated(response.Incomplete.Reason, maxString)}
+			reasons = []string{truncated(response.Incomplete.Reason)}
 		case response.Status == statusIncomplete:
 			reasons = []string{statusIncomplete}
 		}

@@ -278,7 +278,8 @@ func TestOpenAIAgents(t *testing.T) {
 		{
 			"Responses: length as an error", arize(oiAgents, "LLM", statusError, tokens(42, 6, nil), event{message: state + `response.incomplete".`}),
 			[]truth{limited},
-			verdict{semconv.ClassOutputLimited, semconv.CauseUnknown, low, never}, func() classify.Request {
+			verdict{semconv.ClassOutputLimited, semconv.CauseUnknown, low, never},
+			func() classify.Request {
 				r := asError(classify.FinishLimited)
 				r.Basis = classify.Inferred
 				return r

@@ -82,7 +82,7 @@ func (d OpenLLMetry) Read(span ptrace.Span, into Facts) {
 	case into.Tool != nil:
 		genAITool(span, into.Tool)
 		if v, ok := span.Attributes().Get(keyTraceloopEntity); ok && into.Tool.Name == "" {
-			into.Tool.Name = text(v, maxString)
+			into.Tool.Name = text(v)
 		}
 	case into.Run != nil:
 		readRun(span, into.Run)

@@ -145,9 +145,9 @@ func ownTool(span ptrace.Span, t *classify.Tool) {
 		case string(otelsemconv.GenAIToolCallIDKey):
 			t.CallID = id(v)
 		case string(otelsemconv.GenAIToolNameKey):
-			t.Name = text(v, maxString)
+			t.Name = text(v)
 		case string(otelsemconv.ErrorTypeKey):
-			t.ErrorType = typeName(text(v, maxString))
+			t.ErrorType = typeName(text(v))
 		case string(semconv.ToolEffectKey):
 			t.Effect = enum(v, semconv.ParseToolEffect)
 		case string(semconv.ToolOutcomeKey):
@@ -157,7 +157,7 @@ func ownTool(span ptrace.Span, t *classify.Tool) {
 		case string(semconv.ToolOutputDeliveryKey):
 			t.Delivery = enum(v, semconv.ParseOutputDelivery)
 		case string(semconv.ToolOutputErrorKey):
-			t.DeliveryError = typeName(text(v, maxString))
+			t.DeliveryError = typeName(text(v))
 		case string(semconv.AbortSourceKey):
 			t.Abort.Source = enum(v, semconv.ParseAbortSource)
 		case string(semconv.AbortReasonKey):
@@ -172,7 +172,7 @@ func ownRun(span ptrace.Span, run *classify.Run) {
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case string(otelsemconv.ErrorTypeKey):
-			run.ErrorType = typeName(text(v, maxString))
+			run.ErrorType = typeName(text(v))
 		case string(semconv.RunRequestsKey):
 			run.AnnouncedRequests = count(v)
 		case string(semconv.RunToolsKey):

@@ -20,12 +20,12 @@ func RunNamesOf(span ptrace.Span) *RunNames {
 	for key, v := range span.Attributes().All() {
 		switch key {
 		case string(otelsemconv.GenAIAgentNameKey):
-			n.Agent = text(v, maxString)
+			n.Agent = text(v)
 		case string(otelsemconv.GenAIConversationIDKey):
-			n.Conversation = text(v, maxString)
+			n.Conversation = text(v)
 		case keySessionID:
 			if n.Conversation == "" {
-				n.Conversation = text(v, maxString)
+				n.Conversation = text(v)
 			}
 		}
 	}

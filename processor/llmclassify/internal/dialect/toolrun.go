@@ -17,9 +17,9 @@ func readTool(span ptrace.Span, t *classify.Tool, idKey, nameKey string) {
 		case idKey:
 			t.CallID = id(v)
 		case nameKey:
-			t.Name = text(v, maxString)
+			t.Name = text(v)
 		case string(otelsemconv.ErrorTypeKey):
-			t.ErrorType = text(v, maxString)
+			t.ErrorType = text(v)
 		}
 	}
 	switch failed(span) {
@@ -58,7 +58,7 @@ func readRun(span ptrace.Span, run *classify.Run) {
 		Ended: classify.Yes, Failed: failed(span),
 	}
 	if v, ok := span.Attributes().Get(string(otelsemconv.ErrorTypeKey)); ok {
-		run.ErrorType = text(v, maxString)
+		run.ErrorType = text(v)
 	}
 	f := faultOf(span, run.ErrorType)
 	if run.ErrorType == "" {

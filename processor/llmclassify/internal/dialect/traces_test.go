@@ -102,7 +102,8 @@ func TestTraces(t *testing.T) {
 		"vercel_ai_empty_with_content": {
 			"failed empty_completion/no_content medium user_confirmed_retry",
 			[]string{"", "empty_completion/no_content medium user_confirmed_retry"},
-			[]string{""}, "rqqt",
+			[]string{""},
+			"rqqt",
 		},
 		"vercel_ai_v7_empty": {
 			"failed empty_completion/no_content low user_confirmed_retry", []string{"empty_completion/no_content low user_confirmed_retry"}, nil, "roq",

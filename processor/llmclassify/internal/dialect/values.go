@@ -21,19 +21,19 @@ const (
 	maxWord   = 80
 )
 
-// text is a string value, truncated to limit bytes; empty if it is not a string. A
-// truncated string is cloned, so that facts never keep a huge one in memory.
-func text(v pcommon.Value, limit int) string {
+// text is a string value, see [truncated]; empty if it is not a string.
+func text(v pcommon.Value) string {
 	if v.Type() != pcommon.ValueTypeStr {
 		return ""
 	}
-	return truncated(v.Str(), limit)
+	return truncated(v.Str())
 }
 
-// truncated truncates a string to limit bytes. See [text].
-func truncated(s string, limit int) string {
-	if len(s) > limit {
-		s = strings.Clone(strings.ToValidUTF8(s[:limit], ""))
+// truncated truncates a string to maxString bytes. What it truncates it clones, so that
+// facts never keep a huge string in memory.
+func truncated(s string) string {
+	if len(s) > maxString {
+		s = strings.Clone(strings.ToValidUTF8(s[:maxString], ""))
 	}
 	return s
 }
@@ -127,7 +127,7 @@ func enum[E any](v pcommon.Value, parse func(string) (E, bool)) (e E) {
 // list that cannot be read completely proves nothing. Of more than [classify.MaxIDs] the
 // last ones, which are the newest, are kept.
 func list(v pcommon.Value, room *Lists) []string {
-	return listOf(v, room, func(v pcommon.Value) string { return text(v, maxString) })
+	return listOf(v, room, text)
 }
 
 // idList is a list of ids, each as [id] leaves it. See [list].
@@ -174,7 +174,7 @@ func finishReason(s string) string {
 	if isMissing(s) {
 		return finishUnknown
 	}
-	return truncated(s, maxString)
+	return truncated(s)
 }
 
 // isMissing reports whether a string is how languages write a missing value.
