@@ -19,12 +19,33 @@ import (
 // success, and neither is OK of a stream without a finish reason or tokens: some set it
 // when a stream is no longer read. The name of an error that may be of any stage (APIConnectionError) means that a
 // stream was interrupted only if something of a response is recorded, too.
-type GenAI struct{}
+//
+// Two instrumentations of OpenAI's agents SDK for Python have the scope
+// opentelemetry.instrumentation.openai_agents: OpenLLMetry's (0.62.1), whose agents and
+// tools are also told by their traceloop.span.kind, and OpenTelemetry's own. Both set OK
+// unless the SDK recorded an error: it is success only beside a finish reason or tokens,
+// which come with the end of a response, and never of an agent.
+type GenAI struct {
+	scope scope // which producer; unknown if the scope is not known
+}
 
-var _ Dialect = GenAI{}
+var _ scoped = GenAI{}
+
+// As interfaces, which cost an allocation each time.
+var (
+	genAI             Dialect = GenAI{}
+	genAIPythonAgents Dialect = GenAI{scopePythonAgents}
+)
 
 // Name implements [Dialect].
 func (GenAI) Name() string { return "gen_ai" }
+
+func (GenAI) in(s scope) Dialect {
+	if s == scopePythonAgents {
+		return genAIPythonAgents
+	}
+	return genAI
+}
 
 func (GenAI) claims() claims { return claims{} }
 
@@ -32,18 +53,20 @@ func (GenAI) claims() claims { return claims{} }
 func (GenAI) Recognise(s *AttributeScan) Head { return s.head(s.standard()) }
 
 // Read implements [Dialect].
-func (GenAI) Read(span ptrace.Span, into Facts) {
+func (d GenAI) Read(span ptrace.Span, into Facts) {
 	switch {
 	case into.Request != nil:
-		genAIRequest(span, into.Request)
+		d.request(span, into.Request)
 	case into.Tool != nil:
 		genAITool(span, into.Tool)
+	case into.Run != nil && d.scope == scopePythonAgents:
+		readRunWithoutOK(span, into.Run)
 	case into.Run != nil:
 		readRun(span, into.Run)
 	}
 }
 
-func genAIRequest(span ptrace.Span, r *classify.Request) {
+func (d GenAI) request(span ptrace.Span, r *classify.Request) {
 	var e ending
 	e.begin(span, r)
 	early := false // the provider reports tokens at the beginning of a response, most do at its end
@@ -57,7 +80,7 @@ func genAIRequest(span ptrace.Span, r *classify.Request) {
 	}
 	e.end(span, r)
 	counted := e.output.N() > 0
-	if r.Failed == classify.No && e.streamed && e.reasons == nil && !counted {
+	if r.Failed == classify.No && (e.streamed || d.scope == scopePythonAgents) && e.reasons == nil && !counted {
 		r.Failed = classify.NotObserved // so does a span that ends when its stream is no longer read
 	}
 	switch {

@@ -11,6 +11,49 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
+const pythonAgents = "opentelemetry.instrumentation.openai_agents"
+
+// OpenAI's agents SDK for Python, as OpenLLMetry and OpenTelemetry record it: one scope,
+// and OK unless the SDK recorded an error.
+func TestPythonAgents(t *testing.T) {
+	type m = map[string]any
+	const finish = "gen_ai.response.finish_reasons"
+	response := func(status ptrace.StatusCode, more m) shape {
+		attrs := m{"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai"}
+		maps.Copy(attrs, more)
+		return shape{scope: pythonAgents, name: "openai.response", kind: ptrace.SpanKindClient, status: status, attrs: attrs}
+	}
+	ok := func(r classify.Request) classify.Request { r.Failed = classify.No; return r }
+	checkRequests(t, GenAI{}, []requestCase{
+		{"completed", response(statusOK, m{finish: []any{"stop"}, "gen_ai.usage.output_tokens": 6}), []truth{success}, well, ok(answered(classify.FinishStop))},
+		{"without a finish reason, counted", response(statusOK, m{"gen_ai.usage.output_tokens": 6}), []truth{success}, well, classify.Request{Failed: classify.No}},
+		{
+			"incomplete", response(statusOK, m{finish: []any{"incomplete"}, "gen_ai.usage.output_tokens": 6}),
+			[]truth{limited},
+			verdict{semconv.ClassOutputLimited, semconv.CauseUnknown, medium, never},
+			ok(answered(classify.FinishLimited)),
+		},
+		{
+			"incomplete, in a call", response(statusOK, m{finish: []any{"incomplete", "tool_call"}}),
+			[]truth{limited},
+			verdict{semconv.ClassOutputLimited, semconv.CauseUnknown, medium, never},
+			ok(answered(classify.FinishLimited)),
+		},
+		{"nothing of a response: cut, or no longer read", response(statusOK, nil), []truth{cut, stopped}, unknown, classify.Request{}},
+		{"an error", response(statusError, nil), []truth{cut, refusal, passing}, unclassified, failedWith(classify.Request{})},
+	})
+	agent := shape{scope: pythonAgents, status: statusOK, attrs: m{"gen_ai.operation.name": "invoke_agent"}}
+	for _, by := range []Dialect{GenAI{scopePythonAgents}, OpenLLMetry{scopePythonAgents}} {
+		_, d, facts := agent.read(t)
+		assert.Equal(t, by, d)
+		assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes}, facts.Run, "its OK is no success")
+		agent.attrs["traceloop.span.kind"] = "agent"
+	}
+	tool := shape{scope: pythonAgents, status: statusError, attrs: m{"gen_ai.operation.name": "execute_tool", "traceloop.span.kind": "tool", "gen_ai.tool.name": "write"}}
+	_, _, facts := tool.read(t)
+	assert.Equal(t, &classify.Tool{Start: start, End: end, Name: "write", Outcome: semconv.ToolOutcomeFailed}, facts.Tool)
+}
+
 func TestGenAIRequest(t *testing.T) {
 	const (
 		unset = ptrace.StatusCodeUnset

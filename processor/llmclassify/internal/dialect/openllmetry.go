@@ -84,6 +84,8 @@ func (d OpenLLMetry) Read(span ptrace.Span, into Facts) {
 		if v, ok := span.Attributes().Get(keyTraceloopEntity); ok && into.Tool.Name == "" {
 			into.Tool.Name = text(v)
 		}
+	case into.Run != nil && d.scope == scopePythonAgents:
+		readRunWithoutOK(span, into.Run) // see [GenAI]
 	case into.Run != nil:
 		readRun(span, into.Run)
 	}

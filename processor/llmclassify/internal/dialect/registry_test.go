@@ -40,7 +40,8 @@ func TestScopes(t *testing.T) {
 		"": scopeUnknown, "gen_ai": scopeVercel7, "gen_ai.x": scopeUnknown, "ai": scopeUnknown,
 		"com.anthropic.sdk.go": scopeAnthropicGo, "com.anthropic.sdk.go.bedrock": scopeAnthropicGo, "com.anthropic.sdk.typescript": scopeAnthropicTS,
 		oiAgents: scopeOpenAIAgents, oiOpenAI: scopeOpenInference, "openinference.instrumentation.openai": scopeOpenInference, oiGo: scopeOpenInference,
-		traceloopJS: scopeOpenLLMetryJS, traceloopPython: scopeOpenLLMetryPython, "opentelemetry.instrumentation.openai_v2": scopePython,
+		pythonAgents: scopePythonAgents,
+		traceloopJS:  scopeOpenLLMetryJS, traceloopPython: scopeOpenLLMetryPython, "opentelemetry.instrumentation.openai_v2": scopePython,
 		"@opentelemetry/instrumentation-openai":                                    scopeOpenAIJS,
 		"go.opentelemetry.io/otelc/instrumentation/github.com/openai/openai-go/v3": scopeGoCompile,
 	} {

@@ -261,6 +261,7 @@ const (
 	scopeOpenAIAgents
 	scopeOpenLLMetryJS
 	scopeOpenLLMetryPython
+	scopePythonAgents
 	scopePython // any other one with the prefix of Python's instrumentations
 	scopeOpenAIJS
 	scopeGoCompile
@@ -295,6 +296,7 @@ var scopes = [...]struct {
 	{"@traceloop/", true, scopeOpenLLMetryJS},
 	{"opentelemetry.instrumentation.openai.v", true, scopeOpenLLMetryPython},
 	{"traceloop.", true, scopeOpenLLMetryPython},
+	{"opentelemetry.instrumentation.openai_agents", true, scopePythonAgents},
 	{"opentelemetry.instrumentation.", true, scopePython},
 	{"@opentelemetry/instrumentation-openai", false, scopeOpenAIJS},
 	{"opencode", false, scopeOpencode},
