@@ -177,7 +177,7 @@ func (e *ending) apply(r *classify.Request) {
 		if r.Transport.Code == "" && e.typed {
 			r.Transport.Code = codeOf(e.name)
 		}
-		if e.name == undSocket && e.early && !e.responded && r.Status == 0 {
+		if baseName(e.name) == undSocket && e.early && !e.responded && r.Status == 0 {
 			r.Transport.Cause, r.Phase = semconv.TransportCauseClosedBeforeHeaders, semconv.PhaseAwaitingResponse
 		}
 		if classify.BeforeConnection(e.transport) && (e.responded || r.Status > 0) {

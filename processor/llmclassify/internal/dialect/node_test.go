@@ -118,6 +118,10 @@ func TestNode(t *testing.T) {
 			responded(s, tt.more)
 			_, _, facts := s.read(t)
 			checkVerdict(t, facts.Request, reads(tt.want), []truth{cut})
+
+			s.attrs["error.type"] = "TypeError:UND_ERR_SOCKET" // as Qwen Code writes it
+			_, _, facts = s.read(t)
+			checkVerdict(t, facts.Request, reads(tt.want), []truth{cut})
 		})
 	}
 
