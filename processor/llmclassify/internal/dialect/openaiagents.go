@@ -170,8 +170,8 @@ func openAIAgentsRequest(span ptrace.Span, r *classify.Request) {
 	e.end(span, r)
 	switch {
 	case r.Failed == classify.Yes:
-		if e.conclude(r) && r.Provider.Kind != semconv.ProviderErrorKindUnset {
-			r.Provider.InBand = true // the only errors of a provider whose messages are known
+		if e.conclude(r) && r.Provider.Kind != semconv.ProviderErrorKindUnset && r.Ended == semconv.StreamEndUnset {
+			r.Provider.InBand = true // the messages that are known are of the last event of a response
 		}
 	case !usage:
 		// The end never came: what is recorded of it is made up.
@@ -230,19 +230,19 @@ func (e *ending) openAIResponse(v pcommon.Value) {
 		if json.Unmarshal([]byte(s), &completions) != nil {
 			return
 		}
-		empty := classify.Yes
+		chosen := false
 		for _, c := range completions {
 			if c.Choices == nil {
 				return // a message, in Python
 			}
 			for _, choice := range *c.Choices {
-				empty = classify.No
+				chosen = true
 				if choice.Reason != "" {
 					reasons = append(reasons, truncated(choice.Reason))
 				}
 			}
 		}
-		e.content = classify.FactOf(empty != classify.Yes)
+		e.content = classify.FactOf(chosen)
 	case strings.HasPrefix(s, "{"):
 		var response struct {
 			Status     string                   `json:"status"`
@@ -253,11 +253,13 @@ func (e *ending) openAIResponse(v pcommon.Value) {
 			return
 		}
 		e.content = classify.FactOf(len(*response.Output) > 0)
-		switch {
-		case response.Incomplete != nil && response.Incomplete.Reason != "":
+		if response.Incomplete != nil && response.Incomplete.Reason != "" {
 			reasons = []string{truncated(response.Incomplete.Reason)}
-		case response.Status == statusIncomplete:
-			reasons = []string{statusIncomplete}
+			break
+		}
+		switch response.Status {
+		case statusIncomplete, statusFailed, statusCancelled:
+			reasons = []string{response.Status}
 		}
 	}
 	if e.reasons == nil {

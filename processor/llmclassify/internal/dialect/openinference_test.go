@@ -311,6 +311,16 @@ func TestOpenAIAgents(t *testing.T) {
 			limit(semconv.CauseMaxOutputTokens), with(classify.No, answered(classify.FinishMaxTokens)),
 		},
 		{
+			"Responses: failed, in the response itself", arize(oiAgents, "LLM", statusOK, tokens(42, 6, m{"output.value": `{"status":"failed","output":[{"type":"message"}]}`})),
+			[]truth{inBand},
+			unknown, made,
+		},
+		{
+			"Responses: incomplete, in the response itself", arize(oiAgents, "LLM", statusOK, tokens(42, 6, m{"output.value": `{"status":"incomplete","output":[{"type":"message"}]}`})),
+			[]truth{limited},
+			limit(semconv.CauseUnknown), with(classify.No, answered(classify.FinishLimited)),
+		},
+		{
 			"Chat Completions: length, in the response itself",
 			arize(oiAgents, "LLM", statusOK, tokens(42, 6, choices(`{"index":0,"finish_reason":"length","message":{"content":"`+canary+`"}}`))),
 			[]truth{limited},
