@@ -91,8 +91,12 @@ func TestReadmeOptions(t *testing.T) {
 			}
 		case []string:
 			want = "`[]`"
-		case *component.ID, string:
+		case *component.ID:
 			want = "none"
+		case string:
+			if want = "`" + value + "`"; value == "" {
+				want = "none"
+			}
 		default:
 			want = fmt.Sprintf("`%v`", value)
 		}
