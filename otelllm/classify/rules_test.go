@@ -788,6 +788,18 @@ func TestUnannouncedParts(t *testing.T) {
 	}
 }
 
+// TestAnnouncedToolIsMissing: a tool that the run announced and that is not here may have run
+// for any of its requests, also on an input that never became complete.
+func TestAnnouncedToolIsMissing(t *testing.T) {
+	cut := all(reset(semconv.PhaseToolInput), func(r *Request) { r.ToolInputsStarted = Counted(1) })
+	for announced, want := range map[int]semconv.RetrySafety{0: SafeAutoRetry, 1: UserConfirmedRetry} {
+		r := run(true, []Request{request(0, 1, cut)})
+		r.AnnouncedTools = Counted(announced)
+		d := Judge(&r).Requests[0]
+		assert.Equal(t, want, d.Retry.Safety, "%d announced: %s", announced, d.Summary)
+	}
+}
+
 // TestNamedTool: the summary names the first tool with the most harmful effect.
 func TestNamedTool(t *testing.T) {
 	named := func(name string, effect semconv.ToolEffect) Tool {

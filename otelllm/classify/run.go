@@ -515,8 +515,13 @@ func (j *judge) later(a, b int) int {
 
 // partsMissing reports whether the run announced more parts than are present.
 func (j *judge) partsMissing() bool {
-	return j.run.AnnouncedRequests.N() > len(j.run.Requests)+j.run.Inner.Requests ||
-		j.run.AnnouncedTools.N() > len(j.run.Tools)+j.run.Inner.Tools
+	return j.run.AnnouncedRequests.N() > len(j.run.Requests)+j.run.Inner.Requests || j.toolsMissing()
+}
+
+// toolsMissing reports whether the run announced more tools than are present. What those
+// did is not known, not even for which request's call they ran.
+func (j *judge) toolsMissing() bool {
+	return j.run.AnnouncedTools.N() > len(j.run.Tools)+j.run.Inner.Tools
 }
 
 // allPartsPresent reports whether the run announced its parts and all of them are present.
