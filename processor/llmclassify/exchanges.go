@@ -24,11 +24,11 @@ type exchange struct {
 }
 
 // exchanges are exchanges by the span that each is beneath: of several beneath one span
-// the one that began last.
+// the last one, see [dialect.Exchange.Compare].
 type exchanges map[spanKey]dialect.Exchange
 
 func (e *exchanges) add(x *exchange) {
-	if before, ok := (*e)[x.above]; ok && before.Start.After(x.Start) {
+	if before, ok := (*e)[x.above]; ok && before.Compare(x.Exchange) > 0 {
 		return
 	}
 	if *e == nil {
@@ -70,9 +70,9 @@ func newEvidence(period time.Duration, bytes int, watch func(pcommon.TraceID, in
 	return &evidence{kept: kept, watch: watch}
 }
 
-// add keeps an exchange. Of several beneath one span the one that began last is kept.
+// add keeps an exchange. Of several beneath one span the last one is kept.
 func (e *evidence) add(now time.Time, x *exchange) {
-	if before, ok := e.kept.Take(x.above); ok && before.Start.After(x.Start) {
+	if before, ok := e.kept.Take(x.above); ok && before.Compare(x.Exchange) > 0 {
 		x.Exchange = before
 	}
 	if e.kept.Put(now, x.above, x.Exchange) {
@@ -90,14 +90,26 @@ func (e *evidence) explain(release *assemble.Release) {
 	}
 }
 
+// explain takes the exchanges beneath the requests of a release. A request that was
+// delivered twice is explained twice.
 func explain(release *assemble.Release, take func(above spanKey) (dialect.Exchange, bool)) {
+	var taken map[pcommon.SpanID]dialect.Exchange
 	for i := range release.Members {
 		m := &release.Members[i]
 		if m.Role != hold.Request {
 			continue
 		}
-		if x, ok := take(spanKey{release.Trace, m.ID}); ok {
-			dialect.Explain(m.Known.Facts(m.Span, dialect.Request).Request, []dialect.Exchange{x})
+		x, ok := take(spanKey{release.Trace, m.ID})
+		switch {
+		case ok && taken == nil:
+			taken = map[pcommon.SpanID]dialect.Exchange{m.ID: x}
+		case ok:
+			taken[m.ID] = x
+		default:
+			x, ok = taken[m.ID]
+		}
+		if ok {
+			m.Known.Explain(m.Span, x)
 		}
 	}
 }

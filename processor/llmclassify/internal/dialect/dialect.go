@@ -43,7 +43,9 @@ type Head struct {
 	Session, Response Key
 	// Requests and Tools are how many of them began under a run span, as it announces.
 	Requests, Tools classify.Count
-	// Exchange: a span of Kind Other is that of an HTTP client, for [ReadExchange].
+	// Exchange: a span of Kind Other is that of an HTTP client which may have called a
+	// model, for [ReadExchange]. Nothing but the span itself decides that, in particular
+	// not how the exchange ended.
 	Exchange bool
 	// Judged: a span of any Kind has a verdict, or a part of one.
 	Judged bool

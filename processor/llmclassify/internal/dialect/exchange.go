@@ -3,6 +3,7 @@ package dialect
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -30,6 +31,18 @@ func (x *Exchange) Size() int {
 	return int(unsafe.Sizeof(*x)) + len(x.fault.name) + len(x.fault.code)
 }
 
+// Compare orders the exchanges beneath one span: the last one shows how the request ended.
+// That is the one that began last; of several that began at the same time, the one that
+// ended last, and then any, the same in whatever order they are compared.
+func (x Exchange) Compare(y Exchange) int {
+	a, b := &x.fault, &y.fault
+	return cmp.Or(
+		x.Start.Compare(y.Start), x.End.Compare(y.End), cmp.Compare(x.Resent, y.Resent), cmp.Compare(x.Status, y.Status),
+		cmp.Compare(a.transport, b.transport), cmp.Compare(a.provider, b.provider), cmp.Compare(a.abort, b.abort), cmp.Compare(a.watchdog, b.watchdog),
+		strings.Compare(a.name, b.name), strings.Compare(a.code, b.code),
+	)
+}
+
 // bodyTimeout is undici's code for a timeout of the body, and of nothing else.
 const bodyTimeout = "UND_ERR_BODY_TIMEOUT"
 
@@ -38,6 +51,38 @@ const (
 	domAbort   = "20"
 	domTimeout = "23"
 )
+
+// modelWords are words of which the URLs of model APIs have at least one, in the host or
+// in the path.
+var modelWords = [...]string{
+	"chat", "complet", "message", "response", "generat", "converse", "conversation", "invo", "predict", "infer", "model", "realtime", "/run",
+	"llm", "openai", "gpt", "codex", "anthropic", "claude", "gemini", "bedrock",
+}
+
+// maxURL bounds how much of a URL is searched.
+const maxURL = 512
+
+// mayBeModelCall reports whether an HTTP client's request to this URL may be a call of a
+// model. It errs on that side, and does where there is no URL or no path. Ordinary traffic
+// is not: its exchanges are not kept as evidence, whether they went well or not. One that
+// failed, without the one that later went well, would be false evidence.
+func mayBeModelCall(url string) bool {
+	url = url[:min(len(url), maxURL)]
+	if at := strings.IndexAny(url, "?#"); at >= 0 {
+		url = url[:at]
+	}
+	_, rest, _ := strings.Cut(url, "://")
+	if _, path, _ := strings.Cut(rest, "/"); path == "" {
+		return true
+	}
+	url = strings.ToLower(url) // which allocates nothing for most of them
+	for _, word := range modelWords {
+		if strings.Contains(url, word) {
+			return true
+		}
+	}
+	return false
+}
 
 // ReadExchange reads the span of an HTTP client ([Head.Exchange]): undici's, otelhttp's,
 // httpx's and aiohttp's alike. A truncated body has its status beside the code; a user's
@@ -70,9 +115,9 @@ func ReadExchange(span ptrace.Span) Exchange {
 }
 
 // Explain adds to the facts of a request what the HTTP exchanges beneath its span show.
-// They are in any order; the one that began last shows how the request ended. A request
-// that is known to have reached its end, and one for which its own producer records a
-// precise cause, keeps its facts.
+// They are in any order; the last one shows how the request ended. A request that is known
+// to have reached its end, and one for which its own producer records a precise cause,
+// keeps its facts.
 //
 // No exchange makes a request a success: a response that ended cleanly may have been
 // truncated by a proxy, and its content was not observed.
@@ -80,7 +125,7 @@ func Explain(r *classify.Request, exchanges []Exchange) {
 	if len(exchanges) == 0 {
 		return
 	}
-	x := slices.MaxFunc(exchanges, func(a, b Exchange) int { return cmp.Compare(a.Start.UnixNano(), b.Start.UnixNano()) })
+	x := slices.MaxFunc(exchanges, Exchange.Compare)
 	r.Attempt = max(r.Attempt, attemptOf(x))
 	if r.Status == 0 && x.Status < 400 {
 		r.Status = x.Status
@@ -98,6 +143,17 @@ func Explain(r *classify.Request, exchanges []Exchange) {
 	case x.fault.known && !x.fault.unstaged && !x.fault.timer && x.fault.provider == semconv.ProviderErrorKindUnset:
 		x.broke(r)
 	}
+}
+
+// Explain adds to the facts of a request's span what the last exchange beneath it shows,
+// see [Explain]. This project's client has seen the exchange itself. Where it records how
+// the request ended, nothing is added: its run may be complete before the exchange is here.
+func (r *Reading) Explain(span ptrace.Span, x Exchange) {
+	facts := r.Facts(span, Request).Request
+	if _, own := r.Dialect.(OTelLLM); own && facts.Ended != semconv.StreamEndUnset && facts.Phase != semconv.PhaseUnknown {
+		return
+	}
+	Explain(facts, []Exchange{x})
 }
 
 // attemptOf is the number of the attempt, 0 if it is not recorded.

@@ -30,6 +30,7 @@ type AttributeScan struct {
 	inferred        bool           // llm.run.inferred
 	session         string         // gen_ai.conversation.id or session.id
 	response        string         // gen_ai.response.id
+	url             string         // url.full, or http.url
 	requests, tools classify.Count // llm.run.requests, llm.run.tools
 	judged          bool           // it has a verdict, or a part of one
 }
@@ -172,7 +173,10 @@ func (s *AttributeScan) read(in scope, span ptrace.Span) {
 
 		case string(otelsemconv.HTTPRequestMethodKey), keyOldHTTPMethod:
 			s.marks |= markHTTPMethod
-		case string(otelsemconv.URLFullKey), string(otelsemconv.ServerAddressKey), keyOldHTTPURL, keyOldHTTPHost:
+		case string(otelsemconv.URLFullKey), keyOldHTTPURL:
+			s.url = v.Str()
+			s.marks |= markHTTPTarget
+		case string(otelsemconv.ServerAddressKey), keyOldHTTPHost:
 			s.marks |= markHTTPTarget
 
 		default:
@@ -237,7 +241,8 @@ func keyOf(id string) Key {
 
 // other is the head of a span that no dialect reads.
 func (s *AttributeScan) other(span ptrace.Span) Head {
-	return Head{Exchange: s.marks.has(markHTTPExchange) && span.Kind() == ptrace.SpanKindClient, Judged: s.judged}
+	exchange := s.marks.has(markHTTPExchange) && span.Kind() == ptrace.SpanKindClient && mayBeModelCall(s.url)
+	return Head{Exchange: exchange, Judged: s.judged}
 }
 
 // standard is the kind of the span by the GenAI conventions.
