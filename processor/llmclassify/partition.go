@@ -323,8 +323,8 @@ func (p *classifier) addLinks(q *partition) {
 }
 
 // addExchanges reads the spans of HTTP clients before they are forwarded, and puts what
-// they show into deliveries: those of traces with LLM spans here, on their way or in the
-// call, and those that failed, as the span of a request usually comes later than theirs.
+// they show into deliveries, also where nothing else of their trace is known: the span of
+// a request usually comes later than theirs.
 func (p *classifier) addExchanges(q *partition) {
 	for _, client := range q.clients {
 		span := client.span
@@ -333,9 +333,6 @@ func (p *classifier) addExchanges(q *partition) {
 			continue
 		}
 		t, here := q.index[traceKey{client.tenant, id}]
-		if !here && span.Status().Code() != ptrace.StatusCodeError && !p.interest.has(id) {
-			continue
-		}
 		x := exchange{spanKey{id, span.ParentSpanID()}, dialect.ReadExchange(span)}
 		if here && q.complete.has(t) {
 			q.complete.exchanges = append(q.complete.exchanges, x)
