@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
@@ -68,11 +69,68 @@ func TestExchangeOfSpanThatWent(t *testing.T) {
 	assert.Equal(t, semconv.CauseConnectionReset, verdictOf(spansOf(h.out())[spanID(1)]).cause)
 }
 
-// What went well and belongs to no trace with LLM spans is not kept; what failed is
+// What is evidence does not depend on how it ended: after the request was refused it was
+// sent again, and got an answer that broke after its headers. The refusal alone would say
+// that nothing was answered, whenever the other one came.
+func TestEvidenceIsSymmetric(t *testing.T) {
+	refused := exchangeSpan("", 7, 0.2, 429).spanSpec
+	answered := exchangeSpan("", 8, 1.2, 200).spanSpec
+	request := chatSpan(2, 1, 0.1, 2).streaming().failed("")
+	run := agentSpan(1, 0, 0, 3).failed("")
+	together := newHarness(t, defaultConfig(), nil)
+	together.consume(t, refused, answered, request, run)
+	together.pass(t, defaultSettle)
+	want := verdictOf(spansOf(together.out())[spanID(2)])
+	require.NotEqual(t, semconv.CauseRateLimited, want.cause)
+	require.NotEqual(t, safe, want.safety)
+	for name, calls := range map[string][][]spanSpec{
+		"refused, answered":          {{refused}, {answered}, {request, run}},
+		"answered, refused":          {{answered}, {refused}, {request, run}},
+		"refused, request, answered": {{refused}, {request}, {answered, run}},
+		"answered, request, refused": {{answered}, {request}, {refused, run}},
+		"request, answered, refused": {{request}, {answered}, {run, refused}},
+	} {
+		h := newHarness(t, defaultConfig(), nil)
+		for _, call := range calls {
+			h.consume(t, call...)
+		}
+		h.pass(t, defaultSettle)
+		assert.Equal(t, want, verdictOf(spansOf(h.out())[spanID(2)]), name)
+		assert.Equal(t, want.cause, verdictOf(spansOf(h.out())[spanID(1)]).cause, name)
+	}
+}
+
+// Of exchanges that began at the same time the same one is taken, whichever came first.
+func TestEvidenceOfTheSameTime(t *testing.T) {
+	refused, answered := exchangeSpan("", 7, 0.2, 429).spanSpec, exchangeSpan("", 8, 0.2, 200).spanSpec
+	var verdicts []verdict
+	for _, calls := range [][]spanSpec{{refused, answered}, {answered, refused}} {
+		for _, apart := range []bool{false, true} {
+			h := newHarness(t, defaultConfig(), nil)
+			request := chatSpan(2, 1, 0.1, 2).streaming().failed("")
+			if apart {
+				h.consume(t, calls[0])
+				h.consume(t, calls[1], request)
+			} else {
+				h.consume(t, calls[0], calls[1], request)
+			}
+			h.consume(t, agentSpan(1, 0, 0, 3).failed(""))
+			h.pass(t, defaultSettle)
+			verdicts = append(verdicts, verdictOf(spansOf(h.out())[spanID(2)]))
+		}
+	}
+	for _, v := range verdicts {
+		assert.Equal(t, verdicts[0], v)
+	}
+}
+
+// What is ordinary traffic by its URL is not kept, whether it failed or not; the rest is
 // forgotten in time, and never takes more than its bound.
 func TestEvidenceIsBounded(t *testing.T) {
 	h := newHarness(t, defaultConfig(), nil)
-	h.consume(t, httpSpan(8, 2))
+	ordinary := exchangeSpan("", 8, 0.2, 0).spanSpec
+	ordinary.attrs[1] = attribute.String("http.url", "https://shop.example.com/orders?chat=1")
+	h.consume(t, ordinary, ordinary.failed("ECONNRESET"))
 	assert.Zero(t, h.load().evidence)
 	h.consume(t, httpSpan(8, 2).failed("ECONNRESET"), httpSpan(8, 2).failed("ECONNRESET").of(2))
 	assert.Positive(t, h.load().evidence)
