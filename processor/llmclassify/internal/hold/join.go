@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"time"
@@ -44,6 +45,9 @@ func (b *Buffer[F]) joinResponses(t *Trace[F]) (added bool) {
 func (b *Buffer[F]) joinResponse(t *Trace[F], inner, outer *Item[F]) bool {
 	if inner.End-inner.Start > outer.End-outer.Start || inner.Start+maxSkew < outer.Start || inner.End > outer.End+maxSkew {
 		return false
+	}
+	if inner.End-inner.Start == outer.End-outer.Start && bytes.Compare(inner.ID[:], outer.ID[:]) < 0 {
+		return false // of two that took the same time one is the inner one, whichever came first
 	}
 	if b.cfg.SameService != nil && b.cfg.SameService(inner, outer) {
 		return false
@@ -108,7 +112,9 @@ func joinSessions[F any](groups []*group[F]) []*group[F] {
 	}
 	joined := make(map[*group[F]]bool)
 	for _, list := range bySession {
-		slices.SortFunc(list, func(a, b *group[F]) int { return cmp.Compare(a.start, b.start) })
+		slices.SortFunc(list, func(a, b *group[F]) int {
+			return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.until, b.until), bytes.Compare(a.place.Run[:], b.place.Run[:]))
+		})
 		if !oneAfterTheOther(list) {
 			continue
 		}
