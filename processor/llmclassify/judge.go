@@ -1,6 +1,7 @@
 package llmclassify
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"time"
@@ -139,6 +140,9 @@ func innermostFirst(releases []assemble.Release, order []int) {
 		if !isRun(x) {
 			return 0
 		}
-		return cmp.Or(cmp.Compare(depths[b], depths[a]), cmp.Compare(y.Run.Start, x.Run.Start), cmp.Compare(x.Run.End, y.Run.End))
+		return cmp.Or(
+			cmp.Compare(depths[b], depths[a]), cmp.Compare(y.Run.Start, x.Run.Start), cmp.Compare(x.Run.End, y.Run.End),
+			bytes.Compare(x.RunID[:], y.RunID[:]),
+		)
 	})
 }

@@ -1,6 +1,7 @@
 package assemble
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 
@@ -207,9 +208,9 @@ func (j *Judge) assemble(release *Release) {
 			tools = append(tools, i)
 		}
 	}
-	byStart := func(a, b int) int { return cmp.Compare(release.Members[a].Start, release.Members[b].Start) }
-	slices.SortStableFunc(requests, byStart)
-	slices.SortStableFunc(tools, byStart)
+	byStart := func(a, b int) int { return compareStarts(&release.Members[a], &release.Members[b]) }
+	slices.SortFunc(requests, byStart)
+	slices.SortFunc(tools, byStart)
 
 	run.Requests = room(before.Requests, len(requests))
 	for n, i := range requests {
@@ -253,6 +254,17 @@ func exceeds(release *Release, s []relation, run *classify.Run) bool {
 	return run.AnnouncedRequests.Observed() && requests > run.AnnouncedRequests.N() ||
 		run.AnnouncedTools.Observed() && tools > run.AnnouncedTools.N()
 }
+
+// compareStarts orders spans by their start, and those that started at the same time by
+// their id. What is said of them must not follow from the order in which they arrived.
+func compareStarts(a, b *Member) int {
+	if c := cmp.Compare(a.Start, b.Start); c != 0 {
+		return c
+	}
+	return compareIDs(a, b)
+}
+
+func compareIDs(a, b *Member) int { return bytes.Compare(a.ID[:], b.ID[:]) }
 
 // room is n elements that are to be overwritten, in the memory of list if it is large
 // enough. It clears the elements after them.
@@ -357,7 +369,7 @@ func lastAttempt(members []Member, s []relation, i int) int {
 		if len(attempts) == 0 {
 			break
 		}
-		i = slices.MaxFunc(attempts, func(a, b int) int { return cmp.Compare(members[a].Start, members[b].Start) })
+		i = slices.MaxFunc(attempts, func(a, b int) int { return compareStarts(&members[a], &members[b]) })
 	}
 	return i
 }
@@ -426,7 +438,7 @@ func lastTries(members []Member, s []relation) map[pcommon.SpanID]int {
 		if !s[i].apart || s[i].first >= 0 || m.Role != hold.Request || m.Parent.IsEmpty() {
 			continue
 		}
-		if before, ok := last[m.Parent]; !ok || m.Start >= members[before].Start {
+		if before, ok := last[m.Parent]; !ok || compareStarts(m, &members[before]) > 0 {
 			last[m.Parent] = i
 		}
 	}
@@ -443,7 +455,7 @@ func isLower(members []Member, depths []int32, a, b int) bool {
 	if x.Known.Server != y.Known.Server {
 		return !x.Known.Server
 	}
-	return x.Start > y.Start
+	return compareStarts(&members[a], &members[b]) > 0
 }
 
 // mayBeGateways reports whether a gateway may have caused the result of a request: a
@@ -493,6 +505,12 @@ func failedUpstream(d *classify.Diagnosis) bool {
 // it only if nothing else is released.
 func (j *Judge) carrier(release *Release) int {
 	last := -1
+	apart := func(i int) bool {
+		if first := j.relations[i].first; first >= 0 {
+			i = first
+		}
+		return j.relations[i].apart
+	}
 	for i := range release.Members {
 		m := &release.Members[i]
 		switch {
@@ -500,11 +518,17 @@ func (j *Judge) carrier(release *Release) int {
 		case m.Item == release.Run:
 			return i
 		case m.Role == hold.Run: // delivered twice, or it yielded
-		case last < 0 || j.relations[last].apart && !j.relations[i].apart:
+		case last < 0 || apart(last) && !apart(i):
 			last = i
-		case j.relations[i].apart == j.relations[last].apart && m.End >= release.Members[last].End:
+		case apart(i) == apart(last) && endsAfter(m, &release.Members[last]):
 			last = i
 		}
 	}
 	return last
+}
+
+// endsAfter reports whether a span ended after another one; of those that ended at the same
+// time, whether it started after that, or has the higher id.
+func endsAfter(a, b *Member) bool {
+	return cmp.Or(cmp.Compare(a.End, b.End), compareStarts(a, b)) > 0
 }

@@ -1,6 +1,7 @@
 package assemble
 
 import (
+	"cmp"
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -176,15 +177,25 @@ func setObservedApart(release *Release, s []relation) {
 			times(id).add(m.Item)
 		}
 	})
-	tools(func(i int, m *Member, id, name string) {
-		if !observed(m) {
-			return
+	// Of several that observed one call, the one nearest to the agent counts.
+	depths := depthsOf(s)
+	var order []int
+	tools(func(i int, m *Member, _, _ string) {
+		if observed(m) {
+			order = append(order, i)
 		}
+	})
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(depths[a], depths[b]), compareStarts(&members[a], &members[b]))
+	})
+	for _, i := range order {
+		m := &members[i]
+		id, name := key(m)
 		same := id != "" && executed[id].during(m.Item) || executed[name].during(m.Item)
 		if s[i].apart = s[i].apart || same; !same && id != "" {
 			times(id).add(m.Item) // another run may have observed it, too
 		}
-	})
+	}
 }
 
 // beneathApart reports whether a member is beneath one that is apart, and so is apart.

@@ -3,6 +3,8 @@
 package assemble
 
 import (
+	"bytes"
+	"cmp"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -295,7 +297,7 @@ func innermost(t *Trace, it *Item, unseen pcommon.SpanID) *Item {
 	runs := t.Runs()
 	steps := 0
 	for _, run := range runs[max(0, len(runs)-maxRuns):] {
-		if run.Yields || run == it || found != nil && run.Start <= found.Start || !began(it, run) {
+		if run.Yields || run == it || found != nil && !innerOf(run, found) || !began(it, run) {
 			continue
 		}
 		if steps > maxSteps {
@@ -307,6 +309,12 @@ func innermost(t *Trace, it *Item, unseen pcommon.SpanID) *Item {
 		}
 	}
 	return found
+}
+
+// innerOf reports whether run a is further in than run b, as far as their times show: it
+// began later, or at the same time and ended earlier. Of those at the same time one is.
+func innerOf(a, b *Item) bool {
+	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End), bytes.Compare(a.ID[:], b.ID[:])) > 0
 }
 
 // began reports whether an item began within run, by their clocks.
