@@ -1,0 +1,692 @@
+package llmclassify
+
+import (
+	"cmp"
+	"compress/gzip"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/open-telemetry/opentelemetry-collector-contrib/pkg/golden"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// The verdicts on a trace do not depend on the order in which its spans arrive, on the
+// calls that bring them, on what else is in those, and on the number of shards.
+
+var (
+	orderings = flag.Int("orders", 3, "how many orders TestOrder plays of each trace")
+	orderSeed = flag.Uint64("order-seed", 0, "the first seed of TestOrder")
+)
+
+// placed is a span with where it came from.
+type placed struct {
+	resource ptrace.ResourceSpans
+	scope    ptrace.ScopeSpans
+	ptrace.Span
+}
+
+// recordedTrace is the spans of one trace.
+type recordedTrace struct {
+	name  string
+	spans []placed
+	made  bool // at random: of several services, the spans of which may be taken for one another's by their time
+}
+
+// arrivals is how the spans of a recordedTrace arrive.
+type arrivals struct {
+	cfg   *Config
+	calls []arriving
+}
+
+// arriving is one call, and the time that passes before it.
+type arriving struct {
+	after time.Duration
+	spans []placed
+}
+
+func (c *arriving) traces() ptrace.Traces {
+	td := ptrace.NewTraces()
+	var last *placed
+	var to ptrace.SpanSlice
+	for i := range c.spans {
+		p := &c.spans[i]
+		if last == nil || last.scope != p.scope {
+			rs := td.ResourceSpans().AppendEmpty()
+			p.resource.Resource().CopyTo(rs.Resource())
+			ss := rs.ScopeSpans().AppendEmpty()
+			p.scope.Scope().CopyTo(ss.Scope())
+			to = ss.Spans()
+		}
+		p.CopyTo(to.AppendEmpty())
+		last = p
+	}
+	return td
+}
+
+func (a *arrivals) String() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "shards %d, max_spans_per_run %d, max_held_bytes %d", a.cfg.Shards, a.cfg.MaxSpansPerRun, a.cfg.MaxHeldBytes)
+	for _, c := range a.calls {
+		fmt.Fprintf(&out, "\n  after %v:", c.after)
+		for _, p := range c.spans {
+			fmt.Fprintf(&out, " %v", p)
+		}
+	}
+	return out.String()
+}
+
+func (p placed) String() string {
+	id := p.SpanID()
+	return fmt.Sprintf("%x(%s)", id[5:], p.Name())
+}
+
+func (p placed) key() spanKey { return spanKey{p.TraceID(), p.SpanID()} }
+
+func (p placed) isLLM() bool { return p.head().Kind != dialect.Other }
+
+func (p placed) head() dialect.Head {
+	head, _ := dialect.Default().In(p.scope.Scope().Name()).Recognise(p.Span)
+	return head
+}
+
+// play lets the spans arrive, and the time pass until nothing is held. It returns what is
+// said of them, and the traces on which the order may have an influence: spans that are not
+// held came when they could not be taken into account, see [arrivals.tooSoonOrLate].
+func (a *arrivals) play(t *testing.T) (outcome, map[pcommon.TraceID]bool) {
+	t.Helper()
+	h := newHarness(t, a.cfg, nil)
+	excused := map[pcommon.TraceID]bool{}
+	for i := range a.calls {
+		h.passStepwise(t, a.calls[i].after)
+		a.tooSoonOrLate(i, outcomeOf(h.out()), excused)
+		require.NoError(t, h.ConsumeTraces(t.Context(), a.calls[i].traces()))
+	}
+	h.passStepwise(t, 2*a.cfg.RunTimeout+2*a.cfg.MaxHold)
+	return outcomeOf(h.out()), excused
+}
+
+// tooSoonOrLate finds the traces of which a call brings a span that is not held, but counts
+// for one that is, at the wrong time: a span above an LLM span while nothing else of its
+// trace is here (only traces with LLM spans cost the memory of what is above these), and
+// one of those or an exchange when the LLM span has gone, because its run was complete.
+func (a *arrivals) tooSoonOrLate(call int, gone outcome, excused map[pcommon.TraceID]bool) {
+	parents := map[spanKey]pcommon.SpanID{}
+	known := map[pcommon.TraceID]bool{}
+	for i := range a.calls {
+		for _, p := range a.calls[i].spans {
+			parents[p.key()] = p.ParentSpanID()
+			known[p.TraceID()] = known[p.TraceID()] || i <= call && p.isLLM()
+		}
+	}
+	beneath := map[spanKey][]spanKey{} // LLM spans, by what is above them
+	for i := range a.calls {
+		for _, p := range a.calls[i].spans {
+			for at, depth := p.key(), 0; p.isLLM() && !parents[at].IsEmpty() && depth < len(parents); depth++ {
+				at = spanKey{at.trace, parents[at]}
+				beneath[at] = append(beneath[at], p.key())
+			}
+		}
+	}
+	isGone := func(key spanKey) bool { return len(gone[key]) > 0 }
+	for _, p := range a.calls[call].spans {
+		switch above := beneath[p.key()]; {
+		case p.isLLM():
+		case p.head().Exchange && isGone(spanKey{p.TraceID(), p.ParentSpanID()}),
+			len(above) > 0 && !known[p.TraceID()],
+			slices.ContainsFunc(above, isGone):
+			excused[p.TraceID()] = true
+		}
+	}
+}
+
+// passStepwise lets time pass from one deadline to the next.
+func (h *harness) passStepwise(t *testing.T, d time.Duration) {
+	t.Helper()
+	until := h.clock.Now().Add(d)
+	for {
+		at, ok := h.nextDue()
+		if !ok || at.After(until) {
+			break
+		}
+		h.pass(t, max(at.Sub(h.clock.Now()), 0))
+	}
+	h.pass(t, until.Sub(h.clock.Now()))
+}
+
+// outcome is what is said of each span, by trace and span: of each time that it came out.
+type outcome map[spanKey][]judgement
+
+// judgement is the verdict of a span as text, by attribute.
+type judgement map[string]string
+
+func outcomeOf(td ptrace.Traces) outcome {
+	o := outcome{}
+	eachSpan(td, func(span ptrace.Span) {
+		s := judgement{}
+		for key, v := range span.Attributes().All() {
+			if isVerdict(key) {
+				s[key] = v.AsString()
+			}
+		}
+		if span.Name() == semconv.SpanRunAbandoned {
+			s["name"] = span.Name()
+		}
+		if span.ParentSpanID().IsEmpty() {
+			s["root"] = "true"
+		}
+		key := spanKey{span.TraceID(), span.SpanID()}
+		o[key] = append(o[key], s)
+	})
+	return o
+}
+
+func isVerdict(key string) bool {
+	for _, prefix := range []string{"llm.failure.", "llm.retry.safety", "llm.retry.reason", "llm.classification.", "llm.run.outcome", "llm.run.timeline", "llm.run.recovered", "llm.history.missing"} {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// one is what is said of a span that came out several times: by the copy with the most.
+func one(list []judgement) judgement {
+	return slices.MaxFunc(list, func(a, b judgement) int { return cmp.Compare(len(a), len(b)) })
+}
+
+// abandoned reports whether it is of a span that was added, for a run that never ended.
+func (s judgement) abandoned() bool { return s["name"] == semconv.SpanRunAbandoned }
+
+func (s judgement) trigger() string { return s[string(semconv.ClassificationTriggerKey)] }
+
+// differences are how this outcome differs from what is wanted, in words.
+func (o outcome) differences(want outcome) (list []string) {
+	for _, key := range sortedKeys(want, o) {
+		w, got := want[key], o[key]
+		if len(w) == 0 || len(got) == 0 {
+			list = append(list, fmt.Sprintf("%s came out %d times, not %d", key.id, len(got), len(w)))
+			continue
+		}
+		a, b := one(w), one(got)
+		for _, attr := range sortedAttrs(a, b) {
+			if a[attr] != b[attr] {
+				list = append(list, fmt.Sprintf("%s %s: %q, not %q", key.id, attr, b[attr], a[attr]))
+			}
+		}
+	}
+	return list
+}
+
+// sameTriggers reports whether everything was judged for the same reason as is wanted.
+func (o outcome) sameTriggers(want outcome) bool {
+	for key := range o {
+		if one(o[key]).abandoned() {
+			return false
+		}
+	}
+	for key := range want {
+		if len(o[key]) == 0 || one(o[key]).trigger() != one(want[key]).trigger() || one(want[key]).abandoned() {
+			return false
+		}
+	}
+	return true
+}
+
+// carelessness are the spans of which less careful things are said than is wanted.
+// A run that lacks its root may take another one's spans for its own where the order has
+// an influence: success is then not compared.
+func (o outcome) carelessness(want outcome, excused map[pcommon.TraceID]bool) (list []string) {
+	for _, key := range sortedKeys(want, o) {
+		w, got := want[key], o[key]
+		if len(w) == 0 || len(got) == 0 {
+			if len(w) != 0 && !one(w).abandoned() {
+				list = append(list, fmt.Sprintf("%s came out %d times, not %d", key.id, len(got), len(w)))
+			}
+			continue
+		}
+		a := one(w)
+		for _, b := range got {
+			if what := careless(a, b, excused[key.trace]); what != "" {
+				list = append(list, fmt.Sprintf("%s %s: %v, not %v", key.id, what, b.words(), a.words()))
+			}
+		}
+	}
+	return list
+}
+
+// careless says why one judgement is less careful than the whole trace allows, "" if it is
+// not. Less is known of spans that go early: then a person is to be asked. That is less
+// careful than no_retry only if it is said of the same failure.
+//
+// Two kinds of spans are judged without what may come later: a request without a parent that
+// is alone, and a request that broke within the input of a call and has waited for max_hold. A
+// tool that runs all the same, and whose span comes after that, is not known then.
+func careless(want, got judgement, excused bool) string {
+	wanted, _ := semconv.ParseRetrySafety(want[string(semconv.RetrySafetyKey)])
+	is, _ := semconv.ParseRetrySafety(got[string(semconv.RetrySafetyKey)])
+	outcome, before := got[string(semconv.RunOutcomeKey)], want[string(semconv.RunOutcomeKey)]
+	well := func(outcome string) bool {
+		return outcome == semconv.RunOutcomeSucceeded.String() || outcome == semconv.RunOutcomeRecovered.String()
+	}
+	same := want[string(semconv.FailureClassKey)] == got[string(semconv.FailureClassKey)] &&
+		want[string(semconv.FailureCauseKey)] == got[string(semconv.FailureCauseKey)]
+	waited := got.trigger() == semconv.TriggerHoldExpired.String() && outcome == "" &&
+		got[string(semconv.RetryReasonKey)] == semconv.RetryReasonIncompleteToolInput.String()
+	alone := got["root"] != "" && outcome == "" && got.trigger() == semconv.TriggerComplete.String() &&
+		want[string(semconv.RetryReasonKey)] == semconv.RetryReasonEvidenceIncomplete.String()
+	switch {
+	case waited, alone:
+	case is == semconv.RetrySafetySafeAutoRetry && wanted != is && wanted != semconv.RetrySafetyUnset:
+		return "is safe"
+	case same && is < wanted && is != semconv.RetrySafetyUnset:
+		return "is less careful"
+	case !excused && well(outcome) && before != "" && !well(before):
+		return "is a success"
+	}
+	return ""
+}
+
+func (s judgement) words() string {
+	var list []string
+	for _, key := range []string{
+		string(semconv.ClassificationTriggerKey), string(semconv.RunOutcomeKey), string(semconv.FailureClassKey),
+		string(semconv.FailureCauseKey), string(semconv.RetrySafetyKey), string(semconv.RetryReasonKey),
+	} {
+		if s[key] != "" {
+			list = append(list, s[key])
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+func sortedKeys(a, b outcome) []spanKey {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return slices.SortedFunc(maps.Keys(all), func(a, b spanKey) int {
+		return cmp.Or(slices.Compare(a.trace[:], b.trace[:]), slices.Compare(a.id[:], b.id[:]))
+	})
+}
+
+func sortedAttrs(a, b judgement) []string {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return slices.Sorted(maps.Keys(all))
+}
+
+// recordings are all recorded traces: those of this package, those of the dialects, and
+// those of published agents, beside the folder that OTELLLM_FIXTURES names.
+func recordedTraces(t *testing.T) (list []recordedTrace) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("testdata", "traces", "*", "in.yaml"))
+	require.NoError(t, err)
+	require.NotEmpty(t, paths)
+	for _, path := range paths {
+		td, err := golden.ReadTraces(path)
+		require.NoError(t, err)
+		list = append(list, recordedTracesOf(filepath.Base(filepath.Dir(path)), td)...)
+	}
+	paths, err = filepath.Glob(filepath.Join("internal", "dialect", "testdata", "traces", "*.json"))
+	require.NoError(t, err)
+	require.NotEmpty(t, paths)
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(data)
+		require.NoError(t, err)
+		list = append(list, recordedTracesOf(filepath.Base(path), td)...)
+	}
+	for seed := range uint64(20) {
+		list = append(list, recordedTracesOf(fmt.Sprint("tree_", seed), tracesOf(t, makeTree(seed).spans...))...)
+		list[len(list)-1].made = true
+	}
+	if dir := os.Getenv("OTELLLM_FIXTURES"); dir != "" {
+		paths, err = filepath.Glob(filepath.Join(dir, "..", "agents", "*", "*.traces.jsonl.gz"))
+		require.NoError(t, err)
+		for _, path := range paths {
+			name := filepath.Base(filepath.Dir(path)) + "_" + strings.TrimSuffix(filepath.Base(path), ".traces.jsonl.gz")
+			list = append(list, recordedTracesOf(name, readLines(t, path))...)
+		}
+	}
+	return list
+}
+
+// readLines reads OTLP JSON, one call a line.
+func readLines(t *testing.T, path string) ptrace.Traces {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	z, err := gzip.NewReader(f)
+	require.NoError(t, err)
+	all := ptrace.NewTraces()
+	for dec := json.NewDecoder(z); ; {
+		var line json.RawMessage
+		if err := dec.Decode(&line); errors.Is(err, io.EOF) {
+			return all
+		} else {
+			require.NoError(t, err)
+		}
+		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(line)
+		require.NoError(t, err)
+		td.ResourceSpans().MoveAndAppendTo(all.ResourceSpans())
+	}
+}
+
+// recordedTracesOf are the traces with LLM spans.
+func recordedTracesOf(name string, td ptrace.Traces) (list []recordedTrace) {
+	byTrace := map[pcommon.TraceID]int{}
+	var llm []bool
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			in := dialect.Default().In(ss.Scope().Name())
+			for _, span := range ss.Spans().All() {
+				i, ok := byTrace[span.TraceID()]
+				if !ok {
+					i = len(list)
+					byTrace[span.TraceID()] = i
+					list, llm = append(list, recordedTrace{}), append(llm, false)
+				}
+				list[i].spans = append(list[i].spans, placed{rs, ss, span})
+				head, _ := in.Recognise(span)
+				llm[i] = llm[i] || head.Kind != dialect.Other
+			}
+		}
+	}
+	with := list[:0]
+	for i := range list {
+		if llm[i] {
+			list[i].name = name
+			if len(list) > 1 {
+				list[i].name = fmt.Sprintf("%s_%d", name, i)
+			}
+			with = append(with, list[i])
+		}
+	}
+	return with
+}
+
+// clone is the same trace, which can be changed.
+func (r *recordedTrace) clone() *recordedTrace {
+	c := &recordedTrace{name: r.name, made: r.made}
+	for _, p := range r.spans {
+		c.spans = append(c.spans, p.copy())
+	}
+	return c
+}
+
+func (p placed) copy() placed {
+	span := ptrace.NewSpan()
+	p.CopyTo(span)
+	p.Span = span
+	return p
+}
+
+// of is the same trace under another id.
+func (r *recordedTrace) of(id pcommon.TraceID) *recordedTrace {
+	c := r.clone()
+	for _, p := range c.spans {
+		p.SetTraceID(id)
+	}
+	return c
+}
+
+func (r *recordedTrace) llm() (list []placed) {
+	for _, p := range r.spans {
+		if p.isLLM() {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// changed is the trace with changes that other recordings could have: they are taken by
+// chance, and named.
+func (r *recordedTrace) changed(g *rand.Rand) *recordedTrace {
+	c := r.clone()
+	for _, change := range []struct {
+		name string
+		do   func(*recordedTrace, *rand.Rand)
+	}{
+		{"without some", (*recordedTrace).lose},
+		{"with steps between", (*recordedTrace).addSteps},
+		{"with exchanges", (*recordedTrace).addExchanges},
+		{"by a clock of seconds", (*recordedTrace).coarsen},
+	} {
+		if g.IntN(3) == 0 {
+			change.do(c, g)
+			c.name += ", " + change.name
+		}
+	}
+	return c
+}
+
+// lose loses some spans.
+func (r *recordedTrace) lose(g *rand.Rand) {
+	for range 1 + g.IntN(1+len(r.spans)/4) {
+		if len(r.spans) > 1 {
+			at := g.IntN(len(r.spans))
+			r.spans = slices.Delete(r.spans, at, at+1)
+		}
+	}
+}
+
+// coarsen makes the clock's grain a second: many spans begin at the same time.
+func (r *recordedTrace) coarsen(*rand.Rand) {
+	for _, p := range r.spans {
+		p.SetStartTimestamp(p.StartTimestamp() / 1e9 * 1e9)
+		p.SetEndTimestamp(p.EndTimestamp() / 1e9 * 1e9)
+	}
+}
+
+// addSteps puts spans that are no LLM spans above some of them.
+func (r *recordedTrace) addSteps(g *rand.Rand) {
+	for _, p := range r.llm() {
+		if g.IntN(2) != 0 {
+			continue
+		}
+		step := placed{p.resource, p.scope, ptrace.NewSpan()}
+		step.SetTraceID(p.TraceID())
+		step.SetSpanID(newSpanID(g))
+		step.SetParentSpanID(p.ParentSpanID())
+		step.SetName("step")
+		step.SetStartTimestamp(p.StartTimestamp())
+		step.SetEndTimestamp(p.EndTimestamp())
+		p.SetParentSpanID(step.SpanID())
+		r.spans = append(r.spans, step)
+	}
+}
+
+// addExchanges puts exchanges of an HTTP client beneath some of the LLM spans.
+func (r *recordedTrace) addExchanges(g *rand.Rand) {
+	for _, p := range r.llm() {
+		if g.IntN(2) != 0 {
+			continue
+		}
+		for range 1 + g.IntN(3) {
+			x := placed{p.resource, p.scope, ptrace.NewSpan()}
+			x.SetTraceID(p.TraceID())
+			x.SetSpanID(newSpanID(g))
+			x.SetParentSpanID(p.SpanID())
+			x.SetName("POST")
+			x.SetKind(ptrace.SpanKindClient)
+			from := uint64(p.StartTimestamp())
+			took := max(uint64(p.EndTimestamp()), from) - from
+			at := from + g.Uint64N(took+1)
+			x.SetStartTimestamp(pcommon.Timestamp(at))
+			x.SetEndTimestamp(pcommon.Timestamp(at + g.Uint64N(from+took-at+1)))
+			x.Attributes().PutStr(string(otelsemconv.HTTPRequestMethodKey), "POST")
+			x.Attributes().PutStr(string(otelsemconv.URLFullKey), "https://api.example.com/v1/chat/completions")
+			status := []int64{200, 200, 429, 500, 0}[g.IntN(5)]
+			if status > 0 {
+				x.Attributes().PutInt(string(otelsemconv.HTTPResponseStatusCodeKey), status)
+			}
+			if status >= 400 {
+				x.Status().SetCode(ptrace.StatusCodeError)
+			}
+			if code := []string{"", "", "ECONNRESET", "UND_ERR_BODY_TIMEOUT"}[g.IntN(4)]; code != "" && status < 400 {
+				x.Attributes().PutStr(string(otelsemconv.ErrorTypeKey), code)
+				x.Status().SetCode(ptrace.StatusCodeError)
+			}
+			if g.IntN(4) == 0 {
+				x.Attributes().PutInt(string(otelsemconv.HTTPRequestResendCountKey), int64(g.IntN(3)))
+			}
+			r.spans = append(r.spans, x)
+		}
+	}
+}
+
+func newSpanID(g *rand.Rand) (id pcommon.SpanID) {
+	binary.LittleEndian.PutUint64(id[:], g.Uint64()|1)
+	return id
+}
+
+func (r *recordedTrace) together() *arrivals {
+	return &arrivals{cfg: defaultConfig(), calls: []arriving{{0, r.spans}}}
+}
+
+// shuffled is a way in which the spans arrive within settle.
+func (r *recordedTrace) shuffled(g *rand.Rand) *arrivals {
+	a := &arrivals{cfg: defaultConfig()}
+	a.cfg.Shards = 1 + g.IntN(4)
+	a.deliver(g, r.spans, defaultSettle)
+	return a
+}
+
+// scattered is a way in which spans arrive late, or go early.
+func (r *recordedTrace) scattered(g *rand.Rand) *arrivals {
+	a := &arrivals{cfg: defaultConfig()}
+	a.cfg.Shards = 1 + g.IntN(4)
+	within := defaultSettle
+	switch g.IntN(4) {
+	case 0:
+		a.cfg.MaxSpansPerRun = 1 + g.IntN(4)
+	case 1:
+		a.cfg.MaxHeldBytes = 1000 + g.IntN(10000)
+	default:
+		within = []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute, 3 * time.Hour}[g.IntN(4)]
+	}
+	a.deliver(g, r.spans, within)
+	return a
+}
+
+// deliver delivers spans within a time: in any order, in some calls, some of them twice.
+func (a *arrivals) deliver(g *rand.Rand, list []placed, within time.Duration) {
+	spans := make([]placed, 0, len(list))
+	for _, i := range g.Perm(len(list)) {
+		spans = append(spans, list[i])
+	}
+	for _, p := range list {
+		if g.IntN(8) == 0 {
+			spans = slices.Insert(spans, g.IntN(len(spans)+1), p)
+		}
+	}
+	n := 1 + g.IntN(min(len(spans), 8))
+	for i := range n {
+		a.calls = append(a.calls, arriving{time.Duration(g.Int64N(int64(within) / int64(n))), spans[i*len(spans)/n : (i+1)*len(spans)/n]})
+	}
+}
+
+func seedOf(name string, seed uint64) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name))
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// with is two traces in one.
+func (r *recordedTrace) with(other *recordedTrace) *recordedTrace {
+	return &recordedTrace{made: r.made || other.made, name: r.name + " and " + other.name, spans: append(slices.Clip(r.spans), other.spans...)}
+}
+
+// expect holds what is said of each trace to what is wanted, or where spans went for
+// another reason, demands that nothing less careful is said.
+func (o outcome) expect(want outcome, excused map[pcommon.TraceID]bool) (wrong []string, strict, careful int) {
+	for trace := range want.traces() {
+		got, wanted := o.of(trace), want.of(trace)
+		if !excused[trace] && got.sameTriggers(wanted) {
+			wrong = append(wrong, got.differences(wanted)...)
+			strict++
+		} else {
+			wrong = append(wrong, got.carelessness(wanted, excused)...)
+			careful++
+		}
+	}
+	return wrong, strict, careful
+}
+
+func (o outcome) traces() map[pcommon.TraceID]bool {
+	ids := map[pcommon.TraceID]bool{}
+	for key := range o {
+		ids[key.trace] = true
+	}
+	return ids
+}
+
+func (o outcome) of(trace pcommon.TraceID) outcome {
+	of := maps.Clone(o)
+	maps.DeleteFunc(of, func(key spanKey, _ []judgement) bool { return key.trace != trace })
+	return of
+}
+
+// Whatever the order in which spans arrive within settle, the verdicts are the same; and
+// where spans go early or come late, none is less careful. A failure names the trace, its
+// changes and the seed: -run 'TestOrder/^name$' -order-seed N -orders 1 plays it again.
+func TestOrder(t *testing.T) {
+	all := recordedTraces(t)
+	strict, careful := 0, 0
+	for i := range all {
+		t.Run(all[i].name, func(t *testing.T) {
+			for n := range *orderings {
+				seed := *orderSeed + uint64(n) //nolint:gosec // not negative
+				g := seedOf(all[i].name, seed)
+				r := all[i].changed(g)
+				want, _ := r.together().play(t)
+				if g.IntN(3) == 0 { // another trace in the same calls
+					other := all[g.IntN(len(all))].of(pcommon.TraceID{15: 2}).changed(g)
+					also, _ := other.together().play(t)
+					maps.Copy(want, also)
+					r = r.with(other)
+				}
+				for range 3 {
+					a := r.shuffled(g)
+					got, excused := a.play(t)
+					wrong, n, m := got.expect(want, excused)
+					strict, careful = strict+n, careful+m
+					if len(wrong) > 0 {
+						t.Fatalf("%s, seed %d:\n  %s\n%v", r.name, seed, strings.Join(wrong, "\n  "), a)
+					}
+				}
+				if r.made {
+					continue
+				}
+				a := r.scattered(g)
+				got, excused := a.play(t)
+				if wrong := got.carelessness(want, excused); len(wrong) > 0 {
+					t.Fatalf("%s, seed %d:\n  %s\n%v", r.name, seed, strings.Join(wrong, "\n  "), a)
+				}
+			}
+		})
+	}
+	t.Logf("%d traces had to be judged alike, %d no less carefully", strict, careful)
+	if strict+careful > 100 {
+		require.Greater(t, strict, careful)
+	}
+}
