@@ -31,10 +31,10 @@ type mix struct {
 }
 
 var mixes = []mix{
-	{name: "every span", llm: everySpan},
-	{name: "every span, held", llm: everySpan, apart: true},
-	{name: "one in ten", llm: oneInTen},
-	{name: "one in ten, held", llm: oneInTen, apart: true},
+	{name: "every span, whole", llm: everySpan},
+	{name: "every span, held apart", llm: everySpan, apart: true},
+	{name: "one in ten, whole", llm: oneInTen},
+	{name: "one in ten, held apart", llm: oneInTen, apart: true},
 	{name: "none", llm: func(int) bool { return false }},
 }
 
