@@ -73,6 +73,7 @@ const (
 	WrongVerdict  = "wrong verdict"
 	WrongTrigger  = "wrong trigger"
 	LateNotMarked = "late, not marked"
+	LessCareful   = "less careful"
 )
 
 // slack is the maximum difference between two readings of the clock for one event: an

@@ -113,6 +113,9 @@ func (c *checker) run(r *run) {
 		c.figures.Outcomes[list[0].outcome]++
 	}
 	for _, v := range list {
+		if v.safe && r.plan.Risky {
+			c.add(LessCareful, r.key, "a %s run in which text was shown, or a tool changed something, is safe to repeat, by %s", r.shape, v.trigger)
+		}
 		if v.trigger == semconv.TriggerComplete && v.outcome != r.plan.Outcome {
 			c.add(WrongVerdict, r.key, "a %s run with all its spans is %q, want %q", r.shape, v.outcome, r.plan.Outcome)
 		}

@@ -37,6 +37,9 @@ func (c *checker) span(s *span) {
 		}
 	}
 	for i := range s.copies {
+		if s.copies[i].safe && s.shown {
+			c.add(LessCareful, s.key, "a model call whose text was shown is safe to send again, by %s", s.copies[i].trigger)
+		}
 		c.trigger(s, &s.copies[i])
 	}
 }

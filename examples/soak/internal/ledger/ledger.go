@@ -38,6 +38,7 @@ type span struct {
 	role     load.Role
 	run      *run // nil for other spans
 	late     bool
+	shown    bool // see load.Span
 	hash     uint64
 	attempts int
 	unknown  int // attempts without an answer
@@ -54,6 +55,7 @@ type delivery struct {
 	trigger semconv.Trigger
 	outcome semconv.RunOutcome
 	failed  bool // its verdict reports a failure
+	safe    bool // its verdict is safe_auto_retry
 	altered bool
 	strange bool // its trigger or outcome is not in the vocabulary
 }
@@ -113,7 +115,7 @@ func (l *Ledger) Plan(t *load.Trace) {
 	}
 	for i := range t.Spans {
 		s := &t.Spans[i]
-		entry := &span{key: Key{t.ID, s.SpanID()}, role: s.Role, late: s.Late, hash: hashes[i]}
+		entry := &span{key: Key{t.ID, s.SpanID()}, role: s.Role, late: s.Late, shown: s.Shown, hash: hashes[i]}
 		if s.Role != load.Other {
 			entry.run = l.runs[Key{t.ID, s.RunID}]
 			entry.run.spans = append(entry.run.spans, entry)
@@ -252,6 +254,9 @@ func read(s ptrace.Span) (d delivery) {
 		}
 	}
 	_, d.failed = attrs.Get(string(semconv.FailureClassKey))
+	if v, ok := attrs.Get(string(semconv.RetrySafetyKey)); ok {
+		d.safe = v.Str() == semconv.RetrySafetySafeAutoRetry.String()
+	}
 	return d
 }
 

@@ -30,6 +30,8 @@ type out struct {
 	at      float64 // seconds from t0
 	trigger semconv.Trigger
 	outcome semconv.RunOutcome
+	safe    bool
+	risky   bool // of a run span: its run is
 }
 
 // fake is a Collector that accepts everything at once and behaves correctly, until a
@@ -91,6 +93,7 @@ func honest(s load.Span, p load.Plan, sent float64, last bool) *out {
 	case !p.Ends:
 		o.at, o.trigger, o.outcome = 1.2, semconv.TriggerHoldExpired, p.Outcome
 	case s.Role == load.Run && p.Announces:
+		o.risky = p.Risky
 		o.trigger, o.outcome = semconv.TriggerComplete, p.Outcome
 	case s.Role == load.Run:
 		o.trigger, o.outcome = semconv.TriggerRunEnded, p.Outcome
@@ -126,6 +129,9 @@ func (f *fake) give() {
 		}
 		if o.outcome != semconv.RunOutcomeUnset {
 			s.Attributes().PutStr(string(semconv.RunOutcomeKey), o.outcome.String())
+		}
+		if o.safe {
+			s.Attributes().PutStr(string(semconv.RetrySafetyKey), semconv.RetrySafetySafeAutoRetry.String())
 		}
 		f.books.Deliver(td, at(o.at))
 	}
@@ -296,6 +302,18 @@ func TestFaultsAreFound(t *testing.T) {
 			o.outcome = semconv.RunOutcomeSucceeded
 			return o
 		}, WrongVerdict, `is "succeeded", want "recovered"`},
+		"a run that changed something is safe": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			o := f.first(t, func(o *out) bool { return announced(o) && o.risky })
+			o.safe = true
+			return o
+		}, LessCareful, "safe to repeat"},
+		"a model call that showed text is safe": {func(t *testing.T, f *fake) *out {
+			t.Helper()
+			o := f.first(t, func(o *out) bool { return o.Shown })
+			o.safe = true
+			return o
+		}, LessCareful, "text was shown"},
 		"a late span is not marked": {func(t *testing.T, f *fake) *out {
 			t.Helper()
 			o := f.first(t, func(o *out) bool { return o.Late })

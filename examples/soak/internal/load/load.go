@@ -36,6 +36,9 @@ type Span struct {
 	RunID pcommon.SpanID
 	// At is when the span is sent, relative to the first one of its trace.
 	At time.Duration
+	// Shown: the model's text had been shown when the connection broke, so that it is not
+	// safe to send the request again.
+	Shown bool
 	// Late spans are sent only after the verdict on their run has been exported.
 	Late bool
 	// Service is the index of its resource in [Services].
@@ -52,6 +55,9 @@ type Plan struct {
 	Announces bool
 	// Outcome is the verdict on the complete run.
 	Outcome semconv.RunOutcome
+	// Risky: text was shown, or a tool changed something, so that it is not safe to repeat
+	// the run.
+	Risky bool
 	// Spans is the number of its model calls, tools and run spans, without late ones.
 	Spans int
 }
@@ -143,6 +149,7 @@ func (s Service) Fill(rs ptrace.ResourceSpans, ss ptrace.ScopeSpans) {
 	rs.SetSchemaUrl("https://opentelemetry.io/schemas/1.41.0")
 	attrs := rs.Resource().Attributes()
 	attrs.PutStr("service.name", s.Name)
+	attrs.PutStr("service.namespace", "agents")
 	attrs.PutStr("service.version", "1.4.2")
 	attrs.PutStr("telemetry.sdk.name", "opentelemetry")
 	attrs.PutStr("deployment.environment.name", "soak")

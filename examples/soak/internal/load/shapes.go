@@ -107,12 +107,12 @@ func (m *maker) agent(a agent) time.Duration {
 	failedFor, recovered := m.rng.IntN(100), m.chance(25)
 	for i := range turns {
 		if recovered && i == turns/2 {
-			r.request(turn/4, ending{cut: true})
+			r.request(turn/4, ending{cut: true, shown: m.chance(30)})
 			r.retried = true
 		}
 		last := i == turns-1
 		if last && failedFor < 12 {
-			r.request(turn/2, ending{cut: true})
+			r.request(turn/2, ending{cut: true, shown: m.chance(30)})
 			break
 		}
 		tools := 1
@@ -157,6 +157,7 @@ func (m *maker) agent(a agent) time.Duration {
 	if a.around != nil {
 		a.around.requests += r.requests
 		a.around.tools += r.tools
+		a.around.plan.Risky = a.around.plan.Risky || r.plan.Risky
 	}
 	m.trace.Runs = append(m.trace.Runs, r.plan)
 	if a.parent.IsEmpty() {
@@ -206,6 +207,7 @@ func (r *running) end(a agent, parent pcommon.SpanID, at time.Duration, failed b
 type ending struct {
 	calls []string // tool calls of the answer
 	cut   bool     // the connection is reset
+	shown bool     // after text
 	late  bool
 }
 
@@ -229,7 +231,10 @@ func (r *running) request(takes time.Duration, e ending) {
 		semconv.RunID(hex.EncodeToString(r.plan.ID[:])), semconv.RequestAttempt(attempt), semconv.RequestProviderTools(),
 		semconv.HistoryToolCalls(r.done...), semconv.HistoryToolOutputs(r.done...))
 	text := 0
-	if len(e.calls) == 0 && !e.cut {
+	if e.shown {
+		s.Shown, r.plan.Risky = true, true
+	}
+	if len(e.calls) == 0 && !e.cut || e.shown {
 		text = 1 + r.rng.IntN(30)
 	}
 	events := 1 + text + 2*len(e.calls)
@@ -241,7 +246,11 @@ func (r *running) request(takes time.Duration, e ending) {
 	switch {
 	case e.cut:
 		s.Status().SetCode(ptrace.StatusCodeError)
-		put(s, semconv.StreamPhase(semconv.PhaseResponseStarted), semconv.StreamEndAttr(semconv.StreamEndReadError),
+		phase := semconv.PhaseResponseStarted
+		if e.shown {
+			phase = semconv.PhaseText
+		}
+		put(s, semconv.StreamPhase(phase), semconv.StreamEndAttr(semconv.StreamEndReadError),
 			otelsemconv.GenAIResponseFinishReasons("error"), otelsemconv.ErrorTypeKey.String("*net.OpError"),
 			semconv.TransportStageAttr(semconv.TransportStageBody), semconv.TransportCauseAttr(semconv.TransportCauseConnectionReset),
 			semconv.TransportCode("ECONNRESET"), semconv.TransportErrorChain("*net.OpError", "*os.SyscallError", "syscall.Errno"))
@@ -280,8 +289,12 @@ func (r *running) tool(call string, takes time.Duration, nests bool) {
 	s := r.span(coder, Tool, r.plan.ID, id, r.plan.ID, "execute_tool search", from, r.now)
 	r.plan.Spans++
 	r.tools++
+	effect := semconv.ToolEffectReadOnly
+	if r.chance(15) {
+		effect, r.plan.Risky = semconv.ToolEffectNonIdempotent, true
+	}
 	put(s, otelsemconv.GenAIOperationNameExecuteTool, otelsemconv.GenAIToolName("search"), otelsemconv.GenAIToolCallID(call),
-		semconv.RunID(hex.EncodeToString(r.plan.ID[:])), semconv.ToolEffectAttr(semconv.ToolEffectReadOnly),
+		semconv.RunID(hex.EncodeToString(r.plan.ID[:])), semconv.ToolEffectAttr(effect),
 		semconv.ToolOutcomeAttr(semconv.ToolOutcomeSucceeded))
 	r.done = append(r.done, call)
 }

@@ -1,0 +1,96 @@
+package ledger
+
+import (
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/examples/soak/internal/load"
+)
+
+// Wait is how long a span took beyond what was due.
+type Wait struct {
+	Key   Key
+	Out   time.Time // when it was exported
+	Wait  time.Duration
+	Shape string
+}
+
+// Waits returns the waits of the spans that were exported, from the first attempt to
+// send them. What is due is: nothing for spans that llm_classify passes on and late ones;
+// for others the time until the last span of their run was sent, and settle where the run
+// does not announce its spans; max_hold at most, and where the span of a run is never
+// sent. Where a trace has several runs, the last span of all of them counts. A span is
+// left out if skip returns true for the time from
+// the first span of its trace until it was exported.
+func (l *Ledger) Waits(rules Rules, settle time.Duration, skip func(from, to time.Time) bool) (list []Wait) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	traces := make(map[pcommon.TraceID]*journey)
+	at := func(id pcommon.TraceID) *journey {
+		j := traces[id]
+		if j == nil {
+			j = &journey{}
+			traces[id] = j
+		}
+		return j
+	}
+	for key, s := range l.spans {
+		if s.attempts > 0 {
+			at(key.Trace).sent(s)
+		}
+	}
+	for key, r := range l.runs {
+		at(key.Trace).run(r)
+	}
+	for key, s := range l.spans {
+		if s.acks == 0 || len(s.copies) == 0 {
+			continue
+		}
+		out, j := s.copies[0].at, traces[key.Trace]
+		if skip(j.first, out) {
+			continue
+		}
+		due, shape := s.first, "-"
+		if s.run != nil {
+			shape = s.run.shape
+		}
+		if s.role != load.Other && !s.late {
+			latest := s.first.Add(rules.MaxHold)
+			if due = j.due(settle); j.open || due.After(latest) {
+				due = latest
+			}
+		}
+		list = append(list, Wait{Key: key, Out: out, Wait: max(out.Sub(due), 0), Shape: shape})
+	}
+	return list
+}
+
+// journey is when the spans of a trace were sent.
+type journey struct {
+	first time.Time
+	last  time.Time // of its model calls, tools and runs
+	quiet bool      // a run announces nothing
+	open  bool      // the span of a run is never sent
+}
+
+func (j *journey) sent(s *span) {
+	if j.first.IsZero() || s.first.Before(j.first) {
+		j.first = s.first
+	}
+	if s.role != load.Other && !s.late && s.first.After(j.last) {
+		j.last = s.first
+	}
+}
+
+func (j *journey) run(r *run) {
+	j.quiet = j.quiet || !r.plan.Announces
+	j.open = j.open || !r.plan.Ends
+}
+
+func (j *journey) due(settle time.Duration) time.Time {
+	if j.quiet {
+		return j.last.Add(settle)
+	}
+	return j.last
+}
