@@ -120,6 +120,11 @@ soak: $(COLLECTOR) ## many agents against the Collector while it is stopped, kil
 	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/soak ./soak
 	@$(BUILD)/soak -root . -seed $(SEED) $(if $(filter short,$(SOAK)),-short) $(SOAKFLAGS)
 
+.PHONY: endurance
+endurance: $(COLLECTOR) ## half an hour of agents with attackers beside them, kills, a backend that is unwell and a full disk, against bars; SOAK=short in 4 minutes, SEED=n, SOAKFLAGS=-help
+	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/soak ./soak
+	@$(BUILD)/soak -root . -endurance -seed $(SEED) $(if $(filter short,$(SOAK)),-short) $(SOAKFLAGS)
+
 .PHONY: oracle
 oracle: ## every client over every stream cut at every byte, what it gave against what is recorded; minutes. ORACLEFLAGS=-help
 	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/oracle ./oracle

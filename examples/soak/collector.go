@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"embed"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -33,7 +35,7 @@ type collectorSpec struct {
 // limits are llm_classify's limits.
 type limits struct {
 	hold, settle, runTimeout time.Duration
-	heldBytes                int
+	heldBytes, factBytes     int
 	spansPerRun              int
 }
 
@@ -41,6 +43,7 @@ func (l limits) env() []string {
 	return []string{
 		"MAX_HOLD=" + l.hold.String(), "SETTLE=" + l.settle.String(), "RUN_TIMEOUT=" + l.runTimeout.String(),
 		"MAX_HELD_BYTES=" + strconv.Itoa(l.heldBytes), "MAX_SPANS_PER_RUN=" + strconv.Itoa(l.spansPerRun),
+		"MAX_FACT_BYTES=" + strconv.Itoa(l.factBytes),
 	}
 }
 
@@ -48,6 +51,7 @@ func (l limits) env() []string {
 type collector struct {
 	grpc, http string // host:port for OTLP
 	metrics    string // URL
+	verdicts   string // URL of the metrics of verdicts, where they are configured
 	spec       process.Spec
 	dir        string
 	lives      int
@@ -76,7 +80,7 @@ func newCollector(s collectorSpec) (*collector, error) {
 	if err := os.MkdirAll(journal, 0o700); err != nil {
 		return nil, fmt.Errorf("create the folder of the journal: %w", err)
 	}
-	c := &collector{grpc: free[0], http: free[1], metrics: "http://" + free[3] + "/metrics", dir: s.dir}
+	c := &collector{grpc: free[0], http: free[1], metrics: "http://" + free[3] + "/metrics", verdicts: "http://" + free[4] + "/metrics", dir: s.dir}
 	var args []string
 	for _, path := range s.configs {
 		args = append(args, "--config", "file:"+path)
@@ -152,35 +156,88 @@ func (c *collector) close() {
 func (c *collector) measure() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.peak = max(c.peak, c.status("VmHWM:"))
+}
+
+// anonymous returns the resident memory in bytes, without files that are mapped; 0 if it
+// is unknown.
+func (c *collector) anonymous() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.status("RssAnon:")
+}
+
+// status returns a line of the process's status in bytes, or 0.
+func (c *collector) status(field string) int64 {
 	if c.running == nil {
-		return
+		return 0
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.running.PID()))
 	if err != nil {
-		return
+		return 0
 	}
 	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if rest, ok := strings.CutPrefix(line, field); ok {
 			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			c.peak = max(c.peak, kib<<10)
+			return kib << 10
 		}
 	}
+	return 0
+}
+
+// died reports whether the process has ended by itself.
+func (c *collector) died() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running == nil {
+		return false
+	}
+	select {
+	case <-c.running.Exited():
+		return true
+	default:
+		return false
+	}
+}
+
+// pid returns the process's id, 0 while it is not running.
+func (c *collector) pid() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running == nil {
+		return 0
+	}
+	return c.running.PID()
 }
 
 // gauge adds up the series of one of the Collector's own metrics.
 func (c *collector) gauge(ctx context.Context, name string) (total float64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.metrics, nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := http.DefaultClient.Do(req)
+	page, err := get(ctx, c.metrics)
 	if err != nil {
 		return 0, fmt.Errorf("read the Collector's metrics: %w", err)
 	}
+	return sum(page, name)
+}
+
+// get returns a page.
+func get(ctx context.Context, url string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
 	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
+	return io.ReadAll(resp.Body)
+}
+
+// sum adds up the series of a metric.
+func sum(page []byte, name string) (total float64, err error) {
+	lines := bufio.NewScanner(bytes.NewReader(page))
 	for lines.Scan() {
 		if line := lines.Text(); strings.HasPrefix(line, name+"{") || strings.HasPrefix(line, name+" ") {
 			v, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)

@@ -53,6 +53,7 @@ type options struct {
 	fail           float64
 	stops, kills   int
 	storage        bool
+	endurance      bool
 	problems       int
 }
 
@@ -73,6 +74,7 @@ func given(args []string) (o options, err error) {
 	flags.StringVar(&o.root, "root", ".", "root of the repository")
 	flags.StringVar(&o.bin, "collector", "", "the Collector to drive (default build/otelcol-llm in root)")
 	flags.StringVar(&o.dir, "dir", "", "folder for logs and journals, kept (default a temporary one, kept when something fails)")
+	flags.BoolVar(&o.endurance, "endurance", false, "the endurance run in place of the soak: half an hour, attackers beside the agents; other defaults for duration, kills and open; fail, stops, storage and traces have no effect")
 	flags.BoolVar(&o.short, "short", false, "short form of about 40 seconds: other defaults for duration, stops, kills and open")
 	flags.DurationVar(&o.duration, "duration", 200*time.Second, "how long spans are sent, for all parts together")
 	flags.IntVar(&o.traces, "traces", 0, "maximum number of traces of a part; 0 for no limit")
@@ -86,14 +88,12 @@ func given(args []string) (o options, err error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if o.short {
-		set := make(map[string]bool)
-		flags.Visit(func(f *flag.Flag) { set[f.Name] = true })
-		for name, value := range map[string]string{"duration": "16s", "stops": "2", "kills": "2", "open": "150"} {
-			if !set[name] {
-				if err := flags.Set(name, value); err != nil {
-					return o, err
-				}
+	set := make(map[string]bool)
+	flags.Visit(func(f *flag.Flag) { set[f.Name] = true })
+	for name, value := range o.defaults() {
+		if !set[name] {
+			if err := flags.Set(name, value); err != nil {
+				return o, err
 			}
 		}
 	}
@@ -109,6 +109,20 @@ func given(args []string) (o options, err error) {
 		o.bin = filepath.Join(o.root, "build", "otelcol-llm")
 	}
 	return o, nil
+}
+
+// defaults returns the defaults of flags that differ in this form of the run.
+func (o *options) defaults() map[string]string {
+	switch {
+	case o.endurance && o.short:
+		return map[string]string{"duration": "210s", "kills": "4", "open": "20"}
+	case o.endurance:
+		return map[string]string{"duration": "30m", "kills": "15", "open": "20"}
+	case o.short:
+		return map[string]string{"duration": "16s", "stops": "2", "kills": "2", "open": "150"}
+	default:
+		return nil
+	}
 }
 
 // parts returns the parts of a soak. Each has a share of the time.
@@ -143,8 +157,11 @@ func (o *options) parts() []part {
 // limits returns llm_classify's times and bounds. In the short form the end of a part
 // does not wait long for runs that never end.
 func (o *options) limits() limits {
-	l := limits{hold: 2 * time.Second, settle: 300 * time.Millisecond, runTimeout: 20 * time.Second, heldBytes: 256 << 20, spansPerRun: 150}
-	if o.short {
+	l := limits{hold: 2 * time.Second, settle: 300 * time.Millisecond, runTimeout: 20 * time.Second, heldBytes: 256 << 20, factBytes: 64 << 20, spansPerRun: 150}
+	switch {
+	case o.endurance: // within the reach of an attacker
+		l.heldBytes, l.factBytes = 32<<20, 16<<20
+	case o.short:
 		l.hold, l.runTimeout = time.Second, 5*time.Second
 	}
 	return l
@@ -174,6 +191,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 	} else if s.dir, err = filepath.Abs(s.dir); err != nil {
 		return err
+	}
+	if o.endurance {
+		return s.endurance(ctx, o)
 	}
 	failed, began := false, time.Now()
 	s.say("soak: seed %d, %d traces at a time, logs in %s", o.seed, o.open, s.dir)

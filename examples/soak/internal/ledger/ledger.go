@@ -145,6 +145,13 @@ func (l *Ledger) Attempt(keys []Key, at time.Time) {
 	}
 }
 
+// Refused returns how many spans were refused so far, each counted each time.
+func (l *Ledger) Refused() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.figures.Refused
+}
+
 // Answer records the result of an attempt.
 func (l *Ledger) Answer(keys []Key, a Answer, at time.Time) {
 	l.mu.Lock()

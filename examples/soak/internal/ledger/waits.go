@@ -11,7 +11,7 @@ import (
 // Wait is how long a span took beyond what was due.
 type Wait struct {
 	Key   Key
-	Out   time.Time // when it was exported
+	Due   time.Time // when it should have been exported
 	Wait  time.Duration
 	Shape string
 }
@@ -20,10 +20,9 @@ type Wait struct {
 // send them. What is due is: nothing for spans that llm_classify passes on and late ones;
 // for others the time until the last span of their run was sent, and settle where the run
 // does not announce its spans; max_hold at most, and where the span of a run is never
-// sent. Where a trace has several runs, the last span of all of them counts. A span is
-// left out if skip returns true for the time from
-// the first span of its trace until it was exported.
-func (l *Ledger) Waits(rules Rules, settle time.Duration, skip func(from, to time.Time) bool) (list []Wait) {
+// sent. Where a trace has several runs, the last span of all of them counts. What of a
+// wait disturbed returns is subtracted.
+func (l *Ledger) Waits(rules Rules, settle time.Duration, disturbed func(from, to time.Time) time.Duration) (list []Wait) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	traces := make(map[pcommon.TraceID]*journey)
@@ -48,9 +47,6 @@ func (l *Ledger) Waits(rules Rules, settle time.Duration, skip func(from, to tim
 			continue
 		}
 		out, j := s.copies[0].at, traces[key.Trace]
-		if skip(j.first, out) {
-			continue
-		}
 		due, shape := s.first, "-"
 		if s.run != nil {
 			shape = s.run.shape
@@ -61,23 +57,23 @@ func (l *Ledger) Waits(rules Rules, settle time.Duration, skip func(from, to tim
 				due = latest
 			}
 		}
-		list = append(list, Wait{Key: key, Out: out, Wait: max(out.Sub(due), 0), Shape: shape})
+		wait := out.Sub(due)
+		if wait > 0 {
+			wait -= disturbed(due, out)
+		}
+		list = append(list, Wait{Key: key, Due: due, Wait: max(wait, 0), Shape: shape})
 	}
 	return list
 }
 
-// journey is when the spans of a trace were sent.
+// journey is how a trace is due.
 type journey struct {
-	first time.Time
-	last  time.Time // of its model calls, tools and runs
+	last  time.Time // the last of its model calls, tools and runs
 	quiet bool      // a run announces nothing
 	open  bool      // the span of a run is never sent
 }
 
 func (j *journey) sent(s *span) {
-	if j.first.IsZero() || s.first.Before(j.first) {
-		j.first = s.first
-	}
 	if s.role != load.Other && !s.late && s.first.After(j.last) {
 		j.last = s.first
 	}

@@ -11,11 +11,14 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	_ "google.golang.org/grpc/encoding/gzip" // the Collector compresses its exports
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/otelllm/otelllm-go/examples/soak/internal/ledger"
 )
@@ -25,6 +28,7 @@ import (
 type Backend struct {
 	ptraceotlp.UnimplementedGRPCServer
 	books   *ledger.Ledger
+	others  func(ptrace.Traces) // takes from a call what is not for books; may be nil
 	address string
 	release func() // releases the address
 
@@ -35,7 +39,51 @@ type Backend struct {
 	server *grpc.Server // nil while connections are refused
 	served chan struct{}
 	calls  BackendCalls
+	mood   Mood
+	moved  chan struct{} // closed when the mood changes
 }
+
+// Mood is how a backend answers all calls for some time. It accepts nothing while it is
+// not Well.
+type Mood uint8
+
+// The moods.
+const (
+	Well       Mood = iota // its share of the calls fails
+	Stalled                // no call is answered, until the mood changes
+	Throttling             // RESOURCE_EXHAUSTED with a delay, which is 429 with Retry-After over HTTP
+	Overloaded             // UNAVAILABLE with a delay, which is 503 with Retry-After over HTTP
+)
+
+// retryAfter is the delay that a backend asks for.
+const retryAfter = time.Second
+
+// Feel sets the backend's mood.
+func (b *Backend) Feel(m Mood) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mood = m
+	close(b.moved)
+	b.moved = make(chan struct{})
+}
+
+// Reset breaks all connections, with the calls on them. It is for a backend that is
+// Stalled: else a call may break that was accepted.
+func (b *Backend) Reset() error {
+	b.mu.Lock()
+	server, served := b.server, b.served
+	b.server = nil
+	b.mu.Unlock()
+	if server != nil {
+		server.Stop()
+		<-served
+	}
+	return b.Listen()
+}
+
+// Divert sets a function that takes spans from each accepted call before they are
+// recorded. It must be called before the first call.
+func (b *Backend) Divert(others func(ptrace.Traces)) { b.others = others }
 
 // BackendCalls are the numbers of calls that a backend has received.
 type BackendCalls struct{ Taken, Failed int }
@@ -51,7 +99,7 @@ func NewBackend(books *ledger.Ledger, seed uint64, share float64) (*Backend, err
 		_ = ln.Close()
 		return nil, fmt.Errorf("hold the address of the Collector's export: %w", err)
 	}
-	b := &Backend{books: books, address: ln.Addr().String(), release: release, share: share}
+	b := &Backend{books: books, address: ln.Addr().String(), release: release, share: share, moved: make(chan struct{})}
 	b.rng = rand.New(rand.NewPCG(seed, 0xbac0e2d)) //nolint:gosec // which calls fail is not secret
 	b.serve(ln)
 	return b, nil
@@ -85,7 +133,7 @@ func (b *Backend) Close() {
 func (b *Backend) Address() string { return b.address }
 
 func (b *Backend) serve(ln net.Listener) {
-	server, served := grpc.NewServer(), make(chan struct{})
+	server, served := grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage)), make(chan struct{})
 	ptraceotlp.RegisterGRPCServer(server, b)
 	b.mu.Lock()
 	b.server, b.served = server, served
@@ -126,12 +174,54 @@ func (b *Backend) Counts() BackendCalls {
 }
 
 // Export implements ptraceotlp.GRPCServer.
-func (b *Backend) Export(_ context.Context, req ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
+func (b *Backend) Export(ctx context.Context, req ptraceotlp.ExportRequest) (ptraceotlp.ExportResponse, error) {
+	if err := b.sulks(ctx); err != nil {
+		return ptraceotlp.NewExportResponse(), err
+	}
 	if err := b.fails(); err != nil {
 		return ptraceotlp.NewExportResponse(), err
 	}
+	if b.others != nil {
+		b.others(req.Traces())
+	}
 	b.books.Deliver(req.Traces(), time.Now())
 	return ptraceotlp.NewExportResponse(), nil
+}
+
+// maxMessage is the largest message that a backend accepts, in bytes: what an attacker
+// sends must not be lost behind the Collector.
+const maxMessage = 64 << 20
+
+// sulks returns an error if the backend is not well.
+func (b *Backend) sulks(ctx context.Context) error {
+	b.mu.Lock()
+	mood, moved := b.mood, b.moved
+	if mood != Well {
+		b.calls.Failed++
+	}
+	b.mu.Unlock()
+	switch mood {
+	case Stalled:
+		select {
+		case <-moved:
+		case <-ctx.Done():
+		}
+		return status.Error(codes.Unavailable, "stalled")
+	case Throttling:
+		return later(codes.ResourceExhausted)
+	case Overloaded:
+		return later(codes.Unavailable)
+	default:
+		return nil
+	}
+}
+
+func later(code codes.Code) error {
+	s, err := status.New(code, "later").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(retryAfter)})
+	if err != nil {
+		return status.Error(code, "later")
+	}
+	return s.Err()
 }
 
 func (b *Backend) fails() error {

@@ -63,6 +63,16 @@ func dial(address string) (*grpc.ClientConn, error) {
 		grpc.WithStatsHandler(watcher{}), grpc.WithConnectParams(reconnect))
 }
 
+// NewCaller returns a function that sends spans once over OTLP/gRPC.
+func NewCaller(ctx context.Context, address string) (func(context.Context, ptrace.Traces) (ledger.Answer, error), error) {
+	conn, err := dial(address)
+	if err != nil {
+		return nil, fmt.Errorf("create an OTLP client of %s: %w", address, err)
+	}
+	context.AfterFunc(ctx, func() { _ = conn.Close() })
+	return overGRPC(ptraceotlp.NewGRPCClient(conn)), nil
+}
+
 // NewHTTP returns a sender over OTLP/HTTP.
 func NewHTTP(ctx context.Context, books *ledger.Ledger, address string) *Sender {
 	client := &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}

@@ -238,3 +238,40 @@ func TestPack(t *testing.T) {
 	assert.Equal(t, len(spans), td.SpanCount())
 	assert.LessOrEqual(t, td.ResourceSpans().Len(), len(load.Services))
 }
+
+// A backend that is not well accepts nothing, asks for a delay that the Collector
+// respects, and ends its calls when it is well again or breaks them.
+func TestMoods(t *testing.T) {
+	for mood, code := range map[Mood]codes.Code{Throttling: codes.ResourceExhausted, Overloaded: codes.Unavailable} {
+		backend, err := NewBackend(ledger.New(), 1, 0)
+		require.NoError(t, err)
+		defer backend.Close()
+		backend.Feel(mood)
+		_, err = backend.Export(t.Context(), ptraceotlp.NewExportRequest())
+		require.Equal(t, code, status.Code(err))
+		require.Len(t, status.Convert(err).Details(), 1)
+		backend.Feel(Well)
+		_, err = backend.Export(t.Context(), ptraceotlp.NewExportRequest())
+		require.NoError(t, err)
+	}
+	backend, err := NewBackend(ledger.New(), 1, 0)
+	require.NoError(t, err)
+	defer backend.Close()
+	backend.Feel(Stalled)
+	for name, ends := range map[string]func(){
+		"reset": func() { assert.NoError(t, backend.Reset()) },
+		"well":  func() { backend.Feel(Well) },
+	} {
+		backend.Feel(Stalled)
+		failed := backend.Counts().Failed
+		done := make(chan ledger.Answer, 1)
+		go func() {
+			got, _ := exportOnce(t, backend.Address())
+			done <- got
+		}()
+		require.Eventually(t, func() bool { return backend.Counts().Failed > failed }, 20*time.Second, time.Millisecond)
+		ends()
+		assert.Contains(t, []ledger.Answer{ledger.Refused, ledger.Unanswered}, <-done, name)
+	}
+	assert.Zero(t, backend.Counts().Taken)
+}
