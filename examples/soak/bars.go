@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -155,8 +156,8 @@ func (e *endured) print(s *soak) bool {
 	s.say("\n"+row, "attack", "row", "honest", "p50", "p99", "max", "refused", "memory", "held", "facts", "page", "attackers: acknowledged, refused, unanswered, out")
 	for _, p := range slices.Concat([]period{e.calm}, e.attacks) {
 		a := p.attacker
-		s.say(row, p.name, p.row, fmt.Sprint(len(p.waits)), round(share(p.waits, 0.5)), round(share(p.waits, 0.99)), round(share(p.waits, 1)),
-			fmt.Sprint(p.refused), figure(p.sample.memory), figure(p.sample.held), figure(p.sample.facts), figure(p.sample.page),
+		s.say(row, p.name, p.row, strconv.Itoa(len(p.waits)), round(share(p.waits, 0.5)), round(share(p.waits, 0.99)), round(share(p.waits, 1)),
+			strconv.Itoa(p.refused), figure(p.sample.memory), figure(p.sample.held), figure(p.sample.facts), figure(p.sample.page),
 			fmt.Sprintf("%d, %d, %d, %d%s", a.Acknowledged, a.Refused, a.Unanswered, a.Out, broken(a)))
 	}
 	s.say("honest: spans whose wait beyond what is due, disturbances apart, is p50 to max. Bounds: memory %s, held %s, facts %s, page %s, p99 %s.",

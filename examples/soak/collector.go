@@ -272,3 +272,13 @@ func (c *collector) lossLines() (lines []string) {
 	}
 	return lines
 }
+
+// logs reports whether a log of the Collector contains some words.
+func (c *collector) logs(words string) bool {
+	for life := range c.lives {
+		if raw, err := os.ReadFile(c.log(life)); err == nil && bytes.Contains(raw, []byte(words)) {
+			return true
+		}
+	}
+	return false
+}

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fullDisk is the largest size of a file, in bytes, that a process with a full disk may
+// fullSize is the largest size of a file, in bytes, that a process with a full disk may
 // write: less than a journal has.
-const fullDisk = 32 << 10
+const fullSize = 32 << 10
 
 // fillDisk makes writes of a process fail, as on a full disk, or lets them succeed again.
 // It limits the size of the process's files, for which it needs no privilege: a write
@@ -20,7 +20,7 @@ func fillDisk(pid int, full bool) error {
 	}
 	limit.Cur = limit.Max
 	if full {
-		limit.Cur = fullDisk
+		limit.Cur = fullSize
 	}
 	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, &limit, nil); err != nil {
 		return fmt.Errorf("limit the Collector's files: %w", err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -16,6 +17,8 @@ func (s *soak) disturb(ctx context.Context, books *ledger.Ledger, backend *wire.
 	began := time.Now()
 	rng := rand.New(rand.NewPCG(seed, 0xd157)) //nolint:gosec // these times are not secret
 	outages := make(chan error, 1)
+	fills := make(chan error, 1)
+	go func() { fills <- s.fill(ctx, c, p) }()
 	go func() { outages <- s.refuse(ctx, backend, p, rand.New(rand.NewPCG(seed, 0x0fff))) }() //nolint:gosec // these times are not secret
 	stops, kills := p.stops, p.kills
 	ends, started := stops+kills, began
@@ -48,11 +51,42 @@ func (s *soak) disturb(ctx context.Context, books *ledger.Ledger, backend *wire.
 		}
 		started = time.Now()
 	}
-	if err := <-outages; err != nil {
+	if err := errors.Join(<-outages, <-fills); err != nil {
 		return err
 	}
 	sleep(ctx, time.Until(began.Add(p.lasts)))
 	return ctx.Err()
+}
+
+// fill makes the Collector's disk full from time to time.
+func (s *soak) fill(ctx context.Context, c *collector, p part) error {
+	began := time.Now()
+	for i := range p.fills {
+		slot := p.lasts / time.Duration(p.fills)
+		if !sleep(ctx, time.Until(began.Add(slot*time.Duration(i)+slot/4))) {
+			return ctx.Err()
+		}
+		pid := c.pid()
+		if pid == 0 {
+			continue // it is just starting
+		}
+		switch err := fillDisk(pid, true); {
+		case errors.Is(err, errors.ErrUnsupported):
+			s.say("  the full disk is skipped: it cannot be had on this system")
+			return nil
+		case err != nil:
+			return err
+		}
+		s.say("  %5.1fs the disk is full for %.1fs", time.Since(began).Seconds(), (slot / 4).Seconds())
+		sleep(ctx, slot/4)
+		if c.pid() != pid {
+			continue // killed meanwhile: its successor has a disk with room
+		}
+		if err := fillDisk(pid, false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // refuse makes the backend refuse connections from time to time.

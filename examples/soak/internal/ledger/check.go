@@ -19,6 +19,7 @@ type Rules struct {
 	SpanLimit  int           // its max_spans_per_run
 	Again      time.Duration // maximum time between a span's export and a kill that causes its second export
 	Bounded    bool          // its max_held_bytes is less than the load needs
+	Forgetful  bool          // others may take the room of its facts: a run without an end may have no verdict
 	Storage    bool          // it has a storage
 	Noted      time.Duration // maximum time between a kill and the export of a verdict that the storage has not recorded
 	Queued     bool          // there is a queue behind llm_classify: a verdict may be exported long after llm_classify has sent it

@@ -86,7 +86,7 @@ func (c *checker) parted(r *run) bool {
 // its span, what is known of its other spans was not lost.
 func (c *checker) due(r *run) bool {
 	from, to, spans := r.taken()
-	if spans == 0 || c.parted(r) {
+	if spans == 0 || c.parted(r) || c.rules.Forgetful && !r.plan.Ends {
 		return false
 	}
 	for _, s := range r.spans {

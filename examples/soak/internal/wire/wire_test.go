@@ -264,9 +264,13 @@ func TestMoods(t *testing.T) {
 	} {
 		backend.Feel(Stalled)
 		failed := backend.Counts().Failed
+		conn, err := dial(backend.Address())
+		require.NoError(t, err)
+		defer conn.Close()
+		td := oneSpan(t)
 		done := make(chan ledger.Answer, 1)
 		go func() {
-			got, _ := exportOnce(t, backend.Address())
+			got, _ := overGRPC(ptraceotlp.NewGRPCClient(conn))(t.Context(), td)
 			done <- got
 		}()
 		require.Eventually(t, func() bool { return backend.Counts().Failed > failed }, 20*time.Second, time.Millisecond)
