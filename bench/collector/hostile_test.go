@@ -2,6 +2,7 @@ package collector
 
 import (
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,9 @@ type shape struct {
 // early makes llm_classify release what has no end after a fraction of a second.
 var early = map[string]any{"max_hold": "200ms", "settle": "50ms"}
 
+// room makes llm_classify hold a large run until its end.
+var room = map[string]any{"max_spans_per_run": 1 << 20, "max_held_bytes": 1 << 30}
+
 var shapes = []shape{
 	{name: "runs of 20 in a trace", write: func(w *writer, n int) {
 		for w.spans < n {
@@ -41,21 +45,21 @@ var shapes = []shape{
 			w.run(run, w.root, 10, 0)
 		}
 	}},
-	{name: "requests of a run", write: func(w *writer, n int) {
+	{name: "requests of a run", config: room, write: func(w *writer, n int) {
 		run := w.id()
 		for range n - 1 {
 			w.request(w.id(), run, run)
 		}
 		w.run(run, w.root, n-1, 0)
 	}},
-	{name: "failed requests of a run", write: func(w *writer, n int) {
+	{name: "failed requests of a run", config: room, write: func(w *writer, n int) {
 		run := w.id()
 		for range n - 1 {
 			fail(w.request(w.id(), run, run))
 		}
 		w.run(run, w.root, n-1, 0)
 	}},
-	{name: "calls and tools of a run", write: func(w *writer, n int) {
+	{name: "calls and tools of a run", config: room, write: func(w *writer, n int) {
 		run := w.id()
 		for i := range (n - 1) / 2 {
 			call := "call_" + strconv.Itoa(i)
@@ -80,13 +84,13 @@ var shapes = []shape{
 		for i := range ids {
 			ids[i] = w.id()
 		}
-		for i := len(ids) - 1; i >= 0; i-- { // as they end
-			w.request(w.id(), ids[i], ids[i])
+		for i, run := range slices.Backward(ids) { // as they end
+			w.request(w.id(), run, run)
 			above := w.root
 			if i > 0 {
 				above = ids[i-1]
 			}
-			w.run(ids[i], above, len(ids)-i, 0)
+			w.run(run, above, len(ids)-i, 0)
 		}
 	}},
 	{
@@ -115,9 +119,9 @@ var shapes = []shape{
 	{name: "no run, a chain", config: early, write: func(w *writer, n int) {
 		above := w.root
 		for range n {
-			above = w.id()
-			conventions(w.request(above, w.last, pcommon.SpanID{}))
-			w.last = above
+			s := w.request(w.id(), above, pcommon.SpanID{})
+			conventions(s)
+			above = s.SpanID()
 		}
 	}},
 	{name: "no run, one session", config: early, write: func(w *writer, n int) {
@@ -209,7 +213,6 @@ func conventions(s ptrace.Span) {
 type writer struct {
 	trace pcommon.TraceID
 	root  pcommon.SpanID // of the trace, which never comes
-	last  pcommon.SpanID // for the shape's use
 	calls []ptrace.Traces
 	spans int
 	ids   uint64
@@ -225,7 +228,6 @@ func newWriter() *writer {
 	binary.BigEndian.PutUint64(w.trace[:], number*0x9e3779b97f4a7c15) // as random ids are
 	binary.BigEndian.PutUint64(w.trace[8:], number)
 	w.root = w.id()
-	w.last = w.root
 	return w
 }
 
