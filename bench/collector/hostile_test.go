@@ -68,9 +68,9 @@ var shapes = []shape{
 		}
 		w.run(run, w.root, (n-1)/2, (n-1)/2)
 	}},
-	{name: "open runs, ended one by one", largest: 20_000, write: func(w *writer, n int) { openRuns(w, n, 1) }},
-	{name: "open runs, ended in batches", largest: 20_000, write: func(w *writer, n int) { openRuns(w, n, spansPerCall) }},
-	{name: "open runs, ended without counts", largest: 20_000, config: early, write: func(w *writer, n int) {
+	{name: "open runs, ended one by one", largest: 40_000, write: func(w *writer, n int) { openRuns(w, n, 1) }},
+	{name: "open runs, ended in batches", largest: 40_000, write: func(w *writer, n int) { openRuns(w, n, spansPerCall) }},
+	{name: "open runs, ended without counts", largest: 40_000, config: early, write: func(w *writer, n int) {
 		openRuns(w, n, spansPerCall)
 		for _, td := range w.calls {
 			for _, s := range spansOf(td).All() {
@@ -79,7 +79,7 @@ var shapes = []shape{
 			}
 		}
 	}},
-	{name: "runs within runs", largest: 20_000, write: func(w *writer, n int) {
+	{name: "runs within runs", largest: 40_000, write: func(w *writer, n int) {
 		ids := make([]pcommon.SpanID, n/2)
 		for i := range ids {
 			ids[i] = w.id()
@@ -102,7 +102,7 @@ var shapes = []shape{
 		write: func(w *writer, n int) { endless(w, n, 1) },
 	},
 	{
-		name: "runs without end", config: map[string]any{"max_hold": "20ms", "settle": "5ms"}, pause: 5 * time.Millisecond,
+		name: "runs without end", largest: 40_000, config: map[string]any{"max_hold": "20ms", "settle": "5ms"}, pause: 5 * time.Millisecond,
 		write: func(w *writer, n int) { endless(w, n, n/2) },
 	},
 	{name: "no run, one parent", config: early, write: func(w *writer, n int) {

@@ -50,6 +50,20 @@ func (s sample) most(o sample) sample {
 	}
 }
 
+// balance is what llm_classify's own counters say when everything has come out.
+type balance struct{ held, lost, off int }
+
+// countedOn returns the balance on a page of the Collector's own metrics.
+func countedOn(page []byte) balance {
+	count := func(name string) int {
+		n, _ := sum(page, "otelcol_processor_llm_classify_spans_"+name) // 0 if it is not a number
+		return int(n)
+	}
+	b := balance{held: count("held"), lost: count("lost")}
+	b.off = count("in") - count("refused") + count("replayed") - count("passed") - count("forwarded") + count("added") - b.lost - b.held
+	return b
+}
+
 // share returns the value below which a share of the sorted waits is.
 func share(sorted []time.Duration, part float64) time.Duration {
 	if len(sorted) == 0 {
@@ -68,6 +82,7 @@ type endured struct {
 	stop     time.Duration
 	stopErr  error
 	starved  bool // spans were left without an acknowledgement
+	counted  balance
 	limits   limits
 	fatal    []string // lines of the Collector's log that say that it broke
 	missing  []string // reasons why the run proves nothing
@@ -134,6 +149,15 @@ func (e *endured) missed() (list []string) {
 	}
 	if e.starts > barStart {
 		miss("a start after a kill took %s, want %s at most", round(e.starts), barStart)
+	}
+	if e.counted.held != 0 {
+		miss("spans_held after everything has come out: %d, want 0", e.counted.held)
+	}
+	if e.counted.off != 0 {
+		miss("llm_classify's counters of spans do not add up: off by %d", e.counted.off)
+	}
+	if e.counted.lost != 0 {
+		miss("spans_lost: %d, want 0", e.counted.lost)
 	}
 	for _, line := range e.fatal {
 		miss("the Collector's log: %s", line)

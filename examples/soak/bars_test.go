@@ -58,6 +58,9 @@ func TestBars(t *testing.T) {
 		"a shutdown that failed": {func(e *endured) { e.stopErr = errors.New("why") }, "shutdown failed: why"},
 		"starved":                {func(e *endured) { e.starved = true }, "not acknowledged"},
 		"a panic":                {func(e *endured) { e.fatal = []string{"panic: why"} }, "panic: why"},
+		"spans stay":             {func(e *endured) { e.counted.held = 1 }, "spans_held"},
+		"spans are counted lost": {func(e *endured) { e.counted.lost = 1 }, "spans_lost: 1"},
+		"counters do not add up": {func(e *endured) { e.counted.off = -1 }, "off by -1"},
 		"nothing is proved":      {func(e *endured) { e.missing = []string{"why"} }, "proves nothing: why"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,6 +113,14 @@ func TestALostSpanFailsTheRun(t *testing.T) {
 		}
 		assert.Equal(t, []string{"acknowledged spans lost: 1, want 0"}, e.missed())
 	}
+}
+
+func TestCounters(t *testing.T) {
+	const name = "otelcol_processor_llm_classify_spans_"
+	page := name + `in{a="b"} 100` + "\n" + name + "in 11\n" + name + "refused 10\n" + name + "replayed 5\n" + name + "passed 20\n" +
+		name + "forwarded 78\n" + name + "added 2\n" + name + "lost 3\n" + name + "held 7\n"
+	assert.Equal(t, balance{held: 7, lost: 3}, countedOn([]byte(page)))
+	assert.Equal(t, balance{held: 7, lost: 3, off: -1}, countedOn([]byte(strings.Replace(page, "in 11", "in 10", 1))))
 }
 
 func TestDisturbedTime(t *testing.T) {

@@ -109,6 +109,11 @@ func (s *soak) endure(ctx context.Context, o options) (*endured, error) {
 		}
 		e.fatal = append(e.fatal, cause.Error())
 	} else {
+		page, err := get(ctx, c.metrics)
+		if err != nil {
+			return nil, fmt.Errorf("read the Collector's metrics: %w", err)
+		}
+		e.counted = countedOn(page)
 		asked := time.Now()
 		e.stopErr = c.stop()
 		e.stop = time.Since(asked)
