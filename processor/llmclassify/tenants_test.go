@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -232,7 +233,7 @@ func TestTenantsBesideAFlood(t *testing.T) {
 	floods := map[string]func(i int) ptrace.Traces{
 		"large resources": func(i int) ptrace.Traces {
 			td := tracesOf(t, requestSpan(2, 1, 0.1, 1).answered("stop", answer).of(byte(i)))
-			td.ResourceSpans().At(0).Resource().Attributes().PutStr("large", strings.Repeat("x", 1<<20)+fmt.Sprint(i))
+			td.ResourceSpans().At(0).Resource().Attributes().PutStr("large", strings.Repeat("x", 1<<20)+strconv.Itoa(i))
 			return td
 		},
 	}

@@ -134,7 +134,7 @@ func (b *Buffer[F]) void(t *Trace[F], r *run[F]) {
 	announced.Void = true
 	if announced.Known && r.span.Held() {
 		now := t.items[len(t.items)-1].arrived
-		t.settling = append(t.settling, settling[F]{r.span, now + age(b.cfg.Settle), RunEnded})
+		t.settle(r.span, now+age(b.cfg.Settle), RunEnded)
 	}
 }
 
