@@ -114,7 +114,7 @@ func (j *judge) requestRisk(pos int, c classification, h historyState) risk {
 		missingOutput: h.missing,
 		limit:         r.Watchdog.Limit,
 		silence:       r.silence(),
-		partsMissing:  j.run.Partial || j.toolsMissing(),
+		partsMissing:  j.run.Partial || j.toolsMissing() && r.mayHaveStartedCall(),
 		sent:          No, reasoning: No, text: No, toolInput: No, // combined below
 	}
 	j.addResponse(&k, pos)
@@ -291,6 +291,11 @@ func (r *Request) sent() Fact {
 	default:
 		return NotObserved
 	}
+}
+
+// mayHaveStartedCall reports whether the response may have begun the input of a call.
+func (r *Request) mayHaveStartedCall() bool {
+	return !r.cannotHaveAnswer() && r.ToolInputsStarted.Fact() != No
 }
 
 // cannotHaveAnswer reports whether no part of an answer can have arrived, whether or not

@@ -789,14 +789,22 @@ func TestUnannouncedParts(t *testing.T) {
 }
 
 // TestAnnouncedToolIsMissing: a tool that the run announced and that is not here may have run
-// for any of its requests, also on an input that never became complete.
+// for any request that began a call, also on an input that never became complete.
 func TestAnnouncedToolIsMissing(t *testing.T) {
 	cut := all(reset(semconv.PhaseToolInput), func(r *Request) { r.ToolInputsStarted = Counted(1) })
-	for announced, want := range map[int]semconv.RetrySafety{0: SafeAutoRetry, 1: UserConfirmedRetry} {
-		r := run(true, []Request{request(0, 1, cut)})
-		r.AnnouncedTools = Counted(announced)
+	for name, tt := range map[string]struct {
+		announced int
+		request   func(*Request)
+		want      semconv.RetrySafety
+	}{
+		"none announced":      {0, cut, SafeAutoRetry},
+		"one announced":       {1, cut, UserConfirmedRetry},
+		"no call was started": {1, reset(semconv.PhaseResponseStarted), SafeAutoRetry},
+	} {
+		r := run(true, []Request{request(0, 1, tt.request)})
+		r.AnnouncedTools = Counted(tt.announced)
 		d := Judge(&r).Requests[0]
-		assert.Equal(t, want, d.Retry.Safety, "%d announced: %s", announced, d.Summary)
+		assert.Equal(t, tt.want, d.Retry.Safety, "%s: %s", name, d.Summary)
 	}
 }
 

@@ -519,7 +519,7 @@ func (j *judge) partsMissing() bool {
 }
 
 // toolsMissing reports whether the run announced more tools than are present. What those
-// did is not known, not even for which request's call they ran.
+// did is not known, nor for which request's call they ran.
 func (j *judge) toolsMissing() bool {
 	return j.run.AnnouncedTools.N() > len(j.run.Tools)+j.run.Inner.Tools
 }
