@@ -53,11 +53,16 @@ const (
 )
 
 // modelWords are words of which the URLs of model APIs have at least one, in the host or
-// in the path.
-var modelWords = [...]string{
-	"chat", "complet", "message", "response", "generat", "converse", "conversation", "invo", "predict", "infer", "model", "realtime", "/run",
-	"llm", "openai", "gpt", "codex", "anthropic", "claude", "gemini", "bedrock",
-}
+// in the path, by the last five bits of their first letter.
+var modelWords = func() (words [32][]string) {
+	for _, word := range [...]string{
+		"chat", "complet", "message", "response", "generat", "converse", "conversation", "invo", "predict", "infer", "model", "realtime", "ai/run",
+		"llm", "openai", "gpt", "codex", "anthropic", "claude", "gemini", "bedrock",
+	} {
+		words[word[0]&31] = append(words[word[0]&31], word)
+	}
+	return words
+}()
 
 // maxURL bounds how much of a URL is searched.
 const maxURL = 512
@@ -75,10 +80,11 @@ func mayBeModelCall(url string) bool {
 	if _, path, _ := strings.Cut(rest, "/"); path == "" {
 		return true
 	}
-	url = strings.ToLower(url) // which allocates nothing for most of them
-	for _, word := range modelWords {
-		if strings.Contains(url, word) {
-			return true
+	for i := range len(url) {
+		for _, word := range modelWords[url[i]&31] {
+			if len(url)-i >= len(word) && url[i+1]|0x20 == word[1]|0x20 && strings.EqualFold(url[i:i+len(word)], word) {
+				return true
+			}
 		}
 	}
 	return false
