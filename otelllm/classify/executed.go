@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// toolsRecorded reports whether every tool that ran is recorded: the producer says so, and
-// nothing contradicts it. A contradiction is the output of a call that the run's own model
+// toolsRecorded reports whether every tool that ran is recorded here: the producer says so,
+// no part of the run may be missing, and nothing contradicts it. A contradiction is the output of a call that the run's own model
 // made and that no recorded tool executed: that agent executes tools without recording
 // them.
 func (j *judge) toolsRecorded() bool {
 	if j.recorded == NotObserved {
 		announced := j.run.AnnouncedTools
 		full := announced.Observed() && len(j.run.Tools)+j.run.Inner.Tools >= announced.N()
-		j.recorded = FactOf((full || j.run.ToolsRecorded == Yes) && !j.toolsUnrecorded())
+		j.recorded = FactOf((full || j.run.ToolsRecorded == Yes) && !j.run.Partial && !j.toolsUnrecorded())
 	}
 	return j.recorded == Yes
 }

@@ -179,6 +179,8 @@ func (j *judge) lossOf(t int, list namings, retry int) semconv.Cause {
 		return semconv.CauseDeliveryFailed
 	case asked || !tool.hasOutput() || tool.Delivery == semconv.OutputDeliveryCached:
 		return semconv.CauseUnset
+	case j.run.Partial:
+		return semconv.CauseUnset // the request with its output may be elsewhere
 	case overtaken:
 		return semconv.CauseOmittedFromRetry // a retry was sent while the tool ran, and no request followed with its output
 	default:

@@ -129,3 +129,29 @@ func TestCancelledInAnotherPart(t *testing.T) {
 	part.Inner = Judge(&other).Effects
 	assert.Equal(t, "stream_interrupted/connection_reset@response_started no_retry (not_transient)", words(judged(&part)))
 }
+
+// A tool that is in another part of the run has run.
+func TestToolInAnotherPart(t *testing.T) {
+	cut := request(0, 1, all(calls("a"), reset(semconv.PhaseToolCallReady)))
+	whole := run(true, []Request{cut}, tool(1, 2, "a", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded))
+	part, other := whole, whole
+	part.Partial, other.Partial = true, true
+	part.Tools, other.Requests = nil, nil
+	part.Inner = Judge(&other).Effects
+	v := Judge(&part)
+	for _, d := range []*Diagnosis{&v.Run, &v.Requests[0]} {
+		assert.Equal(t, "stream_interrupted/connection_reset@tool_call_ready user_confirmed_retry (tool_state_unknown)", words(d))
+		assert.NotEqual(t, semconv.SummaryKeyToolNotRun, d.SummaryKey)
+	}
+}
+
+// The request that carried an output may be in another part of the run.
+func TestOutputInAnotherPart(t *testing.T) {
+	first := request(0, 1, all(calls("a"), reset(semconv.PhaseToolCallReady)))
+	retry := request(2, 3, answers)
+	r := run(true, []Request{first, retry}, tool(1.5, 4, "a", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded))
+	assert.Equal(t, semconv.ClassToolOutputLost, judged(&r).Class)
+	r.Partial = true
+	assert.NotEqual(t, semconv.ClassToolOutputLost, judged(&r).Class)
+	assert.Empty(t, judged(&r).MissingOutputs)
+}
