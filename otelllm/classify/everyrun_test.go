@@ -284,9 +284,9 @@ func verdictProblem(r *Run, d *Diagnosis) string {
 		return "an incomplete verdict: " + words(d)
 	case d.Class == semconv.ClassToolFailed && len(r.Tools) == 0:
 		return "a tool is blamed that never began"
-	case d.Origin == semconv.OriginApplication && d.Cause != semconv.CauseDeliveryFailed && d.Cause != semconv.CauseOmittedFromRetry &&
+	case (d.Cause == semconv.CauseRunError || d.Cause == semconv.CauseNeverAnswered) && // what no part of the run explains
 		(!r.AnnouncedRequests.Observed() || r.AnnouncedRequests.N() > len(r.Requests)):
-		return "the application is blamed where a request may be missing"
+		return "the application is blamed where a request may be missing: " + words(d)
 	case d.SummaryKey == semconv.SummaryKeyToolNotRun && toolCalled(r) && d.Outcome != 0:
 		return "the run's summary denies a tool that ran: " + d.Summary
 	case d.Confidence == semconv.ConfidenceLow && d.Retry.Safety == SafeAutoRetry:
