@@ -36,7 +36,7 @@ func BenchmarkResources(b *testing.B) {
 					}
 					out := newSink()
 					in, stop := p.start(b, p.soon, out)
-					before := inUse()
+					before := settled()
 					sendLarge(b, in, out, way.attrs, way.write)
 					out.wait(b, p)
 					b.ReportMetric(float64(settled()-before)/(1<<20), "MiB-"+p.name)
