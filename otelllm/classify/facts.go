@@ -263,6 +263,8 @@ type Run struct {
 	// verdict is then less careful than it would be if all parts were here; without their
 	// effects, a retry is at least never called safe.
 	Partial bool
+	// Open is true if the run goes on: a tool whose call a request began may still run.
+	Open bool
 
 	Requests []Request
 	Tools    []Tool

@@ -114,7 +114,7 @@ func (j *judge) requestRisk(pos int, c classification, h historyState) risk {
 		missingOutput: h.missing,
 		limit:         r.Watchdog.Limit,
 		silence:       r.silence(),
-		partsMissing:  j.run.Partial || j.toolsMissing() && r.mayHaveStartedCall(),
+		partsMissing:  j.run.Partial || (j.run.Open || j.toolsMissing()) && r.mayHaveStartedCall(),
 		sent:          No, reasoning: No, text: No, toolInput: No, // combined below
 	}
 	j.addResponse(&k, pos)

@@ -77,7 +77,7 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 	j.assemble(release)
 	run, requests, tools := &j.run, j.requests, j.tools
 	run.Within, run.Inner = inner.Well, inner.Did
-	run.Partial = j.partial(release)
+	run.Partial, run.Open = j.partial(release), !release.Final
 	j.linkUpstream(release, d.Members)
 	verdicts := &j.verdicts
 	classify.JudgeInto(verdicts, run)
