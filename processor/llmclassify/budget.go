@@ -13,6 +13,7 @@ var errFull = errors.New("max_held_bytes is reached and the next consumer does n
 type budget struct {
 	limit   int64
 	tenants bool         // it is shared among several
+	known   atomic.Int64 // tenants that are told apart
 	used    atomic.Int64 // by spans that are held, admitted or wait to be sent again
 	waiting atomic.Int64 // the part of it that waits to be sent again
 	full    atomic.Bool  // the limit was reached, and half of it has not been free since

@@ -20,8 +20,10 @@ type innerRun struct {
 	service  assemble.Service
 	did      classify.Effects
 	well     bool
-	counts   bool // the numbers that the run around it announces include its own
-	taken    bool // it is a part of what another run did
+	counts   bool           // the numbers that the run around it announces include its own
+	taken    bool           // it is a part of what another run did
+	by       pcommon.SpanID // that run
+	covered  bool           // that run is kept, too, with what this one did
 }
 
 const (
@@ -55,8 +57,9 @@ func newInnerRuns(period time.Duration, bytes int) *innerRuns {
 	return &innerRuns{corrections: newCorrections(period, bytes), limit: bytes / innerRunSize / 2, kept: generations.Of[runsByTrace]{Period: period}}
 }
 
-// add keeps a run that may be within another one: one that has a parent.
-func (e *innerRuns) add(now time.Time, trace pcommon.TraceID, run *assemble.Item, d *assemble.Diagnoses) {
+// add keeps a run that may be within another one: one that has a parent. What the runs
+// within it did is a part of what it did.
+func (e *innerRuns) add(now time.Time, trace pcommon.TraceID, run *assemble.Item, within assemble.Inner, d *assemble.Diagnoses) {
 	if run == nil || run.Parent.IsEmpty() || d.Run == nil || e.limit == 0 {
 		return
 	}
@@ -66,9 +69,14 @@ func (e *innerRuns) add(now time.Time, trace pcommon.TraceID, run *assemble.Item
 	if e.kept.Now.n >= e.limit {
 		e.kept.Turn()
 	}
+	for _, list := range e.lists(trace) {
+		for i := range list {
+			list[i].covered = list[i].covered || list[i].taken && list[i].by == run.ID
+		}
+	}
 	e.kept.Now.add(trace, innerRun{
 		position: assemble.PositionOf(run), service: assemble.ServiceOf(run), did: d.Effects,
-		well:   d.Run.Outcome == semconv.RunOutcomeSucceeded || d.Run.Outcome == semconv.RunOutcomeRecovered,
+		well:   within.Well != classify.No && (d.Run.Outcome == semconv.RunOutcomeSucceeded || d.Run.Outcome == semconv.RunOutcomeRecovered),
 		counts: run.Announced.Known || run.Announced.Requests > 0,
 	})
 }
@@ -116,7 +124,7 @@ func (e *innerRuns) of(release *assemble.Release, t *assemble.Trace) (inner asse
 				member = membersOf(release)
 			}
 			r := &list[i]
-			if !r.position.Within(t, run, member) {
+			if r.covered || !r.position.Within(t, run, member) {
 				continue
 			}
 			switch {
@@ -130,7 +138,9 @@ func (e *innerRuns) of(release *assemble.Release, t *assemble.Trace) (inner asse
 				did.Requests, did.Tools = 0, 0
 			}
 			inner.Did = inner.Did.Join(did)
-			r.taken = r.taken || release.Final
+			if release.Final {
+				r.taken, r.by = true, run.ID
+			}
 		}
 	}
 	return inner

@@ -325,33 +325,33 @@ func TestInnerRunsAreBounded(t *testing.T) {
 	well := func(e *innerRuns, trace byte) classify.Fact { return e.of(outer(trace), nil).Well }
 
 	e := newInnerRuns(time.Minute, 1<<20)
-	e.add(now, traceID(1), run(2, 0), wentWell)
+	e.add(now, traceID(1), run(2, 0), assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.NotObserved, well(e, 1), "a root is within none")
-	e.add(now, traceID(1), run(2, 9), wentWell)
+	e.add(now, traceID(1), run(2, 9), assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.Yes, well(e, 1))
 	assert.Equal(t, classify.NotObserved, well(e, 2))
 	assert.Equal(t, assemble.Inner{}, e.of(&assemble.Release{Trace: traceID(1)}, nil), "there is no run span")
 	now = now.Add(time.Minute)
-	e.add(now, traceID(2), run(2, 9), wentWell)
+	e.add(now, traceID(2), run(2, 9), assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.Yes, well(e, 1), "for a period at least")
 	now = now.Add(time.Minute)
-	e.add(now, traceID(3), run(2, 9), wentWell)
+	e.add(now, traceID(3), run(2, 9), assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.NotObserved, well(e, 1), "for two at most")
 
 	for range 3 * maxInnerRuns {
-		e.add(now, traceID(4), run(2, 9), wentWell)
+		e.add(now, traceID(4), run(2, 9), assemble.Inner{}, wentWell)
 	}
 	assert.Len(t, e.kept.Now.byTrace[traceID(4)], maxInnerRuns)
 
 	e = newInnerRuns(time.Hour, 20*innerRunSize)
 	for n := range uint64(1000) {
-		e.add(now, numbered(n), run(2, 9), wentWell)
+		e.add(now, numbered(n), run(2, 9), assemble.Inner{}, wentWell)
 		require.LessOrEqual(t, len(e.kept.Now.byTrace)+len(e.kept.Previous.byTrace), 20)
 	}
 	assert.NotEmpty(t, e.kept.Now.byTrace)
 
 	e = newInnerRuns(time.Hour, 1)
-	e.add(now, traceID(1), run(2, 9), wentWell)
+	e.add(now, traceID(1), run(2, 9), assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.NotObserved, well(e, 1))
-	assert.NotPanics(t, func() { e.add(now, pcommon.TraceID{}, run(2, 9), wentWell) })
+	assert.NotPanics(t, func() { e.add(now, pcommon.TraceID{}, run(2, 9), assemble.Inner{}, wentWell) })
 }

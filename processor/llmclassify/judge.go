@@ -22,8 +22,9 @@ import (
 func judge(
 	now time.Time, j *assemble.Judge, inner *innerRuns, t *assemble.Trace, release *assemble.Release, trigger semconv.Trigger,
 ) assemble.Diagnoses {
-	d := j.Diagnose(release, inner.of(release, t))
-	inner.add(now, release.Trace, release.Run, &d)
+	within := inner.of(release, t)
+	d := j.Diagnose(release, within)
+	inner.add(now, release.Trace, release.Run, within, &d)
 	if release.Final && release.Run != nil && d.Run == nil {
 		checkClients(j, release)
 	}

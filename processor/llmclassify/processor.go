@@ -48,9 +48,9 @@ func newClassifier(set processor.Settings, cfg *Config, next consumer.Traces, c 
 		id:       set.ID,
 		registry: registry,
 		callers:  origin.NewCallers(cfg.MetadataKeys),
-		tenants:  newTenants(cfg),
 		quit:     make(chan struct{}),
 	}
+	p.tenants = newTenants(cfg, &p.budget)
 	shards := cfg.Shards
 	if shards == 0 {
 		shards = runtime.GOMAXPROCS(0)

@@ -25,6 +25,7 @@ type tenants struct {
 	callers   bool   // they are the tenants
 	attribute string // of resources; empty where that does not tell tenants apart
 	others    *tenant
+	budget    *budget
 
 	// mu guards everything declared below
 	mu    sync.RWMutex
@@ -37,8 +38,8 @@ const (
 	tenantFromResource = "resource."
 )
 
-func newTenants(cfg *Config) *tenants {
-	t := &tenants{callers: cfg.TenantFrom == tenantFromMetadata, others: new(tenant), known: make(map[string]*tenant)}
+func newTenants(cfg *Config, b *budget) *tenants {
+	t := &tenants{budget: b, callers: cfg.TenantFrom == tenantFromMetadata, others: new(tenant), known: make(map[string]*tenant)}
 	if key, ok := strings.CutPrefix(cfg.TenantFrom, tenantFromResource); ok {
 		t.attribute = key
 	}
@@ -87,6 +88,7 @@ func (t *tenants) named(name string) *tenant {
 		}
 		found = &tenant{index: int32(len(t.known) + 1)} //nolint:gosec // at most maxTenants
 		t.known[strings.Clone(name)] = found
+		t.budget.known.Store(int64(len(t.known)))
 	}
 	return found
 }

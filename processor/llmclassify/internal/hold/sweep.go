@@ -138,7 +138,11 @@ func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Rele
 	}
 	releases = b.sweepRuns(t, now, releases, complete, ended)
 	if oldest := t.oldestHeld(); oldest != nil && oldest.arrived+age(b.cfg.MaxHold) <= now {
-		since := now + age(b.cfg.MaxHold/expirySlack-b.cfg.MaxHold)
+		slack := b.cfg.MaxHold / expirySlack
+		if t.live > maxEarly { // it is a lot of work to look at it
+			slack = b.cfg.MaxHold / 2
+		}
+		since := now + age(slack-b.cfg.MaxHold)
 		releases = b.sweep(t, now, HoldExpired, releases, func(it *Item[F], _ Place) bool { return it.arrived <= since })
 	}
 	if t.kept > 0 && t.expires <= now {
