@@ -141,8 +141,8 @@ func BenchmarkOneTrace(b *testing.B) {
 					for range 20 {
 						work(defaultMaxHold / 10)
 					}
-					for range 3 {
-						work(defaultRunTimeout)
+					for range 20 { // a large trace rests
+						work(defaultRunTimeout / 10)
 					}
 					end, _ := threadTime()
 					spent += end - begin

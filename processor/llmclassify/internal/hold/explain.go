@@ -16,6 +16,7 @@ const maxForeign = 128
 type foreignRequests[F any] struct {
 	byStart []foreignRequest[F]
 	beneath map[pcommon.SpanID][]int // of byStart, by the request or tool above
+	one     bool                     // all are of one service
 }
 
 type foreignRequest[F any] struct {
@@ -24,7 +25,7 @@ type foreignRequest[F any] struct {
 	above pcommon.SpanID
 }
 
-func (f *foreignRequests[F]) fill(groups []*group[F]) {
+func (f *foreignRequests[F]) fill(groups []*group[F], same func(a, b *Item[F]) bool) {
 	f.beneath = make(map[pcommon.SpanID][]int)
 	for _, g := range groups {
 		for i, it := range g.items {
@@ -36,7 +37,9 @@ func (f *foreignRequests[F]) fill(groups []*group[F]) {
 	slices.SortFunc(f.byStart, func(a, b foreignRequest[F]) int {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), bytes.Compare(a.ID[:], b.ID[:]))
 	})
+	f.one = true
 	for i, r := range f.byStart {
+		f.one = f.one && same(f.byStart[0].Item, r.Item)
 		if !r.above.IsEmpty() {
 			f.beneath[r.above] = append(f.beneath[r.above], i)
 		}
@@ -51,7 +54,7 @@ func (b *Buffer[F]) addForeign(g *group[F], groups []*group[F], requests *foreig
 		return
 	}
 	if requests.beneath == nil {
-		requests.fill(groups)
+		requests.fill(groups, b.sameService)
 	}
 	var taken []int
 	take := func(i int) bool {
@@ -85,7 +88,7 @@ func (b *Buffer[F]) addForeign(g *group[F], groups []*group[F], requests *foreig
 		return cmp.Compare(r.Start, at)
 	})
 	looked := 0
-	for i := begin; i < len(requests.byStart) && looked < 4*maxForeign; i++ {
+	for i := begin; !requests.one && i < len(requests.byStart) && looked < 4*maxForeign; i++ {
 		r := &requests.byStart[i]
 		if r.Start > to+maxSkew {
 			break

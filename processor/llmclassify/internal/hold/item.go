@@ -73,6 +73,7 @@ type Item[F any] struct {
 
 	waited   bool // it is a root, or it yields, and was in Trace.settling
 	settling bool // it is in Trace.settling
+	expired  bool // it is to go for its age
 
 	Size     int32 // estimated memory of the item with its span, bytes; the buffer's after Add
 	factSize int32 // memory of the item without its span, bytes; 0 before Known is read

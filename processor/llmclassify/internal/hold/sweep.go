@@ -11,6 +11,10 @@ import (
 // one that must go: a long run goes out in a few batches, not span by span.
 const expirySlack = 8
 
+// maxSweep bounds what is released of a trace at a time, in runs, or spans that go early:
+// others wait for little longer, with all traces.
+const maxSweep = 16384
+
 // group is the items of a trace that belong to one run.
 type group[F any] struct {
 	place  Place
@@ -67,7 +71,8 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Re
 		has := large.lookup()
 		releases = b.sweep(t, now, SpanLimit, releases, func(it *Item[F], _ Place) bool { return it.Role != Run && has(it.owner()) })
 	}
-	for i, r := range t.changed {
+	n := min(len(t.changed), maxSweep)
+	for _, r := range t.changed[:n] {
 		r.changed = false
 		b.work++
 		switch why, ready := b.ready(t, r); {
@@ -76,16 +81,16 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Re
 		case ready:
 			ended = append(ended, r.id)
 		}
-		t.changed[i] = nil
 	}
-	t.changed = t.changed[:0]
-	for i, it := range t.roots {
+	t.changed = slices.Delete(t.changed, 0, n)
+	n = min(len(t.roots), maxSweep)
+	for _, it := range t.roots[:n] {
 		if it.Held() {
 			complete = append(complete, b.cfg.Locate(t, it).Run)
 		}
-		t.roots[i] = nil
 	}
-	t.roots = t.roots[:0]
+	t.roots = slices.Delete(t.roots, 0, n)
+	t.pending = t.pending || len(t.changed)+len(t.roots) > 0
 	if len(t.settling) > 0 {
 		has := complete.lookup()
 		for _, s := range t.settling { // what arrived may explain it
@@ -119,7 +124,7 @@ func (b *Buffer[F]) sweepRuns(t *Trace[F], now age, releases []Release[F], compl
 // Config.MaxHold, and the runs of which nothing arrived for Config.RunTimeout.
 func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Release[F] {
 	var ended, complete runSet
-	for len(t.settling) > 0 && t.settling[0].until <= now {
+	for n := 0; n < maxSweep && len(t.settling) > 0 && t.settling[0].until <= now; n++ {
 		s := t.settling[0]
 		s.span.settling = false
 		b.work++
@@ -143,7 +148,16 @@ func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Rele
 			slack = b.cfg.MaxHold / 2
 		}
 		since := now + age(slack-b.cfg.MaxHold)
-		releases = b.sweep(t, now, HoldExpired, releases, func(it *Item[F], _ Place) bool { return it.arrived <= since })
+		n := 0
+		for _, it := range t.items[t.oldest:] {
+			if it.Held() && it.arrived <= since {
+				it.expired = true
+				if n++; n == maxSweep {
+					break
+				}
+			}
+		}
+		releases = b.sweep(t, now, HoldExpired, releases, func(it *Item[F], _ Place) bool { return it.expired })
 	}
 	if t.kept > 0 && t.expires <= now {
 		releases = b.sweepExpired(t, now, releases)
@@ -274,17 +288,26 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 	t.expires = 0
 	first := true
 	agents := t.judged || slices.ContainsFunc(groups, (*group[F]).isRun)
+	for _, g := range groups { // before any of them goes
+		if g.last+age(b.cfg.RunTimeout) <= now && !g.place.Known && (g.unexplained || g.upstream) {
+			b.addForeign(g, groups, &foreign)
+		}
+	}
+	released := 0
 	for _, g := range groups {
 		expires := g.last + age(b.cfg.RunTimeout)
+		if expires <= now {
+			if released += len(g.items); released > maxSweep && released > len(g.items) {
+				t.expires, first = now, false
+				break
+			}
+		}
 		isPart := g.run != nil && !g.run.Held() // it went early, as a part of what is not here any more
 		if expires <= now && (isPart || agents && (!g.isRun() || g.yields && g.run == nil)) {
 			releases = append(releases, b.discardGroup(t, g))
 			continue
 		}
 		if expires <= now && !g.place.Known {
-			if g.unexplained || g.upstream {
-				b.addForeign(g, groups, &foreign)
-			}
 			releases = append(releases, b.releaseGroup(t, g, now, RunExpired))
 			continue
 		}
