@@ -66,7 +66,7 @@ func TestManyOfOneSessionOrResponse(t *testing.T) {
 		require.NoError(t, h.ConsumeTraces(t.Context(), td))
 		h.pass(t, defaultMaxHold)
 		h.pass(t, 2*defaultRunTimeout)
-		h.pass(t, time.Second) // a large trace goes in several parts
+		h.pass(t, time.Second)                // a large trace goes in several parts
 		if !testing.Short() && !raceEnabled { // the race detector takes its time
 			assert.Less(t, time.Since(start), 10*time.Second, name)
 		}

@@ -298,7 +298,7 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 		expires := g.last + age(b.cfg.RunTimeout)
 		if expires <= now {
 			if released += len(g.items); released > maxSweep && released > len(g.items) {
-				t.expires, first = now, false
+				t.expires = now
 				break
 			}
 		}
