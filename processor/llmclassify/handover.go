@@ -172,7 +172,7 @@ func (p *classifier) expectEvidence(d *delivery, change int32) {
 func (p *classifier) reserve(ctx context.Context, q *partition) error {
 	withSpans := q.withSpans()
 	for n, i := range withSpans {
-		if err := q.lane(i).inbox.reserve(ctx); err != nil {
+		if err := q.lane(i).inbox.reserve(ctx, &q.deliveries[i]); err != nil {
 			p.unreserve(q, withSpans[:n])
 			return err
 		}
@@ -183,7 +183,7 @@ func (p *classifier) reserve(ctx context.Context, q *partition) error {
 // unreserve gives back the places of deliveries.
 func (p *classifier) unreserve(q *partition, deliveries []int) {
 	for _, i := range deliveries {
-		q.lane(i).inbox.unreserve()
+		q.lane(i).inbox.unreserve(&q.deliveries[i])
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 )
@@ -27,8 +29,10 @@ func (d *delivery) hasSpans() bool { return d.arrivals != nil || d.parcel != nil
 func (d *delivery) news() int { return len(d.links) + len(d.exchanges) }
 
 const (
-	// maxDeliveries bounds the deliveries of spans on their way to a lane.
+	// maxDeliveries bounds the deliveries of spans on their way to a lane, if they are small:
+	// together they take no more than inboxShare of max_held_bytes.
 	maxDeliveries = 8
+	inboxShare    = 1.0 / 16
 	// maxNews bounds the spans that passed and that a lane is to know of, on their way. Of
 	// more it learns nothing: runs wait for longer, and verdicts are less certain.
 	maxNews = 1 << 14
@@ -37,8 +41,9 @@ const (
 // inbox is the deliveries on their way to a lane, in order. A call waits for a place
 // before anything of it is forwarded; to put something in never waits.
 type inbox struct {
-	places chan struct{} // one element for each delivery of spans that may be put in
-	wake   func()        // lets the lane know of a delivery
+	places *semaphore.Weighted // for the bytes of deliveries of spans that may be put in
+	room   int64               // of places
+	wake   func()              // lets the lane know of a delivery
 
 	// mu guards everything declared below
 	mu   sync.Mutex
@@ -46,22 +51,27 @@ type inbox struct {
 	news int // of list
 }
 
-func newInbox(wake func()) *inbox {
-	return &inbox{places: make(chan struct{}, maxDeliveries), wake: wake}
+func newInbox(maxHeldBytes int, wake func()) *inbox {
+	room := max(int64(float64(maxHeldBytes)*inboxShare), maxDeliveries)
+	return &inbox{places: semaphore.NewWeighted(room), room: room, wake: wake}
+}
+
+// place is how much room a delivery takes: at least the share of one of maxDeliveries, and
+// at most all of it.
+func (b *inbox) place(d *delivery) int64 {
+	return min(max(int64(d.size), b.room/maxDeliveries), b.room)
 }
 
 // reserve waits for a place for a delivery of spans.
-func (b *inbox) reserve(ctx context.Context) error {
-	select {
-	case b.places <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for earlier spans to be taken over: %w", ctx.Err())
+func (b *inbox) reserve(ctx context.Context, d *delivery) error {
+	if err := b.places.Acquire(ctx, b.place(d)); err != nil {
+		return fmt.Errorf("waiting for earlier spans to be taken over: %w", err)
 	}
+	return nil
 }
 
-// unreserve gives back a place.
-func (b *inbox) unreserve() { <-b.places }
+// unreserve gives back the place of a delivery.
+func (b *inbox) unreserve(d *delivery) { b.places.Release(b.place(d)) }
 
 // put adds a delivery, which has a place if it has spans. It returns false for news for
 // which there is no room.
@@ -91,7 +101,7 @@ func (b *inbox) take() (d delivery, ok bool) {
 	}
 	b.news -= d.news()
 	if d.hasSpans() {
-		b.unreserve()
+		b.unreserve(&d)
 	}
 	return d, true
 }

@@ -64,7 +64,7 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		evidence:  newEvidence(cfg.MaxHold, remembered/16, p.evidenced.add),
 		inner:     newInnerRuns(cfg.RunTimeout, remembered/16),
 		unpacked:  packQueue{epoch: p.clock.Now()},
-		inbox:     newInbox(wake),
+		inbox:     newInbox(cfg.MaxHeldBytes, wake),
 	}
 	l.releaser = &releaser{shared: p, held: &l.held, forwarder: l.forwarder, evidence: l.evidence, inner: l.inner}
 	l.buffer = hold.New(p.clock.Now(), hold.Config[assemble.Known]{

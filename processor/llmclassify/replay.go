@@ -76,7 +76,7 @@ func (p *classifier) replayCall(ctx context.Context, r *journal.Replayed) (spans
 		}
 		d.at = r.At
 		l := q.lane(i)
-		if err := l.inbox.reserve(ctx); err != nil {
+		if err := l.inbox.reserve(ctx, d); err != nil {
 			return spans, err
 		}
 		p.budget.add(l.tenant, d.size)

@@ -123,7 +123,7 @@ func heap() uint64 {
 // metric that is named is there.
 func TestReadmeNumbers(t *testing.T) {
 	text := readme(t)
-	assert.Contains(t, text, fmt.Sprintf("| %d calls of a tenant on their way to a shard |", maxDeliveries))
+	assert.Contains(t, text, fmt.Sprintf("| %d calls of a tenant on their way to a shard, or ", maxDeliveries))
 	assert.Contains(t, text, fmt.Sprintf("in calls of at most about %d MiB", maxParcelBytes>>20))
 	assert.Contains(t, text, fmt.Sprintf("a backoff of %v to %v s", firstRetry.Seconds(), maxRetry.Seconds()))
 

@@ -1,0 +1,49 @@
+package llmclassify
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+)
+
+// What is on its way to a lane is bounded in calls and in bytes, and in spans that passed;
+// only for a place does a call wait.
+func TestInboxIsBounded(t *testing.T) {
+	const held = 16 << 20 // the inbox has a sixteenth of it
+	woken := 0
+	b := newInbox(held, func() { woken++ })
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	spans := func(size int) *delivery { return &delivery{arrivals: []assemble.Arrival{{}}, size: size} }
+	for range maxDeliveries {
+		require.NoError(t, b.reserve(done, spans(1)))
+		require.True(t, b.put(spans(1)))
+	}
+	require.ErrorIs(t, b.reserve(done, spans(1)), context.Canceled)
+	for range maxDeliveries {
+		_, ok := b.take()
+		require.True(t, ok)
+	}
+	assert.True(t, b.empty())
+
+	large := spans(held) // larger than all room: alone it may come
+	require.NoError(t, b.reserve(done, large))
+	require.ErrorIs(t, b.reserve(done, spans(1)), context.Canceled)
+	b.unreserve(large)
+	for range 3 {
+		require.NoError(t, b.reserve(done, spans(300<<10)))
+	}
+	require.ErrorIs(t, b.reserve(done, spans(300<<10)), context.Canceled)
+
+	news := &delivery{links: make([]hold.Link, maxNews)}
+	assert.True(t, b.put(news), "needs no place")
+	assert.False(t, b.put(&delivery{links: make([]hold.Link, 1)}))
+	_, _ = b.take()
+	assert.True(t, b.put(news))
+	assert.Equal(t, maxDeliveries+2, woken)
+}
