@@ -21,7 +21,7 @@ func TestInboxIsBounded(t *testing.T) {
 	cancel()
 	spans := func(size int) *delivery { return &delivery{arrivals: []assemble.Arrival{{}}, size: size} }
 	for range maxDeliveries {
-		require.NoError(t, b.reserve(done, spans(1)))
+		require.NoError(t, b.reserve(t.Context(), spans(1)))
 		require.True(t, b.put(spans(1)))
 	}
 	require.ErrorIs(t, b.reserve(done, spans(1)), context.Canceled)
@@ -32,11 +32,11 @@ func TestInboxIsBounded(t *testing.T) {
 	assert.True(t, b.empty())
 
 	large := spans(held) // larger than all room: alone it may come
-	require.NoError(t, b.reserve(done, large))
+	require.NoError(t, b.reserve(t.Context(), large))
 	require.ErrorIs(t, b.reserve(done, spans(1)), context.Canceled)
 	b.unreserve(large)
 	for range 3 {
-		require.NoError(t, b.reserve(done, spans(300<<10)))
+		require.NoError(t, b.reserve(t.Context(), spans(300<<10)))
 	}
 	require.ErrorIs(t, b.reserve(done, spans(300<<10)), context.Canceled)
 
