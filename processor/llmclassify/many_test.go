@@ -94,3 +94,22 @@ func numbered(n uint64) (id pcommon.TraceID) {
 	binary.BigEndian.PutUint64(id[8:], n)
 	return id
 }
+
+// What is held goes at the end, also while many traces of which only facts are kept expire
+// before it.
+func TestShutdownBesideKeptFacts(t *testing.T) {
+	cfg := defaultConfig()
+	cfg.RunTimeout = time.Minute
+	h := newHarness(t, cfg, nil)
+	for i := range 2 * maxDrained {
+		td := tracesOf(t, requestSpan(2, 1, 0.1, 0.4))
+		td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).SetTraceID(numbered(uint64(i)))
+		require.NoError(t, h.ConsumeTraces(t.Context(), td))
+	}
+	h.pass(t, 45*time.Second) // they go, and their facts stay for 15 s more
+	require.Equal(t, 2*maxDrained, h.sink.SpanCount())
+	h.consume(t, requestSpan(2, 1, 0.1, 0.4))
+	require.NoError(t, h.Shutdown(t.Context()))
+	assert.Equal(t, 2*maxDrained+1, h.sink.SpanCount())
+	assert.Zero(t, h.classifier.telemetry.flow.now().held)
+}

@@ -8,18 +8,21 @@ import (
 // deadlines is a heap of traces by the time at which something in them is due.
 type deadlines[F any] struct{ heap traceHeap[F] }
 
-// set adds t, or moves it to where its deadline belongs.
+// set adds t, or moves it to where its deadline belongs. It removes t from any other heap.
 func (d *deadlines[F]) set(t *Trace[F]) {
-	if t.index < 0 {
-		heap.Push(&d.heap, t)
+	if t.due == d {
+		heap.Fix(&d.heap, t.index)
 		return
 	}
-	heap.Fix(&d.heap, t.index)
+	t.removeDue()
+	t.due = d
+	heap.Push(&d.heap, t)
 }
 
-func (d *deadlines[F]) remove(t *Trace[F]) {
-	if t.index >= 0 {
-		heap.Remove(&d.heap, t.index)
+// removeDue removes t from the heap that it is in.
+func (t *Trace[F]) removeDue() {
+	if t.due != nil {
+		heap.Remove(&t.due.heap, t.index)
 	}
 }
 
@@ -28,14 +31,6 @@ func (d *deadlines[F]) first() (age, bool) {
 		return 0, false
 	}
 	return d.heap[0].deadline, true
-}
-
-// pop takes out the first trace that is due, nil when none is.
-func (d *deadlines[F]) pop(now age) *Trace[F] {
-	if first, ok := d.first(); !ok || first > now {
-		return nil
-	}
-	return d.popFirst()
 }
 
 // popFirst takes out the first trace, due or not, or nil.
@@ -67,7 +62,7 @@ func (h *traceHeap[F]) Pop() any {
 	t := (*h)[last]
 	(*h)[last] = nil // for the garbage collector
 	*h = (*h)[:last]
-	t.index = -1
+	t.due = nil
 	return t
 }
 

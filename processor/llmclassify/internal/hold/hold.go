@@ -73,9 +73,11 @@ type Buffer[F any] struct {
 	cfg    Config[F]
 	epoch  time.Time
 	traces map[pcommon.TraceID]*Trace[F]
-	due    deadlines[F]
-	kept   keptList[F]
 	judged *Judged
+	kept   keptList[F]
+
+	due      deadlines[F] // traces of which spans are held
+	dueFacts deadlines[F] // the others
 
 	work      int         // what was looked at so far, about half a microsecond each
 	around    []*Trace[F] // those of which a run was released that may be within another one
@@ -314,8 +316,18 @@ func (b *Buffer[F]) Trace(trace pcommon.TraceID) *Trace[F] { return b.traces[tra
 
 // Next is when [Buffer.Due] is to be called next; false when nothing waits.
 func (b *Buffer[F]) Next() (time.Time, bool) {
-	next, ok := b.due.first()
-	return b.time(next), ok
+	next := b.firstDue()
+	at, ok := next.first()
+	return b.time(at), ok
+}
+
+// firstDue is where the trace is that is due next.
+func (b *Buffer[F]) firstDue() *deadlines[F] {
+	held, ok := b.due.first()
+	if facts, kept := b.dueFacts.first(); kept && (!ok || facts < held) {
+		return &b.dueFacts
+	}
+	return &b.due
 }
 
 // Due releases what is due, the earliest trace first, until that is work for about limit
@@ -324,10 +336,11 @@ func (b *Buffer[F]) Due(now time.Time, limit int) (releases []Release[F]) {
 	at := b.age(now)
 	b.judged.Rotate(now)
 	for limit > 0 {
-		t := b.due.pop(at)
-		if t == nil {
+		next := b.firstDue()
+		if first, ok := next.first(); !ok || first > at {
 			break
 		}
+		t := next.popFirst()
 		before := b.work
 		if t.pending {
 			releases = b.sweepPending(t, at, releases)
@@ -358,7 +371,6 @@ func (b *Buffer[F]) Drain(now time.Time, limit int) (releases []Release[F]) {
 // for as long as more returns true.
 func (b *Buffer[F]) releaseEarliest(now time.Time, why Reason, more func() bool) (releases []Release[F]) {
 	at := b.age(now)
-	var aside []*Trace[F] // those of which nothing is held
 	for more() {
 		t := b.due.popFirst()
 		if t == nil {
@@ -367,14 +379,9 @@ func (b *Buffer[F]) releaseEarliest(now time.Time, why Reason, more func() bool)
 		if t.pending {
 			releases = b.sweepPending(t, at, releases)
 		}
-		if t.oldestHeld() == nil {
-			aside = append(aside, t)
-			continue
+		if t.oldestHeld() != nil {
+			releases = b.sweep(t, at, why, releases, everything[F])
 		}
-		releases = b.sweep(t, at, why, releases, everything[F])
-		b.schedule(t)
-	}
-	for _, t := range aside {
 		b.schedule(t)
 	}
 	b.Trim()

@@ -462,6 +462,7 @@ func TestEverySpanOnce(t *testing.T) {
 		}
 		empty(t, b)
 		require.Empty(t, b.due.heap)
+		require.Empty(t, b.dueFacts.heap)
 	}
 }
 

@@ -438,6 +438,23 @@ func TestEvictPassesOver(t *testing.T) {
 	assert.Equal(t, after(runTimeout), next)
 }
 
+// However many traces of which nothing is held are due before, everything held goes.
+func TestDrainPassesOver(t *testing.T) {
+	cfg := config()
+	cfg.RunTimeout = time.Minute
+	b := New(t0, cfg)
+	for trace := range byte(10) {
+		add(b, t0, []arrival{arrive(2, Request, 1).in(trace + 1)})
+	}
+	require.Len(t, b.Due(after(maxHold), 1000), 10)
+	add(b, after(time.Minute-time.Second), []arrival{arrive(2, Request, 1).in(20), arrive(2, Request, 1).in(21)})
+	for range 2 {
+		require.Len(t, b.Drain(after(time.Minute-time.Second), 1), 1)
+	}
+	assert.Empty(t, b.Drain(after(time.Minute-time.Second), 1))
+	assert.Zero(t, b.Bytes())
+}
+
 func TestResize(t *testing.T) {
 	b := New(t0, config())
 	a := arrive(2, Request, 1)
@@ -455,8 +472,7 @@ func TestResize(t *testing.T) {
 }
 
 func TestDeadlines(t *testing.T) {
-	var d deadlines[fact]
-	assert.Nil(t, d.pop(1))
+	var d, other deadlines[fact]
 	assert.Nil(t, d.popFirst())
 	traces := map[age]*Trace[fact]{}
 	for _, at := range []age{50, 30, 40, 10, 20} {
@@ -464,15 +480,18 @@ func TestDeadlines(t *testing.T) {
 		traces[at].deadline = at
 		d.set(traces[at])
 	}
-	assert.Nil(t, d.pop(9))
 	traces[10].deadline = 60
 	d.set(traces[10])
-	d.remove(traces[30])
-	d.remove(traces[30])
-	assert.Nil(t, d.pop(19))
-	for _, at := range []age{20, 40, 50} {
-		assert.Same(t, traces[at], d.pop(at))
+	traces[30].removeDue()
+	traces[30].removeDue()
+	other.set(traces[40])
+	for _, at := range []age{20, 50} {
+		first, ok := d.first()
+		assert.True(t, ok)
+		assert.Equal(t, at, first)
+		assert.Same(t, traces[at], d.popFirst())
 	}
+	assert.Same(t, traces[40], other.popFirst())
 	assert.Same(t, traces[10], d.popFirst())
 	assert.Nil(t, d.heap[:5][0], "it is let go of")
 }

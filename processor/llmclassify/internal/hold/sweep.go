@@ -453,7 +453,7 @@ func (b *Buffer[F]) releaseSpan(t *Trace[F], it *Item[F]) {
 // schedule sets the next deadline of t, and removes t if nothing is left of it.
 func (b *Buffer[F]) schedule(t *Trace[F]) {
 	if t.live == 0 {
-		b.due.remove(t)
+		t.removeDue()
 		if b.traces[t.id] == t {
 			delete(b.traces, t.id)
 			b.watch(t.id, -1)
@@ -478,8 +478,10 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 	t.deadline = max(t.deadline, t.rests)
 	if oldest := t.oldestHeld(); oldest != nil {
 		t.deadline = min(t.deadline, oldest.arrived+age(b.cfg.MaxHold))
+		b.due.set(t)
+		return
 	}
-	b.due.set(t)
+	b.dueFacts.set(t)
 }
 
 // rememberLinks remembers the links of a trace: they may be above late spans.

@@ -39,8 +39,9 @@ type Trace[F any] struct {
 
 	expires  age // when runs may expire of which nothing arrives, while facts are kept
 	deadline age
-	index    int // in Buffer.due; -1 when it is not there
-	kept     int // items of which only the facts are here
+	due      *deadlines[F] // where it is, nil where in none
+	index    int           // in due
+	kept     int           // items of which only the facts are here
 	touched  bool
 	around   bool // it is in Buffer.around
 	judged   bool // a run of it was judged, see judged.any
@@ -57,7 +58,7 @@ type settling[F any] struct {
 const smallTrace = 16
 
 func newTrace[F any](id pcommon.TraceID) *Trace[F] {
-	return &Trace[F]{id: id, index: -1, rests: math.MinInt64}
+	return &Trace[F]{id: id, rests: math.MinInt64}
 }
 
 // ID is the id of the trace.
