@@ -72,7 +72,7 @@ func (r *releaser) release(ctx context.Context, releases []assemble.Release) {
 func (r *releaser) recordForgotten(ctx context.Context) {
 	if n := r.buffer.Forgotten(); n > 0 {
 		r.telemetry.forgot(ctx, n)
-		r.store.update(ctx, nil, r.forgotten, nil)
+		r.store.forget(ctx, r.forgotten)
 		clear(r.forgotten)
 		r.forgotten = r.forgotten[:0]
 	}

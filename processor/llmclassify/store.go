@@ -57,6 +57,14 @@ func (s *store) update(ctx context.Context, spent, done []journal.Ticket, judged
 	}
 }
 
+// forget records that the facts of spans are forgotten. A span that is still to be forwarded
+// stays until then.
+func (s *store) forget(ctx context.Context, tickets []journal.Ticket) {
+	if s.enabled() {
+		s.update(ctx, nil, s.journal.Forget(tickets), nil)
+	}
+}
+
 func (s *store) report(ctx context.Context, err error) {
 	s.health.storageResult(err)
 	s.telemetry.wrote(ctx, err)

@@ -355,6 +355,29 @@ func TestFactsForgottenWithStorage(t *testing.T) {
 	assert.Empty(t, d.entries())
 }
 
+// A span whose facts were forgotten while it waits for the next consumer is still in the
+// storage.
+func TestForgottenWhileRefusedAndKilled(t *testing.T) {
+	d := newDisk()
+	cfg := defaultConfig()
+	cfg.MaxFactBytes = 1
+	h := newHarnessOn(t, d, cfg, &flakyNext{fail: down}, t0)
+	h.consume(t, requestSpan(2, 1, 0.1, 0.4))
+	h.pass(t, cfg.MaxHold)
+	h.consume(t, requestSpan(3, 1, 0.5, 0.6))
+	h.pass(t, cfg.MaxHold)
+	require.NotZero(t, h.load().bytes, "it waits to be sent again")
+	again := newHarnessOn(t, d, cfg, nil, h.clock.Now()) // killed
+	again.pass(t, cfg.MaxHold)
+	for range 4 {
+		again.pass(t, cfg.RunTimeout)
+	}
+	got := countsOf(again.out())
+	assert.Equal(t, 1, got[spanID(2)])
+	assert.Equal(t, 1, got[spanID(3)])
+	assert.Empty(t, d.entries())
+}
+
 // Spans that no dialect recognises any more go out as they are.
 func TestUnrecognisedAtReplay(t *testing.T) {
 	d := newDisk()

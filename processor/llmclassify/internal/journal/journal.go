@@ -43,6 +43,8 @@ type entry struct {
 	left          int     // spans that are not Done
 	dirty         bool    // its states are not written yet
 	before, after *entry  // in the list of live entries
+
+	forgotten map[uint32]struct{} // spans that are Done once they are Spent
 }
 
 // The keys of a journal. An entry is immutable; the states of its spans are stored beside
@@ -375,8 +377,12 @@ func (j *Journal) Update(ctx context.Context, spent, done []Ticket, judged []byt
 				continue
 			}
 			news = true
-			t.entry.states[t.index] = to
-			if to == Done {
+			state := to
+			if _, forgotten := t.entry.forgotten[t.index]; forgotten {
+				state = Done
+			}
+			t.entry.states[t.index] = state
+			if state == Done {
 				t.entry.left--
 			}
 			if !t.entry.dirty {
@@ -393,6 +399,26 @@ func (j *Journal) Update(ctx context.Context, spent, done []Ticket, judged []byt
 		return nil
 	}
 	return j.write(ctx, judged)
+}
+
+// Forget lets spans be Done once they are Spent. It returns those that are: Update lets them
+// be Done.
+func (j *Journal) Forget(tickets []Ticket) (spent []Ticket) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, t := range tickets {
+		switch {
+		case t.entry == nil:
+		case t.entry.states[t.index] != Held:
+			spent = append(spent, t)
+		default:
+			if t.entry.forgotten == nil {
+				t.entry.forgotten = make(map[uint32]struct{})
+			}
+			t.entry.forgotten[t.index] = struct{}{}
+		}
+	}
+	return spent
 }
 
 // write writes the states of the entries that changed, deletes those that are done, and

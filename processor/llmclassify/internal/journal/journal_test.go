@@ -149,6 +149,24 @@ func TestReplay(t *testing.T) {
 }
 
 // Numbers are claimed ahead, and none is used twice, however often a process dies.
+func TestForget(t *testing.T) {
+	m := newMemory()
+	j, _ := reopen(t, m)
+	tickets, err := j.Append(t.Context(), t0, nil, tracesOf("1", "2"))
+	require.NoError(t, err)
+	require.NoError(t, j.Update(t.Context(), []Ticket{tickets(0)}, nil, nil))
+	spent := j.Forget([]Ticket{tickets(0), tickets(1), {}})
+	assert.Equal(t, []Ticket{tickets(0)}, spent)
+	require.NoError(t, j.Update(t.Context(), nil, spent, nil))
+	_, replayed := reopen(t, m)
+	require.Len(t, replayed, 1)
+	assert.Equal(t, []string{"2"}, names(replayed[0]), "it is still to be forwarded")
+	require.NoError(t, j.Update(t.Context(), []Ticket{tickets(1)}, nil, nil))
+	assert.Empty(t, openEntries(j))
+	_, replayed = reopen(t, m)
+	assert.Empty(t, replayed)
+}
+
 func TestNumbers(t *testing.T) {
 	m := newMemory()
 	seen := map[string]bool{}
