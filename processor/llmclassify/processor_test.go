@@ -1,6 +1,7 @@
 package llmclassify
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -336,6 +337,30 @@ func TestFactsForgotten(t *testing.T) {
 
 	h.pass(t, defaultRunTimeout)
 	assert.Equal(t, load{}, h.load(), "no run waits for ever")
+}
+
+// A run of which all facts were forgotten is still one that may have done more than is here.
+func TestAllFactsForgotten(t *testing.T) {
+	cfg := defaultConfig()
+	cfg.MaxFactBytes = 1
+	h := newHarness(t, cfg, nil)
+	refused := func(id byte, from float64) spanSpec {
+		return requestSpan(id, 1, from, from+0.5).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded")
+	}
+	h.consume(t, requestSpan(2, 1, 0.1, 1).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2}))
+	h.pass(t, defaultMaxHold)
+	require.Equal(t, load{}, h.load())
+	h.consume(t, refused(3, 40))
+	h.pass(t, defaultMaxHold)
+	run := runSpan(1, 0, 80, 0, 0).failed("429")
+	run.attrs = slices.DeleteFunc(run.attrs, func(kv attribute.KeyValue) bool {
+		return kv.Key == semconv.RunRequestsKey || kv.Key == semconv.RunToolsKey
+	})
+	h.consume(t, refused(4, 79), run)
+	h.pass(t, defaultMaxHold)
+	for id, v := range verdicts(h.out()) {
+		assert.Greater(t, v.safety, semconv.RetrySafetySafeAutoRetry, "span %d: %s", id, v.words())
+	}
 }
 
 // What comes after its run was judged goes out at once, with its own verdict; a

@@ -20,7 +20,7 @@ const (
 )
 
 // Judged remembers what was judged, so that no run is judged twice: runs, which a late
-// span may name; their traces; and the spans of judged runs, of the traces between them,
+// span may name; their traces, and those of which facts were forgotten; and the spans of judged runs, of the traces between them,
 // and late ones, any of which may be the parent of a late span. It is safe for concurrent
 // use.
 type Judged struct {
@@ -67,11 +67,14 @@ func (j *Judged) rotateLocked(now time.Time) {
 
 // Claim remembers runs of a trace as judged, for a caller that is about to judge them
 // without a buffer. It returns false, and remembers none, if one of them was judged
-// before.
+// before, or if facts of the trace were forgotten.
 func (j *Judged) Claim(now time.Time, trace pcommon.TraceID, runs ...pcommon.SpanID) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.rotateLocked(now)
+	if j.runs.contains(j.traceKey(trace) ^ forgottenMark) {
+		return false
+	}
 	for _, run := range runs {
 		if j.runs.contains(j.key(trace, run)) {
 			return false
@@ -159,6 +162,24 @@ func (j *Judged) any(trace pcommon.TraceID) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.runs.contains(j.traceKey(trace))
+}
+
+// forgottenMark is in the key of a trace of which facts were forgotten.
+const forgottenMark = 0x9e3779b97f4a7c15
+
+// forgot remembers a trace of which facts were forgotten, when nothing of it is here any
+// more: what comes of it later is not all of its run.
+func (j *Judged) forgot(trace pcommon.TraceID) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.runs.add(j.traceKey(trace) ^ forgottenMark)
+}
+
+// forgotten reports whether facts of a trace were forgotten that is not here.
+func (j *Judged) forgotten(trace pcommon.TraceID) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return !j.runs.empty() && j.runs.contains(j.traceKey(trace)^forgottenMark)
 }
 
 // run remembers a run whose verdict was given, and whether it counts as one of its trace.

@@ -456,6 +456,9 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 		t.removeDue()
 		if b.traces[t.id] == t {
 			delete(b.traces, t.id)
+			if t.missing {
+				b.judged.forgot(t.id)
+			}
 			b.watch(t.id, -1)
 			b.factBytes -= t.links.size() * linkSize
 			b.rememberLinks(t)
