@@ -10,6 +10,7 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/generations"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -38,7 +39,8 @@ const (
 // announced. It is safe for concurrent use.
 type innerRuns struct {
 	corrections *corrections
-	limit       int // of each generation
+	judged      *hold.Judged // remembers the traces of which runs are forgotten to make room
+	limit       int          // of each generation
 
 	// mu guards everything declared below
 	mu   sync.Mutex
@@ -53,26 +55,37 @@ type runsByTrace struct {
 
 // newInnerRuns keeps runs for at least one period and at most two, in at most this many
 // bytes, and in as many the runs that late spans may correct.
-func newInnerRuns(period time.Duration, bytes int) *innerRuns {
-	return &innerRuns{corrections: newCorrections(period, bytes), limit: bytes / innerRunSize / 2, kept: generations.Of[runsByTrace]{Period: period}}
+func newInnerRuns(period time.Duration, bytes int, judged *hold.Judged) *innerRuns {
+	return &innerRuns{judged: judged, corrections: newCorrections(period, bytes), limit: bytes / innerRunSize / 2, kept: generations.Of[runsByTrace]{Period: period}}
 }
 
 // add keeps a run that may be within another one: one that has a parent. What the runs
 // within it did is a part of what it did.
 func (e *innerRuns) add(now time.Time, trace pcommon.TraceID, run *assemble.Item, within assemble.Inner, d *assemble.Diagnoses) {
-	if run == nil || run.Parent.IsEmpty() || d.Run == nil || e.limit == 0 {
+	if run == nil || run.Parent.IsEmpty() || d.Run == nil {
+		return
+	}
+	if e.limit == 0 {
+		e.judged.Forgot(trace)
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.kept.Rotate(now)
 	if e.kept.Now.n >= e.limit {
-		e.kept.Turn()
+		for trace, list := range e.kept.Turn().byTrace {
+			if slices.ContainsFunc(list, func(r innerRun) bool { return !r.taken }) {
+				e.judged.Forgot(trace)
+			}
+		}
 	}
 	for _, list := range e.lists(trace) {
 		for i := range list {
 			list[i].covered = list[i].covered || list[i].taken && list[i].by == run.ID
 		}
+	}
+	if !e.kept.Now.hasRoom(trace) {
+		e.judged.Forgot(trace)
 	}
 	e.kept.Now.add(trace, innerRun{
 		position: assemble.PositionOf(run), service: assemble.ServiceOf(run), did: d.Effects,
@@ -86,6 +99,13 @@ func (e *innerRuns) rotate(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.kept.Rotate(now)
+}
+
+// hasRoom reports whether no run that is a part of no other one has to be forgotten for
+// another one of the trace.
+func (g *runsByTrace) hasRoom(trace pcommon.TraceID) bool {
+	list := g.byTrace[trace]
+	return len(list) < maxInnerRuns || slices.ContainsFunc(list, func(r innerRun) bool { return r.taken })
 }
 
 // add adds a run in place of those that are a part of another run already, or of the

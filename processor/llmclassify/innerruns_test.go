@@ -1,12 +1,14 @@
 package llmclassify
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
@@ -324,7 +326,8 @@ func TestInnerRunsAreBounded(t *testing.T) {
 	wentWell := &assemble.Diagnoses{Run: &classify.Diagnosis{Outcome: semconv.RunOutcomeRecovered}}
 	well := func(e *innerRuns, trace byte) classify.Fact { return e.of(outer(trace), nil).Well }
 
-	e := newInnerRuns(time.Minute, 1<<20)
+	judged := newHarness(t, defaultConfig(), nil).lane().buffer.Judged()
+	e := newInnerRuns(time.Minute, 1<<20, judged)
 	e.add(now, traceID(1), run(2, 0), assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.NotObserved, well(e, 1), "a root is within none")
 	e.add(now, traceID(1), run(2, 9), assemble.Inner{}, wentWell)
@@ -343,15 +346,43 @@ func TestInnerRunsAreBounded(t *testing.T) {
 	}
 	assert.Len(t, e.kept.Now.byTrace[traceID(4)], maxInnerRuns)
 
-	e = newInnerRuns(time.Hour, 20*innerRunSize)
+	e = newInnerRuns(time.Hour, 20*innerRunSize, judged)
 	for n := range uint64(1000) {
 		e.add(now, numbered(n), run(2, 9), assemble.Inner{}, wentWell)
 		require.LessOrEqual(t, len(e.kept.Now.byTrace)+len(e.kept.Previous.byTrace), 20)
 	}
 	assert.NotEmpty(t, e.kept.Now.byTrace)
 
-	e = newInnerRuns(time.Hour, 1)
+	e = newInnerRuns(time.Hour, 1, judged)
 	e.add(now, traceID(1), run(2, 9), assemble.Inner{}, wentWell)
 	assert.Equal(t, classify.NotObserved, well(e, 1))
 	assert.NotPanics(t, func() { e.add(now, pcommon.TraceID{}, run(2, 9), assemble.Inner{}, wentWell) })
+}
+
+// A run whose inner runs were forgotten, as there was no room for them, may have done more
+// than is known, also where it announces nothing.
+func TestInnerRunsForgotten(t *testing.T) {
+	for room := range 3 {
+		cfg := defaultConfig()
+		cfg.MaxFactBytes = 16*2*innerRunSize*room + 5000
+		h := newHarness(t, cfg, nil)
+		inner := func(id byte, from float64) []spanSpec {
+			return []spanSpec{
+				requestSpan(id+1, id, from+0.1, from+0.5).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2}),
+				runSpan(id, from, from+1, 1, 0).under(1),
+			}
+		}
+		for i := range 1 + 2*room {
+			h.consume(t, inner(byte(10+2*i), float64(i))...)
+		}
+		run := runSpan(1, 0, 80, 0, 0).failed("429")
+		run.attrs = slices.DeleteFunc(run.attrs, func(kv attribute.KeyValue) bool {
+			return kv.Key == semconv.RunRequestsKey || kv.Key == semconv.RunToolsKey
+		})
+		h.consume(t, requestSpan(4, 1, 79, 79.5).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded"), run)
+		h.pass(t, defaultMaxHold)
+		v := verdicts(h.out())[1]
+		assert.Equal(t, semconv.RunOutcomeFailed, v.outcome)
+		assert.Greater(t, v.safety, semconv.RetrySafetySafeAutoRetry, "room for %d: %s", room, v.words())
+	}
 }

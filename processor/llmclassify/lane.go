@@ -62,11 +62,10 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		tenant:    t,
 		forwarder: newForwarder(p),
 		evidence:  newEvidence(cfg.MaxHold, remembered/16, p.evidenced.add),
-		inner:     newInnerRuns(cfg.RunTimeout, remembered/16),
 		unpacked:  packQueue{epoch: p.clock.Now()},
 		inbox:     newInbox(cfg.MaxHeldBytes, wake),
 	}
-	l.releaser = &releaser{shared: p, held: &l.held, forwarder: l.forwarder, evidence: l.evidence, inner: l.inner}
+	l.releaser = &releaser{shared: p, held: &l.held, forwarder: l.forwarder, evidence: l.evidence}
 	l.buffer = hold.New(p.clock.Now(), hold.Config[assemble.Known]{
 		MaxHold:        cfg.MaxHold,
 		Settle:         cfg.Settle,
@@ -76,7 +75,7 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		Locate:         assemble.Locate,
 		Around:         assemble.Around,
 		During:         assemble.During,
-		Inner:          l.inner.parts,
+		Inner:          func(t *assemble.Trace, run *assemble.Item) (requests, tools uint32) { return l.inner.parts(t, run) },
 		SameService:    assemble.SameService,
 		Explained:      l.releaser.explained,
 		Read:           l.releaser.readFacts,
@@ -87,7 +86,8 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		Watch:          p.interest.add,
 	})
 	l.buffer.SetMaxFactBytes(factBytes)
-	l.releaser.buffer = l.buffer
+	l.inner = newInnerRuns(cfg.RunTimeout, remembered/16, l.buffer.Judged())
+	l.releaser.buffer, l.releaser.inner = l.buffer, l.inner
 	return l
 }
 

@@ -175,7 +175,7 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 			if t == nil {
 				t = newTrace[F](a.Trace)
 				t.items = make([]*Item[F], 0, len(a.Items))
-				t.judged, t.missing = b.judged.any(a.Trace), b.judged.forgotten(a.Trace)
+				t.judged, t.missing = b.judged.any(a.Trace), b.judged.Forgotten(a.Trace)
 				b.traces[a.Trace] = t
 				b.watch(a.Trace, 1)
 			}

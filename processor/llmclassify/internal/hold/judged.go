@@ -167,16 +167,16 @@ func (j *Judged) any(trace pcommon.TraceID) bool {
 // forgottenMark is in the key of a trace of which facts were forgotten.
 const forgottenMark = 0x9e3779b97f4a7c15
 
-// forgot remembers a trace of which facts were forgotten, when nothing of it is here any
-// more: what comes of it later is not all of its run.
-func (j *Judged) forgot(trace pcommon.TraceID) {
+// Forgot remembers a trace of which something was forgotten: what is here of it, or comes
+// later, is not all that its runs did.
+func (j *Judged) Forgot(trace pcommon.TraceID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.runs.add(j.traceKey(trace) ^ forgottenMark)
 }
 
-// forgotten reports whether facts of a trace were forgotten that is not here.
-func (j *Judged) forgotten(trace pcommon.TraceID) bool {
+// Forgotten reports whether something of a trace was forgotten, see [Judged.Forgot].
+func (j *Judged) Forgotten(trace pcommon.TraceID) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return !j.runs.empty() && j.runs.contains(j.traceKey(trace)^forgottenMark)

@@ -457,7 +457,7 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 		if b.traces[t.id] == t {
 			delete(b.traces, t.id)
 			if t.missing {
-				b.judged.forgot(t.id)
+				b.judged.Forgot(t.id)
 			}
 			b.watch(t.id, -1)
 			b.factBytes -= t.links.size() * linkSize
