@@ -211,14 +211,16 @@ func (l *lane) judge(ctx context.Context, limit int) (worked bool) {
 			break
 		}
 		var releases []assemble.Release
+		var ended []pcommon.TraceID // known as judged once they are
 		for limit > 0 && !l.pending.empty() {
-			some := l.pending.pop(limit, func(trace pcommon.TraceID) { l.interest.add(trace, -1) })
+			some := l.pending.pop(limit, func(trace pcommon.TraceID) { ended = append(ended, trace) })
 			for i := range some {
 				limit -= 1 + len(some[i].Members)
 			}
 			releases = append(releases, some...)
 		}
 		l.releaser.release(ctx, releases)
+		l.interest.addAll(ended, -1)
 		worked = true
 	}
 	if worked {
