@@ -45,6 +45,10 @@ func (b *budget) tight() bool { return b.used.Load() > b.limit/4 }
 // alone uses four fifths, so that there is always room for another one.
 const share = 4
 
+// floors is the part of the limit that tenants may use in equal parts, whatever the others
+// use: what waits to be sent again cannot be evicted, and may have taken all.
+const floors = 4
+
 // over is by how much more is used than may be, 0 or less if it is not: by all, or where
 // there are tenants, by this one.
 func (b *budget) over(t *tenant) int {
@@ -52,7 +56,8 @@ func (b *budget) over(t *tenant) int {
 	if !b.tenants {
 		return int(used - b.limit)
 	}
-	return int(t.used.Load() - share*max(b.limit-used, 0))
+	floor := b.limit / (floors * max(b.known.Load(), 1))
+	return int(t.used.Load() - max(share*(b.limit-used), floor))
 }
 
 // admit takes n bytes of a tenant before anything is forwarded. While spans wait because

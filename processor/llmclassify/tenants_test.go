@@ -176,6 +176,22 @@ func TestTenantsAreRefusedApart(t *testing.T) {
 	assert.True(t, refused("flood"))
 }
 
+// What waits to be sent again cannot be evicted. Even where it has taken all, another tenant
+// has a part of the memory.
+func TestTenantsHaveAFloor(t *testing.T) {
+	b := &budget{limit: 1 << 20, tenants: true}
+	all := newTenants(tenantConfig(), b)
+	flood, honest := all.named("flood"), all.named("honest")
+	b.add(flood, 1<<20)
+	b.addWaiting(1 << 20)
+	const floor = 1 << 20 / floors / 2 // of two
+	require.NoError(t, b.admit(honest, floor))
+	require.ErrorIs(t, b.admit(honest, 1), errFull)
+	require.ErrorIs(t, b.admit(flood, 1), errFull)
+	assert.Equal(t, int64(floor), honest.used.Load())
+	assert.Zero(t, b.over(honest), "none of it goes early")
+}
+
 // Names beyond those that are told apart share one place.
 func TestManyTenants(t *testing.T) {
 	h := newHarness(t, tenantConfig(), nil)
