@@ -30,9 +30,9 @@ func (d *delivery) news() int { return len(d.links) + len(d.exchanges) }
 
 const (
 	// maxDeliveries bounds the deliveries of spans on their way to a lane, if they are small:
-	// together they take no more than inboxShare of max_held_bytes.
+	// together they take no more than max_held_bytes divided by inboxPart.
 	maxDeliveries = 8
-	inboxShare    = 1.0 / 16
+	inboxPart     = 16
 	// maxNews bounds the spans that passed and that a lane is to know of, on their way. Of
 	// more it learns nothing: runs wait for longer, and verdicts are less certain.
 	maxNews = 1 << 14
@@ -52,7 +52,7 @@ type inbox struct {
 }
 
 func newInbox(maxHeldBytes int, wake func()) *inbox {
-	room := max(int64(float64(maxHeldBytes)*inboxShare), maxDeliveries)
+	room := int64(max(maxHeldBytes/inboxPart, maxDeliveries))
 	return &inbox{places: semaphore.NewWeighted(room), room: room, wake: wake}
 }
 

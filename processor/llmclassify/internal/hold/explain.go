@@ -119,10 +119,8 @@ func (b *Buffer[F]) waitsForEvidence(t *Trace[F], g *group[F], now age) bool {
 		return false
 	}
 	b.work += 4 * len(g.items)
-	release := Release[F]{
-		Reason: Complete, Final: true, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run, Missing: t.missing,
-		Members: make([]Member[F], 0, len(g.items)+len(g.others)),
-	}
+	release := g.release(t, Complete, len(g.items))
+	release.Final = true
 	for i, it := range g.items {
 		release.Members = append(release.Members, Member[F]{Item: it, Out: it.Held(), Above: g.above[i]})
 	}

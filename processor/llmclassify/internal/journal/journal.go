@@ -5,6 +5,7 @@ package journal
 
 import (
 	"bytes"
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -38,11 +39,11 @@ type Ticket struct {
 
 // entry is the spans of one call. Journal.mu guards it.
 type entry struct {
-	seq           uint64
-	states        []State // by span
-	left          int     // spans that are not Done
-	dirty         bool    // its states are not written yet
-	before, after *entry  // in the list of live entries
+	seq    uint64
+	states []State       // by span
+	left   int           // spans that are not Done
+	dirty  bool          // its states are not written yet
+	place  *list.Element // in the list of live entries
 
 	forgotten map[uint32]struct{} // spans that are Done once they are Spent
 }
@@ -87,11 +88,11 @@ type Journal struct {
 	changed []*entry  // with states that are to be written; likewise
 
 	// mu guards everything declared below
-	mu             sync.Mutex
-	next           uint64 // the number of the next entry
-	claimed        uint64 // no entry may have this number or a higher one before bounds is written
-	unread         uint64 // Replay has yet to read the entries from this number on
-	oldest, newest *entry // the list of live entries, by number
+	mu      sync.Mutex
+	next    uint64    // the number of the next entry
+	claimed uint64    // no entry may have this number or a higher one before bounds is written
+	unread  uint64    // Replay has yet to read the entries from this number on
+	live    list.List // of *entry, by number
 }
 
 // Replayed is one call of an earlier process: the spans of it that are not Done.
@@ -358,8 +359,8 @@ func (j *Journal) Append(ctx context.Context, at time.Time, metadata map[string]
 // bounds writes the numbers that may be live. It is called under the lock.
 func (j *Journal) bounds(claimed uint64) *storage.Operation {
 	first := min(j.unread, j.next)
-	if j.oldest != nil {
-		first = min(first, j.oldest.seq)
+	if e := j.oldest(); e != nil {
+		first = min(first, e.seq)
 	}
 	return storage.SetOperation(boundsKey, sealRange(boundsMagic, first, claimed))
 }
@@ -465,30 +466,19 @@ func (j *Journal) add(e *entry) {
 
 // push adds an entry, with the highest number so far, to the list. It is called under the
 // lock.
-func (j *Journal) push(e *entry) {
-	e.before = j.newest
-	if e.before != nil {
-		e.before.after = e
-	} else {
-		j.oldest = e
+func (j *Journal) push(e *entry) { e.place = j.live.PushBack(e) }
+
+// oldest is the entry with the lowest number, nil if no entry is live. It is called under
+// the lock.
+func (j *Journal) oldest() *entry {
+	if first := j.live.Front(); first != nil {
+		return first.Value.(*entry)
 	}
-	j.newest = e
+	return nil
 }
 
 // remove removes an entry from the list. It is called under the lock.
-func (j *Journal) remove(e *entry) {
-	if e.before != nil {
-		e.before.after = e.after
-	} else {
-		j.oldest = e.after
-	}
-	if e.after != nil {
-		e.after.before = e.before
-	} else {
-		j.newest = e.before
-	}
-	e.before, e.after = nil, nil
-}
+func (j *Journal) remove(e *entry) { j.live.Remove(e.place) }
 
 // Close writes the bounds for the next start, and what could not be written before, and
 // closes the storage client.

@@ -206,7 +206,7 @@ func TestForeignEntries(t *testing.T) {
 				_, err := j.Append(t.Context(), t0, nil, tracesOf(strconv.Itoa(i)))
 				require.NoError(t, err)
 			}
-			first := key(j.oldest.seq)
+			first := key(j.oldest().seq)
 			m.content[first] = value
 			m.content[first+statesKey] = []byte("abc")
 			_, replayed := reopen(t, m)
@@ -222,7 +222,7 @@ func TestForeignEntries(t *testing.T) {
 		j, _ := reopen(t, m)
 		_, err := j.Append(t.Context(), t0, nil, tracesOf("1", "2"))
 		require.NoError(t, err)
-		states := key(j.oldest.seq) + statesKey
+		states := key(j.oldest().seq) + statesKey
 		m.content[states] = []byte("xyz")
 		_, replayed := reopen(t, m)
 		require.Len(t, replayed, 1)
@@ -344,9 +344,4 @@ func FuzzDecode(f *testing.F) {
 }
 
 // openEntries is how many calls there are of which spans are not Done.
-func openEntries(j *Journal) (n int) {
-	for e := j.oldest; e != nil; e = e.after {
-		n++
-	}
-	return n
-}
+func openEntries(j *Journal) int { return j.live.Len() }
