@@ -1,5 +1,0 @@
-//go:build !race
-
-package llmclassify
-
-const raceEnabled = false
