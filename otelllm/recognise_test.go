@@ -120,6 +120,28 @@ func TestKnownHosts(t *testing.T) {
 	}
 }
 
+// TestPathsOfSeveralProviders checks that a path that providers use for different things is proof on the host of
+// one of them only: OpenAI creates a conversation by the path of Mistral's.
+func TestPathsOfSeveralProviders(t *testing.T) {
+	for target, want := range map[string]bool{
+		"https://api.mistral.ai/v1/conversations": true, "https://api.mistral.ai/v1/conversations/conv_1/restart": true,
+		"https://api.openai.com/v1/conversations": false, "https://api.cohere.com/v2/chat": true, "https://api.openai.com/v2/chat": false,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, target, http.NoBody)
+		require.NoError(t, err)
+		_, sure, ok := (&httpcall.Recogniser{}).Recognise(req)
+		assert.True(t, ok, target)
+		assert.Equal(t, want, sure, target)
+	}
+	r := newRecorder(t)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, scriptedServer(t, jsonHead+`{}`, nil)+"/v1/conversations", strings.NewReader(`{"items":[{"type":"message","role":"user","content":"CANARY"}]}`))
+	require.NoError(t, err)
+	resp, err := NewTransport(base(t), WithTracerProvider(r)).RoundTrip(req)
+	require.NoError(t, err)
+	resp.Body.Close()
+	assert.Empty(t, r.spans.Ended())
+}
+
 // TestHeaderAsProof checks that the header that Anthropic's API requires is proof on a path that
 // other applications have, too. That the client is an SDK is not proof: Ollama's SDK loads
 // models by the same path, and any SDK may be pointed at another service.

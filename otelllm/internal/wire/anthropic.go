@@ -100,12 +100,7 @@ func (r *messagesReader) event(name, data []byte) payloadKind {
 	return r.apply(&ev)
 }
 
-func (r *messagesReader) add(d *contentDelta) {
-	r.t.add(d)
-	if d.input && r.open.find(d.index) != nil {
-		r.t.enter(semconv.PhaseToolInput)
-	}
-}
+func (r *messagesReader) add(d *contentDelta) { r.t.addWithCalls(d, &r.open) }
 
 // apply changes the state by the event.
 func (r *messagesReader) apply(ev *messagesEvent) payloadKind {

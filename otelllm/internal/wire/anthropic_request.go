@@ -45,19 +45,7 @@ func readMessage(c *cursor, calls, outputs *newestIDs) {
 			continue
 		}
 		for ok := c.array(); ok; ok = c.element() {
-			var typ, id, callID []byte
-			for key, ok := c.object(); ok; key, ok = c.key() {
-				switch string(key) {
-				case "type":
-					typ = c.str()
-				case "id":
-					id = c.str()
-				case "tool_use_id":
-					callID = c.str()
-				default:
-					c.skip()
-				}
-			}
+			typ, id, callID := readTypeAndIDs(c, "id", "tool_use_id")
 			switch string(typ) {
 			case "tool_use":
 				calls.add(id)

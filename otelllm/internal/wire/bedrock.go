@@ -3,8 +3,6 @@ package wire
 import (
 	"cmp"
 	"strings"
-
-	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // bedrockConverse is Amazon Bedrock's Converse and ConverseStream. messageStop is the
@@ -85,12 +83,7 @@ func (r *converseReader) event(name, data []byte) payloadKind {
 	return r.apply(name, &ev)
 }
 
-func (r *converseReader) add(d *contentDelta) {
-	r.t.add(d)
-	if d.input && r.open.find(d.index) != nil {
-		r.t.enter(semconv.PhaseToolInput)
-	}
-}
+func (r *converseReader) add(d *contentDelta) { r.t.addWithCalls(d, &r.open) }
 
 func (r *converseReader) apply(name []byte, ev *converseEvent) payloadKind {
 	if string(name) == "metadata" {

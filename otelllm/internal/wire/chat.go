@@ -27,18 +27,22 @@ func (p openAIChat) Provider() string { return cmp.Or(p.host, "openai") }
 func (p openAIChat) ReadRequest(b []byte) (Request, error) {
 	req, messages, err := readChatRequest(b)
 	req.fillModel(p.model)
-	req.IsCall = messages && req.Model != ""
+	req.IsCall = messages && (req.Model != "" || p.host == providerMistral)
 	return req, err
 }
 
-// chatAt matches …/chat/completions, which is Azure's if it names a deployment, and
-// Mistral's models on Vertex AI.
+// chatAt matches …/chat/completions, which is Azure's if it names a deployment, Mistral's
+// models on Vertex AI, and its …/v1/agents/completions, where an agent_id takes the place of
+// the model (https://docs.mistral.ai/api/endpoint/agents, November 2026).
 func chatAt(path string) (p Protocol, sure bool) {
 	if strings.HasSuffix(path, "/chat/completions") {
 		if deployment := azureDeployment(path); deployment != "" {
 			return openAIChat{model: deployment, host: providerAzure}, true
 		}
 		return openAIChat{}, true
+	}
+	if strings.HasSuffix(path, "/v1/agents/completions") {
+		return openAIChat{host: providerMistral}, true
 	}
 	if model, _, ok := publishedModel(path, "mistralai"); ok {
 		return openAIChat{model: model, host: providerVertex}, true

@@ -137,9 +137,20 @@ func (d *bodyDecoder) write(p []byte) {
 		d.writeLines(p)
 	case packed:
 		d.packets.Write(p)
+	case separate:
+		d.writeMessage(p)
 	case over:
 		d.after(p)
 	}
+}
+
+// writeMessage reads p, which is one payload.
+func (d *bodyDecoder) writeMessage(p []byte) {
+	if len(p) > MaxEvent {
+		d.eventDropped(droppedTooLong)
+		return
+	}
+	d.payload(nil, p, false)
 }
 
 // after handles the bytes after the end of a document or an array.

@@ -200,6 +200,9 @@ func TestFastPath(t *testing.T) {
 			}
 		}
 	}
+	for _, rec := range documented(t) {
+		learned[rec.protocol.Name()] += checkFastPath(t, r, rec)
+	}
 	for _, p := range protocols {
 		if p.Protocol != (openAICompletions{}) { // the decoder is that of Chat Completions
 			assert.Positive(t, learned[p.Name()], p.Name())

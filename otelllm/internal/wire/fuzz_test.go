@@ -73,6 +73,12 @@ func fuzzDecode(f *testing.F, p Protocol) {
 			}
 		}
 	}
+	for _, rec := range documented(f) {
+		if rec.protocol == p {
+			f.Add([]byte(strings.Join(rec.events, "")), uint64(1))
+			f.Add([]byte(strings.Join(rec.events, "")), uint64(4))
+		}
+	}
 	f.Add([]byte(`{"error":{"type":"a","code":429}}`), uint64(2))
 	f.Add([]byte("<br />\ndata: {}\n\ndata: {\n\n"), uint64(4))
 	for _, line := range []string{"data: {}ata: {", "data: {}>\ndata: {", "data: {}b\ndata: {"} {

@@ -21,6 +21,7 @@ var memberNames = func() map[string]string {
 		"willContinue", "executableCode", "toolCall", "usageMetadata", "modelVersion", "responseId",
 		"contentBlockIndex", "start", "stopReason", "toolUse", "toolUseId", "reasoningContent", "reasoningText", "redactedContent",
 		"done", "done_reason", "environment", "execution",
+		"tool_plan", "tool_call_id", "outputs", "event_type", "interaction", "step", "steps",
 	} {
 		names[string(lowered(nil, []byte(name)))] = name
 	}

@@ -29,11 +29,7 @@ func readOllamaRequest(body []byte) (Request, error) {
 				observed, foreign = observed && all, foreign || other
 			}
 		case "tools":
-			for ok := c.array(); ok; ok = c.element() {
-				if typ := readType(&c); string(typ) != "function" {
-					req.ProviderTools = addTool(req.ProviderTools, typ)
-				}
-			}
+			req.ProviderTools = readOtherTools(&c, req.ProviderTools)
 		default:
 			c.skip()
 		}

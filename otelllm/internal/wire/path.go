@@ -34,6 +34,7 @@ const (
 	providerAzure   = "azure.ai.openai"
 	providerBedrock = "aws.bedrock"
 	providerVertex  = "gcp.vertex_ai"
+	providerMistral = "mistral_ai"
 )
 
 // fillModel sets the model to that of the path if the body names none.

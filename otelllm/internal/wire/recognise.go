@@ -20,6 +20,9 @@ var protocols = []struct {
 	{gemini{}, geminiAt},
 	{bedrockConverse{}, bedrockAt},
 	{ollama{}, ollamaAt},
+	{geminiInteractions{}, interactionsAt},
+	{cohereChat{}, cohereAt},
+	{mistralConversations{}, mistralAt},
 	{openAICompletions{}, completionsAt}, // after chat, whose path ends so too
 }
 

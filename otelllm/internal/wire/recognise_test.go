@@ -53,6 +53,20 @@ func TestMatchPaths(t *testing.T) {
 		{"POST", "/openai/deployments/gpt-x/completions", "openai_completions", sure},
 		{"POST", "/beta/completions", "openai_completions", hint},
 		{"POST", "/v1/fim/completions", "openai_completions", hint},
+		{"POST", "/v1/responses/compact", "openai_responses", hint},
+		{"POST", "/openai/v1/responses/compact", "openai_responses", sure},
+		{"POST", "/v1/agents/completions", "openai_chat", sure},
+		{"POST", "/v2/chat", "cohere_chat", hint},
+		{"POST", "/v2/chat/7", "", hint},
+		{"POST", "/v1/conversations", "mistral_conversations", hint},
+		{"POST", "/v1/conversations/conv_1", "mistral_conversations", hint},
+		{"POST", "/v1/conversations/conv_1/restart", "mistral_conversations", hint},
+		{"POST", "/v1/conversations/conv_1/items", "", hint},
+		{"POST", "/v1/conversationsx", "", hint},
+		{"POST", "/v1beta/interactions", "gemini_interactions", sure},
+		{"POST", "/v1beta1/projects/p/locations/l/interactions", "gemini_interactions", sure},
+		{"POST", "/app/interactions", "gemini_interactions", hint},
+		{"POST", "/v1beta/interactions/i1/cancel", "", hint},
 		{"GET", "/v1/responses", "", hint},
 		{"GET", "/v1/completions", "", hint},
 		{"POST", "/v1/messages/count_tokens", "", hint},
@@ -74,6 +88,33 @@ func TestMatchPaths(t *testing.T) {
 	}
 	_, ok := ByName("soap")
 	assert.False(t, ok)
+}
+
+func TestMatchResume(t *testing.T) {
+	for _, tt := range []struct{ method, path, query, want, id string }{
+		{"GET", "/v1/responses/resp_1", "stream=true&starting_after=4", "openai_responses", "resp_1"},
+		{"GET", "/openai/v1/responses/resp-1", "starting_after=4&stream=true", "openai_responses", "resp-1"},
+		{"GET", "/v1beta/interactions/v1_abc", "stream=true&last_event_id=x", "gemini_interactions", "v1_abc"},
+		{"GET", "/v1/responses/resp_1", "", "", ""},
+		{"GET", "/v1/responses/resp_1", "stream=false", "", ""},
+		{"GET", "/v1/responses/resp_1", "stream=%zz", "", ""},
+		{"GET", "/v1/responses/", "stream=true", "", ""},
+		{"GET", "/v1/responses/4711", "stream=true", "", ""},
+		{"GET", "/app/interactions/7", "stream=true", "", ""},
+		{"GET", "resp_1", "stream=true", "", ""},
+		{"POST", "/v1/responses/resp_1", "stream=true", "", ""},
+	} {
+		p, ok := MatchResume(tt.method, tt.path, tt.query)
+		assert.Equal(t, tt.want != "", ok, "%s?%s", tt.path, tt.query)
+		if ok {
+			assert.Equal(t, tt.want, p.Name())
+			assert.Equal(t, tt.id, Resumed(p))
+			assert.True(t, ShowsRun(p))
+		}
+	}
+	assert.Empty(t, Resumed(openAIChat{}))
+	assert.False(t, ShowsRun(mistralConversations{}))
+	assert.False(t, ShowsRun(openAIResponses{compacts: true}))
 }
 
 // The data of the path, other than the protocol.

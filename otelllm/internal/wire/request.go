@@ -57,6 +57,35 @@ func (r *newestIDs) safe() []string {
 	return ids
 }
 
+// readTypeAndIDs reads the type of a part of the history, and the members of these names: the
+// id of a call, and that of the call which an output is for.
+func readTypeAndIDs(c *cursor, call, output string) (typ, callID, outputID []byte) {
+	for key, ok := c.object(); ok; key, ok = c.key() {
+		switch string(key) {
+		case "type":
+			typ = c.str()
+		case call:
+			callID = c.str()
+		case output:
+			outputID = c.str()
+		default:
+			c.skip()
+		}
+	}
+	return typ, callID, outputID
+}
+
+// readOtherTools reads a list of offered tools, and adds the types of those that are no
+// functions of the application.
+func readOtherTools(c *cursor, tools []string) []string {
+	for ok := c.array(); ok; ok = c.element() {
+		if typ := readType(c); string(typ) != "function" {
+			tools = addTool(tools, typ)
+		}
+	}
+	return tools
+}
+
 // addTool adds the type of an offered provider-executed tool unless it is in the list.
 func addTool(tools []string, name []byte) []string {
 	safe := safeName(name)

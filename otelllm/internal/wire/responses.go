@@ -2,32 +2,105 @@ package wire
 
 import (
 	"bytes"
+	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // openAIResponses is OpenAI Responses, also as served by Azure and gateways.
-type openAIResponses struct{}
+type openAIResponses struct {
+	// resumed is the id in the path of a request that goes on with the stream of a response;
+	// "": it is another request.
+	resumed string
+	// compacts: the request is for a summary of a history, not for an answer.
+	compacts bool
+}
 
-func (openAIResponses) Name() string                          { return "openai_responses" }
-func (openAIResponses) Provider() string                      { return "openai" }
-func (openAIResponses) Operation() string                     { return "chat" }
-func (openAIResponses) ReadError(_ int, b []byte) Error       { return readError(b) }
-func (openAIResponses) ReadRequest(b []byte) (Request, error) { return readResponsesRequest(b) }
+func (openAIResponses) Name() string                    { return "openai_responses" }
+func (openAIResponses) Provider() string                { return "openai" }
+func (openAIResponses) Operation() string               { return "chat" }
+func (openAIResponses) ReadError(_ int, b []byte) Error { return readError(b) }
 
 var responsesDecoders decoders[responsesReader, *responsesReader]
 
 func (openAIResponses) NewDecoder(ct string) Decoder { return responsesDecoders.get(ct, 0) }
 
-// responsesAt matches …/responses. Under /openai/ (Azure) the path is proof; elsewhere it
-// may be that of a survey.
+func (p openAIResponses) ReadRequest(b []byte) (Request, error) {
+	req, err := readResponsesRequest(b)
+	req.IsCall = req.IsCall || p.compacts && req.Model != "" && req.PreviousID != ""
+	return req, err
+}
+
+// responsesAt matches …/responses and …/responses/compact. Under /openai/ (Azure) the path
+// is proof; elsewhere it may be that of a survey.
+//
+// The answer to a compaction is a whole document: the history in short, for the model.
+// https://developers.openai.com/api/reference/resources/responses/methods/compact (November
+// 2026)
 func responsesAt(path string) (p Protocol, sure bool) {
-	before, ok := strings.CutSuffix(path, "/responses")
-	if !ok {
+	before, compacts := strings.CutSuffix(path, "/responses/compact")
+	if !compacts {
+		var ok bool
+		if before, ok = strings.CutSuffix(path, "/responses"); !ok {
+			return nil, false
+		}
+	}
+	return openAIResponses{compacts: compacts}, strings.HasSuffix(strings.TrimSuffix(before, "/v1"), "/openai")
+}
+
+// MatchResume finds the protocol of a request for the rest of a response's stream, which
+// this or another client had begun to read: GET …/responses/{id}?stream=true, mostly with
+// starting_after, and Google's GET …/interactions/{id}?stream=true with last_event_id, as for
+// a response in the background whose stream broke. Its events are those of the stream, after
+// that one; what came before is not repeated.
+// https://developers.openai.com/api/docs/guides/background
+// https://ai.google.dev/gemini-api/docs/interactions/streaming (November 2026)
+func MatchResume(method, path, rawQuery string) (Protocol, bool) {
+	at := strings.LastIndexByte(path, '/')
+	if method != http.MethodGet || rawQuery == "" || at < 0 || at == len(path)-1 {
 		return nil, false
 	}
-	return openAIResponses{}, strings.HasSuffix(strings.TrimSuffix(before, "/v1"), "/openai")
+	id, before := path[at+1:], path[:at]
+	var p Protocol
+	switch {
+	case strings.HasSuffix(before, "/responses") && (strings.HasPrefix(id, "resp_") || strings.HasPrefix(id, "resp-")):
+		p = openAIResponses{resumed: SafeID(id)}
+	case strings.HasSuffix(before, "/interactions") && betaInteractions(before):
+		p = geminiInteractions{resumed: SafeID(id)}
+	default:
+		return nil, false
+	}
+	query, err := url.ParseQuery(rawQuery)
+	return p, err == nil && query.Get("stream") == "true"
+}
+
+// Resumed returns the id of the response that a request goes on with, by [MatchResume]; ""
+// if p is the protocol of another request.
+func Resumed(p Protocol) string {
+	switch p := p.(type) {
+	case openAIResponses:
+		return p.resumed
+	case geminiInteractions:
+		return p.resumed
+	default:
+		return ""
+	}
+}
+
+// ShowsRun reports whether the requests of p show which of them belong together. A summary
+// of a history is not a step of the conversation, and Mistral's conversations have neither
+// the history nor an id of the response before.
+func ShowsRun(p Protocol) bool {
+	switch p := p.(type) {
+	case openAIResponses:
+		return !p.compacts
+	case mistralConversations:
+		return false
+	default:
+		return true
+	}
 }
 
 // responsesReader reads one response of the Responses API.
@@ -103,7 +176,7 @@ func (r *responsesReader) input(it *openItem) {
 // apply changes the state by the event.
 func (r *responsesReader) apply(ev *responsesEvent) payloadKind {
 	switch string(ev.typ) {
-	case "keepalive", "ping":
+	case "keepalive", "ping", "codex.rate_limits", "codex.response.metadata": // the last two of ChatGPT's plans
 		return keepalive
 	case "error", "response.failed", "response.cancelled":
 		r.failed(ev)
@@ -362,6 +435,27 @@ func (r *responsesReader) outcome(resp *responsesObject) {
 	}
 }
 
+// compacted handles the answer to a compaction: the messages of the history that stay, and a
+// summary of the others, all of it for the model.
+func (r *responsesReader) compacted(resp *responsesObject) {
+	r.t.identify(resp.id, resp.model)
+	r.t.use(resp.usage)
+	for i := range resp.output {
+		switch item := &resp.output[i]; item.kind() {
+		case itemCompaction, itemReasoning:
+			r.t.reasoning()
+		case itemMessage, itemOther, itemClient, itemProvider, itemApproval:
+		case itemUnknown:
+			r.t.Unread = true
+		}
+	}
+	r.t.Unread = r.t.Unread || !resp.hasOutput
+	if resp.hasOutput {
+		r.t.finishAs("stop")
+		r.t.end()
+	}
+}
+
 func (r *responsesReader) document(data []byte) payloadKind {
 	var ev responsesEvent
 	resp := &ev.response
@@ -369,6 +463,10 @@ func (r *responsesReader) document(data []byte) payloadKind {
 	ev.readResponse(&c)
 	if v := r.t.payloadKind(&c); v != progress {
 		return v
+	}
+	if string(resp.object) == "response.compaction" {
+		r.compacted(resp)
+		return progress
 	}
 	switch string(resp.status) {
 	case "incomplete":

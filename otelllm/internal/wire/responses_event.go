@@ -18,6 +18,7 @@ type responsesEvent struct {
 // responsesObject is a response: the payload of an event, or a whole body.
 type responsesObject struct {
 	id, model, status, reason []byte
+	object                    []byte // its type; of a whole body alone
 	output                    []responsesItem
 	hasOutput                 bool
 	nonEmpty                  bool // it has a member
@@ -80,7 +81,7 @@ func (ev *responsesEvent) member(c *cursor, key []byte) {
 	case "part":
 		ev.part = readPart(c)
 	case "content_index", "summary_index", "annotation_index", "command_index", "partial_image_index", "event_id",
-		"logprobs", "annotation", "param", "headers", "event_type":
+		"logprobs", "annotation", "param", "headers", "event_type", "stream_id":
 		c.skip()
 	default:
 		ev.unread = c.checkUnread(key) || ev.unread
@@ -135,7 +136,9 @@ func (o *responsesObject) member(c *cursor, key []byte) {
 		}
 	case "usage":
 		o.usage = readResponsesUsage(c)
-	case "object", "previous_response_id", "instructions", "metadata", "reasoning", "text", "tool_choice", "truncation",
+	case "object":
+		o.object = c.str()
+	case "previous_response_id", "instructions", "metadata", "reasoning", "text", "tool_choice", "truncation",
 		"user", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "conversation",
 		"prompt", "content_filters", "moderation", "tool_usage", "background":
 		c.skip()

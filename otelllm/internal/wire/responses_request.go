@@ -7,6 +7,7 @@ func readResponsesRequest(body []byte) (Request, error) {
 	req := Request{ProviderTools: []string{}}
 	var calls, outputs newestIDs
 	elsewhere := false // part of the history is on the server
+	referred := false  // by a reference to one of its items
 	var given, stored bool
 	c := cursor{b: body}
 	isObject := c.peek() == '{'
@@ -17,7 +18,9 @@ func readResponsesRequest(body []byte) (Request, error) {
 		case "stream":
 			req.Stream = c.boolean()
 		case "previous_response_id":
-			elsewhere = c.filled() || elsewhere
+			previous := c.str()
+			req.PreviousID = safeID(previous)
+			elsewhere = len(previous) > 0 || elsewhere
 		case "conversation":
 			if id := readReference(&c); len(id) > 0 {
 				req.ConversationID = safeID(id)
@@ -37,7 +40,7 @@ func readResponsesRequest(body []byte) (Request, error) {
 			for ok := c.array(); ok; ok = c.element() {
 				given = given && c.peek() == '{'
 				if readInputItem(&c, &calls, &outputs) {
-					elsewhere = true
+					elsewhere, referred = true, true
 				}
 			}
 		case "tools":
@@ -52,8 +55,11 @@ func readResponsesRequest(body []byte) (Request, error) {
 		req.ProviderTools = nil // the stored prompt may offer more tools than the request
 	}
 	req.HistoryOutputs = outputs.safe()
-	if !elsewhere {
+	switch {
+	case !elsewhere:
 		req.HistoryCalls = calls.safe()
+	case req.PreviousID != "" && !referred && req.ConversationID == "":
+		req.BodyCalls = calls.safe()
 	}
 	// A server of one model needs no model name; a request for a stream is proof enough.
 	req.IsCall = stored || given && (req.Model != "" || req.Stream) || req.Model != "" && elsewhere

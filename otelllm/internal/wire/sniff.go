@@ -123,6 +123,7 @@ const (
 	listed               // JSON objects in an array or in a sequence
 	lined                // JSON objects, one per line
 	packed               // AWS event-stream messages
+	separate             // each Write is one payload
 	over                 // the document or the array has ended: nothing may follow
 	stopped              // gave up, or closed
 )

@@ -69,6 +69,15 @@ func (t *tally) add(d *contentDelta) {
 	}
 }
 
+// addWithCalls is add for a protocol in which a part of a call's input names the block that
+// the call is in.
+func (t *tally) addWithCalls(d *contentDelta, open *openSet[int, call]) {
+	t.add(d)
+	if d.input && open.find(d.index) != nil {
+		t.enter(semconv.PhaseToolInput)
+	}
+}
+
 // call is a client-executed tool call that a decoder still follows.
 type call struct {
 	at        int // its index in State.Calls; -1 beyond the bound of that list

@@ -29,6 +29,9 @@ type Transcript struct {
 	// Previous is the hash of the response that the request names as the one before it;
 	// 0: it names none. See [TranscriptID].
 	Previous uint64
+	// Resumed is the hash of the response whose stream the request goes on with; 0: it is
+	// another request. See [TranscriptID].
+	Resumed uint64
 	// Forced: the request demands a call of one tool. The caller of such a request may
 	// want the call's input alone, and never send an output.
 	Forced bool
@@ -37,10 +40,32 @@ type Transcript struct {
 	// answer.
 	Total, Answered TranscriptCount
 
-	points  [MaxIDs]TranscriptPoint
+	// Tail is the hash of the messages and items after the newest answer, by themselves; 0:
+	// there are none. A request that names an earlier response, and the same request with
+	// the whole history instead, have it in common.
+	Tail uint64
+
+	points  [MaxIDs]TranscriptPoint // without Opening
 	nPoints int
 	calls   [MaxIDs]TranscriptCall
 	outputs [MaxIDs]TranscriptOutput
+	place   transcriptPlace // behind the last message
+}
+
+// transcriptPlace is how far a history has been read.
+type transcriptPlace struct {
+	history uint64 // hash of the messages so far
+	tail    uint64 // of those after the newest answer
+	lead    uint64 // what the messages have added to Transcript.Opening
+	nPoints int    // without those of the last message
+	began   bool   // a message was not a system message
+	answer  bool   // the last message is the model's
+
+	// The last message so far.
+	some  bool             // there is one
+	base  uint64           // the hash of what is before its parts
+	after [maxGrown]uint64 // the hashes behind its newest parts
+	parts int
 }
 
 // TranscriptCount counts messages and parts of a history.
@@ -58,6 +83,8 @@ type TranscriptPoint struct {
 	History uint64
 	// Before counts what is before the place. The message that the place is within counts.
 	Before TranscriptCount
+	// Tail is [Transcript.Tail] of what is before the place; 0 if it is within a message.
+	Tail uint64
 }
 
 // maxGrown bounds the parts by which the last message may have grown.
@@ -116,10 +143,30 @@ func mix(a, b uint64) uint64 {
 // earlier response.
 func (t *Transcript) Read(body []byte) bool {
 	*t = Transcript{}
+	return t.read(body, false)
+}
+
+// Resume makes t the transcript of a request for the rest of the stream of this response.
+func (t *Transcript) Resume(responseID string) { *t = Transcript{Resumed: TranscriptID(responseID)} }
+
+// ReadAfter is [Transcript.Read] of a body that names, as the response before it, one
+// without an answer: that of a request which had the beginning of the history alone. Its
+// transcript is before. T is then that of both, as if one body had all of it.
+func (t *Transcript) ReadAfter(before *Transcript, body []byte) bool {
+	*t = Transcript{
+		Opening: before.place.lead, Total: before.Total, Answered: before.Answered,
+		points: before.points, nPoints: before.place.nPoints, calls: before.calls, outputs: before.outputs, place: before.place,
+	}
+	return t.read(body, true)
+}
+
+// read reads a body behind t.place. Resolved: t has what the response holds that the body
+// names as the one before it.
+func (t *Transcript) read(body []byte, resolved bool) bool {
 	c := cursor{b: body}
-	r := transcriptReader{t: t}
+	r := transcriptReader{t: t, transcriptPlace: t.place, resolved: resolved}
 	r.request(&c, false)
-	if c.bad || !r.messages && t.Previous == 0 {
+	if c.bad || !r.messages && t.Previous == 0 && !resolved {
 		return false
 	}
 	r.end()
@@ -128,11 +175,13 @@ func (t *Transcript) Read(body []byte) bool {
 
 // Point returns the n-th newest point: 0 is the end of the request. It reports false if
 // there are not as many, or if it is older than the newest MaxIDs.
-func (t *Transcript) Point(n int) (*TranscriptPoint, bool) {
+func (t *Transcript) Point(n int) (TranscriptPoint, bool) {
 	if n < 0 || n >= min(t.nPoints, MaxIDs) {
-		return nil, false
+		return TranscriptPoint{}, false
 	}
-	return &t.points[(t.nPoints-1-n)%MaxIDs], true
+	p := t.points[(t.nPoints-1-n)%MaxIDs]
+	p.History = mix(p.History, t.Opening)
+	return p, true
 }
 
 // Call returns the n-th call of the history, from 0. It reports false if the history has
@@ -155,36 +204,30 @@ func (t *Transcript) Output(n int) (TranscriptOutput, bool) {
 // transcriptReader reads one body. The protocols share one reader: a member has the same
 // meaning in all of them that have it.
 type transcriptReader struct {
-	t        *Transcript
-	history  uint64          // hash of the messages so far
-	messages bool            // the body has some
-	began    bool            // a message was not a system message
-	answer   bool            // the last message is the model's
-	provided map[uint64]bool // calls that the provider executed, which have outputs like others
+	transcriptPlace
 
-	// The last message so far.
-	some  bool             // there is one
-	base  uint64           // the hash of what is before its parts
-	after [maxGrown]uint64 // the hashes behind its newest parts
-	parts int
+	t        *Transcript
+	resolved bool            // previous_response_id says nothing more
+	messages bool            // the body has some
+	provided map[uint64]bool // calls that the provider executed, which have outputs like others
 }
 
 // end adds the points of the last message. The points of the others are there.
 func (r *transcriptReader) end() {
+	t := r.t
+	r.nPoints = t.nPoints
+	t.place, t.Tail = r.transcriptPlace, r.tail
 	for i := max(0, r.parts-maxGrown); i < r.parts-1; i++ {
-		r.addPoint(mix(r.base, r.after[i%maxGrown]))
+		r.addPoint(mix(r.base, r.after[i%maxGrown]), 0)
 	}
-	if r.some || r.t.Previous != 0 {
-		r.addPoint(r.history)
-	}
-	for i := range min(r.t.nPoints, MaxIDs) {
-		r.t.points[i].History = mix(r.t.points[i].History, r.t.Opening)
+	if r.some || t.Previous != 0 {
+		r.addPoint(r.history, r.tail)
 	}
 }
 
-func (r *transcriptReader) addPoint(history uint64) {
+func (r *transcriptReader) addPoint(history, tail uint64) {
 	t := r.t
-	t.points[t.nPoints%MaxIDs] = TranscriptPoint{history, t.Total}
+	t.points[t.nPoints%MaxIDs] = TranscriptPoint{history, t.Total, tail}
 	t.nPoints++
 }
 
@@ -209,8 +252,12 @@ func (r *transcriptReader) request(c *cursor, wrapped bool) {
 			} else {
 				r.list(c)
 			}
-		case "previous_response_id":
-			if t.Previous = idOf(c.raw()); t.Previous != 0 {
+		case "previous_response_id", "previous_interaction_id":
+			previous := idOf(c.raw())
+			if r.resolved {
+				continue
+			}
+			if t.Previous = previous; previous != 0 {
 				t.Opening += mix(openingPrevious, t.Previous)
 			}
 		case "cachedContent", "cached_content":
@@ -348,7 +395,7 @@ type transcriptMessage struct {
 // message reads one message, or one item of a Responses request.
 func (r *transcriptReader) message(c *cursor) {
 	if r.some {
-		r.addPoint(r.history)
+		r.addPoint(r.history, r.tail)
 	}
 	m := transcriptMessage{after: &r.after}
 	m.read(c, r)
@@ -365,7 +412,9 @@ func (r *transcriptReader) message(c *cursor) {
 		r.addUser(&m)
 	case "system", "developer":
 		if !r.began {
-			r.t.Opening += mix(r.history+1, mix(m.head, m.parts))
+			lead := mix(r.history+1, mix(m.head, m.parts))
+			r.t.Opening += lead
+			r.lead += lead
 		}
 	case "":
 		if len(m.typ) == 0 {
@@ -379,7 +428,9 @@ func (r *transcriptReader) message(c *cursor) {
 		r.t.Total.Answers++
 	}
 	if r.answer = answer; answer {
-		r.t.Answered = r.t.Total
+		r.t.Answered, r.tail = r.t.Total, 0
+	} else {
+		r.tail = mix(r.tail, mix(m.head, m.parts)) | 1
 	}
 	r.base = mix(r.history, m.head)
 	r.history = mix(r.base, m.parts)
@@ -401,6 +452,14 @@ func (r *transcriptReader) item(m *transcriptMessage) (answer bool) {
 			return true
 		}
 		r.addOutput(m)
+		return false
+	case string(m.typ) == "function_result": // of the Interactions API, as the next ones
+		r.addOutput(m)
+		return false
+	case string(m.typ) == "user_input", string(m.typ) == "text", string(m.typ) == "image", string(m.typ) == "audio",
+		string(m.typ) == "video", string(m.typ) == "document":
+		m.filled = true
+		r.addUser(m)
 		return false
 	case kind == itemProvider && m.id != 0:
 		if r.provided == nil {

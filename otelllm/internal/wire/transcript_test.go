@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/otelllm/otelllm-go/internal/race"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -377,7 +379,7 @@ func (g bodyMaker) writeTo(b *bytes.Buffer, v any, name string) {
 // Whatever a request has, its transcript has the same as the decoded body, however it is
 // written, and different requests have different hashes.
 func TestTranscriptOfGeneratedBodies(t *testing.T) {
-	n := 2000
+	n := 2000 / race.Every(8)
 	if testing.Short() {
 		n = 300
 	}
@@ -532,7 +534,26 @@ func TestTranscriptPoints(t *testing.T) {
 	short, long := read(t, string(body(2, 1))), read(t, string(body(3, 1)))
 	end, _ := short.Point(0)
 	within, _ := long.Point(1)
+	end.Tail = 0 // of a message that has grown
 	assert.Equal(t, end, within)
+}
+
+// What follows an answer is the same in the whole history as by itself.
+func TestTranscriptPointTails(t *testing.T) {
+	turns := []string{`{"role":"user","content":"a"}`, `{"role":"user","content":"b"},{"role":"user","content":"c"}`, `{"type":"function_call_output","call_id":"c","output":"d"}`}
+	answers := []string{`{"role":"assistant","content":"x"}`, `{"role":"assistant","content":"y"},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}`}
+	whole := read(t, `{"input":[`+turns[0]+`,`+answers[0]+`,`+turns[1]+`,`+answers[1]+`,`+turns[2]+`]}`)
+	for _, tt := range []struct{ point, turn int }{{0, 2}, {3, 1}, {6, 0}} {
+		point, ok := whole.Point(tt.point)
+		require.True(t, ok)
+		assert.Equal(t, read(t, `{"previous_response_id":"r","input":[`+turns[tt.turn]+`]}`).Tail, point.Tail, tt.turn)
+		assert.Equal(t, tt.turn, point.Before.Answers)
+	}
+	for _, n := range []int{1, 2, 5} { // behind an answer's item
+		point, ok := whole.Point(n)
+		require.True(t, ok)
+		assert.Zero(t, point.Tail, n)
+	}
 }
 
 func TestTranscriptResults(t *testing.T) {

@@ -21,8 +21,8 @@ const (
 // Protocol is one wire protocol. Its methods are safe for concurrent use.
 type Protocol interface {
 	// Name is the protocol's own name: "openai_chat", "openai_responses",
-	// "anthropic_messages", "gemini", "bedrock_converse", "ollama",
-	// "openai_completions".
+	// "anthropic_messages", "gemini", "gemini_interactions", "bedrock_converse", "ollama",
+	// "cohere_chat", "mistral_conversations", "openai_completions".
 	Name() string
 	// Provider is the gen_ai.provider.name, unless the caller has a better source.
 	Provider() string
@@ -68,6 +68,11 @@ type Request struct {
 	// HistoryCalls is nil if it was not observed: part of the history is on the server
 	// (previous_response_id, conversation, cachedContent) or has no ids (Gemini, Ollama).
 	HistoryCalls, HistoryOutputs []string
+	// PreviousID, as SafeID returns it, is the response on the server that the request
+	// continues; "": it names none. BodyCalls are then the ids of the calls that the body has
+	// itself, as HistoryCalls: with those of that response's own history they are the whole.
+	PreviousID string
+	BodyCalls  []string
 }
 
 // Decoder reads one response body. It is not safe for concurrent use.
