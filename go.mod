@@ -3,7 +3,9 @@ module github.com/otelllm/otelllm-go
 go 1.25.0
 
 require (
+	github.com/andybalholm/brotli v1.2.8
 	github.com/felixge/httpsnoop v1.0.4
+	github.com/klauspost/compress v1.20.3
 	github.com/stretchr/testify v1.11.1
 	go.opentelemetry.io/otel v1.45.0
 	go.opentelemetry.io/otel/metric v1.45.0

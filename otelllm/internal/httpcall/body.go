@@ -30,9 +30,9 @@ type Contents struct {
 	wellFormed bool
 }
 
-// parse reads a whole body. Of a malformed body only the model is kept: a list of ids that
+// Parse reads a whole body. Of a malformed body only the model is kept: a list of ids that
 // was cut would claim that the others are absent.
-func parse(p wire.Protocol, body []byte) (c Contents) {
+func Parse(p wire.Protocol, body []byte) (c Contents) {
 	defer func() {
 		if recover() != nil {
 			c = Contents{Read: true}
@@ -51,7 +51,7 @@ func parse(p wire.Protocol, body []byte) (c Contents) {
 
 // StreamsByPath reports whether a request of p streams whatever its body says.
 func StreamsByPath(p wire.Protocol) bool {
-	return parse(p, saysNoStream).Stream == classify.Yes
+	return Parse(p, saysNoStream).Stream == classify.Yes
 }
 
 var saysNoStream = []byte(`{"stream":false}`)
@@ -62,6 +62,9 @@ var saysNoStream = []byte(`{"stream":false}`)
 // req.Body unchanged and never calls GetBody, which belongs to the application, may be slow,
 // and may rewind the very reader that is about to be sent.
 func ReadInMemory(req *http.Request, p wire.Protocol) (c Contents, ok bool) {
+	if wire.Resumed(p) != "" {
+		return Contents{Stream: classify.Yes}, true
+	}
 	if req.Body == nil || req.Body == http.NoBody {
 		return Contents{}, true
 	}
@@ -69,15 +72,38 @@ func ReadInMemory(req *http.Request, p wire.Protocol) (c Contents, ok bool) {
 	if !ok || len(body) > maxRequest {
 		return Contents{}, ok
 	}
-	return parse(p, body), true
+	name, _ := encoding(req.Header)
+	readPlain(name, body, func(plain []byte) { c = Parse(p, plain) })
+	return c, true
+}
+
+// readPlain calls read with a body, as it is without its encoding. It reports false if it
+// cannot be decoded.
+func readPlain(encoding string, body []byte, read func(plain []byte)) bool {
+	if encoding == "" {
+		read(body)
+		return true
+	}
+	return decoded(encoding, body, maxDecoding, read)
 }
 
 // InMemory reports whether the body of req lies in memory, as [ReadInMemory] reads it.
-func InMemory(req *http.Request) bool { return len(BodyInMemory(req)) > 0 }
+func InMemory(req *http.Request) bool { return len(inMemoryOf(req)) > 0 }
 
-// BodyInMemory returns the body of a request that lies in memory, as [ReadInMemory] reads
-// it, or nil. The caller must neither keep nor change it.
-func BodyInMemory(req *http.Request) []byte {
+// BodyInMemory calls read with the body of a request that lies in memory, as [ReadInMemory]
+// reads it. Read must neither keep nor change it. It reports false if there is no such
+// body, or if it cannot be decoded.
+func BodyInMemory(req *http.Request, read func(body []byte)) bool {
+	body := inMemoryOf(req)
+	if body == nil {
+		return false
+	}
+	name, readable := encoding(req.Header)
+	return readable && readPlain(name, body, read)
+}
+
+// inMemoryOf returns the body of a request that lies in memory, encoded or not, or nil.
+func inMemoryOf(req *http.Request) []byte {
 	if req.Body == nil || req.Body == http.NoBody {
 		return nil
 	}
@@ -161,6 +187,9 @@ type Body struct {
 	io.ReadCloser
 	BodyConfig
 
+	encoding string // see the function encoding
+	readable bool
+
 	mu sync.Mutex
 	// Everything below is guarded by mu: the transport reads the body on a
 	// goroutine of its own, which may outlive RoundTrip.
@@ -179,6 +208,7 @@ type BodyConfig struct {
 	Alternative wire.Protocol // the body may be a call of this protocol instead; nil: it may not
 	Unsure      bool          // only the body says whether the request is a model call
 	Length      int64         // as announced; not positive: unknown
+	Header      http.Header   // of the request; its encoding is read once
 	Limit       *BodyLimit    // sees every Read; nil: none
 	// OnRead, if not nil, is called with the body when it is whole and well-formed, and that
 	// of a model call if that was not sure. It may not keep it.
@@ -189,7 +219,10 @@ type BodyConfig struct {
 
 // NewBody returns a Body that reads from body.
 func NewBody(body io.ReadCloser, c BodyConfig) *Body {
-	return &Body{ReadCloser: body, BodyConfig: c}
+	b := &Body{ReadCloser: body, BodyConfig: c}
+	b.encoding, b.readable = encoding(c.Header)
+	b.Header = nil // it may be the caller's again
+	return b
 }
 
 // Read implements io.Reader.
@@ -236,21 +269,27 @@ func (b *nextTry) Read(p []byte) (int, error) {
 
 // saw takes what one Read returned.
 func (b *Body) saw(try int, p []byte, err error) {
-	whole, streams := b.keep(try, p, err)
-	if whole != nil && b.OnRead != nil {
-		b.OnRead(whole)
+	body := b.keep(try, p, err)
+	if body == nil || !b.readable {
+		return
 	}
-	if streams && b.OnStream != nil {
-		b.OnStream(time.Now())
-	}
+	readPlain(b.encoding, body, func(plain []byte) {
+		whole, streams := b.parse(try, plain)
+		if whole && b.OnRead != nil {
+			b.OnRead(plain)
+		}
+		if streams && b.OnStream != nil {
+			b.OnStream(time.Now())
+		}
+	})
 }
 
-// keep returns the body for OnRead, once it is whole, and whether it asks for a stream.
-func (b *Body) keep(try int, p []byte, err error) (whole []byte, streams bool) {
+// keep returns the body once it is whole, as it was sent. It is never nil then.
+func (b *Body) keep(try int, p []byte, err error) (body []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if try != b.tries {
-		return nil, false
+		return nil
 	}
 	b.count += int64(len(p))
 	end := err == io.EOF //nolint:errorlint // bodies return it bare
@@ -261,29 +300,42 @@ func (b *Body) keep(try int, p []byte, err error) (whole []byte, streams bool) {
 		b.wrong = true
 	}
 	if b.over {
-		return nil, false
+		return nil
 	}
 	if len(b.buf)+len(p) > MaxCopy {
 		b.buf, b.over = nil, true
-		return nil, false
+		return nil
 	}
 	if b.buf == nil && b.Length > int64(len(p)) && b.Length <= MaxCopy {
 		b.buf = make([]byte, 0, b.Length)
 	}
 	b.buf = append(b.buf, p...)
 	if !end && (b.Length <= 0 || int64(len(b.buf)) != b.Length) {
-		return nil, false
+		return nil
 	}
-	b.contents = parse(b.Protocol, b.buf)
+	body = b.buf
+	if body == nil {
+		body = []byte{}
+	}
+	b.buf, b.over = nil, true
+	return body
+}
+
+// parse reads a body that is whole. It returns whether it is for OnRead, and whether it asks
+// for a stream.
+func (b *Body) parse(try int, body []byte) (whole, streams bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if try != b.tries {
+		return false, false
+	}
+	b.contents = Parse(b.Protocol, body)
 	if b.Alternative != nil && !b.contents.IsCall {
-		if other := parse(b.Alternative, b.buf); other.IsCall {
+		if other := Parse(b.Alternative, body); other.IsCall {
 			b.Protocol, b.contents = b.Alternative, other
 		}
 	}
-	if b.contents.wellFormed && (b.contents.IsCall || !b.Unsure) {
-		whole = b.buf
-	}
-	b.buf, b.over = nil, true
+	whole = b.contents.wellFormed && (b.contents.IsCall || !b.Unsure)
 	return whole, b.contents.Stream == classify.Yes
 }
 

@@ -147,6 +147,10 @@ func (c *Recogniser) Recognise(req *http.Request) (p wire.Protocol, sure, ok boo
 	if req.URL == nil {
 		return nil, false, false
 	}
+	if req.Method == http.MethodGet {
+		p, ok = wire.MatchResume(req.Method, req.URL.Path, req.URL.RawQuery)
+		return p, ok, ok
+	}
 	p, sure, ok = wire.Match(req.Method, req.URL.Path)
 	named := c.Protocol != nil && req.Method == http.MethodPost && JSON(req)
 	switch {
@@ -191,7 +195,12 @@ func (c *Recogniser) Alternative(req *http.Request, recognised wire.Protocol) wi
 
 // proven reports whether the host is a provider's, or a header proves the protocol.
 func proven(p wire.Protocol, req *http.Request) bool {
-	return vouched(p.Name(), req.Header) || knownHost(req.URL.Hostname())
+	switch p.Name() {
+	case "mistral_conversations", "cohere_chat": // other providers have such paths for something else
+		return hostProvider(req.URL.Hostname()) == p.Provider()
+	default:
+		return vouched(p.Name(), req.Header) || knownHost(req.URL.Hostname())
+	}
 }
 
 // vouched reports whether a header is there that only this protocol's API requires.
@@ -212,11 +221,8 @@ func JSON(req *http.Request) bool {
 // IsCall reports whether a request on a path that proves nothing is a model call, as far as
 // its contents say. A body that could not be read says nothing against it.
 func IsCall(req *http.Request, c *Contents) bool {
-	if !c.Read || Encoded(req) {
+	if !c.Read {
 		return JSON(req)
 	}
 	return c.IsCall
 }
-
-// Encoded reports whether the body of req is compressed, or otherwise encoded.
-func Encoded(req *http.Request) bool { return req.Header.Get("Content-Encoding") != "" }

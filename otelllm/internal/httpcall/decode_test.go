@@ -1,0 +1,194 @@
+package httpcall
+
+import (
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/otelllm/otelllm-go/internal/race"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
+)
+
+// encoded returns plain in each of the encodings.
+func encoded(tb testing.TB, plain io.Reader) map[string][]byte {
+	tb.Helper()
+	var gz, zl, br, zs bytes.Buffer
+	compressor, err := zstd.NewWriter(&zs, zstd.WithWindowSize(maxWindow))
+	require.NoError(tb, err)
+	writers := []io.WriteCloser{gzip.NewWriter(&gz), zlib.NewWriter(&zl), brotli.NewWriterLevel(&br, 1), compressor}
+	all := make([]io.Writer, 0, len(writers))
+	for _, w := range writers {
+		all = append(all, w)
+	}
+	_, err = io.Copy(io.MultiWriter(all...), plain)
+	require.NoError(tb, err)
+	for _, w := range writers {
+		require.NoError(tb, w.Close())
+	}
+	return map[string][]byte{"gzip": gz.Bytes(), "x-gzip": gz.Bytes(), "deflate": zl.Bytes(), "br": br.Bytes(), "zstd": zs.Bytes()}
+}
+
+func TestDecoded(t *testing.T) {
+	for _, plain := range []string{"", "{}", historyBody, strings.Repeat(historyBody, MaxDecoded/len(historyBody))} {
+		for name, body := range encoded(t, strings.NewReader(plain)) {
+			calls := 0
+			assert.True(t, decoded(name, body, time.Minute, func(b []byte) {
+				calls++
+				if plain != string(b) { // not assert.Equal: it would print megabytes
+					t.Errorf("%s: another body", name)
+				}
+			}), name)
+			assert.Equal(t, 1, calls, name)
+			if len(body) > 40 && len(plain) < 1000 {
+				assert.False(t, decoded(name, body[:len(body)/2], time.Minute, func([]byte) { t.Error(name) }), "%s, cut", name)
+				assert.False(t, decoded(name, append([]byte("garbage"), body...), time.Minute, func([]byte) { t.Error(name) }), "%s, garbage", name)
+			}
+		}
+	}
+	assert.False(t, decoded("compress", []byte("x"), time.Minute, func([]byte) { t.Error("unknown") }))
+}
+
+// zeros are n zeros.
+func zeros(n int64) io.Reader { return io.LimitReader(zeroReader{}, n) }
+
+type zeroReader struct{}
+
+func (zeroReader) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// TestBombs checks that a body which becomes huge costs bounded memory, is not read, and that its time is limited.
+func TestBombs(t *testing.T) {
+	// With the race detector buffers escape that are on the stack without it.
+	maxMiB := uint64(64 * race.Every(64))
+	bombs := encoded(t, zeros(4*MaxDecoded))
+	bombs["br of much"] = bytes.Repeat(encoded(t, strings.NewReader(""))["br"], 1<<20)
+	// Empty members and frames: much input, and no output.
+	bombs["gzip of nothing"] = bytes.Repeat(encoded(t, strings.NewReader(""))["gzip"], MaxCopy/24)
+	bombs["zstd of nothing"] = bytes.Repeat([]byte{0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 0x01, 0x00, 0x00}, MaxCopy/9)
+	bombs["zstd to skip"] = bytes.Repeat([]byte{0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0}, MaxCopy/8)
+	bombs["zstd of a huge window"] = []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xff, 0x01, 0x00, 0x00}
+	for name, body := range bombs {
+		encoding, _, _ := strings.Cut(name, " ")
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		decoded(encoding, body, time.Minute, func(plain []byte) { assert.Empty(t, plain, name) })
+		runtime.ReadMemStats(&after)
+		allocated := (after.TotalAlloc - before.TotalAlloc) >> 20
+		t.Logf("%s: %d bytes, %d MiB", name, len(body), allocated)
+		assert.False(t, decoded(encoding, body, time.Nanosecond, func([]byte) { t.Error(name) }), "%s: no time is left", name)
+		assert.Less(t, allocated, maxMiB, "%s: MiB allocated", name)
+	}
+}
+
+// TestBombsAtOnce checks that many at the same time hold no more than a few.
+func TestBombsAtOnce(t *testing.T) {
+	bomb := encoded(t, zeros(2*MaxDecoded))["zstd"]
+	var all sync.WaitGroup
+	for range 32 {
+		all.Go(func() { decoded("zstd", bomb, time.Minute, func([]byte) { t.Error("a bomb was read") }) })
+	}
+	all.Wait()
+	assert.Empty(t, decoding)
+}
+
+func TestEncoding(t *testing.T) {
+	for _, tt := range []struct {
+		values   []string
+		name     string
+		readable bool
+	}{
+		{nil, "", true},
+		{[]string{"identity"}, "", true},
+		{[]string{" GZip "}, "gzip", true},
+		{[]string{"zstd"}, "zstd", true},
+		{[]string{"gzip, br"}, "gzip, br", false},
+		{[]string{"gzip", "br"}, "gzip,br", false},
+		{[]string{"compress"}, "compress", false},
+	} {
+		name, readable := encoding(http.Header{"Content-Encoding": tt.values})
+		assert.Equal(t, tt.name, name, tt.values)
+		assert.Equal(t, tt.readable, readable, tt.values)
+	}
+}
+
+// TestEncodedBody checks that a body is passed on as it came, and read.
+func TestEncodedBody(t *testing.T) {
+	protocol, _ := wire.ByName("openai_chat")
+	for name, sent := range encoded(t, strings.NewReader(historyBody)) {
+		read := ""
+		body := NewBody(io.NopCloser(bytes.NewReader(sent)), BodyConfig{
+			Protocol: protocol, Length: int64(len(sent)), Header: http.Header{"Content-Encoding": {name}}, Unsure: true,
+			OnRead: func(b []byte) { read = string(b) },
+		})
+		got, err := io.ReadAll(body)
+		require.NoError(t, err)
+		assert.Equal(t, sent, got, name)
+		assert.JSONEq(t, historyBody, read, name)
+		assert.Equal(t, []string{"call_1", "call_2"}, body.Contents().HistoryCalls, name)
+		assert.False(t, body.Foreign(), name)
+
+		req, err := http.NewRequest(http.MethodPost, "http://x/v1/chat/completions", bytes.NewReader(sent))
+		require.NoError(t, err)
+		req.Header.Set("Content-Encoding", name)
+		contents, ok := ReadInMemory(req, protocol)
+		assert.True(t, ok && contents.Read, name)
+		assert.Equal(t, "gpt-5", contents.Model, name)
+		assert.True(t, BodyInMemory(req, func(b []byte) { assert.JSONEq(t, historyBody, string(b)) }), name)
+		req.Header.Set("Content-Encoding", "gzip, gzip")
+		contents, ok = ReadInMemory(req, protocol)
+		assert.True(t, ok && !contents.Read, name)
+		assert.False(t, BodyInMemory(req, func([]byte) { t.Error(name) }))
+	}
+}
+
+func BenchmarkDecoded(b *testing.B) {
+	body := strings.Repeat(strings.Replace(historyBody, "secret", "package main\nfunc main() { println(42) }\n", 1), 300)
+	for name, sent := range encoded(b, strings.NewReader(body)) {
+		b.Run(fmt.Sprintf("%s of %d KiB", name, len(body)>>10), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(body)))
+			for b.Loop() {
+				decoded(name, sent, time.Minute, func([]byte) {})
+			}
+		})
+	}
+}
+
+func FuzzDecoded(f *testing.F) {
+	names := []string{"gzip", "deflate", "br", "zstd"}
+	for name, body := range encoded(f, strings.NewReader(historyBody)) {
+		for i := range names {
+			if names[i] == name {
+				f.Add(uint8(i), body)
+			}
+		}
+	}
+	f.Add(uint8(3), []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xff, 0x01, 0x00, 0x00})
+	f.Fuzz(func(t *testing.T, which uint8, body []byte) {
+		start := time.Now()
+		decoded(names[int(which)%len(names)], body, maxDecoding, func(plain []byte) {
+			assert.LessOrEqual(t, len(plain), MaxDecoded)
+			Parse(chatProtocol, plain)
+		})
+		assert.Less(t, time.Since(start), 10*maxDecoding)
+	})
+}
+
+var chatProtocol, _ = wire.ByName("openai_chat")
