@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +27,20 @@ import (
 // inferring is an Instrumentation whose inferred runs wait this long for further attempts.
 func inferring(r *recorder, settle time.Duration, opts ...Option) *Instrumentation {
 	return New(append([]Option{WithTracerProvider(r), WithInferredRuns(InferredRuns{RetryWait: settle})}, opts...)...)
+}
+
+// watched returns where to send requests, and the client to send them with, so that with
+// sees them: in a gateway in front of upstream, or in the client.
+func watched(t *testing.T, with *Instrumentation, upstream string, gateway bool) (target string, client *http.Client) {
+	t.Helper()
+	if !gateway {
+		return upstream, &http.Client{Transport: with.NewTransport(http.DefaultTransport)}
+	}
+	u, err := url.Parse(upstream)
+	require.NoError(t, err)
+	server := httptest.NewServer(with.NewHandler(&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(u) }}))
+	t.Cleanup(server.Close)
+	return server.URL, &http.Client{}
 }
 
 // wordsOf are the requests of an agent and the answers of a model in one protocol.
@@ -113,6 +129,45 @@ var agentWords = map[string]wordsOf{
 		},
 		text: sseOf(`{"candidates":[{"content":{"role":"model","parts":[{"text":"ok"}]},"finishReason":"STOP"}],"responseId":"g2"}`),
 	},
+}
+
+func init() {
+	agentWords["interactions"] = interactionsWords(func(task string, n int, id string) string {
+		list := `{"type":"user_input","content":[{"type":"text","text":"` + task + `"}]}`
+		list += strings.Repeat(`,{"type":"function_call","id":"`+id+`","name":"run","arguments":{}},{"type":"function_result","call_id":"`+id+`","name":"run","result":"done"}`, n)
+		return `{"model":"m","stream":true,"store":false,"system_instruction":"be good","input":[` + list + `]}`
+	})
+	agentWords["interactions by id"] = interactionsWords(func(task string, n int, id string) string {
+		if n > 0 {
+			return `{"model":"m","stream":true,"previous_interaction_id":"v1_1","input":[{"type":"function_result","call_id":"` + id + `","name":"run","result":"done"}]}`
+		}
+		return `{"model":"m","stream":true,"input":"` + task + `"}`
+	})
+	agentWords["cohere"] = wordsOf{
+		path: "/v2/chat",
+		body: agentWords["chat"].body,
+		call: func(id string) string {
+			return sseOf(`{"type":"message-start","id":"m1"}`,
+				`{"type":"tool-call-start","index":0,"delta":{"message":{"tool_calls":{"id":"`+id+`","type":"function","function":{"name":"run","arguments":""}}}}}`,
+				`{"type":"tool-call-end","index":0}`, `{"type":"message-end","delta":{"finish_reason":"TOOL_CALL"}}`)
+		},
+		text: sseOf(`{"type":"message-start","id":"m2"}`, `{"type":"content-delta","index":0,"delta":{"message":{"content":{"text":"ok"}}}}`, `{"type":"message-end","delta":{"finish_reason":"COMPLETE"}}`),
+	}
+}
+
+func interactionsWords(body func(task string, n int, callID string) string) wordsOf {
+	return wordsOf{
+		path: "/v1beta/interactions",
+		body: body,
+		call: func(id string) string {
+			return sseOf(`{"event_type":"interaction.created","interaction":{"id":"v1_1","status":"in_progress"}}`,
+				`{"event_type":"step.start","index":0,"step":{"type":"function_call","id":"`+id+`","name":"run","arguments":{}}}`,
+				`{"event_type":"step.stop","index":0}`, `{"event_type":"interaction.completed","interaction":{"id":"v1_1","status":"requires_action"}}`)
+		},
+		text: sseOf(`{"event_type":"interaction.created","interaction":{"id":"v1_2","status":"in_progress"}}`,
+			`{"event_type":"step.start","index":0,"step":{"type":"model_output"}}`, `{"event_type":"step.delta","index":0,"delta":{"type":"text","text":"ok"}}`,
+			`{"event_type":"step.stop","index":0}`, `{"event_type":"interaction.completed","interaction":{"id":"v1_2","status":"completed"}}`),
+	}
 }
 
 func responsesCall(id string) string {

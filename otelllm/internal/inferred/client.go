@@ -9,8 +9,8 @@ import (
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
-// client is what a request's headers say about the agent that sends it.
-type client struct {
+// Client is what a request's headers say about the agent that sends it.
+type Client struct {
 	agent          string // the product token of its user agent, or [unknownAgent]
 	conversationID string // the id that it sends with every request of a conversation; "": it sends none
 	sent           kinship.Sent
@@ -25,10 +25,10 @@ var conversationHeaders = [...]string{"Thread-Id", "Session-Id", "X-Session-Id",
 // those.
 var clientHeaders = [...]string{"X-Claude-Code-Agent-Id", "X-Session-Affinity"}
 
-// clientOf reads a request's headers. Their values are kept as keyed hashes, except for the
+// ReadHeaders reads a request's headers. Their values are kept as keyed hashes, except for the
 // id of the conversation in the form in which it is recorded.
-func clientOf(h http.Header) client {
-	c := client{agent: agentOf(httpcall.Value(h, "User-Agent"))}
+func ReadHeaders(h http.Header) Client {
+	c := Client{agent: agentOf(httpcall.Value(h, "User-Agent"))}
 	c.sent.Client = wire.TranscriptID(c.agent)
 	for _, name := range conversationHeaders {
 		id := httpcall.Value(h, name)

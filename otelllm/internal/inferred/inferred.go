@@ -181,29 +181,34 @@ func (q *Request) Context(ctx context.Context) context.Context {
 }
 
 // Begin finds the run that a request with these headers belongs to, or opens one. Body
-// returns the request's body; it is not called if no run is known and a new one would not
-// be recorded: a process that records nothing pays nothing. Ctx is the caller's: the span of
+// calls read with the request's body, if it can be read; it is not called if no run is
+// known and a new one would not be recorded: a process that records nothing pays nothing. Ctx is the caller's: the span of
 // a new run is a child of that in ctx.
 //
 // So a run may begin in its middle: where the sampler left out a request that came before
 // all that is known, as after the start of a process. That tools ran before it then shows in
 // its history alone. Later, what belongs to a run that is not recorded is not recorded
 // either, as far as kinship finds it.
-func (s *Source) Begin(ctx context.Context, now time.Time, h http.Header, body func() []byte) *Request {
-	return s.begin(ctx, now, clientOf(h), body)
+func (s *Source) Begin(ctx context.Context, now time.Time, h http.Header, body func(read func([]byte))) *Request {
+	return s.BeginWith(ctx, now, ReadHeaders(h), func(t *wire.Transcript) (ok bool) {
+		body(func(b []byte) { ok = t.Read(b) })
+		return ok
+	})
 }
 
 // BeginLater is Begin for a request whose body is read as it is sent: call what it returns
 // with the body. The headers are read at once. By then they may belong to the caller again,
 // who may change them.
 func (s *Source) BeginLater(ctx context.Context, now time.Time, h http.Header) func(body []byte) *Request {
-	c := clientOf(h)
+	c := ReadHeaders(h)
 	return func(body []byte) *Request {
-		return s.begin(ctx, now, c, func() []byte { return body })
+		return s.BeginWith(ctx, now, c, func(t *wire.Transcript) bool { return t.Read(body) })
 	}
 }
 
-func (s *Source) begin(ctx context.Context, now time.Time, c client, body func() []byte) *Request {
+// BeginWith is Begin for a client whose headers have been read. Read reads the transcript of
+// the request, as [wire.Transcript.Read] does.
+func (s *Source) BeginWith(ctx context.Context, now time.Time, c Client, read func(*wire.Transcript) bool) *Request {
 	r := s.Runs
 	q := &Request{runs: r}
 	done := false
@@ -223,7 +228,7 @@ func (s *Source) begin(ctx context.Context, now time.Time, c client, body func()
 	}
 	tr := transcripts.Get().(*wire.Transcript) //nolint:forcetypeassert // the pool holds nothing else
 	defer transcripts.Put(tr)
-	if !tr.Read(body()) {
+	if !read(tr) {
 		*tr = wire.Transcript{}
 	}
 	c.sent.Transcript = tr
@@ -268,7 +273,7 @@ type begun struct {
 }
 
 // add adds a request to the tracker.
-func (r *Runs) add(now time.Time, limits kinship.Config, c *client, q *Request) (b begun, over []ending) {
+func (r *Runs) add(now time.Time, limits kinship.Config, c *Client, q *Request) (b begun, over []ending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.tracker == nil {
@@ -335,7 +340,7 @@ func observed(b *begun, now time.Time) (list []agentrun.Observed) {
 }
 
 // start starts a run.
-func (r *Runs) start(ctx context.Context, now time.Time, s *Source, c *client, kin *kinship.Run) {
+func (r *Runs) start(ctx context.Context, now time.Time, s *Source, c *Client, kin *kinship.Run) {
 	r.mu.Lock()
 	o := kin.Data.(*run) //nolint:forcetypeassert // as add set it
 	conv, _ := kin.Conversation().Data.(*conversation)
@@ -360,7 +365,7 @@ func idsOf(span trace.Span) trace.SpanContext {
 }
 
 // open starts the run itself and its span.
-func (o *run) open(ctx context.Context, now time.Time, s *Source, c *client, conversationID string, previous trace.SpanContext) {
+func (o *run) open(ctx context.Context, now time.Time, s *Source, c *Client, conversationID string, previous trace.SpanContext) {
 	config := s.Run
 	config.Agent, config.ConversationID = s.Runs.agentName(c.agent), conversationID
 	o.parent = trace.SpanContextFromContext(ctx)
@@ -562,6 +567,29 @@ func (r *Runs) expire(timer time.Time) {
 	r.schedule()
 	r.mu.Unlock()
 	end(ended)
+}
+
+// EndWaiting ends the runs that wait for their next request, as if they had waited for long
+// enough.
+func (r *Runs) EndWaiting() {
+	defer telemetry.Recover()
+	end(r.endWaiting())
+}
+
+func (r *Runs) endWaiting() []ending {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tracker == nil {
+		return nil
+	}
+	var over []ending
+	for {
+		at, ok := r.tracker.Deadline()
+		if !ok {
+			return over
+		}
+		over = append(over, r.endings(r.tracker.Expire(at))...)
+	}
 }
 
 // Shutdown ends all runs and forgets all requests. Requests that begin later begin new

@@ -68,7 +68,7 @@ func (f *fixture) at(seconds int) time.Time {
 }
 
 func (f *fixture) send(seconds int, body string) *Request {
-	return f.Begin(context.Background(), f.at(seconds), f.sent, func() []byte { return []byte(body) })
+	return f.Begin(context.Background(), f.at(seconds), f.sent, func(read func([]byte)) { read([]byte(body)) })
 }
 
 // end ends a request that was answered with this status; 0: this side closed it.
@@ -225,7 +225,7 @@ func TestPanicWhileARunStarts(t *testing.T) {
 	f.end(f.send(0, other), 1, http.StatusOK) // a run is known
 	assert.Panics(t, func() {
 		ctx := &panickingContext{Context: t.Context(), at: 2} // the first call is before the run is known
-		f.Begin(ctx, f.at(2), http.Header{}, func() []byte { return []byte(question) })
+		f.Begin(ctx, f.at(2), http.Header{}, func(read func([]byte)) { read([]byte(question)) })
 	})
 	_, waits := f.Runs.tracker.Deadline()
 	assert.True(t, waits, "the request has ended")
@@ -289,7 +289,7 @@ func TestTracesOfTheirOwn(t *testing.T) {
 		return trace.ContextWithRemoteSpanContext(t.Context(), sc)
 	}
 	send := func(ctx context.Context, seconds int) *Request {
-		q := f.Begin(ctx, f.at(seconds), f.sent, func() []byte { return []byte(question) })
+		q := f.Begin(ctx, f.at(seconds), f.sent, func(read func([]byte)) { read([]byte(question)) })
 		f.end(q, seconds+1, http.StatusServiceUnavailable)
 		return q
 	}

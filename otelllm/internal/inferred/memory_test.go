@@ -52,7 +52,7 @@ func newAgentOfMany(t *testing.T, s *Source, n int) *agentOfMany {
 // step sends a request, as a recorder does, whose answer has a call.
 func (a *agentOfMany) step(now time.Time) *Request {
 	body := `{"model":"m","messages":[` + a.messages.String() + `]}`
-	q := a.source.Begin(context.Background(), now, a.header, func() []byte { return []byte(body) })
+	q := a.source.Begin(context.Background(), now, a.header, func(read func([]byte)) { read([]byte(body)) })
 	if !q.Recorded() {
 		a.t.Fatal("not recorded")
 	}

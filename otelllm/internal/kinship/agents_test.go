@@ -61,6 +61,7 @@ type agent struct {
 	known    int    // how many messages of the history the server has
 	clock    bool   // its instructions have the time
 	hidden   bool   // its requests are not recorded
+	inFull   bool   // the next request repeats one with the whole history, which the server had
 	prefill  bool   // the request that is sent or open ends in the beginning of an answer
 
 	run     int  // the task that it works on; what the tracker has to find

@@ -11,6 +11,8 @@ import (
 	"time"
 	"weak"
 
+	"github.com/otelllm/otelllm-go/internal/race"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -76,7 +78,7 @@ func TestMemory(t *testing.T) {
 		{"sixty calls", 3000, 1, 60, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if testing.Short() && tt.requests > 1 {
+			if (testing.Short() || race.Enabled) && tt.requests > 1 {
 				t.Skip("takes seconds")
 			}
 			var items []any
@@ -228,7 +230,7 @@ func TestKeep(t *testing.T) {
 
 // Whatever comes, the bounds hold.
 func TestHostile(t *testing.T) {
-	n := 200_000
+	n := 200_000 / race.Every(5)
 	if testing.Short() {
 		n = 30_000
 	}

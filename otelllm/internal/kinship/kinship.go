@@ -32,6 +32,9 @@
 //     the caller of this package.
 //   - It repeats one without an id of the session, and their clients say that the two are in
 //     different traces.
+//   - It repeats, with the whole history, one that failed and referred to an earlier response
+//     instead, and neither the first request of that history is known nor a call of it that has
+//     a random id.
 //   - It comes after more than maxRequests later ones of its conversation.
 package kinship
 
@@ -244,6 +247,7 @@ type Request struct {
 	forced    bool
 	session   bool // its client sends an id of the conversation
 	continued bool // by another one, or repeated
+	resumes   bool // it goes on with the stream of the request before it
 	gone      bool // it is not in the tracker any more
 	size      int32
 
@@ -251,6 +255,7 @@ type Request struct {
 	end     uint64 // the hash of its history and of kin
 	opening uint64
 	tools   uint64
+	tail    uint64 // [wire.Transcript.Tail] of a request that names an earlier response and has no answers; else 0
 	trace   uint64
 	began   int64 // in nanoseconds
 	live    func() Answer

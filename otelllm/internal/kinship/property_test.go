@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelllm/otelllm-go/internal/race"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
@@ -32,6 +33,7 @@ type world struct {
 	flights []*flight
 	runs    int
 	find    bool          // all that can be found has to be
+	lost    bool          // all agents rely on a server that keeps the history, and loses it
 	words   int           // how many different first messages there are
 	pace    time.Duration // the longest time between two events
 
@@ -39,6 +41,7 @@ type world struct {
 	failed map[string]time.Time // when the first request of an agent failed, by its text
 
 	sent, joinable, joined int
+	inFull, inFullJoined   int // of those that repeat a request with the whole history
 }
 
 func newWorld(t *testing.T, seed uint64, c Config) *world {
@@ -59,9 +62,12 @@ func (w *world) newAgent(ids idStyle) *agent {
 		a.ids = noIDs
 	}
 	a.stored = a.format == responses && w.rng.IntN(2) == 0
+	if w.lost {
+		a.format, a.stored = responses, true
+	}
 	a.clock = w.rng.IntN(8) == 0
 	a.system, a.tools = a.few("You are agent", 2), a.few("tools", 2)
-	if w.rng.IntN(4) == 0 {
+	if w.rng.IntN(4) == 0 || w.lost {
 		a.session = w.rng.Uint64() | 1
 	}
 	a.history = []message{{role: "user", parts: []string{a.few("do", w.words)}}}
@@ -111,7 +117,13 @@ func (w *world) send(a *agent) *flight {
 		require.True(w.t, known)
 		require.Equal(w.t, task, a.run, "a request of task %d was joined to task %d (%d): %s", a.run, task, b.Relation, body)
 	}
-	if a.told && (!a.clock || a.proves()) {
+	if a.inFull && a.told {
+		w.inFull++
+		if b.Relation == Again {
+			w.inFullJoined++
+		}
+	}
+	if a.told && (!a.clock || a.proves()) && !a.inFull {
 		w.joinable++
 		if b.Relation.Joins() {
 			w.joined++
@@ -119,7 +131,7 @@ func (w *world) send(a *agent) *flight {
 			require.Fail(w.t, "not found", "%d: %s", b.Relation, body)
 		}
 	}
-	a.told = true
+	a.told, a.inFull = true, false
 	return f
 }
 
@@ -253,6 +265,15 @@ func (w *world) edit(a *agent) {
 	}
 }
 
+// lose lets an agent repeat a request with the whole history, as if the server had lost what
+// the request refers to.
+func (w *world) lose(a *agent) {
+	if !w.busy(a) && a.failed && a.known > 0 {
+		a.resend()
+		a.inFull = true
+	}
+}
+
 func (w *world) step(ids func() idStyle) {
 	w.now = w.now.Add(time.Duration(w.rng.Int64N(int64(w.pace))))
 	switch n := w.rng.IntN(100); {
@@ -264,6 +285,8 @@ func (w *world) step(ids func() idStyle) {
 		if a := w.agents[w.rng.IntN(len(w.agents))]; !w.busy(a) {
 			w.compact(a)
 		}
+	case n < 12 && w.lost:
+		w.lose(w.agents[w.rng.IntN(len(w.agents))])
 	case n < 9:
 		if a := w.agents[w.rng.IntN(len(w.agents))]; !w.busy(a) {
 			w.edit(a)
@@ -280,7 +303,7 @@ func (w *world) step(ids func() idStyle) {
 // No request is ever joined to the run of another agent, or to another task, whatever they
 // have in common. Those of agents whose ids tell them apart are joined to their own.
 func TestNeverAWrongJoin(t *testing.T) {
-	seeds := uint64(400)
+	seeds := uint64(400 / race.Every(5)) //nolint:gosec // positive
 	if testing.Short() {
 		seeds = 60
 	}
@@ -296,6 +319,29 @@ func TestNeverAWrongJoin(t *testing.T) {
 		sent, joinable, joined = sent+w.sent, joinable+w.joinable, joined+w.joined
 	}
 	t.Logf("%d requests, %d that belong to an earlier one's run, %d of them joined", sent, joinable, joined)
+}
+
+// TestNeverAWrongJoinInFull is TestNeverAWrongJoin of agents whose histories the server keeps and loses, with
+// forks that say the same things in one session.
+func TestNeverAWrongJoinInFull(t *testing.T) {
+	seeds := uint64(400 / race.Every(5)) //nolint:gosec // positive
+	if testing.Short() {
+		seeds = 60
+	}
+	repeated, joined := 0, 0
+	for seed := range seeds {
+		w := newWorld(t, seed, DefaultConfig())
+		w.lost, w.words, w.pace = true, 2, []time.Duration{20 * time.Millisecond, 3 * time.Second}[w.rng.IntN(2)]
+		for range 300 {
+			w.step(func() idStyle { return idStyle(w.rng.IntN(2)) })
+			if w.rng.IntN(20) == 0 {
+				w.fork()
+			}
+		}
+		repeated, joined = repeated+w.inFull, joined+w.inFullJoined
+	}
+	require.Greater(t, joined, repeated/4, "of %d that repeat a request in full", repeated)
+	t.Logf("%d requests that repeat one in full, %d of them joined", repeated, joined)
 }
 
 // Agents that begin with words of their own are all found again.

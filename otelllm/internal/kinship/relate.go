@@ -11,8 +11,16 @@ import (
 // A reading is an earlier request that r may continue or repeat. Only if there is one
 // reading, r is related to it. Where there are several, the runs of all of them become
 // unclear: one of them goes on, and it is not known which.
-func (t *Tracker) relate(r *Request, tr *wire.Transcript) wire.TranscriptCount {
+func (t *Tracker) relate(r *Request, tr *wire.Transcript, session uint64) wire.TranscriptCount {
 	t.found = t.found[:0]
+	if tr.Resumed != 0 {
+		t.resume(r, tr)
+		return wire.TranscriptCount{}
+	}
+	if again := t.inFull(r, tr, session); again != nil {
+		r.Relation, r.Before = Again, again
+		return tr.Total
+	}
 	t.readings(r, tr)
 	if len(t.found) == 0 {
 		t.byOutputs(r, tr)
@@ -83,6 +91,82 @@ func (r *Request) isFailedStepOf(before *Request) bool {
 	return r.Relation == Step && r.Before == before
 }
 
+// resume relates r to the request whose stream it goes on with, if that is known and has
+// ended. The id of the response says so, whatever else the client sends: without a body, r
+// has nothing of what requests that are kin have in common. It is one attempt with what came
+// before, so what continues that continues r.
+func (t *Tracker) resume(r *Request, tr *wire.Transcript) {
+	p := t.byID(tr.Resumed)
+	switch {
+	case p == nil || p.continued || !random(p.answer.ResponseID):
+		return
+	case p.Run.over || p.Run.last != p:
+		r.Relation, r.Before = Next, p // its answer was that the response is queued
+		return
+	}
+	r.Relation, r.Before, r.resumes = Again, p, true
+	r.kin, r.end, r.opening, r.tools, r.tail, r.trace, r.session = p.kin, p.end, p.opening, p.tools, p.tail, p.trace, p.session
+}
+
+// inFull finds the request that r repeats with the whole history, where the other one named
+// an earlier response that the server has lost since then. It returns nil if there is no such
+// request, or more than one.
+func (t *Tracker) inFull(r *Request, tr *wire.Transcript, session uint64) (found *Request) {
+	c := t.sessions[session]
+	if session == 0 || c == nil || tr.Previous != 0 || tr.Tail == 0 || tr.Total.Answers == 0 {
+		return nil
+	}
+	for _, q := range c.requests[:c.n] {
+		if q.kin != r.kin || q.Run.over || q.Run.last != q || !q.repeatedBy(r) || !t.hasHistoryOf(tr, q) {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = q
+	}
+	return found
+}
+
+// hasHistoryOf reports whether a whole history is that of q, which named an earlier response.
+// Agents of one session say the same things ("go on"), so what is new in q proves nothing.
+// Turn by turn, the history has to have what the requests before q sent: back to the one that
+// had the whole history, or as far as they are known if one of their calls is in the history.
+func (t *Tracker) hasHistoryOf(tr *wire.Transcript, q *Request) bool {
+	tail, proved := tr.Tail, false
+	for answers := tr.Total.Answers - 1; ; answers-- {
+		if q.tail != tail {
+			return false
+		}
+		for q.Relation == Again && q.Before != nil {
+			q = q.Before
+		}
+		before := q.Before
+		if before == nil {
+			return proved
+		}
+		point, ok := turn(tr, answers)
+		if !ok {
+			return false
+		}
+		if point.History^before.kin == before.end { // it had the whole history
+			w := t.ends[before.end]
+			return w.n == 1 && w.first == before && !w.more // no other agent did
+		}
+		proved = proved || t.ownCallFollows(before, tr, wire.TranscriptCount{})
+		q, tail = before, point.Tail
+	}
+}
+
+// turn returns the point behind the user's turn that follows so many answers.
+func turn(tr *wire.Transcript, answers int) (wire.TranscriptPoint, bool) {
+	for n := 0; ; n++ {
+		if point, ok := tr.Point(n); !ok || point.Before.Answers <= answers {
+			return point, ok
+		}
+	}
+}
+
 // reading is an earlier request, and what a later one would be to it.
 type reading struct {
 	request  *Request
@@ -114,7 +198,7 @@ func (t *Tracker) readings(r *Request, tr *wire.Transcript) {
 				}
 			case twins.more && !t.ownCallFollows(earlier, tr, point.Before):
 			default:
-				if relation, ok := earlier.continuedBy(tr, point); ok {
+				if relation, ok := earlier.continuedBy(tr, &point); ok {
 					t.add(reading{earlier, relation, point.Before})
 					continued = true
 				}

@@ -73,7 +73,10 @@ func (t *Tracker) Begin(now time.Time, s Sent, live func() Answer) Begun {
 	if end, ok := tr.Point(0); ok {
 		r.end = end.History ^ r.kin
 	}
-	from := t.relate(r, tr) // what the request before r had
+	if tr.Previous != 0 && tr.Total.Answers == 0 {
+		r.tail = tr.Tail
+	}
+	from := t.relate(r, tr, s.Session) // what the request before r had
 	b := Begun{Request: r}
 	if r.Relation == Step {
 		a := r.Before.soFar()
@@ -267,17 +270,7 @@ func (t *Tracker) forget(r *Request) {
 		}
 	}
 	if !r.ended.IsZero() {
-		r.eachID(func(id uint64) {
-			h := t.ids[id]
-			if h.holders--; h.holders == 0 {
-				delete(t.ids, id)
-				return
-			}
-			if h.request == r {
-				h.request = nil
-			}
-			t.ids[id] = h
-		})
+		t.dropIDs(r)
 	}
 	// What is kept must not keep r, nor r what was before it.
 	r.Before = nil
@@ -286,6 +279,21 @@ func (t *Tracker) forget(r *Request) {
 			q.Before = nil
 		}
 	}
+}
+
+// dropIDs removes the ids that the response of r handed out.
+func (t *Tracker) dropIDs(r *Request) {
+	r.eachID(func(id uint64) {
+		h := t.ids[id]
+		if h.holders--; h.holders == 0 {
+			delete(t.ids, id)
+			return
+		}
+		if h.request == r {
+			h.request = nil
+		}
+		t.ids[id] = h
+	})
 }
 
 // eachID calls f with each id that r's response handed out.
@@ -310,6 +318,9 @@ func (t *Tracker) End(now time.Time, r *Request, a Answer) (ended []Ended) {
 	run := r.Run
 	if len(a.Calls) > wire.MaxIDs {
 		a.Calls, a.Unnamed = slices.Clone(a.Calls[:wire.MaxIDs]), true
+	}
+	if p := r.Before; r.resumes && p != nil && !p.gone {
+		a = t.takeOver(p, a)
 	}
 	r.answer, r.ended, r.live = a, now, nil
 	run.open--
@@ -340,6 +351,28 @@ func (t *Tracker) End(now time.Time, r *Request, a Answer) (ended []Ended) {
 	}
 	t.makeRoom()
 	return t.ended
+}
+
+// takeOver returns an answer with the beginning of it that an earlier request had. The ids of
+// both are those of the later request from then on.
+func (t *Tracker) takeOver(p *Request, a Answer) Answer {
+	was := p.answer
+	t.dropIDs(p)
+	p.answer.ResponseID, p.answer.Calls = "", nil
+	if a.ResponseID == "" {
+		a.ResponseID = was.ResponseID
+	}
+	calls := slices.Clone(was.Calls)
+	for _, c := range a.Calls {
+		if c.ID == "" || !slices.ContainsFunc(calls, func(o Call) bool { return o.ID == c.ID }) {
+			calls = append(calls, c)
+		}
+	}
+	if a.Calls = calls; len(calls) > wire.MaxIDs {
+		a.Calls, a.Unnamed = calls[:wire.MaxIDs], true
+	}
+	a.Unnamed, a.Text = a.Unnamed || was.Unnamed, a.Text || was.Text
+	return a
 }
 
 // decide ends a run of which no request is pending, or lets it wait.
