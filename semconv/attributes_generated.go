@@ -44,6 +44,15 @@ const (
 	// Type: enum [Trigger]. Written by the processor.
 	ClassificationTriggerKey = attribute.Key("llm.classification.trigger")
 
+	// ClassificationStatusSetKey is the key of "llm.classification.status_set".
+	// Whether the classifier set the span's status to ERROR.
+	//
+	// It does where the producer left the status unset and the verdict says that
+	// the span failed. The status message is then the summary.
+	//
+	// Type: boolean. Written by the processor.
+	ClassificationStatusSetKey = attribute.Key("llm.classification.status_set")
+
 	// ClassificationRulesetKey is the key of "llm.classification.ruleset". Version
 	// of the rules that gave the verdict.
 	//
@@ -575,6 +584,12 @@ func WatchdogLimit(val float64) attribute.KeyValue {
 // verdict was given at that time.
 func ClassificationTrigger(val Trigger) attribute.KeyValue {
 	return ClassificationTriggerKey.String(val.String())
+}
+
+// ClassificationStatusSet is the attribute "llm.classification.status_set".
+// Whether the classifier set the span's status to ERROR.
+func ClassificationStatusSet(val bool) attribute.KeyValue {
+	return ClassificationStatusSetKey.Bool(val)
 }
 
 // ClassificationRuleset is the attribute "llm.classification.ruleset". Version

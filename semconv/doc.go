@@ -6,6 +6,11 @@
 // All of it is generated from the registry in the folder model. What each name
 // means, and which spans have it, is in docs/reference/attributes.md.
 //
+// Attributes that OpenTelemetry's conventions have keep their names, as of version 1.41.0:
+// the last one with gen_ai.*. Names that the conventions' GenAI repository has added since,
+// such as handle_conversation_turn, are read from spans of others in both forms; what is
+// written stays with 1.41.0 until that repository has a release.
+//
 // A constructor has the name of its key without Key. If an enum type already has that
 // name, the constructor's name ends in Attr: [StreamEnd] is the type, [StreamEndAttr]
 // makes the attribute.
