@@ -7,17 +7,21 @@ import (
 )
 
 // historyCodes maps provider error codes, in lower case, to the reason why the provider
-// refused a history. Sources: the error references of OpenAI and Gemini.
+// refused a history. Sources: the error references of OpenAI and Gemini, and OpenAI's guide
+// of the WebSocket mode, https://developers.openai.com/api/docs/guides/websocket-mode.
 var historyCodes = map[string]semconv.Cause{
 	"previous_response_not_found": semconv.CauseLostState,
 	"conversation_not_found":      semconv.CauseLostState,
-	"item_not_found":              semconv.CauseLostState,
-	"container_expired":           semconv.CauseLostState,
-	"missing_thought_signature":   semconv.CauseInvalidSignature,
-	"invalid_thought_signature":   semconv.CauseInvalidSignature,
-	"invalid_encrypted_content":   semconv.CauseInvalidSignature,
-	"missing_tool_output":         semconv.CauseMissingOutput,
-	"tool_output_missing":         semconv.CauseMissingOutput,
+	// A WebSocket of the Responses API ends after an hour, and with it the responses that
+	// the server keeps for it alone.
+	"websocket_connection_limit_reached": semconv.CauseLostState,
+	"item_not_found":                     semconv.CauseLostState,
+	"container_expired":                  semconv.CauseLostState,
+	"missing_thought_signature":          semconv.CauseInvalidSignature,
+	"invalid_thought_signature":          semconv.CauseInvalidSignature,
+	"invalid_encrypted_content":          semconv.CauseInvalidSignature,
+	"missing_tool_output":                semconv.CauseMissingOutput,
+	"tool_output_missing":                semconv.CauseMissingOutput,
 }
 
 // brokenHistory returns what is wrong with the history of a request that the provider

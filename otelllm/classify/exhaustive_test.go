@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/otelllm/otelllm-go/internal/race"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -38,6 +40,9 @@ func withUnset[T any](values []T) []T {
 	var unset T
 	return append([]T{unset}, values...)
 }
+
+// walkEvery is the fraction of the groups of combinations that the exhaustive tests check.
+var walkEvery = race.Every(9)
 
 var (
 	facts    = []Fact{NotObserved, No, Yes}

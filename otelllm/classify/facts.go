@@ -237,6 +237,7 @@ type Tool struct {
 	DeliveryError      string // error type of a failed delivery; a later delivery may have succeeded
 	ErrorType          string // error.type of the tool's own failure
 	Abort              Abort  // what interrupted it, if this side did
+	Waits              bool   // it ended to wait for a person or a job, and a run may end on that
 }
 
 // Run holds the facts of one agent run: its requests and tools, in any order, and what is
@@ -251,6 +252,12 @@ type Run struct {
 
 	AnnouncedRequests Count // how many the run itself counted
 	AnnouncedTools    Count
+	// Waits is true if the run ended to wait for a person or a job.
+	Waits bool
+	// ReturnsCalls is true if the producer may end a run well on an answer that asks for tool
+	// calls, such as one that a person has to approve, and records nothing by which that
+	// differs from a run that was stopped there. Nothing is then said of such a run.
+	ReturnsCalls bool
 	// Within is Yes if every run that began within this one succeeded, such as an agent
 	// that is a tool of another agent, and No if one of them did not.
 	Within Fact

@@ -11,7 +11,8 @@ import (
 // Ollama, and the unified finish reasons of the Vercel AI SDK.
 var finishes = map[string]Finish{
 	"stop": FinishStop, "end_turn": FinishStop, "stop_sequence": FinishStop, "completed": FinishStop,
-	"eos": FinishStop, "eos_token": FinishStop, "end": FinishStop, "complete": FinishStop,
+	"steered": FinishStop, // of the Responses API: another answer follows, with what the user has added
+	"eos":     FinishStop, "eos_token": FinishStop, "end": FinishStop, "complete": FinishStop,
 
 	"load": FinishNothingDue, "unload": FinishNothingDue, // Ollama
 

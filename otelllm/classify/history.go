@@ -136,12 +136,11 @@ func (o *outputs) dueBy(n int32, t time.Time) ([]due, int) {
 // everPending reports whether there was a time at which the tool's output existed and the
 // model had not received it.
 func (j *judge) everPending(t int) bool {
-	tool := &j.run.Tools[t]
-	if tool.Delivery == semconv.OutputDeliverySent {
+	if j.sentAlone(t) {
 		return false
 	}
 	by := j.answeredBy(t)
-	return by < 0 || !j.starts[by].Before(tool.End)
+	return by < 0 || !j.starts[by].Before(j.run.Tools[t].End)
 }
 
 // historyState is what the history of a request says about the outputs that existed when
@@ -314,8 +313,20 @@ func (j *judge) listReachesBack(pos int, n int32) bool {
 
 // answered reports whether the model received the tool's output: the output was sent on
 // its own, or a request that carried it completed.
-func (j *judge) answered(t int) bool {
-	return j.run.Tools[t].Delivery == semconv.OutputDeliverySent || j.answeredBy(t) >= 0
+func (j *judge) answered(t int) bool { return j.sentAlone(t) || j.answeredBy(t) >= 0 }
+
+// sentAlone reports whether a tool's output was sent, and stayed so: no request that completed
+// later, and has the whole conversation, leaves out what a request had carried.
+func (j *judge) sentAlone(t int) bool {
+	if j.run.Tools[t].Delivery != semconv.OutputDeliverySent {
+		return false
+	}
+	n := j.index.toolID[t]
+	if n < 0 {
+		return true
+	}
+	carriers := j.index.uses(n, roleCarried)
+	return len(carriers) == 0 || j.overview().lastAnsweredFull <= int(carriers[len(carriers)-1].pos)
 }
 
 // answeredBy returns the position of the first completed request that carried the output

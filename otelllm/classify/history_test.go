@@ -237,3 +237,23 @@ func TestMoreMissingOutputsThanAreNamed(t *testing.T) {
 	assert.Equal(t, semconv.CauseOmittedFromRetry, v.Run.Cause)
 	assert.Equal(t, named[:MaxIDs], v.Run.MissingOutputs, "of both")
 }
+
+// A request carried the output, which its tool calls sent, and was cut; the retry left it
+// out. The model never received it.
+func TestSentWithACutRequest(t *testing.T) {
+	for _, delivery := range []semconv.OutputDelivery{semconv.OutputDeliveryUnset, semconv.OutputDeliveryPending, semconv.OutputDeliverySent} {
+		f := tool(1, 2, "a", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)
+		f.Delivery = delivery
+		cut := request(3, 4, all(carries("a"), reset(semconv.PhaseText)))
+		left := request(5, 6, answers)
+		left.HistoryCalls, left.HistoryOutputs = []string{}, []string{}
+		r := run(false, []Request{request(0, 1, calls("a")), cut, left}, f)
+		v := Judge(&r)
+		assert.Equal(t, semconv.ClassToolOutputLost, v.Run.Class, delivery)
+		assert.Equal(t, semconv.CauseOmittedFromRetry, v.Run.Cause, delivery)
+
+		again := request(5, 6, all(answers, carries("a")))
+		r = run(false, []Request{request(0, 1, calls("a")), cut, again}, f)
+		assert.Equal(t, semconv.RunOutcomeRecovered, Judge(&r).Run.Outcome, delivery)
+	}
+}

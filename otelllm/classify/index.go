@@ -301,11 +301,11 @@ func (j *judge) firstFrom(t time.Time) int { return timesBefore(j.starts, t) }
 // overview is what the rules read about all requests of a run.
 type overview struct {
 	// lastAnswered is the last position of a request that was answered;
-	// lastAnsweredPartial is that of one without a full history. -1 means that there is
-	// none.
-	lastAnswered, lastAnsweredPartial int
-	lastAnswer                        time.Time // the latest end of a request that was answered
-	unobserved                        []int32   // the positions of the requests whose history was not observed
+	// lastAnsweredPartial is that of one without a full history, lastAnsweredFull that of one
+	// with it. Each is -1 without such a request.
+	lastAnswered, lastAnsweredPartial, lastAnsweredFull int
+	lastAnswer                                          time.Time // the latest end of a request that was answered
+	unobserved                                          []int32   // the positions of the requests whose history was not observed
 
 	// fullHistories holds, for each position, how many requests from there on have a full
 	// history.
@@ -319,7 +319,7 @@ func (j *judge) overview() *overview {
 	if j.cachedOverview != nil {
 		return j.cachedOverview
 	}
-	o := &overview{lastAnswered: -1, lastAnsweredPartial: -1, fullHistories: make([]int32, len(j.order)+1)}
+	o := &overview{lastAnswered: -1, lastAnsweredPartial: -1, lastAnsweredFull: -1, fullHistories: make([]int32, len(j.order)+1)}
 	j.cachedOverview = o
 	for pos, i := range j.order {
 		r := &j.run.Requests[i]
@@ -328,7 +328,9 @@ func (j *judge) overview() *overview {
 			if r.End.After(o.lastAnswer) {
 				o.lastAnswer = r.End
 			}
-			if !r.fullHistory() {
+			if r.fullHistory() {
+				o.lastAnsweredFull = pos
+			} else {
 				o.lastAnsweredPartial = pos
 			}
 		}

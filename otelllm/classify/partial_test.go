@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/otelllm/otelllm-go/internal/race"
+
 	"github.com/stretchr/testify/assert"
 
 	"github.com/otelllm/otelllm-go/semconv"
@@ -14,7 +16,7 @@ import (
 // caller does that cannot keep all of a long run. No verdict may be less careful than that
 // on the whole run.
 func TestPartsOfARun(t *testing.T) {
-	rounds := 10_000
+	rounds := 10_000 / race.Every(5)
 	if testing.Short() {
 		rounds = 2_000
 	}

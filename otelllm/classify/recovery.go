@@ -59,7 +59,7 @@ const maxThreads = 8
 // position. Of those that may have, it looks at the last ones.
 func (j *judge) recoveredLater(pos int) bool {
 	f := j.requestAt(int32(pos))
-	first := max(pos+1, j.firstFrom(f.End)) // of those that follow
+	first := max(pos+1, j.firstFrom(f.End.Add(-clockGrain))) // of those that follow
 	o := j.overview()
 	if o.lastAnswered < first {
 		return false

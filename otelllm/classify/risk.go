@@ -30,7 +30,8 @@ type risk struct {
 	failedTool          string        // the name of the tool that the verdict is about
 	handoff             bool          // that tool hands over to another agent
 	limit               time.Duration // of the watchdog that fired; 0 if not observed
-	silence             time.Duration // before this side closed the stream; 0 if it is not worth mentioning
+	silence             time.Duration // before this side closed the stream, or gave up waiting for it; 0 if it is not worth mentioning
+	otherText           bool          // the request that the verdict on a run is about showed no text; another one did
 	lastSeen            string        // what an abandoned run was last observed to do, in words
 
 	abort semconv.AbortSource // the source of the deliberate end, if one decided the verdict
@@ -113,7 +114,7 @@ func (j *judge) requestRisk(pos int, c classification, h historyState) risk {
 		abort:         r.Abort.Source,
 		missingOutput: h.missing,
 		limit:         r.Watchdog.Limit,
-		silence:       r.silence(),
+		silence:       r.waited(),
 		partsMissing:  j.run.Partial || (j.run.Open || j.toolsMissing()) && r.mayHaveStartedCall(),
 		sent:          No, reasoning: No, text: No, toolInput: No, // combined below
 	}

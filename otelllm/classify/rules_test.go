@@ -737,6 +737,23 @@ func TestToolRecovered(t *testing.T) {
 	}
 }
 
+// A request that was sent again recovers the failed one, within the grain of clocks.
+func TestSentAgainAtOnce(t *testing.T) {
+	for _, tt := range []struct {
+		from time.Duration
+		want semconv.RunOutcome
+	}{
+		{0, semconv.RunOutcomeRecovered},
+		{-clockGrain, semconv.RunOutcomeRecovered},
+		{-clockGrain - 1, semconv.RunOutcomeFailed},
+	} {
+		second := request(2, 3, answers)
+		second.Start = second.Start.Add(tt.from)
+		r := run(false, []Request{request(1, 2, reset(semconv.PhaseText)), second})
+		assert.Equal(t, tt.want, Judge(&r).Run.Outcome, "%s", tt.from)
+	}
+}
+
 // TestUnaccountedCalls: a call before a request that no tool is known to have executed.
 func TestUnaccountedCalls(t *testing.T) {
 	cut := reset(semconv.PhaseResponseStarted)

@@ -317,6 +317,9 @@ type primary struct {
 // diagnoseRun writes the diagnosis of the run to d.
 func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 	p, recovered, missing := j.primary(v)
+	if p.class == semconv.ClassUnclassified && p.request == nil && p.tool == nil && j.mayHaveReturned() {
+		return
+	}
 	*d = Diagnosis{RecoveredFailures: recovered, MissingOutputs: missing}
 	switch {
 	case p.class != semconv.ClassUnset:
@@ -326,11 +329,12 @@ func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 		case p.tool != nil:
 			k.failedTool, k.handoff = p.tool.Name, p.tool.Handoff
 		case p.request != nil:
-			k.limit, k.silence = p.request.Watchdog.Limit, p.request.silence()
+			k.limit, k.silence = p.request.Watchdog.Limit, p.request.waited()
+			k.otherText = p.request.Text.N() == 0
 		case p.cause == semconv.CauseMissingEnd:
 			k.lastSeen = j.lastSeen()
 		}
-		outcome := outcomeOf(p.class)
+		outcome := OutcomeOf(p.class)
 		*d = p.diagnosis(p.phase, &k)
 		d.Outcome, d.RecoveredFailures, d.MissingOutputs = outcome, recovered, missing
 		d.Evidence = j.runEvidence(&p)
@@ -373,7 +377,8 @@ func (j *judge) lastSeen() string {
 	return text
 }
 
-func outcomeOf(c semconv.Class) semconv.RunOutcome {
+// OutcomeOf returns the outcome of a run whose failure has this class.
+func OutcomeOf(c semconv.Class) semconv.RunOutcome {
 	switch c {
 	case semconv.ClassOutputLimited:
 		return semconv.RunOutcomeLimited
@@ -489,7 +494,7 @@ func (j *judge) primary(v *Verdicts) (p primary, recovered int, missing []string
 	if run.Abort.Source == semconv.AbortSourceUser || p.abort == semconv.AbortSourceUnset && p.class == semconv.ClassLocalAbort {
 		p.abort = run.Abort.Source
 	}
-	if outcomeOf(p.class) == semconv.RunOutcomeFailed && p.class != semconv.ClassUnset {
+	if OutcomeOf(p.class) == semconv.RunOutcomeFailed && p.class != semconv.ClassUnset {
 		missing = addIDs(missing, unanswered...)
 	}
 	return p, recovered, missing
@@ -531,10 +536,36 @@ func (j *judge) allPartsPresent() bool {
 	return j.run.AnnouncedRequests.Observed() && !j.partsMissing() && !j.run.Partial
 }
 
-// waits reports whether the run's last answer waits for a person or a background job.
+// waits reports whether the run waits for a person or a background job: it says so, or its
+// last answer, or a tool after which nothing else was sent or done.
 func (j *judge) waits() bool {
 	n := len(j.order)
-	return n > 0 && j.states[j.order[n-1]] == stateWaiting
+	return j.run.Waits || n > 0 && j.states[j.order[n-1]] == stateWaiting || j.toolWaits()
+}
+
+// toolWaits reports whether the last tool that ended to wait still does: no request, and no
+// other execution of its call, began after it.
+func (j *judge) toolWaits() bool {
+	last := -1
+	for t := range j.run.Tools {
+		if tool := &j.run.Tools[t]; tool.Waits && !tool.End.IsZero() {
+			last = j.later(last, t)
+		}
+	}
+	if last < 0 || j.run.Partial {
+		return false
+	}
+	waiting, n := &j.run.Tools[last], len(j.order)
+	return (n == 0 || !j.starts[n-1].After(waiting.End)) && !slices.ContainsFunc(j.run.Tools, func(t Tool) bool {
+		return !t.Waits && t.CallID == waiting.CallID && t.Start.After(waiting.End)
+	})
+}
+
+// mayHaveReturned reports whether nothing but calls that were not answered speaks against a
+// run of which the producer does not record that it returned them.
+func (j *judge) mayHaveReturned() bool {
+	n := len(j.order)
+	return j.run.ReturnsCalls && !j.run.Partial && j.run.Failed == NotObserved && n > 0 && j.states[j.order[n-1]] == stateOK
 }
 
 // outcomeUnknown reports whether nothing shows how the run went: not the run itself, not
@@ -545,7 +576,7 @@ func (j *judge) waits() bool {
 func (j *judge) outcomeUnknown() bool {
 	n := len(j.order)
 	switch {
-	case j.run.Failed == No:
+	case j.run.Failed == No, j.waits():
 		return false
 	case n > 0:
 		last := j.order[n-1]

@@ -24,6 +24,15 @@ func (r *Request) silence() time.Duration {
 	return d
 }
 
+// waited returns how long this side had waited without progress when it ended a request: for
+// a response that never began, or as long as [Request.silence].
+func (r *Request) waited() time.Duration {
+	if d := r.End.Sub(r.Start); r.Ended == semconv.StreamEndCancelled && r.Phase == semconv.PhaseAwaitingResponse && d >= minSilence {
+		return d
+	}
+	return r.silence()
+}
+
 // findStalls classifies again the requests that their caller closed after silence and then
 // sent once more: it was waiting for the answer, and its own timer ended that. If parts of
 // the run may be missing, the next request is not known.

@@ -23,6 +23,10 @@ func TestSilence(t *testing.T) {
 		change(&r)
 		return r
 	}
+	waiting := func(r *Request) {
+		r.Status, r.Events, r.LastProgress, r.Text = 0, Counted(0), 0, Counted(0)
+		r.Ended, r.Phase = semconv.StreamEndCancelled, semconv.PhaseAwaitingResponse
+	}
 	next := Request{
 		Start: start.Add(46 * time.Second), End: start.Add(50 * time.Second), Attempt: 2, Basis: Typed, Status: 200, Failed: No,
 		Ended: semconv.StreamEndTerminalEvent, Finish: FinishStop, HistoryCalls: []string{}, HistoryOutputs: []string{},
@@ -42,6 +46,8 @@ func TestSilence(t *testing.T) {
 		{"progress until the end", with(func(r *Request) { r.LastProgress = 44 * time.Second }), []Request{next}, semconv.OriginLocal, "the reader closed the stream)"},
 		{"progress not observed", with(func(r *Request) { r.LastProgress, r.Events = 0, 0 }), []Request{next}, semconv.OriginLocal, "the reader closed the stream)"},
 		{"nothing after the headers", with(func(r *Request) { r.LastProgress, r.Events, r.TimeToHeaders = 0, Counted(0), 15*time.Second }), []Request{next}, semconv.OriginCallerTimer, "after 30 seconds without progress"},
+		{"no response", with(waiting), []Request{next}, semconv.OriginLocal, "the reader closed the stream), after 45 seconds without progress before the model began to respond."},
+		{"no response for a short time", with(func(r *Request) { waiting(r); r.End = start.Add(9 * time.Second) }), nil, semconv.OriginLocal, "the reader closed the stream) before the model began to respond."},
 		{"a person's stop", with(func(r *Request) { r.Abort.Source = semconv.AbortSourceUser }), []Request{next}, semconv.OriginLocal, "after 40 seconds without progress"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

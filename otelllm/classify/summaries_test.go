@@ -25,6 +25,8 @@ func TestSummariesPage(t *testing.T) {
 	for _, key := range semconv.SummaryKeyValues() {
 		has("`" + key.String() + "` | " + strings.ReplaceAll(stateText(key, k), "TOOL", "{tool}"))
 	}
+	has(stateText(semconv.SummaryKeyTextShown, &risk{otherText: true}))
+	has(adviceAsk + doubt(&Diagnosis{Retry: Retry{Reason: semconv.RetryReasonVisibleOutput}}, &risk{otherText: true, toolInput: Yes}))
 	causes := make([]string, 0, len(causeTexts))
 	for cause, words := range causeTexts {
 		causes = append(causes, "| `"+cause.String()+"` | "+words+" |")
@@ -138,6 +140,12 @@ func TestSummaries(t *testing.T) {
 	half := all(reset(semconv.PhaseToolInput), func(r *Request) {
 		r.ToolInputsStarted, r.OpenCallIDs = Counted(1), []string{"a"}
 	})
+	inBand := func(phase semconv.Phase) func(*Request) {
+		return all(reset(phase), func(r *Request) {
+			r.Ended, r.Transport = semconv.StreamEndTerminalEvent, Transport{}
+			r.Provider = ProviderError{Kind: semconv.ProviderErrorKindOverloaded, InBand: true}
+		})
+	}
 	watchdog := func(kind semconv.WatchdogKind, limit time.Duration, phase semconv.Phase) func(*Request) {
 		return all(shown(reset(phase)), func(r *Request) {
 			r.Ended, r.Transport = semconv.StreamEndWatchdog, Transport{}
@@ -267,6 +275,26 @@ func TestSummaries(t *testing.T) {
 		{
 			"the idle watchdog of a run", lone(watchdog(semconv.WatchdogKindIdle, 5*time.Minute, semconv.PhaseText)), ofRun,
 			"A watchdog stopped the request: no progress for 5 minutes while the assistant was still writing. Part of the answer had already been shown. Ask before retrying: the answer would be shown again from the start.",
+		},
+		{
+			"an error before any output, after one in the text", run(true, []Request{request(0, 1, shown(inBand(semconv.PhaseText))), request(2, 3, inBand(semconv.PhaseResponseStarted))}), ofRun,
+			"The model provider reported an error (overloaded) before any output. Another model call had already shown text. Ask before retrying: the answer would be shown again from the start.",
+		},
+		{
+			"the attempt in the text", run(true, []Request{request(0, 1, shown(inBand(semconv.PhaseText))), request(2, 3, inBand(semconv.PhaseResponseStarted))}), ofRequest,
+			"The model provider reported an error (overloaded) while the assistant was still writing. Part of the answer had already been shown. Ask before retrying: the answer would be shown again from the start.",
+		},
+		{
+			"an error in the text, after one before any output", run(true, []Request{request(0, 1, inBand(semconv.PhaseResponseStarted)), request(2, 3, shown(inBand(semconv.PhaseText)))}), ofRun,
+			"The model provider reported an error (overloaded) while the assistant was still writing. Part of the answer had already been shown. Ask before retrying: the answer would be shown again from the start.",
+		},
+		{
+			"no connection, after a reset in the text", run(true, []Request{request(0, 1, shown(reset(semconv.PhaseText))), request(2, 3, cutAt(semconv.TransportCauseConnectRefused))}), ofRun,
+			"The connection to the model could not be established (connection refused). Another model call had already shown text. Ask before retrying: the answer would be shown again from the start.",
+		},
+		{
+			"a reset while a tool call is written, after one in the text", run(true, []Request{request(0, 1, shown(reset(semconv.PhaseText))), request(2, 3, half)}), ofRun,
+			"The connection to the model was lost (connection reset) while the assistant was still writing a tool call. The tool had not run. Ask before retrying: another model call had already shown text.",
 		},
 		{
 			"the idle watchdog with an unknown limit", lone(watchdog(semconv.WatchdogKindIdle, 0, semconv.PhaseText)), ofRequest,

@@ -404,6 +404,9 @@ func stateText(key semconv.SummaryKey, k *risk) string {
 	case semconv.SummaryKeyToolNotRun:
 		return "The tool had not run."
 	case semconv.SummaryKeyTextShown:
+		if k.otherText {
+			return textOther
+		}
 		return "Part of the answer had already been shown."
 	case semconv.SummaryKeyNothingSent:
 		return "Nothing had been sent."
@@ -413,6 +416,10 @@ func stateText(key semconv.SummaryKey, k *risk) string {
 		return ""
 	}
 }
+
+// textOther says in a summary of a run that the request which failed had shown nothing, unlike
+// an earlier one: an attempt before it, or a step.
+const textOther = "Another model call had already shown text."
 
 // Advice, and the beginnings of the advice for the two levels of safety that allow a retry.
 const (
@@ -450,6 +457,8 @@ func adviceAgainst(d *Diagnosis, k *risk) string {
 		return "Continue the answer instead of retrying."
 	case d.Class == semconv.ClassLocalAbort:
 		return "It was cancelled deliberately: do not retry unless asked to."
+	case d.Cause == semconv.CauseLostState:
+		return "Send the whole history in place of the reference to it; if it was sent over a WebSocket, over a new one."
 	case d.Class == semconv.ClassHistoryBroken:
 		return "Repair the history before trying again."
 	case d.Class == semconv.ClassApplicationError:
@@ -484,6 +493,9 @@ func doubt(d *Diagnosis, k *risk) string {
 		return "the history lacks the output of a tool that ran."
 	case semconv.RetryReasonVisibleOutput:
 		if k.toolInput == Yes || k.calls == callsNotExecuted {
+			if k.otherText {
+				return lowerFirst(textOther)
+			}
 			return "part of the answer had already been shown."
 		}
 		return "the answer would be shown again from the start."

@@ -50,7 +50,11 @@ func (j *judge) timeline(v *Verdicts) []string {
 		if r.TimeToHeaders > 0 && r.Status > 0 {
 			lines = append(lines, line{at: began + r.TimeToHeaders, kind: lineHeaders, index: n})
 		}
-		lines = append(lines, line{at: r.End.Sub(start), kind: lineRequestEnd, index: n, terminal: j.classifications[i].class != semconv.ClassUnset})
+		end := r.End
+		if end.IsZero() { // it is open, as far as was observed last
+			end = r.Start.Add(max(r.TimeToHeaders, r.LastProgress))
+		}
+		lines = append(lines, line{at: end.Sub(start), kind: lineRequestEnd, index: n, terminal: j.classifications[i].class != semconv.ClassUnset})
 	}
 	ofRequests := len(lines)
 	for t := range j.run.Tools {

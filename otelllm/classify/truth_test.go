@@ -266,6 +266,72 @@ func TestWaitingRun(t *testing.T) {
 	assert.Equal(t, semconv.RunOutcomeSucceeded, Judge(&r).Run.Outcome)
 }
 
+// A run that ends on a tool which waits is waiting, unless something came after that tool.
+func TestWaitingTool(t *testing.T) {
+	asks := func(r *Request) { answers(r); r.Finish = FinishToolCalls }
+	waiting := tool(1, 2, "call_1", semconv.ToolEffectUnset, semconv.ToolOutcomeUnset)
+	waiting.Waits = true
+	ran := tool(2.5, 3, "call_1", semconv.ToolEffectUnset, semconv.ToolOutcomeSucceeded)
+	other := tool(1, 3, "call_2", semconv.ToolEffectUnset, semconv.ToolOutcomeSucceeded)
+	failed := tool(1, 3, "call_2", semconv.ToolEffectUnset, semconv.ToolOutcomeFailed)
+	judge := func(change func(*Run)) *Diagnosis {
+		r := Run{Start: t0, End: at(9), Ended: Yes, Requests: []Request{request(0, 1, asks)}, Tools: []Tool{waiting}}
+		change(&r)
+		v := Judge(&r)
+		return &v.Run
+	}
+	for name, tt := range map[string]struct {
+		change func(*Run)
+		want   semconv.RunOutcome
+	}{
+		"it waits":                         {func(*Run) {}, semconv.RunOutcomeWaiting},
+		"it returned":                      {func(r *Run) { r.Failed = No }, semconv.RunOutcomeWaiting},
+		"the run says so":                  {func(r *Run) { r.Tools, r.Waits = nil, true }, semconv.RunOutcomeWaiting},
+		"beside one that ran":              {func(r *Run) { r.Tools = append(r.Tools, other) }, semconv.RunOutcomeWaiting},
+		"beside one that failed":           {func(r *Run) { r.Tools = append(r.Tools, failed) }, semconv.RunOutcomeFailed},
+		"approved, and stopped in it":      {func(r *Run) { r.Tools = append(r.Tools, ran) }, semconv.RunOutcomeIncomplete},
+		"approved, and answered":           {func(r *Run) { r.Tools, r.Requests = append(r.Tools, ran), append(r.Requests, request(4, 5, answers)) }, semconv.RunOutcomeSucceeded},
+		"approved, the next request broke": {func(r *Run) { r.Requests = append(r.Requests, request(4, 5, reset(semconv.PhaseText))) }, semconv.RunOutcomeFailed},
+		"the run failed":                   {func(r *Run) { r.Failed = Yes }, semconv.RunOutcomeIncomplete},
+		"parts are missing":                {func(r *Run) { r.Partial = true }, semconv.RunOutcomeIncomplete},
+		"it is still running":              {func(r *Run) { r.Tools[0].End = time.Time{} }, semconv.RunOutcomeIncomplete},
+		"its end never came":               {func(r *Run) { r.Ended = No }, semconv.RunOutcomeIncomplete},
+	} {
+		assert.Equal(t, tt.want, judge(tt.change).Outcome, name)
+	}
+}
+
+// Of a run whose producer may return calls, and records no more, nothing is said; but what it
+// did counts, and what failed is a failure.
+func TestReturnsCalls(t *testing.T) {
+	asks := func(r *Request) { answers(r); r.Finish = FinishToolCalls }
+	for name, tt := range map[string]struct {
+		change func(*Run)
+		want   semconv.RunOutcome
+	}{
+		"nothing is said":        {func(*Run) {}, semconv.RunOutcomeUnset},
+		"another producer":       {func(r *Run) { r.ReturnsCalls = false }, semconv.RunOutcomeIncomplete},
+		"it returned":            {func(r *Run) { r.Failed = No }, semconv.RunOutcomeSucceeded},
+		"it failed":              {func(r *Run) { r.Failed = Yes }, semconv.RunOutcomeIncomplete},
+		"parts are missing":      {func(r *Run) { r.Partial = true }, semconv.RunOutcomeIncomplete},
+		"the last request broke": {func(r *Run) { r.Requests = append(r.Requests, request(4, 5, reset(semconv.PhaseText))) }, semconv.RunOutcomeFailed},
+		"nothing of its last request is known": {func(r *Run) {
+			r.Requests = append(r.Requests, request(4, 5, func(r *Request) { *r = Request{Start: r.Start, End: r.End} }))
+		}, semconv.RunOutcomeIncomplete},
+		"its end never came": {func(r *Run) { r.Ended = No }, semconv.RunOutcomeIncomplete},
+	} {
+		r := Run{Start: t0, End: at(9), Ended: Yes, ReturnsCalls: true, Requests: []Request{request(0, 1, asks)}}
+		r.Tools = []Tool{tool(1, 2, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded)}
+		tt.change(&r)
+		v := Judge(&r)
+		assert.Equal(t, tt.want, v.Run.Outcome, name)
+		assert.Equal(t, 1, v.Effects.Tools, name)
+		if tt.want == semconv.RunOutcomeUnset {
+			assert.Equal(t, Diagnosis{}, v.Run, name)
+		}
+	}
+}
+
 // A live diagnosis reads what has arrived of an open stream.
 func TestOpenRequest(t *testing.T) {
 	open := func(r *Request) {
