@@ -40,6 +40,9 @@ func wireKinds() []wireStream {
 		{"bedrock", bedrockPath, messages, awsType, nil},
 		{"ollama", ollamaPath, `{"model":"llama-x","messages":[{"role":"user","content":"hi"}]}`, linesType, nil},
 		{"ollama generate", generatePath, `{"model":"llama-x","prompt":"hi"}`, linesType, nil},
+		{"cohere", "/v2/chat", `{"model":"command-x","messages":[]}`, sseType, nil},
+		{"mistral", "/v1/conversations", `{"model":"mistral-x","inputs":"hi"}`, sseType, nil},
+		{"interactions", "/v1beta/interactions", `{"model":"gemini-x","input":"hi"}`, sseType, nil},
 		{"chat document", chatPath, `{"model":"gpt-5","messages":[]}`, jsonType, nil},
 		{"messages document", messagesPath, `{"model":"claude-x","messages":[]}`, jsonType, nil},
 		{"responses document", responsesPath, `{"model":"gpt-5","input":"x"}`, jsonType, nil},
@@ -71,10 +74,13 @@ func answerOf(tb testing.TB, kind, name string, payloads ...string) wireStream {
 			event = p + "\n"
 		case "bedrock":
 			event = awsEvent(tb, p)
-		case "responses", "messages":
-			var typed struct{ Type string }
+		case "responses", "messages", "cohere", "mistral", "interactions":
+			var typed struct {
+				Type  string
+				Event string `json:"event_type"`
+			}
 			require.NoError(tb, json.Unmarshal([]byte(p), &typed))
-			event = "event: " + typed.Type + "\ndata: " + p + "\n\n"
+			event = "event: " + typed.Type + typed.Event + "\ndata: " + p + "\n\n"
 		default:
 			event = p
 		}
@@ -117,6 +123,10 @@ func ownAnswers(tb testing.TB) []wireStream {
 	} {
 		payloads := payloadsOf(tb, filepath.Join("internal", "wire", "testdata", "streams", file.name+".jsonl"))
 		all = append(all, answerOf(tb, file.kind, file.name, payloads...))
+	}
+	for _, kind := range []string{"cohere", "mistral", "interactions"} {
+		payloads := payloadsOf(tb, filepath.Join("internal", "wire", "testdata", "documented", kind+".jsonl"))
+		all = append(all, answerOf(tb, kind, kind, payloads...))
 	}
 	return all
 }
@@ -233,6 +243,35 @@ var oddPayloads = map[string][]string{
 		`{"promptFeedback":{"blockReason":"SAFETY"}}`,
 		`{"error":{"code":503,"status":"UNAVAILABLE","message":"x"}}`,
 		`{"usageMetadata":{"promptTokenCount":3}}`,
+	},
+	"cohere": {
+		`{"type":"content-start","index":1,"delta":{"message":{"content":{"type":"thinking","thinking":"Hm"}}}}`,
+		`{"type":"content-delta","index":1,"delta":{"message":{"content":{"hologram":"a"}}}}`,
+		`{"type":"tool-call-end","index":7}`,
+		`{"type":"message-end","delta":{"finish_reason":"MAX_TOKENS"}}`,
+		`{"type":"message-end","delta":{"finish_reason":"ASTONISHMENT"}}`,
+		`{"type":"message-end","delta":{"finish_reason":"ERROR","error":"x"}}`,
+		`{"type":"hologram","text":"hi"}`,
+	},
+	"mistral": {
+		`{"type":"agent.handoff.started","id":"h","previous_agent_id":"a","previous_agent_name":"b"}`,
+		`{"type":"message.output.delta","content":{"type":"thinking","thinking":[{"type":"text","text":"Hm"}]}}`,
+		`{"type":"message.output.delta","content":{"type":"hologram","data":"AA"}}`,
+		`{"type":"function.call.delta","tool_call_id":"call_other","name":"pay","arguments":"{"}`,
+		`{"type":"conversation.response.error","message":"x","code":500}`,
+		`{"type":"hologram","text":"hi"}`,
+	},
+	"interactions": {
+		`{"event_type":"step.start","index":7,"step":{"type":"mcp_server_tool_call","id":"m","name":"pay","arguments":{}}}`,
+		`{"event_type":"step.start","index":8,"step":{"type":"hologram"}}`,
+		`{"event_type":"step.delta","index":8,"delta":{"type":"image","data":"AA"}}`,
+		`{"event_type":"step.delta","index":8,"delta":{"type":"hologram","data":"AA"}}`,
+		`{"event_type":"interaction.completed","interaction":{"id":"i","status":"in_progress"}}`,
+		`{"event_type":"interaction.completed","interaction":{"id":"i","status":"incomplete"}}`,
+		`{"event_type":"interaction.completed","interaction":{"id":"i","status":"astonishment"}}`,
+		`{"event_type":"interaction.completed","interaction":{"id":"i","status":"failed"}}`,
+		`{"event_type":"error","error":{"code":"internal","message":"x"}}`,
+		`{"event_type":"hologram","text":"hi"}`,
 	},
 	"ollama": {
 		`{"message":{"role":"assistant","content":"","thinking":"Hm"},"done":false}`,

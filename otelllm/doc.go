@@ -10,8 +10,8 @@
 //	client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport)}
 //
 // It recognises OpenAI Chat Completions, Responses and Completions, Anthropic Messages,
-// Gemini, Amazon Bedrock and Ollama, streaming or not, under any SDK. It also infers the
-// runs of the agent, since consecutive requests of a conversation repeat or extend each
+// Gemini and its Interactions, Amazon Bedrock, Ollama, Cohere and Mistral's conversations,
+// streaming or not, under any SDK. It also infers the runs of the agent, since consecutive requests of a conversation repeat or extend each
 // other: see [Transport].
 //
 // The more is recorded, the better the verdicts. [StartRun] declares a run: when it begins
@@ -20,8 +20,9 @@
 // broken connection. [Run.Diagnosis] judges what has been observed so far.
 //
 // [NewHandler] is for the serving side of a gateway. Package otelllm/realtime is for a
-// realtime session over a WebSocket, and otelllm/manual for any other transport. Package
-// otelllm/mcpeffect says what a tool of an MCP server may change.
+// realtime session over a WebSocket, otelllm/responses for the Responses API over one, and
+// otelllm/manual for any other transport. Package otelllm/mcpeffect says what a tool of an
+// MCP server may change.
 //
 // Two options do more than record. [WithWatchdog] ends a call that has gone silent.
 // [WithStreamErrors] returns an error for a stream that broke off, where an SDK would

@@ -84,6 +84,25 @@ func ExampleWithInferredRuns() {
 	//   llm.run.end shutdown
 }
 
+// The agent has exited, so the output of its tool will not come: the run is incomplete, and
+// not ended by the shutdown of the process that observed it.
+func ExampleInstrumentation_EndInferredRuns() {
+	server := scripted(wantsLs)
+	defer server.Close()
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+
+	llm := otelllm.New(otelllm.WithTracerProvider(provider))
+	chat(&http.Client{Transport: llm.NewTransport(http.DefaultTransport)}, server.URL, question)
+	llm.EndInferredRuns()
+	_ = llm.Shutdown(context.Background())
+	show(spans, "llm.run.end")
+	// Output:
+	// chat gpt-5
+	// invoke_agent agent
+	//   llm.run.end idle
+}
+
 // Every request is recorded as it is, without the run that it may belong to.
 func ExampleWithoutInferredRuns() {
 	server := scripted(wantsLs, []string{text, finish, done})

@@ -287,6 +287,9 @@ func ExampleProtocol() {
 		{"/llm/gemini", `{"contents":[]}`, otelllm.ProtocolGemini},
 		{"/llm/bedrock", `{"messages":[],"inferenceConfig":{}}`, otelllm.ProtocolBedrockConverse},
 		{"/llm/local", `{"model":"m","messages":[]}`, otelllm.ProtocolOllama},
+		{"/llm/interactions", `{"model":"m","input":"hi"}`, otelllm.ProtocolGeminiInteractions},
+		{"/llm/cohere", `{"model":"m","messages":[]}`, otelllm.ProtocolCohereChat},
+		{"/llm/mistral", `{"model":"m","inputs":"hi"}`, otelllm.ProtocolMistralConversations},
 	} {
 		client := &http.Client{Transport: otelllm.NewTransport(http.DefaultTransport,
 			otelllm.WithProtocol(route.protocol), otelllm.WithTracerProvider(provider))}
@@ -308,6 +311,12 @@ func ExampleProtocol() {
 	//   gen_ai.provider.name aws.bedrock
 	// chat m
 	//   gen_ai.provider.name ollama
+	// generate_content m
+	//   gen_ai.provider.name gcp.gemini
+	// chat m
+	//   gen_ai.provider.name cohere
+	// chat m
+	//   gen_ai.provider.name mistral_ai
 }
 
 // The events hold the times at which the facts were observed. The facts are attributes,

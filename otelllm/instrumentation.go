@@ -15,8 +15,9 @@ import (
 // concurrent use.
 //
 // Its methods correspond to the functions of the same names. Options given to a method
-// take precedence over those of the Instrumentation. Packages otelllm/manual and
-// otelllm/realtime record with the Instrumentation that they are given.
+// take precedence over those of the Instrumentation. Packages otelllm/manual,
+// otelllm/realtime and otelllm/responses record with the Instrumentation that they are
+// given.
 type Instrumentation struct {
 	config   config
 	open     live.Registry // what has begun and not ended
@@ -40,7 +41,10 @@ func init() {
 			i = global
 		}
 		c := &i.config
-		return setup.Setup{Record: c.recorder(i), TracerProvider: c.tracerProvider, Provider: c.recogniser.Provider}
+		return setup.Setup{
+			Record: c.recorder(i), TracerProvider: c.tracerProvider, Provider: c.recogniser.Provider,
+			Inferred: c.source(i),
+		}
 	}
 }
 
@@ -48,7 +52,7 @@ func init() {
 // began and that is still open, as aborted by shutdown, so that their spans can be
 // exported before the TracerProvider is shut down. Inferred runs that wait for their next
 // request end as well. So it does with what the packages
-// otelllm/manual and otelllm/realtime began without an [Instrumentation]. It does not touch
+// otelllm/manual, otelllm/realtime and otelllm/responses began without an [Instrumentation]. It does not touch
 // the streams themselves: end those first, best with [WithAbort] and [AbortShutdown]. What
 // begins later is recorded as usual. [WithWatchdog] and [WithStreamErrors] have no effect
 // on a stream whose recording has ended this way.
@@ -75,3 +79,10 @@ func (i *Instrumentation) Shutdown(ctx context.Context) error {
 	}
 	return err
 }
+
+// EndInferredRuns ends the inferred runs that wait for their next request, as if it had not
+// come in the time that [WithInferredRuns] allows. It is for a process that knows that no
+// further request will come, such as a proxy whose only client has exited: after it,
+// Shutdown ends as aborted only what is still open. A request that comes later begins a run
+// of its own.
+func (i *Instrumentation) EndInferredRuns() { i.inferred.EndWaiting() }

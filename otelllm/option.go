@@ -166,8 +166,8 @@ func WithMeterProvider(provider metric.MeterProvider) interface {
 }
 
 // WithProviderName sets gen_ai.provider.name, in place of what the host and the protocol
-// say, or what packages otelllm/manual and otelllm/realtime are given: for clients of a
-// gateway. An empty name changes nothing.
+// say, or what packages otelllm/manual, otelllm/realtime and otelllm/responses are given:
+// for clients of a gateway. An empty name changes nothing.
 func WithProviderName(name string) CallOption {
 	return option(func(c *config) {
 		if name != "" {
@@ -188,6 +188,10 @@ const (
 	ProtocolGemini            Protocol = "gemini"
 	ProtocolBedrockConverse   Protocol = "bedrock_converse"
 	ProtocolOllama            Protocol = "ollama" // its own API, not that of OpenAI
+
+	ProtocolGeminiInteractions   Protocol = "gemini_interactions"
+	ProtocolCohereChat           Protocol = "cohere_chat"
+	ProtocolMistralConversations Protocol = "mistral_conversations"
 )
 
 // WithProtocol sets the protocol of every POST of JSON whose path does not prove one: for
@@ -246,7 +250,8 @@ func WithInferredRuns(r InferredRuns) Option {
 
 // WithoutInferredRuns records requests outside of a run of [StartRun] as they are, without a
 // run around them. Their retries are judged one by one, and nothing is said of the agent's
-// run. [NewTransport] and [NewHandler] infer runs otherwise. Packages otelllm/manual and
+// run. [NewTransport], [NewHandler] and package otelllm/responses infer runs otherwise. Packages
+// otelllm/manual and
 // otelllm/realtime never do.
 func WithoutInferredRuns() CallOption {
 	return option(func(c *config) { c.inferred = false })

@@ -39,7 +39,9 @@ import (
 // A request whose body is not in memory, see [NewTransport], has no parent in the run: it
 // names the run (llm.run.id) and has a link to it. A request under a span that the run did
 // not begin under stays there, and names the run. No run is inferred for a request whose
-// body is compressed or too long to be read (32 MiB in memory, otherwise 8 MiB), whose
+// body is too long to be read (32 MiB in memory, otherwise 8 MiB, as well if it is
+// compressed), or compressed in another way than gzip, deflate, br or zstd, that
+// continues a conversation of Mistral's or asks for a compaction of OpenAI's, whose
 // context is that of a request that [NewHandler] serves, whose parent is not sampled, or
 // whose parent in this process is the span of an agent's run already.
 //

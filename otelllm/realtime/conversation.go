@@ -37,16 +37,8 @@ type conversation struct {
 // do lets f look at a frame. The functions that f returns are called when mu is free
 // again: they write spans and update the run.
 func (c *conversation) do(f func(*conversation, time.Time) []func()) {
-	defer telemetry.Recover()
 	now := time.Now()
-	c.mu.Lock()
-	after := func() []func() {
-		defer c.mu.Unlock()
-		return f(c, now)
-	}()
-	for _, f := range after {
-		telemetry.Guard(f)
-	}
+	telemetry.Locked(&c.mu, func() []func() { return f(c, now) })
 }
 
 // counted returns f, or an empty frame if f would begin a response after the end.

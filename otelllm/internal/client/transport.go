@@ -129,7 +129,7 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 			return nil, nil
 		}
 	}
-	infers := run == nil && served == nil && !httpcall.Encoded(req) && c.Inferred.Infers(caller)
+	infers := run == nil && served == nil && httpcall.Readable(req) && wire.ShowsRun(protocol) && c.Inferred.Infers(caller)
 	var member *inferred.Request
 	recorded := false
 	defer func() {
@@ -137,8 +137,15 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 			member.Drop(start)
 		}
 	}()
-	if infers && httpcall.InMemory(req) {
-		member = c.Inferred.Begin(caller, start, req.Header, func() []byte { return httpcall.BodyInMemory(req) })
+	switch resumed := wire.Resumed(protocol); {
+	case !infers:
+	case resumed != "":
+		member = c.Inferred.BeginWith(caller, start, inferred.ReadHeaders(req.Header), func(t *wire.Transcript) bool {
+			t.Resume(resumed)
+			return true
+		})
+	case httpcall.InMemory(req):
+		member = c.Inferred.Begin(caller, start, req.Header, func(read func([]byte)) { httpcall.BodyInMemory(req, read) })
 	}
 	if member.Recorded() {
 		member.Run().Identify(&id)
@@ -172,7 +179,8 @@ func (t *Transport) begin(caller context.Context, req *http.Request, protocol wi
 		a.body = httpcall.NewBody(req.Body, httpcall.BodyConfig{
 			Protocol:    protocol,
 			Alternative: c.Recogniser.Alternative(req, protocol),
-			Unsure:      !sure && !httpcall.Encoded(req),
+			Unsure:      !sure,
+			Header:      req.Header,
 			Length:      req.ContentLength,
 		})
 		a.rec.ReadBodyAsSent(a.body, &c.Recogniser, req.URL)

@@ -109,14 +109,21 @@ func (h *Handler) begin(caller context.Context, r *http.Request, protocol wire.P
 		s.body = httpcall.NewBody(r.Body, httpcall.BodyConfig{
 			Protocol:    protocol,
 			Alternative: c.Recogniser.Alternative(r, protocol),
-			Unsure:      !sure && !httpcall.Encoded(r),
+			Unsure:      !sure,
+			Header:      r.Header,
 			Length:      r.ContentLength,
 		})
 		s.rec.ReadBodyAsSent(s.body, &c.Recogniser, target)
-		if agentrun.Of(ctx) == nil && !httpcall.Encoded(r) && c.Inferred.Infers(parent) {
+		if agentrun.Of(ctx) == nil && httpcall.Readable(r) && wire.ShowsRun(protocol) && c.Inferred.Infers(parent) {
 			s.rec.JoinLater(s.body, c.Inferred.BeginLater(parent, start, r.Header))
 		}
 	}
 	s.rec.Begin(s)
+	if resumed := wire.Resumed(protocol); resumed != "" && agentrun.Of(ctx) == nil && c.Inferred.Infers(parent) {
+		s.rec.Join(c.Inferred.BeginWith(parent, start, inferred.ReadHeaders(r.Header), func(t *wire.Transcript) bool {
+			t.Resume(resumed)
+			return true
+		}))
+	}
 	return context.WithValue(abort.WithClient(ctx, s.clientGone), requestKey{}, s), s
 }

@@ -59,8 +59,8 @@ func newJoinTest(t *testing.T) *joinTest {
 	s.Init(ctx, &Config{Live: &s.live}, s.span, &id, start)
 	s.Begin(testSource{})
 	source := inferred.Source{Runs: &s.runs, Limits: kinship.DefaultConfig(), Run: agentrun.Config{TracerProvider: provider, Live: &s.live}}
-	s.join = source.Begin(ctx, start, http.Header{}, func() []byte {
-		return []byte(`{"model":"m","messages":[{"role":"user","content":"fix it"}]}`)
+	s.join = source.Begin(ctx, start, http.Header{}, func(read func([]byte)) {
+		read([]byte(`{"model":"m","messages":[{"role":"user","content":"fix it"}]}`))
 	})
 	return s
 }

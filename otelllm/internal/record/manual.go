@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm/internal/httpcall"
+	"github.com/otelllm/otelllm-go/otelllm/internal/spanfacts"
 	"github.com/otelllm/otelllm-go/otelllm/internal/wire"
 )
 
@@ -83,6 +84,64 @@ func (r *Recorder) Follow(state *wire.State, model string, now time.Time) {
 		r.response.state = &copied
 		r.progress(before, now)
 	})
+}
+
+// Continue takes a response that comes message by message, and of which decoder has read so
+// many bytes by now. The first message came at began. The recorder owns the decoder from
+// then on.
+func (r *Recorder) Continue(decoder wire.Decoder, bytes int64, began, now time.Time) {
+	r.update(func() {
+		r.response.decoder, r.response.state = decoder, decoder.State()
+		r.facts.Streams, r.facts.Bytes = true, max(0, r.facts.Bytes)+bytes
+		r.responseStarted(began)
+		r.progress(0, now)
+	})
+}
+
+// Receive takes a message of a response that comes message by message.
+func (r *Recorder) Receive(message []byte, now time.Time) {
+	r.update(func() {
+		if r.response.decoder == nil {
+			if r.response.state != nil { // the decoder gave up
+				return
+			}
+			r.response.decoder = wire.NewResponsesMessages()
+			r.response.state = r.response.decoder.State()
+			r.facts.Streams = true
+			r.responseStarted(now)
+		}
+		r.read(message, now)
+	})
+}
+
+// Adopt takes what the body of the request says, which the source learned after the
+// request had begun. Change may then change the facts.
+func (r *Recorder) Adopt(c *httpcall.Contents, change func(f *spanfacts.Request)) {
+	r.update(func() {
+		FillFacts(&r.facts, c)
+		FillIdentity(&r.identity, c)
+		r.identityChanged = true
+		change(&r.facts)
+	})
+}
+
+// Calls returns the calls of the response so far that are ready to be executed. It reports
+// false if there may be more, or if the request is over.
+func (r *Recorder) Calls() (ids []string, known bool) {
+	r.update(func() {
+		st := r.response.state
+		if st == nil || st.Unread || st.ToolCalls > len(st.Calls) {
+			return
+		}
+		known = true
+		for i := range st.Calls {
+			if call := &st.Calls[i]; call.Ready {
+				ids = append(ids, call.ID)
+				known = known && call.ID != ""
+			}
+		}
+	})
+	return ids, known
 }
 
 // RemoveHistoryOutput removes a tool output from the request's history: the server refused

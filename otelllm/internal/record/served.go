@@ -31,7 +31,7 @@ func (r *Recorder) decideServed(e *Ending, now time.Time) outcome {
 	s, f := e.Served, &r.facts
 	by, up := s.Aborted, s.Upstream
 	cutShort := s.Panicked || by.Source != semconv.AbortSourceUnset
-	if !s.Responded && !cutShort {
+	if !s.Responded && !cutShort && r.response.protocol != nil {
 		// What net/http answers for a handler that wrote nothing.
 		r.respond(Headers{Status: http.StatusOK, Header: http.Header{}}, now)
 	}
@@ -86,7 +86,7 @@ func (r *Recorder) failedUpstream(up *spanfacts.Request, cutShort bool) outcome 
 	switch {
 	case f.Status == 0 && up.Ended == semconv.StreamEndHTTPError:
 		o.end, o.due = semconv.StreamEndNoResponse, false // the status came upstream, not here
-	case f.Status >= 400, f.Status == 0:
+	case f.Status >= 400, st == nil && f.Status == 0:
 		// The answer is the gateway's own, or there is no answer.
 		o.end, o.due = up.Ended, false
 	case st != nil:

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"sync"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
@@ -75,6 +76,21 @@ func StartSpan(ctx context.Context, start func() (context.Context, trace.Span)) 
 func Guard(f func()) {
 	defer Recover()
 	f()
+}
+
+// Locked calls f while mu is locked, and when mu is free again each function that f returns:
+// these may call what the application has registered. A panic ends the one function that
+// panics, and nothing else.
+func Locked(mu sync.Locker, f func() []func()) {
+	var after []func()
+	Guard(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		after = f()
+	})
+	for _, f := range after {
+		Guard(f)
+	}
 }
 
 // Recover has to be deferred. It reports a panic and ends it.
