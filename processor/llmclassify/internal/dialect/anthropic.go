@@ -20,6 +20,13 @@ import (
 // UNSET is a user's cancel, an early close or a malformed line: the request is attributed to
 // none of them. The progress of the response, its calls, the tools offered and the history
 // are not recorded.
+//
+// The SDKs for other languages (com.anthropic.sdk.<language>) and the API itself
+// (com.anthropic.claude-platform, SERVER spans beneath the SDK's) follow the span reference
+// of the Claude platform, as of October 2026: OK is a step that was completed, ERROR one
+// that failed, UNSET one that the application cancelled. The same holds for the tools of
+// all of them. What the reference leaves open about api_error, connection_error and
+// client_error is read as in Go. The API has no SDK's errors: its api_error is its own.
 type Anthropic struct {
 	scope scope // which SDK; unknown if the scope is not known
 }
@@ -40,7 +47,7 @@ func (Anthropic) Name() string { return "anthropic" }
 func (Anthropic) in(s scope) Dialect { return Anthropic{s} }
 
 func (Anthropic) claims() claims {
-	return claims{markAnthropic, scopesOf(scopeAnthropicGo, scopeAnthropicTS)}
+	return claims{markAnthropic, scopesOf(scopeAnthropicGo, scopeAnthropicTS, scopeAnthropicSDK, scopeAnthropicAPI)}
 }
 
 // Recognise implements [Dialect].
@@ -54,9 +61,16 @@ func (d Anthropic) Read(span ptrace.Span, into Facts) {
 	case into.Request != nil:
 		d.request(span, into.Request)
 	case into.Tool != nil:
-		genAITool(span, into.Tool)
+		d.tool(span, into.Tool)
 	case into.Run != nil:
 		readRun(span, into.Run)
+	}
+}
+
+func (d Anthropic) tool(span ptrace.Span, t *classify.Tool) {
+	genAITool(span, t)
+	if d.scope != scopeUnknown && span.Status().Code() == ptrace.StatusCodeUnset && t.Outcome == semconv.ToolOutcomeUnset {
+		t.Outcome, t.Abort.Source = semconv.ToolOutcomeInterrupted, semconv.AbortSourceUnknown
 	}
 }
 
@@ -80,18 +94,28 @@ func (d Anthropic) request(span ptrace.Span, r *classify.Request) {
 	own := false
 	switch e.errorType {
 	case anthropicAPI, anthropicConnection, anthropicTimeout, anthropicClient:
-		own, e.fault = true, fault{name: e.errorType, typed: true}
+		if own = d.scope != scopeAnthropicAPI; own {
+			e.fault = fault{name: e.errorType, typed: true}
+		}
 	}
 	switch {
 	case r.Status >= 400 || !own:
 		if e.provider != semconv.ProviderErrorKindUnset && r.Status > 0 && r.Status < 400 {
 			r.Provider.InBand = true
 		}
-		e.conclude(r)
+		if !e.conclude(r) && e.unset && d.cancels() {
+			r.Ended, r.Abort.Source = semconv.StreamEndCancelled, semconv.AbortSourceUnknown
+		}
 	default:
 		r.Failed = classify.Yes
 		d.own(e.errorType, r)
 	}
+}
+
+// cancels reports whether UNSET is documented to mean that the application cancelled, and
+// nothing else is known to leave it.
+func (d Anthropic) cancels() bool {
+	return d.scope == scopeAnthropicSDK || d.scope == scopeAnthropicAPI
 }
 
 // own writes the meaning of one of the SDK's own values of error.type, if it has only one.

@@ -172,7 +172,7 @@ func TestAnthropicOthers(t *testing.T) {
 	tool.status = statusUnset
 	delete(tool.attrs, "error.type")
 	_, _, facts = tool.read(t)
-	assert.Equal(t, semconv.ToolOutcomeUnset, facts.Tool.Outcome, "stopped by the application")
+	assert.Equal(t, semconv.ToolOutcomeInterrupted, facts.Tool.Outcome, "stopped by the application")
 
 	run := native(sdkGo, statusError, map[string]any{"gen_ai.operation.name": "invoke_agent", "error.type": "invalid_request_error"})
 	run.name = "anthropic.messages.tool_runner"

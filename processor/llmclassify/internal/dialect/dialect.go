@@ -36,6 +36,9 @@ type Head struct {
 	Kind Kind
 	// Run is the id of the run that a request or tool names as its own (llm.run.id), or empty.
 	Run pcommon.SpanID
+	// Part: the request is only a part of another one, that of the request above it, and
+	// never one by itself.
+	Part bool
 	// Inferred: the run was inferred by its client (llm.run.inferred).
 	Inferred bool
 	// Session is the conversation or session that the span belongs to, Response the

@@ -166,9 +166,9 @@ func (e *ending) apply(r *classify.Request) {
 		r.Ended, r.Phase, r.Finish = semconv.StreamEndTerminalEvent, semconv.PhaseStreamEnd, max(r.Finish, classify.FinishLimited)
 	case e.unstaged && (e.responded || r.Status > 0):
 		r.Ended, r.Basis = semconv.StreamEndReadError, classify.Corroborated // there was a response
-	case e.unstaged, e.timer:
-		// It may have failed before a connection was made or later: several classes, and
-		// no evidence for one of them.
+	case e.unstaged, e.timer, e.silence && r.End.Sub(r.Start) >= undiciPatience:
+		// It may have failed before a connection was made or later, or the client's own timer
+		// may have fired: several classes, and no evidence for one of them.
 		r.Failed, r.Basis = classify.Yes, classify.Inferred
 	case e.failure.end != semconv.StreamEndUnset:
 		r.Ended = e.failure.end

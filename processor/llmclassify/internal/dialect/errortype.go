@@ -2,13 +2,14 @@ package dialect
 
 import (
 	"strings"
+	"time"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// failure is the meaning of an error's name. Exactly one of the fields, besides code and
-// vague, is set where the name is known.
+// failure is the meaning of an error's name. Exactly one of the fields, besides code,
+// silence and vague, is set where the name is known.
 type failure struct {
 	transport semconv.TransportCause
 	provider  semconv.ProviderErrorKind
@@ -18,15 +19,20 @@ type failure struct {
 	unstaged  bool              // the transport failed at a stage that is not recorded: before a connection, or after
 	timer     bool              // a timeout: of the connection, the headers, reading, or the client's own
 	limited   bool              // it ended at a limit
+	silence   bool              // with end: undici says the same after undiciPatience without a byte
 
 	code  string // a code that is more precise than the name
 	vague bool   // the name has other causes, too: an unknown host, a bad certificate, a read
 }
 
+// undiciPatience is how long undici waits for the next byte of a body, by default.
+const undiciPatience = 300 * time.Second
+
 func (f failure) known() bool { return f != failure{} }
 
 // failures maps the names of errors to their meanings: system and undici codes, and the
-// base names of classes of the providers' SDKs, httpx, httpcore, aiohttp and LiteLLM.
+// base names of classes of the providers' SDKs, httpx, httpcore, aiohttp, LiteLLM, Java's
+// and Spring's HTTP clients, and agent frameworks.
 // Names must match completely, and are never searched for in a text.
 //
 // A name that means only that something failed (APIError, Error, TypeError) is not here.
@@ -115,6 +121,52 @@ var failures = map[string]failure{
 	"RequestTooLargeError":      {provider: semconv.ProviderErrorKindInvalidRequest},
 	"InternalServerError":       {provider: semconv.ProviderErrorKindServerError},
 	"DeadlineExceededError":     {provider: semconv.ProviderErrorKindTimeout}, // anthropic-sdk: HTTP 504
+
+	// Spring's HTTP clients: nested classes named after the status.
+	"HttpClientErrorException$BadRequest":          {provider: semconv.ProviderErrorKindInvalidRequest},
+	"HttpClientErrorException$Unauthorized":        {provider: semconv.ProviderErrorKindAuthentication},
+	"HttpClientErrorException$Forbidden":           {provider: semconv.ProviderErrorKindPermission},
+	"HttpClientErrorException$NotFound":            {provider: semconv.ProviderErrorKindNotFound},
+	"HttpClientErrorException$TooManyRequests":     {provider: semconv.ProviderErrorKindRateLimited},
+	"HttpServerErrorException$InternalServerError": {provider: semconv.ProviderErrorKindServerError},
+	"HttpServerErrorException$BadGateway":          {provider: semconv.ProviderErrorKindServerError},
+	"HttpServerErrorException$ServiceUnavailable":  {provider: semconv.ProviderErrorKindOverloaded},
+
+	"WebClientResponseException$BadRequest":          {provider: semconv.ProviderErrorKindInvalidRequest},
+	"WebClientResponseException$Unauthorized":        {provider: semconv.ProviderErrorKindAuthentication},
+	"WebClientResponseException$Forbidden":           {provider: semconv.ProviderErrorKindPermission},
+	"WebClientResponseException$NotFound":            {provider: semconv.ProviderErrorKindNotFound},
+	"WebClientResponseException$TooManyRequests":     {provider: semconv.ProviderErrorKindRateLimited},
+	"WebClientResponseException$InternalServerError": {provider: semconv.ProviderErrorKindServerError},
+	"WebClientResponseException$BadGateway":          {provider: semconv.ProviderErrorKindServerError},
+	"WebClientResponseException$ServiceUnavailable":  {provider: semconv.ProviderErrorKindOverloaded},
+
+	// Java's network, and the SDKs of OpenAI and Anthropic for Java.
+	"UnknownHostException":         {transport: semconv.TransportCauseDNSNotFound},
+	"ConnectException":             {transport: semconv.TransportCauseConnectRefused, vague: true},
+	"SSLHandshakeException":        {transport: semconv.TransportCauseTLS},
+	"ReadTimeoutException":         {watchdog: semconv.WatchdogKindIdle}, // netty
+	"SocketTimeoutException":       {timer: true},                        // of the connection, or of reading
+	"ResourceAccessException":      {unstaged: true},                     // Spring
+	"WebClientRequestException":    {unstaged: true},                     // Spring
+	"OpenAIIoException":            {unstaged: true},
+	"AnthropicIoException":         {unstaged: true},
+	"RateLimitException":           {provider: semconv.ProviderErrorKindRateLimited},
+	"BadRequestException":          {provider: semconv.ProviderErrorKindInvalidRequest},
+	"UnauthorizedException":        {provider: semconv.ProviderErrorKindAuthentication},
+	"PermissionDeniedException":    {provider: semconv.ProviderErrorKindPermission},
+	"NotFoundException":            {provider: semconv.ProviderErrorKindNotFound},
+	"UnprocessableEntityException": {provider: semconv.ProviderErrorKindInvalidRequest},
+	"InternalServerException":      {provider: semconv.ProviderErrorKindServerError},
+
+	// Strands Agents.
+	"ModelThrottledException":        {provider: semconv.ProviderErrorKindRateLimited},
+	"ContextWindowOverflowException": {provider: semconv.ProviderErrorKindContextLengthExceeded},
+
+	// Microsoft Agent Framework.
+	"ChatClientInvalidAuthException":   {provider: semconv.ProviderErrorKindAuthentication},
+	"ChatClientContentFilterException": {provider: semconv.ProviderErrorKindContentPolicy},
+	"OpenAIContentFilterException":     {provider: semconv.ProviderErrorKindContentPolicy},
 
 	"ContextWindowExceededError":  {provider: semconv.ProviderErrorKindContextLengthExceeded},
 	"ContentPolicyViolationError": {provider: semconv.ProviderErrorKindContentPolicy},

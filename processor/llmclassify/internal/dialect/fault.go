@@ -35,8 +35,12 @@ func (f *fault) basis() classify.Basis {
 	}
 }
 
-// maxExceptions bounds how many events of a span are read.
-const maxExceptions = 32
+// Bounds of the events of a span that are read. Some producers write an event for each
+// message of a history before the exception.
+const (
+	maxEvents     = 256
+	maxExceptions = 32
+)
 
 // faultOf finds the error of a span: error.type, then the types of the exception events
 // in their order; the first name whose meaning is known, else the first name. A fixed
@@ -46,10 +50,14 @@ func faultOf(span ptrace.Span, errorType string) (f fault) {
 	f.typed = f.take(errorType)
 	var said failure
 	var class string
-	for i := range min(span.Events().Len(), maxExceptions) {
+	exceptions := 0
+	for i := range min(span.Events().Len(), maxEvents) {
 		event := span.Events().At(i)
 		if event.Name() != otelsemconv.ExceptionEventName {
 			continue
+		}
+		if exceptions++; exceptions > maxExceptions {
+			break
 		}
 		f.recorded = true
 		var name, message string

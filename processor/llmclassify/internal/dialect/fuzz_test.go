@@ -31,7 +31,20 @@ var fuzzKeys = []string{
 	string(otelsemconv.GenAIUsageInputTokensKey), string(otelsemconv.GenAIUsageOutputTokensKey), string(otelsemconv.GenAIOutputMessagesKey),
 	string(otelsemconv.GenAIResponseIDKey), keyVercelText, keyVercelObject, keyOutputValue, keyOITokensOfPrompt, keyOITokensOfAnswer,
 	oiOutputMessages + "0" + oiMessageContent, oiOutputMessages + "0" + oiMessageRole,
+	keyCallID, keyToolName, keyAborted, keyTurnID, keyGeminiToolID, keyQwenSuccess, keyQwenStatus, keyQwenAttempt, keyQwenTurn, keyQwenFailure,
+	string(otelsemconv.GenAIResponseTimeToFirstChunkKey), keyClaudeStatus, keyClaudeStop, keyClaudeHasTool, keyClaudeRequestID, keyClaudeClass,
+	keyClaudeError, keyClaudeToolID, keyClaudeDecision, keyOpencodeToolName, keyOpencodeCallID, keyOpencodeInterrupted,
+	keyPydanticStage, keyPydanticDeferral, keyPydanticResult, keySpringToolID, keySpringToolName,
 }
+
+// fuzzNames are the names of spans that a dialect looks for, and fuzzLogged the events of
+// Codex.
+var fuzzNames = []string{
+	"", nameOpencodeLoop, nameOpencodeTool, nameCodexTurn, nameCodexAttempt, nameCodexResponse, nameCodexHTTP, nameCodexDispatch,
+	nameClaudeRun, nameClaudeRequest, nameClaudeTool, nameClaudeBlocked, nameADKRequest, nameADKRun + "a]", nameADKMerged, nameVLLMRequest,
+}
+
+var fuzzLogged = []string{eventCodexHTTP, eventCodexTool, eventCodexProfile, "codex.retry"}
 
 var fuzzWords = []string{
 	"chat", "execute_tool", "invoke_agent", "tools/call", "LLM", "TOOL", "AGENT", "ai.streamText.doStream", "ai.toolCall", "ai.generateText",
@@ -41,10 +54,18 @@ var fuzzWords = []string{
 	`{"stream":true}`, `[{"toolCallId":"call_1"}]`, `[{"toolCallId":1}]`, "00f067aa0ba902b7", "", strings.Repeat("x", 300),
 	`["stop"]`, `"stop"`, `[]`, "incomplete", "cancelled", `[{"parts":[]}]`, `{"incomplete_details":{"reason":"length"}}`, `[{"choices":[]}]`,
 	`{"status":"completed","output":[]}`, vercelID + "1", "anthropic", undSocket,
+	opLLMCall, opToolCall, classGeminiError, classOpenAIError, "TypeError:" + undSocket, "true", "false", qwenCancelled, qwenTimeout, "permission_denied",
+	claudeReject, "end_turn", "tool_use", "2",
+	"handle_conversation_turn", "true", "12", "0", "end_turn", "validation", "CallDeferred", adkUnspecified, "ModelHTTPError", "google.genai.errors.ServerError",
+	"strands.types.exceptions.ModelThrottledException",
 }
 
 var fuzzMessages = func() []string {
-	messages := []string{"", canary, certificateText + "x", "Too Many Requests", "stream aborted", fetchFailed, `Error running tool: {"error":"AbortError: x"}`}
+	messages := []string{
+		"", canary, certificateText + "x", "Too Many Requests", "stream aborted", fetchFailed, `Error running tool: {"error":"AbortError: x"}`,
+		"status_code: 429, model_name: m, body: " + canary, "503 UNAVAILABLE. " + canary,
+		`{"error":{"code":429,"status":"RESOURCE_EXHAUSTED"}}`, textGeminiInStream + `X. {"error":{"code":503,"message":"` + canary + `"}}`,
+	}
 	for text := range texts {
 		messages = append(messages, text)
 	}
@@ -92,14 +113,25 @@ func (d *dice) span() (scope string, span ptrace.Span) {
 	span.SetKind(ptrace.SpanKind(d.roll(6)))
 	span.SetStartTimestamp(pcommon.Timestamp(d.roll(256)) * 1e9)
 	span.SetEndTimestamp(pcommon.Timestamp(d.roll(256)) * 1e9)
+	defer func() { span.SetName(fuzzNames[d.roll(len(fuzzNames))]) }() // last, so that what was found before stays as it was
 	for n := d.roll(12); n > 0; n-- {
 		d.value(span.Attributes().PutEmpty(fuzzKeys[d.roll(len(fuzzKeys))]))
 	}
 	for n := d.roll(4); n > 0; n-- {
 		e := span.Events().AppendEmpty()
-		e.SetName([]string{"exception", eventOIFirstToken, ""}[d.roll(3)])
+		e.SetName([]string{"exception", eventOIFirstToken, "", eventChoice}[d.roll(4)])
 		e.Attributes().PutStr("exception.type", fuzzWords[d.roll(len(fuzzWords))])
 		e.Attributes().PutStr("exception.message", fuzzMessages[d.roll(len(fuzzMessages))])
+		e.Attributes().PutStr(keyChoiceFinish, fuzzWords[d.roll(len(fuzzWords))])
+		if d.roll(2) == 0 {
+			continue
+		}
+		e.Attributes().PutStr(keyEventName, fuzzLogged[d.roll(len(fuzzLogged))])
+		for _, key := range [...]string{keyCallID, keyToolName, keyCodexSuccess, keyCodexError, keyCodexAttempt, keyCodexRequests, "http.response.status_code"} {
+			if d.roll(2) == 0 {
+				d.value(e.Attributes().PutEmpty(key))
+			}
+		}
 	}
 	return scope, span
 }
@@ -144,18 +176,30 @@ func FuzzDialects(f *testing.F) {
 				checkExplained(t, facts.Request, &again)
 			case Tool:
 				checkString(t, facts.Tool.CallID, facts.Tool.Name, facts.Tool.ErrorType)
-				if span.Status().Code() == ptrace.StatusCodeUnset && d != (OTelLLM{}) {
+				if span.Status().Code() == ptrace.StatusCodeUnset && !reportsTools(d) {
 					assert.NotEqual(t, semconv.ToolOutcomeSucceeded, facts.Tool.Outcome)
 				}
 			case Run:
 				checkString(t, facts.Run.ErrorType)
-				if span.Status().Code() == ptrace.StatusCodeUnset && d != (OTelLLM{}) {
+				_, returned := span.Attributes().Get(keyPydanticResult)
+				if span.Status().Code() == ptrace.StatusCodeUnset && d != (OTelLLM{}) && (!returned || d != genAIPydanticAI) {
 					assert.NotEqual(t, classify.No, facts.Run.Failed)
 				}
 			}
 			assert.Positive(t, facts.Size())
 		}
 	})
+}
+
+// reportsTools reports whether a producer says in an attribute of its own that a tool
+// succeeded.
+func reportsTools(d Dialect) bool {
+	switch d.(type) {
+	case OTelLLM, Codex, QwenCode, ClaudeCode:
+		return true
+	default:
+		return false
+	}
 }
 
 func checkFuzzed(t *testing.T, d Dialect, span ptrace.Span, r *classify.Request) {

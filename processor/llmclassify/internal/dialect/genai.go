@@ -3,6 +3,7 @@ package dialect
 import (
 	"strings"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
@@ -25,6 +26,13 @@ import (
 // tools are also told by their traceloop.span.kind, and OpenTelemetry's own. Both set OK
 // unless the SDK recorded an error: it is success only beside a finish reason or tokens,
 // which come with the end of a response, and never of an agent.
+//
+// Producers that need a rule of their own have it in a file of their own: pydantic-ai in
+// pydanticai.go, Strands Agents in strands.go, Spring AI in springai.go. Of Microsoft's Agent
+// Framework for Python (1.0, observability.py, scope agent_framework) error.type is the name
+// of a class, often one of its own that hides the cause; a stream that is no longer read is
+// UNSET without anything of a response. A run that asks a person to approve a call returns,
+// without a span for the call, and is UNSET; so is one that was cancelled.
 type GenAI struct {
 	scope scope // which producer; unknown if the scope is not known
 }
@@ -33,18 +41,29 @@ var _ scoped = GenAI{}
 
 // As interfaces, which cost an allocation each time.
 var (
-	genAI             Dialect = GenAI{}
-	genAIPythonAgents Dialect = GenAI{scopePythonAgents}
+	genAI               Dialect = GenAI{}
+	genAIPythonAgents   Dialect = GenAI{scopePythonAgents}
+	genAIPydanticAI     Dialect = GenAI{scopePydanticAI}
+	genAIStrands        Dialect = GenAI{scopeStrands}
+	genAIAgentFramework Dialect = GenAI{scopeAgentFramework}
 )
 
 // Name implements [Dialect].
 func (GenAI) Name() string { return "gen_ai" }
 
 func (GenAI) in(s scope) Dialect {
-	if s == scopePythonAgents {
+	switch s {
+	case scopePythonAgents:
 		return genAIPythonAgents
+	case scopePydanticAI:
+		return genAIPydanticAI
+	case scopeStrands:
+		return genAIStrands
+	case scopeAgentFramework:
+		return genAIAgentFramework
+	default:
+		return genAI
 	}
-	return genAI
 }
 
 func (GenAI) claims() claims { return claims{} }
@@ -54,15 +73,28 @@ func (GenAI) Recognise(s *AttributeScan) Head { return s.head(s.standard()) }
 
 // Read implements [Dialect].
 func (d GenAI) Read(span ptrace.Span, into Facts) {
+	switch d.scope {
+	case scopePydanticAI:
+		readPydantic(span, into)
+	case scopeStrands:
+		readStrands(span, into)
+	default:
+		d.read(span, into)
+	}
+}
+
+func (d GenAI) read(span ptrace.Span, into Facts) {
 	switch {
 	case into.Request != nil:
 		d.request(span, into.Request)
 	case into.Tool != nil:
 		genAITool(span, into.Tool)
+		springTool(span, into.Tool)
 	case into.Run != nil && d.scope == scopePythonAgents:
 		readRunWithoutOK(span, into.Run)
 	case into.Run != nil:
 		readRun(span, into.Run)
+		into.Run.ReturnsCalls = d.scope == scopeAgentFramework
 	}
 }
 
@@ -70,10 +102,12 @@ func (d GenAI) request(span ptrace.Span, r *classify.Request) {
 	var e ending
 	e.begin(span, r)
 	early := false // the provider reports tokens at the beginning of a response, most do at its end
+	var spring springEnding
 	for key, v := range span.Attributes().All() {
-		switch key {
-		case keyGenAISystem, string(otelsemconv.GenAIProviderNameKey):
-			early = early || strings.Contains(strings.ToLower(shortString(v)), "anthropic")
+		switch {
+		case isProvider(key):
+			early = early || countsEarly(v)
+		case spring.read(key, v, &e):
 		default:
 			e.read(key, v, r)
 		}
@@ -85,6 +119,8 @@ func (d GenAI) request(span ptrace.Span, r *classify.Request) {
 	}
 	switch {
 	case e.conclude(r), r.Failed == classify.Yes:
+	case e.unset && spring.cancelled(&e):
+		r.Ended, r.Abort.Source = semconv.StreamEndCancelled, semconv.AbortSourceUnknown
 	case e.unset && e.streamed && !early && e.empty(r) && e.output.Observed() && !e.has(finishError):
 		nothingIn(r, classify.Inferred) // it counts the tokens, and there was none
 	case e.unset && e.has(finishError):
@@ -96,6 +132,17 @@ func (d GenAI) request(span ptrace.Span, r *classify.Request) {
 		// counts tokens and records no finish reason may be one that never does.
 		r.Ended = semconv.StreamEndEOF
 	}
+}
+
+// isProvider reports whether a key is that of the provider's name.
+func isProvider(key string) bool {
+	return key == keyGenAISystem || key == string(otelsemconv.GenAIProviderNameKey)
+}
+
+// countsEarly reports whether the provider of this name reports tokens at the beginning of a
+// response.
+func countsEarly(name pcommon.Value) bool {
+	return strings.Contains(strings.ToLower(shortString(name)), "anthropic")
 }
 
 func genAITool(span ptrace.Span, t *classify.Tool) {

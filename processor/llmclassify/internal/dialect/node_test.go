@@ -130,6 +130,10 @@ func TestNode(t *testing.T) {
 	s.events = []event{{class: "TypeError", message: "terminated"}}
 	_, _, facts := s.read(t)
 	checkVerdict(t, facts.Request, interrupted(semconv.CauseUnknown, medium), []truth{cut})
+	s.lasted = undiciPatience // or nothing came for as long as undici waits
+	_, _, facts = s.read(t)
+	checkVerdict(t, facts.Request, unclassified, []truth{cut})
+	s.lasted = 0
 	s.events = []event{{class: "Error", message: "the tool said: terminated"}}
 	_, _, facts = s.read(t)
 	checkVerdict(t, facts.Request, unclassified, []truth{cut})

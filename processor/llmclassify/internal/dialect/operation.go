@@ -1,6 +1,8 @@
 package dialect
 
-// The GenAI conventions' operations that matter to a diagnosis.
+// The GenAI conventions' operations that matter to a diagnosis. Those of OpenTelemetry's
+// semantic conventions 1.41 are read beside those that its GenAI repository adds later:
+// invoke_workflow, and handle_conversation_turn, the container of one turn.
 const (
 	opChat            = "chat"
 	opTextCompletion  = "text_completion"
@@ -8,6 +10,7 @@ const (
 	opExecuteTool     = "execute_tool"
 	opInvokeAgent     = "invoke_agent"
 	opInvokeWorkflow  = "invoke_workflow"
+	opHandleTurn      = "handle_conversation_turn"
 )
 
 // mcpToolCall is the mcp.method.name of a tool call.
@@ -20,7 +23,7 @@ func operation(name string) Kind {
 		return Request
 	case opExecuteTool:
 		return Tool
-	case opInvokeAgent, opInvokeWorkflow:
+	case opInvokeAgent, opInvokeWorkflow, opHandleTurn:
 		return Run
 	default:
 		return Other

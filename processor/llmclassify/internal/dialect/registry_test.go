@@ -30,7 +30,7 @@ func TestNewSet(t *testing.T) {
 	assert.Equal(t, Default(), set)
 
 	_, err = NewSet("gen_ai", "langfuse")
-	require.EqualError(t, err, `unknown dialect "langfuse": must be one of otelllm, anthropic, opencode, vercel_ai, openai_agents, openinference, vercel_ai_v7, openllmetry, openai_js, go_compile, gen_ai`)
+	require.EqualError(t, err, `unknown dialect "langfuse": must be one of otelllm, anthropic, opencode, codex, claude_code, gemini_cli, qwen_code, google_adk, vllm, vercel_ai, openai_agents, openinference, vercel_ai_v7, openllmetry, openai_js, go_compile, gen_ai`)
 	_, err = NewSet("gen_ai", "gen_ai")
 	require.EqualError(t, err, `duplicate dialect "gen_ai"`)
 }
@@ -39,10 +39,15 @@ func TestScopes(t *testing.T) {
 	for name, want := range map[string]scope{
 		"": scopeUnknown, "gen_ai": scopeVercel7, "gen_ai.x": scopeUnknown, "ai": scopeUnknown,
 		"com.anthropic.sdk.go": scopeAnthropicGo, "com.anthropic.sdk.go.bedrock": scopeAnthropicGo, "com.anthropic.sdk.typescript": scopeAnthropicTS,
+		"com.anthropic.sdk.python": scopeAnthropicSDK, "com.anthropic.sdk.cli": scopeAnthropicSDK, "com.anthropic.claude-platform": scopeAnthropicAPI,
+		"pydantic-ai": scopePydanticAI, "pydantic-ai.x": scopeUnknown, "strands.telemetry.tracer": scopeStrands, "gcp.vertex.agent": scopeADK,
+		"vllm.llm_engine": scopeVLLM, "vllm.tracing.otel": scopeVLLM,
 		oiAgents: scopeOpenAIAgents, oiOpenAI: scopeOpenInference, "openinference.instrumentation.openai": scopeOpenInference, oiGo: scopeOpenInference,
 		pythonAgents: scopePythonAgents,
 		traceloopJS:  scopeOpenLLMetryJS, traceloopPython: scopeOpenLLMetryPython, "opentelemetry.instrumentation.openai_v2": scopePython,
-		"@opentelemetry/instrumentation-openai":                                    scopeOpenAIJS,
+		"@opentelemetry/instrumentation-openai": scopeOpenAIJS,
+		"codex_exec":                            scopeCodex, "codex_cli_rs": scopeCodex, "gemini-cli": scopeGeminiCLI, "gemini-cli-core": scopeUnknown, "qwen-code": scopeQwenCode,
+		"com.anthropic.claude_code.tracing": scopeClaudeCode, "com.anthropic.claude_code.traces": scopeClaudeCode,
 		"go.opentelemetry.io/otelc/instrumentation/github.com/openai/openai-go/v3": scopeGoCompile,
 	} {
 		assert.Equal(t, want, scopeOf(name), name)

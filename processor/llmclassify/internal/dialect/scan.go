@@ -18,6 +18,8 @@ import (
 type AttributeScan struct {
 	scope scope
 	name  string // of the span, in scopes whose dialect recognises it by that
+	kind  Kind   // of the span, in scopes whose dialect recognises it by more than its attributes
+	part  bool   // with kind: it is a part of the request above it
 	marks marks
 
 	operation     string // gen_ai.operation.name
@@ -111,8 +113,13 @@ var firsts = func() (table [64]uint32) {
 // read passes once over the attributes of a span.
 func (s *AttributeScan) read(in scope, span ptrace.Span) {
 	*s = AttributeScan{scope: in}
-	if in == scopeOpencode {
+	switch {
+	case namedSpans&(1<<in) != 0:
 		s.name = span.Name()
+	case in == scopeCodex:
+		s.scanCodex(span)
+	case in == scopeClaudeCode:
+		s.scanClaude(span)
 	}
 	for key, v := range span.Attributes().All() {
 		if len(key) == 0 || len(key) >= len(firsts) || firsts[len(key)]&(1<<(key[0]-'a')) == 0 {
@@ -183,6 +190,9 @@ func (s *AttributeScan) read(in scope, span ptrace.Span) {
 			s.judged = s.judged || verdictattr.Is(key)
 		}
 	}
+	if s.name == nameADKMerged || in == scopeClaudeCode {
+		s.operation = "" // not one
+	}
 	if !s.run.IsEmpty() && runElsewhere(span, s.run) {
 		s.run, s.inferred = pcommon.SpanID{}, false
 	}
@@ -201,7 +211,7 @@ func runElsewhere(span ptrace.Span, run pcommon.SpanID) bool {
 
 // empty reports whether no dialect can recognise the span.
 func (s *AttributeScan) empty() bool {
-	return s.name == "" && s.operation == "" && s.openInference == "" && s.vercel == "" && s.traceloop == "" && s.requestType == "" && !s.marks.has(markMCPCall)
+	return s.name == "" && s.kind == Other && s.operation == "" && s.openInference == "" && s.vercel == "" && s.traceloop == "" && s.requestType == "" && !s.marks.has(markMCPCall)
 }
 
 // shortString is a string value that is short enough to be an enum value, else empty.
@@ -271,10 +281,24 @@ const (
 	scopeOpenAIJS
 	scopeGoCompile
 	scopeOpencode
+	scopeCodex
+	scopeClaudeCode
+	scopeGeminiCLI
+	scopeQwenCode
+	scopeAnthropicSDK // for a language other than Go and TypeScript
+	scopeAnthropicAPI
+	scopePydanticAI
+	scopeStrands
+	scopeADK
+	scopeVLLM
+	scopeAgentFramework
 )
 
+// namedSpans are the scopes whose spans are recognised by their names.
+var namedSpans = scopesOf(scopeOpencode, scopeADK, scopeVLLM)
+
 // scopeSet is a set of scopes.
-type scopeSet uint16
+type scopeSet uint32
 
 func scopesOf(scopes ...scope) (set scopeSet) {
 	for _, s := range scopes {
@@ -292,6 +316,13 @@ var scopes = [...]struct {
 }{
 	{"com.anthropic.sdk.go", true, scopeAnthropicGo},
 	{"com.anthropic.sdk.typescript", true, scopeAnthropicTS},
+	{"com.anthropic.sdk.", true, scopeAnthropicSDK},
+	{"com.anthropic.claude-platform", false, scopeAnthropicAPI},
+	{"pydantic-ai", false, scopePydanticAI},
+	{"strands.telemetry.tracer", false, scopeStrands},
+	{"gcp.vertex.agent", false, scopeADK},
+	{"vllm.", true, scopeVLLM},
+	{"agent_framework", false, scopeAgentFramework},
 	{"gen_ai", false, scopeVercel7},
 	{"@arizeai/openinference-instrumentation-openai-agents", false, scopeOpenAIAgents},
 	{"openinference.instrumentation.openai_agents", false, scopeOpenAIAgents},
@@ -305,6 +336,10 @@ var scopes = [...]struct {
 	{"opentelemetry.instrumentation.", true, scopePython},
 	{"@opentelemetry/instrumentation-openai", false, scopeOpenAIJS},
 	{"opencode", false, scopeOpencode},
+	{"codex", true, scopeCodex},
+	{"com.anthropic.claude_code", true, scopeClaudeCode},
+	{"gemini-cli", false, scopeGeminiCLI},
+	{"qwen-code", false, scopeQwenCode},
 	{"go.opentelemetry.io/otelc/", true, scopeGoCompile},
 	{"github.com/open-telemetry/opentelemetry-go-compile-instrumentation/", true, scopeGoCompile},
 }

@@ -56,6 +56,22 @@ func TestNoKeyInFacts(t *testing.T) {
 			"tool whose error has a message for a type": {shape{status: statusError, attrs: map[string]any{
 				"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.id": key, "error.type": "Incorrect API key provided: " + key,
 			}}, nil},
+			"tool of Spring AI": {shape{scope: springBoot, status: statusError, attrs: map[string]any{
+				"gen_ai.operation.name": "execute_tool", "spring.ai.tool.call.id": key,
+			}, events: []event{{class: key, message: key}}}, func(t *testing.T, f Facts) {
+				t.Helper()
+				assert.Equal(t, id, f.Tool.CallID)
+			}},
+			"tool of ADK": {shape{scope: adkScope, attrs: map[string]any{
+				"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.id": key, "error.type": key,
+			}}, func(t *testing.T, f Facts) {
+				t.Helper()
+				assert.Equal(t, id, f.Tool.CallID)
+				assert.Equal(t, classify.Redacted, f.Tool.ErrorType)
+			}},
+			"request of pydantic-ai": {shape{scope: "pydantic-ai", status: statusError, attrs: map[string]any{"gen_ai.operation.name": "chat"}, events: []event{
+				{class: "pydantic_ai.exceptions.ModelHTTPError", message: "status_code: 401, model_name: " + key + ", body: " + key},
+			}}, nil},
 			"run of the conventions": {shape{status: statusError, attrs: map[string]any{
 				"gen_ai.operation.name": "invoke_agent", "error.type": key,
 			}}, nil},

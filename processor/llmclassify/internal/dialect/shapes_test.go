@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -25,11 +26,15 @@ type shape struct {
 	attrs   map[string]any
 	events  []event
 
-	backwards bool // the attributes in their opposite order
+	backwards bool          // the attributes in their opposite order
+	lasted    time.Duration // 0: from start to end
 }
 
 // event is a span event; an exception where it has no name.
-type event struct{ name, class, message string }
+type event struct {
+	name, class, message string
+	attrs                map[string]any // of one with a name
+}
 
 const (
 	statusUnset = ptrace.StatusCodeUnset
@@ -46,6 +51,9 @@ func (s shape) span(tb testing.TB) ptrace.Span {
 	span.SetKind(s.kind)
 	span.SetStartTimestamp(pcommon.NewTimestampFromTime(start))
 	span.SetEndTimestamp(pcommon.NewTimestampFromTime(end))
+	if s.lasted > 0 {
+		span.SetEndTimestamp(pcommon.NewTimestampFromTime(start.Add(s.lasted)))
+	}
 	span.Status().SetCode(s.status)
 	span.Status().SetMessage(s.message)
 	keys := slices.Sorted(maps.Keys(s.attrs))
@@ -60,6 +68,7 @@ func (s shape) span(tb testing.TB) ptrace.Span {
 		ev.SetTimestamp(pcommon.NewTimestampFromTime(end))
 		if e.name != "" {
 			ev.SetName(e.name)
+			require.NoError(tb, ev.Attributes().FromRaw(e.attrs))
 			continue
 		}
 		ev.SetName("exception")

@@ -1,6 +1,8 @@
 package dialect
 
 import (
+	"strconv"
+
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
@@ -28,7 +30,7 @@ func readTool(span ptrace.Span, t *classify.Tool, idKey, nameKey string) {
 	case classify.No:
 		t.Outcome = semconv.ToolOutcomeSucceeded
 	case classify.NotObserved: // only the result may report a failure
-		if t.ErrorType == mcpToolError {
+		if t.ErrorType == mcpToolError || isExitCode(t.ErrorType) {
 			t.Outcome = semconv.ToolOutcomeFailed
 		}
 	}
@@ -50,6 +52,14 @@ func readTool(span ptrace.Span, t *classify.Tool, idKey, nameKey string) {
 
 // mcpToolError is the error.type of an MCP result with isError.
 const mcpToolError = "tool_error"
+
+// isExitCode reports whether an error.type is the exit code of a command that failed, as
+// OpenTelemetry's GenAI repository proposes for tools that run commands. It is at most 255:
+// a larger number may be an HTTP status.
+func isExitCode(errorType string) bool {
+	code, err := strconv.ParseUint(errorType, 10, 8)
+	return err == nil && code > 0
+}
 
 // readRun reads a run's span.
 func readRun(span ptrace.Span, run *classify.Run) {

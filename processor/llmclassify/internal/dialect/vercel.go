@@ -51,6 +51,9 @@ func (Vercel) claims() claims { return claims{marks: markVercel} }
 func (Vercel) Recognise(s *AttributeScan) Head {
 	switch s.vercel {
 	case "ai.toolCall":
+		if s.scope == scopeOpencode {
+			return Head{} // Tool.execute is the same execution, and has an outcome
+		}
 		return s.head(Tool)
 	case "ai.streamText", "ai.generateText", "ai.streamObject", "ai.generateObject":
 		if s.scope == scopeOpencode {

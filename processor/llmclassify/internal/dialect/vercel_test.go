@@ -395,7 +395,7 @@ func TestVercel7Request(t *testing.T) {
 		for _, scope := range []string{"", "pydantic-ai", "my-agent"} {
 			s.scope = scope
 			_, d, _ := s.read(t)
-			assert.Equal(t, GenAI{}, d, scope)
+			assert.Equal(t, "gen_ai", d.Name(), scope)
 		}
 	}
 	pydantic := vercel7("chat", statusUnset, map[string]any{"gen_ai.client.operation.time_to_first_chunk": 0.2, "gen_ai.request.stream": true})
