@@ -66,6 +66,9 @@ type Config[F any] struct {
 	// Watch is called when there is something of a trace (1), and when there is nothing
 	// any more (-1). May be nil.
 	Watch func(pcommon.TraceID, int32)
+
+	// Limits bound the work for one trace at a time. Zero ones have their default.
+	Limits Limits
 }
 
 // Buffer holds live traces. It is not safe for concurrent use.
@@ -90,6 +93,7 @@ type Buffer[F any] struct {
 
 // New makes an empty buffer.
 func New[F any](now time.Time, cfg Config[F]) *Buffer[F] {
+	cfg.Limits.setDefaults()
 	return &Buffer[F]{
 		cfg:    cfg,
 		epoch:  now,
@@ -104,10 +108,7 @@ const traceWork = 8
 // A trace of many spans is looked at as a whole when a run of it is complete. So that many
 // such runs do not take a time that grows with the square of their number, it then rests in
 // proportion to what it took: no trace takes more than a few percent of the time.
-const (
-	freeWork    = 128                        // what takes less is not followed by a rest
-	restPerWork = age(20 * time.Microsecond) // 20 ms for a thousand spans
-)
+const restPerWork = age(20 * time.Microsecond) // 20 ms for a thousand spans
 
 func (b *Buffer[F]) age(t time.Time) age { return age(t.Sub(b.epoch)) }
 
@@ -173,7 +174,7 @@ func (b *Buffer[F]) Add(now time.Time, arrivals []Arrival[F], links []Link) (rel
 				continue
 			}
 			if t == nil {
-				t = newTrace[F](a.Trace)
+				t = newTrace[F](a.Trace, at)
 				t.items = make([]*Item[F], 0, len(a.Items))
 				t.judged, t.missing = b.judged.any(a.Trace), b.judged.Forgotten(a.Trace)
 				b.traces[a.Trace] = t
@@ -263,6 +264,10 @@ func (b *Buffer[F]) Fresh(trace pcommon.TraceID, visit func(*Item[F])) {
 	}
 }
 
+// maxNewest is how many run spans of a trace Ready tests, the newest ones, beside those that
+// are known to be around a run that was released. Others wait for Config.MaxHold at most.
+const maxNewest = 64
+
 // Ready releases the runs that are complete because runs within them were released and
 // judged since the last call. Call it until it returns nothing. The traces of which
 // releases are still to be judged wait.
@@ -282,7 +287,11 @@ func (b *Buffer[F]) Ready(now time.Time, waits func(pcommon.TraceID) bool) (rele
 		if b.traces[t.id] != t {
 			continue
 		}
-		for _, span := range t.spans[max(0, len(t.spans)-maxAround):] {
+		for _, id := range t.outer {
+			t.markChanged(t.runs.get(id))
+		}
+		t.outer = nil
+		for _, span := range t.spans[max(0, len(t.spans)-maxNewest):] {
 			t.markChanged(t.runs.get(span.ID))
 		}
 		if t.pending = true; t.rests <= at {
@@ -306,7 +315,7 @@ func (b *Buffer[F]) sweepPending(t *Trace[F], now age, releases []Release[F]) []
 
 // rest lets a trace rest for the work that was done for it since before.
 func (b *Buffer[F]) rest(t *Trace[F], now age, before int) {
-	if work := b.work - before; work > freeWork {
+	if work := b.work - before; work > b.cfg.Limits.FreeWork {
 		t.rests = max(t.rests, now+age(work)*restPerWork)
 	}
 }

@@ -149,3 +149,49 @@ func TestReadyWithoutTheForgotten(t *testing.T) {
 	assert.Empty(t, b.Ready(t0, none))
 	assert.Equal(t, []byte{1, 2}, ids(add(b, t0, []arrival{arrive(2, Request, 1)})))
 }
+
+// A run waits for one within it also where many other runs of the trace came after that, and
+// goes when that was judged.
+func TestRunWaitsForThoseWithinAmongMany(t *testing.T) {
+	b := nested(nil)
+	b.cfg.Limits.FreeWork = 1 << 20 // it does not rest
+	assert.Empty(t, add(b, t0, []arrival{arrive(10, Run, 0).announces(1, 0).within(5)}))
+	assert.Empty(t, add(b, t0, []arrival{arrive(5, Run, 0).announces(0, 0).within(1)}))
+	others := func(from, to byte) (list []arrival) {
+		for n := from; n < to; n++ {
+			list = append(list, arrive(n, Run, 0).announces(1, 0))
+		}
+		return list
+	}
+	assert.Empty(t, add(b, t0, others(20, 110)))
+	assert.Empty(t, add(b, t0, []arrival{arrive(1, Run, 0).announces(0, 0)}), "run 10 is within it")
+	assert.Empty(t, add(b, t0, others(110, 200)))
+	assert.Equal(t, []shape{{Complete, true, true, []byte{10, 11}, nil}}, shapes(t, add(b, t0, []arrival{arrive(11, Request, 10)})))
+	assert.Empty(t, b.Ready(t0, func(pcommon.TraceID) bool { return true }), "it is still to be judged")
+	assert.Equal(t, []shape{{Complete, true, true, []byte{5}, nil}}, shapes(t, b.Ready(t0, none)))
+	assert.Equal(t, []shape{{Complete, true, true, []byte{1}, nil}}, shapes(t, b.Ready(t0, none)))
+	assert.Empty(t, b.Ready(t0, none))
+}
+
+// Where the parents of runs are not here, their times show what is within what. If they are
+// too many to be compared, parts may be missing of those that go.
+func TestRunsAreWithinByTheirTimes(t *testing.T) {
+	for name, limit := range map[string]int{"all": 1 << 16, "too many": 90} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config()
+			cfg.Limits.Within = limit
+			cfg.Around = func(_ *Trace[fact], _ *Item[fact], ids []pcommon.SpanID) ([]pcommon.SpanID, bool) { return ids, true }
+			cfg.During = func(inner, outer *Item[fact]) bool { return inner.ID == id(20) && outer.ID == id(1) }
+			b := New(t0, cfg)
+			var list []arrival
+			for n := byte(20); n < 110; n++ {
+				list = append(list, arrive(n, Run, 0).announces(1, 0))
+			}
+			assert.Empty(t, add(b, t0, list))
+			assert.Empty(t, add(b, t0, []arrival{arrive(1, Run, 0).announces(0, 0)}), "run 20 is within it")
+			releases := add(b, t0, []arrival{arrive(2, Run, 0).announces(0, 0)})
+			require.Equal(t, []byte{2}, ids(releases))
+			assert.Equal(t, limit == 90, releases[0].Missing)
+		})
+	}
+}

@@ -68,6 +68,8 @@ type Item[F any] struct {
 	// Upstream: requests of other runs of the trace, as far as they are here, may be
 	// evidence of why it failed.
 	Upstream bool
+	// ByTime: only its time shows that it belongs to its run; the buffer sets that.
+	ByTime bool
 	// Spent: the span itself was forwarded before; the item brings its facts alone.
 	Spent bool
 
@@ -121,6 +123,8 @@ type Place struct {
 	// Open: the run span is not here and may still come. Or it is one that yields, and a
 	// run above it may still come.
 	Open bool
+	// ByTime: the chain of parents does not lead to the run, which is the one at its time.
+	ByTime bool
 	// Unseen is the first span above that is not here and did not pass, where Open is.
 	Unseen pcommon.SpanID
 	// Above is the nearest request or tool above it on the parent chain, empty if none.
@@ -167,4 +171,6 @@ type Release[F any] struct {
 	// Missing: parts of the run, or of another one of its trace, have been forgotten, or are
 	// too many to be members of this release.
 	Missing bool
+	// LinksLost: chains of parents in its trace break off as there was no room for links.
+	LinksLost bool
 }

@@ -24,56 +24,78 @@ func (b *Buffer[F]) joinResponses(t *Trace[F]) (added bool) {
 		if it.Response == 0 || it.Role != Request || it.Gone() {
 			continue
 		}
-		other, known := t.responses[it.Response]
+		outer, known := t.responses[it.Response]
 		switch {
 		case !known:
 			if t.responses == nil {
 				t.responses = make(map[uint64]*Item[F])
 			}
 			t.responses[it.Response] = it
-		case b.joinResponse(t, it, other), b.joinResponse(t, other, it):
-			added = true
+		case contains(it, outer):
+			t.responses[it.Response] = it
+			added = b.joinResponse(t, outer, it) || added
+		case contains(outer, it):
+			added = b.joinResponse(t, it, outer) || added
 		}
 	}
 	return added
 }
 
-// joinResponse links the parent of one request to another request, if that parent is not
-// here and the other request, of another service, contains the first one. It reports
-// whether it does. If the first request is beneath its own run, that run's parent is
-// linked. Within one service, the same id is no evidence: some servers repeat theirs.
-func (b *Buffer[F]) joinResponse(t *Trace[F], inner, outer *Item[F]) bool {
-	if inner.End-inner.Start > outer.End-outer.Start || inner.Start+maxSkew < outer.Start || inner.End > outer.End+maxSkew {
-		return false
-	}
-	if inner.End-inner.Start == outer.End-outer.Start && bytes.Compare(inner.ID[:], outer.ID[:]) < 0 {
-		return false // of two that took the same time one is the inner one, whichever came first
-	}
+// contains reports whether one request took place within the time of another one, as far as
+// their clocks agree. Of two that took the same time one is the outer one, whichever came
+// first.
+func contains[F any](outer, inner *Item[F]) bool {
+	longer := cmp.Or(cmp.Compare(outer.End-outer.Start, inner.End-inner.Start), bytes.Compare(inner.ID[:], outer.ID[:]))
+	return longer > 0 && outer.Start <= inner.Start+maxSkew && inner.End <= outer.End+maxSkew
+}
+
+// joinResponse links the parent of one request to another one, of another service, that
+// contains it, and so the parent of the run that the first one names. It reports whether it
+// has linked any. Within one service, the same response is no evidence: some servers repeat
+// the ids of theirs.
+func (b *Buffer[F]) joinResponse(t *Trace[F], inner, outer *Item[F]) (linked bool) {
 	if b.cfg.SameService != nil && b.cfg.SameService(inner, outer) {
 		return false
 	}
-	parent := inner.Parent
-	if !parent.IsEmpty() && parent == inner.Run {
-		run := t.Item(parent)
-		if run == nil {
-			if t.unjoined == nil {
-				t.unjoined = make(map[pcommon.SpanID][2]*Item[F])
-			}
-			t.unjoined[parent] = [2]*Item[F]{inner, outer}
-			return false
-		}
-		parent = run.Parent
+	if inner.Parent != inner.Run {
+		linked = b.joinParent(t, inner.Parent, outer)
 	}
-	if parent.IsEmpty() || parent == outer.Parent || parent == outer.ID {
+	if inner.Run.IsEmpty() {
+		return linked
+	}
+	if run := t.Item(inner.Run); run != nil {
+		return (run.Yields || inner.Parent == run.ID) && b.joinParent(t, run.Parent, outer) || linked
+	}
+	if pair, ok := t.unjoined[inner.Run]; !ok || outer.Start < pair[1].Start {
+		if t.unjoined == nil {
+			t.unjoined = make(map[pcommon.SpanID][2]*Item[F])
+		}
+		t.unjoined[inner.Run] = [2]*Item[F]{inner, outer}
+	}
+	return linked
+}
+
+// joinParent links a parent that is not here to a request. Of several requests, the one that
+// began first counts. It reports whether it has linked it.
+func (b *Buffer[F]) joinParent(t *Trace[F], parent pcommon.SpanID, to *Item[F]) bool {
+	if parent.IsEmpty() || parent == to.Parent || parent == to.ID || t.Item(parent) != nil {
 		return false
 	}
-	if _, known := t.links.parent(parent); known || t.Item(parent) != nil || b.linkRoom(t) == 0 {
+	if at, ok := t.links.parent(parent); ok {
+		_, passed := t.links.passed(parent)
+		if other := t.Item(at); passed || other == nil || other.Start <= to.Start {
+			return false
+		}
+		t.links.joined[parent] = to.ID
+		return true
+	}
+	if b.linkRoom(t) == 0 {
 		return false
 	}
 	if t.links.joined == nil {
 		t.links.joined = make(map[pcommon.SpanID]pcommon.SpanID)
 	}
-	t.links.joined[parent] = outer.ID
+	t.links.joined[parent] = to.ID
 	b.factBytes += linkSize
 	return true
 }

@@ -31,6 +31,7 @@ type Judged struct {
 	runs  memory
 	spans spanMemory
 	times *generations.Cache[uint64, runTime] // of judged runs, by the key of their trace
+	news  []pcommon.TraceID                   // of which something was forgotten, see TakeForgotten
 }
 
 // newJudged remembers runs and spans for these periods, in a total of at most an
@@ -126,10 +127,11 @@ func (j *Judged) Forget(trace pcommon.TraceID, spans []pcommon.SpanID) {
 }
 
 // Recall remembers what an earlier process has remembered since a time: runs, and whether
-// they count as such of their trace, and spans. They are remembered for at least as long
+// they count as such of their trace, and spans; and whether it had forgotten facts of the
+// trace. They are remembered for at least as long
 // as that process would have. Call it before anything else, in order of time, and
 // [Judged.Recalled] at the end.
-func (j *Judged) Recall(now, since time.Time, trace pcommon.TraceID, counts bool, runs, spans []pcommon.SpanID) {
+func (j *Judged) Recall(now, since time.Time, trace pcommon.TraceID, counts, forgot bool, runs, spans []pcommon.SpanID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.rotateLocked(now)
@@ -140,6 +142,9 @@ func (j *Judged) Recall(now, since time.Time, trace pcommon.TraceID, counts bool
 		}
 		if counts {
 			j.runs.add(key)
+		}
+		if forgot {
+			j.runs.add(key ^ forgottenMark)
 		}
 	}
 	for _, span := range spans {
@@ -172,7 +177,20 @@ const forgottenMark = 0x9e3779b97f4a7c15
 func (j *Judged) Forgot(trace pcommon.TraceID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.runs.add(j.traceKey(trace) ^ forgottenMark)
+	key := j.traceKey(trace) ^ forgottenMark
+	if !j.runs.Now.contains(key) {
+		j.news = append(j.news, trace)
+	}
+	j.runs.add(key)
+}
+
+// TakeForgotten returns the traces of which something was forgotten since the last call.
+func (j *Judged) TakeForgotten() []pcommon.TraceID {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	news := j.news
+	j.news = nil
+	return news
 }
 
 // Forgotten reports whether something of a trace was forgotten, see [Judged.Forgot].

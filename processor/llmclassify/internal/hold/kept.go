@@ -25,7 +25,7 @@ func (b *Buffer[F]) Trim() {
 			return
 		}
 		t := it.trace
-		t.missing = true
+		b.forgot(t)
 		b.drop(it)
 		b.forget(it)
 		if t.live < len(t.items)/2 {
@@ -34,6 +34,14 @@ func (b *Buffer[F]) Trim() {
 		if t.live == 0 {
 			b.schedule(t)
 		}
+	}
+}
+
+// forgot notes that facts of a trace are forgotten.
+func (b *Buffer[F]) forgot(t *Trace[F]) {
+	if !t.missing {
+		t.missing = true
+		b.judged.Forgot(t.id)
 	}
 }
 

@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"bytes"
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -8,33 +9,58 @@ import (
 
 // Link is a span that passed and is not held, with its parent: it completes the parent
 // chains of held spans. Links of traces that are not here, more than
-// Config.MaxSpansPerRun of one trace, and those for which Config.MaxFactBytes has no
+// linksPerSpan times Config.MaxSpansPerRun of one trace, and those for which Config.MaxFactBytes has no
 // room are ignored: without a link a run only waits longer for its span.
 type Link struct {
 	Trace      pcommon.TraceID
 	ID, Parent pcommon.SpanID
 }
 
-// linkSize is the memory of one link in bytes, with the spare capacity of the list.
+// linkSize is the memory of one link in bytes, with that of the lists while they are merged.
 const linkSize = 24
 
-// links are the links of a trace. There are many, and they are rarely looked up: a list,
-// which is indexed for as long as that is needed.
+// linksPerSpan is how many links a trace may have for each span that may be held of a run:
+// some agents write a hundred spans of their own around each request.
+const linksPerSpan = 16
+
+// links are the links of a trace. There may be many, of which few are looked up: lists that
+// are sorted by id, each at most half as long as the one before it.
 type links struct {
-	list   [][2]pcommon.SpanID // id and parent; the first of several counts
-	index  map[pcommon.SpanID]pcommon.SpanID
+	lists  [][][2]pcommon.SpanID // id and parent; the first of several counts
+	n      int
 	joined map[pcommon.SpanID]pcommon.SpanID // what takes the place of spans that are not here, see joinResponse
 }
 
 // size is how many links there are.
-func (l *links) size() int { return len(l.list) + len(l.joined) }
+func (l *links) size() int { return l.n + len(l.joined) }
 
 func (l *links) add(links []Link) {
-	l.list = slices.Grow(l.list, len(links))
+	list := make([][2]pcommon.SpanID, len(links))
 	for i := range links {
-		l.list = append(l.list, [2]pcommon.SpanID{links[i].ID, links[i].Parent})
+		list[i] = [2]pcommon.SpanID{links[i].ID, links[i].Parent}
 	}
-	l.index = nil
+	slices.SortStableFunc(list, compareLinks)
+	l.n += len(list)
+	for n := len(l.lists); n > 0 && len(l.lists[n-1]) < 2*len(list); n-- {
+		list = mergeLinks(l.lists[n-1], list)
+		l.lists = l.lists[:n-1]
+	}
+	l.lists = append(l.lists, list)
+}
+
+func compareLinks(a, b [2]pcommon.SpanID) int { return bytes.Compare(a[0][:], b[0][:]) }
+
+// mergeLinks merges two sorted lists. Links of the first one come before their equals.
+func mergeLinks(first, second [][2]pcommon.SpanID) [][2]pcommon.SpanID {
+	all := make([][2]pcommon.SpanID, 0, len(first)+len(second))
+	for len(first) > 0 && len(second) > 0 {
+		if compareLinks(first[0], second[0]) <= 0 {
+			all, first = append(all, first[0]), first[1:]
+		} else {
+			all, second = append(all, second[0]), second[1:]
+		}
+	}
+	return append(append(all, first...), second...)
 }
 
 // parent returns the parent of a span that passed, or what took its place before.
@@ -45,29 +71,16 @@ func (l *links) parent(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
 	return parent, ok
 }
 
+// passed returns the parent of a span that passed.
 func (l *links) passed(id pcommon.SpanID) (parent pcommon.SpanID, ok bool) {
-	if len(l.list) <= smallTrace {
-		for _, link := range l.list {
-			if link[0] == id {
-				return link[1], true
-			}
-		}
-		return parent, false
-	}
-	if l.index == nil {
-		l.index = make(map[pcommon.SpanID]pcommon.SpanID, len(l.list))
-		for _, link := range l.list {
-			if _, ok := l.index[link[0]]; !ok {
-				l.index[link[0]] = link[1]
-			}
+	for _, list := range l.lists {
+		at, ok := slices.BinarySearchFunc(list, id, func(link [2]pcommon.SpanID, id pcommon.SpanID) int { return bytes.Compare(link[0][:], id[:]) })
+		if ok {
+			return list[at][1], true
 		}
 	}
-	parent, ok = l.index[id]
-	return parent, ok
+	return parent, false
 }
-
-// dropIndex frees the index.
-func (l *links) dropIndex() { l.index = nil }
 
 // link adds the first links of a list that belong to one trace, and returns how many they
 // are. It returns the trace if a run of it waited for one of them, else nil.
@@ -80,6 +93,7 @@ func (b *Buffer[F]) link(list []Link) (n int, waited *Trace[F]) {
 		return n, nil
 	}
 	take := min(n, b.linkRoom(t))
+	t.linksLost = t.linksLost || take < n
 	if take == 0 {
 		return n, nil
 	}
@@ -95,5 +109,5 @@ func (b *Buffer[F]) link(list []Link) (n int, waited *Trace[F]) {
 
 // linkRoom is for how many more links of a trace there is room.
 func (b *Buffer[F]) linkRoom(t *Trace[F]) int {
-	return max(min(b.cfg.MaxSpansPerRun-t.links.size(), (b.cfg.MaxFactBytes-b.FactBytes())/linkSize), 0)
+	return max(min(linksPerSpan*b.cfg.MaxSpansPerRun-t.links.size(), (b.cfg.MaxFactBytes-b.FactBytes())/linkSize), 0)
 }

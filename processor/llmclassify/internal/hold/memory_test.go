@@ -85,7 +85,7 @@ func TestRecall(t *testing.T) {
 	for _, old := range []time.Duration{-time.Hour, 0, spans, 2*spans - 1, 2 * spans, runs, 2*runs - 1, 2 * runs} {
 		now := after(5 * time.Hour)
 		j := newJudged(t0, runs, spans, 0)
-		j.Recall(now, now.Add(-old), trace, old%2 == 0, []pcommon.SpanID{run}, []pcommon.SpanID{id(2)})
+		j.Recall(now, now.Add(-old), trace, old%2 == 0, false, []pcommon.SpanID{run}, []pcommon.SpanID{id(2)})
 		j.Recalled()
 		require.Equal(t, old < 2*runs, late(j), "%s", old)
 		require.Equal(t, old < 2*runs && old%2 == 0, j.any(trace))
@@ -109,7 +109,7 @@ func TestRecall(t *testing.T) {
 	for n := range uint64(most + minJudged/2) {
 		var run pcommon.SpanID
 		binary.LittleEndian.PutUint64(run[:], n+1)
-		j.Recall(t0, t0, trace, false, []pcommon.SpanID{run}, nil)
+		j.Recall(t0, t0, trace, false, false, []pcommon.SpanID{run}, nil)
 	}
 	known := j.runs.Now.n + j.runs.Previous.n
 	j.Recalled()

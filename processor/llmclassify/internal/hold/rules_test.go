@@ -1,7 +1,8 @@
 package hold
 
 import (
-	"slices"
+	"math/bits"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -73,7 +74,7 @@ func TestLateIsReleasedOnce(t *testing.T) {
 }
 
 func TestAbove(t *testing.T) {
-	tr := newTrace[fact](trace1)
+	tr := newTrace[fact](trace1, 0)
 	for _, link := range [][2]byte{{3, 4}, {4, 5}, {6, 0}, {7, 6}, {20, 21}, {21, 20}} {
 		tr.links.add([]Link{{trace1, id(link[0]), id(link[1])}})
 	}
@@ -371,9 +372,7 @@ func TestEarliestExpiryCounts(t *testing.T) {
 	b := New(t0, config())
 	spent := arrive(2, Request, 1)
 	spent.Item.Spent = true
-	cfg := config()
-	cfg.Read = func(it *Item[fact]) int { it.Known.read = true; return factBytes }
-	b.cfg = cfg
+	b.cfg.Read = func(it *Item[fact]) int { it.Known.read = true; return factBytes }
 	add(b, t0, []arrival{arrive(3, Request, 11)})
 	add(b, after(10*time.Second), []arrival{spent})
 	require.Equal(t, []byte{3}, ids(b.Due(after(maxHold), 1000)))
@@ -427,9 +426,7 @@ func TestEvictPassesOver(t *testing.T) {
 	b := New(t0, config())
 	add(b, t0, []arrival{arrive(2, Request, 1)})
 	b.Due(after(maxHold), 1000)
-	cfg := config()
-	cfg.RunTimeout = time.Minute
-	b.cfg = cfg
+	b.cfg.RunTimeout = time.Minute
 	add(b, after(runTimeout-time.Second), []arrival{arrive(2, Request, 1).in(2), arrive(3, Request, 1).in(3)})
 	assert.Len(t, b.Evict(after(runTimeout-time.Second), spanBytes), 1)
 	assert.Len(t, b.Evict(after(runTimeout-time.Second), 10*spanBytes), 1)
@@ -476,7 +473,7 @@ func TestDeadlines(t *testing.T) {
 	assert.Nil(t, d.popFirst())
 	traces := map[age]*Trace[fact]{}
 	for _, at := range []age{50, 30, 40, 10, 20} {
-		traces[at] = newTrace[fact](trace1)
+		traces[at] = newTrace[fact](trace1, 0)
 		traces[at].deadline = at
 		d.set(traces[at])
 	}
@@ -596,24 +593,31 @@ func TestRows(t *testing.T) {
 	assert.Nil(t, s.find(2, id(1)))
 }
 
+// Links are found whatever the lists are that they come in. The first of several counts.
 func TestLinks(t *testing.T) {
+	g := rand.New(rand.NewPCG(1, 2))
 	var l links
-	for n := range byte(40) {
-		if n > 0 {
-			parent, ok := l.parent(id(n))
-			assert.True(t, ok)
-			assert.Equal(t, id(n+100), parent)
+	want := make(map[pcommon.SpanID]pcommon.SpanID)
+	for n := range 200 {
+		list := make([]Link, 1+g.IntN(1+n))
+		for i := range list {
+			list[i] = Link{ID: pcommon.SpanID{byte(g.IntN(4)), byte(g.IntN(256))}, Parent: id(byte(n))}
+			if _, ok := want[list[i].ID]; !ok {
+				want[list[i].ID] = list[i].Parent
+			}
 		}
-		assert.Equal(t, n > smallTrace, l.index != nil, "a short list is searched")
-		_, ok := l.parent(id(n + 1))
-		assert.False(t, ok)
-		l.add([]Link{{ID: id(n + 1), Parent: id(n + 101)}, {ID: id(1), Parent: id(99)}}[:1+n%2])
-		l.list = slices.DeleteFunc(l.list, func(link [2]pcommon.SpanID) bool { return n < 30 && link[1] == id(99) })
+		before := l.size()
+		l.add(list)
+		require.Equal(t, before+len(list), l.size())
+		require.LessOrEqual(t, len(l.lists), bits.Len(uint(l.size())))
+		for i := range 4 * 256 {
+			at := pcommon.SpanID{byte(i / 256), byte(i)}
+			parent, ok := l.parent(at)
+			_, there := want[at]
+			require.Equal(t, there, ok)
+			require.Equal(t, want[at], parent)
+		}
 	}
-	parent, _ := l.parent(id(1))
-	assert.Equal(t, id(101), parent, "the first counts")
-	l.dropIndex()
-	assert.Nil(t, l.index)
 }
 
 func TestLinksAreBounded(t *testing.T) {
@@ -630,8 +634,8 @@ func TestLinksAreBounded(t *testing.T) {
 	}
 	b.Add(t0, nil, list)
 	assert.Equal(t, 3*linkSize, b.FactBytes())
-	assert.Len(t, b.traces[trace1].links.list, 2)
-	assert.Len(t, b.traces[pcommon.TraceID{15: 2}].links.list, 1)
+	assert.Len(t, b.traces[trace1].links.lists[0], 2)
+	assert.Len(t, b.traces[pcommon.TraceID{15: 2}].links.lists[0], 1)
 	b.Add(t0, nil, list)
 	assert.Equal(t, 3*linkSize, b.FactBytes())
 	assert.Zero(t, b.Forgotten())
@@ -815,4 +819,29 @@ func TestForeign(t *testing.T) {
 	}
 	require.Len(t, foreign, maxForeign)
 	assert.Equal(t, pcommon.SpanID{1, 0, 0}, foreign[0])
+}
+
+// TestExpiredBehindHeld: where so much is due that it goes in parts, what is held goes
+// before its run is given up, and no span is lost.
+func TestExpiredBehindHeld(t *testing.T) {
+	cfg := config()
+	cfg.Limits.Sweep = 1
+	b := New(t0, cfg)
+	add(b, t0, []arrival{arrive(1, Run, 0).announces(1, 0), arrive(9, Request, 8)}) // a run of its own was judged
+	add(b, t0, []arrival{arrive(2, Request, 0).loose(7), arrive(3, Request, 0).loose(7), arrive(4, Request, 0).loose(7)})
+	out, now := 0, after(2*runTimeout)
+	for next, ok := b.Next(); ok; next, ok = b.Next() {
+		if next.After(now) {
+			now = next
+		}
+		for _, r := range b.Due(now, 1) {
+			for _, m := range r.Members {
+				if m.Out {
+					out++
+				}
+			}
+		}
+	}
+	assert.Equal(t, 5, out)
+	empty(t, b)
 }

@@ -19,13 +19,9 @@ type run[F any] struct {
 	settled     bool           // it does not announce its tools, and was in Trace.settling for Config.Settle
 }
 
-// maxAround bounds how many run spans of a trace are tested for runs within them, the
-// newest first.
-const maxAround = 64
-
 // innermost removes runs from the set: those within which there is a run whose span is
 // here and which is not in the set. What that run did is a part of theirs, and is not
-// known yet.
+// known yet. If there are more than Limits.Within allows, [Trace.untested] is set.
 func (b *Buffer[F]) innermost(t *Trace[F], set runSet) runSet {
 	if b.cfg.Around == nil || len(t.spans) < 2 || len(set) == 0 {
 		return set
@@ -33,7 +29,8 @@ func (b *Buffer[F]) innermost(t *Trace[F], set runSet) runSet {
 	has := set.lookup()
 	var waiting []*Item[F]                // the runs that are not in the set
 	var inner map[pcommon.SpanID]*Item[F] // those in the set that may be within another one
-	for _, span := range t.spans[max(0, len(t.spans)-maxAround):] {
+	b.work += len(t.spans) / 8
+	for _, span := range t.spans {
 		switch {
 		case span.Gone() || span.Yields:
 		case !has(span.ID):
@@ -67,9 +64,14 @@ func (b *Buffer[F]) innermost(t *Trace[F], set runSet) runSet {
 		return nil
 	}
 	var around []pcommon.SpanID
+	steps := 0
 	for i := 0; i < len(waiting); i++ {
+		if t.untested = steps > b.cfg.Limits.Within; t.untested {
+			break
+		}
 		var open bool
 		around, open = b.cfg.Around(t, waiting[i], around[:0])
+		steps += 1 + len(around)
 		b.work += 1 + len(around)/8
 		for _, id := range around {
 			if remains(id) && isHere(id) != nil {
@@ -79,6 +81,7 @@ func (b *Buffer[F]) innermost(t *Trace[F], set runSet) runSet {
 		if !open {
 			continue
 		}
+		steps += len(set)
 		b.work += len(set) / 64
 		for _, id := range set {
 			if outer := isHere(id); outer != nil && remains(id) && b.cfg.During(waiting[i], outer) {

@@ -11,10 +11,6 @@ import (
 // one that must go: a long run goes out in a few batches, not span by span.
 const expirySlack = 8
 
-// maxSweep bounds what is released of a trace at a time, in runs, or spans that go early:
-// others wait for little longer, with all traces.
-const maxSweep = 16384
-
 // group is the items of a trace that belong to one run.
 type group[F any] struct {
 	place  Place
@@ -71,7 +67,7 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Re
 		has := large.lookup()
 		releases = b.sweep(t, now, SpanLimit, releases, func(it *Item[F], _ Place) bool { return it.Role != Run && has(it.owner()) })
 	}
-	n := min(len(t.changed), maxSweep)
+	n := min(len(t.changed), b.cfg.Limits.Sweep)
 	for _, r := range t.changed[:n] {
 		r.changed = false
 		b.work++
@@ -83,7 +79,7 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Re
 		}
 	}
 	t.changed = slices.Delete(t.changed, 0, n)
-	n = min(len(t.roots), maxSweep)
+	n = min(len(t.roots), b.cfg.Limits.Sweep)
 	for _, it := range t.roots[:n] {
 		if it.Held() {
 			complete = append(complete, b.cfg.Locate(t, it).Run)
@@ -106,6 +102,7 @@ func (b *Buffer[F]) sweepReady(t *Trace[F], now age, releases []Release[F]) []Re
 // that goes later.
 func (b *Buffer[F]) sweepRuns(t *Trace[F], now age, releases []Release[F], complete, ended runSet) []Release[F] {
 	left := b.innermost(t, slices.Concat(complete, ended))
+	defer func() { t.untested = false }()
 	goes := left.lookup()
 	waits := func(id pcommon.SpanID) bool { return !goes(id) }
 	complete, ended = slices.DeleteFunc(complete, waits), slices.DeleteFunc(ended, waits)
@@ -124,7 +121,7 @@ func (b *Buffer[F]) sweepRuns(t *Trace[F], now age, releases []Release[F], compl
 // Config.MaxHold, and the runs of which nothing arrived for Config.RunTimeout.
 func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Release[F] {
 	var ended, complete runSet
-	for n := 0; n < maxSweep && len(t.settling) > 0 && t.settling[0].until <= now; n++ {
+	for n := 0; n < b.cfg.Limits.Sweep && len(t.settling) > 0 && t.settling[0].until <= now; n++ {
 		s := t.settling[0]
 		s.span.settling = false
 		b.work++
@@ -142,9 +139,9 @@ func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Rele
 		t.settling = t.settling[1:]
 	}
 	releases = b.sweepRuns(t, now, releases, complete, ended)
-	if oldest := t.oldestHeld(); oldest != nil && oldest.arrived+age(b.cfg.MaxHold) <= now {
+	if b.holdExpired(t, now) {
 		slack := b.cfg.MaxHold / expirySlack
-		if t.live > maxEarly { // it is a lot of work to look at it
+		if t.live > b.cfg.Limits.Early { // it is a lot of work to look at it
 			slack = b.cfg.MaxHold / 2
 		}
 		since := now + age(slack-b.cfg.MaxHold)
@@ -152,17 +149,23 @@ func (b *Buffer[F]) sweepDue(t *Trace[F], now age, releases []Release[F]) []Rele
 		for _, it := range t.items[t.oldest:] {
 			if it.Held() && it.arrived <= since {
 				it.expired = true
-				if n++; n == maxSweep {
+				if n++; n == b.cfg.Limits.Sweep {
 					break
 				}
 			}
 		}
 		releases = b.sweep(t, now, HoldExpired, releases, func(it *Item[F], _ Place) bool { return it.expired })
 	}
-	if t.kept > 0 && t.expires <= now {
+	if t.kept > 0 && t.expires <= now && !b.holdExpired(t, now) { // what is held goes first
 		releases = b.sweepExpired(t, now, releases)
 	}
 	return releases
+}
+
+// holdExpired reports whether a span has been held for Config.MaxHold.
+func (b *Buffer[F]) holdExpired(t *Trace[F], now age) bool {
+	oldest := t.oldestHeld()
+	return oldest != nil && oldest.arrived+age(b.cfg.MaxHold) <= now
 }
 
 // grouped are the items of t by their run.
@@ -195,6 +198,7 @@ func (b *Buffer[F]) group(t *Trace[F], due func(*Item[F], Place) bool) []*group[
 			continue
 		}
 		place := b.cfg.Locate(t, it)
+		it.ByTime = place.ByTime
 		g := find(place.Run)
 		if g == nil {
 			g = &group[F]{place: place, start: it.Start}
@@ -297,7 +301,7 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 	for _, g := range groups {
 		expires := g.last + age(b.cfg.RunTimeout)
 		if expires <= now {
-			if released += len(g.items); released > maxSweep && released > len(g.items) {
+			if released += len(g.items); released > b.cfg.Limits.Sweep && released > len(g.items) {
 				t.expires = now
 				break
 			}
@@ -325,7 +329,7 @@ func (b *Buffer[F]) sweepExpired(t *Trace[F], now age, releases []Release[F]) []
 // release makes a release of these members of a group.
 func (g *group[F]) release(t *Trace[F], why Reason, items int) Release[F] {
 	return Release[F]{
-		Reason: why, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run, Missing: t.missing,
+		Reason: why, Trace: t.id, RunID: g.place.Run, Named: g.named, Run: g.run, Missing: t.missing || t.untested, LinksLost: t.linksLost,
 		Members: make([]Member[F], 0, items+len(g.others)),
 	}
 }
@@ -360,24 +364,44 @@ func (b *Buffer[F]) releaseGroup(t *Trace[F], g *group[F], now age, why Reason) 
 	}
 	b.judged.remember(t.id, len(g.items), func(i int) pcommon.SpanID { return g.items[i].ID })
 	b.judged.run(t.id, g.place.Run, counts)
-	if g.run != nil && len(t.spans) > 1 && !t.around {
-		t.around = true
-		b.around = append(b.around, t)
-	}
+	b.noteOuter(t, g)
 	return release
 }
 
-// A run that goes early again and again is not judged as a whole each time.
-const (
-	// maxEarly bounds the spans that go in one early release.
-	maxEarly = 4096
-	// maxContext bounds the other items of their run that are judged with them: those that
-	// arrived just before and after them.
-	maxContext = 512
-	// maxKept bounds the items of a run whose facts stay when their spans go early. Of more
-	// the oldest are forgotten.
-	maxKept = 4096
-)
+// noteOuter notes the run around one that is released: [Buffer.Ready] tests it. Those around
+// that one wait for it.
+func (b *Buffer[F]) noteOuter(t *Trace[F], g *group[F]) {
+	if g.run == nil || len(t.spans) < 2 {
+		return
+	}
+	if !t.around {
+		t.around = true
+		b.around = append(b.around, t)
+	}
+	if len(t.spans) <= maxNewest {
+		return
+	}
+	id, it := pcommon.SpanID{}, g.run
+	for range maxLinks {
+		switch {
+		case it == nil:
+			id, _ = t.links.parent(id)
+		case it.Run.IsEmpty():
+			id = it.Parent
+		default:
+			id = it.Run
+		}
+		if id.IsEmpty() {
+			return
+		}
+		if it = t.Item(id); it != nil && it.Role == Run {
+			t.outer = append(t.outer, id)
+			if !it.Yields {
+				return
+			}
+		}
+	}
+}
 
 // releaseEarly releases the spans of a group that are due, and keeps their facts.
 func (b *Buffer[F]) releaseEarly(t *Trace[F], g *group[F], now age, why Reason, due func(*Item[F], Place) bool, releases []Release[F]) []Release[F] {
@@ -387,12 +411,12 @@ func (b *Buffer[F]) releaseEarly(t *Trace[F], g *group[F], now age, why Reason, 
 	}
 	for from := slices.Index(out, true); from >= 0; {
 		to, n := from, 0
-		for ; to < len(out) && n < maxEarly; to++ {
+		for ; to < len(out) && n < b.cfg.Limits.Early; to++ {
 			if out[to] {
 				n++
 			}
 		}
-		first, last := max(from-maxContext, 0), min(to+maxContext, len(out))
+		first, last := max(from-b.cfg.Limits.Context, 0), min(to+b.cfg.Limits.Context, len(out))
 		release := g.release(t, why, last-first)
 		release.Missing = release.Missing || first > 0 || last < len(out)
 		for i := first; i < last; i++ {
@@ -427,13 +451,13 @@ func (b *Buffer[F]) releaseEarly(t *Trace[F], g *group[F], now age, why Reason, 
 		}
 	}
 	for _, it := range g.items {
-		if kept <= maxKept {
+		if kept <= b.cfg.Limits.Kept {
 			break
 		}
 		if it.state == stateKept && it.Role != Run {
 			b.drop(it)
 			b.forget(it)
-			t.missing = true
+			b.forgot(t)
 			kept--
 		}
 	}
@@ -465,7 +489,6 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 		}
 		return
 	}
-	t.links.dropIndex()
 	t.byRun = nil
 	const never = 1<<63 - 1
 	t.deadline = never
@@ -489,12 +512,10 @@ func (b *Buffer[F]) schedule(t *Trace[F]) {
 
 // rememberLinks remembers the links of a trace: they may be above late spans.
 func (b *Buffer[F]) rememberLinks(t *Trace[F]) {
-	list := t.links.list
-	b.judged.remember(t.id, len(list), func(i int) pcommon.SpanID { return list[i][0] })
-	if b.cfg.Remember == nil {
-		return
-	}
-	for _, link := range list {
-		b.cfg.Remember(t.id, link[0])
+	for _, list := range t.links.lists {
+		b.judged.remember(t.id, len(list), func(i int) pcommon.SpanID { return list[i][0] })
+		for i := 0; b.cfg.Remember != nil && i < len(list); i++ {
+			b.cfg.Remember(t.id, list[i][0])
+		}
 	}
 }

@@ -1,8 +1,6 @@
 package hold
 
 import (
-	"math"
-
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
@@ -24,8 +22,8 @@ type Trace[F any] struct {
 	changed   []*run[F]                      // those that may have become complete or too large
 	roots     []*Item[F]                     // those that arrived since the last sweep
 	joined    int                            // joinResponses has seen the items before this index
-	responses map[uint64]*Item[F]            // by Item.Response, of these items; the first of several
-	unjoined  map[pcommon.SpanID][2]*Item[F] // by their run, requests that joinResponses could not join without it
+	responses map[uint64]*Item[F]            // by Item.Response, of these items; the outer one of several
+	unjoined  map[pcommon.SpanID][2]*Item[F] // by their run, requests whose run joinResponses could not join without it
 	awaited   map[pcommon.SpanID][]*run[F]   // the runs that yield and are otherwise complete, by where their parent chain breaks off
 
 	yielded map[pcommon.SpanID]struct{} // the runs that yielded and went with what is above them
@@ -36,6 +34,10 @@ type Trace[F any] struct {
 
 	// missing: facts of it were forgotten, so that a run of it may have done more than is here.
 	missing bool
+	// linksLost: there was no room for links of it.
+	linksLost bool
+	// untested: of the runs that go now it is not known whether others are within them.
+	untested bool
 
 	expires  age // when runs may expire of which nothing arrives, while facts are kept
 	deadline age
@@ -43,8 +45,9 @@ type Trace[F any] struct {
 	index    int           // in due
 	kept     int           // items of which only the facts are here
 	touched  bool
-	around   bool // it is in Buffer.around
-	judged   bool // a run of it was judged, see judged.any
+	around   bool             // it is in Buffer.around
+	outer    []pcommon.SpanID // the runs around those for which it is there
+	judged   bool             // a run of it was judged, see judged.any
 }
 
 // settling is a run span, or a root, that waits for Config.Settle.
@@ -57,8 +60,8 @@ type settling[F any] struct {
 // smallTrace is how many items are searched one by one; more are indexed.
 const smallTrace = 16
 
-func newTrace[F any](id pcommon.TraceID) *Trace[F] {
-	return &Trace[F]{id: id, rests: math.MinInt64}
+func newTrace[F any](id pcommon.TraceID, now age) *Trace[F] {
+	return &Trace[F]{id: id, rests: now}
 }
 
 // ID is the id of the trace.

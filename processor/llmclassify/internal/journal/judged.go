@@ -19,13 +19,23 @@ type Judged struct {
 	Trace pcommon.TraceID
 	// Counts: the runs count as runs of the trace.
 	Counts bool
+	// Forgot: facts of the trace were forgotten, or what is here of a judged run does not
+	// outlast the process.
+	Forgot bool
 	Runs   []pcommon.SpanID
 	Spans  []pcommon.SpanID // of judged runs, or between those
 }
 
+// forgotBit is set in the time of a record that is Forgot. Earlier versions did not write it.
+const forgotBit = 1 << 48
+
 // Append encodes what was judged, for [Journal.Update].
 func (r *Judged) Append(to []byte) []byte {
-	to = binary.AppendUvarint(to, uint64(max(r.At.UnixMilli(), 0))) //nolint:gosec // not negative
+	at := uint64(min(max(r.At.UnixMilli(), 0), forgotBit-1)) //nolint:gosec // not negative
+	if r.Forgot {
+		at |= forgotBit
+	}
+	to = binary.AppendUvarint(to, at)
 	to = append(to, r.Trace[:]...)
 	runs := uint64(len(r.Runs)) << 1
 	if r.Counts {
@@ -52,7 +62,8 @@ func (r *Judged) header(data []byte) (runs, spans int, rest []byte, err error) {
 	if n <= 0 || len(data)-n < len(r.Trace) {
 		return 0, 0, nil, errCut
 	}
-	if at > 1<<48 {
+	r.Forgot = at&forgotBit != 0
+	if at &^= forgotBit; at > forgotBit {
 		return 0, 0, nil, errors.New("invalid time in a record")
 	}
 	r.At = time.UnixMilli(int64(at)) //nolint:gosec // checked
