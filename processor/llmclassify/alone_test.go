@@ -2,6 +2,8 @@ package llmclassify
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -32,9 +34,10 @@ func noRuns(t *testing.T, h *harness, message ...any) {
 	assert.Error(t, err, "no run is counted")
 }
 
-func attemptOf(call, id byte, from, to float64) spanSpec {
+// attempt is an attempt of the logical call 2.
+func attempt(id byte, from, to float64) spanSpec {
 	s := requestSpan(id, 0, from, to)
-	return s.under(call)
+	return s.under(2)
 }
 
 // One request or tool alone is not a run, whatever becomes of it and however it is
@@ -66,7 +69,7 @@ func TestAlone(t *testing.T) {
 		},
 		"attempts of a call": {
 			spans: []spanSpec{
-				attemptOf(2, 3, 0.1, 0.3).refused(429, semconv.ProviderErrorKindRateLimited, ""), attemptOf(2, 4, 0.4, 1).answered("stop", answer),
+				attempt(3, 0.1, 0.3).refused(429, semconv.ProviderErrorKindRateLimited, ""), attempt(4, 0.4, 1).answered("stop", answer),
 				chatSpan(2, 0, 0.1, 1).finished("stop"),
 			},
 			// More may come beneath a root that others are beneath.
@@ -257,6 +260,75 @@ func TestGoesToMakeRoom(t *testing.T) {
 			h = newHarness(t, cfg, nil)
 			h.consume(t, tt.spans...)
 			check(t, h, semconv.TriggerSpanLimit)
+		})
+	}
+}
+
+// A gateway that only passed a request on, at the root of its trace, shows all that there is:
+// its request and those beneath it are as safe to repeat as each by itself, whichever comes
+// first. One that may have done more is not.
+func TestGatewayPassesOn(t *testing.T) {
+	call := []string{"call_1"}
+	asked := func(id, parent byte, from, to float64) spanSpec {
+		return requestSpan(id, 0, from, to).under(parent).in(gatewayService).history(call, call)
+	}
+	cut := func(s spanSpec, c counts) spanSpec {
+		return s.cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", c)
+	}
+	served := func(s spanSpec) spanSpec { s.kind = ptrace.SpanKindServer; return s }
+	root := served(cut(asked(4, 0, 0.1, 3), counts{}))
+	limited := asked(6, 4, 0.2, 0.5).refused(429, semconv.ProviderErrorKindRateLimited, "")
+	const safe, asks = semconv.RetrySafetySafeAutoRetry, semconv.RetrySafetyUserConfirmedRetry
+	for name, tt := range map[string]struct {
+		spans []spanSpec // the root first
+		want  map[byte]semconv.RetrySafety
+	}{
+		"once":                 {[]spanSpec{root, cut(asked(5, 4, 0.2, 2.9), counts{})}, map[byte]semconv.RetrySafety{4: safe, 5: safe}},
+		"twice":                {[]spanSpec{root, limited, cut(asked(5, 4, 0.6, 2.9), counts{})}, map[byte]semconv.RetrySafety{4: safe, 5: safe, 6: safe}},
+		"twice, then well":     {[]spanSpec{served(asked(4, 0, 0.1, 3).answered("stop", answer)), limited, asked(5, 4, 0.6, 2.9).answered("stop", answer)}, map[byte]semconv.RetrySafety{6: safe}},
+		"it ran a tool":        {[]spanSpec{root, cut(asked(5, 4, 0.2, 2.9).history([]string{"call_1", "call_2"}, []string{"call_1", "call_2"}), counts{})}, map[byte]semconv.RetrySafety{4: asks, 5: asks}},
+		"an unknown history":   {[]spanSpec{root, cut(asked(5, 4, 0.2, 2.9).without(semconv.HistoryToolCallsKey), counts{})}, map[byte]semconv.RetrySafety{4: asks, 5: asks}},
+		"it showed text":       {[]spanSpec{served(cut(asked(4, 0, 0.1, 3), counts{text: 1})), limited, cut(asked(5, 4, 0.6, 2.9), counts{})}, map[byte]semconv.RetrySafety{4: asks, 5: asks, 6: asks}},
+		"it was sent text":     {[]spanSpec{root, cut(asked(6, 4, 0.2, 0.5), counts{text: 1}), cut(asked(5, 4, 0.6, 2.9), counts{})}, map[byte]semconv.RetrySafety{4: asks, 5: asks, 6: asks}},
+		"it is an agent":       {[]spanSpec{cut(asked(4, 0, 0.1, 3), counts{}), cut(asked(5, 4, 0.2, 2.9), counts{})}, map[byte]semconv.RetrySafety{4: asks, 5: asks}},
+		"a tool is beneath it": {[]spanSpec{root, cut(asked(5, 4, 0.2, 2.9), counts{}), callSpan(7, 4, 0.3, 0.4, "call_1").in(gatewayService)}, map[byte]semconv.RetrySafety{4: asks, 5: asks}},
+	} {
+		safeties := func(h *harness) map[byte]semconv.RetrySafety {
+			found := map[byte]semconv.RetrySafety{}
+			for id, span := range spansOf(h.out()) {
+				if v := verdictOf(span); v.safety != semconv.RetrySafetyUnset {
+					found[id[7]] = v.safety
+				}
+			}
+			return found
+		}
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, defaultConfig(), nil)
+			h.consume(t, tt.spans...)
+			h.pass(t, defaultSettle)
+			assert.Equal(t, tt.want, safeties(h), "together")
+
+			h = newHarness(t, defaultConfig(), nil)
+			h.consume(t, tt.spans...)
+			l := h.lane()
+			l.push(l.buffer.Evict(t0, l.buffer.Bytes()))
+			l.judgeAll(t.Context())
+			assert.Equal(t, tt.want, safeties(h), "to make room")
+
+			for _, order := range orders(len(tt.spans)) {
+				h := newHarness(t, defaultConfig(), nil)
+				for _, i := range order {
+					h.consume(t, tt.spans[i])
+					h.pass(t, defaultSettle/time.Duration(len(tt.spans)+1))
+				}
+				h.pass(t, defaultMaxHold)
+				want, got := maps.Clone(tt.want), safeties(h)
+				if _, failed := want[4]; !failed && slices.Index(order, 0) < slices.Index(order, 1) {
+					want[6] = asks // late: a root that went well does not wait
+				}
+				assert.Equal(t, want, got, "order %v", order)
+				assert.Equal(t, load{}, h.load())
+			}
 		})
 	}
 }

@@ -66,6 +66,11 @@ type Config struct {
 	// Default "keep_client".
 	IncomingVerdicts string `mapstructure:"incoming_verdicts"`
 
+	// MarkStatus says which spans get a status: "failed_runs" sets that of runs, requests and
+	// tools that failed to ERROR, with the summary as its message, where their producer left
+	// it unset; "unset" leaves all as they came. Default "failed_runs".
+	MarkStatus string `mapstructure:"mark_status"`
+
 	// Dialects are the names of the dialects that are read. Default none, which means all.
 	Dialects []string `mapstructure:"dialects"`
 
@@ -87,6 +92,15 @@ type Config struct {
 	TenantFrom string `mapstructure:"tenant_from"`
 }
 
+// The values of [Config.MarkStatus].
+const (
+	markFailedRuns = "failed_runs"
+	markUnset      = "unset"
+)
+
+// marks reports whether spans that failed get a status.
+func (c *Config) marks() bool { return c.MarkStatus == markFailedRuns }
+
 // hasTenants reports whether tenants are told apart.
 func (c *Config) hasTenants() bool { return c.TenantFrom != "" }
 
@@ -102,6 +116,7 @@ func createDefaultConfig() component.Config {
 		MaxSpansPerRun: defaultMaxSpansPerRun,
 
 		IncomingVerdicts: incomingKeepClient,
+		MarkStatus:       markFailedRuns,
 	}
 }
 
@@ -126,6 +141,9 @@ func (c *Config) Validate() error {
 	case incomingKeepClient, incomingStrip, incomingKeep:
 	default:
 		errs = append(errs, fmt.Errorf("incoming_verdicts must be %s, %s or %s, is %q", incomingKeepClient, incomingStrip, incomingKeep, c.IncomingVerdicts))
+	}
+	if c.MarkStatus != markFailedRuns && c.MarkStatus != markUnset {
+		errs = append(errs, fmt.Errorf("mark_status must be %s or %s, is %q", markFailedRuns, markUnset, c.MarkStatus))
 	}
 	if _, err := dialect.NewSet(c.Dialects...); err != nil {
 		errs = append(errs, fmt.Errorf("dialects: %w", err))

@@ -26,7 +26,7 @@ func TestConfig(t *testing.T) {
 		{name: "", want: createDefaultConfig().(*Config)},
 		{name: "all", want: &Config{
 			MaxHold: 10 * time.Second, Settle: 500 * time.Millisecond, RunTimeout: 15 * time.Minute,
-			MaxHeldBytes: 1 << 20, MaxFactBytes: 1 << 16, MaxSpansPerRun: 100, Shards: 4, IncomingVerdicts: incomingStrip, Dialects: []string{"gen_ai", "otelllm"},
+			MaxHeldBytes: 1 << 20, MaxFactBytes: 1 << 16, MaxSpansPerRun: 100, Shards: 4, IncomingVerdicts: incomingStrip, MarkStatus: markUnset, Dialects: []string{"gen_ai", "otelllm"},
 			Storage: &storageID, MetadataKeys: []string{"X-Tenant", "x-region"},
 		}},
 		{name: "zero", errs: []string{
@@ -35,6 +35,7 @@ func TestConfig(t *testing.T) {
 			"max_spans_per_run must be greater than 0, is 0",
 			`dialects: unknown dialect "latin": must be one of `,
 			`incoming_verdicts must be keep_client, strip or keep, is "trust"`,
+			`mark_status must be failed_runs or unset, is "all"`,
 			"shards must not be negative, is -1",
 			"metadata_keys must be distinct and not empty: \"X-Tenant\" is not",
 		}},

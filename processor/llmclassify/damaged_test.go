@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/otelllm/otelllm-go/internal/race"
+
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/consumer/consumertest"
@@ -111,7 +113,7 @@ func TestAnyDamageOnTheDisk(t *testing.T) {
 					require.Equal(t, value, d.content["aside."+key], what)
 				}
 				for i := range value {
-					if raceEnabled && i%16 > 0 {
+					if race.Enabled && i%16 > 0 {
 						continue // takes long
 					}
 					for _, flip := range []byte{0xff, 1 << (i % 8)} {

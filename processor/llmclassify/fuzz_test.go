@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/verdictattr"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -109,14 +110,16 @@ func checkHostile(t *testing.T, td ptrace.Traces, seed uint8) {
 	}
 }
 
-// inventory counts spans by all that they have but verdicts, byte for byte as they are
-// on the wire, with their resource and scope.
+// inventory counts spans by all that they have but verdicts, and the provider and model that
+// come with the verdict on a run, byte for byte as they are on the wire, with their resource
+// and scope.
 type inventory map[string]int
 
 func (v inventory) add(td ptrace.Traces, n int) {
 	verdicts := []string{
 		"llm.failure.", "llm.classification.", "llm.retry.safety", "llm.retry.reason",
 		"llm.run.outcome", "llm.run.timeline", "llm.run.recovered_failures", "llm.history.missing_outputs",
+		"gen_ai.provider.name", "gen_ai.request.model",
 	}
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
@@ -133,6 +136,7 @@ func (v inventory) add(td ptrace.Traces, n int) {
 				ss.Scope().CopyTo(scope.Scope())
 				alone := scope.Spans().AppendEmpty()
 				span.CopyTo(alone)
+				verdictattr.RemoveFrom(alone) // its status, where that is of the verdict
 				alone.Attributes().RemoveIf(func(key string, _ pcommon.Value) bool {
 					return slices.ContainsFunc(verdicts, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 				})

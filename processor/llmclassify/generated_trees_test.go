@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/otel/attribute"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -216,12 +218,18 @@ func (g *tree) gateway(requests []request, service string, in float64) {
 
 // arrive lets the spans arrive in this many calls, with time between them, and returns
 // what came out in the end. If disk is set, the process is killed once in between.
-func arrive(t *testing.T, g *rand.Rand, cfg *Config, spans []spanSpec, calls int, step time.Duration, disk *disk) *harness {
+func arrive(t *testing.T, g *rand.Rand, cfg *Config, limits hold.Limits, spans []spanSpec, calls int, step time.Duration, disk *disk) *harness {
 	t.Helper()
-	h := newHarness(t, cfg, nil)
-	if disk != nil {
-		h = newHarnessOn(t, disk, cfg, nil, t0)
+	start := func(next consumer.Traces, now time.Time) *harness {
+		h := newHarness(t, cfg, next)
+		h.limits = limits
+		h.clock.advance(now.Sub(t0))
+		if disk != nil {
+			h.openOn(t, disk)
+		}
+		return h
 	}
+	h := start(nil, t0)
 	kill := -1
 	if disk != nil {
 		kill = g.IntN(calls)
@@ -231,7 +239,7 @@ func arrive(t *testing.T, g *rand.Rand, cfg *Config, spans []spanSpec, calls int
 		h.pass(t, step)
 		if i == kill {
 			sink := h.sink
-			h = newHarnessOn(t, disk, cfg, sink, h.clock.Now())
+			h = start(sink, h.clock.Now())
 			h.sink = sink
 		}
 	}
@@ -240,6 +248,7 @@ func arrive(t *testing.T, g *rand.Rand, cfg *Config, spans []spanSpec, calls int
 	}
 	h.pass(t, cfg.RunTimeout)
 	h.pass(t, cfg.RunTimeout)
+	h.passStepwise(t, time.Second) // a trace may rest
 	return h
 }
 
@@ -359,12 +368,12 @@ func checkTree(t *testing.T, seed uint64) {
 		return fmt.Sprintf("%s, seed %d:%s", what, seed, describe(spans))
 	}
 	t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-		together := arrive(t, g, defaultConfig(), tr.spans, 1, 0, nil)
+		together := arrive(t, g, defaultConfig(), hold.Limits{}, tr.spans, 1, 0, nil)
 		want := runVerdicts(together.out())
 		for range 3 {
 			spans := inOrder(tr.spans, g.Perm(len(tr.spans)))
 			calls := 1 + g.IntN(len(spans))
-			h := arrive(t, g, defaultConfig(), spans, calls, defaultSettle/2/time.Duration(calls), nil)
+			h := arrive(t, g, defaultConfig(), hold.Limits{}, spans, calls, defaultSettle/2/time.Duration(calls), nil)
 			if !tr.broken {
 				require.Equal(t, want, runVerdicts(h.out()), message("within settle", spans))
 			}
@@ -399,7 +408,7 @@ func checkTree(t *testing.T, seed uint64) {
 			}
 			require.Len(t, got, len(base), "a run less %s", mess)
 		}
-		for range 3 { // whatever happens
+		for n := range 4 { // whatever happens
 			cfg := defaultConfig()
 			cfg.Shards = 1 + g.IntN(4)
 			switch g.IntN(4) {
@@ -418,16 +427,20 @@ func checkTree(t *testing.T, seed uint64) {
 			}
 			calls := 1 + g.IntN(len(twice))
 			step := []time.Duration{0, time.Second, 10 * time.Second, 5 * time.Minute, 2 * time.Hour}[g.IntN(5)]
-			h := arrive(t, g, cfg, twice, calls, step, disk)
+			limits := hold.Limits{}
+			if n == 3 {
+				limits = tinyLimits(g)
+			}
+			h := arrive(t, g, cfg, limits, twice, calls, step, disk)
 			held := h.load()
 			held.evidence = 0 // of HTTP clients: it is forgotten when more comes
 			require.Equal(t, load{}, held, message("load", twice))
 			require.Empty(t, disk.entries(), message("disk", twice))
-			n := map[pcommon.SpanID]int{}
+			times := map[pcommon.SpanID]int{}
 			for _, s := range twice {
-				n[spanID(s.id)]++
+				times[spanID(s.id)]++
 			}
-			require.Equal(t, n, countsOf(h.out()), message("each once", twice))
+			require.Equal(t, times, countsOf(h.out()), message("each once", twice))
 		}
 	})
 }

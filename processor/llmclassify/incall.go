@@ -90,7 +90,7 @@ func (p *classifier) judgeComplete(q *partition) (evidence exchanges) {
 	for _, i := range judgingOrder(c.releases) {
 		release := &c.releases[i]
 		evidence.explain(release)
-		d := judge(q.now, &c.judge, q.laneOf(release.Trace).inner, nil, release, semconv.TriggerComplete)
+		d := judge(q.now, &c.judge, q.laneOf(release.Trace).inner, nil, release, semconv.TriggerComplete, p.cfg.marks())
 		c.endings = append(c.endings, endingOf(d.Run, semconv.TriggerComplete))
 	}
 	return evidence
@@ -123,6 +123,7 @@ func (p *classifier) completeRecords(now time.Time, c *completeRuns) (records []
 		r := journal.Judged{At: now, Trace: trace, Counts: true}
 		for ; len(releases) > 0 && releases[0].Trace == trace; releases = releases[1:] {
 			r.Runs = append(r.Runs, releases[0].RunID)
+			r.Forgot = r.Forgot || forgotAfterRestart(&releases[0])
 		}
 		if len(ranges) > 0 && ranges[0].trace == trace { // they are mostly in the same order
 			r.Spans = c.ids[ranges[0].from:ranges[0].to]

@@ -33,7 +33,7 @@ func (p incoming) clean(span ptrace.Span, scope string, kind dialect.Kind) (remo
 	case p == incomingKeepClient && kind != dialect.Other && scope == verdictattr.ClientScope && trusted(span, kind):
 		return false
 	}
-	verdictattr.Remove(span.Attributes())
+	verdictattr.RemoveFrom(span)
 	return true
 }
 

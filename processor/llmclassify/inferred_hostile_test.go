@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/otelllm/otelllm-go/internal/race"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -66,8 +68,8 @@ func TestManyOfOneSessionOrResponse(t *testing.T) {
 		require.NoError(t, h.ConsumeTraces(t.Context(), td))
 		h.pass(t, defaultMaxHold)
 		h.pass(t, 2*defaultRunTimeout)
-		h.pass(t, time.Second)                // a large trace goes in several parts
-		if !testing.Short() && !raceEnabled { // the race detector takes its time
+		h.pass(t, time.Second)                 // a large trace goes in several parts
+		if !testing.Short() && !race.Enabled { // the race detector takes its time
 			assert.Less(t, time.Since(start), 10*time.Second, name)
 		}
 		assert.Equal(t, load{}, h.load(), name)

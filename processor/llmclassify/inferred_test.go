@@ -139,6 +139,44 @@ func TestInferredRunsAreCountedOnce(t *testing.T) {
 	}
 }
 
+// An agent's client repeats its request through a gateway, which infers a run from that. All
+// of it is one call of the agent, and no run, even if the spans of its HTTP client never come.
+func TestInferredRunBeneathOneCall(t *testing.T) {
+	limited := func(id, parent byte, from, to float64) spanSpec {
+		return servedRequest(id, parent, from, to).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded")
+	}
+	client := requestSpan(10, 0, 2.3, 2.8).under(8).in(gatewayService).answered("stop", answer).response("r1")
+	spans := []spanSpec{
+		otherSpan(1, 0, 0, 3.1), chatSpan(2, 1, 0.1, 3).finished("stop").response("r1"),
+		httpClient(20, 2, 0.1, 1), httpClient(21, 2, 1.1, 2), httpClient(22, 2, 2.1, 2.95),
+		inferredSpan(3, 20, 0.2, 2.9).in(gatewayService), limited(4, 20, 0.2, 0.9), limited(5, 21, 1.2, 1.9),
+		servedRequest(8, 22, 2.2, 2.9).answered("stop", answer).response("r1"), client,
+	}
+	for name, spans := range map[string][]spanSpec{
+		"all": spans, "without HTTP": withoutSpans(spans, 20, 21, 22), "without the first": withoutSpans(spans, 20),
+	} {
+		for _, order := range orders(len(spans)) {
+			for calls, step := range map[string]time.Duration{"in one call": -1, "at once": 0, "after a while": 100 * time.Millisecond} {
+				h := newHarness(t, defaultConfig(), nil)
+				spans := inOrder(spans, order)
+				if step < 0 {
+					h.consume(t, spans...)
+				}
+				for i := 0; step >= 0 && i < len(spans); i++ {
+					h.consume(t, spans[i])
+					h.pass(t, step)
+				}
+				h.pass(t, defaultMaxHold)
+				require.Empty(t, runsJudged(h.out()), "%s %s %v", name, calls, order)
+				h.pass(t, 2*defaultRunTimeout)
+				require.Empty(t, runsJudged(h.out()), "%s %s %v", name, calls, order)
+				require.Empty(t, abandonedSpans(h.out()), "%s %s %v", name, calls, order)
+				assert.Equal(t, load{}, h.load(), "%s %s %v", name, calls, order)
+			}
+		}
+	}
+}
+
 // inOrder are spans in another order, an LLM span first: what comes before the first one
 // of its trace is not known later.
 func inOrder(spans []spanSpec, order []int) (list []spanSpec) {

@@ -11,7 +11,6 @@ import (
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/assemble"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/generations"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
-	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // innerRun is a run that was judged, as far as a run that it is within needs it: how it
@@ -62,7 +61,7 @@ func newInnerRuns(period time.Duration, bytes int, judged *hold.Judged) *innerRu
 // add keeps a run that may be within another one: one that has a parent. What the runs
 // within it did is a part of what it did.
 func (e *innerRuns) add(now time.Time, trace pcommon.TraceID, run *assemble.Item, within assemble.Inner, d *assemble.Diagnoses) {
-	if run == nil || run.Parent.IsEmpty() || d.Run == nil {
+	if run == nil || run.Parent.IsEmpty() || d.Run == nil && !d.Unclaimed {
 		return
 	}
 	if e.limit == 0 {
@@ -89,7 +88,7 @@ func (e *innerRuns) add(now time.Time, trace pcommon.TraceID, run *assemble.Item
 	}
 	e.kept.Now.add(trace, innerRun{
 		position: assemble.PositionOf(run), service: assemble.ServiceOf(run), did: d.Effects,
-		well:   within.Well != classify.No && (d.Run.Outcome == semconv.RunOutcomeSucceeded || d.Run.Outcome == semconv.RunOutcomeRecovered),
+		well:   within.Well != classify.No && d.Run != nil && assemble.WentWell(d.Run.Outcome),
 		counts: run.Announced.Known || run.Announced.Requests > 0,
 	})
 }

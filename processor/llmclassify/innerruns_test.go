@@ -245,6 +245,29 @@ func TestInnerRunThatIsMissing(t *testing.T) {
 	}
 }
 
+// What a run within another one did counts for that one, also where so many other runs of the
+// trace wait that it is not one of the newest.
+func TestInnerRunAmongMany(t *testing.T) {
+	h := newHarness(t, defaultConfig(), nil)
+	pay := toolSpan(12, 1.1, 1.3, "call_1", semconv.ToolEffectNonIdempotent, semconv.ToolOutcomeSucceeded).under(10).in(gatewayService)
+	pay.attrs = append(pay.without(semconv.RunIDKey).attrs, semconv.RunID(spanID(10).String()))
+	h.consume(t, pay, runSpan(10, 1, 2, 1, 1).under(1).in(gatewayService)) // a request of it is to come
+	for id := byte(100); id < 200; id++ {
+		h.consume(t, runSpan(id, 0, 9, 1, 0))
+	}
+	h.consume(t,
+		requestSpan(2, 1, 2.1, 3).cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{}),
+		runSpan(1, 0, 3, 1, 0).failed("ECONNRESET"))
+	h.pass(t, defaultSettle)
+	assert.Empty(t, runsJudged(h.out()), "it waits for the one within it")
+	h.consume(t, requestSpan(11, 10, 1.4, 1.9).answered("stop", answer).in(gatewayService).history([]string{"call_1"}, []string{"call_1"}))
+	h.pass(t, defaultSettle)
+	v := verdictOf(spansOf(h.out())[spanID(1)])
+	assert.Equal(t, semconv.TriggerComplete, v.trigger)
+	assert.Equal(t, semconv.RetrySafetyUserConfirmedRetry, v.safety)
+	assert.Equal(t, semconv.RetryReasonToolSideEffect, v.reason)
+}
+
 // A run that names the run around it is in the numbers of that one alone, whatever its
 // parents and its time say.
 func TestRunNamesTheRunAroundIt(t *testing.T) {
@@ -385,4 +408,39 @@ func TestInnerRunsForgotten(t *testing.T) {
 		assert.Equal(t, semconv.RunOutcomeFailed, v.outcome)
 		assert.Greater(t, v.safety, semconv.RetrySafetySafeAutoRetry, "room for %d: %s", room, v.words())
 	}
+}
+
+// A request that comes long before the span of its run, an inner one, is not the last answer
+// of the run around that: the outer run's own last request asked for a tool.
+func TestInnerRequestBeforeItsRun(t *testing.T) {
+	h := newHarness(t, defaultConfig(), nil)
+	h.consume(t, chatSpan(2, 1, 0.1, 1).finished("tool_use"), chatSpan(12, 10, 1.5, 2.3).finished("end_turn"), agentSpan(1, 0, 0, 3))
+	h.pass(t, defaultMaxHold)
+	h.consume(t, callSpan(3, 1, 1.1, 2.5, "call_1"), agentSpan(10, 3, 1.2, 2.4))
+	h.pass(t, defaultMaxHold)
+	v := verdicts(h.out())[1]
+	assert.Equal(t, semconv.RunOutcomeIncomplete, v.outcome, v.words())
+	assert.Greater(t, v.safety, semconv.RetrySafetySafeAutoRetry)
+}
+
+// Nothing is said of a run that may have returned its calls, but what it did counts for the
+// run around it.
+func TestEffectsOfARunWithoutAVerdict(t *testing.T) {
+	pydantic := func(s spanSpec) spanSpec { s.library = "pydantic-ai"; return s }
+	h := newHarness(t, defaultConfig(), nil)
+	for _, s := range []spanSpec{
+		requestSpan(2, 1, 0.1, 1).answered("tool_calls", counts{inputs: 1, completed: 1, calls: 1, callIDs: []string{"call_1"}}),
+		pydantic(chatSpan(11, 10, 1.3, 2).finished("tool_call")), pydantic(callSpan(12, 10, 2.1, 2.5, "call_pay")),
+		pydantic(chatSpan(13, 10, 2.6, 4).finished("tool_call")), pydantic(agentSpan(10, 4, 1.2, 4.8)),
+		toolSpan(4, 1.1, 5, "call_1", semconv.ToolEffectReadOnly, semconv.ToolOutcomeSucceeded),
+		requestSpan(6, 1, 5.1, 6).history([]string{"call_1"}, []string{"call_1"}).
+			cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{}),
+		runSpan(1, 0, 7, 2, 1),
+	} {
+		h.consume(t, s)
+		h.pass(t, 2*defaultSettle)
+	}
+	out := spansOf(h.out())
+	assert.Equal(t, verdict{}, verdictOf(out[spanID(10)]))
+	assert.Equal(t, confirm, verdictOf(out[spanID(1)]).safety, "a tool ran within it")
 }

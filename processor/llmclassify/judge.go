@@ -18,9 +18,10 @@ import (
 
 // judge judges a release, with what is known of the runs within it, and stamps the
 // verdicts onto its spans. What it returns is good until j is used again. There may be
-// nothing else here of the trace: t is nil.
+// nothing else here of the trace: t is nil. SetStatus says that spans which failed get the
+// status ERROR where they have none.
 func judge(
-	now time.Time, j *assemble.Judge, inner *innerRuns, t *assemble.Trace, release *assemble.Release, trigger semconv.Trigger,
+	now time.Time, j *assemble.Judge, inner *innerRuns, t *assemble.Trace, release *assemble.Release, trigger semconv.Trigger, setStatus bool,
 ) assemble.Diagnoses {
 	within := inner.of(release, t)
 	release.Missing = release.Missing || release.Run != nil && inner.judged.Forgotten(release.Trace)
@@ -41,10 +42,17 @@ func judge(
 		case corrected.Safety != semconv.RetrySafetyUnset:
 			stamp.Corrected(m.Span, d.Members[i], corrected, trigger)
 		case i == d.Carrier:
-			stamp.Run(m.Span, d.Run, d.Members[i], trigger)
+			if stamp.Run(m.Span, d.Run, d.Members[i], trigger) && setStatus {
+				stamp.Status(m.Span, d.Run, d.Members[i])
+			}
 		case release.Final && d.Run == nil && d.Members[i] == nil && !isPart(m, release): // it is alone, and nothing failed
 		default:
-			stamp.Span(m.Span, d.Members[i], trigger)
+			if stamp.Span(m.Span, d.Members[i], trigger) && setStatus {
+				stamp.Status(m.Span, d.Members[i])
+			}
+		}
+		if release.Final && m.Item == release.Run && m.Out && readable(m) {
+			j.ModelNames(release).WriteModel(m.Span)
 		}
 	}
 	return d

@@ -84,6 +84,7 @@ func newLane(p *shared, t *tenant, n int, wake func()) *lane {
 		Forget:         l.releaser.forget,
 		Remember:       l.releaser.remember,
 		Watch:          p.interest.add,
+		Limits:         p.limits,
 	})
 	l.buffer.SetMaxFactBytes(factBytes)
 	l.inner = newInnerRuns(cfg.RunTimeout, remembered/16, l.buffer.Judged())
@@ -99,7 +100,7 @@ func (l *lane) recall(list []journal.Judged) {
 	now, judged := l.clock.Now(), l.buffer.Judged()
 	for i := range list {
 		r := &list[i]
-		judged.Recall(now, r.At, r.Trace, r.Counts, r.Runs, r.Spans)
+		judged.Recall(now, r.At, r.Trace, r.Counts, r.Forgot, r.Runs, r.Spans)
 	}
 	judged.Recalled()
 }

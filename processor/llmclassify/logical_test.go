@@ -41,3 +41,38 @@ func TestRunCoversLogicalCall(t *testing.T) {
 		})
 	}
 }
+
+// A logical call did what all of its attempts did. It is not safe to repeat if one of them
+// showed text, although the last one failed before any output.
+func TestLogicalCallShowedText(t *testing.T) {
+	for name, tt := range map[string]struct {
+		parent byte
+		rest   []spanSpec
+	}{
+		"of a run":        {1, []spanSpec{runSpan(1, 0, 4, 1, 0).failed("error")}},
+		"of another run":  {1, []spanSpec{agentSpan(1, 0, 0, 4)}},
+		"beneath a span":  {9, []spanSpec{otherSpan(9, 0, 0, 4)}},
+		"without a root":  {9, nil},
+		"without parents": {0, nil},
+		"with a second":   {9, []spanSpec{chatSpan(6, 9, 3.2, 3.5).finished("stop"), otherSpan(9, 0, 0, 4)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for how, first := range map[string]spanSpec{
+				"cut":      attempt(3, 0.2, 0.9).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 3}),
+				"complete": attempt(3, 0.2, 0.9).answered("stop", answer),
+			} {
+				again := attempt(4, 1, 1.5).cut(semconv.PhaseResponseStarted, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{})
+				call := chatSpan(2, tt.parent, 0.1, 1.6).failed("ECONNRESET")
+				h := newHarness(t, defaultConfig(), nil)
+				h.consume(t, append([]spanSpec{first, again, call}, tt.rest...)...)
+				h.pass(t, defaultMaxHold)
+				h.pass(t, 2*defaultRunTimeout)
+				out := spansOf(h.out())
+				assert.Equal(t, semconv.RetrySafetyUserConfirmedRetry, verdictOf(out[spanID(2)]).safety, how)
+				assert.Equal(t, semconv.CauseConnectionReset, verdictOf(out[spanID(2)]).cause, how)
+				summary, _ := out[spanID(2)].Attributes().Get(string(semconv.FailureSummaryKey))
+				assert.NotContains(t, summary.Str(), "safe to retry", how)
+			}
+		})
+	}
+}

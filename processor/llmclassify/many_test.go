@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/otelllm/otelllm-go/internal/race"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -23,7 +25,7 @@ import (
 // LLMCLASSIFY_MAX_PAUSE (10ms) bounds the latter, and the former where there is no other.
 func TestManyTraces(t *testing.T) {
 	many := 100_000
-	if testing.Short() || raceEnabled {
+	if testing.Short() || race.Enabled {
 		many = 10_000
 	}
 	cfg := defaultConfig()

@@ -26,6 +26,7 @@ import (
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -53,8 +54,9 @@ type recordedTrace struct {
 
 // arrivals is how the spans of a recordedTrace arrive.
 type arrivals struct {
-	cfg   *Config
-	calls []arriving
+	cfg    *Config
+	limits hold.Limits
+	calls  []arriving
 }
 
 // arriving is one call, and the time that passes before it.
@@ -84,7 +86,7 @@ func (c *arriving) traces() ptrace.Traces {
 
 func (a *arrivals) String() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "shards %d, max_spans_per_run %d, max_held_bytes %d", a.cfg.Shards, a.cfg.MaxSpansPerRun, a.cfg.MaxHeldBytes)
+	fmt.Fprintf(&out, "shards %d, max_spans_per_run %d, max_held_bytes %d, %+v", a.cfg.Shards, a.cfg.MaxSpansPerRun, a.cfg.MaxHeldBytes, a.limits)
 	for _, c := range a.calls {
 		fmt.Fprintf(&out, "\n  after %v:", c.after)
 		for _, p := range c.spans {
@@ -114,6 +116,7 @@ func (p placed) head() dialect.Head {
 func (a *arrivals) play(t *testing.T) (outcome, map[pcommon.TraceID]bool) {
 	t.Helper()
 	h := newHarness(t, a.cfg, nil)
+	h.limits = a.limits
 	excused := map[pcommon.TraceID]bool{}
 	for i := range a.calls {
 		h.passStepwise(t, a.calls[i].after)
@@ -262,12 +265,31 @@ func (o outcome) carelessness(want outcome, excused map[pcommon.TraceID]bool) (l
 		}
 		a := one(w)
 		for _, b := range got {
-			if what := careless(a, b, excused[key.trace]); what != "" {
+			if what := careless(a, b, excused[key.trace]); what != "" && !o.saidLate(key, a, b) {
 				list = append(list, fmt.Sprintf("%s %s: %v, not %v", key.id, what, b.words(), a.words()))
 			}
 		}
 	}
 	return list
+}
+
+// saidLate reports whether a run, which memory did not suffice to hold, was judged before one
+// of its parts arrived, and that part says what makes a repetition less safe. A person is to
+// be asked before the run is repeated, and finds it there.
+func (o outcome) saidLate(run spanKey, want, got judgement) bool {
+	safety := string(semconv.RetrySafetyKey)
+	if got.trigger() != semconv.TriggerMemory.String() || got[string(semconv.RunOutcomeKey)] == "" ||
+		got[safety] != semconv.RetrySafetyUserConfirmedRetry.String() {
+		return false
+	}
+	for key, list := range o {
+		if key.trace == run.trace && slices.ContainsFunc(list, func(s judgement) bool {
+			return s.trigger() == semconv.TriggerLate.String() && s[safety] == want[safety]
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // careless says why one judgement is less careful than the whole trace allows, "" if it is
@@ -292,7 +314,8 @@ func careless(want, got judgement, excused bool) string {
 	alone := same && outcome == "" && want.trigger() == semconv.TriggerComplete.String() &&
 		want[string(semconv.RetryReasonKey)] == semconv.RetryReasonEvidenceIncomplete.String()
 	switch {
-	case waited, alone:
+	case alone && is != semconv.RetrySafetySafeAutoRetry:
+	case waited && is != semconv.RetrySafetySafeAutoRetry:
 	case is == semconv.RetrySafetySafeAutoRetry && wanted != is && wanted != semconv.RetrySafetyUnset:
 		return "is safe"
 	case same && is < wanted && is != semconv.RetrySafetyUnset:
@@ -370,22 +393,31 @@ func recordedTraces(t *testing.T) (list []recordedTrace) {
 // readLines reads OTLP JSON, one call a line.
 func readLines(t *testing.T, path string) ptrace.Traces {
 	t.Helper()
+	all := ptrace.NewTraces()
+	eachLine(t, path, func(line json.RawMessage) {
+		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(line)
+		require.NoError(t, err)
+		td.ResourceSpans().MoveAndAppendTo(all.ResourceSpans())
+	})
+	return all
+}
+
+// eachLine reads a gzipped file with JSON in each line.
+func eachLine(t *testing.T, path string, read func(json.RawMessage)) {
+	t.Helper()
 	f, err := os.Open(path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
 	z, err := gzip.NewReader(f)
 	require.NoError(t, err)
-	all := ptrace.NewTraces()
 	for dec := json.NewDecoder(z); ; {
 		var line json.RawMessage
 		if err := dec.Decode(&line); errors.Is(err, io.EOF) {
-			return all
+			return
 		} else {
 			require.NoError(t, err)
 		}
-		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(line)
-		require.NoError(t, err)
-		td.ResourceSpans().MoveAndAppendTo(all.ResourceSpans())
+		read(line)
 	}
 }
 
@@ -686,5 +718,37 @@ func TestOrder(t *testing.T) {
 	t.Logf("%d traces had to be judged alike, %d no less carefully", strict, careful)
 	if strict+careful > 100 {
 		require.Greater(t, strict, careful)
+	}
+}
+
+// tinyLimits are limits of one or a few.
+func tinyLimits(g *rand.Rand) hold.Limits {
+	few := func() int { return 1 + g.IntN(3) }
+	return hold.Limits{Sweep: few(), Within: few(), FreeWork: few(), Early: few(), Context: few(), Kept: few()}
+}
+
+// TestOrderInParts is TestOrder where the work for each trace is done in small parts, and
+// few facts of a run are kept.
+func TestOrderInParts(t *testing.T) {
+	all := recordedTraces(t)
+	for i := range all {
+		t.Run(all[i].name, func(t *testing.T) {
+			for n := range *orderings {
+				seed := *orderSeed + uint64(n) //nolint:gosec // not negative
+				g := seedOf(all[i].name, seed)
+				r := all[i].changed(g)
+				want, _ := r.together().play(t)
+				for _, a := range []*arrivals{r.shuffled(g), r.scattered(g)} {
+					a.limits = tinyLimits(g)
+					got, excused := a.play(t)
+					if r.made {
+						continue // for its spans are taken for one another's
+					}
+					if wrong := got.carelessness(want, excused); len(wrong) > 0 {
+						t.Fatalf("%s, seed %d:\n  %s\n%v", r.name, seed, strings.Join(wrong, "\n  "), a)
+					}
+				}
+			}
+		})
 	}
 }

@@ -50,6 +50,7 @@ func (o *outbox) recordJudged(now time.Time, release *assemble.Release, caller *
 	r := journal.Judged{At: now, Trace: release.Trace, Counts: release.Counts}
 	if release.Final || release.Again {
 		r.Runs = append(append(r.Runs, release.RunID), release.Parts...)
+		r.Forgot = forgotAfterRestart(release)
 	}
 	if isLast(release) {
 		for i := range release.Members {
@@ -66,6 +67,21 @@ func (o *outbox) recordJudged(now time.Time, release *assemble.Release, caller *
 	if passed {
 		p.last = append(p.last, release.Trace)
 	}
+}
+
+// forgotAfterRestart reports whether a run that is judged may be within another one, which
+// would have to know what it did. That is kept in memory only.
+func forgotAfterRestart(release *assemble.Release) bool {
+	return isRun(release) && !release.Run.Parent.IsEmpty()
+}
+
+// forgotRecords encodes of which traces something was forgotten.
+func forgotRecords(now time.Time, traces []pcommon.TraceID) (records []byte) {
+	for _, trace := range traces {
+		r := journal.Judged{At: now, Trace: trace, Forgot: true}
+		records = r.Append(records)
+	}
+	return records
 }
 
 // recordPassed records spans that passed, after the verdicts of their trace.

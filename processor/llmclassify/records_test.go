@@ -13,7 +13,9 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/attribute"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -368,4 +370,52 @@ func TestUnreadableJudged(t *testing.T) {
 	err := h.store.journal.Recall(t.Context(), t0, time.Hour, 0, nil)
 	require.ErrorIs(t, err, errDown)
 	assert.False(t, consumererror.IsPermanent(err))
+}
+
+// What was forgotten of a trace stays forgotten after a restart: the verdict on its run is
+// as careful as it would have been without one. A run within it that was judged before is
+// forgotten by the restart itself.
+func TestForgottenStaysForgotten(t *testing.T) {
+	shown := requestSpan(2, 1, 0.1, 0.5).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2})
+	refused := requestSpan(4, 1, 79, 79.5).refused(429, semconv.ProviderErrorKindRateLimited, "rate_limit_exceeded")
+	run := runSpan(1, 0, 80, 0, 0).failed("429")
+	run.attrs = slices.DeleteFunc(run.attrs, func(kv attribute.KeyValue) bool {
+		return kv.Key == semconv.RunRequestsKey || kv.Key == semconv.RunToolsKey
+	})
+	within := []spanSpec{requestSpan(11, 10, 0.1, 0.5).cut(semconv.PhaseText, semconv.TransportCauseConnectionReset, "ECONNRESET", counts{text: 2}), runSpan(10, 0, 1, 1, 0).under(1)}
+	facts := defaultConfig()
+	facts.MaxFactBytes = 1
+	kept := defaultConfig()
+	for name, tt := range map[string]struct {
+		cfg    *Config
+		limits hold.Limits
+		before [][]spanSpec
+	}{
+		"facts, for max_fact_bytes":                             {facts, hold.Limits{}, [][]spanSpec{{shown}}},
+		"facts, as there are many":                              {kept, hold.Limits{Kept: 1}, [][]spanSpec{{shown, refused}}},
+		"a run within it, at once":                              {kept, hold.Limits{}, [][]spanSpec{within}},
+		"a run within it, in pieces":                            {kept, hold.Limits{}, [][]spanSpec{within[:1], within[1:]}},
+		"a run within it, as there are many, then it is killed": {facts, hold.Limits{}, [][]spanSpec{within}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, kill := range []bool{false, true} {
+				d := newDisk()
+				h := newHarness(t, tt.cfg, nil)
+				h.limits = tt.limits
+				h.openOn(t, d)
+				for _, spans := range tt.before {
+					h.consume(t, spans...)
+				}
+				h.pass(t, 2*defaultMaxHold)
+				if kill {
+					h = newHarnessOn(t, d, tt.cfg, nil, h.clock.Now())
+				}
+				h.consume(t, refused, run)
+				h.pass(t, defaultMaxHold)
+				v := verdicts(h.out())[1]
+				require.Equal(t, semconv.RunOutcomeFailed, v.outcome, "killed %v", kill)
+				require.Greater(t, v.safety, semconv.RetrySafetySafeAutoRetry, "killed %v: %s", kill, v.words())
+			}
+		})
+	}
 }

@@ -63,26 +63,32 @@ func (r *releaser) release(ctx context.Context, releases []assemble.Release) {
 		}
 		out.recordPassed(r.clock.Now(), r.passed)
 		r.passed = nil
+		r.recordForgotten(ctx) // of runs within others, before the spans of those are done
 		out.flush(ctx)
 	}
 	r.reader.Close()
 }
 
-// recordForgotten records the facts that the buffer forgot.
+// recordForgotten records the facts that the buffer forgot, and of which traces they and
+// the runs within others were.
 func (r *releaser) recordForgotten(ctx context.Context) {
-	if n := r.buffer.Forgotten(); n > 0 {
+	n, traces := r.buffer.Forgotten(), r.buffer.Judged().TakeForgotten()
+	if n > 0 {
 		r.telemetry.forgot(ctx, n)
-		r.store.forget(ctx, r.forgotten)
-		clear(r.forgotten)
-		r.forgotten = r.forgotten[:0]
 	}
+	if n == 0 && len(traces) == 0 {
+		return
+	}
+	r.store.forget(ctx, r.forgotten, forgotRecords(r.clock.Now(), traces))
+	clear(r.forgotten)
+	r.forgotten = r.forgotten[:0]
 }
 
 // releaseOne judges one release and puts its spans, stamped, into the outbox.
 func (r *releaser) releaseOne(ctx context.Context, release *assemble.Release, out *outbox) {
 	trigger := triggerOf[release.Reason]
 	r.open(release)
-	d := judge(r.clock.Now(), &r.judge, r.inner, r.buffer.Trace(release.Trace), release, trigger)
+	d := judge(r.clock.Now(), &r.judge, r.inner, r.buffer.Trace(release.Trace), release, trigger, r.cfg.marks())
 	if own, ok := clientsVerdict(release); ok && d.Run == nil {
 		r.telemetry.run(ctx, own, 1)
 	}
@@ -90,7 +96,11 @@ func (r *releaser) releaseOne(ctx context.Context, release *assemble.Release, ou
 	last := lastOwn(release)
 	if d.Run != nil {
 		if d.Carrier < 0 && last != nil {
-			out.add(ctx, abandoned(release, &d), &last.Known, verdictSize)
+			span := abandoned(release, &d, r.judge.ModelNames(release))
+			if r.cfg.marks() {
+				stamp.Status(span, d.Run)
+			}
+			out.add(ctx, span, &last.Known, verdictSize)
 			out.of(last.Known.Caller).added++
 		}
 		r.telemetry.run(ctx, endingOf(d.Run, trigger), 1)
@@ -204,7 +214,9 @@ func (r *releaser) readFacts(it *assemble.Item) int {
 
 // factsOf reads the facts of a span, and returns their memory.
 func factsOf(it *assemble.Item, span ptrace.Span) int {
-	it.Known.Names = dialect.RunNamesOf(span)
+	if names := dialect.RunNamesOf(span); names != (dialect.RunNames{}) {
+		it.Known.Names = &names
+	}
 	return it.Known.Facts(span, kinds[it.Role]).Size() + it.Known.Names.Size()
 }
 
@@ -259,7 +271,7 @@ func (r *releaser) remember(trace pcommon.TraceID, span pcommon.SpanID) {
 // abandoned is the span that represents a run whose span never arrived and that has no
 // span left to carry the verdict. Its id follows from the run's, so that a second one after a
 // crash is the same span.
-func abandoned(release *assemble.Release, d *assemble.Diagnoses) ptrace.Span {
+func abandoned(release *assemble.Release, d *assemble.Diagnoses, names dialect.RunNames) ptrace.Span {
 	span := ptrace.NewSpan()
 	span.SetName(semconv.SpanRunAbandoned)
 	span.SetKind(ptrace.SpanKindInternal)
@@ -270,7 +282,6 @@ func abandoned(release *assemble.Release, d *assemble.Diagnoses) ptrace.Span {
 	binary.LittleEndian.PutUint64(id[:], (hash(release.Trace)^run)*0x9e3779b97f4a7c15|1)
 	span.SetSpanID(id)
 	var end pcommon.Timestamp
-	var names dialect.RunNames
 	for i := range release.Members {
 		if m := &release.Members[i]; !m.Foreign {
 			end = max(end, m.End)

@@ -4,6 +4,7 @@ import (
 	"go.opentelemetry.io/collector/consumer"
 	"go.uber.org/zap"
 
+	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/origin"
 )
 
@@ -21,6 +22,7 @@ type shared struct {
 	interest  interest // the traces of which LLM spans are held or on their way
 	evidenced interest // the traces of which evidence is kept or on its way
 	origins   *origin.Table
+	limits    hold.Limits // zero but in tests
 }
 
 func newShared(cfg *Config, next consumer.Traces, c clock, logger *zap.Logger, t *telemetry) *shared {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/otelllm/otelllm-go/internal/race"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -88,7 +90,7 @@ func TestSizing(t *testing.T) {
 			held, thought := float64(heap()-before)/n/1024, float64(h.load().bytes)/n/1024
 			t.Logf("held: %.2f KiB a span, as estimated %.2f", held, thought)
 			assert.InDelta(t, thought, held, 0.35*held, "the bound is one of memory")
-			if !raceEnabled {
+			if !race.Enabled {
 				assert.LessOrEqual(t, tt.least, held+0.05)
 				assert.GreaterOrEqual(t, tt.most, held-0.05)
 				assert.InDelta(t, 2, loose/held, 0.5)
@@ -101,7 +103,7 @@ func TestSizing(t *testing.T) {
 			facts, thought := float64(heap()-before)/n/1024, float64(h.load().factBytes)/n/1024
 			t.Logf("facts: %.2f KiB a span, as estimated %.2f", facts, thought)
 			assert.InDelta(t, thought, facts, 0.35*facts, "the bound is one of memory")
-			if !raceEnabled {
+			if !race.Enabled {
 				assert.LessOrEqual(t, numbers[4], facts+0.05)
 				assert.GreaterOrEqual(t, numbers[5], facts-0.05)
 			}

@@ -2,6 +2,7 @@ package llmclassify
 
 import (
 	"cmp"
+	"slices"
 	"testing"
 	"time"
 
@@ -231,14 +232,13 @@ func (s spanSpec) unconnected(stage semconv.TransportStage, cause semconv.Transp
 
 // history replaces the request's history.
 func (s spanSpec) history(calls, outputs []string) spanSpec {
-	attrs := s.attrs
-	s.attrs = nil
-	for _, kv := range attrs {
-		if kv.Key != semconv.HistoryToolCallsKey && kv.Key != semconv.HistoryToolOutputsKey {
-			s.attrs = append(s.attrs, kv)
-		}
-	}
-	return s.with(semconv.HistoryToolCalls(calls...), semconv.HistoryToolOutputs(outputs...))
+	return s.without(semconv.HistoryToolCallsKey, semconv.HistoryToolOutputsKey).
+		with(semconv.HistoryToolCalls(calls...), semconv.HistoryToolOutputs(outputs...))
+}
+
+func (s spanSpec) without(keys ...attribute.Key) spanSpec {
+	s.attrs = slices.DeleteFunc(slices.Clone(s.attrs), func(kv attribute.KeyValue) bool { return slices.Contains(keys, kv.Key) })
+	return s
 }
 
 // toolSpan is an execution of a tool under run 1, as this project's client records it.

@@ -57,11 +57,11 @@ func (s *store) update(ctx context.Context, spent, done []journal.Ticket, judged
 	}
 }
 
-// forget records that the facts of spans are forgotten. A span that is still to be forwarded
-// stays until then.
-func (s *store) forget(ctx context.Context, tickets []journal.Ticket) {
+// forget records that the facts of spans are forgotten, with the records of their traces. A
+// span that is still to be forwarded stays until then.
+func (s *store) forget(ctx context.Context, tickets []journal.Ticket, records []byte) {
 	if s.enabled() {
-		s.update(ctx, nil, s.journal.Forget(tickets), nil)
+		s.update(ctx, nil, s.journal.Forget(tickets), records)
 	}
 }
 

@@ -3,7 +3,9 @@ package llmclassify
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -376,6 +378,65 @@ func TestForgottenWhileRefusedAndKilled(t *testing.T) {
 	assert.Equal(t, 1, got[spanID(2)])
 	assert.Equal(t, 1, got[spanID(3)])
 	assert.Empty(t, d.entries())
+}
+
+// A call of which the next consumer took a part is replayed as a whole after a kill: which
+// part that was is not known then. Nothing that was acknowledged is lost.
+func TestPartlyRefusedAndKilled(t *testing.T) {
+	keep := func(td ptrace.Traces, want func(at int) bool) ptrace.Traces {
+		part, at := ptrace.NewTraces(), -1
+		td.CopyTo(part)
+		for _, rs := range part.ResourceSpans().All() {
+			for _, ss := range rs.ScopeSpans().All() {
+				ss.Spans().RemoveIf(func(ptrace.Span) bool { at++; return !want(at) })
+			}
+		}
+		return part
+	}
+	for name, calls := range map[string][][]spanSpec{
+		"runs that come whole":    {append(finishedRun(1), finishedRun(2)...)},
+		"a run in pieces":         {finishedRun(1)[:1], finishedRun(1)[1:]},
+		"a run, and what is late": {finishedRun(1), {requestSpan(3, 1, 4, 5).answered("stop", answer)}, finishedRun(2)},
+		"requests that go":        {{requestSpan(2, 1, 0.1, 0.4), requestSpan(3, 1, 0.5, 0.6)}},
+	} {
+		for seed := range uint64(12) {
+			t.Run(fmt.Sprint(name, "/", seed), func(t *testing.T) {
+				g := rand.New(rand.NewPCG(seed, 5)) //nolint:gosec // repeatable on purpose
+				d, next := newDisk(), &flakyNext{mutates: seed%2 == 0}
+				next.fail = func(td ptrace.Traces) error {
+					takes := g.Uint64()
+					taken := func(at int) bool { return takes>>at&1 == 1 }
+					require.NoError(t, next.TracesSink.ConsumeTraces(t.Context(), keep(td, taken)))
+					return consumererror.NewTraces(errDown, keep(td, func(at int) bool { return !taken(at) }))
+				}
+				h := newHarnessOn(t, d, defaultConfig(), next, t0)
+				var acknowledged []spanKey
+				for _, call := range calls {
+					h.consume(t, call...)
+					for _, s := range call {
+						acknowledged = append(acknowledged, spanKey{traceID(max(s.trace, 1)), spanID(s.id)})
+					}
+				}
+				h.pass(t, defaultMaxHold)
+				for range g.IntN(3) {
+					h.pass(t, maxRetry)
+				}
+				h.sink = &next.TracesSink
+				before, waits := outcomeOf(h.out()), h.lane().forwarder.waits()
+
+				again := newHarnessOn(t, d, defaultConfig(), nil, h.clock.Now())
+				again.pass(t, defaultMaxHold)
+				after := outcomeOf(again.out())
+				for _, key := range acknowledged {
+					assert.Positive(t, len(before[key])+len(after[key]), "%s is lost", key.id)
+					if !waits {
+						assert.Len(t, before[key], 1, "%s was taken once", key.id)
+						assert.Empty(t, after[key], "and does not come again")
+					}
+				}
+			})
+		}
+	}
 }
 
 // Spans that no dialect recognises any more go out as they are.

@@ -28,6 +28,9 @@ type Diagnoses struct {
 	// Effects is what the run did, or its parts in the release, with the runs within it.
 	Effects classify.Effects
 
+	// Unclaimed: the run ended, and its producer does not record how. What it did counts.
+	Unclaimed bool
+
 	// Contradicts: the release is of a late span, and contradicts what its run announced.
 	// Diagnose does not set it.
 	Contradicts bool
@@ -69,7 +72,7 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 	j.relations = relations(release, j.relations)
 	s := j.relations
 	for i := range members {
-		if s[i].apart && len(s[i].attempts) == 0 {
+		if (s[i].apart || s[i].twice) && len(s[i].attempts) == 0 {
 			d.Members[i] = judgeAlone(&members[i], classify.Upstream{})
 		}
 	}
@@ -98,10 +101,55 @@ func (j *Judge) Diagnose(release *Release, inner Inner) Diagnoses {
 	switch {
 	case !release.Final || j.alone(release) || j.unfinished(release, d.Members):
 	case verdicts.Run.Outcome == semconv.RunOutcomeUnset: // nothing is claimed, or the client has judged it
+		d.Unclaimed = run.ReturnsCalls
 	default:
 		d.Run, d.Carrier = &verdicts.Run, j.carrier(release)
+		if certain := j.withoutByTime(release); certain != nil {
+			d.Run = certain
+		}
 	}
 	return d
+}
+
+// withoutByTime is the verdict on a run without the requests of which only the time shows
+// that they belong to it, if they alone let it go well: they may be of a run within it, the
+// span of which is not here. It is nil otherwise, and where all of its
+// requests are such, unless the chains of their parents were lost here.
+func (j *Judge) withoutByTime(release *Release) *classify.Diagnosis {
+	byTime := func(i int) bool { return release.Members[i].ByTime }
+	if release.Run == nil || !well(j.verdicts.Run.Outcome) || !slices.ContainsFunc(j.requests, byTime) {
+		return nil
+	}
+	run := j.run
+	run.Requests = nil
+	for n, i := range j.requests {
+		if !byTime(i) {
+			run.Requests = append(run.Requests, j.run.Requests[n])
+		}
+	}
+	if len(run.Requests) == 0 && !release.LinksLost {
+		return nil
+	}
+	run.Inner = j.verdicts.Effects // it did all of that
+	run.Inner.Requests, run.Inner.Tools = j.run.Inner.Requests, j.run.Inner.Tools
+	if v := classify.Judge(&run); !well(v.Run.Outcome) {
+		return &v.Run
+	}
+	return nil
+}
+
+func well(outcome semconv.RunOutcome) bool {
+	return outcome == semconv.RunOutcomeSucceeded || outcome == semconv.RunOutcomeRecovered
+}
+
+// WentWell reports whether nothing of a run with this outcome is to be mended.
+func WentWell(outcome semconv.RunOutcome) bool {
+	switch outcome {
+	case semconv.RunOutcomeSucceeded, semconv.RunOutcomeRecovered, semconv.RunOutcomeWaiting:
+		return true
+	default:
+		return false
+	}
 }
 
 // alone reports whether a release is of one request or tool, and of no run: its run span is
@@ -130,6 +178,38 @@ func (j *Judge) alone(release *Release) bool {
 	return true
 }
 
+// ModelNames are the provider and the model of the requests of the run that was judged last:
+// each is "" unless all requests that name one name the same.
+func (j *Judge) ModelNames(release *Release) dialect.RunNames {
+	var providers, models agreed
+	for _, i := range j.requests {
+		m := &release.Members[i]
+		names := dialect.RunNamesOf(m.Span)
+		if m.Known.Names != nil { // its span has gone
+			names = *m.Known.Names
+		}
+		providers.add(names.Provider)
+		models.add(names.Model)
+	}
+	return dialect.RunNames{Provider: providers.name, Model: models.name}
+}
+
+// agreed is the name that all agree on.
+type agreed struct {
+	name     string // "": none yet, or they differ
+	disagree bool
+}
+
+func (a *agreed) add(name string) {
+	switch {
+	case name == "" || a.disagree:
+	case a.name == "":
+		a.name = name
+	case a.name != name:
+		*a = agreed{disagree: true}
+	}
+}
+
 // unfinished reports whether the spans under one parent, of no run, end in something that
 // nothing followed, such as an answer with tool calls: what followed may be elsewhere. It
 // is not a failure.
@@ -143,8 +223,8 @@ func (j *Judge) unfinished(release *Release, parts []*classify.Diagnosis) bool {
 
 // partial reports whether parts of the run may be missing that had no time to arrive: the
 // others were judged before or forgotten, the spans went early to make room, or they are
-// beneath a root that did not wait for them. A root with nothing of its service beneath it is taken for
-// all that there is.
+// beneath a root that did not wait for them. A root with nothing of its service beneath it is
+// taken for all that there is, and so is one that only passes a request on.
 func (j *Judge) partial(release *Release) bool {
 	if release.Missing {
 		return true
@@ -160,14 +240,47 @@ func (j *Judge) partial(release *Release) bool {
 	default:
 		return false
 	}
-	spans, root := 0, false
+	calls, last := 0, 0
 	for i := range j.relations {
-		if s := &j.relations[i]; !s.apart && s.first < 0 {
-			spans++
-			root = release.Members[i].Root()
+		if s := &j.relations[i]; !s.apart && s.first < 0 && !s.attempt {
+			calls, last = calls+1, i
 		}
 	}
-	return spans > 1 || !root
+	if calls != 1 || !release.Members[last].Root() {
+		return true
+	}
+	return len(j.relations[last].attempts) > 0 && !j.passesOn(release, last)
+}
+
+// passesOn reports whether a request is one that a gateway served and only passed on, as far
+// as its spans show: the requests that it made for it have the same history, so that no tool
+// ran between them, and none of the spans is unsafe to repeat by itself.
+func (j *Judge) passesOn(release *Release, served int) bool {
+	if !release.Members[served].Known.Server {
+		return false
+	}
+	request := func(i int) *classify.Request {
+		m := &release.Members[i]
+		return m.Known.Facts(m.Span, dialect.Request).Request
+	}
+	asked := request(served)
+	if asked.HistoryCalls == nil || asked.HistoryOutputs == nil {
+		return false
+	}
+	for i := range j.relations {
+		if s := &j.relations[i]; s.apart || s.first >= 0 {
+			continue
+		}
+		r := request(i) // all of them are requests: a tool is a call of its own
+		if r.HistoryCalls == nil || r.HistoryOutputs == nil ||
+			!slices.Equal(r.HistoryCalls, asked.HistoryCalls) || !slices.Equal(r.HistoryOutputs, asked.HistoryOutputs) {
+			return false
+		}
+		if d := judgeAlone(&release.Members[i], classify.Upstream{}); d != nil && d.Retry.Safety != semconv.RetrySafetySafeAutoRetry {
+			return false
+		}
+	}
+	return true
 }
 
 // callOf is the logical call that a request is an attempt of, or the request itself.
@@ -337,18 +450,30 @@ func judgeRequest(m *Member, upstream classify.Upstream) classify.Verdicts {
 }
 
 // judgeLogicalCalls writes the verdicts on the logical calls of several attempts: that on
-// the last one. If that did not fail, but the call is marked as failed, its producer
-// observed more, and the call has a verdict of its own. The run covers that call too, so
-// it is judged again with what the call did.
+// the last one, or, if that is less safe to repeat, that on all of them together.
+// If the last one did not fail, but the call is marked as failed, its producer observed more,
+// and the call has a verdict of its own. The run covers that call too, so it is judged again
+// with what the call did.
 func (j *Judge) judgeLogicalCalls(release *Release, verdicts []*classify.Diagnosis) {
 	members, again := release.Members, false
+	worst := mostCareful(j.relations, verdicts)
+	room := maxJudgedAgain * len(members)
 	for i := range j.relations {
 		last := lastAttempt(members, j.relations, i)
 		if last == i {
 			continue
 		}
 		m := &members[i]
-		if verdicts[i] = verdicts[last]; verdicts[i] != nil || m.Known.Facts(m.Span, dialect.Request).Request.Failed != classify.Yes {
+		if verdicts[i] = verdicts[last]; verdicts[i] != nil {
+			if all := j.judgeAttempts(members, i, &room); all.Retry.Safety > verdicts[i].Retry.Safety {
+				verdicts[i] = all
+			}
+			if w, ok := worst[i]; ok && verdicts[w].Retry.Safety > verdicts[i].Retry.Safety {
+				verdicts[i] = verdicts[w]
+			}
+			continue
+		}
+		if m.Known.Facts(m.Span, dialect.Request).Request.Failed != classify.Yes {
 			continue
 		}
 		v := judgeRequest(m, classify.Upstream{})
@@ -360,6 +485,64 @@ func (j *Judge) judgeLogicalCalls(release *Release, verdicts []*classify.Diagnos
 	if again {
 		classify.JudgeInto(&j.verdicts, &j.run) // the verdicts on the requests and tools stay as they are
 	}
+}
+
+// mostCareful finds, for the logical calls of several attempts, a failed attempt that is the
+// least safe to repeat.
+func mostCareful(s []relation, verdicts []*classify.Diagnosis) map[int]int {
+	var worst map[int]int
+	for i, d := range verdicts {
+		if d == nil || len(s[i].attempts) > 0 {
+			continue
+		}
+		for at, n := i, 0; s[at].attempt && n < maxDepth; n++ {
+			at = s[at].above
+			if w, ok := worst[at]; ok && d.Retry.Safety <= verdicts[w].Retry.Safety {
+				continue
+			}
+			if worst == nil {
+				worst = make(map[int]int)
+			}
+			worst[at] = i
+		}
+	}
+	return worst
+}
+
+// maxJudgedAgain bounds how often the attempts of a release are judged together, on average:
+// calls may be within calls.
+const maxJudgedAgain = 8
+
+// judgeAttempts judges the attempts of a logical call together: repeating the call repeats
+// all of them. Room is for how many attempts there is time; where it does not suffice some
+// of them are missing.
+func (j *Judge) judgeAttempts(members []Member, call int, room *int) *classify.Diagnosis {
+	run := classify.Run{Ended: classify.Yes}
+	var attempts []int
+	calls := []int{call}
+	for n := 0; n < len(calls); n++ {
+		for _, at := range j.relations[calls[n]].attempts {
+			if *room--; *room < 0 {
+				run.Partial = true
+				break
+			}
+			if len(j.relations[at].attempts) > 0 {
+				calls = append(calls, at)
+			} else {
+				attempts = append(attempts, at)
+			}
+		}
+	}
+	slices.SortFunc(attempts, func(a, b int) int { return compareStarts(&members[a], &members[b]) })
+	run.Requests = make([]classify.Request, len(attempts))
+	for n, at := range attempts {
+		members[at].Known.Request(members[at].Span, &run.Requests[n], nil)
+	}
+	run.AnnouncedRequests, run.AnnouncedTools = classify.Counted(len(run.Requests)), classify.Counted(0)
+	span(&run)
+	d := classify.Judge(&run).Run
+	d.Outcome, d.RecoveredFailures, d.Timeline = semconv.RunOutcomeUnset, 0, nil
+	return &d
 }
 
 // lastAttempt is the last attempt of a logical call, or i itself if it has none.

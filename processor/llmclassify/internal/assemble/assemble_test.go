@@ -116,6 +116,7 @@ func TestLocate(t *testing.T) {
 	tool := func(n, parent byte, from, to int) node {
 		return node{id: n, parent: parent, role: hold.Tool, from: from, to: to}
 	}
+	byTime := func(run byte) hold.Place { return hold.Place{Run: id(run), Known: true, ByTime: true} }
 	known := func(run byte) hold.Place { return hold.Place{Run: id(run), Known: true} }
 	open := func(unseen byte) hold.Place { return hold.Place{Run: id(unseen), Open: true, Unseen: id(unseen)} }
 	beneath := func(p hold.Place, above byte) hold.Place { p.Above = id(above); return p }
@@ -144,7 +145,7 @@ func TestLocate(t *testing.T) {
 		{
 			name:  "the innermost run that it began within, where the chain breaks off",
 			nodes: []node{run(1, 0, 0, 20), run(2, 1, 5, 10), req(3, 99, 6, 7), req(4, 98, 11, 12), req(5, 97, 30, 31)},
-			want:  map[byte]hold.Place{3: known(2), 4: known(1), 5: open(97)},
+			want:  map[byte]hold.Place{3: byTime(2), 4: byTime(1), 5: open(97)},
 		},
 		{
 			name:  "beside a run, under the same span that was not seen",
@@ -164,7 +165,7 @@ func TestLocate(t *testing.T) {
 				{id: 3, parent: 98, from: 9, to: 12},
 				{id: 4, parent: 97, from: 7, to: 12, service: "other"},
 			},
-			want: map[byte]hold.Place{2: known(1), 3: open(98), 4: open(97)},
+			want: map[byte]hold.Place{2: byTime(1), 3: open(98), 4: open(97)},
 		},
 		{
 			name:  "outside of the run, as the whole chain shows",
@@ -204,7 +205,7 @@ func TestLocate(t *testing.T) {
 		{
 			name:  "a run that yields to one by their time",
 			nodes: []node{run(9, 0, 0, 20), yields(1, 8, 1, 9), {id: 2, parent: 1, run: 1, from: 2}, {id: 3, run: 1, from: 25}, req(4, 1, 1, 2)},
-			want:  map[byte]hold.Place{1: known(9), 2: known(9), 3: known(9), 4: known(9)},
+			want:  map[byte]hold.Place{1: byTime(9), 2: byTime(9), 3: byTime(9), 4: byTime(9)},
 		},
 		{
 			name:  "a run that yields to one above it",

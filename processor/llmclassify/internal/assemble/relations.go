@@ -6,8 +6,10 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
+	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/dialect"
 	"github.com/otelllm/otelllm-go/processor/llmclassify/internal/hold"
+	"github.com/otelllm/otelllm-go/semconv"
 )
 
 // relation is what a member is to its run.
@@ -17,6 +19,8 @@ type relation struct {
 	// apart: it is not one of the run's own requests and tools, but judged on its own: a
 	// gateway's request beneath the agent's, an MCP call beneath the tool that makes it.
 	apart bool
+	// twice: it is a request that another member is, too, which shows more of it.
+	twice bool
 	// first is the index of the same span, delivered before, or -1.
 	first int
 	// attempts are the requests beneath it whose logical call it is. They are one request
@@ -27,7 +31,7 @@ type relation struct {
 }
 
 // own reports whether it is one of the run's own requests or tools.
-func (s *relation) own() bool { return !s.apart && s.first < 0 && len(s.attempts) == 0 }
+func (s *relation) own() bool { return !s.apart && !s.twice && s.first < 0 && len(s.attempts) == 0 }
 
 // relations finds the relation of every member of a release, by index, in the memory of s.
 func relations(release *Release, s []relation) []relation {
@@ -62,6 +66,8 @@ func relations(release *Release, s []relation) []relation {
 			s[i].apart = !names(m) && sameCall(m, a)
 		}
 	}
+	setLonePartsApart(members, s)
+	setTwice(release, s)
 	setForeignServicesApart(release, s, names)
 	setObservedApart(release, s)
 	for i := range s {
@@ -70,6 +76,95 @@ func relations(release *Release, s []relation) []relation {
 		}
 	}
 	return s
+}
+
+// setLonePartsApart sets the parts of requests apart that are not known to be beneath theirs.
+func setLonePartsApart(members []Member, s []relation) {
+	for i := range members {
+		if members[i].Known.Part && !s[i].attempt && s[i].first < 0 {
+			s[i].apart = true
+		}
+	}
+}
+
+// setTwice finds the requests that are here twice: as a run that yielded has them, such as
+// one that was made of an agent's logs, and as the agent's own span. That is so if they are
+// attempts of one call or children of one span, and at the same time. The one that shows
+// less is not one of the run's requests.
+func setTwice(release *Release, s []relation) {
+	members := release.Members
+	reported := func(m *Member) bool { return !m.Run.IsEmpty() && m.Run != release.RunID && m.Yields }
+	if !slices.ContainsFunc(members, func(m Member) bool { return !m.Foreign && m.Role == hold.Request && reported(&m) }) {
+		return
+	}
+	type place struct {
+		of      pcommon.SpanID
+		attempt bool
+	}
+	placeOf := func(i int) (place, bool) {
+		m := &members[i]
+		switch {
+		case m.Role != hold.Request || m.Foreign || s[i].apart || s[i].twice || s[i].first >= 0 || len(s[i].attempts) > 0:
+			return place{}, false
+		case s[i].attempt:
+			return place{members[s[i].above].ID, true}, true
+		default:
+			return place{m.Parent, false}, !m.Parent.IsEmpty()
+		}
+	}
+	// A part of an attempt is of the one that went well, whenever it was recorded.
+	same := func(i, o int) bool {
+		a, b := &members[i], &members[o]
+		return a.Start <= b.End && b.Start <= a.End || s[i].attempt && b.Known.Part && shows(a) < 2 && shows(b) < 2
+	}
+	own := make(map[place][]int)
+	for i := range members {
+		if at, ok := placeOf(i); ok && !reported(&members[i]) && !members[i].Known.Server {
+			own[at] = append(own[at], i)
+		}
+	}
+	for i := range members {
+		at, ok := placeOf(i)
+		if !ok || !reported(&members[i]) {
+			continue
+		}
+		candidates := own[at]
+		for _, o := range candidates[:min(len(candidates), maxReported)] {
+			if s[o].twice || !same(i, o) {
+				continue
+			}
+			less := i
+			if shows(&members[i]) > shows(&members[o]) {
+				less = o
+			}
+			s[less].twice = true
+			if s[less].attempt {
+				s[less].attempt = false
+				above := &s[s[less].above]
+				above.attempts = slices.DeleteFunc(above.attempts, func(n int) bool { return n == less })
+			}
+			break
+		}
+	}
+}
+
+// maxReported bounds the requests of one place with which one that was reported is compared.
+const maxReported = 256
+
+// shows ranks what a request's span shows of how it ended: a failure above success, and what
+// is known of a failure above the failure alone.
+func shows(m *Member) int {
+	r := m.Known.Facts(m.Span, dialect.Request).Request
+	switch failed := classify.Failed(r); {
+	case failed && (r.Ended != semconv.StreamEndUnset || r.Transport.Cause != semconv.TransportCauseUnset || r.Provider.Kind != semconv.ProviderErrorKindUnset):
+		return 3
+	case failed:
+		return 2
+	case r.Ended != semconv.StreamEndUnset || r.Failed != classify.NotObserved:
+		return 1
+	default:
+		return 0
+	}
 }
 
 // finder returns a function that finds members by id: the first of several, or -1.
@@ -144,7 +239,14 @@ func setObservedApart(release *Release, s []relation) {
 	executed := make(map[string]*spanTimes) // by call, or by the name of the tool
 	key := func(m *Member) (id, name string) {
 		t := m.Known.Facts(m.Span, dialect.Tool).Tool
+		if t.CallID == "" && t.Name == "" && t.Outcome == semconv.ToolOutcomeRejected {
+			return "", rejectedTool
+		}
 		return t.CallID, "tool " + t.Name
+	}
+	// A call that was rejected did nothing, and Claude Code has a span of that alone.
+	rejected := func(m *Member) bool {
+		return m.Known.Facts(m.Span, dialect.Tool).Tool.Outcome == semconv.ToolOutcomeRejected && executed[rejectedTool].during(m.Item)
 	}
 	times := func(key string) *spanTimes {
 		if executed[key] == nil {
@@ -191,12 +293,15 @@ func setObservedApart(release *Release, s []relation) {
 	for _, i := range order {
 		m := &members[i]
 		id, name := key(m)
-		same := id != "" && executed[id].during(m.Item) || executed[name].during(m.Item)
+		same := id != "" && executed[id].during(m.Item) || executed[name].during(m.Item) || rejected(m)
 		if s[i].apart = s[i].apart || same; !same && id != "" {
 			times(id).add(m.Item) // another run may have observed it, too
 		}
 	}
 }
+
+// rejectedTool stands for a rejected call of which neither id nor name is recorded.
+const rejectedTool = "rejected"
 
 // beneathApart reports whether a member is beneath one that is apart, and so is apart.
 func beneathApart(s []relation, i int) bool {

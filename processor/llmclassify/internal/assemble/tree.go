@@ -26,6 +26,7 @@ type Known struct {
 	Names  *dialect.RunNames // read with the facts, when the span goes; nil if there are none
 	Ticket journal.Ticket    // zero without a journal
 	Server bool              // the span serves a request of another process
+	Part   bool              // the span is a part of the request above it, and no request by itself
 	Kept   bool              // the span has gone, and Origin is a slim one
 }
 
@@ -78,6 +79,9 @@ func Locate(t *Trace, it *Item) hold.Place {
 	}
 	up := climb(t, chain{top: run, run: run.ID, yields: true}, run.Parent)
 	if up.run == run.ID || c.run.IsEmpty() && c.above.IsEmpty() {
+		if !c.unseen.IsEmpty() { // it is beneath what its run is beneath
+			place.Above = up.above
+		}
 		return up.locate(t, place)
 	}
 	return c.locate(t, place)
@@ -94,7 +98,7 @@ func (c chain) locate(t *Trace, place hold.Place) hold.Place {
 			from = t.Item(c.run)
 		}
 		if run := innermost(t, from, c.unseen); run != nil {
-			place.Run, place.Known = run.ID, true
+			place.Run, place.Known, place.ByTime = run.ID, true, true
 			return place
 		}
 		place.Open, place.Unseen = true, c.unseen

@@ -1,7 +1,7 @@
 // Package stamp writes verdicts onto spans.
 //
-// It only adds attributes, with one exception: verdicts of the client (trigger `client`)
-// are replaced. Other verdicts that are left on a span stay as they are, and none is added
+// It only adds attributes, and sets statuses that were left unset, with one exception:
+// verdicts of the client (trigger `client`) are replaced. Other verdicts that are left on a span stay as they are, and none is added
 // to them: two classifiers on one span would contradict each other, and a span that this
 // processor has judged already must not get a second verdict.
 package stamp
@@ -19,16 +19,17 @@ import (
 // another span at most.
 const (
 	failureAttributes = 11
-	runAttributes     = 4
-	spanAttributes    = 2
+	runAttributes     = 5
+	spanAttributes    = 3
 )
 
 // Span writes the verdict on a request or tool. If d is nil, nothing failed: then only a
-// span that goes out early gets an attribute, the trigger.
-func Span(span ptrace.Span, d *classify.Diagnosis, trigger semconv.Trigger) {
+// span that goes out early gets an attribute, the trigger. It reports whether it wrote
+// anything.
+func Span(span ptrace.Span, d *classify.Diagnosis, trigger semconv.Trigger) bool {
 	attrs := span.Attributes()
 	if !makeRoom(attrs) || d == nil && !early(trigger) {
-		return
+		return false
 	}
 	if d != nil {
 		attrs.EnsureCapacity(attrs.Len() + spanAttributes + failureAttributes)
@@ -36,15 +37,16 @@ func Span(span ptrace.Span, d *classify.Diagnosis, trigger semconv.Trigger) {
 		putStrings(attrs, string(semconv.HistoryMissingOutputsKey), d.MissingOutputs)
 	}
 	attrs.PutStr(string(semconv.ClassificationTriggerKey), trigger.String())
+	return true
 }
 
 // Run writes the verdict on a run onto the span that carries it. own is the verdict on
 // that span itself if it is not a run span, or nil; its failure is written if the run has
-// none, because the run recovered and the span did not.
-func Run(span ptrace.Span, d, own *classify.Diagnosis, trigger semconv.Trigger) {
+// none, because the run recovered and the span did not. It reports whether it wrote anything.
+func Run(span ptrace.Span, d, own *classify.Diagnosis, trigger semconv.Trigger) bool {
 	attrs := span.Attributes()
 	if !makeRoom(attrs) {
-		return
+		return false
 	}
 	room := runAttributes
 	if d.RecoveredFailures > 0 {
@@ -71,6 +73,25 @@ func Run(span ptrace.Span, d, own *classify.Diagnosis, trigger semconv.Trigger) 
 	}
 	attrs.PutStr(string(semconv.ClassificationTriggerKey), trigger.String())
 	attrs.PutStr(string(semconv.ClassificationRulesetKey), classify.Ruleset)
+	return true
+}
+
+// Status sets the status of a span to ERROR, with the summary as its message, if its producer
+// left it unset and the verdict says that the span failed: of what was stopped on purpose, cut
+// by a limit or is incomplete, it does not. A second verdict on the span may be nil.
+func Status(span ptrace.Span, verdicts ...*classify.Diagnosis) {
+	if span.Status().Code() != ptrace.StatusCodeUnset {
+		return
+	}
+	for _, d := range verdicts {
+		if d == nil || !d.Failed() || classify.OutcomeOf(d.Class) != semconv.RunOutcomeFailed {
+			continue
+		}
+		span.Status().SetCode(ptrace.StatusCodeError)
+		span.Status().SetMessage(d.Summary)
+		span.Attributes().PutBool(string(semconv.ClassificationStatusSetKey), true)
+		return
+	}
 }
 
 // early reports whether the span went out before its run could be judged completely, or

@@ -136,9 +136,51 @@ func TestCapacity(t *testing.T) {
 	d.Outcome, d.Timeline, d.RecoveredFailures = semconv.RunOutcomeFailed, []string{"a"}, 1
 	span := ptrace.NewSpan()
 	Run(span, &d, nil, semconv.TriggerComplete)
+	Status(span, &d)
 	assert.Equal(t, runAttributes+2+failureAttributes, span.Attributes().Len(), "with what was recovered and what is missing")
 	for key := range span.Attributes().All() {
 		assert.True(t, verdictattr.Is(key), key)
+	}
+}
+
+// Status sets a status only on a span without one, and only for a failure.
+func TestStatus(t *testing.T) {
+	failed := reset
+	limited, stopped, unclear := reset, reset, reset
+	limited.Class, stopped.Class, unclear.Class = semconv.ClassOutputLimited, semconv.ClassLocalAbort, semconv.ClassUnclassified
+	for _, tt := range []struct {
+		name     string
+		before   ptrace.StatusCode
+		verdicts []*classify.Diagnosis
+		set      bool
+	}{
+		{"nothing failed", ptrace.StatusCodeUnset, []*classify.Diagnosis{nil, {Outcome: semconv.RunOutcomeSucceeded}}, false},
+		{"failed", ptrace.StatusCodeUnset, []*classify.Diagnosis{&failed}, true},
+		{"a part of it failed", ptrace.StatusCodeUnset, []*classify.Diagnosis{{Outcome: semconv.RunOutcomeRecovered}, &failed}, true},
+		{"cut by a limit", ptrace.StatusCodeUnset, []*classify.Diagnosis{&limited}, false},
+		{"stopped on purpose", ptrace.StatusCodeUnset, []*classify.Diagnosis{&stopped}, false},
+		{"incomplete", ptrace.StatusCodeUnset, []*classify.Diagnosis{&unclear}, false},
+		{"its producer set it", ptrace.StatusCodeError, []*classify.Diagnosis{&failed}, false},
+		{"its producer said that it was well", ptrace.StatusCodeOk, []*classify.Diagnosis{&failed}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			span := ptrace.NewSpan()
+			span.Status().SetCode(tt.before)
+			Status(span, tt.verdicts...)
+			_, marked := span.Attributes().Get(string(semconv.ClassificationStatusSetKey))
+			assert.Equal(t, tt.set, marked)
+			if tt.set {
+				assert.Equal(t, ptrace.StatusCodeError, span.Status().Code())
+				assert.Equal(t, failed.Summary, span.Status().Message())
+			} else {
+				assert.Equal(t, tt.before, span.Status().Code())
+				assert.Empty(t, span.Status().Message())
+			}
+
+			verdictattr.RemoveFrom(span)
+			assert.Equal(t, tt.before, span.Status().Code(), "the status goes with the verdict")
+			assert.Empty(t, span.Status().Message())
+		})
 	}
 }
 

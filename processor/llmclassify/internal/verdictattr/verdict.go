@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -22,7 +23,7 @@ var keys = [...]string{
 	string(semconv.FailureSummaryKey), string(semconv.FailureSummaryKeyKey),
 	string(semconv.FailureEvidenceKey), string(semconv.FailureMissingEvidenceKey),
 	string(semconv.RetrySafetyKey), string(semconv.RetryReasonKey),
-	string(semconv.ClassificationTriggerKey), string(semconv.ClassificationRulesetKey),
+	string(semconv.ClassificationTriggerKey), string(semconv.ClassificationRulesetKey), string(semconv.ClassificationStatusSetKey),
 }
 
 // Keys are the attributes of a verdict.
@@ -62,6 +63,16 @@ func On(attrs pcommon.Map) bool {
 // Remove removes a verdict, or what there is of one.
 func Remove(attrs pcommon.Map) {
 	attrs.RemoveIf(func(key string, _ pcommon.Value) bool { return Is(key) })
+}
+
+// RemoveFrom removes the verdict of a span, or what there is of one, and the status that came
+// with it.
+func RemoveFrom(span ptrace.Span) {
+	if set, ok := span.Attributes().Get(string(semconv.ClassificationStatusSetKey)); ok && set.Type() == pcommon.ValueTypeBool && set.Bool() {
+		span.Status().SetCode(ptrace.StatusCodeUnset)
+		span.Status().SetMessage("")
+	}
+	Remove(span.Attributes())
 }
 
 // OfClient reports whether a verdict says that a client wrote it.
