@@ -1,0 +1,175 @@
+package live
+
+import (
+	"encoding/hex"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+)
+
+// run is one run of the trace, as its spans show it now.
+type run struct {
+	id      pcommon.SpanID
+	span    *part // its own span, or nil
+	named   bool  // a part names it, or its span is here
+	members []*part
+	inner   []*run // that began within it
+	outer   *run
+}
+
+// maxDepth bounds a walk upwards, against cycles.
+const maxDepth = 128
+
+// runs finds the runs, in the order in which the first span of each was given.
+func (t *Trace) runs() []*run {
+	byID := make(map[pcommon.SpanID]*run)
+	var list []*run
+	get := func(id pcommon.SpanID) *run {
+		r := byID[id]
+		if r == nil {
+			r = &run{id: id}
+			byID[id] = r
+			list = append(list, r)
+		}
+		return r
+	}
+	for _, p := range t.order {
+		if p.kind == KindRun {
+			r := get(p.item.ID)
+			r.span, r.named = p, true
+			continue
+		}
+		id, named := t.owner(p)
+		r := get(id)
+		r.named = r.named || named
+		r.members = append(r.members, p)
+	}
+	for _, r := range list {
+		if r.span != nil {
+			r.setOuter(byID[t.outer(r.span)])
+		}
+	}
+	return list
+}
+
+// setOuter makes r a run within outer, unless outer is within r.
+func (r *run) setOuter(outer *run) {
+	for o := outer; o != nil; o = o.outer {
+		if o == r {
+			return
+		}
+	}
+	if r.outer = outer; outer != nil {
+		outer.inner = append(outer.inner, r)
+	}
+}
+
+// owner returns the run of a request or tool: the one that it names, or the nearest one above
+// it. The spans under one parent are one run otherwise, which is not named.
+func (t *Trace) owner(p *part) (id pcommon.SpanID, named bool) {
+	if !p.item.Run.IsEmpty() {
+		return p.item.Run, true
+	}
+	top := p
+	for id, n := p.item.Parent, 0; n < maxDepth; n++ {
+		above, here := t.parts[id]
+		parent, passed := t.others[id]
+		switch {
+		case here && above.kind == KindRun:
+			return id, true
+		case here && !above.item.Run.IsEmpty():
+			return above.item.Run, true
+		case here:
+			top, id = above, above.item.Parent
+			continue
+		case passed:
+			id = parent
+			continue
+		}
+		break
+	}
+	if top.item.Parent.IsEmpty() {
+		return top.item.ID, false
+	}
+	return top.item.Parent, false
+}
+
+// outer returns the run around the run of a span, or the empty id.
+func (t *Trace) outer(span *part) pcommon.SpanID {
+	if named := span.item.Run; !named.IsEmpty() && named != span.item.ID {
+		return named
+	}
+	for id, n := span.item.Parent, 0; n < maxDepth && !id.IsEmpty(); n++ {
+		above, here := t.parts[id]
+		parent, passed := t.others[id]
+		switch {
+		case here && above.kind == KindRun:
+			return id
+		case here && !above.item.Run.IsEmpty():
+			return above.item.Run
+		case here:
+			id = above.item.Parent
+		case passed:
+			id = parent
+		default:
+			return pcommon.SpanID{}
+		}
+	}
+	return pcommon.SpanID{}
+}
+
+// above returns the nearest request or tool above a part, or the empty id.
+func (t *Trace) above(p *part) pcommon.SpanID {
+	for id, n := p.item.Parent, 0; n < maxDepth && !id.IsEmpty(); n++ {
+		above, here := t.parts[id]
+		parent, passed := t.others[id]
+		switch {
+		case here && above.kind == KindRun:
+			return pcommon.SpanID{}
+		case here:
+			return id
+		case !passed:
+			return pcommon.SpanID{}
+		}
+		id = parent
+	}
+	return pcommon.SpanID{}
+}
+
+// declaresTools reports whether the run says that it records every tool, or a run around it
+// does.
+func (r *run) declaresTools() bool {
+	for ; r != nil; r = r.outer {
+		if r.span != nil && r.span.item.Known.Facts(noSpan, ofDialect[KindRun]).Run.AnnouncedTools.Observed() {
+			return true
+		}
+	}
+	return false
+}
+
+// open reports whether the run has not ended.
+func (r *run) open() bool { return r.span == nil || r.span.open }
+
+// count returns how many requests and tools name the run, and how many tools it has.
+func (r *run) count() (requests, tools, allTools int) {
+	for _, p := range r.members {
+		names := p.item.Run == r.id
+		switch {
+		case p.kind == KindTool && names:
+			tools++
+			allTools++
+		case p.kind == KindTool:
+			allTools++
+		case names:
+			requests++
+		}
+	}
+	return requests, tools, allTools
+}
+
+// spanID parses an id of 16 hexadecimal digits. It returns the empty id for any other text.
+func spanID(text string) (id pcommon.SpanID) {
+	if raw, err := hex.DecodeString(text); err == nil && len(raw) == len(id) {
+		id = pcommon.SpanID(raw)
+	}
+	return id
+}
