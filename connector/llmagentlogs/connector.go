@@ -1,0 +1,253 @@
+package llmagentlogs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/connector"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.uber.org/zap"
+
+	"github.com/otelllm/otelllm-go/connector/llmagentlogs/internal/agentlog"
+)
+
+// agentLogs is the connector. Its calls read records and let them wait; one goroutine
+// handles what is due and forwards the spans.
+type agentLogs struct {
+	cfg       *Config
+	next      consumer.Traces
+	clock     clock
+	logger    *zap.Logger
+	telemetry *telemetry
+	reader    agentlog.Reader
+
+	// mu guards everything declared below, up to the empty line.
+	mu     sync.Mutex
+	open   *conversations
+	made   ptrace.Traces // spans that wait to be forwarded
+	closed bool
+
+	sending []ptrace.Traces // of the goroutine: those that the next consumer refused, the oldest first
+	wake    chan struct{}
+	quit    chan struct{}
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+	once    sync.Once
+}
+
+var _ connector.Logs = (*agentLogs)(nil)
+
+func newAgentLogs(set connector.Settings, cfg *Config, next consumer.Traces, c clock) (*agentLogs, error) {
+	t, err := newTelemetry(set.TelemetrySettings)
+	if err != nil {
+		return nil, err
+	}
+	a := &agentLogs{
+		cfg: cfg, next: next, clock: c, logger: set.Logger, telemetry: t,
+		reader: agentlog.NewReader(cfg.Agents...),
+		open:   newConversations(cfg),
+		made:   ptrace.NewTraces(),
+		wake:   make(chan struct{}, 1),
+		quit:   make(chan struct{}),
+	}
+	return a, t.observe(a.load)
+}
+
+// load is how many conversations are open, and their memory.
+func (a *agentLogs) load() (conversations, bytes int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return int64(len(a.open.byKey)), int64(a.open.bytes)
+}
+
+// Capabilities implements consumer.Logs.
+func (*agentLogs) Capabilities() consumer.Capabilities {
+	return consumer.Capabilities{MutatesData: false}
+}
+
+// Start implements component.Component.
+func (a *agentLogs) Start(ctx context.Context, _ component.Host) error {
+	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // that one is for starting
+	a.stop = stop
+	ticks, stopTicks := a.clock.NewTicker(max(a.cfg.Settle/2, time.Millisecond))
+	a.done.Go(func() {
+		defer stopTicks()
+		for {
+			select {
+			case <-a.quit:
+				return
+			case <-a.wake:
+			case <-ticks:
+			}
+			a.tick(work)
+		}
+	})
+	return nil
+}
+
+// Shutdown implements component.Component. It ends all turns, and forwards their spans
+// within ctx.
+func (a *agentLogs) Shutdown(ctx context.Context) (err error) {
+	a.once.Do(func() {
+		defer a.telemetry.shutdown()
+		if a.stop != nil {
+			close(a.quit)
+			defer a.stop()
+			if !a.returns(ctx) {
+				err = errStuck
+				return
+			}
+		}
+		a.mu.Lock()
+		a.closed = true
+		a.open.stop(a.made)
+		td := a.take(ctx)
+		a.mu.Unlock()
+		a.send(ctx, td)
+		if lost := a.unsent(); lost > 0 {
+			a.telemetry.lost(ctx, lost)
+			err = fmt.Errorf("%d spans are lost: the next consumer did not accept them before the end of the shutdown", lost)
+		}
+	})
+	return err
+}
+
+var errStuck = errors.New("the next consumer does not return: open turns are lost")
+
+// grace is how long after the end of a shutdown's context the next consumer may take to
+// return.
+const grace = time.Second
+
+// returns waits for the goroutine until grace after the end of ctx. It reports whether it
+// ended.
+func (a *agentLogs) returns(ctx context.Context) bool {
+	ended := make(chan struct{})
+	go func() {
+		a.done.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return true
+	case <-ctx.Done():
+		a.stop() // a call that blocks in the next consumer is to return
+	}
+	select {
+	case <-ended:
+		return true
+	case <-a.clock.After(grace):
+		return false
+	}
+}
+
+// ConsumeLogs implements consumer.Logs. It keeps nothing of ld.
+func (a *agentLogs) ConsumeLogs(ctx context.Context, ld plog.Logs) error {
+	type read struct {
+		event        agentlog.Event
+		conversation string
+		origin       *origin
+	}
+	var events []read
+	var byAgent [3]int64
+	for _, rl := range ld.ResourceLogs().All() {
+		var from *origin // of all records of the resource
+		for _, sl := range rl.ScopeLogs().All() {
+			for _, lr := range sl.LogRecords().All() {
+				e, id, ok := a.reader.Read(sl.Scope().Name(), lr)
+				if !ok {
+					continue
+				}
+				if from == nil {
+					o := originOf(rl.Resource())
+					from = &o
+				}
+				events = append(events, read{e, id, from})
+				byAgent[e.Agent]++
+			}
+		}
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	a.telemetry.read(ctx, byAgent)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return nil
+	}
+	if a.made.SpanCount() > a.maxUnsent() {
+		return errBusy
+	}
+	now := a.clock.Now()
+	for i := range events {
+		a.open.add(events[i].conversation, &events[i].event, events[i].origin, now, a.made)
+	}
+	if a.made.SpanCount() > 0 { // of conversations that had to make room
+		select {
+		case a.wake <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// tick handles what is due, and forwards the spans.
+func (a *agentLogs) tick(ctx context.Context) {
+	a.mu.Lock()
+	a.open.tick(a.clock.Now(), a.made)
+	td := a.take(ctx)
+	a.mu.Unlock()
+	a.send(ctx, td)
+}
+
+// take returns the spans that wait to be forwarded. mu is held.
+func (a *agentLogs) take(ctx context.Context) ptrace.Traces {
+	td := a.made
+	a.made = ptrace.NewTraces()
+	a.telemetry.count(ctx, &a.open.count)
+	return td
+}
+
+var errBusy = errors.New("the next consumer is too slow for the spans of evicted conversations: send the logs again")
+
+// maxUnsent bounds the spans that wait to be forwarded, and those that wait because the next
+// consumer refused them.
+func (a *agentLogs) maxUnsent() int { return a.cfg.MaxBytes / 1024 }
+
+// send forwards spans, after those that were refused before.
+func (a *agentLogs) send(ctx context.Context, td ptrace.Traces) {
+	if td.SpanCount() > 0 {
+		a.sending = append(a.sending, td)
+	}
+	for len(a.sending) > 0 {
+		copied := ptrace.NewTraces() // the next consumer owns what it gets, also if it refuses it
+		a.sending[0].CopyTo(copied)
+		err := a.next.ConsumeTraces(ctx, copied)
+		switch {
+		case err == nil:
+		case consumererror.IsPermanent(err), a.unsent() > a.maxUnsent():
+			lost := a.sending[0].SpanCount()
+			a.telemetry.lost(ctx, lost)
+			a.logger.Error("The next consumer refused spans, which are lost", zap.Int("spans", lost), zap.Error(err))
+		default:
+			return // they are sent again with the next ones
+		}
+		a.sending = a.sending[1:]
+	}
+	a.sending = nil
+}
+
+// unsent is how many spans wait because the next consumer refused them.
+func (a *agentLogs) unsent() (spans int) {
+	for _, td := range a.sending {
+		spans += td.SpanCount()
+	}
+	return spans
+}

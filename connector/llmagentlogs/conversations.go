@@ -1,0 +1,226 @@
+package llmagentlogs
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/connector/llmagentlogs/internal/agentlog"
+	"github.com/otelllm/otelllm-go/connector/llmagentlogs/internal/metadata"
+	"github.com/otelllm/otelllm-go/connector/llmagentlogs/internal/turn"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// key identifies a conversation. Producers that name the same one are kept apart.
+type key struct {
+	agent  agentlog.Agent
+	id     string
+	origin string
+}
+
+// conversation is a conversation of an agent. Its records wait for a while, so that they
+// are handled in the order in which they happened.
+type conversation struct {
+	turn.Machine
+	origin  origin
+	waiting []agentlog.Event
+	seen    map[uint64]struct{} // records that were handled
+	bytes   int                 // of all of that
+	counted int                 // of bytes: what conversations.bytes has of it
+
+	lossy bool // a record that should wait was dropped
+
+	first, last time.Time // when the first record that waits arrived, and the last one of all
+	added       uint64    // the last record's place among those of all conversations
+}
+
+// maxSeen bounds the records of a conversation that are known again. Their hashes are
+// cleared beyond that.
+const maxSeen = 4096
+
+// hashBytes estimates the memory of a hash in a map.
+const hashBytes = 24
+
+// conversations are those that are open. They know no clock: time is an argument. They are
+// not safe for concurrent use.
+type conversations struct {
+	cfg   *Config
+	byKey map[key]*conversation
+	bytes int
+	added uint64 // records, so far
+	count counts
+}
+
+// counts are what happened since they were last taken.
+type counts struct {
+	duplicates, strays, tooLarge, forgotten int64
+	made                                    [3]int64
+}
+
+func newConversations(cfg *Config) *conversations {
+	return &conversations{cfg: cfg, byKey: make(map[key]*conversation)}
+}
+
+// add lets an event wait for its turn.
+func (c *conversations) add(id string, e *agentlog.Event, from *origin, now time.Time, out ptrace.Traces) {
+	k := key{e.Agent, id, from.id}
+	conv := c.byKey[k]
+	if conv == nil {
+		conv = &conversation{Machine: turn.Machine{Agent: e.Agent, Conversation: id, Join: c.cfg.JoinTraces}, origin: *from}
+		c.byKey[k] = conv
+	}
+	size := e.Size()
+	if conv.bytes+size > c.cfg.MaxBytes/16 {
+		c.count.tooLarge++
+		conv.lossy = true
+		return
+	}
+	if len(conv.waiting) == 0 {
+		conv.first = now
+	}
+	conv.last = now
+	c.added++
+	conv.added = c.added
+	conv.waiting = append(conv.waiting, *e)
+	conv.bytes += size
+	c.account(conv)
+	if c.bytes > c.cfg.MaxBytes {
+		c.makeRoom(out)
+	}
+}
+
+// account updates the memory of all conversations by that of one.
+func (c *conversations) account(conv *conversation) {
+	now := conv.bytes + conv.Machine.Bytes() + conv.origin.bytes() + hashBytes*len(conv.seen)
+	c.bytes += now - conv.counted
+	conv.counted = now
+}
+
+// makeRoom forgets the conversations that were silent for longest, until an eighth of the
+// memory is free.
+func (c *conversations) makeRoom(out ptrace.Traces) {
+	keys := make([]key, 0, len(c.byKey))
+	for k := range c.byKey {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b key) int { return cmp.Compare(c.byKey[a].added, c.byKey[b].added) })
+	for _, k := range keys {
+		if c.bytes <= c.cfg.MaxBytes-c.cfg.MaxBytes/8 {
+			break
+		}
+		conv := c.byKey[k]
+		c.handle(conv, out)
+		c.write(conv, out, func(to turn.Sink) { conv.Stop(semconv.RunEndEvicted, to) })
+		c.forget(k, conv)
+		c.count.forgotten++
+	}
+}
+
+func (c *conversations) forget(k key, conv *conversation) {
+	c.bytes -= conv.counted
+	delete(c.byKey, k)
+}
+
+// tick handles what is due by now.
+func (c *conversations) tick(now time.Time, out ptrace.Traces) {
+	for k, conv := range c.byKey {
+		if len(conv.waiting) > 0 {
+			if now.Sub(conv.first) < c.cfg.Settle {
+				continue
+			}
+			c.handle(conv, out)
+		}
+		silent := now.Sub(conv.last)
+		if patience := c.patience(conv.Waits()); silent >= patience {
+			c.write(conv, out, conv.Silent)
+			c.account(conv)
+		}
+		if silent >= c.cfg.MaxAge {
+			c.forget(k, conv)
+		}
+	}
+}
+
+// patience is how long a turn may be silent.
+func (c *conversations) patience(waits turn.Waits) time.Duration {
+	switch waits {
+	case turn.ForNothingMore:
+		return c.cfg.Settle
+	case turn.ForAttempt:
+		return c.cfg.Quiet
+	default:
+		return c.cfg.MaxAge
+	}
+}
+
+// stop ends all conversations.
+func (c *conversations) stop(out ptrace.Traces) {
+	for k, conv := range c.byKey {
+		c.handle(conv, out)
+		c.write(conv, out, func(to turn.Sink) { conv.Stop(semconv.RunEndUnclear, to) })
+		c.forget(k, conv)
+	}
+}
+
+// handle handles the records that wait, in the order in which they happened, each once.
+func (c *conversations) handle(conv *conversation, out ptrace.Traces) {
+	if len(conv.waiting) == 0 {
+		return
+	}
+	slices.SortFunc(conv.waiting, func(a, b agentlog.Event) int { return agentlog.Compare(&a, &b) })
+	c.write(conv, out, func(to turn.Sink) {
+		for i := range conv.waiting {
+			e := &conv.waiting[i]
+			switch {
+			case i > 0 && *e == conv.waiting[i-1], conv.knows(e):
+				c.count.duplicates++
+			case !conv.Handle(e, to):
+				c.count.strays++
+			}
+		}
+		if conv.lossy {
+			conv.Lost()
+			conv.lossy = false
+		}
+	})
+	conv.waiting, conv.bytes = nil, 0
+	c.account(conv)
+}
+
+// knows reports whether the event was handled before, and remembers it. Parts of responses
+// are not remembered: there are many, and one that counts twice makes a verdict no less
+// careful.
+func (conv *conversation) knows(e *agentlog.Event) bool {
+	if e.Kind == agentlog.Progress {
+		return false
+	}
+	hash := e.Hash()
+	if _, ok := conv.seen[hash]; ok {
+		return true
+	}
+	if conv.seen == nil || len(conv.seen) >= maxSeen {
+		conv.seen = make(map[uint64]struct{})
+	}
+	conv.seen[hash] = struct{}{}
+	return false
+}
+
+// write adds the spans that do makes to out.
+func (c *conversations) write(conv *conversation, out ptrace.Traces, do func(turn.Sink)) {
+	made := ptrace.NewSpanSlice()
+	s := spans{to: made}
+	do(&s)
+	if made.Len() == 0 {
+		return
+	}
+	for kind, n := range s.made {
+		c.count.made[kind] += n
+	}
+	rs := out.ResourceSpans().AppendEmpty()
+	conv.origin.writeTo(rs.Resource())
+	ss := rs.ScopeSpans().AppendEmpty()
+	ss.Scope().SetName(metadata.ScopeName)
+	made.MoveAndAppendTo(ss.Spans())
+}

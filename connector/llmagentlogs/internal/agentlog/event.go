@@ -1,0 +1,156 @@
+// Package agentlog reads the log records of coding agents into events: one file for each
+// agent.
+//
+// An event has only what its producer records, and nothing of what people, models or tools
+// wrote: no body, prompt, argument or output. Error messages are compared with texts that
+// are fixed in an agent's own source (messages.go), and are never carried over.
+package agentlog
+
+import (
+	"cmp"
+	"hash/maphash"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Agent is the producer of a record.
+type Agent uint8
+
+// The agents.
+const (
+	Codex Agent = iota
+	ClaudeCode
+	GeminiCLI
+)
+
+var names = [...]string{Codex: "codex", ClaudeCode: "claude_code", GeminiCLI: "gemini_cli"}
+
+// String returns the name of the agent in the configuration.
+func (a Agent) String() string { return names[a] }
+
+// Names returns the names of all agents.
+func Names() []string { return names[:] }
+
+// Kind is what happened. Events at the same time happened in the order of their kinds.
+type Kind uint8
+
+// The kinds of events.
+const (
+	// Session says how the conversation is run: Event.Unattended.
+	Session Kind = iota
+	// Prompt begins a turn, unless it names the turn that is open.
+	Prompt
+	// Began is the beginning of a model request, or the arrival of its headers.
+	Began
+	// Progress is something in the response of the open request: Event.Part.
+	Progress
+	// Done ends the open request; without one, it is a complete request.
+	Done
+	// Refused is a complete request that got no answer.
+	Refused
+	// Cut says that the answer which the last request got was not complete.
+	Cut
+	// Detail adds the transport's code to the last request, which failed.
+	Detail
+	// Decision is on a tool call: Event.Rejected.
+	Decision
+	// Tool is a tool that was executed.
+	Tool
+	// GaveUp: the agent will not try the last request again.
+	GaveUp
+	// Ended: the agent says that the turn is over.
+	Ended
+)
+
+// Part is a part of a response.
+type Part uint8
+
+// The parts of a response.
+const (
+	Something Part = iota // an event without a known part of an answer
+	Text
+	Reasoning
+	InputBegan     // a part of the input of a call
+	InputCompleted // the input of a call is complete
+	ProviderTool   // a tool that the provider executes
+)
+
+// Failure is how a request failed. The zero value: it did not, as far as is known.
+type Failure struct {
+	Failed   bool
+	End      semconv.StreamEnd
+	Cause    semconv.TransportCause
+	Code     string // the transport's
+	Provider semconv.ProviderErrorKind
+	InBand   bool
+	Watchdog semconv.WatchdogKind
+	Abort    semconv.AbortSource
+	Type     string // of the error
+	Limited  string // the finish reason of an answer that was cut by a limit
+}
+
+// Event is one record of an agent.
+type Event struct {
+	Kind  Kind
+	Agent Agent
+	Time  pcommon.Timestamp // when it was recorded
+	Start pcommon.Timestamp // when what ended at Time began; Time if that is not recorded
+	Seq   int64             // orders events at the same time, where the agent counts them
+
+	Turn  string // the agent's id of the turn, or ""
+	Trace pcommon.TraceID
+	Span  pcommon.SpanID
+
+	Part       Part
+	Unattended bool // no person is asked for approval
+	Rejected   bool // the call was
+	Side       bool // it is not of the conversation itself, such as a request for a title
+
+	Model, Provider string
+	Status          int
+	Attempt         int // 1 for the first, 0 if not recorded
+	InputTokens     int64
+	OutputTokens    int64
+	RequestID       string // on tools and decisions: of the request that made the call
+	Failure         Failure
+
+	CallID, ToolName string
+	Outcome          semconv.ToolOutcome // unset if not recorded
+	ToolErrorType    string
+}
+
+// Size estimates the memory of the event in bytes.
+func (e *Event) Size() int {
+	const fixed = 400
+	return fixed + len(e.Turn) + len(e.Model) + len(e.Provider) + len(e.RequestID) + len(e.Failure.Code) + len(e.Failure.Type) +
+		len(e.CallID) + len(e.ToolName) + len(e.ToolErrorType)
+}
+
+var seed = maphash.MakeSeed()
+
+// Hash identifies the event: a record that is delivered twice has the same.
+func (e *Event) Hash() uint64 { return maphash.Comparable(seed, *e) }
+
+// Compare orders events by the time at which they happened, and such that nothing depends
+// on the order in which they arrived.
+func Compare(a, b *Event) int {
+	return cmp.Or(
+		cmp.Compare(a.Time, b.Time),
+		cmp.Compare(a.Seq, b.Seq),
+		cmp.Compare(a.Kind, b.Kind),
+		cmp.Compare(a.Part, b.Part),
+		cmp.Compare(a.Start, b.Start),
+		cmp.Compare(a.CallID, b.CallID),
+		cmp.Compare(a.ToolName, b.ToolName),
+		cmp.Compare(a.Status, b.Status),
+		cmp.Compare(a.Failure.End, b.Failure.End),
+		cmp.Compare(a.Failure.Cause, b.Failure.Cause),
+		cmp.Compare(a.Failure.Provider, b.Failure.Provider),
+		cmp.Compare(a.RequestID, b.RequestID),
+		cmp.Compare(string(a.Trace[:]), string(b.Trace[:])),
+		cmp.Compare(string(a.Span[:]), string(b.Span[:])),
+		cmp.Compare(a.Turn, b.Turn),
+	)
+}

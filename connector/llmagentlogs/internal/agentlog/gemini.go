@@ -1,0 +1,100 @@
+package agentlog
+
+import (
+	"strings"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Gemini CLI, as recorded from 0.61.0. The turn is prompt_id. The finish reasons of
+// gemini_cli.api_response are "stop" for every chunk, whatever the provider sent: they say
+// nothing. That an answer was not complete is said by gemini_cli.chat.content_retry after
+// it. Each call has a trace of its own.
+
+func readGemini(name string, r *record) (conversation string, ok bool) {
+	e := r.event
+	e.Turn = r.id("prompt_id")
+	switch strings.TrimPrefix(name, "gemini_cli.") {
+	case "config":
+		e.Kind = Session
+		asks, known := r.boolean("interactive")
+		e.Unattended = known && !asks || r.text("approval_mode") == "yolo"
+	case "user_prompt":
+		e.Kind = Prompt
+	case "api_request":
+		e.Kind = Began
+		r.geminiRequest("model")
+	case "api_response":
+		r.took()
+		e.Kind, e.Status = Done, r.status("status_code", "http.status_code")
+		r.geminiRequest("model")
+		r.tokens("input_token_count", "output_token_count")
+	case "api_error":
+		r.took()
+		e.Kind, e.Status = Done, r.status("status_code", "http.status_code")
+		r.geminiRequest("model_name")
+		e.Failure = geminiFailure(e.Status, r.text("error.type"), r.text("error.message"))
+	case "network_retry_attempt":
+		e.Kind = Detail
+		e.Failure = transportCode(r.text("error_type"))
+	case "chat.content_retry":
+		e.Kind, e.Failure = Cut, cutAnswer(r.code("error_type"))
+	case "chat.content_retry_failure":
+		e.Kind, e.Failure = GaveUp, cutAnswer(r.code("final_error_type"))
+	case "tool_call":
+		r.took()
+		e.Kind, e.ToolName = Tool, r.code("function_name")
+		r.outcome("success", "error_type")
+		switch {
+		case e.Outcome != semconv.ToolOutcomeFailed:
+		case r.text("decision") == "reject", e.ToolErrorType == "execution_denied":
+			e.Outcome = semconv.ToolOutcomeRejected
+		case e.ToolErrorType == "invalid_tool_params", e.ToolErrorType == "tool_not_registered":
+			e.Outcome = semconv.ToolOutcomeInvalidInput
+		}
+	case "conversation_finished":
+		e.Kind = Ended
+	case "plan.approval_mode_duration":
+		// The last record of a process. While people are there they may also change the mode.
+		if asks, known := r.boolean("interactive"); asks || !known {
+			return "", false
+		}
+		e.Kind = Ended
+	default:
+		return "", false
+	}
+	return r.id("session.id"), true
+}
+
+// geminiRequest reads what is recorded of each request.
+func (r *record) geminiRequest(model string) {
+	e := r.event
+	e.Model, e.Provider = r.code(model), "gcp.gen_ai"
+	if role := r.text("role"); role != "" && role != "main" {
+		e.Side = true
+	}
+}
+
+func geminiFailure(status int, errorType, message string) Failure {
+	switch {
+	case status >= 400:
+		f := refusal(status, "")
+		f.Type = classify.SanitizeErrorType(errorType)
+		return f
+	case errorType == "AbortError":
+		return Failure{Failed: true, End: semconv.StreamEndCancelled, Abort: semconv.AbortSourceUnknown}
+	}
+	f := brokenStream(message)
+	f.Type = classify.SanitizeErrorType(errorType)
+	return f
+}
+
+// cutAnswer is an answer that Gemini CLI did not take. Of a stream that ended without a
+// finish reason, as of one with an error in it, it reports NO_FINISH_REASON: which of the
+// two it was is not recorded.
+func cutAnswer(code string) Failure {
+	f := unknownFailure()
+	f.Type = code
+	return f
+}

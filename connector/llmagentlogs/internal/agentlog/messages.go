@@ -1,0 +1,117 @@
+package agentlog
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/otelllm/otelllm-go/otelllm/classify"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Error messages are compared with what is fixed in the source of the agents, their HTTP
+// libraries and the operating system. Whatever else is in a message is not looked at.
+
+// maxMessage is how much of a message is looked at.
+const maxMessage = 1024
+
+func head(message string) string { return message[:min(len(message), maxMessage)] }
+
+// transportTexts are parts of messages of Rust's reqwest and tungstenite, of Node's undici,
+// and of the operating system. The first match is taken.
+var transportTexts = [...]struct {
+	text  string
+	cause semconv.TransportCause
+	code  string
+}{
+	{"Connection refused", semconv.TransportCauseConnectRefused, "ECONNREFUSED"},
+	{"ECONNREFUSED", semconv.TransportCauseConnectRefused, "ECONNREFUSED"},
+	{"ENOTFOUND", semconv.TransportCauseDNSNotFound, "ENOTFOUND"},
+	{"EAI_AGAIN", semconv.TransportCauseDNSTemporary, "EAI_AGAIN"},
+	{"ENETUNREACH", semconv.TransportCauseConnectUnreachable, "ENETUNREACH"},
+	{"EHOSTUNREACH", semconv.TransportCauseConnectUnreachable, "EHOSTUNREACH"},
+	{"UND_ERR_CONNECT_TIMEOUT", semconv.TransportCauseConnectTimeout, "UND_ERR_CONNECT_TIMEOUT"},
+	{"UND_ERR_HEADERS_TIMEOUT", semconv.TransportCauseHeaderTimeout, "UND_ERR_HEADERS_TIMEOUT"},
+	{"Connection reset by peer", semconv.TransportCauseConnectionReset, "ECONNRESET"},
+	{"ECONNRESET", semconv.TransportCauseConnectionReset, "ECONNRESET"},
+	{"Broken pipe", semconv.TransportCauseConnectionLost, "EPIPE"},
+	{"EPIPE", semconv.TransportCauseConnectionLost, "EPIPE"},
+	{"UND_ERR_SOCKET", semconv.TransportCauseConnectionLost, "UND_ERR_SOCKET"},
+}
+
+// transportCode is what the name of an error says of the transport.
+func transportCode(name string) (f Failure) {
+	for i := range transportTexts {
+		if t := &transportTexts[i]; name == t.code {
+			f.Cause, f.Code = t.cause, t.code
+			break
+		}
+	}
+	return f
+}
+
+// refusal is the failure of a request that got no answer: an HTTP error, or no response.
+func refusal(status int, message string) Failure {
+	f := Failure{Failed: true, End: semconv.StreamEndNoResponse}
+	if status > 0 {
+		f.End = semconv.StreamEndHTTPError
+		if status >= http.StatusBadRequest {
+			f.Provider = classify.ProviderErrorKind(status)
+		}
+		return f
+	}
+	message = head(message)
+	for i := range transportTexts {
+		if t := &transportTexts[i]; strings.Contains(message, t.text) {
+			f.Cause, f.Code = t.cause, t.code
+			return f
+		}
+	}
+	return f
+}
+
+// brokenStream is the failure of a request that may have got a part of its answer.
+func brokenStream(message string) Failure {
+	f := unknownFailure()
+	message = head(message)
+	// Codex, codex-rs/protocol: CodexErr::Stream, and what its transports report.
+	message = strings.TrimPrefix(message, "stream disconnected before completion: ")
+	switch {
+	case strings.HasPrefix(message, "stream closed before response.completed"):
+		f.End = semconv.StreamEndEOF
+		return f
+	case strings.HasPrefix(message, "idle timeout waiting for"):
+		f.End, f.Watchdog = semconv.StreamEndWatchdog, semconv.WatchdogKindIdle
+		return f
+	case strings.HasPrefix(message, "ECONNRESET: The socket connection was closed unexpectedly."):
+		// Bun, in which Claude Code runs, says that of a body that broke off in whatever way.
+		f.End = semconv.StreamEndReadError
+		return f
+	case strings.HasPrefix(message, "Transport error: network error:"), strings.HasPrefix(message, "IO error:"),
+		strings.HasPrefix(message, "WebSocket protocol error: Connection reset without closing handshake"),
+		message == "terminated": // undici's, for a body that broke off
+		f.End = semconv.StreamEndReadError
+	case strings.HasPrefix(message, "Codex ran out of room in the model's context window"):
+		f.Provider = semconv.ProviderErrorKindContextLengthExceeded
+		return f
+	case strings.HasPrefix(message, "Quota exceeded."), strings.HasPrefix(message, "You've hit your usage limit"):
+		f.Provider = semconv.ProviderErrorKindQuotaExhausted
+		return f
+	case strings.HasPrefix(message, "Rate limit reached"):
+		f.Provider = semconv.ProviderErrorKindRateLimited
+		return f
+	}
+	for i := range transportTexts {
+		t := &transportTexts[i]
+		if !strings.Contains(message, t.text) {
+			continue
+		}
+		if f.Cause, f.Code = t.cause, t.code; f.End == semconv.StreamEndUnset {
+			f.End = semconv.StreamEndReadError
+			if classify.BeforeConnection(t.cause) {
+				f.End = semconv.StreamEndNoResponse
+			}
+		}
+		break
+	}
+	return f
+}

@@ -1,0 +1,229 @@
+package turn
+
+import (
+	"cmp"
+	"strconv"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/connector/llmagentlogs/internal/agentlog"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// Machine is one conversation. Its zero value with an agent and an id is one that begins.
+// It is not safe for concurrent use.
+type Machine struct {
+	Agent        agentlog.Agent
+	Conversation string
+	Join         bool // turns may join the traces that their records name
+
+	unattended bool
+	provider   string
+	turn       *turn
+	past       *turn // the last one that ended
+}
+
+// state is what the last part of a turn leaves behind.
+type state uint8
+
+const (
+	begun    state = iota // nothing but the prompt
+	open                  // a request without an end
+	answered              // the last request was answered, as far as is known
+	calling               // it was answered with calls, and no tool of them ended yet
+	failed                // the last request failed
+	acted                 // a tool ended, and its output has to go to the model
+)
+
+// turn is the turn that is open. Memory does not grow with its length.
+type turn struct {
+	Place
+	start, last pcommon.Timestamp
+	handled     pcommon.Timestamp // the time of the latest event that was handled
+	requests    int
+	parts       int
+	state       state
+	open        *Request          // without an end
+	held        *Request          // with an end that what follows may revoke
+	caller      string            // the id of the request that made the last call
+	rejected    []agentlog.Event  // decisions against calls that may yet have a result
+	failure     *agentlog.Failure // of the last request, if it failed
+	gaveUp      bool              // the agent does not try the last request again
+	lossy       bool              // records of it are missing, or came too late
+	reported    bool              // it ended before, and its run was reported
+	named       pcommon.TraceID   // the trace that the prompt's record names, joined or not
+}
+
+// maxRejected bounds the decisions that wait for the result of their call.
+const maxRejected = 64
+
+// Bytes estimates the memory of the conversation.
+func (m *Machine) Bytes() int {
+	const fixed, aTurn, aPart = 300, 500, 400
+	n := fixed + len(m.Conversation)
+	for _, t := range [...]*turn{m.turn, m.past} {
+		if t != nil {
+			n += aTurn + len(t.Key) + len(t.caller) + aPart*(2+len(t.rejected))
+		}
+	}
+	return n
+}
+
+// Handle takes the next event. It reports whether the event belongs to a turn: what comes
+// before the first prompt does not.
+func (m *Machine) Handle(e *agentlog.Event, to Sink) bool {
+	switch e.Kind {
+	case agentlog.Session:
+		m.unattended, m.provider = e.Unattended, e.Provider
+		return true
+	case agentlog.Prompt:
+		m.prompt(e, to)
+		return true
+	default:
+	}
+	t := m.turn
+	if t == nil {
+		t = m.past // which went on after all; its run has been reported
+	}
+	if t == nil || e.Turn != "" && t.Key != e.Turn || !t.named.IsEmpty() && !e.Trace.IsEmpty() && e.Trace != t.named {
+		return false
+	}
+	m.turn, m.past = t, nil
+	if e.Side {
+		t.last = max(t.last, e.Time)
+		return true
+	}
+	t.lossy = t.lossy || e.Time < t.handled // it is too late: what it changes is not known
+	t.last, t.handled = max(t.last, e.Time), max(t.handled, e.Time)
+	event := *e
+	event.Provider = cmp.Or(event.Provider, m.provider)
+	t.handle(&event, to)
+	if e.Kind == agentlog.Ended {
+		m.over(to)
+	}
+	return true
+}
+
+// prompt begins a turn, which ends the one before. A prompt in the trace or with the id of
+// the open turn belongs to that: people may write while the agent works.
+func (m *Machine) prompt(e *agentlog.Event, to Sink) {
+	key := e.Turn
+	if key == "" && !e.Trace.IsEmpty() {
+		key = e.Trace.String()
+	}
+	if key == "" {
+		key = strconv.FormatUint(uint64(e.Time), 10)
+	}
+	if t := cmp.Or(m.turn, m.past); t != nil && t.Key == key {
+		t.last = max(t.last, e.Time)
+		m.turn, m.past = t, nil
+		return
+	}
+	m.over(to)
+	m.turn = &turn{
+		Place: Place{Agent: m.Agent, Conversation: m.Conversation, Key: key},
+		start: e.Time, last: e.Time, named: e.Trace,
+	}
+	if m.Join && !e.Span.IsEmpty() {
+		m.turn.Trace, m.turn.Above = e.Trace, e.Span
+	}
+}
+
+// Waits says for what an open turn waits.
+type Waits uint8
+
+// What an open turn waits for.
+const (
+	// ForNothing: no turn is open.
+	ForNothing Waits = iota
+	// ForNothingMore: the agent has given up, and only records of what was before may come.
+	ForNothingMore
+	// ForAttempt: nothing goes on, as far as is known; the next record would be an attempt
+	// of what failed, or nothing is due.
+	ForAttempt
+	// ForWork: a request, a tool, a person, or what cannot be told from them.
+	ForWork
+)
+
+// Waits returns what the open turn waits for.
+func (m *Machine) Waits() Waits {
+	switch t := m.turn; {
+	case t == nil:
+		return ForNothing
+	case t.state == failed && t.gaveUp:
+		return ForNothingMore
+	case t.state == failed, t.state == answered && m.unattended:
+		return ForAttempt
+	default:
+		return ForWork
+	}
+}
+
+// Silent ends the open turn, if there is one, after a silence.
+func (m *Machine) Silent(to Sink) {
+	switch {
+	case m.turn == nil:
+	case m.Waits() != ForWork:
+		m.over(to)
+	case m.turn.state == calling && m.unattended: // otherwise a person may be asked
+		m.close(semconv.RunEndIdle, to)
+	default:
+		m.close(semconv.RunEndUnclear, to) // what went on is not known
+	}
+}
+
+// Stop ends the open turn, if there is one, because no more records will be read. What is
+// not certain by then is not claimed.
+func (m *Machine) Stop(by semconv.RunEnd, to Sink) {
+	switch w := m.Waits(); {
+	case w == ForNothing:
+	case w == ForNothingMore, w == ForAttempt && m.turn.state == answered:
+		m.over(to)
+	default:
+		m.close(by, to)
+	}
+}
+
+// over ends the open turn, if there is one, because it is over.
+func (m *Machine) over(to Sink) {
+	if m.turn == nil {
+		return
+	}
+	by := semconv.RunEndUnclear // a person may have stopped it
+	switch m.turn.state {
+	case answered:
+		by = semconv.RunEndAnswer
+	case failed:
+		by = semconv.RunEndFailure
+	default:
+	}
+	m.close(by, to)
+}
+
+// Lost says that records of the conversation are missing: nothing is claimed of the turn
+// that is open.
+func (m *Machine) Lost() {
+	if m.turn != nil {
+		m.turn.lossy = true
+	}
+}
+
+// close reports what is left of the open turn, and the turn itself.
+func (m *Machine) close(by semconv.RunEnd, to Sink) {
+	t := m.turn
+	m.turn, m.past = nil, t
+	t.reject(to)
+	t.flush(to)
+	if t.parts == 0 || t.reported {
+		return
+	}
+	t.reported = true
+	if t.lossy {
+		by = semconv.RunEndEvicted
+	}
+	run := Run{Start: t.start, End: t.last, EndedBy: by, Requests: t.requests}
+	if by == semconv.RunEndFailure && t.failure != nil {
+		run.ErrorType = ErrorType(t.failure, 0)
+	}
+	to.Run(t.Place, &run)
+}

@@ -1,0 +1,158 @@
+package turn
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"github.com/otelllm/otelllm-go/connector/llmagentlogs/internal/agentlog"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// told is a sink that writes down what it is given, in short.
+type told []string
+
+func (s *told) Request(_ Place, r *Request) {
+	*s = append(*s, fmt.Sprintf("request %s %s%s", r.Phase, r.Failure.End, ErrorType(&r.Failure, r.Status)))
+}
+func (s *told) Tool(_ Place, t *Tool) { *s = append(*s, "tool "+t.Outcome.String()) }
+func (s *told) Run(_ Place, r *Run) {
+	*s = append(*s, fmt.Sprintf("run %s %d %s", r.EndedBy, r.Requests, r.ErrorType))
+}
+
+// told hands events to a machine, one a time unit.
+func tell(m *Machine, from pcommon.Timestamp, events ...agentlog.Event) (s told, taken int) {
+	for i, e := range events {
+		e.Agent, e.Time, e.Start = m.Agent, from+pcommon.Timestamp(i), from+pcommon.Timestamp(i)
+		if m.Handle(&e, &s) {
+			taken++
+		}
+	}
+	return s, taken
+}
+
+func of(kind agentlog.Kind) agentlog.Event { return agentlog.Event{Kind: kind} }
+
+func part(p agentlog.Part) agentlog.Event { return agentlog.Event{Kind: agentlog.Progress, Part: p} }
+
+var (
+	prompt = of(agentlog.Prompt)
+	began  = of(agentlog.Began)
+	done   = of(agentlog.Done)
+	broken = agentlog.Event{Kind: agentlog.Done, Failure: agentlog.Failure{Failed: true, End: semconv.StreamEndEOF}}
+	cut    = agentlog.Event{Kind: agentlog.Cut, Failure: agentlog.Failure{Failed: true, Type: "NO_FINISH_REASON"}}
+	worked = agentlog.Event{Kind: agentlog.Tool, Outcome: semconv.ToolOutcomeSucceeded}
+)
+
+// What the agent that reports the ends of its requests at once, Codex, leaves to say.
+func TestWaitsAndSilence(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		events []agentlog.Event
+		told   told
+		waits  Waits
+		silent told
+		stop   string // by what the run is over if the Collector stops
+	}{
+		{"nothing", nil, nil, ForNothing, nil, ""},
+		{"a prompt", []agentlog.Event{prompt}, nil, ForWork, nil, ""},
+		{"a request is open", []agentlog.Event{prompt, began, part(agentlog.Text)}, nil, ForWork, told{"request text ", "run unclear 1 "}, "evicted"},
+		{"answered", []agentlog.Event{prompt, began, part(agentlog.Text), done}, told{"request stream_end terminal_event"}, ForWork, told{"run unclear 1 "}, "evicted"},
+		{
+			"answered, and no person is there",
+			[]agentlog.Event{{Kind: agentlog.Session, Unattended: true}, prompt, began, done},
+			told{"request stream_end terminal_event"},
+			ForAttempt,
+			told{"run answer 1 "},
+			"answer",
+		},
+		{"calls", []agentlog.Event{prompt, began, part(agentlog.InputCompleted), done}, told{"request stream_end terminal_event"}, ForWork, told{"run unclear 1 "}, "evicted"},
+		{
+			"calls, and no person is there",
+			[]agentlog.Event{{Kind: agentlog.Session, Unattended: true}, prompt, began, part(agentlog.InputCompleted), done},
+			told{"request stream_end terminal_event"},
+			ForWork,
+			told{"run idle 1 "},
+			"evicted",
+		},
+		{"broken", []agentlog.Event{prompt, began, broken}, told{"request unknown eofeof"}, ForAttempt, told{"run failure 1 eof"}, "evicted"},
+		{"given up", []agentlog.Event{prompt, began, broken, of(agentlog.GaveUp)}, told{"request unknown eofeof"}, ForNothingMore, told{"run failure 1 eof"}, "failure"},
+		{"a tool", []agentlog.Event{prompt, began, done, worked}, told{"request stream_end terminal_event", "tool succeeded"}, ForWork, told{"run unclear 1 "}, "evicted"},
+		{
+			"broken within the input of a call",
+			[]agentlog.Event{prompt, began, part(agentlog.InputBegan), broken},
+			told{"request tool_input eofeof"},
+			ForAttempt,
+			told{"run failure 1 eof"},
+			"evicted",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := Machine{Agent: agentlog.Codex}
+			got, _ := tell(&m, 1, tt.events...)
+			assert.Equal(t, tt.told, got)
+			assert.Equal(t, tt.waits, m.Waits())
+			var silent told
+			m.Silent(&silent)
+			assert.Equal(t, tt.silent, silent)
+			assert.Equal(t, ForNothing, m.Waits())
+
+			stopped := Machine{Agent: agentlog.Codex}
+			tell(&stopped, 1, tt.events...)
+			var last told
+			stopped.Stop(semconv.RunEndEvicted, &last)
+			if tt.stop == "" {
+				assert.Empty(t, last)
+			} else {
+				assert.Contains(t, last[len(last)-1], "run "+tt.stop+" ")
+			}
+		})
+	}
+}
+
+// Gemini CLI says after the end of a request that its answer was not complete.
+func TestCutRevokes(t *testing.T) {
+	m := Machine{Agent: agentlog.GeminiCLI}
+	got, _ := tell(&m, 1, prompt, began, done, cut, began, done)
+	assert.Equal(t, told{"request unknown NO_FINISH_REASON"}, got, "the last one may still be revoked")
+	got, _ = tell(&m, 10, of(agentlog.Ended))
+	assert.Equal(t, told{"request stream_end terminal_event", "run answer 2 "}, got)
+}
+
+// A turn that went on after it had ended: its parts are of the same run, which is not
+// reported again.
+func TestGoesOn(t *testing.T) {
+	m := Machine{Agent: agentlog.Codex}
+	tell(&m, 1, prompt, began, broken)
+	var silent told
+	m.Silent(&silent)
+	got, taken := tell(&m, 10, began, done)
+	assert.Equal(t, 2, taken)
+	assert.Equal(t, told{"request stream_end terminal_event"}, got)
+	silent = nil
+	m.Silent(&silent)
+	assert.Empty(t, silent)
+	got, _ = tell(&m, 20, prompt, began, done, prompt)
+	assert.Equal(t, told{"request stream_end terminal_event", "run answer 1 "}, got)
+}
+
+func TestLost(t *testing.T) {
+	m := Machine{Agent: agentlog.Codex}
+	tell(&m, 1, prompt, began, broken)
+	m.Lost()
+	var s told
+	m.Silent(&s)
+	assert.Equal(t, told{"run evicted 1 "}, s)
+}
+
+func TestOfNoTurn(t *testing.T) {
+	m := Machine{Agent: agentlog.GeminiCLI}
+	_, taken := tell(&m, 1, began, done)
+	assert.Zero(t, taken)
+	other := done
+	other.Turn = "another"
+	_, taken = tell(&m, 5, agentlog.Event{Kind: agentlog.Prompt, Turn: "one"}, other)
+	assert.Equal(t, 1, taken)
+}

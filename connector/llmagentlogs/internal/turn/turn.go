@@ -1,0 +1,293 @@
+package turn
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/otelllm/otelllm-go/connector/llmagentlogs/internal/agentlog"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+func (t *turn) handle(e *agentlog.Event, to Sink) {
+	switch e.Kind {
+	case agentlog.Began:
+		t.flush(to)
+		t.reject(to)
+		t.gaveUp = false
+		t.open = &Request{Start: e.Start, InputTokens: -1, OutputTokens: -1}
+		t.describe(t.open, e)
+		t.state = open
+	case agentlog.Progress:
+		if t.open != nil {
+			t.open.progress(e)
+		}
+	case agentlog.Done, agentlog.Refused:
+		t.done(e, to)
+	case agentlog.Cut:
+		t.cut(e)
+	case agentlog.Detail:
+		if t.held != nil && t.held.Failure.Failed && t.held.Failure.Cause == semconv.TransportCauseUnset {
+			t.held.Failure.Cause, t.held.Failure.Code = e.Failure.Cause, e.Failure.Code
+		}
+	case agentlog.GaveUp:
+		t.gaveUp = true
+		if t.held != nil && !t.held.Failure.Failed && e.Failure.Failed {
+			t.cut(e)
+		}
+	case agentlog.Decision:
+		t.called(e)
+		t.settle(to)
+		if e.Rejected && len(t.rejected) < maxRejected {
+			t.rejected = append(t.rejected, *e)
+		}
+	case agentlog.Tool:
+		t.tool(e, to)
+	default:
+	}
+}
+
+// describe adds what an event records of its request.
+func (t *turn) describe(r *Request, e *agentlog.Event) {
+	if r.Above.IsEmpty() && e.Trace == t.Trace {
+		r.Above = e.Span
+	}
+	for _, f := range [...]struct {
+		to   *string
+		from string
+	}{{&r.Model, e.Model}, {&r.Provider, e.Provider}, {&r.RequestID, e.RequestID}} {
+		if f.from != "" {
+			*f.to = f.from
+		}
+	}
+	if e.Status > 0 {
+		r.Status = e.Status
+	}
+	if e.Attempt > 0 {
+		r.Attempt = e.Attempt
+	}
+	r.End = max(r.End, e.Time)
+}
+
+// done ends the open request. An event that is a complete request leaves none open: what had
+// no end before it has none.
+func (t *turn) done(e *agentlog.Event, to Sink) {
+	r := t.open
+	if r == nil && e.Kind == agentlog.Done && e.Agent == agentlog.Codex {
+		return // it is of a request before the turn
+	}
+	t.gaveUp = t.gaveUp && e.Agent == agentlog.ClaudeCode // which may say that before
+	var early []agentlog.Event
+	if r == nil || e.Kind == agentlog.Refused {
+		t.flush(to)
+		early = t.decidedSince(e)
+		t.reject(to)
+		r = &Request{Start: e.Start, InputTokens: -1, OutputTokens: -1}
+	} else {
+		t.settle(to)
+		t.open = nil
+	}
+	t.describe(r, e)
+	r.Failure = e.Failure
+	r.InputTokens, r.OutputTokens = e.InputTokens, e.OutputTokens
+	if !e.Failure.Failed {
+		r.Failure.End = semconv.StreamEndTerminalEvent
+	}
+	t.held, t.failure = r, nil
+	switch {
+	case e.Failure.Failed:
+		t.state, t.failure = failed, &r.Failure
+	case r.InputsBegan+r.InputsCompleted > 0:
+		t.state, r.Finish = calling, finishToolCalls
+	default:
+		if t.state = answered; r.Text > 0 {
+			r.Finish = finishCompleted
+		}
+	}
+	if t.caller != "" && t.caller == e.RequestID {
+		t.called(e)
+	}
+	if len(early) > 0 {
+		if t.rejected = early; t.state == answered {
+			t.state = calling
+		}
+	}
+	if final(e) {
+		t.settle(to)
+	}
+}
+
+// called notes that the request which an event names asked for calls. It may not be recorded
+// yet.
+func (t *turn) called(e *agentlog.Event) {
+	t.caller = e.RequestID
+	if r := t.held; r != nil && r.RequestID != "" && r.RequestID == t.caller && !r.Failure.Failed {
+		t.state, r.Finish = calling, finishToolCalls
+	}
+}
+
+// decidedSince takes the rejections since a request of Claude Code began, which is recorded
+// when it is over: they are of its calls.
+func (t *turn) decidedSince(e *agentlog.Event) (early []agentlog.Event) {
+	if e.Agent != agentlog.ClaudeCode {
+		return nil
+	}
+	at := slices.IndexFunc(t.rejected, func(d agentlog.Event) bool { return d.Time >= e.Start })
+	if at < 0 {
+		return nil
+	}
+	early = slices.Clone(t.rejected[at:])
+	t.rejected = t.rejected[:at]
+	return early
+}
+
+// Finish reasons of the Responses API, as this project's client writes them.
+const (
+	finishToolCalls = "tool_calls"
+	finishCompleted = "completed"
+)
+
+// final reports whether nothing that follows the end of a request can change it.
+func final(e *agentlog.Event) bool { return e.Agent == agentlog.Codex }
+
+// cut takes the end of the last request back: its answer was not complete.
+func (t *turn) cut(e *agentlog.Event) {
+	r := t.held
+	if r == nil {
+		return
+	}
+	if e.Failure.Limited != "" {
+		r.Finish = e.Failure.Limited
+		return
+	}
+	r.Failure = e.Failure
+	t.state, t.failure = failed, &r.Failure
+}
+
+// settle reports the last request, which has its end.
+func (t *turn) settle(to Sink) {
+	if t.held == nil {
+		return
+	}
+	t.report(t.held, to)
+	t.held = nil
+}
+
+// flush reports the requests that are not reported yet, also one without an end.
+func (t *turn) flush(to Sink) {
+	t.settle(to)
+	if t.open != nil {
+		t.report(t.open, to)
+		t.open = nil
+	}
+}
+
+func (t *turn) report(r *Request, to Sink) {
+	t.requests++
+	t.parts++
+	r.Phase = r.phase()
+	if r.Failure.Failed {
+		failure := r.Failure
+		t.failure = &failure
+	}
+	to.Request(t.Place, r)
+}
+
+// tool reports a tool that was executed, or rejected.
+func (t *turn) tool(e *agentlog.Event, to Sink) {
+	t.called(e)
+	t.settle(to)
+	tool := Tool{Start: e.Start, End: e.Time, CallID: e.CallID, Name: e.ToolName, ErrorType: e.ToolErrorType}
+	if e.Trace == t.Trace {
+		tool.Above = e.Span
+	}
+	at := slices.IndexFunc(t.rejected, func(d agentlog.Event) bool { return d.CallID == e.CallID && d.ToolName == e.ToolName })
+	switch {
+	case at >= 0 && e.Outcome == semconv.ToolOutcomeFailed:
+		tool.Outcome = semconv.ToolOutcomeRejected
+	default:
+		tool.Outcome = e.Outcome
+	}
+	if at >= 0 {
+		t.rejected = slices.Delete(t.rejected, at, at+1)
+	}
+	t.parts++
+	t.state = acted
+	to.Tool(t.Place, &tool)
+}
+
+// reject reports the calls that were rejected, and have no result.
+func (t *turn) reject(to Sink) {
+	for i := range t.rejected {
+		e := &t.rejected[i]
+		tool := Tool{Start: e.Time, End: e.Time, CallID: e.CallID, Name: e.ToolName, Outcome: semconv.ToolOutcomeRejected}
+		if e.Trace == t.Trace {
+			tool.Above = e.Span
+		}
+		t.parts++
+		to.Tool(t.Place, &tool)
+	}
+	if len(t.rejected) > 0 {
+		t.rejected, t.state = nil, acted
+	}
+}
+
+func (r *Request) progress(e *agentlog.Event) {
+	r.events++
+	r.End = max(r.End, e.Time)
+	switch e.Part {
+	case agentlog.Text:
+		r.Text++
+	case agentlog.Reasoning:
+		r.Reasoning++
+	case agentlog.InputBegan:
+		r.InputsBegan = max(r.InputsBegan, r.InputsCompleted+1)
+	case agentlog.InputCompleted:
+		r.InputsCompleted++
+		r.InputsBegan = max(r.InputsBegan, r.InputsCompleted)
+	case agentlog.ProviderTool:
+		r.ProviderTools++
+	case agentlog.Something:
+	}
+}
+
+// phase is how far the response is known to have come.
+func (r *Request) phase() semconv.Phase {
+	switch {
+	case r.Failure.End == semconv.StreamEndTerminalEvent:
+		return semconv.PhaseStreamEnd
+	case r.InputsBegan > r.InputsCompleted:
+		return semconv.PhaseToolInput
+	case r.InputsCompleted > 0:
+		return semconv.PhaseToolCallReady
+	case r.Text > 0:
+		return semconv.PhaseText
+	case r.Reasoning > 0:
+		return semconv.PhaseReasoning
+	case r.events > 0, r.Failure.End == semconv.StreamEndHTTPError:
+		return semconv.PhaseResponseStarted
+	default:
+		return semconv.PhaseUnknown
+	}
+}
+
+// ErrorType is the type of a request's error: the most specific name that is recorded.
+func ErrorType(f *agentlog.Failure, status int) string {
+	switch {
+	case !f.Failed:
+		return ""
+	case status >= 400:
+		return strconv.Itoa(status)
+	case f.Provider != semconv.ProviderErrorKindUnset:
+		return f.Provider.String()
+	case f.Code != "":
+		return f.Code
+	case f.Watchdog != semconv.WatchdogKindUnset:
+		return "watchdog_" + f.Watchdog.String()
+	case f.Type != "":
+		return f.Type
+	case f.End != semconv.StreamEndUnset:
+		return f.End.String()
+	default:
+		return "_OTHER"
+	}
+}
