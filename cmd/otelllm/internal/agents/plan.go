@@ -1,0 +1,218 @@
+package agents
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Command is a command that is to be sent through a proxy.
+type Command struct {
+	Args  []string
+	Env   []string // key=value
+	Dir   string   // working directory
+	Home  string   // home directory
+	Proxy *url.URL // origin of the proxy
+	Agent string   // name of the agent; "" to go by the command
+	// Upstreams are the providers' URLs in place of the defaults, by the provider's name;
+	// "" is for all others.
+	Upstreams map[string]*url.URL
+	// Temp returns a folder that is removed after the command, for an agent that needs a
+	// file. Without it such an agent is not sent through the proxy.
+	Temp func() (string, error)
+}
+
+// Route is where the proxy sends requests: those whose path begins with Prefix go to URL,
+// without the prefix.
+type Route struct {
+	Prefix string
+	URL    *url.URL
+}
+
+// Plan is how the command is started.
+type Plan struct {
+	Agent  Agent
+	Args   []string
+	Env    []string
+	Routes []Route
+	Notes  []string // what the user should know, without values of variables
+}
+
+// Prepare returns the plan for a command. It reads the agent's configuration for base URLs,
+// and no other value.
+func Prepare(c Command) (*Plan, error) {
+	if len(c.Args) == 0 {
+		return nil, errors.New("no command is given")
+	}
+	agent := byCommand(c.Args[0])
+	if c.Agent != "" {
+		var ok bool
+		if agent, ok = ByName(c.Agent); !ok {
+			return nil, fmt.Errorf("unknown agent %q: known are %s", c.Agent, strings.Join(Names(), ", "))
+		}
+	}
+	for name := range c.Upstreams {
+		if !slices.Contains(ProviderNames(), name) && name != "" {
+			return nil, fmt.Errorf("unknown provider %q: known are %s", name, strings.Join(ProviderNames(), ", "))
+		}
+	}
+	b := &builder{Command: c, plan: &Plan{Agent: agent, Args: slices.Clone(c.Args), Env: slices.Clone(c.Env)}}
+	for i := range providers {
+		b.variables(&providers[i])
+	}
+	if agent.set != nil {
+		if err := agent.set(b); err != nil {
+			return nil, fmt.Errorf("prepare %s: %w", agent.Title, err)
+		}
+	}
+	b.exceptLoopback()
+	return b.plan, nil
+}
+
+// builder makes a plan.
+type builder struct {
+	Command
+	plan *Plan
+}
+
+// env returns a variable of the command's environment.
+func (b *builder) env(name string) string {
+	for _, kv := range slices.Backward(b.plan.Env) {
+		if value, ok := strings.CutPrefix(kv, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// setenv sets a variable of the command's environment.
+func (b *builder) setenv(name, value string) {
+	b.plan.Env = slices.DeleteFunc(b.plan.Env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+	b.plan.Env = append(b.plan.Env, name+"="+value)
+}
+
+// variables sets a provider's variables. Where one is set already, it leads through the proxy
+// to what it names, and the others stay unset: a program that reads only those is not
+// redirected.
+func (b *builder) variables(p *provider) {
+	given := b.upstream(p.Name) != nil
+	b.keep(p.Name, p.Own)
+	taken := false
+	if !given {
+		taken = b.keep(p.Name, p.Vars)
+	}
+	file, name := b.dotenv(p.Vars)
+	switch {
+	case given || !taken && file == "":
+		for _, name := range p.Vars {
+			b.setenv(name, b.base(p))
+		}
+	case !taken:
+		b.note("%s sets %s, so calls of that provider are left alone; to include them, add --upstream %s=URL", file, name, p.Name)
+	}
+}
+
+// keep sends what the user has set through the proxy, and reports whether there was any.
+func (b *builder) keep(provider string, names []string) bool {
+	taken := false
+	for _, name := range names {
+		value := b.env(name)
+		if value == "" {
+			continue
+		}
+		taken = true
+		if base, ok := b.through(provider, value); ok {
+			b.setenv(name, base)
+		} else {
+			b.note("%s is not an http or https URL, so its calls are left alone", name)
+		}
+	}
+	return taken
+}
+
+// upstream returns what the user has given as the provider's URL, or nil.
+func (b *builder) upstream(provider string) *url.URL {
+	return cmp.Or(b.Upstreams[provider], b.Upstreams[""])
+}
+
+// base returns the provider's base URL through the proxy.
+func (b *builder) base(p *provider) string {
+	target := b.upstream(p.Name)
+	if target == nil {
+		target, _ = url.Parse(p.URL) // a constant
+	} else if rest, ok := strings.CutSuffix(strings.TrimSuffix(target.Path, "/"), p.Path); ok {
+		target = target.JoinPath() // a copy
+		target.Path, target.RawPath = rest, ""
+	}
+	prefix := b.prefix(p.Name, target)
+	for _, r := range p.routes(prefix, target)[1:] {
+		if !slices.ContainsFunc(b.plan.Routes, func(have Route) bool { return have.Prefix == r.Prefix }) {
+			b.plan.Routes = append(b.plan.Routes, r)
+		}
+	}
+	return b.Proxy.String() + prefix + p.Path
+}
+
+// through returns the base URL by which the server of another base URL is reached through
+// the proxy. Path, query and user information stay the client's.
+func (b *builder) through(name, value string) (string, bool) {
+	u, err := url.Parse(strings.TrimSpace(value))
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", false
+	}
+	base := *u
+	prefix := b.prefix(name, &url.URL{Scheme: u.Scheme, Host: u.Host})
+	base.Scheme, base.Host = b.Proxy.Scheme, b.Proxy.Host
+	base.Path, base.RawPath = prefix+u.Path, ""
+	if u.RawPath != "" {
+		base.RawPath = prefix + u.RawPath
+	}
+	return base.String(), true
+}
+
+// prefix returns the path prefix of the route to target, which it adds if need be.
+func (b *builder) prefix(name string, target *url.URL) string {
+	prefix := "/" + name
+	for n := 2; ; n++ {
+		i := slices.IndexFunc(b.plan.Routes, func(r Route) bool { return r.Prefix == prefix })
+		if i < 0 {
+			b.plan.Routes = append(b.plan.Routes, Route{prefix, target})
+			return prefix
+		}
+		if b.plan.Routes[i].URL.String() == target.String() {
+			return prefix
+		}
+		prefix = "/" + name + "-" + strconv.Itoa(n)
+	}
+}
+
+func (b *builder) note(format string, args ...any) {
+	b.plan.Notes = append(b.plan.Notes, fmt.Sprintf(format, args...))
+}
+
+// exceptLoopback keeps the command's requests to the proxy away from an HTTP proxy of the
+// environment.
+func (b *builder) exceptLoopback() {
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"} {
+		if b.env(name) == "" {
+			continue
+		}
+		for _, except := range []string{"NO_PROXY", "no_proxy"} {
+			value := b.env(except)
+			if value != "*" && !slices.Contains(strings.Split(value, ","), b.Proxy.Hostname()) {
+				b.setenv(except, strings.TrimPrefix(value+","+b.Proxy.Hostname(), ","))
+			}
+		}
+		return
+	}
+}
+
+// after inserts arguments after the agent's own name in the command.
+func (b *builder) after(args ...string) {
+	at := slices.IndexFunc(b.plan.Args, b.plan.Agent.startedBy)
+	b.plan.Args = slices.Insert(b.plan.Args, max(at, 0)+1, args...)
+}

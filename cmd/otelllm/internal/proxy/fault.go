@@ -1,0 +1,97 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+)
+
+// Failures that the proxy itself finds.
+var errInformational = errors.New("proxy: too many informational responses")
+
+// isReset reports whether a client is to see the failure of an upstream as a reset. The
+// alternative is a connection that was closed.
+func isReset(err error) bool {
+	if made := (*connectError)(nil); errors.As(err, &made) {
+		// There was no connection to close. But a handshake may end with a closed one.
+		return !errors.Is(err, io.EOF)
+	}
+	return resetErrno(err) || http2Error(err) == streamReset
+}
+
+// Errors of HTTP/2, by the names of their types, which are not exported.
+const (
+	streamReset = "StreamError"
+	goAway      = "GoAwayError"
+	brokenFrame = "ConnectionError"
+)
+
+// http2Error returns which error of HTTP/2 is in err; "": none.
+func http2Error(err error) string {
+	for ; err != nil; err = errors.Unwrap(err) {
+		name := strings.TrimPrefix(fmt.Sprintf("%T", err), "*")
+		_, name, _ = strings.Cut(name, ".")
+		switch name = strings.TrimPrefix(name, "http2"); name {
+		case streamReset, goAway, brokenFrame:
+			return name
+		}
+	}
+	return ""
+}
+
+// problem describes an error for the log, in words of this package's own.
+func problem(err error) string {
+	var (
+		dns       *net.DNSError
+		record    tls.RecordHeaderError
+		alert     tls.AlertError
+		authority x509.UnknownAuthorityError
+		host      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		verify    *tls.CertificateVerificationError
+		timeout   net.Error
+	)
+	switch {
+	case errors.Is(err, errInformational):
+		return "too many informational responses"
+	case errors.As(err, &dns):
+		return "host not found"
+	case isRefused(err):
+		return "connection refused"
+	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &verify):
+		return "TLS certificate refused"
+	case errors.As(err, &record), errors.As(err, &alert):
+		return "TLS handshake failed"
+	case errors.Is(err, context.Canceled):
+		return "cancelled"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "timed out"
+	case resetErrno(err):
+		return "connection reset"
+	case http2Error(err) == streamReset:
+		return "HTTP/2 stream reset"
+	case http2Error(err) == goAway:
+		return "HTTP/2 connection ended"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), isIdleClose(err):
+		return "connection closed"
+	case isConnect(err):
+		return "could not connect"
+	default:
+		return "not valid HTTP"
+	}
+}
+
+// isIdleClose reports whether the upstream closed a connection before it saw the request.
+func isIdleClose(err error) bool {
+	return strings.Contains(err.Error(), "server closed idle connection")
+}
+
+func isConnect(err error) bool {
+	made := (*connectError)(nil)
+	return errors.As(err, &made)
+}

@@ -1,0 +1,113 @@
+package proxy
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestUpstreamFor(t *testing.T) {
+	for _, tt := range []struct{ path, header, want string }{
+		{"/v1/chat/completions", "", "api.openai.com"},
+		{"/v1/responses", "", "api.openai.com"},
+		{"/v1/responses/resp_1?stream=true", "", "api.openai.com"},
+		{"/v1/responses/compact", "", "api.openai.com"},
+		{"/v1/completions", "", "api.openai.com"},
+		{"/v1/embeddings", "", "api.openai.com"},
+		{"/v1/models", "", "api.openai.com"},
+		{"/v1/models/ft:gpt-4o:a:b", "", "api.openai.com"},
+		{"/v1/realtime?model=m", "", "api.openai.com"},
+		{"/v1/messages", "", "api.anthropic.com"},
+		{"/v1/messages/count_tokens?beta=true", "", "api.anthropic.com"},
+		{"/v1/models", "Anthropic-Version", "api.anthropic.com"},
+		{"/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse", "", "generativelanguage.googleapis.com"},
+		{"/v1beta/interactions", "", "generativelanguage.googleapis.com"},
+		{"/v1/models/gemini-2.5-pro:generateContent", "", "generativelanguage.googleapis.com"},
+		{"/v1/models", "X-Goog-Api-Key", "generativelanguage.googleapis.com"},
+		{"/v1/agents/completions", "", "api.mistral.ai"},
+		{"/v1/fim/completions", "", "api.mistral.ai"},
+		{"/v2/chat", "", "api.cohere.com"},
+		{"/backend-api/codex/responses", "", "chatgpt.com"},
+		{"/v1/conversations", "", ""}, // OpenAI and Mistral both have it
+		{"/v1/chat/completionsx", "", ""},
+		{"/v1/message", "", ""},
+		{"/api/chat", "", ""},
+		{"/", "", ""},
+	} {
+		r := httptest.NewRequest(http.MethodPost, tt.path, nil)
+		if tt.header != "" {
+			r.Header.Set(tt.header, "x")
+		}
+		u, ok := UpstreamFor(r)
+		assert.Equal(t, tt.want != "", ok, tt.path)
+		if ok {
+			assert.Equal(t, "https://"+tt.want, u.String(), tt.path)
+		}
+	}
+}
+
+func TestRoutes(t *testing.T) {
+	named := func(name string) *url.URL {
+		up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, name+" "+r.RequestURI)
+		}))
+		t.Cleanup(up.Close)
+		u, err := url.Parse(up.URL)
+		require.NoError(t, err)
+		return u
+	}
+	a, b, c, rest := named("a"), named("b"), named("c"), named("rest")
+	a.Path = "/base/"
+	proxy := start(t, nil, func(config *Config) {
+		config.Upstreams = []Upstream{{URL: rest}, {Prefix: "/a", URL: a}, {Prefix: "/b c/", URL: b}, {Host: "c.local", URL: c}}
+	})
+	for _, tt := range []struct{ host, path, want string }{
+		{"", "/a/v1/models?x=/a", "a /base/v1/models?x=/a"},
+		{"", "/a", "a /base"},
+		{"", "/ab/v1", "rest /ab/v1"},
+		{"", "/b%20c/v1%2Fx", "b /v1%2Fx"},
+		{"C.local", "/v1/models", "c /v1/models"},
+		{"c.local:1234", "/b/v1", "c /b/v1"},
+		{"d.local", "/v1/models", "rest /v1/models"},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+proxy.addr+tt.path, nil)
+		require.NoError(t, err)
+		if tt.host != "" {
+			req.Host = tt.host
+		}
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		got, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		assert.Equal(t, tt.want, string(got), tt.path)
+	}
+}
+
+func TestNoUpstream(t *testing.T) {
+	proxy := start(t, nil)
+	resp, err := http.Get("http://" + proxy.addr + "/unknown")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusNotFound, resp.StatusCode)
+	assert.Contains(t, string(got), "--upstream")
+}
+
+func TestConfigErrors(t *testing.T) {
+	for _, text := range []string{"", "/path", "ftp://h", "https://user:secret@h", "https://h?key=secret", "https://h#secret"} {
+		u, err := url.Parse(text)
+		require.NoError(t, err)
+		_, err = New(Config{Upstreams: []Upstream{{URL: u}}})
+		require.Error(t, err, text)
+		assert.NotContains(t, err.Error(), "secret")
+	}
+	_, err := New(Config{Upstreams: []Upstream{{}}})
+	require.Error(t, err)
+}

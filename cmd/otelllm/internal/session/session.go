@@ -1,0 +1,136 @@
+// Package session records model calls, and judges them in this process: from the spans of
+// the client library to the runs that are kept, and to an OTLP endpoint if the environment
+// names one.
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.uber.org/zap"
+
+	"github.com/otelllm/otelllm-go/cmd/otelllm/engine"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/runs"
+	"github.com/otelllm/otelllm-go/otelllm"
+)
+
+// Config configures a Session. The zero value is usable.
+type Config struct {
+	// ServiceName is the service.name of the spans; "otelllm" if empty.
+	ServiceName string
+	// MaxSpans is how many spans the Store keeps; 0 for DefaultMaxSpans.
+	MaxSpans int
+	// RetryWait and OutputWait are those of [otelllm.InferredRuns].
+	RetryWait, OutputWait time.Duration
+	// Endpoint is where judged spans go besides; nil for nowhere.
+	Endpoint *Endpoint
+	// Sinks get all judged spans, and must not keep them.
+	Sinks []func(ptrace.Traces)
+	// Logger gets what goes wrong, without content; nil for none.
+	Logger *slog.Logger
+}
+
+// DefaultMaxSpans is how many spans a Session keeps.
+const DefaultMaxSpans = 20_000
+
+// Limits of the queue between the library and the classifier. The classifier takes a batch
+// in well under a millisecond for each span, so the queue is empty most of the time.
+const (
+	queueSpans = 1 << 16
+	batchSpans = 512
+	batchWait  = 100 * time.Millisecond
+)
+
+// Session is the way of the spans. It is safe for concurrent use.
+type Session struct {
+	// Instrumentation records the model calls.
+	Instrumentation *otelllm.Instrumentation
+	// Store has the runs that were judged.
+	Store *runs.Store
+
+	provider *sdktrace.TracerProvider
+	engine   *engine.Engine
+	export   *exporter // nil without an endpoint
+	log      *slog.Logger
+}
+
+// Start starts a Session. Close ends it.
+func Start(ctx context.Context, config Config) (*Session, error) {
+	if config.ServiceName == "" {
+		config.ServiceName = "otelllm"
+	}
+	if config.MaxSpans <= 0 {
+		config.MaxSpans = DefaultMaxSpans
+	}
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Session{Store: runs.NewStore(config.MaxSpans), log: config.Logger}
+	sinks := append([]func(ptrace.Traces){s.Store.Add}, config.Sinks...)
+	if config.Endpoint != nil {
+		var err error
+		if s.export, err = startExporter(ctx, config.Endpoint, config.Logger); err != nil {
+			return nil, err
+		}
+		sinks = append(sinks, s.export.add)
+	}
+	judged := func(_ context.Context, td ptrace.Traces) error {
+		for _, sink := range sinks {
+			sink(td)
+		}
+		return nil
+	}
+	var err error
+	logger := zap.New(core{config.Logger})
+	if s.engine, err = engine.Start(ctx, engine.Config{Logger: logger}, judged); err != nil {
+		return nil, errors.Join(err, s.export.close(ctx))
+	}
+	s.provider = NewProvider(config.ServiceName, sdktrace.NewBatchSpanProcessor(newGatherer(s.engine.NewExporter()),
+		sdktrace.WithMaxQueueSize(queueSpans), sdktrace.WithMaxExportBatchSize(batchSpans),
+		sdktrace.WithBatchTimeout(batchWait), sdktrace.WithExportTimeout(time.Minute)))
+	s.Instrumentation = otelllm.New(
+		otelllm.WithTracerProvider(s.provider),
+		otelllm.WithInferredRuns(otelllm.InferredRuns{RetryWait: config.RetryWait, OutputWait: config.OutputWait}),
+	)
+	return s, nil
+}
+
+// NewProvider returns a provider that hands every span to p, whole. What the environment
+// says of sampling and of limits is for the programs that it is set for.
+func NewProvider(service string, p sdktrace.SpanProcessor) *sdktrace.TracerProvider {
+	return sdktrace.NewTracerProvider(
+		sdktrace.WithSampler(sdktrace.AlwaysSample()),
+		sdktrace.WithRawSpanLimits(sdktrace.SpanLimits{
+			AttributeValueLengthLimit: -1, AttributeCountLimit: -1, EventCountLimit: -1, LinkCountLimit: -1,
+			AttributePerEventCountLimit: -1, AttributePerLinkCountLimit: -1,
+		}),
+		sdktrace.WithResource(resource.NewWithAttributes(otelsemconv.SchemaURL, otelsemconv.ServiceName(service))),
+		sdktrace.WithSpanProcessor(p),
+	)
+}
+
+// Close ends what is open, judges it, and exports it. Stop what makes model calls first.
+// It waits for the endpoint no longer than the Endpoint's patience. The Store can be read
+// afterwards.
+func (s *Session) Close(ctx context.Context) error {
+	return errors.Join(
+		wrap("end what is open", s.Instrumentation.Shutdown(ctx)),
+		wrap("hand over the spans", s.provider.Shutdown(ctx)),
+		wrap("judge the spans", s.engine.Shutdown(ctx)),
+		s.export.close(ctx),
+	)
+}
+
+func wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/agents"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/child"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/proxy"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/runs"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
+)
+
+// closePatience is how long a command waits at its end until everything is judged and
+// exported.
+const closePatience = 30 * time.Second
+
+// runGrace is how long requests may stay open after the command has ended: those of its own
+// processes that go on without it, and those whose end has not been noticed yet.
+const runGrace = 2 * time.Second
+
+// runOptions are the flags of `otelllm run`.
+type runOptions struct {
+	agent     string
+	upstreams []string
+	json      string
+	failOn    []string
+	quiet     bool
+	logLevel  string
+	output    outputOptions
+}
+
+func newRunCommand() *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run [flags] -- COMMAND [ARGUMENT...]",
+		Short: "run an agent, and say why its model calls failed",
+		Long: `Run starts COMMAND with its model calls going through a proxy on loopback, which changes
+nothing about them. It exits as COMMAND does, and then prints what became of the runs: what
+failed, what ran, and what to do.
+
+Every command gets ` + "the base URL variables of the providers' SDKs" + `: OPENAI_BASE_URL,
+ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL and others. A base URL that is set already stays
+the destination. Agents that need more than variables are known by the name of the command:
+
+` + agentsHelp() + `
+Exit status: that of COMMAND, 128 and the number of the signal if one ended it; 126 or 127
+if COMMAND cannot be started; 3 if COMMAND succeeded and --fail-on matches; 2 for a usage
+error.`,
+		Example: `  otelllm run -- codex exec "fix the test"
+  otelllm run --fail-on failed,incomplete --json runs.jsonl -- python agent.py
+  otelllm run --upstream openai=https://gateway.example/v1 -- opencode`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("no command is given: otelllm run -- COMMAND")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	f.StringVar(&o.agent, "set", "", "prepare the command as this agent, whatever its name: "+strings.Join(agents.Names(), ", "))
+	f.StringArrayVar(&o.upstreams, "upstream", nil, "`URL` that gets the model calls, or PROVIDER=URL for those of one provider; may be repeated")
+	f.StringVar(&o.json, "json", "", "write each run to `FILE`, as one line of JSON")
+	f.StringSliceVar(&o.failOn, "fail-on", nil, "exit with status 3 if a run has one of these `OUTCOMES` or classes, such as failed,incomplete")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing")
+	o.output.flags(cmd, false)
+	f.StringVar(&o.logLevel, "log-level", "error", "log `LEVEL`: debug, info, warn or error")
+	return cmd
+}
+
+// agentsHelp returns the table of agents for the help.
+func agentsHelp() string {
+	var b strings.Builder
+	for _, a := range agents.Table() {
+		if a.Name == agents.Generic {
+			continue
+		}
+		tried := "untried"
+		if a.Version != "" {
+			tried = "tried with " + a.Version
+		}
+		fmt.Fprintf(&b, "  %-10s %-14s %s\n", a.Name, a.Title, tried)
+	}
+	return b.String()
+}
+
+func (o *runOptions) run(ctx context.Context, args []string) error {
+	ctx = context.WithoutCancel(ctx) // signals are the command's
+	matches, err := parseFailOn(o.failOn)
+	if err != nil {
+		return err
+	}
+	upstreams, err := parseRunUpstreams(o.upstreams)
+	if err != nil {
+		return err
+	}
+	log, err := newLogger(os.Stderr, o.logLevel)
+	if err != nil {
+		return err
+	}
+	out, err := createJSON(o.json)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	outputs, err := o.output.open(ctx, log)
+	if err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listen on loopback: %w", err)
+	}
+	var temp tempDir
+	defer temp.remove()
+	plan, err := o.plan(args, upstreams, ln.Addr(), temp.make)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	service := plan.Agent.Name
+	if service == agents.Generic {
+		service = ""
+	}
+	served, err := serve(ctx, ln, serveOptions{service: service, upstreams: upstreamsOf(plan.Routes), sinks: []func(ptrace.Traces){outputs.sink}, grace: runGrace, log: log})
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	if !o.quiet {
+		for _, note := range plan.Notes {
+			fmt.Fprintf(os.Stderr, "otelllm: note: %s\n", note)
+		}
+	}
+	if err := o.announcePage(outputs, served.session.Store); err != nil {
+		return errors.Join(err, served.stopServing(), served.session.Close(ctx))
+	}
+	code, startErr := child.Run(plan.Args, plan.Env)
+	closing, cancel := context.WithTimeout(ctx, closePatience)
+	defer cancel()
+	serveErr := served.stopServing()
+	served.session.Instrumentation.EndInferredRuns() // the command sends no further request
+	closeErr := errors.Join(serveErr, served.session.Close(closing))
+	records := served.session.Store.Records()
+	closeErr = errors.Join(closeErr, outputs.close(closing, records))
+	if startErr != nil {
+		fmt.Fprintf(os.Stderr, "otelllm: %v\n", startErr)
+		return statusCode(code)
+	}
+	slices.Reverse(records) // the first run first
+	return o.finish(records, served.session.Store.Dropped(), matches, out, closeErr, code)
+}
+
+// announcePage serves the page, and says where.
+func (o *runOptions) announcePage(outputs *outputs, store *runs.Store) error {
+	address, err := outputs.servePage(&o.output, store)
+	if address != "" {
+		fmt.Fprintf(os.Stderr, "otelllm: runs are shown on %s\n", address)
+	}
+	return err
+}
+
+// plan prepares the command.
+func (o *runOptions) plan(args []string, upstreams map[string]*url.URL, addr net.Addr, temp func() (string, error)) (*agents.Plan, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	home, _ := os.UserHomeDir() // or ""
+	return agents.Prepare(agents.Command{
+		Args: args, Env: os.Environ(), Dir: dir, Home: home, Agent: o.agent, Upstreams: upstreams,
+		Proxy: &url.URL{Scheme: "http", Host: addr.String()}, Temp: temp,
+	})
+}
+
+// upstreamsOf returns the routes of a plan as the proxy takes them.
+func upstreamsOf(routes []agents.Route) []proxy.Upstream {
+	var list []proxy.Upstream
+	for _, r := range routes {
+		list = append(list, proxy.Upstream{Prefix: r.Prefix, URL: r.URL})
+	}
+	return list
+}
+
+// tempDir is a folder that is made when it is asked for.
+type tempDir string
+
+func (d *tempDir) make() (string, error) {
+	dir, err := os.MkdirTemp("", "otelllm-")
+	*d = tempDir(dir)
+	return dir, err
+}
+
+func (d *tempDir) remove() {
+	if *d != "" {
+		_ = os.RemoveAll(string(*d))
+	}
+}
+
+// finish reports the runs, and returns the exit status.
+func (o *runOptions) finish(records []report.Record, dropped int, matches failOn, out *jsonFile, closeErr error, code int) error {
+	writeErr := out.write(records)
+	if !o.quiet {
+		printSummary(os.Stderr, records, dropped, code == 0)
+	}
+	for _, err := range []error{closeErr, writeErr} {
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "otelllm: %v\n", err)
+		}
+	}
+	switch {
+	case code != 0:
+		return statusCode(code)
+	case writeErr != nil:
+		return statusCode(statusError)
+	case matches.any(records):
+		return statusCode(statusFailOn)
+	default:
+		return nil
+	}
+}
+
+// parseRunUpstreams reads URL and PROVIDER=URL.
+func parseRunUpstreams(values []string) (map[string]*url.URL, error) {
+	upstreams := make(map[string]*url.URL)
+	for _, value := range values {
+		name, target, ok := strings.Cut(value, "=")
+		if !ok || strings.ContainsAny(name, ":/") {
+			name, target = "", value
+		}
+		u, err := parseUpstream(target)
+		if err != nil {
+			return nil, err
+		}
+		upstreams[name] = u
+	}
+	return upstreams, nil
+}
+
+// parseUpstream reads the URL of an upstream.
+func parseUpstream(value string) (*url.URL, error) {
+	u, err := url.Parse(value)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("--upstream: not an http or https URL") // it may hold a credential
+	}
+	return u, nil
+}
+
+// newLogger returns a logger of messages at a level and above.
+func newLogger(w *os.File, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level: %q is not debug, info, warn or error", level)
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
+}

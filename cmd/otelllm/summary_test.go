@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+func TestSummary(t *testing.T) {
+	tool := func(name, outcome string) report.Record {
+		return report.Record{Kind: report.RecordTool, Attributes: map[string]any{"gen_ai.tool.name": name, string(semconv.ToolOutcomeKey): outcome}}
+	}
+	verdict := func(kind report.RecordKind, outcome, class string) report.Record {
+		return report.Record{Kind: kind, Requests: make([]report.Record, 2), Attributes: map[string]any{
+			string(semconv.RunOutcomeKey): outcome, string(semconv.FailureClassKey): class,
+		}}
+	}
+	well, recovered := verdict(report.RecordRun, "succeeded", ""), verdict(report.RecordRun, "recovered", "")
+	stopped, lone := verdict(report.RecordRun, "aborted", "local_abort"), verdict(report.RecordRequest, "", "provider_error")
+	failed := verdict(report.RecordRun, "failed", "stream_interrupted")
+	failed.Attributes[string(semconv.FailureSummaryKey)] = "The connection was lost."
+	failed.Attributes[string(semconv.RetrySafetyKey)] = "user_confirmed_retry"
+	failed.Tools = []report.Record{tool("write_file", "succeeded"), tool("shell", ""), tool("write_file", "succeeded")}
+
+	for _, tt := range []struct {
+		name      string
+		records   []report.Record
+		succeeded bool
+		want      string
+	}{
+		{"none", nil, true, "otelllm: no model call went through the proxy\n"},
+		{"well", []report.Record{well}, true, "otelllm: 1 run, 2 model calls; ok\n"},
+		{"recovered", []report.Record{well, recovered}, true, "otelllm: 2 runs, 4 model calls; ok, recovered from failures on the way\n"},
+		{"stopped", []report.Record{well, stopped}, true, "otelllm: 2 runs, 4 model calls (1 stopped by the command); ok\n"},
+		{"interrupted", []report.Record{stopped}, false, "otelllm: 1 run, 2 model calls; 1 did not end well\n  verdict  aborted / local_abort\n\n"},
+		{"a call without a run", []report.Record{lone}, false, "otelllm: 1 model call; 1 did not end well\n  verdict  provider_error\n\n"},
+		{"the same twice", []report.Record{lone, lone}, false, "otelllm: 2 model calls; 2 did not end well\n  verdict  provider_error\n           (2 times)\n\n"},
+		{"failed", []report.Record{failed}, true, `otelllm: 1 run, 2 model calls, 3 tool calls; 1 did not end well
+  verdict  failed / stream_interrupted
+  what     The connection was lost.
+  ran      write_file (succeeded) 2 times, shell
+  retry    look first, then decide
+
+`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var out bytes.Buffer
+			printSummary(&out, tt.records, 0, tt.succeeded)
+			assert.Equal(t, tt.want, out.String())
+		})
+	}
+}
