@@ -16,41 +16,65 @@
 // bytes, errors and timing of a response do not change: it is read when the client reads it, and input
 // that the recording cannot follow ends only the recording. Names, counts, ids, times and codes are
 // recorded, but no content.
-import { context, createContextKey, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
+import { context, createContextKey, diag, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
 
 const tracer = trace.getTracer('otelllm-facts');
 const runKey = createContextKey('otelllm run');
+const signalKey = createContextKey('otelllm signal');
 
 // Abort is a reason for AbortController.abort that names its source: 'user', 'application', 'shutdown' or
 // 'deadline', with a reason of your choice. For 'watchdog', a timer of yours, reason is what it watched:
-// 'connect', 'first_progress', 'idle' or 'total'.
+// 'connect', 'first_progress', 'idle' or 'total', and limit its seconds.
 export class Abort extends Error {
   name = 'AbortError';
-  constructor(source, reason) {
+  constructor(source, reason, limit) {
     super('aborted');
     this.source = source;
     this.reason = reason;
+    this.limit = limit;
   }
 }
 
+// withSignal runs fn with the signal that stops its requests, as a watchdog for one attempt does. Clients wrap signals
+// and lose their reasons. The run goes on.
+export function withSignal(signal, fn) {
+  return context.with(context.active().setValue(signalKey, signal), fn);
+}
+
+// hasContext reports whether there is a context manager, without which no request or tool knows its run.
+let warned = false;
+function hasContext() {
+  const found = context.with(context.active().setValue(signalKey, hasContext), () => context.active().getValue(signalKey)) === hasContext;
+  if (found || warned) return found;
+  warned = true;
+  const said = 'otelllm-facts: there is no context manager, so that requests and tools do not know their run; set an AsyncLocalStorageContextManager';
+  diag.warn(said);
+  globalThis.process?.emitWarning?.(said, { code: 'OTELLLM_NO_CONTEXT' });
+  return false;
+}
+
 // withRun runs fn as one run of an agent. signal is the signal that stops the run: clients wrap signals
-// and lose their reasons. Only with toolsRecorded, which declares that every tool runs in withTool, is it
+// and lose their reasons. conversation is the id of the conversation that the run is part of. Only with toolsRecorded, which declares that every tool runs in withTool, is it
 // known that no tool ran. A run in which withTool was called counts as one that records all tools.
-export function withRun(agent, { signal, toolsRecorded = false } = {}, fn) {
+export function withRun(agent, { signal, conversation, toolsRecorded = false } = {}, fn) {
+  hasContext();
   const outer = context.active().getValue(runKey);
-  const attributes = { 'gen_ai.operation.name': 'invoke_agent', 'gen_ai.agent.name': safeName(agent), ...(outer && { 'llm.run.id': outer.id }) };
+  const named = defined({ 'gen_ai.agent.name': safeName(agent), 'gen_ai.conversation.id': safeName(conversation) });
+  const attributes = { 'gen_ai.operation.name': 'invoke_agent', ...named, ...(outer && { 'llm.run.id': outer.id }) };
   return tracer.startActiveSpan(`invoke_agent ${safeName(agent)}`, { attributes }, async (span) => {
-    const run = { id: span.spanContext().spanId, outer, signal, requests: 0, tools: 0, open: new Set(), abort: undefined };
+    const run = { id: span.spanContext().spanId, named, outer, signal, requests: 0, tools: 0, open: new Set(), waiting: new Map(), abort: undefined };
     try {
       return await context.with(context.active().setValue(runKey, run), fn);
     } catch (error) {
       // Clients have their own names for an abort. Only the run knows its source.
       const abort = isAbort(error, signal) ? abortOf(error, signal) : /Abort|Timeout/.test(nameOf(error)) ? run.abort : undefined;
-      if (abort) setAbort(span, abort);
+      if (abort?.source === 'watchdog') failed(span, 'watchdog_timeout');
+      else if (abort) setAbort(span, abort);
       else failed(span, nameOf(error));
       throw error;
     } finally {
       for (const request of run.open) request.end('abandoned'); // nothing reads it any more
+      for (const tool of run.waiting.values()) tool.release();
       span.setAttributes({ 'llm.run.requests': run.requests, ...((run.tools || toolsRecorded) && { 'llm.run.tools': run.tools }) });
       span.end();
     }
@@ -62,8 +86,16 @@ function begun(run, what) {
   for (let r = run; r; r = r.outer) r[what]++;
 }
 
+const outputWait = 5000; // ms for which the span of a tool waits for the delivery of its output
+const maxWaiting = 256; // spans of a run that wait
+
 // withTool runs fn as the execution of one tool call. effect is 'read_only', 'idempotent',
 // 'non_idempotent' or 'unknown'. An MCP result with isError is a failure.
+//
+// An output that reaches the model by other means than the next request, as in a realtime session, is recorded with
+// outputSent(id), outputFailed(id, error) or outputCached(id), in the run. So the span has its end time from the end of fn, but
+// leaves when the output was sent, with the first request that carries it, with the end of the run, or after five seconds,
+// whichever comes first.
 export function withTool({ id, name, effect = 'unknown' }, fn) {
   const run = context.active().getValue(runKey);
   begun(run, 'tools');
@@ -92,11 +124,49 @@ export function withTool({ id, name, effect = 'unknown' }, fn) {
       throw error;
     } finally {
       span.setAttribute('llm.tool.outcome', outcome);
-      if (outcome !== 'interrupted') span.setAttribute('llm.tool.output_delivery', 'pending');
-      span.end();
+      if (outcome === 'interrupted' || !run || run.waiting.size >= maxWaiting) {
+        if (outcome !== 'interrupted') span.setAttribute('llm.tool.output_delivery', 'pending');
+        span.end();
+      } else {
+        waitForDelivery(run, id, span);
+      }
     }
   });
 }
+
+// waitForDelivery ends the span of a tool now, and lets it leave later.
+function waitForDelivery(run, id, span) {
+  const ended = Date.now();
+  const key = id != null && !run.waiting.has(id) ? id : Symbol('a call without an id of its own');
+  const tool = {
+    delivery: 'pending',
+    release() {
+      if (!run.waiting.delete(key)) return;
+      clearTimeout(timer);
+      span.setAttribute('llm.tool.output_delivery', tool.delivery);
+      span.end(ended);
+    },
+    deliver(delivery, error) {
+      tool.delivery = delivery;
+      if (error !== undefined) span.setAttribute('llm.tool.output_error', error === null ? '_OTHER' : nameOf(error));
+      if (delivery !== 'cached') span.addEvent(`llm.tool.output_${delivery}`);
+      if (delivery === 'sent') tool.release(); // what has arrived cannot be lost any more
+    },
+  };
+  const timer = unrefTimer(setTimeout(() => tool.release(), outputWait));
+  run.waiting.set(key, tool);
+}
+
+const delivered = (id, delivery, error) => safely(() => context.active().getValue(runKey)?.waiting.get(id)?.deliver(delivery, error));
+
+// outputSent records that the output of a call has reached the model by other means than the next request.
+export const outputSent = (id) => delivered(id, 'sent');
+
+// outputFailed records that sending it failed. outputSent may follow.
+export const outputFailed = (id, error = null) => delivered(id, 'failed', error);
+
+// outputCached records that the application keeps it, to send it later.
+export const outputCached = (id) => delivered(id, 'cached');
 
 // effectOf is the effect that an MCP tool's annotations declare. Only what the server
 // declared counts, and only of a server that you trust.
@@ -153,6 +223,7 @@ class Recording {
     this.start = performance.now();
     this.run = context.active().getValue(runKey);
     this.signal = signal;
+    this.stops = context.active().getValue(signalKey);
     this.protocol = protocol;
     this.state = {
       events: 0, bytes: 0, keepalives: 0, text: 0, reasoning: 0, providerTools: 0, calls: [], choices: new Map(),
@@ -170,10 +241,11 @@ class Recording {
         ...defined({ 'llm.request.provider_tools': protocol.providerTools(body), 'llm.request.background': body.background === true || undefined }),
         ...(/^\d+$/.test(retries) && { 'llm.request.attempt': Number(retries) + 1 }),
         ...(history && { 'llm.history.tool_calls': ids(history.calls), 'llm.history.tool_outputs': ids(history.outputs) }),
-        ...(this.run && { 'llm.run.id': this.run.id }),
+        ...(this.run && { 'llm.run.id': this.run.id, ...this.run.named }),
       },
     });
     if (this.run) {
+      for (const id of history?.outputs.slice(-64) ?? []) this.run.waiting.get(id)?.release();
       begun(this.run, 'requests');
       this.run.open.add(this);
       this.run.abort = undefined;
@@ -331,7 +403,7 @@ class Recording {
       'llm.transport.stage': c.stage, 'llm.transport.cause': c.cause, 'llm.transport.code': c.code, 'llm.transport.error_chain': c.chain,
       'llm.provider_error.kind': s.error && errorKind(this.status, s.error), 'llm.provider_error.code': s.error && safeName(s.error.code ?? s.error.type),
       'llm.provider_error.in_band': s.error && this.status < 400 ? true : undefined,
-      'llm.watchdog.kind': c.watchdog,
+      'llm.watchdog.kind': c.watchdog, 'llm.watchdog.limit': c.limit,
       ...(known && {
         'llm.stream.unread': s.unread || undefined,
         'llm.stream.events': count(s.events), 'llm.stream.keepalives': s.keepalives,
@@ -359,13 +431,13 @@ class Recording {
 // reading of it stopped.
 function endingOf(r, how, error) {
   const s = r.state;
-  const abort = error !== undefined && isAbort(error, r.signal) ? abortOf(error, r.run?.signal, r.signal) : undefined;
+  const abort = error !== undefined && (isAbort(error, r.signal) || r.stops?.aborted) ? abortOf(error, r.stops, r.run?.signal, r.signal) : undefined;
   // Clients abort a stream that the application leaves, with a signal of their own.
-  if (abort?.source === 'unknown' && r.status && r.run?.signal?.aborted === false) how = 'close';
+  if (abort?.source === 'unknown' && r.status && r.run?.signal?.aborted === false && !r.stops?.aborted) how = 'close';
   const broke = how === 'error' && !abort ? transportOf(error, r.status) : {};
   if (abort?.source === 'watchdog' && how === 'error' && !s.complete && !s.error) {
     const phase = r.status ? s.phase : 'unknown';
-    return { end: 'watchdog', phase, watchdog: watched.includes(abort.reason) ? abort.reason : undefined, abort: { source: 'watchdog' }, due: Boolean(r.status) };
+    return { end: 'watchdog', phase, watchdog: watched.includes(abort.reason) ? abort.reason : undefined, limit: Number.isFinite(abort.limit) ? abort.limit : undefined, abort: { source: 'watchdog', reason: abort.reason }, due: Boolean(r.status) };
   }
   if (!r.status) {
     const phase = ['dns', 'connect', 'tls', 'proxy'].includes(broke.stage) ? 'before_connection' : broke.stage ? 'awaiting_response' : 'unknown';
@@ -666,7 +738,7 @@ function isAbort(error, signal) {
 function abortOf(error, ...signals) {
   const reasons = [...signals.filter((s) => s?.aborted).map((s) => s.reason), error];
   const typed = reasons.find((r) => r instanceof Abort);
-  if (typed) return { source: typed.source, reason: typed.reason };
+  if (typed) return { source: typed.source, reason: typed.reason, limit: typed.limit };
   return { source: reasons.some((r) => r?.name === 'TimeoutError') ? 'deadline' : 'unknown' };
 }
 

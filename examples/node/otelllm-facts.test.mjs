@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { context, trace } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace';
-import { Abort, effectOf, factsFetch, withRun, withTool } from './otelllm-facts.mjs';
+import { Abort, effectOf, factsFetch, outputCached, outputFailed, outputSent, withRun, withSignal, withTool } from './otelllm-facts.mjs';
 
 const exporter = new InMemorySpanExporter();
 context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
@@ -264,4 +264,86 @@ test('the numbers of a run', async () => {
   assert.deepEqual(numbers(outer), [2, 1], 'with those of the run within it');
   assert.equal(inner.attributes['llm.run.id'], outer.spanContext().spanId);
   assert.equal(outer.attributes['llm.run.id'], undefined);
+});
+
+test('the conversation', async () => {
+  const spans = await spansOf(() => withRun('coder', { conversation: 'thread_1' }, async () => {
+    await (await factsFetch(answering([chunk({}, 'stop'), 'data: [DONE]\n\n']).fetch)(url, ask())).text();
+  }));
+  assert.deepEqual(spans.map((s) => s.attributes['gen_ai.conversation.id']), ['thread_1', 'thread_1']);
+  assert.equal(spans[0].attributes['gen_ai.agent.name'], 'coder');
+});
+
+test('the delivery of outputs', async () => {
+  class LostError extends Error {}
+  const deliveries = {
+    pending: [() => {}, {}],
+    sent: [() => outputSent('call_1'), {}],
+    cached: [() => outputCached('call_1'), {}],
+    failed: [() => outputFailed('call_1', new LostError('CANARY_error')), { error: 'LostError' }],
+    resent: [() => { outputFailed('call_1'); outputCached('call_1'); outputSent('call_1'); outputFailed('call_1'); }, { as: 'sent', error: '_OTHER' }],
+    ofAnother: [() => outputSent('call_2'), { as: 'pending' }],
+  };
+  for (const [how, [deliver, { as = how, error }]] of Object.entries(deliveries)) {
+    let ended;
+    const [tool] = await spansOf(() => withRun('coder', {}, async () => {
+      await withTool({ id: 'call_1', name: 'f' }, () => {});
+      ended = performance.timeOrigin + performance.now();
+      await new Promise((resolve) => setTimeout(resolve, 30));
+      deliver();
+      if (as !== 'sent') assert.equal(exporter.getFinishedSpans().length, 0, 'the span waits');
+    }));
+    assert.equal(tool.attributes['llm.tool.output_delivery'], as, how);
+    assert.equal(tool.attributes['llm.tool.output_error'], error, how);
+    assert.ok(tool.endTime[0] * 1e3 + tool.endTime[1] / 1e6 <= ended + 5, `${how}: it ends when the tool did`);
+    assert.ok(!JSON.stringify([tool.attributes, tool.events]).includes('CANARY'), how);
+  }
+});
+
+test('an output that a request carries has nothing to wait for', async () => {
+  await spansOf(() => withRun('coder', {}, async () => {
+    await withTool({ id: 'call_1', name: 'f' }, () => {});
+    const messages = [{ role: 'assistant', tool_calls: [{ id: 'call_1' }] }, { role: 'tool', tool_call_id: 'call_1', content: 'CANARY' }];
+    await factsFetch(answering([]).fetch)(url, ask({ messages }));
+    assert.equal(exporter.getFinishedSpans()[0].attributes['llm.tool.output_delivery'], 'pending');
+  }));
+});
+
+test('a watchdog of one attempt, of which the client tells the signal nothing', async () => {
+  const attempt = new AbortController();
+  const wrapped = new AbortController(); // clients abort with a signal of their own
+  attempt.signal.addEventListener('abort', () => wrapped.abort());
+  const run = new AbortController();
+  const [request, of] = await spansOf(() => withRun('coder', { signal: run.signal }, async () => {
+    await withSignal(attempt.signal, () => factsFetch(answering([chunk({ content: 'x' })]).fetch)(url, { ...ask(), signal: wrapped.signal }));
+    attempt.abort(new Abort('watchdog', 'idle', 30));
+  }));
+  assert.equal(request.attributes['llm.stream.end'], 'watchdog');
+  assert.equal(request.attributes['llm.watchdog.kind'], 'idle');
+  assert.equal(request.attributes['llm.watchdog.limit'], 30);
+  assert.equal(of.attributes['llm.abort.source'], undefined, 'the run goes on');
+});
+
+test('a run that a watchdog ends failed', async () => {
+  const stop = new AbortController();
+  const [of] = await spansOf(() => withRun('coder', { signal: stop.signal }, async () => {
+    stop.abort(new Abort('watchdog', 'total', 5));
+    stop.signal.throwIfAborted();
+  }).catch(() => {}));
+  assert.equal(of.attributes['error.type'], 'watchdog_timeout');
+});
+
+test('a missing context manager is said once', async () => {
+  const warnings = [];
+  const listen = (warning) => warnings.push(warning.code);
+  process.on('warning', listen);
+  context.disable();
+  try {
+    for (let i = 0; i < 3; i++) await withRun('coder', {}, async () => {});
+    await new Promise(setImmediate);
+  } finally {
+    context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
+    process.off('warning', listen);
+  }
+  assert.deepEqual(warnings, ['OTELLLM_NO_CONTEXT']);
 });

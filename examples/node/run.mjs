@@ -21,14 +21,14 @@ const provider = startTelemetry(producer);
 if (process.env.NODE_HTTP_SPANS) {
   registerInstrumentations({ tracerProvider: provider, instrumentations: [new UndiciInstrumentation()] });
 }
-const { instrument, pressedStop, run } = await import(`./producers/${producer}.mjs`);
+const { barked, instrument, pressedStop, run } = await import(`./producers/${producer}.mjs`);
 await instrument?.(provider);
 
 await Promise.all(JSON.parse(readFileSync(tasks, 'utf8')).map(async (task) => {
   // The span of an application around its agent.
   await trace.getTracer('examples/node').startActiveSpan('handle_task', { kind: SpanKind.SERVER }, async (span) => {
     let saw = [];
-    const r = runOf(task, pressedStop);
+    const r = runOf(task, pressedStop, barked);
     try {
       await run(r);
     } catch (error) {

@@ -1,0 +1,2127 @@
+"""What happened to each model request, on spans of its own: the facts of docs/reference/attributes.md, from
+which llm_classify makes its verdicts. It needs the standard library, and httpx or aiohttp; copy this file.
+
+    import otelllm_facts as facts
+
+    client = OpenAI(http_client=facts.watch(httpx.Client()))        # or Anthropic; AsyncOpenAI with httpx.AsyncClient
+    session = aiohttp.ClientSession(trace_configs=[facts.trace_config()])
+
+    with facts.run('coder', conversation_id=thread_id) as run:      # run.abort('user', 'stop_button') where it is stopped
+        stream = client.chat.completions.create(...)
+        ...
+        with facts.tool(id=call.id, name=call.name, effect='non_idempotent'):
+            apply_patch(call.input)
+
+Spans go through OpenTelemetry's SDK if the application has set one up, and otherwise as OTLP/HTTP JSON to
+OTEL_EXPORTER_OTLP_ENDPOINT, http://localhost:4318 by default, from a thread of this module. The service's name is
+OTEL_SERVICE_NAME.
+
+It supports OpenAI's Chat Completions and Responses and Anthropic's Messages, streamed or not. The bytes, errors and
+timing of a response do not change: it is read when the client reads it, and input that the recording cannot follow
+ends only the recording. Names, counts, ids, times and codes are recorded, but no content. All that it keeps is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import codecs
+import contextlib
+import contextvars
+import errno
+import hashlib
+import heapq
+import http.client
+import itertools
+import json
+import logging
+import math
+import os
+import queue
+import random
+import re
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+import weakref
+import zlib
+
+try:
+    import httpx
+except ImportError:
+    httpx = None
+try:
+    import aiohttp
+except ImportError:
+    aiohttp = None
+try:
+    from opentelemetry import trace as otel
+except ImportError:
+    otel = None
+
+_SCOPE = 'otelllm-facts'
+_log = logging.getLogger('otelllm_facts')
+_current = contextvars.ContextVar('otelllm_scope', default=None)  # the innermost _Stoppable
+
+_lock = threading.RLock()  # of all counts and lists here; a finalizer may come back to it
+_numbers = random.Random()  # of ids; the application may seed the module's own
+
+_MAX_TEXT = 8 << 20  # characters of one event or document; the recording gives up on longer ones
+_MAX_REQUEST = 32 << 20  # bytes of a request that is parsed
+_MAX_PARTS = 1024  # tool calls and choices of one response; the recording gives up on more
+_OUTPUT_WAIT = 5.0  # seconds for which the span of a tool waits for the delivery of its output
+
+
+def _safely(f, *args):
+    """Return f(*args), or None if it fails: recording must not fail what it watches."""
+    try:
+        return f(*args)
+    except Exception:  # noqa: BLE001
+        return None
+
+
+# Names. A value that a provider or a model chose is recorded only in the form of a name, a code or an id.
+
+_NAME = re.compile(r'[\w.:/@-]{1,128}', re.ASCII)
+_MODEL = re.compile(r'[\w.:/@\[\]()+#~,-]{1,256}', re.ASCII)
+_TOKEN = re.compile(
+    r'(?<![A-Za-z0-9])(?:sk-|sk_|rk_|AIza|AQ\.|ya29\.|GOCSPX-|hf_|gsk_|xai-|pplx-|csk-|nvapi-|r8_|tvly-|ABSK|dapi|lsv2_|pcsk_|AKIA|ASIA|'
+    r'gh[pousr]_|github_pat_|glpat-|npm_|pypi-|hvs\.|glsa_|xox[abeprs]-|xapp-|SG\.|whsec_|eyJ|[Bb]earer[_:-])[\w-]{8,}', re.ASCII)
+_RUN = re.compile(r'[A-Za-z0-9]{24,}')
+
+
+def _random(text):
+    """Whether the text has more random characters than a name has."""
+    return any(re.search('[a-z]', r) and re.search('[A-Z]', r) and re.search('[0-9]', r) for r in _RUN.findall(text))
+
+
+def _name(said, form=_NAME):
+    """Return a name or a code, or 'redacted' if it does not look like one, or looks like a credential."""
+    if said is None:
+        return None
+    said = str(said)[:512]
+    return said if form.fullmatch(said) and '://' not in said and not _TOKEN.search(said) and not _random(said) else 'redacted'
+
+
+def _id(said):
+    """Return an id, or a digest of it: ids have to stay comparable."""
+    if said is None or said == '':
+        return None
+    said = str(said)
+    if len(said) <= 128 and _NAME.fullmatch(said) and not _TOKEN.search(said):
+        return said
+    return 'id-' + hashlib.sha256(said.encode('utf-8', 'replace')).hexdigest()[:16]
+
+
+def _ids(said):
+    return [i for i in map(_id, said[-64:]) if i]
+
+
+def _type(error):
+    """Return the name of an error's type."""
+    name = type(error).__name__
+    return name if _NAME.fullmatch(name) else 'redacted'
+
+
+# Spans: OpenTelemetry's if the application has set up its SDK, or this module's own.
+
+_now = time.time_ns
+
+
+def _tracer():
+    """Return a tracer of the application's TracerProvider, or None without one."""
+    if otel is None:
+        return None
+    provider = otel.get_tracer_provider()
+    # The API alone has only providers that record nothing.
+    if type(provider).__module__.startswith('opentelemetry.trace'):
+        return None
+    return provider.get_tracer(_SCOPE)
+
+
+class _Span:
+    """A span. It is sent when it ends."""
+
+    def __init__(self, name, kind, parent, attributes):
+        self.name, self.kind, self.attributes = name, kind, attributes
+        self.start, self.clock = _now(), time.perf_counter()
+        self.failed, self.events, self.pid = False, [], os.getpid()
+        self.trace_id = parent.trace_id if parent else f'{_numbers.getrandbits(128) or 1:032x}'
+        self.parent_id = parent.span_id if parent else ''
+        self.span_id = f'{_numbers.getrandbits(64) or 1:016x}'
+
+    def seconds(self):
+        return max(time.perf_counter() - self.clock, 1e-6)
+
+    def rename(self, name):
+        self.name = name
+
+    def set(self, attributes):
+        self.attributes.update((k, v) for k, v in attributes.items() if v is not None)
+
+    def fail(self, error_type):
+        self.failed = True
+        self.attributes['error.type'] = error_type
+
+    def event(self, name):
+        if len(self.events) < 32:
+            self.events.append((name, self.start + int(self.seconds() * 1e9)))
+
+    def end(self, seconds):
+        if self.pid == os.getpid():  # a forked process does not send what its parent began
+            _sender.send(self, self.start + int(seconds * 1e9))
+
+    def active(self):
+        return contextlib.nullcontext()
+
+    def otlp(self, end):
+        return {
+            'traceId': self.trace_id, 'spanId': self.span_id, 'parentSpanId': self.parent_id, 'name': self.name, 'kind': self.kind,
+            'startTimeUnixNano': str(self.start), 'endTimeUnixNano': str(end), 'status': {'code': 2} if self.failed else {},
+            'attributes': [{'key': k, 'value': _value(v)} for k, v in self.attributes.items() if v is not None],
+            'events': [{'name': n, 'timeUnixNano': str(at)} for n, at in self.events],
+        }
+
+
+class _SDKSpan(_Span):
+    """A span of OpenTelemetry's SDK."""
+
+    def __init__(self, tracer, name, kind, parent, attributes):
+        super().__init__(name, kind, parent, {})
+        context = None  # the current one
+        if isinstance(parent, _SDKSpan) and not otel.get_current_span().get_span_context().is_valid:
+            context = otel.set_span_in_context(parent.span)  # in a thread that does not have OpenTelemetry's context
+        self.span = tracer.start_span(name, context=context, kind=otel.SpanKind.CLIENT if kind == 3 else otel.SpanKind.INTERNAL, start_time=self.start)
+        of = self.span.get_span_context()
+        self.trace_id, self.span_id = f'{of.trace_id:032x}', f'{of.span_id:016x}'
+        self.set(attributes)
+
+    def rename(self, name):
+        self.span.update_name(name)
+
+    def set(self, attributes):
+        super().set(attributes)
+        self.span.set_attributes({k: v for k, v in attributes.items() if v is not None})
+
+    def fail(self, error_type):
+        super().fail(error_type)
+        self.span.set_attribute('error.type', error_type)
+        self.span.set_status(otel.StatusCode.ERROR)
+
+    def event(self, name):
+        self.span.add_event(name)
+
+    def end(self, seconds):
+        if self.pid == os.getpid():
+            self.span.end(end_time=self.start + int(seconds * 1e9))
+
+    def active(self):
+        return otel.use_span(self.span, end_on_exit=False, record_exception=False, set_status_on_exception=False)
+
+
+def _start_span(name, kind, parent, attributes):
+    attributes = {k: v for k, v in attributes.items() if v is not None}
+    tracer = _safely(_tracer)
+    if tracer is not None:
+        span = _safely(_SDKSpan, tracer, name, kind, parent, attributes)
+        if span is not None:
+            return span
+    return _Span(name, kind, parent, attributes)
+
+
+def _value(v):
+    if isinstance(v, bool):
+        return {'boolValue': v}
+    if isinstance(v, int):
+        return {'intValue': str(v)}
+    if isinstance(v, float):
+        return {'doubleValue': v}
+    if isinstance(v, list):
+        return {'arrayValue': {'values': [_value(x) for x in v]}}
+    return {'stringValue': v}
+
+
+class _Sender:
+    """The thread that sends spans, and that does what is due later. It holds at most 2,048 spans and 8 MiB."""
+
+    max_spans, max_bytes, batch = 2048, 8 << 20, 512
+
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        """Begin anew. A forked process has neither the thread nor what it was to send."""
+        self.inbox = queue.SimpleQueue()  # its put may be called from a finalizer, at any time
+        self.thread, self.starting = None, threading.Lock()
+        self.spans, self.bytes, self.dropped, self.said, self.closed = 0, 0, 0, False, False
+
+    def send(self, span, end):
+        if os.environ.get('OTEL_SDK_DISABLED', '').lower() == 'true' or os.environ.get('OTEL_TRACES_EXPORTER') == 'none':
+            return
+        line = json.dumps(span.otlp(end), separators=(',', ':')).encode()
+        with _lock:
+            if self.closed or self.spans >= self.max_spans or self.bytes + len(line) > self.max_bytes:
+                self.dropped += 1
+                return
+            self.spans += 1
+            self.bytes += len(line)
+        self.put(('span', line))
+
+    def later(self, seconds, f):
+        """Call f after the time, in the thread."""
+        self.put(('later', time.monotonic() + seconds, f))
+
+    def put(self, message):
+        self.inbox.put(message)
+        if self.thread is None and self.starting.acquire(blocking=False):
+            try:
+                if self.thread is None:
+                    thread = threading.Thread(target=self.work, name='otelllm-facts', daemon=True)
+                    thread.start()
+                    self.thread = thread
+            except RuntimeError:
+                pass  # the interpreter shuts down
+            finally:
+                self.starting.release()
+
+    def work(self):
+        due, order = [], itertools.count()  # a heap of what is due later
+        left, waiting, flushed, tried, pause = [], None, [], 0, 0.0
+        while True:
+            times = [t for t in (due[0][0] if due else None, waiting) if t is not None]
+            try:
+                message = self.inbox.get(timeout=max(0.0, min(times) - time.monotonic()) if times else None)
+            except queue.Empty:
+                message = ('tick',)
+            if message[0] == 'span':
+                left.append(message[1])
+                if waiting is None:
+                    waiting = time.monotonic() + self.delay()
+            elif message[0] == 'later':
+                heapq.heappush(due, (message[1], next(order), message[2]))
+            elif message[0] == 'flush':
+                if message[2]:
+                    while due:
+                        _safely(heapq.heappop(due)[2])  # it would be too late
+                    self.inbox.put(('flush', message[1], False))  # after what they send
+                else:
+                    flushed.append(message[1])
+                    waiting = time.monotonic()
+            while due and due[0][0] <= time.monotonic():
+                _safely(heapq.heappop(due)[2])
+            if not left:
+                waiting = None
+            elif waiting is not None and (waiting <= time.monotonic() or len(left) >= self.batch and not tried):
+                now, left = left[:self.batch], left[self.batch:]
+                again = _safely(self.post, now)
+                if again is None and not self.said:
+                    self.said = True
+                    _log.warning('spans could not be sent: the endpoint is not valid')
+                if again and tried < 5 and not self.closed:
+                    tried, pause = tried + 1, min(max(2 * pause, 1.0), 30.0)
+                    left = now + left
+                    waiting = time.monotonic() + pause
+                else:
+                    with _lock:
+                        self.spans -= len(now)
+                        self.bytes -= sum(map(len, now))
+                    tried, pause = 0, 0.0
+                    waiting = (time.monotonic() if flushed else time.monotonic() + self.delay()) if left else None
+            if flushed and (not left or tried):
+                for done in flushed:
+                    done.set()
+                flushed = []
+
+    def delay(self):
+        return _number(os.environ.get('OTEL_BSP_SCHEDULE_DELAY'), 1000.0) / 1000
+
+    def post(self, lines):
+        """Send spans. Return False if they are done with: sent, or refused for good."""
+        env = os.environ.get
+        url = env('OTEL_EXPORTER_OTLP_TRACES_ENDPOINT') or env('OTEL_EXPORTER_OTLP_ENDPOINT', 'http://localhost:4318').rstrip('/') + '/v1/traces'
+        to = urllib.parse.urlsplit(url)
+        resource = {'service.name': 'unknown_service:python', **_pairs(env('OTEL_RESOURCE_ATTRIBUTES'))}
+        if env('OTEL_SERVICE_NAME'):
+            resource['service.name'] = env('OTEL_SERVICE_NAME')
+        head = json.dumps({'attributes': [{'key': k, 'value': _value(v)} for k, v in resource.items()]})
+        body = b'{"resourceSpans":[{"resource":%b,"scopeSpans":[{"scope":{"name":"%b"},"spans":[%b]}]}]}' % (
+            head.encode(), _SCOPE.encode(), b','.join(lines))
+        headers = {'content-type': 'application/json', **_pairs(env('OTEL_EXPORTER_OTLP_TRACES_HEADERS') or env('OTEL_EXPORTER_OTLP_HEADERS'))}
+        timeout = _number(env('OTEL_EXPORTER_OTLP_TIMEOUT'), 10000.0) / 1000
+        kind = http.client.HTTPSConnection if to.scheme == 'https' else http.client.HTTPConnection
+        connection = kind(to.hostname, to.port, timeout=timeout)
+        why = None
+        try:
+            connection.request('POST', to.path or '/', body, headers)
+            status = connection.getresponse().status
+            if status >= 300:
+                why = f'status {status}'
+            again = status in (429, 502, 503, 504)
+        except (OSError, http.client.HTTPException) as error:
+            why, again = _type(error), True
+        finally:
+            connection.close()
+        if why and not self.said:
+            self.said = True
+            _log.warning('spans could not be sent to %s: %s', to.hostname, why)
+        return again if why else False
+
+    def flush(self, seconds, last=False):
+        if self.thread is None or self.thread is threading.current_thread():
+            return self.thread is None
+        done = threading.Event()
+        self.put(('flush', done, last))
+        return done.wait(seconds)
+
+
+def _number(text, otherwise):
+    try:
+        number = float(text)
+    except (TypeError, ValueError):
+        return otherwise
+    return number if math.isfinite(number) and number >= 0 else otherwise
+
+
+def _pairs(text):
+    """Return the pairs of a list key=value,key=value as OpenTelemetry's variables have it."""
+    pairs = (p.split('=', 1) for p in (text or '').split(',') if '=' in p)
+    return {urllib.parse.unquote(k.strip()): urllib.parse.unquote(v.strip()) for k, v in pairs}
+
+
+_sender = _Sender()
+
+
+def _forked():
+    global _lock
+    _lock = threading.RLock()  # another thread may have held it
+    _numbers.seed()
+    _sender.reset()
+
+
+if hasattr(os, 'register_at_fork'):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def flush(timeout=3.0):
+    """Send what has ended, for at most this many seconds. It reports whether that was tried for all of it."""
+    return bool(_safely(_sender.flush, timeout))
+
+
+def shutdown(timeout=3.0):
+    """Send what has ended, for at most this many seconds, and nothing after that. It runs when the process exits."""
+    _safely(_sender.flush, timeout, True)
+    _sender.closed = True
+
+
+def _at_exit():
+    if _sender.thread is not None:
+        shutdown()
+
+
+atexit.register(_at_exit)
+
+
+# Runs and tools.
+
+class Abort(Exception):
+    """Raise it, or name its parts in abort, where this side stops something on purpose.
+
+    source is 'user', 'application', 'shutdown' or 'deadline', with a reason of your choice. For 'watchdog', a timer of
+    yours, reason is what it watched: 'connect', 'first_progress', 'idle' or 'total', and limit its seconds.
+    """
+
+    def __init__(self, source, reason=None, limit=None):
+        super().__init__('aborted')
+        self.source, self.reason, self.limit = source, reason, limit
+
+
+_SOURCES = ('user', 'application', 'shutdown', 'deadline', 'consumer', 'watchdog')
+_WATCHED = ('connect', 'first_progress', 'idle', 'total')
+
+
+def _abort_facts(abort):
+    source = abort.source if abort.source in _SOURCES else 'unknown'
+    if source == 'watchdog':
+        return {'llm.abort.source': source, 'llm.watchdog.kind': abort.reason if abort.reason in _WATCHED else None,
+                'llm.watchdog.limit': float(abort.limit) if isinstance(abort.limit, (int, float)) and math.isfinite(abort.limit) else None}
+    reason = _name(abort.reason)
+    return {'llm.abort.source': source, 'llm.abort.reason': reason and reason[:80]}
+
+
+def _is_cancellation(error):
+    """Whether the error comes from this side, which stopped what it waits for: asyncio's, trio's, or the user's signal."""
+    return isinstance(error, BaseException) and not isinstance(error, (Exception, GeneratorExit, SystemExit))
+
+
+def _chain(error, around=None):
+    """Return an error and its causes, the outermost first. around is what was being handled before: retries from within a
+    handler have the error of the attempt before them as their context."""
+    found = []
+    while error is not None and error is not around and len(found) < 8 and error not in found:
+        found.append(error)
+        nested = getattr(error, 'exceptions', None)
+        if isinstance(nested, tuple) and nested:  # an exception group
+            error = nested[0]
+        else:
+            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return found
+
+
+_TIMEOUTS = (TimeoutError, asyncio.TimeoutError)  # the same from Python 3.11 on
+
+
+def _timed_out(error):
+    """Whether a deadline of asyncio cancelled what ran: asyncio.timeout and wait_for raise TimeoutError from the cancellation.
+    The types of clients are derived from it: those are timeouts of the transport."""
+    return type(error) in _TIMEOUTS and any(_is_cancellation(e) for e in _chain(error)[1:])
+
+
+def _declared(scope):
+    """Return the abort that the application has declared, or None."""
+    while scope is not None:
+        if scope.aborted is not None:
+            return scope.aborted
+        scope = scope.outer
+    return None
+
+
+def _abort_in(error, scope, around=None):
+    """Return the abort that the error is a consequence of, or None. After an abort nothing else is the cause: what
+    fails then is cleanup."""
+    declared = _declared(scope)
+    if declared is not None:
+        return declared
+    for e in _chain(error, around):
+        if isinstance(e, Abort):
+            return e
+    if isinstance(error, KeyboardInterrupt):
+        return Abort('shutdown', 'interrupt')
+    if isinstance(error, GeneratorExit):
+        return Abort('consumer')
+    return Abort('unknown') if _is_cancellation(error) else None
+
+
+class _Stoppable:
+    """What can be stopped on purpose: a run, or the requests and tools within a block."""
+
+    def __init__(self):
+        self.outer, self.aborted, self.token, self.around = None, None, None, None
+        self.open = set()  # the requests that have not ended
+
+    @property
+    def within(self):
+        """The run that this is in, or is."""
+        return self.outer.within if self.outer is not None else None
+
+    def abort(self, source, reason=None, limit=None):
+        """Declare why what runs here is stopped. Call it first, then cancel the task or close the stream."""
+        if self.aborted is None:
+            self.aborted = Abort(source, reason, limit)
+            for request in list(self.open):
+                request.end('error', self.aborted)
+
+    def enter(self):
+        self.outer = _current.get()
+        self.token = _current.set(self)
+
+    def leave(self):
+        token, self.token = self.token, None
+        try:
+            _current.reset(token)
+        except (ValueError, TypeError, RuntimeError):
+            pass  # it was entered in another context
+
+    def __enter__(self):
+        _safely(self.enter)
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        _safely(self.leave)
+        if self.aborted is not None and error is not None and self.within is not None:
+            self.within.passed = (error, self.aborted)
+        return False
+
+    async def __aenter__(self):
+        return self.__enter__()
+
+    async def __aexit__(self, kind, error, traceback):
+        return self.__exit__(kind, error, traceback)
+
+
+def stoppable():
+    """Return a context whose requests and tools can be stopped by themselves, so that the run goes on:
+
+        with facts.stoppable() as attempt:
+            ...  # where the application's own timer fires: attempt.abort('watchdog', 'idle', limit=30)
+    """
+    return _Stoppable()
+
+
+class Run(_Stoppable):
+    """One run of an agent. Use it with `with` or `async with`; run() makes one."""
+
+    def __init__(self, agent, conversation_id, tools_recorded, judge):
+        super().__init__()
+        self.agent, self.conversation, self.tools_recorded, self.judge = _name(agent), _id(conversation_id), tools_recorded, judge
+        self.requests = self.tools = 0
+        self.span, self.passed, self.waiting, self.undecided, self.active, self.last, self.over = None, None, [], [], None, None, False
+
+    @property
+    def within(self):
+        return self
+
+    @property
+    def trace_id(self):
+        """The id of the trace, in hexadecimal digits, or '' before the run has begun."""
+        return self.span.trace_id if self.span else ''
+
+    def enter(self):
+        self.around = sys.exc_info()[1]
+        outer = _current.get()
+        above = outer.within if outer is not None else None
+        attributes = {
+            'gen_ai.operation.name': 'invoke_agent', 'gen_ai.agent.name': self.agent, 'gen_ai.conversation.id': self.conversation,
+            'llm.run.id': above.span.span_id if above else None,
+        }
+        self.span = _start_span(f'invoke_agent {self.agent}', 1, above.span if above else None, attributes)
+        super().enter()
+        self.active = self.span.active()
+        self.active.__enter__()
+        self.judge = self.judge or (above.judge if above else None)
+        self.tell({'kind': 'run', 'state': 'begun', 'parent_run': above.span.span_id if above and above.judge is self.judge else None,
+                   **self.span.attributes, 'llm.run.tools': 0 if self.tools_recorded else None})
+
+    def __exit__(self, kind, error, traceback):
+        if self.span is not None:
+            _safely(self.finish, error)
+            active, self.active = self.active, None
+            _safely(active.__exit__, None, None, None)
+        _safely(self.leave)
+        return False
+
+    def finish(self, error):
+        if isinstance(error, SystemExit) and not error.code:
+            error = None
+        abort, around = None, self.around
+        if error is not None:
+            abort = self.passed[1] if self.passed and self.passed[0] in _chain(error) else _abort_in(error, self, around)
+            if abort is None and (_timed_out(error) or type(error) in _TIMEOUTS and self.undecided):
+                abort = Abort('deadline')
+        self.around = None
+        for request in list(self.open):  # nothing reads it any more
+            request.end('error' if abort is not None else 'close' if request.left else 'abandoned', error)
+        self.settle(abort)
+        with _lock:
+            self.over = True
+            waiting, self.waiting = self.waiting, []
+        for one in waiting:
+            one.release()
+        if abort is not None and abort.source != 'watchdog':
+            self.span.set(_abort_facts(abort))
+        elif error is not None:
+            self.span.fail('watchdog_timeout' if abort is not None else _type(error))
+        self.span.set({'llm.run.requests': self.requests, 'llm.run.tools': self.tools if self.tools or self.tools_recorded else None})
+        self.tell({'kind': 'run', 'state': 'ended', **self.span.attributes, 'status': 'error' if self.span.failed else None})
+        self.span.end(self.span.seconds())
+
+    def settle(self, abort=None):
+        """End the parts that were cancelled, which waited for the run to know whether that was a deadline."""
+        with _lock:
+            undecided, self.undecided = self.undecided, []
+        for part in undecided:
+            part.decide('deadline' if abort is not None and abort.source == 'deadline' else 'unknown')
+
+    def hold(self, part):
+        with _lock:
+            if not self.over and len(self.undecided) < 64:
+                self.undecided.append(part)
+                return True
+        return False
+
+    def attach(self):
+        """Return a context for a thread that does not have the run's: what happens in it belongs to the run."""
+        return _Attached(self)
+
+    def tell(self, line):
+        if self.judge is not None:
+            line = {'run': self.span.span_id, **{k: v for k, v in line.items() if v is not None}}
+            if line['kind'] != 'run' and line['state'] == 'ended':
+                self.last = line
+            self.judge.tell(line)
+
+    def verdict(self, timeout=1.0):
+        """Return the answer of `otelllm judge` (docs/judge.md) as of now: a dict with 'verdict', on the run, and 'part', on the
+        request or tool that ended last, if it failed. Return None without a judge, or if it does not answer in time: then ask a
+        person before anything is repeated. It blocks; in asyncio call it with asyncio.to_thread."""
+        if self.judge is None or self.span is None:
+            return None
+        return _safely(self.judge.ask, self.last or {'run': self.span.span_id}, timeout)
+
+
+class _Attached:
+    def __init__(self, scope):
+        self.scope = scope
+
+    def __enter__(self):
+        self.token = _current.set(self.scope)
+        return self.scope
+
+    def __exit__(self, *_):
+        _safely(_current.reset, self.token)
+        return False
+
+
+def run(agent, *, conversation_id=None, tools_recorded=False, judge=None):
+    """Return one run of an agent, for `with` or `async with`.
+
+    Only with tools_recorded, which declares that every tool runs in tool(), is it known that no tool ran. A run in which
+    tool() was called counts as one that records all tools. judge is a Judge, for verdicts while the run goes on.
+    """
+    return Run(agent, conversation_id, tools_recorded, judge)
+
+
+def _begun(run, what):
+    """Count a request or a tool for the run and for the runs around it."""
+    while run is not None:
+        with _lock:
+            setattr(run, what, getattr(run, what) + 1)
+        run = run.outer.within if run.outer is not None else None
+
+
+class Tool:
+    """The execution of one tool call. Use it with `with` or `async with`; tool() makes one.
+
+    Its span has its end time from its end, but leaves when its output was delivered, with the first request that carries
+    the output, with the end of the run, or after five seconds, whichever comes first.
+    """
+
+    def __init__(self, id, name, effect):
+        self.id, self.name = _id(id), _name(name) or 'unknown'
+        self.effect = effect if effect in ('read_only', 'idempotent', 'non_idempotent') else 'unknown'
+        self.span, self.run, self.outcome, self.error, self.before = None, None, None, None, None
+        self.delivery, self.output_error, self.ended, self.once, self.abort = None, None, None, [None], None
+
+    def __enter__(self):
+        _safely(self.enter)
+        return self
+
+    def enter(self):
+        scope = _current.get()
+        self.scope, self.around = scope, sys.exc_info()[1]
+        self.run = scope.within if scope is not None else None
+        _begun(self.run, 'tools')
+        self.span = _start_span(f'execute_tool {self.name}', 1, self.run.span if self.run else None, {
+            'gen_ai.operation.name': 'execute_tool', 'gen_ai.tool.name': self.name, 'gen_ai.tool.call.id': self.id,
+            'llm.tool.effect': self.effect, 'llm.run.id': self.run.span.span_id if self.run else None,
+        })
+        self.tell('begun')
+        self.active = self.span.active()
+        self.active.__enter__()
+
+    def __exit__(self, kind, error, traceback):
+        if self.span is not None and self.ended is None:
+            _safely(self.finish, error)
+            _safely(self.active.__exit__, None, None, None)
+        return False
+
+    async def __aenter__(self):
+        return self.__enter__()
+
+    async def __aexit__(self, kind, error, traceback):
+        return self.__exit__(kind, error, traceback)
+
+    def failed(self, error_type='tool_error', *, before_effect=False):
+        """Declare that the tool failed without an exception, such as an MCP result with isError. before_effect declares that it
+        failed before it changed anything."""
+        self.outcome, self.error = 'failed', _name(error_type)
+        self.before = True if before_effect else self.before
+
+    def rejected(self):
+        """Declare that a person or a policy refused the call: it did not run."""
+        self.outcome, self.error = 'rejected', 'rejected'
+
+    def invalid_input(self):
+        """Declare that the model's input is not valid for the tool: it did not run."""
+        self.outcome, self.error = 'invalid_input', 'invalid_input'
+
+    def output_sent(self):
+        """Record that the output has reached the model by other means than the next request, as in a realtime session."""
+        self.deliver('sent')
+
+    def output_failed(self, error=None):
+        """Record that sending the output by other means than the next request failed. output_sent may follow."""
+        self.deliver('failed', '_OTHER' if error is None else _type(error))
+
+    def output_cached(self):
+        """Record that the application keeps the output, to send it later."""
+        self.deliver('cached')
+
+    def deliver(self, delivery, error=None):
+        if self.span is None or self.delivery == 'sent':
+            return  # what has arrived cannot be lost any more
+        self.delivery, self.output_error = delivery, error or self.output_error
+        if delivery != 'cached':
+            _safely(self.span.event, f'llm.tool.output_{delivery}')
+        if self.ended is not None:
+            _safely(self.tell, 'ended')
+            if delivery == 'sent':
+                self.release()
+
+    def finish(self, error):
+        self.ended = self.span.seconds()
+        if error is not None and not (isinstance(error, SystemExit) and not error.code):
+            self.outcome = 'failed'
+            self.abort = _abort_in(error, self.scope, self.around)
+            self.around = None
+            if self.abort is not None:
+                self.outcome = 'timed_out' if self.abort.source in ('deadline', 'watchdog') else 'interrupted'
+            elif isinstance(error, _TIMEOUTS):
+                self.outcome = 'timed_out'
+            if self.outcome != 'interrupted':
+                self.error = _type(error)
+        self.tell('ended')
+        if self.run is None or self.delivery == 'sent' and self.abort is None:
+            return self.release()
+        with _lock:
+            waits = not self.run.over and len(self.run.waiting) < 256
+            if waits:
+                self.run.waiting.append(self)
+        if not waits:
+            return self.release()
+        if self.abort is not None and self.abort.source == 'unknown':
+            self.run.hold(self)
+        mine = weakref.ref(self)
+        _sender.later(_OUTPUT_WAIT, lambda: (lambda t: t and t.release())(mine()))
+
+    def decide(self, source):
+        if source == 'deadline' and self.abort is not None:
+            self.abort, self.outcome, self.error = Abort('deadline'), 'timed_out', 'TimeoutError'
+
+    def facts(self):
+        delivery = self.delivery or (None if self.outcome == 'interrupted' else 'pending')
+        return {
+            'llm.tool.outcome': self.outcome or 'succeeded', 'llm.tool.failed_before_effect': self.before,
+            'llm.tool.output_delivery': delivery, 'llm.tool.output_error': self.output_error, 'error.type': self.error,
+            **(_abort_facts(self.abort) if self.abort is not None else {}),
+        }
+
+    def tell(self, state):
+        if self.run is not None:
+            extra = self.facts() if state == 'ended' else {}
+            extra.pop('llm.watchdog.kind', None)
+            extra.pop('llm.watchdog.limit', None)
+            self.run.tell({'kind': 'tool', 'id': self.span.span_id, 'state': state, **self.span.attributes, **extra})
+
+    def release(self):
+        """Send the span, once."""
+        try:
+            self.once.pop()
+        except IndexError:
+            return
+        if self.run is not None:
+            with _lock:
+                if self in self.run.waiting:
+                    self.run.waiting.remove(self)
+        _safely(self.send)
+
+    def send(self):
+        facts = self.facts()
+        for key in ('llm.watchdog.kind', 'llm.watchdog.limit'):
+            facts.pop(key, None)
+        if self.error:
+            self.span.fail(self.error)
+        self.span.set(facts)
+        self.span.end(self.ended)
+
+
+def tool(*, id=None, name, effect='unknown'):
+    """Return the execution of one tool call, for `with` or `async with`. effect is 'read_only', 'idempotent',
+    'non_idempotent' or 'unknown'. An exception is a failure, and passes on."""
+    return Tool(id, name, effect)
+
+
+def effect_of(annotations):
+    """Return the effect that an MCP tool's annotations declare. Only what the server declared counts, and only of a server
+    that you trust."""
+    def hint(key):
+        return annotations.get(key) if isinstance(annotations, dict) else getattr(annotations, key, None)
+    if hint('readOnlyHint'):
+        return 'read_only'
+    if hint('idempotentHint'):
+        return 'idempotent'
+    return 'non_idempotent' if hint('destructiveHint') or hint('openWorldHint') else 'unknown'
+
+
+# Requests.
+
+class _State:
+    """What a response has said so far."""
+
+    def __init__(self):
+        self.events = self.bytes = self.keepalives = self.text = self.reasoning = self.provider_tools = 0
+        self.calls, self.by_key, self.choices = [], {}, {}
+        self.phase, self.finish = 'response_started', []
+        self.terminal = self.complete = self.refused = self.asks = False
+        self.error = self.violation = self.id = self.model = self.input = self.output = None
+        # The counts do not include everything that the client got: a count of zero proves nothing.
+        self.unread = False
+
+
+class _Call:
+    __slots__ = ('completed', 'id', 'key', 'ready')
+
+    def __init__(self, key, id):
+        self.key, self.id, self.completed, self.ready = key, _id(id), False, False
+
+
+class _Recording:
+    """The recording of one HTTP request."""
+
+    def __init__(self, protocol, scheme, host, port, headers, timeout=None):
+        self.protocol, self.state, self.once, self.timeout = protocol, _State(), [None], timeout
+        self.scope, self.around = _current.get(), sys.exc_info()[1]
+        self.run = self.scope.within if self.scope is not None else None
+        self.status = self.to_headers = self.retry_after = self.request_id = self.first = self.last = self.gap = None
+        self.document = self.lost = self.over = self.skip = self.connected = False
+        self.parts, self.data, self.held, self.closing, self.decoder, self.unzip, self.reused, self.peer = [], None, 0, False, None, None, None, None
+        retries = headers.get('x-stainless-retry-count') or ''
+        self.span = _start_span('chat', 3, self.run.span if self.run else None, {
+            'gen_ai.operation.name': 'chat', 'gen_ai.provider.name': protocol.provider,
+            'server.address': _name(host), 'server.port': port or (443 if scheme == 'https' else 80),
+            'llm.request.attempt': int(retries) + 1 if re.fullmatch('[0-9]{1,4}', retries) else None,
+            'llm.run.id': self.run.span.span_id if self.run else None,
+            'gen_ai.agent.name': self.run.agent if self.run else None, 'gen_ai.conversation.id': self.run.conversation if self.run else None,
+        })
+        _begun(self.run, 'requests')
+        scope = self.scope
+        while scope is not None:
+            scope.open.add(self)
+            scope = scope.outer
+        if self.run is not None:
+            self.run.settle()
+
+    def asked(self, body):
+        """Record what the request's body says. Report whether it is a body of the protocol."""
+        attributes = {}
+        if body is not None and len(body) <= _MAX_REQUEST:
+            said = json.loads(body)
+            if not isinstance(said, dict):
+                return False
+            attributes = _safely(self.of_body, said) or {}
+        self.span.set(attributes)
+        self.span.rename(f"chat {attributes.get('gen_ai.request.model', 'unknown')}")
+        if self.run is not None:
+            self.run.tell({'kind': 'request', 'id': self.span.span_id, 'state': 'begun', **self.span.attributes})
+            carried = set(attributes.get('llm.history.tool_outputs') or ())
+            with _lock:
+                answered = [t for t in self.run.waiting if t.id in carried]
+            for one in answered:
+                one.release()
+        return True
+
+    def of_body(self, body):
+        history = _safely(self.protocol.history, body)
+        tools = _safely(self.protocol.offered, body)
+        return {
+            'gen_ai.request.model': _name(body.get('model'), _MODEL), 'gen_ai.request.stream': body.get('stream') is True,
+            'llm.request.provider_tools': tools, 'llm.request.background': True if body.get('background') is True else None,
+            'llm.history.tool_calls': _ids(history[0]) if history else None, 'llm.history.tool_outputs': _ids(history[1]) if history else None,
+        }
+
+    def forget(self):
+        """Undo the beginning: this was no model request."""
+        self.once.clear()
+        self.over = True
+        self.leave()
+        run = self.run
+        while run is not None:
+            with _lock:
+                run.requests -= 1
+            run = run.outer.within if run.outer is not None else None
+
+    def leave(self):
+        scope = self.scope
+        while scope is not None:
+            scope.open.discard(self)
+            scope = scope.outer
+
+    def seconds(self):
+        return self.span.seconds()
+
+    def watch(self, status, headers, decoded=False):
+        """The headers of the response have arrived. decoded says that the body comes without its content coding."""
+        kind = headers.get('content-type') or ''
+        self.status, self.to_headers = status, self.seconds()
+        self.retry_after = _retry_after(headers)
+        self.request_id = next((v for v in map(headers.get, ('x-request-id', 'request-id', 'cf-ray')) if v), None)
+        self.document = status >= 400 or 'json' in kind
+        if not self.document and 'event-stream' not in kind:
+            self.state.violation = 'unexpected_content_type'
+        coding = (headers.get('content-encoding') or '').strip().lower()
+        if decoded or coding in ('', 'identity'):
+            return
+        if coding in ('gzip', 'x-gzip', 'deflate'):
+            self.unzip = zlib.decompressobj(47)
+        else:
+            self.lost = self.state.unread = True
+
+    def bytes(self, chunk):
+        """Record a chunk of the body before the client gets it."""
+        self.state.bytes += len(chunk)
+        if not self.over and not self.lost:
+            self.guard(self.decode, chunk)
+
+    def decode(self, chunk):
+        if self.decoder is None:
+            self.decoder = codecs.getincrementaldecoder('utf-8')('replace')
+        if self.unzip is None:
+            return self.take(self.decoder.decode(chunk))
+        while chunk and not self.over:
+            plain = self.unzip.decompress(chunk, 1 << 20)
+            chunk = self.unzip.unconsumed_tail
+            if self.unzip.eof:
+                chunk, self.unzip = self.unzip.unused_data, zlib.decompressobj(47)
+            self.take(self.decoder.decode(plain))
+
+    def take(self, text):
+        if not text:
+            return
+        self.held += len(text)
+        if self.held > _MAX_TEXT:
+            raise ValueError('too long to follow')
+        if self.document:
+            self.parts.append(text)
+            return
+        if self.skip and text[0] == '\n':
+            text = text[1:]
+        self.skip = text.endswith('\r')  # a newline that follows belongs to it
+        lines = re.split('\r\n|\n|\r', text)
+        if len(lines) == 1:
+            self.parts.append(text)
+            return
+        lines[0] = ''.join(self.parts) + lines[0]
+        rest = lines.pop()
+        self.parts = [rest] if rest else []
+        for line in lines:
+            self.line(line)
+            if self.over:
+                return
+        self.held = len(rest) + sum(map(len, self.data or ()))
+
+    def line(self, line):
+        if self.first_line:
+            self.first_line = False
+            line = line.lstrip('\ufeff')
+        if line.startswith(':'):
+            self.state.keepalives += 1
+        elif line.startswith('data:'):
+            if self.data is None:
+                self.data = []
+            self.data.append(line[6:] if line[5:6] == ' ' else line[5:])
+        elif line == '':
+            if self.data is not None:
+                data, self.data = '\n'.join(self.data), None
+                self.event(data)
+        elif not re.match('(event|id|retry)(:|$)', line):
+            self.state.unread = True
+
+    first_line, left = True, None
+
+    def event(self, data):
+        s, at = self.state, self.seconds()
+        if data == '[DONE]':
+            s.terminal = True
+        else:
+            try:
+                event = json.loads(data)
+            except ValueError:
+                s.violation = s.violation or 'malformed_event'
+                s.unread = True
+                return
+            if event.get('type') == 'ping':
+                s.keepalives += 1
+                return
+            self.protocol.event(event, s)
+            if s.events:
+                self.gap = max(self.gap or 0.0, at - self.last)
+            else:
+                self.first = at
+            s.events += 1
+            self.last = at
+        # This is the protocol's final event: nothing after it counts. After an error, more may still reach the client.
+        if s.terminal and s.error is None:
+            self.end('close')
+        elif s.error is not None and not self.closing:
+            self.closing = True
+            mine = weakref.ref(self)
+            _sender.later(1.0, lambda: (lambda r: r and r.end('close'))(mine()))
+
+    def eof(self):
+        if not self.over and not self.lost:
+            self.guard(self.whole)
+        self.end('eof')
+
+    def whole(self):
+        if not self.document:
+            self.take('\n\n')  # the end of the stream may end an event
+            return
+        body = json.loads(''.join(self.parts) or 'null')
+        if self.status >= 400:
+            self.state.error = _error_in(body) or {}
+        else:
+            self.protocol.document(body, self.state)
+        self.last = self.seconds()
+
+    def guard(self, f, *args):
+        """End the recording of the body if it cannot be followed."""
+        try:
+            f(*args)
+        except Exception:  # noqa: BLE001
+            self.lost = self.state.unread = True
+            self.parts, self.data, self.held = [], None, 0
+
+    def close(self):
+        """The reader closes the response."""
+        if self.over:
+            return
+        error = sys.exc_info()[1]  # what made it leave, if it unwinds
+        for e in _chain(error, self.around):
+            if _is_cancellation(e) or isinstance(e, Abort):
+                return self.end('error', e)
+        self.end('close')
+
+    def drop(self):
+        """Nothing reads the response any more. Why is not known yet: what makes the reader leave unwinds only after this."""
+        if not self.over:
+            self.left = self.seconds()
+            _sender.later(1.0, lambda: self.end('close'))
+
+    def end(self, how, error=None):
+        """Set the facts, once: the first end is the cause. how is 'eof', 'error', 'close' (by the consumer) or 'abandoned'."""
+        try:
+            self.once.pop()
+        except IndexError:
+            return
+        self.over = True
+        self.ended = self.left or self.seconds()
+        _safely(self.finish, how, error)
+
+    def finish(self, how, error):
+        s = self.state
+        pending = not self.document and (self.data is not None or ''.join(self.parts).strip())
+        if pending and not s.complete:
+            s.unread = True  # the stream was cut inside an event
+        self.parts, self.data, self.decoder, self.unzip = [], None, None, None
+        self.leave()
+        c = _ending(self, how, error)
+        self.peer = self.around = None
+        _safely(self.settle, c)
+        abort = c.get('abort')
+        if abort is not None and abort.source == 'unknown' and self.run is not None and self.run.hold(self):
+            return self.tell()
+        self.decide('unknown')
+
+    def decide(self, source):
+        """End the span. Its run knows whether a cancellation of unknown source was a deadline's."""
+        if source == 'deadline':
+            self.span.set({'llm.abort.source': 'deadline'})
+        self.tell()
+        self.span.end(self.ended)
+
+    def tell(self):
+        if self.run is not None:
+            self.run.tell({'kind': 'request', 'id': self.span.span_id, 'state': 'ended', **self.span.attributes,
+                           'start': self.span.start / 1e9, 'end': self.span.start / 1e9 + self.ended,
+                           'status': 'error' if self.span.failed else None})
+
+    def settle(self, c):
+        s, status = self.state, self.status
+        calls, known = s.calls, status is None or status < 400
+        if s.events and not s.complete and not c.get('over') and self.last is not None:
+            self.gap = max(self.gap or 0.0, self.ended - self.last)  # the silence before the end
+
+        def count(n):
+            return None if s.unread and not n else n
+
+        def named(some):
+            return None if s.unread and not some else _ids([x.id for x in some])
+
+        error = s.error
+        facts = {
+            'llm.stream.end': c.get('end'), 'llm.stream.phase': c.get('phase'),
+            'http.response.status_code': status, 'llm.request.id': _id(self.request_id),
+            'llm.stream.time_to_headers': self.to_headers, 'llm.stream.last_progress': self.last, 'llm.stream.longest_gap': self.gap,
+            'gen_ai.response.time_to_first_chunk': self.first, 'llm.connection.reused': self.reused,
+            'llm.stream.bytes': s.bytes if status else None, 'llm.retry.after': self.retry_after,
+            'llm.transport.stage': c.get('stage'), 'llm.transport.cause': c.get('cause'), 'llm.transport.code': c.get('code'),
+            'llm.transport.error_chain': c.get('chain'),
+            'llm.watchdog.kind': c.get('watchdog'), 'llm.watchdog.limit': c.get('limit'),
+        }
+        if error is not None:
+            said = error.get('code') if error.get('code') is not None else error.get('type')
+            said = _name(said)
+            facts.update({
+                'llm.provider_error.kind': _error_kind(status, error), 'llm.provider_error.code': said and said[:80],
+                'llm.provider_error.in_band': True if known else None,
+            })
+        if known:
+            finish = [_name(f) for f in s.finish] + (['error'] if c.get('due') else [])
+            facts.update({
+                'llm.stream.unread': True if s.unread else None, 'llm.stream.events': count(s.events), 'llm.stream.keepalives': s.keepalives,
+                'llm.stream.text_chunks': count(s.text), 'llm.stream.reasoning_chunks': count(s.reasoning),
+                'llm.stream.tool_inputs_started': count(len(calls)), 'llm.stream.tool_inputs_completed': count(sum(x.completed for x in calls)),
+                'llm.stream.tool_calls': count(sum(x.ready for x in calls)),
+                'llm.stream.tool_call_ids': named([x for x in calls if x.ready]),
+                'llm.stream.open_tool_call_ids': named([x for x in calls if not x.completed]),
+                'llm.stream.provider_tools_started': count(s.provider_tools),
+                'gen_ai.response.id': _id(s.id), 'gen_ai.response.model': _name(s.model, _MODEL),
+                'gen_ai.usage.input_tokens': s.input, 'gen_ai.usage.output_tokens': s.output,
+                'gen_ai.response.finish_reasons': finish or None,
+            })
+        abort = c.get('abort')
+        if abort is not None:
+            facts.update({k: v for k, v in _abort_facts(abort).items() if v is not None})
+        self.span.set(facts)
+        end = c.get('end')
+        if end == 'http_error':
+            self.span.fail(str(status))
+        elif error is not None:
+            self.span.fail(facts.get('llm.provider_error.code') or facts['llm.provider_error.kind'])
+        elif end == 'watchdog':
+            self.span.fail('watchdog_timeout')
+        elif abort is None and (c.get('cause') or end == 'no_response'):
+            self.span.fail(c.get('cause') or (c.get('chain') or ['_OTHER'])[-1])
+        elif end == 'terminal_event' and c.get('due'):
+            self.span.fail('no_content')
+
+
+def _ending(r, how, error):
+    """Decide how a request ended. What the stream itself reported takes precedence over how the reading of it stopped."""
+    s = r.state
+    abort = _abort_in(error, r.scope, r.around) if how == 'error' else None
+    if abort is not None and abort.source == 'consumer':
+        how, abort = 'close', None
+    broke = _transport_of(error, r) if how == 'error' and abort is None else {}
+    if abort is not None and abort.source == 'watchdog' and not s.complete and s.error is None:
+        return {'end': 'watchdog', 'phase': s.phase if r.status else 'unknown', 'abort': abort, 'due': bool(r.status)}
+    if not r.status:
+        if abort is not None:
+            return {'end': 'cancelled', 'phase': 'unknown', 'abort': abort}
+        if broke.get('watchdog'):
+            return {'end': 'watchdog', 'phase': 'unknown', **broke}
+        stage = broke.get('stage')
+        phase = 'before_connection' if stage in ('dns', 'connect', 'tls', 'proxy') else 'awaiting_response' if stage else 'unknown'
+        return {'end': 'no_response', 'phase': phase, 'chain': [_type(e) for e in _chain(error, r.around)[:5]], **broke}
+    if r.status >= 400:
+        s.error = s.error if s.error is not None else {}  # its body was not read
+        return {'end': 'http_error', 'phase': 'response_started'}
+
+    def stop():
+        if abort is not None:
+            return {'end': 'cancelled', 'abort': abort, 'stage': 'body', 'cause': 'cancelled'}
+        if broke.get('watchdog'):
+            return {'end': 'watchdog', 'stage': 'body', 'cause': 'cancelled', 'due': True, **broke}
+        if how == 'error':
+            return {'end': 'read_error', 'chain': [_type(e) for e in _chain(error, r.around)[:5]], 'due': True, **broke}
+        if how == 'eof':
+            return {'end': 'eof', 'stage': 'body', 'cause': 'clean_eof', 'due': True}
+        return {'end': 'consumer_closed' if how == 'close' else how, 'abort': Abort('consumer')}
+
+    if r.lost:
+        return {**stop(), 'phase': 'unknown'} if how in ('error', 'abandoned') else {'phase': 'unknown'}
+    if s.error is not None:
+        return {'end': 'terminal_event', 'phase': s.phase, 'due': True, 'over': True}
+    if s.complete and (s.terminal or how != 'error' or abort is not None):
+        return {'end': 'terminal_event', 'phase': 'stream_end', 'over': True}
+    if s.terminal and not (s.text or s.reasoning or s.calls or s.provider_tools):
+        return {'end': 'terminal_event', 'phase': 'stream_end', 'due': True, 'over': True}
+    if s.terminal:
+        return {'end': 'eof', 'phase': s.phase, 'stage': 'body', 'cause': 'clean_eof', 'due': True, 'over': True}
+    if s.violation:
+        return {'end': stop()['end'], 'phase': s.phase, 'stage': 'body', 'cause': s.violation, 'due': True}
+    return {'phase': s.phase, **stop(), **({'due': False} if s.complete else {})}
+
+
+def _begin(method, scheme, host, port, path, headers, timeout=None):
+    """Return a recording, or None if this is not a model request."""
+    protocol = next((p for p in _PROTOCOLS if path.endswith(p.path)), None)
+    if protocol is None or method.upper() != 'POST':
+        return None
+    return _Recording(protocol, scheme, host, port, headers, timeout)
+
+
+def _retry_after(headers):
+    ms = _number(headers.get('retry-after-ms'), None)
+    seconds = _number(headers.get('retry-after'), None) if ms is None else ms / 1000
+    return seconds if seconds is not None and 0 < seconds < 1e9 else None
+
+
+# The protocols. event and document update the state.
+
+def _items(said):
+    return [x for x in said if isinstance(x, dict)] if isinstance(said, list) else []
+
+
+def _text(s):
+    s.text += 1
+    s.phase = 'text'
+
+
+def _thought(s):
+    s.reasoning += 1
+    s.phase = 'reasoning'
+
+
+def _begin_call(s, key, id):
+    if len(s.calls) >= _MAX_PARTS:
+        raise ValueError('too many calls to follow')
+    if not all(k is None or isinstance(k, int) for k in (key if isinstance(key, tuple) else (key,))):
+        raise ValueError('not an index')
+    s.phase = 'tool_input'
+    call = _Call(key, id)
+    s.calls.append(call)
+    s.by_key[key] = call
+
+
+def _complete(s, call):
+    call.completed = True
+    s.phase = 'tool_call_ready'
+
+
+def _count_of(n):
+    return n if isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 53 else None
+
+
+def _usage(s, input, output):
+    s.input = _count_of(input) if _count_of(input) is not None else s.input
+    s.output = _count_of(output) if _count_of(output) is not None else s.output
+
+
+def _identify(s, said):
+    if isinstance(said, dict):
+        s.id = s.id or _id(said.get('id'))
+        s.model = s.model or _name(said.get('model'), _MODEL)
+
+
+def _finished(s, reason):
+    if len(s.finish) < 64:
+        s.finish.append(str(reason)[:128])
+
+
+def _done(s):
+    s.complete = s.terminal = True
+    for call in s.calls:
+        call.ready = call.completed
+    s.phase = 'stream_end'
+
+
+def _fail(s, error):
+    if s.error is None:  # the first error is the cause
+        s.error, s.terminal, s.complete = error, True, False
+
+
+def _error_in(body):
+    """Return the code and the type of the error in a body or an event, or None."""
+    if not isinstance(body, dict):
+        return None
+    e = body.get('error') or (body if body.get('code') or body.get('type') == 'error' else None)
+    if not e:
+        return None
+    if not isinstance(e, dict):
+        return {}
+    return {'code': e.get('code'), 'type': None if e.get('type') == 'error' else e.get('type')}
+
+
+def _offered(tools, ours):
+    """Return the tools that the provider executes, by their types without versions."""
+    if tools is not None and not isinstance(tools, list):
+        return None
+    kinds = [re.sub(r'_(preview|\d).*$', '', str(t.get('type') or ours[0])) for t in _items(tools)]
+    return [_name(k) for k in kinds if k not in ours][-64:]
+
+
+# The keys of a delta or a message of a chat that are counted, or are not a part of the answer.
+_CHAT_KEYS = {'role', 'content', 'refusal', 'tool_calls', 'reasoning_content', 'reasoning', 'reasoning_details', 'annotations', 'extra_content'}
+
+
+class _Chat:
+    path, provider = '/chat/completions', 'openai'
+
+    @staticmethod
+    def history(body):
+        messages = _items(body.get('messages'))
+        calls = [c.get('id') for m in messages for c in _items(m.get('tool_calls'))]
+        return calls, [m.get('tool_call_id') for m in messages if m.get('role') == 'tool']
+
+    @staticmethod
+    def offered(body):
+        if re.search('(^|/)compound', str(body.get('model'))):
+            return None  # Groq's, which calls its own tools
+        tools = _offered(body.get('tools'), ('function', 'custom'))
+        return tools + ['web_search'] if tools is not None and body.get('web_search_options') is not None else tools
+
+    @staticmethod
+    def event(e, s):
+        _identify(s, e)
+        usage = e.get('usage') or {}
+        _usage(s, usage.get('prompt_tokens'), usage.get('completion_tokens'))
+        for choice in e.get('choices') or []:
+            index, delta, reason = choice.get('index'), choice.get('delta') or {}, choice.get('finish_reason')
+            if index is not None and not isinstance(index, int):
+                raise ValueError('not an index')
+            s.choices[index] = s.choices.get(index) or reason is not None
+            if len(s.choices) > _MAX_PARTS:
+                raise ValueError('too many choices to follow')
+            if delta.get('reasoning_content') or delta.get('reasoning'):
+                _thought(s)
+            if delta.get('content') or delta.get('refusal'):
+                _text(s)
+            if any(k not in _CHAT_KEYS and v is not None and v != '' and v != [] for k, v in delta.items()):
+                s.unread = True  # a part of the answer of an unknown kind
+            s.refused = s.refused or bool(delta.get('refusal'))
+            for c in delta.get('tool_calls') or []:
+                key = (index, c.get('index'))
+                if key in s.by_key:
+                    s.phase = 'tool_input'
+                else:
+                    _begin_call(s, key, c.get('id'))
+            if reason is None:
+                continue
+            _finished(s, 'refusal' if reason == 'stop' and s.refused else reason)  # OpenAI ends a refusal like an answer
+            if reason in ('length', 'content_filter', 'error'):
+                continue  # it may be cut inside a call
+            for call in s.calls:
+                if call.key[0] == index:
+                    _complete(s, call)
+                    call.ready = True
+        s.complete = bool(s.choices) and all(s.choices.values())
+        if s.complete:
+            s.phase = 'tool_call_ready' if any(c.ready for c in s.calls) else 'stream_end'
+        if e.get('error'):
+            _fail(s, _error_in(e))
+
+    @staticmethod
+    def document(body, s):
+        choices = []
+        for c in body.get('choices') or []:
+            message = c.get('message') or {}
+            calls = [{**t, 'index': i} for i, t in enumerate(message.get('tool_calls') or [])]
+            choices.append({**c, 'delta': {**message, 'tool_calls': calls}})
+        _Chat.event({**body, 'choices': choices}, s)
+        s.terminal = True
+
+
+class _Responses:
+    path, provider = '/responses', 'openai'
+    ours = re.compile('(function|custom_tool)_call')
+    known = re.compile(r'(message|reasoning|mcp_list_tools|mcp_approval_response|\w+_call|\w+_call_output)')
+
+    @staticmethod
+    def history(body):
+        if body.get('previous_response_id') or body.get('conversation'):
+            return None  # the provider has the rest
+        found = _items(body.get('input'))
+        kinds = [(str(i.get('type')), i.get('call_id')) for i in found]
+        return ([id for k, id in kinds if re.fullmatch('(function|custom_tool)_call', k)],
+                [id for k, id in kinds if re.fullmatch('(function|custom_tool)_call_output', k)])
+
+    @staticmethod
+    def offered(body):
+        if body.get('prompt'):
+            return None  # a stored prompt may have tools, too
+        return _offered(body.get('tools'), ('function', 'custom', 'computer', 'computer_use_preview', 'local_shell', 'apply_patch'))
+
+    @staticmethod
+    def event(e, s):
+        kind, item = str(e.get('type')), e.get('item') or {}
+        ours = bool(_Responses.ours.fullmatch(str(item.get('type'))))
+        _identify(s, e.get('response'))
+        if kind == 'response.output_item.added':
+            said = str(item.get('type'))
+            if ours:
+                _begin_call(s, e.get('output_index'), item.get('call_id'))
+            elif said == 'mcp_approval_request':
+                s.asks = True
+            elif not _Responses.known.fullmatch(said):
+                s.unread = True
+            if any(c.get('text') or c.get('refusal') for c in _items(item.get('content'))):
+                _text(s)
+            if not ours and (said.endswith('_call') or said == 'mcp_list_tools') and said not in ('computer_call', 'local_shell_call', 'apply_patch_call'):
+                s.provider_tools += 1
+        elif kind == 'response.output_text.delta':
+            _text(s)
+        elif kind == 'response.output_text.done':
+            if e.get('text') and not s.text:
+                _text(s)
+        elif kind == 'response.content_part.done':
+            part = e.get('part') or {}
+            if (part.get('text') or part.get('refusal')) and not s.text:
+                _text(s)
+        elif kind == 'response.refusal.delta':
+            _text(s)
+            s.refused = True
+        elif kind in ('response.reasoning_text.delta', 'response.reasoning_summary_text.delta'):
+            _thought(s)
+        elif kind in ('response.function_call_arguments.delta', 'response.custom_tool_call_input.delta'):
+            s.phase = 'tool_input'
+        elif kind in ('response.function_call_arguments.done', 'response.custom_tool_call_input.done'):
+            call = s.by_key.get(e.get('output_index'))
+            if call:
+                _complete(s, call)
+        elif kind == 'response.output_item.done':
+            call = s.by_key.get(e.get('output_index')) if ours else None
+            if call and item.get('status') != 'incomplete':
+                _complete(s, call)
+                call.ready = True
+        elif kind in ('response.completed', 'response.incomplete'):
+            response = e['response']
+            usage = response.get('usage') or {}
+            _usage(s, usage.get('input_tokens'), usage.get('output_tokens'))
+            why = (response.get('incomplete_details') or {}).get('reason')
+            _finished(s, why or ('approval_required' if s.asks else 'refusal' if s.refused else
+                                 'tool_calls' if any(c.ready for c in s.calls) else 'stop'))
+            _done(s)
+        elif kind == 'response.failed':
+            _fail(s, _error_in(e.get('response')) or {})
+        elif kind == 'error':
+            _fail(s, _error_in(e) or {})
+        elif kind.endswith('.delta') and not re.search(r'_call_\w+\.delta$|^response\.mcp_call', kind):
+            s.unread = True
+
+    @staticmethod
+    def document(response, s):
+        status = response.get('status') or 'completed'
+        if status in ('queued', 'in_progress'):  # the provider is still working
+            _identify(s, response)
+            _finished(s, status)
+            _done(s)
+            return
+        for i, item in enumerate(_items(response.get('output'))):
+            _Responses.event({'type': 'response.output_item.added', 'output_index': i, 'item': item}, s)
+            _Responses.event({'type': 'response.output_item.done', 'output_index': i, 'item': item}, s)
+            s.refused = s.refused or any(c.get('type') == 'refusal' for c in _items(item.get('content')))
+        _Responses.event({'type': f'response.{status}', 'response': response}, s)
+
+
+class _Messages:
+    path, provider = '/v1/messages', 'anthropic'
+
+    @staticmethod
+    def history(body):
+        blocks = [b for m in _items(body.get('messages')) for b in _items(m.get('content'))]
+        return ([b.get('id') for b in blocks if b.get('type') == 'tool_use'],
+                [b.get('tool_use_id') for b in blocks if b.get('type') == 'tool_result'])
+
+    @staticmethod
+    def offered(body):
+        tools = _offered(body.get('tools'), ('custom', 'bash', 'text_editor', 'computer', 'memory'))
+        return tools + ['mcp'] if tools is not None and body.get('mcp_servers') else tools
+
+    @staticmethod
+    def event(e, s):
+        kind = e.get('type')
+        if kind == 'message_start':
+            _identify(s, e['message'])
+            _usage(s, (e['message'].get('usage') or {}).get('input_tokens'), None)
+        elif kind == 'content_block_start':
+            block = e['content_block']
+            said = str(block.get('type'))
+            if said == 'tool_use':
+                _begin_call(s, e.get('index'), block.get('id'))
+            elif said in ('server_tool_use', 'mcp_tool_use'):
+                s.provider_tools += 1
+            elif said == 'text':
+                if block.get('text'):
+                    _text(s)
+            elif not re.fullmatch(r'(redacted_)?thinking|\w+_tool_result|container_upload', said):
+                s.unread = True
+        elif kind == 'content_block_delta':
+            said = str(e['delta'].get('type'))
+            if said == 'text_delta':
+                _text(s)
+            elif said == 'thinking_delta':
+                _thought(s)
+            elif said == 'input_json_delta':
+                if e.get('index') in s.by_key:
+                    s.phase = 'tool_input'
+            elif said not in ('signature_delta', 'citations_delta'):
+                s.unread = True
+        elif kind == 'content_block_stop':
+            call = s.by_key.get(e.get('index'))
+            if call:
+                _complete(s, call)
+        elif kind == 'message_delta':
+            _usage(s, None, (e.get('usage') or {}).get('output_tokens'))
+            if e['delta'].get('stop_reason'):
+                _finished(s, e['delta']['stop_reason'])
+        elif kind == 'message_stop':
+            if s.finish:
+                _done(s)
+            s.terminal = True
+        elif kind == 'error':
+            _fail(s, _error_in(e) or {})
+
+    @staticmethod
+    def document(body, s):
+        _identify(s, body)
+        for i, block in enumerate(_items(body.get('content'))):
+            _Messages.event({'type': 'content_block_start', 'index': i, 'content_block': block}, s)
+            _Messages.event({'type': 'content_block_stop', 'index': i}, s)
+        usage = body.get('usage') or {}
+        _usage(s, usage.get('input_tokens'), None)
+        _Messages.event({'type': 'message_delta', 'delta': body, 'usage': usage}, s)
+        _Messages.event({'type': 'message_stop'}, s)
+
+
+_PROTOCOLS = (_Chat, _Responses, _Messages)
+
+
+# Errors.
+
+# The kinds, first by the providers' codes and types, then by the status.
+_KINDS = [(re.compile(words), kind) for words, kind in (
+    ('insufficient_quota|billing_(error|hard_limit_reached|not_active)|quota_exceeded', 'quota_exhausted'),
+    ('context_length_exceeded|string_above_max_length', 'context_length_exceeded'),
+    ('content_filter|content_policy_violation', 'content_policy'),
+    ('rate_limit_exceeded|rate_limit_error|tokens|requests|429', 'rate_limited'),
+    ('overloaded_error|server_is_overloaded|slow_down|service_unavailable|503|529', 'overloaded'),
+    ('authentication_error|invalid_api_key|401', 'authentication'),
+    ('permission_error|403', 'permission'),
+    ('not_found_error|model_not_found|404', 'not_found'),
+    ('timeout_error|408|504', 'timeout'),
+    ('invalid_request_error|invalid_prompt|request_too_large|400|413|422', 'invalid_request'),
+    (r'server_error|api_error|internal_error|5\d\d', 'server_error'),
+)]
+
+
+def _error_kind(status, error):
+    for said in (error.get('code'), error.get('type'), status if status and status >= 400 else None):
+        for words, kind in _KINDS:
+            if said is not None and words.fullmatch(str(said)[:128]):
+                return kind
+    return 'unknown'
+
+
+# The causes by the system's codes: [cause, stage], before the response began.
+_CODES = {
+    'ECONNREFUSED': ('connect_refused', 'connect'), 'EHOSTUNREACH': ('connect_unreachable', 'connect'),
+    'ENETUNREACH': ('connect_unreachable', 'connect'), 'EPIPE': ('write_failed', 'write'),
+}
+_DNS = {getattr(socket, name): name for name in ('EAI_AGAIN', 'EAI_NONAME', 'EAI_NODATA', 'EAI_FAIL', 'EAI_SERVICE') if hasattr(socket, name)}
+_CONNECTING = {'ConnectError', 'ConnectTimeout', 'ClientConnectorError', 'ClientConnectorDNSError', 'ClientConnectorSSLError', 'ClientConnectorCertificateError'}
+
+# The causes by the names of the classes of httpx, httpcore and aiohttp.
+_CLASSES = {
+    'ConnectTimeout': ('connect_timeout', 'connect'), 'ConnectionTimeoutError': ('connect_timeout', 'connect'), 'PoolTimeout': ('connect_timeout', 'connect'),
+    'ReadTimeout': ('header_timeout', 'headers'), 'SocketTimeoutError': ('header_timeout', 'headers'),
+    'WriteTimeout': ('write_failed', 'write'), 'WriteError': ('write_failed', 'write'),
+    'ProxyError': ('proxy', 'proxy'), 'ClientProxyConnectionError': ('proxy', 'proxy'), 'ClientHttpProxyError': ('proxy_refused', 'proxy'),
+    'ServerDisconnectedError': ('closed_before_headers', 'headers'), 'ReadError': ('closed_before_headers', 'headers'),
+    'UnsupportedProtocol': ('invalid_url', None), 'InvalidURL': ('invalid_url', None), 'InvalidUrlClientError': ('invalid_url', None),
+    'LocalProtocolError': ('invalid_request', None),
+}
+_DISCONNECTED = 'Server disconnected without sending a response.'  # httpcore's whole message
+_TRUNCATED = re.compile(r'peer closed connection without sending complete message body \([^)]*\)')  # h11's
+_BAD_CHUNK = re.compile('illegal chunk (header|footer).*')
+
+
+def _transport_of(error, r):
+    """Return the facts on a transport error: by the first code in its chain, then by the names of its classes."""
+    chain = _chain(error, r.around)
+    names = [type(e).__name__ for e in chain]
+    connecting = any(n in _CONNECTING for n in names)
+    for e in chain:
+        if isinstance(e, ssl.SSLError):
+            code = 'CERTIFICATE_VERIFY_FAILED' if isinstance(e, ssl.SSLCertVerificationError) else _name(e.reason)
+            if r.status:
+                return {'stage': 'body', 'cause': 'body_truncated' if isinstance(e, ssl.SSLEOFError) else None, 'code': code}
+            return {'stage': 'tls', 'cause': 'tls', 'code': code} if connecting else {'stage': 'headers', 'code': code}
+        if isinstance(e, socket.gaierror):
+            temporary = e.errno == getattr(socket, 'EAI_AGAIN', None)
+            return {'stage': 'dns', 'cause': 'dns_temporary' if temporary else 'dns_not_found', 'code': _DNS.get(e.errno)}
+        if not isinstance(e, OSError) or not e.errno:
+            continue
+        code = errno.errorcode.get(e.errno)
+        if r.status:
+            return {'stage': 'body', 'cause': {'ECONNRESET': 'connection_reset', 'ETIMEDOUT': 'connection_lost'}.get(code), 'code': code}
+        if code in _CODES:
+            cause, stage = _CODES[code]
+            return {'stage': stage, 'cause': cause, 'code': code}
+        if connecting:
+            return {'stage': 'connect', 'cause': 'connect_timeout' if code == 'ETIMEDOUT' else None, 'code': code}
+        if code == 'ECONNRESET':
+            if 'WriteError' in names:
+                return {'stage': 'write', 'cause': 'write_failed', 'code': code}
+            return {'stage': 'headers', 'cause': 'closed_before_headers', 'code': code}
+        return {'stage': 'headers', 'code': code}
+    for e, name in zip(chain, names):
+        if name in ('ServerTimeoutError', 'SocketTimeoutError', 'ReadTimeout') and r.status:
+            return {'watchdog': 'idle', 'limit': r.timeout}
+        if name == 'ServerTimeoutError':
+            return {'cause': 'header_timeout', 'stage': 'headers'} if r.connected else {'cause': 'connect_timeout', 'stage': 'connect'}
+        if r.total and type(e) in _TIMEOUTS:  # aiohttp's own timer, 300 s by default
+            return {'watchdog': 'total', 'limit': float(r.total) if r.total is not True and r.ended >= r.total else None}
+        if name == 'RemoteProtocolError':
+            said = str(e)  # matched as a whole, and not recorded
+            if not r.status:
+                return {'cause': 'closed_before_headers' if said == _DISCONNECTED else None, 'stage': 'headers'}
+            if _TRUNCATED.fullmatch(said):
+                return {'cause': 'body_truncated', 'stage': 'body'}
+            if said.startswith('<StreamReset '):
+                return {'cause': 'h2_stream_reset', 'stage': 'body'}
+            if said.startswith('<ConnectionTerminated '):
+                return {'cause': 'h2_goaway', 'stage': 'body'}
+            return {'cause': 'malformed_event' if _BAD_CHUNK.fullmatch(said) else None, 'stage': 'body'}
+        if r.status and name == 'ClientPayloadError' and r.peer is not None:
+            # Versions of aiohttp that do not say why leave it on the connection.
+            why = r.peer.exception()
+            if isinstance(why, OSError) and why.errno:
+                code = errno.errorcode.get(why.errno)
+                return {'cause': 'connection_reset' if code == 'ECONNRESET' else None, 'stage': 'body', 'code': code}
+            return {'cause': 'body_truncated' if isinstance(why, aiohttp.ServerDisconnectedError) else None, 'stage': 'body'}
+        if r.status and name == 'ReadError':
+            return {'cause': 'connection_reset', 'stage': 'body'}
+        if not r.status and name in _CLASSES:
+            cause, stage = _CLASSES[name]
+            if name == 'ProxyError' and re.match(r'\d{3} ', str(e)):
+                cause = 'proxy_refused'
+            return {'cause': cause, 'stage': stage}
+    if connecting:
+        return {'stage': 'connect'}
+    return {'stage': 'body'} if r.status else {}
+
+
+_Recording.total = False  # whether a bare TimeoutError is the client's limit of the whole request
+
+
+# httpx.
+
+if httpx is not None:
+
+    def _begin_httpx(request):
+        url = request.url
+        limits = request.extensions.get('timeout') or {}
+        r = _begin(request.method, url.scheme, url.host, url.port, url.path, request.headers, limits.get('read'))
+        if r is None:
+            return None
+        try:
+            asked = r.asked(request.content)
+        except Exception:  # noqa: BLE001: a body that is streamed, or no JSON
+            asked = False
+        if not asked:
+            r.forget()
+            return None
+        return r
+
+    class _Bytes:
+        """The body of a response, recorded as it is read."""
+
+        def __init__(self, stream, recording):
+            self._stream, self._recording = stream, recording
+
+        def __getattr__(self, name):
+            return getattr(self._stream, name)
+
+    class _SyncBytes(_Bytes, httpx.SyncByteStream):
+        def __iter__(self):
+            return _SyncChunks(iter(self._stream), self._recording)
+
+        def close(self):
+            _safely(self._recording.close)
+            self._stream.close()
+
+    class _AsyncBytes(_Bytes, httpx.AsyncByteStream):
+        def __aiter__(self):
+            return _AsyncChunks(self._stream.__aiter__(), self._recording)
+
+        async def aclose(self):
+            _safely(self._recording.close)
+            await self._stream.aclose()
+
+    class _Chunks:
+        # Not generators: one that is dropped would be closed later than the stream is without it.
+        def __init__(self, chunks, recording):
+            self._chunks, self._recording = chunks, recording
+
+        def __del__(self):
+            _safely(self._recording.drop)
+
+    class _SyncChunks(_Chunks):
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            self._recording.around = sys.exc_info()[1]
+            try:
+                chunk = next(self._chunks)
+            except StopIteration:
+                _safely(self._recording.eof)
+                raise
+            except BaseException as error:
+                _safely(self._recording.end, 'error', error)
+                raise
+            _safely(self._recording.bytes, chunk)
+            return chunk
+
+    class _AsyncChunks(_Chunks):
+        def __aiter__(self):
+            return self
+
+        async def __anext__(self):
+            self._recording.around = sys.exc_info()[1]
+            try:
+                chunk = await self._chunks.__anext__()
+            except StopAsyncIteration:
+                _safely(self._recording.eof)
+                raise
+            except BaseException as error:
+                _safely(self._recording.end, 'error', error)
+                raise
+            _safely(self._recording.bytes, chunk)
+            return chunk
+
+    def _watch_httpx(r, response, kind):
+        r.watch(response.status_code, response.headers)
+        response.stream = kind(response.stream, r)
+
+    class FactsTransport(httpx.BaseTransport):
+        """A transport that records model requests and passes on all others. It sends them by the transport that it is given,
+        or by an httpx.HTTPTransport with the arguments. watch() puts one into a client without changing its settings."""
+
+        def __init__(self, transport=None, **arguments):
+            self._inner = transport if transport is not None else httpx.HTTPTransport(**arguments)
+
+        def __getattr__(self, name):
+            if name == '_inner':
+                raise AttributeError(name)
+            return getattr(self._inner, name)
+
+        def __enter__(self):
+            self._inner.__enter__()
+            return self
+
+        def __exit__(self, *error):
+            return self._inner.__exit__(*error)
+
+        def close(self):
+            self._inner.close()
+
+        def handle_request(self, request):
+            r = _safely(_begin_httpx, request)
+            if r is None:
+                return self._inner.handle_request(request)
+            try:
+                with r.span.active():
+                    response = self._inner.handle_request(request)
+            except BaseException as error:
+                r.end('error', error)
+                raise
+            _safely(_watch_httpx, r, response, _SyncBytes)
+            return response
+
+    class AsyncFactsTransport(httpx.AsyncBaseTransport):
+        """FactsTransport for httpx.AsyncClient."""
+
+        def __init__(self, transport=None, **arguments):
+            self._inner = transport if transport is not None else httpx.AsyncHTTPTransport(**arguments)
+
+        def __getattr__(self, name):
+            if name == '_inner':
+                raise AttributeError(name)
+            return getattr(self._inner, name)
+
+        async def __aenter__(self):
+            await self._inner.__aenter__()
+            return self
+
+        async def __aexit__(self, *error):
+            return await self._inner.__aexit__(*error)
+
+        async def aclose(self):
+            await self._inner.aclose()
+
+        async def handle_async_request(self, request):
+            r = _safely(_begin_httpx, request)
+            if r is None:
+                return await self._inner.handle_async_request(request)
+            try:
+                with r.span.active():
+                    response = await self._inner.handle_async_request(request)
+            except BaseException as error:
+                r.end('error', error)
+                raise
+            _safely(_watch_httpx, r, response, _AsyncBytes)
+            return response
+
+
+def watch(client):
+    """Make a httpx.Client or AsyncClient record its model requests, and return it. Its proxies, limits and certificates
+    stay as they are: its transports are wrapped in place."""
+    kind = AsyncFactsTransport if isinstance(client, httpx.AsyncClient) else FactsTransport
+
+    def wrapped(transport):
+        return transport if transport is None or isinstance(transport, kind) else kind(transport)
+    try:
+        mounts = {pattern: wrapped(transport) for pattern, transport in client._mounts.items()}
+        client._transport, client._mounts = wrapped(client._transport), mounts
+    except AttributeError:
+        _log.warning('this version of httpx has its transports elsewhere; give the client transport=%s() instead', kind.__name__)
+    return client
+
+
+# aiohttp.
+
+if aiohttp is not None:
+
+    class _Content(aiohttp.StreamReader):
+        """The body of a response, recorded as it is read. What it does not change is the reader's own."""
+
+        def __init__(self, reader, recording):  # without super(): it has no buffer of its own
+            self._reader, self._recording = reader, recording
+
+        def __del__(self):
+            _safely(self._recording.drop)
+
+        def __repr__(self):
+            return repr(self._reader)
+
+        def _took(self, data):
+            r, reader = self._recording, self._reader
+            if data:
+                _safely(r.bytes, data)
+            if not r.over and reader.at_eof() and reader.exception() is None:
+                _safely(r.eof)
+            return data
+
+        async def _read(self, f, *args):
+            self._recording.around = sys.exc_info()[1]
+            try:
+                return self._took(await f(*args))
+            except ValueError:
+                raise  # the reader's own limit of a line: nothing was lost
+            except BaseException as error:
+                partial = getattr(error, 'partial', None)
+                if isinstance(partial, bytes):  # readexactly met the end
+                    self._took(partial)
+                else:
+                    _safely(self._recording.end, 'error', error)
+                raise
+
+        async def read(self, n=-1):
+            return await self._read(self._reader.read, n)
+
+        async def readany(self):
+            return await self._read(self._reader.readany)
+
+        async def readline(self):
+            return await self._read(self._reader.readline)
+
+        async def readuntil(self, separator=b'\n'):
+            return await self._read(self._reader.readuntil, separator)
+
+        async def readexactly(self, n):
+            return await self._read(self._reader.readexactly, n)
+
+        async def readchunk(self):
+            try:
+                data, end = await self._reader.readchunk()
+            except BaseException as error:
+                _safely(self._recording.end, 'error', error)
+                raise
+            self._took(data)
+            return data, end
+
+        def read_nowait(self, n=-1):
+            return self._took(self._reader.read_nowait(n))
+
+        def set_exception(self, exc, *cause):
+            # The network sets errors on the reader itself; the response sets one here when it is closed or released.
+            _safely(self._recording.close)
+            return self._reader.set_exception(exc, *cause)
+
+    def _delegate(name):
+        def method(self, *args, **kwargs):
+            return getattr(self._reader, name)(*args, **kwargs)
+        return method
+
+    for _name_of in ('exception', 'on_eof', 'feed_eof', 'is_eof', 'at_eof', 'wait_eof', 'unread_data', 'feed_data', 'begin_http_chunk_receiving',
+                     'end_http_chunk_receiving', 'get_read_buffer_limits'):
+        if hasattr(aiohttp.StreamReader, _name_of):
+            setattr(_Content, _name_of, _delegate(_name_of))
+    _Content.__getattr__ = lambda self, name: getattr(object.__getattribute__(self, '_reader'), name)
+    _Content.total_bytes = property(lambda self: self._reader.total_bytes)
+
+    def trace_config():
+        """Return a TraceConfig for aiohttp.ClientSession(trace_configs=[...]) that records model requests."""
+        config = aiohttp.TraceConfig()
+
+        def start(session, context, params):
+            context.otelllm, context.otelllm_body = None, []
+            url = params.url
+            r = _begin(params.method, url.scheme, url.host, url.port, url.path, params.headers)
+            if r is not None:
+                context.otelllm, r.total = r, getattr(getattr(session, 'timeout', None), 'total', None) or True
+                r.timeout = getattr(getattr(session, 'timeout', None), 'sock_read', None)
+
+        def sent(session, context, params):
+            if context.otelllm is not None and params.chunk and sum(map(len, context.otelllm_body)) <= _MAX_REQUEST:
+                context.otelllm_body.append(bytes(params.chunk))
+
+        def asked(context, needed):
+            """Record the request's body, and report whether the request is to be recorded."""
+            r, body = context.otelllm, b''.join(context.otelllm_body)
+            if r is None:
+                return False
+            context.otelllm_body = []
+            try:
+                known = r.asked(body if body or needed else None)
+            except Exception:  # noqa: BLE001: no JSON
+                known = False
+            if not known:
+                r.forget()
+            return known
+
+        def connected(reused):
+            def hook(session, context, params):
+                if context.otelllm is not None:
+                    context.otelllm.connected, context.otelllm.reused = True, reused
+            return hook
+
+        def end(session, context, params):
+            if not asked(context, True):
+                return
+            r, response = context.otelllm, params.response
+            r.watch(response.status, response.headers, decoded=getattr(session, 'auto_decompress', True))
+            reader = response.content
+            if reader.at_eof() and reader.exception() is None:
+                r.end('eof')  # a response without a body
+            else:
+                r.peer = getattr(response.connection, 'protocol', None)
+                response.content = _Content(reader, r)
+
+        def failed(session, context, params):
+            if not asked(context, False):
+                return
+            r, error = context.otelllm, params.exception
+            if isinstance(error, aiohttp.ClientResponseError) and error.status and error.status >= 400:  # raise_for_status
+                r.watch(error.status, error.headers or {})
+                r.end('close')
+            else:
+                r.end('error', error)
+
+        def hook(f):
+            async def call(session, context, params):
+                _safely(f, session, context, params)
+            return call
+        config.on_request_start.append(hook(start))
+        config.on_request_chunk_sent.append(hook(sent))
+        config.on_connection_create_end.append(hook(connected(False)))
+        config.on_connection_reuseconn.append(hook(connected(True)))
+        config.on_request_end.append(hook(end))
+        config.on_request_exception.append(hook(failed))
+        return config
+
+
+# Verdicts while a run goes on.
+
+class Judge:
+    """`otelllm judge` (docs/judge.md), as a child process or on a Unix socket, for run(judge=...). It starts when the first
+    run begins. Writing to it never waits; if it falls behind by more than 4,096 lines, or dies, it gives no more verdicts."""
+
+    max_lines = 4096
+
+    def __init__(self, command=('otelllm', 'judge'), socket_path=None):
+        self.command, self.path, self.pid = list(command), socket_path, os.getpid()
+        self.lines, self.answers, self.refs = queue.SimpleQueue(), {}, itertools.count(1)
+        self.dead, self.thread, self.process, self.starting = False, None, None, threading.Lock()
+
+    def tell(self, line):
+        if self.dead or self.pid != os.getpid():
+            return
+        if self.lines.qsize() >= self.max_lines:
+            self.dead = True
+            return
+        self.lines.put(json.dumps({'answer': False, **line}, separators=(',', ':')).encode() + b'\n')
+        if self.thread is None and self.starting.acquire(blocking=False):
+            try:
+                if self.thread is None:
+                    thread = threading.Thread(target=self.work, name='otelllm-judge', daemon=True)
+                    thread.start()
+                    self.thread = thread
+            except RuntimeError:
+                self.dead = True
+            finally:
+                self.starting.release()
+
+    def ask(self, line, timeout):
+        ref = next(self.refs)
+        answered = self.answers[ref] = [threading.Event(), None]
+        try:
+            self.tell({**line, 'answer': True, 'ref': ref})
+            if self.dead or self.pid != os.getpid() or not answered[0].wait(timeout):
+                return None
+            return answered[1]
+        finally:
+            self.answers.pop(ref, None)
+
+    def work(self):
+        try:
+            if self.path:
+                connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                connection.connect(self.path)
+                to, back = connection.makefile('wb', buffering=0), connection.makefile('rb')
+            else:
+                # In a session of its own: a signal of the terminal is for the application.
+                self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                                bufsize=0, start_new_session=True)
+                to, back = self.process.stdin, self.process.stdout
+                back = open(back.fileno(), 'rb', closefd=False)
+            threading.Thread(target=self.read, args=(back,), name='otelllm-judge-answers', daemon=True).start()
+            while not self.dead:
+                line = self.lines.get()
+                if line is None:
+                    break
+                view = memoryview(line)
+                while view:
+                    view = view[to.write(view):]
+            to.close()
+        except Exception as error:  # noqa: BLE001
+            if not self.dead:
+                _log.warning('otelllm judge cannot be used: %s', _type(error))
+        self.stop()
+
+    def read(self, back):
+        try:
+            while True:
+                line = back.readline(4 << 20)
+                if not line.endswith(b'\n'):
+                    break
+                answer = json.loads(line)
+                waiting = self.answers.get(answer.get('ref'))
+                if waiting is not None:
+                    waiting[1] = None if 'error' in answer else answer
+                    waiting[0].set()
+        except Exception:  # noqa: BLE001
+            pass
+        self.stop()
+
+    def stop(self):
+        self.dead = True
+        if self.process is not None:
+            self.process.poll()
+        for waiting in list(self.answers.values()):
+            waiting[0].set()
+
+    def close(self, timeout=1.0):
+        """End the judge."""
+        self.lines.put(None)
+        if self.process is not None and self.pid == os.getpid():
+            try:
+                self.process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                _safely(self.process.wait, timeout)
