@@ -1,0 +1,190 @@
+//go:build unix
+
+package agents
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+// fault is what the server does to the requests of an agent's main loop.
+type fault struct {
+	name string
+	// answer returns the server's reaction to request n, from 0 on. Outputs says whether the
+	// request has the output of a tool.
+	answer func(s *script, n int, outputs bool) faultyllm.Exchange
+	heals  bool // the last request is answered
+	once   bool // only the first request fails: it heals if the agent asks again
+	// classes are what the verdict may be if it does not heal, or the agent does not ask again. Every one of them is true of
+	// what the server did.
+	classes []semconv.Class
+	shows   bool // text is visible before it breaks
+	short   bool // played with -short, too
+	wires   []faultyllm.Wire
+}
+
+// healed reports whether the agent got an answer to its last request.
+func (f *fault) healed(o *outcome) bool { return f.heals && (!f.once || o.main > 1) }
+
+// script is a case in play.
+type script struct {
+	fault *fault
+	agent *agent
+	mark  string // a file that the tool's command appends to
+
+	mu      sync.Mutex
+	main    int // requests of the main loop
+	side    int
+	stalled chan struct{} // closed when a stall has begun
+	once    sync.Once
+	asked   chan struct{} // gets a value when requests have come
+	enough  chan struct{} // closed when there were so many that it would go on for ever
+}
+
+// toolCommand leaves a line in the file for each time that it runs.
+func (s *script) toolCommand() string {
+	return "echo canary-output-91c2 >> " + s.mark + "; echo canary-output-91c2"
+}
+
+func (s *script) call() faultyllm.Exchange {
+	input := strings.ReplaceAll(s.agent.input, "COMMAND", s.toolCommand())
+	return faultyllm.Answer(faultyllm.ToolCall("call_e2e_5Yq8", s.agent.tool, input), faultyllm.Finish(faultyllm.ToolCalls))
+}
+
+func done() faultyllm.Exchange {
+	return faultyllm.Answer(faultyllm.Text("canary-answer-22d0 ", "All ", "done."), faultyllm.Finish(faultyllm.Stop))
+}
+
+// cut is an answer that breaks in its text. The pause lets clients read what came before.
+func cut(steps ...faultyllm.Step) faultyllm.Exchange {
+	return faultyllm.Answer(append([]faultyllm.Step{faultyllm.Text("canary-answer-22d0 ", "I will ")}, steps...)...).Unhurried(100 * time.Millisecond)
+}
+
+// always does the same to every request.
+func always(e func(s *script) faultyllm.Exchange) func(*script, int, bool) faultyllm.Exchange {
+	return func(s *script, _ int, _ bool) faultyllm.Exchange { return e(s) }
+}
+
+// first does it to the first request.
+func first(e faultyllm.Exchange) func(*script, int, bool) faultyllm.Exchange {
+	return func(_ *script, n int, _ bool) faultyllm.Exchange {
+		if n == 0 {
+			return e
+		}
+		return done()
+	}
+}
+
+func refuse(trouble faultyllm.Trouble) func(*script) faultyllm.Exchange {
+	return func(*script) faultyllm.Exchange { return faultyllm.Refuse(faultyllm.Failure{Trouble: trouble}) }
+}
+
+func reset() faultyllm.Exchange { return faultyllm.BeforeHeaders(faultyllm.Reset()) }
+
+var (
+	interrupted = []semconv.Class{semconv.ClassStreamInterrupted, semconv.ClassConnectionFailed}
+	provider    = []semconv.Class{semconv.ClassProviderError}
+)
+
+var faults = []fault{
+	{name: "ok_text", heals: true, answer: always(func(*script) faultyllm.Exchange { return done() })},
+	{name: "ok_tool", heals: true, short: true, answer: func(s *script, _ int, outputs bool) faultyllm.Exchange {
+		if outputs {
+			return done()
+		}
+		return s.call()
+	}},
+	{name: "reset_headers", classes: interrupted, answer: always(func(*script) faultyllm.Exchange { return reset() })},
+	{name: "reset_text", classes: interrupted, shows: true, answer: always(func(*script) faultyllm.Exchange { return cut(faultyllm.Reset()) })},
+	{name: "reset_text_once", heals: true, once: true, classes: interrupted, short: true, answer: first(cut(faultyllm.Reset()))},
+	{
+		name: "reset_tool_input", classes: interrupted, wires: []faultyllm.Wire{faultyllm.Chat, faultyllm.Responses, faultyllm.Anthropic},
+		answer: always(func(s *script) faultyllm.Exchange {
+			return faultyllm.Answer(faultyllm.ToolInput("call_e2e_5Yq8", s.agent.tool, `{"comm`), faultyllm.Reset()).Unhurried(100 * time.Millisecond)
+		}),
+	},
+	{name: "truncated", classes: interrupted, shows: true, answer: always(func(*script) faultyllm.Exchange { return cut(faultyllm.Truncate()) })},
+	{name: "r429_ok", heals: true, once: true, classes: provider, answer: first(faultyllm.Refuse(faultyllm.Failure{Trouble: faultyllm.RateLimited, RetryAfter: time.Second}))},
+	{name: "r500", classes: provider, answer: always(refuse(faultyllm.ServerError))},
+	{name: "overloaded", classes: provider, answer: always(refuse(faultyllm.Overloaded))},
+	{name: "unauthorized", classes: provider, answer: always(refuse(faultyllm.Unauthorized))},
+	{name: "inband", classes: provider, shows: true, answer: always(func(*script) faultyllm.Exchange {
+		return cut(faultyllm.InBand(faultyllm.Failure{Trouble: faultyllm.ServerError}))
+	})},
+	{name: "done_after_error", classes: provider, shows: true, wires: []faultyllm.Wire{faultyllm.Chat}, answer: always(func(*script) faultyllm.Exchange {
+		return cut(faultyllm.InBand(faultyllm.Failure{Trouble: faultyllm.ServerError}), faultyllm.End())
+	})},
+	{
+		name: "clean_eof", shows: true, answer: always(func(*script) faultyllm.Exchange { return cut(faultyllm.CleanEnd()) }),
+		classes: []semconv.Class{semconv.ClassStreamInterrupted, semconv.ClassProtocolViolation, semconv.ClassEmptyCompletion},
+	},
+	{
+		name: "stall", shows: true,
+		classes: []semconv.Class{semconv.ClassLocalAbort, semconv.ClassWatchdogTimeout},
+		answer:  always(func(s *script) faultyllm.Exchange { s.stallBegins(); return cut(faultyllm.Stall()) }),
+	},
+	{name: "tool_reset", short: true, classes: interrupted, answer: func(s *script, _ int, outputs bool) faultyllm.Exchange {
+		if outputs {
+			return reset()
+		}
+		return s.call()
+	}},
+}
+
+// concerns reports whether a fault can be played over a wire protocol.
+func (f *fault) concerns(w faultyllm.Wire) bool {
+	return len(f.wires) == 0 || slices.Contains(f.wires, w)
+}
+
+func (s *script) stallBegins() { s.once.Do(func() { close(s.stalled) }) }
+
+// outputs are what a request has where a tool has returned.
+var outputs = []string{`"functionResponse"`, `"role":"tool"`, `"type":"function_call_output"`, `"type":"tool_result"`}
+
+// maxRequests is more than any agent makes that gives up.
+const maxRequests = 20
+
+// newScript returns a script that nothing has asked for yet.
+func newScript(a *agent, f *fault, mark string) *script {
+	return &script{
+		fault: f, agent: a, mark: mark,
+		stalled: make(chan struct{}), asked: make(chan struct{}, 1), enough: make(chan struct{}),
+	}
+}
+
+// counted counts a request of the main loop, with mu held.
+func (s *script) counted() {
+	s.main++
+	if s.main == cmp.Or(s.agent.endless, maxRequests) {
+		close(s.enough)
+	}
+	select {
+	case s.asked <- struct{}{}:
+	default:
+	}
+}
+
+// choose reacts to a request. What has no tools is no part of the main loop: a title, a
+// summary. It is answered.
+func (s *script) choose(r faultyllm.Request) faultyllm.Exchange {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !bytes.Contains(r.Body, []byte(`"name":"`+s.agent.tool+`"`)) {
+		s.side++
+		return done()
+	}
+	n := s.main
+	s.counted()
+	ran := false
+	for _, mark := range outputs {
+		ran = ran || bytes.Contains(r.Body, []byte(mark))
+	}
+	return s.fault.answer(s, n, ran)
+}

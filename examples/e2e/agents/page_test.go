@@ -1,0 +1,279 @@
+//go:build unix
+
+package agents
+
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the pages: cells that were not played stay as they are")
+
+// The ways in which verdicts on an agent come about.
+const (
+	byProxy = "through `otelllm`"
+	bySpans = "its spans"
+	byLogs  = "its spans and logs"
+)
+
+var ways = []string{byProxy, bySpans, byLogs}
+
+// result is what became of one agent, with one fault, in one way.
+type result struct {
+	Agent string   `json:"agent"`
+	Fault string   `json:"fault"`
+	Way   string   `json:"way"`
+	Mark  mark     `json:"mark"`
+	Did   string   `json:"did"`  // what the agent did
+	Said  []string `json:"said"` // the verdicts
+}
+
+func (r *result) cell() [3]string { return [3]string{r.Agent, r.Fault, r.Way} }
+
+// results are those of all tests.
+var results struct {
+	mu   sync.Mutex
+	list []result // guarded by mu
+}
+
+func note(r result) {
+	results.mu.Lock()
+	defer results.mu.Unlock()
+	results.list = append(results.list, r)
+}
+
+// did says in words what an agent did.
+func (o *outcome) did() string {
+	words := fmt.Sprintf("%d requests", o.main)
+	if o.main == 1 {
+		words = "1 request"
+	}
+	if o.toolRuns > 0 {
+		words += ", the tool ran"
+	}
+	if o.killed {
+		return words + ", interrupted"
+	}
+	return fmt.Sprintf("%s, exit %d", words, o.exit)
+}
+
+var signs = map[mark]string{right: "●", careful: "◐", nothing: "○", wrong: "✗", unsafe: "✗✗"}
+
+//go:embed page.md
+var pageHead string
+
+// TestMain writes the pages after the tests.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if *update {
+		if err := writePages(); err != nil {
+			fmt.Fprintln(os.Stderr, "write the pages:", err)
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
+}
+
+// writePages writes what was played, and keeps what was not: the whole takes more than an hour.
+func writePages() error {
+	dir := filepath.Join("..", "..", "..", "docs", "agents-matrix")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	file := filepath.Join(dir, "results.jsonl")
+	before, err := readResults(file)
+	if err != nil {
+		return err
+	}
+	m := newTable(append(before, results.list...))
+	if err := m.writeResults(file); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "README.md"), []byte(pageHead+m.overview()), 0o644); err != nil {
+		return err
+	}
+	for _, agent := range m.agents {
+		if err := os.WriteFile(filepath.Join(dir, agent+".md"), []byte(m.page(agent)), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readResults(file string) (list []result, err error) {
+	raw, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for line := range bytes.Lines(raw) {
+		var r result
+		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+func (m *table) writeResults(file string) error {
+	var b bytes.Buffer
+	for _, a := range m.agents {
+		for _, f := range m.faults {
+			for _, way := range ways {
+				r, ok := m.cells[[3]string{a, f, way}]
+				if !ok {
+					continue
+				}
+				line, err := json.Marshal(r)
+				if err != nil {
+					return err
+				}
+				b.Write(append(line, '\n'))
+			}
+		}
+	}
+	return os.WriteFile(file, b.Bytes(), 0o644)
+}
+
+// table has the results by agent, fault and way.
+type table struct {
+	agents, faults []string // in the order in which they are listed
+	cells          map[[3]string]result
+}
+
+func newTable(list []result) *table {
+	m := &table{cells: make(map[[3]string]result)}
+	for i := range agents {
+		m.agents = append(m.agents, agents[i].title())
+	}
+	m.agents = append(m.agents, codexWS.title())
+	for i := range programs {
+		m.agents = append(m.agents, programs[i].title())
+	}
+	for i := range faults {
+		m.faults = append(m.faults, faults[i].name)
+	}
+	for i := range wsFaults {
+		if !slices.Contains(m.faults, wsFaults[i].name) {
+			m.faults = append(m.faults, wsFaults[i].name)
+		}
+	}
+	there := make(map[string]bool)
+	for _, r := range list {
+		m.cells[r.cell()] = r
+		there[r.Agent] = true
+	}
+	m.agents = slices.DeleteFunc(m.agents, func(a string) bool { return !there[a] })
+	return m
+}
+
+// overview is one table: a row a fault, a column an agent, and in each cell a sign a way.
+func (m *table) overview() string {
+	var b strings.Builder
+	b.WriteString("\n| fault |")
+	for _, a := range m.agents {
+		_, _ = fmt.Fprintf(&b, " [%s](%s.md) |", a, a)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(m.agents)) + "\n")
+	counts := make(map[[2]string]int)
+	for _, f := range m.faults {
+		_, _ = fmt.Fprintf(&b, "| %s |", strings.ReplaceAll(f, "_", " "))
+		for _, a := range m.agents {
+			var cell []string
+			for _, way := range ways {
+				if r, ok := m.cells[[3]string{a, f, way}]; ok {
+					cell = append(cell, signs[r.Mark])
+					counts[[2]string{way, string(r.Mark)}]++
+				}
+			}
+			_, _ = fmt.Fprintf(&b, " %s |", cmp.Or(strings.Join(cell, ""), "·"))
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n| way | ● right | ◐ careful | ○ nothing | ✗ wrong | ✗✗ unsafe |\n|---|---|---|---|---|---|\n")
+	for _, way := range ways {
+		_, _ = fmt.Fprintf(&b, "| %s |", way)
+		for _, of := range []mark{right, careful, nothing, wrong, unsafe} {
+			_, _ = fmt.Fprintf(&b, " %d |", counts[[2]string{way, string(of)}])
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// page has the details of one agent.
+func (m *table) page(agent string) string {
+	var b strings.Builder
+	_, _ = fmt.Fprintf(&b, "# %s, fault by fault\n\n<!-- Generated by examples/e2e/agents: `make agents-matrix UPDATE=1`. Do not edit. -->\n\n", agent)
+	b.WriteString("The signs are those of [the overview](README.md).\n")
+	for _, f := range m.faults {
+		var rows strings.Builder
+		for _, way := range ways {
+			r, ok := m.cells[[3]string{agent, f, way}]
+			if !ok {
+				continue
+			}
+			_, _ = fmt.Fprintf(&rows, "| %s | %s | %s | %s |\n", way, r.Did, signs[r.Mark], cmp.Or(strings.Join(times(r.Said), "<br>"), "nothing"))
+		}
+		if rows.Len() > 0 {
+			_, _ = fmt.Fprintf(&b, "\n## %s\n\n| way | the agent did | | said |\n|---|---|---|---|\n%s", strings.ReplaceAll(f, "_", " "), rows.String())
+		}
+	}
+	return b.String()
+}
+
+// times counts the same words once, in the order of their first occurrence.
+func times(words []string) (list []string) {
+	count := make(map[string]int)
+	for _, w := range words {
+		if count[w]++; count[w] == 1 {
+			list = append(list, w)
+		}
+	}
+	for i, w := range list {
+		if n := count[w]; n > 1 {
+			list[i] = fmt.Sprintf("%d × %s", n, w)
+		}
+	}
+	return list
+}
+
+// The overview has a cell for each way, and counts them.
+func TestOverview(t *testing.T) {
+	m := newTable([]result{
+		{Agent: "codex", Fault: "ok_tool", Way: byProxy, Mark: right},
+		{Agent: "codex", Fault: "ok_tool", Way: bySpans, Mark: nothing},
+		{Agent: "codex", Fault: "ok_tool", Way: byLogs, Mark: careful},
+		{Agent: "pi", Fault: "reset_text", Way: byProxy, Mark: wrong},
+	})
+	text := m.overview()
+	require.Contains(t, text, "| fault | [codex](codex.md) | [pi](pi.md) |")
+	require.Contains(t, text, "| ok tool | ●○◐ | · |")
+	require.Contains(t, text, "| reset text | · | ✗ |")
+	require.Contains(t, text, "| through `otelllm` | 1 | 0 | 0 | 1 | 0 |")
+	require.Contains(t, m.page("codex"), "## ok tool")
+	require.Equal(t, []string{"2 × a", "b"}, times([]string{"a", "b", "a"}))
+
+	// What was played before stays, unless it was played again.
+	file := filepath.Join(t.TempDir(), "results.jsonl")
+	require.NoError(t, m.writeResults(file))
+	before, err := readResults(file)
+	require.NoError(t, err)
+	again := newTable(append(before, result{Agent: "pi", Fault: "reset_text", Way: byProxy, Mark: right}))
+	require.Len(t, again.cells, len(m.cells))
+	require.Contains(t, again.overview(), "| through `otelllm` | 2 | 0 | 0 | 0 | 0 |")
+}

@@ -1,0 +1,354 @@
+//go:build unix
+
+package agents
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/connector"
+	"go.opentelemetry.io/collector/connector/connectortest"
+	"go.opentelemetry.io/collector/consumer"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/otelllm/otelllm-go/cmd/otelllm/engine"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
+	"github.com/otelllm/otelllm-go/connector/llmagentlogs"
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+	"github.com/otelllm/otelllm-go/semconv"
+)
+
+var recordTo = flag.String("record", "", "a `folder` for what the agents export, as OTLP JSON")
+
+// TestTelemetry judges agents by nothing but what they export themselves.
+func TestTelemetry(t *testing.T) {
+	srv, err := faultyllm.Start()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, srv.Close()) })
+	for i := range agents {
+		a := &agents[i]
+		if len(a.otlp.env)+len(a.otlp.more) == 0 {
+			continue
+		}
+		t.Run(a.name, func(t *testing.T) {
+			argv := a.command(t)
+			t.Parallel()
+			for j := range faults {
+				f := &faults[j]
+				if !f.concerns(a.wire) || testing.Short() && !f.short {
+					continue
+				}
+				t.Run(f.name, func(t *testing.T) {
+					out := newReceiver(t)
+					did := play(t, a, f, argv, way{otlp: out.url}, func(key string, s *script) string {
+						srv.Choose(key, s.choose)
+						return a.base(srv, key)
+					})
+					out.save(t, a.name, f.name)
+					t.Logf("%s; %d spans, %d log records", did.did(), count(out.traces, ptrace.Traces.SpanCount), count(out.logs, plog.Logs.LogRecordCount))
+					for way, logs := range map[string][]plog.Logs{bySpans: nil, byLogs: out.logs} {
+						if way == byLogs && !a.otlp.logs {
+							continue
+						}
+						did.records = classified(t, out.traces, logs)
+						if a.otlp.logs && f.name == "ok_tool" && *recordTo == "" {
+							assert.True(t, out.hasPrompt(t), "content is exported, for nothing of it to be copied")
+						}
+						private(t, did)
+						how, said := f.assess(&did)
+						note(result{Agent: a.title(), Fault: f.name, Way: way, Mark: how, Did: did.did(), Said: said})
+						t.Logf("%s: %s: %s", way, how, strings.Join(said, "; "))
+						assert.NotContains(t, []mark{wrong, unsafe}, how, "%s: %s", way, said)
+					}
+				})
+			}
+		})
+	}
+}
+
+func count[D any](data []D, of func(D) int) (n int) {
+	for _, d := range data {
+		n += of(d)
+	}
+	return n
+}
+
+// receiver takes what an agent exports over OTLP/HTTP.
+type receiver struct {
+	url string
+
+	mu     sync.Mutex
+	traces []ptrace.Traces
+	logs   []plog.Logs
+}
+
+func newReceiver(t *testing.T) *receiver {
+	t.Helper()
+	r := &receiver{}
+	srv := httptest.NewServer(r)
+	t.Cleanup(srv.Close)
+	r.url = srv.URL
+	return r
+}
+
+// ServeHTTP implements http.Handler.
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	var body io.Reader = req.Body
+	if req.Header.Get("Content-Encoding") == "gzip" {
+		zipped, err := gzip.NewReader(body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		body = zipped
+	}
+	raw, err := io.ReadAll(body)
+	if err == nil {
+		err = r.take(req.URL.Path, raw, strings.HasPrefix(req.Header.Get("Content-Type"), "application/json"))
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	}
+}
+
+func (r *receiver) take(path string, raw []byte, asJSON bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case strings.HasSuffix(path, "/traces"):
+		in := ptraceotlp.NewExportRequest()
+		read := in.UnmarshalProto
+		if asJSON {
+			read = in.UnmarshalJSON
+		}
+		if err := read(raw); err != nil {
+			return err
+		}
+		r.traces = append(r.traces, in.Traces())
+	case strings.HasSuffix(path, "/logs"):
+		in := plogotlp.NewExportRequest()
+		read := in.UnmarshalProto
+		if asJSON {
+			read = in.UnmarshalJSON
+		}
+		if err := read(raw); err != nil {
+			return err
+		}
+		r.logs = append(r.logs, in.Logs())
+	}
+	return nil
+}
+
+// save writes what was exported to the folder that -record names.
+func (r *receiver) save(t *testing.T, agent, fault string) {
+	t.Helper()
+	if *recordTo == "" {
+		return
+	}
+	dir := filepath.Join(*recordTo, agent)
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	var traces, logs strings.Builder
+	for _, td := range r.traces {
+		raw, err := (&ptrace.JSONMarshaler{}).MarshalTraces(td)
+		require.NoError(t, err)
+		_, _ = fmt.Fprintf(&traces, "%s\n", raw)
+	}
+	for _, ld := range r.logs {
+		raw, err := (&plog.JSONMarshaler{}).MarshalLogs(ld)
+		require.NoError(t, err)
+		_, _ = fmt.Fprintf(&logs, "%s\n", raw)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, fault+".traces.jsonl"), []byte(traces.String()), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, fault+".logs.jsonl"), []byte(logs.String()), 0o600))
+}
+
+// hasPrompt reports whether the prompt is in the logs.
+func (r *receiver) hasPrompt(t *testing.T) bool {
+	t.Helper()
+	return slices.ContainsFunc(r.logs, func(ld plog.Logs) bool {
+		text, err := (&plog.JSONMarshaler{}).MarshalLogs(ld)
+		require.NoError(t, err)
+		return bytes.Contains(text, []byte("canary-prompt-7f3a"))
+	})
+}
+
+// classified returns the verdicts on what was exported, in the order in which it came. Of
+// logs, the connector makes spans first.
+func classified(t *testing.T, traces []ptrace.Traces, logs []plog.Logs) (records []report.Record) {
+	t.Helper()
+	var mu sync.Mutex
+	var judged report.Spans
+	var ids []pcommon.TraceID
+	e, err := engine.Start(t.Context(), engine.Config{}, func(_ context.Context, td ptrace.Traces) error {
+		mu.Lock()
+		defer mu.Unlock()
+		judged.Add(td)
+		ids = append(ids, traceIDs([]ptrace.Traces{td})...)
+		return nil
+	})
+	require.NoError(t, err)
+	made := make(chan struct{}, 1)
+	takes, err := consumer.NewTraces(func(ctx context.Context, td ptrace.Traces) error {
+		text, err := (&ptrace.JSONMarshaler{}).MarshalTraces(td)
+		if err != nil {
+			return err
+		}
+		assert.NotContains(t, string(text), "canary", "made of logs")
+		for _, span := range spansOf(td) {
+			if run, ok := span.Attributes().Get(string(semconv.RunEndKey)); ok && run.Str() != "" {
+				select {
+				case made <- struct{}{}:
+				default:
+				}
+			}
+		}
+		return e.ConsumeTraces(ctx, td)
+	})
+	require.NoError(t, err)
+	fromLogs := startLogs(t, takes)
+	for _, td := range traces {
+		copied := ptrace.NewTraces()
+		td.CopyTo(copied)
+		require.NoError(t, e.ConsumeTraces(t.Context(), copied))
+	}
+	for _, ld := range logs {
+		require.NoError(t, fromLogs.ConsumeLogs(t.Context(), ld))
+	}
+	if len(logs) > 0 {
+		select { // a turn of which the end is not certain is over when it is silent, or never
+		case <-made:
+		case <-time.After(2 * quiet):
+		}
+	}
+	require.NoError(t, fromLogs.Shutdown(t.Context()))
+	require.NoError(t, e.Shutdown(t.Context()))
+	slices.SortFunc(ids, func(a, b pcommon.TraceID) int { return bytes.Compare(a[:], b[:]) })
+	for _, id := range slices.Compact(ids) {
+		records = append(records, judged.Records(id)...)
+	}
+	return records
+}
+
+// quiet is how long a turn may be silent here. The agents have ended: nothing more comes.
+const quiet = 500 * time.Millisecond
+
+// startLogs starts the connector that makes spans of logs.
+func startLogs(t *testing.T, next consumer.Traces) connector.Logs {
+	t.Helper()
+	factory := llmagentlogs.NewFactory()
+	cfg := factory.CreateDefaultConfig().(*llmagentlogs.Config)
+	cfg.Settle, cfg.Quiet = quiet/5, quiet
+	set := connectortest.NewNopSettings(factory.Type())
+	c, err := factory.CreateLogsToTraces(t.Context(), set, cfg, next)
+	require.NoError(t, err)
+	require.NoError(t, c.Start(t.Context(), componenttest.NewNopHost()))
+	return c
+}
+
+func spansOf(td ptrace.Traces) (all []ptrace.Span) {
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, span := range ss.Spans().All() {
+				all = append(all, span)
+			}
+		}
+	}
+	return all
+}
+
+// traceIDs are the traces, in the order in which they came.
+func traceIDs(traces []ptrace.Traces) (ids []pcommon.TraceID) {
+	for _, td := range traces {
+		for _, span := range spansOf(td) {
+			if id := span.TraceID(); !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}
+
+// mark says how good the verdicts on a run are.
+type mark string
+
+const (
+	right   mark = "right"
+	careful mark = "careful" // nothing that is said is wrong, and less is said than could be known
+	nothing mark = "nothing"
+	wrong   mark = "wrong"
+	unsafe  mark = "unsafe"
+)
+
+// words is what is said of a run, or of what belongs to none.
+func words(r *report.Record) string {
+	said := []string{string(r.Kind)}
+	for _, key := range []attribute.Key{semconv.RunOutcomeKey, semconv.FailureClassKey, semconv.FailureCauseKey, semconv.RetrySafetyKey} {
+		if v := attr(r, key); v != "" {
+			said = append(said, v)
+		}
+	}
+	return strings.Join(said, ", ")
+}
+
+// assess holds the verdicts against what the server and the agent did.
+func (f *fault) assess(o *outcome) (mark, []string) {
+	got := nothing
+	var said []string
+	classes := f.classes
+	if o.killed {
+		classes = append(slices.Clone(classes), semconv.ClassLocalAbort)
+	}
+	worst := func(m mark) {
+		order := []mark{nothing, careful, right, wrong, unsafe}
+		if slices.Index(order, m) > slices.Index(order, got) {
+			got = m
+		}
+	}
+	side := o.side // requests beside the prompt, as for a title, which the server answers well
+	for i := range o.records {
+		r := &o.records[i]
+		outcome, safety := attr(r, semconv.RunOutcomeKey), attr(r, semconv.RetrySafetyKey)
+		class, _ := semconv.ParseClass(attr(r, semconv.FailureClassKey))
+		said = append(said, words(r))
+		well := outcome == "succeeded" || outcome == "recovered"
+		switch {
+		case safety == semconv.RetrySafetySafeAutoRetry.String() && (f.shows && !f.healed(o) || o.toolRuns > 0 && len(r.Requests)+len(r.Tools) > 1):
+			worst(unsafe)
+		case outcome == "" && class == semconv.ClassUnset:
+		case well && !f.healed(o) && 0 < len(r.Requests) && len(r.Requests) <= side:
+			side -= len(r.Requests)
+		case well && (f.healed(o) || r.Kind != report.RecordRun):
+			worst(right)
+		case well, f.healed(o) && !o.killed && outcome != "":
+			worst(wrong)
+		case f.healed(o), class == semconv.ClassUnclassified, class == semconv.ClassUnset:
+			worst(careful)
+		case slices.Contains(classes, class):
+			worst(right)
+		default:
+			worst(wrong)
+		}
+	}
+	return got, said
+}
