@@ -10,9 +10,9 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/examples/incidents/all"
 	"github.com/otelllm/otelllm-go/examples/incidents/incident"
-	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
 // The incidents that this project began with: the telemetry before, word for word, and

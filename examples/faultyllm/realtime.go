@@ -137,7 +137,7 @@ func (c *realtimeSession) keep(ctx context.Context, item json.RawMessage) bool {
 
 // respond plays the next exchange, and reports whether the session continues.
 func (c *realtimeSession) respond(ctx, gone context.Context, eventID string) bool {
-	e, record, index, ok := c.server.next(c.key)
+	e, record, index, ok := c.server.next(c.key, Request{Wire: Realtime})
 	if !ok {
 		return c.fail(ctx, eventID, "invalid_request_error", "not_found", "faultyllm: no exchange is scripted for this request")
 	}

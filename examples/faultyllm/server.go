@@ -30,6 +30,7 @@ type Server struct {
 // caseState is the script of one case and its progress. Guarded by Server.mu.
 type caseState struct {
 	script  []Exchange
+	choose  func(Request) Exchange // in place of the script, if set
 	records []*Record
 	extra   int // requests beyond the script's end
 	running int
@@ -93,6 +94,22 @@ func (s *Server) Play(key string, exchanges ...Exchange) {
 // BaseURL returns the base URL of a case, as the wire protocol's SDK expects it.
 func (s *Server) BaseURL(key string, w Wire) string {
 	return "http://" + s.addr + "/case/" + key + w.base()
+}
+
+// Request is a request as an agent sent it.
+type Request struct {
+	Wire   Wire
+	Header http.Header
+	Body   []byte
+}
+
+// Choose sets a case whose exchanges depend on the requests. It is for agents whose
+// requests are not known beforehand, or do not come in a fixed order. The server calls
+// choose for one request at a time.
+func (s *Server) Choose(key string, choose func(Request) Exchange) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cases[key] = &caseState{choose: choose, idle: sync.NewCond(&s.mu)}
 }
 
 // Records waits until no exchange of the case is running and returns what was sent, in the
@@ -166,7 +183,7 @@ func (s *Server) Started(key string) int {
 }
 
 // next returns the next exchange of a case.
-func (s *Server) next(key string) (e Exchange, r *Record, index int, ok bool) {
+func (s *Server) next(key string, asked Request) (e Exchange, r *Record, index int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.cases[key]
@@ -174,13 +191,16 @@ func (s *Server) next(key string) (e Exchange, r *Record, index int, ok bool) {
 		return Exchange{}, nil, 0, false
 	}
 	index = len(c.records)
-	if index >= len(c.script) {
+	if c.choose == nil && index >= len(c.script) {
 		c.extra++
 		return Exchange{}, nil, 0, false
 	}
 	r = &Record{}
 	c.records = append(c.records, r)
 	c.running++
+	if c.choose != nil {
+		return c.choose(asked), r, index, true
+	}
 	return c.script[index], r, index, true
 }
 
@@ -235,7 +255,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "faultyllm: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	e, record, index, ok := s.next(key)
+	e, record, index, ok := s.next(key, Request{Wire: wire, Header: r.Header, Body: body})
 	if !ok {
 		notFound(w, "no exchange is scripted for this request")
 		return

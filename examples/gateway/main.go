@@ -10,11 +10,9 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"log"
 	"net"
 	"net/http"
@@ -69,17 +67,28 @@ func run(ctx context.Context, ln net.Listener, upstream string) error {
 		_ = spans.Shutdown(ctx) // OpenTelemetry logs what fails
 	}()
 
-	srv := &http.Server{Handler: newGateway(target, spans, nil), ReadHeaderTimeout: 10 * time.Second}
+	return serve(ctx, ln, newGateway(target, spans), 5*time.Second)
+}
+
+// serve serves on ln until ctx is done. Open responses then have the grace to end. What is cut after it is recorded as
+// ended by the shutdown: without WithAbort it would be taken for the clients' doing.
+func serve(ctx context.Context, ln net.Listener, h http.Handler, grace time.Duration) error {
+	requests, abort := otelllm.WithAbort(context.WithoutCancel(ctx))
+	srv := &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return requests },
+	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		<-ctx.Done()
-		// Give open responses time to end, so that their spans are complete; then cut them.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		if srv.Shutdown(ctx) != nil {
-			_ = srv.Close()
+		for _, wait := range []time.Duration{grace, time.Second} { // the second time for what was aborted
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
+			_ = srv.Shutdown(ctx)
+			cancel()
+			abort(otelllm.AbortShutdown, "")
 		}
+		_ = srv.Close()
 	}()
 	if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -89,10 +98,8 @@ func run(ctx context.Context, ln net.Listener, upstream string) error {
 }
 
 // newGateway returns the gateway's handler. It sends upstream requests with the context of the request that it serves:
-// only the context connects the two. failed responds if there is no upstream response to pass on; with nil it is a 502.
-func newGateway(target *url.URL, spans *trace.TracerProvider, failed func(http.ResponseWriter, *http.Request, error)) http.Handler {
-	asks := otelllm.NewTransport(&http.Transport{Proxy: http.ProxyFromEnvironment},
-		otelllm.WithTracerProvider(spans), otelllm.WithWatchdog(otelllm.DefaultWatchdog()))
+// only the context connects the two.
+func newGateway(target *url.URL, spans *trace.TracerProvider) http.Handler {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
@@ -102,39 +109,11 @@ func newGateway(target *url.URL, spans *trace.TracerProvider, failed func(http.R
 				r.Out.Header.Del(name)
 			}
 		},
-		Transport:    retrying{asks},
-		ErrorHandler: failed,
+		Transport: otelllm.NewTransport(http.DefaultTransport, otelllm.WithTracerProvider(spans)),
 	}
-	return otelllm.NewHandler(proxy, otelllm.WithTracerProvider(spans), otelllm.WithPropagators(propagation.TraceContext{}))
-}
-
-// retrying retries once if the upstream failed before its headers, or is overloaded. Later the client may have read a
-// part of the answer, so the client has to decide about a retry.
-type retrying struct{ http.RoundTripper }
-
-func (t retrying) RoundTrip(r *http.Request) (*http.Response, error) {
-	var asked []byte
-	if r.Body != nil {
-		var err error
-		if asked, err = io.ReadAll(r.Body); err != nil {
-			return nil, err
-		}
-		_ = r.Body.Close()
-	}
-	try := func(ctx context.Context) (*http.Response, error) {
-		again := r.Clone(ctx)
-		again.Body = io.NopCloser(bytes.NewReader(asked))
-		return t.RoundTripper.RoundTrip(again)
-	}
-	resp, err := try(r.Context())
-	switch {
-	case r.Context().Err() != nil: // the client has disconnected
-		return resp, err
-	case err != nil:
-	case resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusTooManyRequests:
-		_ = resp.Body.Close()
-	default:
-		return resp, nil
-	}
-	return try(r.Context())
+	duplex := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex() // see NewHandler
+		proxy.ServeHTTP(w, r)
+	})
+	return otelllm.NewHandler(duplex, otelllm.WithTracerProvider(spans), otelllm.WithPropagators(propagation.TraceContext{}))
 }

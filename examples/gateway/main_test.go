@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -88,11 +87,9 @@ func agentTurn(ctx context.Context, baseURL string, spans kept, stop func(abort 
 
 func TestTheGateway(t *testing.T) {
 	whole := faultyllm.Answer(faultyllm.Text("Rayleigh ", "scattering."), faultyllm.Finish(faultyllm.Stop))
-	dead := faultyllm.BeforeHeaders(faultyllm.Reset())
 	for _, tt := range []struct {
 		name     string
 		script   []faultyllm.Exchange
-		swallows bool
 		stops    bool
 		agent    string            // the diagnosis in the agent's process
 		served   map[string]string // the attributes of the gateway's server span
@@ -101,45 +98,38 @@ func TestTheGateway(t *testing.T) {
 		{
 			"whole",
 			[]faultyllm.Exchange{whole},
-			false, false, "succeeded",
+			false, "succeeded",
 			map[string]string{"llm.stream.end": "terminal_event", "llm.stream.text_chunks": "2", "http.response.status_code": "200", "error.type": ""},
 			[]string{""},
 		},
 		{
 			"the upstream resets in the text",
 			[]faultyllm.Exchange{faultyllm.Answer(faultyllm.Text("Rayleigh "), faultyllm.Reset())},
-			false, false,
+			false,
 			"failed stream_interrupted/body_truncated", // all that the agent can see
 			map[string]string{"llm.stream.end": "read_error", "llm.stream.phase": "text", "llm.transport.cause": "connection_reset", "error.type": "connection_reset"},
 			[]string{"connection_reset"},
 		},
 		{
-			"a retry makes it good",
-			[]faultyllm.Exchange{dead, whole},
-			false, false, "succeeded",
-			map[string]string{"llm.stream.end": "terminal_event", "llm.transport.cause": "", "error.type": ""},
-			[]string{"connection_reset", ""},
+			"the upstream resets before its response",
+			[]faultyllm.Exchange{faultyllm.BeforeHeaders(faultyllm.Reset())},
+			false,
+			"failed provider_error/server_error", // the gateway's 502
+			map[string]string{"llm.stream.end": "no_response", "http.response.status_code": "502", "error.type": "connection_reset"},
+			[]string{"connection_reset"},
 		},
 		{
-			"overloaded twice",
-			[]faultyllm.Exchange{faultyllm.Refuse(faultyllm.Failure{Trouble: faultyllm.Overloaded}), faultyllm.Refuse(faultyllm.Failure{Trouble: faultyllm.Overloaded})},
-			false, false,
+			"the upstream is overloaded",
+			[]faultyllm.Exchange{faultyllm.Refuse(faultyllm.Failure{Trouble: faultyllm.Overloaded})},
+			false,
 			"failed provider_error/overloaded",
 			map[string]string{"llm.stream.end": "http_error", "llm.provider_error.kind": "overloaded", "http.response.status_code": "503"},
-			[]string{"503", "503"},
-		},
-		{
-			"the failure is swallowed",
-			[]faultyllm.Exchange{dead, dead},
-			true, false,
-			"failed empty_completion/no_content", // the Collector sees both processes and gives swallowed_error
-			map[string]string{"llm.stream.end": "terminal_event", "http.response.status_code": "200", "error.type": "connection_reset"},
-			[]string{"connection_reset", "connection_reset"},
+			[]string{"503"},
 		},
 		{
 			"the client stops",
 			[]faultyllm.Exchange{faultyllm.Answer(faultyllm.Text("Rayleigh "), faultyllm.Stall())},
-			false, true, "aborted local_abort/user",
+			true, "aborted local_abort/user",
 			map[string]string{"llm.stream.end": "consumer_closed", "llm.abort.source": "consumer", "error.type": ""},
 			[]string{""},
 		},
@@ -151,14 +141,7 @@ func TestTheGateway(t *testing.T) {
 			upstream.Play("c", tt.script...)
 			agent, gateway := keep(), keep()
 
-			var failed func(http.ResponseWriter, *http.Request, error)
-			if tt.swallows {
-				failed = func(w http.ResponseWriter, _ *http.Request, _ error) {
-					w.Header().Set("Content-Type", "text/event-stream")
-					_, _ = io.WriteString(w, "data: [DONE]\n\n")
-				}
-			}
-			srv := httptest.NewServer(newGateway(&url.URL{Scheme: "http", Host: upstream.Addr()}, gateway.TracerProvider, failed))
+			srv := httptest.NewServer(newGateway(&url.URL{Scheme: "http", Host: upstream.Addr()}, gateway.TracerProvider))
 			defer srv.Close()
 			base, err := url.Parse(upstream.BaseURL("c", faultyllm.Chat))
 			require.NoError(t, err)
@@ -199,7 +182,7 @@ func TestTraceContextIsNotForwarded(t *testing.T) {
 	defer upstream.Close()
 	target, err := url.Parse(upstream.URL)
 	require.NoError(t, err)
-	gateway := httptest.NewServer(newGateway(target, keep().TracerProvider, nil))
+	gateway := httptest.NewServer(newGateway(target, keep().TracerProvider))
 	defer gateway.Close()
 
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, gateway.URL+"/v1/chat/completions", nil)
@@ -215,6 +198,31 @@ func TestTraceContextIsNotForwarded(t *testing.T) {
 	assert.Equal(t, "kept", seen.Get("X-Other"))
 	for _, name := range []string{"Traceparent", "Tracestate", "Baggage"} {
 		assert.Empty(t, seen.Get(name), name)
+	}
+}
+
+// A stream that the shutdown cuts is recorded so on both sides, and not as the client's doing.
+func TestShutdown(t *testing.T) {
+	upstream, err := faultyllm.Start()
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, upstream.Close()) }()
+	upstream.Play("c", faultyllm.Answer(faultyllm.Text("Rayleigh "), faultyllm.Stall()))
+	gateway := keep()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	served := make(chan error, 1)
+	go func() {
+		served <- serve(ctx, ln, newGateway(&url.URL{Scheme: "http", Host: upstream.Addr()}, gateway.TracerProvider), time.Millisecond)
+	}()
+	base, err := url.Parse(upstream.BaseURL("c", faultyllm.Chat))
+	require.NoError(t, err)
+	d := agentTurn(t.Context(), "http://"+ln.Addr().String()+base.Path, keep(), func(func(otelllm.AbortSource, string)) { cancel() })
+	assert.Equal(t, semconv.ClassStreamInterrupted, d.Class)
+	require.NoError(t, <-served)
+	for _, kind := range []oteltrace.SpanKind{oteltrace.SpanKindServer, oteltrace.SpanKindClient} {
+		assert.Equal(t, "shutdown", says(gateway.ofKind(t, kind, 1)[0])["llm.abort.source"], kind)
 	}
 }
 

@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/examples/incidents/all"
 	"github.com/otelllm/otelllm-go/examples/incidents/incident"
 	"github.com/otelllm/otelllm-go/examples/internal/built"
-	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
 var update = flag.Bool("update", false, "write what the stories print into docs/incidents.md")

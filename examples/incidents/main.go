@@ -21,9 +21,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/examples/incidents/all"
 	"github.com/otelllm/otelllm-go/examples/incidents/incident"
-	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
 // budget is the timeout of the whole program; a healthy one needs some seconds.

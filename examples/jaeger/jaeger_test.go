@@ -25,12 +25,12 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/cmd/otelllm/backend"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/examples/faultyllm"
 	"github.com/otelllm/otelllm-go/examples/internal/acceptance"
-	"github.com/otelllm/otelllm-go/examples/internal/backend"
 	"github.com/otelllm/otelllm-go/examples/internal/built"
 	"github.com/otelllm/otelllm-go/examples/internal/process"
-	"github.com/otelllm/otelllm-go/examples/internal/report"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -263,7 +263,6 @@ func TestInterrupted(t *testing.T) {
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
 		t.Skip("LEFT OUT: this system does not list its processes")
 	}
-	built.Collector(t)
 	for _, tt := range []struct {
 		name string
 		// at reports whether to press the key now.
@@ -271,7 +270,7 @@ func TestInterrupted(t *testing.T) {
 		want string
 	}{
 		{"while the demo runs", func(_ string, processes []string) bool {
-			return slices.ContainsFunc(processes, func(p string) bool { return strings.Contains(p, "config-demo.yaml") })
+			return slices.ContainsFunc(processes, func(p string) bool { return strings.Contains(p, "-otlp") })
 		}, ""},
 		{"while Jaeger is looked at", func(out string, _ []string) bool {
 			return strings.Contains(out, "until you press Ctrl-C")

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/otelllm/otelllm-go/examples/internal/report"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -44,7 +44,7 @@ func (j *jaeger) links(ctx context.Context, runs []report.Run, out io.Writer) er
 		fmt.Fprint(out, `
 These links are to Jaeger's API: a Jaeger that is built from its Go module has no web pages. For those download a
 released Jaeger 2 and run `+"`make demo-jaeger JAEGER=path/to/jaeger`"+`. To read one trace in words:
-`+"`build/diagnose -jaeger "+j.api.String()+" -trace ID`.\n")
+`+"`build/otelllm classify jaeger://"+strings.TrimPrefix(j.api.String(), "http://")+"/ID`.\n")
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func main() {
 	flag.StringVar(&o.root, "root", "..", "`folder` of the repository, which the other paths are relative to")
 	flag.StringVar(&o.jaeger, "jaeger", "build/jaeger", "Jaeger 2 `binary`, as `make demo-jaeger` builds it, or a released one, which has the web pages")
 	flag.StringVar(&o.config, "config", "examples/jaeger/jaeger.yaml", "Jaeger configuration `file`")
-	flag.StringVar(&o.quickstart, "quickstart", "build/quickstart", "the quickstart's `binary`, which needs the Collector's beside it")
+	flag.StringVar(&o.quickstart, "quickstart", "build/quickstart", "the quickstart's `binary`")
 	flag.StringVar(&o.out, "out", "build/demo-jaeger", "`folder` for traces.jsonl and the logs")
 	flag.StringVar(&o.listen, "listen", "127.0.0.1:16686", "`host:port` of Jaeger's web pages and API; a free port if it is taken, or empty")
 	flag.BoolVar(&o.once, "once", false, "exit when the links are printed, for automated use")

@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/otelllm/otelllm-go/examples/internal/backend"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/backend"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/examples/internal/process"
-	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
 const (

@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/otelllm/otelllm-go/examples/internal/process"
 )
@@ -19,6 +23,7 @@ type collector struct {
 	*process.Process
 
 	endpoint string // host:port for OTLP over HTTP
+	otlp     string // host:port of the backend, or ""
 }
 
 // startCollector starts the Collector on free loopback ports and waits until its
@@ -35,7 +40,7 @@ func startCollector(ctx context.Context, o *options, tracesPath, logPath string)
 			return nil, err
 		}
 	}
-	c := &collector{}
+	c := &collector{otlp: o.otlp}
 	var err error
 	c.Process, err = process.StartOnFreePorts(ctx, 3, func(free []string) process.Spec {
 		c.endpoint = free[0]
@@ -57,4 +62,20 @@ func startCollector(ctx context.Context, o *options, tracesPath, logPath string)
 		return nil, err
 	}
 	return c, nil
+}
+
+func (c *collector) exporter(ctx context.Context) (sdktrace.SpanExporter, error) {
+	return otlptracehttp.New(ctx, otlptracehttp.WithEndpoint(c.endpoint), otlptracehttp.WithInsecure())
+}
+
+func (c *collector) forwarded() error {
+	if c.otlp == "" {
+		return nil
+	}
+	for line := range strings.Lines(process.LogTail(c.Log(), 1000)) {
+		if strings.Contains(line, "Exporting failed") {
+			return notForwarded(c.otlp, line)
+		}
+	}
+	return nil
 }

@@ -13,16 +13,14 @@ import (
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	incidents "github.com/otelllm/otelllm-go/examples/incidents/all"
 	"github.com/otelllm/otelllm-go/examples/incidents/incident"
 	"github.com/otelllm/otelllm-go/examples/internal/acceptance"
-	"github.com/otelllm/otelllm-go/examples/internal/process"
-	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
 // patience is the timeout for a verdict after the agents are done.
@@ -40,8 +38,7 @@ func run(ctx context.Context, o options) (err error) {
 		return fmt.Errorf("remove the traces of an earlier demo: %w", err)
 	}
 
-	say("starting the Collector and a model server that breaks")
-	col, err := startCollector(ctx, &o, tracesPath, o.path(logName))
+	col, err := o.start(ctx, tracesPath, o.path(logName))
 	if err != nil {
 		return err
 	}
@@ -53,7 +50,7 @@ func run(ctx context.Context, o options) (err error) {
 	}()
 
 	cases := acceptance.WithKilled()
-	say("running agents through %d cases", len(cases))
+	say("running agents on the real SDKs through %d cases", len(cases))
 	d := &demo{cases: cases, tail: report.NewTail(tracesPath)}
 	if err := d.agents(ctx, col); err != nil {
 		return err
@@ -70,28 +67,25 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 
-	wrong := append(d.print(), d.printIncidents()...)
-	fmt.Printf("\n%d cases and %d incidents in %s. The classified traces: %s\n", len(cases), len(incidents.Stories()), time.Since(started).Round(100*time.Millisecond), tracesName)
+	wrong := d.judge()
+	if o.verbose {
+		d.print()
+		d.printIncidents()
+		fmt.Println()
+	}
+	fmt.Printf("%d cases and %d incidents in %s. The classified traces: %s\n", len(cases), len(incidents.Stories()), time.Since(started).Round(100*time.Millisecond), tracesName)
 	if len(wrong) > 0 {
 		err = fmt.Errorf("not as expected, %d:\n%s", len(wrong), strings.Join(wrong, "\n"))
 	} else {
 		fmt.Println("Every verdict is the expected one.")
 	}
-	return errors.Join(err, forwarded(&o, col))
-}
-
-// forwarded reports whether the backend, if there is one, received the traces too.
-func forwarded(o *options, col *collector) error {
-	if o.otlp == "" {
-		return nil
+	if lost := col.forwarded(); lost != nil {
+		return errors.Join(err, lost)
 	}
-	for line := range strings.Lines(process.LogTail(col.Log(), 1000)) {
-		if strings.Contains(line, "Exporting failed") {
-			return fmt.Errorf("the traces could not be forwarded to %s; does a backend accept OTLP over gRPC there? The Collector's log says:\n  %.400s", o.otlp, line)
-		}
+	if o.otlp != "" {
+		fmt.Printf("Also forwarded to %s, as services %s and %s.\n", o.otlp, serviceName, gatewayName)
 	}
-	fmt.Printf("Also forwarded to %s, as services %s and %s.\n", o.otlp, serviceName, gatewayName)
-	return nil
+	return err
 }
 
 func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "demo: "+format+"\n", args...) }
@@ -103,9 +97,9 @@ const (
 	gatewayName = "otelllm-demo-gateway"
 )
 
-// tracing returns a provider that sends the spans of a service to the Collector.
-func tracing(ctx context.Context, col *collector, service string) (*sdktrace.TracerProvider, error) {
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpoint(col.endpoint), otlptracehttp.WithInsecure())
+// tracing returns a provider that sends the spans of a service to the classifier.
+func tracing(ctx context.Context, col classifier, service string) (*sdktrace.TracerProvider, error) {
+	exporter, err := col.exporter(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("create the exporter: %w", err)
 	}
@@ -116,9 +110,9 @@ func tracing(ctx context.Context, col *collector, service string) (*sdktrace.Tra
 }
 
 // flush sends the last spans.
-func flush(ctx context.Context, col *collector, provider *sdktrace.TracerProvider) error {
+func flush(ctx context.Context, col classifier, provider *sdktrace.TracerProvider) error {
 	if err := provider.Shutdown(ctx); err != nil {
-		return fmt.Errorf("send the spans to the Collector: %w%s", err, col.Tail())
+		return fmt.Errorf("send the spans to the classifier: %w%s", err, col.Tail())
 	}
 	return nil
 }
@@ -134,7 +128,7 @@ type demo struct {
 
 // agents runs the cases concurrently, as many as the machine can run, and reads the
 // classified traces that arrive meanwhile.
-func (d *demo) agents(ctx context.Context, col *collector) (err error) {
+func (d *demo) agents(ctx context.Context, col classifier) (err error) {
 	provider, err := tracing(ctx, col, serviceName)
 	if err != nil {
 		return err
@@ -199,7 +193,7 @@ func (d *demo) agents(ctx context.Context, col *collector) (err error) {
 }
 
 // verdicts reads until every case has its verdict, or until no more can arrive.
-func (d *demo) verdicts(ctx context.Context, col *collector) error {
+func (d *demo) verdicts(ctx context.Context, col classifier) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -12,8 +12,8 @@ import (
 	"github.com/otelllm/otelllm-go/examples/incidents/incident"
 )
 
-// playedAct is an act of an incident. The spans before stay in this process; the spans after
-// go through the Collector.
+// playedAct is an act of an incident. The spans before are kept as they are; the spans
+// after are classified.
 type playedAct struct {
 	story         *incident.Story
 	act           *incident.Act
@@ -43,18 +43,24 @@ func (d *demo) incidents(ctx context.Context, agent, gateway *sdktrace.TracerPro
 	return nil
 }
 
-// printIncidents prints one line for before and one for after, and returns what is not
-// as expected.
-func (d *demo) printIncidents() (wrong []string) {
+// judgeIncidents returns what is not as expected.
+func (d *demo) judgeIncidents() (wrong []string) {
+	for i := range d.playedActs {
+		t := &d.playedActs[i]
+		for _, w := range t.act.Wrong(&t.before, incident.First(&d.spans, &t.after)) {
+			wrong = append(wrong, fmt.Sprintf("  %s, %s:\n    %s", t.story.Name, t.act.Label, w))
+		}
+	}
+	return wrong
+}
+
+// printIncidents prints one line for before and one for after.
+func (d *demo) printIncidents() {
 	fmt.Println("\nThe incidents that this project began with: the trace before, and the verdict now (`go run ./incidents` in examples prints everything)")
 	var story *incident.Story
 	var before string
 	for i := range d.playedActs {
 		t := &d.playedActs[i]
-		judged := incident.First(&d.spans, &t.after)
-		for _, w := range t.act.Wrong(&t.before, judged) {
-			wrong = append(wrong, fmt.Sprintf("  %s, %s:\n    %s", t.story.Name, t.act.Label, w))
-		}
 		if t.story != story {
 			fmt.Printf("\n%s\n", t.story.Title)
 		}
@@ -63,7 +69,7 @@ func (d *demo) printIncidents() (wrong []string) {
 			fmt.Printf("  before  %s\n", clip(line, 110))
 		}
 		now := "no verdict"
-		if judged != nil {
+		if judged := incident.First(&d.spans, &t.after); judged != nil {
 			now = incident.VerdictOf(judged).String()
 		}
 		if t.act.Label != "" {
@@ -71,7 +77,6 @@ func (d *demo) printIncidents() (wrong []string) {
 		}
 		fmt.Printf("  now     %s\n", now)
 	}
-	return wrong
 }
 
 // clip cuts a line after the given number of characters.

@@ -1,6 +1,6 @@
-// Quickstart is `make demo`: it starts the Collector with llm_classify and a model
-// server that breaks, runs an agent through every acceptance case, and prints the
-// classified traces. It fails if any verdict is not the expected one.
+// Quickstart is the second part of `make demo`: it starts a model server that breaks, runs
+// an agent on the real SDKs through every acceptance case, and classifies its spans in this
+// process, or with a Collector. It fails if any verdict is not the expected one.
 package main
 
 import (
@@ -22,21 +22,23 @@ const budget = 55 * time.Second
 // are absolute.
 type options struct {
 	root          string
-	collector     string
+	collector     string // empty for llm_classify in this process
 	config        string
 	forwardConfig string
 	out           string
 	otlp          string // host:port of a backend, empty for none
+	verbose       bool
 }
 
 func main() {
 	var o options
 	flag.StringVar(&o.root, "root", "..", "`folder` of the repository, which the other paths are relative to")
-	flag.StringVar(&o.collector, "collector", "build/otelcol-llm", "Collector `binary`, as `make collector` builds it")
-	flag.StringVar(&o.config, "config", "deploy/collector/config-demo.yaml", "Collector configuration `file`")
-	flag.StringVar(&o.forwardConfig, "forward-config", "deploy/collector/config-forward.yaml", "configuration `file` that is added with -otlp")
-	flag.StringVar(&o.out, "out", "build/demo", "`folder` for traces.jsonl and collector.log")
+	flag.StringVar(&o.collector, "collector", "", "Collector `binary` that classifies, as `make collector` builds it, instead of this process")
+	flag.StringVar(&o.config, "config", "deploy/collector/config-demo.yaml", "configuration `file` of that Collector")
+	flag.StringVar(&o.forwardConfig, "forward-config", "deploy/collector/config-forward.yaml", "configuration `file` that -otlp adds to it")
+	flag.StringVar(&o.out, "out", "build/demo", "`folder` for traces.jsonl, and collector.log")
 	flag.StringVar(&o.otlp, "otlp", "", "also forward the classified traces to `host:port` (OTLP over gRPC, plain text)")
+	flag.BoolVar(&o.verbose, "v", false, "print every case and every incident, and not only those that are not as expected")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q; -h lists the flags\n", flag.Arg(0))

@@ -6,26 +6,32 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/examples/faultyllm"
 	"github.com/otelllm/otelllm-go/examples/internal/acceptance"
-	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
-// print prints one line per case, then each failure as an operator reads it, and
-// returns what is not as expected.
-func (d *demo) print() (wrong []string) {
-	verdicts := make([]*report.Run, len(d.cases))
+// judge returns the verdicts that are not as expected.
+func (d *demo) judge() (wrong []string) {
 	for i := range d.cases {
 		runs := d.runs(i)
-		if len(runs) > 0 {
-			verdicts[i] = &runs[0]
-		}
 		differences := d.cases[i].Diff(runs)
 		if r := d.results[i]; len(runs) == 1 && r.Observed {
 			differences = append(differences, d.cases[i].DiffLive(r.Live, &runs[0])...)
 		}
 		if len(differences) > 0 {
 			wrong = append(wrong, fmt.Sprintf("  %s:\n    %s", d.cases[i].Label(), strings.Join(differences, "\n    ")))
+		}
+	}
+	return append(wrong, d.judgeIncidents()...)
+}
+
+// print prints one line for each case, then each failure as an operator reads it.
+func (d *demo) print() {
+	verdicts := make([]*report.Run, len(d.cases))
+	for i := range d.cases {
+		if runs := d.runs(i); len(runs) > 0 {
+			verdicts[i] = &runs[0]
 		}
 	}
 	lines := gather(d.cases, verdicts)
@@ -40,7 +46,6 @@ func (d *demo) print() (wrong []string) {
 			p.Detail(report.Row{Label: l.name + " (" + strings.Join(l.wires, ", ") + ")", Run: l.run})
 		}
 	}
-	return wrong
 }
 
 // line is one case with its run, for every wire protocol with the same result.

@@ -19,7 +19,12 @@ import (
 // verdicts as the Go client, span by span, in every acceptance case that needs only the
 // model server.
 func TestAcceptance(t *testing.T) {
-	agents := find(t)
+	testAcceptance(t, find(t), "facts")
+}
+
+// testAcceptance runs the cases under one producer's file.
+func testAcceptance(t *testing.T, agents runner, file string) {
+	t.Helper()
 	collector := startCollector(t)
 	server := newWorld(t).server
 
@@ -42,7 +47,7 @@ func TestAcceptance(t *testing.T) {
 	require.Greater(t, len(cases), 30)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	left, err := agents.Run(ctx, "facts", false, collector.endpoint, tasks)
+	left, err := agents.Run(ctx, file, false, collector.endpoint, tasks)
 	require.NoError(t, err)
 	collector.drained(t)
 	for i := range cases {

@@ -18,6 +18,8 @@ type fault struct {
 	run        truth                   // the truth about the run as a whole
 	tool       bool                    // the fault is about tools and also applies to those of an MCP server
 	only       string                  // the only producer's file that it applies to, or "" for all
+	without    []string                // producers' files that it does not apply to
+	declared   bool                    // the application declares it, by a helper
 	also       []truth                 // what is also true, if less is known
 	parts      []truth                 // what is true of requests and tools, in addition to run
 	outcomes   []semconv.RunOutcome    // the correct outcomes; incomplete is correct, too, if something failed
@@ -184,9 +186,22 @@ func faults() []fault {
 			run:  aborted(classify.NoRetry, semconv.CauseUser), outcomes: abortedRun(),
 		},
 		{
-			key: "deadline", title: "`AbortSignal.timeout` in a text", script: answer(words, faultyllm.Stall()),
-			task: func(t *nodeagent.Task) { t.Deadline = 100 },
-			run:  aborted(ask, semconv.CauseDeadline), outcomes: abortedRun(),
+			key: "deadline", title: "`AbortSignal.timeout` (Python: `asyncio.wait_for`) in a text", script: answer(words, faultyllm.Stall()),
+			without: []string{"httpx-sync"}, // nothing interrupts a thread that reads
+			task:    func(t *nodeagent.Task) { t.Deadline = 100 },
+			run:     aborted(ask, semconv.CauseDeadline), outcomes: abortedRun(),
+		},
+		{
+			key: "watchdog", declared: true, title: "the application's own watchdog in a text", script: answer(words, faultyllm.Stall()),
+			task: func(t *nodeagent.Task) { t.AbortOn = "watchdog" },
+			run:  truth{semconv.ClassWatchdogTimeout, []semconv.Cause{semconv.CauseIdle}, semconv.OriginWatchdog, ask}, outcomes: failedRun(),
+		},
+		{
+			key: "watchdog-attempt", declared: true, title: "the application's own watchdog for one attempt; the next one answers",
+			script:  []faultyllm.Exchange{faultyllm.Answer(words, faultyllm.Pause(100*time.Millisecond), faultyllm.Stall()), answers},
+			without: []string{"httpx-sync"},
+			task:    func(t *nodeagent.Task) { t.AbortOn = "attempt" },
+			parts:   []truth{{semconv.ClassWatchdogTimeout, []semconv.Cause{semconv.CauseIdle}, semconv.OriginWatchdog, ask}}, outcomes: recoveredRun(),
 		},
 		{
 			key: "stop-reading", title: "the consumer stops reading", script: answer(words, faultyllm.Stall()),
@@ -208,6 +223,16 @@ func faults() []fault {
 			task: func(t *nodeagent.Task) { t.Tool, t.AbortOn = "waits", "tool" },
 			run:  aborted(classify.NoRetry, semconv.CauseUser), outcomes: abortedRun(),
 			parts: []truth{toolFailed(semconv.CauseInterrupted)},
+		},
+		{
+			key: "output-unsent", declared: true, title: "a tool's output is sent beside the requests, and that fails", script: []faultyllm.Exchange{called},
+			task: func(t *nodeagent.Task) { t.Tool = "unsent" },
+			run:  truth{semconv.ClassToolOutputLost, []semconv.Cause{semconv.CauseDeliveryFailed}, semconv.OriginApplication, ask}, outcomes: failedRun(),
+		},
+		{
+			key: "output-resent", declared: true, title: "the same fails, and succeeds when it is tried again", script: []faultyllm.Exchange{called, answers},
+			task:     func(t *nodeagent.Task) { t.Tool = "sent" },
+			outcomes: recoveredRun(),
 		},
 		{
 			key: "mcp-lost", tool: true, only: "mcp", title: "the MCP server dies in a call, the run ends", script: []faultyllm.Exchange{called},

@@ -52,7 +52,8 @@ const applicationScope = "examples/node"
 // told returns what a span reports about its end, with the producer's values.
 func told(s span) string {
 	words := []string{"`" + s.Name() + "`"}
-	if code := s.Status().Code(); code != ptrace.StatusCodeUnset {
+	_, classifiers := s.Attributes().Get(string(semconv.ClassificationStatusSetKey))
+	if code := s.Status().Code(); code != ptrace.StatusCodeUnset && !classifiers {
 		words = append(words, strings.ToUpper(code.String()))
 	}
 	value := func(short string, keys ...string) {

@@ -1,14 +1,19 @@
 package instrumentations
 
-import "github.com/otelllm/otelllm-go/examples/faultyllm"
+import (
+	"slices"
+
+	"github.com/otelllm/otelllm-go/examples/faultyllm"
+)
 
 // producer is one column of the matrix: an instrumentation over one API.
 type producer struct {
-	file  string // in examples/node/producers
-	title string
-	wire  faultyllm.Wire
-	facts bool // it records the vocabulary's facts: its verdicts have to be complete as well as true
-	http  bool // with OpenTelemetry's instrumentation of undici
+	file   string // in examples/node/producers; in Python the client
+	title  string
+	wire   faultyllm.Wire
+	facts  bool   // it records the vocabulary's facts: its verdicts have to be complete as well as true
+	http   bool   // with OpenTelemetry's instrumentation of undici
+	client string // what the agents of one helper differ in, or ""
 }
 
 // api returns the agents' name for a wire protocol.
@@ -29,6 +34,9 @@ func (p *producer) key() string {
 
 // has reports whether the fault applies to this producer.
 func (p *producer) has(f *fault) bool {
+	if f.declared && !p.facts || slices.Contains(f.without, p.file) {
+		return false
+	}
 	return (f.only == "" || f.only == p.file) && (f.tool || p.file != "mcp")
 }
 
@@ -39,6 +47,9 @@ func (p *producer) label() string {
 	}[p.wire]
 	if p.http {
 		label += ", with undici's spans"
+	}
+	if p.client != "" {
+		label += ", " + p.client
 	}
 	return label
 }

@@ -18,11 +18,11 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/examples/faultyllm"
 	"github.com/otelllm/otelllm-go/examples/internal/built"
 	"github.com/otelllm/otelllm-go/examples/internal/otlphttp"
 	"github.com/otelllm/otelllm-go/examples/internal/process"
-	"github.com/otelllm/otelllm-go/examples/internal/report"
 )
 
 // world holds the servers that the agents talk to.

@@ -13,8 +13,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/examples/internal/process"
-	"github.com/otelllm/otelllm-go/examples/internal/report"
 	"github.com/otelllm/otelllm-go/otelllm"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/otelllm/otelllm-go/examples/internal/report"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 

@@ -22,6 +22,16 @@ func Collector(tb testing.TB) string {
 	return there(tb, bin)
 }
 
+// Otelllm returns the path of the program otelllm, from OTELLLM_BIN.
+func Otelllm(tb testing.TB) string {
+	tb.Helper()
+	bin := os.Getenv("OTELLLM_BIN")
+	if bin == "" {
+		tb.Skip("LEFT OUT: OTELLLM_BIN names no otelllm; `make otelllm` builds one to build/otelllm")
+	}
+	return there(tb, bin)
+}
+
 // Jaeger returns the path of a Jaeger 2, from JAEGER_BIN, or of the one that `make
 // demo-jaeger` has built.
 func Jaeger(tb testing.TB) string {

@@ -10,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 
 	"github.com/otelllm/otelllm-go/examples/soak/internal/load"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -279,12 +280,22 @@ func (l *Ledger) around(rs ptrace.ResourceSpans, ss ptrace.ScopeSpans) uint64 {
 	return l.sum(td)
 }
 
-// hash hashes the encoded span without verdicts. It does not change the span.
+// hash hashes the encoded span without verdicts, and without what comes with them: the status
+// where it was unset, and a run's model. It does not change the span.
 func (l *Ledger) hash(around uint64, s ptrace.Span) uint64 {
 	td := ptrace.NewTraces()
 	to := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
 	s.CopyTo(to)
-	to.Attributes().RemoveIf(func(key string, _ pcommon.Value) bool { return verdicts[key] })
+	attrs := to.Attributes()
+	if set, ok := attrs.Get(string(semconv.ClassificationStatusSetKey)); ok && set.Bool() {
+		to.Status().SetCode(ptrace.StatusCodeUnset)
+		to.Status().SetMessage("")
+	}
+	operation, ok := attrs.Get(string(otelsemconv.GenAIOperationNameKey))
+	ofRun := ok && operation.AsString() == otelsemconv.GenAIOperationNameInvokeAgent.Value.AsString()
+	attrs.RemoveIf(func(key string, _ pcommon.Value) bool {
+		return verdicts[key] || ofRun && (key == string(otelsemconv.GenAIProviderNameKey) || key == string(otelsemconv.GenAIRequestModelKey))
+	})
 	return around*31 + l.sum(td)
 }
 
@@ -306,4 +317,5 @@ var verdicts = map[string]bool{
 	string(semconv.FailureEvidenceKey):   true, string(semconv.FailureMissingEvidenceKey): true,
 	string(semconv.RetrySafetyKey): true, string(semconv.RetryReasonKey): true,
 	string(semconv.ClassificationTriggerKey): true, string(semconv.ClassificationRulesetKey): true,
+	string(semconv.ClassificationStatusSetKey): true,
 }
