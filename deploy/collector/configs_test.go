@@ -57,6 +57,17 @@ var shipped = []struct {
 		env:    tlsEnv,
 		beyond: "config-tls.yaml",
 	},
+	{name: "one machine with agents' logs", files: []string{"config.yaml", "config-agents.yaml"}, env: logsEnv},
+	{
+		name:  "one machine with agents' logs, metrics and redaction",
+		files: []string{"config.yaml", "config-metrics.yaml", "config-redaction.yaml", "config-agents.yaml"},
+		env:   logsEnv,
+	},
+	{
+		name:  "gateway before Kafka with agents' logs",
+		files: []string{"config.yaml", "config-kafka-gateway.yaml", "config-agents.yaml"},
+		env:   map[string]string{"KAFKA_BROKERS": "127.0.0.1:9092", "LOGS_OTLP": "127.0.0.1:24317"},
+	},
 	{name: "one machine with redaction", files: []string{"config.yaml", "config-redaction.yaml"}},
 	{
 		name:  "gateway before Kafka",
@@ -99,6 +110,9 @@ var demoEnv = map[string]string{
 	"OUT_FILE":           "traces.jsonl",
 	"FORWARD_ENDPOINT":   "127.0.0.1:14317",
 }
+
+// logsEnv holds the variable that config-agents.yaml requires.
+var logsEnv = map[string]string{"LOGS_OTLP": "127.0.0.1:24317"}
 
 // tlsEnv holds the variables that the files for access beyond loopback require. validate does not read the files that
 // they name.

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -20,10 +22,13 @@ type dashboard struct {
 			Query      any
 		}
 	}
-	Panels []struct {
-		Title   string
-		Targets []struct{ Expr, Query string }
-	}
+	Annotations struct{ List []struct{ Expr string } }
+	Panels      []panel
+}
+
+type panel struct {
+	Title, Type string
+	Targets     []struct{ Expr, Query, LegendFormat, RefID string }
 }
 
 func readDashboards(t *testing.T) map[string]dashboard {
@@ -38,8 +43,54 @@ func readDashboards(t *testing.T) map[string]dashboard {
 		require.NoError(t, json.Unmarshal(raw, &d), file)
 		dashboards[filepath.Base(file)] = d
 	}
-	require.Len(t, dashboards, 2)
+	require.Len(t, dashboards, 3)
 	return dashboards
+}
+
+// fill replaces the variables of a query: one of the ranges by range, and what is chosen at the top by chosen, or by all.
+func (d *dashboard) fill(expr, over string, chosen map[string]string) string {
+	variables := []string{"$__rate_interval", "1m", "$__range", over}
+	for _, v := range d.Templating.List {
+		value := ".*"
+		if text, ok := v.Query.(string); ok && v.Type == "custom" {
+			value, _, _ = strings.Cut(text, ",")
+		}
+		if c, ok := chosen[v.Name]; ok {
+			value = c
+		}
+		variables = append(variables, "$"+v.Name, value)
+	}
+	return strings.NewReplacer(variables...).Replace(expr)
+}
+
+// Every query of every dashboard is PromQL, according to promtool.
+func TestEveryQueryParses(t *testing.T) {
+	promtool := promBinary(t, "promtool")
+	var rules []map[string]string
+	for _, d := range readDashboards(t) {
+		exprs := []string{}
+		for _, a := range d.Annotations.List {
+			exprs = append(exprs, a.Expr)
+		}
+		for _, panel := range d.Panels {
+			for _, target := range panel.Targets {
+				exprs = append(exprs, target.Expr)
+			}
+		}
+		for _, expr := range exprs {
+			if expr = d.fill(expr, "1h", nil); expr != "" {
+				assert.NotContains(t, expr, "$")
+				rules = append(rules, map[string]string{"record": "query:" + strconv.Itoa(len(rules)), "expr": expr})
+			}
+		}
+	}
+	require.Greater(t, len(rules), 80)
+	raw, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"name": "queries", "rules": rules}}})
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "queries.yaml")
+	require.NoError(t, os.WriteFile(file, raw, 0o600)) // JSON is YAML
+	out, err := exec.CommandContext(t.Context(), promtool, "check", "rules", file).CombinedOutput()
+	assert.NoError(t, err, "%s", out)
 }
 
 var labelValues = regexp.MustCompile(`^label_values\((.+), ([a-z_]+)\)$`)
@@ -48,11 +99,7 @@ var labelValues = regexp.MustCompile(`^label_values\((.+), ([a-z_]+)\)$`)
 // values selected.
 func everyPanelHasData(t *testing.T, p *prometheus) {
 	for name, d := range readDashboards(t) {
-		variables := []string{"$__rate_interval", "1m", "$__range", "5m"}
-		for _, v := range d.Templating.List {
-			variables = append(variables, "$"+v.Name, ".*")
-		}
-		fill := strings.NewReplacer(variables...)
+		fill := func(expr string) string { return d.fill(expr, "5m", nil) }
 		for _, v := range d.Templating.List {
 			if v.Type != "query" {
 				continue
@@ -61,19 +108,19 @@ func everyPanelHasData(t *testing.T, p *prometheus) {
 			require.NotNil(t, query, "%s: $%s", name, v.Name)
 			t.Run(name+"/$"+v.Name, func(t *testing.T) {
 				eventually(t, func(t *assert.CollectT) {
-					assert.NotEmpty(t, p.query(t, "count by ("+query[2]+") ("+fill.Replace(query[1])+")"))
+					assert.NotEmpty(t, p.query(t, "count by ("+query[2]+") ("+fill(query[1])+")"))
 				})
 			})
 		}
 		var queries int
 		for _, panel := range d.Panels {
 			for _, target := range panel.Targets {
-				if target.Expr == "" { // for Tempo
+				if target.Expr == "" || heldElsewhere[name+"/"+panel.Title] == needsProvider { // for Tempo, or for one provider
 					continue
 				}
 				queries++
 				t.Run(name+"/"+panel.Title, func(t *testing.T) {
-					expr := fill.Replace(target.Expr)
+					expr := fill(target.Expr)
 					require.NotContains(t, expr, "$")
 					eventually(t, func(t *assert.CollectT) {
 						samples := p.query(t, expr)
@@ -85,6 +132,6 @@ func everyPanelHasData(t *testing.T, p *prometheus) {
 				})
 			}
 		}
-		assert.Greater(t, queries, 15, name)
+		assert.GreaterOrEqual(t, queries, 10, name)
 	}
 }

@@ -83,9 +83,10 @@ func TestFlood(t *testing.T) {
 				verdict = append(verdict, key, fmt.Sprintf("%s-%d-%d", key, s, r))
 			}
 			spans = append(spans,
-				counted("invoke_agent", append(verdict, "gen_ai.agent.name", u("agent"), "llm.run.outcome", u("outcome"), "llm.run.recovered_failures", 1,
+				counted("invoke_agent", append(verdict, "gen_ai.agent.name", u("agent"), "gen_ai.provider.name", u("provider"), "gen_ai.request.model", u("model"), "llm.run.outcome", u("outcome"), "llm.run.recovered_failures", 1,
 					"llm.history.missing_outputs", []string{"call"})...),
-				counted("chat", append(verdict, "gen_ai.provider.name", u("provider"), "gen_ai.request.model", u("model"),
+				counted("chat", append(verdict, "gen_ai.provider.name", u("provider"), "gen_ai.request.model", u("model"), "server.address", u("address"),
+					"gen_ai.usage.input_tokens", 5, "gen_ai.usage.output_tokens", 2,
 					"gen_ai.response.time_to_first_chunk", 0.1*float64(r%9), "llm.stream.longest_gap", r)...),
 				counted("execute_tool", append(verdict, "gen_ai.tool.name", u("tool"))...))
 		}
@@ -96,6 +97,8 @@ func TestFlood(t *testing.T) {
 	totals := map[string]float64{
 		"llm_run_recovered_failures_total": services*runs + 2*2*5*3,
 		"llm_run_missing_outputs_total":    services*runs + 2*2*5*3,
+		"llm_wasted_tokens_total":          services * runs * 7,
+		"llm_wasted_requests_total":        services * runs,
 	}
 	for _, name := range []string{
 		"llm_run_calls_total", "llm_request_calls_total", "llm_tool_calls_total", "llm_run_duration_seconds_count",
@@ -164,6 +167,50 @@ func TestForeignValues(t *testing.T) {
 		assert.InDelta(t, 2, page.sum("llm_request_time_to_first_chunk_seconds_sum", "", ""), 1e-9)
 		assert.InDelta(t, 0.75, page.sum("llm_request_longest_gap_seconds_sum", "", ""), 1e-9)
 		assert.InDelta(t, 0, page.sum("llm_run_recovered_failures_total", "", ""), 0)
+	})
+}
+
+// What failed requests cost: counts that are no counts are left out, and what a person stopped or a limit ended is not
+// waste.
+func TestWaste(t *testing.T) {
+	url, metrics := startCounting(t, nil)
+	used := func(class, cause string, input, output any) map[string]any {
+		pairs := []any{"gen_ai.provider.name", "p", "gen_ai.request.model", "m", "llm.failure.class", class, "llm.failure.cause", cause}
+		if input != nil {
+			pairs = append(pairs, "gen_ai.usage.input_tokens", input)
+		}
+		if output != nil {
+			pairs = append(pairs, "gen_ai.usage.output_tokens", output)
+		}
+		// A producer's own value of a label that the configuration sets.
+		return counted("chat", append(pairs, "gen_ai.token.type", "forged", "llm.usage_seen", "forged")...)
+	}
+	early := used("provider_error", "overloaded", 3, 4)
+	early["startTimeUnixNano"], early["endTimeUnixNano"] = "18446744073709551000", "1"
+	gateway := used("provider_error", "overloaded", 1000, 1000)
+	gateway["kind"] = 2
+	sendSpans(t, url, "s", []map[string]any{
+		used("stream_interrupted", "connection_reset", 1000, 20),
+		used("stream_interrupted", "connection_reset", 100, nil),
+		used("local_abort", "deadline", 50, 5),
+		early,
+		// No waste.
+		used("local_abort", "user", 1000, 1000), used("output_limited", "max_output_tokens", 1000, 1000), gateway,
+		counted("chat", "gen_ai.usage.input_tokens", 1000, "gen_ai.usage.output_tokens", 1000),
+		counted("invoke_agent", "llm.failure.class", "provider_error", "gen_ai.usage.input_tokens", 1000),
+		// Failed, and the counts are none.
+		used("provider_error", "timeout", -7, 9223372036854775807), used("provider_error", "timeout", "many", 1e300),
+		used("provider_error", "timeout", 10000001, true), used("provider_error", "timeout", 2.5, []string{"1"}),
+	})
+	eventually(t, func(t *assert.CollectT) {
+		page := parsePage(t, readPage(t, metrics))
+		assert.InDelta(t, 1153, page.sum("llm_wasted_tokens_total", "gen_ai_token_type", "input"), 0)
+		assert.InDelta(t, 29, page.sum("llm_wasted_tokens_total", "gen_ai_token_type", "output"), 0)
+		assert.InDelta(t, 1182, page.sum("llm_wasted_tokens_total", "", ""), 0)
+		assert.InDelta(t, 7, page.sum("llm_wasted_tokens_total", "llm_failure_class", "provider_error"), 0)
+		assert.InDelta(t, 3, page.sum("llm_wasted_requests_total", "llm_usage_seen", "true"), 0)
+		assert.InDelta(t, 5, page.sum("llm_wasted_requests_total", "llm_usage_seen", "false"), 0)
+		assert.InDelta(t, 8, page.sum("llm_wasted_requests_total", "", ""), 0)
 	})
 }
 

@@ -11,12 +11,13 @@ import (
 )
 
 // A builder that is newer than its components mixes versions silently, and a processor that is tested against one
-// release and built into another has not been tested. So the manifest, the tools and the processor's module name one
-// release.
+// release and built into another has not been tested. So the manifest, the tools, and the modules of the processor and the
+// connector name one release.
 func TestVersionsMoveTogether(t *testing.T) {
 	manifest := manifestVersions(t)
 	tools := goModVersions(t, "../../internal/tools/collector/go.mod")
 	processor := goModVersions(t, "../../processor/llmclassify/go.mod")
+	connector := goModVersions(t, "../../connector/llmagentlogs/go.mod")
 
 	const (
 		core   = "go.opentelemetry.io/collector/"
@@ -36,9 +37,12 @@ func TestVersionsMoveTogether(t *testing.T) {
 	}
 
 	assert.Contains(t, processor, core+"processor")
-	for module, version := range processor {
-		if strings.HasPrefix(module, core) {
-			assert.Contains(t, []string{release, manifest[stable]}, version, "%s in the processor's go.mod", module)
+	assert.Contains(t, connector, core+"connector")
+	for name, component := range map[string]map[string]string{"processor": processor, "connector": connector} {
+		for module, version := range component {
+			if strings.HasPrefix(module, core) {
+				assert.Contains(t, []string{release, manifest[stable]}, version, "%s in the %s's go.mod", module, name)
+			}
 		}
 	}
 }

@@ -87,6 +87,9 @@ func TestMetricsEndToEnd(t *testing.T) {
 	t.Run("rules", func(t *testing.T) {
 		for _, group := range readRules(t, "prometheus/recording.yaml").Groups {
 			for _, rule := range group.Rules {
+				if inTrouble[rule.Record] {
+					continue
+				}
 				eventually(t, func(t *assert.CollectT) {
 					require.NotEmpty(t, m.query(t, rule.Record), "%s has no data", rule.Record)
 				})
@@ -95,6 +98,13 @@ func TestMetricsEndToEnd(t *testing.T) {
 	})
 
 	t.Run("dashboards", func(t *testing.T) { everyPanelHasData(t, m.prometheus) })
+}
+
+// inTrouble are the rules that have no data in some minutes of the demo: those on incidents, which incidents_test.go
+// has, and that on the day that ended an hour ago.
+var inTrouble = map[string]bool{
+	"target:llm_requests_failed:ratio1d": true, "target:llm_requests_failed:hit": true, "target_service:llm_requests_failed:own": true,
+	"target:llm_requests_failed:shared": true, "provider:llm_incident_state:hit": true, "whose:llm_incident:failed5m": true,
 }
 
 // OTLP delivers at least once: an exporter that got no response sends again, and a gateway sends a whole batch again

@@ -34,8 +34,11 @@ var (
 	comparison    = regexp.MustCompile(`\b((?:llm|gen_ai)\.[a-z_.]+) ?(?:=~|!~|!=|=) ?"([^"]*)"`)
 )
 
-// otherWords look like names but are components of the Collector.
-var otherWords = map[string]bool{"llm_classify": true, "gen_ai_normalizer": true}
+// ownDimensions are not attributes of spans: config-metrics.yaml sets them, to a value of its own.
+var ownDimensions = map[string]bool{"gen_ai.token.type": true, "llm.usage_seen": true}
+
+// otherWords look like names but are components of the Collector, what vLLM and ADK call theirs, and our own dimensions.
+var otherWords = map[string]bool{"llm_usage_seen": true, "gen_ai_token_type": true, "llm_classify": true, "llm_agent_logs": true, "llm_request": true, "llm_response": true, "gen_ai_normalizer": true}
 
 // Dashboards, rules, TraceQL, configurations and the pages of the whole tree use only names in the vocabulary,
 // and only values that an enum has: a name that is never written gives an empty panel and an alert that never
@@ -99,7 +102,7 @@ func (n *names) check(line string, report func(problem, name string)) (seen int)
 	for _, match := range attributeName.FindAllStringSubmatch(line, -1) {
 		seen++
 		name := match[1]
-		if _, ok := n.attributes[name]; !ok && !n.events[name] && !n.otel[name] && !n.prefix(name) && name != "llm.run.abandoned" {
+		if _, ok := n.attributes[name]; !ok && !n.events[name] && !n.otel[name] && !n.prefix(name) && !ownDimensions[name] && name != "llm.run.abandoned" {
 			report("neither an attribute nor an event", name)
 		}
 	}
@@ -200,12 +203,16 @@ func readNames(t *testing.T) *names {
 		}
 		labels := map[string]bool{"service_name": true, "otel_metric_overflow": true, "job": true, "instance": true}
 		for _, d := range c.Dimensions {
-			assert.Contains(t, n.attributes, d.Name, "config-metrics.yaml")
+			if !ownDimensions[d.Name] {
+				assert.Contains(t, n.attributes, d.Name, "config-metrics.yaml")
+			}
 			labels[strings.ReplaceAll(d.Name, ".", "_")] = true
 		}
 		n.otel[c.Namespace] = true
 		name := strings.ReplaceAll(c.Namespace, ".", "_")
 		switch {
+		case strings.HasPrefix(c.Namespace, "llm.wasted_"):
+			n.metrics[name+"_total"] = labels
 		case c.Histogram.Disable:
 			n.otel[c.Namespace+".calls"] = true
 			n.metrics[name+"_calls_total"] = labels
@@ -273,6 +280,10 @@ func TestLabelsAreClosed(t *testing.T) {
 	require.NotEmpty(t, closed)
 	for name, c := range config.Connectors {
 		for _, d := range c.Dimensions {
+			if ownDimensions[d.Name] {
+				assert.NotContains(t, kept, `"`+d.Name+`"`, "%s: a producer's value would be a label", name)
+				continue
+			}
 			assert.Contains(t, kept, `"`+d.Name+`"`, "%s: keep_keys removes it", name)
 			if values := v.attributes[d.Name].values; values != nil {
 				assert.Equal(t, values, closed[d.Name], "transform/labels in config-metrics.yaml: ^(%s)$ of %s", strings.Join(values, "|"), d.Name)

@@ -138,6 +138,37 @@ service: {telemetry: {metrics: {level: none, readers: []}}}
 	}
 }
 
+// config-agents.yaml changes the list of receivers of the pipeline that judges. In every order with the other files the
+// Collector either has that pipeline with both receivers, and the logs go out, or does not start.
+func TestOrderOfAgents(t *testing.T) {
+	const agents = "config-agents.yaml"
+	starts := 0
+	for _, files := range combinations([]string{"metrics", "redaction", "tls", "access"}) {
+		for _, deployment := range []string{"", "config-kafka-gateway.yaml", "compose/collector.yaml", "kubernetes/single/collector.yaml"} {
+			all := append([]string{"config.yaml", agents}, files...)
+			if deployment != "" {
+				all = append(all, deployment)
+			}
+			if len(all) > 5 {
+				continue // every pair is in a shorter one
+			}
+			for _, order := range permutations(all) {
+				got := join(t, order)
+				if got.broken() != "" {
+					require.NotEqual(t, "config.yaml", order[0], "refused: %s", order)
+					continue
+				}
+				starts++
+				require.Equal(t, []string{"otlp", "llm_agent_logs"}, got.pipelines()["traces"].receivers, order)
+				require.Equal(t, []string{"llm_agent_logs", "forward/logs"}, got.pipelines()["logs"].exporters, order)
+				require.Contains(t, got.exporters(t, "forward/logs"), "otlp_grpc/logs", order)
+				got.check(t, slices.DeleteFunc(slices.Clone(order), func(f string) bool { return f == agents }))
+			}
+		}
+	}
+	assert.Greater(t, starts, 100)
+}
+
 // combinations returns every choice of at most one file of each group.
 func combinations(groups []string) [][]string {
 	if len(groups) == 0 {
@@ -275,14 +306,17 @@ func (e effective) broken() string {
 	return late
 }
 
-// exporters returns the exporters that spans of a receiver reach, without those that a processor of skip is before.
+// exporters returns the exporters that spans of a receiver, or logs of a connector for logs, reach, without those that a processor of skip is before.
 func (e effective) exporters(t *testing.T, receiver string, skip ...string) []string {
 	t.Helper()
 	reached, pipelines := map[string]bool{}, e.pipelines()
 	connectors, _ := e["connectors"].(map[string]any)
 	var walk func(from string)
 	walk = func(from string) {
-		for _, p := range pipelines {
+		for name, p := range pipelines {
+			if strings.HasPrefix(name, "logs") != strings.HasSuffix(from, "/logs") {
+				continue // the pipelines of another signal
+			}
 			if !slices.Contains(p.receivers, from) || slices.ContainsFunc(p.processors, func(name string) bool { return slices.Contains(skip, name) }) {
 				continue
 			}

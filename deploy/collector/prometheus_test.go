@@ -91,7 +91,13 @@ func TestEveryAlertIsTested(t *testing.T) {
 	for _, group := range readRules(t, "prometheus/alerts.yaml").Groups {
 		for _, rule := range group.Rules {
 			assert.True(t, fires[rule.Alert], "no test in prometheus/rules_test.yaml makes %s fire", rule.Alert)
-			assert.Contains(t, string(page), "`"+rule.Alert+"`", "docs/operate/alerts.md does not describe %s", rule.Alert)
+			_, section, found := strings.Cut(string(page), "\n### "+rule.Alert+"\n")
+			require.True(t, found, "docs/operate/alerts.md does not describe %s", rule.Alert)
+			section, _, _ = strings.Cut(section, "\n#")
+			for _, part := range []string{"**What it means.** ", "**Look first at** ", "**What to do.** ", "**When it is over.** "} {
+				assert.Contains(t, section, part, rule.Alert)
+			}
+			assert.Equal(t, "https://github.com/otelllm/otelllm-go/blob/main/docs/operate/alerts.md#"+strings.ToLower(rule.Alert), rule.Annotations["runbook_url"], rule.Alert)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// demoTraces returns the spans of `make demo` as its agents sent them, that is, without the verdicts. `make
+// demoTraces returns the spans of `make demo-collector` as its agents sent them, that is, without the verdicts. `make
 // validate` runs the demo first and names its file; a plain `go test` has no traces and skips.
 func demoTraces(t *testing.T, v vocabulary) []map[string]any {
 	t.Helper()

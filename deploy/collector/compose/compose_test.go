@@ -156,6 +156,41 @@ func TestProvisioning(t *testing.T) {
 	assert.FileExists(t, "../grafana/"+filepath.Base(*grafana.Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]))
 }
 
+// Tempo writes its service graph where Grafana looks for it, and Prometheus takes it.
+func TestServiceGraph(t *testing.T) {
+	project := load(t)
+	assert.Contains(t, project.Services["prometheus"].Command, "--web.enable-remote-write-receiver")
+	assert.Equal(t, "http://prometheus:9090/api/v1/write", *project.Services["tempo"].Environment["TEMPO_METRICS"])
+	var tempo struct {
+		MetricsGenerator struct {
+			Storage struct {
+				RemoteWrite []struct{ URL string } `yaml:"remote_write"`
+			}
+			Processor struct {
+				ServiceGraphs struct {
+					PeerAttributes []string `yaml:"peer_attributes"`
+				} `yaml:"service_graphs"`
+			}
+		} `yaml:"metrics_generator"`
+		Overrides struct {
+			Defaults struct {
+				MetricsGenerator struct{ Processors []string } `yaml:"metrics_generator"`
+			}
+		}
+	}
+	raw, err := os.ReadFile("../tempo/tempo.yaml")
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(raw, &tempo))
+	require.Len(t, tempo.MetricsGenerator.Storage.RemoteWrite, 1)
+	assert.Contains(t, tempo.MetricsGenerator.Storage.RemoteWrite[0].URL, "${TEMPO_METRICS:-")
+	assert.Equal(t, "gen_ai.provider.name", tempo.MetricsGenerator.Processor.ServiceGraphs.PeerAttributes[0])
+	assert.Contains(t, tempo.MetricsGenerator.Processor.ServiceGraphs.PeerAttributes, "server.address")
+	assert.Equal(t, []string{"service-graphs"}, tempo.Overrides.Defaults.MetricsGenerator.Processors)
+	raw, err = os.ReadFile("grafana/datasources.yaml")
+	require.NoError(t, err)
+	assert.Contains(t, string(raw), "serviceMap: {datasourceUid: prometheus}")
+}
+
 // Without a container engine, these properties of the image can be checked: base images are pinned, nothing runs as
 // root, nothing is privileged, and every file that is copied from the tree exists.
 func TestDockerfile(t *testing.T) {

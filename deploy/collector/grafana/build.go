@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 )
 
 type object = map[string]any
@@ -16,6 +19,33 @@ var (
 	promSource  = object{"type": "prometheus", "uid": "${prometheus}"}
 	tempoSource = object{"type": "tempo", "uid": "${tempo}"}
 )
+
+// palettes are the colours of enums: what is the same has the same colour on all panels.
+var palettes = map[string]map[string]string{
+	"outcomes": {
+		"succeeded": "green", "recovered": "yellow", "limited": "blue", "waiting": "light-blue", "failed": "red",
+		"aborted": "purple", "incomplete": "orange",
+	},
+	// Reds for the transport, oranges for the provider, blues for the application and its tools, greys for what is no
+	// failure or not known.
+	"classes": {
+		"connection_failed": "light-red", "stream_interrupted": "red", "watchdog_timeout": "dark-red",
+		"provider_error": "orange", "protocol_violation": "dark-orange", "empty_completion": "light-orange",
+		"output_limited": "light-yellow", "history_broken": "light-blue", "tool_failed": "blue", "tool_output_lost": "dark-blue",
+		"application_error": "purple", "run_abandoned": "dark-purple", "local_abort": "gray", "unclassified": "light-purple",
+	},
+	"origins": {
+		"transport": "red", "watchdog": "dark-red", "provider": "orange", "gateway": "dark-orange", "tool": "blue",
+		"application": "purple", "local": "gray", "caller_timer": "light-blue", "unknown": "light-purple",
+	},
+	"safety": {"safe_auto_retry": "green", "user_confirmed_retry": "yellow", "no_retry": "red"},
+	"series": {
+		"lost": "red", "refused": "orange", "failed": "red", "recovered": "yellow", "now": "red", "usual": "green",
+		"input": "blue", "output": "purple",
+	},
+	"blame":    {"them": "orange", "us": "purple", "network": "red"},
+	"severity": {"critical": "red", "warning": "orange", "info": "blue"},
+}
 
 // kinds maps each supported kind of panel to Grafana's type, options and field options.
 var kinds = map[string]struct {
@@ -39,6 +69,13 @@ var kinds = map[string]struct {
 		},
 		custom: func(p *panel) object {
 			custom := object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 10, "showPoints": "never"}
+			// A graph of zeros has an axis that says so.
+			switch p.Unit {
+			case "percentunit":
+				custom["axisSoftMax"] = 0.1
+			case "none", "":
+				custom["axisSoftMax"] = 1
+			}
 			if p.Stack {
 				custom["fillOpacity"] = 50
 				custom["stacking"] = object{"mode": "normal", "group": "A"}
@@ -49,8 +86,8 @@ var kinds = map[string]struct {
 	"bars": {
 		typ: "bargauge",
 		options: object{
-			"displayMode": "basic", "valueMode": "color", "namePlacement": "auto", "showUnfilled": false, "sizing": "auto",
-			"minVizWidth": 8, "minVizHeight": 16, "maxVizHeight": 40, "orientation": "horizontal",
+			"displayMode": "basic", "valueMode": "color", "namePlacement": "auto", "showUnfilled": false, "sizing": "manual",
+			"minVizWidth": 8, "minVizHeight": 16, "maxVizHeight": 32, "orientation": "horizontal",
 			"legend":        object{"showLegend": false, "displayMode": "list", "placement": "bottom", "calcs": []string{}},
 			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "values": false},
 		},
@@ -59,7 +96,17 @@ var kinds = map[string]struct {
 		typ:     "table",
 		options: object{"showHeader": true, "cellHeight": "sm", "frameIndex": 0, "showTypeIcons": false},
 		custom: func(*panel) object {
-			return object{"align": "auto", "inspect": false, "cellOptions": object{"type": "color-background", "mode": "gradient"}}
+			return object{
+				"align": "auto", "inspect": false, "wrapHeaderText": true, "minWidth": 110,
+				"cellOptions": object{"type": "color-background", "mode": "basic"},
+			}
+		},
+	},
+	"table": {
+		typ:     "table",
+		options: object{"showHeader": true, "cellHeight": "sm", "frameIndex": 0, "showTypeIcons": false},
+		custom: func(*panel) object {
+			return object{"align": "auto", "inspect": false, "wrapHeaderText": true, "cellOptions": object{"type": "auto"}}
 		},
 	},
 	"heatmap": {
@@ -85,6 +132,9 @@ var kinds = map[string]struct {
 	},
 }
 
+// label is a label's name in a legend.
+var label = regexp.MustCompile(`\{\{([a-z_]+)\}\}`)
+
 // build converts a source to Grafana's JSON.
 func build(raw []byte) ([]byte, error) {
 	s, err := parse(raw)
@@ -100,20 +150,24 @@ func build(raw []byte) ([]byte, error) {
 		variables = append(variables, chooser("tempo", "Tempo"))
 	}
 	for _, v := range s.Variables {
-		variables = append(variables, object{
-			"type": "query", "name": v.Name, "label": v.Label, "datasource": promSource,
-			"query":   object{"query": v.Query, "refId": v.Name},
-			"refresh": 2, "sort": 1, "multi": true, "includeAll": true, "allValue": ".*",
-			"current": object{"selected": true, "text": "All", "value": "$__all"},
-		})
+		variables = append(variables, v.object())
 	}
 	dashboard := object{
 		"uid": s.UID, "title": s.Title, "description": s.Description, "tags": s.Tags, "schemaVersion": 41, "version": 1,
 		"editable": true, "graphTooltip": 1, "refresh": "30s", "timezone": "browser",
-		"time":        object{"from": "now-1h", "to": "now"},
-		"templating":  object{"list": variables},
-		"annotations": object{"list": []any{}},
-		"panels":      b.panels,
+		"time":       object{"from": "now-1h", "to": "now"},
+		"templating": object{"list": variables},
+		"annotations": object{"list": []object{{
+			"name": "Alerts", "datasource": promSource, "enable": true, "hide": false, "iconColor": "red",
+			"expr": s.began(), "step": "30s", "titleFormat": "{{alertname}}", "tagKeys": "severity",
+			"textFormat": "{{service_name}} {{gen_ai_provider_name}} {{gen_ai_request_model}} {{server_address}} {{instance}}",
+		}}},
+		// To the other dashboards, with the same time and the same selection.
+		"links": []object{{
+			"type": "dashboards", "title": "LLM", "tags": s.Tags, "asDropdown": false, "icon": "external link", "includeVars": true,
+			"keepTime": true, "targetBlank": false, "tooltip": "", "url": "",
+		}},
+		"panels": b.panels,
 	}
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -123,6 +177,31 @@ func build(raw []byte) ([]byte, error) {
 		return nil, err
 	}
 	return out.Bytes(), nil
+}
+
+// began selects the alerts that began to fire within a minute, so that each is one mark and does not cover the graphs.
+func (s *source) began() string {
+	alerts := fmt.Sprintf("ALERTS{alertstate=\"firing\", severity!=\"info\", alertname=~%q}", s.Alerts)
+	return alerts + " unless " + alerts + " offset 1m"
+}
+
+func (v *variable) object() object {
+	if v.Values != nil {
+		var options []object
+		for i, value := range v.Values {
+			options = append(options, object{"text": value, "value": value, "selected": i == 0})
+		}
+		return object{
+			"type": "custom", "name": v.Name, "label": v.Label, "query": strings.Join(v.Values, ","), "options": options,
+			"multi": false, "includeAll": false, "current": options[0],
+		}
+	}
+	return object{
+		"type": "query", "name": v.Name, "label": v.Label, "datasource": promSource,
+		"query":   object{"query": v.Query, "refId": v.Name},
+		"refresh": 2, "sort": 1, "multi": true, "includeAll": true, "allValue": ".*",
+		"current": object{"selected": true, "text": "All", "value": "$__all"},
+	}
 }
 
 func chooser(typ, label string) object {
@@ -167,14 +246,65 @@ func (b *builder) panel(p *panel) {
 	if p.Help != "" {
 		made["description"] = p.Help
 	}
-	if p.Matrix != nil {
-		made["transformations"] = []object{{"id": "groupingToMatrix", "options": object{
-			"rowField": p.Matrix.Row, "columnField": p.Matrix.Column, "valueField": "Value", "emptyValue": "zero",
-		}}}
+	if t := p.transformations(); t != nil {
+		made["transformations"] = t
+	}
+	if p.Sort != "" {
+		made["options"] = with(kind.options, "sortBy", []object{{"displayName": p.Sort, "desc": true}})
 	}
 	b.panels = append(b.panels, made)
 	b.x += p.Width
 	b.below = max(b.below, b.y+p.Height)
+}
+
+// transformations makes a table of what the queries return.
+func (p *panel) transformations() []object {
+	if p.Matrix != nil {
+		return []object{{"id": "groupingToMatrix", "options": object{
+			"rowField": p.Matrix.Row, "columnField": p.Matrix.Column, "valueField": "Value", "emptyValue": "null",
+		}}}
+	}
+	if len(p.Columns) == 0 {
+		return nil
+	}
+	order, names, exclude := object{}, object{}, object{}
+	shown := []string{}
+	for i, c := range p.Columns {
+		order[c.Of], names[c.Of] = i, c.Title
+		shown = append(shown, c.Of)
+	}
+	if p.Kind == "traces" {
+		// The link to the trace needs columns that are not shown, so these stay; only Tempo's own names of spans go.
+		for _, name := range []string{"Trace Name", "Name", "service.name"} {
+			if order[name] == nil {
+				exclude[name] = true
+			}
+		}
+		return []object{organize(order, names, exclude)}
+	}
+	return []object{
+		{"id": "merge", "options": object{}},
+		{"id": "filterFieldsByName", "options": object{"include": object{"names": shown}}},
+		organize(order, names, exclude),
+	}
+}
+
+func organize(order, names, exclude object) object {
+	return object{"id": "organize", "options": object{"excludeByName": exclude, "indexByName": order, "renameByName": names}}
+}
+
+func with(o object, key string, value any) object {
+	o = maps.Clone(o)
+	o[key] = value
+	return o
+}
+
+func links(list []link) []object {
+	var made []object
+	for _, l := range list {
+		made = append(made, object{"title": l.Title, "url": l.URL, "targetBlank": false})
+	}
+	return made
 }
 
 func (p *panel) targets(source object) []object {
@@ -183,13 +313,13 @@ func (p *panel) targets(source object) []object {
 		target := object{"refId": string(rune('A' + i)), "datasource": source}
 		switch {
 		case q.TraceQL != "":
-			target["queryType"], target["query"], target["limit"], target["tableType"] = "traceql", q.TraceQL, 20, "traces"
+			target["queryType"], target["query"], target["limit"], target["tableType"] = "traceql", q.TraceQL, 20, "spans"
 			target["filters"] = []any{}
 		default:
 			target["expr"], target["editorMode"], target["exemplar"] = q.Expr, "code", p.Exemplars
-			now := p.Kind == "stat" || p.Kind == "bars" || p.Kind == "matrix"
+			now := p.Kind == "stat" || p.Kind == "bars" || p.Kind == "matrix" || p.Kind == "table"
 			target["instant"], target["range"] = now, !now
-			target["format"] = cmp.Or(map[string]string{"matrix": "table", "heatmap": "heatmap"}[p.Kind], "time_series")
+			target["format"] = cmp.Or(map[string]string{"matrix": "table", "table": "table", "heatmap": "heatmap"}[p.Kind], "time_series")
 			if q.Legend != "" {
 				target["legendFormat"] = q.Legend
 			}
@@ -201,7 +331,7 @@ func (p *panel) targets(source object) []object {
 
 func (p *panel) fieldConfig() object {
 	defaults := object{}
-	if p.Kind != "traces" {
+	if p.Kind != "traces" && p.Kind != "table" {
 		defaults["min"] = 0
 	}
 	if p.Unit != "" {
@@ -213,43 +343,103 @@ func (p *panel) fieldConfig() object {
 	if p.Max != nil {
 		defaults["max"] = *p.Max
 	}
+	if p.None != "" {
+		defaults["noValue"] = p.None
+	}
+	if p.Kind == "bars" {
+		// Grafana leaves the name out where there is one series only.
+		defaults["displayName"] = label.ReplaceAllString(p.Queries[0].Legend, "${__field.labels.$1}")
+	}
 	if kind := kinds[p.Kind]; kind.custom != nil {
 		defaults["custom"] = kind.custom(p)
 	}
 	switch {
 	case p.Thresholds != nil:
 		defaults["color"] = object{"mode": "thresholds"}
-		defaults["thresholds"] = object{"mode": "absolute", "steps": p.steps()}
+		defaults["thresholds"] = object{"mode": "absolute", "steps": steps(p.Thresholds)}
 	case p.Kind == "matrix":
-		defaults["color"] = object{"mode": "continuous-YlRd"}
-	case p.Kind != "traces":
+		defaults["color"] = object{"mode": "continuous-reds"} // from the background up
+	case p.Kind == "stat":
+		defaults["color"] = object{"mode": "fixed", "fixedColor": "text"} // neither good nor bad
+	case p.Kind == "bars":
+		defaults["color"] = object{"mode": "fixed", "fixedColor": "semi-dark-blue"}
+	case p.Kind != "traces" && p.Kind != "table":
 		defaults["color"] = object{"mode": "palette-classic"}
+	}
+	if len(p.Links) > 0 {
+		defaults["links"] = links(p.Links) // on each value
 	}
 	overrides := []object{}
 	if p.Matrix != nil {
 		// The first column holds names, which have no color.
-		overrides = append(overrides, object{
-			"matcher":    object{"id": "byName", "options": p.Matrix.Row + `\` + p.Matrix.Column},
-			"properties": []object{{"id": "custom.cellOptions", "value": object{"type": "auto"}}},
-		})
+		overrides = append(overrides, override(p.Matrix.Row+`\`+p.Matrix.Column,
+			"custom.cellOptions", object{"type": "auto"}, "custom.width", 170, "displayName", p.Matrix.Title))
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.Colors)) {
-		overrides = append(overrides, object{
-			"matcher":    object{"id": "byName", "options": name},
-			"properties": []object{{"id": "color", "value": object{"mode": "fixed", "fixedColor": p.Colors[name]}}},
-		})
+	palette := palettes[p.Colors]
+	for _, name := range slices.Sorted(maps.Keys(palette)) {
+		overrides = append(overrides, override(name, "color", object{"mode": "fixed", "fixedColor": palette[name]}))
+	}
+	for i := range p.Columns {
+		if c := p.Columns[i].override(); c != nil {
+			overrides = append(overrides, c)
+		}
 	}
 	return object{"defaults": defaults, "overrides": overrides}
 }
 
+// override changes the properties of one field; they are given as pairs of their name and value.
+func override(field string, pairs ...any) object {
+	properties := []object{}
+	for i := 0; i < len(pairs); i += 2 {
+		properties = append(properties, object{"id": pairs[i], "value": pairs[i+1]})
+	}
+	return object{"matcher": object{"id": "byName", "options": field}, "properties": properties}
+}
+
+func (c *column) override() object {
+	var pairs []any
+	if c.Unit != "" {
+		pairs = append(pairs, "unit", c.Unit)
+	}
+	if c.Decimals != nil {
+		pairs = append(pairs, "decimals", *c.Decimals)
+	}
+	if c.Width != 0 {
+		pairs = append(pairs, "custom.width", c.Width)
+	}
+	if c.Thresholds != nil {
+		pairs = append(pairs, "color", object{"mode": "thresholds"},
+			"thresholds", object{"mode": "absolute", "steps": steps(c.Thresholds)},
+			"custom.cellOptions", object{"type": "color-background", "mode": "basic"})
+	}
+	if palette := palettes[c.Colors]; palette != nil {
+		values := object{}
+		for i, name := range slices.Sorted(maps.Keys(palette)) {
+			values[name] = object{"color": palette[name], "index": i}
+		}
+		pairs = append(pairs, "mappings", []object{{"type": "value", "options": values}},
+			"custom.cellOptions", object{"type": "color-text"})
+	}
+	if c.Wrap {
+		pairs = append(pairs, "custom.cellOptions", object{"type": "auto", "wrapText": true})
+	}
+	if c.Link != nil {
+		pairs = append(pairs, "links", links([]link{*c.Link}))
+	}
+	if pairs == nil {
+		return nil
+	}
+	return override(c.Title, pairs...)
+}
+
 // steps returns the thresholds from the lowest up. The first has no bound.
-func (p *panel) steps() []object {
-	colors := slices.SortedFunc(maps.Keys(p.Thresholds), func(a, b string) int {
-		return cmp.Compare(p.Thresholds[a], p.Thresholds[b])
+func steps(thresholds map[string]float64) []object {
+	colors := slices.SortedFunc(maps.Keys(thresholds), func(a, b string) int {
+		return cmp.Compare(thresholds[a], thresholds[b])
 	})
 	var steps []object
 	for i, color := range colors {
-		step := object{"color": color, "value": p.Thresholds[color]}
+		step := object{"color": color, "value": thresholds[color]}
 		if i == 0 {
 			step["value"] = nil
 		}

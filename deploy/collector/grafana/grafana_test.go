@@ -40,7 +40,10 @@ func TestBadSources(t *testing.T) {
 		{"no queries", panel("kind: stat, width: 4"), "no queries"},
 		{"matrix of nothing", panel("kind: matrix, width: 4, queries: [{expr: up}]"), "matrix"},
 		{"TraceQL for Prometheus", panel("kind: stat, width: 4, queries: [{traceql: '{}'}]"), "traceql"},
-		{"PromQL for Tempo", panel("kind: traces, width: 4, queries: [{expr: up}]"), "traceql"},
+		{"PromQL for Tempo", panel("kind: traces, width: 4, columns: [{of: x, title: X}], queries: [{expr: up}]"), "traceql"},
+		{"table without columns", panel("kind: table, width: 4, queries: [{expr: up}]"), "columns are required"},
+		{"unknown colors", panel("kind: stat, width: 4, colors: pretty, queries: [{expr: up}]"), `no colors "pretty"`},
+		{"unknown word", panel("kind: stat, width: 4, queries: [{expr: 'sum(@runs)'}]"), "no word @runs"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := build([]byte(tt.source))

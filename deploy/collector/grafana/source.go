@@ -8,25 +8,32 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// source is a dashboard as it is written by hand.
+// source is a dashboard as it is written by hand. README.md describes the keys.
 type source struct {
 	UID         string     `yaml:"uid"`
 	Title       string     `yaml:"title"`
 	Description string     `yaml:"description"`
 	Tags        []string   `yaml:"tags"`
 	Variables   []variable `yaml:"variables"`
-	Rows        []row      `yaml:"rows"`
+	// Words are replaced in all queries: @name by its text.
+	Words map[string]string `yaml:"words"`
+	// Alerts is a regular expression of the alerts that are marked in the graphs.
+	Alerts string `yaml:"alerts"`
+	Rows   []row  `yaml:"rows"`
 }
 
-// variable is a selection at the top of a dashboard, of any number of the values that a query finds.
+// variable is a selection at the top of a dashboard: of any number of the values that a query finds, or of one of
+// those that are named.
 type variable struct {
-	Name  string `yaml:"name"`
-	Label string `yaml:"label"`
-	Query string `yaml:"query"`
+	Name   string   `yaml:"name"`
+	Label  string   `yaml:"label"`
+	Query  string   `yaml:"query"`
+	Values []string `yaml:"values"`
 }
 
 type row struct {
@@ -34,7 +41,7 @@ type row struct {
 	Panels []panel `yaml:"panels"`
 }
 
-// panel is one panel. README.md describes the keys.
+// panel is one panel.
 type panel struct {
 	Title      string             `yaml:"title"`
 	Help       string             `yaml:"help"`
@@ -44,18 +51,42 @@ type panel struct {
 	Unit       string             `yaml:"unit"`
 	Decimals   *int               `yaml:"decimals"`
 	Max        *float64           `yaml:"max"`
+	None       string             `yaml:"none"`
 	Stack      bool               `yaml:"stack"`
 	Exemplars  bool               `yaml:"exemplars"`
-	Colors     map[string]string  `yaml:"colors"`
+	Colors     string             `yaml:"colors"`
 	Thresholds map[string]float64 `yaml:"thresholds"`
 	Matrix     *matrix            `yaml:"matrix"`
+	Columns    []column           `yaml:"columns"`
+	Sort       string             `yaml:"sort"`
+	Links      []link             `yaml:"links"`
 	Queries    []query            `yaml:"queries"`
 }
 
-// matrix names the labels that become the rows and columns of a table.
+// matrix names the labels that become the rows and columns of a table, and the title of the first column.
 type matrix struct {
+	Title  string `yaml:"title"`
 	Row    string `yaml:"row"`
 	Column string `yaml:"column"`
+}
+
+// column is a column of a table: a label, or the values of a query. What is not a column is not shown.
+type column struct {
+	Of         string             `yaml:"of"`
+	Title      string             `yaml:"title"`
+	Unit       string             `yaml:"unit"`
+	Decimals   *int               `yaml:"decimals"`
+	Width      int                `yaml:"width"`
+	Thresholds map[string]float64 `yaml:"thresholds"`
+	Colors     string             `yaml:"colors"`
+	Wrap       bool               `yaml:"wrap"`
+	Link       *link              `yaml:"link"`
+}
+
+// link leads from a panel, or from a value in it, to another page.
+type link struct {
+	Title string `yaml:"title"`
+	URL   string `yaml:"url"`
 }
 
 // query is PromQL or, in a panel of kind traces, TraceQL.
@@ -78,6 +109,9 @@ func parse(raw []byte) (*source, error) {
 	if err := decoder.Decode(&s); err != nil {
 		return nil, err
 	}
+	if s.Alerts == "" {
+		s.Alerts = "LLM.*"
+	}
 	if s.UID == "" || s.Title == "" || len(s.Rows) == 0 {
 		return nil, errors.New("a dashboard needs uid, title and rows")
 	}
@@ -90,9 +124,39 @@ func parse(raw []byte) (*source, error) {
 			if err := p.check(); err != nil {
 				return nil, fmt.Errorf("panel %q of row %q: %w", p.Title, r.Title, err)
 			}
+			for j := range p.Queries {
+				q := &p.Queries[j]
+				var err error
+				if q.Expr, err = s.expand(q.Expr); err != nil {
+					return nil, fmt.Errorf("panel %q of row %q: %w", p.Title, r.Title, err)
+				}
+			}
 		}
 	}
 	return &s, nil
+}
+
+var (
+	word      = regexp.MustCompile(`@([a-z_]+)`)
+	increases = regexp.MustCompile(`\bincreases\(([a-z_:]+(?:\{[^{}]*\})?), ?([^(),]+)\)`)
+)
+
+// expand replaces the words, and increases(counter, range).
+//
+// A counter appears with its first event, and increase() does not see how it came to be. increases() adds what a series
+// began with, where there was none before.
+func (s *source) expand(expr string) (string, error) {
+	var err error
+	expr = word.ReplaceAllStringFunc(expr, func(w string) string {
+		text, ok := s.Words[w[1:]]
+		if !ok {
+			err = fmt.Errorf("no word %s", w)
+		}
+		return text
+	})
+	expr = increases.ReplaceAllString(expr,
+		"(increase($1[$2]) + (min_over_time($1[$2]) unless $1 offset $2) or increase($1[$2]) or (min_over_time($1[$2]) unless $1 offset $2))")
+	return expr, err
 }
 
 func (p *panel) check() error {
@@ -105,6 +169,14 @@ func (p *panel) check() error {
 	if (p.Kind == "matrix") != (p.Matrix != nil) {
 		return errors.New("matrix: {row, column} is required by kind matrix and not allowed in any other")
 	}
+	if want := p.Kind == "table" || p.Kind == "traces"; want != (len(p.Columns) > 0) {
+		return errors.New("columns are required by the kinds table and traces and not allowed in any other")
+	}
+	for _, colors := range append([]string{p.Colors}, p.colorsOfColumns()...) {
+		if _, ok := palettes[colors]; colors != "" && !ok {
+			return fmt.Errorf("there are no colors %q", colors)
+		}
+	}
 	if len(p.Queries) == 0 {
 		return errors.New("no queries")
 	}
@@ -114,4 +186,11 @@ func (p *panel) check() error {
 		}
 	}
 	return nil
+}
+
+func (p *panel) colorsOfColumns() (names []string) {
+	for _, c := range p.Columns {
+		names = append(names, c.Colors)
+	}
+	return names
 }

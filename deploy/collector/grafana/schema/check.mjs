@@ -23,6 +23,10 @@ type PrometheusQuery = Plain<DataQuery> & {
   expr: string; editorMode: 'code' | 'builder'; exemplar: boolean; instant: boolean; range: boolean;
   format: 'time_series' | 'table' | 'heatmap'; legendFormat?: string;
 };
+// An annotation likewise.
+type PrometheusAnnotation = Plain<dashboard.AnnotationQuery> & {
+  expr: string; step: string; titleFormat: string; textFormat: string; tagKeys: string;
+};
 `;
 for (const [kind, file] of Object.entries(kinds)) {
   source += `import type * as ${kind} from '${raw}/composable/${file}PanelCfg_types.gen';\n`;
@@ -54,8 +58,9 @@ for (const file of process.argv.slice(2)) {
     blocks.forEach((block) => block[1].trim().split(/\n\n+/).forEach((query) => traceql(name, query)));
     continue;
   }
-  const { panels, ...rest } = JSON.parse(text);
-  check(name, 'Plain<Omit<dashboard.Dashboard, "panels">>', rest);
+  const { panels, annotations, ...rest } = JSON.parse(text);
+  check(name, 'Plain<Omit<dashboard.Dashboard, "panels" | "annotations">>', rest);
+  for (const annotation of annotations.list) check(`${name}: annotation ${annotation.name}`, 'PrometheusAnnotation', annotation);
   for (const panel of panels) {
     const title = `${name}: ${panel.title}`;
     if (panel.type === 'row') {
