@@ -26,8 +26,8 @@ type component struct{ GoMod string }
 
 // manifest is the part of a builder's manifest that pages show.
 type manifest struct {
-	Processors []component
-	Replaces   []string
+	Processors, Connectors []component
+	Replaces               []string
 }
 
 // config is a Collector's configuration.
@@ -74,6 +74,11 @@ func (m *manifest) problems(t *testing.T) (list []string) {
 	for _, c := range m.Processors {
 		if !slices.Contains(built.Processors, c) {
 			list = append(list, "manifest.yaml has no processor "+c.GoMod)
+		}
+	}
+	for _, c := range m.Connectors {
+		if !slices.Contains(built.Connectors, c) {
+			list = append(list, "manifest.yaml has no connector "+c.GoMod)
 		}
 	}
 	replaced := func(all []string) (modules []string) {

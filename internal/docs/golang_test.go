@@ -42,6 +42,7 @@ var packages = map[string]string{
 	"otelllm":       module + "/otelllm",
 	"otlptracehttp": "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp",
 	"realtime":      module + "/otelllm/realtime",
+	"responses":     module + "/otelllm/responses",
 	"signal":        "os/signal",
 	"syscall":       "syscall",
 	"testing":       "testing",
@@ -59,7 +60,11 @@ var around = map[string]surroundings{
 	"docs/instrument-go.md": {declarations: `
 		var id string
 		var call struct{ ID, Arguments string }
-		var applyPatch func(ctx context.Context, arguments string) (string, error)`},
+		var applyPatch func(ctx context.Context, arguments string) (string, error)
+		var header http.Header
+		var frame []byte
+		var write func(frame []byte) error
+		var read func() (frame []byte, err error)`},
 	"examples/README.md": {function: "(t *testing.T)"},
 	"docs/retry.md": {
 		function: "(ctx context.Context) (answer string, err error)",
@@ -201,7 +206,7 @@ func parseGo(positions *token.FileSet, b *block) (*ast.File, error) {
 
 var (
 	codeInText    = regexp.MustCompile("`[^`\n]+`")
-	qualifiedName = regexp.MustCompile(`\b(otelllm|classify|manual|mcpeffect|realtime|semconv|faultyllm)\.([A-Z]\w*)`)
+	qualifiedName = regexp.MustCompile(`\b(otelllm|classify|manual|mcpeffect|realtime|responses|semconv|faultyllm)\.([A-Z]\w*)`)
 	methodName    = regexp.MustCompile(`(?:^|[^.\w])([A-Z]\w*)\.([A-Z]\w*)`)
 )
 
@@ -209,7 +214,7 @@ var (
 func TestNamesInText(t *testing.T) {
 	paths := map[string]string{
 		"otelllm": packages["otelllm"], "classify": packages["classify"], "faultyllm": packages["faultyllm"],
-		"manual": packages["manual"], "mcpeffect": packages["mcpeffect"], "realtime": packages["realtime"],
+		"manual": packages["manual"], "mcpeffect": packages["mcpeffect"], "realtime": packages["realtime"], "responses": packages["responses"],
 		"semconv": module + "/semconv",
 	}
 	pages := files(t, ".md")
@@ -229,7 +234,7 @@ func TestNamesInText(t *testing.T) {
 				assert.NotNil(t, scopes[name[1]].Lookup(name[2]), "%s: %s: there is no %s", page, code, name[0])
 			}
 			for _, name := range methodName.FindAllStringSubmatch(code, -1) {
-				for _, scope := range []string{"otelllm", "manual", "realtime"} {
+				for _, scope := range []string{"otelllm", "manual", "realtime", "responses"} {
 					named, ok := scopes[scope].Lookup(name[1]).(*types.TypeName)
 					if !ok {
 						continue

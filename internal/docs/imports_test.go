@@ -117,7 +117,7 @@ func TestImports(t *testing.T) {
 	for _, folder := range slices.Sorted(maps.Keys(folders)) {
 		// Each package that is compiled into an agent or a Collector has a row of its own.
 		_, known := table[folder]
-		if !strings.HasPrefix(folder, "otelllm/") && !strings.HasPrefix(folder, "processor/") {
+		if !strings.HasPrefix(folder, "otelllm/") && !strings.HasPrefix(folder, "processor/") && !strings.HasPrefix(folder, "connector/") {
 			_, known = table.allows(folder, "")
 		}
 		if !known {
@@ -146,9 +146,9 @@ func entryFor(imported string) string {
 // problem is what is wrong with an import, "" if nothing.
 func (table importTable) problem(file, imported string) string {
 	folder := path.Dir(file)
-	client, collector := strings.HasPrefix(folder+"/", "otelllm/"), strings.HasPrefix(folder+"/", "processor/")
+	client, collector := strings.HasPrefix(folder+"/", "otelllm/"), strings.HasPrefix(folder+"/", "processor/") || strings.HasPrefix(folder+"/", "connector/")
 	switch {
-	case client && (is(imported, short["collector"]) || is(imported, "github.com/open-telemetry/opentelemetry-collector-contrib") || is(imported, module+"/processor")):
+	case client && (is(imported, short["collector"]) || is(imported, "github.com/open-telemetry/opentelemetry-collector-contrib") || is(imported, module+"/processor") || is(imported, module+"/connector")):
 		return "the client never compiles Collector code, not even in tests"
 	case collector && (imported == module+"/otelllm" || is(imported, module+"/otelllm/internal")):
 		return "the Collector never compiles the client, not even in tests: they meet in semconv and classify"

@@ -104,6 +104,8 @@ func TestSnippets(t *testing.T) {
 		"json":    checkJSON,
 		"sh":      checkShell,
 		"js":      checkJavaScript,
+		"python":  checkPython,
+		"toml":    checkTOML,
 		"traceql": checkTraceQL,
 		"":        checkText,
 	}
@@ -124,16 +126,22 @@ func TestSnippets(t *testing.T) {
 
 // texts are the pages with blocks that no program reads, and what these show.
 var texts = map[string]string{
-	"README.md":                       "a picture",
-	"docs/classify-old-traces.md":     "what diagnose -check prints",
+	"README.md":                       "a picture, and what otelllm demo prints; compared by cmd/otelllm",
+	"docs/agents.md":                  "what otelllm run prints",
+	"docs/classify-old-traces.md":     "what otelllm check prints",
 	"docs/incidents.md":               "what examples/incidents prints; generated and compared there",
-	"docs/instrument-any-language.md": "verdicts; generated and compared by examples/diagnose",
+	"docs/instrument-any-language.md": "verdicts; generated and compared by cmd/otelllm",
 	"docs/operate/security.md":        "a picture",
 	"docs/verdicts.md":                "what make demo prints",
 }
 
 func checkText(t *testing.T, b *block) {
 	assert.Contains(t, texts, b.page, "a block without a language: name the language, or what the block shows in texts")
+}
+
+// checkTOML: the settings of Codex are parsed by the tests of cmd/otelllm, which has a parser.
+func checkTOML(t *testing.T, b *block) {
+	assert.Equal(t, "docs/agents-in-your-collector.md", b.page, "TOML is checked on this page only")
 }
 
 // checkTraceQL: the queries of one page are parsed by scripts/check-grafana, run by deploy/collector's tests where a Tempo

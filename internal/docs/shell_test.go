@@ -22,7 +22,8 @@ var folders = map[string]string{"bench/README.md": "bench", "examples/README.md"
 
 // programs are those that make builds: the folders with their flags. The Collector has the flags of its framework.
 var programs = map[string]string{
-	"build/diagnose":    "examples/diagnose",
+	"build/otelllm":     "cmd/otelllm",
+	"otelllm":           "cmd/otelllm",
 	"build/oracle":      "examples/oracle",
 	"build/quickstart":  "examples/quickstart",
 	"build/soak":        "examples/soak",
@@ -143,7 +144,7 @@ func shellProblems(t *testing.T, folder, script string) (list []string) {
 }
 
 // ours is a path in the repository.
-var ours = regexp.MustCompile(`^(bench|deploy|docs|examples|internal|otelllm|processor|scripts|semconv)/[\w./-]+$`)
+var ours = regexp.MustCompile(`^(bench|connector|deploy|docs|examples|internal|otelllm|processor|scripts|semconv)/[\w./-]+$`)
 
 var (
 	target   = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
@@ -196,7 +197,7 @@ func flagsOf(t *testing.T, folder string) (names []string) {
 }
 
 // declares are the functions of package flag that declare one.
-var declares = regexp.MustCompile(`^(?:(?:Bool|Duration|Float64|Int|Int64|String|Text|Uint|Uint64)(?:Var)?|Var|Func|BoolFunc)$`)
+var declares = regexp.MustCompile(`^(?:(?:Bool|Duration|Float64|Int|Int64|String|StringArray|StringSlice|Text|Uint|Uint64)(?:VarP?)?|Var|Func|BoolFunc)$`)
 
 // commands splits a script into commands, each in its words, without comments, assignments in front, and redirections. It
 // knows what the pages use of the shell, which bash parses before.
@@ -275,8 +276,8 @@ func TestShellRefuses(t *testing.T) {
 		"make demo OLTP=host:4317":                            "the Makefile has no variable OLTP",
 		"cd example":                                          "there is no folder example",
 		"cd examples && go run ./nothing":                     "there is no package ./nothing in examples",
-		"cd examples && go run ./diagnose -jq":                "there is no flag -jq",
-		"build/diagnose --check=true -traces x":               "there is no flag -traces",
+		"cd examples && go run ./quickstart -jq":              "there is no flag -jq",
+		"build/otelllm classify --json --traces x":            "there is no flag --traces",
 		"build/otelcol-llm --config deploy/collector/no.yaml": "there is no deploy/collector/no.yaml",
 		"build/otelcol-llm --confg x":                         "there is no flag --confg",
 		"prometheus --config.file=deploy/none.yaml":           "there is no deploy/none.yaml",
@@ -285,5 +286,5 @@ func TestShellRefuses(t *testing.T) {
 	} {
 		assert.Equal(t, []string{want}, shellProblems(t, "", script), script)
 	}
-	assert.Empty(t, shellProblems(t, "", "make demo OTLP=host:port\ncd examples && go run ./diagnose --check -\n"))
+	assert.Empty(t, shellProblems(t, "", "make demo OTLP=host:port\nbuild/otelllm check --json -\n"))
 }
