@@ -8,10 +8,11 @@ export GOWORK := off
 BUILD := build
 TOOLS := $(BUILD)/tools
 COLLECTOR := $(BUILD)/otelcol-llm
+OTELLLM := $(BUILD)/otelllm
 
 # The modules with code of ours. Those under internal/tools only pin versions; bench is compiled and linted, and its
 # benchmarks are run by hand.
-MODULES := . processor/llmclassify examples deploy/collector
+MODULES := . processor/llmclassify connector/llmagentlogs cmd/otelllm examples deploy/collector
 EACH := MODULES="$(MODULES)" scripts/each-module
 # What needs no race detector is compiled in one way, so that the Collector, Jaeger, the tools, the linter and the tests
 # of deploy/ share what they have in common.
@@ -22,6 +23,8 @@ TEST_TIMEOUT ?= 10m
 # The race detector needs a C compiler; .ci/run insists on it.
 RACE ?= $(shell if [ "$$($(GO) env CGO_ENABLED)" = 1 ] && command -v "$$($(GO) env CC)" >/dev/null; then echo -race; fi)
 TESTFLAGS ?=
+# The packages whose tests check more cases without the race detector: see internal/race.
+NOT_ONLY_RACE := ./otelllm ./otelllm/classify ./otelllm/internal/httpcall ./otelllm/internal/kinship ./otelllm/internal/wire
 FUZZTIME ?= 10s
 FUZZ ?=
 BENCH ?= .
@@ -30,6 +33,8 @@ BENCH_BASE ?=
 # What `make apidiff` compares with: a tag or a commit.
 BASE ?=
 OTLP ?=
+# Any value: the demo prints every case.
+V ?=
 # Folders of packages, or single files, each with its own tests.
 MUTANTS ?= otelllm/classify otelllm/internal/sse otelllm/internal/wire processor/llmclassify/internal/hold
 SOAK ?=
@@ -50,25 +55,42 @@ DEMO_JAEGER_FLAGS ?=
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
-# Compiled as the Collector is, so that what both are made of is compiled once.
 .PHONY: demo
-demo: $(COLLECTOR) ## break an agent's stream in every way and read the verdicts; OTLP=host:port sends them on as well
-	@echo "demo: compiling the agent"
-	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/quickstart ./quickstart
-	@$(BUILD)/quickstart -root . -otlp "$(OTLP)"
+demo: ## break an agent's stream in every way and read the verdicts; V=1 prints all cases, OTLP=host:port sends them on as well
+	@$(PLAIN) scripts/compile demo $(OTELLLM) cmd/otelllm .
+	@echo
+	@$(OTELLLM) demo
+	@echo
+	@$(PLAIN) scripts/compile demo $(BUILD)/quickstart examples ./quickstart
+	@$(BUILD)/quickstart -root . -otlp "$(OTLP)" $(if $(V),-v)
+	@echo
+	@echo "Every case: make demo V=1. Your own agent: $(OTELLLM) run -- COMMAND"
+
+.PHONY: demo-collector
+demo-collector: $(COLLECTOR) ## the same cases through a real Collector
+	@$(PLAIN) scripts/compile demo $(BUILD)/quickstart examples ./quickstart
+	@$(BUILD)/quickstart -root . -collector $(COLLECTOR) -out $(BUILD)/demo-collector -otlp "$(OTLP)" $(if $(V),-v)
 
 .PHONY: demo-jaeger
-demo-jaeger: $(COLLECTOR) $(JAEGER) ## the demo with a real Jaeger, and the links to open; JAEGER=path for a released one, with web pages
-	@echo "demo-jaeger: compiling the agent"
-	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/ ./quickstart ./diagnose
-	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/demo-with-jaeger ./jaeger
+demo-jaeger: jaeger-has-no-pages $(JAEGER) ## the demo with a real Jaeger, and the links to open; JAEGER=path for a released one, with web pages
+	@$(PLAIN) scripts/compile demo-jaeger $(BUILD)/quickstart examples ./quickstart
+	@$(PLAIN) scripts/compile demo-jaeger $(OTELLLM) cmd/otelllm .
+	@$(PLAIN) scripts/compile demo-jaeger $(BUILD)/demo-with-jaeger examples ./jaeger
 	@$(BUILD)/demo-with-jaeger -root . -jaeger "$(JAEGER)" $(DEMO_JAEGER_FLAGS)
 
+.PHONY: jaeger-has-no-pages
+jaeger-has-no-pages:
+ifeq ($(JAEGER),$(BUILD)/jaeger)
+	@echo "demo-jaeger: the Jaeger that is compiled here answers its API, and has no web pages. For pages:"
+	@echo "demo-jaeger:   Jaeger's: download a released Jaeger 2, and make demo-jaeger JAEGER=path/to/jaeger"
+	@echo "demo-jaeger:   ours, in seconds: make otelllm, and build/otelllm demo --report demo.html (docs/page.md)"
+endif
+
 .PHONY: classify
-classify: $(COLLECTOR) ## verdicts on traces that you have: IN=traces.jsonl, OTLP JSON
+classify: ## verdicts on traces that you have: IN=traces.jsonl
 	@if [ -z "$(IN)" ]; then echo "classify: which traces? make classify IN=traces.jsonl" >&2; exit 2; fi
-	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/ ./diagnose
-	@$(BUILD)/diagnose -root . $(IN)
+	@cd cmd/otelllm && $(PLAIN) $(GO) build -o ../../$(BUILD)/otelllm .
+	@$(BUILD)/otelllm classify $(IN)
 
 .PHONY: test
 test: download ## all tests of all modules, with the race detector
@@ -77,15 +99,16 @@ ifeq ($(RACE),)
 endif
 	@$(EACH) test $(GO) test $(RACE) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./...
 ifneq ($(RACE),)
-	@echo "test: the rules over every combination of facts, without the race detector"
-	@$(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) -run '^TestEvery' ./otelllm/classify
+	@echo "test: in full, without the race detector, what checks only a part of its cases with it"
+	@$(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(NOT_ONLY_RACE)
+	@cd processor/llmclassify && $(PLAIN) $(GO) test -timeout $(TEST_TIMEOUT) $(TESTFLAGS) .
 endif
 
 .PHONY: e2e
 e2e: $(COLLECTOR) $(JAEGER) ## the tests with processes: a real Jaeger, two layers of Collectors that crash, Kafka, old traces
 	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/quickstart ./quickstart
 	cd examples && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" JAEGER_BIN="$(abspath $(JAEGER))" QUICKSTART_BIN="$(CURDIR)/$(BUILD)/quickstart" \
-		$(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./jaeger ./diagnose ./e2e/fleet
+		$(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./jaeger ./e2e/program ./e2e/fleet
 
 # Of Node only npm is needed: Node itself is among the packages, where it comes as one.
 NODE_PACKAGES := examples/node/node_modules/.package-lock.json
@@ -101,19 +124,65 @@ node-matrix: $(COLLECTOR) $(NODE_PACKAGES) ## agents in Node under others' instr
 	cd examples && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" REQUIRE_NODE=1 \
 		$(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) ./e2e/instrumentations ./incidents $(if $(UPDATE),-update)
 
+.PHONY: python-matrix
+python-matrix: $(COLLECTOR) otelllm ## agents in Python with otelllm_facts.py, fault by fault, against their page; UPDATE=1 writes it. Needs Debian's python3-httpx and python3-aiohttp
+	cd examples && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" REQUIRE_PYTHON=1 \
+		$(GO) test $(RACE) -count=1 -timeout $(TEST_TIMEOUT) $(TESTFLAGS) -run Python ./e2e/instrumentations $(if $(UPDATE),-update)
+
+.PHONY: otelllm
+otelllm: ## the program otelllm
+	cd cmd/otelllm && $(PLAIN) $(GO) build -o ../../$(OTELLLM) .
+
+# Not npm ci: it refuses a lock file with optional packages of other systems that a registry lacks. The versions are those
+# of the lock file here, too.
+AGENT_PACKAGES := examples/agents/node_modules/.package-lock.json
+.PHONY: agents-packages
+agents-packages: $(AGENT_PACKAGES) ## the published agents that are tried, from npm: 2 GB
+
+$(AGENT_PACKAGES): examples/agents/package.json examples/agents/package-lock.json examples/agents/.npmrc
+	cd examples/agents && npm install --no-save --ignore-scripts --loglevel=error
+	@touch $@
+
+.PHONY: agents-matrix
+agents-matrix: otelllm $(AGENT_PACKAGES) ## published agents directly, under otelllm run and by their own telemetry, fault by fault; TESTFLAGS=-short for a few; UPDATE=1 writes their pages
+	cd examples && OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" $(PLAIN) $(GO) test -count=1 -timeout 120m -parallel 2 $(TESTFLAGS) ./e2e/agents $(if $(UPDATE),-update)
+
+.PHONY: agents-matrix-short
+agents-matrix-short: otelllm ## a few faults of the smallest published agents, in a minute: 181 MB from npm
+	@scripts/agents-short $(BUILD)/agents-short
+	@if [ -d $(BUILD)/agents-short/node_modules ]; then \
+		cd examples && AGENT_PACKAGES="$(CURDIR)/$(BUILD)/agents-short" OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" $(PLAIN) \
+			$(GO) test -count=1 -timeout 10m -parallel 2 -short -run 'TestAgents|TestTelemetry' $(TESTFLAGS) ./e2e/agents; fi
+
 .PHONY: validate
 validate: $(COLLECTOR) $(BUILD)/validate/traces.jsonl ## every file under deploy/collector, by the program it is for
 	cd deploy/collector && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" DEMO_TRACES="$(CURDIR)/$(BUILD)/validate/traces.jsonl" \
 		PROMETHEUS_BIN="$$("$(CURDIR)/scripts/prometheus" "$(CURDIR)/$(TOOLS)/prometheus")" \
 		KUBERNETES_SCHEMAS="$$("$(CURDIR)/scripts/npm-packages" kubernetes/schema "$(CURDIR)/$(TOOLS)/kubernetes-schema" "Kubernetes' schemas")" \
-		$(PLAIN) $(GO) test -count=1 -timeout 5m $(TESTFLAGS) ./...
+		$(PLAIN) $(GO) test -count=1 -timeout 10m $(TESTFLAGS) ./...
 	scripts/check-grafana $(TOOLS)/grafana-schema
 
-# What the demo's agents record. Whether its verdicts are right is for `make demo` to say.
+# The packages and what draws with them, in one folder outside of the module: Go would look for packages in node_modules.
+.PHONY: dashboards-shot
+dashboards-shot: $(COLLECTOR) ## draws the dashboards for docs/operate over 8 minutes of traffic; needs npm, Chromium and Prometheus; TEMPO_BIN=path for their traces, too
+	@packages=$$(scripts/npm-packages deploy/collector/grafana/shot "$(CURDIR)/$(TOOLS)/dashboards-shot" "the pictures") && test -n "$$packages" && \
+	cp deploy/collector/grafana/shot/shot.mjs deploy/collector/grafana/shot/page.jsx "$$packages" && \
+	PROMETHEUS_BIN="$$(scripts/prometheus "$(CURDIR)/$(TOOLS)/prometheus")" && test -n "$$PROMETHEUS_BIN" && export PROMETHEUS_BIN && \
+	cd deploy/collector && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" SHOT_PACKAGES="$$packages" SHOT_OUT="$(CURDIR)/$(BUILD)/dashboards" \
+		$(PLAIN) $(GO) test -count=1 -v -timeout 30m -run '^TestDashboardsShot$$' .
+
+# What the demo's agents record. Whether its verdicts are right is for `make demo-collector` to say.
 $(BUILD)/validate/traces.jsonl: $(COLLECTOR)
 	@echo "validate: running the demo for its traces"
 	@cd examples && $(PLAIN) $(GO) build -o ../$(BUILD)/quickstart ./quickstart
-	@$(BUILD)/quickstart -root . -out $(BUILD)/validate >$(BUILD)/validate.log 2>&1 || test -s $@ || { cat $(BUILD)/validate.log >&2; exit 1; }
+	@$(BUILD)/quickstart -root . -collector $(COLLECTOR) -out $(BUILD)/validate >$(BUILD)/validate.log 2>&1 || test -s $@ || { cat $(BUILD)/validate.log >&2; exit 1; }
+
+EYES ?= 12m
+.PHONY: eyes
+eyes: $(COLLECTOR) ## known traffic with an outage through the Collector and Prometheus, every number and alert against the truth, in 15 minutes; EYES=length of the traffic, SEED=n, TEMPO_BIN=path for Tempo's part
+	cd deploy/collector && OTELCOL_BIN="$(CURDIR)/$(COLLECTOR)" EYES="$(EYES)" SEED="$(SEED)" \
+		PROMETHEUS_BIN="$$("$(CURDIR)/scripts/prometheus" "$(CURDIR)/$(TOOLS)/prometheus")" \
+		$(PLAIN) $(GO) test -count=1 -v -timeout 60m $(TESTFLAGS) -run 'TestEyes|TestTempoLedger' .
 
 .PHONY: soak
 soak: $(COLLECTOR) ## many agents against the Collector while it is stopped, killed and starved, in 5 minutes; SOAK=short in 1, SEED=n, SOAKFLAGS=-help
@@ -153,7 +222,7 @@ fmt: $(TOOLS)/golangci-lint ## gofumpt over all modules
 	@MODULES="$(MODULES) bench" scripts/each-module fmt "$(CURDIR)/$<" fmt --config "$(CURDIR)/.golangci.yml" ./...
 
 .PHONY: generate
-generate: $(TOOLS)/mdatagen ## semconv from its registry, the processor's parts from metadata.yaml
+generate: $(TOOLS)/mdatagen ## semconv from its registry, the parts of the components from metadata.yaml
 	scripts/generate "$(CURDIR)/$(TOOLS)"
 
 .PHONY: check-generated
@@ -163,7 +232,7 @@ check-generated: $(TOOLS)/mdatagen ## fail with the difference if what is genera
 .PHONY: bench
 bench: $(TOOLS)/benchstat ## benchmarks, peers in bench/: BENCH=pattern BENCH_COUNT=n, BENCH_BASE=file to compare with an earlier build/bench.txt
 	@mkdir -p $(BUILD)
-	@{ MODULES=". processor/llmclassify bench" scripts/each-module bench $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./... || echo FAILED; } | tee $(BUILD)/bench.txt
+	@{ MODULES=". processor/llmclassify connector/llmagentlogs bench" scripts/each-module bench $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./... || echo FAILED; } | tee $(BUILD)/bench.txt
 	@! grep -q '^FAILED$$' $(BUILD)/bench.txt
 	@$(TOOLS)/benchstat $(BENCH_BASE) $(BUILD)/bench.txt
 
@@ -207,9 +276,10 @@ $(TOOLS)/builder $(TOOLS)/mdatagen $(TOOLS)/golangci-lint $(TOOLS)/benchstat $(T
 
 # The Collector in two steps: the builder writes its sources and go.mod when the manifest or our versions change;
 # a change to the processor's code only compiles.
-COLLECTOR_SOURCES := $(shell find processor otelllm/classify semconv -name '*.go' ! -name '*_test.go')
+COLLECTOR_SOURCES := $(shell find processor connector otelllm/classify semconv -name '*.go' ! -name '*_test.go')
 
-$(BUILD)/collector/.resolved: deploy/collector/manifest.yaml go.mod processor/llmclassify/go.mod processor/llmclassify/go.sum $(TOOLS)/builder
+$(BUILD)/collector/.resolved: deploy/collector/manifest.yaml go.mod processor/llmclassify/go.mod processor/llmclassify/go.sum \
+		connector/llmagentlogs/go.mod connector/llmagentlogs/go.sum $(TOOLS)/builder
 	@echo "collector: writing its sources, fetching modules"
 	@mkdir -p $(@D)
 	@$(TOOLS)/builder --config deploy/collector/manifest.yaml --skip-compilation --skip-strict-versioning=false >$(BUILD)/collector-builder.log 2>&1 || \
