@@ -2,6 +2,9 @@ package agentlog
 
 import (
 	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
 
 	"github.com/otelllm/otelllm-go/otelllm/classify"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -34,7 +37,7 @@ func readGemini(name string, r *record) (conversation string, ok bool) {
 		r.took()
 		e.Kind, e.Status = Done, r.status("status_code", "http.status_code")
 		r.geminiRequest("model_name")
-		e.Failure = geminiFailure(e.Status, r.text("error.type"), r.text("error.message"))
+		e.Failure = geminiFailure(e, r.text("error.type"), r.text("error.message"))
 	case "network_retry_attempt":
 		e.Kind = Detail
 		e.Failure = transportCode(r.text("error_type"))
@@ -76,16 +79,22 @@ func (r *record) geminiRequest(model string) {
 	}
 }
 
-func geminiFailure(status int, errorType, message string) Failure {
+// undiciPatience is how long undici waits for the next byte of a body, by default. It then
+// reports what it reports of a connection that broke: "terminated".
+const undiciPatience = pcommon.Timestamp(300 * time.Second)
+
+func geminiFailure(e *Event, errorType, message string) Failure {
+	var f Failure
 	switch {
-	case status >= 400:
-		f := refusal(status, "")
-		f.Type = classify.SanitizeErrorType(errorType)
-		return f
+	case e.Status >= 400:
+		f = refusal(e.Status, "")
 	case errorType == "AbortError":
 		return Failure{Failed: true, End: semconv.StreamEndCancelled, Abort: semconv.AbortSourceUnknown}
+	case message == "terminated" && e.Time-e.Start >= undiciPatience:
+		f = unknownFailure()
+	default:
+		f = brokenStream(message)
 	}
-	f := brokenStream(message)
 	f.Type = classify.SanitizeErrorType(errorType)
 	return f
 }

@@ -181,6 +181,12 @@ func TestRead(t *testing.T) {
 			})),
 		},
 		{
+			"undici, after its own timer", gemini("api_error", map[string]any{"error.type": "TypeError", "error.message": "terminated", "duration_ms": 300_004}),
+			event(GeminiCLI, Done, inTurn(func(e *Event) {
+				e.Start, e.Provider, e.Failure = at-300_004*ms, "gcp.gen_ai", Failure{Failed: true, Type: "TypeError"}
+			})),
+		},
+		{
 			"a code", gemini("network_retry_attempt", map[string]any{"error_type": "ECONNRESET"}),
 			event(GeminiCLI, Detail, inTurn(func(e *Event) { e.Failure = Failure{Cause: semconv.TransportCauseConnectionReset, Code: "ECONNRESET"} })),
 		},
