@@ -33,8 +33,8 @@ type Config struct {
 	Settle time.Duration `mapstructure:"settle"`
 
 	// Quiet is how long after its last record a turn is taken to be over, if nothing is
-	// known to go on: its last request failed, or was answered in a session in
-	// which no approval is asked for. It must be longer than the agents wait between their attempts.
+	// known to go on: its last request failed, or its response is known to be the answer, in a
+	// session in which no approval is asked for. It must be longer than the agents wait between their attempts.
 	// At least Settle. Default 2m.
 	Quiet time.Duration `mapstructure:"quiet"`
 

@@ -86,6 +86,8 @@ func TestShutdownEndsTurns(t *testing.T) {
 		"answered":      {slices.Concat([]entry{unattended, prompt}, answer()), "answer"},
 		"failed":        {[]entry{unattended, prompt, status(503)}, "unclear"}, // there may be another attempt
 		"a tool may go": {slices.Concat([]entry{unattended, prompt}, calls()), "unclear"},
+		"a tool runs":   {[]entry{unattended, prompt, headers, sse("output_item.added"), completed, decided("approved")}, "unclear"},
+		"a response":    {[]entry{unattended, prompt, sent, completed}, "unclear"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, defaultConfig(), nil)
@@ -302,10 +304,6 @@ func TestNoContent(t *testing.T) {
 			entries[i].attributes = a
 		}
 		return at(0, entries...)
-	}
-	gemini := func(name string, more attributes) entry {
-		more["prompt_id"] = "p"
-		return entry{name: "gemini_cli." + name, attributes: more}
 	}
 	made := madeOf(t, defaultConfig(),
 		codexLogs(t, "c1", contents(slices.Concat([]entry{unattended, prompt}, calls(), []entry{decided("approved"), ranTool("call_1", false), status(500), headers, broken(canary("stream"))})...)...),

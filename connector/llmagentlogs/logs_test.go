@@ -130,6 +130,25 @@ func calls() []entry {
 	return []entry{headers, sse("created"), sse("function_call_arguments.delta"), sse("function_call_arguments.done"), completed}
 }
 
+// sent is a request over WebSocket, of which Codex records nothing more until its end.
+var sent = entry{name: "codex.websocket_request", attributes: attributes{"success": "true", "duration_ms": "1"}}
+
+func gemini(name string, more attributes) entry {
+	a := attributes{"prompt_id": "prompt-1"}
+	maps.Copy(a, more)
+	return entry{name: "gemini_cli." + name, attributes: a}
+}
+
+var (
+	geminiConfig   = entry{name: "gemini_cli.config", attributes: attributes{"approval_mode": "yolo"}}
+	geminiPrompt   = gemini("user_prompt", nil)
+	geminiRequest  = gemini("api_request", attributes{"role": "main"})
+	geminiResponse = gemini("api_response", attributes{"role": "main", "status_code": 200, "duration_ms": 50})
+	geminiTool     = gemini("tool_call", attributes{"function_name": "run_shell_command", "success": true, "decision": "accept", "duration_ms": 50})
+	geminiExit     = entry{name: "gemini_cli.plan.approval_mode_duration"}
+	geminiSwitch   = entry{name: "gemini_cli.plan.approval_mode_switch"}
+)
+
 func claude(name string, more attributes) entry {
 	a := attributes{"prompt.id": "prompt-1"}
 	maps.Copy(a, more)

@@ -148,7 +148,7 @@ func TestRecordings(t *testing.T) {
 		}
 		if len(outcomes) == 0 {
 			said["nothing"]++
-			assert.NotContains(t, []string{"ok_tool", "ws_tool", "r429_ok", "tool_reset"}, fault, "there is enough in the logs")
+			assert.NotContains(t, []string{"ok_tool", "r429_ok", "tool_reset"}, fault, "there is enough in the logs")
 		}
 	})
 	t.Log(said)
@@ -167,6 +167,10 @@ func TestRecordingsWithTraces(t *testing.T) {
 		alone, byLogs := runVerdicts(judge(t, made...))
 		for i := range alone {
 			alone[i], _, _ = strings.Cut(alone[i], " ")
+		}
+		if fault == "ws_tool" {
+			assert.Empty(t, alone, "over WebSocket the logs do not show what a response was")
+			alone = []string{"succeeded"}
 		}
 		for name, tds := range map[string][]ptrace.Traces{
 			"spans first": slices.Concat(own, made),

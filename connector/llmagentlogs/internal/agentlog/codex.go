@@ -90,6 +90,10 @@ func readCodexStream(r *record) bool {
 func codexPart(kind string) Part {
 	kind = strings.TrimPrefix(kind, "response.")
 	switch {
+	case kind == "output_item.added":
+		return ItemBegan
+	case kind == "output_item.done":
+		return ItemEnded
 	case strings.HasPrefix(kind, "output_text."), strings.HasPrefix(kind, "refusal."):
 		return Text
 	case strings.HasPrefix(kind, "reasoning"):

@@ -62,6 +62,8 @@ const (
 	GaveUp
 	// Ended: the agent says that the turn is over.
 	Ended
+	// GoesOn: it is not over, whatever was said at the same time.
+	GoesOn
 )
 
 // Part is a part of a response.
@@ -75,6 +77,8 @@ const (
 	InputBegan     // a part of the input of a call
 	InputCompleted // the input of a call is complete
 	ProviderTool   // a tool that the provider executes
+	ItemBegan      // an item of the output, which may be a text, a call or anything else
+	ItemEnded
 )
 
 // Failure is how a request failed. The zero value: it did not, as far as is known.

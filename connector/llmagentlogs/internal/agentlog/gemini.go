@@ -13,7 +13,8 @@ import (
 // Gemini CLI, as recorded from 0.61.0. The turn is prompt_id. The finish reasons of
 // gemini_cli.api_response are "stop" for every chunk, whatever the provider sent: they say
 // nothing. That an answer was not complete is said by gemini_cli.chat.content_retry after
-// it. Each call has a trace of its own.
+// it. Nothing says whether a response asks for a tool, and gemini_cli.tool_call is recorded
+// when the tool has ended. Each call has a trace of its own.
 
 func readGemini(name string, r *record) (conversation string, ok bool) {
 	e := r.event
@@ -59,11 +60,14 @@ func readGemini(name string, r *record) (conversation string, ok bool) {
 	case "conversation_finished":
 		e.Kind = Ended
 	case "plan.approval_mode_duration":
-		// The last record of a process. While people are there they may also change the mode.
+		// The last record of a process. It is also recorded, with approval_mode_switch after
+		// it, when a person or a tool changes the mode.
 		if asks, known := r.boolean("interactive"); asks || !known {
 			return "", false
 		}
 		e.Kind = Ended
+	case "plan.approval_mode_switch":
+		e.Kind = GoesOn
 	default:
 		return "", false
 	}

@@ -38,6 +38,9 @@ func TestRead(t *testing.T) {
 		return more
 	}
 	gemini := func(name string, more map[string]any) map[string]any {
+		if more == nil {
+			more = map[string]any{}
+		}
 		more["event.name"], more["session.id"], more["prompt_id"] = "gemini_cli."+name, "c1", "p1"
 		return more
 	}
@@ -90,6 +93,14 @@ func TestRead(t *testing.T) {
 		{
 			"text", codex("codex.sse_event", map[string]any{"event.kind": "response.output_text.delta", "duration_ms": "14"}),
 			event(Codex, Progress, func(e *Event) { e.Part = Text }),
+		},
+		{
+			"an item", codex("codex.sse_event", map[string]any{"event.kind": "response.output_item.added"}),
+			event(Codex, Progress, func(e *Event) { e.Part = ItemBegan }),
+		},
+		{
+			"the end of an item", codex("codex.sse_event", map[string]any{"event.kind": "response.output_item.done"}),
+			event(Codex, Progress, func(e *Event) { e.Part = ItemEnded }),
 		},
 		{"an unknown event", codex("codex.sse_event", map[string]any{"event.kind": "response.new_thing"}), event(Codex, Progress, nil)},
 		{
@@ -200,6 +211,7 @@ func TestRead(t *testing.T) {
 				e.ToolName, e.Outcome, e.ToolErrorType = "write_file", semconv.ToolOutcomeInvalidInput, "invalid_tool_params"
 			})),
 		},
+		{"a mode that changes", gemini("plan.approval_mode_switch", nil), event(GeminiCLI, GoesOn, inTurn(nil))},
 		{"a process that goes", gemini("plan.approval_mode_duration", map[string]any{"interactive": false}), event(GeminiCLI, Ended, inTurn(nil))},
 
 		{

@@ -3,6 +3,7 @@ package turn
 import (
 	"cmp"
 	"strconv"
+	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 
@@ -27,13 +28,19 @@ type Machine struct {
 type state uint8
 
 const (
-	begun    state = iota // nothing but the prompt
-	open                  // a request without an end
-	answered              // the last request was answered, as far as is known
-	calling               // it was answered with calls, and no tool of them ended yet
-	failed                // the last request failed
-	acted                 // a tool ended, and its output has to go to the model
+	begun     state = iota // nothing but the prompt
+	open                   // a request without an end
+	completed              // the last request got its whole response; what was in it is not known
+	answered               // its response was the answer
+	calling                // its response asks for tools, which may run
+	failed                 // the last request failed
+	acted                  // a tool ended, and its output has to go to the model
 )
+
+// call is a call of a tool that was approved.
+type call struct{ id, tool string }
+
+func (c call) is(e *agentlog.Event) bool { return c == call{e.CallID, e.ToolName} }
 
 // turn is the turn that is open. Memory does not grow with its length.
 type turn struct {
@@ -47,6 +54,10 @@ type turn struct {
 	held        *Request          // with an end that what follows may revoke
 	caller      string            // the id of the request that made the last call
 	rejected    []agentlog.Event  // decisions against calls that may yet have a result
+	calls       []call            // those that were approved and have no result
+	decided     bool              // there was a decision on a call since the last request began
+	responseAt  pcommon.Timestamp // when the last response ended
+	ended       bool              // the agent says that it is over, and nothing came after that
 	failure     *agentlog.Failure // of the last request, if it failed
 	gaveUp      bool              // the agent does not try the last request again
 	lossy       bool              // records of it are missing, or came too late
@@ -54,16 +65,20 @@ type turn struct {
 	named       pcommon.TraceID   // the trace that the prompt's record names, joined or not
 }
 
-// maxRejected bounds the decisions that wait for the result of their call.
-const maxRejected = 64
+// The decisions that wait for the result of their call are bounded.
+const maxRejected, maxCalls = 64, 64
 
 // Bytes estimates the memory of the conversation.
 func (m *Machine) Bytes() int {
-	const fixed, aTurn, aPart = 300, 500, 400
+	const fixed, aTurn, aPart, aCall = 300, 500, 400, 32
 	n := fixed + len(m.Conversation)
 	for _, t := range [...]*turn{m.turn, m.past} {
-		if t != nil {
-			n += aTurn + len(t.Key) + len(t.caller) + aPart*(2+len(t.rejected))
+		if t == nil {
+			continue
+		}
+		n += aTurn + len(t.Key) + len(t.caller) + aPart*(2+cap(t.rejected)) + aCall*cap(t.calls)
+		for _, c := range t.calls {
+			n += len(c.id) + len(c.tool)
 		}
 	}
 	return n
@@ -97,10 +112,8 @@ func (m *Machine) Handle(e *agentlog.Event, to Sink) bool {
 	t.last, t.handled = max(t.last, e.Time), max(t.handled, e.Time)
 	event := *e
 	event.Provider = cmp.Or(event.Provider, m.provider)
+	t.ended = false
 	t.handle(&event, to)
-	if e.Kind == agentlog.Ended {
-		m.over(to)
-	}
 	return true
 }
 
@@ -119,6 +132,9 @@ func (m *Machine) prompt(e *agentlog.Event, to Sink) {
 		m.turn, m.past = t, nil
 		return
 	}
+	if t := m.turn; t != nil && t.state == completed && m.Agent != agentlog.Codex {
+		t.state = answered // Codex takes prompts while a tool runs
+	}
 	m.over(to)
 	m.turn = &turn{
 		Place: Place{Agent: m.Agent, Conversation: m.Conversation, Key: key},
@@ -136,7 +152,8 @@ type Waits uint8
 const (
 	// ForNothing: no turn is open.
 	ForNothing Waits = iota
-	// ForNothingMore: the agent has given up, and only records of what was before may come.
+	// ForNothingMore: the agent has given up, or says that the turn is over, and only records
+	// of what was before may come.
 	ForNothingMore
 	// ForAttempt: nothing goes on, as far as is known; the next record would be an attempt
 	// of what failed, or nothing is due.
@@ -150,9 +167,9 @@ func (m *Machine) Waits() Waits {
 	switch t := m.turn; {
 	case t == nil:
 		return ForNothing
-	case t.state == failed && t.gaveUp:
+	case t.state == failed && t.gaveUp, t.ended:
 		return ForNothingMore
-	case t.state == failed, t.state == answered && m.unattended:
+	case t.state == failed && len(t.calls) == 0, t.state == answered && m.unattended:
 		return ForAttempt
 	default:
 		return ForWork
@@ -165,7 +182,7 @@ func (m *Machine) Silent(to Sink) {
 	case m.turn == nil:
 	case m.Waits() != ForWork:
 		m.over(to)
-	case m.turn.state == calling && m.unattended: // otherwise a person may be asked
+	case m.turn.state == calling && m.unattended && !m.turn.decided: // otherwise a person may be asked, or a tool runs
 		m.close(semconv.RunEndIdle, to)
 	default:
 		m.close(semconv.RunEndUnclear, to) // what went on is not known
@@ -184,6 +201,10 @@ func (m *Machine) Stop(by semconv.RunEnd, to Sink) {
 	}
 }
 
+// maxExit is how long after the response that was the answer an agent says that the turn is
+// over. If it is stopped later, a tool may have been running.
+const maxExit = pcommon.Timestamp(time.Second)
+
 // over ends the open turn, if there is one, because it is over.
 func (m *Machine) over(to Sink) {
 	if m.turn == nil {
@@ -193,6 +214,10 @@ func (m *Machine) over(to Sink) {
 	switch m.turn.state {
 	case answered:
 		by = semconv.RunEndAnswer
+	case completed:
+		if t := m.turn; t.ended && t.handled-t.responseAt <= maxExit {
+			by = semconv.RunEndAnswer
+		}
 	case failed:
 		by = semconv.RunEndFailure
 	default:

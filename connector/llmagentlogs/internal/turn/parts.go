@@ -40,7 +40,10 @@ type Request struct {
 
 	InputTokens, OutputTokens int64 // -1 if not recorded
 
-	events int // in its response
+	events     int  // in its response
+	inItem     bool // an item of its output has begun
+	endsInText bool // the last item of its output, as far as is recorded
+	ran        bool // a tool ended before its response did
 }
 
 // Tool is one execution of a tool, or a call that was rejected.

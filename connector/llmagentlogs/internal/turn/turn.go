@@ -13,7 +13,7 @@ func (t *turn) handle(e *agentlog.Event, to Sink) {
 	case agentlog.Began:
 		t.flush(to)
 		t.reject(to)
-		t.gaveUp = false
+		t.gaveUp, t.decided, t.calls = false, false, nil
 		t.open = &Request{Start: e.Start, InputTokens: -1, OutputTokens: -1}
 		t.describe(t.open, e)
 		t.state = open
@@ -37,11 +37,11 @@ func (t *turn) handle(e *agentlog.Event, to Sink) {
 	case agentlog.Decision:
 		t.called(e)
 		t.settle(to)
-		if e.Rejected && len(t.rejected) < maxRejected {
-			t.rejected = append(t.rejected, *e)
-		}
+		t.decide(e)
 	case agentlog.Tool:
 		t.tool(e, to)
+	case agentlog.Ended:
+		t.ended = true
 	default:
 	}
 }
@@ -81,38 +81,71 @@ func (t *turn) done(e *agentlog.Event, to Sink) {
 		t.flush(to)
 		early = t.decidedSince(e)
 		t.reject(to)
+		t.decided = false
 		r = &Request{Start: e.Start, InputTokens: -1, OutputTokens: -1}
 	} else {
 		t.settle(to)
 		t.open = nil
 	}
 	t.describe(r, e)
+	t.responseAt = e.Time
 	r.Failure = e.Failure
 	r.InputTokens, r.OutputTokens = e.InputTokens, e.OutputTokens
 	if !e.Failure.Failed {
 		r.Failure.End = semconv.StreamEndTerminalEvent
 	}
 	t.held, t.failure = r, nil
-	switch {
-	case e.Failure.Failed:
-		t.state, t.failure = failed, &r.Failure
-	case r.InputsBegan+r.InputsCompleted > 0:
-		t.state, r.Finish = calling, finishToolCalls
-	default:
-		if t.state = answered; r.Text > 0 {
-			r.Finish = finishCompleted
-		}
-	}
+	t.responded(r, e)
 	if t.caller != "" && t.caller == e.RequestID {
 		t.called(e)
 	}
 	if len(early) > 0 {
-		if t.rejected = early; t.state == answered {
+		if t.rejected = early; t.state == completed {
 			t.state = calling
 		}
 	}
 	if final(e) {
 		t.settle(to)
+	}
+}
+
+// responded sets what a request that ended leaves behind. Where the records do not show what
+// was in a complete response, it may have asked for a tool.
+func (t *turn) responded(r *Request, e *agentlog.Event) {
+	codex := e.Agent == agentlog.Codex // whose calls are all of the last request
+	called := r.InputsBegan+r.InputsCompleted > 0 || codex && (t.decided || r.ran)
+	if called && !e.Failure.Failed {
+		r.Finish = finishToolCalls
+	}
+	switch {
+	case e.Failure.Failed:
+		t.state, t.failure = failed, &r.Failure
+	case r.ran && len(t.calls) == 0:
+		t.state = acted
+	case called, len(t.calls) > 0:
+		t.state = calling
+	case r.endsInText:
+		t.state, r.Finish = answered, finishCompleted
+	default:
+		t.state = completed
+	}
+}
+
+// decide notes a decision on a call. Before its result, which only comes when the tool has
+// ended, it is all that shows that a tool runs.
+func (t *turn) decide(e *agentlog.Event) {
+	t.decided = true
+	switch {
+	case e.Rejected && len(t.rejected) < maxRejected:
+		t.rejected = append(t.rejected, *e)
+	case e.Rejected, slices.ContainsFunc(t.calls, func(c call) bool { return c.is(e) }):
+	case len(t.calls) < maxCalls:
+		t.calls = append(t.calls, call{e.CallID, e.ToolName})
+	default:
+		t.lossy = true // which tools run is no longer known
+	}
+	if t.state == answered || t.state == completed {
+		t.state = calling
 	}
 }
 
@@ -200,6 +233,7 @@ func (t *turn) tool(e *agentlog.Event, to Sink) {
 	if e.Trace == t.Trace {
 		tool.Above = e.Span
 	}
+	t.calls = slices.DeleteFunc(t.calls, func(c call) bool { return c.is(e) })
 	at := slices.IndexFunc(t.rejected, func(d agentlog.Event) bool { return d.CallID == e.CallID && d.ToolName == e.ToolName })
 	switch {
 	case at >= 0 && e.Outcome == semconv.ToolOutcomeFailed:
@@ -212,6 +246,9 @@ func (t *turn) tool(e *agentlog.Event, to Sink) {
 	}
 	t.parts++
 	t.state = acted
+	if t.open != nil {
+		t.open.ran = true
+	}
 	to.Tool(t.Place, &tool)
 }
 
@@ -237,6 +274,7 @@ func (r *Request) progress(e *agentlog.Event) {
 	switch e.Part {
 	case agentlog.Text:
 		r.Text++
+		r.endsInText = true
 	case agentlog.Reasoning:
 		r.Reasoning++
 	case agentlog.InputBegan:
@@ -246,6 +284,13 @@ func (r *Request) progress(e *agentlog.Event) {
 		r.InputsBegan = max(r.InputsBegan, r.InputsCompleted)
 	case agentlog.ProviderTool:
 		r.ProviderTools++
+	case agentlog.ItemBegan:
+		r.inItem, r.endsInText = true, false
+	case agentlog.ItemEnded:
+		if !r.inItem { // nothing else of it is recorded
+			r.endsInText = false
+		}
+		r.inItem = false
 	case agentlog.Something:
 	}
 }
