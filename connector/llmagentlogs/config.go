@@ -43,8 +43,8 @@ type Config struct {
 	MaxAge time.Duration `mapstructure:"max_age"`
 
 	// MaxBytes bounds the memory of open conversations, in bytes as this connector
-	// estimates them. At the bound those that were silent for longest are forgotten. One
-	// conversation has a sixteenth of it. Default 67108864 (64 MiB).
+	// estimates them. At the bound, of the service that holds most, those that were silent
+	// for longest are forgotten. One conversation has a sixteenth of it. Default 67108864 (64 MiB).
 	MaxBytes int `mapstructure:"max_bytes"`
 
 	// JoinTraces puts the spans of a turn into the trace that the record of its prompt

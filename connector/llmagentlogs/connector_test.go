@@ -228,6 +228,43 @@ func TestMaxBytes(t *testing.T) {
 	}
 }
 
+// A service with very many conversations does not cost another one its own: a turn in which
+// a tool runs meanwhile ends as it does.
+func TestFloodOfAnother(t *testing.T) {
+	cfg := defaultConfig()
+	cfg.MaxBytes = 1 << 20
+	h := newHarness(t, cfg, nil)
+	mine := func(at time.Duration, entries ...entry) {
+		for i := range entries {
+			entries[i].at = at + time.Duration(i)*time.Millisecond
+		}
+		ld := codexLogs(t, "mine", entries...)
+		ld.ResourceLogs().At(0).Resource().Attributes().PutStr("service.name", "mine")
+		h.consume(t, ld)
+	}
+	mine(0, slices.Concat([]entry{unattended, prompt}, calls(), []entry{decided("approved")})...)
+	h.pass(t, cfg.Settle)
+	for i := range 5000 {
+		h.consume(t, codexLogs(t, strconv.Itoa(i), at(0, slices.Concat([]entry{unattended, prompt}, calls())...)...))
+		if i%100 == 0 {
+			h.tick(t.Context())
+		}
+	}
+	mine(time.Minute, slices.Concat([]entry{ranTool("call_1", true)}, answer())...)
+	h.pass(t, cfg.Settle)
+	h.pass(t, cfg.Quiet)
+	forgotten := 0
+	for _, run := range runsOf(h.spans()) {
+		if value(run, "gen_ai.conversation.id") == "mine" {
+			assert.Equal(t, "answer", value(run, semconv.RunEndKey))
+			assert.Equal(t, "2", value(run, semconv.RunRequestsKey))
+			return
+		}
+		forgotten++
+	}
+	t.Errorf("no run of its own, beside %d others", forgotten)
+}
+
 // While the next consumer does not return, the spans of conversations that made room for
 // others are bounded: calls are refused, for the sender to send again.
 func TestBusy(t *testing.T) {

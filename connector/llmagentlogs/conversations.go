@@ -1,7 +1,6 @@
 package llmagentlogs
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -96,26 +95,6 @@ func (c *conversations) account(conv *conversation) {
 	now := conv.bytes + conv.Machine.Bytes() + conv.origin.bytes() + hashBytes*len(conv.seen)
 	c.bytes += now - conv.counted
 	conv.counted = now
-}
-
-// makeRoom forgets the conversations that were silent for longest, until an eighth of the
-// memory is free.
-func (c *conversations) makeRoom(out ptrace.Traces) {
-	keys := make([]key, 0, len(c.byKey))
-	for k := range c.byKey {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b key) int { return cmp.Compare(c.byKey[a].added, c.byKey[b].added) })
-	for _, k := range keys {
-		if c.bytes <= c.cfg.MaxBytes-c.cfg.MaxBytes/8 {
-			break
-		}
-		conv := c.byKey[k]
-		c.handle(conv, out)
-		c.write(conv, out, func(to turn.Sink) { conv.Stop(semconv.RunEndEvicted, to) })
-		c.forget(k, conv)
-		c.count.forgotten++
-	}
 }
 
 func (c *conversations) forget(k key, conv *conversation) {
