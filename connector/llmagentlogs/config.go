@@ -43,7 +43,7 @@ type Config struct {
 	MaxAge time.Duration `mapstructure:"max_age"`
 
 	// MaxBytes bounds the memory of open conversations, in bytes as this connector
-	// estimates them. At the bound, of the service that holds most, those that were silent
+	// estimates them. Spans that wait to be forwarded have as much again, at most. At the bound, of the service that holds most, those that were silent
 	// for longest are forgotten. One conversation has a sixteenth of it. Default 67108864 (64 MiB).
 	MaxBytes int `mapstructure:"max_bytes"`
 
@@ -90,3 +90,9 @@ func (c *Config) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// maxMade is how many bytes of spans may wait to be forwarded before no more are made.
+func (c *Config) maxMade() int { return c.MaxBytes / 8 }
+
+// maxUnsent bounds the spans that wait because the next consumer refused them, in bytes.
+func (c *Config) maxUnsent() int { return c.MaxBytes / 8 }

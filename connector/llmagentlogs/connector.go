@@ -29,17 +29,18 @@ type agentLogs struct {
 	reader    agentlog.Reader
 
 	// mu guards everything declared below, up to the empty line.
-	mu     sync.Mutex
-	open   *conversations
-	made   ptrace.Traces // spans that wait to be forwarded
-	closed bool
+	mu      sync.Mutex
+	open    *conversations
+	made    *batch // spans that wait to be forwarded
+	sending int    // bytes of spans that are being forwarded, or were refused
+	closed  bool
 
-	sending []ptrace.Traces // of the goroutine: those that the next consumer refused, the oldest first
-	wake    chan struct{}
-	quit    chan struct{}
-	stop    context.CancelFunc
-	done    sync.WaitGroup
-	once    sync.Once
+	unsent []*batch // of the goroutine: those that the next consumer refused, the oldest first
+	wake   chan struct{}
+	quit   chan struct{}
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+	once   sync.Once
 }
 
 var _ connector.Logs = (*agentLogs)(nil)
@@ -53,18 +54,18 @@ func newAgentLogs(set connector.Settings, cfg *Config, next consumer.Traces, c c
 		cfg: cfg, next: next, clock: c, logger: set.Logger, telemetry: t,
 		reader: agentlog.NewReader(cfg.Agents...),
 		open:   newConversations(cfg),
-		made:   ptrace.NewTraces(),
+		made:   newBatch(),
 		wake:   make(chan struct{}, 1),
 		quit:   make(chan struct{}),
 	}
 	return a, t.observe(a.load)
 }
 
-// load is how many conversations are open, and their memory.
+// load is how many conversations are open, and their memory and that of the spans that wait.
 func (a *agentLogs) load() (conversations, bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return int64(len(a.open.byKey)), int64(a.open.bytes)
+	return int64(len(a.open.byKey)), int64(a.open.bytes + a.made.bytes + a.sending)
 }
 
 // Capabilities implements consumer.Logs.
@@ -105,13 +106,15 @@ func (a *agentLogs) Shutdown(ctx context.Context) (err error) {
 				return
 			}
 		}
-		a.mu.Lock()
-		a.closed = true
-		a.open.stop(a.made)
-		td := a.take(ctx)
-		a.mu.Unlock()
-		a.send(ctx, td)
-		if lost := a.unsent(); lost > 0 {
+		a.drain(ctx, func() (more bool) {
+			a.closed = true
+			return a.open.stop(a.made)
+		})
+		lost := 0
+		for _, b := range a.unsent {
+			lost += b.traces.SpanCount()
+		}
+		if lost > 0 {
 			a.telemetry.lost(ctx, lost)
 			err = fmt.Errorf("%d spans are lost: the next consumer did not accept them before the end of the shutdown", lost)
 		}
@@ -147,7 +150,8 @@ func (a *agentLogs) returns(ctx context.Context) bool {
 	}
 }
 
-// ConsumeLogs implements consumer.Logs. It keeps nothing of ld.
+// ConsumeLogs implements consumer.Logs. It keeps nothing of ld, and returns no error: that
+// would not keep other consumers from having ld, and the sender would send it again.
 func (a *agentLogs) ConsumeLogs(ctx context.Context, ld plog.Logs) error {
 	type read struct {
 		event        agentlog.Event
@@ -182,14 +186,11 @@ func (a *agentLogs) ConsumeLogs(ctx context.Context, ld plog.Logs) error {
 	if a.closed {
 		return nil
 	}
-	if a.made.SpanCount() > a.maxUnsent() {
-		return errBusy
-	}
 	now := a.clock.Now()
 	for i := range events {
 		a.open.add(events[i].conversation, &events[i].event, events[i].origin, now, a.made)
 	}
-	if a.made.SpanCount() > 0 { // of conversations that had to make room
+	if a.made.bytes > 0 { // of conversations that had to make room
 		select {
 		case a.wake <- struct{}{}:
 		default:
@@ -200,54 +201,58 @@ func (a *agentLogs) ConsumeLogs(ctx context.Context, ld plog.Logs) error {
 
 // tick handles what is due, and forwards the spans.
 func (a *agentLogs) tick(ctx context.Context) {
-	a.mu.Lock()
-	a.open.tick(a.clock.Now(), a.made)
-	td := a.take(ctx)
-	a.mu.Unlock()
-	a.send(ctx, td)
+	now := a.clock.Now()
+	a.drain(ctx, func() (more bool) { return a.open.tick(now, a.made) })
 }
 
-// take returns the spans that wait to be forwarded. mu is held.
-func (a *agentLogs) take(ctx context.Context) ptrace.Traces {
-	td := a.made
-	a.made = ptrace.NewTraces()
-	a.telemetry.count(ctx, &a.open.count)
-	return td
+// drain forwards the spans that do makes, until it has made all. mu is held for do.
+func (a *agentLogs) drain(ctx context.Context, do func() (more bool)) {
+	for more := true; more; {
+		a.mu.Lock()
+		more = do()
+		b := a.made
+		a.made = newBatch()
+		a.telemetry.count(ctx, &a.open.count)
+		a.mu.Unlock()
+		a.send(ctx, b)
+	}
 }
-
-var errBusy = errors.New("the next consumer is too slow for the spans of evicted conversations: send the logs again")
-
-// maxUnsent bounds the spans that wait to be forwarded, and those that wait because the next
-// consumer refused them.
-func (a *agentLogs) maxUnsent() int { return a.cfg.MaxBytes / 1024 }
 
 // send forwards spans, after those that were refused before.
-func (a *agentLogs) send(ctx context.Context, td ptrace.Traces) {
-	if td.SpanCount() > 0 {
-		a.sending = append(a.sending, td)
+func (a *agentLogs) send(ctx context.Context, b *batch) {
+	if b.bytes > 0 {
+		a.unsent = append(a.unsent, b)
 	}
-	for len(a.sending) > 0 {
+	for len(a.unsent) > 0 {
+		first := a.unsent[0]
+		waiting := a.waiting(first.bytes)
 		copied := ptrace.NewTraces() // the next consumer owns what it gets, also if it refuses it
-		a.sending[0].CopyTo(copied)
+		first.traces.CopyTo(copied)
 		err := a.next.ConsumeTraces(ctx, copied)
 		switch {
 		case err == nil:
-		case consumererror.IsPermanent(err), a.unsent() > a.maxUnsent():
-			lost := a.sending[0].SpanCount()
+		case consumererror.IsPermanent(err), waiting > a.cfg.maxUnsent():
+			lost := first.traces.SpanCount()
 			a.telemetry.lost(ctx, lost)
 			a.logger.Error("The next consumer refused spans, which are lost", zap.Int("spans", lost), zap.Error(err))
 		default:
+			a.waiting(0)
 			return // they are sent again with the next ones
 		}
-		a.sending = a.sending[1:]
+		a.unsent = a.unsent[1:]
 	}
-	a.sending = nil
+	a.unsent = nil
+	a.waiting(0)
 }
 
-// unsent is how many spans wait because the next consumer refused them.
-func (a *agentLogs) unsent() (spans int) {
-	for _, td := range a.sending {
-		spans += td.SpanCount()
+// waiting is the memory of the spans that wait because the next consumer refused them. It
+// is noted together with that of a copy.
+func (a *agentLogs) waiting(copied int) (bytes int) {
+	for _, b := range a.unsent {
+		bytes += b.bytes
 	}
-	return spans
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sending = bytes + copied
+	return bytes
 }

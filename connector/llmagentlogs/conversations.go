@@ -7,7 +7,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"github.com/otelllm/otelllm-go/connector/llmagentlogs/internal/agentlog"
-	"github.com/otelllm/otelllm-go/connector/llmagentlogs/internal/metadata"
 	"github.com/otelllm/otelllm-go/connector/llmagentlogs/internal/turn"
 	"github.com/otelllm/otelllm-go/semconv"
 )
@@ -54,24 +53,34 @@ type conversations struct {
 
 // counts are what happened since they were last taken.
 type counts struct {
-	duplicates, strays, tooLarge, forgotten int64
-	made                                    [3]int64
+	duplicates, strays, tooLarge, busy, forgotten int64
+	made                                          [3]int64
 }
 
 func newConversations(cfg *Config) *conversations {
 	return &conversations{cfg: cfg, byKey: make(map[key]*conversation)}
 }
 
-// add lets an event wait for its turn.
-func (c *conversations) add(id string, e *agentlog.Event, from *origin, now time.Time, out ptrace.Traces) {
+// add lets an event wait for its turn. If there is no room for it, and none can be made
+// before the spans in out are forwarded, it is dropped.
+func (c *conversations) add(id string, e *agentlog.Event, from *origin, now time.Time, out *batch) {
+	size := e.Size()
+	if c.bytes+size > c.cfg.MaxBytes && out.bytes <= c.cfg.maxMade() {
+		c.makeRoom(out)
+	}
 	k := key{e.Agent, id, from.id}
 	conv := c.byKey[k]
-	if conv == nil {
+	switch {
+	case c.bytes+size > c.cfg.MaxBytes:
+		c.count.busy++
+		if conv != nil {
+			conv.lossy = true
+		}
+		return
+	case conv == nil:
 		conv = &conversation{Machine: turn.Machine{Agent: e.Agent, Conversation: id, Join: c.cfg.JoinTraces}, origin: *from}
 		c.byKey[k] = conv
-	}
-	size := e.Size()
-	if conv.bytes+size > c.cfg.MaxBytes/16 {
+	case conv.bytes+size > c.cfg.MaxBytes/16:
 		c.count.tooLarge++
 		conv.lossy = true
 		return
@@ -85,9 +94,6 @@ func (c *conversations) add(id string, e *agentlog.Event, from *origin, now time
 	conv.waiting = append(conv.waiting, *e)
 	conv.bytes += size
 	c.account(conv)
-	if c.bytes > c.cfg.MaxBytes {
-		c.makeRoom(out)
-	}
 }
 
 // account updates the memory of all conversations by that of one.
@@ -102,15 +108,17 @@ func (c *conversations) forget(k key, conv *conversation) {
 	delete(c.byKey, k)
 }
 
-// tick handles what is due by now.
-func (c *conversations) tick(now time.Time, out ptrace.Traces) {
+// tick handles what is due by now. It returns true if there is more to do when the spans in
+// out have been forwarded.
+func (c *conversations) tick(now time.Time, out *batch) (more bool) {
 	for k, conv := range c.byKey {
-		if len(conv.waiting) > 0 {
-			if now.Sub(conv.first) < c.cfg.Settle {
-				continue
-			}
-			c.handle(conv, out)
+		if out.bytes > c.cfg.maxMade() {
+			return true
 		}
+		if len(conv.waiting) > 0 && now.Sub(conv.first) < c.cfg.Settle {
+			continue
+		}
+		c.handle(conv, out)
 		silent := now.Sub(conv.last)
 		if patience := c.patience(conv.Waits()); silent >= patience {
 			c.write(conv, out, conv.Silent)
@@ -120,6 +128,10 @@ func (c *conversations) tick(now time.Time, out ptrace.Traces) {
 			c.forget(k, conv)
 		}
 	}
+	if c.bytes > c.cfg.MaxBytes { // what was handled may need more memory than what waited
+		c.makeRoom(out)
+	}
+	return false
 }
 
 // patience is how long a turn may be silent.
@@ -134,38 +146,44 @@ func (c *conversations) patience(waits turn.Waits) time.Duration {
 	}
 }
 
-// stop ends all conversations.
-func (c *conversations) stop(out ptrace.Traces) {
+// stop ends all conversations. It returns true as tick does.
+func (c *conversations) stop(out *batch) (more bool) {
 	for k, conv := range c.byKey {
+		if out.bytes > c.cfg.maxMade() {
+			return true
+		}
 		c.handle(conv, out)
 		c.write(conv, out, func(to turn.Sink) { conv.Stop(semconv.RunEndUnclear, to) })
 		c.forget(k, conv)
 	}
+	return false
 }
 
 // handle handles the records that wait, in the order in which they happened, each once.
-func (c *conversations) handle(conv *conversation, out ptrace.Traces) {
-	if len(conv.waiting) == 0 {
-		return
+func (c *conversations) handle(conv *conversation, out *batch) {
+	if conv.lossy { // of which turn a record is missing is not known
+		conv.Lost()
 	}
-	slices.SortFunc(conv.waiting, func(a, b agentlog.Event) int { return agentlog.Compare(&a, &b) })
-	c.write(conv, out, func(to turn.Sink) {
-		for i := range conv.waiting {
-			e := &conv.waiting[i]
-			switch {
-			case i > 0 && *e == conv.waiting[i-1], conv.knows(e):
-				c.count.duplicates++
-			case !conv.Handle(e, to):
-				c.count.strays++
+	if len(conv.waiting) > 0 {
+		slices.SortFunc(conv.waiting, func(a, b agentlog.Event) int { return agentlog.Compare(&a, &b) })
+		c.write(conv, out, func(to turn.Sink) {
+			for i := range conv.waiting {
+				e := &conv.waiting[i]
+				switch {
+				case i > 0 && *e == conv.waiting[i-1], conv.knows(e):
+					c.count.duplicates++
+				case !conv.Handle(e, to):
+					c.count.strays++
+				}
+				if conv.lossy {
+					conv.Lost()
+				}
 			}
-		}
-		if conv.lossy {
-			conv.Lost()
-			conv.lossy = false
-		}
-	})
-	conv.waiting, conv.bytes = nil, 0
-	c.account(conv)
+		})
+		conv.waiting, conv.bytes = nil, 0
+		c.account(conv)
+	}
+	conv.lossy = false
 }
 
 // knows reports whether the event was handled before, and remembers it. Parts of responses
@@ -187,19 +205,14 @@ func (conv *conversation) knows(e *agentlog.Event) bool {
 }
 
 // write adds the spans that do makes to out.
-func (c *conversations) write(conv *conversation, out ptrace.Traces, do func(turn.Sink)) {
+func (c *conversations) write(conv *conversation, out *batch, do func(turn.Sink)) {
 	made := ptrace.NewSpanSlice()
 	s := spans{to: made}
 	do(&s)
-	if made.Len() == 0 {
-		return
-	}
 	for kind, n := range s.made {
 		c.count.made[kind] += n
 	}
-	rs := out.ResourceSpans().AppendEmpty()
-	conv.origin.writeTo(rs.Resource())
-	ss := rs.ScopeSpans().AppendEmpty()
-	ss.Scope().SetName(metadata.ScopeName)
-	made.MoveAndAppendTo(ss.Spans())
+	if made.Len() > 0 {
+		out.add(&conv.origin, made)
+	}
 }

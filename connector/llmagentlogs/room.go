@@ -6,16 +6,14 @@ import (
 	"maps"
 	"slices"
 
-	"go.opentelemetry.io/collector/pdata/ptrace"
-
 	"github.com/otelllm/otelllm-go/connector/llmagentlogs/internal/turn"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// makeRoom forgets conversations until a sixteenth of the memory is free: of the origin
+// makeRoom forgets conversations until a part of the memory is free: of the origin
 // that holds most, those that were silent for longest. One origin with very many does not
 // cost the others theirs.
-func (c *conversations) makeRoom(out ptrace.Traces) {
+func (c *conversations) makeRoom(out *batch) {
 	byOrigin := make(map[string]*holding)
 	for k, conv := range c.byKey {
 		h := byOrigin[k.origin]
@@ -32,7 +30,7 @@ func (c *conversations) makeRoom(out ptrace.Traces) {
 	}
 	most := mostFirst(holdings)
 	heap.Init(&most)
-	for len(most) > 0 && c.bytes > c.cfg.MaxBytes-c.cfg.MaxBytes/16 {
+	for len(most) > 0 && c.bytes > c.cfg.MaxBytes-c.cfg.MaxBytes/32 {
 		h, k := most[0], most[0].keys[0]
 		conv := c.byKey[k]
 		h.bytes -= conv.counted

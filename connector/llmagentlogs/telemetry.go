@@ -55,6 +55,7 @@ func (t *telemetry) count(ctx context.Context, c *counts) {
 	add(ctx, b.ConnectorLlmAgentLogsRecordsDropped, c.duplicates, "reason", "duplicate")
 	add(ctx, b.ConnectorLlmAgentLogsRecordsDropped, c.strays, "reason", "no_turn")
 	add(ctx, b.ConnectorLlmAgentLogsRecordsDropped, c.tooLarge, "reason", "too_large")
+	add(ctx, b.ConnectorLlmAgentLogsRecordsDropped, c.busy, "reason", "busy")
 	if c.forgotten > 0 {
 		b.ConnectorLlmAgentLogsForgotten.Add(ctx, c.forgotten)
 	}

@@ -125,9 +125,10 @@ type Event struct {
 	ToolErrorType    string
 }
 
-// Size estimates the memory of the event in bytes.
+// Size estimates the memory of the event in a list that grows, in bytes: append reserves
+// up to twice as much as is needed.
 func (e *Event) Size() int {
-	const fixed = 400
+	const fixed = 2 * 280
 	return fixed + len(e.Turn) + len(e.Model) + len(e.Provider) + len(e.RequestID) + len(e.Failure.Code) + len(e.Failure.Type) +
 		len(e.CallID) + len(e.ToolName) + len(e.ToolErrorType)
 }

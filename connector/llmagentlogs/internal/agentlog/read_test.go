@@ -1,6 +1,7 @@
 package agentlog
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -311,6 +312,11 @@ func TestEqualRecordsHaveEqualHashes(t *testing.T) {
 	first, again := read(200), read(200)
 	assert.Equal(t, first, again)
 	assert.NotEqual(t, first, read(500))
+}
+
+func TestSize(t *testing.T) {
+	empty := Event{}
+	assert.GreaterOrEqual(t, empty.Size(), 2*int(reflect.TypeFor[Event]().Size()))
 }
 
 // FuzzRead: whatever a record has, reading it does not panic, and what is read is bounded

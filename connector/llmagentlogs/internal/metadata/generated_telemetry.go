@@ -108,7 +108,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ConnectorLlmAgentLogsBytesHeld, err = builder.meter.Int64ObservableUpDownCounter(
 		"otelcol_connector_llm_agent_logs_bytes_held",
-		metric.WithDescription("Estimated memory of the conversations that are open. [Alpha]"),
+		metric.WithDescription("Estimated memory of the conversations that are open, and of the spans that wait to be forwarded. [Alpha]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)

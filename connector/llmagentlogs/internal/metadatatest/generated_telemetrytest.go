@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) connector.Settings {
 func AssertEqualConnectorLlmAgentLogsBytesHeld(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_connector_llm_agent_logs_bytes_held",
-		Description: "Estimated memory of the conversations that are open. [Alpha]",
+		Description: "Estimated memory of the conversations that are open, and of the spans that wait to be forwarded. [Alpha]",
 		Unit:        "By",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -226,9 +226,10 @@ func (m *Machine) over(to Sink) {
 }
 
 // Lost says that records of the conversation are missing: nothing is claimed of the turn
-// that is open.
+// that is open. What follows may be of a turn whose prompt is missing, so the past one does
+// not go on.
 func (m *Machine) Lost() {
-	if m.turn != nil {
+	if m.past = nil; m.turn != nil {
 		m.turn.lossy = true
 	}
 }
