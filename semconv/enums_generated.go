@@ -1583,7 +1583,8 @@ const (
 	// RunEndFailure is "failure". The last request failed or was stopped, and no
 	// further attempt came.
 	RunEndFailure
-	// RunEndIdle is "idle". The outputs of the last answer's calls never came.
+	// RunEndIdle is "idle". What was due never came, the outputs of the last
+	// answer's calls or the end of an attempt after a failed one.
 	RunEndIdle
 	// RunEndUnclear is "unclear". Later requests may have continued it. Nothing is
 	// claimed about the run.

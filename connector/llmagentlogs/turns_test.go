@@ -58,6 +58,11 @@ func TestTurns(t *testing.T) {
 		{"the records end in a tool", codex(one(unattended, prompt), calls(), one(ranTool("call_1", true))), want{[]string{"chat", "tool", "run"}, "unclear", "", "", ""}},
 		{"the records end in a response", codex(one(unattended, prompt, headers, sse("output_text.delta"))), want{[]string{"chat", "run"}, "unclear", "", "", ""}},
 		{
+			"the records end in an attempt after a failed one",
+			codex(one(unattended, prompt, headers, sse("output_text.delta"), broken(closedEarly), headers, sse("created"))),
+			want{[]string{"chat error", "chat", "run"}, "idle", "failed", "stream_interrupted", "user_confirmed_retry"},
+		},
+		{
 			"text, then the end of the stream", codex(one(unattended, prompt, headers, sse("output_text.delta"), broken(closedEarly))),
 			want{[]string{"chat error", "run error"}, "failure", "failed", "stream_interrupted", "user_confirmed_retry"},
 		},

@@ -184,6 +184,9 @@ func (m *Machine) Silent(to Sink) {
 		m.over(to)
 	case m.turn.state == calling && m.unattended && !m.turn.decided: // otherwise a person may be asked, or a tool runs
 		m.close(semconv.RunEndIdle, to)
+	case m.turn.state == open && m.unattended && m.turn.failure != nil:
+		// An agent that fails loses its last records, one that ends well does not.
+		m.close(semconv.RunEndIdle, to)
 	default:
 		m.close(semconv.RunEndUnclear, to) // what went on is not known
 	}
