@@ -153,3 +153,32 @@ func runsOf(spans []ptrace.Span) (runs []ptrace.Span) {
 	}
 	return runs
 }
+
+// undici has one code for a connection that the other side closed. With it go the causes
+// that llm_classify takes from it in spans: docs/vocabulary-of-others.md.
+func TestOtherSideClosed(t *testing.T) {
+	for message, want := range map[string]string{
+		"terminated":   "body_truncated",
+		"anything":     "body_truncated",
+		"fetch failed": "closed_before_headers",
+		"exception TypeError: fetch failed sending request": "closed_before_headers",
+	} {
+		made := madeOf(t, defaultConfig(), geminiLogs(t, "s1", at(0, geminiConfig, geminiPrompt, geminiRequest,
+			gemini("api_error", attributes{"error.type": "TypeError", "error.message": message, "role": "main"}),
+			gemini("network_retry_attempt", attributes{"error_type": "UND_ERR_SOCKET"}))...))
+		var causes []string
+		for _, span := range judge(t, made...) {
+			if cause := value(span, semconv.FailureCauseKey); cause != "" {
+				causes = append(causes, cause)
+				assert.Equal(t, "user_confirmed_retry", value(span, semconv.RetrySafetyKey))
+			}
+		}
+		assert.Equal(t, []string{want, want}, causes, message)
+	}
+	made := madeOf(t, defaultConfig(), claudeLogs(t, "s1", at(0, claude("user_prompt", nil), claude("api_error", attributes{"error": "UND_ERR_SOCKET: other side closed"}))...))
+	for _, span := range judge(t, made...) {
+		if operationIs(span, "chat") {
+			assert.Equal(t, "body_truncated", value(span, semconv.FailureCauseKey))
+		}
+	}
+}

@@ -89,6 +89,7 @@ type Failure struct {
 	Code     string // the transport's
 	Provider semconv.ProviderErrorKind
 	InBand   bool
+	Fetch    bool // its message is that of a request without a response
 	Watchdog semconv.WatchdogKind
 	Abort    semconv.AbortSource
 	Type     string // of the error

@@ -98,6 +98,7 @@ func geminiFailure(e *Event, errorType, message string) Failure {
 		f = unknownFailure()
 	default:
 		f = brokenStream(message)
+		f.Fetch = fetchFailed(message)
 	}
 	f.Type = classify.SanitizeErrorType(errorType)
 	return f

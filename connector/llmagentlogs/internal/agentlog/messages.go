@@ -35,7 +35,30 @@ var transportTexts = [...]struct {
 	{"ECONNRESET", semconv.TransportCauseConnectionReset, "ECONNRESET"},
 	{"Broken pipe", semconv.TransportCauseConnectionLost, "EPIPE"},
 	{"EPIPE", semconv.TransportCauseConnectionLost, "EPIPE"},
-	{"UND_ERR_SOCKET", semconv.TransportCauseConnectionLost, "UND_ERR_SOCKET"},
+	{undSocket, semconv.TransportCauseBodyTruncated, undSocket},
+}
+
+// undSocket is undici's code for a connection that the other side closed: within a body, or
+// before a response. One that was reset has ECONNRESET.
+const undSocket = "UND_ERR_SOCKET"
+
+// Explain adds what another record says of the transport.
+func (f *Failure) Explain(by *Failure) {
+	if !f.Failed || f.Cause != semconv.TransportCauseUnset {
+		return
+	}
+	if f.Cause, f.Code = by.Cause, by.Code; f.Code == undSocket && f.early() {
+		f.Cause, f.End = semconv.TransportCauseClosedBeforeHeaders, semconv.StreamEndNoResponse
+	}
+}
+
+// early reports whether it is known that there was no response.
+func (f *Failure) early() bool { return f.End == semconv.StreamEndNoResponse || f.Fetch }
+
+// fetchFailed reports whether a message is undici's for a request that got no response, as
+// it is or as Google's SDK has it.
+func fetchFailed(message string) bool {
+	return message == "fetch failed" || message == "exception TypeError: fetch failed sending request"
 }
 
 // transportCode is what the name of an error says of the transport.
@@ -62,7 +85,7 @@ func refusal(status int, message string) Failure {
 	message = head(message)
 	for i := range transportTexts {
 		if t := &transportTexts[i]; strings.Contains(message, t.text) {
-			f.Cause, f.Code = t.cause, t.code
+			f.Explain(&Failure{Cause: t.cause, Code: t.code})
 			return f
 		}
 	}

@@ -26,8 +26,8 @@ func (t *turn) handle(e *agentlog.Event, to Sink) {
 	case agentlog.Cut:
 		t.cut(e)
 	case agentlog.Detail:
-		if t.held != nil && t.held.Failure.Failed && t.held.Failure.Cause == semconv.TransportCauseUnset {
-			t.held.Failure.Cause, t.held.Failure.Code = e.Failure.Cause, e.Failure.Code
+		if t.held != nil {
+			t.held.Failure.Explain(&e.Failure)
 		}
 	case agentlog.GaveUp:
 		t.gaveUp = true
