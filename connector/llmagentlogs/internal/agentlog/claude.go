@@ -64,7 +64,7 @@ func (r *record) claudeRequest() {
 	e := r.event
 	r.took()
 	e.Model, e.Provider, e.RequestID = r.code("model"), "anthropic", r.id("request_id")
-	e.Attempt = int(min(max(r.number("attempt"), 0), 1000))
+	e.Attempt = r.attempt(1)
 	e.Side = beside[r.text("query_source")]
 }
 

@@ -22,10 +22,15 @@ func readCodex(name string, r *record) (conversation string, ok bool) {
 	case "codex.user_prompt":
 		e.Kind = Prompt
 	case "codex.api_request":
-		// Recorded for each attempt, when the headers have arrived or it failed.
+		// Recorded for each attempt, when the headers have arrived or it failed. Codex counts
+		// from 0, and from 0 again after a stream that broke and after most HTTP errors: its 0
+		// does not say that there was no attempt before.
 		r.took()
 		e.RequestID = r.id("auth.request_id")
 		e.Status = r.status("http.response.status_code")
+		if e.Attempt = r.attempt(0); e.Attempt == 1 {
+			e.Attempt = 0
+		}
 		if e.Kind = Began; e.Status >= 300 || e.Status == 0 {
 			e.Kind = Refused
 			e.Failure = refusal(e.Status, r.text("error.message"))

@@ -69,15 +69,15 @@ func TestRead(t *testing.T) {
 		{"Codex asks", codex("codex.conversation_starts", map[string]any{"approval_policy": "on-request"}), event(Codex, Session, nil)},
 		{"a prompt", codex("codex.user_prompt", map[string]any{"prompt": "text"}), event(Codex, Prompt, nil)},
 		{
-			"headers", codex("codex.api_request", map[string]any{"duration_ms": "151", "http.response.status_code": 200, "model": "gpt-5.5", "auth.request_id": "req_1"}),
+			"headers", codex("codex.api_request", map[string]any{"duration_ms": "151", "http.response.status_code": 200, "model": "gpt-5.5", "auth.request_id": "req_1", "attempt": "0"}),
 			event(Codex, Began, func(e *Event) {
 				e.Start, e.Status, e.Model, e.RequestID = at-151*ms, 200, "gpt-5.5", "req_1"
 			}),
 		},
 		{
-			"429", codex("codex.api_request", map[string]any{"http.response.status_code": int64(429), "error.message": "http 429"}),
+			"429", codex("codex.api_request", map[string]any{"http.response.status_code": int64(429), "error.message": "http 429", "attempt": "2"}),
 			event(Codex, Refused, func(e *Event) {
-				e.Status = 429
+				e.Status, e.Attempt = 429, 3
 				e.Failure = Failure{Failed: true, End: semconv.StreamEndHTTPError, Provider: semconv.ProviderErrorKindRateLimited}
 			}),
 		},

@@ -165,6 +165,17 @@ func (r *record) status(keys ...string) int {
 	return 0
 }
 
+// attempt is the number of an attempt, 1 for the first, of an agent that gives the first one
+// this number. It is 0 if none is recorded.
+func (r *record) attempt(first int64) int {
+	const most = 1000
+	n := r.number("attempt")
+	if n < first {
+		return 0
+	}
+	return int(min(n-first+1, most))
+}
+
 // tokens sets the usage of a response, where it is recorded.
 func (r *record) tokens(input, output string) {
 	r.event.InputTokens, r.event.OutputTokens = r.number(input), r.number(output)
