@@ -67,7 +67,7 @@ func TestBusy(t *testing.T) {
 	}
 	assert.LessOrEqual(t, most, 2*cfg.MaxBytes)
 	fanOut(mine(time.Minute, decided("approved"), ranTool("call_1", true)))
-	assert.Equal(t, flood+2, len(backend.AllLogs()), "each of them once")
+	assert.Len(t, backend.AllLogs(), flood+2, "each of them once")
 	close(release)
 	h.clock.ticks <- h.clock.Now()
 	h.clock.ticks <- h.clock.Now() // the first one is done
@@ -101,12 +101,12 @@ func TestDroppedRecords(t *testing.T) {
 	cfg := defaultConfig()
 	h := newHarness(t, cfg, nil)
 	miss := func() {
-		max := cfg.MaxBytes
+		bound := cfg.MaxBytes
 		cfg.MaxBytes = 0 // nothing has room, and no room is made
 		h.made.bytes++
 		h.consume(t, codexLogs(t, "c1", entry{at: time.Hour, name: prompt.name}))
 		h.made.bytes--
-		cfg.MaxBytes = max
+		cfg.MaxBytes = bound
 	}
 	turn := func(from time.Duration) []entry { return at(from, slices.Concat([]entry{prompt}, answer())...) }
 	h.consume(t, codexLogs(t, "c1", at(0, unattended)...), codexLogs(t, "c1", turn(time.Second)...))

@@ -28,7 +28,16 @@ type way struct {
 }
 
 func ways() map[string]way {
-	codex := func(tb testing.TB, e ...entry) plog.Logs { return codexLogs(tb, "c1", at(0, e...)...) }
+	codex := func(tb testing.TB, e ...entry) plog.Logs {
+		tb.Helper()
+		return codexLogs(tb, "c1", at(0, e...)...)
+	}
+	gemini := func(tb testing.TB, e ...entry) plog.Logs {
+		tb.Helper()
+		return geminiLogs(tb, "s1", at(0, e...)...)
+	}
+	apiError := entry{name: "gemini_cli.api_error", attributes: attributes{"prompt_id": "prompt-1", "status_code": 503, "role": "main"}}
+	retry := entry{name: "gemini_cli.chat.content_retry", attributes: attributes{"prompt_id": "prompt-1", "error_type": "NO_FINISH_REASON"}}
 	approved, result := decided("approved"), ranTool("call_1", true)
 	called := calls()
 	last := len(called) - 1
@@ -52,13 +61,9 @@ func ways() map[string]way {
 			attempts: [][]entry{{sent, broken(resetByPeer)}, {status(404)}},
 		},
 		"Gemini CLI": {
-			logs:  func(tb testing.TB, e ...entry) plog.Logs { return geminiLogs(tb, "s1", at(0, e...)...) },
-			begin: []entry{geminiConfig, geminiPrompt}, answer: []entry{geminiRequest, geminiResponse, geminiExit}, says: true,
-			rounds: [][]entry{{geminiRequest, geminiResponse, geminiTool}, {geminiRequest, geminiResponse, geminiExit, geminiSwitch, geminiTool}},
-			attempts: [][]entry{
-				{geminiRequest, gemini("api_error", attributes{"status_code": 503, "role": "main"})},
-				{geminiRequest, geminiResponse, gemini("chat.content_retry", attributes{"error_type": "NO_FINISH_REASON"})},
-			},
+			logs: gemini, begin: []entry{geminiConfig, geminiPrompt}, answer: []entry{geminiRequest, geminiResponse, geminiExit}, says: true,
+			rounds:   [][]entry{{geminiRequest, geminiResponse, geminiTool}, {geminiRequest, geminiResponse, geminiExit, geminiSwitch, geminiTool}},
+			attempts: [][]entry{{geminiRequest, apiError}, {geminiRequest, geminiResponse, retry}},
 		},
 	}
 }
@@ -125,13 +130,13 @@ func TestNeverSafeNorFalse(t *testing.T) {
 
 func names(entries []entry) (all []string) {
 	for _, e := range entries {
-		text := e.name
+		text := []any{e.name}
 		for _, key := range []string{"event.kind", "error.message", "decision", "http.response.status_code"} {
 			if v, ok := e.attributes[key]; ok {
-				text += fmt.Sprint(" ", v)
+				text = append(text, v)
 			}
 		}
-		all = append(all, text)
+		all = append(all, fmt.Sprint(text...))
 	}
 	return all
 }

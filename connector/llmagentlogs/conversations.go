@@ -11,7 +11,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// key identifies a conversation. Producers that name the same one are kept apart.
+// key identifies a conversation. Equal ids from different services are different
+// conversations.
 type key struct {
 	agent  agentlog.Agent
 	id     string
@@ -34,8 +35,8 @@ type conversation struct {
 	added       uint64    // the last record's place among those of all conversations
 }
 
-// maxSeen bounds the records of a conversation that are known again. Their hashes are
-// cleared beyond that.
+// maxSeen bounds the hashes of a conversation's records, by which a record that is delivered
+// again is recognised. Beyond it they are cleared.
 const maxSeen = 4096
 
 // hashBytes estimates the memory of a hash in a map.
@@ -187,8 +188,7 @@ func (c *conversations) handle(conv *conversation, out *batch) {
 }
 
 // knows reports whether the event was handled before, and remembers it. Parts of responses
-// are not remembered: there are many, and one that counts twice makes a verdict no less
-// careful.
+// are not remembered, because there are many. If one counts twice, the verdict is as careful.
 func (conv *conversation) knows(e *agentlog.Event) bool {
 	if e.Kind == agentlog.Progress {
 		return false

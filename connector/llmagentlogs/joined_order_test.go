@@ -81,8 +81,8 @@ func pieces(r *rand.Rand, tds []ptrace.Traces) (calls []ptrace.Traces) {
 	return calls
 }
 
-// turnVerdict is what is said of the runs of one trace, in words: of each the outcome, the
-// failure and the retry. What came again is said once.
+// turnVerdict is the set of verdicts on the runs of one trace: of each the outcome, the
+// failure and the retry. A run whose span was delivered twice has its verdict on both.
 type turnVerdict map[string]bool
 
 func turnVerdicts(spans []ptrace.Span) map[pcommon.TraceID]turnVerdict {

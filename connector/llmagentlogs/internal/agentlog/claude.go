@@ -71,7 +71,7 @@ func (r *record) claudeRequest() {
 // beside are the sources of the requests that Claude Code makes beside a conversation, or
 // for a tool that reports their failure: names, titles, summaries, guesses. A source that is
 // not known may be the conversation itself, or a subagent. The dialect claude_code of
-// llm_classify has the same.
+// llm_classify has the same list, which a test compares.
 var beside = map[string]bool{
 	"agent_classifier": true, "agent_namer": true, "agent_summary": true, "auto_dream": true, "auto_mode": true,
 	"auto_mode_critique": true, "auto_mode_setup_propose": true, "away_summary": true, "extract_memories": true,

@@ -11,7 +11,7 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Machine is one conversation. Its zero value with an agent and an id is one that begins.
+// Machine follows one conversation. A new one needs only the agent and the id.
 // It is not safe for concurrent use.
 type Machine struct {
 	Agent        agentlog.Agent
@@ -145,7 +145,7 @@ func (m *Machine) prompt(e *agentlog.Event, to Sink) {
 	}
 }
 
-// Waits says for what an open turn waits.
+// Waits is what an open turn waits for.
 type Waits uint8
 
 // What an open turn waits for.
@@ -204,8 +204,8 @@ func (m *Machine) Stop(by semconv.RunEnd, to Sink) {
 	}
 }
 
-// maxExit is how long after the response that was the answer an agent says that the turn is
-// over. If it is stopped later, a tool may have been running.
+// maxExit is how soon after its last response an agent says that the turn is over, if the
+// response was the answer. Later, it may have been stopped while a tool ran.
 const maxExit = pcommon.Timestamp(time.Second)
 
 // over ends the open turn, if there is one, because it is over.

@@ -21,8 +21,8 @@ type Place struct {
 	Above pcommon.SpanID
 }
 
-// Request is one attempt of a model request. Counts of zero were not observed: records of
-// an agent may be lost, so that what is not reported may have been there all the same.
+// Request is one attempt of a model request. A count of zero means that nothing was observed,
+// not that there was nothing: an agent may lose records.
 type Request struct {
 	Start, End pcommon.Timestamp
 	Above      pcommon.SpanID // the agent's own span, or empty

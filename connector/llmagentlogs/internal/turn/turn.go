@@ -2,7 +2,6 @@ package turn
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/otelllm/otelllm-go/connector/llmagentlogs/internal/agentlog"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -68,8 +67,8 @@ func (t *turn) describe(r *Request, e *agentlog.Event) {
 	r.End = max(r.End, e.Time)
 }
 
-// done ends the open request. An event that is a complete request leaves none open: what had
-// no end before it has none.
+// done ends the open request. If the event is a complete request, as all of Claude Code are,
+// a request that is still open is reported without an end.
 func (t *turn) done(e *agentlog.Event, to Sink) {
 	r := t.open
 	if r == nil && e.Kind == agentlog.Done && e.Agent == agentlog.Codex {
@@ -149,8 +148,8 @@ func (t *turn) decide(e *agentlog.Event) {
 	}
 }
 
-// called notes that the request which an event names asked for calls. It may not be recorded
-// yet.
+// called notes that the request with the id of the event asked for a tool. The request may
+// be recorded later.
 func (t *turn) called(e *agentlog.Event) {
 	t.caller = e.RequestID
 	if r := t.held; r != nil && r.RequestID != "" && r.RequestID == t.caller && !r.Failure.Failed {
@@ -158,8 +157,8 @@ func (t *turn) called(e *agentlog.Event) {
 	}
 }
 
-// decidedSince takes the rejections since a request of Claude Code began, which is recorded
-// when it is over: they are of its calls.
+// decidedSince removes and returns the rejections since a request of Claude Code began. They
+// are of its own calls: a request is recorded when it is over.
 func (t *turn) decidedSince(e *agentlog.Event) (early []agentlog.Event) {
 	if e.Agent != agentlog.ClaudeCode {
 		return nil
@@ -182,7 +181,7 @@ const (
 // final reports whether nothing that follows the end of a request can change it.
 func final(e *agentlog.Event) bool { return e.Agent == agentlog.Codex }
 
-// cut takes the end of the last request back: its answer was not complete.
+// cut corrects the end of the last request: its answer was not complete.
 func (t *turn) cut(e *agentlog.Event) {
 	r := t.held
 	if r == nil {
@@ -196,7 +195,7 @@ func (t *turn) cut(e *agentlog.Event) {
 	t.state, t.failure = failed, &r.Failure
 }
 
-// settle reports the last request, which has its end.
+// settle reports the last request that ended, whose end is final now.
 func (t *turn) settle(to Sink) {
 	if t.held == nil {
 		return
@@ -265,74 +264,5 @@ func (t *turn) reject(to Sink) {
 	}
 	if len(t.rejected) > 0 {
 		t.rejected, t.state = nil, acted
-	}
-}
-
-func (r *Request) progress(e *agentlog.Event) {
-	r.events++
-	r.End = max(r.End, e.Time)
-	switch e.Part {
-	case agentlog.Text:
-		r.Text++
-		r.endsInText = true
-	case agentlog.Reasoning:
-		r.Reasoning++
-	case agentlog.InputBegan:
-		r.InputsBegan = max(r.InputsBegan, r.InputsCompleted+1)
-	case agentlog.InputCompleted:
-		r.InputsCompleted++
-		r.InputsBegan = max(r.InputsBegan, r.InputsCompleted)
-	case agentlog.ProviderTool:
-		r.ProviderTools++
-	case agentlog.ItemBegan:
-		r.inItem, r.endsInText = true, false
-	case agentlog.ItemEnded:
-		if !r.inItem { // nothing else of it is recorded
-			r.endsInText = false
-		}
-		r.inItem = false
-	case agentlog.Something:
-	}
-}
-
-// phase is how far the response is known to have come.
-func (r *Request) phase() semconv.Phase {
-	switch {
-	case r.Failure.End == semconv.StreamEndTerminalEvent:
-		return semconv.PhaseStreamEnd
-	case r.InputsBegan > r.InputsCompleted:
-		return semconv.PhaseToolInput
-	case r.InputsCompleted > 0:
-		return semconv.PhaseToolCallReady
-	case r.Text > 0:
-		return semconv.PhaseText
-	case r.Reasoning > 0:
-		return semconv.PhaseReasoning
-	case r.events > 0, r.Failure.End == semconv.StreamEndHTTPError:
-		return semconv.PhaseResponseStarted
-	default:
-		return semconv.PhaseUnknown
-	}
-}
-
-// ErrorType is the type of a request's error: the most specific name that is recorded.
-func ErrorType(f *agentlog.Failure, status int) string {
-	switch {
-	case !f.Failed:
-		return ""
-	case status >= 400:
-		return strconv.Itoa(status)
-	case f.Provider != semconv.ProviderErrorKindUnset:
-		return f.Provider.String()
-	case f.Code != "":
-		return f.Code
-	case f.Watchdog != semconv.WatchdogKindUnset:
-		return "watchdog_" + f.Watchdog.String()
-	case f.Type != "":
-		return f.Type
-	case f.End != semconv.StreamEndUnset:
-		return f.End.String()
-	default:
-		return "_OTHER"
 	}
 }
