@@ -185,6 +185,9 @@ type Watchdog struct {
 type Request struct {
 	Start, End time.Time
 	Attempt    int // 1 for the first attempt; 0 if not observed
+	// FailedBefore is how many attempts at this request failed before the one that is
+	// described here, where its producer counts them and records nothing else of them.
+	FailedBefore int
 
 	Basis  Basis
 	Phase  semconv.Phase     // the phase in which the request ended
@@ -252,6 +255,9 @@ type Run struct {
 
 	AnnouncedRequests Count // how many the run itself counted
 	AnnouncedTools    Count
+	// Retries is how often the run itself counted that it sent a request again after a
+	// failure. The attempts that failed may be among Requests, without anything that shows it.
+	Retries int
 	// Waits is true if the run ended to wait for a person or a job.
 	Waits bool
 	// ReturnsCalls is true if the producer may end a run well on an answer that asks for tool

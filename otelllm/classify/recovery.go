@@ -33,6 +33,19 @@ func (j *judge) endedOn(lost []string) (request, recovered int) {
 	return request, recovered
 }
 
+// failuresCountedAlone is the number of attempts that failed as the run, or the producer of
+// a request, counts them, beyond the requests that are known to have failed.
+func (j *judge) failuresCountedAlone() int {
+	counted, seen := 0, 0
+	for i := range j.run.Requests {
+		counted += j.run.Requests[i].FailedBefore
+		if j.states[i] == stateFailed {
+			seen++
+		}
+	}
+	return max(0, max(counted, j.run.Retries)-seen)
+}
+
 // superseded reports whether the application stopped the request at a position because
 // another one, which ran in parallel, was answered, and the run succeeded. A request that
 // a person, a shutdown or a deadline stopped is never superseded.

@@ -317,6 +317,9 @@ type primary struct {
 // diagnoseRun writes the diagnosis of the run to d.
 func (j *judge) diagnoseRun(v *Verdicts, d *Diagnosis) {
 	p, recovered, missing := j.primary(v)
+	if p.class == semconv.ClassUnset {
+		recovered += j.failuresCountedAlone()
+	}
 	if p.class == semconv.ClassUnclassified && p.request == nil && p.tool == nil && j.mayHaveReturned() {
 		return
 	}

@@ -83,7 +83,7 @@ func (d Anthropic) request(span ptrace.Span, r *classify.Request) {
 			e.finish(v)
 		case string(otelsemconv.HTTPRequestResendCountKey):
 			if resent := count(v); resent.N() > 0 {
-				r.Attempt = resent.N() + 1
+				r.Attempt, r.FailedBefore = resent.N()+1, resent.N()
 			}
 		default:
 			e.read(key, v, r)

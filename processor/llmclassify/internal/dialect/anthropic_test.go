@@ -46,7 +46,7 @@ func TestAnthropicRequest(t *testing.T) {
 		return r
 	}
 	again := withStatus(answered(classify.FinishStop), 200)
-	again.Failed, again.Attempt = classify.No, 3
+	again.Failed, again.Attempt, again.FailedBefore = classify.No, 3, 2
 	closedEarly := withStatus(answered(classify.FinishToolCalls), 200)
 
 	var cases []requestCase

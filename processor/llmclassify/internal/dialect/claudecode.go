@@ -15,7 +15,7 @@ import (
 // with all its attempts, an event gen_ai.request.attempt for each: success, status_code and
 // stop_reason record how the last one ended, and error_class is a category or "unknown". A
 // request that failed is ERROR with the error's message: of one that is fixed the meaning is
-// known. Of the attempts before the last nothing is recorded. query_source_safe names what
+// known. Of the attempts before the last nothing is recorded but their number: they failed. query_source_safe names what
 // asked: what Claude Code asks for beside the conversation is not read.
 //
 // The span claude_code.tool is UNSET whatever happened, and the work is in the two beneath
@@ -146,6 +146,7 @@ func claudeRequest(span ptrace.Span, r *classify.Request) {
 	}
 	e.end(span, r)
 	r.Attempt = max(r.Attempt, claudeAttempts(span))
+	r.FailedBefore = max(0, r.Attempt-1)
 	e.typed = e.typed || r.Status >= 400
 	switch {
 	case success == classify.No:

@@ -51,9 +51,13 @@ func TestClaudeCodeRequest(t *testing.T) {
 		}
 	}
 	once := func(r classify.Request) classify.Request { r.Attempt = 1; return r }
-	second := func(r classify.Request) classify.Request { r.Attempt = 2; return r }
-	third := func(r classify.Request) classify.Request { r.Attempt = 3; return r }
-	fourth := func(r classify.Request) classify.Request { r = failedWith(r); r.Attempt = 4; return r }
+	second := func(r classify.Request) classify.Request { r.Attempt, r.FailedBefore = 2, 1; return r }
+	third := func(r classify.Request) classify.Request { r.Attempt, r.FailedBefore = 3, 2; return r }
+	fourth := func(r classify.Request) classify.Request {
+		r = failedWith(r)
+		r.Attempt, r.FailedBefore = 4, 3
+		return r
+	}
 	broke := once(transport(semconv.TransportCauseConnectionReset, "ECONNRESET"))
 	checkRequests(t, ClaudeCode{}, []requestCase{
 		{"finished", claudeRequestSpan(statusUnset, stop("end_turn", true)), []truth{success}, well, once(answered(classify.FinishStop))},

@@ -11,9 +11,10 @@ import (
 )
 
 // QwenCode reads the spans of Qwen Code (scope qwen-code): qwen-code.interaction is a run,
-// qwen-code.llm_request a request, one for each attempt, and qwen-code.tool a tool, by the
-// operations of the GenAI conventions. Its hooks and the span qwen-code.tool.execution
-// within a tool have no operation.
+// qwen-code.llm_request a request and qwen-code.tool a tool, by the operations of the GenAI
+// conventions. The attribute attempt of a request is the number of its last attempt: those
+// before it failed. Its hooks and the span qwen-code.tool.execution within a tool have no
+// operation.
 //
 // success=true is written for every stream that ended without an error, also for one that
 // broke off: it is success only beside a finish reason. A stream without a finish reason
@@ -88,6 +89,7 @@ func qwenRequest(span ptrace.Span, r *classify.Request) {
 			r.Status = status(v)
 		case keyQwenAttempt:
 			r.Attempt = count(v).N()
+			r.FailedBefore = max(0, r.Attempt-1)
 		case string(otelsemconv.GenAIResponseTimeToFirstChunkKey):
 			arrived = true
 		default:

@@ -40,7 +40,7 @@ func TestQwenCodeRequest(t *testing.T) {
 	failure := func(class string) m {
 		return m{"success": false, "error": canary, "error_type": class, "error.type": class, "finish_reason": "error", finish: []any{"error"}}
 	}
-	second := func(r classify.Request) classify.Request { r.Attempt = 2; return r }
+	second := func(r classify.Request) classify.Request { r.Attempt, r.FailedBefore = 2, 1; return r }
 	missing := func(r classify.Request) classify.Request { r.Finish = classify.FinishMissing; return second(r) }
 	refused := missing(refusedBy(429, semconv.ProviderErrorKindRateLimited, "RateLimitError"))
 	checkRequests(t, QwenCode{}, []requestCase{

@@ -218,8 +218,11 @@ func checkVerdict(t *testing.T, r *classify.Request, want verdict, truths []trut
 	case well:
 		assert.Equal(t, semconv.ClassUnset, got.Class)
 		outcome := semconv.RunOutcomeSucceeded
-		if r.Finish == classify.FinishToolCalls {
+		switch {
+		case r.Finish == classify.FinishToolCalls:
 			outcome = semconv.RunOutcomeIncomplete // the run that stops here
+		case r.FailedBefore > 0:
+			outcome = semconv.RunOutcomeRecovered
 		}
 		assert.Equal(t, outcome, v.Run.Outcome)
 	default:
