@@ -71,7 +71,7 @@ func TestCodexTurn(t *testing.T) {
 		{"the last attempt is lost", []byte{30}, semconv.RunOutcomeIncomplete, semconv.ClassRunAbandoned, semconv.ClassProviderError},
 		{"the last attempt is lost with all of it", []byte{30, 32, 33}, semconv.RunOutcomeIncomplete, semconv.ClassRunAbandoned, semconv.ClassProviderError},
 		{"what is between an attempt and its end is lost", []byte{32}, semconv.RunOutcomeIncomplete, semconv.ClassUnclassified, semconv.ClassProviderError},
-		{"the refusal is lost", []byte{11}, semconv.RunOutcomeSucceeded, semconv.ClassUnset, semconv.ClassUnset},
+		{"the refusal is lost, and counted", []byte{11}, semconv.RunOutcomeRecovered, semconv.ClassUnset, semconv.ClassUnset},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHarness(t, defaultConfig(), nil)

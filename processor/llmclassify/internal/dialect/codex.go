@@ -15,7 +15,7 @@ import (
 // with codex). Its spans have no status and no operation: their names identify them.
 //
 // A turn, session_task.turn, is a run. It counts its attempts in the event
-// codex.turn_profile. Each attempt is a span try_run_sampling_request, which itself records
+// codex.turn_profile, and those that were retries. Each attempt is a span try_run_sampling_request, which itself records
 // nothing of its end. Two spans beneath it do, and are read as its attempt, as hold joins
 // nested requests: handle_responses with the usage that arrives with the last event of a
 // response, and endpoint_session.stream_encoded_json_with whose last codex.api_request has a
@@ -54,6 +54,7 @@ const (
 	keyCodexError    = "error.message"
 	keyCodexAttempt  = "attempt"
 	keyCodexRequests = "sampling_request_count"
+	keyCodexRetries  = "sampling_retry_count"
 
 	eventCodexHTTP    = "codex.api_request"
 	eventCodexTool    = "codex.tool_result"
@@ -77,7 +78,7 @@ func (s *AttributeScan) scanCodex(span ptrace.Span) {
 	attrs := span.Attributes()
 	switch span.Name() {
 	case nameCodexTurn:
-		if codexRequests(span).Observed() {
+		if requests, _ := codexProfile(span); requests.Observed() {
 			s.kind = Run
 		}
 	case nameCodexAttempt:
@@ -112,23 +113,24 @@ func (s *AttributeScan) scanCodex(span ptrace.Span) {
 
 // codexEvent is the last event of this kind on a span.
 func codexEvent(span ptrace.Span, name string) (attrs pcommon.Map, ok bool) {
-	for i := range min(span.Events().Len(), maxExceptions) {
-		e := span.Events().At(i).Attributes()
-		if v, named := e.Get(keyEventName); named && v.Str() == name {
-			attrs, ok = e, true
+	for e := range lastEvents(span) {
+		if v, named := e.Attributes().Get(keyEventName); named && v.Str() == name {
+			return e.Attributes(), true
 		}
 	}
-	return attrs, ok
+	return attrs, false
 }
 
-// codexRequests is the number of attempts that a turn counted.
-func codexRequests(span ptrace.Span) classify.Count {
+// codexProfile is the number of attempts that a turn counted, and how many of them were
+// retries.
+func codexProfile(span ptrace.Span) (requests classify.Count, retries int) {
 	if e, ok := codexEvent(span, eventCodexProfile); ok {
 		if n, ok := codexInt(e, keyCodexRequests); ok {
-			return classify.Counted(n)
+			requests = classify.Counted(n)
 		}
+		retries, _ = codexInt(e, keyCodexRetries)
 	}
-	return 0
+	return requests, retries
 }
 
 // codexInt is a number of an event, which is a string there.
@@ -163,7 +165,7 @@ func (Codex) Read(span ptrace.Span, into Facts) {
 		codexTool(span, into.Tool)
 	case into.Run != nil:
 		readRunWithoutOK(span, into.Run)
-		into.Run.AnnouncedRequests = codexRequests(span)
+		into.Run.AnnouncedRequests, into.Run.Retries = codexProfile(span)
 	}
 }
 

@@ -91,9 +91,28 @@ func TestCodexSpans(t *testing.T) {
 		head, _, facts := c.read(t)
 		assert.Equal(t, c.want, head, c.name)
 		if head.Kind == Run {
-			assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, AnnouncedRequests: classify.Counted(2)}, facts.Run)
+			assert.Equal(t, &classify.Run{Start: start, End: end, Ended: classify.Yes, AnnouncedRequests: classify.Counted(2), Retries: 1}, facts.Run)
 		}
 	}
+}
+
+// Of events of one kind the last one counts, however many there are before it.
+func TestCodexLastEvent(t *testing.T) {
+	type m = map[string]any
+	refused := codexLogged("codex.api_request", m{"http.response.status_code": "429", "attempt": "0"})
+	answered := codexLogged("codex.api_request", m{"http.response.status_code": "200", "attempt": "50"})
+	var events []event
+	for range 50 {
+		events = append(events, refused, event{name: "other"})
+	}
+	span := codexSpan("endpoint_session.stream_encoded_json_with", nil, append(events, answered)...)
+	head, _, _ := span.read(t)
+	assert.Equal(t, Other, head.Kind, "the last attempt got an answer")
+
+	span = codexSpan("endpoint_session.stream_encoded_json_with", nil, append(events, codexLogged("codex.api_request", m{"http.response.status_code": "401", "attempt": "50"}))...)
+	_, _, facts := span.read(t)
+	assert.Equal(t, 401, facts.Request.Status)
+	assert.Equal(t, 51, facts.Request.Attempt)
 }
 
 func TestCodexTool(t *testing.T) {

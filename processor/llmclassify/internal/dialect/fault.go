@@ -1,6 +1,8 @@
 package dialect
 
 import (
+	"iter"
+
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
@@ -41,6 +43,18 @@ const (
 	maxEvents     = 256
 	maxExceptions = 32
 )
+
+// lastEvents are the events of a span, the last one first.
+func lastEvents(span ptrace.Span) iter.Seq[ptrace.SpanEvent] {
+	return func(yield func(ptrace.SpanEvent) bool) {
+		n := span.Events().Len()
+		for i := range min(n, maxEvents) {
+			if !yield(span.Events().At(n - 1 - i)) {
+				return
+			}
+		}
+	}
+}
 
 // faultOf finds the error of a span: error.type, then the types of the exception events
 // in their order; the first name whose meaning is known, else the first name. A fixed

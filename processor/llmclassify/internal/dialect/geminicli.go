@@ -94,11 +94,11 @@ type geminiError struct {
 	inStream bool
 }
 
-// geminiErrorOf reads the error of the API from the exception of a span: its status and its
-// code, and nothing of its message. The status is 0 if there is no such error.
+// geminiErrorOf reads the error of the API from the last exception of a span that has one:
+// its status and its code, and nothing of its message. The status is 0 if there is no such
+// error.
 func geminiErrorOf(span ptrace.Span) (e geminiError) {
-	for i := range min(span.Events().Len(), maxExceptions) {
-		event := span.Events().At(i)
+	for event := range lastEvents(span) {
 		if event.Name() != otelsemconv.ExceptionEventName {
 			continue
 		}
@@ -121,8 +121,9 @@ func geminiErrorIn(message string) (e geminiError) {
 	}
 	var data struct {
 		Error struct {
-			Code   int    `json:"code"`
-			Status string `json:"status"`
+			Code    int             `json:"code"`
+			Status  string          `json:"status"`
+			Details json.RawMessage `json:"details"`
 		} `json:"error"`
 	}
 	if json.Unmarshal([]byte(message), &data) != nil || data.Error.Code < 400 || data.Error.Code > 599 {
@@ -131,6 +132,18 @@ func geminiErrorIn(message string) (e geminiError) {
 	e.status = data.Error.Code
 	if len(data.Error.Status) <= maxWord {
 		e.code = data.Error.Status
+	}
+	var details []struct {
+		Reason string `json:"reason"`
+	}
+	_ = json.Unmarshal(data.Error.Details, &details) // what can be read of them
+	for _, detail := range details {
+		// A reason is more precise than the status, if its meaning is known: API_KEY_INVALID
+		// is an INVALID_ARGUMENT.
+		if len(detail.Reason) <= maxWord && classify.ProviderErrorKind(0, detail.Reason) != semconv.ProviderErrorKindUnknown {
+			e.code = detail.Reason
+			break
+		}
 	}
 	return e
 }

@@ -30,6 +30,8 @@ func TestGeminiCLIRequest(t *testing.T) {
 	const exhausted = `{"error":{"code":429,"message":"` + canary + `","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"1s"}]}}`
 	rejected := refusedBy(429, semconv.ProviderErrorKindRateLimited, "RESOURCE_EXHAUSTED")
 	rejected.Basis = classify.Corroborated
+	badKey := refusedBy(400, semconv.ProviderErrorKindAuthentication, "API_KEY_INVALID")
+	badKey.Basis = classify.Corroborated
 	overloaded := failedWith(classify.Request{Basis: classify.Corroborated, Provider: classify.ProviderError{
 		Kind: semconv.ProviderErrorKindOverloaded, Code: "UNAVAILABLE", InBand: true,
 	}})
@@ -37,6 +39,17 @@ func TestGeminiCLIRequest(t *testing.T) {
 		{"OK", geminiSpan("llm_call", statusOK, nil), []truth{success, cut, inBand, stopped, vacant}, unknown, classify.Request{}},
 		{"OK with tokens, which come with every part", geminiSpan("llm_call", statusOK, usage), []truth{success, cut, inBand, stopped}, unknown, classify.Request{}},
 		{"refused", threw("ApiError", exhausted), []truth{passing}, ofProvider(semconv.CauseRateLimited, confirm), rejected},
+		{
+			"a bad key", threw("ApiError", `{"error":{"code":400,"message":"`+canary+`","status":"INVALID_ARGUMENT","details":[`+
+				`{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID","domain":"googleapis.com"},{"reason":"`+canary+`"}]}}`),
+			[]truth{refusal},
+			ofProvider(semconv.CauseAuthentication, never), badKey,
+		},
+		{
+			"details of another form", threw("ApiError", `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":"`+canary+`"}}`),
+			[]truth{passing},
+			ofProvider(semconv.CauseRateLimited, confirm), rejected,
+		},
 		{
 			"an error in the stream", threw("ApiError", `got status: UNAVAILABLE. {"error":{"code":503,"message":"`+canary+`","status":"UNAVAILABLE"}}`),
 			[]truth{inBand},
@@ -46,6 +59,12 @@ func TestGeminiCLIRequest(t *testing.T) {
 		{"no error of the API", threw("Error", exhausted), []truth{passing, inBand, cut}, unclassified, failedWith(classify.Request{})},
 		{"a status that is none", threw("ApiError", `{"error":{"code":200}}`), []truth{passing, inBand, cut}, unclassified, failedWith(classify.Request{})},
 	})
+	many := threw("ApiError", exhausted)
+	for range 50 {
+		many.events = append([]event{{class: "ApiError", message: `{"error":{"code":503,"status":"UNAVAILABLE"}}`}}, many.events...)
+	}
+	_, _, last := many.read(t)
+	assert.Equal(t, 429, last.Request.Status, "the last error counts")
 	checkStopped := threw("AbortError", canary)
 	_, _, facts := checkStopped.read(t)
 	assert.Equal(t, semconv.AbortSourceUnknown, facts.Request.Abort.Source)
