@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -83,4 +84,61 @@ func TestAgentsLogs(t *testing.T) {
 	traces, err := os.ReadFile(c.env["OUT_FILE"])
 	require.NoError(t, err)
 	assert.NotContains(t, string(traces), "CANARY")
+}
+
+// The content of agents' logs is masked with config-redaction.yaml, in whatever order the files are joined: their attributes,
+// what their resources say, and their bodies. llm_agent_logs has read them before.
+func TestRedactionOfLogs(t *testing.T) {
+	bin := binary(t)
+	keys := []string{"error.message", "error_message", "error", "exception.message"}
+	for _, of := range agentsContent {
+		keys = append(keys, of...)
+	}
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	content := []map[string]any{attr("conversation.id", "0199a213"), attr("event.name", "codex.tool_result"), attr("success", "true")}
+	for _, key := range keys {
+		content = append(content, attr(key, "CANARY"))
+	}
+	text := func(s string) map[string]any { return map[string]any{"stringValue": s} }
+	bodies := []map[string]any{
+		text("codex.tool_result"), text("API error: CANARY"),
+		{"arrayValue": map[string]any{"values": []any{text("evaluated"), text(`{"permission":"bash","pattern":"CANARY"}`)}}},
+		{"kvlistValue": map[string]any{"values": []any{attr("note", "CANARY")}}},
+	}
+	var records []map[string]any
+	for _, body := range bodies {
+		records = append(records, map[string]any{"timeUnixNano": "1700000000000000000", "attributes": content, "body": body})
+	}
+	records = append(records, map[string]any{"timeUnixNano": "1700000000000000000", "attributes": content})
+	resource := map[string]any{"attributes": []any{attr("service.name", "codex_exec"), attr("process.command_line", "codex exec CANARY")}}
+	body, err := json.Marshal(map[string]any{"resourceLogs": []any{map[string]any{"resource": resource, "scopeLogs": []any{map[string]any{"logRecords": records}}}}})
+	require.NoError(t, err)
+
+	for _, order := range [][]string{
+		{"config.yaml", "config-agents.yaml", "config-redaction.yaml"},
+		{"config.yaml", "config-redaction.yaml", "config-agents.yaml"},
+		{"config-redaction.yaml", "config.yaml", "config-agents.yaml"},
+	} {
+		t.Run(strings.Join(order, ","), func(t *testing.T) {
+			dir := t.TempDir()
+			overlay, logs := filepath.Join(dir, "overlay.yaml"), filepath.Join(dir, "logs.jsonl")
+			require.NoError(t, os.WriteFile(overlay, []byte(agentsOverlay), 0o600))
+			c := start(t, bin, map[string]string{"LOGS_OTLP": freeAddress(t), "LOGS_FILE": logs}, append(slices.Clone(order), overlay)...)
+			resp, err := http.Post("http://"+c.env["OTLP_HTTP_ENDPOINT"]+"/v1/logs", "application/json", strings.NewReader(string(body)))
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, http.StatusOK, resp.StatusCode)
+			eventually(t, func(t *assert.CollectT) {
+				sent, err := os.ReadFile(logs)
+				require.NoError(t, err)
+				require.Equal(t, len(records), strings.Count(string(sent), `"success"`))
+				assert.NotContains(t, string(sent), "CANARY")
+				assert.Contains(t, string(sent), `"body":{"stringValue":"codex.tool_result"}`, "the name of an event stays")
+				for _, key := range keys {
+					assert.Contains(t, string(sent), strconv.Quote(key), "the key stays, without its content")
+				}
+			})
+		})
+	}
 }

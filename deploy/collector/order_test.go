@@ -160,7 +160,13 @@ func TestOrderOfAgents(t *testing.T) {
 				}
 				starts++
 				require.Equal(t, []string{"otlp", "llm_agent_logs"}, got.pipelines()["traces"].receivers, order)
-				require.Equal(t, []string{"llm_agent_logs", "forward/logs"}, got.pipelines()["logs"].exporters, order)
+				require.Equal(t, []string{"llm_agent_logs", "forward/read/logs"}, got.pipelines()["logs"].exporters, order)
+				require.Empty(t, got.exporters(t, "forward/read/logs", "redaction/logs"), "not masked: %s", order)
+				require.Empty(t, got.exporters(t, "forward/read/logs", "transform/bodies"), "not masked: %s", order)
+				if slices.Contains(order, "config-redaction.yaml") {
+					require.Equal(t, got.at("processors", "redaction"), got.at("processors", "redaction/logs"), order)
+					require.NotEmpty(t, got.at("processors", "transform/bodies", "log_statements"), order)
+				}
 				require.Contains(t, got.exporters(t, "forward/logs"), "otlp_grpc/logs", order)
 				got.check(t, slices.DeleteFunc(slices.Clone(order), func(f string) bool { return f == agents }))
 			}

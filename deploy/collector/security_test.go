@@ -297,7 +297,7 @@ func TestRedaction(t *testing.T) {
 		"traceloop.entity.input", "traceloop.entity.output", "input.value", "output.value", "llm.input_messages.0.message.content",
 		"llm.output_messages.0.message.content", "llm.prompts.0", "llm.invocation_parameters", "tool.parameters", "ai.prompt",
 		"ai.prompt.messages", "ai.response.text", "ai.response.toolCalls", "ai.toolCall.args", "ai.toolCall.result",
-		"http.request.header.authorization", "url.query",
+		"http.request.header.authorization", "url.query", "error.message", "error_message",
 	}
 	for _, keys := range agentsContent {
 		content = append(content, keys...)
