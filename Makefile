@@ -144,8 +144,12 @@ $(AGENT_PACKAGES): examples/agents/package.json examples/agents/package-lock.jso
 	@touch $@
 
 .PHONY: agents-matrix
-agents-matrix: otelllm $(AGENT_PACKAGES) ## published agents directly, under otelllm run and by their own telemetry, fault by fault; TESTFLAGS=-short for a few; UPDATE=1 writes their pages
-	cd examples && OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" $(PLAIN) $(GO) test -count=1 -timeout 120m -parallel 2 $(TESTFLAGS) ./e2e/agents $(if $(UPDATE),-update)
+agents-matrix: otelllm $(AGENT_PACKAGES) ## published agents directly, under otelllm run and by their own telemetry, fault by fault; TESTFLAGS=-short for a few, TESTFLAGS='-run TestTelemetry/codex/r500' for one; UPDATE=1 writes their pages
+	cd examples && OTELLLM_BIN="$(CURDIR)/$(OTELLLM)" $(PLAIN) $(GO) test -count=1 -timeout 150m -parallel 2 $(TESTFLAGS) ./e2e/agents $(if $(UPDATE),-update)
+
+.PHONY: agents-matrix-pages
+agents-matrix-pages: ## the pages of published agents once more, from what was played before
+	cd examples && $(PLAIN) $(GO) test -count=1 -run 'TestResults|TestClassesAcrossWays' ./e2e/agents -update
 
 .PHONY: agents-matrix-short
 agents-matrix-short: otelllm ## a few faults of the smallest published agents, in a minute: 181 MB from npm

@@ -42,6 +42,13 @@ type telemetry struct {
 	logs bool              // llm_agent_logs reads its logs
 }
 
+// any reports whether it exports anything.
+func (o *telemetry) any() bool { return len(o.env)+len(o.more) > 0 }
+
+// exportSoon lets OpenTelemetry's SDKs export spans and logs every 100 ms and not every few
+// seconds, where an agent ends without exporting the rest.
+var exportSoon = []string{"OTEL_BSP_SCHEDULE_DELAY=100", "OTEL_BLRP_SCHEDULE_DELAY=100"}
+
 const prompt = "canary-prompt-7f3a: run echo hi"
 
 var agents = []agent{
@@ -63,7 +70,7 @@ request_max_retries = 2
 stream_max_retries = 2
 stream_idle_timeout_ms = 2000
 `},
-		otlp: telemetry{logs: true, more: map[string]string{".codex/config.toml": `[otel]
+		otlp: telemetry{logs: true, env: exportSoon, more: map[string]string{".codex/config.toml": `[otel]
 environment = "test"
 log_user_prompt = {CONTENT}
 exporter = { otlp-http = { endpoint = "{OTLP}/v1/logs", protocol = "binary" } }
@@ -129,6 +136,7 @@ trace_exporter = { otlp-http = { endpoint = "{OTLP}/v1/traces", protocol = "bina
 		}`},
 		otlp: telemetry{env: []string{
 			`OPENCODE_CONFIG_CONTENT={"experimental":{"openTelemetry":true}}`, "OTEL_EXPORTER_OTLP_ENDPOINT={OTLP}",
+			exportSoon[0], exportSoon[1],
 		}},
 		endless: 4, tool: "bash", input: `{"command":"COMMAND","description":"echo"}`,
 	},

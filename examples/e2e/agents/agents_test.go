@@ -94,8 +94,7 @@ func compare(t *testing.T, a *agent, f *fault, argv []string, bin string, serve 
 	through := play(t, a, f, argv, way{bin: bin}, serve)
 	t.Logf("direct:  %d+%d requests, exit %d, tool %d, killed %v", direct.main, direct.side, direct.exit, direct.toolRuns, direct.killed)
 	t.Logf("through: %d+%d requests, exit %d, tool %d, killed %v\n%s", through.main, through.side, through.exit, through.toolRuns, through.killed, through.stderr)
-	how, said := f.assess(&through)
-	note(result{Agent: a.title(), Fault: f.name, Way: byProxy, Mark: how, Did: through.did(), Said: said})
+	note(t, a, f, byProxy, &through)
 	same(t, direct, through)
 	judge(t, f, through)
 	private(t, through)
@@ -256,9 +255,9 @@ func judge(t *testing.T, f *fault, o outcome) {
 		switch attr(r, semconv.RunOutcomeKey) {
 		case "failed", "aborted", "incomplete":
 			failed++
-			assert.False(t, f.healed(&o) && !o.killed, "the server answered the last request, and it is said: %s", verdict)
+			assert.False(t, f.healed(o.went()) && !o.killed, "the server answered the last request, and it is said: %s", verdict)
 			class, _ := semconv.ParseClass(attr(r, semconv.FailureClassKey))
-			if !f.healed(&o) && (!o.killed || class != semconv.ClassLocalAbort) {
+			if !f.healed(o.went()) && (!o.killed || class != semconv.ClassLocalAbort) {
 				assert.Contains(t, f.classes, class, verdict)
 			}
 		case "succeeded":
@@ -269,7 +268,7 @@ func judge(t *testing.T, f *fault, o outcome) {
 			assert.False(t, f.shows, "text was shown, and it is said: %s", verdict)
 		}
 	}
-	if !f.healed(&o) {
+	if !f.healed(o.went()) {
 		assert.Positive(t, failed, "the last request failed, and no run is said to have failed")
 	}
 }

@@ -30,6 +30,7 @@ var codexWS = agent{
 	args:  []string{"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-m", "gpt-5.5", "PROMPT"},
 	env:   []string{"OPENAI_API_KEY=sk-canary-4be1", "CODEX_API_KEY=sk-canary-4be1"},
 	files: map[string]string{".codex/config.toml": "openai_base_url = \"{BASE}\"\ncheck_for_update_on_startup = false\n[analytics]\nenabled = false\n"},
+	otlp:  agents[0].otlp,
 	tool:  "exec_command", input: `{"cmd":"COMMAND"}`,
 	// A server that refuses all is asked 30 times, over both protocols.
 	endless: 40,
@@ -105,26 +106,27 @@ var wsFaults = []wsFault{
 		}
 		return wsCall(o)
 	}},
-	{fault: fault{name: "reset_before", classes: interrupted}, reply: func(*overWebSocket, int, bool) wsReply { return wsReply{end: wsReset} }},
-	{fault: fault{name: "reset_text", classes: interrupted, shows: true}, reply: wsCut(wsReset, "")},
-	{fault: fault{name: "reset_text_once", heals: true}, reply: wsFirst(wsCut(wsReset, "")(nil, 0, false))},
-	{fault: fault{name: "reset_tool_input", classes: interrupted}, reply: func(o *overWebSocket, _ int, _ bool) wsReply {
+	{fault: fault{name: "reset_before", classes: interrupted, causes: wasReset}, reply: func(*overWebSocket, int, bool) wsReply { return wsReply{end: wsReset} }},
+	{fault: fault{name: "reset_text", classes: interrupted, causes: wasReset, shows: true}, reply: wsCut(wsReset, "")},
+	{fault: fault{name: "reset_text_once", heals: true, once: true, classes: interrupted, causes: wasReset}, reply: wsFirst(wsCut(wsReset, "")(nil, 0, false))},
+	{fault: fault{name: "reset_tool_input", classes: interrupted, causes: wasReset}, reply: func(o *overWebSocket, _ int, _ bool) wsReply {
 		return wsReply{steps: []faultyllm.Step{faultyllm.ToolInput("call_e2e_5Yq8", o.agent.tool, `{"comm`)}, end: wsReset}
 	}},
-	{fault: fault{name: "tool_reset", classes: interrupted, shows: true}, reply: func(o *overWebSocket, _ int, outputs bool) wsReply {
+	{fault: fault{name: "tool_reset", classes: interrupted, causes: wasReset, shows: true}, reply: func(o *overWebSocket, _ int, outputs bool) wsReply {
 		if outputs {
 			return wsCut(wsReset, "")(o, 0, outputs)
 		}
 		return wsCall(o)
 	}},
-	{fault: fault{name: "fin_text", classes: wsCutShort, shows: true}, reply: wsCut(wsFIN, "")},
-	{fault: fault{name: "close_text", classes: wsCutShort, shows: true}, reply: wsCut(wsClose, "")},
-	{fault: fault{name: "inband", classes: provider, shows: true}, reply: wsCut(wsStays, wsFailed)},
-	{fault: fault{name: "connection_limit", heals: true}, reply: wsFirst(wsReply{event: wsError(http.StatusBadRequest, "websocket_connection_limit_reached"), end: wsClose})},
-	{fault: fault{name: "stall", shows: true, classes: []semconv.Class{semconv.ClassLocalAbort, semconv.ClassWatchdogTimeout}}, reply: wsCut(wsStall, "")},
-	{fault: fault{name: "unauthorized", classes: provider}, refuse: refused(http.StatusUnauthorized), reply: wsDone},
-	{fault: fault{name: "r500", classes: provider}, refuse: refused(http.StatusInternalServerError), reply: wsDone},
-	{fault: fault{name: "r429_ok", heals: true}, refuse: func(n int) int {
+	{fault: fault{name: "fin_text", classes: wsCutShort, causes: justEnded, shows: true}, reply: wsCut(wsFIN, "")},
+	{fault: fault{name: "close_text", classes: wsCutShort, causes: justEnded, shows: true}, reply: wsCut(wsClose, "")},
+	{fault: fault{name: "inband", classes: provider, causes: broken, shows: true}, reply: wsCut(wsStays, wsFailed)},
+	{fault: fault{name: "connection_limit", heals: true, once: true, classes: provider, causes: []semconv.Cause{semconv.CauseInvalidRequest}}, reply: wsFirst(wsReply{event: wsError(http.StatusBadRequest, "websocket_connection_limit_reached"), end: wsClose})},
+	{fault: fault{name: "stall", shows: true, classes: []semconv.Class{semconv.ClassLocalAbort, semconv.ClassWatchdogTimeout}, causes: stopped}, reply: wsCut(wsStall, "")},
+	{fault: fault{name: "unauthorized", classes: provider, causes: []semconv.Cause{semconv.CauseAuthentication}}, refuse: refused(http.StatusUnauthorized), reply: wsDone},
+	{fault: fault{name: "r500", classes: provider, causes: broken}, refuse: refused(http.StatusInternalServerError), reply: wsDone},
+	// A handshake that is refused is no request that main counts.
+	{fault: fault{name: "r429_ok", heals: true, classes: provider, causes: []semconv.Cause{semconv.CauseRateLimited}}, refuse: func(n int) int {
 		if n == 0 {
 			return http.StatusTooManyRequests
 		}
@@ -138,6 +140,22 @@ var wsCutShort = []semconv.Class{semconv.ClassStreamInterrupted, semconv.ClassPr
 
 func TestCodexOverWebSocket(t *testing.T) {
 	bin := built.Otelllm(t)
+	overWebSockets(t, func(t *testing.T, f *fault, argv []string, serve serving) {
+		t.Helper()
+		compare(t, &codexWS, f, argv, bin, serve)
+	})
+}
+
+// TestCodexTelemetryOverWebSocket judges it by nothing but what it exports itself.
+func TestCodexTelemetryOverWebSocket(t *testing.T) {
+	overWebSockets(t, func(t *testing.T, f *fault, argv []string, serve serving) {
+		t.Helper()
+		export(t, &codexWS, f, argv, serve)
+	})
+}
+
+func overWebSockets(t *testing.T, play func(*testing.T, *fault, []string, serving)) {
+	t.Helper()
 	argv := codexWS.command(t)
 	for i := range wsFaults {
 		f := &wsFaults[i]
@@ -146,7 +164,7 @@ func TestCodexOverWebSocket(t *testing.T) {
 		}
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			compare(t, &codexWS, &f.fault, argv, bin, func(_ string, s *script) string {
+			play(t, &f.fault, argv, func(_ string, s *script) string {
 				srv := httptest.NewServer(&overWebSocket{script: s, of: f})
 				t.Cleanup(srv.Close)
 				return srv.URL + "/v1"

@@ -22,16 +22,18 @@ type fault struct {
 	answer func(s *script, n int, outputs bool) faultyllm.Exchange
 	heals  bool // the last request is answered
 	once   bool // only the first request fails: it heals if the agent asks again
-	// classes are what the verdict may be if it does not heal, or the agent does not ask again. Every one of them is true of
-	// what the server did.
+	// classes and causes are what the verdict on a request that fails may be, and that on the run if it does not heal, or the
+	// agent does not ask again. Every one of them is true of what the server did. Without classes nothing fails.
 	classes []semconv.Class
-	shows   bool // text is visible before it breaks
-	short   bool // played with -short, too
+	causes  []semconv.Cause
+	vague   []semconv.Cause // true, too, and less exact
+	shows   bool            // text is visible before it breaks
+	short   bool            // played with -short, too
 	wires   []faultyllm.Wire
 }
 
 // healed reports whether the agent got an answer to its last request.
-func (f *fault) healed(o *outcome) bool { return f.heals && (!f.once || o.main > 1) }
+func (f *fault) healed(w went) bool { return f.heals && (!f.once || w.main > 1) }
 
 // script is a case in play.
 type script struct {
@@ -91,6 +93,13 @@ func reset() faultyllm.Exchange { return faultyllm.BeforeHeaders(faultyllm.Reset
 var (
 	interrupted = []semconv.Class{semconv.ClassStreamInterrupted, semconv.ClassConnectionFailed}
 	provider    = []semconv.Class{semconv.ClassProviderError}
+
+	// A reset is a connection that closed before the headers where nothing had been received.
+	wasReset = []semconv.Cause{semconv.CauseConnectionReset, semconv.CauseClosedBeforeHeaders}
+	// A body that just ends was cut short, if its length or its form shows that.
+	justEnded = []semconv.Cause{semconv.CauseCleanEOF, semconv.CauseBodyTruncated}
+	stopped   = []semconv.Cause{semconv.CauseIdle, semconv.CauseConsumerClosed, semconv.CauseShutdown}
+	broken    = []semconv.Cause{semconv.CauseServerError}
 )
 
 var faults = []fault{
@@ -101,36 +110,36 @@ var faults = []fault{
 		}
 		return s.call()
 	}},
-	{name: "reset_headers", classes: interrupted, answer: always(func(*script) faultyllm.Exchange { return reset() })},
-	{name: "reset_text", classes: interrupted, shows: true, answer: always(func(*script) faultyllm.Exchange { return cut(faultyllm.Reset()) })},
-	{name: "reset_text_once", heals: true, once: true, classes: interrupted, short: true, answer: first(cut(faultyllm.Reset()))},
+	{name: "reset_headers", classes: interrupted, causes: wasReset, answer: always(func(*script) faultyllm.Exchange { return reset() })},
+	{name: "reset_text", classes: interrupted, causes: wasReset, shows: true, answer: always(func(*script) faultyllm.Exchange { return cut(faultyllm.Reset()) })},
+	{name: "reset_text_once", heals: true, once: true, classes: interrupted, causes: wasReset, short: true, answer: first(cut(faultyllm.Reset()))},
 	{
-		name: "reset_tool_input", classes: interrupted, wires: []faultyllm.Wire{faultyllm.Chat, faultyllm.Responses, faultyllm.Anthropic},
+		name: "reset_tool_input", classes: interrupted, causes: wasReset, wires: []faultyllm.Wire{faultyllm.Chat, faultyllm.Responses, faultyllm.Anthropic},
 		answer: always(func(s *script) faultyllm.Exchange {
 			return faultyllm.Answer(faultyllm.ToolInput("call_e2e_5Yq8", s.agent.tool, `{"comm`), faultyllm.Reset()).Unhurried(100 * time.Millisecond)
 		}),
 	},
-	{name: "truncated", classes: interrupted, shows: true, answer: always(func(*script) faultyllm.Exchange { return cut(faultyllm.Truncate()) })},
-	{name: "r429_ok", heals: true, once: true, classes: provider, answer: first(faultyllm.Refuse(faultyllm.Failure{Trouble: faultyllm.RateLimited, RetryAfter: time.Second}))},
-	{name: "r500", classes: provider, answer: always(refuse(faultyllm.ServerError))},
-	{name: "overloaded", classes: provider, answer: always(refuse(faultyllm.Overloaded))},
-	{name: "unauthorized", classes: provider, answer: always(refuse(faultyllm.Unauthorized))},
-	{name: "inband", classes: provider, shows: true, answer: always(func(*script) faultyllm.Exchange {
+	{name: "truncated", classes: interrupted, causes: []semconv.Cause{semconv.CauseBodyTruncated}, shows: true, answer: always(func(*script) faultyllm.Exchange { return cut(faultyllm.Truncate()) })},
+	{name: "r429_ok", heals: true, once: true, classes: provider, causes: []semconv.Cause{semconv.CauseRateLimited}, answer: first(faultyllm.Refuse(faultyllm.Failure{Trouble: faultyllm.RateLimited, RetryAfter: time.Second}))},
+	{name: "r500", classes: provider, causes: broken, answer: always(refuse(faultyllm.ServerError))},
+	{name: "overloaded", classes: provider, causes: []semconv.Cause{semconv.CauseOverloaded}, vague: broken, answer: always(refuse(faultyllm.Overloaded))},
+	{name: "unauthorized", classes: provider, causes: []semconv.Cause{semconv.CauseAuthentication}, answer: always(refuse(faultyllm.Unauthorized))},
+	{name: "inband", classes: provider, causes: broken, shows: true, answer: always(func(*script) faultyllm.Exchange {
 		return cut(faultyllm.InBand(faultyllm.Failure{Trouble: faultyllm.ServerError}))
 	})},
-	{name: "done_after_error", classes: provider, shows: true, wires: []faultyllm.Wire{faultyllm.Chat}, answer: always(func(*script) faultyllm.Exchange {
+	{name: "done_after_error", classes: provider, causes: broken, shows: true, wires: []faultyllm.Wire{faultyllm.Chat}, answer: always(func(*script) faultyllm.Exchange {
 		return cut(faultyllm.InBand(faultyllm.Failure{Trouble: faultyllm.ServerError}), faultyllm.End())
 	})},
 	{
 		name: "clean_eof", shows: true, answer: always(func(*script) faultyllm.Exchange { return cut(faultyllm.CleanEnd()) }),
-		classes: []semconv.Class{semconv.ClassStreamInterrupted, semconv.ClassProtocolViolation, semconv.ClassEmptyCompletion},
+		classes: []semconv.Class{semconv.ClassStreamInterrupted, semconv.ClassProtocolViolation, semconv.ClassEmptyCompletion}, causes: justEnded,
 	},
 	{
 		name: "stall", shows: true,
-		classes: []semconv.Class{semconv.ClassLocalAbort, semconv.ClassWatchdogTimeout},
-		answer:  always(func(s *script) faultyllm.Exchange { s.stallBegins(); return cut(faultyllm.Stall()) }),
+		classes: []semconv.Class{semconv.ClassLocalAbort, semconv.ClassWatchdogTimeout}, causes: stopped,
+		answer: always(func(s *script) faultyllm.Exchange { s.stallBegins(); return cut(faultyllm.Stall()) }),
 	},
-	{name: "tool_reset", short: true, classes: interrupted, answer: func(s *script, _ int, outputs bool) faultyllm.Exchange {
+	{name: "tool_reset", short: true, classes: interrupted, causes: wasReset, answer: func(s *script, _ int, outputs bool) faultyllm.Exchange {
 		if outputs {
 			return reset()
 		}

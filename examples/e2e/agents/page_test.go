@@ -18,6 +18,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -38,8 +39,9 @@ type result struct {
 	Fault string   `json:"fault"`
 	Way   string   `json:"way"`
 	Mark  mark     `json:"mark"`
-	Did   string   `json:"did"`  // what the agent did
-	Said  []string `json:"said"` // the verdicts
+	Did   string   `json:"did"`            // what the agent did
+	Side  int      `json:"side,omitempty"` // requests beside the prompt, as for a title
+	Said  []string `json:"said"`           // the verdicts
 }
 
 func (r *result) cell() [3]string { return [3]string{r.Agent, r.Fault, r.Way} }
@@ -50,10 +52,29 @@ var results struct {
 	list []result // guarded by mu
 }
 
-func note(r result) {
+// note assesses what was played in one way, and keeps it for the pages.
+func note(t *testing.T, a *agent, f *fault, way string, o *outcome) {
+	t.Helper()
+	r := result{Agent: a.title(), Fault: f.name, Way: way, Did: o.did(), Side: o.side, Said: saidOf(o.records)}
+	require.NoError(t, r.assess())
+	t.Logf("%s: %s: %s", way, r.Mark, strings.Join(r.Said, "; "))
+	assert.NotContains(t, []mark{wrong, unsafe}, r.Mark, "%s: %s", way, r.Said)
 	results.mu.Lock()
 	defer results.mu.Unlock()
 	results.list = append(results.list, r)
+}
+
+// assess sets the mark of what was played, now or before.
+func (r *result) assess() error {
+	f := faultOf(r.Agent, r.Fault)
+	if f == nil {
+		return fmt.Errorf("%s: no such fault: %s", r.Agent, r.Fault)
+	}
+	w, err := wentOf(r.Did, r.Side)
+	if err == nil {
+		r.Mark, err = f.assess(w, r.Said)
+	}
+	return err
 }
 
 // did says in words what an agent did.
@@ -122,6 +143,9 @@ func readResults(file string) (list []result, err error) {
 	for line := range bytes.Lines(raw) {
 		var r result
 		if err := json.Unmarshal(line, &r); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		if err := r.assess(); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		list = append(list, r)
@@ -212,6 +236,10 @@ func (m *table) overview() string {
 		}
 		b.WriteString("\n")
 	}
+	if s := m.share(); s.of > 0 {
+		_, _ = fmt.Fprintf(&b, "\nBy everything that an agent exports, %d of %d cells are right in which it records what happened, %d %%. The aim is three quarters.\n"+
+			"Left out are faults of which an agent records less in all of its signals:\n\n%s", s.right, s.of, 100*s.right/s.of, m.reasons())
+	}
 	return b.String()
 }
 
@@ -254,15 +282,21 @@ func times(words []string) (list []string) {
 
 // The overview has a cell for each way, and counts them.
 func TestOverview(t *testing.T) {
-	m := newTable([]result{
-		{Agent: "codex", Fault: "ok_tool", Way: byProxy, Mark: right},
-		{Agent: "codex", Fault: "ok_tool", Way: bySpans, Mark: nothing},
-		{Agent: "codex", Fault: "ok_tool", Way: byLogs, Mark: careful},
-		{Agent: "pi", Fault: "reset_text", Way: byProxy, Mark: wrong},
-	})
+	const failed = "run, failed, stream_interrupted, unknown, user_confirmed_retry"
+	list := []result{
+		{Agent: "codex", Fault: "ok_tool", Way: byProxy, Did: "2 requests, exit 0", Said: []string{"run, succeeded"}},
+		{Agent: "codex", Fault: "ok_tool", Way: bySpans, Did: "2 requests, exit 0"},
+		{Agent: "codex", Fault: "reset_text_once", Way: byLogs, Did: "2 requests, exit 0", Said: []string{"run, succeeded"}},
+		{Agent: "pi", Fault: "reset_text", Way: byProxy, Did: "2 requests, exit 1", Said: []string{"run, succeeded"}},
+	}
+	for i := range list {
+		require.NoError(t, list[i].assess())
+	}
+	m := newTable(list)
 	text := m.overview()
 	require.Contains(t, text, "| fault | [codex](codex.md) | [pi](pi.md) |")
-	require.Contains(t, text, "| ok tool | ●○◐ | · |")
+	require.Contains(t, text, "| ok tool | ●○ | · |")
+	require.Contains(t, text, "| reset text once | ◐ | · |")
 	require.Contains(t, text, "| reset text | · | ✗ |")
 	require.Contains(t, text, "| through `otelllm` | 1 | 0 | 0 | 1 | 0 |")
 	require.Contains(t, m.page("codex"), "## ok tool")
@@ -273,7 +307,8 @@ func TestOverview(t *testing.T) {
 	require.NoError(t, m.writeResults(file))
 	before, err := readResults(file)
 	require.NoError(t, err)
-	again := newTable(append(before, result{Agent: "pi", Fault: "reset_text", Way: byProxy, Mark: right}))
+	require.Equal(t, wrong, before[len(before)-1].Mark)
+	again := newTable(append(before, result{Agent: "pi", Fault: "reset_text", Way: byProxy, Mark: right, Said: []string{failed}}))
 	require.Len(t, again.cells, len(m.cells))
 	require.Contains(t, again.overview(), "| through `otelllm` | 2 | 0 | 0 | 0 | 0 |")
 }

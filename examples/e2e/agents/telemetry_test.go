@@ -30,7 +30,6 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
-	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/otelllm/otelllm-go/cmd/otelllm/engine"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
@@ -48,7 +47,7 @@ func TestTelemetry(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, srv.Close()) })
 	for i := range agents {
 		a := &agents[i]
-		if len(a.otlp.env)+len(a.otlp.more) == 0 {
+		if !a.otlp.any() {
 			continue
 		}
 		t.Run(a.name, func(t *testing.T) {
@@ -60,30 +59,33 @@ func TestTelemetry(t *testing.T) {
 					continue
 				}
 				t.Run(f.name, func(t *testing.T) {
-					out := newReceiver(t)
-					did := play(t, a, f, argv, way{otlp: out.url}, func(key string, s *script) string {
+					export(t, a, f, argv, func(key string, s *script) string {
 						srv.Choose(key, s.choose)
 						return a.base(srv, key)
 					})
-					out.save(t, a.name, f.name)
-					t.Logf("%s; %d spans, %d log records", did.did(), count(out.traces, ptrace.Traces.SpanCount), count(out.logs, plog.Logs.LogRecordCount))
-					for way, logs := range map[string][]plog.Logs{bySpans: nil, byLogs: out.logs} {
-						if way == byLogs && !a.otlp.logs {
-							continue
-						}
-						did.records = classified(t, out.traces, logs)
-						if a.otlp.logs && f.name == "ok_tool" && *recordTo == "" {
-							assert.True(t, out.hasPrompt(t), "content is exported, for nothing of it to be copied")
-						}
-						private(t, did)
-						how, said := f.assess(&did)
-						note(result{Agent: a.title(), Fault: f.name, Way: way, Mark: how, Did: did.did(), Said: said})
-						t.Logf("%s: %s: %s", way, how, strings.Join(said, "; "))
-						assert.NotContains(t, []mark{wrong, unsafe}, how, "%s: %s", way, said)
-					}
 				})
 			}
 		})
+	}
+}
+
+// export plays a fault to an agent that exports its telemetry, and judges that.
+func export(t *testing.T, a *agent, f *fault, argv []string, serve serving) {
+	t.Helper()
+	out := newReceiver(t)
+	did := play(t, a, f, argv, way{otlp: out.url}, serve)
+	out.save(t, a.title(), f.name)
+	t.Logf("%s; %d spans, %d log records", did.did(), count(out.traces, ptrace.Traces.SpanCount), count(out.logs, plog.Logs.LogRecordCount))
+	for way, logs := range map[string][]plog.Logs{bySpans: nil, byLogs: out.logs} {
+		if way == byLogs && !a.otlp.logs {
+			continue
+		}
+		did.records = classified(t, out.traces, logs)
+		if a.otlp.logs && f.name == "ok_tool" && *recordTo == "" {
+			assert.True(t, out.hasPrompt(t), "content is exported, for nothing of it to be copied")
+		}
+		private(t, did)
+		note(t, a, f, way, &did)
 	}
 }
 
@@ -287,68 +289,4 @@ func traceIDs(traces []ptrace.Traces) (ids []pcommon.TraceID) {
 		}
 	}
 	return ids
-}
-
-// mark says how good the verdicts on a run are.
-type mark string
-
-const (
-	right   mark = "right"
-	careful mark = "careful" // nothing that is said is wrong, and less is said than could be known
-	nothing mark = "nothing"
-	wrong   mark = "wrong"
-	unsafe  mark = "unsafe"
-)
-
-// words is what is said of a run, or of what belongs to none.
-func words(r *report.Record) string {
-	said := []string{string(r.Kind)}
-	for _, key := range []attribute.Key{semconv.RunOutcomeKey, semconv.FailureClassKey, semconv.FailureCauseKey, semconv.RetrySafetyKey} {
-		if v := attr(r, key); v != "" {
-			said = append(said, v)
-		}
-	}
-	return strings.Join(said, ", ")
-}
-
-// assess holds the verdicts against what the server and the agent did.
-func (f *fault) assess(o *outcome) (mark, []string) {
-	got := nothing
-	var said []string
-	classes := f.classes
-	if o.killed {
-		classes = append(slices.Clone(classes), semconv.ClassLocalAbort)
-	}
-	worst := func(m mark) {
-		order := []mark{nothing, careful, right, wrong, unsafe}
-		if slices.Index(order, m) > slices.Index(order, got) {
-			got = m
-		}
-	}
-	side := o.side // requests beside the prompt, as for a title, which the server answers well
-	for i := range o.records {
-		r := &o.records[i]
-		outcome, safety := attr(r, semconv.RunOutcomeKey), attr(r, semconv.RetrySafetyKey)
-		class, _ := semconv.ParseClass(attr(r, semconv.FailureClassKey))
-		said = append(said, words(r))
-		well := outcome == "succeeded" || outcome == "recovered"
-		switch {
-		case safety == semconv.RetrySafetySafeAutoRetry.String() && (f.shows && !f.healed(o) || o.toolRuns > 0 && len(r.Requests)+len(r.Tools) > 1):
-			worst(unsafe)
-		case outcome == "" && class == semconv.ClassUnset:
-		case well && !f.healed(o) && 0 < len(r.Requests) && len(r.Requests) <= side:
-			side -= len(r.Requests)
-		case well && (f.healed(o) || r.Kind != report.RecordRun):
-			worst(right)
-		case well, f.healed(o) && !o.killed && outcome != "":
-			worst(wrong)
-		case f.healed(o), class == semconv.ClassUnclassified, class == semconv.ClassUnset:
-			worst(careful)
-		case slices.Contains(classes, class):
-			worst(right)
-		default:
-			worst(wrong)
-		}
-	}
-	return got, said
 }
