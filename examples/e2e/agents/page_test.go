@@ -312,3 +312,29 @@ func TestOverview(t *testing.T) {
 	require.Len(t, again.cells, len(m.cells))
 	require.Contains(t, again.overview(), "| through `otelllm` | 2 | 0 | 0 | 0 | 0 |")
 }
+
+// The page for agents' own telemetry has the settings with which they are played.
+func TestSettingsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "agents-in-your-collector.md"))
+	require.NoError(t, err)
+	for i := range agents {
+		settings := slices.Clone(agents[i].otlp.env)
+		for _, text := range agents[i].otlp.more {
+			settings = append(settings, strings.Split(strings.TrimSpace(text), "\n")...)
+		}
+		for _, setting := range settings {
+			if setting == `environment = "test"` {
+				continue
+			}
+			name, value, _ := strings.Cut(setting, "=")
+			switch value = strings.ReplaceAll(value, "{OTLP}", "http://127.0.0.1:4318"); {
+			case strings.Contains(value, "{CONTENT}"):
+				assert.Contains(t, string(page), strings.TrimSpace(name), agents[i].name)
+			case strings.HasPrefix(value, "{"):
+				assert.Contains(t, string(page), name+"='"+value+"'", agents[i].name)
+			default:
+				assert.Contains(t, string(page), strings.TrimSuffix(name+"="+value, "="), agents[i].name)
+			}
+		}
+	}
+}
