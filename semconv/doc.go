@@ -7,9 +7,10 @@
 // means, and which spans have it, is in docs/reference/attributes.md.
 //
 // Attributes that OpenTelemetry's conventions have keep their names, as of version 1.41.0:
-// the last one with gen_ai.*. Names that the conventions' GenAI repository has added since,
-// such as handle_conversation_turn, are read from spans of others in both forms; what is
-// written stays with 1.41.0 until that repository has a release.
+// the last one with gen_ai.*. The GenAI conventions have a repository of their own since,
+// and a release, 0.1.0. The names that they change, such as cache_creation to cache_write,
+// are listed in docs/semconv-proposal.md: they are read from spans of others in both forms,
+// and written as in 1.41.0.
 //
 // A constructor has the name of its key without Key. If an enum type already has that
 // name, the constructor's name ends in Attr: [StreamEnd] is the type, [StreamEndAttr]

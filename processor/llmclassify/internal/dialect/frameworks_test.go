@@ -149,3 +149,15 @@ func TestComingConventions(t *testing.T) {
 		}
 	}
 }
+
+// The time to the first part of an answer has the name of a metric, which the GenAI
+// conventions rename: both forms are read.
+func TestRenamedFirstChunk(t *testing.T) {
+	for _, key := range []string{"gen_ai.client.operation.time_to_first_chunk", "gen_ai.client.inference.time_to_first_chunk"} {
+		_, _, facts := pydanticChat("openai", statusUnset, map[string]any{key: 0.4, "gen_ai.response.model": "model-test"}).read(t)
+		assert.Equal(t, semconv.StreamEndEOF, facts.Request.Ended, "%s: it was streamed, and a finish reason was due", key)
+		_, _, facts = vercel7("chat", statusUnset, map[string]any{key: 0.4, "gen_ai.response.finish_reasons": []any{"interrupted"}}).read(t)
+		_, _, without := vercel7("chat", statusUnset, map[string]any{"gen_ai.response.finish_reasons": []any{"interrupted"}}).read(t)
+		assert.NotEqual(t, without.Request, facts.Request, "%s: a part of an answer had come", key)
+	}
+}

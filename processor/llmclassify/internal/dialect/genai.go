@@ -28,11 +28,8 @@ import (
 // which come with the end of a response, and never of an agent.
 //
 // Producers that need a rule of their own have it in a file of their own: pydantic-ai in
-// pydanticai.go, Strands Agents in strands.go, Spring AI in springai.go. Of Microsoft's Agent
-// Framework for Python (1.0, observability.py, scope agent_framework) error.type is the name
-// of a class, often one of its own that hides the cause; a stream that is no longer read is
-// UNSET without anything of a response. A run that asks a person to approve a call returns,
-// without a span for the call, and is UNSET; so is one that was cancelled.
+// pydanticai.go, Strands Agents in strands.go, Spring AI in springai.go, Microsoft's Agent
+// Framework in agentframework.go.
 type GenAI struct {
 	scope scope // which producer; unknown if the scope is not known
 }
@@ -78,6 +75,8 @@ func (d GenAI) Read(span ptrace.Span, into Facts) {
 		readPydantic(span, into)
 	case scopeStrands:
 		readStrands(span, into)
+	case scopeAgentFramework:
+		readAgentFramework(span, into)
 	default:
 		d.read(span, into)
 	}
@@ -94,7 +93,6 @@ func (d GenAI) read(span ptrace.Span, into Facts) {
 		readRunWithoutOK(span, into.Run)
 	case into.Run != nil:
 		readRun(span, into.Run)
-		into.Run.ReturnsCalls = d.scope == scopeAgentFramework
 	}
 }
 

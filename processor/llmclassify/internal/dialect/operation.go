@@ -1,8 +1,9 @@
 package dialect
 
 // The GenAI conventions' operations that matter to a diagnosis. Those of OpenTelemetry's
-// semantic conventions 1.41 are read beside those that its GenAI repository adds later:
-// invoke_workflow, and handle_conversation_turn, the container of one turn.
+// semantic conventions 1.41 are read beside handle_conversation_turn, which its GenAI
+// repository adds for the entry point of a framework. Its span type for runs,
+// gen_ai.invocation.internal, is recorded in no span.
 const (
 	opChat            = "chat"
 	opTextCompletion  = "text_completion"

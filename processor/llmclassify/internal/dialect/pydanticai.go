@@ -59,7 +59,7 @@ func pydanticRequest(span ptrace.Span, r *classify.Request) {
 		switch {
 		case isProvider(key):
 			early = early || countsEarly(v)
-		case key == keyTimeToFirstChunk:
+		case isFirstChunk(key):
 			e.streamed = true
 		default:
 			e.read(key, v, r)

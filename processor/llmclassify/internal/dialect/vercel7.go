@@ -24,8 +24,17 @@ import (
 // and @ai-sdk/otel 1.0.173.
 type Vercel7 struct{}
 
-// keyTimeToFirstChunk is an attribute with the name of one of the conventions' metrics.
-const keyTimeToFirstChunk = "gen_ai.client.operation.time_to_first_chunk"
+// An attribute with the name of one of the conventions' metrics, and the name that the metric
+// has after version 0.1.0 of the GenAI conventions.
+const (
+	keyTimeToFirstChunk    = "gen_ai.client.operation.time_to_first_chunk"
+	keyNewTimeToFirstChunk = "gen_ai.client.inference.time_to_first_chunk"
+)
+
+// isFirstChunk reports whether a key is that of the time to the first part of an answer.
+func isFirstChunk(key string) bool {
+	return key == keyTimeToFirstChunk || key == keyNewTimeToFirstChunk
+}
 
 var _ Dialect = Vercel7{}
 
@@ -58,7 +67,7 @@ func vercel7Request(span ptrace.Span, r *classify.Request) {
 	e.begin(span, r)
 	began := false // a part of an answer
 	for key, v := range span.Attributes().All() {
-		began = began || key == keyTimeToFirstChunk
+		began = began || isFirstChunk(key)
 		e.read(key, v, r)
 	}
 	e.end(span, r)
