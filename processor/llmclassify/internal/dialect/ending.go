@@ -146,11 +146,18 @@ func nothingIn(r *classify.Request, basis classify.Basis) {
 func (e *ending) refused(r *classify.Request) {
 	r.Ended, r.Basis, r.Phase = semconv.StreamEndHTTPError, e.basis(), semconv.PhaseResponseStarted
 	r.Provider.Kind = classify.ProviderErrorKind(r.Status, e.name)
-	if e.provider != semconv.ProviderErrorKindUnset {
+	switch {
+	case r.Status >= 500 && anyServerError[baseName(e.name)]:
+		r.Provider.Kind = classify.ProviderErrorKind(r.Status)
+	case e.provider != semconv.ProviderErrorKindUnset:
 		r.Provider.Kind = e.provider
 	}
 	r.Provider.Code = codeOf(e.name)
 }
+
+// anyServerError are the classes that SDKs raise for every status from 500 on: the status is
+// more precise.
+var anyServerError = map[string]bool{"InternalServerError": true, "InternalServerException": true}
 
 // apply writes what the error shows of how the request ended.
 func (e *ending) apply(r *classify.Request) {

@@ -43,6 +43,11 @@ func TestQwenCodeRequest(t *testing.T) {
 	second := func(r classify.Request) classify.Request { r.Attempt, r.FailedBefore = 2, 1; return r }
 	missing := func(r classify.Request) classify.Request { r.Finish = classify.FinishMissing; return second(r) }
 	refused := missing(refusedBy(429, semconv.ProviderErrorKindRateLimited, "RateLimitError"))
+	serverError := func(status int, kind semconv.ProviderErrorKind) classify.Request {
+		r := second(refusedBy(status, kind, "InternalServerError"))
+		r.Finish = classify.FinishMissing
+		return r
+	}
 	checkRequests(t, QwenCode{}, []requestCase{
 		{"finished", qwenRequestSpan(statusUnset, with(done, m{finish: []any{"stop"}})), []truth{success}, well, second(answered(classify.FinishStop))},
 		{"calls", qwenRequestSpan(statusUnset, with(done, m{finish: []any{"tool_calls"}})), []truth{success}, well, second(answered(classify.FinishToolCalls))},
@@ -93,6 +98,16 @@ func TestQwenCodeRequest(t *testing.T) {
 			"refused", qwenRequestSpan(statusError, with(failure("RateLimitError"), m{"error_status_code": 429})),
 			[]truth{passing},
 			ofProvider(semconv.CauseRateLimited, confirm), refused,
+		},
+		{
+			"overloaded, by a class that is that of every status from 500 on", qwenRequestSpan(statusError, with(failure("InternalServerError"), m{"error_status_code": 503})),
+			[]truth{passing},
+			ofProvider(semconv.CauseOverloaded, confirm), serverError(503, semconv.ProviderErrorKindOverloaded),
+		},
+		{
+			"another error of the server", qwenRequestSpan(statusError, with(failure("InternalServerError"), m{"error_status_code": 500})),
+			[]truth{passing},
+			ofProvider(semconv.CauseServerError, confirm), serverError(500, semconv.ProviderErrorKindServerError),
 		},
 	})
 }
