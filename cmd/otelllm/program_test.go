@@ -46,10 +46,18 @@ const (
 )
 
 // client asks a model once, and prints what it reads. Modes: "ask" exits with 0 whatever
-// comes, "strict" with 4 if the answer does not come whole.
+// comes, "strict" with 4 if the answer does not come whole; "origin" keeps only the host of the
+// base URL, as some programs do.
 func client(mode string) int {
 	body := `{"model":"gpt-5","stream":true,"messages":[{"role":"user","content":"` + canaryPrompt + `"}]}`
-	req, err := http.NewRequest(http.MethodPost, os.Getenv("OPENAI_BASE_URL")+"/chat/completions?k="+canaryKey, strings.NewReader(body))
+	base, err := url.Parse(os.Getenv("OPENAI_BASE_URL"))
+	if err != nil {
+		panic(err)
+	}
+	if mode == "origin" {
+		base.Path = "/v1"
+	}
+	req, err := http.NewRequest(http.MethodPost, base.String()+"/chat/completions?k="+canaryKey, strings.NewReader(body))
 	if err != nil {
 		panic(err)
 	}

@@ -48,7 +48,8 @@ func newProxyCommand() *cobra.Command {
 		Long: `Proxy passes model calls on to their providers, changes nothing about them, and logs
 what became of the runs. Point the base URL of an SDK at it: http://ADDRESS/PROVIDER, with
 /v1 for OpenAI. Known providers: ` + strings.Join(agents.ProviderNames(), ", ") + `.
-Without the name of a provider, a request goes where its path or its headers say.
+Without the name of a provider, a request goes where its path or its headers say. With
+--upstream URL all requests go there, except those of other --upstream flags.
 
 SIGTERM and SIGINT end it: open requests get --grace, then everything is judged and
 exported.`,
@@ -144,7 +145,7 @@ func (o *proxyOptions) listener() (net.Listener, string, error) {
 }
 
 // parseProxyUpstreams returns the upstreams of --upstream, and those of the providers that
-// are not among them.
+// are not among them, unless one takes all others.
 func parseProxyUpstreams(values []string) ([]proxy.Upstream, error) {
 	var list []proxy.Upstream
 	for _, value := range values {
@@ -176,6 +177,9 @@ func parseProxyUpstreams(values []string) ([]proxy.Upstream, error) {
 			return nil, fmt.Errorf("--upstream: %q is neither a provider (%s), nor a /PATH, nor a host", name, strings.Join(agents.ProviderNames(), ", "))
 		}
 	}
+	if slices.ContainsFunc(list, isCatchAll) {
+		return list, nil // what the user has not named is for that upstream, with its credentials
+	}
 	for _, r := range agents.DefaultRoutes() {
 		if !slices.ContainsFunc(list, func(u proxy.Upstream) bool { return u.Prefix == r.Prefix }) {
 			list = append(list, proxy.Upstream{Prefix: r.Prefix, URL: r.URL})
@@ -183,6 +187,9 @@ func parseProxyUpstreams(values []string) ([]proxy.Upstream, error) {
 	}
 	return list, nil
 }
+
+// isCatchAll reports whether an upstream is that of all requests that no other matches.
+func isCatchAll(u proxy.Upstream) bool { return u == proxy.Upstream{URL: u.URL} }
 
 // served is a proxy that is running, with its session.
 type served struct {

@@ -134,7 +134,7 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	if service == agents.Generic {
 		service = ""
 	}
-	served, err := serve(ctx, ln, serveOptions{service: service, upstreams: upstreamsOf(plan.Routes), sinks: []func(ptrace.Traces){outputs.sink}, grace: runGrace, log: log})
+	served, err := serve(ctx, ln, serveOptions{service: service, upstreams: upstreamsOf(plan), sinks: []func(ptrace.Traces){outputs.sink}, grace: runGrace, log: log})
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
@@ -184,11 +184,14 @@ func (o *runOptions) plan(args []string, upstreams map[string]*url.URL, addr net
 	})
 }
 
-// upstreamsOf returns the routes of a plan as the proxy takes them.
-func upstreamsOf(routes []agents.Route) []proxy.Upstream {
+// upstreamsOf returns where a plan sends requests, as the proxy takes it.
+func upstreamsOf(plan *agents.Plan) []proxy.Upstream {
 	var list []proxy.Upstream
-	for _, r := range routes {
+	for _, r := range plan.Routes {
 		list = append(list, proxy.Upstream{Prefix: r.Prefix, URL: r.URL})
+	}
+	for _, r := range plan.Rests {
+		list = append(list, proxy.Upstream{Provider: r.Host, URL: r.URL})
 	}
 	return list
 }

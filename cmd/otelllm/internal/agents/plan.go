@@ -33,12 +33,21 @@ type Route struct {
 	URL    *url.URL
 }
 
+// Rest is where the proxy sends requests whose path has no route's prefix: programs exist that
+// keep only the host of a base URL. They have the credentials for the server that the base URL
+// named.
+type Rest struct {
+	Host string // of the provider that a request names by its path or headers; "" for all others
+	URL  *url.URL
+}
+
 // Plan is how the command is started.
 type Plan struct {
 	Agent  Agent
 	Args   []string
 	Env    []string
 	Routes []Route
+	Rests  []Rest
 	Notes  []string // what the user should know, without values of variables
 }
 
@@ -68,6 +77,12 @@ func Prepare(c Command) (*Plan, error) {
 		if err := agent.set(b); err != nil {
 			return nil, fmt.Errorf("prepare %s: %w", agent.Title, err)
 		}
+	}
+	for i := range providers {
+		b.rest(&providers[i])
+	}
+	if all := b.Upstreams[""]; all != nil {
+		b.plan.Rests = append(b.plan.Rests, Rest{URL: all})
 	}
 	b.exceptLoopback()
 	return b.plan, nil
@@ -172,6 +187,22 @@ func (b *builder) through(name, value string) (string, bool) {
 		base.RawPath = prefix + u.RawPath
 	}
 	return base.String(), true
+}
+
+// rest adds where the requests of a provider go without a prefix: to its default if a route
+// leads there, or else where its first route leads.
+func (b *builder) rest(p *provider) {
+	known, _ := url.Parse(p.URL) // a constant
+	var to *url.URL
+	for _, r := range b.plan.Routes {
+		own := r.Prefix == "/"+p.Name || strings.HasPrefix(r.Prefix, "/"+p.Name+"-")
+		if own && (to == nil || r.URL.Host == known.Host) {
+			to = r.URL
+		}
+	}
+	if to != nil {
+		b.plan.Rests = append(b.plan.Rests, Rest{Host: known.Host, URL: to})
+	}
 }
 
 // prefix returns the path prefix of the route to target, which it adds if need be.

@@ -30,16 +30,16 @@ import (
 )
 
 // Upstream is a provider that requests are sent to. A request has to match both Prefix and
-// Host, as far as they are set. With neither it is the upstream of all requests that no
-// other matches.
+// Host, as far as they are set. Those with a Host come before the others. With neither it is
+// the upstream of all requests that no other matches.
 type Upstream struct {
 	// Prefix is what the path of a request begins with, in whole segments. It is removed.
 	Prefix string
 	// Host is that of a request, with or without its port.
 	Host string
 	// Provider is the host of a known provider, such as api.openai.com. The requests that match
-	// no other upstream and name it by their path or headers go to URL instead. Prefix and Host
-	// have no effect then.
+	// no Prefix and no Host and name it by their path or headers go to URL instead. Prefix and
+	// Host have no effect then.
 	Provider string
 	// URL is where the requests go. Its path comes before theirs.
 	URL *url.URL

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"net"
 	"net/http"
 	"net/url"
@@ -8,23 +9,25 @@ import (
 )
 
 // route returns the upstream of a request, and the prefix of its path that is not sent there.
+// An upstream of the request's host comes before those that only name a path: a client that
+// asks for that host means its paths. The providers of [UpstreamFor] that no upstream names come
+// last, since the request's credentials are for the others.
 func (s *Server) route(r *http.Request) (base *url.URL, prefix string, ok bool) {
-	var fallback *url.URL
+	var byPath, rest *Upstream
 	for i := range s.upstreams {
 		u := &s.upstreams[i]
-		prefix := strings.TrimSuffix(u.Prefix, "/")
 		switch {
-		case u.Provider != "":
-		case prefix == "" && u.Host == "":
-			if fallback == nil {
-				fallback = u.URL
-			}
-		case below(r.URL.Path, prefix) && (u.Host == "" || sameHost(u.Host, r.Host)):
-			return u.URL, prefix, true
+		case u.Provider != "" || !hasPrefix(r, u.Prefix) || u.Host != "" && !sameHost(u.Host, r.Host):
+		case u.Host != "":
+			return u.URL, strings.TrimSuffix(u.Prefix, "/"), true
+		case strings.TrimSuffix(u.Prefix, "/") != "":
+			byPath = cmp.Or(byPath, u)
+		default:
+			rest = cmp.Or(rest, u)
 		}
 	}
-	if fallback != nil {
-		return fallback, "", true
+	if byPath != nil {
+		return byPath.URL, strings.TrimSuffix(byPath.Prefix, "/"), true
 	}
 	base, ok = UpstreamFor(r)
 	for i := range s.upstreams {
@@ -32,7 +35,24 @@ func (s *Server) route(r *http.Request) (base *url.URL, prefix string, ok bool) 
 			return u.URL, "", true
 		}
 	}
+	if rest != nil {
+		return rest.URL, "", true
+	}
 	return base, "", ok
+}
+
+// hasPrefix reports whether the path of a request begins with the segments of prefix. A slash
+// that is escaped, as in /openai%2Fv1, does not end a segment.
+func hasPrefix(r *http.Request, prefix string) bool {
+	prefix = strings.TrimSuffix(prefix, "/")
+	if prefix == "" {
+		return true
+	}
+	if !below(r.URL.Path, prefix) {
+		return false
+	}
+	rest, ok := cutPrefix(rawPath(r), prefix)
+	return ok && (rest == "" || rest[0] == '/')
 }
 
 // below reports whether path begins with the segments of prefix.
@@ -61,7 +81,8 @@ func target(base *url.URL, r *http.Request, prefix string) *url.URL {
 	if before != "" {
 		before = "/" + before // url.URL.JoinPath leaves it out
 	}
-	path := before + cutPrefix(rawPath(r), prefix)
+	rest, _ := cutPrefix(rawPath(r), prefix)
+	path := before + rest
 	if path == "" {
 		path = "/"
 	}
@@ -86,17 +107,15 @@ func rawPath(r *http.Request) string {
 	return raw
 }
 
-// cutPrefix removes the prefix of a path that is still escaped. The prefix is not.
-func cutPrefix(path, prefix string) string {
-	if prefix == "" {
-		return path
-	}
-	for i := len(prefix); i <= len(path); i++ {
+// cutPrefix removes the prefix of a path that is still escaped. The prefix is not. It reports
+// whether path has the prefix.
+func cutPrefix(path, prefix string) (rest string, ok bool) {
+	for i := len(prefix); i <= min(len(path), 3*len(prefix)); i++ {
 		if decoded, err := url.PathUnescape(path[:i]); err == nil && decoded == prefix {
-			return path[i:]
+			return path[i:], true
 		}
 	}
-	return path
+	return path, false
 }
 
 // Providers whose API a request may name.

@@ -64,16 +64,20 @@ func TestRoutes(t *testing.T) {
 	a, b, c, rest := named("a"), named("b"), named("c"), named("rest")
 	a.Path = "/base/"
 	proxy := start(t, nil, func(config *Config) {
-		config.Upstreams = []Upstream{{URL: rest}, {Prefix: "/a", URL: a}, {Prefix: "/b c/", URL: b}, {Host: "c.local", URL: c}}
+		config.Upstreams = []Upstream{{URL: rest}, {Prefix: "/a", URL: a}, {Prefix: "/b c/", URL: b}, {Host: "c.local", URL: c}, {Provider: "api.openai.com", URL: b}}
 	})
 	for _, tt := range []struct{ host, path, want string }{
 		{"", "/a/v1/models?x=/a", "a /base/v1/models?x=/a"},
 		{"", "/a", "a /base"},
 		{"", "/ab/v1", "rest /ab/v1"},
+		{"", "/%61/v1", "a /base/v1"},
+		{"", "/a%2Fv1/x", "rest /a%2Fv1/x"}, // of one segment
+		{"c.local", "/a/v1", "c /a/v1"},
+		{"", "/v1/responses", "b /v1/responses"},
 		{"", "/b%20c/v1%2Fx", "b /v1%2Fx"},
 		{"C.local", "/v1/models", "c /v1/models"},
 		{"c.local:1234", "/b/v1", "c /b/v1"},
-		{"d.local", "/v1/models", "rest /v1/models"},
+		{"localhost", "/v1/other", "rest /v1/other"},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+proxy.addr+tt.path, nil)
 		require.NoError(t, err)
