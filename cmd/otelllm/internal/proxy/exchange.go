@@ -46,6 +46,11 @@ func exchangeOf(ctx context.Context) *exchange {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if why := s.foreign(r); why != "" {
+		s.log.Warn("request refused", "why", why)
+		refuse(w, why)
+		return
+	}
 	base, prefix, ok := s.route(r)
 	if !ok {
 		s.log.Warn("no upstream for this path", "method", r.Method)

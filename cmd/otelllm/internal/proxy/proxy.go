@@ -74,6 +74,7 @@ type Config struct {
 // Server is the proxy. Create it with [New].
 type Server struct {
 	upstreams []Upstream
+	named     map[string]bool // hosts that requests over loopback may ask for
 	grace     time.Duration
 	headers   time.Duration // the limit for those of a request
 	log       *slog.Logger
@@ -94,6 +95,7 @@ func New(config Config) (*Server, error) {
 	}
 	s := &Server{
 		upstreams: config.Upstreams,
+		named:     namedHosts(config.Upstreams),
 		grace:     config.Grace,
 		headers:   cmp.Or(config.HeaderLimit, headerLimit),
 		log:       cmp.Or(config.Logger, slog.New(slog.DiscardHandler)),

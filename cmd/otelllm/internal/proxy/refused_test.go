@@ -82,7 +82,7 @@ func TestRefusedAttempts(t *testing.T) {
 
 // The body of a request without a connection is waited for, but not for ever, and not asked for.
 func TestRefusedBody(t *testing.T) {
-	const head = "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+	const head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 	for name, request := range map[string]string{
 		"never comes":  head + "Content-Length: 100\r\n\r\n{",
 		"is held back": head + "Expect: 100-continue\r\nContent-Length: 100\r\n\r\n",

@@ -57,7 +57,7 @@ func TestServeTLS(t *testing.T) {
 
 	for _, end := range []string{rst, fin} {
 		conn := tls.Client(dial(t, ln.Addr().String()), &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12})
-		_, err = io.WriteString(conn, post("a", "/v1/chat/completions", "X-End: "+end))
+		_, err = io.WriteString(conn, post("localhost", "/v1/chat/completions", "X-End: "+end))
 		require.NoError(t, err)
 		all, err := io.ReadAll(conn)
 		require.NoError(t, err) // net/http says close_notify first, whatever the kind

@@ -99,11 +99,11 @@ func TestShutdownEnds(t *testing.T) {
 			require.NoError(t, err)
 		}},
 		{"a client that never sends its headers", silent, func(t *testing.T, proxy *running) {
-			_, err := io.WriteString(dial(t, proxy.addr), "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nX-")
+			_, err := io.WriteString(dial(t, proxy.addr), "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-")
 			require.NoError(t, err)
 		}},
 		{"a client that never sends its body", silent, func(t *testing.T, proxy *running) {
-			_, err := io.WriteString(dial(t, proxy.addr), "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+			_, err := io.WriteString(dial(t, proxy.addr), "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
 			require.NoError(t, err)
 		}},
 		{"a client that never reads", func(_ *upstream, p *peer) {

@@ -122,7 +122,7 @@ func TestTrailers(t *testing.T) {
 
 // A client that waits for 100 (Continue) gets what the upstream says.
 func TestExpectContinue(t *testing.T) {
-	head := "POST /v1/models HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
+	head := "POST /v1/models HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
 	t.Run("go on", func(t *testing.T) {
 		up := serveRaw(t, func(_ *upstream, p *peer) {
 			for line := ""; line != "\r\n"; {
