@@ -199,8 +199,7 @@ func printRecords(w io.Writer, traces []*input.Trace) error {
 
 // writeReport writes the page.
 func writeReport(path string, records []report.Record) (err error) {
-	// The page may name models and tools of this user.
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	f, err := createOutput(path)
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/semconv"
@@ -50,49 +52,57 @@ func names[T fmt.Stringer](values []T) []string {
 	return list
 }
 
-// any reports whether a run, or a call that belongs to no run, matches. A failure from which
-// the run recovered does not count, unless recovered does.
-func (f failOn) any(records []report.Record) bool {
-	for i := range records {
-		if f[text(&records[i], semconv.RunOutcomeKey)] || f[text(&records[i], semconv.FailureClassKey)] {
-			return true
-		}
-	}
-	return false
+// matches reports whether a run, or a call that belongs to no run, matches. A failure from
+// which the run recovered does not count, unless recovered does.
+func (f failOn) matches(r *report.Record) bool {
+	return f[text(r, semconv.RunOutcomeKey)] || f[text(r, semconv.FailureClassKey)]
 }
 
-// jsonFile is the file of --json, or nil.
-type jsonFile struct{ *os.File }
+// tally takes every record once: for --json and --fail-on, also those for which there is no
+// room in memory until the end. It is safe for concurrent use.
+type tally struct {
+	failOn failOn
 
-func createJSON(path string) (*jsonFile, error) {
+	mu      sync.Mutex
+	file    *os.File // nil: there is no --json
+	matched bool
+	err     error // the first one
+}
+
+// open creates the file of --json.
+func (t *tally) open(path string) (err error) {
 	if path == "" {
-		return nil, nil
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		return nil, fmt.Errorf("--json: %w", err)
-	}
-	return &jsonFile{f}, nil
-}
-
-// write writes one record a line.
-func (f *jsonFile) write(records []report.Record) error {
-	if f == nil {
 		return nil
 	}
-	lines := json.NewEncoder(f)
-	for i := range records {
-		if err := lines.Encode(&records[i]); err != nil {
-			return fmt.Errorf("--json: %w", err)
-		}
+	if t.file, err = createOutput(path); err != nil {
+		return fmt.Errorf("--json: %w", err)
 	}
 	return nil
 }
 
-// Close closes the file.
-func (f *jsonFile) Close() error {
-	if f == nil {
-		return nil
+// take writes one record a line, and compares it with --fail-on.
+func (t *tally) take(records []report.Record) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range records {
+		t.matched = t.matched || t.failOn.matches(&records[i])
+		if t.file != nil && t.err == nil {
+			t.err = json.NewEncoder(t.file).Encode(&records[i])
+		}
 	}
-	return f.File.Close()
+}
+
+// close closes the file. It returns whether a record matches --fail-on, and what went wrong
+// with the file.
+func (t *tally) close() (matched bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.file != nil {
+		t.err = cmp.Or(t.err, t.file.Close())
+		t.file = nil
+	}
+	if t.err != nil {
+		return t.matched, fmt.Errorf("--json: %w", t.err)
+	}
+	return t.matched, nil
 }

@@ -113,15 +113,10 @@ func TestRunDoesNotWaitForADeadEndpoint(t *testing.T) {
 }
 
 // startProxy starts the proxy and returns its address.
-func startProxy(t *testing.T, env []string, args ...string) (p *program, base string) {
+func startProxy(t *testing.T, env []string, args ...string) (*program, string) {
 	t.Helper()
-	p = otelllm(t, env, append([]string{"proxy", "--listen", "127.0.0.1:0"}, args...)...)
-	require.NoError(t, p.Start())
-	t.Cleanup(func() { _ = p.Process.Kill() })
-	await(t, &p.stderr, "listening on ")
-	_, rest, _ := strings.Cut(p.stderr.String(), "listening on ")
-	base, _, _ = strings.Cut(rest, "\n")
-	return p, base
+	p := otelllm(t, env, append([]string{"proxy", "--listen", "127.0.0.1:0"}, args...)...)
+	return p, p.listens(t)
 }
 
 // ask sends a request of an agent, and returns what came of it.

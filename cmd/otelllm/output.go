@@ -58,11 +58,17 @@ func (o *outputOptions) open(ctx context.Context, log *slog.Logger) (*outputs, e
 		}
 	}
 	if o.report != "" {
-		if out.report, err = os.Create(o.report); err != nil {
-			return nil, errors.Join(fmt.Errorf("--report: %w", err), out.close(ctx, nil))
+		if out.report, err = createOutput(o.report); err != nil {
+			return nil, errors.Join(fmt.Errorf("--report: %w", err), out.abandon(ctx))
 		}
 	}
 	return out, nil
+}
+
+// createOutput creates a file for runs, which name models and tools of this user: nobody else
+// may read it.
+func createOutput(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 }
 
 // sink is a session's sink.
@@ -94,6 +100,15 @@ func (o *outputs) servePage(options *outputOptions, store *runs.Store) (string, 
 
 // close writes the report with the records, the newest first, and closes everything.
 func (o *outputs) close(ctx context.Context, records []report.Record) error {
+	var err error
+	if o.report != nil {
+		err = page.WriteReport(o.report, records)
+	}
+	return errors.Join(err, o.abandon(ctx))
+}
+
+// abandon closes what is open.
+func (o *outputs) abandon(ctx context.Context) error {
 	var errs []error
 	if o.page != nil {
 		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond) // pages wait for news
@@ -106,7 +121,8 @@ func (o *outputs) close(ctx context.Context, records []report.Record) error {
 		errs = append(errs, o.keeper.Close())
 	}
 	if o.report != nil {
-		errs = append(errs, page.WriteReport(o.report, records), o.report.Close())
+		errs = append(errs, o.report.Close())
 	}
+	o.page, o.keeper, o.report = nil, nil, nil
 	return errors.Join(errs...)
 }

@@ -45,11 +45,11 @@ const (
 	canaryKey    = "sk-canary-c9d4"
 )
 
-// client asks a model once, and prints what it reads. Modes: "ask" exits with 0 whatever
+// client asks a model once, and prints what it reads. The mode is a part of the prompt. Of the modes, "ask" exits with 0 whatever
 // comes, "strict" with 4 if the answer does not come whole; "origin" keeps only the host of the
 // base URL, as some programs do.
 func client(mode string) int {
-	body := `{"model":"gpt-5","stream":true,"messages":[{"role":"user","content":"` + canaryPrompt + `"}]}`
+	body := `{"model":"gpt-5","stream":true,"messages":[{"role":"user","content":"` + canaryPrompt + " " + mode + `"}]}`
 	base, err := url.Parse(os.Getenv("OPENAI_BASE_URL"))
 	if err != nil {
 		panic(err)
@@ -150,8 +150,11 @@ func (p *program) run(t *testing.T) int {
 // await waits until what a process writes contains text.
 func await(t *testing.T, o *output, text string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(o.String(), text) }, 20*time.Second, 5*time.Millisecond, "%q in %s", text, o)
+	require.Eventually(t, func() bool { return strings.Contains(o.String(), text) }, patience, tick, "%q in %s", text, o)
 }
+
+// patience is how long a test waits for what a program does, and tick the pause between looks.
+const patience, tick = 20 * time.Second, 5 * time.Millisecond
 
 const (
 	sseHead  = `data: {"id":"c1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"` + canaryAnswer + ` "}}]}` + "\n\n"

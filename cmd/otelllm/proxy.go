@@ -24,6 +24,7 @@ import (
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/agents"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/proxy"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/session"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
@@ -82,14 +83,15 @@ func (o *proxyOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	outputs, err := o.output.open(ctx, log)
-	if err != nil {
-		return err
-	}
 	ln, scheme, err := o.listener()
 	if err != nil {
 		return err
 	}
+	outputs, err := o.output.open(ctx, log) // which empties the files: after what may fail first
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	defer func() { _ = outputs.abandon(ctx) }() // after an error
 	if addr, ok := ln.Addr().(*net.TCPAddr); ok && !addr.IP.IsLoopback() {
 		log.Warn("listening beyond loopback: all who reach this address can use the proxy")
 		if o.tlsCert == "" {
@@ -178,7 +180,8 @@ func parseProxyUpstreams(values []string) ([]proxy.Upstream, error) {
 		}
 	}
 	if slices.ContainsFunc(list, isCatchAll) {
-		return list, nil // what the user has not named is for that upstream, with its credentials
+		// What has no name in its path is for that upstream, and so are its credentials.
+		return slices.DeleteFunc(list, func(u proxy.Upstream) bool { return u.Provider != "" }), nil
 	}
 	for _, r := range agents.DefaultRoutes() {
 		if !slices.ContainsFunc(list, func(u proxy.Upstream) bool { return u.Prefix == r.Prefix }) {
@@ -207,6 +210,8 @@ type serveOptions struct {
 	trust     bool
 	grace     time.Duration
 	log       *slog.Logger
+	maxSpans  int                   // in memory; 0: as many as a session keeps
+	forgotten func([]report.Record) // gets what there is no room for; nil: nobody needs it
 }
 
 // serve starts a session and the proxy, on ln, which the proxy closes.
@@ -217,7 +222,7 @@ func serve(ctx context.Context, ln net.Listener, o serveOptions) (*served, error
 	}
 	// The errors of OpenTelemetry quote addresses and answers, so they are not logged.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) { o.log.Debug("OpenTelemetry reported an error") }))
-	s, err := session.Start(ctx, session.Config{ServiceName: o.service, Endpoint: endpoint, Sinks: o.sinks, Logger: o.log})
+	s, err := session.Start(ctx, session.Config{ServiceName: o.service, Endpoint: endpoint, Sinks: o.sinks, Logger: o.log, MaxSpans: o.maxSpans, Forgotten: o.forgotten})
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/child"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/proxy"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/runs"
-	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 )
 
 // closePatience is how long a command waits at its end until everything is judged and
@@ -39,6 +38,7 @@ type runOptions struct {
 	quiet     bool
 	logLevel  string
 	output    outputOptions
+	maxSpans  int // in memory; 0: as many as a session keeps
 }
 
 func newRunCommand() *cobra.Command {
@@ -57,7 +57,7 @@ the destination. Agents that need more than variables are known by the name of t
 ` + agentsHelp() + `
 Exit status: that of COMMAND, 128 and the number of the signal if one ended it; 126 or 127
 if COMMAND cannot be started; 3 if COMMAND succeeded and --fail-on matches; 2 for a usage
-error.`,
+error, or a file that could not be written.`,
 		Example: `  otelllm run -- codex exec "fix the test"
   otelllm run --fail-on failed,incomplete --json runs.jsonl -- python agent.py
   otelllm run --upstream openai=https://gateway.example/v1 -- opencode`,
@@ -99,8 +99,9 @@ func agentsHelp() string {
 
 func (o *runOptions) run(ctx context.Context, args []string) error {
 	ctx = context.WithoutCancel(ctx) // signals are the command's
-	matches, err := parseFailOn(o.failOn)
-	if err != nil {
+	var all tally
+	var err error
+	if all.failOn, err = parseFailOn(o.failOn); err != nil {
 		return err
 	}
 	upstreams, err := parseRunUpstreams(o.upstreams)
@@ -108,15 +109,6 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	log, err := newLogger(os.Stderr, o.logLevel)
-	if err != nil {
-		return err
-	}
-	out, err := createJSON(o.json)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	outputs, err := o.output.open(ctx, log)
 	if err != nil {
 		return err
 	}
@@ -130,11 +122,24 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
+	// The files are emptied when nothing is wrong with the flags.
+	if err := all.open(o.json); err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	defer func() { _, _ = all.close() }() // after an error
+	outputs, err := o.output.open(ctx, log)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	defer func() { _ = outputs.abandon(ctx) }() // after an error
 	service := plan.Agent.Name
 	if service == agents.Generic {
 		service = ""
 	}
-	served, err := serve(ctx, ln, serveOptions{service: service, upstreams: upstreamsOf(plan), sinks: []func(ptrace.Traces){outputs.sink}, grace: runGrace, log: log})
+	served, err := serve(ctx, ln, serveOptions{
+		service: service, upstreams: upstreamsOf(plan), sinks: []func(ptrace.Traces){outputs.sink}, grace: runGrace, log: log,
+		maxSpans: o.maxSpans, forgotten: all.take,
+	})
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
@@ -153,19 +158,24 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	served.session.Instrumentation.EndInferredRuns() // the command sends no further request
 	closeErr := errors.Join(serveErr, served.session.Close(closing))
 	records := served.session.Store.Records()
-	closeErr = errors.Join(closeErr, outputs.close(closing, records))
+	fileErr := outputs.close(closing, records)
 	if startErr != nil {
 		fmt.Fprintf(os.Stderr, "otelllm: %v\n", startErr)
 		return statusCode(code)
 	}
 	slices.Reverse(records) // the first run first
-	return o.finish(records, served.session.Store.Dropped(), matches, out, closeErr, code)
+	all.take(records)
+	matched, jsonErr := all.close()
+	if !o.quiet {
+		printSummary(os.Stderr, records, served.session.Store.Dropped(), code == 0)
+	}
+	return exitOf(code, matched, closeErr, errors.Join(fileErr, jsonErr))
 }
 
 // announcePage serves the page, and says where.
 func (o *runOptions) announcePage(outputs *outputs, store *runs.Store) error {
 	address, err := outputs.servePage(&o.output, store)
-	if address != "" {
+	if address != "" && !o.quiet {
 		fmt.Fprintf(os.Stderr, "otelllm: runs are shown on %s\n", address)
 	}
 	return err
@@ -211,13 +221,10 @@ func (d *tempDir) remove() {
 	}
 }
 
-// finish reports the runs, and returns the exit status.
-func (o *runOptions) finish(records []report.Record, dropped int, matches failOn, out *jsonFile, closeErr error, code int) error {
-	writeErr := out.write(records)
-	if !o.quiet {
-		printSummary(os.Stderr, records, dropped, code == 0)
-	}
-	for _, err := range []error{closeErr, writeErr} {
+// exitOf prints what went wrong at the end, and returns the exit status. A command that failed
+// keeps its own.
+func exitOf(code int, matched bool, closeErr, fileErr error) error {
+	for _, err := range []error{closeErr, fileErr} {
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "otelllm: %v\n", err)
 		}
@@ -225,9 +232,9 @@ func (o *runOptions) finish(records []report.Record, dropped int, matches failOn
 	switch {
 	case code != 0:
 		return statusCode(code)
-	case writeErr != nil:
+	case fileErr != nil:
 		return statusCode(statusError)
-	case matches.any(records):
+	case matched:
 		return statusCode(statusFailOn)
 	default:
 		return nil

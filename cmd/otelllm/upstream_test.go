@@ -68,7 +68,8 @@ func TestProxySendsKeysToTheirUpstream(t *testing.T) {
 		{name: "by path", upstream: []string{"/team=GATEWAY"}, path: "/team/openai/v1/responses", want: "/openai/v1/responses"},
 		{name: "a provider", upstream: []string{"openai=GATEWAY"}, path: "/openai/v1/responses", want: "/v1/responses"},
 		{name: "a provider, without its name", upstream: []string{"openai=GATEWAY"}, path: "/v1/responses", want: "/v1/responses"},
-		{name: "a provider beside one for all", upstream: []string{"openai=GATEWAY", "http://127.0.0.1:9"}, path: "/v1/responses", want: "/v1/responses"},
+		{name: "one for all beside a provider", upstream: []string{"openai=http://127.0.0.1:9", "GATEWAY"}, path: "/v1/responses", want: "/v1/responses"},
+		{name: "a provider beside one for all", upstream: []string{"openai=GATEWAY", "http://127.0.0.1:9"}, path: "/openai/v1/responses", want: "/v1/responses"},
 		{name: "another provider", upstream: []string{"openai=GATEWAY"}, path: "/anthropic/v1/messages", asks: "api.anthropic.com:443"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -112,6 +113,7 @@ func TestRunSendsKeysToTheirUpstream(t *testing.T) {
 	}{
 		{"an upstream for all", []string{"--upstream", "GATEWAY/v1"}, ""},
 		{"a provider's upstream", []string{"--upstream", "openai=GATEWAY/v1"}, ""},
+		{"a provider's upstream beside one for all", []string{"--upstream", "openai=GATEWAY/v1", "--upstream", "http://127.0.0.1:9"}, ""},
 		{"a variable", nil, "OPENAI_BASE_URL=GATEWAY/v1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

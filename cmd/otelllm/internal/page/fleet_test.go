@@ -29,7 +29,7 @@ var newest = time.Date(2026, 11, 23, 14, 3, 22, 0, time.UTC)
 // fleet returns the records of n runs, the same for the same seed.
 func fleet(t *testing.T, n int, seed uint64) []report.Record {
 	t.Helper()
-	store := runs.NewStore(1 << 30)
+	store := runs.NewStore(1<<30, nil)
 	fleetInto(t, n, seed, store)
 	return store.Records()
 }

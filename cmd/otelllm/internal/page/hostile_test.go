@@ -189,7 +189,7 @@ func TestHandlerRefusesOthers(t *testing.T) {
 // storeOf returns a store with n runs.
 func storeOf(t *testing.T, n int) *runs.Store {
 	t.Helper()
-	store := runs.NewStore(1 << 30)
+	store := runs.NewStore(1<<30, nil)
 	fleetInto(t, n, 7, store)
 	return store
 }

@@ -43,7 +43,7 @@ type wires struct {
 // reset", one string for each request.
 func startWires(t *testing.T, answers ...string) *wires {
 	t.Helper()
-	w := &wires{store: runs.NewStore(100_000), left: answers}
+	w := &wires{store: runs.NewStore(100_000, nil), left: answers}
 	judge, err := engine.Start(t.Context(), engine.Config{}, func(_ context.Context, td ptrace.Traces) error {
 		w.store.Add(td)
 		return nil

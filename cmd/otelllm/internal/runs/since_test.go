@@ -31,7 +31,7 @@ func idsOf(traces []runs.Trace) (ids []byte) {
 }
 
 func TestSince(t *testing.T) {
-	s := runs.NewStore(4)
+	s := runs.NewStore(4, nil)
 	none, oldest := s.Since(0, 10)
 	assert.Empty(t, none)
 	assert.Equal(t, uint64(1), oldest)

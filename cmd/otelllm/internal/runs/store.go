@@ -16,7 +16,8 @@ import (
 // Store keeps judged spans by trace, and makes records of them when it is asked. It is safe
 // for concurrent use.
 type Store struct {
-	maxSpans int
+	maxSpans  int
+	forgotten func([]report.Record) // nil: nobody needs them
 
 	mu      sync.Mutex
 	traces  map[pcommon.TraceID]*list.Element // of *trace
@@ -37,13 +38,21 @@ type trace struct {
 }
 
 // NewStore returns a Store of at most maxSpans spans. Beyond that the trace that has not
-// changed for longest goes; a trace that is larger by itself begins anew.
-func NewStore(maxSpans int) *Store {
-	return &Store{maxSpans: maxSpans, traces: make(map[pcommon.TraceID]*list.Element), order: list.New(), changed: make(chan struct{})}
+// changed for longest goes, and forgotten, if it is not nil, gets its records; a trace that is
+// larger by itself begins anew.
+func NewStore(maxSpans int, forgotten func([]report.Record)) *Store {
+	return &Store{maxSpans: maxSpans, forgotten: forgotten, traces: make(map[pcommon.TraceID]*list.Element), order: list.New(), changed: make(chan struct{})}
 }
 
 // Add copies the spans of td.
 func (s *Store) Add(td ptrace.Traces) {
+	for _, t := range s.add(td) {
+		s.forgotten(t.read())
+	}
+}
+
+// add returns the traces that went, if their records are wanted.
+func (s *Store) add(td ptrace.Traces) (gone []*trace) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, rs := range td.ResourceSpans().All() {
@@ -61,10 +70,13 @@ func (s *Store) Add(td ptrace.Traces) {
 		}
 	}
 	for s.spans > s.maxSpans && s.order.Len() > 1 {
-		s.forget(s.order.Front())
+		if t := s.forget(s.order.Front()); s.forgotten != nil {
+			gone = append(gone, t)
+		}
 	}
 	close(s.changed)
 	s.changed = make(chan struct{})
+	return gone
 }
 
 // trace returns the trace as the one that has changed last.
@@ -81,11 +93,12 @@ func (s *Store) trace(id pcommon.TraceID) *trace {
 	return t
 }
 
-func (s *Store) forget(e *list.Element) {
+func (s *Store) forget(e *list.Element) *trace {
 	t := s.order.Remove(e).(*trace)
 	delete(s.traces, t.id)
 	s.spans -= t.n
 	s.dropped += t.n
+	return t
 }
 
 // Records returns the runs, and the model calls that belong to no run, the newest first.

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 )
 
 // request is a model call in a trace.
@@ -28,7 +30,7 @@ func request(trace, n int) ptrace.Traces {
 }
 
 func TestStoreKeepsTheNewest(t *testing.T) {
-	s := NewStore(10)
+	s := NewStore(10, nil)
 	for i := range 25 {
 		changed := s.Changed()
 		s.Add(request(i, i))
@@ -61,9 +63,30 @@ func countTrace(s *Store, td ptrace.Traces) (n int) {
 	return n
 }
 
+// Every record is either there or has been given away.
+func TestStoreGivesAwayWhatItForgets(t *testing.T) {
+	given := make(map[string]int)
+	s := NewStore(10, func(records []report.Record) {
+		for i := range records {
+			given[records[i].SpanID]++
+		}
+	})
+	for i := range 100 {
+		s.Add(request(i/2, i))
+	}
+	assert.Len(t, given, 90)
+	for _, r := range s.Records() {
+		given[r.SpanID]++
+	}
+	assert.Len(t, given, 100)
+	for id, n := range given {
+		assert.Equal(t, 1, n, id)
+	}
+}
+
 // One trace without end takes no more than many.
 func TestStoreBoundsOneTrace(t *testing.T) {
-	s := NewStore(100)
+	s := NewStore(100, nil)
 	for i := range 1000 {
 		s.Add(request(1, i))
 		require.LessOrEqual(t, s.spans, 100)
@@ -80,7 +103,7 @@ func TestStoreIsLinear(t *testing.T) {
 	fill := func(n int) time.Duration {
 		best := time.Hour
 		for range 3 {
-			s := NewStore(1 << 20)
+			s := NewStore(1<<20, nil)
 			begin := time.Now()
 			for i := range n {
 				s.Add(request(i/4, i))
@@ -95,7 +118,7 @@ func TestStoreIsLinear(t *testing.T) {
 }
 
 func TestStoreConcurrently(t *testing.T) {
-	s := NewStore(50)
+	s := NewStore(50, nil)
 	var all sync.WaitGroup
 	for w := range 4 {
 		all.Go(func() {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/otelllm/otelllm-go/cmd/otelllm/engine"
 	"github.com/otelllm/otelllm-go/cmd/otelllm/internal/runs"
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 	"github.com/otelllm/otelllm-go/otelllm"
 )
 
@@ -27,6 +28,8 @@ type Config struct {
 	ServiceName string
 	// MaxSpans is how many spans the Store keeps; 0 for DefaultMaxSpans.
 	MaxSpans int
+	// Forgotten gets the records that the Store has no room for any more; nil: nobody needs them.
+	Forgotten func([]report.Record)
 	// RetryWait and OutputWait are those of [otelllm.InferredRuns].
 	RetryWait, OutputWait time.Duration
 	// Endpoint is where judged spans go besides; nil for nowhere.
@@ -72,7 +75,7 @@ func Start(ctx context.Context, config Config) (*Session, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Session{Store: runs.NewStore(config.MaxSpans), log: config.Logger}
+	s := &Session{Store: runs.NewStore(config.MaxSpans, config.Forgotten), log: config.Logger}
 	sinks := append([]func(ptrace.Traces){s.Store.Add}, config.Sinks...)
 	if config.Endpoint != nil {
 		var err error
