@@ -57,7 +57,7 @@ func (s *sources) addFlags(cmd *cobra.Command) {
 func (s *sources) read(ctx context.Context, stdin io.Reader, stderr io.Writer) (traces []*input.Trace, bad bool, err error) {
 	o := input.Options{Stdin: stdin, MaxBytes: int64(s.maxMiB) << 20, Report: func(p *input.Problem) {
 		bad = bad || !p.Skipped
-		fmt.Fprintf(stderr, "otelllm: %v\n", p)
+		fmt.Fprintf(stderr, "otelllm: %s\n", report.Printable(fmt.Sprint(p)))
 	}}
 	if s.maxMiB <= 0 {
 		return nil, false, errors.New("--max-mib must be greater than 0")

@@ -152,7 +152,7 @@ func field(w io.Writer, name, value string) {
 		if i > 0 {
 			name = ""
 		}
-		fmt.Fprintf(w, "  %-8s %s\n", name, line)
+		fmt.Fprintf(w, "  %-8s %s\n", name, report.Printable(line))
 	}
 }
 

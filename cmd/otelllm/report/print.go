@@ -10,7 +10,8 @@ import (
 	"github.com/otelllm/otelllm-go/semconv"
 )
 
-// Printer prints runs. It ignores errors of the writer.
+// Printer prints runs, whose names may be foreign: what they contain is [Printable] first. It
+// ignores errors of the writer.
 type Printer struct {
 	W     io.Writer
 	Color bool
@@ -54,7 +55,7 @@ func (p *Printer) Table(rows []Row) {
 		widths[i] = len(c)
 	}
 	for _, r := range rows {
-		label = max(label, utf8.RuneCountInString(r.Label))
+		label = max(label, utf8.RuneCountInString(Printable(r.Label)))
 		for i, c := range r.Cells() {
 			widths[i] = max(widths[i], len(c))
 		}
@@ -62,7 +63,7 @@ func (p *Printer) Table(rows []Row) {
 	p.line(p.paint(dim, "%s", pad("", label)), func(i int) string { return p.paint(dim, "%s", pad(columns[i], widths[i])) })
 	for _, r := range rows {
 		cells := r.Cells()
-		p.line(pad(r.Label, label), func(i int) string {
+		p.line(pad(Printable(r.Label), label), func(i int) string {
 			text := pad(cells[i], widths[i])
 			switch columns[i] {
 			case "outcome":
@@ -89,14 +90,14 @@ func (p *Printer) line(label string, cell func(int) string) {
 // Detail prints what an operator needs to know about one run: what broke, what can be
 // done, what happened when, and where to look next.
 func (p *Printer) Detail(r Row) {
-	fmt.Fprintln(p.W, p.paint(bold, "%s", r.Label))
+	fmt.Fprintln(p.W, p.paint(bold, "%s", Printable(r.Label)))
 	if r.Run == nil {
 		fmt.Fprintln(p.W, "  no verdict has come for it")
 		return
 	}
 	v := &r.Run.Verdict
 	for _, line := range Wrap(v.Summary, 96) {
-		fmt.Fprintf(p.W, "  %s\n", line)
+		fmt.Fprintf(p.W, "  %s\n", Printable(line))
 	}
 	before := ": "
 	if v.Outcome == semconv.RunOutcomeUnset { // a call without a run
@@ -111,11 +112,11 @@ func (p *Printer) Detail(r Row) {
 		p.field("made good", plural(v.Recovered, "failure"))
 	}
 	if len(v.MissingOutputs) > 0 {
-		p.field("lost", "the output of "+strings.Join(v.MissingOutputs, ", "))
+		p.field("lost", "the output of "+Printable(strings.Join(v.MissingOutputs, ", ")))
 	}
 	for i := range r.Run.Served {
 		if s := &r.Run.Served[i]; s.Verdict.Failed() {
-			p.field("beneath", s.Service+optional(", ", s.Name)+": "+s.Verdict.Class.String()+optional(" / ", s.Verdict.Cause.String()))
+			p.field("beneath", Printable(s.Service)+optional(", ", s.Name)+": "+s.Verdict.Class.String()+optional(" / ", s.Verdict.Cause.String()))
 		}
 	}
 	for i, line := range v.Timeline {
@@ -123,7 +124,7 @@ func (p *Printer) Detail(r Row) {
 		if i == 0 {
 			name = "timeline"
 		}
-		p.field(name, line)
+		p.field(name, Printable(line))
 	}
 	p.field("trace", r.Run.TraceID.String())
 }
@@ -131,7 +132,7 @@ func (p *Printer) Detail(r Row) {
 // Field prints one more line of a detail, if there is a text.
 func (p *Printer) Field(name, text string) {
 	if text != "" {
-		p.field(name, text)
+		p.field(name, Printable(text))
 	}
 }
 
@@ -143,7 +144,7 @@ func optional(before, text string) string {
 	if text == "" {
 		return ""
 	}
-	return before + text
+	return before + Printable(text)
 }
 
 func plural(n int, what string) string {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	otelsemconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+
+	"github.com/otelllm/otelllm-go/cmd/otelllm/report"
 )
 
 // Print prints the finding of each span, and a summary.
@@ -17,9 +19,9 @@ func Print(w io.Writer, findings []Finding, others int) {
 			trace = f.TraceID
 			fmt.Fprintf(w, "trace %s\n", trace)
 		}
-		fmt.Fprintf(w, "  %s %s  %s\n", f.Kind, f.SpanID, f.Name)
+		fmt.Fprintf(w, "  %s %s  %s\n", f.Kind, f.SpanID, report.Printable(f.Name))
 		for _, c := range f.Contradictions {
-			fmt.Fprintf(w, "    CONTRADICTION  %s\n", c)
+			fmt.Fprintf(w, "    CONTRADICTION  %s\n", report.Printable(c))
 		}
 		for _, m := range f.Missing {
 			if m.Needed {
@@ -58,7 +60,7 @@ func PrintNothing(w io.Writer, others int) {
 
 func list(w io.Writer, name string, items []string) {
 	if len(items) > 0 {
-		fmt.Fprintf(w, "    %-14s %s\n", name, strings.Join(items, " "))
+		fmt.Fprintf(w, "    %-14s %s\n", name, report.Printable(strings.Join(items, " ")))
 	}
 }
 
