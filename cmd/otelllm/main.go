@@ -20,6 +20,7 @@ func main() {
 	// response without a request for it. This program has its own log.
 	log.SetOutput(io.Discard)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	err := newCommand().ExecuteContext(ctx)
 	stop()
 	os.Exit(exitStatus(err))

@@ -3,8 +3,11 @@
 package main
 
 import (
+	"net/http"
+	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -27,5 +30,30 @@ func TestRunPassesSignalsOn(t *testing.T) {
 			assert.Equal(t, 5, p.exit(t))
 			assert.Equal(t, "ready\ngot 1\ngot 2\n", p.stdout.String())
 		})
+	}
+}
+
+// A second Ctrl-C ends a proxy that waits for open requests.
+func TestProxySecondInterrupt(t *testing.T) {
+	t.Parallel()
+	began := make(chan struct{}, 1)
+	srv := model(t, func(w http.ResponseWriter, r *http.Request) { begin(w); began <- struct{}{}; silent(w, r) })
+	p, base := startProxy(t, nil, "--upstream", srv.URL, "--grace", "1h")
+	go func() { _, _ = ask(base, "/v1/chat/completions") }() // until the proxy has gone
+	<-began
+	require.NoError(t, p.Process.Signal(os.Interrupt))
+	await(t, &p.stderr, "shutting down")
+	ended := make(chan int, 1)
+	go func() { ended <- p.exit(t) }()
+	for limit := time.After(patience); ; { // the signal has its old meaning a moment later
+		_ = p.Process.Signal(os.Interrupt)
+		select {
+		case status := <-ended:
+			assert.Equal(t, -1, status, "by the signal")
+			return
+		case <-time.After(tick):
+		case <-limit:
+			require.Fail(t, "the proxy goes on")
+		}
 	}
 }

@@ -163,7 +163,7 @@ func (c *connector) send(x *exchange, req *http.Request) (*http.Response, error)
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		x.link.remove(conn) // it belongs to the tunnel now
 		x.mu.Lock()
-		x.tunnel = &tunnel{upstream: conn.raw}
+		x.tunnel = &tunnel{conn: conn, upstream: conn.raw}
 		x.mu.Unlock()
 	}
 	resp.Request = req

@@ -12,7 +12,10 @@ import (
 )
 
 // Failures that the proxy itself finds.
-var errInformational = errors.New("proxy: too many informational responses")
+var (
+	errInformational = errors.New("proxy: too many informational responses")
+	errUpgrade       = errors.New("proxy: a switch to a protocol that was not asked for")
+)
 
 // isReset reports whether a client is to see the failure of an upstream as a reset. The
 // alternative is a connection that was closed.

@@ -106,6 +106,7 @@ func headerSize(second byte) int {
 func (f *frameReader) begin() {
 	first, second, rest := f.head[0], f.head[1], f.head[2:]
 	f.op, f.final, f.pos, f.mask = first&0x0f, first&0x80 != 0, 0, [4]byte{}
+	f.inner = f.inner[:0]
 	switch f.left = uint64(second & 0x7f); f.left {
 	case 126:
 		f.left = uint64(binary.BigEndian.Uint16(rest))

@@ -19,7 +19,8 @@ import (
 // on the other, and reads what passes for the record.
 type tunnel struct {
 	exchange *exchange
-	upstream *net.TCPConn // nil: not known
+	conn     *clientConn
+	upstream *net.TCPConn // below conn; nil: not known
 	ctx      context.Context
 	record   *recording
 
@@ -33,15 +34,18 @@ const (
 	sideUpstream
 )
 
-// openTunnel begins a tunnel, with the response that switches protocols.
+// openTunnel begins a tunnel, with the response that switches protocols. It closes the
+// connection of a response that switches to what the client did not ask for.
 func (s *Server) openTunnel(x *exchange, resp *http.Response) error {
-	conn, ok := resp.Body.(io.ReadWriteCloser)
-	if !ok {
-		return errFrames // of a transport that is not net/http's
-	}
 	x.mu.Lock()
 	t := x.tunnel
 	x.mu.Unlock()
+	conn, ok := resp.Body.(io.ReadWriteCloser)
+	if !ok || !strings.EqualFold(resp.Header.Get("Upgrade"), resp.Request.Header.Get("Upgrade")) {
+		x.failed(errUpgrade)
+		_ = t.conn.Close()
+		return errUpgrade // ReverseProxy closes the body
+	}
 	t.exchange, t.ctx, t.record = x, resp.Request.Context(), &recording{}
 	if strings.EqualFold(resp.Header.Get("Upgrade"), "websocket") {
 		t.record = s.newRecording(x, resp)

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
@@ -128,6 +129,38 @@ const (
 )
 
 // A WebSocket ends on the one side as it does on the other.
+// A switch of protocols that nobody asked for ends on both sides, and not when memory is
+// collected.
+func TestWebSocketNotAskedFor(t *testing.T) {
+	const switched = "HTTP/1.1 101 Switching Protocols\r\n"
+	for name, tt := range map[string]struct{ upgrade, answer string }{
+		"without a request":         {"", switched + "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"},
+		"to another protocol":       {"websocket", switched + "Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"},
+		"to no protocol":            {"websocket", switched + "\r\n"},
+		"to none without a request": {"", switched + "\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan error, 1)
+			up := serveRaw(t, func(_ *upstream, p *peer) {
+				p.request()
+				p.send(tt.answer)
+				_ = p.SetReadDeadline(time.Now().Add(patience))
+				_, err := p.r.ReadByte()
+				ended <- err
+			})
+			proxy := start(t, up.url())
+			var headers []string
+			if tt.upgrade != "" {
+				headers = []string{"Connection: Upgrade", "Upgrade: " + tt.upgrade}
+			}
+			got, _ := exchangeRaw(t, proxy.addr, post(proxy.addr, "/v1/responses", headers...))
+			assert.Empty(t, got)
+			assert.NotContains(t, endOf(<-ended), "other", "the connection upstream is still open")
+			require.NoError(t, proxy.end())
+		})
+	}
+}
+
 func TestWebSocketEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -408,4 +441,17 @@ func TestFramesTooLong(t *testing.T) {
 	}
 	r.read([]byte(hello), text)
 	assert.Equal(t, []string{"hello"}, got)
+}
+
+// However many close frames come, none of them is kept beside the one that counts.
+func TestManyCloseFrames(t *testing.T) {
+	var f frameReader
+	frame := append([]byte{0x80 | opClose, 125, 0x03, 0xe8}, make([]byte, 123)...)
+	for range 1000 {
+		f.read(frame, func([]byte) {})
+	}
+	assert.EqualValues(t, 1000, f.closed.Load())
+	assert.LessOrEqual(t, cap(f.inner), 1024)
+	f.read([]byte{0x80 | opClose, 0}, func([]byte) {})
+	assert.Empty(t, f.inner)
 }
